@@ -102,9 +102,9 @@ func TestFollowNextAttempt(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
 		j := amy.put(running(amy.newJob(1), ben))
+		first := ben.log(job.Attempt{Job: j.ID, N: 1}, "stdout")
 		out := &logtest.Buffer{}
 		done := amy.follow(t.Context(), LogRequest{Job: j.ID, Follow: true}, out)
-		first := ben.log(job.Attempt{Job: j.ID, N: 1}, "stdout")
 		first.write("first\n")
 		first.end()
 		synctest.Wait()

@@ -38,7 +38,7 @@ func TestBadInput(t *testing.T) {
 		{2, []string{"larger than"}, []string{"submit", "-F", write("big.yaml", strings.Repeat("#", 10<<20))}},
 		{2, []string{"printable"}, []string{"submit", "-J", "a\x1b[31mb", "--", "true"}},
 		{2, []string{"command"}, []string{"submit"}},
-		{2, []string{"not yet in this version"}, []string{"submit", "-a", "0-9", "--", "true"}},
+		{2, []string{"9-0"}, []string{"submit", "-a", "9-0", "--", "true"}},
 		{2, []string{"not yet in this version"}, []string{"submit", "--nodes", "2", "--", "true"}},
 		{2, []string{"not yet in this version"}, []string{"submit", "-N", "2", "--", "true"}},
 		{1, []string{"zzzz"}, []string{"show", "zzzz"}},

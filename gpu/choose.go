@@ -77,9 +77,9 @@ func (p *Pool) Choose(need job.Resources) ([]string, bool) {
 	case milli == 0:
 		return nil, true
 	case milli < Whole:
-		chosen = p.chooseShare(need, milli)
+		chosen = chooseShare(p, need, milli)
 	case need.GPUs == 1:
-		chosen = p.chooseOne(need)
+		chosen = chooseOne(p, need)
 	default:
 		chosen = chooseSet(p, need)
 	}
@@ -92,6 +92,19 @@ func (p *Pool) Choose(need job.Resources) ([]string, bool) {
 		uuids[i] = p.slots[c].UUID
 	}
 	return uuids, true
+}
+
+// HasRoom reports whether the device has room for a need that is a share of a GPU.
+func (p *Pool) HasRoom(uuid string, need job.Resources) bool {
+	i, known := p.index[uuid]
+	milli := Milli(need)
+	return known && milli > 0 && milli < Whole && p.slots[i].roomFor(need, milli)
+}
+
+// roomFor reports whether the device has room for a share.
+func (s *slot) roomFor(need job.Resources, milli int) bool {
+	left, memory := s.left()
+	return left >= milli && memory >= Memory(need, s.Memory) && Fits(s.Device, need)
 }
 
 // whole returns the slots of wholly free devices.
@@ -130,7 +143,7 @@ func (p *Pool) linkValues(free []int) []int {
 	return worth
 }
 
-func (p *Pool) chooseOne(need job.Resources) []int {
+func chooseOne(p *Pool, need job.Resources) []int {
 	free := p.whole()
 	fit, worth := p.wholeFor(free, need), p.linkValues(free)
 	if len(fit) == 0 {
@@ -141,16 +154,15 @@ func (p *Pool) chooseOne(need job.Resources) []int {
 	})}
 }
 
-func (p *Pool) chooseShare(need job.Resources, milli int) []int {
+func chooseShare(p *Pool, need job.Resources, milli int) []int {
 	worth := p.linkValues(p.whole())
 	best, bestRank := -1, shareRank{}
 	for i, s := range p.slots {
-		left, memory := s.left()
-		want := Memory(need, s.Memory)
-		if left < milli || memory < want || !Fits(s.Device, need) {
+		if !s.roomFor(need, milli) {
 			continue
 		}
-		rank := shareRank{milli: left - milli, memory: memory - want, worth: worth[i]}
+		left, memory := s.left()
+		rank := shareRank{milli: left - milli, memory: memory - Memory(need, s.Memory), worth: worth[i]}
 		if best < 0 || rank.compare(bestRank) < 0 {
 			best, bestRank = i, rank
 		}

@@ -120,9 +120,18 @@ func prefixed(w, class string) bool {
 	return ok && w != "" && (rest == "" || rest[0] == '-')
 }
 
-// Is reports whether the device is what a user means by want. In addition to Match, a form factor in want (PCIe, SXM,
-// NVL) must be in the driver's name.
+// Is reports whether the device is what a user means by want, or by one of several names that are joined by
+// job.ModelOr. In addition to Match, a form factor in a name (PCIe, SXM, NVL) must be in the driver's name.
 func (d Device) Is(want string) bool {
+	for name := range strings.SplitSeq(want, job.ModelOr) {
+		if d.isOne(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (d Device) isOne(want string) bool {
 	class := d.Class
 	if class == "" {
 		class = Class(d.Model, d.Memory)

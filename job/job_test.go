@@ -192,6 +192,8 @@ func TestValidate(t *testing.T) {
 		"gpu_share":           func(s *Spec) { s.Resources.GPUShare = 1 },
 		"share of one device": func(s *Spec) { s.Resources.GPUShare, s.Resources.GPUs = 0.5, 1 },
 		"gpus is 0":           func(s *Spec) { s.Resources.GPUModel = "H100" },
+		"a name is empty":     func(s *Spec) { s.Resources.GPUs, s.Resources.GPUModel = 1, "H100|" },
+		"not a name":          func(s *Spec) { s.Policy = "a\nb" },
 		"constraint":          func(s *Spec) { s.Constraint = "a&" },
 		"array":               func(s *Spec) { s.Array = "3-1" },
 		"each_line":           func(s *Spec) { s.EachLine = []string{"a\x00"} },

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -79,9 +80,9 @@ type Spec struct {
 // Resources is what one task holds while it runs.
 type Resources struct {
 	CPUs      int     `json:"cpus"`
-	Memory    Size    `json:"memory,omitempty"` // 0: not accounted for
-	GPUs      int     `json:"gpus,omitempty"`   // whole devices
-	GPUModel  string  `json:"gpu_model,omitempty"`
+	Memory    Size    `json:"memory,omitempty"`     // 0: not accounted for
+	GPUs      int     `json:"gpus,omitempty"`       // whole devices
+	GPUModel  string  `json:"gpu_model,omitempty"`  // or several models: "A100|H100"
 	GPUMemory Size    `json:"gpu_memory,omitempty"` // minimum for each device
 	GPUShare  float64 `json:"gpu_share,omitempty"`  // of one device, above 0 and below 1; not together with GPUs
 	Exclusive bool    `json:"-"`                    // the whole host; see Spec.Need
@@ -93,6 +94,9 @@ func (s Spec) Need() Resources {
 	need.Exclusive = s.Exclusive
 	return need
 }
+
+// ModelOr joins the models of Resources.GPUModel if there are several. A device of any of them will do.
+const ModelOr = "|"
 
 // Bounds of a spec. Every daemon checks them on every spec that it receives.
 const (
@@ -187,6 +191,9 @@ func checkText(s Spec) error {
 			return fmt.Errorf("params %.60q: a name is letters, digits and _, a value has no zero byte", k)
 		}
 	}
+	if len(s.Policy) > MaxName || !printable(s.Policy) {
+		return fmt.Errorf("policy %.60q: not a name", s.Policy)
+	}
 	if s.Workdir != "" && (!strings.HasPrefix(s.Workdir, "/") || strings.ContainsRune(s.Workdir, 0)) {
 		return fmt.Errorf("workdir %.60q: want an absolute path on the node that runs the task", s.Workdir)
 	}
@@ -235,9 +242,13 @@ func checkResources(s Spec) error {
 		return errors.New("resources.gpu_model: set, but gpus is 0")
 	case !printable(r.GPUModel) || len(r.GPUModel) > MaxName:
 		return fmt.Errorf("resources.gpu_model %.60q: not a model name", r.GPUModel)
+	case r.GPUModel != "" && slices.ContainsFunc(strings.Split(r.GPUModel, ModelOr), isBlank):
+		return fmt.Errorf("resources.gpu_model %.60q: a name is empty; several models are written A100%sH100", r.GPUModel, ModelOr)
 	}
 	return nil
 }
+
+func isBlank(s string) bool { return strings.TrimSpace(s) == "" }
 
 // checkLater refuses fields of the documented interface that this version does not support.
 func checkLater(s Spec) error {
@@ -252,9 +263,6 @@ func checkLater(s Spec) error {
 		if later.set {
 			return fmt.Errorf("%s: %w", later.field, ErrNotYet)
 		}
-	}
-	if s.Policy != "" && s.Policy != "simple" {
-		return fmt.Errorf("policy %.40q: %w; there is simple", s.Policy, ErrNotYet)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package joint
 // The properties that are checked as things happen.
 
 import (
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -23,12 +24,15 @@ const (
 	turnBound = 3 * time.Minute
 )
 
-// offered counts offers (P2).
+// offered counts offers (P2), and checks that the device of a share is one of the host.
 func (w *world) offered(o *owner, h *host, m lease.Offer) {
 	j := w.byID[m.Attempt.Job]
 	if j == nil {
 		w.fail("%s offers %s, which its journal does not have", o.peer, m.Attempt)
 		return
+	}
+	if m.Device != "" && (m.Need.GPUShare == 0 || !slices.ContainsFunc(h.cfg.Profile.GPUs, func(d gpu.Device) bool { return d.UUID == m.Device })) {
+		w.fail("%s offers %s to %s with the device %q", o.peer, m.Attempt, h.peer, m.Device)
 	}
 	w.stats.offers++
 	j.offers++

@@ -22,6 +22,7 @@ type owner struct {
 	index    int
 	peer     job.Peer
 	group    job.Group
+	policy   string // of jobs that name none; empty: the default
 	local    *host
 	links    map[job.Peer]*link
 	order    []*link
@@ -89,6 +90,7 @@ func (o *owner) boot(after time.Duration) {
 	cfg := scheduler.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = o.peer, o.group, w.chance.Uint64()|1
 	cfg.Shares = w.opt.shares
+	cfg.Policy = o.policy
 	if w.opt.keepEnded > 0 {
 		cfg.KeepEnded = w.opt.keepEnded
 	}

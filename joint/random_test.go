@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
 )
@@ -49,6 +50,9 @@ var hostKinds = []hostSpec{
 	{gpus: "2xA100", cpus: 8, real: true},
 }
 
+// The placement policies.
+var policies = scheduler.Policies()
+
 func randomWorld(t testing.TB, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 1)) // of what the world is; what happens in it draws elsewhere
 	m := moods[r.IntN(len(moods))]
@@ -75,7 +79,9 @@ func randomWorld(t testing.TB, seed uint64) *world {
 		if r.IntN(2) == 0 {
 			local = w.hosts[i]
 		}
-		w.addOwner(local).wallOff = between(r, -2*time.Minute, 2*time.Minute)
+		o := w.addOwner(local)
+		o.wallOff = between(r, -2*time.Minute, 2*time.Minute)
+		o.policy = policies[r.IntN(len(policies))]
 	}
 	w.load(r, &m)
 	w.trouble(r, &m)
@@ -174,6 +180,9 @@ func (w *world) decorate(r *rand.Rand, m *mood, j *work) {
 	if r.IntN(12) == 0 {
 		j.spec.CheckpointExitCode, j.saves = 85, 1+r.IntN(5)
 		j.runs = min(j.runs, time.Minute)
+	}
+	if r.IntN(3) == 0 {
+		j.spec.Policy = policies[r.IntN(len(policies))]
 	}
 	for range r.IntN(12) / 10 * (1 + r.IntN(3)) {
 		w.at(between(r, 0, time.Hour), j.requeue)

@@ -44,13 +44,30 @@ func GPUMeets(d gpu.Device, need job.Resources) bool {
 }
 
 func modelMeets(class, model string) bool {
-	want := ModelName(model)
-	rest, begins := strings.CutPrefix(class, want)
-	return want == "" || begins && (rest == "" || rest[0] == '-')
+	if model == "" {
+		return true
+	}
+	for more := true; more; {
+		var name string
+		name, model, more = strings.Cut(model, job.ModelOr)
+		want := ModelName(name)
+		if rest, begins := strings.CutPrefix(class, want); want != "" && begins && (rest == "" || rest[0] == '-') {
+			return true
+		}
+	}
+	return false
 }
 
-// ModelName turns a model name as users write it into the spelling of a device class.
+// ModelName turns a model name as users write it, or several that are joined by job.ModelOr, into the spelling of
+// device classes.
 func ModelName(model string) string {
+	if strings.Contains(model, job.ModelOr) {
+		names := strings.Split(model, job.ModelOr)
+		for i, name := range names {
+			names[i] = ModelName(name)
+		}
+		return strings.Join(names, job.ModelOr)
+	}
 	if !strings.ContainsFunc(model, func(r rune) bool { return r >= 'A' && r <= 'Z' || r <= ' ' || r > '~' }) {
 		return strings.TrimPrefix(model, "nvidia-") // the usual case: already in that spelling
 	}
@@ -192,6 +209,8 @@ func ClassOf(need job.Resources) string {
 		n = 1
 	}
 	switch {
+	case n > 0 && strings.Contains(need.GPUModel, job.ModelOr): // no class means either model
+		return memoryClass(need.GPUMemory, n)
 	case n > 0 && ModelName(need.GPUModel) != "":
 		parts := strings.Split(ModelName(need.GPUModel), "-")
 		return countClass("gpu/model/"+strings.Join(parts[:min(len(parts), maxModelParts)], "-"), floor(classCounts, n))

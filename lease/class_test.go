@@ -32,6 +32,8 @@ func TestClassOf(t *testing.T) {
 		{job.Resources{GPUs: 5}, "gpu/x4"},
 		{job.Resources{GPUs: 2, GPUModel: "H100"}, "gpu/model/h100/x2"},
 		{job.Resources{GPUs: 1, GPUModel: "NVIDIA H100-80GB"}, "gpu/model/h100-80gb"},
+		{job.Resources{GPUs: 2, GPUModel: "H100|A100", GPUMemory: 40e9}, "gpu/mem/40/x2"},
+		{job.Resources{GPUs: 2, GPUModel: "H100|A100"}, "gpu/x2"},
 		{job.Resources{GPUs: 3, GPUMemory: 40e9}, "gpu/mem/40/x2"},
 		{job.Resources{GPUs: 3, GPUMemory: 24e9}, "gpu/mem/24"},
 		{job.Resources{GPUs: 3, GPUMemory: 79e9}, "gpu/mem/40/x2"},
@@ -72,7 +74,7 @@ func TestHostThatFitsAdvertisesTheClass(t *testing.T) {
 			CPUs:      rapid.IntRange(0, p.CPUs).Draw(t, "need cpus"),
 			Memory:    job.Size(rapid.Int64Range(0, int64(p.Memory)).Draw(t, "need memory")),
 			GPUs:      rapid.IntRange(0, len(p.GPUs)).Draw(t, "need gpus"),
-			GPUModel:  rapid.SampledFrom([]string{"", "H100", "h100-80GB", "A100", "T4"}).Draw(t, "model"),
+			GPUModel:  rapid.SampledFrom([]string{"", "H100", "h100-80GB", "A100", "T4", "A100|T4", "H100 | NVIDIA T4"}).Draw(t, "model"),
 			GPUMemory: job.Size(rapid.IntRange(0, 200).Draw(t, "need gpu memory")) * gigabyte,
 		}
 		for _, d := range p.GPUs {
@@ -104,6 +106,8 @@ func TestMIGInstanceMeets(t *testing.T) {
 		{job.Resources{GPUs: 1}, true},
 		{job.Resources{GPUs: 2}, false},
 		{job.Resources{GPUs: 1, GPUModel: "1g.10gb"}, true},
+		{job.Resources{GPUs: 1, GPUModel: "A100|1g.10gb"}, true},
+		{job.Resources{GPUs: 1, GPUModel: "H100|2g.20gb"}, false},
 		{job.Resources{GPUs: 1, GPUModel: "H100-80GB-MIG-1g.10gb"}, true},
 		{job.Resources{GPUs: 1, GPUModel: "H100"}, false},
 		{job.Resources{GPUs: 1, GPUModel: "2g.20gb"}, false},
@@ -130,6 +134,31 @@ func TestClassOfName(t *testing.T) {
 	}
 	if classes := Classes(p); !slices.Contains(classes, NameClass("n7")) || len(classes) > MaxClasses {
 		t.Errorf("classes %v do not have %s", classes, NameClass("n7"))
+	}
+}
+
+// A request may name several models. A device needs to be one of them.
+func TestGPUMeetsOneOfSeveralModels(t *testing.T) {
+	for _, c := range []struct {
+		model, class string
+		want         bool
+	}{
+		{"A100|H100", "h100-80gb", true},
+		{"A100|H100", "a100-40gb", true},
+		{"A100 | NVIDIA H100-80GB", "h100-80gb", true},
+		{"A100|H100", "h100x", false},
+		{"A100|T4", "h100-80gb", false},
+		{"|", "h100-80gb", false},
+	} {
+		d := gpu.Device{Class: c.class, Model: c.class, Memory: 80e9}
+		for _, model := range []string{c.model, ModelName(c.model)} {
+			if got := GPUMeets(d, job.Resources{GPUs: 1, GPUModel: model}); got != c.want {
+				t.Errorf("%q meets %q: %v", c.class, model, got)
+			}
+		}
+		if got := gpu.Fits(d, job.Resources{GPUs: 1, GPUModel: c.model}); got != c.want {
+			t.Errorf("%q fits %q: %v", c.class, c.model, got)
+		}
 	}
 }
 

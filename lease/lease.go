@@ -104,6 +104,7 @@ type (
 		Group    job.Group
 		Epoch    Epoch
 		Need     job.Resources
+		Device   string // for a share of a GPU: the UUID of the device that it should get; empty: any
 		Priority int
 		User     string
 		Token    string        // the user's own credential, checked by the worker; empty over the host's local socket

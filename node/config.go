@@ -43,6 +43,7 @@ type Config struct {
 	CgroupsOff            bool     // do not use cgroups
 	CPUQuota              bool     // a task gets no more CPU time than it asked for, even if nobody else wants it
 	LossLimit             int      // a task is held after it has lost this number of different hosts
+	Policy                string   // placement policy of jobs that name none
 	TaskPIDs              int      // processes and threads that one task may have; 0: any number
 	Scratch               job.Size // of one task's scratch directory; 0: half of the file system
 	Ulimits               []string // NAME=SOFT[:HARD] of each process of a task
@@ -63,7 +64,7 @@ func DefaultConfig() Config {
 	}
 	return Config{
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
-		LossLimit: scheduler.DefaultConfig().LossLimit, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
+		LossLimit: scheduler.DefaultConfig().LossLimit, Policy: scheduler.DefaultConfig().Policy, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
 		DockerHost:  docker.DefaultHost,
 		OutputLimit: supervisor.DefaultOutputLimit,
 	}
@@ -137,6 +138,12 @@ func badSetting(names, format string, args ...any) error {
 
 // CheckShare returns an error if an entry of Config.Shares is not valid.
 func CheckShare(name, text string) error { return share.Check(name, text) }
+
+// Policies returns the names of the placement policies.
+func Policies() []string { return scheduler.Policies() }
+
+// CheckPolicy returns an error if a job names a placement policy that this version does not have.
+func CheckPolicy(name string) error { return scheduler.CheckPolicy(name) }
 
 // CheckLimit returns an error if an entry of Config.Limits is not valid.
 func CheckLimit(name, text string) error { return worker.CheckLimit(name, text) }

@@ -34,7 +34,7 @@ var allowedImports = map[string][]string{
 	"scheduler":              {"job", "jobs", "gpu", "lease", "share", "scheduler/fleet", "scheduler/place", "scheduler/policy", "timers"},
 	"scheduler/fleet":        {"job", "gpu", "lease", "share"},
 	"scheduler/place":        {"job", "lease", "scheduler/fleet", "scheduler/policy"},
-	"scheduler/policy":       {"job", "lease", "scheduler/fleet"},
+	"scheduler/policy":       {"job", "gpu", "lease", "scheduler/fleet"},
 	"internal/logtest":       {},
 	"internal/stories":       {"job"},
 	"worker":                 {"job", "gpu", "lease", "share", "timers", "worker/leaseclock"},

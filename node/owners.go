@@ -121,6 +121,7 @@ func newOwners(b base, net *overlay, follow *parents) (all owners, err error) {
 		return owners{}, err
 	}
 	sc.Self, sc.Group, sc.Seed, sc.LossLimit, sc.SaveEvery = b.host.Peer(), group, draw(), b.cfg.LossLimit, saveEvery
+	sc.Policy = b.cfg.Policy
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
 		Journal: o.journal, Sessions: toWorkers{net.router}, Finder: net.table, Announcer: announcer{net.topic},
 		Parents: follow,

@@ -19,7 +19,7 @@ var fileOrder = map[string]string{
 		command reserve preempt drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
-		scheduler event turn avoid phase queue search task retry waitlist
+		scheduler event turn avoid phase policies queue search task retry waitlist
 		entries history hosts share assigned contact parents pending placement attempts offers dispatches plan reports
 		explain reasons views chosen renew requests deaths records core sessions owner look step
 		mailbox replies calls watch follow needs reader execute progress loop list verbs`,

@@ -191,7 +191,8 @@ func BenchmarkBurst(b *testing.B) {
 	}
 }
 
-// big is a core that knows many hosts with 8 GPUs. Only the first roomy hosts have free GPUs.
+// big is a core that knows many hosts with 8 GPUs. Only the first roomy hosts have free GPUs: no two next to each other
+// have the same free CPUs and the same parts of their GPUs free.
 func big(b *testing.B, hosts, roomy int) *bench {
 	x := newBench(b, 0, 0)
 	for i := range hosts {
@@ -201,43 +202,81 @@ func big(b *testing.B, hosts, roomy int) *bench {
 			d := gpu.Device{UUID: fmt.Sprintf("GPU-%d-%d", i, g), Model: "NVIDIA H100 80GB HBM3", Class: "h100-80gb", Memory: 80e9}
 			h.Profile.GPUs = append(h.Profile.GPUs, d)
 			if i < roomy {
-				h.Free.GPUs = append(h.Free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
+				f := lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000}
+				if g < i%5 {
+					f.Milli = 100 * (1 + (i+g)%9)
+					f.Memory = d.Memory / 1000 * job.Size(f.Milli)
+				}
+				h.Free.GPUs = append(h.Free.GPUs, f)
 			}
 		}
-		h.Free.CPUs, h.Free.Memory = 64, 512e9
+		h.Free.CPUs, h.Free.Memory, h.Free.Tasks = 64-i%37, 512e9, i%37
 		x.step(SessionUp{Peer: p}, FromWorker{Peer: p, Msg: h})
 	}
 	x.sent = nil
 	return x
 }
 
-// toPlace submits a task for two GPUs that is held, so that only the benchmark places it.
-func (x *bench) toPlace() *task {
+// twoGPUs is a request for two whole GPUs.
+func twoGPUs() job.Spec {
 	s := benchSpec(0)
-	s.Resources.GPUs, s.Resources.GPUModel, s.Hold = 2, "H100", true
+	s.Resources.GPUs, s.Resources.GPUModel = 2, "H100"
+	return s
+}
+
+// toPlace submits a task that is held, so that only the benchmark places it.
+func (x *bench) toPlace(s job.Spec) *task {
+	s.Hold = true
 	x.tok++
 	x.step(Submit{Token: x.tok, Spec: s})
-	t := x.core.entries.byID[x.core.entries.table.Jobs()[0].ID].task(0)
+	all := x.core.entries.table.Jobs()
+	t := x.core.entries.byID[all[len(all)-1].ID].task(0)
 	x.core.pending.join(t)
 	x.core.hosts.fleet.Count(x.now)
 	return t
 }
 
-// One placement with 10,000 hosts that all have room: 64 of them are scored.
+// One placement by each policy with 10,000 hosts that all have room: 64 of them are scored. Before, users asked for 100
+// kinds of tasks, of which some want a certain model or several GPUs.
 func BenchmarkPlace10k(b *testing.B) {
 	x := big(b, 10_000, 10_000)
-	t := x.toPlace()
-	for b.Loop() {
-		if d := x.core.placement.decide(t, x.core.hosts.anySlot()); d.Verdict != place.Fits {
-			b.Fatal("no host fits")
+	for i := range 100 {
+		need := job.Resources{CPUs: 1 + i%12, Memory: job.Size(i%7) << 30, GPUs: 1 << (i % 4)}
+		if i%3 == 0 {
+			need.GPUs, need.GPUShare = 0, float64(1+i%9)/10
 		}
+		if i%10 == 0 {
+			need.GPUModel = []string{"h100", "a100", "h100|a100"}[i%3]
+		}
+		x.core.placement.policies.typical.Asked(need, 1+i%20)
 	}
+	place10k := func(b *testing.B, s job.Spec) {
+		b.ReportAllocs()
+		t := x.toPlace(s)
+		cpu := startCPU(b)
+		cpu.start()
+		for b.Loop() {
+			if d := x.core.placement.decide(t, x.core.hosts.anySlot()); d.Verdict != place.Fits {
+				b.Fatal("no host fits")
+			}
+		}
+		cpu.stop()
+		b.ReportMetric(1e6*cpu.sum.Seconds()/float64(b.N), "cpu-µs/op")
+	}
+	for _, name := range Policies() {
+		s := twoGPUs()
+		s.Policy = name
+		b.Run(name, func(b *testing.B) { place10k(b, s) })
+	}
+	share := benchSpec(0)
+	share.Policy, share.Resources.GPUShare = "frag", 0.2
+	b.Run("frag-share", func(b *testing.B) { place10k(b, share) })
 }
 
 // One placement with 10,000 hosts of which none has room.
 func BenchmarkPlace10kFull(b *testing.B) {
 	x := big(b, 10_000, 0)
-	t := x.toPlace()
+	t := x.toPlace(twoGPUs())
 	for b.Loop() {
 		if d := x.core.placement.decide(t, x.core.hosts.anySlot()); d.Verdict == place.Fits {
 			b.Fatal("a full host fits")

@@ -13,7 +13,6 @@ import (
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
-	"github.com/musterhq/muster/scheduler/policy"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/timers"
 )
@@ -69,8 +68,10 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		begins:  timers.New[time.Time, *entry](time.Time.Compare),
 		parents: &parents{turn: t, entries: c.entries, followed: map[job.ID]*parent{}, inLine: map[job.ID]bool{}, under: map[job.ID]int{}},
 	}
-	preferred := policy.Simple{}
-	c.placement = &placement{turn: t, hosts: c.hosts, pending: c.pending, placer: place.New(&c.hosts.fleet, preferred)}
+	ps := newPolicies(&cfg)
+	c.placement = &placement{
+		turn: t, policies: ps, hosts: c.hosts, pending: c.pending, placer: place.New(&c.hosts.fleet, &ps.typical),
+	}
 	c.attempts = &attempts{turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, renewed: map[string]time.Time{}}
 	c.offers = &offers{turn: t, hosts: c.hosts, byID: map[uint64]*offer{}}
 	c.dispatches = &dispatches{
@@ -83,7 +84,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.reports = &reports{
 		turn: t, entries: c.entries, hosts: c.hosts, attempts: c.attempts, dispatches: c.dispatches, acks: map[job.Attempt]ack{},
 	}
-	c.explain = &explainer{hosts: c.hosts, policy: preferred}
+	c.explain = &explainer{policies: ps, hosts: c.hosts}
 	c.views = &views{
 		turn: t, entries: c.entries, hosts: c.hosts, pending: c.pending, attempts: c.attempts, explain: c.explain,
 	}
@@ -99,7 +100,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		byHost: map[job.Peer]*death{},
 	}
 	c.records = &records{
-		turn: t, entries: c.entries, history: c.history, assigned: c.assigned, contact: c.contact, pending: c.pending,
+		turn: t, policies: ps, entries: c.entries, history: c.history, assigned: c.assigned, contact: c.contact, pending: c.pending,
 		attempts: c.attempts, dispatches: c.dispatches, reports: c.reports, requests: c.requests, deaths: c.deaths,
 	}
 	c.restore(saved)
@@ -127,7 +128,7 @@ func (c *Core) restore(saved Saved) {
 		c.entries.table.Load(j)
 	}
 	for _, j := range c.entries.table.Jobs() {
-		c.records.settleAll(c.entries.add(j), nil)
+		c.records.settleAll(c.records.add(j), nil)
 	}
 	slices.SortFunc(c.history.ended, func(a, b ending) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.number, b.number))

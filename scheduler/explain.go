@@ -17,8 +17,8 @@ import (
 
 // explainer compares requests with the known hosts.
 type explainer struct {
-	hosts  *hosts
-	policy policy.Policy
+	policies *policies
+	hosts    *hosts
 }
 
 // of says clause by clause which known hosts meet a request, and which of them could run it now.
@@ -56,13 +56,15 @@ func (ex *explainer) addCandidates(x *lease.Explanation, s job.Spec, clauses []f
 			x.Later = append(x.Later, cand)
 		}
 	}
+	ask := policy.Ask{Need: need, Typical: &ex.policies.typical}
+	ask.Need.GPUModel = lease.ModelName(ask.Need.GPUModel)
 	for _, w := range slices.Backward(slices.Sorted(maps.Keys(feasible))) {
 		equal := feasible[w]
 		seen := make([]policy.Candidate, len(equal))
 		for i, host := range equal {
 			seen[i] = policy.CandidateOf(host, &host.Free)
 		}
-		for _, c := range ex.policy.Choose(nil, need, seen, maxCandidates-len(x.Now)) {
+		for _, c := range ex.policies.named[ex.policies.of(&s)].Choose(nil, ask, seen, maxCandidates-len(x.Now)) {
 			host := equal[c.Index]
 			why := place.Why(need, prefers, host, c.Why)
 			x.Now = append(x.Now, lease.Candidate{Node: host.Peer, Name: host.Name(), Why: why, Free: host.Free})

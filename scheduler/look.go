@@ -78,7 +78,12 @@ func (c *Core) Why(id job.ID) (lease.Explanation, error) {
 }
 
 // Offers says which hosts would take a job with this spec, and why the others would not.
-func (c *Core) Offers(s job.Spec) (lease.Explanation, error) { return c.explain.offers(s) }
+func (c *Core) Offers(s job.Spec) (lease.Explanation, error) {
+	if err := checkPolicy(s, nil); err != nil {
+		return lease.Explanation{}, err
+	}
+	return c.explain.offers(s)
+}
 
 // Node is a host as this scheduler knows it.
 type Node struct {

@@ -13,24 +13,27 @@ import (
 // placement puts the questions of a step to the placer. It changes nothing: the caller acts on the answers.
 type placement struct {
 	*turn
-	hosts   *hosts
-	pending *pending
-	placer  *place.Placer
+	policies *policies
+	hosts    *hosts
+	pending  *pending
+	placer   *place.Placer
 }
 
 // asks is what a decision may know of the task.
-func asks(t *task) place.Task { return place.Task{Request: t.request(), Avoid: t.avoid} }
+func (pl *placement) asks(t *task) place.Task {
+	return place.Task{Request: t.request(), Policy: pl.policies.named[pl.policies.of(&t.e.job.Spec)], Avoid: t.avoid}
+}
 
 // decide says where the task goes. The search of the hosts begins at the slot from. The decision is valid until the
 // next question.
 func (pl *placement) decide(t *task, from int) place.Decision {
-	x := asks(t)
+	x := pl.asks(t)
 	return pl.placer.Decide(&x, from, pl.now)
 }
 
 // oneMore is one more full host at which the dispatch may queue; nil if there is none.
 func (pl *placement) oneMore(d *dispatch, from int) *fleet.Host {
-	x := asks(d.task)
+	x := pl.asks(d.task)
 	for _, o := range d.offers {
 		x.At = append(x.At, o.worker.Host)
 	}
@@ -42,13 +45,13 @@ func (pl *placement) oneMore(d *dispatch, from int) *fleet.Host {
 
 // preempt is the host where preemptible tasks are to make room for the task; nil if there is none.
 func (pl *placement) preempt(t *task, from int) *fleet.Host {
-	x := asks(t)
+	x := pl.asks(t)
 	return pl.placer.Preempt(&x, from, pl.now)
 }
 
 // devicesAt chooses devices for a task that is offered to the host in any case; none if it does not fit there now.
 func (pl *placement) devicesAt(t *task, h *fleet.Host) []string {
-	x := asks(t)
+	x := pl.asks(t)
 	return pl.placer.DevicesAt(&x, h)
 }
 
@@ -76,7 +79,7 @@ func (pl *placement) nextParked(w *worker, looks *int) pick {
 		if !pl.hosts.fleet.Could(&t.shape.Shape, w.Host) { // rules out most tasks before more of them is read
 			return false
 		}
-		x := asks(t)
+		x := pl.asks(t)
 		may, again := pl.placer.MayTake(&x, w.Host, pl.now)
 		found.askAgain(again)
 		return may
@@ -93,7 +96,7 @@ func (pl *placement) nextQueued(w *worker, looks *int) pick {
 		if len(t.dispatch.offers) >= spreadMost || t.dispatch.at(w.Host) {
 			return false
 		}
-		x := asks(t)
+		x := pl.asks(t)
 		may, again := pl.placer.MayTakeQueued(&x, w.Host, pl.now)
 		found.askAgain(again)
 		return may

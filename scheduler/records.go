@@ -14,6 +14,7 @@ import (
 // records applies committed records to all parts.
 type records struct {
 	*turn
+	policies   *policies
 	entries    *entries
 	history    *history
 	assigned   *assigned
@@ -68,7 +69,7 @@ func (rc *records) applied(r job.Record, x jobs.Change, epoch job.Epoch) {
 	switch r := r.(type) {
 	case job.SubmitRecord:
 		if x.Moved {
-			rc.moved(rc.entries.add(x.Job), nil)
+			rc.moved(rc.add(x.Job), nil)
 		}
 		rc.requests.submitted(r.Job)
 	case job.AssignRecord:
@@ -112,6 +113,12 @@ func (rc *records) applied(r job.Record, x jobs.Change, epoch job.Epoch) {
 			delete(rc.history.purging, r.Job.Drawn()) // it was requeued before
 		}
 	}
+}
+
+// add makes the soft state of a job. Its request counts among the usual ones.
+func (rc *records) add(j *jobs.Job) *entry {
+	rc.policies.asked(&j.Spec, j.Len())
+	return rc.entries.add(j)
 }
 
 // moved updates the soft state of a job after a record that changed tasks of these ranges; none means all.

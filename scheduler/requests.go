@@ -153,6 +153,7 @@ func checkSpec(s job.Spec) (digest, error) {
 
 func (rq *requests) submit(a Submit) {
 	sum, err := checkSpec(a.Spec)
+	err = checkPolicy(a.Spec, err)
 	if err == nil && len(a.Key) > job.MaxName {
 		err = fmt.Errorf("%w: the idempotency key has %d bytes; at most %d", ErrInvalid, len(a.Key), job.MaxName)
 	}

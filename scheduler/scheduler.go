@@ -20,6 +20,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/policy"
 	"github.com/musterhq/muster/share"
 )
 
@@ -60,10 +61,12 @@ type Config struct {
 	MaxJobs   int           // jobs kept, ended ones included
 	KeepEnded int           // ended jobs kept, the newest
 	KeepFor   time.Duration // an ended job is kept no longer
+	LossLimit int           // a task that has lost so many hosts is held; at most job.MaxLost
+	KeepWhole int           // ended jobs kept in memory, the newest; of the others there is a row
+	// Policy is the name of the placement policy of jobs that name none, unless they are gangs.
+	Policy string
 	// Shares are the weights of users and projects. The zero value counts no usage.
-	Shares    share.Weights
-	LossLimit int // a task that has lost so many hosts is held; at most job.MaxLost
-	KeepWhole int // ended jobs kept in memory, the newest; of the others there is a row
+	Shares share.Weights
 	// SaveEvery is how long changed rows wait to be saved together; with zero each step saves its own.
 	SaveEvery time.Duration
 }
@@ -76,6 +79,7 @@ func DefaultConfig() Config {
 		KeepFor:   7 * 24 * time.Hour,
 		LossLimit: 3,
 		KeepWhole: 256, // for whoever waits for an end, or asks right after it
+		Policy:    policy.Default,
 	}
 }
 
@@ -95,8 +99,17 @@ func (c Config) Validate() error {
 	case c.KeepFor <= 0:
 		return fmt.Errorf("scheduler: config: keep_for %s", c.KeepFor)
 	}
+	if err := policy.Check(c.Policy); err != nil {
+		return fmt.Errorf("scheduler: config: %w", err)
+	}
 	return nil
 }
+
+// Policies returns the names of the placement policies.
+func Policies() []string { return policy.Names() }
+
+// CheckPolicy returns an error if a job names a placement policy that does not exist.
+func CheckPolicy(name string) error { return policy.Check(name) }
 
 // The waits and bounds of a scheduler.
 const (

@@ -444,6 +444,14 @@ type offer struct {
 // queued reports whether the offer queues at a full host.
 func (o *offer) queued() bool { return o.claim.State == fleet.Queued }
 
+// device is the device that a share of a GPU should get. For whole devices the host knows best which ones.
+func (o *offer) device() string {
+	if o.claim.Need.GPUShare > 0 && len(o.claim.Devices) == 1 {
+		return o.claim.Devices[0]
+	}
+	return ""
+}
+
 // request is what the task asks for, in the terms of package fleet. The task has a shape.
 func (t *task) request() fleet.Request { return fleet.Request{Shape: &t.shape.Shape, Rank: placeOf(t)} }
 

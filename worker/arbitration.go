@@ -60,7 +60,7 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	if why := r.account.quotas.over(m.User, r.account.capacity.whole(m.Need)); why != "" {
 		return decision{verdict: verdictQuota, why: job.Reason{Word: job.ReasonQuota, Detail: why}}
 	}
-	devices, fit := r.fits(m.Need)
+	devices, fit := r.fits(m.Need, m.Device)
 	waited := o.timer != nil
 	if here && (fit || !waited) {
 		return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: "this attempt is here already"}}
@@ -95,18 +95,18 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	return d
 }
 
-// fits reports whether a need fits now, and returns the devices for it.
-func (r *arbitration) fits(need job.Resources) ([]string, bool) {
+// fits reports whether the need of an offer fits now, and returns the devices for it.
+func (r *arbitration) fits(need job.Resources, preferred string) ([]string, bool) {
 	if r.held.all != (job.Attempt{}) || need.Exclusive && r.held.some || !r.account.capacity.enough(need) {
 		return nil, false
 	}
 	if gpu.Count(need) == 0 {
-		return r.account.capacity.choose(need)
+		return r.account.capacity.choose(need, preferred)
 	}
 	if _, misfit := r.misfits[need]; misfit || r.held.noGPUs {
 		return nil, false
 	}
-	devices, ok := r.account.capacity.choose(need)
+	devices, ok := r.account.capacity.choose(need, preferred)
 	if !ok {
 		r.misfits[need] = struct{}{}
 	}

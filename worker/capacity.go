@@ -98,14 +98,19 @@ func (r *capacity) enough(need job.Resources) bool {
 	return need.CPUs <= max(0, r.cpus-r.usedCPUs) && need.Memory <= max(0, r.memory-r.usedMemory)
 }
 
-// choose returns devices for a need, or false if it does not fit now. A need that is exclusive gets all devices that are
-// wholly free, provided that those which it asks for are among them.
-func (r *capacity) choose(need job.Resources) ([]string, bool) {
+// choose returns devices for the need of an offer, or false if it does not fit now. A share gets the device that the
+// scheduler prefers, if that has room. A need that is exclusive gets all devices that are wholly free, provided that
+// those which it asks for are among them.
+func (r *capacity) choose(need job.Resources, preferred string) ([]string, bool) {
 	if !r.enough(need) {
 		return nil, false
 	}
 	var devices []string
-	if gpu.Count(need) > 0 {
+	switch {
+	case gpu.Count(need) == 0:
+	case r.gpus.HasRoom(preferred, need):
+		devices = []string{preferred}
+	default:
 		var fit bool
 		if devices, fit = r.gpus.Choose(need); !fit {
 			return nil, false

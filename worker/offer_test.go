@@ -54,6 +54,62 @@ func TestOfferCommitHoldsDevices(t *testing.T) {
 	one[lease.Commit](h, amy)
 }
 
+// A share of a GPU gets the device that its scheduler prefers if that has room, else one that this host chooses. Whole
+// devices are this host's choice.
+func TestOfferPrefersDevice(t *testing.T) {
+	share := func(x float64) job.Resources { return job.Resources{CPUs: 1, GPUShare: x} }
+	for name, c := range map[string]struct {
+		need   job.Resources
+		device string
+		want   string
+	}{
+		"free":            {share(0.5), "GPU-b", "GPU-b"},
+		"none preferred":  {share(0.5), "", "GPU-a"},
+		"too little left": {share(0.7), "GPU-a", "GPU-b"},
+		"unknown":         {share(0.5), "GPU-z", "GPU-a"},
+		"another model":   {job.Resources{CPUs: 1, GPUShare: 0.5, GPUModel: "h100|a100"}, "GPU-b", "GPU-b"},
+		"whole":           {gpus(1), "GPU-a", "GPU-b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, config(2))
+			h.meet(amy, 1)
+			h.says(amy, offer(1, attempt(1, 1), share(0.4)))
+			if first := one[lease.Commit](h, amy); first.Devices[0] != "GPU-a" {
+				t.Fatalf("the first share is on %v", first.Devices)
+			}
+			m := offer(2, attempt(2, 1), c.need)
+			m.Device = c.device
+			h.says(amy, m)
+			if got := one[lease.Commit](h, amy); len(got.Devices) != 1 || got.Devices[0] != c.want {
+				t.Errorf("it gets %v, want %s", got.Devices, c.want)
+			}
+		})
+	}
+}
+
+// A host says how many tasks hold something of it.
+func TestFreeCountsTasks(t *testing.T) {
+	h := newHost(t, config(2))
+	h.meet(amy, 1)
+	tasks := func() int {
+		t.Helper()
+		h.pass(time.Second)
+		all := got[lease.Availability](h, amy)
+		if len(all) == 0 {
+			t.Fatal("the host does not say what is free")
+		}
+		return all[len(all)-1].Free.Tasks
+	}
+	h.says(amy, offer(1, attempt(1, 1), gpus(1)), offer(2, attempt(2, 1), job.Resources{CPUs: 1}))
+	if n := tasks(); n != 2 {
+		t.Errorf("%d tasks after two commits", n)
+	}
+	h.says(amy, lease.Release{Offer: 1})
+	if n := tasks(); n != 1 {
+		t.Errorf("%d tasks after a release", n)
+	}
+}
+
 func TestOffersOfOneRoundAreRanked(t *testing.T) {
 	h := newHost(t, config(1))
 	h.meet(amy, 1)

@@ -26,7 +26,7 @@ func (p *preemption) victims(o *offer) (victims []*attempt, enough bool) {
 	ending := p.ending(o)
 	p.letGo(ending)
 	defer p.takeBack(ending)
-	if _, fits := p.account.capacity.choose(o.msg.Need); fits {
+	if _, fits := p.account.capacity.choose(o.msg.Need, o.msg.Device); fits {
 		return nil, true
 	}
 	able := p.able(o)
@@ -86,7 +86,7 @@ func (p *preemption) helps(a *attempt, need job.Resources) bool {
 func (p *preemption) suffice(o *offer, as []*attempt) bool {
 	p.letGo(as)
 	defer p.takeBack(as)
-	_, fits := p.account.capacity.choose(o.msg.Need)
+	_, fits := p.account.capacity.choose(o.msg.Need, o.msg.Device)
 	return fits
 }
 

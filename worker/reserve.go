@@ -61,7 +61,7 @@ func (r *reservations) again(from job.Peer, m lease.Start, closed job.Reason) (*
 	if closed.Word != "" {
 		return nil, "the reservation has lapsed: " + closed.String()
 	}
-	devices, ok := r.account.capacity.choose(o.msg.Need)
+	devices, ok := r.account.capacity.choose(o.msg.Need, o.msg.Device)
 	if !ok {
 		return nil, "the reservation has lapsed: " + r.account.missing(o.msg.Need)
 	}

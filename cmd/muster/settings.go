@@ -56,6 +56,7 @@ func settings() []setting {
 		toggle("cgroups-off", "do not use cgroups; track processes by parentage. CPUs, memory and devices are then not limited", func(c *daemonConfig) *bool { return &c.CgroupsOff }),
 		toggle("cpu-quota", "give no task more CPU time than it asked for, even if CPUs are idle", func(c *daemonConfig) *bool { return &c.CPUQuota }),
 		count("loss-limit", "hold a task, instead of running it again, after it has lost `N` different hosts", func(c *daemonConfig) *int { return &c.LossLimit }),
+		choice("policy", "placement policy `NAME` of jobs that name none: "+strings.Join(node.Policies(), ", "), func(c *daemonConfig) *string { return &c.Policy }, node.Policies()...),
 		count("task-pids", "`N` processes and threads that one task may have; 0: any number", func(c *daemonConfig) *int { return &c.TaskPIDs }),
 		sized("scratch-quota", "`SIZE` of a task's scratch directory; 0B: half of the file system", func(c *daemonConfig) *job.Size { return &c.Scratch }),
 		texts("ulimit", "limit `NAME=SOFT[:HARD]` of each process of a task; NAME is one of as, core, fsize, memlock, nofile, nproc, stack", func(c *daemonConfig) *[]string { return &c.Ulimits }, checkUlimit),

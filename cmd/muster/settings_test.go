@@ -74,6 +74,7 @@ allow-root    true                                     flag
 cgroups-off   false                                    default
 cpu-quota     false                                    default
 loss-limit    3                                        default
+policy        simple                                   default
 task-pids     16384                                    default
 scratch-quota 0B                                       default
 ulimit        memlock=unlimited stack=64MiB:unlimited nofile=65536:524288 default

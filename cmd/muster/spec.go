@@ -16,6 +16,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/job/jobfile"
+	"github.com/musterhq/muster/node"
 	"github.com/urfave/cli/v2"
 )
 
@@ -37,7 +38,7 @@ var specFlags = []specFlag{
 	{names: []string{"name", "J"}, usage: "`NAME` of the job; default: the name of its program or script", set: func(s *job.Spec, v string) error { s.Name = v; return nil }},
 	{names: []string{"cpus", "c"}, usage: "`N` CPUs for each task", set: func(s *job.Spec, v string) error { return number(v, &s.Resources.CPUs) }},
 	{names: []string{"mem"}, usage: "memory for each task: a `SIZE` such as 8GiB", set: func(s *job.Spec, v string) error { return s.Resources.Memory.UnmarshalText([]byte(v)) }},
-	{names: []string{"gpus", "G"}, usage: "GPUs for each task: `[MODEL:]N` such as 2 or H100:2", set: setGPUs},
+	{names: []string{"gpus", "G"}, usage: "GPUs for each task: `[MODEL:]N` such as 2, H100:2 or A100|H100:2", set: setGPUs},
 	{names: []string{"gpu-mem"}, usage: "minimum memory of each GPU: a `SIZE`", set: func(s *job.Spec, v string) error { return s.Resources.GPUMemory.UnmarshalText([]byte(v)) }},
 	{names: []string{"gpu-share"}, usage: "a share of one GPU: `X` such as 0.5", set: setShare},
 	{names: []string{"time", "t"}, usage: "time limit: `D` such as 90m", set: func(s *job.Spec, v string) error { return s.TimeLimit.UnmarshalText([]byte(v)) }},
@@ -57,7 +58,7 @@ var specFlags = []specFlag{
 	{names: []string{"exclusive"}, usage: "each task gets a whole node, with all its CPUs and GPUs", set: func(s *job.Spec, _ string) error { s.Exclusive = true; return nil }},
 	{names: []string{"begin"}, usage: "start at `T` or later, such as 16:00, tomorrow, now+1h or 2026-12-01T08:00", set: setBegin},
 	{names: []string{"project"}, usage: "count the use for project `P` too; see muster users", set: func(s *job.Spec, v string) error { s.Project = v; return nil }},
-	{names: []string{"policy"}, usage: "placement policy `NAME`: simple", set: func(s *job.Spec, v string) error { s.Policy = v; return nil }},
+	{names: []string{"policy"}, usage: "placement policy `NAME`: " + strings.Join(node.Policies(), ", "), set: func(s *job.Spec, v string) error { s.Policy = v; return nil }},
 	{names: []string{"env-file"}, usage: "`FILE` with variables of the task, one K=V a line", many: true, set: setEnvFile},
 	{names: []string{"env"}, usage: "variable of the task: `K=V`, or K alone to take it from here", many: true, set: setEnv},
 	{names: []string{"workdir", "D"}, usage: "working directory `DIR` on the node; default: a scratch directory", set: setWorkdir},
@@ -191,7 +192,11 @@ func (r specReader) finishSpec(c *cli.Context, spec *job.Spec, late *slurmLate) 
 	if _, err := uploadLimit(c); err != nil {
 		return err
 	}
-	if err := errors.Join(checkUTF8(*spec), spec.ValidateDraft()); err != nil {
+	err := errors.Join(checkUTF8(*spec), spec.ValidateDraft())
+	if err == nil {
+		err = node.CheckPolicy(spec.Policy)
+	}
+	if err != nil {
 		return usagef("%s: %w", c.Command.Name, err)
 	}
 	return nil

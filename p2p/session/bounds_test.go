@@ -101,8 +101,8 @@ func largestMessages(t *testing.T) []any {
 	return []any{
 		lease.Offer{
 			ID: math.MaxUint64, Attempt: a, Group: largestGroup, Epoch: largestEpoch, Priority: job.MaxPriority, User: longest(job.MaxName),
-			Need:  job.Resources{CPUs: job.MaxCPUs, Memory: math.MaxInt64, GPUs: job.MaxGPUs, GPUModel: longest(job.MaxName), GPUMemory: math.MaxInt64, Exclusive: true},
-			Token: longest(maxToken), Wait: lease.MaxOfferWait, Age: math.MaxInt64,
+			Need:   job.Resources{CPUs: job.MaxCPUs, Memory: math.MaxInt64, GPUs: job.MaxGPUs, GPUModel: longest(job.MaxName), GPUMemory: math.MaxInt64, Exclusive: true},
+			Device: longestID(0), Token: longest(maxToken), Wait: lease.MaxOfferWait, Age: math.MaxInt64,
 		},
 		lease.Release{Offer: math.MaxUint64},
 		lease.Start{

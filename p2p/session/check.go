@@ -101,7 +101,7 @@ func checkOffer(m lease.Offer) error {
 	case len(m.User) > job.MaxName || !printable(m.User), len(m.Token) > maxToken || !printable(m.Token):
 		return errName
 	}
-	if err := errors.Join(job.CheckProject(m.Project), checkNeed(m.Need)); err != nil {
+	if err := errors.Join(job.CheckProject(m.Project), checkNeed(m.Need), optionalID(m.Device)); err != nil {
 		return err
 	}
 	return checkAttempt(m.Attempt, m.Group)
@@ -342,6 +342,9 @@ func checkFree(f lease.Free) error {
 			return err
 		}
 	}
+	if repeated(f.GPUs) {
+		return errSame
+	}
 	before := -1
 	for _, y := range f.Preemptible { // in rising order, so there are at most as many as priorities
 		if y.Priority <= before || y.Priority > job.MaxPriority || y.CPUs < 0 || y.CPUs > maxHeld || y.Memory < 0 || y.GPUs < 0 || y.GPUs > maxHeld {
@@ -350,6 +353,25 @@ func checkFree(f lease.Free) error {
 		before = y.Priority
 	}
 	return checkDevices(f.Quarantined)
+}
+
+// repeated reports whether two of the devices are the same. For the usual hosts it allocates nothing.
+func repeated(devices []lease.FreeGPU) bool {
+	if len(devices) > 16 {
+		seen := make(map[string]bool, len(devices))
+		for i := range devices {
+			seen[devices[i].UUID] = true
+		}
+		return len(seen) < len(devices)
+	}
+	for i := range devices {
+		for j := range i {
+			if devices[i].UUID == devices[j].UUID {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // maxHeld bounds the CPUs and devices of many tasks together. Shares of a device count once for each task.

@@ -94,6 +94,7 @@ func TestOutOfBounds(t *testing.T) {
 	for name, msg := range map[string]any{
 		"no message":       42,
 		"nil":              nil,
+		"bad device":       with(func(o *lease.Offer) { o.Device = "a b" }),
 		"bad id":           with(func(o *lease.Offer) { o.Attempt.Job = "x" }),
 		"attempt 0":        with(func(o *lease.Offer) { o.Attempt.N = 0 }),
 		"task -1":          with(func(o *lease.Offer) { o.Attempt.Task = -1 }),
@@ -127,7 +128,11 @@ func TestOutOfBounds(t *testing.T) {
 		"device":           lease.Commit{Attempt: a, Group: g, Devices: []string{"GPU-1,GPU-2"}},
 		"devices":          lease.Commit{Attempt: a, Group: g, Devices: slices.Repeat([]string{"G"}, lease.MaxGPUs+1)},
 		"no reason":        lease.Decline{Attempt: a},
+		"a device twice":   lease.Availability{Free: lease.Free{GPUs: []lease.FreeGPU{{UUID: "G"}, {UUID: "H"}, {UUID: "G"}}}},
+		"many devices":     lease.Availability{Free: lease.Free{GPUs: slices.Repeat([]lease.FreeGPU{{UUID: "G"}}, 17)}},
 		"milli":            lease.Availability{Free: lease.Free{GPUs: []lease.FreeGPU{{UUID: "G", Milli: 1001}}}},
+		"tasks":            lease.Availability{Free: lease.Free{Tasks: -1}},
+		"too many tasks":   lease.Availability{Free: lease.Free{Tasks: lease.MaxLive + 1}},
 		"pending event":    lease.Event{Attempt: a, Group: g, N: 1, State: job.Pending},
 		"event 0":          lease.Event{Attempt: a, Group: g, State: job.Running},
 		"end without exit": lease.Event{Attempt: a, Group: g, N: 1, State: job.Failed},
@@ -154,7 +159,6 @@ func TestOutOfBounds(t *testing.T) {
 		"waits":     lease.Event{Attempt: a, Group: g, N: 1, State: job.Running, Detail: "still pulling"},
 		"arch":      host(func(p *lease.Profile) { p.Arch = strings.Repeat("x", maxID+1) }),
 		"os":        host(func(p *lease.Profile) { p.OS = "a b" }),
-		"tasks":     lease.Availability{Free: lease.Free{Tasks: lease.MaxLive + 1}},
 		"no tasks":  lease.Availability{Free: lease.Free{Tasks: -1}},
 		"drivers":   host(func(p *lease.Profile) { p.Drivers = []string{"exec driver"} }),
 	} {

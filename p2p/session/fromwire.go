@@ -61,7 +61,7 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 		m := b.Offer
 		return lease.Offer{
 			ID: m.GetId(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
-			Need: need(m.GetNeed()), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
+			Need: need(m.GetNeed()), Device: m.GetDevice(), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
 			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()), Preempt: m.GetPreempt(), Project: m.GetProject(),
 		}
 	case *wirepb.Frame_Release:

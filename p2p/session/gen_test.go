@@ -16,6 +16,7 @@ import (
 var (
 	anyWord  = rapid.StringMatching(`[A-Za-z0-9._:/-]{1,40}`)
 	anyName  = rapid.StringMatching(`[ -~]{0,40}|[äöü€]{0,20}`)
+	anyModel = rapid.StringMatching(`|[A-Za-z0-9][ -{}~]{0,30}(\|[A-Z0-9]{1,8}){0,2}`)
 	anyText  = rapid.StringMatching(`[ -~äöü€]{0,80}`)
 	anySize  = rapid.Custom(func(t *rapid.T) job.Size { return job.Size(rapid.Int64Min(0).Draw(t, "size")) })
 	anyEpoch = rapid.Custom(func(t *rapid.T) lease.Epoch {
@@ -127,7 +128,7 @@ func drawNeed(t *rapid.T) job.Resources {
 		r.GPUShare = rapid.Float64Range(0, 0.999).Draw(t, "share")
 	}
 	if r.GPUs > 0 || r.GPUShare > 0 {
-		r.GPUModel, r.GPUMemory = anyName.Draw(t, "model"), anySize.Draw(t, "gpu memory")
+		r.GPUModel, r.GPUMemory = anyModel.Draw(t, "model"), anySize.Draw(t, "gpu memory")
 	}
 	return r
 }
@@ -137,7 +138,7 @@ func drawOffer(t *rapid.T) any {
 	need := drawNeed(t)
 	need.Exclusive = rapid.Bool().Draw(t, "exclusive")
 	return lease.Offer{
-		ID: rapid.Uint64().Draw(t, "id"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Need: need,
+		ID: rapid.Uint64().Draw(t, "id"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Need: need, Device: anyWord.Draw(t, "device"),
 		Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"), User: anyName.Draw(t, "user"), Project: anyWord.Draw(t, "project"), Token: anyWord.Draw(t, "token"),
 		Wait: drawDuration(t, lease.MaxOfferWait), Age: drawDuration(t, 1<<62),
 	}

@@ -46,7 +46,7 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 	switch m := msg.(type) {
 	case lease.Offer:
 		return &wirepb.Frame{Body: &wirepb.Frame_Offer{Offer: &wirepb.Offer{
-			Id: m.ID, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Need: resources(m.Need),
+			Id: m.ID, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Need: resources(m.Need), Device: m.Device,
 			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age), Preempt: m.Preempt, Project: m.Project,
 		}}}
 	case lease.Release:

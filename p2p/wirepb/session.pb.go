@@ -985,6 +985,7 @@ type Offer struct {
 	WaitNs        int64                  `protobuf:"varint,9,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
 	AgeNs         int64                  `protobuf:"varint,10,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
 	Preempt       bool                   `protobuf:"varint,11,opt,name=preempt,proto3" json:"preempt,omitempty"` // if it does not fit, tasks may be preempted for it
+	Device        string                 `protobuf:"bytes,12,opt,name=device,proto3" json:"device,omitempty"`    // for a share of a GPU; empty: any
 	Project       string                 `protobuf:"bytes,20,opt,name=project,proto3" json:"project,omitempty"`  // whose usage this is, besides the user's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1095,6 +1096,13 @@ func (x *Offer) GetPreempt() bool {
 		return x.Preempt
 	}
 	return false
+}
+
+func (x *Offer) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
 }
 
 func (x *Offer) GetProject() string {
@@ -3114,7 +3122,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\n" +
 	"GroupEpoch\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12-\n" +
-	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xe9\x02\n" +
+	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\x81\x03\n" +
 	"\x05Offer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -3127,7 +3135,8 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\await_ns\x18\t \x01(\x03R\x06waitNs\x12\x15\n" +
 	"\x06age_ns\x18\n" +
 	" \x01(\x03R\x05ageNs\x12\x18\n" +
-	"\apreempt\x18\v \x01(\bR\apreempt\x12\x18\n" +
+	"\apreempt\x18\v \x01(\bR\apreempt\x12\x16\n" +
+	"\x06device\x18\f \x01(\tR\x06device\x12\x18\n" +
 	"\aproject\x18\x14 \x01(\tR\aproject\"\x1f\n" +
 	"\aRelease\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\xcd\x02\n" +

@@ -3,6 +3,7 @@ package fleet
 // Classes: which of the classes that hosts advertise are searched for a request.
 
 import (
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -50,7 +51,7 @@ func ClassesFor(s job.Spec) []string {
 		out = choice
 	}
 	out = out[:min(len(out), maxSearched-1)]
-	if own := lease.ClassOf(need); lease.IsClass(own) && own != lease.AnyWorker && (len(out) == 0 || gpusOf(need) > 0) {
+	if own := lease.ClassOf(need); lease.IsClass(own) && own != lease.AnyWorker && (len(out) == 0 || gpu.Count(need) > 0) {
 		out = append(out, own)
 	}
 	if len(out) == 0 {

@@ -123,7 +123,7 @@ func resourceClauses(need job.Resources) []Clause {
 			return "has " + h.Profile.Memory.String()
 		}})
 	}
-	if n := gpusOf(need); n > 0 {
+	if n := gpu.Count(need); n > 0 {
 		out = append(out, Clause{gpus: true, Text: "gpus: " + gpuText(need), Test: func(h *Host) string {
 			if len(h.Profile.GPUs) == 0 {
 				return "has none"

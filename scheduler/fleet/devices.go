@@ -15,16 +15,17 @@ type Devices struct {
 	// alike stands for each device of the host, if no need can tell them apart. It is nil if they differ, or if they
 	// are parts of other devices. Hosts with the same devices share it, so that a placement that looks at many hosts
 	// reads less memory.
-	alike  *gpu.Device
-	listed bool // each free device is one of all
-	all    []gpu.Device
-	ofFree []*gpu.Device // for each free device, the same device in all; nil if all does not have it
-	byUUID map[string]gpu.Device
+	alike   *gpu.Device
+	listed  bool // each free device is one of all
+	all     []gpu.Device
+	islands []int // for each device of all, the first device that NVLink connects it to; itself if none does
+	ofFree  []int // for each free device, its place in all; -1 if all does not have it
+	byUUID  map[string]gpu.Device
 }
 
 // devicesOf returns the devices of a profile.
 func devicesOf(all []gpu.Device) Devices {
-	d := Devices{all: all, byUUID: make(map[string]gpu.Device, len(all))}
+	d := Devices{all: all, islands: islandsOf(all), byUUID: make(map[string]gpu.Device, len(all))}
 	for _, g := range all {
 		d.byUUID[g.UUID] = g
 	}
@@ -49,13 +50,55 @@ func kindOf(d *gpu.Device) kind { return kind{d.Model, d.Class, d.Parent, d.Memo
 func (d *Devices) setFree(free []lease.FreeGPU) {
 	d.ofFree, d.listed = d.ofFree[:0], true
 	for _, g := range free {
-		var device *gpu.Device
-		if i := slices.IndexFunc(d.all, func(x gpu.Device) bool { return x.UUID == g.UUID }); i >= 0 {
-			device = &d.all[i]
-		}
-		d.ofFree = append(d.ofFree, device)
-		d.listed = d.listed && device != nil
+		i := slices.IndexFunc(d.all, func(x gpu.Device) bool { return x.UUID == g.UUID })
+		d.ofFree = append(d.ofFree, i)
+		d.listed = d.listed && i >= 0
 	}
+}
+
+// islandsOf returns for each device the first device in its NVLink island.
+func islandsOf(all []gpu.Device) []int {
+	islands := make([]int, len(all))
+	for i := range islands {
+		islands[i] = i
+	}
+	for i, d := range all {
+		for _, l := range d.Links {
+			j := slices.IndexFunc(all, func(x gpu.Device) bool { return x.UUID == l.To })
+			if l.Kind != gpu.LinkNVLink || j < 0 || islands[i] == islands[j] {
+				continue
+			}
+			first, other := min(islands[i], islands[j]), max(islands[i], islands[j])
+			for k, island := range islands {
+				if island == other {
+					islands[k] = first
+				}
+			}
+		}
+	}
+	return islands
+}
+
+// Device returns the device that is the i-th of the free ones; nil if the host has not listed it. If the devices of
+// the host are alike, it is the one that stands for them. The devices of free must be those that the host listed last,
+// in the same order.
+func (d *Devices) Device(i int) *gpu.Device {
+	switch {
+	case d.alike != nil && d.listed:
+		return d.alike
+	case i >= len(d.ofFree) || d.ofFree[i] < 0:
+		return nil
+	}
+	return &d.all[d.ofFree[i]]
+}
+
+// Place returns where the i-th free device is in its host: its NVLink island, which has the same number for all devices
+// of the island, and its NUMA node. A number is -1 if the host has not said it.
+func (d *Devices) Place(i int) (island, numa int) {
+	if i >= len(d.ofFree) || d.ofFree[i] < 0 {
+		return -1, -1
+	}
+	return d.islands[d.ofFree[i]], d.all[d.ofFree[i]].NUMA
 }
 
 // Alike returns a device that stands for each device of the host, if no need can tell them apart; nil if they differ.
@@ -73,11 +116,11 @@ func (d *Devices) Suffices(need job.Resources, free *lease.Free) bool {
 	if free.CPUs < need.CPUs || free.Memory < need.Memory || shared(need, free) {
 		return false
 	}
-	n := gpusOf(need)
+	n := gpu.Count(need)
 	if n == 0 {
 		return true
 	}
-	milli := shareMilli(need)
+	milli := gpu.Milli(need)
 	if d.alike == nil || !d.listed {
 		return d.enough(need, milli, n, free.GPUs)
 	}
@@ -99,7 +142,7 @@ func (d *Devices) enough(need job.Resources, milli, n int, free []lease.FreeGPU)
 	var like *gpu.Device // the device that was compared last
 	meets := false       // whether it met the need
 	for i := range free {
-		g, x := &free[i], d.ofFree[i]
+		g, x := &free[i], d.Device(i)
 		if x == nil || g.Milli < milli || g.Memory < need.GPUMemory {
 			continue
 		}
@@ -118,7 +161,7 @@ func (d *Devices) enough(need job.Resources, milli, n int, free []lease.FreeGPU)
 // sound says whether the devices without those in quarantine could meet the need. If they could not, the need waits for
 // a repair, and nothing is kept free for it.
 func (d *Devices) sound(need job.Resources, quarantine []string) bool {
-	n := gpusOf(need)
+	n := gpu.Count(need)
 	if n == 0 || len(quarantine) == 0 {
 		return true
 	}
@@ -138,7 +181,7 @@ func (d *Devices) LacksQuarantined(need job.Resources, free *lease.Free) bool {
 	more := *free
 	more.GPUs = slices.Clone(free.GPUs)
 	for _, uuid := range free.Quarantined {
-		more.GPUs = append(more.GPUs, lease.FreeGPU{UUID: uuid, Memory: d.byUUID[uuid].Memory, Milli: wholeMilli})
+		more.GPUs = append(more.GPUs, lease.FreeGPU{UUID: uuid, Memory: d.byUUID[uuid].Memory, Milli: gpu.Whole})
 	}
 	_, lack := d.Fit(need, &more)
 	return lack == ""

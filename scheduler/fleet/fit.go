@@ -10,17 +10,6 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// gpusOf returns how many devices the need takes, whole or in part.
-func gpusOf(need job.Resources) int {
-	if need.GPUShare > 0 {
-		return 1
-	}
-	return need.GPUs
-}
-
-// wholeMilli is a wholly free device, in thousandths.
-const wholeMilli = 1000
-
 // fits chooses devices for the need from what is free. If the need does not fit, it returns the resource that is short.
 func fits(need job.Resources, free *lease.Free, devices map[string]gpu.Device) ([]string, string) {
 	switch {
@@ -31,7 +20,7 @@ func fits(need job.Resources, free *lease.Free, devices map[string]gpu.Device) (
 	case free.Memory < need.Memory:
 		return nil, "memory"
 	}
-	n := gpusOf(need)
+	n := gpu.Count(need)
 	if n == 0 {
 		return nil, ""
 	}
@@ -51,7 +40,7 @@ func shared(need job.Resources, free *lease.Free) bool {
 // choose returns the free devices that meet the need. The least free come first, so that shares of a GPU fill one
 // device before they take another. Of equally free devices those with the least memory come first.
 func choose(need job.Resources, free *lease.Free, devices map[string]gpu.Device) []string {
-	milli := shareMilli(need)
+	milli := gpu.Milli(need)
 	able := make([]lease.FreeGPU, 0, len(free.GPUs))
 	for _, g := range free.GPUs {
 		d, known := devices[g.UUID]
@@ -90,15 +79,7 @@ func meeting(devices []gpu.Device, need job.Resources) int {
 	return n
 }
 
-// shareMilli returns how many thousandths of each device the need takes.
-func shareMilli(need job.Resources) int {
-	if need.GPUShare > 0 {
-		return max(int(need.GPUShare*wholeMilli), 1)
-	}
-	return wholeMilli
-}
-
-// take subtracts the need from what is free, but not below zero.
+// take subtracts the need of a task from what is free, but not below zero.
 func take(need job.Resources, free *lease.Free, chosen []string) {
 	free.Tasks++
 	free.Exclusive = free.Exclusive || need.Exclusive
@@ -107,14 +88,14 @@ func take(need job.Resources, free *lease.Free, chosen []string) {
 	if len(chosen) == 0 {
 		return
 	}
-	milli := shareMilli(need)
+	milli := gpu.Milli(need)
 	for i := range free.GPUs {
 		g := &free.GPUs[i]
 		if !slices.Contains(chosen, g.UUID) {
 			continue
 		}
 		memory := need.GPUMemory
-		if milli == wholeMilli {
+		if milli == gpu.Whole {
 			memory = g.Memory
 		} else if memory == 0 {
 			memory = g.Memory * job.Size(milli) / job.Size(max(g.Milli, 1))

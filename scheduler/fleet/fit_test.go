@@ -22,7 +22,7 @@ func devicesFor() (lease.Free, map[string]gpu.Device) {
 	devices := map[string]gpu.Device{}
 	for _, d := range all {
 		devices[d.UUID] = d
-		f := lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: wholeMilli}
+		f := lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: gpu.Whole}
 		if d.UUID == "half" {
 			f.Milli, f.Memory = 500, 40e9
 		}
@@ -56,6 +56,55 @@ func TestFits(t *testing.T) {
 	}
 }
 
+// A share is rounded to thousandths as hosts round it: 0.57 of a device does not fit where 569 thousandths are free.
+func TestSharesAreRounded(t *testing.T) {
+	for milli := 1; milli < gpu.Whole; milli++ {
+		need := job.Resources{GPUShare: float64(milli) / gpu.Whole}
+		for _, left := range []int{milli - 1, milli} {
+			free := lease.Free{GPUs: []lease.FreeGPU{{UUID: "a", Memory: 1, Milli: left}}}
+			d := devicesOf([]gpu.Device{{UUID: "a", Memory: 1}})
+			d.setFree(free.GPUs)
+			if chosen, _ := d.Fit(need, &free); len(chosen) > 0 != (left >= milli) || d.Suffices(need, &free) != (left >= milli) {
+				t.Errorf("%d thousandths fit into %d: %v, %v", milli, left, chosen, d.Suffices(need, &free))
+			}
+		}
+	}
+}
+
+// The free devices of a host are known with their NVLink islands and NUMA nodes.
+func TestPlaceOfDevices(t *testing.T) {
+	var all []gpu.Device
+	for i := range 6 {
+		all = append(all, gpu.Device{UUID: fmt.Sprint(i), NUMA: i / 3, Class: "x", Memory: job.Size(i / 3)})
+	}
+	link := func(a, b int, kind gpu.LinkKind) {
+		all[a].Links = append(all[a].Links, gpu.Link{To: fmt.Sprint(b), Kind: kind})
+	}
+	link(4, 1, gpu.LinkNVLink)
+	link(1, 5, gpu.LinkNVLink)
+	link(2, 3, gpu.LinkNVLink)
+	link(0, 2, gpu.LinkNUMA)
+	link(0, 9, gpu.LinkNVLink) // the host does not list it
+	d := devicesOf(all)
+	var free []lease.FreeGPU
+	for _, i := range []int{5, 3, 1, 0, 7, 2} {
+		free = append(free, lease.FreeGPU{UUID: fmt.Sprint(i)})
+	}
+	d.setFree(free)
+	got := ""
+	for i := range append(free, lease.FreeGPU{}) {
+		island, numa := d.Place(i)
+		uuid := "none"
+		if x := d.Device(i); x != nil {
+			uuid = x.UUID
+		}
+		got += fmt.Sprintf("%s: %d %d; ", uuid, island, numa)
+	}
+	if want := "5: 1 1; 3: 2 1; 1: 1 0; 0: 0 0; none: -1 -1; 2: 2 0; none: -1 -1; "; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // What is taken is not there any more, and nothing falls below none.
 func TestTake(t *testing.T) {
 	free, devices := devicesFor()
@@ -64,7 +113,7 @@ func TestTake(t *testing.T) {
 		chosen := choose(need, &free, devices)
 		take(need, &free, chosen[:min(len(chosen), 2)])
 	}
-	if free.CPUs != 0 || len(choose(need, &free, devices)) != 0 {
+	if free.Tasks != 2 || free.CPUs != 0 || len(choose(need, &free, devices)) != 0 {
 		t.Errorf("left: %+v", free)
 	}
 	half := job.Resources{GPUShare: .5}

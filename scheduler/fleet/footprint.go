@@ -4,6 +4,7 @@ package fleet
 // hosts, so that a search takes a closer look at few.
 
 import (
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -25,7 +26,7 @@ const emptyHost = 1 << 20
 
 // FootprintOf returns the footprint of a need.
 func FootprintOf(need job.Resources) Footprint {
-	n := gpusOf(need)
+	n := gpu.Count(need)
 	if need.Exclusive {
 		n += emptyHost
 	}

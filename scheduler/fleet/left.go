@@ -5,6 +5,7 @@ package fleet
 import (
 	"slices"
 
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -70,7 +71,7 @@ func lessQueued(room *lease.Free, cs *Claims, d *Devices, before *Rank) (free le
 		}
 		if d.sound(c.Need, room.Quarantined) {
 			able := choose(c.Need, &free, d.byUUID)
-			take(c.Need, &free, able[:min(len(able), gpusOf(c.Need))])
+			take(c.Need, &free, able[:min(len(able), gpu.Count(c.Need))])
 		}
 	}
 	return free, last

@@ -32,7 +32,7 @@ func (h *Host) nearest(need job.Resources, free *lease.Free, out lease.Nearest) 
 	one := need
 	one.GPUs = min(1, need.GPUs)
 	able := len(choose(one, free, h.Devices.byUUID))
-	cpus, memory, gpus := free.CPUs >= need.CPUs, free.Memory >= need.Memory, able >= gpusOf(need)
+	cpus, memory, gpus := free.CPUs >= need.CPUs, free.Memory >= need.Memory, able >= gpu.Count(need)
 	switch {
 	case memory && gpus && !cpus:
 		out.CPUs = max(out.CPUs, free.CPUs)

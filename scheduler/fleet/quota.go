@@ -6,6 +6,7 @@ package fleet
 import (
 	"slices"
 
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 )
 
@@ -44,7 +45,7 @@ func noLarger(r, need job.Resources) bool {
 }
 
 // milliOf returns how many thousandths of devices the need takes in all.
-func milliOf(need job.Resources) int { return gpusOf(need) * shareMilli(need) }
+func milliOf(need job.Resources) int { return gpu.Count(need) * gpu.Milli(need) }
 
 // over returns why the host would refuse the need to the user. It is empty if the host is not known to refuse it, or if
 // a task may find out.

@@ -18,15 +18,17 @@ import (
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
-// SampleSize is how many hosts with room a policy gets to choose from, and at how many full hosts the queues are
-// compared. A search of more hosts should begin at a random slot, so that schedulers do not all choose the same ones.
+// SampleSize is how many hosts with room a policy gets to choose from by default, and at how many full hosts the queues
+// are compared. A search of more hosts should begin at a random slot, so that schedulers do not all choose the same
+// ones.
 const SampleSize = 64
 
 // Task is what a decision may know of a task.
 type Task struct {
 	fleet.Request
-	Avoid Avoidances
-	At    []*fleet.Host // to which it is offered now
+	Policy policy.Policy
+	Avoid  Avoidances
+	At     []*fleet.Host // to which it is offered now
 }
 
 // Again is a host that waiting tasks are compared with again at a time.
@@ -38,8 +40,10 @@ type Again struct {
 // Placer decides where tasks go. It keeps nothing from one decision to the next but memory that it uses again. It is
 // for one goroutine.
 type Placer struct {
-	fleet  *fleet.Table
-	policy policy.Policy
+	Sample int // how many hosts with room a policy gets to choose from
+
+	fleet   *fleet.Table
+	typical *policy.Typical
 
 	fits, shunned candidates
 	shunnedUntil  time.Time // when the task ceases to avoid the host in shunned
@@ -49,8 +53,10 @@ type Placer struct {
 	again         []Again
 }
 
-// New returns a Placer for these hosts.
-func New(t *fleet.Table, p policy.Policy) *Placer { return &Placer{fleet: t, policy: p} }
+// New returns a Placer for these hosts. Policies learn from typical what users usually ask for.
+func New(t *fleet.Table, typical *policy.Typical) *Placer {
+	return &Placer{Sample: SampleSize, fleet: t, typical: typical}
+}
 
 // candidates are hosts that meet the preferences of a task equally well, and the same as the policy sees them.
 type candidates struct {
@@ -62,9 +68,9 @@ type candidates struct {
 func (cs *candidates) clear() { cs.weight, cs.hosts, cs.seen = 0, cs.hosts[:0], cs.seen[:0] }
 
 // wants says whether a host of this weight is to be added: it is preferred to those before, or equal to them and they
-// are few.
-func (cs *candidates) wants(weight int) bool {
-	return weight > cs.weight || weight == cs.weight && len(cs.hosts) < SampleSize
+// are fewer than the sample.
+func (cs *candidates) wants(weight, sample int) bool {
+	return weight > cs.weight || weight == cs.weight && len(cs.hosts) < sample
 }
 
 // add adds a host. Those that are preferred less are dropped.

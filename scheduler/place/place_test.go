@@ -27,7 +27,7 @@ type host struct {
 }
 
 // aFleet is a table of these hosts, and a Placer for it.
-func aFleet(p policy.Policy, hosts ...host) (*fleet.Table, *Placer) {
+func aFleet(hosts ...host) (*fleet.Table, *Placer) {
 	t := fleet.NewTable()
 	for _, x := range hosts {
 		m := lease.Hello{
@@ -50,10 +50,10 @@ func aFleet(p policy.Policy, hosts ...host) (*fleet.Table, *Placer) {
 		}
 	}
 	t.Count(now)
-	return &t, New(&t, p)
+	return &t, New(&t, nil)
 }
 
-// aTask asks for so many CPUs and GPUs, behind all that queue.
+// aTask asks for so many CPUs and GPUs, behind all that queue, with the policy "simple".
 func aTask(t *fleet.Table, cpus, gpus int, avoid ...Avoidance) *Task {
 	need := job.Resources{CPUs: cpus, GPUs: gpus}
 	clauses, err := fleet.ClausesOf(job.Spec{Resources: need})
@@ -61,7 +61,7 @@ func aTask(t *fleet.Table, cpus, gpus int, avoid ...Avoidance) *Task {
 		panic(err)
 	}
 	s := &fleet.Shape{User: "amy", Need: need, Foot: fleet.FootprintOf(need), Pool: t.JoinPool(fmt.Sprint(need), clauses)}
-	return &Task{Request: fleet.Request{Shape: s, Rank: fleet.Rank{Job: "j"}}, Avoid: avoid}
+	return &Task{Request: fleet.Request{Shape: s, Rank: fleet.Rank{Job: "j"}}, Policy: policy.Simple{}, Avoid: avoid}
 }
 
 // avoid has a task avoid the host for so many seconds.
@@ -151,7 +151,7 @@ func TestDecide(t *testing.T) {
 		{"too many avoided", []host{{name: "a", free: 8}}, 1, 0, many, "pauses 54s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			table, p := aFleet(policy.Simple{}, c.hosts...)
+			table, p := aFleet(c.hosts...)
 			task := aTask(table, c.cpus, c.gpus, c.avoid...)
 			for range 2 { // the first changes nothing
 				for from := range max(1, len(c.hosts)) {
@@ -169,7 +169,7 @@ func TestDecide(t *testing.T) {
 // seen is a policy that prefers the last candidate, and remembers which there were.
 type seen struct{ names []string }
 
-func (s *seen) Choose(chosen []policy.Choice, _ job.Resources, feasible []policy.Candidate, _ int) []policy.Choice {
+func (s *seen) Choose(chosen []policy.Choice, _ policy.Ask, feasible []policy.Candidate, _ int) []policy.Choice {
 	s.names = nil
 	for _, c := range feasible {
 		s.names = append(s.names, c.Name)
@@ -184,7 +184,7 @@ func (s *seen) Choose(chosen []policy.Choice, _ job.Resources, feasible []policy
 // only if there is no other, and no more hosts than a sample.
 func TestPolicyDecides(t *testing.T) {
 	s := &seen{}
-	table, p := aFleet(s, host{name: "a", free: 8}, host{name: "b", free: 1}, host{name: "c", free: 2}, host{name: "d", free: 8})
+	table, p := aFleet(host{name: "a", free: 8}, host{name: "b", free: 1}, host{name: "c", free: 2}, host{name: "d", free: 8})
 	for _, c := range []struct {
 		avoid []Avoidance
 		seen  string
@@ -193,7 +193,9 @@ func TestPolicyDecides(t *testing.T) {
 		{[]Avoidance{avoid("d", 1)}, "[a c]"},
 		{[]Avoidance{avoid("d", 1), hard("a", 1), kept("c", 1)}, "[d]"},
 	} {
-		d := p.Decide(aTask(table, 2, 0, c.avoid...), 0, now)
+		task := aTask(table, 2, 0, c.avoid...)
+		task.Policy = s
+		d := p.Decide(task, 0, now)
 		last := s.names[len(s.names)-1]
 		if fmt.Sprint(s.names) != c.seen || d.Verdict != Fits || d.Host.Name() != last || d.Why != "the last" || d.Devices[0] != "device" {
 			t.Errorf("avoiding %v the policy sees %v, want %s; decided: %s", c.avoid, s.names, c.seen, text(d))
@@ -203,16 +205,21 @@ func TestPolicyDecides(t *testing.T) {
 	for i := range 3 * SampleSize {
 		hosts = append(hosts, host{name: fmt.Sprint(i), free: 8, local: i == 100})
 	}
-	table, p = aFleet(s, hosts...)
-	p.Decide(aTask(table, 1, 0), 150, now)
-	if len(s.names) != SampleSize || s.names[0] != "100" || s.names[1] != "150" || slices.Contains(s.names[1:], "100") {
-		t.Errorf("of %d hosts the policy sees %d: %v", len(hosts), len(s.names), s.names)
+	table, p = aFleet(hosts...)
+	task := aTask(table, 1, 0)
+	task.Policy = s
+	for _, sample := range []int{SampleSize, 100} {
+		p.Sample = sample
+		p.Decide(task, 150, now)
+		if len(s.names) != sample || s.names[0] != "100" || s.names[1] != "150" || slices.Contains(s.names[1:], "100") {
+			t.Errorf("of %d hosts the policy sees %d: %v", len(hosts), len(s.names), s.names)
+		}
 	}
 }
 
 // A task that queues may queue at further hosts, but at none twice.
 func TestQueueAtFurtherHosts(t *testing.T) {
-	table, p := aFleet(policy.Simple{}, host{name: "a"}, host{name: "b"})
+	table, p := aFleet(host{name: "a"}, host{name: "b"})
 	task := aTask(table, 1, 0)
 	for _, want := range []string{"a b", "b", ""} {
 		got := p.Queue(task, 0, now)
@@ -245,7 +252,7 @@ func TestHostThatGotRoom(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.host.name = "h"
-			table, p := aFleet(policy.Simple{}, c.host)
+			table, p := aFleet(c.host)
 			task, h := aTask(table, c.cpus, 0, c.avoid...), table.Host("p-h")
 			for range 2 {
 				if got := answer(p.MayTake(task, h, now)); got != c.parked {
@@ -270,7 +277,7 @@ func answer(may bool, again time.Time) string {
 }
 
 func TestDevicesAt(t *testing.T) {
-	table, p := aFleet(policy.Simple{}, host{name: "a", free: 8, gpus: 2}, host{name: "b", free: 8, gpus: 4})
+	table, p := aFleet(host{name: "a", free: 8, gpus: 2}, host{name: "b", free: 8, gpus: 4})
 	for gpus, want := range []string{"[]", "[a0]", "[a0 a1]", "[]"} {
 		if got := fmt.Sprint(p.DevicesAt(aTask(table, 1, gpus), table.Host("p-a"))); got != want {
 			t.Errorf("%d GPUs: %s, want %s", gpus, got, want)
@@ -284,7 +291,7 @@ func TestDecideAllocates(t *testing.T) {
 	for i := range 2 * SampleSize {
 		hosts = append(hosts, host{name: fmt.Sprint("n", i), free: i % 4})
 	}
-	table, p := aFleet(policy.Simple{}, hosts...)
+	table, p := aFleet(hosts...)
 	for cpus, want := range map[int]float64{2: 1, 4: 0, 9: 0} { // fits, queues, blocked
 		task := aTask(table, cpus, 0)
 		if n := testing.AllocsPerRun(100, func() { p.Decide(task, 5, now) }); n > want {

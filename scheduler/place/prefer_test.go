@@ -14,7 +14,7 @@ import (
 
 // racks is a table of n hosts with 8 CPUs each, all free but those of busy hosts. Host i is in rack i%10; the first is
 // the local one.
-func racks(p policy.Policy, n int, busy func(i int) bool) (*fleet.Table, *Placer) {
+func racks(n int, busy func(i int) bool) (*fleet.Table, *Placer) {
 	t := fleet.NewTable()
 	for i := range n {
 		m := lease.Hello{
@@ -30,7 +30,7 @@ func racks(p policy.Policy, n int, busy func(i int) bool) (*fleet.Table, *Placer
 		t.Hello(t.Add(job.Peer(fmt.Sprint("p-n", i)), i == 0), m, now)
 	}
 	t.Count(now)
-	return &t, New(&t, p)
+	return &t, New(&t, nil)
 }
 
 // prefersTask asks for 4 CPUs, and has preferences.
@@ -45,7 +45,7 @@ func prefersTask(t *fleet.Table, prefer string, avoid ...Avoidance) *Task {
 		panic(err)
 	}
 	s := &fleet.Shape{User: "amy", Need: need, Foot: fleet.FootprintOf(need), Pool: t.JoinPool(prefer, clauses, prefers...)}
-	return &Task{Request: fleet.Request{Shape: s, Rank: fleet.Rank{Job: "j"}}, Avoid: avoid}
+	return &Task{Request: fleet.Request{Shape: s, Rank: fleet.Rank{Job: "j"}}, Policy: policy.Simple{}, Avoid: avoid}
 }
 
 // The policy sees only the hosts that meet the preferences best, however rare they are among those with room.
@@ -72,8 +72,10 @@ func TestPolicySeesThePreferred(t *testing.T) {
 			c.busy = func(int) bool { return false }
 		}
 		s := &seen{}
-		table, p := racks(s, 1000, c.busy)
-		d := p.Decide(prefersTask(table, c.prefer, c.avoid...), 500, now)
+		table, p := racks(1000, c.busy)
+		task := prefersTask(table, c.prefer, c.avoid...)
+		task.Policy = s
+		d := p.Decide(task, 500, now)
 		first := slices.Clone(s.names[:min(3, len(s.names))])
 		if c.prefer == "host=h777|host=h3" {
 			slices.Sort(first)
@@ -86,11 +88,11 @@ func TestPolicySeesThePreferred(t *testing.T) {
 
 // A preference changes nothing if no host has room: the task queues as it would without.
 func TestPreferenceNeverWaits(t *testing.T) {
-	table, p := racks(policy.Simple{}, 3, func(int) bool { return true })
+	table, p := racks(3, func(int) bool { return true })
 	if got, plain := text(p.Decide(prefersTask(table, "rack=r2"), 0, now)), text(p.Decide(prefersTask(table, ""), 0, now)); got != plain {
 		t.Errorf("%s, without the preference %s", got, plain)
 	}
-	table, p = racks(policy.Simple{}, 3, func(i int) bool { return i == 2 })
+	table, p = racks(3, func(i int) bool { return i == 2 })
 	if got := text(p.Decide(prefersTask(table, "rack=r2"), 0, now)); !strings.HasPrefix(got, "fits n0") {
 		t.Errorf("%s", got)
 	}
@@ -103,7 +105,7 @@ func BenchmarkPrefer(b *testing.B) {
 		prefer string
 	}{{64, ""}, {64, "rack=r3"}, {64, "rack=r3:2,rack=r4|rack=r5,!rack=r6"}, {10_000, ""}, {10_000, "rack=r3"}, {10_000, "host=h777,rack=r4:3"}} {
 		b.Run(fmt.Sprintf("%d hosts %q", c.hosts, c.prefer), func(b *testing.B) {
-			table, p := racks(policy.Simple{}, c.hosts, func(i int) bool { return i == 777 })
+			table, p := racks(c.hosts, func(i int) bool { return i == 777 })
 			task := prefersTask(table, c.prefer)
 			for b.Loop() {
 				p.Decide(task, 17, now)

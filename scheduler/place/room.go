@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
-// feasible returns hosts where the task fits now: this daemon's own, and others until there are SampleSize. If the task
+// feasible returns hosts where the task fits now: this daemon's own, and others until there are Sample. If the task
 // has preferences, they are hosts that meet these best. If there are only hosts that the task avoids while there is
 // another, it returns the one that the task ceases to avoid first.
 func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
@@ -28,10 +28,10 @@ func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 		if len(p.fits.hosts) == 0 {
 			continue
 		}
-		if p.fits.weight == most && len(p.fits.hosts)+len(p.shunned.hosts) >= SampleSize {
+		if p.fits.weight == most && len(p.fits.hosts)+len(p.shunned.hosts) >= p.Sample {
 			break
 		}
-		if least = p.fits.weight; !p.fits.wants(least) {
+		if least = p.fits.weight; !p.fits.wants(least, p.Sample) {
 			least++
 		}
 	}
@@ -54,7 +54,7 @@ func (p *Placer) consider(t *Task, h *fleet.Host, weight int, now time.Time) {
 	case avoided && a.Kept:
 		return
 	}
-	if !avoided && !p.fits.wants(weight) {
+	if !avoided && !p.fits.wants(weight, p.Sample) {
 		return
 	}
 	free := h.LeftFor(&t.Rank)
@@ -74,7 +74,7 @@ func (p *Placer) consider(t *Task, h *fleet.Host, weight int, now time.Time) {
 // choose has the policy choose one of the candidates, and returns the host with the policy's choice; nil if there is
 // none.
 func (p *Placer) choose(t *Task, from *candidates) (*fleet.Host, policy.Choice) {
-	p.chosen = p.policy.Choose(p.chosen[:0], t.Need, from.seen, 1)
+	p.chosen = t.Policy.Choose(p.chosen[:0], policy.Ask{Need: t.Need, Typical: p.typical}, from.seen, 1)
 	if len(p.chosen) == 0 {
 		return nil, policy.Choice{}
 	}

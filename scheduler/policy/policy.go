@@ -1,24 +1,67 @@
 // Package policy chooses among the hosts where a task fits. The scheduler finds those hosts. A policy only says which
 // of them it prefers, which devices the task gets there, and why.
 //
-// To add a policy, write a type with the one method of Policy. A policy that rates each host by itself needs no more
-// than a function that returns a score: see best.
+// To add a policy, write a type with the one method of Policy, and add it to Named. A policy that rates each host by
+// itself needs no more than a function that returns a score: see rated. See docs/policies.md.
 package policy
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// Policy chooses hosts. It is pure: the same arguments give the same choices, so a decision can be replayed.
+// Policy chooses hosts. The same arguments give the same choices, so a decision can be replayed.
 type Policy interface {
 	// Choose appends to chosen the n candidates that it prefers, best first, or all if there are fewer. The need fits
 	// at each candidate. Choose keeps nothing that it was given.
-	Choose(chosen []Choice, need job.Resources, feasible []Candidate, n int) []Choice
+	Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice
+}
+
+// Named returns the policies by name. Each call makes new ones: a policy may have memory that it uses again, and is for
+// one goroutine.
+func Named() map[string]Policy {
+	return map[string]Policy{
+		"balanced": Balanced{},
+		"frag":     &Frag{},
+		"pack":     Pack{},
+		"simple":   Simple{},
+		"spread":   Spread{},
+		"topology": &Topology{},
+	}
+}
+
+// The policies of jobs that name none. See docs/adr, ADR 83.
+const (
+	Default        = "simple"
+	DefaultOfGangs = "topology"
+)
+
+// Names returns the names of the policies in alphabetical order.
+func Names() []string { return slices.Sorted(maps.Keys(Named())) }
+
+// Check returns an error if a job names a policy that does not exist. An empty name stands for the default.
+func Check(name string) error {
+	if name == "" || Named()[name] != nil {
+		return nil
+	}
+	return fmt.Errorf("policy %.40q: want one of %s", name, strings.Join(Names(), ", "))
+}
+
+// Ask is what is to be placed.
+type Ask struct {
+	Need    job.Resources // its GPUModel is as lease.ModelName returns it
+	Gang    bool          // the choices are for the members of one gang; otherwise they are alternatives for one task
+	Typical *Typical      // what users usually ask for; nil if that is not known
 }
 
 // Candidate is a host where the need fits, as far as the scheduler knows. A policy may look at all of it, and changes
@@ -46,11 +89,28 @@ type Choice struct {
 	score float64
 }
 
-// best appends the n candidates with the highest score to chosen. Of equal ones the first by name and peer id wins.
-func best(chosen []Choice, feasible []Candidate, n int, score func(*Candidate) float64) []Choice {
+// rated appends the n candidates with the highest score to chosen; score gets the place of a candidate. The reason of each is the claim, and what is left
+// there. At each the task gets the devices that fleet.Devices.Fit chooses.
+func rated(chosen []Choice, ask Ask, feasible []Candidate, n int, claim string, score func(int) float64) []Choice {
+	begin := len(chosen)
+	chosen = best(chosen, feasible, n, score)
+	for i := begin; i < len(chosen); i++ {
+		c := &feasible[chosen[i].Index]
+		chosen[i].Devices, _ = c.Devices.Fit(ask.Need, c.Free)
+		chosen[i].Why = leaves(claim, ask.Need, c)
+	}
+	return chosen
+}
+
+// best appends the n candidates with the highest score to chosen; one whose score is not a number comes last. Of equal
+// ones the first by name and peer id wins.
+func best(chosen []Choice, feasible []Candidate, n int, score func(int) float64) []Choice {
 	begin := len(chosen)
 	for i := range feasible {
-		x := Choice{Index: i, score: score(&feasible[i])}
+		x := Choice{Index: i, score: score(i)}
+		if math.IsNaN(x.score) {
+			x.score = math.Inf(-1)
+		}
 		at, _ := slices.BinarySearchFunc(chosen[begin:], x, func(a, b Choice) int { return compare(feasible, &a, &b) })
 		if at >= n {
 			continue
@@ -64,6 +124,63 @@ func best(chosen []Choice, feasible []Candidate, n int, score func(*Candidate) f
 }
 
 func compare(feasible []Candidate, a, b *Choice) int {
-	x, y := &feasible[a.Index], &feasible[b.Index]
-	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Peer, y.Peer))
+	if a.score != b.score {
+		return cmp.Compare(b.score, a.score)
+	}
+	return byName(&feasible[a.Index], &feasible[b.Index])
+}
+
+func byName(a, b *Candidate) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Peer, b.Peer))
+}
+
+// leaves is a reason for people: the claim, and what the task leaves of the host. It allocates memory once.
+// "least waste: leaves 3.5 of 8 GPUs".
+func leaves(claim string, need job.Resources, c *Candidate) string {
+	text := append(make([]byte, 0, 128), claim...)
+	text = append(text, ": leaves "...)
+	if gpu.Count(need) == 0 {
+		text = strconv.AppendInt(text, int64(c.Free.CPUs-need.CPUs), 10)
+		text = append(text, " of "...)
+		text = strconv.AppendInt(text, int64(c.Profile.CPUs), 10)
+		return string(append(text, " CPUs"...))
+	}
+	text = strconv.AppendFloat(text, float64(freeMilli(c.Free)-milliOf(need))/gpu.Whole, 'f', -1, 64)
+	text = append(text, " of "...)
+	text = strconv.AppendInt(text, int64(len(c.Profile.GPUs)), 10)
+	return string(append(text, " GPUs"...))
+}
+
+// milliOf returns how many thousandths of devices the need takes in all.
+func milliOf(need job.Resources) int { return gpu.Count(need) * gpu.Milli(need) }
+
+// freeMilli returns how many thousandths of devices are free in all.
+func freeMilli(f *lease.Free) int {
+	n := 0
+	for i := range f.GPUs {
+		n += f.GPUs[i].Milli
+	}
+	return n
+}
+
+// meeter says whether devices meet a need. It compares devices that are the same only once in a row.
+type meeter struct {
+	need  job.Resources
+	last  *gpu.Device
+	meets bool
+}
+
+func (m *meeter) device(d *gpu.Device) bool {
+	if d != m.last {
+		m.last, m.meets = d, d != nil && lease.GPUMeets(*d, m.need)
+	}
+	return m.meets
+}
+
+// ratio is the part of the whole, from 0 to 1. A host that claims to have more free than it has at all gains nothing.
+func ratio[N int | job.Size](part, whole N) float64 {
+	if whole <= 0 {
+		return 0
+	}
+	return float64(min(max(part, 0), whole)) / float64(whole)
 }

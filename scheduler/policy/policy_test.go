@@ -47,7 +47,7 @@ func TestSimplePrefers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for i, feasible := range [][]Candidate{{c.better, c.worse}, {c.worse, c.better}} {
-				got := Simple{}.Choose(nil, c.need, feasible, 1)
+				got := Simple{}.Choose(nil, Ask{Need: c.need}, feasible, 1)
 				if len(got) != 1 || got[0].Index != i {
 					t.Fatalf("of %s and %s it chooses %+v", feasible[0].Name, feasible[1].Name, got)
 				}
@@ -66,7 +66,7 @@ func TestSeveralChoices(t *testing.T) {
 		feasible = append(feasible, candidate(fmt.Sprint("n", i), 9, free, false))
 	}
 	for n, want := range [][]int{{}, {1}, {1, 4}, {1, 4, 3}, {1, 4, 3, 2}, {1, 4, 3, 2, 0}, {1, 4, 3, 2, 0}} {
-		chosen := Simple{}.Choose([]Choice{{Index: 42}}, job.Resources{CPUs: 1}, feasible, n)
+		chosen := Simple{}.Choose([]Choice{{Index: 42}}, Ask{Need: job.Resources{CPUs: 1}}, feasible, n)
 		var got []int
 		for _, c := range chosen[1:] {
 			got = append(got, c.Index)
@@ -75,7 +75,39 @@ func TestSeveralChoices(t *testing.T) {
 			t.Errorf("%d choices: %v, want %v", n, got, want)
 		}
 	}
-	if got := (Simple{}).Choose(nil, job.Resources{}, nil, 1); len(got) != 0 {
+	if got := (Simple{}).Choose(nil, Ask{}, nil, 1); len(got) != 0 {
 		t.Errorf("of no candidates it chooses %v", got)
+	}
+}
+
+// What balanced, pack and spread prefer.
+func TestPrefers(t *testing.T) {
+	busy := func(m lease.Hello, tasks int) lease.Hello {
+		m.Free.Tasks = tasks
+		return m
+	}
+	gpus, cpus := job.Resources{CPUs: 1, GPUs: 1}, job.Resources{CPUs: 1}
+	for _, c := range []struct {
+		name, policy  string
+		need          job.Resources
+		better, worse lease.Hello
+		why           string
+	}{
+		{"fewer tasks", "balanced", gpus, busy(hostOf("z", 8, "x", 1000, 1000), 1), busy(hostOf("a", 8, "x", 1000, 1000), 2), "fewest tasks for what is free: leaves 1 of 2 GPUs"},
+		{"fewer tasks for each GPU", "balanced", gpus, busy(hostOf("z", 8, "x", 1000, 1000, 1000), 2), busy(hostOf("a", 8, "x", 1000), 1), "fewest tasks for what is free: leaves 2 of 3 GPUs"},
+		{"fewer tasks for each CPU", "balanced", cpus, busy(hostOf("z", 64, ""), 3), busy(hostOf("a", 8, ""), 1), "fewest tasks for what is free: leaves 63 of 64 CPUs"},
+		{"the fuller host", "pack", gpus, hostOf("z", 8, "x", 1000, 0), hostOf("a", 8, "x", 1000, 1000), "fullest host: leaves 0 of 2 GPUs"},
+		{"the fuller of two with as many GPUs", "pack", gpus, hostOf("z", 7, "x", 1000), hostOf("a", 8, "x", 1000), "fullest host: leaves 0 of 1 GPUs"},
+		{"a part of a device", "pack", job.Resources{GPUShare: 0.25}, hostOf("z", 8, "x", 500, 0), hostOf("a", 8, "x", 1000, 0), "fullest host: leaves 0.25 of 2 GPUs"},
+		{"the emptier host", "spread", gpus, hostOf("z", 8, "x", 1000, 1000), hostOf("a", 8, "x", 1000, 0), "emptiest host: leaves 1 of 2 GPUs"},
+		{"the larger free part", "spread", gpus, hostOf("z", 8, "x", 1000), hostOf("a", 8, "x", 1000, 1000, 0), "emptiest host: leaves 0 of 1 GPUs"},
+		{"more free CPUs", "spread", cpus, hostOf("z", 9, ""), hostOf("a", 8, ""), "emptiest host: leaves 8 of 64 CPUs"},
+	} {
+		t.Run(c.policy+": "+c.name, func(t *testing.T) {
+			got := Named()[c.policy].Choose(nil, Ask{Need: c.need}, remote(c.need, c.worse, c.better), 1)[0]
+			if got.Index != 1 || got.Why != c.why {
+				t.Errorf("it chooses %d, %q; want 1, %q", got.Index, got.Why, c.why)
+			}
+		})
 	}
 }

@@ -3,8 +3,7 @@ package policy
 // The policy "simple": this host first, then the host where the least is wasted.
 
 import (
-	"fmt"
-
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -25,36 +24,26 @@ const (
 	wasteMemory    = 3
 )
 
-// Choose prefers the candidates with the highest score. At each it takes the devices that fleet.Devices.Fit chooses.
-func (Simple) Choose(chosen []Choice, need job.Resources, feasible []Candidate, n int) []Choice {
+// Choose prefers the candidates with the highest score.
+func (Simple) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice {
 	begin := len(chosen)
-	chosen = best(chosen, feasible, n, func(c *Candidate) float64 { return score(need, c) })
+	chosen = rated(chosen, ask, feasible, n, "least waste", func(i int) float64 { return simplest(ask.Need, &feasible[i]) })
 	for i := begin; i < len(chosen); i++ {
-		c := &feasible[chosen[i].Index]
-		chosen[i].Devices, _ = c.Devices.Fit(need, c.Free)
-		chosen[i].Why = why(need, c)
+		if feasible[chosen[i].Index].Local {
+			chosen[i].Why = "this host"
+		}
 	}
 	return chosen
 }
 
-// score is the negative of what would be wasted.
-func score(need job.Resources, c *Candidate) float64 {
+// simplest is the score of a host. It is less than localBonus above or below zero, or that much higher for the local
+// host.
+func simplest(need job.Resources, c *Candidate) float64 {
 	score := 0.0
 	if c.Local {
 		score = localBonus
 	}
 	return score - waste(need, c)
-}
-
-// why names the local host, or what is left.
-func why(need job.Resources, c *Candidate) string {
-	switch {
-	case c.Local:
-		return "this host"
-	case need.GPUs > 0:
-		return fmt.Sprintf("least waste: leaves %d of %d GPUs", wholeGPUs(c.Free)-need.GPUs, len(c.Profile.GPUs))
-	}
-	return fmt.Sprintf("least waste: leaves %d of %d CPUs", c.Free.CPUs-need.CPUs, c.Profile.CPUs)
 }
 
 func waste(need job.Resources, c *Candidate) float64 {
@@ -95,16 +84,9 @@ func smallestFit(need job.Resources, c *Candidate) job.Size {
 func wholeGPUs(f *lease.Free) int {
 	n := 0
 	for i := range f.GPUs {
-		if f.GPUs[i].Milli >= 1000 {
+		if f.GPUs[i].Milli >= gpu.Whole {
 			n++
 		}
 	}
 	return n
-}
-
-func ratio[N int | job.Size](part, whole N) float64 {
-	if whole <= 0 {
-		return 0
-	}
-	return float64(max(part, 0)) / float64(whole)
 }

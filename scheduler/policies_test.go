@@ -1,0 +1,159 @@
+package scheduler
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// twoHosts is a core that knows a host with one free GPU and one with two.
+func twoHosts(t *testing.T, cfg Config) *bench {
+	x := &bench{core: NewCore(cfg, Saved{}, storyStart), now: storyStart, index: 1}
+	x.step(Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
+	for _, name := range []string{"full", "empty"} {
+		m := gpuHost(job.Peer(name), 2)
+		if name == "full" {
+			m.Free.GPUs = m.Free.GPUs[:1]
+		}
+		x.step(SessionUp{Peer: job.Peer(name)}, FromWorker{Peer: job.Peer(name), Msg: m})
+	}
+	x.sent = nil
+	return x
+}
+
+func config7() Config {
+	cfg := DefaultConfig()
+	cfg.Self, cfg.Group, cfg.Seed = "w0", 7, 1
+	return cfg
+}
+
+// A job is placed by the policy that it names, else by that of the daemon. The dry run and the explanation of a job
+// tell the reasons of the same policy.
+func TestPolicyOfJob(t *testing.T) {
+	for _, c := range []struct{ daemons, jobs, host, why string }{
+		{"frag", "pack", "full", "fullest host: leaves 0 of 2 GPUs"},
+		{"frag", "spread", "empty", "emptiest host: leaves 1 of 2 GPUs"},
+		{"spread", "", "empty", "emptiest host: leaves 1 of 2 GPUs"},
+		{"pack", "", "full", "fullest host: leaves 0 of 2 GPUs"},
+		{"", "", "full", "least waste: leaves 0 of 2 GPUs"},
+		{"frag", "", "full", "least fragmentation: leaves 0 of 2 GPUs"},
+		{"spread", "simple", "full", "least waste: leaves 0 of 2 GPUs"},
+	} {
+		cfg := config7()
+		cfg.Policy = c.daemons
+		x := twoHosts(t, cfg)
+		s := benchSpec(0)
+		s.Resources.GPUs, s.Policy = 1, c.jobs
+		x.core.placement.policies.asked(&s, 1)
+		offers, err := x.core.Offers(s)
+		if err != nil || offers.Now[0].Name != c.host || offers.Now[0].Why != c.why {
+			t.Errorf("%+v: the dry run says %+v, %v", c, offers.Now, err)
+		}
+		s.Hold = true
+		x.step(Submit{Token: 1, Spec: s})
+		id := x.core.entries.table.Jobs()[0].ID
+		if why, err := x.core.Why(id); err != nil || why.Now[0].Name != c.host || why.Now[0].Why != c.why {
+			t.Errorf("%+v: the explanation says %+v, %v", c, why.Now, err)
+		}
+		x.step(Hold{Token: 2, Job: id, Release: true})
+		x.sentOffer(t, func(lease.Offer) {})
+		if d := x.core.entries.byID[id].task(0).dispatch; d == nil || string(d.offers[0].worker.Peer) != c.host || d.why != c.why {
+			t.Errorf("%+v: offered %+v", c, d)
+		}
+	}
+}
+
+// The device that a policy chooses for a share goes out with the offer. For whole devices the host chooses.
+func TestOfferNamesTheDevice(t *testing.T) {
+	for _, c := range []struct {
+		need   job.Resources
+		device string
+	}{
+		{job.Resources{CPUs: 1, GPUShare: 0.5}, "yes"}, {job.Resources{CPUs: 1, GPUs: 1}, ""}, {job.Resources{CPUs: 1}, ""},
+	} {
+		x := twoHosts(t, config7())
+		s := benchSpec(0)
+		s.Resources = c.need
+		x.step(Submit{Token: 1, Spec: s})
+		x.sentOffer(t, func(m lease.Offer) {
+			if m.Device != "" != (c.device != "") {
+				t.Errorf("for %+v the offer names %q", c.need, m.Device)
+			}
+		})
+	}
+}
+
+// A policy that does not exist is refused with the names of those that do. A job in the journal that names one, because
+// a newer version has accepted it, has the default.
+func TestUnknownPolicy(t *testing.T) {
+	x := twoHosts(t, config7())
+	s := benchSpec(0)
+	s.Policy = "best"
+	fx := x.core.Step(x.now, Submit{Token: 1, Spec: s})
+	_, err := x.core.Offers(s)
+	for _, err := range []error{fx.Reply[0].Err, err} {
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `policy "best": want one of balanced, frag, pack,`) {
+			t.Errorf("refused with %v", err)
+		}
+	}
+	id := job.NewID(7, 1)
+	x.index++
+	x.took(x.core.Step(x.now, Committed{job.Committed{
+		Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{job.SubmitRecord{Job: id, User: "amy", Spec: s, At: x.now}},
+	}}))
+	x.sentOffer(t, func(lease.Offer) {})
+	if _, err := x.core.Why(id); err != nil {
+		t.Error(err)
+	}
+	cfg := config7()
+	if cfg.Policy = "best"; cfg.Validate() == nil {
+		t.Error("a configuration with an unknown policy is valid")
+	}
+}
+
+// Gangs have a default of their own.
+func TestPolicyOfGangs(t *testing.T) {
+	cfg := config7()
+	ps := newPolicies(&cfg)
+	for _, c := range []struct {
+		spec job.Spec
+		want string
+	}{
+		{job.Spec{}, "simple"}, {job.Spec{Nodes: 1}, "simple"}, {job.Spec{Nodes: 2}, "topology"}, {job.Spec{Nodes: 2, Policy: "pack"}, "pack"},
+	} {
+		if got := ps.of(&c.spec); got != c.want {
+			t.Errorf("%d nodes with policy %q have %s, want %s", c.spec.Nodes, c.spec.Policy, got, c.want)
+		}
+	}
+}
+
+// Jobs of an earlier life of the daemon count among the usual requests, as new ones do.
+func TestUsualRequestsOfSavedJobs(t *testing.T) {
+	x := newBench(t, 0, 0)
+	x.keep = true
+	s := benchSpec(0)
+	s.Resources.GPUs, s.Hold = 1, true
+	x.step(Submit{Token: 1, Spec: s})
+	var saved Saved
+	for _, r := range x.rows {
+		if err := saved.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := saved.End(); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config7()
+	cfg.Policy = "frag"
+	y := &bench{core: NewCore(cfg, saved, x.now), now: x.now, index: 9}
+	y.step(Committed{job.Committed{Index: 9, Epoch: job.Epoch{Term: 2}, Lead: true}})
+	y.step(SessionUp{Peer: "h"}, FromWorker{Peer: "h", Msg: gpuHost("h", 2)})
+	s.Hold = false
+	offers, err := y.core.Offers(s)
+	if err != nil || len(offers.Now) != 1 || offers.Now[0].Why != "least fragmentation: leaves 1 of 2 GPUs" {
+		t.Errorf("%+v, %v", offers.Now, err)
+	}
+}

@@ -1,0 +1,21 @@
+package policy
+
+// The policy "balanced": the host with the fewest tasks for what is free there.
+
+import "github.com/musterhq/muster/gpu"
+
+// Balanced prefers the host that would have the fewest tasks for each GPU that is free now. For a task without GPUs it
+// compares the free CPUs. So tasks that compete for the same disk or network meet few others.
+type Balanced struct{}
+
+// Choose prefers the candidates with the fewest tasks.
+func (Balanced) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice {
+	return rated(chosen, ask, feasible, n, "fewest tasks for what is free", func(i int) float64 {
+		c := &feasible[i]
+		free := float64(c.Free.CPUs)
+		if gpu.Count(ask.Need) > 0 {
+			free = float64(freeMilli(c.Free)) / gpu.Whole
+		}
+		return -float64(c.Free.Tasks+1) / max(free, 1)
+	})
+}

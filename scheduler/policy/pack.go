@@ -1,0 +1,22 @@
+package policy
+
+// The policy "pack": the fullest host.
+
+import "github.com/musterhq/muster/gpu"
+
+// Pack prefers the host where the least is left: CPUs and GPUs count alike, each in proportion to the largest host. So
+// other hosts stay empty, for large tasks or to be switched off.
+type Pack struct{}
+
+// Choose prefers the candidates where the least is left.
+func (Pack) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice {
+	cpus, milli := 0, 0
+	for i := range feasible {
+		cpus = max(cpus, feasible[i].Profile.CPUs)
+		milli = max(milli, gpu.Whole*len(feasible[i].Profile.GPUs))
+	}
+	return rated(chosen, ask, feasible, n, "fullest host", func(i int) float64 {
+		c := &feasible[i]
+		return -ratio(c.Free.CPUs-ask.Need.CPUs, cpus) - ratio(freeMilli(c.Free)-milliOf(ask.Need), milli)
+	})
+}

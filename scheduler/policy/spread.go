@@ -1,0 +1,20 @@
+package policy
+
+// The policy "spread": the emptiest host.
+
+import "github.com/musterhq/muster/gpu"
+
+// Spread prefers the host with the largest free part: of its GPUs, or of its CPUs for a task without GPUs. So the loss
+// of a host ends few tasks, and each has much of its host for itself.
+type Spread struct{}
+
+// Choose prefers the candidates with the largest free part.
+func (Spread) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice {
+	return rated(chosen, ask, feasible, n, "emptiest host", func(i int) float64 {
+		c := &feasible[i]
+		if gpu.Count(ask.Need) > 0 {
+			return ratio(freeMilli(c.Free), gpu.Whole*len(c.Profile.GPUs))
+		}
+		return ratio(c.Free.CPUs, c.Profile.CPUs)
+	})
+}

@@ -1,0 +1,251 @@
+package policy
+
+// The policy "topology": devices and hosts that are near each other.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// Topology prefers devices of one NVLink island, then of one NUMA node; of the hosts that have such devices the fullest
+// one. For a gang it chooses hosts of one rack if there are enough, else below one leaf switch, else below as few as
+// possible. Racks and leaves are the labels rack and leaf of the hosts.
+type Topology struct {
+	near []nearness
+	free []int // free devices by island or NUMA node
+}
+
+// nearness is how near each other the devices are that the task gets at a candidate.
+type nearness struct {
+	level
+	group int // the NVLink island or the NUMA node
+}
+
+type level int
+
+const (
+	apart level = iota
+	oneNUMA
+	oneIsland
+)
+
+func (l level) String() string {
+	return [...]string{"GPUs of several NUMA nodes", "GPUs of one NUMA node", "GPUs of one NVLink island"}[l]
+}
+
+// The labels that say where a host is in the network.
+const (
+	rackLabel = "rack"
+	leafLabel = "leaf"
+)
+
+// Choose prefers the candidates with the nearest devices, or the nearest candidates for a gang.
+func (t *Topology) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice {
+	t.near = t.near[:0]
+	for i := range feasible {
+		t.near = append(t.near, t.nearest(ask.Need, &feasible[i]))
+	}
+	score := func(i int) float64 {
+		c := &feasible[i]
+		return float64(10*t.near[i].level) - ratio(freeMilli(c.Free), gpu.Whole*job.MaxGPUs) - ratio(c.Free.CPUs, c.Profile.CPUs)/job.MaxGPUs
+	}
+	begin := len(chosen)
+	claim := "fullest host"
+	if ask.Gang {
+		for _, i := range together(byScore(feasible, score), min(n, len(feasible)), feasible) {
+			chosen = append(chosen, Choice{Index: i})
+		}
+		claim = distance(chosen[begin:], feasible)
+	} else {
+		chosen = best(chosen, feasible, n, score)
+	}
+	for i := begin; i < len(chosen); i++ {
+		x := &chosen[i]
+		c := &feasible[x.Index]
+		x.Devices = t.devices(ask.Need, c, t.near[x.Index])
+		x.Why = leaves(claim, ask.Need, c)
+		if ask.Need.GPUs > 1 {
+			x.Why = t.near[x.Index].String() + ", " + x.Why
+		}
+	}
+	return chosen
+}
+
+// byScore returns the places of all candidates, the highest score first.
+func byScore(feasible []Candidate, score func(int) float64) []int {
+	all := make([]Choice, len(feasible))
+	for i := range all {
+		all[i] = Choice{Index: i, score: score(i)}
+	}
+	slices.SortFunc(all, func(a, b Choice) int { return compare(feasible, &a, &b) })
+	out := make([]int, len(all))
+	for i := range all {
+		out[i] = all[i].Index
+	}
+	return out
+}
+
+// nearest finds the smallest NVLink island with enough free devices, else the NUMA node.
+func (t *Topology) nearest(need job.Resources, c *Candidate) nearness {
+	if need.GPUs == 0 {
+		return nearness{}
+	}
+	meets := meeter{need: need}
+	for _, l := range []level{oneIsland, oneNUMA} {
+		t.free = t.free[:0]
+		for i := range c.Free.GPUs {
+			g := groupOf(c, i, l)
+			if g < 0 || g >= lease.MaxGPUs || c.Free.GPUs[i].Milli < gpu.Whole || !meets.device(c.Devices.Device(i)) {
+				continue
+			}
+			for len(t.free) <= g {
+				t.free = append(t.free, 0)
+			}
+			t.free[g]++
+		}
+		found := -1
+		for g, free := range t.free {
+			if free >= need.GPUs && (found < 0 || free < t.free[found]) {
+				found = g
+			}
+		}
+		if found >= 0 {
+			return nearness{l, found}
+		}
+	}
+	return nearness{}
+}
+
+// groupOf is the NVLink island or the NUMA node of a free device; -1 if it is not known.
+func groupOf(c *Candidate, i int, l level) int {
+	island, numa := c.Devices.Place(i)
+	if l == oneIsland {
+		return island
+	}
+	return numa
+}
+
+// devices are the UUIDs of the devices that the task gets.
+func (t *Topology) devices(need job.Resources, c *Candidate, at nearness) []string {
+	if at.level == apart {
+		out, _ := c.Devices.Fit(need, c.Free)
+		return out
+	}
+	out := make([]string, 0, need.GPUs)
+	meets := meeter{need: need}
+	for i := range c.Free.GPUs {
+		g := &c.Free.GPUs[i]
+		if len(out) < need.GPUs && g.Milli >= gpu.Whole && groupOf(c, i, at.level) == at.group && meets.device(c.Devices.Device(i)) {
+			out = append(out, g.UUID)
+		}
+	}
+	return out
+}
+
+// domain is a part of the network: a leaf switch, or a rack below it. Hosts that do not say where they are share none.
+type domain struct {
+	leaf, rack string
+	host       job.Peer // that is a domain of its own; empty if it has the labels
+}
+
+// rackOf is the rack of a candidate. One without the label is in a rack of its own.
+func rackOf(c *Candidate) domain {
+	d := leafOf(c)
+	if d.rack = c.Profile.Labels[rackLabel]; d.rack == "" {
+		d.host = c.Peer
+	}
+	return d
+}
+
+// leafOf is the leaf switch of a candidate. One without the label has a leaf that it shares with its rack alone.
+func leafOf(c *Candidate) domain {
+	if leaf := c.Profile.Labels[leafLabel]; leaf != "" {
+		return domain{leaf: leaf}
+	}
+	if rack := c.Profile.Labels[rackLabel]; rack != "" {
+		return domain{rack: rack}
+	}
+	return domain{host: c.Peer}
+}
+
+// together chooses n of all candidates, which are given best first. It takes them from the smallest rack that has n,
+// else from the smallest leaf. If no leaf has n, it takes all of the largest ones, until another one has the rest.
+// Those of one rack follow each other.
+func together(all []int, n int, feasible []Candidate) []int {
+	out, leaves := takeLargest(split(all, feasible, leafOf), n)
+	out = slices.Concat(split(out, feasible, rackOf)...)
+	n -= len(out)
+	var racks [][]int
+	for _, leaf := range leaves {
+		racks = append(racks, split(leaf, feasible, rackOf)...)
+	}
+	if rack := smallest(racks, n); rack != nil {
+		return append(out, rack[:n]...)
+	}
+	whole, racks := takeLargest(split(smallest(leaves, n), feasible, rackOf), n)
+	n -= len(whole)
+	return slices.Concat(out, whole, smallest(racks, n)[:n])
+}
+
+// takeLargest takes all of the largest domains until another one has the rest of n. It returns the others too.
+func takeLargest(domains [][]int, n int) (taken []int, others [][]int) {
+	slices.SortStableFunc(domains, func(a, b []int) int { return cmp.Compare(len(b), len(a)) })
+	for len(domains) > 0 && len(domains[0]) < n-len(taken) {
+		taken = append(taken, domains[0]...)
+		domains = domains[1:]
+	}
+	return taken, domains
+}
+
+// smallest returns the smallest domain that has n candidates, of equal ones the first; nil if none has.
+func smallest(domains [][]int, n int) []int {
+	var found []int
+	for _, d := range domains {
+		if len(d) >= n && (found == nil || len(d) < len(found)) {
+			found = d
+		}
+	}
+	return found
+}
+
+// split divides candidates into domains, in the order of the first candidate of each.
+func split(all []int, feasible []Candidate, kind func(*Candidate) domain) [][]int {
+	at := make(map[domain]int, len(all))
+	var domains [][]int
+	for _, i := range all {
+		d := kind(&feasible[i])
+		k, known := at[d]
+		if !known {
+			k = len(domains)
+			at[d] = k
+			domains = append(domains, nil)
+		}
+		domains[k] = append(domains[k], i)
+	}
+	return domains
+}
+
+// distance tells people how near each other the hosts of a gang are.
+func distance(chosen []Choice, feasible []Candidate) string {
+	racks, leaves := map[domain]bool{}, map[domain]bool{}
+	for _, x := range chosen {
+		c := &feasible[x.Index]
+		if c.Profile.Labels[rackLabel] == "" {
+			return "fullest hosts, as not all have the label rack"
+		}
+		racks[rackOf(c)] = true
+		leaves[leafOf(c)] = true
+	}
+	switch {
+	case len(racks) == 1:
+		return "its gang is in one rack"
+	case len(leaves) == 1:
+		return fmt.Sprintf("its gang is in %d racks below one leaf", len(racks))
+	}
+	return fmt.Sprintf("its gang is in %d racks below %d leaves", len(racks), len(leaves))
+}

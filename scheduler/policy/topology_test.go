@@ -1,0 +1,239 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// linked is a host whose devices are in NVLink islands of these sizes, two islands on a NUMA node. Only the first free
+// devices of each island are free.
+func linked(name string, free int, islands ...int) lease.Hello {
+	m := hostOf(name, 64, "h100", slices.Repeat([]int{1000}, sum64(islands))...)
+	m.Free.GPUs = nil
+	first := 0
+	for k, n := range islands {
+		for i := first; i < first+n; i++ {
+			d := &m.Profile.GPUs[i]
+			d.NUMA = k / 2
+			if i > first {
+				d.Links = []gpu.Link{{To: m.Profile.GPUs[i-1].UUID, Kind: gpu.LinkNVLink}}
+			}
+			if i < first+free {
+				m.Free.GPUs = append(m.Free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
+			}
+		}
+		first += n
+	}
+	return m
+}
+
+func sum64(ns []int) int {
+	all := 0
+	for _, n := range ns {
+		all += n
+	}
+	return all
+}
+
+// For a single task the nearest devices come first, then the fullest host.
+func TestTopologyOfDevices(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		gpus  int
+		hosts []lease.Hello
+		want  string
+	}{
+		{"an island", 4, []lease.Hello{linked("a", 2, 2, 2, 2, 2), linked("b", 4, 4, 4)}, "b [b0 b1 b2 b3] GPUs of one NVLink island, fullest host: leaves 4 of 8 GPUs"},
+		{"the smallest island", 2, []lease.Hello{linked("a", 4, 4, 2)}, "a [a4 a5] GPUs of one NVLink island, fullest host: leaves 4 of 6 GPUs"},
+		{"the fullest host", 2, []lease.Hello{linked("a", 4, 4, 4), linked("b", 2, 4, 4)}, "b [b0 b1] GPUs of one NVLink island, fullest host: leaves 2 of 8 GPUs"},
+		{"a NUMA node", 4, []lease.Hello{linked("a", 1, 4, 4, 4, 4), linked("b", 2, 2, 2, 2)}, "b [b0 b1 b2 b3] GPUs of one NUMA node, fullest host: leaves 2 of 6 GPUs"},
+		{"several nodes", 4, []lease.Hello{linked("a", 1, 4, 4, 4, 4)}, "a [a0 a4 a8 a12] GPUs of several NUMA nodes, fullest host: leaves 0 of 16 GPUs"},
+		{"one device", 1, []lease.Hello{linked("a", 4, 4, 2)}, "a [a4] fullest host: leaves 5 of 6 GPUs"},
+		{"no device", 0, []lease.Hello{linked("a", 4, 4), hostOf("b", 9, "")}, "b [] fullest host: leaves 8 of 64 CPUs"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			need := job.Resources{CPUs: 1, GPUs: c.gpus}
+			feasible := remote(need, c.hosts...)
+			x := (&Topology{}).Choose(nil, Ask{Need: need}, feasible, 1)[0]
+			if got := fmt.Sprint(feasible[x.Index].Name, " ", x.Devices, " ", x.Why); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A gang gets hosts of one rack, else below one leaf, else below few leaves. Of several racks the smallest that has
+// enough hosts is taken.
+func TestTopologyOfGangs(t *testing.T) {
+	// leaf 1: rack a with four hosts, rack b with two; leaf 2: rack c with three, rack d with three; no label: two
+	var hosts []lease.Hello
+	add := func(n int, labels map[string]string) {
+		for range n {
+			m := hostOf(fmt.Sprintf("h%02d", len(hosts)), 8, "h100", 1000)
+			m.Profile.Labels = labels
+			hosts = append(hosts, m)
+		}
+	}
+	at := func(leaf, rack string) map[string]string { return map[string]string{"leaf": leaf, "rack": rack} }
+	add(4, at("1", "a"))
+	add(2, at("1", "b"))
+	add(3, at("2", "c"))
+	add(3, at("2", "d"))
+	add(2, nil)
+	need := job.Resources{GPUs: 1}
+	for _, c := range []struct {
+		n     int
+		racks string
+		why   string
+	}{
+		{1, "~", "fullest hosts, as not all have the label rack"},
+		{2, "b b", "its gang is in one rack"},
+		{3, "c c c", "its gang is in one rack"},
+		{4, "a a a a", "its gang is in one rack"},
+		{5, "a a a a b", "its gang is in 2 racks below one leaf"},
+		{6, "a a a a b b", "its gang is in 2 racks below one leaf"},
+		{8, "a a a a b b c c", "its gang is in 3 racks below 2 leaves"},
+		{11, "a a a a b b c c c d d", "its gang is in 4 racks below 2 leaves"},
+		{14, "a a a a b b c c c d d d ~ ~", "fullest hosts, as not all have the label rack"},
+		{20, "a a a a b b c c c d d d ~ ~", "fullest hosts, as not all have the label rack"},
+	} {
+		feasible := remote(need, hosts...)
+		var racks []string
+		for _, x := range (&Topology{}).Choose(nil, Ask{Need: need, Gang: true}, feasible, c.n) {
+			rack := cmp.Or(feasible[x.Index].Profile.Labels["rack"], "~")
+			racks = append(racks, rack)
+			if want := c.why + ": leaves 0 of 1 GPUs"; x.Why != want {
+				t.Errorf("%d hosts: %q, want %q", c.n, x.Why, want)
+			}
+		}
+		slices.Sort(racks)
+		if got := strings.Join(racks, " "); got != c.racks {
+			t.Errorf("%d hosts are in racks %s, want %s", c.n, got, c.racks)
+		}
+	}
+}
+
+// Where the hosts of a gang are, whatever labels there are: in one rack if any rack has enough, else below one leaf in
+// as few racks as possible, else below as few leaves as possible. Those of one rack follow each other.
+func TestGangsAreNear(t *testing.T) {
+	need := job.Resources{GPUs: 1}
+	rapid.Check(t, func(t *rapid.T) {
+		var hosts []lease.Hello
+		racksOf, leafs, sizes := map[string]map[string]int{}, map[string]int{}, map[string]int{}
+		for i := range rapid.IntRange(1, 40).Draw(t, "hosts") {
+			m := hostOf(fmt.Sprint("h", i), rapid.IntRange(0, 64).Draw(t, "cpus"), "h100", 1000)
+			m.Profile.Labels = map[string]string{}
+			rack, leaf := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "rack"), rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "leaf")
+			if rack != "" {
+				m.Profile.Labels["rack"] = rack
+			}
+			if leaf != "" {
+				m.Profile.Labels["leaf"] = leaf
+			}
+			hosts = append(hosts, m)
+			l, r := whereIs(m)
+			if racksOf[l] == nil {
+				racksOf[l] = map[string]int{}
+			}
+			racksOf[l][r]++
+			leafs[l]++
+			sizes[r]++
+		}
+		feasible := remote(need, hosts...)
+		n := rapid.IntRange(1, len(feasible)).Draw(t, "n")
+		racks, leaves := map[string]int{}, map[string]int{}
+		last := ""
+		for _, x := range (&Topology{}).Choose(nil, Ask{Need: need, Gang: true}, feasible, n) {
+			l, r := whereIs(hosts[x.Index])
+			if racks[r] > 0 && last != r {
+				t.Fatalf("the hosts in rack %s do not follow each other", r)
+			}
+			racks[r]++
+			leaves[l]++
+			last = r
+		}
+		if want := fewest(leafs, n); len(leaves) != want {
+			t.Fatalf("%d hosts are below %d leaves, could be below %d", n, len(leaves), want)
+		}
+		if want := fewest(sizes, n); want == 1 && len(racks) != 1 {
+			t.Fatalf("%d hosts are in %d racks, could be in one", n, len(racks))
+		}
+		for l := range leaves {
+			if want := fewest(racksOf[l], n); len(leaves) == 1 && len(racks) != want {
+				t.Fatalf("%d hosts below one leaf are in %d racks, could be in %d", n, len(racks), want)
+			}
+		}
+	})
+}
+
+// whereIs names the leaf and the rack of a host.
+func whereIs(m lease.Hello) (leaf, rack string) {
+	leaf, rack = m.Profile.Labels["leaf"], m.Profile.Labels["rack"]
+	switch {
+	case leaf == "" && rack == "":
+		return "of " + m.Profile.Name, "of " + m.Profile.Name
+	case leaf == "":
+		return "of rack " + rack, "of rack " + rack
+	case rack == "":
+		return leaf, "of " + m.Profile.Name
+	}
+	return leaf, leaf + " " + rack
+}
+
+// fewest is how many of the domains of these sizes hold n hosts together.
+func fewest(domains map[string]int, n int) int {
+	sizes := slices.Sorted(maps.Values(domains))
+	for i, size := range slices.Backward(sizes) {
+		if n -= size; n <= 0 {
+			return len(sizes) - i
+		}
+	}
+	return len(sizes)
+}
+
+// Ten thousand hosts without labels, of which a gang gets a thousand: what the explanation of a large gang compares.
+func TestGangOfThousand(t *testing.T) {
+	need := job.Resources{CPUs: 1}
+	feasible := make([]Candidate, 10_000)
+	for i := range feasible {
+		feasible[i] = candidate(fmt.Sprintf("h%05d", i), 8, 8, false)
+	}
+	began := time.Now()
+	chosen := (&Topology{}).Choose(nil, Ask{Need: need, Gang: true}, feasible, 1000)
+	if len(chosen) != 1000 || chosen[999].Index != 999 {
+		t.Fatalf("%d choices, the last is %+v", len(chosen), chosen[len(chosen)-1])
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it takes %s", took)
+	}
+}
+
+// BenchmarkGang chooses 16 of 64 hosts in 8 racks below 2 leaves.
+func BenchmarkGang(b *testing.B) {
+	var hosts []lease.Hello
+	for i := range 64 {
+		m := linked(fmt.Sprintf("h%02d", i), 4, 4, 4)
+		m.Profile.Labels = map[string]string{"rack": fmt.Sprint("r", i%8), "leaf": fmt.Sprint("l", i%2)}
+		hosts = append(hosts, m)
+	}
+	ask := Ask{Need: job.Resources{CPUs: 1, GPUs: 2}, Gang: true}
+	feasible := remote(ask.Need, hosts...)
+	p := &Topology{}
+	var chosen []Choice
+	for b.Loop() {
+		if chosen = p.Choose(chosen[:0], ask, feasible, 16); len(chosen) != 16 {
+			b.Fatalf("%d choices", len(chosen))
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package policy
+
+// The workload: what follows from the usual requests, for one kind of device after another.
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// workload is the usual requests as the policy "frag" uses them.
+type workload struct {
+	classes []class
+	groups  []group
+	// What a GPU's worth of requests takes of a host, in the mean, divided by grain. The free CPUs and the free memory
+	// of a host are counted in these steps. A step of 0 means that no request asks for the resource.
+	cpuStep, memoryStep float64
+	byDevice            map[device]*served
+	fills               map[string]*fill // by the classes that they are for
+	empty               *fill            // for no class
+}
+
+// class is one kind of request, and how often one of all requests with GPUs is of this kind.
+type class struct {
+	need    job.Resources
+	devices int
+	milli   int     // of each device
+	steps   float64 // CPUs
+	up      point   // steps as a whole number less a part, which is what a request takes of a whole number
+	rate    float64
+}
+
+// group is the requests that only some hosts can serve: those that want a certain model, much device memory or several
+// devices at once.
+type group struct {
+	need         job.Resources // what all requests of the group have in common
+	share        float64       // of the GPUs that all requests ask for together
+	cpus, memory float64       // of one request, in the mean
+}
+
+// device is what a request can tell of a device.
+type device struct {
+	class, model string
+	memory       job.Size
+	part         bool // a MIG instance
+}
+
+const (
+	// maxClasses bounds the classes, and with them the time that it takes to work out a fill. Those are kept that ask
+	// for the most GPUs.
+	maxClasses = 64
+	maxGroups  = 32
+	// maxFills bounds the fills that are worked out for one workload: each takes some milliseconds. What further kinds
+	// of devices could serve counts as nothing.
+	maxFills = 64
+	// maxDevices bounds the kinds of devices that are remembered. Beyond it all are forgotten.
+	maxDevices = 1024
+	// cpuOnlyMost bounds the rate of the requests without GPUs together. A host with GPUs sees few of them, because
+	// other hosts are better for them.
+	cpuOnlyMost = 0.25
+	// leastAmount is what a request counts at least, in thousandths of a GPU, when the classes are chosen.
+	leastAmount = gpu.Whole / 2
+)
+
+// newWorkload returns nil if no request asks for a GPU.
+func newWorkload(kinds []asked) *workload {
+	byAmount := slices.Clone(kinds)
+	slices.SortStableFunc(byAmount, func(a, b asked) int { return cmp.Compare(b.weight(), a.weight()) })
+	w := &workload{byDevice: map[device]*served{}, fills: map[string]*fill{}, empty: &fill{}}
+	var cpus, memory, milli, withGPU, without float64
+	for _, k := range byAmount[:min(len(byAmount), maxClasses)] {
+		if k.gpus == 0 {
+			without += float64(k.count)
+			continue
+		}
+		withGPU += float64(k.count)
+		milli += float64(k.count * k.gpus * k.milli)
+		cpus += float64(k.count) * float64(k.cpus)
+		memory += k.memory
+	}
+	if withGPU == 0 {
+		return nil
+	}
+	w.cpuStep, w.memoryStep = cpus*gpu.Whole/milli/grain, memory*gpu.Whole/milli/grain
+	rateWithout := 0.0
+	if without > 0 {
+		rateWithout = min(1/withGPU, cpuOnlyMost/without)
+	}
+	for _, k := range byAmount[:min(len(byAmount), maxClasses)] {
+		c := class{need: k.need(), devices: k.gpus, milli: k.milli, rate: float64(k.count) / withGPU}
+		if k.gpus == 0 {
+			c.rate = float64(k.count) * rateWithout
+		}
+		if w.cpuStep > 0 {
+			c.steps = float64(k.cpus) / w.cpuStep
+			c.up = point{int(math.Ceil(c.steps)), float32(math.Ceil(c.steps) - c.steps)}
+		}
+		if k.gpus > 0 || c.steps > 0 {
+			w.classes = append(w.classes, c)
+		}
+	}
+	w.addGroups(kinds)
+	return w
+}
+
+// weight orders the kinds by the GPUs that are asked for.
+func (k *asked) weight() int { return k.count * max(k.gpus*k.milli, leastAmount) }
+
+// need returns a request of the kind, with the mean of the memory.
+func (k *asked) need() job.Resources {
+	r := job.Resources{CPUs: k.cpus, GPUs: k.gpus, GPUModel: k.model, GPUMemory: k.gpuMemory}
+	if k.gpus == 1 && k.milli < gpu.Whole {
+		r.GPUs, r.GPUShare = 0, float64(k.milli)/gpu.Whole
+	}
+	return r
+}
+
+// addGroups works out the groups from all kinds.
+func (w *workload) addGroups(kinds []asked) {
+	index := map[job.Resources]int{}
+	total := 0.0
+	for i := range kinds {
+		k := &kinds[i]
+		amount := float64(k.count * k.gpus * k.milli)
+		total += amount
+		if k.gpus == 0 || k.gpus == 1 && k.model == "" && k.gpuMemory == 0 {
+			continue
+		}
+		need := job.Resources{GPUs: k.gpus, GPUModel: k.model, GPUMemory: k.gpuMemory}
+		at, known := index[need]
+		if !known {
+			at = len(w.groups)
+			index[need] = at
+			w.groups = append(w.groups, group{need: need})
+		}
+		g := &w.groups[at]
+		g.share += amount
+		g.cpus += amount * float64(k.cpus)
+		g.memory += amount * k.memory / float64(k.count)
+	}
+	slices.SortStableFunc(w.groups, func(a, b group) int { return cmp.Compare(b.share, a.share) })
+	w.groups = w.groups[:min(len(w.groups), maxGroups)]
+	for i := range w.groups {
+		g := &w.groups[i]
+		g.cpus /= g.share
+		g.memory /= g.share
+		g.share /= total
+	}
+}
+
+// steps counts what is free of the CPUs and the memory of a host, whichever is less.
+func (w *workload) steps(cpus int, memory job.Size) float64 {
+	s := float64(unlimited)
+	if w.cpuStep > 0 {
+		s = min(s, float64(cpus)/w.cpuStep)
+	}
+	if w.memoryStep > 0 {
+		s = min(s, float64(memory)/w.memoryStep)
+	}
+	return max(s, 0)
+}
+
+// served is what the usual requests can get of devices of one kind.
+type served struct {
+	fill   *fill
+	groups uint32  // the groups that such a device serves, as bits
+	price  float64 // of what it is expected to give, for the choice that is being made
+}
+
+// served returns what devices of this kind serve.
+func (w *workload) served(d *gpu.Device) *served {
+	k := device{d.Class, d.Model, d.Memory, d.Parent != ""}
+	s := w.byDevice[k]
+	if s != nil {
+		return s
+	}
+	s = &served{fill: w.fill(w.classesOn(d))}
+	for i := range w.groups {
+		if lease.GPUMeets(*d, w.groups[i].need) {
+			s.groups |= 1 << i
+		}
+	}
+	if len(w.byDevice) >= maxDevices {
+		clear(w.byDevice)
+	}
+	w.byDevice[k] = s
+	return s
+}
+
+// fill returns the expected fill by these classes. The key tells them from others.
+func (w *workload) fill(classes []class, key string) *fill {
+	f := w.fills[key]
+	if f != nil {
+		return f
+	}
+	if len(w.fills) >= maxFills {
+		return w.empty
+	}
+	f = newFill(classes)
+	w.fills[key] = f
+	return f
+}
+
+// classesOn returns the classes that devices of this kind can serve, with a key. A share that needs more of the memory
+// than its share counts as large as its part of the memory.
+func (w *workload) classesOn(d *gpu.Device) (classes []class, key string) {
+	var k []byte
+	for i, c := range w.classes {
+		if c.devices > 0 && !lease.GPUMeets(*d, c.need) {
+			continue
+		}
+		if c.milli < gpu.Whole && c.need.GPUMemory > 0 && d.Memory > 0 {
+			part := float64(c.need.GPUMemory) / float64(d.Memory) * gpu.Whole
+			c.milli = min(max(c.milli, int(part)), gpu.Whole)
+		}
+		classes = append(classes, c)
+		k = append(k, byte(i), byte(levelsOf(c.milli)))
+	}
+	return classes, string(k)
+}
