@@ -48,7 +48,7 @@ func (l *Loop) Counts(ctx context.Context) (map[job.State]int, error) {
 
 // Demands returns what the jobs of each account run and wait for, by name.
 func (l *Loop) Demands(ctx context.Context) ([]Demand, error) {
-	return query(ctx, l.calls, func(c *Core) ([]Demand, error) { return c.Demands(), nil })
+	return query(ctx, l.calls, func(c *Core) ([]Demand, error) { return demands(c), nil })
 }
 
 // SetShares replaces the weights of users and projects.

@@ -170,8 +170,8 @@ type progress struct {
 	tasks    int // that were looked at
 }
 
-// Demands returns the demand of each account that has any, by name.
-func (c *Core) Demands() []Demand {
+// demands returns the demand of each account that has any, by name.
+func demands(c *Core) []Demand {
 	by := map[share.Account]*Demand{}
 	for _, e := range c.entries.byID {
 		counts := e.job.Counts()

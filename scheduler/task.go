@@ -61,7 +61,7 @@ type task struct {
 	shape *shape   // the shape of its request; nil until it waits for the first time
 	node  job.Peer // the host that it is assigned to; empty if none
 
-	queued   bool // it is in the queue of its shape
+	inLine
 	waiting  int  // as how many tasks its class counts it; 0: it does not
 	barred   bool // it is in entry.barred
 	going    bool // it is offered, or about to be
@@ -69,8 +69,6 @@ type task struct {
 	pause    pause
 	avoid    place.Avoidances
 	declines int // by hosts or the journal, since the last Start
-
-	share share.Standing // when it last left the queue of its shape
 
 	phase     phase     // of the newest attempt
 	dispatch  *dispatch // of that attempt, while the phase has one
@@ -82,6 +80,12 @@ type task struct {
 	// Only shown to people.
 	process process
 	tally   tally
+}
+
+// inLine is the place of a task among those that wait.
+type inLine struct {
+	queued bool           // it is in the queue of its shape
+	share  share.Standing // when it last left that queue
 }
 
 // tally is how entry.shown counts the task.
