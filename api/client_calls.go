@@ -87,9 +87,13 @@ func jobPath(id job.ID, rest ...string) string {
 	return "/v1/jobs/" + url.PathEscape(string(id)) + strings.Join(rest, "")
 }
 
-// Why explains the state of the job, and which requirements exclude which nodes.
-func (c *Client) Why(ctx context.Context, id job.ID) (e Explanation, err error) {
-	err = c.call(ctx, http.MethodGet, jobPath(id, "/why"), nil, nil, &e)
+// Why explains the state of the job, or of one of these tasks, and which requirements exclude which nodes.
+func (c *Client) Why(ctx context.Context, id job.ID, tasks []job.Range) (e Explanation, err error) {
+	q := url.Values{}
+	if len(tasks) > 0 {
+		q.Set("tasks", job.RangesText(tasks))
+	}
+	err = c.call(ctx, http.MethodGet, jobPath(id, "/why"), q, nil, &e)
 	return e, err
 }
 

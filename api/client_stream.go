@@ -371,6 +371,9 @@ func (c *Client) nextAttempt(ctx context.Context, r LogRequest, attempt int) (in
 		if e.Kind != EventJob || e.Job == nil {
 			continue
 		}
+		if len(e.Job.Tasks) < e.Job.TaskCount {
+			break // events have none of many tasks
+		}
 		for _, t := range e.Job.Tasks {
 			switch {
 			case t.Task != r.Task:
@@ -381,5 +384,25 @@ func (c *Client) nextAttempt(ctx context.Context, r LogRequest, attempt int) (in
 			}
 		}
 	}
-	return 0, ctx.Err()
+	return c.nextOfMany(ctx, r, attempt)
+}
+
+// nextOfMany is nextAttempt for a job of many tasks: it looks at the task whenever the job has changed.
+func (c *Client) nextOfMany(ctx context.Context, r LogRequest, attempt int) (next int, err error) {
+	f := TaskFilter{Tasks: []job.Range{{First: r.Task, Last: r.Task}}, Limit: 1}
+	err = c.atChanges(ctx, r.Job, func() (bool, error) {
+		l, err := c.patientTasks(ctx, r.Job, f)
+		if err != nil || len(l.Items) == 0 {
+			return true, err
+		}
+		t := l.Items[0]
+		if t.Attempt > attempt {
+			next = t.Attempt
+		}
+		return next > 0 || t.State.Ended(), nil
+	})
+	if errors.Is(err, ErrNotFound) { // the job was deleted
+		err = nil
+	}
+	return next, err
 }

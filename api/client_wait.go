@@ -13,9 +13,17 @@ import (
 // between is the shortest time between two looks at the tasks of a job. An array may change a thousand times a second.
 const between = 200 * time.Millisecond
 
-// WaitTasks returns when these tasks of a job have ended, with those of them that did not succeed. It looks at the tasks
-// whenever the job has changed.
+// WaitTasks returns when these tasks of a job have ended, with those of them that did not succeed.
 func (c *Client) WaitTasks(ctx context.Context, id job.ID, tasks []job.Range) (failed []Task, err error) {
+	err = c.atChanges(ctx, id, func() (bool, error) { return c.haveEnded(ctx, id, tasks) })
+	if err != nil {
+		return nil, err
+	}
+	return c.failures(ctx, id, tasks)
+}
+
+// atChanges calls look now and whenever the job has changed, until look returns true or an error.
+func (c *Client) atChanges(ctx context.Context, id job.ID, look func() (bool, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changed, over := make(chan struct{}, 1), make(chan error, 1)
@@ -23,11 +31,11 @@ func (c *Client) WaitTasks(ctx context.Context, id job.ID, tasks []job.Range) (f
 	for {
 		select {
 		case err := <-over:
-			return nil, err
+			return err
 		case <-changed:
 		}
-		if ended, err := c.haveEnded(ctx, id, tasks); err != nil || ended {
-			return c.failures(ctx, id, tasks, err)
+		if done, err := look(); err != nil || done {
+			return err
 		}
 		t := time.NewTimer(between)
 		select {
@@ -57,7 +65,7 @@ func (c *Client) changes(ctx context.Context, id job.ID, changed chan<- struct{}
 	return ctx.Err()
 }
 
-// haveEnded reports whether all of these tasks have ended. While a daemon on the way does not answer, it asks again.
+// haveEnded reports whether all of these tasks have ended.
 func (c *Client) haveEnded(ctx context.Context, id job.ID, tasks []job.Range) (bool, error) {
 	f := TaskFilter{Tasks: tasks, Limit: 1}
 	for _, s := range job.States() {
@@ -65,20 +73,23 @@ func (c *Client) haveEnded(ctx context.Context, id job.ID, tasks []job.Range) (b
 			f.States = append(f.States, s)
 		}
 	}
+	l, err := c.patientTasks(ctx, id, f)
+	return err == nil && len(l.Items) == 0, err
+}
+
+// patientTasks is Tasks, but it asks again while a daemon on the way does not answer.
+func (c *Client) patientTasks(ctx context.Context, id job.ID, f TaskFilter) (Listing[Task], error) {
 	for n := 1; ; n++ {
 		l, err := c.Tasks(ctx, id, f)
 		if err == nil || n > maxBreaks || !mayReturn(err) || ctx.Err() != nil {
-			return err == nil && len(l.Items) == 0, err
+			return l, err
 		}
 		pause(ctx, n)
 	}
 }
 
 // failures returns those of the tasks that have ended and did not succeed.
-func (c *Client) failures(ctx context.Context, id job.ID, tasks []job.Range, err error) (failed []Task, _ error) {
-	if err != nil {
-		return nil, err
-	}
+func (c *Client) failures(ctx context.Context, id job.ID, tasks []job.Range) (failed []Task, err error) {
 	f := TaskFilter{Tasks: tasks, Limit: maxLimit}
 	for _, s := range job.States() {
 		if s.Ended() && s != job.Succeeded {

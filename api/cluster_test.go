@@ -25,7 +25,7 @@ func TestForwardToOwner(t *testing.T) {
 		if err != nil || got.Owner != ben.peer || got.Spec.Env["SECRET"] != "s3cret" {
 			t.Fatalf("Job = %+v, %v", got, err)
 		}
-		if w, err := amy.client.Why(ctx, j.ID); err != nil || w.Reason != job.ReasonResources {
+		if w, err := amy.client.Why(ctx, j.ID, nil); err != nil || w.Reason != job.ReasonResources {
 			t.Errorf("Why = %+v, %v", w, err)
 		}
 		if got, err := amy.client.Hold(ctx, j.ID, Change{Reason: "later"}); err != nil || got.ID != j.ID {

@@ -111,6 +111,8 @@ type Explanation struct {
 	Schema       string         `json:"schema"`
 	Job          job.ID         `json:"job,omitempty"`
 	State        job.State      `json:"state,omitempty"`
+	Task         *int           `json:"task,omitempty" doc:"Number of the task that the reason is about, if it is about one: a task that was asked for, or one that waits while others of its job are active."`
+	TaskState    job.State      `json:"task_state,omitempty"`
 	Reason       string         `json:"reason"`
 	ReasonDetail string         `json:"reason_detail,omitempty"`
 	Clauses      []lease.Clause `json:"clauses" nullable:"false"`

@@ -409,7 +409,7 @@ func (d *daemon) DeclareDead(ctx context.Context, node job.Peer, by string) (int
 
 func (d *daemon) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
 	j, err := d.Get(ctx, id)
-	return lease.Explanation{Job: id, State: job.Pending, Reason: j.Tasks[0].Reason}, err
+	return lease.Explanation{Job: id, State: j.State(), Reason: j.Tasks[0].Reason}, err
 }
 
 func (d *daemon) Offers(_ context.Context, s Submission) (lease.Explanation, error) {

@@ -154,14 +154,6 @@ func about(id string, err error) error {
 	return fmt.Errorf("job %s: %w", id, err)
 }
 
-func (r *jobRoutes) why(ctx context.Context, in *jobInput) (*explanationOutput, error) {
-	e, err := r.explain.Why(ctx, job.ID(in.ID))
-	if err != nil {
-		return nil, about(in.ID, err)
-	}
-	return &explanationOutput{ExplanationDocument(e)}, nil
-}
-
 type changeInput struct {
 	ID   string         `path:"id" maxLength:"64"`
 	Body *changeRequest `required:"false"`

@@ -129,6 +129,46 @@ func TestFollowNextAttempt(t *testing.T) {
 	})
 }
 
+// Following a task ends with the task, or goes on with its next attempt, also in an array of so many tasks that events
+// have none of them.
+func TestFollowTaskOfAnArray(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		j := ben.newArray(1, fmt.Sprintf("1-%d", briefTasks+1))
+		change := func(state job.State, attempt int) {
+			j.Tasks = slices.Clone(j.Tasks)
+			last := &j.Tasks[briefTasks]
+			last.State, last.Attempt, last.Node, last.NodeName, last.Started = state, attempt, ben.peer, ben.name, j.Submitted
+			ben.put(j)
+			synctest.Wait()
+		}
+		change(job.Running, 1)
+		for n, text := range []string{"first\n", "second\n"} {
+			l := ben.log(job.Attempt{Job: j.ID, Task: briefTasks, N: n + 1}, "stdout")
+			l.write(text)
+			l.end()
+		}
+		out := &logtest.Buffer{}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		done := amy.follow(ctx, LogRequest{Job: j.ID, Task: briefTasks + 1, Follow: true}, out)
+		synctest.Wait()
+		change(job.Pending, 1)
+		time.Sleep(time.Second)
+		change(job.Running, 2)
+		time.Sleep(time.Second)
+		change(job.Failed, 2)
+		if r := <-done; r.err != nil || r.end.Attempt != 2 || out.String() != "first\nsecond\n" {
+			t.Errorf("%+v %q", r, out)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
 func TestLogsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")

@@ -75,6 +75,50 @@ func TestTasks(t *testing.T) {
 	})
 }
 
+// While some tasks of an array run, the explanation is about one that waits, or about the task that was asked for.
+func TestWhyOfTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		j := ben.newArray(1, "10-50:10")
+		for i, word := range []string{"", "", job.ReasonArrayThrottle, job.ReasonBackoff} {
+			j.Tasks[i].State, j.Tasks[i].Reason.Word = []job.State{job.Failed, job.Running, job.Pending, job.Pending}[i], word
+		}
+		j.Tasks[4].State, j.Tasks[4].Reason.Word = job.Held, "Held"
+		j = ben.put(j)
+		for name, want := range map[string]struct {
+			tasks  []job.Range
+			number int
+			state  job.State
+			reason string
+		}{
+			"the job":          {nil, 30, job.Pending, job.ReasonArrayThrottle},
+			"one that waits":   {[]job.Range{{First: 40, Last: 40}}, 40, job.Pending, job.ReasonBackoff},
+			"one that runs":    {[]job.Range{{First: 20, Last: 20}}, 20, job.Running, ""},
+			"one that ended":   {[]job.Range{{First: 10, Last: 10}}, 10, job.Failed, ""},
+			"some":             {[]job.Range{{First: 10, Last: 20}, {First: 40, Last: 50}}, 40, job.Pending, job.ReasonBackoff},
+			"some with a held": {[]job.Range{{First: 10, Last: 20}, {First: 50, Last: 50}}, 50, job.Held, "Held"},
+		} {
+			x, err := amy.client.Why(t.Context(), j.ID, want.tasks)
+			if err != nil || x.Task == nil || *x.Task != want.number || x.TaskState != want.state || x.Reason != want.reason || x.State != job.Running {
+				t.Errorf("%s: %+v, %v", name, x, err)
+			}
+		}
+		if _, err := amy.client.Why(t.Context(), j.ID, []job.Range{{First: 11, Last: 19}}); !errors.Is(err, ErrNotFound) {
+			t.Errorf("numbers that no task has: %v", err)
+		}
+		j.Tasks[2].State, j.Tasks[3].State, j.Tasks[4].State = job.Succeeded, job.Succeeded, job.Succeeded
+		if x, err := amy.client.Why(t.Context(), ben.put(j).ID, nil); err != nil || x.Task != nil {
+			t.Errorf("none waits: %+v, %v", x, err)
+		}
+		one := ben.newJob(2)
+		one.Tasks[0].State = job.Running
+		if x, err := amy.client.Why(t.Context(), ben.put(one).ID, nil); err != nil || x.Task != nil {
+			t.Errorf("a job that is no array: %+v, %v", x, err)
+		}
+	})
+}
+
 // Numbers that no task has, and texts that are no numbers, are refused with one line.
 func TestBadTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -263,3 +263,12 @@ func TestArrayOfAMillion(t *testing.T) {
 	}
 	small(t, all, "with a million tasks")
 }
+
+// run of an array prints the lines of all its tasks, ends with them, and exits with the highest code.
+func TestRunOfAnArray(t *testing.T) {
+	all := trio(t)
+	r := all[1].muster("run", "--array", "1-40", "--", "sh", "-c", "echo line $MUSTER_ARRAY_INDEX; exit $((MUSTER_ARRAY_INDEX % 10))")
+	if r.code != 9 || strings.Count(r.stdout, "\n") != 40 || !strings.Contains(r.stdout, "40| line 40\n") {
+		t.Errorf("exit %d, %q, %q", r.code, r.stdout, r.stderr)
+	}
+}

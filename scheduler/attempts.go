@@ -150,6 +150,9 @@ func (at *attempts) cancel(t *task) {
 	if why == "" {
 		why = t.e.job.Task(t.index).Reason.Detail
 	}
+	if why == "" && t.durable().Ending == job.EndsRequeued {
+		why = "requeued"
+	}
 	at.send(w.Peer, lease.Cancel{
 		Attempt: t.attempt(), Group: at.cfg.Group, Epoch: at.epoch, Grace: t.e.job.Spec.GraceOr(), Reason: why,
 	})

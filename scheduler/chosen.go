@@ -11,23 +11,29 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// ahead returns how many waiting tasks of this owner rank before the first waiting task of a job.
+// ahead returns how many waiting tasks of other jobs of this owner rank before the first waiting task of a job.
 func ahead(vs *views, e *entry) (n int) {
 	first := e.front
 	if first == nil || first.durable().State != job.Pending {
 		return 0
 	}
+	counted := map[*entry]bool{e: true} // jobs whose waiting tasks are counted together, those that are offered among them
 	for _, g := range vs.pending.shapes {
 		at, _ := g.queue.place(first)
 		for _, t := range g.queue.items()[:at] {
-			if n++; t == t.e.front {
-				n += max(0, t.e.pendingTasks()-1)
+			switch {
+			case t.e == e:
+			case t == t.e.front:
+				n += max(1, t.e.pendingTasks())
+				counted[t.e] = true
+			default:
+				n++
 			}
 		}
 	}
 	for _, c := range vs.pending.queued.chunks {
 		for i := range c.waits {
-			if w := &c.waits[i]; w.task != first && rank(w.task, first) < 0 {
+			if w := &c.waits[i]; !counted[w.task.e] && rank(w.task, first) < 0 {
 				n++
 			}
 		}

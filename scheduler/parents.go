@@ -41,6 +41,7 @@ const (
 // parent is a job whose owner is asked.
 type parent struct {
 	seen   job.Progress // what its owner said last, without the tasks
+	at     time.Time    // when it did
 	told   bool         // its owner has said something
 	silent string       // why its owner cannot be asked; empty if it answers
 	tasks  bool         // the state of each task is asked for
@@ -71,7 +72,9 @@ func (ps *parents) update(id job.ID) {
 		p.tasks = true
 		ps.fx.Follow = append(ps.fx.Follow, job.Follow{Job: id, Tasks: true})
 	case p.told && p.silent == "": // a job has just begun to wait for it
-		ps.learn(ps.recordOf(p.seen))
+		x := p.seen
+		x.Ago += ps.now.Sub(p.at)
+		ps.learn(ps.recordOf(x))
 	}
 }
 
@@ -127,7 +130,7 @@ func (ps *parents) seen(x job.Progress) {
 		return // nobody waits for it any more
 	}
 	r := ps.recordOf(x)
-	p.silent, p.told, p.seen = "", true, x
+	p.silent, p.told, p.seen, p.at = "", true, x, ps.now
 	p.seen.Tasks = job.TaskStates{}
 	if !ps.entries.table.Parents.Learns(r) {
 		return

@@ -156,6 +156,18 @@ func TestOwnerThatChangesItsMind(t *testing.T) {
 	}
 }
 
+// A delay after the start of a job that is followed already counts from that start, however long ago its owner told of it.
+func TestDelayAfterAStartThatIsKnown(t *testing.T) {
+	x := newBench(t, 1, 1)
+	x.submitAfter("afterok:" + string(far(1)))
+	x.step(ParentSeen{job.Progress{Job: far(1), State: job.Running, Started: true, Ago: time.Minute}})
+	x.now = x.now.Add(6 * time.Minute)
+	id := x.submitAfter("after:" + string(far(1)) + "+10")
+	if left := x.core.entries.byID[id].job.Waits.DueAt().Sub(x.now).Round(time.Second); left != 3*time.Minute {
+		t.Errorf("7 minutes after the start it goes %s later, want 3 minutes later", left)
+	}
+}
+
 // A deposed owner follows nothing, and the next one follows what is still waited for.
 func TestParentsOfADeposedOwner(t *testing.T) {
 	x := newBench(t, 1, 1)

@@ -196,3 +196,17 @@ func TestManyActiveTasksCostNothing(t *testing.T) {
 		t.Errorf("a cancel of one task touches %d tasks and sends %d messages", len(e.touched), len(x.sent))
 	}
 }
+
+// The tasks of an array are not ahead of each other, though some of them have been offered and queue at a full host.
+func TestAheadOfAnArray(t *testing.T) {
+	x := newBench(t, 1, 1)
+	first, _ := x.waits(t, func(s *job.Spec) { s.Array = "0-19" })
+	second, _ := x.waits(t, func(s *job.Spec) { s.Array = "0-4" })
+	counts := x.core.entries.byID[first].job.Counts()
+	waiting := counts.Of(job.Pending)
+	a, err1 := x.core.Why(first)
+	b, err2 := x.core.Why(second)
+	if err1 != nil || err2 != nil || a.Ahead != 0 || b.Ahead != waiting || waiting < 15 {
+		t.Errorf("ahead of the first: %d, %v; of the second: %d, %v, want the %d that wait", a.Ahead, err1, b.Ahead, err2, waiting)
+	}
+}

@@ -70,7 +70,11 @@ func (r specReader) warnNotSent(s job.Spec) {
 // after the flags of the command line.
 func (r specReader) directives(name, text string, s *job.Spec) (*slurmLate, error) {
 	late := &slurmLate{}
-	return late, r.eachDirective(name, text, s, late)
+	err := r.eachDirective(name, text, s, late)
+	if err == nil && late.any {
+		r.warnSlurmVariables(name, text)
+	}
+	return late, err
 }
 
 func (r specReader) eachDirective(name, text string, s *job.Spec, late *slurmLate) error {
@@ -88,6 +92,7 @@ func (r specReader) eachDirective(name, text string, s *job.Spec, late *slurmLat
 		}
 		apply := ourDirective
 		if words[0] == "#SBATCH" {
+			late.any = true
 			apply = func(words []string, s *job.Spec) ([]string, error) { return slurmDirective(words, s, late) }
 		}
 		for words = words[1:]; len(words) > 0; {

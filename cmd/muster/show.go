@@ -85,17 +85,23 @@ var failures = []job.State{job.Failed, job.Timeout, job.OutOfMemory, job.NodeFai
 
 // oneJob returns the single job that a verb's argument names.
 func oneJob(c *cli.Context, client *api.Client) (api.Job, error) {
+	j, _, err := oneJobsTasks(c, client)
+	return j, err
+}
+
+// oneJobsTasks also returns the numbers of the tasks that the argument names; none means all.
+func oneJobsTasks(c *cli.Context, client *api.Client) (api.Job, []job.Range, error) {
 	if err := wantArgs(c, 1, 1, "one job id"); err != nil {
-		return api.Job{}, err
+		return api.Job{}, nil, err
 	}
-	jobs, _, err := client.Resolve(c.Context, c.Args().First())
+	jobs, sel, err := client.Resolve(c.Context, c.Args().First())
 	if err != nil {
-		return api.Job{}, asUsage(err)
+		return api.Job{}, nil, asUsage(err)
 	}
 	if len(jobs) != 1 {
-		return api.Job{}, usagef("%s: %q means %d jobs; name one", c.Command.Name, c.Args().First(), len(jobs))
+		return api.Job{}, nil, usagef("%s: %q means %d jobs; name one", c.Command.Name, c.Args().First(), len(jobs))
 	}
-	return jobs[0], nil
+	return jobs[0], sel.Tasks, nil
 }
 
 func showJob(out io.Writer, j api.Job) error {
@@ -263,7 +269,7 @@ func needOf(j api.Job) string {
 
 func (v jobVerbs) whyCommand() *cli.Command {
 	return &cli.Command{
-		Name: "why", Usage: "explain why a job has not started", ArgsUsage: "ID",
+		Name: "why", Usage: "explain why a job, or a task of it, has not started", ArgsUsage: "ID[.T]",
 		Flags: clientFlags(jsonFlag()),
 		Action: func(c *cli.Context) error {
 			client, err := clientOf(c)
@@ -271,25 +277,25 @@ func (v jobVerbs) whyCommand() *cli.Command {
 				return err
 			}
 			defer client.Close()
-			j, err := oneJob(c, client)
+			j, tasks, err := oneJobsTasks(c, client)
 			if err != nil {
 				return err
 			}
-			x, err := client.Why(c.Context, j.ID)
+			x, err := client.Why(c.Context, j.ID, tasks)
 			if err != nil {
 				return err
 			}
 			if c.Bool("json") {
 				return v.printJSON(x)
 			}
-			if err := explain(v.out, x); err != nil || !strings.HasPrefix(x.Reason, job.ReasonDependency) {
-				return err
-			}
-			if j, err = client.Job(c.Context, j.ID); err != nil { // listings do not have the dependencies
-				return err
-			}
 			w := tabwriter.NewWriter(v.out, 0, 0, 2, ' ', 0)
-			dependencyRows(w, j)
+			explanationRows(w, x)
+			if strings.HasPrefix(x.Reason, job.ReasonDependency) {
+				if j, err = client.Job(c.Context, j.ID); err != nil { // listings do not have the dependencies
+					return err
+				}
+				dependencyRows(w, j)
+			}
 			return w.Flush()
 		},
 	}

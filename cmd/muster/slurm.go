@@ -53,7 +53,7 @@ var slurm = []slurmOption{
 	{names: []string{"ntasks", "n"}, set: slurmOne},
 	{names: []string{"ntasks-per-node"}, set: slurmOne},
 	{names: []string{"signal"}, set: slurmSignal},
-	{names: []string{"array", "a"}, set: func(s *job.Spec, v string) error { s.Array = v; return nil }},
+	{names: []string{"array", "a"}, set: setArray},
 	{names: []string{"dependency", "d"}, set: func(s *job.Spec, v string) error { s.Dependency = []string{v}; return nil }},
 	{names: []string{"kill-on-invalid-dep"}, set: slurmKill},
 	// if this were ignored, the job would do something else
@@ -129,6 +129,7 @@ type slurmLate struct {
 	cpusPerGPU           int
 	output, stderr       string
 	mailed               bool // the warning was printed
+	any                  bool // the script has such a line
 }
 
 // finish applies the options, except for those that a flag of the command line overrides.

@@ -24,6 +24,9 @@ type slurmScript struct {
 	refused  string        // a part of the error instead
 }
 
+// indexIsOurs is the warning about array.sh: once, though it reads the variable twice.
+var indexIsOurs = []string{"array.sh:11: warning: SLURM_ARRAY_TASK_ID is not set here; use MUSTER_ARRAY_INDEX"}
+
 var slurmScripts = map[string]slurmScript{
 	"serial.sh": {
 		spec: `{"name":"serial","time_limit":"1h30m","resources":{"cpus":1,"memory":"4GiB"}}`,
@@ -33,11 +36,11 @@ var slurmScripts = map[string]slurmScript{
 		},
 	},
 	"array.sh": {spec: `{"name":"sweep","array":"0-99%8","time_limit":"30m","workdir":"/data/sweep",
-		"output":"logs/%x_%A_%a.out","error":"logs/%x_%A_%a.err","resources":{"cpus":2,"memory":"4GiB"}}`},
+		"output":"logs/%x_%A_%a.out","error":"logs/%x_%A_%a.err","resources":{"cpus":2,"memory":"4GiB"}}`, warnings: indexIsOurs},
 	"array.sh more CPUs": {args: "-c 8 -o /logs/%t", spec: `{"name":"sweep","array":"0-99%8","time_limit":"30m","workdir":"/data/sweep",
-		"output":"/logs/%t","error":"logs/%x_%A_%a.err","resources":{"cpus":8,"memory":"16GiB"}}`},
+		"output":"/logs/%t","error":"logs/%x_%A_%a.err","resources":{"cpus":8,"memory":"16GiB"}}`, warnings: indexIsOurs},
 	"array.sh other memory": {args: "--mem 1GiB --array 5", spec: `{"name":"sweep","array":"5","time_limit":"30m","workdir":"/data/sweep",
-		"output":"logs/%x_%A_%a.out","error":"logs/%x_%A_%a.err","resources":{"cpus":2,"memory":"1GiB"}}`},
+		"output":"logs/%x_%A_%a.out","error":"logs/%x_%A_%a.err","resources":{"cpus":2,"memory":"1GiB"}}`, warnings: indexIsOurs},
 	"array_steps.sh": {spec: `{"array":"1,3,7,10-30:10","output":"/scratch/%u/slurm-%A_%a.out"}`},
 	"gpu_gres.sh": {
 		spec:     `{"time_limit":"60h","project":"vision","resources":{"cpus":16,"memory":"62.5GiB","gpus":2,"gpu_model":"a100"}}`,

@@ -37,6 +37,15 @@ func readEachLine(ctx context.Context, r specReader, s *job.Spec, path string) (
 	return nil
 }
 
+// setArray takes the indices of an array. Without any the job would be a single task, which nobody means.
+func setArray(s *job.Spec, v string) error {
+	if v == "" {
+		return errors.New("it names no index")
+	}
+	s.Array = v
+	return nil
+}
+
 // list splits a list with commas, and leaves out empty entries.
 func list(v string) []string { return splitList(v, ",") }
 

@@ -239,12 +239,22 @@ func (v submitVerbs) offers(c *cli.Context, client *api.Client, spec job.Spec) (
 // explain prints where a request could run, and which requirements exclude which nodes.
 func explain(out io.Writer, x api.Explanation) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	explanationRows(w, x)
+	return w.Flush()
+}
+
+func explanationRows(w io.Writer, x api.Explanation) {
 	if x.Job != "" {
 		row(w, "job", string(x.Job))
 		row(w, "state", string(x.State))
-		if x.State.Ended() || x.State == job.Running || x.State == job.Completing {
-			row(w, "reason", "it no longer waits; see: muster show "+string(x.Job))
-			return w.Flush()
+		name, state := string(x.Job), x.State
+		if x.Task != nil {
+			name, state = fmt.Sprintf("%s.%d", x.Job, *x.Task), x.TaskState
+			row(w, fmt.Sprintf("task %d", *x.Task), string(state))
+		}
+		if state.Ended() || state == job.Running || state == job.Completing {
+			row(w, "reason", "it no longer waits; see: muster show "+name)
+			return
 		}
 	}
 	if x.Reason != "" {
@@ -271,5 +281,4 @@ func explain(out io.Writer, x api.Explanation) error {
 	if len(x.Now) == 0 && x.Job == "" {
 		row(w, "now", "no node")
 	}
-	return w.Flush()
 }

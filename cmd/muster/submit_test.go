@@ -141,6 +141,8 @@ func TestDirectives(t *testing.T) {
 		"#MUSTER --mem":          "-:2: --mem needs a value",
 		"#MUSTER gpus":           `-:2: "gpus": want a flag`,
 		"#MUSTER --array=2-1":    "array \"2-1\"",
+		"#MUSTER --array=":       "--array: it names no index",
+		"#SBATCH --array=":       "--array: it names no index",
 		"#MUSTER --name='a":      "-:2: a ' is not closed",
 		"#MUSTER --each-line f":  "-:2: --each-line: only on the command line",
 		"#SBATCH --array=x":      "array \"x\"",

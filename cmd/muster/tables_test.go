@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -285,6 +286,33 @@ func TestWhyOfOneThatHasEnded(t *testing.T) {
 	want := "job     " + idA + "\nstate   SUCCEEDED\nreason  it no longer waits; see: muster show " + idA + "\n"
 	if r := f.muster("why", idA); r.code != 0 || r.stdout != want {
 		t.Errorf("exit %d, %q; want %q", r.code, r.stdout, want)
+	}
+}
+
+// An array of which some tasks run is explained by one that waits, and a task that is named by itself.
+func TestWhyOfTasksOfAnArray(t *testing.T) {
+	doc := strings.Replace(jobDoc(idA, "RUNNING", ""), `"task_count":1`, `"array":"0-9","task_count":10`, 1)
+	var asked []string
+	why := func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.RawQuery)
+		task := `"task":7,"task_state":"PENDING","reason":"ArrayThrottle"`
+		if r.URL.Query().Get("tasks") == "3" {
+			task = `"task":3,"task_state":"SUCCEEDED","reason":""`
+		}
+		answer(http.StatusOK, `{"job":"`+idA+`","state":"RUNNING",`+task+`,"clauses":[],"now":[{"node":"n1","why":"this host"}],"later":[]}`)(w, r)
+	}
+	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs/" + idA: answer(http.StatusOK, doc), "GET /v1/jobs/" + idA + "/why": why})
+	for arg, want := range map[string]string{
+		idA:        "job     " + idA + "\nstate   RUNNING\ntask 7  PENDING\nreason  ArrayThrottle\nnow     n1: this host\n",
+		idA + ".3": "job     " + idA + "\nstate   RUNNING\ntask 3  SUCCEEDED\nreason  it no longer waits; see: muster show " + idA + ".3\n",
+	} {
+		if r := f.muster("why", arg); r.code != 0 || r.stdout != want {
+			t.Errorf("why %s: exit %d, %q, %q; want %q", arg, r.code, r.stdout, r.err, want)
+		}
+	}
+	slices.Sort(asked)
+	if !slices.Equal(asked, []string{"", "tasks=3"}) {
+		t.Errorf("asked %q", asked)
 	}
 }
 

@@ -9,3 +9,4 @@
 #SBATCH --error=logs/%x_%A_%a.err
 
 python train.py --seed "$SLURM_ARRAY_TASK_ID"
+echo "seed ${SLURM_ARRAY_TASK_ID} is done"

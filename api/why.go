@@ -1,0 +1,61 @@
+package api
+
+// The route that explains a job: why it waits, or why one of its tasks does.
+
+import (
+	"context"
+
+	"github.com/musterhq/muster/job"
+)
+
+type whyInput struct {
+	ID    string `path:"id" maxLength:"64"`
+	Tasks string `query:"tasks" maxLength:"24576" doc:"Explain one of these tasks, such as 3 or 0-9,12: the first that waits."`
+}
+
+func (r *jobRoutes) why(ctx context.Context, in *whyInput) (*explanationOutput, error) {
+	e, err := r.explain.Why(ctx, job.ID(in.ID))
+	if err != nil {
+		return nil, about(in.ID, err)
+	}
+	d := ExplanationDocument(e)
+	if in.Tasks != "" || e.State.Active() {
+		err = r.whyTask(ctx, in, &d)
+	}
+	return &explanationOutput{d}, err
+}
+
+// whyTask gives the explanation the reason of a task: of those that are asked for the first that waits, or the first of
+// all if none does. If none is asked for, only a task that waits counts, because others of an array may be active.
+func (r *jobRoutes) whyTask(ctx context.Context, in *whyInput, d *Explanation) error {
+	j, err := r.jobs.Get(ctx, job.ID(in.ID))
+	if err != nil {
+		return about(in.ID, err)
+	}
+	l, err := j.Spec.Layout()
+	if err != nil {
+		return err
+	}
+	q := job.TaskQuery{After: -1, Limit: 1}
+	choices := [][]job.State{{job.Pending}, {job.Held}}
+	if in.Tasks != "" {
+		if q.Ranges, err = tasksNamed(j, in.Tasks); err != nil {
+			return err
+		}
+		choices = append(choices, nil)
+	} else if l.Tasks() == 1 {
+		return nil
+	}
+	for _, q.States = range choices {
+		tasks, err := r.jobs.Tasks(ctx, j.ID, q)
+		if err != nil {
+			return about(in.ID, err)
+		}
+		if len(tasks) > 0 {
+			t := taskDocument(j.ID, l, tasks[0])
+			d.Task, d.TaskState, d.Reason, d.ReasonDetail = &t.Task, t.State, t.Reason, t.ReasonDetail
+			return nil
+		}
+	}
+	return nil
+}
