@@ -11,9 +11,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Resolve returns the jobs that a selector means, newest first, and the parsed selector with its task numbers. "all"
-// means the caller's jobs that have not ended, which may be none. Any other selector that matches nothing is
-// ErrNotFound.
+// Resolve returns the jobs that a selector means, newest first, and the parsed selector. Its tasks are the numbers of the
+// tasks that it names, also if it names them by rank. "all" means the caller's jobs that have not ended, which may be
+// none. Any other selector that matches nothing is ErrNotFound.
 func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selector, error) {
 	sel, err := job.ParseSelector(selector)
 	if err != nil {
@@ -31,7 +31,7 @@ func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selec
 		case err != nil:
 			return nil, sel, err
 		}
-		return []Job{j}, sel, hasTasks(j, sel, selector)
+		return named(j, sel, selector)
 	}
 	filter := JobFilter{Prefix: sel.Prefix, Limit: maxNamed}
 	if sel.Last {
@@ -50,7 +50,7 @@ func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selec
 	case len(l.Items) > 1:
 		return nil, sel, bad("job %q: could be %s; give more characters", selector, names(l.Items))
 	}
-	return l.Items[:1], sel, hasTasks(l.Items[0], sel, selector)
+	return named(l.Items[0], sel, selector)
 }
 
 func noSuch(selector string) error {
@@ -70,18 +70,25 @@ func names(jobs []Job) string {
 	return strings.Join(ids, " ")
 }
 
-func hasTasks(j Job, sel job.Selector, text string) error {
+// named returns the only job of a selector, and the selector with the numbers of the tasks that it names.
+func named(j Job, sel job.Selector, text string) ([]Job, job.Selector, error) {
 	if len(sel.Tasks) == 0 {
-		return nil
+		return []Job{j}, sel, nil
 	}
 	l, err := j.Layout()
-	if err == nil && len(l.Select(sel.Tasks)) == 0 {
-		err = noTask(j.ID, job.RangesText(sel.Tasks), l)
-	}
 	if err != nil {
-		return fmt.Errorf("job %q: %w", text, err)
+		return nil, sel, fmt.Errorf("job %q: %w", text, err)
 	}
-	return nil
+	_, what, _ := strings.Cut(text, ".")
+	numbers, err := l.Named(sel)
+	switch {
+	case err != nil:
+		return nil, sel, bad("job %q: %w", text, err)
+	case len(l.Select(numbers)) == 0:
+		return nil, sel, fmt.Errorf("job %q: %w", text, noTask(j.ID, what, l))
+	}
+	sel.Tasks, sel.Ranks = numbers, nil
+	return []Job{j}, sel, nil
 }
 
 func (c *Client) unended(ctx context.Context) ([]Job, error) {

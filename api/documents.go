@@ -29,7 +29,7 @@ type Job struct {
 	ReasonDetail string     `json:"reason_detail,omitempty"`
 	ExitCode     *int       `json:"exit_code" doc:"The highest exit code of its tasks; null until a process has ended."`
 	Priority     int        `json:"priority"`
-	Nodes        int        `json:"nodes"`
+	Nodes        int        `json:"nodes" doc:"The tasks of a gang, each on a node of its own; 1: no gang."`
 	Array        string     `json:"array"`
 	SubmittedAt  time.Time  `json:"submitted_at"`
 	StartedAt    *time.Time `json:"started_at"`
@@ -74,7 +74,9 @@ type TaskNeed struct {
 type Task struct {
 	Schema       string     `json:"schema"`
 	Job          job.ID     `json:"job"`
-	Task         int        `json:"task" doc:"Number of the task: its index in the array."`
+	Task         int        `json:"task" doc:"Number of the task: its index in the array, or its rank in the gang. In an array of gangs: the index times the number of nodes, plus the rank."`
+	Index        int        `json:"index" doc:"Its index in the array; 0 without one."`
+	Rank         int        `json:"rank" doc:"Its rank in the gang; 0 without one."`
 	State        job.State  `json:"state"`
 	Reason       string     `json:"reason"`
 	ReasonDetail string     `json:"reason_detail,omitempty"`
@@ -111,15 +113,14 @@ type Attempt struct {
 func (j Job) Ended() bool { return j.State.Ended() }
 
 // Layout returns the numbering of the tasks.
-func (j Job) Layout() (job.Layout, error) { return layoutOf(j.Array, j.TaskCount) }
+func (j Job) Layout() (job.Layout, error) { return layoutOf(j.Array, j.TaskCount, max(1, j.Nodes)) }
 
 // layoutOf returns the numbering of the tasks of a job with this array. An array that names no index is one of lines.
-func layoutOf(array string, tasks int) (job.Layout, error) {
-	a, err := job.ParseArray(array)
-	if array == "" || err == nil && a.Len() == 0 {
-		return job.LayoutOf(array, tasks)
+func layoutOf(array string, tasks, nodes int) (job.Layout, error) {
+	if a, err := job.ParseArray(array); array != "" && err == nil && a.Len() == 0 {
+		return job.LayoutOf(array, tasks/nodes, nodes)
 	}
-	return job.LayoutOf(array, 0)
+	return job.LayoutOf(array, 0, nodes)
 }
 
 // JobDocument returns the document of j. Copies is the number of daemons that store the job's record.
@@ -153,6 +154,7 @@ func JobDocument(j job.Job, copies int) Job {
 			d.StartedAt = task.StartedAt
 		}
 	}
+	d.nameCause()
 	if d.State.Ended() {
 		d.ExitStatus, d.EndedAt = &j.Ends.Status, at(j.Ends.Last)
 		for _, t := range d.Tasks { // a task that ended without a process
@@ -162,6 +164,31 @@ func JobDocument(j job.Job, copies int) Job {
 		}
 	}
 	return d
+}
+
+// nameCause names, in the reason of a gang that has failed, the first of its members that failed.
+func (j *Job) nameCause() {
+	if j.Nodes == 1 || j.Array != "" || !j.State.Ended() || j.State == job.Succeeded || j.State == job.Cancelled {
+		return
+	}
+	i := slices.IndexFunc(j.Tasks, func(t Task) bool { return t.State == j.State })
+	if i < 0 {
+		return // listings do not have the tasks of large gangs
+	}
+	t := &j.Tasks[i]
+	how := t.Reason
+	switch {
+	case how != "":
+	case t.Signal > 0:
+		how = fmt.Sprintf("signal %d", t.Signal)
+	case t.ExitCode != nil:
+		how = fmt.Sprintf("exit code %d", *t.ExitCode)
+	default:
+		how = string(t.State)
+	}
+	if j.Reason, j.ReasonDetail = fmt.Sprintf("rank %d: %s", t.Rank, how), ""; t.Node != "" {
+		j.Reason = fmt.Sprintf("rank %d on %s: %s", t.Rank, t.Node, how)
+	}
 }
 
 // addCounts adds the states that tasks are in.
@@ -185,8 +212,11 @@ func dependencyDocuments(list []job.Depends) (out []Dependency) {
 
 func taskDocument(id job.ID, l job.Layout, t job.Task) Task {
 	d := Task{
-		Schema: SchemaTask, Job: id, Task: l.Number(t.Index), State: t.State, NodeID: t.Node, Node: t.NodeName, Attempt: t.Attempt,
+		Schema: SchemaTask, Job: id, Task: l.Number(t.Index), Rank: l.Rank(t.Index), State: t.State, NodeID: t.Node, Node: t.NodeName, Attempt: t.Attempt,
 		Runs: t.Runs, PID: t.PID, Isolation: t.Isolation, GPUs: append([]string{}, t.Devices...), StartedAt: at(t.Started), EndedAt: at(t.Ended),
+	}
+	if l.IsArray() {
+		d.Index = l.Index(t.Index)
 	}
 	d.Reason, d.ReasonDetail = reason(t.State, t.Reason)
 	if t.Exit != nil && t.State.Ended() {

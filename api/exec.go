@@ -20,11 +20,14 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Exec runs commands in the attempts of this host.
+// Exec runs commands in the attempts of this host, and brings input to them.
 type Exec interface {
 	// Exec runs a command in the cgroups of an attempt, as its user and with its environment. It returns ErrConflict
 	// if the attempt is not running, and an ExecError if the command cannot be executed.
 	Exec(ctx context.Context, a job.Attempt, r ExecRequest) (ExecSession, error)
+	// Attach opens the input of an attempt, in place of an earlier client. It returns ErrConflict if the attempt is not
+	// running or gets no input.
+	Attach(ctx context.Context, a job.Attempt) (InputSession, error)
 }
 
 // ExecRequest is a command. It is the first message of the client.
@@ -237,7 +240,7 @@ type ExecStreams struct {
 func (c *Client) Exec(ctx context.Context, id job.ID, task int, r ExecRequest, st ExecStreams) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	conn, err := c.dialExec(ctx, id, task)
+	conn, err := c.dialTask(ctx, id, task, "/exec")
 	if err != nil {
 		return 0, err
 	}
@@ -272,12 +275,13 @@ func (c *Client) Exec(ctx context.Context, id job.ID, task int, r ExecRequest, s
 	}
 }
 
-func (c *Client) dialExec(ctx context.Context, id job.ID, task int) (*websocket.Conn, error) {
+// dialTask opens a WebSocket to one of the routes of a task.
+func (c *Client) dialTask(ctx context.Context, id job.ID, task int, route string) (*websocket.Conn, error) {
 	header := http.Header{}
 	if c.token != "" {
 		header.Set("Authorization", "Bearer "+c.token)
 	}
-	target := c.base + jobPath(id, fmt.Sprintf("/tasks/%d/exec", task))
+	target := c.base + jobPath(id, fmt.Sprintf("/tasks/%d", task)) + route
 	conn, resp, err := websocket.Dial(ctx, target, &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header}) //nolint:bodyclose // the library closes it
 	if err != nil && resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
 		return nil, readProblem(resp)

@@ -120,6 +120,7 @@ type daemon struct {
 	slow      time.Duration                      // guarded by mu: how long Submit takes
 	notReady  error                              // guarded by mu
 	forwarded func(g job.Group) (job.Peer, bool) // guarded by mu; overrides the owner
+	input     *testInput                         // guarded by mu: of its only task that gets input
 }
 
 func newCluster(t *testing.T, names ...string) *cluster {
@@ -156,7 +157,7 @@ func (d *daemon) start(t *testing.T) {
 	}}
 	var err error
 	d.server, err = New(cfg, Needs{
-		Jobs: d, Deaths: d, Explain: d, Watch: d, Progress: d, Node: d, Users: d, Logs: d, Peers: d, Directory: d, Self: d, Files: d, Uploads: d.uploads, Transport: transport, Registry: prometheus.NewRegistry(),
+		Jobs: d, Deaths: d, Explain: d, Watch: d, Progress: d, Node: d, Users: d, Logs: d, Peers: d, Directory: d, Self: d, Files: d, Exec: inputsOf{d}, Uploads: d.uploads, Transport: transport, Registry: prometheus.NewRegistry(),
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

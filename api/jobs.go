@@ -194,8 +194,13 @@ func tasksNamed(j job.Job, numbers string) ([]job.Range, error) {
 // noTask is the error about a number that no task has.
 func noTask(id job.ID, numbers string, l job.Layout) error {
 	has := "the job has one task, 0"
-	if n := l.Tasks(); l.IsArray() {
+	switch n := l.Tasks(); {
+	case l.IsArray() && l.Size() > 1:
+		has = fmt.Sprintf("the job has %d gangs of %d tasks, from %s to %s", n/l.Size(), l.Size(), l.Name(l.Number(0)), l.Name(l.Number(n-1)))
+	case l.IsArray():
 		has = fmt.Sprintf("the job has %d tasks, from %d to %d", n, l.Number(0), l.Number(n-1))
+	case n > 1:
+		has = fmt.Sprintf("the job has %d ranks, from 0 to %d", n, n-1)
 	}
 	return &notFoundError{"task", string(id) + "." + numbers, has}
 }
@@ -233,7 +238,7 @@ func taskOf(ctx context.Context, jobs Jobs, j job.Job, number int) (job.Task, er
 	}
 	at := l.Select([]job.Range{{First: number, Last: number}})
 	if len(at) == 0 {
-		return job.Task{}, noTask(j.ID, strconv.Itoa(number), l)
+		return job.Task{}, noTask(j.ID, l.Name(number), l)
 	}
 	if i := at[0].First; i < len(j.Tasks) && j.Tasks[i].Index == i {
 		return j.Tasks[i], nil
@@ -243,7 +248,7 @@ func taskOf(ctx context.Context, jobs Jobs, j job.Job, number int) (job.Task, er
 		return job.Task{}, err
 	}
 	if len(tasks) == 0 {
-		return job.Task{}, noTask(j.ID, strconv.Itoa(number), l)
+		return job.Task{}, noTask(j.ID, l.Name(number), l)
 	}
 	return tasks[0], nil
 }
@@ -306,6 +311,9 @@ func (r *jobRoutes) requeue(ctx context.Context, in *requeueInput) (*jobOutput, 
 	tasks, err := change.tasks(own)
 	if err != nil {
 		return nil, err
+	}
+	if own.Spec.TakesInput() {
+		return nil, fmt.Errorf("requeue job %s: %w: it got its input from a client, and cannot run again without it; submit it again", in.ID, ErrConflict)
 	}
 	if err := r.hasTree(own.Spec.Tree); err != nil { // they are not kept for a job that has ended
 		return nil, fmt.Errorf("requeue job %s: %w: the files that were uploaded with it are gone (tree %.16s…); submit it again", in.ID, ErrConflict, own.Spec.Tree)

@@ -23,7 +23,7 @@ const (
 
 // changeRequest is the body of cancel, hold, release and similar requests.
 type changeRequest struct {
-	Tasks  string `json:"tasks,omitempty" maxLength:"24576" doc:"Only these tasks of the job, such as 3 or 0-9,12; empty means all."`
+	Tasks  string `json:"tasks,omitempty" maxLength:"24576" doc:"Only the tasks of the job with these numbers, such as 3 or 0-9,12; empty means all. A gang is changed as a whole."`
 	Reason string `json:"reason,omitempty" maxLength:"1024"`
 }
 

@@ -67,6 +67,7 @@ func (rt *router) jobs(needs Needs, log *slog.Logger) {
 	logs := &logRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, logs: needs.Logs}
 	files := &fileRoutes{daemons: rt.daemons, jobAccess: access, files: needs.Files}
 	exec := &execRoutes{daemons: rt.daemons, jobAccess: access, exec: needs.Exec, log: log}
+	attach := &attachRoutes{daemons: rt.daemons, jobAccess: access, watch: needs.Watch, exec: needs.Exec, log: log}
 
 	add(rt, jobFile(post("submit-job", "/v1/jobs", "Submit a job, as a job file in JSON", http.StatusCreated)), rules{}, jobs.submit)
 	add(rt, get("list-jobs", "/v1/jobs", "List jobs, newest first"), rules{peers: true}, jobs.list)
@@ -86,6 +87,8 @@ func (rt *router) jobs(needs Needs, log *slog.Logger) {
 	add(rt, hiddenOp(get("get-attempt-log", "/peer/v1/attempts/{attempt}/logs", "Read the output of an attempt of this host")), ofAttempt, logs.attempt)
 	add(rt, tarOf(get("get-files", "/v1/jobs/{id}/tasks/{t}/files", "Read files of a task, as a tar archive")), ofTask, files.task)
 	add(rt, hiddenOp(get("get-attempt-files", "/peer/v1/attempts/{attempt}/files", "Read files of an attempt of this host, as a tar archive")), ofAttempt, files.attempt)
+	add(rt, get("attach", "/v1/jobs/{id}/tasks/{t}/attach", "Bring input to a task that was submitted with stdin or tty, over a WebSocket"), ofTask, attach.task)
+	add(rt, hiddenOp(get("attach-attempt", "/peer/v1/attempts/{attempt}/attach", "Bring input to an attempt of this host")), ofAttempt, attach.attempt)
 	add(rt, get("exec", "/v1/jobs/{id}/tasks/{t}/exec", "Run a command in a running task, over a WebSocket"), ofTask, exec.task)
 	add(rt, hiddenOp(get("exec-attempt", "/peer/v1/attempts/{attempt}/exec", "Run a command in an attempt of this host")), ofAttempt, exec.attempt)
 

@@ -12,7 +12,7 @@ import (
 type tasksInput struct {
 	ID     string   `path:"id" maxLength:"64"`
 	State  []string `query:"state" maxItems:"32" doc:"States, or their short codes such as PD."`
-	Tasks  string   `query:"tasks" maxLength:"24576" doc:"Only these tasks, such as 3 or 0-9,12."`
+	Tasks  string   `query:"tasks" maxLength:"24576" doc:"Only the tasks with these numbers, such as 3 or 0-9,12."`
 	Limit  int      `query:"limit" minimum:"0" maximum:"1000" doc:"Tasks in a page; 0 means 200."`
 	Cursor string   `query:"cursor" maxLength:"16" doc:"The field next of the previous page."`
 }

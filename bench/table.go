@@ -18,6 +18,13 @@ var table = []benchmark{
 			What: "submit → process started, idle, 3 daemons, 300 jobs one at a time",
 		},
 	}},
+	{"gang", onCluster(devNodes, inFlight, (*cluster).gang), []figure{
+		{
+			Name: "gang", Unit: "ms", Aim: "p50 ≤ 15 ms, p99 ≤ 60 ms",
+			What: "submit → all processes of a gang of 3 started, idle, 3 daemons on loopback, 200 gangs one at a time",
+		},
+		{Name: "gang-apart", Unit: "ms", What: "between the starts of the first and the last of these processes"},
+	}},
 	{"rate", onCluster(devNodes, inFlight, rate("rate")), []figure{
 		{
 			Name: "rate", Unit: "a second", Aim: "≥ 300 a second",

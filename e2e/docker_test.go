@@ -229,6 +229,7 @@ func TestDocker(t *testing.T) {
 		{"mounts", dockerMounts},
 		{"files", dockerFiles},
 		{"exec", dockerExec},
+		{"input", dockerInput},
 		{"pull", dockerPull},
 		{"daemon killed", dockerDaemonKilled},
 		{"runner killed", dockerRunnerKilled},

@@ -87,63 +87,23 @@ func TestExecTerminal(t *testing.T) {
 	g := newGate(t)
 	id := amy.ok(append([]string{"submit", "-w", "cat", "--"}, g.script("true")...)...)
 	amy.untilState(id, "RUNNING")
-	cmd := exec.Command(binary(t), "exec", "-it", id, "--", "sh")
-	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+ben.socket, "TERM=vt100", "PS1=> ")
-	near, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 31, Cols: 97})
-	if err != nil {
+	s := onTerminal(t, ben.client("exec", "-it", id, "--", "sh"), 31, 97)
+	s.say("tty; echo kind=$TERM")
+	s.hear("/dev/pts/")
+	s.hear("kind=vt100")
+	s.say("stty size; echo done")
+	s.hear("31 97")
+	if err := pty.Setsize(s.near, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
 		t.Fatal(err)
 	}
-	defer near.Close()
-	lines := make(chan string, 1000)
-	go func() {
-		defer close(lines)
-		for in := bufio.NewScanner(near); in.Scan(); {
-			lines <- strings.TrimSpace(in.Text())
-		}
-	}()
-	say := func(text string) {
-		if _, err := near.WriteString(text + "\r"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hear := func(want string) {
-		t.Helper()
-		late := time.NewTimer(patience)
-		defer late.Stop()
-		for {
-			select {
-			case line, ok := <-lines:
-				if !ok {
-					t.Fatalf("the terminal ended before %q", want)
-				}
-				if strings.Contains(line, want) && !strings.Contains(line, "echo") {
-					return
-				}
-			case <-late.C:
-				t.Fatalf("no %q on the terminal", want)
-			}
-		}
-	}
-	say("tty; echo kind=$TERM")
-	hear("/dev/pts/")
-	hear("kind=vt100")
-	say("stty size; echo done")
-	hear("31 97")
-	if err := pty.Setsize(near, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Process.Signal(syscall.SIGWINCH)
-	say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
-	hear("resized")
-	say("sh -c 'echo asl''eep; exec sleep 1000'") // once it prints, it is the foreground process of the terminal
-	hear("asleep")
-	say("\x03")
-	say("exit 9")
-	for range lines { // until it ends
-	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 9 {
-		t.Errorf("exit %d, %v", cmd.ProcessState.ExitCode(), err)
-	}
+	_ = s.cmd.Process.Signal(syscall.SIGWINCH)
+	s.say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
+	s.hear("resized")
+	s.say("sh -c 'echo asl''eep; exec sleep 1000'") // once it prints, it is the foreground process of the terminal
+	s.hear("asleep")
+	s.say("\x03")
+	s.say("exit 9")
+	s.exits(9)
 	g.open()
 }
 

@@ -69,6 +69,12 @@ func atFullSize(t *testing.T) {
 // newDaemon prepares a daemon on loopback; nothing runs yet.
 func newDaemon(t *testing.T, name string, args ...string) *daemon {
 	t.Helper()
+	return newDaemonAt(t, nil, "127.0.0.1", name, args...)
+}
+
+// newDaemonAt is newDaemon with another address. within is a command that runs another one, such as in a namespace.
+func newDaemonAt(t *testing.T, within []string, address, name string, args ...string) *daemon {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "muster-e2e-") //nolint:usetesting // short: a socket's path has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
@@ -78,8 +84,12 @@ func newDaemon(t *testing.T, name string, args ...string) *daemon {
 		t: t, name: name, dir: dir, program: binary(t), socket: filepath.Join(dir, "s"),
 		args: append([]string{
 			"daemon", "--data-dir", filepath.Join(dir, "data"), "--socket", filepath.Join(dir, "s"), "--name", name,
-			"--listen", fmt.Sprintf("/ip4/127.0.0.1/tcp/%d", port), "--listen", fmt.Sprintf("/ip4/127.0.0.1/udp/%d/quic-v1", port), "--allow-root", "--log-level", "debug",
+			"--listen", fmt.Sprintf("/ip4/%s/tcp/%d", address, port), "--listen", fmt.Sprintf("/ip4/%s/udp/%d/quic-v1", address, port), "--allow-root", "--log-level", "debug",
 		}, args...),
+	}
+	if len(within) > 0 {
+		d.args = append(append(within[1:len(within):len(within)], d.program), d.args...)
+		d.program = within[0]
 	}
 	t.Cleanup(func() {
 		d.kill()

@@ -204,18 +204,37 @@ func (a Array) at(index int) int {
 	return r.before + max(0, index-r.first+r.step-1)/r.step
 }
 
-// Layout is how the tasks of a job are numbered. Inside muster tasks are numbered from 0 without gaps; people use the
-// index in the array.
+// Layout is how the tasks of a job are numbered. A job has one element, or those of its array. An element is one task,
+// or a gang: as many tasks as it has nodes, ranked from 0. Inside muster tasks are numbered from 0 without gaps, element
+// by element. People use the index in the array, times the size of a gang, plus the rank.
 type Layout struct {
 	array   Array
 	isArray bool
+	size    int // of a gang, or 1
 }
 
 // Layout returns the numbering of the job's tasks.
-func (s *Spec) Layout() (Layout, error) { return LayoutOf(s.Array, len(s.EachLine)) }
+func (s *Spec) Layout() (Layout, error) { return LayoutOf(s.Array, len(s.EachLine), s.Nodes) }
 
-// LayoutOf returns the numbering of the tasks of a job with this array and so many lines.
-func LayoutOf(array string, lines int) (Layout, error) {
+// LayoutOf returns the numbering of the tasks of a job with this array, so many lines, and so many nodes.
+func LayoutOf(array string, lines, nodes int) (Layout, error) {
+	size := max(1, nodes)
+	l, err := layoutOf(array, lines)
+	switch {
+	case err != nil:
+		return Layout{}, err
+	case size > MaxNodes:
+		return Layout{}, fmt.Errorf("nodes: %d; at most %d", nodes, MaxNodes)
+	case l.array.n*size > MaxTasks:
+		return Layout{}, fmt.Errorf("nodes: %d elements of %d tasks; at most %d tasks", l.array.n, size, MaxTasks)
+	case size > 1 && l.array.Index(l.array.n-1) > (MaxIndex-size+1)/size:
+		return Layout{}, fmt.Errorf("array %.60q: an index times %d nodes is above %d", array, size, MaxIndex)
+	}
+	l.size = size
+	return l, nil
+}
+
+func layoutOf(array string, lines int) (Layout, error) {
 	if lines > MaxTasks {
 		return Layout{}, fmt.Errorf("each_line: %w", errTooLong)
 	}
@@ -256,17 +275,42 @@ func checkArray(s Spec) error {
 func (l Layout) IsArray() bool { return l.isArray }
 
 // Tasks returns the number of tasks.
-func (l Layout) Tasks() int { return l.array.n }
+func (l Layout) Tasks() int { return l.array.n * l.size }
 
-// AtOnce returns how many tasks may be active at once; 0: all.
+// Size returns how many tasks an element has: 1, or the size of a gang.
+func (l Layout) Size() int { return max(1, l.size) }
+
+// Element returns the tasks of the element to which a task belongs.
+func (l Layout) Element(task int) Range {
+	first := task - task%l.Size()
+	return Range{first, first + l.Size() - 1}
+}
+
+// Rank returns the rank of a task in its gang.
+func (l Layout) Rank(task int) int { return task % l.Size() }
+
+// Index returns the index in the array of the element to which a task belongs.
+func (l Layout) Index(task int) int { return l.array.Index(task / l.Size()) }
+
+// AtOnce returns how many elements may be active at once; 0: all.
 func (l Layout) AtOnce() int { return l.array.AtOnce }
 
-// Number returns the number that people use for a task: its index in the array. A zero Layout numbers tasks from 0.
+// Number returns the number that people use for a task. A zero Layout numbers tasks from 0.
 func (l Layout) Number(task int) int {
 	if l.array.n == 0 {
 		return task
 	}
-	return l.array.Index(task)
+	return l.Index(task)*l.size + l.Rank(task)
+}
+
+// at returns the first task whose number is at least this one; Tasks if there is none.
+func (l Layout) at(number int) int {
+	size := l.Size()
+	e := l.array.at(number / size)
+	if e == l.array.n || l.array.Index(e) > number/size {
+		return e * size
+	}
+	return e*size + number%size
 }
 
 // Select returns the tasks whose numbers are in the ranges, as ranges of tasks in rising order that do not meet. It is
@@ -274,7 +318,7 @@ func (l Layout) Number(task int) int {
 func (l Layout) Select(numbers []Range) []Range {
 	var out []Range
 	for _, r := range numbers {
-		first, after := l.array.at(r.First), l.array.at(r.Last+1)
+		first, after := l.at(r.First), l.at(r.Last+1)
 		if first < after {
 			out = append(out, Range{first, after - 1})
 		}
@@ -285,15 +329,8 @@ func (l Layout) Select(numbers []Range) []Range {
 // Numbers appends the numbers of the tasks first to last, as ranges that do not meet, to ranges that end before them.
 func (l Layout) Numbers(ranges []Range, first, last int) []Range {
 	for first <= last {
-		i, found := slices.BinarySearchFunc(l.array.runs, first, func(r run, p int) int { return cmp.Compare(r.before, p) })
-		if !found {
-			i--
-		}
-		r := l.array.runs[i]
-		number, n := r.first+(first-r.before)*r.step, min(last-first+1, r.before+r.n-first)
-		if r.step > 1 {
-			n = 1
-		}
+		number, n := l.stretch(first)
+		n = min(n, last-first+1)
 		if k := len(ranges); k > 0 && ranges[k-1].Last+1 == number {
 			ranges[k-1].Last = number + n - 1
 		} else {
@@ -302,6 +339,21 @@ func (l Layout) Numbers(ranges []Range, first, last int) []Range {
 		first += n
 	}
 	return ranges
+}
+
+// stretch returns the number of a task, and how many tasks from it on have consecutive numbers, as far as its run shows.
+func (l Layout) stretch(task int) (number, n int) {
+	position, rank := task/l.size, task%l.size
+	i, found := slices.BinarySearchFunc(l.array.runs, position, func(r run, p int) int { return cmp.Compare(r.before, p) })
+	if !found {
+		i--
+	}
+	r := l.array.runs[i]
+	number = (r.first+(position-r.before)*r.step)*l.size + rank
+	if r.step > 1 {
+		return number, l.size - rank
+	}
+	return number, (r.before+r.n-position)*l.size - rank
 }
 
 // joined sorts ranges and joins those that meet.

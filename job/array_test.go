@@ -146,3 +146,45 @@ func FuzzArray(f *testing.F) {
 		}
 	})
 }
+
+// The tasks of an array of gangs are numbered by index and rank, and every way between tasks and numbers agrees.
+func TestLayoutOfGangs(t *testing.T) {
+	l, err := (&Spec{Array: "5,9-10,20-40:10", Nodes: 3}).Layout()
+	if err != nil || l.Tasks() != 18 || l.Size() != 3 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	var numbers []int
+	for task := range l.Tasks() {
+		numbers = append(numbers, l.Number(task))
+		if got := l.Select([]Range{{l.Number(task), l.Number(task)}}); !slices.Equal(got, []Range{{task, task}}) {
+			t.Errorf("task %d has the number %d, which selects %v", task, l.Number(task), got)
+		}
+		if e := l.Element(task); task < e.First || task > e.Last || l.Rank(e.First) != 0 || l.Index(e.First) != l.Index(task) || l.Rank(task) != task-e.First {
+			t.Errorf("task %d of rank %d is in %v", task, l.Rank(task), e)
+		}
+	}
+	if want := []int{15, 16, 17, 27, 28, 29, 30, 31, 32, 60, 61, 62, 90, 91, 92, 120, 121, 122}; !slices.Equal(numbers, want) {
+		t.Errorf("numbers %v, want %v", numbers, want)
+	}
+	for first := range l.Tasks() {
+		for last := first; last < l.Tasks(); last++ {
+			var got []int
+			for _, r := range l.Numbers(nil, first, last) {
+				for n := r.First; n <= r.Last; n++ {
+					got = append(got, n)
+				}
+			}
+			if !slices.Equal(got, numbers[first:last+1]) {
+				t.Fatalf("tasks %d to %d: %v, want %v", first, last, got, numbers[first:last+1])
+			}
+		}
+	}
+	if got := l.Select([]Range{{16, 28}, {33, 60}}); !slices.Equal(got, []Range{{1, 4}, {9, 9}}) {
+		t.Errorf("selected %v", got)
+	}
+	for _, bad := range []Spec{{Array: "0-999999", Nodes: 2}, {Array: "2147483647", Nodes: 2}, {Nodes: MaxTasks + 1}} {
+		if l, err := bad.Layout(); err == nil {
+			t.Errorf("%+v: %+v", bad, l)
+		}
+	}
+}

@@ -200,7 +200,10 @@ func TestValidate(t *testing.T) {
 		"prefer":              func(s *Spec) { s.Prefer = "rack=r1:0" },
 		"nodelist":            func(s *Spec) { s.NodeList = []string{"n["} },
 		"exclude":             func(s *Spec) { s.Exclude = []string{""} },
-		"nodes: not yet":      func(s *Spec) { s.Nodes = 2 },
+		"nodes -1":            func(s *Spec) { s.Nodes = -1 },
+		"nodes 513":           func(s *Spec) { s.Nodes = MaxNodes + 1 },
+		"ntasks_per_node":     func(s *Spec) { s.TasksPerNode = -1 },
+		"elements of 512":     func(s *Spec) { s.Nodes, s.Array = MaxNodes, "0-99999" },
 	} {
 		s := good
 		spoil(&s)
@@ -209,9 +212,14 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	s := good
-	s.Nodes = 2
+	s.Nodes, s.TasksPerNode, s.KeepOnBadExit, s.Array = MaxNodes, 8, true, "0-9%2"
+	if err := s.Validate(); err != nil {
+		t.Errorf("an array of gangs: %v", err)
+	}
+	s = good
+	s.Image, s.Output = "i", "/o"
 	if err := s.Validate(); !errors.Is(err, ErrNotYet) {
-		t.Errorf("nodes: %v, want ErrNotYet", err)
+		t.Errorf("output with an image: %v, want ErrNotYet", err)
 	}
 }
 

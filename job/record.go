@@ -11,18 +11,21 @@ type Record interface{ record() }
 func (SubmitRecord) record()   {}
 func (AssignRecord) record()   {}
 func (UnassignRecord) record() {}
-func (ResultRecord) record()   {}
-func (CancelRecord) record()   {}
-func (HoldRecord) record()     {}
-func (RequeueRecord) record()  {}
-func (ParentRecord) record()   {}
-func (PurgeRecord) record()    {}
+
+func (AssignGangRecord) record()   {}
+func (UnassignGangRecord) record() {}
+func (ResultRecord) record()       {}
+func (CancelRecord) record()       {}
+func (HoldRecord) record()         {}
+func (RequeueRecord) record()      {}
+func (ParentRecord) record()       {}
+func (PurgeRecord) record()        {}
 
 // BeginsWork reports whether the record starts new work. A full disk refuses such records; all other records end work
 // or return it.
 func BeginsWork(r Record) bool {
 	switch r.(type) {
-	case SubmitRecord, AssignRecord, RequeueRecord:
+	case SubmitRecord, AssignRecord, AssignGangRecord, RequeueRecord:
 		return true
 	default:
 		return false
@@ -71,6 +74,29 @@ const (
 	ProofExpired      Proof = "expired"       // its lease has certainly expired
 	ProofOperator     Proof = "operator"      // a person declared it dead
 )
+
+// AssignGangRecord assigns the next attempt of all tasks of a gang, each to a host of its own: all or none. It must be
+// committed before a Start is sent (rule R1).
+type AssignGangRecord struct {
+	Attempt Attempt    // of rank 0; those of the other ranks have the next tasks, and the same number
+	Members []Assignee // by rank; 2 to MaxNodes
+}
+
+// Assignee is the host that gets a member of a gang.
+type Assignee struct {
+	Node     Peer
+	NodeName string
+	Store    string // as in AssignRecord
+}
+
+// UnassignGangRecord ends the attempts of all tasks of a gang, none of which was started. Once the owner has proposed the
+// record it starts none of them (R7).
+type UnassignGangRecord struct {
+	Attempt Attempt // of rank 0
+	Proof   Proof   // ProofDeclined or ProofNeverStarted
+	Detail  string
+	At      time.Time // by the owner's clock
+}
 
 // ResultRecord is the end of an attempt that ran.
 type ResultRecord struct {

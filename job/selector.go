@@ -9,12 +9,14 @@ import (
 )
 
 // Selector is a parsed selector: all jobs, the caller's newest job, or the jobs whose ID begins with Prefix. Tasks
-// limits it to some tasks of those jobs; empty means all.
+// limits it to some tasks of those jobs, or some gangs of an array of gangs; empty means all. Ranks limits these gangs
+// to some of their ranks; empty means all. See Layout.Named.
 type Selector struct {
 	All    bool
 	Last   bool
 	Prefix string
 	Tasks  []Range
+	Ranks  []Range
 }
 
 // Range is the tasks First to Last, inclusive.
@@ -23,7 +25,7 @@ type Range struct{ First, Last int }
 // MaxRanges bounds the ranges of one selector and of one record.
 const MaxRanges = 1000
 
-// ParseSelector parses all, last, an ID or a prefix of one, ID.3, or ID.0-9,12.
+// ParseSelector parses all, last, an ID or a prefix of one, ID.3, ID.0-9,12, or ID.3.1.
 func ParseSelector(text string) (Selector, error) {
 	switch text {
 	case "all":
@@ -32,6 +34,7 @@ func ParseSelector(text string) (Selector, error) {
 		return Selector{}, fmt.Errorf("job %q: give an id, a prefix of one, last or all", text)
 	}
 	id, tasks, some := strings.Cut(text, ".")
+	tasks, ranks, ranked := strings.Cut(tasks, ".")
 	s := Selector{Prefix: id}
 	if id == "last" {
 		s = Selector{Last: true}
@@ -44,6 +47,12 @@ func ParseSelector(text string) (Selector, error) {
 	var err error
 	if s.Tasks, err = ParseRanges(tasks); err != nil {
 		return Selector{}, fmt.Errorf("tasks of %.60q: %w", text, err)
+	}
+	if !ranked {
+		return s, nil
+	}
+	if s.Ranks, err = ParseRanges(ranks); err != nil {
+		return Selector{}, fmt.Errorf("ranks of %.60q: %w", text, err)
 	}
 	return s, nil
 }

@@ -73,6 +73,9 @@ type Spec struct {
 	// and when to send it before the time limit: "USR1@120s"
 	Signal string `json:"signal,omitempty"`
 	Hold   bool   `json:"hold,omitempty"`
+	// tasks get input from a client, by a pipe or by a terminal of this size, such as 24x80; see TakesInput
+	Stdin bool   `json:"stdin,omitempty"`
+	TTY   string `json:"tty,omitempty"`
 	// a task that exits with this code has saved its state and runs again; 0: none
 	CheckpointExitCode int `json:"checkpoint_exit_code,omitempty"`
 }
@@ -108,6 +111,7 @@ const (
 	MaxRetries      = 1000
 	MaxCPUs         = 1 << 16
 	MaxGPUs         = 1024
+	MaxNodes        = 512 // of a gang: each member is told of all others
 	MinLease        = 30 * time.Second
 	MaxLease        = 24 * time.Hour
 	DefaultLease    = 300 * time.Second
@@ -127,7 +131,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate returns an error that names the first field that is not valid, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
-	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkArray, checkFiles, checkOutput, checkHosts, checkDependency, checkProject, checkLater} {
+	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkGang, checkArray, checkFiles, checkOutput, checkHosts, checkDependency, checkProject, checkInput} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -250,19 +254,13 @@ func checkResources(s Spec) error {
 
 func isBlank(s string) bool { return strings.TrimSpace(s) == "" }
 
-// checkLater refuses fields of the documented interface that this version does not support.
-func checkLater(s Spec) error {
-	for _, later := range []struct {
-		field string
-		set   bool
-	}{
-		{"nodes", s.Nodes > 1},
-		{"ntasks_per_node", s.TasksPerNode > 1},
-		{"keep_on_bad_exit", s.KeepOnBadExit},
-	} {
-		if later.set {
-			return fmt.Errorf("%s: %w", later.field, ErrNotYet)
-		}
+// checkGang checks the numbers of nodes and of processes on them. Layout checks how many tasks they are together.
+func checkGang(s Spec) error {
+	switch {
+	case s.Nodes < 0 || s.Nodes > MaxNodes:
+		return fmt.Errorf("nodes %d: want 1 to %d", s.Nodes, MaxNodes)
+	case s.TasksPerNode < 0 || s.TasksPerNode > MaxCPUs:
+		return fmt.Errorf("ntasks_per_node %d: want 1 to %d", s.TasksPerNode, MaxCPUs)
 	}
 	return nil
 }

@@ -61,7 +61,8 @@ type Task struct {
 	Lost []Peer
 	// Closed is when the owner recorded the end, by its own clock.
 	Closed time.Time
-	// Ending is what a person has asked for while the attempt runs; Reason has the words.
+	// Ending is what becomes of the task when the attempt ends, if the attempt was told to end; Reason says why. A member
+	// of a gang that has ended keeps it until all members have.
 	Ending Ending
 }
 
@@ -73,6 +74,7 @@ const (
 	NotEnding     Ending = iota
 	EndsCancelled        // it ends as CANCELLED
 	EndsRequeued         // it runs again
+	EndsGang             // another member of its gang has ended badly, and decides what becomes of all
 )
 
 // Status returns the exit code that people get for the end of the task: the code of its process; 128+N if signal N

@@ -17,6 +17,11 @@ type Change struct {
 	Task   int      // index of the task, for a record about an attempt
 	Before job.Task // that task before the change
 
+	// Gang has the tasks of the gang, for a record about a gang or a member of one. Settled says that no member is assigned
+	// any more, so all of them may have changed.
+	Gang    job.Range
+	Settled bool
+
 	Others  []Other  // the jobs that have changed because a job did that they depend on
 	Parents []job.ID // jobs of which something else is awaited than before; see Parents.Awaited
 }
@@ -30,15 +35,6 @@ type Other struct {
 	lost, opened []job.Range
 }
 
-// The words of the reasons that records set.
-const (
-	ReasonHeld      = "Held"
-	ReasonRequeued  = "Requeued"
-	ReasonCancelled = "Cancelled"
-	ReasonLost      = "NodeLost"
-	ReasonExit      = "Exit"
-)
-
 // apply applies a record to the job that it is about.
 func (t *Table) apply(r job.Record, seq uint64, epoch job.Epoch) Change {
 	switch r := r.(type) {
@@ -48,6 +44,10 @@ func (t *Table) apply(r job.Record, seq uint64, epoch job.Epoch) Change {
 		return t.attempt(r.Attempt, func(j *Job, x *job.Task) bool { return assign(j, x, r, epoch) })
 	case job.UnassignRecord:
 		return t.attempt(r.Attempt, func(j *Job, x *job.Task) bool { return unassign(j, x, r) })
+	case job.AssignGangRecord:
+		return assignGang(t, r, epoch)
+	case job.UnassignGangRecord:
+		return unassignGang(t, r)
 	case job.ResultRecord:
 		return t.attempt(r.Attempt, func(j *Job, x *job.Task) bool { return result(j, x, r) })
 	case job.CancelRecord:
@@ -76,6 +76,7 @@ func (t *Table) submit(r job.SubmitRecord, seq uint64) Change {
 		first.State, first.Reason = job.Held, job.Reason{Word: ReasonHeld, Detail: "submitted with hold"}
 	}
 	j := &Job{ID: r.Job, User: r.User, Spec: r.Spec, Submitted: r.At, Queued: r.At, Key: r.Key, Seq: seq, tasks: newTasks(max(r.Tasks, 1), first)}
+	j.gang = gangOf(&j.Spec, j.tasks.n)
 	j.Waits = newWaits(&j.Spec)
 	j.dirty.header, j.dirty.hosts = true, 1
 	t.add(j)
@@ -91,8 +92,11 @@ func (t *Table) attempt(a job.Attempt, apply func(*Job, *job.Task) bool) Change 
 	c := Change{Job: j, Task: a.Task, Before: j.Task(a.Task)}
 	after := c.Before
 	if c.Moved = apply(j, &after); c.Moved {
-		j.tasks.set(a.Task, after, &j.dirty)
-		j.close(&after)
+		put(j, after)
+		if j.gang > 0 {
+			c.Gang = j.Element(a.Task)
+			c.Settled = afterMember(j, a.Task)
+		}
 	}
 	return c
 }
@@ -101,6 +105,70 @@ func (t *Table) attempt(a job.Attempt, apply func(*Job, *job.Task) bool) Change 
 func (t *Table) whole(id job.ID, apply func(*Job) bool) Change {
 	j := t.Job(id)
 	return Change{Job: j, Moved: j != nil && apply(j)}
+}
+
+// assignGang assigns all tasks of a gang, or none.
+func assignGang(t *Table, r job.AssignGangRecord, epoch job.Epoch) Change {
+	j, c := gangChange(t, r.Attempt)
+	if j == nil || j.gang == 0 || r.Attempt.Task != c.Gang.First || len(r.Members) != j.gang {
+		return c
+	}
+	for k, x := range r.Members {
+		b := j.tasks.brief(c.Gang.First + k)
+		twice := slices.ContainsFunc(r.Members[:k], func(y job.Assignee) bool { return y.Node == x.Node })
+		if b.State != job.Pending || b.Assigned || b.Attempt+1 != r.Attempt.N || twice {
+			return c
+		}
+	}
+	for k, x := range r.Members {
+		i := c.Gang.First + k
+		task := j.Task(i)
+		assigned(j, &task, job.AssignRecord{
+			Attempt: job.Attempt{Job: j.ID, Task: i, N: r.Attempt.N}, Node: x.Node, NodeName: x.NodeName, Store: x.Store,
+		}, epoch)
+		put(j, task)
+	}
+	c.Moved = true
+	return c
+}
+
+// unassignGang takes a gang back of which no member was started, or does nothing.
+func unassignGang(t *Table, r job.UnassignGangRecord) Change {
+	j, c := gangChange(t, r.Attempt)
+	if j == nil || j.gang == 0 || r.Attempt.Task != c.Gang.First {
+		return c
+	}
+	for i := c.Gang.First; i <= c.Gang.Last; i++ {
+		if b := j.tasks.brief(i); !b.Assigned || b.Attempt != r.Attempt.N {
+			return c
+		}
+	}
+	for i := c.Gang.First; i <= c.Gang.Last; i++ {
+		task := j.Task(i)
+		to, why := job.Pending, job.Reason{}
+		ending := j.ending(&task)
+		if ending != job.NotEnding {
+			to, why = endAs(j, &task, ending)
+		}
+		move(&task, to, why)
+		task.Assigned, task.Ending = false, job.NotEnding
+		closeTask(&task, r.At)
+		if ending == job.EndsRequeued {
+			runAgain(&task)
+		}
+		put(j, task)
+	}
+	c.Moved, c.Settled = true, true
+	return c
+}
+
+// gangChange returns the job of an attempt, and a change of the gang of its task.
+func gangChange(t *Table, a job.Attempt) (*Job, Change) {
+	j := t.Job(a.Job)
+	if j == nil || !j.Has(a.Task) {
+		return nil, Change{Job: j}
+	}
+	return j, Change{Job: j, Task: a.Task, Before: j.Task(a.Task), Gang: j.Element(a.Task)}
 }
 
 // purge removes a job that has ended.
@@ -121,32 +189,17 @@ func (t *Table) purge(id job.ID) Change {
 	return Change{Moved: true}
 }
 
-// move changes the state of a task. It returns false if the move is not legal.
-func move(t *job.Task, to job.State, why job.Reason) bool {
-	moved, err := t.Move(to)
-	if err != nil {
-		return false
-	}
-	moved.Reason = why
-	*t = moved
-	return true
-}
-
 func assign(j *Job, t *job.Task, r job.AssignRecord, epoch job.Epoch) bool {
-	if t.State != job.Pending || t.Assigned || r.Attempt.N != t.Attempt+1 {
+	if j.gang > 0 || t.State != job.Pending || t.Assigned || r.Attempt.N != t.Attempt+1 {
 		return false
 	}
-	if !move(t, job.Reserved, job.Reason{}) {
-		return false
-	}
-	j.tasks.history.keepNewest(t)
-	t.Attempt, t.Assigned = r.Attempt.N, true
-	t.Node, t.NodeName, t.Store, t.Epoch = r.Node, r.NodeName, r.Store, epoch
-	t.Devices, t.Started, t.Ended = nil, time.Time{}, time.Time{}
-	return true
+	return assigned(j, t, r, epoch)
 }
 
 func unassign(j *Job, t *job.Task, r job.UnassignRecord) bool {
+	if j.gang > 0 {
+		return unassignMember(j, t, r)
+	}
 	if !t.Assigned || t.Attempt != r.Attempt.N {
 		return false
 	}
@@ -177,37 +230,10 @@ func unassign(j *Job, t *job.Task, r job.UnassignRecord) bool {
 	return true
 }
 
-// afterLoss returns the next state of a task whose host was lost. The task runs again, unless the owner holds it (hold
-// says why) or the job has no-requeue.
-func afterLoss(j *Job, hold, detail string) (job.State, job.Reason) {
-	switch {
-	case !j.Spec.Requeue:
-		return job.NodeFail, job.Reason{Word: ReasonLost, Detail: detail}
-	case hold != "":
-		return job.Held, job.Reason{Word: ReasonLost, Detail: hold}
-	}
-	return job.Pending, job.Reason{}
-}
-
-// addLost returns a new list with one more lost host. Views share the old list, so it must not change.
-func addLost(lost []job.Peer, p job.Peer) []job.Peer {
-	lost = append(slices.Clone(lost), p)
-	return lost[max(0, len(lost)-job.MaxLost):]
-}
-
-// closeTask records when the owner recorded the end of a task. If its host did not report when it ended, that is also
-// the time of its end.
-func closeTask(t *job.Task, at time.Time) {
-	if !t.State.Ended() {
-		return
-	}
-	t.Closed = at
-	if t.Ended.IsZero() {
-		t.Ended = at
-	}
-}
-
 func result(j *Job, t *job.Task, r job.ResultRecord) bool {
+	if j.gang > 0 {
+		return memberResult(j, t, r)
+	}
 	if !t.Assigned || t.Attempt != r.Attempt.N {
 		before := *t
 		if !lateResult(j, t, r) {
@@ -262,9 +288,9 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 }
 
 // lateResult applies the success of an attempt that had been given up. The task has then succeeded, even if another
-// attempt was planned or has begun.
+// attempt was planned or has begun. One member of a gang cannot succeed alone.
 func lateResult(j *Job, t *job.Task, r job.ResultRecord) bool {
-	if r.Attempt.N > t.Attempt || r.Attempt.N <= t.Settled || r.Exit.State != job.Succeeded || !r.Exit.Started || j.ending(t) != job.NotEnding {
+	if j.gang > 0 || r.Attempt.N > t.Attempt || r.Attempt.N <= t.Settled || r.Exit.State != job.Succeeded || !r.Exit.Started || j.ending(t) != job.NotEnding {
 		return false
 	}
 	if t.State.Ended() && t.State != job.NodeFail {
@@ -289,51 +315,11 @@ func (j *Job) WouldTakeLate(r job.ResultRecord) bool {
 	return (!t.Assigned || t.Attempt != r.Attempt.N) && lateResult(j, &t, r)
 }
 
-// exitReason returns the reason of an exit. It is empty for a plain exit, whose code says everything.
-func exitReason(x job.Exit) job.Reason {
-	if x.Reason == "" {
-		return job.Reason{}
-	}
-	return job.Reason{Word: ReasonExit, Detail: x.Reason}
-}
-
-func setExit(t *job.Task, exit job.Exit, devices []string) {
-	t.Exit = &exit
-	t.Devices = devices
-	t.Started, t.Ended = exit.Began, exit.Ended
-}
-
-// ending returns what becomes of a task whose attempt ends now, if a person has asked for that.
-func (j *Job) ending(t *job.Task) job.Ending {
-	if j.Cancelled != "" {
-		return job.EndsCancelled
-	}
-	return t.Ending
-}
-
-// endAs returns the next state of a task whose attempt was told to end.
-func endAs(j *Job, t *job.Task, ending job.Ending) (job.State, job.Reason) {
-	if ending == job.EndsRequeued {
-		return job.Pending, job.Reason{}
-	}
-	if j.Cancelled != "" {
-		return job.Cancelled, job.Reason{Word: ReasonCancelled, Detail: j.Cancelled}
-	}
-	return job.Cancelled, t.Reason
-}
-
-// The states of tasks that wait, and of tasks that are assigned.
-var (
-	waiting = []job.State{job.Pending, job.Held}
-	active  = []job.State{job.Reserved, job.Starting, job.Running, job.Unreachable, job.Completing}
-	ended   = []job.State{job.Succeeded, job.Failed, job.Cancelled, job.Timeout, job.OutOfMemory, job.NodeFail, job.Preempted}
-	failed  = []job.State{job.Failed, job.Cancelled, job.Timeout, job.OutOfMemory, job.NodeFail, job.Preempted}
-)
-
 func cancel(j *Job, r job.CancelRecord) bool {
 	if j.Cancelled != "" || j.Ended() {
 		return false
 	}
+	r.Tasks = Widen(j, r.Tasks)
 	text := cmp.Or(r.Reason, "cancelled")
 	why := job.Reason{Word: ReasonCancelled, Detail: text}
 	moved := false
@@ -358,6 +344,7 @@ func cancel(j *Job, r job.CancelRecord) bool {
 // requeue has tasks run again. Those that are active are told to end first, unless only failed ones were asked for.
 // A job that has ended ages anew.
 func requeue(j *Job, r job.RequeueRecord, seq uint64) bool {
+	r.Tasks = Widen(j, r.Tasks)
 	moved, over := false, j.Ended()
 	if j.Cancelled != "" { // of the others, those that are active still end as CANCELLED
 		why := job.Reason{Word: ReasonCancelled, Detail: j.Cancelled}
@@ -374,12 +361,14 @@ func requeue(j *Job, r job.RequeueRecord, seq uint64) bool {
 			}
 		})
 	}
-	j.each(r.Tasks, from, func(t *job.Task) {
-		if move(t, job.Pending, job.Reason{}) {
-			moved = true
-			runAgain(t)
-		}
-	})
+	if rest, some := settled(j, r.Tasks); some { // members of the other gangs wait for theirs to end
+		j.each(rest, from, func(t *job.Task) {
+			if move(t, job.Pending, job.Reason{}) {
+				moved = true
+				runAgain(t)
+			}
+		})
+	}
 	if moved {
 		j.closed = time.Time{}
 	}
@@ -389,19 +378,13 @@ func requeue(j *Job, r job.RequeueRecord, seq uint64) bool {
 	return moved
 }
 
-// runAgain prepares a task that has ended for another run: it counts its retries and its lost hosts from now.
-func runAgain(t *job.Task) {
-	t.Settled, t.Runs, t.Lost = t.Attempt, 0, nil
-	t.Started, t.Ended, t.Closed = time.Time{}, time.Time{}, time.Time{}
-}
-
 func hold(j *Job, r job.HoldRecord) bool {
 	from, to, why := job.Pending, job.Held, job.Reason{Word: ReasonHeld, Detail: r.Reason}
 	if r.Release {
 		from, to, why = job.Held, job.Pending, job.Reason{}
 	}
 	before := j.tasks.counts.Of(from)
-	j.each(r.Tasks, []job.State{from}, func(t *job.Task) {
+	j.each(Widen(j, r.Tasks), []job.State{from}, func(t *job.Task) {
 		if move(t, to, why) && r.Release {
 			t.Lost = nil // a release starts the count of lost hosts again
 		}

@@ -74,7 +74,7 @@ func decodeHeader(data []byte) (*Job, error) {
 			return nil, err
 		}
 	}
-	j.tasks = newTasks(int(n), first)
+	j.tasks, j.gang = newTasks(int(n), first), gangOf(&j.Spec, int(n))
 	j.dirty.header, j.dirty.hosts = len(old) > 0, 1
 	for i, t := range old {
 		x, err := taskOf(t)

@@ -67,10 +67,15 @@ func (s *spread) after(r job.Record) {
 		s.at, task = r.At, s.c.Task
 	case job.UnassignRecord:
 		s.at, task = r.At, s.c.Task
+	case job.UnassignGangRecord:
+		s.at, task = r.At, s.c.Task
 	case job.PurgeRecord:
 		s.gone(r.Job)
-	case job.AssignRecord, job.HoldRecord, job.ParentRecord: // they neither begin nor end anything
+	case job.AssignRecord, job.AssignGangRecord, job.HoldRecord, job.ParentRecord: // they neither begin nor end anything
 		return
+	}
+	if s.c.Gang != (job.Range{}) && !s.c.Settled {
+		return // what becomes of the member is not decided yet
 	}
 	if j != nil && j.Ended() {
 		s.detach(j)
@@ -228,9 +233,9 @@ func (s *spread) settle(l link, f facts, changed *Other) {
 func (s *spread) marks(l link, states job.TaskStates, changed *Other) {
 	w := l.j.Waits
 	e := w.eachOf(l.term)
-	changed.Freed = e.mark(w.layout.Select(states.Succeeded), met, changed.Freed)
-	changed.lost = e.mark(w.layout.Select(states.Failed), never, changed.lost)
-	changed.opened = e.mark(w.layout.Select(states.Open), waitingFor, changed.opened)
+	changed.Freed = e.mark(w.selected(states.Succeeded), met, changed.Freed)
+	changed.lost = e.mark(w.selected(states.Failed), never, changed.lost)
+	changed.opened = e.mark(w.selected(states.Open), waitingFor, changed.opened)
 	if e.met.Len() == l.j.Len() {
 		s.drop(l)
 	}

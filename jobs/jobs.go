@@ -38,6 +38,7 @@ type Job struct {
 	Waits  *Waits // for other jobs; nil without dependencies
 
 	tasks  tasks
+	gang   int       // tasks of an element if its elements are gangs, else 0
 	closed time.Time // when the last end of a task was recorded
 	dirty  dirty
 }
@@ -63,7 +64,7 @@ func (j *Job) Ended() bool { return j.tasks.counts.Ended() == j.tasks.n }
 // Final reports whether no record but a requeue can change the job: it has ended, and a late success of an attempt that
 // was given up would not count.
 func (j *Job) Final() bool {
-	return j.Ended() && (j.tasks.counts.Of(job.NodeFail) == 0 || j.Cancelled != "")
+	return j.Ended() && (j.tasks.counts.Of(job.NodeFail) == 0 || j.Cancelled != "" || j.gang > 0)
 }
 
 // ClosedAt returns when the last end of a task was recorded, by the owner's clock, or zero if no task has ended. For
@@ -107,7 +108,7 @@ func closedAt(t *job.Task) time.Time {
 	return t.Closed
 }
 
-// Ending returns what becomes of a task when its attempt ends, if a person has asked for that.
+// Ending returns what becomes of a task when its attempt ends, if the attempt was told to end.
 func (j *Job) Ending(index int) job.Ending {
 	if j.Cancelled != "" {
 		return job.EndsCancelled

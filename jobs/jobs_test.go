@@ -20,10 +20,13 @@ var start = time.Unix(1_700_000_000, 123)
 
 func id(n int) job.ID { return job.NewID(group, uint64(n+1)) }
 
-// anyRecord draws a record about one of three jobs: with one task, with two, and with several chunks of tasks. Its
-// times have no monotonic part, like times that are read from disk.
+// gangSize is the size of the gangs of the job 3. They do not end where chunks do.
+const gangSize = 3
+
+// anyRecord draws a record about one of four jobs: with one task, with two, with several chunks of tasks, and with gangs
+// in several chunks. Its times have no monotonic part, like times that are read from disk.
 func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
-	n := rapid.IntRange(0, 2).Draw(t, "job")
+	n := rapid.SampledFrom([]int{0, 1, 2, 3, 3, 3}).Draw(t, "job")
 	at := start.Add(time.Duration(rapid.IntRange(0, 1e6).Draw(t, "at")) * time.Millisecond)
 	a := job.Attempt{Job: id(n), Task: rapid.SampledFrom([]int{0, 0, 1, 255, 256, 599, 600}).Draw(t, "task"), N: 1}
 	if j := table.Job(id(n)); j != nil && j.Has(a.Task) {
@@ -35,12 +38,18 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 	switch rapid.IntRange(0, 10).Draw(t, "kind") {
 	case 0:
 		s := job.DefaultSpec()
+		if n == 3 {
+			s.Nodes, s.KeepOnBadExit, s.Array = gangSize, rapid.Bool().Draw(t, "keep"), "0-199"
+		}
 		s.Command, s.Retries = []string{"/bin/true"}, rapid.IntRange(0, 2).Draw(t, "retries")
 		s.Hold, s.Requeue = rapid.Bool().Draw(t, "held"), rapid.Bool().Draw(t, "requeue")
 		s.RetryOn = rapid.SampledFrom([][]int{nil, {1, 137}}).Draw(t, "retry on")
 		s.CheckpointExitCode = rapid.SampledFrom([]int{0, 85}).Draw(t, "checkpoint")
-		return job.SubmitRecord{Job: id(n), User: "amy", Spec: s, Key: rapid.SampledFrom([]string{"", "k"}).Draw(t, "key"), At: at, Tasks: []int{0, 2, 600}[n]}
+		return job.SubmitRecord{Job: id(n), User: "amy", Spec: s, Key: rapid.SampledFrom([]string{"", "k"}).Draw(t, "key"), At: at, Tasks: []int{0, 2, 600, 600}[n]}
 	case 1, 2, 3:
+		if n == 3 {
+			return anyGangRecord(t, a, text.Draw(t, "detail"), at)
+		}
 		host := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "host")
 		return job.AssignRecord{Attempt: a, Node: job.Peer(host), NodeName: host, Store: "s" + host}
 	case 4:
@@ -62,6 +71,51 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 		return job.RequeueRecord{Job: id(n), Tasks: ranges, Failed: rapid.Bool().Draw(t, "failed"), Reason: text.Draw(t, "reason"), At: at}
 	default:
 		return job.PurgeRecord{Job: id(n)}
+	}
+}
+
+// anyGangRecord draws a record about the gang of an attempt.
+func anyGangRecord(t *rapid.T, a job.Attempt, detail string, at time.Time) job.Record {
+	a.Task -= a.Task % gangSize * rapid.SampledFrom([]int{0, 1, 1, 1, 1, 1}).Draw(t, "from rank 0")
+	if rapid.IntRange(0, 4).Draw(t, "unassign") == 0 {
+		return job.UnassignGangRecord{Attempt: a, Proof: job.ProofDeclined, Detail: detail, At: at}
+	}
+	hosts := rapid.Permutation([]string{"a", "b", "c", "d", "d"}).Draw(t, "hosts")[:rapid.SampledFrom([]int{2, 3, 3, 3, 3, 4}).Draw(t, "members")]
+	r := job.AssignGangRecord{Attempt: a}
+	for _, h := range hosts {
+		r.Members = append(r.Members, job.Assignee{Node: job.Peer(h), NodeName: h, Store: "s" + h})
+	}
+	return r
+}
+
+// checkGangs checks that the members of a gang wait together, are assigned together and on different hosts, have the same
+// attempt, and are told to end by others only while some are assigned.
+func checkGangs(t *rapid.T, v *job.Job) {
+	for i := 0; v.Spec.Nodes > 1 && i < len(v.Tasks); i += gangSize {
+		gang := v.Tasks[i : i+gangSize]
+		waits, assigned := 0, 0
+		for k, x := range gang {
+			if x.State == job.Pending || x.State == job.Held {
+				waits++
+			}
+			if x.Assigned {
+				assigned++
+			}
+			if x.State != job.Reserved && x.Assigned || x.State == job.Reserved && !x.Assigned || x.Attempt != gang[0].Attempt || x.Runs != gang[0].Runs {
+				t.Fatalf("rank %d of %+v", k, gang)
+			}
+			if k > 0 && x.Attempt > 0 && x.Node == gang[0].Node {
+				t.Fatalf("two members on %s", x.Node)
+			}
+		}
+		if waits > 0 && (waits < gangSize || assigned > 0 || gang[0].State != gang[2].State) {
+			t.Fatalf("a gang waits in part: %+v", gang)
+		}
+		for _, x := range gang {
+			if assigned == 0 && x.Ending != job.NotEnding || x.Ending == job.EndsGang && v.Spec.KeepOnBadExit {
+				t.Fatalf("a member that nobody ends any more is to end: %+v", gang)
+			}
+		}
 	}
 }
 
@@ -111,6 +165,7 @@ func TestRecordsAndRowsAgree(t *testing.T) {
 					t.Fatalf("counts %v of %v", v.Counts, v.Tasks)
 				}
 				checkOutcomes(t, &v)
+				checkGangs(t, &v)
 			}
 			for _, j := range owner.Jobs() {
 				taken, err := j.TakeRows()

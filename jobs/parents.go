@@ -138,8 +138,8 @@ func (l link) learns(f facts, states job.TaskStates) bool {
 	}
 	w := l.j.Waits
 	e := w.eachOf(l.term)
-	return e.wouldMark(w.layout.Select(states.Succeeded), met) || e.wouldMark(w.layout.Select(states.Failed), never) ||
-		e.wouldMark(w.layout.Select(states.Open), waitingFor)
+	return e.wouldMark(w.selected(states.Succeeded), met) || e.wouldMark(w.selected(states.Failed), never) ||
+		e.wouldMark(w.selected(states.Open), waitingFor)
 }
 
 // link makes a link, or makes one count again.
@@ -222,7 +222,7 @@ func (ps *Parents) load(j *Job) {
 	}
 }
 
-// states returns the state of a task of the parent, by its number.
+// states returns the state of a task of the parent, by its number; of a gang, by the index of the element.
 func (p *parent) states(j *Job, task int) job.TaskStates {
 	if task == allTasks {
 		return TaskStatesOf(j)
@@ -234,15 +234,21 @@ func (p *parent) states(j *Job, task int) job.TaskStates {
 		}
 		p.layout = &l
 	}
-	n := p.layout.Number(task)
-	one := []job.Range{{First: n, Last: n}}
-	switch state := j.Brief(task).State; {
-	case state == job.Succeeded:
-		return job.TaskStates{Succeeded: one}
-	case state.Ended():
-		return job.TaskStates{Failed: one}
+	n := p.layout.Index(task)
+	var out job.TaskStates
+	*listOf(&out, elementState(j, task)) = []job.Range{{First: n, Last: n}}
+	return out
+}
+
+// listOf returns the list for tasks in this state.
+func listOf(states *job.TaskStates, s job.State) *[]job.Range {
+	switch {
+	case s == job.Succeeded:
+		return &states.Succeeded
+	case s.Ended():
+		return &states.Failed
 	}
-	return job.TaskStates{Open: one}
+	return &states.Open
 }
 
 // allTasks stands for all tasks of a job.
@@ -251,7 +257,7 @@ const allTasks = -1
 // noTasks says that a job has no tasks that could succeed.
 var noTasks = job.TaskStates{Failed: []job.Range{{First: 0, Last: job.MaxIndex}}}
 
-// TaskStatesOf returns the tasks of a job by their numbers, grouped by what matters to tasks that depend on them. Each number from
+// TaskStatesOf returns the elements of a job by their indices, grouped by what matters to tasks that depend on them. Each index from
 // 0 to job.MaxIndex is in one of the lists: a task that the job does not have can never succeed.
 func TaskStatesOf(j *Job) job.TaskStates {
 	var out job.TaskStates
@@ -261,15 +267,13 @@ func TaskStatesOf(j *Job) job.TaskStates {
 	}
 	next := 0 // the first number that is in no list
 	var numbers []job.Range
-	j.tasks.runs(func(first, last int, s job.State) {
-		to := &out.Open
-		switch {
-		case s == job.Succeeded:
-			to = &out.Succeeded
-		case s.Ended():
-			to = &out.Failed
+	elementRuns(j, func(first, last int, s job.State) {
+		to := listOf(&out, s)
+		if numbers = numbers[:0]; l.Size() > 1 {
+			numbers = append(numbers, job.Range{First: l.Index(first), Last: l.Index(first)})
+		} else {
+			numbers = l.Numbers(numbers, first, last)
 		}
-		numbers = l.Numbers(numbers[:0], first, last)
 		for _, r := range numbers {
 			out.Failed = appendRange(out.Failed, next, r.First-1)
 			*to = appendRange(*to, r.First, r.Last)

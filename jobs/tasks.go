@@ -67,7 +67,7 @@ const (
 	flagNote           // it is in dirty.notes
 	flagTail           // it is in dirty.tails
 	flagCancel         // it was told to end, and ends as CANCELLED
-	flagRequeue        // it was told to end, and runs again
+	flagRequeue        // it was told to end, and runs again; with flagCancel: another member of its gang decides
 )
 
 // note holds the fields that only some tasks have. Only its tail ever changes.
@@ -157,21 +157,28 @@ func (ts *tasks) move(c *chunk, from, to job.State, n int) {
 const maxCode = 255
 
 // end is what counts of a task's end for its job.
-type end struct{ code, status int }
+type end struct {
+	code, status int
+	silent       bool // no process ended by itself
+}
 
 // countEnd counts the end of a task n times more. It does nothing if the task has not ended.
 func (ts *tasks) countEnd(t *job.Task, n int) {
-	if ts.n == 1 || !t.State.Ended() || t.Exit == nil {
+	spared := t.Reason.Word == ReasonGangEnded // it ended because another one did, whose code counts
+	if ts.n == 1 || !t.State.Ended() || t.Exit == nil && !spared {
 		return // a single task is looked at when its end is asked for
 	}
-	e := end{code: min(max(t.Exit.Code, -1), maxCode), status: min(max(t.Status(), -1), maxCode)}
+	e := end{silent: spared}
+	if !spared {
+		e.code, e.status = min(max(t.Exit.Code, -1), maxCode), min(max(t.Status(), -1), maxCode)
+	}
 	if ts.ends == nil {
 		ts.ends = map[end]int{}
 	}
 	if ts.ends[e] += n; ts.ends[e] == 0 {
 		delete(ts.ends, e)
 	}
-	if n > 0 {
+	if n > 0 && t.Exit != nil {
 		ts.span(t)
 	}
 }
@@ -210,7 +217,7 @@ func (ts *tasks) sum() job.Ends {
 	out := job.Ends{Began: ts.began, Last: ts.last}
 	counted := 0
 	for e, n := range ts.ends {
-		out.Exited, out.Code, out.Status = true, max(out.Code, e.code), max(out.Status, e.status)
+		out.Exited, out.Code, out.Status = out.Exited || !e.silent, max(out.Code, e.code), max(out.Status, e.status)
 		counted += n
 	}
 	if ts.counts.Ended() > counted { // the others have ended without a process, for example when they were cancelled
@@ -327,6 +334,8 @@ func (ts *tasks) task(index int, x *cell) job.Task {
 
 func endingOf(flags uint8) job.Ending {
 	switch {
+	case flags&flagCancel != 0 && flags&flagRequeue != 0:
+		return job.EndsGang
 	case flags&flagCancel != 0:
 		return job.EndsCancelled
 	case flags&flagRequeue != 0:
@@ -353,6 +362,8 @@ func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 		x.flags |= flagCancel
 	case job.EndsRequeued:
 		x.flags |= flagRequeue
+	case job.EndsGang:
+		x.flags |= flagCancel | flagRequeue
 	}
 	n := note{reason: t.Reason, devices: t.Devices, lost: t.Lost}
 	if e := t.Exit; e != nil {

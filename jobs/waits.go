@@ -241,6 +241,18 @@ func (w *Waits) eachOf(term int) *each {
 	return &w.each[i]
 }
 
+// selected returns the tasks of the elements with these indices. The tasks of a job depend element by element.
+func (w *Waits) selected(indices []job.Range) []job.Range {
+	if n := w.layout.Size(); n > 1 {
+		numbers := make([]job.Range, len(indices))
+		for i, r := range indices {
+			numbers[i] = job.Range{First: r.First * n, Last: r.Last*n + n - 1}
+		}
+		indices = numbers
+	}
+	return w.layout.Select(indices)
+}
+
 // mark notes the outcome of an aftercorr for some tasks, and appends those that it changes to changed.
 func (e *each) mark(tasks []job.Range, to standing, changed []job.Range) []job.Range {
 	for _, r := range tasks {

@@ -56,6 +56,9 @@ func (h *host) carry(fx worker.Effects) {
 	for _, a := range fx.Admit {
 		h.inbox = append(h.inbox, worker.Admitted{Attempt: a.Attempt})
 	}
+	for _, s := range fx.Ports {
+		h.inbox = append(h.inbox, worker.PortFound{Attempt: s.Attempt, Port: s.Try[0]})
+	}
 }
 
 // keep has the next life of the daemon find what is set aside, as the disk does.
@@ -139,6 +142,9 @@ func written(r job.Record) job.Record {
 	case job.UnassignRecord:
 		r.At = r.At.Round(0)
 		return r
+	case job.UnassignGangRecord:
+		r.At = r.At.Round(0)
+		return r
 	case job.ResultRecord:
 		r.At, r.Exit.Began, r.Exit.Ended = r.At.Round(0), r.Exit.Began.Round(0), r.Exit.Ended.Round(0)
 		return r
@@ -154,9 +160,9 @@ func written(r job.Record) job.Record {
 func brief(msg any) string {
 	switch m := msg.(type) {
 	case lease.Offer:
-		return fmt.Sprintf("Offer %x of %s: %s, priority %d, %s, waits %v, age %v", m.ID, m.Attempt, needText(m.Need), m.Priority, m.User, m.Wait, m.Age)
+		return fmt.Sprintf("Offer %x of %s: %s, priority %d, %s, waits %v, age %v, gang %d firm %v preempt %v", m.ID, m.Attempt, needText(m.Need), m.Priority, m.User, m.Wait, m.Age, m.Gang, m.Firm, m.Preempt)
 	case lease.Commit:
-		return fmt.Sprintf("Commit %x of %s, session %x, devices %v", m.Offer, m.Attempt, m.Session, m.Devices)
+		return fmt.Sprintf("Commit %x of %s, session %x, devices %v, %s port %d, conditional %v", m.Offer, m.Attempt, m.Session, m.Devices, m.Address, m.Port, m.Conditional)
 	case lease.Decline:
 		return fmt.Sprintf("Decline %x of %s: %s, never %v, %s", m.Offer, m.Attempt, m.Reason, m.Never, briefFree(m.Free))
 	case lease.Release:

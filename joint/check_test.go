@@ -4,6 +4,7 @@ package joint
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -64,6 +65,14 @@ func (w *world) committed(o *owner, r job.Record, seq uint64, epoch job.Epoch) {
 		w.submitted(r)
 	case job.AssignRecord:
 		w.assigned(o, r, c.Moved)
+	case job.AssignGangRecord:
+		for k := range r.Members {
+			a := r.Attempt
+			a.Task += k
+			w.assigned(o, job.AssignRecord{Attempt: a, Node: r.Members[k].Node}, c.Moved)
+		}
+	case job.UnassignGangRecord:
+		w.takenBack(r)
 	case job.UnassignRecord:
 		w.unassigned(r)
 	case job.ResultRecord:
@@ -108,7 +117,7 @@ func (w *world) assigned(o *owner, r job.AssignRecord, moved bool) {
 		j.alone, j.turnAt = 0, w.now // it has had its turn, whatever comes of it
 	}
 	for _, p := range j.tries {
-		if p.attempt.N >= r.Attempt.N || p.attempt.N <= j.requeued || p.why == byHost || p.why == byLease || p.why == byStop {
+		if p.attempt.Task != r.Attempt.Task || j.spec.Nodes > 1 && p.over || p.attempt.N >= r.Attempt.N || p.attempt.N <= j.requeued || p.why == byHost || p.why == byLease || p.why == byStop {
 			continue // checked when it ended
 		}
 		if !p.over || p.exit.State == job.Succeeded {
@@ -181,6 +190,12 @@ func (w *world) checkProc(p *proc) {
 		if other.attempt == p.attempt {
 			w.fail("P5: %s starts %s, which was started before at %s", h.peer, p.attempt, other.h.peer)
 		}
+		if other.attempt.Task != p.attempt.Task {
+			if !other.over && (other.h == h || other.attempt.N != p.attempt.N) {
+				w.fail("P5: %s starts %s while %s of the same gang runs at %s", h.peer, p.attempt, other.attempt, other.h.peer)
+			}
+			continue
+		}
 		if !other.over {
 			w.fail("P5: %s starts %s while %s runs at %s", h.peer, p.attempt, other.attempt, other.h.peer)
 		}
@@ -235,7 +250,7 @@ func (w *world) checkFence(p *proc) {
 // checkStop checks that a healthy task is told to end for a reason (P4).
 func (w *world) checkStop(p *proc, reason string) {
 	j := p.j
-	if p.over || p.killing || j.cancelled || p.attempt.N <= j.requeued || p.h.draining.On {
+	if p.over || p.killing || j.cancelled || j.spec.Preemptible && strings.HasPrefix(reason, "preempted by") || p.attempt.N <= j.requeued || p.h.draining.On {
 		return
 	}
 	for _, other := range j.tries {
@@ -243,7 +258,10 @@ func (w *world) checkStop(p *proc, reason string) {
 			return // its work is done already
 		}
 	}
-	if j.attempt != p.attempt.N || !j.assigned {
+	if t := j.owner.table.Job(j.id); t != nil && j.spec.Nodes > 1 && t.Ending(p.attempt.Task) == job.EndsGang {
+		return // another member has ended badly
+	}
+	if j.attempt != p.attempt.N || !j.assigned || j.spec.Nodes > 1 && !j.owner.table.Job(j.id).Brief(p.attempt.Task).Assigned {
 		return // given up; why is checked there
 	}
 	w.fail("P4: %s at %s is told to end: %s", p.attempt, p.h.peer, reason)

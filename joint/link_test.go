@@ -111,8 +111,9 @@ func (l *link) connect() {
 	l.session++
 	l.toHost.newest, l.toOwner.newest = nil, nil
 	l.hUp, l.oUp = true, true
-	l.h.tell(worker.Up{Peer: l.o.peer})
-	l.o.tell(scheduler.SessionUp{Peer: l.h.peer})
+	at, from := l.ends()
+	l.h.tell(worker.Up{Peer: l.o.peer, Path: lease.Path{Local: at, Remote: from}})
+	l.o.tell(scheduler.SessionUp{Peer: l.h.peer, Path: lease.Path{Local: from, Remote: at}})
 	l.w.logf("session %s %s opens", l.o.peer, l.h.peer)
 }
 

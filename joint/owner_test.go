@@ -336,6 +336,12 @@ func (o *owner) save(rows []job.Row, gone []job.ID) {
 // checkStart holds a Start against the journal (R1, R7).
 func (o *owner) checkStart(to job.Peer, s lease.Start) {
 	j := o.w.byID[s.Attempt.Job]
+	if j != nil && j.spec.Nodes > 1 {
+		if b := o.table.Job(j.id).Brief(s.Attempt.Task); !b.Assigned || b.Attempt != s.Attempt.N || b.Node != to {
+			o.w.fail("R1: %s sends a Start of %s to %s, of which its journal says otherwise", o.peer, s.Attempt, to)
+		}
+		return
+	}
 	if j == nil || !j.assigned || j.attempt != s.Attempt.N || j.node != to {
 		o.w.fail("R1: %s sends a Start of %s to %s, of which its journal says otherwise", o.peer, s.Attempt, to)
 	}

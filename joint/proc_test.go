@@ -59,6 +59,7 @@ func (h *host) startProc(t worker.Task) {
 	j := w.byID[t.Attempt.Job]
 	p := &proc{h: h, j: j, attempt: t.Attempt, task: t, store: h.store, hold: t.Hold, deadline: t.Deadline}
 	w.checkProc(p)
+	w.checkGang(p)
 	if j == nil || h.procs[t.Attempt] != nil {
 		return
 	}

@@ -53,6 +53,7 @@ type work struct {
 	startAt  time.Duration // of the first attempt
 	endAt    time.Duration
 	tries    []*proc
+	torn     time.Duration // since when members of its gang run without the others; 0: they do not
 
 	offers    int
 	minute    time.Duration
@@ -82,6 +83,9 @@ func (w *world) newWork(o *owner, user string, need job.Resources, runs time.Dur
 // String names the job for people.
 func (j *work) String() string {
 	text := fmt.Sprintf("job %d (%s of %s at %s: %s, priority %d", j.index, j.id, j.user, j.owner.peer, needText(j.spec.Resources), j.spec.Priority)
+	if j.spec.Nodes > 1 {
+		text += fmt.Sprintf(", %d nodes", j.spec.Nodes)
+	}
 	if j.spec.Exclusive {
 		text += ", exclusive"
 	}
@@ -161,9 +165,12 @@ func (j *work) submit() {
 // reachableHost is a host that could run the job and that its owner could have
 // asked for a while.
 func (j *work) reachableHost() *host {
+	missing := max(1, j.spec.Nodes)
 	for _, l := range j.owner.order {
 		if j.could(l.h) && l.usable() > settleTime {
-			return l.h
+			if missing--; missing == 0 {
+				return l.h
+			}
 		}
 	}
 	return nil

@@ -88,6 +88,16 @@ func recordPB(r job.Record) (*journalpb.Record, error) {
 			Attempt: storepb.FromAttempt(r.Attempt), Proof: string(r.Proof), Detail: r.Detail, At: storepb.Nanos(r.At),
 			Hold: r.Hold,
 		}}}, nil
+	case job.AssignGangRecord:
+		m := &journalpb.AssignGang{Attempt: storepb.FromAttempt(r.Attempt)}
+		for _, x := range r.Members {
+			m.Members = append(m.Members, &journalpb.Assignee{Node: string(x.Node), NodeName: x.NodeName, Store: x.Store})
+		}
+		return &journalpb.Record{Kind: &journalpb.Record_AssignGang{AssignGang: m}}, nil
+	case job.UnassignGangRecord:
+		return &journalpb.Record{Kind: &journalpb.Record_UnassignGang{UnassignGang: &journalpb.UnassignGang{
+			Attempt: storepb.FromAttempt(r.Attempt), Proof: string(r.Proof), Detail: r.Detail, At: storepb.Nanos(r.At),
+		}}}, nil
 	case job.ResultRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Result{Result: &journalpb.Result{
 			Attempt: storepb.FromAttempt(r.Attempt), Devices: r.Devices, Exit: storepb.FromExit(&r.Exit), At: storepb.Nanos(r.At),
@@ -135,6 +145,10 @@ func recordOf(m *journalpb.Record) (job.Record, error) {
 		return job.UnassignRecord{
 			Attempt: a, Proof: job.Proof(u.GetProof()), Detail: u.GetDetail(), At: storepb.Time(u.GetAt()), Hold: u.GetHold(),
 		}, err
+	case *journalpb.Record_AssignGang:
+		return assignGangOf(k.AssignGang)
+	case *journalpb.Record_UnassignGang:
+		return unassignGangOf(k.UnassignGang)
 	case *journalpb.Record_Result:
 		e := job.ResultRecord{Devices: k.Result.GetDevices(), At: storepb.Time(k.Result.GetAt()), Hold: k.Result.GetHold()}
 		if exit := k.Result.GetExit().Value(); exit != nil {
@@ -237,4 +251,29 @@ func submitOf(m *journalpb.Submit) (job.SubmitRecord, error) {
 		return job.SubmitRecord{}, fmt.Errorf("%w: job %s of %d tasks", errBadRecord, id, n)
 	}
 	return job.SubmitRecord{Job: id, User: m.GetUser(), Spec: spec, Key: m.GetKey(), At: storepb.Time(m.GetAt()), Tasks: int(m.GetTasks())}, nil
+}
+
+func assignGangOf(m *journalpb.AssignGang) (job.AssignGangRecord, error) {
+	a, err := m.GetAttempt().Value()
+	r := job.AssignGangRecord{Attempt: a}
+	n := len(m.GetMembers())
+	if err == nil && (n < 2 || n > job.MaxNodes || a.Task > job.MaxTasks-n) {
+		err = fmt.Errorf("%w: a gang of %d from task %d on", errBadRecord, n, a.Task)
+	}
+	if err != nil {
+		return r, err
+	}
+	for _, x := range m.GetMembers() {
+		r.Members = append(r.Members, job.Assignee{Node: job.Peer(x.GetNode()), NodeName: x.GetNodeName(), Store: x.GetStore()})
+	}
+	return r, nil
+}
+
+func unassignGangOf(m *journalpb.UnassignGang) (job.UnassignGangRecord, error) {
+	a, err := m.GetAttempt().Value()
+	r := job.UnassignGangRecord{Attempt: a, Proof: job.Proof(m.GetProof()), Detail: m.GetDetail(), At: storepb.Time(m.GetAt())}
+	if err == nil && r.Proof != job.ProofDeclined && r.Proof != job.ProofNeverStarted {
+		err = fmt.Errorf("%w: a gang that may have run is taken back: %.40q", errBadRecord, r.Proof)
+	}
+	return r, err
 }

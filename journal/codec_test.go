@@ -12,11 +12,23 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/journal/journalpb"
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/store/storepb"
 	"github.com/musterhq/muster/store/storetest"
 )
 
 var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
-	switch rapid.IntRange(0, 8).Draw(t, "kind") {
+	switch rapid.IntRange(0, 10).Draw(t, "kind") {
+	case 9:
+		g := job.AssignGangRecord{Attempt: storetest.Attempt.Draw(t, "attempt")}
+		for range rapid.IntRange(2, 5).Draw(t, "members") {
+			g.Members = append(g.Members, job.Assignee{Node: job.Peer(storetest.Text.Draw(t, "node")), NodeName: storetest.Text.Draw(t, "name"), Store: storetest.Text.Draw(t, "store")})
+		}
+		g.Attempt.Task = min(g.Attempt.Task, job.MaxTasks-len(g.Members))
+		r = g
+	case 10:
+		r = job.UnassignGangRecord{
+			Attempt: storetest.Attempt.Draw(t, "attempt"), Proof: job.ProofNeverStarted, Detail: storetest.Text.Draw(t, "detail"), At: storetest.Time.Draw(t, "at"),
+		}
 	case 0:
 		r = job.SubmitRecord{
 			Job: storetest.ID.Draw(t, "job"), User: storetest.Text.Draw(t, "user"), Spec: storetest.Spec.Draw(t, "spec"),
@@ -110,6 +122,31 @@ func TestBadParents(t *testing.T) {
 	}
 }
 
+// So is a gang that no owner assigns, or takes back.
+func TestBadGangs(t *testing.T) {
+	id := job.NewID(1, 1)
+	members := func(n int) (out []*journalpb.Assignee) {
+		for range n {
+			out = append(out, &journalpb.Assignee{Node: "n"})
+		}
+		return out
+	}
+	at := func(task int) *storepb.Attempt { return storepb.FromAttempt(job.Attempt{Job: id, Task: task, N: 1}) }
+	for name, m := range map[string]*journalpb.Record{
+		"no members":    {Kind: &journalpb.Record_AssignGang{AssignGang: &journalpb.AssignGang{Attempt: at(0)}}},
+		"one member":    {Kind: &journalpb.Record_AssignGang{AssignGang: &journalpb.AssignGang{Attempt: at(0), Members: members(1)}}},
+		"too many":      {Kind: &journalpb.Record_AssignGang{AssignGang: &journalpb.AssignGang{Attempt: at(0), Members: members(job.MaxNodes + 1)}}},
+		"beyond a job":  {Kind: &journalpb.Record_AssignGang{AssignGang: &journalpb.AssignGang{Attempt: at(job.MaxTasks - 1), Members: members(2)}}},
+		"no attempt":    {Kind: &journalpb.Record_AssignGang{AssignGang: &journalpb.AssignGang{Members: members(2)}}},
+		"may have run":  {Kind: &journalpb.Record_UnassignGang{UnassignGang: &journalpb.UnassignGang{Attempt: at(0), Proof: string(job.ProofExpired)}}},
+		"without proof": {Kind: &journalpb.Record_UnassignGang{UnassignGang: &journalpb.UnassignGang{Attempt: at(0)}}},
+	} {
+		if r, err := recordOf(m); err == nil {
+			t.Errorf("%s is taken: %+v", name, r)
+		}
+	}
+}
+
 func TestRecordsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := rapid.SliceOfN(anyRecord, 1, 4).Draw(t, "records")
@@ -131,7 +168,14 @@ func TestRecordsRoundTrip(t *testing.T) {
 func FuzzDecodeEntry(f *testing.F) {
 	g := job.Group(1)
 	data := appendGeneration(nil, 1)
-	for _, r := range []job.Record{submit(g, 1), cancel(g, 2), job.PurgeRecord{Job: job.NewID(g, 3)}} {
+	a := job.Attempt{Job: job.NewID(g, 4), Task: 2, N: 1}
+	for _, r := range []job.Record{
+		submit(g, 1),
+		cancel(g, 2),
+		job.PurgeRecord{Job: job.NewID(g, 3)},
+		job.AssignGangRecord{Attempt: a, Members: []job.Assignee{{Node: "a", NodeName: "n1", Store: "s"}, {Node: "b"}}},
+		job.UnassignGangRecord{Attempt: a, Proof: job.ProofDeclined, Detail: "full"},
+	} {
 		data, _ = appendRecord(data, r)
 	}
 	f.Add(data)

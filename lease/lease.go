@@ -21,6 +21,7 @@ import (
 const (
 	DriverExec   = "exec"   // plain processes
 	DriverDocker = "docker" // container images
+	DriverInput  = "input"  // passes input of a client to tasks; earlier versions do not
 )
 
 // Profile is what a host has when it is idle.
@@ -36,7 +37,7 @@ type Profile struct {
 	Memory  job.Size          `json:"memory"`
 	Disk    job.Size          `json:"disk"` // of the data directory's file system
 	GPUs    []gpu.Device      `json:"gpus,omitempty"`
-	Drivers []string          `json:"drivers,omitempty"` // DriverExec, DriverDocker
+	Drivers []string          `json:"drivers,omitempty"` // DriverExec, DriverDocker, DriverInput
 	Mounts  []string          `json:"mounts,omitempty"`  // directories that containers may mount, with all below them
 	Worker  bool              `json:"worker"`            // false: the host runs no tasks
 }
@@ -78,6 +79,27 @@ type Element struct {
 	Array     bool   // the job is an array
 	Index     int    // in the array: the number by which people call the task
 	Entry     string // its line of each_line
+	Rank      int    // in its gang
+}
+
+// Gang is what the members of a gang know of each other. All get the same.
+type Gang struct {
+	Members []Member // by rank; at least two
+	Port    int      // on the host of rank 0, and kept free there by its daemon for as long as the gang runs
+}
+
+// Member is a member of a gang.
+type Member struct {
+	Node    job.Peer
+	Name    string
+	Address string // IP address of the host, at which the hosts of the others reach it
+}
+
+// Path is the two ends of a session that goes straight from host to host, as IP addresses. Both are empty if a relay
+// carries it, or if it is the session of a daemon with itself.
+type Path struct {
+	Local  string // of this host
+	Remote string // of the peer
 }
 
 // Epoch is the owner's epoch in its journal group.
@@ -112,6 +134,10 @@ type (
 		Age      time.Duration // since the job was submitted
 		Project  string        // whose usage this is, besides the user's; empty: none
 		Preempt  bool          // if it does not fit, preemptible tasks of a lower priority are ended for it, or it is declined
+		Gang     int           // number of members of the task's gang; 0: none
+		Order    uint64        // of a gang, the same in all its offers: of gangs of one priority the lowest goes first at every host
+		Hold     time.Duration // how long a Commit holds the devices; 0: ReserveFor
+		Firm     bool          // of a gang: the tasks that the conditional Commit of this offer named are to be ended now
 	}
 
 	// Release withdraws an offer, or a commit that has not been started.
@@ -127,6 +153,7 @@ type (
 		User    string
 		File    *job.File // of the job's tasks: job.Spec.TaskFile
 		Element Element
+		Gang    *Gang // nil: it is not a member of a gang
 	}
 
 	// Query asks for the state of an attempt. The worker records an unknown attempt as refused for good (R6).
@@ -214,13 +241,20 @@ type (
 		Usage *Usage
 	}
 
-	// Commit accepts an offer and reserves its devices for ReserveFor.
+	// Commit accepts an offer and reserves its devices for as long as the offer says.
 	Commit struct {
 		Offer   uint64
 		Attempt job.Attempt
 		Group   job.Group
 		Devices []string // UUIDs of this host's GPUs
 		Session Session  // the session that Start must name; 0 while no lease is live
+		// Address is the IP address at which the scheduler's host reaches this one, and Port one that the worker keeps
+		// free. Both are set for members of a gang only; for the scheduler's own host there is no address.
+		Address string
+		Port    int
+		// Conditional is true if preemptible tasks still hold the devices. They are promised to the offer, and those tasks
+		// are ended when the offer comes again as Firm; a Commit without it follows when the devices are free.
+		Conditional bool
 	}
 
 	// Decline refuses an offer.

@@ -36,6 +36,7 @@ type Record struct {
 	Milli   int       // of each device; 1000 for whole devices
 	File    *job.File // nil before the start and after the end
 	Element Element
+	Gang    *Gang
 	Lease   time.Duration
 	Hold    bool   // the job has partition: hold; the attempt is never ended for lost contact
 	Boot    string // boot ID of the host that started it

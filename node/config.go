@@ -37,21 +37,23 @@ type Config struct {
 	Memory                job.Size          // 0: what the machine has
 	Limits                map[string]string // what each user may hold here, as worker.ParseLimits reads it
 	Shares                map[string]string // weights of users and projects, as share.Parse reads them
+	ClientTimeout         job.Duration      // how long the client of a task with input may be gone before the task ends
 	OutputLimit           job.Size          // bytes of one task's output that are kept on disk
 	NoWorker, NoScheduler bool
-	AllowRoot             bool     // run tasks of root as root
-	CgroupsOff            bool     // do not use cgroups
-	CPUQuota              bool     // a task gets no more CPU time than it asked for, even if nobody else wants it
-	LossLimit             int      // a task is held after it has lost this number of different hosts
-	Policy                string   // placement policy of jobs that name none
-	TaskPIDs              int      // processes and threads that one task may have; 0: any number
-	Scratch               job.Size // of one task's scratch directory; 0: half of the file system
-	Ulimits               []string // NAME=SOFT[:HARD] of each process of a task
-	DockerHost            string   // URL of the Docker engine; "none": run no containers
-	DockerMounts          []string // directories that containers may mount
-	DockerUser            string   // UID[:GID] inside containers; empty: the user who submitted the task
-	Program               string   // path of the binary, for the NVML agent and a runner without RunnerProgram
-	RunnerProgram         []byte   // the separate program of the runner; may be empty
+	AllowRoot             bool         // run tasks of root as root
+	CgroupsOff            bool         // do not use cgroups
+	CPUQuota              bool         // a task gets no more CPU time than it asked for, even if nobody else wants it
+	LossLimit             int          // a task is held after it has lost this number of different hosts
+	GangHold              job.Duration // how long a gang holds places at some hosts while others have none for it
+	Policy                string       // placement policy of jobs that name none
+	TaskPIDs              int          // processes and threads that one task may have; 0: any number
+	Scratch               job.Size     // of one task's scratch directory; 0: half of the file system
+	Ulimits               []string     // NAME=SOFT[:HARD] of each process of a task
+	DockerHost            string       // URL of the Docker engine; "none": run no containers
+	DockerMounts          []string     // directories that containers may mount
+	DockerUser            string       // UID[:GID] inside containers; empty: the user who submitted the task
+	Program               string       // path of the binary, for the NVML agent and a runner without RunnerProgram
+	RunnerProgram         []byte       // the separate program of the runner; may be empty
 	Version               string
 	Settings              []api.Setting // text and origin of each setting
 }
@@ -64,9 +66,9 @@ func DefaultConfig() Config {
 	}
 	return Config{
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
-		LossLimit: scheduler.DefaultConfig().LossLimit, Policy: scheduler.DefaultConfig().Policy, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
+		LossLimit: scheduler.DefaultConfig().LossLimit, GangHold: job.Duration(scheduler.DefaultConfig().GangHold), Policy: scheduler.DefaultConfig().Policy, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
 		DockerHost:  docker.DefaultHost,
-		OutputLimit: supervisor.DefaultOutputLimit,
+		OutputLimit: supervisor.DefaultOutputLimit, ClientTimeout: job.DefaultClientTimeout,
 	}
 }
 
@@ -161,12 +163,16 @@ func (c Config) Validate() error {
 		return badSetting("token", "a token needs --bootstrap with the address that came with it")
 	case c.LossLimit < 1 || c.LossLimit > job.MaxLost:
 		return badSetting("loss-limit", "want a number from 1 to %d", job.MaxLost)
+	case c.GangHold.D() < scheduler.MinGangHold || c.GangHold.D() > scheduler.MaxGangHold:
+		return badSetting("gang-hold", "%s: want a time from %s to %s", c.GangHold, job.Duration(scheduler.MinGangHold), job.Duration(scheduler.MaxGangHold))
 	case c.TaskPIDs < 0 || c.Scratch < 0:
 		return fmt.Errorf("task-pids, scratch-quota: must be at least 0")
 	case c.CPUs < 0 || c.Memory < 0:
 		return badSetting("cpus memory", "must be at least 0")
 	case c.OutputLimit < output.MinBound:
 		return badSetting("output-limit", "%s: at least %s", c.OutputLimit, job.Size(output.MinBound))
+	case c.ClientTimeout < job.MinClientTimeout || c.ClientTimeout > job.MaxClientTimeout:
+		return badSetting("client-timeout", "%s: want %s to %s", c.ClientTimeout, job.MinClientTimeout, job.MaxClientTimeout)
 	case c.NoWorker && c.NoScheduler:
 		return badSetting("no-worker no-scheduler", "set only one of them; a daemon with both does nothing")
 	}

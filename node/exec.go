@@ -79,6 +79,39 @@ func (b execBackend) Exec(ctx context.Context, a job.Attempt, r api.ExecRequest)
 	return s, nil
 }
 
+// Attach opens the input of an attempt.
+func (b execBackend) Attach(ctx context.Context, a job.Attempt) (s api.InputSession, err error) {
+	rec, err := b.record(ctx, a)
+	if err != nil {
+		return s, err
+	}
+	done, err := b.open.take(rec.User)
+	if err != nil {
+		return s, err
+	}
+	in, err := b.driver.Attach(ctx, a)
+	if err != nil {
+		done()
+		if errors.Is(err, supervisor.ErrNotRunning) {
+			err = fmt.Errorf("attempt %s: %w: %w", a, api.ErrConflict, err)
+		}
+		return s, err
+	}
+	over := func(err error) error {
+		if errors.Is(err, supervisor.ErrInputOver) {
+			return api.ErrInputOver
+		}
+		return err
+	}
+	return api.InputSession{
+		Taken:  in.Taken,
+		Write:  func(p []byte) (int, error) { n, err := in.Write(p); return n, over(err) },
+		End:    func() error { return over(in.End()) },
+		Resize: in.Resize,
+		Close:  func() { in.Close(); done() },
+	}, nil
+}
+
 // record returns the ledger's record of an attempt.
 func (b execBackend) record(ctx context.Context, a job.Attempt) (lease.Record, error) {
 	records, err := b.work.Attempts(ctx)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/machine"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/files"
@@ -47,7 +48,7 @@ func newExecution(b base, hw *hardware, r *router, from holders) (*execution, er
 
 // newRunners builds the driver that runs tasks.
 func newRunners(b base, hw *hardware, tell func(worker.DriverEvent)) (*supervisor.Driver, error) {
-	dc := supervisor.Config{Dir: filepath.Join(b.cfg.DataDir, "run"), Version: b.cfg.Version, Node: b.cfg.Name, OutputLimit: b.cfg.OutputLimit}
+	dc := supervisor.Config{Dir: filepath.Join(b.cfg.DataDir, "run"), Version: b.cfg.Version, Node: b.cfg.Name, OutputLimit: b.cfg.OutputLimit, ClientTimeout: b.cfg.ClientTimeout}
 	dc.Binary, dc.Args = runnerProgram(b.cfg, dc.Dir, b.log)
 	flags := runner.Config{AllowRoot: b.cfg.AllowRoot, Scope: serviceOfSystemd(), NoGroups: b.cfg.CgroupsOff, Ulimits: b.cfg.Ulimits}
 	dc.Args = append(dc.Args, flags.Flags()...)
@@ -84,6 +85,7 @@ func (x *execution) buildFiles(b base, hw *hardware, jobs jobsBackend, from hold
 func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, err error) {
 	wc := worker.DefaultConfig()
 	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = offered(hw.profile), hw.boot, draw(), environment()
+	wc.FirstPort, wc.LastPort = machine.Ports()
 	if wc.Limits, err = worker.ParseLimits(b.cfg.Limits); err != nil {
 		return nil, err
 	}
@@ -101,6 +103,7 @@ func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, 
 	}
 	return worker.New(wc, worker.Parts{
 		Ledger: b.store.Ledger(), Sender: toSchedulers{r}, Driver: x.files, Adopter: x.files, Poll: hw.gpus.ask, Clocks: worker.ReadClocks,
+		PortFree:  machine.PortFree,
 		Keep:      func(q worker.Quarantine) error { return saveQuarantine(b.store, q) },
 		KeepUsage: func(u worker.Usage) error { return saveUsage(b.store, u) },
 	}, b.part("worker"))

@@ -61,9 +61,9 @@ func (s owners) of(g job.Group) *owner {
 }
 
 // sessionUp tells all owners of a session.
-func (s owners) sessionUp(p job.Peer) {
+func (s owners) sessionUp(p job.Peer, path lease.Path) {
 	for _, o := range s.by {
-		o.SessionUp(p)
+		o.SessionUp(p, path)
 	}
 }
 
@@ -122,6 +122,7 @@ func newOwners(b base, net *overlay, follow *parents) (all owners, err error) {
 	}
 	sc.Self, sc.Group, sc.Seed, sc.LossLimit, sc.SaveEvery = b.host.Peer(), group, draw(), b.cfg.LossLimit, saveEvery
 	sc.Policy = b.cfg.Policy
+	sc.GangHold = b.cfg.GangHold.D()
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
 		Journal: o.journal, Sessions: toWorkers{net.router}, Finder: net.table, Announcer: announcer{net.topic},
 		Parents: follow,

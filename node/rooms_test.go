@@ -15,12 +15,12 @@ var fileOrder = map[string]string{
 		clock timer driver bounds phase
 		refusals quota breaker quarantine usage event config turn share
 		fault environment capacity account device mps pause health
-		attempt exit ledger session report queue arbitration renew attempts
-		command reserve preempt drain availability offers start
+		attempt exit ledger port session report order gang queue arbitration renew attempts
+		command reserve wound preempt drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
-		scheduler event turn avoid phase policies queue search task retry waitlist
-		entries history hosts share assigned contact parents pending placement attempts offers dispatches plan reports
+		scheduler event turn avoid phase gang policies queue search task retry waitlist
+		entries history hosts share assigned contact parents pending placement attempts offers dispatches gather seats gangs plan reports
 		explain reasons views chosen renew requests deaths records core sessions owner look step
 		mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }

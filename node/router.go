@@ -44,12 +44,12 @@ type router struct {
 var errNoSuchRole = errors.New("node: this daemon does not have that role")
 
 // Up tells the schedulers and the worker that a session has been opened.
-func (r *router) Up(p job.Peer, _ session.Info) {
+func (r *router) Up(p job.Peer, info session.Info) {
 	r.departed.back(p)
 	if r.work != nil {
-		r.work.Up(p)
+		r.work.Up(p, info.Path)
 	}
-	r.owners.sessionUp(p)
+	r.owners.sessionUp(p, info.Path)
 	r.onSession(p)
 }
 
@@ -99,8 +99,8 @@ func (r *router) openLocal() {
 	if r.work == nil || r.owners.home == nil {
 		return
 	}
-	r.owners.sessionUp(r.self)
-	r.work.Up(r.self)
+	r.owners.sessionUp(r.self, lease.Path{})
+	r.work.Up(r.self, lease.Path{})
 }
 
 // send sends a message to another daemon. It returns the error of the session unchanged. After session.ErrInvalid the

@@ -16,6 +16,7 @@ const (
 var unbounded = map[string]string{
 	"api.Client":                   "one method for each endpoint",
 	"api.Job":                      "a document: one field for each value that clients get",
+	"api.Task":                     "a document, as api.Job is",
 	"job.Spec":                     "one field for each thing that a user can ask for",
 	"job.Task":                     "one field for each thing that people see of a task",
 	"lease.Record":                 "a row of the ledger: one field for each value that must survive a restart",

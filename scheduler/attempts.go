@@ -37,6 +37,9 @@ func (at *attempts) giveUp(t *task, proof job.Proof, detail string) {
 	switch {
 	case t.phase.over():
 		return
+	case t.phase == unknown && proof == job.ProofDeclined && t.e.job.Gang() > 1:
+		at.giveUpGang(t, detail)
+		return
 	case t.phase == unknown:
 		t.move(at.turn, dropped)
 	default:
@@ -50,6 +53,23 @@ func (at *attempts) giveUp(t *task, proof job.Proof, detail string) {
 	case job.ProofDeclined, job.ProofNeverStarted:
 	}
 	at.repropose(t, a.N, job.UnassignRecord{Attempt: a, Proof: proof, Detail: lease.Clip(detail), At: at.now, Hold: hold})
+}
+
+// giveUpGang does so for all members of a gang of which no Start was sent.
+func (at *attempts) giveUpGang(lead *task, detail string) {
+	gang := lead.e.job.Element(lead.index)
+	for i := gang.First; i <= gang.Last; i++ {
+		t := lead.e.task(i)
+		if t.phase == recorded {
+			t.move(at.turn, unknown)
+		}
+		if t.phase == unknown {
+			t.move(at.turn, dropped)
+		}
+		at.entries.changed(t)
+	}
+	a := lead.attempt()
+	at.repropose(lead, a.N, job.UnassignGangRecord{Attempt: a, Proof: job.ProofDeclined, Detail: lease.Clip(detail), At: at.now})
 }
 
 // repropose proposes a record about an attempt again and again, until the attempt is no longer assigned.
@@ -96,7 +116,7 @@ func (at *attempts) left(t *task) {
 	if t.phase.watched() || t.phase.over() {
 		t.move(at.turn, idle)
 	}
-	t.process = process{}
+	t.process, t.cancelled = process{}, 0 // the host was told to end this attempt, not the next one
 	t.hear(0)
 	at.stopReport(t)
 }

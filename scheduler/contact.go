@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 const (
@@ -34,8 +35,9 @@ type contact struct {
 	hosts    *hosts
 	assigned *assigned
 
-	sessions    map[job.Peer]uint64 // the number of each session; the first of this life of the daemon is 1
-	lastSession uint64              // the highest number so far
+	sessions    map[job.Peer]uint64     // the number of each session; the first of this life of the daemon is 1
+	lastSession uint64                  // the highest number so far
+	paths       map[job.Peer]lease.Path // of the sessions that go straight from host to host
 	wanted      map[job.Peer]*want
 }
 

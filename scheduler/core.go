@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/share"
@@ -62,6 +63,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	sh := &shares{turn: t, hosts: c.hosts, weights: cfg.Shares, told: map[job.Peer][]toldUse{}, sums: map[share.Account]*sum{}}
 	c.contact = &contact{
 		turn: t, hosts: c.hosts, assigned: c.assigned, sessions: map[job.Peer]uint64{}, wanted: map[job.Peer]*want{},
+		paths: map[job.Peer]lease.Path{},
 	}
 	c.pending = &pending{
 		turn: t, hosts: c.hosts, search: c.search, shares: sh, shapes: map[string]*shape{},
@@ -78,8 +80,13 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, pending: c.pending, placement: c.placement,
 		attempts: c.attempts, offers: c.offers,
 	}
+	gathering := &gangs{
+		turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, pending: c.pending, placement: c.placement,
+		attempts: c.attempts, offers: c.offers, dispatches: c.dispatches,
+	}
 	c.plan = &planner{
 		turn: t, hosts: c.hosts, search: c.search, pending: c.pending, placement: c.placement, dispatches: c.dispatches,
+		gangs: gathering,
 	}
 	c.reports = &reports{
 		turn: t, entries: c.entries, hosts: c.hosts, attempts: c.attempts, dispatches: c.dispatches, acks: map[job.Attempt]ack{},
@@ -101,7 +108,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	}
 	c.records = &records{
 		turn: t, policies: ps, entries: c.entries, history: c.history, assigned: c.assigned, contact: c.contact, pending: c.pending,
-		attempts: c.attempts, dispatches: c.dispatches, reports: c.reports, requests: c.requests, deaths: c.deaths,
+		attempts: c.attempts, dispatches: c.dispatches, gangs: gathering, reports: c.reports, requests: c.requests, deaths: c.deaths,
 	}
 	c.restore(saved)
 	c.after(forgetWorker/4, c.forgetWorkers)

@@ -53,16 +53,21 @@ func (ds *dispatches) offerQueued(t *task, hosts []*fleet.Host, preempt *fleet.H
 	ds.pending.queued.add(t)
 }
 
-// queueAtHost lets the task queue at a full host. If the queue is full, the task takes the place of the last in it,
-// provided it comes before that by rank.
+// queueAtHost lets the task queue at a full host.
 func (ds *dispatches) queueAtHost(d *dispatch, w *worker) {
+	makePlace(ds, d, w)
+	ds.offer(d, w, fleet.Queued, nil)
+}
+
+// makePlace takes the last task out of the queue of a host if that is full and the task of the dispatch comes before it by
+// rank.
+func makePlace(ds *dispatches, d *dispatch, w *worker) {
 	r := d.task.request()
 	if c := w.Claims.Displaced(&r); c != nil {
 		o := ds.offers.byID[c.ID]
 		ds.offers.release(o)
 		ds.offerGone(o, place.Avoidance{})
 	}
-	ds.offer(d, w, fleet.Queued, nil)
 }
 
 // offer sends an offer to the host, and counts what it takes there.
@@ -144,7 +149,7 @@ func (ds *dispatches) avoidHard(o *offer) place.Avoidance {
 func (ds *dispatches) offerGone(o *offer, a place.Avoidance) {
 	ds.offers.drop(o)
 	o.dispatch.task.avoid.Add(ds.now, a)
-	if len(o.dispatch.offers) == 0 {
+	if len(o.dispatch.offers) == 0 && o.dispatch.gang == nil {
 		ds.over(o.dispatch)
 	}
 }
@@ -358,6 +363,23 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 	}
 	preempts := o.dispatch.preempt == w.Host
 	ds.offers.drop(o)
+	a := afterDecline(ds, w, o, m)
+	if preempts { // the host knows better what the end of its tasks would free
+		a = place.Avoidance{Peer: w.Peer, Until: ds.now.Add(keptFor), Hard: true}
+	}
+	t.avoid.Add(ds.now, a)
+	if preempts {
+		ds.preempt(o.dispatch)
+	}
+	if len(o.dispatch.offers) == 0 {
+		ds.over(o.dispatch)
+	}
+}
+
+// afterDecline returns how the task avoids the host that has declined its offer, and notes what the host has told by
+// that.
+func afterDecline(ds *dispatches, w *worker, o *offer, m lease.Decline) place.Avoidance {
+	t := o.dispatch.task
 	a := place.Avoidance{}
 	r := t.request()
 	_, lack := w.Devices.Fit(r.Need, w.LeftFor(&r.Rank))
@@ -375,16 +397,7 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 	default:
 		ds.hosts.missed(w, o)
 	}
-	if preempts { // the host knows better what the end of its tasks would free
-		a = place.Avoidance{Peer: w.Peer, Until: ds.now.Add(keptFor), Hard: true}
-	}
-	t.avoid.Add(ds.now, a)
-	if preempts {
-		ds.preempt(o.dispatch)
-	}
-	if len(o.dispatch.offers) == 0 {
-		ds.over(o.dispatch)
-	}
+	return a
 }
 
 // preempt has preemptible tasks make room for a queued task at one host, unless they do already or no host has such
@@ -419,6 +432,11 @@ func (ds *dispatches) notSent(e NotSent) {
 		d.Attempt = m.Attempt
 		if o := ds.offers.byID[m.ID]; o != nil && o.worker.Peer == e.To {
 			t := o.dispatch.task
+			if o.seat != nil { // its daemon may not know gangs
+				t.shape.Refuse(o.worker.Host)
+				ds.offerGone(o, place.Avoidance{})
+				break
+			}
 			ds.unsendable(t)
 			ds.abandon(o.dispatch)
 		}

@@ -91,8 +91,12 @@ func (es *entries) add(j *jobs.Job) *entry {
 	if l, err := j.Spec.Layout(); err == nil { // else the job was accepted by a daemon that knows more than this one
 		e.layout, e.atOnce = l, l.AtOnce()
 	}
-	for i := 0; len(e.tasks) < j.Assigned() && i < j.Len(); i++ {
-		if j.Brief(i).Assigned {
+	for i, n := 0, 0; n < j.Assigned() && i < j.Len(); i++ {
+		assigned := j.Brief(i).Assigned
+		if assigned {
+			n++
+		}
+		if assigned || i%j.Gang() == 0 && j.Gang() > 1 && jobs.ElementAssigned(j, i) { // rank 0 stands for the gang
 			e.tasks = append(e.tasks, &task{e: e, index: i})
 		}
 	}

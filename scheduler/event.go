@@ -64,7 +64,10 @@ type (
 		Err     error
 	}
 	// SessionUp is a new session with a daemon, whether it runs tasks or not.
-	SessionUp struct{ Peer job.Peer }
+	SessionUp struct {
+		Peer job.Peer
+		Path lease.Path
+	}
 	// SessionDown is the end of a session.
 	SessionDown struct{ Peer job.Peer }
 	// FromWorker is a message from a host.

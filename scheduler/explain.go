@@ -25,13 +25,19 @@ type explainer struct {
 func (ex *explainer) of(s job.Spec, clauses []fleet.Clause) lease.Explanation {
 	hosts := ex.hosts.fleet.Sorted()
 	x := lease.Explanation{Clauses: fleet.Explain(clauses, hosts), Now: []lease.Candidate{}, Later: []lease.Candidate{}}
-	ex.addCandidates(&x, s, clauses, hosts)
+	now, later := ex.addCandidates(&x, s, clauses, hosts)
+	if s.Nodes > 1 {
+		x.Clauses = append(x.Clauses, lease.Clause{Clause: fmt.Sprintf("room for a member now; %d are needed at once", s.Nodes), Meets: now, Of: len(hosts)})
+	}
 	if len(x.Now) == 0 {
 		idle := len(x.Later) == 0
 		x.Nearest = fleet.Nearest(clauses, s.Resources, hosts, idle)
 		x.Nearest.Ever = idle && x.Nearest != (lease.Nearest{})
 	}
 	x.Reason = explainReason(x, len(hosts))
+	if n := s.Nodes; n > 1 && len(hosts) > 0 && (x.Reason.Word == "" || len(x.Later) > 0) {
+		x.Reason = gangRoom(n, now, later, x.Reason)
+	}
 	return x
 }
 
@@ -40,7 +46,9 @@ const maxCandidates = 64
 
 // addCandidates adds the hosts that meet the clauses: those where the request fits now in the order of a placement, and
 // the others with what they lack.
-func (ex *explainer) addCandidates(x *lease.Explanation, s job.Spec, clauses []fleet.Clause, hosts []*fleet.Host) {
+//
+// It returns how many there are of both.
+func (ex *explainer) addCandidates(x *lease.Explanation, s job.Spec, clauses []fleet.Clause, hosts []*fleet.Host) (now, later int) {
 	need := s.Need()
 	prefers, _ := job.ParsePrefer(s.Prefer) // it was validated
 	feasible := map[int][]*fleet.Host{}     // by weight
@@ -52,7 +60,8 @@ func (ex *explainer) addCandidates(x *lease.Explanation, s job.Spec, clauses []f
 		if cand.Why = lacks(host, need); cand.Why == "" {
 			w := fleet.Weight(prefers, host)
 			feasible[w] = append(feasible[w], host)
-		} else if len(x.Later) < maxCandidates {
+			now++
+		} else if later++; len(x.Later) < maxCandidates {
 			x.Later = append(x.Later, cand)
 		}
 	}
@@ -70,6 +79,18 @@ func (ex *explainer) addCandidates(x *lease.Explanation, s job.Spec, clauses []f
 			x.Now = append(x.Now, lease.Candidate{Node: host.Peer, Name: host.Name(), Why: why, Free: host.Free})
 		}
 	}
+	return now, later
+}
+
+// gangRoom is the reason of a gang, by how many hosts have room for a member now, and how many could have.
+func gangRoom(size, now, later int, why job.Reason) job.Reason {
+	switch {
+	case now >= size:
+		return job.Reason{}
+	case now+later >= size:
+		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("a member fits on %d nodes now, and it needs %d at once", now, size)}
+	}
+	return job.Reason{Word: job.ReasonNoMatch, Detail: strings.TrimSuffix(fmt.Sprintf("it needs %d nodes at once, and %d could run a member; %s", size, now+later, why.Detail), "; ")}
 }
 
 // lacks says why the need does not fit at the host now; empty if it does.

@@ -79,8 +79,10 @@ func (l *Loop) Deliver(e job.Committed) {
 	l.calls.box.putEntry(mail{event: Committed{e}})
 }
 
-// SessionUp tells the scheduler of a new session.
-func (l *Loop) SessionUp(p job.Peer) { l.calls.box.putAlways(mail{event: SessionUp{Peer: p}}) }
+// SessionUp tells the scheduler of a new session, with the addresses of its ends.
+func (l *Loop) SessionUp(p job.Peer, path lease.Path) {
+	l.calls.box.putAlways(mail{event: SessionUp{Peer: p, Path: path}})
+}
 
 // SessionDown tells the scheduler that a session has ended.
 func (l *Loop) SessionDown(p job.Peer) { l.calls.box.putAlways(mail{event: SessionDown{Peer: p}}) }

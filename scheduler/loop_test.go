@@ -158,7 +158,7 @@ func (h *fakeHost) Send(to job.Peer, m lease.ToWorker) error {
 }
 
 func (h *fakeHost) connect(p job.Peer) {
-	h.loop.SessionUp(p)
+	h.loop.SessionUp(p, lease.Path{})
 	_ = h.loop.FromWorker(p, lease.Hello{
 		Profile: lease.Profile{Name: string(p), Store: "s", CPUs: 64, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: 64},
 	})

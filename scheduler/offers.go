@@ -17,6 +17,15 @@ type offers struct {
 	hosts *hosts
 
 	byID map[uint64]*offer
+	due  []*dispatch // of gangs whose offers have changed
+}
+
+// changed notes that the offers of a gang have changed.
+func (os *offers) changed(d *dispatch) {
+	if !d.gang.due {
+		d.gang.due = true
+		os.due = append(os.due, d)
+	}
 }
 
 // draw draws an id for a new offer.
@@ -41,12 +50,21 @@ func (os *offers) to(w *worker) []*offer {
 func (os *offers) sendOffer(o *offer, wait time.Duration) {
 	t := o.dispatch.task
 	j := t.e.job
-	os.send(o.worker.Peer, lease.Offer{
+	m := lease.Offer{
 		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.dispatch.n}, Group: os.cfg.Group, Epoch: os.epoch,
 		Need: j.Spec.Need(), Device: o.device(), Priority: j.Spec.Priority, User: j.User, Project: j.Spec.Project, Wait: wait,
 		Age: os.now.Sub(t.e.born) + ageOfNew, Preempt: o.dispatch.preempt == o.worker.Host,
-	})
+	}
+	if s := o.seat; s != nil {
+		m.Attempt.Task += s.rank
+		m.Gang, m.Hold, m.Preempt, m.Firm = o.dispatch.gang.size, gangHold, s.preempt, s.firm
+		m.Order = uint64(max(0, j.Queued.UnixNano())) + uint64(t.index) // the elements of a job in their order
+	}
+	os.send(o.worker.Peer, m)
 }
+
+// gangHold is how long a host holds the place of a member. An offer is sent again long before (renewEvery).
+const gangHold = time.Minute
 
 func (os *offers) release(o *offer) {
 	if o.worker.Up {
@@ -66,6 +84,9 @@ func (os *offers) drop(o *offer) {
 	}
 	if d.preempt == o.worker.Host {
 		d.preempt = nil
+	}
+	if d.gang != nil {
+		os.changed(d)
 	}
 	os.hosts.probed(o)
 	if o.claim.State != fleet.Held {

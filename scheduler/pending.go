@@ -93,6 +93,14 @@ func shapeKey(who share.Account, pool string, need job.Resources) string {
 	return fmt.Sprintf("%q %q %d %d %t %s", who.User, who.Project, need.CPUs, need.Memory, need.Exclusive, pool)
 }
 
+// gangKey adds how many hosts a gang needs at once to the name of its shape.
+func gangKey(key string, nodes int) string {
+	if nodes > 1 {
+		return fmt.Sprintf("%s %d", key, nodes)
+	}
+	return key
+}
+
 // join adds the task to the shape of its request, and returns the shape. It makes the shape if there is none.
 func (p *pending) join(t *task) *shape {
 	if t.shape != nil {
@@ -101,7 +109,7 @@ func (p *pending) join(t *task) *shape {
 	s := t.e.job.Spec
 	inPool, need := fleet.PoolKey(s), s.Need()
 	who := share.Account{User: t.e.job.User, Project: s.Project}
-	key := shapeKey(who, inPool, need)
+	key := gangKey(shapeKey(who, inPool, need), t.e.job.Gang())
 	g := p.shapes[key]
 	if g == nil {
 		clauses, err := fleet.ClausesOf(s)
@@ -112,7 +120,7 @@ func (p *pending) join(t *task) *shape {
 		prefers, _ := job.ParsePrefer(s.Prefer)        // likewise; what cannot be parsed is not preferred
 		need.GPUModel = lease.ModelName(need.GPUModel) // here, so that no comparison has to do it
 		g = &shape{key: key, account: who, standing: p.shares.table.Of(who), queue: queue[*task]{order: rank}, Shape: fleet.Shape{
-			User: t.e.job.User, Project: s.Project, Need: need, Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),
+			User: t.e.job.User, Project: s.Project, Need: need, Gang: t.e.job.Gang(), Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),
 		}}
 		g.class = p.search.class(fleet.ClassesFor(s))
 		g.class.shapes++
@@ -144,7 +152,7 @@ func (p *pending) leave(t *task) {
 
 // requeue puts a task that may be placed into the queue of its shape. If the task pauses, a timer does so later.
 func (p *pending) requeue(t *task) {
-	if !p.lead || t.tally.gone || t.queued || t.phase != idle || t.durable().State != job.Pending {
+	if !p.lead || t.tally.gone || t.queued || !t.leads() || t.phase != idle || t.durable().State != job.Pending {
 		return
 	}
 	g := p.join(t)
@@ -201,7 +209,7 @@ func (p *pending) follow(e *entry) {
 		if !more {
 			return
 		}
-		if _, soft := e.find(index); soft || e.job.Brief(index).State != job.Pending {
+		if _, soft := e.find(index); soft || index%e.job.Gang() != 0 || e.job.Brief(index).State != job.Pending {
 			e.pass(index)
 			continue
 		}

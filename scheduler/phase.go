@@ -21,7 +21,7 @@ const (
 	proposing  // its Assign is under way; no host has committed
 	held       // a host has committed; no Assign is under way: the journal refused it, or it is about to be proposed
 	confirming // a host has committed, and the Assign is under way
-	recorded   // the Assign is in the journal; the Start waits for a host to commit
+	recorded   // the Assign is in the journal; the Start waits for a host to commit. Of a gang all ranks pass this phase
 
 	// The task has no dispatch any more.
 	withdrawn // its offers were taken back while its Assign was under way: the journal may still take it
@@ -42,7 +42,7 @@ const (
 // the events of an attempt again begins with the oldest. An assigned attempt becomes idle when its end is in the
 // journal.
 var moves = map[phase][]phase{
-	idle:       {offering, unknown},
+	idle:       {offering, unknown, recorded},
 	offering:   {idle, proposing, held},
 	proposing:  {offering, confirming, recorded, withdrawn},
 	held:       {idle, offering, confirming},

@@ -43,6 +43,34 @@ func (pl *placement) oneMore(d *dispatch, from int) *fleet.Host {
 	return nil
 }
 
+// gather says where the members of a gang go that lack a host: where they fit now, and where they may queue. Hosts that
+// have an offer of the gang are left out.
+func (pl *placement) gather(t *task, offers []*offer, missing, more, from int) ([]place.Spot, []*fleet.Host, []place.Again) {
+	x := pl.asks(t)
+	for _, o := range offers {
+		x.At = append(x.At, o.worker.Host)
+	}
+	return pl.placer.Gather(&x, from, pl.now, missing, more)
+}
+
+// until is when a gang that found no room is placed again; zero: once a host gets room.
+func (pl *placement) until(t *task) time.Time {
+	x := pl.asks(t)
+	return pl.placer.Until(&x, pl.now)
+}
+
+// preemptAt is the hosts where preemptible tasks can make room for so many members of a gang; nil if there are not as
+// many.
+func (pl *placement) preemptAt(d *dispatch, from, missing int) []*fleet.Host {
+	x := pl.asks(d.task)
+	for _, o := range d.offers {
+		if o.seat.state != inQueue || o.seat.preempt {
+			x.At = append(x.At, o.worker.Host)
+		}
+	}
+	return pl.placer.PreemptAt(&x, from, pl.now, missing)
+}
+
 // preempt is the host where preemptible tasks are to make room for the task; nil if there is none.
 func (pl *placement) preempt(t *task, from int) *fleet.Host {
 	x := pl.asks(t)
@@ -93,7 +121,7 @@ func (pl *placement) nextQueued(w *worker, looks *int) pick {
 	lim := limits{left: pl.hosts.fleet.Left(w.Host)}
 	var found pick
 	found.task, found.stopped = pl.pending.queued.next(w.resume.queued, lim, looks, func(t *task) bool {
-		if len(t.dispatch.offers) >= spreadMost || t.dispatch.at(w.Host) {
+		if t.dispatch.at(w.Host) || !t.dispatch.wantsMore() {
 			return false
 		}
 		x := pl.asks(t)

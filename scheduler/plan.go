@@ -15,6 +15,7 @@ type planner struct {
 	pending    *pending
 	placement  *placement
 	dispatches *dispatches
+	gangs      *gangs
 
 	again bool // it stopped at a bound
 }
@@ -34,7 +35,12 @@ func (b *budget) spent(t *turn) bool {
 // the first by rank is tried first.
 func (pn *planner) plan() {
 	pn.again = false
-	if !pn.lead || pn.outgoing >= maxOutgoing {
+	if !pn.lead {
+		return
+	}
+	pn.gangs.look()
+	defer func() { pn.again = pn.again || len(pn.gangs.offers.due) > 0 }()
+	if pn.outgoing >= maxOutgoing {
 		return
 	}
 	b := budget{tries: planLimit, looks: lookLimit}
@@ -66,7 +72,7 @@ func (pn *planner) tryFirst(g *shape, b *budget) {
 	b.tries--
 	if pn.try(g.queue.first()) == place.Blocked {
 		pn.pending.park(g)
-		pn.search.look(g.class, !pn.hosts.fleet.AnyOpen(&g.Shape))
+		pn.search.look(g.class, !pn.hosts.fleet.EnoughOpen(&g.Shape))
 	}
 }
 
@@ -97,7 +103,11 @@ func (pn *planner) fill(w *worker, b *budget) bool {
 			p := placeOf(queued)
 			w.resume.queued = &p
 			b.tries--
-			pn.dispatches.offer(queued.dispatch, w, fleet.Queued, nil)
+			if queued.dispatch.gang != nil {
+				pn.gangs.offerMore(queued.dispatch, w)
+			} else {
+				pn.dispatches.offer(queued.dispatch, w, fleet.Queued, nil)
+			}
 		default:
 			p := placeOf(parked)
 			w.resume.parked = &p
@@ -127,6 +137,13 @@ func (pn *planner) try(t *task) place.Verdict {
 		return place.Pauses
 	}
 	pn.hosts.fleet.Count(pn.now)
+	if t.e.job.Gang() > 1 {
+		v := pn.gangs.begin(t)
+		if v == place.Queues {
+			pn.search.look(t.shape.class, false)
+		}
+		return v
+	}
 	d := pn.placement.decide(t, pn.hosts.anySlot())
 	for _, a := range d.Again {
 		pn.hosts.askAgain(pn.hosts.workers[a.Host.Peer], a.At)

@@ -35,6 +35,9 @@ func closedReason(x *fleet.Outlook) job.Reason {
 			Detail: lease.Clip(fmt.Sprintf("%d of %d nodes that could run it take no tasks%s", x.Draining, x.Able, detail)),
 		}
 	}
+	if x.Open > 0 { // a gang needs more of them
+		return job.Reason{Word: job.ReasonNoPeers, Detail: fmt.Sprintf("only %d of the %d nodes that could run it answer", x.Open, x.Able)}
+	}
 	return job.Reason{Word: job.ReasonNoPeers, Detail: fmt.Sprintf("none of the %d nodes that could run it answers", x.Able)}
 }
 

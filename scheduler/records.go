@@ -22,6 +22,7 @@ type records struct {
 	pending    *pending
 	attempts   *attempts
 	dispatches *dispatches
+	gangs      *gangs
 	reports    *reports
 	requests   *requests
 	deaths     *deaths
@@ -72,18 +73,18 @@ func (rc *records) applied(r job.Record, x jobs.Change, epoch job.Epoch) {
 			rc.moved(rc.add(x.Job), nil)
 		}
 		rc.requests.submitted(r.Job)
-	case job.AssignRecord:
-		if e != nil && e.job.Has(r.Attempt.Task) {
-			rc.appliedAssign(e, r, epoch, x.Moved)
+	case job.AssignRecord, job.AssignGangRecord, job.UnassignGangRecord:
+		if e != nil {
+			rc.appliedOwn(e, r, x, epoch)
 		}
 	case job.UnassignRecord:
 		if x.Moved {
-			rc.appliedUnassign(e, r)
+			rc.appliedUnassign(e, r, x)
 		}
 		rc.reports.acknowledge(r.Attempt)
 	case job.ResultRecord:
 		if x.Moved {
-			rc.appliedResult(e, r, x.Before)
+			rc.appliedResult(e, r, x)
 		}
 		rc.reports.acknowledge(r.Attempt)
 	case job.CancelRecord:
@@ -119,6 +120,24 @@ func (rc *records) applied(r job.Record, x jobs.Change, epoch job.Epoch) {
 func (rc *records) add(j *jobs.Job) *entry {
 	rc.policies.asked(&j.Spec, j.Len())
 	return rc.entries.add(j)
+}
+
+// appliedOwn goes on with a record about attempts that no host is told of.
+func (rc *records) appliedOwn(e *entry, r job.Record, x jobs.Change, epoch job.Epoch) {
+	switch r := r.(type) {
+	case job.AssignRecord:
+		if e.job.Has(r.Attempt.Task) {
+			rc.appliedAssign(e, r, epoch, x.Moved)
+		}
+	case job.AssignGangRecord:
+		if e.job.Has(r.Attempt.Task) {
+			rc.appliedGang(e, r, epoch, x.Moved)
+		}
+	case job.UnassignGangRecord:
+		if x.Moved {
+			rc.movedGang(e, x)
+		}
+	}
 }
 
 // moved updates the soft state of a job after a record that changed tasks of these ranges; none means all.
@@ -177,9 +196,75 @@ func (rc *records) settle(t *task) {
 	if d.State != job.Pending {
 		rc.pending.unbar(t)
 	}
-	if d.State.Ended() {
+	switch follows := !t.leads(); {
+	case d.Assigned, jobs.Unsettled(t.e.job, t.index):
+	case d.State.Ended():
 		rc.pending.leave(t)
 		t.e.drop(t)
+	case follows: // rank 0 stands for it
+		t.e.drop(t)
+	}
+}
+
+// movedGang updates the soft state of a job after a record that changed a gang or a member. When members were told to end
+// because of another, their hosts are told.
+func (rc *records) movedGang(e *entry, x jobs.Change) {
+	if lead := e.task(x.Gang.First); x.Settled && rc.lead {
+		lead.backOff(rc.turn)
+	}
+	if !x.Settled && e.job.Brief(x.Task).State == job.Succeeded { // the others go on as before
+		rc.movedTask(e, x.Task)
+		return
+	}
+	rc.settleGang(e, x.Gang)
+	if rc.lead && !x.Settled {
+		rc.endActive(e, []job.Range{x.Gang})
+	}
+}
+
+// settleGang updates the soft state of a job after a record that changed tasks of a gang.
+func (rc *records) settleGang(e *entry, gang job.Range) {
+	rc.entries.save(e)
+	for _, t := range e.in([]job.Range{gang}) {
+		rc.settle(t)
+	}
+	rc.pending.follow(e)
+	rc.history.noteEnd(e)
+}
+
+// appliedGang goes on with the dispatch that proposed to assign a gang, as appliedAssign does for a task.
+func (rc *records) appliedGang(e *entry, r job.AssignGangRecord, epoch job.Epoch, ok bool) {
+	gang := e.job.Element(r.Attempt.Task)
+	t := e.task(gang.First)
+	d := t.dispatch
+	mine := rc.lead && epoch == rc.epoch && d != nil && d.gang != nil && d.n == r.Attempt.N && t.phase == confirming && slices.Equal(d.assignees(), r.Members)
+	if ok {
+		for i := gang.First; i <= gang.Last; i++ {
+			if x := e.task(i); mine {
+				x.move(rc.turn, recorded)
+			}
+		}
+		rc.settleGang(e, gang)
+	}
+	if !rc.lead {
+		return
+	}
+	if !ok && t.proposes(r.Attempt.N) {
+		t.unpropose(rc.turn)
+	}
+	switch {
+	case epoch != rc.epoch:
+		rc.dispatches.takeBack(t)
+		rc.settle(t)
+	case ok && mine:
+		rc.gangs.start(d)
+	case ok:
+		rc.dispatches.takeBack(t)
+		rc.attempts.giveUp(t, job.ProofDeclined, "its places were given back before its record was committed")
+	case d != nil && d.n == r.Attempt.N:
+		rc.dispatches.abandon(d)
+	default:
+		rc.settle(t)
 	}
 }
 
@@ -214,9 +299,9 @@ func (rc *records) appliedAssign(e *entry, r job.AssignRecord, epoch job.Epoch, 
 	}
 }
 
-func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord) {
-	t := e.task(r.Attempt.Task)
-	d := t.durable()
+func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord, x jobs.Change) {
+	t := e.task(r.Attempt.Task).leader()
+	d := e.job.Brief(r.Attempt.Task)
 	switch r.Proof {
 	case job.ProofDeclined:
 	case job.ProofNeverStarted:
@@ -228,12 +313,23 @@ func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord) {
 	case job.ProofDead, job.ProofExpired:
 		t.backOff(rc.turn)
 	}
+	if e.job.Gang() > 1 {
+		rc.movedGang(e, x)
+		return
+	}
 	rc.movedTask(e, r.Attempt.Task)
 }
 
-func (rc *records) appliedResult(e *entry, r job.ResultRecord, before job.Task) {
-	t := e.task(r.Attempt.Task)
+func (rc *records) appliedResult(e *entry, r job.ResultRecord, x jobs.Change) {
+	t, before := e.task(r.Attempt.Task), x.Before
 	d := t.durable()
+	if e.job.Gang() > 1 {
+		if rc.lead {
+			rc.notify(Notice{Kind: TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})
+		}
+		rc.movedGang(e, x)
+		return
+	}
 	if rc.lead {
 		if before.Assigned && before.Attempt != r.Attempt.N {
 			rc.surplus(t, before)
@@ -257,6 +353,7 @@ func (rc *records) surplus(t *task, before job.Task) {
 }
 
 func (rc *records) appliedCancel(e *entry, r job.CancelRecord, ok bool) {
+	r.Tasks = jobs.Widen(e.job, r.Tasks)
 	if ok {
 		rc.moved(e, r.Tasks)
 	}
@@ -269,6 +366,7 @@ func (rc *records) appliedCancel(e *entry, r job.CancelRecord, ok bool) {
 
 func (rc *records) appliedRequeue(e *entry, r job.RequeueRecord, ok bool) {
 	var err error
+	r.Tasks = jobs.Widen(e.job, r.Tasks)
 	if ok {
 		rc.history.reopened(e)
 		rc.moved(e, r.Tasks)
@@ -296,6 +394,7 @@ func (rc *records) endActive(e *entry, ranges []job.Range) {
 
 func (rc *records) appliedHold(e *entry, r job.HoldRecord, ok bool) {
 	kind := holdKind(r.Release)
+	r.Tasks = jobs.Widen(e.job, r.Tasks)
 	var err error
 	if ok {
 		rc.moved(e, r.Tasks)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
@@ -178,7 +179,7 @@ func (rq *requests) submit(a Submit) {
 	switch {
 	case err != nil:
 		rq.answer(a.Token, nil, fmt.Errorf("%w: %w", ErrInvalid, err))
-	case a.Spec.Hold || rq.hosts.fleet.AnyMeets(clauses):
+	case a.Spec.Hold || rq.hosts.fleet.Meet(clauses, max(1, a.Spec.Nodes)):
 		rq.proposeSubmit(a, sum)
 	default:
 		rq.awaitMatch(&match{ask: a, spec: sum, clauses: clauses, last: rq.now.Add(matchMost)})
@@ -315,7 +316,7 @@ func (rq *requests) retryMatches() {
 	var rest, again []*match
 	for _, m := range rq.matches {
 		switch {
-		case rq.hosts.fleet.AnyMeets(m.clauses):
+		case rq.hosts.fleet.Meet(m.clauses, max(1, m.ask.Spec.Nodes)):
 			rq.proposeSubmit(m.ask, m.spec)
 		case !rq.now.Before(m.until) && m.more && rq.now.Before(m.last):
 			again = append(again, m)
@@ -334,9 +335,7 @@ func (rq *requests) retryMatches() {
 func (rq *requests) cancel(a Cancel) {
 	e := rq.entries.byID[a.Job]
 	var counts job.Counts
-	if e != nil {
-		counts = e.job.CountsIn(a.Tasks)
-	}
+	a.Tasks, counts = widened(e, a.Tasks)
 	switch {
 	case e == nil:
 		rq.answerArchived(a.Token, a.Job)
@@ -355,9 +354,7 @@ func (rq *requests) hold(a Hold) {
 		from, to = to, from
 	}
 	var counts job.Counts
-	if e != nil {
-		counts = e.job.CountsIn(a.Tasks)
-	}
+	a.Tasks, counts = widened(e, a.Tasks)
 	switch {
 	case e == nil:
 		rq.answerArchived(a.Token, a.Job)
@@ -382,7 +379,7 @@ func (rq *requests) requeue(a Requeue) {
 			rq.answer(a.Token, nil, noneFailed(a.Job))
 			return
 		}
-	} else if none, err := nothingToRequeue(e.job.ID, e.job.CountsIn(a.Tasks), a.Failed); none {
+	} else if none, err := nothingToRequeue(e.job.ID, e.job.CountsIn(jobs.Widen(e.job, a.Tasks)), a.Failed); none {
 		rq.answer(a.Token, e, err)
 		return
 	}

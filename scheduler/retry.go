@@ -23,7 +23,22 @@ func (t *task) backOff(tn *turn) {
 	if b := t.durable(); b.Attempt == 0 || b.State != job.Pending {
 		return
 	}
-	d, all := t.e.job.Task(t.index), jobs.Outcomes(t.e.job, t.index)
+	if t.e.job.Gang() == 1 {
+		t.backOffAs(tn, t.index)
+		return
+	}
+	away, own := jobs.Causes(t.e.job, t.e.job.Element(t.index))
+	for _, member := range away {
+		t.backOffAs(tn, member)
+	}
+	if len(away) == 0 && own >= 0 {
+		t.backOffAs(tn, own)
+	}
+}
+
+// backOffAs does so by the newest attempt of the task with this index: the task itself, or a member of its gang.
+func (t *task) backOffAs(tn *turn, index int) {
+	d, all := t.e.job.Task(index), jobs.Outcomes(t.e.job, index)
 	if len(all) == 0 || all[len(all)-1].N <= d.Settled {
 		return
 	}

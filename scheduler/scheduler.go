@@ -69,6 +69,9 @@ type Config struct {
 	Shares share.Weights
 	// SaveEvery is how long changed rows wait to be saved together; with zero each step saves its own.
 	SaveEvery time.Duration
+	// GangHold is how long a gang holds places at some hosts while others have none for it. Then it gives them back, and
+	// gathers again after a pause.
+	GangHold time.Duration
 }
 
 // DefaultConfig has the bounds; who the daemon is must be filled in.
@@ -78,6 +81,7 @@ func DefaultConfig() Config {
 		KeepEnded: 100_000,
 		KeepFor:   7 * 24 * time.Hour,
 		LossLimit: 3,
+		GangHold:  10 * time.Minute,
 		KeepWhole: 256, // for whoever waits for an end, or asks right after it
 		Policy:    policy.Default,
 	}
@@ -96,6 +100,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("scheduler: config: max_jobs %d, keep_ended %d, keep_whole %d", c.MaxJobs, c.KeepEnded, c.KeepWhole)
 	case c.LossLimit < 1 || c.LossLimit > job.MaxLost:
 		return fmt.Errorf("scheduler: config: loss_limit %d is not from 1 to %d", c.LossLimit, job.MaxLost)
+	case c.GangHold < MinGangHold || c.GangHold > MaxGangHold:
+		return fmt.Errorf("scheduler: config: gang_hold %s is not from %s to %s", c.GangHold, MinGangHold, MaxGangHold)
 	case c.KeepFor <= 0:
 		return fmt.Errorf("scheduler: config: keep_for %s", c.KeepFor)
 	}
@@ -110,6 +116,12 @@ func Policies() []string { return policy.Names() }
 
 // CheckPolicy returns an error if a job names a placement policy that does not exist.
 func CheckPolicy(name string) error { return policy.Check(name) }
+
+// The bounds of Config.GangHold. Hosts hold a place for 30 minutes at most, however often they are asked to.
+const (
+	MinGangHold = 30 * time.Second
+	MaxGangHold = 25 * time.Minute
+)
 
 // The waits and bounds of a scheduler.
 const (

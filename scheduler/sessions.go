@@ -11,12 +11,15 @@ import (
 )
 
 // sessionUp notes a new session and tells the host which journal group this daemon owns.
-func (c *Core) sessionUp(p job.Peer) {
+func (c *Core) sessionUp(p job.Peer, path lease.Path) {
 	if c.contact.sessions[p] != 0 {
 		c.sessionDown(p)
 	}
 	c.contact.lastSession++
 	c.contact.sessions[p] = c.contact.lastSession
+	if path != (lease.Path{}) {
+		c.contact.paths[p] = path
+	}
 	if c.lead {
 		c.send(p, c.owns())
 	}
@@ -25,6 +28,7 @@ func (c *Core) sessionUp(p job.Peer) {
 // sessionDown ends the offers to the host, and plans a check of the attempts that may be running there.
 func (c *Core) sessionDown(p job.Peer) {
 	delete(c.contact.sessions, p)
+	delete(c.contact.paths, p)
 	c.contact.down(p)
 	w := c.hosts.workers[p]
 	if w == nil || !w.Up {
@@ -63,6 +67,7 @@ func (c *Core) hello(p job.Peer, m lease.Hello) {
 	if !w.Up {
 		c.notify(Notice{Kind: WorkerFound, Peer: p, Node: m.Profile.Name})
 	}
+	w.Address = c.contact.paths[p].Remote
 	c.hosts.fleet.Hello(w.Host, m, c.now)
 	c.hosts.profiles++
 	c.hosts.offerToFreed(w)

@@ -76,7 +76,7 @@ func (c *Core) handle(e Event) {
 			c.notProposed(r, e.Err)
 		}
 	case SessionUp:
-		c.sessionUp(e.Peer)
+		c.sessionUp(e.Peer, e.Path)
 	case SessionDown:
 		c.sessionDown(e.Peer)
 	case FromWorker:
@@ -127,9 +127,17 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 		c.hosts.availability(w, m)
 		c.pending.shares.hear(w, m.Usage)
 	case lease.Commit:
-		c.dispatches.commit(w, m)
+		if o := c.offers.byID[m.Offer]; o != nil && o.worker == w && o.seat != nil {
+			c.plan.gangs.commit(w, o, m)
+		} else {
+			c.dispatches.commit(w, m)
+		}
 	case lease.Decline:
-		c.dispatches.decline(w, m)
+		if o := c.offers.byID[m.Offer]; o != nil && o.worker == w && o.seat != nil {
+			c.plan.gangs.decline(w, o, m)
+		} else {
+			c.dispatches.decline(w, m)
+		}
 	case lease.Event:
 		c.reports.event(w, m)
 	case lease.Renew:
@@ -157,6 +165,8 @@ func (c *Core) notProposed(r job.Record, err error) {
 		}
 	case job.AssignRecord:
 		c.dispatches.notAssigned(r.Attempt)
+	case job.AssignGangRecord:
+		c.plan.gangs.notAssigned(r.Attempt)
 	case job.CancelRecord:
 		c.requests.refused(toCancel, r.Job, err)
 	case job.HoldRecord:
@@ -167,7 +177,7 @@ func (c *Core) notProposed(r job.Record, err error) {
 		delete(c.history.purging, r.Job.Drawn())
 	case job.ParentRecord:
 		c.pending.parents.refused(r.Parent)
-	case job.UnassignRecord, job.ResultRecord: // timers propose them again
+	case job.UnassignRecord, job.UnassignGangRecord, job.ResultRecord: // timers propose them again
 	}
 }
 

@@ -240,6 +240,14 @@ func recordText(r job.Record) string {
 		return fmt.Sprintf("assign %s to %s", r.Attempt, r.Node)
 	case job.UnassignRecord:
 		return fmt.Sprintf("unassign %s %s", r.Attempt, r.Proof)
+	case job.AssignGangRecord:
+		text := fmt.Sprintf("assign gang %s to", r.Attempt)
+		for _, m := range r.Members {
+			text += " " + string(m.Node)
+		}
+		return text
+	case job.UnassignGangRecord:
+		return fmt.Sprintf("unassign gang %s %s", r.Attempt, r.Proof)
 	case job.ResultRecord:
 		return fmt.Sprintf("result %s %s", r.Attempt, r.Exit.State)
 	case job.CancelRecord:
@@ -272,11 +280,24 @@ func (s *story) messageText(m lease.ToWorker) string {
 		if m.Preempt {
 			text += " preempt"
 		}
+		if m.Gang > 0 {
+			text += fmt.Sprintf(" gang=%d", m.Gang)
+		}
+		if m.Firm {
+			text += " firm"
+		}
 		return text
 	case lease.Release:
 		return fmt.Sprintf("release #%d", s.offers[m.Offer])
 	case lease.Start:
-		return fmt.Sprintf("start #%d %s session=%d", s.offers[m.Offer], m.Attempt, m.Session) + map[bool]string{true: " preempted before"}[m.Element.Preempted]
+		text := ""
+		if m.Gang != nil {
+			text = fmt.Sprintf(" rank=%d port=%d", m.Element.Rank, m.Gang.Port)
+			for _, x := range m.Gang.Members {
+				text += fmt.Sprintf(" %s=%s", x.Name, x.Address)
+			}
+		}
+		return fmt.Sprintf("start #%d %s session=%d", s.offers[m.Offer], m.Attempt, m.Session) + text + map[bool]string{true: " preempted before"}[m.Element.Preempted]
 	case lease.Query:
 		return fmt.Sprintf("query %s store=%s", m.Attempt, m.Store)
 	case lease.Cancel:

@@ -194,15 +194,27 @@ func (e *entry) taskFile() *job.File {
 
 // element is what distinguishes the task from the others of its job.
 func (e *entry) element(index int) lease.Element {
-	x := lease.Element{Preempted: jobs.Preempted(e.job, index)}
+	x := lease.Element{Preempted: jobs.Preempted(e.job, index), Rank: index % e.job.Gang()}
 	if !e.layout.IsArray() {
 		return x
 	}
-	x.Array, x.Index = true, e.layout.Number(index)
-	if lines := e.job.Spec.EachLine; index < len(lines) {
-		x.Entry = lines[index]
+	x.Array, x.Index = true, e.layout.Index(index)
+	if lines := e.job.Spec.EachLine; index/e.job.Gang() < len(lines) {
+		x.Entry = lines[index/e.job.Gang()]
 	}
 	return x
+}
+
+// leads reports whether the task stands for its element before it is assigned: it is the only task of it, or rank 0 of a
+// gang.
+func (t *task) leads() bool { return t.index%t.e.job.Gang() == 0 }
+
+// leader returns the task that stands for the element of a task, and makes its soft state if there is none.
+func (t *task) leader() *task {
+	if t.leads() {
+		return t
+	}
+	return t.e.task(t.e.job.Element(t.index).First)
 }
 
 // pendingTasks returns how many tasks of the job wait and may be active together.
@@ -213,7 +225,7 @@ func (e *entry) pendingTasks() int {
 		n = min(n, e.parents.ready.Len()+1)
 	}
 	if e.atOnce > 0 {
-		n = min(n, e.atOnce-e.active)
+		n = min(n, (e.atOnce-e.active)*e.job.Gang())
 	}
 	return n
 }
@@ -258,9 +270,18 @@ func (e *entry) pass(index int) {
 
 // count updates entry.active. A task counts from the moment at which it is offered until the journal says that it is not
 // assigned: an Assign under way may still be committed, even if its offer was taken back.
+//
+// A gang counts once, with its rank 0.
 func (t *task) count() {
+	if !t.leads() {
+		i, there := t.e.find(t.e.job.Element(t.index).First)
+		if !there {
+			return
+		}
+		t = t.e.tasks[i]
+	}
 	d := t.durable()
-	active := t.going || d.Assigned || t.phase == withdrawn && d.State == job.Pending
+	active := t.going || d.Assigned || t.e.job.Gang() > 1 && jobs.ElementAssigned(t.e.job, t.index) || t.phase == withdrawn && d.State == job.Pending
 	switch {
 	case active && !t.active:
 		t.e.active++
@@ -319,6 +340,7 @@ func (t *task) unpropose(tn *turn) {
 
 // endDispatch ends the dispatch of an attempt whose Start was not sent.
 func (t *task) endDispatch(tn *turn) {
+	t.endGang()
 	t.dispatch, t.going = nil, false
 	switch {
 	case t.phase == recorded:
@@ -408,7 +430,8 @@ type worker struct {
 type resume struct{ parked, queued *fleet.Rank }
 
 // dispatch is one attempt on its way to a host. It has one offer to a host with room, or several offers that queue at
-// full hosts. The first host to commit gets the task.
+// full hosts. The first host to commit gets the task. The dispatch of rank 0 of a gang is that of all members, each of
+// which needs a host that commits.
 type dispatch struct {
 	task    *task
 	n       int // number of the attempt
@@ -420,6 +443,66 @@ type dispatch struct {
 	preempt *fleet.Host // where preemptible tasks are to make room; nil: nowhere
 	devices []string
 	session lease.Session
+	gang    *gang // of which the task is rank 0; nil: none
+}
+
+// endGang takes back what the gathering of a gang has changed in the view of its job.
+func (t *task) endGang() {
+	if t.dispatch != nil && t.dispatch.gang != nil {
+		t.e.showSeated(t.dispatch.gang, 0)
+	}
+}
+
+// showSeated counts so many members of a gang that gathers as RESERVED. In the journal they are PENDING.
+func (e *entry) showSeated(g *gang, n int) {
+	e.shown.Add(job.Pending, g.shown-n)
+	e.shown.Add(job.Reserved, n-g.shown)
+	g.shown = n
+}
+
+// seats counts the offers of a gang by the state of their seats.
+func (d *dispatch) seats() (n [seated + 1]int) {
+	for _, o := range d.offers {
+		n[o.seat.state]++
+	}
+	return n
+}
+
+// missing returns how many members have no host that has committed or has been asked to.
+func (d *dispatch) missing() int {
+	n := d.gang.size
+	for _, o := range d.offers {
+		if o.seat.state != inQueue || o.seat.preempt {
+			n--
+		}
+	}
+	return max(n, 0)
+}
+
+// holder returns the offer whose host holds or promises the place of a rank; nil if there is none.
+func (d *dispatch) holder(rank int) *offer {
+	for _, o := range d.offers {
+		if o.seat.rank == rank && o.seat.state >= promised {
+			return o
+		}
+	}
+	return nil
+}
+
+// openRank returns the rank that needs an offer most: of those without a place the first that has the fewest offers. It
+// returns false if each rank has a place.
+func (d *dispatch) openRank() (rank int, open bool) {
+	offers, taken := make([]int, d.gang.size), make([]bool, d.gang.size)
+	for _, o := range d.offers {
+		offers[o.seat.rank]++
+		taken[o.seat.rank] = taken[o.seat.rank] || o.seat.state >= promised
+	}
+	for r := range offers {
+		if !taken[r] && (!open || offers[r] < offers[rank]) {
+			rank, open = r, true
+		}
+	}
+	return rank, open
 }
 
 // lose notes that the host which had committed holds the task no longer.
@@ -442,7 +525,8 @@ type offer struct {
 	worker   *worker
 	leases   uint64      // how many renewals of the host had been answered when the offer was sent
 	claim    fleet.Claim // on the host, with the id of the offer
-	timer    *timer      // for the answer of the host, then for the Assign
+	timer    *timer      // for the answer of the host, then for the Assign; of a queued offer or one of a gang for its renewal
+	seat     *seat       // of a member of a gang; nil: none
 }
 
 // queued reports whether the offer queues at a full host.
@@ -459,7 +543,25 @@ func (o *offer) device() string {
 // request is what the task asks for, in the terms of package fleet. The task has a shape.
 func (t *task) request() fleet.Request { return fleet.Request{Shape: &t.shape.Shape, Rank: placeOf(t)} }
 
+// wantsMore reports whether the task may be offered to one more host that got room.
+func (d *dispatch) wantsMore() bool {
+	if d.gang != nil {
+		return d.missing() > 0
+	}
+	return len(d.offers) < spreadMost
+}
+
 // at reports whether the task is offered to the host.
 func (d *dispatch) at(h *fleet.Host) bool {
 	return slices.ContainsFunc(d.offers, func(o *offer) bool { return o.worker.Host == h })
+}
+
+// widened returns the elements that have tasks in the ranges, and how many of their tasks are in each state. The job may be
+// nil.
+func widened(e *entry, ranges []job.Range) ([]job.Range, job.Counts) {
+	if e == nil {
+		return ranges, job.Counts{}
+	}
+	ranges = jobs.Widen(e.job, ranges)
+	return ranges, e.job.CountsIn(ranges)
 }

@@ -151,7 +151,7 @@ func resources(o stories.Options) job.Resources {
 	}
 }
 
-// worker NAME cpus=4 mem=8GiB gpus=2 model=h100-80gb store=S rack=r1: a session and its Hello.
+// worker NAME cpus=4 mem=8GiB gpus=2 model=h100-80gb store=S rack=r1 [relay=1]: a session and its Hello.
 func verbWorker(s *story, a []string, o stories.Options) {
 	p := lease.Profile{
 		Name: a[0], CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0), Store: a[0] + "-disk", Drivers: []string{"exec"}, Worker: true,
@@ -171,9 +171,18 @@ func verbWorker(s *story, a []string, o stories.Options) {
 	free.CPUs, free.Tasks = o.Number("free", free.CPUs), o.Number("tasks", 0)
 	s.stores[a[0]] = p.Store
 	if o["again"] == "" { // else the session stays the same
-		s.step(SessionUp{Peer: job.Peer(a[0])})
+		up := SessionUp{Peer: job.Peer(a[0])}
+		if o["relay"] == "" && a[0] != string(s.cfg.Self) {
+			up.Path = lease.Path{Local: "10.0.0.100", Remote: addressOf(a[0])}
+		}
+		s.step(up)
 	}
 	s.from(a[0], lease.Hello{Profile: p, Free: free})
+}
+
+// addressOf is the address at which the sessions with a host reach it.
+func addressOf(host string) string {
+	return "10.0.0." + strings.TrimLeft(host, "abcdefghijklmnopqrstuvwxyz")
 }
 
 // free NAME cpus=2 gpus=1 [tasks=1] [alone=1] [yields=PRIORITY:CPUS,...] [aside=1] [draining=1] [under=amy,bob]:
@@ -225,6 +234,7 @@ func verbSubmit(s *story, a []string, o stories.Options) {
 	if o["node"] != "" {
 		spec.NodeList = strings.Split(o["node"], ",")
 	}
+	spec.Nodes, spec.KeepOnBadExit = o.Number("nodes", 0), o["keep"] != ""
 	spec.Lease, spec.Array = job.Duration(o.Duration("lease", time.Duration(spec.Lease))), o["array"]
 	spec.Prefer, spec.Exclusive = o["prefer"], o["exclusive"] != ""
 	if o["begin"] != "" {
@@ -283,10 +293,19 @@ func verbDepends(s *story, a []string, _ stories.Options) {
 	}
 }
 
-// take WORKER JOB[.TASK] [session=N]: the host commits to its newest offer of the task.
+// take WORKER JOB[.TASK] [session=N] [address=A] [port=N] [promise=1] [as=TASK]: the host commits to its newest offer of the
+// task.
 func verbTake(s *story, a []string, o stories.Options) {
 	m := s.offer(a)
-	s.from(a[0], lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: lease.Session(o.Number("session", 5))})
+	x := lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: lease.Session(o.Number("session", 5)), Conditional: o["promise"] != ""}
+	if m.Gang > 0 {
+		x.Port = o.Number("port", map[bool]int{true: 29500}[m.Attempt.Task%m.Gang == 0])
+		if x.Address = cmp.Or(o["address"], addressOf(a[0])); a[0] == string(s.cfg.Self) {
+			x.Address = ""
+		}
+	}
+	x.Attempt.Task = o.Number("as", x.Attempt.Task)
+	s.from(a[0], x)
 }
 
 // unsent WORKER JOB [start]: the newest offer of the job, or the Start after it, could not be sent, because it is out of

@@ -137,6 +137,10 @@ func (vs *views) at(e *entry, index int) job.Task {
 	if d.State.Ended() && d.Ended.IsZero() {
 		d.Ended = e.ended
 	}
+	if d.State == job.Pending && e.job.Gang() > 1 {
+		vs.member(e, &d)
+		return d
+	}
 	if i, soft := e.find(index); soft {
 		vs.task(e.tasks[i], &d)
 	} else if d.State == job.Pending {
@@ -145,11 +149,32 @@ func (vs *views) at(e *entry, index int) job.Task {
 	return d
 }
 
+// member adds to the view of a member of a gang that waits what its rank 0 tells. A member that has a place at a host is
+// RESERVED.
+func (vs *views) member(e *entry, d *job.Task) {
+	gang := e.job.Element(d.Index)
+	i, soft := e.find(gang.First)
+	if !soft {
+		d.Reason = vs.following(e, gang.First)
+		return
+	}
+	lead := e.tasks[i]
+	d.Reason = vs.reason(lead)
+	if x := lead.dispatch; x != nil && x.gang != nil {
+		if o := x.holder(d.Index - gang.First); o != nil && o.seat.state == seated {
+			d.State, d.Node, d.NodeName, d.Devices = job.Reserved, o.worker.Peer, o.worker.Name(), o.seat.devices
+		}
+	}
+}
+
 // tasks are the views of the tasks that the query selects.
 func (vs *views) tasks(e *entry, q job.TaskQuery) (out []job.Task) {
 	states := q.States
 	if slices.ContainsFunc(states, job.State.Active) {
 		states = append(slices.Clone(states), job.Reserved) // the state of all assigned tasks in the journal
+		if e.job.Gang() > 1 && slices.Contains(q.States, job.Reserved) {
+			states = append(states, job.Pending) // members that have a place while others have none
+		}
 	}
 	e.job.Each(q.Rest(e.job.Len()), states, func(index int) bool {
 		if i, soft := e.find(index); soft && len(states) > 0 && e.job.Brief(index).Assigned {
@@ -157,7 +182,11 @@ func (vs *views) tasks(e *entry, q job.TaskQuery) (out []job.Task) {
 				return true
 			}
 		}
-		out = append(out, vs.at(e, index))
+		v := vs.at(e, index)
+		if e.job.Gang() > 1 && len(states) > 0 && !slices.Contains(q.States, v.State) {
+			return true
+		}
+		out = append(out, v)
 		return len(out) < q.Limit
 	})
 	return out
@@ -323,6 +352,8 @@ func (vs *views) reason(t *task) job.Reason {
 	switch {
 	case !vs.lead:
 		return reasonReading
+	case t.dispatch != nil && t.dispatch.gang != nil:
+		return t.dispatch.gangReason()
 	case t.dispatch != nil && t.waiting == 0:
 		return job.Reason{Word: job.ReasonResources, Detail: "offered to " + vs.offeredTo(t.dispatch)}
 	case t.dispatch != nil && t.dispatch.preempt != nil:
@@ -348,6 +379,12 @@ func (vs *views) waitReason(t *task) job.Reason {
 		return job.Reason{Word: job.ReasonNoMatch, Detail: vs.noMatch(g, t)}
 	case x.Open == 0:
 		return closedReason(x)
+	case x.Able < g.Gang:
+		return job.Reason{Word: job.ReasonNoMatch, Detail: vs.noMatch(g, t)}
+	case x.Open < g.Gang:
+		why := closedReason(x)
+		why.Detail = lease.Clip(fmt.Sprintf("it needs %d nodes at once; %s", g.Gang, why.Detail))
+		return why
 	}
 	if x.Fits == 0 && x.Quota != "" {
 		return job.Reason{Word: job.ReasonQuota, Detail: lease.Clip(x.Quota)}
@@ -359,6 +396,8 @@ func (vs *views) waitReason(t *task) job.Reason {
 		return job.Reason{Word: job.ReasonPriority, Detail: why}
 	}
 	switch {
+	case g.Gang > 1 && x.Fits < g.Gang:
+		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("a member fits on %d nodes now, and it needs %d at once; %s", x.Fits, g.Gang, lackText(x.Lack, x.Open, g.Need.Exclusive))}
 	case x.Fits > 0:
 		return job.Reason{Word: job.ReasonPriority, Detail: "what is free is set aside for others"}
 	case len(x.Quarantined) > 0:

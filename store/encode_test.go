@@ -32,6 +32,14 @@ var anyHeld = rapid.Custom(func(t *rapid.T) lease.Record {
 		e := storetest.Exit.Draw(t, "exit")
 		r.Exit = &e
 	}
+	if n := rapid.IntRange(0, 3).Draw(t, "gang"); n > 0 {
+		r.Gang, r.Element.Rank = &lease.Gang{Port: rapid.IntRange(1, 65535).Draw(t, "port")}, rapid.IntRange(0, n-1).Draw(t, "rank")
+		for range n {
+			r.Gang.Members = append(r.Gang.Members, lease.Member{
+				Node: job.Peer(storetest.Text.Draw(t, "node")), Name: storetest.Text.Draw(t, "name"), Address: storetest.Text.Draw(t, "address"),
+			})
+		}
+	}
 	return r
 })
 
@@ -72,7 +80,7 @@ func FuzzDecodeHeld(f *testing.F) {
 	file := newFile(job.Spec{Name: "x"})
 	known := map[job.Digest]*job.File{file.Digest(): file}
 	for _, x := range []*job.File{nil, file} {
-		b, err := proto.Marshal(heldPB(&lease.Record{Attempt: job.Attempt{Job: job.NewID(1, 1), N: 1}, Phase: lease.PhaseDone, File: x}))
+		b, err := proto.Marshal(heldPB(&lease.Record{Attempt: job.Attempt{Job: job.NewID(1, 1), N: 1}, Phase: lease.PhaseDone, File: x, Element: lease.Element{Rank: 1}, Gang: &lease.Gang{Port: 1, Members: []lease.Member{{Node: "n"}, {Address: "::1"}}}}))
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -165,6 +165,7 @@ func heldPB(r *lease.Record) *storepb.Held {
 		Pid: int64(r.PID), Started: storepb.Nanos(r.Started), Exit: storepb.FromExit(r.Exit), EventN: r.EventN, AckedN: r.AckedN,
 		Reason: r.Reason, Recorded: storepb.Nanos(r.Recorded), Preempted: r.Preempted, Isolation: r.Isolation,
 		Array: r.Element.Array, Index: int64(r.Element.Index), Entry: r.Element.Entry, PreemptedBefore: r.Element.Preempted,
+		Rank: int64(r.Element.Rank), Gang: gangPB(r.Gang),
 	}
 	if r.File != nil {
 		sum := r.File.Digest()
@@ -198,6 +199,29 @@ func decodeHeld(b []byte, files map[job.Digest]*job.File) (lease.Record, error) 
 		Devices: m.GetDevices(), Milli: int(m.GetMilli()), File: file, Lease: time.Duration(m.GetLease()), Hold: m.GetHold(),
 		Boot: m.GetBoot(), PID: int(m.GetPid()), Started: storepb.Time(m.GetStarted()), Exit: m.GetExit().Value(),
 		EventN: m.GetEventN(), AckedN: m.GetAckedN(), Reason: m.GetReason(), Recorded: storepb.Time(m.GetRecorded()), Preempted: m.GetPreempted(), Isolation: m.GetIsolation(),
-		Element: lease.Element{Array: m.GetArray(), Index: int(m.GetIndex()), Entry: m.GetEntry(), Preempted: m.GetPreemptedBefore()},
+		Element: lease.Element{Array: m.GetArray(), Index: int(m.GetIndex()), Entry: m.GetEntry(), Preempted: m.GetPreemptedBefore(), Rank: int(m.GetRank())},
+		Gang:    gangOf(m.GetGang()),
 	}, nil
+}
+
+func gangPB(g *lease.Gang) *storepb.Gang {
+	if g == nil {
+		return nil
+	}
+	m := &storepb.Gang{Port: int64(g.Port)}
+	for _, x := range g.Members {
+		m.Members = append(m.Members, &storepb.Member{Node: string(x.Node), Name: x.Name, Address: x.Address})
+	}
+	return m
+}
+
+func gangOf(m *storepb.Gang) *lease.Gang {
+	if m == nil {
+		return nil
+	}
+	g := &lease.Gang{Port: int(m.GetPort())}
+	for _, x := range m.GetMembers() {
+		g.Members = append(g.Members, lease.Member{Node: job.Peer(x.GetNode()), Name: x.GetName(), Address: x.GetAddress()})
+	}
+	return g
 }

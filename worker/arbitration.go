@@ -7,6 +7,7 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // arbitration is one pass over the offers in the order of their rank. It changes only the account. An offer that fits
@@ -15,16 +16,36 @@ import (
 type arbitration struct {
 	account *account
 	queue   *queue
-	preempt func(*offer) string // makes room for an offer, or says why it cannot
+	room    makeRoom
 	held    heldBack
 	misfits map[job.Resources]struct{} // needs for which no devices were found; later in the pass even less is free
+	kept    map[askedRoom]struct{}     // needs for which it would not be enough to revoke the reservations of gangs
 	late    bool                       // something is held back for an offer whose wait is over
 	level   int                        // the priority of the last offer that something was held back for; -1: none yet
 	filled  bool                       // a user with a limit got a reservation
+	revoked bool                       // reservations were revoked
 }
 
-func newArbitration(a *account, q *queue, devices []gpu.Device, preempt func(*offer) string) *arbitration {
-	r := &arbitration{account: a, queue: q, level: -1, preempt: preempt, misfits: map[job.Resources]struct{}{}, held: heldBack{devices: make(map[string]gpu.Device, len(devices))}}
+// makeRoom makes room for an offer that does not fit.
+type makeRoom struct {
+	// revoke takes back the reservations of gangs that rank after it, if it then fits. enough says whether it would fit
+	// if not for the quota of its user. Nil: no gang has a reservation.
+	revoke  func(*offer) (done, enough bool)
+	preempt func(*offer) string // ends tasks or promises that, or says why it cannot
+}
+
+// askedRoom is what decides whether reservations can be revoked for an offer, except its rank. Offers that come later in
+// the pass may revoke less.
+type askedRoom struct {
+	need job.Resources
+	gang bool
+}
+
+func newArbitration(a *account, q *queue, devices []gpu.Device, room makeRoom) *arbitration {
+	r := &arbitration{
+		account: a, queue: q, level: -1, room: room, misfits: map[job.Resources]struct{}{}, kept: map[askedRoom]struct{}{},
+		held: heldBack{devices: make(map[string]gpu.Device, len(devices))},
+	}
 	for _, d := range devices {
 		r.held.devices[d.UUID] = d
 	}
@@ -57,10 +78,13 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	if m.Epoch.Less(o.group.epoch) {
 		return decision{verdict: verdictStale}
 	}
-	if why := r.account.quotas.over(m.User, r.account.capacity.whole(m.Need)); why != "" {
-		return decision{verdict: verdictQuota, why: job.Reason{Word: job.ReasonQuota, Detail: why}}
+	devices, fit, over := r.allowed(m)
+	if !fit && !here && r.revoke(o) {
+		devices, fit, over = r.allowed(m)
 	}
-	devices, fit := r.fits(m.Need, m.Device)
+	if over != "" {
+		return decision{verdict: verdictQuota, why: job.Reason{Word: job.ReasonQuota, Detail: over}}
+	}
 	waited := o.timer != nil
 	if here && (fit || !waited) {
 		return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: "this attempt is here already"}}
@@ -70,10 +94,9 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 		return decision{verdict: verdictReserve, devices: devices}
 	}
 	if m.Preempt && !o.preempted && !fit {
-		if why := r.preempt(o); why != "" {
-			return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: why}}
+		if why := r.room.preempt(o); why != "" {
+			return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}}
 		}
-		o.preempted = true
 	}
 	d := decision{}
 	if now.Boot >= o.until {
@@ -85,9 +108,9 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	}
 	if r.account.capacity.gpus.Sound(m.Need) { // otherwise even a host without tasks would have too few usable devices
 		r.account.capacity.holdBack(&r.held, m.Attempt, m.Need)
-		if r.level != m.Priority {
+		if r.level != m.Priority && !o.firm {
 			r.level = m.Priority
-			r.queue.firstWaits(o)
+			r.queue.takeTurn(o)
 		}
 	} else {
 		r.queue.loseTurn(o)
@@ -95,9 +118,43 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	return d
 }
 
+// allowed returns the devices for an offer if it fits now, or which quota of its user it would exceed.
+func (r *arbitration) allowed(m *lease.Offer) (devices []string, fit bool, over string) {
+	if over = r.account.quotas.over(m.User, r.account.capacity.whole(m.Need)); over != "" {
+		return nil, false, over
+	}
+	devices, fit = r.fits(m.Need, m.Device)
+	return devices, fit, ""
+}
+
+// revoke revokes reservations of gangs for an offer that does not fit, if that is enough. A firm offer has what it needs.
+func (r *arbitration) revoke(o *offer) bool {
+	if r.room.revoke == nil || o.firm || r.blocked(o.msg.Need) {
+		return false
+	}
+	asked := askedRoom{o.msg.Need, o.msg.Gang > 0}
+	if _, kept := r.kept[asked]; kept {
+		return false
+	}
+	done, enough := r.room.revoke(o)
+	if !enough {
+		r.kept[asked] = struct{}{}
+	}
+	if done {
+		clear(r.misfits)
+		r.revoked, r.held.noGPUs = true, false
+	}
+	return done
+}
+
+// blocked reports whether the need gets nothing because of an offer before it.
+func (r *arbitration) blocked(need job.Resources) bool {
+	return r.held.all != (job.Attempt{}) || need.Exclusive && r.held.some
+}
+
 // fits reports whether the need of an offer fits now, and returns the devices for it.
 func (r *arbitration) fits(need job.Resources, preferred string) ([]string, bool) {
-	if r.held.all != (job.Attempt{}) || need.Exclusive && r.held.some || !r.account.capacity.enough(need) {
+	if r.blocked(need) || !r.account.capacity.enough(need) {
 		return nil, false
 	}
 	if gpu.Count(need) == 0 {

@@ -34,8 +34,9 @@ type attempt struct {
 
 	preemptible bool            // account.yield counts it
 	priority    int             // of its job, if it is preemptible
-	victimOf    *offer          // the offer that it was preempted for
+	victimOf    *offer          // the offer that it was preempted for, or to which its room is promised
 	waits       map[string]bool // devices whose memory is not free again
+	port        int             // of the host, for rank 0 of a gang; 0: none
 }
 
 // stopping says that an attempt was told to end, and why.
@@ -102,28 +103,26 @@ type offer struct {
 	timer     *timer   // fires at until; nil: it has not had to wait yet
 	state     offerState
 	standing  share.Standing
-	// turn is set once it was the first of its priority and had to wait. It then stays the first, whatever others use.
-	turn      bool
-	preempted bool // preemption has made room for it, or could not
+	turn      uint64 // when it got its turn, counted by the queue; 0: not yet
+	preempted bool   // preemption has made room for it, or could not
+
+	// Of gangs only:
+	lead        uint64     // the first turn of it and those after it by rank; 0: none
+	last        *offer     // of it and those before it by rank, the last one by use
+	since       BootTime   // its first Commit; 0: there was none
+	conditional bool       // that Commit was a conditional one, and the offer is still queued
+	promised    []*attempt // the tasks that the conditional Commit named
+	firm        bool       // all members have committed: the promised tasks are to be ended, and nobody revokes the reservation
 }
 
-// rank orders offers by priority, then by what their users and projects have used of this host, then by the age of the
-// job, then by name. An offer that has its turn goes before the others of its priority.
+// rank orders offers by priority, then by the age of the job, then by name. The order is the same on all hosts, except
+// that the time for which an offer travelled is missing from the age. For gangs it is exactly the same; see gangs.add.
 func rank(a, b *offer) int {
-	if n := cmp.Compare(b.msg.Priority, a.msg.Priority); n != 0 {
-		return n
-	}
-	if a.turn != b.turn {
-		if a.turn {
-			return -1
-		}
-		return 1
-	}
-	if n := cmp.Or(a.standing.Compare(b.standing), cmp.Compare(a.submitted, b.submitted)); n != 0 {
+	if n := cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.submitted, b.submitted)); n != 0 {
 		return n
 	}
 	return cmp.Or(
-		compareAttempts(a.msg.Attempt, b.msg.Attempt),
+		cmp.Compare(a.msg.Order, b.msg.Order), compareAttempts(a.msg.Attempt, b.msg.Attempt),
 		cmp.Compare(a.key.peer, b.key.peer), cmp.Compare(a.key.id, b.key.id),
 	)
 }

@@ -4,7 +4,6 @@ package worker
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -24,6 +23,7 @@ type attempts struct {
 	sessions *sessions
 	reports  *reports
 	queue    *queue
+	ports    *ports
 	by       map[job.Attempt]*attempt
 	awaiting map[job.Attempt]*attempt // the attempts that wait until the memory of their devices is free again
 	polling  bool                     // a timer for the next poll is set
@@ -66,13 +66,14 @@ func (s *attempts) tombstone(g *group, id job.Attempt, why string) {
 func (s *attempts) refuse(a *attempt, why string) {
 	if a.phase != refused {
 		s.account.release(&a.rec)
+		s.ports.release(a)
 		s.queue.forget(a.offer)
 		a.move(s.turn, refused)
 	}
 	delete(a.group.running, a.rec.Attempt)
 	a.start = nil
 	a.rec.Reason, a.rec.EventN = lease.Clip(why), 1
-	a.rec.Devices, a.rec.Milli, a.rec.File, a.rec.Need = nil, 0, nil, job.Resources{}
+	a.rec.Devices, a.rec.Milli, a.rec.File, a.rec.Gang, a.rec.Need = nil, 0, nil, nil, job.Resources{}
 	a.group.kept[a.rec.Attempt] = a
 	s.sessions.update(a.group)
 	s.ledger.put(a)
@@ -98,10 +99,6 @@ func (s *attempts) launch(now Moment, a *attempt) {
 // simulated reports whether any of the devices is simulated.
 func (s *attempts) simulated(uuids []string) bool {
 	return slices.ContainsFunc(s.cfg.Profile.GPUs, func(d gpu.Device) bool { return d.Simulated && slices.Contains(uuids, d.UUID) })
-}
-
-func hostfile(cfg *Config, rec *lease.Record) string {
-	return fmt.Sprintf("%s slots=%d\n", cfg.IP, max(1, gpu.Count(rec.Need)))
 }
 
 // end asks the driver to stop an attempt that was started. It does not wait for the disk, because stopping a task is
@@ -302,10 +299,11 @@ func (s *attempts) finish(now Moment, a *attempt, exit job.Exit) {
 	delete(s.awaiting, a.rec.Attempt)
 	a.rec.EventN = uint64(len(states(&a.rec)))
 	a.move(s.turn, done)
-	a.rec.File = nil // it is not needed any more
+	a.rec.File, a.rec.Gang = nil, nil // they are not needed any more
 	delete(a.group.running, a.rec.Attempt)
 	s.setPreemptible(a, job.Spec{})
 	s.account.release(&a.rec)
+	s.ports.release(a)
 	s.ledger.put(a)
 	s.turn.log(slog.LevelDebug, "attempt ended", slog.String("attempt", a.rec.Attempt.String()), slog.String("state", string(a.rec.Exit.State)),
 		slog.Int("code", a.rec.Exit.Code), slog.String("reason", a.rec.Exit.Reason))
@@ -339,6 +337,7 @@ func (s *attempts) restore(g *group, rec lease.Record) {
 	a := &attempt{rec: rec, phase: phaseOf(rec), group: g, saved: true, known: true}
 	if !a.ended() {
 		g.running[rec.Attempt] = a
+		s.ports.restore(a)
 		if err := s.account.adopt(rec); err != nil {
 			s.turn.log(slog.LevelError, "devices of a running attempt cannot be held",
 				slog.String("attempt", rec.Attempt.String()), slog.Any("error", err))

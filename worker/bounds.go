@@ -35,6 +35,16 @@ const (
 	// maxSignals bounds the signals that wait until an epoch is on disk.
 	maxSignals = 1024
 
+	// maxHold bounds how long a member of a gang holds a reservation without another message of its scheduler.
+	maxHold = 2 * time.Minute
+	// maxGather bounds how long it holds one in all, because a scheduler might renew it for ever. It is longer than
+	// schedulers gather a gang.
+	maxGather = 30 * time.Minute
+	// maxVictims bounds the tasks, and the reservations, that are considered for one offer that needs room.
+	maxVictims = 256
+	// maxTries bounds the ports that are tried for one gang.
+	maxTries = 32
+
 	// retryRenew is the interval between renewals while no lease is live.
 	retryRenew = 5 * time.Second
 	// freshEnough is the age of a renewal above which a Commit requests another. So a task with a short lease starts with

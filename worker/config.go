@@ -27,11 +27,13 @@ type Config struct {
 	Inherit map[string]string
 	// IP is the address of this host as its tasks see it.
 	IP string
+	// FirstPort and LastPort are the range of the ports that gangs get. It should be outside the ephemeral range.
+	FirstPort, LastPort int
 }
 
 // DefaultConfig returns a configuration without the host.
 func DefaultConfig() Config {
-	return Config{IP: "127.0.0.1"}
+	return Config{IP: "127.0.0.1", FirstPort: 20000, LastPort: 29999}
 }
 
 // Validate returns an error if the configuration is not valid.
@@ -46,6 +48,11 @@ func (c Config) Validate() error {
 	case c.Profile.CPUs < 0 || c.Profile.Memory < 0 || len(c.Profile.GPUs) > lease.MaxGPUs:
 		return fmt.Errorf("worker: config: a profile of %d cpus, %s of memory and %d gpus",
 			c.Profile.CPUs, c.Profile.Memory, len(c.Profile.GPUs))
+	case c.FirstPort < 1 || c.LastPort < c.FirstPort || c.LastPort > 65535:
+		return fmt.Errorf("worker: config: ports %d to %d for gangs", c.FirstPort, c.LastPort)
 	}
 	return nil
 }
+
+// ports returns the number of ports that gangs can get.
+func (c *Config) ports() int { return c.LastPort - c.FirstPort + 1 }

@@ -36,6 +36,7 @@ type Core struct {
 	attempts     *attempts
 	commands     *commands
 	reservations *reservations
+	wounds       *wounds
 	preemption   *preemption
 	drain        *drainState
 	availability *availability
@@ -64,20 +65,21 @@ func NewCore(cfg Config) (*Core, error) {
 	}
 	c.attempts = &attempts{
 		cfg: c.cfg, turn: c.turn, account: c.account, health: c.health, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
-		queue: c.queue, by: map[job.Attempt]*attempt{}, awaiting: map[job.Attempt]*attempt{},
+		queue: c.queue, ports: newPorts(c.cfg, c.turn), by: map[job.Attempt]*attempt{}, awaiting: map[job.Attempt]*attempt{},
 	}
 	c.commands = &commands{cfg: c.cfg, turn: c.turn, reports: c.reports, leases: c.leases, attempts: c.attempts}
 	c.reservations = &reservations{
-		turn: c.turn, account: c.account, reports: c.reports, queue: c.queue, leases: c.leases, attempts: c.attempts,
+		turn: c.turn, account: c.account, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases, attempts: c.attempts,
 	}
-	c.preemption = &preemption{account: c.account, attempts: c.attempts}
+	c.wounds = &wounds{account: c.account, queue: c.queue, attempts: c.attempts, reservations: c.reservations}
+	c.preemption = &preemption{account: c.account, queue: c.queue, attempts: c.attempts, reservations: c.reservations, wounds: c.wounds}
 	c.drain = &drainState{turn: c.turn, health: c.health, attempts: c.attempts, now: cfg.Draining}
 	c.availability = &availability{
 		cfg: c.cfg, account: c.account, health: c.health, ledger: c.ledger, attempts: c.attempts, drain: c.drain, reports: c.reports,
 	}
 	c.offers = &offers{
 		cfg: c.cfg, turn: c.turn, account: c.account, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases,
-		attempts: c.attempts, reservations: c.reservations, preemption: c.preemption, availability: c.availability,
+		attempts: c.attempts, reservations: c.reservations, wounds: c.wounds, preemption: c.preemption, availability: c.availability,
 	}
 	c.starts = &starts{
 		cfg: c.cfg, turn: c.turn, ledger: c.ledger, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases,
@@ -108,7 +110,7 @@ func (c *Core) Step(now Moment, events ...Event) Writes {
 func (c *Core) take(now Moment, ev Event) {
 	switch e := ev.(type) {
 	case Up:
-		c.up(now, e.Peer)
+		c.up(now, e)
 	case Down:
 		c.down(e.Peer)
 	case Message:
@@ -122,6 +124,8 @@ func (c *Core) take(now Moment, ev Event) {
 		c.drain.arm(now)
 	case Admitted:
 		c.starts.admitted(now, e)
+	case PortFound:
+		c.reservations.portFound(now, e)
 	case StopFailed:
 		c.attempts.stopFailed(now, e.Attempt)
 	case DeviceStatus:
@@ -252,9 +256,10 @@ func (c *Core) notSaved(b batch, err error) {
 func (c *Core) Wake() (BootTime, bool) { return c.turn.timers.next() }
 
 // up handles a new session. It sends Hello, then the events that the peer has not acknowledged, then requests renewals.
-func (c *Core) up(now Moment, p job.Peer) {
+func (c *Core) up(now Moment, e Up) {
+	p := e.Peer
 	c.down(p)
-	c.sessions.open(p)
+	c.sessions.open(p, e.Path)
 	c.availability.sendHello(p)
 	for _, g := range c.leases.of(p) {
 		c.leases.resync(now, g)

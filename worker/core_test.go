@@ -53,6 +53,7 @@ type host struct {
 	refuses string             // why the host's policy refuses all tasks; empty: it refuses none
 	mute    bool               // the policy does not answer
 	asked   []worker.Admission // questions to the policy without an answer
+	busy    map[int]bool       // ports that other programs use
 
 	done worker.Effects                      // of the last round
 	sent map[job.Peer][]lease.ToScheduler    // messages that got has not returned yet
@@ -105,17 +106,27 @@ func (h *host) boot(found ...worker.DriverEvent) {
 	h.round(worker.Adopted{Found: found})
 }
 
-// round does what a loop does with events: a turn, and another for the answer if the host's policy was asked.
+// round does what a loop does with events: a turn, and another for the answers if the host's policy was asked or a port is
+// searched.
 func (h *host) round(events ...worker.Event) worker.Effects {
 	h.t.Helper()
 	done := h.turn(events...)
-	for len(h.done.Admit) > 0 {
+	for len(h.done.Admit)+len(h.done.Ports) > 0 {
 		asked := h.done.Admit
-		if h.mute {
-			h.asked = append(h.asked, asked...)
-			break
-		}
 		var answers []worker.Event
+		for _, s := range h.done.Ports {
+			found := worker.PortFound{Attempt: s.Attempt}
+			if i := slices.IndexFunc(s.Try, func(port int) bool { return !h.busy[port] }); i >= 0 {
+				found.Port = s.Try[i]
+			}
+			answers = append(answers, found)
+		}
+		if h.mute {
+			h.asked, asked = append(h.asked, asked...), nil
+			if len(answers) == 0 {
+				break
+			}
+		}
 		for _, a := range asked {
 			answers = append(answers, worker.Admitted{Attempt: a.Attempt, Refused: h.refuses})
 		}

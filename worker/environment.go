@@ -3,6 +3,7 @@ package worker
 // The environment variables of a task.
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,12 +16,16 @@ import (
 // inherited are the only variables that a task inherits from the daemon.
 var inherited = []string{"HOME", "LANG", "PATH", "USER"}
 
-// number returns the number by which people call the task.
+// number returns the number by which people call the task, as job.Layout has it. The record must be of an attempt that
+// has not ended.
 func number(rec *lease.Record) int {
-	if rec.Element.Array {
-		return rec.Element.Index
+	if !rec.Element.Array {
+		return rec.Attempt.Task
 	}
-	return rec.Attempt.Task
+	if rec.Gang != nil {
+		return rec.Element.Index*len(rec.Gang.Members) + rec.Element.Rank
+	}
+	return rec.Element.Index
 }
 
 // Environment returns the environment of an attempt as sorted NAME=VALUE words, without the variables that the driver
@@ -38,16 +43,16 @@ func Environment(cfg Config, rec lease.Record) []string {
 	for k, v := range spec.Params {
 		env["MUSTER_PARAM_"+strings.ToUpper(k)] = v
 	}
-	devices := strings.Join(rec.Devices, ",")
+	devices, nodes := strings.Join(rec.Devices, ","), addresses(&cfg, &rec)
 	maps.Copy(env, map[string]string{
 		"MUSTER_JOB_ID":          string(rec.Attempt.Job),
 		"MUSTER_JOB_NAME":        spec.Name,
 		"MUSTER_TASK":            strconv.Itoa(number(&rec)),
 		"MUSTER_ATTEMPT":         strconv.Itoa(rec.Attempt.N),
 		"MUSTER_EPOCH":           rec.Epoch.String(),
-		"MUSTER_NODE_RANK":       "0",
-		"MUSTER_NUM_NODES":       "1",
-		"MUSTER_NODE_IPS":        cfg.IP,
+		"MUSTER_NODE_RANK":       strconv.Itoa(rec.Element.Rank),
+		"MUSTER_NUM_NODES":       strconv.Itoa(len(nodes)),
+		"MUSTER_NODE_IPS":        strings.Join(nodes, "\n"),
 		"MUSTER_GPUS_PER_NODE":   strconv.Itoa(gpu.Count(rec.Need)),
 		"CUDA_VISIBLE_DEVICES":   devices,
 		"NVIDIA_VISIBLE_DEVICES": devices,
@@ -59,10 +64,51 @@ func Environment(cfg Config, rec lease.Record) []string {
 	if rec.Element.Preempted {
 		env["MUSTER_PREEMPTED"] = "1"
 	}
+	if rec.Gang != nil {
+		maps.Copy(env, meeting(&rec, nodes))
+	}
 	out := make([]string, 0, len(env))
 	for k, v := range env {
 		out = append(out, k+"="+v)
 	}
 	slices.Sort(out)
 	return out
+}
+
+// addresses returns the IP address of each host on which a member of the gang runs, by rank. Outside a gang it is that of
+// this host.
+func addresses(cfg *Config, rec *lease.Record) []string {
+	if rec.Gang == nil {
+		return []string{cfg.IP}
+	}
+	out := make([]string, len(rec.Gang.Members))
+	for i, m := range rec.Gang.Members {
+		out[i] = m.Address
+	}
+	return out
+}
+
+// meeting returns the variables with which the members of a gang find each other: those of PyTorch, and those in which
+// torchrun looks for its flags. The latter would make torchrun wait for other nodes, so only gangs have them. An IPv6
+// address has no brackets, because the port is in a variable of its own.
+func meeting(rec *lease.Record, nodes []string) map[string]string {
+	n, rank, port := strconv.Itoa(len(nodes)), strconv.Itoa(rec.Element.Rank), strconv.Itoa(rec.Gang.Port)
+	processes := rec.File.Spec().TasksPerNode
+	if processes == 0 {
+		processes = max(1, gpu.Count(rec.Need)) // torchrun starts one for each GPU
+	}
+	return map[string]string{
+		"MASTER_ADDR": nodes[0], "MASTER_PORT": port, "NNODES": n, "NODE_RANK": rank,
+		"PET_NNODES": n, "PET_NODE_RANK": rank, "PET_NPROC_PER_NODE": strconv.Itoa(processes),
+		"PET_MASTER_ADDR": nodes[0], "PET_MASTER_PORT": port,
+	}
+}
+
+// hostfile lists the hosts of a task for mpirun: one a line, with the number of processes that it may start there.
+func hostfile(cfg *Config, rec *lease.Record) string {
+	var out strings.Builder
+	for _, ip := range addresses(cfg, rec) {
+		fmt.Fprintf(&out, "%s slots=%d\n", ip, max(1, rec.File.Spec().TasksPerNode))
+	}
+	return out.String()
 }

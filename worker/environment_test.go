@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
 )
 
 func TestEnvironment(t *testing.T) {
@@ -33,7 +35,7 @@ func TestEnvironment(t *testing.T) {
 	if !slices.Equal(e.Start[0].Env, want) {
 		t.Fatalf("environment\n%s\nwant\n%s", strings.Join(e.Start[0].Env, "\n"), strings.Join(want, "\n"))
 	}
-	if e.Start[0].Hostfile != "127.0.0.1 slots=2\n" {
+	if e.Start[0].Hostfile != "127.0.0.1 slots=1\n" {
 		t.Fatalf("hostfile %q", e.Start[0].Hostfile)
 	}
 }
@@ -45,6 +47,54 @@ func TestEnvironmentWithoutGPUsHidesAll(t *testing.T) {
 	for _, v := range []string{"CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES="} {
 		if !slices.Contains(task.Env, v) {
 			t.Errorf("%q is missing in %v", v, task.Env)
+		}
+	}
+}
+
+// All members of a gang find the same addresses and the same port, each with its own rank. The variables of a gang are
+// not those of an array, and both are there for an array of gangs.
+func TestEnvironmentOfAGang(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		rec := lease.Record{
+			Attempt: attempt(1, 1), Need: gpus(4), File: file(spec(gpus(4))), Element: lease.Element{Rank: 1, Array: true, Index: 5, Entry: "x"},
+			Gang: &lease.Gang{Port: 20007, Members: []lease.Member{{Address: "10.0.0.1"}, {Address: "10.0.0.2"}, {Address: "10.0.0.3"}}},
+		}
+		rec.Attempt.Task = 7
+		ips := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}
+		if v6 {
+			for i := range ips {
+				ips[i] = "2001:db8::" + ips[i][len(ips[i])-1:]
+				rec.Gang.Members[i].Address = ips[i]
+			}
+		}
+		env := worker.Environment(config(4), rec)
+		for _, want := range []string{
+			"MUSTER_NODE_RANK=1", "MUSTER_NUM_NODES=3", "MUSTER_NODE_IPS=" + strings.Join(ips, "\n"), "MUSTER_GPUS_PER_NODE=4",
+			"MASTER_ADDR=" + ips[0], "MASTER_PORT=20007", "NNODES=3", "NODE_RANK=1",
+			"PET_NNODES=3", "PET_NODE_RANK=1", "PET_NPROC_PER_NODE=4", "PET_MASTER_ADDR=" + ips[0], "PET_MASTER_PORT=20007",
+			"MUSTER_ARRAY_INDEX=5", "MUSTER_TASK=16", "MUSTER_ENTRY=x",
+		} {
+			if !slices.Contains(env, want) {
+				t.Errorf("%q is missing in\n%s", want, strings.Join(env, "\n"))
+			}
+		}
+		rec.File = edited(rec.File, func(s *job.Spec) { s.TasksPerNode = 2 })
+		if env := worker.Environment(config(4), rec); !slices.Contains(env, "PET_NPROC_PER_NODE=2") {
+			t.Errorf("with two tasks a node\n%s", strings.Join(env, "\n"))
+		}
+	}
+}
+
+// The host file of a gang has a line for each member, with as many slots as it has tasks.
+func TestHostfileOfAGang(t *testing.T) {
+	h := newGangHost(t, 0)
+	for i, want := range []string{"10.0.0.1 slots=1\n10.0.0.9 slots=1\n10.0.0.3 slots=1\n", "10.0.0.1 slots=4\n10.0.0.9 slots=4\n10.0.0.3 slots=4\n"} {
+		m := member(uint64(i+1), 1, cpu)
+		h.says(amy, m)
+		s := startOf(m, one[lease.Commit](h, amy))
+		s.File = edited(s.File, func(s *job.Spec) { s.TasksPerNode = i * 4 })
+		if e := h.says(amy, s); len(e.Start) != 1 || e.Start[0].Hostfile != want {
+			t.Errorf("started %+v, want host file %q", e.Start, want)
 		}
 	}
 }

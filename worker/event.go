@@ -17,7 +17,10 @@ type Event interface{ workerEvent() }
 
 type (
 	// Up says that a session to a scheduler has opened.
-	Up struct{ Peer job.Peer }
+	Up struct {
+		Peer job.Peer
+		Path lease.Path
+	}
 
 	// Down says that the session to a scheduler has ended.
 	Down struct{ Peer job.Peer }
@@ -35,6 +38,12 @@ type (
 	Admitted struct {
 		Attempt job.Attempt
 		Refused string // why the host's policy refuses the task; empty: it may start
+	}
+
+	// PortFound answers a PortSearch with a port that no program uses; 0: there was none.
+	PortFound struct {
+		Attempt job.Attempt
+		Port    int
 	}
 
 	// StopFailed says that the driver could not take a Stop.
@@ -74,6 +83,7 @@ func (Down) workerEvent()           {}
 func (Message) workerEvent()        {}
 func (Adopted) workerEvent()        {}
 func (Admitted) workerEvent()       {}
+func (PortFound) workerEvent()      {}
 func (StopFailed) workerEvent()     {}
 func (DeviceStatus) workerEvent()   {}
 func (DeviceFault) workerEvent()    {}
@@ -119,6 +129,8 @@ type Effects struct {
 	// Admit are questions to the host's policy. Each is answered with an Admitted event. Until then the attempt is
 	// neither started nor refused.
 	Admit []Admission
+	// Ports are searches for a port. Each is answered with a PortFound. Until then the Commit is not sent.
+	Ports []PortSearch
 }
 
 // Line is one line for the log.
@@ -133,6 +145,12 @@ type Admission struct {
 	Attempt job.Attempt
 	User    string
 	Spec    job.Spec
+}
+
+// PortSearch asks for the first of some ports that no program on this host uses, for rank 0 of a gang.
+type PortSearch struct {
+	Attempt job.Attempt
+	Try     []int
 }
 
 // Outgoing is one message to a scheduler.

@@ -27,6 +27,21 @@ func (x *executor) carryOut(ctx context.Context, e Effects) {
 	x.keepUsage(e.KeepUsage)
 	x.send(e)
 	x.admit(e.Admit)
+	x.search(e.Ports)
+}
+
+// search looks for ports.
+func (x *executor) search(ports []PortSearch) {
+	for _, s := range ports {
+		found := PortFound{Attempt: s.Attempt}
+		for _, port := range s.Try {
+			if x.parts.PortFree == nil || x.parts.PortFree(port) {
+				found.Port = port
+				break
+			}
+		}
+		x.next = append(x.next, found)
+	}
 }
 
 // writeLog writes the lines to the log.

@@ -177,8 +177,8 @@ func (l *Loop) deliver(ev Event) {
 	}
 }
 
-// Up says that a session to a scheduler has opened.
-func (l *Loop) Up(p job.Peer) { l.deliver(Up{Peer: p}) }
+// Up says that a session to a scheduler has opened, with the addresses of its ends.
+func (l *Loop) Up(p job.Peer, path lease.Path) { l.deliver(Up{Peer: p, Path: path}) }
 
 // Down says that the session to a scheduler has ended.
 func (l *Loop) Down(p job.Peer) { l.deliver(Down{Peer: p}) }

@@ -162,7 +162,7 @@ func with(t *testing.T, f func(t *testing.T, s *site)) {
 // meet opens a session and answers the renewal.
 func (s *site) meet() lease.Session {
 	s.t.Helper()
-	s.loop.Up(amy)
+	s.loop.Up(amy, lease.Path{})
 	s.loop.Deliver(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
 	synctest.Wait()
 	all := take[lease.Renew](s)

@@ -20,6 +20,7 @@ type offers struct {
 	leases       *leases
 	attempts     *attempts
 	reservations *reservations
+	wounds       *wounds
 	preemption   *preemption
 	availability *availability
 }
@@ -37,9 +38,7 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 			f.queue.renew(now, o, m)
 			return
 		case offerReserved:
-			if a := f.attempts.by[o.msg.Attempt]; !a.dirty {
-				f.reservations.commit(now, a)
-			}
+			f.reservations.renew(now, f.attempts.by[o.msg.Attempt], m, f.availability.closed())
 			return
 		case offerLapsed: // it counts as a new offer
 			f.queue.forget(o)
@@ -54,8 +53,13 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 		f.reports.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
 		return
 	}
+	if m.Firm {
+		f.reports.decline(from, m, job.Reason{Word: job.ReasonResources, Detail: "what a Commit promised to this offer is not kept any more"}, false)
+		return
+	}
 	if !f.makeRoom(from) {
-		detail := fmt.Sprintf("%d offers of this scheduler are queued here, %d in all", f.queue.perPeer[from], f.queue.waiting)
+		detail := fmt.Sprintf("%d offers of this scheduler are queued here, %d in all; %d hold a place for gangs",
+			f.queue.perPeer[from], f.queue.waiting, f.queue.gangs.held[from])
 		f.reports.decline(from, m, job.Reason{Word: job.ReasonResources, Detail: detail}, false)
 		return
 	}
@@ -65,7 +69,7 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 // makeRoom reports whether one more offer of a scheduler may be queued. If the queue is full, it may decline an offer of
 // another scheduler for that.
 func (f *offers) makeRoom(from job.Peer) bool {
-	if f.queue.perPeer[from] >= lease.MaxOffers {
+	if f.queue.perPeer[from]+f.queue.gangs.held[from] >= lease.MaxOffers {
 		return false
 	}
 	if f.queue.waiting < maxQueued {
@@ -88,17 +92,24 @@ func (f *offers) arbitrate(now Moment) {
 	late := false
 	for again := len(f.queue.ranked) > 0; again; {
 		f.queue.order()
-		r := newArbitration(f.account, f.queue, f.cfg.Profile.GPUs, func(o *offer) string { return f.preemption.preempt(now, o) })
+		room := makeRoom{preempt: func(o *offer) string { return f.preemption.preempt(now, o) }}
+		if len(f.queue.gangs.held) > 0 {
+			room.revoke = func(o *offer) (bool, bool) { return f.wounds.revoke(now, o) }
+		}
+		r := newArbitration(f.account, f.queue, f.cfg.Profile.GPUs, room)
+		for _, o := range f.queue.gangs.firm() { // what is ended for them is for nobody else
+			f.decide(now, r, o)
+		}
 		for _, o := range f.queue.ranked {
-			if o.state == offerQueued {
+			if o.state == offerQueued && !o.firm {
 				f.decide(now, r, o)
 			}
 		}
 		r.end()
 		f.queue.sweep()
 		// A reservation may have brought a user to a limit. Another pass then declines that user's other offers, so that
-		// nothing is held back for them.
-		late, again = late || r.late, r.filled
+		// nothing is held back for them. What was revoked may be more than the offer needed for which it was.
+		late, again = late || r.late, r.filled || r.revoked
 	}
 	f.turn.arbitrate = false
 	if late {

@@ -43,6 +43,8 @@ type Parts struct {
 	// Admit is the host's policy. It returns nil, or why this user's task is refused. The loop waits for it. Nil admits
 	// all tasks.
 	Admit func(user string, spec job.Spec) error
+	// PortFree reports whether no program on this host listens on a port. Nil: all ports are free.
+	PortFree func(port int) bool
 	// Clocks is ReadClocks; tests use other clocks.
 	Clocks func() Moment
 }

@@ -13,23 +13,26 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// preemption chooses the tasks that are ended for an offer, and ends them.
+// preemption chooses the tasks that are ended for an offer, and ends them. For a gang it first promises to end them.
 type preemption struct {
-	account  *account
-	attempts *attempts
+	account      *account
+	queue        *queue
+	attempts     *attempts
+	reservations *reservations
+	wounds       *wounds
 }
 
 // victims returns the running tasks whose end would make room for an offer, with what is free now and what ends already.
 // They are preemptible and have a lower priority: those of the least priority first, of these the youngest. None of them
 // could be spared. It is empty if what ends already is enough. enough is false if the offer would not fit even so.
-func (p *preemption) victims(o *offer) (victims []*attempt, enough bool) {
-	ending := p.ending(o)
-	p.letGo(ending)
-	defer p.takeBack(ending)
+func (p *preemption) victims(now Moment, o *offer) (victims []*attempt, enough bool) {
+	ending := p.ending(now, o)
+	p.account.letGo(ending)
+	defer p.account.takeBack(ending)
 	if _, fits := p.account.capacity.choose(o.msg.Need, o.msg.Device); fits {
 		return nil, true
 	}
-	able := p.able(o)
+	able := p.able(now, o)
 	for _, a := range able { // one task is better than several
 		if p.suffice(o, []*attempt{a}) {
 			return []*attempt{a}, true
@@ -38,30 +41,31 @@ func (p *preemption) victims(o *offer) (victims []*attempt, enough bool) {
 	if !p.suffice(o, able) {
 		return nil, false
 	}
-	victims = able
-	for i := range slices.Backward(able) { // the best are spared first
-		if rest := slices.Delete(slices.Clone(victims), i, i+1); p.suffice(o, rest) {
-			victims = rest
-		}
-	}
-	return victims, true
+	return fewest(able, func(some []*attempt) bool { return p.suffice(o, some) }), true
 }
 
-// ending returns the tasks that were told to end, except those that were for other offers in the queue.
-func (p *preemption) ending(o *offer) (out []*attempt) {
+// ending returns the tasks that were told to end, except those whose room is for other offers in the queue.
+func (p *preemption) ending(now Moment, o *offer) (out []*attempt) {
 	for _, a := range p.attempts.by {
-		ends := a.phase == completing || a.runs() && a.stop != nil
-		if ends && (a.victimOf == nil || a.victimOf == o || a.victimOf.state != offerQueued) {
+		if (a.phase == completing || a.runs() && a.stop != nil) && free(now, a, o) {
 			out = append(out, a)
 		}
 	}
+	slices.SortFunc(out, func(a, b *attempt) int { return compareAttempts(a.rec.Attempt, b.rec.Attempt) })
 	return out
 }
 
+// free reports whether the room of a task is not for another offer in the queue, or is promised to a gang from which this
+// offer may take it.
+func free(now Moment, a *attempt, o *offer) bool {
+	v := a.victimOf
+	return v == nil || v == o || v.state != offerQueued || v.conditional && mayRevoke(now, o, v)
+}
+
 // able returns the tasks that may be ended for an offer, those that should be ended first at the front.
-func (p *preemption) able(o *offer) (out []*attempt) {
+func (p *preemption) able(now Moment, o *offer) (out []*attempt) {
 	for _, a := range p.attempts.by {
-		if a.runs() && a.stop == nil && a.preemptible && a.priority < o.msg.Priority && p.helps(a, o.msg.Need) {
+		if a.runs() && a.stop == nil && a.preemptible && a.priority < o.msg.Priority && p.helps(a, o.msg.Need) && free(now, a, o) {
 			out = append(out, a)
 		}
 	}
@@ -70,9 +74,6 @@ func (p *preemption) able(o *offer) (out []*attempt) {
 	})
 	return out[:min(len(out), maxVictims)]
 }
-
-// maxVictims bounds the tasks that are considered for one offer.
-const maxVictims = 256
 
 // helps reports whether the end of the task would free anything that the need lacks.
 func (p *preemption) helps(a *attempt, need job.Resources) bool {
@@ -84,34 +85,122 @@ func (p *preemption) helps(a *attempt, need job.Resources) bool {
 
 // suffice reports whether the offer would fit if these tasks had ended.
 func (p *preemption) suffice(o *offer, as []*attempt) bool {
-	p.letGo(as)
-	defer p.takeBack(as)
+	p.account.letGo(as)
+	defer p.account.takeBack(as)
 	_, fits := p.account.capacity.choose(o.msg.Need, o.msg.Device)
 	return fits
 }
 
-// letGo frees in the account what the attempts hold, until takeBack.
-func (p *preemption) letGo(as []*attempt) {
-	for _, a := range as {
-		p.account.capacity.release(a.rec.Attempt, a.rec.Need, a.rec.Devices)
-	}
-}
-
-func (p *preemption) takeBack(as []*attempt) {
-	for _, a := range as {
-		_ = p.account.capacity.adopt(a.rec) // it was held a moment ago
-	}
-}
-
-// preempt makes room for an offer. It returns why it cannot, or "" if it has.
+// preempt makes room for an offer, or for a gang promises to. It returns why it cannot, or "".
 func (p *preemption) preempt(now Moment, o *offer) string {
-	victims, enough := p.victims(o)
-	if !enough {
-		return fmt.Sprintf("no task of a lower priority than %d that may be preempted would make room", o.msg.Priority)
+	if o.msg.Gang > 0 {
+		return p.promise(now, o)
 	}
+	victims, enough := p.room(now, o)
+	if !enough {
+		return noRoom(o)
+	}
+	o.preempted = true
+	p.end(now, o, victims)
+	return ""
+}
+
+func noRoom(o *offer) string {
+	return fmt.Sprintf("no task of a lower priority than %d that may be preempted would make room", o.msg.Priority)
+}
+
+// room returns victims. If they are not enough, it also revokes the reservations of gangs that the offer may revoke.
+func (p *preemption) room(now Moment, o *offer) (victims []*attempt, enough bool) {
+	victims, enough = p.victims(now, o)
+	if enough {
+		return victims, true
+	}
+	held := p.wounds.held(now, o)
+	if len(held) == 0 {
+		return nil, false
+	}
+	p.account.letGo(held)
+	victims, enough = p.victims(now, o)
+	p.account.takeBack(held)
+	if !enough {
+		return nil, false
+	}
+	ends := append(p.ending(now, o), victims...)
+	p.account.letGo(ends)
+	held = fewest(held, func(some []*attempt) bool { return p.wounds.fits(o, some) })
+	p.account.takeBack(ends)
+	p.wounds.take(o, held)
+	return victims, true
+}
+
+// end ends tasks for an offer.
+func (p *preemption) end(now Moment, o *offer, victims []*attempt) {
 	for _, a := range victims {
 		a.victimOf = o
-		p.attempts.preempt(now, a, lease.Clip(fmt.Sprintf("preempted by job %s of %s, priority %d", o.msg.Attempt.Job, o.msg.User, o.msg.Priority)))
+		if a.stop == nil {
+			p.attempts.preempt(now, a, lease.Clip(fmt.Sprintf("preempted by job %s of %s, priority %d", o.msg.Attempt.Job, o.msg.User, o.msg.Priority)))
+		}
+	}
+}
+
+// promise answers a gang's offer with a conditional Commit: it names the tasks that would make room, and ends them once
+// the offer is firm. Until then nobody ends them for another offer that ranks after this one. A promise is checked with
+// each arbitration, because tasks end by themselves and offers that rank before take what is free.
+func (p *preemption) promise(now Moment, o *offer) string {
+	switch {
+	case o.conditional && p.kept(o):
+		if o.firm {
+			o.preempted = true
+			needed := fewest(o.promised, func(some []*attempt) bool { return p.suffice(o, some) })
+			o.give(needed)
+			p.end(now, o, needed)
+		}
+		return ""
+	case o.firm: // the other members' hosts end tasks by now; this one ends none in vain
+		return "the tasks that were to make room do not suffice any more"
+	}
+	victims, enough := p.room(now, o)
+	if !enough {
+		return noRoom(o)
+	}
+	if len(victims) == 0 && !o.conditional { // what ends already is enough; the Commit follows then
+		return ""
+	}
+	o.give(append(p.ends(now, o, victims), victims...))
+	if !o.conditional {
+		o.conditional = true
+		p.reservations.gather(now, o)
+		p.queue.waitUntil(o, o.heldUntil(now))
+		p.reservations.commitIf(now, o)
 	}
 	return ""
+}
+
+// give promises the room of these tasks to an offer, and of no others.
+func (o *offer) give(room []*attempt) {
+	for _, a := range o.promised {
+		if a.victimOf == o {
+			a.victimOf = nil
+		}
+	}
+	o.promised = room
+	for _, a := range room {
+		a.victimOf = o
+	}
+}
+
+// kept reports whether the tasks of a promise still suffice.
+func (p *preemption) kept(o *offer) bool {
+	o.promised = slices.DeleteFunc(o.promised, func(a *attempt) bool {
+		return a.victimOf != o || a.ended()
+	})
+	return p.suffice(o, o.promised)
+}
+
+// ends returns those of the ending tasks whose room is needed in addition to that of the victims.
+func (p *preemption) ends(now Moment, o *offer, victims []*attempt) []*attempt {
+	p.account.letGo(victims)
+	defer p.account.takeBack(victims)
+	ending := p.ending(now, o)
+	return fewest(ending[:min(len(ending), maxVictims)], func(some []*attempt) bool { return p.suffice(o, some) })
 }

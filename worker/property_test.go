@@ -33,6 +33,8 @@ type walk struct {
 	open    map[string]lease.Offer // unanswered
 	commits []lease.Commit
 	offers  map[uint64]lease.Offer
+	held    map[string]bool                    // offers to members of gangs that have a reservation
+	firm    map[job.ID]bool                    // jobs of which an offer was sent as firm
 	runs    map[job.Attempt]worker.Task        // in the driver: started and not ended
 	ends    map[job.Attempt]worker.DriverEvent // in the driver: ended and not forgotten
 	began   map[job.Attempt]bool
@@ -47,6 +49,7 @@ func newWalk(t *rapid.T) *walk {
 		host: newHost(t, config(4)), t: t, term: 1, owner: amy,
 		renewals: map[job.Peer]lease.Renew{},
 		open:     map[string]lease.Offer{}, offers: map[uint64]lease.Offer{},
+		held: map[string]bool{}, firm: map[job.ID]bool{},
 		runs: map[job.Attempt]worker.Task{}, ends: map[job.Attempt]worker.DriverEvent{}, began: map[job.Attempt]bool{}, dead: map[job.Attempt]bool{},
 		last: map[job.Attempt]uint64{}, acked: map[job.Attempt]uint64{}, over: map[job.Attempt]bool{},
 	}
@@ -70,6 +73,16 @@ func (w *walk) after() {
 	for a, until := range w.done.Extend {
 		if until > w.answered.Add(job.DefaultLease) {
 			w.t.Fatalf("%s is extended until %v, the last answered Renew has clock %v", a, until, w.answered)
+		}
+	}
+	for _, s := range w.done.Stop {
+		if _, by, found := strings.Cut(s.Reason, "preempted by job "); found {
+			by, _, _ = strings.Cut(by, " ")
+			for _, m := range w.offers {
+				if string(m.Attempt.Job) == by && m.Gang > 0 && !w.firm[m.Attempt.Job] {
+					w.t.Fatalf("%s ends for a gang that is not firm: %s", s.Attempt, s.Reason)
+				}
+			}
 		}
 	}
 	for _, s := range w.done.Start {
@@ -100,13 +113,26 @@ func (w *walk) heard(p job.Peer, m lease.ToScheduler) {
 	}
 	switch m := m.(type) {
 	case lease.Commit:
+		if m.Conditional {
+			if o := w.offers[m.Offer]; o.Gang == 0 || !o.Preempt || w.records[m.Attempt].Phase == lease.PhaseReserved {
+				w.t.Fatalf("a conditional Commit of %+v", o)
+			}
+			return // the answer follows
+		}
 		answer(m.Offer)
+		w.held[key(p, m.Offer)] = w.offers[m.Offer].Gang > 0
+		if o := w.offers[m.Offer]; (m.Port != 0) != (o.Gang > 0 && o.Attempt.Task == 0) {
+			w.t.Fatalf("port %d in the Commit of %+v", m.Port, o)
+		}
 		if r := w.records[m.Attempt]; r.Phase != lease.PhaseReserved {
 			w.t.Fatalf("Commit of %s, but its record says %q", m.Attempt, r.Phase)
 		}
 		w.commits = append(w.commits, m)
 	case lease.Decline:
-		answer(m.Offer)
+		if _, open := w.open[key(p, m.Offer)]; open || !w.held[key(p, m.Offer)] {
+			answer(m.Offer)
+		}
+		delete(w.held, key(p, m.Offer)) // what was committed is taken back
 	case lease.Stale:
 		for k, o := range w.open { // a Stale answers all offers of older epochs
 			if o.Epoch.Less(m.Epoch) {
@@ -155,6 +181,15 @@ func (w *walk) balance() {
 		for _, d := range r.Devices {
 			milli[d] += gpu.Milli(r.Need)
 			held[d] += gpu.Memory(r.Need, 80e9)
+		}
+	}
+	ports := map[int]bool{}
+	for _, r := range w.core.Attempts() {
+		if r.Phase == lease.PhaseStarted && r.Gang != nil && r.Element.Rank == 0 {
+			if ports[r.Gang.Port] {
+				w.t.Fatalf("two gangs have port %d", r.Gang.Port)
+			}
+			ports[r.Gang.Port] = true
 		}
 	}
 	v := w.core.View()
@@ -249,16 +284,31 @@ func (w *walk) newOffer() lease.Offer {
 	m.Epoch = epoch(w.term)
 	m.Priority = rapid.SampledFrom([]int{10, 50, 90}).Draw(w.t, "priority")
 	m.Wait = rapid.SampledFrom([]time.Duration{0, 3 * time.Second, time.Hour}).Draw(w.t, "wait")
+	m.Preempt = w.pick("preempt", 3) == 0
+	if w.pick("gang", 2) == 0 {
+		m.Gang, m.Attempt.Task, m.Order = 3, w.pick("rank", 3), uint64(w.pick("order", 5))
+		m.Hold = rapid.SampledFrom([]time.Duration{0, 5 * time.Second, time.Minute, time.Hour}).Draw(w.t, "hold")
+	}
 	w.open[key(w.owner, m.ID)] = m
 	w.offers[m.ID] = m
 	return m
 }
 
 func (w *walk) startOf(c lease.Commit) lease.Start {
-	return lease.Start{
-		Offer: c.Offer, Attempt: c.Attempt, Group: group, Epoch: epoch(w.term), Session: c.Session,
-		User: "ada", File: file(spec(w.offers[c.Offer].Need)),
+	o := w.offers[c.Offer]
+	m := startOf(o, c)
+	m.Epoch = epoch(w.term)
+	m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible = o.Priority, w.pick("preemptible", 2) == 0 })
+	if o.Gang == 0 {
+		m.Element.Rank, m.Gang = 0, nil
 	}
+	return m
+}
+
+// started notes that a Start was sent.
+func (w *walk) started(m lease.Start) lease.Start {
+	delete(w.held, key(w.owner, m.Offer))
+	return m
 }
 
 // actions returns everything that may happen.
@@ -288,10 +338,19 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 		},
 		"renew an offer": func(*rapid.T) {
 			id := w.nextID - uint64(w.pick("offer", int(min(6, w.nextID)+1)))
-			if m, open := w.open[key(w.owner, id)]; open {
-				m.Epoch = epoch(w.term)
-				w.tell(from(m))
+			m, open := w.open[key(w.owner, id)]
+			if w.held[key(w.owner, id)] {
+				m, open = w.offers[id], true
+				w.open[key(w.owner, id)] = m // it is committed again
 			}
+			if !open {
+				return
+			}
+			m.Epoch = epoch(w.term)
+			if m.Gang > 0 && w.pick("firm", 3) == 0 {
+				m.Firm, w.firm[m.Attempt.Job] = true, true
+			}
+			w.tell(from(m))
 		},
 		"release": func(*rapid.T) {
 			if w.nextID == 0 {
@@ -299,16 +358,17 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 			}
 			id := w.nextID - uint64(w.pick("offer", int(min(6, w.nextID))))
 			delete(w.open, key(w.owner, id))
+			delete(w.held, key(w.owner, id))
 			w.tell(from(lease.Release{Offer: id}))
 		},
 		"start": func(*rapid.T) {
 			if c, ok := someCommit(); ok {
-				w.tell(from(w.startOf(c)))
+				w.tell(from(w.started(w.startOf(c))))
 			}
 		},
 		"start and cancel": func(*rapid.T) {
 			if c, ok := someCommit(); ok {
-				w.tell(from(w.startOf(c)), from(lease.Cancel{Attempt: c.Attempt, Group: group, Epoch: epoch(w.term)}))
+				w.tell(from(w.started(w.startOf(c))), from(lease.Cancel{Attempt: c.Attempt, Group: group, Epoch: epoch(w.term)}))
 			}
 		},
 		"query": func(*rapid.T) {
@@ -388,6 +448,7 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 			}
 			w.cfg.Seed++
 			clear(w.open)
+			clear(w.held)
 			clear(w.renewals)
 			w.asked = nil
 			w.boot(found...)

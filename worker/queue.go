@@ -15,15 +15,19 @@ type queue struct {
 	turn     *turn
 	meter    *meter
 	offers   map[offerKey]*offer    // offers that are queued, reserved or lapsed
-	ranked   []*offer               // queued offers by rank; removed ones stay until the next sweep
+	ranked   []*offer               // queued offers in the order of precede; removed ones stay until the next sweep
 	waiting  int                    // number of queued offers
 	unsorted bool                   // ranked is to be sorted
+	turns    uint64                 // counts the turns that offers got
 	perPeer  map[job.Peer]int       // number of queued offers by scheduler
 	lapsed   map[job.Attempt]*offer // offers whose reservation has lapsed, for a Start that comes late
+	gangs    gangs
 }
 
 func newQueue(t *turn, m *meter) *queue {
-	return &queue{turn: t, meter: m, offers: map[offerKey]*offer{}, perPeer: map[job.Peer]int{}, lapsed: map[job.Attempt]*offer{}}
+	return &queue{
+		turn: t, meter: m, offers: map[offerKey]*offer{}, perPeer: map[job.Peer]int{}, lapsed: map[job.Attempt]*offer{}, gangs: newGangs(),
+	}
 }
 
 // add queues an offer.
@@ -33,7 +37,11 @@ func (q *queue) add(now Moment, key offerKey, m lease.Offer, g *group) {
 		submitted: now.Boot.Add(-min(max(m.Age, 0), maxAge)), until: now.Boot.Add(waitOf(m)),
 	}
 	o.standing = q.meter.standing(o.account())
-	i, _ := slices.BinarySearchFunc(q.ranked, o, rank)
+	if m.Gang > 0 {
+		q.gangs.add(o)
+		q.unsorted = true
+	}
+	i, _ := slices.BinarySearchFunc(q.ranked, o, precede)
 	q.ranked = slices.Insert(q.ranked, i, o)
 	q.offers[key] = o
 	q.perPeer[key.peer]++
@@ -43,17 +51,37 @@ func (q *queue) add(now Moment, key offerKey, m lease.Offer, g *group) {
 
 func waitOf(m lease.Offer) time.Duration { return min(max(m.Wait, 0), lease.MaxOfferWait) }
 
+// same reports whether a message is an offer that came before.
+func (o *offer) same(m lease.Offer) bool {
+	return m.Need == o.msg.Need && m.Attempt == o.msg.Attempt && m.User == o.msg.User && m.Project == o.msg.Project && m.Priority == o.msg.Priority &&
+		m.Gang == o.msg.Gang && m.Order == o.msg.Order
+}
+
 // renew lets a queued offer wait longer, in the same place. The scheduler sends the same offer again for that. A message
 // with another content is ignored.
 func (q *queue) renew(now Moment, o *offer, m lease.Offer) {
-	if m.Need != o.msg.Need || m.Attempt != o.msg.Attempt || m.User != o.msg.User || m.Project != o.msg.Project || m.Priority != o.msg.Priority {
+	if !o.same(m) {
 		return
 	}
 	o.msg.Epoch = m.Epoch // the owner may have been elected again meanwhile
 	if m.Preempt && !o.msg.Preempt {
 		o.msg.Preempt, q.turn.arbitrate = true, true
 	}
-	until := now.Boot.Add(waitOf(m))
+	if m.Firm && o.conditional && !o.firm {
+		o.firm, q.turn.arbitrate = true, true
+	}
+	o.msg.Hold = m.Hold
+	q.waitUntil(o, now.Boot.Add(waitOf(m)))
+	if o.conditional {
+		q.waitUntil(o, o.heldUntil(now))
+	}
+}
+
+// waitUntil lets a queued offer wait until then, if it does not wait longer already.
+func (q *queue) waitUntil(o *offer, until BootTime) {
+	if o.conditional {
+		until = min(until, o.since.Add(maxGather))
+	}
 	if until <= o.until {
 		return
 	}
@@ -69,12 +97,17 @@ func (q *queue) endWait(o *offer) {
 	o.timer = q.turn.timers.set(o.until, func(Moment) { q.turn.arbitrate = q.turn.arbitrate || o.state == offerQueued })
 }
 
-// remove removes an offer from the queue. The next sweep removes it from ranked.
+// remove removes an offer from the queue. The next sweep removes it from ranked. What its conditional Commit promised is
+// free for others, because the offer is not queued any more.
 func (q *queue) remove(o *offer) {
 	if o.state != offerQueued {
 		return
 	}
-	o.state = offerGone
+	if o.msg.Gang > 0 {
+		q.gangs.remove(o)
+		q.unsorted = true
+	}
+	o.state, o.conditional, o.promised = offerGone, false, nil
 	q.waiting--
 	q.turn.timers.stop(o.timer)
 	delete(q.offers, o.key)
@@ -94,19 +127,28 @@ func (q *queue) order() {
 		return
 	}
 	q.unsorted = false
-	for _, o := range q.ranked {
-		o.standing = q.meter.standing(o.account())
+	for _, all := range [][]*offer{q.ranked, q.gangs.ranked} {
+		for _, o := range all {
+			o.standing = q.meter.standing(o.account())
+		}
 	}
-	slices.SortFunc(q.ranked, rank)
+	q.gangs.settle()
+	slices.SortFunc(q.ranked, precede)
 }
 
-// firstWaits notes that an offer is the first of its priority, and waits while resources are held back for it.
-func (q *queue) firstWaits(o *offer) { o.turn = q.meter.weights.On() }
+// takeTurn gives an offer its turn: it is the first of its priority and waits while resources are held back for it, or it
+// is that of a gang and gets a place.
+func (q *queue) takeTurn(o *offer) {
+	if o.turn == 0 && q.meter.weights.On() {
+		q.turns++
+		o.turn, q.unsorted = q.turns, true
+	}
+}
 
 // loseTurn takes the turn from an offer for which nothing can be held back.
 func (q *queue) loseTurn(o *offer) {
-	if o.turn {
-		o.turn, q.unsorted = false, true
+	if o.turn != 0 {
+		o.turn, q.unsorted = 0, true
 	}
 }
 
@@ -151,6 +193,10 @@ func (q *queue) reserve(o *offer) {
 	q.remove(o)
 	o.state = offerReserved
 	q.offers[o.key] = o
+	if o.msg.Gang > 0 {
+		q.gangs.add(o)
+		q.gangs.hold(o, 1)
+	}
 }
 
 // lapse keeps an offer whose reservation has lapsed for a while.
@@ -171,6 +217,11 @@ func (q *queue) forget(o *offer) {
 	}
 	if q.lapsed[o.msg.Attempt] == o {
 		delete(q.lapsed, o.msg.Attempt)
+	}
+	if o.state == offerReserved && o.msg.Gang > 0 {
+		q.gangs.remove(o)
+		q.gangs.hold(o, -1)
+		q.unsorted = true
 	}
 	if o.state != offerQueued {
 		o.state = offerGone

@@ -145,6 +145,11 @@ func (q *quotas) use(user string, need job.Resources, sign int) {
 	if sign < 0 {
 		q.refusals.notify(user)
 	}
+	q.shift(user, need, sign)
+}
+
+// shift is use for a moment: the usage changes back before anything else happens.
+func (q *quotas) shift(user string, need job.Resources, sign int) {
 	u := q.usage[user]
 	u.add(need, sign)
 	if u.tasks == 0 {

@@ -3,6 +3,8 @@ package worker
 // Reservations, from the Commit until they start or lapse.
 
 import (
+	"fmt"
+
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -11,6 +13,7 @@ import (
 type reservations struct {
 	turn     *turn
 	account  *account
+	sessions *sessions
 	reports  *reports
 	queue    *queue
 	leases   *leases
@@ -21,33 +24,132 @@ type reservations struct {
 // the reservation is on disk (W2).
 func (r *reservations) reserve(o *offer, devices []string) *attempt {
 	r.queue.reserve(o)
-	return r.attempts.reserve(o, devices)
+	a := r.attempts.reserve(o, devices)
+	if o.rankZero() {
+		r.attempts.ports.search(o.msg.Attempt)
+	}
+	return a
+}
+
+// portFound sends the Commit that has waited for a port. Without one the offer is declined.
+func (r *reservations) portFound(now Moment, e PortFound) {
+	a := r.attempts.by[e.Attempt]
+	switch {
+	case a == nil || a.phase != reserving || a.port != 0 || !a.offer.rankZero(): // released meanwhile
+	case e.Port == 0:
+		r.revoke(a, fmt.Sprintf("no free port from %d to %d for the members of the gang to meet at", r.attempts.cfg.FirstPort, r.attempts.cfg.LastPort))
+	case !r.attempts.ports.take(a, e.Port): // another gang got it meanwhile
+		r.attempts.ports.search(e.Attempt)
+	case !a.dirty:
+		r.commit(now, a)
+	}
+}
+
+// message returns the Commit for an offer, without devices and port.
+func (r *reservations) message(now Moment, o *offer) lease.Commit {
+	g := o.group
+	m := lease.Commit{Offer: o.key.id, Attempt: o.msg.Attempt, Group: o.msg.Group}
+	if g.holds(now) {
+		m.Session = g.session.id
+	}
+	if o.msg.Gang > 0 {
+		m.Address = r.sessions.paths[o.key.peer].Local
+	}
+	return m
 }
 
 // commit sends the Commit for an offer whose reservation is on disk. The first Commit sets the timer with which the
 // reservation lapses.
 func (r *reservations) commit(now Moment, a *attempt) {
-	o, g := a.offer, a.group
-	var id lease.Session
-	if g.holds(now) {
-		id = g.session.id
+	o := a.offer
+	if o.rankZero() && a.port == 0 {
+		return // portFound sends it
 	}
-	r.turn.send(o.key.peer, lease.Commit{
-		Offer: o.key.id, Attempt: a.rec.Attempt, Group: a.rec.Group, Devices: a.rec.Devices, Session: id,
-	})
-	if g.session.live && now.Boot.Sub(max(g.session.anchor, g.session.asked)) > freshEnough {
-		r.leases.renew(now, g)
-	}
+	m := r.message(now, o)
+	m.Devices, m.Port = a.rec.Devices, a.port
+	r.turn.send(o.key.peer, m)
+	r.refresh(now, o.group)
 	if a.phase != reserving {
 		return
 	}
 	a.move(r.turn, reserved)
+	if o.msg.Gang > 0 {
+		r.gather(now, o)
+		r.prolong(now, a)
+		return
+	}
 	a.lapse = r.turn.timers.set(now.Boot.Add(lease.ReserveFor), func(now Moment) {
 		if r.attempts.by[a.rec.Attempt] == a && a.phase == reserved {
 			r.undo(a)
 			r.queue.lapse(now, a.offer)
 		}
 	})
+}
+
+// commitIf sends the conditional Commit for a gang's offer.
+func (r *reservations) commitIf(now Moment, o *offer) {
+	m := r.message(now, o)
+	m.Conditional = true
+	r.turn.send(o.key.peer, m)
+	r.refresh(now, o.group)
+}
+
+// refresh requests a renewal of the lease unless there was one lately.
+func (r *reservations) refresh(now Moment, g *group) {
+	if g.session.live && now.Boot.Sub(max(g.session.anchor, g.session.asked)) > freshEnough {
+		r.leases.renew(now, g)
+	}
+}
+
+// gather notes the first Commit to a gang. When single tasks may revoke it, there is another arbitration.
+func (r *reservations) gather(now Moment, o *offer) {
+	if o.since == 0 {
+		o.since = now.Boot
+		r.queue.takeTurn(o)
+		r.turn.timers.set(now.Boot.Add(lease.ReserveFor), func(Moment) {
+			r.turn.arbitrate = r.turn.arbitrate || o.state == offerReserved || o.state == offerQueued
+		})
+	}
+}
+
+// prolong lets the reservation of a gang's member last as long as its offer says, from now on. A Start that comes after
+// its end is refused, because the scheduler was told of the end.
+func (r *reservations) prolong(now Moment, a *attempt) {
+	r.turn.timers.stop(a.lapse)
+	a.lapse = r.turn.timers.set(a.offer.heldUntil(now), func(now Moment) {
+		if r.attempts.by[a.rec.Attempt] != a || a.phase != reserved {
+			return
+		}
+		why := fmt.Sprintf("its scheduler has not renewed the offer for %s", holdOf(&a.offer.msg))
+		if now.Boot >= a.offer.since.Add(maxGather) {
+			why = fmt.Sprintf("a gang may hold a place here for %s", maxGather)
+		}
+		r.revoke(a, why)
+	})
+}
+
+// renew handles an offer that came again after its reservation.
+func (r *reservations) renew(now Moment, a *attempt, m lease.Offer, closed job.Reason) {
+	o := a.offer
+	switch {
+	case o.msg.Gang == 0 || !o.same(m):
+	case closed.Word != "" && a.phase == reserved: // the Start would be refused
+		r.revoke(a, closed.String())
+		return
+	case a.phase == reserved:
+		o.msg.Hold, o.firm = m.Hold, o.firm || m.Firm
+		r.prolong(now, a)
+	}
+	if !a.dirty {
+		r.commit(now, a)
+	}
+}
+
+// revoke takes back the reservation of a gang's member, and tells its scheduler.
+func (r *reservations) revoke(a *attempt, why string) {
+	o := a.offer
+	r.undo(a)
+	r.reports.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}, false)
 }
 
 // again reserves resources for a Start whose reservation has lapsed. If it cannot, it returns why. It does so only if
@@ -74,6 +176,7 @@ func (r *reservations) again(from job.Peer, m lease.Start, closed job.Reason) (*
 // undo frees what a reservation holds, and drops its attempt.
 func (r *reservations) undo(a *attempt) {
 	r.account.release(&a.rec)
+	r.attempts.ports.release(a)
 	r.turn.timers.stop(a.lapse)
 	r.queue.forget(a.offer)
 	r.attempts.drop(a)

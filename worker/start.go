@@ -3,6 +3,7 @@ package worker
 // Start: how a reserved attempt is started, in two steps. Between them the host's policy decides.
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/musterhq/muster/job"
@@ -48,6 +49,8 @@ func (s *starts) start(now Moment, from job.Peer, m lease.Start) {
 		why = "the start names another offer than the committed one"
 	case a.rec.User != m.User: // the quota of the offer's user was checked
 		why = "the start names another user than the committed offer"
+	default:
+		why = s.otherGang(a, m)
 	}
 	switch {
 	case why != "":
@@ -66,6 +69,22 @@ func (s *starts) start(now Moment, from job.Peer, m lease.Start) {
 		}
 		s.askPolicy(a)
 	}
+}
+
+// otherGang returns why the gang of a Start is not that of the committed offer, or "" if it is.
+func (s *starts) otherGang(a *attempt, m lease.Start) string {
+	n, rank := a.offer.msg.Gang, m.Element.Rank
+	switch {
+	case m.Gang == nil && n == 0:
+		return ""
+	case m.Gang == nil || len(m.Gang.Members) != n:
+		return fmt.Sprintf("the start is not for a gang of %d, as the committed offer was", n)
+	case rank != m.Attempt.Task%n || m.Gang.Members[rank].Node != s.cfg.Profile.Peer:
+		return fmt.Sprintf("the start names another host as rank %d of the gang", m.Attempt.Task%n)
+	case rank == 0 && m.Gang.Port != a.port:
+		return fmt.Sprintf("the start names port %d, and %d is kept for the gang", m.Gang.Port, a.port)
+	}
+	return ""
 }
 
 func (s *starts) askPolicy(a *attempt) {
@@ -135,6 +154,7 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	a.move(s.turn, starting)
 	spec := m.File.Spec()
 	a.rec.Epoch, a.rec.Session, a.rec.File, a.rec.Element = m.Epoch, m.Session, m.File, m.Element
+	a.rec.Gang = m.Gang
 	a.rec.Lease, a.rec.Hold = spec.LeaseOr(), spec.Partition == "hold"
 	a.rec.EventN, a.rec.Recorded = 1, now.Wall
 	g.running[m.Attempt], g.kept[m.Attempt] = a, a

@@ -1,6 +1,6 @@
 package main
 
-// The output of several tasks of a job at once: each line begins with the number of its task.
+// The output of several tasks of a job at once: each line begins with the name of its task.
 
 import (
 	"bytes"
@@ -26,6 +26,7 @@ const (
 type allLogs struct {
 	client *api.Client
 	job    job.ID
+	layout job.Layout
 	tasks  []job.Range // numbers; empty: all
 	stream string      // stdout, stderr or both
 	follow bool
@@ -58,13 +59,13 @@ func (l allLogs) copy(ctx context.Context, mu *sync.Mutex, out io.Writer) error 
 				close(done)
 				<-free
 			}()
-			w := &prefixWriter{mu: mu, w: out, prefix: fmt.Sprintf("%d| ", t.Task), turn: turn}
+			w := &prefixWriter{mu: mu, w: out, prefix: l.layout.Name(t.Task) + "| ", turn: turn}
 			_, err := l.client.Logs(ctx, api.LogRequest{Job: l.job, Task: t.Task, Stream: l.stream, Follow: l.follow}, w)
 			if errors.Is(err, api.ErrConflict) && !l.follow {
 				err = nil // it has no output yet
 			}
 			if err != nil && ctx.Err() == nil {
-				errs.add(fmt.Errorf("task %d: %w", t.Task, err))
+				errs.add(fmt.Errorf("task %s: %w", l.layout.Name(t.Task), err))
 			}
 			errs.add(w.flush())
 		})

@@ -163,7 +163,7 @@ func commands(s streams) []*cli.Command {
 	submit, jobs, task := submitVerbs{s, specReader{s}}, jobVerbs{s}, taskVerbs{s}
 	cluster, host, program := clusterVerbs{s}, hostVerbs{s}, programVerbs{s}
 	return slices.Concat(
-		group("Jobs", submit.submitCommand(), submit.runCommand(), jobs.jobsCommand(), jobs.showCommand(), jobs.whyCommand(),
+		group("Jobs", submit.submitCommand(), submit.runCommand(), submit.allocCommand(), jobs.jobsCommand(), jobs.showCommand(), jobs.whyCommand(),
 			jobs.waitCommand(), task.logsCommand(), jobs.cancelCommand(), jobs.holdCommand(), jobs.releaseCommand(),
 			jobs.requeueCommand(), submit.offersCommand(), task.cpCommand(), task.execCommand(), later("simulate")),
 		group("Cluster", cluster.nodesCommand(), cluster.nodeCommand(), cluster.gpusCommand(), cluster.usersCommand(), cluster.peersCommand(),

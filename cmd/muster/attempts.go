@@ -14,11 +14,12 @@ import (
 // maxAttemptRows bounds the attempts that show prints for all tasks together.
 const maxAttemptRows = 64
 
-// attemptTable writes how the attempts of these tasks went, for each task that had several.
-func attemptTable(out io.Writer, tasks []api.Task) error {
+// attemptTable writes how the attempts of the document's tasks went, for each task that had several.
+func attemptTable(out io.Writer, j api.Job) error {
+	l, _ := j.Layout() // without one, tasks have their numbers
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	rows, left := 0, 0
-	for _, t := range tasks {
+	for _, t := range j.Tasks {
 		if len(t.Attempts)+t.Older < 2 {
 			continue
 		}
@@ -30,7 +31,7 @@ func attemptTable(out io.Writer, tasks []api.Task) error {
 			row(w, "TASK", "ATTEMPT", "NODE", "STATE", "EXIT", "TIME", "ENDED", "REASON")
 		}
 		rows += len(t.Attempts)
-		attemptRows(w, t)
+		attemptRows(w, l.Name(t.Task), t)
 	}
 	err := w.Flush()
 	if left > 0 && err == nil {
@@ -39,9 +40,9 @@ func attemptTable(out io.Writer, tasks []api.Task) error {
 	return err
 }
 
-func attemptRows(w io.Writer, t api.Task) {
+func attemptRows(w io.Writer, name string, t api.Task) {
 	if t.Older > 0 {
-		row(w, strconv.Itoa(t.Task), "...", "", "", "", "", "", fmt.Sprintf("%d older %s", t.Older, plural(t.Older, "attempt", "attempts")))
+		row(w, name, "...", "", "", "", "", "", fmt.Sprintf("%d older %s", t.Older, plural(t.Older, "attempt", "attempts")))
 	}
 	for _, a := range t.Attempts {
 		code := "-"
@@ -55,6 +56,6 @@ func attemptRows(w io.Writer, t api.Task) {
 		if a.StartedAt != nil && (a.EndedAt != nil || !a.State.Ended()) {
 			took = elapsed(a.StartedAt, a.EndedAt)
 		}
-		row(w, strconv.Itoa(t.Task), strconv.Itoa(a.Attempt), dash(a.Node), string(a.State), code, took, clock(a.EndedAt), dash(a.Reason))
+		row(w, name, strconv.Itoa(a.Attempt), dash(a.Node), string(a.State), code, took, clock(a.EndedAt), dash(a.Reason))
 	}
 }

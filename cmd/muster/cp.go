@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -53,34 +52,6 @@ func (v taskVerbs) cp(c *cli.Context) error {
 	return asUsage(copyFiles(c.Context, client, request, c.Args().Get(1)))
 }
 
-// taskNamed returns the task that ID or ID.T names.
-func taskNamed(ctx context.Context, client *api.Client, verb, name string) (api.Job, int, error) {
-	jobs, sel, err := client.Resolve(ctx, name)
-	if err != nil {
-		return api.Job{}, 0, asUsage(err)
-	}
-	if len(jobs) != 1 {
-		return api.Job{}, 0, usagef("%s: %q means %d jobs; name one", verb, name, len(jobs))
-	}
-	j := jobs[0]
-	switch {
-	case len(sel.Tasks) == 1 && sel.Tasks[0].First == sel.Tasks[0].Last:
-		return j, sel.Tasks[0].First, nil
-	case len(sel.Tasks) > 0 || j.TaskCount > 1:
-		return j, 0, usagef("%s: %.60q: name one task, such as %s.%d", verb, name, j.ID, firstTask(j))
-	}
-	return j, firstTask(j), nil
-}
-
-// firstTask returns the number of the first task, or of the only one.
-func firstTask(j api.Job) int {
-	l, err := j.Layout()
-	if err != nil {
-		return 0
-	}
-	return l.Number(0)
-}
-
 func copyFiles(ctx context.Context, client *api.Client, r api.FilesRequest, dir string) error {
 	return client.Files(ctx, r, func(archive io.Reader) error { return blob.Unarchive(archive, dir) })
 }
@@ -102,7 +73,7 @@ func (f follower) download(ctx context.Context, id job.ID, spec job.Spec, end er
 		}
 		dir := "."
 		if j.TaskCount > 1 {
-			dir = filepath.Join(dir, strconv.Itoa(t.Task))
+			dir = filepath.Join(dir, taskName(j, t.Task))
 		}
 		if t.StartedAt == nil {
 			continue // it never started, so it has no files

@@ -3,6 +3,7 @@ package main
 // The verb exec: a command in a running task.
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/signal"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
 )
 
 func (v taskVerbs) execCommand() *cli.Command {
@@ -51,6 +53,11 @@ func (v taskVerbs) exec(c *cli.Context) error {
 	if c.Bool("interactive") || c.Bool("it") {
 		streams.In = v.in
 	}
+	return v.execIn(c.Context, client, j.ID, task, request, streams)
+}
+
+// execIn runs a command in a task, and exits with its code.
+func (v streams) execIn(ctx context.Context, client *api.Client, id job.ID, task int, request api.ExecRequest, streams api.ExecStreams) error {
 	if request.TTY {
 		restore, err := v.enterTerminal(&request, &streams)
 		if err != nil {
@@ -58,7 +65,7 @@ func (v taskVerbs) exec(c *cli.Context) error {
 		}
 		defer restore()
 	}
-	code, err := client.Exec(c.Context, j.ID, task, request, streams)
+	code, err := client.Exec(ctx, id, task, request, streams)
 	if refused := (&api.ExecError{}); errors.As(err, &refused) {
 		return exitError{refused.Code, err}
 	}
@@ -72,7 +79,7 @@ func (v taskVerbs) exec(c *cli.Context) error {
 }
 
 // enterTerminal connects this terminal to the command until restore is called.
-func (v taskVerbs) enterTerminal(r *api.ExecRequest, st *api.ExecStreams) (restore func(), err error) {
+func (v streams) enterTerminal(r *api.ExecRequest, st *api.ExecStreams) (restore func(), err error) {
 	in, ok := v.in.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) { //nolint:gosec // a descriptor is small
 		return nil, usagef("exec: --tty: the standard input is not a terminal")

@@ -24,10 +24,20 @@ type follower struct {
 
 // follow copies both streams of a job until it ends, and exits with its code.
 func (f follower) follow(ctx context.Context, j api.Job, out io.Writer) error {
-	id := j.ID
-	stop := f.tellWait(ctx, id)
+	err := f.copyAndTell(ctx, j, out)
+	return f.followed(ctx, j, err)
+}
+
+// copyAndTell copies both streams of a job until it ends, and tells why it has not started.
+func (f follower) copyAndTell(ctx context.Context, j api.Job, out io.Writer) error {
+	stop := f.tellWait(ctx, j.ID)
 	defer stop()
-	err := f.copyOutput(ctx, id, j.Array != "", out)
+	return f.copyOutput(ctx, j, out)
+}
+
+// followed ends follow after the output was copied, with or without an error.
+func (f follower) followed(ctx context.Context, j api.Job, err error) error {
+	id := j.ID
 	if ctx.Err() != nil {
 		return exitError{exitCtrlC, fmt.Errorf("detached, the job goes on; to follow it again: muster logs -f %s", id)}
 	}
@@ -42,11 +52,12 @@ func (f follower) follow(ctx context.Context, j api.Job, out io.Writer) error {
 
 // copyOutput follows a job. It copies each stream to its own destination, or both in the order of writing if the
 // destination is the same.
-func (f follower) copyOutput(ctx context.Context, id job.ID, array bool, out io.Writer) error {
+func (f follower) copyOutput(ctx context.Context, j api.Job, out io.Writer) error {
 	var mu sync.Mutex
-	if array {
-		return f.copyAll(ctx, id, &mu, out)
+	if j.Array != "" || j.Nodes > 1 {
+		return f.copyAll(ctx, j, &mu, out)
 	}
+	id := j.ID
 	defer f.tellStart(ctx, id, &mu)()
 	if sameFile(out, f.err) {
 		_, err := f.client.Logs(ctx, api.LogRequest{Job: id, Follow: true}, lockedWriter{&mu, out})
@@ -63,9 +74,10 @@ func (f follower) copyOutput(ctx context.Context, id job.ID, array bool, out io.
 	return errors.Join(errs...)
 }
 
-// copyAll follows all tasks of an array.
-func (f follower) copyAll(ctx context.Context, id job.ID, mu *sync.Mutex, out io.Writer) error {
-	all := allLogs{client: f.client, job: id, follow: true}
+// copyAll follows all tasks of an array or a gang.
+func (f follower) copyAll(ctx context.Context, j api.Job, mu *sync.Mutex, out io.Writer) error {
+	layout, _ := j.Layout() // without one, tasks have their numbers
+	all := allLogs{client: f.client, job: j.ID, layout: layout, follow: true}
 	if sameFile(out, f.err) {
 		return all.copy(ctx, mu, out)
 	}
@@ -212,7 +224,7 @@ func (f follower) waitForTasks(ctx context.Context, x chosen, note func(who stri
 			why = ""
 		}
 		code, _ := t.Exit()
-		note(fmt.Sprintf("task %s.%d", x.ID, t.Task), t.State, why, code)
+		note(fmt.Sprintf("task %s.%s", x.ID, taskName(x.Job, t.Task)), t.State, why, code)
 	}
 	return err
 }

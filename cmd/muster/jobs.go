@@ -116,15 +116,12 @@ func (v jobVerbs) printJobs(c *cli.Context, client *api.Client, filter api.JobFi
 func jobTable(w io.Writer, jobs []api.Job) {
 	row(w, "ID", "NAME", "USER", "ST", "TIME", "NODE", "GPUS", "REASON")
 	for _, j := range jobs {
-		node, gpus, took := "", 0, elapsed(j.StartedAt, j.EndedAt)
+		node, gpus, took := nodesOf(j), 0, elapsed(j.StartedAt, j.EndedAt)
 		for _, t := range j.Tasks {
-			node, gpus = t.Node, gpus+len(t.GPUs)
+			gpus += len(t.GPUs)
 		}
 		if gpus == 0 {
-			gpus = j.Resources.GPUs * max(1, active(j))
-		}
-		if j.TaskCount > 1 {
-			node = ""
+			gpus = j.Resources.GPUs * max(1, j.Nodes, active(j))
 		}
 		if j.State == job.Pending || j.State == job.Held {
 			node, took = "", "-" // they belong to an attempt that is over
@@ -165,18 +162,21 @@ func progress(j api.Job) string {
 }
 
 // reasonOf returns the reason of a job, or the exit code with which it failed. For a job of several tasks it returns how
-// far it has come.
+// far it has come, for a gang only when some of its tasks have ended.
 func reasonOf(j api.Job) string {
-	if j.TaskCount > 1 {
-		if text := progress(j); j.Reason == "" || j.Ended() {
-			return text
-		}
+	reason := j.Reason
+	if reason == "" && j.State == job.Failed && j.ExitCode != nil {
+		reason = fmt.Sprintf("exit code %d", *j.ExitCode)
+	}
+	switch several := j.TaskCount > 1 && !isGang(j); {
+	case several && (j.Reason == "" || j.Ended()):
+		return progress(j)
+	case several:
 		return progress(j) + ", " + j.Reason
+	case isGang(j) && reason == "" && !j.Ended() && j.Counts[job.Succeeded] > 0:
+		return progress(j)
 	}
-	if j.Reason == "" && j.State == job.Failed && j.ExitCode != nil {
-		return fmt.Sprintf("exit code %d", *j.ExitCode)
-	}
-	return j.Reason
+	return reason
 }
 
 // chosen is a job that an argument names, and some of its tasks; none means all.

@@ -16,13 +16,14 @@ import (
 
 func (v taskVerbs) logsCommand() *cli.Command {
 	return &cli.Command{
-		Name: "logs", Aliases: []string{"tail"}, Usage: "print the output of a job", ArgsUsage: "ID",
+		Name: "logs", Aliases: []string{"tail"}, Usage: "print the output of a job", ArgsUsage: "ID[.T]",
+		Description: "Of an array, without --all, only that of the first task. Of a gang that of all its tasks, each line after the rank of its task, such as 3|.",
 		Flags: clientFlags(
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "follow the output until the job ends", DisableDefaultText: true},
 			&cli.IntFlag{Name: "lines", Aliases: []string{"n", "tail"}, Usage: "only the last `N` lines", DefaultText: "all"},
 			&cli.BoolFlag{Name: "stdout", Usage: "only the standard output", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "stderr", Usage: "only the standard error", DisableDefaultText: true},
-			&cli.IntFlag{Name: "task", Usage: "the task: `T`"},
+			&cli.StringFlag{Name: "task", Usage: "the task: `T`, as in ID.T"},
 			&cli.IntFlag{Name: "attempt", Usage: "the output of attempt `N`; default: the newest"},
 			&cli.BoolFlag{Name: "all", Usage: "the output of all tasks; each line begins with the number of its task, such as 3|", DisableDefaultText: true}),
 		Action: v.logs,
@@ -39,20 +40,27 @@ func (v taskVerbs) logs(c *cli.Context) error {
 		return usagef("--attempt %d: attempts are numbered from 1", c.Int("attempt"))
 	case c.Int("lines") < 0:
 		return usagef("--lines %d: must be at least 0", c.Int("lines"))
-	case c.Int("task") < 0:
-		return usagef("--task %d: must be at least 0", c.Int("task"))
 	}
 	client, err := clientOf(c)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	if c.Bool("all") {
-		return v.allLogs(c, client)
-	}
-	j, task, err := oneTask(c, client)
+	j, tasks, err := oneJob(c, client)
 	if err != nil {
 		return err
+	}
+	if c.Bool("all") {
+		return v.allLogs(c, client, j, tasks)
+	}
+	task, gang, err := oneLog(c, j, tasks)
+	switch {
+	case err != nil:
+		return err
+	case gang != nil && (c.IsSet("lines") || c.IsSet("attempt")):
+		return usagef("logs: --lines and --attempt: name one task, such as %s.%s", j.ID, taskName(j, gang[0].First))
+	case gang != nil:
+		return v.allLogs(c, client, j, gang)
 	}
 	r := api.LogRequest{Job: j.ID, Task: task, Stream: streamOf(c), Attempt: c.Int("attempt"), Exact: c.IsSet("attempt"), Follow: c.Bool("follow")}
 	if c.IsSet("lines") {
@@ -78,45 +86,34 @@ func streamOf(c *cli.Context) string {
 	return ""
 }
 
-func (v taskVerbs) allLogs(c *cli.Context, client *api.Client) error {
-	if err := wantArgs(c, 1, 1, "one job id"); err != nil {
-		return err
-	}
-	jobs, sel, err := client.Resolve(c.Context, c.Args().First())
-	switch {
-	case err != nil:
-		return asUsage(err)
-	case len(jobs) != 1:
-		return usagef("logs: %q means %d jobs; name one", c.Args().First(), len(jobs))
-	}
-	l := allLogs{client: client, job: jobs[0].ID, tasks: sel.Tasks, stream: streamOf(c), follow: c.Bool("follow")}
-	err = l.copy(c.Context, new(sync.Mutex), v.out)
+func (v taskVerbs) allLogs(c *cli.Context, client *api.Client, j api.Job, tasks []job.Range) error {
+	layout, _ := j.Layout() // without one, tasks have their numbers
+	l := allLogs{client: client, job: j.ID, layout: layout, tasks: tasks, stream: streamOf(c), follow: c.Bool("follow")}
+	err := l.copy(c.Context, new(sync.Mutex), v.out)
 	if c.Err() != nil {
 		return exitError{code: exitCtrlC}
 	}
 	return asUsage(err)
 }
 
-// oneTask returns the job and the task that an argument such as ID or ID.3, or --task, names.
-func oneTask(c *cli.Context, client *api.Client) (api.Job, int, error) {
-	j, err := oneJob(c, client)
+// oneLog returns the task whose output is printed, or the tasks of a gang.
+func oneLog(c *cli.Context, j api.Job, tasks []job.Range) (task int, gang []job.Range, err error) {
+	l, err := j.Layout()
 	if err != nil {
-		return j, 0, err
+		return 0, nil, err
 	}
-	task := c.Int("task")
-	sel, err := job.ParseSelector(c.Args().First())
-	if err != nil {
-		return j, 0, usageError{err}
+	if len(tasks) == 0 {
+		first := l.Element(0)
+		tasks = []job.Range{{First: l.Number(first.First), Last: l.Number(first.Last)}}
 	}
-	if len(sel.Tasks) > 0 {
-		if len(sel.Tasks) > 1 || sel.Tasks[0].First != sel.Tasks[0].Last || (c.IsSet("task") && task != sel.Tasks[0].First) {
-			return j, 0, usagef("logs: %.60q: name one task", c.Args().First())
-		}
-		task = sel.Tasks[0].First
-	} else if !c.IsSet("task") {
-		task = firstTask(j)
+	if len(tasks) == 1 && tasks[0].First == tasks[0].Last {
+		return tasks[0].First, nil, nil
 	}
-	return j, task, nil
+	chosen := l.Select(tasks)
+	if l.Size() > 1 && l.Element(chosen[0].First) == l.Element(chosen[len(chosen)-1].Last) {
+		return 0, tasks, nil
+	}
+	return 0, nil, usagef("logs: %.60q: name one task, or use --all", c.Args().First())
 }
 
 // tailBytes are the sizes of the part at the end of a log in which the last lines are searched, one after the other.

@@ -68,16 +68,16 @@ func (r specReader) warnNotSent(s job.Spec) {
 
 // directives applies the directives in the leading comments of a script to the spec. What it returns is to be finished
 // after the flags of the command line.
-func (r specReader) directives(name, text string, s *job.Spec) (*slurmLate, error) {
-	late := &slurmLate{}
+func (r specReader) directives(name, text string, s *job.Spec) (*lateOptions, error) {
+	late := &lateOptions{}
 	err := r.eachDirective(name, text, s, late)
-	if err == nil && late.any {
+	if err == nil && late.slurm.any {
 		r.warnSlurmVariables(name, text)
 	}
 	return late, err
 }
 
-func (r specReader) eachDirective(name, text string, s *job.Spec, late *slurmLate) error {
+func (r specReader) eachDirective(name, text string, s *job.Spec, late *lateOptions) error {
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line != "" && !strings.HasPrefix(line, "#") {
@@ -92,11 +92,11 @@ func (r specReader) eachDirective(name, text string, s *job.Spec, late *slurmLat
 		}
 		apply := ourDirective
 		if words[0] == "#SBATCH" {
-			late.any = true
-			apply = func(words []string, s *job.Spec) ([]string, error) { return slurmDirective(words, s, late) }
+			late.slurm.any = true
+			apply = slurmDirective
 		}
 		for words = words[1:]; len(words) > 0; {
-			words, err = apply(words, s)
+			words, err = apply(words, s, late)
 			switch {
 			case errors.Is(err, errSlurmWarning):
 				fmt.Fprintf(r.err, "muster: %s:%d: warning: %s\n", name, i+1, printable(err.Error()))
@@ -165,7 +165,7 @@ func option(words []string, value func(flag string) (takes, known bool)) (flag, 
 }
 
 // ourDirective applies the first flag of words.
-func ourDirective(words []string, s *job.Spec) (rest []string, err error) {
+func ourDirective(words []string, s *job.Spec, late *lateOptions) (rest []string, err error) {
 	var f *specFlag
 	flag, v, rest, err := option(words, func(flag string) (takes, known bool) {
 		i := slices.IndexFunc(specFlags, func(f specFlag) bool { return slices.Contains(f.names, flag) })
@@ -181,10 +181,8 @@ func ourDirective(words []string, s *job.Spec) (rest []string, err error) {
 		err = fmt.Errorf("no such flag: %.60s", words[0])
 	case f.read != nil:
 		err = fmt.Errorf("%.60s: only on the command line", words[0])
-	case f.set == nil:
-		err = fmt.Errorf("%.60s: %w", words[0], job.ErrNotYet)
 	default:
-		if err = f.set(s, v); err != nil {
+		if err = f.apply(s, late, v); err != nil {
 			err = fmt.Errorf("%s: %w", dashed(flag), err)
 		}
 	}

@@ -88,6 +88,11 @@ func sized(name, usage string, in func(*daemonConfig) *job.Size) setting {
 	return of(name, usage, in, func(v string) (n job.Size, err error) { return n, n.UnmarshalText([]byte(v)) }, job.Size.String)
 }
 
+// lasting is a time.
+func lasting(name, usage string, in func(*daemonConfig) *job.Duration) setting {
+	return of(name, usage, in, func(v string) (d job.Duration, err error) { return d, d.UnmarshalText([]byte(v)) }, job.Duration.String)
+}
+
 // texts is a list of words; check, if not nil, refuses a word.
 func texts(name, usage string, in func(*daemonConfig) *[]string, check func(string) error) setting {
 	return setting{

@@ -69,6 +69,7 @@ memory        8GiB                                     FILE:6
 limits        -                                        default
 shares        -                                        default
 output-limit  256MiB                                   default
+client-timeout 5m0s                                    default
 no-worker     false                                    environment
 no-scheduler  false                                    default
 allow-root    true                                     flag
@@ -76,6 +77,7 @@ cgroups-off   false                                    default
 cpu-quota     false                                    default
 loss-limit    3                                        default
 policy        simple                                   default
+gang-hold     10m0s                                    default
 task-pids     16384                                    default
 scratch-quota 0B                                       default
 ulimit        memlock=unlimited stack=64MiB:unlimited nofile=65536:524288 default

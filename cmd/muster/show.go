@@ -26,14 +26,14 @@ func (v jobVerbs) showCommand() *cli.Command {
 				return err
 			}
 			defer client.Close()
-			j, err := oneJob(c, client)
+			j, tasks, err := oneJob(c, client)
 			if err != nil {
 				return err
 			}
 			if j, err = client.Job(c.Context, j.ID); err != nil { // listings do not have the spec
 				return err
 			}
-			if err := addShown(c.Context, client, &j, c.Args().First()); err != nil {
+			if err := addShown(c.Context, client, &j, tasks); err != nil {
 				return err
 			}
 			if c.Bool("json") {
@@ -44,14 +44,19 @@ func (v jobVerbs) showCommand() *cli.Command {
 	}
 }
 
-// addShown puts the tasks that are shown into the document of the job.
-func addShown(ctx context.Context, client *api.Client, j *api.Job, arg string) error {
-	filter, err := shownTasks(arg, *j)
-	if err != nil || filter == nil {
-		return err
+// addShown puts the tasks that are shown into the document of the job: those that the argument names, or of a large job
+// the first that failed.
+func addShown(ctx context.Context, client *api.Client, j *api.Job, tasks []job.Range) error {
+	filter := api.TaskFilter{Tasks: tasks}
+	switch {
+	case len(tasks) > 0:
+	case j.TaskCount <= maxShown:
+		return nil // they are in the document
+	default:
+		filter = api.TaskFilter{States: failures, Limit: maxShown}
 	}
 	j.Tasks = []api.Task{}
-	for t, err := range client.AllTasks(ctx, j.ID, *filter) {
+	for t, err := range client.AllTasks(ctx, j.ID, filter) {
 		if err != nil {
 			return asUsage(err)
 		}
@@ -62,47 +67,11 @@ func addShown(ctx context.Context, client *api.Client, j *api.Job, arg string) e
 	return nil
 }
 
-// maxShown is how many tasks show prints of a large array: those that failed.
+// maxShown is how many tasks show prints of a large job: those that failed.
 const maxShown = 20
-
-// shownTasks returns which tasks are shown: those that the argument names, or of a large array the first that failed.
-// It returns nil for those in the document of the job.
-func shownTasks(arg string, j api.Job) (*api.TaskFilter, error) {
-	sel, err := job.ParseSelector(arg)
-	switch {
-	case err != nil:
-		return nil, usageError{err}
-	case len(sel.Tasks) > 0:
-		return &api.TaskFilter{Tasks: sel.Tasks}, nil
-	case j.TaskCount <= maxShown:
-		return nil, nil
-	}
-	return &api.TaskFilter{States: failures, Limit: maxShown}, nil
-}
 
 // failures are the states in which a task has failed.
 var failures = []job.State{job.Failed, job.Timeout, job.OutOfMemory, job.NodeFail}
-
-// oneJob returns the single job that a verb's argument names.
-func oneJob(c *cli.Context, client *api.Client) (api.Job, error) {
-	j, _, err := oneJobsTasks(c, client)
-	return j, err
-}
-
-// oneJobsTasks also returns the numbers of the tasks that the argument names; none means all.
-func oneJobsTasks(c *cli.Context, client *api.Client) (api.Job, []job.Range, error) {
-	if err := wantArgs(c, 1, 1, "one job id"); err != nil {
-		return api.Job{}, nil, err
-	}
-	jobs, sel, err := client.Resolve(c.Context, c.Args().First())
-	if err != nil {
-		return api.Job{}, nil, asUsage(err)
-	}
-	if len(jobs) != 1 {
-		return api.Job{}, nil, usagef("%s: %q means %d jobs; name one", c.Command.Name, c.Args().First(), len(jobs))
-	}
-	return jobs[0], sel.Tasks, nil
-}
 
 func showJob(out io.Writer, j api.Job) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -144,7 +113,7 @@ func showJob(out io.Writer, j api.Job) error {
 	row(w, "elapsed", elapsed(j.StartedAt, j.EndedAt))
 	row(w, "owner", fmt.Sprintf("%s, kept in %d %s", j.Owner, j.Copies, plural(j.Copies, "copy", "copies")))
 	if j.TaskCount > 1 {
-		arrayRows(w, j)
+		severalRows(w, j)
 	}
 	for _, t := range j.Tasks {
 		if j.TaskCount <= 1 && t.Attempt > 0 {
@@ -154,43 +123,7 @@ func showJob(out io.Writer, j api.Job) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	return attemptTable(out, j.Tasks)
-}
-
-// arrayRows writes how many tasks are in each state, and a line for each of the document's tasks.
-func arrayRows(w io.Writer, j api.Job) {
-	parts := []string{}
-	for _, s := range job.States() {
-		if n := j.Counts[s]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, s))
-		}
-	}
-	row(w, "array", fmt.Sprintf("%s: %s", j.Array, progress(j)))
-	row(w, "tasks", strings.Join(parts, ", "))
-	for _, t := range j.Tasks {
-		row(w, fmt.Sprintf("task %d", t.Task), taskLine(t))
-	}
-	if len(j.Tasks) < j.TaskCount {
-		l, err := j.Layout()
-		if err == nil {
-			row(w, "", fmt.Sprintf("other tasks: muster show %s.%d-%d", j.ID, l.Number(0), l.Number(min(99, j.TaskCount-1))))
-		}
-	}
-}
-
-// taskLine tells the state of a task in one line.
-func taskLine(t api.Task) string {
-	text := string(t.State)
-	if t.Reason != "" {
-		text += " (" + withDetail(t.Reason, t.ReasonDetail) + ")"
-	}
-	if t.ExitCode != nil && t.State != job.Succeeded {
-		text += fmt.Sprintf(", exit code %d", *t.ExitCode)
-	}
-	if t.Attempt > 0 {
-		text += fmt.Sprintf(", attempt %d on %s, %s", t.Attempt, dash(t.Node), elapsed(t.StartedAt, t.EndedAt))
-	}
-	return text
+	return attemptTable(out, j)
 }
 
 // dependencyRows writes what a job waits for of other jobs, and how far that is.
@@ -261,6 +194,9 @@ func needOf(j api.Job) string {
 	if j.Spec != nil && j.Spec.Exclusive {
 		parts = append(parts, "a whole node")
 	}
+	if j.Nodes > 1 {
+		parts = append(parts, fmt.Sprintf("on each of %d nodes", j.Nodes))
+	}
 	if j.TimeLimit > 0 {
 		parts = append(parts, "at most "+time.Duration(j.TimeLimit*float64(time.Second)).String())
 	}
@@ -277,7 +213,7 @@ func (v jobVerbs) whyCommand() *cli.Command {
 				return err
 			}
 			defer client.Close()
-			j, tasks, err := oneJobsTasks(c, client)
+			j, tasks, err := oneJob(c, client)
 			if err != nil {
 				return err
 			}

@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -20,7 +19,7 @@ type slurmOption struct {
 	toggle bool // takes no value
 	set    func(*job.Spec, string) error
 	// late is called instead of set, for an option whose meaning depends on others
-	late func(*slurmLate, string) error
+	late func(*lateOptions, *job.Spec, string) error
 }
 
 var slurm = []slurmOption{
@@ -28,13 +27,13 @@ var slurm = []slurmOption{
 	{names: []string{"cpus-per-task", "c"}, set: func(s *job.Spec, v string) error { return number(v, &s.Resources.CPUs) }},
 	{names: []string{"time", "t"}, set: slurmTime},
 	{names: []string{"mem"}, set: func(s *job.Spec, v string) error { return slurmMem(&s.Resources.Memory, v) }},
-	{names: []string{"mem-per-cpu"}, late: func(l *slurmLate, v string) error { return slurmMem(&l.memPerCPU, v) }},
-	{names: []string{"mem-per-gpu"}, late: func(l *slurmLate, v string) error { return slurmMem(&l.memPerGPU, v) }},
-	{names: []string{"cpus-per-gpu"}, late: func(l *slurmLate, v string) error { return number(v, &l.cpusPerGPU) }},
-	{names: []string{"gpus", "G"}, set: setGPUs},
-	{names: []string{"gpus-per-node"}, set: setGPUs}, // a job has one node and one task
-	{names: []string{"gpus-per-task"}, set: setGPUs},
-	{names: []string{"gres"}, set: slurmGres},
+	{names: []string{"mem-per-cpu"}, late: func(l *lateOptions, _ *job.Spec, v string) error { return slurmMem(&l.slurm.memPerCPU, v) }},
+	{names: []string{"mem-per-gpu"}, late: func(l *lateOptions, _ *job.Spec, v string) error { return slurmMem(&l.slurm.memPerGPU, v) }},
+	{names: []string{"cpus-per-gpu"}, late: func(l *lateOptions, _ *job.Spec, v string) error { return number(v, &l.slurm.cpusPerGPU) }},
+	{names: []string{"gpus", "G"}, late: func(l *lateOptions, s *job.Spec, v string) error { return addGPUs(&l.gpus.whole, s, v) }},
+	{names: []string{"gpus-per-node"}, late: func(l *lateOptions, s *job.Spec, v string) error { return addGPUs(&l.gpus.perNode, s, v) }},
+	{names: []string{"gpus-per-task"}, late: func(l *lateOptions, s *job.Spec, v string) error { return addGPUs(&l.gpus.perProcess, s, v) }},
+	{names: []string{"gres"}, late: slurmGres},
 	{names: []string{"constraint", "C"}, set: func(s *job.Spec, v string) error { s.Constraint = v; return slurmFeatures(v) }},
 	{names: []string{"prefer"}, set: func(s *job.Spec, v string) error { s.Prefer = v; return slurmFeatures(v) }},
 	{names: []string{"nodelist", "w"}, set: func(s *job.Spec, v string) error { s.NodeList = nodeList(v); return nil }},
@@ -42,16 +41,17 @@ var slurm = []slurmOption{
 	{names: []string{"exclusive"}, toggle: true, set: slurmExclusive},
 	{names: []string{"begin", "b"}, set: slurmBegin},
 	{names: []string{"chdir", "D"}, set: setWorkdir},
-	{names: []string{"output", "o"}, late: func(l *slurmLate, v string) error { return slurmPattern(&l.output, v) }},
-	{names: []string{"error", "e"}, late: func(l *slurmLate, v string) error { return slurmPattern(&l.stderr, v) }},
+	{names: []string{"output", "o"}, late: func(l *lateOptions, _ *job.Spec, v string) error { return slurmOutput(&l.slurm.output, v) }},
+	{names: []string{"error", "e"}, late: func(l *lateOptions, _ *job.Spec, v string) error { return slurmOutput(&l.slurm.stderr, v) }},
 	{names: []string{"export"}, set: slurmExport},
 	{names: []string{"account", "A"}, set: slurmAccount},
 	{names: []string{"requeue"}, toggle: true, set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
 	{names: []string{"no-requeue"}, toggle: true, set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
 	{names: []string{"hold", "H"}, toggle: true, set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
-	{names: []string{"nodes", "N"}, set: slurmOne},
-	{names: []string{"ntasks", "n"}, set: slurmOne},
-	{names: []string{"ntasks-per-node"}, set: slurmOne},
+	{names: []string{"nodes", "N"}, late: slurmNodes},
+	{names: []string{"ntasks", "n"}, late: func(l *lateOptions, _ *job.Spec, v string) error { return slurmCount(v, &l.slurm.processes) }},
+	{names: []string{"ntasks-per-node"}, late: func(l *lateOptions, _ *job.Spec, v string) error { return slurmCount(v, &l.slurm.perNode) }},
+	{names: []string{"kill-on-bad-exit"}, toggle: true, set: setKillOnBadExit},
 	{names: []string{"signal"}, set: slurmSignal},
 	{names: []string{"array", "a"}, set: setArray},
 	{names: []string{"dependency", "d"}, set: func(s *job.Spec, v string) error { s.Dependency = []string{v}; return nil }},
@@ -60,7 +60,7 @@ var slurm = []slurmOption{
 	{names: []string{"input", "i"}, set: slurmLater},
 	{names: []string{"het-job", "hetjob"}, toggle: true, set: slurmLater},
 	// a warning for all of them together
-	{names: []string{"mail-type", "mail-user"}, late: func(l *slurmLate, _ string) error { return l.mail() }},
+	{names: []string{"mail-type", "mail-user"}, late: func(l *lateOptions, _ *job.Spec, _ string) error { return l.slurm.mail() }},
 }
 
 var (
@@ -85,7 +85,7 @@ func (e warningError) Error() string        { return e.text }
 func (e warningError) Is(target error) bool { return target == errSlurmWarning }
 
 // slurmDirective applies the first option of words.
-func slurmDirective(words []string, s *job.Spec, late *slurmLate) (rest []string, err error) {
+func slurmDirective(words []string, s *job.Spec, late *lateOptions) (rest []string, err error) {
 	var o *slurmOption
 	flag, v, rest, err := option(words, func(flag string) (takes, known bool) {
 		i := slices.IndexFunc(slurm, func(o slurmOption) bool { return slices.Contains(o.names, flag) })
@@ -110,7 +110,7 @@ func slurmDirective(words []string, s *job.Spec, late *slurmLate) (rest []string
 		return rest[n:], err
 	}
 	if o.late != nil {
-		err = o.late(late, v)
+		err = o.late(late, s, v)
 	} else {
 		err = o.set(s, v)
 	}
@@ -121,115 +121,6 @@ func slurmDirective(words []string, s *job.Spec, late *slurmLate) (rest []string
 		err = fmt.Errorf("%s: %w", dashed(flag), err)
 	}
 	return rest, err
-}
-
-// slurmLate holds options of a script whose meaning depends on others, also on flags of the command line.
-type slurmLate struct {
-	memPerCPU, memPerGPU job.Size
-	cpusPerGPU           int
-	output, stderr       string
-	mailed               bool // the warning was printed
-	any                  bool // the script has such a line
-}
-
-// finish applies the options, except for those that a flag of the command line overrides.
-func (l *slurmLate) finish(given func(flag string) bool, s *job.Spec) error {
-	if err := l.resources(given, &s.Resources); err != nil {
-		return err
-	}
-	var relative []string
-	for _, f := range []struct {
-		flag, pattern string
-		into          *string
-	}{{"output", l.output, &s.Output}, {"error", l.stderr, &s.Error}} {
-		switch {
-		case f.pattern == "" || given(f.flag) || s.Image != "":
-		case !strings.HasPrefix(f.pattern, "/") && s.Workdir == "":
-			relative = append(relative, dashed(f.flag))
-		default:
-			*f.into = ofArray(f.pattern, *s)
-		}
-	}
-	if len(relative) > 0 {
-		return slurmWarning(fmt.Sprintf("#SBATCH %s: a relative path needs --chdir; it is ignored, and `muster logs` prints the output", strings.Join(relative, " and ")))
-	}
-	return nil
-}
-
-// resources works out the CPUs and the memory.
-func (l *slurmLate) resources(given func(flag string) bool, r *job.Resources) error {
-	if l.cpusPerGPU < 0 || l.cpusPerGPU > job.MaxCPUs || r.GPUs < 0 || r.GPUs > job.MaxGPUs {
-		return fmt.Errorf("cpus-per-gpu %d, %d gpus: out of range", l.cpusPerGPU, r.GPUs)
-	}
-	if l.cpusPerGPU > 0 && !given("cpus") {
-		r.CPUs = l.cpusPerGPU * r.GPUs
-	}
-	each, n := l.memPerCPU, r.CPUs
-	if each == 0 {
-		each, n = l.memPerGPU, r.GPUs
-	}
-	switch {
-	case each == 0 || given("mem"):
-	case n < 0 || n > 0 && each > math.MaxInt64/job.Size(n):
-		return fmt.Errorf("%d times %s memory: out of range", n, each)
-	default:
-		r.Memory = each * job.Size(n)
-	}
-	return nil
-}
-
-// ofArray makes the pattern for an array: each of its tasks has a job ID of its own in Slurm, but not here.
-func ofArray(pattern string, s job.Spec) string {
-	if s.Array == "" && len(s.EachLine) == 0 {
-		return pattern
-	}
-	return strings.NewReplacer("%%", "%%", "%j", "%A_%a").Replace(pattern)
-}
-
-// slurmPattern translates a pattern for a file name. A task here is Slurm's first task on its first node.
-func slurmPattern(into *string, v string) error {
-	if v == "/dev/null" {
-		*into = ""
-		return nil
-	}
-	var out strings.Builder
-	for rest := v; ; {
-		before, after, found := strings.Cut(rest, "%")
-		out.WriteString(before)
-		if !found {
-			*into = out.String()
-			return nil
-		}
-		letters := strings.TrimLeft(after, "0123456789")
-		width := after[:len(after)-len(letters)]
-		if letters == "" {
-			return fmt.Errorf("%.60q: a %% without a letter", v)
-		}
-		switch letters[0] {
-		case 'a':
-			out.WriteString("%" + width + "a")
-		case 'j', 'A', 'x', 'u', 'N', '%':
-			out.WriteString("%" + letters[:1])
-		case 'J':
-			out.WriteString("%j")
-		case 'n', 't':
-			out.WriteString("0")
-		case 's':
-			out.WriteString("batch")
-		default:
-			return fmt.Errorf("%.60q: %%%.1s: %w", v, letters, job.ErrNotYet)
-		}
-		rest = letters[1:]
-	}
-}
-
-// mail warns of the first option about mail.
-func (l *slurmLate) mail() error {
-	if l.mailed {
-		return nil
-	}
-	l.mailed = true
-	return slurmWarning("no mail is sent; all options about mail are ignored")
 }
 
 // slurmAccount takes the account as the project.
@@ -270,9 +161,9 @@ func slurmLater(*job.Spec, string) error { return job.ErrNotYet }
 func slurmFeatures(v string) error {
 	switch {
 	case strings.Contains(v, "["):
-		return fmt.Errorf("%.60q: [a|b], the same feature on all nodes of a job, is not supported; each task has one node: write a|b", v)
+		return fmt.Errorf("%.60q: [a|b], the same feature on all nodes of a job, is not supported; the nodes of a job may differ: write a|b", v)
 	case strings.Contains(v, "*"):
-		return fmt.Errorf("%.60q: numbers of nodes (a*2) are not supported; each task has one node", v)
+		return fmt.Errorf("%.60q: numbers of nodes (a*2) are not supported; write the feature alone", v)
 	}
 	return nil
 }
@@ -286,16 +177,8 @@ func slurmExclusive(s *job.Spec, v string) error {
 	return nil
 }
 
-// slurmOne accepts only one node or one task.
-func slurmOne(_ *job.Spec, v string) error {
-	if v != "1" {
-		return fmt.Errorf("%.20q: %w", v, job.ErrNotYet)
-	}
-	return nil
-}
-
-// slurmGres accepts gpu, gpu:N and gpu:MODEL:N.
-func slurmGres(s *job.Spec, v string) error {
+// slurmGres accepts gpu, gpu:N and gpu:MODEL:N, of each node.
+func slurmGres(l *lateOptions, s *job.Spec, v string) error {
 	kind, count, some := strings.Cut(v, ":")
 	if kind != "gpu" {
 		return fmt.Errorf("%.40q: only gpu is supported", v)
@@ -303,7 +186,7 @@ func slurmGres(s *job.Spec, v string) error {
 	if !some {
 		count = "1"
 	}
-	return setGPUs(s, count)
+	return addGPUs(&l.gpus.perNode, s, count)
 }
 
 // slurmTime accepts minutes, M:S, H:M:S, D-H, D-H:M and D-H:M:S. Zero and UNLIMITED are no limit.

@@ -41,20 +41,48 @@ var slurmScripts = map[string]slurmScript{
 		"output":"/logs/%t","error":"logs/%x_%A_%a.err","resources":{"cpus":8,"memory":"16GiB"}}`, warnings: indexIsOurs},
 	"array.sh other memory": {args: "--mem 1GiB --array 5", spec: `{"name":"sweep","array":"5","time_limit":"30m","workdir":"/data/sweep",
 		"output":"logs/%x_%A_%a.out","error":"logs/%x_%A_%a.err","resources":{"cpus":2,"memory":"1GiB"}}`, warnings: indexIsOurs},
-	"array_steps.sh": {spec: `{"array":"1,3,7,10-30:10","output":"/scratch/%u/slurm-%A_%a.out"}`},
+	"array_steps.sh": {spec: `{"array":"1,3,7,10-30:10","nodes":1,"output":"/scratch/%u/slurm-%A_%a.out"}`},
 	"gpu_gres.sh": {
 		spec:     `{"time_limit":"60h","project":"vision","resources":{"cpus":16,"memory":"62.5GiB","gpus":2,"gpu_model":"a100"}}`,
 		warnings: []string{"-p gpu: has no meaning", "--qos=high: has no meaning here and is ignored; use --priority"},
 	},
 	"gpu_each.sh": {spec: `{"resources":{"cpus":24,"memory":"160GiB","gpus":4}}`},
 	"gpu_task.sh": {
-		spec:     `{"resources":{"cpus":1,"gpus":1,"gpu_model":"H100"}}`,
+		spec:     `{"nodes":1,"resources":{"cpus":1,"gpus":1,"gpu_model":"H100"}}`,
 		warnings: []string{"--gpu-bind=closest", "--hint=nomultithread"},
 	},
-	"gres_plain.sh":  {spec: `{"time_limit":"102h","resources":{"cpus":1,"gpus":1}}`},
-	"gres_other.sh":  {refused: `gres_other.sh:3: --gres: "shard:2": only gpu is supported`},
-	"gang.sh":        {refused: `gang.sh:3: --nodes: "4": not yet`},
-	"mpi.sh":         {refused: `mpi.sh:2: --ntasks: "64": not yet`},
+	"gres_plain.sh": {spec: `{"time_limit":"102h","resources":{"cpus":1,"gpus":1}}`},
+	"gres_other.sh": {refused: `gres_other.sh:3: --gres: "shard:2": only gpu is supported`},
+	"gang.sh": {
+		spec:     `{"name":"ddp","nodes":4,"ntasks_per_node":8,"resources":{"cpus":8,"gpus":8}}`,
+		warnings: []string{"muster: warning: #SBATCH --nodes: the script runs on each of the 4 nodes, where MUSTER_NODE_RANK tells it apart; Slurm runs it on the first one only"},
+	},
+	"gang.sh on one node":    {args: "-N 1", spec: `{"name":"ddp","nodes":1,"ntasks_per_node":8,"resources":{"cpus":8,"gpus":8}}`},
+	"gang.sh of other tasks": {args: "--ntasks-per-node 2 -c 3 -N2 -G 6", spec: `{"name":"ddp","nodes":2,"ntasks_per_node":2,"resources":{"cpus":3,"gpus":3}}`, warnings: []string{"each of the 2 nodes"}},
+	"gang_mpi.sh": {
+		spec:     `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":16,"memory":"16GiB"},"workdir":"/work/ada","output":"run-%j-%t.out","keep_on_bad_exit":true}`,
+		warnings: []string{"each of the 2 nodes"},
+	},
+	"gang_mpi.sh alone": {args: "-N1", spec: `{"nodes":1,"ntasks_per_node":16,"resources":{"cpus":32,"memory":"32GiB"},"workdir":"/work/ada","output":"run-%j-0.out","keep_on_bad_exit":true}`},
+	"gang_gpus.sh": {
+		spec:     `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":96,"memory":"800GiB","gpus":8,"gpu_model":"h100"}}`,
+		warnings: []string{"each of the 2 nodes"},
+	},
+	"gang_gpus.sh of fewer": {args: "--gpus-per-node 4", spec: `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":48,"memory":"400GiB","gpus":4}}`, warnings: []string{"each of the 2 nodes"}},
+	"gang_array.sh": {
+		spec:     `{"array":"0-7%2","nodes":2,"resources":{"cpus":1,"gpus":4}}`,
+		warnings: []string{"gang_array.sh:3: warning: #SBATCH --nodes: 2-4: the job gets 2 nodes, not more", "each of the 2 nodes"},
+	},
+	"gang_uneven.sh":              {refused: "--gpus 8 is for the whole job and must be a multiple of --nodes 3; --gpus-per-node is for each node"},
+	"gang_uneven.sh 4":            {args: "-N 4", spec: `{"nodes":4,"resources":{"cpus":1,"gpus":2}}`, warnings: []string{"each of the 4 nodes"}},
+	"gang_ntasks.sh":              {refused: "--ntasks 8 is not a multiple of --nodes 3"},
+	"gang_contrary.sh":            {refused: "ask for 8 and for 4 GPUs on each node; with --gpus for the whole job say --nodes too"},
+	"gang_contrary.sh with nodes": {args: "--nodes 2", spec: `{"nodes":2,"resources":{"cpus":1,"gpus":4}}`},
+	"gang_backwards.sh":           {refused: `gang_backwards.sh:2: -N: "4-2": the range ends before it begins`},
+	"mpi.sh": {
+		spec:     `{"ntasks_per_node":64,"time_limit":"1h","resources":{"cpus":64}}`,
+		warnings: []string{"#SBATCH --ntasks: without --nodes all 64 tasks are on one node"},
+	},
 	"dependency.sh":  {spec: `{"time_limit":"5m","dependency":["afterok:` + idA + `"]}`},
 	"begin.sh":       {spec: `{}`, begin: time.Hour},
 	"exclusive.sh":   {spec: `{"exclusive":true}`},
@@ -150,7 +178,7 @@ func TestSlurmProducts(t *testing.T) {
 		{cpusPerGPU: -1},
 	} {
 		r := job.Resources{CPUs: 100, GPUs: 8}
-		if err := l.resources(func(string) bool { return false }, &r); err == nil {
+		if err := l.resources(func(string) bool { return false }, &r, 1); err == nil {
 			t.Errorf("%+v becomes %+v", l, r)
 		}
 	}

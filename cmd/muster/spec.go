@@ -25,9 +25,17 @@ type specFlag struct {
 	names []string                      // without dashes; the long name first
 	usage string                        // with the value's name in back quotes; a switch has none
 	many  bool                          // values add up; otherwise the last one counts
-	set   func(*job.Spec, string) error // applies one value; nil: see read
-	// read applies a value that may name standard input; nil without set: the flag is not supported by this version
-	read func(context.Context, specReader, *job.Spec, string) error
+	set   func(*job.Spec, string) error // applies one value; nil: see late and read
+	late  func(*lateOptions, *job.Spec, string) error
+	read  func(context.Context, specReader, *job.Spec, string) error // applies a value that may name standard input
+}
+
+// apply applies a value that does not need standard input.
+func (f specFlag) apply(s *job.Spec, late *lateOptions, v string) error {
+	if f.late != nil {
+		return f.late(late, s, v)
+	}
+	return f.set(s, v)
 }
 
 // toggle reports whether the flag takes no value.
@@ -38,7 +46,8 @@ var specFlags = []specFlag{
 	{names: []string{"name", "J"}, usage: "`NAME` of the job; default: the name of its program or script", set: func(s *job.Spec, v string) error { s.Name = v; return nil }},
 	{names: []string{"cpus", "c"}, usage: "`N` CPUs for each task", set: func(s *job.Spec, v string) error { return number(v, &s.Resources.CPUs) }},
 	{names: []string{"mem"}, usage: "memory for each task: a `SIZE` such as 8GiB", set: func(s *job.Spec, v string) error { return s.Resources.Memory.UnmarshalText([]byte(v)) }},
-	{names: []string{"gpus", "G"}, usage: "GPUs for each task: `[MODEL:]N` such as 2, H100:2 or A100|H100:2", set: setGPUs},
+	{names: []string{"gpus", "G"}, usage: "GPUs for each task, or with --nodes for all tasks of a gang together: `[MODEL:]N` such as 2, H100:2 or A100|H100:2", late: (*lateOptions).setGPUs},
+	{names: []string{"gpus-per-node"}, usage: "GPUs for each task of a gang: `[MODEL:]N`", late: (*lateOptions).setGPUsPerNode},
 	{names: []string{"gpu-mem"}, usage: "minimum memory of each GPU: a `SIZE`", set: func(s *job.Spec, v string) error { return s.Resources.GPUMemory.UnmarshalText([]byte(v)) }},
 	{names: []string{"gpu-share"}, usage: "a share of one GPU: `X` such as 0.5", set: setShare},
 	{names: []string{"time", "t"}, usage: "time limit: `D` such as 90m", set: func(s *job.Spec, v string) error { return s.TimeLimit.UnmarshalText([]byte(v)) }},
@@ -74,28 +83,32 @@ var specFlags = []specFlag{
 	{names: []string{"hold"}, usage: "accept the job, but start it only after muster release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
 	{names: []string{"dependency", "d"}, usage: "start after other jobs: `LIST` such as afterok:ID,after:ID+10; , all, ? any of them", set: func(s *job.Spec, v string) error { s.Dependency = []string{v}; return nil }},
 	{names: []string{"kill-on-invalid-dep"}, usage: "cancel the job if a dependency can never be met", set: func(s *job.Spec, _ string) error { s.KillOnInvalidDep = true; return nil }},
-	{names: []string{"nodes", "N"}, usage: "`VALUE`"},
-	{names: []string{"gpus-per-node"}, usage: "`VALUE`"},
+	{names: []string{"nodes", "N"}, usage: "a gang: `N` tasks on as many nodes, which start together; if one fails, all end", set: setNodes},
+	{names: []string{"ntasks-per-node"}, usage: "`N` processes that torchrun or MPI is to start on each node; default: one for each GPU, or one", set: setTasksPerNode},
+	{names: []string{"kill-on-bad-exit"}, usage: "`no`: if a task of a gang fails, the others go on; default: yes, they end", set: setKillOnBadExit},
 }
 
-// jobFlags returns specFlags as flags of the library. Unsupported ones are hidden from help.
+// jobFlags returns specFlags as flags of the library.
 func jobFlags() []cli.Flag {
 	flags := []cli.Flag{&cli.StringFlag{Name: "file", Aliases: []string{"F"}, Usage: "job `FILE`, YAML or JSON; - for standard input"}}
 	for _, f := range specFlags {
-		switch name, short, hidden := f.names[0], f.names[1:], f.set == nil && f.read == nil; {
+		switch name, short := f.names[0], f.names[1:]; {
 		case f.toggle():
-			flags = append(flags, &cli.BoolFlag{Name: name, Aliases: short, Usage: f.usage, Hidden: hidden, DisableDefaultText: true})
+			flags = append(flags, &cli.BoolFlag{Name: name, Aliases: short, Usage: f.usage, DisableDefaultText: true})
 		case f.many:
-			flags = append(flags, &cli.StringSliceFlag{Name: name, Aliases: short, Usage: f.usage, Hidden: hidden})
+			flags = append(flags, &cli.StringSliceFlag{Name: name, Aliases: short, Usage: f.usage})
 		default:
-			flags = append(flags, &cli.StringFlag{Name: name, Aliases: short, Usage: f.usage, Hidden: hidden})
+			flags = append(flags, &cli.StringFlag{Name: name, Aliases: short, Usage: f.usage})
 		}
 	}
 	return append(flags, uploadLimitFlag())
 }
 
 // applyFlags applies the flags of the command line to the spec.
-func (r specReader) applyFlags(c *cli.Context, s *job.Spec) error {
+func (r specReader) applyFlags(c *cli.Context, s *job.Spec, late *lateOptions) error {
+	if c.IsSet("gpus") && c.IsSet("gpus-per-node") {
+		return usagef("--gpus-per-node: give it or --gpus, not both")
+	}
 	for _, f := range specFlags {
 		name := f.names[0]
 		if !c.IsSet(name) {
@@ -103,19 +116,17 @@ func (r specReader) applyFlags(c *cli.Context, s *job.Spec) error {
 		}
 		values := []string{c.String(name)}
 		switch {
-		case f.set == nil && f.read == nil:
-			return usagef("--%s: %w", name, job.ErrNotYet)
 		case f.toggle() && !c.Bool(name):
 			continue // --hold=false
 		case f.many:
 			values = c.StringSlice(name)
 		}
 		for _, v := range values {
-			set := f.set
-			if set == nil {
-				set = func(s *job.Spec, v string) error { return f.read(c.Context, r, s, v) }
+			set := f.apply
+			if f.read != nil {
+				set = func(s *job.Spec, _ *lateOptions, v string) error { return f.read(c.Context, r, s, v) }
 			}
-			if err := set(s, v); err != nil {
+			if err := set(s, late, v); err != nil {
 				return usagef("--%s: %w", name, err)
 			}
 		}
@@ -160,7 +171,7 @@ func (r specReader) jobsOf(c *cli.Context) (jobfile.File, error) {
 }
 
 // baseJobs returns the jobs before flags.
-func (r specReader) baseJobs(c *cli.Context) (f jobfile.File, late *slurmLate, err error) {
+func (r specReader) baseJobs(c *cli.Context) (f jobfile.File, late *lateOptions, err error) {
 	if c.IsSet("file") {
 		args := c.Args().Slice()
 		if c.Args().First() == "--" {
@@ -176,23 +187,26 @@ func (r specReader) baseJobs(c *cli.Context) (f jobfile.File, late *slurmLate, e
 	return jobfile.File{Jobs: []jobfile.Job{{Spec: spec}}}, late, err
 }
 
-// finishSpec applies the flags to the spec, then what is left of the directives, and validates it.
-func (r specReader) finishSpec(c *cli.Context, spec *job.Spec, late *slurmLate) error {
-	if err := r.applyFlags(c, spec); err != nil {
+// finishSpec applies the flags to the spec, then what depends on several options, and validates it. late is nil for a
+// job file.
+func (r specReader) finishSpec(c *cli.Context, spec *job.Spec, late *lateOptions) error {
+	if late == nil {
+		late = &lateOptions{}
+	}
+	if err := r.applyFlags(c, spec, late); err != nil {
 		return err
 	}
-	if late != nil {
-		switch err := late.finish(c.IsSet, spec); {
-		case errors.Is(err, errSlurmWarning):
-			fmt.Fprintf(r.err, "muster: warning: %s\n", printable(err.Error()))
-		case err != nil:
-			return usagef("%s: %w", c.Command.Name, err)
-		}
+	warnings, err := late.finish(c.IsSet, spec)
+	if err != nil {
+		return usagef("%s: %w", c.Command.Name, err)
+	}
+	for _, w := range warnings {
+		fmt.Fprintf(r.err, "muster: warning: %s\n", printable(w))
 	}
 	if _, err := uploadLimit(c); err != nil {
 		return err
 	}
-	err := errors.Join(checkUTF8(*spec), spec.ValidateDraft())
+	err = errors.Join(checkUTF8(*spec), spec.ValidateDraft())
 	if err == nil {
 		err = node.CheckPolicy(spec.Policy)
 	}
@@ -203,7 +217,7 @@ func (r specReader) finishSpec(c *cli.Context, spec *job.Spec, late *slurmLate) 
 }
 
 // baseSpec returns the spec of a command or a script. A single argument may name a script, unless it follows "--".
-func (r specReader) baseSpec(c *cli.Context) (spec job.Spec, late *slurmLate, err error) {
+func (r specReader) baseSpec(c *cli.Context) (spec job.Spec, late *lateOptions, err error) {
 	spec = job.DefaultSpec()
 	args := c.Args().Slice()
 	command := c.Args().First() == "--"

@@ -53,6 +53,9 @@ func (v submitVerbs) submit(c *cli.Context) error {
 	if c.Bool("dry-run") {
 		return v.dryRun(c, client, spec)
 	}
+	if spec.TakesInput() {
+		return usagef("submit: stdin and tty need a client that stays: use `muster run`")
+	}
 	if err := resolveParents(c.Context, client, &spec); err != nil {
 		return err
 	}
@@ -141,7 +144,10 @@ func nearestFit(n *api.Nearest) string {
 func (v submitVerbs) runCommand() *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "submit, follow the output, exit with the job's code; Ctrl-C detaches", ArgsUsage: "[--] COMMAND... | SCRIPT | -", Args: true,
+		Description: "Standard input goes to the task, unless it is a terminal or /dev/null: in a loop that reads lines, use </dev/null, as with ssh. With -it the task has a terminal, from its start to its end. A job that gets input does not run again when its node is lost. Arrays and jobs with --retries get no input.",
 		Flags: clientFlags(append(jobFlags(), dryRunFlag(), keyFlag(),
+			&cli.BoolFlag{Name: "it", Usage: "give the task a terminal: this one", DisableDefaultText: true},
+			&cli.StringFlag{Name: "in", Usage: "run a step in job `ID` of muster alloc, on each of its nodes, instead of a new job"},
 			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Hidden: true}, // run always waits and follows
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Hidden: true})...),
 		Action: v.run,
@@ -149,9 +155,16 @@ func (v submitVerbs) runCommand() *cli.Command {
 }
 
 func (v submitVerbs) run(c *cli.Context) error {
+	if c.IsSet("in") {
+		return v.step(c)
+	}
 	spec, err := v.specs.specOf(c)
 	if err != nil {
 		return ours(err)
+	}
+	in, err := v.inputOf(c, &spec)
+	if err != nil {
+		return err
 	}
 	client, err := clientOf(c)
 	if err != nil {
@@ -172,7 +185,12 @@ func (v submitVerbs) run(c *cli.Context) error {
 		return ours(refused(err))
 	}
 	f := follower{v.streams, client}
-	return f.download(c.Context, j.ID, spec, f.follow(c.Context, j, v.out))
+	if in != nil {
+		err = f.followWithInput(c.Context, j, in)
+	} else {
+		err = f.follow(c.Context, j, v.out)
+	}
+	return f.download(c.Context, j.ID, spec, err)
 }
 
 // ours sets the exit code of an error of muster itself to 125, so that it is not taken for the exit code of the job.

@@ -45,6 +45,7 @@ func TestSubmit(t *testing.T) {
 	for name, text := range map[string]string{
 		"script": "#!/bin/sh\n#MUSTER --gpus=H100:2 --name \"my job\" # two\n#MUSTER -t 1h\necho\n#MUSTER --cpus=9\n",
 		"plain":  "echo no hash bang\n",
+		"gang":   "command: [x]\nnodes: 2\nntasks_per_node: 8\nkeep_on_bad_exit: true\nresources: {gpus: 4}\n",
 		"env":    "# comment\nA=file\nB=x=y\n\nFROM_HERE\r\n",
 		"job":    "name: f\ncommand: [python, '{lr}']\nparams: {lr: '1'}\nresources: {gpus: 4}\n",
 	} {
@@ -102,6 +103,25 @@ func TestSubmit(t *testing.T) {
 			s.Resources.Memory, s.Resources.GPUShare, s.Resources.GPUMemory = 8<<30, 0.5, 80e9
 			s.Priority, s.Retries, s.Grace = 60, 2, job.Duration(time.Minute)
 		}},
+		{[]string{"-N", "4", "-G", "H100:8", "--ntasks-per-node", "2", "--kill-on-bad-exit=no", "-a", "0-3", "x"}, "", func(s *job.Spec) {
+			s.Command, s.Name, s.Nodes, s.TasksPerNode, s.KeepOnBadExit, s.Array = []string{"x"}, "x", 4, 2, true, "0-3"
+			s.Resources.GPUs, s.Resources.GPUModel = 2, "H100"
+		}},
+		{[]string{"--nodes", "4", "--gpus-per-node", "8", "x"}, "", func(s *job.Spec) {
+			s.Command, s.Name, s.Nodes, s.Resources.GPUs = []string{"x"}, "x", 4, 8
+		}},
+		{[]string{"-F", "gang"}, "", func(s *job.Spec) { // its GPUs are of one task
+			s.Command, s.Nodes, s.TasksPerNode, s.KeepOnBadExit = []string{"x"}, 2, 8, true
+			s.Resources.GPUs = 4
+		}},
+		{[]string{"-F", "gang", "--gpus", "2"}, "", func(s *job.Spec) {
+			s.Command, s.Nodes, s.TasksPerNode, s.KeepOnBadExit = []string{"x"}, 2, 8, true
+			s.Resources.GPUs = 1
+		}},
+		{[]string{"-N2", "./script"}, "", func(s *job.Spec) { // the GPUs of the directive are of the whole job
+			s.Script, s.Name, s.TimeLimit = string(script), "my job", job.Duration(time.Hour)
+			s.Resources.GPUs, s.Resources.GPUModel, s.Nodes = 1, "H100", 2
+		}},
 		{[]string{"--retries", "3", "--retry-on", "75, 137", "--checkpoint-exit-code", "85", "x"}, "", func(s *job.Spec) {
 			s.Command, s.Name, s.Retries, s.RetryOn, s.CheckpointExitCode = []string{"x"}, "x", 3, []int{75, 137}, 85
 		}},
@@ -128,7 +148,7 @@ func TestDirectives(t *testing.T) {
 		"#SBATCH -N 1\n#SBATCH --partition gpu --no-requeue\n#SBATCH -o out.log\n##SBATCH --hold\n\n#SBATCH -wn1,n2\n", "submit", "-")
 	want := job.DefaultSpec()
 	want.Script, want.Name, want.TimeLimit, want.Requeue, want.NodeList = last().Script, "a b", job.Duration(90*time.Minute), false, []string{"n1", "n2"}
-	want.Resources = job.Resources{CPUs: 4, Memory: 100 << 20, GPUs: 2, GPUModel: "H100"}
+	want.Nodes, want.Resources = 1, job.Resources{CPUs: 4, Memory: 100 << 20, GPUs: 2, GPUModel: "H100"}
 	if got := last(); r.code != 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("exit %d\n got %+v\nwant %+v", r.code, got, want)
 	}
@@ -146,7 +166,10 @@ func TestDirectives(t *testing.T) {
 		"#MUSTER --name='a":      "-:2: a ' is not closed",
 		"#MUSTER --each-line f":  "-:2: --each-line: only on the command line",
 		"#SBATCH --array=x":      "array \"x\"",
-		"#SBATCH -N 2":           `-:2: -N: "2": not yet`,
+		"#SBATCH -N x":           `-:2: -N: "x": want a number`,
+		"#SBATCH -N 0":           `-:2: -N: "0": want 1 to 1000000`,
+		"#SBATCH -n 0":           `-:2: -n: "0": want 1 to 1000000`,
+		"#MUSTER -N2 -G3":        "--gpus 3 is for the whole job and must be a multiple of --nodes 2",
 		"#SBATCH --time=1:2:3:4": "want minutes",
 		"#SBATCH --gres=fpga:1":  "only gpu",
 		"#SBATCH --mem=x":        "want a number and a unit",
@@ -189,7 +212,7 @@ func FuzzDirectives(f *testing.F) {
 		spec := job.DefaultSpec()
 		late, err := specReader{streams{err: io.Discard}}.directives("script", text, &spec)
 		if err == nil {
-			_ = late.finish(func(string) bool { return false }, &spec)
+			_, _ = late.finish(func(string) bool { return false }, &spec)
 		}
 	})
 }

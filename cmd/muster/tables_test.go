@@ -138,7 +138,7 @@ func TestAttemptTableIsBounded(t *testing.T) {
 		tasks = append(tasks, api.Task{Task: i, Attempts: make([]api.Attempt, 17)})
 	}
 	var out strings.Builder
-	if err := attemptTable(&out, tasks); err != nil {
+	if err := attemptTable(&out, api.Job{Tasks: tasks}); err != nil {
 		t.Fatal(err)
 	}
 	if lines := strings.Count(out.String(), "\n"); lines != 1+3*17+1 || !strings.HasSuffix(out.String(), "97 more tasks had several attempts; name tasks to see theirs, such as ID.3\n") {

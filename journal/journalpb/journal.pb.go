@@ -96,6 +96,8 @@ type Record struct {
 	//	*Record_Purge
 	//	*Record_Requeue
 	//	*Record_Parent
+	//	*Record_AssignGang
+	//	*Record_UnassignGang
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -219,6 +221,24 @@ func (x *Record) GetParent() *Parent {
 	return nil
 }
 
+func (x *Record) GetAssignGang() *AssignGang {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_AssignGang); ok {
+			return x.AssignGang
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetUnassignGang() *UnassignGang {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_UnassignGang); ok {
+			return x.UnassignGang
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -259,6 +279,14 @@ type Record_Parent struct {
 	Parent *Parent `protobuf:"bytes,9,opt,name=parent,oneof"`
 }
 
+type Record_AssignGang struct {
+	AssignGang *AssignGang `protobuf:"bytes,10,opt,name=assign_gang,json=assignGang,oneof"`
+}
+
+type Record_UnassignGang struct {
+	UnassignGang *UnassignGang `protobuf:"bytes,11,opt,name=unassign_gang,json=unassignGang,oneof"`
+}
+
 func (*Record_Submit) isRecord_Kind() {}
 
 func (*Record_Assign) isRecord_Kind() {}
@@ -276,6 +304,10 @@ func (*Record_Purge) isRecord_Kind() {}
 func (*Record_Requeue) isRecord_Kind() {}
 
 func (*Record_Parent) isRecord_Kind() {}
+
+func (*Record_AssignGang) isRecord_Kind() {}
+
+func (*Record_UnassignGang) isRecord_Kind() {}
 
 type Submit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -505,6 +537,187 @@ func (x *Unassign) GetHold() string {
 	return ""
 }
 
+// AssignGang assigns the tasks of a gang; see job.AssignGangRecord.
+type AssignGang struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempt       *storepb.Attempt       `protobuf:"bytes,1,opt,name=attempt" json:"attempt,omitempty"` // of rank 0
+	Members       []*Assignee            `protobuf:"bytes,2,rep,name=members" json:"members,omitempty"` // by rank
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AssignGang) Reset() {
+	*x = AssignGang{}
+	mi := &file_journal_journalpb_journal_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AssignGang) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AssignGang) ProtoMessage() {}
+
+func (x *AssignGang) ProtoReflect() protoreflect.Message {
+	mi := &file_journal_journalpb_journal_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AssignGang.ProtoReflect.Descriptor instead.
+func (*AssignGang) Descriptor() ([]byte, []int) {
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *AssignGang) GetAttempt() *storepb.Attempt {
+	if x != nil {
+		return x.Attempt
+	}
+	return nil
+}
+
+func (x *AssignGang) GetMembers() []*Assignee {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+type Assignee struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node" json:"node,omitempty"`
+	NodeName      string                 `protobuf:"bytes,2,opt,name=node_name,json=nodeName" json:"node_name,omitempty"`
+	Store         string                 `protobuf:"bytes,3,opt,name=store" json:"store,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Assignee) Reset() {
+	*x = Assignee{}
+	mi := &file_journal_journalpb_journal_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Assignee) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Assignee) ProtoMessage() {}
+
+func (x *Assignee) ProtoReflect() protoreflect.Message {
+	mi := &file_journal_journalpb_journal_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Assignee.ProtoReflect.Descriptor instead.
+func (*Assignee) Descriptor() ([]byte, []int) {
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Assignee) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Assignee) GetNodeName() string {
+	if x != nil {
+		return x.NodeName
+	}
+	return ""
+}
+
+func (x *Assignee) GetStore() string {
+	if x != nil {
+		return x.Store
+	}
+	return ""
+}
+
+type UnassignGang struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempt       *storepb.Attempt       `protobuf:"bytes,1,opt,name=attempt" json:"attempt,omitempty"` // of rank 0
+	Proof         string                 `protobuf:"bytes,2,opt,name=proof" json:"proof,omitempty"`
+	Detail        string                 `protobuf:"bytes,3,opt,name=detail" json:"detail,omitempty"`
+	At            int64                  `protobuf:"varint,4,opt,name=at" json:"at,omitempty"` // by the owner's clock
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnassignGang) Reset() {
+	*x = UnassignGang{}
+	mi := &file_journal_journalpb_journal_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnassignGang) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnassignGang) ProtoMessage() {}
+
+func (x *UnassignGang) ProtoReflect() protoreflect.Message {
+	mi := &file_journal_journalpb_journal_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnassignGang.ProtoReflect.Descriptor instead.
+func (*UnassignGang) Descriptor() ([]byte, []int) {
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *UnassignGang) GetAttempt() *storepb.Attempt {
+	if x != nil {
+		return x.Attempt
+	}
+	return nil
+}
+
+func (x *UnassignGang) GetProof() string {
+	if x != nil {
+		return x.Proof
+	}
+	return ""
+}
+
+func (x *UnassignGang) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *UnassignGang) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
 type Result struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       *storepb.Attempt       `protobuf:"bytes,1,opt,name=attempt" json:"attempt,omitempty"`
@@ -518,7 +731,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_journal_journalpb_journal_proto_msgTypes[5]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +743,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_journal_journalpb_journal_proto_msgTypes[5]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +756,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{5}
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Result) GetAttempt() *storepb.Attempt {
@@ -593,7 +806,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_journal_journalpb_journal_proto_msgTypes[6]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +818,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_journal_journalpb_journal_proto_msgTypes[6]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -618,7 +831,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{6}
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Cancel) GetJob() string {
@@ -661,7 +874,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_journal_journalpb_journal_proto_msgTypes[7]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +886,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_journal_journalpb_journal_proto_msgTypes[7]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +899,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{7}
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Hold) GetJob() string {
@@ -730,7 +943,7 @@ type Requeue struct {
 
 func (x *Requeue) Reset() {
 	*x = Requeue{}
-	mi := &file_journal_journalpb_journal_proto_msgTypes[8]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -742,7 +955,7 @@ func (x *Requeue) String() string {
 func (*Requeue) ProtoMessage() {}
 
 func (x *Requeue) ProtoReflect() protoreflect.Message {
-	mi := &file_journal_journalpb_journal_proto_msgTypes[8]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -755,7 +968,7 @@ func (x *Requeue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Requeue.ProtoReflect.Descriptor instead.
 func (*Requeue) Descriptor() ([]byte, []int) {
-	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{8}
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Requeue) GetJob() string {
@@ -810,7 +1023,7 @@ type Parent struct {
 
 func (x *Parent) Reset() {
 	*x = Parent{}
-	mi := &file_journal_journalpb_journal_proto_msgTypes[9]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +1035,7 @@ func (x *Parent) String() string {
 func (*Parent) ProtoMessage() {}
 
 func (x *Parent) ProtoReflect() protoreflect.Message {
-	mi := &file_journal_journalpb_journal_proto_msgTypes[9]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +1048,7 @@ func (x *Parent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parent.ProtoReflect.Descriptor instead.
 func (*Parent) Descriptor() ([]byte, []int) {
-	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{9}
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Parent) GetJob() string {
@@ -905,7 +1118,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_journal_journalpb_journal_proto_msgTypes[10]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -917,7 +1130,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_journal_journalpb_journal_proto_msgTypes[10]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -930,7 +1143,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{10}
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Range) GetFirst() uint32 {
@@ -956,7 +1169,7 @@ type Purge struct {
 
 func (x *Purge) Reset() {
 	*x = Purge{}
-	mi := &file_journal_journalpb_journal_proto_msgTypes[11]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1181,7 @@ func (x *Purge) String() string {
 func (*Purge) ProtoMessage() {}
 
 func (x *Purge) ProtoReflect() protoreflect.Message {
-	mi := &file_journal_journalpb_journal_proto_msgTypes[11]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1194,7 @@ func (x *Purge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Purge.ProtoReflect.Descriptor instead.
 func (*Purge) Descriptor() ([]byte, []int) {
-	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{11}
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Purge) GetJob() string {
@@ -1002,7 +1215,7 @@ type Bounds struct {
 
 func (x *Bounds) Reset() {
 	*x = Bounds{}
-	mi := &file_journal_journalpb_journal_proto_msgTypes[12]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1227,7 @@ func (x *Bounds) String() string {
 func (*Bounds) ProtoMessage() {}
 
 func (x *Bounds) ProtoReflect() protoreflect.Message {
-	mi := &file_journal_journalpb_journal_proto_msgTypes[12]
+	mi := &file_journal_journalpb_journal_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1240,7 @@ func (x *Bounds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bounds.ProtoReflect.Descriptor instead.
 func (*Bounds) Descriptor() ([]byte, []int) {
-	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{12}
+	return file_journal_journalpb_journal_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Bounds) GetIndex() uint64 {
@@ -1053,7 +1266,7 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x120\n" +
-	"\arecords\x18\x02 \x03(\v2\x16.muster.journal.RecordR\arecords\"\xd2\x03\n" +
+	"\arecords\x18\x02 \x03(\v2\x16.muster.journal.RecordR\arecords\"\xd6\x04\n" +
 	"\x06Record\x120\n" +
 	"\x06submit\x18\x01 \x01(\v2\x16.muster.journal.SubmitH\x00R\x06submit\x120\n" +
 	"\x06assign\x18\x02 \x01(\v2\x16.muster.journal.AssignH\x00R\x06assign\x126\n" +
@@ -1063,7 +1276,11 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"\x04hold\x18\x06 \x01(\v2\x14.muster.journal.HoldH\x00R\x04hold\x12-\n" +
 	"\x05purge\x18\a \x01(\v2\x15.muster.journal.PurgeH\x00R\x05purge\x123\n" +
 	"\arequeue\x18\b \x01(\v2\x17.muster.journal.RequeueH\x00R\arequeue\x120\n" +
-	"\x06parent\x18\t \x01(\v2\x16.muster.journal.ParentH\x00R\x06parentB\x06\n" +
+	"\x06parent\x18\t \x01(\v2\x16.muster.journal.ParentH\x00R\x06parent\x12=\n" +
+	"\vassign_gang\x18\n" +
+	" \x01(\v2\x1a.muster.journal.AssignGangH\x00R\n" +
+	"assignGang\x12C\n" +
+	"\runassign_gang\x18\v \x01(\v2\x1c.muster.journal.UnassignGangH\x00R\funassignGangB\x06\n" +
 	"\x04kind\"z\n" +
 	"\x06Submit\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
@@ -1082,7 +1299,20 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"\x05proof\x18\x02 \x01(\tR\x05proof\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x0e\n" +
 	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x12\n" +
-	"\x04hold\x18\x05 \x01(\tR\x04hold\"\x9f\x01\n" +
+	"\x04hold\x18\x05 \x01(\tR\x04hold\"q\n" +
+	"\n" +
+	"AssignGang\x12/\n" +
+	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x122\n" +
+	"\amembers\x18\x02 \x03(\v2\x18.muster.journal.AssigneeR\amembers\"Q\n" +
+	"\bAssignee\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1b\n" +
+	"\tnode_name\x18\x02 \x01(\tR\bnodeName\x12\x14\n" +
+	"\x05store\x18\x03 \x01(\tR\x05store\"}\n" +
+	"\fUnassignGang\x12/\n" +
+	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
+	"\x05proof\x18\x02 \x01(\tR\x05proof\x12\x16\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x0e\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\"\x9f\x01\n" +
 	"\x06Result\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x18\n" +
 	"\adevices\x18\x02 \x03(\tR\adevices\x12&\n" +
@@ -1135,50 +1365,58 @@ func file_journal_journalpb_journal_proto_rawDescGZIP() []byte {
 	return file_journal_journalpb_journal_proto_rawDescData
 }
 
-var file_journal_journalpb_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_journal_journalpb_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_journal_journalpb_journal_proto_goTypes = []any{
 	(*Entry)(nil),           // 0: muster.journal.Entry
 	(*Record)(nil),          // 1: muster.journal.Record
 	(*Submit)(nil),          // 2: muster.journal.Submit
 	(*Assign)(nil),          // 3: muster.journal.Assign
 	(*Unassign)(nil),        // 4: muster.journal.Unassign
-	(*Result)(nil),          // 5: muster.journal.Result
-	(*Cancel)(nil),          // 6: muster.journal.Cancel
-	(*Hold)(nil),            // 7: muster.journal.Hold
-	(*Requeue)(nil),         // 8: muster.journal.Requeue
-	(*Parent)(nil),          // 9: muster.journal.Parent
-	(*Range)(nil),           // 10: muster.journal.Range
-	(*Purge)(nil),           // 11: muster.journal.Purge
-	(*Bounds)(nil),          // 12: muster.journal.Bounds
-	(*storepb.Attempt)(nil), // 13: muster.store.Attempt
-	(*storepb.Exit)(nil),    // 14: muster.store.Exit
+	(*AssignGang)(nil),      // 5: muster.journal.AssignGang
+	(*Assignee)(nil),        // 6: muster.journal.Assignee
+	(*UnassignGang)(nil),    // 7: muster.journal.UnassignGang
+	(*Result)(nil),          // 8: muster.journal.Result
+	(*Cancel)(nil),          // 9: muster.journal.Cancel
+	(*Hold)(nil),            // 10: muster.journal.Hold
+	(*Requeue)(nil),         // 11: muster.journal.Requeue
+	(*Parent)(nil),          // 12: muster.journal.Parent
+	(*Range)(nil),           // 13: muster.journal.Range
+	(*Purge)(nil),           // 14: muster.journal.Purge
+	(*Bounds)(nil),          // 15: muster.journal.Bounds
+	(*storepb.Attempt)(nil), // 16: muster.store.Attempt
+	(*storepb.Exit)(nil),    // 17: muster.store.Exit
 }
 var file_journal_journalpb_journal_proto_depIdxs = []int32{
 	1,  // 0: muster.journal.Entry.records:type_name -> muster.journal.Record
 	2,  // 1: muster.journal.Record.submit:type_name -> muster.journal.Submit
 	3,  // 2: muster.journal.Record.assign:type_name -> muster.journal.Assign
 	4,  // 3: muster.journal.Record.unassign:type_name -> muster.journal.Unassign
-	5,  // 4: muster.journal.Record.result:type_name -> muster.journal.Result
-	6,  // 5: muster.journal.Record.cancel:type_name -> muster.journal.Cancel
-	7,  // 6: muster.journal.Record.hold:type_name -> muster.journal.Hold
-	11, // 7: muster.journal.Record.purge:type_name -> muster.journal.Purge
-	8,  // 8: muster.journal.Record.requeue:type_name -> muster.journal.Requeue
-	9,  // 9: muster.journal.Record.parent:type_name -> muster.journal.Parent
-	13, // 10: muster.journal.Assign.attempt:type_name -> muster.store.Attempt
-	13, // 11: muster.journal.Unassign.attempt:type_name -> muster.store.Attempt
-	13, // 12: muster.journal.Result.attempt:type_name -> muster.store.Attempt
-	14, // 13: muster.journal.Result.exit:type_name -> muster.store.Exit
-	10, // 14: muster.journal.Cancel.tasks:type_name -> muster.journal.Range
-	10, // 15: muster.journal.Hold.tasks:type_name -> muster.journal.Range
-	10, // 16: muster.journal.Requeue.tasks:type_name -> muster.journal.Range
-	10, // 17: muster.journal.Parent.succeeded:type_name -> muster.journal.Range
-	10, // 18: muster.journal.Parent.failed:type_name -> muster.journal.Range
-	10, // 19: muster.journal.Parent.open:type_name -> muster.journal.Range
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	8,  // 4: muster.journal.Record.result:type_name -> muster.journal.Result
+	9,  // 5: muster.journal.Record.cancel:type_name -> muster.journal.Cancel
+	10, // 6: muster.journal.Record.hold:type_name -> muster.journal.Hold
+	14, // 7: muster.journal.Record.purge:type_name -> muster.journal.Purge
+	11, // 8: muster.journal.Record.requeue:type_name -> muster.journal.Requeue
+	12, // 9: muster.journal.Record.parent:type_name -> muster.journal.Parent
+	5,  // 10: muster.journal.Record.assign_gang:type_name -> muster.journal.AssignGang
+	7,  // 11: muster.journal.Record.unassign_gang:type_name -> muster.journal.UnassignGang
+	16, // 12: muster.journal.Assign.attempt:type_name -> muster.store.Attempt
+	16, // 13: muster.journal.Unassign.attempt:type_name -> muster.store.Attempt
+	16, // 14: muster.journal.AssignGang.attempt:type_name -> muster.store.Attempt
+	6,  // 15: muster.journal.AssignGang.members:type_name -> muster.journal.Assignee
+	16, // 16: muster.journal.UnassignGang.attempt:type_name -> muster.store.Attempt
+	16, // 17: muster.journal.Result.attempt:type_name -> muster.store.Attempt
+	17, // 18: muster.journal.Result.exit:type_name -> muster.store.Exit
+	13, // 19: muster.journal.Cancel.tasks:type_name -> muster.journal.Range
+	13, // 20: muster.journal.Hold.tasks:type_name -> muster.journal.Range
+	13, // 21: muster.journal.Requeue.tasks:type_name -> muster.journal.Range
+	13, // 22: muster.journal.Parent.succeeded:type_name -> muster.journal.Range
+	13, // 23: muster.journal.Parent.failed:type_name -> muster.journal.Range
+	13, // 24: muster.journal.Parent.open:type_name -> muster.journal.Range
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_journal_journalpb_journal_proto_init() }
@@ -1196,6 +1434,8 @@ func file_journal_journalpb_journal_proto_init() {
 		(*Record_Purge)(nil),
 		(*Record_Requeue)(nil),
 		(*Record_Parent)(nil),
+		(*Record_AssignGang)(nil),
+		(*Record_UnassignGang)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1203,7 +1443,7 @@ func file_journal_journalpb_journal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_journal_journalpb_journal_proto_rawDesc), len(file_journal_journalpb_journal_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

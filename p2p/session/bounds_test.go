@@ -103,11 +103,15 @@ func largestMessages(t *testing.T) []any {
 			ID: math.MaxUint64, Attempt: a, Group: largestGroup, Epoch: largestEpoch, Priority: job.MaxPriority, User: longest(job.MaxName),
 			Need:   job.Resources{CPUs: job.MaxCPUs, Memory: math.MaxInt64, GPUs: job.MaxGPUs, GPUModel: longest(job.MaxName), GPUMemory: math.MaxInt64, Exclusive: true},
 			Device: longestID(0), Token: longest(maxToken), Wait: lease.MaxOfferWait, Age: math.MaxInt64,
+			Preempt: true, Gang: job.MaxNodes, Hold: maxHold, Firm: true, Order: math.MaxUint64,
 		},
 		lease.Release{Offer: math.MaxUint64},
 		lease.Start{
 			Offer: math.MaxUint64, Attempt: a, Group: largestGroup, Epoch: largestEpoch, Session: math.MaxUint64, User: longest(job.MaxName),
-			File: fileOf(largestSpec(t, job.MaxSpecBytes)), Element: lease.Element{Array: true, Index: job.MaxIndex, Entry: longest(1000)},
+			File: fileOf(largestSpec(t, job.MaxSpecBytes)), Element: lease.Element{Array: true, Index: job.MaxIndex, Entry: longest(job.MaxEntry), Rank: job.MaxNodes - 1},
+			Gang: &lease.Gang{Port: maxPort, Members: many(job.MaxNodes, func(i int) lease.Member {
+				return lease.Member{Node: job.Peer(longestID(i)), Name: longest(job.MaxName), Address: "2001:db8:1111:2222:3333:4444:5555:6666"}
+			})},
 		},
 		lease.Query{Attempt: a, Group: largestGroup, Epoch: largestEpoch, Store: longestID(0)},
 		lease.Signal{Attempt: a, Group: largestGroup, Epoch: largestEpoch, Number: maxSignal},
@@ -131,7 +135,7 @@ func largestMessages(t *testing.T) []any {
 				}
 			})},
 		},
-		lease.Commit{Offer: math.MaxUint64, Attempt: a, Group: largestGroup, Devices: many(lease.MaxGPUs, longestID), Session: math.MaxUint64},
+		lease.Commit{Offer: math.MaxUint64, Attempt: a, Group: largestGroup, Devices: many(lease.MaxGPUs, longestID), Session: math.MaxUint64, Port: maxPort, Conditional: true, Address: "2001:db8:1111:2222:3333:4444:5555:6666"},
 		lease.Decline{
 			Offer: math.MaxUint64, Attempt: a, Reason: job.Reason{Word: longestID(0), Detail: sentence}, Free: largestFree(), Never: true,
 		},

@@ -21,12 +21,14 @@ const (
 	maxPeer     = 128       // bytes of a peer ID; one with an Ed25519 key has 52
 	maxToken    = 8 << 10   // bytes of a user's credential
 	maxGroups   = 1024      // groups of one owner: its own, and those that it takes over
-	maxDrivers  = 16        // drivers of a worker; there are two
+	maxDrivers  = 16        // drivers of a worker; there are three
 	maxLinks    = 3600      // links of all devices of a host: 60 devices, each linked to each other
 	maxGrace    = time.Hour // as in a job file
-	maxPath     = 4096      // bytes of a directory's path; PATH_MAX of Linux
-	maxSignal   = 64        // the highest signal number of Linux
-	wholeDevice = 1000      // thousandths
+	maxHold     = time.Hour // of an offer to a gang's member; workers have a bound of their own
+	maxPort     = 1<<16 - 1
+	maxPath     = 4096 // bytes of a directory's path; PATH_MAX of Linux
+	maxSignal   = 64   // the highest signal number of Linux
+	wholeDevice = 1000 // thousandths
 )
 
 var (
@@ -96,8 +98,11 @@ func checkToWorker(msg lease.ToWorker) error {
 
 func checkOffer(m lease.Offer) error {
 	switch {
-	case m.Priority < 0 || m.Priority > job.MaxPriority, m.Wait < 0 || m.Wait > lease.MaxOfferWait, m.Age < 0:
+	case m.Priority < 0 || m.Priority > job.MaxPriority, m.Wait < 0 || m.Wait > lease.MaxOfferWait, m.Age < 0,
+		m.Hold < 0 || m.Hold > maxHold:
 		return errRange
+	case m.Gang < 0 || m.Gang == 1 || m.Gang > job.MaxNodes, m.Firm && m.Gang == 0:
+		return errGang
 	case len(m.User) > job.MaxName || !printable(m.User), len(m.Token) > maxToken || !printable(m.Token):
 		return errName
 	}
@@ -136,6 +141,9 @@ func checkStart(m lease.Start) error {
 	if len(e.Entry) > job.MaxEntry || !utf8.ValidString(e.Entry) || strings.ContainsRune(e.Entry, 0) {
 		return errEntry
 	}
+	if err := checkGang(m.Gang, e.Rank); err != nil {
+		return err
+	}
 	return checkAttempt(m.Attempt, m.Group)
 }
 
@@ -160,10 +168,7 @@ func checkToScheduler(msg lease.ToScheduler) error {
 		}
 		return checkFree(m.Free)
 	case lease.Commit:
-		if err := checkDevices(m.Devices); err != nil {
-			return err
-		}
-		return checkAttempt(m.Attempt, m.Group)
+		return checkCommit(m)
 	case lease.Decline:
 		if err := checkID(m.Reason.Word); err != nil {
 			return err
@@ -188,6 +193,21 @@ func checkToScheduler(msg lease.ToScheduler) error {
 		return checkPeer(m.Owner)
 	}
 	return nil
+}
+
+func checkCommit(m lease.Commit) error {
+	if m.Port < 0 || m.Port > maxPort {
+		return errRange
+	}
+	if m.Address != "" {
+		if err := checkAddress(m.Address); err != nil {
+			return err
+		}
+	}
+	if err := checkDevices(m.Devices); err != nil {
+		return err
+	}
+	return checkAttempt(m.Attempt, m.Group)
 }
 
 func checkUsers(names []string) error {

@@ -4,6 +4,7 @@ package session
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -86,6 +87,14 @@ func TestOutOfBounds(t *testing.T) {
 		change(&o)
 		return o
 	}
+	member := func(change func(*lease.Start)) lease.Start {
+		s := lease.Start{Attempt: a, Group: g, File: good, Gang: &lease.Gang{Members: gangOfSize(2), Port: 20000}}
+		if _, err := carry(s); err != nil {
+			t.Fatal(err)
+		}
+		change(&s)
+		return s
+	}
 	host := func(change func(*lease.Profile)) lease.Hello {
 		p := lease.Profile{Peer: "p", GPUs: []gpu.Device{{UUID: "GPU-1"}, {UUID: "GPU-2"}}}
 		change(&p)
@@ -117,7 +126,34 @@ func TestOutOfBounds(t *testing.T) {
 		"no array":         lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Index: 1}},
 		"entry":            lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Array: true, Entry: "a\x00"}},
 		"huge command":     lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{Command: []string{strings.Repeat("x", job.MaxSpecBytes-100)}}), Element: lease.Element{Array: true, Entry: strings.Repeat("x", job.MaxSpecBytes)}},
-		"not yet":          lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{Command: []string{"x"}, Nodes: 2})},
+		"gang of 1":        with(func(o *lease.Offer) { o.Gang = 1 }),
+		"gang of -2":       with(func(o *lease.Offer) { o.Gang = -2 }),
+		"gang of 513":      with(func(o *lease.Offer) { o.Gang = job.MaxNodes + 1 }),
+		"hold":             with(func(o *lease.Offer) { o.Gang, o.Hold = 2, maxHold+1 }),
+		"negative hold":    with(func(o *lease.Offer) { o.Gang, o.Hold = 2, -1 }),
+		"firm, no gang":    with(func(o *lease.Offer) { o.Firm = true }),
+		"rank, no gang":    lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Rank: 1}},
+		"rank 2 of 2":      member(func(s *lease.Start) { s.Element.Rank = 2 }),
+		"rank -1":          member(func(s *lease.Start) { s.Element.Rank = -1 }),
+		"one member":       member(func(s *lease.Start) { s.Gang.Members = s.Gang.Members[:1] }),
+		"513 members":      member(func(s *lease.Start) { s.Gang.Members = gangOfSize(job.MaxNodes + 1) }),
+		"member twice":     member(func(s *lease.Start) { s.Gang.Members[1].Node = "n0" }),
+		"member, no peer":  member(func(s *lease.Start) { s.Gang.Members[1].Node = "" }),
+		"name of a member": member(func(s *lease.Start) { s.Gang.Members[1].Name = "a\nb" }),
+		"no address":       member(func(s *lease.Start) { s.Gang.Members[1].Address = "" }),
+		"host name":        member(func(s *lease.Start) { s.Gang.Members[1].Address = "n1.example" }),
+		"two lines":        member(func(s *lease.Start) { s.Gang.Members[1].Address = "10.0.0.1\n10.0.0.2" }),
+		"zone":             member(func(s *lease.Start) { s.Gang.Members[1].Address = "fe80::1%eth0" }),
+		"link only":        member(func(s *lease.Start) { s.Gang.Members[1].Address = "fe80::1" }),
+		"any address":      member(func(s *lease.Start) { s.Gang.Members[1].Address = "0.0.0.0" }),
+		"multicast":        member(func(s *lease.Start) { s.Gang.Members[1].Address = "224.0.0.1" }),
+		"long form":        member(func(s *lease.Start) { s.Gang.Members[1].Address = "2001:db8:0:0:0:0:0:7" }),
+		"mapped":           member(func(s *lease.Start) { s.Gang.Members[1].Address = "::ffff:10.0.0.1" }),
+		"port 0":           member(func(s *lease.Start) { s.Gang.Port = 0 }),
+		"port 65536":       member(func(s *lease.Start) { s.Gang.Port = 65536 }),
+		"commit port":      lease.Commit{Attempt: a, Group: g, Port: 65536},
+		"commit port -1":   lease.Commit{Attempt: a, Group: g, Port: -1},
+		"commit address":   lease.Commit{Attempt: a, Group: g, Address: "10.0.0.1:22"},
 		"project":          lease.Offer{Attempt: a, Group: g, User: "u", Project: "a b"},
 		"usage project":    usage(share.Entry{Account: share.Account{User: "u", Project: "a b"}}),
 		"usage user":       usage(share.Entry{Account: share.Account{User: "u\n"}}),
@@ -166,6 +202,12 @@ func TestOutOfBounds(t *testing.T) {
 			t.Errorf("%s was encoded and decoded: %#v", name, got)
 		}
 	}
+}
+
+func gangOfSize(n int) []lease.Member {
+	return many(n, func(i int) lease.Member {
+		return lease.Member{Node: job.Peer(fmt.Sprint("n", i)), Name: "n", Address: "10.0.0.1"}
+	})
 }
 
 // TestSentences checks that text for people that is not printable or too long is cleaned, not refused.

@@ -27,8 +27,7 @@ type conn struct {
 	source *source
 	frames *frameReader
 	out    *outbox
-	opened bool
-	since  time.Time
+	origin
 
 	lastSent atomic.Int64 // nanoseconds after since: when bytes were last sent
 	lastUsed atomic.Int64 // nanoseconds after since: when the watcher last saw that the session was in use
@@ -45,13 +44,26 @@ type conn struct {
 	done    chan struct{} // closed when the session is over
 }
 
+// origin is how a session came about.
+type origin struct {
+	opened bool // this side opened it
+	since  time.Time
+	path   lease.Path
+}
+
 // open is a stream on which Open and Accept were exchanged.
 type open struct {
 	stream network.Stream
 	source *source
 	frames *frameReader
 	theirs count // the peer's count
-	arrays bool  // the peer knows arrays, and job files that are named by their digest
+	knows  features
+}
+
+// features are what the peer knows in addition to the first version of the protocol.
+type features struct {
+	arrays bool // arrays, and job files that are named by their digest
+	gangs  bool
 }
 
 // count is the number of streams that a daemon has opened since its start.
@@ -59,9 +71,17 @@ type count struct{ incarnation, n uint64 }
 
 func newConn(cfg Config, peer job.Peer, o open, opened bool) *conn {
 	return &conn{
-		peer: peer, cfg: cfg, stream: o.stream, source: o.source, frames: o.frames, out: newOutbox(o.arrays), opened: opened,
-		files: files[*job.File]{repeats: !o.arrays}, since: time.Now(), woken: make(chan struct{}, 1), done: make(chan struct{}),
+		peer: peer, cfg: cfg, stream: o.stream, source: o.source, frames: o.frames, out: newOutbox(o.knows),
+		origin: origin{opened: opened, since: time.Now(), path: o.path()}, files: files[*job.File]{repeats: !o.knows.arrays}, woken: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+}
+
+// path returns the path of the session. A peer of an earlier version could not use it.
+func (o open) path() lease.Path {
+	if !o.knows.gangs {
+		return lease.Path{}
+	}
+	return pathOf(o.stream.Conn())
 }
 
 // leave sends a Goodbye; the peer then ends the stream.
@@ -134,7 +154,7 @@ func (c *conn) send(f *wirepb.Frame) error {
 
 func (c *conn) info() Info {
 	return Info{
-		Peer: c.peer, Addr: c.stream.Conn().RemoteMultiaddr().String(), Opened: c.opened, Since: c.since, RTT: c.pings.roundTrip(),
+		Peer: c.peer, Addr: c.stream.Conn().RemoteMultiaddr().String(), Path: c.path, Opened: c.opened, Since: c.since, RTT: c.pings.roundTrip(),
 	}
 }
 

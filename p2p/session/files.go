@@ -20,6 +20,7 @@ var (
 	errNoFile    = errors.New("a Start without a job file, or with one that the session has not carried")
 	errFileAgain = errors.New("a Start with a job file that the session has carried already")
 	errNoArrays  = fmt.Errorf("%w: a task of an array, and the peer has an earlier version, which does not know arrays", ErrInvalid)
+	errNoGangs   = fmt.Errorf("%w: a member of a gang, and the peer has an earlier version, which does not know gangs", ErrInvalid)
 )
 
 // files are the job files that were last carried in one direction, oldest first. T is what a side keeps of a file.

@@ -19,7 +19,9 @@ type carrier struct {
 	sent int // bytes
 }
 
-func newCarrier(t *testing.T) *carrier { return &carrier{t: t, out: newOutbox(true)} }
+func newCarrier(t *testing.T) *carrier {
+	return &carrier{t: t, out: newOutbox(features{arrays: true, gangs: true})}
+}
 
 // start carries a Start with this job file, and returns it as it arrives.
 func (c *carrier) start(f *job.File) lease.Start {
@@ -90,7 +92,7 @@ func TestBothSidesForgetFiles(t *testing.T) {
 
 // A peer of an earlier version sends and gets the job file with each Start, and gets no task of an array.
 func TestFilesOfAnEarlierVersion(t *testing.T) {
-	c := &carrier{t: t, out: newOutbox(false), in: files[*job.File]{repeats: true}}
+	c := &carrier{t: t, out: newOutbox(features{}), in: files[*job.File]{repeats: true}}
 	f := named("a", 1000)
 	for i := range 100 {
 		if got := c.start(f); got.File.Digest() != f.Digest() || c.sent < (i+1)*1000 || len(c.in.known)+len(c.out.files.known) > 0 {
@@ -104,6 +106,16 @@ func TestFilesOfAnEarlierVersion(t *testing.T) {
 	}
 	if err := c.out.put(frame); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a task of an array: %v", err)
+	}
+	o.Gang = 2
+	if frame, err = toWire(o); err != nil {
+		t.Fatal(err)
+	}
+	for _, knows := range []bool{false, true} {
+		c.out = newOutbox(features{arrays: true, gangs: knows})
+		if err := c.out.put(frame); (err == nil) != knows || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("an offer to a member of a gang, to a peer that knows gangs %v: %v", knows, err)
+		}
 	}
 }
 

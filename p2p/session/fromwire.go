@@ -63,6 +63,7 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 			ID: m.GetId(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
 			Need: need(m.GetNeed()), Device: m.GetDevice(), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
 			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()), Preempt: m.GetPreempt(), Project: m.GetProject(),
+			Gang: int(m.GetGang()), Hold: time.Duration(m.GetHoldNs()), Firm: m.GetFirm(), Order: m.GetOrder(),
 		}
 	case *wirepb.Frame_Release:
 		return lease.Release{Offer: b.Release.GetOffer()}
@@ -71,7 +72,8 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 		return lease.Start{
 			Offer: m.GetOffer(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
 			Session: lease.Session(m.GetSession()), User: m.GetUser(), File: d.file(m),
-			Element: lease.Element{Array: m.GetArray(), Index: int(m.GetIndex()), Entry: m.GetEntry(), Preempted: m.GetPreempted()},
+			Element: lease.Element{Array: m.GetArray(), Index: int(m.GetIndex()), Entry: m.GetEntry(), Preempted: m.GetPreempted(), Rank: int(m.GetRank())},
+			Gang:    gangOf(m.GetGang()),
 		}
 	case *wirepb.Frame_Query:
 		m := b.Query
@@ -108,6 +110,17 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 	return nil
 }
 
+func gangOf(g *wirepb.Gang) *lease.Gang {
+	if g == nil {
+		return nil
+	}
+	out := &lease.Gang{Port: int(g.GetPort()), Members: some[lease.Member](len(g.GetMembers()))}
+	for i, m := range g.GetMembers() {
+		out.Members[i] = lease.Member{Node: job.Peer(m.GetNode()), Name: m.GetName(), Address: m.GetAddress()}
+	}
+	return out
+}
+
 func (d *decoder) toScheduler(f *wirepb.Frame) any {
 	switch b := f.GetBody().(type) {
 	case *wirepb.Frame_Commit:
@@ -115,6 +128,7 @@ func (d *decoder) toScheduler(f *wirepb.Frame) any {
 		return lease.Commit{
 			Offer: m.GetOffer(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()),
 			Devices: m.GetDevices(), Session: lease.Session(m.GetSession()),
+			Address: m.GetAddress(), Port: int(m.GetPort()), Conditional: m.GetConditional(),
 		}
 	case *wirepb.Frame_Decline:
 		m := b.Decline

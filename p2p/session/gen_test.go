@@ -25,6 +25,7 @@ var (
 	anyAttempt = rapid.Custom(func(t *rapid.T) job.Attempt { return attemptOf(t, anyGroup.Draw(t, "group")) })
 	anyGroup   = rapid.Custom(func(t *rapid.T) job.Group { return job.Group(rapid.Uint64().Draw(t, "group")) })
 	anySession = rapid.Custom(func(t *rapid.T) lease.Session { return lease.Session(rapid.Uint64().Draw(t, "session")) })
+	anyAddress = rapid.SampledFrom([]string{"10.0.0.7", "127.0.0.1", "2001:db8::7", "::1", "fd00::1:2:3:4"})
 	anyEnd     = rapid.SampledFrom([]job.State{
 		job.Succeeded, job.Failed, job.Cancelled, job.Timeout, job.OutOfMemory, job.NodeFail, job.Preempted,
 	})
@@ -137,10 +138,12 @@ func drawOffer(t *rapid.T) any {
 	a := anyAttempt.Draw(t, "attempt")
 	need := drawNeed(t)
 	need.Exclusive = rapid.Bool().Draw(t, "exclusive")
+	gang := rapid.OneOf(rapid.Just(0), rapid.IntRange(2, job.MaxNodes)).Draw(t, "gang")
 	return lease.Offer{
 		ID: rapid.Uint64().Draw(t, "id"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Need: need, Device: anyWord.Draw(t, "device"),
 		Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"), User: anyName.Draw(t, "user"), Project: anyWord.Draw(t, "project"), Token: anyWord.Draw(t, "token"),
-		Wait: drawDuration(t, lease.MaxOfferWait), Age: drawDuration(t, 1<<62),
+		Wait: drawDuration(t, lease.MaxOfferWait), Age: drawDuration(t, 1<<62), Preempt: rapid.Bool().Draw(t, "preempt"),
+		Gang: gang, Hold: drawDuration(t, maxHold), Firm: gang > 0 && rapid.Bool().Draw(t, "firm"), Order: rapid.Uint64().Draw(t, "order"),
 	}
 }
 
@@ -164,9 +167,12 @@ func drawStart(t *rapid.T) any {
 		s.Env = map[string]string{"A": anyText.Draw(t, "env"), "B_1": "\n"}
 		s.Constraint, s.Workdir = "rack=r1&!slow", "/data"
 	}
+	x := drawElement(t)
+	var g *lease.Gang
+	g, x.Rank = drawGang(t)
 	return lease.Start{
 		Offer: rapid.Uint64().Draw(t, "offer"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"),
-		Session: anySession.Draw(t, "session"), User: anyName.Draw(t, "user"), File: fileOf(s), Element: drawElement(t),
+		Session: anySession.Draw(t, "session"), User: anyName.Draw(t, "user"), File: fileOf(s), Element: x, Gang: g,
 	}
 }
 
@@ -190,7 +196,22 @@ func drawCommit(t *rapid.T) any {
 	return lease.Commit{
 		Offer: rapid.Uint64().Draw(t, "offer"), Attempt: a, Group: a.Job.Group(),
 		Devices: listOf(t, anyWord, 8, "devices"), Session: anySession.Draw(t, "session"),
+		Address: rapid.OneOf(rapid.Just(""), anyAddress).Draw(t, "address"), Port: rapid.IntRange(0, maxPort).Draw(t, "port"),
+		Conditional: rapid.Bool().Draw(t, "conditional"),
 	}
+}
+
+// drawGang draws a gang with the rank of one of its members, or none.
+func drawGang(t *rapid.T) (*lease.Gang, int) {
+	nodes := rapid.SliceOfNDistinct(anyWord, 0, 5, rapid.ID).Draw(t, "members")
+	if len(nodes) < 2 {
+		return nil, 0
+	}
+	g := &lease.Gang{Port: rapid.IntRange(1, maxPort).Draw(t, "port")}
+	for _, n := range nodes {
+		g.Members = append(g.Members, lease.Member{Node: job.Peer(n), Name: anyName.Draw(t, "name"), Address: anyAddress.Draw(t, "address")})
+	}
+	return g, rapid.IntRange(0, len(nodes)-1).Draw(t, "rank")
 }
 
 func drawDecline(t *rapid.T) any {
@@ -238,11 +259,20 @@ func drawTime(t *rapid.T) time.Time {
 func drawFree(t *rapid.T) lease.Free {
 	return lease.Free{
 		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"),
-		GPUs: listOf(t, rapid.Custom(func(t *rapid.T) lease.FreeGPU {
+		GPUs: devicesOf(t, rapid.Custom(func(t *rapid.T) lease.FreeGPU {
 			return lease.FreeGPU{UUID: anyWord.Draw(t, "uuid"), Memory: anySize.Draw(t, "memory"), Milli: rapid.IntRange(0, wholeDevice).Draw(t, "milli")}
-		}), 8, "gpus"),
+		})),
 		Tasks: rapid.IntRange(0, lease.MaxLive).Draw(t, "tasks"), Exclusive: rapid.Bool().Draw(t, "exclusive"),
 	}
+}
+
+// devicesOf draws free devices. No two have the same ID.
+func devicesOf(t *rapid.T, g *rapid.Generator[lease.FreeGPU]) []lease.FreeGPU {
+	l := rapid.SliceOfNDistinct(g, 0, 8, func(d lease.FreeGPU) string { return d.UUID }).Draw(t, "gpus")
+	if len(l) == 0 {
+		return nil
+	}
+	return l
 }
 
 func drawHello(t *rapid.T) any {

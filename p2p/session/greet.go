@@ -72,7 +72,7 @@ func say(ctx context.Context, s network.Stream, mine count) (*open, error) {
 		return nil, errNotGreeted
 	}
 	o.theirs = count{incarnation: accept.Accept.GetIncarnation(), n: accept.Accept.GetCount()}
-	o.arrays = accept.Accept.GetArrays()
+	o.knows = features{arrays: accept.Accept.GetArrays(), gangs: accept.Accept.GetGangs()}
 	return o, s.SetDeadline(time.Time{})
 }
 
@@ -101,6 +101,6 @@ func readOpen(ctx context.Context, s network.Stream) (*open, error) {
 		return nil, errNotGreeted
 	}
 	o.theirs = count{incarnation: first.Open.GetIncarnation(), n: first.Open.GetCount()}
-	o.arrays = first.Open.GetArrays()
+	o.knows = features{arrays: first.Open.GetArrays(), gangs: first.Open.GetGangs()}
 	return o, s.SetDeadline(time.Time{})
 }

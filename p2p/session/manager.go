@@ -268,11 +268,11 @@ func (t *table) takeChanged() []job.Peer {
 }
 
 func openFrame(c count) *wirepb.Frame {
-	return &wirepb.Frame{Body: &wirepb.Frame_Open{Open: &wirepb.Open{Incarnation: c.incarnation, Count: c.n, Arrays: true}}}
+	return &wirepb.Frame{Body: &wirepb.Frame_Open{Open: &wirepb.Open{Incarnation: c.incarnation, Count: c.n, Arrays: true, Gangs: true}}}
 }
 
 func acceptFrame(c count) *wirepb.Frame {
-	return &wirepb.Frame{Body: &wirepb.Frame_Accept{Accept: &wirepb.Accept{Incarnation: c.incarnation, Count: c.n, Arrays: true}}}
+	return &wirepb.Frame{Body: &wirepb.Frame_Accept{Accept: &wirepb.Accept{Incarnation: c.incarnation, Count: c.n, Arrays: true, Gangs: true}}}
 }
 
 var errNotGreeted = fmt.Errorf("%w: unexpected first frame of a session", ErrInvalid)

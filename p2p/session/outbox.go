@@ -18,11 +18,23 @@ type outbox struct {
 	spare  []byte      // guarded by mu; the buffer written last, for reuse
 	closed bool        // guarded by mu; nothing more is accepted
 	files  files[bool] // guarded by mu; the job files that were sent
+	knows  features
 }
 
-// newOutbox makes a queue to a peer. arrays says whether the peer knows arrays and digests of job files.
-func newOutbox(arrays bool) *outbox {
-	return &outbox{wake: make(chan struct{}, 1), files: files[bool]{repeats: !arrays}}
+// newOutbox makes a queue to a peer that knows these features.
+func newOutbox(knows features) *outbox {
+	return &outbox{wake: make(chan struct{}, 1), files: files[bool]{repeats: !knows.arrays}, knows: knows}
+}
+
+// refuses returns an error if the peer would misread a frame.
+func (o *outbox) refuses(f *wirepb.Frame) error {
+	switch {
+	case !o.knows.arrays && f.GetStart().GetArray():
+		return errNoArrays
+	case !o.knows.gangs && (f.GetOffer().GetGang() != 0 || f.GetStart().GetGang() != nil):
+		return errNoGangs
+	}
+	return nil
 }
 
 // put queues a frame. It returns ErrBusy if the queue is full.
@@ -32,8 +44,8 @@ func (o *outbox) put(f *wirepb.Frame) error {
 	if o.closed {
 		return ErrNoSession
 	}
-	if o.files.repeats && f.GetStart().GetArray() {
-		return errNoArrays
+	if err := o.refuses(f); err != nil {
+		return err
 	}
 	sum, size := o.shorten(f.GetStart())
 	buf, err := appendFrame(o.buf, f)

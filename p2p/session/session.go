@@ -56,8 +56,9 @@ const (
 	// fits in three bytes. The largest messages are a Hello of lease.MaxGPUs devices with all their links, and a
 	// Start with its job file.
 	MaxFrame = 1<<21 - 1
-	// startRoom bounds what a Start holds besides its job file: IDs, numbers and the user's name.
-	startRoom = 4 << 10
+	// startRoom bounds what a Start holds besides its job file: IDs, numbers, the user's name, the task's line of a list,
+	// and the members of its gang.
+	startRoom = 4<<10 + job.MaxEntry + job.MaxNodes*(maxPeer+job.MaxName+64)
 	// MaxQueue bounds the bytes that are queued for a peer: about one second of a scheduler at full speed, or four of
 	// the largest frames.
 	MaxQueue = 8 << 20
@@ -162,6 +163,7 @@ type Handler interface {
 type Info struct {
 	Peer   job.Peer
 	Addr   string        // the peer's multiaddr
+	Path   lease.Path    // empty too if the peer has an earlier version, which does not know gangs
 	Opened bool          // this side opened it
 	Since  time.Time     // when it came up
 	RTT    time.Duration // measured with pings; 0 until the first was answered

@@ -48,6 +48,7 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 		return &wirepb.Frame{Body: &wirepb.Frame_Offer{Offer: &wirepb.Offer{
 			Id: m.ID, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Need: resources(m.Need), Device: m.Device,
 			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age), Preempt: m.Preempt, Project: m.Project,
+			Gang: int64(m.Gang), HoldNs: int64(m.Hold), Firm: m.Firm, Order: m.Order,
 		}}}
 	case lease.Release:
 		return &wirepb.Frame{Body: &wirepb.Frame_Release{Release: &wirepb.Release{Offer: m.Offer}}}
@@ -91,7 +92,19 @@ func startFrame(m lease.Start) *wirepb.Frame {
 		Offer: m.Offer, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch),
 		Session: uint64(m.Session), User: m.User, Spec: m.File.Text(), File: sum[:],
 		Array: m.Element.Array, Index: int64(m.Element.Index), Entry: m.Element.Entry, Preempted: m.Element.Preempted,
+		Rank: int64(m.Element.Rank), Gang: gang(m.Gang),
 	}}}
+}
+
+func gang(g *lease.Gang) *wirepb.Gang {
+	if g == nil {
+		return nil
+	}
+	out := &wirepb.Gang{Port: int64(g.Port), Members: make([]*wirepb.Member, len(g.Members))}
+	for i, m := range g.Members {
+		out.Members[i] = &wirepb.Member{Node: string(m.Node), Name: m.Name, Address: m.Address}
+	}
+	return out
 }
 
 func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
@@ -99,6 +112,7 @@ func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
 	case lease.Commit:
 		return &wirepb.Frame{Body: &wirepb.Frame_Commit{Commit: &wirepb.Commit{
 			Offer: m.Offer, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Devices: m.Devices, Session: uint64(m.Session),
+			Address: m.Address, Port: int64(m.Port), Conditional: m.Conditional,
 		}}}
 	case lease.Decline:
 		return &wirepb.Frame{Body: &wirepb.Frame_Decline{Decline: &wirepb.Decline{

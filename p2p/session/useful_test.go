@@ -345,7 +345,7 @@ func TestSessionWithAnEarlierVersion(t *testing.T) {
 			opened := make(chan *open, 1)
 			b.host.SetStreamHandler(ID, func(s network.Stream) {
 				o, err := readOpen(t.Context(), s)
-				if err != nil || !o.arrays {
+				if err != nil || !o.knows.arrays || !o.knows.gangs {
 					t.Errorf("Open says %+v, %v", o, err)
 					return
 				}

@@ -423,6 +423,7 @@ type Open struct {
 	Incarnation   uint64                 `protobuf:"fixed64,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	Arrays        bool                   `protobuf:"varint,3,opt,name=arrays,proto3" json:"arrays,omitempty"` // the daemon knows arrays, and job files that are named by their digest
+	Gangs         bool                   `protobuf:"varint,4,opt,name=gangs,proto3" json:"gangs,omitempty"`   // the daemon knows gangs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -478,12 +479,20 @@ func (x *Open) GetArrays() bool {
 	return false
 }
 
+func (x *Open) GetGangs() bool {
+	if x != nil {
+		return x.Gangs
+	}
+	return false
+}
+
 // Accept is the first frame of the other side, with that side's own count.
 type Accept struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation   uint64                 `protobuf:"fixed64,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	Arrays        bool                   `protobuf:"varint,3,opt,name=arrays,proto3" json:"arrays,omitempty"` // as in Open
+	Gangs         bool                   `protobuf:"varint,4,opt,name=gangs,proto3" json:"gangs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -535,6 +544,13 @@ func (x *Accept) GetCount() uint64 {
 func (x *Accept) GetArrays() bool {
 	if x != nil {
 		return x.Arrays
+	}
+	return false
+}
+
+func (x *Accept) GetGangs() bool {
+	if x != nil {
+		return x.Gangs
 	}
 	return false
 }
@@ -984,9 +1000,13 @@ type Offer struct {
 	Token         string                 `protobuf:"bytes,8,opt,name=token,proto3" json:"token,omitempty"`
 	WaitNs        int64                  `protobuf:"varint,9,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
 	AgeNs         int64                  `protobuf:"varint,10,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"`
-	Preempt       bool                   `protobuf:"varint,11,opt,name=preempt,proto3" json:"preempt,omitempty"` // if it does not fit, tasks may be preempted for it
-	Device        string                 `protobuf:"bytes,12,opt,name=device,proto3" json:"device,omitempty"`    // for a share of a GPU; empty: any
-	Project       string                 `protobuf:"bytes,20,opt,name=project,proto3" json:"project,omitempty"`  // whose usage this is, besides the user's
+	Preempt       bool                   `protobuf:"varint,11,opt,name=preempt,proto3" json:"preempt,omitempty"`             // if it does not fit, tasks may be preempted for it
+	Device        string                 `protobuf:"bytes,12,opt,name=device,proto3" json:"device,omitempty"`                // for a share of a GPU; empty: any
+	Gang          int64                  `protobuf:"varint,13,opt,name=gang,proto3" json:"gang,omitempty"`                   // members of the task's gang; 0: none
+	HoldNs        int64                  `protobuf:"varint,14,opt,name=hold_ns,json=holdNs,proto3" json:"hold_ns,omitempty"` // how long a Commit reserves the devices
+	Firm          bool                   `protobuf:"varint,15,opt,name=firm,proto3" json:"firm,omitempty"`                   // the tasks of the conditional Commit are to be ended now
+	Order         uint64                 `protobuf:"varint,16,opt,name=order,proto3" json:"order,omitempty"`                 // of the gang among those of the same priority
+	Project       string                 `protobuf:"bytes,17,opt,name=project,proto3" json:"project,omitempty"`              // whose usage this is, besides the user's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1105,6 +1125,34 @@ func (x *Offer) GetDevice() string {
 	return ""
 }
 
+func (x *Offer) GetGang() int64 {
+	if x != nil {
+		return x.Gang
+	}
+	return 0
+}
+
+func (x *Offer) GetHoldNs() int64 {
+	if x != nil {
+		return x.HoldNs
+	}
+	return 0
+}
+
+func (x *Offer) GetFirm() bool {
+	if x != nil {
+		return x.Firm
+	}
+	return false
+}
+
+func (x *Offer) GetOrder() uint64 {
+	if x != nil {
+		return x.Order
+	}
+	return 0
+}
+
 func (x *Offer) GetProject() string {
 	if x != nil {
 		return x.Project
@@ -1172,6 +1220,8 @@ type Start struct {
 	Index         int64                  `protobuf:"varint,10,opt,name=index,proto3" json:"index,omitempty"`         // of the task in the array
 	Entry         string                 `protobuf:"bytes,11,opt,name=entry,proto3" json:"entry,omitempty"`          // its line of each_line
 	Preempted     bool                   `protobuf:"varint,12,opt,name=preempted,proto3" json:"preempted,omitempty"` // an earlier attempt was preempted
+	Rank          int64                  `protobuf:"varint,13,opt,name=rank,proto3" json:"rank,omitempty"`           // in its gang
+	Gang          *Gang                  `protobuf:"bytes,14,opt,name=gang,proto3" json:"gang,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1290,6 +1340,134 @@ func (x *Start) GetPreempted() bool {
 	return false
 }
 
+func (x *Start) GetRank() int64 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *Start) GetGang() *Gang {
+	if x != nil {
+		return x.Gang
+	}
+	return nil
+}
+
+// Gang is what the members of a gang know of each other.
+type Gang struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Members       []*Member              `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"` // by rank
+	Port          int64                  `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`      // on the host of rank 0
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gang) Reset() {
+	*x = Gang{}
+	mi := &file_p2p_wirepb_session_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gang) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gang) ProtoMessage() {}
+
+func (x *Gang) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_session_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gang.ProtoReflect.Descriptor instead.
+func (*Gang) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Gang) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *Gang) GetPort() int64 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+// Member is a member of a gang.
+type Member struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // IP address at which the hosts of the others reach it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Member) Reset() {
+	*x = Member{}
+	mi := &file_p2p_wirepb_session_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Member) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Member) ProtoMessage() {}
+
+func (x *Member) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_session_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Member.ProtoReflect.Descriptor instead.
+func (*Member) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Member) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Member) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Member) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
 // Query asks for the state of an attempt.
 type Query struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1303,7 +1481,7 @@ type Query struct {
 
 func (x *Query) Reset() {
 	*x = Query{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[14]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1493,7 @@ func (x *Query) String() string {
 func (*Query) ProtoMessage() {}
 
 func (x *Query) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[14]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1506,7 @@ func (x *Query) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Query.ProtoReflect.Descriptor instead.
 func (*Query) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{14}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Query) GetAttempt() *AttemptRef {
@@ -1372,7 +1550,7 @@ type Signal struct {
 
 func (x *Signal) Reset() {
 	*x = Signal{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[15]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1562,7 @@ func (x *Signal) String() string {
 func (*Signal) ProtoMessage() {}
 
 func (x *Signal) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[15]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1575,7 @@ func (x *Signal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signal.ProtoReflect.Descriptor instead.
 func (*Signal) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{15}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Signal) GetAttempt() *AttemptRef {
@@ -1442,7 +1620,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[16]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1632,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[16]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1645,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{16}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Cancel) GetAttempt() *AttemptRef {
@@ -1518,7 +1696,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[17]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1708,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[17]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1721,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{17}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Ack) GetAttempt() *AttemptRef {
@@ -1588,7 +1766,7 @@ type Renewed struct {
 
 func (x *Renewed) Reset() {
 	*x = Renewed{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[18]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +1778,7 @@ func (x *Renewed) String() string {
 func (*Renewed) ProtoMessage() {}
 
 func (x *Renewed) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[18]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1791,7 @@ func (x *Renewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewed.ProtoReflect.Descriptor instead.
 func (*Renewed) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{18}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Renewed) GetGroup() uint64 {
@@ -1662,7 +1840,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[19]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1852,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[19]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1865,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{19}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Verdict) GetAttempt() *AttemptRef {
@@ -1716,7 +1894,7 @@ type WorkerHello struct {
 
 func (x *WorkerHello) Reset() {
 	*x = WorkerHello{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[20]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1906,7 @@ func (x *WorkerHello) String() string {
 func (*WorkerHello) ProtoMessage() {}
 
 func (x *WorkerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[20]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1919,7 @@ func (x *WorkerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerHello.ProtoReflect.Descriptor instead.
 func (*WorkerHello) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{20}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WorkerHello) GetProfile() *Profile {
@@ -1781,7 +1959,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[21]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1971,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[21]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1984,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{21}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Profile) GetPeer() string {
@@ -1928,7 +2106,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[22]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1940,7 +2118,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[22]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1953,7 +2131,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{22}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Device) GetUuid() string {
@@ -2052,7 +2230,7 @@ type DeviceLink struct {
 
 func (x *DeviceLink) Reset() {
 	*x = DeviceLink{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[23]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2064,7 +2242,7 @@ func (x *DeviceLink) String() string {
 func (*DeviceLink) ProtoMessage() {}
 
 func (x *DeviceLink) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[23]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +2255,7 @@ func (x *DeviceLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceLink.ProtoReflect.Descriptor instead.
 func (*DeviceLink) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{23}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeviceLink) GetTo() string {
@@ -2117,7 +2295,7 @@ type Free struct {
 
 func (x *Free) Reset() {
 	*x = Free{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[24]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +2307,7 @@ func (x *Free) String() string {
 func (*Free) ProtoMessage() {}
 
 func (x *Free) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[24]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +2320,7 @@ func (x *Free) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Free.ProtoReflect.Descriptor instead.
 func (*Free) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{24}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Free) GetCpus() int64 {
@@ -2207,7 +2385,7 @@ type Preemptible struct {
 
 func (x *Preemptible) Reset() {
 	*x = Preemptible{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2397,7 @@ func (x *Preemptible) String() string {
 func (*Preemptible) ProtoMessage() {}
 
 func (x *Preemptible) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2410,7 @@ func (x *Preemptible) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preemptible.ProtoReflect.Descriptor instead.
 func (*Preemptible) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{25}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Preemptible) GetPriority() int64 {
@@ -2275,7 +2453,7 @@ type FreeGPU struct {
 
 func (x *FreeGPU) Reset() {
 	*x = FreeGPU{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2465,7 @@ func (x *FreeGPU) String() string {
 func (*FreeGPU) ProtoMessage() {}
 
 func (x *FreeGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2478,7 @@ func (x *FreeGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreeGPU.ProtoReflect.Descriptor instead.
 func (*FreeGPU) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{26}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FreeGPU) GetUuid() string {
@@ -2339,7 +2517,7 @@ type Availability struct {
 
 func (x *Availability) Reset() {
 	*x = Availability{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2529,7 @@ func (x *Availability) String() string {
 func (*Availability) ProtoMessage() {}
 
 func (x *Availability) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2542,7 @@ func (x *Availability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Availability.ProtoReflect.Descriptor instead.
 func (*Availability) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{27}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Availability) GetSeq() uint64 {
@@ -2419,7 +2597,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2431,7 +2609,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2444,7 +2622,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{28}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Usage) GetEntries() []*UsageEntry {
@@ -2466,7 +2644,7 @@ type UsageEntry struct {
 
 func (x *UsageEntry) Reset() {
 	*x = UsageEntry{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2656,7 @@ func (x *UsageEntry) String() string {
 func (*UsageEntry) ProtoMessage() {}
 
 func (x *UsageEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2669,7 @@ func (x *UsageEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageEntry.ProtoReflect.Descriptor instead.
 func (*UsageEntry) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{29}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UsageEntry) GetUser() string {
@@ -2530,13 +2708,16 @@ type Commit struct {
 	Group         uint64                 `protobuf:"fixed64,3,opt,name=group,proto3" json:"group,omitempty"`
 	Devices       []string               `protobuf:"bytes,4,rep,name=devices,proto3" json:"devices,omitempty"`
 	Session       uint64                 `protobuf:"fixed64,5,opt,name=session,proto3" json:"session,omitempty"`
+	Address       string                 `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`          // of a gang: IP address at which the scheduler's host reaches this one
+	Port          int64                  `protobuf:"varint,7,opt,name=port,proto3" json:"port,omitempty"`               // of rank 0 of a gang
+	Conditional   bool                   `protobuf:"varint,8,opt,name=conditional,proto3" json:"conditional,omitempty"` // tasks that may be preempted still hold the devices
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2729,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2742,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{30}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Commit) GetOffer() uint64 {
@@ -2599,6 +2780,27 @@ func (x *Commit) GetSession() uint64 {
 	return 0
 }
 
+func (x *Commit) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Commit) GetPort() int64 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Commit) GetConditional() bool {
+	if x != nil {
+		return x.Conditional
+	}
+	return false
+}
+
 // Decline refuses an offer.
 type Decline struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2614,7 +2816,7 @@ type Decline struct {
 
 func (x *Decline) Reset() {
 	*x = Decline{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2828,7 @@ func (x *Decline) String() string {
 func (*Decline) ProtoMessage() {}
 
 func (x *Decline) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2841,7 @@ func (x *Decline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decline.ProtoReflect.Descriptor instead.
 func (*Decline) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Decline) GetOffer() uint64 {
@@ -2704,7 +2906,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2918,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2931,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Event) GetAttempt() *AttemptRef {
@@ -2827,7 +3029,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +3041,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +3054,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Exit) GetState() string {
@@ -2932,7 +3134,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +3146,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +3159,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{34}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Renew) GetGroup() uint64 {
@@ -3007,7 +3209,7 @@ type Stale struct {
 
 func (x *Stale) Reset() {
 	*x = Stale{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3221,7 @@ func (x *Stale) String() string {
 func (*Stale) ProtoMessage() {}
 
 func (x *Stale) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +3234,7 @@ func (x *Stale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stale.ProtoReflect.Descriptor instead.
 func (*Stale) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{35}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Stale) GetGroup() uint64 {
@@ -3084,15 +3286,17 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x06cancel\x18\x16 \x01(\v2\x15.muster.p2p.v1.CancelH\x00R\x06cancel\x122\n" +
 	"\x05hello\x18\x17 \x01(\v2\x1a.muster.p2p.v1.WorkerHelloH\x00R\x05hello\x12,\n" +
 	"\x05stale\x18\x18 \x01(\v2\x14.muster.p2p.v1.StaleH\x00R\x05staleB\x06\n" +
-	"\x04body\"V\n" +
+	"\x04body\"l\n" +
 	"\x04Open\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x16\n" +
-	"\x06arrays\x18\x03 \x01(\bR\x06arrays\"X\n" +
+	"\x06arrays\x18\x03 \x01(\bR\x06arrays\x12\x14\n" +
+	"\x05gangs\x18\x04 \x01(\bR\x05gangs\"n\n" +
 	"\x06Accept\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x16\n" +
-	"\x06arrays\x18\x03 \x01(\bR\x06arrays\"\x1e\n" +
+	"\x06arrays\x18\x03 \x01(\bR\x06arrays\x12\x14\n" +
+	"\x05gangs\x18\x04 \x01(\bR\x05gangs\"\x1e\n" +
 	"\x04Ping\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\"\x1e\n" +
 	"\x04Pong\x12\x16\n" +
@@ -3122,7 +3326,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\n" +
 	"GroupEpoch\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12-\n" +
-	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\x81\x03\n" +
+	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xd8\x03\n" +
 	"\x05Offer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -3136,10 +3340,14 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x06age_ns\x18\n" +
 	" \x01(\x03R\x05ageNs\x12\x18\n" +
 	"\apreempt\x18\v \x01(\bR\apreempt\x12\x16\n" +
-	"\x06device\x18\f \x01(\tR\x06device\x12\x18\n" +
-	"\aproject\x18\x14 \x01(\tR\aproject\"\x1f\n" +
+	"\x06device\x18\f \x01(\tR\x06device\x12\x12\n" +
+	"\x04gang\x18\r \x01(\x03R\x04gang\x12\x17\n" +
+	"\ahold_ns\x18\x0e \x01(\x03R\x06holdNs\x12\x12\n" +
+	"\x04firm\x18\x0f \x01(\bR\x04firm\x12\x14\n" +
+	"\x05order\x18\x10 \x01(\x04R\x05order\x12\x18\n" +
+	"\aproject\x18\x11 \x01(\tR\aproject\"\x1f\n" +
 	"\aRelease\x12\x14\n" +
-	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\xcd\x02\n" +
+	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\x8a\x03\n" +
 	"\x05Start\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -3153,7 +3361,16 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x05index\x18\n" +
 	" \x01(\x03R\x05index\x12\x14\n" +
 	"\x05entry\x18\v \x01(\tR\x05entry\x12\x1c\n" +
-	"\tpreempted\x18\f \x01(\bR\tpreempted\"\x97\x01\n" +
+	"\tpreempted\x18\f \x01(\bR\tpreempted\x12\x12\n" +
+	"\x04rank\x18\r \x01(\x03R\x04rank\x12'\n" +
+	"\x04gang\x18\x0e \x01(\v2\x13.muster.p2p.v1.GangR\x04gang\"K\n" +
+	"\x04Gang\x12/\n" +
+	"\amembers\x18\x01 \x03(\v2\x15.muster.p2p.v1.MemberR\amembers\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\x03R\x04port\"J\n" +
+	"\x06Member\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"\x97\x01\n" +
 	"\x05Query\x123\n" +
 	"\aattempt\x18\x01 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12-\n" +
@@ -3258,13 +3475,16 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x18\n" +
 	"\aproject\x18\x02 \x01(\tR\aproject\x12\x10\n" +
 	"\x03gpu\x18\x03 \x01(\x01R\x03gpu\x12\x10\n" +
-	"\x03cpu\x18\x04 \x01(\x01R\x03cpu\"\x9d\x01\n" +
+	"\x03cpu\x18\x04 \x01(\x01R\x03cpu\"\xed\x01\n" +
 	"\x06Commit\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
 	"\x05group\x18\x03 \x01(\x06R\x05group\x12\x18\n" +
 	"\adevices\x18\x04 \x03(\tR\adevices\x12\x18\n" +
-	"\asession\x18\x05 \x01(\x06R\asession\"\xbf\x01\n" +
+	"\asession\x18\x05 \x01(\x06R\asession\x12\x18\n" +
+	"\aaddress\x18\x06 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\a \x01(\x03R\x04port\x12 \n" +
+	"\vconditional\x18\b \x01(\bR\vconditional\"\xbf\x01\n" +
 	"\aDecline\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x12\n" +
@@ -3318,7 +3538,7 @@ func file_p2p_wirepb_session_proto_rawDescGZIP() []byte {
 	return file_p2p_wirepb_session_proto_rawDescData
 }
 
-var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Frame)(nil),        // 0: muster.p2p.v1.Frame
 	(*Open)(nil),         // 1: muster.p2p.v1.Open
@@ -3334,52 +3554,54 @@ var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Offer)(nil),        // 11: muster.p2p.v1.Offer
 	(*Release)(nil),      // 12: muster.p2p.v1.Release
 	(*Start)(nil),        // 13: muster.p2p.v1.Start
-	(*Query)(nil),        // 14: muster.p2p.v1.Query
-	(*Signal)(nil),       // 15: muster.p2p.v1.Signal
-	(*Cancel)(nil),       // 16: muster.p2p.v1.Cancel
-	(*Ack)(nil),          // 17: muster.p2p.v1.Ack
-	(*Renewed)(nil),      // 18: muster.p2p.v1.Renewed
-	(*Verdict)(nil),      // 19: muster.p2p.v1.Verdict
-	(*WorkerHello)(nil),  // 20: muster.p2p.v1.WorkerHello
-	(*Profile)(nil),      // 21: muster.p2p.v1.Profile
-	(*Device)(nil),       // 22: muster.p2p.v1.Device
-	(*DeviceLink)(nil),   // 23: muster.p2p.v1.DeviceLink
-	(*Free)(nil),         // 24: muster.p2p.v1.Free
-	(*Preemptible)(nil),  // 25: muster.p2p.v1.Preemptible
-	(*FreeGPU)(nil),      // 26: muster.p2p.v1.FreeGPU
-	(*Availability)(nil), // 27: muster.p2p.v1.Availability
-	(*Usage)(nil),        // 28: muster.p2p.v1.Usage
-	(*UsageEntry)(nil),   // 29: muster.p2p.v1.UsageEntry
-	(*Commit)(nil),       // 30: muster.p2p.v1.Commit
-	(*Decline)(nil),      // 31: muster.p2p.v1.Decline
-	(*Event)(nil),        // 32: muster.p2p.v1.Event
-	(*Exit)(nil),         // 33: muster.p2p.v1.Exit
-	(*Renew)(nil),        // 34: muster.p2p.v1.Renew
-	(*Stale)(nil),        // 35: muster.p2p.v1.Stale
-	nil,                  // 36: muster.p2p.v1.Profile.LabelsEntry
+	(*Gang)(nil),         // 14: muster.p2p.v1.Gang
+	(*Member)(nil),       // 15: muster.p2p.v1.Member
+	(*Query)(nil),        // 16: muster.p2p.v1.Query
+	(*Signal)(nil),       // 17: muster.p2p.v1.Signal
+	(*Cancel)(nil),       // 18: muster.p2p.v1.Cancel
+	(*Ack)(nil),          // 19: muster.p2p.v1.Ack
+	(*Renewed)(nil),      // 20: muster.p2p.v1.Renewed
+	(*Verdict)(nil),      // 21: muster.p2p.v1.Verdict
+	(*WorkerHello)(nil),  // 22: muster.p2p.v1.WorkerHello
+	(*Profile)(nil),      // 23: muster.p2p.v1.Profile
+	(*Device)(nil),       // 24: muster.p2p.v1.Device
+	(*DeviceLink)(nil),   // 25: muster.p2p.v1.DeviceLink
+	(*Free)(nil),         // 26: muster.p2p.v1.Free
+	(*Preemptible)(nil),  // 27: muster.p2p.v1.Preemptible
+	(*FreeGPU)(nil),      // 28: muster.p2p.v1.FreeGPU
+	(*Availability)(nil), // 29: muster.p2p.v1.Availability
+	(*Usage)(nil),        // 30: muster.p2p.v1.Usage
+	(*UsageEntry)(nil),   // 31: muster.p2p.v1.UsageEntry
+	(*Commit)(nil),       // 32: muster.p2p.v1.Commit
+	(*Decline)(nil),      // 33: muster.p2p.v1.Decline
+	(*Event)(nil),        // 34: muster.p2p.v1.Event
+	(*Exit)(nil),         // 35: muster.p2p.v1.Exit
+	(*Renew)(nil),        // 36: muster.p2p.v1.Renew
+	(*Stale)(nil),        // 37: muster.p2p.v1.Stale
+	nil,                  // 38: muster.p2p.v1.Profile.LabelsEntry
 }
 var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	11, // 0: muster.p2p.v1.Frame.offer:type_name -> muster.p2p.v1.Offer
-	30, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
-	31, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
+	32, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
+	33, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
 	13, // 3: muster.p2p.v1.Frame.start:type_name -> muster.p2p.v1.Start
-	32, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
-	17, // 5: muster.p2p.v1.Frame.ack:type_name -> muster.p2p.v1.Ack
-	27, // 6: muster.p2p.v1.Frame.availability:type_name -> muster.p2p.v1.Availability
+	34, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
+	19, // 5: muster.p2p.v1.Frame.ack:type_name -> muster.p2p.v1.Ack
+	29, // 6: muster.p2p.v1.Frame.availability:type_name -> muster.p2p.v1.Availability
 	12, // 7: muster.p2p.v1.Frame.release:type_name -> muster.p2p.v1.Release
-	34, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
-	18, // 9: muster.p2p.v1.Frame.renewed:type_name -> muster.p2p.v1.Renewed
+	36, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
+	20, // 9: muster.p2p.v1.Frame.renewed:type_name -> muster.p2p.v1.Renewed
 	3,  // 10: muster.p2p.v1.Frame.ping:type_name -> muster.p2p.v1.Ping
 	4,  // 11: muster.p2p.v1.Frame.pong:type_name -> muster.p2p.v1.Pong
 	1,  // 12: muster.p2p.v1.Frame.open:type_name -> muster.p2p.v1.Open
 	2,  // 13: muster.p2p.v1.Frame.accept:type_name -> muster.p2p.v1.Accept
 	5,  // 14: muster.p2p.v1.Frame.goodbye:type_name -> muster.p2p.v1.Goodbye
 	9,  // 15: muster.p2p.v1.Frame.owns:type_name -> muster.p2p.v1.Owns
-	14, // 16: muster.p2p.v1.Frame.query:type_name -> muster.p2p.v1.Query
-	15, // 17: muster.p2p.v1.Frame.signal:type_name -> muster.p2p.v1.Signal
-	16, // 18: muster.p2p.v1.Frame.cancel:type_name -> muster.p2p.v1.Cancel
-	20, // 19: muster.p2p.v1.Frame.hello:type_name -> muster.p2p.v1.WorkerHello
-	35, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
+	16, // 16: muster.p2p.v1.Frame.query:type_name -> muster.p2p.v1.Query
+	17, // 17: muster.p2p.v1.Frame.signal:type_name -> muster.p2p.v1.Signal
+	18, // 18: muster.p2p.v1.Frame.cancel:type_name -> muster.p2p.v1.Cancel
+	22, // 19: muster.p2p.v1.Frame.hello:type_name -> muster.p2p.v1.WorkerHello
+	37, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
 	10, // 21: muster.p2p.v1.Owns.groups:type_name -> muster.p2p.v1.GroupEpoch
 	7,  // 22: muster.p2p.v1.GroupEpoch.epoch:type_name -> muster.p2p.v1.EpochRef
 	6,  // 23: muster.p2p.v1.Offer.attempt:type_name -> muster.p2p.v1.AttemptRef
@@ -3387,39 +3609,41 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	8,  // 25: muster.p2p.v1.Offer.need:type_name -> muster.p2p.v1.Resources
 	6,  // 26: muster.p2p.v1.Start.attempt:type_name -> muster.p2p.v1.AttemptRef
 	7,  // 27: muster.p2p.v1.Start.epoch:type_name -> muster.p2p.v1.EpochRef
-	6,  // 28: muster.p2p.v1.Query.attempt:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 29: muster.p2p.v1.Query.epoch:type_name -> muster.p2p.v1.EpochRef
-	6,  // 30: muster.p2p.v1.Signal.attempt:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 31: muster.p2p.v1.Signal.epoch:type_name -> muster.p2p.v1.EpochRef
-	6,  // 32: muster.p2p.v1.Cancel.attempt:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 33: muster.p2p.v1.Cancel.epoch:type_name -> muster.p2p.v1.EpochRef
-	6,  // 34: muster.p2p.v1.Ack.attempt:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 35: muster.p2p.v1.Ack.epoch:type_name -> muster.p2p.v1.EpochRef
-	7,  // 36: muster.p2p.v1.Renewed.epoch:type_name -> muster.p2p.v1.EpochRef
-	19, // 37: muster.p2p.v1.Renewed.verdicts:type_name -> muster.p2p.v1.Verdict
-	6,  // 38: muster.p2p.v1.Verdict.attempt:type_name -> muster.p2p.v1.AttemptRef
-	21, // 39: muster.p2p.v1.WorkerHello.profile:type_name -> muster.p2p.v1.Profile
-	24, // 40: muster.p2p.v1.WorkerHello.free:type_name -> muster.p2p.v1.Free
-	36, // 41: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
-	22, // 42: muster.p2p.v1.Profile.gpus:type_name -> muster.p2p.v1.Device
-	23, // 43: muster.p2p.v1.Device.links:type_name -> muster.p2p.v1.DeviceLink
-	26, // 44: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
-	25, // 45: muster.p2p.v1.Free.preemptible:type_name -> muster.p2p.v1.Preemptible
-	24, // 46: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
-	28, // 47: muster.p2p.v1.Availability.usage:type_name -> muster.p2p.v1.Usage
-	29, // 48: muster.p2p.v1.Usage.entries:type_name -> muster.p2p.v1.UsageEntry
-	6,  // 49: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
-	6,  // 50: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
-	24, // 51: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
-	6,  // 52: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
-	33, // 53: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
-	6,  // 54: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 55: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
-	56, // [56:56] is the sub-list for method output_type
-	56, // [56:56] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	14, // 28: muster.p2p.v1.Start.gang:type_name -> muster.p2p.v1.Gang
+	15, // 29: muster.p2p.v1.Gang.members:type_name -> muster.p2p.v1.Member
+	6,  // 30: muster.p2p.v1.Query.attempt:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 31: muster.p2p.v1.Query.epoch:type_name -> muster.p2p.v1.EpochRef
+	6,  // 32: muster.p2p.v1.Signal.attempt:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 33: muster.p2p.v1.Signal.epoch:type_name -> muster.p2p.v1.EpochRef
+	6,  // 34: muster.p2p.v1.Cancel.attempt:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 35: muster.p2p.v1.Cancel.epoch:type_name -> muster.p2p.v1.EpochRef
+	6,  // 36: muster.p2p.v1.Ack.attempt:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 37: muster.p2p.v1.Ack.epoch:type_name -> muster.p2p.v1.EpochRef
+	7,  // 38: muster.p2p.v1.Renewed.epoch:type_name -> muster.p2p.v1.EpochRef
+	21, // 39: muster.p2p.v1.Renewed.verdicts:type_name -> muster.p2p.v1.Verdict
+	6,  // 40: muster.p2p.v1.Verdict.attempt:type_name -> muster.p2p.v1.AttemptRef
+	23, // 41: muster.p2p.v1.WorkerHello.profile:type_name -> muster.p2p.v1.Profile
+	26, // 42: muster.p2p.v1.WorkerHello.free:type_name -> muster.p2p.v1.Free
+	38, // 43: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
+	24, // 44: muster.p2p.v1.Profile.gpus:type_name -> muster.p2p.v1.Device
+	25, // 45: muster.p2p.v1.Device.links:type_name -> muster.p2p.v1.DeviceLink
+	28, // 46: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
+	27, // 47: muster.p2p.v1.Free.preemptible:type_name -> muster.p2p.v1.Preemptible
+	26, // 48: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
+	30, // 49: muster.p2p.v1.Availability.usage:type_name -> muster.p2p.v1.Usage
+	31, // 50: muster.p2p.v1.Usage.entries:type_name -> muster.p2p.v1.UsageEntry
+	6,  // 51: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
+	6,  // 52: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
+	26, // 53: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
+	6,  // 54: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
+	35, // 55: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
+	6,  // 56: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 57: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
+	58, // [58:58] is the sub-list for method output_type
+	58, // [58:58] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_session_proto_init() }
@@ -3456,7 +3680,7 @@ func file_p2p_wirepb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_p2p_wirepb_session_proto_rawDesc), len(file_p2p_wirepb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -26,8 +26,11 @@ type Clause struct {
 
 // ClausesOf returns the demands of a job. The error says what is wrong with its constraint or its lists of nodes.
 func ClausesOf(s job.Spec) ([]Clause, error) {
-	out := append([]Clause{driverClause(s)}, mountClauses(s)...)
+	out := append(driverClauses(s), mountClauses(s)...)
 	out = append(out, resourceClauses(s.Resources)...)
+	if s.Nodes > 1 {
+		out = append(out, addressClause)
+	}
 	c, err := job.ParseConstraint(s.Constraint)
 	if err != nil {
 		return nil, err
@@ -64,7 +67,29 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 	return out, nil
 }
 
-// driverClause demands a Docker engine if the task has an image, else a host that starts processes.
+// addressClause demands a host that the other members of a gang reach at its own address.
+var addressClause = Clause{Text: "address: reachable", Test: func(h *Host) string {
+	if h.Local || h.Address != "" {
+		return ""
+	}
+	return "is reached through a relay only"
+}}
+
+// driverClauses demand a Docker engine if the task has an image, else a host that starts processes. If the task gets
+// input, they also demand a host that passes it on.
+func driverClauses(s job.Spec) []Clause {
+	all := []Clause{driverClause(s)}
+	if s.TakesInput() {
+		all = append(all, Clause{Text: "driver: " + lease.DriverInput, Test: func(h *Host) string {
+			if slices.Contains(h.Profile.Drivers, lease.DriverInput) {
+				return ""
+			}
+			return "has an earlier version, which passes no input to tasks"
+		}})
+	}
+	return all
+}
+
 func driverClause(s job.Spec) Clause {
 	driver := lease.DriverExec
 	if s.Image != "" {

@@ -40,6 +40,24 @@ func TestImageClauses(t *testing.T) {
 	}
 }
 
+// A task with input goes only to hosts that pass it on; earlier versions do not.
+func TestInputClause(t *testing.T) {
+	old := &Host{Profile: lease.Profile{Worker: true, Drivers: []string{lease.DriverExec}}}
+	knows := &Host{Profile: lease.Profile{Worker: true, Drivers: []string{lease.DriverExec, lease.DriverInput}}}
+	for _, s := range []job.Spec{{}, {Stdin: true}, {TTY: "24x80"}} {
+		clauses, err := ClausesOf(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if Meets(clauses, old) == s.TakesInput() || !Meets(clauses, knows) {
+			t.Errorf("stdin %v, tty %q: met by %v %v, by %v %v", s.Stdin, s.TTY, old.Profile.Drivers, Meets(clauses, old), knows.Profile.Drivers, Meets(clauses, knows))
+		}
+		if (PoolKey(s) == PoolKey(job.Spec{})) == s.TakesInput() {
+			t.Errorf("stdin %v, tty %q: in the pool %s", s.Stdin, s.TTY, PoolKey(s))
+		}
+	}
+}
+
 // sameDevices are n devices of one kind.
 func sameDevices(n int, class string, memory job.Size) []gpu.Device {
 	out := make([]gpu.Device, n)

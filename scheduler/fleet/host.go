@@ -25,6 +25,7 @@ type Host struct {
 	Draining bool
 	Detail   string    // why it is draining, for people
 	Seen     time.Time // when a message of the host came last
+	Address  string    // at which its session reaches it directly; empty if a relay carries the session, and for the own host
 	Leases   uint64    // counts the answered renewals of its leases
 
 	facts  job.Facts // of Profile

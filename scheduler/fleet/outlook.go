@@ -65,9 +65,14 @@ func (x *Outlook) add(h *Host, s *Shape) {
 	}
 }
 
-// AnyMeets says whether a known host meets all clauses.
-func (t *Table) AnyMeets(clauses []Clause) bool {
-	return slices.ContainsFunc(t.all, func(h *Host) bool { return h != nil && Meets(clauses, h) })
+// Meet says whether so many known hosts meet all clauses.
+func (t *Table) Meet(clauses []Clause, n int) bool {
+	return slices.ContainsFunc(t.all, func(h *Host) bool {
+		if h != nil && Meets(clauses, h) {
+			n--
+		}
+		return n <= 0
+	})
 }
 
 // Explain says for each clause how many of the hosts meet it, and why the others do not.

@@ -75,8 +75,12 @@ func Preferred(prefers []job.Preference, h *Host) string {
 // PoolKey names the pool of a request. Each part is quoted, so that different requests have different keys.
 func PoolKey(s job.Spec) string {
 	r := s.Resources
-	return fmt.Sprintf("%d %g %q %d %q %q %q %t %q %q",
-		r.GPUs, r.GPUShare, r.GPUModel, r.GPUMemory, s.Constraint, s.NodeList, s.Exclude, s.Image != "", s.Mounts, s.Prefer)
+	gang := ""
+	if s.Nodes > 1 {
+		gang = " gang"
+	}
+	return fmt.Sprintf("%d %g %q %d %q %q %q %t %t %q %q",
+		r.GPUs, r.GPUShare, r.GPUModel, r.GPUMemory, s.Constraint, s.NodeList, s.Exclude, s.Image != "", s.TakesInput(), s.Mounts, s.Prefer) + gang
 }
 
 // withoutAmounts leaves out the clauses that a footprint compares.

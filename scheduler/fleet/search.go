@@ -21,11 +21,14 @@ func (t *Table) Candidates(s *Shape) func(yield func(*Host) bool) {
 	}
 }
 
-// AnyOpen says whether any host that could run the shape takes tasks.
-func (t *Table) AnyOpen(s *Shape) bool {
+// EnoughOpen says whether as many hosts as the shape needs at once take tasks and could run it.
+func (t *Table) EnoughOpen(s *Shape) bool {
+	n := max(1, s.Gang)
 	for h := range t.Candidates(s) {
 		if h.Open() {
-			return true
+			if n--; n == 0 {
+				return true
+			}
 		}
 	}
 	return false

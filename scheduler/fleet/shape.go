@@ -13,6 +13,7 @@ type Shape struct {
 	Need    job.Resources // its GPUModel is as lease.ModelName returns it
 	Foot    Footprint     // of Need
 	Pool    *Pool         // the hosts that meet the other clauses
+	Gang    int           // how many hosts an element needs at once; 0: one
 	// never holds the hosts that said that they can never run the shape, each with its Host.hellos at that time.
 	never map[job.Peer]uint64
 }

@@ -5,6 +5,7 @@ package place
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/scheduler/fleet"
@@ -18,7 +19,7 @@ func (p *Placer) Preempt(t *Task, from int, now time.Time) *fleet.Host {
 	var taken fleet.Footprint
 	looks := 0
 	for h := range p.fleet.WithYield(&t.Request, from) {
-		if _, avoided := t.Avoid.at(now, h.Peer); avoided || t.OverQuota(h) != "" {
+		if _, avoided := t.Avoid.at(now, h.Peer); avoided || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
 			continue
 		}
 		if priority, y, ok := h.Yield(&t.Request); ok {

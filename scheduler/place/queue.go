@@ -17,13 +17,18 @@ const queueHosts = 3
 // tasks. Hosts that the task avoids while there is another come last. The slice is valid until the next call of the
 // Placer.
 func (p *Placer) Queue(t *Task, from int, now time.Time) []*fleet.Host {
+	return p.queueAt(t, from, now, queueHosts)
+}
+
+// queueAt does so for at most so many hosts.
+func (p *Placer) queueAt(t *Task, from int, now time.Time, most int) []*fleet.Host {
 	p.full, p.queue = p.full[:0], p.queue[:0]
 	for h := range p.fleet.WithQueue(&t.Request, from) {
 		a, avoided := t.Avoid.at(now, h.Peer)
 		if avoided && a.Hard || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
 			continue
 		}
-		if p.full = append(p.full, fullHost{h, avoided && !a.Kept}); len(p.full) >= SampleSize {
+		if p.full = append(p.full, fullHost{h, avoided && !a.Kept}); len(p.full) >= max(SampleSize, most) {
 			break
 		}
 	}
@@ -36,7 +41,7 @@ func (p *Placer) Queue(t *Task, from int, now time.Time) []*fleet.Host {
 		}
 		return cmp.Compare(a.Claims.Queued(), b.Claims.Queued())
 	})
-	for _, h := range p.full[:min(len(p.full), queueHosts)] {
+	for _, h := range p.full[:min(len(p.full), most)] {
 		p.queue = append(p.queue, h.Host)
 	}
 	return p.queue

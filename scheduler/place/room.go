@@ -3,6 +3,7 @@ package place
 // Hosts with room: where a task fits now, and which of these hosts the policy chooses.
 
 import (
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -43,7 +44,7 @@ func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 
 // consider adds the host to the candidates if the task fits there now. Weight is how well it meets the preferences.
 func (p *Placer) consider(t *Task, h *fleet.Host, weight int, now time.Time) {
-	if !t.Foot.Within(p.fleet.Left(h)) {
+	if !t.Foot.Within(p.fleet.Left(h)) || slices.Contains(t.At, h) {
 		return
 	}
 	a, avoided := t.Avoid.at(now, h.Peer)

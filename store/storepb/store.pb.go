@@ -280,7 +280,9 @@ type Held struct {
 	Index           int64                  `protobuf:"varint,27,opt,name=index" json:"index,omitempty"` // of the task in the array
 	Entry           string                 `protobuf:"bytes,28,opt,name=entry" json:"entry,omitempty"`  // its line of each_line
 	PreemptedBefore bool                   `protobuf:"varint,29,opt,name=preempted_before,json=preemptedBefore" json:"preempted_before,omitempty"`
-	Project         string                 `protobuf:"bytes,40,opt,name=project" json:"project,omitempty"`
+	Rank            int64                  `protobuf:"varint,30,opt,name=rank" json:"rank,omitempty"` // in its gang
+	Gang            *Gang                  `protobuf:"bytes,31,opt,name=gang" json:"gang,omitempty"`  // not set: none
+	Project         string                 `protobuf:"bytes,32,opt,name=project" json:"project,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -518,9 +520,136 @@ func (x *Held) GetPreemptedBefore() bool {
 	return false
 }
 
+func (x *Held) GetRank() int64 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *Held) GetGang() *Gang {
+	if x != nil {
+		return x.Gang
+	}
+	return nil
+}
+
 func (x *Held) GetProject() string {
 	if x != nil {
 		return x.Project
+	}
+	return ""
+}
+
+// Gang is what the members of a gang know of each other.
+type Gang struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Members       []*Member              `protobuf:"bytes,1,rep,name=members" json:"members,omitempty"` // by rank
+	Port          int64                  `protobuf:"varint,2,opt,name=port" json:"port,omitempty"`      // on the host of rank 0
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gang) Reset() {
+	*x = Gang{}
+	mi := &file_store_storepb_store_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gang) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gang) ProtoMessage() {}
+
+func (x *Gang) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gang.ProtoReflect.Descriptor instead.
+func (*Gang) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Gang) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *Gang) GetPort() int64 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+type Member struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node" json:"node,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name" json:"name,omitempty"`
+	Address       string                 `protobuf:"bytes,3,opt,name=address" json:"address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Member) Reset() {
+	*x = Member{}
+	mi := &file_store_storepb_store_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Member) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Member) ProtoMessage() {}
+
+func (x *Member) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Member.ProtoReflect.Descriptor instead.
+func (*Member) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Member) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Member) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Member) GetAddress() string {
+	if x != nil {
+		return x.Address
 	}
 	return ""
 }
@@ -540,7 +669,7 @@ type Need struct {
 
 func (x *Need) Reset() {
 	*x = Need{}
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -552,7 +681,7 @@ func (x *Need) String() string {
 func (*Need) ProtoMessage() {}
 
 func (x *Need) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -565,7 +694,7 @@ func (x *Need) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Need.ProtoReflect.Descriptor instead.
 func (*Need) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Need) GetCpus() int64 {
@@ -640,7 +769,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05began\x18\x06 \x01(\x03R\x05began\x12\x14\n" +
 	"\x05ended\x18\a \x01(\x03R\x05ended\x12\x12\n" +
 	"\x04tail\x18\b \x01(\tR\x04tail\x12\x1c\n" +
-	"\tisolation\x18\t \x01(\tR\tisolation\"\xa3\x06\n" +
+	"\tisolation\x18\t \x01(\tR\tisolation\"\xdf\x06\n" +
 	"\x04Held\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12)\n" +
@@ -671,8 +800,17 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05array\x18\x1a \x01(\bR\x05array\x12\x14\n" +
 	"\x05index\x18\x1b \x01(\x03R\x05index\x12\x14\n" +
 	"\x05entry\x18\x1c \x01(\tR\x05entry\x12)\n" +
-	"\x10preempted_before\x18\x1d \x01(\bR\x0fpreemptedBefore\x12\x18\n" +
-	"\aproject\x18( \x01(\tR\aproject\"\xbd\x01\n" +
+	"\x10preempted_before\x18\x1d \x01(\bR\x0fpreemptedBefore\x12\x12\n" +
+	"\x04rank\x18\x1e \x01(\x03R\x04rank\x12&\n" +
+	"\x04gang\x18\x1f \x01(\v2\x12.muster.store.GangR\x04gang\x12\x18\n" +
+	"\aproject\x18  \x01(\tR\aproject\"J\n" +
+	"\x04Gang\x12.\n" +
+	"\amembers\x18\x01 \x03(\v2\x14.muster.store.MemberR\amembers\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\x03R\x04port\"J\n" +
+	"\x06Member\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"\xbd\x01\n" +
 	"\x04Need\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x12\n" +
@@ -695,24 +833,28 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Attempt)(nil), // 0: muster.store.Attempt
 	(*Epoch)(nil),   // 1: muster.store.Epoch
 	(*Exit)(nil),    // 2: muster.store.Exit
 	(*Held)(nil),    // 3: muster.store.Held
-	(*Need)(nil),    // 4: muster.store.Need
+	(*Gang)(nil),    // 4: muster.store.Gang
+	(*Member)(nil),  // 5: muster.store.Member
+	(*Need)(nil),    // 6: muster.store.Need
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	0, // 0: muster.store.Held.attempt:type_name -> muster.store.Attempt
 	1, // 1: muster.store.Held.epoch:type_name -> muster.store.Epoch
-	4, // 2: muster.store.Held.need:type_name -> muster.store.Need
+	6, // 2: muster.store.Held.need:type_name -> muster.store.Need
 	2, // 3: muster.store.Held.exit:type_name -> muster.store.Exit
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	4, // 4: muster.store.Held.gang:type_name -> muster.store.Gang
+	5, // 5: muster.store.Gang.members:type_name -> muster.store.Member
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_store_storepb_store_proto_init() }
@@ -726,7 +868,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -103,6 +103,7 @@ func (l *loop) spawned(t *task, o *spawn.Order, r spawn.Result) {
 		return
 	}
 	t.pid, t.ticks, t.began, t.who, t.where, t.out = r.PID, r.Ticks, r.Began, r.Who, r.Where, r.Out
+	t.inlet = inletOf(r.In, o.Start.Input)
 	if !l.started(t, r.From) {
 		return
 	}
@@ -168,7 +169,7 @@ func (l *loop) startContainer(t *task) {
 	l.containers.keepGuard()
 	o := t.order
 	progress := func(text string) { l.do <- func() { l.daemon.progress(t, text) } }
-	began := func(pid int, p spawn.Process) { l.do <- func() { l.containerStarted(t, pid, p) } }
+	began := func(pid int, p spawn.Process, in spawn.Sink) { l.do <- func() { l.containerStarted(t, pid, p, in) } }
 	go func() {
 		defer cancel()
 		exit, known := l.containers.run(ctx, o, progress, began)
@@ -178,7 +179,10 @@ func (l *loop) startContainer(t *task) {
 
 // containerStarted records that a container has a process. Its time limit begins here, so that the pull does not
 // count.
-func (l *loop) containerStarted(t *task, pid int, p spawn.Process) {
+func (l *loop) containerStarted(t *task, pid int, p spawn.Process, in spawn.Sink) {
+	if in != nil {
+		t.inlet = &inlet{sink: in, terminal: t.order.Start.Input.TTY}
+	}
 	t.pid, t.began, t.container.process = pid, time.Now(), p
 	if l.started(t, proc.BootTime()) && t.watch.signalled() {
 		p.Signal(unix.SIGTERM) // TERM was due before the process existed
@@ -189,6 +193,7 @@ func (l *loop) containerStarted(t *task, pid int, p spawn.Process) {
 // the attempt.
 func (l *loop) containerEnded(t *task, exit job.Exit, known bool) {
 	signalled := t.watch.signalled()
+	t.inlet.close()
 	t.watch.stage = off
 	l.leases.look(t)
 	if known {

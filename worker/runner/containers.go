@@ -37,7 +37,7 @@ type containerStarter struct {
 
 // run runs a container to its end, in a goroutine of its own. It calls progress with the reason why the container has
 // not started yet, and began once the container has a process. Known says that an earlier runner has had the attempt.
-func (b *containerStarter) run(ctx context.Context, o *spawn.Order, progress func(string), began func(int, spawn.Process)) (exit job.Exit, known bool) {
+func (b *containerStarter) run(ctx context.Context, o *spawn.Order, progress func(string), began func(int, spawn.Process, spawn.Sink)) (exit job.Exit, known bool) {
 	if b.engine == nil {
 		return spawn.ExitOf(spawn.Refuse(spawn.CodeNotExecutable, "this runner has no container engine"), time.Now()), false
 	}

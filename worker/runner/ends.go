@@ -77,6 +77,8 @@ func (l *loop) exited(t *task, status unix.WaitStatus, usage unix.Rusage, now ti
 		exit.State, exit.Code = job.Failed, status.ExitStatus()
 	}
 	t.watch.limitAt, t.watch.warnAt = 0, 0
+	t.watch.fed()
+	t.inlet.close()
 	outOfMemory := l.procs.outOfMemory(t)
 	switch {
 	case t.watch.cause != causeNone && t.watch.signalled():

@@ -36,6 +36,7 @@ type execs struct {
 	do       chan<- func() // runs a function in the loop
 	tasks    *tasks
 	spawner  *spawn.Spawner
+	inputs   *inputs
 	early    earlyDeaths
 	answer   time.Duration // how long looking up a command's files may take
 	running  map[int]*execution
@@ -43,13 +44,17 @@ type execs struct {
 	perUser  map[int]int // commands that run or are being started, by uid
 }
 
-// serve handles one connection from its request to its end.
+// serve handles one connection of the socket of commands, from its request to its end.
 func (e *execs) serve(conn *net.UnixConn) error {
 	defer conn.Close() //nolint:errcheck // nothing is left to write
 	m, files, err := protocol.ReadExec(conn)
 	if err != nil {
 		closeAll(files)
 		return err
+	}
+	if m.Attach {
+		e.inputs.serve(conn, m)
+		return nil
 	}
 	x := &execution{ExecOrder: spawn.ExecOrder{Exec: m, Files: files}, reports: make(chan protocol.ExecReport, 2), over: make(chan struct{})}
 	e.do <- func() { e.begin(x) }

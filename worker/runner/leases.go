@@ -42,6 +42,9 @@ func (c *leases) now() (now, missed time.Duration) {
 	return r.Boot, max(0, jump)
 }
 
+// boot reads CLOCK_BOOTTIME.
+func (c *leases) boot() time.Duration { return c.host.read().Boot }
+
 // since returns for how long this host was paused since a daemon computed a deadline under the given skew. A daemon
 // that knows no skew sends 0, and the result is 0.
 func (c *leases) since(skew time.Duration) time.Duration {

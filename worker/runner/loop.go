@@ -49,7 +49,7 @@ func newLoop(cfg Config, info protocol.Info, s *spawn.Spawner, ends *journal, ti
 	}
 	l.containers = &containerStarter{engine: cfg.Containers, spawner: s, dir: l.dir, command: cfg.Guard, log: log}
 	l.execs = &execs{
-		do: l.do, tasks: l.tasks, spawner: s, early: l.early, answer: cfg.Answer, running: map[int]*execution{}, perUser: map[int]int{},
+		do: l.do, tasks: l.tasks, spawner: s, inputs: &inputs{do: l.do, tasks: l.tasks, leases: l.leases}, early: l.early, answer: cfg.Answer, running: map[int]*execution{}, perUser: map[int]int{},
 	}
 	l.procs = &processes{
 		group: s.Group, walk: &walker{tasks: l.tasks, execs: l.execs, containers: l.containers}, tasks: l.tasks, oomKills: cgroup.OOMKills(),
@@ -232,7 +232,10 @@ func (l *loop) signal(t *task, sig unix.Signal, now time.Duration) {
 		l.log.Warn("task does not end though it was killed", "attempt", t.name, "pid", t.pid)
 	}
 	l.procs.signal(t, sig)
-	if sig == unix.SIGTERM {
-		l.procs.signal(t, unix.SIGCONT) // a stopped process would not handle TERM
+	if sig == unix.SIGTERM && t.inlet != nil && t.inlet.terminal {
+		l.procs.signal(t, unix.SIGHUP) // a shell on a terminal ignores TERM
+	}
+	if sig == unix.SIGTERM || sig == unix.SIGHUP {
+		l.procs.signal(t, unix.SIGCONT) // a stopped process would not handle it
 	}
 }

@@ -94,7 +94,7 @@ func (someContainers) Run(ctx context.Context, b spawn.Container) job.Exit {
 		return job.Exit{State: job.Failed, Code: spawn.CodeOurs, Reason: "pull was broken off"}
 	}
 	p := someProcess{killed: make(chan struct{}, 1)}
-	b.Began(os.Getpid(), p)
+	b.Began(os.Getpid(), p, nil)
 	<-p.killed
 	return job.Exit{Started: true, State: job.Failed, Code: 137, Signal: 9, Reason: "killed"}
 }

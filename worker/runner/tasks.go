@@ -58,6 +58,7 @@ type task struct {
 	pid       int                                // of its main process
 	ticks     uint64                             // start of the main process, in ticks since boot
 	out       *pump.Outlet                       // until its exit is written
+	inlet     *inlet                             // nil: it gets no input from a client
 	began     time.Time
 	container *container // nil: the task is a process
 	record    protocol.Record

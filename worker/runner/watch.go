@@ -22,6 +22,7 @@ const (
 	causeLease
 	causeShutdown
 	causeScratch
+	causeAway
 )
 
 const (
@@ -45,6 +46,9 @@ type watch struct {
 
 	warn   unix.Signal   // sent before the time limit; 0: none
 	before time.Duration // how long before it
+
+	away   time.Duration // how long its client may be gone; 0: it needs none
+	awayAt time.Duration // when it ends unless its client comes back; 0: the client is there
 
 	warnAt  time.Duration
 	limitAt time.Duration
@@ -74,6 +78,9 @@ const (
 // newWatch returns the watch of a task that is about to be started.
 func newWatch(s *protocol.Start, now time.Duration) watch {
 	w := watch{limit: s.Limit, grace: s.Grace, warn: unix.Signal(s.Warn), before: s.WarnBefore}
+	if s.Input != nil {
+		w.away = s.Input.Away
+	}
 	if !s.Hold {
 		w.deadline = s.Deadline
 		w.lead = min(s.Lead, (s.Deadline-now)/2) // a short lease does not begin with TERM
@@ -93,7 +100,21 @@ func (w *watch) started(now time.Duration) {
 			w.warnAt = max(now, w.limitAt-w.before)
 		}
 	}
+	w.left(now)
 }
+
+// left records that the task has no client from now on.
+func (w *watch) left(now time.Duration) {
+	if w.away > 0 {
+		w.awayAt = now + w.away
+	}
+}
+
+// attended records that the task has a client.
+func (w *watch) attended() { w.awayAt = 0 }
+
+// fed records that the task has got its whole input, and needs its client no more.
+func (w *watch) fed() { w.away, w.awayAt = 0, 0 }
 
 // begin activates the watch: there is something to signal.
 func (w *watch) begin() {
@@ -178,6 +199,7 @@ func (w *watch) next() time.Duration {
 	case w.cause == causeNone:
 		sooner(w.limitAt)
 		sooner(w.warnAt)
+		sooner(w.awayAt)
 		if w.deadline != 0 {
 			sooner(w.deadline - w.lead)
 		}
@@ -205,6 +227,8 @@ func (w *watch) step(now time.Duration) unix.Signal {
 			w.end(now, max(0, w.deadline-now), causeLease, w.over("lease ran out"))
 		case w.limitAt != 0 && now >= w.limitAt:
 			w.end(now, w.grace, causeLimit, fmt.Sprintf("time limit of %s reached", job.Duration(w.limit)))
+		case w.awayAt != 0 && now >= w.awayAt:
+			w.end(now, w.grace, causeAway, fmt.Sprintf("its client was gone for %s", job.Duration(w.away)))
 		case w.warnAt != 0 && now >= w.warnAt:
 			w.warnAt = 0
 			return w.warn
@@ -219,6 +243,9 @@ func (w *watch) step(now time.Duration) unix.Signal {
 	}
 	if w.stage < termed {
 		w.stage = termed
+		if w.cause == causeAway {
+			return unix.SIGHUP
+		}
 		return unix.SIGTERM
 	}
 	return 0
@@ -227,7 +254,7 @@ func (w *watch) step(now time.Duration) unix.Signal {
 // state returns the state in which a task ends by this cause.
 func (c cause) state() job.State {
 	switch c {
-	case causeStop:
+	case causeStop, causeAway:
 		return job.Cancelled
 	case causeLimit:
 		return job.Timeout

@@ -4,6 +4,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,9 @@ type Config struct {
 	Node    string   // name of this host, for the names of output files
 	// OutputLimit bounds the log of each task, in bytes on disk.
 	OutputLimit job.Size
-	Limits      Limits
+	// ClientTimeout is how long the client of a task with input may be gone; 0: the default.
+	ClientTimeout job.Duration
+	Limits        Limits
 	// ContainerBinary and ContainerArgs start the runner of containers, as Binary and Args start that of processes.
 	ContainerBinary string
 	ContainerArgs   []string
@@ -113,6 +116,7 @@ func (d *Driver) Start(t worker.Task) error {
 	if t.Spec.Error == "" {
 		s.Stderr = s.Stdout // one file gets both streams
 	}
+	s.Input = d.inputOf(t.Spec)
 	if t.Spec.Image != "" {
 		c := d.cfg.Engine
 		c.Image, c.Mounts = t.Spec.Image, t.Spec.Mounts
@@ -140,6 +144,18 @@ func (d *Driver) Start(t worker.Task) error {
 		return err
 	}
 	return nil
+}
+
+// inputOf returns how a task gets input, or nil if it gets none.
+func (d *Driver) inputOf(s job.Spec) *protocol.Input {
+	if !s.TakesInput() {
+		return nil
+	}
+	in := &protocol.Input{TTY: s.TTY != "", Away: cmp.Or(d.cfg.ClientTimeout, job.DefaultClientTimeout).D()}
+	if t, err := job.ParseTerminal(s.TTY); err == nil {
+		in.Rows, in.Cols = t.Rows, t.Cols
+	}
+	return in
 }
 
 // of returns the limits of one task.

@@ -106,6 +106,31 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// A member of a gang has a host file of its own, which is gone with its directory. Tasks of one host share one.
+func TestHostfiles(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	var paths []string
+	for i, hosts := range []string{"10.0.0.1 slots=1\n", "10.0.0.1 slots=1\n", "10.0.0.1 slots=1\n10.0.0.2 slots=1\n", "10.0.0.1 slots=1\n10.0.0.2 slots=1\n"} {
+		k := r.shell(i, `echo "$MUSTER_HOSTFILE"; cat "$MUSTER_HOSTFILE"`)
+		k.Hostfile = hosts
+		if got := r.run(k); got.State != job.Succeeded {
+			t.Fatalf("%+v", got)
+		}
+		path, text, _ := strings.Cut(r.output(k.Attempt, output.Stdout), "\n")
+		if text != hosts {
+			t.Errorf("%s: %q, want %q", path, text, hosts)
+		}
+		if own := filepath.Dir(path) == protocol.Dir(r.dir).Task(k.Attempt); own != (i >= 2) {
+			t.Errorf("task %d has %s", i, path)
+		}
+		paths = append(paths, path)
+	}
+	if paths[0] != paths[1] {
+		t.Errorf("two tasks of one host have %q", paths[:2])
+	}
+}
+
 func TestWorkdirAndPath(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)

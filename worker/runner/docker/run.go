@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -51,6 +52,7 @@ type containerRun struct {
 	init      bool
 	startSent bool // the engine was asked to start it, so a process may exist
 	out       client.HijackedResponse
+	in        *inlet        // nil: it gets no input
 	copied    chan struct{} // closed when the output has ended
 	waits     <-chan container.WaitResponse
 	broken    <-chan error
@@ -214,24 +216,50 @@ func (c *containerRun) start(ctx context.Context) error {
 			return err
 		}
 	}
-	c.spec.Began(pid, c.run)
+	if c.in == nil {
+		c.spec.Began(pid, c.run, nil)
+		return nil
+	}
+	if in := c.spec.Input; in.TTY {
+		_ = c.resize(ctx, in.Rows, in.Cols) // for engines that ignore the size given with the container
+	}
+	c.spec.Began(pid, c.run, c.in)
 	return nil
 }
 
 // attach copies the output that is written from now on.
 func (c *containerRun) attach(ctx context.Context) error {
-	got, err := c.l.ContainerAttach(ctx, c.id, client.ContainerAttachOptions{Stream: true, Stdout: true, Stderr: true})
+	got, err := c.l.ContainerAttach(ctx, c.id, client.ContainerAttachOptions{Stream: true, Stdin: c.spec.Input != nil, Stdout: true, Stderr: true})
 	if err != nil {
 		return err
 	}
 	c.out = got.HijackedResponse
+	if c.spec.Input != nil {
+		if c.in == nil {
+			on := context.WithoutCancel(ctx)
+			c.in = &inlet{resize: func(rows, cols uint16) error { return c.resize(on, rows, cols) }}
+		}
+		c.in.set(c.out)
+	}
 	copied, from := make(chan struct{}), c.out.Reader
 	c.copied = copied
 	go func() {
 		defer close(copied)
+		if c.spec.HasTerminal() {
+			_, _ = io.Copy(c.spec.Out, from) // as below
+			return
+		}
 		_, _ = stdcopy.StdCopy(c.spec.Out, c.spec.Err, from) // ContainerWait notices a broken connection
 	}()
 	return nil
+}
+
+// resize sets the size of the container's terminal.
+func (c *containerRun) resize(ctx context.Context, rows, cols uint16) error {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	_, err := c.l.ContainerResize(ctx, c.id, client.ContainerResizeOptions{Height: uint(rows), Width: uint(cols)})
+	return err
 }
 
 // undo removes a container that could not be started. If the container may be running, undo waits until it is

@@ -59,6 +59,9 @@ func (e *Engine) config(b spawn.Container, img client.ImageInspectResult, f fact
 			labelJob: string(b.Attempt.Job), labelTask: strconv.Itoa(b.Attempt.Task),
 		},
 	}
+	if b.Input != nil {
+		c.AttachStdin, c.OpenStdin, c.StdinOnce, c.Tty = true, true, true, b.Input.TTY
+	}
 	if f.rootless {
 		c.User = "0:0" // root inside is the engine's own user outside
 	}
@@ -91,6 +94,9 @@ func hostConfig(b spawn.Container, shown []string, f facts) (*container.HostConf
 			NanoCPUs: int64(b.Limits.CPUs) * nanoCPU, Memory: memory, MemorySwap: memory, // together: no swap
 			PidsLimit: &pids, DeviceRequests: devices(b.GPUs, f),
 		},
+	}
+	if b.HasTerminal() {
+		h.ConsoleSize = [2]uint{uint(b.Input.Rows), uint(b.Input.Cols)}
 	}
 	for _, g := range b.Groups {
 		if int64(g) != int64(b.GID) {

@@ -41,6 +41,8 @@ type Exec struct {
 	Command []string `json:"command"`
 	TTY     bool     `json:"tty,omitempty"` // one descriptor, a terminal, was sent along; else three
 	Term    string   `json:"term,omitempty"`
+	// Attach asks to bring the input of the task instead; see Intake. No descriptor was sent along.
+	Attach bool `json:"attach,omitempty"`
 }
 
 // ExecReport says what became of an Exec: first that it runs, or why not; then how it exited.
@@ -53,7 +55,10 @@ type ExecReport struct {
 
 // Validate returns an error if the request is not valid.
 func (m Exec) Validate() error {
-	if len(m.Command) == 0 || m.Command[0] == "" || len(m.Command) > job.MaxArgs {
+	if m.Attach && len(m.Command) == 0 {
+		return attempts(m.Attempt)
+	}
+	if m.Attach || len(m.Command) == 0 || m.Command[0] == "" || len(m.Command) > job.MaxArgs {
 		return fmt.Errorf("runner: exec: want a command of 1 to %d words", job.MaxArgs)
 	}
 	for _, w := range append([]string{m.Term}, m.Command...) {
@@ -91,6 +96,17 @@ func SendExec(conn *net.UnixConn, m Exec, files []*os.File) error {
 	return nil
 }
 
+// descriptors is the number of descriptors that come with the request.
+func (m Exec) descriptors() int {
+	switch {
+	case m.Attach:
+		return 0
+	case m.TTY:
+		return 1
+	}
+	return 3
+}
+
 // ReadExecReport reads and checks a report.
 func ReadExecReport(conn net.Conn) (ExecReport, error) {
 	var m ExecReport
@@ -122,7 +138,7 @@ func ReadExec(conn *net.UnixConn) (Exec, []*os.File, error) {
 		err = readFrame(conn, &m)
 	}
 	_ = conn.SetReadDeadline(time.Time{}) // as above
-	if err = errors.Join(err, m.Validate()); err == nil && len(files) != map[bool]int{true: 1, false: 3}[m.TTY] {
+	if err = errors.Join(err, m.Validate()); err == nil && len(files) != m.descriptors() {
 		err = fmt.Errorf("runner: exec: %d descriptors", len(files))
 	}
 	return m, files, err

@@ -74,6 +74,8 @@ type Start struct {
 	WarnBefore time.Duration `json:"warn_before,omitempty"`
 	Limits     Limits        `json:"limits"`
 	Grace      time.Duration `json:"grace"`
+	// Input is nil for a task that gets no input from a client.
+	Input *Input `json:"input,omitempty"`
 	// Container is nil for a process.
 	Container *Container `json:"container,omitempty"`
 	// OutputLimit bounds the task's log, in bytes on disk.
@@ -82,6 +84,15 @@ type Start struct {
 	// attempt truncates them, later attempts append.
 	Stdout string `json:"stdout,omitempty"`
 	Stderr string `json:"stderr,omitempty"`
+}
+
+// Input is the input of a task from a client.
+type Input struct {
+	TTY  bool   `json:"tty,omitempty"` // the task has a terminal instead of pipes
+	Rows uint16 `json:"rows,omitempty"`
+	Cols uint16 `json:"cols,omitempty"`
+	// Away is how long the client may be gone before the task ends. The time counts from the start of its process.
+	Away time.Duration `json:"away"`
 }
 
 // Limits are the limits of one task, as far as the host can enforce them; zero is no limit.
@@ -336,7 +347,15 @@ func (s Start) Validate() error {
 			}
 		}
 	}
-	return errors.Join(attempts(s.Attempt), durations(s.Deadline, s.Lead, s.Limit, s.Grace, s.WarnBefore))
+	return errors.Join(attempts(s.Attempt), durations(s.Deadline, s.Lead, s.Limit, s.Grace, s.WarnBefore), s.Input.Validate())
+}
+
+// Validate returns an error if the input is not valid. Nil is valid.
+func (in *Input) Validate() error {
+	if in != nil && (in.Away <= 0 || in.Away > MaxDuration) {
+		return fmt.Errorf("runner: start: client away for %s", in.Away)
+	}
+	return nil
 }
 
 func attempts(names ...string) error {

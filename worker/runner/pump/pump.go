@@ -170,6 +170,25 @@ func (p *Pump) Open(w *output.Writer, give func(fd int) error, copies map[output
 	return o, ends, nil
 }
 
+// OpenTerminal returns an outlet that reads what a task writes to its terminal, at the end near. The outlet owns near
+// and the copies from now on, also after an error.
+func (p *Pump) OpenTerminal(w *output.Writer, near int, copies map[output.Stream]*Copy) (*Outlet, error) {
+	o := &Outlet{pump: p, writer: w, copies: copies, tail: make(chan string, 1)}
+	if len(copies) > 0 {
+		if err := o.ownPump(); err != nil {
+			CloseCopies(copies)
+			_ = unix.Close(near) // nothing was written
+			return nil, err
+		}
+	}
+	o.pipes[0] = &pipe{of: o, stream: output.Stdout, fd: near}
+	if err := o.pump.watch(o.pipes[0], func(int) error { return nil }); err != nil {
+		o.Finish()
+		return nil, fmt.Errorf("runner: read a terminal: %w", err)
+	}
+	return o, nil
+}
+
 // watch adds a pipe to those that Run reads.
 func (p *Pump) watch(in *pipe, give func(fd int) error) error {
 	if err := give(in.fd); err != nil {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,9 +36,25 @@ type Container struct {
 	UID, GID int
 	Groups   []uint32
 	Out, Err io.Writer
+	Input    *protocol.Input // nil: it gets no input
 
-	Progress func(text string)        // called with what the start waits for
-	Began    func(pid int, p Process) // called once the container has a process
+	Progress func(text string)                 // called with what the start waits for
+	Began    func(pid int, p Process, in Sink) // called once the container has a process; in is nil without Input
+}
+
+// HasTerminal reports whether the container has a terminal.
+func (b Container) HasTerminal() bool { return b.Input != nil && b.Input.TTY }
+
+// Sink is where the input of a task is written: a pipe, a terminal, or the connection of a container.
+type Sink interface {
+	Write(p []byte) (int, error)
+	SetWriteDeadline(t time.Time) error
+	// Close ends the use of the sink.
+	Close() error
+	// CloseWrite lets the task read end of file.
+	CloseWrite() error
+	// Resize sets the size of the terminal.
+	Resize(rows, cols uint16) error
 }
 
 // Process is a container that runs.
@@ -58,7 +75,7 @@ func (s *Spawner) PrepareContainer(ctx context.Context, o *Order) (b Container, 
 	dir := s.dir.Task(o.Attempt)
 	b = Container{
 		Container: *o.Start.Container, Attempt: o.Attempt, Limits: o.Start.Limits, Command: o.Start.Command, Workdir: o.Start.Workdir,
-		Scratch: s.dir.Scratch(o.Attempt), UID: who.UID, GID: who.GID,
+		Scratch: s.dir.Scratch(o.Attempt), UID: who.UID, GID: who.GID, Input: o.Start.Input,
 	}
 	if b.Workdir == "" && (o.Start.Files != "" || o.Start.Keeps) {
 		b.Workdir = b.Scratch // its uploaded files are there, and kept files are looked for there

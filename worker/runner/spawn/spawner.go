@@ -59,7 +59,8 @@ type Result struct {
 	From  time.Duration // CLOCK_BOOTTIME before the fork
 	Known bool          // the attempt already had a directory: an earlier runner has had it
 	Out   *pump.Outlet
-	Err   error // why there is no process; nil if the order was withdrawn
+	In    *os.File // where its input is written; nil: it gets none
+	Err   error    // why there is no process; nil if the order was withdrawn
 }
 
 // newGroup makes the control groups above those of the tasks. Each directory and generation has its own.

@@ -89,7 +89,8 @@ type launch struct {
 	becomes bool // a helper process executes the program (Become)
 	attr    syscall.ProcAttr
 	out     *pump.Outlet
-	ends    []int         // the write ends of its output pipes
+	in      *os.File      // where its input is written; nil: it gets none
+	ends    []int         // the task's ends of its pipes or its terminal
 	group   *cgroup.Place // nil: none
 	who     Account
 	where   string
@@ -101,6 +102,9 @@ func (l *launch) Close() {
 	}
 	if l.out != nil {
 		l.out.Finish() // no process writes
+	}
+	if l.in != nil {
+		_ = l.in.Close() // nothing was written
 	}
 	if l.group != nil {
 		l.group.Close()
@@ -136,13 +140,14 @@ func (s *Spawner) prepare(o *Order) (*launch, error) {
 		return nil, err
 	}
 	o.step.Store(stepOutput)
-	if err := s.outputs(o, l); err != nil {
+	if err := s.streams(o, l); err != nil {
 		l.Close()
 		return nil, err
 	}
 	o.step.Store(stepOwn)
 	l.attr.Dir, l.attr.Env = l.where, env
 	l.attr.Sys = &syscall.SysProcAttr{Setsid: true, Credential: who.cred, Pdeathsig: syscall.SIGKILL}
+	l.attr.Sys.Setctty = o.Start.Input != nil && o.Start.Input.TTY // of descriptor 0
 	if s.Group != nil {
 		if l.group, err = s.Group.Place(o.Name, s.limits(o)); err != nil {
 			l.Close()
@@ -175,7 +180,7 @@ func (s *Spawner) environment(o *Order, who Account, scratch string) ([]string, 
 		env = setVariable(setVariable(env, "HOME", who.home), "USER", who.name)
 	}
 	if o.Start.Hostfile != "" {
-		path, err := hostfile(s.hosts, o.Start.Hostfile)
+		path, err := s.hostfile(o, who)
 		if err != nil {
 			return nil, err
 		}
@@ -215,17 +220,25 @@ func (s *Spawner) command(o *Order, l *launch, env []string) error {
 	return nil
 }
 
-// outputs makes the two pipes that the task writes to.
-func (s *Spawner) outputs(o *Order, l *launch) (err error) {
+// streams makes the two pipes that the task writes to and, if it gets input, the one that it reads from. Or it makes
+// its terminal.
+func (s *Spawner) streams(o *Order, l *launch) (err error) {
 	copies, err := s.copies(o, l)
 	if err != nil {
 		return err
 	}
-	l.out, l.ends, err = s.Pump.Open(output.NewWriter(s.dir.Task(o.Attempt), int64(o.Start.OutputLimit)), l.who.give, copies)
+	log, in := output.NewWriter(s.dir.Task(o.Attempt), int64(o.Start.OutputLimit)), o.Start.Input
+	if in != nil && in.TTY {
+		return s.terminal(l, log, in, copies)
+	}
+	l.out, l.ends, err = s.Pump.Open(log, l.who.give, copies)
 	if err != nil {
 		return err
 	}
 	l.attr.Files = []uintptr{s.null.Fd(), uintptr(l.ends[0]), uintptr(l.ends[1])}
+	if in != nil {
+		return l.pipedInput()
+	}
 	return nil
 }
 
@@ -241,7 +254,7 @@ func (s *Spawner) fork(o *Order, l *launch) Result {
 		return r
 	}
 	r.PID, r.Who, r.Where = pid, l.who, l.where
-	r.Out, l.out = l.out, nil
+	r.Out, r.In, l.out, l.in = l.out, l.in, nil, nil
 	if s.Group == nil {
 		r.Ticks = proc.StartTicks(pid)
 		if err := s.note(o, pid, r.Ticks); err != nil {

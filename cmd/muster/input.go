@@ -1,0 +1,194 @@
+package main
+
+// The input of a job of muster run: what standard input gives, or this terminal.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+)
+
+// cancelWait bounds the request that cancels a job whose client is told to end.
+const cancelWait = 10 * time.Second
+
+// nullDevice is the device number of /dev/null.
+var nullDevice = unix.Mkdev(1, 3)
+
+// jobInput is where the input of a job comes from.
+type jobInput struct {
+	file     *os.File
+	terminal bool
+}
+
+// inputOf decides whether the job gets input, and says so in the spec. Nil: it gets none.
+func (v submitVerbs) inputOf(c *cli.Context, s *job.Spec) (*jobInput, error) {
+	in := &jobInput{terminal: c.Bool("it") || s.TTY != ""}
+	file, ok := v.in.(*os.File)
+	fd := -1
+	if ok {
+		fd, in.file = int(file.Fd()), file //nolint:gosec // a descriptor is small
+	}
+	switch {
+	case in.terminal:
+		w, h, err := term.GetSize(fd)
+		if err != nil || w <= 0 || h <= 0 {
+			return nil, usagef("run: -it: the standard input is not a terminal")
+		}
+		s.TTY = job.Terminal{Rows: uint16(h), Cols: uint16(w)}.String() //nolint:gosec // the kernel has 16 bits for each
+		if kind := os.Getenv("TERM"); kind != "" && s.Env["TERM"] == "" {
+			s.Env = maps.Clone(s.Env)
+			if err := put(&s.Env, "TERM", kind); err != nil {
+				return nil, err
+			}
+		}
+	case s.Stdin && ok:
+	case !ok || !gives(fd) || v.reads(c):
+		return nil, nil
+	case s.Array != "" || len(s.EachLine) > 0 || s.Nodes > 1 || s.Retries > 0 || s.CheckpointExitCode != 0 || c.Bool("requeue"):
+		fmt.Fprintln(v.err, "muster: standard input is not passed on: arrays and tasks that may run again get none; </dev/null avoids this line")
+		return nil, nil
+	default:
+		s.Stdin = true
+	}
+	if !c.Bool("requeue") {
+		s.Requeue = false
+	}
+	if err := s.ValidateDraft(); err != nil {
+		return nil, usagef("run: %w", err)
+	}
+	return in, nil
+}
+
+// reads reports whether the job itself was read from standard input.
+func (v submitVerbs) reads(c *cli.Context) bool {
+	return c.String("file") == "-" || c.String("each-line") == "-" || c.NArg() == 1 && c.Args().First() == "-"
+}
+
+// gives reports whether a descriptor may give input: it is a file, a pipe or a socket, and not a terminal or /dev/null.
+func gives(fd int) bool {
+	var is unix.Stat_t
+	if unix.Fstat(fd, &is) != nil || term.IsTerminal(fd) {
+		return false
+	}
+	switch is.Mode & unix.S_IFMT {
+	case unix.S_IFCHR:
+		return uint64(is.Rdev) != nullDevice //nolint:unconvert // not the same type everywhere
+	case unix.S_IFDIR:
+		return false
+	}
+	return true
+}
+
+// followWithInput is follow for a job that gets input. If this program is told to end before the job has its input, the
+// job is cancelled.
+func (f follower) followWithInput(ctx context.Context, j api.Job, in *jobInput) error {
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGHUP) // the terminal was closed
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	input, restore := in.open()
+	defer restore()
+	type ended struct {
+		api.InputEnd
+		err error
+	}
+	feeding, over := context.WithCancel(ctx)
+	sent := make(chan ended, 1)
+	go func() {
+		end, err := f.client.SendInput(feeding, j.ID, firstTask(j), input)
+		if err != nil && feeding.Err() == nil {
+			cancel(err) // nobody would notice that the input is missing
+		}
+		sent <- ended{end, err}
+	}()
+	err := f.copyAndTell(ctx, j, f.out)
+	over()
+	end := <-sent
+	restore()
+	if ctx.Err() == nil || end.Whole {
+		return f.followed(ctx, j, err)
+	}
+	return f.cutOff(ctx, j, context.Cause(ctx))
+}
+
+// cutOff cancels a job whose input will never be complete.
+func (f follower) cutOff(ctx context.Context, j api.Job, why error) error {
+	code, text := exitCtrlC, "interrupted"
+	if why != nil && !errors.Is(why, context.Canceled) {
+		code, text = job.ExitMuster, why.Error()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
+	defer cancel()
+	if _, err := f.client.Cancel(ctx, j.ID, api.Change{Reason: "its client has ended before its input"}); err != nil && !errors.Is(err, api.ErrConflict) {
+		return exitError{code, fmt.Errorf("%s; job %s could not be cancelled: %w", text, j.ID, err)}
+	}
+	return exitError{code, fmt.Errorf("%s; job %s is cancelled, because it needs this client", text, j.ID)}
+}
+
+// open returns the input, and what to call at its end. A terminal passes every key on from the moment at which the task
+// takes input.
+func (in *jobInput) open() (input api.Input, restore func()) {
+	input.From = in.file
+	if !in.terminal {
+		return input, func() {}
+	}
+	fd := int(in.file.Fd()) //nolint:gosec // a descriptor is small
+	input.Size = func() (rows, cols uint16) {
+		w, h, err := term.GetSize(fd)
+		if err != nil {
+			return 0, 0
+		}
+		return uint16(h), uint16(w) //nolint:gosec // the kernel has 16 bits for each
+	}
+	changed, resized, done := make(chan os.Signal, 1), make(chan struct{}, 1), make(chan struct{})
+	signal.Notify(changed, unix.SIGWINCH)
+	go func() {
+		for {
+			select {
+			case <-changed:
+			case <-done:
+				return
+			}
+			select {
+			case resized <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	input.Resized = resized
+	var mu sync.Mutex
+	var before *term.State // guarded by mu
+	closed := false        // guarded by mu
+	input.Began = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !closed {
+			before, _ = term.MakeRaw(fd) // without it keys arrive line by line, which is no reason to stop
+		}
+	}
+	return input, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if closed {
+			return
+		}
+		closed = true
+		signal.Stop(changed)
+		close(done)
+		if before != nil {
+			_ = term.Restore(fd, before) // an error here cannot be handled
+		}
+	}
+}

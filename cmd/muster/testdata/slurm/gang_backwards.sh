@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH -N4-2
+mpirun ./model

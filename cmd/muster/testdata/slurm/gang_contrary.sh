@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --gpus=8 --gpus-per-node=4
+torchrun train.py

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --nodes=3 --ntasks=8
+mpirun ./model

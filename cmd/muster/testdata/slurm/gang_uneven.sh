@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --nodes=3
+#SBATCH --gpus=8
+torchrun train.py

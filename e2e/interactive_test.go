@@ -1,0 +1,396 @@
+//go:build e2e
+
+package e2e
+
+// Jobs that get input from their client: through a pipe, or through a terminal.
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// client returns a command of muster that uses this daemon and is not started.
+func (d *daemon) client(args ...string) *exec.Cmd {
+	cmd := exec.Command(d.program, args...)
+	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket, "TERM=vt100", "PS1=> ", "SHELL=/bin/sh")
+	return cmd
+}
+
+// newest returns the job that was submitted last.
+func (d *daemon) newest() string {
+	d.t.Helper()
+	return string(d.doc("last").ID)
+}
+
+// screen is a command on a terminal.
+type screen struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	near  *os.File
+	lines chan string
+}
+
+// onTerminal starts a command on a terminal of this size.
+func onTerminal(t *testing.T, cmd *exec.Cmd, rows, cols uint16) *screen {
+	t.Helper()
+	near, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: rows, Cols: cols})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &screen{t, cmd, near, make(chan string, 10000)}
+	t.Cleanup(func() {
+		_ = near.Close()
+		_ = cmd.Process.Kill()
+	})
+	go func() {
+		defer close(s.lines)
+		for in := bufio.NewScanner(near); in.Scan(); {
+			s.lines <- strings.TrimSpace(in.Text())
+		}
+	}()
+	return s
+}
+
+func (s *screen) say(text string) {
+	s.t.Helper()
+	if _, err := s.near.WriteString(text + "\r"); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// hear waits for a line that has these words and is not the echo of a command with "echo" in it.
+func (s *screen) hear(want string) string {
+	s.t.Helper()
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		select {
+		case line, ok := <-s.lines:
+			if !ok {
+				s.t.Fatalf("the terminal ended before %q", want)
+			}
+			if strings.Contains(line, want) && !strings.Contains(line, "echo") {
+				return line
+			}
+		case <-late.C:
+			s.t.Fatalf("no %q on the terminal", want)
+		}
+	}
+}
+
+// exits waits for the end of the command.
+func (s *screen) exits(want int) {
+	s.t.Helper()
+	late := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
+	defer late.Stop()
+	for range s.lines { // until it ends
+	}
+	if err := s.cmd.Wait(); s.cmd.ProcessState.ExitCode() != want {
+		s.t.Errorf("exit %d, want %d (%v)", s.cmd.ProcessState.ExitCode(), want, err)
+	}
+}
+
+func TestStandardInputReachesTheTask(t *testing.T) {
+	amy, ben, _ := three(t)
+	big := make([]byte, 10<<20)
+	source := rand.NewChaCha8([32]byte{1})
+	_, _ = source.Read(big)
+	for _, flags := range [][]string{{"-w", "ben"}, {"-w", "cat"}} {
+		args := append(append([]string{"run"}, flags...), "--", "cat")
+		if r := ben.musterIn(strings.NewReader("x\n"), args...); r.code != 0 || r.stdout != "x\n" {
+			t.Errorf("%v: %+v", flags, r)
+		}
+		r := ben.musterIn(bytes.NewReader(big), args...)
+		if got := sha256.Sum256([]byte(r.stdout)); r.code != 0 || got != sha256.Sum256(big) {
+			t.Errorf("%v: exit %d, %d bytes of %d, or others; %s", flags, r.code, len(r.stdout), len(big), r.stderr)
+		}
+	}
+	// Without input it reads end of file at once, and a job that reads nothing ends as without input.
+	if r := amy.muster("run", "--", "sh", "-c", "cat; exit 3"); r.code != 3 || r.stdout != "" {
+		t.Errorf("from /dev/null: %+v", r)
+	}
+	if r := amy.musterIn(bytes.NewReader(big), "run", "--", "sh", "-c", "exit 4"); r.code != 4 {
+		t.Errorf("a task that does not read: %+v", r)
+	}
+	if r := amy.musterIn(bytes.NewReader(big), "run", "--", "sh", "-c", "head -c 3; exec <&-; echo closed"); r.code != 0 || !strings.HasSuffix(r.stdout, "closed\n") {
+		t.Errorf("a task that closes its input: exit %d, %d bytes", r.code, len(r.stdout))
+	}
+	// An open pipe that brings nothing does not keep the client from ending with its job.
+	silent, keep, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	defer keep.Close()
+	cmd := amy.client("run", "--", "echo", "done")
+	cmd.Stdin = silent
+	if out, err := cmd.Output(); err != nil || string(out) != "done\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	// Who may run again gets none, and says so.
+	if r := amy.musterIn(strings.NewReader("x\n"), "run", "--retries", "1", "--", "cat"); r.code != 0 || r.stdout != "" || !strings.Contains(r.stderr, "not passed on") {
+		t.Errorf("with retries: %+v", r)
+	}
+	file := filepath.Join(t.TempDir(), "j.yaml")
+	write(t, file, "command: [cat]\nstdin: true\nrequeue: false\n")
+	amy.fails(2, []string{"muster run"}, "submit", "-F", file)
+	if r := amy.musterIn(strings.NewReader("x\n"), "run", "-J", "fed", "--", "cat"); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	amy.fails(1, []string{"input from a client", "submit it again"}, "requeue", amy.newest())
+}
+
+// TestInputSurvivesRestarts kills the client's daemon and then that of the task while input is on its way.
+func TestInputSurvivesRestarts(t *testing.T) {
+	_, ben, cat := three(t)
+	cmd := ben.client("run", "-w", "cat", "--", "cat")
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err1 != nil || err2 != nil || cmd.Start() != nil {
+		t.Fatal(err1, err2)
+	}
+	defer cmd.Process.Kill()
+	part := make([]byte, 2<<20)
+	source := rand.NewChaCha8([32]byte{2})
+	want := sha256.New()
+	sent := make(chan error, 1)
+	next := make(chan bool)
+	go func() {
+		for range 3 {
+			_, _ = source.Read(part)
+			want.Write(part)
+			if _, err := in.Write(part); err != nil {
+				sent <- err
+				return
+			}
+			next <- true
+		}
+		sent <- in.Close()
+	}()
+	got := sha256.New()
+	read := func(n int64) {
+		t.Helper()
+		if m, err := io.CopyN(got, out, n); err != nil {
+			t.Fatalf("%d of %d bytes: %v", m, n, err)
+		}
+	}
+	read(1 << 20) // it is in full flow
+	ben.kill()
+	ben.start()
+	read(1 << 20)
+	<-next
+	read(1 << 20)
+	cat.kill()
+	cat.start()
+	<-next
+	<-next
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.Copy(got, out)
+	if err != nil || cmd.Wait() != nil || rest != 3<<20 || !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
+		t.Errorf("%d more bytes, want %d; or others; %v, %v", rest, 3<<20, err, cmd.ProcessState)
+	}
+}
+
+func TestTerminalFromTheStart(t *testing.T) {
+	amy, ben, cat := three(t)
+	s := onTerminal(t, ben.client("run", "-it", "-w", "cat", "--", "sh"), 31, 97)
+	s.say("tty; echo kind=$TERM")
+	s.hear("/dev/pts/")
+	s.hear("kind=vt100")
+	s.say("stty size; echo done")
+	s.hear("31 97")
+	if err := pty.Setsize(s.near, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGWINCH)
+	s.say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
+	s.hear("resized")
+	s.say("sh -c 'echo asl''eep; exec sleep 1000'") // once it prints, it is the foreground process of the terminal
+	s.hear("asleep")
+	s.say("\x03")
+	s.say("echo aw''ake")
+	s.hear("awake")
+	id := amy.newest()
+	if j := amy.show(id); j.State != "RUNNING" || j.Tasks[0].Node != "cat" {
+		t.Errorf("%+v", j)
+	}
+	// The daemons of the client and of the task are killed and started again, one after the other.
+	for _, d := range []*daemon{cat, ben} {
+		d.kill()
+		s.say("echo typed meanw''hile at " + d.name)
+		d.start()
+		s.hear("typed meanwhile at " + d.name)
+	}
+	s.say("exit 9")
+	s.exits(9)
+	amy.untilState(id, "FAILED")
+	if log := amy.ok("logs", id); !strings.Contains(log, "31 97") || !strings.Contains(log, "typed meanwhile at cat") {
+		t.Errorf("log: %q", log)
+	}
+	ben.fails(2, []string{"not a terminal"}, "run", "-it", "--", "true")
+	// The size is there before the first command.
+	s = onTerminal(t, ben.client("run", "-it", "-w", "cat", "--", "stty", "size"), 17, 71)
+	s.hear("17 71")
+	s.exits(0)
+}
+
+// TestClientGone checks that a task ends soon if its client is told to end, and after client-timeout if the client is
+// killed.
+func TestClientGone(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "none", "--client-timeout", "5s").start()
+	sink := filepath.Join(t.TempDir(), "said")
+	for _, c := range []struct {
+		sig   syscall.Signal
+		gets  string // the signal that the task waits for
+		other string // one that it ignores
+		words string
+	}{{syscall.SIGHUP, "TERM", "HUP", "its client has ended before its input"}, {syscall.SIGKILL, "HUP", "TERM", "its client was gone for 5s"}} {
+		s := onTerminal(t, amy.client("run", "-it", "--", "sh", "-c", "trap 'echo "+c.gets+" >> "+sink+"; exit' "+c.gets+"; trap '' "+c.other+"; echo re''ady; while :; do sleep 0.1; done"), 24, 80)
+		s.hear("ready")
+		id := amy.newest()
+		_ = s.cmd.Process.Signal(c.sig)
+		for range s.lines { // until it ends
+		}
+		_ = s.cmd.Wait()
+		if j := amy.untilState(id, "CANCELLED"); !strings.Contains(j.Reason+j.ReasonDetail, c.words) {
+			t.Errorf("after %s: %q %q", c.sig, j.Reason, j.ReasonDetail)
+		}
+	}
+	if text, err := os.ReadFile(sink); string(text) != "TERM\nHUP\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	// Whoever has all its input needs no client.
+	cmd := amy.client("run", "--", "sh", "-c", "cat; echo fed; sleep 6; echo ended")
+	cmd.Stdin = strings.NewReader("in\n")
+	out, err := cmd.StdoutPipe()
+	if err != nil || cmd.Start() != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "fed"; { // until it has it all
+	}
+	id := amy.newest()
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	amy.untilState(id, "SUCCEEDED")
+	if log := amy.ok("logs", id); log != "in\nfed\nended" {
+		t.Errorf("%q", log)
+	}
+}
+
+func TestAlloc(t *testing.T) {
+	amy, ben, _ := three(t)
+	s := onTerminal(t, ben.client("alloc", "-w", "cat", "-c", "1"), 24, 80)
+	s.hear("holds cat")
+	id := amy.newest()
+	s.say("echo id=$MUSTER_JOB_ID nodes=$MUSTER_NUM_NODES") // the shell runs on this host
+	s.hear("id=" + id + " nodes=1")
+	if j := amy.show(id); j.State != "RUNNING" || j.Name != "alloc" {
+		t.Errorf("%+v", j)
+	}
+	program := binary(t)
+	s.say(program + " run --in $MUSTER_JOB_ID -- sh -c 'echo step of $MUSTER_JOB_ID; exit 6'; echo code=$?")
+	s.hear("step of " + id)
+	s.hear("code=6")
+	s.say("echo piped in | " + program + " run --in $MUSTER_JOB_ID -- sed s/piped/sent/; echo")
+	s.hear("sent in")
+	s.say(program + " run --in $MUSTER_JOB_ID -it -- sh -c 'tty; stty size'; echo ba''ck")
+	s.hear("/dev/pts/")
+	s.hear("24 80")
+	s.hear("back") // what is typed before goes to the step
+	amy.fails(2, []string{"--cpus", "--in"}, "run", "--in", id, "--cpus", "2", "--", "true")
+	s.say("exit 5")
+	s.exits(5)
+	if j := amy.show(id); j.State != "SUCCEEDED" {
+		t.Errorf("%s (%s)", j.State, j.ReasonDetail)
+	}
+	amy.fails(125, []string{"not running"}, "run", "--in", id, "--", "true")
+
+	// Several tasks: a step runs in each, and the highest code counts.
+	r := amy.muster("alloc", "--array", "3-4", "--", "sh", "-c", program+" --socket "+amy.socket+` run --in $MUSTER_JOB_ID -- sh -c 'echo in $MUSTER_TASK; exit $MUSTER_TASK'`)
+	if r.code != 4 || !strings.Contains(r.stdout, "3| in 3\n") || !strings.Contains(r.stdout, "4| in 4\n") {
+		t.Errorf("%+v", r)
+	}
+	if j := amy.doc("last"); j.State != "SUCCEEDED" || j.TaskCount != 2 {
+		t.Errorf("%+v", j)
+	}
+	// The time limit ends the job, not the shell.
+	r = amy.muster("alloc", "-t", "1s", "--", "sh", "-c", "sleep 3; echo still here")
+	if r.code != 0 || r.stdout != "still here\n" || !strings.Contains(r.stderr, "TIMEOUT") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestInputWithoutMemory checks that input goes through without being held: 1 GiB, and a task that never reads.
+func TestInputWithoutMemory(t *testing.T) {
+	atFullSize(t)
+	_, ben, cat := three(t)
+	gib := "head -c 1073741824 /dev/zero | " + ben.program + " --socket " + ben.socket + " run -w cat -- sh -c 'wc -c; sleep 1'"
+	before := memoryOf(t, cat) + memoryOf(t, ben)
+	out, err := exec.Command("sh", "-c", gib).Output()
+	if strings.TrimSpace(string(out)) != "1073741824" {
+		t.Errorf("%q, %v", out, err)
+	}
+	after := memoryOf(t, cat) + memoryOf(t, ben)
+	t.Logf("both daemons: %d MiB before, %d MiB after", before>>20, after>>20)
+	if after-before > 64<<20 {
+		t.Errorf("daemons grew by %d MiB", (after-before)>>20)
+	}
+}
+
+// dockerInput sends input to containers, through a pipe and through a terminal.
+func dockerInput(t *testing.T, x dockerTest) {
+	big := bytes.Repeat([]byte("0123456789abcdef"), 100_000)
+	if r := x.d.musterIn(bytes.NewReader(big), x.in("run", "cat")...); r.code != 0 || r.stdout != string(big) {
+		t.Errorf("exit %d, %d bytes of %d; %s", r.code, len(r.stdout), len(big), r.stderr)
+	}
+	s := onTerminal(t, x.d.client("run", "--image", busyImage, "-it", "--", "sh"), 31, 97)
+	s.say("stty size; echo kind=$TERM")
+	s.hear("31 97")
+	s.hear("kind=vt100")
+	if err := pty.Setsize(s.near, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGWINCH)
+	s.say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
+	s.hear("resized")
+	s.say("sh -c 'echo asl''eep; exec sleep 1000'")
+	s.hear("asleep")
+	s.say("\x03")
+	s.say("exit 9")
+	s.exits(9)
+	r := x.d.muster("alloc", "--image", busyImage, "--", "sh", "-c", x.d.program+" --socket "+x.d.socket+` run --in $MUSTER_JOB_ID -- sh -c 'echo in the image; exit 7'`)
+	if r.code != 7 || r.stdout != "in the image\n" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// memoryOf returns the resident memory of a daemon at its highest, in bytes.
+func memoryOf(t *testing.T, d *daemon) (n int64) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &n); err == nil {
+			return n << 10
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
+}

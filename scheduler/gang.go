@@ -1,0 +1,50 @@
+package scheduler
+
+// The soft state of a gang that gathers: which members have a place at a host.
+// See docs/adr, ADR 89.
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/lease"
+)
+
+// gang is what a dispatch knows of a gang. It is made when the first member is offered, so a gang that waits costs no
+// more than a task.
+type gang struct {
+	size  int
+	due   bool      // it is in offers.due
+	since time.Time // when a host first held a place while others were missing; zero while none does
+	shown int       // how many members entry.shown counts as RESERVED
+	// revokes counts the places that hosts have taken back.
+	revokes int
+}
+
+// most bounds the offers of a gang. Hosts where a member may never get a place are among them.
+func (g *gang) most() int { return min(2*g.size, g.size+8) }
+
+// seat is the place of one member at the host of its offer.
+type seat struct {
+	rank    int
+	state   seatState
+	waits   bool // the host may queue the offer
+	preempt bool // preemptible tasks are to make room
+	firm    bool // the host was told to end them
+	why     string
+
+	// From the Commit.
+	session lease.Session
+	address string
+	port    int
+	devices []string
+}
+
+// seatState is how far a member has come at one host.
+type seatState int
+
+const (
+	asked    seatState = iota // the host has the offer; a member fits there, as far as this daemon knows
+	inQueue                   // the offer queues at a full host
+	promised                  // the host would end preemptible tasks for the member
+	seated                    // the host has reserved what the member needs
+)

@@ -1,0 +1,232 @@
+package scheduler
+
+// Gangs: what one costs, and hosts that lie.
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// gangHosts begins sessions with n hosts at addresses of their own.
+func (x *bench) gangHosts(n, cpus int) {
+	for i := range n {
+		p := job.Peer(fmt.Sprintf("g%d", i))
+		x.step(SessionUp{Peer: p, Path: lease.Path{Local: "10.9.9.9", Remote: gangAddress(p)}}, FromWorker{Peer: p, Msg: lease.Hello{
+			Profile: lease.Profile{Name: string(p), Store: "s", CPUs: cpus, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
+			Free:    lease.Free{CPUs: cpus, Memory: benchMemory},
+		}})
+	}
+}
+
+func gangAddress(p job.Peer) string { return "10.0.0." + strings.TrimPrefix(string(p), "g") }
+
+// commitTo is the Commit of an honest host.
+func commitTo(to job.Peer, m lease.Offer) lease.Commit {
+	c := lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}
+	if m.Gang > 0 {
+		c.Address, c.Port = gangAddress(to), 29500
+	}
+	return c
+}
+
+func gangSpec(nodes int) job.Spec {
+	s := benchSpec(0)
+	s.Nodes = nodes
+	return s
+}
+
+// serveGangs answers all messages as honest hosts whose tasks end at once. It returns how many were started.
+func (x *bench) serveGangs() (started int) {
+	for len(x.sent) > 0 {
+		sent := x.sent
+		x.sent = nil
+		for _, o := range sent {
+			switch m := o.Msg.(type) {
+			case lease.Offer:
+				x.step(FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
+			case lease.Start:
+				started++
+				x.step(FromWorker{Peer: o.To, Msg: lease.Event{
+					Attempt: m.Attempt, Group: 7, N: 1, State: job.Succeeded, Exit: &job.Exit{State: job.Succeeded, Started: true, Ended: x.now},
+				}}, FromWorker{Peer: o.To, Msg: lease.Availability{Free: lease.Free{CPUs: 32, Memory: benchMemory}}})
+			default:
+			}
+		}
+	}
+	return started
+}
+
+// BenchmarkGang is a gang from its submission to its end, by its size.
+func BenchmarkGang(b *testing.B) {
+	for _, n := range []int{2, 4, 16, 64} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			x := newBench(b, 0, 0)
+			x.gangHosts(2*n, 32)
+			x.sent = nil
+			started := 0
+			for b.Loop() {
+				x.step(Submit{Token: 1, Spec: gangSpec(n)})
+				started += x.serveGangs()
+			}
+			if started != n*b.N {
+				b.Errorf("%d members of %d gangs were started", started, b.N)
+			}
+		})
+	}
+}
+
+// gangOf returns the dispatch of the gang that was submitted, or nil.
+func (x *bench) gangOf(id job.ID) *dispatch {
+	e := x.core.entries.byID[id]
+	if i, there := e.find(0); there {
+		return e.tasks[i].dispatch
+	}
+	return nil
+}
+
+// submitGang submits a gang and returns its id.
+func (x *bench) submitGang(t *testing.T, nodes int) (id job.ID) {
+	t.Helper()
+	before := len(x.core.entries.byID)
+	x.step(Submit{Token: 1, Spec: gangSpec(nodes)})
+	if len(x.core.entries.byID) != before+1 {
+		t.Fatal("the gang was not accepted")
+	}
+	for i, e := range x.core.entries.byID {
+		if e.job.Gang() == nodes {
+			id = i
+		}
+	}
+	return id
+}
+
+// A host that commits or declines as it should not gets no Start, and does not keep the gang from the honest hosts.
+func TestHostsThatLieToGangs(t *testing.T) {
+	for name, lie := range map[string]func(m lease.Offer) []lease.ToScheduler{
+		"commits twice": func(m lease.Offer) []lease.ToScheduler {
+			return []lease.ToScheduler{commitTo("g0", m), commitTo("g0", m)}
+		},
+		"commits to another rank": func(m lease.Offer) []lease.ToScheduler {
+			c := commitTo("g0", m)
+			c.Attempt.Task = (c.Attempt.Task + 1) % 2
+			return []lease.ToScheduler{c}
+		},
+		"commits to another job": func(m lease.Offer) []lease.ToScheduler {
+			c := commitTo("g0", m)
+			c.Attempt.Job = job.NewID(7, 99)
+			return []lease.ToScheduler{c}
+		},
+		"names the address of another host": func(m lease.Offer) []lease.ToScheduler {
+			c := commitTo("g0", m)
+			c.Address = gangAddress("g1")
+			return []lease.ToScheduler{c}
+		},
+		"names no address": func(m lease.Offer) []lease.ToScheduler {
+			c := commitTo("g0", m)
+			c.Address = ""
+			return []lease.ToScheduler{c}
+		},
+		"promises unasked": func(m lease.Offer) []lease.ToScheduler {
+			c := commitTo("g0", m)
+			c.Conditional = true
+			return []lease.ToScheduler{c}
+		},
+		"takes each place back": func(m lease.Offer) []lease.ToScheduler {
+			return []lease.ToScheduler{commitTo("g0", m), lease.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}, Free: lease.Free{CPUs: 32, Memory: benchMemory}}}
+		},
+		"declines for ever": func(m lease.Offer) []lease.ToScheduler {
+			return []lease.ToScheduler{lease.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}, Free: lease.Free{CPUs: 32, Memory: benchMemory}}}
+		},
+		"says nothing": func(lease.Offer) []lease.ToScheduler { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newBench(t, 0, 0)
+			x.gangHosts(3, 1)
+			x.sent = nil
+			id := x.submitGang(t, 2)
+			offers, starts := 0, map[job.Peer]int{}
+			for end := x.now.Add(5 * time.Minute); x.now.Before(end) && len(starts) == 0; {
+				sent := x.sent
+				x.sent = nil
+				for _, o := range sent {
+					switch m := o.Msg.(type) {
+					case lease.Offer:
+						if o.To != "g0" {
+							x.step(FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
+							continue
+						}
+						offers++
+						for _, answer := range lie(m) {
+							x.step(FromWorker{Peer: "g0", Msg: answer})
+						}
+					case lease.Start:
+						starts[o.To]++
+					}
+				}
+				if len(x.sent) == 0 {
+					wake := x.core.Wake()
+					if wake.IsZero() {
+						t.Fatal("the core waits for nothing")
+					}
+					if wake.After(x.now) {
+						x.now = wake
+					}
+					x.step()
+				}
+			}
+			honest := name == "commits twice"
+			if len(starts) != 2 || starts["g0"] > 0 != honest {
+				t.Errorf("started: %v, with %d offers to the host", starts, offers)
+			}
+			if offers > 12 {
+				t.Errorf("the host got %d offers", offers)
+			}
+			if d := x.gangOf(id); d != nil {
+				t.Errorf("the gang gathers on: %v", d.gangReason())
+			}
+			if n := len(x.core.offers.byID) + len(x.core.offers.due); n > 0 {
+				t.Errorf("%d offers are left", n)
+			}
+		})
+	}
+}
+
+// Gangs that wait have one task in memory each, whatever their size, and nothing is left of those that have ended.
+func TestGangsThatWaitAreSmall(t *testing.T) {
+	x := newBench(t, 0, 0)
+	x.gangHosts(64, 1)
+	for range 100 {
+		s := gangSpec(64)
+		s.Array = "0-99"
+		x.step(Submit{Token: 1, Spec: s})
+	}
+	n := 0
+	for _, e := range x.core.entries.byID {
+		n += len(e.tasks)
+	}
+	if n > 200 {
+		t.Errorf("100 arrays of 100 gangs of 64 have %d tasks in memory", n)
+	}
+	x = newBench(t, 0, 0)
+	x.gangHosts(8, 32)
+	x.sent = nil
+	s := gangSpec(4)
+	s.Array = "0-19%3"
+	x.step(Submit{Token: 1, Spec: s})
+	if got := x.serveGangs(); got != 80 {
+		t.Errorf("%d of 80 members were started", got)
+	}
+	for _, e := range x.core.entries.byID {
+		if len(e.tasks) > 0 || e.active != 0 || e.shown != (job.Counts{}) || !e.job.Ended() {
+			t.Errorf("%d tasks, %d active, shown %v, ended %v", len(e.tasks), e.active, e.shown, e.job.Ended())
+		}
+	}
+	if len(x.core.assigned.byNode) > 0 || len(x.core.offers.byID) > 0 {
+		t.Errorf("%d hosts have tasks, %d offers are left", len(x.core.assigned.byNode), len(x.core.offers.byID))
+	}
+}

@@ -1,0 +1,201 @@
+package scheduler
+
+// Gangs: the members are offered to hosts until as many hosts as the gang has members hold a place each. Then all are
+// started.
+//
+// A gang that lacks places keeps those that it has, because one that ranks before it can always take them: the hosts
+// decide that by the one order of all offers. It keeps them no longer than Config.GangHold.
+// See docs/adr, ADR 89.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/place"
+)
+
+// begin offers the members of a gang to hosts, if enough hosts have room for a member or a place in their queues.
+func (gs *gangs) begin(t *task) place.Verdict {
+	size := t.e.job.Gang()
+	if !gs.hosts.fleet.EnoughOpen(&t.shape.Shape) {
+		return place.Blocked
+	}
+	g := &gang{size: size}
+	fits, queue, again := gs.placement.gather(t, nil, size, g.most(), gs.hosts.anySlot())
+	for _, a := range again {
+		gs.hosts.askAgain(gs.hosts.workers[a.Host.Peer], a.At)
+	}
+	if len(fits)+len(queue) < size {
+		if until := gs.placement.until(t); !until.IsZero() {
+			gs.pending.pause(t, until)
+			return place.Pauses
+		}
+		return place.Blocked
+	}
+	gs.pending.dispatched(t)
+	d := gs.dispatches.begin(t, "")
+	d.gang = g
+	gs.pending.queued.add(t)
+	gs.offerFits(d, fits)
+	gs.offerQueue(d, queue)
+	gs.offers.changed(d)
+	if len(fits) == size {
+		return place.Fits
+	}
+	return place.Queues
+}
+
+// look goes on with the gangs whose offers have changed.
+func (gs *gangs) look() {
+	due := gs.offers.due
+	gs.offers.due = nil
+	for _, d := range due {
+		d.gang.due = false
+		if d.task.dispatch == d {
+			gs.lookAt(d)
+		}
+	}
+}
+
+func (gs *gangs) lookAt(d *dispatch) {
+	t, g := d.task, d.gang
+	n := d.seats()
+	if n[seated] != g.shown {
+		t.e.showSeated(g, n[seated])
+		gs.entries.changed(t)
+	}
+	gs.watchHold(d, n)
+	switch {
+	case t.phase == offering && n[seated] == g.size:
+		gs.assign(d)
+	case t.phase != offering && n[seated] < g.size: // a host has taken its place back while the record was under way
+		gs.unwind(d, "a place was lost before the record was committed")
+	case t.phase != offering:
+	case n[seated]+n[promised] == g.size:
+		gs.firm(d)
+	default:
+		gs.refill(d)
+	}
+}
+
+// watchHold bounds for how long the gang holds places while others are missing.
+func (gs *gangs) watchHold(d *dispatch, n [seated + 1]int) {
+	g := d.gang
+	switch {
+	case n[seated]+n[promised] == 0:
+		g.since = time.Time{}
+	case g.since.IsZero():
+		since := gs.now
+		g.since = since
+		gs.after(gs.cfg.GangHold, func() {
+			if d.task.dispatch == d && g.since.Equal(since) {
+				n := d.seats()
+				gs.unwind(d, fmt.Sprintf("%d of %d nodes held a place for %s, the others had no room", n[seated]+n[promised], g.size, job.Duration(gs.cfg.GangHold)))
+			}
+		})
+	}
+}
+
+// unwind takes all offers back. The gang waits for a while, and gathers again with the age that it has.
+func (gs *gangs) unwind(d *dispatch, why string) {
+	t := d.task
+	t.declines++
+	t.wait(gs.turn, backoff(t.declines), why)
+	gs.dispatches.abandon(d)
+}
+
+// refill looks for hosts for the members that have none: hosts with room, then hosts where preemptible tasks can make room
+// for all of them, then the queues of full hosts.
+func (gs *gangs) refill(d *dispatch) {
+	t := d.task
+	missing := d.missing()
+	if missing == 0 {
+		return
+	}
+	gs.hosts.fleet.Count(gs.now)
+	from := gs.hosts.anySlot()
+	fits, queue, again := gs.placement.gather(t, d.offers, missing, d.gang.most()-len(d.offers), from)
+	for _, a := range again {
+		gs.hosts.askAgain(gs.hosts.workers[a.Host.Peer], a.At)
+	}
+	gs.offerFits(d, fits)
+	if missing -= len(fits); missing > 0 && !gs.preempt(d, missing, from) {
+		gs.unpromise(d)
+		gs.offerQueue(d, queue)
+	}
+	if len(d.offers) == 0 {
+		if t.pause.why == "" {
+			t.pause.why = "no node had room for a member"
+		}
+		gs.unwind(d, t.pause.why)
+	}
+}
+
+// preempt has preemptible tasks make room for all members that are missing, or for none.
+func (gs *gangs) preempt(d *dispatch, missing int, from int) bool {
+	hosts := gs.placement.preemptAt(d, from, missing)
+	for _, h := range hosts {
+		if i := slices.IndexFunc(d.offers, func(o *offer) bool { return o.worker.Host == h }); i >= 0 {
+			o := d.offers[i]
+			o.seat.preempt = true
+			gs.offers.sendOffer(o, queueWait)
+			continue
+		}
+		if !gs.makeRoom(d) {
+			return false
+		}
+		gs.offer(d, gs.hosts.workers[h.Peer], &seat{state: inQueue, waits: true, preempt: true}, nil)
+	}
+	return len(hosts) > 0
+}
+
+// unpromise takes the offers back for which hosts would preempt tasks, because not all members can have a place that way.
+// The members queue there instead.
+func (gs *gangs) unpromise(d *dispatch) {
+	for _, o := range slices.Clone(d.offers) {
+		if o.seat.preempt && !o.seat.firm && o.seat.state != seated {
+			w := o.worker
+			gs.offers.release(o)
+			gs.offers.drop(o)
+			gs.queueAt(d, w)
+		}
+	}
+}
+
+// firm has the hosts end the tasks that they have named: each member has a place, or the promise of one.
+func (gs *gangs) firm(d *dispatch) {
+	for _, o := range d.offers {
+		if o.seat.state == promised && !o.seat.firm {
+			o.seat.firm = true
+			gs.offers.sendOffer(o, queueWait)
+		}
+	}
+}
+
+// gangReason is why a gang waits that gathers.
+func (d *dispatch) gangReason() job.Reason {
+	n := d.seats()
+	var names []string
+	for _, o := range d.offers {
+		if o.seat.state < promised {
+			names = append(names, o.worker.Name())
+		}
+	}
+	text := fmt.Sprintf("%d of %d nodes hold a place", n[seated]+n[promised], d.gang.size)
+	switch more := len(names) - namedHosts; {
+	case len(names) == 0:
+		text += "; waiting for room on others"
+	case more > 0:
+		text += fmt.Sprintf("; waiting for %s and %d more", strings.Join(names[:namedHosts], ", "), more)
+	default:
+		text += "; waiting for " + strings.Join(names, ", ")
+	}
+	return job.Reason{Word: job.ReasonGangWaiting, Detail: lease.Clip(text)}
+}
+
+// namedHosts is how many of the hosts that a gang waits for its reason names.
+const namedHosts = 4

@@ -1,0 +1,115 @@
+package scheduler
+
+// The offers of a gang: which rank is offered to a host, and when an offer is sent again.
+// See docs/adr, ADR 89.
+
+import (
+	"slices"
+
+	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/place"
+)
+
+// gangs gathers hosts for gangs.
+type gangs struct {
+	*turn
+	entries    *entries
+	hosts      *hosts
+	contact    *contact
+	pending    *pending
+	placement  *placement
+	attempts   *attempts
+	offers     *offers
+	dispatches *dispatches
+}
+
+func (gs *gangs) offerFits(d *dispatch, fits []place.Spot) {
+	for _, x := range fits {
+		if !gs.makeRoom(d) {
+			return
+		}
+		gs.offer(d, gs.hosts.workers[x.Host.Peer], &seat{why: x.Why}, x.Devices)
+	}
+}
+
+func (gs *gangs) offerQueue(d *dispatch, hosts []*fleet.Host) {
+	for _, h := range hosts {
+		if len(d.offers) < d.gang.most() {
+			gs.queueAt(d, gs.hosts.workers[h.Peer])
+		}
+	}
+}
+
+func (gs *gangs) queueAt(d *dispatch, w *worker) {
+	makePlace(gs.dispatches, d, w)
+	gs.offer(d, w, &seat{state: inQueue, waits: true}, nil)
+}
+
+// makeRoom takes one queued offer back if the gang has as many offers as it may have. It returns false if it has none.
+func (gs *gangs) makeRoom(d *dispatch) bool {
+	if len(d.offers) < d.gang.most() {
+		return true
+	}
+	for _, o := range slices.Backward(d.offers) {
+		if o.seat.state == inQueue {
+			gs.offers.release(o)
+			gs.offers.drop(o)
+			return true
+		}
+	}
+	return false
+}
+
+// offerMore offers a member to a host that got room.
+func (gs *gangs) offerMore(d *dispatch, w *worker) {
+	if gs.makeRoom(d) {
+		gs.offer(d, w, &seat{waits: true}, nil)
+	}
+}
+
+// offer offers the rank that needs it most to a host.
+func (gs *gangs) offer(d *dispatch, w *worker, s *seat, chosen []string) {
+	rank, open := d.openRank()
+	if !open {
+		return
+	}
+	t := d.task
+	s.rank = rank
+	o := &offer{id: gs.offers.draw(), dispatch: d, worker: w, leases: w.Leases, seat: s}
+	o.claim = fleet.Claim{ID: o.id, User: t.shape.User, Rank: placeOf(t), Need: t.shape.Need, Devices: chosen, State: fleet.Direct}
+	wait := directWait
+	if s.waits {
+		o.claim.State, wait = fleet.Queued, queueWait
+	}
+	gs.offers.byID[o.id] = o
+	d.offers = append(d.offers, o)
+	w.Claim(&o.claim)
+	gs.contact.used(w.Peer)
+	gs.offers.sendOffer(o, wait)
+	if s.waits {
+		gs.renew(o)
+		if w.Quotas.IsProbe(&o.claim) {
+			gs.after(directLimit, func() { gs.hosts.probed(o) })
+		}
+	} else {
+		o.timer = gs.after(directLimit, func() { gs.dispatches.overdue(o) })
+	}
+	gs.entries.changed(t)
+}
+
+// renew sends the offer again before it, or the reservation, runs out. With the first offer of the gang it looks for
+// more hosts.
+func (gs *gangs) renew(o *offer) {
+	gs.stop(o.timer)
+	o.timer = gs.after(renewEvery, func() {
+		if o.seat.state == asked { // the host had no room any more
+			o.seat.state = inQueue
+			gs.offers.changed(o.dispatch)
+		}
+		gs.offers.sendOffer(o, queueWait)
+		gs.renew(o)
+		if d := o.dispatch; d.offers[0] == o {
+			gs.offers.changed(d)
+		}
+	})
+}

@@ -1,0 +1,138 @@
+package worker
+
+// Gangs: the offers to members of gangs that are queued or hold a place here, in their order.
+// See docs/adr, ADR 89.
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// gangs are the offers to members of gangs that wait, are reserved, or have a conditional Commit.
+type gangs struct {
+	ranked []*offer         // in the order of rank
+	held   map[job.Peer]int // number of reserved ones by scheduler
+}
+
+func newGangs() gangs { return gangs{held: map[job.Peer]int{}} }
+
+// add adds an offer. Of two gangs with the same priority, the one with the lower Order must go first at every host, or two
+// gangs could wait for each other for ever, each with a reservation that the other needs. The ages alone do not ensure
+// that, because an offer travels to each host for another time. So the time of submission is moved between those of the
+// gangs before and after it.
+func (s *gangs) add(o *offer) {
+	i, _ := slices.BinarySearchFunc(s.ranked, o, func(a, b *offer) int {
+		return cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.msg.Order, b.msg.Order))
+	})
+	if i > 0 && s.ranked[i-1].msg.Priority == o.msg.Priority {
+		o.submitted = max(o.submitted, s.ranked[i-1].submitted)
+	}
+	for ; i < len(s.ranked) && s.ranked[i].msg.Priority == o.msg.Priority; i++ {
+		if s.ranked[i].msg.Order > o.msg.Order {
+			o.submitted = min(o.submitted, s.ranked[i].submitted)
+			break
+		}
+	}
+	i, _ = slices.BinarySearchFunc(s.ranked, o, rank)
+	s.ranked = slices.Insert(s.ranked, i, o)
+	s.settle()
+}
+
+// settle works out lead and last of all gangs: since when each has its turn, because of itself or of one after it with the
+// same priority, and the last one by use of those up to it.
+func (s *gangs) settle() {
+	for i, o := range slices.Backward(s.ranked) {
+		o.lead = o.turn
+		if i+1 == len(s.ranked) || s.ranked[i+1].msg.Priority != o.msg.Priority {
+			continue
+		}
+		if next := s.ranked[i+1].lead; compareTurns(next, o.lead) < 0 {
+			o.lead = next
+		}
+	}
+	for i, o := range s.ranked {
+		o.last = o
+		if i > 0 && s.ranked[i-1].msg.Priority == o.msg.Priority && byUse(s.ranked[i-1].last, o) > 0 {
+			o.last = s.ranked[i-1].last
+		}
+	}
+}
+
+// remove removes an offer that is answered or withdrawn.
+func (s *gangs) remove(o *offer) {
+	if i, found := slices.BinarySearchFunc(s.ranked, o, rank); found {
+		s.ranked = slices.Delete(s.ranked, i, i+1)
+	}
+}
+
+// hold counts an offer that gets a reservation, or with -1 loses it.
+func (s *gangs) hold(o *offer, sign int) {
+	if s.held[o.key.peer] += sign; s.held[o.key.peer] == 0 {
+		delete(s.held, o.key.peer)
+	}
+}
+
+// after returns the offers before which one goes, the last one first.
+func (s *gangs) after(o *offer) []*offer {
+	i, _ := slices.BinarySearchFunc(s.ranked, o, precede)
+	out := slices.Clone(s.ranked[i:])
+	slices.Reverse(out)
+	return out
+}
+
+// firm returns the queued offers for which tasks are ended.
+func (s *gangs) firm() (out []*offer) {
+	for _, o := range s.ranked {
+		if o.firm && o.state == offerQueued {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// sameGang reports whether two offers are to members of one gang.
+func sameGang(a, b *offer) bool {
+	n := b.msg.Gang
+	return n > 0 && a.msg.Gang == n && a.msg.Attempt.Job == b.msg.Attempt.Job && a.msg.Attempt.Task/n == b.msg.Attempt.Task/n
+}
+
+// mayRevoke reports whether an offer may take away what a gang's offer holds: a reservation without a Start, or the
+// promise of a conditional Commit. The offer must go before it. A gang may at once: this excludes that two gangs wait
+// for each other, because of two gangs the one that ranks first never waits for what the other holds. A single task may
+// when the other gang has gathered for as long as a single task holds a reservation: so single tasks do not break up gangs
+// that gather quickly, and do not starve behind one that renews its offers. After Firm nobody may: all members have
+// committed, and tasks are being ended for them.
+func mayRevoke(now Moment, o, gang *offer) bool {
+	switch {
+	case gang.msg.Gang == 0 || gang.firm || sameGang(o, gang) || precede(o, gang) >= 0:
+		return false
+	case o.msg.Gang > 0:
+		return true
+	}
+	return gang.since != 0 && now.Boot >= gang.since.Add(lease.ReserveFor)
+}
+
+// holdOf returns how long a Commit of an offer holds devices.
+func holdOf(m *lease.Offer) time.Duration {
+	if m.Gang == 0 || m.Hold <= 0 {
+		return lease.ReserveFor
+	}
+	return min(m.Hold, maxHold)
+}
+
+// heldUntil returns when the reservation of an offer, or the promise of its conditional Commit, ends unless the offer
+// comes again.
+func (o *offer) heldUntil(now Moment) BootTime {
+	until := now.Boot.Add(holdOf(&o.msg))
+	if o.msg.Gang > 0 && o.since != 0 {
+		until = min(until, o.since.Add(maxGather))
+	}
+	return until
+}
+
+// rankZero reports whether the offer is to the member of a gang on whose host all members meet.
+func (o *offer) rankZero() bool { return o.msg.Gang > 0 && o.msg.Attempt.Task%o.msg.Gang == 0 }

@@ -1,0 +1,378 @@
+package worker_test
+
+// Gangs: reservations that last, who may take them back, conditional Commits, and ports.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// member returns an offer to a member of a gang of 3. The order of gangs is that of their numbers.
+func member(number uint64, rank int, need job.Resources) lease.Offer {
+	m := offer(number*10+uint64(rank), attempt(number, 1), need)
+	m.Attempt.Task = rank
+	m.Gang, m.Order, m.Hold, m.Wait, m.Age = 3, number, time.Minute, time.Minute, time.Hour-time.Duration(number)*time.Second
+	return m
+}
+
+// startOf returns the Start of a member that has committed.
+func startOf(m lease.Offer, c lease.Commit) lease.Start {
+	out := start(m.ID, m.Attempt, c.Session, m.Need)
+	out.Element.Rank = m.Attempt.Task % 3
+	out.Gang = &lease.Gang{Port: 20001, Members: []lease.Member{
+		{Node: "n0", Name: "n0", Address: "10.0.0.1"}, {Node: "n1", Name: "n1", Address: "10.0.0.2"}, {Node: "n2", Name: "n2", Address: "10.0.0.3"},
+	}}
+	out.Gang.Members[out.Element.Rank] = lease.Member{Node: "me", Name: "me", Address: c.Address}
+	if c.Port != 0 {
+		out.Gang.Port = c.Port
+	}
+	return out
+}
+
+func newGangHost(t *testing.T, gpus int) *host {
+	h := newHost(t, config(gpus))
+	h.round(worker.Up{Peer: amy, Path: lease.Path{Local: "10.0.0.9", Remote: "10.0.0.1"}})
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	h.answer(amy, 1)
+	return h
+}
+
+// A member's reservation lasts as long as its offer says, and as long again with each offer.
+func TestGangHolds(t *testing.T) {
+	h := newGangHost(t, 1)
+	m := member(1, 1, gpus(1))
+	h.says(amy, m)
+	if c := one[lease.Commit](h, amy); c.Address != "10.0.0.9" || c.Port != 0 || c.Conditional || len(c.Devices) != 1 {
+		t.Fatalf("commit %+v", c)
+	}
+	for range 5 {
+		h.pass(50 * time.Second)
+		h.says(amy, m)
+		one[lease.Commit](h, amy)
+	}
+	if ds := got[lease.Decline](h, amy); len(ds) > 0 {
+		t.Fatalf("declined: %+v", ds)
+	}
+	h.pass(61 * time.Second)
+	if d := one[lease.Decline](h, amy); d.Offer != m.ID || len(h.core.Attempts()) > 0 {
+		t.Fatalf("decline %+v, attempts %+v", d, h.core.Attempts())
+	}
+	h.answer(amy, 1)
+	h.says(amy, startOf(m, lease.Commit{Session: 1}))
+	if e := one[lease.Event](h, amy); e.Refused == "" {
+		t.Errorf("a Start after the end of the reservation: %+v", e)
+	}
+}
+
+// However often it comes again, the offer holds its place for half an hour at most. No offer can hold longer than two
+// minutes at once.
+func TestGangCannotHoldForEver(t *testing.T) {
+	h := newGangHost(t, 1)
+	m := member(1, 1, gpus(1))
+	m.Hold = 24 * time.Hour
+	h.says(amy, m)
+	h.pass(2*time.Minute - time.Second)
+	if ds := got[lease.Decline](h, amy); len(ds) > 0 {
+		t.Fatalf("declined: %+v", ds)
+	}
+	h.says(amy, m)
+	h.pass(2*time.Minute + time.Second)
+	one[lease.Decline](h, amy)
+
+	m.ID++
+	h.says(amy, m)
+	held := time.Duration(0)
+	for ; held < time.Hour && len(got[lease.Decline](h, amy)) == 0; held += 20 * time.Second {
+		h.says(amy, m)
+		h.pass(20 * time.Second)
+	}
+	if held < 29*time.Minute || held > 31*time.Minute {
+		t.Errorf("held for %s", held)
+	}
+}
+
+// One scheduler cannot hold more than its share of places, even if they are of no size.
+func TestGangHoldsOfOneScheduler(t *testing.T) {
+	h := newGangHost(t, 0)
+	for i := range uint64(200) {
+		h.says(amy, member(i+1, 1, job.Resources{}))
+	}
+	if n := len(got[lease.Commit](h, amy)); n != lease.MaxOffers {
+		t.Errorf("%d holds", n)
+	}
+	if n := len(got[lease.Decline](h, amy)); n != 200-lease.MaxOffers {
+		t.Errorf("%d declined", n)
+	}
+	for i := range uint64(lease.MaxOffers) {
+		h.says(amy, lease.Release{Offer: (i+1)*10 + 1})
+	}
+	h.says(amy, member(300, 1, job.Resources{}))
+	one[lease.Commit](h, amy)
+}
+
+// A gang that goes first takes back as few reservations of later gangs as it needs, and only if it then fits.
+func TestGangRevokes(t *testing.T) {
+	for name, c := range map[string]struct {
+		held   []uint64 // gangs that hold one of 3 GPUs each
+		single bool     // the first one is a single task
+		by     uint64
+		need   int
+		want   []uint64
+	}{
+		"nothing from an earlier gang": {held: []uint64{1, 2, 3}, by: 4, need: 1},
+		"from the last gang":           {held: []uint64{3, 2, 5}, by: 1, need: 1, want: []uint64{5}},
+		"from two":                     {held: []uint64{3, 2, 5}, by: 1, need: 2, want: []uint64{3, 5}},
+		"all or nothing":               {held: []uint64{1, 4, 5}, by: 2, need: 3},
+		"with what is free":            {held: []uint64{4, 5}, by: 2, need: 2, want: []uint64{5}},
+		"no single task":               {held: []uint64{5, 6, 7}, single: true, by: 1, need: 3},
+		"no member of its own gang":    {held: []uint64{1, 2, 3}, by: 1, need: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newGangHost(t, 3)
+			for i, g := range c.held {
+				m := member(g, 1, gpus(1))
+				if i == 0 && c.single {
+					m.Gang, m.Order = 0, 0
+				}
+				h.says(amy, m)
+				one[lease.Commit](h, amy)
+			}
+			h.says(amy, member(c.by, 2, gpus(c.need)))
+			var revoked []uint64
+			for _, d := range got[lease.Decline](h, amy) {
+				revoked = append(revoked, d.Offer/10)
+			}
+			slices.Sort(revoked)
+			committed := len(got[lease.Commit](h, amy)) > 0
+			if !slices.Equal(revoked, c.want) || committed != (len(c.want) > 0) {
+				t.Errorf("revoked %v, want %v; committed %v", revoked, c.want, committed)
+			}
+		})
+	}
+}
+
+// Two gangs that were submitted at nearly the same time have the same order at all hosts, however long their offers
+// travel.
+func TestOrderOfGangs(t *testing.T) {
+	for _, late := range []time.Duration{-50 * time.Millisecond, 0, 50 * time.Millisecond} {
+		for _, held := range []uint64{1, 2} {
+			h := newGangHost(t, 1)
+			first, second := member(held, 1, gpus(1)), member(3-held, 1, gpus(1))
+			first.Age, second.Age = time.Minute, time.Minute+late
+			h.says(amy, first)
+			one[lease.Commit](h, amy)
+			h.says(amy, second)
+			winner := held
+			for _, c := range got[lease.Commit](h, amy) {
+				winner = c.Offer / 10
+			}
+			if winner != 1 {
+				t.Errorf("gang %d came first, the other's offer %v later: gang %d holds the device", held, late, winner)
+			}
+		}
+	}
+}
+
+// A single task that goes first lets a gang gather for ten seconds, and then takes its place. A later one never does.
+func TestSingleTaskRevokes(t *testing.T) {
+	h := newGangHost(t, 1)
+	gang := member(5, 1, gpus(1))
+	h.says(amy, gang)
+	one[lease.Commit](h, amy)
+	later, first := offer(1, attempt(100, 1), gpus(1)), offer(2, attempt(101, 1), gpus(1))
+	later.Wait, first.Wait, first.Age = time.Minute, time.Minute, 2*time.Hour
+	h.says(amy, later, first)
+	h.pass(9 * time.Second)
+	h.says(amy, gang)
+	if ds := got[lease.Decline](h, amy); len(ds) > 0 {
+		t.Fatalf("revoked at once: %+v", ds)
+	}
+	one[lease.Commit](h, amy)
+	h.pass(2 * time.Second)
+	if d := one[lease.Decline](h, amy); d.Offer != gang.ID || !strings.Contains(d.Reason.Detail, "goes first") {
+		t.Fatalf("decline %+v", d)
+	}
+	if c := one[lease.Commit](h, amy); c.Offer != first.ID {
+		t.Fatalf("commit %+v", c)
+	}
+	h.says(amy, lease.Release{Offer: first.ID}, lease.Release{Offer: later.ID})
+	h.says(amy, gang)
+	one[lease.Commit](h, amy)
+	h.says(amy, later)
+	h.pass(30 * time.Second)
+	if ds := got[lease.Decline](h, amy); len(ds) > 0 {
+		t.Errorf("revoked for a later task: %+v", ds)
+	}
+}
+
+// A started member is never revoked, nor is one whose Start waits for the host's policy.
+func TestStartedMemberStays(t *testing.T) {
+	for _, mute := range []bool{false, true} {
+		h := newGangHost(t, 1)
+		h.mute = mute
+		m := member(5, 1, gpus(1))
+		h.says(amy, m)
+		h.says(amy, startOf(m, one[lease.Commit](h, amy)))
+		h.says(amy, member(1, 2, gpus(1)))
+		if len(got[lease.Commit](h, amy)) > 0 || len(got[lease.Decline](h, amy)) > 0 {
+			t.Errorf("mute %v: revoked", mute)
+		}
+	}
+}
+
+// The quota of a user does not let two gangs of that user wait for each other.
+func TestGangRevokesWithinItsQuota(t *testing.T) {
+	h := newGangHost(t, 4)
+	limits, err := worker.ParseLimits(map[string]string{"per_user.gpus": "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.round(worker.LimitsChanged{Limits: limits})
+	young := member(5, 1, gpus(1))
+	h.says(amy, young)
+	one[lease.Commit](h, amy)
+	h.says(amy, member(1, 2, gpus(1)))
+	if c := one[lease.Commit](h, amy); c.Attempt.Task != 2 {
+		t.Errorf("commit %+v", c)
+	}
+	if d := one[lease.Decline](h, amy); d.Offer != young.ID {
+		t.Errorf("decline %+v", d)
+	}
+	h.says(amy, member(7, 2, gpus(1)))
+	if d := one[lease.Decline](h, amy); d.Reason.Word != job.ReasonQuota {
+		t.Errorf("decline %+v", d)
+	}
+}
+
+// Rank 0 gets a port that no program uses and no other gang has, as long as the gang runs and after a restart.
+func TestPortsOfGangs(t *testing.T) {
+	cfg := config(0)
+	cfg.FirstPort, cfg.LastPort = 20000, 20003
+	h := newHost(t, cfg)
+	h.meet(amy, 1)
+	h.busy = map[int]bool{20002: true}
+	var seen []int
+	commit := func(number uint64) (lease.Offer, lease.Commit) {
+		m := member(number, 0, cpu)
+		h.says(amy, m)
+		c := one[lease.Commit](h, amy)
+		if slices.Contains(seen, c.Port) || h.busy[c.Port] || c.Port < 20000 || c.Port > 20003 {
+			t.Fatalf("port %d, after %v", c.Port, seen)
+		}
+		seen = append(seen, c.Port)
+		return m, c
+	}
+	run, c := commit(1)
+	h.says(amy, startOf(run, c))
+	h.round(worker.DriverEvent{Attempt: run.Attempt, Kind: worker.DriverStarted, PID: 4})
+	commit(2)
+	released, _ := commit(3)
+	h.says(amy, member(4, 0, cpu))
+	if d := one[lease.Decline](h, amy); !strings.Contains(d.Reason.Detail, "no free port") {
+		t.Fatalf("decline %+v", d)
+	}
+	h.says(amy, lease.Release{Offer: released.ID})
+	seen = seen[:2]
+	commit(5)
+
+	h.boot(worker.DriverEvent{Attempt: run.Attempt, Kind: worker.DriverStarted, PID: 4})
+	h.meet(amy, 1)
+	seen = seen[:1]
+	commit(6)
+	commit(7)
+	h.says(amy, member(8, 0, cpu))
+	one[lease.Decline](h, amy)
+	h.round(exited(run.Attempt, 0))
+	seen = seen[1:]
+	commit(9)
+}
+
+// A Start that does not fit the committed offer is refused.
+func TestStartOfAnotherGang(t *testing.T) {
+	for name, change := range map[string]func(*lease.Start){
+		"no gang":       func(m *lease.Start) { m.Gang = nil },
+		"another size":  func(m *lease.Start) { m.Gang.Members = m.Gang.Members[:2] },
+		"another rank":  func(m *lease.Start) { m.Element.Rank = 1 },
+		"another host":  func(m *lease.Start) { m.Gang.Members[0].Node = "n9" },
+		"another port":  func(m *lease.Start) { m.Gang.Port++ },
+		"the right one": func(*lease.Start) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newGangHost(t, 0)
+			m := member(1, 0, cpu)
+			h.says(amy, m)
+			s := startOf(m, one[lease.Commit](h, amy))
+			change(&s)
+			e := h.says(amy, s)
+			if refused := one[lease.Event](h, amy).Refused; (refused == "") != (name == "the right one") || (len(e.Start) == 1) != (refused == "") {
+				t.Errorf("refused %q, started %d", refused, len(e.Start))
+			}
+			if s.Gang != nil && len(e.Start) == 1 && h.records[m.Attempt].Gang == nil {
+				t.Error("the ledger has no gang")
+			}
+		})
+	}
+	h := newGangHost(t, 0)
+	m := offer(1, attempt(1, 1), cpu)
+	h.says(amy, m)
+	s := start(1, m.Attempt, one[lease.Commit](h, amy).Session, cpu)
+	s.Gang = &lease.Gang{Members: []lease.Member{{Node: "me"}, {Node: "n1"}}, Port: 1}
+	h.says(amy, s)
+	if e := one[lease.Event](h, amy); e.Refused == "" {
+		t.Error("a single task was started as a gang")
+	}
+}
+
+// A host that is drained gives the places of gangs back when their offers come again.
+func TestDrainedHostHoldsNoPlace(t *testing.T) {
+	h := newGangHost(t, 0)
+	m := member(1, 0, cpu)
+	h.says(amy, m)
+	one[lease.Commit](h, amy)
+	h.round(worker.Drain{On: true, Reason: "repair"})
+	h.says(amy, m)
+	if d := one[lease.Decline](h, amy); !strings.Contains(d.Reason.Detail, "repair") || len(h.core.Attempts()) > 0 {
+		t.Errorf("decline %+v", d)
+	}
+}
+
+// Hosts that decide alone let gangs of several schedulers through, in their order, whatever the order of the offers: no
+// two gangs wait for each other. Each gang needs all hosts.
+func TestGangsDoNotWaitForEachOther(t *testing.T) {
+	const n = 7
+	for seed := range 20 {
+		hosts := []*host{newGangHost(t, 1), newGangHost(t, 1), newGangHost(t, 1)}
+		for rank, h := range hosts {
+			for i := range n {
+				g := uint64((i*(seed%6+1)+rank*2+seed)%n) + 1
+				m := member(g, rank, gpus(1))
+				m.Age = time.Minute + time.Duration((i*7+rank*3+seed)%5)*10*time.Millisecond
+				h.says(amy, m)
+			}
+		}
+		for range 3 { // those that were revoked are offered again
+			for rank, h := range hosts {
+				for _, d := range got[lease.Decline](h, amy) {
+					m := member(d.Offer/10, rank, gpus(1))
+					h.says(amy, m)
+				}
+			}
+		}
+		var holds []string
+		for _, h := range hosts {
+			for _, r := range h.core.Attempts() {
+				holds = append(holds, fmt.Sprint(r.Attempt.Job == attempt(1, 1).Job))
+			}
+		}
+		if !slices.Equal(holds, []string{"true", "true", "true"}) {
+			t.Fatalf("seed %d: the first gang holds %v", seed, holds)
+		}
+	}
+}

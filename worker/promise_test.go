@@ -1,0 +1,311 @@
+package worker_test
+
+// Conditional Commits of gangs: which tasks are promised, and when they end.
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// asks offers a member of a gang that may preempt.
+func (f *filled) asks(number uint64, priority, devices int) lease.Offer {
+	m := member(number, 1, gpus(devices))
+	m.Priority, m.Preempt = priority, true
+	return m
+}
+
+// A conditional Commit ends no task. Firm ends those that are needed then, and the Commit follows when they have ended.
+func TestConditionalCommit(t *testing.T) {
+	f := newFilled(t, 3)
+	_, young, third := f.run(50, 1, true), f.run(50, 1, true), f.run(50, 1, true)
+	m := f.asks(500, 90, 2)
+	if e := f.says(amy, m); len(e.Stop) > 0 {
+		t.Fatalf("stops %+v", e.Stop)
+	}
+	if c := one[lease.Commit](f.host, amy); !c.Conditional || c.Offer != m.ID || c.Session == 0 {
+		t.Fatalf("commit %+v", c)
+	}
+	// Nobody else ends what is promised, and what a victim frees by itself is kept.
+	if ended := f.ask(80, 2); len(ended) > 0 {
+		t.Fatalf("%v end for another offer", ended)
+	}
+	f.round(exited(third, 0))
+	f.says(amy, offer(900, attempt(900, 1), gpus(1)))
+	if cs := got[lease.Commit](f.host, amy); len(cs) > 0 {
+		t.Fatalf("commits %+v", cs)
+	}
+	m.Firm = true
+	e := f.says(amy, m)
+	if len(e.Stop) != 1 || e.Stop[0].Attempt != young {
+		t.Fatalf("stops %+v, want %s", e.Stop, young)
+	}
+	if e := f.says(amy, m); len(e.Stop) > 0 || len(got[lease.Commit](f.host, amy)) > 0 {
+		t.Fatalf("again: stops %+v", e.Stop)
+	}
+	f.round(worker.DriverEvent{Attempt: young, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15}})
+	if c := one[lease.Commit](f.host, amy); c.Conditional || c.Offer != m.ID || len(c.Devices) != 2 {
+		t.Fatalf("commit %+v", c)
+	}
+	// Once firm, nobody takes the place, and it can be started.
+	f.says(amy, f.asks(1, 95, 3))
+	for _, d := range got[lease.Decline](f.host, amy) {
+		if d.Offer == m.ID {
+			t.Fatalf("decline %+v", d)
+		}
+	}
+	s := startOf(m, lease.Commit{Session: f.session})
+	s.Gang.Members[1].Node = "me"
+	if e := f.says(amy, s); len(e.Start) != 1 {
+		t.Fatal("not started")
+	}
+}
+
+// A conditional Commit that is released, runs out or loses its session leaves the tasks alone, and others may have them.
+func TestConditionalCommitEnds(t *testing.T) {
+	for name, end := range map[string]func(*filled, lease.Offer){
+		"released":     func(f *filled, m lease.Offer) { f.says(amy, lease.Release{Offer: m.ID}) },
+		"runs out":     func(f *filled, _ lease.Offer) { f.pass(2 * time.Minute) },
+		"disconnected": func(f *filled, _ lease.Offer) { f.round(worker.Down{Peer: amy}, worker.Up{Peer: amy}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFilled(t, 1)
+			low := f.run(50, 1, true)
+			m := f.asks(500, 90, 1)
+			f.says(amy, m)
+			one[lease.Commit](f.host, amy)
+			end(f, m)
+			m.Firm = true
+			if e := f.says(amy, m); len(e.Stop) > 0 {
+				t.Fatalf("an offer that is not known any more ends %+v", e.Stop)
+			}
+			if ds := got[lease.Decline](f.host, amy); len(ds) == 0 {
+				t.Error("not declined")
+			}
+			if ended := f.ask(80, 1); !slices.Equal(ended, []job.Attempt{low}) {
+				t.Errorf("%v end for another offer", ended)
+			}
+		})
+	}
+}
+
+// If all victims end by themselves, the Commit follows without Firm.
+func TestVictimsEndByThemselves(t *testing.T) {
+	f := newFilled(t, 2)
+	first, second := f.run(50, 1, true), f.run(50, 1, true)
+	m := f.asks(500, 90, 2)
+	f.says(amy, m)
+	one[lease.Commit](f.host, amy)
+	f.round(exited(first, 0))
+	if cs := got[lease.Commit](f.host, amy); len(cs) > 0 {
+		t.Fatalf("commits %+v", cs)
+	}
+	f.round(exited(second, 0))
+	if c := one[lease.Commit](f.host, amy); c.Conditional || len(c.Devices) != 2 {
+		t.Errorf("commit %+v", c)
+	}
+}
+
+// A gang that goes first takes the tasks that were promised to another; that one is told. It also takes a reservation,
+// if both together are enough.
+func TestPromiseIsTaken(t *testing.T) {
+	f := newFilled(t, 2)
+	low := f.run(50, 1, true)
+	held := member(700, 2, gpus(1))
+	f.says(amy, held)
+	one[lease.Commit](f.host, amy)
+	promised := f.asks(600, 90, 1)
+	promised.Order = 701 // its reservation cannot be revoked by it
+	promised.Priority = 90
+	held.Priority = 50
+	f.says(amy, promised)
+	c := one[lease.Commit](f.host, amy)
+	if c.Conditional {
+		t.Fatalf("commit %+v, although a reservation of a lower priority can be revoked", c)
+	}
+	one[lease.Decline](f.host, amy)
+	first := f.asks(500, 95, 2)
+	if e := f.says(amy, first); len(e.Stop) > 0 {
+		t.Fatalf("stops %+v", e.Stop)
+	}
+	if c := one[lease.Commit](f.host, amy); !c.Conditional || c.Offer != first.ID {
+		t.Fatalf("commit %+v", c)
+	}
+	if d := one[lease.Decline](f.host, amy); d.Offer != promised.ID {
+		t.Fatalf("decline %+v", d)
+	}
+	second := f.asks(400, 99, 2)
+	f.says(amy, second)
+	if d := one[lease.Decline](f.host, amy); d.Offer != first.ID {
+		t.Fatalf("decline %+v", d)
+	}
+	one[lease.Commit](f.host, amy)
+	second.Firm = true
+	if e := f.says(amy, second); len(e.Stop) != 1 || e.Stop[0].Attempt != low {
+		t.Fatalf("stops %+v", e.Stop)
+	}
+}
+
+// A firm offer is decided first, although another one goes first: that one may still revoke what the firm one may not.
+func TestFirmOfferIsNoObstacle(t *testing.T) {
+	f := newFilled(t, 2)
+	f.run(10, 1, true)
+	held := f.asks(700, 92, 1)
+	held.Preempt = false
+	f.says(amy, held)
+	one[lease.Commit](f.host, amy)
+	firm := f.asks(600, 90, 1)
+	f.says(amy, firm)
+	firm.Firm = true
+	if e := f.says(amy, firm); len(e.Stop) != 1 {
+		t.Fatalf("stops %+v", e.Stop)
+	}
+	one[lease.Commit](f.host, amy)
+	first := f.asks(500, 95, 1)
+	first.Preempt = false
+	f.says(amy, first)
+	if c := one[lease.Commit](f.host, amy); c.Offer != first.ID {
+		t.Errorf("commit %+v", c)
+	}
+	if d := one[lease.Decline](f.host, amy); d.Offer != held.ID {
+		t.Errorf("decline %+v", d)
+	}
+}
+
+// Without enough tasks to end, the offer of a gang is declined, and nothing is promised.
+func TestPromiseThatCannotBeMade(t *testing.T) {
+	f := newFilled(t, 2)
+	f.run(50, 1, true)
+	f.run(50, 1, false)
+	f.says(amy, f.asks(500, 90, 2))
+	if d := one[lease.Decline](f.host, amy); !strings.Contains(d.Reason.Detail, "would make room") {
+		t.Errorf("decline %+v", d)
+	}
+}
+
+// Whatever happens before, the conditional Commits that stand can all be made firm at once: each becomes a Commit when the
+// tasks that are ended then are gone. Before Firm no task ends for a gang.
+func TestPromisesAreKept(t *testing.T) {
+	kept := 0
+	rapid.Check(t, func(t *rapid.T) {
+		h := newHost(t, config(4))
+		session := h.meet(amy, 1)
+		pick := func(name string, n int) int { return rapid.IntRange(0, n-1).Draw(t, name) }
+		n := uint64(0)
+		running := map[job.Attempt]bool{}
+		run := func() {
+			n++
+			need := rapid.SampledFrom([]job.Resources{gpus(1), gpus(2), {CPUs: 2}, {CPUs: 1, GPUShare: 0.4}}).Draw(t, "holds")
+			m := start(n, attempt(n, 1), session, need)
+			m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible = pick("priority", 4)*10, pick("preemptible", 5) > 0 })
+			h.says(amy, offer(n, m.Attempt, need))
+			if len(got[lease.Commit](h, amy)) == 0 {
+				h.says(amy, lease.Release{Offer: n})
+				return
+			}
+			h.says(amy, m)
+			h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: int(n)})
+			running[m.Attempt] = true
+		}
+		for range 8 {
+			run()
+		}
+		asked, stands := map[uint64]lease.Offer{}, map[uint64]bool{}
+		heard := func(e worker.Effects) {
+			for _, s := range e.Stop {
+				for _, m := range asked {
+					if m.Gang > 0 && strings.Contains(s.Reason, string(m.Attempt.Job)) && !m.Firm {
+						t.Fatalf("%s ends for a gang that is not firm", s.Attempt)
+					}
+				}
+			}
+			for _, c := range got[lease.Commit](h, amy) {
+				stands[c.Offer] = c.Conditional
+			}
+			for _, d := range got[lease.Decline](h, amy) {
+				delete(stands, d.Offer)
+				delete(asked, d.Offer)
+			}
+		}
+		ends := func(a job.Attempt) {
+			delete(running, a)
+			heard(h.round(exited(a, 0)))
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"gang": func(*rapid.T) {
+				n++
+				m := member(n, 1, rapid.SampledFrom([]job.Resources{gpus(1), gpus(2), gpus(4), {CPUs: 3}, {CPUs: 6}}).Draw(t, "need"))
+				m.ID, m.Priority, m.Preempt, m.Order = n, 50+10*pick("priority", 3), pick("preempt", 4) > 0, uint64(pick("order", 9))
+				asked[n] = m
+				heard(h.says(amy, m))
+			},
+			"task": func(*rapid.T) {
+				n++
+				m := offer(n, attempt(n, 1), rapid.SampledFrom([]job.Resources{gpus(1), gpus(2), {CPUs: 4}}).Draw(t, "need"))
+				m.Priority, m.Preempt, m.Wait, m.Age = 50+10*pick("priority", 3), pick("preempt", 2) > 0, time.Minute, time.Duration(pick("age", 9))*time.Second
+				asked[n] = m
+				heard(h.says(amy, m))
+			},
+			"ends": func(*rapid.T) {
+				for _, r := range h.core.Attempts() {
+					if running[r.Attempt] && pick("this", 4) == 0 {
+						ends(r.Attempt)
+						return
+					}
+				}
+			},
+			"cancelled": func(*rapid.T) {
+				for _, r := range h.core.Attempts() {
+					if running[r.Attempt] && pick("this", 4) == 0 {
+						heard(h.says(amy, lease.Cancel{Attempt: r.Attempt, Group: group, Epoch: epoch(1), Grace: time.Minute, Reason: "enough"}))
+						return
+					}
+				}
+			},
+			"released": func(*rapid.T) {
+				id := n - uint64(pick("offer", 5))
+				delete(asked, id)
+				delete(stands, id)
+				heard(h.says(amy, lease.Release{Offer: id}))
+			},
+			"time": func(*rapid.T) {
+				h.jump(time.Duration(pick("time", 15)) * time.Second)
+				heard(h.round())
+			},
+		})
+		var firm []lease.ToWorker
+		for id := range n + 1 {
+			if stands[id] {
+				m := asked[id]
+				m.Firm = true
+				asked[id] = m
+				firm = append(firm, m)
+			}
+		}
+		heard(h.says(amy, firm...))
+		for range 20 {
+			for _, r := range h.core.Attempts() {
+				if running[r.Attempt] && r.Reason != "" {
+					ends(r.Attempt)
+				}
+			}
+		}
+		for _, m := range firm {
+			id := m.(lease.Offer).ID
+			if conditional, there := stands[id]; conditional || !there {
+				t.Fatalf("offer %d, which was promised room: conditional %v, not declined %v", id, conditional, there)
+			}
+			kept++
+		}
+	})
+	if kept < 5 {
+		t.Errorf("only %d conditional Commits were made firm", kept)
+	}
+}

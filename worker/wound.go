@@ -1,0 +1,100 @@
+package worker
+
+// Wound-wait: an offer takes back the reservations of gangs that rank after it, so that gangs do not wait for each other.
+// See docs/adr, ADR 89.
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/musterhq/muster/lease"
+)
+
+// wounds revokes reservations of gangs.
+type wounds struct {
+	account      *account
+	queue        *queue
+	attempts     *attempts
+	reservations *reservations
+}
+
+// revoke takes back as few reservations of gangs as it takes for the offer to fit, those first that rank last. It takes
+// back none if all would not be enough. enough is true if only the quota of the offer's user might be missing.
+func (w *wounds) revoke(now Moment, o *offer) (done, enough bool) {
+	held := w.held(now, o)
+	if len(held) == 0 || !w.fits(o, held) {
+		return false, false
+	}
+	if !w.allowed(o, held) {
+		return false, true
+	}
+	w.take(o, fewest(held, func(some []*attempt) bool { return w.fits(o, some) && w.allowed(o, some) }))
+	return true, true
+}
+
+// fewest returns attempts with which a condition is met, as it is with all of them. None of them could be left out; the
+// last ones are left out first.
+func fewest(all []*attempt, met func([]*attempt) bool) []*attempt {
+	some := all
+	for i := range slices.Backward(all) {
+		if rest := slices.Delete(slices.Clone(some), i, i+1); met(rest) {
+			some = rest
+		}
+	}
+	return some
+}
+
+// held returns the reservations that an offer may take back, those that rank last at the front.
+func (w *wounds) held(now Moment, o *offer) (out []*attempt) {
+	for _, p := range w.queue.gangs.after(o) {
+		if p.state != offerReserved || !mayRevoke(now, o, p) {
+			continue
+		}
+		if a := w.attempts.by[p.msg.Attempt]; a.phase == reserving || a.phase == reserved {
+			out = append(out, a)
+		}
+		if len(out) == maxVictims {
+			break
+		}
+	}
+	return out
+}
+
+// fits reports whether the offer would fit without these attempts.
+func (w *wounds) fits(o *offer, without []*attempt) bool {
+	w.account.letGo(without)
+	defer w.account.takeBack(without)
+	_, fits := w.account.capacity.choose(o.msg.Need, o.msg.Device)
+	return fits
+}
+
+// allowed reports whether the offer would be within its user's quota without these attempts.
+func (w *wounds) allowed(o *offer, without []*attempt) bool {
+	q := &w.account.quotas
+	for _, a := range without {
+		q.shift(a.rec.User, a.rec.Need, -1)
+		defer q.shift(a.rec.User, a.rec.Need, 1)
+	}
+	return q.over(o.msg.User, w.account.capacity.whole(o.msg.Need)) == ""
+}
+
+// take revokes reservations for an offer.
+func (w *wounds) take(o *offer, held []*attempt) {
+	for _, a := range held {
+		w.reservations.revoke(a, lease.Clip(fmt.Sprintf(
+			"task %s of %s, priority %d, goes first and got the place of this gang", o.msg.Attempt, o.msg.User, o.msg.Priority)))
+	}
+}
+
+// letGo frees what attempts hold, until takeBack. The usage of users stays.
+func (a *account) letGo(as []*attempt) {
+	for _, x := range as {
+		a.capacity.release(x.rec.Attempt, x.rec.Need, x.rec.Devices)
+	}
+}
+
+func (a *account) takeBack(as []*attempt) {
+	for _, x := range as {
+		_ = a.capacity.adopt(x.rec) // it was held a moment ago
+	}
+}
