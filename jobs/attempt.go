@@ -9,15 +9,6 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The words of the reasons that records set.
-const (
-	ReasonHeld      = "Held"
-	ReasonRequeued  = "Requeued"
-	ReasonCancelled = "Cancelled"
-	ReasonLost      = "NodeLost"
-	ReasonExit      = "Exit"
-)
-
 // The states of tasks that wait, and of tasks that are assigned.
 var (
 	waiting = []job.State{job.Pending, job.Held}

@@ -14,14 +14,6 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The words of the reasons of members of a gang.
-const (
-	ReasonGangEnded  = "GangEnded"  // another member has ended badly; the detail names it
-	ReasonNotStarted = "NotStarted" // its host did not start it
-	// reasonTooMany is the word of a member whose host was lost, until the gang is settled and held.
-	reasonTooMany = "NodesLost"
-)
-
 // unassignMember ends the attempt of one member, which its host did not start or which was lost with its host. Other
 // members may have run, so it ends like one that ran.
 func unassignMember(j *Job, t *job.Task, r job.UnassignRecord) bool {

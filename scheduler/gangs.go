@@ -18,6 +18,19 @@ import (
 	"github.com/musterhq/muster/scheduler/place"
 )
 
+// gangs gathers hosts for gangs.
+type gangs struct {
+	*turn
+	entries    *entries
+	hosts      *hosts
+	pending    *pending
+	placement  *placement
+	offers     *offers
+	dispatches *dispatches
+	seats      *seats
+	starts     *gangStarts
+}
+
 // begin offers the members of a gang to hosts, if enough hosts have room for a member or a place in their queues.
 func (gs *gangs) begin(t *task) place.Verdict {
 	size := t.e.job.Gang()
@@ -40,8 +53,8 @@ func (gs *gangs) begin(t *task) place.Verdict {
 	d := gs.dispatches.begin(t, "")
 	d.gang = g
 	gs.pending.queued.add(t)
-	gs.offerFits(d, fits)
-	gs.offerQueue(d, queue)
+	gs.seats.offerFits(d, fits)
+	gs.seats.offerQueue(d, queue)
 	gs.offers.changed(d)
 	if len(fits) == size {
 		return place.Fits
@@ -71,7 +84,7 @@ func (gs *gangs) lookAt(d *dispatch) {
 	gs.watchHold(d, n)
 	switch {
 	case t.phase == offering && n[seated] == g.size:
-		gs.assign(d)
+		gs.starts.assign(d)
 	case t.phase != offering && n[seated] < g.size: // a host has taken its place back while the record was under way
 		gs.unwind(d, "a place was lost before the record was committed")
 	case t.phase != offering:
@@ -122,10 +135,10 @@ func (gs *gangs) refill(d *dispatch) {
 	for _, a := range again {
 		gs.hosts.askAgain(gs.hosts.workers[a.Host.Peer], a.At)
 	}
-	gs.offerFits(d, fits)
+	gs.seats.offerFits(d, fits)
 	if missing -= len(fits); missing > 0 && !gs.preempt(d, missing, from) {
 		gs.unpromise(d)
-		gs.offerQueue(d, queue)
+		gs.seats.offerQueue(d, queue)
 	}
 	if len(d.offers) == 0 {
 		if t.pause.why == "" {
@@ -145,10 +158,10 @@ func (gs *gangs) preempt(d *dispatch, missing int, from int) bool {
 			gs.offers.sendOffer(o, queueWait)
 			continue
 		}
-		if !gs.makeRoom(d) {
+		if !gs.seats.makeRoom(d) {
 			return false
 		}
-		gs.offer(d, gs.hosts.workers[h.Peer], &seat{state: inQueue, waits: true, preempt: true}, nil)
+		gs.seats.offer(d, gs.hosts.workers[h.Peer], &seat{state: inQueue, waits: true, preempt: true}, nil)
 	}
 	return len(hosts) > 0
 }
@@ -161,7 +174,7 @@ func (gs *gangs) unpromise(d *dispatch) {
 			w := o.worker
 			gs.offers.release(o)
 			gs.offers.drop(o)
-			gs.queueAt(d, w)
+			gs.seats.queueAt(d, w)
 		}
 	}
 }

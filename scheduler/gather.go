@@ -10,20 +10,17 @@ import (
 	"github.com/musterhq/muster/scheduler/place"
 )
 
-// gangs gathers hosts for gangs.
-type gangs struct {
+// seats offers the members of gangs to hosts, and hears their answers.
+type seats struct {
 	*turn
 	entries    *entries
 	hosts      *hosts
 	contact    *contact
-	pending    *pending
-	placement  *placement
-	attempts   *attempts
 	offers     *offers
 	dispatches *dispatches
 }
 
-func (gs *gangs) offerFits(d *dispatch, fits []place.Spot) {
+func (gs *seats) offerFits(d *dispatch, fits []place.Spot) {
 	for _, x := range fits {
 		if !gs.makeRoom(d) {
 			return
@@ -32,7 +29,7 @@ func (gs *gangs) offerFits(d *dispatch, fits []place.Spot) {
 	}
 }
 
-func (gs *gangs) offerQueue(d *dispatch, hosts []*fleet.Host) {
+func (gs *seats) offerQueue(d *dispatch, hosts []*fleet.Host) {
 	for _, h := range hosts {
 		if len(d.offers) < d.gang.most() {
 			gs.queueAt(d, gs.hosts.workers[h.Peer])
@@ -40,13 +37,13 @@ func (gs *gangs) offerQueue(d *dispatch, hosts []*fleet.Host) {
 	}
 }
 
-func (gs *gangs) queueAt(d *dispatch, w *worker) {
+func (gs *seats) queueAt(d *dispatch, w *worker) {
 	makePlace(gs.dispatches, d, w)
 	gs.offer(d, w, &seat{state: inQueue, waits: true}, nil)
 }
 
 // makeRoom takes one queued offer back if the gang has as many offers as it may have. It returns false if it has none.
-func (gs *gangs) makeRoom(d *dispatch) bool {
+func (gs *seats) makeRoom(d *dispatch) bool {
 	if len(d.offers) < d.gang.most() {
 		return true
 	}
@@ -61,14 +58,14 @@ func (gs *gangs) makeRoom(d *dispatch) bool {
 }
 
 // offerMore offers a member to a host that got room.
-func (gs *gangs) offerMore(d *dispatch, w *worker) {
+func (gs *seats) offerMore(d *dispatch, w *worker) {
 	if gs.makeRoom(d) {
 		gs.offer(d, w, &seat{waits: true}, nil)
 	}
 }
 
 // offer offers the rank that needs it most to a host.
-func (gs *gangs) offer(d *dispatch, w *worker, s *seat, chosen []string) {
+func (gs *seats) offer(d *dispatch, w *worker, s *seat, chosen []string) {
 	rank, open := d.openRank()
 	if !open {
 		return
@@ -99,7 +96,7 @@ func (gs *gangs) offer(d *dispatch, w *worker, s *seat, chosen []string) {
 
 // renew sends the offer again before it, or the reservation, runs out. With the first offer of the gang it looks for
 // more hosts.
-func (gs *gangs) renew(o *offer) {
+func (gs *seats) renew(o *offer) {
 	gs.stop(o.timer)
 	o.timer = gs.after(renewEvery, func() {
 		if o.seat.state == asked { // the host had no room any more

@@ -104,7 +104,7 @@ func (pn *planner) fill(w *worker, b *budget) bool {
 			w.resume.queued = &p
 			b.tries--
 			if queued.dispatch.gang != nil {
-				pn.gangs.offerMore(queued.dispatch, w)
+				pn.gangs.seats.offerMore(queued.dispatch, w)
 			} else {
 				pn.dispatches.offer(queued.dispatch, w, fleet.Queued, nil)
 			}

@@ -22,7 +22,7 @@ type records struct {
 	pending    *pending
 	attempts   *attempts
 	dispatches *dispatches
-	gangs      *gangs
+	gangStarts *gangStarts
 	reports    *reports
 	requests   *requests
 	deaths     *deaths
@@ -257,7 +257,7 @@ func (rc *records) appliedGang(e *entry, r job.AssignGangRecord, epoch job.Epoch
 		rc.dispatches.takeBack(t)
 		rc.settle(t)
 	case ok && mine:
-		rc.gangs.start(d)
+		rc.gangStarts.start(d)
 	case ok:
 		rc.dispatches.takeBack(t)
 		rc.attempts.giveUp(t, job.ProofDeclined, "its places were given back before its record was committed")

@@ -128,13 +128,13 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 		c.pending.shares.hear(w, m.Usage)
 	case lease.Commit:
 		if o := c.offers.byID[m.Offer]; o != nil && o.worker == w && o.seat != nil {
-			c.plan.gangs.commit(w, o, m)
+			c.plan.gangs.seats.commit(w, o, m)
 		} else {
 			c.dispatches.commit(w, m)
 		}
 	case lease.Decline:
 		if o := c.offers.byID[m.Offer]; o != nil && o.worker == w && o.seat != nil {
-			c.plan.gangs.decline(w, o, m)
+			c.plan.gangs.seats.decline(w, o, m)
 		} else {
 			c.dispatches.decline(w, m)
 		}
@@ -166,7 +166,7 @@ func (c *Core) notProposed(r job.Record, err error) {
 	case job.AssignRecord:
 		c.dispatches.notAssigned(r.Attempt)
 	case job.AssignGangRecord:
-		c.plan.gangs.notAssigned(r.Attempt)
+		c.plan.gangs.starts.notAssigned(r.Attempt)
 	case job.CancelRecord:
 		c.requests.refused(toCancel, r.Job, err)
 	case job.HoldRecord:

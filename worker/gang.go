@@ -20,19 +20,22 @@ type gangs struct {
 
 func newGangs() gangs { return gangs{held: map[job.Peer]int{}} }
 
-// add adds an offer. Of two gangs with the same priority, the one with the lower Order must go first at every host, or two
-// gangs could wait for each other for ever, each with a reservation that the other needs. The ages alone do not ensure
+// compareGangs is the order of gangs that is the same at all hosts, whenever their offers come: priority, Order, name.
+func compareGangs(a, b *offer) int {
+	return cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.msg.Order, b.msg.Order), compareAttempts(a.msg.Attempt, b.msg.Attempt))
+}
+
+// add adds an offer. Of two gangs with the same priority, the one that is first in order must go first at every host, or
+// two gangs could wait for each other for ever, each with a reservation that the other needs. The ages alone do not ensure
 // that, because an offer travels to each host for another time. So the time of submission is moved between those of the
 // gangs before and after it.
 func (s *gangs) add(o *offer) {
-	i, _ := slices.BinarySearchFunc(s.ranked, o, func(a, b *offer) int {
-		return cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.msg.Order, b.msg.Order))
-	})
+	i, _ := slices.BinarySearchFunc(s.ranked, o, compareGangs)
 	if i > 0 && s.ranked[i-1].msg.Priority == o.msg.Priority {
 		o.submitted = max(o.submitted, s.ranked[i-1].submitted)
 	}
 	for ; i < len(s.ranked) && s.ranked[i].msg.Priority == o.msg.Priority; i++ {
-		if s.ranked[i].msg.Order > o.msg.Order {
+		if compareGangs(s.ranked[i], o) > 0 {
 			o.submitted = min(o.submitted, s.ranked[i].submitted)
 			break
 		}

@@ -93,6 +93,7 @@ func refused(err error) error {
 	}
 	var b strings.Builder
 	b.WriteString(api.ErrNoMatch.Error())
+	said := b.Len()
 	for _, clause := range p.Explanation.Clauses {
 		if clause.Meets == clause.Of && clause.Of > 0 {
 			continue
@@ -108,6 +109,9 @@ func refused(err error) error {
 		if len(clause.Fails) > 0 {
 			b.WriteString(")")
 		}
+	}
+	if detail := p.Explanation.ReasonDetail; b.Len() == said && detail != "" { // such as too few nodes for a gang
+		b.WriteString("; " + detail)
 	}
 	if text := nearestFit(p.Explanation.Nearest); text != "" {
 		b.WriteString("; " + text)

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
 )
 
 const (
@@ -30,6 +31,16 @@ const (
 	// patience is for how many requests free room waits. What none of so many requests would use counts as wasted.
 	patience = 40
 )
+
+// class is one kind of request, and how often one of all requests with GPUs is of this kind.
+type class struct {
+	need    job.Resources
+	devices int
+	milli   int     // of each device
+	steps   float64 // CPUs
+	up      point   // steps as a whole number less a part, which is what a request takes of a whole number
+	rate    float64
+}
 
 // fill is the expected fill of devices of one kind. The zero value is that of devices that no request can use.
 type fill struct {

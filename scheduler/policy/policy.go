@@ -7,12 +7,9 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
@@ -25,36 +22,6 @@ type Policy interface {
 	// Choose appends to chosen the n candidates that it prefers, best first, or all if there are fewer. The need fits
 	// at each candidate. Choose keeps nothing that it was given.
 	Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice
-}
-
-// Named returns the policies by name. Each call makes new ones: a policy may have memory that it uses again, and is for
-// one goroutine.
-func Named() map[string]Policy {
-	return map[string]Policy{
-		"balanced": Balanced{},
-		"frag":     &Frag{},
-		"pack":     Pack{},
-		"simple":   Simple{},
-		"spread":   Spread{},
-		"topology": &Topology{},
-	}
-}
-
-// The policies of jobs that name none. See docs/adr, ADR 83.
-const (
-	Default        = "simple"
-	DefaultOfGangs = "topology"
-)
-
-// Names returns the names of the policies in alphabetical order.
-func Names() []string { return slices.Sorted(maps.Keys(Named())) }
-
-// Check returns an error if a job names a policy that does not exist. An empty name stands for the default.
-func Check(name string) error {
-	if name == "" || Named()[name] != nil {
-		return nil
-	}
-	return fmt.Errorf("policy %.40q: want one of %s", name, strings.Join(Names(), ", "))
 }
 
 // Ask is what is to be placed.

@@ -22,20 +22,6 @@ type Typical struct {
 	known *workload // nil if no request asks for a GPU
 }
 
-// kind is a kind of request. Requests that differ in host memory alone are of one kind.
-type kind struct {
-	cpus, gpus, milli int // milli thousandths of each of the devices
-	model             string
-	gpuMemory         job.Size
-}
-
-// asked is how often a kind was asked for.
-type asked struct {
-	kind
-	count  int
-	memory float64 // the sum over the requests
-}
-
 const (
 	// maxKinds bounds the kinds that are counted. Beyond it the rarest fourth is forgotten.
 	maxKinds = 256

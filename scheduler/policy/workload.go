@@ -24,16 +24,6 @@ type workload struct {
 	empty               *fill            // for no class
 }
 
-// class is one kind of request, and how often one of all requests with GPUs is of this kind.
-type class struct {
-	need    job.Resources
-	devices int
-	milli   int     // of each device
-	steps   float64 // CPUs
-	up      point   // steps as a whole number less a part, which is what a request takes of a whole number
-	rate    float64
-}
-
 // group is the requests that only some hosts can serve: those that want a certain model, much device memory or several
 // devices at once.
 type group struct {
@@ -62,8 +52,6 @@ const (
 	// cpuOnlyMost bounds the rate of the requests without GPUs together. A host with GPUs sees few of them, because
 	// other hosts are better for them.
 	cpuOnlyMost = 0.25
-	// leastAmount is what a request counts at least, in thousandths of a GPU, when the classes are chosen.
-	leastAmount = gpu.Whole / 2
 )
 
 // newWorkload returns nil if no request asks for a GPU.
@@ -105,18 +93,6 @@ func newWorkload(kinds []asked) *workload {
 	}
 	w.addGroups(kinds)
 	return w
-}
-
-// weight orders the kinds by the GPUs that are asked for.
-func (k *asked) weight() int { return k.count * max(k.gpus*k.milli, leastAmount) }
-
-// need returns a request of the kind, with the mean of the memory.
-func (k *asked) need() job.Resources {
-	r := job.Resources{CPUs: k.cpus, GPUs: k.gpus, GPUModel: k.model, GPUMemory: k.gpuMemory}
-	if k.gpus == 1 && k.milli < gpu.Whole {
-		r.GPUs, r.GPUShare = 0, float64(k.milli)/gpu.Whole
-	}
-	return r
 }
 
 // addGroups works out the groups from all kinds.

@@ -1,0 +1,144 @@
+package scheduler
+
+// The start of a gang: once each member has a place, all are assigned with one record, and then started.
+// See docs/adr, ADR 89.
+
+import (
+	"slices"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// gangStarts assigns and starts gangs.
+type gangStarts struct {
+	*turn
+	entries    *entries
+	contact    *contact
+	pending    *pending
+	attempts   *attempts
+	offers     *offers
+	dispatches *dispatches
+}
+
+// assign proposes to assign all members: each has a place.
+func (gs *gangStarts) assign(d *dispatch) {
+	t := d.task
+	for _, o := range slices.Clone(d.offers) {
+		if o.seat.state != seated {
+			gs.offers.release(o)
+			gs.offers.drop(o)
+		}
+	}
+	gs.pending.setWaiting(t, false)
+	gs.pending.queued.remove(t)
+	t.move(gs.turn, held)
+	gs.proposeGang(d)
+}
+
+// proposeGang proposes the record of a gang of which each member has a place.
+func (gs *gangStarts) proposeGang(d *dispatch) {
+	t := d.task
+	t.move(gs.turn, confirming)
+	r := job.AssignGangRecord{Attempt: job.Attempt{Job: t.e.job.ID, Task: t.index, N: d.n}, Members: d.assignees()}
+	d.target = r.Members[0].Node
+	gs.propose(r)
+}
+
+// assignees are the hosts of the members, by rank. Each member has one.
+func (d *dispatch) assignees() []job.Assignee {
+	out := make([]job.Assignee, d.gang.size)
+	for _, o := range d.offers {
+		out[o.seat.rank] = job.Assignee{Node: o.worker.Peer, NodeName: o.worker.Name(), Store: o.worker.Profile.Store}
+	}
+	return out
+}
+
+// notAssigned handles a record that the journal has refused. It is proposed once more while the places are held.
+func (gs *gangStarts) notAssigned(a job.Attempt) {
+	e := gs.entries.byID[a.Job]
+	if e == nil {
+		return
+	}
+	i, soft := e.find(a.Task)
+	if !soft || !e.tasks[i].proposes(a.N) {
+		return
+	}
+	t := e.tasks[i]
+	t.unpropose(gs.turn)
+	t.declines++
+	t.pause.until, t.pause.why = gs.now.Add(backoff(t.declines)), "the journal did not take the placement"
+	d := t.dispatch
+	if d == nil {
+		gs.pending.requeue(t)
+		return
+	}
+	gs.after(retryWait, func() {
+		if t.dispatch == d && t.phase == held {
+			gs.proposeGang(d)
+		}
+	})
+}
+
+// start sends the Starts of all members. Their record is in the journal (R1). If one of them cannot start, none does, and
+// the gang is taken back.
+func (gs *gangStarts) start(d *dispatch) {
+	t := d.task
+	lost := slices.ContainsFunc(d.offers, func(o *offer) bool { return o.seat.state != seated || !o.worker.Up })
+	members := gs.members(d)
+	if lost || members == nil || len(d.offers) != d.gang.size || t.e.job.Ending(t.index) != job.NotEnding {
+		gs.dispatches.abandon(d)
+		return
+	}
+	t.endGang()
+	t.dispatch, t.going, t.declines = nil, false, 0
+	offers := slices.Clone(d.offers)
+	slices.SortFunc(offers, func(a, b *offer) int { return a.seat.rank - b.seat.rank })
+	for _, o := range offers {
+		gs.startMember(t.e.task(t.index+o.seat.rank), o, members)
+	}
+}
+
+func (gs *gangStarts) startMember(t *task, o *offer, members *lease.Gang) {
+	t.move(gs.turn, startSent)
+	gs.offers.drop(o)
+	t.hear(gs.attempts.sessionOf(t))
+	t.see(job.Reserved)
+	t.process.devices = o.seat.devices
+	gs.send(o.worker.Peer, lease.Start{
+		Offer: o.id, Attempt: t.attempt(), Group: gs.cfg.Group, Epoch: gs.epoch, Session: o.seat.session, User: t.e.job.User,
+		File: t.e.taskFile(), Element: t.e.element(t.index), Gang: members,
+	})
+	gs.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: o.seat.why})
+	gs.entries.changed(t)
+	t.report = gs.after(reportWait, func() {
+		t.hear(0)
+		gs.attempts.check(t)
+	})
+}
+
+// members is what all members are told of each other. It is nil if the address of one is not known. This daemon's own
+// host has the address at which the first of the others reaches it.
+func (gs *gangStarts) members(d *dispatch) *lease.Gang {
+	g := &lease.Gang{Members: make([]lease.Member, d.gang.size)}
+	local := -1
+	for _, o := range d.offers {
+		s := o.seat
+		g.Members[s.rank] = lease.Member{Node: o.worker.Peer, Name: o.worker.Name(), Address: s.address}
+		if s.rank == 0 {
+			g.Port = s.port
+		}
+		if s.address == "" {
+			local = s.rank
+		}
+	}
+	for i := range g.Members {
+		if local >= 0 && i != local && g.Members[local].Address == "" {
+			g.Members[local].Address = gs.contact.paths[g.Members[i].Node].Local
+		}
+	}
+	if slices.ContainsFunc(g.Members, func(m lease.Member) bool { return m.Address == "" }) {
+		return nil
+	}
+	return g
+}

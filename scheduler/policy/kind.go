@@ -1,0 +1,37 @@
+package policy
+
+// The kinds of requests, and how often each was asked for.
+
+import (
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+)
+
+// kind is a kind of request. Requests that differ in host memory alone are of one kind.
+type kind struct {
+	cpus, gpus, milli int // milli thousandths of each of the devices
+	model             string
+	gpuMemory         job.Size
+}
+
+// asked is how often a kind was asked for.
+type asked struct {
+	kind
+	count  int
+	memory float64 // the sum over the requests
+}
+
+// leastAmount is what a request counts at least, in thousandths of a GPU, when the classes are chosen.
+const leastAmount = gpu.Whole / 2
+
+// weight orders the kinds by the GPUs that are asked for.
+func (k *asked) weight() int { return k.count * max(k.gpus*k.milli, leastAmount) }
+
+// need returns a request of the kind, with the mean of the memory.
+func (k *asked) need() job.Resources {
+	r := job.Resources{CPUs: k.cpus, GPUs: k.gpus, GPUModel: k.model, GPUMemory: k.gpuMemory}
+	if k.gpus == 1 && k.milli < gpu.Whole {
+		r.GPUs, r.GPUShare = 0, float64(k.milli)/gpu.Whole
+	}
+	return r
+}
