@@ -185,6 +185,12 @@ func (c *Client) post(ctx context.Context, id job.ID, verb string, in any) (j Jo
 	return j, err
 }
 
+// Users returns what users and projects have used of the cluster, and their shares.
+func (c *Client) Users(ctx context.Context) (l Listing[User], err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/users", nil, nil, &l)
+	return l, err
+}
+
 // Nodes lists the nodes of the cluster by name.
 func (c *Client) Nodes(ctx context.Context) (l Listing[Node], err error) {
 	err = c.call(ctx, http.MethodGet, "/v1/nodes", nil, nil, &l)

@@ -157,7 +157,7 @@ func (d *daemon) start(t *testing.T) {
 	}}
 	var err error
 	d.server, err = New(cfg, Needs{
-		Jobs: d, Deaths: d, Explain: d, Watch: d, Progress: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d, Files: d, Exec: inputsOf{d}, Uploads: d.uploads, Transport: transport, Registry: prometheus.NewRegistry(),
+		Jobs: d, Deaths: d, Explain: d, Watch: d, Progress: d, Node: d, Users: d, Logs: d, Peers: d, Directory: d, Self: d, Files: d, Exec: inputsOf{d}, Uploads: d.uploads, Transport: transport, Registry: prometheus.NewRegistry(),
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

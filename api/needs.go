@@ -156,6 +156,7 @@ type Needs struct {
 	Watch     Watch
 	Progress  Progress
 	Node      NodeSource
+	Users     Users
 	Logs      Logs
 	Peers     Peers
 	Directory Directory

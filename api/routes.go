@@ -104,6 +104,7 @@ func (rt *router) jobs(needs Needs, log *slog.Logger) {
 func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	nodes := &nodeRoutes{daemons: rt.daemons, node: needs.Node, watch: needs.Watch}
 	deaths := &deathRoutes{daemons: rt.daemons, deaths: needs.Deaths, log: log}
+	users := &userRoutes{daemons: rt.daemons, users: needs.Users}
 	members := &memberRoutes{daemons: rt.daemons}
 	events := &eventRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, directory: needs.Directory, log: log}
 	daemon := &daemonRoutes{needs.Self}
@@ -113,6 +114,8 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	add(rt, post("drain-node", "/v1/nodes/{id}/drain", "Drain a node: start nothing new there", http.StatusOK), rules{peers: true, node: true}, nodes.drain)
 	add(rt, post("resume-node", "/v1/nodes/{id}/resume", "End a drain, and the quarantine of the node's GPUs", http.StatusOK), rules{peers: true, node: true}, nodes.resume)
 	add(rt, post("declare-node-dead", "/v1/nodes/{id}/declare-dead", "Declare a node dead: give up its tasks", http.StatusOK), rules{peers: true}, deaths.declare)
+	add(rt, get("list-users", "/v1/users", "List users and projects: what they have used, and their shares"), rules{}, users.list)
+	add(rt, hiddenOp(get("get-host-users", "/peer/v1/users", "Get what users have used of this host")), rules{peers: true, only: true}, users.here)
 	add(rt, get("list-gpus", "/v1/gpus", "List GPUs"), rules{}, nodes.listGPUs)
 	add(rt, get("get-stats", "/v1/stats", "Get totals of the cluster: nodes, jobs, CPUs, memory and GPUs"), rules{peers: true}, nodes.stats)
 	add(rt, eventsOf(get("get-events", "/v1/events", "Follow changes of jobs, as server-sent events")), rules{peers: true, stream: true}, events.stream)

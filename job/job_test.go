@@ -216,9 +216,10 @@ func TestValidate(t *testing.T) {
 	if err := s.Validate(); err != nil {
 		t.Errorf("an array of gangs: %v", err)
 	}
-	s.Project = "p"
+	s = good
+	s.Image, s.Output = "i", "/o"
 	if err := s.Validate(); !errors.Is(err, ErrNotYet) {
-		t.Errorf("project: %v, want ErrNotYet", err)
+		t.Errorf("output with an image: %v, want ErrNotYet", err)
 	}
 }
 

@@ -131,7 +131,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate returns an error that names the first field that is not valid, or ErrNotYet with the field's name.
 func (s Spec) Validate() error {
-	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkGang, checkArray, checkFiles, checkOutput, checkHosts, checkDependency, checkInput, checkLater} {
+	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkGang, checkArray, checkFiles, checkOutput, checkHosts, checkDependency, checkProject, checkInput} {
 		if err := check(s); err != nil {
 			return err
 		}
@@ -261,21 +261,6 @@ func checkGang(s Spec) error {
 		return fmt.Errorf("nodes %d: want 1 to %d", s.Nodes, MaxNodes)
 	case s.TasksPerNode < 0 || s.TasksPerNode > MaxCPUs:
 		return fmt.Errorf("ntasks_per_node %d: want 1 to %d", s.TasksPerNode, MaxCPUs)
-	}
-	return nil
-}
-
-// checkLater refuses fields of the documented interface that this version does not support.
-func checkLater(s Spec) error {
-	for _, later := range []struct {
-		field string
-		set   bool
-	}{
-		{"project", s.Project != ""},
-	} {
-		if later.set {
-			return fmt.Errorf("%s: %w", later.field, ErrNotYet)
-		}
 	}
 	return nil
 }

@@ -38,6 +38,9 @@ func (h *host) carry(fx worker.Effects) {
 	if fx.Keep != nil {
 		h.keep(*fx.Keep)
 	}
+	if fx.KeepUsage != nil {
+		h.keepUsage(*fx.KeepUsage)
+	}
 	for _, m := range fx.Send {
 		h.send(m.To, m.Msg)
 	}
@@ -67,6 +70,18 @@ func (h *host) keep(now worker.Quarantine) {
 	}
 	if err != nil {
 		h.w.fail("the devices set aside at %s cannot be written: %v", h.peer, err)
+	}
+}
+
+// keepUsage has the next life of the daemon find what its users have used, as the disk does.
+func (h *host) keepUsage(now worker.Usage) {
+	text, err := json.Marshal(now)
+	if err == nil {
+		h.cfg.Usage = worker.Usage{}
+		err = json.Unmarshal(text, &h.cfg.Usage)
+	}
+	if err != nil {
+		h.w.fail("the usage of %s cannot be written: %v", h.peer, err)
 	}
 }
 
@@ -199,6 +214,22 @@ func wireRefuses(msg any) string {
 			if max(f.Start, f.Kept, f.Shared) != f.Start+f.Kept+f.Shared || min(f.Start, f.Kept, f.Shared) < 0 {
 				return fmt.Sprintf("a forecast %+v", f)
 			}
+		}
+		if m.Usage != nil {
+			return usageRefused(m.Usage)
+		}
+	}
+	return ""
+}
+
+// usageRefused says what is out of bounds in what a host tells of its users.
+func usageRefused(u *lease.Usage) string {
+	if len(u.Entries) > lease.MaxUsage {
+		return "the usage of too many accounts"
+	}
+	for _, e := range u.Entries {
+		if !(e.Used.GPU >= 0 && e.Used.GPU <= lease.MaxUsed) || !(e.Used.CPU >= 0 && e.Used.CPU <= lease.MaxUsed) {
+			return fmt.Sprintf("usage of %v by %s", e.Used, e.Account)
 		}
 	}
 	return ""

@@ -218,7 +218,7 @@ func (h *host) powerOn(wiped bool) {
 		h.store = fmt.Sprintf("store-%d-%d", h.index, h.stores)
 		h.disk = newDisk()
 		h.procs = map[job.Attempt]*proc{}
-		h.cfg.Quarantine = worker.Quarantine{}
+		h.cfg.Quarantine, h.cfg.Usage = worker.Quarantine{}, worker.Usage{}
 	}
 	h.boot()
 }

@@ -89,6 +89,7 @@ func (o *owner) boot(after time.Duration) {
 	o.term++
 	cfg := scheduler.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = o.peer, o.group, w.chance.Uint64()|1
+	cfg.Shares = w.opt.shares
 	cfg.Policy = o.policy
 	if w.opt.keepEnded > 0 {
 		cfg.KeepEnded = w.opt.keepEnded

@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -57,6 +58,9 @@ func randomWorld(t testing.TB, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 1)) // of what the world is; what happens in it draws elsewhere
 	m := moods[r.IntN(len(moods))]
 	opt := options{refusals: m.refusals, keepEnded: 20, keepWhole: 4}
+	if seed%3 == 0 { // not drawn, so that the other worlds are what they were
+		opt.shares = share.Weights{HalfLife: 20 * time.Minute, Users: map[string]float64{"ada": 3}, Projects: map[string]float64{"p1": 2}}
+	}
 	if r.IntN(4) == 0 {
 		opt.standing, opt.mute = 2, r.IntN(2) == 0
 	}
@@ -119,6 +123,9 @@ func (w *world) load(r *rand.Rand, m *mood) {
 		}
 		j := w.newWork(o, users[min(r.IntN(len(users)), r.IntN(len(users)))], need, logNormal(r, median, 1.3, time.Second, 2*time.Hour))
 		w.decorate(r, m, j)
+		if w.opt.shares.On() {
+			j.spec.Project = [...]string{"", "p1", "p2"}[r.IntN(3)]
+		}
 		j.submitAt(between(r, 0, 45*time.Minute))
 	}
 }

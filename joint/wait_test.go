@@ -132,8 +132,14 @@ func (w *world) rivals(first *work, h *host) bool {
 	}
 	near := (w.now-first.rankAt)/50 + time.Second
 	return slices.ContainsFunc(w.waiting, func(j *work) bool {
-		return j != first && j.spec.Priority == first.spec.Priority && (j.agedAnew() || (j.rankAt-first.rankAt).Abs() < near) && j.could(h) && h.takes(j.owner) && !j.overQuota(h)
+		return j != first && j.spec.Priority == first.spec.Priority && (j.agedAnew() || w.sharesDecide(j, first) || (j.rankAt-first.rankAt).Abs() < near) && j.could(h) && h.takes(j.owner) && !j.overQuota(h)
 	})
+}
+
+// sharesDecide says whether what users have used may put one of the jobs before the other, whatever their ages. How
+// much that is, each host counts for itself.
+func (w *world) sharesDecide(a, b *work) bool {
+	return w.opt.shares.On() && (a.user != b.user || a.spec.Project != b.spec.Project)
 }
 
 // closedWhy is why the host gives the job nothing for a good reason.

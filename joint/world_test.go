@@ -15,6 +15,7 @@ import (
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/jobs/jobstest"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -26,7 +27,8 @@ type options struct {
 	keepEnded int     // ended jobs that an owner keeps; 0: the default
 	keepWhole int     // of them in memory; less than 0: none, 0: the default
 	sampling  time.Duration
-	maxOffers int // of one task to one host in a virtual minute; 0: the default
+	shares    share.Weights // of all daemons; the zero value: usage does not count
+	maxOffers int           // of one task to one host in a virtual minute; 0: the default
 }
 
 // standingSessions is how many sessions a daemon keeps without need.
@@ -123,7 +125,7 @@ func (w *world) addHost(s hostSpec) *host {
 		disk:  newDisk(), procs: map[job.Attempt]*proc{}, store: fmt.Sprintf("store-%d-0", n),
 	}
 	h.cfg = worker.DefaultConfig()
-	h.cfg.Limits = s.limits
+	h.cfg.Limits, h.cfg.Shares = s.limits, w.opt.shares
 	h.cfg.Profile = lease.Profile{
 		Peer: h.peer, Name: fmt.Sprintf("n%04d", n), CPUs: s.cpus, Memory: 512 << 30, Labels: s.labels,
 		Drivers: []string{lease.DriverExec}, Worker: true,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/share"
 )
 
 // The drivers that a host can have.
@@ -131,6 +132,7 @@ type (
 		Token    string        // the user's own credential, checked by the worker; empty over the host's local socket
 		Wait     time.Duration // how long the worker may queue the offer until resources are free; 0: answer at once
 		Age      time.Duration // since the job was submitted
+		Project  string        // whose usage this is, besides the user's; empty: none
 		Preempt  bool          // if it does not fit, preemptible tasks of a lower priority are ended for it, or it is declined
 		// Limit is how long the task holds what it gets at most, from the start of its process; see LimitOf. 0: no limit.
 		// The Start must not name a longer one.
@@ -201,6 +203,11 @@ type (
 	}
 )
 
+// Usage is what accounts have used on a host: at most MaxUsage, those that have used most. The host has decayed it.
+type Usage struct {
+	Entries []share.Entry
+}
+
 // GroupEpoch is a group and the epoch of its owner.
 type GroupEpoch struct {
 	Group job.Group
@@ -256,6 +263,8 @@ type (
 		UnderQuota []string
 		// Forecasts says what is expected of offers of this scheduler that are queued here. At most MaxForecasts.
 		Forecasts []Forecast
+		// Usage is what accounts have used here; nil: this message does not tell.
+		Usage *Usage
 	}
 
 	// Commit accepts an offer and reserves its devices for as long as the offer says.
@@ -361,6 +370,10 @@ const (
 	MaxForecasts = MaxOffers
 	// MaxForecast bounds the durations of a forecast.
 	MaxForecast = 10 * 366 * 24 * time.Hour
+	// MaxUsage bounds the accounts of one Availability.
+	MaxUsage = 256
+	// MaxUsed bounds what one of them has used, in seconds.
+	MaxUsed = 1e15
 	// MaxLive bounds the attempts of a Renew: more live tasks than a host has.
 	MaxLive = 16384
 	// MaxGPUs bounds the devices of a profile.

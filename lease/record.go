@@ -30,6 +30,7 @@ type Record struct {
 	Phase   Phase
 	Offer   uint64
 	User    string
+	Project string
 	Need    job.Resources
 	Devices []string
 	Milli   int       // of each device; 1000 for whole devices

@@ -84,7 +84,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 		return nil, err
 	}
 	n.parents.source = n.server
-	n.changes = &changes{now: n.now, host: b.host, net: n.net, work: n.exec.work, server: n.server}
+	n.changes = &changes{now: n.now, host: b.host, net: n.net, work: n.exec.work, owners: n.owners, server: n.server}
 	return n, nil
 }
 
@@ -144,6 +144,7 @@ func (n *Node) newServer() (*api.Server, error) {
 	return api.New(ac, api.Needs{
 		Jobs: jobs, Deaths: jobs, Explain: jobs, Watch: jobs, Progress: jobs,
 		Node:      nodeBackend{n.host, n.hw.gpus, x.work, x.drains, n.log},
+		Users:     usersBackend{x.work, n.owners},
 		Logs:      logsBackend{x.driver, x.files, x.work},
 		Peers:     peersBackend{n.host, n.cfg.Name, n.now, n.owners.home, n.net.router.departed},
 		Directory: directoryBackend{n.net.router.groups},

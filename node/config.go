@@ -13,6 +13,7 @@ import (
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/docker"
@@ -35,6 +36,7 @@ type Config struct {
 	CPUs                  int               // 0: what the machine has
 	Memory                job.Size          // 0: what the machine has
 	Limits                map[string]string // what each user may hold here, as worker.ParseLimits reads it
+	Shares                map[string]string // weights of users and projects, as share.Parse reads them
 	ClientTimeout         job.Duration      // how long the client of a task with input may be gone before the task ends
 	OutputLimit           job.Size          // bytes of one task's output that are kept on disk
 	NoWorker, NoScheduler bool
@@ -137,6 +139,9 @@ func badSetting(names, format string, args ...any) error {
 	return &SettingError{strings.Fields(names), fmt.Errorf(format, args...)}
 }
 
+// CheckShare returns an error if an entry of Config.Shares is not valid.
+func CheckShare(name, text string) error { return share.Check(name, text) }
+
 // Policies returns the names of the placement policies.
 func Policies() []string { return scheduler.Policies() }
 
@@ -187,6 +192,9 @@ func (c Config) Validate() error {
 	}
 	if _, err := worker.ParseLimits(c.Limits); err != nil {
 		return badSetting("limits", "%w", err)
+	}
+	if _, err := share.Parse(c.Shares); err != nil {
+		return badSetting("shares", "%w", err)
 	}
 	for k, v := range c.Labels {
 		if err := job.CheckOwnLabel(k, v); err != nil {

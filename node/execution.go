@@ -10,6 +10,7 @@ import (
 
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/machine"
+	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/files"
 	"github.com/musterhq/muster/worker/runner"
@@ -89,6 +90,12 @@ func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, 
 		return nil, err
 	}
 	wc.SetAside = b.cfg.SetAside.D()
+	if wc.Shares, err = share.Parse(b.cfg.Shares); err != nil {
+		return nil, err
+	}
+	if wc.Usage, err = loadUsage(b.store); err != nil {
+		return nil, err
+	}
 	if wc.Draining, err = x.drains.load(); err != nil {
 		return nil, err
 	}
@@ -97,8 +104,9 @@ func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, 
 	}
 	return worker.New(wc, worker.Parts{
 		Ledger: b.store.Ledger(), Sender: toSchedulers{r}, Driver: x.files, Adopter: x.files, Poll: hw.gpus.ask, Clocks: worker.ReadClocks,
-		PortFree: machine.PortFree,
-		Keep:     func(q worker.Quarantine) error { return saveQuarantine(b.store, q) },
+		PortFree:  machine.PortFree,
+		Keep:      func(q worker.Quarantine) error { return saveQuarantine(b.store, q) },
+		KeepUsage: func(u worker.Usage) error { return saveUsage(b.store, u) },
 	}, b.part("worker"))
 }
 

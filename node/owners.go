@@ -9,6 +9,7 @@ import (
 	"github.com/musterhq/muster/journal"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler"
+	"github.com/musterhq/muster/share"
 )
 
 // owner is the scheduler and the journal of one group. It owns the group's jobs while its journal is the leader.
@@ -116,6 +117,9 @@ func newOwners(b base, net *overlay, follow *parents) (all owners, err error) {
 		return owners{}, err
 	}
 	sc := scheduler.DefaultConfig()
+	if sc.Shares, err = share.Parse(b.cfg.Shares); err != nil {
+		return owners{}, err
+	}
 	sc.Self, sc.Group, sc.Seed, sc.LossLimit, sc.SaveEvery = b.host.Peer(), group, draw(), b.cfg.LossLimit, saveEvery
 	sc.Policy = b.cfg.Policy
 	sc.GangHold = b.cfg.GangHold.D()

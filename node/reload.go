@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p"
+	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -51,6 +52,7 @@ type changes struct {
 	host   *p2p.Host
 	net    *overlay
 	work   *worker.Loop
+	owners owners
 	server *api.Server
 }
 
@@ -75,8 +77,15 @@ func (c *changes) reload(cfg Config) error {
 	if errLimits == nil {
 		c.work.SetLimits(limits)
 	}
+	weights, errShares := share.Parse(cfg.Shares)
+	if errShares == nil {
+		c.work.SetShares(weights)
+		for _, o := range c.owners.by {
+			o.SetShares(weights)
+		}
+	}
 	c.now.set(cfg)
-	return errors.Join(errToken, errBootstrap, errLimits)
+	return errors.Join(errToken, errBootstrap, errLimits, errShares)
 }
 
 // become changes the profile of this host in all parts that use it.

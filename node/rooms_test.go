@@ -13,14 +13,14 @@ import (
 var fileOrder = map[string]string{
 	"worker": `
 		clock timer driver bounds phase
-		refusals quota breaker quarantine event config turn
+		refusals quota breaker quarantine usage event config turn share
 		fault environment capacity account device mps pause health
-		attempt release exit ledger port session forecast report gang queue keeps booking backfill arbitration renew attempts
+		attempt release exit ledger port session forecast report order gang queue keeps booking backfill arbitration renew attempts
 		command reserve wound preempt drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
 		scheduler event turn avoid phase gang policies queue search task retry waitlist
-		entries history hosts assigned contact parents pending placement attempts offers dispatches gather seats gangstart gangs plan reports
+		entries history hosts share assigned contact parents pending placement attempts offers dispatches gather seats gangstart gangs plan reports
 		explain reasons estimates views chosen renew requests deaths records core sessions owner look step
 		mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }

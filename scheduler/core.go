@@ -14,6 +14,7 @@ import (
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/timers"
 )
 
@@ -59,12 +60,13 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.history = &history{turn: t, entries: c.entries, rows: saved.Applied, purging: map[uint64]bool{}}
 	c.hosts = &hosts{turn: t, workers: map[job.Peer]*worker{}, fleet: fleet.NewTable()}
 	c.assigned = &assigned{byNode: map[job.Peer]map[*task]bool{}}
+	sh := &shares{turn: t, hosts: c.hosts, weights: cfg.Shares, told: map[job.Peer][]toldUse{}, sums: map[share.Account]*sum{}}
 	c.contact = &contact{
 		turn: t, hosts: c.hosts, assigned: c.assigned, sessions: map[job.Peer]uint64{}, wanted: map[job.Peer]*want{},
 		paths: map[job.Peer]lease.Path{},
 	}
 	c.pending = &pending{
-		turn: t, hosts: c.hosts, search: c.search, shapes: map[string]*shape{},
+		turn: t, hosts: c.hosts, search: c.search, shares: sh, shapes: map[string]*shape{},
 		begins:  timers.New[time.Time, *entry](time.Time.Compare),
 		parents: &parents{turn: t, entries: c.entries, followed: map[job.ID]*parent{}, inLine: map[job.ID]bool{}, under: map[job.ID]int{}},
 	}
@@ -78,19 +80,10 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, pending: c.pending, placement: c.placement,
 		attempts: c.attempts, offers: c.offers,
 	}
-	places := &seats{
-		turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, offers: c.offers, dispatches: c.dispatches,
-	}
-	starts := &gangStarts{
-		turn: t, entries: c.entries, contact: c.contact, pending: c.pending, attempts: c.attempts, offers: c.offers,
-		dispatches: c.dispatches,
-	}
+	gathering := newGangs(c)
 	c.plan = &planner{
 		turn: t, hosts: c.hosts, search: c.search, pending: c.pending, placement: c.placement, dispatches: c.dispatches,
-		gangs: &gangs{
-			turn: t, entries: c.entries, hosts: c.hosts, pending: c.pending, placement: c.placement, offers: c.offers,
-			dispatches: c.dispatches, seats: places, starts: starts,
-		},
+		gangs: gathering,
 	}
 	c.reports = &reports{
 		turn: t, entries: c.entries, hosts: c.hosts, attempts: c.attempts, dispatches: c.dispatches, acks: map[job.Attempt]ack{},
@@ -112,7 +105,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	}
 	c.records = &records{
 		turn: t, policies: ps, entries: c.entries, history: c.history, assigned: c.assigned, contact: c.contact, pending: c.pending,
-		attempts: c.attempts, dispatches: c.dispatches, gangStarts: starts, reports: c.reports, requests: c.requests, deaths: c.deaths,
+		attempts: c.attempts, dispatches: c.dispatches, gangStarts: gathering.starts, reports: c.reports, requests: c.requests, deaths: c.deaths,
 	}
 	c.restore(saved)
 	c.after(forgetWorker/4, c.forgetWorkers)
@@ -120,6 +113,21 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.after(purgeEvery, c.history.purgeOld)
 	t.fx = Effects{}
 	return c
+}
+
+// newGangs makes the rooms of gangs. Those of single tasks are there already.
+func newGangs(c *Core) *gangs {
+	return &gangs{
+		turn: c.turn, entries: c.entries, hosts: c.hosts, pending: c.pending, placement: c.placement, offers: c.offers,
+		dispatches: c.dispatches,
+		seats: &seats{
+			turn: c.turn, entries: c.entries, hosts: c.hosts, contact: c.contact, offers: c.offers, dispatches: c.dispatches,
+		},
+		starts: &gangStarts{
+			turn: c.turn, entries: c.entries, contact: c.contact, pending: c.pending, attempts: c.attempts, offers: c.offers,
+			dispatches: c.dispatches,
+		},
+	}
 }
 
 // restore loads the jobs of an earlier life of the daemon, the oldest first.

@@ -59,14 +59,13 @@ func (ds *dispatches) queueAtHost(d *dispatch, w *worker) {
 	ds.offer(d, w, fleet.Queued, nil)
 }
 
-// makePlace takes the last task out of the queue of a host if that is full and the task of the dispatch comes before it by
-// rank.
+// makePlace takes a task out of the queue of a host if that is full and the task of the dispatch takes its place.
 func makePlace(ds *dispatches, d *dispatch, w *worker) {
-	if last := w.Claims.GivesWay(d.task.shape.Need, d.task.request().Limited); last != nil {
-		if o := ds.offers.byID[last.ID]; rank(d.task, o.dispatch.task) < 0 {
-			ds.offers.release(o)
-			ds.offerGone(o, place.Avoidance{})
-		}
+	r := d.task.request()
+	if c := w.Claims.Displaced(&r); c != nil {
+		o := ds.offers.byID[c.ID]
+		ds.offers.release(o)
+		ds.offerGone(o, place.Avoidance{})
 	}
 }
 
@@ -74,7 +73,10 @@ func makePlace(ds *dispatches, d *dispatch, w *worker) {
 func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chosen []string) {
 	t := d.task
 	o := &offer{id: ds.offers.draw(), dispatch: d, worker: w, leases: w.Leases}
-	o.claim = fleet.Claim{ID: o.id, User: t.shape.User, Rank: placeOf(t), Need: t.shape.Need, Devices: chosen, State: state, Limited: t.request().Limited}
+	o.claim = fleet.Claim{
+		ID: o.id, User: t.shape.User, Project: t.shape.Project, Rank: placeOf(t), Need: t.shape.Need, Devices: chosen, State: state,
+		Limited: t.request().Limited,
+	}
 	ds.offers.byID[o.id] = o
 	d.offers = append(d.offers, o)
 	w.Claim(&o.claim)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/share"
 )
 
 // Jobs returns the jobs that the filter chooses, newest first.
@@ -43,6 +44,16 @@ func (l *Loop) Jobs(ctx context.Context, f job.Query) ([]job.Job, error) {
 // Counts returns how many jobs are in each state.
 func (l *Loop) Counts(ctx context.Context) (map[job.State]int, error) {
 	return query(ctx, l.calls, func(c *Core) (map[job.State]int, error) { return c.Counts(), nil })
+}
+
+// Demands returns what the jobs of each account run and wait for, by name.
+func (l *Loop) Demands(ctx context.Context) ([]Demand, error) {
+	return query(ctx, l.calls, func(c *Core) ([]Demand, error) { return demands(c), nil })
+}
+
+// SetShares replaces the weights of users and projects.
+func (l *Loop) SetShares(w share.Weights) {
+	l.calls.box.putAlways(mail{look: func(c *Core) { c.pending.setWeights(w) }})
 }
 
 // Watch sends the jobs that the filter chooses: first as they are, then every change. Of several changes that were not

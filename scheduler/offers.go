@@ -52,7 +52,7 @@ func (os *offers) sendOffer(o *offer, wait time.Duration) {
 	j := t.e.job
 	m := lease.Offer{
 		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.dispatch.n}, Group: os.cfg.Group, Epoch: os.epoch,
-		Need: j.Spec.Need(), Device: o.device(), Priority: j.Spec.Priority, User: j.User, Wait: wait,
+		Need: j.Spec.Need(), Device: o.device(), Priority: j.Spec.Priority, User: j.User, Project: j.Spec.Project, Wait: wait,
 		Age: os.now.Sub(t.e.born) + ageOfNew, Preempt: o.dispatch.preempt == o.worker.Host, Limit: lease.LimitOf(&j.Spec),
 	}
 	if s := o.seat; s != nil {

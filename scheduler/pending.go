@@ -14,6 +14,7 @@ import (
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/timers"
 )
 
@@ -23,6 +24,7 @@ type pending struct {
 	hosts   *hosts
 	search  *search
 	parents *parents
+	shares  *shares
 
 	shapes map[string]*shape
 	ready  shapeHeap // shapes whose first task is to be placed
@@ -86,9 +88,9 @@ func (h *shapeHeap) first() *shape {
 	return h.shapes[0]
 }
 
-// shapeKey names a shape: requests of one user with equal keys have the same shape.
-func shapeKey(user, pool string, need job.Resources) string {
-	return fmt.Sprintf("%q %d %d %t %s", user, need.CPUs, need.Memory, need.Exclusive, pool)
+// shapeKey names a shape: requests of one user and project with equal keys have the same shape.
+func shapeKey(who share.Account, pool string, need job.Resources) string {
+	return fmt.Sprintf("%q %q %d %d %t %s", who.User, who.Project, need.CPUs, need.Memory, need.Exclusive, pool)
 }
 
 // gangKey adds how many hosts a gang needs at once to the name of its shape.
@@ -106,7 +108,8 @@ func (p *pending) join(t *task) *shape {
 	}
 	s := t.e.job.Spec
 	inPool, need := fleet.PoolKey(s), s.Need()
-	key := gangKey(shapeKey(t.e.job.User, inPool, need), t.e.job.Gang())
+	who := share.Account{User: t.e.job.User, Project: s.Project}
+	key := gangKey(shapeKey(who, inPool, need), t.e.job.Gang())
 	g := p.shapes[key]
 	if g == nil {
 		clauses, err := fleet.ClausesOf(s)
@@ -116,8 +119,8 @@ func (p *pending) join(t *task) *shape {
 		}
 		prefers, _ := job.ParsePrefer(s.Prefer)        // likewise; what cannot be parsed is not preferred
 		need.GPUModel = lease.ModelName(need.GPUModel) // here, so that no comparison has to do it
-		g = &shape{key: key, queue: queue[*task]{order: rank}, Shape: fleet.Shape{
-			User: t.e.job.User, Need: need, Gang: t.e.job.Gang(), Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),
+		g = &shape{key: key, account: who, standing: p.shares.table.Of(who), queue: queue[*task]{order: rank}, Shape: fleet.Shape{
+			User: t.e.job.User, Project: s.Project, Need: need, Gang: t.e.job.Gang(), Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),
 		}}
 		g.class = p.search.class(fleet.ClassesFor(s))
 		g.class.shapes++
@@ -356,6 +359,7 @@ func (p *pending) dequeue(t *task) {
 	}
 	t.queued = false
 	g := t.shape
+	t.share = g.standing
 	first, ready := g.queue.first() == t, g.ready
 	if first {
 		p.unlist(g)
@@ -386,6 +390,40 @@ func (p *pending) unlist(g *shape) {
 		p.parked.remove(g.parked)
 		g.parked = nil
 	}
+}
+
+// rerank orders the shapes by a new snapshot of what their accounts have used. The order inside a shape stays.
+func (p *pending) rerank() {
+	if !p.shares.news || !p.shares.refresh(p.rerank) {
+		return
+	}
+	for _, g := range p.shapes {
+		g.standing = p.shares.table.Of(g.account)
+	}
+	p.sort()
+}
+
+// sort puts the shapes into the order of the standings that they have now.
+func (p *pending) sort() {
+	heap.Init(&p.ready)
+	p.parked.sort()
+	for _, w := range p.hosts.freed {
+		w.resume.parked = nil // the place where the search stopped
+	}
+}
+
+// setWeights replaces the weights. Amounts are scaled by the half-life, so what hosts have told is forgotten if that has
+// changed; they tell it again within half a minute.
+func (p *pending) setWeights(w share.Weights) {
+	if w.HalfLife != p.shares.weights.HalfLife {
+		clear(p.shares.told)
+		clear(p.shares.sums)
+	}
+	p.shares.weights, p.shares.table, p.shares.news = w, nil, true
+	for _, g := range p.shapes {
+		g.standing = share.Standing{}
+	}
+	p.sort()
 }
 
 // setWaiting counts the task among the waiting tasks of its class, or takes it off that count. The task that waits for
@@ -420,6 +458,7 @@ func (p *pending) pause(t *task, until time.Time) {
 // forgetHost deletes a known host, and the refusals that the shapes remember of it.
 func (p *pending) forgetHost(w *worker) {
 	delete(p.hosts.workers, w.Peer)
+	p.shares.forget(w.Peer)
 	p.hosts.fleet.Remove(w.Host)
 	p.hosts.forgetQuotas(w)
 	for _, g := range p.shapes {

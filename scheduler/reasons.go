@@ -5,11 +5,13 @@ package scheduler
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/share"
 )
 
 // silence is the reason of a task whose host does not answer.
@@ -63,4 +65,64 @@ func lackText(lack map[string]int, open int, exclusive bool) string {
 		}
 	}
 	return fmt.Sprintf("%s of %d nodes that could run it", text, open)
+}
+
+// claimants are the accounts with waiting tasks of one priority, the one that has used least of its share first.
+type claimants struct {
+	steps      uint64
+	byPriority map[int][]claimant
+}
+
+type claimant struct {
+	standing share.Standing
+	account  share.Account
+}
+
+// namedAccounts is how many of the accounts that go first a reason names.
+const namedAccounts = 3
+
+// ahead says for people which accounts go before the shape at this priority, because they have used less of their share.
+// It is empty if none does. The accounts are collected once in a step, so that a listing of many tasks costs one look.
+func (cs *claimants) ahead(p *pending, g *shape, priority int) string {
+	if p.shares.table == nil {
+		return ""
+	}
+	if cs.byPriority == nil || cs.steps != p.steps {
+		cs.collect(p)
+	}
+	all := cs.byPriority[priority]
+	n, _ := slices.BinarySearchFunc(all, g.standing, func(c claimant, s share.Standing) int { return c.standing.Compare(s) })
+	if n == 0 {
+		return ""
+	}
+	names := make([]string, 0, namedAccounts+1)
+	for _, c := range all[:min(n, namedAccounts)] {
+		names = append(names, c.account.String())
+	}
+	if n > namedAccounts {
+		names = append(names, fmt.Sprintf("and %d more", n-namedAccounts))
+	}
+	return lease.Clip("behind users who have used less of their share: " + strings.Join(names, ", ") + "; see muster users")
+}
+
+func (cs *claimants) collect(p *pending) {
+	cs.steps, cs.byPriority = p.steps, map[int][]claimant{}
+	for _, g := range p.shapes {
+		if g.queue.len() > 0 {
+			priority := g.queue.first().e.priority
+			cs.byPriority[priority] = append(cs.byPriority[priority], claimant{g.standing, g.account})
+		}
+	}
+	for _, c := range p.queued.chunks {
+		for _, w := range c.waits {
+			g := w.task.shape
+			cs.byPriority[w.place.Priority] = append(cs.byPriority[w.place.Priority], claimant{g.standing, g.account})
+		}
+	}
+	for priority, all := range cs.byPriority {
+		slices.SortFunc(all, func(a, b claimant) int {
+			return cmp.Or(a.standing.Compare(b.standing), a.account.Compare(b.account))
+		})
+		cs.byPriority[priority] = slices.Compact(all)
+	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/policy"
+	"github.com/musterhq/muster/share"
 )
 
 var (
@@ -64,6 +65,8 @@ type Config struct {
 	KeepWhole int           // ended jobs kept in memory, the newest; of the others there is a row
 	// Policy is the name of the placement policy of jobs that name none, unless they are gangs.
 	Policy string
+	// Shares are the weights of users and projects. The zero value counts no usage.
+	Shares share.Weights
 	// SaveEvery is how long changed rows wait to be saved together; with zero each step saves its own.
 	SaveEvery time.Duration
 	// GangHold is how long a gang holds places at some hosts while others have none for it. Then it gives them back, and

@@ -25,6 +25,7 @@ func (c *Core) Step(now time.Time, events ...Event) Effects {
 	}
 	tellStarts(c)
 	c.pending.parents.tell()
+	c.pending.rerank()
 	c.plan.plan()
 	c.search.announceWants()
 	c.history.retire()
@@ -125,6 +126,7 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 	case lease.Availability:
 		c.hosts.availability(w, m)
 		c.offers.expect(w, m.Forecasts)
+		c.pending.shares.hear(w, m.Usage)
 	case lease.Commit:
 		if o := c.offers.byID[m.Offer]; o != nil && o.worker == w && o.seat != nil {
 			c.plan.gangs.seats.commit(w, o, m)

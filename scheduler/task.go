@@ -13,6 +13,7 @@ import (
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/timers"
 )
 
@@ -60,7 +61,7 @@ type task struct {
 	shape *shape   // the shape of its request; nil until it waits for the first time
 	node  job.Peer // the host that it is assigned to; empty if none
 
-	queued   bool // it is in the queue of its shape
+	inLine
 	waiting  int  // as how many tasks its class counts it; 0: it does not
 	barred   bool // it is in entry.barred
 	going    bool // it is offered, or about to be
@@ -79,6 +80,12 @@ type task struct {
 	// Only shown to people.
 	process process
 	tally   tally
+}
+
+// inLine is the place of a task among those that wait.
+type inLine struct {
+	queued bool           // it is in the queue of its shape
+	share  share.Standing // when it last left that queue
 }
 
 // tally is how entry.shown counts the task.
@@ -361,24 +368,35 @@ func (e *entry) current(w *worker, a job.Attempt) bool {
 	return d.Assigned && d.Attempt == a.N && d.Node == w.Peer && d.Store == w.Profile.Store
 }
 
-// rank orders tasks by priority, then by age, then by job id and index. No two tasks are equal.
+// rank orders tasks by priority, then by standing, then by age, then by job id and index. No two tasks are equal.
 func rank(a, b *task) int {
 	x, y := a.e, b.e
-	if n := cmp.Or(cmp.Compare(y.priority, x.priority), x.born.Compare(y.born)); n != 0 {
+	if n := cmp.Or(cmp.Compare(y.priority, x.priority), a.standing().Compare(b.standing()), x.born.Compare(y.born)); n != 0 {
 		return n
 	}
 	return cmp.Or(cmp.Compare(x.job.ID, y.job.ID), cmp.Compare(a.index, b.index))
 }
 
-// shape is one kind of request of one user, and the tasks of that user that wait with exactly this request.
+// standing is what the task's account has used of its share. In the queue of its shape that is by the latest snapshot.
+// Once the task has left that queue to be offered, it keeps the standing that it had, and so its place.
+func (t *task) standing() share.Standing {
+	if t.queued {
+		return t.shape.standing
+	}
+	return t.share
+}
+
+// shape is one kind of request of one user and project, and the tasks of that user that wait with exactly this request.
 type shape struct {
 	fleet.Shape
-	key   string
-	class *class
-	queue queue[*task]
-	ready bool // it is in pending.ready
-	at    int  // its place in pending.ready
-	tasks int  // how many tasks have this shape and have not ended
+	key      string
+	class    *class
+	account  share.Account
+	standing share.Standing // by the latest snapshot
+	queue    queue[*task]
+	ready    bool // it is in pending.ready
+	at       int  // its place in pending.ready
+	tasks    int  // how many tasks have this shape and have not ended
 
 	// parked is the task that stands for the shape in pending.parked; nil if none does.
 	parked *task
@@ -392,7 +410,7 @@ type shape struct {
 
 // placeOf is the rank of the task, in the terms of package fleet.
 func placeOf(t *task) fleet.Rank {
-	return fleet.Rank{Priority: t.e.priority, Born: t.e.born, Job: t.e.job.ID, Task: t.index}
+	return fleet.Rank{Priority: t.e.priority, Share: t.standing(), Born: t.e.born, Job: t.e.job.ID, Task: t.index}
 }
 
 // worker is a known host, and what waits there for it.

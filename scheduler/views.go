@@ -23,7 +23,8 @@ type views struct {
 	attempts *attempts
 	explain  *explainer
 
-	waiting waitText // of the job that was asked for last since the last step
+	claimants claimants
+	waiting   waitText // of the job that was asked for last since the last step
 }
 
 // waitText is what a job waits for.
@@ -393,6 +394,9 @@ func (vs *views) waitReason(t *task) job.Reason {
 	}
 	if ahead, _ := g.queue.place(t); t.queued && ahead > 0 {
 		return job.Reason{Word: job.ReasonPriority, Detail: fmt.Sprintf("behind %d that ask for the same", ahead)}
+	}
+	if why := vs.claimants.ahead(vs.pending, g, t.e.priority); why != "" {
+		return job.Reason{Word: job.ReasonPriority, Detail: why}
 	}
 	switch {
 	case g.Gang > 1 && x.Fits < g.Gang:

@@ -93,6 +93,24 @@ func (l *waitlist) remove(t *task) {
 	}
 }
 
+// sort puts the tasks into the order of their ranks as they are now.
+func (l *waitlist) sort() {
+	all := make([]wait, 0, l.count)
+	for _, c := range l.chunks {
+		for _, w := range c.waits {
+			w.place = placeOf(w.task)
+			all = append(all, w)
+		}
+	}
+	slices.SortFunc(all, func(a, b wait) int { return a.place.Compare(&b.place) })
+	l.chunks = l.chunks[:0]
+	for part := range slices.Chunk(all, chunkMost/2) {
+		c := &chunk{waits: slices.Clone(part)}
+		c.measure()
+		l.chunks = append(l.chunks, c)
+	}
+}
+
 // measure works out the least that the tasks of the chunk need.
 func (c *chunk) measure() {
 	c.least = c.waits[0].foot

@@ -156,7 +156,7 @@ func heldPB(r *lease.Record) *storepb.Held {
 	n := r.Need
 	m := &storepb.Held{
 		Attempt: storepb.FromAttempt(r.Attempt), Group: uint64(r.Group), Epoch: storepb.FromEpoch(r.Epoch), Session: uint64(r.Session),
-		Owner: string(r.Owner), Phase: string(r.Phase), Offer: r.Offer, User: r.User,
+		Owner: string(r.Owner), Phase: string(r.Phase), Offer: r.Offer, User: r.User, Project: r.Project,
 		Need: &storepb.Need{
 			Cpus: int64(n.CPUs), Memory: int64(n.Memory), Gpus: int64(n.GPUs),
 			GpuModel: n.GPUModel, GpuMemory: int64(n.GPUMemory), GpuShare: n.GPUShare, Exclusive: n.Exclusive,
@@ -191,7 +191,7 @@ func decodeHeld(b []byte, files map[job.Digest]*job.File) (lease.Record, error) 
 	n := m.GetNeed()
 	return lease.Record{
 		Attempt: attempt, Group: job.Group(m.GetGroup()), Epoch: m.GetEpoch().Value(), Session: lease.Session(m.GetSession()),
-		Owner: job.Peer(m.GetOwner()), Phase: lease.Phase(m.GetPhase()), Offer: m.GetOffer(), User: m.GetUser(),
+		Owner: job.Peer(m.GetOwner()), Phase: lease.Phase(m.GetPhase()), Offer: m.GetOffer(), User: m.GetUser(), Project: m.GetProject(),
 		Need: job.Resources{
 			CPUs: int(n.GetCpus()), Memory: job.Size(n.GetMemory()), GPUs: int(n.GetGpus()),
 			GPUModel: n.GetGpuModel(), GPUMemory: job.Size(n.GetGpuMemory()), GPUShare: n.GetGpuShare(), Exclusive: n.GetExclusive(),

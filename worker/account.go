@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
 )
 
 // account records what the host has, and what attempts and users hold of it.
@@ -18,6 +19,7 @@ type account struct {
 	turn     *turn
 	capacity capacity
 	quotas   quotas
+	meter    *meter
 	holders  map[string]int // number of attempts that hold a device, by its UUID
 	yields   map[int]yields // what preemptible tasks hold, by priority
 	left     lease.Free     // what is free; valid unless stale
@@ -25,7 +27,7 @@ type account struct {
 }
 
 func newAccount(cfg *Config, t *turn) (*account, error) {
-	a := &account{turn: t, quotas: newQuotas(cfg.Limits), holders: map[string]int{}, yields: map[int]yields{}, stale: true}
+	a := &account{turn: t, quotas: newQuotas(cfg.Limits), meter: newMeter(cfg, t), holders: map[string]int{}, yields: map[int]yields{}, stale: true}
 	var err error
 	a.capacity, err = newCapacity(cfg.Profile)
 	return a, err
@@ -36,6 +38,7 @@ func (a *account) setProfile(p lease.Profile) error {
 	if err := a.capacity.setProfile(p); err != nil {
 		return err
 	}
+	a.meter.has = offeredBy(p)
 	a.freeChanged()
 	a.turn.arbitrate = true
 	return nil
@@ -55,7 +58,7 @@ func (a *account) hold(m *lease.Offer, devices []string) bool {
 		a.turn.log(slog.LevelError, "chosen devices cannot be held", slog.String("attempt", m.Attempt.String()), slog.Any("error", err))
 		return false
 	}
-	a.count(m.User, need, devices, 1)
+	a.count(share.Account{User: m.User, Project: m.Project}, need, devices, 1)
 	return true
 }
 
@@ -63,19 +66,20 @@ func (a *account) hold(m *lease.Offer, devices []string) bool {
 // changed since; CPUs, memory and the user's usage are recorded even then.
 func (a *account) adopt(rec lease.Record) error {
 	err := a.capacity.adopt(rec)
-	a.count(rec.User, rec.Need, rec.Devices, 1)
+	a.count(share.Account{User: rec.User, Project: rec.Project}, rec.Need, rec.Devices, 1)
 	return err
 }
 
 // release frees what an attempt holds.
 func (a *account) release(rec *lease.Record) {
 	a.capacity.release(rec.Attempt, rec.Need, rec.Devices)
-	a.count(rec.User, rec.Need, rec.Devices, -1)
+	a.count(share.Account{User: rec.User, Project: rec.Project}, rec.Need, rec.Devices, -1)
 	a.turn.arbitrate = true
 }
 
-func (a *account) count(user string, need job.Resources, devices []string, sign int) {
-	a.quotas.use(user, need, sign)
+func (a *account) count(who share.Account, need job.Resources, devices []string, sign int) {
+	a.quotas.use(who.User, need, sign)
+	a.meter.use(who, need, devices, sign)
 	for _, d := range devices {
 		if a.holders[d] += sign; a.holders[d] == 0 {
 			delete(a.holders, d)

@@ -14,10 +14,12 @@ import (
 // what delays no offer before it, and cannot starve those.
 type arbitration struct {
 	account *account
+	queue   *queue
 	keeps   *keeps
 	room    makeRoom
 	vain    map[askedRoom]struct{} // for which it would not be enough to revoke the reservations of gangs
 	late    bool                   // something is kept for an offer whose wait is over
+	level   int                    // the priority of the last offer that something was kept for; -1: none yet
 	filled  bool                   // a user with a limit got a reservation
 	revoked bool                   // reservations were revoked
 }
@@ -37,8 +39,8 @@ type askedRoom struct {
 	gang bool
 }
 
-func newArbitration(a *account, k *keeps, room makeRoom) *arbitration {
-	return &arbitration{account: a, keeps: k, room: room, vain: map[askedRoom]struct{}{}}
+func newArbitration(a *account, q *queue, k *keeps, room makeRoom) *arbitration {
+	return &arbitration{account: a, queue: q, keeps: k, level: -1, room: room, vain: map[askedRoom]struct{}{}}
 }
 
 // verdict is what happens to an offer.
@@ -99,8 +101,17 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 		}
 		r.late = true
 	}
-	if r.keeps.wants(o) && r.account.capacity.gpus.Sound(m.Need) { // otherwise even a host without tasks would have too few usable devices
+	wants := r.keeps.wants(o)
+	switch {
+	case !wants && o.turn == 0:
+	case !r.account.capacity.gpus.Sound(m.Need): // even a host without tasks would have too few usable devices
+		r.queue.loseTurn(o)
+	case wants:
 		r.keeps.block(o)
+		if r.level != m.Priority && !o.firm {
+			r.level = m.Priority
+			r.queue.takeTurn(o)
+		}
 	}
 	return d
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
 )
 
 // attempt is what a worker knows about one attempt at one task.
@@ -80,6 +81,11 @@ type offerKey struct {
 	id   uint64
 }
 
+// account returns whose usage the offer's task would be.
+func (o *offer) account() share.Account {
+	return share.Account{User: o.msg.User, Project: o.msg.Project}
+}
+
 // offerState is the state of an offer.
 type offerState int
 
@@ -99,13 +105,17 @@ type offer struct {
 	until     BootTime // how long it may wait
 	timer     *timer   // fires at until; nil: it has not had to wait yet
 	state     offerState
-	preempted bool // preemption has made room for it, or could not
+	standing  share.Standing
+	turn      uint64 // when it got its turn, counted by the queue; 0: not yet
+	preempted bool   // preemption has made room for it, or could not
 
 	booked  booking  // of the last pass
 	blocked BootTime // when it was first blocked without a booking; 0: it has not been
 	told    forecast // that its scheduler got last
 
 	// Of gangs only:
+	lead        uint64     // the first turn of it and those after it by rank; 0: none
+	last        *offer     // of it and those before it by rank, the last one by use
 	since       BootTime   // its first Commit; 0: there was none
 	conditional bool       // that Commit was a conditional one, and the offer is still queued
 	promised    []*attempt // the tasks that the conditional Commit named

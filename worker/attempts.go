@@ -35,7 +35,7 @@ func (s *attempts) reserve(o *offer, devices []string) *attempt {
 	need := s.account.capacity.allot(m.Need, devices)
 	a := &attempt{group: o.group, offer: o, rec: lease.Record{
 		Attempt: m.Attempt, Group: m.Group, Epoch: m.Epoch, Owner: o.key.peer, Phase: lease.PhaseReserved,
-		Offer: m.ID, User: m.User, Need: need, Devices: devices, Milli: gpu.Milli(need), Boot: s.cfg.Boot,
+		Offer: m.ID, User: m.User, Project: m.Project, Need: need, Devices: devices, Milli: gpu.Milli(need), Boot: s.cfg.Boot,
 	}}
 	s.by[m.Attempt] = a
 	s.ledger.put(a)
@@ -312,6 +312,16 @@ func (s *attempts) finish(now Moment, a *attempt, exit job.Exit) {
 	s.ledger.put(a)
 	s.turn.log(slog.LevelDebug, "attempt ended", slog.String("attempt", a.rec.Attempt.String()), slog.String("state", string(a.rec.Exit.State)),
 		slog.Int("code", a.rec.Exit.Code), slog.String("reason", a.rec.Exit.Reason))
+}
+
+// holding returns the records of the attempts that hold resources, by name.
+func (s *attempts) holding() (out []lease.Record) {
+	for _, a := range inOrder(s.by) {
+		if !a.ended() {
+			out = append(out, a.rec)
+		}
+	}
+	return out
 }
 
 // drop removes an attempt, also from the disk.

@@ -46,6 +46,21 @@ func (g *availability) message() lease.Availability {
 	}
 }
 
+// tellUsage tells schedulers what users and projects have used here.
+func (g *availability) tellUsage(to []job.Peer) {
+	m := g.account.meter
+	m.due = false
+	report := m.report()
+	if report == nil || len(to) == 0 {
+		return
+	}
+	msg := g.message()
+	msg.Usage = report
+	for _, p := range to {
+		g.reports.turn.send(p, msg)
+	}
+}
+
 // sendHello sends the profile and what is free. To the scheduler a Hello means that the host accepts tasks, so
 // an Availability follows if the host drains.
 func (g *availability) sendHello(to job.Peer) {
@@ -53,4 +68,5 @@ func (g *availability) sendHello(to job.Peer) {
 	if g.closed().Word == job.ReasonNodesDraining {
 		g.reports.turn.send(to, g.message())
 	}
+	g.tellUsage([]job.Peer{to})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
 )
 
 // Config is what a worker knows before the first event.
@@ -22,6 +23,9 @@ type Config struct {
 	Limits     Limits
 	// SetAside is for how long free resources are first set aside for an offer if nothing shows when it fits. See turns.
 	SetAside time.Duration
+	// Shares are the weights of users and projects. The zero value counts no usage.
+	Shares share.Weights
+	Usage  Usage // what an earlier run of the daemon has saved
 	// Inherit is the part of the daemon's environment that tasks inherit. Only PATH, HOME, USER and LANG are used.
 	Inherit map[string]string
 	// IP is the address of this host as its tasks see it.

@@ -58,7 +58,7 @@ func NewCore(cfg Config) (*Core, error) {
 	}
 	c.health = newHealth(c.cfg, c.turn, c.account)
 	c.reports = &reports{turn: c.turn}
-	c.queue = newQueue(c.turn)
+	c.queue = newQueue(c.turn, c.account.meter)
 	c.leases = &leases{
 		cfg: c.cfg, turn: c.turn, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
 		random: rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)), groups: map[job.Group]*group{},
@@ -91,6 +91,7 @@ func NewCore(cfg Config) (*Core, error) {
 // Step begins a turn. It handles the events in order, fires the timers that are due, decides on the offers, and returns
 // what must be written to disk. A turn without events is for the timers; see Wake.
 func (c *Core) Step(now Moment, events ...Event) Writes {
+	c.turn.now = now.Boot
 	for _, ev := range events {
 		c.take(now, ev)
 	}
@@ -118,6 +119,7 @@ func (c *Core) take(now Moment, ev Event) {
 		c.attempts.reported(now, e)
 	case Adopted:
 		c.health.load(now)
+		c.account.meter.load(now, c.cfg.Boot, c.attempts.holding(), e.Found)
 		c.attempts.adopted(now, e.Found)
 		c.drain.arm(now)
 	case Admitted:
@@ -139,6 +141,9 @@ func (c *Core) take(now Moment, ev Event) {
 		c.drain.set(now, e)
 	case LimitsChanged:
 		c.account.setLimits(e.Limits)
+	case SharesChanged:
+		c.account.meter.setWeights(e.Weights)
+		c.queue.unsorted = true
 	default:
 		panic(fmt.Sprintf("worker: unknown event %T", ev))
 	}
@@ -175,6 +180,7 @@ func (c *Core) message(now Moment, from job.Peer, msg lease.ToWorker) {
 // Saved ends a turn and returns what to do now. The error is that of writing what Step returned; it is nil if there was
 // nothing to write. After an error, Saved returns nothing that depends on the write.
 func (c *Core) Saved(now Moment, err error) Effects {
+	c.turn.now = now.Boot
 	failed := c.ledger.failed
 	switch b := c.ledger.saved(now, err); {
 	case !b.open:
@@ -196,12 +202,16 @@ func (c *Core) Saved(now Moment, err error) Effects {
 	if refusals := &c.account.quotas.refusals; c.reports.due(now, refusals) {
 		c.reports.announce(now, c.sessions.peers, c.availability.message(), refusals)
 	}
+	if c.account.meter.due {
+		c.availability.tellUsage(c.sessions.peers)
+	}
 	out := c.turn.end()
 	out.Want, out.Unwant = c.sessions.take()
 	if c.turn.keep {
 		kept := c.health.record(now)
 		out.Keep, c.turn.keep = &kept, false
 	}
+	out.KeepUsage = c.account.meter.record(now, c.cfg.Boot)
 	return out
 }
 
@@ -280,6 +290,9 @@ func (c *Core) profileChanged(p lease.Profile) {
 		c.availability.sendHello(to)
 	}
 }
+
+// Usage returns what users and projects have used of this host.
+func (c *Core) Usage(now Moment) UsageView { return c.account.meter.view(now) }
 
 // Profile returns what this host has for tasks in all.
 func (c *Core) Profile() lease.Profile { return c.cfg.Profile }

@@ -9,6 +9,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
 )
 
 // Event is one thing that happened: any of the types below, or a DriverEvent.
@@ -66,6 +67,9 @@ type (
 	// LimitsChanged replaces the limits of users.
 	LimitsChanged struct{ Limits Limits }
 
+	// SharesChanged replaces the weights of users and projects.
+	SharesChanged struct{ Weights share.Weights }
+
 	// Drain begins or ends a drain of the host. Running tasks go on, until the deadline if there is one.
 	Drain struct {
 		On       bool
@@ -86,6 +90,7 @@ func (DeviceFault) workerEvent()    {}
 func (DeviceRestored) workerEvent() {}
 func (ProfileChanged) workerEvent() {}
 func (LimitsChanged) workerEvent()  {}
+func (SharesChanged) workerEvent()  {}
 func (Drain) workerEvent()          {}
 func (DriverEvent) workerEvent()    {}
 
@@ -112,6 +117,8 @@ type Effects struct {
 	Forget []job.Attempt
 	// Keep is the quarantine to save; nil: it has not changed.
 	Keep *Quarantine
+	// KeepUsage is the usage to save; nil: not now.
+	KeepUsage *Usage
 	// Want are owners of attempts with which a session is needed from now on; Unwant are those with which none is needed
 	// any more.
 	Want   []job.Peer

@@ -24,6 +24,7 @@ func (x *executor) carryOut(ctx context.Context, e Effects) {
 	x.writeLog(ctx, e.Log)
 	x.callDriver(e)
 	x.keepQuarantine(e.Keep)
+	x.keepUsage(e.KeepUsage)
 	x.send(e)
 	x.admit(e.Admit)
 	x.search(e.Ports)
@@ -77,6 +78,16 @@ func (x *executor) keepQuarantine(now *Quarantine) {
 		x.keep = nil
 	case now != nil:
 		x.log.Error("quarantine cannot be written: a restart would lose it", "error", err)
+	}
+}
+
+// keepUsage saves the usage. After an error the next one is saved a minute later.
+func (x *executor) keepUsage(now *Usage) {
+	if now == nil || x.parts.KeepUsage == nil {
+		return
+	}
+	if err := x.parts.KeepUsage(*now); err != nil {
+		x.log.Warn("usage of users cannot be written", "error", err)
 	}
 }
 

@@ -42,6 +42,27 @@ func (s *gangs) add(o *offer) {
 	}
 	i, _ = slices.BinarySearchFunc(s.ranked, o, rank)
 	s.ranked = slices.Insert(s.ranked, i, o)
+	s.settle()
+}
+
+// settle works out lead and last of all gangs: since when each has its turn, because of itself or of one after it with the
+// same priority, and the last one by use of those up to it.
+func (s *gangs) settle() {
+	for i, o := range slices.Backward(s.ranked) {
+		o.lead = o.turn
+		if i+1 == len(s.ranked) || s.ranked[i+1].msg.Priority != o.msg.Priority {
+			continue
+		}
+		if next := s.ranked[i+1].lead; compareTurns(next, o.lead) < 0 {
+			o.lead = next
+		}
+	}
+	for i, o := range s.ranked {
+		o.last = o
+		if i > 0 && s.ranked[i-1].msg.Priority == o.msg.Priority && byUse(s.ranked[i-1].last, o) > 0 {
+			o.last = s.ranked[i-1].last
+		}
+	}
 }
 
 // remove removes an offer that is answered or withdrawn.
@@ -58,9 +79,9 @@ func (s *gangs) hold(o *offer, sign int) {
 	}
 }
 
-// after returns the offers that rank after one, the last one first.
+// after returns the offers before which one goes, the last one first.
 func (s *gangs) after(o *offer) []*offer {
-	i, _ := slices.BinarySearchFunc(s.ranked, o, rank)
+	i, _ := slices.BinarySearchFunc(s.ranked, o, precede)
 	out := slices.Clone(s.ranked[i:])
 	slices.Reverse(out)
 	return out
@@ -83,14 +104,14 @@ func sameGang(a, b *offer) bool {
 }
 
 // mayRevoke reports whether an offer may take away what a gang's offer holds: a reservation without a Start, or the
-// promise of a conditional Commit. The offer must rank before it. A gang may at once: this excludes that two gangs wait
+// promise of a conditional Commit. The offer must go before it. A gang may at once: this excludes that two gangs wait
 // for each other, because of two gangs the one that ranks first never waits for what the other holds. A single task may
 // when the other gang has gathered for as long as a single task holds a reservation: so single tasks do not break up gangs
 // that gather quickly, and do not starve behind one that renews its offers. After Firm nobody may: all members have
 // committed, and tasks are being ended for them.
 func mayRevoke(now Moment, o, gang *offer) bool {
 	switch {
-	case gang.msg.Gang == 0 || gang.firm || sameGang(o, gang) || rank(o, gang) >= 0:
+	case gang.msg.Gang == 0 || gang.firm || sameGang(o, gang) || precede(o, gang) >= 0:
 		return false
 	case o.msg.Gang > 0:
 		return true

@@ -13,6 +13,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
 )
 
 // ErrStopped says that the worker has ended. Later calls return it too.
@@ -209,6 +210,9 @@ func (l *Loop) ChangeProfile(change func(*lease.Profile)) {
 	}
 }
 
+// SetShares replaces the weights of users and projects.
+func (l *Loop) SetShares(w share.Weights) { l.deliver(SharesChanged{Weights: w}) }
+
 // SetLimits replaces the limits of users.
 func (l *Loop) SetLimits(to Limits) { l.deliver(LimitsChanged{Limits: to}) }
 
@@ -230,6 +234,15 @@ func (l *Loop) View(ctx context.Context) (View, error) {
 	answer := make(chan View, 1)
 	if err := l.ask(ctx, func(c *Core) { answer <- c.View() }); err != nil {
 		return View{}, err
+	}
+	return <-answer, nil
+}
+
+// Usage returns what users and projects have used of this host. The error is ErrStopped or that of ctx.
+func (l *Loop) Usage(ctx context.Context) (UsageView, error) {
+	answer := make(chan UsageView, 1)
+	if err := l.ask(ctx, func(c *Core) { answer <- c.Usage(l.now()) }); err != nil {
+		return UsageView{}, err
 	}
 	return <-answer, nil
 }

@@ -92,12 +92,13 @@ func (f *offers) arbitrate(now Moment) {
 	}
 	late, known, next := false, []forecast(nil), never
 	for again := len(f.queue.ranked) > 0; again; {
+		f.queue.order()
 		keeps := newKeeps(now, &f.account.capacity, f.cfg.Profile.GPUs, f.attempts.by, f.cfg.SetAside)
 		room := makeRoom{preempt: func(o *offer) string { return f.preemption.preempt(now, o) }}
 		if len(f.queue.gangs.held) > 0 {
 			room.revoke = func(o *offer) (bool, bool) { return f.wounds.revoke(now, o) }
 		}
-		r := newArbitration(f.account, keeps, room)
+		r := newArbitration(f.account, f.queue, keeps, room)
 		for _, o := range f.queue.gangs.firm() { // what is ended for them is for nobody else
 			f.decide(now, r, o)
 		}

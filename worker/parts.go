@@ -37,6 +37,9 @@ type Parts struct {
 	// Keep saves the quarantine for the next run of the daemon. It is called rarely, and the loop waits for it. May be
 	// nil.
 	Keep func(Quarantine) error
+	// KeepUsage saves the usage for the next run of the daemon. It is called once a minute at most, and the loop waits for
+	// it. May be nil.
+	KeepUsage func(Usage) error
 	// Admit is the host's policy. It returns nil, or why this user's task is refused. The loop waits for it. Nil admits
 	// all tasks.
 	Admit func(user string, spec job.Spec) error

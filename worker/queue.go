@@ -12,17 +12,22 @@ import (
 
 // queue holds the offers of all schedulers.
 type queue struct {
-	turn    *turn
-	offers  map[offerKey]*offer    // offers that are queued, reserved or lapsed
-	ranked  []*offer               // queued offers by rank; removed ones stay until the next sweep
-	waiting int                    // number of queued offers
-	perPeer map[job.Peer]int       // number of queued offers by scheduler
-	lapsed  map[job.Attempt]*offer // offers whose reservation has lapsed, for a Start that comes late
-	gangs   gangs
+	turn     *turn
+	meter    *meter
+	offers   map[offerKey]*offer    // offers that are queued, reserved or lapsed
+	ranked   []*offer               // queued offers in the order of precede; removed ones stay until the next sweep
+	waiting  int                    // number of queued offers
+	unsorted bool                   // ranked is to be sorted
+	turns    uint64                 // counts the turns that offers got
+	perPeer  map[job.Peer]int       // number of queued offers by scheduler
+	lapsed   map[job.Attempt]*offer // offers whose reservation has lapsed, for a Start that comes late
+	gangs    gangs
 }
 
-func newQueue(t *turn) *queue {
-	return &queue{turn: t, offers: map[offerKey]*offer{}, perPeer: map[job.Peer]int{}, lapsed: map[job.Attempt]*offer{}, gangs: newGangs()}
+func newQueue(t *turn, m *meter) *queue {
+	return &queue{
+		turn: t, meter: m, offers: map[offerKey]*offer{}, perPeer: map[job.Peer]int{}, lapsed: map[job.Attempt]*offer{}, gangs: newGangs(),
+	}
 }
 
 // add queues an offer.
@@ -31,10 +36,12 @@ func (q *queue) add(now Moment, key offerKey, m lease.Offer, g *group) {
 		key: key, msg: m, group: g,
 		submitted: now.Boot.Add(-min(max(m.Age, 0), maxAge)), until: now.Boot.Add(waitOf(m)),
 	}
+	o.standing = q.meter.standing(o.account())
 	if m.Gang > 0 {
 		q.gangs.add(o)
+		q.unsorted = true
 	}
-	i, _ := slices.BinarySearchFunc(q.ranked, o, rank)
+	i, _ := slices.BinarySearchFunc(q.ranked, o, precede)
 	q.ranked = slices.Insert(q.ranked, i, o)
 	q.offers[key] = o
 	q.perPeer[key.peer]++
@@ -46,7 +53,7 @@ func waitOf(m lease.Offer) time.Duration { return min(max(m.Wait, 0), lease.MaxO
 
 // same reports whether a message is an offer that came before.
 func (o *offer) same(m lease.Offer) bool {
-	return m.Need == o.msg.Need && m.Attempt == o.msg.Attempt && m.User == o.msg.User && m.Priority == o.msg.Priority &&
+	return m.Need == o.msg.Need && m.Attempt == o.msg.Attempt && m.User == o.msg.User && m.Project == o.msg.Project && m.Priority == o.msg.Priority &&
 		m.Gang == o.msg.Gang && m.Order == o.msg.Order && m.Limit == o.msg.Limit
 }
 
@@ -98,6 +105,7 @@ func (q *queue) remove(o *offer) {
 	}
 	if o.msg.Gang > 0 {
 		q.gangs.remove(o)
+		q.unsorted = true
 	}
 	o.state, o.conditional, o.promised = offerGone, false, nil
 	q.waiting--
@@ -107,6 +115,41 @@ func (q *queue) remove(o *offer) {
 		delete(q.perPeer, o.key.peer)
 	}
 	q.turn.arbitrate = true
+}
+
+// order sorts the offers by what their accounts have used by now. While all are of one account there is nothing to do.
+func (q *queue) order() {
+	several := slices.ContainsFunc(q.ranked, func(o *offer) bool { return o.account() != q.ranked[0].account() })
+	if several && q.meter.refresh() {
+		q.unsorted = true
+	}
+	if !q.unsorted {
+		return
+	}
+	q.unsorted = false
+	for _, all := range [][]*offer{q.ranked, q.gangs.ranked} {
+		for _, o := range all {
+			o.standing = q.meter.standing(o.account())
+		}
+	}
+	q.gangs.settle()
+	slices.SortFunc(q.ranked, precede)
+}
+
+// takeTurn gives an offer its turn: it is the first of its priority and waits while resources are held back for it, or it
+// is that of a gang and gets a place.
+func (q *queue) takeTurn(o *offer) {
+	if o.turn == 0 && q.meter.weights.On() {
+		q.turns++
+		o.turn, q.unsorted = q.turns, true
+	}
+}
+
+// loseTurn takes the turn from an offer for which nothing can be held back.
+func (q *queue) loseTurn(o *offer) {
+	if o.turn != 0 {
+		o.turn, q.unsorted = 0, true
+	}
 }
 
 // sweep removes from ranked the offers that are not queued any more.
@@ -178,6 +221,7 @@ func (q *queue) forget(o *offer) {
 	if o.state == offerReserved && o.msg.Gang > 0 {
 		q.gangs.remove(o)
 		q.gangs.hold(o, -1)
+		q.unsorted = true
 	}
 	if o.state != offerQueued {
 		o.state = offerGone

@@ -105,6 +105,7 @@ func (r *reservations) refresh(now Moment, g *group) {
 func (r *reservations) gather(now Moment, o *offer) {
 	if o.since == 0 {
 		o.since = now.Boot
+		r.queue.takeTurn(o)
 		r.turn.timers.set(now.Boot.Add(lease.ReserveFor), func(Moment) {
 			r.turn.arbitrate = r.turn.arbitrate || o.state == offerReserved || o.state == offerQueued
 		})

@@ -13,8 +13,9 @@ import (
 // turn is what all parts of a Core share: the timers, the effects, and what is left to do.
 type turn struct {
 	timers  timerHeap
-	out     Effects // effects that need not wait for the disk
-	dropped int     // number of log lines above maxLines
+	now     BootTime // of this turn
+	out     Effects  // effects that need not wait for the disk
+	dropped int      // number of log lines above maxLines
 
 	arbitrate bool // offers or what is free have changed since the last arbitration
 	announce  bool // what is free, or why nothing is, has changed since the last Availability

@@ -101,7 +101,7 @@ func parseConfig(path string, text []byte) (map[string]fileSetting, error) {
 			at := fileSetting{line: line(field.Key()), list: isList(field.Value())}
 			at.place = fmt.Sprintf("%s:%d", path, at.line)
 			read := valuesOf
-			if nameOfField(field) == limitsSetting {
+			if slices.Contains(treeSettings, nameOfField(field)) {
 				read = limitsOf
 			}
 			if at.values, err = read(field.Value()); err != nil {
@@ -120,8 +120,13 @@ func isList(n ast.Node) bool {
 	return isMap || n.Type() == ast.SequenceType
 }
 
-// limitsSetting is the only setting whose value is a tree.
-const limitsSetting = "limits"
+const (
+	limitsSetting = "limits"
+	sharesSetting = "shares"
+)
+
+// treeSettings are the settings whose value is a tree.
+var treeSettings = []string{limitsSetting, sharesSetting}
 
 // limitsOf returns the leaves of limits, each with its path: per_user.gpus=4.
 func limitsOf(n ast.Node) (values []string, err error) {

@@ -67,6 +67,7 @@ gpus          none                                     FILE:4
 cpus          2                                        FILE:5
 memory        8GiB                                     FILE:6
 limits        -                                        default
+shares        -                                        default
 output-limit  256MiB                                   default
 client-timeout 5m0s                                    default
 no-worker     false                                    environment

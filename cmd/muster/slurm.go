@@ -123,14 +123,9 @@ func slurmDirective(words []string, s *job.Spec, late *lateOptions) (rest []stri
 	return rest, err
 }
 
-// slurmAccount takes the account as the project, if this version has projects.
+// slurmAccount takes the account as the project.
 func slurmAccount(s *job.Spec, v string) error {
-	probe := job.DefaultSpec()
-	probe.Command, probe.Project = []string{"true"}, v
-	switch err := probe.Validate(); {
-	case errors.Is(err, job.ErrNotYet):
-		return errUnknownSlurm
-	case err != nil:
+	if err := job.CheckProject(v); err != nil {
 		return err
 	}
 	s.Project = v

@@ -43,8 +43,8 @@ var slurmScripts = map[string]slurmScript{
 		"output":"logs/%x_%A_%a.out","error":"logs/%x_%A_%a.err","resources":{"cpus":2,"memory":"1GiB"}}`, warnings: indexIsOurs},
 	"array_steps.sh": {spec: `{"array":"1,3,7,10-30:10","nodes":1,"output":"/scratch/%u/slurm-%A_%a.out"}`},
 	"gpu_gres.sh": {
-		spec:     `{"time_limit":"60h","resources":{"cpus":16,"memory":"62.5GiB","gpus":2,"gpu_model":"a100"}}`,
-		warnings: []string{"-p gpu: has no meaning", "--qos=high: has no meaning here and is ignored; use --priority", "-A: has no meaning"},
+		spec:     `{"time_limit":"60h","project":"vision","resources":{"cpus":16,"memory":"62.5GiB","gpus":2,"gpu_model":"a100"}}`,
+		warnings: []string{"-p gpu: has no meaning", "--qos=high: has no meaning here and is ignored; use --priority"},
 	},
 	"gpu_each.sh": {spec: `{"resources":{"cpus":24,"memory":"160GiB","gpus":4}}`},
 	"gpu_task.sh": {

@@ -66,6 +66,7 @@ var specFlags = []specFlag{
 	{names: []string{"exclude", "x"}, usage: "not these nodes: `NODE,...`", set: func(s *job.Spec, v string) error { s.Exclude = nodeList(v); return nil }},
 	{names: []string{"exclusive"}, usage: "each task gets a whole node, with all its CPUs and GPUs", set: func(s *job.Spec, _ string) error { s.Exclusive = true; return nil }},
 	{names: []string{"begin"}, usage: "start at `T` or later, such as 16:00, tomorrow, now+1h or 2026-12-01T08:00", set: setBegin},
+	{names: []string{"project"}, usage: "count the use for project `P` too; see muster users", set: func(s *job.Spec, v string) error { s.Project = v; return nil }},
 	{names: []string{"policy"}, usage: "placement policy `NAME`: " + strings.Join(node.Policies(), ", "), set: func(s *job.Spec, v string) error { s.Policy = v; return nil }},
 	{names: []string{"env-file"}, usage: "`FILE` with variables of the task, one K=V a line", many: true, set: setEnvFile},
 	{names: []string{"env"}, usage: "variable of the task: `K=V`, or K alone to take it from here", many: true, set: setEnv},

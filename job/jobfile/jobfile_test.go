@@ -98,7 +98,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 		"---\n---\n":                                "empty",
 		"{\"command\": [\"a\"],\n \"foo\": 1}":      `j:2: unknown field "foo"`,
 		"command: [a]\nname: \"x\\u001b[31m\"\n":    "printable",
-		"command: [a]\nproject: p\n":                "not yet in this version",
+		"command: [a]\nimage: i\noutput: /o\n":      "not yet in this version",
 		"command: [a]\nnodes: -2\n":                 "nodes -2: want 1 to 512",
 		"[1, 2]":                                    "j:1:",
 		"command: [a]\nbegin: 16:00\n":              `begin "16:00": want RFC 3339`,

@@ -17,6 +17,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
 )
 
 // longest returns n bytes that are valid as an ID, a name and a word.
@@ -128,6 +129,12 @@ func largestMessages(t *testing.T) []any {
 			Seq: math.MaxUint64, Free: largestFree(), Draining: true, Detail: sentence,
 			UnderQuota: many(lease.MaxUnderQuota, func(int) string { return longest(job.MaxName) }),
 			Forecasts:  many(lease.MaxForecasts, func(int) lease.Forecast { return lease.Forecast{Offer: math.MaxUint64, Start: lease.MaxForecast} }),
+			Usage: &lease.Usage{Entries: many(lease.MaxUsage, func(int) share.Entry {
+				return share.Entry{
+					Account: share.Account{User: longest(job.MaxName), Project: strings.Repeat("p", job.MaxProject)},
+					Used:    share.Use{GPU: lease.MaxUsed, CPU: lease.MaxUsed},
+				}
+			})},
 		},
 		lease.Commit{Offer: math.MaxUint64, Attempt: a, Group: largestGroup, Devices: many(lease.MaxGPUs, longestID), Session: math.MaxUint64, Port: maxPort, Conditional: true, Address: "2001:db8:1111:2222:3333:4444:5555:6666"},
 		lease.Decline{

@@ -108,7 +108,7 @@ func checkOffer(m lease.Offer) error {
 	case len(m.User) > job.MaxName || !printable(m.User), len(m.Token) > maxToken || !printable(m.Token):
 		return errName
 	}
-	if err := errors.Join(checkNeed(m.Need), optionalID(m.Device)); err != nil {
+	if err := errors.Join(job.CheckProject(m.Project), checkNeed(m.Need), optionalID(m.Device)); err != nil {
 		return err
 	}
 	return checkAttempt(m.Attempt, m.Group)
@@ -165,7 +165,7 @@ func checkToScheduler(msg lease.ToScheduler) error {
 		}
 		return checkFree(m.Free)
 	case lease.Availability:
-		if err := errors.Join(checkUsers(m.UnderQuota), checkForecasts(m.Forecasts)); err != nil {
+		if err := errors.Join(checkUsers(m.UnderQuota), checkForecasts(m.Forecasts), checkUsage(m.Usage)); err != nil {
 			return err
 		}
 		return checkFree(m.Free)
@@ -237,6 +237,28 @@ func checkForecasts(all []lease.Forecast) error {
 		}
 	}
 	return within(len(all), lease.MaxForecasts)
+}
+
+// checkUsage bounds the accounts and what they have used. The comparison is written so that NaN is refused.
+func checkUsage(u *lease.Usage) error {
+	if u == nil {
+		return nil
+	}
+	if err := within(len(u.Entries), lease.MaxUsage); err != nil {
+		return err
+	}
+	for _, e := range u.Entries {
+		switch {
+		case len(e.User) > job.MaxName || !printable(e.User):
+			return errName
+		case !(e.Used.GPU >= 0 && e.Used.GPU <= lease.MaxUsed), !(e.Used.CPU >= 0 && e.Used.CPU <= lease.MaxUsed):
+			return errRange
+		}
+		if err := job.CheckProject(e.Project); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func checkEvent(m lease.Event) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
 )
 
 // carry encodes and decodes a message.
@@ -77,6 +78,9 @@ func TestOutOfBounds(t *testing.T) {
 	o := testOffer(1)
 	a, g := o.Attempt, o.Group
 	end := time.Unix(1, 0)
+	usage := func(entries ...share.Entry) lease.Availability {
+		return lease.Availability{Usage: &lease.Usage{Entries: entries}}
+	}
 	good := fileOf(job.Spec{Command: []string{"x"}})
 	with := func(change func(*lease.Offer)) lease.Offer {
 		o := o
@@ -152,6 +156,13 @@ func TestOutOfBounds(t *testing.T) {
 		"commit port":      lease.Commit{Attempt: a, Group: g, Port: 65536},
 		"commit port -1":   lease.Commit{Attempt: a, Group: g, Port: -1},
 		"commit address":   lease.Commit{Attempt: a, Group: g, Address: "10.0.0.1:22"},
+		"project":          lease.Offer{Attempt: a, Group: g, User: "u", Project: "a b"},
+		"usage project":    usage(share.Entry{Account: share.Account{User: "u", Project: "a b"}}),
+		"usage user":       usage(share.Entry{Account: share.Account{User: "u\n"}}),
+		"usage NaN":        usage(share.Entry{Used: share.Use{GPU: math.NaN()}}),
+		"usage infinite":   usage(share.Entry{Used: share.Use{CPU: math.Inf(1)}}),
+		"usage below 0":    usage(share.Entry{Used: share.Use{GPU: -1}}),
+		"usage of many":    usage(make([]share.Entry, lease.MaxUsage+1)...),
 		"device":           lease.Commit{Attempt: a, Group: g, Devices: []string{"GPU-1,GPU-2"}},
 		"devices":          lease.Commit{Attempt: a, Group: g, Devices: slices.Repeat([]string{"G"}, lease.MaxGPUs+1)},
 		"no reason":        lease.Decline{Attempt: a},

@@ -15,6 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p/wirepb"
+	"github.com/musterhq/muster/share"
 )
 
 var (
@@ -61,7 +62,7 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 		return lease.Offer{
 			ID: m.GetId(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
 			Need: need(m.GetNeed()), Device: m.GetDevice(), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
-			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()), Preempt: m.GetPreempt(),
+			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()), Preempt: m.GetPreempt(), Project: m.GetProject(),
 			Gang: int(m.GetGang()), Hold: time.Duration(m.GetHoldNs()), Firm: m.GetFirm(), Order: m.GetOrder(), Limit: time.Duration(m.GetLimitNs()),
 		}
 	case *wirepb.Frame_Release:
@@ -146,7 +147,7 @@ func (d *decoder) toScheduler(f *wirepb.Frame) any {
 		m := b.Availability
 		return lease.Availability{
 			Seq: m.GetSeq(), Free: freeOf(m.GetFree()), Draining: m.GetDraining(), Detail: d.sentence(m.GetDetail()),
-			UnderQuota: m.GetUnderQuota(), Forecasts: forecastsOf(m.GetForecasts()),
+			UnderQuota: m.GetUnderQuota(), Forecasts: forecastsOf(m.GetForecasts()), Usage: usageOf(m.GetUsage()),
 		}
 	case *wirepb.Frame_Renew:
 		m := b.Renew
@@ -286,6 +287,19 @@ func freeOf(f *wirepb.Free) lease.Free {
 		out.Preemptible = append(out.Preemptible, lease.Preemptible{
 			Priority: int(y.GetPriority()), CPUs: int(y.GetCpus()), Memory: job.Size(y.GetMemory()), GPUs: int(y.GetGpus()),
 		})
+	}
+	return out
+}
+
+func usageOf(u *wirepb.Usage) *lease.Usage {
+	if u == nil {
+		return nil
+	}
+	out := &lease.Usage{Entries: some[share.Entry](len(u.GetEntries()))}
+	for i, e := range u.GetEntries() {
+		out.Entries[i] = share.Entry{
+			Account: share.Account{User: e.GetUser(), Project: e.GetProject()}, Used: share.Use{GPU: e.GetGpu(), CPU: e.GetCpu()},
+		}
 	}
 	return out
 }

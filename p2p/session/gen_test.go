@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
 )
 
 var (
@@ -95,6 +96,7 @@ func anyMessage() *rapid.Generator[any] {
 			return lease.Availability{
 				Seq: rapid.Uint64().Draw(t, "seq"), Free: drawFree(t), Draining: rapid.Bool().Draw(t, "draining"), Detail: anyText.Draw(t, "detail"),
 				UnderQuota: listOf(t, anyWord, 5, "under quota"), Forecasts: listOf(t, rapid.Custom(drawForecast), 5, "forecasts"),
+				Usage: drawUsage(t),
 			}
 		}),
 		draw(func(t *rapid.T) any {
@@ -105,6 +107,18 @@ func anyMessage() *rapid.Generator[any] {
 
 func drawDuration(t *rapid.T, most time.Duration) time.Duration {
 	return time.Duration(rapid.Int64Range(0, int64(most)).Draw(t, "duration"))
+}
+
+func drawUsage(t *rapid.T) *lease.Usage {
+	if rapid.Bool().Draw(t, "no usage") {
+		return nil
+	}
+	return &lease.Usage{Entries: listOf(t, rapid.Custom(func(t *rapid.T) share.Entry {
+		return share.Entry{
+			Account: share.Account{User: anyName.Draw(t, "user"), Project: anyWord.Draw(t, "project")},
+			Used:    share.Use{GPU: rapid.Float64Range(0, lease.MaxUsed).Draw(t, "gpu"), CPU: rapid.Float64Range(0, lease.MaxUsed).Draw(t, "cpu")},
+		}
+	}), 5, "usage")}
 }
 
 func drawNeed(t *rapid.T) job.Resources {
@@ -128,7 +142,7 @@ func drawOffer(t *rapid.T) any {
 	gang := rapid.OneOf(rapid.Just(0), rapid.IntRange(2, job.MaxNodes)).Draw(t, "gang")
 	return lease.Offer{
 		ID: rapid.Uint64().Draw(t, "id"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Need: need, Device: anyWord.Draw(t, "device"),
-		Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"), User: anyName.Draw(t, "user"), Token: anyWord.Draw(t, "token"),
+		Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"), User: anyName.Draw(t, "user"), Project: anyWord.Draw(t, "project"), Token: anyWord.Draw(t, "token"),
 		Wait: drawDuration(t, lease.MaxOfferWait), Age: drawDuration(t, 1<<62), Preempt: rapid.Bool().Draw(t, "preempt"),
 		Gang: gang, Hold: drawDuration(t, maxHold), Firm: gang > 0 && rapid.Bool().Draw(t, "firm"), Order: rapid.Uint64().Draw(t, "order"),
 		Limit: drawDuration(t, lease.MaxLimit),

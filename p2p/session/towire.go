@@ -47,7 +47,7 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 	case lease.Offer:
 		return &wirepb.Frame{Body: &wirepb.Frame_Offer{Offer: &wirepb.Offer{
 			Id: m.ID, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Need: resources(m.Need), Device: m.Device,
-			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age), Preempt: m.Preempt,
+			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age), Preempt: m.Preempt, Project: m.Project,
 			Gang: int64(m.Gang), HoldNs: int64(m.Hold), Firm: m.Firm, Order: m.Order, LimitNs: int64(m.Limit),
 		}}}
 	case lease.Release:
@@ -128,7 +128,7 @@ func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
 	case lease.Availability:
 		return &wirepb.Frame{Body: &wirepb.Frame_Availability{Availability: &wirepb.Availability{
 			Seq: m.Seq, Free: free(m.Free), Draining: m.Draining, Detail: sentence(m.Detail), UnderQuota: m.UnderQuota,
-			Forecasts: forecasts(m.Forecasts),
+			Forecasts: forecasts(m.Forecasts), Usage: usage(m.Usage),
 		}}}
 	case lease.Renew:
 		live := make([]*wirepb.AttemptRef, len(m.Live))
@@ -181,6 +181,17 @@ func free(f lease.Free) *wirepb.Free {
 		out.Preemptible = append(out.Preemptible, &wirepb.Preemptible{
 			Priority: int64(y.Priority), Cpus: int64(y.CPUs), Memory: int64(y.Memory), Gpus: int64(y.GPUs),
 		})
+	}
+	return out
+}
+
+func usage(u *lease.Usage) *wirepb.Usage {
+	if u == nil {
+		return nil
+	}
+	out := &wirepb.Usage{Entries: make([]*wirepb.UsageEntry, len(u.Entries))}
+	for i, e := range u.Entries {
+		out.Entries[i] = &wirepb.UsageEntry{User: e.User, Project: e.Project, Gpu: e.Used.GPU, Cpu: e.Used.CPU}
 	}
 	return out
 }

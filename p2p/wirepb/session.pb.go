@@ -1006,6 +1006,7 @@ type Offer struct {
 	HoldNs        int64                  `protobuf:"varint,14,opt,name=hold_ns,json=holdNs,proto3" json:"hold_ns,omitempty"`    // how long a Commit reserves the devices
 	Firm          bool                   `protobuf:"varint,15,opt,name=firm,proto3" json:"firm,omitempty"`                      // the tasks of the conditional Commit are to be ended now
 	Order         uint64                 `protobuf:"varint,16,opt,name=order,proto3" json:"order,omitempty"`                    // of the gang among those of the same priority
+	Project       string                 `protobuf:"bytes,17,opt,name=project,proto3" json:"project,omitempty"`                 // whose usage this is, besides the user's
 	LimitNs       int64                  `protobuf:"varint,26,opt,name=limit_ns,json=limitNs,proto3" json:"limit_ns,omitempty"` // how long the task holds what it gets at most, from the start of its process; 0: no limit is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1151,6 +1152,13 @@ func (x *Offer) GetOrder() uint64 {
 		return x.Order
 	}
 	return 0
+}
+
+func (x *Offer) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
 }
 
 func (x *Offer) GetLimitNs() int64 {
@@ -2511,6 +2519,7 @@ type Availability struct {
 	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	UnderQuota    []string               `protobuf:"bytes,5,rep,name=under_quota,json=underQuota,proto3" json:"under_quota,omitempty"` // users who were declined for their quota and hold less now
 	Forecasts     []*Forecast            `protobuf:"bytes,15,rep,name=forecasts,proto3" json:"forecasts,omitempty"`
+	Usage         *Usage                 `protobuf:"bytes,10,opt,name=usage,proto3" json:"usage,omitempty"` // absent: this message does not tell
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2587,6 +2596,13 @@ func (x *Availability) GetForecasts() []*Forecast {
 	return nil
 }
 
+func (x *Availability) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
 // Forecast is what a worker expects of a queued offer. At most one of the durations
 // is set.
 type Forecast struct {
@@ -2657,6 +2673,119 @@ func (x *Forecast) GetSharedNs() int64 {
 	return 0
 }
 
+// Usage is what users and projects have used on a host, decayed by the host; at most 256 entries.
+type Usage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       []*UsageEntry          `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Usage) Reset() {
+	*x = Usage{}
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Usage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Usage) ProtoMessage() {}
+
+func (x *Usage) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Usage.ProtoReflect.Descriptor instead.
+func (*Usage) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Usage) GetEntries() []*UsageEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+type UsageEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Project       string                 `protobuf:"bytes,2,opt,name=project,proto3" json:"project,omitempty"`
+	Gpu           float64                `protobuf:"fixed64,3,opt,name=gpu,proto3" json:"gpu,omitempty"` // seconds
+	Cpu           float64                `protobuf:"fixed64,4,opt,name=cpu,proto3" json:"cpu,omitempty"` // seconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageEntry) Reset() {
+	*x = UsageEntry{}
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageEntry) ProtoMessage() {}
+
+func (x *UsageEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageEntry.ProtoReflect.Descriptor instead.
+func (*UsageEntry) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *UsageEntry) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *UsageEntry) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
+func (x *UsageEntry) GetGpu() float64 {
+	if x != nil {
+		return x.Gpu
+	}
+	return 0
+}
+
+func (x *UsageEntry) GetCpu() float64 {
+	if x != nil {
+		return x.Cpu
+	}
+	return 0
+}
+
 // Commit reserves devices for an offer.
 type Commit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2674,7 +2803,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +2815,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +2828,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Commit) GetOffer() uint64 {
@@ -2773,7 +2902,7 @@ type Decline struct {
 
 func (x *Decline) Reset() {
 	*x = Decline{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2785,7 +2914,7 @@ func (x *Decline) String() string {
 func (*Decline) ProtoMessage() {}
 
 func (x *Decline) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2798,7 +2927,7 @@ func (x *Decline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decline.ProtoReflect.Descriptor instead.
 func (*Decline) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Decline) GetOffer() uint64 {
@@ -2863,7 +2992,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2875,7 +3004,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2888,7 +3017,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Event) GetAttempt() *AttemptRef {
@@ -2986,7 +3115,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2998,7 +3127,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3011,7 +3140,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{34}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Exit) GetState() string {
@@ -3091,7 +3220,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3103,7 +3232,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3116,7 +3245,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{35}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Renew) GetGroup() uint64 {
@@ -3166,7 +3295,7 @@ type Stale struct {
 
 func (x *Stale) Reset() {
 	*x = Stale{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3178,7 +3307,7 @@ func (x *Stale) String() string {
 func (*Stale) ProtoMessage() {}
 
 func (x *Stale) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3191,7 +3320,7 @@ func (x *Stale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stale.ProtoReflect.Descriptor instead.
 func (*Stale) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{36}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Stale) GetGroup() uint64 {
@@ -3283,7 +3412,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\n" +
 	"GroupEpoch\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12-\n" +
-	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xd9\x03\n" +
+	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xf3\x03\n" +
 	"\x05Offer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -3301,7 +3430,8 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04gang\x18\r \x01(\x03R\x04gang\x12\x17\n" +
 	"\ahold_ns\x18\x0e \x01(\x03R\x06holdNs\x12\x12\n" +
 	"\x04firm\x18\x0f \x01(\bR\x04firm\x12\x14\n" +
-	"\x05order\x18\x10 \x01(\x04R\x05order\x12\x19\n" +
+	"\x05order\x18\x10 \x01(\x04R\x05order\x12\x18\n" +
+	"\aproject\x18\x11 \x01(\tR\aproject\x12\x19\n" +
 	"\blimit_ns\x18\x1a \x01(\x03R\alimitNs\"\x1f\n" +
 	"\aRelease\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\x8a\x03\n" +
@@ -3415,7 +3545,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\aFreeGPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x14\n" +
-	"\x05milli\x18\x03 \x01(\x03R\x05milli\"\xd5\x01\n" +
+	"\x05milli\x18\x03 \x01(\x03R\x05milli\"\x81\x02\n" +
 	"\fAvailability\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12'\n" +
 	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\x12\x1a\n" +
@@ -3423,12 +3553,22 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x1f\n" +
 	"\vunder_quota\x18\x05 \x03(\tR\n" +
 	"underQuota\x125\n" +
-	"\tforecasts\x18\x0f \x03(\v2\x17.muster.p2p.v1.ForecastR\tforecasts\"q\n" +
+	"\tforecasts\x18\x0f \x03(\v2\x17.muster.p2p.v1.ForecastR\tforecasts\x12*\n" +
+	"\x05usage\x18\n" +
+	" \x01(\v2\x14.muster.p2p.v1.UsageR\x05usage\"q\n" +
 	"\bForecast\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\x12\x19\n" +
 	"\bstart_ns\x18\x02 \x01(\x03R\astartNs\x12\x17\n" +
 	"\akept_ns\x18\x03 \x01(\x03R\x06keptNs\x12\x1b\n" +
-	"\tshared_ns\x18\x04 \x01(\x03R\bsharedNs\"\xed\x01\n" +
+	"\tshared_ns\x18\x04 \x01(\x03R\bsharedNs\"<\n" +
+	"\x05Usage\x123\n" +
+	"\aentries\x18\x01 \x03(\v2\x19.muster.p2p.v1.UsageEntryR\aentries\"^\n" +
+	"\n" +
+	"UsageEntry\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x18\n" +
+	"\aproject\x18\x02 \x01(\tR\aproject\x12\x10\n" +
+	"\x03gpu\x18\x03 \x01(\x01R\x03gpu\x12\x10\n" +
+	"\x03cpu\x18\x04 \x01(\x01R\x03cpu\"\xed\x01\n" +
 	"\x06Commit\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -3491,7 +3631,7 @@ func file_p2p_wirepb_session_proto_rawDescGZIP() []byte {
 	return file_p2p_wirepb_session_proto_rawDescData
 }
 
-var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Frame)(nil),        // 0: muster.p2p.v1.Frame
 	(*Open)(nil),         // 1: muster.p2p.v1.Open
@@ -3524,24 +3664,26 @@ var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*FreeGPU)(nil),      // 28: muster.p2p.v1.FreeGPU
 	(*Availability)(nil), // 29: muster.p2p.v1.Availability
 	(*Forecast)(nil),     // 30: muster.p2p.v1.Forecast
-	(*Commit)(nil),       // 31: muster.p2p.v1.Commit
-	(*Decline)(nil),      // 32: muster.p2p.v1.Decline
-	(*Event)(nil),        // 33: muster.p2p.v1.Event
-	(*Exit)(nil),         // 34: muster.p2p.v1.Exit
-	(*Renew)(nil),        // 35: muster.p2p.v1.Renew
-	(*Stale)(nil),        // 36: muster.p2p.v1.Stale
-	nil,                  // 37: muster.p2p.v1.Profile.LabelsEntry
+	(*Usage)(nil),        // 31: muster.p2p.v1.Usage
+	(*UsageEntry)(nil),   // 32: muster.p2p.v1.UsageEntry
+	(*Commit)(nil),       // 33: muster.p2p.v1.Commit
+	(*Decline)(nil),      // 34: muster.p2p.v1.Decline
+	(*Event)(nil),        // 35: muster.p2p.v1.Event
+	(*Exit)(nil),         // 36: muster.p2p.v1.Exit
+	(*Renew)(nil),        // 37: muster.p2p.v1.Renew
+	(*Stale)(nil),        // 38: muster.p2p.v1.Stale
+	nil,                  // 39: muster.p2p.v1.Profile.LabelsEntry
 }
 var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	11, // 0: muster.p2p.v1.Frame.offer:type_name -> muster.p2p.v1.Offer
-	31, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
-	32, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
+	33, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
+	34, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
 	13, // 3: muster.p2p.v1.Frame.start:type_name -> muster.p2p.v1.Start
-	33, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
+	35, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
 	19, // 5: muster.p2p.v1.Frame.ack:type_name -> muster.p2p.v1.Ack
 	29, // 6: muster.p2p.v1.Frame.availability:type_name -> muster.p2p.v1.Availability
 	12, // 7: muster.p2p.v1.Frame.release:type_name -> muster.p2p.v1.Release
-	35, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
+	37, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
 	20, // 9: muster.p2p.v1.Frame.renewed:type_name -> muster.p2p.v1.Renewed
 	3,  // 10: muster.p2p.v1.Frame.ping:type_name -> muster.p2p.v1.Ping
 	4,  // 11: muster.p2p.v1.Frame.pong:type_name -> muster.p2p.v1.Pong
@@ -3553,7 +3695,7 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	17, // 17: muster.p2p.v1.Frame.signal:type_name -> muster.p2p.v1.Signal
 	18, // 18: muster.p2p.v1.Frame.cancel:type_name -> muster.p2p.v1.Cancel
 	22, // 19: muster.p2p.v1.Frame.hello:type_name -> muster.p2p.v1.WorkerHello
-	36, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
+	38, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
 	10, // 21: muster.p2p.v1.Owns.groups:type_name -> muster.p2p.v1.GroupEpoch
 	7,  // 22: muster.p2p.v1.GroupEpoch.epoch:type_name -> muster.p2p.v1.EpochRef
 	6,  // 23: muster.p2p.v1.Offer.attempt:type_name -> muster.p2p.v1.AttemptRef
@@ -3576,25 +3718,27 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	6,  // 40: muster.p2p.v1.Verdict.attempt:type_name -> muster.p2p.v1.AttemptRef
 	23, // 41: muster.p2p.v1.WorkerHello.profile:type_name -> muster.p2p.v1.Profile
 	26, // 42: muster.p2p.v1.WorkerHello.free:type_name -> muster.p2p.v1.Free
-	37, // 43: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
+	39, // 43: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
 	24, // 44: muster.p2p.v1.Profile.gpus:type_name -> muster.p2p.v1.Device
 	25, // 45: muster.p2p.v1.Device.links:type_name -> muster.p2p.v1.DeviceLink
 	28, // 46: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
 	27, // 47: muster.p2p.v1.Free.preemptible:type_name -> muster.p2p.v1.Preemptible
 	26, // 48: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
 	30, // 49: muster.p2p.v1.Availability.forecasts:type_name -> muster.p2p.v1.Forecast
-	6,  // 50: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
-	6,  // 51: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
-	26, // 52: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
-	6,  // 53: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
-	34, // 54: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
-	6,  // 55: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 56: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
-	57, // [57:57] is the sub-list for method output_type
-	57, // [57:57] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	31, // 50: muster.p2p.v1.Availability.usage:type_name -> muster.p2p.v1.Usage
+	32, // 51: muster.p2p.v1.Usage.entries:type_name -> muster.p2p.v1.UsageEntry
+	6,  // 52: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
+	6,  // 53: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
+	26, // 54: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
+	6,  // 55: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
+	36, // 56: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
+	6,  // 57: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 58: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_session_proto_init() }
@@ -3631,7 +3775,7 @@ func file_p2p_wirepb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_p2p_wirepb_session_proto_rawDesc), len(file_p2p_wirepb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -48,8 +48,8 @@ type row struct {
 	slot    int
 	changed *changed // of the table; nil once the host is forgotten
 	listed  bool     // in changed
-	lastOut *Claim   // the queued claim that a task with a better rank may replace; nil if the queue has a place
-	fullOut []*Claim // the same for the kinds of claims of which no more may queue
+	last    leaver   // the queued claim to go, among all
+	kinds   []leaver // the same for the kinds of claims of which no more may queue
 }
 
 // changed lists the hosts whose rows in the table are out of date.

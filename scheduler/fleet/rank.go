@@ -8,11 +8,14 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/share"
 )
 
-// Rank orders tasks: by priority, then age, then job id and index. No two tasks have the same rank.
+// Rank orders tasks: by priority, then by what their users and projects have used of their share, then age, then job id
+// and index. No two tasks have the same rank.
 type Rank struct {
-	Priority int // the highest first
+	Priority int            // the highest first
+	Share    share.Standing // as it was when the task began to wait at hosts
 	Born     time.Time
 	Job      job.ID
 	Task     int // its index in the job
@@ -20,6 +23,8 @@ type Rank struct {
 
 // Compare returns a number below 0 if r comes before q, and 0 only for the same task.
 func (r *Rank) Compare(q *Rank) int {
-	return cmp.Or(cmp.Compare(q.Priority, r.Priority), r.Born.Compare(q.Born),
-		cmp.Compare(r.Job, q.Job), cmp.Compare(r.Task, q.Task))
+	if n := cmp.Or(cmp.Compare(q.Priority, r.Priority), r.Share.Compare(q.Share)); n != 0 {
+		return n
+	}
+	return cmp.Or(r.Born.Compare(q.Born), cmp.Compare(r.Job, q.Job), cmp.Compare(r.Task, q.Task))
 }

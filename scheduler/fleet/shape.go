@@ -8,11 +8,12 @@ import (
 
 // Shape is what a user asks for. All tasks of the user that ask for the same have one Shape, whatever their jobs.
 type Shape struct {
-	User string
-	Need job.Resources // its GPUModel is as lease.ModelName returns it
-	Foot Footprint     // of Need
-	Pool *Pool         // the hosts that meet the other clauses
-	Gang int           // how many hosts an element needs at once; 0: one
+	User    string
+	Project string
+	Need    job.Resources // its GPUModel is as lease.ModelName returns it
+	Foot    Footprint     // of Need
+	Pool    *Pool         // the hosts that meet the other clauses
+	Gang    int           // how many hosts an element needs at once; 0: one
 	// never holds the hosts that said that they can never run the shape, each with its Host.hellos at that time.
 	never map[job.Peer]uint64
 }

@@ -144,9 +144,8 @@ func (t *Table) Count(now time.Time) {
 		}
 		t.left[slot] = footprintOfFree(h.Left())
 		t.queue[slot], t.yields[slot] = anybody, leastYield(&h.Free)
-		h.row.fullOut = h.Claims.fullKinds(h.row.fullOut)
-		if h.row.lastOut = h.Claims.lastOf(MaxQueuedAll, func(*Claim) bool { return true }); h.row.lastOut != nil {
-			t.queue[slot] = h.row.lastOut.Rank.Priority
+		if h.row.last, h.row.kinds = h.Claims.leavers(h.row.kinds); h.row.last.claim != nil {
+			t.queue[slot] = h.row.last.bar.Priority
 		}
 	}
 	clear(t.changed.hosts)
@@ -174,10 +173,10 @@ func (t *Table) Queue(h *Host) (some bool, before *Rank) {
 	if t.queue[h.row.slot] == nobody {
 		return false, nil
 	}
-	if h.row.lastOut == nil {
+	if h.row.last.claim == nil {
 		return true, nil
 	}
-	return true, &h.row.lastOut.Rank
+	return true, &h.row.last.bar
 }
 
 // LongestAway returns the host that has been without a session and without a message for longest. It leaves out busy

@@ -282,6 +282,7 @@ type Held struct {
 	PreemptedBefore bool                   `protobuf:"varint,29,opt,name=preempted_before,json=preemptedBefore" json:"preempted_before,omitempty"`
 	Rank            int64                  `protobuf:"varint,30,opt,name=rank" json:"rank,omitempty"` // in its gang
 	Gang            *Gang                  `protobuf:"bytes,31,opt,name=gang" json:"gang,omitempty"`  // not set: none
+	Project         string                 `protobuf:"bytes,32,opt,name=project" json:"project,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -533,6 +534,13 @@ func (x *Held) GetGang() *Gang {
 	return nil
 }
 
+func (x *Held) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
 // Gang is what the members of a gang know of each other.
 type Gang struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -761,7 +769,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05began\x18\x06 \x01(\x03R\x05began\x12\x14\n" +
 	"\x05ended\x18\a \x01(\x03R\x05ended\x12\x12\n" +
 	"\x04tail\x18\b \x01(\tR\x04tail\x12\x1c\n" +
-	"\tisolation\x18\t \x01(\tR\tisolation\"\xc5\x06\n" +
+	"\tisolation\x18\t \x01(\tR\tisolation\"\xdf\x06\n" +
 	"\x04Held\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12)\n" +
@@ -794,7 +802,8 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05entry\x18\x1c \x01(\tR\x05entry\x12)\n" +
 	"\x10preempted_before\x18\x1d \x01(\bR\x0fpreemptedBefore\x12\x12\n" +
 	"\x04rank\x18\x1e \x01(\x03R\x04rank\x12&\n" +
-	"\x04gang\x18\x1f \x01(\v2\x12.muster.store.GangR\x04gang\"J\n" +
+	"\x04gang\x18\x1f \x01(\v2\x12.muster.store.GangR\x04gang\x12\x18\n" +
+	"\aproject\x18  \x01(\tR\aproject\"J\n" +
 	"\x04Gang\x12.\n" +
 	"\amembers\x18\x01 \x03(\v2\x14.muster.store.MemberR\amembers\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\x03R\x04port\"J\n" +

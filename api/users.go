@@ -1,0 +1,165 @@
+package api
+
+// The route of users and projects: what they have used, what they should, and what they wait for.
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/musterhq/muster/share"
+)
+
+// Users tells what users and projects use.
+type Users interface {
+	// Users returns what accounts have used of this host, and what the jobs that this daemon owns run and wait for.
+	Users(ctx context.Context) (UsersInfo, error)
+}
+
+// UsersInfo is what one daemon knows of users and projects.
+type UsersInfo struct {
+	Weights  share.Weights `json:"-"`
+	Has      share.Use     `json:"has"` // GPUs and CPUs of the host
+	Accounts []AccountInfo `json:"accounts"`
+}
+
+// AccountInfo is what one daemon knows of a user in a project. Used is decayed, and of its host alone. Running and
+// Waiting are tasks of its jobs.
+type AccountInfo struct {
+	share.Account
+	Used    share.Use `json:"used"`
+	Running int       `json:"running"`
+	Waiting int       `json:"waiting"`
+}
+
+// SchemaUser and SchemaUsers name the documents of users.
+const (
+	SchemaUser  = "muster.user/v1"
+	SchemaUsers = "muster.users/v1"
+)
+
+// User is what a user, or a project as a whole, has used and should use of the cluster.
+type User struct {
+	Schema  string `json:"schema"`
+	User    string `json:"user" doc:"Empty: this is the project as a whole."`
+	Project string `json:"project" doc:"Empty: jobs without a project. Such jobs and those of projects without a weight share as one project."`
+	// Weight is that of the project for a project as a whole, and that of the user otherwise.
+	Weight     float64 `json:"weight"`
+	Share      float64 `json:"share" doc:"The part of the cluster that it should have, among all that are listed."`
+	Used       float64 `json:"used" doc:"The part of what all have used that it has used."`
+	GPUSeconds float64 `json:"gpu_seconds" doc:"Decayed with the half-life."`
+	CPUSeconds float64 `json:"cpu_seconds" doc:"Decayed with the half-life."`
+	Running    int     `json:"running" doc:"Tasks that are assigned to a node."`
+	Waiting    int     `json:"waiting" doc:"Tasks that are PENDING."`
+}
+
+type (
+	usersOutput    struct{ Body Listing[User] }
+	hostUsesOutput struct{ Body UsersInfo }
+)
+
+// userRoutes merges what all daemons know of users.
+type userRoutes struct {
+	*daemons
+
+	users Users
+}
+
+// here serves what this daemon knows to another one.
+func (r *userRoutes) here(ctx context.Context, _ *struct{}) (*hostUsesOutput, error) {
+	info, err := r.users.Users(ctx)
+	if err != nil {
+		return nil, err
+	}
+	info.Accounts = append([]AccountInfo{}, info.Accounts...)
+	return &hostUsesOutput{info}, nil
+}
+
+func (r *userRoutes) list(ctx context.Context, _ *struct{}) (*usersOutput, error) {
+	all, err := r.users.Users(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := fan[UsersInfo](ctx, r.daemons, "/peer/v1/users", nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range answers {
+		if a.err == nil {
+			all.Has = all.Has.Plus(a.value.Has, 1)
+			all.Accounts = append(all.Accounts, a.value.Accounts...)
+		}
+	}
+	return &usersOutput{Listing[User]{Schema: SchemaUsers, Items: userDocuments(all), Partial: silent(r.daemons, answers)}}, nil
+}
+
+// userDocuments adds up the accounts, and works out the shares of users and projects by the weights. The projects come
+// in the order of their names, each before its users; if there are none, there are only users.
+func userDocuments(all UsersInfo) []User {
+	w := &all.Weights
+	users, projects := map[share.Account]*User{}, map[string]*User{}
+	for _, a := range all.Accounts {
+		u := users[a.Account]
+		if u == nil {
+			u = &User{Schema: SchemaUser, User: a.User, Project: a.Project, Weight: w.User(a.User)}
+			users[a.Account] = u
+		}
+		p := projects[a.Project]
+		if p == nil {
+			p = &User{Schema: SchemaUser, Project: a.Project, Weight: w.Project(a.Project)}
+			projects[a.Project] = p
+		}
+		for _, x := range []*User{u, p} {
+			x.GPUSeconds += a.Used.GPU
+			x.CPUSeconds += a.Used.CPU
+			x.Running += a.Running
+			x.Waiting += a.Waiting
+		}
+	}
+	setShares(w, all.Has, users)
+	out := make([]User, 0, len(users)+len(projects))
+	for _, u := range users {
+		out = append(out, *u)
+		p := projects[u.Project]
+		p.Share += u.Share
+		p.Used += u.Used
+	}
+	if len(projects) > 1 || projects[""] == nil && len(projects) > 0 {
+		for _, p := range projects {
+			out = append(out, *p)
+		}
+	}
+	slices.SortFunc(out, func(a, b User) int { return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.User, b.User)) })
+	return out
+}
+
+// setShares works out the parts of the users. A user of several projects without a weight has one share in them
+// together, which is divided by what he has used in each.
+func setShares(w *share.Weights, has share.Use, users map[share.Account]*User) {
+	used := func(u *User) float64 { return share.Use{GPU: u.GPUSeconds, CPU: u.CPUSeconds}.Of(has) }
+	total, weights := 0.0, 0.0
+	inProject, inAccount, count := map[string]float64{}, map[share.Account]float64{}, map[share.Account]int{}
+	for a, u := range users {
+		total += used(u)
+		k := w.Account(a)
+		if count[k]++; count[k] == 1 {
+			if inProject[k.Project] == 0 {
+				weights += w.Project(k.Project)
+			}
+			inProject[k.Project] += w.User(k.User)
+		}
+		inAccount[k] += used(u)
+	}
+	for a, u := range users {
+		k := w.Account(a)
+		u.Share = w.Project(k.Project) / weights * w.User(k.User) / inProject[k.Project]
+		if inAccount[k] > 0 {
+			u.Share *= used(u) / inAccount[k]
+		} else {
+			u.Share /= float64(count[k])
+		}
+		if total > 0 {
+			u.Used = used(u) / total
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package api
+
+import (
+	"context"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/share"
+)
+
+// Users has each daemon tell the same of its host: its users have used an hour of a GPU and wait.
+func (d *daemon) Users(context.Context) (UsersInfo, error) {
+	return UsersInfo{
+		Weights: share.Weights{HalfLife: time.Hour, Users: map[string]float64{"ada": 3}, Projects: map[string]float64{"vision": 2}},
+		Has:     share.Use{GPU: 2, CPU: 8},
+		Accounts: []AccountInfo{
+			{Account: share.Account{User: "ada"}, Used: share.Use{GPU: 3600, CPU: 3600}, Running: 1},
+			{Account: share.Account{User: "bob", Project: "vision"}, Used: share.Use{CPU: 2 * 3600}, Waiting: 2},
+			{Account: share.Account{User: d.name}, Waiting: 1},
+		},
+	}, nil
+}
+
+func TestUsersOfTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "n1", "n2", "n3")
+		close(c.daemons[2].silent)
+		l, err := c.daemons[0].client.Users(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(l.Partial) != 1 || l.Partial[0] != "n3" {
+			t.Errorf("partial %v, want n3", l.Partial)
+		}
+		want := []User{ // jobs of no project share a third of all, ada three fifths of that
+			{Project: "", User: "", Weight: 1, Share: 1. / 3, Used: 2. / 3, GPUSeconds: 7200, CPUSeconds: 7200, Running: 2, Waiting: 2},
+			{Project: "", User: "ada", Weight: 3, Share: 3. / 5 / 3, Used: 2. / 3, GPUSeconds: 7200, CPUSeconds: 7200, Running: 2},
+			{Project: "", User: "n1", Weight: 1, Share: 1. / 5 / 3, Waiting: 1},
+			{Project: "", User: "n2", Weight: 1, Share: 1. / 5 / 3, Waiting: 1},
+			{Project: "vision", User: "", Weight: 2, Share: 2. / 3, Used: 1. / 3, CPUSeconds: 4 * 3600, Waiting: 4},
+			{Project: "vision", User: "bob", Weight: 1, Share: 2. / 3, Used: 1. / 3, CPUSeconds: 4 * 3600, Waiting: 4},
+		}
+		if len(l.Items) != len(want) {
+			t.Fatalf("%d rows: %+v", len(l.Items), l.Items)
+		}
+		for i, x := range l.Items {
+			w := want[i]
+			w.Schema = SchemaUser
+			near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
+			if !near(x.Share, w.Share) || !near(x.Used, w.Used) {
+				t.Errorf("row %d: share %v used %v, want %v and %v", i, x.Share, x.Used, w.Share, w.Used)
+			}
+			x.Share, x.Used, w.Share, w.Used = 0, 0, 0, 0
+			if x != w {
+				t.Errorf("row %d: %+v, want %+v", i, x, w)
+			}
+		}
+	})
+}
+
+// A user of several projects without a weight has one share in all of them: naming projects gains nothing.
+func TestSharesOfInventedProjects(t *testing.T) {
+	info := UsersInfo{Has: share.Use{GPU: 1}, Accounts: []AccountInfo{
+		{Account: share.Account{User: "ada"}, Used: share.Use{GPU: 100}},
+		{Account: share.Account{User: "bob", Project: "x"}, Used: share.Use{GPU: 60}},
+		{Account: share.Account{User: "bob", Project: "y"}, Used: share.Use{GPU: 40}},
+		{Account: share.Account{User: "bob", Project: "z"}},
+	}}
+	bob := 0.0
+	for _, u := range userDocuments(info) {
+		if u.User == "bob" {
+			bob += u.Share
+		}
+	}
+	if math.Abs(bob-0.5) > 1e-9 {
+		t.Errorf("bob should have %v, want a half", bob)
+	}
+}

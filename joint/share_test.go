@@ -1,0 +1,162 @@
+package joint
+
+// Users and projects get their shares of full hosts, and nothing of theirs starves.
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/share"
+)
+
+// crowd is users whose jobs are always enough for all hosts.
+type crowd struct {
+	w      *world
+	weight map[string]float64 // of users, or of projects if each user has one
+	works  map[string][]*work // in the order of submission
+}
+
+// used is how many GPU-seconds a user's tasks have run within a time.
+func (c *crowd) used(user string, from, to time.Duration) float64 {
+	sum := 0.0
+	for _, j := range c.works[user] {
+		for _, p := range j.tries {
+			begun := p.endsAt - j.runs
+			end := p.endsAt
+			if !p.over {
+				end = to
+			}
+			sum += max(min(end, to)-max(begun, from), 0).Seconds() * float64(len(p.task.Devices))
+		}
+	}
+	return sum
+}
+
+// check compares the shares of the run time with the weights, and looks for jobs that were passed over.
+func (c *crowd) check(t *testing.T, from, to time.Duration) {
+	t.Helper()
+	total, weights := 0.0, 0.0
+	for user, w := range c.weight {
+		total += c.used(user, from, to)
+		weights += w
+	}
+	for user, w := range c.weight {
+		has, should := c.used(user, from, to)/total, w/weights
+		if math.Abs(has/should-1) > 0.1 {
+			t.Errorf("%s has %.1f %% of the run time, and should have %.1f %%", user, 100*has, 100*should)
+		}
+		c.checkOrder(t, user)
+	}
+}
+
+// checkOrder sees to it that the jobs of a user at one owner start about in their order: none is passed over for long.
+func (c *crowd) checkOrder(t *testing.T, user string) {
+	t.Helper()
+	for _, o := range c.w.owners {
+		var first *work // that has not started
+		passed := 0
+		for _, j := range c.works[user] {
+			switch {
+			case j.owner != o:
+			case j.starts == 0 && first == nil:
+				first = j
+			case j.starts > 0 && first != nil:
+				passed++
+			}
+		}
+		if first == nil {
+			t.Fatalf("all jobs of %s at %s have started: they were too few for this test", user, o.peer)
+		}
+		if passed > 24 {
+			t.Errorf("%s waits (%s), and %d later jobs of its user and owner have started", first, first.why(), passed)
+		}
+	}
+}
+
+// full is a world of hosts with 16 GPUs, two owners, and users with these weights. The first one submits ten times as
+// many jobs as the others.
+func full(t *testing.T, seed uint64, weights share.Weights, of map[string]float64, add func(j *work, user string)) *crowd {
+	w := newWorld(t, seed, options{shares: weights, sampling: time.Hour})
+	t.Cleanup(w.report)
+	for range 4 {
+		w.addHost(hostSpec{gpus: "4xH100", cpus: 16})
+	}
+	owners := []*owner{w.addOwner(nil), w.addOwner(nil)}
+	c := &crowd{w: w, weight: of, works: map[string][]*work{}}
+	r := rand.New(rand.NewPCG(seed, 2))
+	for i := range len(of) {
+		user := fmt.Sprintf("user%d", i)
+		jobs := 700
+		if i == 0 {
+			jobs = 7000
+		}
+		for k := range jobs {
+			size := []int{1, 1, 1, 1, 1, 1, 2, 4}[r.IntN(8)]
+			j := w.newWork(owners[r.IntN(2)], user, gpus(size), between(r, 3*time.Minute, 12*time.Minute))
+			add(j, user)
+			j.submitAt(time.Duration(k) * 5 * time.Hour / time.Duration(jobs))
+			c.works[user] = append(c.works[user], j)
+		}
+	}
+	return c
+}
+
+const sharesFor = 15 * time.Hour
+
+func TestUsersGetTheirShares(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 3))
+			of := map[string]float64{}
+			for i := range 6 {
+				of[fmt.Sprintf("user%d", i)] = float64(1 + r.IntN(4))
+			}
+			weights := share.Weights{HalfLife: 6 * time.Hour, Users: of}
+			c := full(t, seed, weights, of, func(*work, string) {})
+			c.w.start()
+			c.w.runAll(sharesFor)
+			c.check(t, sharesFor/3, sharesFor)
+		})
+	}
+}
+
+func TestProjectsGetTheirShares(t *testing.T) {
+	t.Parallel()
+	projects := map[string]float64{"p0": 1, "p1": 3, "p2": 2}
+	of := map[string]float64{"user0": 1, "user1": 3, "user2": 2}
+	weights := share.Weights{HalfLife: 6 * time.Hour, Projects: projects, Users: map[string]float64{"user0": 100}}
+	c := full(t, 5, weights, of, func(j *work, user string) { j.spec.Project = "p" + user[len("user"):] })
+	c.w.start()
+	c.w.runAll(sharesFor)
+	c.check(t, sharesFor/3, sharesFor)
+}
+
+// TestWideJobOfUserOverShare: a job for all GPUs of a host, of a user whose small jobs have used far more than his share
+// and go on, starts although others are before it again and again.
+func TestWideJobOfUserOverShare(t *testing.T) {
+	w, o := scene(t, 2, hostSpec{gpus: "4xH100", cpus: 16}, options{shares: share.Weights{HalfLife: time.Hour}})
+	other := w.addOwner(nil)
+	for i := range 1500 {
+		at := time.Duration(i) * 15 * time.Second
+		w.newWork(o, "ada", gpus(1), 2*time.Minute).submitAt(at)
+		w.newWork(other, "bob", gpus(1), 2*time.Minute+time.Second).submitAt(at)
+	}
+	wide := w.newWork(o, "ada", job.Resources{CPUs: 1, GPUs: 4}, time.Minute)
+	wide.submitAt(30 * time.Minute)
+	w.start()
+	w.runAll(6 * time.Hour)
+	before := 0
+	for _, j := range w.works {
+		if j.user == "ada" && j != wide && j.acceptAt < wide.acceptAt && (wide.starts == 0 || j.startAt == 0 || j.startAt > wide.startAt) {
+			before++
+		}
+	}
+	if wide.starts == 0 {
+		t.Errorf("the job for four GPUs never started within %v; %d older ones of its user wait", w.now-wide.acceptAt, before)
+	}
+}

@@ -1,0 +1,80 @@
+package node
+
+// The usage of users and projects on disk, so that a restarted daemon knows it, and for the API.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/share"
+	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/worker"
+)
+
+// usageKey is its key in the store.
+const usageKey = "worker/usage"
+
+// loadUsage reads the usage that the previous daemon saved.
+func loadUsage(disk *store.Store) (was worker.Usage, err error) {
+	text, err := disk.Get(usageKey)
+	if err != nil || text == nil {
+		return worker.Usage{}, err
+	}
+	if err := json.Unmarshal(text, &was); err != nil {
+		return worker.Usage{}, fmt.Errorf("node: read the usage of this host: %w", err)
+	}
+	return was, nil
+}
+
+func saveUsage(disk *store.Store, now worker.Usage) error {
+	text, err := json.Marshal(now)
+	if err != nil {
+		return fmt.Errorf("node: save the usage of this host: %w", err)
+	}
+	return disk.Put(usageKey, text)
+}
+
+// usersBackend gives the API access to what users and projects use.
+type usersBackend struct {
+	work *worker.Loop
+	owners
+}
+
+var _ api.Users = usersBackend{}
+
+// Users returns what accounts have used of this host, and what the jobs of this daemon run and wait for.
+func (b usersBackend) Users(ctx context.Context) (api.UsersInfo, error) {
+	v, err := b.work.Usage(ctx)
+	if err != nil {
+		return api.UsersInfo{}, apiErrorOf(err)
+	}
+	info := api.UsersInfo{Weights: v.Weights, Has: v.Has}
+	at := map[share.Account]int{}
+	of := func(a share.Account) *api.AccountInfo {
+		i, there := at[a]
+		if !there {
+			i = len(info.Accounts)
+			at[a] = i
+			info.Accounts = append(info.Accounts, api.AccountInfo{Account: a})
+		}
+		return &info.Accounts[i]
+	}
+	for _, e := range v.Entries {
+		of(e.Account).Used = e.Used
+	}
+	if b.home != nil {
+		demands, err := b.home.Demands(ctx)
+		if err != nil {
+			return api.UsersInfo{}, apiErrorOf(err)
+		}
+		for _, d := range demands {
+			a := of(d.Account)
+			a.Running, a.Waiting = d.Running, d.Waiting
+		}
+	}
+	slices.SortFunc(info.Accounts, func(a, b api.AccountInfo) int { return a.Account.Compare(b.Account) })
+	return info, nil
+}

@@ -1,0 +1,143 @@
+package fleet
+
+// Places in the queue of a full host: how many there are, and which claim gives up its place to which task.
+// See docs/adr, ADR 90 and ADR 91.
+
+import (
+	"slices"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/share"
+)
+
+const (
+	// MaxQueued bounds the tasks that are made to queue at one full host and ask for the same, those with and those
+	// without a time limit apart. So jobs that wait for more than a host has free leave places for those that could run
+	// there meanwhile.
+	MaxQueued = 8
+	// maxAlone bounds them while each is of another account. So tasks that wait long, because other schedulers have older
+	// ones of the same users, do not keep out all other users.
+	maxAlone = 24
+	// MaxQueuedAll bounds all tasks that are made to queue at one full host.
+	MaxQueuedAll = 4 * MaxQueued
+)
+
+// alike reports whether a claim asks for the same. A host may have room for one kind, and keep none for another.
+func (c *Claim) alike(need *job.Resources, limited bool) bool {
+	return c.Limited == limited && c.Need == *need
+}
+
+// leaver is the queued claim that gives up its place to some tasks that rank before the bar; see yields.
+type leaver struct {
+	claim *Claim // nil: there is a place
+	bar   Rank
+	kind  bool // it is the one to go among the claims that ask for the same, not among all
+}
+
+// leavers returns the claim to go among all that are queued, and one for each kind of which no more may queue.
+func (cs *Claims) leavers(out []leaver) (all leaver, kinds []leaver) {
+	kinds = out[:0]
+	if cs.queued < MaxQueued {
+		return leaver{}, kinds
+	}
+	for i, c := range cs.all {
+		if c.State != Queued || slices.ContainsFunc(cs.all[:i], func(b *Claim) bool { return b.State == Queued && b.alike(&c.Need, c.Limited) }) {
+			continue
+		}
+		if x := cs.leaverOfKind(&c.Need, c.Limited); x.claim != nil {
+			kinds = append(kinds, x)
+		}
+	}
+	return cs.leaverOfAll(), kinds
+}
+
+func (cs *Claims) leaverOfKind(need *job.Resources, limited bool) leaver {
+	if cs.queued < MaxQueued {
+		return leaver{}
+	}
+	var buf [maxClaims]*Claim
+	queued := buf[:0]
+	for _, c := range cs.all {
+		if c.State == Queued && c.alike(need, limited) {
+			queued = append(queued, c)
+		}
+	}
+	x := leaverOf(queued, MaxQueued, maxAlone)
+	x.kind = true
+	return x
+}
+
+func (cs *Claims) leaverOfAll() leaver {
+	if cs.queued < MaxQueuedAll {
+		return leaver{}
+	}
+	var buf [maxClaims]*Claim
+	queued := buf[:0]
+	for _, c := range cs.all {
+		if c.State == Queued {
+			queued = append(queued, c)
+		}
+	}
+	return leaverOf(queued, MaxQueuedAll, MaxQueuedAll)
+}
+
+// Displaced returns the queued claim whose place the request takes; nil if none has to go. If no more of its kind may queue,
+// it is one of those.
+func (cs *Claims) Displaced(r *Request) *Claim {
+	x := cs.leaverOfKind(&r.Need, r.Limited)
+	if x.claim == nil {
+		x = cs.leaverOfAll()
+	}
+	if x.claim != nil && x.yields(cs, r) {
+		return x.claim
+	}
+	return nil
+}
+
+// leaverOf returns which of these queued claims gives up its place. There are places for n, or for so many as alone while
+// each is of another account. It sorts the claims. Those behind the n-th stay: they were queued because they fitted at the
+// host at the time.
+func leaverOf(queued []*Claim, n, alone int) leaver {
+	if len(queued) < n {
+		return leaver{}
+	}
+	slices.SortFunc(queued, func(a, b *Claim) int { return a.Rank.Compare(&b.Rank) })
+	last := queued[n-1]
+	if last.Rank.Share == (share.Standing{}) {
+		return leaver{claim: last, bar: last.Rank}
+	}
+	for _, c := range slices.Backward(queued) { // of those who have several, the youngest of the one who has used most
+		if c.Rank.Priority == last.Rank.Priority && several(queued, c) {
+			return leaver{claim: c, bar: Rank{Priority: c.Rank.Priority, Share: c.Rank.Share}}
+		}
+	}
+	if len(queued) < alone {
+		return leaver{}
+	}
+	return leaver{claim: last, bar: Rank{Priority: last.Rank.Priority}}
+}
+
+// several reports whether the account of a claim has an older one among these.
+func several(queued []*Claim, c *Claim) bool {
+	return slices.ContainsFunc(queued, func(x *Claim) bool {
+		return x != c && x.User == c.User && x.Project == c.Project && x.Rank.Born.Before(c.Rank.Born)
+	})
+}
+
+// yields reports whether the claim gives its place to a task.
+//
+// If what accounts have used counts, a higher priority always gets a place. Of one priority, an account with several claims
+// gives up its youngest ones for an account that has none there and has used less of its share. It keeps its oldest one:
+// that may be the one whose turn it is at the host. If it lost its place whenever standings change, a task that needs much
+// might never start.
+func (x *leaver) yields(cs *Claims, r *Request) bool {
+	switch {
+	case r.Rank.Compare(&x.bar) >= 0:
+		return false
+	case r.Rank.Priority > x.claim.Rank.Priority || x.claim.Rank.Share == (share.Standing{}):
+		return true
+	}
+	return !slices.ContainsFunc(cs.all, func(c *Claim) bool {
+		return c.State == Queued && c.User == r.User && c.Project == r.Project && (!x.kind || c.alike(&r.Need, r.Limited))
+	})
+}

@@ -1,0 +1,151 @@
+package scheduler
+
+// Shares: what users and projects have used on the known hosts, as the hosts tell, and the standings by which waiting
+// tasks of one priority are ordered. The standings are a snapshot: they change seldom, and never within a plan.
+// See docs/adr, ADR 90.
+
+import (
+	"math"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
+)
+
+const (
+	// maxAccounts bounds the accounts whose usage is known. What further ones have used does not count.
+	maxAccounts = 1 << 16
+	// rebaseAfter is after how many half-lives amounts are scaled anew, long before they grow beyond a float64.
+	rebaseAfter = 256
+)
+
+// shares knows what accounts have used. Amounts are scaled by how much later than zero they were told, instead of
+// decaying: so they need not be touched as time passes.
+type shares struct {
+	*turn
+	hosts *hosts
+
+	weights share.Weights
+	told    map[job.Peer][]toldUse // what each host has told last
+	sums    map[share.Account]*sum // over all hosts
+	zero    time.Time
+	table   *share.Table // the snapshot; nil: nothing was told yet
+	tableAt time.Time
+	news    bool // something was told since the snapshot
+	armed   bool // a timer for the next snapshot is set
+}
+
+// toldUse is what one account has used on one host.
+type toldUse struct {
+	account share.Account
+	used    share.Use
+}
+
+// sum is what one account has used on all hosts together.
+type sum struct {
+	used  share.Use
+	hosts int
+}
+
+// scale returns by what amounts that are told now are multiplied.
+func (ss *shares) scale() float64 {
+	if len(ss.told) == 0 {
+		ss.zero = ss.now
+	}
+	lives := ss.now.Sub(ss.zero).Seconds() / ss.weights.HalfLife.Seconds()
+	if lives < rebaseAfter {
+		return math.Exp2(lives)
+	}
+	k := math.Exp2(-lives)
+	for _, s := range ss.sums {
+		s.used = s.used.Times(k)
+	}
+	for _, entries := range ss.told {
+		for i := range entries {
+			entries[i].used = entries[i].used.Times(k)
+		}
+	}
+	ss.zero = ss.now
+	return 1
+}
+
+// hear takes in what a host tells, in place of what it told before. A host is believed no more than it could have
+// delivered with the GPUs and CPUs of its profile.
+func (ss *shares) hear(w *worker, u *lease.Usage) {
+	if u == nil || !ss.weights.On() {
+		return
+	}
+	ss.forget(w.Peer)
+	k := ss.scale()
+	left := offeredBy(w).Times(share.Forever(ss.weights.HalfLife))
+	entries := make([]toldUse, 0, len(u.Entries))
+	for _, e := range u.Entries {
+		used := e.Used.Capped(left)
+		left = left.Plus(used, -1)
+		s := ss.sums[e.Account]
+		if s == nil {
+			if len(ss.sums) >= maxAccounts {
+				continue
+			}
+			s = &sum{}
+			ss.sums[e.Account] = s
+		}
+		used = used.Times(k)
+		s.used = s.used.Plus(used, 1)
+		s.hosts++
+		entries = append(entries, toldUse{e.Account, used})
+	}
+	ss.told[w.Peer] = entries
+	ss.news = true
+}
+
+// forget drops what a host has told.
+func (ss *shares) forget(p job.Peer) {
+	for _, e := range ss.told[p] {
+		s := ss.sums[e.account]
+		s.used = s.used.Plus(e.used, -1)
+		if s.hosts--; s.hosts == 0 {
+			delete(ss.sums, e.account)
+		}
+	}
+	delete(ss.told, p)
+}
+
+// offeredBy returns the GPUs and CPUs of the host's profile.
+func offeredBy(w *worker) share.Use {
+	return share.Use{GPU: float64(len(w.Profile.GPUs)), CPU: float64(w.Profile.CPUs)}
+}
+
+// refresh makes a new snapshot if something was told since the last one and that was some time ago. Else again is called
+// when it is time.
+func (ss *shares) refresh(again func()) bool {
+	if !ss.news || !ss.weights.On() {
+		return false
+	}
+	if at := ss.tableAt.Add(ss.weights.Period()); ss.table != nil && at.After(ss.now) {
+		if !ss.armed {
+			ss.armed = true
+			ss.at(at, func() { ss.armed = false; again() })
+		}
+		return false
+	}
+	has := share.Use{}
+	for _, w := range ss.hosts.workers {
+		has = has.Plus(offeredBy(w), 1) // whole numbers, so that their order does not matter
+	}
+	ss.news, ss.tableAt = false, ss.now
+	ss.table = share.NewTable(&ss.weights, has)
+	k := 1 / ss.scale()
+	for a, s := range ss.sums {
+		ss.table.Add(a, s.used.Times(k))
+	}
+	return true
+}
+
+// Demand is what the jobs of one account run and wait for.
+type Demand struct {
+	share.Account
+	Running int // tasks that are assigned to a host
+	Waiting int // tasks that are PENDING
+}

@@ -1,0 +1,203 @@
+package scheduler
+
+// What users have used decides between equal tasks: what it costs, and what a host can make believe.
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/share"
+)
+
+// newSharing is newBench with weights.
+func newSharing(b testing.TB, workers, cpus int, w share.Weights) *bench {
+	cfg := DefaultConfig()
+	cfg.Self, cfg.Group, cfg.Seed, cfg.Shares = "w0", 7, 1, w
+	x := &bench{core: NewCore(cfg, Saved{}, storyStart), now: storyStart, index: 1}
+	x.step(Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
+	x.addHosts(workers, cpus)
+	if b, ok := b.(*testing.B); ok {
+		b.ReportAllocs()
+	}
+	return x
+}
+
+// submitFor submits a job for a user that needs this many CPUs.
+func (x *bench) submitFor(user string, cpus int) {
+	x.tok++
+	s := job.DefaultSpec()
+	s.Command, s.Resources.CPUs = []string{"true"}, cpus
+	x.step(Submit{Token: Token(x.tok), User: user, Spec: s})
+}
+
+// uses has a host tell what users have used.
+func (x *bench) uses(host int, cpus int, used map[string]float64) {
+	u := &lease.Usage{}
+	for i := range len(used) {
+		name := fmt.Sprintf("user%05d", i)
+		u.Entries = append(u.Entries, share.Entry{Account: share.Account{User: name}, Used: share.Use{CPU: used[name]}})
+	}
+	x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", host)), Msg: lease.Availability{Seq: uint64(x.tok), Free: lease.Free{CPUs: cpus, Memory: benchMemory}, Usage: u}})
+}
+
+// A host that lies is believed no more than it could have delivered.
+func TestUsageOfLiars(t *testing.T) {
+	w := share.Weights{HalfLife: time.Hour}
+	x := newSharing(t, 2, 8, w)
+	x.uses(0, 0, map[string]float64{"user00000": lease.MaxUsed, "user00001": lease.MaxUsed})
+	x.uses(1, 0, map[string]float64{"user00000": 100})
+	most := 8 * share.Forever(w.HalfLife)
+	total := 0.0
+	for _, s := range x.core.pending.shares.sums {
+		total += s.used.CPU
+	}
+	if total > 1.001*most+101 || total < most {
+		t.Errorf("%.0f CPU-seconds are believed, of at most %.0f", total, most)
+	}
+	for i := range 1000 { // what is told replaces what was told before, and decays by itself
+		x.now = x.now.Add(20 * time.Hour)
+		x.uses(0, 0, map[string]float64{"user00000": float64(i)})
+	}
+	s := x.core.pending.shares
+	if len(s.sums) != 1 || len(s.told) != 2 {
+		t.Errorf("%d accounts of %d hosts", len(s.sums), len(s.told))
+	}
+	s.refresh(func() {})
+	if got := s.sums[share.Account{User: "user00000"}].used.CPU / s.scale(); got < 990 || got > 1010 {
+		t.Errorf("999 CPU-seconds were told, %.1f are counted", got)
+	}
+}
+
+// The accounts are bounded, whatever hosts tell.
+func TestAccountsAreBounded(t *testing.T) {
+	x := newSharing(t, 300, 8, share.Weights{HalfLife: time.Hour})
+	for h := range 300 {
+		u := &lease.Usage{}
+		for i := range lease.MaxUsage {
+			u.Entries = append(u.Entries, share.Entry{Account: share.Account{User: fmt.Sprint(h, "-", i)}, Used: share.Use{CPU: 1}})
+		}
+		x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", h)), Msg: lease.Availability{Seq: 1, Usage: u}})
+	}
+	if n := len(x.core.pending.shares.sums); n != maxAccounts {
+		t.Errorf("%d accounts, want %d", n, maxAccounts)
+	}
+}
+
+// Standings change only with a snapshot, and the first in line is then the one who has used least. A task that queues at
+// hosts keeps its place.
+func TestSnapshotOrders(t *testing.T) {
+	x := newSharing(t, 1, 8, share.Weights{HalfLife: 24 * time.Hour})
+	x.uses(0, 0, map[string]float64{"user00000": 5000, "user00001": 10})
+	for range 20 {
+		x.submitFor("user00000", 8)
+	}
+	x.submitFor("user00001", 8)
+	first := func() string {
+		at, _ := x.core.pending.parked.next(nil, limits{queues: true, most: fleet.Footprint{CPUs: 1 << 20, Memory: 1 << 60}}, new(1000), func(*task) bool { return true })
+		if at == nil {
+			return ""
+		}
+		return at.e.job.User
+	}
+	if len(x.core.pending.shapes) != 2 {
+		t.Fatal("two users have one shape")
+	}
+	// The second user has found a place beside the eight tasks of the first.
+	queued := map[string]int{}
+	for _, c := range x.core.pending.queued.chunks {
+		for _, w := range c.waits {
+			queued[w.task.e.job.User]++
+		}
+	}
+	if queued["user00001"] != 1 || queued["user00000"] != 7 {
+		t.Errorf("queued: %v", queued)
+	}
+	for range 3 {
+		x.submitFor("user00001", 8)
+	}
+	if got := first(); got != "user00001" {
+		t.Errorf("%q is first", got)
+	}
+	x.now = x.now.Add(time.Second)
+	x.uses(0, 0, map[string]float64{"user00000": 5000, "user00001": 10000})
+	if got := first(); got != "user00001" {
+		t.Errorf("%q is first although the snapshot is not old", got)
+	}
+	x.now = x.now.Add(time.Minute)
+	x.step()
+	if got := first(); got != "user00000" {
+		t.Errorf("%q is first after the snapshot", got)
+	}
+	for _, g := range x.core.pending.shapes {
+		if g.account.User == "user00001" {
+			why := x.core.views.waitReason(g.queue.first())
+			if want := "behind users who have used less of their share: user00000; see muster users"; why.Word != job.ReasonPriority || why.Detail != want {
+				t.Errorf("%s", why)
+			}
+		}
+	}
+}
+
+// crowded has so many users with ten waiting jobs each, and full hosts with full queues.
+func crowded(b *testing.B, users int) (*bench, map[string]float64) {
+	x := newSharing(b, 100, 0, share.Weights{HalfLife: 24 * time.Hour})
+	for h := range 100 {
+		x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", h)), Msg: lease.Hello{
+			Profile: lease.Profile{Name: fmt.Sprint(h), Store: "s", CPUs: 64, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
+		}})
+	}
+	used := map[string]float64{}
+	for i := range min(users, lease.MaxUsage) {
+		used[fmt.Sprintf("user%05d", i)] = float64(i * 7919 % 1000)
+	}
+	for i := range 10 * users {
+		x.submitFor(fmt.Sprintf("user%05d", i%users), 1)
+	}
+	x.sent = nil
+	return x, used
+}
+
+// BenchmarkSnapshot is a new snapshot of what users have used, with all that waits put into a new order, at most every
+// 30 s.
+func BenchmarkSnapshot(b *testing.B) {
+	for _, users := range []int{10, 1000, 10_000} {
+		b.Run(fmt.Sprintf("users=%d", users), func(b *testing.B) {
+			x, used := crowded(b, users)
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			n := 0
+			for b.Loop() {
+				n++
+				x.now = x.now.Add(31 * time.Second)
+				for name := range used {
+					used[name] = float64((int(used[name]) + 331*n) % 1000)
+				}
+				x.uses(n%100, 0, used)
+				x.sent = nil
+			}
+			b.ReportMetric(float64(m.HeapAlloc)/float64(10*users), "heap-B/job")
+		})
+	}
+}
+
+// BenchmarkFreedAmongUsers is a host that gets room for one task while all users wait.
+func BenchmarkFreedAmongUsers(b *testing.B) {
+	for _, users := range []int{10, 10_000} {
+		b.Run(fmt.Sprintf("users=%d", users), func(b *testing.B) {
+			x, used := crowded(b, users)
+			x.uses(0, 0, used)
+			n := 0
+			for b.Loop() {
+				n++
+				x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", n%100)), Msg: lease.Availability{Seq: uint64(n + 1e6), Free: lease.Free{CPUs: n / 100 % 2, Memory: benchMemory}}})
+				x.sent = nil
+			}
+		})
+	}
+}

@@ -1,0 +1,256 @@
+package worker
+
+// Shares: what users and projects have used of this host, and the standings by which offers of one priority are
+// ordered.
+// See docs/adr, ADR 90.
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
+)
+
+const (
+	// maxAccounts bounds the accounts that are counted. Beyond it, those go that have used least and hold nothing.
+	maxAccounts = 4096
+	// keptEvery is after how many periods usage is saved: a minute with a half-life of a day.
+	keptEvery = 6
+	// standingsFor is how long the order of offers goes by the same standings.
+	standingsFor = time.Second / 4
+)
+
+// meter counts what accounts use. Time is charged when somebody asks, so that it costs nothing while tasks run.
+type meter struct {
+	turn    *turn
+	weights share.Weights
+	has     share.Use // the GPUs and CPUs of this host
+	lines   map[share.Account]*line
+	tasks   int          // that hold something
+	saved   Usage        // what an earlier run of the daemon has saved
+	table   *share.Table // the standings; nil: none were needed yet
+	tableAt BootTime
+	timer   *timer // for news of usage; nil: nothing is used and all is told and saved
+	due     bool   // schedulers are to be told in this turn
+	keep    bool   // usage is to be saved in this turn
+	kept    BootTime
+	unsaved bool
+}
+
+// line is what one account has used and holds.
+type line struct {
+	tasks int
+	held  share.Use // GPUs and CPUs
+	used  share.Use // seconds, as they counted at this time:
+	at    BootTime
+}
+
+func newMeter(cfg *Config, t *turn) *meter {
+	return &meter{turn: t, weights: cfg.Shares, has: offeredBy(cfg.Profile), lines: map[share.Account]*line{}, saved: cfg.Usage}
+}
+
+// offeredBy returns the GPUs and CPUs of a profile.
+func offeredBy(p lease.Profile) share.Use {
+	return share.Use{GPU: float64(len(p.GPUs)), CPU: float64(p.CPUs)}
+}
+
+// charge brings the line up to date.
+func (l *line) charge(now BootTime, halfLife time.Duration) {
+	if d := now.Sub(l.at); d > 0 {
+		l.used = l.used.Times(share.Decay(d, halfLife)).Plus(l.held, share.Held(d, halfLife))
+		l.at = now
+	}
+}
+
+// of returns the line of an account, charged. It makes the line if there is none.
+func (m *meter) of(a share.Account) *line {
+	l := m.lines[a]
+	if l == nil {
+		if len(m.lines) >= maxAccounts {
+			m.forget()
+		}
+		l = &line{at: m.turn.now}
+		m.lines[a] = l
+	}
+	l.charge(m.turn.now, m.weights.HalfLife)
+	return l
+}
+
+// forget drops half of the lines: those that hold nothing and have used least.
+func (m *meter) forget() {
+	idle := slices.DeleteFunc(m.entries(), func(e share.Entry) bool { return m.lines[e.Account].tasks > 0 })
+	for _, e := range idle[len(idle)/2:] {
+		delete(m.lines, e.Account)
+	}
+}
+
+// use counts what a task of an account begins to hold or, with sign -1, ceases to hold.
+func (m *meter) use(a share.Account, need job.Resources, devices []string, sign int) {
+	if !m.weights.On() {
+		return
+	}
+	l := m.of(a)
+	l.held = l.held.Plus(heldBy(need, devices), float64(sign))
+	m.tasks += sign
+	if l.tasks += sign; l.tasks == 0 {
+		l.held = share.Use{}
+	}
+	m.unsaved = true
+	m.arm()
+}
+
+// heldBy returns what a task holds.
+func heldBy(need job.Resources, devices []string) share.Use {
+	return share.Use{GPU: float64(len(devices)*gpu.Milli(need)) / gpu.Whole, CPU: float64(need.CPUs)}
+}
+
+// arm sets the timer after which usage is told and, less often, saved.
+func (m *meter) arm() {
+	if m.timer != nil {
+		return
+	}
+	period := m.weights.Period()
+	m.timer = m.turn.timers.set(m.turn.now.Add(period), func(now Moment) {
+		m.timer = nil
+		m.due, m.unsaved = true, m.unsaved || m.tasks > 0
+		if m.unsaved && now.Boot.Sub(m.kept) >= keptEvery*period {
+			m.keep = true
+		}
+		if m.tasks > 0 || m.unsaved && !m.keep {
+			m.arm()
+		}
+	})
+}
+
+// entries returns what accounts have used by now, those with the largest part of this host first.
+func (m *meter) entries() []share.Entry {
+	out := make([]share.Entry, 0, len(m.lines))
+	for a, l := range m.lines {
+		l.charge(m.turn.now, m.weights.HalfLife)
+		out = append(out, share.Entry{Account: a, Used: l.used})
+	}
+	slices.SortFunc(out, func(a, b share.Entry) int {
+		return cmp.Or(cmp.Compare(b.Used.Of(m.has), a.Used.Of(m.has)), a.Account.Compare(b.Account))
+	})
+	return out
+}
+
+// report returns what is told to schedulers; nil if nothing is.
+func (m *meter) report() *lease.Usage {
+	if len(m.lines) == 0 {
+		return nil
+	}
+	all := m.entries()
+	return &lease.Usage{Entries: all[:min(len(all), lease.MaxUsage)]}
+}
+
+// record returns what is saved for the next run of the daemon; nil unless it is time.
+func (m *meter) record(now Moment, boot string) *Usage {
+	if !m.keep {
+		return nil
+	}
+	m.keep, m.unsaved, m.kept = false, false, now.Boot
+	return &Usage{Boot: boot, At: now.Boot, Wall: now.Wall, Entries: m.entries()}
+}
+
+// load restores what an earlier run of the daemon has saved. Tasks that went on meanwhile are charged for that time.
+// Found is what the driver says of them.
+func (m *meter) load(now Moment, boot string, running []lease.Record, found []DriverEvent) {
+	was := m.saved
+	m.saved = Usage{}
+	if !m.weights.On() {
+		return
+	}
+	away := was.away(now, boot)
+	for _, l := range m.lines {
+		l.at = now.Boot
+	}
+	for _, e := range was.Entries[:min(len(was.Entries), maxAccounts)] {
+		l := m.of(e.Account)
+		l.used = l.used.Plus(e.Used.Capped(m.most()), share.Decay(away, m.weights.HalfLife))
+	}
+	if was.Wall.IsZero() || was.Boot != boot {
+		return // nothing went on
+	}
+	ended := map[job.Attempt]time.Time{}
+	for _, e := range found {
+		if e.Kind != DriverStarted && e.Kind != DriverStarting {
+			ended[e.Attempt] = e.Exit.Ended
+		}
+	}
+	for _, rec := range running {
+		until := ended[rec.Attempt]
+		if until.IsZero() {
+			until = now.Wall
+		}
+		d := min(max(until.Sub(later(was.Wall, rec.Recorded)), 0), away)
+		l := m.of(share.Account{User: rec.User, Project: rec.Project})
+		l.used = l.used.Plus(heldBy(rec.Need, rec.Devices), share.Held(d, m.weights.HalfLife))
+	}
+	m.unsaved = true
+	m.arm()
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// most returns the most that can have been used here.
+func (m *meter) most() share.Use { return m.has.Times(share.Forever(m.weights.HalfLife)) }
+
+// standing returns the standing of an account, by the table that the queue goes by.
+func (m *meter) standing(a share.Account) share.Standing { return m.table.Of(a) }
+
+// refresh works out the standings anew. It returns false if those before are recent.
+func (m *meter) refresh() bool {
+	if !m.weights.On() || m.table != nil && m.turn.now.Sub(m.tableAt) < standingsFor {
+		return false
+	}
+	m.table, m.tableAt = share.NewTable(&m.weights, m.has), m.turn.now
+	for a, l := range m.lines {
+		l.charge(m.turn.now, m.weights.HalfLife)
+		m.table.Add(a, l.used)
+	}
+	return true
+}
+
+// setWeights replaces the weights. Usage that was counted stays.
+func (m *meter) setWeights(w share.Weights) {
+	for _, l := range m.lines {
+		l.charge(m.turn.now, m.weights.HalfLife)
+		if !w.On() {
+			l.at = m.turn.now
+		}
+	}
+	m.weights, m.table = w, nil
+	m.turn.arbitrate = true
+}
+
+// UsageView is what accounts have used of a host, and what they hold, for people.
+type UsageView struct {
+	Weights share.Weights
+	Has     share.Use
+	Entries []share.Entry
+	Held    map[share.Account]share.Use
+}
+
+// view returns the present state.
+func (m *meter) view(now Moment) UsageView {
+	m.turn.now = now.Boot
+	v := UsageView{Weights: m.weights, Has: m.has, Entries: m.entries(), Held: map[share.Account]share.Use{}}
+	v.Weights.Users, v.Weights.Projects = maps.Clone(v.Weights.Users), maps.Clone(v.Weights.Projects)
+	for a, l := range m.lines {
+		if l.tasks > 0 {
+			v.Held[a] = l.held
+		}
+	}
+	return v
+}

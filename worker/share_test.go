@@ -1,0 +1,195 @@
+package worker_test
+
+// What users use of a host: it is counted once, survives a restart, and orders equal offers.
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/share"
+	"github.com/musterhq/muster/worker"
+)
+
+// sharing returns a host with so many GPUs that counts usage.
+func sharing(t tb, n int, w share.Weights) *host {
+	cfg := config(n)
+	cfg.Shares = w
+	h := newHost(t, cfg)
+	h.show = func(_ worker.Writes, e worker.Effects) {
+		if e.KeepUsage != nil { // as the disk does
+			text, err := json.Marshal(e.KeepUsage)
+			h.cfg.Usage = worker.Usage{}
+			if err == nil {
+				err = json.Unmarshal(text, &h.cfg.Usage)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return h
+}
+
+// of returns an offer for a user, which may wait.
+func of(user string, id, number uint64, need job.Resources) lease.Offer {
+	m := offer(id, attempt(number, 1), need)
+	m.User, m.Wait = user, lease.MaxOfferWait
+	return m
+}
+
+// used returns the decayed GPU-seconds of a user.
+func (h *host) used(user string) float64 {
+	sum := 0.0
+	for _, e := range h.core.Usage(h.now).Entries {
+		if e.User == user {
+			sum += e.Used.GPU
+		}
+	}
+	return sum
+}
+
+func within(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 0.02*max(want, 1) {
+		t.Errorf("%s: %.1f GPU-seconds, want %.1f", what, got, want)
+	}
+}
+
+const life = 24 * time.Hour
+
+func TestUsageSurvivesRestarts(t *testing.T) {
+	h := sharing(t, 2, share.Weights{HalfLife: life})
+	s := h.meet(amy, 1)
+	a := attempt(1, 1)
+	h.run(amy, 1, a, s, gpus(2))
+	user := h.records[a].User
+	h.pass(10 * time.Minute)
+	within(t, "ten minutes of two GPUs", h.used(user), 1200)
+	// The daemon is away for a quarter of an hour while the task goes on, and the wall clock is set meanwhile.
+	for _, set := range []time.Duration{0, -90 * 24 * time.Hour, time.Hour} {
+		before := h.used(user)
+		h.now.Boot = h.now.Boot.Add(15 * time.Minute)
+		h.now.Wall = h.now.Wall.Add(15*time.Minute + set)
+		h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+		got := h.used(user)
+		if set == 0 {
+			within(t, "after a restart", got, before+1800)
+		} else if got < 0.97*before || got > before+2000 {
+			t.Errorf("the clock was set by %s: %.0f GPU-seconds before, %.0f after", set, before, got)
+		}
+		h.meet(amy, 1)
+		h.pass(3 * time.Minute)
+	}
+	// A reboot ends the task. What was used stays, and decays by the wall clock.
+	before := h.used(user)
+	h.cfg.Boot, h.now.Boot, h.now.Wall = "boot-2", worker.BootTime(time.Minute), h.now.Wall.Add(life)
+	h.boot()
+	within(t, "a day after", h.used(user), before/2)
+}
+
+func TestUsageIsCountedOnce(t *testing.T) {
+	h := sharing(t, 2, share.Weights{HalfLife: life})
+	s := h.meet(amy, 1)
+	a := attempt(1, 1)
+	h.run(amy, 1, a, s, gpus(1))
+	user := h.records[a].User
+	for range 600 {
+		h.pass(time.Second)
+	}
+	within(t, "in 600 rounds", h.used(user), 600)
+	h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: job.Succeeded}})
+	at := h.used(user)
+	h.pass(time.Hour)
+	within(t, "an hour after the end", h.used(user), at*share.Decay(time.Hour, life))
+	if at, timer := h.core.Wake(); timer && at < h.now.Boot.Add(time.Second) {
+		t.Error("an idle host has something to do every second")
+	}
+}
+
+// Of two users of equal age and priority the one goes first who has used less for his weight.
+func TestEqualOffersGoByUse(t *testing.T) {
+	for _, c := range []struct {
+		weight float64
+		first  string
+	}{{1, "ben"}, {100, "ada"}} {
+		h := sharing(t, 1, share.Weights{HalfLife: life, Users: map[string]float64{"ada": c.weight}})
+		h.meet(amy, 1)
+		h.says(amy, of("ben", 1, 1, gpus(1)))
+		h.startAll(amy)
+		h.pass(time.Minute)
+		h.end(attempt(1, 1))
+		h.says(amy, of("ada", 2, 2, gpus(1)))
+		h.startAll(amy)
+		h.pass(10 * time.Minute)
+		late := of("ben", 4, 4, gpus(1))
+		late.Age = 0
+		old := of("ada", 3, 3, gpus(1))
+		old.Age = time.Hour
+		h.says(amy, of("cyd", 5, 5, gpus(1))) // it is alone and has to wait: its turn comes first, whatever it has used
+		h.pass(time.Second)
+		h.says(amy, old)
+		h.says(amy, late)
+		h.end(attempt(2, 1))
+		if m := one[lease.Commit](h, amy); m.Attempt != attempt(5, 1) {
+			t.Fatalf("weight %g: %s goes before the one whose turn it is", c.weight, m.Attempt)
+		}
+		h.says(amy, lease.Release{Offer: 5})
+		want := attempt(4, 1)
+		if c.first == "ada" {
+			want = attempt(3, 1)
+		}
+		if m := one[lease.Commit](h, amy); m.Attempt != want {
+			t.Errorf("weight %g: %s goes first, want %s of %s", c.weight, m.Attempt, want, c.first)
+		}
+	}
+}
+
+// startAll starts what the host has committed to.
+func (h *host) startAll(p job.Peer) {
+	h.t.Helper()
+	for _, c := range got[lease.Commit](h, p) {
+		m := start(c.Offer, c.Attempt, c.Session, gpus(1))
+		m.User = h.records[c.Attempt].User
+		h.says(p, m)
+		h.round(worker.DriverEvent{Attempt: c.Attempt, Kind: worker.DriverStarted, PID: 42})
+	}
+}
+
+// end has a task end.
+func (h *host) end(a job.Attempt) {
+	h.t.Helper()
+	h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: job.Succeeded}})
+}
+
+// The accounts that are counted and told are bounded, however many users there are.
+func TestUsageIsBounded(t *testing.T) {
+	h := sharing(t, 1, share.Weights{HalfLife: life})
+	h.meet(amy, 1)
+	const users = 4500
+	most := 0
+	for i := range users {
+		m := of(fmt.Sprintf("user%d", i), uint64(i+1), uint64(i+1), gpus(1))
+		h.says(amy, m)
+		h.now.Boot = h.now.Boot.Add(time.Duration(1+i%7) * time.Second)
+		h.says(amy, lease.Release{Offer: m.ID})
+		for _, a := range got[lease.Availability](h, amy) {
+			if a.Usage != nil {
+				most = max(most, len(a.Usage.Entries))
+			}
+		}
+		if i%50 == 0 {
+			h.renew(amy)
+		}
+	}
+	if n := len(h.core.Usage(h.now).Entries); n > 4096 {
+		t.Errorf("%d accounts are counted", n)
+	}
+	if most == 0 || most > lease.MaxUsage {
+		t.Errorf("%d accounts in one message", most)
+	}
+}

@@ -1,0 +1,27 @@
+package worker
+
+// Usage: what users and projects have used of this host, as it is saved for the next run of the daemon.
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/share"
+)
+
+// Usage is what is saved. At and Wall are both clocks at the time of writing; see Quarantine.
+type Usage struct {
+	Boot    string        `json:"boot"`
+	At      BootTime      `json:"at"`
+	Wall    time.Time     `json:"wall"`
+	Entries []share.Entry `json:"entries,omitempty"`
+}
+
+// away returns how long ago it was saved. It is never below 0: if the wall clock was set back, nothing decays. If it was
+// set forward, the usage of all decays alike.
+func (u *Usage) away(now Moment, boot string) time.Duration {
+	d := now.Wall.Sub(u.Wall)
+	if u.Boot == boot {
+		d = now.Boot.Sub(u.At)
+	}
+	return max(d, 0)
+}
