@@ -78,19 +78,10 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, pending: c.pending, placement: c.placement,
 		attempts: c.attempts, offers: c.offers,
 	}
-	places := &seats{
-		turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, offers: c.offers, dispatches: c.dispatches,
-	}
-	starts := &gangStarts{
-		turn: t, entries: c.entries, contact: c.contact, pending: c.pending, attempts: c.attempts, offers: c.offers,
-		dispatches: c.dispatches,
-	}
+	gathering := newGangs(c)
 	c.plan = &planner{
 		turn: t, hosts: c.hosts, search: c.search, pending: c.pending, placement: c.placement, dispatches: c.dispatches,
-		gangs: &gangs{
-			turn: t, entries: c.entries, hosts: c.hosts, pending: c.pending, placement: c.placement, offers: c.offers,
-			dispatches: c.dispatches, seats: places, starts: starts,
-		},
+		gangs: gathering,
 	}
 	c.reports = &reports{
 		turn: t, entries: c.entries, hosts: c.hosts, attempts: c.attempts, dispatches: c.dispatches, acks: map[job.Attempt]ack{},
@@ -112,7 +103,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	}
 	c.records = &records{
 		turn: t, policies: ps, entries: c.entries, history: c.history, assigned: c.assigned, contact: c.contact, pending: c.pending,
-		attempts: c.attempts, dispatches: c.dispatches, gangStarts: starts, reports: c.reports, requests: c.requests, deaths: c.deaths,
+		attempts: c.attempts, dispatches: c.dispatches, gangStarts: gathering.starts, reports: c.reports, requests: c.requests, deaths: c.deaths,
 	}
 	c.restore(saved)
 	c.after(forgetWorker/4, c.forgetWorkers)
@@ -120,6 +111,21 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.after(purgeEvery, c.history.purgeOld)
 	t.fx = Effects{}
 	return c
+}
+
+// newGangs makes the rooms of gangs. Those of single tasks are there already.
+func newGangs(c *Core) *gangs {
+	return &gangs{
+		turn: c.turn, entries: c.entries, hosts: c.hosts, pending: c.pending, placement: c.placement, offers: c.offers,
+		dispatches: c.dispatches,
+		seats: &seats{
+			turn: c.turn, entries: c.entries, hosts: c.hosts, contact: c.contact, offers: c.offers, dispatches: c.dispatches,
+		},
+		starts: &gangStarts{
+			turn: c.turn, entries: c.entries, contact: c.contact, pending: c.pending, attempts: c.attempts, offers: c.offers,
+			dispatches: c.dispatches,
+		},
+	}
 }
 
 // restore loads the jobs of an earlier life of the daemon, the oldest first.
