@@ -84,3 +84,42 @@ func TestForecastOfAnotherHost(t *testing.T) {
 		t.Errorf("starts %v, by the word of %s about an offer to %s", v.Starts, other, to)
 	}
 }
+
+// A gang starts when the last of its members gets a place: with the hosts that are expected first, not with the first.
+func TestEstimateOfAGang(t *testing.T) {
+	x := newBench(t, 0, 0)
+	x.gangHosts(3, 8)
+	for _, p := range []job.Peer{"g0", "g1", "g2"} {
+		x.step(FromWorker{Peer: p, Msg: lease.Availability{}})
+	}
+	id, task := x.waits(t, func(s *job.Spec) { s.Nodes = 2 })
+	offers := map[job.Peer]uint64{}
+	for _, m := range x.sent {
+		if o, ok := m.Msg.(lease.Offer); ok && o.Gang == 2 {
+			offers[m.To] = o.ID
+		}
+	}
+	if len(offers) != 3 {
+		t.Fatalf("offers %+v", x.sent)
+	}
+	says := func(p job.Peer, start time.Duration) {
+		x.step(FromWorker{Peer: p, Msg: lease.Availability{Forecasts: []lease.Forecast{{Offer: offers[p], Start: start}}}})
+	}
+	says("g0", time.Hour)
+	if v, _ := x.core.Job(id); !v.Starts.IsZero() {
+		t.Errorf("starts %v, and only one of two hosts expects that", v.Starts)
+	}
+	says("g1", 3*time.Hour)
+	says("g2", 2*time.Hour)
+	v, _ := x.core.Job(id)
+	if d := v.Starts.Sub(x.now) - 2*time.Hour; d.Abs() > time.Second {
+		t.Errorf("starts in %v, want 2 h", v.Starts.Sub(x.now))
+	}
+	if why := task().Reason; why.Word != job.ReasonGangWaiting || !strings.Contains(v.Reason.Detail, "; starts within 2h0m0s on g2, by") {
+		t.Errorf("reason %s, of the job %s", why, v.Reason)
+	}
+	says("g2", 0)
+	if v, _ := x.core.Job(id); (v.Starts.Sub(x.now) - 3*time.Hour).Abs() > time.Second {
+		t.Errorf("starts in %v, want 3 h", v.Starts.Sub(x.now))
+	}
+}

@@ -162,7 +162,7 @@ func (vs *views) member(e *entry, d *job.Task) {
 		return
 	}
 	lead := e.tasks[i]
-	d.Reason = vs.reason(lead)
+	d.Reason = addEstimate(vs.entries, lead, vs.reason(lead))
 	if x := lead.dispatch; x != nil && x.gang != nil {
 		if o := x.holder(d.Index - gang.First); o != nil && o.seat.state == seated {
 			d.State, d.Node, d.NodeName, d.Devices = job.Reserved, o.worker.Peer, o.worker.Name(), o.seat.devices

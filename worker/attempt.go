@@ -31,15 +31,19 @@ type attempt struct {
 	deadline BootTime     // when the driver ends it; 0: never, or not known after a restart
 	stop     *stopping    // nil: it was not told to end
 	detail   string       // what it waits for before it starts, for people
-
-	limit time.Duration // how long it may hold what it has from the start of its process; 0: no limit is known
-	frees BootTime      // when it has given that back, at the latest; 0: not known. See freedBy.
+	stay
 
 	preemptible bool            // account.yield counts it
 	priority    int             // of its job, if it is preemptible
 	victimOf    *offer          // the offer that it was preempted for, or to which its room is promised
 	waits       map[string]bool // devices whose memory is not free again
 	port        int             // of the host, for rank 0 of a gang; 0: none
+}
+
+// stay is how long an attempt holds what it has.
+type stay struct {
+	limit time.Duration // the longest time from the start of its process; 0: no limit is known
+	frees BootTime      // when it has given that back, at the latest; 0: not known. See freedBy.
 }
 
 // stopping says that an attempt was told to end, and why.

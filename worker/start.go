@@ -168,6 +168,7 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	a.rec.Lease, a.rec.Hold = spec.LeaseOr(), spec.Partition == "hold"
 	a.rec.EventN, a.rec.Recorded = 1, now.Wall
 	a.expect(now, lease.LimitOf(&spec))
+	s.turn.arbitrate = s.turn.arbitrate || m.Gang != nil // an offer may be booked for the end of this task now
 	g.running[m.Attempt], g.kept[m.Attempt] = a, a
 	s.sessions.update(g)
 	s.attempts.setPreemptible(a, spec)

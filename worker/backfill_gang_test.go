@@ -1,0 +1,136 @@
+package worker_test
+
+// Backfill beside gangs: what is kept for whom, and what nobody may count on.
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// Of many offers that ask for the same and do not fit, only the first holds anything back: tasks of other schedulers get
+// all CPUs but those of one offer, although no GPU is free.
+func TestOnlyTheFirstOfAKindHoldsBack(t *testing.T) {
+	const cpus = 12
+	for name, c := range map[string]struct {
+		limit time.Duration // of the task that holds the GPUs
+		gang  bool
+	}{"tasks": {}, "gangs": {gang: true}, "tasks with a booking": {limit: time.Hour}, "gangs with a booking": {limit: time.Hour, gang: true}} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(2)
+			cfg.Profile.CPUs = cpus
+			h := newHost(t, cfg)
+			s := h.meet(amy, 1)
+			holder := timed(1, gpus(2), c.limit)
+			h.says(amy, holder)
+			h.committed()
+			h.begins(holder, s)
+			for i := range uint64(8) {
+				m := timed(10+i, gpus(2), 0)
+				if c.gang {
+					m = member(10+i, 1, gpus(2))
+				}
+				h.says(amy, m)
+			}
+			h.round(worker.Up{Peer: bob})
+			for i := range uint64(2 * cpus) {
+				m := timed(1000+i, job.Resources{CPUs: 1}, 0)
+				m.Age = 0
+				h.says(bob, m)
+			}
+			if n := len(got[lease.Commit](h, bob)); n < cpus-2 {
+				t.Errorf("%d of %d CPUs are for tasks without GPUs; 1 is in use and 1 may be kept", n, cpus)
+			}
+		})
+	}
+}
+
+// What is promised to a gang is not lent to a later task, however short that is and whatever limits the promised tasks
+// have; also if an offer before it asks for the same and lets others have what is free at the time.
+func TestBackfillLeavesPromises(t *testing.T) {
+	for _, rests := range []bool{false, true} {
+		t.Run(fmt.Sprintf("an offer before it rests: %t", rests), func(t *testing.T) {
+			f := newFilled(t, 2)
+			f.run(50, 1, true) // without a limit
+			if rests {
+				m := timed(400, gpus(2), 0)
+				m.Priority = 95
+				f.says(amy, m)
+				for range 33 {
+					f.pass(20 * time.Second)
+					f.renew(amy)
+					f.says(amy, m)
+				}
+				if x := f.forecasts()[400]; x.Shared == 0 {
+					t.Fatalf("forecast %+v", x)
+				}
+			}
+			m := f.asks(500, 90, 2)
+			f.says(amy, m)
+			if c := one[lease.Commit](f.host, amy); !c.Conditional {
+				t.Fatalf("commit %+v", c)
+			}
+			short := timed(600, gpus(1), time.Second)
+			short.Age = 0
+			f.says(amy, short)
+			if cs := got[lease.Commit](f.host, amy); len(cs) > 0 {
+				t.Fatalf("lent: %+v", cs)
+			}
+			f.says(amy, lease.Release{Offer: m.ID}, lease.Release{Offer: 400})
+			if c := one[lease.Commit](f.host, amy); c.Offer != short.ID {
+				t.Errorf("commit %+v", c)
+			}
+		})
+	}
+}
+
+// Nobody knows when the place of a gang that gathers is free again, whatever time limit its tasks have. Once it is started,
+// its limit counts.
+func TestPlaceOfAGangHasNoEnd(t *testing.T) {
+	h := newGangHost(t, 2)
+	m := member(1, 1, gpus(1))
+	m.Limit = time.Hour + grace
+	h.says(amy, m)
+	c := one[lease.Commit](h, amy)
+	big := timed(5000, gpus(2), time.Hour)
+	h.says(amy, big)
+	h.pass(time.Second)
+	if f := h.forecasts()[big.ID]; f.Kept == 0 {
+		t.Errorf("forecast %+v, while the gang gathers", f)
+	}
+	st := startOf(m, c)
+	st.File = edited(st.File, func(s *job.Spec) { s.TimeLimit, s.Grace = job.Duration(time.Hour), job.Duration(grace) })
+	if e := h.says(amy, st); len(e.Start) != 1 {
+		t.Fatalf("not started: %+v", got[lease.Event](h, amy))
+	}
+	h.pass(time.Second)
+	if f := h.forecasts()[big.ID]; f.Start < 59*time.Minute || f.Start > 62*time.Minute {
+		t.Errorf("forecast %+v, once the gang is started", f)
+	}
+}
+
+// A gang takes the place of a later one only if it then fits beside what is kept for offers before it.
+func TestGangRevokesBesideWhatIsKept(t *testing.T) {
+	for need, want := range map[int]bool{1: true, 2: false} {
+		f := newFilled(t, 3)
+		f.run(0, 1, false)
+		f.round(worker.Down{Peer: amy}, worker.Up{Peer: amy})
+		f.answer(amy, 1)
+		later := member(9, 1, gpus(1))
+		f.says(amy, later)
+		one[lease.Commit](f.host, amy)
+		first := timed(700, gpus(3), 0)
+		first.Age = 48 * time.Hour
+		f.says(amy, first)
+		m := member(2, 2, gpus(need))
+		f.says(amy, m)
+		ds, cs := got[lease.Decline](f.host, amy), got[lease.Commit](f.host, amy)
+		if want != (len(ds) == 1 && ds[0].Offer == later.ID && len(cs) == 1 && cs[0].Offer == m.ID) || !want && len(ds)+len(cs) > 0 {
+			t.Errorf("a gang that needs %d: declines %+v, commits %+v", need, ds, cs)
+		}
+	}
+}
