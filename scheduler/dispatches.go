@@ -62,8 +62,8 @@ func (ds *dispatches) queueAtHost(d *dispatch, w *worker) {
 // makePlace takes the last task out of the queue of a host if that is full and the task of the dispatch comes before it by
 // rank.
 func makePlace(ds *dispatches, d *dispatch, w *worker) {
-	r := d.task.request()
-	if c := w.Claims.Displaced(&r); c != nil {
+	r := placeOf(d.task)
+	if c := w.Claims.Displaced(d.task.shape.account, &r); c != nil {
 		o := ds.offers.byID[c.ID]
 		ds.offers.release(o)
 		ds.offerGone(o, place.Avoidance{})

@@ -155,19 +155,19 @@ func (cs *Claims) yielding() (c *Claim, bar Rank) {
 // A higher priority always gets a place. Of one priority, an account with several claims gives up its youngest ones for
 // an account that has none there and has used less of its share. It keeps its oldest one: that may be the one whose turn
 // it is at the host. If it lost its place whenever standings change, a task that needs much might never start.
-func (cs *Claims) yields(c *Claim, bar *Rank, r *Request) bool {
+func (cs *Claims) yields(c *Claim, bar *Rank, who share.Account, r *Rank) bool {
 	switch {
-	case r.Rank.Compare(bar) >= 0:
+	case r.Compare(bar) >= 0:
 		return false
-	case r.Rank.Priority > c.Rank.Priority || c.Rank.Share == (share.Standing{}):
+	case r.Priority > c.Rank.Priority || c.Rank.Share == (share.Standing{}):
 		return true
 	}
-	return !slices.ContainsFunc(cs.all, func(x *Claim) bool { return x.State == Queued && x.User == r.User && x.Project == r.Project })
+	return !slices.ContainsFunc(cs.all, func(x *Claim) bool { return x.State == Queued && x.User == who.User && x.Project == who.Project })
 }
 
-// Displaced returns the queued claim whose place the request takes; nil if none has to go.
-func (cs *Claims) Displaced(r *Request) *Claim {
-	if c, bar := cs.yielding(); c != nil && cs.yields(c, &bar, r) {
+// Displaced returns the queued claim whose place a task of an account takes; nil if none has to go.
+func (cs *Claims) Displaced(who share.Account, r *Rank) *Claim {
+	if c, bar := cs.yielding(); c != nil && cs.yields(c, &bar, who, r) {
 		return c
 	}
 	return nil

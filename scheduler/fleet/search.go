@@ -89,5 +89,5 @@ func (t *Table) MayQueue(h *Host, r *Request) bool {
 	case queue > r.Rank.Priority:
 		return false
 	}
-	return h.Claims.yields(h.row.lastOut, &h.row.bar, r)
+	return h.Claims.yields(h.row.lastOut, &h.row.bar, r.account(), &r.Rank)
 }

@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/share"
 )
 
 // Shape is what a user asks for. All tasks of the user that ask for the same have one Shape, whatever their jobs.
@@ -23,6 +24,8 @@ type Request struct {
 	*Shape
 	Rank Rank
 }
+
+func (s *Shape) account() share.Account { return share.Account{User: s.User, Project: s.Project} }
 
 // Refuse notes the host's word that it can never run the shape. The word counts until the host says Hello again.
 func (s *Shape) Refuse(h *Host) {
