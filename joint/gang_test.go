@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -211,7 +212,13 @@ func roughGangs(t testing.TB, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 3))
 	m := moods[r.IntN(len(moods))]
 	m.mayVanish, m.holds = false, false
-	w := newWorld(t, seed, options{refusals: m.refusals, keepEnded: 50, keepWhole: 8, sampling: endless})
+	opt := options{refusals: m.refusals, keepEnded: 50, keepWhole: 8, sampling: endless}
+	users := []string{"ada"}
+	if seed%3 == 0 {
+		opt.shares = share.Weights{HalfLife: 20 * time.Minute, Users: map[string]float64{"bob": 3}}
+		users = []string{"ada", "ada", "bob", "cyd"}
+	}
+	w := newWorld(t, seed, opt)
 	for range 4 + r.IntN(6) {
 		h := w.addHost(hostSpec{cpus: 1 + r.IntN(4), ppm: int64(r.IntN(401)) - 200})
 		h.wallOff = between(r, -2*time.Minute, 2*time.Minute)
@@ -225,7 +232,7 @@ func roughGangs(t testing.TB, seed uint64) *world {
 	}
 	for range 30 + r.IntN(40) {
 		o := w.owners[r.IntN(len(w.owners))]
-		j := w.newWork(o, "ada", cpus(1), logNormal(r, time.Minute, 1, time.Second, 20*time.Minute))
+		j := w.newWork(o, users[len(w.works)%len(users)], cpus(1), logNormal(r, time.Minute, 1, time.Second, 20*time.Minute))
 		if r.IntN(3) > 0 {
 			j.spec.Nodes = 2 + r.IntN(3)
 			j.spec.KeepOnBadExit = r.IntN(5) == 0

@@ -62,7 +62,7 @@ func (ds *dispatches) queueAtHost(d *dispatch, w *worker) {
 // makePlace takes a task out of the queue of a host if that is full and the task of the dispatch takes its place.
 func makePlace(ds *dispatches, d *dispatch, w *worker) {
 	r := d.task.request()
-	if c := w.Claims.Displaced(&r); c != nil {
+	if c := w.Displaced(&r); c != nil {
 		o := ds.offers.byID[c.ID]
 		ds.offers.release(o)
 		ds.offerGone(o, place.Avoidance{})

@@ -70,6 +70,7 @@ func (s *gangs) remove(o *offer) {
 	if i, found := slices.BinarySearchFunc(s.ranked, o, rank); found {
 		s.ranked = slices.Delete(s.ranked, i, i+1)
 	}
+	o.last = o // so that it keeps no others in memory
 }
 
 // hold counts an offer that gets a reservation, or with -1 loses it.

@@ -127,6 +127,7 @@ func (q *queue) order() {
 		return
 	}
 	q.unsorted = false
+	q.sweep()
 	for _, all := range [][]*offer{q.ranked, q.gangs.ranked} {
 		for _, o := range all {
 			o.standing = q.meter.standing(o.account())

@@ -193,3 +193,87 @@ func TestUsageIsBounded(t *testing.T) {
 		t.Errorf("%d accounts in one message", most)
 	}
 }
+
+// What gangs have used does not count among gangs, or two could wait for each other. Single tasks go between them by use,
+// but do not take a place away, however little their users have used.
+func TestUseAndGangs(t *testing.T) {
+	for name, c := range map[string]struct {
+		offers []string // a user and, for a gang, its Order; the GPU is full until all are here
+		want   int      // the one that gets it
+	}{
+		"gangs by age":                  {offers: []string{"cyd", "ada1", "ben2"}, want: 1},
+		"whatever came first":           {offers: []string{"cyd", "ben2", "ada1"}, want: 2},
+		"a single task by use":          {offers: []string{"cyd", "ada1", "ben"}, want: 2},
+		"a gang by use":                 {offers: []string{"cyd", "ada", "ben1"}, want: 2},
+		"behind the first of the gangs": {offers: []string{"cyd", "ada1", "ben2", "ben"}, want: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := sharing(t, 1, share.Weights{HalfLife: life})
+			h.round(worker.Up{Peer: amy, Path: lease.Path{Local: "10.0.0.9", Remote: "10.0.0.1"}})
+			h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+			h.answer(amy, 1)
+			h.says(amy, of("ada", 90, 90, gpus(1)))
+			h.startAll(amy)
+			h.pass(10 * time.Minute)
+			ids := make([]job.Attempt, len(c.offers))
+			for i, o := range c.offers {
+				m := of(o[:3], uint64(i+1), uint64(i+1), gpus(1))
+				if order := o[3:]; order != "" {
+					m.Gang, m.Hold, m.Attempt.Task, m.Order = 2, time.Minute, 1, uint64(order[0]-'0')
+					m.Age = time.Hour - time.Duration(m.Order)*time.Second
+				}
+				ids[i] = m.Attempt
+				h.says(amy, m)
+				h.pass(time.Second)
+			}
+			h.says(amy, lease.Release{Offer: 1}) // whose turn it was
+			h.pass(time.Second)
+			h.end(attempt(90, 1))
+			var commits []job.Attempt
+			for _, m := range got[lease.Commit](h, amy) {
+				commits = append(commits, m.Attempt)
+			}
+			if len(commits) != 1 || commits[0] != ids[c.want] {
+				t.Errorf("%v got the device, want %s", commits, ids[c.want])
+			}
+		})
+	}
+}
+
+// A gang that has a place keeps it, although the user of a single task that came later has used less. Without shares the
+// older task goes first.
+func TestUseTakesNoPlaceAway(t *testing.T) {
+	for _, halfLife := range []time.Duration{0, life} {
+		h := sharing(t, 1, share.Weights{HalfLife: halfLife})
+		h.round(worker.Up{Peer: amy, Path: lease.Path{Local: "10.0.0.9", Remote: "10.0.0.1"}})
+		h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+		h.answer(amy, 1)
+		h.says(amy, of("ada", 90, 90, gpus(1)))
+		h.startAll(amy)
+		h.pass(10 * time.Minute)
+		h.end(attempt(90, 1))
+		gang, single := of("ada", 1, 1, gpus(1)), of("ben", 2, 2, gpus(1))
+		gang.Gang, gang.Hold, gang.Attempt.Task, gang.Order, gang.Age = 2, time.Minute, 1, 1, time.Hour
+		single.Age = 2 * time.Hour
+		h.says(amy, gang)
+		one[lease.Commit](h, amy)
+		h.says(amy, single)
+		lost := 0
+		for range 6 {
+			h.pass(10 * time.Second)
+			for _, d := range got[lease.Decline](h, amy) {
+				if d.Offer != gang.ID {
+					t.Fatalf("declined: %+v", d)
+				}
+				lost++
+			}
+			if lost == 0 {
+				h.says(amy, gang)
+				h.says(amy, single)
+			}
+		}
+		if want := halfLife == 0; lost > 0 != want {
+			t.Errorf("half-life %s: the gang lost %d places", halfLife, lost)
+		}
+	}
+}

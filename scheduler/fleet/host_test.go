@@ -73,14 +73,14 @@ func TestQueueIsBounded(t *testing.T) {
 		return &Request{Shape: &Shape{Need: need}, Rank: rankOf(rank), Limited: limited}
 	}
 	for i := range MaxQueued {
-		if h.Claims.Displaced(ask(-1, need, false)) != nil {
+		if h.Displaced(ask(-1, need, false)) != nil {
 			t.Fatalf("a claim gives way though %d queue", i)
 		}
 		h.Claim(&Claim{ID: uint64(i), Rank: rankOf(100 - i), Need: need, State: Queued})
 	}
 	table.Count(start)
 	before, behind := ask(99, need, false), ask(101, need, false)
-	if last := h.Claims.Displaced(before); last == nil || last.ID != 0 {
+	if last := h.Displaced(before); last == nil || last.ID != 0 {
 		t.Errorf("the last of the queue is %+v", last)
 	}
 	if !table.MayQueue(h, before) || table.MayQueue(h, behind) {
@@ -88,7 +88,7 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 	small := job.Resources{CPUs: 1}
 	for _, other := range []*Request{ask(101, need, true), ask(101, small, false)} {
-		if h.Claims.Displaced(other) != nil || !table.MayQueue(h, other) {
+		if h.Displaced(other) != nil || !table.MayQueue(h, other) {
 			t.Errorf("no place for what asks for something else: %+v", other)
 		}
 	}
@@ -100,7 +100,7 @@ func TestQueueIsBounded(t *testing.T) {
 		}
 	}
 	table.Count(start)
-	if last := h.Claims.Displaced(ask(101, small, false)); last == nil || last.ID != n {
+	if last := h.Displaced(ask(101, small, false)); last == nil || last.ID != n {
 		t.Errorf("the last of all is %+v", last)
 	}
 	if !table.MayQueue(h, ask(101, small, false)) || table.MayQueue(h, ask(200, small, false)) || table.MayQueue(h, behind) {

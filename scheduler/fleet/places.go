@@ -1,6 +1,6 @@
 package fleet
 
-// Places in the queue of a full host: how many there are, and which claim gives up its place to which task.
+// Places in the queue of a full host: how many there are, and which claim is the one to give up its place.
 // See docs/adr, ADR 90 and ADR 91.
 
 import (
@@ -81,19 +81,6 @@ func (cs *Claims) leaverOfAll() leaver {
 	return leaverOf(queued, MaxQueuedAll, MaxQueuedAll)
 }
 
-// Displaced returns the queued claim whose place the request takes; nil if none has to go. If no more of its kind may queue,
-// it is one of those.
-func (cs *Claims) Displaced(r *Request) *Claim {
-	x := cs.leaverOfKind(&r.Need, r.Limited)
-	if x.claim == nil {
-		x = cs.leaverOfAll()
-	}
-	if x.claim != nil && x.yields(cs, r) {
-		return x.claim
-	}
-	return nil
-}
-
 // leaverOf returns which of these queued claims gives up its place. There are places for n, or for so many as alone while
 // each is of another account. It sorts the claims. Those behind the n-th stay: they were queued because they fitted at the
 // host at the time.
@@ -121,23 +108,5 @@ func leaverOf(queued []*Claim, n, alone int) leaver {
 func several(queued []*Claim, c *Claim) bool {
 	return slices.ContainsFunc(queued, func(x *Claim) bool {
 		return x != c && x.User == c.User && x.Project == c.Project && x.Rank.Born.Before(c.Rank.Born)
-	})
-}
-
-// yields reports whether the claim gives its place to a task.
-//
-// If what accounts have used counts, a higher priority always gets a place. Of one priority, an account with several claims
-// gives up its youngest ones for an account that has none there and has used less of its share. It keeps its oldest one:
-// that may be the one whose turn it is at the host. If it lost its place whenever standings change, a task that needs much
-// might never start.
-func (x *leaver) yields(cs *Claims, r *Request) bool {
-	switch {
-	case r.Rank.Compare(&x.bar) >= 0:
-		return false
-	case r.Rank.Priority > x.claim.Rank.Priority || x.claim.Rank.Share == (share.Standing{}):
-		return true
-	}
-	return !slices.ContainsFunc(cs.all, func(c *Claim) bool {
-		return c.State == Queued && c.User == r.User && c.Project == r.Project && (!x.kind || c.alike(&r.Need, r.Limited))
 	})
 }

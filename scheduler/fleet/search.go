@@ -2,8 +2,6 @@ package fleet
 
 // Searches of the table: hosts that could ever run a request, that have room for it now, or where it may queue.
 
-import "slices"
-
 // Could says whether the host could ever run the shape, by what is known of it.
 func (t *Table) Could(s *Shape, h *Host) bool {
 	return s.Pool.has.at(h.row.slot) && s.Foot.Within(t.most[h.row.slot]) && !s.refusedBy(h)
@@ -81,16 +79,4 @@ func (t *Table) WithQueue(r *Request, from int) func(yield func(*Host) bool) {
 			}
 		}
 	}
-}
-
-// MayQueue says whether a task may queue at the host, if need be in place of another one that does.
-func (t *Table) MayQueue(h *Host, r *Request) bool {
-	if t.queue[h.row.slot] > r.Rank.Priority {
-		return false
-	}
-	x := &h.row.last
-	if i := slices.IndexFunc(h.row.kinds, func(k leaver) bool { return k.claim.alike(&r.Need, r.Limited) }); i >= 0 {
-		x = &h.row.kinds[i]
-	}
-	return x.claim == nil || x.yields(&h.Claims, r)
 }
