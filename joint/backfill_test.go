@@ -18,6 +18,8 @@ type outlook struct {
 	since  time.Duration // when it first said anything
 	by     time.Duration // when the job starts there at the latest; 0: not known
 	shared time.Duration // when it last let others have what it had set aside for the job
+	// due is the first start that it told since the job was first in line everywhere, alone, if that was at dueOf.
+	due, dueOf time.Duration
 }
 
 // expects sees what a host tells of a queued offer. Nothing is set aside in one turn for longer than it was before in
@@ -44,6 +46,10 @@ func (w *world) expects(h *host, f lease.Forecast) {
 	}
 	if x.by = 0; f.Start > 0 {
 		x.by = w.now + f.Start
+		if x.dueOf != j.alone {
+			x.due, x.dueOf = x.by, j.alone
+		}
+		x.due = min(x.due, x.by)
 	}
 	if w.foreseen != nil {
 		w.foreseen(j, h, x)
@@ -57,6 +63,18 @@ func (j *work) sharedSince(hosts []*host, at time.Duration) bool {
 		x := j.outlooks[h]
 		return x != nil && x.shared > 0 && x.shared+2*h.cfg.SetAside+(j.w.now-x.since) > at
 	})
+}
+
+// dueAt returns by when the job, since it is the first in line everywhere, starts at the host according to it; 0: not known.
+func (j *work) dueAt(h *host) time.Duration {
+	switch x := j.outlooks[h]; {
+	case x == nil:
+		return 0
+	case x.dueOf == j.alone:
+		return x.due
+	default:
+		return x.by
+	}
 }
 
 // TestBackfillDelaysNoBooking: the jobs of three owners have time limits, and often end before. While a job is the first

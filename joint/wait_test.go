@@ -136,10 +136,11 @@ func (w *world) rivals(first *work, h *host) bool {
 	})
 }
 
-// sharesDecide says whether what users have used may put one of the jobs before the other, whatever their ages. How
-// much that is, each host counts for itself.
-func (w *world) sharesDecide(a, b *work) bool {
-	return w.opt.shares.On() && (a.user != b.user || a.spec.Project != b.spec.Project)
+// sharesDecide says whether what users have used may put a job before the first one, whatever their ages. How much that
+// is, each host counts for itself. And if the first one has run before, another one may have got its turn meanwhile.
+func (w *world) sharesDecide(j, first *work) bool {
+	return w.opt.shares.On() && j.spec.Priority == first.spec.Priority &&
+		(j.user != first.user || j.spec.Project != first.spec.Project || first.turnAt > 0)
 }
 
 // closedWhy is why the host gives the job nothing for a good reason.
@@ -190,7 +191,11 @@ func (w *world) lookAlone(j *work) {
 			j.aloneEnd = max(j.aloneEnd, h.roomAt(j))
 		}
 	}
-	if w.now <= j.aloneEnd+turnBound {
+	end := j.aloneEnd
+	for _, h := range able { // until the time limits have passed, others may run that end by then
+		end = max(end, j.dueAt(h))
+	}
+	if w.now <= end+turnBound {
 		return
 	}
 	if j.sharedSince(able, j.alone) { // others may have begun there meanwhile
@@ -203,8 +208,8 @@ func (w *world) lookAlone(j *work) {
 			return
 		}
 	}
-	w.fail("P1: %s has been first in line at all %d hosts that could run it since %v (%s); from then on all had room by %v, had nothing else been started there; %s",
-		j, len(able), j.alone, j.hostNames(), j.aloneEnd, j.why())
+	w.fail("P1: %s has been first in line at all %d hosts that could run it since %v (%s); from then on all had room by %v, had nothing else been started there, and by %v by the time limits; %s",
+		j, len(able), j.alone, j.hostNames(), j.aloneEnd, end, j.why())
 }
 
 // why is what its owner says of a waiting job.
@@ -219,11 +224,11 @@ func (j *work) why() string {
 // better sees a task start: those that rank behind it lose their turn at its host.
 func (w *world) better(p *proc) {
 	for _, j := range w.waiting {
-		if j.alone > 0 && ranks(p.j, j) < 0 && j.could(p.h) {
+		if j.alone > 0 && (ranks(p.j, j) < 0 || w.sharesDecide(p.j, j)) && j.could(p.h) {
 			j.alone = 0
 		}
 	}
-	if first := p.h.first.j; first != nil && ranks(p.j, first) < 0 {
+	if first := p.h.first.j; first != nil && (ranks(p.j, first) < 0 || w.sharesDecide(p.j, first)) {
 		p.h.first = standing{}
 	}
 }

@@ -1,0 +1,159 @@
+package fleet
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/share"
+)
+
+// asking is a request of a user who has used so much, born at a time, for so many GPUs.
+func asking(user string, used float32, born, gpus int) *Request {
+	return &Request{
+		Shape: &Shape{User: user, Need: job.Resources{CPUs: 1, GPUs: gpus}},
+		Rank:  Rank{Share: share.Standing{User: used}, Born: start.Add(time.Duration(born)), Job: job.ID(fmt.Sprint(born))},
+	}
+}
+
+// queues lets a request queue at the host, if need be in place of a claim, which it returns. It returns false if the
+// request may not queue.
+func (t *Table) queues(h *Host, r *Request) (displaced *Claim, ok bool) {
+	t.Count(start)
+	if !t.MayQueue(h, r) {
+		return nil, false
+	}
+	if displaced = h.Displaced(r); displaced != nil {
+		h.Unclaim(displaced)
+	}
+	h.Claim(&Claim{ID: uint64(r.Rank.Born.Sub(start)), User: r.User, Rank: r.Rank, Need: r.Need, State: Queued, Limited: r.Limited})
+	t.Count(start)
+	return displaced, true
+}
+
+// A full kind of need gives places of an account with several of them to one that has none of that kind, whatever both
+// have of other kinds.
+func TestPlacesOfAKind(t *testing.T) {
+	table := NewTable()
+	h := aHost(&table, "n1", 8)
+	for i := range MaxQueued {
+		if c, ok := table.queues(h, asking("ada", 5, 10+i, 8)); !ok || c != nil {
+			t.Fatalf("task %d may queue: %v, in place of %+v", i, ok, c)
+		}
+	}
+	for _, c := range []struct {
+		what      string
+		r         *Request
+		ok        bool
+		displaced uint64 // 0: none
+	}{
+		{"one more of the user", asking("ada", 5, 1, 8), false, 0},
+		{"of a user who has used more", asking("eve", 9, 2, 8), false, 0},
+		{"of a user who has used less", asking("ben", 3, 40, 8), true, 10 + MaxQueued - 1},
+		{"another of that user", asking("ben", 3, 41, 8), false, 0},
+		{"another kind", asking("ben", 3, 42, 1), true, 0},
+		{"another kind of the other user", asking("ada", 5, 43, 1), true, 0},
+		{"of a user who has another kind there", asking("cyd", 2, 44, 1), true, 0},
+		{"and who has not this kind", asking("cyd", 2, 45, 8), true, 10 + MaxQueued - 2},
+	} {
+		got, ok := table.queues(h, c.r)
+		if ok != c.ok || ok && (got == nil) != (c.displaced == 0) || got != nil && got.ID != c.displaced {
+			t.Errorf("%s: may queue %v, in place of %+v", c.what, ok, got)
+		}
+	}
+}
+
+// When all places are taken by one account, which asks for many kinds, each other account gets one in turn.
+func TestPlacesOfAllKinds(t *testing.T) {
+	table := NewTable()
+	h := aHost(&table, "n1", 8)
+	for i := range MaxQueuedAll {
+		if _, ok := table.queues(h, asking("ada", 5, 10+i, 1+i)); !ok {
+			t.Fatalf("task %d may not queue", i)
+		}
+	}
+	if _, ok := table.queues(h, asking("ada", 5, 1, 100)); ok {
+		t.Error("one more of the same user may queue")
+	}
+	for i := 1; i < MaxQueuedAll; i++ {
+		user := fmt.Sprintf("user%d", i)
+		if c, ok := table.queues(h, asking(user, 1, 100+i, 100+i)); !ok || c == nil || c.ID != uint64(10+MaxQueuedAll-i) {
+			t.Fatalf("%s may queue: %v, in place of %+v", user, ok, c)
+		}
+		if _, ok := table.queues(h, asking(user, 1, 200+i, 200+i)); ok {
+			t.Fatalf("%s has another place", user)
+		}
+	}
+	if _, ok := table.queues(h, asking("late", 0, 300, 1)); ok {
+		t.Error("one more user displaces the only claim of another")
+	}
+}
+
+// Accounts that take places from each other come to an end, within the bounds. What a search says is what then happens.
+func TestPlacesAreStable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		table := NewTable()
+		h := aHost(&table, "n1", 8)
+		users, used := rapid.IntRange(1, 40).Draw(t, "users"), rapid.SampledFrom([]float32{0, 1}).Draw(t, "share")
+		var waiting []*Request
+		for i := range rapid.IntRange(1, 80).Draw(t, "requests") {
+			u := rapid.IntRange(0, users-1).Draw(t, "user")
+			r := asking(fmt.Sprint("user", u), used*float32(1+u), 1+i, rapid.IntRange(0, 5).Draw(t, "gpus"))
+			r.Rank.Priority = rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "priority")
+			r.Limited = rapid.IntRange(0, 3).Draw(t, "limited") == 0
+			waiting = append(waiting, r)
+		}
+		byID := map[uint64]*Request{}
+		for moves := 0; ; {
+			next := -1
+			for i, r := range waiting {
+				if table.MayQueue(h, r) {
+					next = i
+					break
+				}
+			}
+			if next < 0 {
+				break
+			}
+			if moves++; moves > 1000 {
+				t.Fatal("they take each other's places for ever")
+			}
+			r := waiting[next]
+			waiting = append(waiting[:next], waiting[next+1:]...)
+			byID[uint64(r.Rank.Born.Sub(start))] = r
+			c, ok := table.queues(h, r)
+			if !ok {
+				t.Fatal("it may not queue after all")
+			}
+			if c != nil {
+				waiting = append(waiting, byID[c.ID])
+			}
+			if n := h.Claims.Queued(); n > MaxQueuedAll {
+				t.Fatalf("%d queue", n)
+			}
+		}
+	})
+}
+
+// BenchmarkCountFull is a full host that has changed, whose queue is full, of one kind or of many.
+func BenchmarkCountFull(b *testing.B) {
+	for _, kinds := range []int{1, 4, MaxQueuedAll} {
+		b.Run(fmt.Sprintf("kinds=%d", kinds), func(b *testing.B) {
+			table := NewTable()
+			h := aHost(&table, "n1", 8)
+			for i := range MaxQueuedAll {
+				table.queues(h, asking(fmt.Sprint("user", i), float32(1+i), 1+i, 1+i%kinds))
+			}
+			r := asking("late", 0.5, 100, 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				h.Touch()
+				table.Count(start)
+				table.MayQueue(h, r)
+			}
+		})
+	}
+}
