@@ -55,7 +55,7 @@ func TestProjectsShareFullHosts(t *testing.T) {
 	count := func() map[string]float64 {
 		text, _ := os.ReadFile(ran)
 		out := map[string]float64{}
-		for _, p := range strings.Fields(string(text)) {
+		for p := range strings.FieldsSeq(string(text)) {
 			out[p]++
 		}
 		return out

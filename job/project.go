@@ -14,7 +14,7 @@ const MaxProject = 64
 func CheckProject(name string) error {
 	bad := func(r rune) bool { return !isLabelRune(r) }
 	if len(name) > MaxProject || strings.ContainsFunc(name, bad) {
-		return fmt.Errorf("project %.70q: want at most %d letters, digits and ._-/:", name, MaxProject)
+		return fmt.Errorf("project %.70q: want at most %d letters, digits and ._-/: only", name, MaxProject)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/share"
 )
 
@@ -36,6 +37,10 @@ func (c *crowd) used(user string, from, to time.Duration) float64 {
 	return sum
 }
 
+// widest is the GPU-seconds of one of the largest jobs at each host. A user whose job has had its turn for long may go on
+// with smaller ones meanwhile, so that it starts although the user has used more than others by then.
+const widest = 4 * 4 * 12 * 60
+
 // check compares the shares of the run time with the weights, and looks for jobs that were passed over.
 func (c *crowd) check(t *testing.T, from, to time.Duration) {
 	t.Helper()
@@ -46,7 +51,7 @@ func (c *crowd) check(t *testing.T, from, to time.Duration) {
 	}
 	for user, w := range c.weight {
 		has, should := c.used(user, from, to)/total, w/weights
-		if math.Abs(has/should-1) > 0.1 {
+		if math.Abs(has-should) > max(0.1*should, widest/total) {
 			t.Errorf("%s has %.1f %% of the run time, and should have %.1f %%", user, 100*has, 100*should)
 		}
 		c.checkOrder(t, user)
@@ -71,7 +76,7 @@ func (c *crowd) checkOrder(t *testing.T, user string) {
 		if first == nil {
 			t.Fatalf("all jobs of %s at %s have started: they were too few for this test", user, o.peer)
 		}
-		if passed > 24 {
+		if passed > fleet.MaxQueuedAll {
 			t.Errorf("%s waits (%s), and %d later jobs of its user and owner have started", first, first.why(), passed)
 		}
 	}

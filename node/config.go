@@ -151,6 +151,17 @@ func CheckPolicy(name string) error { return scheduler.CheckPolicy(name) }
 // CheckLimit returns an error if an entry of Config.Limits is not valid.
 func CheckLimit(name, text string) error { return worker.CheckLimit(name, text) }
 
+// checkUsers checks what is set for users and projects.
+func (c Config) checkUsers() error {
+	if _, err := worker.ParseLimits(c.Limits); err != nil {
+		return badSetting("limits", "%w", err)
+	}
+	if _, err := share.Parse(c.Shares); err != nil {
+		return badSetting("shares", "%w", err)
+	}
+	return nil
+}
+
 // Validate returns an error for the first invalid value. Most of these errors are SettingErrors.
 func (c Config) Validate() error {
 	switch {
@@ -190,11 +201,8 @@ func (c Config) Validate() error {
 			return fmt.Errorf("ulimit: %w", err)
 		}
 	}
-	if _, err := worker.ParseLimits(c.Limits); err != nil {
-		return badSetting("limits", "%w", err)
-	}
-	if _, err := share.Parse(c.Shares); err != nil {
-		return badSetting("shares", "%w", err)
+	if err := c.checkUsers(); err != nil {
+		return err
 	}
 	for k, v := range c.Labels {
 		if err := job.CheckOwnLabel(k, v); err != nil {

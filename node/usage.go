@@ -75,6 +75,6 @@ func (b usersBackend) Users(ctx context.Context) (api.UsersInfo, error) {
 			a.Running, a.Waiting = d.Running, d.Waiting
 		}
 	}
-	slices.SortFunc(info.Accounts, func(a, b api.AccountInfo) int { return a.Account.Compare(b.Account) })
+	slices.SortFunc(info.Accounts, func(a, b api.AccountInfo) int { return a.Compare(b.Account) })
 	return info, nil
 }

@@ -192,6 +192,6 @@ func demands(c *Core) []Demand {
 	for _, d := range by {
 		out = append(out, *d)
 	}
-	slices.SortFunc(out, func(a, b Demand) int { return a.Account.Compare(b.Account) })
+	slices.SortFunc(out, func(a, b Demand) int { return a.Compare(b.Account) })
 	return out
 }

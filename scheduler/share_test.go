@@ -32,7 +32,7 @@ func (x *bench) submitFor(user string, cpus int) {
 	x.tok++
 	s := job.DefaultSpec()
 	s.Command, s.Resources.CPUs = []string{"true"}, cpus
-	x.step(Submit{Token: Token(x.tok), User: user, Spec: s})
+	x.step(Submit{Token: x.tok, User: user, Spec: s})
 }
 
 // uses has a host tell what users have used.

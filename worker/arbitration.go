@@ -101,19 +101,25 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 		}
 		r.late = true
 	}
+	r.keep(o)
+	return d
+}
+
+// keep keeps for an offer what it needs, unless something is kept for enough others. The first one of its priority has its
+// turn from then on.
+func (r *arbitration) keep(o *offer) {
 	wants := r.keeps.wants(o)
 	switch {
 	case !wants && o.turn == 0:
-	case !r.account.capacity.gpus.Sound(m.Need): // even a host without tasks would have too few usable devices
+	case !r.account.capacity.gpus.Sound(o.msg.Need): // even a host without tasks would have too few usable devices
 		r.queue.loseTurn(o)
 	case wants:
 		r.keeps.block(o)
-		if r.level != m.Priority && !o.firm {
-			r.level = m.Priority
+		if r.level != o.msg.Priority && !o.firm {
+			r.level = o.msg.Priority
 			r.queue.takeTurn(o)
 		}
 	}
-	return d
 }
 
 // allowed returns the devices for an offer if it fits now, or which quota of its user it would exceed.

@@ -33,6 +33,7 @@ func timed(id uint64, need job.Resources, limit time.Duration) lease.Offer {
 func (h *host) begins(m lease.Offer, s lease.Session) {
 	h.t.Helper()
 	st := start(m.ID, m.Attempt, s, m.Need)
+	st.User = m.User
 	st.File = edited(st.File, func(spec *job.Spec) {
 		if m.Limit > 0 {
 			spec.TimeLimit, spec.Grace = job.Duration(m.Limit-grace), job.Duration(grace)

@@ -135,7 +135,7 @@ func (m *meter) entries() []share.Entry {
 		out = append(out, share.Entry{Account: a, Used: l.used})
 	}
 	slices.SortFunc(out, func(a, b share.Entry) int {
-		return cmp.Or(cmp.Compare(b.Used.Of(m.has), a.Used.Of(m.has)), a.Account.Compare(b.Account))
+		return cmp.Or(cmp.Compare(b.Used.Of(m.has), a.Used.Of(m.has)), a.Compare(b.Account))
 	})
 	return out
 }

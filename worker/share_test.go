@@ -277,3 +277,56 @@ func TestUseTakesNoPlaceAway(t *testing.T) {
 		}
 	}
 }
+
+// The start that a host has told for the first offer that waits is not delayed for users who have used less meanwhile, also
+// if they need the same.
+func TestBookingStaysWhenStandingsChange(t *testing.T) {
+	h := sharing(t, 2, share.Weights{HalfLife: life})
+	s := h.meet(amy, 1)
+	m := timed(1, gpus(2), 10*time.Minute)
+	m.User = "ada"
+	h.says(amy, m)
+	h.committed()
+	h.begins(m, s)
+	for range 15 {
+		h.pass(20 * time.Second)
+		h.renew(amy)
+	}
+	h.end(m.Attempt)
+	running := timed(2, gpus(1), time.Hour)
+	running.User = "ben"
+	h.says(amy, running)
+	h.committed()
+	h.begins(running, s)
+	wide := timed(3, gpus(2), time.Hour)
+	wide.User = "ada"
+	h.says(amy, wide)
+	h.pass(time.Second)
+	first := h.forecasts()[3].Start
+	if first == 0 {
+		t.Fatal("no start is known")
+	}
+	begun := h.now.Boot
+	same, one, long := timed(4, gpus(2), time.Hour), timed(5, gpus(1), 10*time.Minute), timed(6, gpus(1), 2*time.Hour)
+	same.User, one.User, long.User = "cyd", "cyd", "dan"
+	h.says(amy, same, one, long)
+	if got := h.committed(); len(got) != 1 || got[0] != 5 {
+		t.Fatalf("committed %v, want only what ends before the wide one can start", got)
+	}
+	h.begins(one, s)
+	for range 29 {
+		h.pass(20 * time.Second)
+		h.renew(amy)
+		h.says(amy, wide, same, long)
+	}
+	h.end(one.Attempt)
+	if f := h.forecasts()[3]; f.Start > 0 {
+		if by := h.now.Boot.Add(f.Start); by > begun.Add(first+time.Second) {
+			t.Errorf("it was to start by %v, now by %v", begun.Add(first), by)
+		}
+	}
+	h.end(running.Attempt)
+	if got := h.committed(); len(got) != 1 || got[0] != 3 {
+		t.Errorf("committed %v, want the one that had its turn", got)
+	}
+}

@@ -1,0 +1,50 @@
+package session
+
+// Bounds of what a host tells of its users and of the offers that wait there.
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+func checkForecasts(all []lease.Forecast) error {
+	for _, f := range all {
+		set := 0
+		for _, d := range []time.Duration{f.Start, f.Kept, f.Shared} {
+			if d < 0 || d > lease.MaxForecast {
+				return errRange
+			}
+			if d > 0 {
+				set++
+			}
+		}
+		if set > 1 {
+			return errForecast
+		}
+	}
+	return within(len(all), lease.MaxForecasts)
+}
+
+// checkUsage bounds the accounts and what they have used. The comparison is written so that NaN is refused.
+func checkUsage(u *lease.Usage) error {
+	if u == nil {
+		return nil
+	}
+	if err := within(len(u.Entries), lease.MaxUsage); err != nil {
+		return err
+	}
+	for _, e := range u.Entries {
+		switch {
+		case len(e.User) > job.MaxName || !printable(e.User):
+			return errName
+		case !(e.Used.GPU >= 0 && e.Used.GPU <= lease.MaxUsed), !(e.Used.CPU >= 0 && e.Used.CPU <= lease.MaxUsed):
+			return errRange
+		}
+		if err := job.CheckProject(e.Project); err != nil {
+			return err
+		}
+	}
+	return nil
+}
