@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 )
 
@@ -296,7 +297,7 @@ func BenchmarkFreed10k(b *testing.B) {
 		x.step(Submit{Token: x.tok, Spec: s})
 	}
 	x.sent = nil
-	if x.core.pending.parked.count < 990 {
+	if x.core.pending.parked.count < 1000-fleet.MaxQueuedAll {
 		b.Fatalf("%d requests are blocked", x.core.pending.parked.count)
 	}
 	free := lease.Free{CPUs: 64, Memory: 512e9, GPUs: []lease.FreeGPU{{UUID: "GPU-7-0", Memory: 80e9, Milli: 1000}, {UUID: "GPU-7-1", Memory: 80e9, Milli: 1000}}}
