@@ -242,7 +242,7 @@ func TestWaitTasks(t *testing.T) {
 			t.Error("it still waits")
 		}
 		j.Tasks = slices.Clone(j.Tasks) // as in a gang, of which one member ended the others
-		j.Tasks[3].Reason.Word = job.ReasonGangEnded
+		j.Tasks[3].Reason = job.Reason{Word: job.ReasonGangEnded, Detail: "rank 0 on n1: exit code 9"}
 		j = ben.put(j)
 		for last, want := range map[int][]int{40: {30}, 30: {30}} {
 			failed, err := amy.client.WaitTasks(t.Context(), j.ID, []job.Range{{First: 20, Last: last}})
