@@ -5,6 +5,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -88,7 +89,8 @@ func (c *Client) patientTasks(ctx context.Context, id job.ID, f TaskFilter) (Lis
 	}
 }
 
-// failures returns those of the tasks that have ended and did not succeed.
+// failures returns those of the tasks that have ended and did not succeed. Members of a gang that ended because another one
+// failed are left out, unless there is nothing else.
 func (c *Client) failures(ctx context.Context, id job.ID, tasks []job.Range) (failed []Task, err error) {
 	f := TaskFilter{Tasks: tasks, Limit: maxLimit}
 	for _, s := range job.States() {
@@ -101,6 +103,9 @@ func (c *Client) failures(ctx context.Context, id job.ID, tasks []job.Range) (fa
 			return nil, err
 		}
 		failed = append(failed, t)
+	}
+	if causes := slices.DeleteFunc(slices.Clone(failed), func(t Task) bool { return t.Reason == job.ReasonGangEnded }); len(causes) > 0 {
+		return causes, nil
 	}
 	return failed, nil
 }

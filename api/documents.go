@@ -246,9 +246,9 @@ func attemptDocument(o job.Outcome) Attempt {
 }
 
 // reason splits the reason of a waiting task into its stable word and its sentence. For a task that has ended, the
-// sentence is more useful than the word.
+// sentence is more useful than the word, unless the word tells that it is not the cause of its gang's end.
 func reason(s job.State, r job.Reason) (word, detail string) {
-	if s.Ended() && r.Detail != "" {
+	if s.Ended() && r.Detail != "" && r.Word != job.ReasonGangEnded {
 		return r.Detail, ""
 	}
 	return r.Word, r.Detail

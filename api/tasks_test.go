@@ -241,6 +241,19 @@ func TestWaitTasks(t *testing.T) {
 		default:
 			t.Error("it still waits")
 		}
+		j.Tasks = slices.Clone(j.Tasks) // as in a gang, of which one member ended the others
+		j.Tasks[3].Reason = job.Reason{Word: job.ReasonGangEnded, Detail: "rank 0 on n1: exit code 9"}
+		j = ben.put(j)
+		for last, want := range map[int][]int{40: {30}, 30: {30}} {
+			failed, err := amy.client.WaitTasks(t.Context(), j.ID, []job.Range{{First: 20, Last: last}})
+			if err != nil || !slices.Equal(numbers(failed), want) {
+				t.Errorf("WaitTasks of 20 to %d = %v, %v; want %v", last, numbers(failed), err, want)
+			}
+		}
+		failed, err := amy.client.WaitTasks(t.Context(), j.ID, []job.Range{{First: 40, Last: 40}})
+		if err != nil || !slices.Equal(numbers(failed), []int{40}) {
+			t.Errorf("WaitTasks of a member that another one ended = %v, %v", numbers(failed), err)
+		}
 		if _, err := amy.client.WaitTasks(t.Context(), job.NewID(ben.group, 99), []job.Range{{}}); !errors.Is(err, ErrNotFound) {
 			t.Errorf("WaitTasks of no job = %v", err)
 		}

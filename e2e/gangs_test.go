@@ -152,8 +152,8 @@ func TestGangMemberKilled(t *testing.T) {
 		t.Errorf("%s (%s), rank 1 %s", doc.State, doc.Reason, doc.Tasks[1].State)
 	}
 	for _, rank := range []int{0, 2} {
-		if x := doc.Tasks[rank]; x.State != job.Cancelled || x.Reason != cause {
-			t.Errorf("rank %d is %s: %s; want it CANCELLED: %s", rank, x.State, x.Reason, cause)
+		if x := doc.Tasks[rank]; x.State != job.Cancelled || x.Reason != job.ReasonGangEnded || x.ReasonDetail != cause {
+			t.Errorf("rank %d is %s: %s: %s; want it CANCELLED: %s", rank, x.State, x.Reason, x.ReasonDetail, cause)
 		}
 		untilGone(t, pids[rank])
 	}

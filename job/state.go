@@ -104,6 +104,9 @@ func (r Reason) String() string {
 	return r.Word + ": " + r.Detail
 }
 
+// ReasonGangEnded is the reason of a member of a gang that ended because another one did; the detail names that one.
+const ReasonGangEnded = "GangEnded"
+
 // The reasons of a PENDING task.
 const (
 	ReasonResources                = "Resources"

@@ -107,7 +107,7 @@ func afterMember(j *Job, index int) (settled bool) {
 	if t.State == job.Succeeded || t.Ending != job.NotEnding || j.Cancelled != "" || j.Spec.KeepOnBadExit || t.Exit != nil && j.Spec.Saved(*t.Exit) {
 		return false // members that save their state do so at about the same time
 	}
-	why := job.Reason{Word: ReasonGangEnded, Detail: endOf(&t, index-j.Element(index).First)}
+	why := job.Reason{Word: job.ReasonGangEnded, Detail: endOf(&t, index-j.Element(index).First)}
 	j.tasks.each([]job.Range{j.Element(index)}, active, &j.dirty, func(x *job.Task) {
 		if x.Ending == job.NotEnding {
 			x.Ending, x.Reason = job.EndsGang, why

@@ -13,7 +13,6 @@ const (
 
 // Those of members of a gang.
 const (
-	ReasonGangEnded  = "GangEnded"  // another member has ended badly; the detail names it
 	ReasonNotStarted = "NotStarted" // its host did not start it
 	// reasonTooMany is the word of a member whose host was lost, until the gang is settled and held.
 	reasonTooMany = "NodesLost"

@@ -164,7 +164,7 @@ type end struct {
 
 // countEnd counts the end of a task n times more. It does nothing if the task has not ended.
 func (ts *tasks) countEnd(t *job.Task, n int) {
-	spared := t.Reason.Word == ReasonGangEnded // it ended because another one did, whose code counts
+	spared := t.Reason.Word == job.ReasonGangEnded // it ended because another one did, whose code counts
 	if ts.n == 1 || !t.State.Ended() || t.Exit == nil && !spared {
 		return // a single task is looked at when its end is asked for
 	}
