@@ -3,7 +3,6 @@ package job
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestNodesHas(t *testing.T) {
@@ -81,19 +80,16 @@ func TestParseNodesErrors(t *testing.T) {
 	}
 }
 
-// A pattern takes no long time, whatever it and the name of a node are.
+// A pattern takes no long time, whatever it and the name of a node are: a comparison that tried all ways to read these
+// would not end within a life.
 func TestNodesTakeNoLongTime(t *testing.T) {
 	ns, err := ParseNodes([]string{strings.Repeat("*[1-999999999]", 17) + "x", strings.Repeat("[^a]*", 50) + "x", strings.Repeat("*?", 100) + "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	name := strings.Repeat("1", MaxName)
-	begin := time.Now()
 	if ns.Has(name, "") {
 		t.Error("it matches")
-	}
-	if took := time.Since(begin); took > 100*time.Millisecond {
-		t.Errorf("it took %s", took)
 	}
 }
 
