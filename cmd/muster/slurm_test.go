@@ -60,10 +60,10 @@ var slurmScripts = map[string]slurmScript{
 	"gang.sh on one node":    {args: "-N 1", spec: `{"name":"ddp","nodes":1,"ntasks_per_node":8,"resources":{"cpus":8,"gpus":8}}`},
 	"gang.sh of other tasks": {args: "--ntasks-per-node 2 -c 3 -N2 -G 6", spec: `{"name":"ddp","nodes":2,"ntasks_per_node":2,"resources":{"cpus":3,"gpus":3}}`, warnings: []string{"each of the 2 nodes"}},
 	"gang_mpi.sh": {
-		spec:     `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":16,"memory":"16GiB"},"workdir":"/work/ada","output":"run-%j-%t.out","keep_on_bad_exit":true}`,
+		spec:     `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":16,"memory":"16GiB"},"workdir":"/data/ada","output":"run-%j-%t.out","keep_on_bad_exit":true}`,
 		warnings: []string{"each of the 2 nodes"},
 	},
-	"gang_mpi.sh alone": {args: "-N1", spec: `{"nodes":1,"ntasks_per_node":16,"resources":{"cpus":32,"memory":"32GiB"},"workdir":"/work/ada","output":"run-%j-0.out","keep_on_bad_exit":true}`},
+	"gang_mpi.sh alone": {args: "-N1", spec: `{"nodes":1,"ntasks_per_node":16,"resources":{"cpus":32,"memory":"32GiB"},"workdir":"/data/ada","output":"run-%j-0.out","keep_on_bad_exit":true}`},
 	"gang_gpus.sh": {
 		spec:     `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":96,"memory":"800GiB","gpus":8,"gpu_model":"h100"}}`,
 		warnings: []string{"each of the 2 nodes"},
@@ -95,7 +95,7 @@ var slurmScripts = map[string]slurmScript{
 	},
 	"relative.sh with a directory": {args: "-D /w", spec: `{"name":"rel","requeue":false,"workdir":"/w","output":"logs/%x-%j.out","error":"logs/%x-%j.err"}`},
 	"relative.sh as an array":      {args: "-D /w -a 0-3", spec: `{"name":"rel","requeue":false,"array":"0-3","workdir":"/w","output":"logs/%x-%A_%a.out","error":"logs/%x-%A_%a.err"}`},
-	"patterns.sh":                  {spec: `{"array":"1-20","workdir":"/work/ada","output":"%N/%A_%a_%4a.0.batch.log"}`},
+	"patterns.sh":                  {spec: `{"array":"1-20","workdir":"/data/ada","output":"%N/%A_%a_%4a.0.batch.log"}`},
 	"pattern_bad.sh":               {refused: `pattern_bad.sh:3: -o: "/logs/%b.out": %b: not yet`},
 	"environment.sh": {
 		spec: `{"env":{"MODEL":"small"},"constraint":"rack=r1","nodelist":["n1","n2"],"exclude":["n3"]}`,

@@ -1,6 +1,6 @@
 #!/bin/bash
 #SBATCH --array=1-20
-#SBATCH -D /work/ada
+#SBATCH -D /data/ada
 #SBATCH -o %N/%8j_%4a.%t.%s.log
 #SBATCH -e /dev/null
 ./run
