@@ -43,9 +43,10 @@ func (n *inlet) close() {
 	_ = n.sink.Close() // nobody reads what is in it
 }
 
-// stop ends the connection, also while it waits for the task to read.
+// stop ends the connection, also while it waits for the task to read. The answer to what the task has taken is still
+// sent: a key may end the task before its answer is written.
 func (c *client) stop() {
-	_ = c.conn.Close()                     // its goroutine notices
+	_ = c.conn.CloseRead()                 // its goroutine notices, and closes it
 	_ = c.in.sink.SetWriteDeadline(past()) // a sink that is closed already needs none
 }
 
