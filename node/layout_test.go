@@ -68,6 +68,9 @@ var allowedImports = map[string][]string{
 		"job", "gpu", "gpu/nvml", "gpu/simgpu", "machine", "lease", "share", "scheduler", "worker", "worker/runner/docker", "worker/supervisor", "worker/output", "worker/runner", "worker/runner/protocol", "worker/runner/spawn", "worker/cgroup",
 		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "store", "journal", "api", "blob", "worker/files",
 	},
+	"sim/load":          {"job", "gpu", "lease"},
+	"sim/record":        {},
+	"sim/central":       {"job", "gpu", "lease", "scheduler/fleet", "scheduler/place", "scheduler/policy", "sim/load", "sim/record"},
 	"cmd/muster-runner": {"worker/runner", "worker/runner/spawn"},
 	"cmd/muster":        {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "node", "blob"},
 }
