@@ -3,6 +3,8 @@ package load
 // Whether a cluster could ever run a job.
 
 import (
+	"fmt"
+
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -114,4 +116,15 @@ func (c *cluster) lacks(s job.Spec) (what string, have int) {
 		return lackCPUs, fast
 	}
 	return lackMemory, all
+}
+
+// unmet says what a job needs, and how many machines have what too few have.
+func unmet(s job.Spec, lacks string, have int) string {
+	need := s.Need()
+	what := fmt.Sprintf("%d GPUs", gpu.Count(need))
+	if need.GPUModel != "" {
+		what += " of " + need.GPUModel
+	}
+	return fmt.Sprintf("it needs %d machines, each with %s, %g CPUs and %d MiB; %d have the %s",
+		max(1, s.Nodes), what, float64(need.CPUs)/milli, over(int(need.Memory), 1<<20), have, lacks)
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 )
 
@@ -143,6 +142,9 @@ func (rd *jobReader) job() Job {
 	j := Job{Name: x.Name, User: rd.text("user"), Class: rd.text("class"), Spec: job.DefaultSpec()}
 	rd.times(&j)
 	j.Spec.Name, j.Spec.Command, j.Spec.Project = x.Name, command, rd.text("project")
+	if err := job.CheckProject(j.Spec.Project); err != nil {
+		rd.fail("project", "%w", err)
+	}
 	j.Spec.Resources = x.Need
 	j.Spec.Priority = rd.wholeOr("priority", 0, job.MaxPriority, j.Spec.Priority)
 	j.Spec.Preemptible = rd.yes("preemptible") || rd.o.Preemptible
@@ -198,20 +200,26 @@ func (rd *jobReader) split(j *Job, nodes int) {
 	case nodes == 0 && width > 0 && asked > width:
 		nodes = over(asked, width)
 	}
-	if nodes <= 1 {
-		return
-	}
 	if nodes > job.MaxNodes {
 		rd.fail("num_gpu", "it needs %d machines; at most %d", nodes, job.MaxNodes)
 		return
 	}
-	j.Spec.Nodes = nodes
-	need.GPUs, need.CPUs, need.Memory = over(asked, nodes), over(need.CPUs, nodes), job.Size(over(int(need.Memory), nodes))
-	if need.GPUs*nodes > asked {
+	j.gang(nodes)
+	if held := need.GPUs * nodes; nodes > 1 && held > asked {
 		if rd.rounded++; rd.rounded == 1 {
-			rd.wide = fmt.Sprintf("%s in line %d: %d GPUs on %d nodes, and not %d", j.Name, rd.line, need.GPUs*nodes, nodes, asked)
+			rd.wide = fmt.Sprintf("%s in line %d: %d GPUs on %d nodes, and not %d", j.Name, rd.line, held, nodes, asked)
 		}
 	}
+}
+
+// gang splits what the job asks for over so many nodes, evenly, and rounded up.
+func (j *Job) gang(nodes int) {
+	if nodes <= 1 {
+		return
+	}
+	j.Spec.Nodes = nodes
+	need := &j.Spec.Resources
+	need.GPUs, need.CPUs, need.Memory = over(need.GPUs, nodes), over(need.CPUs, nodes), job.Size(over(int(need.Memory), nodes))
 }
 
 // over divides, and rounds up.
@@ -227,11 +235,5 @@ func (rd *jobReader) check(s job.Spec) {
 	if !rd.has(column) {
 		column = "file"
 	}
-	need := s.Need()
-	what := fmt.Sprintf("%d GPUs", gpu.Count(need))
-	if need.GPUModel != "" {
-		what += " of " + need.GPUModel
-	}
-	rd.fail(column, "the cluster could never run it: it needs %d machines, each with %s, %g CPUs and %d MiB; %d have the %s",
-		max(1, s.Nodes), what, float64(need.CPUs)/milli, over(int(need.Memory), 1<<20), have, lacks)
+	rd.fail(column, "the cluster could never run it: %s", unmet(s, lacks, have))
 }
