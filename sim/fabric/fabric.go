@@ -60,7 +60,7 @@ type Fabric struct {
 	random   *rand.Rand
 	lossy    bool
 
-	routes routes
+	routes *routes
 	links  []link // directed: 2i leads from A to B of the link i of the topology, 2i+1 back
 	wires  []wire // by link of the topology
 	bins   bins

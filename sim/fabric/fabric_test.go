@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"syscall"
 	"testing"
 	"time"
 )
@@ -125,6 +126,7 @@ func BenchmarkSend(b *testing.B) {
 				f.Cost(0, min(leaf*32, 9999))
 			}
 			b.ReportAllocs()
+			before := cpu(b)
 			b.ResetTimer()
 			for i := range b.N {
 				f.Send(i%10_000, x.to(i), 200, arrive)
@@ -133,11 +135,21 @@ func BenchmarkSend(b *testing.B) {
 				}
 			}
 			c.Run(c.Now() + time.Second)
+			b.ReportMetric(float64(cpu(b)-before)/float64(b.N), "cpu-ns/op")
 			if arrived != b.N {
 				b.Fatalf("%d of %d arrived", arrived, b.N)
 			}
 		})
 	}
+}
+
+// cpu is what this process has used of CPUs, which other processes on the machine do not change much.
+func cpu(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func BenchmarkBuild(b *testing.B) {
@@ -147,5 +159,20 @@ func BenchmarkBuild(b *testing.B) {
 		for leaf := range 313 {
 			f.Cost(0, min(leaf*32, 9999))
 		}
+	}
+}
+
+func BenchmarkBuildFatTree(b *testing.B) {
+	top, err := FatTree{K: 36, Bandwidth: 25 * Gbps, Latency: 1000}.Build()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range b.N {
+		f, _ := build(b, DefaultConfig(), top)
+		before := cpu(b)
+		for leaf := range 648 {
+			f.Cost(0, leaf*18)
+		}
+		b.ReportMetric((cpu(b) - before).Seconds(), "cpu-s/op")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"gonum.org/v1/gonum/graph/path"
-	"gonum.org/v1/gonum/graph/simple"
 )
 
 // unreachable is the cost where there is no path.
@@ -21,9 +20,10 @@ const NoPath = time.Duration(math.MaxInt64)
 type routes struct {
 	hosts  int
 	arcs   [][]arc // of each node
+	sole   []arc   // of each host that has one link, to a switch; its link is -1 for other hosts
 	dead   []bool  // by link of the topology, as the routers know it
 	ends   []int32 // by directed link: the node that it leads to
-	graph  *simple.WeightedUndirectedGraph
+	graph  *switches
 	tables []*table // by switch
 }
 
@@ -34,62 +34,56 @@ type arc struct {
 	weight int64 // nanoseconds
 }
 
-// table is the way to one switch from each switch. Its slices are indexed by switch.
+// table is the way to one switch from each switch.
 type table struct {
-	cost  []int64
-	hops  []int32 // links of the path that the first of equal choices gives
-	first []int32 // next[first[s]:first[s+1]] are the directed links that lead closer
-	next  []int32
+	from []leg // by switch
+	next []int32
 }
 
-func newRoutes(t *Topology) routes {
-	r := routes{
+// leg is the way from one switch to another.
+type leg struct {
+	cost  int64 // nanoseconds
+	first int32 // next[first:first+count] are the directed links that lead closer
+	count uint16
+	hops  int16 // links of the path that the first of equal choices gives; -1 without a path
+}
+
+func newRoutes(t *Topology) *routes {
+	r := &routes{
 		hosts: t.Hosts, arcs: make([][]arc, len(t.Nodes)), dead: make([]bool, len(t.Links)), ends: make([]int32, 2*len(t.Links)),
-		graph:  simple.NewWeightedUndirectedGraph(0, math.Inf(1)),
-		tables: make([]*table, len(t.Nodes)-t.Hosts),
-	}
-	for s := t.Hosts; s < len(t.Nodes); s++ {
-		r.graph.AddNode(simple.Node(s))
+		tables: make([]*table, len(t.Nodes)-t.Hosts), sole: make([]arc, t.Hosts),
 	}
 	for i, l := range t.Links {
 		w := int64(l.Weight())
 		r.arcs[l.A] = append(r.arcs[l.A], arc{link: int32(2 * i), to: int32(l.B), weight: w})
 		r.arcs[l.B] = append(r.arcs[l.B], arc{link: int32(2*i + 1), to: int32(l.A), weight: w})
 		r.ends[2*i], r.ends[2*i+1] = int32(l.B), int32(l.A)
-		if l.A >= t.Hosts && l.B >= t.Hosts {
-			r.graph.SetWeightedEdge(edge(l, w))
+	}
+	for h := range t.Hosts {
+		r.sole[h].link = -1
+		if a := r.arcs[h]; len(a) == 1 && int(a[0].to) >= t.Hosts {
+			r.sole[h] = a[0]
 		}
 	}
+	r.graph = newSwitches(r, len(r.tables))
 	return r
 }
 
-func edge(l Link, weight int64) simple.WeightedEdge {
-	return simple.WeightedEdge{F: simple.Node(l.A), T: simple.Node(l.B), W: float64(weight)}
-}
-
-// learn makes the routers know the state of some links. It reports whether tables were dropped.
-func (r *routes) learn(t *Topology, links []int, dead bool) bool {
+// learn makes the routers know the state of some links. If they join switches, all tables are dropped.
+func (r *routes) learn(t *Topology, links []int, dead bool) {
 	dropped := false
 	for _, i := range links {
 		if r.dead[i] == dead {
 			continue
 		}
 		r.dead[i] = dead
-		l := t.Links[i]
-		if l.A < t.Hosts || l.B < t.Hosts {
-			continue
-		}
-		dropped = true
-		if dead {
-			r.graph.RemoveEdge(int64(l.A), int64(l.B))
-		} else {
-			r.graph.SetWeightedEdge(edge(l, int64(l.Weight())))
+		if l := t.Links[i]; l.A >= t.Hosts && l.B >= t.Hosts {
+			dropped = true
 		}
 	}
 	if dropped {
 		clear(r.tables)
 	}
-	return dropped
 }
 
 // to returns the table of a switch.
@@ -105,31 +99,31 @@ func (r *routes) to(sw int32) *table {
 // compute runs Dijkstra from a switch. Links are the same in both directions, so that these are the costs to it. Weights
 // are whole nanoseconds, at least one, and bounded by Validate, so that float64 holds their sums exactly.
 func (r *routes) compute(sw int) *table {
-	n := len(r.tables)
-	t := &table{cost: make([]int64, n), hops: make([]int32, n), first: make([]int32, n+1)}
-	shortest := path.DijkstraFrom(simple.Node(sw), r.graph)
-	for s := range n {
-		t.cost[s] = unreachable
+	t := &table{from: make([]leg, len(r.tables))}
+	shortest := path.DijkstraFrom(r.graph.nodes[sw-r.hosts], r.graph)
+	for s := range t.from {
+		t.from[s].cost = unreachable
 		if w := shortest.WeightTo(int64(r.hosts + s)); !math.IsInf(w, 1) {
-			t.cost[s] = int64(w)
+			t.from[s].cost = int64(w)
 		}
 	}
-	for s := range n {
-		t.first[s] = int32(len(t.next))
-		if s == sw-r.hosts || t.cost[s] == unreachable {
+	for s := range t.from {
+		x := &t.from[s]
+		x.first = int32(len(t.next))
+		if s == sw-r.hosts || x.cost == unreachable {
 			continue
 		}
 		for _, a := range r.arcs[r.hosts+s] {
 			if int(a.to) < r.hosts || r.dead[a.link>>1] {
 				continue
 			}
-			if c := t.cost[int(a.to)-r.hosts]; c != unreachable && c+a.weight == t.cost[s] {
+			if c := t.from[int(a.to)-r.hosts].cost; c != unreachable && c+a.weight == x.cost {
 				t.next = append(t.next, a.link)
 			}
 		}
+		x.count = uint16(int32(len(t.next)) - x.first)
 	}
-	t.first[n] = int32(len(t.next))
-	for s := range n {
+	for s := range t.from {
 		t.count(r, s, sw-r.hosts)
 	}
 	return t
@@ -138,18 +132,18 @@ func (r *routes) compute(sw int) *table {
 // count sets the hops of a switch: along the first choices until a switch whose hops are known.
 func (t *table) count(r *routes, s, sw int) {
 	var way []int
-	for s != sw && t.hops[s] == 0 {
-		if t.first[s] == t.first[s+1] {
-			t.hops[s] = -1
+	for s != sw && t.from[s].hops == 0 {
+		if t.from[s].count == 0 {
+			t.from[s].hops = -1
 			break
 		}
 		way = append(way, s)
-		s = int(r.ends[t.next[t.first[s]]]) - r.hosts
+		s = int(r.ends[t.next[t.from[s].first]]) - r.hosts
 	}
-	hops := t.hops[s]
+	hops := t.from[s].hops
 	for i := len(way) - 1; i >= 0; i-- {
 		hops++
-		t.hops[way[i]] = hops
+		t.from[way[i]].hops = hops
 	}
 }
 
@@ -163,6 +157,13 @@ type way struct {
 // it is number pick modulo their count.
 func (r *routes) best(from, to int, pick uint64) (w way, cost int64, ways int) {
 	cost = unreachable
+	if a, b := r.sole[from], r.sole[to]; a.link >= 0 && b.link >= 0 { // the usual case
+		c := r.to(b.to).from[int(a.to)-r.hosts].cost
+		if c == unreachable || r.dead[a.link>>1] || r.dead[b.link>>1] {
+			return w, unreachable, 0
+		}
+		return way{first: a, last: b}, a.weight + c + b.weight, 1
+	}
 	for _, a := range r.arcs[from] {
 		if r.dead[a.link>>1] {
 			continue
@@ -177,7 +178,7 @@ func (r *routes) best(from, to int, pick uint64) (w way, cost int64, ways int) {
 			if int(b.to) < r.hosts || r.dead[b.link>>1] {
 				continue
 			}
-			if c := r.to(b.to).cost[int(a.to)-r.hosts]; c != unreachable {
+			if c := r.to(b.to).from[int(a.to)-r.hosts].cost; c != unreachable {
 				w, cost, ways = better(w, way{first: a, last: b}, cost, a.weight+c+b.weight, ways)
 			}
 		}
@@ -217,7 +218,7 @@ func (r *routes) nth(from, to int, cost int64, n int) (found way) {
 			if int(b.to) < r.hosts || r.dead[b.link>>1] {
 				continue
 			}
-			if c := r.to(b.to).cost[int(a.to)-r.hosts]; c != unreachable && a.weight+c+b.weight == cost {
+			if c := r.to(b.to).from[int(a.to)-r.hosts].cost; c != unreachable && a.weight+c+b.weight == cost {
 				if n == 0 {
 					return way{first: a, last: b}
 				}
@@ -240,8 +241,8 @@ func (r *routes) path(from, to int, hash uint64, buf []int32) []int32 {
 	}
 	t := r.to(w.last.to)
 	for at := w.first.to; at != w.last.to; {
-		s := int(at) - r.hosts
-		choices := t.next[t.first[s]:t.first[s+1]]
+		x := &t.from[int(at)-r.hosts]
+		choices := t.next[x.first : x.first+int32(x.count)]
 		l := choices[0]
 		if len(choices) > 1 {
 			h := mix(hash + uint64(at))
@@ -276,7 +277,7 @@ func (f *Fabric) Hops(from, to int) int {
 	case w.direct:
 		return 1
 	}
-	return 2 + int(f.routes.to(w.last.to).hops[int(w.first.to)-f.routes.hosts])
+	return 2 + int(f.routes.to(w.last.to).from[int(w.first.to)-f.routes.hosts].hops)
 }
 
 // Reachable reports whether a message that is sent now would arrive if nothing changes: routers know a path, and the links
