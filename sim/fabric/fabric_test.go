@@ -1,0 +1,178 @@
+package fabric
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// small is two racks of two hosts and two spines, with round numbers: a byte takes 8 ns on the link of a host and 8 ns to
+// a spine.
+func small(t testing.TB) *Topology {
+	top, err := LeafSpine{
+		Spines: 2, Leaves: 2, Hosts: 2, Oversubscription: 1, Bandwidth: Gbps,
+		HostLatency: 1000, SpineLatency: 5000,
+	}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+func build(t testing.TB, cfg Config, top *Topology) (*Fabric, *Clock) {
+	c := &Clock{}
+	f, err := New(cfg, top, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, c
+}
+
+// arrival sends a message and records when it arrives.
+func arrival(f *Fabric, from, to, bytes int, into *time.Duration) {
+	*into = -1
+	f.Send(from, to, bytes, func() { *into = f.time.Now() })
+}
+
+func TestMessageTakesLatencyAndSerialisation(t *testing.T) {
+	f, c := build(t, DefaultConfig(), small(t))
+	var same, rack, far time.Duration
+	arrival(f, 0, 0, 100, &same)
+	arrival(f, 0, 1, 100, &rack)
+	c.Run(time.Second)
+	arrival(f, 0, 3, 100, &far)
+	c.Run(2 * time.Second)
+	if same != 0 {
+		t.Errorf("a message to the same host took %v", same)
+	}
+	if want := time.Duration(2 * (800 + 1000)); rack != want { // two links
+		t.Errorf("a message within the rack took %v, want %v", rack, want)
+	}
+	if want := time.Second + 2*(800+1000) + 2*(800+5000); far != want { // four links
+		t.Errorf("a message over a spine arrived at %v, want %v", far, want)
+	}
+	if h := f.Totals().Hops; h != 6 {
+		t.Errorf("%d hops, want 6", h)
+	}
+}
+
+func TestMessagesWaitForThoseBeforeThem(t *testing.T) {
+	f, c := build(t, DefaultConfig(), small(t))
+	var first, second, third time.Duration
+	arrival(f, 0, 1, 1000, &first) // 8 µs on each link
+	arrival(f, 0, 1, 100, &second) // waits 8 µs at the host, then nothing at the leaf
+	arrival(f, 2, 1, 1000, &third) // meets nobody on the link to host 1: the first ones have passed
+	c.Run(time.Second)
+	if first != 18_000 || second != 8000+800+1000+800+1000+7200 {
+		t.Errorf("arrived at %v and %v", first, second)
+	}
+	if third != 4*8000+2*1000+2*5000 {
+		t.Errorf("the third arrived at %v", third)
+	}
+	var up LinkStats
+	for _, l := range f.Stats().Links {
+		if l.From == 0 {
+			up = l
+		}
+	}
+	if up.QueueMost != 8000 || up.QueueMean != 4000 || up.Control != 1100 || up.Messages != 2 || up.Flows != 1 {
+		t.Errorf("the link of host 0: %+v", up)
+	}
+}
+
+func TestCostHopsAndPath(t *testing.T) {
+	f, _ := build(t, DefaultConfig(), small(t))
+	frame := time.Duration(12_000) // at 1 Gb/s
+	for _, x := range []struct {
+		from, to, hops int
+		cost           time.Duration
+	}{{0, 0, 0, 0}, {0, 1, 2, 2*frame + 2000}, {0, 3, 4, 4*frame + 12_000}} {
+		if f.Cost(x.from, x.to) != x.cost || f.Hops(x.from, x.to) != x.hops || !f.Reachable(x.from, x.to) {
+			t.Errorf("%d to %d: cost %v, %d hops, reachable %v", x.from, x.to, f.Cost(x.from, x.to), f.Hops(x.from, x.to), f.Reachable(x.from, x.to))
+		}
+		if p := f.Path(x.from, x.to); len(p) != x.hops+1 || p[0] != x.from || p[len(p)-1] != x.to {
+			t.Errorf("%d to %d: path %v", x.from, x.to, p)
+		}
+	}
+}
+
+func large(t testing.TB) *Topology {
+	top, err := LeafSpine{
+		Spines: 8, Leaves: 313, Hosts: 32, Machines: 10_000, Oversubscription: 2, Bandwidth: 25 * Gbps,
+		HostLatency: 1000, SpineLatency: 2000,
+	}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+// BenchmarkSend is a message between two of 10,000 hosts, with its event on the timeline. In "pairs" each host speaks to 64
+// others, as owners and hosts do; in "any" all pairs are new.
+func BenchmarkSend(b *testing.B) {
+	top := large(b)
+	for _, x := range []struct {
+		name string
+		to   func(i int) int
+	}{
+		{"pairs", func(i int) int { return int(mix(uint64(i%640_000)) % 10_000) }},
+		{"any", func(i int) int { return int(mix(uint64(i)) % 10_000) }},
+	} {
+		b.Run(x.name, func(b *testing.B) {
+			f, c := build(b, DefaultConfig(), top)
+			arrived := 0
+			arrive := func() { arrived++ }
+			for leaf := range 313 {
+				f.Cost(0, min(leaf*32, 9999))
+			}
+			b.ReportAllocs()
+			before := cpu(b)
+			b.ResetTimer()
+			for i := range b.N {
+				f.Send(i%10_000, x.to(i), 200, arrive)
+				if i%1000 == 999 {
+					c.Run(c.Now() + 100*time.Microsecond)
+				}
+			}
+			c.Run(c.Now() + time.Second)
+			b.ReportMetric(float64(cpu(b)-before)/float64(b.N), "cpu-ns/op")
+			if arrived != b.N {
+				b.Fatalf("%d of %d arrived", arrived, b.N)
+			}
+		})
+	}
+}
+
+// cpu is what this process has used of CPUs, which other processes on the machine do not change much.
+func cpu(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func BenchmarkBuild(b *testing.B) {
+	top := large(b)
+	for range b.N {
+		f, _ := build(b, DefaultConfig(), top)
+		for leaf := range 313 {
+			f.Cost(0, min(leaf*32, 9999))
+		}
+	}
+}
+
+func BenchmarkBuildFatTree(b *testing.B) {
+	top, err := FatTree{K: 36, Bandwidth: 25 * Gbps, Latency: 1000}.Build()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range b.N {
+		f, _ := build(b, DefaultConfig(), top)
+		before := cpu(b)
+		for leaf := range 648 {
+			f.Cost(0, leaf*18)
+		}
+		b.ReportMetric((cpu(b) - before).Seconds(), "cpu-s/op")
+	}
+}

@@ -1,0 +1,78 @@
+package fabric
+
+// One direction of a link: the queue of its control messages, and its figures.
+
+import "math"
+
+// link is one direction of a link. Times are virtual nanoseconds.
+type link struct {
+	busySince, busyUntil int64 // the last time without a pause in which it sends control messages, as booked so far
+	latency              int64
+	byteTime             float64 // nanoseconds that a byte takes
+	loss                 float64
+
+	control, bulk int64 // bytes
+	messages      int64
+	lost          int64
+	flows         int64 // pairs of hosts and copies whose path it is on
+	queued        int64 // nanoseconds that all messages together waited
+	queuedMost    int64
+
+	window, current, before int64 // bytes of control messages in this window of time and in the one before it
+
+	bin      int32 // the bin that binBytes belong to
+	binBytes int64
+}
+
+func newLink(l Link, loss float64) link {
+	return link{latency: int64(l.Latency), byteTime: 8e9 / float64(l.Bandwidth), loss: loss}
+}
+
+// book sends a message that reaches the link at t, and returns when it leaves its other end.
+func (x *link) book(t int64, bytes int) int64 {
+	takes := int64(math.Ceil(float64(bytes) * x.byteTime))
+	begins := t
+	switch {
+	case t >= x.busyUntil:
+		x.busySince, x.busyUntil = t, t+takes
+	case t >= x.busySince:
+		begins = x.busyUntil
+		x.busyUntil += takes
+	case t+takes > x.busySince: // it overtakes messages that were booked before it, and they leave no room for all of it
+		x.busySince = t
+		x.busyUntil += takes
+	}
+	x.control += int64(bytes)
+	x.messages++
+	wait := begins - t
+	x.queued += wait
+	x.queuedMost = max(x.queuedMost, wait)
+	x.turn(t)
+	x.current += int64(bytes)
+	return begins + takes + x.latency
+}
+
+// window is how long control messages are counted to know what they leave to copies.
+const window = int64(100e6)
+
+// turn begins a new window if t is past the present one.
+func (x *link) turn(t int64) {
+	if w := t / window; w > x.window {
+		x.before = x.current
+		if w > x.window+1 {
+			x.before = 0
+		}
+		x.window, x.current = w, 0
+	}
+}
+
+// leastBulk is the share of a link that copies have in any case.
+const leastBulk = 0.01
+
+// room is what control messages leave of the link, in bytes a nanosecond, judged by those of the last window.
+func (x *link) room(now int64) float64 {
+	x.turn(now)
+	past := float64(now%window) / float64(window)
+	used := (float64(x.current) + float64(x.before)*(1-past)) / float64(window) * x.byteTime
+	return max(1-used, leastBulk) / x.byteTime
+}
