@@ -84,12 +84,12 @@ type Again struct {
 // Remote says where jobs started, seen from the daemon that accepted them.
 type Remote struct {
 	Starts      int     `json:"starts"`
-	Away        int     `json:"away"`            // of them with at least one task on another host
-	Hops        float64 `json:"hops_mean"`       // links between the daemon and the task, mean over tasks
-	ByHops      []int   `json:"by_hops"`         // how many tasks were so many links away
-	Bytes       int64   `json:"bytes"`           // files that the jobs brought to other hosts
-	LocalDelay  float64 `json:"local_delay_s"`   // mean time from the submission to the first start of jobs that stayed
-	RemoteDelay float64 `json:"remote_delay_s"`  // and of those that did not
+	Away        int     `json:"away"`           // of them with at least one task on another host
+	Hops        float64 `json:"hops_mean"`      // links between the daemon and the task, mean over tasks
+	ByHops      []int   `json:"by_hops"`        // how many tasks were so many links away
+	Bytes       int64   `json:"bytes"`          // files that the jobs brought to other hosts
+	LocalDelay  float64 `json:"local_delay_s"`  // mean time from the submission to the first start of jobs that stayed
+	RemoteDelay float64 `json:"remote_delay_s"` // and of those that did not
 }
 
 // Gangs says how close the members of gangs were at their first start. It is empty if machines have no label "rack".

@@ -12,12 +12,11 @@ import (
 // maxDocument bounds a document that is read.
 const maxDocument = 256 << 20
 
-// Write writes the document as indented JSON. It sets the schema.
+// Write writes the document as one line of JSON. It sets the schema.
 func Write(out io.Writer, d *Document) error {
 	d.Schema = Schema
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", " ")
 	return e.Encode(d)
 }
 

@@ -119,7 +119,7 @@ func (f *Referee) start(j *load.Job, c *trial, r record.Record) error {
 	switch {
 	case c.phase == active:
 		return errors.New("it runs already")
-	case c.phase != queued && c.phase != again:
+	case c.phase != queued && c.phase != requeued:
 		return errors.New("it has ended")
 	case r.At < j.Submit:
 		return fmt.Errorf("it is submitted at %v", j.Submit)
@@ -221,10 +221,10 @@ func (f *Referee) end(j *load.Job, c *trial, r record.Record) error {
 			return fmt.Errorf("it has run for %v, and its load says %v", c.done, j.Runs)
 		}
 		c.cost = f.rules.Restart
-		c.phase = again
+		c.phase = requeued
 	default: // lost
 		c.late = true
-		c.phase = again
+		c.phase = requeued
 	}
 	f.release(j, c)
 	return nil
@@ -236,7 +236,7 @@ func (f *Referee) reject(j *load.Job, c *trial) error {
 		return errors.New("it has ended")
 	case active:
 		f.release(j, c)
-	case absent, queued, again:
+	case absent, queued, requeued:
 	}
 	c.phase = rejected
 	return nil

@@ -43,7 +43,11 @@ func (r request) need() job.Resources {
 type usual struct {
 	request
 	weight float64
+	shape  int // index in space.shapes
 }
+
+// shape is what many requests have in common.
+type shape struct{ devices, milli int }
 
 // usualOf returns the usual requests of the jobs, and their weights, which add up to 1.
 func usualOf(jobs []load.Job) []usual {
@@ -55,7 +59,7 @@ func usualOf(jobs []load.Job) []usual {
 	}
 	all := make([]usual, 0, len(counts))
 	for r, n := range counts {
-		all = append(all, usual{r, float64(n)})
+		all = append(all, usual{request: r, weight: float64(n)})
 	}
 	slices.SortFunc(all, func(a, b usual) int {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(b.cpus, a.cpus), cmp.Compare(b.milli, a.milli),
@@ -80,6 +84,8 @@ type space struct {
 	kind     []int32  // of each machine
 	cpus     []int64  // free, by machine
 	left     [][]int32
+	shapes   []shape
+	lost     []int64 // of the machine that is measured: fragments by shape; -1: not known yet
 	part     []int64 // fragments of each machine, in thousandths of thousandths
 	total    int64   // of them
 }
@@ -89,6 +95,15 @@ func newSpace(l *load.Load) *space {
 		machines: l.Machines, usual: usualOf(l.Jobs), kind: make([]int32, len(l.Machines)), cpus: make([]int64, len(l.Machines)),
 		left: make([][]int32, len(l.Machines)), part: make([]int64, len(l.Machines)),
 	}
+	for i := range s.usual {
+		u := &s.usual[i]
+		x := shape{u.devices, u.milli}
+		if u.shape = slices.Index(s.shapes, x); u.shape < 0 {
+			u.shape = len(s.shapes)
+			s.shapes = append(s.shapes, x)
+		}
+	}
+	s.lost = make([]int64, len(s.shapes))
 	type kind struct {
 		model  string
 		memory job.Size
@@ -136,12 +151,18 @@ func (s *space) measure(i int) {
 	}
 	sum := 0.0
 	if free > 0 {
+		for i := range s.lost {
+			s.lost[i] = -1
+		}
 		fits := s.fits[s.kind[i]]
 		for j := range s.usual {
 			u := &s.usual[j]
 			lost := free
 			if fits[j] && s.cpus[i] >= int64(u.cpus) {
-				lost = unusable(left, u.devices, int32(u.milli), free)
+				if s.lost[u.shape] < 0 {
+					s.lost[u.shape] = unusable(left, u.devices, int32(u.milli), free)
+				}
+				lost = s.lost[u.shape]
 			}
 			sum += u.weight * float64(lost)
 		}

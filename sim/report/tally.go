@@ -46,7 +46,7 @@ const (
 	absent phase = iota // not submitted yet
 	queued              // never started
 	active
-	again // will run again
+	requeued // will run again
 	finished
 	rejected
 )
@@ -88,7 +88,7 @@ func (t *Tally) Take(r record.Record) {
 	case record.Start:
 		t.start(e, l, r)
 	case record.Preempt:
-		t.stop(l, r, again)
+		t.stop(l, r, requeued)
 		t.again.Preemptions++
 	case record.Lost:
 		t.lose(e, l, r)
@@ -133,7 +133,7 @@ func (t *Tally) queue(job int, n int64) {
 }
 
 func (t *Tally) start(e int, l *life, r record.Record) {
-	if l.phase != queued && l.phase != again {
+	if l.phase != queued && l.phase != requeued {
 		return
 	}
 	if l.phase == queued {
@@ -161,11 +161,11 @@ func (t *Tally) stop(l *life, r record.Record, to phase) {
 		t.hold(r.Job, l.alloc, -1)
 		l.ran += r.At - l.since
 		l.alloc = nil
-	case queued, again:
+	case queued, requeued:
 		t.queue(r.Job, -1)
 	case absent, finished, rejected:
 	}
-	if to == again {
+	if to == requeued {
 		t.queue(r.Job, 1)
 	}
 	l.phase = to
@@ -180,7 +180,7 @@ func (t *Tally) lose(e int, l *life, r record.Record) {
 	t.again.LostGPU += x.gpu
 	t.open[e] = len(t.lost)
 	t.lost = append(t.lost, x)
-	t.stop(l, r, again)
+	t.stop(l, r, requeued)
 }
 
 func heldMilli(alloc []record.Alloc) int64 {
