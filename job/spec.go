@@ -109,7 +109,7 @@ const (
 	MaxEnv          = 1024    // variables
 	MaxPriority     = 100
 	MaxRetries      = 1000
-	MaxCPUs         = 1 << 16
+	MaxCPUs         = 1 << 24 // in simulations they are thousandths
 	MaxGPUs         = 1024
 	MaxNodes        = 512 // of a gang: each member is told of all others
 	MinLease        = 30 * time.Second

@@ -74,6 +74,9 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.placement = &placement{
 		turn: t, policies: ps, hosts: c.hosts, pending: c.pending, placer: place.New(&c.hosts.fleet, &ps.typical),
 	}
+	if cfg.Candidates > 0 {
+		c.placement.placer.Sample = cfg.Candidates
+	}
 	c.attempts = &attempts{turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, renewed: map[string]time.Time{}}
 	c.offers = &offers{turn: t, hosts: c.hosts, byID: map[uint64]*offer{}}
 	c.dispatches = &dispatches{

@@ -65,6 +65,8 @@ type Config struct {
 	KeepWhole int           // ended jobs kept in memory, the newest; of the others there is a row
 	// Policy is the name of the placement policy of jobs that name none, unless they are gangs.
 	Policy string
+	// Candidates is how many hosts with room a placement compares; 0: place.SampleSize.
+	Candidates int
 	// Shares are the weights of users and projects. The zero value counts no usage.
 	Shares share.Weights
 	// SaveEvery is how long changed rows wait to be saved together; with zero each step saves its own.
@@ -102,6 +104,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("scheduler: config: loss_limit %d is not from 1 to %d", c.LossLimit, job.MaxLost)
 	case c.GangHold < MinGangHold || c.GangHold > MaxGangHold:
 		return fmt.Errorf("scheduler: config: gang_hold %s is not from %s to %s", c.GangHold, MinGangHold, MaxGangHold)
+	case c.Candidates < 0:
+		return fmt.Errorf("scheduler: config: candidates %d", c.Candidates)
 	case c.KeepFor <= 0:
 		return fmt.Errorf("scheduler: config: keep_for %s", c.KeepFor)
 	}

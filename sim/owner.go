@@ -1,0 +1,219 @@
+package sim
+
+// An owner: the loop around the scheduler's core, and the lives and deaths of its daemon.
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler"
+)
+
+type owner struct {
+	w      *World
+	index  int
+	at     int // index of its machine
+	peer   job.Peer
+	group  job.Group
+	policy string // of jobs that name none; empty: the default
+	local  *host  // of the same daemon; nil in tests: it runs no tasks
+	links  map[job.Peer]*link
+	order  []*link // the same, in the order in which they were made
+
+	wallOff time.Duration // error of the wall clock; in tests
+	up      bool
+	leads   bool
+	leadAt  time.Duration
+	term    uint64
+
+	core     *scheduler.Core
+	life     int
+	inbox    []scheduler.Event
+	spare    []scheduler.Event
+	keptRows []scheduler.Event // for the next step
+	turning  bool
+	turnFn   func()
+	alarm    alarm // for the turn that the core wants next
+
+	stalledUntil time.Duration // in tests
+
+	journal
+
+	finding map[string]bool
+	wants   []scheduler.Want
+	calls   int           // of wants
+	called  []*link       // with hosts that have answered an announcement
+	callAt  time.Duration // of the last announcement
+	tokens  scheduler.Token
+	asks    map[scheduler.Token]request
+}
+
+// addOwner adds a scheduler: to the daemon of a host, or to one without a worker.
+func (w *World) addOwner(local *host) *owner {
+	n := len(w.owners)
+	o := &owner{
+		w: w, index: n, at: -1 - n, peer: job.Peer(fmt.Sprintf("owner-%d", n)), group: job.Group(n + 1), local: local, policy: w.cfg.Policy,
+		finding: map[string]bool{}, links: map[job.Peer]*link{},
+	}
+	o.rows = rows{}
+	if local != nil {
+		o.at, o.peer, local.local = local.index, local.peer, o
+	}
+	o.turnFn = o.run
+	o.alarm = alarm{w: w, peer: o.peer, turn: o.turn, ring: o.awake}
+	w.owners = append(w.owners, o)
+	w.ownerOf[o.peer] = o
+	return o
+}
+
+func (o *owner) now() time.Time { return o.w.wall(o.w.now, o.wallOff) }
+
+// config is what the core is told.
+func (o *owner) config() scheduler.Config {
+	w := o.w
+	cfg := scheduler.DefaultConfig()
+	cfg.Self, cfg.Group, cfg.Seed = o.peer, o.group, w.chance.Uint64()|1
+	cfg.Shares, cfg.Candidates = w.cfg.Shares, w.cfg.Candidates
+	cfg.KeepEnded, cfg.KeepWhole, cfg.SaveEvery = keepEnded, keepWhole, saveEvery
+	cfg.MaxJobs = max(cfg.MaxJobs, len(w.works)+cfg.KeepEnded)
+	if o.policy != "" {
+		cfg.Policy = o.policy
+	}
+	if w.tune != nil {
+		w.tune(&cfg)
+	}
+	return cfg
+}
+
+// Nobody asks for ended jobs, so few are kept.
+const (
+	keepEnded = 256
+	keepWhole = 16
+	saveEvery = 100 * time.Millisecond // as in the daemon
+)
+
+// boot starts a life of the daemon from the rows and the journal.
+func (o *owner) boot(after time.Duration) {
+	w := o.w
+	o.life++
+	life := o.life
+	o.up, o.leads = true, false
+	o.term++
+	saved := scheduler.Saved{Applied: o.flushed}
+	for _, r := range o.rows.all() {
+		if err := saved.Add(r); err != nil {
+			w.fail("%s: %v", o.peer, err)
+		}
+	}
+	if err := saved.End(); err != nil {
+		w.fail("%s: %v", o.peer, err)
+	}
+	o.core = scheduler.NewCore(o.config(), saved, o.now())
+	o.inbox, o.keptRows, o.turning, o.alarm.at = o.inbox[:0], nil, false, 0
+	o.asks, o.commitAt = map[scheduler.Token]request{}, w.now
+	clear(o.finding)
+	o.wants = nil
+	w.logf("%s begins, with %d rows up to %d and a log up to %d", o.peer, len(o.rows), o.flushed, o.index64)
+	for _, e := range o.log {
+		e.Lead = false
+		o.tell(scheduler.Committed{Committed: e})
+	}
+	w.after(after+w.draw(w.cfg.Costs.Lead), func() {
+		if o.life != life || !o.up {
+			return
+		}
+		o.leads, o.leadAt = true, w.now
+		o.append(job.Committed{Lead: true})
+	})
+	for _, l := range o.order {
+		l.tend()
+	}
+}
+
+// kill ends the daemon. Of the entries under way some have reached the disk.
+func (o *owner) kill() {
+	if !o.up {
+		return
+	}
+	o.w.logf("%s is killed", o.peer)
+	o.up, o.leads, o.core = false, false, nil
+	for _, l := range o.order {
+		l.died(false)
+	}
+	o.called = nil
+	o.crash()
+	o.askAgain()
+}
+
+// restart kills the daemon, with its worker if it has one, and starts it again.
+func (o *owner) restart(after time.Duration) {
+	if o.local != nil {
+		o.local.restart(after)
+		return
+	}
+	o.kill()
+	life := o.life
+	o.w.after(after, func() {
+		if o.life == life && !o.up {
+			o.boot(0)
+		}
+	})
+}
+
+func (o *owner) tell(e scheduler.Event) {
+	if o.up {
+		o.inbox = append(o.inbox, e)
+		o.turn()
+	}
+}
+
+func (o *owner) turn() {
+	if !o.turning && o.up {
+		o.turning = true
+		o.w.at(max(o.w.now, o.stalledUntil), o.turnFn)
+	}
+}
+
+// run is one step of the loop around the core.
+func (o *owner) run() {
+	if !o.up || !o.turning {
+		return
+	}
+	o.turning = false
+	events, err := scheduler.AddRows(o.core, append(o.inbox, o.keptRows...), func(id job.ID) ([]job.Row, error) { return o.rows.of(id), nil })
+	if err != nil {
+		o.w.fail("%s: %v", o.peer, err)
+	}
+	o.inbox = o.spare[:0]
+	o.keptRows = o.keptRows[:0]
+	o.w.counts.Steps++
+	fx := o.core.Step(o.now(), events...)
+	clear(events)
+	o.spare = events
+	o.carry(fx)
+	o.w.flush()
+	if o.up {
+		o.arm()
+	}
+}
+
+// arm sets the alarm for the step that the core wants next.
+func (o *owner) arm() {
+	wake := o.core.Wake()
+	if wake.IsZero() {
+		return
+	}
+	o.alarm.set(o.w.now + wake.Sub(o.now()))
+}
+
+func (o *owner) awake() {
+	if !o.up || !o.alarm.rang() {
+		return
+	}
+	if wake := o.core.Wake(); !wake.IsZero() && wake.Sub(o.now()) <= 0 {
+		o.turn()
+	} else {
+		o.arm()
+	}
+}

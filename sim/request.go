@@ -1,0 +1,121 @@
+package sim
+
+// Requests of users to schedulers: each is answered, or asked again after its daemon has died.
+
+import (
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler"
+)
+
+// request is one that has no answer yet.
+type request struct {
+	s     *submission // whose Submit it is; nil: see then
+	event func(scheduler.Token) scheduler.Event
+	then  func(scheduler.Reply)
+}
+
+// ask puts a question to the owner. If that is down, or dies before it has answered, the client asks again.
+func (o *owner) ask(r request, event func(scheduler.Token) scheduler.Event) {
+	r.event = event
+	if o.local != nil && o.local.gone {
+		if r.s != nil {
+			r.s.submit()
+		}
+		return
+	}
+	if !o.up {
+		o.w.after(o.w.draw(busyPause), func() { o.ask(r, event) })
+		return
+	}
+	o.tokens++
+	o.asks[o.tokens] = r
+	if o.w.watch != nil {
+		o.w.watch.asked(o, o.tokens)
+	}
+	o.tell(event(o.tokens))
+}
+
+// askAgain has the clients ask again whose daemon has died.
+func (o *owner) askAgain() {
+	tokens := make([]scheduler.Token, 0, len(o.asks))
+	for tok := range o.asks {
+		tokens = append(tokens, tok)
+	}
+	slices.Sort(tokens)
+	for _, tok := range tokens {
+		r := o.asks[tok]
+		o.w.after(o.w.draw(busyPause), func() { o.ask(r, r.event) })
+	}
+	o.asks = map[scheduler.Token]request{}
+}
+
+func (o *owner) replied(r scheduler.Reply) {
+	x, open := o.asks[r.Token]
+	if !open {
+		o.w.fail("%s answers request %d again: %v", o.peer, r.Token, r.Err)
+		return
+	}
+	delete(o.asks, r.Token)
+	if x.s != nil {
+		x.s.submitted(r)
+	} else {
+		x.then(r)
+	}
+}
+
+// committed sees each record as it enters the journal: tasks that have failed for good, and tasks that lost so many hosts
+// that they are held until a person releases them.
+func (o *owner) committed(r job.Record) {
+	switch r := r.(type) {
+	case job.ResultRecord:
+		if r.Hold != "" {
+			o.held(r.Attempt)
+		} else if r.Exit.State != job.Succeeded && r.Exit.State != job.Preempted {
+			o.lookLater(r.Attempt)
+		}
+	case job.UnassignRecord:
+		if r.Hold != "" {
+			o.held(r.Attempt)
+		} else if r.Proof == job.ProofExpired || r.Proof == job.ProofDead {
+			o.lookLater(r.Attempt)
+		}
+	}
+}
+
+// lookLater looks what has become of a task, once the core has applied the record.
+func (o *owner) lookLater(a job.Attempt) {
+	s := o.w.byID[a.Job]
+	if s == nil {
+		return
+	}
+	life := o.life
+	o.w.after(2*time.Millisecond, func() {
+		if o.life != life || !o.up {
+			return
+		}
+		tasks, err := o.core.Tasks(a.Job, job.TaskQuery{Ranges: []job.Range{{First: a.Task, Last: a.Task}}, After: -1, Limit: 1})
+		if err != nil || len(tasks) == 0 || !tasks[0].State.Ended() || tasks[0].State == job.Succeeded {
+			return
+		}
+		o.w.reject(s, a.Task/max(s.nodes, 1))
+	})
+}
+
+// releaseAfter is when a person lets a task run again that has lost too many hosts.
+const releaseAfter = 10 * time.Minute
+
+func (o *owner) held(a job.Attempt) {
+	s := o.w.byID[a.Job]
+	if s == nil || o.w.watch != nil {
+		return
+	}
+	o.w.after(releaseAfter, func() {
+		o.w.counts.Released++
+		o.ask(request{then: func(scheduler.Reply) {}}, func(tok scheduler.Token) scheduler.Event {
+			return scheduler.Hold{Token: tok, Job: a.Job, Tasks: []job.Range{{First: a.Task, Last: a.Task}}, Release: true}
+		})
+	})
+}

@@ -1,0 +1,106 @@
+package sim
+
+// What a simulation counts.
+
+import (
+	"math/bits"
+	"time"
+)
+
+// Result is what a simulation has counted, up to its end.
+type Result struct {
+	End    time.Duration // virtual time of the end
+	Events int           // of the clock
+
+	Jobs      int // in the load
+	Accepted  int
+	Ended     int // have done their work, or have failed for good
+	Starts    int // of tasks and of gangs as wholes
+	Finished  int // likewise
+	Preempted int // likewise
+	Faults    int // that have happened
+	Lost      int // likewise, by faults
+	Rejected  int // tasks and gangs that have failed for good
+	Released  int // tasks that lost too many hosts, and that a person let run again
+	// LostWork is what tasks had done that were lost, times their GPUs, or times 1 if they have none.
+	LostWork time.Duration
+
+	Messages int   // between daemons on different machines
+	Bytes    int64 // of these messages, by the lengths of their encoding
+	Local    int   // messages within a daemon
+	Copies   int   // of the files of jobs to machines
+	Copied   int64 // bytes of these
+	ByKind   []KindCount
+
+	Steps         int // of schedulers
+	Rounds        int // of workers
+	Offers        int
+	Commits       int
+	Declines      int
+	Finds         int    // searches by class
+	Announcements int    // of what schedulers look for
+	Sessions      int    // that were opened between machines
+	Broken        int    // of these, by faults
+	Fenced        int    // tasks that ended because their lease ran out
+	Defects       int    // moves that no core may make, and messages that no session would take: must be 0
+	Refusal       string // of the first job that was refused for good; empty: none was
+
+	// Ages are those of what a scheduler believed of a host when it made it an offer.
+	Ages Ages
+}
+
+// KindCount is the number and the size of the messages of one kind.
+type KindCount struct {
+	Kind  string
+	Count int
+	Bytes int64
+}
+
+// Ages are times, counted by powers of two.
+type Ages struct {
+	Count int
+	Sum   time.Duration
+	Most  time.Duration
+	// Powers counts ages below 2 to the power of the index, in microseconds, and at least half of that.
+	Powers [48]int
+}
+
+func (a *Ages) add(d time.Duration) {
+	a.Count++
+	a.Sum += d
+	a.Most = max(a.Most, d)
+	a.Powers[min(bits.Len64(uint64(max(d, 0)/time.Microsecond)), len(a.Powers)-1)]++
+}
+
+// Mean returns the mean age; 0 if there is none.
+func (a *Ages) Mean() time.Duration {
+	if a.Count == 0 {
+		return 0
+	}
+	return a.Sum / time.Duration(a.Count)
+}
+
+// Below returns an age that a part of the ages, from 0 to 1, does not exceed; it is at most twice too large.
+func (a *Ages) Below(part float64) time.Duration {
+	n := 0
+	for power, count := range a.Powers {
+		if n += count; count > 0 && float64(n) >= part*float64(a.Count) {
+			return min(time.Duration(1)<<power*time.Microsecond, a.Most)
+		}
+	}
+	return a.Most
+}
+
+// result returns the counts so far.
+func (w *World) result() Result {
+	r := w.counts
+	r.End, r.Events, r.Jobs, r.Ended = w.Now(), w.ran, len(w.works), len(w.works)-w.left
+	r.Defects = w.found
+	for k, c := range w.kinds {
+		if c.Count > 0 {
+			c.Kind = kindNames[k]
+			r.ByKind = append(r.ByKind, c)
+		}
+	}
+	return r
+}

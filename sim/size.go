@@ -1,0 +1,164 @@
+package sim
+
+// How many bytes messages have on the wire.
+
+import (
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// kind is the kind of a message.
+type kind int
+
+const (
+	kindOther kind = iota
+	kindOwns
+	kindOffer
+	kindRelease
+	kindStart
+	kindQuery
+	kindSignal
+	kindCancel
+	kindAck
+	kindRenewed
+	kindHello
+	kindAvailability
+	kindCommit
+	kindDecline
+	kindEvent
+	kindRenew
+	kindStale
+	kinds
+)
+
+var kindNames = [kinds]string{
+	"other", "Owns", "Offer", "Release", "Start", "Query", "Signal", "Cancel", "Ack", "Renewed",
+	"Hello", "Availability", "Commit", "Decline", "Event", "Renew", "Stale",
+}
+
+// The lengths of the encoding. A test compares them with the encoding of the sessions.
+const (
+	sizeMessage  = 6  // its frame and its kind
+	sizeAttempt  = 34 // with the job's ID
+	sizeEpoch    = 6
+	sizeID       = 10 // a random number of 64 bits
+	sizeGroup    = 12
+	sizeResource = 14
+	sizeFree     = 14
+	sizeFreeGPU  = 12 // beyond its UUID
+	sizeDevice   = 46 // beyond its UUID and its model, which comes twice
+	sizeProfile  = 60
+	sizeForecast = 16
+	sizeEntry    = 22 // beyond the account
+	sizeMember   = 6  // beyond its names
+)
+
+// measure returns the kind of a message and its length in bytes. The length is an estimate: numbers are taken to have
+// their usual size.
+func measure(msg any) (kind, int) {
+	const head = sizeMessage + sizeAttempt
+	switch m := msg.(type) {
+	case lease.Owns:
+		return kindOwns, sizeMessage + len(m.Groups)*sizeGroup
+	case lease.Offer:
+		return kindOffer, head + sizeID + sizeEpoch + sizeResource + len(m.Need.GPUModel) + len(m.Device) + len(m.User) + len(m.Project) + 16
+	case lease.Release:
+		return kindRelease, sizeMessage + sizeID
+	case lease.Start:
+		return kindStart, head + 2*sizeID + sizeEpoch + len(m.User) + fileSize(m.File) + gangSize(m.Gang)
+	case lease.Query:
+		return kindQuery, head + sizeEpoch + len(m.Store) + 4
+	case lease.Signal:
+		return kindSignal, head + sizeEpoch + 4
+	case lease.Cancel:
+		return kindCancel, head + sizeEpoch + 8 + len(m.Reason)
+	case lease.Ack:
+		return kindAck, head + sizeEpoch + 4
+	case lease.Renewed:
+		return kindRenewed, sizeMessage + sizeGroup + 2*sizeID + len(m.Verdicts)*(sizeAttempt+4)
+	case lease.Hello:
+		return kindHello, sizeMessage + profileSize(&m.Profile) + freeSize(&m.Free)
+	case lease.Availability:
+		return kindAvailability, sizeMessage + 4 + availabilitySize(&m)
+	case lease.Commit:
+		n := head + 2*sizeID + 4 + len(m.Address)
+		for _, d := range m.Devices {
+			n += 2 + len(d)
+		}
+		return kindCommit, n
+	case lease.Decline:
+		return kindDecline, head + sizeID + len(m.Reason.Word) + len(m.Reason.Detail) + 6 + freeSize(&m.Free)
+	case lease.Event:
+		return kindEvent, head + 30 + eventSize(&m)
+	case lease.Renew:
+		return kindRenew, sizeMessage + len(m.Store) + 2*sizeID + 6 + len(m.Live)*sizeAttempt
+	case lease.Stale:
+		return kindStale, sizeMessage + sizeGroup + len(m.Owner)
+	}
+	return kindOther, sizeMessage
+}
+
+func freeSize(f *lease.Free) int {
+	n := sizeFree + 10*len(f.Preemptible)
+	for i := range f.GPUs {
+		n += sizeFreeGPU + len(f.GPUs[i].UUID)
+	}
+	for _, q := range f.Quarantined {
+		n += 2 + len(q)
+	}
+	return n
+}
+
+func availabilitySize(m *lease.Availability) int {
+	n := freeSize(&m.Free) + len(m.Detail) + len(m.Forecasts)*sizeForecast
+	for _, u := range m.UnderQuota {
+		n += 2 + len(u)
+	}
+	if m.Usage != nil {
+		for i := range m.Usage.Entries {
+			n += sizeEntry + len(m.Usage.Entries[i].Account.User) + len(m.Usage.Entries[i].Account.Project)
+		}
+	}
+	return n
+}
+
+func profileSize(p *lease.Profile) int {
+	n := sizeProfile + len(p.Peer) + len(p.Name) + len(p.Version) + len(p.Store)
+	for i := range p.GPUs {
+		d := &p.GPUs[i]
+		n += sizeDevice + len(d.UUID) + len(d.Model) + len(d.Class) + len(d.Links)*(len(d.UUID)+8)
+	}
+	for k, v := range p.Labels {
+		n += 6 + len(k) + len(v)
+	}
+	return n
+}
+
+func eventSize(m *lease.Event) int {
+	n := len(m.Isolation) + len(m.Detail) + len(m.Refused)
+	for _, d := range m.Devices {
+		n += 2 + len(d)
+	}
+	if m.Exit != nil {
+		n += 40 + len(m.Exit.Reason)
+	}
+	return n
+}
+
+// fileSize is the length of what a task is told of its job.
+func fileSize(f *job.File) int {
+	if f == nil {
+		return 0
+	}
+	return len(f.Text())
+}
+
+func gangSize(g *lease.Gang) int {
+	n := 0
+	if g != nil {
+		for i := range g.Members {
+			n += sizeMember + len(g.Members[i].Node) + len(g.Members[i].Name) + len(g.Members[i].Address)
+		}
+	}
+	return n
+}

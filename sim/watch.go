@@ -1,0 +1,29 @@
+package sim
+
+// What an observer of a world sees, and what it may decide. Tests use it.
+
+import (
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler"
+)
+
+// watcher sees what happens in a world, before anything else comes of it.
+type watcher interface {
+	offered(o *owner, h *host, m lease.Offer)
+	starts(o *owner, to job.Peer, m lease.Start)
+	foresees(h *host, f lease.Forecast)
+	asked(o *owner, tok scheduler.Token)
+	committed(o *owner, r job.Record, seq uint64, epoch job.Epoch)
+	saves(o *owner, id job.ID)
+	stepped(fx *scheduler.Effects)
+	// launched sees a process that is to be started.
+	launched(p *proc)
+	// fenced sees a process whose lease has run out, and stopped one that is told to end.
+	fenced(p *proc)
+	stopped(p *proc, reason string)
+	// finishes says how a process ends that has done its work; false: it does not end.
+	finishes(p *proc) (state job.State, code int, ends bool)
+	// refused sees a job that was refused. It returns whether the user tries again.
+	refused(s *submission, err error) bool
+}

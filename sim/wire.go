@@ -1,0 +1,92 @@
+package sim
+
+// Messages on the wire: which no session would take, and how they read in a log.
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// brief is a message in a line of the log.
+func brief(msg any) string {
+	switch m := msg.(type) {
+	case lease.Offer:
+		return fmt.Sprintf("Offer %x of %s: %s, priority %d, %s, waits %v, age %v, gang %d firm %v preempt %v", m.ID, m.Attempt, needText(m.Need), m.Priority, m.User, m.Wait, m.Age, m.Gang, m.Firm, m.Preempt)
+	case lease.Commit:
+		return fmt.Sprintf("Commit %x of %s, session %x, devices %v, %s port %d, conditional %v", m.Offer, m.Attempt, m.Session, m.Devices, m.Address, m.Port, m.Conditional)
+	case lease.Decline:
+		return fmt.Sprintf("Decline %x of %s: %s, never %v, %s", m.Offer, m.Attempt, m.Reason, m.Never, briefFree(m.Free))
+	case lease.Release:
+		return fmt.Sprintf("Release %x", m.Offer)
+	case lease.Start:
+		return fmt.Sprintf("Start %x of %s, session %x", m.Offer, m.Attempt, m.Session)
+	case lease.Hello:
+		return fmt.Sprintf("Hello %s, %s", m.Profile.Store, briefFree(m.Free))
+	case lease.Availability:
+		return fmt.Sprintf("Availability %s, draining %v %s", briefFree(m.Free), m.Draining, m.Detail)
+	case lease.Event:
+		return fmt.Sprintf("Event %d of %s: %s %s", m.N, m.Attempt, m.State, m.Refused)
+	}
+	return fmt.Sprintf("%T %+v", msg, msg)
+}
+
+func briefFree(f lease.Free) string { return fmt.Sprintf("free %d CPUs %d GPUs", f.CPUs, len(f.GPUs)) }
+
+func needText(r job.Resources) string { return fmt.Sprintf("%d CPUs, %d GPUs", r.CPUs, gpu.Count(r)) }
+
+// wireRefuses says why the session between two daemons would not take the message; empty if it would. It has the checks
+// that depend on what a core computes, not those of what a user writes.
+func wireRefuses(msg any) string {
+	switch m := msg.(type) {
+	case lease.Offer:
+		switch {
+		case m.Age < 0:
+			return "a negative age of " + m.Age.String()
+		case m.Limit < 0 || m.Limit > lease.MaxLimit:
+			return "a limit of " + m.Limit.String()
+		case m.Wait < 0 || m.Wait > lease.MaxOfferWait:
+			return "a wait of " + m.Wait.String()
+		}
+	case lease.Cancel:
+		if m.Grace < 0 || m.Grace > time.Hour {
+			return "a grace of " + m.Grace.String()
+		}
+	case lease.Renew:
+		if len(m.Live) > lease.MaxLive {
+			return "too many live attempts"
+		}
+	case lease.Availability:
+		if len(m.UnderQuota) > lease.MaxUnderQuota {
+			return "too many users under quota"
+		}
+		if len(m.Forecasts) > lease.MaxForecasts {
+			return "too many forecasts"
+		}
+		for _, f := range m.Forecasts {
+			if max(f.Start, f.Kept, f.Shared) != f.Start+f.Kept+f.Shared || min(f.Start, f.Kept, f.Shared) < 0 {
+				return fmt.Sprintf("a forecast %+v", f)
+			}
+		}
+		if m.Usage != nil {
+			return usageRefused(m.Usage)
+		}
+	}
+	return ""
+}
+
+// usageRefused says what is out of bounds in what a host tells of its users.
+func usageRefused(u *lease.Usage) string {
+	if len(u.Entries) > lease.MaxUsage {
+		return "the usage of too many accounts"
+	}
+	for _, e := range u.Entries {
+		if !(e.Used.GPU >= 0 && e.Used.GPU <= lease.MaxUsed) || !(e.Used.CPU >= 0 && e.Used.CPU <= lease.MaxUsed) {
+			return fmt.Sprintf("usage of %v by %s", e.Used, e.Account)
+		}
+	}
+	return ""
+}
