@@ -47,7 +47,7 @@ type request struct {
 // kind is what the published policies see of a request. Memory is not part of it.
 type kind struct {
 	cpu, milli, gpus int
-	model            string
+	models           string // as the table writes them
 }
 
 // all is what a request takes of all its GPUs together.
@@ -99,26 +99,21 @@ func newCluster(machines []load.Machine) (*cluster, error) {
 	return c, nil
 }
 
-// requests returns the jobs as requests.
-func (c *cluster) requests(jobs []load.Job) ([]*request, error) {
-	if len(jobs) == 0 {
+// requests returns the requests in the units of the cluster.
+func (c *cluster) requests(all []load.Request) ([]*request, error) {
+	if len(all) == 0 {
 		return nil, errors.New("no request is listed")
 	}
-	out := make([]*request, len(jobs))
-	for i := range jobs {
-		j := &jobs[i]
-		if err := checkJob(j); err != nil {
+	out := make([]*request, len(all))
+	for i := range all {
+		x := &all[i]
+		if err := checkRequest(x); err != nil {
 			return nil, err
 		}
-		need := j.Spec.Need()
-		need.GPUModel = lease.ModelName(need.GPUModel)
-		r := &request{name: j.Name, need: need, cpu: need.CPUs, memory: need.Memory, gpus: gpu.Count(need), milli: gpu.Milli(need)}
-		if r.gpus == 0 {
-			r.need.GPUModel = ""
+		out[i] = &request{
+			name: x.Name, need: x.Need, cpu: x.Need.CPUs, memory: x.Need.Memory, gpus: x.GPUs, milli: x.Milli,
+			models: c.accepted(x.Need.GPUModel), kind: kind{x.Need.CPUs, x.Milli, x.GPUs, x.Models},
 		}
-		r.models = c.accepted(r.need.GPUModel)
-		r.kind = kind{r.cpu, r.milli, r.gpus, r.need.GPUModel}
-		out[i] = r
 	}
 	return out, nil
 }

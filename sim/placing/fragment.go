@@ -6,6 +6,8 @@ package placing
 import (
 	"cmp"
 	"slices"
+
+	"github.com/musterhq/muster/lease"
 )
 
 // target is the usual requests, and how often each comes.
@@ -39,7 +41,7 @@ func targetOf(c *cluster, table []*request) *target {
 	}
 	slices.SortFunc(kinds, func(a, b kind) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(b.cpu, a.cpu), cmp.Compare(b.milli, a.milli),
-			cmp.Compare(b.gpus, a.gpus), cmp.Compare(b.model, a.model))
+			cmp.Compare(b.gpus, a.gpus), cmp.Compare(b.models, a.models))
 	})
 	taken := 0
 	for i, k := range kinds {
@@ -57,7 +59,7 @@ func targetOf(c *cluster, table []*request) *target {
 			t.sizes = append(t.sizes, k.milli)
 		}
 		t.classes = append(t.classes, class{
-			cpu: k.cpu, gpus: k.gpus, size: size, models: c.accepted(k.model), share: float64(counts[k]) / float64(taken),
+			cpu: k.cpu, gpus: k.gpus, size: size, models: c.accepted(lease.ModelName(k.models)), share: float64(counts[k]) / float64(taken),
 		})
 	}
 	t.fit, t.less = make([]int, len(t.sizes)), make([]int, len(t.sizes))

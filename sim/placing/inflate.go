@@ -20,15 +20,15 @@ const Inflation = 130
 // published figures come out.
 const draws = 10
 
-// Inflate returns the arrivals of a seed: all jobs of the table in random order, then random ones of them until the
+// Inflate returns the arrivals of a seed: all requests of the table in random order, then random ones of them until the
 // list asks for so many percent of the GPUs. The draw that is compared with the end counts the thousandths of one of
-// its devices only, as the published code did. The added jobs have "-tuned-" and a number after their name. If the
-// table asks for more than so much, random jobs are taken out instead.
+// its devices only, as the published code did. The added ones have "-tuned-" and a number after their name. If the
+// table asks for more than so much, random ones are taken out instead.
 //
 // Ranks are the order of the machines in which the published policies break ties: see Config.Ranks.
-func Inflate(machines []load.Machine, table []load.Job, seed int64, percent int) (arrivals []load.Job, ranks []int, err error) {
+func Inflate(machines []load.Machine, table []load.Request, seed int64, percent int) (arrivals []load.Request, ranks []int, err error) {
 	base := slices.Clone(table)
-	slices.SortStableFunc(base, func(a, b load.Job) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(base, func(a, b load.Request) int { return strings.Compare(a.Name, b.Name) })
 	r := rand.New(rand.NewSource(seed))
 	r.Int()
 	list := slices.Clone(base)
@@ -38,24 +38,24 @@ func Inflate(machines []load.Machine, table []load.Job, seed int64, percent int)
 		capacity += machines[i].GPUs * gpu.Whole
 	}
 	for i := range list {
-		have += milliOf(&list[i])
+		have += list[i].AllMilli()
 	}
 	if have == 0 {
-		return nil, nil, errors.New("no job of the table asks for a GPU")
+		return nil, nil, errors.New("no request of the table asks for a GPU")
 	}
 	want := capacity * percent / 100
 	for n := 0; have < want; n++ {
-		j := base[r.Intn(len(base))]
-		if have+gpu.Milli(j.Spec.Resources) > want {
+		x := base[r.Intn(len(base))]
+		if have+x.Milli > want {
 			break
 		}
-		have += milliOf(&j)
-		j.Name = fmt.Sprint(j.Name, "-tuned-", n)
-		list = append(list, j)
+		have += x.AllMilli()
+		x.Name = fmt.Sprint(x.Name, "-tuned-", n)
+		list = append(list, x)
 	}
 	for have > want {
 		i := r.Intn(len(list))
-		have -= milliOf(&list[i])
+		have -= list[i].AllMilli()
 		list = slices.Delete(list, i, i+1)
 	}
 	for range draws {
@@ -68,9 +68,6 @@ func Inflate(machines []load.Machine, table []load.Job, seed int64, percent int)
 	}
 	return list, ranks, nil
 }
-
-// milliOf is what a job takes of all its GPUs together.
-func milliOf(j *load.Job) int { return gpu.Count(j.Spec.Resources) * gpu.Milli(j.Spec.Resources) }
 
 // byName returns the indices of the machines in the order of their names.
 func byName(machines []load.Machine) []int {

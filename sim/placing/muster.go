@@ -34,7 +34,7 @@ var epoch = time.Unix(0, 0)
 
 // newMuster returns the policy with the usual requests of the workload. The hosts joined the cluster in random order,
 // and each decision looks at them from a random one on, as a daemon does.
-func newMuster(cfg *Config, c *cluster, p policy.Policy, workload []*request) (*muster, error) {
+func newMuster(cfg *Config, c *cluster, p policy.Policy, workload []*request) *muster {
 	m := &muster{
 		fleet: fleet.NewTable(), policy: p, tasks: map[job.Resources]*place.Task{}, index: map[job.Peer]int{},
 		hosts: make([]*fleet.Host, len(c.machines)), random: rand.New(rand.NewPCG(uint64(cfg.Seed), 0)),
@@ -54,7 +54,7 @@ func newMuster(cfg *Config, c *cluster, p policy.Policy, workload []*request) (*
 		m.hosts[i] = m.fleet.Add(peer, false)
 		m.fleet.Hello(m.hosts[i], helloOf(&cfg.Machines[i], &c.machines[i], c.devices), epoch)
 	}
-	return m, nil
+	return m
 }
 
 // helloOf is what the machine says of itself at the beginning.
@@ -79,7 +79,7 @@ func (m *muster) task(need job.Resources) *place.Task {
 		s := job.Spec{Resources: need}
 		clauses, err := fleet.ClausesOf(s)
 		if err != nil {
-			panic(err) // checkJob lets no constraint pass, and nothing else is parsed
+			panic(err) // the spec has no constraint, and nothing else of it is parsed
 		}
 		t = &place.Task{Policy: m.policy, Request: fleet.Request{Shape: &fleet.Shape{
 			Need: need, Foot: fleet.FootprintOf(need), Pool: m.fleet.JoinPool(fleet.PoolKey(s), clauses),

@@ -23,9 +23,9 @@ import (
 // Config is one run of the experiment.
 type Config struct {
 	Machines []load.Machine
-	Arrivals []load.Job // in the order in which they arrive; their times do not count
-	Workload []load.Job // the table from which the usual requests are estimated; nil: the arrivals
-	Policy   string     // one of Policies
+	Arrivals []load.Request // in the order in which they arrive
+	Workload []load.Request // the table from which the usual requests are estimated; nil: the arrivals
+	Policy   string         // one of Policies
 	// Candidates is how many random machines with room the policy chooses from; 0: all.
 	Candidates int
 	Seed       int64
@@ -141,7 +141,7 @@ func newChooser(cfg *Config, c *cluster, workload []*request) (chooser, error) {
 		return nil, err
 	}
 	if p := policy.Named()[cfg.Policy]; p != nil {
-		return newMuster(cfg, c, p, workload)
+		return newMuster(cfg, c, p, workload), nil
 	}
 	return newPublished(cfg, c, workload)
 }
@@ -157,16 +157,15 @@ func checkMachine(m *load.Machine) error {
 	return nil
 }
 
-// checkJob refuses what the experiment does not model.
-func checkJob(j *load.Job) error {
-	need := j.Spec.Need()
-	switch {
-	case j.Spec.Nodes > 1:
-		return fmt.Errorf("request %s: wants %d machines: the placement experiment places each request on one", j.Name, j.Spec.Nodes)
-	case need.Exclusive || need.GPUMemory > 0 || j.Spec.Constraint != "":
-		return fmt.Errorf("request %s: the placement experiment knows CPUs, memory, GPUs, shares and models of GPUs only", j.Name)
-	case need.CPUs < 0 || need.Memory < 0 || gpu.Count(need) < 0:
-		return fmt.Errorf("request %s: asks for less than nothing", j.Name)
+// checkRequest refuses what the experiment does not model.
+func checkRequest(r *load.Request) error {
+	switch need := &r.Need; {
+	case need.Exclusive || need.GPUMemory > 0:
+		return fmt.Errorf("request %s: the placement experiment knows CPUs, memory, GPUs, shares and models of GPUs only", r.Name)
+	case need.CPUs < 0 || need.Memory < 0 || need.GPUs < 0:
+		return fmt.Errorf("request %s: it asks for less than nothing", r.Name)
+	case gpu.Count(*need) != r.GPUs || gpu.Milli(*need) != r.Milli:
+		return fmt.Errorf("request %s: %d thousandths of %d GPUs are not what its need says", r.Name, r.Milli, r.GPUs)
 	}
 	return nil
 }

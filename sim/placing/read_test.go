@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/sim/load"
 )
 
@@ -55,9 +56,9 @@ func machinesOf(tb testing.TB, dir string) []load.Machine {
 	return out
 }
 
-func tableOf(tb testing.TB, dir, file string) []load.Job {
+func tableOf(tb testing.TB, dir, file string) []load.Request {
 	tb.Helper()
-	var out []load.Job
+	var out []load.Request
 	for _, r := range readCSV(tb, dir, file) {
 		need := job.Resources{CPUs: number(tb, r[1]), Memory: job.Size(number(tb, r[2])) << 20}
 		switch n, milli := number(tb, r[3]), number(tb, r[4]); {
@@ -66,10 +67,12 @@ func tableOf(tb testing.TB, dir, file string) []load.Job {
 		case n > 0:
 			need.GPUs = n
 		}
-		if len(r) > 5 {
-			need.GPUModel = r[5]
+		x := load.Request{Name: r[0], Need: need, GPUs: gpu.Count(need), Milli: gpu.Milli(need)}
+		if len(r) > 5 && x.GPUs > 0 {
+			x.Models = r[5]
+			x.Need.GPUModel = lease.ModelName(r[5])
 		}
-		out = append(out, load.Job{Name: r[0], Spec: job.Spec{Resources: need}})
+		out = append(out, x)
 	}
 	return out
 }

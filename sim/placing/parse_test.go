@@ -1,3 +1,0 @@
-package placing
-import "strconv"
-func parse(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
