@@ -28,6 +28,8 @@ var allowedImports = map[string][]string{
 	"timers":                 {},
 	"share":                  {"job"},
 	"lease":                  {"job", "gpu", "share"},
+	"sim/load":               {"job", "job/jobfile", "gpu", "lease"},
+	"sim/record":             {},
 	"jobs":                   {"job", "jobs/jobspb", "store/storepb"},
 	"jobs/jobspb":            {"store/storepb"},
 	"jobs/jobstest":          {"job", "jobs", "jobs/jobspb", "store/storepb"},
