@@ -30,6 +30,7 @@ var allowedImports = map[string][]string{
 	"lease":                  {"job", "gpu", "share"},
 	"sim/load":               {"job", "job/jobfile", "gpu", "lease"},
 	"sim/record":             {},
+	"sim/placing":            {"job", "gpu", "lease", "scheduler/fleet", "scheduler/place", "scheduler/policy", "sim/load"},
 	"jobs":                   {"job", "jobs/jobspb", "store/storepb"},
 	"jobs/jobspb":            {"store/storepb"},
 	"jobs/jobstest":          {"job", "jobs", "jobs/jobspb", "store/storepb"},

@@ -89,7 +89,7 @@ func (f *Frag) survey(feasible []Candidate) bool {
 			f.total += float64(l.milli)
 			for g := l.groups; g != 0; g &= g - 1 {
 				k := bits.TrailingZeros32(g)
-				f.supply[k] += float64(f.w.groups[k].usable(l, c.Free.CPUs, c.Free.Memory))
+				f.supply[k] += f.w.groups[k].usable(l, c.Free.CPUs, c.Free.Memory)
 			}
 		})
 	}
@@ -112,19 +112,28 @@ func (f *Frag) survey(feasible []Candidate) bool {
 	return f.total > 0
 }
 
-// usable returns how many thousandths of GPUs a group can use of a lot.
-func (g *group) usable(l *lot, cpus int, memory job.Size) int {
+// usable returns how many thousandths of GPUs a group can use of a lot: the mean over its requests.
+func (g *group) usable(l *lot, cpus int, memory job.Size) float64 {
 	if g.need.GPUs == 1 {
-		return l.milli
+		return float64(l.milli)
 	}
-	n := l.whole / g.need.GPUs
-	if g.cpus > 0 {
-		n = min(n, int(float64(cpus)/g.cpus))
+	most := l.whole / g.need.GPUs
+	if most == 0 {
+		return 0
 	}
-	if g.memory > 0 {
-		n = min(n, int(float64(memory)/g.memory))
+	sum := 0.0
+	for i := range g.members {
+		m := &g.members[i]
+		if m.cpus > cpus {
+			break // and so do those after it
+		}
+		n := most
+		for n > 0 && (n*m.cpus > cpus || job.Size(n)*m.memory > memory) {
+			n--
+		}
+		sum += m.part * float64(n)
 	}
-	return n * g.need.GPUs * gpu.Whole
+	return sum * float64(g.need.GPUs*gpu.Whole)
 }
 
 // enter adds the free devices of a candidate.
@@ -273,7 +282,7 @@ func (f *Frag) loss(r room, need job.Resources, c *Candidate) float64 {
 		for g := l.groups; g != 0; g &= g - 1 {
 			k := bits.TrailingZeros32(g)
 			if m := &f.w.groups[k]; m.need.GPUs > 1 && f.price[k] > 0 {
-				loss += f.price[k] * float64(m.usable(l, c.Free.CPUs, c.Free.Memory)-m.usable(&then, cpus, memory))
+				loss += f.price[k] * (m.usable(l, c.Free.CPUs, c.Free.Memory) - m.usable(&then, cpus, memory))
 			}
 		}
 	})

@@ -100,7 +100,7 @@ func (t *Topology) nearest(need job.Resources, c *Candidate) nearness {
 		t.free = t.free[:0]
 		for i := range c.Free.GPUs {
 			g := groupOf(c, i, l)
-			if g < 0 || g >= lease.MaxGPUs || c.Free.GPUs[i].Milli < gpu.Whole || !meets.device(c.Devices.Device(i)) {
+			if g < 0 || g >= lease.MaxGPUs || !wholly(&c.Free.GPUs[i], need) || !meets.device(c.Devices.Device(i)) {
 				continue
 			}
 			for len(t.free) <= g {
@@ -119,6 +119,11 @@ func (t *Topology) nearest(need job.Resources, c *Candidate) nearness {
 		}
 	}
 	return nearness{}
+}
+
+// wholly says whether a device is free as a whole, with the memory that the need asks for.
+func wholly(g *lease.FreeGPU, need job.Resources) bool {
+	return g.Milli >= gpu.Whole && g.Memory >= need.GPUMemory
 }
 
 // groupOf is the NVLink island or the NUMA node of a free device; -1 if it is not known.
@@ -140,7 +145,7 @@ func (t *Topology) devices(need job.Resources, c *Candidate, at nearness) []stri
 	meets := meeter{need: need}
 	for i := range c.Free.GPUs {
 		g := &c.Free.GPUs[i]
-		if len(out) < need.GPUs && g.Milli >= gpu.Whole && groupOf(c, i, at.level) == at.group && meets.device(c.Devices.Device(i)) {
+		if len(out) < need.GPUs && wholly(g, need) && groupOf(c, i, at.level) == at.group && meets.device(c.Devices.Device(i)) {
 			out = append(out, g.UUID)
 		}
 	}

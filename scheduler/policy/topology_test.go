@@ -73,6 +73,17 @@ func TestTopologyOfDevices(t *testing.T) {
 	}
 }
 
+// A device whose memory other processes hold is free, and still too small for a need for memory.
+func TestTopologyCountsFreeMemory(t *testing.T) {
+	m := linked("a", 2, 2, 2)
+	m.Free.GPUs[0].Memory = 1 << 30
+	need := job.Resources{GPUs: 2, GPUMemory: 8 << 30}
+	x := (&Topology{}).Choose(nil, Ask{Need: need}, remote(need, m), 1)[0]
+	if want := []string{"a2", "a3"}; !slices.Equal(x.Devices, want) {
+		t.Errorf("devices %v, want %v", x.Devices, want)
+	}
+}
+
 // A gang gets hosts of one rack, else below one leaf, else below few leaves. Of several racks the smallest that has
 // enough hosts is taken.
 func TestTopologyOfGangs(t *testing.T) {

@@ -27,9 +27,16 @@ type workload struct {
 // group is the requests that only some hosts can serve: those that want a certain model, much device memory or several
 // devices at once.
 type group struct {
-	need         job.Resources // what all requests of the group have in common
-	share        float64       // of the GPUs that all requests ask for together
-	cpus, memory float64       // of one request, in the mean
+	need    job.Resources // what all requests of the group have in common
+	share   float64       // of the GPUs that all requests ask for together
+	members []member      // by CPUs, the fewest first
+}
+
+// member is the requests of a group that take about as many CPUs.
+type member struct {
+	part   float64 // of the GPUs that the group asks for
+	cpus   int     // of one request, in the mean; so is the memory
+	memory job.Size
 }
 
 // device is what a request can tell of a device.
@@ -44,6 +51,7 @@ const (
 	// for the most GPUs.
 	maxClasses = 64
 	maxGroups  = 32
+	maxMembers = 8 // of a group
 	// maxFills bounds the fills that are worked out for one workload: each takes some milliseconds. What further kinds
 	// of devices could serve counts as nothing.
 	maxFills = 64
@@ -115,17 +123,47 @@ func (w *workload) addGroups(kinds []asked) {
 		}
 		g := &w.groups[at]
 		g.share += amount
-		g.cpus += amount * float64(k.cpus)
-		g.memory += amount * k.memory / float64(k.count)
+		g.members = append(g.members, member{amount, k.cpus, job.Size(k.memory / float64(k.count))})
 	}
 	slices.SortStableFunc(w.groups, func(a, b group) int { return cmp.Compare(b.share, a.share) })
 	w.groups = w.groups[:min(len(w.groups), maxGroups)]
 	for i := range w.groups {
 		g := &w.groups[i]
-		g.cpus /= g.share
-		g.memory /= g.share
+		for k := range g.members {
+			g.members[k].part /= g.share
+		}
+		g.members = fewer(g.members)
 		g.share /= total
 	}
+}
+
+// fewer orders the members by their CPUs, and joins neighbours until there are no more than maxMembers.
+func fewer(ms []member) []member {
+	slices.SortFunc(ms, func(a, b member) int {
+		return cmp.Or(cmp.Compare(a.cpus, b.cpus), cmp.Compare(a.memory, b.memory), cmp.Compare(a.part, b.part))
+	})
+	for len(ms) > maxMembers {
+		least := 0
+		for i := 1; i < len(ms)-1; i++ {
+			if blur(&ms[i], &ms[i+1]) < blur(&ms[least], &ms[least+1]) {
+				least = i
+			}
+		}
+		ms[least].join(&ms[least+1])
+		ms = slices.Delete(ms, least+1, least+2)
+	}
+	return ms
+}
+
+// blur is how much is lost if two members are joined.
+func blur(a, b *member) float64 { return (a.part + b.part) * float64(b.cpus-a.cpus) }
+
+// join adds the other member to this one.
+func (m *member) join(b *member) {
+	part := m.part + b.part
+	m.cpus = int((m.part*float64(m.cpus) + b.part*float64(b.cpus)) / part)
+	m.memory = job.Size((m.part*float64(m.memory) + b.part*float64(b.memory)) / part)
+	m.part = part
 }
 
 // steps counts what is free of the CPUs and the memory of a host, whichever is less.
