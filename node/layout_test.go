@@ -72,8 +72,6 @@ var allowedImports = map[string][]string{
 		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "store", "journal", "api", "blob", "worker/files",
 	},
 	"sim":               {"job", "gpu", "lease", "share", "scheduler", "worker", "sim/load", "sim/record"},
-	"sim/load":          {"job", "job/jobfile", "gpu", "lease"},
-	"sim/record":        {},
 	"sim/central":       {"job", "gpu", "lease", "scheduler/fleet", "scheduler/place", "scheduler/policy", "sim/load", "sim/record"},
 	"cmd/muster-runner": {"worker/runner", "worker/runner/spawn"},
 	"cmd/muster":        {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "node", "blob"},
