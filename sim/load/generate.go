@@ -60,7 +60,7 @@ func (s Synthetic) Jobs(machines []Machine, seed uint64) ([]Job, error) {
 		}
 		g.spelled = append(g.spelled, name)
 	}
-	var jobs []Job
+	jobs := make([]Job, 0, s.jobs)
 	for {
 		g.arrive()
 		more, err := g.wants(len(jobs))
