@@ -59,13 +59,13 @@ func drawPlot(p *plot.Plot, w, h, room vg.Length, label string) string {
 			widest = max(widest, p.Y.Tick.Label.Width(t.Label))
 		}
 	}
-	p.Y.Padding = max(2, room-widest-p.Y.Label.TextStyle.Width(" "))
+	p.Y.Padding = 7
 	c := newCanvas(w, h)
-	p.Draw(draw.Crop(draw.New(c), 0, -8, 0, -4))
+	p.Draw(draw.Crop(draw.New(c), max(0, room-widest-p.Y.Label.TextStyle.Width(" ")-p.Y.Padding), -8, 0, -4))
 	return c.svg(label)
 }
 
-// timeTicks marks round times. Their unit is that of the step between them.
+// timeTicks marks round times, at most so many.
 type timeTicks struct{ most int }
 
 var timeSteps = []time.Duration{
@@ -84,9 +84,9 @@ func (t timeTicks) Ticks(from, to float64) []plot.Tick {
 	step := timeSteps[i].Seconds()
 	unit, name := 1.0, "s"
 	switch {
-	case timeSteps[i] >= day:
+	case timeSteps[i] >= 12*time.Hour && to > 2*day.Seconds():
 		unit, name = day.Seconds(), "d"
-	case timeSteps[i] >= time.Hour:
+	case timeSteps[i] >= 30*time.Minute && to > 2*3600:
 		unit, name = 3600, "h"
 	case timeSteps[i] >= time.Minute:
 		unit, name = 60, "min"

@@ -168,6 +168,9 @@ func (c *canvas) FillString(f font.Face, p vg.Point, text string) {
 	c.number(y)
 	c.b.WriteString(`" font-size="`)
 	c.number(float64(f.Font.Size))
+	// as wide as it was measured, so that it is aligned with every font
+	c.b.WriteString(`" lengthAdjust="spacingAndGlyphs" textLength="`)
+	c.number(float64(f.Width(text)))
 	if turn := math.Atan2(c.state.b, c.state.a); turn != 0 {
 		c.b.WriteString(`" transform="rotate(`)
 		c.number(-turn * 180 / math.Pi)

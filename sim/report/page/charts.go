@@ -66,30 +66,39 @@ func (a area) Plot(c draw.Canvas, p *plot.Plot) {
 	c.FillPolygon(a.ink, points)
 }
 
-// faultMarks are marks on the axis of time: a tick for each fault, and a band for those that hit several machines.
+// faultMarks are marks on the axis of time, one for each fault.
 type faultMarks []report.FaultCost
+
+func (f faultMarks) Plot(c draw.Canvas, p *plot.Plot) {
+	x, _ := p.Transforms(&c)
+	for _, m := range f {
+		if m.At <= p.X.Max {
+			at := x(m.At)
+			c.FillPolygon(ink("fault"), []vg.Point{{X: at - 3, Y: c.Min.Y - 1}, {X: at + 3, Y: c.Min.Y - 1}, {X: at, Y: c.Min.Y + 6}})
+		}
+	}
+}
+
+// faultBands are bands for the time of faults that hit several machines. They are drawn below everything else.
+type faultBands []report.FaultCost
 
 // manyFaults is how many bands are drawn at most.
 const manyFaults = 24
 
-func (f faultMarks) Plot(c draw.Canvas, p *plot.Plot) {
+func (f faultBands) Plot(c draw.Canvas, p *plot.Plot) {
 	x, _ := p.Transforms(&c)
 	bands := 0
 	for _, m := range f {
-		if m.At > p.X.Max {
+		if m.At > p.X.Max || m.Machines < 2 || bands == manyFaults {
 			continue
 		}
-		at := x(m.At)
-		if m.Machines > 1 && bands < manyFaults {
-			bands++
-			until := x(min(p.X.Max, max(m.Until, m.At)))
-			if m.Until == 0 {
-				until = x(p.X.Max)
-			}
-			c.FillPolygon(ink("fault-band"), []vg.Point{{X: at, Y: c.Min.Y}, {X: until, Y: c.Min.Y}, {X: until, Y: c.Max.Y}, {X: at, Y: c.Max.Y}})
-			c.StrokeLine2(draw.LineStyle{Color: ink("fault"), Width: 1, Dashes: []vg.Length{3, 3}}, at, c.Min.Y, at, c.Max.Y)
+		bands++
+		at, until := x(m.At), x(p.X.Max)
+		if m.Until > 0 {
+			until = x(min(p.X.Max, m.Until))
 		}
-		c.FillPolygon(ink("fault"), []vg.Point{{X: at - 3, Y: c.Min.Y - 1}, {X: at + 3, Y: c.Min.Y - 1}, {X: at, Y: c.Min.Y + 6}})
+		c.FillPolygon(ink("fault-band"), []vg.Point{{X: at, Y: c.Min.Y}, {X: until, Y: c.Min.Y}, {X: until, Y: c.Max.Y}, {X: at, Y: c.Max.Y}})
+		c.StrokeLine2(draw.LineStyle{Color: ink("fault"), Width: 1, Dashes: []vg.Length{3, 3}}, at, c.Min.Y, at, c.Max.Y)
 	}
 }
 
@@ -98,7 +107,7 @@ func useChart(f *report.Figures) string {
 	p := newPlot(timeTicks{12}, percents(1))
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, max(f.End, 1e-3), 0, 1
 	line := func(values []float64) plotter.XYs { return steps(f.Series, f.End, values, nil) }
-	p.Add(area{"gpu-area", line(f.Series.GPUs)}, curve{"mem", 1.2, line(f.Series.Memory)}, curve{"cpu", 1.2, line(f.Series.CPUs)},
+	p.Add(faultBands(f.Faults), area{"gpu-area", line(f.Series.GPUs)}, curve{"mem", 1.2, line(f.Series.Memory)}, curve{"cpu", 1.2, line(f.Series.CPUs)},
 		curve{"frag", 1.2, line(f.Series.Fragments)}, curve{"gpu", 1.8, line(f.Series.GPUs)}, faultMarks(f.Faults))
 	return drawPlot(p, wide, high, left, "GPUs, CPUs and memory in use, and fragments, over time")
 }
@@ -137,6 +146,7 @@ func queueChart(runs []report.Run) (svg string, logarithmic bool) {
 	}
 	p := newPlot(timeTicks{12}, m)
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, max(end, 1e-3), 0, top
+	p.Add(faultBands(runs[0].Figures.Faults))
 	for i, r := range slices.Backward(runs) {
 		at := steps(r.Figures.Series, r.Figures.End, r.Figures.Series.Waiting, scale)
 		if i == 0 {
@@ -196,8 +206,11 @@ func spreadChart(groups []report.Group, label string) string {
 	for i, g := range groups {
 		p.Add(dots{float64(len(groups) - 1 - i), g.Wait})
 	}
-	return drawPlot(p, narrow, vg.Length(40+22*len(groups)), 96, label)
+	return drawPlot(p, narrow, spreadHigh(groups), 96, label)
 }
+
+// spreadHigh is how high the picture of groups is.
+func spreadHigh(groups []report.Group) vg.Length { return vg.Length(40 + 22*len(groups)) }
 
 func nameOf(g report.Group) string {
 	if g.Name == "" {
@@ -207,7 +220,7 @@ func nameOf(g report.Group) string {
 }
 
 // loadChart draws what is allocated while so much is asked for.
-func loadChart(runs []report.Run) string {
+func loadChart(runs []report.Run, high vg.Length) string {
 	const most = 1.3
 	p := newPlot(percents(most), percents(1))
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, most, 0, 1

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/plot/vg"
+
 	"github.com/musterhq/muster/sim/report"
 	"github.com/musterhq/muster/sim/report/units"
 )
@@ -65,8 +67,13 @@ type view struct {
 type Pictures struct {
 	Use, Queue, Sizes, Classes, Load, Fabric template.HTML
 	QueueIsLog                               bool
-	Bars                                     []template.HTML
+	Bars                                     []barPicture
 	HeatMost                                 string
+}
+
+type barPicture struct {
+	Name    string
+	Picture template.HTML
 }
 
 type comparedRow struct {
@@ -91,7 +98,13 @@ func (v *view) draw() {
 		return
 	}
 	v.Own = all[0].Figures
+	beside := vg.Length(high) // as high as the pictures to its left
 	if f := v.Own; f != nil {
+		beside = max(beside, spreadHigh(f.Sizes))
+		if len(f.Classes) > 0 {
+			const heading = 40
+			beside = max(beside, spreadHigh(f.Sizes)+heading+spreadHigh(f.Classes))
+		}
 		v.Use = svg(useChart(f))
 		v.Sizes = svg(spreadChart(f.Sizes, "waiting by size of the job"))
 		v.Classes = svg(spreadChart(f.Classes, "waiting by class"))
@@ -99,7 +112,7 @@ func (v *view) draw() {
 		v.Queue, v.QueueIsLog = svg(queue), logarithmic
 	}
 	if slices.ContainsFunc(all, func(r report.Run) bool { return len(pointsOf(r)) > 0 }) {
-		v.Load = svg(loadChart(all))
+		v.Load = svg(loadChart(all, beside))
 	}
 	if n := v.Doc.Network; n != nil {
 		v.Fabric = svg(fabricChart(n))
@@ -137,7 +150,7 @@ func (v *view) compare(all []report.Run) {
 		}
 		v.Compared = append(v.Compared, row)
 		if len(all) > 1 && len(v.Bars) < 4 && slices.Contains(barred, f.Name) {
-			v.Bars = append(v.Bars, svg(barChart(all, f)))
+			v.Bars = append(v.Bars, barPicture{f.Name, svg(barChart(all, f))})
 		}
 	}
 }
