@@ -66,6 +66,12 @@ var allowedImports = map[string][]string{
 	"journal":                {"job", "store", "store/storepb", "journal/journalpb"},
 	"journal/journalpb":      {"store/storepb"},
 	"blob":                   {},
+	"sim/load":               {"job"},
+	"sim/record":             {},
+	"sim/report":             {"job", "gpu", "sim/load", "sim/record", "sim/report/units"},
+	"sim/report/page":        {"sim/report", "sim/report/units"},
+	"sim/report/reporttest":  {"job", "gpu", "sim/load", "sim/record", "sim/report"},
+	"sim/report/units":       {},
 	"api":                    {"job", "job/jobfile", "gpu", "lease", "share", "blob"},
 	"node": {
 		"job", "gpu", "gpu/nvml", "gpu/simgpu", "machine", "lease", "share", "scheduler", "worker", "worker/runner/docker", "worker/supervisor", "worker/output", "worker/runner", "worker/runner/protocol", "worker/runner/spawn", "worker/cgroup",

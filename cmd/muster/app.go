@@ -165,10 +165,10 @@ func commands(s streams) []*cli.Command {
 	return slices.Concat(
 		group("Jobs", submit.submitCommand(), submit.runCommand(), submit.allocCommand(), jobs.jobsCommand(), jobs.showCommand(), jobs.whyCommand(),
 			jobs.waitCommand(), task.logsCommand(), jobs.cancelCommand(), jobs.holdCommand(), jobs.releaseCommand(),
-			jobs.requeueCommand(), submit.offersCommand(), task.cpCommand(), task.execCommand(), later("simulate")),
+			jobs.requeueCommand(), submit.offersCommand(), task.cpCommand(), task.execCommand()),
 		group("Cluster", cluster.nodesCommand(), cluster.nodeCommand(), cluster.gpusCommand(), cluster.usersCommand(), cluster.peersCommand(),
 			cluster.inviteCommand(), cluster.joinCommand(), later("top"), later("events")),
-		group("This host", host.daemonCommand(), host.devCommand(), host.doctorCommand(), host.configCommand(),
+		group("This host", host.daemonCommand(), host.devCommand(), host.simulateCommand(), host.doctorCommand(), host.configCommand(),
 			program.versionCommand(), program.completionCommand(), program.helpCommand(),
 			host.runnerCommand(), host.containerRunnerCommand(), host.nvmlAgentCommand()))
 }

@@ -39,9 +39,9 @@ func Judge(d *Document, a Aims) []Gate {
 	j := judge{doc: d, own: d.Runs[0].Figures}
 	mean := func(f *Figures) float64 { return f.Completion.Mean }
 	if a.Known {
-		j.factor("mean completion, durations known", a.Best, a.BestFactor, mean)
+		j.factor("completion, durations known", a.Best, a.BestFactor, mean)
 	} else {
-		j.factor("mean completion, durations unknown", a.Greedy, greedyFactor, mean)
+		j.factor("completion, durations unknown", a.Greedy, greedyFactor, mean)
 	}
 	if a.Burst {
 		j.factor("makespan of a burst", a.Greedy, makespanFactor, func(f *Figures) float64 { return f.Makespan })
@@ -62,7 +62,7 @@ func Judge(d *Document, a Aims) []Gate {
 		x := j.own.Gangs.Racks
 		j.add(Gate{Name: "extra racks of a gang, mean", Want: fmt.Sprintf("<= %.2f", mostRacks), Got: fmt.Sprintf("%.2f", x), Met: x <= mostRacks})
 		if a.Known {
-			j.factor("mean completion with gangs", a.Greedy, greedyFactor, mean)
+			j.factor("completion with gangs", a.Greedy, greedyFactor, mean)
 		}
 	}
 	return j.gates

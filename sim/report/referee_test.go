@@ -14,11 +14,12 @@ import (
 	"github.com/musterhq/muster/sim/load"
 	"github.com/musterhq/muster/sim/record"
 	"github.com/musterhq/muster/sim/report"
+	"github.com/musterhq/muster/sim/report/reporttest"
 )
 
 func check(t *testing.T, l *load.Load, records []record.Record) (error, int) {
 	t.Helper()
-	f, err := report.NewReferee(l, report.Rules{Restart: restart})
+	f, err := report.NewReferee(l, report.Rules{Restart: reporttest.Restart})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +36,8 @@ func TestRefereeFindsEachFault(t *testing.T) {
 	found := map[string]int{}
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		l := randomLoad(r, 8, 60)
-		records := legalRun(r, l, 0.3)
+		l := reporttest.Load(r, 8, 60)
+		records := reporttest.Run(r, l, 0.15, 0.15)
 		if err, open := check(t, l, records); err != nil || open != 0 {
 			t.Fatalf("seed %d: a legal run: %v; %d jobs open", seed, err, open)
 		}
@@ -112,7 +113,7 @@ var faults = map[string]spoiler{
 			for all[begin].Kind != record.Start || all[begin].Job != all[i].Job || all[begin].Task != all[i].Task {
 				begin--
 			}
-			return all[i].At-all[begin].At > restart
+			return all[i].At-all[begin].At > reporttest.Restart
 		})
 		if ok {
 			all[i].Kind = record.Lost
@@ -264,9 +265,9 @@ func TestRefereeRules(t *testing.T) {
 func TestLogReadsBack(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		l := randomLoad(r, 8, 80)
+		l := reporttest.Load(r, 8, 80)
 		l.Jobs[3].Name = "Jörg's \"job\"\n\\"
-		records := legalRun(r, l, 0.2)
+		records := reporttest.Run(r, l, 0.1, 0.1)
 		text := logOf(t, l, records)
 		if !bytes.Equal(text, logOf(t, l, records)) {
 			t.Fatal("two logs of one run differ")
@@ -323,7 +324,7 @@ func TestLogForm(t *testing.T) {
 }
 
 func TestReadLogNamesTheLine(t *testing.T) {
-	l := randomLoad(rand.New(rand.NewPCG(1, 1)), 4, 4)
+	l := reporttest.Load(rand.New(rand.NewPCG(1, 1)), 4, 4)
 	for text, want := range map[string]string{
 		`{"t":1.0,"event":"start","job":"job-00000"`:                                             "line 2: ",
 		`{"t":1.0,"event":"began","job":"job-00000"}`:                                            `line 2: event "began": want start`,
@@ -347,7 +348,7 @@ func TestReadLogNamesTheLine(t *testing.T) {
 }
 
 func FuzzReadLog(f *testing.F) {
-	l := randomLoad(rand.New(rand.NewPCG(1, 1)), 8, 20)
+	l := reporttest.Load(rand.New(rand.NewPCG(1, 1)), 8, 20)
 	f.Add([]byte(`{"t":12.5,"event":"start","job":"job-00007","alloc":[{"node":"node-003","gpus":[0,1]}]}`))
 	f.Add([]byte(`{"t":99.0,"event":"preempt","job":"job-00007","task":-1}`))
 	f.Fuzz(func(t *testing.T, text []byte) {

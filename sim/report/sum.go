@@ -151,7 +151,9 @@ func (t *Tally) groups(key func(job int) string) []Group {
 // recover fills in what faults did.
 func (t *Tally) recover(f *Figures, faults []Fault) {
 	f.Again.LostGPU = round(f.Again.LostGPU)
-	f.Faults = make([]FaultCost, len(faults))
+	if len(faults) > 0 {
+		f.Faults = make([]FaultCost, len(faults))
+	}
 	hit := map[int32][]int{} // by machine: its faults, in the order of time
 	for i, x := range faults {
 		f.Faults[i] = FaultCost{At: seconds(x.At), Until: seconds(x.Until), Kind: x.Kind, What: x.What, Machines: len(x.Machines)}

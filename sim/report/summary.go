@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/musterhq/muster/sim/report/units"
 )
@@ -27,10 +28,7 @@ func Summary(out io.Writer, d *Document) {
 		faultTable(out, f)
 		distances(out, f, d.Network)
 	}
-	if i := d.Information; i != nil {
-		fmt.Fprintf(out, "\nnews by %s: %s messages, %s, %s on each link\n", i.Way, units.Count(i.Messages), units.Bytes(float64(i.Bytes)), units.Bytes(i.LinkBytes))
-		fmt.Fprintf(out, "  what schedulers believe is %s old, p99 %s; 99%% of the hosts know after %s\n", units.Span(i.AgeMean), units.Span(i.AgeP99), units.Span(i.Reach99))
-	}
+	news(out, d.Information)
 	gates(out, d.Gates)
 }
 
@@ -57,15 +55,15 @@ func comparison(out io.Writer, runs []Run) {
 	if len(runs) == 0 {
 		return
 	}
-	c := columns{out, []int{21, 7, 8, 8, 8, 8, 7, 7, 6}}
+	c := columns{out, []int{21, 7, 8, 8, 8, 8, 6, 7, 7}}
 	fmt.Fprintln(out)
-	c.row("", "GPUs", "mean", "wait", "longest", "mean", "slow-", "make-", "pre-")
-	c.row("", "used", "wait", "p99", "wait", "compl.", "down", "span", "empt.")
+	c.row("", "GPUs", "wait", "wait", "wait", "compl.", "slow-", "make-", "pre-")
+	c.row("", "used", "mean", "p99", "max", "mean", "down", "span", "empted")
 	for i, r := range runs {
 		f := r.Figures
 		name := r.Name
 		if i == 1 {
-			fmt.Fprintln(out, "a center that sees everything would have had:")
+			fmt.Fprintln(out, "a centre that sees everything would have had:")
 		}
 		if i > 0 {
 			name = "  " + name
@@ -143,24 +141,30 @@ func percent(x float64, what string) string { return fmt.Sprintf("%6s %s", units
 
 // groups prints waiting and completion by class, size and user.
 func groups(out io.Writer, f *Figures) {
-	c := columns{out, []int{17, 10, 7, 7, 7, 7, 8, 8, 8}}
+	c := columns{out, []int{15, 8, 7, 7, 7, 7, 7, 7, 7, 7}}
+	fmt.Fprintf(out, "\n%26s%s wait %s%4s%s completion %s\n", "", strings.Repeat("-", 9), strings.Repeat("-", 10), "", strings.Repeat("-", 6), strings.Repeat("-", 7))
 	table := func(what string, all []Group) {
 		if len(all) == 0 {
 			return
 		}
-		fmt.Fprintln(out)
-		c.row(what, "jobs", "wait", "p50", "p95", "p99", "compl.", "p99", "slowd.")
+		c.row(what, "jobs", "mean", "p50", "p95", "p99", "mean", "p50", "p95", "p99")
 		for _, g := range all {
 			name := g.Name
 			if name == "" {
 				name = "(none)"
 			}
-			c.row(name, units.Count(g.Jobs), units.Span(g.Wait.Mean), units.Span(g.Wait.P50), units.Span(g.Wait.P95), units.Span(g.Wait.P99),
-				units.Span(g.Completion.Mean), units.Span(g.Completion.P99), units.Digits(g.Slowdown.Mean))
+			cells := []string{name, units.Count(g.Jobs)}
+			for _, s := range []Spread{g.Wait, g.Completion} {
+				cells = append(cells, units.Span(s.Mean), units.Span(s.P50), units.Span(s.P95), units.Span(s.P99))
+			}
+			c.row(cells...)
 		}
 	}
-	table("by class", f.Classes)
+	all := Group{Name: "all", Jobs: f.Jobs.Submitted, Wait: f.Wait, Completion: f.Completion}
+	table("by class", append([]Group{all}, f.Classes...))
+	fmt.Fprintln(out)
 	table("by size", f.Sizes)
+	fmt.Fprintln(out)
 	const most = 5
 	table("by user", f.Users[:min(most, len(f.Users))])
 	if n := f.UserCount; n > 1 {
@@ -191,7 +195,7 @@ func faultTable(out io.Writer, f *Figures) {
 	if len(f.Faults) == 0 {
 		return
 	}
-	c := columns{out, []int{30, 9, 9, 8, 7, 8, 9}}
+	c := columns{out, []int{29, 9, 9, 9, 7, 8, 9}}
 	fmt.Fprintln(out)
 	c.row("fault", "at", "for", "jobs hit", "again", "GPU-h", "back in")
 	const most = 12
@@ -211,10 +215,12 @@ func faultTable(out io.Writer, f *Figures) {
 func distances(out io.Writer, f *Figures, n *Network) {
 	r := f.Remote
 	if r.Away > 0 {
-		fmt.Fprintf(out, "\n%s of %s starts were on another host than the daemon's (%s), %.2f hops on average\n",
-			units.Count(r.Away), units.Count(r.Starts), units.Percent(over(float64(r.Away), float64(r.Starts))), r.Hops)
-		fmt.Fprintf(out, "they started after %s on average, the others after %s; %s of files were copied\n",
-			units.Span(r.RemoteDelay), units.Span(r.LocalDelay), units.Bytes(float64(r.Bytes)))
+		fmt.Fprintln(out)
+		fill(out, []string{
+			fmt.Sprintf("%s of %s starts (%s) were on another host than the daemon's", units.Count(r.Away), units.Count(r.Starts), units.Percent(over(float64(r.Away), float64(r.Starts)))),
+			fmt.Sprintf("%.2f hops on average", r.Hops), fmt.Sprintf("they started after %s on average, the others after %s", units.Span(r.RemoteDelay), units.Span(r.LocalDelay)),
+			units.Bytes(float64(r.Bytes)) + " of files went to other hosts",
+		}, ", ", "  ")
 	}
 	if n == nil {
 		return
@@ -238,6 +244,17 @@ func distances(out io.Writer, f *Figures, n *Network) {
 	}
 }
 
+func news(out io.Writer, i *Information) {
+	if i == nil {
+		return
+	}
+	fmt.Fprintln(out)
+	fill(out, []string{
+		fmt.Sprintf("news by %s: %s messages", i.Way, units.Count(i.Messages)), units.Bytes(float64(i.Bytes)), units.Bytes(i.LinkBytes) + " on each link",
+		fmt.Sprintf("what is believed is %s old (p99 %s)", units.Span(i.AgeMean), units.Span(i.AgeP99)), fmt.Sprintf("99%% of the hosts know after %s", units.Span(i.Reach99)),
+	}, " · ", "  ")
+}
+
 func gates(out io.Writer, all []Gate) {
 	if len(all) == 0 {
 		return
@@ -248,7 +265,11 @@ func gates(out io.Writer, all []Gate) {
 		if g.Met {
 			word = "met"
 		}
-		fmt.Fprintf(out, "%-7s %s: %s\n", word, g.Name, g.Got)
-		fmt.Fprintf(out, "        want %s\n", g.Want)
+		line := fmt.Sprintf("%-7s%-30s%12s", word, g.Name, g.Got)
+		if utf8.RuneCountInString(line+g.Want)+2 <= Width {
+			fmt.Fprintln(out, line+"  "+g.Want)
+			continue
+		}
+		fmt.Fprintf(out, "%-7s%s: %s\n       %s\n", word, g.Name, g.Got, g.Want)
 	}
 }

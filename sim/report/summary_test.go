@@ -3,15 +3,14 @@ package report_test
 import (
 	"bytes"
 	"flag"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/musterhq/muster/sim/report"
+	"github.com/musterhq/muster/sim/report/reporttest"
 )
 
 var update = flag.Bool("update", false, "write the expected texts anew")
@@ -34,43 +33,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// sample is a document of three runs of one load, with faults, a network and gates.
-func sample(t *testing.T, seed uint64) *report.Document {
-	t.Helper()
-	r := rand.New(rand.NewPCG(seed, 9))
-	l := randomLoad(r, 16, 600)
-	d := &report.Document{
-		Command: "muster simulate --machines m.csv --jobs j.csv --policy frag --fail 1%/h --seed 7", Seed: seed, Cluster: report.ClusterOf(l.Machines),
-		Settings: []report.Setting{{Name: "policy", Value: "frag"}, {Name: "candidates", Value: "64"}, {Name: "durations", Value: "unknown"}, {Name: "topology", Value: "leaf-spine 4 x 16 x 32"}, {Name: "fail", Value: "1%/h"}},
-	}
-	var faults []report.Fault
-	for i := range 3 {
-		at := time.Duration(20+70*i) * time.Minute
-		faults = append(faults, report.Fault{At: at, Until: at + 10*time.Minute, Kind: "host", What: l.Machines[5*i+1].Name, Machines: []int{5*i + 1}})
-	}
-	for i, name := range []string{"muster", "greedy", "FIFO", "EASY"} {
-		run := report.Run{Name: name}
-		if i < 2 {
-			run.Policy = "frag"
-		}
-		marks := faults
-		if i > 0 {
-			marks = nil
-		}
-		run.Figures = tally(t, l, legalRun(rand.New(rand.NewPCG(seed, uint64(i))), l, 0.05*float64(3-i)), 0, marks...)
-		d.Runs = append(d.Runs, run)
-	}
-	d.Network = &report.Network{
-		Topology: "leaf-spine", Messages: 41_234, Bytes: 9_876_543, Dropped: 3, Copied: 5 << 30, Copies: 1234, CopyTime: 1500,
-		Paths: []report.PathUse{{Path: "leaf-1 spine-1 leaf-2", Flows: 1203, Bytes: 3 << 20}, {Path: "leaf-1", Flows: 903, Bytes: 1 << 20}},
-	}
-	d.Information = &report.Information{Way: "gossip-random", Messages: 120_000, Bytes: 7 << 20, LinkBytes: 40_000, AgeMean: 0.8, AgeP99: 2.5, Reach99: 1.9}
-	d.Gates = report.Judge(d, report.Aims{Greedy: "greedy", EASY: "EASY", Class: "LS", ClassWait: 100, Burst: true, Racks: true})
-	return d
-}
-
 func TestSummary(t *testing.T) {
-	d := sample(t, 7)
+	d := reporttest.Document(7)
 	var b bytes.Buffer
 	report.Summary(&b, d)
 	golden(t, "summary.txt", b.String())
@@ -86,7 +50,7 @@ func TestSummary(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	var b bytes.Buffer
-	report.Compare(&b, []report.Named{{Name: "a.json", Doc: sample(t, 7)}, {Name: "runs/without-backfill.json", Doc: sample(t, 8)}, {Name: "c.json", Doc: sample(t, 9)}, {Name: "d.json", Doc: sample(t, 10)}})
+	report.Compare(&b, []report.Named{{Name: "a.json", Doc: reporttest.Document(7)}, {Name: "runs/without-backfill.json", Doc: reporttest.Document(8)}, {Name: "c.json", Doc: reporttest.Document(9)}, {Name: "d.json", Doc: reporttest.Document(10)}})
 	golden(t, "compare.txt", b.String())
 	for i, line := range strings.Split(b.String(), "\n") {
 		if utf8.RuneCountInString(line) > report.Width {

@@ -44,6 +44,7 @@ func clip(s string, n int) string {
 func fill(out io.Writer, words []string, separator, indent string) {
 	line := ""
 	for _, w := range words {
+		w = clip(w, Width-utf8.RuneCountInString(indent))
 		switch {
 		case line == "":
 			line = w

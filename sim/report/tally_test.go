@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/sim/load"
 	"github.com/musterhq/muster/sim/record"
 	"github.com/musterhq/muster/sim/report"
+	"github.com/musterhq/muster/sim/report/reporttest"
 )
 
 func tally(tb testing.TB, l *load.Load, records []record.Record, end time.Duration, faults ...report.Fault) *report.Figures {
@@ -141,8 +142,8 @@ func TestFragments(t *testing.T) {
 func TestFiguresAgreeWithASlowCount(t *testing.T) {
 	for seed := range uint64(25) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		l := randomLoad(r, 8, 50)
-		records := legalRun(r, l, 0.3)
+		l := reporttest.Load(r, 8, 50)
+		records := reporttest.Run(r, l, 0.15, 0.15)
 		end := records[len(records)-1].At
 		f := tally(t, l, records, 0)
 

@@ -1,6 +1,5 @@
-package report_test
-
-// Loads and runs that are legal, made at random.
+// Package reporttest makes loads and legal runs at random, and documents of them, for tests.
+package reporttest
 
 import (
 	"cmp"
@@ -16,9 +15,11 @@ import (
 	"github.com/musterhq/muster/sim/record"
 )
 
-const restart = 60 * time.Second
+// Restart is what each start after a preemption costs in a run.
+const Restart = 60 * time.Second
 
-func randomLoad(r *rand.Rand, machines, jobs int) *load.Load {
+// Load returns a load of so many machines and jobs: arrays, gangs, shares of GPUs, jobs without any.
+func Load(r *rand.Rand, machines, jobs int) *load.Load {
 	l := &load.Load{}
 	models := []string{"A100", "H100"}
 	for i := range machines {
@@ -54,18 +55,18 @@ func randomLoad(r *rand.Rand, machines, jobs int) *load.Load {
 	return l
 }
 
-// run is a scheduler that starts the oldest tasks that fit, wherever they fit first, and now and then preempts or loses
-// a task. What it does is legal.
+// run is a scheduler that starts the oldest tasks that fit, wherever they fit first.
 type run struct {
-	load  *load.Load
-	r     *rand.Rand
-	out   record.Log
-	wait  []*task
-	ends  ends
-	left  [][]int
-	cpus  []int
-	mem   []job.Size
-	spoil float64 // how often a task is preempted or lost
+	load *load.Load
+	r    *rand.Rand
+	out  record.Log
+	wait []*task
+	ends ends
+	left [][]int
+	cpus []int
+	mem  []job.Size
+	// how often a task is preempted or lost
+	preempted, lost float64
 }
 
 type task struct {
@@ -93,8 +94,9 @@ func (e *ends) Pop() any {
 	return x
 }
 
-func legalRun(r *rand.Rand, l *load.Load, spoil float64) record.Log {
-	w := &run{load: l, r: r, spoil: spoil}
+// Run returns the records of a legal run. A task is preempted, or lost by a fault, as often as the two parts say.
+func Run(r *rand.Rand, l *load.Load, preempted, lost float64) record.Log {
+	w := &run{load: l, r: r, preempted: preempted, lost: lost}
 	for _, m := range l.Machines {
 		w.left = append(w.left, slices.Repeat([]int{gpu.Whole}, m.GPUs))
 		w.cpus, w.mem = append(w.cpus, m.CPUs), append(w.mem, m.Memory)
@@ -127,7 +129,7 @@ func (w *run) end(t *task) {
 	switch t.kind {
 	case record.Preempt:
 		t.done += max(0, t.end-t.since-t.cost)
-		t.cost = restart
+		t.cost = Restart
 		w.wait = append(w.wait, t)
 	case record.Lost:
 		w.wait = append(w.wait, t)
@@ -155,8 +157,11 @@ func (w *run) fill(now time.Duration) {
 		w.give(t, -1)
 		t.since, t.kind = now, record.Finish
 		t.end = now + t.cost + j.Runs - t.done
-		if w.r.Float64() < w.spoil {
-			t.kind = []record.Kind{record.Preempt, record.Lost}[w.r.IntN(2)]
+		if x := w.r.Float64(); x < w.preempted+w.lost {
+			t.kind = record.Preempt
+			if x < w.lost {
+				t.kind = record.Lost
+			}
 			t.end = now + time.Duration(w.r.Int64N(int64(t.end-now)))
 		}
 		w.out.Take(record.Record{At: now, Kind: record.Start, Job: t.job, Task: t.task, Alloc: t.alloc})

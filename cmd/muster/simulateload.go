@@ -1,0 +1,295 @@
+package main
+
+// What a simulation is given: cluster, load, network and faults, from files and flags.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/sim/fabric"
+	"github.com/musterhq/muster/sim/load"
+	"github.com/musterhq/muster/sim/scenario"
+)
+
+// scenarioOf reads the flags. The notes are for people.
+func scenarioOf(c *cli.Context) (s *scenario.Scenario, notes []string, err error) {
+	s = &scenario.Scenario{
+		Seed: c.Uint64("seed"), Policy: c.String("policy"), Candidates: c.Int("candidates"), Schedulers: c.Int("schedulers"),
+		Loss: c.Float64("loss") / 100, Restart: c.Duration("restart"), Checkpoint: c.Duration("checkpoint"), Horizon: c.Duration("until"),
+	}
+	switch c.String("durations") {
+	case "known":
+		s.Known = true
+	case "unknown":
+	default:
+		return nil, nil, fmt.Errorf("--durations %q: want known or unknown", c.String("durations"))
+	}
+	if !(s.Loss >= 0 && s.Loss < 1) {
+		return nil, nil, fmt.Errorf("--loss %v: want a percentage from 0 to below 100", c.Float64("loss"))
+	}
+	if s.Topology, s.Shape, err = topologyOf(c); err != nil {
+		return nil, nil, err
+	}
+	if s.Load.Machines, err = machinesOf(c, s.Topology); err != nil {
+		return nil, nil, err
+	}
+	if s.Topology != nil {
+		if s.Topology, s.Load.Machines, err = laidOut(c, s.Topology, s.Load.Machines); err != nil {
+			return nil, nil, err
+		}
+	}
+	if s.Load.Jobs, notes, err = jobsOf(c, s); err != nil {
+		return nil, nil, err
+	}
+	if err := scaled(c, &s.Load); err != nil {
+		return nil, nil, err
+	}
+	if s.Known {
+		s.Load.KnowDurations()
+	}
+	if s.Yardsticks, err = yardsticksOf(c.String("yardsticks"), len(s.Load.Machines), len(s.Load.Jobs)); err != nil {
+		return nil, nil, err
+	}
+	s.Faults, err = faultsOf(c, s)
+	return s, notes, err
+}
+
+// topologyOf reads or builds the network; nil: none is asked for.
+func topologyOf(c *cli.Context) (t *fabric.Topology, shape string, err error) {
+	bandwidth, err := fabric.ParseBandwidth(c.String("bandwidth"))
+	if err != nil {
+		return nil, "", fmt.Errorf("--bandwidth: %w", err)
+	}
+	switch kind := c.String("topology"); kind {
+	case "":
+		return nil, "", nil
+	case "leaf-spine":
+		x := fabric.DefaultLeafSpine()
+		x.Spines, x.Leaves, x.Hosts = c.Int("spines"), c.Int("leaves"), c.Int("hosts")
+		x.Oversubscription, x.Bandwidth = c.Float64("oversubscription"), bandwidth
+		t, err = x.Build()
+		return t, fmt.Sprintf("leaf-spine of %d spines and %d leaves with %d hosts each", x.Spines, x.Leaves, x.Hosts), err
+	case "fat-tree":
+		x := fabric.FatTree{K: c.Int("ports"), Bandwidth: bandwidth, Latency: time.Microsecond}
+		t, err = x.Build()
+		return t, fmt.Sprintf("fat-tree of %d ports", x.K), err
+	default:
+		if !isFile(kind) {
+			return nil, "", fmt.Errorf("--topology %q: want leaf-spine, fat-tree, or a file", kind)
+		}
+		text, err := readFile(kind, fabric.MaxFile)
+		if err != nil {
+			return nil, "", err
+		}
+		t, err = fabric.Parse(kind, text)
+		return t, filepath.Base(kind), err
+	}
+}
+
+// readFile reads a file of at most so many bytes.
+func readFile(name string, most int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s: larger than %d MiB", name, most>>20)
+	}
+	return text, err
+}
+
+// machinesOf reads the machines, or makes one for each host of the topology.
+func machinesOf(c *cli.Context, t *fabric.Topology) ([]load.Machine, error) {
+	text := c.String("machines")
+	switch {
+	case text == "" && t == nil:
+		return nil, errors.New("there is no cluster: give --machines, or --topology")
+	case text == "":
+		one := c.String("machine")
+		if count, _, times := strings.Cut(one, "x"); !times || !isNumber(count) {
+			one = "," + one // without GPUs
+		}
+		m, err := load.ParseMachines(fmt.Sprintf("%dx%s", t.Hosts, one))
+		if err != nil {
+			return nil, fmt.Errorf("--machine: %w", err)
+		}
+		return m, nil
+	case isFile(text):
+		f, err := os.Open(text)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close() //nolint:errcheck // it was only read
+		return load.ReadMachines(text, f)
+	}
+	m, err := load.ParseMachines(text)
+	if err != nil {
+		return nil, fmt.Errorf("--machines: %w", err)
+	}
+	return m, nil
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.Atoi(text)
+	return err == nil
+}
+
+// isFile says whether the value of a flag that may be a file or a text is a file.
+func isFile(text string) bool {
+	if _, err := os.Stat(text); err == nil {
+		return true
+	}
+	return slices.Contains([]string{".csv", ".yaml", ".yml", ".txt"}, filepath.Ext(text))
+}
+
+// laidOut gives each machine its host of the network. Where the network has names for hosts, the machines have the same.
+func laidOut(c *cli.Context, t *fabric.Topology, machines []load.Machine) (*fabric.Topology, []load.Machine, error) {
+	leaves, hosts := 0, 0
+	switch c.String("topology") {
+	case "leaf-spine":
+		leaves, hosts = c.Int("leaves"), c.Int("hosts")
+	case "fat-tree":
+		hosts = c.Int("ports") / 2
+	}
+	if len(machines) > t.Hosts {
+		return nil, nil, fmt.Errorf("--topology: the network has %d hosts, and there are %d machines", t.Hosts, len(machines))
+	}
+	if len(machines) < t.Hosts {
+		shorter, err := shorterTopology(c, len(machines))
+		if err != nil {
+			return nil, nil, err
+		}
+		t = shorter
+	}
+	if hosts == 0 {
+		return scenario.ByName(t, machines)
+	}
+	out, err := scenario.Behind(machines, leaves, hosts)
+	return t, out, err
+}
+
+// shorterTopology is the network with fewer hosts.
+func shorterTopology(c *cli.Context, machines int) (*fabric.Topology, error) {
+	bandwidth, err := fabric.ParseBandwidth(c.String("bandwidth"))
+	if err != nil {
+		return nil, err
+	}
+	switch c.String("topology") {
+	case "leaf-spine":
+		x := fabric.DefaultLeafSpine()
+		x.Spines, x.Leaves, x.Hosts = c.Int("spines"), c.Int("leaves"), c.Int("hosts")
+		x.Oversubscription, x.Bandwidth, x.Machines = c.Float64("oversubscription"), bandwidth, machines
+		return x.Build()
+	case "fat-tree":
+		return fabric.FatTree{K: c.Int("ports"), Bandwidth: bandwidth, Latency: time.Microsecond, Machines: machines}.Build()
+	}
+	return nil, fmt.Errorf("--topology: its hosts are more than the %d machines", machines)
+}
+
+// jobsOf reads or makes the jobs.
+func jobsOf(c *cli.Context, s *scenario.Scenario) (jobs []load.Job, notes []string, err error) {
+	given := 0
+	for _, f := range []string{"jobs", "synthetic", "sacct"} {
+		if c.String(f) != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, nil, errors.New("want one of --jobs, --synthetic and --sacct: what runs on the cluster")
+	}
+	o := load.Options{Cluster: s.Load.Machines, Known: s.Known, Preemptible: c.Bool("preemptible")}
+	if text := c.String("synthetic"); text != "" {
+		name := "--synthetic"
+		if _, err := os.Stat(text); err == nil {
+			name = text
+			body, err := readFile(text, 1<<20)
+			if err != nil {
+				return nil, nil, err
+			}
+			text = string(body)
+		}
+		how, err := load.ParseSynthetic(name, text)
+		if err != nil {
+			return nil, nil, err
+		}
+		jobs, err = how.Jobs(s.Load.Machines, s.Seed)
+		return jobs, nil, err
+	}
+	name := c.String("jobs") + c.String("sacct")
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	if c.String("sacct") != "" {
+		return load.FromSacct(name, f, load.SacctOptions{})
+	}
+	o.Open = func(file string) ([]byte, error) {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(filepath.Dir(name), file)
+		}
+		return readFile(file, 1<<20)
+	}
+	return load.ReadJobs(name, f, o)
+}
+
+// scaled moves the submissions as --load asks, and keeps the jobs as --save-jobs asks.
+func scaled(c *cli.Context, l *load.Load) error {
+	if text := c.String("load"); text != "" {
+		part, err := load.ParseOffered(text)
+		if err == nil {
+			err = l.ScaleTo(part)
+		}
+		if err != nil {
+			return fmt.Errorf("--load: %w", err)
+		}
+	}
+	name := c.String("save-jobs")
+	if name == "" {
+		return nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(load.WriteJobs(f, l.Jobs), f.Close())
+}
+
+// faultsOf reads the script and draws those that have a rate.
+func faultsOf(c *cli.Context, s *scenario.Scenario) ([]scenario.Fault, error) {
+	var out []scenario.Fault
+	if name := c.String("faults"); name != "" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close() //nolint:errcheck // it was only read
+		if out, err = scenario.ReadScript(name, f, &s.Load); err != nil {
+			return nil, err
+		}
+	}
+	var rates []scenario.Rate
+	for _, text := range c.StringSlice("fail") {
+		r, err := scenario.ParseRate(text)
+		if err != nil {
+			return nil, fmt.Errorf("--fail: %w", err)
+		}
+		rates = append(rates, r)
+	}
+	drawn, err := scenario.Draw(rates, &s.Load, s.Topology, s.FaultsUntil(), s.Seed)
+	if err != nil {
+		return nil, fmt.Errorf("--fail: %w", err)
+	}
+	return append(out, drawn...), nil
+}

@@ -1,0 +1,156 @@
+package main
+
+// The placement experiment: requests arrive and never leave.
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/sim/load"
+	"github.com/musterhq/muster/sim/placing"
+	"github.com/musterhq/muster/sim/report"
+)
+
+func (v hostVerbs) syntheticHelp() error {
+	for _, line := range load.SyntheticHelp() {
+		if _, err := fmt.Fprintln(v.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place runs the experiment.
+func (v hostVerbs) place(c *cli.Context) error {
+	for _, f := range []string{"jobs", "synthetic", "sacct", "topology", "fail", "faults", "load"} {
+		if c.IsSet(f) {
+			return usagef("simulate: --%s: the placement experiment (--arrivals, --workload) has requests that never leave; it takes no --%s", f, f)
+		}
+	}
+	cfg, err := placementOf(c)
+	if err != nil {
+		return usageError{fmt.Errorf("simulate: %w", err)}
+	}
+	files := &simulationFiles{}
+	if name := c.String("report"); name != "" {
+		if files.page, err = os.Create(name); err != nil {
+			return usageError{fmt.Errorf("simulate: --report: %w", err)}
+		}
+	}
+	finish := func() error { return nil }
+	if name := c.String("out"); name != "" {
+		f, err := os.Create(name)
+		if err != nil {
+			return usageError{fmt.Errorf("simulate: --out: %w", err)}
+		}
+		w := bufio.NewWriter(f)
+		cfg.Log = placing.LogTo(w, func(i int) string { return cfg.Machines[i].Name })
+		finish = func() error { return errors.Join(w.Flush(), f.Close()) }
+	}
+	progress := report.NewProgress(v.err, onTerminal(v.err), time.Now())
+	cfg.Progress = func(done, of int) { progress.Show(time.Now(), 0, int64(done), done, of) }
+	d := &report.Document{
+		Command: commandLine(os.Args), Seed: uint64(cfg.Seed), Cluster: report.ClusterOf(cfg.Machines), //nolint:gosec // it was one
+		Settings: []report.Setting{{Name: "arrivals", Value: fmt.Sprint(len(cfg.Arrivals))}},
+	}
+	names := []string{cfg.Policy}
+	if c.String("yardsticks") == "all" {
+		for _, p := range placing.Policies() {
+			if p != cfg.Policy {
+				names = append(names, p)
+			}
+		}
+	} else if c.String("yardsticks") == "auto" && cfg.Policy != placing.FGD {
+		names = append(names, placing.FGD)
+	}
+	for i, name := range names {
+		one := *cfg
+		one.Policy = name
+		if i > 0 {
+			one.Log = nil
+		}
+		if slices.Contains(placing.Published(), name) {
+			one.Candidates = 0
+		}
+		r, err := placing.Run(c.Context, one)
+		progress.Clear()
+		if i == 0 {
+			err = errors.Join(err, finish())
+		}
+		if err != nil {
+			if c.Context.Err() != nil {
+				return exitError{exitCtrlC, errors.New("simulate: interrupted")}
+			}
+			return fmt.Errorf("simulate: %w", err)
+		}
+		d.Runs = append(d.Runs, report.Run{Name: name, Placement: placementReport(r)})
+	}
+	return v.printSimulation(c, d, files)
+}
+
+// placementOf reads the flags of the experiment.
+func placementOf(c *cli.Context) (*placing.Config, error) {
+	machines, err := machinesOf(c, nil)
+	if err != nil {
+		return nil, err
+	}
+	cfg := &placing.Config{Machines: machines, Policy: c.String("policy"), Candidates: c.Int("candidates"), Seed: int64(c.Uint64("seed"))} //nolint:gosec // any number will do
+	if cfg.Policy == "" {
+		cfg.Policy = "frag"
+	}
+	if err := placing.CheckPolicy(cfg.Policy); err != nil {
+		return nil, fmt.Errorf("--policy: %w", err)
+	}
+	if cfg.Candidates < 0 {
+		return nil, fmt.Errorf("--candidates %d: want at least 1", cfg.Candidates)
+	}
+	read := func(flag string) ([]load.Request, error) {
+		name := c.String(flag)
+		if name == "" {
+			return nil, nil
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", flag, err)
+		}
+		defer f.Close() //nolint:errcheck // it was only read
+		return load.ReadRequests(name, f)
+	}
+	if cfg.Workload, err = read("workload"); err != nil {
+		return nil, err
+	}
+	if cfg.Arrivals, err = read("arrivals"); err != nil {
+		return nil, err
+	}
+	if cfg.Workload == nil {
+		return cfg, nil
+	}
+	if cfg.Arrivals == nil {
+		cfg.Arrivals, cfg.Ranks, err = placing.Inflate(machines, cfg.Workload, cfg.Seed, placing.Inflation)
+		return cfg, err
+	}
+	_, cfg.Ranks, err = placing.Inflate(machines, cfg.Workload, cfg.Seed, placing.Inflation)
+	return cfg, err
+}
+
+// placementReport is a result as the document has it.
+func placementReport(r *placing.Result) *report.Placement {
+	p := &report.Placement{Placed: r.Placed, Rejected: r.Rejected}
+	if b, ok := r.At(100); ok {
+		p.At100, p.Fragments = b.Alloc/100, b.Frag/100
+	}
+	last, _ := r.Last()
+	p.At130 = last.Alloc / 100
+	for x, b := range r.Bins {
+		if b.Arrivals > 0 {
+			p.Curve = append(p.Curve, report.Point{Asked: float64(x) / 100, Allocated: b.Alloc / 100})
+		}
+	}
+	return p
+}

@@ -1,0 +1,202 @@
+package page
+
+// The picture of a network: its switches in tiers, the hosts below the switches to which they are joined, and each link
+// in the color of its use.
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/musterhq/muster/sim/report"
+)
+
+const (
+	heats   = 8   // colors
+	boxHigh = 16  // of a switch
+	tierGap = 110 // between tiers
+	rackGap = 4
+)
+
+// heatOf returns the color of a link's use, relative to that of the busiest one.
+func heatOf(used, most float64) int {
+	if most <= 0 {
+		return 0
+	}
+	return min(heats-1, int(used/most*heats))
+}
+
+func heatInk(i int) ink { return ink(fmt.Sprintf("heat%d", i)) }
+
+// drawing is a network with places.
+type drawing struct {
+	net    *report.Network
+	most   float64      // use of the busiest link
+	tiers  [][]int      // switches by tier, the hosts' first
+	at     []vg.Point   // middle of each switch
+	width  []vg.Length  // of its box
+	hosts  [][]hostCell // by switch
+	cell   vg.Length    // size of a host
+	height vg.Length
+}
+
+// hostCell is a host and the use of its link.
+type hostCell struct {
+	machine int
+	used    float64
+}
+
+// fabricChart draws the network. It returns an empty text if the network has no switches.
+func fabricChart(n *report.Network) string {
+	if len(n.Switches) == 0 {
+		return ""
+	}
+	d := &drawing{net: n, at: make([]vg.Point, len(n.Switches)), width: make([]vg.Length, len(n.Switches)), hosts: make([][]hostCell, len(n.Switches))}
+	d.measure()
+	d.place()
+	c := newCanvas(wide, d.height)
+	dc := draw.New(c)
+	d.links(&dc)
+	d.switches(&dc)
+	d.cells(&dc)
+	return c.svg("the network: switches, hosts, and the use of each link")
+}
+
+// measure sorts switches into tiers and hosts below switches.
+func (d *drawing) measure() {
+	used := map[int]float64{} // by machine
+	for _, l := range d.net.Links {
+		d.most = max(d.most, l.Used)
+		for _, e := range []report.End{l.A, l.B} {
+			if e.Machine >= 0 {
+				used[e.Machine] = max(used[e.Machine], l.Used)
+			}
+		}
+	}
+	for m, s := range d.net.Racks {
+		if s >= 0 && s < len(d.hosts) {
+			d.hosts[s] = append(d.hosts[s], hostCell{m, used[m]})
+		}
+	}
+	top := 1
+	for _, s := range d.net.Switches {
+		top = max(top, s.Tier)
+	}
+	d.tiers = make([][]int, top)
+	for i, s := range d.net.Switches {
+		t := min(max(s.Tier, 1), top) - 1
+		d.tiers[t] = append(d.tiers[t], i)
+	}
+	d.tiers = slices.DeleteFunc(d.tiers, func(t []int) bool { return len(t) == 0 })
+}
+
+// place gives each switch its place: the tiers from the top, each over the whole width.
+func (d *drawing) place() {
+	leaves := d.tiers[0]
+	column := vg.Length(wide) / vg.Length(len(leaves))
+	most := 1
+	for _, s := range leaves {
+		most = max(most, len(d.hosts[s]))
+	}
+	// The largest cells with which the rack with most hosts is at most twice as high as it is wide, or 120 points.
+	high := max(120, 2*float64(column))
+	d.cell = 2
+	for size := 12.0; size >= 2; size -= 0.5 {
+		across := math.Floor(float64(column-rackGap) / size)
+		if across >= 1 && math.Ceil(float64(most)/across)*size <= high {
+			d.cell = vg.Length(size)
+			break
+		}
+	}
+	across := max(1, int((column-rackGap)/d.cell))
+	below := vg.Length((most+across-1)/across)*d.cell + 8
+	d.height = below + boxHigh + vg.Length(len(d.tiers)-1)*tierGap + 4
+	for t, tier := range d.tiers {
+		y := below + boxHigh/2 + vg.Length(t)*tierGap
+		step := vg.Length(wide) / vg.Length(len(tier))
+		for i, s := range tier {
+			d.at[s] = vg.Point{X: step * (vg.Length(i) + 0.5), Y: y}
+			d.width[s] = min(step-rackGap, 96)
+			if t == 0 {
+				d.width[s] = column - rackGap
+			}
+		}
+	}
+}
+
+// links draws the links between switches, the most used ones on top. Links of one color are one path.
+func (d *drawing) links(c *draw.Canvas) {
+	paths := make([]vg.Path, heats)
+	for _, l := range d.net.Links {
+		if l.A.Switch < 0 || l.B.Switch < 0 || l.A.Switch >= len(d.at) || l.B.Switch >= len(d.at) {
+			continue
+		}
+		a, b := d.at[l.A.Switch], d.at[l.B.Switch]
+		if a.Y < b.Y {
+			a, b = b, a
+		}
+		h := heatOf(l.Used, d.most)
+		paths[h].Move(vg.Point{X: a.X, Y: a.Y - boxHigh/2})
+		paths[h].Line(vg.Point{X: b.X, Y: b.Y + boxHigh/2})
+	}
+	for h, p := range paths {
+		c.SetLineStyle(draw.LineStyle{Color: heatInk(h), Width: vg.Length(0.8 + 0.25*float64(h))})
+		c.Stroke(p)
+	}
+}
+
+func box(p *vg.Path, x, y, w, h vg.Length) {
+	p.Move(vg.Point{X: x, Y: y})
+	p.Line(vg.Point{X: x + w, Y: y})
+	p.Line(vg.Point{X: x + w, Y: y + h})
+	p.Line(vg.Point{X: x, Y: y + h})
+	p.Close()
+}
+
+// switches draws the boxes, with the name of a switch where there is room.
+func (d *drawing) switches(c *draw.Canvas) {
+	var p vg.Path
+	for i, at := range d.at {
+		box(&p, at.X-d.width[i]/2, at.Y-boxHigh/2, d.width[i], boxHigh)
+	}
+	c.SetColor(ink("box"))
+	c.Fill(p)
+	style := newPlot(nil, nil).X.Tick.Label
+	style.Color = ink("fg")
+	style.XAlign, style.YAlign = draw.XCenter, draw.YCenter
+	for i, s := range d.net.Switches {
+		for _, name := range []string{s.Name, shortName(s.Name)} {
+			if style.Width(name) < d.width[i]-4 {
+				c.FillText(style, d.at[i], name)
+				break
+			}
+		}
+	}
+}
+
+// shortName is the number at the end of a name.
+func shortName(name string) string {
+	return name[len(strings.TrimRight(name, "0123456789")):]
+}
+
+// cells draws the hosts of each rack. Hosts of one color are one path.
+func (d *drawing) cells(c *draw.Canvas) {
+	paths := make([]vg.Path, heats)
+	for s, hosts := range d.hosts {
+		across := max(1, int(d.width[s]/d.cell))
+		x0 := d.at[s].X - vg.Length(min(across, len(hosts)))*d.cell/2
+		y0 := d.at[s].Y - boxHigh/2 - 4
+		for i, h := range hosts {
+			gap := d.cell / 8
+			box(&paths[heatOf(h.used, d.most)], x0+vg.Length(i%across)*d.cell+gap, y0-vg.Length(i/across+1)*d.cell+gap, d.cell-2*gap, d.cell-2*gap)
+		}
+	}
+	for h, p := range paths {
+		c.SetColor(heatInk(h))
+		c.Fill(p)
+	}
+}
