@@ -86,7 +86,7 @@ func topologyOf(c *cli.Context) (t *fabric.Topology, shape string, err error) {
 		if !isFile(kind) {
 			return nil, "", fmt.Errorf("--topology %q: want leaf-spine, fat-tree, or a file", kind)
 		}
-		text, err := readFile(kind, fabric.MaxFile)
+		text, err := readBounded(kind, fabric.MaxFile)
 		if err != nil {
 			return nil, "", err
 		}
@@ -95,8 +95,8 @@ func topologyOf(c *cli.Context) (t *fabric.Topology, shape string, err error) {
 	}
 }
 
-// readFile reads a file of at most so many bytes.
-func readFile(name string, most int64) ([]byte, error) {
+// readBounded reads a file of at most so many bytes.
+func readBounded(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func jobsOf(c *cli.Context, s *scenario.Scenario) (jobs []load.Job, notes []stri
 		name := "--synthetic"
 		if _, err := os.Stat(text); err == nil {
 			name = text
-			body, err := readFile(text, 1<<20)
+			body, err := readBounded(text, 1<<20)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -239,7 +239,7 @@ func jobsOf(c *cli.Context, s *scenario.Scenario) (jobs []load.Job, notes []stri
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(filepath.Dir(name), file)
 		}
-		return readFile(file, 1<<20)
+		return readBounded(file, 1<<20)
 	}
 	return load.ReadJobs(name, f, o)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/sim/load"
 	"github.com/musterhq/muster/sim/record"
 	"github.com/musterhq/muster/sim/report"
-	"github.com/musterhq/muster/sim/report/page"
+	html "github.com/musterhq/muster/sim/report/page"
 )
 
 // simulationFiles are the files that a simulation writes.
@@ -67,7 +67,7 @@ func (o *simulationFiles) closeLog() error {
 func (v hostVerbs) printSimulation(c *cli.Context, d *report.Document, o *simulationFiles) error {
 	if o.page != nil {
 		w := bufio.NewWriter(o.page)
-		if err := errors.Join(page.Write(w, d), w.Flush(), o.page.Close()); err != nil {
+		if err := errors.Join(html.Write(w, d), w.Flush(), o.page.Close()); err != nil {
 			return fmt.Errorf("simulate: --report %s: %w", c.String("report"), err)
 		}
 	}
