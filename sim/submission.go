@@ -30,7 +30,7 @@ type submission struct {
 	awaited  []*submission // that are submitted once this job is accepted
 	missing  int           // jobs that must be accepted before this one can be submitted
 	due      bool          // its time has come
-	id       job.ID        // once it is accepted
+	id       job.ID        // once its owner has it
 	accepted bool
 	refused  error // for good
 	elements []element
@@ -63,7 +63,7 @@ func (w *World) addJobs() error {
 			s.user = "sim"
 		}
 		if w.durable {
-			s.key = fmt.Sprintf("job-%d", i)
+			s.key = keyOf(i)
 		}
 		if x.Submit < 0 || x.Runs < 0 || x.Bytes < 0 {
 			return fmt.Errorf("sim: job %s: submit %s, runs %s, %d bytes of files: none may be negative", x.Name, x.Submit, x.Runs, x.Bytes)
