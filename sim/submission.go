@@ -195,7 +195,7 @@ func (s *submission) submit() {
 		}
 	}
 	s.owner.ask(request{s: s}, func(tok scheduler.Token) scheduler.Event {
-		return scheduler.Submit{Token: tok, User: s.user, Key: s.key, Spec: s.asked()}
+		return scheduler.Submit{Token: tok, User: s.user, Key: s.key, Spec: s.asked(), Brief: true}
 	})
 }
 
@@ -217,6 +217,9 @@ func (s *submission) submitted(r scheduler.Reply) {
 			return
 		}
 		s.accepted, s.id = true, r.Job.ID
+		if r.Archived != nil {
+			s.id = r.Archived.ID
+		}
 		w.byID[s.id] = s
 		w.counts.Accepted++
 		for _, next := range s.awaited {
