@@ -25,6 +25,9 @@ type (
 		Spec  job.Spec
 		// Unknown are jobs that Spec depends on and that their owner does not have.
 		Unknown []job.ID
+		// Brief says that the reply need have no more than the ID of the job. To tell why a job waits takes a look at all
+		// hosts.
+		Brief bool
 	}
 	// Cancel asks that tasks end.
 	Cancel struct {

@@ -51,6 +51,7 @@ type requests struct {
 // submission is a job whose Submit record is proposed.
 type submission struct {
 	tokens []Token
+	brief  bool // see Submit
 	spec   digest
 	key    string
 }
@@ -223,7 +224,7 @@ func (rq *requests) submittedBefore(a Submit, sum digest) bool {
 	if id, there := rq.keys[keyOf(a.User, a.Key)]; there {
 		s := rq.submits[id]
 		if s.spec == sum {
-			s.tokens = append(s.tokens, a.Token)
+			s.tokens, s.brief = append(s.tokens, a.Token), s.brief && a.Brief
 		} else {
 			rq.answer(a.Token, nil, keyConflict(a.Key, id))
 		}
@@ -248,7 +249,7 @@ func (rq *requests) proposeSubmit(a Submit, sum digest) {
 	for taken(id) {
 		id = job.NewID(rq.cfg.Group, rq.rng.Uint64())
 	}
-	s := &submission{tokens: []Token{a.Token}, spec: sum}
+	s := &submission{tokens: []Token{a.Token}, brief: a.Brief, spec: sum}
 	if a.Key != "" {
 		s.key = keyOf(a.User, a.Key)
 		rq.keys[s.key] = id
@@ -266,7 +267,11 @@ func (rq *requests) submitted(id job.ID) {
 	}
 	rq.drop(id, s)
 	for _, tok := range s.tokens {
-		rq.answer(tok, rq.entries.byID[id], nil)
+		if !s.brief {
+			rq.answer(tok, rq.entries.byID[id], nil)
+		} else if rq.close(tok) {
+			rq.fx.Reply = append(rq.fx.Reply, Reply{Token: tok, Job: job.Job{ID: id}})
+		}
 	}
 }
 

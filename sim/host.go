@@ -54,7 +54,7 @@ type host struct {
 	speed  float64 // of its tasks; 1: as their jobs say
 	procs  map[job.Attempt]*proc
 	ending []*proc        // ended, with memory that is not back
-	files  map[int32]bool // jobs whose files it has
+	files  map[int]*files // of jobs that have some
 }
 
 // For how long hosts are up when a world begins.

@@ -121,6 +121,9 @@ func post[M any](d *direction[M], up bool, m M) {
 	w.kinds[k].Bytes += int64(n)
 	w.counts.Messages++
 	b.bytes += n
+	if w.cfg.Message != nil {
+		w.cfg.Message(m, n)
+	}
 }
 
 // flush sends the messages of this turn.

@@ -44,8 +44,9 @@ const (
 
 // plain is a network of constant latencies without limits: each pair of machines has one link of its own.
 type plain struct {
-	clock *Clock
-	seed  uint64
+	clock       *Clock
+	seed        uint64
+	least, most time.Duration
 }
 
 func (n plain) Cost(from, to int) time.Duration {
@@ -54,7 +55,7 @@ func (n plain) Cost(from, to int) time.Duration {
 	}
 	pair := rand.NewPCG(n.seed, uint64(min(from, to))<<32|uint64(max(from, to)))
 	part := float64(pair.Uint64()>>11) / (1 << 53)
-	return time.Duration(float64(plainLeast) * math.Pow(float64(plainMost)/float64(plainLeast), part))
+	return time.Duration(float64(n.least) * math.Pow(float64(n.most)/float64(n.least), part))
 }
 
 func (n plain) Send(from, to int, _ int, arrive func()) { n.clock.after(n.Cost(from, to), arrive) }

@@ -66,20 +66,7 @@ func (h *host) startProc(t worker.Task) {
 	}
 	h.procs[t.Attempt] = p
 	p.stint = j.stintOf(p)
-	begin := func() { w.after(w.draw(w.cfg.Costs.Start), p.begin) }
-	if j.bytes == 0 || j.owner.at == h.index || h.files[int32(j.index)] {
-		begin()
-		return
-	}
-	w.counts.Copies++
-	w.counts.Copied += j.bytes
-	w.net.Copy(j.owner.at, h.index, j.bytes, func() {
-		if h.files == nil {
-			h.files = map[int32]bool{}
-		}
-		h.files[int32(j.index)] = true
-		begin()
-	})
+	h.bring(j, func() { w.after(w.draw(w.cfg.Costs.Start), p.begin) })
 }
 
 // begin is when the process exists.

@@ -3,7 +3,10 @@ package sim
 // Requests of users to schedulers: each is answered, or asked again after its daemon has died.
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -70,6 +73,8 @@ func (o *owner) replied(r scheduler.Reply) {
 // that they are held until a person releases them.
 func (o *owner) committed(r job.Record) {
 	switch r := r.(type) {
+	case job.SubmitRecord:
+		o.w.named(r.Job, r.Key)
 	case job.ResultRecord:
 		if r.Hold != "" {
 			o.held(r.Attempt)
@@ -82,6 +87,19 @@ func (o *owner) committed(r job.Record) {
 		} else if r.Proof == job.ProofExpired || r.Proof == job.ProofDead {
 			o.lookLater(r.Attempt)
 		}
+	}
+}
+
+// keyOf is the idempotency key of a job of the load.
+func keyOf(index int) string { return fmt.Sprintf("job-%d", index) }
+
+// named notes the ID of a job as soon as the journal has it: if the daemon dies before it has answered, the job runs
+// nevertheless.
+func (w *World) named(id job.ID, key string) {
+	digits, found := strings.CutPrefix(key, "job-")
+	if i, err := strconv.Atoi(digits); found && err == nil && i < len(w.works) {
+		w.works[i].id = id
+		w.byID[id] = w.works[i]
 	}
 }
 

@@ -61,6 +61,9 @@ type Config struct {
 	// Horizon ends the simulation though jobs have not ended; 0: never.
 	Horizon time.Duration
 	Sink    record.Sink // nil: nobody is told
+	// Message, if it is set, sees each message between machines: one of package lease, and how many bytes it is taken to
+	// have on the wire.
+	Message func(msg any, bytes int)
 	// Progress is called now and then, if it is set.
 	Progress func(Progress)
 }

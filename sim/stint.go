@@ -71,14 +71,18 @@ func (s *submission) reopen(e *element, k int) {
 // joined notes that the process of a member exists.
 func (x *stint) joined(p *proc) {
 	x.begun++
-	if x.state == stintBroken { // a gang that lost a member before: what is left of it runs on until it is told to end
-		p.endsAt = x.s.w.now + x.s.runs
-		x.s.w.at(p.endsAt, p.finish)
-		return
-	}
 	p.endsAt = x.s.w.now + x.s.runs
-	if x.begun == max(x.s.nodes, 1) {
+	switch {
+	case x.state == stintBroken: // a gang that lost a member before: what is left of it runs on until it is told to end
+		x.s.w.at(p.endsAt, p.finish)
+	case x.begun == max(x.s.nodes, 1):
 		x.start()
+	case x.s.spec.KeepOnBadExit: // it does not wait for ever for a member that is never started
+		x.s.w.at(p.endsAt, func() {
+			if x.state == stintWaits {
+				p.finish()
+			}
+		})
 	}
 }
 
@@ -188,36 +192,38 @@ func (x *stint) left(p *proc) {
 	x.over++
 	switch x.state {
 	case stintWorks:
-		if !x.s.spec.KeepOnBadExit || p.why != byItself {
-			x.breaks(p)
+		if p.why == byItself && x.s.spec.KeepOnBadExit {
+			return // the others go on
 		}
+		x.count()
+		x.state = stintBroken
+		x.interrupted(p)
 	case stintWaits:
 		x.state = stintBroken
-		for _, other := range x.procs {
-			if other.begun && !other.over {
-				x.s.w.at(other.endsAt, other.finish)
-			}
-		}
 	case stintBroken, stintDone:
+		return
+	}
+	for _, other := range x.procs { // what is left of a gang runs on until it is told to end
+		if other.begun && !other.over {
+			x.s.w.at(other.endsAt, other.finish)
+		}
 	}
 }
 
-// breaks ends the work before it is done.
-func (x *stint) breaks(p *proc) {
+// interrupted says what becomes of the work that ends early, with this process.
+func (x *stint) interrupted(p *proc) {
 	s, w := x.s, x.s.w
 	e := &s.elements[x.k]
-	x.count()
-	x.state = stintBroken
 	worked := max(x.done-x.costs, 0)
-	if slices.ContainsFunc(x.procs, (*proc).preempted) {
+	switch {
+	case slices.ContainsFunc(x.procs, (*proc).preempted):
 		e.saved += worked
 		e.resumes = true
 		w.counts.Preempted++
 		w.tell(record.Record{Kind: record.Preempt, Job: s.index, Task: x.k})
 		return
-	}
-	if p.why == byItself {
-		return // it has failed; in tests
+	case p.why == byItself, p.why == byLimit:
+		return // it has failed; if it does not run again, it is rejected
 	}
 	if every := w.cfg.Checkpoint; every > 0 {
 		kept := worked / every * every
@@ -225,15 +231,7 @@ func (x *stint) breaks(p *proc) {
 		e.resumes = e.resumes || e.saved > 0
 		worked -= kept
 	}
-	if p.why == byLimit {
-		return // it has failed, and is rejected
-	}
 	w.counts.Lost++
 	w.counts.LostWork += time.Duration(float64(worked) * s.gpus())
 	w.tell(record.Record{Kind: record.Lost, Job: s.index, Task: x.k})
-	for _, other := range x.procs { // of a gang: they run on until they are told to end
-		if other.begun && !other.over {
-			w.at(other.endsAt, other.finish)
-		}
-	}
 }

@@ -30,7 +30,7 @@ type submission struct {
 	awaited  []*submission // that are submitted once this job is accepted
 	missing  int           // jobs that must be accepted before this one can be submitted
 	due      bool          // its time has come
-	id       job.ID        // once it is accepted
+	id       job.ID        // once its owner has it
 	accepted bool
 	refused  error // for good
 	elements []element
@@ -63,7 +63,7 @@ func (w *World) addJobs() error {
 			s.user = "sim"
 		}
 		if w.durable {
-			s.key = fmt.Sprintf("job-%d", i)
+			s.key = keyOf(i)
 		}
 		if x.Submit < 0 || x.Runs < 0 || x.Bytes < 0 {
 			return fmt.Errorf("sim: job %s: submit %s, runs %s, %d bytes of files: none may be negative", x.Name, x.Submit, x.Runs, x.Bytes)
@@ -195,7 +195,7 @@ func (s *submission) submit() {
 		}
 	}
 	s.owner.ask(request{s: s}, func(tok scheduler.Token) scheduler.Event {
-		return scheduler.Submit{Token: tok, User: s.user, Key: s.key, Spec: s.asked()}
+		return scheduler.Submit{Token: tok, User: s.user, Key: s.key, Spec: s.asked(), Brief: true}
 	})
 }
 
@@ -217,6 +217,9 @@ func (s *submission) submitted(r scheduler.Reply) {
 			return
 		}
 		s.accepted, s.id = true, r.Job.ID
+		if r.Archived != nil {
+			s.id = r.Archived.ID
+		}
 		w.byID[s.id] = s
 		w.counts.Accepted++
 		for _, next := range s.awaited {

@@ -66,7 +66,7 @@ func newWorld(cfg Config) *World {
 		byID: map[job.ID]*submission{}, wall: wallClock,
 	}
 	if w.net == nil {
-		w.net = plain{w.Clock, cfg.Seed}
+		w.net = plain{w.Clock, cfg.Seed, plainLeast, plainMost}
 	}
 	if l, ok := w.net.(Lossy); ok {
 		w.lossy = l.Lossy()

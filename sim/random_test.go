@@ -1,4 +1,4 @@
-package joint
+package sim
 
 // Random worlds: hosts, owners, users and their jobs, and all that goes wrong
 // within an hour, from a seed.
@@ -64,7 +64,7 @@ func randomWorld(t testing.TB, seed uint64) *world {
 	if r.IntN(4) == 0 {
 		opt.standing, opt.mute = 2, r.IntN(2) == 0
 	}
-	w := newWorld(t, seed, opt)
+	w := newTestWorld(t, seed, opt)
 	m.limits = max(0, r.Float64()*1.5-0.5)
 	setAside := []time.Duration{10 * time.Second, time.Minute, worker.DefaultSetAside}[r.IntN(3)]
 	for range 3 + r.IntN(10) {
@@ -203,7 +203,7 @@ func (w *world) decorate(r *rand.Rand, m *mood, j *work) {
 
 // reachableEver says whether any host could ever run the job.
 func (j *work) reachableEver() bool {
-	return slices.ContainsFunc(j.w.hosts, j.could)
+	return slices.ContainsFunc(j.world().hosts, j.could)
 }
 
 // each has something happen so many times an hour on average, at random moments.
@@ -229,7 +229,7 @@ func (w *world) trouble(r *rand.Rand, m *mood) {
 				case k < 6:
 					cut = between(r, 5*time.Second, time.Minute)
 				}
-				w.links[[2]job.Peer{o.peer, h.peer}].sever(noticeMost, cut)
+				o.links[h.peer].sever(w.cfg.Costs.Notice, cut)
 			})
 		}
 	}
@@ -274,7 +274,7 @@ func (w *world) hostTrouble(r *rand.Rand, m *mood, h *host) {
 // die is a power cut, after which the host comes back, perhaps with an empty
 // disk, or does not.
 func (h *host) die(r *rand.Rand, m *mood) {
-	w := h.w
+	w := h.ref()
 	if !h.power || h.gone {
 		return
 	}

@@ -1,4 +1,4 @@
-package joint
+package sim
 
 // Gangs: what a host is told about those whose members it runs, and worlds in which many of them wait for the same hosts.
 
@@ -15,19 +15,6 @@ import (
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
 )
-
-// ends returns the addresses of the host and of the owner. A daemon has none towards itself.
-func (l *link) ends() (host, owner string) {
-	if l.local {
-		return "", ""
-	}
-	if local := l.o.local; local != nil {
-		return l.h.address(), local.address()
-	}
-	return l.h.address(), fmt.Sprintf("10.1.%d.%d", l.o.index/250, l.o.index%250+1)
-}
-
-func (h *host) address() string { return fmt.Sprintf("10.0.%d.%d", h.index/250, h.index%250+1) }
 
 // checkGang checks what a member of a gang finds in its environment: it is on the host that its rank stands for, and no
 // other gang that meets on this host has its port (P1).
@@ -87,7 +74,7 @@ func (w *world) watchGangs() {
 func (j *work) gangAlone() time.Duration { return 3*j.spec.LeaseOr() + 10*time.Minute }
 
 func (j *work) watchGang(n int) {
-	w := j.w
+	w := j.world()
 	newest, started, runs := 0, map[int]bool{}, false
 	for _, p := range j.tries {
 		if p.attempt.N > newest {
@@ -139,7 +126,7 @@ func (w *world) checkGangs() {
 // manyGangs is a world of ten owners, each with five gangs of two to four nodes, and hosts for one large gang at a time.
 func manyGangs(t testing.TB, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 2))
-	w := newWorld(t, seed, options{sampling: endless})
+	w := newTestWorld(t, seed, options{sampling: endless})
 	for range 4 {
 		w.addHost(hostSpec{cpus: 1})
 	}
@@ -218,7 +205,7 @@ func roughGangs(t testing.TB, seed uint64) *world {
 		opt.shares = share.Weights{HalfLife: 20 * time.Minute, Users: map[string]float64{"bob": 3}}
 		users = []string{"ada", "ada", "bob", "cyd"}
 	}
-	w := newWorld(t, seed, opt)
+	w := newTestWorld(t, seed, opt)
 	for range 4 + r.IntN(6) {
 		h := w.addHost(hostSpec{cpus: 1 + r.IntN(4), ppm: int64(r.IntN(401)) - 200})
 		h.wallOff = between(r, -2*time.Minute, 2*time.Minute)
@@ -268,7 +255,7 @@ func roughGangs(t testing.TB, seed uint64) *world {
 	return w
 }
 
-var gangSeed = flag.Uint64("joint.gang", 0, "run this random world of gangs alone, and log all that happens in it")
+var gangSeed = flag.Uint64("sim.gang", 0, "run this random world of gangs alone, and log all that happens in it")
 
 // TestRoughGangs: whatever breaks, the members of a gang run together, on hosts of their own, and each gang ends once all
 // is well.

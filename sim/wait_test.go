@@ -1,4 +1,4 @@
-package joint
+package sim
 
 // Nothing starves (P1): now and then the world looks who is first in line at
 // each host, and for how long.
@@ -43,20 +43,20 @@ func (w *world) sample() {
 	w.stats.waited += time.Duration(len(w.waiting)) * w.opt.sampling
 	if len(w.waiting) == 0 {
 		for _, h := range w.hosts {
-			h.first = standing{}
+			*h.line() = standing{}
 		}
 		return
 	}
 	slices.SortFunc(w.waiting, func(a, b *work) int { return cmp.Compare(a.acceptAt, b.acceptAt) })
 	for _, o := range w.owners {
-		o.youngest = 0
+		w.youngest[o] = 0
 	}
 	for _, j := range w.waiting { // an owner keeps its own jobs in their order, whatever its clock says
 		if j.agedAnew() {
 			continue
 		}
-		j.rankAt = max(j.bornAt, j.owner.youngest)
-		j.owner.youngest = j.rankAt
+		j.rankAt = max(j.bornAt, w.youngest[j.owner])
+		w.youngest[j.owner] = j.rankAt
 	}
 	slices.SortFunc(w.waiting, ranks)
 	for _, h := range w.hosts {
@@ -85,7 +85,7 @@ func (h *host) takes(o *owner) bool {
 	if !h.up || h.draining.On || h.w.now < h.diskBadUntil+settleTime {
 		return false
 	}
-	return h.linkTo(o.peer).usable() > settleTime
+	return h.links[o.peer].usable() > settleTime
 }
 
 // lookAt finds who is first at the host, and whether it has waited too long.
@@ -98,21 +98,21 @@ func (w *world) lookAt(h *host) {
 		}
 	}
 	if first == nil {
-		h.first = standing{}
+		*h.line() = standing{}
 		return
 	}
 	first.firstAt++
 	free := h.free()
 	fits := first.fits(&free)
-	if first != h.first.j || !fits || !h.first.fitting || first.turnAt > h.first.since {
-		h.first = standing{j: first, fitting: fits, since: w.now}
+	if first != h.line().j || !fits || !h.line().fitting || first.turnAt > h.line().since {
+		*h.line() = standing{j: first, fitting: fits, since: w.now}
 		return
 	}
-	wait := w.now - h.first.since
+	wait := w.now - h.line().since
 	first.fitWait = max(first.fitWait, wait)
 	if wait > fitBound {
 		if why := h.closedWhy(first, &free); why != "" || w.rivals(first, h) {
-			h.first = standing{}
+			*h.line() = standing{}
 			return
 		}
 		w.fail("P1: %s is first in line at %s, fits, and has waited there for %v; in all for %v; %s", first, h.peer, wait, w.now-first.acceptAt, first.why())
@@ -224,24 +224,46 @@ func (j *work) why() string {
 // better sees a task start: those that rank behind it lose their turn at its host.
 func (w *world) better(p *proc) {
 	for _, j := range w.waiting {
-		if j.alone > 0 && (ranks(p.j, j) < 0 || w.sharesDecide(p.j, j)) && j.could(p.h) {
+		if j.alone > 0 && (ranks(p.work(), j) < 0 || w.sharesDecide(p.work(), j)) && j.could(p.h) {
 			j.alone = 0
 		}
 	}
-	if first := p.h.first.j; first != nil && (ranks(p.j, first) < 0 || w.sharesDecide(p.j, first)) {
-		p.h.first = standing{}
+	if first := p.h.line().j; first != nil && (ranks(p.work(), first) < 0 || w.sharesDecide(p.work(), first)) {
+		*p.h.line() = standing{}
 	}
 }
 
 // hostNames are the hosts that could run the job.
 func (j *work) hostNames() string {
 	var out []string
-	for _, h := range j.w.hosts {
+	for _, h := range j.world().hosts {
 		if j.could(h) {
 			out = append(out, string(h.peer))
 		}
 	}
 	return strings.Join(out[:min(len(out), 8)], ", ")
+}
+
+// free is what nobody holds by the ledger: CPUs, and whole devices.
+func (h *host) free() lease.Free {
+	f := lease.Free{CPUs: h.cfg.Profile.CPUs}
+	held := map[string]bool{}
+	for _, r := range h.disk.records {
+		if r.Phase == lease.PhaseReserved || r.Phase == lease.PhaseStarted {
+			f.CPUs -= r.Need.CPUs
+			f.Tasks++
+			f.Exclusive = f.Exclusive || r.Need.Exclusive
+			for _, d := range r.Devices {
+				held[d] = true
+			}
+		}
+	}
+	for _, d := range h.cfg.Profile.GPUs {
+		if !held[d.UUID] {
+			f.GPUs = append(f.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
+		}
+	}
+	return f
 }
 
 // roomAt is when the host has room for the job if nothing else is started there.
@@ -286,8 +308,6 @@ func (w *world) checkOffers() {
 		w.fail("P2: %d offers for %d jobs, %d starts and %v of waiting; at most %d are explained", s.offers, len(w.works), s.starts, s.waited, bound)
 	}
 }
-
-func needText(r job.Resources) string { return fmt.Sprintf("%d CPUs, %d GPUs", r.CPUs, gpu.Count(r)) }
 
 // stats are the figures of one world.
 type stats struct {

@@ -1,4 +1,4 @@
-package joint
+package sim
 
 // Scenes: larger worlds of one kind each, each for a fault that was seen.
 
@@ -22,7 +22,7 @@ func cpus(n int) job.Resources { return job.Resources{CPUs: n} }
 func scene(t *testing.T, hosts int, s hostSpec, opt options) (*world, *owner) {
 	t.Helper()
 	t.Parallel()
-	w := newWorld(t, 7, opt)
+	w := newTestWorld(t, 7, opt)
 	for range hosts {
 		w.addHost(s)
 	}

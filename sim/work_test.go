@@ -1,4 +1,4 @@
-package joint
+package sim
 
 // Jobs as their users see them: what they ask for, how long they run, and what
 // has become of them.
@@ -16,16 +16,10 @@ import (
 	"github.com/musterhq/muster/scheduler"
 )
 
-// work is one job.
+// work is one job, and what is seen of it.
 type work struct {
-	w     *world
-	index int
-	owner *owner
-	user  string
-	key   string
-	spec  job.Spec
+	*submission
 
-	runs      time.Duration // how long its task runs
 	fails     int           // first runs that fail
 	saves     int           // of the further ones, those that only save their state
 	poison    bool          // its task takes the host down
@@ -35,14 +29,11 @@ type work struct {
 	cancelled bool // its user has asked for it
 	held      bool // likewise
 	released  bool
-	refused   error // by the scheduler, for good
 
-	id       job.ID
 	acceptAt time.Duration
 	rankAt   time.Duration // by which it is ranked in one look
 	bornAt   time.Duration // as its owner tells
 	bornIn   int           // in which of its lives: its clock may have been set since
-	accepted bool
 	state    job.State
 	reason   job.Reason
 	attempt  int
@@ -53,7 +44,8 @@ type work struct {
 	startAt  time.Duration // of the first attempt
 	endAt    time.Duration
 	tries    []*proc
-	torn     time.Duration // since when members of its gang run without the others; 0: they do not
+	stores   map[*proc]string // the store of the host when it began
+	torn     time.Duration    // since when members of its gang run without the others; 0: they do not
 
 	offers    int
 	minute    time.Duration
@@ -72,11 +64,13 @@ type work struct {
 
 // newWork adds a job of an owner that asks for this.
 func (w *world) newWork(o *owner, user string, need job.Resources, runs time.Duration) *work {
-	j := &work{w: w, index: len(w.works), owner: o, user: user, runs: runs, poisonFor: time.Minute}
-	j.key = fmt.Sprintf("key-%d", j.index)
-	j.spec = job.DefaultSpec()
-	j.spec.Command = []string{"true"}
-	j.spec.Resources = need
+	spec := job.DefaultSpec()
+	spec.Command = command
+	spec.Resources = need
+	n := len(w.works)
+	s := &submission{w: w.World, index: n, owner: o, user: user, key: keyOf(n), spec: &spec, runs: runs}
+	j := &work{submission: s, poisonFor: time.Minute, stores: map[*proc]string{}}
+	w.World.works = append(w.World.works, s)
 	w.works = append(w.works, j)
 	w.byKey[j.key] = j
 	return j
@@ -98,70 +92,18 @@ func (j *work) String() string {
 }
 
 // submitAt has the user submit it then.
-func (j *work) submitAt(at time.Duration) { j.w.at(at, j.submit) }
-
-// ask puts a question to the owner; if that is down, or dies before it has
-// answered, the client asks again.
-func (o *owner) ask(event func(scheduler.Token) scheduler.Event, then func(scheduler.Reply)) {
-	w := o.w
-	again := func() { o.ask(event, then) }
-	if !o.up {
-		w.after(between(w.chance, time.Second, 5*time.Second), again)
-		return
-	}
-	o.tokens++
-	tok, life := o.tokens, o.life
-	answered := false
-	o.asks[tok] = func(r scheduler.Reply) { answered = true; then(r) }
-	o.tell(event(tok))
-	w.after(clientWait, func() {
-		switch {
-		case answered:
-		case o.life != life || !o.up:
-			again()
-		default:
-			w.fail("%s has not answered a request within %v", o.peer, clientWait)
+func (j *work) submitAt(at time.Duration) {
+	j.w.at(at, func() {
+		if err := j.lay(); err != nil {
+			j.w.fail("%s: %v", j, err)
 		}
+		j.submit()
 	})
 }
 
-// clientWait is above the time within which a scheduler answers.
-const clientWait = 45 * time.Second
-
-func (o *owner) replied(r scheduler.Reply) {
-	then := o.asks[r.Token]
-	if then == nil {
-		o.w.fail("%s answers request %d again: %v", o.peer, r.Token, r.Err)
-		return
-	}
-	delete(o.asks, r.Token)
-	then(r)
-}
-
-func (j *work) submit() {
-	w := j.w
-	if j.accepted {
-		return
-	}
-	j.owner.ask(func(tok scheduler.Token) scheduler.Event {
-		return scheduler.Submit{Token: tok, User: j.user, Key: j.key, Spec: j.spec}
-	}, func(r scheduler.Reply) {
-		var noMatch *scheduler.NoMatchError
-		switch {
-		case r.Err == nil:
-			j.accepted = true
-		case errors.Is(r.Err, scheduler.ErrBusy), errors.Is(r.Err, errJournal):
-			w.after(between(w.chance, time.Second, 5*time.Second), j.submit)
-		case errors.As(r.Err, &noMatch):
-			if h := j.reachableHost(); h != nil {
-				w.fail("P7: %s was refused, though %s can run it: %v", j, h.peer, r.Err)
-			}
-			w.after(between(w.chance, 10*time.Second, 30*time.Second), j.submit)
-		default:
-			j.refused = r.Err
-			w.fail("P7: %s was refused: %v", j, r.Err)
-		}
-	})
+// question puts a question to the owner.
+func (o *owner) question(event func(scheduler.Token) scheduler.Event, then func(scheduler.Reply)) {
+	o.ask(request{then: then}, event)
 }
 
 // reachableHost is a host that could run the job and that its owner could have
@@ -183,7 +125,7 @@ func (j *work) reachableHost() *host {
 const settleTime = 15 * time.Second
 
 func (j *work) cancel() {
-	w := j.w
+	w := j.world()
 	if j.state.Ended() {
 		return
 	}
@@ -192,7 +134,7 @@ func (j *work) cancel() {
 		return
 	}
 	j.cancelled = true
-	j.owner.ask(func(tok scheduler.Token) scheduler.Event {
+	j.owner.question(func(tok scheduler.Token) scheduler.Event {
 		return scheduler.Cancel{Token: tok, Job: j.id, Reason: "not needed"}
 	}, func(r scheduler.Reply) {
 		if r.Err != nil && !errors.Is(r.Err, scheduler.ErrNotFound) {
@@ -203,12 +145,12 @@ func (j *work) cancel() {
 
 // requeue has the job run again, whether it runs, has ended or has left its owner's memory.
 func (j *work) requeue() {
-	w := j.w
+	w := j.world()
 	if !j.accepted {
 		w.after(5*time.Second, j.requeue)
 		return
 	}
-	j.owner.ask(func(tok scheduler.Token) scheduler.Event {
+	j.owner.question(func(tok scheduler.Token) scheduler.Event {
 		return scheduler.Requeue{Token: tok, Job: j.id, Reason: "again"}
 	}, func(r scheduler.Reply) {
 		if r.Err != nil && !errors.Is(r.Err, scheduler.ErrNotFound) && !errors.Is(r.Err, scheduler.ErrConflict) {
@@ -229,16 +171,16 @@ func (j *work) hold(until time.Duration) {
 	}
 	var release func()
 	release = func() {
-		j.owner.ask(ask(true), func(r scheduler.Reply) {
+		j.owner.question(ask(true), func(r scheduler.Reply) {
 			if r.Err == nil || errors.Is(r.Err, scheduler.ErrConflict) || errors.Is(r.Err, scheduler.ErrNotFound) {
 				j.released = true
 				return
 			}
-			j.w.after(time.Second, release)
+			j.world().after(time.Second, release)
 		})
 	}
 	j.held = true
-	j.owner.ask(ask(false), func(scheduler.Reply) { j.w.at(until, release) })
+	j.owner.question(ask(false), func(scheduler.Reply) { j.world().at(until, release) })
 }
 
 // settled says whether nothing more is to be expected of the job.

@@ -1,4 +1,4 @@
-package joint
+package sim
 
 // What hosts tell of the start of queued offers, and whether it comes true.
 
@@ -22,9 +22,9 @@ type outlook struct {
 	due, dueOf time.Duration
 }
 
-// expects sees what a host tells of a queued offer. Nothing is set aside in one turn for longer than it was before in
+// foresees sees what a host tells of a queued offer. Nothing is set aside in one turn for longer than it was before in
 // all, but for the first turn (P8).
-func (w *world) expects(h *host, f lease.Forecast) {
+func (w *world) foresees(h *host, f lease.Forecast) {
 	j := w.offerOf[f.Offer]
 	if j == nil {
 		w.fail("%s tells what it expects of offer %x, which nobody made", h.peer, f.Offer)
@@ -61,7 +61,7 @@ func (w *world) expects(h *host, f lease.Forecast) {
 func (j *work) sharedSince(hosts []*host, at time.Duration) bool {
 	return slices.ContainsFunc(hosts, func(h *host) bool {
 		x := j.outlooks[h]
-		return x != nil && x.shared > 0 && x.shared+2*h.cfg.SetAside+(j.w.now-x.since) > at
+		return x != nil && x.shared > 0 && x.shared+2*h.cfg.SetAside+(j.world().now-x.since) > at
 	})
 }
 
@@ -82,7 +82,7 @@ func (j *work) dueAt(h *host) time.Duration {
 func TestBackfillDelaysNoBooking(t *testing.T) {
 	var took [2]time.Duration
 	for i, limits := range []bool{true, false} {
-		w := newWorld(t, 91, options{})
+		w := newTestWorld(t, 91, options{})
 		for range 3 {
 			w.addHost(hostSpec{gpus: "8xH100", cpus: 64}).cfg.SetAside = worker.MaxSetAside
 		}
@@ -153,7 +153,7 @@ const startSlack = 10 * time.Second
 
 // firstInLine says whether no job that waits and could run at the host was accepted before this one.
 func (j *work) firstInLine(h *host) bool {
-	return !slices.ContainsFunc(j.w.works, func(k *work) bool {
+	return !slices.ContainsFunc(j.world().works, func(k *work) bool {
 		return k != j && k.id != "" && k.state == job.Pending && !k.assigned && k.acceptAt <= j.acceptAt && k.could(h)
 	})
 }

@@ -1,4 +1,4 @@
-package joint
+package sim
 
 // More scenes: poison, wall clocks, a full cluster, weeks, and what is left
 // when all is done.
@@ -182,7 +182,7 @@ func TestNothingGrows(t *testing.T) {
 			w.at(from+between(r, 0, 40*time.Minute), func() { h.restart(3 * time.Second) })
 		}
 		for _, l := range o.order {
-			w.at(from+between(r, 0, 40*time.Minute), func() { l.sever(noticeMost, 4*time.Second) })
+			w.at(from+between(r, 0, 40*time.Minute), func() { l.sever(w.cfg.Costs.Notice, 4*time.Second) })
 		}
 		w.at(from+20*time.Minute, func() { o.restart(2 * time.Second) })
 	}
@@ -201,7 +201,7 @@ func TestNothingGrows(t *testing.T) {
 	owner1, hosts1 := measure()
 	wave(w.now)
 	w.run(w.now + 90*time.Minute)
-	if len(w.bad) > 0 {
+	if len(w.defects) > 0 {
 		return
 	}
 	if !w.done() {

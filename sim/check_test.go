@@ -1,4 +1,4 @@
-package joint
+package sim
 
 // The properties that are checked as things happen.
 
@@ -24,6 +24,20 @@ const (
 	// host has got room for it.
 	turnBound = 3 * time.Minute
 )
+
+// starts holds a Start against the journal (R1, R7).
+func (w *world) starts(o *owner, to job.Peer, s lease.Start) {
+	j := w.byID[s.Attempt.Job]
+	if j != nil && j.spec.Nodes > 1 {
+		if b := w.tables[o].Job(j.id).Brief(s.Attempt.Task); !b.Assigned || b.Attempt != s.Attempt.N || b.Node != to {
+			w.fail("R1: %s sends a Start of %s to %s, of which its journal says otherwise", o.peer, s.Attempt, to)
+		}
+		return
+	}
+	if j == nil || !j.assigned || j.attempt != s.Attempt.N || j.node != to {
+		w.fail("R1: %s sends a Start of %s to %s, of which its journal says otherwise", o.peer, s.Attempt, to)
+	}
+}
 
 // offered counts offers (P2), and checks that the device of a share is one of the host.
 func (w *world) offered(o *owner, h *host, m lease.Offer) {
@@ -56,14 +70,14 @@ func (w *world) offered(o *owner, h *host, m lease.Offer) {
 func (w *world) committed(o *owner, r job.Record, seq uint64, epoch job.Epoch) {
 	over := false
 	if r, ok := r.(job.RequeueRecord); ok {
-		if t := o.table.Job(r.Job); t != nil {
+		if t := w.tables[o].Job(r.Job); t != nil {
 			over = t.Ended()
 		}
 	}
-	c := o.table.Apply(r, seq, epoch)
+	c := w.tables[o].Apply(r, seq, epoch)
 	switch r := r.(type) {
 	case job.SubmitRecord:
-		w.submitted(r)
+		w.inJournal(r)
 	case job.AssignRecord:
 		w.assigned(o, r, c.Moved)
 	case job.AssignGangRecord:
@@ -95,7 +109,7 @@ func (w *world) committed(o *owner, r job.Record, seq uint64, epoch job.Epoch) {
 	}
 }
 
-func (w *world) submitted(r job.SubmitRecord) {
+func (w *world) inJournal(r job.SubmitRecord) {
 	j := w.byKey[r.Key]
 	switch {
 	case j == nil:
@@ -103,7 +117,7 @@ func (w *world) submitted(r job.SubmitRecord) {
 	case j.id != "" && j.id != r.Job:
 		w.fail("job %d is in the journal twice: %s and %s", j.index, j.id, r.Job)
 	default:
-		j.id, j.acceptAt, j.bornAt, j.bornIn, j.state = r.Job, w.now, w.now, j.owner.life, job.Pending
+		j.acceptAt, j.bornAt, j.bornIn, j.state = w.now, w.now, j.owner.life, job.Pending
 		w.byID[r.Job] = j
 	}
 }
@@ -122,9 +136,9 @@ func (w *world) assigned(o *owner, r job.AssignRecord, moved bool) {
 			continue // checked when it ended
 		}
 		if !p.over || p.exit.State == job.Succeeded {
-			l := w.links[[2]job.Peer{o.peer, p.h.peer}]
+			l := o.links[p.h.peer]
 			window := j.spec.LeaseOr()*2 + settleTime
-			lostHost := p.h.gone || !p.h.power || p.h.powerAt > 0 && p.h.powerAt >= p.overAt || p.store != p.h.store
+			lostHost := p.h.gone || !p.h.power || p.h.powerAt > 0 && p.h.powerAt >= p.overAt || j.stores[p] != p.h.store
 			if !lostHost && l.usable() > window {
 				w.fail("P4: %s is to run again as %s, though %s at %s was healthy and could be reached for %v",
 					j.id, r.Attempt, p.attempt, p.h.peer, l.usable())
@@ -163,10 +177,14 @@ func (w *world) result(r job.ResultRecord) {
 	w.fail("the journal says that %s succeeded, which it did not", r.Attempt)
 }
 
-// looks takes a job's row as its owner has just saved it.
-func (w *world) looks(id job.ID, row *job.Job) {
+// saves takes a job's row as its owner has just saved it.
+func (w *world) saves(o *owner, id job.ID) {
 	j := w.byID[id]
 	if j == nil {
+		return
+	}
+	row, ok := o.core.Durable(id)
+	if !ok {
 		return
 	}
 	before := j.state
@@ -181,11 +199,12 @@ func (w *world) looks(id job.ID, row *job.Job) {
 // device with two holders, no more CPUs than there are, none beside one that has
 // the host for itself.
 func (w *world) checkProc(p *proc) {
-	h, j := p.h, p.j
-	if j == nil {
+	h := p.h
+	if p.j == nil {
 		w.fail("P5: %s starts %s, whose job no journal has", h.peer, p.attempt)
 		return
 	}
+	j := p.work()
 	w.logf("%s starts %s on %v until %v", h.peer, p.attempt, p.task.Devices, time.Duration(p.deadline))
 	for _, other := range j.tries {
 		if other.attempt == p.attempt {
@@ -238,19 +257,19 @@ func (w *world) checkProc(p *proc) {
 	}
 }
 
-// checkFence checks that a task is not ended for want of a lease while its owner
+// fenced checks that a task is not ended for want of a lease while its owner
 // and its host can reach each other (P4).
-func (w *world) checkFence(p *proc) {
-	l := w.links[[2]job.Peer{p.j.owner.peer, p.h.peer}]
+func (w *world) fenced(p *proc) {
+	l := p.j.owner.links[p.h.peer]
 	w.stats.fenced++
 	if usable := l.usable(); usable > settleTime {
 		w.fail("P4: the lease of %s at %s ran out, though %s could reach it for %v", p.attempt, p.h.peer, l.o.peer, usable)
 	}
 }
 
-// checkStop checks that a healthy task is told to end for a reason (P4).
-func (w *world) checkStop(p *proc, reason string) {
-	j := p.j
+// stopped checks that a healthy task is told to end for a reason (P4).
+func (w *world) stopped(p *proc, reason string) {
+	j := p.work()
 	if p.over || p.killing || j.cancelled || j.spec.Preemptible && strings.HasPrefix(reason, "preempted by") || p.attempt.N <= j.requeued || p.h.draining.On {
 		return
 	}
@@ -259,10 +278,10 @@ func (w *world) checkStop(p *proc, reason string) {
 			return // its work is done already
 		}
 	}
-	if t := j.owner.table.Job(j.id); t != nil && j.spec.Nodes > 1 && t.Ending(p.attempt.Task) == job.EndsGang {
+	if t := w.tables[j.owner].Job(j.id); t != nil && j.spec.Nodes > 1 && t.Ending(p.attempt.Task) == job.EndsGang {
 		return // another member has ended badly
 	}
-	if j.attempt != p.attempt.N || !j.assigned || j.spec.Nodes > 1 && !j.owner.table.Job(j.id).Brief(p.attempt.Task).Assigned {
+	if j.attempt != p.attempt.N || !j.assigned || j.spec.Nodes > 1 && !w.tables[j.owner].Job(j.id).Brief(p.attempt.Task).Assigned {
 		return // given up; why is checked there
 	}
 	w.fail("P4: %s at %s is told to end: %s", p.attempt, p.h.peer, reason)

@@ -1,4 +1,4 @@
-package joint
+package sim
 
 // Users and projects get their shares of full hosts, and nothing of theirs starves.
 
@@ -81,7 +81,7 @@ func (c *crowd) checkOrder(t *testing.T, user string) {
 // full is a world of hosts with 16 GPUs, two owners, and users with these weights. The first one submits ten times as
 // many jobs as the others.
 func full(t *testing.T, seed uint64, each int, weights share.Weights, of map[string]float64, add func(j *work, user string)) *crowd {
-	w := newWorld(t, seed, options{shares: weights, sampling: time.Hour})
+	w := newTestWorld(t, seed, options{shares: weights, sampling: time.Hour})
 	t.Cleanup(w.report)
 	for range 4 {
 		w.addHost(hostSpec{gpus: "4xH100", cpus: 16})

@@ -1,4 +1,4 @@
-package joint
+package sim
 
 // How much a core holds (P3): the lengths of all lists and maps that can be
 // reached from it, by the field that holds them.

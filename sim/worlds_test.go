@@ -1,16 +1,10 @@
-// Package joint holds no code of the program. Its tests join real scheduler
-// cores and real worker cores on a virtual clock and a virtual network, and hold
-// what comes of it against properties over time.
+package sim
+
+// Random worlds: the cores are held against properties over time.
 //
-// A world is made from a seed and is wholly determined by it: hosts with GPUs,
-// owners (the daemons whose schedulers accept jobs), the sessions between them,
-// jobs of several users, and whatever goes wrong. Sessions break, and each side
-// finds out in its own time. Daemons die and come back from their disks, hosts
-// die with their tasks and come back with another boot, with an empty disk or
-// never. Wall clocks are wrong and are set. Only the two cores are the real
-// ones: the loops around them, the journal, the ledger, the runner and the
-// network are models in this package, and nothing in it starts a goroutine or
-// reads a clock.
+// A world has hosts with GPUs, owners, the sessions between them, jobs of several users, and whatever goes wrong. Sessions
+// break, and each side finds out in its own time. Daemons die and come back from their disks, hosts die with their tasks and
+// come back with another boot, with an empty disk or never. Wall clocks are wrong and are set.
 //
 // The properties:
 //
@@ -24,13 +18,12 @@
 //	P8  Nothing is set aside for an offer for longer than it has waited, but for a configured time.
 //	P9  A start that a host has shown for the first job in line is never delayed.
 //
-// TestJoint runs many small worlds for an hour each; -joint.seeds says how many.
-// A world that failed is run again, with all that happens in it, by
+// TestRandomWorlds runs many small worlds for an hour each; -sim.seeds says how many. A world that failed is run again, with
+// all that happens in it, by
 //
-//	go test ./joint -run TestJoint -joint.seed=N -v
+//	go test ./sim -run TestRandomWorlds -sim.seed=N -v
 //
 // The scenes are larger worlds of one kind each.
-package joint
 
 import (
 	"flag"
@@ -41,8 +34,8 @@ import (
 )
 
 var (
-	seeds   = flag.Int("joint.seeds", 500, "how many random worlds TestJoint runs")
-	oneSeed = flag.Uint64("joint.seed", 0, "run this random world alone, and log all that happens in it")
+	seeds   = flag.Int("sim.seeds", 500, "how many random worlds TestRandomWorlds runs")
+	oneSeed = flag.Uint64("sim.seed", 0, "run this random world alone, and log all that happens in it")
 )
 
 // The parts of a random world's time.
@@ -52,7 +45,7 @@ const (
 	quietFor = 15 * time.Minute // nothing is left to do
 )
 
-func TestJoint(t *testing.T) {
+func TestRandomWorlds(t *testing.T) {
 	if *oneSeed != 0 {
 		sum := &total{}
 		runSeed(t, *oneSeed, sum)
@@ -76,7 +69,7 @@ func TestJoint(t *testing.T) {
 	t.Logf("%d worlds\n%s; most offers a start in one world %.1f", n, sum.sum.String(), sum.worst)
 	if len(sum.failed) > 0 {
 		slices.Sort(sum.failed)
-		t.Errorf("%d of %d worlds failed; -joint.seed=N runs one again: %v", len(sum.failed), n, sum.failed)
+		t.Errorf("%d of %d worlds failed; -sim.seed=N runs one again: %v", len(sum.failed), n, sum.failed)
 	}
 }
 
@@ -87,7 +80,7 @@ func runSeed(t *testing.T, seed uint64, sum *total) {
 		w.trace = t.Logf
 	}
 	w.runRandom()
-	sum.add(seed, &w.stats, len(w.bad) > 0)
+	sum.add(seed, &w.stats, len(w.defects) > 0)
 	w.report()
 }
 
@@ -130,7 +123,7 @@ func TestSameSeedSameWorld(t *testing.T) {
 
 // failUnsettled says which jobs have not ended (P7).
 func (w *world) failUnsettled() {
-	if len(w.bad) > 0 {
+	if len(w.defects) > 0 {
 		return
 	}
 	for _, j := range w.works {

@@ -1,0 +1,40 @@
+package sim
+
+// The files of jobs, which come to each host once.
+
+// files are those of a job on their way to a host, or there.
+type files struct {
+	there   bool
+	waiting []func() // what begins once they are there
+}
+
+// bring calls begin once the host has the files of the job.
+func (h *host) bring(s *submission, begin func()) {
+	if s.bytes == 0 || s.owner.at == h.index {
+		begin()
+		return
+	}
+	f := h.files[s.index]
+	if f == nil {
+		if h.files == nil {
+			h.files = map[int]*files{}
+		}
+		f = &files{}
+		h.files[s.index] = f
+		w := h.w
+		w.counts.Copies++
+		w.counts.Copied += s.bytes
+		w.net.Copy(s.owner.at, h.index, s.bytes, func() {
+			f.there = true
+			for _, begin := range f.waiting {
+				begin()
+			}
+			f.waiting = nil
+		})
+	}
+	if f.there {
+		begin()
+	} else {
+		f.waiting = append(f.waiting, begin)
+	}
+}
