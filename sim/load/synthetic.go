@@ -89,7 +89,7 @@ var settings = []setting{
 		return err
 	}},
 	{"cpus", "4", "CPUs for each GPU, and of a job without GPUs, a distribution", func(s *Synthetic, v string) (err error) {
-		s.cpus, err = parseDistribution(v, inNumbers, job.MaxCPUs)
+		s.cpus, err = parseDistribution(v, inNumbers, maxCPUs/milli)
 		return err
 	}},
 	{"memory", "16GiB", "memory for each GPU, and of a job without GPUs, a distribution", func(s *Synthetic, v string) (err error) {

@@ -28,7 +28,7 @@ const (
 	maxRow    = 1 << 20 // bytes of a row: a quote that is not closed would make a row of the rest of the file
 	maxText   = job.MaxName
 	maxMemory = 1 << 50 // bytes
-	maxCPUs   = job.MaxCPUs * milli
+	maxCPUs   = 1 << 24 // of a machine, in thousandths
 	maxTime   = 36_500 * 24 * time.Hour // of a submission
 	milli     = 1000
 )
