@@ -58,8 +58,14 @@ func TestModelsMeet(t *testing.T) {
 		machine, request string
 		meet             bool
 	}{
-		{"G2", "G2", true}, {"G2", "T4|G2", true}, {"A10", "A100", false}, {"A100", "A10", false},
-		{"H100-80GB", "H100", true}, {"H100-80GB", "H100-80GB", true}, {"V100M16", "V100M32|V100M16", true}, {"V100M16", "V100", false},
+		{"G2", "G2", true},
+		{"G2", "T4|G2", true},
+		{"A10", "A100", false},
+		{"A100", "A10", false},
+		{"H100-80GB", "H100", true},
+		{"H100-80GB", "H100-80GB", true},
+		{"V100M16", "V100M32|V100M16", true},
+		{"V100M16", "V100", false},
 	} {
 		m := Machine{Model: c.machine, GPUs: 1, DeviceMemory: memoryOf(c.machine)}
 		d := gpu.Device{Class: m.Class(), Memory: m.DeviceMemory}

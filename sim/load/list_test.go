@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -96,5 +98,24 @@ func TestListsThatAreRefused(t *testing.T) {
 	_, _, err := ReadJobs("l.csv", strings.NewReader("file,submit_s,duration_s\nno.yaml,0,1\n"), o)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the error %v hides its cause", err)
+	}
+}
+
+func TestFilesBesideTheList(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"train.yaml": jobFiles["train.yaml"], "large.yaml": "name: " + strings.Repeat("a", 2<<20)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := Options{Open: FilesBeside(filepath.Join(dir, "list.csv"))}
+	for _, name := range []string{"train.yaml", filepath.Join(dir, "train.yaml")} {
+		if jobs, _ := readJobs(t, "file,submit_s,duration_s\n"+name+",0,1\n", o); len(jobs) != 1 || jobs[0].Name != "train" {
+			t.Errorf("%s: read %+v", name, jobs)
+		}
+	}
+	_, _, err := ReadJobs("l.csv", strings.NewReader("file,submit_s,duration_s\nlarge.yaml,0,1\n"), o)
+	if err == nil || !strings.Contains(err.Error(), `l.csv:2: file "large.yaml": job file large.yaml: larger than 1MiB`) {
+		t.Errorf("error %v", err)
 	}
 }
