@@ -3,6 +3,7 @@ package load
 import (
 	"math"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -248,6 +249,40 @@ func TestSyntheticHelp(t *testing.T) {
 	help := SyntheticHelp()
 	if len(help) != len(settings) || !strings.Contains(help[0], "number of jobs") {
 		t.Errorf("help is %q", help)
+	}
+}
+
+// The manual names each setting and column, its defaults are right, and its examples can be read.
+func TestManual(t *testing.T) {
+	text, err := os.ReadFile("../../docs/loads.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manual := strings.ReplaceAll(string(text), `\|`, "|")
+	for _, s := range settings {
+		if !strings.Contains(manual, "`"+s.name+"`") || s.otherwise != "" && !strings.Contains(manual, "`"+s.otherwise+"`") {
+			t.Errorf("the manual lacks the setting %s or its default %s", s.name, s.otherwise)
+		}
+	}
+	for _, c := range slices.Concat(machineColumns, requestColumns, jobColumns, listColumns) {
+		if !strings.Contains(manual, c.name) {
+			t.Errorf("the manual lacks the column %s", c.name)
+		}
+	}
+	if !strings.Contains(manual, SacctUse) {
+		t.Error("the manual has another command of sacct")
+	}
+	blocks := strings.Split(manual, "```\n")
+	example := slices.IndexFunc(blocks, func(b string) bool { return strings.HasPrefix(b, "jobs: 10000") })
+	if jobs := generate(t, blocks[example], 1); len(jobs) != 10_000 {
+		t.Errorf("the example makes %d jobs", len(jobs))
+	}
+	example = slices.IndexFunc(blocks, func(b string) bool { return strings.HasPrefix(b, "512x8x") })
+	for line := range strings.Lines(blocks[example]) {
+		machines, _, _ := strings.Cut(line, "   ")
+		if _, err := ParseMachines(machines); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
