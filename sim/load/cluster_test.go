@@ -133,10 +133,6 @@ c,200,30,4,1000,4000,0,,,,,2
 	if at := []time.Duration{l.Jobs[0].Submit, l.Jobs[1].Submit, l.Jobs[2].Submit}; !reflect.DeepEqual(at, []time.Duration{100 * time.Second, 125 * time.Second, 150 * time.Second}) {
 		t.Errorf("submitted at %v", at)
 	}
-	l.KnowDurations()
-	if l.Jobs[1].Spec.TimeLimit.D() != 20*time.Second {
-		t.Errorf("time limit %s", l.Jobs[1].Spec.TimeLimit)
-	}
 	cpus := Load{Machines: []Machine{{Name: "a", CPUs: 7000}}, Jobs: jobs}
 	if got, want := cpus.Offered(), (10.0*1+3*20*2+30*4)/(7*50); math.Abs(got-want) > 1e-12 {
 		t.Errorf("the offered load of CPUs is %v, want %v", got, want)

@@ -105,8 +105,7 @@ func (rd *jobReader) readRows() error {
 		rd.add(j, "job")
 	}
 	if rd.rounded > 0 {
-		rd.notes = append(rd.notes, fmt.Sprintf("%s: %d gangs hold more GPUs than they ask for, because each node holds the same number; the first is %s",
-			rd.name, rd.rounded, rd.wide))
+		rd.notes = append(rd.notes, roundedNote(rd.name, rd.rounded, rd.wide))
 	}
 	return rd.end()
 }
@@ -190,15 +189,15 @@ func (rd *jobReader) limit(j *Job, given job.Duration) {
 func (rd *jobReader) split(j *Job, nodes int) {
 	need := &j.Spec.Resources
 	asked := need.GPUs
-	switch width := rd.cluster.width(need.GPUModel); {
-	case nodes > 0 && need.GPUShare > 0 && nodes > 1:
+	switch {
+	case nodes > 1 && need.GPUShare > 0:
 		rd.fail("nodes", "a gang of parts of GPUs; ask for whole ones")
 		return
 	case nodes > 0 && asked%nodes != 0:
 		rd.fail("num_gpu", "it does not divide by %d nodes", nodes)
 		return
-	case nodes == 0 && width > 0 && asked > width:
-		nodes = over(asked, width)
+	case nodes == 0:
+		nodes = rd.cluster.nodes(*need)
 	}
 	if nodes > job.MaxNodes {
 		rd.fail("num_gpu", "it needs %d machines; at most %d", nodes, job.MaxNodes)
@@ -212,14 +211,15 @@ func (rd *jobReader) split(j *Job, nodes int) {
 	}
 }
 
-// gang splits what the job asks for over so many nodes, evenly, and rounded up.
-func (j *Job) gang(nodes int) {
+// gang splits what the job asks for over so many nodes, evenly, and rounded up. It returns the job.
+func (j *Job) gang(nodes int) *Job {
 	if nodes <= 1 {
-		return
+		return j
 	}
 	j.Spec.Nodes = nodes
 	need := &j.Spec.Resources
 	need.GPUs, need.CPUs, need.Memory = over(need.GPUs, nodes), over(need.CPUs, nodes), job.Size(over(int(need.Memory), nodes))
+	return j
 }
 
 // over divides, and rounds up.
