@@ -144,41 +144,45 @@ func (o Options) Fit(name string, jobs []Job) (notes []string, err error) {
 	c, wide, rounded, bad := clusterOf(o.Cluster), "", 0, 0
 	for i := range jobs {
 		j := &jobs[i]
-		s := &j.Spec
-		if s.Preemptible = s.Preemptible || o.Preemptible; o.Known {
-			s.TimeLimit = job.Duration(j.Runs)
+		if j.Spec.Preemptible = j.Spec.Preemptible || o.Preemptible; o.Known {
+			j.Spec.TimeLimit = job.Duration(j.Runs)
 		}
-		asked, nodes := s.Resources.GPUs, c.nodes(s.Resources)
-		if s.Nodes > 1 {
-			nodes = 1
-		}
-		why := ""
-		if nodes > job.MaxNodes {
-			why = fmt.Sprintf("it needs %d machines; at most %d", nodes, job.MaxNodes)
-		} else if lacks, have := c.lacks(j.gang(nodes).Spec); lacks != "" {
-			why = unmet(*s, lacks, have)
-		}
+		asked := j.Spec.Resources.GPUs
+		widened, why := c.widen(j)
 		if why != "" {
 			if bad++; bad == 1 {
-				err = fmt.Errorf("job %.60q: the cluster could never run it: %s", j.Name, why)
+				err = fmt.Errorf("%s: job %.60q: the cluster could never run it: %s", name, j.Name, why)
 			}
 		}
-		if held := s.Resources.GPUs * max(1, s.Nodes); nodes > 1 && held > asked {
+		if held := j.Spec.Resources.GPUs * j.Spec.Nodes; widened && held > asked {
 			if rounded++; rounded == 1 {
-				wide = fmt.Sprintf("%.60q: %d GPUs on %d nodes, and not %d", j.Name, held, nodes, asked)
+				wide = fmt.Sprintf("%.60q: %d GPUs on %d nodes, and not %d", j.Name, held, j.Spec.Nodes, asked)
 			}
 		}
 	}
-	if bad > 1 {
-		err = fmt.Errorf("%w; and %d more jobs", err, bad-1)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if rounded > 0 {
+	switch {
+	case bad > 1:
+		return nil, fmt.Errorf("%w; and %d more jobs", err, bad-1)
+	case rounded > 0:
 		notes = append(notes, roundedNote(name, rounded, wide))
 	}
-	return notes, nil
+	return notes, err
+}
+
+// widen makes a gang of a job that is wider than any machine, or says why the cluster could never run the job.
+func (c *cluster) widen(j *Job) (widened bool, why string) {
+	nodes := 1
+	if j.Spec.Nodes <= 1 {
+		nodes = c.nodes(j.Spec.Resources)
+	}
+	if nodes > job.MaxNodes {
+		return false, fmt.Sprintf("it needs %d machines; at most %d", nodes, job.MaxNodes)
+	}
+	j.gang(nodes)
+	if lacks, have := c.lacks(j.Spec); lacks != "" {
+		return false, unmet(j.Spec, lacks, have)
+	}
+	return nodes > 1, ""
 }
 
 func roundedNote(name string, n int, first string) string {

@@ -211,15 +211,14 @@ func (rd *jobReader) split(j *Job, nodes int) {
 	}
 }
 
-// gang splits what the job asks for over so many nodes, evenly, and rounded up. It returns the job.
-func (j *Job) gang(nodes int) *Job {
+// gang splits what the job asks for over so many nodes, evenly, and rounded up.
+func (j *Job) gang(nodes int) {
 	if nodes <= 1 {
-		return j
+		return
 	}
 	j.Spec.Nodes = nodes
 	need := &j.Spec.Resources
 	need.GPUs, need.CPUs, need.Memory = over(need.GPUs, nodes), over(need.CPUs, nodes), job.Size(over(int(need.Memory), nodes))
-	return j
 }
 
 // over divides, and rounds up.
