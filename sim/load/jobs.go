@@ -29,10 +29,8 @@ type Options struct {
 // command is what jobs are said to run. It makes their specs valid; a simulation runs no command.
 var command = []string{"simulated"}
 
-const (
-	maxRuns     = job.MaxTimeLimit // of a task: it may become a time limit
-	maxFilesMiB = 1 << 30
-)
+// maxRuns bounds how long a task runs: it may become a time limit.
+const maxRuns = job.MaxTimeLimit
 
 var jobColumns = append(
 	must("job", "submit_s", "duration_s", "num_gpu", "gpu_milli", "cpu_milli", "memory_mib", "gpu_spec", "class", "priority"),

@@ -40,7 +40,7 @@ func readJobs(t *testing.T, text string, o Options) ([]Job, []string) {
 }
 
 func TestMachines(t *testing.T) {
-	got, err := ReadMachines("m.csv", strings.NewReader("\ufeffmodel,sn,gpu,cpu_milli,memory_mib,rack,leaf,labels,device_memory_mib\r\n"+
+	got, err := ReadMachines("m.csv", strings.NewReader("\ufeff\"model\",sn,gpu,cpu_milli,memory_mib,rack,leaf,labels,device_memory_mib\r\n"+
 		"H100-80GB,n1,8,96500,2048.5,r1,l1,zone=a; disk=fast,\r\n\r\n,\"n,2\",0,1000.0,0,,,,\r\nT4,n3,2,1000,1,,,,15360\r\n"))
 	if err != nil {
 		t.Fatal(err)

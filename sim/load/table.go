@@ -3,6 +3,7 @@ package load
 // Tables: CSV files with a header. An error names the file, the line and the column. See docs/adr, ADR 97.
 
 import (
+	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -103,9 +104,6 @@ func readHeader(name string, r io.Reader) (*table, error) {
 	}
 	for i, raw := range t.fields {
 		c := strings.TrimSpace(raw)
-		if i == 0 {
-			c = strings.TrimSpace(strings.TrimPrefix(c, "\ufeff")) // some programs write a byte order mark
-		}
 		if t.has(c) {
 			return nil, t.errorf("the column %.40q is there twice", c)
 		}
@@ -130,8 +128,15 @@ func (t *table) expect(known []column) error {
 	return nil
 }
 
+// byteOrderMark begins the files of some programs. It may stand before a quote.
+const byteOrderMark = "\ufeff"
+
 func newTable(name string, r io.Reader) *table {
-	t := &table{name: name, source: &bounded{r: r}, at: map[string]int{}, texts: map[string]string{}, line: 1}
+	text := bufio.NewReader(r)
+	if mark, _ := text.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+		_, _ = text.Discard(len(byteOrderMark))
+	}
+	t := &table{name: name, source: &bounded{r: text}, at: map[string]int{}, texts: map[string]string{}, line: 1}
 	t.csv = csv.NewReader(t.source)
 	t.csv.FieldsPerRecord = -1
 	t.csv.ReuseRecord = true
