@@ -353,7 +353,7 @@ func BenchmarkSynthetic(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := ParseSynthetic("load", "jobs: 1000000; load: 0.8; users: a,b,c")
+	s, err := ParseSynthetic("load", "jobs: 100000; load: 0.8; users: a,b,c")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -369,7 +369,7 @@ func BenchmarkReadJobs(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := ParseSynthetic("load", "jobs: 1000000; load: 0.8; users: a,b,c")
+	s, err := ParseSynthetic("load", "jobs: 100000; load: 0.8; users: a,b,c")
 	if err != nil {
 		b.Fatal(err)
 	}
