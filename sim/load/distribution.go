@@ -3,6 +3,7 @@ package load
 // Distributions by name, such as lognormal(median=10m,sigma=1.5).
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -49,6 +50,8 @@ var kinds = map[string]struct {
 
 const distributionUse = "want constant(value=X), uniform(min=X,max=Y), exponential(mean=X), lognormal(median=X,sigma=N), pareto(min=X,alpha=N) or weibull(scale=X,shape=N)"
 
+var errDistribution = errors.New(distributionUse)
+
 // unit parses a number of a distribution.
 type unit func(text string) (float64, error)
 
@@ -74,9 +77,14 @@ var (
 // parseDistribution parses a distribution whose numbers have this unit, and draws of which are at most most. X alone is
 // constant(value=X). All but uniform and constant take max=X too: a larger draw becomes X.
 func parseDistribution(text string, of unit, most float64) (Distribution, error) {
-	fail := func(format string, args ...any) (Distribution, error) {
-		return Distribution{}, fmt.Errorf("%.80q: %w", text, fmt.Errorf(format, args...))
+	d, err := readDistribution(text, of, most)
+	if err != nil {
+		return d, fmt.Errorf("%.80q: %w", text, err)
 	}
+	return d, nil
+}
+
+func readDistribution(text string, of unit, most float64) (Distribution, error) {
 	name, rest, called := strings.Cut(strings.TrimSpace(text), "(")
 	if !called {
 		name, rest = "constant", "value="+name+")"
@@ -84,7 +92,7 @@ func parseDistribution(text string, of unit, most float64) (Distribution, error)
 	kind, known := kinds[strings.TrimSpace(name)]
 	list, closed := strings.CutSuffix(strings.TrimSpace(rest), ")")
 	if !known || !closed {
-		return fail("%s", distributionUse)
+		return Distribution{}, errDistribution
 	}
 	d := Distribution{kind: strings.TrimSpace(name), params: make([]float64, len(kind.params)), most: most}
 	given := map[string]bool{}
@@ -99,13 +107,13 @@ func parseDistribution(text string, of unit, most float64) (Distribution, error)
 		x, err := parse(v)
 		switch {
 		case given[k]:
-			return fail("%s is there twice", k)
+			return Distribution{}, fmt.Errorf("%s is there twice", k)
 		case i < 0 && k != "max":
-			return fail("%.20q is not one of its parameters; %s", k, distributionUse)
+			return Distribution{}, fmt.Errorf("%.20q is not one of its parameters; %s", k, distributionUse)
 		case err != nil:
-			return fail("%s: %w", k, err)
+			return Distribution{}, fmt.Errorf("%s: %w", k, err)
 		case x > most:
-			return fail("%s: too large", k)
+			return Distribution{}, fmt.Errorf("%s: too large", k)
 		case i < 0:
 			d.most = x
 		default:
@@ -115,11 +123,11 @@ func parseDistribution(text string, of unit, most float64) (Distribution, error)
 	}
 	for _, p := range kind.params {
 		if !given[p.name] {
-			return fail("%s is missing; %s", p.name, distributionUse)
+			return Distribution{}, fmt.Errorf("%s is missing; %s", p.name, distributionUse)
 		}
 	}
 	if d.kind == "uniform" && d.params[1] < d.params[0] {
-		return fail("max is below min")
+		return Distribution{}, errors.New("max is below min")
 	}
 	return d, nil
 }

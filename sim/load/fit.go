@@ -67,6 +67,14 @@ func (c *cluster) width(models string) int {
 	return widest
 }
 
+// nodes returns how many nodes a gang needs that asks for so many GPUs; 1 if a machine has them, or no machine has any.
+func (c *cluster) nodes(need job.Resources) int {
+	if width := c.width(need.GPUModel); width > 0 && need.GPUs > width {
+		return over(need.GPUs, width)
+	}
+	return 1
+}
+
 // What too few machines of a cluster have.
 const (
 	lackGPUs   = "GPUs"
@@ -127,4 +135,56 @@ func unmet(s job.Spec, lacks string, have int) string {
 	}
 	return fmt.Sprintf("it needs %d machines, each with %s, %g CPUs and %d MiB; %d have the %s",
 		max(1, s.Nodes), what, float64(need.CPUs)/milli, over(int(need.Memory), 1<<20), have, lacks)
+}
+
+// Fit does to jobs from another source what ReadJobs does to those of a table: with Known and Preemptible, and with the
+// cluster, on which a wide job becomes a gang. Name is what notes and errors call the source. Jobs that the cluster could
+// never run are an error that names the first.
+func (o Options) Fit(name string, jobs []Job) (notes []string, err error) {
+	c, wide, rounded, bad := clusterOf(o.Cluster), "", 0, 0
+	for i := range jobs {
+		j := &jobs[i]
+		if j.Spec.Preemptible = j.Spec.Preemptible || o.Preemptible; o.Known {
+			j.Spec.TimeLimit = job.Duration(j.Runs)
+		}
+		asked := j.Spec.Resources.GPUs
+		widened, why := c.widen(j)
+		if why != "" {
+			if bad++; bad == 1 {
+				err = fmt.Errorf("%s: job %.60q: the cluster could never run it: %s", name, j.Name, why)
+			}
+		}
+		if held := j.Spec.Resources.GPUs * j.Spec.Nodes; widened && held > asked {
+			if rounded++; rounded == 1 {
+				wide = fmt.Sprintf("%.60q: %d GPUs on %d nodes, and not %d", j.Name, held, j.Spec.Nodes, asked)
+			}
+		}
+	}
+	switch {
+	case bad > 1:
+		return nil, fmt.Errorf("%w; and %d more jobs", err, bad-1)
+	case rounded > 0:
+		notes = append(notes, roundedNote(name, rounded, wide))
+	}
+	return notes, err
+}
+
+// widen makes a gang of a job that is wider than any machine, or says why the cluster could never run the job.
+func (c *cluster) widen(j *Job) (widened bool, why string) {
+	nodes := 1
+	if j.Spec.Nodes <= 1 {
+		nodes = c.nodes(j.Spec.Resources)
+	}
+	if nodes > job.MaxNodes {
+		return false, fmt.Sprintf("it needs %d machines; at most %d", nodes, job.MaxNodes)
+	}
+	j.gang(nodes)
+	if lacks, have := c.lacks(j.Spec); lacks != "" {
+		return false, unmet(j.Spec, lacks, have)
+	}
+	return nodes > 1, ""
+}
+
+func roundedNote(name string, n int, first string) string {
+	return fmt.Sprintf("%s: %d gangs hold more GPUs than they ask for, because each node holds the same number; the first is %s", name, n, first)
 }

@@ -187,9 +187,7 @@ func (g *generator) need(j *Job) (gpus float64) {
 	need.GPUModel = model
 	need.CPUs = int(math.Round(cpus * times * milli))
 	need.Memory = job.Size(math.Ceil(memory*times/(1<<20))) << 20
-	if width := g.cluster.width(model); width > 0 && need.GPUs > width {
-		j.gang(over(need.GPUs, width))
-	}
+	j.gang(g.cluster.nodes(*need))
 	return gpus
 }
 

@@ -29,10 +29,8 @@ type Options struct {
 // command is what jobs are said to run. It makes their specs valid; a simulation runs no command.
 var command = []string{"simulated"}
 
-const (
-	maxRuns     = job.MaxTimeLimit // of a task: it may become a time limit
-	maxFilesMiB = 1 << 30
-)
+// maxRuns bounds how long a task runs: it may become a time limit.
+const maxRuns = job.MaxTimeLimit
 
 var jobColumns = append(
 	must("job", "submit_s", "duration_s", "num_gpu", "gpu_milli", "cpu_milli", "memory_mib", "gpu_spec", "class", "priority"),
@@ -105,8 +103,7 @@ func (rd *jobReader) readRows() error {
 		rd.add(j, "job")
 	}
 	if rd.rounded > 0 {
-		rd.notes = append(rd.notes, fmt.Sprintf("%s: %d gangs hold more GPUs than they ask for, because each node holds the same number; the first is %s",
-			rd.name, rd.rounded, rd.wide))
+		rd.notes = append(rd.notes, roundedNote(rd.name, rd.rounded, rd.wide))
 	}
 	return rd.end()
 }
@@ -190,15 +187,15 @@ func (rd *jobReader) limit(j *Job, given job.Duration) {
 func (rd *jobReader) split(j *Job, nodes int) {
 	need := &j.Spec.Resources
 	asked := need.GPUs
-	switch width := rd.cluster.width(need.GPUModel); {
-	case nodes > 0 && need.GPUShare > 0 && nodes > 1:
+	switch {
+	case nodes > 1 && need.GPUShare > 0:
 		rd.fail("nodes", "a gang of parts of GPUs; ask for whole ones")
 		return
 	case nodes > 0 && asked%nodes != 0:
 		rd.fail("num_gpu", "it does not divide by %d nodes", nodes)
 		return
-	case nodes == 0 && width > 0 && asked > width:
-		nodes = over(asked, width)
+	case nodes == 0:
+		nodes = rd.cluster.nodes(*need)
 	}
 	if nodes > job.MaxNodes {
 		rd.fail("num_gpu", "it needs %d machines; at most %d", nodes, job.MaxNodes)

@@ -151,7 +151,7 @@ func (s *sacct) readHeader(text string) error {
 		missing = "JobID"
 	case !has("submit"):
 		missing = "Submit"
-	case !has("elapsed", "elapsedraw") && !(has("start") && has("end")):
+	case !has("elapsed", "elapsedraw") && (!has("start") || !has("end")):
 		missing = "ElapsedRaw"
 	case !has("alloctres", "reqtres", "ncpus", "alloccpus", "reqcpus"):
 		missing = "AllocTRES"

@@ -108,6 +108,43 @@ func TestSacctOptions(t *testing.T) {
 	}
 }
 
+// What was read elsewhere is fitted to a cluster as a table is.
+func TestFit(t *testing.T) {
+	read := func() []Job {
+		jobs, _, err := FromSacct("acct", strings.NewReader(accounting), SacctOptions{AnyModel: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return jobs
+	}
+	two, err := ParseMachines("20x2xT4,64cpu,2TiB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := read()
+	_, err = Options{Cluster: two}.Fit("acct", jobs)
+	if want := `acct: job "1003": the cluster could never run it: it needs 2 machines, each with 8 GPUs, 32.5 CPUs and 524288 MiB; 0 have the GPUs`; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %q", err, want)
+	}
+	if _, err := (Options{Cluster: two[:1]}).Fit("acct", read()); err == nil || !strings.HasSuffix(err.Error(), "; and 3 more jobs") {
+		t.Errorf("error %v", err)
+	}
+	jobs = read()[1:]
+	notes, err := Options{Cluster: two, Known: true, Preemptible: true}.Fit("acct", jobs)
+	if err != nil || len(notes) != 1 || !strings.HasSuffix(notes[0], `the first is "1005": 4 GPUs on 2 nodes, and not 3`) {
+		t.Errorf("notes %q: %v", notes, err)
+	}
+	for i, want := range []job.Spec{
+		{Nodes: 2, Resources: job.Resources{CPUs: 8000, Memory: 64 << 30, GPUs: 2}},
+		{Nodes: 3, Resources: job.Resources{CPUs: 2000, Memory: 2000 << 20}},
+		{Nodes: 2, Resources: job.Resources{CPUs: 1500, Memory: 4 << 30, GPUs: 2}},
+	} {
+		if s := jobs[i].Spec; s.Nodes != want.Nodes || s.Resources != want.Resources || s.TimeLimit.D() != jobs[i].Runs || !s.Preemptible {
+			t.Errorf("%s became %+v, want %+v", jobs[i].Name, s, want)
+		}
+	}
+}
+
 // Older versions of Slurm, other formats of times, and --parsable, which ends each line with a separator.
 func TestSacctOfOtherVersions(t *testing.T) {
 	jobs, _, err := FromSacct("acct", strings.NewReader("\ufeffJobID|Submit|ElapsedRaw|TimelimitRaw|NCPUS|NNodes|ReqMem|ReqGRES|State|\r\n"+

@@ -45,11 +45,7 @@ const maxUnused = 200 // columns that are listed
 
 // leftOut says the same for the error of accounting without a job.
 func (s *sacct) leftOut() string {
-	text := ""
-	for _, t := range ranked(s.left) {
-		text += "; left out: " + t
-	}
-	return text
+	return strings.Join(append([]string{""}, ranked(s.left)...), "; left out: ")
 }
 
 // ranked lists tallies, the largest first.

@@ -224,8 +224,8 @@ func (s *sacct) setNeed(j *Job) (why string) {
 		return "jobs that asked for gres/shard, because the accounting does not tell how large a shard is"
 	case gpus > job.MaxGPUs || gpus != math.Trunc(gpus):
 		return fmt.Sprintf("jobs with more than %d GPUs", job.MaxGPUs)
-	case cpus > job.MaxCPUs:
-		return fmt.Sprintf("jobs with more than %d CPUs", job.MaxCPUs)
+	case cpus/nodes*milli > maxCPUs:
+		return fmt.Sprintf("jobs with more than %d CPUs on a node", maxCPUs/milli)
 	case nodes > job.MaxNodes || nodes != math.Trunc(nodes):
 		return fmt.Sprintf("jobs of more than %d nodes", job.MaxNodes)
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
-	"github.com/musterhq/muster/job"
 )
 
 // MaxOffered bounds the load to which jobs are scaled.
@@ -149,11 +148,4 @@ func (c capacity) spanFor(work, offered float64) (float64, error) {
 		return 0, errLate
 	}
 	return span, nil
-}
-
-// KnowDurations makes the durations of all jobs known to schedulers: they become the time limits.
-func (l *Load) KnowDurations() {
-	for i := range l.Jobs {
-		l.Jobs[i].Spec.TimeLimit = job.Duration(l.Jobs[i].Runs)
-	}
 }

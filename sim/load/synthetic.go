@@ -15,13 +15,7 @@ import (
 // Synthetic is how a load is made up. Its zero value is not ready for use; see ParseSynthetic.
 type Synthetic struct {
 	name string
-
-	jobs    int           // how many; 0: as many as arrive within the time
-	within  time.Duration // see jobs
-	offered float64       // the load that they offer together; 0: they arrive at the rate
-	rate    float64       // jobs a second
-	burst   float64       // jobs that arrive together, on average; 1: each on its own, 0: all at the beginning
-
+	pace
 	durations    Distribution // seconds
 	gpus         mix          // GPUs of a job
 	sizes        []float64    // the numbers of gpus
@@ -38,6 +32,15 @@ type Synthetic struct {
 	users        mix
 	limits       float64 // part of the jobs that have a time limit
 	limitFactors Distribution
+}
+
+// pace is how many jobs arrive, and when.
+type pace struct {
+	jobs    int           // how many; 0: as many as arrive within the time
+	within  time.Duration // see jobs
+	offered float64       // the load that they offer together; 0: they arrive at the rate
+	rate    float64       // jobs a second
+	burst   float64       // jobs that arrive together, on average; 1: each on its own, 0: all at the beginning
 }
 
 // setting is one setting of a synthetic load.
@@ -89,7 +92,7 @@ var settings = []setting{
 		return err
 	}},
 	{"cpus", "4", "CPUs for each GPU, and of a job without GPUs, a distribution", func(s *Synthetic, v string) (err error) {
-		s.cpus, err = parseDistribution(v, inNumbers, job.MaxCPUs)
+		s.cpus, err = parseDistribution(v, inNumbers, maxCPUs/milli)
 		return err
 	}},
 	{"memory", "16GiB", "memory for each GPU, and of a job without GPUs, a distribution", func(s *Synthetic, v string) (err error) {

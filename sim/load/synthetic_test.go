@@ -3,6 +3,7 @@ package load
 import (
 	"math"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -251,6 +252,40 @@ func TestSyntheticHelp(t *testing.T) {
 	}
 }
 
+// The manual names each setting and column, its defaults are right, and its examples can be read.
+func TestManual(t *testing.T) {
+	text, err := os.ReadFile("../../docs/loads.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manual := strings.ReplaceAll(string(text), `\|`, "|")
+	for _, s := range settings {
+		if !strings.Contains(manual, "`"+s.name+"`") || s.otherwise != "" && !strings.Contains(manual, "`"+s.otherwise+"`") {
+			t.Errorf("the manual lacks the setting %s or its default %s", s.name, s.otherwise)
+		}
+	}
+	for _, c := range slices.Concat(machineColumns, requestColumns, jobColumns, listColumns) {
+		if !strings.Contains(manual, c.name) {
+			t.Errorf("the manual lacks the column %s", c.name)
+		}
+	}
+	if !strings.Contains(manual, SacctUse) {
+		t.Error("the manual has another command of sacct")
+	}
+	blocks := strings.Split(manual, "```\n")
+	example := slices.IndexFunc(blocks, func(b string) bool { return strings.HasPrefix(b, "jobs: 10000") })
+	if jobs := generate(t, blocks[example], 1); len(jobs) != 10_000 {
+		t.Errorf("the example makes %d jobs", len(jobs))
+	}
+	example = slices.IndexFunc(blocks, func(b string) bool { return strings.HasPrefix(b, "512x8x") })
+	for line := range strings.Lines(blocks[example]) {
+		machines, _, _ := strings.Cut(line, "   ")
+		if _, err := ParseMachines(machines); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func FuzzSynthetic(f *testing.F) {
 	f.Add("jobs: 5; load: 0.5")
 	f.Add("for: 1h; rate: 1/10m; arrivals: bursty(size=2.5)\ngpus: 0:0.1,0.5:0.2,1:0.4,8:0.2,16:0.1 # none")
@@ -318,7 +353,7 @@ func BenchmarkSynthetic(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := ParseSynthetic("load", "jobs: 1000000; load: 0.8; users: a,b,c")
+	s, err := ParseSynthetic("load", "jobs: 100000; load: 0.8; users: a,b,c")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -334,7 +369,7 @@ func BenchmarkReadJobs(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := ParseSynthetic("load", "jobs: 1000000; load: 0.8; users: a,b,c")
+	s, err := ParseSynthetic("load", "jobs: 100000; load: 0.8; users: a,b,c")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package load
 // Tables: CSV files with a header. An error names the file, the line and the column. See docs/adr, ADR 97.
 
 import (
+	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -27,8 +28,8 @@ const (
 
 	maxRow    = 1 << 20 // bytes of a row: a quote that is not closed would make a row of the rest of the file
 	maxText   = job.MaxName
-	maxMemory = 1 << 50 // bytes
-	maxCPUs   = job.MaxCPUs * milli
+	maxMemory = 1 << 50                 // bytes
+	maxCPUs   = 1 << 24                 // of a machine, in thousandths
 	maxTime   = 36_500 * 24 * time.Hour // of a submission
 	milli     = 1000
 )
@@ -103,9 +104,6 @@ func readHeader(name string, r io.Reader) (*table, error) {
 	}
 	for i, raw := range t.fields {
 		c := strings.TrimSpace(raw)
-		if i == 0 {
-			c = strings.TrimSpace(strings.TrimPrefix(c, "\ufeff")) // some programs write a byte order mark
-		}
 		if t.has(c) {
 			return nil, t.errorf("the column %.40q is there twice", c)
 		}
@@ -130,8 +128,15 @@ func (t *table) expect(known []column) error {
 	return nil
 }
 
+// byteOrderMark begins the files of some programs. It may stand before a quote.
+const byteOrderMark = "\ufeff"
+
 func newTable(name string, r io.Reader) *table {
-	t := &table{name: name, source: &bounded{r: r}, at: map[string]int{}, texts: map[string]string{}, line: 1}
+	text := bufio.NewReader(r)
+	if mark, _ := text.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+		_, _ = text.Discard(len(byteOrderMark))
+	}
+	t := &table{name: name, source: &bounded{r: text}, at: map[string]int{}, texts: map[string]string{}, line: 1}
 	t.csv = csv.NewReader(t.source)
 	t.csv.FieldsPerRecord = -1
 	t.csv.ReuseRecord = true
@@ -257,14 +262,6 @@ func (t *table) text(column string) string {
 
 // maxKept bounds the texts that are kept once.
 const maxKept = 10_000
-
-// textOr returns a field, or another text if it is empty.
-func (t *table) textOr(column, otherwise string) string {
-	if s := t.text(column); s != "" {
-		return s
-	}
-	return otherwise
-}
 
 // whole returns a whole number from least to most. A decimal point with zeros after it is allowed.
 func (t *table) whole(column string, least, most int) int {
