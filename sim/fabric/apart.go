@@ -7,15 +7,35 @@ import (
 	"slices"
 )
 
-// apart returns the first two hosts without a path to each other, in the order of the hosts, or -1. Hosts that are joined
-// to the same parts of the network of switches are one group, so that only groups are compared.
+// group is the hosts that are joined to the same parts of the network of switches.
+type group struct {
+	parts []int
+	hosts []int
+}
+
+// apart returns the first two hosts without a path to each other, in the order of the hosts, or -1. Only groups of hosts
+// are compared.
 func (t *Topology) apart() (a, b int) {
 	near := t.neighbours()
-	part := t.parts(near)
-	type group struct {
-		parts []int
-		hosts []int
+	groups := t.groups(near)
+	for i, g := range groups {
+		for _, o := range groups[i:] {
+			if slices.ContainsFunc(g.parts, func(p int) bool { return slices.Contains(o.parts, p) }) {
+				continue
+			}
+			for _, a := range g.hosts {
+				i := slices.IndexFunc(o.hosts, func(b int) bool { return a != b && !slices.Contains(near[a], b) })
+				if i >= 0 { // no direct link joins them
+					return min(a, o.hosts[i]), max(a, o.hosts[i])
+				}
+			}
+		}
 	}
+	return -1, -1
+}
+
+func (t *Topology) groups(near [][]int) []*group {
+	part := t.parts(near)
 	var groups []*group
 	byParts := map[string]*group{}
 	for h := range t.Hosts {
@@ -34,21 +54,7 @@ func (t *Topology) apart() (a, b int) {
 		}
 		byParts[key].hosts = append(byParts[key].hosts, h)
 	}
-	for i, g := range groups {
-		for _, o := range groups[i:] {
-			if slices.ContainsFunc(g.parts, func(p int) bool { return slices.Contains(o.parts, p) }) {
-				continue
-			}
-			for _, a := range g.hosts { // only direct links join them
-				for _, b := range o.hosts {
-					if a != b && !slices.Contains(near[a], b) {
-						return min(a, b), max(a, b)
-					}
-				}
-			}
-		}
-	}
-	return -1, -1
+	return groups
 }
 
 // parts numbers the parts of the network of switches that are not joined to each other: the number of each switch's part,

@@ -4,6 +4,7 @@ package fabric
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -21,8 +22,8 @@ const maxSpans = 64
 
 // deadWithin reports whether the link was dead at some time from a to b.
 func (w *wire) deadWithin(a, b int64) bool {
-	for i := len(w.spans) - 1; i >= 0; i-- {
-		if s := w.spans[i]; s.from <= b && s.to >= a {
+	for _, s := range slices.Backward(w.spans) {
+		if s.from <= b && s.to >= a {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ package fabric
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"gonum.org/v1/gonum/graph/path"
@@ -25,6 +26,7 @@ type routes struct {
 	ends   []int32 // by directed link: the node that it leads to
 	graph  *switches
 	tables []*table // by switch
+	ways   []way    // for best
 }
 
 // arc is a directed link that leaves a node.
@@ -141,9 +143,9 @@ func (t *table) count(r *routes, s, sw int) {
 		s = int(r.ends[t.next[t.from[s].first]]) - r.hosts
 	}
 	hops := t.from[s].hops
-	for i := len(way) - 1; i >= 0; i-- {
+	for _, s := range slices.Backward(way) {
 		hops++
-		t.from[way[i]].hops = hops
+		t.from[s].hops = hops
 	}
 }
 
@@ -151,12 +153,12 @@ func (t *table) count(r *routes, s, sw int) {
 type way struct {
 	first, last arc // the link from a host to its switch; the last one is used backwards
 	direct      bool
+	cost        int64
 }
 
 // best returns the cheapest way between two hosts, its cost in nanoseconds, and how many ways are as cheap. With several,
 // it is number pick modulo their count.
-func (r *routes) best(from, to int, pick uint64) (w way, cost int64, ways int) {
-	cost = unreachable
+func (r *routes) best(from, to int, pick uint64) (w way, cost int64, count int) {
 	if a, b := r.sole[from], r.sole[to]; a.link >= 0 && b.link >= 0 { // the usual case
 		c := r.to(b.to).from[int(a.to)-r.hosts].cost
 		if c == unreachable || r.dead[a.link>>1] || r.dead[b.link>>1] {
@@ -164,69 +166,39 @@ func (r *routes) best(from, to int, pick uint64) (w way, cost int64, ways int) {
 		}
 		return way{first: a, last: b}, a.weight + c + b.weight, 1
 	}
+	cost = unreachable
+	r.ways = r.ways[:0]
 	for _, a := range r.arcs[from] {
-		if r.dead[a.link>>1] {
-			continue
-		}
-		if int(a.to) < r.hosts {
-			if int(a.to) == to {
-				w, cost, ways = better(w, way{first: a, direct: true}, cost, a.weight, ways)
-			}
-			continue
-		}
-		for _, b := range r.arcs[to] {
-			if int(b.to) < r.hosts || r.dead[b.link>>1] {
-				continue
-			}
-			if c := r.to(b.to).from[int(a.to)-r.hosts].cost; c != unreachable {
-				w, cost, ways = better(w, way{first: a, last: b}, cost, a.weight+c+b.weight, ways)
-			}
+		if !r.dead[a.link>>1] {
+			r.waysOver(a, to)
 		}
 	}
-	if ways > 1 && pick%uint64(ways) != 0 {
-		w = r.nth(from, to, cost, int(pick%uint64(ways)))
+	for _, w := range r.ways {
+		cost = min(cost, w.cost)
 	}
-	return w, cost, ways
+	cheapest := slices.DeleteFunc(r.ways, func(w way) bool { return w.cost > cost })
+	if len(cheapest) == 0 {
+		return w, unreachable, 0
+	}
+	return cheapest[pick%uint64(len(cheapest))], cost, len(cheapest)
 }
 
-func better(old, candidate way, oldCost, cost int64, ways int) (way, int64, int) {
-	switch {
-	case cost < oldCost:
-		return candidate, cost, 1
-	case cost == oldCost:
-		return old, oldCost, ways + 1
-	}
-	return old, oldCost, ways
-}
-
-// nth returns a later one of the ways with the least cost.
-func (r *routes) nth(from, to int, cost int64, n int) (found way) {
-	for _, a := range r.arcs[from] {
-		if r.dead[a.link>>1] || int(a.to) < r.hosts && int(a.to) != to {
-			continue
-		}
+// waysOver adds the ways to a host whose first link is a.
+func (r *routes) waysOver(a arc, to int) {
+	if int(a.to) < r.hosts {
 		if int(a.to) == to {
-			if a.weight == cost {
-				if n == 0 {
-					return way{first: a, direct: true}
-				}
-				n--
-			}
+			r.ways = append(r.ways, way{first: a, direct: true, cost: a.weight})
+		}
+		return
+	}
+	for _, b := range r.arcs[to] {
+		if int(b.to) < r.hosts || r.dead[b.link>>1] {
 			continue
 		}
-		for _, b := range r.arcs[to] {
-			if int(b.to) < r.hosts || r.dead[b.link>>1] {
-				continue
-			}
-			if c := r.to(b.to).from[int(a.to)-r.hosts].cost; c != unreachable && a.weight+c+b.weight == cost {
-				if n == 0 {
-					return way{first: a, last: b}
-				}
-				n--
-			}
+		if c := r.to(b.to).from[int(a.to)-r.hosts].cost; c != unreachable {
+			r.ways = append(r.ways, way{first: a, last: b, cost: a.weight + c + b.weight})
 		}
 	}
-	return found
 }
 
 // path appends the directed links from one host to another that a flow with this hash takes, nothing if there is no path.

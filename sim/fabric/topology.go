@@ -107,8 +107,7 @@ func (t *Topology) Rack(host int) string {
 // Racks is Rack of each host.
 func (t *Topology) Racks() []string {
 	racks := make([]string, t.Hosts)
-	for i := len(t.Links) - 1; i >= 0; i-- { // the first link wins
-		l := t.Links[i]
+	for _, l := range slices.Backward(t.Links) { // the first link wins
 		if l.A < t.Hosts && l.B >= t.Hosts {
 			racks[l.A] = t.Nodes[l.B].Name
 		}

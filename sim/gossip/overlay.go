@@ -1,0 +1,198 @@
+package gossip
+
+// Overlays: which hosts pass news to each other.
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Coster knows what it costs to send from one host to another: fabric.Fabric does.
+type Coster interface {
+	Cost(from, to int) time.Duration
+}
+
+// Overlay is a connected graph of hosts.
+type Overlay struct {
+	Name  string
+	Peers [][]int32 // of each host, in ascending order; if a is a peer of b, b is one of a
+}
+
+// edge joins two hosts.
+type edge struct{ a, b int32 }
+
+// newOverlay makes an overlay of edges. An edge that is there twice counts once.
+func newOverlay(name string, hosts int, edges []edge) Overlay {
+	o := Overlay{Name: name, Peers: make([][]int32, hosts)}
+	for _, e := range edges {
+		if e.a != e.b {
+			o.Peers[e.a] = append(o.Peers[e.a], e.b)
+			o.Peers[e.b] = append(o.Peers[e.b], e.a)
+		}
+	}
+	for i, p := range o.Peers {
+		slices.Sort(p)
+		o.Peers[i] = slices.Compact(p)
+	}
+	return o
+}
+
+// edges lists each edge once, in the order of its hosts.
+func (o Overlay) edges() []edge {
+	var edges []edge
+	for a, peers := range o.Peers {
+		for _, b := range peers {
+			if int32(a) < b {
+				edges = append(edges, edge{int32(a), b})
+			}
+		}
+	}
+	return edges
+}
+
+// Validate says what is wrong with an overlay: a peer that does not exist or has not this host as a peer, or parts that
+// are not joined.
+func (o Overlay) Validate() error {
+	for a, peers := range o.Peers {
+		for i, b := range peers {
+			if b < 0 || int(b) >= len(o.Peers) || int(b) == a {
+				return fmt.Errorf("overlay %s: host %d has the peer %d", o.Name, a, b)
+			}
+			if i > 0 && peers[i-1] >= b {
+				return fmt.Errorf("overlay %s: the peers of host %d are not in ascending order", o.Name, a)
+			}
+			if _, ok := slices.BinarySearch(o.Peers[b], int32(a)); !ok {
+				return fmt.Errorf("overlay %s: host %d is no peer of its peer %d", o.Name, a, b)
+			}
+		}
+	}
+	if len(o.Peers) == 0 {
+		return fmt.Errorf("overlay %s: it has no host", o.Name)
+	}
+	if s := o.shape(); !s.connected {
+		return fmt.Errorf("overlay %s: not all hosts are joined", o.Name)
+	}
+	return nil
+}
+
+// Random is an overlay in which each host has up to degree peers by chance: degree/2 rings through all hosts in random
+// orders, and random pairs if the degree is odd. So it is connected.
+func Random(hosts, degree int, seed uint64) Overlay {
+	r := rand.New(rand.NewPCG(seed, 0x72616e646f6d))
+	var edges []edge
+	for range max(degree/2, 1) {
+		edges = append(edges, ring(r.Perm(hosts))...)
+	}
+	if degree%2 == 1 && degree > 2 {
+		for p := r.Perm(hosts); len(p) >= 2; p = p[2:] {
+			edges = append(edges, edge{int32(p[0]), int32(p[1])})
+		}
+	}
+	return newOverlay(fmt.Sprintf("random of degree %d", degree), hosts, edges)
+}
+
+func ring(order []int) []edge {
+	edges := make([]edge, 0, len(order))
+	for i, a := range order {
+		edges = append(edges, edge{int32(a), int32(order[(i+1)%len(order)])})
+	}
+	return edges
+}
+
+// Complete joins each host with all others: what is known at most, at the highest price.
+func Complete(hosts int) Overlay {
+	var edges []edge
+	for a := range hosts {
+		for b := range a {
+			edges = append(edges, edge{int32(b), int32(a)})
+		}
+	}
+	return newOverlay("all to all", hosts, edges)
+}
+
+// SpanningTree is a minimum spanning tree of the path costs between hosts. Most costs in a data center are equal; chance,
+// by the seed, decides between them, so that no host becomes the center of all.
+func SpanningTree(net Coster, hosts int, seed uint64) Overlay {
+	return newOverlay("spanning tree", hosts, prim(net, hosts, seed))
+}
+
+// length is the length of an edge, for a minimum spanning tree. No two edges have the same.
+type length struct {
+	cost   time.Duration
+	chance uint64
+}
+
+func (l length) less(o length) bool {
+	return l.cost < o.cost || l.cost == o.cost && l.chance < o.chance
+}
+
+// lengthOf is the length of an edge; it is the same in both directions.
+func lengthOf(net Coster, a, b int, seed uint64) length {
+	lo, hi := min(a, b), max(a, b)
+	return length{net.Cost(lo, hi), mix(seed ^ uint64(lo)<<32 ^ uint64(hi))}
+}
+
+// prim is Prim's algorithm on the complete graph of hosts, in time hosts² and memory in proportion to hosts: gonum's needs
+// the graph in memory.
+func prim(net Coster, hosts int, seed uint64) []edge {
+	nearest := make([]length, hosts)
+	parent := make([]int, hosts)
+	var outside []int
+	for h := 1; h < hosts; h++ {
+		nearest[h] = lengthOf(net, 0, h, seed)
+		outside = append(outside, h)
+	}
+	var edges []edge
+	for len(outside) > 0 {
+		best := 0
+		for i, h := range outside {
+			if nearest[h].less(nearest[outside[best]]) {
+				best = i
+			}
+		}
+		next := outside[best]
+		outside[best] = outside[len(outside)-1]
+		outside = outside[:len(outside)-1]
+		edges = append(edges, edge{int32(parent[next]), int32(next)})
+		for _, h := range outside {
+			if l := lengthOf(net, next, h, seed); l.less(nearest[h]) {
+				nearest[h], parent[h] = l, next
+			}
+		}
+	}
+	return edges
+}
+
+// mix is the finalizer of splitmix64.
+func mix(z uint64) uint64 {
+	z += 0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// depthFirst orders hosts along a tree, so that hosts that are near each other follow each other.
+func depthFirst(tree Overlay, net Coster) []int {
+	order := make([]int, 0, len(tree.Peers))
+	seen := make([]bool, len(tree.Peers))
+	for stack := []int{0}; len(stack) > 0; {
+		h := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if seen[h] {
+			continue
+		}
+		seen[h] = true
+		order = append(order, h)
+		next := slices.Clone(tree.Peers[h])
+		slices.SortFunc(next, func(a, b int32) int { // the nearest last, so that it is taken first
+			return cmp.Or(cmp.Compare(net.Cost(h, int(b)), net.Cost(h, int(a))), cmp.Compare(b, a))
+		})
+		for _, p := range next {
+			stack = append(stack, int(p))
+		}
+	}
+	return order
+}
