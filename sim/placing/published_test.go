@@ -32,7 +32,7 @@ func TestPublishedScores(t *testing.T) {
 		want int
 	}{
 		{"best fit", bestFit(with(68, 1000, 1000, 1000, 1000), two), 62},    // 100 (1 - 0.5·64/128 - 0.5·2/8) = 62.5
-		{"dot product", dotProd(with(64, 1000, 1000, 1000, 1000), two), 93}, // 100 (1 - (0.5/32 + 0.5/4)/2) = 92.97
+		{"dot product", dotProd(with(64, 1000, 1000, 1000, 1000), two), 92}, // 100 (1 - (0.5/32 + 0.5/4)/2) = 92.97
 		{"packing: no GPU", p.gpuPacking(with(64, 1000), none), 0},
 		{"packing: empty", p.gpuPacking(with(64, 1000, 1000), one), 31},
 		{"packing: a free device of a used machine", p.gpuPacking(with(64, 400, 1000, 1000), one), 49},
