@@ -3,6 +3,8 @@ package load
 // Whether a cluster could ever run a job.
 
 import (
+	"fmt"
+
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -65,6 +67,14 @@ func (c *cluster) width(models string) int {
 	return widest
 }
 
+// nodes returns how many nodes a gang needs that asks for so many GPUs; 1 if a machine has them, or no machine has any.
+func (c *cluster) nodes(need job.Resources) int {
+	if width := c.width(need.GPUModel); width > 0 && need.GPUs > width {
+		return over(need.GPUs, width)
+	}
+	return 1
+}
+
 // What too few machines of a cluster have.
 const (
 	lackGPUs   = "GPUs"
@@ -114,4 +124,63 @@ func (c *cluster) lacks(s job.Spec) (what string, have int) {
 		return lackCPUs, fast
 	}
 	return lackMemory, all
+}
+
+// unmet says what a job needs, and how many machines have what too few have.
+func unmet(s job.Spec, lacks string, have int) string {
+	need := s.Need()
+	what := fmt.Sprintf("%d GPUs", gpu.Count(need))
+	if need.GPUModel != "" {
+		what += " of " + need.GPUModel
+	}
+	return fmt.Sprintf("it needs %d machines, each with %s, %g CPUs and %d MiB; %d have the %s",
+		max(1, s.Nodes), what, float64(need.CPUs)/milli, over(int(need.Memory), 1<<20), have, lacks)
+}
+
+// Fit does to jobs from another source what ReadJobs does to those of a table: with Known and Preemptible, and with the
+// cluster, on which a wide job becomes a gang. Name is what notes and errors call the source. Jobs that the cluster could
+// never run are an error that names the first.
+func (o Options) Fit(name string, jobs []Job) (notes []string, err error) {
+	c, wide, rounded, bad := clusterOf(o.Cluster), "", 0, 0
+	for i := range jobs {
+		j := &jobs[i]
+		s := &j.Spec
+		if s.Preemptible = s.Preemptible || o.Preemptible; o.Known {
+			s.TimeLimit = job.Duration(j.Runs)
+		}
+		asked, nodes := s.Resources.GPUs, c.nodes(s.Resources)
+		if s.Nodes > 1 {
+			nodes = 1
+		}
+		why := ""
+		if nodes > job.MaxNodes {
+			why = fmt.Sprintf("it needs %d machines; at most %d", nodes, job.MaxNodes)
+		} else if lacks, have := c.lacks(j.gang(nodes).Spec); lacks != "" {
+			why = unmet(*s, lacks, have)
+		}
+		if why != "" {
+			if bad++; bad == 1 {
+				err = fmt.Errorf("job %.60q: the cluster could never run it: %s", j.Name, why)
+			}
+		}
+		if held := s.Resources.GPUs * max(1, s.Nodes); nodes > 1 && held > asked {
+			if rounded++; rounded == 1 {
+				wide = fmt.Sprintf("%.60q: %d GPUs on %d nodes, and not %d", j.Name, held, nodes, asked)
+			}
+		}
+	}
+	if bad > 1 {
+		err = fmt.Errorf("%w; and %d more jobs", err, bad-1)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if rounded > 0 {
+		notes = append(notes, roundedNote(name, rounded, wide))
+	}
+	return notes, nil
+}
+
+func roundedNote(name string, n int, first string) string {
+	return fmt.Sprintf("%s: %d gangs hold more GPUs than they ask for, because each node holds the same number; the first is %s", name, n, first)
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 )
 
@@ -106,8 +105,7 @@ func (rd *jobReader) readRows() error {
 		rd.add(j, "job")
 	}
 	if rd.rounded > 0 {
-		rd.notes = append(rd.notes, fmt.Sprintf("%s: %d gangs hold more GPUs than they ask for, because each node holds the same number; the first is %s",
-			rd.name, rd.rounded, rd.wide))
+		rd.notes = append(rd.notes, roundedNote(rd.name, rd.rounded, rd.wide))
 	}
 	return rd.end()
 }
@@ -143,6 +141,9 @@ func (rd *jobReader) job() Job {
 	j := Job{Name: x.Name, User: rd.text("user"), Class: rd.text("class"), Spec: job.DefaultSpec()}
 	rd.times(&j)
 	j.Spec.Name, j.Spec.Command, j.Spec.Project = x.Name, command, rd.text("project")
+	if err := job.CheckProject(j.Spec.Project); err != nil {
+		rd.fail("project", "%w", err)
+	}
 	j.Spec.Resources = x.Need
 	j.Spec.Priority = rd.wholeOr("priority", 0, job.MaxPriority, j.Spec.Priority)
 	j.Spec.Preemptible = rd.yes("preemptible") || rd.o.Preemptible
@@ -188,30 +189,37 @@ func (rd *jobReader) limit(j *Job, given job.Duration) {
 func (rd *jobReader) split(j *Job, nodes int) {
 	need := &j.Spec.Resources
 	asked := need.GPUs
-	switch width := rd.cluster.width(need.GPUModel); {
-	case nodes > 0 && need.GPUShare > 0 && nodes > 1:
+	switch {
+	case nodes > 1 && need.GPUShare > 0:
 		rd.fail("nodes", "a gang of parts of GPUs; ask for whole ones")
 		return
 	case nodes > 0 && asked%nodes != 0:
 		rd.fail("num_gpu", "it does not divide by %d nodes", nodes)
 		return
-	case nodes == 0 && width > 0 && asked > width:
-		nodes = over(asked, width)
-	}
-	if nodes <= 1 {
-		return
+	case nodes == 0:
+		nodes = rd.cluster.nodes(*need)
 	}
 	if nodes > job.MaxNodes {
 		rd.fail("num_gpu", "it needs %d machines; at most %d", nodes, job.MaxNodes)
 		return
 	}
-	j.Spec.Nodes = nodes
-	need.GPUs, need.CPUs, need.Memory = over(asked, nodes), over(need.CPUs, nodes), job.Size(over(int(need.Memory), nodes))
-	if need.GPUs*nodes > asked {
+	j.gang(nodes)
+	if held := need.GPUs * nodes; nodes > 1 && held > asked {
 		if rd.rounded++; rd.rounded == 1 {
-			rd.wide = fmt.Sprintf("%s in line %d: %d GPUs on %d nodes, and not %d", j.Name, rd.line, need.GPUs*nodes, nodes, asked)
+			rd.wide = fmt.Sprintf("%s in line %d: %d GPUs on %d nodes, and not %d", j.Name, rd.line, held, nodes, asked)
 		}
 	}
+}
+
+// gang splits what the job asks for over so many nodes, evenly, and rounded up. It returns the job.
+func (j *Job) gang(nodes int) *Job {
+	if nodes <= 1 {
+		return j
+	}
+	j.Spec.Nodes = nodes
+	need := &j.Spec.Resources
+	need.GPUs, need.CPUs, need.Memory = over(need.GPUs, nodes), over(need.CPUs, nodes), job.Size(over(int(need.Memory), nodes))
+	return j
 }
 
 // over divides, and rounds up.
@@ -227,11 +235,5 @@ func (rd *jobReader) check(s job.Spec) {
 	if !rd.has(column) {
 		column = "file"
 	}
-	need := s.Need()
-	what := fmt.Sprintf("%d GPUs", gpu.Count(need))
-	if need.GPUModel != "" {
-		what += " of " + need.GPUModel
-	}
-	rd.fail(column, "the cluster could never run it: it needs %d machines, each with %s, %g CPUs and %d MiB; %d have the %s",
-		max(1, s.Nodes), what, float64(need.CPUs)/milli, over(int(need.Memory), 1<<20), have, lacks)
+	rd.fail(column, "the cluster could never run it: %s", unmet(s, lacks, have))
 }

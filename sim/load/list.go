@@ -5,7 +5,10 @@ package load
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"github.com/musterhq/muster/job"
@@ -62,6 +65,21 @@ func (rd *jobReader) readList() error {
 		}
 	}
 	return rd.end()
+}
+
+// FilesBeside opens the files that a list names: relative names are in the directory of the list.
+func FilesBeside(list string) func(file string) ([]byte, error) {
+	return func(file string) ([]byte, error) {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(filepath.Dir(list), file)
+		}
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return io.ReadAll(io.LimitReader(f, job.MaxSpecBytes+1)) // one more than jobfile takes
+	}
 }
 
 // open reads a job file.

@@ -194,8 +194,8 @@ func TestPublicTraces(t *testing.T) {
 	if want := 6_212_000 * 13 / 10; asked > want || asked < want-8000 {
 		t.Errorf("the arrivals ask for %d thousandths, want about %d", asked, want)
 	}
-	for name, want := range map[string]struct{ machines, gpus, jobs, gangs int }{
-		"openb": {21, 104, 7228, 0}, "philly_a": {8, 64, 992, 111}, "philly_b": {14, 112, 2638, 0},
+	for name, want := range map[string]struct{ machines, gpus, jobs, gangs, mean int }{ // mean duration, in seconds: the published mean completion time less the mean wait
+		"openb": {21, 104, 7228, 0, 3693}, "philly_a": {8, 64, 992, 111, 46_865}, "philly_b": {14, 112, 2638, 0, 119_336},
 	} {
 		machines, err := ReadMachines(name, open("queue_"+name+"_nodes.csv"))
 		if err != nil {
@@ -205,8 +205,9 @@ func TestPublicTraces(t *testing.T) {
 		if err != nil || len(notes) > 0 {
 			t.Fatal(err, notes)
 		}
-		gangs, gpus := 0, 0
+		gangs, gpus, runs := 0, 0, 0.0
 		for _, j := range jobs {
+			runs += j.Runs.Seconds()
 			if j.Spec.Nodes > 1 {
 				gangs++
 			}
@@ -217,8 +218,8 @@ func TestPublicTraces(t *testing.T) {
 				t.Errorf("%s: %s has no rack", name, m.Name)
 			}
 		}
-		if len(machines) != want.machines || gpus != want.gpus || len(jobs) != want.jobs || gangs != want.gangs {
-			t.Errorf("%s: %d machines, %d GPUs, %d jobs, %d gangs; want %+v", name, len(machines), gpus, len(jobs), gangs, want)
+		if len(machines) != want.machines || gpus != want.gpus || len(jobs) != want.jobs || gangs != want.gangs || int(runs/float64(len(jobs))+0.5) != want.mean {
+			t.Errorf("%s: %d machines, %d GPUs, %d jobs of %.0f s on average, %d gangs; want %+v", name, len(machines), gpus, len(jobs), runs/float64(len(jobs)), gangs, want)
 		}
 		if !slices.IsSortedFunc(jobs, func(a, b Job) int { return int(a.Submit - b.Submit) }) {
 			t.Errorf("%s: the jobs are not in order", name)

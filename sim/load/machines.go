@@ -92,9 +92,12 @@ func (t *table) machine() Machine {
 // setLabels reads the labels of a machine.
 func (t *table) setLabels(m *Machine) {
 	set := func(column, k, v string) {
+		err := job.CheckLabel(k, v)
 		switch _, twice := m.Labels[k]; {
 		case k == "" || v == "":
 			t.fail(column, "want NAME=VALUE;NAME=VALUE")
+		case err != nil:
+			t.fail(column, "%w", err)
 		case twice:
 			t.fail(column, "the label %q is there twice", k)
 		case len(m.Labels) >= maxLabels:

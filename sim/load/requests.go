@@ -69,7 +69,7 @@ func (t *table) request(name string) Request {
 	x := Request{
 		Name: t.text(name), GPUs: t.whole("num_gpu", 0, job.MaxGPUs), Milli: t.whole("gpu_milli", 0, gpu.Whole),
 		Models: t.text("gpu_spec"),
-		Need:   job.Resources{CPUs: t.whole("cpu_milli", 0, maxCPUs), Memory: t.mebibytes("memory_mib")},
+		Need:   job.Resources{CPUs: t.whole("cpu_milli", 0, maxCPUs*job.MaxNodes), Memory: t.mebibytes("memory_mib")},
 	}
 	switch {
 	case x.Name == "":

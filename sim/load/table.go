@@ -27,8 +27,8 @@ const (
 
 	maxRow    = 1 << 20 // bytes of a row: a quote that is not closed would make a row of the rest of the file
 	maxText   = job.MaxName
-	maxMemory = 1 << 50 // bytes
-	maxCPUs   = job.MaxCPUs * milli
+	maxMemory = 1 << 50                 // bytes
+	maxCPUs   = 1 << 24                 // of a machine, in thousandths
 	maxTime   = 36_500 * 24 * time.Hour // of a submission
 	milli     = 1000
 )
@@ -257,14 +257,6 @@ func (t *table) text(column string) string {
 
 // maxKept bounds the texts that are kept once.
 const maxKept = 10_000
-
-// textOr returns a field, or another text if it is empty.
-func (t *table) textOr(column, otherwise string) string {
-	if s := t.text(column); s != "" {
-		return s
-	}
-	return otherwise
-}
 
 // whole returns a whole number from least to most. A decimal point with zeros after it is allowed.
 func (t *table) whole(column string, least, most int) int {
