@@ -21,6 +21,7 @@ type Frag struct {
 	rooms []room
 	lots  []lot
 	tried []likeDevice
+	uses  []float64 // what the counted groups can use of each lot, in the order of the lots and of the groups
 	left  []int32 // of each device, as the smaller part of its thousandths and its memory
 	of    []int16 // for each device, its lot among those of the host; -1: none
 
@@ -40,6 +41,7 @@ type lot struct {
 	milli int // that the usual requests are expected to use
 	whole int // devices that are wholly free
 	large int // devices that have room for a large share
+	uses  int // where those of its groups begin in Frag.uses
 }
 
 // likeDevice is what the usual requests can tell of a device: its lot, and what is left of it.
@@ -81,16 +83,23 @@ func (f *Frag) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []C
 // for a usual request.
 func (f *Frag) survey(feasible []Candidate) bool {
 	f.rooms, f.lots, f.left, f.of = f.rooms[:0], f.lots[:0], f.left[:0], f.of[:0]
+	f.uses = f.uses[:0]
 	f.supply, f.total = [maxGroups]float64{}, 0
 	for i := range feasible {
 		c := &feasible[i]
 		r := f.enter(c)
 		f.expect(r, c.Free.CPUs, c.Free.Memory, func(l *lot, then lot) {
 			*l = then
+			l.uses = len(f.uses)
 			f.total += float64(l.milli)
-			for g := l.groups; g != 0; g &= g - 1 {
+			for g := l.groups &^ f.w.counted; g != 0; g &= g - 1 {
+				f.supply[bits.TrailingZeros32(g)] += float64(l.milli)
+			}
+			for g := l.groups & f.w.counted; g != 0; g &= g - 1 {
 				k := bits.TrailingZeros32(g)
-				f.supply[k] += f.w.groups[k].usable(l, c.Free.CPUs, c.Free.Memory)
+				usable := f.w.groups[k].usable(l, c.Free.CPUs, c.Free.Memory)
+				f.supply[k] += usable
+				f.uses = append(f.uses, usable)
 			}
 		})
 	}
@@ -104,20 +113,15 @@ func (f *Frag) survey(feasible []Candidate) bool {
 	for i := range f.lots {
 		l := &f.lots[i]
 		l.price = 1
-		for g := l.groups; g != 0; g &= g - 1 {
-			if k := bits.TrailingZeros32(g); f.w.groups[k].need.GPUs == 1 {
-				l.price += f.price[k]
-			}
+		for g := l.groups &^ f.w.counted; g != 0; g &= g - 1 {
+			l.price += f.price[bits.TrailingZeros32(g)]
 		}
 	}
 	return f.total > 0
 }
 
-// usable returns how many thousandths of GPUs a group can use of a lot: the mean over its requests.
+// usable returns how many thousandths of GPUs a counted group can use of a lot: the mean over its requests.
 func (g *group) usable(l *lot, cpus int, memory job.Size) float64 {
-	if g.need.GPUs == 1 {
-		return float64(l.milli)
-	}
 	most := l.large
 	if g.need.GPUs > 0 {
 		most = l.whole / g.need.GPUs
@@ -287,11 +291,12 @@ func (f *Frag) loss(r room, need job.Resources, c *Candidate) float64 {
 	cpus, memory := c.Free.CPUs-need.CPUs, c.Free.Memory-need.Memory
 	f.expect(r, cpus, memory, func(l *lot, then lot) {
 		loss += float64(l.milli-then.milli) * l.price
-		for g := l.groups; g != 0; g &= g - 1 {
-			k := bits.TrailingZeros32(g)
-			if m := &f.w.groups[k]; m.need.GPUs != 1 && f.price[k] > 0 {
-				loss += f.price[k] * (m.usable(l, c.Free.CPUs, c.Free.Memory) - m.usable(&then, cpus, memory))
+		uses := f.uses[l.uses:]
+		for g := l.groups & f.w.counted; g != 0; g &= g - 1 {
+			if k := bits.TrailingZeros32(g); uses[0] > 0 {
+				loss += f.price[k] * (uses[0] - f.w.groups[k].usable(&then, cpus, memory))
 			}
+			uses = uses[1:]
 		}
 	})
 	return loss

@@ -16,6 +16,7 @@ import (
 type workload struct {
 	classes []class
 	groups  []group
+	counted uint32 // the groups, as bits, whose room is a number of devices; that of the others is the expected fill
 	// What a GPU's worth of requests takes of a host, in the mean, divided by grain. The free CPUs and the free memory
 	// of a host are counted in these steps. A step of 0 means that no request asks for the resource.
 	cpuStep, memoryStep float64
@@ -136,6 +137,9 @@ func (w *workload) addGroups(kinds []asked) {
 		g.milli = g.share / g.milli
 		if g.need.GPUs == 0 {
 			w.largeShare = int32(g.milli)
+		}
+		if g.need.GPUs != 1 {
+			w.counted |= 1 << i
 		}
 		for k := range g.members {
 			g.members[k].part /= g.share
