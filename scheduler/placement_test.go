@@ -36,8 +36,8 @@ func TestWhyHost(t *testing.T) {
 		full bool // the host has no room when the task comes
 		want string
 	}{
-		{"all GPUs", 2, false, "least waste: leaves 0 of 2 GPUs"},
-		{"one GPU", 1, false, "least waste: leaves 1 of 2 GPUs"},
+		{"all GPUs", 2, false, "least fragmentation: leaves 0 of 2 GPUs"},
+		{"one GPU", 1, false, "least fragmentation: leaves 1 of 2 GPUs"},
 		{"no GPU", 0, false, "least waste: leaves 7 of 8 CPUs"},
 		{"queued", 1, true, "no host had room: of those where it queued this one was the first to commit"},
 	} {

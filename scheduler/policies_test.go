@@ -38,7 +38,7 @@ func TestPolicyOfJob(t *testing.T) {
 		{"frag", "spread", "empty", "emptiest host: leaves 1 of 2 GPUs"},
 		{"spread", "", "empty", "emptiest host: leaves 1 of 2 GPUs"},
 		{"pack", "", "full", "fullest host: leaves 0 of 2 GPUs"},
-		{"", "", "full", "least waste: leaves 0 of 2 GPUs"},
+		{"", "", "full", "least fragmentation: leaves 0 of 2 GPUs"},
 		{"frag", "", "full", "least fragmentation: leaves 0 of 2 GPUs"},
 		{"spread", "simple", "full", "least waste: leaves 0 of 2 GPUs"},
 	} {
@@ -122,7 +122,7 @@ func TestPolicyOfGangs(t *testing.T) {
 		spec job.Spec
 		want string
 	}{
-		{job.Spec{}, "simple"}, {job.Spec{Nodes: 1}, "simple"}, {job.Spec{Nodes: 2}, "topology"}, {job.Spec{Nodes: 2, Policy: "pack"}, "pack"},
+		{job.Spec{}, "frag"}, {job.Spec{Nodes: 1}, "frag"}, {job.Spec{Nodes: 2}, "topology"}, {job.Spec{Nodes: 2, Policy: "pack"}, "pack"},
 	} {
 		if got := ps.of(&c.spec); got != c.want {
 			t.Errorf("%d nodes with policy %q have %s, want %s", c.spec.Nodes, c.spec.Policy, got, c.want)

@@ -77,7 +77,7 @@ cgroups-off   false                                    default
 cpu-quota     false                                    default
 set-aside     10m0s                                    default
 loss-limit    3                                        default
-policy        simple                                   default
+policy        frag                                     default
 gang-hold     10m0s                                    default
 task-pids     16384                                    default
 scratch-quota 0B                                       default

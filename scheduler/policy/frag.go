@@ -14,13 +14,14 @@ import (
 )
 
 // Frag prefers the host and the device where the usual requests lose the least room. The room of a host is how much of
-// its free GPUs they are expected to use. Room that few hosts have counts more, for instance a scarce model or many
-// free devices on one host. Before anything is known of the requests, and where no host has GPUs, it is Simple.
+// its free GPUs they are expected to use. Room that few hosts have counts more: a scarce model, many free devices on
+// one host, devices that have room for a large share. Before anything is known of the requests, and where no host has GPUs, it is Simple.
 type Frag struct {
 	w     *workload
 	rooms []room
 	lots  []lot
 	tried []likeDevice
+	uses  []float64 // what the counted groups can use of each lot, in the order of the lots and of the groups
 	left  []int32 // of each device, as the smaller part of its thousandths and its memory
 	of    []int16 // for each device, its lot among those of the host; -1: none
 
@@ -39,6 +40,8 @@ type lot struct {
 	*served
 	milli int // that the usual requests are expected to use
 	whole int // devices that are wholly free
+	large int // devices that have room for a large share
+	uses  int // where those of its groups begin in Frag.uses
 }
 
 // likeDevice is what the usual requests can tell of a device: its lot, and what is left of it.
@@ -80,16 +83,23 @@ func (f *Frag) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []C
 // for a usual request.
 func (f *Frag) survey(feasible []Candidate) bool {
 	f.rooms, f.lots, f.left, f.of = f.rooms[:0], f.lots[:0], f.left[:0], f.of[:0]
+	f.uses = f.uses[:0]
 	f.supply, f.total = [maxGroups]float64{}, 0
 	for i := range feasible {
 		c := &feasible[i]
 		r := f.enter(c)
-		f.expect(r, c.Free.CPUs, c.Free.Memory, func(l *lot, x expect, whole int) {
-			l.milli, l.whole = int(x.milli+0.5), whole
+		f.expect(r, c.Free.CPUs, c.Free.Memory, func(l *lot, then lot) {
+			*l = then
+			l.uses = len(f.uses)
 			f.total += float64(l.milli)
-			for g := l.groups; g != 0; g &= g - 1 {
+			for g := l.groups &^ f.w.counted; g != 0; g &= g - 1 {
+				f.supply[bits.TrailingZeros32(g)] += float64(l.milli)
+			}
+			for g := l.groups & f.w.counted; g != 0; g &= g - 1 {
 				k := bits.TrailingZeros32(g)
-				f.supply[k] += f.w.groups[k].usable(l, c.Free.CPUs, c.Free.Memory)
+				usable := f.w.groups[k].usable(l, c.Free.CPUs, c.Free.Memory)
+				f.supply[k] += usable
+				f.uses = append(f.uses, usable)
 			}
 		})
 	}
@@ -103,21 +113,19 @@ func (f *Frag) survey(feasible []Candidate) bool {
 	for i := range f.lots {
 		l := &f.lots[i]
 		l.price = 1
-		for g := l.groups; g != 0; g &= g - 1 {
-			if k := bits.TrailingZeros32(g); f.w.groups[k].need.GPUs == 1 {
-				l.price += f.price[k]
-			}
+		for g := l.groups &^ f.w.counted; g != 0; g &= g - 1 {
+			l.price += f.price[bits.TrailingZeros32(g)]
 		}
 	}
 	return f.total > 0
 }
 
-// usable returns how many thousandths of GPUs a group can use of a lot: the mean over its requests.
+// usable returns how many thousandths of GPUs a counted group can use of a lot: the mean over its requests.
 func (g *group) usable(l *lot, cpus int, memory job.Size) float64 {
-	if g.need.GPUs == 1 {
-		return float64(l.milli)
+	most := l.large
+	if g.need.GPUs > 0 {
+		most = l.whole / g.need.GPUs
 	}
-	most := l.whole / g.need.GPUs
 	if most == 0 {
 		return 0
 	}
@@ -133,7 +141,7 @@ func (g *group) usable(l *lot, cpus int, memory job.Size) float64 {
 		}
 		sum += m.part * float64(n)
 	}
-	return sum * float64(g.need.GPUs*gpu.Whole)
+	return sum * g.milli
 }
 
 // enter adds the free devices of a candidate.
@@ -180,28 +188,33 @@ func leftOf(g *lease.FreeGPU, d *gpu.Device) int32 {
 
 // expect works out how much of each lot of a host the usual requests are expected to use, with these CPUs and this
 // memory. Each device in turn takes its CPUs from what the ones before it leave.
-func (f *Frag) expect(r room, cpus int, memory job.Size, do func(l *lot, x expect, whole int)) {
+func (f *Frag) expect(r room, cpus int, memory job.Size, do func(l *lot, then lot)) {
 	steps := f.w.steps(cpus, memory)
 	of, left := f.of[r.devices:r.endDevices], f.left[r.devices:r.endDevices]
 	for k := range r.endLots - r.lots {
 		l := &f.lots[r.lots+k]
 		var sum expect
-		whole := 0
+		then := lot{served: l.served}
 		for i, milli := range left {
+			if of[i] != int16(k) {
+				continue
+			}
+			if milli >= f.w.largeShare {
+				then.large++
+			}
 			switch {
-			case of[i] != int16(k):
 			case milli >= gpu.Whole:
-				whole++
+				then.whole++
 			case milli >= perLevel:
 				x := l.fill.partly(int(milli), steps)
 				sum.milli += x.milli
 				steps = max(steps-float64(x.steps), 0)
 			}
 		}
-		x := l.fill.wholly(whole, steps)
-		sum.milli += x.milli
+		x := l.fill.wholly(then.whole, steps)
 		steps = max(steps-float64(x.steps), 0)
-		do(l, sum, whole)
+		then.milli = int(sum.milli + x.milli + 0.5)
+		do(l, then)
 	}
 }
 
@@ -276,14 +289,14 @@ func (f *Frag) bestDevice(r room, need job.Resources, c *Candidate) (cost float6
 func (f *Frag) loss(r room, need job.Resources, c *Candidate) float64 {
 	loss := 0.0
 	cpus, memory := c.Free.CPUs-need.CPUs, c.Free.Memory-need.Memory
-	f.expect(r, cpus, memory, func(l *lot, x expect, whole int) {
-		then := lot{served: l.served, milli: int(x.milli + 0.5), whole: whole}
+	f.expect(r, cpus, memory, func(l *lot, then lot) {
 		loss += float64(l.milli-then.milli) * l.price
-		for g := l.groups; g != 0; g &= g - 1 {
-			k := bits.TrailingZeros32(g)
-			if m := &f.w.groups[k]; m.need.GPUs > 1 && f.price[k] > 0 {
-				loss += f.price[k] * (m.usable(l, c.Free.CPUs, c.Free.Memory) - m.usable(&then, cpus, memory))
+		uses := f.uses[l.uses:]
+		for g := l.groups & f.w.counted; g != 0; g &= g - 1 {
+			if k := bits.TrailingZeros32(g); uses[0] > 0 {
+				loss += f.price[k] * (uses[0] - f.w.groups[k].usable(&then, cpus, memory))
 			}
+			uses = uses[1:]
 		}
 	})
 	return loss

@@ -59,15 +59,27 @@ func TestFragPrefers(t *testing.T) {
 	}{
 		{
 			"a hole of the right size to the tightest one",
-			[]job.Resources{share(0.6), share(0.4)},
+			[]job.Resources{share(0.5), share(0.3)},
 			share(0.2),
-			hostOf("z", 8, "h100", 600), hostOf("a", 8, "h100", 500), "z0",
+			hostOf("z", 8, "h100", 500), hostOf("a", 8, "h100", 400), "z0",
 		},
 		{
 			"the same on one host",
-			[]job.Resources{share(0.6), share(0.4)},
+			[]job.Resources{share(0.5), share(0.3)},
 			share(0.2),
-			hostOf("z", 8, "h100", 500, 600, 1000), hostOf("a", 8, "h100", 500), "z1",
+			hostOf("z", 8, "h100", 400, 500, 1000), hostOf("a", 8, "h100", 400), "z1",
+		},
+		{
+			"a device without room for a large share, if few devices have it",
+			[]job.Resources{share(0.8), share(0.8), share(0.4)},
+			share(0.1),
+			hostOf("z", 8, "h100", 500), hostOf("a", 8, "h100", 850), "z0",
+		},
+		{
+			"a host with too few CPUs for each request for eight, though no host has those of their mean",
+			[]job.Resources{whole(120, 8), whole(64, 8), whole(1, 1)},
+			whole(1, 1),
+			hostOf("z", 60, "h100", 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000), hostOf("a", 65, "h100", 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000), "",
 		},
 		{
 			"a host without room for eight",

@@ -27,6 +27,17 @@ const leastAmount = gpu.Whole / 2
 // weight orders the kinds by the GPUs that are asked for.
 func (k *asked) weight() int { return k.count * max(k.gpus*k.milli, leastAmount) }
 
+// grouped returns what the kind has in common with the others of its group. It returns false if it is of none.
+func (k *asked) grouped() (need job.Resources, some bool) {
+	switch {
+	case k.gpus == 0:
+		return need, false
+	case k.gpus > 1 || k.model != "" || k.gpuMemory > 0:
+		return job.Resources{GPUs: k.gpus, GPUModel: k.model, GPUMemory: k.gpuMemory}, true
+	}
+	return need, k.milli > gpu.Whole/2 && k.milli < gpu.Whole
+}
+
 // need returns a request of the kind, with the mean of the memory.
 func (k *asked) need() job.Resources {
 	r := job.Resources{CPUs: k.cpus, GPUs: k.gpus, GPUModel: k.model, GPUMemory: k.gpuMemory}

@@ -24,7 +24,7 @@ func Named() map[string]Policy {
 
 // The policies of jobs that name none. See docs/adr, ADR 83.
 const (
-	Default        = "simple"
+	Default        = "frag"
 	DefaultOfGangs = "topology"
 )
 

@@ -16,18 +16,21 @@ import (
 type workload struct {
 	classes []class
 	groups  []group
+	counted uint32 // the groups, as bits, whose room is a number of devices; that of the others is the expected fill
 	// What a GPU's worth of requests takes of a host, in the mean, divided by grain. The free CPUs and the free memory
 	// of a host are counted in these steps. A step of 0 means that no request asks for the resource.
 	cpuStep, memoryStep float64
+	largeShare          int32 // the thousandths of a large share, in the mean; more than a device has if there are none
 	byDevice            map[device]*served
 	fills               map[string]*fill // by the classes that they are for
 	empty               *fill            // for no class
 }
 
-// group is the requests that only some hosts can serve: those that want a certain model, much device memory or several
-// devices at once.
+// group is the requests that only some hosts can serve: those that want a certain model, much device memory, several
+// devices at once, or more than half of a device.
 type group struct {
-	need    job.Resources // what all requests of the group have in common
+	need    job.Resources // what all requests of the group have in common; without GPUs for large shares
+	milli   float64       // of all its devices together, of one request, in the mean
 	share   float64       // of the GPUs that all requests ask for together
 	members []member      // by CPUs, the fewest first
 }
@@ -111,10 +114,10 @@ func (w *workload) addGroups(kinds []asked) {
 		k := &kinds[i]
 		amount := float64(k.count * k.gpus * k.milli)
 		total += amount
-		if k.gpus == 0 || k.gpus == 1 && k.model == "" && k.gpuMemory == 0 {
+		need, some := k.grouped()
+		if !some {
 			continue
 		}
-		need := job.Resources{GPUs: k.gpus, GPUModel: k.model, GPUMemory: k.gpuMemory}
 		at, known := index[need]
 		if !known {
 			at = len(w.groups)
@@ -123,12 +126,21 @@ func (w *workload) addGroups(kinds []asked) {
 		}
 		g := &w.groups[at]
 		g.share += amount
+		g.milli += float64(k.count)
 		g.members = append(g.members, member{amount, k.cpus, job.Size(k.memory / float64(k.count))})
 	}
+	w.largeShare = gpu.Whole + 1
 	slices.SortStableFunc(w.groups, func(a, b group) int { return cmp.Compare(b.share, a.share) })
 	w.groups = w.groups[:min(len(w.groups), maxGroups)]
 	for i := range w.groups {
 		g := &w.groups[i]
+		g.milli = g.share / g.milli
+		if g.need.GPUs == 0 {
+			w.largeShare = int32(g.milli)
+		}
+		if g.need.GPUs != 1 {
+			w.counted |= 1 << i
+		}
 		for k := range g.members {
 			g.members[k].part /= g.share
 		}

@@ -5,6 +5,8 @@ package placing
 import (
 	"encoding/json"
 	"io"
+
+	"github.com/musterhq/muster/sim/load"
 )
 
 // line is one line of the log.
@@ -21,13 +23,13 @@ type line struct {
 //	{"pod":"openb-pod-1685","node":"openb-node-1080","gpus":[0],"milli":810}
 //	{"pod":"openb-pod-0255","node":"openb-node-0260"}
 //	{"pod":"openb-pod-0042","rejected":true}
-func LogTo(w io.Writer, machineName func(machine int) string) func(Decision) error {
+func LogTo(w io.Writer, machines []load.Machine) func(Decision) error {
 	out := json.NewEncoder(w)
 	out.SetEscapeHTML(false)
 	return func(d Decision) error {
 		l := line{Pod: d.Request, Rejected: d.Machine < 0}
 		if d.Machine >= 0 {
-			l.Node, l.GPUs, l.Milli = machineName(d.Machine), d.Devices, d.Milli
+			l.Node, l.GPUs, l.Milli = machines[d.Machine].Name, d.Devices, d.Milli
 		}
 		return out.Encode(l)
 	}
