@@ -43,7 +43,7 @@ func scenarioOf(c *cli.Context) (s *scenario.Scenario, notes []string, err error
 		return nil, nil, err
 	}
 	if s.Topology != nil {
-		if s.Topology, s.Load.Machines, err = laidOut(c, s.Topology, s.Load.Machines); err != nil {
+		if s.Load.Machines, err = scenario.LayOut(s.Topology, s.Load.Machines, leafHosts(c)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -52,9 +52,6 @@ func scenarioOf(c *cli.Context) (s *scenario.Scenario, notes []string, err error
 	}
 	if err := scaled(c, &s.Load); err != nil {
 		return nil, nil, err
-	}
-	if s.Known {
-		s.Load.KnowDurations()
 	}
 	if s.Yardsticks, err = yardsticksOf(c.String("yardsticks"), len(s.Load.Machines), len(s.Load.Jobs)); err != nil {
 		return nil, nil, err
@@ -153,48 +150,15 @@ func isFile(text string) bool {
 	return slices.Contains([]string{".csv", ".yaml", ".yml", ".txt"}, filepath.Ext(text))
 }
 
-// laidOut gives each machine its host of the network. Where the network has names for hosts, the machines have the same.
-func laidOut(c *cli.Context, t *fabric.Topology, machines []load.Machine) (*fabric.Topology, []load.Machine, error) {
-	leaves, hosts := 0, 0
+// leafHosts are the hosts of a leaf of the networks that flags describe; 0: a file describes it.
+func leafHosts(c *cli.Context) int {
 	switch c.String("topology") {
 	case "leaf-spine":
-		leaves, hosts = c.Int("leaves"), c.Int("hosts")
+		return c.Int("hosts")
 	case "fat-tree":
-		hosts = c.Int("ports") / 2
+		return c.Int("ports") / 2
 	}
-	if len(machines) > t.Hosts {
-		return nil, nil, fmt.Errorf("--topology: the network has %d hosts, and there are %d machines", t.Hosts, len(machines))
-	}
-	if len(machines) < t.Hosts {
-		shorter, err := shorterTopology(c, len(machines))
-		if err != nil {
-			return nil, nil, err
-		}
-		t = shorter
-	}
-	if hosts == 0 {
-		return scenario.ByName(t, machines)
-	}
-	out, err := scenario.Behind(machines, leaves, hosts)
-	return t, out, err
-}
-
-// shorterTopology is the network with fewer hosts.
-func shorterTopology(c *cli.Context, machines int) (*fabric.Topology, error) {
-	bandwidth, err := fabric.ParseBandwidth(c.String("bandwidth"))
-	if err != nil {
-		return nil, err
-	}
-	switch c.String("topology") {
-	case "leaf-spine":
-		x := fabric.DefaultLeafSpine()
-		x.Spines, x.Leaves, x.Hosts = c.Int("spines"), c.Int("leaves"), c.Int("hosts")
-		x.Oversubscription, x.Bandwidth, x.Machines = c.Float64("oversubscription"), bandwidth, machines
-		return x.Build()
-	case "fat-tree":
-		return fabric.FatTree{K: c.Int("ports"), Bandwidth: bandwidth, Latency: time.Microsecond, Machines: machines}.Build()
-	}
-	return nil, fmt.Errorf("--topology: its hosts are more than the %d machines", machines)
+	return 0
 }
 
 // jobsOf reads or makes the jobs.
@@ -223,8 +187,11 @@ func jobsOf(c *cli.Context, s *scenario.Scenario) (jobs []load.Job, notes []stri
 		if err != nil {
 			return nil, nil, err
 		}
-		jobs, err = how.Jobs(s.Load.Machines, s.Seed)
-		return jobs, nil, err
+		if jobs, err = how.Jobs(s.Load.Machines, s.Seed); err != nil {
+			return nil, nil, err
+		}
+		notes, err = o.Fit(name, jobs)
+		return jobs, notes, err
 	}
 	name := c.String("jobs") + c.String("sacct")
 	f, err := os.Open(name)
@@ -232,16 +199,15 @@ func jobsOf(c *cli.Context, s *scenario.Scenario) (jobs []load.Job, notes []stri
 		return nil, nil, err
 	}
 	defer f.Close() //nolint:errcheck // it was only read
-	if c.String("sacct") != "" {
-		return load.FromSacct(name, f, load.SacctOptions{})
+	if c.String("sacct") == "" {
+		o.Open = load.FilesBeside(name)
+		return load.ReadJobs(name, f, o)
 	}
-	o.Open = func(file string) ([]byte, error) {
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(filepath.Dir(name), file)
-		}
-		return readBounded(file, 1<<20)
+	if jobs, notes, err = load.FromSacct(name, f, load.SacctOptions{}); err != nil {
+		return nil, notes, err
 	}
-	return load.ReadJobs(name, f, o)
+	more, err := o.Fit(name, jobs)
+	return jobs, append(notes, more...), err
 }
 
 // scaled moves the submissions as --load asks, and keeps the jobs as --save-jobs asks.

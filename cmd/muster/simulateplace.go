@@ -50,7 +50,7 @@ func (v hostVerbs) place(c *cli.Context) error {
 			return usageError{fmt.Errorf("simulate: --out: %w", err)}
 		}
 		w := bufio.NewWriter(f)
-		cfg.Log = placing.LogTo(w, func(i int) string { return cfg.Machines[i].Name })
+		cfg.Log = placing.LogTo(w, cfg.Machines)
 		finish = func() error { return errors.Join(w.Flush(), f.Close()) }
 	}
 	progress := report.NewProgress(v.err, onTerminal(v.err), time.Now())

@@ -5,51 +5,55 @@ package scenario
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/sim/fabric"
 	"github.com/musterhq/muster/sim/load"
 )
 
-// Behind returns the machines with a label for the leaf that host i of the network is on, and a label for the rack if
-// they have none. There are so many hosts on each leaf.
-func Behind(machines []load.Machine, leaves, hosts int) ([]load.Machine, error) {
-	out := make([]load.Machine, len(machines))
-	for i, m := range machines {
-		leaf := i / hosts
-		if leaves > 0 && leaf >= leaves {
-			return nil, fmt.Errorf("%d machines: the network has room for %d", len(machines), leaves*hosts)
-		}
-		m.Labels = maps.Clone(m.Labels)
-		if m.Labels == nil {
-			m.Labels = map[string]string{}
-		}
-		m.Labels[load.LeafLabel] = fmt.Sprintf("leaf%d", leaf)
-		if m.Labels[load.RackLabel] == "" {
-			m.Labels[load.RackLabel] = fmt.Sprintf("rack%d", leaf)
-		}
-		out[i] = m
+// LayOut puts the machines on the hosts of a network and returns them with the leaf that each is on as a label. With
+// leafHosts, each leaf has so many hosts, and labels of the machines say which are on one leaf. Otherwise the network is
+// from a file: each machine is at the host of its name, or if no host has the name of a machine, they go by their order.
+func LayOut(t *fabric.Topology, machines []load.Machine, leafHosts int) ([]load.Machine, error) {
+	if len(machines) > t.Hosts {
+		return nil, fmt.Errorf("the network has %d hosts, and there are %d machines", t.Hosts, len(machines))
 	}
-	return out, nil
+	if leafHosts == 0 {
+		return byName(t, machines)
+	}
+	leaves, err := load.OnLeaves(machines, (t.Hosts+leafHosts-1)/leafHosts, leafHosts)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, host := range leaves.Slots() {
+		names = append(names, t.Nodes[host].Name)
+	}
+	if err := t.Order(names); err != nil {
+		return nil, err
+	}
+	return leaves.Machines, nil
 }
 
-// ByName gives each host of a network from a file its machine: the one of its name. If no machine has the name of a
-// host, they are taken in their order. Leaves are the switches that hosts are joined to.
-func ByName(t *fabric.Topology, machines []load.Machine) (*fabric.Topology, []load.Machine, error) {
-	byName := map[string]int{}
-	for i := range machines {
-		byName[machines[i].Name] = i
-	}
-	known, unknown := 0, ""
+func byName(t *fabric.Topology, machines []load.Machine) ([]load.Machine, error) {
+	hosts := map[string]bool{}
 	for _, n := range t.Nodes[:t.Hosts] {
-		if _, ok := byName[n.Name]; ok {
-			known++
-		} else {
-			unknown = n.Name
-		}
+		hosts[n.Name] = true
 	}
-	if known > 0 && known < t.Hosts {
-		return nil, nil, fmt.Errorf("the network has a host %q, and there is no machine of this name", unknown)
+	out := slices.Clone(machines)
+	if slices.ContainsFunc(out, func(m load.Machine) bool { return hosts[m.Name] }) {
+		var names []string
+		for _, m := range out {
+			names = append(names, m.Name)
+		}
+		if err := t.Order(names); err != nil {
+			return nil, fmt.Errorf("machines and hosts of the network: %w", err)
+		}
+	} else {
+		for i := range out {
+			out[i].Name = t.Nodes[i].Name
+		}
 	}
 	leaf := make([]string, t.Hosts)
 	for _, l := range t.Links {
@@ -59,26 +63,18 @@ func ByName(t *fabric.Topology, machines []load.Machine) (*fabric.Topology, []lo
 			}
 		}
 	}
-	out := make([]load.Machine, t.Hosts)
-	for h := range t.Hosts {
-		i := h
-		if known > 0 {
-			i = byName[t.Nodes[h].Name]
+	for i := range out {
+		if leaf[i] == "" {
+			continue
 		}
-		m := machines[i]
-		if known == 0 {
-			m.Name = t.Nodes[h].Name
+		labels := maps.Clone(out[i].Labels)
+		if labels == nil {
+			labels = map[string]string{}
 		}
-		m.Labels = maps.Clone(m.Labels)
-		if m.Labels == nil {
-			m.Labels = map[string]string{}
-		}
-		if leaf[h] != "" {
-			m.Labels[load.LeafLabel] = leaf[h]
-		}
-		out[h] = m
+		labels[load.LeafLabel] = leaf[i]
+		out[i].Labels = labels
 	}
-	return t, out, nil
+	return out, nil
 }
 
 // FaultsUntil is up to when faults with a rate are drawn: long after the load has come, or up to the horizon.

@@ -21,8 +21,9 @@ import (
 type network struct {
 	*fabric.Fabric
 
-	lossy bool
-	heal  map[string]func()
+	lossy    bool
+	machines int
+	heal     map[string]func()
 }
 
 func (s *Scenario) network(clock *sim.Clock) (*network, error) {
@@ -31,15 +32,15 @@ func (s *Scenario) network(clock *sim.Clock) (*network, error) {
 	if s.Convergence > 0 {
 		cfg.Convergence = s.Convergence
 	}
-	if s.Topology.Hosts != len(s.Load.Machines) {
-		return nil, fmt.Errorf("the topology has %d hosts, and there are %d machines", s.Topology.Hosts, len(s.Load.Machines))
+	if s.Topology.Hosts < len(s.Load.Machines) {
+		return nil, fmt.Errorf("the network has %d hosts, and there are %d machines", s.Topology.Hosts, len(s.Load.Machines))
 	}
 	f, err := fabric.New(cfg, s.Topology, clock)
 	if err != nil {
 		return nil, err
 	}
 	lossy := s.Loss > 0 || slices.ContainsFunc(s.Topology.Links, func(l fabric.Link) bool { return l.Loss > 0 })
-	return &network{Fabric: f, lossy: lossy, heal: map[string]func(){}}, nil
+	return &network{Fabric: f, lossy: lossy, machines: len(s.Load.Machines), heal: map[string]func(){}}, nil
 }
 
 // Lossy says whether messages may be lost on links that work.
@@ -141,7 +142,7 @@ func (n *network) hosts(part string) []int {
 	}
 	var out []int
 	add := func(node int) {
-		if node < n.Topology().Hosts {
+		if node < n.machines {
 			out = append(out, node)
 		}
 	}
@@ -165,7 +166,7 @@ func (n *network) hosts(part string) []int {
 }
 
 // report is what the network carried.
-func (n *network) report(shape string, r sim.Result) *report.Network {
+func (n *network) report(shape string, machines int, r sim.Result) *report.Network {
 	if n == nil {
 		return &report.Network{Topology: "a link of its own for each pair", Messages: int64(r.Messages), Bytes: r.Bytes, Copies: int64(r.Copies), Copied: r.Copied}
 	}
@@ -186,11 +187,14 @@ func (n *network) report(shape string, r sim.Result) *report.Network {
 		}
 		return report.AtSwitch(node - t.Hosts)
 	}
-	out.Racks = make([]int, t.Hosts)
+	out.Racks = make([]int, machines)
 	for i := range out.Racks {
 		out.Racks[i] = -1
 	}
 	for i, l := range t.Links {
+		if unused(l.A, machines, t) || unused(l.B, machines, t) {
+			continue
+		}
 		there, back := stats.Links[2*i], stats.Links[2*i+1]
 		one := report.Link{
 			A: end(l.A), B: end(l.B), Flows: there.Flows + back.Flows, Lost: there.Lost + back.Lost,
@@ -200,12 +204,15 @@ func (n *network) report(shape string, r sim.Result) *report.Network {
 			one.Used = float64(one.Bytes) * 8 / (2 * float64(l.Bandwidth) * until)
 		}
 		out.Links = append(out.Links, one)
-		if one.A.Machine >= 0 && one.B.Switch >= 0 {
+		if one.A.Machine >= 0 && one.A.Machine < machines && one.B.Switch >= 0 {
 			out.Racks[one.A.Machine] = one.B.Switch
 		}
-		if one.B.Machine >= 0 && one.A.Switch >= 0 {
+		if one.B.Machine >= 0 && one.B.Machine < machines && one.A.Switch >= 0 {
 			out.Racks[one.B.Machine] = one.A.Switch
 		}
 	}
 	return out
 }
+
+// unused says whether a node is a host without a machine.
+func unused(node, machines int, t *fabric.Topology) bool { return node >= machines && node < t.Hosts }

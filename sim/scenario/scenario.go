@@ -76,7 +76,7 @@ func (s *Scenario) Run(ctx context.Context) (*Outcome, error) {
 	d := &out.Document
 	d.Seed, d.Settings, d.Cluster = s.Seed, s.settings(cfg), report.ClusterOf(s.Load.Machines)
 	d.Runs = []report.Run{{Name: Muster, Policy: s.policy(), Figures: tally.Figures(out.Result.End, s.reported())}}
-	d.Network = network.report(s.Shape, out.Result)
+	d.Network = network.report(s.Shape, len(s.Load.Machines), out.Result)
 	d.Information = information(out.Result)
 	if runErr != nil {
 		return out, runErr
