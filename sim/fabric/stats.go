@@ -102,8 +102,10 @@ func (b *bins) add(l int32, at, bytes int64) {
 	x.binBytes += bytes
 }
 
-// at returns the bin of a time. If the time is beyond the last one, all bins are widened first.
+// at returns the bin of a time. If the time is beyond the last one, all bins are widened first. What is before the
+// beginning of the simulation belongs to the first one.
 func (b *bins) at(t int64) int32 {
+	t = max(t, 0)
 	for t >= b.width*MaxBins {
 		b.widen()
 	}
