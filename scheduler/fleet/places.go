@@ -1,7 +1,7 @@
 package fleet
 
 // Places in the queue of a full host: how many there are, and which claim is the one to give up its place.
-// See docs/adr, ADR 90 and ADR 91.
+// See docs/adr, ADR 90, ADR 91 and ADR 93.
 
 import (
 	"slices"
