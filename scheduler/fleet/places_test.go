@@ -100,7 +100,8 @@ func TestPlacesOfAllKinds(t *testing.T) {
 	}
 }
 
-// Accounts that take places from each other come to an end, within the bounds. What a search says is what then happens.
+// Accounts that take places from each other come to an end, within the bounds. What a search says is what then happens. In
+// the end no task waits while a younger one of its account queues, unless older ones that ask for the same do.
 func TestPlacesAreStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := NewTable()
@@ -141,6 +142,15 @@ func TestPlacesAreStable(t *testing.T) {
 			}
 			if n := h.Claims.Queued(); n > MaxQueuedAll {
 				t.Fatalf("%d queue", n)
+			}
+		}
+		for _, r := range waiting {
+			if used == 0 {
+				break // then all tasks of a kind go by age
+			}
+			c, same := h.Claims.youngest(r, false), h.Claims.youngest(r, true)
+			if c != nil && r.Rank.CompareAge(&c.Rank) < 0 && (same == nil || r.Rank.CompareAge(&same.Rank) < 0) {
+				t.Fatalf("%+v waits, and a younger one of its account queues: %+v", r.Rank, c.Rank)
 			}
 		}
 	})
