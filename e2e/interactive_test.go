@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -327,6 +328,11 @@ func TestAlloc(t *testing.T) {
 	}
 	if j := amy.doc("last"); j.State != "SUCCEEDED" || j.TaskCount != 2 {
 		t.Errorf("%+v", j)
+	}
+	// Only the first task gets the input.
+	r = amy.muster("alloc", "--array", "3-4", "--", "sh", "-c", "echo some input | "+program+" --socket "+amy.socket+` run --in $MUSTER_JOB_ID -- sh -c 'cat; echo end of $MUSTER_TASK'`)
+	if lines := slices.Sorted(strings.Lines(r.stdout)); r.code != 0 || !slices.Equal(lines, []string{"3| end of 3\n", "3| some input\n", "4| end of 4\n"}) {
+		t.Errorf("%+v", r)
 	}
 	// The time limit ends the job, not the shell.
 	r = amy.muster("alloc", "-t", "1s", "--", "sh", "-c", "sleep 3; echo still here")
