@@ -8,7 +8,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -346,15 +345,15 @@ func TestInputWithoutMemory(t *testing.T) {
 	atFullSize(t)
 	_, ben, cat := three(t)
 	gib := "head -c 1073741824 /dev/zero | " + ben.program + " --socket " + ben.socket + " run -w cat -- sh -c 'wc -c; sleep 1'"
-	before := memoryOf(t, cat) + memoryOf(t, ben)
+	before := memory(t, cat, "VmHWM") + memory(t, ben, "VmHWM")
 	out, err := exec.Command("sh", "-c", gib).Output()
 	if strings.TrimSpace(string(out)) != "1073741824" {
 		t.Errorf("%q, %v", out, err)
 	}
-	after := memoryOf(t, cat) + memoryOf(t, ben)
-	t.Logf("both daemons: %d MiB before, %d MiB after", before>>20, after>>20)
+	after := memory(t, cat, "VmHWM") + memory(t, ben, "VmHWM")
+	t.Logf("both daemons: %.0f MB before, %.0f MB after", before/1e6, after/1e6)
 	if after-before > 64<<20 {
-		t.Errorf("daemons grew by %d MiB", (after-before)>>20)
+		t.Errorf("daemons grew by %.0f MB", (after-before)/1e6)
 	}
 }
 
@@ -383,20 +382,4 @@ func dockerInput(t *testing.T, x dockerTest) {
 	if r.code != 7 || r.stdout != "in the image\n" {
 		t.Errorf("%+v", r)
 	}
-}
-
-// memoryOf returns the resident memory of a daemon at its highest, in bytes.
-func memoryOf(t *testing.T, d *daemon) (n int64) {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &n); err == nil {
-			return n << 10
-		}
-	}
-	t.Fatal("no VmHWM")
-	return 0
 }
