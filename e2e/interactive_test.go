@@ -71,6 +71,21 @@ func (s *screen) say(text string) {
 	}
 }
 
+// resizesAndInterrupts changes the size of the terminal, and ends a program in its foreground with Ctrl-C. A shell must
+// be at its prompt.
+func (s *screen) resizesAndInterrupts() {
+	s.t.Helper()
+	if err := pty.Setsize(s.near, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
+		s.t.Fatal(err)
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGWINCH)
+	s.say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
+	s.hear("resized")
+	s.say("sh -c 'echo asl''eep; exec sleep 1000'") // once it prints, it is the foreground process of the terminal
+	s.hear("asleep")
+	s.say("\x03")
+}
+
 // hear waits for a line that has these words and is not the echo of a command with "echo" in it.
 func (s *screen) hear(want string) string {
 	s.t.Helper()
@@ -214,15 +229,7 @@ func TestTerminalFromTheStart(t *testing.T) {
 	s.hear("kind=vt100")
 	s.say("stty size; echo done")
 	s.hear("31 97")
-	if err := pty.Setsize(s.near, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
-		t.Fatal(err)
-	}
-	_ = s.cmd.Process.Signal(syscall.SIGWINCH)
-	s.say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
-	s.hear("resized")
-	s.say("sh -c 'echo asl''eep; exec sleep 1000'") // once it prints, it is the foreground process of the terminal
-	s.hear("asleep")
-	s.say("\x03")
+	s.resizesAndInterrupts()
 	s.say("echo aw''ake")
 	s.hear("awake")
 	id := amy.newest()
@@ -367,15 +374,7 @@ func dockerInput(t *testing.T, x dockerTest) {
 	s.say("stty size; echo kind=$TERM")
 	s.hear("31 97")
 	s.hear("kind=vt100")
-	if err := pty.Setsize(s.near, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
-		t.Fatal(err)
-	}
-	_ = s.cmd.Process.Signal(syscall.SIGWINCH)
-	s.say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
-	s.hear("resized")
-	s.say("sh -c 'echo asl''eep; exec sleep 1000'")
-	s.hear("asleep")
-	s.say("\x03")
+	s.resizesAndInterrupts()
 	s.say("exit 9")
 	s.exits(9)
 	r := x.d.muster("alloc", "--image", busyImage, "--", "sh", "-c", x.d.program+" --socket "+x.d.socket+` run --in $MUSTER_JOB_ID -- sh -c 'echo in the image; exit 7'`)

@@ -78,7 +78,7 @@ func (e *Engine) config(b spawn.Container, img client.ImageInspectResult, f fact
 func hostname(a job.Attempt) string { return strings.ReplaceAll(a.String(), ".", "-") }
 
 // hostConfig returns what the container gets from its host: no privileges, no capabilities, no way to gain any, and
-// its own network and PID namespaces. A member of a gang has the network of the host, as a process has.
+// its own network and PID namespaces. A member of a gang has the network of the host, as a process has (ADR 101).
 func hostConfig(b spawn.Container, shown []string, f facts) (*container.HostConfig, error) {
 	mounts, err := mountsOf(b, shown)
 	if err != nil {
