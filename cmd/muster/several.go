@@ -130,8 +130,7 @@ func (s several) resolve(ctx context.Context, client *api.Client) error {
 // notNamed explains why a dependency means no job: none of the file has the name, and err says why it was not found as an
 // id.
 func notNamed(where string, name job.ID, err error) error {
-	var wrong usageError
-	if !errors.As(err, &wrong) {
+	if _, wrong := errors.AsType[usageError](err); !wrong {
 		return fmt.Errorf("%s: no job of the file has the name %q, and it could not be looked up as an id: %w", where, string(name), err)
 	}
 	return usagef("%s: %q is neither the name of a job in the file nor the id of a job: %s", where, string(name),
