@@ -54,7 +54,7 @@ func newLoop(cfg Config, info protocol.Info, s *spawn.Spawner, ends *journal, ti
 	l.procs = &processes{
 		group: s.Group, walk: &walker{tasks: l.tasks, execs: l.execs, containers: l.containers}, tasks: l.tasks, oomKills: cgroup.OOMKills(),
 	}
-	l.recorder = newRecorder(l.dir, ends, log)
+	l.recorder = newRecorder(l.dir, ends, s, log)
 	l.measurer = &measurer{dir: l.dir, wake: make(chan struct{}, 1)}
 	return l
 }
