@@ -2,6 +2,8 @@ package spawn
 
 // Scratch directories that ended tasks have left empty, for later tasks of the same users. A file system renames a
 // directory at less cost than it makes and removes one.
+//
+// See docs/adr, ADR 94.
 
 import (
 	"errors"
