@@ -45,6 +45,7 @@ type Spawner struct {
 	Notes     *os.File // the file protocol.Dir.MainProcesses; nil with control groups
 	nodes     nodes
 	spares    *spares
+	ticks     tickReader
 	processes processBound
 	score     oomScore
 	log       *slog.Logger

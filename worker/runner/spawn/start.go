@@ -258,7 +258,7 @@ func (s *Spawner) fork(o *Order, l *launch) Result {
 	r.PID, r.Who, r.Where = pid, l.who, l.where
 	r.Out, r.In, l.out, l.in = l.out, l.in, nil, nil
 	if s.Group == nil {
-		r.Ticks = proc.StartTicks(pid)
+		r.Ticks = s.ticks.start(pid, r.From, proc.BootTime())
 		if err := s.note(o, pid, r.Ticks); err != nil {
 			s.log.Warn("task process not noted", "attempt", o.Name, "error", err)
 		}
