@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -84,9 +85,9 @@ func (s *spares) give(path string, who Account) bool {
 func (s *spares) pick(who spareOwner) (spare, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := len(s.all) - 1; i >= 0; i-- {
-		if d := s.all[i]; d.who == who {
-			s.all = append(s.all[:i], s.all[i+1:]...)
+	for i, d := range slices.Backward(s.all) {
+		if d.who == who {
+			s.all = slices.Delete(s.all, i, i+1)
 			return d, true
 		}
 	}
@@ -122,7 +123,7 @@ func (s *spares) room(who spareOwner) (string, bool) {
 		if old.who == who {
 			return "", false
 		}
-		s.all = append(s.all[:0], s.all[1:]...)
+		s.all = slices.Delete(s.all, 0, 1)
 		_ = unix.Rmdir(old.path) // it is empty
 	}
 	s.last++
