@@ -151,19 +151,27 @@ func (gs *gangs) refill(d *dispatch) {
 // preempt has preemptible tasks make room for all members that are missing, or for none.
 func (gs *gangs) preempt(d *dispatch, missing int, from int) bool {
 	hosts := gs.placement.preemptAt(d, from, missing)
-	for _, h := range hosts {
-		if i := slices.IndexFunc(d.offers, func(o *offer) bool { return o.worker.Host == h }); i >= 0 {
-			o := d.offers[i]
-			o.seat.preempt = true
-			gs.offers.sendOffer(o, queueWait)
-			continue
+	fresh, spare := slices.Clone(hosts), d.gang.most()-len(d.offers)
+	var queued []*offer
+	for _, o := range d.offers {
+		if i := slices.Index(fresh, o.worker.Host); i >= 0 {
+			queued, fresh = append(queued, o), slices.Delete(fresh, i, i+1)
+		} else if o.replaceable() {
+			spare++
 		}
-		if !gs.seats.makeRoom(d) {
-			return false
-		}
+	}
+	if len(hosts) == 0 || len(fresh) > spare {
+		return false
+	}
+	for _, o := range queued { // before others make room: these must not
+		o.seat.preempt = true
+		gs.offers.sendOffer(o, queueWait)
+	}
+	for _, h := range fresh {
+		gs.seats.makeRoom(d)
 		gs.seats.offer(d, gs.hosts.workers[h.Peer], &seat{state: inQueue, waits: true, preempt: true}, nil)
 	}
-	return len(hosts) > 0
+	return true
 }
 
 // unpromise takes the offers back for which hosts would preempt tasks, because not all members can have a place that way.

@@ -48,7 +48,7 @@ func (gs *seats) makeRoom(d *dispatch) bool {
 		return true
 	}
 	for _, o := range slices.Backward(d.offers) {
-		if o.seat.state == inQueue {
+		if o.replaceable() {
 			gs.offers.release(o)
 			gs.offers.drop(o)
 			return true
@@ -56,6 +56,9 @@ func (gs *seats) makeRoom(d *dispatch) bool {
 	}
 	return false
 }
+
+// replaceable reports whether the offer of a member may be taken back for one to another host: it only queues there.
+func (o *offer) replaceable() bool { return o.seat.state == inQueue && !o.seat.preempt }
 
 // offerMore offers a member to a host that got room.
 func (gs *seats) offerMore(d *dispatch, w *worker) {
