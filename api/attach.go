@@ -120,16 +120,7 @@ func (x *attachRoutes) attempt(_ context.Context, in *attemptExecInput) (*huma.S
 }
 
 func (x *attachRoutes) serve(a job.Attempt) *huma.StreamResponse {
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
-		r, w := humago.Unwrap(hctx)
-		conn, err := websocket.Accept(w, r, nil)
-		if err != nil {
-			return // Accept has sent the error
-		}
-		defer conn.CloseNow() //nolint:errcheck // after a close it does nothing
-		conn.SetReadLimit(maxExecInput)
-		ctx, cancel := context.WithCancel(hctx.Context())
-		defer cancel()
+	return overWebSocket(func(ctx context.Context, cancel func(), conn *websocket.Conn) {
 		session, err := x.exec.Attach(ctx, a)
 		if err != nil {
 			_ = send(ctx, conn, execEnd, execOver{job.ExitMuster, err.Error()}) // a client that is gone needs no answer
@@ -145,16 +136,7 @@ func (x *attachRoutes) serve(a job.Attempt) *huma.StreamResponse {
 			q.fill(ctx, conn, session)
 		}()
 		q.empty(ctx, conn, session)
-	}}
-}
-
-// send sends a message with a document.
-func send(ctx context.Context, conn *websocket.Conn, kind byte, doc any) error {
-	text, err := json.Marshal(doc)
-	if err != nil {
-		return err
-	}
-	return conn.Write(ctx, websocket.MessageBinary, append([]byte{kind}, text...))
+	})
 }
 
 // inputQueue holds the input that has arrived and was not written to the task, at most InputWindow bytes.

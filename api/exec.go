@@ -129,6 +129,15 @@ func (x *execRoutes) attempt(_ context.Context, in *attemptExecInput) (*huma.Str
 }
 
 func (x *execRoutes) serve(a job.Attempt) *huma.StreamResponse {
+	return overWebSocket(func(ctx context.Context, cancel func(), conn *websocket.Conn) {
+		if send(ctx, conn, execEnd, x.run(ctx, cancel, conn, a)) == nil {
+			_ = conn.Close(websocket.StatusNormalClosure, "") // an error does not matter: the client has the execEnd
+		}
+	})
+}
+
+// overWebSocket accepts a WebSocket and serves it. The connection and ctx end when serve returns; cancel ends ctx.
+func overWebSocket(serve func(ctx context.Context, cancel func(), conn *websocket.Conn)) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		r, w := humago.Unwrap(hctx)
 		conn, err := websocket.Accept(w, r, nil)
@@ -139,11 +148,17 @@ func (x *execRoutes) serve(a job.Attempt) *huma.StreamResponse {
 		conn.SetReadLimit(maxExecInput)
 		ctx, cancel := context.WithCancel(hctx.Context())
 		defer cancel()
-		over := x.run(ctx, cancel, conn, a)
-		if text, err := json.Marshal(over); err == nil && conn.Write(ctx, websocket.MessageBinary, append([]byte{execEnd}, text...)) == nil {
-			_ = conn.Close(websocket.StatusNormalClosure, "") // an error does not matter: the client has the execEnd
-		}
+		serve(ctx, cancel, conn)
 	}}
+}
+
+// send sends a message with a document.
+func send(ctx context.Context, conn *websocket.Conn, kind byte, doc any) error {
+	text, err := json.Marshal(doc)
+	if err != nil {
+		return err
+	}
+	return conn.Write(ctx, websocket.MessageBinary, append([]byte{kind}, text...))
 }
 
 // run reads the client's request, runs the command and copies its streams. It returns when the command has ended. If

@@ -141,7 +141,7 @@ func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReversePr
 			} else if r.Context().Err() != nil {
 				panic(http.ErrAbortHandler) // the client is gone, or the server stops
 			}
-			refuse(w, problemOfStatus(http.StatusServiceUnavailable, to.who+" does not answer: "+cause(err)))
+			refuse(w, problemOfStatus(http.StatusServiceUnavailable, to.who+" does not answer: "+cause(err)+"; try again when its daemon runs"))
 		},
 	}
 }

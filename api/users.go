@@ -21,6 +21,7 @@ type UsersInfo struct {
 	Weights  share.Weights `json:"-"`
 	Has      share.Use     `json:"has"` // GPUs and CPUs of the host
 	Accounts []AccountInfo `json:"accounts"`
+	Limits   LimitsInfo    `json:"limits"`
 }
 
 // AccountInfo is what one daemon knows of a user in a project. Used is decayed, and of its host alone. Running and
@@ -51,6 +52,8 @@ type User struct {
 	CPUSeconds float64 `json:"cpu_seconds" doc:"Decayed with the half-life."`
 	Running    int     `json:"running" doc:"Tasks that are assigned to a node."`
 	Waiting    int     `json:"waiting" doc:"Tasks that are PENDING."`
+	// Limits are those of the user, whatever the project is.
+	Limits []NodesLimit `json:"limits,omitempty" doc:"What the user may hold on one node at a time, in all projects together. Nodes without a limit for the user are left out, and so is a project as a whole."`
 }
 
 type (
@@ -84,13 +87,17 @@ func (r *userRoutes) list(ctx context.Context, _ *struct{}) (*usersOutput, error
 	if err != nil {
 		return nil, err
 	}
+	limits := limitsOf(all.Limits)
 	for _, a := range answers {
 		if a.err == nil {
 			all.Has = all.Has.Plus(a.value.Has, 1)
 			all.Accounts = append(all.Accounts, a.value.Accounts...)
+			limits.add(a.value.Limits)
 		}
 	}
-	return &usersOutput{Listing[User]{Schema: SchemaUsers, Items: userDocuments(all), Partial: silent(r.daemons, answers)}}, nil
+	items := userDocuments(all)
+	limits.fill(items)
+	return &usersOutput{Listing[User]{Schema: SchemaUsers, Items: items, Partial: silent(r.daemons, answers)}}, nil
 }
 
 // userDocuments adds up the accounts, and works out the shares of users and projects by the weights. The projects come

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"math"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,10 @@ func (d *daemon) Users(context.Context) (UsersInfo, error) {
 	return UsersInfo{
 		Weights: share.Weights{HalfLife: time.Hour, Users: map[string]float64{"ada": 3}, Projects: map[string]float64{"vision": 2}},
 		Has:     share.Use{GPU: 2, CPU: 8},
+		Limits: LimitsInfo{
+			PerUser: UserLimit{Tasks: new(int64(9))},
+			Users:   map[string]UserLimit{"ada": {GPUs: new(int64(4))}, d.name: {Tasks: new(int64(1))}},
+		},
 		Accounts: []AccountInfo{
 			{Account: share.Account{User: "ada"}, Used: share.Use{GPU: 3600, CPU: 3600}, Running: 1},
 			{Account: share.Account{User: "bob", Project: "vision"}, Used: share.Use{CPU: 2 * 3600}, Waiting: 2},
@@ -34,6 +39,13 @@ func TestUsersOfTheCluster(t *testing.T) {
 		if len(l.Partial) != 1 || l.Partial[0] != "n3" {
 			t.Errorf("partial %v, want n3", l.Partial)
 		}
+		nine, four := new(int64(9)), new(int64(4))
+		limits := map[string][]NodesLimit{
+			"ada": {{UserLimit{Tasks: nine, GPUs: four}, 2}},
+			"bob": {{UserLimit{Tasks: nine}, 2}},
+			"n1":  {{UserLimit{Tasks: new(int64(1))}, 1}, {UserLimit{Tasks: nine}, 1}}, // n1 itself has another limit for this user
+			"n2":  {{UserLimit{Tasks: new(int64(1))}, 1}, {UserLimit{Tasks: nine}, 1}},
+		}
 		want := []User{ // jobs of no project share a third of all, ada three fifths of that
 			{Project: "", User: "", Weight: 1, Share: 1. / 3, Used: 2. / 3, GPUSeconds: 7200, CPUSeconds: 7200, Running: 2, Waiting: 2},
 			{Project: "", User: "ada", Weight: 3, Share: 3. / 5 / 3, Used: 2. / 3, GPUSeconds: 7200, CPUSeconds: 7200, Running: 2},
@@ -47,13 +59,13 @@ func TestUsersOfTheCluster(t *testing.T) {
 		}
 		for i, x := range l.Items {
 			w := want[i]
-			w.Schema = SchemaUser
+			w.Schema, w.Limits = SchemaUser, limits[w.User]
 			near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 			if !near(x.Share, w.Share) || !near(x.Used, w.Used) {
 				t.Errorf("row %d: share %v used %v, want %v and %v", i, x.Share, x.Used, w.Share, w.Used)
 			}
 			x.Share, x.Used, w.Share, w.Used = 0, 0, 0, 0
-			if x != w {
+			if !reflect.DeepEqual(x, w) {
 				t.Errorf("row %d: %+v, want %+v", i, x, w)
 			}
 		}

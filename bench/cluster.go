@@ -106,7 +106,7 @@ func (c *cluster) start(ctx context.Context, r *report) error {
 }
 
 // rate measures jobs at every daemon in turn, from the first submit to the end of the last job, and a loop that only
-// forks, executes and waits. The figures are NAME and NAME-cpu.
+// forks, executes and waits. The figures are NAME and NAME-cpu, and the same beside the bare loop, NAME-share and NAME-cpu-times.
 func rate(name string) func(*cluster, context.Context, *report) error {
 	return func(c *cluster, ctx context.Context, r *report) error {
 		bare, bareCPU, err := c.timed(func() error {
@@ -125,6 +125,8 @@ func rate(name string) func(*cluster, context.Context, *report) error {
 			return err
 		}
 		r.value(name, "", rateJobs/took.Seconds())
+		r.value(name+"-share", "", 100*bare.Seconds()/took.Seconds())
+		r.value(name+"-cpu-times", "", ms(used.cpu())/ms(bareCPU.cpu()))
 		r.raw(name, "fork-exec-wait", rateJobs/bare.Seconds())
 		r.value(name+"-cpu", "", ms(used.cpu())/rateJobs)
 		r.value(name+"-cpu", "daemons", ms(used.only("daemon").cpu())/rateJobs)

@@ -30,11 +30,15 @@ var table = []benchmark{
 			Name: "rate", Unit: "a second", Aim: "≥ 300 a second",
 			What: "1,500 jobs of `/bin/true`, 32 in flight, durable, 3 daemons with a CPU for each job in flight",
 		},
+		{Name: "rate-share", Unit: "% of fork-exec-wait", Aim: "≥ 28 %", What: "the same beside the bare loop of the same run"},
 		{Name: "rate-cpu", Unit: "ms", Aim: "≤ 5 ms", What: "CPU of such a job, over all processes"},
+		{Name: "rate-cpu-times", Unit: "times fork-exec-wait", Aim: "≤ 4 times", What: "the same beside the bare loop of the same run"},
 	}},
 	{"rate-queued", onCluster(devNodes, 0, rate("rate-queued")), []figure{
 		{Name: "rate-queued", Unit: "a second", What: "the same where each daemon has the CPUs of the machine, so that most jobs queue on a small one"},
+		{Name: "rate-queued-share", Unit: "% of fork-exec-wait", What: "the same beside the bare loop of the same run"},
 		{Name: "rate-queued-cpu", Unit: "ms", What: "CPU of a job that may queue, over all processes"},
+		{Name: "rate-queued-cpu-times", Unit: "times fork-exec-wait", What: "the same beside the bare loop of the same run"},
 	}},
 	{"array", inTurn(
 		onCluster(devNodes, inFlight, array("with control groups")), onCluster(devNodes, inFlight, array("without"), "--cgroups-off"),

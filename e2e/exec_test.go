@@ -12,11 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	"github.com/creack/pty"
 )
 
 func TestExec(t *testing.T) {
@@ -93,15 +90,7 @@ func TestExecTerminal(t *testing.T) {
 	s.hear("kind=vt100")
 	s.say("stty size; echo done")
 	s.hear("31 97")
-	if err := pty.Setsize(s.near, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
-		t.Fatal(err)
-	}
-	_ = s.cmd.Process.Signal(syscall.SIGWINCH)
-	s.say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
-	s.hear("resized")
-	s.say("sh -c 'echo asl''eep; exec sleep 1000'") // once it prints, it is the foreground process of the terminal
-	s.hear("asleep")
-	s.say("\x03")
+	s.resizesAndInterrupts()
 	s.say("exit 9")
 	s.exits(9)
 	g.open()

@@ -41,6 +41,25 @@ func TestBootstrapDaemonGoneForGood(t *testing.T) {
 	}
 }
 
+// An owner that cannot be reached is named in one line, with its addresses and what to do.
+func TestOwnerThatDoesNotAnswer(t *testing.T) {
+	amy, ben, _ := three(t)
+	id := amy.ok("submit", "--hold", "true")
+	amy.kill()
+	want := []string{"muster: owner amy of job " + id + " does not answer: no connection at ", "127.0.0.1:", "; try again when its daemon runs"}
+	for _, verb := range []string{"show", "why", "cancel", "release"} {
+		eventually(t, verb+" says who does not answer", func() bool {
+			r := ben.muster(verb, id)
+			if r.code != 1 || strings.Count(r.stderr, "\n") != 1 {
+				t.Fatalf("%s: %+v", verb, r)
+			}
+			return containsAll(r.stderr, want) // an open connection may break first
+		})
+	}
+	amy.start()
+	ben.ok("cancel", id)
+}
+
 func TestWorkerDaemonKilledWhileTaskRuns(t *testing.T) {
 	amy, _, cat := three(t)
 	g := newGate(t)

@@ -86,6 +86,20 @@ func TestGangMeets(t *testing.T) {
 	}
 }
 
+// Members in containers meet as well, at the same address and port: a gang has the network of its hosts.
+func TestGangOfContainersMeets(t *testing.T) {
+	e := newEngine(t)
+	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "1", "--docker-host", e.host).start()
+	ben := newDaemon(t, "ben", "--gpus", "none", "--cpus", "1", "--docker-host", e.host).start(amy.invite().flags()...)
+	amy.untilNodes(2)
+	ben.untilNodes(2)
+	script := `if [ $MUSTER_NODE_RANK = 0 ]; then echo met rank 0 of $MUSTER_NUM_NODES | nc -l -p $MASTER_PORT; else until nc $MASTER_ADDR $MASTER_PORT; do sleep 0.05; done; fi`
+	r := ben.muster("run", "-N", "2", "-t", "1m", "--image", busyImage, "--", "sh", "-c", script)
+	if r.code != 0 || r.stdout != "1| met rank 0 of 2\n" {
+		t.Errorf("exit %d: %q\n%s", r.code, r.stdout, r.stderr)
+	}
+}
+
 // mpiScript is the script of the manual.
 func mpiScript(t *testing.T) string {
 	t.Helper()
@@ -270,6 +284,16 @@ func TestArrayOfGangs(t *testing.T) {
 	}
 	if got, want := n[1].ok("logs", "--all", id+".5"), "5.0| 5 0 of 2\n5.1| 5 1 of 2"; got != want {
 		t.Errorf("the output of gang 5 is %q, want %q", got, want)
+	}
+	dir := t.TempDir()
+	named := n[0].ok("submit", "-a", "5,9", "-N", "2", "-o", dir+"/%a.%t.%3a", "--", "sh", "-c", "echo $MUSTER_ARRAY_INDEX $MUSTER_TASK")
+	if r := n[1].muster("wait", named); r.code != 0 {
+		t.Fatalf("exit %d: %s", r.code, r.stderr)
+	}
+	for name, want := range map[string]string{"5.10.005": "5 10\n", "5.11.005": "5 11\n", "9.18.009": "9 18\n", "9.19.009": "9 19\n"} {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); string(text) != want {
+			t.Errorf("%s: %q, %v; want %q", name, text, err, want)
+		}
 	}
 	if got, want := n[1].ok("logs", id+".9.1"), "9 1 of 2"; got != want {
 		t.Errorf("the output of rank 1 of gang 9 is %q, want %q", got, want)

@@ -8,12 +8,12 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -69,6 +69,21 @@ func (s *screen) say(text string) {
 	if _, err := s.near.WriteString(text + "\r"); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// resizesAndInterrupts changes the size of the terminal, and ends a program in its foreground with Ctrl-C. A shell must
+// be at its prompt.
+func (s *screen) resizesAndInterrupts() {
+	s.t.Helper()
+	if err := pty.Setsize(s.near, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
+		s.t.Fatal(err)
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGWINCH)
+	s.say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
+	s.hear("resized")
+	s.say("sh -c 'echo asl''eep; exec sleep 1000'") // once it prints, it is the foreground process of the terminal
+	s.hear("asleep")
+	s.say("\x03")
 }
 
 // hear waits for a line that has these words and is not the echo of a command with "echo" in it.
@@ -214,15 +229,7 @@ func TestTerminalFromTheStart(t *testing.T) {
 	s.hear("kind=vt100")
 	s.say("stty size; echo done")
 	s.hear("31 97")
-	if err := pty.Setsize(s.near, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
-		t.Fatal(err)
-	}
-	_ = s.cmd.Process.Signal(syscall.SIGWINCH)
-	s.say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
-	s.hear("resized")
-	s.say("sh -c 'echo asl''eep; exec sleep 1000'") // once it prints, it is the foreground process of the terminal
-	s.hear("asleep")
-	s.say("\x03")
+	s.resizesAndInterrupts()
 	s.say("echo aw''ake")
 	s.hear("awake")
 	id := amy.newest()
@@ -328,6 +335,11 @@ func TestAlloc(t *testing.T) {
 	if j := amy.doc("last"); j.State != "SUCCEEDED" || j.TaskCount != 2 {
 		t.Errorf("%+v", j)
 	}
+	// Only the first task gets the input.
+	r = amy.muster("alloc", "--array", "3-4", "--", "sh", "-c", "echo some input | "+program+" --socket "+amy.socket+` run --in $MUSTER_JOB_ID -- sh -c 'cat; echo end of $MUSTER_TASK'`)
+	if lines := slices.Sorted(strings.Lines(r.stdout)); r.code != 0 || !slices.Equal(lines, []string{"3| end of 3\n", "3| some input\n", "4| end of 4\n"}) {
+		t.Errorf("%+v", r)
+	}
 	// The time limit ends the job, not the shell.
 	r = amy.muster("alloc", "-t", "1s", "--", "sh", "-c", "sleep 3; echo still here")
 	if r.code != 0 || r.stdout != "still here\n" || !strings.Contains(r.stderr, "TIMEOUT") {
@@ -340,15 +352,15 @@ func TestInputWithoutMemory(t *testing.T) {
 	atFullSize(t)
 	_, ben, cat := three(t)
 	gib := "head -c 1073741824 /dev/zero | " + ben.program + " --socket " + ben.socket + " run -w cat -- sh -c 'wc -c; sleep 1'"
-	before := memoryOf(t, cat) + memoryOf(t, ben)
+	before := memory(t, cat, "VmHWM") + memory(t, ben, "VmHWM")
 	out, err := exec.Command("sh", "-c", gib).Output()
 	if strings.TrimSpace(string(out)) != "1073741824" {
 		t.Errorf("%q, %v", out, err)
 	}
-	after := memoryOf(t, cat) + memoryOf(t, ben)
-	t.Logf("both daemons: %d MiB before, %d MiB after", before>>20, after>>20)
+	after := memory(t, cat, "VmHWM") + memory(t, ben, "VmHWM")
+	t.Logf("both daemons: %.0f MB before, %.0f MB after", before/1e6, after/1e6)
 	if after-before > 64<<20 {
-		t.Errorf("daemons grew by %d MiB", (after-before)>>20)
+		t.Errorf("daemons grew by %.0f MB", (after-before)/1e6)
 	}
 }
 
@@ -362,35 +374,11 @@ func dockerInput(t *testing.T, x dockerTest) {
 	s.say("stty size; echo kind=$TERM")
 	s.hear("31 97")
 	s.hear("kind=vt100")
-	if err := pty.Setsize(s.near, &pty.Winsize{Rows: 40, Cols: 120}); err != nil {
-		t.Fatal(err)
-	}
-	_ = s.cmd.Process.Signal(syscall.SIGWINCH)
-	s.say("until stty size | grep -q '40 120'; do sleep 0.05; done; echo resi''zed")
-	s.hear("resized")
-	s.say("sh -c 'echo asl''eep; exec sleep 1000'")
-	s.hear("asleep")
-	s.say("\x03")
+	s.resizesAndInterrupts()
 	s.say("exit 9")
 	s.exits(9)
 	r := x.d.muster("alloc", "--image", busyImage, "--", "sh", "-c", x.d.program+" --socket "+x.d.socket+` run --in $MUSTER_JOB_ID -- sh -c 'echo in the image; exit 7'`)
 	if r.code != 7 || r.stdout != "in the image\n" {
 		t.Errorf("%+v", r)
 	}
-}
-
-// memoryOf returns the resident memory of a daemon at its highest, in bytes.
-func memoryOf(t *testing.T, d *daemon) (n int64) {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &n); err == nil {
-			return n << 10
-		}
-	}
-	t.Fatal("no VmHWM")
-	return 0
 }

@@ -5,9 +5,12 @@ package e2e
 // Tasks of a higher priority preempt tasks that allow it.
 
 import (
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/musterhq/muster/api"
 )
@@ -65,5 +68,67 @@ func TestPreemptedWithoutRequeue(t *testing.T) {
 	doc := amy.until(low, "PREEMPTED", func(j api.Job) bool { return j.State == "PREEMPTED" })
 	if !strings.Contains(doc.Reason, "preempted by job "+high) {
 		t.Errorf("reason %q", doc.Reason)
+	}
+}
+
+// A gang preempts on two hosts at once, or on none: while one host has a task that may not be preempted, the task of the
+// other host gets no signal.
+func TestGangPreemptsOnAllHostsOrNone(t *testing.T) {
+	amy, ben := pair(t)
+	held := newGate(t)
+	said := newDiary(t)
+	victim := func(host string) string {
+		id := amy.ok("submit", "-c", "4", "--preemptible", "--priority", "20", "-w", host, "--grace", "5s", "--", "sh", "-c",
+			"[ \"$MUSTER_PREEMPTED\" = 1 ] && exit 0; trap 'echo "+host+"-$MUSTER_ATTEMPT >>"+said.path+"; exit 0' TERM; echo begins; while :; do sleep 0.1; done")
+		amy.untilState(id, "RUNNING")
+		until(amy, "output of "+id, "begun", func() string { return amy.muster("logs", id).stdout }, func(s string) bool { return strings.Contains(s, "begins") })
+		return id
+	}
+	onBen := victim("ben")
+	kept := amy.ok(append([]string{"submit", "-c", "4", "--priority", "10", "-w", "amy", "--"}, held.script("exit 0")...)...)
+	amy.untilState(kept, "RUNNING")
+
+	// The gang would have room on ben only.
+	gang := ben.ok("submit", "-N", "2", "-c", "3", "--priority", "90", "--", "sh", "-c", "echo rank $MUSTER_NODE_RANK")
+	ben.untilDoc(gang, "waiting", func(j api.Job) bool { return j.State == "PENDING" && j.Reason != "" })
+	span := 5 * time.Second
+	if os.Getenv("MUSTER_E2E_FULL") != "" {
+		span = offerRounds
+	}
+	staysRight(t, span, func() string {
+		for _, id := range []string{onBen, kept} {
+			if j := amy.show(id); j.State != "RUNNING" || j.Tasks[0].Attempt != 1 {
+				return "task " + id + " is " + string(j.State) + ", attempt " + strconv.Itoa(j.Tasks[0].Attempt)
+			}
+		}
+		return ""
+	})
+	if text := said.read(); text != "" {
+		t.Fatalf("a task was signalled for nothing: %q", text)
+	}
+	ben.ok("cancel", gang)
+
+	// Now both hosts have a task that may be preempted.
+	held.open()
+	amy.untilState(kept, "SUCCEEDED")
+	onAmy := victim("amy")
+	gang = ben.ok("submit", "-N", "2", "-c", "3", "--priority", "90", "--", "sh", "-c", "echo rank $MUSTER_NODE_RANK")
+	if r := amy.muster("wait", gang); r.code != 0 {
+		t.Fatalf("the gang: exit %d: %s\n%s", r.code, r.stderr, amy.ok("show", gang))
+	}
+	for _, id := range []string{onAmy, onBen} {
+		if end := amy.untilState(id, "SUCCEEDED"); end.Tasks[0].Attempt != 2 {
+			t.Errorf("the preempted task ended as attempt %d", end.Tasks[0].Attempt)
+		}
+	}
+	signalled := strings.Fields(said.read()) // who was, and in which attempt
+	slices.Sort(signalled)
+	if !slices.Equal(signalled, []string{"amy-1", "ben-1"}) {
+		t.Errorf("signalled: %q", signalled)
+	}
+	for _, d := range []*daemon{amy, ben} {
+		if log := d.log(); strings.Contains(log, "defect") {
+			t.Error(log)
+		}
 	}
 }

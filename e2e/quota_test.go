@@ -5,6 +5,7 @@ package e2e
 // A host's limits on what one user may hold.
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/user"
@@ -38,6 +39,16 @@ func TestPerUserLimit(t *testing.T) {
 	}
 	free := cat.ok("submit", "--", "true") // needs no GPU, and the user may run another task
 	cat.untilState(free, "SUCCEEDED")
+	var users api.Listing[api.User]
+	if err := json.Unmarshal([]byte(cat.ok("users", "--json")), &users); err != nil || len(users.Items) != 1 {
+		t.Fatalf("users: %v, %+v", err, users)
+	}
+	if l := users.Items[0].Limits; len(l) != 1 || *l[0].Tasks != 3 || *l[0].GPUs != 2 || l[0].CPUs != nil || l[0].Memory != nil || l[0].Nodes != 1 {
+		t.Errorf("limits %+v", l)
+	}
+	if out := cat.ok("users"); !strings.Contains(out, "tasks=3 gpus=2 on 1 node") {
+		t.Errorf("users:\n%s", out)
+	}
 	g.open()
 	cat.untilState(second, "SUCCEEDED")
 	if out := cat.ok("config", "show", "--config", file); !strings.Contains(out, "per_user.tasks=3") {

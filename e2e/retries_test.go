@@ -174,7 +174,7 @@ func TestRequeueOfARunningTask(t *testing.T) {
 	waits, follows := make(chan result, 1), make(chan result, 1)
 	go func() { waits <- ben.muster("wait", id) }()
 	go func() { follows <- ben.muster("logs", "-f", id) }()
-	time.Sleep(time.Second) // so that both wait
+	time.Sleep(time.Second) // so that both wait; nothing shows that they do, and if one comes later it sees the same
 	ben.ok("requeue", "--reason", "stuck", id)
 	if r := <-waits; r.code != 7 {
 		t.Errorf("wait: exit %d, %s", r.code, r.stderr)

@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -60,10 +61,21 @@ func TestProjectsShareFullHosts(t *testing.T) {
 		}
 		return out
 	}
-	time.Sleep(3 * time.Second) // what ran alone before is made up for
+	untilRight(t, 2*patience, func() string { // what speech ran alone before is made up for
+		if p := amy.projects()["vision"]; p.Used < 0.95*p.Share {
+			return fmt.Sprintf("vision has used %.1f %%", 100*p.Used)
+		}
+		return ""
+	})
 	before := count()
-	time.Sleep(24 * time.Second)
-	after := count()
+	after := before
+	untilRight(t, 4*patience, func() string { // several turns: schedulers learn of usage every 10 s
+		after = count()
+		if n := after["vision"] + after["speech"] - before["vision"] - before["speech"]; n < 300 {
+			return fmt.Sprintf("only %.0f tasks have ended", n)
+		}
+		return ""
+	})
 	vision, speech := after["vision"]-before["vision"], after["speech"]-before["speech"]
 	part := vision / (vision + speech)
 	t.Logf("vision ran %.0f tasks, speech %.0f: %.1f %%, and should have 75 %%", vision, speech, 100*part)

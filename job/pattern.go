@@ -15,13 +15,15 @@ const maxPattern = 4096
 // Names holds the values that the placeholders of a pattern stand for in one task.
 type Names struct {
 	ID   ID
-	Task int    // the number by which people call the task
-	Job  string // its name
-	Node string
-	User string
+	Task int // the number by which people call the task
+	// Index is the index in the array. A task that is not of an array has its number here too.
+	Index int
+	Job   string // its name
+	Node  string
+	User  string
 }
 
-// Expand replaces %j and %A with the job's ID, %t and %a with the task's number, %x with the job's name, %n and %N
+// Expand replaces %j and %A with the job's ID, %t with the task's number, %a with its index in the array, %x with the job's name, %n and %N
 // with the node's name, %u with the user's name, and %% with %. %4t is the number with zeros before it, four digits in
 // all. A slash in a name becomes _, so that a name never adds a directory.
 func (n Names) Expand(pattern string) string {
@@ -39,8 +41,10 @@ func (n Names) Expand(pattern string) string {
 			out.WriteByte('%')
 		case 'j', 'A':
 			out.WriteString(string(n.ID))
-		case 't', 'a':
+		case 't':
 			fmt.Fprintf(&out, "%0*d", width, n.Task)
+		case 'a':
+			fmt.Fprintf(&out, "%0*d", width, n.Index)
 		case 'x':
 			out.WriteString(plain.Replace(n.Job))
 		case 'n', 'N':

@@ -7,13 +7,13 @@ import (
 )
 
 func TestPatterns(t *testing.T) {
-	n := Names{ID: "k3v9x0q2mz-0000000000000", Task: 7, Job: "../x", Node: "amy", User: "ada"}
+	n := Names{ID: "k3v9x0q2mz-0000000000000", Task: 7, Index: 3, Job: "../x", Node: "amy", User: "ada"}
 	for pattern, want := range map[string]string{
 		"plain":             "plain",
 		"/logs/%u/%j_%t.%n": "/logs/ada/k3v9x0q2mz-0000000000000_7.amy",
-		"%A_%a-%N":          "k3v9x0q2mz-0000000000000_7-amy",
+		"%A_%a-%N":          "k3v9x0q2mz-0000000000000_3-amy",
 		"%x%%x":             ".._x%x",
-		"%4a_%04t_%1a_%0t":  "0007_0007_7_7",
+		"%4a_%04t_%1a_%0t":  "0003_0007_3_7",
 	} {
 		if got := n.Expand(pattern); got != want {
 			t.Errorf("%s: %q, want %q", pattern, got, want)

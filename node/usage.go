@@ -51,7 +51,7 @@ func (b usersBackend) Users(ctx context.Context) (api.UsersInfo, error) {
 	if err != nil {
 		return api.UsersInfo{}, apiErrorOf(err)
 	}
-	info := api.UsersInfo{Weights: v.Weights, Has: v.Has}
+	info := api.UsersInfo{Weights: v.Weights, Has: v.Has, Limits: limitsInfo(v.Limits)}
 	at := map[share.Account]int{}
 	of := func(a share.Account) *api.AccountInfo {
 		i, there := at[a]
@@ -77,4 +77,25 @@ func (b usersBackend) Users(ctx context.Context) (api.UsersInfo, error) {
 	}
 	slices.SortFunc(info.Accounts, func(a, b api.AccountInfo) int { return a.Compare(b.Account) })
 	return info, nil
+}
+
+// limitsInfo returns the limits of users on this host as the API tells them.
+func limitsInfo(l worker.Limits) api.LimitsInfo {
+	of := func(l worker.Limit) api.UserLimit {
+		at := func(q worker.Quantity) *int64 {
+			if most, bounded := l[q]; bounded {
+				return &most
+			}
+			return nil
+		}
+		return api.UserLimit{Tasks: at(worker.LimitTasks), GPUs: at(worker.LimitGPUs), CPUs: at(worker.LimitCPUs), Memory: at(worker.LimitMemory)}
+	}
+	info := api.LimitsInfo{PerUser: of(l.PerUser)}
+	for name, own := range l.Users {
+		if info.Users == nil {
+			info.Users = map[string]api.UserLimit{}
+		}
+		info.Users[name] = of(own)
+	}
+	return info
 }

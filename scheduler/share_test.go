@@ -114,7 +114,7 @@ func TestSnapshotOrders(t *testing.T) {
 			queued[w.task.e.job.User]++
 		}
 	}
-	if queued["user00001"] != 1 || queued["user00000"] != 7 {
+	if queued["user00001"] != 1 || queued["user00000"] != 8 {
 		t.Errorf("queued: %v", queued)
 	}
 	for range 3 {
@@ -140,6 +140,44 @@ func TestSnapshotOrders(t *testing.T) {
 				t.Errorf("%s", why)
 			}
 		}
+	}
+}
+
+// The places of one kind are full of the tasks of a user who has used less. Another user's older task of that kind and
+// his younger one of another kind wait: the older one is offered first, whenever a place is free. If it had none, the
+// younger ones of the other kind would run one after the other, and what the user has used would never be the least.
+func TestOlderTaskOfUserHasAPlace(t *testing.T) {
+	const heavy, light = "user00000", "user00001"
+	x := newSharing(t, 1, 8, share.Weights{HalfLife: 24 * time.Hour})
+	x.uses(0, 0, map[string]float64{heavy: 5000, light: 10})
+	for range 2 * fleet.MaxQueued {
+		x.submitFor(light, 1)
+	}
+	for range 100 {
+		x.submitFor(heavy, 1)
+		x.submitFor(heavy, 2)
+		x.submitFor(light, 1)
+	}
+	starts := 0
+	for range 20 { // each time the host takes the oldest of the heavy user's tasks that it knows
+		var oldest *offer
+		for _, o := range x.core.offers.byID {
+			if o.dispatch.task.e.job.User == heavy && (oldest == nil || rank(o.dispatch.task, oldest.dispatch.task) < 0) {
+				oldest = o
+			}
+		}
+		if oldest == nil {
+			t.Fatal("no task of the user is offered")
+		}
+		took := oldest.dispatch.task
+		for _, e := range x.core.entries.byID {
+			if task := e.task(0); e.job.User == heavy && task.phase <= offering && task != took && task.e.born.Before(took.e.born) {
+				t.Fatalf("after %d starts a task that needs %d CPUs goes before an older one of its user that needs %d",
+					starts, took.shape.Need.CPUs, task.shape.Need.CPUs)
+			}
+		}
+		x.step(FromWorker{Peer: "w0", Msg: lease.Commit{Offer: oldest.id, Attempt: job.Attempt{Job: took.e.job.ID, N: 1}, Group: 7, Session: 1}})
+		starts++
 	}
 }
 

@@ -54,26 +54,46 @@ func (c *crowd) check(t *testing.T, from, to time.Duration) {
 	}
 }
 
-// checkOrder sees to it that the jobs of a user at one owner start about in their order: none is passed over for long.
+// How many later jobs of its user and owner may start before a job: of those that ask for the same, and of all. A job for
+// all GPUs of a host is passed over by smaller ones while nothing is set aside for it.
+const (
+	overtakenBySame = fleet.MaxQueued
+	overtakenByAny  = 3 * fleet.MaxQueued
+)
+
+// checkOrder sees to it that the jobs of a user at one owner start about in their order, at any time.
 func (c *crowd) checkOrder(t *testing.T, user string) {
 	t.Helper()
 	for _, o := range c.w.owners {
-		var first *work // that has not started
-		passed := 0
+		var all []*work // up to the last one that has started
+		last, open := 0, false
 		for _, j := range c.works[user] {
-			switch {
-			case j.owner != o:
-			case j.starts == 0 && first == nil:
-				first = j
-			case j.starts > 0 && first != nil:
-				passed++
+			if j.owner != o || !j.accepted {
+				continue
 			}
+			all = append(all, j)
+			if j.starts > 0 {
+				last = len(all)
+			}
+			open = open || j.starts == 0
 		}
-		if first == nil {
+		if !open {
 			t.Fatalf("all jobs of %s at %s have started: they were too few for this test", user, o.peer)
 		}
-		if passed > fleet.MaxQueuedAll {
-			t.Errorf("%s waits (%s), and %d later jobs of its user and owner have started", first, first.why(), passed)
+		for i, j := range all[:last] {
+			same, sum := 0, 0
+			for _, later := range all[i+1 : last] {
+				if later.starts == 0 || j.starts > 0 && j.startAt <= later.startAt {
+					continue
+				}
+				if sum++; later.spec.Resources == j.spec.Resources {
+					same++
+				}
+			}
+			if same > overtakenBySame || sum > overtakenByAny {
+				t.Errorf("%d later jobs of its user and owner have started before %s, %d of them ask for the same", sum, j, same)
+				break
+			}
 		}
 	}
 }

@@ -87,7 +87,7 @@ func (s *attempts) launch(now Moment, a *attempt) {
 	spec := a.rec.File.Spec()
 	spec.Resources = a.rec.Need
 	s.turn.out.Start = append(s.turn.out.Start, Task{
-		Attempt: a.rec.Attempt, Spec: spec, Number: number(&a.rec), User: a.rec.User, Devices: a.rec.Devices, Simulated: s.simulated(a.rec.Devices),
+		Attempt: a.rec.Attempt, Spec: spec, Number: number(&a.rec), Index: indexOf(&a.rec), User: a.rec.User, Devices: a.rec.Devices, Simulated: s.simulated(a.rec.Devices),
 		Env: s.health.devices.environment(*s.cfg, a.rec), Hostfile: hostfile(s.cfg, &a.rec),
 		Deadline: a.deadline, Hold: a.rec.Hold,
 		TimeLimit: spec.TimeLimit.D(), Grace: spec.GraceOr(), Warning: spec.Warning(),

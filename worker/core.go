@@ -292,7 +292,11 @@ func (c *Core) profileChanged(p lease.Profile) {
 }
 
 // Usage returns what users and projects have used of this host.
-func (c *Core) Usage(now Moment) UsageView { return c.account.meter.view(now) }
+func (c *Core) Usage(now Moment) UsageView {
+	v := c.account.meter.view(now)
+	v.Limits = c.account.quotas.limits
+	return v
+}
 
 // Profile returns what this host has for tasks in all.
 func (c *Core) Profile() lease.Profile { return c.cfg.Profile }

@@ -46,6 +46,7 @@ type Task struct {
 	Attempt job.Attempt
 	Spec    job.Spec // its Resources are what was reserved
 	Number  int      // by which people call the task
+	Index   int      // in the array; without an array the same as Number
 	User    string   // name of the user who submitted it
 	Devices []string // GPU UUIDs
 	// Simulated says that the Devices are simulated.

@@ -28,6 +28,14 @@ func number(rec *lease.Record) int {
 	return rec.Element.Index
 }
 
+// indexOf returns the index of the task in its array. A task of no array has its number as index.
+func indexOf(rec *lease.Record) int {
+	if !rec.Element.Array {
+		return rec.Attempt.Task
+	}
+	return rec.Element.Index
+}
+
 // Environment returns the environment of an attempt as sorted NAME=VALUE words, without the variables that the driver
 // adds. The user's variables override inherited ones. Muster's own variables override both, because devices and fencing
 // depend on them.

@@ -240,6 +240,7 @@ type UsageView struct {
 	Has     share.Use
 	Entries []share.Entry
 	Held    map[share.Account]share.Use
+	Limits  Limits // of users on this host; must not be changed
 }
 
 // view returns the present state.

@@ -289,12 +289,12 @@ func (v submitVerbs) step(c *cli.Context) error {
 		tasks = append(tasks, t.Task)
 	}
 	s := steps{v.streams, client, jobs[0].ID, api.ExecRequest{Command: command, TTY: c.Bool("it")}}
-	if len(tasks) != 1 {
-		return s.inAll(c.Context, tasks)
-	}
 	streams := api.ExecStreams{Out: v.out, Err: v.err}
 	if file, ok := v.in.(*os.File); ok && (s.request.TTY || gives(int(file.Fd()))) { //nolint:gosec // a descriptor is small
 		streams.In = v.in
+	}
+	if len(tasks) != 1 {
+		return s.inAll(c.Context, tasks, streams.In)
 	}
 	return v.execIn(c.Context, client, s.job, tasks[0], s.request, streams)
 }
@@ -308,8 +308,9 @@ type steps struct {
 	request api.ExecRequest
 }
 
-// inAll runs the command in all tasks at once. Each line of output begins with the number of its task.
-func (s steps) inAll(ctx context.Context, tasks []int) error {
+// inAll runs the command in all tasks at once. Each line of output begins with the number of its task. Only the first
+// task gets the input; nil: none does.
+func (s steps) inAll(ctx context.Context, tasks []int, in io.Reader) error {
 	if s.request.TTY {
 		return usagef("run: -it: job %s has %d tasks; name one, such as --in %s.%d", s.job, len(tasks), s.job, tasks[0])
 	}
@@ -317,13 +318,18 @@ func (s steps) inAll(ctx context.Context, tasks []int) error {
 	highest := 0
 	var all sync.WaitGroup
 	free := make(chan struct{}, maxCopied)
-	for _, t := range tasks {
+	for i, t := range tasks {
 		free <- struct{}{}
+		streams := api.ExecStreams{}
+		if i == 0 {
+			streams.In = in
+		}
 		all.Go(func() {
 			defer func() { <-free }()
 			out := &prefixWriter{mu: &mu, w: s.out, prefix: fmt.Sprintf("%d| ", t)}
 			errs := &prefixWriter{mu: &mu, w: s.err, prefix: fmt.Sprintf("%d| ", t)}
-			code, err := s.client.Exec(ctx, s.job, t, s.request, api.ExecStreams{Out: out, Err: errs})
+			streams.Out, streams.Err = out, errs
+			code, err := s.client.Exec(ctx, s.job, t, s.request, streams)
 			err = errors.Join(err, out.flush(), errs.flush())
 			mu.Lock()
 			defer mu.Unlock()

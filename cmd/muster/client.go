@@ -3,6 +3,7 @@ package main
 // The connection of a verb to its daemon, and output that several verbs share.
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,24 +91,31 @@ func (s streams) printJSON(doc any) error {
 	return enc.Encode(doc)
 }
 
+// listBytes is how much of a listing is written at a time.
+const listBytes = 64 << 10
+
 // printList writes a listing in the format that the flags select, and names the nodes that did not answer.
 func printList[T any](s streams, c *cli.Context, l api.Listing[T], table func(w io.Writer, items []T)) error {
+	out := bufio.NewWriterSize(s.out, listBytes) // one write for many rows
 	switch {
 	case c.Bool("json"):
 		return s.printJSON(l)
 	case c.Bool("jsonl"):
-		enc := json.NewEncoder(s.out)
+		enc := json.NewEncoder(out)
 		for _, item := range l.Items {
 			if err := enc.Encode(item); err != nil {
 				return err
 			}
 		}
 	default:
-		w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		table(w, l.Items)
 		if err := w.Flush(); err != nil {
 			return err
 		}
+	}
+	if err := out.Flush(); err != nil {
+		return err
 	}
 	if len(l.Partial) > 0 {
 		fmt.Fprintf(s.err, "muster: incomplete: no answer from %s\n", printable(strings.Join(l.Partial, ", ")))

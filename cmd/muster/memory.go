@@ -1,10 +1,13 @@
 package main
 
-// Memory use of the daemon: it keeps free memory while there is work, and returns it to the system when there is
-// none, because GPU jobs need it.
+// Memory use of the daemon: it keeps free memory while there is work, within a bound that follows the live heap, and
+// returns it to the system when there is none, because GPU jobs need it.
 
 import (
 	"context"
+	"math"
+	"runtime"
+	"runtime/debug"
 	"runtime/metrics"
 	"time"
 )
@@ -17,7 +20,41 @@ const (
 	// restBytes bounds the bytes that an idle daemon allocates between two checks: some dozens of times what gossip
 	// and the DHT need, and as much as a hundred tasks need.
 	restBytes = 8 << 20
+	// lowestLimit is the limit of the Go runtime's memory while the live heap is small: three times what a daemon needs
+	// that runs an array of 10,000 tasks. With gcPercent alone, a few large answers at once make the heap three times as
+	// large as they are, and it stays so until the daemon rests.
+	lowestLimit = 48 << 20
+	// besideHeap is what the runtime needs beside the heap: stacks, its tables, and spans that are not full.
+	besideHeap = 16 << 20
 )
+
+// limitFor returns the soft limit of the runtime's memory, for a live heap of so many bytes. A large live heap gets half
+// as much again, so that the collector is never out of breath.
+func limitFor(live uint64) int64 {
+	return max(lowestLimit, besideHeap+int64(min(live, math.MaxInt64/4)/2*3)) //nolint:gosec // it is bounded
+}
+
+// limitHeap adjusts the memory limit after each garbage collection, until ctx ends. If GOMEMLIMIT is set, that stays.
+func limitHeap(ctx context.Context) {
+	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
+		return
+	}
+	debug.SetMemoryLimit(lowestLimit)
+	adjustAfterCollection(ctx)
+}
+
+// adjustAfterCollection adjusts the limit once an object that nobody uses has been collected, and then starts anew.
+func adjustAfterCollection(ctx context.Context) {
+	unused := &struct{ self *byte }{} // with a pointer, so that it is not allocated together with others
+	runtime.AddCleanup(unused, func(ctx context.Context) {
+		if ctx.Err() != nil {
+			debug.SetMemoryLimit(math.MaxInt64)
+			return
+		}
+		debug.SetMemoryLimit(limitFor(sample("/gc/heap/live:bytes")))
+		adjustAfterCollection(ctx)
+	}, ctx)
+}
 
 // rest frees unused memory once after each period of work, until ctx ends. The runtime on its own would keep it.
 func rest(ctx context.Context, free func()) {
@@ -41,8 +78,11 @@ func rest(ctx context.Context, free func()) {
 }
 
 // allocated returns the number of bytes that this process has ever allocated on its heap.
-func allocated() uint64 {
-	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+func allocated() uint64 { return sample("/gc/heap/allocs:bytes") }
+
+// sample returns a figure of the runtime.
+func sample(name string) uint64 {
+	s := []metrics.Sample{{Name: name}}
 	metrics.Read(s)
 	return s[0].Value.Uint64()
 }

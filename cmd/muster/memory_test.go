@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"math"
+	"runtime"
+	"runtime/debug"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -36,4 +39,39 @@ func TestRest(t *testing.T) {
 		stop()
 		<-done
 	})
+}
+
+func TestLimitFor(t *testing.T) {
+	for live, want := range map[uint64]int64{
+		0: lowestLimit, 16 << 20: lowestLimit, 32 << 20: 64 << 20, 1 << 30: 1536<<20 + besideHeap, math.MaxUint64: math.MaxInt64/4/2*3 + besideHeap,
+	} {
+		if got := limitFor(live); got != want {
+			t.Errorf("%d live: %d, want %d", live, got, want)
+		}
+	}
+}
+
+// The limit follows the live heap up and down, and ends with the daemon.
+func TestLimitFollowsTheHeap(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	limitHeap(ctx)
+	until := func(what string, holds func(int64) bool) {
+		t.Helper()
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for end := time.Now().Add(20 * time.Second); ; <-tick.C {
+			runtime.GC()
+			if now := debug.SetMemoryLimit(-1); holds(now) {
+				return
+			} else if time.Now().After(end) {
+				t.Fatalf("the limit is %d and never %s", now, what)
+			}
+		}
+	}
+	sink = make([]byte, 256<<20)
+	until("above the live heap", func(now int64) bool { return now > 256<<20 && now < math.MaxInt64 })
+	sink = nil
+	until("low again", func(now int64) bool { return now < 256<<20 })
+	stop()
+	until("gone", func(now int64) bool { return now == math.MaxInt64 })
 }

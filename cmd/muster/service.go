@@ -62,6 +62,7 @@ func (s *service) run(ctx context.Context) error {
 	defer wg.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	limitHeap(ctx)
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)

@@ -119,12 +119,22 @@ func (s several) resolve(ctx context.Context, client *api.Client) error {
 			}
 			id, err := finder.find(ctx, x.Job)
 			if err != nil {
-				return fmt.Errorf("%s: dependency %s: no job of the file has the name %q, and %w", s.file.LineOf(i, k), x.When, string(x.Job), err)
+				return notNamed(fmt.Sprintf("%s: dependency %s", s.file.LineOf(i, k), x.When), x.Job, err)
 			}
 			x.Job = id
 		}
 	}
 	return nil
+}
+
+// notNamed explains why a dependency means no job: none of the file has the name, and err says why it was not found as an
+// id.
+func notNamed(where string, name job.ID, err error) error {
+	if _, wrong := errors.AsType[usageError](err); !wrong {
+		return fmt.Errorf("%s: no job of the file has the name %q, and it could not be looked up as an id: %w", where, string(name), err)
+	}
+	return usagef("%s: %q is neither the name of a job in the file nor the id of a job: %s", where, string(name),
+		strings.TrimPrefix(err.Error(), api.ErrBad.Error()+": "))
 }
 
 // keyOf returns the idempotency key of a job, if the submission has one.

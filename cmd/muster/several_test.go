@@ -187,7 +187,7 @@ func TestSubmitSeveralIsChecked(t *testing.T) {
 		text, want string
 		args       []string
 	}{
-		"an unknown name": {"name: a\ncommand: [x]\n---\nname: b\ncommand: [x]\ndependency:\n  - afterok:a\n  - afterok:aa\n", `:8: dependency afterok: no job of the file has the name "aa", and job "aa": not`, nil},
+		"an unknown name": {"name: a\ncommand: [x]\n---\nname: b\ncommand: [x]\ndependency:\n  - afterok:a\n  - afterok:aa\n", `:8: dependency afterok: "aa" is neither the name of a job in the file nor the id of a job: job "aa": not`, nil},
 		"a circle":        {"name: a\ncommand: [x]\ndependency: [afterok:b]\n---\nname: b\ncommand: [x]\ndependency: [afterok:a]\n", ":7: these jobs wait for each other", nil},
 		"one name":        {pipeline, "--name: job file", []string{"--name=x"}},
 		"a dependency":    {pipeline, "--dependency: job file", []string{"-d", "afterok:" + idA}},

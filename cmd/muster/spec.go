@@ -71,7 +71,7 @@ var specFlags = []specFlag{
 	{names: []string{"env-file"}, usage: "`FILE` with variables of the task, one K=V a line", many: true, set: setEnvFile},
 	{names: []string{"env"}, usage: "variable of the task: `K=V`, or K alone to take it from here", many: true, set: setEnv},
 	{names: []string{"workdir", "D"}, usage: "working directory `DIR` on the node; default: a scratch directory", set: setWorkdir},
-	{names: []string{"output", "o"}, usage: "also write the output to `FILE` on the node; %j job, %t task, %x name, %n node, %u user", set: func(s *job.Spec, v string) error { s.Output = v; return nil }},
+	{names: []string{"output", "o"}, usage: "also write the output to `FILE` on the node; %j job, %t task, %a index in the array, %x name, %n node, %u user", set: func(s *job.Spec, v string) error { s.Output = v; return nil }},
 	{names: []string{"error", "e"}, usage: "also write stderr to `FILE` on the node; default: the file of --output", set: func(s *job.Spec, v string) error { s.Error = v; return nil }},
 	{names: []string{"param"}, usage: "parameter `K=V`: {K} in the command, MUSTER_PARAM_K in the environment", many: true, set: setParam},
 	{names: []string{"upload"}, usage: "upload `PATH`; the task starts in a copy of it; .musterignore excludes files", many: true, set: func(s *job.Spec, v string) error { s.Upload = append(s.Upload, v); return nil }},

@@ -59,7 +59,7 @@ func dial(ctx context.Context, cfg Config, h Dialer, addr string) (net.Conn, err
 	defer cancel()
 	s, err := h.NewStream(ctx, id, ID)
 	if err != nil {
-		return nil, fmt.Errorf("peerhttp: dial %s: %w", id, err)
+		return nil, fmt.Errorf("peerhttp: dial %s: %w", id, &UnreachedError{err})
 	}
 	return newConn(s, true, func() {}), nil
 }

@@ -1,7 +1,7 @@
 package fleet
 
 // Which requests may queue at a full host, and in whose place.
-// See docs/adr, ADR 90 and ADR 91.
+// See docs/adr, ADR 90, ADR 91 and ADR 93.
 
 import (
 	"slices"
@@ -14,25 +14,39 @@ func (t *Table) MayQueue(h *Host, r *Request) bool {
 	if t.queue[h.row.slot] > r.Rank.Priority {
 		return false
 	}
-	x := &h.row.last
+	kind := leaver{}
 	if i := slices.IndexFunc(h.row.kinds, func(k leaver) bool { return k.claim.alike(&r.Need, r.Limited) }); i >= 0 {
-		x = &h.row.kinds[i]
+		kind = h.row.kinds[i]
 	}
-	return x.claim == nil || x.yields(&h.Claims, r)
+	_, ok := h.Claims.placeFor(r, &h.row.last, &kind)
+	return ok
 }
 
-// Displaced returns the queued claim whose place the request takes; nil if none has to go. If no more of its kind may queue,
-// it is one of those.
+// Displaced returns the queued claim whose place the request takes; nil if none has to go.
 func (h *Host) Displaced(r *Request) *Claim {
 	cs := &h.Claims
-	x := cs.leaverOfKind(&r.Need, r.Limited)
-	if x.claim == nil {
-		x = cs.leaverOfAll()
+	all, kind := cs.leaverOfAll(), cs.leaverOfKind(&r.Need, r.Limited)
+	c, _ := cs.placeFor(r, &all, &kind)
+	return c
+}
+
+// placeFor says whether a task may queue, and in place of which claim; nil if there is a place. If no more of its kind may
+// queue, the claim is one of those, unless its account has none of them.
+func (cs *Claims) placeFor(r *Request, all, kind *leaver) (c *Claim, ok bool) {
+	x := all
+	if kind.claim != nil && (kind.claim.Rank.Share == (share.Standing{}) || cs.youngest(r, true) != nil) {
+		x = kind
 	}
-	if x.claim != nil && x.yields(cs, r) {
-		return x.claim
+	switch {
+	case x.claim == nil:
+		return nil, true
+	case x.yields(cs, r):
+		return x.claim, true
 	}
-	return nil
+	if c = cs.youngest(r, x.kind); c != nil && r.Rank.CompareAge(&c.Rank) < 0 {
+		return c, true
+	}
+	return nil, false
 }
 
 // yields reports whether the claim gives its place to a task.
@@ -48,7 +62,16 @@ func (x *leaver) yields(cs *Claims, r *Request) bool {
 	case r.Rank.Priority > x.claim.Rank.Priority || x.claim.Rank.Share == (share.Standing{}):
 		return true
 	}
-	return !slices.ContainsFunc(cs.all, func(c *Claim) bool {
-		return c.State == Queued && c.User == r.User && c.Project == r.Project && (!x.kind || c.alike(&r.Need, r.Limited))
-	})
+	return cs.youngest(r, x.kind) == nil
+}
+
+// youngest returns the youngest queued claim of the account of a task, of the same kind or of any; nil if there is none.
+func (cs *Claims) youngest(r *Request, kind bool) (last *Claim) {
+	for _, c := range cs.all {
+		if c.State == Queued && c.User == r.User && c.Project == r.Project && (!kind || c.alike(&r.Need, r.Limited)) &&
+			(last == nil || last.Rank.CompareAge(&c.Rank) < 0) {
+			last = c
+		}
+	}
+	return last
 }

@@ -1,7 +1,7 @@
 package fleet
 
 // Places in the queue of a full host: how many there are, and which claim is the one to give up its place.
-// See docs/adr, ADR 90 and ADR 91.
+// See docs/adr, ADR 90, ADR 91 and ADR 93.
 
 import (
 	"slices"
@@ -13,11 +13,9 @@ import (
 const (
 	// MaxQueued bounds the tasks that are made to queue at one full host and ask for the same, those with and those
 	// without a time limit apart. So jobs that wait for more than a host has free leave places for those that could run
-	// there meanwhile.
+	// there meanwhile. The first task of each account does not count: else an account whose older tasks find their kind
+	// full would run its younger ones of another kind, for as long as there are any.
 	MaxQueued = 8
-	// maxAlone bounds them while each is of another account. So tasks that wait long, because other schedulers have older
-	// ones of the same users, do not keep out all other users.
-	maxAlone = 24
 	// MaxQueuedAll bounds all tasks that are made to queue at one full host.
 	MaxQueuedAll = 4 * MaxQueued
 )
@@ -62,8 +60,11 @@ func (cs *Claims) leaverOfKind(need *job.Resources, limited bool) leaver {
 			queued = append(queued, c)
 		}
 	}
-	x := leaverOf(queued, MaxQueued, maxAlone)
+	x := leaverOf(queued, MaxQueued)
 	x.kind = true
+	if x.claim != nil && x.claim.Rank.Share != (share.Standing{}) {
+		x.bar = Rank{Priority: x.bar.Priority} // an account without a claim of the kind needs none of these places
+	}
 	return x
 }
 
@@ -78,13 +79,12 @@ func (cs *Claims) leaverOfAll() leaver {
 			queued = append(queued, c)
 		}
 	}
-	return leaverOf(queued, MaxQueuedAll, MaxQueuedAll)
+	return leaverOf(queued, MaxQueuedAll)
 }
 
-// leaverOf returns which of these queued claims gives up its place. There are places for n, or for so many as alone while
-// each is of another account. It sorts the claims. Those behind the n-th stay: they were queued because they fitted at the
-// host at the time.
-func leaverOf(queued []*Claim, n, alone int) leaver {
+// leaverOf returns which of these queued claims gives up its place. There are places for n. It sorts the claims. Those
+// behind the n-th stay: they were queued because they fitted at the host at the time.
+func leaverOf(queued []*Claim, n int) leaver {
 	if len(queued) < n {
 		return leaver{}
 	}
@@ -97,9 +97,6 @@ func leaverOf(queued []*Claim, n, alone int) leaver {
 		if c.Rank.Priority == last.Rank.Priority && several(queued, c) {
 			return leaver{claim: c, bar: Rank{Priority: c.Rank.Priority, Share: c.Rank.Share}}
 		}
-	}
-	if len(queued) < alone {
-		return leaver{}
 	}
 	return leaver{claim: last, bar: Rank{Priority: last.Rank.Priority}}
 }

@@ -34,8 +34,8 @@ func (t *Table) queues(h *Host, r *Request) (displaced *Claim, ok bool) {
 	return displaced, true
 }
 
-// A full kind of need gives places of an account with several of them to one that has none of that kind, whatever both
-// have of other kinds.
+// Each account has a place for its first task of a full kind of need, whatever it and others have used. Its further ones
+// take the places of its own younger ones.
 func TestPlacesOfAKind(t *testing.T) {
 	table := NewTable()
 	h := aHost(&table, "n1", 8)
@@ -44,20 +44,25 @@ func TestPlacesOfAKind(t *testing.T) {
 			t.Fatalf("task %d may queue: %v, in place of %+v", i, ok, c)
 		}
 	}
+	urgent := asking("fay", 9, 50, 8)
+	urgent.Rank.Priority = 1
 	for _, c := range []struct {
 		what      string
 		r         *Request
 		ok        bool
 		displaced uint64 // 0: none
 	}{
-		{"one more of the user", asking("ada", 5, 1, 8), false, 0},
-		{"of a user who has used more", asking("eve", 9, 2, 8), false, 0},
-		{"of a user who has used less", asking("ben", 3, 40, 8), true, 10 + MaxQueued - 1},
+		{"a younger one of the user", asking("ada", 5, 30, 8), false, 0},
+		{"an older one of the user, who has used more by now", asking("ada", 7, 1, 8), true, 10 + MaxQueued - 1},
+		{"of a user who has used more", asking("eve", 9, 2, 8), true, 0},
+		{"a younger one of that user", asking("eve", 9, 3, 8), false, 0},
+		{"of a user who has used less", asking("ben", 3, 40, 8), true, 0},
 		{"another of that user", asking("ben", 3, 41, 8), false, 0},
 		{"another kind", asking("ben", 3, 42, 1), true, 0},
 		{"another kind of the other user", asking("ada", 5, 43, 1), true, 0},
 		{"of a user who has another kind there", asking("cyd", 2, 44, 1), true, 0},
-		{"and who has not this kind", asking("cyd", 2, 45, 8), true, 10 + MaxQueued - 2},
+		{"and who has not this kind", asking("cyd", 2, 45, 8), true, 0},
+		{"of a higher priority", urgent, true, 0},
 	} {
 		got, ok := table.queues(h, c.r)
 		if ok != c.ok || ok && (got == nil) != (c.displaced == 0) || got != nil && got.ID != c.displaced {
@@ -75,12 +80,15 @@ func TestPlacesOfAllKinds(t *testing.T) {
 			t.Fatalf("task %d may not queue", i)
 		}
 	}
-	if _, ok := table.queues(h, asking("ada", 5, 1, 100)); ok {
-		t.Error("one more of the same user may queue")
+	if _, ok := table.queues(h, asking("ada", 5, 100, 100)); ok {
+		t.Error("a younger one of the same user may queue")
+	}
+	if c, ok := table.queues(h, asking("ada", 6, 1, 100)); !ok || c == nil || c.ID != 10+MaxQueuedAll-1 {
+		t.Errorf("an older one of the same user may queue: %v, in place of %+v", ok, c)
 	}
 	for i := 1; i < MaxQueuedAll; i++ {
 		user := fmt.Sprintf("user%d", i)
-		if c, ok := table.queues(h, asking(user, 1, 100+i, 100+i)); !ok || c == nil || c.ID != uint64(10+MaxQueuedAll-i) {
+		if c, ok := table.queues(h, asking(user, 1, 100+i, 100+i)); !ok || c == nil || c.ID != uint64(10+MaxQueuedAll-1-i) {
 			t.Fatalf("%s may queue: %v, in place of %+v", user, ok, c)
 		}
 		if _, ok := table.queues(h, asking(user, 1, 200+i, 200+i)); ok {
@@ -92,7 +100,8 @@ func TestPlacesOfAllKinds(t *testing.T) {
 	}
 }
 
-// Accounts that take places from each other come to an end, within the bounds. What a search says is what then happens.
+// Accounts that take places from each other come to an end, within the bounds. What a search says is what then happens. In
+// the end no task waits while a younger one of its account queues, unless older ones that ask for the same do.
 func TestPlacesAreStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := NewTable()
@@ -133,6 +142,15 @@ func TestPlacesAreStable(t *testing.T) {
 			}
 			if n := h.Claims.Queued(); n > MaxQueuedAll {
 				t.Fatalf("%d queue", n)
+			}
+		}
+		for _, r := range waiting {
+			if used == 0 {
+				break // then all tasks of a kind go by age
+			}
+			c, same := h.Claims.youngest(r, false), h.Claims.youngest(r, true)
+			if c != nil && r.Rank.CompareAge(&c.Rank) < 0 && (same == nil || r.Rank.CompareAge(&same.Rank) < 0) {
+				t.Fatalf("%+v waits, and a younger one of its account queues: %+v", r.Rank, c.Rank)
 			}
 		}
 	})

@@ -28,3 +28,8 @@ func (r *Rank) Compare(q *Rank) int {
 	}
 	return cmp.Or(r.Born.Compare(q.Born), cmp.Compare(r.Job, q.Job), cmp.Compare(r.Task, q.Task))
 }
+
+// CompareAge compares two tasks of one account as Compare does, whatever it had used when each of them began to wait.
+func (r *Rank) CompareAge(q *Rank) int {
+	return cmp.Or(cmp.Compare(q.Priority, r.Priority), r.Born.Compare(q.Born), cmp.Compare(r.Job, q.Job), cmp.Compare(r.Task, q.Task))
+}

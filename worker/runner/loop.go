@@ -42,9 +42,12 @@ type loop struct {
 	log        *slog.Logger
 }
 
+// waiting is how many functions may wait for the loop. A goroutine that sends one need not wait for the loop's turn.
+const waiting = 32
+
 func newLoop(cfg Config, info protocol.Info, s *spawn.Spawner, ends *journal, timer *timer, host hostClock, log *slog.Logger) *loop {
 	l := &loop{
-		cfg: cfg, info: info, dir: protocol.Dir(cfg.Dir), do: make(chan func()), tasks: newTasks(log), starts: newStarts(s),
+		cfg: cfg, info: info, dir: protocol.Dir(cfg.Dir), do: make(chan func(), waiting), tasks: newTasks(log), starts: newStarts(s),
 		leases: newLeases(host, timer, log), daemon: newDaemonConn(cfg.Idle, log), early: earlyDeaths{}, log: log,
 	}
 	l.containers = &containerStarter{engine: cfg.Containers, spawner: s, dir: l.dir, command: cfg.Guard, log: log}
@@ -54,7 +57,7 @@ func newLoop(cfg Config, info protocol.Info, s *spawn.Spawner, ends *journal, ti
 	l.procs = &processes{
 		group: s.Group, walk: &walker{tasks: l.tasks, execs: l.execs, containers: l.containers}, tasks: l.tasks, oomKills: cgroup.OOMKills(),
 	}
-	l.recorder = newRecorder(l.dir, ends, log)
+	l.recorder = newRecorder(l.dir, ends, s, log)
 	l.measurer = &measurer{dir: l.dir, wake: make(chan struct{}, 1)}
 	return l
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/scratch"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // clearers bounds how many scratch directories are removed at the same time.
@@ -17,16 +18,17 @@ const clearers = 2
 // recorder writes the exits of tasks to the journal.
 type recorder struct {
 	dir      protocol.Dir
-	journal  *journal      // used only by save
-	unsaved  []*task       // ended tasks whose exit is not on disk
+	journal  *journal // used only by save
+	unsaved  []*task  // ended tasks whose exit is not on disk
+	spawner  *spawn.Spawner
 	rounds   chan []*task  // tasks whose exits are written together
 	faults   int           // consecutive rounds that could not be written
 	clearing chan struct{} // a semaphore: one token for each directory that is being removed
 	log      *slog.Logger
 }
 
-func newRecorder(dir protocol.Dir, j *journal, log *slog.Logger) *recorder {
-	return &recorder{dir: dir, journal: j, rounds: make(chan []*task), clearing: make(chan struct{}, clearers), log: log}
+func newRecorder(dir protocol.Dir, j *journal, s *spawn.Spawner, log *slog.Logger) *recorder {
+	return &recorder{dir: dir, journal: j, spawner: s, rounds: make(chan []*task), clearing: make(chan struct{}, clearers), log: log}
 }
 
 // next returns the tasks whose exits are to be written and the channel to send them on. The channel is nil if there
@@ -56,11 +58,12 @@ func (r *recorder) failed(round []*task, err error) {
 	}
 }
 
-// clear removes the scratch directories of tasks whose exit is on disk. A large directory does not delay the next
+// clear removes the scratch directories of tasks whose exit is on disk, or keeps them for other tasks. A large directory does not delay the next
 // round.
 func (r *recorder) clear(round []*task) {
 	for _, t := range round {
-		if t.keeps || unix.Rmdir(r.dir.Scratch(t.attempt)) == nil {
+		path := r.dir.Scratch(t.attempt)
+		if t.keeps || t.pid != 0 && t.container == nil && r.spawner.Spare(path, t.who) || unix.Rmdir(path) == nil {
 			continue
 		}
 		go func() {

@@ -34,7 +34,7 @@ const (
 	procs = 2
 	// gcPercent and memoryLimit keep the heap small. It holds a few hundred bytes for each task and the frames in
 	// flight.
-	gcPercent   = 40
+	gcPercent   = 100
 	memoryLimit = 24 << 20
 )
 

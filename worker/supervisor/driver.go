@@ -111,7 +111,7 @@ func (d *Driver) Start(t worker.Task) error {
 		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Limits.of(t),
 		OutputLimit: d.cfg.OutputLimit,
 	}
-	names := job.Names{ID: t.Attempt.Job, Task: t.Number, Job: t.Spec.Name, Node: d.cfg.Node, User: t.User}
+	names := job.Names{ID: t.Attempt.Job, Task: t.Number, Index: t.Index, Job: t.Spec.Name, Node: d.cfg.Node, User: t.User}
 	s.Stdout, s.Stderr = names.Expand(t.Spec.Output), names.Expand(t.Spec.Error)
 	if t.Spec.Error == "" {
 		s.Stderr = s.Stdout // one file gets both streams
@@ -119,7 +119,7 @@ func (d *Driver) Start(t worker.Task) error {
 	s.Input = d.inputOf(t.Spec)
 	if t.Spec.Image != "" {
 		c := d.cfg.Engine
-		c.Image, c.Mounts = t.Spec.Image, t.Spec.Mounts
+		c.Image, c.Mounts, c.HostNetwork = t.Spec.Image, t.Spec.Mounts, t.Spec.Nodes > 1
 		if !t.Simulated {
 			c.GPUs = t.Devices
 		}

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beRunner reads flags as cmd does: [nogroups] [nounified] [noroot] [ulimit=U]... [version=V] --dir D --generation N.
+// beRunner reads flags as cmd does: [nogroups] [nounified] [noroot] [patient] [ulimit=U]... [version=V] --dir D --generation N.
 func beRunner(args []string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	cfg := runner.DefaultConfig()
@@ -61,6 +61,8 @@ func beRunner(args []string) int {
 			cfg.NoUnified = true
 		case a == "noroot":
 			cfg.AllowRoot = false
+		case a == patientMode:
+			cfg.Answer = time.Hour
 		case strings.HasPrefix(a, "ulimit="):
 			cfg.Ulimits = append(cfg.Ulimits, strings.TrimPrefix(a, "ulimit="))
 		case strings.HasPrefix(a, "version="):
@@ -80,8 +82,12 @@ func beRunner(args []string) int {
 	return 0
 }
 
-// answerIn is runner.Config.Answer of the runners in the tests.
-const answerIn = 5 * time.Second
+// answerIn is runner.Config.Answer of the runners in the tests, except in those that run in patientMode. There no start
+// is given up, however slow the machine is.
+const (
+	answerIn    = 5 * time.Second
+	patientMode = "patient"
+)
 
 // beDaemon runs a driver, starts the given script, prints its pid and waits to be killed.
 func beDaemon(args []string) int {
@@ -179,13 +185,16 @@ func endRunners(t testing.TB, dir string) {
 const nobody = 65534
 
 // rigForOthers returns a rig that can run tasks of other users. They can reach the files in its directory.
-func rigForOthers(t *testing.T) *rig {
+func rigForOthers(t *testing.T) *rig { return rigForOthersIn(t, "groups") }
+
+// rigForOthersIn is rigForOthers in another mode.
+func rigForOthersIn(t *testing.T, mode string) *rig {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root runs tasks for others")
 	}
 	base := testDir(t)
-	r := newRig(t, "groups", base, "1")
+	r := newRig(t, mode, base, "1")
 	for path := base; len(path) > len(os.TempDir()); path = filepath.Dir(path) {
 		if err := os.Chmod(path, 0o755); err != nil {
 			t.Fatal(err)

@@ -71,6 +71,13 @@ func TestHostConfig(t *testing.T) {
 	if len(h.Ulimits) != 0 || h.ShmSize != 32<<30 || h.Memory != 0 {
 		t.Errorf("rootless and without a memory limit: %+v", h)
 	}
+	b.HostNetwork = true
+	if h, err = hostConfig(b, nil, facts{}); err != nil || !h.NetworkMode.IsHost() || h.Privileged || !slices.Equal(h.CapDrop, []string{"ALL"}) || h.PidMode.IsHost() || h.UTSMode.IsHost() {
+		t.Errorf("a member of a gang: %+v, %v", h, err)
+	}
+	if _, err := hostConfig(b, nil, f); err == nil || !strings.Contains(err.Error(), "rootless") {
+		t.Errorf("a member of a gang on a rootless engine: %v", err)
+	}
 	f.cdi = f.cdi[:1]
 	if r := devices(b.GPUs, f); r[0].Driver != "nvidia" {
 		t.Errorf("an engine that knows one of two by CDI: %+v", r)

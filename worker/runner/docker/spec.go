@@ -59,6 +59,9 @@ func (e *Engine) config(b spawn.Container, img client.ImageInspectResult, f fact
 			labelJob: string(b.Attempt.Job), labelTask: strconv.Itoa(b.Attempt.Task),
 		},
 	}
+	if b.HostNetwork {
+		c.Hostname = "" // the node's own name, which resolves there
+	}
 	if b.Input != nil {
 		c.AttachStdin, c.OpenStdin, c.StdinOnce, c.Tty = true, true, true, b.Input.TTY
 	}
@@ -75,11 +78,14 @@ func (e *Engine) config(b spawn.Container, img client.ImageInspectResult, f fact
 func hostname(a job.Attempt) string { return strings.ReplaceAll(a.String(), ".", "-") }
 
 // hostConfig returns what the container gets from its host: no privileges, no capabilities, no way to gain any, and
-// its own network and PID namespaces.
+// its own network and PID namespaces. A member of a gang has the network of the host, as a process has (ADR 101).
 func hostConfig(b spawn.Container, shown []string, f facts) (*container.HostConfig, error) {
 	mounts, err := mountsOf(b, shown)
 	if err != nil {
 		return nil, err
+	}
+	if b.HostNetwork && f.rootless {
+		return nil, errors.New("a gang needs the network of the node, which containers of a rootless Docker engine do not get; keep it off this node with --exclude, or use processes")
 	}
 	pids, memory, init := int64(b.Limits.PIDs), int64(b.Limits.Memory), !f.noInit
 	h := &container.HostConfig{
@@ -94,6 +100,9 @@ func hostConfig(b spawn.Container, shown []string, f facts) (*container.HostConf
 			NanoCPUs: int64(b.Limits.CPUs) * nanoCPU, Memory: memory, MemorySwap: memory, // together: no swap
 			PidsLimit: &pids, DeviceRequests: devices(b.GPUs, f),
 		},
+	}
+	if b.HostNetwork {
+		h.NetworkMode = "host"
 	}
 	if b.HasTerminal() {
 		h.ConsoleSize = [2]uint{uint(b.Input.Rows), uint(b.Input.Cols)}

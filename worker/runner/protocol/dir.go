@@ -30,6 +30,7 @@ import (
 //	runner-N.tasks  the main processes that it has started, if there are no control groups
 //	runner-N.ends-K segment K of the exit journal that runner N has written
 //	runner-N.hosts/ hostfiles; tasks with the same hosts share one
+//	runner-N.spare/ empty scratch directories of ended tasks, for later tasks
 //	tasks/ATTEMPT/  the file script, the directory scratch/, and the log (package output)
 type Dir string
 
@@ -63,6 +64,9 @@ func (d Dir) Pins(n int) string { return d.runner(n, "pins") }
 
 // Hosts is the directory of hostfiles for the tasks of runner n.
 func (d Dir) Hosts(n int) string { return d.runner(n, "hosts") }
+
+// Spares is the directory in d of empty scratch directories of runner n.
+func Spares(d Dir, n int) string { return d.runner(n, "spare") }
 
 // Containers is the file that lists the containers of runner n.
 func (d Dir) Containers(n int) string { return d.runner(n, "boxes") }
@@ -182,7 +186,7 @@ func (d Dir) TryLock(n int) (*os.File, error) {
 func (d Dir) Remove(n int) error {
 	_ = unix.Unmount(d.Pins(n), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // most have none
 	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.MainProcesses(n))), gone(os.Remove(d.Containers(n))), gone(os.Remove(d.Pins(n))),
-		os.RemoveAll(d.Hosts(n)), gone(os.Remove(d.Lock(n))))
+		os.RemoveAll(d.Hosts(n)), os.RemoveAll(Spares(d, n)), gone(os.Remove(d.Lock(n))))
 }
 
 // gone returns err, or nil if err says that the file does not exist.

@@ -116,6 +116,8 @@ type Container struct {
 	// UID[:GID].
 	As   string   `json:"as,omitempty"`
 	GPUs []string `json:"gpus,omitempty"` // UUIDs
+	// HostNetwork gives the container the network of the host, because the members of a gang meet there.
+	HostNetwork bool `json:"host_network,omitempty"`
 }
 
 // Stop asks for the end of an attempt's processes.

@@ -44,6 +44,8 @@ type Spawner struct {
 	Pump      *pump.Pump
 	Notes     *os.File // the file protocol.Dir.MainProcesses; nil with control groups
 	nodes     nodes
+	spares    *spares
+	ticks     tickReader
 	processes processBound
 	score     oomScore
 	log       *slog.Logger
@@ -102,6 +104,9 @@ func New(cfg Config, log *slog.Logger) (*Spawner, error) {
 	}
 	s := &Spawner{dir: cfg.Dir, hosts: cfg.Dir.Hosts(cfg.Generation), answer: cfg.Answer, allowRoot: cfg.AllowRoot, null: null, nodes: nodes{dir: "/dev"}, log: log}
 	if s.Pump, err = pump.New(log); err != nil {
+		return nil, err
+	}
+	if s.spares, err = newSpares(protocol.Spares(cfg.Dir, cfg.Generation)); err != nil {
 		return nil, err
 	}
 	if !cfg.NoGroups {

@@ -117,8 +117,10 @@ func (s *Spawner) prepare(o *Order) (*launch, error) {
 		return nil, err
 	}
 	scratch := s.dir.Scratch(o.Attempt)
-	if err := makeScratch(scratch, o.Start.Files); err != nil {
-		return nil, err
+	if o.Start.Files != "" || !s.spares.give(scratch, who) {
+		if err := makeScratch(scratch, o.Start.Files); err != nil {
+			return nil, err
+		}
 	}
 	if err := who.own(scratch); err != nil {
 		return nil, err
@@ -163,9 +165,9 @@ func (s *Spawner) prepare(o *Order) (*launch, error) {
 func makeScratch(path, files string) error {
 	err := error(nil)
 	if files == "" {
-		err = os.Mkdir(path, 0o700)
+		err = os.Mkdir(path, scratchMode)
 	} else if err = os.Rename(files, path); err == nil {
-		err = os.Chmod(path, 0o700) //nolint:gosec // a directory
+		err = os.Chmod(path, scratchMode) //nolint:gosec // a directory
 	}
 	if err != nil {
 		return fmt.Errorf("runner: make scratch directory: %w", err)
@@ -256,7 +258,7 @@ func (s *Spawner) fork(o *Order, l *launch) Result {
 	r.PID, r.Who, r.Where = pid, l.who, l.where
 	r.Out, r.In, l.out, l.in = l.out, l.in, nil, nil
 	if s.Group == nil {
-		r.Ticks = proc.StartTicks(pid)
+		r.Ticks = s.ticks.start(pid, r.From, proc.BootTime())
 		if err := s.note(o, pid, r.Ticks); err != nil {
 			s.log.Warn("task process not noted", "attempt", o.Name, "error", err)
 		}

@@ -1,0 +1,105 @@
+package api
+
+// Limits of users: what each may hold on a node, merged over all nodes that answer.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// UserLimit bounds what a user may hold on one node at a time. Nil: not bounded.
+type UserLimit struct {
+	Tasks  *int64 `json:"tasks,omitempty"`
+	GPUs   *int64 `json:"gpus,omitempty"`
+	CPUs   *int64 `json:"cpus,omitempty"`
+	Memory *int64 `json:"memory,omitempty" doc:"Bytes."`
+}
+
+// NodesLimit is a limit that several nodes have for a user.
+type NodesLimit struct {
+	UserLimit
+
+	Nodes int `json:"nodes" doc:"The number of nodes that have this limit for the user."`
+}
+
+// LimitsInfo is what a host says of its limits: for each user, and for some users in particular.
+type LimitsInfo struct {
+	PerUser UserLimit            `json:"per_user"`
+	Users   map[string]UserLimit `json:"users,omitempty"` // each quantity overrides that of PerUser
+}
+
+// of returns what the user may hold.
+func (l LimitsInfo) of(user string) UserLimit {
+	own := l.Users[user]
+	return UserLimit{
+		Tasks: cmp.Or(own.Tasks, l.PerUser.Tasks), GPUs: cmp.Or(own.GPUs, l.PerUser.GPUs),
+		CPUs: cmp.Or(own.CPUs, l.PerUser.CPUs), Memory: cmp.Or(own.Memory, l.PerUser.Memory),
+	}
+}
+
+// key is the same for equal limits.
+func (l UserLimit) key() (k [8]int64) {
+	for i, q := range []*int64{l.Tasks, l.GPUs, l.CPUs, l.Memory} {
+		if q != nil {
+			k[2*i], k[2*i+1] = 1, *q
+		}
+	}
+	return k
+}
+
+// hostLimits counts the hosts that say the same. Most clusters have one configuration, so the work for a user grows with
+// the number of different ones, not with the hosts.
+type hostLimits map[string]*sameLimits
+
+type sameLimits struct {
+	limits LimitsInfo
+	hosts  int
+}
+
+func limitsOf(first LimitsInfo) hostLimits {
+	h := hostLimits{}
+	h.add(first)
+	return h
+}
+
+func (h hostLimits) add(l LimitsInfo) {
+	users := make([]string, 0, len(l.Users))
+	for name, own := range l.Users {
+		users = append(users, fmt.Sprintf("%q%v", name, own.key()))
+	}
+	slices.Sort(users)
+	key := fmt.Sprint(l.PerUser.key(), users)
+	if h[key] == nil {
+		h[key] = &sameLimits{limits: l}
+	}
+	h[key].hosts++
+}
+
+// fill sets the limits of the users, those that most nodes have first.
+func (h hostLimits) fill(users []User) {
+	for i := range users {
+		if users[i].User == "" {
+			continue
+		}
+		by := map[[8]int64]*NodesLimit{}
+		for _, same := range h {
+			own := same.limits.of(users[i].User)
+			k := own.key()
+			if k == [8]int64{} {
+				continue
+			}
+			if by[k] == nil {
+				by[k] = &NodesLimit{UserLimit: own}
+			}
+			by[k].Nodes += same.hosts
+		}
+		for _, l := range by {
+			users[i].Limits = append(users[i].Limits, *l)
+		}
+		slices.SortFunc(users[i].Limits, func(a, b NodesLimit) int {
+			x, y := a.key(), b.key()
+			return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), slices.Compare(x[:], y[:]))
+		})
+	}
+}
