@@ -93,6 +93,24 @@ var table = []benchmark{
 			What: "CPU of one plan of it over 10,000 hosts and 1,000 different pending requests",
 		},
 	}},
+	{"core-decision", goBench("./sim/placing", "Decision", "2000x",
+		reading{figure: "core-decision", label: "64 candidates", bench: "Decision/64", metric: "cpu-µs/op"},
+		reading{figure: "core-decision", label: "1,213 candidates", bench: "Decision/1213", metric: "cpu-µs/op"},
+	), []figure{
+		{
+			Name: "core-decision", Unit: "µs", Aim: "≤ 50 µs with 64 candidates, ≤ 1,000 µs with 1,213",
+			What: "CPU of one decision of the policy frag for requests of many kinds, on 1,213 machines of which half is allocated",
+		},
+	}},
+	{"sim-place", goBench("./sim/placing", "Run$", "3x",
+		reading{figure: "sim-place", label: "frag", bench: "Run/frag", metric: "cpu-s/op"},
+		reading{figure: "sim-place", label: "FGD", bench: "Run/FGD", metric: "cpu-s/op"},
+	), []figure{
+		{
+			Name: "sim-place", Unit: "s", Aim: "≤ 10 s",
+			What: "CPU of a placement experiment: 11,000 arrivals on 1,213 machines, all of them candidates, by policy",
+		},
+	}},
 	{"core-freed", goBench("./scheduler", "Freed10k", "2000x",
 		reading{figure: "core-freed", bench: "Freed10k", metric: "ns/op"},
 	), []figure{

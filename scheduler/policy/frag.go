@@ -22,8 +22,8 @@ type Frag struct {
 	lots  []lot
 	tried []likeDevice
 	uses  []float64 // what the counted groups can use of each lot, in the order of the lots and of the groups
-	left  []int32 // of each device, as the smaller part of its thousandths and its memory
-	of    []int16 // for each device, its lot among those of the host; -1: none
+	left  []int32   // of each device, as the smaller part of its thousandths and its memory
+	of    []int16   // for each device, its lot among those of the host; -1: none
 
 	supply, price [maxGroups]float64 // of each group
 	total         float64            // the room of all candidates

@@ -22,7 +22,7 @@ func Named() map[string]Policy {
 	}
 }
 
-// The policies of jobs that name none. See docs/adr, ADR 83.
+// The policies of jobs that name none. See docs/adr, ADR 98.
 const (
 	Default        = "frag"
 	DefaultOfGangs = "topology"

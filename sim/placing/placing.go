@@ -6,7 +6,7 @@
 // the policies of the paper "Beware of Fragmentation" (USENIX ATC 2023), as published. Whoever chooses, this package
 // checks each choice against its own account of what is free.
 //
-// CPUs are counted in thousandths, GPUs in thousandths of a device.
+// CPUs are counted in thousandths, GPUs in thousandths of a device. See docs/adr, ADR 98.
 package placing
 
 import (
@@ -98,25 +98,34 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if cfg.Progress != nil {
-				cfg.Progress(i, len(arrivals))
-			}
+			cfg.tell(i, len(arrivals))
 		}
 		d, err := c.decide(ch, r)
 		if err != nil {
 			return nil, fmt.Errorf("policy %s, request %s: %w", cfg.Policy, r.name, err)
 		}
 		m.arrived(r, d.Machine)
-		if cfg.Log != nil {
-			if err := cfg.Log(d); err != nil {
-				return nil, err
-			}
+		if err := cfg.log(d); err != nil {
+			return nil, err
 		}
 	}
-	if cfg.Progress != nil {
-		cfg.Progress(len(arrivals), len(arrivals))
-	}
+	cfg.tell(len(arrivals), len(arrivals))
 	return m.result(&cfg), nil
+}
+
+// tell reports the progress, if somebody wants to know.
+func (c *Config) tell(done, of int) {
+	if c.Progress != nil {
+		c.Progress(done, of)
+	}
+}
+
+// log logs the decision, if somebody wants it.
+func (c *Config) log(d Decision) error {
+	if c.Log == nil {
+		return nil
+	}
+	return c.Log(d)
 }
 
 // decide has the policy choose, and takes what was chosen. It returns an error if the choice is not legal.
@@ -136,7 +145,7 @@ func (c *cluster) decide(ch chooser, r *request) (Decision, error) {
 }
 
 // newChooser returns the policy of this name.
-func newChooser(cfg *Config, c *cluster, workload []*request) (chooser, error) {
+func newChooser(cfg *Config, c *cluster, workload []*request) (chooser, error) { //nolint:ireturn // a policy of muster, or a published one
 	if err := CheckPolicy(cfg.Policy); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/musterhq/muster/sim/load"
@@ -190,27 +191,30 @@ func WriteTable(w io.Writer, figures []Figure) error {
 	}
 	columns := each(figures, func(f Figure) column { return column{f.Policy, f.Candidates} })
 	tables := each(figures, func(f Figure) string { return f.Table })
-	head, rule := "| table |", "|---|"
+	var head, rule strings.Builder
+	head.WriteString("| table |")
+	rule.WriteString("|---|")
 	for _, c := range columns {
-		head += " " + named(c.policy, c.candidates) + " |"
-		rule += "---|"
+		head.WriteString(" " + named(c.policy, c.candidates) + " |")
+		rule.WriteString("---|")
 	}
-	text := head + "\n" + rule + "\n"
+	var text strings.Builder
+	text.WriteString(head.String() + "\n" + rule.String() + "\n")
 	sums := make([]float64, len(columns))
 	for _, t := range tables {
-		text += "| " + t + " |"
+		text.WriteString("| " + t + " |")
 		for i, c := range columns {
 			f, _ := find(figures, t, c.policy, c.candidates)
-			text += fmt.Sprintf(" %.2f |", f.At100)
+			fmt.Fprintf(&text, " %.2f |", f.At100)
 			sums[i] += f.At100 / float64(len(tables))
 		}
-		text += "\n"
+		text.WriteString("\n")
 	}
-	text += "| mean |"
+	text.WriteString("| mean |")
 	for _, x := range sums {
-		text += fmt.Sprintf(" %.2f |", x)
+		fmt.Fprintf(&text, " %.2f |", x)
 	}
-	_, err := io.WriteString(w, text+"\n")
+	_, err := io.WriteString(w, text.String()+"\n")
 	return err
 }
 
