@@ -19,8 +19,10 @@ type Rules struct {
 	Restart time.Duration
 	// Slack is by how much a job may run longer than its load says.
 	Slack time.Duration
-	// Late allows a job that a fault has ended to run longer than its load says by one more Restart.
-	Late bool
+	// Checkpoint is how often a job saves its state; 0: never. What it has saved counts when a fault ends it.
+	Checkpoint time.Duration
+	// Undone allows a fault to undo a finish that nobody has heard of.
+	Undone bool
 }
 
 // Referee checks the records of a run against its load:
@@ -31,7 +33,7 @@ type Rules struct {
 //     different devices as it asks for, of a model and a memory that will do.
 //   - No machine gives away more CPUs, memory or thousandths of a device than it has.
 //   - A job runs exactly as long as its load says. What it has done before a preemption counts, what it has done before a
-//     fault does not, and each start after a preemption costs Rules.Restart.
+//     fault does not, unless it was saved. Each start after some work that counts costs Rules.Restart.
 type Referee struct {
 	load  *load.Load
 	rules Rules
@@ -47,7 +49,6 @@ type trial struct {
 	cost        time.Duration // of its restart
 	alloc       []record.Alloc
 	phase       phase
-	late        bool // a fault has ended it at least once
 }
 
 // room is what is free on a machine.
@@ -201,17 +202,17 @@ func (f *Referee) give(j *load.Job, a record.Alloc, sign int) {
 }
 
 func (f *Referee) end(j *load.Job, c *trial, r record.Record) error {
+	if c.phase == finished && r.Kind == record.Lost && f.rules.Undone {
+		c.phase, c.done, c.cost = requeued, 0, 0
+		return nil
+	}
 	if c.phase != active {
 		return errNotRunning
 	}
 	ran := r.At - c.since - c.cost // useful time of this run, below 0 if it has ended within the restart
 	switch r.Kind {
 	case record.Finish:
-		longest := f.rules.Slack
-		if c.late && f.rules.Late {
-			longest += f.rules.Restart
-		}
-		if over := c.done + ran - j.Runs; over < 0 || over > longest {
+		if over := c.done + ran - j.Runs; over < 0 || over > f.rules.Slack {
 			return fmt.Errorf("it has run for %v, and its load says %v", c.done+ran, j.Runs)
 		}
 		c.phase = finished
@@ -222,8 +223,13 @@ func (f *Referee) end(j *load.Job, c *trial, r record.Record) error {
 		}
 		c.cost = f.rules.Restart
 		c.phase = requeued
-	default: // lost
-		c.late = true
+	case record.Lost, record.Start, record.Reject: // only the first of them comes here
+		if every := f.rules.Checkpoint; every > 0 {
+			c.done += max(0, ran) / every * every
+		}
+		if c.done > 0 {
+			c.cost = f.rules.Restart
+		}
 		c.phase = requeued
 	}
 	f.release(j, c)

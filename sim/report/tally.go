@@ -30,6 +30,10 @@ type Tally struct {
 	lost    []loss
 	open    map[int]int // elements that a fault has ended and that have not started again: the index in lost
 	last    time.Duration
+
+	// Checkpoint is how often a job saves its state; 0: never. Only what it has done since then is lost. It is set before
+	// the first record.
+	Checkpoint time.Duration
 }
 
 // life is what has happened to an element.
@@ -173,7 +177,16 @@ func (t *Tally) stop(l *life, r record.Record, to phase) {
 
 func (t *Tally) lose(e int, l *life, r record.Record) {
 	t.again.Lost++
-	x := loss{at: r.At, gpu: (r.At - l.since).Seconds() * float64(heldMilli(l.alloc)) / milli}
+	j := &t.load.Jobs[r.Job]
+	spent := r.At - l.since
+	if l.phase == finished { // its host has failed before anybody heard of the end
+		spent = j.Runs
+		t.jobs.Finished--
+	}
+	if t.Checkpoint > 0 {
+		spent %= t.Checkpoint
+	}
+	x := loss{at: r.At, gpu: spent.Seconds() * float64(milliOf(&j.Spec)) / milli}
 	for _, a := range l.alloc {
 		x.machines = append(x.machines, int32(a.Machine))
 	}

@@ -3,6 +3,7 @@ package page_test
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"regexp"
@@ -28,7 +29,8 @@ func full(t *testing.T) string {
 }
 
 func TestSameDocumentSameBytes(t *testing.T) {
-	if full(t) != full(t) {
+	first := full(t)
+	if full(t) != first {
 		t.Error("the page of a document has other bytes the second time")
 	}
 }
@@ -56,7 +58,7 @@ func TestPictures(t *testing.T) {
 		names = append(names, m[1])
 		d := xml.NewDecoder(strings.NewReader(m[0]))
 		for {
-			if _, err := d.Token(); err == io.EOF {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
 				t.Fatalf("%s: %v", m[1], err)

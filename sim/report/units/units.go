@@ -61,7 +61,7 @@ func grouped(n int64) string {
 	return s
 }
 
-// Digits is a number in three digits.
+// Digits is a number in three digits, or more if it is large.
 func Digits(x float64) string {
 	switch a := math.Abs(x); {
 	case a == 0:
@@ -71,7 +71,7 @@ func Digits(x float64) string {
 	case a < 99.95:
 		return strconv.FormatFloat(x, 'f', 1, 64)
 	}
-	return strconv.FormatFloat(x, 'f', 0, 64)
+	return grouped(int64(math.Round(x)))
 }
 
 // Bytes says an amount of bytes, as in 23.5GiB.
