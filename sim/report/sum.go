@@ -17,7 +17,7 @@ const MaxUsers = 100
 const short = 10 * time.Second
 
 // Figures returns the figures of the run, which was simulated until end; if that is 0, until the last record. Faults are
-// those of the run, in the order of time. The Tally must not be used afterwards.
+// those of the run, in the order of time; those after the end do not count. The Tally must not be used afterwards.
 func (t *Tally) Figures(end time.Duration, faults []Fault) *Figures {
 	end = max(end, t.now)
 	t.until(end)
@@ -151,6 +151,9 @@ func (t *Tally) groups(key func(job int) string) []Group {
 // recover fills in what faults did.
 func (t *Tally) recover(f *Figures, faults []Fault) {
 	f.Again.LostGPU = round(f.Again.LostGPU)
+	for len(faults) > 0 && faults[len(faults)-1].At > t.now { // after the end
+		faults = faults[:len(faults)-1]
+	}
 	if len(faults) > 0 {
 		f.Faults = make([]FaultCost, len(faults))
 	}

@@ -169,7 +169,9 @@ func groups(out io.Writer, f *Figures) {
 	table("by class", append([]Group{all}, f.Classes...))
 	table("by size", f.Sizes)
 	const most = 5
-	table("by user", f.Users[:min(most, len(f.Users))])
+	if f.UserCount > 1 {
+		table("by user", f.Users[:min(most, len(f.Users))])
+	}
 	if n := f.UserCount; n > 1 {
 		fmt.Fprintf(out, "fairness among %s users (Jain's index of their mean slowdowns): %.3f\n", units.Count(n), f.Fairness)
 	}
@@ -198,20 +200,31 @@ func faultTable(out io.Writer, f *Figures) {
 	if len(f.Faults) == 0 {
 		return
 	}
-	c := columns{out, []int{29, 9, 9, 9, 7, 8, 9}}
 	fmt.Fprintln(out)
-	c.row("fault", "at", "for", "jobs hit", "again", "GPU-h", "back in")
+	c := columns{out, []int{29, 9, 9, 9, 7, 8, 9}}
+	if len(Hits(f.Faults)) > 0 {
+		c.row("fault", "at", "for", "jobs hit", "again", "GPU-h", "back in")
+	}
 	const most = 12
-	for _, x := range f.Faults[:min(most, len(f.Faults))] {
+	hits := Hits(f.Faults)
+	for _, x := range hits[:min(most, len(hits))] {
 		lasted := "-"
 		if x.Until > 0 {
 			lasted = units.Span(x.Until - x.At)
 		}
 		c.row(strings.TrimSpace(x.Kind+" "+x.What), units.Span(x.At), lasted, units.Count(x.Hit), units.Count(x.Again), units.Digits(x.Lost/3600), units.Span(x.Recovery))
 	}
-	if n := len(f.Faults) - most; n > 0 {
-		fmt.Fprintf(out, "and %s more faults: see --json or --report\n", units.Count(n))
+	if n := len(hits) - most; n > 0 {
+		fmt.Fprintf(out, "and %s more: see --json or --report\n", units.Count(n))
 	}
+	if n := len(f.Faults) - len(hits); n > 0 {
+		fmt.Fprintf(out, "%s other faults ended no job\n", units.Count(n))
+	}
+}
+
+// Hits returns the faults that ended jobs.
+func Hits(all []FaultCost) []FaultCost {
+	return slices.DeleteFunc(slices.Clone(all), func(x FaultCost) bool { return x.Hit == 0 })
 }
 
 // distances prints where jobs started, and what the network carried.

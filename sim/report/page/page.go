@@ -194,6 +194,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 		return s
 	},
 	"per":   func(n int64, jobs int) string { return units.Digits(float64(n) / float64(max(1, jobs))) },
+	"hits":  report.Hits,
 	"head":  func(n int, all []report.FaultCost) []report.FaultCost { return all[:min(n, len(all))] },
 	"part":  func(a, b int) string { return units.Percent(float64(a) / float64(max(1, b))) },
 	"heats": func() []int { return []int{0, 1, 2, 3, 4, 5, 6, 7} },
