@@ -286,8 +286,9 @@ func TestRefereeOfRunsWithFaults(t *testing.T) {
 		at(0, record.Start), at(3, record.Lost), // nothing is saved
 		at(3, record.Start), at(12, record.Lost), // 8 are
 		at(12, record.Start), at(15, record.Finish), // 1 for the restart, and the last 2
-		at(15, record.Lost), // its end was lost with its host
-		at(16, record.Start), at(26, record.Finish),
+		at(15, record.Lost),                                              // its end was lost with its host
+		at(16, record.Start), at(17, record.Lost), at(17, record.Reject), // it is given up, and a person lets it run
+		at(18, record.Start), at(28, record.Finish),
 	} {
 		if err := f.Check(r); err != nil {
 			t.Fatal(err)
@@ -295,6 +296,29 @@ func TestRefereeOfRunsWithFaults(t *testing.T) {
 	}
 	if f.Open() != 0 {
 		t.Errorf("%d jobs are open", f.Open())
+	}
+}
+
+// A restart that a preemption cuts short may be paid later or not.
+func TestRefereeOfRestartsCutShort(t *testing.T) {
+	l := &load.Load{
+		Machines: []load.Machine{{Name: "n", CPUs: 4000, GPUs: 1}},
+		Jobs:     []load.Job{{Name: "x", Runs: 10 * time.Minute, Spec: job.Spec{Resources: job.Resources{CPUs: 1000}}}},
+	}
+	s := time.Second
+	for end, legal := range map[time.Duration]bool{509 * s: false, 510 * s: true, 520 * s: true, 550 * s: true, 551 * s: false} {
+		on := []record.Alloc{{Machine: 0}}
+		_, err := check(t, l, []record.Record{
+			{Kind: record.Start, Alloc: on},
+			{At: 200 * s, Kind: record.Preempt},
+			{At: 200 * s, Kind: record.Start, Alloc: on},
+			{At: 220 * s, Kind: record.Preempt}, // 40 s too early
+			{At: 220 * s, Kind: record.Start, Alloc: on},
+			{At: 220*s + end - 50*s, Kind: record.Finish},
+		})
+		if (err == nil) != legal {
+			t.Errorf("a last run of %v: %v", end-50*s, err)
+		}
 	}
 }
 

@@ -137,16 +137,22 @@ func (t *Tally) queue(job int, n int64) {
 }
 
 func (t *Tally) start(e int, l *life, r record.Record) {
-	if l.phase != queued && l.phase != requeued {
+	switch l.phase {
+	case absent, active, finished:
 		return
+	case rejected: // a person has let it run again
+		t.jobs.Rejected--
+		t.queue(r.Job, 1)
+	case queued, requeued:
 	}
-	if l.phase == queued {
+	first := !l.begun
+	if first {
 		l.started, l.begun = r.At, true
 		t.racks.start(r.Alloc)
 	} else {
 		t.again.Restarts++
 	}
-	t.away.start(&t.load.Jobs[r.Job], r, l.phase == queued)
+	t.away.start(&t.load.Jobs[r.Job], r, first)
 	if i, ok := t.open[e]; ok {
 		t.lost[i].until = r.At
 		delete(t.open, e)

@@ -250,7 +250,8 @@ func TestLossAfterCheckpointsAndEnds(t *testing.T) {
 	at(9, record.Lost) // 1 minute is lost
 	at(9, record.Start)
 	at(11, record.Finish)
-	at(11, record.Lost) // of its 10 minutes, 2 were after the last save
+	at(11, record.Lost)   // of its 10 minutes, 2 were after the last save
+	at(12, record.Reject) // it is given up, and a person lets it run
 	at(12, record.Start)
 	at(14, record.Finish)
 	f := c.Figures(0, nil)
