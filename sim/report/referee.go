@@ -229,7 +229,7 @@ func (f *Referee) end(j *load.Job, c *trial, r record.Record) error {
 		c.phase = requeued
 	case record.Lost, record.Start, record.Reject: // only the first of them comes here
 		if every := f.rules.Checkpoint; every > 0 {
-			c.done += max(0, ran) / every * every
+			c.done += max(0, ran).Truncate(every)
 		}
 		if c.done > 0 {
 			c.cost = f.rules.Restart
