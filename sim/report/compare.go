@@ -86,7 +86,10 @@ func Difference(a, b float64) string {
 		return ""
 	}
 	x := 100 * (b - a) / a
-	if math.Abs(x) >= 999.5 {
+	switch {
+	case math.Abs(x) < 0.05:
+		return "0.0%"
+	case math.Abs(x) >= 999.5:
 		return fmt.Sprintf("%+.0f%%", x)
 	}
 	return fmt.Sprintf("%+.1f%%", x)

@@ -186,9 +186,12 @@ func again(out io.Writer, f *Figures) {
 		return
 	}
 	fmt.Fprintln(out)
-	words := []string{units.Count(a.Preemptions) + " preemptions", units.Count(a.Lost) + " runs ended by faults", units.Count(a.Restarts) + " restarts"}
+	words := []string{units.Count(a.Restarts) + " restarts"}
+	if a.Preemptions > 0 {
+		words = append(words, units.Count(a.Preemptions)+" preemptions")
+	}
 	if a.Lost > 0 {
-		words = append(words, "lost "+units.Digits(a.LostGPU/3600)+" GPU-hours of work")
+		words = append(words, units.Count(a.Lost)+" runs ended by faults", "lost "+units.Digits(a.LostGPU/3600)+" GPU-hours of work")
 	}
 	if r := a.Recovery; r.N > 0 {
 		words = append(words, fmt.Sprintf("ran again after %s (p99 %s, at most %s)", units.Span(r.Mean), units.Span(r.P99), units.Span(r.Max)))
@@ -247,7 +250,7 @@ func distances(out io.Writer, f *Figures, n *Network) {
 	jobs := float64(max(1, f.Jobs.Submitted))
 	fmt.Fprintln(out)
 	words := []string{
-		"network, " + n.Topology + ": " + units.Count(n.Messages) + " messages", units.Bytes(float64(n.Bytes)),
+		"network " + n.Topology, units.Count(n.Messages) + " messages", units.Bytes(float64(n.Bytes)),
 		fmt.Sprintf("%s messages and %s for each job", units.Digits(float64(n.Messages)/jobs), units.Bytes(float64(n.Bytes)/jobs)),
 	}
 	if n.Dropped > 0 {

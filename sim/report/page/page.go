@@ -138,13 +138,22 @@ func (v *view) draw() {
 	}
 	if n := v.Doc.Network; n != nil {
 		v.Fabric = svg(fabricChart(n))
-		most := 0.0
-		for _, l := range n.Links {
-			most = max(most, l.Used)
-		}
-		v.HeatMost = units.Percent(most)
+		v.HeatMost = busiest(n)
 	}
 	v.compare(all)
+}
+
+// busiest says how much of the busiest link was used: as a part of what it could carry, or in bytes if that is hardly
+// anything.
+func busiest(n *report.Network) string {
+	most, bytes := 0.0, int64(0)
+	for _, l := range n.Links {
+		most, bytes = max(most, l.Used), max(bytes, l.Bytes)
+	}
+	if most < 0.001 {
+		return units.Bytes(float64(bytes))
+	}
+	return units.Percent(most)
 }
 
 // barred are the figures that are also drawn, if they differ from 0.

@@ -17,6 +17,8 @@ func Span(s float64) string {
 	switch d := time.Duration(math.Round(s)) * time.Second; {
 	case s == 0:
 		return "0s"
+	case s < 0.000995:
+		return sign + strconv.FormatFloat(s*1e6, 'f', 0, 64) + "µs"
 	case s < 0.0995:
 		return sign + strconv.FormatFloat(s*1000, 'f', 1, 64) + "ms"
 	case s < 9.995:
