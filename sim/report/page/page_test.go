@@ -153,3 +153,16 @@ func BenchmarkPage(b *testing.B) {
 		}
 	}
 }
+
+// Whatever Read accepts has a page.
+func FuzzPage(f *testing.F) {
+	f.Add([]byte(`{"schema":"muster.simulation/v1","runs":[{"name":"a","figures":{"end_s":9,"series":{"step_s":1,"gpus":[1,-1],"waiting":[1e300]},"sizes":[{"wait_s":{"n":1,"p99":1e300}}],"curve":[{"asked":-1}]}},{"placement":{"allocated_at_100":0.5,"curve":[{"asked":0.5}]}}]}`))
+	f.Add([]byte(`{"schema":"muster.simulation/v1","runs":[{"figures":{}}],"network":{"switches":[{"tier":-1},{"tier":9000000000}],"racks":[0,5,-3],"links":[{"a":{"switch":1},"b":{"switch":7,"machine":-2},"used":-1}]}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if d, err := report.Read(bytes.NewReader(text)); err == nil {
+			if err := page.Write(io.Discard, d); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

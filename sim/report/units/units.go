@@ -14,7 +14,8 @@ func Span(s float64) string {
 	if s < 0 {
 		sign, s = "-", -s
 	}
-	switch d := time.Duration(math.Round(s)) * time.Second; {
+	const days = 100 * 86400
+	switch d := time.Duration(math.Round(min(s, days))) * time.Second; {
 	case s == 0:
 		return "0s"
 	case s < 0.000995:
@@ -29,7 +30,7 @@ func Span(s float64) string {
 		return sign + fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
 	case d < 24*time.Hour:
 		return sign + fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	case d < 100*24*time.Hour:
+	case d < days*time.Second:
 		return sign + fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 	default:
 		return sign + fmt.Sprintf("%.0fd", s/86400)
