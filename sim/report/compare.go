@@ -29,13 +29,16 @@ var Compared = compared()
 
 func compared() []Figure {
 	count := func(x float64) string { return units.Count(int64(math.Round(x))) }
-	figure := func(of func(*Figures) float64) func(Run) (float64, bool) {
+	some := func(of func(*Figures) (float64, bool)) func(Run) (float64, bool) {
 		return func(r Run) (float64, bool) {
 			if r.Figures == nil {
 				return 0, false
 			}
-			return of(r.Figures), true
+			return of(r.Figures)
 		}
+	}
+	figure := func(of func(*Figures) float64) func(Run) (float64, bool) {
+		return some(func(f *Figures) (float64, bool) { return of(f), true })
 	}
 	placed := func(of func(*Placement) float64) func(Run) (float64, bool) {
 		return func(r Run) (float64, bool) {
@@ -60,12 +63,12 @@ func compared() []Figure {
 		{"completion, p99", units.Span, figure(func(f *Figures) float64 { return f.Completion.P99 })},
 		{"slowdown, mean", units.Digits, figure(func(f *Figures) float64 { return f.Slowdown.Mean })},
 		{"makespan", units.Span, figure(func(f *Figures) float64 { return f.Makespan })},
-		{"fairness (Jain)", units.Digits, figure(func(f *Figures) float64 { return f.Fairness })},
+		{"fairness (Jain)", units.Digits, some(func(f *Figures) (float64, bool) { return f.Fairness, f.UserCount > 1 })},
 		{"preemptions", count, figure(func(f *Figures) float64 { return float64(f.Again.Preemptions) })},
 		{"runs ended by faults", count, figure(func(f *Figures) float64 { return float64(f.Again.Lost) })},
 		{"GPU-hours lost", units.Digits, figure(func(f *Figures) float64 { return f.Again.LostGPU / 3600 })},
-		{"starts elsewhere", count, figure(func(f *Figures) float64 { return float64(f.Remote.Away) })},
-		{"hops of a task", units.Digits, figure(func(f *Figures) float64 { return f.Remote.Hops })},
+		{"starts elsewhere", count, some(func(f *Figures) (float64, bool) { return float64(f.Remote.Away), f.Remote.Away > 0 })},
+		{"hops of a task", units.Digits, some(func(f *Figures) (float64, bool) { return f.Remote.Hops, f.Remote.Away > 0 })},
 		{"allocated at 100%", fine, placed(func(p *Placement) float64 { return p.At100 })},
 		{"allocated at 130%", fine, placed(func(p *Placement) float64 { return p.At130 })},
 		{"fragments at 100%", fine, placed(func(p *Placement) float64 { return p.Fragments })},
@@ -73,16 +76,20 @@ func compared() []Figure {
 	}
 }
 
-// Difference says by how much b differs from a, in percent of a: +4.2%. It is = if they are equal.
+// Difference says by how much b differs from a, in percent of a: +4.2%. It is = if they are equal, and empty if a
+// is 0.
 func Difference(a, b float64) string {
-	switch {
-	case a == b:
+	switch a {
+	case b:
 		return "="
-	case a == 0:
-		return "new"
+	case 0:
+		return ""
 	}
 	x := 100 * (b - a) / a
-	if math.Abs(x) >= 999.5 {
+	switch {
+	case math.Abs(x) < 0.05:
+		return "0.0%"
+	case math.Abs(x) >= 999.5:
 		return fmt.Sprintf("%+.0f%%", x)
 	}
 	return fmt.Sprintf("%+.1f%%", x)

@@ -30,7 +30,7 @@ func (w *away) start(j *load.Job, r record.Record, first bool) {
 	far := 0
 	for _, a := range r.Alloc {
 		w.tasks++
-		w.hops += int64(a.Hops)
+		w.hops += int64(max(a.Hops, 0))
 		at := min(max(a.Hops, 0), maxHops)
 		for len(w.byHops) <= at {
 			w.byHops = append(w.byHops, 0)

@@ -19,8 +19,11 @@ type Rules struct {
 	Restart time.Duration
 	// Slack is by how much a job may run longer than its load says.
 	Slack time.Duration
-	// Late allows a job that a fault has ended to run longer than its load says by one more Restart.
-	Late bool
+	// Checkpoint is how often a job saves its state; 0: never. What it has saved counts when a fault ends it.
+	Checkpoint time.Duration
+	// Undone allows a fault to undo a finish that nobody has heard of, and a person to let a job run that has failed for
+	// good.
+	Undone bool
 }
 
 // Referee checks the records of a run against its load:
@@ -31,7 +34,8 @@ type Rules struct {
 //     different devices as it asks for, of a model and a memory that will do.
 //   - No machine gives away more CPUs, memory or thousandths of a device than it has.
 //   - A job runs exactly as long as its load says. What it has done before a preemption counts, what it has done before a
-//     fault does not, and each start after a preemption costs Rules.Restart.
+//     fault does not, unless it was saved. Each start after some work that counts costs Rules.Restart. What is left of that
+//     when a preemption comes may be paid at a later start, or not at all.
 type Referee struct {
 	load  *load.Load
 	rules Rules
@@ -45,9 +49,9 @@ type Referee struct {
 type trial struct {
 	since, done time.Duration // of its run; work that counts
 	cost        time.Duration // of its restart
+	unpaid      time.Duration // parts of earlier restarts that were cut short
 	alloc       []record.Alloc
 	phase       phase
-	late        bool // a fault has ended it at least once
 }
 
 // room is what is free on a machine.
@@ -119,7 +123,7 @@ func (f *Referee) start(j *load.Job, c *trial, r record.Record) error {
 	switch {
 	case c.phase == active:
 		return errors.New("it runs already")
-	case c.phase != queued && c.phase != requeued:
+	case c.phase == finished, c.phase == rejected && !f.rules.Undone:
 		return errors.New("it has ended")
 	case r.At < j.Submit:
 		return fmt.Errorf("it is submitted at %v", j.Submit)
@@ -201,29 +205,35 @@ func (f *Referee) give(j *load.Job, a record.Alloc, sign int) {
 }
 
 func (f *Referee) end(j *load.Job, c *trial, r record.Record) error {
+	if c.phase == finished && r.Kind == record.Lost && f.rules.Undone {
+		c.phase, c.done, c.cost, c.unpaid = requeued, 0, 0, 0
+		return nil
+	}
 	if c.phase != active {
 		return errNotRunning
 	}
 	ran := r.At - c.since - c.cost // useful time of this run, below 0 if it has ended within the restart
 	switch r.Kind {
 	case record.Finish:
-		longest := f.rules.Slack
-		if c.late && f.rules.Late {
-			longest += f.rules.Restart
-		}
-		if over := c.done + ran - j.Runs; over < 0 || over > longest {
+		if over := c.done + ran - j.Runs; over < 0 || over > c.unpaid+f.rules.Slack {
 			return fmt.Errorf("it has run for %v, and its load says %v", c.done+ran, j.Runs)
 		}
 		c.phase = finished
 	case record.Preempt:
 		c.done += max(0, ran)
-		if c.done > j.Runs+f.rules.Slack {
+		c.unpaid += max(0, -ran)
+		if c.done > j.Runs+c.unpaid+f.rules.Slack {
 			return fmt.Errorf("it has run for %v, and its load says %v", c.done, j.Runs)
 		}
 		c.cost = f.rules.Restart
 		c.phase = requeued
-	default: // lost
-		c.late = true
+	case record.Lost, record.Start, record.Reject: // only the first of them comes here
+		if every := f.rules.Checkpoint; every > 0 {
+			c.done += max(0, ran).Truncate(every)
+		}
+		if c.done > 0 {
+			c.cost = f.rules.Restart
+		}
 		c.phase = requeued
 	}
 	f.release(j, c)

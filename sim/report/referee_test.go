@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/sim/report/reporttest"
 )
 
-func check(t *testing.T, l *load.Load, records []record.Record) (error, int) {
+func check(t *testing.T, l *load.Load, records []record.Record) (int, error) {
 	t.Helper()
 	f, err := report.NewReferee(l, report.Rules{Restart: reporttest.Restart})
 	if err != nil {
@@ -25,10 +25,10 @@ func check(t *testing.T, l *load.Load, records []record.Record) (error, int) {
 	}
 	for i, r := range records {
 		if err := f.Check(r); err != nil {
-			return fmt.Errorf("record %d: %w", i, err), f.Open()
+			return f.Open(), fmt.Errorf("record %d: %w", i, err)
 		}
 	}
-	return nil, f.Open()
+	return f.Open(), nil
 }
 
 // A legal run goes through its log and passes; any of the faults below is found.
@@ -38,7 +38,7 @@ func TestRefereeFindsEachFault(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		l := reporttest.Load(r, 8, 60)
 		records := reporttest.Run(r, l, 0.15, 0.15)
-		if err, open := check(t, l, records); err != nil || open != 0 {
+		if open, err := check(t, l, records); err != nil || open != 0 {
 			t.Fatalf("seed %d: a legal run: %v; %d jobs open", seed, err, open)
 		}
 		for _, name := range slices.Sorted(maps.Keys(faults)) {
@@ -53,7 +53,7 @@ func TestRefereeFindsEachFault(t *testing.T) {
 			if !did {
 				continue
 			}
-			err, open := check(t, l, spoilt)
+			open, err := check(t, l, spoilt)
 			if err == nil && open == 0 {
 				t.Errorf("seed %d: %s: the referee has found nothing", seed, name)
 			}
@@ -250,13 +250,74 @@ func TestRefereeRules(t *testing.T) {
 		"a preemption keeps it, at a price": {[]record.Record{
 			start(0, 0), {At: 30 * time.Second, Kind: record.Preempt}, start(30*time.Second, 0), {At: time.Minute, Kind: record.Finish},
 		}, "it has run for 0s"},
+		"a finish that a fault undoes, where that may not be": {[]record.Record{
+			start(0, 0), {At: time.Minute, Kind: record.Finish}, {At: time.Minute, Kind: record.Lost},
+		}, "it is not running"},
 		"a refused job starts":          {[]record.Record{{Kind: record.Reject}, start(1, 0)}, "it has ended"},
 		"a job is refused two times":    {[]record.Record{{Kind: record.Reject}, {Kind: record.Reject}}, "it has ended"},
 		"a job that waits is preempted": {[]record.Record{{Kind: record.Preempt}}, "it is not running"},
 	} {
-		err, _ := check(t, l, c.records)
+		_, err := check(t, l, c.records)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+	}
+}
+
+// What a job has saved counts after a fault, and a fault may undo a finish of which nobody has heard.
+func TestRefereeOfRunsWithFaults(t *testing.T) {
+	l := &load.Load{
+		Machines: []load.Machine{{Name: "n", CPUs: 4000, GPUs: 1}},
+		Jobs:     []load.Job{{Name: "x", Runs: 10 * time.Minute, Spec: job.Spec{Resources: job.Resources{CPUs: 1000}}}},
+	}
+	rules := report.Rules{Restart: time.Minute, Checkpoint: 4 * time.Minute, Undone: true}
+	at := func(minutes int, kind record.Kind) record.Record {
+		r := record.Record{At: time.Duration(minutes) * time.Minute, Kind: kind}
+		if kind == record.Start {
+			r.Alloc = []record.Alloc{{Machine: 0}}
+		}
+		return r
+	}
+	f, err := report.NewReferee(l, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []record.Record{
+		at(0, record.Start), at(3, record.Lost), // nothing is saved
+		at(3, record.Start), at(12, record.Lost), // 8 are
+		at(12, record.Start), at(15, record.Finish), // 1 for the restart, and the last 2
+		at(15, record.Lost),                                              // its end was lost with its host
+		at(16, record.Start), at(17, record.Lost), at(17, record.Reject), // it is given up, and a person lets it run
+		at(18, record.Start), at(28, record.Finish),
+	} {
+		if err := f.Check(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f.Open() != 0 {
+		t.Errorf("%d jobs are open", f.Open())
+	}
+}
+
+// A restart that a preemption cuts short may be paid later or not.
+func TestRefereeOfRestartsCutShort(t *testing.T) {
+	l := &load.Load{
+		Machines: []load.Machine{{Name: "n", CPUs: 4000, GPUs: 1}},
+		Jobs:     []load.Job{{Name: "x", Runs: 10 * time.Minute, Spec: job.Spec{Resources: job.Resources{CPUs: 1000}}}},
+	}
+	s := time.Second
+	for end, legal := range map[time.Duration]bool{509 * s: false, 510 * s: true, 520 * s: true, 550 * s: true, 551 * s: false} {
+		on := []record.Alloc{{Machine: 0}}
+		_, err := check(t, l, []record.Record{
+			{Kind: record.Start, Alloc: on},
+			{At: 200 * s, Kind: record.Preempt},
+			{At: 200 * s, Kind: record.Start, Alloc: on},
+			{At: 220 * s, Kind: record.Preempt}, // 40 s too early
+			{At: 220 * s, Kind: record.Start, Alloc: on},
+			{At: 220*s + end - 50*s, Kind: record.Finish},
+		})
+		if (err == nil) != legal {
+			t.Errorf("a last run of %v: %v", end-50*s, err)
 		}
 	}
 }
@@ -279,7 +340,7 @@ func TestLogReadsBack(t *testing.T) {
 		if again := logOf(t, l, back); !bytes.Equal(text, again) {
 			t.Fatalf("seed %d: the log reads back as another one", seed)
 		}
-		if err, open := check(t, l, back); err != nil || open != 0 {
+		if open, err := check(t, l, back); err != nil || open != 0 {
 			t.Fatalf("seed %d: %v, %d open", seed, err, open)
 		}
 	}

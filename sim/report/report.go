@@ -86,6 +86,7 @@ type Placement struct {
 type Point struct {
 	Asked     float64 `json:"asked"`
 	Allocated float64 `json:"allocated"`
+	For       float64 `json:"for_s,omitempty"` // how long that was so; not known of a placement
 }
 
 // Information is what the schedulers' knowledge of free capacity cost, and how old it was.

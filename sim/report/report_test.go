@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -204,4 +205,19 @@ func TestNothingHappens(t *testing.T) {
 			t.Errorf("%s", b.String())
 		}
 	}
+}
+
+// Whatever Read accepts can be printed and compared.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"schema":"muster.simulation/v1","runs":[{"figures":{"series":{"step_s":1,"gpus":[1,-1]},"faults":[{"hit":1,"at_s":1e300}]}},{"placement":{"allocated_at_100":0.5}}],"network":{"paths":[{}]},"gates":[{"met":true}]}`))
+	f.Add([]byte(`{"schema":"muster.simulation/v1","runs":[{"placement":{"allocated_at_100":0.5}}],"information":{}}`))
+	own := reporttest.Document(7)
+	f.Fuzz(func(_ *testing.T, text []byte) {
+		d, err := report.Read(bytes.NewReader(text))
+		if err != nil {
+			return
+		}
+		report.Summary(io.Discard, d)
+		report.Compare(io.Discard, []report.Named{{Name: "a", Doc: own}, {Name: "b", Doc: d}})
+	})
 }

@@ -126,7 +126,7 @@ func (c *curve) points() []Point {
 	var out []Point
 	for i, s := range c.seconds {
 		if s > 0 {
-			out = append(out, Point{Asked: float64(i) / 100, Allocated: math.Round(c.held[i]/s*1e4) / 1e4})
+			out = append(out, Point{Asked: float64(i) / 100, Allocated: math.Round(c.held[i]/s*1e4) / 1e4, For: round(s)})
 		}
 	}
 	return out

@@ -17,7 +17,7 @@ const MaxUsers = 100
 const short = 10 * time.Second
 
 // Figures returns the figures of the run, which was simulated until end; if that is 0, until the last record. Faults are
-// those of the run, in the order of time. The Tally must not be used afterwards.
+// those of the run, in the order of time; those after the end do not count. The Tally must not be used afterwards.
 func (t *Tally) Figures(end time.Duration, faults []Fault) *Figures {
 	end = max(end, t.now)
 	t.until(end)
@@ -45,7 +45,7 @@ func (t *Tally) Figures(end time.Duration, faults []Fault) *Figures {
 	}
 	f.Delay = spreadOf(delays)
 	t.group(f)
-	t.recover(f, faults)
+	t.losses(f, faults)
 	return f
 }
 
@@ -148,37 +148,26 @@ func (t *Tally) groups(key func(job int) string) []Group {
 	return out
 }
 
-// recover fills in what faults did.
-func (t *Tally) recover(f *Figures, faults []Fault) {
-	f.Again.LostGPU = round(f.Again.LostGPU)
-	if len(faults) > 0 {
-		f.Faults = make([]FaultCost, len(faults))
+// losses fills in what faults did.
+func (t *Tally) losses(f *Figures, faults []Fault) {
+	for len(faults) > 0 && faults[len(faults)-1].At > t.now { // after the end
+		faults = faults[:len(faults)-1]
 	}
-	hit := map[int32][]int{} // by machine: its faults, in the order of time
-	for i, x := range faults {
-		f.Faults[i] = FaultCost{At: seconds(x.At), Until: seconds(x.Until), Kind: x.Kind, What: x.What, Machines: len(x.Machines)}
-		for _, m := range x.Machines {
-			hit[int32(m)] = append(hit[int32(m)], i)
-		}
+	for _, x := range faults {
+		f.Faults = append(f.Faults, FaultCost{At: seconds(x.At), Until: seconds(x.Until), Kind: x.Kind, What: x.What, Machines: len(x.Machines)})
 	}
+	hit := newCauses(faults)
 	var recovery []float64
 	for _, x := range t.lost {
 		back := (x.until - x.at).Seconds()
 		if x.until > 0 {
 			recovery = append(recovery, back)
 		}
-		cause := -1
-		for _, m := range x.machines {
-			for _, i := range hit[m] {
-				if faults[i].At <= x.at {
-					cause = max(cause, i)
-				}
-			}
-		}
-		if cause < 0 {
+		i, known := hit.of(x)
+		if !known {
 			continue
 		}
-		c := &f.Faults[cause]
+		c := &f.Faults[i]
 		c.Hit++
 		c.Lost = round(c.Lost + x.gpu)
 		if x.until > 0 {
@@ -186,5 +175,35 @@ func (t *Tally) recover(f *Figures, faults []Fault) {
 			c.Recovery = max(c.Recovery, round(back))
 		}
 	}
+	f.Again.LostGPU = round(f.Again.LostGPU)
 	f.Again.Recovery = spreadOf(recovery)
+}
+
+// causes finds the fault that ended a run.
+type causes struct {
+	faults []Fault
+	hit    map[int32][]int // by machine: its faults, in the order of time
+}
+
+func newCauses(faults []Fault) causes {
+	c := causes{faults, map[int32][]int{}}
+	for i, x := range faults {
+		for _, m := range x.Machines {
+			c.hit[int32(m)] = append(c.hit[int32(m)], i)
+		}
+	}
+	return c
+}
+
+// of returns the latest fault that had hit one of the machines of a lost run by its end.
+func (c causes) of(x loss) (int, bool) {
+	cause := -1
+	for _, m := range x.machines {
+		for _, i := range c.hit[m] {
+			if c.faults[i].At <= x.at {
+				cause = max(cause, i)
+			}
+		}
+	}
+	return cause, cause >= 0
 }

@@ -41,12 +41,12 @@ func head(out io.Writer, d *Document) {
 	if len(d.Runs) > 0 && d.Runs[0].Figures != nil {
 		words = append(words, units.Count(d.Runs[0].Figures.Jobs.Submitted)+" jobs")
 	}
-	fill(out, append(words, fmt.Sprintf("seed %d", d.Seed)), " · ", "  ")
+	fill(out, append(words, fmt.Sprintf("seed %d", d.Seed)), " · ")
 	var set []string
 	for _, s := range d.Settings {
 		set = append(set, s.Name+" "+s.Value)
 	}
-	fill(out, set, " · ", "  ")
+	fill(out, set, " · ")
 }
 
 // comparison prints a line for each run.
@@ -116,7 +116,7 @@ func unfinished(out io.Writer, f *Figures) {
 		words = append(words, "the oldest has waited "+units.Span(j.Oldest))
 	}
 	fmt.Fprintln(out)
-	fill(out, append([]string{fmt.Sprintf("of %s jobs", units.Count(j.Submitted))}, words...), " · ", "  ")
+	fill(out, append([]string{fmt.Sprintf("of %s jobs", units.Count(j.Submitted))}, words...), " · ")
 }
 
 // overTime draws the levels.
@@ -143,10 +143,15 @@ func percent(x float64, what string) string { return fmt.Sprintf("%6s %s", units
 func groups(out io.Writer, f *Figures) {
 	c := columns{out, []int{15, 8, 7, 7, 7, 7, 7, 7, 7, 7}}
 	fmt.Fprintf(out, "\n%26s%s wait %s%4s%s completion %s\n", "", strings.Repeat("-", 9), strings.Repeat("-", 10), "", strings.Repeat("-", 6), strings.Repeat("-", 7))
+	first := true
 	table := func(what string, all []Group) {
 		if len(all) == 0 {
 			return
 		}
+		if !first {
+			fmt.Fprintln(out)
+		}
+		first = false
 		c.row(what, "jobs", "mean", "p50", "p95", "p99", "mean", "p50", "p95", "p99")
 		for _, g := range all {
 			name := g.Name
@@ -162,11 +167,11 @@ func groups(out io.Writer, f *Figures) {
 	}
 	all := Group{Name: "all", Jobs: f.Jobs.Submitted, Wait: f.Wait, Completion: f.Completion}
 	table("by class", append([]Group{all}, f.Classes...))
-	fmt.Fprintln(out)
 	table("by size", f.Sizes)
-	fmt.Fprintln(out)
 	const most = 5
-	table("by user", f.Users[:min(most, len(f.Users))])
+	if f.UserCount > 1 {
+		table("by user", f.Users[:min(most, len(f.Users))])
+	}
 	if n := f.UserCount; n > 1 {
 		fmt.Fprintf(out, "fairness among %s users (Jain's index of their mean slowdowns): %.3f\n", units.Count(n), f.Fairness)
 	}
@@ -181,34 +186,48 @@ func again(out io.Writer, f *Figures) {
 		return
 	}
 	fmt.Fprintln(out)
-	words := []string{units.Count(a.Preemptions) + " preemptions", units.Count(a.Lost) + " runs ended by faults", units.Count(a.Restarts) + " restarts"}
+	words := []string{units.Count(a.Restarts) + " restarts"}
+	if a.Preemptions > 0 {
+		words = append(words, units.Count(a.Preemptions)+" preemptions")
+	}
 	if a.Lost > 0 {
-		words = append(words, "lost "+units.Digits(a.LostGPU/3600)+" GPU-hours of work")
+		words = append(words, units.Count(a.Lost)+" runs ended by faults", "lost "+units.Digits(a.LostGPU/3600)+" GPU-hours of work")
 	}
 	if r := a.Recovery; r.N > 0 {
 		words = append(words, fmt.Sprintf("ran again after %s (p99 %s, at most %s)", units.Span(r.Mean), units.Span(r.P99), units.Span(r.Max)))
 	}
-	fill(out, words, ", ", "  ")
+	fill(out, words, ", ")
 }
 
 func faultTable(out io.Writer, f *Figures) {
 	if len(f.Faults) == 0 {
 		return
 	}
-	c := columns{out, []int{29, 9, 9, 9, 7, 8, 9}}
 	fmt.Fprintln(out)
-	c.row("fault", "at", "for", "jobs hit", "again", "GPU-h", "back in")
+	c := columns{out, []int{29, 9, 9, 9, 7, 8, 9}}
+	if len(Hits(f.Faults)) > 0 {
+		c.row("fault", "at", "for", "jobs hit", "again", "GPU-h", "back in")
+	}
 	const most = 12
-	for _, x := range f.Faults[:min(most, len(f.Faults))] {
+	hits := Hits(f.Faults)
+	for _, x := range hits[:min(most, len(hits))] {
 		lasted := "-"
 		if x.Until > 0 {
 			lasted = units.Span(x.Until - x.At)
 		}
 		c.row(strings.TrimSpace(x.Kind+" "+x.What), units.Span(x.At), lasted, units.Count(x.Hit), units.Count(x.Again), units.Digits(x.Lost/3600), units.Span(x.Recovery))
 	}
-	if n := len(f.Faults) - most; n > 0 {
-		fmt.Fprintf(out, "and %s more faults: see --json or --report\n", units.Count(n))
+	if n := len(hits) - most; n > 0 {
+		fmt.Fprintf(out, "and %s more: see --json or --report\n", units.Count(n))
 	}
+	if n := len(f.Faults) - len(hits); n > 0 {
+		fmt.Fprintf(out, "%s other faults ended no job\n", units.Count(n))
+	}
+}
+
+// Hits returns the faults that ended jobs.
+func Hits(all []FaultCost) []FaultCost {
+	return slices.DeleteFunc(slices.Clone(all), func(x FaultCost) bool { return x.Hit == 0 })
 }
 
 // distances prints where jobs started, and what the network carried.
@@ -216,11 +235,14 @@ func distances(out io.Writer, f *Figures, n *Network) {
 	r := f.Remote
 	if r.Away > 0 {
 		fmt.Fprintln(out)
-		fill(out, []string{
+		words := []string{
 			fmt.Sprintf("%s of %s starts (%s) were on another host than the daemon's", units.Count(r.Away), units.Count(r.Starts), units.Percent(over(float64(r.Away), float64(r.Starts)))),
 			fmt.Sprintf("%.2f hops on average", r.Hops), fmt.Sprintf("they started after %s on average, the others after %s", units.Span(r.RemoteDelay), units.Span(r.LocalDelay)),
-			units.Bytes(float64(r.Bytes)) + " of files went to other hosts",
-		}, ", ", "  ")
+		}
+		if r.Bytes > 0 {
+			words = append(words, units.Bytes(float64(r.Bytes))+" of files went to other hosts")
+		}
+		fill(out, words, ", ")
 	}
 	if n == nil {
 		return
@@ -228,7 +250,7 @@ func distances(out io.Writer, f *Figures, n *Network) {
 	jobs := float64(max(1, f.Jobs.Submitted))
 	fmt.Fprintln(out)
 	words := []string{
-		n.Topology + " network: " + units.Count(n.Messages) + " messages", units.Bytes(float64(n.Bytes)),
+		"network " + n.Topology, units.Count(n.Messages) + " messages", units.Bytes(float64(n.Bytes)),
 		fmt.Sprintf("%s messages and %s for each job", units.Digits(float64(n.Messages)/jobs), units.Bytes(float64(n.Bytes)/jobs)),
 	}
 	if n.Dropped > 0 {
@@ -237,7 +259,7 @@ func distances(out io.Writer, f *Figures, n *Network) {
 	if n.Copies > 0 {
 		words = append(words, fmt.Sprintf("%s copies of files, %s, %s each", units.Count(n.Copies), units.Bytes(float64(n.Copied)), units.Span(n.CopyTime/float64(n.Copies))))
 	}
-	fill(out, words, " · ", "  ")
+	fill(out, words, " · ")
 	const most = 5
 	for _, p := range n.Paths[:min(most, len(n.Paths))] {
 		fmt.Fprintf(out, "  %9s flows  %9s  %s\n", units.Count(p.Flows), units.Bytes(float64(p.Bytes)), clip(p.Path, Width-31))
@@ -249,10 +271,15 @@ func news(out io.Writer, i *Information) {
 		return
 	}
 	fmt.Fprintln(out)
-	fill(out, []string{
-		fmt.Sprintf("news by %s: %s messages", i.Way, units.Count(i.Messages)), units.Bytes(float64(i.Bytes)), units.Bytes(i.LinkBytes) + " on each link",
-		fmt.Sprintf("what is believed is %s old (p99 %s)", units.Span(i.AgeMean), units.Span(i.AgeP99)), fmt.Sprintf("99%% of the hosts know after %s", units.Span(i.Reach99)),
-	}, " · ", "  ")
+	words := []string{fmt.Sprintf("news by %s: %s messages", i.Way, units.Count(i.Messages)), units.Bytes(float64(i.Bytes))}
+	if i.LinkBytes > 0 {
+		words = append(words, units.Bytes(i.LinkBytes)+" on each link")
+	}
+	words = append(words, fmt.Sprintf("what is believed is %s old (p99 %s)", units.Span(i.AgeMean), units.Span(i.AgeP99)))
+	if i.Reach99 > 0 {
+		words = append(words, fmt.Sprintf("99%% of the hosts know after %s", units.Span(i.Reach99)))
+	}
+	fill(out, words, " · ")
 }
 
 func gates(out io.Writer, all []Gate) {

@@ -41,7 +41,8 @@ func clip(s string, n int) string {
 }
 
 // fill prints words in lines of at most Width characters, joined by a separator; further lines are indented.
-func fill(out io.Writer, words []string, separator, indent string) {
+func fill(out io.Writer, words []string, separator string) {
+	const indent = "  "
 	line := ""
 	for _, w := range words {
 		w = clip(w, Width-utf8.RuneCountInString(indent))

@@ -30,6 +30,10 @@ type Tally struct {
 	lost    []loss
 	open    map[int]int // elements that a fault has ended and that have not started again: the index in lost
 	last    time.Duration
+
+	// Checkpoint is how often a job saves its state; 0: never. Only what it has done since then is lost. It is set before
+	// the first record.
+	Checkpoint time.Duration
 }
 
 // life is what has happened to an element.
@@ -133,16 +137,22 @@ func (t *Tally) queue(job int, n int64) {
 }
 
 func (t *Tally) start(e int, l *life, r record.Record) {
-	if l.phase != queued && l.phase != requeued {
+	switch l.phase {
+	case absent, active, finished:
 		return
+	case rejected: // a person has let it run again
+		t.jobs.Rejected--
+		t.queue(r.Job, 1)
+	case queued, requeued:
 	}
-	if l.phase == queued {
+	first := !l.begun
+	if first {
 		l.started, l.begun = r.At, true
 		t.racks.start(r.Alloc)
 	} else {
 		t.again.Restarts++
 	}
-	t.away.start(&t.load.Jobs[r.Job], r, l.phase == queued)
+	t.away.start(&t.load.Jobs[r.Job], r, first)
 	if i, ok := t.open[e]; ok {
 		t.lost[i].until = r.At
 		delete(t.open, e)
@@ -173,7 +183,16 @@ func (t *Tally) stop(l *life, r record.Record, to phase) {
 
 func (t *Tally) lose(e int, l *life, r record.Record) {
 	t.again.Lost++
-	x := loss{at: r.At, gpu: (r.At - l.since).Seconds() * float64(heldMilli(l.alloc)) / milli}
+	j := &t.load.Jobs[r.Job]
+	spent := r.At - l.since
+	if l.phase == finished { // its host has failed before anybody heard of the end
+		spent = j.Runs
+		t.jobs.Finished--
+	}
+	if t.Checkpoint > 0 {
+		spent %= t.Checkpoint
+	}
+	x := loss{at: r.At, gpu: spent.Seconds() * float64(milliOf(&j.Spec)) / milli}
 	for _, a := range l.alloc {
 		x.machines = append(x.machines, int32(a.Machine))
 	}

@@ -166,6 +166,7 @@ func TestFiguresAgreeWithASlowCount(t *testing.T) {
 			switch x.Kind {
 			case record.Lost:
 				lost += n * spent
+			case record.Start, record.Preempt, record.Reject:
 			case record.Finish:
 				done[k] = x.At
 				waits = append(waits, (x.At - l.Jobs[x.Job].Submit - l.Jobs[x.Job].Runs).Seconds())
@@ -226,6 +227,39 @@ func TestCauseOfALoss(t *testing.T) {
 	}
 	if want := []int{0, 1, 0, 0}; !slices.Equal(hit, want) {
 		t.Errorf("hit %v, want %v", hit, want)
+	}
+}
+
+// Saved work is not lost, and a finish that a fault undoes is no finish.
+func TestLossAfterCheckpointsAndEnds(t *testing.T) {
+	l := &load.Load{Machines: []load.Machine{{Name: "a", GPUs: 2}}, Jobs: []load.Job{{Runs: 10 * time.Minute, Spec: gpus(2)}}}
+	c, err := report.NewTally(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Checkpoint = 4 * time.Minute
+	on := []record.Alloc{{Devices: []int{0, 1}, Milli: 1000}}
+	at := func(minutes int, kind record.Kind) {
+		r := record.Record{At: time.Duration(minutes) * time.Minute, Kind: kind}
+		if kind == record.Start {
+			r.Alloc = on
+		}
+		c.Take(r)
+	}
+	at(0, record.Start)
+	at(9, record.Lost) // 1 minute is lost
+	at(9, record.Start)
+	at(11, record.Finish)
+	at(11, record.Lost)   // of its 10 minutes, 2 were after the last save
+	at(12, record.Reject) // it is given up, and a person lets it run
+	at(12, record.Start)
+	at(14, record.Finish)
+	f := c.Figures(0, nil)
+	if f.Jobs != (report.Jobs{Submitted: 1, Finished: 1}) || f.Again.Lost != 2 || f.Again.Restarts != 2 || f.Again.LostGPU != 2*3*60 || f.Again.Recovery.Max != 60 {
+		t.Errorf("%+v, %+v", f.Jobs, f.Again)
+	}
+	if f.Wait.N != 1 || f.Wait.Max != 240 || f.Makespan != 840 {
+		t.Errorf("wait %+v, makespan %v", f.Wait, f.Makespan)
 	}
 }
 

@@ -35,14 +35,14 @@ func newPlot(x, y plot.Ticker) *plot.Plot {
 		a.Tick.Label.Color = ink("mute")
 		a.Label.TextStyle.Font = sans
 		a.Label.TextStyle.Color = ink("mute")
-		a.LineStyle.Color = ink("axis")
-		a.LineStyle.Width = 1
-		a.Tick.LineStyle.Color = ink("axis")
-		a.Tick.LineStyle.Width = 1
+		a.Color = ink("axis")
+		a.Width = 1
+		a.Tick.Color = ink("axis")
+		a.Tick.Width = 1
 		a.Tick.Length = 4
 		a.Padding = 0
 	}
-	p.Y.LineStyle.Width, p.Y.Tick.LineStyle.Width, p.Y.Tick.Length = 0, 0, 0
+	p.Y.Width, p.Y.Tick.Width, p.Y.Tick.Length = 0, 0, 0
 	p.X.Tick.Marker, p.Y.Tick.Marker = x, y
 	grid := plotter.NewGrid()
 	grid.Vertical.Width = 0

@@ -130,17 +130,14 @@ func runWidth(i int) vg.Length {
 
 // queueChart draws how many jobs wait over time, for each run. It says whether its scale is logarithmic.
 func queueChart(runs []report.Run) (svg string, logarithmic bool) {
-	most, own, end := 1.0, 1.0, 0.0
-	for i, r := range runs {
-		top := slices.Max(append(slices.Clone(r.Figures.Series.Waiting), 0))
-		most, end = max(most, top), max(end, r.Figures.End)
-		if i == 0 {
-			own = max(1, top)
-		}
+	most, least, end := 1.0, math.Inf(1), 0.0
+	for _, r := range runs {
+		top := slices.Max(append(slices.Clone(r.Figures.Series.Waiting), 1))
+		most, least, end = max(most, top), min(least, top), max(end, r.Figures.End)
 	}
 	m, top := counts(most)
 	scale := func(x float64) float64 { return x }
-	if logarithmic = most > 8*own && most > 100; logarithmic {
+	if logarithmic = most > 4*least && most > 100; logarithmic {
 		m, top = decades(most)
 		scale = log1
 	}
@@ -226,16 +223,37 @@ func loadChart(runs []report.Run, high vg.Length) string {
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, most, 0, 1
 	p.Add(curve{"ideal", 1, plotter.XYs{{X: 0, Y: 0}, {X: 1, Y: 1}, {X: most, Y: 1}}})
 	for i, r := range slices.Backward(runs) {
-		points := pointsOf(r)
-		at := make(plotter.XYs, 0, len(points))
-		for _, q := range points {
-			if q.Asked <= most {
-				at = append(at, plotter.XY{X: q.Asked, Y: q.Allocated})
-			}
-		}
-		p.Add(curve{runInk(i), runWidth(i), at})
+		p.Add(curve{runInk(i), runWidth(i), coarse(pointsOf(r), most)})
 	}
 	return drawPlot(p, narrow, high, left, "GPUs allocated against GPUs asked for")
+}
+
+// coarse returns the means over steps of a few percent, weighted by the time that each point was so. What was so for
+// hardly any time is left out.
+func coarse(points []report.Point, most float64) plotter.XYs {
+	const step, hardly = 0.025, 1e-4
+	type sum struct{ asked, allocated, weight float64 }
+	bins := make([]sum, int(most/step)+1)
+	all := 0.0
+	for _, q := range points {
+		weight := q.For
+		if weight == 0 {
+			weight = 1
+		}
+		all += weight
+		if i := int(q.Asked/step + 1e-6); i >= 0 && i < len(bins) {
+			bins[i].asked += q.Asked * weight
+			bins[i].allocated += q.Allocated * weight
+			bins[i].weight += weight
+		}
+	}
+	var out plotter.XYs
+	for _, b := range bins {
+		if b.weight > hardly*all {
+			out = append(out, plotter.XY{X: b.asked / b.weight, Y: b.allocated / b.weight})
+		}
+	}
+	return out
 }
 
 func pointsOf(r report.Run) []report.Point {
@@ -248,7 +266,7 @@ func pointsOf(r report.Run) []report.Point {
 	return nil
 }
 
-// bar is a bar of one row.
+// bar is a bar of one row. One that is longer than the axis has a gap near its end.
 type bar struct {
 	y, x float64
 	ink  ink
@@ -256,32 +274,48 @@ type bar struct {
 
 func (b bar) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	from, to, at := x(p.X.Min), x(b.x), y(b.y)
-	c.FillPolygon(b.ink, []vg.Point{{X: from, Y: at - 5}, {X: to, Y: at - 5}, {X: to, Y: at + 5}, {X: from, Y: at + 5}})
+	at := y(b.y)
+	from := func(a, b vg.Length, k ink) {
+		c.FillPolygon(k, []vg.Point{{X: a, Y: at - 5}, {X: b, Y: at - 5}, {X: b, Y: at + 5}, {X: a, Y: at + 5}})
+	}
+	end := x(min(b.x, p.X.Max))
+	if b.x <= p.X.Max {
+		from(x(p.X.Min), end, b.ink)
+		return
+	}
+	from(x(p.X.Min), end-9, b.ink)
+	from(end-6, end, b.ink)
 }
 
-// barChart draws one figure of all runs, each as a bar from 0.
-func barChart(runs []report.Run, f report.Figure) string {
+// farther is how many times as long as the next one a bar must be to be cut.
+const farther = 4
+
+// barChart draws one figure of all runs, each as a bar from 0. It reports whether the longest bar is cut, because all
+// others would be too short to compare.
+func barChart(runs []report.Run, f report.Figure) (svg string, cut bool) {
 	var names []string
-	most := 0.0
+	var values []float64
 	for _, r := range runs {
 		v, _ := f.Of(r)
-		most = max(most, v)
+		values = append(values, v)
 		names = append(names, r.Name)
 	}
-	if most == 0 {
-		return ""
+	sorted := slices.Sorted(slices.Values(values))
+	most := sorted[len(sorted)-1]
+	if most <= 0 {
+		return "", false
+	}
+	if n := len(sorted); n > 2 && sorted[n-2] > 0 && most > farther*sorted[n-2] {
+		most, cut = 1.25*sorted[n-2], true
 	}
 	p := newPlot(marks{{Value: 0, Label: "0"}, {Value: most, Label: f.Say(most)}}, rows(names))
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, most, -0.6, float64(len(runs))-0.4
-	for i, r := range runs {
-		if v, known := f.Of(r); known && !math.IsNaN(v) {
-			k := ink("bar")
-			if i == 0 {
-				k = "run0"
-			}
-			p.Add(bar{float64(len(runs) - 1 - i), v, k})
+	for i, v := range values {
+		k := ink("bar")
+		if i == 0 {
+			k = "run0"
 		}
+		p.Add(bar{float64(len(runs) - 1 - i), v, k})
 	}
-	return drawPlot(p, 272, vg.Length(34+18*len(runs)), 82, f.Name+" of each run")
+	return drawPlot(p, 272, vg.Length(34+18*len(runs)), 82, f.Name+" of each run"), cut
 }

@@ -82,9 +82,10 @@ func (d *drawing) measure() {
 			d.hosts[s] = append(d.hosts[s], hostCell{m, used[m]})
 		}
 	}
+	const mostTiers = 16
 	top := 1
 	for _, s := range d.net.Switches {
-		top = max(top, s.Tier)
+		top = min(max(top, s.Tier), mostTiers)
 	}
 	d.tiers = make([][]int, top)
 	for i, s := range d.net.Switches {

@@ -42,6 +42,7 @@ func Write(out io.Writer, d *report.Document, others ...report.Named) error {
 			v.Runs = append(v.Runs, namedRun{r, o.Name})
 		}
 	}
+	v.Drawn, v.Tight = chosen(v.Runs, len(v.Runs)-len(d.Runs)), len(v.Runs) > mostWide
 	v.draw()
 	return pageTemplate.Execute(out, v)
 }
@@ -61,6 +62,23 @@ type view struct {
 	Own    *report.Figures // of the first run; nil for an experiment without queueing
 	Pictures
 	Compared []comparedRow
+	Drawn    []namedRun // the runs that are lines of pictures
+	Tight    bool       // many runs: their columns must be narrow
+}
+
+// Bounds of what fits.
+const (
+	mostLines = 5
+	mostWide  = 5 // columns of runs with a difference beside each figure
+)
+
+// chosen returns the runs that are drawn as lines: the first ones, and as many of the other documents as fit.
+func chosen(runs []namedRun, others int) []namedRun {
+	if len(runs) <= mostLines {
+		return runs
+	}
+	others = min(others, mostLines-2)
+	return slices.Concat(runs[:mostLines-others], runs[len(runs)-others:])
 }
 
 // Pictures are the SVGs of the page; an empty one is left out.
@@ -74,6 +92,7 @@ type Pictures struct {
 type barPicture struct {
 	Name    string
 	Picture template.HTML
+	Cut     bool // the longest bar is
 }
 
 type comparedRow struct {
@@ -87,9 +106,12 @@ type comparedCell struct{ Text, Difference string }
 func svg(s string) template.HTML { return template.HTML(s) } //nolint:gosec // see above
 
 func (v *view) draw() {
-	var queueing, all []report.Run
+	var lines, queueing, all []report.Run
 	for _, r := range v.Runs {
 		all = append(all, r.Run)
+	}
+	for _, r := range v.Drawn {
+		lines = append(lines, r.Run)
 		if r.Figures != nil {
 			queueing = append(queueing, r.Run)
 		}
@@ -112,17 +134,26 @@ func (v *view) draw() {
 		v.Queue, v.QueueIsLog = svg(queue), logarithmic
 	}
 	if slices.ContainsFunc(all, func(r report.Run) bool { return len(pointsOf(r)) > 0 }) {
-		v.Load = svg(loadChart(all, beside))
+		v.Load = svg(loadChart(lines, beside))
 	}
 	if n := v.Doc.Network; n != nil {
 		v.Fabric = svg(fabricChart(n))
-		most := 0.0
-		for _, l := range n.Links {
-			most = max(most, l.Used)
-		}
-		v.HeatMost = units.Percent(most)
+		v.HeatMost = busiest(n)
 	}
 	v.compare(all)
+}
+
+// busiest says how much of the busiest link was used: as a part of what it could carry, or in bytes if that is hardly
+// anything.
+func busiest(n *report.Network) string {
+	most, bytes := 0.0, int64(0)
+	for _, l := range n.Links {
+		most, bytes = max(most, l.Used), max(bytes, l.Bytes)
+	}
+	if most < 0.001 {
+		return units.Bytes(float64(bytes))
+	}
+	return units.Percent(most)
 }
 
 // barred are the figures that are also drawn, if they differ from 0.
@@ -150,7 +181,8 @@ func (v *view) compare(all []report.Run) {
 		}
 		v.Compared = append(v.Compared, row)
 		if len(all) > 1 && len(v.Bars) < 4 && slices.Contains(barred, f.Name) {
-			v.Bars = append(v.Bars, barPicture{f.Name, svg(barChart(all, f))})
+			picture, cut := barChart(all, f)
+			v.Bars = append(v.Bars, barPicture{f.Name, svg(picture), cut})
 		}
 	}
 }
@@ -171,6 +203,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 		return s
 	},
 	"per":   func(n int64, jobs int) string { return units.Digits(float64(n) / float64(max(1, jobs))) },
+	"hits":  report.Hits,
 	"head":  func(n int, all []report.FaultCost) []report.FaultCost { return all[:min(n, len(all))] },
 	"part":  func(a, b int) string { return units.Percent(float64(a) / float64(max(1, b))) },
 	"heats": func() []int { return []int{0, 1, 2, 3, 4, 5, 6, 7} },

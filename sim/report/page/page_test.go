@@ -3,6 +3,7 @@ package page_test
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"regexp"
@@ -28,7 +29,8 @@ func full(t *testing.T) string {
 }
 
 func TestSameDocumentSameBytes(t *testing.T) {
-	if full(t) != full(t) {
+	first := full(t)
+	if full(t) != first {
 		t.Error("the page of a document has other bytes the second time")
 	}
 }
@@ -56,7 +58,7 @@ func TestPictures(t *testing.T) {
 		names = append(names, m[1])
 		d := xml.NewDecoder(strings.NewReader(m[0]))
 		for {
-			if _, err := d.Token(); err == io.EOF {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
 				t.Fatalf("%s: %v", m[1], err)
@@ -150,4 +152,17 @@ func BenchmarkPage(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// Whatever Read accepts has a page.
+func FuzzPage(f *testing.F) {
+	f.Add([]byte(`{"schema":"muster.simulation/v1","runs":[{"name":"a","figures":{"end_s":9,"series":{"step_s":1,"gpus":[1,-1],"waiting":[1e300]},"sizes":[{"wait_s":{"n":1,"p99":1e300}}],"curve":[{"asked":-1}]}},{"placement":{"allocated_at_100":0.5,"curve":[{"asked":0.5}]}}]}`))
+	f.Add([]byte(`{"schema":"muster.simulation/v1","runs":[{"figures":{}}],"network":{"switches":[{"tier":-1},{"tier":9000000000}],"racks":[0,5,-3],"links":[{"a":{"switch":1},"b":{"switch":7,"machine":-2},"used":-1}]}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if d, err := report.Read(bytes.NewReader(text)); err == nil {
+			if err := page.Write(io.Discard, d); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }

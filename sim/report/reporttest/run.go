@@ -133,6 +133,7 @@ func (w *run) end(t *task) {
 		w.wait = append(w.wait, t)
 	case record.Lost:
 		w.wait = append(w.wait, t)
+	case record.Start, record.Finish, record.Reject:
 	}
 }
 

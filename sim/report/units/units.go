@@ -14,9 +14,12 @@ func Span(s float64) string {
 	if s < 0 {
 		sign, s = "-", -s
 	}
-	switch d := time.Duration(math.Round(s)) * time.Second; {
+	const days = 100 * 86400
+	switch d := time.Duration(math.Round(min(s, days))) * time.Second; {
 	case s == 0:
 		return "0s"
+	case s < 0.000995:
+		return sign + strconv.FormatFloat(s*1e6, 'f', 0, 64) + "µs"
 	case s < 0.0995:
 		return sign + strconv.FormatFloat(s*1000, 'f', 1, 64) + "ms"
 	case s < 9.995:
@@ -27,7 +30,7 @@ func Span(s float64) string {
 		return sign + fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
 	case d < 24*time.Hour:
 		return sign + fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	case d < 100*24*time.Hour:
+	case d < days*time.Second:
 		return sign + fmt.Sprintf("%dd%02dh", d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 	default:
 		return sign + fmt.Sprintf("%.0fd", s/86400)
@@ -61,7 +64,7 @@ func grouped(n int64) string {
 	return s
 }
 
-// Digits is a number in three digits.
+// Digits is a number in three digits, or more if it is large.
 func Digits(x float64) string {
 	switch a := math.Abs(x); {
 	case a == 0:
@@ -71,7 +74,7 @@ func Digits(x float64) string {
 	case a < 99.95:
 		return strconv.FormatFloat(x, 'f', 1, 64)
 	}
-	return strconv.FormatFloat(x, 'f', 0, 64)
+	return grouped(int64(math.Round(x)))
 }
 
 // Bytes says an amount of bytes, as in 23.5GiB.
