@@ -57,8 +57,8 @@ func (o Overlay) shape() shape {
 	return s
 }
 
-// effort is how many operations on 64 pairs the search for a better overlay may cost, about half a second.
-const effort = 600_000_000
+// effort is how many operations on 64 pairs the search for a better overlay may cost, some tenths of a second.
+const effort = 300_000_000
 
 // maxSwaps bounds the search for small overlays.
 const maxSwaps = 20_000
@@ -70,7 +70,7 @@ const maxSwaps = 20_000
 func Optimised(net Coster, hosts, degree int, seed uint64) Overlay {
 	degree = max(degree, 3)
 	r := rand.New(rand.NewPCG(seed, 0x73776170))
-	order := depthFirst(SpanningTree(net, hosts, seed), net)
+	order := depthFirst(SpanningTree(net, hosts, degree), net)
 	edges := ring(order)
 	edges = append(edges, chords(edges, hosts, degree, r)...)
 	o := newOverlay(fmt.Sprintf("optimised of degree %d", degree), hosts, edges)
