@@ -7,6 +7,7 @@ import "math"
 // link is one direction of a link. Times are virtual nanoseconds.
 type link struct {
 	busySince, busyUntil int64 // the last time without a pause in which it sends control messages, as booked so far
+	freeFrom             int64 // since when nothing is booked before that
 	latency              int64
 	byteTime             float64 // nanoseconds that a byte takes
 	loss                 float64
@@ -28,19 +29,24 @@ func newLink(l Link, loss float64) link {
 	return link{latency: int64(l.Latency), byteTime: 8e9 / float64(l.Bandwidth), loss: loss}
 }
 
-// book sends a message that reaches the link at t, and returns when it leaves its other end.
+// book sends a message that reaches the link at t, and returns when it leaves its other end. Bookings never overlap. Messages
+// that reach the link in the order in which they are booked leave it in this order.
 func (x *link) book(t int64, bytes int) int64 {
 	takes := int64(math.Ceil(float64(bytes) * x.byteTime))
 	begins := t
 	switch {
 	case t >= x.busyUntil:
+		x.freeFrom = x.busyUntil
 		x.busySince, x.busyUntil = t, t+takes
-	case t >= x.busySince:
+	case max(t, x.freeFrom) < x.busySince && max(t, x.freeFrom)+takes <= x.busySince: // it overtakes one that was booked earlier
+		begins = max(t, x.freeFrom)
+		x.freeFrom = begins + takes
+	default:
 		begins = x.busyUntil
 		x.busyUntil += takes
-	case t+takes > x.busySince: // it overtakes messages that were booked before it, and they leave no room for all of it
-		x.busySince = t
-		x.busyUntil += takes
+		if t < x.busySince {
+			x.freeFrom = x.busySince // smaller ones must not overtake it
+		}
 	}
 	x.control += int64(bytes)
 	x.messages++
