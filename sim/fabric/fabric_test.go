@@ -112,6 +112,28 @@ func TestBookingsDoNotOverlap(t *testing.T) {
 	}
 }
 
+// A simulation may begin before 0: nothing takes another time there.
+func TestTimesBeforeZero(t *testing.T) {
+	f, c := build(t, DefaultConfig(), small(t))
+	c.now = -time.Minute
+	if len(f.Stats().Links[0].Use) != 0 {
+		t.Error("there are bins before 0")
+	}
+	var first, second, done time.Duration
+	for range 100_000 {
+		f.Send(2, 3, 1000, func() {}) // as much as the link of host 2 can carry in 800 ms
+	}
+	c.Run(-58 * time.Second)
+	arrival(f, 0, 1, 1000, &first)
+	arrival(f, 0, 1, 1000, &second)
+	copied(f, 2, 3, gigabit, &done)
+	c.Run(time.Minute)
+	start := -58 * time.Second
+	if first != start+18_000 || second != start+26_000 || done != start+time.Second+2000 {
+		t.Errorf("arrived after %v and %v, copied after %v", first-start, second-start, done-start)
+	}
+}
+
 func TestCostHopsAndPath(t *testing.T) {
 	f, _ := build(t, DefaultConfig(), small(t))
 	frame := time.Duration(12_000) // at 1 Gb/s

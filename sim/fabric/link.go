@@ -25,8 +25,14 @@ type link struct {
 	binBytes int64
 }
 
+// longAgo is before all times: a simulation may begin before 0.
+const longAgo = int64(math.MinInt64 / 4)
+
 func newLink(l Link, loss float64) link {
-	return link{latency: int64(l.Latency), byteTime: 8e9 / float64(l.Bandwidth), loss: loss}
+	return link{
+		latency: int64(l.Latency), byteTime: 8e9 / float64(l.Bandwidth), loss: loss,
+		busySince: longAgo, busyUntil: longAgo, freeFrom: longAgo, window: longAgo,
+	}
 }
 
 // book sends a message that reaches the link at t, and returns when it leaves its other end. Bookings never overlap. Messages
@@ -61,9 +67,17 @@ func (x *link) book(t int64, bytes int) int64 {
 // window is how long control messages are counted to know what they leave to copies.
 const window = int64(100e6)
 
+func windowOf(t int64) int64 {
+	w := t / window
+	if w*window > t {
+		w-- // before 0
+	}
+	return w
+}
+
 // turn begins a new window if t is past the present one.
 func (x *link) turn(t int64) {
-	if w := t / window; w > x.window {
+	if w := windowOf(t); w > x.window {
 		x.before = x.current
 		if w > x.window+1 {
 			x.before = 0
@@ -78,7 +92,7 @@ const leastBulk = 0.01
 // room is what control messages leave of the link, in bytes a nanosecond, judged by those of the last window.
 func (x *link) room(now int64) float64 {
 	x.turn(now)
-	past := float64(now%window) / float64(window)
+	past := float64(now-windowOf(now)*window) / float64(window)
 	used := (float64(x.current) + float64(x.before)*(1-past)) / float64(window) * x.byteTime
 	return max(1-used, leastBulk) / x.byteTime
 }

@@ -102,8 +102,10 @@ func (b *bins) add(l int32, at, bytes int64) {
 	x.binBytes += bytes
 }
 
-// at returns the bin of a time. If the time is beyond the last one, all bins are widened first.
+// at returns the bin of a time. If the time is beyond the last one, all bins are widened first. What is before the
+// beginning of the simulation belongs to the first one.
 func (b *bins) at(t int64) int32 {
+	t = max(t, 0)
 	for t >= b.width*MaxBins {
 		b.widen()
 	}
@@ -146,7 +148,7 @@ func (b *bins) spread(l int32, from, to, bytes int64) {
 }
 
 func (b *bins) use(l int, now int64, byteTime float64) []float32 {
-	n := int((now + b.width - 1) / b.width)
+	n := int((max(now, 0) + b.width - 1) / b.width)
 	use := make([]float32, n)
 	for i := range use {
 		span := min(b.width, now-int64(i)*b.width)
