@@ -186,6 +186,7 @@ func TestFindsAllDespiteSilentHosts(t *testing.T) {
 		if got := find(t, f.tables[9], "gpu/model/h100/x8", 5); len(got) != 5 {
 			t.Errorf("asked for 5, found %d", len(got))
 		}
+		checkRoundTrips(t, f.tables[10:25], "gpu/model/h100/x8")
 		f.silence(f.hosts[32:50])
 		settle(time.Second)
 		living := f.ids(50, 60)
@@ -200,6 +201,23 @@ func TestFindsAllDespiteSilentHosts(t *testing.T) {
 			t.Errorf("took %s", took)
 		}
 	})
+}
+
+// checkRoundTrips holds what the simulator assumes of look-ups (sim/gossip, lookUpCosts): among 50 to 200 hosts the median
+// takes three to six round trips. Which hosts are asked depends on their random keys, so a third more or less is no error.
+func checkRoundTrips(t *testing.T, tables []*Table, class string) {
+	var took []time.Duration
+	for _, table := range tables {
+		start := time.Now()
+		find(t, table, class, 0)
+		took = append(took, time.Since(start))
+	}
+	slices.Sort(took)
+	const trip = 2 * oneWay
+	if median := took[len(took)/2]; median < 2*trip || median > 8*trip {
+		t.Errorf("the median look-up took %s, want %s to %s: correct lookUpCosts", median, 3*trip, 6*trip)
+	}
+	t.Logf("look-ups took %s to %s, the median %s", took[0], took[len(took)-1], took[len(took)/2])
 }
 
 // TestRecordsExpire checks that a record that is not written again expires.

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 )
@@ -90,6 +91,22 @@ func TestCopiesWaitForRoutesAndEndWithTheirHost(t *testing.T) {
 	c.Run(200 * time.Second)
 	if want := 101200*time.Millisecond + 12_000; waits != want {
 		t.Errorf("done at %v, want %v", waits, want)
+	}
+}
+
+// A copy that changes its path has the latency of the new one.
+func TestCopyOnANewPathHasItsLatency(t *testing.T) {
+	top, err := Parse("net.yaml", []byte(strings.Replace(twoRacks, "400Mbps", "100Gbps", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, c := build(t, DefaultConfig(), top)
+	var done time.Duration
+	copied(f, 0, 1, 3_125_000_000, &done) // a second
+	c.At(500*time.Millisecond, func() { f.SetNode(top.Find("spine"), false) })
+	c.Run(time.Minute)
+	if want := 1200*time.Millisecond + 11*time.Microsecond; done != want { // over the link between the leaves
+		t.Errorf("done at %v, want %v", done, want)
 	}
 }
 

@@ -7,7 +7,7 @@
 // messages leave.
 //
 // A message books all links of its path when it is sent, so that it costs one event. A message that reaches a link before
-// one that has booked it earlier is not delayed by that one. The order of messages between two hosts is kept.
+// one that has booked it earlier goes first if there is time for all of it. The order of messages between two hosts is kept.
 //
 // The same topology, seed and calls give the same times and figures.
 package fabric

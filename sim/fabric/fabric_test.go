@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"math/rand/v2"
 	"syscall"
 	"testing"
 	"time"
@@ -77,6 +78,59 @@ func TestMessagesWaitForThoseBeforeThem(t *testing.T) {
 	}
 	if up.QueueMost != 8000 || up.QueueMean != 4000 || up.Control != 1100 || up.Messages != 2 || up.Flows != 1 {
 		t.Errorf("the link of host 0: %+v", up)
+	}
+}
+
+// On a link of a busy network no two messages are sent at the same time, and messages between two hosts keep their order.
+func TestBookingsDoNotOverlap(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		x := newLink(Link{Latency: 7, Bandwidth: 8 * Gbps}, 0) // a nanosecond a byte
+		type booking struct{ from, to int64 }
+		var all []booking
+		last := map[int]booking{} // by pair of hosts: when its last message came, and when it left
+		now := int64(0)
+		for range 200 {
+			now += r.Int64N(40)
+			pair := r.IntN(4)
+			at := max(now+int64(pair)*50, last[pair].from) // those of some pairs have a longer way to this link
+			bytes := r.IntN(60)
+			out := x.book(at, bytes) - 7
+			if out-int64(bytes) < at || out < last[pair].to {
+				t.Fatalf("seed %d: a message of %d bytes came at %d and left at %d, the one before it at %d", seed, bytes, at, out, last[pair].to)
+			}
+			last[pair] = booking{at, out}
+			for _, b := range all {
+				if out > b.from && out-int64(bytes) < b.to {
+					t.Fatalf("seed %d: sent from %d to %d, another one from %d to %d", seed, out-int64(bytes), out, b.from, b.to)
+				}
+			}
+			if bytes > 0 {
+				all = append(all, booking{out - int64(bytes), out})
+			}
+		}
+	}
+}
+
+// A simulation may begin before 0: nothing takes another time there.
+func TestTimesBeforeZero(t *testing.T) {
+	f, c := build(t, DefaultConfig(), small(t))
+	c.now = -time.Minute
+	if len(f.Stats().Links[0].Use) != 0 {
+		t.Error("there are bins before 0")
+	}
+	var first, second, done time.Duration
+	for range 100_000 {
+		f.Send(2, 3, 1000, func() {}) // as much as the link of host 2 can carry in 800 ms
+	}
+	c.Run(-58 * time.Second)
+	arrival(f, 0, 1, 1000, &first)
+	arrival(f, 0, 1, 1000, &second)
+	copied(f, 2, 3, gigabit, &done)
+	c.Run(time.Minute)
+	start := -58 * time.Second
+	if first != start+18_000 || second != start+26_000 || done != start+time.Second+2000 {
+		t.Errorf("arrived after %v and %v, copied after %v", first-start, second-start, done-start)
 	}
 }
 

@@ -7,6 +7,7 @@ import "math"
 // link is one direction of a link. Times are virtual nanoseconds.
 type link struct {
 	busySince, busyUntil int64 // the last time without a pause in which it sends control messages, as booked so far
+	freeFrom             int64 // since when nothing is booked before that
 	latency              int64
 	byteTime             float64 // nanoseconds that a byte takes
 	loss                 float64
@@ -24,23 +25,34 @@ type link struct {
 	binBytes int64
 }
 
+// longAgo is before all times: a simulation may begin before 0.
+const longAgo = int64(math.MinInt64 / 4)
+
 func newLink(l Link, loss float64) link {
-	return link{latency: int64(l.Latency), byteTime: 8e9 / float64(l.Bandwidth), loss: loss}
+	return link{
+		latency: int64(l.Latency), byteTime: 8e9 / float64(l.Bandwidth), loss: loss,
+		busySince: longAgo, busyUntil: longAgo, freeFrom: longAgo, window: longAgo,
+	}
 }
 
-// book sends a message that reaches the link at t, and returns when it leaves its other end.
+// book sends a message that reaches the link at t, and returns when it leaves its other end. Bookings never overlap. Messages
+// that reach the link in the order in which they are booked leave it in this order.
 func (x *link) book(t int64, bytes int) int64 {
 	takes := int64(math.Ceil(float64(bytes) * x.byteTime))
 	begins := t
 	switch {
 	case t >= x.busyUntil:
+		x.freeFrom = x.busyUntil
 		x.busySince, x.busyUntil = t, t+takes
-	case t >= x.busySince:
+	case max(t, x.freeFrom) < x.busySince && max(t, x.freeFrom)+takes <= x.busySince: // it overtakes one that was booked earlier
+		begins = max(t, x.freeFrom)
+		x.freeFrom = begins + takes
+	default:
 		begins = x.busyUntil
 		x.busyUntil += takes
-	case t+takes > x.busySince: // it overtakes messages that were booked before it, and they leave no room for all of it
-		x.busySince = t
-		x.busyUntil += takes
+		if t < x.busySince {
+			x.freeFrom = x.busySince // smaller ones must not overtake it
+		}
 	}
 	x.control += int64(bytes)
 	x.messages++
@@ -55,9 +67,17 @@ func (x *link) book(t int64, bytes int) int64 {
 // window is how long control messages are counted to know what they leave to copies.
 const window = int64(100e6)
 
+func windowOf(t int64) int64 {
+	w := t / window
+	if w*window > t {
+		w-- // before 0
+	}
+	return w
+}
+
 // turn begins a new window if t is past the present one.
 func (x *link) turn(t int64) {
-	if w := t / window; w > x.window {
+	if w := windowOf(t); w > x.window {
 		x.before = x.current
 		if w > x.window+1 {
 			x.before = 0
@@ -72,7 +92,7 @@ const leastBulk = 0.01
 // room is what control messages leave of the link, in bytes a nanosecond, judged by those of the last window.
 func (x *link) room(now int64) float64 {
 	x.turn(now)
-	past := float64(now%window) / float64(window)
+	past := float64(now-windowOf(now)*window) / float64(window)
 	used := (float64(x.current) + float64(x.before)*(1-past)) / float64(window) * x.byteTime
 	return max(1-used, leastBulk) / x.byteTime
 }

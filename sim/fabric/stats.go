@@ -148,7 +148,7 @@ func (b *bins) spread(l int32, from, to, bytes int64) {
 }
 
 func (b *bins) use(l int, now int64, byteTime float64) []float32 {
-	n := int((now + b.width - 1) / b.width)
+	n := int((max(now, 0) + b.width - 1) / b.width)
 	use := make([]float32, n)
 	for i := range use {
 		span := min(b.width, now-int64(i)*b.width)

@@ -38,7 +38,7 @@ func network(t testing.TB, top *fabric.Topology) (*fabric.Fabric, *fabric.Clock)
 // overlays are all kinds, on a network with racks of 8 hosts.
 func overlays(t testing.TB, hosts int) []Overlay {
 	net, _ := network(t, leafSpine(t, (hosts+7)/8, 8))
-	return []Overlay{Random(hosts, 4, 1), Random(hosts, 5, 2), SpanningTree(net, hosts, 3), Optimised(net, hosts, 4, 4), Complete(hosts)}
+	return []Overlay{Random(hosts, 4, 1), Random(hosts, 5, 2), SpanningTree(net, hosts, 4), Optimised(net, hosts, 4, 4), Complete(hosts)}
 }
 
 func TestOverlaysAreConnectedAndBounded(t *testing.T) {
@@ -51,7 +51,7 @@ func TestOverlaysAreConnectedAndBounded(t *testing.T) {
 			for _, p := range o.Peers {
 				most = max(most, len(p))
 			}
-			if bound := []int{4, 5, hosts, 4, hosts}[i]; most > bound {
+			if bound := []int{4, 5, 5, 4, hosts}[i]; most > bound {
 				t.Errorf("%d hosts, %s: a host has %d peers", hosts, o.Name, most)
 			}
 		}
@@ -93,14 +93,14 @@ type randomCosts struct {
 }
 
 func (c randomCosts) Cost(a, b int) time.Duration {
-	return time.Duration(1 + mix(c.seed^uint64(min(a, b))<<32^uint64(max(a, b)))%c.most)
+	return time.Duration(1 + rand.NewPCG(c.seed, uint64(min(a, b))<<32|uint64(max(a, b))).Uint64()%c.most)
 }
 
 func TestSpanningTreeIsMinimal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		hosts := rapid.IntRange(2, 40).Draw(t, "hosts")
 		net := randomCosts{rapid.Uint64().Draw(t, "seed"), rapid.Uint64Range(1, 50).Draw(t, "most")}
-		tree := SpanningTree(net, hosts, 1)
+		tree := SpanningTree(net, hosts, 4)
 		if err := tree.Validate(); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestOptimisedIsBetterThanRandom(t *testing.T) {
 	var random, optimised Row
 	random.describe(Random(256, 6, 1), net)
 	optimised.describe(Optimised(net, 256, 6, 1), net)
-	if optimised.Diameter > random.Diameter || optimised.EdgeHops > 0.85*random.EdgeHops || optimised.Mean > 1.05*random.Mean {
+	if optimised.Diameter > random.Diameter || optimised.EdgeHops > 0.75*random.EdgeHops || optimised.Mean > 1.1*random.Mean {
 		t.Errorf("optimised %+v\nrandom %+v", optimised, random)
 	}
 }

@@ -57,11 +57,11 @@ func (o Overlay) shape() shape {
 	return s
 }
 
-// effort is how many operations on 64 pairs the search for a better overlay may cost, about half a second.
-const effort = 600_000_000
+// effort is how many operations on 64 pairs the search for a better overlay may cost, some tenths of a second.
+const effort = 300_000_000
 
-// maxSwaps bounds the search for small overlays.
-const maxSwaps = 20_000
+// maxSwaps bounds the swaps that are tried.
+const maxSwaps = 50_000
 
 // Optimised is an overlay in which no host has more than degree peers (at least 3). It begins with a ring along a minimum
 // spanning tree, so that neighbours are near, and chords by chance. Then pairs of edges swap their ends as long as this makes
@@ -70,7 +70,7 @@ const maxSwaps = 20_000
 func Optimised(net Coster, hosts, degree int, seed uint64) Overlay {
 	degree = max(degree, 3)
 	r := rand.New(rand.NewPCG(seed, 0x73776170))
-	order := depthFirst(SpanningTree(net, hosts, seed), net)
+	order := depthFirst(SpanningTree(net, hosts, degree), net)
 	edges := ring(order)
 	edges = append(edges, chords(edges, hosts, degree, r)...)
 	o := newOverlay(fmt.Sprintf("optimised of degree %d", degree), hosts, edges)
@@ -132,14 +132,21 @@ func (s *search) run() {
 	}
 	best := s.value()
 	step := max(len(s.edges)*((n+63)/64)*12, 1) // operations of one measurement, with six rounds
-	for range min(effort/step, maxSwaps) {
+	left := effort / step
+	for swaps := 0; swaps < maxSwaps && left > 0; swaps++ {
 		i, j := s.random.IntN(len(s.edges)), s.random.IntN(len(s.edges))
 		if s.random.IntN(2) == 0 {
 			s.edges[j].a, s.edges[j].b = s.edges[j].b, s.edges[j].a
 		}
+		cost := s.cost
 		if !s.swap(i, j) {
 			continue
 		}
+		if s.cost >= cost && s.random.IntN(8) != 0 { // most of these are no better: few are worth a measurement
+			s.swap(i, j)
+			continue
+		}
+		left--
 		if v := s.value(); v < best {
 			best = v
 		} else {
@@ -154,7 +161,7 @@ func (s *search) value() float64 {
 	if !x.connected {
 		return float64(len(s.o.Peers)) * 2
 	}
-	return x.mean + float64(x.diameter) + 2*float64(s.cost)/float64(len(s.edges))/s.pair
+	return x.mean + float64(x.diameter) + 4*float64(s.cost)/float64(len(s.edges))/s.pair
 }
 
 // swap makes the edges a-b and c-d into a-d and c-b, unless one of those exists. The same swap again takes it back.

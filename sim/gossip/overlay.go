@@ -113,65 +113,72 @@ func Complete(hosts int) Overlay {
 	return newOverlay("all to all", hosts, edges)
 }
 
-// SpanningTree is a minimum spanning tree of the path costs between hosts. Most costs in a data center are equal; chance,
-// by the seed, decides between them, so that no host becomes the center of all.
-func SpanningTree(net Coster, hosts int, seed uint64) Overlay {
-	return newOverlay("spanning tree", hosts, prim(net, hosts, seed))
-}
-
-// length is the length of an edge, for a minimum spanning tree. No two edges have the same.
-type length struct {
-	cost   time.Duration
-	chance uint64
-}
-
-func (l length) less(o length) bool {
-	return l.cost < o.cost || l.cost == o.cost && l.chance < o.chance
-}
-
-// lengthOf is the length of an edge; it is the same in both directions.
-func lengthOf(net Coster, a, b int, seed uint64) length {
-	lo, hi := min(a, b), max(a, b)
-	return length{net.Cost(lo, hi), mix(seed ^ uint64(lo)<<32 ^ uint64(hi))}
+// SpanningTree is a minimum spanning tree of the path costs between hosts. Most costs in a data center are equal. Of equal
+// choices it takes those that make the tree low, and that give no host more than degree peers if possible.
+func SpanningTree(net Coster, hosts, degree int) Overlay {
+	return newOverlay("spanning tree", hosts, prim(net, hosts, degree))
 }
 
 // prim is Prim's algorithm on the complete graph of hosts, in time hosts² and memory in proportion to hosts: gonum's needs
-// the graph in memory.
-func prim(net Coster, hosts int, seed uint64) []edge {
-	nearest := make([]length, hosts)
-	parent := make([]int, hosts)
+// the graph in memory. It begins with host 0.
+func prim(net Coster, hosts, degree int) []edge {
+	nearest := make([]time.Duration, hosts) // cost of the cheapest edge to a host of the tree
 	var outside []int
 	for h := 1; h < hosts; h++ {
-		nearest[h] = lengthOf(net, 0, h, seed)
+		nearest[h] = net.Cost(0, h)
 		outside = append(outside, h)
 	}
+	t := tree{net: net, hosts: []int{0}, depth: make([]int, hosts), peers: make([]int, hosts), degree: degree}
 	var edges []edge
 	for len(outside) > 0 {
 		best := 0
 		for i, h := range outside {
-			if nearest[h].less(nearest[outside[best]]) {
+			if b := outside[best]; nearest[h] < nearest[b] || nearest[h] == nearest[b] && h < b {
 				best = i
 			}
 		}
 		next := outside[best]
 		outside[best] = outside[len(outside)-1]
 		outside = outside[:len(outside)-1]
-		edges = append(edges, edge{int32(parent[next]), int32(next)})
+		edges = append(edges, edge{int32(t.add(next, nearest[next])), int32(next)})
 		for _, h := range outside {
-			if l := lengthOf(net, next, h, seed); l.less(nearest[h]) {
-				nearest[h], parent[h] = l, next
-			}
+			nearest[h] = min(nearest[h], net.Cost(next, h))
 		}
 	}
 	return edges
 }
 
-// mix is the finalizer of splitmix64.
-func mix(z uint64) uint64 {
-	z += 0x9e3779b97f4a7c15
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
+// tree is the hosts that Prim's algorithm has reached.
+type tree struct {
+	net    Coster
+	hosts  []int
+	depth  []int // edges to host 0
+	peers  []int
+	degree int
+}
+
+// add joins a host to the best of those to which it has an edge of a certain cost, and returns that one.
+func (t *tree) add(host int, cost time.Duration) int {
+	parent := -1
+	for _, h := range t.hosts {
+		if t.net.Cost(h, host) == cost && (parent < 0 || t.better(h, parent)) {
+			parent = h
+		}
+	}
+	t.peers[parent]++
+	t.peers[host]++
+	t.depth[host] = t.depth[parent] + 1
+	t.hosts = append(t.hosts, host)
+	return parent
+}
+
+// better reports whether it is better to add a host to a than to b.
+func (t *tree) better(a, b int) bool {
+	freeA, freeB := t.peers[a] < t.degree, t.peers[b] < t.degree
+	if freeA != freeB {
+		return freeA
+	}
+	return t.depth[a] < t.depth[b]
 }
 
 // depthFirst orders hosts along a tree, so that hosts that are near each other follow each other.

@@ -73,7 +73,7 @@ func Study(cfg StudyConfig) ([]Row, error) {
 	}
 	var rows []Row
 	for _, o := range []Overlay{
-		Random(hosts, cfg.Degree, cfg.Seed), SpanningTree(still, hosts, cfg.Seed), Optimised(still, hosts, cfg.Degree, cfg.Seed),
+		Random(hosts, cfg.Degree, cfg.Seed), SpanningTree(still, hosts, cfg.Degree), Optimised(still, hosts, cfg.Degree, cfg.Seed),
 	} {
 		row, err := cfg.run(func(net *fabric.Fabric, c *fabric.Clock) (source, error) { return New(cfg.News, o, net, c, nil) })
 		if err != nil {
