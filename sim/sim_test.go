@@ -98,6 +98,11 @@ func checkLog(t *testing.T, l load.Load, log record.Log) {
 		switch r.Kind {
 		case record.Start:
 			if runs[e] != nil || ended[e] {
+				for _, x := range log {
+					if x.Job == r.Job && x.Task == r.Task {
+						t.Logf("%+v", x)
+					}
+				}
 				t.Fatalf("%+v: it runs or has ended", r)
 			}
 			if want := max(1, l.Jobs[r.Job].Spec.Nodes); len(r.Alloc) != want {
