@@ -81,7 +81,9 @@ func (o *owner) committed(r job.Record) {
 		case s == nil:
 		case r.Hold != "":
 			o.held(r.Attempt)
-		case r.Exit.State == job.Preempted, r.Exit.State == job.Succeeded && s.nodes == 0:
+		case r.Exit.State == job.Succeeded && s.nodes == 0:
+			s.heard(r.Attempt)
+		case r.Exit.State == job.Preempted:
 		default:
 			o.lookLater(r.Attempt)
 		}
