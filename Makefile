@@ -66,7 +66,7 @@ fuzz: ## fuzz each decoder of external data for a minute
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; done; done
 
 soak: ## run 20,000 random simulations of schedulers and workers, which print the seeds that failed, and a network of 200 daemons
-	$(GO) test -count=1 -timeout 6h ./joint -run '^TestJoint$$' -joint.seeds=20000
+	$(GO) test -count=1 -timeout 6h ./sim -run '^TestRandomWorlds$$' -sim.seeds=20000
 	$(GO) test -count=1 -timeout 1h ./node -run '^TestManyDaemons$$' -node.daemons=200
 
 generate: ## generate the protobuf code

@@ -218,7 +218,7 @@ func (w *World) breaks(f *Fault) {
 		return
 	}
 	if err := net.Break(f.Part); err != nil {
-		w.fail("fault of the network: %v", err)
+		w.err = fmt.Errorf("sim: fault %s at %s: part %q of the network: %w", f.Kind, f.At, f.Part, err)
 		return
 	}
 	w.logf("fault of the network: %s", f.Part)
@@ -226,7 +226,7 @@ func (w *World) breaks(f *Fault) {
 	if f.For > 0 {
 		w.after(f.For, func() {
 			if err := net.Mend(f.Part); err != nil {
-				w.fail("repair of the network: %v", err)
+				w.err = fmt.Errorf("sim: repair of part %q of the network: %w", f.Part, err)
 			}
 			w.review()
 		})

@@ -76,9 +76,15 @@ func (o *owner) committed(r job.Record) {
 	case job.SubmitRecord:
 		o.w.named(r.Job, r.Key)
 	case job.ResultRecord:
-		if r.Hold != "" {
+		s := o.w.byID[r.Attempt.Job]
+		switch {
+		case s == nil:
+		case r.Hold != "":
 			o.held(r.Attempt)
-		} else if r.Exit.State != job.Succeeded && r.Exit.State != job.Preempted {
+		case r.Exit.State == job.Succeeded && s.nodes == 0:
+			s.heard(r.Attempt)
+		case r.Exit.State == job.Preempted:
+		default:
 			o.lookLater(r.Attempt)
 		}
 	case job.UnassignRecord:
@@ -103,7 +109,7 @@ func (w *World) named(id job.ID, key string) {
 	}
 }
 
-// lookLater looks what has become of a task, once the core has applied the record.
+// lookLater looks what has become of a task or of its gang, once the core has applied the record.
 func (o *owner) lookLater(a job.Attempt) {
 	s := o.w.byID[a.Job]
 	if s == nil {
@@ -114,11 +120,19 @@ func (o *owner) lookLater(a job.Attempt) {
 		if o.life != life || !o.up {
 			return
 		}
-		tasks, err := o.core.Tasks(a.Job, job.TaskQuery{Ranges: []job.Range{{First: a.Task, Last: a.Task}}, After: -1, Limit: 1})
-		if err != nil || len(tasks) == 0 || !tasks[0].State.Ended() || tasks[0].State == job.Succeeded {
-			return
+		size := max(s.nodes, 1)
+		k := a.Task / size
+		tasks, err := o.core.Tasks(a.Job, job.TaskQuery{Ranges: []job.Range{{First: k * size, Last: (k+1)*size - 1}}, After: -1, Limit: size})
+		failed := false
+		for i := range tasks {
+			if !tasks[i].State.Ended() {
+				return
+			}
+			failed = failed || tasks[i].State != job.Succeeded
 		}
-		o.w.reject(s, a.Task/max(s.nodes, 1))
+		if err == nil && failed {
+			o.w.reject(s, k)
+		}
 	})
 }
 

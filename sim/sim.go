@@ -147,7 +147,7 @@ func (w *World) Run(ctx context.Context) (Result, error) {
 	if w.cfg.Horizon > 0 {
 		most = w.cfg.Horizon + warmUp
 	}
-	for w.left > 0 && len(w.defects) == 0 {
+	for w.left > 0 && len(w.defects) == 0 && w.err == nil {
 		if !w.next(most) {
 			if w.cfg.Horizon == 0 {
 				return w.result(), fmt.Errorf("%w: %d of %d", ErrStuck, w.left, len(w.works))
@@ -164,6 +164,9 @@ func (w *World) Run(ctx context.Context) (Result, error) {
 	}
 	w.tellProgress()
 	r := w.result()
+	if w.err != nil {
+		return r, w.err
+	}
 	if len(w.defects) > 0 {
 		return r, fmt.Errorf("sim: a defect of muster: %s", w.defects[0])
 	}

@@ -78,7 +78,7 @@ func checkLog(t *testing.T, l load.Load, log record.Log) {
 	type device struct{ machine, device int }
 	runs := map[element][]record.Alloc{}
 	used := map[device]int{}
-	ended := map[element]bool{}
+	ended, reopened := map[element]bool{}, map[element]bool{}
 	last := time.Duration(-1)
 	for _, r := range log {
 		e := element{r.Job, r.Task}
@@ -98,6 +98,11 @@ func checkLog(t *testing.T, l load.Load, log record.Log) {
 		switch r.Kind {
 		case record.Start:
 			if runs[e] != nil || ended[e] {
+				for _, x := range log {
+					if x.Job == r.Job && x.Task == r.Task {
+						t.Logf("%+v", x)
+					}
+				}
 				t.Fatalf("%+v: it runs or has ended", r)
 			}
 			if want := max(1, l.Jobs[r.Job].Spec.Nodes); len(r.Alloc) != want {
@@ -106,7 +111,9 @@ func checkLog(t *testing.T, l load.Load, log record.Log) {
 			runs[e] = r.Alloc
 			hold(r.Alloc, 1)
 		case record.Finish, record.Preempt, record.Lost:
-			if runs[e] == nil && !(r.Kind == record.Lost && ended[e]) {
+			late := r.Kind == record.Lost && ended[e] || r.Kind == record.Finish && reopened[e]
+			reopened[e] = reopened[e] || r.Kind == record.Lost && ended[e]
+			if runs[e] == nil && !late {
 				t.Fatalf("%+v: it does not run", r)
 			}
 			hold(runs[e], -1)

@@ -44,9 +44,6 @@ func (s *submission) stintOf(p *proc) *stint {
 	x := e.stint
 	if x == nil || x.number < p.attempt.N {
 		x = &stint{s: s, k: k, number: p.attempt.N, speed: 1}
-		if e.ended && e.stint != nil && e.stint.state == stintDone { // its end was lost, with its host
-			s.reopen(e, k)
-		}
 		e.stint = x
 	} else if x.number > p.attempt.N { // a late start of an older attempt
 		x = &stint{s: s, k: k, number: p.attempt.N, speed: 1, state: stintBroken}
@@ -55,7 +52,21 @@ func (s *submission) stintOf(p *proc) *stint {
 	return x
 }
 
-// reopen notes that an element runs again that had done its work: nobody has heard of its end.
+// heard notes that the owner has heard of the success of an attempt. If it came late, and a later attempt runs, that is
+// not needed any more.
+func (s *submission) heard(a job.Attempt) {
+	if s.nodes > 0 {
+		return // of a gang no late success counts
+	}
+	if e, k := s.element(a.Task); !e.ended && e.stint != nil && e.stint.number > a.N {
+		e.stint.state = stintDone
+		s.w.counts.Finished++
+		s.w.tell(record.Record{Kind: record.Finish, Job: s.index, Task: k})
+		s.w.ended(s, e)
+	}
+}
+
+// reopen notes that an element runs again that had done its work: its owner has not heard of its end.
 func (s *submission) reopen(e *element, k int) {
 	w := s.w
 	w.counts.Lost++
@@ -90,6 +101,9 @@ func (x *stint) joined(p *proc) {
 func (x *stint) start() {
 	s, w := x.s, x.s.w
 	e := &s.elements[x.k]
+	if e.ended {
+		s.reopen(e, x.k)
+	}
 	x.state, x.since = stintWorks, w.now
 	if e.resumes {
 		x.costs = w.cfg.Restart

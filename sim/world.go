@@ -39,8 +39,9 @@ type World struct {
 	counts  Result
 	kinds   [kinds]KindCount
 	defects []string
-	found   int  // defects in all
-	steady  bool // nothing fails any more; in tests
+	found   int   // defects in all
+	err     error // that ends the run
+	steady  bool  // nothing fails any more; in tests
 
 	refusals float64                 // the part of entries that a journal does not take, and of rounds that fail; in tests
 	tune     func(*scheduler.Config) // of each owner; in tests
