@@ -382,7 +382,7 @@ func TestStudyIsTheSameForTheSameSeed(t *testing.T) {
 		}
 		return fmt.Sprintf("%+v\n%s", rows, Table(rows))
 	}
-	if run() != run() {
+	if a, b := run(), run(); a != b {
 		t.Error("two studies with the same seed differ")
 	}
 }
