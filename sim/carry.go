@@ -28,10 +28,10 @@ func (h *host) carry(fx worker.Effects) {
 		}
 	}
 	if fx.Keep != nil && h.w.durable {
-		h.keep(*fx.Keep)
+		keepQuarantine(h, *fx.Keep)
 	}
 	if fx.KeepUsage != nil && h.w.durable {
-		h.keepUsage(*fx.KeepUsage)
+		keepUsage(h, *fx.KeepUsage)
 	}
 	for _, m := range fx.Send {
 		h.send(m.To, m.Msg)
@@ -53,8 +53,8 @@ func (h *host) carry(fx worker.Effects) {
 	}
 }
 
-// keep has the next life of the daemon find what is set aside, as the disk does.
-func (h *host) keep(now worker.Quarantine) {
+// keepQuarantine has the next life of the daemon find what is set aside, as the disk does.
+func keepQuarantine(h *host, now worker.Quarantine) {
 	text, err := json.Marshal(now)
 	if err == nil {
 		h.cfg.Quarantine = worker.Quarantine{}
@@ -66,7 +66,7 @@ func (h *host) keep(now worker.Quarantine) {
 }
 
 // keepUsage has the next life of the daemon find what its users have used, as the disk does.
-func (h *host) keepUsage(now worker.Usage) {
+func keepUsage(h *host, now worker.Usage) {
 	text, err := json.Marshal(now)
 	if err == nil {
 		h.cfg.Usage = worker.Usage{}
@@ -84,7 +84,7 @@ func (o *owner) carry(fx scheduler.Effects) {
 		o.send(m.To, m.Msg)
 	}
 	if fx.Read != 0 {
-		o.readIndex(fx.Read)
+		confirm(o, fx.Read)
 	}
 	for _, class := range fx.Find {
 		o.find(class)

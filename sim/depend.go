@@ -37,13 +37,13 @@ func (w *World) addDependencies() error {
 		}
 	}
 	if byName != nil {
-		w.routeTogether()
+		routeTogether(w)
 	}
 	return nil
 }
 
 // routeTogether sends jobs that depend on each other, also over others, to one scheduler.
-func (w *World) routeTogether() {
+func routeTogether(w *World) {
 	first := make([]int, len(w.works)) // a job of the same group, with a lower index or the same
 	for i := range first {
 		first[i] = i

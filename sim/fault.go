@@ -89,7 +89,7 @@ func (w *World) addFaults() error {
 		if f.Kind == DeviceOut {
 			w.retries = usualRetries
 		}
-		w.at(warmUp+f.At, func() { w.happens(f) })
+		w.at(warmUp+f.At, func() { happens(w, f) })
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (w *World) addFaults() error {
 const usualRetries = 3
 
 // joinLater switches off the machines that are not there from the beginning.
-func (w *World) joinLater() {
+func joinLater(w *World) {
 	order := make([]int, len(w.cfg.Faults))
 	for i := range order {
 		order[i] = i
@@ -118,7 +118,7 @@ func (w *World) joinLater() {
 	}
 }
 
-func (w *World) happens(f *Fault) {
+func happens(w *World, f *Fault) {
 	w.counts.Faults++
 	if f.Kind == Break {
 		w.breaks(f)
@@ -132,7 +132,7 @@ func (w *World) happens(f *Fault) {
 		if f.For == 0 {
 			h.gone = true
 			if h.local != nil {
-				h.local.lost()
+				ownerLost(h.local)
 			}
 			return
 		}
@@ -153,7 +153,7 @@ func (w *World) happens(f *Fault) {
 		}
 		h.powerOn(false)
 	case DeviceOut:
-		h.deviceOut(f)
+		deviceOut(h, f)
 	case Slow:
 		h.pace(f.Speed)
 		if f.For > 0 {
@@ -163,8 +163,8 @@ func (w *World) happens(f *Fault) {
 	}
 }
 
-// lost is the end of an owner whose machine never comes back. Nobody answers for its jobs any more.
-func (o *owner) lost() {
+// ownerLost is the end of an owner whose machine never comes back. Nobody answers for its jobs any more.
+func ownerLost(o *owner) {
 	o.asks = map[scheduler.Token]request{}
 	for _, s := range o.w.works {
 		if s.owner == o && (s.accepted || s.missing > 0) {
@@ -194,7 +194,7 @@ func (h *host) pace(speed float64) {
 const xidGone = 79
 
 // deviceOut has a GPU fall out. The programs on it fail.
-func (h *host) deviceOut(f *Fault) {
+func deviceOut(h *host, f *Fault) {
 	uuid := h.cfg.Profile.GPUs[f.Device].UUID
 	if h.sick == nil {
 		h.sick = map[string]string{}
@@ -222,19 +222,19 @@ func (w *World) breaks(f *Fault) {
 		return
 	}
 	w.logf("fault of the network: %s", f.Part)
-	w.review()
+	review(w)
 	if f.For > 0 {
 		w.after(f.For, func() {
 			if err := net.Mend(f.Part); err != nil {
 				w.err = fmt.Errorf("sim: repair of part %q of the network: %w", f.Part, err)
 			}
-			w.review()
+			review(w)
 		})
 	}
 }
 
 // review breaks the sessions that have no path any more, and opens those that have one again.
-func (w *World) review() {
+func review(w *World) {
 	for _, o := range w.owners {
 		for _, l := range slices.Clone(o.order) {
 			switch reachable := l.reachable(); {

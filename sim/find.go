@@ -43,8 +43,8 @@ func (o *owner) find(class string) {
 	})
 }
 
-// listed says whether the table still names the host.
-func (h *host) listed() bool {
+// isListed says whether the table still names the host.
+func isListed(h *host) bool {
 	return h.up || !h.gone && h.w.now-h.downAt < staleFor || h.gone && h.w.now-h.powerAt < staleFor
 }
 
@@ -54,7 +54,7 @@ func (w *World) ofClass(class string, most int) []*host {
 	out := make([]*host, 0, min(len(all), most))
 	if len(all) <= most {
 		for _, h := range all {
-			if h.listed() {
+			if isListed(h) {
 				out = append(out, h)
 			}
 		}
@@ -66,7 +66,7 @@ func (w *World) ofClass(class string, most int) []*host {
 		step = step%(len(all)-1) + 1
 	}
 	for i, at := 0, w.chance.IntN(len(all)); i < len(all) && len(out) < most; i, at = i+1, (at+step)%len(all) {
-		if all[at].listed() {
+		if isListed(all[at]) {
 			out = append(out, all[at])
 		}
 	}
@@ -112,7 +112,7 @@ func (o *owner) call(number, life int) func() {
 		}
 		w := o.w
 		if len(o.wants) == 0 {
-			o.callsEnd()
+			callsEnd(o)
 			return
 		}
 		o.callAt = w.now
@@ -121,7 +121,7 @@ func (o *owner) call(number, life int) func() {
 			matching := len(w.classes[x.Class])
 			part := (callAsked + math.Sqrt(callAsked)) / float64(max(len(w.hosts), 1))
 			for _, h := range w.ofClass(x.Class, int(math.Ceil(part*float64(matching)))) {
-				if l := w.link(o, h); h.up && !l.called && h.callers() < maxCallers {
+				if l := w.link(o, h); h.up && !l.called && callersOf(h) < maxCallers {
 					l.called = true
 					o.called = append(o.called, l)
 					l.tend()
@@ -132,8 +132,8 @@ func (o *owner) call(number, life int) func() {
 	}
 }
 
-// callers counts the schedulers that the host has answered.
-func (h *host) callers() int {
+// callersOf counts the schedulers that the host has answered.
+func callersOf(h *host) int {
 	if len(h.order) < maxCallers {
 		return 0
 	}
@@ -147,7 +147,7 @@ func (h *host) callers() int {
 }
 
 // callsEnd has the hosts that have answered give up their sessions, a while after the last announcement.
-func (o *owner) callsEnd() {
+func callsEnd(o *owner) {
 	if len(o.called) == 0 {
 		return
 	}

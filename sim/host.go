@@ -17,14 +17,20 @@ type host struct {
 	peer     job.Peer
 	cfg      worker.Config
 	classes  []string
-	real     bool           // a status of the devices is needed
 	deviceAt map[string]int // index of a device by its UUID
 	links    map[job.Peer]*link
 	order    []*link // the same, in the order in which they were made
 	local    *owner  // of the same daemon, if any
 
+	state
+	hostLoop
+	driver
+	rough
+}
+
+// state is whether a host and its daemon run, and what its disk has.
+type state struct {
 	clock   hostClock
-	wallOff time.Duration // error of the wall clock; in tests
 	power   bool          // the host runs
 	gone    bool          // and never will again
 	powerAt time.Duration // it was last lost
@@ -32,29 +38,41 @@ type host struct {
 	upAt    time.Duration
 	downAt  time.Duration
 	boots   int
-	store   string
-	stores  int
 
+	store    string
+	stores   int
+	disk     *disk
+	draining worker.Drain
+}
+
+// hostLoop is the loop around the core of a worker.
+type hostLoop struct {
 	core    *worker.Core
 	life    int
 	inbox   []worker.Event
 	spare   []worker.Event
 	turning bool
 	saving  bool
+	polling bool
 	turnFn  func()
 	alarm   alarm // for the turn that the core wants next
+}
 
-	disk         *disk
-	diskBadUntil time.Duration // in tests, as stalledUntil
-	stalledUntil time.Duration
-	draining     worker.Drain
-	polling      bool
-	sick         map[string]string // devices that have fallen out, and why
-
-	speed  float64 // of its tasks; 1: as their jobs say
+// driver is what runs on a host.
+type driver struct {
+	speed  float64           // of its tasks; 1: as their jobs say
+	sick   map[string]string // devices that have fallen out, and why
 	procs  map[job.Attempt]*proc
 	ending []*proc        // ended, with memory that is not back
 	files  map[int]*files // of jobs that have some
+}
+
+// rough is what tests make worse.
+type rough struct {
+	real         bool          // a status of the devices is needed
+	wallOff      time.Duration // error of the wall clock
+	diskBadUntil time.Duration
+	stalledUntil time.Duration
 }
 
 // For how long hosts are up when a world begins.
@@ -118,7 +136,7 @@ func (h *host) boot() {
 	records, epochs := h.disk.restored()
 	core.Restore(records, epochs)
 	w.logf("%s begins, with %d records", h.peer, len(records))
-	h.tell(worker.Adopted{Found: h.adopt()})
+	h.tell(worker.Adopted{Found: adopted(h)})
 	if h.real {
 		h.poll()
 	}

@@ -134,8 +134,8 @@ func (o *owner) append(e job.Committed) {
 	o.tell(scheduler.Committed{Committed: e})
 }
 
-// readIndex is a round in which the owner makes sure that it leads.
-func (o *owner) readIndex(tok scheduler.Token) {
+// confirm is a round in which the owner makes sure that it leads.
+func confirm(o *owner, tok scheduler.Token) {
 	w, life := o.w, o.life
 	var err error
 	if w.refusals > 0 && w.chance.Float64() < w.refusals {
@@ -175,12 +175,12 @@ func (o *owner) save(changed []job.Row, gone []job.ID) {
 	}
 	o.rows.save(changed, gone)
 	if o.writes++; o.writes%flushEvery == 0 {
-		o.flush()
+		flushRows(o)
 	}
 }
 
-// flush brings the rows to disk. The journal needs no entries then that they reflect.
-func (o *owner) flush() {
+// flushRows brings the rows to disk. The journal needs no entries then that they reflect.
+func flushRows(o *owner) {
 	clear(o.undo)
 	o.undo, o.flushed = o.undo[:0], o.core.Applied()
 	if n := len(o.log); n > 256 {
@@ -194,7 +194,7 @@ func (o *owner) flush() {
 
 // crash is the end of the daemon: some of the entries under way have reached the disk, and rows since the last flush have
 // not.
-func (o *owner) crash() {
+func crash(o *owner) {
 	if n := len(o.queue); n > 0 {
 		for _, e := range o.queue[:o.w.chance.IntN(n+1)] {
 			o.append(job.Committed{Records: e.records})

@@ -31,6 +31,7 @@ type link struct {
 	badUntil       time.Duration // before it, one could not be expected to reach the other
 	told           time.Duration // when the host sent what the owner last heard of its free resources
 
+	carried []job.Digest // job files that the session remembers
 	toHost  direction[lease.ToWorker]
 	toOwner direction[lease.ToScheduler]
 }
@@ -50,8 +51,8 @@ func (w *World) link(o *owner, h *host) *link {
 	return l
 }
 
-// neighbours opens the sessions that the owner has without need: with its own worker, and with some hosts by chance.
-func (o *owner) neighbours() {
+// openStanding opens the sessions that the owner has without need: with its own worker, and with some hosts by chance.
+func openStanding(o *owner) {
 	w := o.w
 	if o.local != nil {
 		w.link(o, o.local).tend()
@@ -127,6 +128,7 @@ func (l *link) connect() {
 	l.hostDown()
 	l.open = true
 	l.session++
+	l.carried = nil
 	l.toHost.begin()
 	l.toOwner.begin()
 	l.hUp, l.oUp = true, true

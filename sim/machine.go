@@ -34,11 +34,10 @@ func (w *World) addMachine(index int) (*host, error) {
 // addHost adds a daemon with a worker. It runs from the beginning.
 func (w *World) addHost(p lease.Profile) *host {
 	n := len(w.hosts)
-	h := &host{
-		w: w, index: n, peer: p.Peer, power: true, speed: 1, links: map[job.Peer]*link{}, deviceAt: map[string]int{},
-		clock: hostClock{bootAt: -between(w.chance, minUptime, maxUptime)},
-		disk:  newDisk(), procs: map[job.Attempt]*proc{}, store: fmt.Sprintf("store-%d-0", n),
-	}
+	h := &host{w: w, index: n, peer: p.Peer, links: map[job.Peer]*link{}, deviceAt: map[string]int{}}
+	h.power, h.disk, h.store = true, newDisk(), fmt.Sprintf("store-%d-0", n)
+	h.clock.bootAt = -between(w.chance, minUptime, maxUptime)
+	h.speed, h.procs = 1, map[job.Attempt]*proc{}
 	h.cfg = worker.DefaultConfig()
 	h.cfg.Shares, h.cfg.Profile = w.cfg.Shares, p
 	h.cfg.IP = h.address()

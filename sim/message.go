@@ -117,6 +117,9 @@ func post[M any](d *direction[M], up bool, m M) {
 		return
 	}
 	k, n := measure(m)
+	if s, ok := any(m).(lease.Start); ok && s.File != nil {
+		n += l.carry(s.File)
+	}
 	w.kinds[k].Count++
 	w.kinds[k].Bytes += int64(n)
 	w.counts.Messages++

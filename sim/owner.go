@@ -21,12 +21,21 @@ type owner struct {
 	links  map[job.Peer]*link
 	order  []*link // the same, in the order in which they were made
 
-	wallOff time.Duration // error of the wall clock; in tests
-	up      bool
-	leads   bool
-	leadAt  time.Duration
-	term    uint64
+	wallOff      time.Duration // error of the wall clock; in tests
+	stalledUntil time.Duration // in tests
 
+	up     bool
+	leads  bool
+	leadAt time.Duration
+	term   uint64
+
+	ownerLoop
+	journal
+	finder
+}
+
+// ownerLoop is the loop around the core of a scheduler.
+type ownerLoop struct {
 	core     *scheduler.Core
 	life     int
 	inbox    []scheduler.Event
@@ -35,18 +44,17 @@ type owner struct {
 	turning  bool
 	turnFn   func()
 	alarm    alarm // for the turn that the core wants next
+	tokens   scheduler.Token
+	asks     map[scheduler.Token]request
+}
 
-	stalledUntil time.Duration // in tests
-
-	journal
-
+// finder is how an owner looks for hosts.
+type finder struct {
 	finding map[string]bool
 	wants   []scheduler.Want
 	calls   int           // of wants
 	called  []*link       // with hosts that have answered an announcement
 	callAt  time.Duration // of the last announcement
-	tokens  scheduler.Token
-	asks    map[scheduler.Token]request
 }
 
 // addOwner adds a scheduler: to the daemon of a host, or to one without a worker.
@@ -54,9 +62,9 @@ func (w *World) addOwner(local *host) *owner {
 	n := len(w.owners)
 	o := &owner{
 		w: w, index: n, at: -1 - n, peer: job.Peer(fmt.Sprintf("owner-%d", n)), group: job.Group(n + 1), local: local, policy: w.cfg.Policy,
-		finding: map[string]bool{}, links: map[job.Peer]*link{},
+		links: map[job.Peer]*link{},
 	}
-	o.rows = rows{}
+	o.rows, o.finding = rows{}, map[string]bool{}
 	if local != nil {
 		o.at, o.peer, local.local = local.index, local.peer, o
 	}
@@ -69,8 +77,8 @@ func (w *World) addOwner(local *host) *owner {
 
 func (o *owner) now() time.Time { return o.w.wall(o.w.now, o.wallOff) }
 
-// config is what the core is told.
-func (o *owner) config() scheduler.Config {
+// configOf is what the core is told.
+func configOf(o *owner) scheduler.Config {
 	w := o.w
 	cfg := scheduler.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed = o.peer, o.group, w.chance.Uint64()|1
@@ -109,7 +117,7 @@ func (o *owner) boot(after time.Duration) {
 	if err := saved.End(); err != nil {
 		w.fail("%s: %v", o.peer, err)
 	}
-	o.core = scheduler.NewCore(o.config(), saved, o.now())
+	o.core = scheduler.NewCore(configOf(o), saved, o.now())
 	o.inbox, o.keptRows, o.turning, o.alarm.at = o.inbox[:0], nil, false, 0
 	o.asks, o.commitAt = map[scheduler.Token]request{}, w.now
 	clear(o.finding)
@@ -142,8 +150,8 @@ func (o *owner) kill() {
 		l.died(false)
 	}
 	o.called = nil
-	o.crash()
-	o.askAgain()
+	crash(o)
+	askAgain(o)
 }
 
 // restart kills the daemon, with its worker if it has one, and starts it again.

@@ -202,8 +202,8 @@ func (h *host) stopProc(a job.Attempt, grace time.Duration, reason string) {
 	}
 }
 
-// adopt is what the runner tells a new daemon.
-func (h *host) adopt() []worker.DriverEvent {
+// adopted is what the runner tells a new daemon.
+func adopted(h *host) []worker.DriverEvent {
 	out := make([]worker.DriverEvent, 0, len(h.procs))
 	for _, p := range h.procs {
 		out = append(out, p.event())
@@ -234,12 +234,12 @@ func (h *host) poll() {
 	h.w.after(between(h.w.chance, 5*time.Millisecond, 50*time.Millisecond), func() {
 		if h.life == life && h.up {
 			h.polling = false
-			h.tell(worker.DeviceStatus{Devices: h.status()})
+			h.tell(worker.DeviceStatus{Devices: statusOf(h)})
 		}
 	})
 }
 
-func (h *host) status() []gpu.Status {
+func statusOf(h *host) []gpu.Status {
 	out := make([]gpu.Status, 0, len(h.cfg.Profile.GPUs))
 	for _, d := range h.cfg.Profile.GPUs {
 		s := gpu.Status{UUID: d.UUID, Health: gpu.Healthy, Recovery: gpu.RecoveryNone}

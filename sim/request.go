@@ -42,7 +42,7 @@ func (o *owner) ask(r request, event func(scheduler.Token) scheduler.Event) {
 }
 
 // askAgain has the clients ask again whose daemon has died.
-func (o *owner) askAgain() {
+func askAgain(o *owner) {
 	tokens := make([]scheduler.Token, 0, len(o.asks))
 	for tok := range o.asks {
 		tokens = append(tokens, tok)

@@ -12,7 +12,20 @@ type Result struct {
 	End    time.Duration // virtual time of the end
 	Events int           // of the clock
 
-	Jobs      int // in the load
+	Jobs    int    // in the load
+	Refusal string // of the first job that was refused for good; empty: none was
+	Defects int    // moves that no core may make, and messages that no session would take: must be 0
+
+	Tasks
+	Traffic
+	Work
+
+	// Ages are those of what a scheduler believed of a host when it made it an offer.
+	Ages Ages
+}
+
+// Tasks counts what became of jobs and tasks.
+type Tasks struct {
 	Accepted  int
 	Ended     int // have done their work, or have failed for good
 	Starts    int // of tasks and of gangs as wholes
@@ -24,29 +37,30 @@ type Result struct {
 	Released  int // tasks that lost too many hosts, and that a person let run again
 	// LostWork is what tasks had done that were lost, times their GPUs, or times 1 if they have none.
 	LostWork time.Duration
+}
 
+// Traffic counts what went over the network.
+type Traffic struct {
 	Messages int   // between daemons on different machines
 	Bytes    int64 // of these messages, by the lengths of their encoding
 	Local    int   // messages within a daemon
 	Copies   int   // of the files of jobs to machines
 	Copied   int64 // bytes of these
 	ByKind   []KindCount
+}
 
+// Work counts what daemons did.
+type Work struct {
 	Steps         int // of schedulers
 	Rounds        int // of workers
 	Offers        int
 	Commits       int
 	Declines      int
-	Finds         int    // searches by class
-	Announcements int    // of what schedulers look for
-	Sessions      int    // that were opened between machines
-	Broken        int    // of these, by faults
-	Fenced        int    // tasks that ended because their lease ran out
-	Defects       int    // moves that no core may make, and messages that no session would take: must be 0
-	Refusal       string // of the first job that was refused for good; empty: none was
-
-	// Ages are those of what a scheduler believed of a host when it made it an offer.
-	Ages Ages
+	Finds         int // searches by class
+	Announcements int // of what schedulers look for
+	Sessions      int // that were opened between machines
+	Broken        int // of these, by faults
+	Fenced        int // tasks that ended because their lease ran out
 }
 
 // KindCount is the number and the size of the messages of one kind.

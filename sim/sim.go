@@ -100,7 +100,7 @@ func New(cfg Config) (*World, error) {
 			return nil, err
 		}
 	}
-	w.joinLater()
+	joinLater(w)
 	n := len(w.hosts)
 	for i := range w.cfg.Schedulers {
 		w.addOwner(w.hosts[i*n/w.cfg.Schedulers])

@@ -3,6 +3,8 @@ package sim
 // How many bytes messages have on the wire.
 
 import (
+	"slices"
+
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -41,12 +43,13 @@ const (
 	sizeMessage  = 6  // its frame and its kind
 	sizeAttempt  = 34 // with the job's ID
 	sizeEpoch    = 6
+	sizeDigest   = 36
 	sizeID       = 10 // a random number of 64 bits
 	sizeGroup    = 12
 	sizeResource = 14
 	sizeFree     = 14
 	sizeFreeGPU  = 12 // beyond its UUID
-	sizeDevice   = 46 // beyond its UUID and its model, which comes twice
+	sizeDevice   = 21 // beyond its UUID and its model, which comes twice
 	sizeProfile  = 60
 	sizeForecast = 16
 	sizeEntry    = 22 // beyond the account
@@ -59,13 +62,13 @@ func measure(msg any) (kind, int) {
 	const head = sizeMessage + sizeAttempt
 	switch m := msg.(type) {
 	case lease.Owns:
-		return kindOwns, sizeMessage + len(m.Groups)*sizeGroup
+		return kindOwns, sizeMessage + 3 + len(m.Groups)*sizeGroup
 	case lease.Offer:
-		return kindOffer, head + sizeID + sizeEpoch + sizeResource + len(m.Need.GPUModel) + len(m.Device) + len(m.User) + len(m.Project) + 16
+		return kindOffer, head + sizeID + sizeEpoch + sizeResource + len(m.Need.GPUModel) + len(m.Device) + len(m.User) + len(m.Project) + 30
 	case lease.Release:
-		return kindRelease, sizeMessage + sizeID
+		return kindRelease, sizeMessage + sizeID - 3
 	case lease.Start:
-		return kindStart, head + 2*sizeID + sizeEpoch + len(m.User) + fileSize(m.File) + gangSize(m.Gang)
+		return kindStart, head + 2*sizeID + sizeEpoch + len(m.User) + sizeDigest + gangSize(m.Gang)
 	case lease.Query:
 		return kindQuery, head + sizeEpoch + len(m.Store) + 4
 	case lease.Signal:
@@ -145,11 +148,19 @@ func eventSize(m *lease.Event) int {
 	return n
 }
 
-// fileSize is the length of what a task is told of its job.
-func fileSize(f *job.File) int {
-	if f == nil {
+// maxCarried is how many job files a session remembers.
+const maxCarried = 64
+
+// carry returns the length of the job file if the session does not remember it: it carries each file once.
+func (l *link) carry(f *job.File) int {
+	sum := f.Digest()
+	if slices.Contains(l.carried, sum) {
 		return 0
 	}
+	if len(l.carried) == maxCarried {
+		l.carried = slices.Delete(l.carried, 0, 1)
+	}
+	l.carried = append(l.carried, sum)
 	return len(f.Text())
 }
 

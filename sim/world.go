@@ -23,28 +23,43 @@ type World struct {
 	// durable says that a daemon may die: what its disk has is then kept.
 	durable bool
 
+	cluster
+	counted
+
+	later   []func() // flushes of messages, at the end of a turn
+	pids    int
+	retries int // of jobs that ask for none
+
+	hooks
+}
+
+// cluster is all that there is in a world.
+type cluster struct {
 	hosts   []*host
 	owners  []*owner
 	hostOf  map[job.Peer]*host
 	ownerOf map[job.Peer]*owner
 	classes map[string][]*host
 
-	works   []*submission // by the index of their job in the load
-	byID    map[job.ID]*submission
-	left    int      // jobs that have not ended
-	later   []func() // flushes of messages, at the end of a turn
-	pids    int
-	retries int // of jobs that ask for none
+	works []*submission // by the index of their job in the load
+	byID  map[job.ID]*submission
+	left  int // jobs that have not ended
+}
 
+// counted is what is counted in a world, and what must not happen.
+type counted struct {
 	counts  Result
 	kinds   [kinds]KindCount
 	defects []string
 	found   int   // defects in all
 	err     error // that ends the run
-	steady  bool  // nothing fails any more; in tests
+}
 
-	refusals float64                 // the part of entries that a journal does not take, and of rounds that fail; in tests
-	tune     func(*scheduler.Config) // of each owner; in tests
+// hooks are what tests set.
+type hooks struct {
+	steady   bool                    // nothing fails any more
+	refusals float64                 // the part of entries that a journal does not take, and of rounds that fail
+	tune     func(*scheduler.Config) // of each owner
 	wall     func(now, offset time.Duration) time.Time
 	watch    watcher // nil: nobody watches
 	trace    func(format string, args ...any)
@@ -63,8 +78,8 @@ func newWorld(cfg Config) *World {
 	}
 	w := &World{
 		Clock: cfg.Clock, cfg: cfg, net: cfg.Network, chance: rand.New(rand.NewPCG(cfg.Seed, 0)),
-		hostOf: map[job.Peer]*host{}, ownerOf: map[job.Peer]*owner{}, classes: map[string][]*host{},
-		byID: map[job.ID]*submission{}, wall: wallClock,
+		cluster: cluster{hostOf: map[job.Peer]*host{}, ownerOf: map[job.Peer]*owner{}, classes: map[string][]*host{}, byID: map[job.ID]*submission{}},
+		hooks:   hooks{wall: wallClock},
 	}
 	if w.net == nil {
 		w.net = plain{w.Clock, cfg.Seed, plainLeast, plainMost}
@@ -96,7 +111,7 @@ func (w *World) start() {
 		}
 	}
 	for _, o := range w.owners {
-		o.neighbours()
+		openStanding(o)
 	}
 }
 
