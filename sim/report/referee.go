@@ -21,8 +21,8 @@ type Rules struct {
 	Slack time.Duration
 	// Checkpoint is how often a job saves its state; 0: never. What it has saved counts when a fault ends it.
 	Checkpoint time.Duration
-	// Undone allows a fault to undo a finish that nobody has heard of, and a person to let a job run that has failed for
-	// good.
+	// Undone allows a fault to undo a finish that nobody has heard of, and the news of it to come while the job runs again;
+	// and a person to let a job run that has failed for good.
 	Undone bool
 }
 
@@ -52,6 +52,7 @@ type trial struct {
 	unpaid      time.Duration // parts of earlier restarts that were cut short
 	alloc       []record.Alloc
 	phase       phase
+	unheard     bool // it had finished once, and nobody had heard of that
 }
 
 // room is what is free on a machine.
@@ -206,7 +207,7 @@ func (f *Referee) give(j *load.Job, a record.Alloc, sign int) {
 
 func (f *Referee) end(j *load.Job, c *trial, r record.Record) error {
 	if c.phase == finished && r.Kind == record.Lost && f.rules.Undone {
-		c.phase, c.done, c.cost, c.unpaid = requeued, 0, 0, 0
+		c.phase, c.done, c.cost, c.unpaid, c.unheard = requeued, 0, 0, 0, true
 		return nil
 	}
 	if c.phase != active {
@@ -215,7 +216,7 @@ func (f *Referee) end(j *load.Job, c *trial, r record.Record) error {
 	ran := r.At - c.since - c.cost // useful time of this run, below 0 if it has ended within the restart
 	switch r.Kind {
 	case record.Finish:
-		if over := c.done + ran - j.Runs; over < 0 || over > c.unpaid+f.rules.Slack {
+		if over := c.done + ran - j.Runs; over < 0 && !c.unheard || over > c.unpaid+f.rules.Slack {
 			return fmt.Errorf("it has run for %v, and its load says %v", c.done+ran, j.Runs)
 		}
 		c.phase = finished

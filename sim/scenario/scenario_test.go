@@ -1,0 +1,189 @@
+package scenario
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/sim"
+	"github.com/musterhq/muster/sim/central"
+	"github.com/musterhq/muster/sim/fabric"
+	"github.com/musterhq/muster/sim/load"
+	"github.com/musterhq/muster/sim/record"
+	"github.com/musterhq/muster/sim/report"
+)
+
+// refereed is a sink that checks each record.
+type refereed struct {
+	t       *testing.T
+	referee *report.Referee
+}
+
+func (r refereed) Take(x record.Record) {
+	if err := r.referee.Check(x); err != nil {
+		r.t.Errorf("%v", err)
+	}
+}
+
+// small is a scenario of 16 machines on 4 leaves.
+func small(t *testing.T, seed uint64) *Scenario {
+	t.Helper()
+	topology, err := fabric.LeafSpine{
+		Spines: 2, Leaves: 4, Hosts: 4, Oversubscription: 2, Bandwidth: 25 * fabric.Gbps,
+		HostLatency: time.Microsecond, SpineLatency: 2 * time.Microsecond,
+	}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	machines, err := load.ParseMachines("16x4xH100-80GB,64cpu,512GiB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if machines, err = LayOut(topology, machines, 4); err != nil {
+		t.Fatal(err)
+	}
+	how, err := load.ParseSynthetic("test", "jobs: 120; load: 0.7; durations: lognormal(median=10m,sigma=1,max=2h); gpus: 1:0.6,4:0.2,8:0.2; priorities: 50:0.8,80:0.2; preemptible: 0.3; files: 10MiB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := how.Jobs(machines, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Scenario{
+		Seed: seed, Load: load.Load{Machines: machines, Jobs: jobs}, Schedulers: 3, Topology: topology, Shape: "leaf-spine",
+		Restart: time.Minute,
+	}
+}
+
+// Faults of each kind cost time and end no job: nothing runs twice, nothing is lost.
+func TestFaultsLoseNothing(t *testing.T) {
+	script := `at_s,kind,what,for_s
+1000,host,host-00003,600
+1500,daemon,host-00006,20
+2000,rack,leaf1,600
+3000,switch,spine0,600
+4000,cut,"leaf0,leaf1",600
+5000,link,leaf2 spine1,300
+6000,switch,leaf3,60
+7000,slow,host-00002:0.5,1000
+`
+	for seed := range uint64(2) {
+		s := small(t, seed)
+		var err error
+		if s.Faults, err = ReadScript("faults.csv", strings.NewReader(script), &s.Load); err != nil {
+			t.Fatal(err)
+		}
+		referee, err := report.NewReferee(&s.Load, report.Rules{Restart: s.Restart, Slack: time.Hour, Undone: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Log = refereed{t, referee}
+		out, err := s.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := out.Document.Runs[0].Figures
+		if referee.Open() != 0 || f.Jobs.Finished != f.Jobs.Submitted || out.Result.Defects != 0 {
+			t.Errorf("seed %d: %d of %d jobs have finished, %d defects", seed, f.Jobs.Finished, f.Jobs.Submitted, out.Result.Defects)
+		}
+		if len(f.Faults) != 8 || out.Result.Faults != 8 {
+			t.Errorf("seed %d: %d faults are reported, %d happened", seed, len(f.Faults), out.Result.Faults)
+		}
+		if n := out.Document.Network; len(n.Links) != 16+8 || n.Copied == 0 {
+			t.Errorf("network: %d links, %d bytes of files", len(n.Links), n.Copied)
+		}
+	}
+}
+
+// The same scenario gives the same document, bit by bit.
+func TestSameAgain(t *testing.T) {
+	var all [2]bytes.Buffer
+	for i := range all {
+		s := small(t, 3)
+		rate, err := ParseRate("host=20%/h for 5m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Faults, err = Draw([]Rate{rate}, &s.Load, s.Topology, s.FaultsUntil(), s.Seed); err != nil || len(s.Faults) == 0 {
+			t.Fatalf("%d faults, %v", len(s.Faults), err)
+		}
+		s.Yardsticks = []central.Order{central.Centre, central.EASY}
+		out, err := s.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := report.Write(&all[i], &out.Document); err != nil {
+			t.Fatal(err)
+		}
+		if len(out.Document.Runs) != 3 {
+			t.Errorf("%d runs", len(out.Document.Runs))
+		}
+	}
+	if !bytes.Equal(all[0].Bytes(), all[1].Bytes()) {
+		t.Error("the documents differ")
+	}
+}
+
+func TestParseRate(t *testing.T) {
+	for text, want := range map[string]Rate{
+		"1%/h":              {"host", 0.01, 10 * time.Minute},
+		"gpu=2.4%/d":        {"gpu", 0.001, time.Hour},
+		"link=168/w for 5m": {"link", 1, 5 * time.Minute},
+	} {
+		if got, err := ParseRate(text); err != nil || got.Kind != want.Kind || got.For != want.For || got.Hour < want.Hour*0.999 || got.Hour > want.Hour*1.001 {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "1%", "x/h", "disk=1%/h", "-1%/h", "NaN/h", "1%/y", "1%/h for ever", "1%/h for -1m"} {
+		if got, err := ParseRate(text); err == nil || !strings.Contains(err.Error(), "want something like") {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+}
+
+func TestScriptRefused(t *testing.T) {
+	s := small(t, 1)
+	head := "at_s,kind,what,for_s\n"
+	for text, want := range map[string]string{
+		"":                            "f.csv: the file is empty",
+		"at_s,kind,what\n":            `f.csv line 1: column "for_s" is missing`,
+		"at_s,kind,what,for_s,who\n":  `f.csv line 1: column "who" is unknown`,
+		head + "-1,host,host-00001,5": `f.csv line 2, at_s: "-1" is no number`,
+		head + "NaN,host,host-00001,": `f.csv line 2, at_s: "NaN" is no number`,
+		head + "1,fire,host-00001,5":  `f.csv line 2, kind: "fire" is not`,
+		head + "1,host,nobody,5":      `f.csv line 2, what: there is no machine "nobody"`,
+		head + "1,gpu,host-00001:4,5": `f.csv line 2, what: "host-00001:4" is no GPU`,
+		head + "1,slow,host-00001,5":  `f.csv line 2, what: "host-00001": want`,
+		head + "1,host,host-00001":    "f.csv: record on line 2: wrong number of fields",
+	} {
+		if _, err := ReadScript("f.csv", strings.NewReader(text), &s.Load); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	s.Faults = []Fault{{Fault: sim.Fault{Kind: sim.Break, Part: "switch leaf9"}}}
+	if _, err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `the network has no node "leaf9"`) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Machines of a list sit on the hosts of a network file that have their names.
+func TestLayOutByName(t *testing.T) {
+	topology, err := fabric.Parse("net.yaml", []byte(`
+nodes:
+  - {name: b, kind: host}
+  - {name: a, kind: host}
+  - {name: s, kind: switch}
+edges:
+  - {from: a, to: s, latency: 1us, bandwidth: 10Gbps}
+  - {from: b, to: s, latency: 1us, bandwidth: 10Gbps}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	machines, err := LayOut(topology, []load.Machine{{Name: "a", CPUs: 1000}, {Name: "b", CPUs: 2000}}, 0)
+	if err != nil || topology.Nodes[0].Name != "a" || machines[0].Labels[load.LeafLabel] != "s" {
+		t.Errorf("%+v, %v", machines, err)
+	}
+}
