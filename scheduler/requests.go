@@ -267,11 +267,10 @@ func (rq *requests) submitted(id job.ID) {
 	}
 	rq.drop(id, s)
 	for _, tok := range s.tokens {
-		if !s.brief {
-			rq.answer(tok, rq.entries.byID[id], nil)
-		} else if rq.close(tok) {
+		if s.brief && rq.close(tok) {
 			rq.fx.Reply = append(rq.fx.Reply, Reply{Token: tok, Job: job.Job{ID: id}})
 		}
+		rq.answer(tok, rq.entries.byID[id], nil) // unless the request is closed
 	}
 }
 

@@ -212,7 +212,7 @@ func crash(o *owner) {
 }
 
 // written is a record as the journal gives it back: a time on disk has no monotonic reading.
-func written(r job.Record) job.Record {
+func written(r job.Record) job.Record { //nolint:ireturn // a record is one of several types
 	switch r := r.(type) {
 	case job.SubmitRecord:
 		r.At = r.At.Round(0)

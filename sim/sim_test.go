@@ -311,21 +311,21 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// TestCandidates: the policy pack fills one machine if it may compare all, and more than one if it sees one candidate.
+// TestCandidates: the policy spread uses all machines if it may compare them, and fewer if it sees one candidate.
 func TestCandidates(t *testing.T) {
-	for candidates, few := range map[int]bool{100: true, 1: false} {
+	for candidates, all := range map[int]bool{100: true, 1: false} {
 		var jobs []load.Job
 		for i := range 8 {
 			jobs = append(jobs, jobOf(i, 1, time.Duration(i)*time.Second, time.Hour))
 		}
-		_, log := runs(t, Config{Load: load.Load{Machines: machinesOf(8), Jobs: jobs}, Policy: "pack", Candidates: candidates})
+		_, log := runs(t, Config{Load: load.Load{Machines: machinesOf(8), Jobs: jobs}, Policy: "spread", Candidates: candidates})
 		used := map[int]bool{}
 		for _, r := range log {
 			for _, a := range r.Alloc {
 				used[a.Machine] = true
 			}
 		}
-		if (len(used) == 1) != few {
+		if (len(used) == 8) != all {
 			t.Errorf("with %d candidates %d machines are used", candidates, len(used))
 		}
 	}

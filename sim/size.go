@@ -119,7 +119,7 @@ func availabilitySize(m *lease.Availability) int {
 	}
 	if m.Usage != nil {
 		for i := range m.Usage.Entries {
-			n += sizeEntry + len(m.Usage.Entries[i].Account.User) + len(m.Usage.Entries[i].Account.Project)
+			n += sizeEntry + len(m.Usage.Entries[i].User) + len(m.Usage.Entries[i].Project)
 		}
 	}
 	return n

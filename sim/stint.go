@@ -240,7 +240,7 @@ func (x *stint) interrupted(p *proc) {
 		return // it has failed; if it does not run again, it is rejected
 	}
 	if every := w.cfg.Checkpoint; every > 0 {
-		kept := worked / every * every
+		kept := worked - worked%every
 		e.saved += kept
 		e.resumes = e.resumes || e.saved > 0
 		worked -= kept

@@ -9,7 +9,7 @@ import (
 )
 
 // watcher sees what happens in a world, before anything else comes of it.
-type watcher interface {
+type watcher interface { //nolint:interfacebloat // one method for each thing that can be seen
 	offered(o *owner, h *host, m lease.Offer)
 	starts(o *owner, to job.Peer, m lease.Start)
 	foresees(h *host, f lease.Forecast)

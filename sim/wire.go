@@ -66,14 +66,20 @@ func wireRefuses(msg any) string {
 		if len(m.Forecasts) > lease.MaxForecasts {
 			return "too many forecasts"
 		}
-		for _, f := range m.Forecasts {
-			if max(f.Start, f.Kept, f.Shared) != f.Start+f.Kept+f.Shared || min(f.Start, f.Kept, f.Shared) < 0 {
-				return fmt.Sprintf("a forecast %+v", f)
-			}
+		return toldRefused(&m)
+	}
+	return ""
+}
+
+// toldRefused says what is out of bounds in the forecasts of a host and in what it tells of its users.
+func toldRefused(m *lease.Availability) string {
+	for _, f := range m.Forecasts {
+		if max(f.Start, f.Kept, f.Shared) != f.Start+f.Kept+f.Shared || min(f.Start, f.Kept, f.Shared) < 0 {
+			return fmt.Sprintf("a forecast %+v", f)
 		}
-		if m.Usage != nil {
-			return usageRefused(m.Usage)
-		}
+	}
+	if m.Usage != nil {
+		return usageRefused(m.Usage)
 	}
 	return ""
 }

@@ -93,8 +93,6 @@ func newTestWorld(t testing.TB, seed uint64, opt options) *world {
 func ref(w *World) *world { return w.watch.(*world) }
 
 func (h *host) ref() *world     { return ref(h.w) }
-func (o *owner) ref() *world    { return ref(o.w) }
-func (l *link) ref() *world     { return ref(l.w) }
 func (j *work) world() *world   { return ref(j.w) }
 func (h *host) line() *standing { return h.ref().lines[h] }
 func (p *proc) work() *work     { return p.h.ref().works[p.j.index] }
@@ -276,8 +274,7 @@ func (w *world) asked(o *owner, tok scheduler.Token) {
 // refused is the answer to a job that was not accepted.
 func (w *world) refused(s *submission, err error) bool {
 	j := w.works[s.index]
-	var noMatch *scheduler.NoMatchError
-	if !errors.As(err, &noMatch) {
+	if _, noMatch := errors.AsType[*scheduler.NoMatchError](err); !noMatch {
 		w.fail("P7: %s was refused: %v", j, err)
 		return false
 	}
