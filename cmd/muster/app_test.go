@@ -111,7 +111,21 @@ func TestBadCommandLines(t *testing.T) {
 		{"jobs --socket /" + strings.Repeat("s", 107), 2, "at most 107 bytes"},
 		{"top --help", 2, "not yet in this version"},
 		{"events -f", 2, "not yet in this version"},
-		{"simulate", 2, "not yet in this version"},
+		{"simulate", 2, "simulate: there is no cluster: give --machines, or --topology"},
+		{"simulate --machines 4x8xH100-80GB,64cpu,512GiB", 2, "want one of --jobs, --synthetic and --sacct"},
+		{"simulate --machines /nowhere.csv --synthetic load:1", 2, "/nowhere.csv: no such file"},
+		{"simulate --machines 4x8xH100-80GB,64cpu,512GiB --synthetic jobs:x", 2, "--synthetic:1: jobs"},
+		{"simulate --machines 4x8xH100-80GB,64cpu,512GiB --jobs {jobs.csv}", 2, "duration_s \"-5\""},
+		{"simulate --machines 4x8xH100-80GB,64cpu,512GiB --jobs {wide.csv}", 2, "the cluster could never run it"},
+		{"simulate --topology {net.yaml} --synthetic load:1", 2, "host b has no path to host a"},
+		{"simulate --topology torus --synthetic load:1", 2, "--topology \"torus\": want leaf-spine, fat-tree, or a file"},
+		{"simulate --machines 1x,8cpu,64GiB --synthetic jobs:1;rate:1/h;gpus:0 --fail 1%/y", 2, "--fail: rate \"1%/y\": no time unit"},
+		{"simulate --machines 1x,8cpu,64GiB --synthetic jobs:1;rate:1/h;gpus:0 --yardsticks lifo", 2, "no order is called \"lifo\""},
+		{"simulate --machines 1x,8cpu,64GiB --synthetic jobs:1;rate:1/h;gpus:0 --policy best", 2, "policy"},
+		{"simulate --machines 1x,8cpu,64GiB --synthetic jobs:1;rate:1/h;gpus:0 --out /nowhere/x", 2, "--out: open /nowhere/x: no such file"},
+		{"simulate --compare a.json", 2, "want two files or more"},
+		{"simulate --compare /nowhere.json /nowhere.json", 2, "no such file"},
+		{"simulate a.json", 2, "files are arguments of --compare only"},
 		{"node drain n1 --deadline 5", 2, "--deadline: "},
 		{"node drain", 2, "the name or id of a node"},
 		{"node resume", 2, "the name or id of a node"},
@@ -129,6 +143,8 @@ func TestBadCommandLines(t *testing.T) {
 		for name, text := range map[string]string{
 			"good.yaml": "command: [true]\n", "bad.yaml": "command: [a]\nfoo: 1\n", "big.yaml": strings.Repeat("#", 2<<20),
 			"zero.sh": "#!/bin/sh\x00\n", "latin1.sh": "#!/bin/sh\necho \xe9\n", "dos.sh": "#!/bin/sh\r\necho\r\n", "big.sh": "#!/bin/sh\n" + strings.Repeat("#", 600<<10),
+			"jobs.csv": jobColumns + "a,0,-5,1,1000,1000,0,,,\n", "wide.csv": jobColumns + "a,0,5,64,1000,1000,0,,,\n",
+			"net.yaml": "nodes: [{name: a, kind: host}, {name: b, kind: host}]\nedges: []\n",
 		} {
 			if strings.Contains(c.line, "{"+name+"}") {
 				c.line = strings.ReplaceAll(c.line, "{"+name+"}", file(name, text))
@@ -140,6 +156,9 @@ func TestBadCommandLines(t *testing.T) {
 		}
 	}
 }
+
+// jobColumns is the first line of a table of jobs.
+const jobColumns = "job,submit_s,duration_s,num_gpu,gpu_milli,cpu_milli,memory_mib,gpu_spec,class,priority\n"
 
 func TestArrange(t *testing.T) {
 	alone(t)

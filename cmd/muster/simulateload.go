@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/musterhq/muster/scheduler/policy"
 	"github.com/musterhq/muster/sim/fabric"
 	"github.com/musterhq/muster/sim/load"
 	"github.com/musterhq/muster/sim/scenario"
@@ -25,6 +26,11 @@ func scenarioOf(c *cli.Context) (s *scenario.Scenario, notes []string, err error
 	s = &scenario.Scenario{
 		Seed: c.Uint64("seed"), Policy: c.String("policy"), Candidates: c.Int("candidates"), Schedulers: c.Int("schedulers"),
 		Loss: c.Float64("loss") / 100, Restart: c.Duration("restart"), Checkpoint: c.Duration("checkpoint"), Horizon: c.Duration("until"),
+	}
+	if s.Policy != "" {
+		if err := policy.Check(s.Policy); err != nil {
+			return nil, nil, fmt.Errorf("--policy: %w", err)
+		}
 	}
 	switch c.String("durations") {
 	case "known":

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The same seed prints the same bytes: summary, JSON and log. A log has the lines of the public form.
+func TestSimulate(t *testing.T) {
+	alone(t)
+	dir := t.TempDir()
+	line := func(more ...string) []string {
+		return append([]string{
+			"simulate", "--topology", "leaf-spine", "--spines", "2", "--leaves", "2", "--hosts", "4", "--machine", "4xH100-80GB,64cpu,512GiB",
+			"--synthetic", "jobs: 60; load: 0.8; durations: lognormal(median=5m,sigma=1,max=1h); gpus: 1:0.7,4:0.2,8:0.1; files: 1MiB",
+			"--fail", "10%/h", "--seed", "7", "--yardsticks", "greedy,easy",
+		}, more...)
+	}
+	var outs, logs [2]string
+	for i := range outs {
+		log := filepath.Join(dir, "log.jsonl")
+		r := program(t.Context(), "", line("--out", log, "--report", filepath.Join(dir, "r.html"))...)
+		if r.code != 0 || r.err != "" {
+			t.Fatalf("exit %d, %s", r.code, r.err)
+		}
+		text, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outs[i], logs[i] = r.stdout, string(text)
+	}
+	if outs[0] != outs[1] || logs[0] != logs[1] {
+		t.Error("the second run is another one")
+	}
+	for _, want := range []string{"8 machines", "32 GPUs", "60 jobs", "muster, frag", "greedy, best-fit", "easy, best-fit", "leaf-spine of 2 spines and 2 leaves"} {
+		if !strings.Contains(outs[0], want) {
+			t.Errorf("no %q in\n%s", want, outs[0])
+		}
+	}
+	for l := range strings.Lines(outs[0]) {
+		if len([]rune(l)) > 81 {
+			t.Errorf("a line of %d characters: %s", len([]rune(l)), l)
+		}
+	}
+	starts, ends := strings.Count(logs[0], `"event":"start"`), strings.Count(logs[0], `"event":"finish"`)
+	if starts < 60 || ends != 60 {
+		t.Errorf("%d starts and %d ends of 60 jobs", starts, ends)
+	}
+	if page, err := os.ReadFile(filepath.Join(dir, "r.html")); err != nil || !strings.Contains(string(page), "<svg") {
+		t.Errorf("the page has no picture: %v", err)
+	}
+	r := program(t.Context(), "", line("--json", "--gates")...)
+	var doc struct {
+		Schema string            `json:"schema"`
+		Runs   []json.RawMessage `json:"runs"`
+		Gates  []json.RawMessage `json:"gates"`
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &doc); err != nil || doc.Schema != "muster.simulation/v1" || len(doc.Runs) != 3 || len(doc.Gates) == 0 {
+		t.Errorf("%v: %.200s", err, r.stdout)
+	}
+	for _, name := range []string{"a.json", "b.json"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(r.stdout), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r = program(t.Context(), "", "simulate", "--compare", filepath.Join(dir, "a.json"), filepath.Join(dir, "b.json"))
+	if r.code != 0 || !strings.Contains(r.stdout, "mean wait") && !strings.Contains(r.stdout, "wait, mean") {
+		t.Errorf("exit %d: %s%s", r.code, r.stdout, r.err)
+	}
+}
+
+// The placement experiment writes a line for each arrival.
+func TestSimulatePlacement(t *testing.T) {
+	alone(t)
+	dir := t.TempDir()
+	arrivals := filepath.Join(dir, "arrivals.csv")
+	text := "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\na,1000,1024,1,500,\nb,1000,1024,1,1000,\nc,1000,1024,8,1000,\n"
+	if err := os.WriteFile(arrivals, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(dir, "log.jsonl")
+	r := program(t.Context(), "", "simulate", "--machines", "1x8xT4,64cpu,256GiB", "--arrivals", arrivals, "--out", log)
+	if r.code != 0 || !strings.Contains(r.stdout, "FGD") {
+		t.Fatalf("exit %d: %s%s", r.code, r.stdout, r.err)
+	}
+	got, err := os.ReadFile(log)
+	want := `{"pod":"a","node":"host-00000","gpus":[0],"milli":500}` + "\n" + `{"pod":"b","node":"host-00000","gpus":[1],"milli":1000}` + "\n" + `{"pod":"c","rejected":true}` + "\n"
+	if err != nil || string(got) != want {
+		t.Errorf("%v\n%s", err, got)
+	}
+	r = program(t.Context(), "", "simulate", "--machines", "1x8xT4,64cpu,256GiB", "--arrivals", arrivals, "--fail", "1%/h")
+	if r.code != 2 || !strings.Contains(r.err, "--fail: the placement experiment") {
+		t.Errorf("exit %d: %s", r.code, r.err)
+	}
+}
