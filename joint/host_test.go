@@ -241,7 +241,7 @@ func (h *host) tell(e worker.Event) {
 func (h *host) turn() {
 	if !h.turning && h.up {
 		h.turning = true
-		h.w.at(max(h.w.now, h.stalledUntil), h.turnFn)
+		h.w.at(max(h.w.now+h.w.late(h.w.opt.slow.step), h.stalledUntil), h.turnFn)
 	}
 }
 
@@ -272,7 +272,7 @@ func (h *host) run() {
 	default:
 		h.saving = true
 		life := h.life
-		h.w.after(between(h.w.chance, 500*time.Microsecond, 4*time.Millisecond), func() {
+		h.w.after(between(h.w.chance, 500*time.Microsecond, 4*time.Millisecond)+h.w.late(h.w.opt.slow.disk), func() {
 			switch {
 			case h.life == life && h.up:
 				h.saving = false

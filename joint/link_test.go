@@ -37,8 +37,9 @@ type link struct {
 type direction[M any] struct {
 	link     *link
 	from, to job.Peer
-	newest   *batch[M] // nil once it has arrived or was lost
-	deliver  func([]M) // to the core, if its daemon is up
+	newest   *batch[M]     // nil once it has arrived or was lost
+	last     time.Duration // when the last message arrives
+	deliver  func([]M)     // to the core, if its daemon is up
 }
 
 // batch is the messages of one side that arrive at one moment.
@@ -261,7 +262,8 @@ func (d *direction[M]) send(up bool, m M) {
 		w.logf("%s to %s: %s", d.from, d.to, brief(m))
 	}
 	w.stats.messages++
-	at := w.now + l.latency
+	at := max(w.now+l.latency+w.late(w.opt.slow.message), d.last)
+	d.last = at
 	if d.newest != nil && d.newest.at == at {
 		d.newest.msgs = append(d.newest.msgs, m)
 		return

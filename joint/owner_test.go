@@ -181,7 +181,7 @@ func (o *owner) tell(e scheduler.Event) {
 func (o *owner) turn() {
 	if !o.turning && o.up {
 		o.turning = true
-		o.w.at(max(o.w.now, o.stalledUntil), o.turnFn)
+		o.w.at(max(o.w.now+o.w.late(o.w.opt.slow.step), o.stalledUntil), o.turnFn)
 	}
 }
 
@@ -262,6 +262,9 @@ func (o *owner) propose(records []job.Record) {
 		}
 		o.queue = append(o.queue, entry{batch})
 		o.commitAt = max(o.commitAt, w.now+between(w.chance, time.Millisecond, 10*time.Millisecond))
+		if slow := w.opt.slow.journal; slow > 0 {
+			o.commitAt = max(o.commitAt, w.now+between(w.chance, slow/10, slow))
+		}
 		life := o.life
 		w.at(o.commitAt, func() {
 			if o.life == life && o.up {
@@ -291,7 +294,7 @@ func (o *owner) readIndex(tok scheduler.Token) {
 		err = errJournal
 	}
 	epoch := job.Epoch{Generation: 1, Term: o.term}
-	w.after(between(w.chance, 500*time.Microsecond, 8*time.Millisecond), func() {
+	w.after(between(w.chance, 500*time.Microsecond, 8*time.Millisecond)+w.late(w.opt.slow.journal), func() {
 		if o.life == life {
 			o.tell(scheduler.ReadDone{Token: tok, Epoch: epoch, Err: err})
 		}

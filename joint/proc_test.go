@@ -73,7 +73,7 @@ func (h *host) startProc(t worker.Task) {
 		j.startAt = w.now
 		w.stats.started(j)
 	}
-	w.after(between(w.chance, 2*time.Millisecond, 30*time.Millisecond), p.begin)
+	w.after(between(w.chance, 2*time.Millisecond, 30*time.Millisecond)+w.late(w.opt.slow.start), p.begin)
 }
 
 // begin is when the process exists.

@@ -29,6 +29,25 @@ type options struct {
 	sampling  time.Duration
 	shares    share.Weights // of all daemons; the zero value: usage does not count
 	maxOffers int           // of one task to one host in a virtual minute; 0: the default
+	slow      slowness
+}
+
+// slowness is what a loaded machine adds, at most and by chance. Messages of a session stay in order, and so do the
+// entries of a journal.
+type slowness struct {
+	message time.Duration // to each message, also between the parts of one daemon
+	step    time.Duration // before each step of a core
+	journal time.Duration // to each entry; at least a tenth of it
+	disk    time.Duration // to each write of a host's ledger
+	start   time.Duration // to the start of a process
+}
+
+// late draws a delay up to the most.
+func (w *world) late(most time.Duration) time.Duration {
+	if most == 0 {
+		return 0 // nothing is drawn, so that the other worlds are what they were
+	}
+	return between(w.chance, 0, most)
 }
 
 // standingSessions is how many sessions a daemon keeps without need.
