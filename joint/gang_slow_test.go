@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler"
 )
 
@@ -22,7 +23,7 @@ var (
 )
 
 // slowGangs is a world of two to four owners. Each submits its gangs in one moment, or holds them and releases them in one.
-func slowGangs(t testing.TB, seed uint64) (*world, bool) {
+func slowGangs(t testing.TB, seed uint64) (*world, int) {
 	r := rand.New(rand.NewPCG(seed, 4))
 	var opt options
 	pick := func(all ...time.Duration) time.Duration { return all[r.IntN(len(all))] }
@@ -76,13 +77,30 @@ func slowGangs(t testing.TB, seed uint64) (*world, bool) {
 	}
 	breaks := r.IntN(3) == 0
 	if breaks {
-		m := mood{breaks: pick(1, 10, 40).Seconds() * 1e9}
-		if r.IntN(2) == 0 {
-			m.kills, m.restarts, m.stalls = 4, 4, 10
+		rate := [...]float64{5, 10, 30}[r.IntN(3)] // of a session in an hour
+		t.Logf("seed %d rate %v", seed, rate)
+		for _, h := range w.hosts {
+			for _, o := range w.owners {
+				w.each(r, rate, func() {
+					w.links[[2]job.Peer{o.peer, h.peer}].sever(noticeMost, between(r, 0, 5*time.Second))
+				})
+			}
+			w.each(r, rate/10, func() { h.stalledUntil = w.now + between(r, 0, 5*time.Second) })
 		}
-		w.trouble(r, &m)
+		if r.IntN(2) == 0 {
+			for _, o := range w.owners {
+				w.each(r, rate/10, func() { o.restart(between(r, 300*time.Millisecond, 5*time.Second)) })
+			}
+		}
 	}
-	return w, breaks || prios
+	kind := 0
+	if breaks {
+		kind |= 1
+	}
+	if prios {
+		kind |= 2
+	}
+	return w, kind
 }
 
 // TestGangsOnSlowMachines: while hosts are there, gangs go on: one ends every now and then.
@@ -95,15 +113,15 @@ func TestGangsOnSlowMachines(t *testing.T) {
 		first, n = *slowSeed, 1
 	}
 	var mu sync.Mutex
-	var longest [2]time.Duration
-	var who [2]uint64
-	var worst [2]float64
-	var most [2]uint64
+	var longest [4]time.Duration
+	var who [4]uint64
+	var worst [4]float64
+	var most [4]uint64
 	t.Run("seeds", func(t *testing.T) {
 		for seed := first; seed < first+n; seed++ {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				w, rough := slowGangs(t, seed)
+				w, k := slowGangs(t, seed)
 				if *slowSeed != 0 {
 					w.trace = t.Logf
 				}
@@ -133,10 +151,6 @@ func TestGangsOnSlowMachines(t *testing.T) {
 				}
 				w.checkGangs()
 				w.report()
-				k := 0
-				if rough {
-					k = 1
-				}
 				runs := float64(w.stats.offers) / float64(len(w.works))
 				mu.Lock()
 				defer mu.Unlock()
@@ -147,12 +161,14 @@ func TestGangsOnSlowMachines(t *testing.T) {
 					worst[k], most[k] = runs, seed
 				}
 				if testing.Verbose() {
-					t.Logf("%d jobs of %d owners on %d hosts, %+v: rough %v, %v, longest without an end %v until %v, %.1f offers a job", len(w.works), len(w.owners), len(w.hosts), w.opt.slow, rough, w.now, gap, gapAt, runs)
+					t.Logf("%d jobs of %d owners on %d hosts, %+v: seed %d kind %d, %v, longest without an end %v until %v, %.1f offers a job", len(w.works), len(w.owners), len(w.hosts), w.opt.slow, seed, k, w.now, gap, gapAt, runs)
 				}
 			})
 		}
 	})
-	t.Logf("longest without an end: %v (seed %d), rough %v (seed %d); most offers a job %.1f (seed %d), rough %.1f (seed %d)", longest[0], who[0], longest[1], who[1], worst[0], most[0], worst[1], most[1])
+	for k := range 4 {
+		t.Logf("kind %d: longest without an end: %v (seed %d); most offers a job %.1f (seed %d)", k, longest[k], who[k], worst[k], most[k])
+	}
 }
 
 // release has the user release a job that was submitted held.
