@@ -305,30 +305,6 @@ func TestGangsOfTwoOwners(t *testing.T) {
 	t.Logf("%d gangs of 2 to 4, released within %s, ended after %s; the longest wait was %s", 2*each, released.Round(time.Millisecond), time.Since(start).Round(time.Millisecond), longest.Round(time.Millisecond))
 }
 
-// Gangs that each of two owners gets in one moment, from one file, all get their turn as well: hosts put those of one
-// owner into the order in which the owner has them.
-func TestGangsOfOneMoment(t *testing.T) {
-	n := onLoopback(t, 4)
-	chance := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // repeatable
-	each := gangsEach()
-	start := time.Now()
-	for i, d := range n[:2] {
-		var jobs []string
-		for range each {
-			jobs = append(jobs, fmt.Sprintf("nodes: %d\ncommand: [sleep, '0.05']\n", 2+chance.IntN(3)))
-		}
-		file := filepath.Join(t.TempDir(), fmt.Sprintf("%d.yaml", i))
-		write(t, file, strings.Join(jobs, "---\n"))
-		if got := strings.Fields(d.ok("submit", "-F", file)); len(got) != each {
-			t.Fatalf("%d ids", len(got))
-		}
-	}
-	for _, d := range n[:2] {
-		untilAllEnded(d, n, time.Duration(each)*4*time.Second)
-	}
-	t.Logf("%d gangs of 2 to 4 ended after %s", 2*each, time.Since(start).Round(time.Millisecond))
-}
-
 // The tasks of an array of gangs are named by index and rank, and each gang is complete.
 func TestArrayOfGangs(t *testing.T) {
 	n := onLoopback(t, 3)
