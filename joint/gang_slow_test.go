@@ -16,14 +16,11 @@ import (
 	"github.com/musterhq/muster/scheduler"
 )
 
-var (
-	slowSeed  = flag.Uint64("joint.slow", 0, "run this world of gangs on slow machines alone, and log all that happens in it")
-	slowSeeds = flag.Uint64("joint.slowseeds", 150, "how many worlds TestGangsOnSlowMachines runs")
-	slowFirst = flag.Uint64("joint.slowfirst", 1, "the first of them")
-)
+var slowSeed = flag.Uint64("joint.slow", 0, "run this world of gangs on slow machines alone, and log all that happens in it")
 
-// slowGangs is a world of two to four owners. Each submits its gangs in one moment, or holds them and releases them in one.
-func slowGangs(t testing.TB, seed uint64) (*world, int) {
+// slowGangs is a world of two to four owners. Each submits its gangs in one moment, or holds them and releases them in
+// one. breaks says that sessions break.
+func slowGangs(t testing.TB, seed uint64) (w *world, breaks bool) {
 	r := rand.New(rand.NewPCG(seed, 4))
 	var opt options
 	pick := func(all ...time.Duration) time.Duration { return all[r.IntN(len(all))] }
@@ -39,7 +36,7 @@ func slowGangs(t testing.TB, seed uint64) (*world, int) {
 	if r.IntN(4) == 0 {
 		opt.refusals = 0.02
 	}
-	w := newWorld(t, seed, opt)
+	w = newWorld(t, seed, opt)
 	for range 4 + r.IntN(2)*r.IntN(4) {
 		w.addHost(hostSpec{cpus: 1})
 	}
@@ -75,10 +72,8 @@ func slowGangs(t testing.TB, seed uint64) (*world, int) {
 			}
 		}
 	}
-	breaks := r.IntN(3) == 0
-	if breaks {
+	if breaks = r.IntN(3) == 0; breaks {
 		rate := [...]float64{5, 10, 30}[r.IntN(3)] // of a session in an hour
-		t.Logf("seed %d rate %v", seed, rate)
 		for _, h := range w.hosts {
 			for _, o := range w.owners {
 				w.each(r, rate, func() {
@@ -93,19 +88,21 @@ func slowGangs(t testing.TB, seed uint64) (*world, int) {
 			}
 		}
 	}
-	kind := 0
-	if breaks {
-		kind |= 1
-	}
-	if prios {
-		kind |= 2
-	}
-	return w, kind
+	return w, breaks
 }
 
-// TestGangsOnSlowMachines: while hosts are there, gangs go on: one ends every now and then.
+// slowMost is how long gangs may take until the next one ends: one by one, with messages of three seconds, and with
+// back-offs of a minute at most. If sessions break, a gang may lose its places several times.
+func slowMost(breaks bool) time.Duration {
+	if breaks {
+		return 3 * time.Minute
+	}
+	return 90 * time.Second
+}
+
+// TestGangsOnSlowMachines: gangs go on. One ends every now and then until all have ended.
 func TestGangsOnSlowMachines(t *testing.T) {
-	first, n := *slowFirst, *slowSeeds
+	first, n := uint64(1), uint64(60)
 	if testing.Short() {
 		n = 15
 	}
@@ -113,62 +110,53 @@ func TestGangsOnSlowMachines(t *testing.T) {
 		first, n = *slowSeed, 1
 	}
 	var mu sync.Mutex
-	var longest [4]time.Duration
-	var who [4]uint64
-	var worst [4]float64
-	var most [4]uint64
+	longest := map[bool]time.Duration{}
+	jobs, offers := 0, 0
 	t.Run("seeds", func(t *testing.T) {
 		for seed := first; seed < first+n; seed++ {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				w, k := slowGangs(t, seed)
+				w, breaks := slowGangs(t, seed)
 				if *slowSeed != 0 {
 					w.trace = t.Logf
 				}
 				w.start()
 				w.watchGangs()
-				left, since, gap, gapAt := -1, time.Duration(0), time.Duration(0), time.Duration(0)
-				w.runUntil(12*time.Hour, func() bool {
-					now, held := 0, 0
-					for _, j := range w.works {
-						if !j.settled() {
-							now++
-						}
-						if !j.accepted || j.held && !j.released {
-							held++
-						}
-					}
-					if now < left || left < 0 || held > 0 {
-						left, since = now, w.now
-					}
-					if now > 0 && w.now-since > gap {
-						gap, gapAt = w.now-since, w.now
-					}
-					return now == 0
-				})
-				if !w.done() {
-					w.failUnsettled()
-				}
+				gap := w.runToEnd(slowMost(breaks))
 				w.checkGangs()
 				w.report()
-				runs := float64(w.stats.offers) / float64(len(w.works))
 				mu.Lock()
 				defer mu.Unlock()
-				if gap > longest[k] {
-					longest[k], who[k] = gap, seed
-				}
-				if runs > worst[k] {
-					worst[k], most[k] = runs, seed
-				}
-				if testing.Verbose() {
-					t.Logf("%d jobs of %d owners on %d hosts, %+v: seed %d kind %d, %v, longest without an end %v until %v, %.1f offers a job", len(w.works), len(w.owners), len(w.hosts), w.opt.slow, seed, k, w.now, gap, gapAt, runs)
-				}
+				longest[breaks] = max(longest[breaks], gap)
+				jobs += len(w.works)
+				offers += w.stats.offers
 			})
 		}
 	})
-	for k := range 4 {
-		t.Logf("kind %d: longest without an end: %v (seed %d); most offers a job %.1f (seed %d)", k, longest[k], who[k], worst[k], most[k])
+	t.Logf("%d jobs, %.1f offers a job; longest time without an end %v, and %v if sessions break", jobs, float64(offers)/float64(max(jobs, 1)), longest[false], longest[true])
+}
+
+// runToEnd runs a world until all its jobs have ended. It fails if for so long none ends although none is held. It
+// returns the longest such time.
+func (w *world) runToEnd(most time.Duration) (longest time.Duration) {
+	least, since := len(w.works), time.Duration(0)
+	for len(w.bad) == 0 && !w.done() {
+		w.run(w.now + time.Second)
+		left, held := 0, false
+		for _, j := range w.works {
+			if !j.settled() {
+				left++
+			}
+			held = held || !j.accepted || j.held && !j.released
+		}
+		if left < least || held {
+			least, since = left, w.now
+		}
+		if longest = max(longest, w.now-since); longest > most {
+			w.fail("no job has ended for %v, and %d have not", longest, left)
+		}
 	}
+	return longest
 }
 
 // release has the user release a job that was submitted held.
