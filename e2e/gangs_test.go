@@ -236,8 +236,8 @@ func gangsEach() int {
 	return 15
 }
 
-// untilAllEnded polls twice a second until each job has ended. The test fails after some time, or if none has ended for
-// twice the patience. Then it tells what the daemons know of the jobs that have not ended.
+// untilAllEnded polls twice a second until each job has ended. The test fails after some time, or if none has ended for as
+// long as the patience. Then it tells what the daemons know of the jobs that have not ended.
 func untilAllEnded(d *daemon, all []*daemon, within time.Duration) {
 	d.t.Helper()
 	start, moved, least := time.Now(), time.Now(), -1
@@ -253,7 +253,7 @@ func untilAllEnded(d *daemon, all []*daemon, within time.Duration) {
 		if left == 0 {
 			return ""
 		}
-		if time.Since(moved) < 2*patience && time.Since(start) < within {
+		if time.Since(moved) < patience && time.Since(start) < within {
 			return fmt.Sprintf("%d jobs have not ended", left)
 		}
 		for _, d := range all {
