@@ -236,6 +236,46 @@ func gangsEach() int {
 	return 15
 }
 
+// untilAllEnded polls twice a second until each job has ended. The test fails after some time, or if none has ended for as
+// long as the patience. Then it tells what the daemons know of the jobs that have not ended.
+func untilAllEnded(d *daemon, all []*daemon, within time.Duration) {
+	d.t.Helper()
+	start, moved, least := time.Now(), time.Now(), -1
+	untilRight(d.t, 2*within, func() string {
+		var l api.Listing[api.Job]
+		if err := json.Unmarshal([]byte(d.ok("jobs", "--json")), &l); err != nil {
+			d.t.Fatal(err)
+		}
+		left := len(l.Items)
+		if left < least || least < 0 {
+			moved, least = time.Now(), left
+		}
+		if left == 0 {
+			return ""
+		}
+		if time.Since(moved) < patience && time.Since(start) < within {
+			return fmt.Sprintf("%d jobs have not ended", left)
+		}
+		for _, d := range all {
+			d.tell("jobs")
+			d.tell("nodes")
+		}
+		for _, j := range l.Items[max(0, left-6):] { // the last are the oldest
+			d.tell("why", string(j.ID))
+			d.tell("show", string(j.ID))
+		}
+		d.t.Fatalf("%d jobs have not ended after %s; the last one ended %s ago", left, time.Since(start).Round(time.Second), time.Since(moved).Round(time.Second))
+		return ""
+	})
+}
+
+// tell logs what a verb prints, whatever it is.
+func (d *daemon) tell(args ...string) {
+	d.t.Helper()
+	r := d.muster(args...)
+	d.t.Logf("muster %s at %s: exit %d\n%s%s", strings.Join(args, " "), d.name, r.code, r.stdout, r.stderr)
+}
+
 // Gangs of two owners on a cluster that holds one of them, or two of the smallest, all get their turn.
 func TestGangsOfTwoOwners(t *testing.T) {
 	n := onLoopback(t, 4)
@@ -252,17 +292,7 @@ func TestGangsOfTwoOwners(t *testing.T) {
 	released := time.Since(start)
 	var longest time.Duration
 	for d, all := range ids {
-		untilRight(t, time.Duration(each)*4*time.Second, func() string {
-			var l api.Listing[api.Job]
-			if err := json.Unmarshal([]byte(d.ok("jobs", "--json")), &l); err != nil {
-				t.Fatal(err)
-			}
-			if n := len(l.Items); n > 0 {
-				x := l.Items[n-1]
-				return fmt.Sprintf("%d gangs have not ended, such as %s: %s (%s: %s)", n, x.ID, x.State, x.Reason, x.ReasonDetail)
-			}
-			return ""
-		})
+		untilAllEnded(d, n, time.Duration(each)*4*time.Second)
 		for _, id := range all {
 			j := d.doc(id)
 			if j.State != job.Succeeded || j.StartedAt == nil {

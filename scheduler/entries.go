@@ -20,6 +20,7 @@ type entries struct {
 
 	started  time.Time // when this life of the daemon began; steady counts from it
 	youngest time.Time // when the newest job was born
+	order    uint64    // of the newest job
 	newest   time.Time // the latest time in a row or a record, by the wall clock of the daemon that wrote it
 }
 
@@ -63,6 +64,14 @@ func (es *entries) bornAt(queued time.Time) time.Time {
 	return born
 }
 
+// bear notes when a job was born. Its order is the wall-clock time at which it was queued, or later, so that hosts order
+// the gangs of this owner exactly as it does itself. Else the owner would take back what hosts give, and so on.
+func (es *entries) bear(e *entry) {
+	e.born = es.bornAt(e.job.Queued)
+	es.order = max(es.order+1, uint64(max(0, e.job.Queued.UnixNano())))
+	e.order = es.order
+}
+
 // setBackMost is how far the wall clock may be behind the times in the journal. If it is further behind, the older
 // clock was wrong, not this one.
 const setBackMost = 24 * time.Hour
@@ -87,7 +96,8 @@ func (es *entries) wrote(at time.Time) {
 // add makes the soft state of a job, and of its tasks that are assigned. Tasks that wait get theirs from
 // pending.follow.
 func (es *entries) add(j *jobs.Job) *entry {
-	e := &entry{job: j, priority: j.Spec.Priority, born: es.bornAt(j.Queued)}
+	e := &entry{job: j, priority: j.Spec.Priority}
+	es.bear(e)
 	if l, err := j.Spec.Layout(); err == nil { // else the job was accepted by a daemon that knows more than this one
 		e.layout, e.atOnce = l, l.AtOnce()
 	}

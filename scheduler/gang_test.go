@@ -4,6 +4,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -228,5 +229,89 @@ func TestGangsThatWaitAreSmall(t *testing.T) {
 	}
 	if len(x.core.assigned.byNode) > 0 || len(x.core.offers.byID) > 0 {
 		t.Errorf("%d hosts have tasks, %d offers are left", len(x.core.assigned.byNode), len(x.core.offers.byID))
+	}
+}
+
+// A host takes its place back in the very step in which the record of the gang is committed. The gang is taken back
+// whole, with one record, and starts then.
+func TestGangLosesAPlaceWithItsRecord(t *testing.T) {
+	x := newBench(t, 0, 0)
+	x.gangHosts(2, 1)
+	x.sent = nil
+	id := x.submitGang(t, 2)
+	var commits []Event
+	var lost lease.Decline
+	for _, o := range x.sent {
+		if m, ok := o.Msg.(lease.Offer); ok {
+			commits = append(commits, FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
+			if o.To == "g0" {
+				lost = lease.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}}
+			}
+		}
+	}
+	assign := x.core.Step(x.now, commits...).Propose
+	x.index++
+	fx := x.core.Step(x.now, FromWorker{Peer: "g0", Msg: lost}, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: assign}})
+	for _, n := range fx.Notices {
+		if n.Kind == IllegalMove {
+			t.Errorf("illegal move of %s: %s", n.Attempt, n.Detail)
+		}
+	}
+	if len(fx.Propose) != 1 {
+		t.Fatalf("proposes %+v", fx.Propose)
+	}
+	if r, ok := fx.Propose[0].(job.UnassignGangRecord); !ok || r.Attempt.Job != id {
+		t.Fatalf("proposes %+v", fx.Propose[0])
+	}
+	x.index++
+	x.sent = nil
+	x.took(x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}}))
+	if started := x.serveGangs(); started != 2 {
+		t.Errorf("%d members were started", started)
+	}
+}
+
+// Hosts order the gangs of an owner as it does itself, also those that it accepts in one step and the elements of arrays.
+func TestOneOrderOfGangs(t *testing.T) {
+	x := newBench(t, 0, 0)
+	x.gangHosts(2, 32)
+	x.sent = nil
+	var submits []Event
+	for range 20 {
+		array := gangSpec(2)
+		array.Array = "0-2"
+		submits = append(submits, Submit{Token: 1, Spec: gangSpec(2)}, Submit{Token: 1, Spec: array})
+	}
+	x.step(submits...)
+	all := map[job.ID]lease.Offer{}
+	var ids []job.ID
+	for len(x.sent) > 0 {
+		sent := x.sent
+		x.sent = nil
+		for _, o := range sent {
+			m, ok := o.Msg.(lease.Offer)
+			if !ok {
+				continue
+			}
+			before, seen := all[m.Attempt.Job]
+			if seen && before.Order != m.Order {
+				t.Errorf("%s has the order %d, and %s %d", before.Attempt, before.Order, m.Attempt, m.Order)
+			}
+			if !seen {
+				ids = append(ids, m.Attempt.Job)
+			}
+			all[m.Attempt.Job] = m
+		}
+		x.step()
+	}
+	if len(ids) < 10 {
+		t.Fatalf("%d jobs were offered", len(ids))
+	}
+	born := func(id job.ID) time.Time { return x.core.entries.byID[id].born }
+	slices.SortFunc(ids, func(a, b job.ID) int { return born(a).Compare(born(b)) })
+	for i, id := range ids[1:] {
+		if a, b := all[ids[i]], all[id]; a.Order >= b.Order {
+			t.Errorf("%s is older than %s, and hosts order them by %d and %d", a.Attempt.Job, b.Attempt.Job, a.Order, b.Order)
+		}
 	}
 }

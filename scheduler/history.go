@@ -114,7 +114,8 @@ var errOtherJob = errors.New("they do not fit the index entry of the job")
 // reopened forgets that a job has ended, after a requeue. The job ages anew.
 func (h *history) reopened(e *entry) {
 	if !e.ended.IsZero() && !e.job.Ended() {
-		e.ended, e.born = time.Time{}, h.entries.bornAt(e.job.Queued)
+		e.ended = time.Time{}
+		h.entries.bear(e)
 		h.forgetEnd(e.job.ID)
 	}
 	if e.final && !e.job.Final() {

@@ -58,7 +58,7 @@ func (os *offers) sendOffer(o *offer, wait time.Duration) {
 	if s := o.seat; s != nil {
 		m.Attempt.Task += s.rank
 		m.Gang, m.Hold, m.Preempt, m.Firm = o.dispatch.gang.size, gangHold, s.preempt, s.firm
-		m.Order = uint64(max(0, j.Queued.UnixNano())) + uint64(t.index) // the elements of a job in their order
+		m.Order = t.e.order // hosts compare the elements of one job by their index
 	}
 	os.send(o.worker.Peer, m)
 }

@@ -244,6 +244,9 @@ func (rc *records) appliedGang(e *entry, r job.AssignGangRecord, epoch job.Epoch
 				x.move(rc.turn, recorded)
 			}
 		}
+		if !mine { // a host may have taken its place back in this very step
+			rc.dispatches.takeBack(t)
+		}
 		rc.settleGang(e, gang)
 	}
 	if !rc.lead {
@@ -259,7 +262,6 @@ func (rc *records) appliedGang(e *entry, r job.AssignGangRecord, epoch job.Epoch
 	case ok && mine:
 		rc.gangStarts.start(d)
 	case ok:
-		rc.dispatches.takeBack(t)
 		rc.attempts.giveUp(t, job.ProofDeclined, "its places were given back before its record was committed")
 	case d != nil && d.n == r.Attempt.N:
 		rc.dispatches.abandon(d)

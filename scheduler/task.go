@@ -22,6 +22,7 @@ type entry struct {
 	job      *jobs.Job  // durable
 	priority int        // of the job
 	born     time.Time  // orders jobs by age; a change of the wall clock does not change it
+	order    uint64     // orders gangs of all owners by age; those of this owner as born does
 	tasks    []*task    // by index: those that are assigned, offered, paused or queued
 	front    *task      // the last one that pending.follow put into the queue
 	next     int        // pending.follow goes on here

@@ -276,6 +276,7 @@ func (c *Core) down(p job.Peer) {
 	c.account.quotas.refusals.forget(p)
 	c.reports.forecasts.forget(p)
 	c.queue.dropPeer(p)
+	c.reservations.disconnected(p)
 }
 
 func (c *Core) profileChanged(p lease.Profile) {

@@ -158,6 +158,31 @@ func TestGangRevokes(t *testing.T) {
 	}
 }
 
+// A scheduler that loses its session forgets the places of its gangs, and offers the same attempts again. So the host
+// frees them at once, but not those that were started.
+func TestGangLosesItsSession(t *testing.T) {
+	h := newGangHost(t, 2)
+	m, started := member(1, 1, gpus(1)), member(2, 1, gpus(1))
+	h.says(amy, m, started)
+	for _, c := range got[lease.Commit](h, amy) {
+		if c.Offer == started.ID {
+			h.says(amy, startOf(started, c))
+		}
+	}
+	h.round(worker.Down{Peer: amy}, worker.Up{Peer: amy, Path: lease.Path{Local: "10.0.0.9", Remote: "10.0.0.1"}})
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	h.answer(amy, 1)
+	again, other := m, started
+	again.ID, other.ID, other.Wait = 91, 92, 0
+	h.says(amy, again, other)
+	if c := one[lease.Commit](h, amy); c.Offer != again.ID {
+		t.Errorf("commit %+v", c)
+	}
+	if d := one[lease.Decline](h, amy); d.Offer != other.ID {
+		t.Errorf("decline %+v", d)
+	}
+}
+
 // Two gangs that were submitted at nearly the same time have the same order at all hosts, however long their offers
 // travel.
 func TestOrderOfGangs(t *testing.T) {

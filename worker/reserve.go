@@ -4,6 +4,7 @@ package worker
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -180,6 +181,22 @@ func (r *reservations) undo(a *attempt) {
 	r.turn.timers.stop(a.lapse)
 	r.queue.forget(a.offer)
 	r.attempts.drop(a)
+}
+
+// disconnected frees the places of gangs whose scheduler has lost its session. It has forgotten them, and offers the same
+// attempts again.
+func (r *reservations) disconnected(p job.Peer) {
+	if r.queue.gangs.held[p] == 0 {
+		return
+	}
+	for _, o := range slices.Clone(r.queue.gangs.ranked) {
+		if o.key.peer != p || o.state != offerReserved {
+			continue
+		}
+		if a := r.attempts.by[o.msg.Attempt]; a.phase == reserving || a.phase == reserved {
+			r.undo(a)
+		}
+	}
 }
 
 // release handles a Release: it withdraws an offer, whatever its state.
