@@ -128,12 +128,12 @@ func full(t *testing.T, seed uint64, each int, weights share.Weights, of map[str
 
 // The times after which shares are looked at, and the jobs of each user but the first that are enough until then.
 const (
-	usersFor, usersJobs       = 40 * time.Hour, 1900
+	usersFor, usersJobs       = 60 * time.Hour, 2850
 	projectsFor, projectsJobs = 15 * time.Hour, 700
 )
 
 func TestUsersGetTheirShares(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 3))
@@ -145,7 +145,7 @@ func TestUsersGetTheirShares(t *testing.T) {
 			c := full(t, seed, usersJobs, weights, of, func(*work, string) {})
 			c.w.start()
 			c.w.runAll(usersFor)
-			c.check(t, usersFor/4, usersFor)
+			c.check(t, usersFor/3, usersFor)
 		})
 	}
 }
