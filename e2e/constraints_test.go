@@ -106,7 +106,7 @@ func TestBegin(t *testing.T) {
 }
 
 // A task that wants a node for itself starts although small tasks come all the time, runs beside none of them, and has
-// all GPUs.
+// all GPUs. Time limits show when it can start; the tasks that come later have none, and wait.
 func TestExclusiveBesideSmallTasks(t *testing.T) {
 	_, n2, n3 := racks(t)
 	dir := t.TempDir()
@@ -119,7 +119,7 @@ func TestExclusiveBesideSmallTasks(t *testing.T) {
 	}
 	var ids []string
 	for i := range 6 {
-		ids = append(ids, submit([]*daemon{n2, n3}[i%2], []string{"-c", "2"}, note(fmt.Sprint("small", i), 1.5)))
+		ids = append(ids, submit([]*daemon{n2, n3}[i%2], []string{"-c", "2", "-t", "20s"}, note(fmt.Sprint("small", i), 1.5)))
 	}
 	n2.untilState(ids[0], "RUNNING")
 	alone := submit(n3, []string{"--exclusive", "-c", "1"}, note("alone", 1))

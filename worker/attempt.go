@@ -114,7 +114,7 @@ type offer struct {
 	preempted bool   // preemption has made room for it, or could not
 
 	booked  booking  // of the last pass
-	blocked BootTime // when it was first blocked without a booking; 0: it has not been
+	blocked BootTime // since when it has turns, for a gang a turn before; 0: it has had none
 	told    forecast // that its scheduler got last
 
 	// Of gangs only:

@@ -25,7 +25,9 @@ func (k *keeps) wants(o *offer) bool {
 	return !known
 }
 
-// block keeps for an offer what it needs.
+// block keeps for an offer what it needs. Of the offers without a booking only the first has turns, until they were in vain
+// for long; then the next one has them too, because the first may never start. The first turn is for others, except if
+// tasks end for the offer, or if it is that of a gang: gangs take their offers back after a while, and offer anew.
 func (k *keeps) block(o *offer) {
 	k.needs[o.msg.Need] = struct{}{}
 	if o.conditional {
@@ -39,9 +41,16 @@ func (k *keeps) block(o *offer) {
 		return
 	}
 	o.booked = booking{}
+	if k.turned && !o.makesRoom() {
+		return // for each further one more would be idle, and none would start sooner
+	}
 	if o.blocked == 0 {
 		o.blocked = k.now.Boot
+		if o.makesRoom() || o.msg.Gang > 0 {
+			o.blocked = o.blocked.Add(-k.first)
+		}
 	}
+	k.turned = k.turned || k.now.Boot.Sub(o.blocked) < inVain*k.first
 	kept, until := turns(o.blocked, k.now.Boot, k.first)
 	k.next = min(k.next, until)
 	if !kept {
@@ -52,15 +61,16 @@ func (k *keeps) block(o *offer) {
 }
 
 // turns says whether what is free is kept for an offer now that has been blocked since a time without a booking, and when
-// that changes. Each turn in which it is kept is twice as long as the one before, and as long as the one after it. So
-// nothing lies idle for more than half of the time, and in the end a turn is longer than any task takes that runs here.
+// that changes. The first turn is for others: most offers find room by then. Each turn in which it is kept is twice
+// as long as the one before, and as long as the one before it in which it is shared. So nothing lies idle for more than
+// half of the time, and in the end a turn is longer than any task takes that runs here.
 func turns(since, now BootTime, first time.Duration) (kept bool, until BootTime) {
 	for at, d := since, first; ; d *= 2 {
 		if at = at.Add(d); now < at {
-			return true, at
+			return false, at
 		}
 		if at = at.Add(d); now < at {
-			return false, at
+			return true, at
 		}
 	}
 }

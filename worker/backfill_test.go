@@ -64,6 +64,16 @@ func (h *host) forecasts() map[uint64]lease.Forecast {
 	return out
 }
 
+// untilKept renews offers and leases until what is free is kept for an offer that is blocked now for the first time.
+func (h *host) untilKept(ms ...lease.ToWorker) {
+	h.t.Helper()
+	for end := h.now.Boot.Add(worker.DefaultSetAside); h.now.Boot < end; {
+		h.pass(20 * time.Second)
+		h.renew(amy)
+		h.says(amy, ms...)
+	}
+}
+
 // eight is a host with eight GPUs, of which a task with this limit holds one.
 func eight(t *testing.T, limit time.Duration) (*host, lease.Session) {
 	h := newHost(t, config(8))
@@ -209,27 +219,6 @@ func TestEighthGPUInForeignHands(t *testing.T) {
 		got[lease.Decline](h, amy)
 	}
 	t.Fatalf("never started; last forecast %+v", forecast)
-}
-
-// Turns of setting aside become longer than any task, and are never more than half of the time.
-func TestTurns(t *testing.T) {
-	const since, first = worker.BootTime(time.Hour), 10 * time.Minute
-	var kept time.Duration
-	for at := since; at < since.Add(100*time.Hour); {
-		k, until := worker.Turns(since, at, first)
-		if until <= at {
-			t.Fatalf("the turn at %v ends at %v", at, until)
-		}
-		if k {
-			kept += until.Sub(at)
-		} else if kept*2 != until.Sub(since) {
-			t.Errorf("at %v it was kept for %v of %v", until, kept, until.Sub(since))
-		}
-		at = until
-	}
-	if kept < 40*time.Hour {
-		t.Errorf("kept for %v in all", kept)
-	}
 }
 
 // trial is a host with random offers in rapid sequence. Tasks with a limit end by it, some much earlier.
@@ -383,41 +372,43 @@ func TestNoBookingIsDelayed(t *testing.T) {
 	})
 }
 
-// Backfill uses more of a host than the order of the queue alone. Both run the same jobs to the end.
+// Backfill uses more of a host than the order of the queue alone, in which no job starts before an earlier one. Both run
+// the same jobs to the end.
 func TestBackfillUsesMore(t *testing.T) {
 	var spans [2]time.Duration
 	var work time.Duration
 	for seed := range uint64(20) {
-		for i, known := range []bool{true, false} {
-			x := newTrial(t, seed, 8)
-			x.cfg.SetAside = worker.MaxSetAside // without limits, what is free is kept for the first in the queue alone
-			x.boot()
-			x.session = x.meet(amy, 1)
-			var msgs []lease.ToWorker
-			for id := uint64(1); id <= lease.MaxOffers; id++ {
-				need := job.Resources{GPUs: []int{1, 1, 1, 2, 2, 4, 8}[x.rng.IntN(7)]}
-				limit := time.Duration(1+x.rng.IntN(90)) * time.Minute
-				m := timed(id, need, limit)
-				x.real[id] = limit * time.Duration(30+x.rng.IntN(71)) / 100
-				if work += x.real[id] * time.Duration(need.GPUs); !known {
-					m.Limit = 0
-				}
-				x.offers[id] = m
-				msgs = append(msgs, m)
+		x := newTrial(t, seed, 8)
+		var msgs []lease.ToWorker
+		var ends [8]time.Duration // of the last task of each GPU in the order of the queue; the first to end first
+		last := time.Duration(0)  // when the last task began
+		for id := uint64(1); id <= lease.MaxOffers; id++ {
+			need := job.Resources{GPUs: []int{1, 1, 1, 2, 2, 4, 8}[x.rng.IntN(7)]}
+			limit := time.Duration(1+x.rng.IntN(90)) * time.Minute
+			m := timed(id, need, limit)
+			x.real[id] = limit * time.Duration(30+x.rng.IntN(71)) / 100
+			work += x.real[id] * time.Duration(need.GPUs)
+			last = max(last, ends[need.GPUs-1])
+			for i := range need.GPUs {
+				ends[i] = last + x.real[id]
 			}
-			zero := x.now.Boot
-			x.says(amy, msgs...)
-			for len(x.offers)+len(x.ends) > 0 {
-				x.step()
-				x.move(10 * time.Minute)
-				if x.now.Boot.Sub(zero) > 30*24*time.Hour {
-					t.Fatalf("seed %d: %d jobs wait for ever", seed, len(x.offers))
-				}
-			}
-			spans[i] += x.now.Boot.Sub(zero)
+			slices.Sort(ends[:])
+			x.offers[id] = m
+			msgs = append(msgs, m)
 		}
+		spans[1] += ends[7]
+		zero := x.now.Boot
+		x.says(amy, msgs...)
+		for len(x.offers)+len(x.ends) > 0 {
+			x.step()
+			x.move(10 * time.Minute)
+			if x.now.Boot.Sub(zero) > 30*24*time.Hour {
+				t.Fatalf("seed %d: %d jobs wait for ever", seed, len(x.offers))
+			}
+		}
+		spans[0] += x.now.Boot.Sub(zero)
 	}
-	used := func(span time.Duration) float64 { return 100 * float64(work/2) / float64(8*span) }
+	used := func(span time.Duration) float64 { return 100 * float64(work) / float64(8*span) }
 	t.Logf("%d jobs on 8 GPUs: %s and %.0f%% used with backfill, %s and %.0f%% in the order of the queue",
 		lease.MaxOffers, spans[0]/20, used(spans[0]), spans[1]/20, used(spans[1]))
 	if used(spans[0]) < used(spans[1])+5 {

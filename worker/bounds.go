@@ -65,6 +65,9 @@ const (
 	freshEnough = 10 * time.Second
 	// minStart is how much of its lease a task must have left to start. With less it would soon get TERM.
 	minStart = FenceLead + 5*time.Second
+	// inVain is for how many times its first turn an offer has turns alone: three turns in which it is kept for it, and three
+	// in which others may have it. By default that is 2 hours and 20 minutes.
+	inVain = 14
 	// lateRenewal is how long resources are held back for an offer whose wait has ended, because its scheduler may be
 	// about to renew it. It is more than a round trip.
 	lateRenewal = 500 * time.Millisecond

@@ -17,7 +17,8 @@ import (
 //
 // If the tasks here show by their time limits when the offer fits, it is booked for that time, with certain devices. A
 // later offer may run before it if it ends by then, or if it leaves what the booking needs (EASY backfill). Otherwise
-// what is free is set aside for the offer, in turns: for a while nothing later gets it, then for as long anything does.
+// what is free is set aside for the offer, if it is the first such, in turns: for a while later offers may have it, then for
+// as long they get nothing of it. See block.
 type keeps struct {
 	now      Moment
 	capacity *capacity
@@ -34,6 +35,7 @@ type keeps struct {
 	tries    int                       // how often the held devices may still be changed for an offer
 	releases []release                 // of the attempts, the first first; nil: not computed
 	alone    BootTime                  // when the attempt releases the host that has it for itself
+	turned   bool                      // an offer without a booking has turns, and they are not in vain yet
 	next     BootTime                  // when the next turn ends; never if there is none
 }
 

@@ -128,6 +128,7 @@ func TestResourcesAreHeldBackForAQueuedOffer(t *testing.T) {
 	big := offer(2, attempt(2, 1), gpus(4))
 	big.Wait = time.Minute
 	h.says(amy, big)
+	h.untilKept(big)
 	h.says(amy, offer(3, attempt(3, 1), gpus(1)))
 	if d := one[lease.Decline](h, amy); d.Offer != 3 {
 		t.Fatalf("decline = %+v", d)

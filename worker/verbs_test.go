@@ -59,13 +59,14 @@ func (s *story) from(c stories.Command, m lease.ToWorker) { s.says(job.Peer(c.Ar
 
 func term(c stories.Command) lease.Epoch { return epoch(uint64(c.Options.Number("term", 1))) }
 
-// host [gpus=N] [cpus=N] [mem=SIZE] [real=1]: a new host; its devices are simulated unless real.
+// host [gpus=N] [cpus=N] [mem=SIZE] [real=1] [set-aside=TIME]: a new host; its devices are simulated unless real.
 func verbHost(s *story, c stories.Command) {
 	cfg := config(c.Options.Number("gpus", 0))
 	cfg.Profile.CPUs, cfg.Profile.Memory = c.Options.Number("cpus", 8), c.Options.Size("mem", 64<<30)
 	for i := range cfg.Profile.GPUs {
 		cfg.Profile.GPUs[i].Simulated = c.Options["real"] == ""
 	}
+	cfg.SetAside = c.Options.Duration("set-aside", cfg.SetAside)
 	s.host = newHost(s.t, cfg)
 	s.began = s.now
 }

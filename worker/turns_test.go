@@ -1,0 +1,165 @@
+package worker_test
+
+// Turns: what is free is set aside for an offer whose start nothing shows, and shared, in turns.
+
+import (
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// Turns of setting aside become longer than any task, and are never more than half of the time. The first is for others.
+func TestTurns(t *testing.T) {
+	const since, first = worker.BootTime(time.Hour), 10 * time.Minute
+	var kept time.Duration
+	if k, until := worker.Turns(since, since, first); k || until != since.Add(first) {
+		t.Errorf("first it is kept: %v, until %v", k, until)
+	}
+	for at := since; at < since.Add(100*time.Hour); {
+		k, until := worker.Turns(since, at, first)
+		if until <= at {
+			t.Fatalf("the turn at %v ends at %v", at, until)
+		}
+		if k {
+			kept += until.Sub(at)
+		}
+		if kept*2 > until.Sub(since) || k && kept*2 != until.Sub(since) {
+			t.Errorf("at %v it was kept for %v of %v", until, kept, until.Sub(since))
+		}
+		at = until
+	}
+	if kept < 40*time.Hour {
+		t.Errorf("kept for %v in all", kept)
+	}
+}
+
+// Of several offers for which nothing shows when they fit, only the first has turns. Nothing is said of the start of the
+// others until its turns were in vain for long.
+func TestOneOfferHasTurns(t *testing.T) {
+	h, _ := eight(t, 0)
+	first, second := timed(2, gpus(8), 0), timed(3, job.Resources{CPUs: 8}, 0)
+	known := map[uint64]lease.Forecast{}
+	pass := func(d time.Duration) {
+		for end := h.now.Boot.Add(d); h.now.Boot < end; {
+			h.pass(20 * time.Second)
+			h.renew(amy)
+			h.says(amy, first, second)
+			for id, f := range h.forecasts() {
+				known[id] = f
+			}
+		}
+	}
+	zero := h.now.Boot
+	h.says(amy, first, second)
+	for _, c := range []struct {
+		after         time.Duration
+		first, second string
+	}{
+		{time.Minute, "shared", ""},
+		{11 * time.Minute, "kept", ""},
+		{21 * time.Minute, "shared", ""},
+		{41 * time.Minute, "kept", ""},
+		{61 * time.Minute, "shared", ""},
+		{101 * time.Minute, "kept", ""},
+		{141 * time.Minute, "shared", "shared"}, // its three turns were in vain
+		{151 * time.Minute, "shared", "kept"},
+		{161 * time.Minute, "shared", "shared"},
+		{241 * time.Minute, "kept", "kept"},
+	} {
+		pass(c.after - h.now.Boot.Sub(zero))
+		for id, want := range map[uint64]string{2: c.first, 3: c.second} {
+			f := known[id]
+			if f.Start != 0 || (f.Kept > 0) != (want == "kept") || (f.Shared > 0) != (want == "shared") {
+				t.Errorf("after %v the forecast of offer %d is %+v, want %q", c.after, id, f, want)
+			}
+		}
+	}
+	if got := h.committed(); len(got) > 0 {
+		t.Errorf("committed %v", got)
+	}
+}
+
+// An offer does not starve behind one that never starts, even if it needs something else: a task without an end holds a
+// GPU, the first offer needs all GPUs, the second all other CPUs, and tasks for one CPU keep coming.
+func TestNothingStarvesBehindAnOfferThatNeverStarts(t *testing.T) {
+	h, s := eight(t, 0)
+	first, second := timed(2, job.Resources{GPUs: 8}, 0), timed(3, job.Resources{CPUs: 7}, 0)
+	h.says(amy, first)
+	id, running := uint64(100), map[job.Attempt]worker.BootTime{}
+	for zero := h.now.Boot; h.now.Boot.Sub(zero) < 2*24*time.Hour; {
+		for _, a := range sortedEnds(running) {
+			if h.now.Boot >= running[a] {
+				delete(running, a)
+				h.round(exited(a, 0))
+				h.says(amy, lease.Ack{Attempt: a, N: 4})
+			}
+		}
+		if id > 107 { // the CPUs are in use
+			h.says(amy, second)
+		}
+		if h.core.View().Queued < 6 {
+			id++
+			m := timed(id, job.Resources{CPUs: 1}, 0)
+			m.Age = 0
+			h.says(amy, m)
+		}
+		for _, o := range h.committed() {
+			if o == second.ID {
+				t.Logf("it started after %s", h.now.Boot.Sub(zero))
+				return
+			}
+			h.begins(timed(o, job.Resources{CPUs: 1}, 0), s)
+			running[attempt(o, 1)] = h.now.Boot.Add(time.Hour + time.Duration(o%7)*5*time.Minute)
+		}
+		h.says(amy, first)
+		h.pass(20 * time.Second)
+		h.renew(amy)
+		got[lease.Event](h, amy)
+		got[lease.Decline](h, amy)
+	}
+	t.Fatal("it never started")
+}
+
+// The turns of an offer go on where they were when one that went before it is gone. Meanwhile nothing is said of its start.
+func TestTurnsStayWithTheOffer(t *testing.T) {
+	h, _ := eight(t, 0)
+	first := timed(2, gpus(8), 0)
+	h.says(amy, first)
+	h.untilKept(first)
+	h.pass(time.Second)
+	if f := h.forecasts()[2]; f.Kept == 0 {
+		t.Fatalf("forecast %+v", f)
+	}
+	before := timed(3, gpus(7), 0)
+	before.Need.CPUs, before.Priority = 8, 60
+	h.says(amy, before)
+	h.pass(time.Second)
+	if all := h.forecasts(); all[2] != (lease.Forecast{Offer: 2}) || all[3].Shared == 0 {
+		t.Errorf("forecasts %+v: the other one goes before it", all)
+	}
+	h.says(amy, lease.Release{Offer: 3})
+	h.pass(time.Second)
+	if f := h.forecasts()[2]; f.Kept == 0 || f.Kept > worker.DefaultSetAside-2*time.Second {
+		t.Errorf("forecast %+v: its turn goes on", f)
+	}
+}
+
+// A gang gives its places back after a while, and its offers are new ones then. So its first turn is not for others: it
+// would never have another.
+func TestFirstTurnOfAGang(t *testing.T) {
+	h, _ := eight(t, 0)
+	h.says(amy, member(50, 1, gpus(8)))
+	h.pass(time.Second)
+	if f := h.forecasts()[501]; f.Kept == 0 || f.Kept > worker.DefaultSetAside {
+		t.Errorf("forecast %+v", f)
+	}
+	small := timed(3, gpus(1), 0)
+	small.Age = 0
+	h.says(amy, small)
+	if got := h.committed(); len(got) > 0 {
+		t.Errorf("committed %v", got)
+	}
+}
