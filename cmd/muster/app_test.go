@@ -246,7 +246,7 @@ func TestComplete(t *testing.T) {
 		{"submit -- --gp", ""},
 		{"nope x", ""},
 		{"requ", "requeue"},
-		{"simul", ""},
+		{"simul", "simulate"},
 	} {
 		r := program(t.Context(), "", append(strings.Split(c.line, " "), askCompletion)...)
 		if got := strings.Join(strings.Fields(r.stdout), " "); r.code != 0 || got != c.want {
