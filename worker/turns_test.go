@@ -3,6 +3,7 @@ package worker_test
 // Turns: what is free is set aside for an offer whose start nothing shows, and shared, in turns.
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -47,9 +48,7 @@ func TestOneOfferHasTurns(t *testing.T) {
 			h.pass(20 * time.Second)
 			h.renew(amy)
 			h.says(amy, first, second)
-			for id, f := range h.forecasts() {
-				known[id] = f
-			}
+			maps.Copy(known, h.forecasts())
 		}
 	}
 	zero := h.now.Boot
