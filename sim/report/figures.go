@@ -110,3 +110,10 @@ type Series struct {
 	Running   []float64 `json:"running"`      // jobs
 	Asked     []float64 `json:"waiting_gpus"` // GPUs that waiting jobs ask for, as a part of all
 }
+
+// Point says which part of all GPUs was allocated while a part of them, which may be above 1, was asked for.
+type Point struct {
+	Asked     float64 `json:"asked"`
+	Allocated float64 `json:"allocated"`
+	For       float64 `json:"for_s,omitempty"` // how long that was so; not known of a placement
+}

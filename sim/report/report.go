@@ -82,13 +82,6 @@ type Placement struct {
 	Curve     []Point `json:"curve,omitempty"` // by the part of all GPUs that has been asked for so far
 }
 
-// Point says which part of all GPUs was allocated while a part of them, which may be above 1, was asked for.
-type Point struct {
-	Asked     float64 `json:"asked"`
-	Allocated float64 `json:"allocated"`
-	For       float64 `json:"for_s,omitempty"` // how long that was so; not known of a placement
-}
-
 // Information is what the schedulers' knowledge of free capacity cost, and how old it was.
 type Information struct {
 	Way         string  `json:"way"` // as in sessions or gossip-random
