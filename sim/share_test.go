@@ -55,10 +55,10 @@ func (c *crowd) check(t *testing.T, from, to time.Duration) {
 }
 
 // How many later jobs of its user and owner may start before a job: of those that ask for the same, and of all. A job for
-// all GPUs of a host is passed over by smaller ones while nothing is set aside for it.
+// all GPUs of a host is passed over by smaller ones while nothing is set aside for it, which is a time and not a number.
 const (
 	overtakenBySame = fleet.MaxQueued
-	overtakenByAny  = 3 * fleet.MaxQueued
+	overtakenByAny  = 5 * fleet.MaxQueued
 )
 
 // checkOrder sees to it that the jobs of a user at one owner start about in their order, at any time.

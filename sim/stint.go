@@ -190,15 +190,17 @@ func (x *stint) finish() {
 	}
 }
 
-// end notes that the element has done its work.
+// end notes that the element has done its work. If its job has failed for good meanwhile, nobody wants to know.
 func (x *stint) end() {
 	s, w := x.s, x.s.w
 	x.state = stintDone
+	e := &s.elements[x.k]
+	if e.ended {
+		return
+	}
 	w.counts.Finished++
 	w.tell(record.Record{Kind: record.Finish, Job: s.index, Task: x.k})
-	if e := &s.elements[x.k]; !e.ended {
-		w.ended(s, e)
-	}
+	w.ended(s, e)
 }
 
 // left notes that a member has ended.

@@ -122,7 +122,7 @@ func (v hostVerbs) simulate(c *cli.Context) error {
 	out, err := s.Run(c.Context)
 	progress.Clear()
 	if err = errors.Join(err, outs.closeLog()); err != nil {
-		if c.Context.Err() != nil {
+		if c.Err() != nil {
 			return exitError{exitCtrlC, errors.New("simulate: interrupted")}
 		}
 		return fmt.Errorf("simulate: %w", err)

@@ -104,7 +104,7 @@ func readBounded(name string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(text)) > most {
 		err = fmt.Errorf("%s: larger than %d MiB", name, most>>20)
@@ -133,7 +133,7 @@ func machinesOf(c *cli.Context, t *fabric.Topology) ([]load.Machine, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer f.Close() //nolint:errcheck // it was only read
+		defer f.Close()
 		return load.ReadMachines(text, f)
 	}
 	m, err := load.ParseMachines(text)
@@ -204,7 +204,7 @@ func jobsOf(c *cli.Context, s *scenario.Scenario) (jobs []load.Job, notes []stri
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	if c.String("sacct") == "" {
 		o.Open = load.FilesBeside(name)
 		return load.ReadJobs(name, f, o)
@@ -246,7 +246,7 @@ func faultsOf(c *cli.Context, s *scenario.Scenario) ([]scenario.Fault, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer f.Close() //nolint:errcheck // it was only read
+		defer f.Close()
 		if out, err = scenario.ReadScript(name, f, &s.Load); err != nil {
 			return nil, err
 		}

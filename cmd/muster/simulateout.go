@@ -49,7 +49,7 @@ func newSimulationFiles(c *cli.Context, l *load.Load) (*simulationFiles, error) 
 }
 
 // sink takes the records for the log; nil: nobody wants them.
-func (o *simulationFiles) sink() record.Sink {
+func (o *simulationFiles) sink() record.Sink { //nolint:ireturn // nil must be a nil interface
 	if o.log == nil {
 		return nil
 	}

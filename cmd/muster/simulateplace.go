@@ -37,21 +37,9 @@ func (v hostVerbs) place(c *cli.Context) error {
 	if err != nil {
 		return usageError{fmt.Errorf("simulate: %w", err)}
 	}
-	files := &simulationFiles{}
-	if name := c.String("report"); name != "" {
-		if files.page, err = os.Create(name); err != nil {
-			return usageError{fmt.Errorf("simulate: --report: %w", err)}
-		}
-	}
-	finish := func() error { return nil }
-	if name := c.String("out"); name != "" {
-		f, err := os.Create(name)
-		if err != nil {
-			return usageError{fmt.Errorf("simulate: --out: %w", err)}
-		}
-		w := bufio.NewWriter(f)
-		cfg.Log = placing.LogTo(w, cfg.Machines)
-		finish = func() error { return errors.Join(w.Flush(), f.Close()) }
+	files, finish, err := placementFiles(c, cfg)
+	if err != nil {
+		return usageError{fmt.Errorf("simulate: %w", err)}
 	}
 	progress := report.NewProgress(v.err, onTerminal(v.err), time.Now())
 	cfg.Progress = func(done, of int) { progress.Show(time.Now(), 0, int64(done), done, of) }
@@ -59,39 +47,66 @@ func (v hostVerbs) place(c *cli.Context) error {
 		Command: commandLine(os.Args), Seed: uint64(cfg.Seed), Cluster: report.ClusterOf(cfg.Machines), //nolint:gosec // it was one
 		Settings: []report.Setting{{Name: "arrivals", Value: fmt.Sprint(len(cfg.Arrivals))}},
 	}
-	names := []string{cfg.Policy}
-	if c.String("yardsticks") == "all" {
-		for _, p := range placing.Policies() {
-			if p != cfg.Policy {
-				names = append(names, p)
-			}
+	for _, one := range compared(cfg, c.String("yardsticks")) {
+		r, err := placing.Run(c.Context, one)
+		progress.Clear()
+		if one.Log != nil {
+			err = errors.Join(err, finish())
 		}
-	} else if c.String("yardsticks") == "auto" && cfg.Policy != placing.FGD {
-		names = append(names, placing.FGD)
+		switch {
+		case c.Err() != nil:
+			return exitError{exitCtrlC, errors.New("simulate: interrupted")}
+		case err != nil:
+			return fmt.Errorf("simulate: %w", err)
+		}
+		d.Runs = append(d.Runs, report.Run{Name: one.Policy, Placement: placementReport(r)})
 	}
-	for i, name := range names {
-		one := *cfg
-		one.Policy = name
-		if i > 0 {
-			one.Log = nil
+	return v.printSimulation(c, d, files)
+}
+
+// placementFiles creates the files of the experiment. Finish ends the log.
+func placementFiles(c *cli.Context, cfg *placing.Config) (files *simulationFiles, finish func() error, err error) {
+	files = &simulationFiles{}
+	if name := c.String("report"); name != "" {
+		if files.page, err = os.Create(name); err != nil {
+			return nil, nil, fmt.Errorf("--report: %w", err)
 		}
+	}
+	name := c.String("out")
+	if name == "" {
+		return files, nil, nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--out: %w", err)
+	}
+	w := bufio.NewWriter(f)
+	cfg.Log = placing.LogTo(w, cfg.Machines)
+	return files, func() error { return errors.Join(w.Flush(), f.Close()) }, nil
+}
+
+// compared are the run that was asked for, and those of the policies to compare it with.
+func compared(cfg *placing.Config, yardsticks string) []placing.Config {
+	var names []string
+	switch yardsticks {
+	case "all":
+		names = placing.Policies()
+	case "auto":
+		names = []string{placing.FGD}
+	}
+	out := []placing.Config{*cfg}
+	for _, name := range names {
+		if name == cfg.Policy {
+			continue
+		}
+		one := *cfg
+		one.Policy, one.Log = name, nil
 		if slices.Contains(placing.Published(), name) {
 			one.Candidates = 0
 		}
-		r, err := placing.Run(c.Context, one)
-		progress.Clear()
-		if i == 0 {
-			err = errors.Join(err, finish())
-		}
-		if err != nil {
-			if c.Context.Err() != nil {
-				return exitError{exitCtrlC, errors.New("simulate: interrupted")}
-			}
-			return fmt.Errorf("simulate: %w", err)
-		}
-		d.Runs = append(d.Runs, report.Run{Name: name, Placement: placementReport(r)})
+		out = append(out, one)
 	}
-	return v.printSimulation(c, d, files)
+	return out
 }
 
 // placementOf reads the flags of the experiment.
@@ -119,7 +134,7 @@ func placementOf(c *cli.Context) (*placing.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--%s: %w", flag, err)
 		}
-		defer f.Close() //nolint:errcheck // it was only read
+		defer f.Close()
 		return load.ReadRequests(name, f)
 	}
 	if cfg.Workload, err = read("workload"); err != nil {

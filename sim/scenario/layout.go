@@ -55,14 +55,7 @@ func byName(t *fabric.Topology, machines []load.Machine) ([]load.Machine, error)
 			out[i].Name = t.Nodes[i].Name
 		}
 	}
-	leaf := make([]string, t.Hosts)
-	for _, l := range t.Links {
-		for _, x := range [][2]int{{l.A, l.B}, {l.B, l.A}} {
-			if x[0] < t.Hosts && x[1] >= t.Hosts && leaf[x[0]] == "" {
-				leaf[x[0]] = t.Nodes[x[1]].Name
-			}
-		}
-	}
+	leaf := leafOf(t)
 	for i := range out {
 		if leaf[i] == "" {
 			continue
@@ -75,6 +68,18 @@ func byName(t *fabric.Topology, machines []load.Machine) ([]load.Machine, error)
 		out[i].Labels = labels
 	}
 	return out, nil
+}
+
+// leafOf returns the name of the first switch that each host is joined to; empty if there is none.
+func leafOf(t *fabric.Topology) []string {
+	leaf := make([]string, t.Hosts)
+	for _, l := range t.Links {
+		host, other := min(l.A, l.B), max(l.A, l.B) // the hosts come before the switches
+		if host < t.Hosts && other >= t.Hosts && leaf[host] == "" {
+			leaf[host] = t.Nodes[other].Name
+		}
+	}
+	return leaf
 }
 
 // FaultsUntil is up to when faults with a rate are drawn: long after the load has come, or up to the horizon.

@@ -74,27 +74,37 @@ func (n *network) parts(part string) (p parts, err error) {
 	case kind == "switch" && len(nodes) == 1:
 		p.dead = nodes
 	case kind == "link" && len(nodes) == 2:
-		for i, l := range n.Topology().Links {
-			if l.A == nodes[0] && l.B == nodes[1] || l.A == nodes[1] && l.B == nodes[0] {
-				p.links = append(p.links, i)
-			}
-		}
-		if p.links == nil {
+		if p.links = n.between(nodes[0], nodes[1]); p.links == nil {
 			return p, fmt.Errorf("no link joins %s and %s", words[0], words[1])
 		}
 	case kind == "rack" && len(nodes) == 1, kind == "cut" && len(nodes) > 0:
-		for _, i := range nodes {
-			p.apart = append(p.apart, i)
-			if n.Topology().Nodes[i].Tier == 1 {
-				p.apart = append(p.apart, n.Below(i)...)
-			}
-		}
-		slices.Sort(p.apart)
-		p.apart = slices.Compact(p.apart)
+		p.apart = n.withHosts(nodes)
 	default:
-		return p, fmt.Errorf("%q: want switch NAME, link NAME NAME, rack LEAF, or cut NAME,NAME,...", part)
+		return p, fmt.Errorf("%q: want switch NAME, link NAME NAME, rack LEAF, or cut with a list of names", part)
 	}
 	return p, nil
+}
+
+// between returns the links that join two nodes.
+func (n *network) between(a, b int) (links []int) {
+	for i, l := range n.Topology().Links {
+		if l.A == a && l.B == b || l.A == b && l.B == a {
+			links = append(links, i)
+		}
+	}
+	return links
+}
+
+// withHosts returns nodes, and the hosts of those that are leaves, in order.
+func (n *network) withHosts(nodes []int) []int {
+	out := slices.Clone(nodes)
+	for _, i := range nodes {
+		if n.Topology().Nodes[i].Tier == 1 {
+			out = append(out, n.Below(i)...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Break has a part fail.
