@@ -164,23 +164,28 @@ func (j *work) hold(until time.Duration) {
 	if !j.accepted {
 		return
 	}
-	ask := func(release bool) func(scheduler.Token) scheduler.Event {
-		return func(tok scheduler.Token) scheduler.Event {
-			return scheduler.Hold{Token: tok, Job: j.id, Release: release, Reason: "later"}
-		}
-	}
-	var release func()
-	release = func() {
-		j.owner.question(ask(true), func(r scheduler.Reply) {
-			if r.Err == nil || errors.Is(r.Err, scheduler.ErrConflict) || errors.Is(r.Err, scheduler.ErrNotFound) {
-				j.released = true
-				return
-			}
-			j.world().after(time.Second, release)
-		})
-	}
 	j.held = true
-	j.owner.question(ask(false), func(scheduler.Reply) { j.world().at(until, release) })
+	j.owner.question(func(tok scheduler.Token) scheduler.Event {
+		return scheduler.Hold{Token: tok, Job: j.id, Reason: "later"}
+	}, func(scheduler.Reply) { j.world().at(until, j.release) })
+}
+
+// release releases the job, which is held or was submitted held.
+func (j *work) release() {
+	w := j.world()
+	if !j.accepted {
+		w.after(time.Second, j.release)
+		return
+	}
+	j.owner.question(func(tok scheduler.Token) scheduler.Event {
+		return scheduler.Hold{Token: tok, Job: j.id, Release: true, Reason: "later"}
+	}, func(r scheduler.Reply) {
+		if r.Err == nil || errors.Is(r.Err, scheduler.ErrConflict) || errors.Is(r.Err, scheduler.ErrNotFound) {
+			j.released = true
+			return
+		}
+		w.after(time.Second, j.release)
+	})
 }
 
 // settled says whether nothing more is to be expected of the job.

@@ -60,6 +60,7 @@ type hooks struct {
 	steady   bool                    // nothing fails any more
 	refusals float64                 // the part of entries that a journal does not take, and of rounds that fail
 	tune     func(*scheduler.Config) // of each owner
+	within   Range                   // how long a message from one part of a daemon to the other takes; zero: no time
 	wall     func(now, offset time.Duration) time.Time
 	watch    watcher // nil: nobody watches
 	trace    func(format string, args ...any)
