@@ -66,14 +66,19 @@ func (s *submission) heard(a job.Attempt) {
 	}
 }
 
-// reopen notes that an element runs again that had done its work: its owner has not heard of its end.
+// reopen notes that an element runs again that had done its work: its owner has not heard of its end. It goes on from its
+// last save.
 func (s *submission) reopen(e *element, k int) {
 	w := s.w
+	e.ended, e.saved = false, 0
+	if w.cfg.Checkpoint > 0 {
+		e.saved = s.runs.Truncate(w.cfg.Checkpoint)
+	}
+	e.resumes = e.saved > 0
 	w.counts.Lost++
 	w.counts.Finished--
-	w.counts.LostWork += time.Duration(float64(s.runs) * s.gpus())
+	w.counts.LostWork += time.Duration(float64(s.runs-e.saved) * s.gpus())
 	w.tell(record.Record{Kind: record.Lost, Job: s.index, Task: k})
-	e.ended, e.saved = false, 0
 	if s.left++; s.left == 1 {
 		w.left++
 	}

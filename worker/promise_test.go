@@ -238,14 +238,15 @@ func TestPromisesAreKept(t *testing.T) {
 			delete(running, a)
 			heard(h.round(exited(a, 0)))
 		}
+		gang := func(*rapid.T) {
+			n++
+			m := member(n, 1, rapid.SampledFrom([]job.Resources{gpus(1), gpus(2), gpus(4), {CPUs: 3}, {CPUs: 6}}).Draw(t, "need"))
+			m.ID, m.Priority, m.Preempt, m.Order = n, 50+10*pick("priority", 3), pick("preempt", 4) > 0, uint64(pick("order", 9))
+			asked[n] = m
+			heard(h.says(amy, m))
+		}
 		t.Repeat(map[string]func(*rapid.T){
-			"gang": func(*rapid.T) {
-				n++
-				m := member(n, 1, rapid.SampledFrom([]job.Resources{gpus(1), gpus(2), gpus(4), {CPUs: 3}, {CPUs: 6}}).Draw(t, "need"))
-				m.ID, m.Priority, m.Preempt, m.Order = n, 50+10*pick("priority", 3), pick("preempt", 4) > 0, uint64(pick("order", 9))
-				asked[n] = m
-				heard(h.says(amy, m))
-			},
+			"gang": gang,
 			"task": func(*rapid.T) {
 				n++
 				m := offer(n, attempt(n, 1), rapid.SampledFrom([]job.Resources{gpus(1), gpus(2), {CPUs: 4}}).Draw(t, "need"))
@@ -280,6 +281,7 @@ func TestPromisesAreKept(t *testing.T) {
 				heard(h.round())
 			},
 		})
+		gang(t) // whatever happened, one is asked for at the end: else few are conditional then
 		var firm []lease.ToWorker
 		for id := range n + 1 {
 			if stands[id] {

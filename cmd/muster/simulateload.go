@@ -27,21 +27,10 @@ func scenarioOf(c *cli.Context) (s *scenario.Scenario, notes []string, err error
 		Seed: c.Uint64("seed"), Policy: c.String("policy"), Candidates: c.Int("candidates"), Schedulers: c.Int("schedulers"),
 		Loss: c.Float64("loss") / 100, Restart: c.Duration("restart"), Checkpoint: c.Duration("checkpoint"), Horizon: c.Duration("until"),
 	}
-	if s.Policy != "" {
-		if err := policy.Check(s.Policy); err != nil {
-			return nil, nil, fmt.Errorf("--policy: %w", err)
-		}
+	if err := checkFlags(c); err != nil {
+		return nil, nil, err
 	}
-	switch c.String("durations") {
-	case "known":
-		s.Known = true
-	case "unknown":
-	default:
-		return nil, nil, fmt.Errorf("--durations %q: want known or unknown", c.String("durations"))
-	}
-	if !(s.Loss >= 0 && s.Loss < 1) {
-		return nil, nil, fmt.Errorf("--loss %v: want a percentage from 0 to below 100", c.Float64("loss"))
-	}
+	s.Known = c.String("durations") == "known"
 	if s.Topology, s.Shape, err = topologyOf(c); err != nil {
 		return nil, nil, err
 	}
@@ -52,6 +41,9 @@ func scenarioOf(c *cli.Context) (s *scenario.Scenario, notes []string, err error
 		if s.Load.Machines, err = scenario.LayOut(s.Topology, s.Load.Machines, leafHosts(c)); err != nil {
 			return nil, nil, err
 		}
+	}
+	if n := len(s.Load.Machines); s.Schedulers > n {
+		return nil, nil, fmt.Errorf("--schedulers %d: there are %d machines, each with one at most", s.Schedulers, n)
 	}
 	if s.Load.Jobs, notes, err = jobsOf(c, s); err != nil {
 		return nil, nil, err
@@ -64,6 +56,32 @@ func scenarioOf(c *cli.Context) (s *scenario.Scenario, notes []string, err error
 	}
 	s.Faults, err = faultsOf(c, s)
 	return s, notes, err
+}
+
+// checkFlags refuses values that no load can make right.
+func checkFlags(c *cli.Context) error {
+	for _, f := range []string{"candidates", "schedulers"} {
+		if n := c.Int(f); n < 0 || c.IsSet(f) && n == 0 {
+			return fmt.Errorf("--%s %d: want at least 1", f, n)
+		}
+	}
+	for _, f := range []string{"restart", "checkpoint", "until"} {
+		if d := c.Duration(f); d < 0 {
+			return fmt.Errorf("--%s %s: a time cannot be negative", f, d)
+		}
+	}
+	if name := c.String("policy"); name != "" {
+		if err := policy.Check(name); err != nil {
+			return fmt.Errorf("--policy: %w", err)
+		}
+	}
+	if d := c.String("durations"); d != "known" && d != "unknown" {
+		return fmt.Errorf("--durations %q: want known or unknown", d)
+	}
+	if l := c.Float64("loss"); !(l >= 0 && l < 100) {
+		return fmt.Errorf("--loss %v: want a percentage from 0 to below 100", l)
+	}
+	return nil
 }
 
 // topologyOf reads or builds the network; nil: none is asked for.

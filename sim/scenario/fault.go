@@ -209,7 +209,7 @@ func ReadScript(name string, in io.Reader, l *load.Load) ([]Fault, error) {
 	for i := range l.Machines {
 		byName[l.Machines[i].Name] = i
 	}
-	r := csv.NewReader(io.LimitReader(in, 64<<20))
+	r := csv.NewReader(in)
 	head, err := r.Read()
 	if errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: the file is empty; it needs the columns %s", name, strings.Join(scriptColumns, ", "))

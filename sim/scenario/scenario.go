@@ -36,13 +36,12 @@ type Scenario struct {
 
 	Faults     []Fault
 	Restart    time.Duration // what a start after a preemption costs
-	Checkpoint time.Duration
-	Horizon    time.Duration
+	Checkpoint time.Duration // how often a job saves its state, for faults; 0: never
+	Horizon    time.Duration // when the simulation ends; 0: with the last job
 
 	Yardsticks []central.Order
-	// AllMachines of a yardstick that places by a policy are compared; above this many machines it goes by best fit.
-	Log      record.Sink // of muster's run; may be nil
-	Progress func(what string, p sim.Progress)
+	Log        record.Sink                      // of muster's run; may be nil
+	Progress   func(run string, p sim.Progress) // is told now and then how far a run is; may be nil
 }
 
 // MostCompared is how many machines a yardstick compares by muster's own policies. In larger clusters it goes by best fit.
@@ -60,6 +59,7 @@ func (s *Scenario) Run(ctx context.Context) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	tally.Checkpoint = s.Checkpoint
 	cfg, network, err := s.config(tally)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"bytes"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -71,11 +72,12 @@ func TestFaultsLoseNothing(t *testing.T) {
 `
 	for seed := range uint64(2) {
 		s := small(t, seed)
+		s.Checkpoint = 2 * time.Minute
 		var err error
 		if s.Faults, err = ReadScript("faults.csv", strings.NewReader(script), &s.Load); err != nil {
 			t.Fatal(err)
 		}
-		referee, err := report.NewReferee(&s.Load, report.Rules{Restart: s.Restart, Slack: time.Hour, Undone: true})
+		referee, err := report.NewReferee(&s.Load, report.Rules{Restart: s.Restart, Checkpoint: s.Checkpoint, Slack: time.Hour, Undone: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,6 +89,9 @@ func TestFaultsLoseNothing(t *testing.T) {
 		f := out.Document.Runs[0].Figures
 		if referee.Open() != 0 || f.Jobs.Finished != f.Jobs.Submitted || out.Result.Defects != 0 {
 			t.Errorf("seed %d: %d of %d jobs have finished, %d defects", seed, f.Jobs.Finished, f.Jobs.Submitted, out.Result.Defects)
+		}
+		if lost := out.Result.LostWork.Seconds(); lost == 0 || math.Abs(f.Again.LostGPU-lost) > 1 {
+			t.Errorf("seed %d: %v GPU-seconds of work are reported as lost, and the world counted %v", seed, f.Again.LostGPU, lost)
 		}
 		if len(f.Faults) != 8 || out.Result.Faults != 8 {
 			t.Errorf("seed %d: %d faults are reported, %d happened", seed, len(f.Faults), out.Result.Faults)
