@@ -126,10 +126,17 @@ func layoutOf(array string, tasks, nodes int) (job.Layout, error) {
 
 // JobDocument returns the document of j. Copies is the number of daemons that store the job's record.
 func JobDocument(j job.Job, copies int) Job {
+	d := plainDocument(&j, copies)
+	d.Spec, d.Dependencies = &j.Spec, dependencyDocuments(j.Depends)
+	return d
+}
+
+// plainDocument is the document without the job file and the dependencies. It refers to j.
+func plainDocument(j *job.Job, copies int) Job {
 	d := Job{
 		Schema: SchemaJob, ID: j.ID, Name: j.Spec.Name, User: j.User, State: j.State(), Priority: j.Spec.Priority,
 		Nodes: max(j.Spec.Nodes, 1), Array: j.Spec.Array, SubmittedAt: j.Submitted.UTC(), Owner: j.Owner, Copies: copies,
-		TimeLimit: j.Spec.TimeLimit.D().Seconds(), Resources: needDocument(j.Spec.Resources), Spec: &j.Spec, Tasks: make([]Task, 0, len(j.Tasks)),
+		TimeLimit: j.Spec.TimeLimit.D().Seconds(), Resources: needDocument(j.Spec.Resources), Tasks: make([]Task, 0, len(j.Tasks)),
 		Counts: map[job.State]int{}, TaskCount: j.Counts.Total(), Estimated: at(j.Starts), StartedAt: at(j.Ends.Began),
 	}
 	if d.Array == "" && len(j.Spec.EachLine) > 0 {
@@ -144,7 +151,6 @@ func JobDocument(j job.Job, copies int) Job {
 	if len(j.Tasks) > 0 {
 		layout, _ = j.Spec.Layout() // the spec is valid
 	}
-	d.Dependencies = dependencyDocuments(j.Depends)
 	for _, t := range j.Tasks {
 		task := taskDocument(j.ID, layout, t)
 		d.Tasks = append(d.Tasks, task)
@@ -292,16 +298,14 @@ func (j Job) withoutSecrets() Job {
 // briefTasks is the largest number of tasks that listings and events have of a job.
 const briefTasks = 8
 
-// brief returns the document for listings and events, without fields that may be large.
-func (j Job) brief() Job {
-	j.Spec, j.Dependencies = nil, nil
-	if j.TaskCount > briefTasks {
-		j.Tasks = []Task{}
-		return j
+// briefDocument returns the document for listings and events, without fields that may be large. It refers to j.
+func briefDocument(j *job.Job, copies int) Job {
+	d := plainDocument(j, copies)
+	if d.TaskCount > briefTasks {
+		d.Tasks = []Task{}
 	}
-	j.Tasks = slices.Clone(j.Tasks)
-	for i := range j.Tasks {
-		j.Tasks[i].StderrTail, j.Tasks[i].Attempts, j.Tasks[i].Older = "", nil, 0
+	for i := range d.Tasks {
+		d.Tasks[i].StderrTail, d.Tasks[i].Attempts, d.Tasks[i].Older = "", nil, 0
 	}
-	return j
+	return d
 }

@@ -272,7 +272,7 @@ func (f *follower) here(ctx context.Context, ids []job.ID, left awaited) {
 // pass turns changes into events.
 func (f *follower) pass(ctx context.Context, changes <-chan job.Job, left awaited) {
 	for j := range changes {
-		doc := JobDocument(j, f.directory.Copies(j.ID.Group())).brief()
+		doc := briefDocument(&j, f.directory.Copies(j.ID.Group()))
 		e := newEvent(EventJob)
 		e.Job, e.ID = &doc, j.ID
 		if !f.tell(ctx, left, e) {

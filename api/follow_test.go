@@ -248,7 +248,7 @@ func TestDependenciesInDocuments(t *testing.T) {
 	}}}
 	d := JobDocument(j, 1)
 	want := []Dependency{{Condition: job.After, Job: job.NewID(1, 1), Delay: 300, State: job.DependencyWaiting, JobState: job.Running, Detail: "d"}}
-	if !reflect.DeepEqual(d.Dependencies, want) || d.brief().Dependencies != nil {
-		t.Errorf("%+v, in listings %+v", d.Dependencies, d.brief().Dependencies)
+	if !reflect.DeepEqual(d.Dependencies, want) || briefDocument(&j, 1).Dependencies != nil {
+		t.Errorf("%+v, in listings %+v", d.Dependencies, briefDocument(&j, 1).Dependencies)
 	}
 }

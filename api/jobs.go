@@ -356,8 +356,9 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 	}
 	l := Listing[Job]{Schema: SchemaJobs, Items: []Job{}, Partial: silent(r.daemons, answers)}
 	more := len(own) >= q.Limit
-	for _, j := range own {
-		l.Items = append(l.Items, JobDocument(j, r.directory.Copies(j.ID.Group())).brief())
+	l.Items = slices.Grow(l.Items, len(own))
+	for i := range own {
+		l.Items = append(l.Items, briefDocument(&own[i], r.directory.Copies(own[i].ID.Group())))
 	}
 	for _, a := range answers {
 		if a.err == nil {

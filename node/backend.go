@@ -131,7 +131,11 @@ func (b jobsBackend) List(ctx context.Context, q job.Query) ([]job.Job, error) {
 			last := page[len(page)-1]
 			f.After = last.Position()
 		}
-		all = append(all, q.Pick(page)...)
+		if page = q.Pick(page); all == nil {
+			all = page
+		} else {
+			all = append(all, page...)
+		}
 		if !more || (q.Limit > 0 && len(all) >= q.Limit) {
 			return q.Pick(all), nil
 		}

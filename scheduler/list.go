@@ -21,6 +21,7 @@ func (l *Loop) Jobs(ctx context.Context, f job.Query) ([]job.Job, error) {
 		if err != nil {
 			return nil, err
 		}
+		out = slices.Grow(out, len(page))
 		for _, x := range page {
 			j, err := l.reader.latest(ctx, x)
 			if errors.Is(err, ErrNotFound) {
