@@ -199,20 +199,29 @@ func (ds *dispatches) over(d *dispatch) {
 	ds.pending.requeue(t)
 }
 
-// notAssigned handles an Assign that the journal has refused.
-func (ds *dispatches) notAssigned(a job.Attempt) {
+// refused returns the task of an attempt that the journal has refused to record, not proposed any more; nil: nothing waits for that.
+func (ds *dispatches) refused(a job.Attempt) *task {
 	e := ds.entries.byID[a.Job]
 	if e == nil {
-		return
+		return nil
 	}
 	i, soft := e.find(a.Task)
 	if !soft || !e.tasks[i].proposes(a.N) {
-		return
+		return nil
 	}
 	t := e.tasks[i]
 	t.unpropose(ds.turn)
 	t.declines++
 	t.pause.until, t.pause.why = ds.now.Add(backoff(t.declines)), "the journal did not take the placement"
+	return t
+}
+
+// notAssigned handles an Assign that the journal has refused.
+func (ds *dispatches) notAssigned(a job.Attempt) {
+	t := ds.refused(a)
+	if t == nil {
+		return
+	}
 	d := t.dispatch
 	switch {
 	case d == nil:

@@ -56,18 +56,10 @@ func (d *dispatch) assignees() []job.Assignee {
 
 // notAssigned handles a record that the journal has refused. It is proposed once more while the places are held.
 func (gs *gangStarts) notAssigned(a job.Attempt) {
-	e := gs.entries.byID[a.Job]
-	if e == nil {
+	t := gs.dispatches.refused(a)
+	if t == nil {
 		return
 	}
-	i, soft := e.find(a.Task)
-	if !soft || !e.tasks[i].proposes(a.N) {
-		return
-	}
-	t := e.tasks[i]
-	t.unpropose(gs.turn)
-	t.declines++
-	t.pause.until, t.pause.why = gs.now.Add(backoff(t.declines)), "the journal did not take the placement"
 	d := t.dispatch
 	if d == nil {
 		gs.pending.requeue(t)
