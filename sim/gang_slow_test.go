@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/share"
 )
 
 var (
@@ -59,8 +61,9 @@ func (w *world) slow(s slowness) {
 }
 
 // slowGangs is a world of two to four owners. Each submits its gangs in one moment, or holds them and releases them in
-// one. breaks says that sessions break.
-func slowGangs(t testing.TB, seed uint64) (w *world, breaks bool) {
+// one. The jobs are of the users in turn; if there are several, what they have used counts. breaks says that sessions
+// break.
+func slowGangs(t testing.TB, seed uint64, users ...string) (w *world, breaks bool) {
 	r := rand.New(rand.NewPCG(seed, 4))
 	pick := func(all ...time.Duration) time.Duration { return all[r.IntN(len(all))] }
 	slow := slowness{
@@ -74,6 +77,9 @@ func slowGangs(t testing.TB, seed uint64) (w *world, breaks bool) {
 	if r.IntN(4) == 0 {
 		opt.refusals = 0.02
 	}
+	if len(users) > 1 {
+		opt.shares = share.Weights{HalfLife: [...]time.Duration{time.Minute, time.Hour}[seed%2], Users: map[string]float64{users[0]: 3}}
+	}
 	w = newTestWorld(t, seed, opt)
 	for range 4 + r.IntN(2)*r.IntN(4) {
 		w.addHost(hostSpec{cpus: 1})
@@ -86,7 +92,7 @@ func slowGangs(t testing.TB, seed uint64) (w *world, breaks bool) {
 		w.addOwner(local).wallOff = between(r, -10*time.Millisecond, 10*time.Millisecond)
 	}
 	w.slow(slow)
-	w.flood(r, pick(50*time.Millisecond, 50*time.Millisecond, time.Second, 5*time.Second))
+	w.flood(r, users, pick(50*time.Millisecond, 50*time.Millisecond, time.Second, 5*time.Second))
 	if breaks = r.IntN(3) == 0; breaks {
 		w.breakSessions(r, [...]float64{5, 10, 30}[r.IntN(3)])
 	}
@@ -94,12 +100,12 @@ func slowGangs(t testing.TB, seed uint64) (w *world, breaks bool) {
 }
 
 // flood has each owner get 10 to 50 jobs at once, nine of ten of them gangs, all of which run for so long.
-func (w *world) flood(r *rand.Rand, runs time.Duration) {
+func (w *world) flood(r *rand.Rand, users []string, runs time.Duration) {
 	held := r.IntN(3) == 0
 	prios := r.IntN(4) == 0
 	for range 10 + r.IntN(41) {
 		for _, o := range w.owners {
-			j := w.newWork(o, "ada", cpus(1), runs)
+			j := w.newWork(o, users[len(w.works)%len(users)], cpus(1), runs)
 			if r.IntN(10) > 0 {
 				j.spec.Nodes = 2 + r.IntN(len(w.hosts)-1)
 			}
@@ -142,7 +148,13 @@ func slowMost(breaks bool) time.Duration {
 }
 
 // TestGangsOnSlowMachines: gangs go on. One ends every now and then until all have ended.
-func TestGangsOnSlowMachines(t *testing.T) {
+func TestGangsOnSlowMachines(t *testing.T) { gangsGoOn(t, "ada") }
+
+// TestGangsOfUsersOnSlowMachines: they do so too if each scheduler has an order of users of its own, because each counts
+// what they have used by itself.
+func TestGangsOfUsersOnSlowMachines(t *testing.T) { gangsGoOn(t, "ada", "bob", "cyd") }
+
+func gangsGoOn(t *testing.T, users ...string) {
 	first, n := uint64(1), *slowWorlds
 	if testing.Short() {
 		n = min(n, 15)
@@ -157,7 +169,7 @@ func TestGangsOnSlowMachines(t *testing.T) {
 		for seed := first; seed < first+n; seed++ {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				w, breaks := slowGangs(t, seed)
+				w, breaks := slowGangs(t, seed, users...)
 				if *slowSeed != 0 {
 					w.trace = t.Logf
 				}
