@@ -23,6 +23,9 @@ type gang struct {
 // most bounds the offers of a gang. Hosts where a member may never get a place are among them.
 func (g *gang) most() int { return min(2*g.size, g.size+8) }
 
+// gathers reports whether hosts hold places for members of the gang while others are missing.
+func (d *dispatch) gathers() bool { return d != nil && d.gang != nil && !d.gang.since.IsZero() }
+
 // seat is the place of one member at the host of its offer.
 type seat struct {
 	rank    int

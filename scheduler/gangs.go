@@ -101,15 +101,24 @@ func (gs *gangs) watchHold(d *dispatch, n [seated + 1]int) {
 	switch {
 	case n[seated]+n[promised] == 0:
 		g.since = time.Time{}
+		d.gather()
 	case g.since.IsZero():
 		since := gs.now
 		g.since = since
+		d.gather()
 		gs.after(gs.cfg.GangHold, func() {
 			if d.task.dispatch == d && g.since.Equal(since) {
 				n := d.seats()
 				gs.unwind(d, fmt.Sprintf("%d of %d nodes held a place for %s, the others had no room", n[seated]+n[promised], g.size, job.Duration(gs.cfg.GangHold)))
 			}
 		})
+	}
+}
+
+// gather has the claims of the gang say whether it gathers.
+func (d *dispatch) gather() {
+	for _, o := range d.offers {
+		o.worker.Gather(&o.claim, d.gathers())
 	}
 }
 

@@ -76,7 +76,10 @@ func (gs *seats) offer(d *dispatch, w *worker, s *seat, chosen []string) {
 	t := d.task
 	s.rank = rank
 	o := &offer{id: gs.offers.draw(), dispatch: d, worker: w, leases: w.Leases, seat: s}
-	o.claim = fleet.Claim{ID: o.id, User: t.shape.User, Rank: placeOf(t), Need: t.shape.Need, Devices: chosen, State: fleet.Direct, Limited: t.request().Limited}
+	r := t.request()
+	o.claim = fleet.Claim{
+		ID: o.id, User: r.User, Project: r.Project, Rank: r.Rank, Need: r.Need, Devices: chosen, State: fleet.Direct, Limited: r.Limited, Gathers: r.Gathers,
+	}
 	wait := directWait
 	if s.waits {
 		o.claim.State, wait = fleet.Queued, queueWait

@@ -24,7 +24,7 @@ const (
 	Held
 )
 
-// Claim is what one offer takes of a host, or waits for there. Only Host.Hold changes its state.
+// Claim is what one offer takes of a host, or waits for there. Only methods of its host change it.
 type Claim struct {
 	ID      uint64 // of the offer
 	User    string
@@ -34,6 +34,8 @@ type Claim struct {
 	Devices []string // UUIDs of the devices that it takes; none while it is queued
 	State   ClaimState
 	Limited bool // the task has a time limit
+	// Gathers says that the task is a gang that holds places at hosts, and lacks others.
+	Gathers bool
 }
 
 // Claims holds the claims on one host. Only methods of the host change it.

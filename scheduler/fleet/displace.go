@@ -54,9 +54,14 @@ func (cs *Claims) placeFor(r *Request, all, kind *leaver) (c *Claim, ok bool) {
 // If what accounts have used counts, a higher priority always gets a place. Of one priority, an account with several claims
 // gives up its youngest ones for an account that has none there and has used less of its share. It keeps its oldest one:
 // that may be the one whose turn it is at the host. If it lost its place whenever standings change, a task that needs much
-// might never start.
+// might never start. A gang that gathers gets the place of any that does not, and of a younger one that does.
 func (x *leaver) yields(cs *Claims, r *Request) bool {
 	switch {
+	case r.Gathers && x.claim.Rank.Share != (share.Standing{}):
+		return r.Rank.Priority > x.claim.Rank.Priority ||
+			r.Rank.Priority == x.claim.Rank.Priority && (!x.claim.Gathers || r.Rank.CompareAge(&x.claim.Rank) < 0)
+	case x.claim.goesByAge():
+		return r.Rank.Priority > x.claim.Rank.Priority
 	case r.Rank.Compare(&x.bar) >= 0:
 		return false
 	case r.Rank.Priority > x.claim.Rank.Priority || x.claim.Rank.Share == (share.Standing{}):
@@ -65,10 +70,11 @@ func (x *leaver) yields(cs *Claims, r *Request) bool {
 	return cs.youngest(r, x.kind) == nil
 }
 
-// youngest returns the youngest queued claim of the account of a task, of the same kind or of any; nil if there is none.
+// youngest returns the youngest queued claim of the account of a task, of the same kind or of any; nil if there is none
+// that may lose its place to a task of the account.
 func (cs *Claims) youngest(r *Request, kind bool) (last *Claim) {
 	for _, c := range cs.all {
-		if c.State == Queued && c.User == r.User && c.Project == r.Project && (!kind || c.alike(&r.Need, r.Limited)) &&
+		if c.State == Queued && !c.goesByAge() && c.User == r.User && c.Project == r.Project && (!kind || c.alike(&r.Need, r.Limited)) &&
 			(last == nil || last.Rank.CompareAge(&c.Rank) < 0) {
 			last = c
 		}

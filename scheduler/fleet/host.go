@@ -142,6 +142,14 @@ func (h *Host) Hold(c *Claim, devices []string) {
 	h.Touch()
 }
 
+// Gather notes whether the gang of the claim holds places at hosts, and lacks others.
+func (h *Host) Gather(c *Claim, gathers bool) {
+	if c.Gathers != gathers {
+		c.Gathers = gathers
+		h.Touch()
+	}
+}
+
 // SetUnleased sets how many tasks without a claim wait until the host has a lease.
 func (h *Host) SetUnleased(n int) {
 	h.Claims.unleased = n

@@ -83,23 +83,44 @@ func (cs *Claims) leaverOfAll() leaver {
 }
 
 // leaverOf returns which of these queued claims gives up its place. There are places for n. It sorts the claims. Those
-// behind the n-th stay: they were queued because they fitted at the host at the time.
+// behind the n-th stay: they were queued because they fitted at the host at the time. A gang that gathers is the one to
+// go only if all of its priority and of higher ones gather.
 func leaverOf(queued []*Claim, n int) leaver {
 	if len(queued) < n {
 		return leaver{}
 	}
-	slices.SortFunc(queued, func(a, b *Claim) int { return a.Rank.Compare(&b.Rank) })
+	slices.SortFunc(queued, (*Claim).compare)
 	last := queued[n-1]
-	if last.Rank.Share == (share.Standing{}) {
+	if last.Rank.Share == (share.Standing{}) || last.goesByAge() {
 		return leaver{claim: last, bar: last.Rank}
 	}
 	for _, c := range slices.Backward(queued) { // of those who have several, the youngest of the one who has used most
-		if c.Rank.Priority == last.Rank.Priority && several(queued, c) {
+		if c.Rank.Priority == last.Rank.Priority && !c.goesByAge() && several(queued, c) {
 			return leaver{claim: c, bar: Rank{Priority: c.Rank.Priority, Share: c.Rank.Share}}
 		}
 	}
 	return leaver{claim: last, bar: Rank{Priority: last.Rank.Priority}}
 }
+
+// compare orders claims by rank. If what accounts have used counts, gangs that gather are before the others of their
+// priority, and go by age.
+func (c *Claim) compare(d *Claim) int {
+	x, y := c.goesByAge(), d.goesByAge()
+	switch {
+	case c.Rank.Priority != d.Rank.Priority || !x && !y:
+		return c.Rank.Compare(&d.Rank)
+	case x && y:
+		return c.Rank.CompareAge(&d.Rank)
+	case x:
+		return -1
+	}
+	return 1
+}
+
+// goesByAge reports whether the claim is one of a gang that gathers, where what accounts have used counts. It keeps its
+// place whatever they use: hosts let the oldest of all gangs go first, so it must be in the queue wherever younger ones
+// hold the places that it lacks. Else they would wait for its places, and it for theirs.
+func (c *Claim) goesByAge() bool { return c.Gathers && c.Rank.Share != (share.Standing{}) }
 
 // several reports whether the account of a claim has an older one among these.
 func several(queued []*Claim, c *Claim) bool {

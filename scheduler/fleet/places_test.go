@@ -29,7 +29,7 @@ func (t *Table) queues(h *Host, r *Request) (displaced *Claim, ok bool) {
 	if displaced = h.Displaced(r); displaced != nil {
 		h.Unclaim(displaced)
 	}
-	h.Claim(&Claim{ID: uint64(r.Rank.Born.Sub(start)), User: r.User, Rank: r.Rank, Need: r.Need, State: Queued, Limited: r.Limited})
+	h.Claim(&Claim{ID: uint64(r.Rank.Born.Sub(start)), User: r.User, Rank: r.Rank, Need: r.Need, State: Queued, Limited: r.Limited, Gathers: r.Gathers})
 	t.Count(start)
 	return displaced, true
 }
@@ -173,5 +173,53 @@ func BenchmarkCountFull(b *testing.B) {
 				table.MayQueue(h, r)
 			}
 		})
+	}
+}
+
+// A gang that gathers takes the place of any task that does not, and of a younger gang that does, whatever accounts have
+// used. No task of its priority takes its place.
+func TestPlacesOfGangsThatGather(t *testing.T) {
+	table := NewTable()
+	h := aHost(&table, "n1", 8)
+	gathers := func(user string, used float32, born int) *Request {
+		r := asking(user, used, born, 8)
+		r.Gathers = true
+		return r
+	}
+	for i := range MaxQueued {
+		if _, ok := table.queues(h, asking("ada", 1, 10+i, 8)); !ok {
+			t.Fatalf("task %d may not queue", i)
+		}
+	}
+	for i := range MaxQueued {
+		if c, ok := table.queues(h, gathers("ada", 9, 50+i)); !ok || c == nil || c.Gathers {
+			t.Fatalf("gang %d may queue: %v, in place of %+v", i, ok, c)
+		}
+	}
+	urgent := asking("ada", 9, 90, 8)
+	urgent.Rank.Priority = 1
+	for _, c := range []struct {
+		what      string
+		r         *Request
+		ok        bool
+		displaced uint64 // 0: none
+	}{
+		{"the first task of the user that does not", asking("ada", 1, 4, 8), true, 0},
+		{"a younger one", asking("ada", 1, 6, 8), false, 0},
+		{"an older one", asking("ada", 1, 3, 8), true, 4},
+		{"a younger gang of the user", gathers("ada", 1, 60), false, 0},
+		{"an older gang", gathers("ada", 9, 5), true, 50 + MaxQueued - 1},
+		{"a task of a higher priority", urgent, true, 50 + MaxQueued - 2},
+	} {
+		got, ok := table.queues(h, c.r)
+		if ok != c.ok || (got == nil) != (c.displaced == 0) || got != nil && got.ID != c.displaced {
+			t.Errorf("%s: may queue %v, in place of %+v", c.what, ok, got)
+		}
+	}
+	for _, c := range h.Claims.all { // they have given up
+		h.Gather(c, false)
+	}
+	if got, ok := table.queues(h, asking("ada", 1, 2, 8)); !ok || got == nil || got.ID != 50+MaxQueued-3 {
+		t.Errorf("an older task of the user may queue then: %v, in place of %+v", ok, got)
 	}
 }
