@@ -200,7 +200,7 @@ func (ds *dispatches) over(d *dispatch) {
 }
 
 // refused returns the task of an attempt that the journal has refused to record, not proposed any more; nil: nothing waits for that.
-func (ds *dispatches) refused(a job.Attempt) *task {
+func refused(ds *dispatches, a job.Attempt) *task {
 	e := ds.entries.byID[a.Job]
 	if e == nil {
 		return nil
@@ -218,7 +218,7 @@ func (ds *dispatches) refused(a job.Attempt) *task {
 
 // notAssigned handles an Assign that the journal has refused.
 func (ds *dispatches) notAssigned(a job.Attempt) {
-	t := ds.refused(a)
+	t := refused(ds, a)
 	if t == nil {
 		return
 	}

@@ -16,6 +16,8 @@ type gang struct {
 	due   bool      // it is in offers.due
 	since time.Time // when a host first held a place while others were missing; zero while none does
 	shown int       // how many members entry.shown counts as RESERVED
+	// gathers says that it keeps its places in queues whatever accounts have used, because hosts hold others for it.
+	gathers bool
 	// revokes counts the places that hosts have taken back.
 	revokes int
 }
@@ -23,8 +25,8 @@ type gang struct {
 // most bounds the offers of a gang. Hosts where a member may never get a place are among them.
 func (g *gang) most() int { return min(2*g.size, g.size+8) }
 
-// gathers reports whether hosts hold places for members of the gang while others are missing.
-func (d *dispatch) gathers() bool { return d != nil && d.gang != nil && !d.gang.since.IsZero() }
+// gathers reports whether the dispatch is one of a gang that keeps its places in queues.
+func (d *dispatch) gathers() bool { return d != nil && d.gang != nil && d.gang.gathers }
 
 // seat is the place of one member at the host of its offer.
 type seat struct {

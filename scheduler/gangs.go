@@ -101,11 +101,11 @@ func (gs *gangs) watchHold(d *dispatch, n [seated + 1]int) {
 	switch {
 	case n[seated]+n[promised] == 0:
 		g.since = time.Time{}
-		d.gather()
+		d.gather(false)
 	case g.since.IsZero():
 		since := gs.now
 		g.since = since
-		d.gather()
+		d.gather(gs.pending.shares.weights.On())
 		gs.after(gs.cfg.GangHold, func() {
 			if d.task.dispatch == d && g.since.Equal(since) {
 				n := d.seats()
@@ -115,10 +115,12 @@ func (gs *gangs) watchHold(d *dispatch, n [seated + 1]int) {
 	}
 }
 
-// gather has the claims of the gang say whether it gathers.
-func (d *dispatch) gather() {
+// gather has the gang keep its places in queues, or not any more. Where usage does not count, age alone decides at hosts
+// and here, and there is nothing to keep.
+func (d *dispatch) gather(keeps bool) {
+	d.gang.gathers = keeps
 	for _, o := range d.offers {
-		o.worker.Gather(&o.claim, d.gathers())
+		o.worker.Gather(&o.claim, keeps)
 	}
 }
 

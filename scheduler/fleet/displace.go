@@ -57,10 +57,10 @@ func (cs *Claims) placeFor(r *Request, all, kind *leaver) (c *Claim, ok bool) {
 // might never start. A gang that gathers gets the place of any that does not, and of a younger one that does.
 func (x *leaver) yields(cs *Claims, r *Request) bool {
 	switch {
-	case r.Gathers && x.claim.Rank.Share != (share.Standing{}):
+	case r.Gathers:
 		return r.Rank.Priority > x.claim.Rank.Priority ||
 			r.Rank.Priority == x.claim.Rank.Priority && (!x.claim.Gathers || r.Rank.CompareAge(&x.claim.Rank) < 0)
-	case x.claim.goesByAge():
+	case x.claim.Gathers:
 		return r.Rank.Priority > x.claim.Rank.Priority
 	case r.Rank.Compare(&x.bar) >= 0:
 		return false
@@ -74,7 +74,7 @@ func (x *leaver) yields(cs *Claims, r *Request) bool {
 // that may lose its place to a task of the account.
 func (cs *Claims) youngest(r *Request, kind bool) (last *Claim) {
 	for _, c := range cs.all {
-		if c.State == Queued && !c.goesByAge() && c.User == r.User && c.Project == r.Project && (!kind || c.alike(&r.Need, r.Limited)) &&
+		if c.State == Queued && !c.Gathers && c.User == r.User && c.Project == r.Project && (!kind || c.alike(&r.Need, r.Limited)) &&
 			(last == nil || last.Rank.CompareAge(&c.Rank) < 0) {
 			last = c
 		}

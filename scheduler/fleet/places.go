@@ -91,36 +91,29 @@ func leaverOf(queued []*Claim, n int) leaver {
 	}
 	slices.SortFunc(queued, (*Claim).compare)
 	last := queued[n-1]
-	if last.Rank.Share == (share.Standing{}) || last.goesByAge() {
+	if last.Rank.Share == (share.Standing{}) || last.Gathers {
 		return leaver{claim: last, bar: last.Rank}
 	}
 	for _, c := range slices.Backward(queued) { // of those who have several, the youngest of the one who has used most
-		if c.Rank.Priority == last.Rank.Priority && !c.goesByAge() && several(queued, c) {
+		if c.Rank.Priority == last.Rank.Priority && !c.Gathers && several(queued, c) {
 			return leaver{claim: c, bar: Rank{Priority: c.Rank.Priority, Share: c.Rank.Share}}
 		}
 	}
 	return leaver{claim: last, bar: Rank{Priority: last.Rank.Priority}}
 }
 
-// compare orders claims by rank. If what accounts have used counts, gangs that gather are before the others of their
-// priority, and go by age.
+// compare orders claims by rank. Gangs that gather are before the others of their priority, and go by age.
 func (c *Claim) compare(d *Claim) int {
-	x, y := c.goesByAge(), d.goesByAge()
 	switch {
-	case c.Rank.Priority != d.Rank.Priority || !x && !y:
+	case c.Rank.Priority != d.Rank.Priority || !c.Gathers && !d.Gathers:
 		return c.Rank.Compare(&d.Rank)
-	case x && y:
+	case c.Gathers && d.Gathers:
 		return c.Rank.CompareAge(&d.Rank)
-	case x:
+	case c.Gathers:
 		return -1
 	}
 	return 1
 }
-
-// goesByAge reports whether the claim is one of a gang that gathers, where what accounts have used counts. It keeps its
-// place whatever they use: hosts let the oldest of all gangs go first, so it must be in the queue wherever younger ones
-// hold the places that it lacks. Else they would wait for its places, and it for theirs.
-func (c *Claim) goesByAge() bool { return c.Gathers && c.Rank.Share != (share.Standing{}) }
 
 // several reports whether the account of a claim has an older one among these.
 func several(queued []*Claim, c *Claim) bool {

@@ -23,7 +23,7 @@ type Request struct {
 	*Shape
 	Rank    Rank
 	Limited bool // the task has a time limit
-	Gathers bool // it is a gang that holds places at hosts, and lacks others
+	Gathers bool // as that of a claim
 }
 
 // Refuse notes the host's word that it can never run the shape. The word counts until the host says Hello again.
