@@ -25,9 +25,6 @@ type gang struct {
 // most bounds the offers of a gang. Hosts where a member may never get a place are among them.
 func (g *gang) most() int { return min(2*g.size, g.size+8) }
 
-// gathers reports whether the dispatch is one of a gang that keeps its places in queues.
-func (d *dispatch) gathers() bool { return d != nil && d.gang != nil && d.gang.gathers }
-
 // seat is the place of one member at the host of its offer.
 type seat struct {
 	rank    int

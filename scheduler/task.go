@@ -563,6 +563,9 @@ func (t *task) request() fleet.Request {
 	}
 }
 
+// gathers reports whether the dispatch is one of a gang that keeps its places in queues.
+func (d *dispatch) gathers() bool { return d != nil && d.gang != nil && d.gang.gathers }
+
 // wantsMore reports whether the task may be offered to one more host that got room.
 func (d *dispatch) wantsMore() bool {
 	if d.gang != nil {
