@@ -18,7 +18,7 @@ const (
 	truthGPUs = 2 // of each host, as `muster dev` has them
 	truthCPUs = 4
 	// apart is the time between two events of the first jobs. It is long beside what a daemon takes for an event.
-	apart = 200 * time.Millisecond
+	apart = 250 * time.Millisecond
 	// pressure is how much GPU time the other jobs ask for, over that of the cluster while they arrive.
 	pressure = 3
 )
@@ -37,7 +37,7 @@ func newTruthLoad(seed uint64, n, hosts int) truthLoad {
 	// Jobs of the first part come at even multiples of apart, and end half way between them and odd ones, no two at once.
 	ends := map[int]bool{}
 	for i := range l.first {
-		end := 2*i + 3 + chance.IntN(16)
+		end := 2*i + 3 + chance.IntN(6)
 		for ends[end] {
 			end++
 		}
@@ -73,7 +73,7 @@ func newTruthLoad(seed uint64, n, hosts int) truthLoad {
 	for i, t := range times {
 		l.jobs[l.first+i].Submit = t
 	}
-	l.dies = times[len(times)/3] + 100*time.Millisecond
+	l.dies = times[len(times)/4] + 100*time.Millisecond
 	return l
 }
 
@@ -97,10 +97,10 @@ func truthJob(chance *rand.Rand, i, kind, hosts int) load.Job {
 		class, s.Resources.GPUShare = "share", []float64{0.25, 0.5, 0.7}[chance.IntN(3)]
 	case 2, 10, 16:
 		class, s.Resources.CPUs = "no GPU", 1+chance.IntN(3)
-	case 3, 7, 12:
+	case 3, 12:
 		class, s.Resources.GPUs = "several GPUs", 2
-	case 4, 8, 17:
-		class, s.Nodes, s.Resources.GPUs = "gang", 2+chance.IntN(max(1, min(2, hosts/3))), 1+chance.IntN(2)
+	case 4, 17:
+		class, s.Nodes, s.Resources.GPUs = "gang", 2+chance.IntN(max(1, min(2, hosts/3))), 1
 	default:
 		class, s.Resources.GPUs = "one GPU", 1
 	}

@@ -2,54 +2,90 @@
 
 package e2e
 
-// Where the order of events is the same in two runs, placements must be the same.
+// Where a job starts in the same situation in two runs, it must be placed in the same way.
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/musterhq/muster/sim/load"
 	"github.com/musterhq/muster/sim/record"
 )
 
+// quiet is for how long nothing else may have happened before the event that a start follows. All daemons know then what
+// has happened.
+const quiet = 30 * time.Millisecond
+
 // happening is something that happens in a run, in the order of its time.
 type happening struct {
 	at    time.Duration
-	what  string
-	alloc []record.Alloc // of a start
+	job   int
+	kind  record.Kind // empty: it is submitted; dies: a host dies
+	alloc []record.Alloc
 }
 
-// order returns what happens in a run: submissions, the death of the host, and records.
-func order(l *load.Load, log record.Log, died time.Duration) []happening {
-	all := []happening{{at: died, what: "the host dies"}}
-	for _, x := range l.Jobs {
-		all = append(all, happening{at: x.Submit, what: "submit " + x.Name})
+const dies record.Kind = "dies"
+
+// start is how a job was placed, and in which situation.
+type start struct {
+	situation string
+	places    string
+}
+
+// starts returns the first start of each job, by its index, if the situation was clear: one event led to it, and before
+// that it was quiet. A situation is what has been submitted, where everything runs, and what waits.
+func starts(l *load.Load, log record.Log, died time.Duration) map[int]start {
+	all := []happening{{at: died, kind: dies}}
+	for i := range l.Jobs {
+		all = append(all, happening{at: l.Jobs[i].Submit, job: i})
 	}
 	for _, r := range log {
-		all = append(all, happening{at: r.At, what: string(r.Kind) + " " + l.Jobs[r.Job].Name, alloc: r.Alloc})
+		all = append(all, happening{r.At, r.Job, r.Kind, r.Alloc})
 	}
 	slices.SortStableFunc(all, func(a, b happening) int { return cmp.Compare(a.at, b.at) })
-	return all
-}
-
-// sameOrder compares two runs up to the first event that is not the same in both. It returns how many starts are before
-// it, and those of them that went to different hosts or devices.
-func sameOrder(a, b []happening) (starts int, differ []string) {
-	for i := range min(len(a), len(b)) {
-		if a[i].what != b[i].what {
-			break
-		}
-		if a[i].alloc == nil {
+	found := map[int]start{}
+	begun := map[int]bool{}
+	state := make([]string, len(l.Jobs)+1) // of each job, and of the host
+	cause, before := -time.Hour, -2*time.Hour
+	for _, h := range all {
+		if h.kind == record.Start {
+			if !begun[h.job] && cause-before > quiet {
+				found[h.job] = start{strings.Join(state, "\n"), places(h.alloc)}
+			}
+			begun[h.job] = true
+			state[h.job] = places(h.alloc)
 			continue
 		}
-		starts++
-		if x, y := places(a[i].alloc), places(b[i].alloc); x != y {
-			differ = append(differ, fmt.Sprintf("%s at %v: on %s, simulated on %s", a[i].what, a[i].at.Round(time.Millisecond), x, y))
+		before, cause = cause, h.at
+		switch h.kind {
+		case "", record.Preempt, record.Lost:
+			state[h.job] = "waits"
+		case dies:
+			state[len(l.Jobs)] = string(dies)
+		default:
+			state[h.job] = string(h.kind)
 		}
 	}
-	return starts, differ
+	return found
+}
+
+// compareStarts returns how many jobs started in the same situation in both runs, and which of them were placed in
+// another way.
+func compareStarts(l *load.Load, real, simulated map[int]start) (same int, differ []string) {
+	for i := range l.Jobs {
+		x, y := real[i], simulated[i]
+		if x.situation == "" || x.situation != y.situation {
+			continue
+		}
+		same++
+		if x.places != y.places {
+			differ = append(differ, fmt.Sprintf("%s: on%s, simulated on%s", l.Jobs[i].Name, x.places, y.places))
+		}
+	}
+	return same, differ
 }
 
 // places are hosts and devices in words, by rank.
