@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -141,32 +140,56 @@ func (c *devCluster) submit(ctx context.Context, owner int, x *load.Job) (submit
 	return s, err
 }
 
+// settled is for how long the daemons of a simulation have had their sessions when it begins. Renewals of leases are
+// counted from then on, so the real ones wait as long.
+const settled = 8 * time.Second
+
 // replay submits the jobs at their times, to the owners in turn, and kills a host. It returns the jobs, when all began,
-// and when the host was dead.
-func (c *devCluster) replay(l *truthLoad, owners []int, victim int) (jobs []submitted, begun, died time.Time) {
+// when the host died, and after how long each owner had noticed.
+func (c *devCluster) replay(l *truthLoad, owners []int, victim int) (jobs []submitted, begun, died time.Time, notices times) {
 	c.t.Helper()
 	jobs = make([]submitted, len(l.jobs))
-	failed := make([]error, len(l.jobs))
-	var clients sync.WaitGroup
+	time.Sleep(settled) // see there; not a wait for a condition
 	begun = time.Now()
-	clients.Go(func() {
-		time.Sleep(time.Until(begun.Add(l.dies))) // a moment of the load, not a wait for a condition
-		c.killHost(victim)
-		died = time.Now()
-	})
-	for i := range l.jobs {
-		clients.Go(func() {
-			time.Sleep(time.Until(begun.Add(l.jobs[i].Submit))) // likewise
-			jobs[i], failed[i] = c.submit(c.t.Context(), owners[i%len(owners)], &l.jobs[i])
-		})
-	}
-	clients.Wait()
-	for i, err := range failed {
-		if err != nil {
-			c.t.Fatalf("%s: %v", l.jobs[i].Name, err)
+	failed := make(chan error, 1)
+	go func() {
+		for i := range l.jobs {
+			time.Sleep(time.Until(begun.Add(l.jobs[i].Submit))) // a moment of the load, not a wait for a condition
+			var err error
+			if jobs[i], err = c.submit(c.t.Context(), owners[i%len(owners)], &l.jobs[i]); err != nil {
+				failed <- fmt.Errorf("%s: %w", l.jobs[i].Name, err)
+				return
+			}
 		}
+		failed <- nil
+	}()
+	time.Sleep(time.Until(begun.Add(l.dies))) // likewise
+	died = time.Now()
+	c.killHost(victim)
+	notices = c.notices(owners, victim, died)
+	if err := <-failed; err != nil {
+		c.t.Fatal(err)
 	}
-	return jobs, begun, died
+	return jobs, begun, died, notices
+}
+
+// notices returns after how long each of the owners shows that a host is silent.
+func (c *devCluster) notices(owners []int, host int, since time.Time) times {
+	c.t.Helper()
+	found := make(times, len(owners))
+	eventually(c.t, "every owner has noticed that a host is silent", func() bool {
+		for i, owner := range owners {
+			all, err := c.clients[owner].Peers(c.t.Context())
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			if found[i] == 0 && slices.ContainsFunc(all.Items, func(p api.Peer) bool { return p.ID == c.nodes[host].ID && p.State != api.NodeReady }) {
+				found[i] = time.Since(since)
+			}
+		}
+		return !slices.Contains(found, 0)
+	})
+	return found
 }
 
 // killHost kills all processes of a host at once: its daemon, its runner, and its tasks.
@@ -237,9 +260,10 @@ func (c *devCluster) noteOf(id job.ID, task, attempt int) (n note, begun bool) {
 		return n, false
 	}
 	lines := strings.Split(string(text), "\n")
-	if err == nil && len(lines) == 3 {
-		n.at, err = time.Parse(time.RFC3339Nano, lines[0])
+	if err != nil || len(lines) != 3 {
+		c.t.Fatalf("note of %s.%d.%d: %v, %q", id, task, attempt, err, text)
 	}
+	n.at, err = time.Parse(time.RFC3339Nano, lines[0])
 	n.machine = slices.IndexFunc(c.sockets, func(s string) bool { return strings.HasPrefix(lines[1], strings.TrimSuffix(s, ".sock")+"/") })
 	if err != nil || n.machine < 0 {
 		c.t.Fatalf("note of %s.%d.%d: %v, %q", id, task, attempt, err, text)

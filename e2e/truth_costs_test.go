@@ -111,7 +111,7 @@ func (c *devCluster) probe(owner int, x *load.Job, meanwhile func(submitted)) (s
 // syncTimes measures appends to a file in a directory, each with fdatasync.
 func syncTimes(t *testing.T, dir string) (ts times) {
 	t.Helper()
-	f, err := os.CreateTemp(dir, "sync-") //nolint:usetesting // on the disk of the daemons
+	f, err := os.CreateTemp(dir, "sync-") // the disk of the daemons
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ const (
 	truthGPUs = 2 // of each host, as `muster dev` has them
 	truthCPUs = 4
 	// apart is the time between two events of the first jobs. It is long beside what a daemon takes for an event.
-	apart = 250 * time.Millisecond
+	apart = 200 * time.Millisecond
 	// pressure is how much GPU time the other jobs ask for, over that of the cluster while they arrive.
 	pressure = 3
 )
@@ -73,7 +73,7 @@ func newTruthLoad(seed uint64, n, hosts int) truthLoad {
 	for i, t := range times {
 		l.jobs[l.first+i].Submit = t
 	}
-	l.dies = times[len(times)/4] + 100*time.Millisecond
+	l.dies = times[len(times)/8] + 50*time.Millisecond
 	return l
 }
 

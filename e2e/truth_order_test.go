@@ -17,7 +17,7 @@ import (
 
 // quiet is for how long nothing else may have happened before the event that a start follows. All daemons know then what
 // has happened.
-const quiet = 30 * time.Millisecond
+const quiet = 50 * time.Millisecond
 
 // happening is something that happens in a run, in the order of its time.
 type happening struct {
@@ -35,8 +35,8 @@ type start struct {
 	places    string
 }
 
-// starts returns the first start of each job, by its index, if the situation was clear: one event led to it, and before
-// that it was quiet. A situation is what has been submitted, where everything runs, and what waits.
+// starts returns the first start of each job, by its index, if the situation was clear: one event led to it, before that
+// it was quiet, and no other job started at the same time. A situation is what has been submitted, where everything runs, and what waits.
 func starts(l *load.Load, log record.Log, died time.Duration) map[int]start {
 	all := []happening{{at: died, kind: dies}}
 	for i := range l.Jobs {
@@ -50,10 +50,16 @@ func starts(l *load.Load, log record.Log, died time.Duration) map[int]start {
 	begun := map[int]bool{}
 	state := make([]string, len(l.Jobs)+1) // of each job, and of the host
 	cause, before := -time.Hour, -2*time.Hour
+	first, last := -1, -time.Hour // the newest start if it is in found, and its time or that of the newest other one
 	for _, h := range all {
 		if h.kind == record.Start {
-			if !begun[h.job] && cause-before > quiet {
-				found[h.job] = start{strings.Join(state, "\n"), places(h.alloc)}
+			alone := h.at-last > quiet
+			if !alone {
+				delete(found, first)
+			}
+			first, last = -1, h.at
+			if alone && !begun[h.job] && cause-before > quiet {
+				first, found[h.job] = h.job, start{strings.Join(state, "\n"), places(h.alloc)}
 			}
 			begun[h.job] = true
 			state[h.job] = places(h.alloc)
@@ -65,7 +71,7 @@ func starts(l *load.Load, log record.Log, died time.Duration) map[int]start {
 			state[h.job] = "waits"
 		case dies:
 			state[len(l.Jobs)] = string(dies)
-		default:
+		case record.Start, record.Finish, record.Reject:
 			state[h.job] = string(h.kind)
 		}
 	}
@@ -88,11 +94,12 @@ func compareStarts(l *load.Load, real, simulated map[int]start) (same int, diffe
 	return same, differ
 }
 
-// places are hosts and devices in words, by rank.
+// places are hosts and devices in words. Which member of a gang is where follows from which host answered first.
 func places(alloc []record.Alloc) string {
-	text := ""
+	var all []string
 	for _, a := range alloc {
-		text += fmt.Sprintf(" dev%d%v", a.Machine+1, a.Devices)
+		all = append(all, fmt.Sprintf(" dev%d%v", a.Machine+1, a.Devices))
 	}
-	return text
+	slices.Sort(all)
+	return strings.Join(all, "")
 }

@@ -27,8 +27,6 @@ const (
 	truthWorlds = 20
 	// truthBound is by how much the daemons may differ from that mean.
 	truthBound = 0.10
-	// truthSlack is how much longer than asked for a task may take on a busy machine.
-	truthSlack = 2 * time.Second
 )
 
 // truthSize returns the number of jobs and of daemons.
@@ -50,10 +48,11 @@ func TestSimulatorIsTrue(t *testing.T) {
 		owners = append(owners, 2*i)
 	}
 	const victim = 1
-	jobs, begun, death := c.replay(&l, owners, victim)
+	jobs, begun, death, notices := c.replay(&l, owners, victim)
 	docs := c.untilEnded(jobs, 5*time.Minute)
 	log := c.records(jobs, docs, begun, victim, death)
 	costs, longer := c.measure(owners)
+	costs.Notice = sim.Range{Least: slices.Min(notices), Most: slices.Max(notices)}
 
 	// The simulation gets the machines and the jobs as they were: a busy machine submits late.
 	died := death.Sub(begun)
@@ -62,7 +61,6 @@ func TestSimulatorIsTrue(t *testing.T) {
 		x := &given.Jobs[i]
 		x.Submit, x.Spec.Resources.CPUs = jobs[i].at.Sub(begun), 1000*x.Spec.Resources.CPUs
 	}
-	judge(t, &given, log)
 	daemons := figuresOf(t, &given, log)
 	t.Logf("%-10s %s", "daemons", inWords(daemons))
 	for i := range given.Jobs {
@@ -102,23 +100,6 @@ func simulate(t *testing.T, cfg sim.Config) (log record.Log) {
 		t.Fatal(err)
 	}
 	return log
-}
-
-// judge checks that the daemons kept the rules of a run: those that the records of a simulation are checked against.
-func judge(t *testing.T, l *load.Load, log record.Log) {
-	t.Helper()
-	referee, err := report.NewReferee(l, report.Rules{Slack: truthSlack, Undone: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range log {
-		if err := referee.Check(r); err != nil {
-			t.Error(err)
-		}
-	}
-	if n := referee.Open(); n > 0 {
-		t.Errorf("%d jobs have not ended", n)
-	}
 }
 
 func figuresOf(t *testing.T, l *load.Load, log record.Log) *report.Figures {

@@ -43,7 +43,7 @@ func work(begun time.Time, term <-chan os.Signal) (bool, error) {
 	}
 	at := filepath.Join(os.Args[1], os.Getenv("MUSTER_JOB_ID")+"."+os.Getenv("MUSTER_TASK"))
 	note := strings.Join([]string{begun.Format(time.RFC3339Nano), os.Getenv("MUSTER_SCRATCH"), os.Getenv("CUDA_VISIBLE_DEVICES")}, "\n")
-	if err := os.WriteFile(at+"."+os.Getenv("MUSTER_ATTEMPT"), []byte(note), 0o600); err != nil {
+	if err := write(at+"."+os.Getenv("MUSTER_ATTEMPT"), note); err != nil {
 		return false, err
 	}
 	var saved time.Duration
@@ -58,6 +58,14 @@ func work(begun time.Time, term <-chan os.Signal) (bool, error) {
 	case <-timer.C:
 		return true, nil
 	case <-term:
-		return false, os.WriteFile(at+".saved", []byte((saved + time.Since(begun)).String()), 0o600)
+		return false, write(at+".saved", (saved + time.Since(begun)).String())
 	}
+}
+
+// write writes a file at once: whoever kills the program leaves all of it, or nothing.
+func write(path, text string) error {
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
