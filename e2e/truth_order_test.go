@@ -29,14 +29,19 @@ type happening struct {
 
 const dies record.Kind = "dies"
 
+// waits is the state of a job that waits.
+const waits = "waits"
+
 // start is how a job was placed, and in which situation.
 type start struct {
 	situation string
 	places    string
+	alone     bool // no other job waited
 }
 
 // starts returns the first start of each job, by its index, if the situation was clear: one event led to it, before that
-// it was quiet, and no other job started at the same time. A situation is what has been submitted, where everything runs, and what waits.
+// it was quiet, and no other job started at the same time. A situation is what has been submitted, where everything runs,
+// and what waits.
 func starts(l *load.Load, log record.Log, died time.Duration) map[int]start {
 	all := []happening{{at: died, kind: dies}}
 	for i := range l.Jobs {
@@ -59,7 +64,7 @@ func starts(l *load.Load, log record.Log, died time.Duration) map[int]start {
 			}
 			first, last = -1, h.at
 			if alone && !begun[h.job] && cause-before > quiet {
-				first, found[h.job] = h.job, start{strings.Join(state, "\n"), places(h.alloc)}
+				first, found[h.job] = h.job, start{strings.Join(state, "\n"), places(h.alloc), !others(state, h.job)}
 			}
 			begun[h.job] = true
 			state[h.job] = places(h.alloc)
@@ -68,7 +73,7 @@ func starts(l *load.Load, log record.Log, died time.Duration) map[int]start {
 		before, cause = cause, h.at
 		switch h.kind {
 		case "", record.Preempt, record.Lost:
-			state[h.job] = "waits"
+			state[h.job] = waits
 		case dies:
 			state[len(l.Jobs)] = string(dies)
 		case record.Start, record.Finish, record.Reject:
@@ -78,20 +83,37 @@ func starts(l *load.Load, log record.Log, died time.Duration) map[int]start {
 	return found
 }
 
-// compareStarts returns how many jobs started in the same situation in both runs, and which of them were placed in
-// another way.
-func compareStarts(l *load.Load, real, simulated map[int]start) (same int, differ []string) {
+// others says whether another job waits.
+func others(state []string, job int) bool {
+	for i, s := range state {
+		if s == waits && i != job {
+			return true
+		}
+	}
+	return false
+}
+
+// comparison counts the jobs that started in the same situation in two runs.
+type comparison struct {
+	alone, among             int      // while no other job waited, and while some did
+	aloneDiffer, amongDiffer []string // of these, which were placed in another way
+}
+
+func (c *comparison) add(l *load.Load, real, simulated map[int]start) {
 	for i := range l.Jobs {
 		x, y := real[i], simulated[i]
 		if x.situation == "" || x.situation != y.situation {
 			continue
 		}
-		same++
+		n, differ := &c.among, &c.amongDiffer
+		if x.alone {
+			n, differ = &c.alone, &c.aloneDiffer
+		}
+		*n++
 		if x.places != y.places {
-			differ = append(differ, fmt.Sprintf("%s: on%s, simulated on%s", l.Jobs[i].Name, x.places, y.places))
+			*differ = append(*differ, fmt.Sprintf("%s on%s, simulated on%s", l.Jobs[i].Name, x.places, y.places))
 		}
 	}
-	return same, differ
 }
 
 // places are hosts and devices in words. Which member of a gang is where follows from which host answered first.

@@ -27,6 +27,8 @@ const (
 	truthWorlds = 20
 	// truthBound is by how much the daemons may differ from that mean.
 	truthBound = 0.10
+	// truthStray is the part of the starts in one situation that may differ while other jobs wait.
+	truthStray = 0.05
 )
 
 // truthSize returns the number of jobs and of daemons.
@@ -67,25 +69,39 @@ func TestSimulatorIsTrue(t *testing.T) {
 		given.Jobs[i].Runs += longer
 	}
 	real := starts(&given, log, died)
-	var makespans, waits []float64
+	var makespans, delays []float64
+	var all comparison
 	for seed := range uint64(truthWorlds) {
 		log := simulate(t, sim.Config{
 			Seed: seed, Load: given, Schedulers: len(owners), Costs: costs,
 			Faults: []sim.Fault{{At: died, Kind: sim.Crash, Machine: victim}},
 		})
 		f := figuresOf(t, &given, log)
-		makespans, waits = append(makespans, f.Makespan), append(waits, f.Wait.Mean)
-		same, differ := compareStarts(&given, real, starts(&given, log, died))
-		t.Logf("%-10s %s; %d jobs started in the same situation", fmt.Sprint("seed ", seed), inWords(f), same)
-		if same < l.first*3/4 {
-			t.Errorf("seed %d: only %d jobs started in the same situation, want %d", seed, same, l.first*3/4)
-		}
-		for _, d := range differ {
-			t.Errorf("seed %d: %s", seed, d)
-		}
+		makespans, delays = append(makespans, f.Makespan), append(delays, f.Wait.Mean)
+		all.add(&given, real, starts(&given, log, died))
+		t.Logf("%-10s %s", fmt.Sprint("seed ", seed), inWords(f))
 	}
+	all.check(t, truthWorlds*l.first*3/4)
 	compareMean(t, "makespan", daemons.Makespan, makespans)
-	compareMean(t, "mean wait", daemons.Wait.Mean, waits)
+	compareMean(t, "mean wait", daemons.Wait.Mean, delays)
+}
+
+// check checks that jobs that started in the same situation were placed in the same way, and that there were enough that
+// started alone. If other jobs wait, hosts keep room for some of them, which is not part of a situation as it is seen from
+// outside. So a few may differ there.
+func (c *comparison) check(t *testing.T, least int) {
+	t.Helper()
+	t.Logf("started in the same situation: %d while no other job waited, %d placed differently; %d while others waited, %d placed differently %q",
+		c.alone, len(c.aloneDiffer), c.among, len(c.amongDiffer), c.amongDiffer)
+	if c.alone < least {
+		t.Errorf("only %d starts while no other job waited, want %d", c.alone, least)
+	}
+	for _, d := range c.aloneDiffer {
+		t.Error(d)
+	}
+	if float64(len(c.amongDiffer)) > truthStray*float64(c.among) {
+		t.Errorf("%d of %d starts while others waited differ: %q", len(c.amongDiffer), c.among, c.amongDiffer)
+	}
 }
 
 // simulate runs a world and returns what happened in it.
