@@ -164,8 +164,7 @@ func (c *devCluster) replay(l *truthLoad, owners []int, victim int) (jobs []subm
 		failed <- nil
 	}()
 	time.Sleep(time.Until(begun.Add(l.dies))) // likewise
-	died = time.Now()
-	c.killHost(victim)
+	died = c.killHost(victim)
 	notices = c.notices(owners, victim, died)
 	if err := <-failed; err != nil {
 		c.t.Fatal(err)
@@ -192,8 +191,8 @@ func (c *devCluster) notices(owners []int, host int, since time.Time) times {
 	return found
 }
 
-// killHost kills all processes of a host at once: its daemon, its runner, and its tasks.
-func (c *devCluster) killHost(host int) {
+// killHost kills all processes of a host at once, its daemon, its runner, and its tasks, and returns when.
+func (c *devCluster) killHost(host int) time.Time {
 	c.t.Helper()
 	dir := strings.TrimSuffix(c.sockets[host], ".sock") // also the data directory
 	var parents, tasks []int
@@ -212,9 +211,12 @@ func (c *devCluster) killHost(host int) {
 	if len(parents) != 2 {
 		c.t.Errorf("%s has processes %v, want a daemon and a runner", dir, parents)
 	}
+	at := time.Now()
 	for _, pid := range append(parents, tasks...) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
+	c.t.Logf("%s is killed with %d tasks", c.nodes[host].Name, len(tasks))
+	return at
 }
 
 // untilEnded waits until the jobs have ended, and returns their documents.
