@@ -17,8 +17,7 @@ import (
 const (
 	truthGPUs = 2 // of each host, as `muster dev` has them
 	truthCPUs = 4
-	// apart is half of the time between two submissions of the first jobs. Their ends are half of apart away from
-	// submissions and from each other, which is long beside what a daemon takes for an event.
+	// apart is the time between two events of the first jobs. It is long beside what a daemon takes for an event.
 	apart = 200 * time.Millisecond
 	// pressure is how much GPU time the other jobs ask for, over that of the cluster while they arrive.
 	pressure = 3
@@ -35,17 +34,17 @@ type truthLoad struct {
 func newTruthLoad(seed uint64, n, hosts int) truthLoad {
 	chance := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // repeatable
 	l := truthLoad{first: max(8, n/12)}
-	// The first jobs come at even multiples of apart, and end half way between two multiples, no two at once.
+	// The first jobs come at even multiples of apart, and end at odd ones, no two at once.
 	ends := map[int]bool{}
 	for i := range l.first {
-		end := 2*i + 3 + chance.IntN(6)
+		end := 2*i + 3 + 2*chance.IntN(3)
 		for ends[end] {
-			end++
+			end += 2
 		}
 		ends[end] = true
 		x := truthJob(chance, i, i, hosts)
 		x.Submit = time.Duration(2*i) * apart
-		x.Runs = time.Duration(end)*apart + apart/2 - x.Submit
+		x.Runs = time.Duration(end)*apart - x.Submit
 		l.jobs = append(l.jobs, x)
 	}
 	at := time.Duration(0)
