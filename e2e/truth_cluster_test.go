@@ -128,6 +128,7 @@ type submitted struct {
 	owner int           // number of the daemon, from 0 on
 	at    time.Time     // when the request was made
 	took  time.Duration // until the answer
+	asked time.Duration // how long a request took right after it that changes nothing
 }
 
 // submit submits a job to a daemon.
@@ -160,6 +161,12 @@ func (c *devCluster) replay(l *truthLoad, owners []int, victim int) (jobs []subm
 				failed <- fmt.Errorf("%s: %w", l.jobs[i].Name, err)
 				return
 			}
+			start := time.Now()
+			if _, err = c.clients[jobs[i].owner].Job(c.t.Context(), jobs[i].id); err != nil {
+				failed <- fmt.Errorf("%s: %w", l.jobs[i].Name, err)
+				return
+			}
+			jobs[i].asked = time.Since(start)
 		}
 		failed <- nil
 	}()

@@ -43,24 +43,26 @@ func (ts times) around(mean time.Duration) sim.Range {
 	return sim.Range{Least: mean - half, Most: mean + half}
 }
 
-// probes is how many tasks are measured.
-const probes = 40
+// probes is how many tasks are told to end.
+const probes = 10
 
-// measure runs tasks one at a time, and returns what the steps cost and how much longer than asked for a task runs.
-func (c *devCluster) measure(owners []int) (costs sim.Costs, longer time.Duration) {
+// measure returns what the steps cost, and how much longer than asked for a task runs. Most of it is measured while the
+// load runs, when the machine is as busy as it is then. Nothing of it contains a time in which a job waits for room.
+func (c *devCluster) measure(l *truthLoad, jobs []submitted, docs []api.Job, owners []int) (costs sim.Costs, longer time.Duration) {
 	c.t.Helper()
-	const runs = 50 * time.Millisecond
 	var commits, asks, starts, rests, ends times
-	for i := range probes {
-		spec := job.DefaultSpec()
-		spec.Resources.GPUs = 1
-		s, doc := c.probe(owners[i%len(owners)], &load.Job{Spec: spec, Runs: runs}, func(submitted) {})
-		x := doc.Tasks[0]
-		commits, asks = append(commits, s.took), append(asks, c.ask(s))
-		starts = append(starts, x.StartedAt.Sub(s.at))
-		rests = append(rests, x.EndedAt.Sub(*x.StartedAt)-runs)
+	for i, s := range jobs {
+		commits, asks = append(commits, s.took), append(asks, s.asked)
+		for _, x := range docs[i].Tasks {
+			if x.Attempt == 1 {
+				rests = append(rests, x.EndedAt.Sub(*x.StartedAt)-l.jobs[i].Runs)
+			}
+			if i < l.first && docs[i].TaskCount == 1 {
+				starts = append(starts, x.StartedAt.Sub(s.at))
+			}
+		}
 	}
-	for i := range probes / 4 {
+	for i := range probes {
 		var told time.Time
 		_, doc := c.probe(owners[i%len(owners)], &load.Job{Spec: job.DefaultSpec(), Runs: time.Hour}, func(s submitted) {
 			eventually(c.t, "the program of a task running", func() bool {
@@ -77,20 +79,10 @@ func (c *devCluster) measure(owners []int) (costs sim.Costs, longer time.Duratio
 	syncs := syncTimes(c.t, filepath.Dir(c.sockets[0]))
 	commit := max(commits.mean()-asks.mean(), syncs.mean()) // what a submission takes that another request does not
 	costs.Sync, costs.Commit, costs.End = syncs.around(syncs.mean()), commits.around(commit), ends.around(ends.mean())
-	// From the submission to the start are two entries of the journal, one write of the worker, and the rest.
+	// From the submission of a job that comes alone to its start are two entries of the journal, one write of the worker, and the rest.
 	costs.Start = starts.around(starts.mean() - 2*commit - syncs.mean())
 	c.t.Logf("measured: submit %v, another request %v, submit to start %v, sync %v, end %v, a task runs %v longer", commits.mean(), asks.mean(), starts.mean(), syncs.mean(), ends.mean(), rests.mean())
 	return costs, rests.mean()
-}
-
-// ask returns how long a request takes that changes nothing.
-func (c *devCluster) ask(s submitted) time.Duration {
-	c.t.Helper()
-	start := time.Now()
-	if _, err := c.clients[s.owner].Job(c.t.Context(), s.id); err != nil {
-		c.t.Fatal(err)
-	}
-	return time.Since(start)
 }
 
 // probe submits a job and returns it when it has ended.
@@ -117,7 +109,7 @@ func syncTimes(t *testing.T, dir string) (ts times) {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	for range 5 * probes {
+	for range 200 {
 		start := time.Now()
 		_, err := f.Write(make([]byte, 300)) // a record of the worker's ledger
 		if err == nil {
