@@ -95,8 +95,9 @@ func others(state []string, job int) bool {
 
 // comparison counts the jobs that started in the same situation in two runs.
 type comparison struct {
-	alone, among             int      // while no other job waited, and while some did
-	aloneDiffer, amongDiffer []string // of these, which were placed in another way
+	alone, among             int          // while no other job waited, and while some did
+	aloneDiffer, amongDiffer []string     // of these, which were placed in another way
+	jobs, jobsDiffer         map[int]bool // of those alone, the jobs
 }
 
 func (c *comparison) add(l *load.Load, real, simulated map[int]start) {
@@ -110,6 +111,10 @@ func (c *comparison) add(l *load.Load, real, simulated map[int]start) {
 			n, differ = &c.alone, &c.aloneDiffer
 		}
 		*n++
+		if x.alone {
+			c.jobs[i] = true
+			c.jobsDiffer[i] = c.jobsDiffer[i] || x.places != y.places
+		}
 		if x.places != y.places {
 			*differ = append(*differ, fmt.Sprintf("%s on%s, simulated on%s", l.Jobs[i].Name, x.places, y.places))
 		}
