@@ -27,6 +27,7 @@ type Host struct {
 	Seen     time.Time // when a message of the host came last
 	Address  string    // at which its session reaches it directly; empty if a relay carries the session, and for the own host
 	Leases   uint64    // counts the answered renewals of its leases
+	Distance Distance  // of the path to it; changed by Table.SetDistance
 
 	facts  job.Facts // of Profile
 	seq    uint64    // of the last Availability in this session
