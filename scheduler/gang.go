@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/place"
 )
 
 // gang is what a dispatch knows of a gang. It is made when the first member is offered, so a gang that waits costs no
 // more than a task.
 type gang struct {
 	size  int
+	home  place.Home
 	due   bool      // it is in offers.due
 	since time.Time // when a host first held a place while others were missing; zero while none does
 	shown int       // how many members entry.shown counts as RESERVED

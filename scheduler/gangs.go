@@ -37,8 +37,8 @@ func (gs *gangs) begin(t *task) place.Verdict {
 	if !gs.hosts.fleet.EnoughOpen(&t.shape.Shape) {
 		return place.Blocked
 	}
-	g := &gang{size: size}
-	fits, queue, again := gs.placement.gather(t, nil, size, g.most(), gs.hosts.anySlot())
+	g := &gang{size: size, home: gs.placement.homeOf(t)}
+	fits, queue, again := gs.placement.gather(t, g.home, nil, size, g.most(), gs.hosts.anySlot())
 	for _, a := range again {
 		gs.hosts.askAgain(gs.hosts.workers[a.Host.Peer], a.At)
 	}
@@ -131,7 +131,7 @@ func (gs *gangs) refill(d *dispatch) {
 	}
 	gs.hosts.fleet.Count(gs.now)
 	from := gs.hosts.anySlot()
-	fits, queue, again := gs.placement.gather(t, d.offers, missing, d.gang.most()-len(d.offers), from)
+	fits, queue, again := gs.placement.gather(t, d.gang.home, d.offers, missing, d.gang.most()-len(d.offers), from)
 	for _, a := range again {
 		gs.hosts.askAgain(gs.hosts.workers[a.Host.Peer], a.At)
 	}

@@ -21,7 +21,17 @@ type placement struct {
 
 // asks is what a decision may know of the task.
 func (pl *placement) asks(t *task) place.Task {
-	return place.Task{Request: t.request(), Policy: pl.policies.named[pl.policies.of(&t.e.job.Spec)], Avoid: t.avoid}
+	x := place.Task{Request: t.request(), Policy: pl.policies.named[pl.policies.of(&t.e.job.Spec)], Avoid: t.avoid}
+	if d := t.dispatch; d != nil && d.gang != nil {
+		x.Home = d.gang.home
+	}
+	return x
+}
+
+// homeOf is where all members of a gang are to go.
+func (pl *placement) homeOf(t *task) place.Home {
+	x := pl.asks(t)
+	return pl.placer.HomeOf(&x, t.e.job.Gang())
 }
 
 // decide says where the task goes. The search of the hosts begins at the slot from. The decision is valid until the
@@ -45,8 +55,9 @@ func (pl *placement) oneMore(d *dispatch, from int) *fleet.Host {
 
 // gather says where the members of a gang go that lack a host: where they fit now, and where they may queue. Hosts that
 // have an offer of the gang are left out.
-func (pl *placement) gather(t *task, offers []*offer, missing, more, from int) ([]place.Spot, []*fleet.Host, []place.Again) {
+func (pl *placement) gather(t *task, home place.Home, offers []*offer, missing, more, from int) ([]place.Spot, []*fleet.Host, []place.Again) {
 	x := pl.asks(t)
+	x.Home = home
 	for _, o := range offers {
 		x.At = append(x.At, o.worker.Host)
 	}

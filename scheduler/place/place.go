@@ -29,6 +29,7 @@ type Task struct {
 	Policy policy.Policy
 	Avoid  Avoidances
 	At     []*fleet.Host // to which it is offered now
+	Home   Home          // outside of it the task goes nowhere
 }
 
 // Again is a host that waiting tasks are compared with again at a time.

@@ -61,7 +61,7 @@ func (p *Placer) enough(t *Task, h *fleet.Host, weight int, least *int, now time
 
 // consider adds the host to the candidates if the task fits there now. Weight is how well it meets the preferences.
 func (p *Placer) consider(t *Task, h *fleet.Host, weight int, now time.Time) {
-	if !t.Foot.Within(p.fleet.Left(h)) || slices.Contains(t.At, h) {
+	if !t.Foot.Within(p.fleet.Left(h)) || !t.Home.Has(h) || slices.Contains(t.At, h) {
 		return
 	}
 	a, avoided := t.Avoid.at(now, h.Peer)

@@ -44,8 +44,8 @@ func (l level) String() string {
 
 // The labels that say where a host is in the network.
 const (
-	rackLabel = "rack"
-	leafLabel = "leaf"
+	RackLabel = "rack"
+	LeafLabel = "leaf"
 )
 
 // Nearer says that Topology is to be shown the nearest hosts.
@@ -197,7 +197,7 @@ type domain struct {
 // rackOf is the rack of a candidate. One without the label is in a rack of its own.
 func rackOf(c *Candidate) domain {
 	d := leafOf(c)
-	if d.rack = c.Profile.Labels[rackLabel]; d.rack == "" {
+	if d.rack = c.Profile.Labels[RackLabel]; d.rack == "" {
 		d.host = c.Peer
 	}
 	return d
@@ -205,10 +205,10 @@ func rackOf(c *Candidate) domain {
 
 // leafOf is the leaf switch of a candidate. One without the label has a leaf that it shares with its rack alone.
 func leafOf(c *Candidate) domain {
-	if leaf := c.Profile.Labels[leafLabel]; leaf != "" {
+	if leaf := c.Profile.Labels[LeafLabel]; leaf != "" {
 		return domain{leaf: leaf}
 	}
-	if rack := c.Profile.Labels[rackLabel]; rack != "" {
+	if rack := c.Profile.Labels[RackLabel]; rack != "" {
 		return domain{rack: rack}
 	}
 	return domain{host: c.Peer}
@@ -276,7 +276,7 @@ func distance(chosen []Choice, feasible []Candidate) string {
 	racks, leaves := map[domain]bool{}, map[domain]bool{}
 	for _, x := range chosen {
 		c := &feasible[x.Index]
-		if c.Profile.Labels[rackLabel] == "" {
+		if c.Profile.Labels[RackLabel] == "" {
 			return farthest(chosen, feasible) + ", as not all have the label rack"
 		}
 		racks[rackOf(c)] = true
