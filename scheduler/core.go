@@ -130,6 +130,9 @@ func newGangs(c *Core) *gangs {
 			turn: c.turn, entries: c.entries, contact: c.contact, pending: c.pending, attempts: c.attempts, offers: c.offers,
 			dispatches: c.dispatches,
 		},
+		neighbours: &neighbours{
+			turn: c.turn, hosts: c.hosts, search: c.search, placement: c.placement, pending: c.pending, sought: map[string]time.Time{},
+		},
 	}
 }
 

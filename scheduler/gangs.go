@@ -29,6 +29,7 @@ type gangs struct {
 	dispatches *dispatches
 	seats      *seats
 	starts     *gangStarts
+	neighbours *neighbours
 }
 
 // begin offers the members of a gang to hosts, if enough hosts have room for a member or a place in their queues.
@@ -37,7 +38,14 @@ func (gs *gangs) begin(t *task) place.Verdict {
 	if !gs.hosts.fleet.EnoughOpen(&t.shape.Shape) {
 		return place.Blocked
 	}
-	g := &gang{size: size, home: gs.placement.homeOf(t)}
+	racks := gs.placement.racks(t)
+	if gs.neighbours.ofRacks(t, racks, size) {
+		return place.Pauses
+	}
+	g := &gang{size: size}
+	if t.declines%2 == 0 {
+		g.home = place.HomeOf(racks, size)
+	}
 	fits, queue, again := gs.placement.gather(t, g.home, nil, size, g.most(), gs.hosts.anySlot())
 	for _, a := range again {
 		gs.hosts.askAgain(gs.hosts.workers[a.Host.Peer], a.At)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/policy"
 )
 
 // placement puts the questions of a step to the placer. It changes nothing: the caller acts on the answers.
@@ -28,10 +29,20 @@ func (pl *placement) asks(t *task) place.Task {
 	return x
 }
 
-// homeOf is where all members of a gang are to go.
-func (pl *placement) homeOf(t *task) place.Home {
+// near reports whether the policy of the task goes by the cost of paths.
+func (pl *placement) near(t *task) bool {
+	_, near := pl.policies.named[pl.policies.of(&t.e.job.Spec)].(policy.Nearer)
+	return near
+}
+
+// racks are the racks where the members of a gang could go, the best first; none if its policy does not go by the cost of
+// paths.
+func (pl *placement) racks(t *task) []place.Part {
+	if !pl.near(t) {
+		return nil
+	}
 	x := pl.asks(t)
-	return pl.placer.HomeOf(&x, t.e.job.Gang())
+	return pl.placer.Parts(&x, policy.RackLabel, t.e.job.Gang())
 }
 
 // decide says where the task goes. The search of the hosts begins at the slot from. The decision is valid until the
@@ -57,10 +68,16 @@ func (pl *placement) oneMore(d *dispatch, from int) *fleet.Host {
 // have an offer of the gang are left out.
 func (pl *placement) gather(t *task, home place.Home, offers []*offer, missing, more, from int) ([]place.Spot, []*fleet.Host, []place.Again) {
 	x := pl.asks(t)
-	x.Home = home
 	for _, o := range offers {
 		x.At = append(x.At, o.worker.Host)
 	}
+	if home != (place.Home{}) {
+		x.Home = place.Home{}
+		if fits, _, again := pl.placer.Gather(&x, from, pl.now, missing, 0); len(fits) == missing {
+			return fits, nil, again
+		}
+	}
+	x.Home = home
 	return pl.placer.Gather(&x, from, pl.now, missing, more)
 }
 
