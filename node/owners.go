@@ -70,7 +70,7 @@ func (s owners) sessionUp(p job.Peer, path lease.Path) {
 // measured tells all owners how long a message to a daemon and the answer take.
 func (s owners) measured(p job.Peer, roundTrip time.Duration) {
 	for _, o := range s.by {
-		o.Measured(p, roundTrip)
+		scheduler.TellMeasured(o.Loop, p, roundTrip)
 	}
 }
 

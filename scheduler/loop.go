@@ -84,8 +84,8 @@ func (l *Loop) SessionUp(p job.Peer, path lease.Path) {
 	l.calls.box.putAlways(mail{event: SessionUp{Peer: p, Path: path}})
 }
 
-// Measured tells the scheduler how long a message to the peer of a session and the answer take.
-func (l *Loop) Measured(p job.Peer, roundTrip time.Duration) {
+// TellMeasured tells the scheduler how long a message to the peer of a session and the answer take.
+func TellMeasured(l *Loop, p job.Peer, roundTrip time.Duration) {
 	l.calls.box.putAlways(mail{event: Measured{Peer: p, RoundTrip: roundTrip}})
 }
 

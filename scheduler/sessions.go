@@ -28,13 +28,13 @@ func (c *Core) sessionUp(p job.Peer, path lease.Path) {
 }
 
 // measured notes what the path to a host costs. Without a session it says nothing.
-func (c *Core) measured(p job.Peer, roundTrip time.Duration) {
+func measured(c *Core, p job.Peer, roundTrip time.Duration) {
 	if c.contact.sessions[p] == 0 {
 		return
 	}
 	c.contact.distances[p] = fleet.DistanceOf(roundTrip)
 	if w := c.hosts.workers[p]; w != nil && w.Up {
-		c.hosts.fleet.SetDistance(w.Host, c.contact.distances[p])
+		fleet.SetDistance(&c.hosts.fleet, w.Host, c.contact.distances[p])
 	}
 }
 
@@ -49,7 +49,7 @@ func (c *Core) sessionDown(p job.Peer) {
 		return
 	}
 	w.Down(c.now)
-	c.hosts.fleet.SetDistance(w.Host, 0)
+	fleet.SetDistance(&c.hosts.fleet, w.Host, 0)
 	if len(c.assigned.byNode[p]) > 0 {
 		c.notify(Notice{Kind: WorkerLost, Peer: p, Node: w.Name(), Detail: fmt.Sprintf("%d tasks run there", len(c.assigned.byNode[p]))})
 	} else {
@@ -84,7 +84,7 @@ func (c *Core) hello(p job.Peer, m lease.Hello) {
 	}
 	w.Address = c.contact.paths[p].Remote
 	c.hosts.fleet.Hello(w.Host, m, c.now)
-	c.hosts.fleet.SetDistance(w.Host, c.contact.distances[p])
+	fleet.SetDistance(&c.hosts.fleet, w.Host, c.contact.distances[p])
 	c.hosts.profiles++
 	c.hosts.offerToFreed(w)
 	for _, t := range c.assigned.at(p) {

@@ -78,7 +78,7 @@ func (c *Core) handle(e Event) {
 	case SessionUp:
 		c.sessionUp(e.Peer, e.Path)
 	case Measured:
-		c.measured(e.Peer, e.RoundTrip)
+		measured(c, e.Peer, e.RoundTrip)
 	case SessionDown:
 		c.sessionDown(e.Peer)
 	case FromWorker:

@@ -1,6 +1,6 @@
 package fleet
 
-// Distance: what the path to a host costs, and the search that goes by it.
+// Distance: what the path to a host costs.
 // See docs/adr, ADR 109.
 
 import (
@@ -49,49 +49,4 @@ func (d Distance) Rank() int {
 		return unknownRank
 	}
 	return int(d)
-}
-
-// near is the rank of the host by the cost of the path to it: 0 is this daemon's own host.
-func (h *Host) near() uint8 {
-	if h.Local {
-		return 0
-	}
-	return uint8(h.Distance.Rank())
-}
-
-// SetDistance notes what the path to the host costs. This daemon measures it: what a host says of itself has no part in
-// it.
-func (t *Table) SetDistance(h *Host, d Distance) {
-	h.Distance = d
-	t.near[h.row.slot] = h.near()
-}
-
-// NearestWithRoom is WithRoom, the nearest hosts first. Of those that are equally near it begins at the slot from.
-func (t *Table) NearestWithRoom(s *Shape, from int, least *int) func(yield func(h *Host, weight int) bool) {
-	return func(yield func(*Host, int) bool) {
-		foot, left, near := s.Foot, t.left, t.near
-		var rooms [unknownRank + 1]int // hosts with room, by rank
-		for slot := range left {
-			if foot.Within(left[slot]) && s.Pool.has.at(slot) {
-				rooms[near[slot]]++
-			}
-		}
-		for rank, rest := range rooms {
-			for _, part := range [][2]int{{from, len(left)}, {0, from}} {
-				for slot := part[0]; slot < part[1] && rest > 0; slot++ {
-					if int(near[slot]) != rank || !foot.Within(left[slot]) || !s.Pool.has.at(slot) {
-						continue
-					}
-					rest--
-					weight := s.Pool.weight(slot)
-					if weight < *least {
-						continue
-					}
-					if h := t.all[slot]; !s.refusedBy(h) && !yield(h, weight) {
-						return
-					}
-				}
-			}
-		}
-	}
 }

@@ -56,6 +56,36 @@ func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(h *Host
 	}
 }
 
+// NearestWithRoom is Table.WithRoom, the nearest hosts first. Of those that are equally near it begins at the slot from.
+func NearestWithRoom(t *Table, s *Shape, from int, least *int) func(yield func(h *Host, weight int) bool) {
+	return func(yield func(*Host, int) bool) {
+		foot, left, near := s.Foot, t.left, t.near
+		var rooms [unknownRank + 1]int // hosts with room, by rank
+		for slot := range left {
+			if foot.Within(left[slot]) && s.Pool.has.at(slot) {
+				rooms[near[slot]]++
+			}
+		}
+		for rank, rest := range rooms {
+			for _, part := range [][2]int{{from, len(left)}, {0, from}} {
+				for slot := part[0]; slot < part[1] && rest > 0; slot++ {
+					if int(near[slot]) != rank || !foot.Within(left[slot]) || !s.Pool.has.at(slot) {
+						continue
+					}
+					rest--
+					weight := s.Pool.weight(slot)
+					if weight < *least {
+						continue
+					}
+					if h := t.all[slot]; !s.refusedBy(h) && !yield(h, weight) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
 // queueLooks bounds the full hosts that one search looks at for a place in their queues. If none of them has one, the
 // task is parked until a host gets room or a place.
 const queueLooks = 256

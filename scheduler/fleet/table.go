@@ -154,6 +154,13 @@ func (t *Table) Count(now time.Time) {
 	t.changed.hosts = t.changed.hosts[:0]
 }
 
+// SetDistance notes what the path to the host costs. This daemon measures it: what a host says of itself has no part in
+// it.
+func SetDistance(t *Table, h *Host, d Distance) {
+	h.Distance = d
+	t.near[h.row.slot] = h.near()
+}
+
 // Host returns the known host of this peer id; nil if there is none.
 func (t *Table) Host(p job.Peer) *Host { return t.byPeer[p] }
 

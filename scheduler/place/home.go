@@ -1,21 +1,13 @@
 package place
 
-// Home: the part of the network where a gang has all its members.
+// Homes: the part of the network where a gang has all its members.
 // See docs/adr, ADR 109.
 
 import (
 	"cmp"
 	"math"
 	"slices"
-
-	"github.com/musterhq/muster/scheduler/fleet"
 )
-
-// Home is the hosts with a label, such as one rack. The zero value is all hosts.
-type Home struct{ Label, Value string }
-
-// Has says whether the host is part of it.
-func (x Home) Has(h *fleet.Host) bool { return x.Label == "" || h.Profile.Labels[x.Label] == x.Value }
 
 // Part is what is known of a part of the network that may be the home of a gang.
 type Part struct {

@@ -32,6 +32,12 @@ type Task struct {
 	Home   Home          // outside of it the task goes nowhere
 }
 
+// Home is the hosts with a label, such as one rack. The zero value is all hosts.
+type Home struct{ Label, Value string }
+
+// Has says whether the host is part of it.
+func (x Home) Has(h *fleet.Host) bool { return x.Label == "" || h.Profile.Labels[x.Label] == x.Value }
+
 // Again is a host that waiting tasks are compared with again at a time.
 type Again struct {
 	Host *fleet.Host

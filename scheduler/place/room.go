@@ -23,7 +23,7 @@ func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 	}
 	least := 0
 	if _, near := t.Policy.(policy.Nearer); near {
-		for h, weight := range p.fleet.NearestWithRoom(t.Shape, from, &least) {
+		for h, weight := range fleet.NearestWithRoom(p.fleet, t.Shape, from, &least) {
 			if p.enough(t, h, weight, &least, now) {
 				break
 			}
