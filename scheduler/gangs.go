@@ -42,11 +42,8 @@ func (gs *gangs) begin(t *task) place.Verdict {
 	if gs.neighbours.ofRacks(t, racks, size) {
 		return place.Pauses
 	}
-	g := &gang{size: size}
-	if t.declines%2 == 0 {
-		g.home = place.HomeOf(racks, size)
-	}
-	fits, queue, again := gs.placement.gather(t, g.home, nil, size, g.most(), gs.hosts.anySlot())
+	g := &gang{size: size, home: place.HomeOf(racks, size)}
+	fits, queue, again := gs.placement.gather(t, g, nil, size, g.most(), gs.hosts.anySlot())
 	for _, a := range again {
 		gs.hosts.askAgain(gs.hosts.workers[a.Host.Peer], a.At)
 	}
@@ -139,7 +136,7 @@ func (gs *gangs) refill(d *dispatch) {
 	}
 	gs.hosts.fleet.Count(gs.now)
 	from := gs.hosts.anySlot()
-	fits, queue, again := gs.placement.gather(t, d.gang.home, d.offers, missing, d.gang.most()-len(d.offers), from)
+	fits, queue, again := gs.placement.gather(t, d.gang, d.offers, missing, d.gang.most()-len(d.offers), from)
 	for _, a := range again {
 		gs.hosts.askAgain(gs.hosts.workers[a.Host.Peer], a.At)
 	}

@@ -24,7 +24,7 @@ type placement struct {
 func (pl *placement) asks(t *task) place.Task {
 	x := place.Task{Request: t.request(), Policy: pl.policies.named[pl.policies.of(&t.e.job.Spec)], Avoid: t.avoid}
 	if d := t.dispatch; d != nil && d.gang != nil {
-		x.Home = d.gang.home
+		x.Home = d.gang.homeAt(pl.now.Sub(t.e.born), pl.cfg.GangHold)
 	}
 	return x
 }
@@ -65,9 +65,11 @@ func (pl *placement) oneMore(d *dispatch, from int) *fleet.Host {
 }
 
 // gather says where the members of a gang go that lack a host: where they fit now, and where they may queue. Hosts that
-// have an offer of the gang are left out.
-func (pl *placement) gather(t *task, home place.Home, offers []*offer, missing, more, from int) ([]place.Spot, []*fleet.Host, []place.Again) {
+// have an offer of the gang are left out. If all of these members fit somewhere now, they go there; else they wait at home
+// while it is the turn of the home.
+func (pl *placement) gather(t *task, g *gang, offers []*offer, missing, more, from int) ([]place.Spot, []*fleet.Host, []place.Again) {
 	x := pl.asks(t)
+	home := g.homeAt(pl.now.Sub(t.e.born), pl.cfg.GangHold)
 	for _, o := range offers {
 		x.At = append(x.At, o.worker.Host)
 	}

@@ -25,16 +25,20 @@ type Part struct {
 func (p *Placer) Parts(t *Task, label string, size int) []Part {
 	index := map[string]int{}
 	var parts []Part
+	last, i := "", 0
 	for h := range p.fleet.Candidates(t.Shape) {
 		value := h.Profile.Labels[label]
 		if value == "" || !h.Open() {
 			continue
 		}
-		i, known := index[value]
-		if !known {
-			i = len(parts)
-			index[value] = i
-			parts = append(parts, Part{Home: Home{label, value}, nearest: math.MaxInt})
+		if value != last {
+			var known bool
+			if i, known = index[value]; !known {
+				i = len(parts)
+				index[value] = i
+				parts = append(parts, Part{Home: Home{label, value}, nearest: math.MaxInt})
+			}
+			last = value
 		}
 		x := &parts[i]
 		x.Hosts++
