@@ -263,3 +263,68 @@ func TestCostOfRemoteTasks(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Random worlds on a network with switches, under the policy that goes by paths, while links and switches fail and paths
+// become longer: each start is legal, nothing runs twice, all jobs end, and gangs are in few racks.
+func TestTopologyOnAFabric(t *testing.T) {
+	if testing.Short() {
+		t.Skip("several worlds")
+	}
+	starts, extra := 0, 0.0
+	for seed := range uint64(4) {
+		s := small(t, 20+seed)
+		s.Policy, s.Checkpoint = "topology", 10*time.Minute
+		if seed%2 == 1 {
+			s.Policy = "" // gangs have the policy all the same
+		}
+		var rates []Rate
+		for _, text := range []string{"link=20%/h for 5m", "switch=5%/h for 2m", "host=5%/h for 5m"} {
+			rate, err := ParseRate(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rates = append(rates, rate)
+		}
+		var err error
+		if s.Faults, err = Draw(rates, &s.Load, s.Topology, s.FaultsUntil(), s.Seed); err != nil || len(s.Faults) == 0 {
+			t.Fatalf("%d faults, %v", len(s.Faults), err)
+		}
+		referee, err := report.NewReferee(&s.Load, report.Rules{Restart: s.Restart, Checkpoint: s.Checkpoint, Slack: time.Hour, Undone: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Log = refereed{t, referee}
+		out, err := s.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := out.Document.Runs[0].Figures
+		if referee.Open() != 0 || f.Jobs.Finished != f.Jobs.Submitted || out.Result.Defects != 0 {
+			t.Errorf("seed %d: %d of %d jobs have finished, %d defects", seed, f.Jobs.Finished, f.Jobs.Submitted, out.Result.Defects)
+		}
+		if f.Gangs.Starts == 0 || f.Gangs.Hops < 2 || f.Gangs.Hops > 4 {
+			t.Errorf("seed %d: gangs %+v", seed, f.Gangs)
+		}
+		starts, extra = starts+f.Gangs.Starts, extra+f.Gangs.Racks*float64(f.Gangs.Starts)
+	}
+	if mean := extra / float64(starts); mean > 0.65 {
+		t.Errorf("%d gangs have %.2f racks more than needed", starts, mean)
+	}
+}
+
+// With the policy that goes by paths, tasks are nearer to the daemon that accepted them than with another one.
+func TestTopologyIsNear(t *testing.T) {
+	hops := map[string]float64{}
+	for _, policy := range []string{"topology", "frag"} {
+		s := small(t, 9)
+		s.Policy = policy
+		out, err := s.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		hops[policy] = out.Document.Runs[0].Figures.Remote.Hops
+	}
+	if hops["topology"] >= hops["frag"] {
+		t.Errorf("hops on average: %v", hops)
+	}
+}
