@@ -16,7 +16,7 @@
 // and replaces it.
 //
 // A side that has sent or received nothing for two seconds sends a Ping; the other answers with a Pong of the same
-// number. If nothing arrives for six seconds, the session ends and the connection is closed, so that other protocols
+// number, which is random. It also measures the round trip, which the handler is told. If nothing arrives for six seconds, the session ends and the connection is closed, so that other protocols
 // stop using it too. A session that was not used for a minute rests: the times are then ten and thirty seconds. Each
 // side applies its own times, and the first use ends the rest with a Ping.
 //
