@@ -14,8 +14,15 @@ func TestRoundTripsAreTold(t *testing.T) {
 		took time.Duration
 		told bool
 	}{
-		{100 * time.Microsecond, true}, {100 * time.Microsecond, false}, {110 * time.Microsecond, false}, {90 * time.Microsecond, false},
-		{400 * time.Microsecond, true}, {130 * time.Microsecond, false}, {0, false}, {time.Hour, true}, {0, false},
+		{100 * time.Microsecond, true},
+		{100 * time.Microsecond, false},
+		{110 * time.Microsecond, false},
+		{90 * time.Microsecond, false},
+		{400 * time.Microsecond, true},
+		{130 * time.Microsecond, false},
+		{0, false},
+		{time.Hour, true},
+		{0, false},
 	} {
 		number := p.next(now)
 		now = now.Add(c.took)

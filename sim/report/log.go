@@ -70,23 +70,11 @@ func (g *Log) Take(r record.Record) {
 	}
 	if r.Kind == record.Start {
 		b = append(b, `,"alloc":[`...)
-		for i, a := range r.Alloc {
+		for i := range r.Alloc {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = append(append(b, `{"node":`...), g.nodes[a.Machine]...)
-			b = append(b, `,"gpus":[`...)
-			for k, d := range a.Devices {
-				if k > 0 {
-					b = append(b, ',')
-				}
-				b = strconv.AppendInt(b, int64(d), 10)
-			}
-			b = append(b, ']')
-			if g.net != nil && a.Hops > 0 {
-				b = g.appendWay(b, &a)
-			}
-			b = append(b, '}')
+			b = g.appendAlloc(b, &r.Alloc[i])
 		}
 		b = append(b, ']')
 	}
@@ -95,6 +83,23 @@ func (g *Log) Take(r record.Record) {
 	if _, err := g.out.Write(b); err != nil && g.err == nil {
 		g.err = err
 	}
+}
+
+// appendAlloc appends what a task holds of a machine.
+func (g *Log) appendAlloc(b []byte, a *record.Alloc) []byte {
+	b = append(append(b, `{"node":`...), g.nodes[a.Machine]...)
+	b = append(b, `,"gpus":[`...)
+	for k, d := range a.Devices {
+		if k > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(d), 10)
+	}
+	b = append(b, ']')
+	if g.net != nil && a.Hops > 0 {
+		b = g.appendWay(b, a)
+	}
+	return append(b, '}')
 }
 
 // appendWay appends what a task on another host costs.
