@@ -67,6 +67,13 @@ func (s owners) sessionUp(p job.Peer, path lease.Path) {
 	}
 }
 
+// measured tells all owners how long a message to a daemon and the answer take.
+func (s owners) measured(p job.Peer, roundTrip time.Duration) {
+	for _, o := range s.by {
+		scheduler.TellMeasured(o.Loop, p, roundTrip)
+	}
+}
+
 // sessionDown tells all owners of a session's end.
 func (s owners) sessionDown(p job.Peer) {
 	for _, o := range s.by {

@@ -26,6 +26,7 @@ type hearing struct {
 }
 
 func (h hearing) Up(_ job.Peer, info session.Info)     { h.up <- info }
+func (hearing) Measured(job.Peer, time.Duration)       {}
 func (hearing) Down(job.Peer, error)                   {}
 func (hearing) FromScheduler(job.Peer, lease.ToWorker) {}
 func (h hearing) FromWorker(_ job.Peer, m lease.ToScheduler) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
@@ -52,6 +53,9 @@ func (r *router) Up(p job.Peer, info session.Info) {
 	r.owners.sessionUp(p, info.Path)
 	r.onSession(p)
 }
+
+// Measured tells the schedulers what the path to a daemon costs.
+func (r *router) Measured(p job.Peer, roundTrip time.Duration) { r.owners.measured(p, roundTrip) }
 
 // Down tells the schedulers and the worker that a session has ended.
 func (r *router) Down(p job.Peer, err error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 )
 
 const (
@@ -38,6 +39,7 @@ type contact struct {
 	sessions    map[job.Peer]uint64     // the number of each session; the first of this life of the daemon is 1
 	lastSession uint64                  // the highest number so far
 	paths       map[job.Peer]lease.Path // of the sessions that go straight from host to host
+	distances   map[job.Peer]fleet.Distance
 	wanted      map[job.Peer]*want
 }
 

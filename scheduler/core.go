@@ -63,7 +63,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	sh := &shares{turn: t, hosts: c.hosts, weights: cfg.Shares, told: map[job.Peer][]toldUse{}, sums: map[share.Account]*sum{}}
 	c.contact = &contact{
 		turn: t, hosts: c.hosts, assigned: c.assigned, sessions: map[job.Peer]uint64{}, wanted: map[job.Peer]*want{},
-		paths: map[job.Peer]lease.Path{},
+		paths: map[job.Peer]lease.Path{}, distances: map[job.Peer]fleet.Distance{},
 	}
 	c.pending = &pending{
 		turn: t, hosts: c.hosts, search: c.search, shares: sh, shapes: map[string]*shape{},
@@ -129,6 +129,9 @@ func newGangs(c *Core) *gangs {
 		starts: &gangStarts{
 			turn: c.turn, entries: c.entries, contact: c.contact, pending: c.pending, attempts: c.attempts, offers: c.offers,
 			dispatches: c.dispatches,
+		},
+		neighbours: &neighbours{
+			turn: c.turn, hosts: c.hosts, search: c.search, placement: c.placement, pending: c.pending, sought: map[string]time.Time{},
 		},
 	}
 }

@@ -71,6 +71,11 @@ type (
 		Peer job.Peer
 		Path lease.Path
 	}
+	// Measured is how long a message to the peer of a session and the answer take.
+	Measured struct {
+		Peer      job.Peer
+		RoundTrip time.Duration
+	}
 	// SessionDown is the end of a session.
 	SessionDown struct{ Peer job.Peer }
 	// FromWorker is a message from a host.
@@ -117,6 +122,7 @@ func (Unarchived) event()  {}
 func (Committed) event()   {}
 func (NotProposed) event() {}
 func (SessionUp) event()   {}
+func (Measured) event()    {}
 func (SessionDown) event() {}
 func (FromWorker) event()  {}
 func (NotSent) event()     {}

@@ -4,22 +4,35 @@ package scheduler
 // See docs/adr, ADR 89.
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/place"
 )
 
 // gang is what a dispatch knows of a gang. It is made when the first member is offered, so a gang that waits costs no
 // more than a task.
 type gang struct {
 	size  int
-	due   bool      // it is in offers.due
-	since time.Time // when a host first held a place while others were missing; zero while none does
-	shown int       // how many members entry.shown counts as RESERVED
+	home  place.Home // a rack with enough hosts; all hosts if none is known
+	due   bool       // it is in offers.due
+	since time.Time  // when a host first held a place while others were missing; zero while none does
+	shown int        // how many members entry.shown counts as RESERVED
 	// gathers says that it keeps its places in queues whatever accounts have used, because hosts hold others for it.
 	gathers bool
 	// revokes counts the places that hosts have taken back.
 	revokes int
+}
+
+// homeAt is where the gang looks for places at this age of its job. It has turns: first its home, then all hosts, then its
+// home again. Each turn is twice as long as the one before. So a home whose hosts are busy, or are not what they say,
+// costs a gang no more than twice the time that it had waited by then.
+func (g *gang) homeAt(age, first time.Duration) place.Home {
+	if turn := bits.Len64(uint64(max(age, 0)/max(first, 1)) + 1); turn%2 == 0 {
+		return place.Home{}
+	}
+	return g.home
 }
 
 // most bounds the offers of a gang. Hosts where a member may never get a place are among them.

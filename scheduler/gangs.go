@@ -29,6 +29,7 @@ type gangs struct {
 	dispatches *dispatches
 	seats      *seats
 	starts     *gangStarts
+	neighbours *neighbours
 }
 
 // begin offers the members of a gang to hosts, if enough hosts have room for a member or a place in their queues.
@@ -37,8 +38,12 @@ func (gs *gangs) begin(t *task) place.Verdict {
 	if !gs.hosts.fleet.EnoughOpen(&t.shape.Shape) {
 		return place.Blocked
 	}
-	g := &gang{size: size}
-	fits, queue, again := gs.placement.gather(t, nil, size, g.most(), gs.hosts.anySlot())
+	racks := gs.placement.racks(t)
+	if gs.neighbours.ofRacks(t, racks, size) {
+		return place.Pauses
+	}
+	g := &gang{size: size, home: place.HomeOf(racks, size)}
+	fits, queue, again := gs.placement.gather(t, g, nil, size, g.most(), gs.hosts.anySlot())
 	for _, a := range again {
 		gs.hosts.askAgain(gs.hosts.workers[a.Host.Peer], a.At)
 	}
@@ -142,7 +147,7 @@ func (gs *gangs) refill(d *dispatch) {
 	}
 	gs.hosts.fleet.Count(gs.now)
 	from := gs.hosts.anySlot()
-	fits, queue, again := gs.placement.gather(t, d.offers, missing, d.gang.most()-len(d.offers), from)
+	fits, queue, again := gs.placement.gather(t, d.gang, d.offers, missing, d.gang.most()-len(d.offers), from)
 	for _, a := range again {
 		gs.hosts.askAgain(gs.hosts.workers[a.Host.Peer], a.At)
 	}

@@ -84,6 +84,11 @@ func (l *Loop) SessionUp(p job.Peer, path lease.Path) {
 	l.calls.box.putAlways(mail{event: SessionUp{Peer: p, Path: path}})
 }
 
+// TellMeasured tells the scheduler how long a message to the peer of a session and the answer take.
+func TellMeasured(l *Loop, p job.Peer, roundTrip time.Duration) {
+	l.calls.box.putAlways(mail{event: Measured{Peer: p, RoundTrip: roundTrip}})
+}
+
 // SessionDown tells the scheduler that a session has ended.
 func (l *Loop) SessionDown(p job.Peer) { l.calls.box.putAlways(mail{event: SessionDown{Peer: p}}) }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/policy"
 )
 
 // placement puts the questions of a step to the placer. It changes nothing: the caller acts on the answers.
@@ -21,7 +22,27 @@ type placement struct {
 
 // asks is what a decision may know of the task.
 func (pl *placement) asks(t *task) place.Task {
-	return place.Task{Request: t.request(), Policy: pl.policies.named[pl.policies.of(&t.e.job.Spec)], Avoid: t.avoid}
+	x := place.Task{Request: t.request(), Policy: pl.policies.named[pl.policies.of(&t.e.job.Spec)], Avoid: t.avoid}
+	if d := t.dispatch; d != nil && d.gang != nil {
+		x.Home = d.gang.homeAt(pl.now.Sub(t.e.born), pl.cfg.GangHold)
+	}
+	return x
+}
+
+// near reports whether the policy of the task goes by the cost of paths.
+func (pl *placement) near(t *task) bool {
+	_, near := pl.policies.named[pl.policies.of(&t.e.job.Spec)].(policy.Nearer)
+	return near
+}
+
+// racks are the racks where the members of a gang could go, the best first; none if its policy does not go by the cost of
+// paths.
+func (pl *placement) racks(t *task) []place.Part {
+	if !pl.near(t) {
+		return nil
+	}
+	x := pl.asks(t)
+	return pl.placer.Parts(&x, policy.RackLabel, t.e.job.Gang())
 }
 
 // decide says where the task goes. The search of the hosts begins at the slot from. The decision is valid until the
@@ -44,12 +65,21 @@ func (pl *placement) oneMore(d *dispatch, from int) *fleet.Host {
 }
 
 // gather says where the members of a gang go that lack a host: where they fit now, and where they may queue. Hosts that
-// have an offer of the gang are left out.
-func (pl *placement) gather(t *task, offers []*offer, missing, more, from int) ([]place.Spot, []*fleet.Host, []place.Again) {
+// have an offer of the gang are left out. If all of these members fit somewhere now, they go there; else they wait at home
+// while it is the turn of the home.
+func (pl *placement) gather(t *task, g *gang, offers []*offer, missing, more, from int) ([]place.Spot, []*fleet.Host, []place.Again) {
 	x := pl.asks(t)
+	home := g.homeAt(pl.now.Sub(t.e.born), pl.cfg.GangHold)
 	for _, o := range offers {
 		x.At = append(x.At, o.worker.Host)
 	}
+	if home != (place.Home{}) {
+		x.Home = place.Home{}
+		if fits, _, again := pl.placer.Gather(&x, from, pl.now, missing, 0); len(fits) == missing {
+			return fits, nil, again
+		}
+	}
+	x.Home = home
 	return pl.placer.Gather(&x, from, pl.now, missing, more)
 }
 

@@ -144,6 +144,7 @@ func (pn *planner) try(t *task) place.Verdict {
 		}
 		return v
 	}
+	pn.gangs.neighbours.ofThisRack(t)
 	d := pn.placement.decide(t, pn.hosts.anySlot())
 	for _, a := range d.Again {
 		pn.hosts.askAgain(pn.hosts.workers[a.Host.Peer], a.At)

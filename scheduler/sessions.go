@@ -4,9 +4,11 @@ package scheduler
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 )
 
@@ -25,16 +27,29 @@ func (c *Core) sessionUp(p job.Peer, path lease.Path) {
 	}
 }
 
+// measured notes what the path to a host costs. Without a session it says nothing.
+func measured(c *Core, p job.Peer, roundTrip time.Duration) {
+	if c.contact.sessions[p] == 0 {
+		return
+	}
+	c.contact.distances[p] = fleet.DistanceOf(roundTrip)
+	if w := c.hosts.workers[p]; w != nil && w.Up {
+		fleet.SetDistance(&c.hosts.fleet, w.Host, c.contact.distances[p])
+	}
+}
+
 // sessionDown ends the offers to the host, and plans a check of the attempts that may be running there.
 func (c *Core) sessionDown(p job.Peer) {
 	delete(c.contact.sessions, p)
 	delete(c.contact.paths, p)
+	delete(c.contact.distances, p)
 	c.contact.down(p)
 	w := c.hosts.workers[p]
 	if w == nil || !w.Up {
 		return
 	}
 	w.Down(c.now)
+	fleet.SetDistance(&c.hosts.fleet, w.Host, 0)
 	if len(c.assigned.byNode[p]) > 0 {
 		c.notify(Notice{Kind: WorkerLost, Peer: p, Node: w.Name(), Detail: fmt.Sprintf("%d tasks run there", len(c.assigned.byNode[p]))})
 	} else {
@@ -69,6 +84,7 @@ func (c *Core) hello(p job.Peer, m lease.Hello) {
 	}
 	w.Address = c.contact.paths[p].Remote
 	c.hosts.fleet.Hello(w.Host, m, c.now)
+	fleet.SetDistance(&c.hosts.fleet, w.Host, c.contact.distances[p])
 	c.hosts.profiles++
 	c.hosts.offerToFreed(w)
 	for _, t := range c.assigned.at(p) {

@@ -77,6 +77,8 @@ func (c *Core) handle(e Event) {
 		}
 	case SessionUp:
 		c.sessionUp(e.Peer, e.Path)
+	case Measured:
+		measured(c, e.Peer, e.RoundTrip)
 	case SessionDown:
 		c.sessionDown(e.Peer)
 	case FromWorker:

@@ -233,8 +233,16 @@ func (w *World) breaks(f *Fault) {
 	}
 }
 
-// review breaks the sessions that have no path any more, and opens those that have one again.
+// review breaks the sessions that have no path any more, and opens those that have one again. The others find out later
+// that their path has become longer or shorter.
 func review(w *World) {
+	w.after(pingAgain, func() {
+		for _, o := range w.owners {
+			for _, l := range o.order {
+				l.measure()
+			}
+		}
+	})
 	for _, o := range w.owners {
 		for _, l := range slices.Clone(o.order) {
 			switch reachable := l.reachable(); {

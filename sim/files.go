@@ -8,11 +8,11 @@ type files struct {
 	waiting []func() // what begins once they are there
 }
 
-// bring calls begin once the host has the files of the job.
-func (h *host) bring(s *submission, begin func()) {
+// bring calls begin once the host has the files of the job. It returns how many bytes are copied to the host for that.
+func (h *host) bring(s *submission, begin func()) (bytes int64) {
 	if s.bytes == 0 || s.owner.at == h.index {
 		begin()
-		return
+		return 0
 	}
 	f := h.files[s.index]
 	if f == nil {
@@ -24,8 +24,11 @@ func (h *host) bring(s *submission, begin func()) {
 		w := h.w
 		w.counts.Copies++
 		w.counts.Copied += s.bytes
+		bytes = s.bytes
+		asked := w.now
 		w.net.Copy(s.owner.at, h.index, s.bytes, func() {
 			f.there = true
+			w.counts.CopyTime += w.now - asked
 			for _, begin := range f.waiting {
 				begin()
 			}
@@ -37,4 +40,5 @@ func (h *host) bring(s *submission, begin func()) {
 	} else {
 		f.waiting = append(f.waiting, begin)
 	}
+	return bytes
 }

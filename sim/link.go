@@ -29,6 +29,7 @@ type link struct {
 	session        int  // the number of the newest session
 	cutUntil       time.Duration
 	badUntil       time.Duration // before it, one could not be expected to reach the other
+	cost           time.Duration // of the path, as the owner was told in this session; 0: it was not
 	told           time.Duration // when the host sent what the owner last heard of its free resources
 
 	carried []job.Digest // job files that the session remembers
@@ -138,8 +139,29 @@ func (l *link) connect() {
 	at, from := l.ends()
 	l.h.tell(worker.Up{Peer: l.o.peer, Path: lease.Path{Local: at, Remote: from}})
 	l.o.tell(scheduler.SessionUp{Peer: l.h.peer, Path: lease.Path{Local: from, Remote: at}})
+	l.cost = 0
+	l.measure()
 	l.w.logf("session %s %s opens", l.o.peer, l.h.peer)
 }
+
+// measure tells the owner what the path to the host costs, if that has changed since it was told in this session. In the
+// daemons the pings of the session measure it.
+func (l *link) measure() {
+	if l.local || !l.open {
+		return
+	}
+	if cost := l.w.net.Cost(l.o.at, l.h.index); cost != l.cost && cost <= mostCost {
+		l.cost = cost
+		l.o.tell(scheduler.Measured{Peer: l.h.peer, RoundTrip: 2 * cost})
+	}
+}
+
+const (
+	// mostCost is more than any path costs.
+	mostCost = time.Hour
+	// pingAgain is how often the pings of a session measure its path.
+	pingAgain = 30 * time.Second
+)
 
 func (l *link) ownerDown() {
 	if l.oUp && l.o.up {

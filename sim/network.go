@@ -24,6 +24,9 @@ type Network interface {
 	Reachable(from, to int) bool
 }
 
+// Tracer is a Network that tells which way messages go: the nodes that they pass, both ends included; nil without a path.
+type Tracer interface{ Path(from, to int) []int }
+
 // Lossy is a Network that may lose messages between machines that can reach each other. Sessions then send again what has
 // not arrived.
 type Lossy interface{ Lossy() bool }

@@ -47,6 +47,10 @@ type proc struct {
 	kind     worker.DriverKind
 	memory   time.Duration // until when the memory of its devices is not back
 	overAt   time.Duration
+	files    struct {
+		bytes  int64 // that were copied for it
+		waited time.Duration
+	}
 }
 
 func compareAttempts(a, b job.Attempt) int {
@@ -66,7 +70,11 @@ func (h *host) startProc(t worker.Task) {
 	}
 	h.procs[t.Attempt] = p
 	p.stint = j.stintOf(p)
-	h.bring(j, func() { w.after(w.draw(w.cfg.Costs.Start), p.begin) })
+	asked := w.now
+	p.files.bytes = h.bring(j, func() {
+		p.files.waited = w.now - asked
+		w.after(w.draw(w.cfg.Costs.Start), p.begin)
+	})
 }
 
 // begin is when the process exists.

@@ -41,11 +41,12 @@ type Tasks struct {
 
 // Traffic counts what went over the network.
 type Traffic struct {
-	Messages int   // between daemons on different machines
-	Bytes    int64 // of these messages, by the lengths of their encoding
-	Local    int   // messages within a daemon
-	Copies   int   // of the files of jobs to machines
-	Copied   int64 // bytes of these
+	Messages int           // between daemons on different machines
+	Bytes    int64         // of these messages, by the lengths of their encoding
+	Local    int           // messages within a daemon
+	Copies   int           // of the files of jobs to machines
+	Copied   int64         // bytes of these
+	CopyTime time.Duration // how long those took that have come, all together
 	ByKind   []KindCount
 }
 

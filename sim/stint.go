@@ -129,13 +129,36 @@ func (x *stint) alloc() []record.Alloc {
 		for _, d := range p.task.Devices {
 			a.Devices = append(a.Devices, p.h.deviceAt[d])
 		}
+		a.Way = x.way(p)
 		slices.Sort(a.Devices)
 		if len(a.Devices) > 0 {
 			a.Milli = gpu.Milli(p.task.Spec.Resources)
 		}
 		all = append(all, a)
 	}
+	if _, traced := x.s.w.net.(Tracer); traced && len(all) > 1 {
+		n := len(all)
+		for i := range all {
+			all[i].Way.Next = max(x.s.w.net.Hops(all[i].Machine, all[(i+1)%n].Machine), 0)
+		}
+	}
 	return all
+}
+
+// way returns what it costs that a member runs on another host than that of its owner.
+func (x *stint) way(p *proc) (out record.Way) {
+	w, from, to := x.s.w, x.s.owner.at, p.h.index
+	if from == to {
+		return out
+	}
+	out.Bytes, out.Waited = p.files.bytes, p.files.waited
+	if cost := w.net.Cost(from, to); cost <= mostCost {
+		out.Latency = cost
+	}
+	if t, ok := w.net.(Tracer); ok {
+		out.Path = t.Path(from, to)
+	}
+	return out
 }
 
 // need is how much work the stint has in all.

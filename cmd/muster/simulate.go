@@ -115,6 +115,9 @@ func (v hostVerbs) simulate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if outs.log != nil && s.Topology != nil {
+		outs.log.On(scenario.NodeNames(s.Topology))
+	}
 	progress := report.NewProgress(v.err, onTerminal(v.err), time.Now())
 	s.Log, s.Progress = outs.sink(), func(_ string, p sim.Progress) {
 		progress.Show(time.Now(), p.Now, int64(p.Events), p.Ended, p.Jobs)

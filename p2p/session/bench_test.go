@@ -36,6 +36,8 @@ type answerer struct {
 func (a *answerer) Up(job.Peer, Info)    { close(a.up) }
 func (a *answerer) Down(job.Peer, error) {}
 
+func (a *answerer) Measured(job.Peer, time.Duration) {}
+
 func (a *answerer) FromScheduler(p job.Peer, msg lease.ToWorker) {
 	if o, ok := msg.(lease.Offer); ok {
 		_ = a.Send(p, lease.Commit{Offer: o.ID, Attempt: o.Attempt, Group: o.Group, Devices: benchDevices, Session: 9})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -170,7 +171,9 @@ func (c *conn) read(h Handler) error {
 		case *wirepb.Frame_Ping:
 			err = c.send(pong(b.Ping.GetNumber()))
 		case *wirepb.Frame_Pong:
-			c.pings.answered(b.Pong.GetNumber(), time.Now())
+			if rtt, changed := c.pings.answered(b.Pong.GetNumber(), time.Now()); changed {
+				h.Measured(c.peer, rtt)
+			}
 		case *wirepb.Frame_Goodbye:
 			return ErrGoodbye
 		default:
@@ -365,14 +368,16 @@ func (s *source) idle(now time.Time) time.Duration {
 	return max(0, now.Sub(s.start)-time.Duration(w))
 }
 
-// pings measures round trips. At any time at most one Ping is timed; the others keep the session alive.
+// pings measures round trips. At any time at most one Ping is timed; the others keep the session alive. Each has a random
+// number. So a peer cannot answer a Ping before it has come, to seem nearer than it is.
 type pings struct {
 	mu    sync.Mutex
-	last  uint64        // guarded by mu; number of the newest Ping
+	last  uint64        // guarded by mu; counts Pings
 	sent  time.Time     // guarded by mu; when the newest Ping was queued
 	timed uint64        // guarded by mu; number of the timed Ping, or 0
 	at    time.Time     // guarded by mu; when the timed Ping was sent
 	rtt   time.Duration // guarded by mu; smoothed as in TCP
+	told  time.Duration // guarded by mu; as Handler.Measured was told
 }
 
 func (p *pings) next(now time.Time) uint64 {
@@ -380,25 +385,31 @@ func (p *pings) next(now time.Time) uint64 {
 	defer p.mu.Unlock()
 	p.last++
 	p.sent = now
+	number := rand.Uint64() | 1
 	if p.timed == 0 {
-		p.timed, p.at = p.last, now
+		p.timed, p.at = number, now
 	}
-	return p.last
+	return number
 }
 
-func (p *pings) answered(number uint64, now time.Time) {
+// answered takes a Pong. It returns the smoothed round trip, and whether Handler.Measured is to be told of it.
+func (p *pings) answered(number uint64, now time.Time) (rtt time.Duration, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.timed == 0 || number != p.timed {
-		return
+		return p.rtt, false
 	}
-	took := now.Sub(p.at)
+	took := max(now.Sub(p.at), 1)
 	if p.rtt == 0 {
 		p.rtt = took
 	} else {
 		p.rtt += (took - p.rtt) / 8
 	}
 	p.timed = 0
+	if changed = p.told == 0 || p.rtt > p.told+p.told/4 || p.told > p.rtt+p.rtt/4; changed {
+		p.told = p.rtt
+	}
+	return p.rtt, changed
 }
 
 // unanswered returns how long the timed Ping has waited for its Pong; 0 if none is timed.

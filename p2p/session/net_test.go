@@ -135,6 +135,8 @@ type recorder struct {
 	stall   chan struct{}     // if set, messages block until it is closed
 	onOffer func(from job.Peer, o lease.Offer)
 	onAny   func(msg any) // called for each message
+
+	measured []time.Duration // guarded by mu
 }
 
 func (r *recorder) Up(p job.Peer, info Info) {
@@ -146,6 +148,15 @@ func (r *recorder) Up(p job.Peer, info Info) {
 	r.up[p] = true
 	r.ups++
 	r.seen = append(r.seen, "up "+p.Short())
+}
+
+func (r *recorder) Measured(p job.Peer, roundTrip time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.up[p] || roundTrip <= 0 {
+		r.broken = append(r.broken, "measured while down")
+	}
+	r.measured = append(r.measured, roundTrip)
 }
 
 func (r *recorder) Down(p job.Peer, err error) {

@@ -16,7 +16,7 @@
 // and replaces it.
 //
 // A side that has sent or received nothing for two seconds sends a Ping; the other answers with a Pong of the same
-// number. If nothing arrives for six seconds, the session ends and the connection is closed, so that other protocols
+// number, which is random. It also measures the round trip, which the handler is told. If nothing arrives for six seconds, the session ends and the connection is closed, so that other protocols
 // stop using it too. A session that was not used for a minute rests: the times are then ten and thirty seconds. Each
 // side applies its own times, and the first use ends the rest with a Ping.
 //
@@ -150,10 +150,12 @@ func (c Config) Validate() error {
 }
 
 // Handler receives the events of all sessions. For one peer the calls come one after the other: Up, then messages in
-// the order in which they were sent, then Down, before the next Up. A slow call blocks only its own session, but the
+// the order in which they were sent, then Down, before the next Up. Among the messages comes Measured: after the first
+// Ping that was answered, and when the smoothed round trip has changed by a fourth since then. A slow call blocks only its own session, but the
 // peer may then cut the session because nobody reads. The handler may call Send, Want and Unwant.
 type Handler interface {
 	Up(peer job.Peer, info Info)
+	Measured(peer job.Peer, roundTrip time.Duration)
 	Down(peer job.Peer, err error)
 	FromScheduler(peer job.Peer, msg lease.ToWorker)
 	FromWorker(peer job.Peer, msg lease.ToScheduler)

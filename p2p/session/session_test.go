@@ -56,6 +56,11 @@ func TestSessionComesUpAndKeepsOrder(t *testing.T) {
 		if !a.isUp(b.id()) || a.ups != 1 || b.ups != 1 {
 			t.Errorf("an idle hour: %v, %v", a.seen, b.seen)
 		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if m := a.measured; len(m) != 1 || m[0] < 2*oneWay || m[0] > 3*oneWay || len(a.broken) > 0 {
+			t.Errorf("round trips that were told in an hour on a steady link: %v; %v", m, a.broken)
+		}
 	})
 }
 

@@ -27,6 +27,7 @@ type Host struct {
 	Seen     time.Time // when a message of the host came last
 	Address  string    // at which its session reaches it directly; empty if a relay carries the session, and for the own host
 	Leases   uint64    // counts the answered renewals of its leases
+	Distance Distance  // of the path to it; changed by SetDistance
 
 	facts  job.Facts // of Profile
 	seq    uint64    // of the last Availability in this session
@@ -194,3 +195,11 @@ func (h *Host) Leased() bool {
 
 // Renewed counts an answered renewal of the host's lease.
 func (h *Host) Renewed() { h.Leases++ }
+
+// near is the rank of the host by the cost of the path to it: 0 is this daemon's own host.
+func (h *Host) near() uint8 {
+	if h.Local {
+		return 0
+	}
+	return uint8(h.Distance.Rank())
+}

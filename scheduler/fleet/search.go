@@ -56,6 +56,44 @@ func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(h *Host
 	}
 }
 
+// NearestWithRoom is Table.WithRoom, the nearest hosts first. Of those that are equally near it begins at the slot from.
+func NearestWithRoom(t *Table, s *Shape, from int, least *int) func(yield func(h *Host, weight int) bool) {
+	return func(yield func(*Host, int) bool) {
+		var rooms [unknownRank + 1]int // hosts with room, by rank
+		for slot := range t.left {
+			if s.Foot.Within(t.left[slot]) && s.Pool.has.at(slot) {
+				rooms[t.near[slot]]++
+			}
+		}
+		for rank, n := range rooms {
+			if n > 0 && !equallyNear(t, s, from, uint8(rank), n, least, yield) {
+				return
+			}
+		}
+	}
+}
+
+// equallyNear yields the n hosts of this rank with room. It returns false if yield does.
+func equallyNear(t *Table, s *Shape, from int, rank uint8, n int, least *int, yield func(*Host, int) bool) bool {
+	foot, left, near := s.Foot, t.left, t.near
+	for _, part := range [][2]int{{from, len(left)}, {0, from}} {
+		for slot := part[0]; slot < part[1] && n > 0; slot++ {
+			if near[slot] != rank || !foot.Within(left[slot]) || !s.Pool.has.at(slot) {
+				continue
+			}
+			n--
+			weight := s.Pool.weight(slot)
+			if weight < *least {
+				continue
+			}
+			if h := t.all[slot]; !s.refusedBy(h) && !yield(h, weight) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // queueLooks bounds the full hosts that one search looks at for a place in their queues. If none of them has one, the
 // task is parked until a host gets room or a place.
 const queueLooks = 256

@@ -19,6 +19,7 @@ type Table struct {
 	most    []Footprint // by slot: what the host has
 	queue   []int       // by slot: the least priority that may queue there, if the task ranks before the last that does
 	yields  []int       // by slot: the least priority of the preemptible tasks there; nobody if there are none
+	near    []uint8     // by slot: the rank of its distance
 	vacant  []int       // slots without a host
 	byPeer  map[job.Peer]*Host
 	local   *Host // this daemon's own; nil if it is not known
@@ -55,7 +56,7 @@ func (t *Table) Add(p job.Peer, local bool) *Host {
 	if n := len(t.vacant); n > 0 {
 		h.row.slot = t.vacant[n-1]
 		t.vacant = t.vacant[:n-1]
-		t.all[h.row.slot] = h
+		t.all[h.row.slot], t.near[h.row.slot] = h, h.near()
 		return h
 	}
 	h.row.slot = len(t.all)
@@ -64,6 +65,7 @@ func (t *Table) Add(p job.Peer, local bool) *Host {
 	t.most = append(t.most, nothing)
 	t.queue = append(t.queue, nobody)
 	t.yields = append(t.yields, nobody)
+	t.near = append(t.near, h.near())
 	return h
 }
 
@@ -150,6 +152,13 @@ func (t *Table) Count(now time.Time) {
 	}
 	clear(t.changed.hosts)
 	t.changed.hosts = t.changed.hosts[:0]
+}
+
+// SetDistance notes what the path to the host costs. This daemon measures it: what a host says of itself has no part in
+// it.
+func SetDistance(t *Table, h *Host, d Distance) {
+	h.Distance = d
+	t.near[h.row.slot] = h.near()
 }
 
 // Host returns the known host of this peer id; nil if there is none.

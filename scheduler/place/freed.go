@@ -29,7 +29,7 @@ func (p *Placer) MayTake(t *Task, h *fleet.Host, now time.Time) (may bool, again
 // MayTakeQueued says whether a task that queues at other hosts fits at this one now. If it would but for being avoided,
 // again is when the two are to be compared again; it is zero otherwise.
 func (p *Placer) MayTakeQueued(t *Task, h *fleet.Host, now time.Time) (may bool, again time.Time) {
-	if !p.fleet.Could(t.Shape, h) || t.OverQuota(h) != "" || !t.FitsNow(h) {
+	if !t.Home.Has(h) || !p.fleet.Could(t.Shape, h) || t.OverQuota(h) != "" || !t.FitsNow(h) {
 		return false, time.Time{}
 	}
 	if a, avoided := t.Avoid.at(now, h.Peer); avoided && !a.Kept {

@@ -29,7 +29,14 @@ type Task struct {
 	Policy policy.Policy
 	Avoid  Avoidances
 	At     []*fleet.Host // to which it is offered now
+	Home   Home          // outside of it the task goes nowhere
 }
+
+// Home is the hosts with a label, such as one rack. The zero value is all hosts.
+type Home struct{ Label, Value string }
+
+// Has says whether the host is part of it.
+func (x Home) Has(h *fleet.Host) bool { return x.Label == "" || h.Profile.Labels[x.Label] == x.Value }
 
 // Again is a host that waiting tasks are compared with again at a time.
 type Again struct {

@@ -19,7 +19,7 @@ func (p *Placer) Preempt(t *Task, from int, now time.Time) *fleet.Host {
 	var taken fleet.Footprint
 	looks := 0
 	for h := range p.fleet.WithYield(&t.Request, from) {
-		if _, avoided := t.Avoid.at(now, h.Peer); avoided || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
+		if _, avoided := t.Avoid.at(now, h.Peer); avoided || !t.Home.Has(h) || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
 			continue
 		}
 		if priority, y, ok := h.Yield(&t.Request); ok {

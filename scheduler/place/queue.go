@@ -25,7 +25,7 @@ func (p *Placer) queueAt(t *Task, from int, now time.Time, most int) []*fleet.Ho
 	p.full, p.queue = p.full[:0], p.queue[:0]
 	for h := range p.fleet.WithQueue(&t.Request, from) {
 		a, avoided := t.Avoid.at(now, h.Peer)
-		if avoided && a.Hard || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
+		if avoided && a.Hard || !t.Home.Has(h) || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
 			continue
 		}
 		if p.full = append(p.full, fullHost{h, avoided && !a.Kept}); len(p.full) >= max(SampleSize, most) {

@@ -21,19 +21,18 @@ func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 	if own := p.fleet.Local(); own != nil && p.fleet.Could(t.Shape, own) {
 		p.consider(t, own, p.fleet.Weight(t.Shape, own), now)
 	}
-	least, most := 0, t.Pool.MostWeight()
-	for h, weight := range p.fleet.WithRoom(t.Shape, from, &least) {
-		if !h.Local {
-			p.consider(t, h, weight, now)
+	least := 0
+	if _, near := t.Policy.(policy.Nearer); near {
+		for h, weight := range fleet.NearestWithRoom(p.fleet, t.Shape, from, &least) {
+			if p.enough(t, h, weight, &least, now) {
+				break
+			}
 		}
-		if len(p.fits.hosts) == 0 {
-			continue
-		}
-		if p.fits.weight == most && len(p.fits.hosts)+len(p.shunned.hosts) >= p.Sample {
-			break
-		}
-		if least = p.fits.weight; !p.fits.wants(least, p.Sample) {
-			least++
+	} else {
+		for h, weight := range p.fleet.WithRoom(t.Shape, from, &least) {
+			if p.enough(t, h, weight, &least, now) {
+				break
+			}
 		}
 	}
 	if len(p.fits.hosts) > 0 {
@@ -42,9 +41,27 @@ func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 	return &p.shunned
 }
 
+// enough considers a host, and says whether there are as many candidates as are compared. It raises least to the weight
+// that a further host must have.
+func (p *Placer) enough(t *Task, h *fleet.Host, weight int, least *int, now time.Time) bool {
+	if !h.Local {
+		p.consider(t, h, weight, now)
+	}
+	if len(p.fits.hosts) == 0 {
+		return false
+	}
+	if p.fits.weight == t.Pool.MostWeight() && len(p.fits.hosts)+len(p.shunned.hosts) >= p.Sample {
+		return true
+	}
+	if *least = p.fits.weight; !p.fits.wants(*least, p.Sample) {
+		*least++
+	}
+	return false
+}
+
 // consider adds the host to the candidates if the task fits there now. Weight is how well it meets the preferences.
 func (p *Placer) consider(t *Task, h *fleet.Host, weight int, now time.Time) {
-	if !t.Foot.Within(p.fleet.Left(h)) || slices.Contains(t.At, h) {
+	if !t.Foot.Within(p.fleet.Left(h)) || !t.Home.Has(h) || slices.Contains(t.At, h) {
 		return
 	}
 	a, avoided := t.Avoid.at(now, h.Peer)

@@ -24,6 +24,13 @@ type Policy interface {
 	Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice
 }
 
+// Nearer is a Policy that goes by the cost of the path to a host. Where more hosts have room than a policy is shown, it is
+// shown the nearest, and another policy is shown random ones.
+type Nearer interface {
+	Policy
+	Nearer()
+}
+
 // Ask is what is to be placed.
 type Ask struct {
 	Need    job.Resources // its GPUModel is as lease.ModelName returns it
@@ -34,17 +41,20 @@ type Ask struct {
 // Candidate is a host where the need fits, as far as the scheduler knows. A policy may look at all of it, and changes
 // nothing.
 type Candidate struct {
-	Peer    job.Peer
-	Name    string
-	Local   bool // the host of the scheduler itself
-	Profile *lease.Profile
-	Free    *lease.Free    // without what other tasks were offered or queue for
-	Devices *fleet.Devices // says which of the free devices meet a need
+	Peer     job.Peer
+	Name     string
+	Local    bool           // the host of the scheduler itself
+	Distance fleet.Distance // of the path from the host of the scheduler
+	Profile  *lease.Profile
+	Free     *lease.Free    // without what other tasks were offered or queue for
+	Devices  *fleet.Devices // says which of the free devices meet a need
 }
 
 // CandidateOf describes the host to a policy.
 func CandidateOf(h *fleet.Host, free *lease.Free) Candidate {
-	return Candidate{Peer: h.Peer, Name: h.Name(), Local: h.Local, Profile: &h.Profile, Free: free, Devices: &h.Devices}
+	return Candidate{
+		Peer: h.Peer, Name: h.Name(), Local: h.Local, Distance: h.Distance, Profile: &h.Profile, Free: free, Devices: &h.Devices,
+	}
 }
 
 // Choice is one of the candidates that a policy chose.

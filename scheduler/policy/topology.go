@@ -10,11 +10,15 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// Topology prefers devices of one NVLink island, then of one NUMA node; of the hosts that have such devices the fullest
-// one. For a gang it chooses hosts of one rack if there are enough, else below one leaf switch, else below as few as
-// possible. Racks and leaves are the labels rack and leaf of the hosts.
+// Topology prefers devices of one NVLink island, then of one NUMA node. Of the hosts that have such devices it prefers the
+// scheduler's own, then the one with the cheapest path to it, then the fullest one. For a gang it chooses hosts of one
+// rack if there are enough, else below one leaf switch, else below as few as possible. Racks and leaves are the labels
+// rack and leaf of the hosts. Of equal racks, and of hosts without labels, it chooses the nearest to the scheduler: no two
+// of them are farther from each other than both are from the scheduler together.
+// See docs/adr, ADR 109.
 type Topology struct {
 	near []nearness
 	free []int // free devices by island or NUMA node
@@ -40,8 +44,17 @@ func (l level) String() string {
 
 // The labels that say where a host is in the network.
 const (
-	rackLabel = "rack"
-	leafLabel = "leaf"
+	RackLabel = "rack"
+	LeafLabel = "leaf"
+)
+
+// Nearer says that Topology is to be shown the nearest hosts.
+func (*Topology) Nearer() {}
+
+// nearHost is more than what the fullness of a host weighs, and nearDevices more than the path to it.
+const (
+	nearHost    = 4
+	nearDevices = 2048
 )
 
 // Choose prefers the candidates with the nearest devices, or the nearest candidates for a gang.
@@ -52,10 +65,10 @@ func (t *Topology) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int)
 	}
 	score := func(i int) float64 {
 		c := &feasible[i]
-		return float64(10*t.near[i].level) - ratio(freeMilli(c.Free), gpu.Whole*job.MaxGPUs) - ratio(c.Free.CPUs, c.Profile.CPUs)/job.MaxGPUs
+		return float64(nearDevices*int(t.near[i].level)-nearHost*c.near()) - ratio(freeMilli(c.Free), gpu.Whole*job.MaxGPUs) - ratio(c.Free.CPUs, c.Profile.CPUs)/job.MaxGPUs
 	}
 	begin := len(chosen)
-	claim := "fullest host"
+	claim := ""
 	if ask.Gang {
 		for _, i := range together(byScore(feasible, score), min(n, len(feasible)), feasible) {
 			chosen = append(chosen, Choice{Index: i})
@@ -68,12 +81,35 @@ func (t *Topology) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int)
 		x := &chosen[i]
 		c := &feasible[x.Index]
 		x.Devices = t.devices(ask.Need, c, t.near[x.Index])
+		claim := claim
+		if !ask.Gang {
+			claim = howNear(c)
+		}
 		x.Why = leaves(claim, ask.Need, c)
 		if ask.Need.GPUs > 1 {
 			x.Why = t.near[x.Index].String() + ", " + x.Why
 		}
 	}
 	return chosen
+}
+
+// near ranks a candidate by the cost of the path from the host of the scheduler: 0 is that host itself.
+func (c *Candidate) near() int {
+	if c.Local {
+		return 0
+	}
+	return c.Distance.Rank()
+}
+
+// howNear tells people what the path to a host costs.
+func howNear(c *Candidate) string {
+	switch {
+	case c.Local:
+		return "this host"
+	case c.Distance.Known():
+		return "round trip up to " + c.Distance.String()
+	}
+	return "fullest host"
 }
 
 // byScore returns the places of all candidates, the highest score first.
@@ -161,7 +197,7 @@ type domain struct {
 // rackOf is the rack of a candidate. One without the label is in a rack of its own.
 func rackOf(c *Candidate) domain {
 	d := leafOf(c)
-	if d.rack = c.Profile.Labels[rackLabel]; d.rack == "" {
+	if d.rack = c.Profile.Labels[RackLabel]; d.rack == "" {
 		d.host = c.Peer
 	}
 	return d
@@ -169,10 +205,10 @@ func rackOf(c *Candidate) domain {
 
 // leafOf is the leaf switch of a candidate. One without the label has a leaf that it shares with its rack alone.
 func leafOf(c *Candidate) domain {
-	if leaf := c.Profile.Labels[leafLabel]; leaf != "" {
+	if leaf := c.Profile.Labels[LeafLabel]; leaf != "" {
 		return domain{leaf: leaf}
 	}
-	if rack := c.Profile.Labels[rackLabel]; rack != "" {
+	if rack := c.Profile.Labels[RackLabel]; rack != "" {
 		return domain{rack: rack}
 	}
 	return domain{host: c.Peer}
@@ -240,8 +276,8 @@ func distance(chosen []Choice, feasible []Candidate) string {
 	racks, leaves := map[domain]bool{}, map[domain]bool{}
 	for _, x := range chosen {
 		c := &feasible[x.Index]
-		if c.Profile.Labels[rackLabel] == "" {
-			return "fullest hosts, as not all have the label rack"
+		if c.Profile.Labels[RackLabel] == "" {
+			return farthest(chosen, feasible) + ", as not all have the label rack"
 		}
 		racks[rackOf(c)] = true
 		leaves[leafOf(c)] = true
@@ -253,4 +289,19 @@ func distance(chosen []Choice, feasible []Candidate) string {
 		return fmt.Sprintf("its gang is in %d racks below one leaf", len(racks))
 	}
 	return fmt.Sprintf("its gang is in %d racks below %d leaves", len(racks), len(leaves))
+}
+
+// farthest tells people how far the hosts of a gang are from the scheduler.
+func farthest(chosen []Choice, feasible []Candidate) string {
+	most := 0
+	var far fleet.Distance
+	for _, x := range chosen {
+		if c := &feasible[x.Index]; c.near() >= most {
+			most, far = c.near(), c.Distance
+		}
+	}
+	if !far.Known() {
+		return "fullest hosts"
+	}
+	return "nearest hosts, round trips up to " + far.String()
 }

@@ -157,6 +157,7 @@ func (b *bulk) finish(fl *flow, now int64) {
 	b.count(fl, fl.bytes-fl.moved, now, now)
 	fl.over = true
 	b.f.totals.CopiesDone++
+	b.f.uses.add(b.f, fl.path, fl.bytes)
 	b.f.time.At(time.Duration(now+fl.latency), fl.done)
 	b.stir()
 }

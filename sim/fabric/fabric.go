@@ -68,6 +68,7 @@ type Fabric struct {
 	pairs  pairs
 	faults faults
 	totals Totals
+	uses   uses // of paths, by copies
 
 	free []*message // messages for later use
 	path []int32    // for the path of the message that is being sent

@@ -31,6 +31,18 @@ type Alloc struct {
 	Devices []int // indices of the GPUs there, in ascending order
 	Milli   int   // thousandths of each of these GPUs
 	Hops    int   // links between the daemon that accepted the job and the machine; 0: the same host
+	Way     Way
+}
+
+// Way is what it cost that a task, or a member of a gang, runs on another host than the daemon that accepted its job.
+type Way struct {
+	Path    []int         // the nodes of the network that messages pass, both ends included; nil if that is not known
+	Latency time.Duration // of this path, one way
+	Bytes   int64         // of files that were brought to the machine for this start
+	Waited  time.Duration // for files, whether they came for this start or for an earlier one of the same job
+	// Next is how many links are between this member of a gang and the next one, the first after the last; 0 for others, and
+	// where the network does not tell paths.
+	Next int
 }
 
 // Sink takes records in the order of time.

@@ -90,13 +90,19 @@ type Remote struct {
 	Bytes       int64   `json:"bytes"`          // files that the jobs brought to other hosts
 	LocalDelay  float64 `json:"local_delay_s"`  // mean time from the submission to the first start of jobs that stayed
 	RemoteDelay float64 `json:"remote_delay_s"` // and of those that did not
+	// What a task on another host costs, as means over these tasks: how long a message takes on the way to it, and how
+	// long it waits for its files.
+	Latency  float64 `json:"path_s"`
+	FileWait float64 `json:"file_wait_s"`
 }
 
-// Gangs says how close the members of gangs were at their first start. It is empty if machines have no label "rack".
+// Gangs says how close the members of gangs were, over all starts. Starts and Racks are 0 if machines have no label "rack".
 type Gangs struct {
 	Starts int `json:"starts"`
 	// Racks is how many racks a gang took beyond the fewest that have enough machines, as a mean.
 	Racks float64 `json:"extra_racks_mean"`
+	// Hops is how many links are between a member and the next one, as a mean over members; 0 if that is not known.
+	Hops float64 `json:"hops_mean"`
 }
 
 // Series are means over equal steps of time, from 0 on. The last step may be shorter.

@@ -8,7 +8,12 @@ package report
 //	{"t":500.0,"event":"finish","job":"job-00007"}
 //
 // t is in seconds. An element of an array also has "task", its position in the array. gpus is empty for a task without
-// GPUs. "lost" is the end of a run by a fault, and "reject" that of a job that was refused or has failed for good. A
+// GPUs. On a network of switches a start also says what each task on another host costs: the links to it and the switches
+// on the way, how long a message takes, and the files that came for it and how long it waited for them:
+//
+//	{"node":"node-003","gpus":[0,1],"hops":4,"path":"leaf0 spine1 leaf2","path_s":0.0000074,"bytes":1048576,"files_s":0.01}
+//
+// "lost" is the end of a run by a fault, and "reject" that of a job that was refused or has failed for good. A
 // shared device is written as any other: its share is in the load.
 
 import (
@@ -33,9 +38,14 @@ type Log struct {
 	out   *bufio.Writer
 	load  *load.Load
 	nodes [][]byte // names of machines, as JSON
+	net   []string // names of the nodes of the network; nil: what tasks on other hosts cost is not written
 	line  []byte
 	err   error
 }
+
+// On has the log say what tasks on other hosts cost. The nodes of the network have these names, hosts before switches. It
+// is called before the first record.
+func (g *Log) On(nodes []string) { g.net = nodes }
 
 // NewLog returns a Log for a run of the load.
 func NewLog(out io.Writer, l *load.Load) *Log {
@@ -60,19 +70,11 @@ func (g *Log) Take(r record.Record) {
 	}
 	if r.Kind == record.Start {
 		b = append(b, `,"alloc":[`...)
-		for i, a := range r.Alloc {
+		for i := range r.Alloc {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = append(append(b, `{"node":`...), g.nodes[a.Machine]...)
-			b = append(b, `,"gpus":[`...)
-			for k, d := range a.Devices {
-				if k > 0 {
-					b = append(b, ',')
-				}
-				b = strconv.AppendInt(b, int64(d), 10)
-			}
-			b = append(b, `]}`...)
+			b = g.appendAlloc(b, &r.Alloc[i])
 		}
 		b = append(b, ']')
 	}
@@ -81,6 +83,39 @@ func (g *Log) Take(r record.Record) {
 	if _, err := g.out.Write(b); err != nil && g.err == nil {
 		g.err = err
 	}
+}
+
+// appendAlloc appends what a task holds of a machine.
+func (g *Log) appendAlloc(b []byte, a *record.Alloc) []byte {
+	b = append(append(b, `{"node":`...), g.nodes[a.Machine]...)
+	b = append(b, `,"gpus":[`...)
+	for k, d := range a.Devices {
+		if k > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(d), 10)
+	}
+	b = append(b, ']')
+	if g.net != nil && a.Hops > 0 {
+		b = g.appendWay(b, a)
+	}
+	return append(b, '}')
+}
+
+// appendWay appends what a task on another host costs.
+func (g *Log) appendWay(b []byte, a *record.Alloc) []byte {
+	b = strconv.AppendInt(append(b, `,"hops":`...), int64(a.Hops), 10)
+	if path := a.Way.Path; len(path) > 1 {
+		b = appendText(append(b, `,"path":`...), PathName(g.net, path[1:len(path)-1]))
+	}
+	b = appendTime(append(b, `,"path_s":`...), a.Way.Latency)
+	if a.Way.Bytes > 0 {
+		b = strconv.AppendInt(append(b, `,"bytes":`...), a.Way.Bytes, 10)
+	}
+	if a.Way.Waited > 0 {
+		b = appendTime(append(b, `,"files_s":`...), a.Way.Waited)
+	}
+	return b
 }
 
 // Close writes what is buffered. It returns the first error of the log. It does not close the writer.
@@ -126,10 +161,20 @@ type line struct {
 type allocation struct {
 	Node string `json:"node"`
 	GPUs []int  `json:"gpus"`
+	cost
+}
+
+// cost is what a task on another host costs. A reader of logs goes without it.
+type cost struct {
+	Hops  int         `json:"hops"`
+	Path  string      `json:"path"`
+	Way   json.Number `json:"path_s"`
+	Bytes int64       `json:"bytes"`
+	Files json.Number `json:"files_s"`
 }
 
 // ReadLog reads the log of a run of the load, and calls take with each record in it. It stops at the first line that it
-// cannot read or that take refuses; the error says which. Distances are not in a log.
+// cannot read or that take refuses; the error says which. What tasks on other hosts cost is left out.
 func ReadLog(in io.Reader, l *load.Load, take func(record.Record) error) error {
 	names := &names{jobs: make(map[string]int, len(l.Jobs)), nodes: make(map[string]int, len(l.Machines))}
 	for i := range l.Jobs {

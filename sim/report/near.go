@@ -3,7 +3,9 @@ package report
 // Where jobs start: how far from the daemon that accepted them, and in how many racks.
 
 import (
+	"math"
 	"slices"
+	"time"
 
 	"github.com/musterhq/muster/sim/load"
 	"github.com/musterhq/muster/sim/record"
@@ -15,7 +17,11 @@ type away struct {
 	tasks, hops  int64
 	byHops       []int
 	bytes        int64
-	delays       [2]struct { // of first starts: of jobs that stayed, and of the others
+	far          int64                         // tasks on other hosts
+	latency      time.Duration                 // of the paths to them, all together
+	waited       time.Duration                 // for their files, likewise
+	ring         struct{ members, hops int64 } // of gangs
+	delays       [2]struct {                   // of first starts: of jobs that stayed, and of the others
 		n   int
 		sum float64
 	}
@@ -39,6 +45,13 @@ func (w *away) start(j *load.Job, r record.Record, first bool) {
 		if a.Hops > 0 {
 			far = 1
 			w.bytes += j.Bytes
+			w.far++
+			w.latency += a.Way.Latency
+			w.waited += a.Way.Waited
+		}
+		if len(r.Alloc) > 1 {
+			w.ring.members++
+			w.ring.hops += int64(a.Way.Next)
 		}
 	}
 	w.away += far
@@ -53,6 +66,7 @@ func (w *away) figures() Remote {
 	return Remote{
 		Starts: w.starts, Away: w.away, Hops: round(over(float64(w.hops), float64(w.tasks))), ByHops: w.byHops, Bytes: w.bytes,
 		LocalDelay: mean(0), RemoteDelay: mean(1),
+		Latency: math.Round(1e9*over(w.latency.Seconds(), float64(w.far))) / 1e9, FileWait: round(over(w.waited.Seconds(), float64(w.far))),
 	}
 }
 

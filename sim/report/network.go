@@ -18,7 +18,22 @@ type Network struct {
 	Copies   int64     `json:"copies"`          // how many times files went to a host
 	CopyTime float64   `json:"copy_s"`          // how long they took, all together
 	Queueing float64   `json:"queueing_s"`      // how long messages waited for links, all together
-	Paths    []PathUse `json:"paths,omitempty"` // the most used ones, most used first
+	Paths    []PathUse `json:"paths,omitempty"` // of files, those with the most bytes first
+}
+
+// PathName names a path by the nodes on it; "a link" if there are none.
+func PathName(names []string, nodes []int) string {
+	if len(nodes) == 0 {
+		return "a link"
+	}
+	var text []byte
+	for i, n := range nodes {
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		text = append(text, names[n]...)
+	}
+	return string(text)
 }
 
 // Switch is a switch of the network.
@@ -50,10 +65,10 @@ func AtMachine(i int) End { return End{Machine: i, Switch: -1} }
 // AtSwitch is the end of a link at a switch, an index in Network.Switches.
 func AtSwitch(i int) End { return End{Machine: -1, Switch: i} }
 
-// PathUse is how often a path was taken.
+// PathUse is how often a path was taken by the files of jobs.
 type PathUse struct {
-	Path  string `json:"path"` // as in leaf-3 spine-1 leaf-7
-	Flows int64  `json:"flows"`
+	Path  string `json:"path"`  // as in leaf-3 spine-1 leaf-7
+	Flows int64  `json:"flows"` // copies
 	Bytes int64  `json:"bytes"`
 }
 

@@ -26,6 +26,7 @@ func (t *Tally) Figures(end time.Duration, faults []Fault) *Figures {
 		Again: t.again, Remote: t.away.figures(), Gangs: t.racks.figures(),
 		Curve: t.curve.points(), Series: t.bins.series(end, t.cluster),
 	}
+	f.Gangs.Hops = round(over(float64(t.away.ring.hops), float64(t.away.ring.members)))
 	if f.Jobs.Finished > 0 {
 		f.Makespan = seconds(t.last - t.begin)
 	}

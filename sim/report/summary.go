@@ -178,6 +178,9 @@ func groups(out io.Writer, f *Figures) {
 	if f.Gangs.Starts > 0 {
 		fmt.Fprintf(out, "gangs: %s, each in %.2f racks more than needed on average\n", units.Count(f.Gangs.Starts), f.Gangs.Racks)
 	}
+	if f.Gangs.Hops > 0 {
+		fmt.Fprintf(out, "members of a gang are %.2f hops from the next one on average\n", f.Gangs.Hops)
+	}
 }
 
 func again(out io.Writer, f *Figures) {
@@ -238,6 +241,12 @@ func distances(out io.Writer, f *Figures, n *Network) {
 		words := []string{
 			fmt.Sprintf("%s of %s starts (%s) were on another host than the daemon's", units.Count(r.Away), units.Count(r.Starts), units.Percent(over(float64(r.Away), float64(r.Starts)))),
 			fmt.Sprintf("%.2f hops on average", r.Hops), fmt.Sprintf("they started after %s on average, the others after %s", units.Span(r.RemoteDelay), units.Span(r.LocalDelay)),
+		}
+		if r.Latency > 0 {
+			words = append(words, "a message takes "+units.Span(r.Latency)+" to a task there")
+		}
+		if r.FileWait > 0 {
+			words = append(words, "which waits "+units.Span(r.FileWait)+" for files")
 		}
 		if r.Bytes > 0 {
 			words = append(words, units.Bytes(float64(r.Bytes))+" of files went to other hosts")

@@ -178,12 +178,16 @@ func (n *network) hosts(part string) []int {
 // report is what the network carried.
 func (n *network) report(shape string, machines int, r sim.Result) *report.Network {
 	if n == nil {
-		return &report.Network{Topology: "a link of its own for each pair", Messages: int64(r.Messages), Bytes: r.Bytes, Copies: int64(r.Copies), Copied: r.Copied}
+		return &report.Network{Topology: "a link of its own for each pair", Messages: int64(r.Messages), Bytes: r.Bytes, Copies: int64(r.Copies), Copied: r.Copied, CopyTime: r.CopyTime.Seconds()}
 	}
 	stats, t := n.Stats(), n.Topology()
 	out := &report.Network{
 		Topology: shape, Messages: int64(r.Messages), Bytes: r.Bytes, Dropped: stats.Lost + stats.Unrouted,
-		Copied: r.Copied, Copies: int64(r.Copies),
+		Copied: r.Copied, Copies: int64(r.Copies), CopyTime: r.CopyTime.Seconds(),
+	}
+	names := NodeNames(t)
+	for _, p := range n.Paths(mostPaths) {
+		out.Paths = append(out.Paths, report.PathUse{Path: report.PathName(names, p.Nodes), Flows: p.Copies, Bytes: p.Bytes})
 	}
 	for _, l := range stats.Links {
 		out.Queueing += l.QueueMean.Seconds() * float64(l.Messages)
@@ -226,3 +230,15 @@ func (n *network) report(shape string, machines int, r sim.Result) *report.Netwo
 
 // unused says whether a node is a host without a machine.
 func unused(node, machines int, t *fabric.Topology) bool { return node >= machines && node < t.Hosts }
+
+// mostPaths bounds the paths in a document.
+const mostPaths = 100
+
+// NodeNames returns the names of the nodes of a network by their numbers.
+func NodeNames(t *fabric.Topology) []string {
+	names := make([]string, len(t.Nodes))
+	for i := range t.Nodes {
+		names[i] = t.Nodes[i].Name
+	}
+	return names
+}

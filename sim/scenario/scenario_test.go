@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -190,5 +191,140 @@ edges:
 	machines, err := LayOut(topology, []load.Machine{{Name: "a", CPUs: 1000}, {Name: "b", CPUs: 2000}}, 0)
 	if err != nil || topology.Nodes[0].Name != "a" || machines[0].Labels[load.LeafLabel] != "s" {
 		t.Errorf("%+v, %v", machines, err)
+	}
+}
+
+// What a remote placement costs stands in the figures and in the log, and agrees with what the network and the world
+// counted: bytes and paths of files, hops, and how long tasks waited for files.
+func TestCostOfRemoteTasks(t *testing.T) {
+	s := small(t, 4)
+	var text bytes.Buffer
+	log := report.NewLog(&text, &s.Load)
+	log.On(NodeNames(s.Topology))
+	s.Log = log
+	out, err := s.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var bytesIn, starts, hops int64
+	var waited float64
+	paths := map[string]bool{}
+	for line := range strings.Lines(text.String()) {
+		var x struct {
+			Alloc []struct {
+				Node  string
+				Hops  int
+				Path  string
+				Way   float64 `json:"path_s"`
+				Bytes int64
+				Files float64 `json:"files_s"`
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &x); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range x.Alloc {
+			if (a.Hops == 0) != (a.Path == "") || (a.Hops == 0) != (a.Way == 0) || a.Hops > 0 && len(strings.Fields(a.Path)) != a.Hops-1 {
+				t.Fatalf("%s", line)
+			}
+			starts, hops, bytesIn, waited = starts+1, hops+int64(a.Hops), bytesIn+a.Bytes, waited+a.Files
+			if a.Hops > 0 {
+				paths[a.Path] = true
+			}
+		}
+	}
+	n, r := out.Document.Network, out.Document.Runs[0].Figures.Remote
+	if n.Copied == 0 || bytesIn != n.Copied {
+		t.Errorf("the log has %d bytes of files, the network copied %d", bytesIn, n.Copied)
+	}
+	far := int64(0)
+	for at, tasks := range r.ByHops {
+		if at > 0 {
+			far += int64(tasks)
+		}
+	}
+	if got := waited / float64(far); math.Abs(got-r.FileWait) > 1e-5 || r.FileWait == 0 || r.Latency == 0 || math.Abs(r.Hops-float64(hops)/float64(starts)) > 1e-5 {
+		t.Errorf("tasks waited %v for files by the log; the figures are %+v", got, r)
+	}
+	var copies, moved int64
+	for _, p := range n.Paths {
+		copies, moved = copies+p.Flows, moved+p.Bytes
+		if len(strings.Fields(p.Path))%2 != 1 {
+			t.Errorf("a path %q", p.Path)
+		}
+	}
+	if copies != n.Copies || moved != n.Copied || n.CopyTime <= 0 || len(paths) == 0 {
+		t.Errorf("paths have %d copies of %d bytes, the network %d of %d, in %v s", copies, moved, n.Copies, n.Copied, n.CopyTime)
+	}
+	if err := report.ReadLog(&text, &s.Load, func(record.Record) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+// Random worlds on a network with switches, under the policy that goes by paths, while links and switches fail and paths
+// become longer: each start is legal, nothing runs twice, all jobs end, and gangs are in few racks.
+func TestTopologyOnAFabric(t *testing.T) {
+	if testing.Short() {
+		t.Skip("several worlds")
+	}
+	starts, extra := 0, 0.0
+	for seed := range uint64(4) {
+		s := small(t, 20+seed)
+		s.Policy, s.Checkpoint = "topology", 10*time.Minute
+		if seed%2 == 1 {
+			s.Policy = "" // gangs have the policy all the same
+		}
+		var rates []Rate
+		for _, text := range []string{"link=20%/h for 5m", "switch=5%/h for 2m", "host=5%/h for 5m"} {
+			rate, err := ParseRate(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rates = append(rates, rate)
+		}
+		var err error
+		if s.Faults, err = Draw(rates, &s.Load, s.Topology, s.FaultsUntil(), s.Seed); err != nil || len(s.Faults) == 0 {
+			t.Fatalf("%d faults, %v", len(s.Faults), err)
+		}
+		referee, err := report.NewReferee(&s.Load, report.Rules{Restart: s.Restart, Checkpoint: s.Checkpoint, Slack: time.Hour, Undone: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Log = refereed{t, referee}
+		out, err := s.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := out.Document.Runs[0].Figures
+		if referee.Open() != 0 || f.Jobs.Finished != f.Jobs.Submitted || out.Result.Defects != 0 {
+			t.Errorf("seed %d: %d of %d jobs have finished, %d defects", seed, f.Jobs.Finished, f.Jobs.Submitted, out.Result.Defects)
+		}
+		if f.Gangs.Starts == 0 || f.Gangs.Hops < 2 || f.Gangs.Hops > 4 {
+			t.Errorf("seed %d: gangs %+v", seed, f.Gangs)
+		}
+		starts, extra = starts+f.Gangs.Starts, extra+f.Gangs.Racks*float64(f.Gangs.Starts)
+	}
+	if mean := extra / float64(starts); mean > 0.65 {
+		t.Errorf("%d gangs have %.2f racks more than needed", starts, mean)
+	}
+}
+
+// With the policy that goes by paths, tasks are nearer to the daemon that accepted them than with another one.
+func TestTopologyIsNear(t *testing.T) {
+	hops := map[string]float64{}
+	for _, policy := range []string{"topology", "frag"} {
+		s := small(t, 9)
+		s.Policy = policy
+		out, err := s.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		hops[policy] = out.Document.Runs[0].Figures.Remote.Hops
+	}
+	if hops["topology"] >= hops["frag"] {
+		t.Errorf("hops on average: %v", hops)
 	}
 }

@@ -203,6 +203,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 		return s
 	},
 	"per":   func(n int64, jobs int) string { return units.Digits(float64(n) / float64(max(1, jobs))) },
+	"each":  func(all float64, n int64) float64 { return all / float64(max(1, n)) },
 	"hits":  report.Hits,
 	"head":  func(n int, all []report.FaultCost) []report.FaultCost { return all[:min(n, len(all))] },
 	"part":  func(a, b int) string { return units.Percent(float64(a) / float64(max(1, b))) },

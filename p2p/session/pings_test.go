@@ -1,0 +1,59 @@
+package session
+
+import (
+	"testing"
+	"time"
+)
+
+// A round trip is told when it is first known and when it has changed by a fourth. However fast it changes, that is once
+// for each Ping at most.
+func TestRoundTripsAreTold(t *testing.T) {
+	p := &pings{}
+	now := time.Unix(0, 0)
+	for i, c := range []struct {
+		took time.Duration
+		told bool
+	}{
+		{100 * time.Microsecond, true},
+		{100 * time.Microsecond, false},
+		{110 * time.Microsecond, false},
+		{90 * time.Microsecond, false},
+		{400 * time.Microsecond, true},
+		{130 * time.Microsecond, false},
+		{0, false},
+		{time.Hour, true},
+		{0, false},
+	} {
+		number := p.next(now)
+		now = now.Add(c.took)
+		if rtt, told := p.answered(number, now); told != c.told || rtt <= 0 || rtt != p.roundTrip() {
+			t.Errorf("Ping %d: %s, told %v, want %v", i, rtt, told, c.told)
+		}
+		if _, told := p.answered(number, now); told {
+			t.Errorf("Ping %d: its second answer counts", i)
+		}
+	}
+}
+
+// A peer cannot make itself seem near by answers to Pings that have not come: it does not know their numbers.
+func TestAnswersBeforeThePing(t *testing.T) {
+	p := &pings{}
+	now := time.Unix(0, 0)
+	var last uint64
+	for range 100 {
+		number := p.next(now)
+		for guess := range uint64(1000) { // near the number before, and near zero
+			for _, n := range []uint64{guess, last + guess, last - guess} {
+				if _, told := p.answered(n, now); told && n != number || p.roundTrip() != 0 && p.roundTrip() < 4*time.Millisecond {
+					t.Fatalf("the answer %d to the Ping %d counts: %s", n, number, p.roundTrip())
+				}
+			}
+		}
+		now = now.Add(5 * time.Millisecond)
+		p.answered(number, now)
+		last = number
+	}
+	if p.roundTrip() != 5*time.Millisecond {
+		t.Errorf("the round trip is %s, want 5ms", p.roundTrip())
+	}
+}

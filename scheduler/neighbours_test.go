@@ -1,0 +1,139 @@
+package scheduler
+
+// What the path to a host costs, and gangs that look for hosts of one rack.
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
+)
+
+// The cost of a path is that of the session: unknown before it is measured and after the session, whichever of its
+// measure and the host's Hello comes first. A host without a session has none.
+func TestDistanceOfSession(t *testing.T) {
+	x := newBench(t, 0, 0)
+	distance := func(p job.Peer) fleet.Distance { return x.core.hosts.fleet.Host(p).Distance }
+	x.step(Measured{Peer: "g0", RoundTrip: time.Millisecond}) // late: of an earlier session
+	x.gangHosts(2, 32)
+	if d := distance("g0"); d.Known() {
+		t.Errorf("unmeasured: %s", d)
+	}
+	x.step(Measured{Peer: "g0", RoundTrip: time.Millisecond}, Measured{Peer: "g1", RoundTrip: -5})
+	if distance("g0") != fleet.DistanceOf(time.Millisecond) || distance("g1").Known() {
+		t.Errorf("measured: %s, %s", distance("g0"), distance("g1"))
+	}
+	x.step(SessionDown{Peer: "g0"})
+	if d := distance("g0"); d.Known() {
+		t.Errorf("without a session: %s", d)
+	}
+	x.step(SessionUp{Peer: "g0"}, Measured{Peer: "g0", RoundTrip: time.Second})
+	x.step(FromWorker{Peer: "g0", Msg: lease.Hello{Profile: lease.Profile{Name: "g0", CPUs: 32, Memory: benchMemory, Worker: true}}})
+	if distance("g0") != fleet.DistanceOf(time.Second) {
+		t.Errorf("measured before the Hello: %s", distance("g0"))
+	}
+}
+
+// rackHosts begins sessions with hosts, each with the label of its rack.
+func (x *bench) rackHosts(first int, racks ...string) {
+	for i, rack := range racks {
+		p := job.Peer(fmt.Sprintf("g%d", first+i))
+		x.step(SessionUp{Peer: p, Path: lease.Path{Local: "10.9.9.9", Remote: gangAddress(p)}}, FromWorker{Peer: p, Msg: lease.Hello{
+			Profile: lease.Profile{
+				Name: string(p), Store: "s", CPUs: 32, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true,
+				Labels: map[string]string{"rack": rack},
+			},
+			Free: lease.Free{CPUs: 32, Memory: benchMemory},
+		}})
+	}
+}
+
+// offered are the hosts that have an offer of the gang.
+func (x *bench) offered(id job.ID) (hosts []string) {
+	if d := x.gangOf(id); d != nil {
+		for _, o := range d.offers {
+			hosts = append(hosts, o.worker.Name())
+		}
+	}
+	slices.Sort(hosts)
+	return hosts
+}
+
+// A scheduler that knows two hosts of each rack looks for more before it places a gang of three. It goes on with what has
+// been found, and does not look again for each gang.
+func TestGangLooksForItsRack(t *testing.T) {
+	x := newBench(t, 0, 0)
+	x.rackHosts(0, "a", "a", "b", "b")
+	id := x.submitGang(t, 3)
+	if got := x.offered(id); got != nil {
+		t.Fatalf("before any search: %v", got)
+	}
+	x.rackHosts(4, "b")
+	x.now = x.now.Add(seekWait)
+	x.step()
+	if got := x.offered(id); !slices.Equal(got, []string{"g2", "g3", "g4"}) {
+		t.Errorf("the gang goes to %v, want those of rack b", got)
+	}
+	other := x.submitGang(t, 2)
+	if got := x.offered(other); !slices.Equal(got, []string{"g0", "g1"}) {
+		t.Errorf("another gang goes to %v, want those of rack a", got)
+	}
+	ns := x.core.plan.gangs.neighbours
+	if len(ns.sought) != 2 {
+		t.Errorf("%d racks were searched: %v", len(ns.sought), ns.sought)
+	}
+	for i := range 3 * maxSought {
+		ns.seek(fmt.Sprint("label/rack=", i))
+	}
+	if len(ns.sought) > maxSought {
+		t.Errorf("%d racks are remembered", len(ns.sought))
+	}
+}
+
+// Hosts that say they are of one rack, and then do not answer, cost a gang seconds: it goes to the others. They gain no
+// more by it than by the room that they claim.
+func TestRackOfLiars(t *testing.T) {
+	x := newBench(t, 0, 0)
+	x.rackHosts(0, "a", "a", "a", "b", "b", "b") // those of a are silent
+	id := x.submitGang(t, 3)
+	began := x.now
+	started := 0
+	for x.now.Sub(began) < time.Minute && started < 3 {
+		sent := x.sent
+		x.sent = nil
+		for _, o := range sent {
+			switch m := o.Msg.(type) {
+			case lease.Offer:
+				if o.To >= "g3" {
+					x.step(FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
+				}
+			case lease.Start:
+				started++
+			default:
+			}
+		}
+		if len(x.sent) == 0 {
+			x.now = x.now.Add(time.Second)
+			x.step()
+		}
+	}
+	if started != 3 {
+		t.Errorf("%d members have started after %s; offers are at %v", started, x.now.Sub(began), x.offered(id))
+	}
+}
+
+// The home of a gang has turns, each twice as long as the one before, so that it cannot hold the gang up for ever.
+func TestTurnsOfHome(t *testing.T) {
+	g := &gang{size: 2}
+	g.home.Label, g.home.Value = "rack", "a"
+	for minutes, home := range map[int]bool{-5: true, 0: true, 9: true, 10: false, 29: false, 30: true, 69: true, 70: false, 149: false, 150: true} {
+		if got := g.homeAt(time.Duration(minutes)*time.Minute, 10*time.Minute) == g.home; got != home {
+			t.Errorf("after %d minutes at home: %v", minutes, got)
+		}
+	}
+	_ = g.homeAt(1<<62, 0)
+}
