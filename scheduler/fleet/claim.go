@@ -34,6 +34,7 @@ type Claim struct {
 	Devices []string // UUIDs of the devices that it takes; none while it is queued
 	State   ClaimState
 	Limited bool // the task has a time limit
+	Spare   bool // it is queued, does not fit, and the host keeps nothing for it
 }
 
 // Claims holds the claims on one host. Only methods of the host change it.
