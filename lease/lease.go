@@ -141,6 +141,7 @@ type (
 		Order uint64        // of a gang, the same in all its offers: of gangs of one priority the lowest goes first at every host
 		Hold  time.Duration // how long a Commit holds the devices; 0: ReserveFor
 		Firm  bool          // of a gang: the tasks that the conditional Commit of this offer named are to be ended now
+		Spare bool          // if nothing shows when it fits, nothing is set aside for the offer: it gets what others leave
 	}
 
 	// Release withdraws an offer, or a commit that has not been started.

@@ -78,10 +78,11 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		c.placement.placer.Sample = cfg.Candidates
 	}
 	c.attempts = &attempts{turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, renewed: map[string]time.Time{}}
-	c.offers = &offers{turn: t, hosts: c.hosts, byID: map[uint64]*offer{}}
+	c.offers = &offers{turn: t, hosts: c.hosts, byID: map[uint64]*offer{}, kept: map[*worker]int{}}
 	c.dispatches = &dispatches{
 		turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, pending: c.pending, placement: c.placement,
 		attempts: c.attempts, offers: c.offers,
+		stands: &stands{turn: t, hosts: c.hosts, pending: c.pending, offers: c.offers},
 	}
 	gathering := newGangs(c)
 	c.plan = &planner{

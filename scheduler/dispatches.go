@@ -23,6 +23,7 @@ type dispatches struct {
 	placement *placement
 	attempts  *attempts
 	offers    *offers
+	stands    *stands
 }
 
 // begin makes a dispatch for the next attempt of the task. why tells people why the task goes there.
@@ -37,7 +38,7 @@ func (ds *dispatches) begin(t *task, why string) *dispatch {
 // was declined of late is assigned only when the host has committed, so that further declines cost the journal nothing.
 func (ds *dispatches) direct(t *task, w *worker, chosen []string, why string) {
 	d := ds.begin(t, why)
-	ds.offer(d, w, fleet.Direct, chosen)
+	ds.offer(d, w, fleet.Direct, chosen, false)
 	if t.declines == 0 {
 		ds.assign(d, w)
 	}
@@ -47,16 +48,18 @@ func (ds *dispatches) direct(t *task, w *worker, chosen []string, why string) {
 func (ds *dispatches) offerQueued(t *task, hosts []*fleet.Host, preempt *fleet.Host, why string) {
 	d := ds.begin(t, why)
 	d.preempt = preempt
+	stand := ds.stands.choose(hosts)
 	for _, h := range hosts {
-		ds.queueAtHost(d, ds.hosts.workers[h.Peer])
+		ds.queueAtHost(d, ds.hosts.workers[h.Peer], slices.Contains(stand, h))
 	}
 	ds.pending.queued.add(t)
 }
 
 // queueAtHost lets the task queue at a full host.
-func (ds *dispatches) queueAtHost(d *dispatch, w *worker) {
+func (ds *dispatches) queueAtHost(d *dispatch, w *worker, stands bool) {
 	makePlace(ds, d, w)
-	ds.offer(d, w, fleet.Queued, nil)
+	o := ds.offer(d, w, fleet.Queued, nil, stands)
+	o.settle()
 }
 
 // makePlace takes a task out of the queue of a host if that is full and the task of the dispatch takes its place.
@@ -70,7 +73,7 @@ func makePlace(ds *dispatches, d *dispatch, w *worker) {
 }
 
 // offer sends an offer to the host, and counts what it takes there.
-func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chosen []string) {
+func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chosen []string, stands bool) *offer {
 	t := d.task
 	o := &offer{id: ds.offers.draw(), dispatch: d, worker: w, leases: w.Leases}
 	o.claim = fleet.Claim{
@@ -80,6 +83,9 @@ func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chos
 	ds.offers.byID[o.id] = o
 	d.offers = append(d.offers, o)
 	w.Claim(&o.claim)
+	if stands {
+		ds.offers.keep(o)
+	}
 	ds.contact.used(w.Peer)
 	if state == fleet.Queued {
 		ds.offers.sendOffer(o, queueWait)
@@ -92,12 +98,14 @@ func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chos
 		o.timer = ds.after(directLimit, func() { ds.overdue(o) })
 	}
 	ds.entries.changed(t)
+	return o
 }
 
 // renew sends a queued offer again before it runs out. So the offer keeps its place in the host's queue, and the host
 // keeps what it has set aside for it.
 func (ds *dispatches) renew(o *offer) {
 	o.timer = ds.after(renewEvery, func() {
+		o.settle()
 		ds.offers.sendOffer(o, queueWait)
 		ds.renew(o)
 		if d := o.dispatch; d.offers[0] == o {
@@ -116,7 +124,7 @@ func (ds *dispatches) spread(d *dispatch) {
 	}
 	ds.hosts.fleet.Count(ds.now)
 	if h := ds.placement.oneMore(d, ds.hosts.anySlot()); h != nil {
-		ds.queueAtHost(d, ds.hosts.workers[h.Peer])
+		ds.queueAtHost(d, ds.hosts.workers[h.Peer], false)
 	}
 }
 
@@ -322,7 +330,7 @@ func (ds *dispatches) leased(w *worker) {
 	ds.hosts.setWaitingForLease(w, nil)
 	for _, d := range waiting {
 		if d.task.dispatch == d {
-			ds.offer(d, w, fleet.Direct, ds.placement.devicesAt(d.task, w.Host))
+			ds.offer(d, w, fleet.Direct, ds.placement.devicesAt(d.task, w.Host), false)
 		}
 	}
 }
@@ -430,7 +438,7 @@ func (ds *dispatches) preempt(d *dispatch) {
 		}
 	}
 	if len(d.offers) < spreadMost {
-		ds.queueAtHost(d, ds.hosts.workers[h.Peer])
+		ds.queueAtHost(d, ds.hosts.workers[h.Peer], false)
 	}
 }
 

@@ -17,7 +17,33 @@ type offers struct {
 	hosts *hosts
 
 	byID map[uint64]*offer
-	due  []*dispatch // of gangs whose offers have changed
+	due  []*dispatch     // of gangs whose offers have changed
+	kept map[*worker]int // how many offers a host keeps something for; see stands
+}
+
+// keep has the host of an offer keep what is free for it. The host hears of it when the offer is sent.
+func (os *offers) keep(o *offer) {
+	o.keeps, o.claim.Spare = true, false
+	os.kept[o.worker]++
+	o.worker.Touch()
+}
+
+// unkeep ends what keep began. The host hears of it when the offer is sent.
+func (os *offers) unkeep(o *offer) {
+	o.keeps = false
+	o.settle()
+	if os.kept[o.worker]--; os.kept[o.worker] == 0 {
+		delete(os.kept, o.worker)
+	}
+}
+
+// settle notes that an offer queues at a host that has no room for it: what is free there is for others, unless the host
+// keeps it for the offer.
+func (o *offer) settle() {
+	if o.queued() && !o.claim.Limited && o.claim.Spare == o.keeps { // one with a time limit may be booked
+		o.claim.Spare = !o.keeps
+		o.worker.Touch()
+	}
 }
 
 // changed notes that the offers of a gang have changed.
@@ -54,6 +80,7 @@ func (os *offers) sendOffer(o *offer, wait time.Duration) {
 		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.dispatch.n}, Group: os.cfg.Group, Epoch: os.epoch,
 		Need: j.Spec.Need(), Device: o.device(), Priority: j.Spec.Priority, User: j.User, Project: j.Spec.Project, Wait: wait,
 		Age: os.now.Sub(t.e.born) + ageOfNew, Preempt: o.dispatch.preempt == o.worker.Host, Limit: lease.LimitOf(&j.Spec),
+		Spare: !o.keeps && o.seat == nil,
 	}
 	if s := o.seat; s != nil {
 		m.Attempt.Task += s.rank
@@ -76,6 +103,9 @@ func (os *offers) release(o *offer) {
 func (os *offers) drop(o *offer) {
 	os.stop(o.timer)
 	delete(os.byID, o.id)
+	if o.keeps {
+		os.unkeep(o)
+	}
 	o.worker.Unclaim(&o.claim)
 	d := o.dispatch
 	d.offers = slices.DeleteFunc(d.offers, func(x *offer) bool { return x == o })

@@ -106,7 +106,7 @@ func (pn *planner) fill(w *worker, b *budget) bool {
 			if queued.dispatch.gang != nil {
 				pn.gangs.seats.offerMore(queued.dispatch, w)
 			} else {
-				pn.dispatches.offer(queued.dispatch, w, fleet.Queued, nil)
+				pn.dispatches.offer(queued.dispatch, w, fleet.Queued, nil, false)
 			}
 		default:
 			p := placeOf(parked)

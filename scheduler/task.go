@@ -422,6 +422,9 @@ type worker struct {
 	askAt       time.Time         // when a timer compares the waiting tasks with the host
 	quotaTimers map[string]*timer // by user; each opens or forgets the quota of the user
 
+	changes   uint64    // of what is free, when stands.findIdle looked last
+	changedAt time.Time // when it found that something else was free
+
 	freed  bool   // it is in hosts.freed
 	again  bool   // something was freed after resume began
 	resume resume // for the first of hosts.freed
@@ -526,6 +529,7 @@ type offer struct {
 	worker   *worker
 	leases   uint64      // how many renewals of the host had been answered when the offer was sent
 	claim    fleet.Claim // on the host, with the id of the offer
+	keeps    bool        // the host keeps what is free for it, while it queues there; see stands
 	timer    *timer      // for the answer of the host, then for the Assign; of a queued offer or one of a gang for its renewal
 	seat     *seat       // of a member of a gang; nil: none
 	expected expectation // of the host, while the offer queues there

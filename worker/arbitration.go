@@ -114,8 +114,7 @@ func (r *arbitration) keep(o *offer) {
 	case !r.account.capacity.gpus.Sound(o.msg.Need): // even a host without tasks would have too few usable devices
 		r.queue.loseTurn(o)
 	case wants:
-		r.keeps.block(o)
-		if r.level != o.msg.Priority && !o.firm {
+		if kept := r.keeps.block(o); kept && r.level != o.msg.Priority && !o.firm {
 			r.level = o.msg.Priority
 			r.queue.takeTurn(o)
 		}

@@ -22,25 +22,41 @@ func (k *keeps) wants(o *offer) bool {
 		return false
 	}
 	_, known := k.needs[o.msg.Need]
-	return !known
+	_, vain := k.unbooked[o.msg.Need]
+	return !known && (!vain || !o.msg.Spare)
 }
 
-// block keeps for an offer what it needs. Of the offers without a booking only the first has turns, until they were in vain
+// block keeps for an offer what it needs. It returns false if nothing is ever kept for it: nothing shows when it fits, and
+// its scheduler has another host keep what is free, or none.
+//
+// Of the offers without a booking only the first has turns, until they were in vain
 // for long; then the next one has them too, because the first may never start. The first turn is for others, except if
 // tasks end for the offer, or if it is that of a gang: gangs take their offers back after a while, and offer anew.
-func (k *keeps) block(o *offer) {
-	k.needs[o.msg.Need] = struct{}{}
+func (k *keeps) block(o *offer) bool {
 	if o.conditional {
+		k.needs[o.msg.Need] = struct{}{}
 		o.booked = booking{}
 		k.add(k.promise(o))
-		return
+		return true
 	}
 	if x := k.book(o); x != nil {
+		k.needs[o.msg.Need] = struct{}{}
 		o.booked = booking{at: x.at, devices: x.devices}
 		k.add(x)
-		return
+		return true
 	}
 	o.booked = booking{}
+	if o.msg.Spare && !o.makesRoom() {
+		k.unbooked[o.msg.Need] = struct{}{}
+		return false
+	}
+	k.needs[o.msg.Need] = struct{}{}
+	k.setTurns(o)
+	return true
+}
+
+// setTurns keeps what is free for an offer without a booking if it has turns, and it is one in which that is kept.
+func (k *keeps) setTurns(o *offer) {
 	if k.turned && !o.makesRoom() {
 		return // for each further one more would be idle, and none would start sooner
 	}

@@ -28,15 +28,16 @@ type keeps struct {
 	all      []*keep               // by the rank of their offers
 	shared   []*offer              // offers for which nothing is set aside in this turn
 	needs    map[job.Resources]struct{}
-	misfits  map[attemptedFit]struct{} // no devices were found; later in the pass even less is free
-	held     uint64                    // the keeps whose devices are held in the pool; bit i is all[i]
-	whole    map[uint64]int            // how many devices are wholly free while these keeps are held; known only for some
-	noGPUs   bool                      // no part of any device is free
-	tries    int                       // how often the held devices may still be changed for an offer
-	releases []release                 // of the attempts, the first first; nil: not computed
-	alone    BootTime                  // when the attempt releases the host that has it for itself
-	turned   bool                      // an offer without a booking has turns, and they are not in vain yet
-	next     BootTime                  // when the next turn ends; never if there is none
+	unbooked map[job.Resources]struct{} // nothing shows when an offer with the need fits for which nothing is set aside
+	misfits  map[attemptedFit]struct{}  // no devices were found; later in the pass even less is free
+	held     uint64                     // the keeps whose devices are held in the pool; bit i is all[i]
+	whole    map[uint64]int             // how many devices are wholly free while these keeps are held; known only for some
+	noGPUs   bool                       // no part of any device is free
+	tries    int                        // how often the held devices may still be changed for an offer
+	releases []release                  // of the attempts, the first first; nil: not computed
+	alone    BootTime                   // when the attempt releases the host that has it for itself
+	turned   bool                       // an offer without a booking has turns, and they are not in vain yet
+	next     BootTime                   // when the next turn ends; never if there is none
 }
 
 // keep is what is kept for one offer.
@@ -62,7 +63,7 @@ type attemptedFit struct {
 func newKeeps(now Moment, c *capacity, devices []gpu.Device, running map[job.Attempt]*attempt, first time.Duration) *keeps {
 	k := &keeps{
 		now: now, capacity: c, running: running, first: first, tries: maxSwitches, next: never,
-		whole: map[uint64]int{}, needs: map[job.Resources]struct{}{}, misfits: map[attemptedFit]struct{}{}, devices: make(map[string]gpu.Device, len(devices)),
+		whole: map[uint64]int{}, needs: map[job.Resources]struct{}{}, unbooked: map[job.Resources]struct{}{}, misfits: map[attemptedFit]struct{}{}, devices: make(map[string]gpu.Device, len(devices)),
 	}
 	for _, d := range devices {
 		k.devices[d.UUID] = d

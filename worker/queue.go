@@ -70,6 +70,9 @@ func (q *queue) renew(now Moment, o *offer, m lease.Offer) {
 	if m.Firm && o.conditional && !o.firm {
 		o.firm, q.turn.arbitrate = true, true
 	}
+	if m.Spare != o.msg.Spare {
+		o.msg.Spare, q.turn.arbitrate = m.Spare, true
+	}
 	o.msg.Hold = m.Hold
 	q.waitUntil(o, now.Boot.Add(waitOf(m)))
 	if o.conditional {

@@ -162,3 +162,64 @@ func TestFirstTurnOfAGang(t *testing.T) {
 		t.Errorf("committed %v", got)
 	}
 }
+
+// For a spare offer nothing is set aside: later ones get what is free whatever the time, and nothing is said of its start.
+// It goes first all the same, and once its scheduler has this host keep what is free, its turns begin.
+func TestSpareOffersHaveNoTurns(t *testing.T) {
+	h, s := eight(t, 0)
+	spare := timed(2, gpus(8), 0)
+	spare.Spare = true
+	h.says(amy, spare)
+	for id := uint64(3); id < 6; id++ {
+		for range 100 { // in half an hour there would be a turn of setting aside
+			h.pass(20 * time.Second)
+			h.renew(amy)
+			h.says(amy, spare)
+		}
+		h.says(amy, timed(id, gpus(1), 0))
+		if got := h.committed(); len(got) != 1 || got[0] != id {
+			t.Fatalf("committed %v, want %d: nothing is kept for the spare offer", got, id)
+		}
+		h.begins(timed(id, gpus(1), 0), s)
+	}
+	if f := h.forecasts()[2]; f != (lease.Forecast{}) {
+		t.Errorf("forecast %+v of a spare offer", f)
+	}
+	spare.Spare = false
+	h.says(amy, spare)
+	h.untilKept(spare)
+	h.says(amy, timed(7, gpus(1), 0))
+	if got := h.committed(); len(got) > 0 {
+		t.Errorf("committed %v in the turn of another", got)
+	}
+	spare.Spare = true // its scheduler has another host keep what is free
+	h.says(amy, spare)
+	if got := h.committed(); len(got) != 1 || got[0] != 7 {
+		t.Errorf("committed %v, want 7", got)
+	}
+}
+
+// A spare offer with the same need does not hide one for which this host is to keep what is free.
+func TestSpareOfferHidesNobody(t *testing.T) {
+	h, _ := eight(t, 0)
+	spare, stands := timed(2, gpus(8), 0), timed(3, gpus(8), 0)
+	spare.Spare = true
+	h.says(amy, spare, stands)
+	h.untilKept(stands)
+	h.pass(time.Second)
+	h.says(amy, spare, stands)
+	if all := h.forecasts(); all[3].Kept == 0 || all[2] != (lease.Forecast{}) {
+		t.Errorf("forecasts %+v", all)
+	}
+}
+
+// If time limits show when a spare offer fits, it is booked as any other.
+func TestSpareOffersAreBooked(t *testing.T) {
+	h, _ := eight(t, time.Hour)
+	spare := timed(2, gpus(8), time.Hour)
+	spare.Spare = true
+	h.says(amy, spare, timed(3, gpus(1), 30*time.Minute), timed(4, gpus(1), 2*time.Hour))
+	if got := h.committed(); len(got) != 1 || got[0] != 3 {
+		t.Errorf("committed %v, want only what ends before the booking", got)
+	}
+}

@@ -64,6 +64,7 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 			Need: need(m.GetNeed()), Device: m.GetDevice(), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
 			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()), Preempt: m.GetPreempt(), Project: m.GetProject(),
 			Gang: int(m.GetGang()), Hold: time.Duration(m.GetHoldNs()), Firm: m.GetFirm(), Order: m.GetOrder(), Limit: time.Duration(m.GetLimitNs()),
+			Spare: m.GetSpare(),
 		}
 	case *wirepb.Frame_Release:
 		return lease.Release{Offer: b.Release.GetOffer()}

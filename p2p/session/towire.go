@@ -48,7 +48,7 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 		return &wirepb.Frame{Body: &wirepb.Frame_Offer{Offer: &wirepb.Offer{
 			Id: m.ID, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Need: resources(m.Need), Device: m.Device,
 			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age), Preempt: m.Preempt, Project: m.Project,
-			Gang: int64(m.Gang), HoldNs: int64(m.Hold), Firm: m.Firm, Order: m.Order, LimitNs: int64(m.Limit),
+			Gang: int64(m.Gang), HoldNs: int64(m.Hold), Firm: m.Firm, Order: m.Order, LimitNs: int64(m.Limit), Spare: m.Spare,
 		}}}
 	case lease.Release:
 		return &wirepb.Frame{Body: &wirepb.Frame_Release{Release: &wirepb.Release{Offer: m.Offer}}}

@@ -1008,6 +1008,7 @@ type Offer struct {
 	Order         uint64                 `protobuf:"varint,16,opt,name=order,proto3" json:"order,omitempty"`                    // of the gang among those of the same priority
 	Project       string                 `protobuf:"bytes,17,opt,name=project,proto3" json:"project,omitempty"`                 // whose usage this is, besides the user's
 	LimitNs       int64                  `protobuf:"varint,26,opt,name=limit_ns,json=limitNs,proto3" json:"limit_ns,omitempty"` // how long the task holds what it gets at most, from the start of its process; 0: no limit is known
+	Spare         bool                   `protobuf:"varint,27,opt,name=spare,proto3" json:"spare,omitempty"`                    // if nothing shows when it fits, nothing is set aside for it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1166,6 +1167,13 @@ func (x *Offer) GetLimitNs() int64 {
 		return x.LimitNs
 	}
 	return 0
+}
+
+func (x *Offer) GetSpare() bool {
+	if x != nil {
+		return x.Spare
+	}
+	return false
 }
 
 // Release takes back an offer or an undispatched commit.
@@ -3412,7 +3420,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\n" +
 	"GroupEpoch\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12-\n" +
-	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\xf3\x03\n" +
+	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\x89\x04\n" +
 	"\x05Offer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -3432,7 +3440,8 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04firm\x18\x0f \x01(\bR\x04firm\x12\x14\n" +
 	"\x05order\x18\x10 \x01(\x04R\x05order\x12\x18\n" +
 	"\aproject\x18\x11 \x01(\tR\aproject\x12\x19\n" +
-	"\blimit_ns\x18\x1a \x01(\x03R\alimitNs\"\x1f\n" +
+	"\blimit_ns\x18\x1a \x01(\x03R\alimitNs\x12\x14\n" +
+	"\x05spare\x18\x1b \x01(\bR\x05spare\"\x1f\n" +
 	"\aRelease\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\x8a\x03\n" +
 	"\x05Start\x12\x14\n" +

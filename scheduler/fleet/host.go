@@ -3,6 +3,7 @@ package fleet
 // One host: what it said last, and when nothing is offered to it.
 
 import (
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -29,11 +30,19 @@ type Host struct {
 	Leases   uint64    // counts the answered renewals of its leases
 	Distance Distance  // of the path to it; changed by SetDistance
 
+	rest rest
+
 	facts  job.Facts // of Profile
 	seq    uint64    // of the last Availability in this session
 	hellos uint64    // counts the sessions
 	pauses pauses
 	row    row
+}
+
+// rest is whether what is free changes.
+type rest struct {
+	idle    bool   // see Idle
+	changes uint64 // how often what is free became something else
 }
 
 // pauses hold when nothing is offered to a host although it is open.
@@ -96,8 +105,29 @@ func (h *Host) Down(now time.Time) {
 	h.SetFree(lease.Free{})
 }
 
+// Idle notes that what is free has been so for a while: none of the queued claims fits. What is not kept for one of them is
+// then for any request, until what is free becomes something else. It
+// returns false if that was noted before.
+func (h *Host) Idle() (news bool) {
+	if h.rest.idle {
+		return false
+	}
+	h.rest.idle = true
+	h.Touch()
+	return true
+}
+
+// Changes counts how often what is free became something else.
+func (h *Host) Changes() uint64 { return h.rest.changes }
+
 // SetFree takes in what is free. What the host has reserved is not part of it.
 func (h *Host) SetFree(f lease.Free) {
+	o := &h.Free
+	changed := f.CPUs != o.CPUs || f.Memory != o.Memory || f.Tasks != o.Tasks || f.Exclusive != o.Exclusive || !slices.Equal(f.GPUs, o.GPUs)
+	if changed {
+		h.rest.idle = false
+		h.rest.changes++
+	}
 	h.Free, h.Claims.owed = f, nil
 	h.Devices.setFree(f.GPUs)
 	h.Touch()
@@ -119,7 +149,7 @@ func (h *Host) Left() *lease.Free { return h.left.count(&h.Free, &h.Claims) }
 // LeftFor returns what is free for a request of this rank: Left less the queued claims that rank before it. It is valid
 // until the host changes.
 func (h *Host) LeftFor(r *Rank) *lease.Free {
-	return h.left.countFor(r, &h.Free, &h.Claims, &h.Devices)
+	return h.left.countFor(r, &h.Free, &h.Claims, &h.Devices, h.rest.idle)
 }
 
 // Claim adds a direct or queued claim.

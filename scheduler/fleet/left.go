@@ -40,30 +40,30 @@ func (l *left) count(told *lease.Free, cs *Claims) *lease.Free {
 	return &l.room
 }
 
-// countFor also subtracts the queued claims that rank before r.
-func (l *left) countFor(r *Rank, told *lease.Free, cs *Claims, d *Devices) *lease.Free {
+// countFor also subtracts the queued claims that rank before r. If the host is idle, spare ones are left out.
+func (l *left) countFor(r *Rank, told *lease.Free, cs *Claims, d *Devices, idle bool) *lease.Free {
 	room := l.count(told, cs)
 	if cs.queued == 0 {
 		return room
 	}
 	if !l.queues {
-		l.behind, l.last = lessQueued(room, cs, d, nil)
+		l.behind, l.last = lessQueued(room, cs, d, nil, idle)
 		l.queues = true
 	}
 	if l.last == nil || l.last.Compare(r) < 0 {
 		return &l.behind
 	}
-	free, _ := lessQueued(room, cs, d, r)
+	free, _ := lessQueued(room, cs, d, r, idle)
 	return &free
 }
 
 // lessQueued returns what is left of room once the queued claims that rank before this rank have what they need, or as
 // much of it as there is. If before is nil, all queued claims count. last is the rank of the last of them.
-func lessQueued(room *lease.Free, cs *Claims, d *Devices, before *Rank) (free lease.Free, last *Rank) {
+func lessQueued(room *lease.Free, cs *Claims, d *Devices, before *Rank, idle bool) (free lease.Free, last *Rank) {
 	free = *room
 	free.GPUs = slices.Clone(room.GPUs)
 	for _, c := range cs.all {
-		if c.State != Queued || before != nil && c.Rank.Compare(before) >= 0 {
+		if c.State != Queued || idle && c.Spare || before != nil && c.Rank.Compare(before) >= 0 {
 			continue
 		}
 		if last == nil || last.Compare(&c.Rank) < 0 {

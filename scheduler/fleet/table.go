@@ -167,6 +167,17 @@ func (t *Table) Host(p job.Peer) *Host { return t.byPeer[p] }
 // Local returns this daemon's own host; nil if it is not known.
 func (t *Table) Local() *Host { return t.local }
 
+// All iterates over the known hosts of a table.
+func All(t *Table) func(yield func(*Host) bool) {
+	return func(yield func(*Host) bool) {
+		for _, h := range t.all {
+			if h != nil && !yield(h) {
+				return
+			}
+		}
+	}
+}
+
 // Slots returns the number of slots, with and without a host.
 func (t *Table) Slots() int { return len(t.all) }
 

@@ -1,0 +1,177 @@
+package scheduler
+
+// Stands: which waiting tasks have hosts keep what is free for them, and at which hosts.
+// See docs/adr, ADR 107.
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/musterhq/muster/scheduler/fleet"
+)
+
+const (
+	// standsPart bounds the hosts that keep what is free for single tasks of this daemon: one in so many.
+	standsPart = 8
+	// standsLeast is how many may at least. In a small cluster the tasks of many users wait at the same few hosts.
+	standsLeast = 4
+	// standsEvery is how often the tasks that stand are looked at.
+	standsEvery = 10 * time.Second
+	// standsVain is after how long one more host may keep what is free, and then again after twice as long: tasks may run at
+	// the first ones that never end. It is as long as all but few tasks take.
+	standsVain = 24 * time.Hour
+)
+
+// stands chooses the tasks that stand: those that queue at full hosts and rank first. If no time limits show when such a task
+// fits, the hosts where it stands set aside for it what is free, in turns. At other hosts it gets what others leave. So what
+// lies idle for tasks that wait does not grow with the hosts where they queue.
+type stands struct {
+	*turn
+	hosts   *hosts
+	pending *pending
+	offers  *offers
+
+	most  int  // hosts that may keep something
+	short bool // a task that queues does not stand, because no more hosts may keep anything: none behind it shall
+	armed bool
+}
+
+// may reports whether a task may stand at a host that is asked next, after so many others that keep nothing yet.
+func (ss *stands) may(w *worker, others int) bool {
+	return ss.offers.kept[w] > 0 || len(ss.offers.kept)+others < ss.most
+}
+
+// choose returns the hosts at which a task stands that begins to queue at these.
+func (ss *stands) choose(hosts []*fleet.Host) (out []*fleet.Host) {
+	if !ss.armed {
+		ss.armed = true
+		ss.after(standsEvery, ss.look)
+		ss.count()
+	}
+	if ss.short {
+		return nil
+	}
+	fresh := 0
+	for _, h := range hosts {
+		if w := ss.hosts.workers[h.Peer]; ss.may(w, fresh) {
+			out = append(out, h)
+			if ss.offers.kept[w] == 0 {
+				fresh++
+			}
+		}
+	}
+	ss.short = len(out) == 0
+	return out
+}
+
+// count works out how many hosts may keep something.
+func (ss *stands) count() {
+	n := 0
+	for _, w := range ss.hosts.workers {
+		if w.Open() {
+			n++
+		}
+	}
+	ss.most, ss.short = max(standsLeast, n/standsPart), false
+}
+
+// look has tasks stand that rank first.
+func (ss *stands) look() {
+	ss.armed = ss.lead && ss.pending.queued.count > 0
+	if !ss.armed {
+		return
+	}
+	ss.after(standsEvery, ss.look)
+	ss.count()
+	ss.findIdle()
+	first := ss.first(ss.most + standsLook)
+	most := ss.most
+	for _, d := range first {
+		most = max(most, ss.most+bits.Len64(uint64(max(0, ss.now.Sub(d.since))/standsVain)))
+	}
+	ss.most = most
+	for _, d := range first {
+		for ss.short = d.gang == nil && !ss.stand(d); ss.short; ss.short = !ss.stand(d) {
+			if !ss.yield(d) {
+				return
+			}
+		}
+	}
+}
+
+// idleAfter is how long what is free at a host stays free before any task may have what is not kept there. Those that queue
+// there come first: the host has offered it to them at once. Of the tasks of one account at most one passes older ones at a
+// host in that time, because then something else is free.
+const idleAfter = time.Minute
+
+// findIdle has the waiting tasks compared with the hosts where what is free has stayed so.
+func (ss *stands) findIdle() {
+	for h := range fleet.All(&ss.hosts.fleet) {
+		w := ss.hosts.workers[h.Peer]
+		switch n := h.Changes(); {
+		case n != w.changes || w.changedAt.IsZero():
+			w.changes, w.changedAt = n, ss.now
+		case h.Claims.Queued() > 0 && ss.now.Sub(w.changedAt) >= idleAfter && h.Idle():
+			ss.hosts.offerToFreed(w)
+		}
+	}
+}
+
+// yield has a task of a lower priority than that of d stand no more: of those the last by rank. It returns false if there is
+// none.
+func (ss *stands) yield(d *dispatch) bool {
+	var last *dispatch
+	var lowest fleet.Rank
+	for w := range ss.offers.kept {
+		for _, o := range ss.offers.to(w) {
+			if o.keeps && o.claim.Rank.Priority < d.task.e.priority && (last == nil || lowest.Compare(&o.claim.Rank) < 0) {
+				last, lowest = o.dispatch, o.claim.Rank
+			}
+		}
+	}
+	if last == nil {
+		return false
+	}
+	for _, o := range last.offers {
+		if o.keeps {
+			ss.offers.unkeep(o)
+			ss.offers.sendOffer(o, queueWait)
+		}
+	}
+	return true
+}
+
+// standsLook is at how many tasks a look goes besides one for each host that may keep something.
+const standsLook = 64
+
+// first returns tasks that queue at full hosts, the first ones by rank.
+func (ss *stands) first(n int) []*dispatch {
+	out := make([]*dispatch, 0, min(n, ss.pending.queued.count))
+	for _, c := range ss.pending.queued.chunks {
+		for i := range c.waits {
+			if len(out) == n {
+				return out
+			}
+			if d := c.waits[i].task.dispatch; d != nil {
+				out = append(out, d)
+			}
+		}
+	}
+	return out
+}
+
+// stand has a task stand at all hosts where it queues that may keep something. It returns false if there is none.
+func (ss *stands) stand(d *dispatch) bool {
+	stands, queued := false, false
+	for _, o := range d.offers {
+		switch {
+		case !o.queued():
+			continue
+		case !o.keeps && ss.may(o.worker, 0):
+			ss.offers.keep(o)
+			ss.offers.sendOffer(o, queueWait)
+		}
+		queued, stands = true, stands || o.keeps
+	}
+	return stands || !queued
+}

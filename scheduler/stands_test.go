@@ -1,0 +1,180 @@
+package scheduler
+
+// Stands: for which waiting tasks hosts keep what is free, and how many hosts do.
+
+import (
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
+)
+
+// allBusy is a bench with hosts that have nothing free, where so many jobs wait for whole hosts.
+func allBusy(t *testing.T, hosts, jobs int) *bench {
+	x := newBench(t, hosts, 8)
+	for p := range x.core.hosts.workers {
+		x.step(FromWorker{Peer: p, Msg: lease.Availability{}})
+	}
+	for range jobs {
+		x.waits(t, func(s *job.Spec) { s.Resources.CPUs = 8 })
+	}
+	return x
+}
+
+// lasts lets time pass in steps of a second.
+func (x *bench) lasts(d time.Duration) {
+	for end := x.now.Add(d); x.now.Before(end); {
+		x.now = x.now.Add(time.Second)
+		x.step()
+	}
+}
+
+// standing returns how many hosts are told to keep something, by what the newest message about each queued offer says, and
+// the indices of the jobs that have such hosts, by age.
+func (x *bench) standing(t *testing.T) (hosts int, jobs []int) {
+	told := map[uint64]bool{}
+	for _, m := range x.sent {
+		if o, ok := m.Msg.(lease.Offer); ok {
+			told[o.ID] = !o.Spare
+		}
+	}
+	at := map[job.Peer]bool{}
+	for i, j := range x.core.entries.table.Jobs() {
+		d := x.core.entries.byID[j.ID].task(0).dispatch
+		if d == nil {
+			continue
+		}
+		n := 0
+		for _, o := range d.offers {
+			if told[o.id] != o.keeps {
+				t.Errorf("job %d: its host was told %v", i, told[o.id])
+			}
+			if o.keeps {
+				n++
+				at[o.worker.Peer] = true
+			}
+		}
+		if n > 0 {
+			jobs = append(jobs, i)
+		}
+	}
+	if len(at) != len(x.core.offers.kept) {
+		t.Errorf("%d hosts keep something, counted as %d", len(at), len(x.core.offers.kept))
+	}
+	return len(at), jobs
+}
+
+// However many tasks wait at however many hosts, four hosts keep what is free for them, or one in eight if that is more. The
+// oldest tasks stand.
+func TestFewHostsKeepWhatIsFree(t *testing.T) {
+	for _, c := range []struct{ hosts, jobs, want int }{{1, 5, 1}, {3, 9, 3}, {7, 30, 4}, {24, 60, 4}, {64, 100, 8}} {
+		x := allBusy(t, c.hosts, c.jobs)
+		for range 4 {
+			hosts, jobs := x.standing(t)
+			if hosts != c.want || jobs[0] != 0 {
+				t.Errorf("%d hosts, %d jobs: %d hosts keep what is free, for jobs %v", c.hosts, c.jobs, hosts, jobs)
+			}
+			x.lasts(10 * time.Minute) // they queue at more hosts meanwhile
+		}
+	}
+}
+
+// When a task that stands starts, the next one by age does within seconds, also if others have come since.
+func TestTheNextTaskStands(t *testing.T) {
+	x := allBusy(t, 8, 20)
+	for i := range 6 {
+		_, jobs := x.standing(t)
+		if len(jobs) == 0 || jobs[0] != i {
+			t.Fatalf("jobs %v stand, want %d first", jobs, i)
+		}
+		for _, o := range x.core.entries.byID[x.core.entries.table.Jobs()[i].ID].task(0).dispatch.offers {
+			if o.keeps {
+				x.step(FromWorker{Peer: o.worker.Peer, Msg: lease.Commit{
+					Offer: o.id, Attempt: job.Attempt{Job: o.dispatch.task.e.job.ID, N: 1}, Group: 7, Session: 1,
+				}})
+				break
+			}
+		}
+		x.waits(t, func(s *job.Spec) { s.Resources.CPUs = 8 })
+		x.lasts(standsEvery + time.Second)
+	}
+}
+
+// A host may never get room. So more hosts keep what is free when a task has waited for very long.
+func TestInVain(t *testing.T) {
+	x := allBusy(t, 8, 1)
+	x.lasts(10 * time.Minute) // it queues at more and more hosts
+	for _, want := range []int{4, 5, 6, 6, 7} {
+		if hosts, _ := x.standing(t); hosts != want {
+			t.Errorf("%d hosts keep what is free, want %d", hosts, want)
+		}
+		for end := x.now.Add(standsVain); x.now.Before(end); {
+			x.now = x.now.Add(30 * time.Second)
+			for _, w := range x.core.hosts.fleet.Sorted() { // that it lives
+				x.step(FromWorker{Peer: w.Peer, Msg: lease.Availability{}})
+			}
+		}
+	}
+}
+
+// What stays free for a while at a host that keeps nothing is for any task, although older ones queue there that need more.
+// Those that queue there come first, and a host that keeps what is free keeps it.
+func TestRoomThatIsNotKept(t *testing.T) {
+	x := allBusy(t, 8, 40)
+	kept, spare := 0, 0
+	for _, w := range x.core.hosts.fleet.Sorted() {
+		x.step(FromWorker{Peer: w.Peer, Msg: lease.Availability{Free: lease.Free{CPUs: 1, Memory: benchMemory}}})
+		if x.core.hosts.fleet.Host(w.Peer).LeftFor(&fleet.Rank{Job: "z"}).CPUs != 0 {
+			t.Errorf("%s: what is free is for any task at once", w.Name())
+		}
+		x.lasts(idleAfter + 2*standsEvery)
+		x.sent = nil
+		x.waits(t, func(s *job.Spec) { s.Resources.CPUs, s.NodeList = 1, []string{w.Name()} })
+		o, ok := x.sent[len(x.sent)-1].Msg.(lease.Offer)
+		if !ok {
+			t.Fatalf("sent %+v", x.sent)
+		}
+		keeps := x.core.offers.kept[x.core.hosts.workers[w.Peer]] > 0
+		if direct := o.Wait == directWait; direct == keeps {
+			t.Errorf("%s keeps what is free: %v, the offer is to be answered at once: %v", w.Name(), keeps, direct)
+		}
+		if keeps {
+			kept++
+		} else {
+			spare++
+		}
+	}
+	if kept != 4 || spare != 4 {
+		t.Errorf("%d hosts keep what is free, %d do not", kept, spare)
+	}
+}
+
+// What stands costs a look at a few tasks now and then, however many wait.
+func TestLooksAreBounded(t *testing.T) {
+	x := allBusy(t, 64, 400)
+	if n := len(x.core.dispatches.stands.first(8 + standsLook)); n > 8+standsLook {
+		t.Errorf("%d tasks were looked at", n)
+	}
+	x.lasts(time.Minute)
+	if hosts, _ := x.standing(t); hosts != 8 {
+		t.Errorf("%d hosts keep what is free", hosts)
+	}
+}
+
+// A task of a higher priority stands in place of one of a lower, and then that one does again.
+func TestHigherPriorityStands(t *testing.T) {
+	x := allBusy(t, 8, 3)
+	id, _ := x.waits(t, func(s *job.Spec) { s.Resources.CPUs, s.Priority = 8, 60 })
+	x.lasts(standsEvery + time.Second)
+	if hosts, jobs := x.standing(t); hosts == 0 || jobs[len(jobs)-1] != 3 {
+		t.Errorf("jobs %v stand at %d hosts", jobs, hosts)
+	}
+	x.tok++
+	x.step(Cancel{Token: x.tok, Job: id})
+	x.lasts(standsEvery + time.Second)
+	if hosts, jobs := x.standing(t); hosts == 0 || jobs[0] != 0 {
+		t.Errorf("jobs %v stand at %d hosts after that", jobs, hosts)
+	}
+}
