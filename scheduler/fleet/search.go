@@ -34,10 +34,10 @@ func (t *Table) EnoughOpen(s *Shape) bool {
 	return false
 }
 
-// WithRoom iterates over the hosts where the shape may fit now. It begins at the slot from, and wraps around at the
+// WithRoom iterates over the slots of hosts where the shape may fit now, with how well they meet its preferences. It begins at the slot from, and wraps around at the
 // last. It leaves out hosts that are preferred less than least, which the caller may raise meanwhile.
-func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(h *Host, weight int) bool) {
-	return func(yield func(*Host, int) bool) {
+func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(slot, weight int) bool) {
+	return func(yield func(int, int) bool) {
 		foot, left := s.Foot, t.left
 		for _, part := range [][2]int{{from, len(left)}, {0, from}} {
 			for slot := part[0]; slot < part[1]; slot++ {
@@ -48,7 +48,7 @@ func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(h *Host
 				if weight < *least {
 					continue
 				}
-				if h := t.all[slot]; !s.refusedBy(h) && !yield(h, weight) {
+				if !s.refusedBy(t.all[slot]) && !yield(slot, weight) {
 					return
 				}
 			}

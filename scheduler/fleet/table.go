@@ -14,23 +14,23 @@ import (
 
 // Table is the known hosts. A host keeps its slot for as long as it is known.
 type Table struct {
-	all     []*Host     // by slot; nil where a host was forgotten
-	left    []Footprint // by slot: what is free less the claims that are not queued; nothing if no offer may go there
-	most    []Footprint // by slot: what the host has
-	queue   []int       // by slot: the least priority that may queue there, if the task ranks before the last that does
-	yields  []int       // by slot: the least priority of the preemptible tasks there; nobody if there are none
-	vacant  []int       // slots without a host
-	byPeer  map[job.Peer]*Host
-	local   *Host // this daemon's own; nil if it is not known
-	changed *changed
-	pools   map[string]*Pool
-	kinds   map[kind]*gpu.Device // a device of each kind, shared by the hosts with such devices
+	all    []*Host     // by slot; nil where a host was forgotten
+	left   []Footprint // by slot: what is free less the claims that are not queued; nothing if no offer may go there
+	most   []Footprint // by slot: what the host has
+	queue  []int       // by slot: the least priority that may queue there, if the task ranks before the last that does
+	yields []int       // by slot: the least priority of the preemptible tasks there; nobody if there are none
+	vacant []int       // slots without a host
+	byPeer map[job.Peer]*Host
+	local  *Host // this daemon's own; nil if it is not known
+	rows   *rows
+	pools  map[string]*Pool
+	kinds  map[kind]*gpu.Device // a device of each kind, shared by the hosts with such devices
 }
 
 // NewTable returns a table without hosts.
 func NewTable() Table {
 	return Table{
-		changed: &changed{}, byPeer: map[job.Peer]*Host{}, pools: map[string]*Pool{}, kinds: map[kind]*gpu.Device{},
+		rows: &rows{}, byPeer: map[job.Peer]*Host{}, pools: map[string]*Pool{}, kinds: map[kind]*gpu.Device{},
 	}
 }
 
@@ -47,7 +47,7 @@ const (
 // Add adds a host; local says that it is this daemon's own. The table must have no host of this peer id.
 func (t *Table) Add(p job.Peer, local bool) *Host {
 	h := &Host{Peer: p, Local: local}
-	h.row.changed = t.changed
+	h.row.rows = t.rows
 	t.byPeer[p] = h
 	if local {
 		t.local = h
@@ -64,6 +64,7 @@ func (t *Table) Add(p job.Peer, local bool) *Host {
 	t.most = append(t.most, nothing)
 	t.queue = append(t.queue, nobody)
 	t.yields = append(t.yields, nobody)
+	t.rows.rooms = append(t.rows.rooms, Room{})
 	return h
 }
 
@@ -127,14 +128,15 @@ func (t *Table) Remove(h *Host) {
 	for _, p := range t.pools {
 		p.has.set(slot, false)
 	}
-	h.row.changed = nil
+	t.rows.rooms[slot] = Room{}
+	h.row.rows = nil
 }
 
 // Count brings the rows of the hosts that changed up to date. Searches see the rows as they were counted last.
 func (t *Table) Count(now time.Time) {
-	for _, h := range t.changed.hosts {
+	for _, h := range t.rows.stale {
 		h.row.listed = false
-		if h.row.changed == nil {
+		if h.row.rows == nil {
 			continue // the host was removed
 		}
 		slot := h.row.slot
@@ -142,15 +144,35 @@ func (t *Table) Count(now time.Time) {
 		if !h.Open() || h.Claims.full() || h.pauses.leaseless || h.pauses.until.After(now) {
 			continue
 		}
-		t.left[slot] = footprintOfFree(h.Left())
+		left := h.Left()
+		t.left[slot], t.rows.rooms[slot] = footprintOfFree(left), RoomOf(h, left)
+		t.rows.rooms[slot].plain = h.Claims.queued == 0 && h.Quotas.Users() == 0
 		t.queue[slot], t.yields[slot] = anybody, leastYield(&h.Free)
 		if h.row.last, h.row.kinds = h.Claims.leavers(h.row.kinds); h.row.last.claim != nil {
 			t.queue[slot] = h.row.last.bar.Priority
 		}
 	}
-	clear(t.changed.hosts)
-	t.changed.hosts = t.changed.hosts[:0]
+	clear(t.rows.stale)
+	t.rows.stale = t.rows.stale[:0]
 }
+
+// Slot returns the host of a slot; nil if it was forgotten.
+func (t *Table) Slot(slot int) *Host { return t.all[slot] }
+
+// Room returns what is left of the host of a slot. It is nil if that depends on the request: if claims queue at the host
+// or if it has refused users; or if the host has changed since Count. The room is valid until Count.
+func (t *Table) Room(slot int) *Room {
+	if r := &t.rows.rooms[slot]; r.plain {
+		return r
+	}
+	return nil
+}
+
+// SlotOf returns the slot of a host.
+func (t *Table) SlotOf(h *Host) int { return h.row.slot }
+
+// LeftAt returns Left of the host of a slot.
+func (t *Table) LeftAt(slot int) Footprint { return t.left[slot] }
 
 // Host returns the known host of this peer id; nil if there is none.
 func (t *Table) Host(p job.Peer) *Host { return t.byPeer[p] }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/policy"
 )
@@ -17,37 +18,46 @@ import (
 func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 	p.fits.clear()
 	p.shunned.clear()
+	p.rooms = p.rooms[:0]
 	p.again = p.again[:0]
-	if own := p.fleet.Local(); own != nil && p.fleet.Could(t.Shape, own) {
-		p.consider(t, own, p.fleet.Weight(t.Shape, own), now)
+	p.search = fleet.SearchFor(t.Need)
+	own := p.fleet.Local()
+	if own != nil && p.fleet.Could(t.Shape, own) {
+		p.consider(t, p.fleet.SlotOf(own), p.fleet.Weight(t.Shape, own), now)
 	}
 	least, most := 0, t.Pool.MostWeight()
-	for h, weight := range p.fleet.WithRoom(t.Shape, from, &least) {
-		if !h.Local {
-			p.consider(t, h, weight, now)
+	for slot, weight := range p.fleet.WithRoom(t.Shape, from, &least) {
+		if p.fleet.Slot(slot) != own {
+			p.consider(t, slot, weight, now)
 		}
-		if len(p.fits.hosts) == 0 {
+		if len(p.fits.seen) == 0 {
 			continue
 		}
-		if p.fits.weight == most && len(p.fits.hosts)+len(p.shunned.hosts) >= p.Sample {
+		if p.fits.weight == most && len(p.fits.seen)+len(p.shunned.seen) >= p.Sample {
 			break
 		}
 		if least = p.fits.weight; !p.fits.wants(least, p.Sample) {
 			least++
 		}
 	}
-	if len(p.fits.hosts) > 0 {
+	if len(p.fits.seen) > 0 {
 		return &p.fits
 	}
 	return &p.shunned
 }
 
-// consider adds the host to the candidates if the task fits there now. Weight is how well it meets the preferences.
-func (p *Placer) consider(t *Task, h *fleet.Host, weight int, now time.Time) {
-	if !t.Foot.Within(p.fleet.Left(h)) || slices.Contains(t.At, h) {
+// consider adds the host of the slot to the candidates if the task fits there now. Weight is how well it meets the
+// preferences. The host itself is only read if the table has no Room of it.
+func (p *Placer) consider(t *Task, slot, weight int, now time.Time) {
+	h := p.fleet.Slot(slot)
+	if !t.Foot.Within(p.fleet.LeftAt(slot)) || len(t.At) > 0 && slices.Contains(t.At, h) {
 		return
 	}
-	a, avoided := t.Avoid.at(now, h.Peer)
+	var a Avoidance
+	avoided := false
+	if len(t.Avoid) > 0 {
+		a, avoided = t.Avoid.at(now, h.Peer)
+	}
 	switch {
 	case avoided && a.Hard:
 		p.again = append(p.again, Again{h, a.Until})
@@ -58,17 +68,36 @@ func (p *Placer) consider(t *Task, h *fleet.Host, weight int, now time.Time) {
 	if !avoided && !p.fits.wants(weight, p.Sample) {
 		return
 	}
-	free := h.LeftFor(&t.Rank)
-	if t.OverQuota(h) != "" || !h.Devices.Suffices(t.Need, free) {
+	room, free := p.fleet.Room(slot), h.Counted()
+	if room == nil {
+		if t.OverQuota(h) != "" {
+			return
+		}
+		free = h.LeftFor(&t.Rank)
+		room = p.roomOf(h, free)
+	}
+	if !p.search.Fits(room, &h.Devices, free) {
 		return
 	}
 	switch {
 	case !avoided:
-		p.fits.add(h, free, weight)
-	case len(p.shunned.hosts) == 0 || a.Until.Before(p.shunnedUntil):
+		p.fits.add(p.candidate(h, room, free), weight)
+	case len(p.shunned.seen) == 0 || a.Until.Before(p.shunnedUntil):
 		p.shunned.clear()
-		p.shunned.add(h, free, weight)
+		p.shunned.add(p.candidate(h, room, free), weight)
 		p.shunnedUntil = a.Until
+	}
+}
+
+// roomOf works out the room of a host of which the table has none.
+func (p *Placer) roomOf(h *fleet.Host, free *lease.Free) *fleet.Room {
+	p.rooms = append(p.rooms, fleet.RoomOf(h, free))
+	return &p.rooms[len(p.rooms)-1]
+}
+
+func (p *Placer) candidate(h *fleet.Host, room *fleet.Room, free *lease.Free) policy.Candidate {
+	return policy.Candidate{
+		Host: h, Local: h == p.fleet.Local(), Room: room, Profile: &h.Profile, Free: free, Devices: &h.Devices,
 	}
 }
 
@@ -79,7 +108,7 @@ func (p *Placer) choose(t *Task, from *candidates) (*fleet.Host, policy.Choice) 
 	if len(p.chosen) == 0 {
 		return nil, policy.Choice{}
 	}
-	host, choice := from.hosts[p.chosen[0].Index], p.chosen[0]
+	host, choice := from.seen[p.chosen[0].Index].Host, p.chosen[0]
 	choice.Why = Why(t.Need, t.Pool.Prefers(), host, choice.Why)
 	return host, choice
 }
@@ -103,7 +132,7 @@ func (p *Placer) DevicesAt(t *Task, h *fleet.Host) []string {
 		return nil
 	}
 	p.fits.clear()
-	p.fits.add(h, free, 0)
+	p.fits.add(policy.CandidateOf(h, free), 0)
 	_, c := p.choose(t, &p.fits)
 	return c.Devices
 }

@@ -147,8 +147,8 @@ type point struct {
 }
 
 func pointOf(steps float64) point {
-	steps = max(steps, 0)
-	return point{int(steps), float32(steps - math.Floor(steps))}
+	step := int(max(steps, 0))
+	return point{step, float32(max(steps, 0) - float64(step))}
 }
 
 func (p point) steps() float64 { return float64(p.step) + float64(p.part) }

@@ -179,14 +179,14 @@ func TestFragWithoutKnowledge(t *testing.T) {
 	} {
 		p := &Frag{}
 		got := p.Choose(nil, c.ask, c.feasible, 1)[0]
-		if text := c.feasible[got.Index].Name + ": " + got.Why; text != c.want {
+		if text := c.feasible[got.Index].Host.Name() + ": " + got.Why; text != c.want {
 			t.Errorf("%s is known: %s, want %s", name, text, c.want)
 		}
 	}
 	gpus[0].Local = true
 	p := &Frag{}
 	if got := p.Choose(nil, Ask{Need: need, Typical: full}, gpus, 1)[0]; got.Index != 0 {
-		t.Errorf("of equal hosts it chooses %s", gpus[got.Index].Name)
+		t.Errorf("of equal hosts it chooses %s", gpus[got.Index].Host.Name())
 	}
 }
 

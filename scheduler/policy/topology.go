@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 )
 
 // Topology prefers devices of one NVLink island, then of one NUMA node; of the hosts that have such devices the fullest
@@ -47,12 +48,13 @@ const (
 // Choose prefers the candidates with the nearest devices, or the nearest candidates for a gang.
 func (t *Topology) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice {
 	t.near = t.near[:0]
+	meets := fleet.Meeter{Need: ask.Need}
 	for i := range feasible {
-		t.near = append(t.near, t.nearest(ask.Need, &feasible[i]))
+		t.near = append(t.near, t.nearest(&meets, &feasible[i]))
 	}
 	score := func(i int) float64 {
-		c := &feasible[i]
-		return float64(10*t.near[i].level) - ratio(freeMilli(c.Free), gpu.Whole*job.MaxGPUs) - ratio(c.Free.CPUs, c.Profile.CPUs)/job.MaxGPUs
+		r := feasible[i].Room
+		return float64(10*t.near[i].level) - ratio(r.Milli, gpu.Whole*job.MaxGPUs) - ratio(r.CPUs, r.AllCPUs)/job.MaxGPUs
 	}
 	begin := len(chosen)
 	claim := "fullest host"
@@ -91,26 +93,21 @@ func byScore(feasible []Candidate, score func(int) float64) []int {
 }
 
 // nearest finds the smallest NVLink island with enough free devices, else the NUMA node.
-func (t *Topology) nearest(need job.Resources, c *Candidate) nearness {
-	if need.GPUs == 0 {
+func (t *Topology) nearest(meets *fleet.Meeter, c *Candidate) nearness {
+	n := meets.Need.GPUs
+	if n == 0 {
 		return nearness{}
 	}
-	meets := meeter{need: need}
 	for _, l := range []level{oneIsland, oneNUMA} {
 		t.free = t.free[:0]
-		for i := range c.Free.GPUs {
-			g := groupOf(c, i, l)
-			if g < 0 || g >= lease.MaxGPUs || !wholly(&c.Free.GPUs[i], need) || !meets.device(c.Devices.Device(i)) {
-				continue
-			}
-			for len(t.free) <= g {
-				t.free = append(t.free, 0)
-			}
-			t.free[g]++
+		if c.Room.Listed >= 0 {
+			t.countRoom(meets, c.Room, l)
+		} else {
+			t.count(meets, c, l)
 		}
 		found := -1
 		for g, free := range t.free {
-			if free >= need.GPUs && (found < 0 || free < t.free[found]) {
+			if free >= n && (found < 0 || free < t.free[found]) {
 				found = g
 			}
 		}
@@ -119,6 +116,39 @@ func (t *Topology) nearest(need job.Resources, c *Candidate) nearness {
 		}
 	}
 	return nearness{}
+}
+
+// count counts the devices that the need could have, by island or NUMA node.
+func (t *Topology) count(meets *fleet.Meeter, c *Candidate, l level) {
+	for i := range c.Free.GPUs {
+		if g := groupOf(c, i, l); g >= 0 && g < lease.MaxGPUs && wholly(&c.Free.GPUs[i], meets.Need) && meets.Device(c.Devices.Device(i)) {
+			t.add(g)
+		}
+	}
+}
+
+// countRoom does so for a host whose room lists the devices.
+func (t *Topology) countRoom(meets *fleet.Meeter, r *fleet.Room, l level) {
+	if r.Whole < meets.Need.GPUs || !meets.Device(r.Alike) {
+		return
+	}
+	for i := range r.GPUs[:r.Listed] {
+		d := &r.GPUs[i]
+		g, numa := d.Place()
+		if l == oneNUMA {
+			g = numa
+		}
+		if g >= 0 && d.Milli >= gpu.Whole && d.Memory >= meets.Need.GPUMemory {
+			t.add(g)
+		}
+	}
+}
+
+func (t *Topology) add(group int) {
+	for len(t.free) <= group {
+		t.free = append(t.free, 0)
+	}
+	t.free[group]++
 }
 
 // wholly says whether a device is free as a whole, with the memory that the need asks for.
@@ -142,10 +172,10 @@ func (t *Topology) devices(need job.Resources, c *Candidate, at nearness) []stri
 		return out
 	}
 	out := make([]string, 0, need.GPUs)
-	meets := meeter{need: need}
+	meets := fleet.Meeter{Need: need}
 	for i := range c.Free.GPUs {
 		g := &c.Free.GPUs[i]
-		if len(out) < need.GPUs && wholly(g, need) && groupOf(c, i, at.level) == at.group && meets.device(c.Devices.Device(i)) {
+		if len(out) < need.GPUs && wholly(g, need) && groupOf(c, i, at.level) == at.group && meets.Device(c.Devices.Device(i)) {
 			out = append(out, g.UUID)
 		}
 	}
@@ -162,7 +192,7 @@ type domain struct {
 func rackOf(c *Candidate) domain {
 	d := leafOf(c)
 	if d.rack = c.Profile.Labels[rackLabel]; d.rack == "" {
-		d.host = c.Peer
+		d.host = c.Host.Peer
 	}
 	return d
 }
@@ -175,7 +205,7 @@ func leafOf(c *Candidate) domain {
 	if rack := c.Profile.Labels[rackLabel]; rack != "" {
 		return domain{rack: rack}
 	}
-	return domain{host: c.Peer}
+	return domain{host: c.Host.Peer}
 }
 
 // together chooses n of all candidates, which are given best first. It takes them from the smallest rack that has n,
