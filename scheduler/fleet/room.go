@@ -20,14 +20,16 @@ type Room struct {
 	plain     bool // nobody queues at the host, it has refused no user, and it has not changed since: see Table.Room
 	Exclusive bool // a task has the host for itself
 	Listed    int8 // the devices in GPUs, which are all that are free; -1 if GPUs does not have them
-	Tasks     int
-	CPUs      int
-	AllCPUs   int
-	Memory    job.Size
-	AllMemory job.Size
-	AllGPUs   int
-	Milli     int // thousandths of devices that are free in all
-	Whole     int // devices that are wholly free
+	// Of the devices in GPUs those that are free in part, and those that are wholly free: bit i stands for GPUs[i].
+	Parts, Wholes uint8
+	Tasks         int
+	CPUs          int
+	AllCPUs       int
+	Memory        job.Size
+	AllMemory     job.Size
+	AllGPUs       int
+	Milli         int // thousandths of devices that are free in all
+	Whole         int // devices that are wholly free
 	// Alike stands for each device of the host, as Devices.Alike; nil if they differ.
 	Alike *gpu.Device
 	GPUs  [RoomGPUs]RoomGPU // only if Alike stands for each of them
@@ -67,6 +69,11 @@ func (r *Room) list(h *Host, free *lease.Free) {
 		island, numa := h.Devices.Place(i)
 		if g.Milli < 0 || g.Milli > math.MaxInt16 || max(island, numa) > math.MaxInt8 {
 			return
+		}
+		if g.Milli >= gpu.Whole {
+			r.Wholes |= 1 << i
+		} else {
+			r.Parts |= 1 << i
 		}
 		r.GPUs[i] = RoomGPU{
 			Memory: g.Memory, Milli: int16(g.Milli), Left: int16(LeftOf(g, r.Alike)), //nolint:gosec // both are in range

@@ -205,7 +205,7 @@ func TestFillIsWithinTheRoom(t *testing.T) {
 		for _, x := range []struct {
 			expect
 			room float64
-		}{{f.partly(milli, steps), float64(milli + perLevel/2*levels)}, {f.wholly(n, steps), float64(n*gpu.Whole) * 1.06}} {
+		}{{f.partly(int32(milli), steps), float64(milli + perLevel/2*levels)}, {f.wholly(n, steps), float64(n*gpu.Whole) * 1.06}} {
 			if !(x.milli >= 0 && float64(x.milli) <= x.room && x.steps >= 0) || math.IsInf(float64(x.steps), 0) {
 				t.Fatalf("of %v thousandths with %v steps %+v is expected to be used", x.room, steps, x.expect)
 			}
