@@ -71,7 +71,7 @@ func TestExclusiveClaims(t *testing.T) {
 			t.Errorf("with a claim %d of %+v: %s, want %s", c.state, c.need, got, c.left)
 		}
 		h.Unclaim(x)
-		if table.Count(start); !fits(alone) || !FootprintOf(alone).Within(table.Left(h)) {
+		if table.Count(start); !fits(alone) || !FootprintOf(alone).Within(table.Row(h.Slot()).Left) {
 			t.Errorf("an exclusive task does not fit once the claim %d is gone", c.state)
 		}
 	}

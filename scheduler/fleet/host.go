@@ -66,6 +66,9 @@ func (h *Host) Name() string {
 	return h.Peer.Short()
 }
 
+// Slot returns the slot of the host in its table.
+func (h *Host) Slot() int { return h.row.slot }
+
 // Open says whether the host takes new tasks, by what it said last.
 func (h *Host) Open() bool { return h.Up && !h.Draining && h.Profile.Worker }
 
@@ -127,9 +130,6 @@ func (h *Host) Left() *lease.Free { return h.left.count(&h.Free, &h.Claims) }
 func (h *Host) LeftFor(r *Rank) *lease.Free {
 	return h.left.countFor(r, &h.Free, &h.Claims, &h.Devices)
 }
-
-// Counted returns what Left does, if the table has a Room of the host.
-func (h *Host) Counted() *lease.Free { return &h.left.room }
 
 // RefuseQuota notes that the host refused the need to the user; see Quotas.
 func (h *Host) RefuseQuota(user string, need job.Resources, why string) (times int, forgotten string) {

@@ -17,7 +17,7 @@ const RoomGPUs = 8
 
 // Room says the same as a lease.Free and the profile of its host.
 type Room struct {
-	plain     bool // nobody queues at the host, it has refused no user, and it has not changed since: see Table.Room
+	plain     bool // nobody queues at the host, it has refused no user, and it has not changed since: see Row.Room
 	Exclusive bool // a task has the host for itself
 	Listed    int8 // the devices in GPUs, which are all that are free; -1 if GPUs does not have them
 	// Of the devices in GPUs those that are free in part, and those that are wholly free: bit i stands for GPUs[i].
@@ -64,6 +64,7 @@ func RoomOf(h *Host, free *lease.Free) Room {
 
 // list fills in the devices, if the numbers of each are in the range of the fields.
 func (r *Room) list(h *Host, free *lease.Free) {
+	parts, wholes := uint8(0), uint8(0)
 	for i := range free.GPUs {
 		g := &free.GPUs[i]
 		island, numa := h.Devices.Place(i)
@@ -71,16 +72,16 @@ func (r *Room) list(h *Host, free *lease.Free) {
 			return
 		}
 		if g.Milli >= gpu.Whole {
-			r.Wholes |= 1 << i
+			wholes |= 1 << i
 		} else {
-			r.Parts |= 1 << i
+			parts |= 1 << i
 		}
 		r.GPUs[i] = RoomGPU{
 			Memory: g.Memory, Milli: int16(g.Milli), Left: int16(LeftOf(g, r.Alike)), //nolint:gosec // both are in range
 			island: int8(max(island, -1)), numa: int8(max(numa, -1)), //nolint:gosec // they were compared
 		}
 	}
-	r.Listed = int8(len(free.GPUs)) //nolint:gosec // at most RoomGPUs
+	r.Listed, r.Parts, r.Wholes = int8(len(free.GPUs)), parts, wholes //nolint:gosec // at most RoomGPUs
 }
 
 // Place returns where the device is in its host, as Devices.Place: its NVLink island and its NUMA node.

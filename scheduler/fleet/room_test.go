@@ -85,12 +85,13 @@ func TestRooms(t *testing.T) {
 				if got, want := search.Fits(&room, &h.Devices, free), h.Devices.Suffices(need, free); got != want {
 					t.Fatalf("%+v fits in %+v: %t, want %t", need, free, got, want)
 				}
-				r := table.Room(table.SlotOf(h))
+				row := table.Row(h.Slot())
+				r := row.Room
 				if r == nil {
 					return
 				}
 				room.plain = true
-				if s := (&Shape{User: "amy", Need: need}); s.OverQuota(h) != "" || !reflect.DeepEqual(*r, room) || !reflect.DeepEqual(h.Counted(), free) {
+				if s := (&Shape{User: "amy", Need: need}); s.OverQuota(h) != "" || !reflect.DeepEqual(*r, room) || !reflect.DeepEqual(row.Free, free) {
 					t.Fatalf("the room is %+v, want %+v; over quota %q", *r, room, s.OverQuota(h))
 				}
 			},

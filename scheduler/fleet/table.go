@@ -156,24 +156,6 @@ func (t *Table) Count(now time.Time) {
 	t.rows.stale = t.rows.stale[:0]
 }
 
-// Slot returns the host of a slot; nil if it was forgotten.
-func (t *Table) Slot(slot int) *Host { return t.all[slot] }
-
-// Room returns what is left of the host of a slot. It is nil if that depends on the request: if claims queue at the host
-// or if it has refused users; or if the host has changed since Count. The room is valid until Count.
-func (t *Table) Room(slot int) *Room {
-	if r := &t.rows.rooms[slot]; r.plain {
-		return r
-	}
-	return nil
-}
-
-// SlotOf returns the slot of a host.
-func (t *Table) SlotOf(h *Host) int { return h.row.slot }
-
-// LeftAt returns Left of the host of a slot.
-func (t *Table) LeftAt(slot int) Footprint { return t.left[slot] }
-
 // Host returns the known host of this peer id; nil if there is none.
 func (t *Table) Host(p job.Peer) *Host { return t.byPeer[p] }
 
@@ -183,8 +165,24 @@ func (t *Table) Local() *Host { return t.local }
 // Slots returns the number of slots, with and without a host.
 func (t *Table) Slots() int { return len(t.all) }
 
-// Left returns what is left of the host, as it was counted last. No request is within it if no offer may go there.
-func (t *Table) Left(h *Host) Footprint { return t.left[h.row.slot] }
+// Row is what a search compares of one host.
+type Row struct {
+	Host *Host
+	Left Footprint // as it was counted last. No request is within it if no offer may go there.
+	// Room is what is left of the host, and is valid until Count. It is nil if that depends on the request, because claims
+	// queue at the host or it has refused users; or if the host has changed since Count.
+	Room *Room
+	Free *lease.Free // Left of the host; only if there is a Room
+}
+
+// Row returns that of a slot; see Host.Slot. It does not read the host.
+func (t *Table) Row(slot int) Row {
+	r := Row{Host: t.all[slot], Left: t.left[slot]}
+	if room := &t.rows.rooms[slot]; room.plain {
+		r.Room, r.Free = room, &r.Host.left.room
+	}
+	return r
+}
 
 // Most returns what the host has.
 func (t *Table) Most(h *Host) Footprint { return t.most[h.row.slot] }

@@ -23,12 +23,12 @@ func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 	p.search = fleet.SearchFor(t.Need)
 	own := p.fleet.Local()
 	if own != nil && p.fleet.Could(t.Shape, own) {
-		p.consider(t, p.fleet.SlotOf(own), p.fleet.Weight(t.Shape, own), now)
+		p.consider(t, p.fleet.Row(own.Slot()), p.fleet.Weight(t.Shape, own), now)
 	}
 	least, most := 0, t.Pool.MostWeight()
 	for slot, weight := range p.fleet.WithRoom(t.Shape, from, &least) {
-		if p.fleet.Slot(slot) != own {
-			p.consider(t, slot, weight, now)
+		if row := p.fleet.Row(slot); row.Host != own {
+			p.consider(t, row, weight, now)
 		}
 		if len(p.fits.seen) == 0 {
 			continue
@@ -46,11 +46,11 @@ func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 	return &p.shunned
 }
 
-// consider adds the host of the slot to the candidates if the task fits there now. Weight is how well it meets the
+// consider adds the host of the row to the candidates if the task fits there now. Weight is how well it meets the
 // preferences. The host itself is only read if the table has no Room of it.
-func (p *Placer) consider(t *Task, slot, weight int, now time.Time) {
-	h := p.fleet.Slot(slot)
-	if !t.Foot.Within(p.fleet.LeftAt(slot)) || len(t.At) > 0 && slices.Contains(t.At, h) {
+func (p *Placer) consider(t *Task, row fleet.Row, weight int, now time.Time) {
+	h := row.Host
+	if !t.Foot.Within(row.Left) || len(t.At) > 0 && slices.Contains(t.At, h) {
 		return
 	}
 	var a Avoidance
@@ -68,7 +68,7 @@ func (p *Placer) consider(t *Task, slot, weight int, now time.Time) {
 	if !avoided && !p.fits.wants(weight, p.Sample) {
 		return
 	}
-	room, free := p.fleet.Room(slot), h.Counted()
+	room, free := row.Room, row.Free
 	if room == nil {
 		if t.OverQuota(h) != "" {
 			return
