@@ -43,11 +43,11 @@ type RoomGPU struct {
 	island, numa int8  // -1 if the host has not said it
 }
 
-// RoomOf returns what is free of a host, which is Left, LeftFor or Free of it.
-func RoomOf(h *Host, free *lease.Free) Room {
+// RoomOf returns what is free of a host with this profile and these devices.
+func RoomOf(p *lease.Profile, devices *Devices, free *lease.Free) Room {
 	r := Room{
-		Exclusive: free.Exclusive, Tasks: free.Tasks, CPUs: free.CPUs, Memory: free.Memory, Alike: h.Devices.alike,
-		AllCPUs: h.Profile.CPUs, AllMemory: h.Profile.Memory, AllGPUs: len(h.Profile.GPUs), Listed: -1,
+		Exclusive: free.Exclusive, Tasks: free.Tasks, CPUs: free.CPUs, Memory: free.Memory, Alike: devices.alike,
+		AllCPUs: p.CPUs, AllMemory: p.Memory, AllGPUs: len(p.GPUs), Listed: -1,
 	}
 	for i := range free.GPUs {
 		milli := free.GPUs[i].Milli
@@ -56,18 +56,18 @@ func RoomOf(h *Host, free *lease.Free) Room {
 			r.Whole++
 		}
 	}
-	if r.Alike != nil && h.Devices.listed && len(free.GPUs) <= RoomGPUs {
-		r.list(h, free)
+	if r.Alike != nil && devices.listed && len(free.GPUs) <= RoomGPUs {
+		r.list(devices, free)
 	}
 	return r
 }
 
 // list fills in the devices, if the numbers of each are in the range of the fields.
-func (r *Room) list(h *Host, free *lease.Free) {
+func (r *Room) list(devices *Devices, free *lease.Free) {
 	parts, wholes := uint8(0), uint8(0)
 	for i := range free.GPUs {
 		g := &free.GPUs[i]
-		island, numa := h.Devices.Place(i)
+		island, numa := devices.Place(i)
 		if g.Milli < 0 || g.Milli > math.MaxInt16 || max(island, numa) > math.MaxInt8 {
 			return
 		}

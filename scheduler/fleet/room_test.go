@@ -81,7 +81,7 @@ func TestRooms(t *testing.T) {
 			"": func(*rapid.T) {
 				need := drawNeed()
 				free := h.LeftFor(&rank)
-				search, room := SearchFor(need), RoomOf(h, free)
+				search, room := SearchFor(need), RoomOf(&h.Profile, &h.Devices, free)
 				if got, want := search.Fits(&room, &h.Devices, free), h.Devices.Suffices(need, free); got != want {
 					t.Fatalf("%+v fits in %+v: %t, want %t", need, free, got, want)
 				}

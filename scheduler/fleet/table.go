@@ -145,7 +145,7 @@ func (t *Table) Count(now time.Time) {
 			continue
 		}
 		left := h.Left()
-		t.left[slot], t.rows.rooms[slot] = footprintOfFree(left), RoomOf(h, left)
+		t.left[slot], t.rows.rooms[slot] = footprintOfFree(left), RoomOf(&h.Profile, &h.Devices, left)
 		t.rows.rooms[slot].plain = h.Claims.queued == 0 && h.Quotas.Users() == 0
 		t.queue[slot], t.yields[slot] = anybody, leastYield(&h.Free)
 		if h.row.last, h.row.kinds = h.Claims.leavers(h.row.kinds); h.row.last.claim != nil {

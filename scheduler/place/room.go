@@ -91,7 +91,7 @@ func (p *Placer) consider(t *Task, row fleet.Row, weight int, now time.Time) {
 
 // roomOf works out the room of a host of which the table has none.
 func (p *Placer) roomOf(h *fleet.Host, free *lease.Free) *fleet.Room {
-	p.rooms = append(p.rooms, fleet.RoomOf(h, free))
+	p.rooms = append(p.rooms, fleet.RoomOf(&h.Profile, &h.Devices, free))
 	return &p.rooms[len(p.rooms)-1]
 }
 

@@ -44,7 +44,7 @@ type Candidate struct {
 
 // CandidateOf describes the host to a policy.
 func CandidateOf(h *fleet.Host, free *lease.Free) Candidate {
-	room := fleet.RoomOf(h, free)
+	room := fleet.RoomOf(&h.Profile, &h.Devices, free)
 	return Candidate{Host: h, Local: h.Local, Room: &room, Profile: &h.Profile, Free: free, Devices: &h.Devices}
 }
 
