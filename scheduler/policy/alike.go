@@ -4,6 +4,7 @@ package policy
 // many devices: what they have in common is worked out once.
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 
@@ -12,6 +13,25 @@ import (
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
+
+// cheapest is the device for a share that costs the least, of those that were compared.
+type cheapest struct {
+	cost   float64 // the least
+	device int     // -1: none was compared
+	steps  float64 // the cost of the device in steps of the quantum
+	left   int32   // of the device, before it has the share
+}
+
+// compare compares a device with those before it.
+func (x *cheapest) compare(device int, cost float64, left int32) {
+	steps := math.Round(cost / quantum)
+	if x.device < 0 || cost < x.cost {
+		x.cost = cost
+	}
+	if x.device < 0 || steps < x.steps || steps == x.steps && left < x.left {
+		x.device, x.steps, x.left = device, steps, left
+	}
+}
 
 // alike is the devices of one host, as a share that is tried on one after the other finds them.
 type alike struct {
@@ -76,10 +96,10 @@ func (a *alike) loss(s *survey, k int, whole bool, left int32) float64 {
 func (a *alike) choose(need job.Resources) { a.milli, a.device = gpu.Milli(need), nil }
 
 // best is Frag.bestDevice for a host whose devices are all of one lot.
-func (a *alike) best(s *survey, r room, meets *fleet.Meeter, free *fleet.Room) (cost float64, device int) {
-	device = -1
+func (a *alike) best(s *survey, r room, meets *fleet.Meeter, free *fleet.Room) cheapest {
+	best := cheapest{device: -1}
 	if !meets.Device(free.Alike) {
-		return 0, device
+		return best
 	}
 	if free.Alike != a.device {
 		a.device, a.takes = free.Alike, gpu.Memory(meets.Need, free.Alike.Memory)
@@ -94,9 +114,7 @@ func (a *alike) best(s *survey, r room, meets *fleet.Meeter, free *fleet.Room) (
 		if int(g.Milli) >= a.milli && g.Memory >= meets.Need.GPUMemory && !slices.Contains(a.tried, int32(g.Left)) {
 			a.tried = append(a.tried, int32(g.Left)) // one with as much left costs the same
 			left := fleet.LeftOf(&lease.FreeGPU{Milli: int(g.Milli) - a.milli, Memory: g.Memory - a.takes}, free.Alike)
-			if x := a.loss(s, k, whole, left); device < 0 || x < cost {
-				cost, device = x, i
-			}
+			best.compare(i, a.loss(s, k, whole, left), int32(g.Left))
 			if whole {
 				some &^= free.Wholes &^ (1 << i)
 			}
@@ -105,5 +123,5 @@ func (a *alike) best(s *survey, r room, meets *fleet.Meeter, free *fleet.Room) (
 			k++
 		}
 	}
-	return cost, device
+	return best
 }

@@ -28,13 +28,12 @@ type likeDevice struct {
 	left int32
 }
 
-const (
-	// quantum is how many thousandths of a GPU make a difference between two hosts. Within it the choice is that of
-	// Simple, so that the scheduler's own host wins.
-	quantum = 10
-	// maxTried bounds the devices of one host that are compared for a share, of those that differ in what is left.
-	maxTried = 32
-)
+// wasteWhole is what a share wastes that gets a device which nobody uses: more than anything that Simple counts. It decides
+// between hosts that lose the same.
+const wasteWhole = 200
+
+// maxTried bounds the devices of one host that are compared for a share, of those that differ in what is left.
+const maxTried = 32
 
 // Choose prefers the candidates with the lowest cost.
 func (f *Frag) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice {
@@ -47,20 +46,26 @@ func (f *Frag) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []C
 	f.alike.choose(ask.Need)
 	meets := fleet.Meeter{Need: ask.Need}
 	chosen = rated(chosen, ask, feasible, n, "least fragmentation", func(i int) float64 {
-		return simplest(&meets, &feasible[i]) - 4*localBonus*math.Round(f.cost(i, &meets, &feasible[i])/quantum)
+		cost, begins := f.cost(i, &meets, &feasible[i])
+		score := simplest(&meets, &feasible[i]) - 4*localBonus*math.Round(cost/quantum)
+		if begins {
+			score -= wasteWhole
+		}
+		return score
 	})
 	for i := begin; i < len(chosen) && ask.Need.GPUShare > 0; i++ {
 		x := &chosen[i]
-		if _, device := f.bestDevice(f.survey.rooms[x.Index], &meets, &feasible[x.Index]); device >= 0 && len(x.Devices) == 1 {
-			x.Devices[0] = feasible[x.Index].Free.GPUs[device].UUID
+		if best := f.bestDevice(f.survey.rooms[x.Index], &meets, &feasible[x.Index]); best.device >= 0 && len(x.Devices) == 1 {
+			x.Devices[0] = feasible[x.Index].Free.GPUs[best.device].UUID
 		}
 	}
 	return chosen
 }
 
-// cost is how much room the usual requests lose if the need goes to a candidate, in thousandths of GPUs. It is asked
-// once for each candidate: whole devices that the need takes stay taken.
-func (f *Frag) cost(i int, meets *fleet.Meeter, c *Candidate) float64 {
+// cost is how much room the usual requests lose if the need goes to a candidate, in thousandths of GPUs. It also says whether
+// the need is a share that gets a device which nobody uses. It is asked once for each candidate: whole devices that the need
+// takes stay taken.
+func (f *Frag) cost(i int, meets *fleet.Meeter, c *Candidate) (cost float64, begins bool) {
 	r := f.survey.rooms[i]
 	switch {
 	case meets.Need.GPUs > 0 && r.oneLot:
@@ -71,10 +76,10 @@ func (f *Frag) cost(i int, meets *fleet.Meeter, c *Candidate) float64 {
 	case meets.Need.GPUs > 0:
 		takeWhole(meets.Need, c, f.survey.left[r.devices:r.endDevices])
 	case meets.Need.GPUShare > 0:
-		cost, _ := f.bestDevice(r, meets, c)
-		return cost
+		best := f.bestDevice(r, meets, c)
+		return best.cost, best.left >= gpu.Whole
 	}
-	return f.survey.loss(r, &meets.Need, c)
+	return f.survey.loss(r, &meets.Need, c), false
 }
 
 // takeWhole takes the devices that a need for whole devices gets.
@@ -97,15 +102,16 @@ func takeWhole(need job.Resources, c *Candidate, left []int32) {
 	}
 }
 
-// bestDevice finds the device for a share that costs the least; of equal ones the first.
-func (f *Frag) bestDevice(r room, meets *fleet.Meeter, c *Candidate) (cost float64, device int) {
+// bestDevice finds the device for a share that costs the least; if several cost the same, within the quantum, the one with
+// the least left.
+func (f *Frag) bestDevice(r room, meets *fleet.Meeter, c *Candidate) cheapest {
 	if r.oneLot {
 		return f.alike.best(&f.survey, r, meets, c.Room)
 	}
+	best := cheapest{device: -1}
 	f.tried = f.tried[:0]
 	of, left := f.survey.of[r.devices:r.endDevices], f.survey.left[r.devices:r.endDevices]
 	need := &meets.Need
-	device = -1
 	for i := range left {
 		g, d := c.Free.GPUs[i], c.Devices.Device(i)
 		if g.Milli < f.milli || g.Memory < need.GPUMemory || !meets.Device(d) {
@@ -123,11 +129,8 @@ func (f *Frag) bestDevice(r room, meets *fleet.Meeter, c *Candidate) (cost float
 		g.Milli -= f.milli
 		g.Memory -= gpu.Memory(*need, d.Memory)
 		left[i] = fleet.LeftOf(&g, d)
-		x := f.survey.loss(r, need, c)
+		best.compare(i, f.survey.loss(r, need, c), was)
 		left[i] = was
-		if device < 0 || x < cost {
-			cost, device = x, i
-		}
 	}
-	return cost, device
+	return best
 }

@@ -70,6 +70,24 @@ func TestFragPrefers(t *testing.T) {
 			hostOf("z", 8, "h100", 400, 500, 1000), hostOf("a", 8, "h100", 400), "z1",
 		},
 		{
+			"of devices that cost the same the one that is begun, wherever it is listed",
+			[]job.Resources{share(0.5)},
+			share(0.5),
+			hostOf("z", 8, "h100", 1000, 500, 1000), hostOf("a", 8, "h100", 1000, 1000, 1000), "z1",
+		},
+		{
+			"the same of two hosts, though more devices are free there",
+			[]job.Resources{share(0.5)},
+			share(0.5),
+			hostOf("z", 8, "h100", 1000, 500, 1000), hostOf("a", 8, "h100", 1000), "z1",
+		},
+		{
+			"a host with few CPUs, if few have those of the usual requests",
+			[]job.Resources{whole(12, 1), whole(12, 1), whole(12, 1), whole(4, 1)},
+			whole(4, 1),
+			hostOf("z", 8, "h100", 1000), hostOf("a", 60, "h100", 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000), "z0",
+		},
+		{
 			"a device without room for a large share, if few devices have it",
 			[]job.Resources{share(0.8), share(0.8), share(0.4)},
 			share(0.1),

@@ -4,6 +4,7 @@ package policy
 // See docs/adr, ADR 83.
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/musterhq/muster/gpu"
@@ -32,6 +33,10 @@ type survey struct {
 
 // maxLots bounds the kinds of devices of one host. Devices of further kinds count as nothing.
 const maxLots = 16
+
+// quantum is how many thousandths of a GPU make a difference between two hosts, or two devices. Within it the choice of hosts is
+// that of Simple, so that the scheduler's own host wins.
+const quantum = 10
 
 // room is the free part of one candidate, as ranges of survey's slices.
 type room struct {
@@ -81,7 +86,10 @@ func (s *survey) begin(w *workload, feasible []Candidate) bool {
 		s.price[k] = 0
 		if s.supply[k] > 0 {
 			pressure := s.w.groups[k].share * s.total / s.supply[k]
-			s.price[k] = pressure * pressure
+			s.price[k] = price(pressure)
+			if s.w.groups[k].plain() {
+				s.price[k] = min(s.price[k], math.Pow(pressure, plainPower))
+			}
 		}
 	}
 	for i := range s.lots {
@@ -93,6 +101,13 @@ func (s *survey) begin(w *workload, feasible []Candidate) bool {
 	}
 	return s.total > 0
 }
+
+// price is what the loss of room costs that requests need so much. Room is scarce where the pressure is above one.
+func price(pressure float64) float64 { return pressure * pressure }
+
+// plainPower is the power of the pressure that room for plain requests costs if it is not scarce. Most hosts have room for
+// them, and it costs next to nothing then.
+const plainPower = 8
 
 // usable returns how many thousandths of GPUs a counted group can use of a lot: the mean over its requests.
 func (g *group) usable(l *lot, cpus int, memory job.Size) float64 {
