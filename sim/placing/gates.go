@@ -37,7 +37,7 @@ const Sample = 64
 
 // Judged returns the study of these tables that has the figures of all gates. Its seeds are to be set.
 func Judged(tables []Table) Study {
-	return Study{Tables: tables, Policies: append(policy.Names(), FGD, BestFit, GpuPacking), Candidates: []int{0, Sample}}
+	return Study{Tables: tables, Policies: policy.Names(), Candidates: []int{0, Sample}, Yardsticks: []string{FGD, BestFit, GpuPacking}}
 }
 
 // WithPinned adds two tables to these: the first one and the one where most requests name models, with a third of the
