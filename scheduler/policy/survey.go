@@ -4,7 +4,6 @@ package policy
 // See docs/adr, ADR 83.
 
 import (
-	"math"
 	"math/bits"
 
 	"github.com/musterhq/muster/gpu"
@@ -83,14 +82,7 @@ func (s *survey) begin(w *workload, feasible []Candidate) bool {
 		}
 	}
 	for k := range s.w.groups {
-		s.price[k] = 0
-		if s.supply[k] > 0 {
-			pressure := s.w.groups[k].share * s.total / s.supply[k]
-			s.price[k] = price(pressure)
-			if s.w.groups[k].plain() {
-				s.price[k] = min(s.price[k], math.Pow(pressure, plainPower))
-			}
-		}
+		s.price[k] = s.w.groups[k].price(s.total, s.supply[k])
 	}
 	for i := range s.lots {
 		l := &s.lots[i]
@@ -102,12 +94,21 @@ func (s *survey) begin(w *workload, feasible []Candidate) bool {
 	return s.total > 0
 }
 
-// price is what the loss of room costs that requests need so much. Room is scarce where the pressure is above one.
-func price(pressure float64) float64 { return pressure * pressure }
+// price is what it costs that the group loses room of which there is so much, of a total: the square of the pressure. Most
+// hosts have room for plain requests, so it only counts how much less that is than the total.
+func (g *group) price(total, supply float64) float64 {
+	if supply <= 0 {
+		return 0
+	}
+	pressure := g.share * total / supply
+	if g.plain() {
+		pressure = plainWeight * max(pressure-g.share, 0)
+	}
+	return pressure * pressure
+}
 
-// plainPower is the power of the pressure that room for plain requests costs if it is not scarce. Most hosts have room for
-// them, and it costs next to nothing then.
-const plainPower = 8
+// plainWeight makes up for what plain requests do not count of their pressure.
+const plainWeight = 5
 
 // usable returns how many thousandths of GPUs a counted group can use of a lot: the mean over its requests.
 func (g *group) usable(l *lot, cpus int, memory job.Size) float64 {
