@@ -22,8 +22,18 @@ type reading struct {
 
 // goBench runs the benchmarks of a package that match the pattern. Benchtime is that of go test: 2s, 2000x.
 func goBench(pkg, pattern, benchtime string, readings ...reading) func(context.Context, string, *report) error {
+	return goBenchWith(nil, pkg, pattern, benchtime, readings...)
+}
+
+// goBenchWith also gives the tests of the package these flags. They may take two hours.
+func goBenchWith(flags []string, pkg, pattern, benchtime string, readings ...reading) func(context.Context, string, *report) error {
 	return func(ctx context.Context, _ string, r *report) error {
-		out, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", pattern, "-benchtime", benchtime, "-timeout", "10m", pkg).CombinedOutput()
+		timeout := "10m"
+		if len(flags) > 0 {
+			timeout = "2h"
+		}
+		args := append([]string{"test", pkg, "-run", "^$", "-bench", pattern, "-benchtime", benchtime, "-timeout", timeout}, flags...)
+		out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%s: %w\n%s", pkg, err, out)
 		}

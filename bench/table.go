@@ -111,6 +111,18 @@ var table = []benchmark{
 			What: "CPU of a placement experiment: 11,000 arrivals on 1,213 machines, all of them candidates, by policy",
 		},
 	}},
+	{"sim-world", goBenchWith(
+		[]string{"-sim.hosts", "10000", "-sim.tasks", "1000000", "-sim.schedulers", "16", "-sim.array", "100"}, "./sim", "World$", "1x",
+		reading{figure: "sim-world", bench: "World", metric: "cpu-s"},
+		reading{figure: "sim-world-events", bench: "World", metric: "events/s"},
+		reading{figure: "sim-world-memory", bench: "World", metric: "MiB"},
+		reading{figure: "sim-world-host", bench: "World", metric: "B/host"},
+	), []figure{
+		{Name: "sim-world", Unit: "s", Aim: "≤ 600 s", What: "CPU of a simulation of 10,000 hosts of 8 GPUs and 1,000,000 tasks, 80 % of the GPUs busy, in arrays of 100"},
+		{Name: "sim-world-events", Unit: "a second", What: "events of it, by CPU time"},
+		{Name: "sim-world-memory", Unit: "MiB", Aim: "≤ 8,192 MiB", What: "memory of it"},
+		{Name: "sim-world-host", Unit: "bytes", What: "the same for each host"},
+	}},
 	{"core-freed", goBench("./scheduler", "Freed10k", "2000x",
 		reading{figure: "core-freed", bench: "Freed10k", metric: "ns/op"},
 	), []figure{

@@ -120,7 +120,7 @@ const (
 
 // refusedQuota notes that the host refused the need because of the user's quota.
 func (hs *hosts) refusedQuota(w *worker, user string, need job.Resources, why string) {
-	times, forgotten := w.Quotas.Refuse(user, need, why)
+	times, forgotten := w.RefuseQuota(user, need, why)
 	if forgotten != "" {
 		hs.forgetQuota(w, forgotten)
 	}

@@ -130,7 +130,7 @@ func (p *pick) askAgain(at time.Time) {
 // nextParked finds the first parked task, beyond those that were looked at before, that fits at the host now or may
 // queue there. It subtracts the tasks that it looked at from looks.
 func (pl *placement) nextParked(w *worker, looks *int) pick {
-	lim := limits{left: pl.hosts.fleet.Left(w.Host), most: pl.hosts.fleet.Most(w.Host)}
+	lim := limits{left: pl.hosts.fleet.Row(w.Slot()).Left, most: pl.hosts.fleet.Most(w.Host)}
 	lim.queues, lim.before = pl.hosts.fleet.Queue(w.Host)
 	var found pick
 	found.task, found.stopped = pl.pending.parked.next(w.resume.parked, lim, looks, func(t *task) bool {
@@ -148,7 +148,7 @@ func (pl *placement) nextParked(w *worker, looks *int) pick {
 // nextQueued finds the first task, beyond those that were looked at before, that queues at other hosts and fits at this
 // one now. It subtracts the tasks that it looked at from looks.
 func (pl *placement) nextQueued(w *worker, looks *int) pick {
-	lim := limits{left: pl.hosts.fleet.Left(w.Host)}
+	lim := limits{left: pl.hosts.fleet.Row(w.Slot()).Left}
 	var found pick
 	found.task, found.stopped = pl.pending.queued.next(w.resume.queued, lim, looks, func(t *task) bool {
 		if t.dispatch.at(w.Host) || !t.dispatch.wantsMore() {

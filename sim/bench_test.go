@@ -66,6 +66,7 @@ func BenchmarkWorld(b *testing.B) {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		b.ReportMetric(float64(r.Events)/took.Seconds(), "events/s")
+		b.ReportMetric(took.Seconds(), "cpu-s")
 		b.ReportMetric(float64(took.Microseconds())/float64(*benchTasks), "cpu-µs/task")
 		b.ReportMetric(float64(m.Sys)/float64(*benchHosts), "B/host")
 		b.ReportMetric(float64(m.Sys)/(1<<20), "MiB")

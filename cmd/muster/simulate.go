@@ -30,6 +30,7 @@ Examples:
   muster simulate --machines 8x8xH100-80GB,128cpu,1TiB --synthetic 'jobs: 2000; load: 0.9'
   muster simulate --topology leaf-spine --spines 4 --leaves 16 --hosts 32 --jobs trace.csv --fail 1%/h --report r.html
   muster simulate --machines nodes.csv --sacct sacct.txt --durations known
+  muster simulate --machines nodes.csv --gates requests_*.csv
   muster simulate --compare before.json after.json`
 
 func (v hostVerbs) simulateCommand() *cli.Command {
@@ -78,9 +79,10 @@ func (v hostVerbs) simulateCommand() *cli.Command {
 			text("report", "write a page with pictures to `FILE`"),
 			&cli.BoolFlag{Name: "json", Usage: "print all figures as JSON", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "compare", Usage: "compare the runs in files that --json has written", DisableDefaultText: true},
-			&cli.BoolFlag{Name: "gates", Usage: "judge the run against the yardsticks", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "gates", Usage: "judge the run against the yardsticks; with tables of requests (CSV) as arguments: judge placement over all of them", DisableDefaultText: true},
+			&cli.IntFlag{Name: "seeds", Value: 10, Usage: "--gates of tables: place each with `N` seeds, from --seed on"},
 		},
-		ArgsUsage: "[FILE.json ...]",
+		ArgsUsage: "[FILE ...]",
 		Action:    v.simulate,
 	}
 }
@@ -97,8 +99,10 @@ func (v hostVerbs) simulate(c *cli.Context) error {
 	switch {
 	case c.Bool("compare"):
 		return v.compareSimulations(c)
+	case c.Bool("gates") && c.NArg() > 0:
+		return v.placeGates(c)
 	case c.NArg() > 0:
-		return usagef("simulate: %q: files are arguments of --compare only; see `%s --help`", c.Args().First(), c.Command.HelpName)
+		return usagef("simulate: %q: files are arguments of --compare and --gates only; see `%s --help`", c.Args().First(), c.Command.HelpName)
 	case c.String("synthetic") == "help":
 		return v.syntheticHelp()
 	case c.String("arrivals") != "" || c.String("workload") != "":

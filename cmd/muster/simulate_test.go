@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -94,5 +96,63 @@ func TestSimulatePlacement(t *testing.T) {
 	r = program(t.Context(), "", "simulate", "--machines", "1x8xT4,64cpu,256GiB", "--arrivals", arrivals, "--fail", "1%/h")
 	if r.code != 2 || !strings.Contains(r.err, "--fail: the placement experiment") {
 		t.Errorf("exit %d: %s", r.code, r.err)
+	}
+}
+
+// With tables as arguments the gates of placement are printed, each by its name, as met or missed. The same seeds print the
+// same.
+func TestSimulatePlacementGates(t *testing.T) {
+	alone(t)
+	dir := t.TempDir()
+	write := func(name string, shares int) string {
+		text := "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n"
+		for i := range 60 {
+			gpus, milli, model := 1, 1000, ""
+			switch {
+			case i < shares:
+				milli = 100 + 50*(i%15)
+			case i%5 == 0:
+				gpus = 4
+			case i%3 == 0:
+				model = "T4"
+			}
+			text += fmt.Sprintf("%s-%02d,%d,1024,%d,%d,%s\n", name, i, 1000*(1+i%12), gpus, milli, model)
+		}
+		file := filepath.Join(dir, "openb_pod_list_"+name+".csv")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	args := []string{
+		"simulate", "--machines", "4x8xT4,96cpu,384GiB+4x4xP100,32cpu,128GiB", "--seeds", "2", "--seed", "42", "--gates",
+		write("many", 40), write("few", 10),
+	}
+	r := program(t.Context(), "", args...)
+	if r.code != 0 {
+		t.Fatalf("exit %d: %s", r.code, r.err)
+	}
+	for _, name := range []string{
+		"frag on every table", "frag in the mean", "frag in the mean, stretch", "frag where a third is pinned to models", "pack on every table",
+		"balanced of 64 candidates", "frag of 64 candidates", "pack of 64 candidates", "simple of 64 candidates", "spread of 64 candidates",
+		"topology of 64 candidates",
+	} {
+		if !regexp.MustCompile(`(?m)^(met   |MISSED)  ` + regexp.QuoteMeta(name) + ` .*points.*aim: `).MatchString(r.stdout) {
+			t.Errorf("no line for the gate %q:\n%s", name, r.stdout)
+		}
+	}
+	for _, table := range []string{"few", "many", "few-pinned", "many-pinned"} {
+		if !strings.Contains(r.stdout, "\n| "+table+" |") {
+			t.Errorf("no row for the table %s:\n%s", table, r.stdout)
+		}
+	}
+	if again := program(t.Context(), "", args...); again.stdout != r.stdout {
+		t.Errorf("the second time it prints\n%s\ninstead of\n%s", again.stdout, r.stdout)
+	}
+	for _, c := range [][2]string{{"--policy=frag", "--policy: with tables"}, {"--seeds=0", "--seeds 0"}, {"--gates=true", "none.csv"}} {
+		r := program(t.Context(), "", "simulate", "--machines", "4x8xT4,96cpu,384GiB", "--gates", c[0], filepath.Join(dir, "none.csv"))
+		if r.code != 2 || !strings.Contains(r.err, c[1]) {
+			t.Errorf("%s: exit %d: %s", c[0], r.code, r.err)
+		}
 	}
 }

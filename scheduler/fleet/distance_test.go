@@ -68,11 +68,11 @@ func TestNearestWithRoom(t *testing.T) {
 			from = rapid.IntRange(0, n-1).Draw(t, "from")
 		}
 		var all, near []*Host
-		for h := range table.WithRoom(s, from, &least) {
-			all = append(all, h)
+		for slot := range table.WithRoom(s, from, &least) {
+			all = append(all, table.Row(slot).Host)
 		}
-		for h := range NearestWithRoom(&table, s, from, &least) {
-			near = append(near, h)
+		for slot := range table.NearestWithRoom(s, from, &least) {
+			near = append(near, table.Row(slot).Host)
 		}
 		slices.SortStableFunc(all, func(a, b *Host) int { return a.Distance.Rank() - b.Distance.Rank() })
 		if !slices.Equal(all, near) {
@@ -100,7 +100,7 @@ func BenchmarkNearestWithRoom(b *testing.B) {
 	s := &Shape{Need: need, Foot: FootprintOf(need), Pool: table.JoinPool("", clauses)}
 	for b.Loop() {
 		n, least := 0, 0
-		for range NearestWithRoom(&table, s, 5000, &least) {
+		for range table.NearestWithRoom(s, 5000, &least) {
 			if n++; n == 64 {
 				break
 			}

@@ -71,7 +71,7 @@ func TestExclusiveClaims(t *testing.T) {
 			t.Errorf("with a claim %d of %+v: %s, want %s", c.state, c.need, got, c.left)
 		}
 		h.Unclaim(x)
-		if table.Count(start); !fits(alone) || !FootprintOf(alone).Within(table.Left(h)) {
+		if table.Count(start); !fits(alone) || !FootprintOf(alone).Within(table.Row(h.Slot()).Left) {
 			t.Errorf("an exclusive task does not fit once the claim %d is gone", c.state)
 		}
 	}
@@ -80,12 +80,12 @@ func TestExclusiveClaims(t *testing.T) {
 // A host that refuses an exclusive task for its user's quota may still take the user's small tasks.
 func TestExclusiveQuota(t *testing.T) {
 	var qs Quotas
-	qs.Refuse("amy", alone, "enough")
+	qs.refuse("amy", alone, "enough")
 	small := job.Resources{CPUs: 4}
 	if qs.over("amy", small) != "" || qs.over("amy", alone) == "" {
 		t.Errorf("after an exclusive task was refused, a small one is %q and an exclusive one %q", qs.over("amy", small), qs.over("amy", alone))
 	}
-	qs.Refuse("amy", small, "enough")
+	qs.refuse("amy", small, "enough")
 	large := job.Resources{CPUs: 4, Exclusive: true}
 	if qs.over("amy", large) == "" {
 		t.Error("after a small task was refused, a whole host is not")

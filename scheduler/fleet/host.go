@@ -55,15 +55,18 @@ type pauses struct {
 
 // row is the place of the host in its table.
 type row struct {
-	slot    int
-	changed *changed // of the table; nil once the host is forgotten
-	listed  bool     // in changed
-	last    leaver   // the queued claim to go, among all
-	kinds   []leaver // the same for the kinds of claims of which no more may queue
+	slot   int
+	rows   *rows    // of the table; nil once the host is forgotten
+	listed bool     // in rows.stale
+	last   leaver   // the queued claim to go, among all
+	kinds  []leaver // the same for the kinds of claims of which no more may queue
 }
 
-// changed lists the hosts whose rows in the table are out of date.
-type changed struct{ hosts []*Host }
+// rows is what hosts change in their table.
+type rows struct {
+	stale []*Host // the hosts whose rows are out of date
+	rooms []Room  // by slot
+}
 
 // Name returns the name of the host for people: a short form of its peer id if it has none.
 func (h *Host) Name() string {
@@ -72,6 +75,9 @@ func (h *Host) Name() string {
 	}
 	return h.Peer.Short()
 }
+
+// Slot returns the slot of the host in its table.
+func (h *Host) Slot() int { return h.row.slot }
 
 // Open says whether the host takes new tasks, by what it said last.
 func (h *Host) Open() bool { return h.Up && !h.Draining && h.Profile.Worker }
@@ -137,9 +143,13 @@ func (h *Host) SetFree(f lease.Free) {
 // changed, and when a pause is over.
 func (h *Host) Touch() {
 	h.left.forget()
-	if h.row.changed != nil && !h.row.listed {
+	if h.row.rows == nil {
+		return
+	}
+	h.row.rows.rooms[h.row.slot].plain = false
+	if !h.row.listed {
 		h.row.listed = true
-		h.row.changed.hosts = append(h.row.changed.hosts, h)
+		h.row.rows.stale = append(h.row.rows.stale, h)
 	}
 }
 
@@ -150,6 +160,14 @@ func (h *Host) Left() *lease.Free { return h.left.count(&h.Free, &h.Claims) }
 // until the host changes.
 func (h *Host) LeftFor(r *Rank) *lease.Free {
 	return h.left.countFor(r, &h.Free, &h.Claims, &h.Devices, h.rest.idle)
+}
+
+// RefuseQuota notes that the host refused the need to the user; see Quotas.
+func (h *Host) RefuseQuota(user string, need job.Resources, why string) (times int, forgotten string) {
+	if h.row.rows != nil {
+		h.row.rows.rooms[h.row.slot].plain = false
+	}
+	return h.Quotas.refuse(user, need, why)
 }
 
 // Claim adds a direct or queued claim.

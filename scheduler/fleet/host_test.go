@@ -110,7 +110,7 @@ func TestQueueIsBounded(t *testing.T) {
 		h.Claim(&Claim{ID: uint64(i)})
 	}
 	table.Count(start)
-	if table.MayQueue(h, before) || table.Left(h) != nothing {
+	if table.MayQueue(h, before) || table.Row(h.Slot()).Left != nothing {
 		t.Errorf("a host with %d claims takes more", maxClaims)
 	}
 }
@@ -121,7 +121,7 @@ func TestPauses(t *testing.T) {
 	h := aHost(&table, "n1", 8)
 	open := func(now time.Time) bool {
 		table.Count(now)
-		return table.Left(h).CPUs == 8
+		return table.Row(h.Slot()).Left.CPUs == 8
 	}
 	h.Pause(start.Add(time.Second))
 	if open(start) {

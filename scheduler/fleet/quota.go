@@ -57,10 +57,10 @@ func (qs *Quotas) over(user string, need job.Resources) string {
 	return q.why
 }
 
-// Refuse notes that the host refused the need to the user. times is how often it did so since it last said that the
+// refuse notes that the host refused the need to the user. times is how often it did so since it last said that the
 // user holds less. At the bound of users the one who was refused longest ago is forgotten, and is returned as
 // forgotten.
-func (qs *Quotas) Refuse(user string, need job.Resources, why string) (times int, forgotten string) {
+func (qs *Quotas) refuse(user string, need job.Resources, why string) (times int, forgotten string) {
 	q := qs.users[user]
 	if q == nil {
 		if len(qs.users) >= maxQuotas {

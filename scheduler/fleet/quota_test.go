@@ -14,7 +14,7 @@ func TestQuotasAreBounded(t *testing.T) {
 		user := fmt.Sprint("u", i)
 		for n := range 3 * quotaMost { // none is larger than another
 			need := job.Resources{CPUs: n + 1, Memory: job.Size(3*quotaMost - n)}
-			times, forgotten := qs.Refuse(user, need, "over")
+			times, forgotten := qs.refuse(user, need, "over")
 			if want := fmt.Sprint("u", i-maxQuotas); times != n+1 || n == 0 && i >= maxQuotas && forgotten != want {
 				t.Fatalf("refusal %d of %s: %d times, %q forgotten", n, user, times, forgotten)
 			}
@@ -35,7 +35,7 @@ func TestQuotasAreBounded(t *testing.T) {
 func TestQuotaProbe(t *testing.T) {
 	var qs Quotas
 	need := job.Resources{CPUs: 2}
-	qs.Refuse("amy", need, "")
+	qs.refuse("amy", need, "")
 	if qs.over("amy", need) == "" || qs.over("amy", job.Resources{CPUs: 1}) != "" || qs.over("bob", need) != "" {
 		t.Fatal("what is refused is what was, to whom it was")
 	}
@@ -51,7 +51,7 @@ func TestQuotaProbe(t *testing.T) {
 	if !qs.Probed(probe) || qs.Probed(probe) || qs.over("amy", need) != "" {
 		t.Fatal("the next claim may not ask after the first")
 	}
-	if times, _ := qs.Refuse("amy", need, "still"); times != 1 || qs.over("amy", need) != "still" {
+	if times, _ := qs.refuse("amy", need, "still"); times != 1 || qs.over("amy", need) != "still" {
 		t.Fatalf("refused %d times since the user held less", times)
 	}
 }

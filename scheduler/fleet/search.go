@@ -34,10 +34,10 @@ func (t *Table) EnoughOpen(s *Shape) bool {
 	return false
 }
 
-// WithRoom iterates over the hosts where the shape may fit now. It begins at the slot from, and wraps around at the
-// last. It leaves out hosts that are preferred less than least, which the caller may raise meanwhile.
-func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(h *Host, weight int) bool) {
-	return func(yield func(*Host, int) bool) {
+// WithRoom iterates over the slots of hosts where the shape may fit now, with how well they meet its preferences. It
+// begins at the slot from, and wraps around at the last. It leaves out hosts that are preferred less than least, which the caller may raise meanwhile.
+func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(slot, weight int) bool) {
+	return func(yield func(int, int) bool) {
 		foot, left := s.Foot, t.left
 		for _, part := range [][2]int{{from, len(left)}, {0, from}} {
 			for slot := part[0]; slot < part[1]; slot++ {
@@ -48,7 +48,7 @@ func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(h *Host
 				if weight < *least {
 					continue
 				}
-				if h := t.all[slot]; !s.refusedBy(h) && !yield(h, weight) {
+				if !s.refusedBy(t.all[slot]) && !yield(slot, weight) {
 					return
 				}
 			}
@@ -57,8 +57,8 @@ func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(h *Host
 }
 
 // NearestWithRoom is Table.WithRoom, the nearest hosts first. Of those that are equally near it begins at the slot from.
-func NearestWithRoom(t *Table, s *Shape, from int, least *int) func(yield func(h *Host, weight int) bool) {
-	return func(yield func(*Host, int) bool) {
+func (t *Table) NearestWithRoom(s *Shape, from int, least *int) func(yield func(slot, weight int) bool) {
+	return func(yield func(int, int) bool) {
 		var rooms [unknownRank + 1]int // hosts with room, by rank
 		for slot := range t.left {
 			if s.Foot.Within(t.left[slot]) && s.Pool.has.at(slot) {
@@ -74,7 +74,7 @@ func NearestWithRoom(t *Table, s *Shape, from int, least *int) func(yield func(h
 }
 
 // equallyNear yields the n hosts of this rank with room. It returns false if yield does.
-func equallyNear(t *Table, s *Shape, from int, rank uint8, n int, least *int, yield func(*Host, int) bool) bool {
+func equallyNear(t *Table, s *Shape, from int, rank uint8, n int, least *int, yield func(int, int) bool) bool {
 	foot, left, near := s.Foot, t.left, t.near
 	for _, part := range [][2]int{{from, len(left)}, {0, from}} {
 		for slot := part[0]; slot < part[1] && n > 0; slot++ {
@@ -86,7 +86,7 @@ func equallyNear(t *Table, s *Shape, from int, rank uint8, n int, least *int, yi
 			if weight < *least {
 				continue
 			}
-			if h := t.all[slot]; !s.refusedBy(h) && !yield(h, weight) {
+			if !s.refusedBy(t.all[slot]) && !yield(slot, weight) {
 				return false
 			}
 		}

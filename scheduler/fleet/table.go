@@ -14,24 +14,24 @@ import (
 
 // Table is the known hosts. A host keeps its slot for as long as it is known.
 type Table struct {
-	all     []*Host     // by slot; nil where a host was forgotten
-	left    []Footprint // by slot: what is free less the claims that are not queued; nothing if no offer may go there
-	most    []Footprint // by slot: what the host has
-	queue   []int       // by slot: the least priority that may queue there, if the task ranks before the last that does
-	yields  []int       // by slot: the least priority of the preemptible tasks there; nobody if there are none
-	near    []uint8     // by slot: the rank of its distance
-	vacant  []int       // slots without a host
-	byPeer  map[job.Peer]*Host
-	local   *Host // this daemon's own; nil if it is not known
-	changed *changed
-	pools   map[string]*Pool
-	kinds   map[kind]*gpu.Device // a device of each kind, shared by the hosts with such devices
+	all    []*Host     // by slot; nil where a host was forgotten
+	left   []Footprint // by slot: what is free less the claims that are not queued; nothing if no offer may go there
+	most   []Footprint // by slot: what the host has
+	queue  []int       // by slot: the least priority that may queue there, if the task ranks before the last that does
+	yields []int       // by slot: the least priority of the preemptible tasks there; nobody if there are none
+	near   []uint8     // by slot: the rank of its distance
+	vacant []int       // slots without a host
+	byPeer map[job.Peer]*Host
+	local  *Host // this daemon's own; nil if it is not known
+	rows   *rows
+	pools  map[string]*Pool
+	kinds  map[kind]*gpu.Device // a device of each kind, shared by the hosts with such devices
 }
 
 // NewTable returns a table without hosts.
 func NewTable() Table {
 	return Table{
-		changed: &changed{}, byPeer: map[job.Peer]*Host{}, pools: map[string]*Pool{}, kinds: map[kind]*gpu.Device{},
+		rows: &rows{}, byPeer: map[job.Peer]*Host{}, pools: map[string]*Pool{}, kinds: map[kind]*gpu.Device{},
 	}
 }
 
@@ -48,7 +48,7 @@ const (
 // Add adds a host; local says that it is this daemon's own. The table must have no host of this peer id.
 func (t *Table) Add(p job.Peer, local bool) *Host {
 	h := &Host{Peer: p, Local: local}
-	h.row.changed = t.changed
+	h.row.rows = t.rows
 	t.byPeer[p] = h
 	if local {
 		t.local = h
@@ -66,6 +66,7 @@ func (t *Table) Add(p job.Peer, local bool) *Host {
 	t.queue = append(t.queue, nobody)
 	t.yields = append(t.yields, nobody)
 	t.near = append(t.near, h.near())
+	t.rows.rooms = append(t.rows.rooms, Room{})
 	return h
 }
 
@@ -129,14 +130,15 @@ func (t *Table) Remove(h *Host) {
 	for _, p := range t.pools {
 		p.has.set(slot, false)
 	}
-	h.row.changed = nil
+	t.rows.rooms[slot] = Room{}
+	h.row.rows = nil
 }
 
 // Count brings the rows of the hosts that changed up to date. Searches see the rows as they were counted last.
 func (t *Table) Count(now time.Time) {
-	for _, h := range t.changed.hosts {
+	for _, h := range t.rows.stale {
 		h.row.listed = false
-		if h.row.changed == nil {
+		if h.row.rows == nil {
 			continue // the host was removed
 		}
 		slot := h.row.slot
@@ -144,14 +146,16 @@ func (t *Table) Count(now time.Time) {
 		if !h.Open() || h.Claims.full() || h.pauses.leaseless || h.pauses.until.After(now) {
 			continue
 		}
-		t.left[slot] = footprintOfFree(h.Left())
+		left := h.Left()
+		t.left[slot], t.rows.rooms[slot] = footprintOfFree(left), RoomOf(&h.Profile, &h.Devices, left)
+		t.rows.rooms[slot].plain = h.Claims.queued == 0 && h.Quotas.Users() == 0
 		t.queue[slot], t.yields[slot] = anybody, leastYield(&h.Free)
 		if h.row.last, h.row.kinds = h.Claims.leavers(h.row.kinds); h.row.last.claim != nil {
 			t.queue[slot] = h.row.last.bar.Priority
 		}
 	}
-	clear(t.changed.hosts)
-	t.changed.hosts = t.changed.hosts[:0]
+	clear(t.rows.stale)
+	t.rows.stale = t.rows.stale[:0]
 }
 
 // SetDistance notes what the path to the host costs. This daemon measures it: what a host says of itself has no part in
@@ -181,8 +185,24 @@ func All(t *Table) func(yield func(*Host) bool) {
 // Slots returns the number of slots, with and without a host.
 func (t *Table) Slots() int { return len(t.all) }
 
-// Left returns what is left of the host, as it was counted last. No request is within it if no offer may go there.
-func (t *Table) Left(h *Host) Footprint { return t.left[h.row.slot] }
+// Row is what a search compares of one host.
+type Row struct {
+	Host *Host
+	Left Footprint // as it was counted last. No request is within it if no offer may go there.
+	// Room is what is left of the host, and is valid until Count. It is nil if that depends on the request, because claims
+	// queue at the host or it has refused users; or if the host has changed since Count.
+	Room *Room
+	Free *lease.Free // Left of the host; only if there is a Room
+}
+
+// Row returns that of a slot; see Host.Slot. It does not read the host.
+func (t *Table) Row(slot int) Row {
+	r := Row{Host: t.all[slot], Left: t.left[slot]}
+	if room := &t.rows.rooms[slot]; room.plain {
+		r.Room, r.Free = room, &r.Host.left.room
+	}
+	return r
+}
 
 // Most returns what the host has.
 func (t *Table) Most(h *Host) Footprint { return t.most[h.row.slot] }

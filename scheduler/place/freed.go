@@ -23,7 +23,7 @@ func (p *Placer) MayTake(t *Task, h *fleet.Host, now time.Time) (may bool, again
 	case avoided && a.Kept:
 		return false, time.Time{}
 	}
-	return t.Foot.Within(p.fleet.Left(h)) && t.FitsNow(h), time.Time{}
+	return t.Foot.Within(p.fleet.Row(h.Slot()).Left) && t.FitsNow(h), time.Time{}
 }
 
 // MayTakeQueued says whether a task that queues at other hosts fits at this one now. If it would but for being avoided,

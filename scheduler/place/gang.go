@@ -42,7 +42,7 @@ func (p *Placer) Gather(t *Task, from int, now time.Time, missing, more int) (fi
 			break
 		}
 		for _, c := range p.chosen {
-			h := found.hosts[c.Index]
+			h := found.seen[c.Index].Host
 			fits = append(fits, Spot{Host: h, Devices: c.Devices, Why: Why(x.Need, x.Pool.Prefers(), h, c.Why)})
 			x.At = append(x.At, h)
 		}

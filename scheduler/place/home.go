@@ -42,7 +42,7 @@ func (p *Placer) Parts(t *Task, label string, size int) []Part {
 		}
 		x := &parts[i]
 		x.Hosts++
-		if t.Foot.Within(p.fleet.Left(h)) {
+		if t.Foot.Within(p.fleet.Row(h.Slot()).Left) {
 			x.Fits++
 		}
 		x.queued += h.Claims.Queued()

@@ -13,7 +13,6 @@ package place
 import (
 	"time"
 
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/policy"
 )
@@ -52,6 +51,8 @@ type Placer struct {
 	fleet   *fleet.Table
 	typical *policy.Typical
 
+	search        fleet.Search
+	rooms         []fleet.Room // of hosts of which the table has none
 	fits, shunned candidates
 	shunnedUntil  time.Time // when the task ceases to avoid the host in shunned
 	chosen        []policy.Choice
@@ -65,28 +66,27 @@ func New(t *fleet.Table, typical *policy.Typical) *Placer {
 	return &Placer{Sample: SampleSize, fleet: t, typical: typical}
 }
 
-// candidates are hosts that meet the preferences of a task equally well, and the same as the policy sees them.
+// candidates are hosts that meet the preferences of a task equally well, as the policy sees them.
 type candidates struct {
 	weight int
-	hosts  []*fleet.Host
 	seen   []policy.Candidate
 }
 
-func (cs *candidates) clear() { cs.weight, cs.hosts, cs.seen = 0, cs.hosts[:0], cs.seen[:0] }
+func (cs *candidates) clear() { cs.weight, cs.seen = 0, cs.seen[:0] }
 
 // wants says whether a host of this weight is to be added: it is preferred to those before, or equal to them and they
 // are fewer than the sample.
 func (cs *candidates) wants(weight, sample int) bool {
-	return weight > cs.weight || weight == cs.weight && len(cs.hosts) < sample
+	return weight > cs.weight || weight == cs.weight && len(cs.seen) < sample
 }
 
 // add adds a host. Those that are preferred less are dropped.
-func (cs *candidates) add(h *fleet.Host, free *lease.Free, weight int) {
+func (cs *candidates) add(c policy.Candidate, weight int) {
 	if weight > cs.weight {
 		cs.clear()
 		cs.weight = weight
 	}
-	cs.hosts, cs.seen = append(cs.hosts, h), append(cs.seen, policy.CandidateOf(h, free))
+	cs.seen = append(cs.seen, c)
 }
 
 // fullHost is a host where a task may queue.

@@ -172,7 +172,7 @@ type seen struct{ names []string }
 func (s *seen) Choose(chosen []policy.Choice, _ policy.Ask, feasible []policy.Candidate, _ int) []policy.Choice {
 	s.names = nil
 	for _, c := range feasible {
-		s.names = append(s.names, c.Name)
+		s.names = append(s.names, c.Host.Name())
 	}
 	if len(feasible) == 0 {
 		return chosen

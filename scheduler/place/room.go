@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/policy"
 )
@@ -17,54 +18,50 @@ import (
 func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 	p.fits.clear()
 	p.shunned.clear()
+	p.rooms = p.rooms[:0]
 	p.again = p.again[:0]
-	if own := p.fleet.Local(); own != nil && p.fleet.Could(t.Shape, own) {
-		p.consider(t, own, p.fleet.Weight(t.Shape, own), now)
+	p.search = fleet.SearchFor(t.Need)
+	own := p.fleet.Local()
+	if own != nil && p.fleet.Could(t.Shape, own) {
+		p.consider(t, p.fleet.Row(own.Slot()), p.fleet.Weight(t.Shape, own), now)
 	}
-	least := 0
+	least, most := 0, t.Pool.MostWeight()
+	search := p.fleet.WithRoom
 	if _, near := t.Policy.(policy.Nearer); near {
-		for h, weight := range fleet.NearestWithRoom(p.fleet, t.Shape, from, &least) {
-			if p.enough(t, h, weight, &least, now) {
-				break
-			}
+		search = p.fleet.NearestWithRoom
+	}
+	for slot, weight := range search(t.Shape, from, &least) {
+		if row := p.fleet.Row(slot); row.Host != own {
+			p.consider(t, row, weight, now)
 		}
-	} else {
-		for h, weight := range p.fleet.WithRoom(t.Shape, from, &least) {
-			if p.enough(t, h, weight, &least, now) {
-				break
-			}
+		if len(p.fits.seen) == 0 {
+			continue
+		}
+		if p.fits.weight == most && len(p.fits.seen)+len(p.shunned.seen) >= p.Sample {
+			break
+		}
+		if least = p.fits.weight; !p.fits.wants(least, p.Sample) {
+			least++
 		}
 	}
-	if len(p.fits.hosts) > 0 {
+	if len(p.fits.seen) > 0 {
 		return &p.fits
 	}
 	return &p.shunned
 }
 
-// enough considers a host, and says whether there are as many candidates as are compared. It raises least to the weight
-// that a further host must have.
-func (p *Placer) enough(t *Task, h *fleet.Host, weight int, least *int, now time.Time) bool {
-	if !h.Local {
-		p.consider(t, h, weight, now)
-	}
-	if len(p.fits.hosts) == 0 {
-		return false
-	}
-	if p.fits.weight == t.Pool.MostWeight() && len(p.fits.hosts)+len(p.shunned.hosts) >= p.Sample {
-		return true
-	}
-	if *least = p.fits.weight; !p.fits.wants(*least, p.Sample) {
-		*least++
-	}
-	return false
-}
-
-// consider adds the host to the candidates if the task fits there now. Weight is how well it meets the preferences.
-func (p *Placer) consider(t *Task, h *fleet.Host, weight int, now time.Time) {
-	if !t.Foot.Within(p.fleet.Left(h)) || !t.Home.Has(h) || slices.Contains(t.At, h) {
+// consider adds the host of the row to the candidates if the task fits there now. Weight is how well it meets the
+// preferences. The host itself is only read if the table has no Room of it.
+func (p *Placer) consider(t *Task, row fleet.Row, weight int, now time.Time) {
+	h := row.Host
+	if !t.Foot.Within(row.Left) || len(t.At) > 0 && slices.Contains(t.At, h) || !t.Home.Has(h) {
 		return
 	}
-	a, avoided := t.Avoid.at(now, h.Peer)
+	var a Avoidance
+	avoided := false
+	if len(t.Avoid) > 0 {
+		a, avoided = t.Avoid.at(now, h.Peer)
+	}
 	switch {
 	case avoided && a.Hard:
 		p.again = append(p.again, Again{h, a.Until})
@@ -75,17 +72,36 @@ func (p *Placer) consider(t *Task, h *fleet.Host, weight int, now time.Time) {
 	if !avoided && !p.fits.wants(weight, p.Sample) {
 		return
 	}
-	free := h.LeftFor(&t.Rank)
-	if t.OverQuota(h) != "" || !h.Devices.Suffices(t.Need, free) {
+	room, free := row.Room, row.Free
+	if room == nil {
+		if t.OverQuota(h) != "" {
+			return
+		}
+		free = h.LeftFor(&t.Rank)
+		room = p.roomOf(h, free)
+	}
+	if !p.search.Fits(room, &h.Devices, free) {
 		return
 	}
 	switch {
 	case !avoided:
-		p.fits.add(h, free, weight)
-	case len(p.shunned.hosts) == 0 || a.Until.Before(p.shunnedUntil):
+		p.fits.add(p.candidate(h, room, free), weight)
+	case len(p.shunned.seen) == 0 || a.Until.Before(p.shunnedUntil):
 		p.shunned.clear()
-		p.shunned.add(h, free, weight)
+		p.shunned.add(p.candidate(h, room, free), weight)
 		p.shunnedUntil = a.Until
+	}
+}
+
+// roomOf works out the room of a host of which the table has none.
+func (p *Placer) roomOf(h *fleet.Host, free *lease.Free) *fleet.Room {
+	p.rooms = append(p.rooms, fleet.RoomOf(&h.Profile, &h.Devices, free))
+	return &p.rooms[len(p.rooms)-1]
+}
+
+func (p *Placer) candidate(h *fleet.Host, room *fleet.Room, free *lease.Free) policy.Candidate {
+	return policy.Candidate{
+		Host: h, Local: h == p.fleet.Local(), Room: room, Profile: &h.Profile, Free: free, Devices: &h.Devices,
 	}
 }
 
@@ -96,7 +112,7 @@ func (p *Placer) choose(t *Task, from *candidates) (*fleet.Host, policy.Choice) 
 	if len(p.chosen) == 0 {
 		return nil, policy.Choice{}
 	}
-	host, choice := from.hosts[p.chosen[0].Index], p.chosen[0]
+	host, choice := from.seen[p.chosen[0].Index].Host, p.chosen[0]
 	choice.Why = Why(t.Need, t.Pool.Prefers(), host, choice.Why)
 	return host, choice
 }
@@ -120,7 +136,7 @@ func (p *Placer) DevicesAt(t *Task, h *fleet.Host) []string {
 		return nil
 	}
 	p.fits.clear()
-	p.fits.add(h, free, 0)
+	p.fits.add(policy.CandidateOf(h, free), 0)
 	_, c := p.choose(t, &p.fits)
 	return c.Devices
 }

@@ -10,12 +10,13 @@ type Balanced struct{}
 
 // Choose prefers the candidates with the fewest tasks.
 func (Balanced) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice {
+	gpus := gpu.Count(ask.Need) > 0
 	return rated(chosen, ask, feasible, n, "fewest tasks for what is free", func(i int) float64 {
-		c := &feasible[i]
-		free := float64(c.Free.CPUs)
-		if gpu.Count(ask.Need) > 0 {
-			free = float64(freeMilli(c.Free)) / gpu.Whole
+		r := feasible[i].Room
+		free := float64(r.CPUs)
+		if gpus {
+			free = float64(r.Milli) / gpu.Whole
 		}
-		return -float64(c.Free.Tasks+1) / max(free, 1)
+		return -float64(r.Tasks+1) / max(free, 1)
 	})
 }

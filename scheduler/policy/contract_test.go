@@ -112,7 +112,7 @@ func feasibleOf(need job.Resources, hosts []lease.Hello) []Candidate {
 func told(chosen []Choice, feasible []Candidate) []string {
 	var out []string
 	for _, x := range chosen {
-		out = append(out, fmt.Sprintln(feasible[x.Index].Name, x.Devices, x.Why))
+		out = append(out, fmt.Sprintln(feasible[x.Index].Host.Name(), x.Devices, x.Why))
 	}
 	return out
 }
@@ -122,10 +122,10 @@ var leavesText = regexp.MustCompile(`leaves (\S+) of (\d+) (GPUs|CPUs)`)
 // checkReason checks the numbers of a reason, and that it names this host only where it is.
 func checkReason(t *rapid.T, why string, need job.Resources, c *Candidate) {
 	if why == "" || len(why) > lease.MaxDetail {
-		t.Fatalf("%s: the reason is %q", c.Name, why)
+		t.Fatalf("%s: the reason is %q", c.Host.Name(), why)
 	}
 	if why == "this host" && !c.Local {
-		t.Fatalf("%s is not this host", c.Name)
+		t.Fatalf("%s is not this host", c.Host.Name())
 	}
 	m := leavesText.FindStringSubmatch(why)
 	if m == nil {
@@ -141,23 +141,23 @@ func checkReason(t *rapid.T, why string, need job.Resources, c *Candidate) {
 	}
 	said, err := strconv.ParseFloat(m[1], 64)
 	if err != nil || said != left || m[2] != strconv.Itoa(all) {
-		t.Fatalf("%s: %q, but it leaves %v of %d", c.Name, why, left, all)
+		t.Fatalf("%s: %q, but it leaves %v of %d", c.Host.Name(), why, left, all)
 	}
 }
 
 // checkChoice checks that the devices of a choice are different ones on which the need fits.
 func checkChoice(t *rapid.T, x Choice, need job.Resources, c *Candidate) {
 	if len(x.Devices) != gpu.Count(need) {
-		t.Fatalf("%s: devices %v for %+v", c.Name, x.Devices, need)
+		t.Fatalf("%s: devices %v for %+v", c.Host.Name(), x.Devices, need)
 	}
 	for i, uuid := range x.Devices {
 		at := slices.IndexFunc(c.Free.GPUs, func(g lease.FreeGPU) bool { return g.UUID == uuid })
 		if at < 0 || slices.Contains(x.Devices[:i], uuid) {
-			t.Fatalf("%s: devices %v, free are %v", c.Name, x.Devices, c.Free.GPUs)
+			t.Fatalf("%s: devices %v, free are %v", c.Host.Name(), x.Devices, c.Free.GPUs)
 		}
 		g, d := c.Free.GPUs[at], c.Devices.Device(at)
 		if g.Milli < gpu.Milli(need) || g.Memory < need.GPUMemory || !lease.GPUMeets(*d, need) {
-			t.Fatalf("%s: %+v of %+v does not meet %+v", c.Name, g, d, need)
+			t.Fatalf("%s: %+v of %+v does not meet %+v", c.Host.Name(), g, d, need)
 		}
 	}
 	checkReason(t, x.Why, need, c)

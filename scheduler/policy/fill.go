@@ -147,8 +147,11 @@ type point struct {
 }
 
 func pointOf(steps float64) point {
-	steps = max(steps, 0)
-	return point{int(steps), float32(steps - math.Floor(steps))}
+	if steps < 0 {
+		return point{}
+	}
+	step := int(steps)
+	return point{step, float32(steps - float64(step))}
 }
 
 func (p point) steps() float64 { return float64(p.step) + float64(p.part) }
@@ -172,7 +175,7 @@ func at(row []expect, p point) expect {
 }
 
 // partly is what is expected of a device that is free in part.
-func (f *fill) partly(milli int, steps float64) expect {
+func (f *fill) partly(milli int32, steps float64) expect {
 	return at(f.part[milli/perLevel][:], pointOf(steps))
 }
 

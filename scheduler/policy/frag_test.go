@@ -70,6 +70,24 @@ func TestFragPrefers(t *testing.T) {
 			hostOf("z", 8, "h100", 400, 500, 1000), hostOf("a", 8, "h100", 400), "z1",
 		},
 		{
+			"of devices that cost the same the one that is begun, wherever it is listed",
+			[]job.Resources{share(0.5)},
+			share(0.5),
+			hostOf("z", 8, "h100", 1000, 500, 1000), hostOf("a", 8, "h100", 1000, 1000, 1000), "z1",
+		},
+		{
+			"the same of two hosts, though more devices are free there",
+			[]job.Resources{share(0.5)},
+			share(0.5),
+			hostOf("z", 8, "h100", 1000, 500, 1000), hostOf("a", 8, "h100", 1000), "z1",
+		},
+		{
+			"a host with few CPUs, if few have those of the usual requests",
+			[]job.Resources{whole(12, 1), whole(12, 1), whole(12, 1), whole(4, 1)},
+			whole(4, 1),
+			hostOf("z", 8, "h100", 1000), hostOf("a", 60, "h100", 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000), "z0",
+		},
+		{
 			"a device without room for a large share, if few devices have it",
 			[]job.Resources{share(0.8), share(0.8), share(0.4)},
 			share(0.1),
@@ -179,14 +197,14 @@ func TestFragWithoutKnowledge(t *testing.T) {
 	} {
 		p := &Frag{}
 		got := p.Choose(nil, c.ask, c.feasible, 1)[0]
-		if text := c.feasible[got.Index].Name + ": " + got.Why; text != c.want {
+		if text := c.feasible[got.Index].Host.Name() + ": " + got.Why; text != c.want {
 			t.Errorf("%s is known: %s, want %s", name, text, c.want)
 		}
 	}
 	gpus[0].Local = true
 	p := &Frag{}
 	if got := p.Choose(nil, Ask{Need: need, Typical: full}, gpus, 1)[0]; got.Index != 0 {
-		t.Errorf("of equal hosts it chooses %s", gpus[got.Index].Name)
+		t.Errorf("of equal hosts it chooses %s", gpus[got.Index].Host.Name())
 	}
 }
 
@@ -205,7 +223,7 @@ func TestFillIsWithinTheRoom(t *testing.T) {
 		for _, x := range []struct {
 			expect
 			room float64
-		}{{f.partly(milli, steps), float64(milli + perLevel/2*levels)}, {f.wholly(n, steps), float64(n*gpu.Whole) * 1.06}} {
+		}{{f.partly(int32(milli), steps), float64(milli + perLevel/2*levels)}, {f.wholly(n, steps), float64(n*gpu.Whole) * 1.06}} {
 			if !(x.milli >= 0 && float64(x.milli) <= x.room && x.steps >= 0) || math.IsInf(float64(x.steps), 0) {
 				t.Fatalf("of %v thousandths with %v steps %+v is expected to be used", x.room, steps, x.expect)
 			}

@@ -35,7 +35,10 @@ func (k *asked) grouped() (need job.Resources, some bool) {
 	case k.gpus > 1 || k.model != "" || k.gpuMemory > 0:
 		return job.Resources{GPUs: k.gpus, GPUModel: k.model, GPUMemory: k.gpuMemory}, true
 	}
-	return need, k.milli > gpu.Whole/2 && k.milli < gpu.Whole
+	if k.milli == gpu.Whole {
+		return job.Resources{GPUs: 1}, true // see group.plain
+	}
+	return need, k.milli > gpu.Whole/2
 }
 
 // need returns a request of the kind, with the mean of the memory.

@@ -12,11 +12,12 @@ type Pack struct{}
 func (Pack) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice {
 	cpus, milli := 0, 0
 	for i := range feasible {
-		cpus = max(cpus, feasible[i].Profile.CPUs)
-		milli = max(milli, gpu.Whole*len(feasible[i].Profile.GPUs))
+		cpus = max(cpus, feasible[i].Room.AllCPUs)
+		milli = max(milli, gpu.Whole*feasible[i].Room.AllGPUs)
 	}
+	taken := milliOf(ask.Need)
 	return rated(chosen, ask, feasible, n, "fullest host", func(i int) float64 {
-		c := &feasible[i]
-		return -ratio(c.Free.CPUs-ask.Need.CPUs, cpus) - ratio(freeMilli(c.Free)-milliOf(ask.Need), milli)
+		r := feasible[i].Room
+		return -ratio(r.CPUs-ask.Need.CPUs, cpus) - ratio(r.Milli-taken, milli)
 	})
 }

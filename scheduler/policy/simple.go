@@ -3,9 +3,9 @@ package policy
 // The policy "simple": this host first, then the host where the least is wasted.
 
 import (
-	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 )
 
 // Simple prefers the scheduler's own host, and then the host that has the least left after the task: a task without
@@ -27,7 +27,8 @@ const (
 // Choose prefers the candidates with the highest score.
 func (Simple) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice {
 	begin := len(chosen)
-	chosen = rated(chosen, ask, feasible, n, "least waste", func(i int) float64 { return simplest(ask.Need, &feasible[i]) })
+	meets := fleet.Meeter{Need: ask.Need}
+	chosen = rated(chosen, ask, feasible, n, "least waste", func(i int) float64 { return simplest(&meets, &feasible[i]) })
 	for i := begin; i < len(chosen); i++ {
 		if feasible[chosen[i].Index].Local {
 			chosen[i].Why = "this host"
@@ -38,55 +39,45 @@ func (Simple) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Ch
 
 // simplest is the score of a host. It is less than localBonus above or below zero, or that much higher for the local
 // host.
-func simplest(need job.Resources, c *Candidate) float64 {
+func simplest(meets *fleet.Meeter, c *Candidate) float64 {
 	score := 0.0
 	if c.Local {
 		score = localBonus
 	}
-	return score - waste(need, c)
+	return score - waste(meets, c)
 }
 
-func waste(need job.Resources, c *Candidate) float64 {
-	w := wasteCPUs*ratio(c.Free.CPUs-need.CPUs, c.Profile.CPUs) +
-		wasteMemory*ratio(c.Free.Memory-need.Memory, c.Profile.Memory)
+func waste(meets *fleet.Meeter, c *Candidate) float64 {
+	r, need := c.Room, &meets.Need
+	w := wasteCPUs*ratio(r.CPUs-need.CPUs, r.AllCPUs) +
+		wasteMemory*ratio(r.Memory-need.Memory, r.AllMemory)
 	if need.GPUs == 0 && need.GPUShare == 0 {
-		if len(c.Profile.GPUs) > 0 {
+		if r.AllGPUs > 0 {
 			w += wasteGPUHost
 		}
 		return w
 	}
-	w += wasteGPUs * ratio(wholeGPUs(c.Free)-need.GPUs, job.MaxGPUs)
-	return w + wasteGPUMemory*ratio(smallestFit(need, c), largest)
+	w += wasteGPUs * ratio(r.Whole-need.GPUs, job.MaxGPUs)
+	return w + wasteGPUMemory*ratio(smallestFit(meets, c), largest)
 }
 
 // largest is above the memory of any device, so that ratios stay below one.
 const largest = job.Size(1 << 40)
 
 // smallestFit is the memory of the smallest device that meets the need.
-func smallestFit(need job.Resources, c *Candidate) job.Size {
+func smallestFit(meets *fleet.Meeter, c *Candidate) job.Size {
 	least := largest
-	if d := c.Devices.Alike(); d != nil {
-		if d.Memory < least && lease.GPUMeets(*d, need) {
+	if d := c.Room.Alike; d != nil {
+		if d.Memory < least && meets.Device(d) {
 			least = d.Memory
 		}
 		return least
 	}
 	for i := range c.Profile.GPUs {
 		d := &c.Profile.GPUs[i]
-		if d.Memory < least && lease.GPUMeets(*d, need) {
+		if d.Memory < least && lease.GPUMeets(*d, meets.Need) {
 			least = d.Memory
 		}
 	}
 	return least
-}
-
-// wholeGPUs counts the devices that are wholly free.
-func wholeGPUs(f *lease.Free) int {
-	n := 0
-	for i := range f.GPUs {
-		if f.GPUs[i].Milli >= gpu.Whole {
-			n++
-		}
-	}
-	return n
 }

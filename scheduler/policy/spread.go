@@ -10,11 +10,12 @@ type Spread struct{}
 
 // Choose prefers the candidates with the largest free part.
 func (Spread) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice {
+	gpus := gpu.Count(ask.Need) > 0
 	return rated(chosen, ask, feasible, n, "emptiest host", func(i int) float64 {
-		c := &feasible[i]
-		if gpu.Count(ask.Need) > 0 {
-			return ratio(freeMilli(c.Free), gpu.Whole*len(c.Profile.GPUs))
+		r := feasible[i].Room
+		if gpus {
+			return ratio(r.Milli, gpu.Whole*r.AllGPUs)
 		}
-		return ratio(c.Free.CPUs, c.Profile.CPUs)
+		return ratio(r.CPUs, r.AllCPUs)
 	})
 }

@@ -60,12 +60,13 @@ const (
 // Choose prefers the candidates with the nearest devices, or the nearest candidates for a gang.
 func (t *Topology) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice {
 	t.near = t.near[:0]
+	meets := fleet.Meeter{Need: ask.Need}
 	for i := range feasible {
-		t.near = append(t.near, t.nearest(ask.Need, &feasible[i]))
+		t.near = append(t.near, t.nearest(&meets, &feasible[i]))
 	}
 	score := func(i int) float64 {
 		c := &feasible[i]
-		return float64(nearDevices*int(t.near[i].level)-nearHost*c.near()) - ratio(freeMilli(c.Free), gpu.Whole*job.MaxGPUs) - ratio(c.Free.CPUs, c.Profile.CPUs)/job.MaxGPUs
+		return float64(nearDevices*int(t.near[i].level)-nearHost*c.near()) - ratio(c.Room.Milli, gpu.Whole*job.MaxGPUs) - ratio(c.Room.CPUs, c.Room.AllCPUs)/job.MaxGPUs
 	}
 	begin := len(chosen)
 	claim := ""
@@ -98,7 +99,7 @@ func (c *Candidate) near() int {
 	if c.Local {
 		return 0
 	}
-	return c.Distance.Rank()
+	return c.Host.Distance.Rank()
 }
 
 // howNear tells people what the path to a host costs.
@@ -106,8 +107,8 @@ func howNear(c *Candidate) string {
 	switch {
 	case c.Local:
 		return "this host"
-	case c.Distance.Known():
-		return "round trip up to " + c.Distance.String()
+	case c.Host.Distance.Known():
+		return "round trip up to " + c.Host.Distance.String()
 	}
 	return "fullest host"
 }
@@ -127,26 +128,21 @@ func byScore(feasible []Candidate, score func(int) float64) []int {
 }
 
 // nearest finds the smallest NVLink island with enough free devices, else the NUMA node.
-func (t *Topology) nearest(need job.Resources, c *Candidate) nearness {
-	if need.GPUs == 0 {
+func (t *Topology) nearest(meets *fleet.Meeter, c *Candidate) nearness {
+	n := meets.Need.GPUs
+	if n == 0 {
 		return nearness{}
 	}
-	meets := meeter{need: need}
 	for _, l := range []level{oneIsland, oneNUMA} {
 		t.free = t.free[:0]
-		for i := range c.Free.GPUs {
-			g := groupOf(c, i, l)
-			if g < 0 || g >= lease.MaxGPUs || !wholly(&c.Free.GPUs[i], need) || !meets.device(c.Devices.Device(i)) {
-				continue
-			}
-			for len(t.free) <= g {
-				t.free = append(t.free, 0)
-			}
-			t.free[g]++
+		if c.Room.Listed >= 0 {
+			t.countRoom(meets, c.Room, l)
+		} else {
+			t.count(meets, c, l)
 		}
 		found := -1
 		for g, free := range t.free {
-			if free >= need.GPUs && (found < 0 || free < t.free[found]) {
+			if free >= n && (found < 0 || free < t.free[found]) {
 				found = g
 			}
 		}
@@ -155,6 +151,39 @@ func (t *Topology) nearest(need job.Resources, c *Candidate) nearness {
 		}
 	}
 	return nearness{}
+}
+
+// count counts the devices that the need could have, by island or NUMA node.
+func (t *Topology) count(meets *fleet.Meeter, c *Candidate, l level) {
+	for i := range c.Free.GPUs {
+		if g := groupOf(c, i, l); g >= 0 && g < lease.MaxGPUs && wholly(&c.Free.GPUs[i], meets.Need) && meets.Device(c.Devices.Device(i)) {
+			t.add(g)
+		}
+	}
+}
+
+// countRoom does so for a host whose room lists the devices.
+func (t *Topology) countRoom(meets *fleet.Meeter, r *fleet.Room, l level) {
+	if r.Whole < meets.Need.GPUs || !meets.Device(r.Alike) {
+		return
+	}
+	for i := range r.GPUs[:r.Listed] {
+		d := &r.GPUs[i]
+		g, numa := d.Place()
+		if l == oneNUMA {
+			g = numa
+		}
+		if g >= 0 && d.Milli >= gpu.Whole && d.Memory >= meets.Need.GPUMemory {
+			t.add(g)
+		}
+	}
+}
+
+func (t *Topology) add(group int) {
+	for len(t.free) <= group {
+		t.free = append(t.free, 0)
+	}
+	t.free[group]++
 }
 
 // wholly says whether a device is free as a whole, with the memory that the need asks for.
@@ -178,10 +207,10 @@ func (t *Topology) devices(need job.Resources, c *Candidate, at nearness) []stri
 		return out
 	}
 	out := make([]string, 0, need.GPUs)
-	meets := meeter{need: need}
+	meets := fleet.Meeter{Need: need}
 	for i := range c.Free.GPUs {
 		g := &c.Free.GPUs[i]
-		if len(out) < need.GPUs && wholly(g, need) && groupOf(c, i, at.level) == at.group && meets.device(c.Devices.Device(i)) {
+		if len(out) < need.GPUs && wholly(g, need) && groupOf(c, i, at.level) == at.group && meets.Device(c.Devices.Device(i)) {
 			out = append(out, g.UUID)
 		}
 	}
@@ -198,7 +227,7 @@ type domain struct {
 func rackOf(c *Candidate) domain {
 	d := leafOf(c)
 	if d.rack = c.Profile.Labels[RackLabel]; d.rack == "" {
-		d.host = c.Peer
+		d.host = c.Host.Peer
 	}
 	return d
 }
@@ -211,7 +240,7 @@ func leafOf(c *Candidate) domain {
 	if rack := c.Profile.Labels[RackLabel]; rack != "" {
 		return domain{rack: rack}
 	}
-	return domain{host: c.Peer}
+	return domain{host: c.Host.Peer}
 }
 
 // together chooses n of all candidates, which are given best first. It takes them from the smallest rack that has n,
@@ -297,7 +326,7 @@ func farthest(chosen []Choice, feasible []Candidate) string {
 	var far fleet.Distance
 	for _, x := range chosen {
 		if c := &feasible[x.Index]; c.near() >= most {
-			most, far = c.near(), c.Distance
+			most, far = c.near(), c.Host.Distance
 		}
 	}
 	if !far.Known() {

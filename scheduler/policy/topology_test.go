@@ -66,7 +66,7 @@ func TestTopologyOfDevices(t *testing.T) {
 			need := job.Resources{CPUs: 1, GPUs: c.gpus}
 			feasible := remote(need, c.hosts...)
 			x := (&Topology{}).Choose(nil, Ask{Need: need}, feasible, 1)[0]
-			if got := fmt.Sprint(feasible[x.Index].Name, " ", x.Devices, " ", x.Why); got != c.want {
+			if got := fmt.Sprint(feasible[x.Index].Host.Name(), " ", x.Devices, " ", x.Why); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 		})

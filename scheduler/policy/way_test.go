@@ -38,11 +38,11 @@ func TestTopologyGoesByPaths(t *testing.T) {
 		need := job.Resources{CPUs: 1}
 		feasible := remote(need, hosts...)
 		for i := range feasible {
-			feasible[i].Distance, feasible[i].Local = c.paths[i], i == c.local
+			feasible[i].Host.Distance, feasible[i].Local = c.paths[i], i == c.local
 		}
 		x := (&Topology{}).Choose(nil, Ask{Need: need}, feasible, 1)[0]
 		why, _, _ := strings.Cut(x.Why, ": leaves")
-		got := feasible[x.Index].Name + " " + why
+		got := feasible[x.Index].Host.Name() + " " + why
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
@@ -59,7 +59,7 @@ func TestGangWithoutLabels(t *testing.T) {
 		}
 		feasible := remote(need, hosts...)
 		for i := range feasible {
-			feasible[i].Distance = fleet.DistanceOf(time.Duration(rapid.IntRange(0, 6).Draw(t, "far")) * time.Millisecond)
+			feasible[i].Host.Distance = fleet.DistanceOf(time.Duration(rapid.IntRange(0, 6).Draw(t, "far")) * time.Millisecond)
 		}
 		n := rapid.IntRange(1, len(feasible)).Draw(t, "n")
 		chosen := (&Topology{}).Choose(nil, Ask{Need: need, Gang: true}, feasible, n)
@@ -67,11 +67,11 @@ func TestGangWithoutLabels(t *testing.T) {
 		most := 0
 		for _, x := range chosen {
 			in[x.Index] = true
-			most = max(most, feasible[x.Index].Distance.Rank())
+			most = max(most, feasible[x.Index].Host.Distance.Rank())
 		}
 		for i := range feasible {
-			if !in[i] && feasible[i].Distance.Rank() < most {
-				t.Fatalf("%s, round trip %s, is not in the gang, and a farther one is", feasible[i].Name, feasible[i].Distance)
+			if !in[i] && feasible[i].Host.Distance.Rank() < most {
+				t.Fatalf("%s, round trip %s, is not in the gang, and a farther one is", feasible[i].Host.Name(), feasible[i].Host.Distance)
 			}
 		}
 		says := strings.HasPrefix(chosen[0].Why, "nearest hosts, round trips up to ")
@@ -87,8 +87,8 @@ func TestClaimedCost(t *testing.T) {
 	liar.Profile.Labels = map[string]string{"distance": "0", "cost": "0", "local": "true", "rack": "r1", "leaf": "l1"}
 	need := job.Resources{GPUs: 1}
 	feasible := remote(need, honest, liar)
-	feasible[0].Distance, feasible[1].Distance = fleet.DistanceOf(time.Microsecond), fleet.DistanceOf(time.Millisecond)
-	if x := (&Topology{}).Choose(nil, Ask{Need: need}, feasible, 1)[0]; feasible[x.Index].Name != "a" {
+	feasible[0].Host.Distance, feasible[1].Host.Distance = fleet.DistanceOf(time.Microsecond), fleet.DistanceOf(time.Millisecond)
+	if x := (&Topology{}).Choose(nil, Ask{Need: need}, feasible, 1)[0]; feasible[x.Index].Host.Name() != "a" {
 		t.Errorf("the task goes to %s: %s", feasible[x.Index].Name, x.Why)
 	}
 }

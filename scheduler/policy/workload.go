@@ -27,13 +27,17 @@ type workload struct {
 }
 
 // group is the requests that only some hosts can serve: those that want a certain model, much device memory, several
-// devices at once, or more than half of a device.
+// devices at once, more than half of a device, or the CPUs that come with a whole one.
 type group struct {
 	need    job.Resources // what all requests of the group have in common; without GPUs for large shares
 	milli   float64       // of all its devices together, of one request, in the mean
 	share   float64       // of the GPUs that all requests ask for together
 	members []member      // by CPUs, the fewest first
 }
+
+// plain says whether the group is that of the requests for one whole device of any kind. Such devices become scarce where few
+// hosts have the CPUs for the requests.
+func (g *group) plain() bool { return g.need == (job.Resources{GPUs: 1}) }
 
 // member is the requests of a group that take about as many CPUs.
 type member struct {
@@ -138,7 +142,7 @@ func (w *workload) addGroups(kinds []asked) {
 		if g.need.GPUs == 0 {
 			w.largeShare = int32(g.milli)
 		}
-		if g.need.GPUs != 1 {
+		if g.need.GPUs != 1 || g.plain() {
 			w.counted |= 1 << i
 		}
 		for k := range g.members {

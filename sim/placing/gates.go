@@ -35,6 +35,40 @@ const (
 // Sample is how many random candidates a policy chooses from in the gate on samples.
 const Sample = 64
 
+// Judged returns the study of these tables that has the figures of all gates. Its seeds are to be set.
+func Judged(tables []Table) Study {
+	return Study{Tables: tables, Policies: policy.Names(), Candidates: []int{0, Sample}, Yardsticks: []string{FGD, BestFit, GpuPacking}}
+}
+
+// WithPinned adds two tables to these: the first one and the one where most requests name models, with a third of the
+// requests for GPUs pinned to models as in the latter. If no request names a model, it adds none.
+func WithPinned(tables []Table) []Table {
+	most, from := 0, 0
+	for i, t := range tables {
+		n := 0
+		for k := range t.Requests {
+			if t.Requests[k].Models != "" {
+				n++
+			}
+		}
+		if n > most {
+			most, from = n, i
+		}
+	}
+	if most == 0 {
+		return tables
+	}
+	out := slices.Clone(tables)
+	for i, t := range tables {
+		if i == 0 || i == from {
+			t.Name, t.Pinned = t.Name+"-pinned", true
+			t.Requests = Pin(t.Requests, tables[from].Requests, 1.0/3, 1)
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // Gates compares the figures. Gates for which figures are missing are left out. The yardsticks are the published
 // policies on the same machines, tables and seeds.
 func Gates(figures []Figure) []Gate {

@@ -27,7 +27,8 @@ type Table struct {
 type Study struct {
 	Tables     []Table
 	Policies   []string
-	Candidates []int // 0: all
+	Candidates []int    // 0: all
+	Yardsticks []string // further policies, which choose from all machines
 	Seeds      []int64
 	Workers    int                // runs at once; each takes one CPU
 	Progress   func(done, of int) // as Config.Progress, in runs
@@ -118,16 +119,22 @@ func (s *Study) plan() ([]Figure, []one, error) {
 				return nil, nil, fmt.Errorf("table %s: %w", t.Name, err)
 			}
 		}
+		add := func(policy string, candidates int) {
+			for i, seed := range s.Seeds {
+				runs = append(runs, one{len(figures), Config{
+					Machines: t.Machines, Arrivals: lists[i].arrivals, Ranks: lists[i].ranks, Workload: t.Requests,
+					Policy: policy, Candidates: candidates, Seed: seed,
+				}})
+			}
+			figures = append(figures, Figure{Table: t.Name, Pinned: t.Pinned, Policy: policy, Candidates: candidates, Seeds: len(s.Seeds)})
+		}
 		for _, p := range s.Policies {
 			for _, d := range s.Candidates {
-				for i, seed := range s.Seeds {
-					runs = append(runs, one{len(figures), Config{
-						Machines: t.Machines, Arrivals: lists[i].arrivals, Ranks: lists[i].ranks, Workload: t.Requests,
-						Policy: p, Candidates: d, Seed: seed,
-					}})
-				}
-				figures = append(figures, Figure{Table: t.Name, Pinned: t.Pinned, Policy: p, Candidates: d, Seeds: len(s.Seeds)})
+				add(p, d)
 			}
+		}
+		for _, p := range s.Yardsticks {
+			add(p, 0)
 		}
 	}
 	if len(runs) == 0 {
