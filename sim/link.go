@@ -30,6 +30,7 @@ type link struct {
 	cutUntil       time.Duration
 	badUntil       time.Duration // before it, one could not be expected to reach the other
 	told           time.Duration // when the host sent what the owner last heard of its free resources
+	said
 
 	carried []job.Digest // job files that the session remembers
 	toHost  direction[lease.ToWorker]
@@ -128,7 +129,7 @@ func (l *link) connect() {
 	l.hostDown()
 	l.open = true
 	l.session++
-	l.carried = nil
+	l.carried, l.said = nil, said{}
 	l.toHost.begin()
 	l.toOwner.begin()
 	l.hUp, l.oUp = true, true

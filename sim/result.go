@@ -58,6 +58,7 @@ type Work struct {
 	Declines      int
 	Finds         int // searches by class
 	Announcements int // of what schedulers look for
+	Bulletins     int // that hosts have published of what is free, if it does not come by the sessions alone
 	Sessions      int // that were opened between machines
 	Broken        int // of these, by faults
 	Fenced        int // tasks that ended because their lease ran out
