@@ -136,6 +136,9 @@ func post[M any](d *direction[M], up bool, m M) {
 	w.kinds[k].Bytes += int64(n)
 	w.counts.Messages++
 	b.bytes += n
+	if w.cfg.Measured && (k == kindHello || k == kindAvailability) {
+		w.told(l, n, len(b.msgs) == 1)
+	}
 	if w.cfg.Message != nil {
 		w.cfg.Message(m, n)
 	}

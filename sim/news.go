@@ -29,6 +29,8 @@ type Contact struct {
 	News News
 	// Stale is by how much later schedulers get to know of it.
 	Stale time.Duration
+	// Measured says that Result.Told is wanted.
+	Measured bool
 }
 
 // News carries news of the capacity of machines to those whose daemons accept jobs. Machines are named by their indices in
@@ -249,6 +251,17 @@ func (l *link) aged() time.Duration {
 		return l.w.now - l.since
 	}
 	return l.came - l.since
+}
+
+// told counts a message of a session that tells what is free. The first one in its turn pays for the frame.
+func (w *World) told(l *link, bytes int, first bool) {
+	if first {
+		bytes += frame
+	}
+	x := &w.counts.Told
+	x.Messages++
+	x.Bytes += int64(bytes)
+	x.LinkBytes += int64(bytes) * int64(max(0, w.net.Hops(l.h.index, l.o.at)))
 }
 
 // extra says whether an Availability tells something that is meant for one scheduler alone.

@@ -47,6 +47,15 @@ type Traffic struct {
 	Copies   int   // of the files of jobs to machines
 	Copied   int64 // bytes of these
 	ByKind   []KindCount
+	Told     Told
+}
+
+// Told counts what sessions between machines carried of what is free: Hello and Availability. It is empty unless it was
+// asked for by Contact.Measured.
+type Told struct {
+	Messages  int
+	Bytes     int64
+	LinkBytes int64 // each byte counts once for each link that it passed
 }
 
 // Work counts what daemons did.

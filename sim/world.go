@@ -84,7 +84,7 @@ func newWorld(cfg Config) *World {
 		hooks:   hooks{wall: wallClock},
 	}
 	if w.net == nil {
-		w.net = plain{w.Clock, cfg.Seed, plainLeast, plainMost}
+		w.net = NewPlain(w.Clock, cfg.Seed)
 	}
 	if l, ok := w.net.(Lossy); ok {
 		w.lossy = l.Lossy()
