@@ -112,7 +112,8 @@ func (h *host) publish(b *bulletin) {
 	b.version = x.version
 	w.counts.Bulletins++
 	if w.cfg.News == nil { // the sessions carry it
-		x.all = append(x.all[:0], b)
+		x.trim(x.heardBy(w.now - w.cfg.Stale))
+		x.all = append(x.all, b)
 		return
 	}
 	x.trim(w.leastHeard(h))
@@ -151,6 +152,16 @@ func (w *World) leastHeard(h *host) uint32 {
 		least = min(least, b.version)
 	}
 	return least
+}
+
+// heardBy is the newest version that was there at some time.
+func (x *bulletins) heardBy(t time.Duration) uint32 {
+	for i, b := range x.all {
+		if b.at >= t {
+			return x.all[max(i-1, 0)].version
+		}
+	}
+	return x.version
 }
 
 // trim drops the bulletins that all schedulers have, but the newest.
@@ -245,10 +256,13 @@ func (l *link) given(at time.Duration) {
 	l.o.tell(scheduler.FromWorker{Peer: l.h.peer, Msg: l.free})
 }
 
-// age is how old what the core believes is: how late it came, or if something else is so by now, since when it was so.
+// aged is how old what the core believes is: for how long the host has told something else by now, or if it has not, how
+// late it came.
 func (l *link) aged() time.Duration {
-	if x := l.h.bulletins.all; len(x) > 0 && x[len(x)-1].at > l.since {
-		return l.w.now - l.since
+	for _, b := range l.h.bulletins.all {
+		if b.at > l.since {
+			return l.w.now - b.at
+		}
 	}
 	return l.came - l.since
 }
