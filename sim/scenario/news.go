@@ -17,8 +17,9 @@ import (
 
 // News is how schedulers hear of what is free at the hosts.
 type News struct {
-	Way   string        // one of Ways; empty: by sessions, and the report has no figures of that alone
-	Stale time.Duration // by how much later they get to know of it
+	Way    string        // one of Ways; empty: by sessions, and the report has no figures of that alone
+	Stale  time.Duration // by how much later they get to know of it
+	Silent float64       // part of the hosts that pass nothing on in an overlay; each is silent or not by chance
 }
 
 // The ways.
@@ -99,8 +100,18 @@ func (s *Scenario) carrier(net sim.Network, clock *sim.Clock) (*carrier, error) 
 	default:
 		o = gossip.Random(hosts, degree, s.Seed)
 	}
-	c.way, err = gossip.New(cfg, o, c.meter, clock, deliver)
-	return c, err
+	n, err := gossip.New(cfg, o, c.meter, clock, deliver)
+	if err != nil {
+		return nil, err
+	}
+	c.way = n
+	chance := rand.New(rand.NewPCG(s.Seed, 0x73696c656e74))
+	for h := range hosts {
+		if chance.Float64() < s.News.Silent {
+			n.SetSilent(h)
+		}
+	}
+	return c, nil
 }
 
 // Begin has the schedulers look into the DHT from now on, if that is the way.

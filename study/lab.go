@@ -1,0 +1,198 @@
+package main
+
+// Simulations of one load in several ways, as rows of a table.
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/sim/central"
+	"github.com/musterhq/muster/sim/fabric"
+	"github.com/musterhq/muster/sim/load"
+	"github.com/musterhq/muster/sim/record"
+	"github.com/musterhq/muster/sim/report"
+	"github.com/musterhq/muster/sim/scenario"
+)
+
+// lab is where simulations run.
+type lab struct {
+	size   size
+	traces string
+}
+
+// rows is a table: the first row is its head.
+type rows struct{ cells [][]string }
+
+func (r *rows) add(cells ...string) { r.cells = append(r.cells, cells) }
+
+// markdown writes the table.
+func (r *rows) markdown() string {
+	var b strings.Builder
+	for i, cells := range r.cells {
+		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+		if i == 0 {
+			b.WriteString("|---" + strings.Repeat("|--:", len(cells)-1) + "|\n")
+		}
+	}
+	return b.String()
+}
+
+// outcome is what came of simulations that differ in their seeds: the figures are means over them.
+type outcome struct {
+	wait, waitP99, completion, slowdown float64
+	gpus, makespan                      float64
+	jobs, finished                      int
+
+	messages, bytes, linkRate, age, ageP99, reach float64 // linkRate is in bytes a second
+	offers, declined, published                   int
+
+	hit, again               int
+	lostGPU, recover, slower float64
+	twice, open              int // records that break a rule, jobs that never ended: both must be 0
+}
+
+// refereed checks each record of a run.
+type refereed struct {
+	referee *report.Referee
+	broken  int
+	first   error
+}
+
+func (r *refereed) Take(x record.Record) {
+	if err := r.referee.Check(x); err != nil {
+		if r.broken++; r.first == nil {
+			r.first = err
+		}
+	}
+}
+
+// restart is what a start after a preemption costs.
+const restart = time.Minute
+
+// settings is a synthetic load, and the network on which it runs.
+type settings struct {
+	leaves, hosts, schedulers, jobs int
+	load                            string
+}
+
+// scenario makes the machines, the network and the load of a seed.
+func (s settings) scenario(seed uint64) (*scenario.Scenario, error) {
+	x := fabric.DefaultLeafSpine()
+	x.Spines, x.Leaves, x.Hosts, x.Oversubscription = 4, s.leaves, s.hosts, 2
+	t, err := x.Build()
+	if err != nil {
+		return nil, err
+	}
+	machines, err := load.ParseMachines(fmt.Sprintf("%dx8xH100-80GB,128cpu,1TiB", t.Hosts))
+	if err != nil {
+		return nil, err
+	}
+	if machines, err = scenario.LayOut(t, machines, s.hosts); err != nil {
+		return nil, err
+	}
+	how, err := load.ParseSynthetic("study", fmt.Sprintf("jobs: %d; %s", s.jobs, s.load))
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := how.Jobs(machines, seed)
+	if err != nil {
+		return nil, err
+	}
+	return &scenario.Scenario{
+		Seed: seed, Load: load.Load{Machines: machines, Jobs: jobs}, Schedulers: s.schedulers, Topology: t, Shape: "leaf-spine",
+		Restart: restart, News: scenario.News{Way: scenario.BySessions},
+	}, nil
+}
+
+// run runs one scenario for each seed, as set up by a function.
+func (l *lab) run(ctx context.Context, s settings, set func(*scenario.Scenario) error) (*outcome, error) {
+	sum := &outcome{}
+	n := float64(l.size.seeds)
+	for seed := range l.size.seeds {
+		x, err := s.scenario(uint64(seed + 1)) //nolint:gosec // it is small
+		if err == nil {
+			err = set(x)
+		}
+		if err == nil {
+			err = sum.add(ctx, x, n)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("seed %d: %w", seed+1, err)
+		}
+	}
+	return sum, nil
+}
+
+// add runs a scenario and adds its part of the figures.
+func (o *outcome) add(ctx context.Context, s *scenario.Scenario, seeds float64) error {
+	referee, err := report.NewReferee(&s.Load, report.Rules{Restart: s.Restart, Slack: time.Hour, Undone: len(s.Faults) > 0})
+	if err != nil {
+		return err
+	}
+	check := &refereed{referee: referee}
+	s.Log = check
+	out, err := s.Run(ctx)
+	if err != nil {
+		return err
+	}
+	if check.first != nil {
+		return fmt.Errorf("%d records break a rule; the first one: %w", check.broken, check.first)
+	}
+	d := &out.Document
+	f, i := d.Runs[0].Figures, d.Information
+	mean := func(sum *float64, x float64) { *sum += x / seeds }
+	mean(&o.wait, f.Wait.Mean)
+	mean(&o.waitP99, f.Wait.P99)
+	mean(&o.completion, f.Completion.Mean)
+	mean(&o.slowdown, f.Slowdown.Mean)
+	mean(&o.gpus, f.Use.GPUs)
+	mean(&o.makespan, f.Makespan)
+	o.jobs += f.Jobs.Submitted
+	o.finished += f.Jobs.Finished
+	mean(&o.messages, float64(i.Messages))
+	mean(&o.bytes, float64(i.Bytes))
+	mean(&o.linkRate, i.LinkBytes/f.Makespan)
+	mean(&o.age, i.AgeMean)
+	mean(&o.ageP99, i.AgeP99)
+	mean(&o.reach, i.Reach99)
+	o.offers += i.Offers
+	o.declined += i.Declined
+	o.published += i.Published
+	o.hit += f.Again.Lost
+	o.again += f.Again.Restarts
+	mean(&o.lostGPU, f.Again.LostGPU)
+	mean(&o.recover, f.Again.Recovery.Mean)
+	o.slower = max(o.slower, f.Again.Recovery.Max)
+	o.twice += check.broken
+	o.open += referee.Open()
+	return nil
+}
+
+// centre is what a scheduler that sees everything makes of the same loads.
+func (l *lab) centre(ctx context.Context, s settings) (*outcome, error) {
+	sum := &outcome{}
+	for seed := range l.size.seeds {
+		x, err := s.scenario(uint64(seed + 1)) //nolint:gosec // it is small
+		if err != nil {
+			return nil, err
+		}
+		tally, err := report.NewTally(&x.Load)
+		if err != nil {
+			return nil, err
+		}
+		err = central.Run(ctx, &x.Load, central.Options{Order: central.Centre, Place: central.BestFit, Restart: restart, Seed: x.Seed}, tally)
+		if err != nil {
+			return nil, err
+		}
+		f, n := tally.Figures(0, nil), float64(l.size.seeds)
+		sum.wait += f.Wait.Mean / n
+		sum.waitP99 += f.Wait.P99 / n
+		sum.completion += f.Completion.Mean / n
+		sum.slowdown += f.Slowdown.Mean / n
+		sum.gpus += f.Use.GPUs / n
+		sum.makespan += f.Makespan / n
+	}
+	return sum, nil
+}
