@@ -121,22 +121,22 @@ func (h *host) publish(b *bulletin) {
 	if h.local != nil {
 		h.local.believe(h, b)
 	}
-	if b.version > 1 || h.upAt > 0 {
+	if w.now >= warmUp {
 		w.cfg.News.Publish(h.index, b.version)
 		return
 	}
-	for _, o := range w.owners { // the daemons have been up for long when a world begins
+	for _, o := range w.owners { // the daemons have been up for long when a simulation begins
 		o.believe(h, b)
 	}
 }
 
-// recall has the daemon of an owner that begins again hear from its neighbours what has not changed since the world began.
-// What has changed comes as news.
+// recall has the daemon of an owner that begins again hear from its neighbours what has not changed since the simulation
+// began. What has changed comes as news.
 func (o *owner) recall() {
 	clear(o.beliefs)
 	for _, h := range o.w.hosts {
-		if x := h.bulletins.all; o.w.cfg.News != nil && len(x) == 1 && x[0].version == 1 {
-			o.believe(h, x[0])
+		if x := h.bulletins.all; o.w.cfg.News != nil && len(x) > 0 && x[len(x)-1].at < warmUp {
+			o.believe(h, x[len(x)-1])
 		}
 	}
 }

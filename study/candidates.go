@@ -23,7 +23,7 @@ var candidates = []int{16, 64, 256, 0}
 var placed = []string{"frag", "pack", "simple"}
 
 // mixed is what is asked for in the made-up placement experiment.
-const mixed = "rate: 1000/h; gpus: 0:0.1,0.3:0.1,0.5:0.15,1:0.35,2:0.1,4:0.08,8:0.12; cpus: uniform(min=2,max=20); memory: 8GiB"
+const mixed = "rate: 1000/h; gpus: 0:0.4,0.3:0.08,0.5:0.12,1:0.2,2:0.06,4:0.05,8:0.09; models: any:0.7,H100:0.2,A100:0.1; cpus: lognormal(median=9,sigma=0.6,max=16); memory: 8GiB"
 
 func candidatesPlacement(ctx context.Context, l *lab) (*rows, error) {
 	n := l.size.groups
@@ -138,13 +138,12 @@ func of(figures []placing.Figure, table, policy string, d int) string {
 	return ""
 }
 
-// busy is a load of short jobs that keeps a cluster nearly full.
-const busy = "load: 0.9; durations: lognormal(median=2m,sigma=1,max=30m); gpus: 1:0.6,2:0.15,4:0.15,8:0.1"
+// busy is a load of short jobs that asks for a little more than the cluster has.
+const busy = "load: 1.05; durations: lognormal(median=3m,sigma=1,max=30m); gpus: 0.5:0.15,1:0.4,2:0.1,4:0.1,8:0.25"
 
 func candidatesQueueing(ctx context.Context, l *lab) (*rows, error) {
-	s := settings{leaves: l.size.wide, hosts: l.size.hosts, load: busy}
-	s.jobs = l.size.jobs * s.leaves * s.hosts / 2
-	s.schedulers = min(16, s.leaves*s.hosts)
+	s := settings{leaves: l.size.wide, hosts: l.size.hosts, schedulers: 1, load: busy}
+	s.jobs = l.size.jobs * s.leaves * s.hosts * 2 / 5
 	r := &rows{}
 	r.add("candidates", "wait, mean", "wait, p99", "completion, mean", "slowdown, mean", "GPUs used", "offers declined")
 	for _, d := range candidates {
