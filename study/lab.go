@@ -5,7 +5,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/musterhq/muster/sim/central"
@@ -106,41 +108,64 @@ func (s settings) scenario(seed uint64) (*scenario.Scenario, error) {
 	}, nil
 }
 
-// run runs one scenario for each seed, as set up by a function.
+// run runs one scenario for each seed, as set up by a function, on as many CPUs as there are.
 func (l *lab) run(ctx context.Context, s settings, set func(*scenario.Scenario) error) (*outcome, error) {
+	n := l.size.seeds
+	docs, errs := make([]*doc, n), make([]error, n)
+	cpus := make(chan struct{}, runtime.NumCPU())
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			cpus <- struct{}{}
+			docs[i], errs[i] = one(ctx, s, uint64(i+1), set) //nolint:gosec // it is small
+			<-cpus
+		})
+	}
+	all.Wait()
 	sum := &outcome{}
-	n := float64(l.size.seeds)
-	for seed := range l.size.seeds {
-		x, err := s.scenario(uint64(seed + 1)) //nolint:gosec // it is small
-		if err == nil {
-			err = set(x)
+	for i, d := range docs {
+		if errs[i] != nil {
+			return nil, fmt.Errorf("seed %d: %w", i+1, errs[i])
 		}
-		if err == nil {
-			err = sum.add(ctx, x, n)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("seed %d: %w", seed+1, err)
-		}
+		sum.add(d, float64(n))
 	}
 	return sum, nil
 }
 
-// add runs a scenario and adds its part of the figures.
-func (o *outcome) add(ctx context.Context, s *scenario.Scenario, seeds float64) error {
-	referee, err := report.NewReferee(&s.Load, report.Rules{Restart: s.Restart, Slack: time.Hour, Undone: len(s.Faults) > 0})
+// doc is what came of one simulation.
+type doc struct {
+	report.Document
+
+	broken, open int
+}
+
+// one runs one scenario.
+func one(ctx context.Context, s settings, seed uint64, set func(*scenario.Scenario) error) (*doc, error) {
+	x, err := s.scenario(seed)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if err := set(x); err != nil {
+		return nil, err
+	}
+	referee, err := report.NewReferee(&x.Load, report.Rules{Restart: x.Restart, Slack: time.Hour, Undone: len(x.Faults) > 0})
+	if err != nil {
+		return nil, err
 	}
 	check := &refereed{referee: referee}
-	s.Log = check
-	out, err := s.Run(ctx)
+	x.Log = check
+	out, err := x.Run(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if check.first != nil {
-		return fmt.Errorf("%d records break a rule; the first one: %w", check.broken, check.first)
+		return nil, fmt.Errorf("%d records break a rule; the first one: %w", check.broken, check.first)
 	}
-	d := &out.Document
+	return &doc{out.Document, check.broken, referee.Open()}, nil
+}
+
+// add adds the part of one simulation of so many.
+func (o *outcome) add(d *doc, seeds float64) {
 	f, i := d.Runs[0].Figures, d.Information
 	mean := func(sum *float64, x float64) { *sum += x / seeds }
 	mean(&o.wait, f.Wait.Mean)
@@ -165,9 +190,8 @@ func (o *outcome) add(ctx context.Context, s *scenario.Scenario, seeds float64) 
 	mean(&o.lostGPU, f.Again.LostGPU)
 	mean(&o.recover, f.Again.Recovery.Mean)
 	o.slower = max(o.slower, f.Again.Recovery.Max)
-	o.twice += check.broken
-	o.open += referee.Open()
-	return nil
+	o.twice += d.broken
+	o.open += d.open
 }
 
 // centre is what a scheduler that sees everything makes of the same loads.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/musterhq/muster/sim/load"
 	"github.com/musterhq/muster/sim/report"
 )
@@ -134,7 +136,7 @@ func TestSilentHosts(t *testing.T) {
 	age(ByRandom, 0.4)
 }
 
-// Ten thousand hosts take part in an overlay.
+// Ten thousand hosts take part in an overlay, in less than 2 GiB.
 func TestTenThousandHosts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
@@ -158,5 +160,9 @@ func TestTenThousandHosts(t *testing.T) {
 	}
 	if n := out.Document.Information; out.Result.Ended != 40 || n.Reach99 == 0 || n.Reach99 > 30 {
 		t.Errorf("%d jobs have ended; %+v", out.Result.Ended, n)
+	}
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil || used.Maxrss > 2<<20 {
+		t.Errorf("it took %d KiB: %v", used.Maxrss, err)
 	}
 }
