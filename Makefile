@@ -58,7 +58,7 @@ benchmarks: ## run each benchmark of the packages once, to see that it works
 	  $$(git grep -l '^func Benchmark' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|') 2>&1) || { echo "$$out"; exit 1; }
 
 study: ## simulate what partial knowledge and failures cost, and write the tables of docs/study.md
-	$(GO) run ./study -write docs/study.md
+	$(GO) run ./cmd/study -write docs/study.md
 
 race: ## run the tests of the packages with the race detector, in random order
 	$(GO) test -race -short -shuffle=on -count=3 -timeout 60m ./...

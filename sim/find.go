@@ -35,7 +35,7 @@ func (o *owner) find(class string) {
 			return
 		}
 		delete(o.finding, class)
-		all := o.known(class, findPeers)
+		all := known(o, class, findPeers)
 		peers := make([]job.Peer, len(all))
 		for i, h := range all {
 			peers[i] = h.peer
@@ -124,7 +124,7 @@ func (o *owner) call(number, life int) func() {
 		for _, x := range o.wants {
 			matching := len(w.classes[x.Class])
 			part := (callAsked + math.Sqrt(callAsked)) / float64(max(len(w.hosts), 1))
-			for _, h := range o.known(x.Class, int(math.Ceil(part*float64(matching)))) {
+			for _, h := range known(o, x.Class, int(math.Ceil(part*float64(matching)))) {
 				if l := w.link(o, h); h.up && !l.called && callersOf(h) < maxCallers {
 					l.called = true
 					o.called = append(o.called, l)

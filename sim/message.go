@@ -62,7 +62,7 @@ func (o *owner) send(to job.Peer, m lease.ToWorker) {
 // send carries a message to the owner's core.
 func (h *host) send(to job.Peer, m lease.ToScheduler) {
 	if to == listener {
-		h.overheard(m)
+		overheard(h, m)
 		return
 	}
 	l := h.links[to]
@@ -91,7 +91,7 @@ func (h *host) send(to job.Peer, m lease.ToScheduler) {
 
 // age is how old what the owner believes of the host is: if the host has told everything since, the way of a message.
 func (l *link) age() time.Duration {
-	if l.w.heeds() && !l.local {
+	if heeds(l.w) && !l.local {
 		return l.aged()
 	}
 	if l.toOwner.sent > l.toOwner.next {
@@ -137,7 +137,7 @@ func post[M any](d *direction[M], up bool, m M) {
 	w.counts.Messages++
 	b.bytes += n
 	if w.cfg.Measured && (k == kindHello || k == kindAvailability) {
-		w.told(l, n, len(b.msgs) == 1)
+		w.counts.Told.add(l, n, len(b.msgs) == 1)
 	}
 	if w.cfg.Message != nil {
 		w.cfg.Message(m, n)
@@ -208,7 +208,7 @@ func (d *direction[M]) arrive(b *batch[M]) {
 // deliver gives the messages to the core, if its daemon is up.
 func (d *direction[M]) deliver(b *batch[M]) {
 	l := d.link
-	hello, heeds := false, l.w.heeds() && !l.local
+	hello, heeds := false, heeds(l.w) && !l.local
 	for _, m := range b.msgs {
 		switch m := any(m).(type) {
 		case lease.ToWorker:

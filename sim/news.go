@@ -75,17 +75,17 @@ type belief struct {
 const listener = job.Peer("listener")
 
 // heeds says whether schedulers hear of capacity other than by their sessions alone.
-func (w *World) heeds() bool { return w.cfg.News != nil || w.cfg.Stale > 0 }
+func heeds(w *World) bool { return w.cfg.News != nil || w.cfg.Stale > 0 }
 
 // listen has the worker of a host tell what is free to the part that publishes it.
-func (h *host) listen() {
-	if h.w.heeds() {
+func listen(h *host) {
+	if heeds(h.w) {
 		h.tell(worker.Up{Peer: listener})
 	}
 }
 
 // overheard takes in what a host has told to that part.
-func (h *host) overheard(m lease.ToScheduler) {
+func overheard(h *host, m lease.ToScheduler) {
 	w := h.w
 	b := &bulletin{at: w.now}
 	switch m := m.(type) {
@@ -102,12 +102,12 @@ func (h *host) overheard(m lease.ToScheduler) {
 	if w.lies != nil {
 		w.lies(h, b)
 	}
-	h.publish(b)
+	publish(h, b)
 }
 
 // publish makes a bulletin the newest of the host, and known to its own scheduler.
-func (h *host) publish(b *bulletin) {
-	w, x := h.w, &h.bulletins
+func publish(h *host, b *bulletin) {
+	w, x := h.w, &h.news
 	x.version++
 	b.version = x.version
 	w.counts.Bulletins++
@@ -116,34 +116,34 @@ func (h *host) publish(b *bulletin) {
 		x.all = append(x.all, b)
 		return
 	}
-	x.trim(w.leastHeard(h))
+	x.trim(leastHeard(w, h))
 	x.all = append(x.all, b)
 	if h.local != nil {
-		h.local.believe(h, b)
+		believe(h.local, h, b)
 	}
 	if w.now >= warmUp {
 		w.cfg.News.Publish(h.index, b.version)
 		return
 	}
 	for _, o := range w.owners { // the daemons have been up for long when a simulation begins
-		o.believe(h, b)
+		believe(o, h, b)
 	}
 }
 
 // recall has the daemon of an owner that begins again hear from its neighbours what has not changed since the simulation
 // began. What has changed comes as news.
-func (o *owner) recall() {
+func recall(o *owner) {
 	clear(o.beliefs)
 	for _, h := range o.w.hosts {
-		if x := h.bulletins.all; o.w.cfg.News != nil && len(x) > 0 && x[len(x)-1].at < warmUp {
-			o.believe(h, x[len(x)-1])
+		if x := h.news.all; o.w.cfg.News != nil && len(x) > 0 && x[len(x)-1].at < warmUp {
+			believe(o, h, x[len(x)-1])
 		}
 	}
 }
 
 // leastHeard is the oldest version of the host's news that some scheduler has.
-func (w *World) leastHeard(h *host) uint32 {
-	least := h.bulletins.version
+func leastHeard(w *World, h *host) uint32 {
+	least := h.news.version
 	for _, o := range w.owners {
 		b := o.beliefs[h.index].bulletin
 		if b == nil {
@@ -196,29 +196,22 @@ func (x *bulletins) of(version uint32) *bulletin {
 	return nil
 }
 
-// heard has an owner believe a version of a host's news that has reached it.
-func (w *World) heard(o *owner, h *host, version uint32) {
-	if b := h.bulletins.of(version); b != nil {
-		o.late(h, b)
-	}
-}
-
 // late has an owner believe a bulletin once it is as stale as it is to be.
-func (o *owner) late(h *host, b *bulletin) {
+func late(o *owner, h *host, b *bulletin) {
 	life := o.life
 	if o.w.cfg.Stale == 0 {
-		o.hear(h, b)
+		hear(o, h, b)
 		return
 	}
 	o.w.after(o.w.cfg.Stale, func() {
 		if o.life == life {
-			o.hear(h, b)
+			hear(o, h, b)
 		}
 	})
 }
 
 // believe notes what the owner has heard of a host. It reports whether that is news.
-func (o *owner) believe(h *host, b *bulletin) bool {
+func believe(o *owner, h *host, b *bulletin) bool {
 	x := &o.beliefs[h.index]
 	if x.bulletin != nil && x.at > b.at {
 		return false
@@ -228,8 +221,8 @@ func (o *owner) believe(h *host, b *bulletin) bool {
 }
 
 // hear tells the core what is free at a host, if there is a session, and if the host has not said anything later itself.
-func (o *owner) hear(h *host, b *bulletin) {
-	if !o.up || !o.believe(h, b) {
+func hear(o *owner, h *host, b *bulletin) {
+	if !o.up || !believe(o, h, b) {
 		return
 	}
 	if l := o.links[h.peer]; l != nil && !l.local && l.oUp && l.met && b.at >= l.word {
@@ -259,7 +252,7 @@ func (l *link) given(at time.Duration) {
 // aged is how old what the core believes is: for how long the host has told something else by now, or if it has not, how
 // late it came.
 func (l *link) aged() time.Duration {
-	for _, b := range l.h.bulletins.all {
+	for _, b := range l.h.news.all {
 		if b.at > l.since {
 			return l.w.now - b.at
 		}
@@ -267,15 +260,14 @@ func (l *link) aged() time.Duration {
 	return l.came - l.since
 }
 
-// told counts a message of a session that tells what is free. The first one in its turn pays for the frame.
-func (w *World) told(l *link, bytes int, first bool) {
+// add counts a message of a session that tells what is free. The first one in its turn pays for the frame.
+func (x *Told) add(l *link, bytes int, first bool) {
 	if first {
 		bytes += frame
 	}
-	x := &w.counts.Told
 	x.Messages++
 	x.Bytes += int64(bytes)
-	x.LinkBytes += int64(bytes) * int64(max(0, w.net.Hops(l.h.index, l.o.at)))
+	x.LinkBytes += int64(bytes) * int64(max(0, l.w.net.Hops(l.h.index, l.o.at)))
 }
 
 // extra says whether an Availability tells something that is meant for one scheduler alone.
@@ -313,7 +305,7 @@ func (l *link) hears(b *batch[lease.ToScheduler], m lease.ToScheduler, hello boo
 			return
 		}
 		if w.cfg.News == nil {
-			o.late(l.h, &bulletin{at: b.sentAt, free: x.Free, draining: x.Draining, detail: x.Detail})
+			late(o, l.h, &bulletin{at: b.sentAt, free: x.Free, draining: x.Draining, detail: x.Detail})
 		}
 		if extra(&x) {
 			l.heardExtra(x)
@@ -343,7 +335,7 @@ func (l *link) heardExtra(m lease.Availability) {
 
 // known are some hosts of a class: if News carries what is free, those of which the owner has heard that something is free,
 // and then others that it has heard of; otherwise, or if it has heard of none, those that the table of classes names.
-func (o *owner) known(class string, most int) []*host {
+func known(o *owner, class string, most int) []*host {
 	if o.w.cfg.News == nil {
 		return o.w.ofClass(class, most)
 	}
@@ -381,9 +373,9 @@ func (b *bulletin) roomFor(class string) bool {
 }
 
 // beginNews tells the carrier of the news who reads it.
-func (w *World) beginNews() {
+func beginNews(w *World) {
 	for _, o := range w.owners {
-		if w.heeds() {
+		if heeds(w) {
 			o.beliefs = make([]belief, len(w.hosts))
 		}
 	}
@@ -397,7 +389,9 @@ func (w *World) beginNews() {
 	}
 	w.cfg.News.Begin(readers, func(reader, about int, version uint32) {
 		if o := by[reader]; o != nil && o.up && about >= 0 && about < len(w.hosts) {
-			w.heard(o, w.hosts[about], version)
+			if b := w.hosts[about].news.of(version); b != nil {
+				late(o, w.hosts[about], b)
+			}
 		}
 	})
 	for _, h := range w.hosts {
@@ -408,7 +402,7 @@ func (w *World) beginNews() {
 }
 
 // setUp tells the carrier of the news whether a daemon runs.
-func (w *World) setUp(machine int, up bool) {
+func setUp(w *World, machine int, up bool) {
 	if w.cfg.News != nil {
 		w.cfg.News.SetUp(machine, up)
 	}

@@ -125,9 +125,9 @@ func (o *owner) boot(after time.Duration) {
 	o.wants = nil
 	if o.life > 1 {
 		if o.local == nil {
-			w.setUp(o.at, true)
+			setUp(w, o.at, true)
 		}
-		o.recall()
+		recall(o)
 	}
 	w.logf("%s begins, with %d rows up to %d and a log up to %d", o.peer, len(o.rows), o.flushed, o.index64)
 	for _, e := range o.log {
@@ -154,7 +154,7 @@ func (o *owner) kill() {
 	o.w.logf("%s is killed", o.peer)
 	o.up, o.leads, o.core = false, false, nil
 	if o.local == nil {
-		o.w.setUp(o.at, false)
+		setUp(o.w, o.at, false)
 	}
 	for _, l := range o.order {
 		l.died(false)

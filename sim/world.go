@@ -102,7 +102,7 @@ func wallClock(now, offset time.Duration) time.Time {
 
 // start has all daemons begin, and whatever is to happen.
 func (w *World) start() {
-	w.beginNews()
+	beginNews(w)
 	for _, h := range w.hosts {
 		if h.power {
 			h.boot()

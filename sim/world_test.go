@@ -158,7 +158,7 @@ func (w *world) addOwner(local *host) *owner {
 
 // start links all daemons and lets them begin.
 func (w *world) start() {
-	w.beginNews()
+	beginNews(w.World)
 	for _, o := range w.owners {
 		for _, h := range w.hosts {
 			w.link(o, h).standing = h.index < w.opt.standing

@@ -41,18 +41,35 @@ func (r *rows) markdown() string {
 	return b.String()
 }
 
-// outcome is what came of simulations that differ in their seeds: the figures are means over them.
+// outcome is what came of simulations that differ in their seeds: the figures are means over them, and counts are sums.
 type outcome struct {
+	times
+	news
+	harm
+}
+
+// times are those of jobs, in seconds, and what they used.
+type times struct {
 	wait, waitP99, completion, slowdown float64
-	gpus, makespan                      float64
+	gpus                                float64 // part
+	makespan                            float64
 	jobs, finished                      int
+}
 
-	messages, bytes, linkRate, age, ageP99, reach float64 // linkRate is in bytes a second
-	offers, declined, published                   int
+// news is what it cost to hear of what is free.
+type news struct {
+	messages, bytes    float64
+	linkRate           float64 // bytes a second on a link
+	age, ageP99, reach float64 // seconds
+	offers, declined   int
+}
 
-	hit, again               int
-	lostGPU, recover, slower float64
-	twice, open              int // records that break a rule, jobs that never ended: both must be 0
+// harm is what faults did.
+type harm struct {
+	hit, again      int
+	lostGPU         float64 // GPU-seconds
+	recover, slower float64 // seconds: on average, and at most in all
+	twice, open     int     // records that break a rule, jobs that never ended: both must be 0
 }
 
 // refereed checks each record of a run.
@@ -184,7 +201,6 @@ func (o *outcome) add(d *doc, seeds float64) {
 	mean(&o.reach, i.Reach99)
 	o.offers += i.Offers
 	o.declined += i.Declined
-	o.published += i.Published
 	o.hit += f.Again.Lost
 	o.again += f.Again.Restarts
 	mean(&o.lostGPU, f.Again.LostGPU)

@@ -59,7 +59,7 @@ func TestTables(t *testing.T) {
 
 // The document has a place for each table, with its columns as they are now.
 func TestDocumentIsUpToDate(t *testing.T) {
-	text, err := os.ReadFile("../docs/study.md")
+	text, err := os.ReadFile("../../docs/study.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,12 +48,12 @@ func failures(ctx context.Context, l *lab) (*rows, error) {
 		o, err := l.run(ctx, s, func(x *scenario.Scenario) error {
 			// in the middle of the load
 			at := x.Load.Jobs[len(x.Load.Jobs)/2].Submit.Seconds()
-			script := "at_s,kind,what,for_s\n"
+			script := []string{"at_s,kind,what,for_s"}
 			for _, w := range f.what(l, x) {
-				script += fmt.Sprintf("%.0f,%s,600\n", at, w)
+				script = append(script, fmt.Sprintf("%.0f,%s,600", at, w))
 			}
 			var err error
-			x.Faults, err = scenario.ReadScript(f.name, strings.NewReader(script), &x.Load)
+			x.Faults, err = scenario.ReadScript(f.name, strings.NewReader(strings.Join(script, "\n")), &x.Load)
 			return err
 		})
 		if err != nil {
