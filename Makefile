@@ -14,7 +14,7 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall check unit test e2e demo bench benchmarks race fuzz soak generate fmt lint help
+.PHONY: build install uninstall check unit test e2e demo bench benchmarks study race fuzz soak generate fmt lint help
 
 build: ## build the program, bin/muster
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
@@ -56,6 +56,9 @@ bench: build ## measure the figures of docs/benchmarks.md
 benchmarks: ## run each benchmark of the packages once, to see that it works
 	@out=$$($(GO) test -run '^$$' -bench . -benchtime 1x \
 	  $$(git grep -l '^func Benchmark' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|') 2>&1) || { echo "$$out"; exit 1; }
+
+study: ## simulate what partial knowledge and failures cost, and write the tables of docs/study.md
+	$(GO) run ./cmd/study -write docs/study.md
 
 race: ## run the tests of the packages with the race detector, in random order
 	$(GO) test -race -short -shuffle=on -count=3 -timeout 60m ./...

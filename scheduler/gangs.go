@@ -125,7 +125,7 @@ func (gs *gangs) watchHold(d *dispatch, n [seated + 1]int) {
 func (d *dispatch) gather(keeps bool) {
 	d.gang.gathers = keeps
 	for _, o := range d.offers {
-		o.worker.Gather(&o.claim, keeps)
+		fleet.Gather(o.worker.Host, &o.claim, keeps)
 	}
 }
 

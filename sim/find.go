@@ -18,7 +18,7 @@ const (
 	cutPart = 0.1
 )
 
-// find looks in the table of classes: it knows the hosts of a class that are up, and those that have died lately.
+// find looks in the table of classes, or among the hosts that the owner has heard of. The table knows the hosts of a class that are up, and those that have died lately.
 func (o *owner) find(class string) {
 	if o.finding[class] || len(o.finding) >= maxFinding {
 		return
@@ -26,12 +26,16 @@ func (o *owner) find(class string) {
 	o.finding[class] = true
 	w, life := o.w, o.life
 	w.counts.Finds++
-	w.after(w.draw(w.cfg.Costs.Find), func() {
+	took := time.Duration(0)
+	if w.cfg.News == nil {
+		took = w.draw(w.cfg.Costs.Find)
+	}
+	w.after(took, func() {
 		if o.life != life || !o.up {
 			return
 		}
 		delete(o.finding, class)
-		all := w.ofClass(class, findPeers)
+		all := known(o, class, findPeers)
 		peers := make([]job.Peer, len(all))
 		for i, h := range all {
 			peers[i] = h.peer
@@ -120,7 +124,7 @@ func (o *owner) call(number, life int) func() {
 		for _, x := range o.wants {
 			matching := len(w.classes[x.Class])
 			part := (callAsked + math.Sqrt(callAsked)) / float64(max(len(w.hosts), 1))
-			for _, h := range w.ofClass(x.Class, int(math.Ceil(part*float64(matching)))) {
+			for _, h := range known(o, x.Class, int(math.Ceil(part*float64(matching)))) {
 				if l := w.link(o, h); h.up && !l.called && callersOf(h) < maxCallers {
 					l.called = true
 					o.called = append(o.called, l)

@@ -23,6 +23,7 @@ type host struct {
 	local    *owner  // of the same daemon, if any
 
 	state
+	news bulletins
 	hostLoop
 	driver
 	rough
@@ -137,6 +138,8 @@ func (h *host) boot() {
 	core.Restore(records, epochs)
 	w.logf("%s begins, with %d records", h.peer, len(records))
 	h.tell(worker.Adopted{Found: adopted(h)})
+	setUp(w, h.index, true)
+	listen(h)
 	if h.real {
 		h.poll()
 	}
@@ -155,6 +158,7 @@ func (h *host) kill() {
 	}
 	h.w.logf("%s is killed", h.peer)
 	h.up, h.downAt, h.core = false, h.w.now, nil
+	setUp(h.w, h.index, false)
 	for _, l := range h.order {
 		l.died(true)
 	}

@@ -31,6 +31,7 @@ type link struct {
 	badUntil       time.Duration // before it, one could not be expected to reach the other
 	cost           time.Duration // of the path, as the owner was told in this session; 0: it was not
 	told           time.Duration // when the host sent what the owner last heard of its free resources
+	said
 
 	carried []job.Digest // job files that the session remembers
 	toHost  direction[lease.ToWorker]
@@ -129,7 +130,7 @@ func (l *link) connect() {
 	l.hostDown()
 	l.open = true
 	l.session++
-	l.carried = nil
+	l.carried, l.said = nil, said{}
 	l.toHost.begin()
 	l.toOwner.begin()
 	l.hUp, l.oUp = true, true

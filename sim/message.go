@@ -61,12 +61,21 @@ func (o *owner) send(to job.Peer, m lease.ToWorker) {
 
 // send carries a message to the owner's core.
 func (h *host) send(to job.Peer, m lease.ToScheduler) {
+	if to == listener {
+		overheard(h, m)
+		return
+	}
 	l := h.links[to]
 	if l == nil {
 		return
 	}
 	switch x := m.(type) {
 	case lease.Availability:
+		bare, some := l.bared(x)
+		if !some {
+			return
+		}
+		m = bare
 		if h.w.watch != nil {
 			for _, f := range x.Forecasts {
 				h.w.watch.foresees(h, f)
@@ -82,6 +91,9 @@ func (h *host) send(to job.Peer, m lease.ToScheduler) {
 
 // age is how old what the owner believes of the host is: if the host has told everything since, the way of a message.
 func (l *link) age() time.Duration {
+	if heeds(l.w) && !l.local {
+		return l.aged()
+	}
 	if l.toOwner.sent > l.toOwner.next {
 		return l.w.now - l.told
 	}
@@ -124,6 +136,9 @@ func post[M any](d *direction[M], up bool, m M) {
 	w.kinds[k].Bytes += int64(n)
 	w.counts.Messages++
 	b.bytes += n
+	if w.cfg.Measured && (k == kindHello || k == kindAvailability) {
+		w.counts.Told.add(l, n, len(b.msgs) == 1)
+	}
 	if w.cfg.Message != nil {
 		w.cfg.Message(m, n)
 	}
@@ -193,6 +208,7 @@ func (d *direction[M]) arrive(b *batch[M]) {
 // deliver gives the messages to the core, if its daemon is up.
 func (d *direction[M]) deliver(b *batch[M]) {
 	l := d.link
+	hello, heeds := false, heeds(l.w) && !l.local
 	for _, m := range b.msgs {
 		switch m := any(m).(type) {
 		case lease.ToWorker:
@@ -204,7 +220,13 @@ func (d *direction[M]) deliver(b *batch[M]) {
 			case lease.Hello, lease.Availability, lease.Decline:
 				l.told = b.sentAt
 			}
-			if l.o.up {
+			switch {
+			case !l.o.up:
+			case heeds:
+				l.hears(any(b).(*batch[lease.ToScheduler]), m, hello)
+				_, begins := m.(lease.Hello)
+				hello = hello || begins
+			default:
 				l.o.tell(scheduler.FromWorker{Peer: l.h.peer, Msg: m})
 			}
 		}

@@ -52,6 +52,11 @@ type plain struct {
 	least, most time.Duration
 }
 
+// NewPlain returns the network that a World of this seed has if it is given none.
+func NewPlain(clock *Clock, seed uint64) Network { //nolint:ireturn // a World takes any
+	return plain{clock, seed, plainLeast, plainMost}
+}
+
 func (n plain) Cost(from, to int) time.Duration {
 	if from == to {
 		return 0

@@ -50,6 +50,7 @@ type ownerLoop struct {
 
 // finder is how an owner looks for hosts.
 type finder struct {
+	beliefs []belief // by the index of a host
 	finding map[string]bool
 	wants   []scheduler.Want
 	calls   int           // of wants
@@ -122,6 +123,12 @@ func (o *owner) boot(after time.Duration) {
 	o.asks, o.commitAt = map[scheduler.Token]request{}, w.now
 	clear(o.finding)
 	o.wants = nil
+	if o.life > 1 {
+		if o.local == nil {
+			setUp(w, o.at, true)
+		}
+		recall(o)
+	}
 	w.logf("%s begins, with %d rows up to %d and a log up to %d", o.peer, len(o.rows), o.flushed, o.index64)
 	for _, e := range o.log {
 		e.Lead = false
@@ -146,6 +153,9 @@ func (o *owner) kill() {
 	}
 	o.w.logf("%s is killed", o.peer)
 	o.up, o.leads, o.core = false, false, nil
+	if o.local == nil {
+		setUp(o.w, o.at, false)
+	}
 	for _, l := range o.order {
 		l.died(false)
 	}

@@ -48,6 +48,15 @@ type Traffic struct {
 	Copied   int64         // bytes of these
 	CopyTime time.Duration // how long those took that have come, all together
 	ByKind   []KindCount
+	Told     Told
+}
+
+// Told counts what sessions between machines carried of what is free: Hello and Availability. It is empty unless it was
+// asked for by Contact.Measured.
+type Told struct {
+	Messages  int
+	Bytes     int64
+	LinkBytes int64 // each byte counts once for each link that it passed
 }
 
 // Work counts what daemons did.
@@ -59,6 +68,7 @@ type Work struct {
 	Declines      int
 	Finds         int // searches by class
 	Announcements int // of what schedulers look for
+	Bulletins     int // that hosts have published of what is free, if it does not come by the sessions alone
 	Sessions      int // that were opened between machines
 	Broken        int // of these, by faults
 	Fenced        int // tasks that ended because their lease ran out

@@ -29,6 +29,8 @@ import (
 
 // Config says what is simulated. The zero value of each field but Load is allowed.
 type Config struct {
+	Contact
+
 	Seed uint64
 	// Clock is that of the World; nil: one of its own. The network must have the same.
 	Clock *Clock
@@ -41,11 +43,6 @@ type Config struct {
 	Policy string
 	// Candidates is how many hosts with room a placement compares; 0: as many as the daemons do.
 	Candidates int
-	// Standing is with how many hosts each scheduler has a session without need; 0: 32, as many as a daemon has neighbours
-	// in a large cluster.
-	Standing int
-	// Quiet says that schedulers do not announce what they look for.
-	Quiet bool
 	// Known says that users know how long their jobs run and tell it: jobs without a time limit get one.
 	Known bool
 	// Restart is what each start of a task after a preemption costs, before it goes on where it was.
@@ -127,6 +124,8 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("sim: %d candidates: want at least 1", cfg.Candidates)
 	case cfg.Standing < 0:
 		return fmt.Errorf("sim: %d standing sessions: want at least 1", cfg.Standing)
+	case cfg.Stale < 0:
+		return fmt.Errorf("sim: news that is stale by %s: want 0 or more", cfg.Stale)
 	case cfg.Restart < 0 || cfg.Checkpoint < 0 || cfg.Horizon < 0:
 		return fmt.Errorf("sim: restart %s, checkpoint %s, horizon %s: none may be negative", cfg.Restart, cfg.Checkpoint, cfg.Horizon)
 	}

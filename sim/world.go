@@ -62,7 +62,8 @@ type hooks struct {
 	tune     func(*scheduler.Config) // of each owner
 	within   Range                   // how long a message from one part of a daemon to the other takes; zero: no time
 	wall     func(now, offset time.Duration) time.Time
-	watch    watcher // nil: nobody watches
+	watch    watcher                    // nil: nobody watches
+	lies     func(h *host, b *bulletin) // changes what a host publishes; nil: none lies
 	trace    func(format string, args ...any)
 }
 
@@ -83,7 +84,7 @@ func newWorld(cfg Config) *World {
 		hooks:   hooks{wall: wallClock},
 	}
 	if w.net == nil {
-		w.net = plain{w.Clock, cfg.Seed, plainLeast, plainMost}
+		w.net = NewPlain(w.Clock, cfg.Seed)
 	}
 	if l, ok := w.net.(Lossy); ok {
 		w.lossy = l.Lossy()
@@ -101,6 +102,7 @@ func wallClock(now, offset time.Duration) time.Time {
 
 // start has all daemons begin, and whatever is to happen.
 func (w *World) start() {
+	beginNews(w)
 	for _, h := range w.hosts {
 		if h.power {
 			h.boot()

@@ -76,7 +76,7 @@ func newTestWorld(t testing.TB, seed uint64, opt options) *world {
 	}
 	clock := &Clock{}
 	cfg := Config{
-		Seed: seed, Clock: clock, Shares: opt.shares, Quiet: opt.mute, Costs: roughCosts(),
+		Seed: seed, Clock: clock, Shares: opt.shares, Contact: Contact{Quiet: opt.mute}, Costs: roughCosts(),
 		Network: plain{clock, seed, 100 * time.Microsecond, 50 * time.Millisecond},
 	}
 	w := &world{
@@ -158,6 +158,7 @@ func (w *world) addOwner(local *host) *owner {
 
 // start links all daemons and lets them begin.
 func (w *world) start() {
+	beginNews(w.World)
 	for _, o := range w.owners {
 		for _, h := range w.hosts {
 			w.link(o, h).standing = h.index < w.opt.standing

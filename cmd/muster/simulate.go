@@ -71,6 +71,9 @@ func (v hostVerbs) simulateCommand() *cli.Command {
 			&cli.StringFlag{Name: "bandwidth", Value: "25Gbps", Usage: "of a host: `SPEED`"},
 			&cli.Float64Flag{Name: "loss", Usage: "`PERCENT` of messages that each link loses", DefaultText: "0"},
 
+			text("information", "how schedulers hear of what is free: `WAY`, one of "+strings.Join(scenario.Ways, ", ")),
+			&cli.DurationFlag{Name: "stale", Usage: "they get to know of it so much later: `TIME`", DefaultText: "0"},
+
 			&cli.StringSliceFlag{Name: "fail", Usage: "`RATE` of faults: 1%/h (of hosts), or daemon, gpu, slow, link or switch: link=2%/d for 10m"},
 			text("faults", "`FILE` with faults and their times (CSV)"),
 			&cli.StringFlag{Name: "yardsticks", Value: "auto", Usage: "`LIST` of central schedulers to compare with: auto, all, none, or some of " + orders()},

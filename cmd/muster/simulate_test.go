@@ -74,6 +74,47 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
+// How schedulers hear of what is free is in the summary and in the JSON. A wrong way is refused in one line.
+func TestSimulateInformation(t *testing.T) {
+	alone(t)
+	line := func(more ...string) []string {
+		return append([]string{
+			"simulate", "--topology", "leaf-spine", "--spines", "2", "--leaves", "2", "--hosts", "4", "--machine", "4xH100-80GB,64cpu,512GiB",
+			"--synthetic", "jobs: 40; load: 0.8; durations: 1m; gpus: 1:0.7,4:0.3", "--yardsticks", "none",
+		}, more...)
+	}
+	r := program(t.Context(), "", line("--information", "mst", "--stale", "1s")...)
+	for _, want := range []string{"information mst · stale 1s", "news by gossip-mst", "on each link", "what is believed is", "99% of the hosts know after", "offers were declined"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("exit %d, no %q in\n%s%s", r.code, want, r.stdout, r.err)
+		}
+	}
+	r = program(t.Context(), "", line("--information", "dht", "--json")...)
+	var doc struct {
+		Information map[string]any `json:"information"`
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &doc); err != nil || doc.Information["way"] != "dht" || doc.Information["offers"] == nil || doc.Information["bytes_per_link"] == 0.0 {
+		t.Errorf("%v: %v", err, doc.Information)
+	}
+	r = program(t.Context(), "", line("--json")...)
+	if !strings.Contains(r.stdout, `"way":"sessions"`) || strings.Contains(r.stdout, `"offers"`) {
+		t.Errorf("without a flag there are figures of news: %.300s", r.stdout)
+	}
+	r = program(t.Context(), "", "simulate", "--machines", "1x8xT4,64cpu,256GiB", "--arrivals", "a.csv", "--stale", "1s")
+	if r.code != 2 || !strings.Contains(r.err, "--stale: the placement experiment") {
+		t.Errorf("exit %d: %s", r.code, r.err)
+	}
+	for want, more := range map[string][]string{
+		`simulate: --information "pigeons": want sessions, random, mst, optimised or dht`: {"--information", "pigeons"},
+		"simulate: --stale -1s: a time cannot be negative":                                {"--stale", "-1s"},
+	} {
+		r := program(t.Context(), "", line(more...)...)
+		if r.code != 2 || !strings.Contains(r.err, want) || strings.Count(r.err, "\n") != 1 {
+			t.Errorf("exit %d: %s", r.code, r.err)
+		}
+	}
+}
+
 // The placement experiment writes a line for each arrival.
 func TestSimulatePlacement(t *testing.T) {
 	alone(t)

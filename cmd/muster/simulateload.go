@@ -26,6 +26,7 @@ func scenarioOf(c *cli.Context) (s *scenario.Scenario, notes []string, err error
 	s = &scenario.Scenario{
 		Seed: c.Uint64("seed"), Policy: c.String("policy"), Candidates: c.Int("candidates"), Schedulers: c.Int("schedulers"),
 		Loss: c.Float64("loss") / 100, Restart: c.Duration("restart"), Checkpoint: c.Duration("checkpoint"), Horizon: c.Duration("until"),
+		News: scenario.News{Way: c.String("information"), Stale: c.Duration("stale")},
 	}
 	if err := checkFlags(c); err != nil {
 		return nil, nil, err
@@ -41,6 +42,9 @@ func scenarioOf(c *cli.Context) (s *scenario.Scenario, notes []string, err error
 		if s.Load.Machines, err = scenario.LayOut(s.Topology, s.Load.Machines, leafHosts(c)); err != nil {
 			return nil, nil, err
 		}
+	}
+	if err := s.News.Check(len(s.Load.Machines)); err != nil {
+		return nil, nil, fmt.Errorf("--%w", err)
 	}
 	if n := len(s.Load.Machines); s.Schedulers > n {
 		return nil, nil, fmt.Errorf("--schedulers %d: there are %d machines, each with one at most", s.Schedulers, n)

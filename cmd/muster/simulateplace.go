@@ -28,7 +28,7 @@ func (v hostVerbs) syntheticHelp() error {
 
 // place runs the experiment.
 func (v hostVerbs) place(c *cli.Context) error {
-	for _, f := range []string{"jobs", "synthetic", "sacct", "topology", "fail", "faults", "load"} {
+	for _, f := range []string{"jobs", "synthetic", "sacct", "topology", "information", "stale", "fail", "faults", "load"} {
 		if c.IsSet(f) {
 			return usagef("simulate: --%s: the placement experiment (--arrivals, --workload) has requests that never leave; it takes no --%s", f, f)
 		}

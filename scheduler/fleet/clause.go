@@ -36,12 +36,12 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 		return nil, err
 	}
 	for _, term := range c.Terms() {
-		met := func(h *Host) bool { return term.Met(&h.facts) }
+		met := func(h *Host) bool { return term.Met(&h.told.facts) }
 		out = append(out, Clause{Text: "constraint " + term.Text, met: met, Test: func(h *Host) string {
 			if met(h) {
 				return ""
 			}
-			return lease.Clip(term.Has(&h.facts))
+			return lease.Clip(term.Has(&h.told.facts))
 		}})
 	}
 	for _, list := range []struct {

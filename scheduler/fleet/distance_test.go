@@ -71,7 +71,7 @@ func TestNearestWithRoom(t *testing.T) {
 		for slot := range table.WithRoom(s, from, &least) {
 			all = append(all, table.Row(slot).Host)
 		}
-		for slot := range table.NearestWithRoom(s, from, &least) {
+		for slot := range NearestWithRoom(&table, s, from, &least) {
 			near = append(near, table.Row(slot).Host)
 		}
 		slices.SortStableFunc(all, func(a, b *Host) int { return a.Distance.Rank() - b.Distance.Rank() })
@@ -100,7 +100,7 @@ func BenchmarkNearestWithRoom(b *testing.B) {
 	s := &Shape{Need: need, Foot: FootprintOf(need), Pool: table.JoinPool("", clauses)}
 	for b.Loop() {
 		n, least := 0, 0
-		for range table.NearestWithRoom(s, 5000, &least) {
+		for range NearestWithRoom(&table, s, 5000, &least) {
 			if n++; n == 64 {
 				break
 			}

@@ -32,11 +32,16 @@ type Host struct {
 
 	rest rest
 
+	told   told
+	pauses pauses
+	row    row
+}
+
+// told is what follows from the messages of a host.
+type told struct {
 	facts  job.Facts // of Profile
 	seq    uint64    // of the last Availability in this session
 	hellos uint64    // counts the sessions
-	pauses pauses
-	row    row
 }
 
 // rest is whether what is free changes.
@@ -83,21 +88,21 @@ func (h *Host) Slot() int { return h.row.slot }
 func (h *Host) Open() bool { return h.Up && !h.Draining && h.Profile.Worker }
 
 // hello takes in the message that begins a session.
-func (h *Host) hello(m lease.Hello, now time.Time) {
+func hello(h *Host, m lease.Hello, now time.Time) {
 	m.Profile.Peer = h.Peer
-	h.Profile, h.Up, h.Draining, h.Detail, h.seq, h.Seen = m.Profile, true, false, "", 0, now
-	h.hellos++
-	h.facts = lease.FactsOf(&h.Profile)
+	h.Profile, h.Up, h.Draining, h.Detail, h.told.seq, h.Seen = m.Profile, true, false, "", 0, now
+	h.told.hellos++
+	h.told.facts = lease.FactsOf(&h.Profile)
 	h.Devices = devicesOf(h.Profile.GPUs)
 	h.SetFree(m.Free)
 }
 
 // Availability takes in what is free. It returns false if a newer message has come before.
 func (h *Host) Availability(m lease.Availability) bool {
-	if m.Seq != 0 && m.Seq <= h.seq {
+	if m.Seq != 0 && m.Seq <= h.told.seq {
 		return false
 	}
-	h.seq, h.Draining, h.Detail = m.Seq, m.Draining, m.Detail
+	h.told.seq, h.Draining, h.Detail = m.Seq, m.Draining, m.Detail
 	h.SetFree(m.Free)
 	return true
 }
@@ -192,7 +197,7 @@ func (h *Host) Hold(c *Claim, devices []string) {
 }
 
 // Gather notes whether the gang of the claim holds places at hosts, and lacks others.
-func (h *Host) Gather(c *Claim, gathers bool) {
+func Gather(h *Host, c *Claim, gathers bool) {
 	if c.Gathers != gathers {
 		c.Gathers = gathers
 		h.Touch()
@@ -244,8 +249,8 @@ func (h *Host) Leased() bool {
 // Renewed counts an answered renewal of the host's lease.
 func (h *Host) Renewed() { h.Leases++ }
 
-// near is the rank of the host by the cost of the path to it: 0 is this daemon's own host.
-func (h *Host) near() uint8 {
+// nearRank is the rank of the host by the cost of the path to it: 0 is this daemon's own host.
+func nearRank(h *Host) uint8 {
 	if h.Local {
 		return 0
 	}

@@ -22,13 +22,13 @@ func Nearest(clauses []Clause, need job.Resources, hosts []*Host, idle bool) (ou
 		if idle {
 			free = idleOf(&h.Profile)
 		}
-		out = h.nearest(need, free, out)
+		out = nearest(h, need, free, out)
 	}
 	return out
 }
 
 // nearest adds what one host could give.
-func (h *Host) nearest(need job.Resources, free *lease.Free, out lease.Nearest) lease.Nearest {
+func nearest(h *Host, need job.Resources, free *lease.Free, out lease.Nearest) lease.Nearest {
 	one := need
 	one.GPUs = min(1, need.GPUs)
 	able := len(choose(one, free, h.Devices.byUUID))

@@ -217,7 +217,7 @@ func TestPlacesOfGangsThatGather(t *testing.T) {
 		}
 	}
 	for _, c := range h.Claims.all { // they have given up
-		h.Gather(c, false)
+		Gather(h, c, false)
 	}
 	if got, ok := table.queues(h, asking("ada", 1, 2, 8)); !ok || got == nil || got.ID != 50+MaxQueued-3 {
 		t.Errorf("an older task of the user may queue then: %v, in place of %+v", ok, got)

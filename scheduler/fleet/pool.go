@@ -32,7 +32,7 @@ func (p *Pool) MostWeight() int { return p.most }
 func (p *Pool) compare(slot int, h *Host) {
 	p.has.set(slot, Meets(p.clauses, h))
 	for i := range p.prefers {
-		p.met[i].set(slot, p.prefers[i].Met(&h.facts))
+		p.met[i].set(slot, p.prefers[i].Met(&h.told.facts))
 	}
 }
 
@@ -51,7 +51,7 @@ func (p *Pool) weight(slot int) int {
 func Weight(prefers []job.Preference, h *Host) int {
 	sum := 0
 	for _, p := range prefers {
-		if p.Met(&h.facts) {
+		if p.Met(&h.told.facts) {
 			sum += p.Weight
 		}
 	}
@@ -62,7 +62,7 @@ func Weight(prefers []job.Preference, h *Host) int {
 func Preferred(prefers []job.Preference, h *Host) string {
 	var met []string
 	for _, p := range prefers {
-		if p.Met(&h.facts) {
+		if p.Met(&h.told.facts) {
 			met = append(met, p.Text)
 		}
 	}

@@ -57,7 +57,7 @@ func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(slot, w
 }
 
 // NearestWithRoom is Table.WithRoom, the nearest hosts first. Of those that are equally near it begins at the slot from.
-func (t *Table) NearestWithRoom(s *Shape, from int, least *int) func(yield func(slot, weight int) bool) {
+func NearestWithRoom(t *Table, s *Shape, from int, least *int) func(yield func(slot, weight int) bool) {
 	return func(yield func(int, int) bool) {
 		var rooms [unknownRank + 1]int // hosts with room, by rank
 		for slot := range t.left {

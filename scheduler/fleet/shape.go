@@ -31,13 +31,13 @@ func (s *Shape) Refuse(h *Host) {
 	if s.never == nil {
 		s.never = map[job.Peer]uint64{}
 	}
-	s.never[h.Peer] = h.hellos
+	s.never[h.Peer] = h.told.hellos
 }
 
 // Forget forgets the word of a host that is not known any more.
 func (s *Shape) Forget(h *Host) { delete(s.never, h.Peer) }
 
-func (s *Shape) refusedBy(h *Host) bool { return len(s.never) > 0 && s.never[h.Peer] == h.hellos }
+func (s *Shape) refusedBy(h *Host) bool { return len(s.never) > 0 && s.never[h.Peer] == h.told.hellos }
 
 // OverQuota returns why the host would refuse the shape because of the user's quota. It is empty if the host is not
 // known to refuse it, or if a task may find out.

@@ -56,7 +56,7 @@ func (t *Table) Add(p job.Peer, local bool) *Host {
 	if n := len(t.vacant); n > 0 {
 		h.row.slot = t.vacant[n-1]
 		t.vacant = t.vacant[:n-1]
-		t.all[h.row.slot], t.near[h.row.slot] = h, h.near()
+		t.all[h.row.slot], t.near[h.row.slot] = h, nearRank(h)
 		return h
 	}
 	h.row.slot = len(t.all)
@@ -65,14 +65,14 @@ func (t *Table) Add(p job.Peer, local bool) *Host {
 	t.most = append(t.most, nothing)
 	t.queue = append(t.queue, nobody)
 	t.yields = append(t.yields, nobody)
-	t.near = append(t.near, h.near())
+	t.near = append(t.near, nearRank(h))
 	t.rows.rooms = append(t.rows.rooms, Room{})
 	return h
 }
 
 // Hello takes in the message that begins a session of a host: what the host has and what is free there.
 func (t *Table) Hello(h *Host, m lease.Hello, now time.Time) {
-	h.hello(m, now)
+	hello(h, m, now)
 	if d := h.Devices.alike; d != nil {
 		k := kindOf(d)
 		if t.kinds[k] == nil {
@@ -162,7 +162,7 @@ func (t *Table) Count(now time.Time) {
 // it.
 func SetDistance(t *Table, h *Host, d Distance) {
 	h.Distance = d
-	t.near[h.row.slot] = h.near()
+	t.near[h.row.slot] = nearRank(h)
 }
 
 // Host returns the known host of this peer id; nil if there is none.

@@ -25,29 +25,42 @@ func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 	if own != nil && p.fleet.Could(t.Shape, own) {
 		p.consider(t, p.fleet.Row(own.Slot()), p.fleet.Weight(t.Shape, own), now)
 	}
-	least, most := 0, t.Pool.MostWeight()
-	search := p.fleet.WithRoom
+	least := 0
 	if _, near := t.Policy.(policy.Nearer); near {
-		search = p.fleet.NearestWithRoom
-	}
-	for slot, weight := range search(t.Shape, from, &least) {
-		if row := p.fleet.Row(slot); row.Host != own {
-			p.consider(t, row, weight, now)
+		for slot, weight := range fleet.NearestWithRoom(p.fleet, t.Shape, from, &least) {
+			if p.enough(t, slot, weight, &least, now) {
+				break
+			}
 		}
-		if len(p.fits.seen) == 0 {
-			continue
-		}
-		if p.fits.weight == most && len(p.fits.seen)+len(p.shunned.seen) >= p.Sample {
-			break
-		}
-		if least = p.fits.weight; !p.fits.wants(least, p.Sample) {
-			least++
+	} else {
+		for slot, weight := range p.fleet.WithRoom(t.Shape, from, &least) {
+			if p.enough(t, slot, weight, &least, now) {
+				break
+			}
 		}
 	}
 	if len(p.fits.seen) > 0 {
 		return &p.fits
 	}
 	return &p.shunned
+}
+
+// enough considers a host, and says whether there are as many candidates as are compared. It raises least to the weight
+// that a further host must have.
+func (p *Placer) enough(t *Task, slot, weight int, least *int, now time.Time) bool {
+	if row := p.fleet.Row(slot); row.Host != p.fleet.Local() {
+		p.consider(t, row, weight, now)
+	}
+	if len(p.fits.seen) == 0 {
+		return false
+	}
+	if p.fits.weight == t.Pool.MostWeight() && len(p.fits.seen)+len(p.shunned.seen) >= p.Sample {
+		return true
+	}
+	if *least = p.fits.weight; !p.fits.wants(*least, p.Sample) {
+		*least++
+	}
+	return false
 }
 
 // consider adds the host of the row to the candidates if the task fits there now. Weight is how well it meets the

@@ -9,8 +9,8 @@ import (
 	"github.com/musterhq/muster/sim/fabric"
 )
 
-// MaxHosts bounds the hosts that take part. What each believes of each needs 32 bytes: 2 GiB for so many.
-const MaxHosts = 8192
+// MaxHosts bounds the hosts that take part. What each believes of each needs 32 bytes: 3.1 GiB for so many.
+const MaxHosts = 10_240
 
 // belief is what a host knows of another one's news. Those of a host are a list, the latest that it has learnt first.
 type belief struct {
@@ -32,7 +32,8 @@ type board struct {
 	lessons []uint64 // of each host
 	spread  []spread // of the news of each host
 
-	enough   int // hosts that are 99 %
+	readers  []bool // hosts that are to know the news; nil: all
+	members  int    // of these, those whose daemon runs
 	ages     histogram
 	delays   histogram
 	reach    histogram
@@ -43,6 +44,9 @@ type board struct {
 
 // spread is how far the versions of a host's news have come that fewer than 99 % know yet, in ascending order.
 type spread struct{ versions []wave }
+
+// maxWaves bounds the versions of one host of which it is known how far they have come. The older ones count as not spread.
+const maxWaves = 64
 
 type wave struct {
 	version uint32
@@ -56,7 +60,7 @@ func newBoard(hosts int, timeline fabric.Timeline, deliver Deliver) (*board, err
 	}
 	b := &board{
 		hosts: hosts, time: timeline, deliver: deliver, beliefs: make([]belief, hosts*hosts), latest: make([]int32, hosts),
-		lessons: make([]uint64, hosts), spread: make([]spread, hosts), enough: (99*hosts + 99) / 100,
+		lessons: make([]uint64, hosts), spread: make([]spread, hosts), members: hosts,
 	}
 	for h := range b.latest {
 		b.latest[h] = -1
@@ -71,6 +75,9 @@ func (b *board) publish(host int, version uint32) bool {
 		return false
 	}
 	s := &b.spread[host]
+	if len(s.versions) == maxWaves {
+		s.versions = append(s.versions[:0], s.versions[1:]...)
+	}
 	s.versions = append(s.versions, wave{version: version, born: e.born})
 	b.unspread++
 	return b.learn(host, e, -1)
@@ -82,7 +89,9 @@ func (b *board) learn(at int, e entry, source int32) bool {
 	if e.version <= x.version {
 		return false
 	}
-	b.count(e, x.version)
+	if b.reads(at) {
+		b.count(e, x.version)
+	}
 	b.lessons[at]++
 	b.front(at, e.about)
 	x.version, x.born, x.seq, x.source = e.version, e.born, b.lessons[at], source
@@ -116,6 +125,55 @@ func (b *board) front(at int, about int32) {
 	b.latest[at] = about
 }
 
+// reads says whether a host is one that is to know the news.
+func (b *board) reads(host int) bool { return b.readers == nil || b.readers[host] }
+
+// readBy says which hosts are to know the news.
+func (b *board) readBy(hosts []int) {
+	b.readers, b.members = make([]bool, b.hosts), len(hosts)
+	for _, h := range hosts {
+		b.readers[h] = true
+	}
+}
+
+// begin notes that the daemon of a host runs again.
+func (b *board) begin(host int) {
+	if b.reads(host) {
+		b.members++
+	}
+}
+
+// enough is 99 % of the hosts that are to know the news.
+func (b *board) enough() int { return max(1, (99*b.members+99)/100) }
+
+// forget makes a host whose daemon has ended forget all that others have told.
+func (b *board) forget(at int) {
+	reads := b.reads(at)
+	if reads {
+		b.members--
+	}
+	row := b.beliefs[at*b.hosts : (at+1)*b.hosts]
+	for about := range row {
+		if about == at || row[about].version == 0 {
+			continue
+		}
+		for i := range b.spread[about].versions {
+			if !reads {
+				break
+			}
+			if v := &b.spread[about].versions[i]; v.version <= row[about].version {
+				v.hosts--
+			}
+		}
+		row[about] = belief{}
+	}
+	b.latest[at] = -1
+	if own := &row[at]; own.version > 0 {
+		b.latest[at] = int32(at)
+		own.before, own.after = -1, -1
+	}
+}
+
 // since appends what a host has learnt after its lesson number seq, from others than one source.
 func (b *board) since(at int, seq uint64, source int32, entries []entry) []entry {
 	row := b.beliefs[at*b.hosts : (at+1)*b.hosts]
@@ -146,8 +204,8 @@ func (b *board) count(e entry, old uint32) {
 			v.hosts++
 		}
 	}
-	done := 0
-	for done < len(s.versions) && int(s.versions[done].hosts) >= b.enough {
+	done, enough := 0, b.enough()
+	for done < len(s.versions) && int(s.versions[done].hosts) >= enough {
 		b.reach.add(int64(b.time.Now()) - s.versions[done].born)
 		b.unspread--
 		done++

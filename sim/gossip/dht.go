@@ -55,7 +55,7 @@ func costs(hosts int) (find, store opCost) {
 // DHT is news by provider records: a host stores a record when it publishes, and learns of others when it looks up.
 type DHT struct {
 	header      int
-	net         *fabric.Fabric
+	net         Network
 	time        fabric.Timeline
 	random      *rand.Rand
 	board       *board
@@ -63,16 +63,17 @@ type DHT struct {
 	stored      []entry // of each host; version 0: none
 	records     int     // how many hosts have one
 	storing     []bool
+	down        []bool
 	messages    int64
 }
 
 // NewDHT makes the first hosts of a network take part. Deliver may be nil.
-func NewDHT(cfg Config, hosts int, net *fabric.Fabric, timeline fabric.Timeline, deliver Deliver) (*DHT, error) {
+func NewDHT(cfg Config, hosts int, net Network, timeline fabric.Timeline, deliver Deliver) (*DHT, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if hosts > net.Topology().Hosts {
-		return nil, fmt.Errorf("gossip: %d hosts take part, the network has %d", hosts, net.Topology().Hosts)
+	if there, known := hostsOf(net); known && hosts > there {
+		return nil, fmt.Errorf("gossip: %d hosts take part, the network has %d", hosts, there)
 	}
 	b, err := newBoard(hosts, timeline, deliver)
 	if err != nil {
@@ -80,7 +81,7 @@ func NewDHT(cfg Config, hosts int, net *fabric.Fabric, timeline fabric.Timeline,
 	}
 	d := &DHT{
 		header: cfg.Header, net: net, time: timeline, random: rand.New(rand.NewPCG(cfg.Seed, 0x646874)), board: b,
-		stored: make([]entry, hosts), storing: make([]bool, hosts),
+		stored: make([]entry, hosts), storing: make([]bool, hosts), down: make([]bool, hosts),
 	}
 	d.find, d.store = costs(hosts)
 	return d, nil
@@ -90,6 +91,23 @@ func NewDHT(cfg Config, hosts int, net *fabric.Fabric, timeline fabric.Timeline,
 func (d *DHT) Publish(host int, version uint32) {
 	if d.board.publish(host, version) && !d.storing[host] {
 		d.put(host)
+	}
+}
+
+// ReadBy says which hosts look up, for the figures; at first all.
+func (d *DHT) ReadBy(hosts []int) { d.board.readBy(hosts) }
+
+// SetUp says whether the daemon of a host runs; at first all do. One that does not answers nothing, and learns nothing.
+// When it begins again it has forgotten what it has looked up.
+func (d *DHT) SetUp(host int, up bool) {
+	if d.down[host] == !up {
+		return
+	}
+	d.down[host] = !up
+	if up {
+		d.board.begin(host)
+	} else {
+		d.board.forget(host)
 	}
 }
 
@@ -118,6 +136,9 @@ func (d *DHT) LookUp(host int, done func()) {
 		return d.header
 	}, func() {
 		for _, e := range d.stored {
+			if d.down[host] {
+				break
+			}
 			if e.version > 0 && int(e.about) != host {
 				d.board.learn(host, e, -1)
 			}
@@ -174,6 +195,9 @@ func (o *operation) next() {
 		bytes := o.answer(o.cost.requests - 1 - o.sent)
 		d.messages++
 		d.net.Send(o.host, to, d.header, func() {
+			if d.down[to] {
+				return
+			}
 			d.net.Send(to, o.host, bytes, func() {
 				if o.trip != trip {
 					return

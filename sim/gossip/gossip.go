@@ -4,13 +4,18 @@
 //
 // Each host publishes versions of its news. In each interval a host pushes what it has learnt to some of its peers, in turn.
 // A push has all that the peer has not acknowledged yet, apart from what came from that peer. So what is lost is sent
-// again, and a host without news is silent. Only the newest version of a host's news is passed on.
+// again, and a host without news is silent. Only the newest version of a host's news is passed on. A peer that does not
+// acknowledge is tried ever less often.
+//
+// News is taken to be signed by the host that it is about: a neighbour can keep it back or send an old version again, but
+// not change it.
 package gossip
 
 import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/sim/fabric"
@@ -44,6 +49,20 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// Network carries messages between hosts: fabric.Fabric does. It calls arrive when the message is there, after Send has
+// returned, or never.
+type Network interface {
+	Send(from, to, bytes int, arrive func())
+}
+
+// hostsOf returns how many hosts a network has, if it says so.
+func hostsOf(net Network) (int, bool) {
+	if f, ok := net.(interface{ Topology() *fabric.Topology }); ok {
+		return f.Topology().Hosts, true
+	}
+	return 0, false
+}
+
 // Deliver is told what a host has learnt: a newer version of another host's news, and how long ago that was published.
 type Deliver func(at, about int, version uint32, age time.Duration)
 
@@ -51,7 +70,7 @@ type Deliver func(at, about int, version uint32, age time.Duration)
 type News struct {
 	cfg     Config
 	overlay Overlay
-	net     *fabric.Fabric
+	net     Network
 	time    fabric.Timeline
 	board   *board
 	hosts   []member
@@ -65,6 +84,9 @@ type News struct {
 type member struct {
 	phase   time.Duration // of its pushes within an interval
 	planned bool          // whether a push is due
+	down    bool          // its daemon does not run
+	silent  bool          // it acknowledges all and passes nothing on
+	lives   int           // how often its daemon has ended
 	turn    int           // the peer that comes first in the next push
 	peers   []peer
 	tick    func()
@@ -75,6 +97,8 @@ type peer struct {
 	host  int32
 	index int32  // of this host among the peers of that one
 	acked uint64 // all that was learnt before is known to it
+	tries int    // pushes since it last acknowledged one
+	wait  time.Duration
 }
 
 // entry is the news of one host.
@@ -85,7 +109,7 @@ type entry struct {
 }
 
 // New makes all hosts of an overlay take part. They are the first hosts of the network. Deliver may be nil.
-func New(cfg Config, o Overlay, net *fabric.Fabric, timeline fabric.Timeline, deliver Deliver) (*News, error) {
+func New(cfg Config, o Overlay, net Network, timeline fabric.Timeline, deliver Deliver) (*News, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -93,8 +117,8 @@ func New(cfg Config, o Overlay, net *fabric.Fabric, timeline fabric.Timeline, de
 		return nil, err
 	}
 	hosts := len(o.Peers)
-	if hosts > net.Topology().Hosts {
-		return nil, fmt.Errorf("gossip: the overlay has %d hosts, the network %d", hosts, net.Topology().Hosts)
+	if there, known := hostsOf(net); known && hosts > there {
+		return nil, fmt.Errorf("gossip: the overlay has %d hosts, the network %d", hosts, there)
 	}
 	b, err := newBoard(hosts, timeline, deliver)
 	if err != nil {
@@ -139,10 +163,37 @@ func (n *News) Sample() { n.board.sample() }
 // Stop ends the pushes. Those under way still arrive.
 func (n *News) Stop() { n.stopped = true }
 
+// SetUp says whether the daemon of a host runs; at first all do. One that does not takes nothing in and passes nothing on.
+// When it begins again it has forgotten what others have told, and its peers tell it anew.
+func (n *News) SetUp(host int, up bool) {
+	m := &n.hosts[host]
+	if m.down == !up {
+		return
+	}
+	m.down = !up
+	if m.down {
+		m.lives++
+		n.board.forget(host)
+		return
+	}
+	n.board.begin(host)
+	n.plan(host)
+	for i := range m.peers {
+		p := &m.peers[i]
+		p.acked, p.tries, p.wait = 0, 0, 0
+		q := &n.hosts[p.host].peers[p.index]
+		q.acked, q.tries, q.wait = 0, 0, 0
+		n.plan(int(p.host))
+	}
+}
+
+// SetSilent says that a host takes everything in, acknowledges it, and passes nothing on but its own news.
+func (n *News) SetSilent(host int) { n.hosts[host].silent = true }
+
 // plan makes a host push at its next time, unless that is planned already.
 func (n *News) plan(host int) {
 	m := &n.hosts[host]
-	if m.planned || n.stopped || len(m.peers) == 0 {
+	if m.planned || m.down || n.stopped || len(m.peers) == 0 {
 		return
 	}
 	m.planned = true
@@ -158,19 +209,38 @@ func (n *News) plan(host int) {
 func (n *News) push(host int) {
 	m := &n.hosts[host]
 	m.planned = false
-	if n.stopped {
+	if n.stopped || m.down {
 		return
 	}
 	count := len(m.peers)
-	sent := 0
+	sent, waiting := 0, false
 	for i := 0; i < count && (n.cfg.Fanout == 0 || sent < n.cfg.Fanout); i++ {
-		if n.pushTo(host, m.turn) {
+		switch p := &m.peers[m.turn]; {
+		case n.hosts[p.host].down: // it asks for all when it is up
+		case p.wait > n.time.Now():
+			waiting = true
+		case n.pushTo(host, m.turn):
 			sent++
 		}
 		m.turn = (m.turn + 1) % count
 	}
-	if sent > 0 {
+	if sent > 0 || waiting {
 		n.plan(host) // for the other peers, and for what is not acknowledged by then
+	}
+}
+
+const (
+	// patience is how many pushes a peer may leave without an answer before it is tried less often.
+	patience = 3
+	// maxPatience bounds the pause between two pushes to it, in intervals as a power of two.
+	maxPatience = 5
+)
+
+// tried notes a push to a peer, and how long to wait for the next if it does not answer.
+func (n *News) tried(p *peer) {
+	p.tries++
+	if over := p.tries - patience; over > 0 {
+		p.wait = n.time.Now() + n.cfg.Interval<<min(over, maxPatience)
 	}
 }
 
@@ -179,6 +249,7 @@ type push struct {
 	n        *News
 	from, to int
 	peer     int // index of the receiver among the sender's peers
+	life     int // of the receiver
 	upTo     uint64
 	entries  []entry
 	arrive   func()
@@ -190,12 +261,17 @@ func (n *News) pushTo(host, index int) bool {
 	p := &n.hosts[host].peers[index]
 	x := n.message()
 	x.entries = n.board.since(host, p.acked, int32(index), x.entries[:0])
+	if n.hosts[host].silent {
+		x.entries = slices.DeleteFunc(x.entries, func(e entry) bool { return int(e.about) != host })
+	}
 	if len(x.entries) == 0 {
 		p.acked = n.board.learnt(host) // the peer itself has told all of it
 		n.free = append(n.free, x)
 		return false
 	}
 	x.from, x.to, x.peer, x.upTo = host, int(p.host), index, n.board.learnt(host)
+	x.life = n.hosts[x.to].lives
+	n.tried(p)
 	n.pushes++
 	n.entries += int64(len(x.entries))
 	n.net.Send(host, x.to, n.cfg.Header+n.cfg.Entry*len(x.entries), x.arrive)
@@ -216,6 +292,9 @@ func (n *News) message() *push {
 // arrived runs at the receiver.
 func (x *push) arrived() {
 	n := x.n
+	if n.hosts[x.to].down || n.hosts[x.to].lives != x.life {
+		return
+	}
 	news := false
 	for _, e := range x.entries {
 		news = n.board.learn(x.to, e, n.hosts[x.from].peers[x.peer].index) || news
@@ -229,6 +308,9 @@ func (x *push) arrived() {
 // acked runs at the sender.
 func (x *push) acked() {
 	p := &x.n.hosts[x.from].peers[x.peer]
-	p.acked = max(p.acked, x.upTo)
+	if x.n.hosts[x.to].lives == x.life {
+		p.acked = max(p.acked, x.upTo)
+		p.tries, p.wait = 0, 0
+	}
 	x.n.free = append(x.n.free, x)
 }

@@ -92,6 +92,11 @@ type Information struct {
 	AgeP99      float64 `json:"age_p99_s"`
 	Reach99     float64 `json:"reach_99_s"` // until 99 % of the hosts know
 	Unreachable int     `json:"unreachable"`
+	// only if it was asked for, as everything else is then that of the news alone
+	Stale     float64 `json:"stale_s,omitempty"`   // by how much later than it came it was believed
+	Published int     `json:"published,omitempty"` // how often hosts told what is free
+	Offers    int     `json:"offers,omitempty"`
+	Declined  int     `json:"declined,omitempty"` // of the offers
 }
 
 // Gate is an aim with a name, and whether a run meets it.

@@ -288,6 +288,9 @@ func news(out io.Writer, i *Information) {
 	if i.Reach99 > 0 {
 		words = append(words, fmt.Sprintf("99%% of the hosts know after %s", units.Span(i.Reach99)))
 	}
+	if i.Offers > 0 {
+		words = append(words, fmt.Sprintf("%s of %s offers were declined (%s)", units.Count(i.Declined), units.Count(i.Offers), units.Percent(float64(i.Declined)/float64(i.Offers))))
+	}
 	fill(out, words, " · ")
 }
 

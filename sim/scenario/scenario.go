@@ -34,6 +34,8 @@ type Scenario struct {
 	Loss        float64          // part of the control messages that each link loses
 	Convergence time.Duration    // of routes; 0: the default of the network
 
+	News News // how schedulers hear of what is free
+
 	Faults     []Fault
 	Restart    time.Duration // what a start after a preemption costs
 	Checkpoint time.Duration // how often a job saves its state, for faults; 0: never
@@ -60,7 +62,7 @@ func (s *Scenario) Run(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 	tally.Checkpoint = s.Checkpoint
-	cfg, network, err := s.config(tally)
+	cfg, network, carrier, err := s.config(tally)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +79,7 @@ func (s *Scenario) Run(ctx context.Context) (*Outcome, error) {
 	d.Seed, d.Settings, d.Cluster = s.Seed, s.settings(cfg), report.ClusterOf(s.Load.Machines)
 	d.Runs = []report.Run{{Name: Muster, Policy: s.policy(), Figures: tally.Figures(out.Result.End, s.reported())}}
 	d.Network = network.report(s.Shape, len(s.Load.Machines), out.Result)
-	d.Information = information(out.Result)
+	d.Information = s.information(carrier, out.Result)
 	if runErr != nil {
 		return out, runErr
 	}
@@ -102,7 +104,7 @@ func (s *Scenario) schedulers() int {
 }
 
 // config is what the world is made of.
-func (s *Scenario) config(tally *report.Tally) (sim.Config, *network, error) {
+func (s *Scenario) config(tally *report.Tally) (sim.Config, *network, *carrier, error) {
 	clock := &sim.Clock{}
 	var sink record.Sink = tally
 	if s.Log != nil {
@@ -120,18 +122,28 @@ func (s *Scenario) config(tally *report.Tally) (sim.Config, *network, error) {
 	if s.Topology != nil {
 		var err error
 		if net, err = s.network(clock); err != nil {
-			return cfg, nil, err
+			return cfg, nil, nil, err
 		}
 		cfg.Network = net
+	} else {
+		cfg.Network = sim.NewPlain(clock, s.Seed)
 	}
+	news, err := s.carrier(cfg.Network, clock)
+	if err != nil {
+		return cfg, nil, nil, err
+	}
+	if news != nil {
+		cfg.News = news
+	}
+	cfg.Stale, cfg.Measured = s.News.Stale, s.News.asked()
 	for _, f := range s.Faults {
 		one, err := f.of(net)
 		if err != nil {
-			return cfg, nil, err
+			return cfg, nil, nil, err
 		}
 		cfg.Faults = append(cfg.Faults, one)
 	}
-	return cfg, net, nil
+	return cfg, net, news, nil
 }
 
 // settings are what was chosen, for people.
@@ -152,20 +164,14 @@ func (s *Scenario) settings(cfg sim.Config) []report.Setting {
 	}
 	add("candidates", fmt.Sprint(s.Candidates), s.Candidates > 0)
 	add("network", s.Shape, s.Topology != nil)
+	add("information", s.News.Way, s.News.Way != "")
+	add("stale", s.News.Stale.String(), s.News.Stale > 0)
 	add("loss", fmt.Sprintf("%g%%", 100*s.Loss), s.Loss > 0)
 	add("faults", fmt.Sprint(len(s.Faults)), len(s.Faults) > 0)
 	add("restart", s.Restart.String(), s.Restart > 0)
 	add("checkpoint", s.Checkpoint.String(), s.Checkpoint > 0)
 	add("until", s.Horizon.String(), s.Horizon > 0)
 	return out
-}
-
-// information is how old what schedulers believed was when they used it.
-func information(r sim.Result) *report.Information {
-	return &report.Information{
-		Way: "sessions", Messages: int64(r.Messages), Bytes: r.Bytes,
-		AgeMean: r.Ages.Mean().Seconds(), AgeP99: r.Ages.Below(0.99).Seconds(),
-	}
 }
 
 // yardsticks runs each of them on the same load.
