@@ -232,3 +232,20 @@ func (at *attempts) writeOffAt(t *task) time.Time {
 	d := t.e.job.Spec.LeaseOr()
 	return last.Add(d + d*3/100 + lease.ExpiryMargin)
 }
+
+// refused returns the task of an attempt that the journal has refused to record, not proposed any more; nil: nothing waits for that.
+func refused(tn *turn, es *entries, a job.Attempt) *task {
+	e := es.byID[a.Job]
+	if e == nil {
+		return nil
+	}
+	i, soft := e.find(a.Task)
+	if !soft || !e.tasks[i].proposes(a.N) {
+		return nil
+	}
+	t := e.tasks[i]
+	t.unpropose(tn)
+	t.declines++
+	t.pause.until, t.pause.why = tn.now.Add(backoff(t.declines)), "the journal did not take the placement"
+	return t
+}

@@ -207,26 +207,9 @@ func (ds *dispatches) over(d *dispatch) {
 	ds.pending.requeue(t)
 }
 
-// refused returns the task of an attempt that the journal has refused to record, not proposed any more; nil: nothing waits for that.
-func refused(ds *dispatches, a job.Attempt) *task {
-	e := ds.entries.byID[a.Job]
-	if e == nil {
-		return nil
-	}
-	i, soft := e.find(a.Task)
-	if !soft || !e.tasks[i].proposes(a.N) {
-		return nil
-	}
-	t := e.tasks[i]
-	t.unpropose(ds.turn)
-	t.declines++
-	t.pause.until, t.pause.why = ds.now.Add(backoff(t.declines)), "the journal did not take the placement"
-	return t
-}
-
 // notAssigned handles an Assign that the journal has refused.
 func (ds *dispatches) notAssigned(a job.Attempt) {
-	t := refused(ds, a)
+	t := refused(ds.turn, ds.entries, a)
 	if t == nil {
 		return
 	}

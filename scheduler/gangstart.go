@@ -56,7 +56,7 @@ func (d *dispatch) assignees() []job.Assignee {
 
 // notAssigned handles a record that the journal has refused. It is proposed once more while the places are held.
 func (gs *gangStarts) notAssigned(a job.Attempt) {
-	t := refused(gs.dispatches, a)
+	t := refused(gs.turn, gs.entries, a)
 	if t == nil {
 		return
 	}

@@ -20,9 +20,7 @@ type link struct {
 	h     *host
 	local bool // both are of one daemon
 
-	standing              bool // kept without need
-	ownerWants, hostWants bool
-	called                bool // the host has answered an announcement of the owner
+	wanted
 
 	dialling, open bool
 	oUp, hUp       bool // what each side believes
@@ -36,6 +34,13 @@ type link struct {
 	carried []job.Digest // job files that the session remembers
 	toHost  direction[lease.ToWorker]
 	toOwner direction[lease.ToScheduler]
+}
+
+// wanted is what a session is for.
+type wanted struct {
+	standing              bool // kept without need
+	ownerWants, hostWants bool
+	called                bool // the host has answered an announcement of the owner
 }
 
 // link is the link between an owner and a host. It is made when it is first needed.
