@@ -20,7 +20,7 @@ type link struct {
 	h     *host
 	local bool // both are of one daemon
 
-	wanted
+	purpose
 
 	dialling, open bool
 	oUp, hUp       bool // what each side believes
@@ -36,8 +36,8 @@ type link struct {
 	toOwner direction[lease.ToScheduler]
 }
 
-// wanted is what a session is for.
-type wanted struct {
+// purpose is what a session is for.
+type purpose struct {
 	standing              bool // kept without need
 	ownerWants, hostWants bool
 	called                bool // the host has answered an announcement of the owner
