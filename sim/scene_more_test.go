@@ -140,9 +140,9 @@ func TestFullCluster(t *testing.T) {
 	owners := []*owner{o, w.addOwner(nil), w.addOwner(nil)}
 	r := w.chance
 	users := []string{"ada", "bob", "cyd", "dan", "eve"}
-	n := 3000
-	if testing.Short() { // under the race detector
-		n = 500
+	n, within := 3000, 45*time.Minute
+	if testing.Short() { // under the race detector, at the same rate
+		n, within = 500, 450*time.Second
 	}
 	for range n {
 		need := gpus([]int{1, 1, 1, 1, 2, 2, 4, 8}[r.IntN(8)])
@@ -150,10 +150,10 @@ func TestFullCluster(t *testing.T) {
 		if r.IntN(10) == 0 {
 			j.spec.Priority = 30 + r.IntN(50)
 		}
-		j.submitAt(between(r, 0, 45*time.Minute))
+		j.submitAt(between(r, 0, within))
 	}
 	w.start()
-	w.runAll(time.Hour)
+	w.runAll(within + 15*time.Minute)
 	w.heal()
 	if !w.runAny(4*time.Hour, w.done) {
 		w.failUnsettled()
