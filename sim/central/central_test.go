@@ -177,6 +177,17 @@ func checkLegal(t *testing.T, l *load.Load, log record.Log) {
 			x.alloc = nil
 		}
 	}
+	all := 0
+	for i := range l.Jobs {
+		layout, err := l.Jobs[i].Spec.Layout()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += layout.Tasks() / layout.Size()
+	}
+	if len(tasks) != all {
+		t.Fatalf("%d of %d tasks and gangs have started", len(tasks), all)
+	}
 	for k, x := range tasks {
 		if x.left != 0 {
 			t.Fatalf("%s has not ended", l.Jobs[k[0]].Name)

@@ -107,6 +107,7 @@ func newPolicies(r *run, p policy.Policy, machines []load.Machine) (*policies, e
 		}
 		x.memory = append(x.memory, memory)
 		h := x.table.Add(job.Peer(machines[i].Name), false)
+		h.Address = machines[i].Name // members of gangs reach each other
 		x.hosts = append(x.hosts, h)
 		x.machines[h] = i
 		x.table.Hello(h, lease.Hello{Profile: profile, Free: x.free(i)}, epoch)
