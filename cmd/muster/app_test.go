@@ -128,7 +128,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"simulate --machines 1x,8cpu,64GiB --synthetic jobs:1;rate:1/h;gpus:0 --until -1h", 2, "--until -1h0m0s: a time cannot be negative"},
 		{"simulate --compare a.json", 2, "want two files or more"},
 		{"simulate --compare /nowhere.json /nowhere.json", 2, "no such file"},
-		{"simulate a.json", 2, "files are arguments of --compare only"},
+		{"simulate a.json", 2, "files are arguments of --compare and --gates only"},
 		{"node drain n1 --deadline 5", 2, "--deadline: "},
 		{"node drain", 2, "the name or id of a node"},
 		{"node resume", 2, "the name or id of a node"},
