@@ -29,7 +29,7 @@ func TestPolicies(t *testing.T) {
 		{"1", "balanced", "n3: fewest tasks for what is free: leaves 1 of 2 GPUs"},
 		{"1", "simple", "n2: this host"},
 		{"1", "frag", "n2: least fragmentation: leaves 2 of 4 GPUs"},
-		{"2", "topology", "n3: GPUs of one NVLink island, fullest host: leaves 0 of 2 GPUs"},
+		{"2", "topology", "n2: GPUs of one NVLink island, this host: leaves 1 of 4 GPUs"},
 	} {
 		offers := n2.ok("offers", "-G", c.gpus, "--policy", c.policy)
 		_, first, _ := strings.Cut(offers, "now ")
