@@ -40,7 +40,7 @@ func newDevCluster(t *testing.T, hosts int) *devCluster {
 	t.Helper()
 	c := &devCluster{t: t, notes: t.TempDir()}
 	c.work = filepath.Join(t.TempDir(), "work")
-	if out, err := exec.Command("go", "build", "-o", c.work, "./testdata/work").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", c.work, "./testdata/truthtask").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	cmd := exec.Command(binary(t), "dev", "--nodes", strconv.Itoa(hosts), "--cpus", strconv.Itoa(truthCPUs), "--gpus", fmt.Sprintf("sim:%dxH100-80GB", truthGPUs))
