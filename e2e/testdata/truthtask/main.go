@@ -1,8 +1,8 @@
-// Command work is a task that takes a given time. If it is told to end, it saves how much of that time has passed, and
+// Command truthtask is a task that takes a given time. If it is told to end, it saves how much of that time has passed, and
 // goes on from there when it runs again. It notes when and where each attempt began, and with which
 // GPUs.
 //
-//	work DIR TIME
+//	truthtask DIR TIME
 package main
 
 import (
