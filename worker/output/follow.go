@@ -99,12 +99,25 @@ func (t *Follows) grown(dir string) {
 	}
 }
 
-// join returns a channel that receives when a log in dir has grown, until part.
-func (t *Follows) join(dir string) (chan struct{}, error) {
+// Followed reports whether anybody waits for the log in dir to grow.
+func (t *Follows) Followed(dir string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.subs[dir]) > 0
+}
+
+// join returns a channel that receives when a log in dir has grown, until part. It returns nil if ended is closed, so
+// that a directory which was not Followed after the end of its log never is.
+func (t *Follows) join(dir string, ended <-chan struct{}) (chan struct{}, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.watcher == nil {
 		return nil, ErrClosed
+	}
+	select {
+	case <-ended:
+		return nil, nil
+	default:
 	}
 	if t.count >= maxFollowers {
 		return nil, ErrTooManyFollowers
@@ -140,11 +153,13 @@ func (t *Follows) part(dir string, c chan struct{}) {
 func (t *Follows) Follow(ctx context.Context, dir string, s Stream, offset int64, ended <-chan struct{}) (*Follower, error) {
 	f := &Follower{ended: ended, done: make(chan struct{})}
 	if ended != nil {
-		grown, err := t.join(dir)
+		grown, err := t.join(dir, ended)
 		if err != nil {
 			return nil, err
 		}
-		f.grown, f.leave = grown, func() { t.part(dir, grown) }
+		if grown != nil {
+			f.grown, f.leave = grown, func() { t.part(dir, grown) }
+		}
 	}
 	r, err := Open(dir, s, offset)
 	if err != nil {
@@ -154,6 +169,11 @@ func (t *Follows) Follow(ctx context.Context, dir string, s Stream, offset int64
 	f.r = r
 	f.stop = context.AfterFunc(ctx, f.finish)
 	return f, nil
+}
+
+// FollowNothing returns a follower of a log that ended without a byte. Its directory is gone.
+func FollowNothing(offset int64) *Follower {
+	return &Follower{r: &Reader{off: max(0, offset), nothing: true}, done: make(chan struct{}), stop: func() bool { return true }}
 }
 
 // Follower reads one log while it grows.

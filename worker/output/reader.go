@@ -35,6 +35,8 @@ type Reader struct {
 	off    int64 // of the next byte in the stream
 	ahead  int64 // bytes between the current position and off
 
+	nothing bool // the log is empty and has no directory
+
 	seg     segment
 	data    *os.File // nil: there is no segment yet
 	changes *os.File // the segment's runs file; nil: not opened yet
@@ -126,8 +128,14 @@ func (r *Reader) take(p []byte) (int, error) {
 
 // advance opens the next segment, or returns io.EOF if there is none.
 func (r *Reader) advance() error {
+	if r.nothing {
+		return io.EOF
+	}
 	for range openTries {
 		segs, err := list(r.dir)
+		if errors.Is(err, fs.ErrNotExist) && r.data == nil {
+			return io.EOF // a later task has taken the directory, which had no segment
+		}
 		if err != nil {
 			return err
 		}

@@ -58,6 +58,9 @@ func (w *Writer) Write(s Stream, p []byte) {
 	}
 }
 
+// Empty reports whether nothing was written, and nothing lost.
+func (w *Writer) Empty() bool { return w.total == 0 && w.lost == 0 }
+
 // Note appends a line of muster's own to stderr.
 func (w *Writer) Note(text string) { w.Write(Stderr, mark(text)) }
 

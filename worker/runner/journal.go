@@ -52,7 +52,8 @@ func (j *journal) save(round []*task) error {
 	enc.SetEscapeHTML(false)
 	for _, t := range round {
 		if t.out != nil {
-			t.record.Exit.Tail, t.out = t.out.Finish(), nil
+			t.record.Exit.Tail = t.out.Finish()
+			t.silent, t.out = t.out.Silent(), nil
 		}
 		if err := enc.Encode(&t.record); err != nil {
 			return fmt.Errorf("runner: encode end of %s: %w", t.name, err)

@@ -67,6 +67,7 @@ type task struct {
 	where     string        // the directory that it started in
 	keeps     bool          // the daemon, not the runner, removes its scratch directory
 	segment   int           // of the journal, which holds its record
+	silent    bool          // it wrote no output
 }
 
 // container is what the loop knows of a task's container.

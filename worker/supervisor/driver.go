@@ -87,6 +87,7 @@ type Driver struct {
 	do       chan func()
 	activity *activity
 	follows  output.Follows
+	spares   *spares
 }
 
 // New makes a driver that passes events to tell, in a goroutine of its own. Tell may block, but not after Run's
@@ -99,6 +100,7 @@ func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, 
 		cfg: cfg, dir: protocol.Dir(cfg.Dir), tell: tell, log: log,
 		inbox: inbox{wake: make(chan struct{}, 1)}, do: make(chan func()),
 		activity: &activity{all: map[job.Attempt]*attemptActivity{}},
+		spares:   newSpares(protocol.Dir(cfg.Dir), log),
 	}, nil
 }
 
@@ -125,7 +127,8 @@ func (d *Driver) Start(t worker.Task) error {
 		}
 		s.Container = &c
 	}
-	e := &entry{attempt: t.Attempt, role: role(s.Container != nil)}
+	e := &entry{attempt: t.Attempt, role: role(s.Container != nil), user: t.User}
+	e.plain = s.Container == nil && s.Script == "" && s.Files == "" && !s.Keeps && s.Input == nil && t.Spec.Nodes <= 1
 	if !t.Hold {
 		if t.Deadline <= worker.Now() {
 			return fmt.Errorf("supervisor: start %s: its lease has run out", t.Attempt)
@@ -133,14 +136,19 @@ func (d *Driver) Start(t worker.Task) error {
 		e.deadline = t.Deadline
 		s.Deadline, s.Skew = t.Deadline.OnHost()
 	}
+	if s.Container == nil {
+		s.Spare = d.spares.take(t.Attempt, t.User, d.follows.Followed)
+	}
 	frame, err := protocol.Frame(protocol.Request{Start: &s})
 	if err != nil {
+		d.spares.settled(t.Attempt)
 		return fmt.Errorf("supervisor: start %s: %w", t.Attempt, err)
 	}
 	e.start = frame
 	d.activity.begin(t.Attempt)
 	if err := d.inbox.put(func(s *state) { s.begin(e) }); err != nil {
 		d.activity.end(t.Attempt)
+		d.spares.settled(t.Attempt)
 		return err
 	}
 	return nil
@@ -190,7 +198,7 @@ func (d *Driver) Extend(deadlines map[job.Attempt]worker.BootTime) error {
 
 // Forget drops the exit of an attempt but not its output; see worker.Driver.
 func (d *Driver) Forget(a job.Attempt) error {
-	return d.inbox.put(func(s *state) { s.ends.forget(a) })
+	return d.inbox.put(func(s *state) { s.ends.forget(a); d.spares.forgotten(a) })
 }
 
 // Adopt returns the attempts that an earlier daemon left; see worker.Adopter. It waits until Run has reached every

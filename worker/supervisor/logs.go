@@ -4,7 +4,9 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/output"
@@ -12,7 +14,7 @@ import (
 
 // Follow reads the log of an attempt from an offset in bytes; a negative offset counts from the end. With follow it
 // reads until the attempt has ended; without, until the present end of the log. An attempt without a directory on
-// this host gives os.ErrNotExist.
+// this host gives os.ErrNotExist, unless it wrote nothing and a later attempt has taken its directory.
 func (d *Driver) Follow(ctx context.Context, a job.Attempt, s output.Stream, offset int64, follow bool) (*output.Follower, error) {
 	var ended <-chan struct{}
 	if activity := d.activity.of(a); follow && activity != nil {
@@ -24,6 +26,9 @@ func (d *Driver) Follow(ctx context.Context, a job.Attempt, s output.Stream, off
 		}
 	}
 	f, err := d.follows.Follow(ctx, d.dir.Task(a), s, offset, ended)
+	if errors.Is(err, os.ErrNotExist) && s.Valid() && d.spares.gave(a) {
+		return output.FollowNothing(offset), nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("supervisor: follow %s: %w", a, err)
 	}

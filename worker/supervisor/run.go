@@ -21,6 +21,8 @@ const extendBatch = 4096
 type entry struct {
 	attempt   job.Attempt
 	role      role   // what kind of runner it needs
+	user      string // that it runs as
+	plain     bool   // its directory holds only its output, once it has ended
 	runner    int    // generation; 0: none has it yet
 	start     []byte // the frame of its Start, until it has a process
 	pid       int
@@ -79,6 +81,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 	s.loop(ctx, out)
 	d.inbox.close()
+	d.spares.close()
 	d.follows.Close()
 	close(out)
 	s.drop()
@@ -281,6 +284,7 @@ func (s *state) started(n int, m protocol.Started) {
 	}
 	e.runner, e.start = n, nil
 	s.d.activity.run(a)
+	s.d.spares.settled(a)
 	if e.pid == 0 {
 		e.pid, e.isolation, e.began = m.PID, s.runners.links[n].isolation, m.Began
 		s.report(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: m.PID, Isolation: e.isolation, Began: e.began})
@@ -294,6 +298,7 @@ func (s *state) ended(a job.Attempt, exit *job.Exit) {
 	}
 	delete(s.entries, a)
 	s.d.activity.end(a)
+	s.d.spares.settled(a)
 	if exit == nil {
 		s.report(worker.DriverEvent{Attempt: a, Kind: worker.DriverLost, Exit: job.Exit{
 			State: job.NodeFail, Reason: "the runner of its node died, and the task with it",
@@ -335,11 +340,11 @@ func (s *state) neverBegun(a job.Attempt) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// unforgotten returns the attempts whose exits are still needed. It is called outside of Run's goroutine.
+// unforgotten returns the attempts whose exits are still needed, and those whose directories later attempts may take. It is called outside of Run's goroutine.
 func (s *state) unforgotten(ctx context.Context) map[job.Attempt]bool {
 	answer := make(chan map[job.Attempt]bool, 1)
 	select {
-	case s.d.do <- func() { answer <- s.ends.names() }:
+	case s.d.do <- func() { names := s.ends.names(); s.d.spares.addTo(names); answer <- names }:
 		return <-answer
 	case <-ctx.Done():
 		return nil

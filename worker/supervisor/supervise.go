@@ -306,6 +306,9 @@ func (s *state) reported(n int, m protocol.Report) {
 	case m.Ended != nil:
 		if a, err := job.ParseAttempt(m.Ended.Attempt); err == nil {
 			s.ends.add(a, protocol.Segment{Runner: n, Number: m.Ended.Segment})
+			if e := s.entries[a]; e != nil && e.plain && m.Ended.Silent {
+				s.d.spares.ended(a, e.user)
+			}
 			s.ended(a, m.Ended.Exit)
 		}
 	}

@@ -37,7 +37,7 @@ type sweeper struct {
 	dir      protocol.Dir
 	activity *activity
 	log      *slog.Logger
-	// unforgotten returns the attempts whose exits are still needed.
+	// unforgotten returns the attempts whose exits are still needed, or whose directories later attempts may take.
 	unforgotten func(ctx context.Context) map[job.Attempt]bool
 }
 

@@ -31,6 +31,7 @@ import (
 //	runner-N.ends-K segment K of the exit journal that runner N has written
 //	runner-N.hosts/ hostfiles; tasks with the same hosts share one
 //	runner-N.spare/ empty scratch directories of ended tasks, for later tasks
+//	silent          attempts whose directories later ones have taken, because they wrote no output; silent.1 is the older half
 //	tasks/ATTEMPT/  the file script, the directory scratch/, and the log (package output)
 type Dir string
 
@@ -42,6 +43,9 @@ func (d Dir) Task(a job.Attempt) string { return filepath.Join(d.Tasks(), a.Stri
 
 // Scratch is the scratch directory of an attempt.
 func (d Dir) Scratch(a job.Attempt) string { return filepath.Join(d.Task(a), "scratch") }
+
+// Silent is the file that lists the attempts whose directories later attempts have taken, one a line.
+func (d Dir) Silent() string { return filepath.Join(string(d), "silent") }
 
 // Lock is the file that runner n keeps locked as long as it lives.
 func (d Dir) Lock(n int) string { return d.runner(n, "lock") }

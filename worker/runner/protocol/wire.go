@@ -60,6 +60,9 @@ type Start struct {
 	Env      []string `json:"env"`
 	Hostfile string   `json:"hostfile,omitempty"`
 	Files    string   `json:"files,omitempty"` // directory that becomes the scratch directory
+	// Spare is an ended attempt whose directory the runner may take for this one, if it is empty. Older runners ignore
+	// the field.
+	Spare string `json:"spare,omitempty"`
 	// Keeps tells the runner not to remove the scratch directory when the task has ended; the daemon does.
 	Keeps    bool          `json:"keeps,omitempty"`
 	Deadline time.Duration `json:"deadline"` // of the lease, on CLOCK_BOOTTIME; none with Hold
@@ -169,6 +172,7 @@ type Ended struct {
 	Attempt string    `json:"attempt"`
 	Exit    *job.Exit `json:"exit,omitempty"`
 	Segment int       `json:"segment,omitempty"` // number of this runner's journal segment that holds it
+	Silent  bool      `json:"silent,omitempty"`  // it had a process and wrote no output; older runners never say so
 }
 
 // Progress says for people what keeps a task from starting.
@@ -347,6 +351,11 @@ func (s Start) Validate() error {
 			if strings.ContainsRune(w, 0) {
 				return errors.New("runner: start: a word holds a zero byte")
 			}
+		}
+	}
+	if s.Spare != "" {
+		if err := attempts(s.Spare); err != nil {
+			return err
 		}
 	}
 	return errors.Join(attempts(s.Attempt), durations(s.Deadline, s.Lead, s.Limit, s.Grace, s.WarnBefore), s.Input.Validate())

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -59,6 +60,7 @@ type Outlet struct {
 	pipes  [2]*pipe       // their descriptors are guarded by mu
 	copies map[output.Stream]*Copy
 	tail   chan string // the last lines of stderr, once all is read
+	silent atomic.Bool // all was read, and it was nothing
 }
 
 // New makes a pump. The caller starts Run in a goroutine.
@@ -293,6 +295,9 @@ func (o *Outlet) Finish() (tail string) {
 	return o.awaitTail()
 }
 
+// Silent reports whether the task wrote nothing, after Finish. It returns false while a copy of its output hangs.
+func (o *Outlet) Silent() bool { return o.silent.Load() }
+
 // end reads the pipes to their ends, first a pipe that was not read until empty, and closes the log.
 func (o *Outlet) end(buf []byte) (tail string) {
 	o.mu.Lock()
@@ -315,6 +320,7 @@ func (o *Outlet) end(buf []byte) (tail string) {
 		}
 	}
 	tail = o.writer.Tail()
+	o.silent.Store(o.writer.Empty())
 	if err := o.writer.Close(); err != nil {
 		o.pump.log.Warn("output of a task not closed", "error", err)
 	}

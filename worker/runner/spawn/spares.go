@@ -102,7 +102,7 @@ func (s *Spawner) Spare(scratch string, who Account) bool { return s.spares.keep
 // good as new, or if there are enough. The caller then removes it.
 func (s *spares) keep(path string, who Account) bool {
 	to, ok := s.room(who.spareOwner())
-	if !ok || !asNew(path, who) {
+	if !ok || !asNew(path, who, scratchMode) {
 		return false
 	}
 	if err := unix.Renameat2(unix.AT_FDCWD, path, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE); err != nil {
@@ -130,16 +130,16 @@ func (s *spares) room(who spareOwner) (string, bool) {
 	return filepath.Join(s.dir, strconv.Itoa(s.last)), true
 }
 
-// asNew reports whether a directory is empty and has the attributes of a new one. It first takes the directory from its
+// asNew reports whether a directory is empty and has the attributes of a new one with this mode. It first takes the directory from its
 // user, so that no other process of the user can put a file into it.
-func asNew(path string, who Account) bool {
+func asNew(path string, who Account, mode os.FileMode) bool {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
 	var is unix.Stat_t
-	if unix.Fstat(fd, &is) != nil || is.Mode&0o7777 != scratchMode || is.Size > maxSpareBytes || is.Blocks*512 > maxSpareBytes ||
+	if unix.Fstat(fd, &is) != nil || is.Mode&0o7777 != uint32(mode) || is.Size > maxSpareBytes || is.Blocks*512 > maxSpareBytes ||
 		int(is.Uid) != who.UID || int(is.Gid) != who.GID {
 		return false
 	}

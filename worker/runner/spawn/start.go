@@ -48,7 +48,7 @@ func ownThread() (moves bool) {
 }
 
 func (s *Spawner) start(o *Order, moves bool) Result {
-	if err := os.Mkdir(s.dir.Task(o.Attempt), s.Mode()); err != nil {
+	if err := s.makeDir(o); err != nil {
 		return Result{Known: errors.Is(err, os.ErrExist), Err: fmt.Errorf("runner: make task directory: %w", err)}
 	}
 	o.claim.open()
