@@ -37,7 +37,7 @@ type spares struct {
 	silent map[job.Attempt]string      // guarded by mu; ended without output and not forgotten, with their users
 	ready  []spare                     // guarded by mu; forgotten, the oldest first
 	taking map[job.Attempt]job.Attempt // guarded by mu; by the attempt that takes it, until that has begun
-	list   *os.File                    // guarded by mu; protocol.Dir.Silent; nil: not open
+	list   *os.File                    // guarded by mu; protocol.Silent; nil: not open
 	size   int64                       // guarded by mu; of list
 }
 
@@ -133,7 +133,7 @@ func (s *spares) open() error {
 	if s.list != nil && s.size < givenBytes {
 		return nil
 	}
-	path := s.dir.Silent()
+	path := protocol.Silent(s.dir)
 	if s.list != nil {
 		s.shut()
 		if err := os.Rename(path, protocol.OlderLog(path)); err != nil {
@@ -171,7 +171,7 @@ func (s *spares) close() {
 // gave reports whether an attempt ended without output and its directory was given away. The list holds at least the
 // last 100,000 such attempts.
 func (s *spares) gave(a job.Attempt) bool {
-	name, newer := a.String(), s.dir.Silent()
+	name, newer := a.String(), protocol.Silent(s.dir)
 	return listed(newer, name) || listed(protocol.OlderLog(newer), name) // both are small, and this is seldom asked
 }
 

@@ -321,7 +321,7 @@ func TestSparesAreBounded(t *testing.T) {
 func TestNoDirectoryWithoutList(t *testing.T) {
 	t.Parallel()
 	s := sparesIn(t)
-	if err := os.Mkdir(s.dir.Silent(), 0o700); err != nil {
+	if err := os.Mkdir(protocol.Silent(s.dir), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s.ended(attemptIn("x", 1), "ada")
@@ -335,7 +335,7 @@ func TestNoDirectoryWithoutList(t *testing.T) {
 func TestListWithTornLine(t *testing.T) {
 	t.Parallel()
 	s := sparesIn(t)
-	if err := os.WriteFile(s.dir.Silent(), []byte(attemptIn("x", 1).String()[:5]), 0o600); err != nil {
+	if err := os.WriteFile(protocol.Silent(s.dir), []byte(attemptIn("x", 1).String()[:5]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.ended(attemptIn("x", 2), "ada")

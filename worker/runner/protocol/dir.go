@@ -44,8 +44,8 @@ func (d Dir) Task(a job.Attempt) string { return filepath.Join(d.Tasks(), a.Stri
 // Scratch is the scratch directory of an attempt.
 func (d Dir) Scratch(a job.Attempt) string { return filepath.Join(d.Task(a), "scratch") }
 
-// Silent is the file that lists the attempts whose directories later attempts have taken, one a line.
-func (d Dir) Silent() string { return filepath.Join(string(d), "silent") }
+// Silent is the file in d that lists the attempts whose directories later attempts have taken, one a line.
+func Silent(d Dir) string { return filepath.Join(string(d), "silent") }
 
 // Lock is the file that runner n keeps locked as long as it lives.
 func (d Dir) Lock(n int) string { return d.runner(n, "lock") }

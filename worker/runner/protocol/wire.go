@@ -30,6 +30,8 @@ import (
 const (
 	// maxFrame bounds one message: a job file in which JSON escapes every byte into six, and an environment.
 	maxFrame = 8 << 20
+	// plainFrame is the size up to which a message is read into one piece of memory. Most are far smaller.
+	plainFrame = 16 << 10
 	// maxWords bounds the command and environment of a Start: twice what a spec may hold, because the worker adds
 	// variables of its own.
 	maxWords = 2 * job.MaxArgs
@@ -209,7 +211,7 @@ func encode(msg any) ([]byte, error) {
 	return frame, nil
 }
 
-// readFrame reads one message. It allocates memory as bytes arrive, and does not trust the length.
+// readFrame reads one message. Beyond plainFrame it allocates memory as bytes arrive, and does not trust the length.
 func readFrame(r io.Reader, msg any) error {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -219,14 +221,26 @@ func readFrame(r io.Reader, msg any) error {
 	if n > maxFrame {
 		return fmt.Errorf("runner: frame of %d bytes; at most %d", n, maxFrame)
 	}
-	var b bytes.Buffer
-	if got, err := io.Copy(&b, io.LimitReader(r, n)); err != nil || got < n {
+	text, err := readText(r, n)
+	if err != nil {
 		return errors.Join(io.ErrUnexpectedEOF, err)
 	}
-	if err := json.Unmarshal(b.Bytes(), msg); err != nil {
+	if err := json.Unmarshal(text, msg); err != nil {
 		return fmt.Errorf("runner: frame: %w", err)
 	}
 	return nil
+}
+
+// readText reads n bytes.
+func readText(r io.Reader, n int64) ([]byte, error) {
+	if n <= plainFrame {
+		text := make([]byte, n)
+		_, err := io.ReadFull(r, text)
+		return text, err
+	}
+	var b bytes.Buffer
+	_, err := io.CopyN(&b, r, n)
+	return b.Bytes(), err
 }
 
 // ReadReport reads and checks a message of a runner.
