@@ -347,3 +347,66 @@ func BenchmarkWrite(b *testing.B) {
 		})
 	}
 }
+
+// TestFollowAfterEnd checks that the directory of a log that has ended is not watched, so that a later task may take it
+// without the followers of the two getting in each other's way.
+func TestFollowAfterEnd(t *testing.T) {
+	t.Parallel()
+	var f Follows
+	if err := f.Open(); err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	dir := t.TempDir()
+	ended := make(chan struct{})
+	early, err := f.Follow(t.Context(), dir, Both, 0, ended)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !f.Followed(dir) {
+		t.Error("a log that may grow is not followed")
+	}
+	close(ended)
+	late, err := f.Follow(t.Context(), dir, Both, 3, ended)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := late.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("read after the end: %v", err)
+	}
+	if err := early.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if f.Followed(dir) {
+		t.Error("the follower that came after the end watches the directory")
+	}
+	if err := late.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReaderOfTakenDirectory checks that the reader of an empty log sees its end when a later task has taken the
+// directory, also if that task has written something.
+func TestReaderOfTakenDirectory(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "old")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Open(dir, Both, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := os.Rename(dir, dir+"-new"); err != nil {
+		t.Fatal(err)
+	}
+	w := NewWriter(dir+"-new", MinBound)
+	w.Write(Stdout, []byte("of another task"))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(r); len(b) > 0 || err != nil {
+		t.Errorf("read %q, %v", b, err)
+	}
+}

@@ -22,7 +22,7 @@ const attempt = "k3v9x0q2mz-0000000000000.0.1"
 func TestRequestRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, m := range []Request{
-		{Start: &Start{Attempt: attempt, Command: []string{"a", "<b>"}, User: "u", Env: []string{"A=1"}, Deadline: 5, Lead: 1, Grace: 2, OutputLimit: 1 << 20}},
+		{Start: &Start{Attempt: attempt, Command: []string{"a", "<b>"}, User: "u", Env: []string{"A=1"}, Deadline: 5, Lead: 1, Grace: 2, OutputLimit: 1 << 20, Spare: attempt}},
 		{Start: &Start{Attempt: attempt, Script: "#!/bin/sh\n\x01", User: "u", Hold: true, Limit: time.Hour, OutputLimit: 1 << 30}},
 		{Start: &Start{Attempt: attempt, User: "u", Hold: true, OutputLimit: 1 << 20, Container: &Container{
 			Host: "unix:///s", Image: "i:1", Mounts: []string{"/a:/b:ro"}, Allowed: []string{"/a"}, As: "5:6", GPUs: []string{"GPU-1"},
@@ -53,6 +53,7 @@ func TestReportRoundTrip(t *testing.T) {
 		{Started: &Started{Attempt: attempt, PID: 1}},
 		{Progress: &Progress{Attempt: attempt, Detail: "pulling"}},
 		{Ended: &Ended{Attempt: attempt, Exit: &job.Exit{State: job.Failed, Code: 7, Started: true}}},
+		{Ended: &Ended{Attempt: attempt, Segment: 3, Silent: true}},
 		{Ended: &Ended{Attempt: attempt}},
 	} {
 		frame, err := Frame(m)
