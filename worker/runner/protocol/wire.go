@@ -367,12 +367,15 @@ func (s Start) Validate() error {
 			}
 		}
 	}
-	if s.Spare != "" {
-		if err := attempts(s.Spare); err != nil {
-			return err
-		}
+	return errors.Join(attempts(s.names()...), durations(s.Deadline, s.Lead, s.Limit, s.Grace, s.WarnBefore), s.Input.Validate())
+}
+
+// names returns the attempts that the start names.
+func (s Start) names() []string {
+	if s.Spare == "" {
+		return []string{s.Attempt}
 	}
-	return errors.Join(attempts(s.Attempt), durations(s.Deadline, s.Lead, s.Limit, s.Grace, s.WarnBefore), s.Input.Validate())
+	return []string{s.Attempt, s.Spare}
 }
 
 // Validate returns an error if the input is not valid. Nil is valid.

@@ -68,7 +68,7 @@ func TestReportRoundTrip(t *testing.T) {
 
 func TestRequestRefused(t *testing.T) {
 	t.Parallel()
-	good := Start{Attempt: attempt, Command: []string{"a"}, User: "u", Hold: true}
+	good := Start{Attempt: attempt, Command: []string{"a"}, User: "u", Hold: true, OutputLimit: 1 << 20}
 	with := func(f func(*Start)) Request {
 		s := good
 		f(&s)
@@ -78,6 +78,7 @@ func TestRequestRefused(t *testing.T) {
 		"nothing":       {},
 		"two things":    {Drain: true, Signal: &Signal{Attempt: attempt, Number: 1}},
 		"no command":    with(func(s *Start) { s.Command = nil }),
+		"spare":         with(func(s *Start) { s.Spare = "../x" }),
 		"both":          with(func(s *Start) { s.Script = "x" }),
 		"empty program": with(func(s *Start) { s.Command = []string{""} }),
 		"zero byte":     with(func(s *Start) { s.Env = []string{"A=\x00"} }),
