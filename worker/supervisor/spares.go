@@ -30,8 +30,9 @@ const (
 // spares knows which directories may be taken. What it knows is lost with the daemon; the directories then stay until
 // they are swept. Its methods are safe for concurrent use.
 type spares struct {
-	dir protocol.Dir
-	log *slog.Logger
+	dir     protocol.Dir
+	log     *slog.Logger
+	reading sync.Mutex // one at a time reads the list, however many ask for outputs that are not there
 
 	mu     sync.Mutex
 	silent map[job.Attempt]string      // guarded by mu; ended without output and not forgotten, with their users
@@ -169,10 +170,12 @@ func (s *spares) close() {
 }
 
 // gave reports whether an attempt ended without output and its directory was given away. The list holds at least the
-// last 100,000 such attempts.
+// last 100,000 such attempts, which takes some milliseconds to read.
 func (s *spares) gave(a job.Attempt) bool {
+	s.reading.Lock()
+	defer s.reading.Unlock()
 	name, newer := a.String(), protocol.Silent(s.dir)
-	return listed(newer, name) || listed(protocol.OlderLog(newer), name) // both are small, and this is seldom asked
+	return listed(newer, name) || listed(protocol.OlderLog(newer), name)
 }
 
 // listed reports whether a file has a line.
@@ -183,7 +186,7 @@ func listed(path, line string) bool {
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if lines.Text() == line {
+		if string(lines.Bytes()) == line { // makes no string
 			return true
 		}
 	}

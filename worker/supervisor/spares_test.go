@@ -345,3 +345,24 @@ func TestListWithTornLine(t *testing.T) {
 		t.Error("the list was not read")
 	}
 }
+
+// A stranger who asks for outputs that never were must not cost more than reading the list.
+func TestUnknownOutputIsCheap(t *testing.T) { //nolint:paralleltest // it counts allocations
+	s := sparesIn(t)
+	var list strings.Builder
+	for n := range 50_000 {
+		list.WriteString(job.Attempt{Job: job.NewID(7, 1), Task: n, N: 1}.String() + "\n")
+	}
+	for _, path := range []string{protocol.Silent(s.dir), protocol.OlderLog(protocol.Silent(s.dir))} {
+		if err := os.WriteFile(path, []byte(list.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testing.AllocsPerRun(3, func() {
+		if s.gave(attemptIn("x", 1)) {
+			t.Error("found")
+		}
+	}); n > 1000 {
+		t.Errorf("%v allocations", n)
+	}
+}
