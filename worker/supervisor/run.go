@@ -340,7 +340,8 @@ func (s *state) neverBegun(a job.Attempt) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// unforgotten returns the attempts whose exits are still needed, and those whose directories later attempts may take. It is called outside of Run's goroutine.
+// unforgotten returns the attempts whose exits are still needed, and those whose directories later attempts may take; nil
+// when ctx has ended. It is called outside of Run's goroutine.
 func (s *state) unforgotten(ctx context.Context) map[job.Attempt]bool {
 	answer := make(chan map[job.Attempt]bool, 1)
 	select {

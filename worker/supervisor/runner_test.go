@@ -4,6 +4,7 @@ package supervisor
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -294,5 +295,23 @@ func TestSweep(t *testing.T) {
 	}
 	if len(kept) != 3 || kept[0] != 1 { // 0 is old, 1 is young, 2 is not forgotten, 3 runs
 		t.Errorf("kept %v, want 1, 2 and 3", kept)
+	}
+}
+
+// A daemon that stops cannot say which exits are still needed, so its last look for old output removes nothing.
+func TestSweepOfStoppingDaemon(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	r.run(r.task(0, "true"))
+	ctx, stop := context.WithCancel(t.Context())
+	w := &sweeper{dir: r.d.dir, activity: r.d.activity, log: r.d.log, unforgotten: func(context.Context) map[job.Attempt]bool {
+		stop()
+		return nil
+	}}
+	if err := w.look(ctx, time.Now().Add(KeepFor+time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(protocol.Dir(r.dir).Task(r.attempt(0))); err != nil {
+		t.Error(err)
 	}
 }

@@ -54,11 +54,20 @@ func (s *sweeper) run(ctx context.Context) {
 				continue
 			}
 			last = now
-			if err := s.sweep(now, s.unforgotten(ctx)); err != nil {
+			if err := s.look(ctx, now); err != nil {
 				s.log.WarnContext(ctx, "old output not cleared", "error", err)
 			}
 		}
 	}
+}
+
+// look sweeps with what is unforgotten now. When ctx has ended nobody can say what that is, so nothing is removed.
+func (s *sweeper) look(ctx context.Context, now time.Time) error {
+	unforgotten := s.unforgotten(ctx)
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // the daemon stops; the next one sweeps
+	}
+	return s.sweep(now, unforgotten)
 }
 
 // sweepDue reports whether to look for old output that long after the last time.
