@@ -399,7 +399,7 @@ func FuzzHelloAndJoin(f *testing.F) {
 	from := ma.StringCast("/ip4/10.0.0.1/tcp/1")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := &pipe{Reader: bytes.NewReader(b)}
-		admitted, err := h.admission.answerHello(a.id, from, p)
+		admitted, err := h.admission.answerHello(a.id, from, p, func() {})
 		var r wirepb.HelloReply
 		if err == nil {
 			if err := readMsg(&p.out, &r, 4096); err != nil || admitted != (r.GetCode() == 0) {

@@ -17,6 +17,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	ma "github.com/multiformats/go-multiaddr"
 
 	"github.com/musterhq/muster/job"
@@ -40,8 +41,10 @@ type Config struct {
 	CredentialLife time.Duration
 	// Given is the identity and membership if they do not come from DataDir.
 	Given *Given
-	// Options are further libp2p options, such as another network.
+	// Options are further libp2p options.
 	Options []libp2p.Option
+	// Sockets are options of the UDP sockets, such as another network.
+	Sockets []quicreuse.Option
 }
 
 // DefaultPort is the TCP and UDP port on which a daemon listens.

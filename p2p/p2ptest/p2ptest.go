@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p"
-	"github.com/libp2p/go-libp2p/x/simlibp2p"
+	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	"github.com/marcopolo/simnet"
 
 	"github.com/musterhq/muster/job"
@@ -30,7 +30,7 @@ const (
 	never = 10000 * time.Hour
 	port  = 8000
 	life  = 30 * 24 * time.Hour
-	link  = 100 * simlibp2p.OneMbps
+	link  = 100_000_000 // bits per second
 )
 
 // Net is a simulated network with hosts.
@@ -149,10 +149,8 @@ func (nw *Net) TryStart(ctx context.Context, i int) error {
 	cfg.Given = nw.given[i]
 	cfg.Listen = []string{fmt.Sprintf("/ip4/%s/udp/%d/quic-v1", nw.IP(i), port)}
 	bidi := simnet.NodeBiDiLinkSettings{Downlink: simnet.LinkSettings{BitsPerSecond: link}, Uplink: simnet.LinkSettings{BitsPerSecond: link}}
-	cfg.Options = []libp2p.Option{
-		simlibp2p.QUICSimnet(nw.sim, bidi),
-		libp2p.DisableIdentifyAddressDiscovery(), // it stalls synctest
-	}
+	cfg.Options = []libp2p.Option{libp2p.DisableIdentifyAddressDiscovery()} // address discovery stalls synctest
+	cfg.Sockets = nw.sockets(nw.IP(i), bidi)
 	if nw.opts.Config != nil {
 		nw.opts.Config(i, &cfg)
 	}
@@ -176,6 +174,20 @@ func (nw *Net) TryStart(ctx context.Context, i int) error {
 	}
 	return nil
 }
+
+// sockets returns the options of a host whose UDP sockets are on the simulated network.
+func (nw *Net) sockets(ip net.IP, bidi simnet.NodeBiDiLinkSettings) []quicreuse.Option {
+	return []quicreuse.Option{
+		quicreuse.OverrideSourceIPSelector(func() (quicreuse.SourceIPSelector, error) { return source{ip}, nil }),
+		quicreuse.OverrideListenUDP(func(_ string, at *net.UDPAddr) (net.PacketConn, error) { return nw.sim.NewEndpoint(at, bidi), nil }),
+	}
+}
+
+// source answers from which address a host sends.
+type source struct{ ip net.IP }
+
+// PreferredSourceIPForDestination returns the host's only address.
+func (s source) PreferredSourceIPForDestination(*net.UDPAddr) (net.IP, error) { return s.ip, nil }
 
 // Stop stops host i with a goodbye. To lose it without one, call Blackhole first.
 func (nw *Net) Stop(i int) {
