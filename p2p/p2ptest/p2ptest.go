@@ -18,8 +18,12 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
 	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	"github.com/marcopolo/simnet"
+	"github.com/quic-go/quic-go"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
@@ -181,6 +185,33 @@ func (nw *Net) sockets(ip net.IP, bidi simnet.NodeBiDiLinkSettings) []quicreuse.
 		quicreuse.OverrideSourceIPSelector(func() (quicreuse.SourceIPSelector, error) { return source{ip}, nil }),
 		quicreuse.OverrideListenUDP(func(_ string, at *net.UDPAddr) (net.PacketConn, error) { return nw.sim.NewEndpoint(at, bidi), nil }),
 	}
+}
+
+// Stranger returns a plain libp2p host on the network, without a credential and without limits of its own.
+func (nw *Net) Stranger(ip net.IP) host.Host {
+	nw.t.Helper()
+	bidi := simnet.NodeBiDiLinkSettings{Downlink: simnet.LinkSettings{BitsPerSecond: link}, Uplink: simnet.LinkSettings{BitsPerSecond: link}}
+	opts := []quicreuse.Option{
+		quicreuse.OverrideSourceIPSelector(func() (quicreuse.SourceIPSelector, error) { return source{ip}, nil }),
+		quicreuse.OverrideListenUDP(func(string, *net.UDPAddr) (net.PacketConn, error) {
+			return nw.sim.NewEndpoint(&net.UDPAddr{IP: ip, Port: port}, bidi), nil
+		}),
+	}
+	var cm *quicreuse.ConnManager
+	h, err := libp2p.New(libp2p.NoListenAddrs, libp2p.DisableMetrics(), libp2p.DisableIdentifyAddressDiscovery(),
+		libp2p.Transport(libp2pquic.NewTransport), libp2p.ResourceManager(&network.NullResourceManager{}),
+		libp2p.QUICReuse(func(srk quic.StatelessResetKey, token quic.TokenGeneratorKey) (_ *quicreuse.ConnManager, err error) {
+			cm, err = quicreuse.NewConnManager(srk, token, opts...)
+			return cm, err
+		}))
+	if err != nil {
+		nw.t.Fatal(err)
+	}
+	nw.t.Cleanup(func() {
+		h.Close()
+		cm.Close()
+	})
+	return h
 }
 
 // source answers from which address a host sends.
