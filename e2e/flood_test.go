@@ -66,18 +66,29 @@ func pour(ctx context.Context, to peer.AddrInfo, dialled, sent *atomic.Int64) er
 		}
 		dialled.Add(1)
 		var wg sync.WaitGroup
-		for range floodStreams {
+		for i := range floodStreams {
 			s, err := conn.NewStream(ctx)
 			if err != nil {
 				break
 			}
+			data := make([]byte, floodBytes)
+			if i == 0 {
+				data = []byte{19} // the length of a name that never comes: the daemon waits for it, and reads no other stream
+			}
 			wg.Go(func() {
 				_ = s.SetWriteDeadline(time.Now().Add(6 * time.Second))
-				n, _ := s.Write(make([]byte, floodBytes))
+				n, _ := s.Write(data)
 				sent.Add(int64(n))
 			})
 		}
 		wg.Wait()
+		for wait := time.NewTimer(6 * time.Second); !conn.IsClosed() && ctx.Err() == nil; {
+			select {
+			case <-wait.C:
+				conn.Close()
+			case <-pause.C:
+			}
+		}
 		conn.Close()
 	}
 	return nil

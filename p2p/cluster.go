@@ -35,8 +35,8 @@ type membership struct {
 	key     ed25519.PublicKey
 	// own is the credential that this daemon shows to others.
 	own *Credential
-	// issuing is the credential under which this daemon signs others: the one with the shortest chain that ever made
-	// it an inviter. It is nil if there was none.
+	// issuing is the credential under which this daemon signs others: of those that made it an inviter, the one with
+	// the shortest chain, as long as it lasts for a credential of a guest. It is nil if there was none.
 	issuing *Credential
 	// secret is the cluster's private key; only the founder has it.
 	secret ed25519.PrivateKey
@@ -47,19 +47,26 @@ type membership struct {
 // with returns the membership with a new credential.
 func (m membership) with(c *Credential) *membership {
 	m.own = c
-	if c.Roles.Has(RoleInviter) && (m.issuing == nil || len(c.links) <= len(m.issuing.links)) {
+	if !c.Roles.Has(RoleInviter) {
+		return &m
+	}
+	ends := m.issuing != nil && time.Until(m.issuing.NotAfter) < defaultLife && c.NotAfter.After(m.issuing.NotAfter)
+	if m.issuing == nil || ends || len(c.links) <= len(m.issuing.links) {
 		m.issuing = c
 	}
 	return &m
 }
 
-// authority returns what the member can sign credentials and revocations with.
+// authority returns what the member can sign credentials with.
 func (m *membership) authority(me identity) (authority, error) {
 	if m.secret != nil {
 		return authority{key: m.secret, cluster: m.key}, nil
 	}
 	if m.issuing == nil || !m.own.Roles.Has(RoleInviter) {
 		return authority{}, ErrNotInviter
+	}
+	if !time.Now().Before(m.issuing.NotAfter) {
+		return authority{}, fmt.Errorf("%w any more: its own credential has expired", ErrNotInviter)
 	}
 	return authority{key: me.key, chain: m.issuing, cluster: m.key}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -222,79 +221,6 @@ func TestGateChecksHolderExpiryAndCluster(t *testing.T) {
 	}
 }
 
-func TestRevocationsAreVerified(t *testing.T) {
-	h, cluster := bare(t)
-	line := generations(t, cluster, 3)
-	victim := newActor(t)
-	now := time.Now()
-	byMember, err := line[1].authority(cluster).revoke(victim.id, "stolen", now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := line[1].authority(cluster).revoke(line[0].id, "coup", now); err == nil {
-		t.Error("a daemon revoked the issuer of its own credential")
-	}
-	if _, err := line[0].authority(cluster).revoke(victim.id, strings.Repeat("x", maxReason+1), now); err == nil {
-		t.Error("a reason that is too long was signed")
-	}
-	alien := generations(t, key(t), 1)[0]
-	bad := map[string]*wirepb.Revocation{}
-	tampered := proto.Clone(byMember.wire).(*wirepb.Revocation)
-	tampered.Body = append(tampered.Body, 0x1a, 0)
-	bad["changed"] = tampered
-	unsigned := proto.Clone(byMember.wire).(*wirepb.Revocation)
-	unsigned.Issuer = nil
-	bad["without an issuer"] = unsigned
-	foreign := proto.Clone(byMember.wire).(*wirepb.Revocation)
-	foreign.Issuer = alien.cred.toWire()
-	bad["by another cluster"] = foreign
-	bad["nothing"] = &wirepb.Revocation{}
-	for name, w := range bad {
-		if fresh, err := h.revoked.merge([]*wirepb.Revocation{byMember.wire, w}); err == nil || len(fresh) != 0 {
-			t.Errorf("%s: %v, %v", name, fresh, err)
-		}
-	}
-	if h.revoked.has(victim.id) {
-		t.Error("a message with one bad entry was accepted in part")
-	}
-	before := h.revoked.digest()
-	fresh, err := h.revoked.merge([]*wirepb.Revocation{byMember.wire, byMember.wire})
-	if err != nil || len(fresh) != 1 || !h.revoked.has(victim.id) || bytes.Equal(before, h.revoked.digest()) {
-		t.Errorf("%d new, %v", len(fresh), err)
-	}
-	if again, err := h.revoked.merge([]*wirepb.Revocation{byMember.wire}); err != nil || len(again) != 0 {
-		t.Errorf("known already: %d new, %v", len(again), err)
-	}
-
-	// The signer is revoked. Revocations and credentials that it signs later do not count. A peer that is a member
-	// already stays one.
-	out, err := root(cluster).revoke(line[1].id, "traitor", now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.book.admitted(line[2].cred, "member", now)
-	if err := h.revoked.add(out); err != nil {
-		t.Fatal(err)
-	}
-	late, err := line[1].authority(cluster).revoke(newActor(t).id, "revenge", now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if fresh, err := h.revoked.merge([]*wirepb.Revocation{late.wire}); err != nil || len(fresh) != 0 {
-		t.Errorf("a revoked daemon revokes: %d, %v", len(fresh), err)
-	}
-	if _, err := h.admission.check(line[2].id, line[2].cred.toWire(), now); err != nil {
-		t.Errorf("a member from before: %v", err)
-	}
-	issued := newActor(t)
-	if issued.cred, err = line[1].authority(cluster).issue(issued.id, AllRoles, now.Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := h.admission.check(issued.id, issued.cred.toWire(), now); !errors.Is(err, ErrRevoked) {
-		t.Errorf("a new credential of a revoked signer: %v", err)
-	}
-}
-
 func TestRolesAsText(t *testing.T) {
 	for _, c := range []struct {
 		names []string
@@ -333,34 +259,6 @@ func FuzzParseCredential(f *testing.F) {
 		again, err := ParseCredential(c.encode())
 		if err != nil || again.id != c.id || again.Roles != c.Roles || !again.NotAfter.Equal(c.NotAfter) {
 			t.Fatalf("%+v became %+v, %v", c, again, err)
-		}
-	})
-}
-
-func FuzzRevocation(f *testing.F) {
-	cluster := key(f)
-	line := generations(f, cluster, 2)
-	for _, a := range []authority{root(cluster), line[1].authority(cluster)} {
-		r, err := a.revoke(newActor(f).id, "why", time.Unix(1e9, 0))
-		if err != nil {
-			f.Fatal(err)
-		}
-		b, err := proto.Marshal(&wirepb.RevocationList{Entries: []*wirepb.Revocation{r.wire}})
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var list wirepb.RevocationList
-		if proto.Unmarshal(b, &list) != nil {
-			return
-		}
-		for _, e := range list.GetEntries() {
-			r, err := revocationFromWire(e, line[0].cred.cluster, line[0].cred.key)
-			if (err == nil) == (r.peer == "") {
-				t.Fatalf("%v, %v", r, err)
-			}
 		}
 	})
 }

@@ -79,10 +79,16 @@ func (a *admission) check(p peer.ID, w *wirepb.Credential, now time.Time) (*Cred
 		return nil, ErrExpired
 	case a.revoked.has(p):
 		return nil, ErrRevoked
-	case a.revoked.tainted(c) && !a.book.knows(p):
+	}
+	switch a.revoked.verdict(c) {
+	case out:
+		return nil, ErrRevoked
+	case tainted:
 		// An issuer is revoked. Members that were admitted before stay, and get their credential signed by another
 		// inviter.
-		return nil, fmt.Errorf("a peer that signed its credential: %w", ErrRevoked)
+		if !a.book.knows(p) {
+			return nil, fmt.Errorf("a peer that signed its credential: %w", ErrRevoked)
+		}
 	}
 	return c, nil
 }

@@ -37,7 +37,8 @@ type Config struct {
 	Bootstrap []string
 	// Token lets this daemon join a cluster if it is in none.
 	Token string
-	// CredentialLife is the lifetime of credentials that this daemon signs.
+	// CredentialLife is the lifetime of credentials that this daemon signs; those of inviters last inviterLives times as
+	// long.
 	CredentialLife time.Duration
 	// Given is the identity and membership if they do not come from DataDir.
 	Given *Given
@@ -51,9 +52,9 @@ type Config struct {
 const DefaultPort = 4701
 
 const (
-	defaultLife = 30 * 24 * time.Hour
+	defaultLife = 7 * 24 * time.Hour
 	minLife     = time.Minute
-	maxLife     = 10 * 365 * 24 * time.Hour
+	maxLife     = 30 * 24 * time.Hour
 	maxVersion  = 64
 )
 
@@ -136,6 +137,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 	node.Network().Notify(&network.NotifyBundle{ConnectedF: h.onConnected, DisconnectedF: h.onDisconnected})
 	for id, serve := range map[protocol.ID]func(network.Stream){
 		HelloID: h.admission.serveHello, JoinID: h.issuer.serveJoin, RevokedID: h.spreader.serveRevoked,
+		RevokedFirstID: h.spreader.serveRevoked,
 	} {
 		if err := h.Handle(id, serve); err != nil {
 			return nil, errors.Join(err, h.Close())
@@ -146,7 +148,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 
 // newDeciders makes the parts that need no network: identity, membership and admission.
 func newDeciders(cfg Config, own *ownMembership, log *slog.Logger) *Host {
-	h := &Host{cfg: cfg, own: own, roster: newRoster(), revoked: &revocations{disk: own.disk}, book: newBook(own.disk), log: log}
+	h := &Host{cfg: cfg, own: own, roster: newRoster(), revoked: newRevocations(own.disk), book: newBook(own.disk), log: log}
 	h.admission = newAdmission(own, h.roster, h.revoked, h.book, log)
 	h.issuer = newIssuer(own, h.admission, &invites{disk: own.disk}, log)
 	h.gates = newGates(h.admission, h.issuer, log)
@@ -221,7 +223,7 @@ func (h *Host) Enter(ctx context.Context) error {
 	case len(h.cfg.Bootstrap) > 0:
 		err = errors.New("p2p: bootstrap addresses but no token: get both from `muster invite` on a member")
 	default:
-		if m, err = found(h.own.identity, h.cfg.CredentialLife); err == nil {
+		if m, err = found(h.own.identity, h.own.lifeFor(AllRoles)); err == nil {
 			h.log.InfoContext(ctx, "founding a cluster", "cluster", m.cluster.String())
 			err = h.joiner.become(m)
 		}
@@ -329,9 +331,15 @@ func (h *Host) Invite(ttl time.Duration, uses int, roles Roles) (Invitation, err
 	return h.issuer.invite(ttl, uses, roles, h.Addrs())
 }
 
-// Revoke removes a peer from the cluster for good. Every daemon that learns of it refuses the peer, and ignores what
-// the peer signs from now on. A daemon cannot revoke itself or an issuer of its own credential.
-func (h *Host) Revoke(p job.Peer, reason string) error { return h.spreader.revoke(p, reason) }
+// Revoke removes a peer from the cluster, and with it, if withInvited, those that it let in. Every daemon that learns of
+// it refuses the peer. The holder of the cluster key may revoke any peer but itself; any other daemon only those that it
+// let in, directly or through others.
+func (h *Host) Revoke(p job.Peer, reason string, withInvited bool) error {
+	return h.spreader.revoke(p, reason, withInvited)
+}
+
+// Restore takes back what this daemon said against a peer. The holder of the cluster key takes back what anybody said.
+func (h *Host) Restore(p job.Peer) error { return h.spreader.restore(p) }
 
 // SetBootstrap replaces the bootstrap addresses of the configuration: multiaddrs that end in /p2p/ID. Existing
 // connections stay.

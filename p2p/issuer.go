@@ -77,26 +77,25 @@ func (i *issuer) grant(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*Creden
 	if !now.Before(m.own.NotAfter) {
 		return nil, fmt.Errorf("own credential: %w", ErrNotInviter)
 	}
-	var roles Roles
 	if q.GetCredential() != nil {
 		old, err := i.admission.check(p, q.GetCredential(), now)
 		if err != nil {
 			return nil, err
 		}
-		roles = old.Roles
-	} else {
-		// Check that we can sign before a use of the token is taken.
-		if _, err := auth.issue(p, RoleWorker, now); errors.Is(err, ErrChainTooLong) {
-			return nil, err
-		}
-		if len(q.GetSecret()) != secretSize {
-			return nil, ErrTokenUnknown
-		}
-		if roles, err = i.invites.use(secret(q.GetSecret()), p.String(), now); err != nil {
-			return nil, err
-		}
+		return auth.renew(old, now.Add(i.own.lifeFor(old.Roles)))
 	}
-	return auth.issue(p, roles, now.Add(i.own.life))
+	// Check that we can sign before a use of the token is taken.
+	if _, err := auth.issue(p, RoleWorker, now); errors.Is(err, ErrChainTooLong) {
+		return nil, err
+	}
+	if len(q.GetSecret()) != secretSize {
+		return nil, ErrTokenUnknown
+	}
+	roles, err := i.invites.use(secret(q.GetSecret()), p.String(), now)
+	if err != nil {
+		return nil, err
+	}
+	return auth.issue(p, roles, now.Add(i.own.lifeFor(roles)))
 }
 
 // invite opens an invitation for hosts, which will have the given roles. addrs are the addresses of this daemon.

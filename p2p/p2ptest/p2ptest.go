@@ -78,7 +78,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// New starts n hosts, members of one cluster. They are stopped when the test ends.
+// New starts n hosts, members of one cluster. The first one has the cluster key. They are stopped when the test ends.
 func New(t *testing.T, n int, opts Options) *Net {
 	t.Helper()
 	_, secret, err := ed25519.GenerateKey(rand.Reader)
@@ -110,8 +110,11 @@ func New(t *testing.T, n int, opts Options) *Net {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if i == 0 {
+			g.Cluster = secret
+		}
 		if i >= n-opts.Strangers {
-			g.Credential = nil
+			g.Credential, g.Cluster = nil, nil
 		}
 		nw.given[i] = g
 		if opts.Dirs {

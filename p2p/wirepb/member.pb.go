@@ -135,11 +135,15 @@ func (x *Link) GetSignature() []byte {
 
 // LinkBody says which roles a peer may have in the cluster, and until when.
 type LinkBody struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Peer          []byte                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
-	Roles         uint32                 `protobuf:"varint,2,opt,name=roles,proto3" json:"roles,omitempty"`                       // bits: 1 worker, 2 scheduler, 4 inviter
-	NotAfter      int64                  `protobuf:"varint,3,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"` // Unix seconds
-	Cluster       []byte                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`                    // the cluster id
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Peer     []byte                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
+	Roles    uint32                 `protobuf:"varint,2,opt,name=roles,proto3" json:"roles,omitempty"`                       // bits: 1 worker, 2 scheduler, 4 inviter
+	NotAfter int64                  `protobuf:"varint,3,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"` // Unix seconds
+	Cluster  []byte                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`                    // the cluster id
+	// Who let the peer in, then who let that one in, up to the cluster key; if
+	// these are not the peers of the links that follow. One empty entry means the
+	// cluster key.
+	LetInBy       [][]byte `protobuf:"bytes,8,rep,name=let_in_by,json=letInBy,proto3" json:"let_in_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -198,6 +202,13 @@ func (x *LinkBody) GetNotAfter() int64 {
 func (x *LinkBody) GetCluster() []byte {
 	if x != nil {
 		return x.Cluster
+	}
+	return nil
+}
+
+func (x *LinkBody) GetLetInBy() [][]byte {
+	if x != nil {
+		return x.LetInBy
 	}
 	return nil
 }
@@ -455,13 +466,16 @@ func (x *JoinReply) GetCredential() *Credential {
 	return nil
 }
 
-// Revocation removes a peer from the cluster for good.
+// Revocation says that a peer is out of the cluster, or takes that back.
 type Revocation struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Body      []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"` // a RevocationBody
 	Signature []byte                 `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"`
-	// The credential of the daemon that signed; absent if the cluster key signed.
-	Issuer        *Credential `protobuf:"bytes,3,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// A credential of the daemon that signed; absent if the cluster key signed.
+	Issuer *Credential `protobuf:"bytes,3,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// 0: as daemons before /muster/revoked/2 understand it: it has none of the
+	// fields from number on, and the cluster key signed.
+	Form          uint32 `protobuf:"varint,4,opt,name=form,proto3" json:"form,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -517,13 +531,23 @@ func (x *Revocation) GetIssuer() *Credential {
 	return nil
 }
 
-// RevocationBody names the revoked peer and the reason.
+func (x *Revocation) GetForm() uint32 {
+	if x != nil {
+		return x.Form
+	}
+	return 0
+}
+
+// RevocationBody names the peer and the reason.
 type RevocationBody struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       []byte                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Peer          []byte                 `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	At            int64                  `protobuf:"varint,4,opt,name=at,proto3" json:"at,omitempty"` // Unix seconds, for people
+	At            int64                  `protobuf:"varint,4,opt,name=at,proto3" json:"at,omitempty"`                                      // Unix seconds, for people
+	Number        uint32                 `protobuf:"varint,5,opt,name=number,proto3" json:"number,omitempty"`                              // of what one signer says of one peer, the greatest holds
+	Back          bool                   `protobuf:"varint,6,opt,name=back,proto3" json:"back,omitempty"`                                  // the peer is not revoked any more
+	WithInvited   bool                   `protobuf:"varint,7,opt,name=with_invited,json=withInvited,proto3" json:"with_invited,omitempty"` // those that the peer let in go with it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -586,6 +610,27 @@ func (x *RevocationBody) GetAt() int64 {
 	return 0
 }
 
+func (x *RevocationBody) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *RevocationBody) GetBack() bool {
+	if x != nil {
+		return x.Back
+	}
+	return false
+}
+
+func (x *RevocationBody) GetWithInvited() bool {
+	if x != nil {
+		return x.WithInvited
+	}
+	return false
+}
+
 // RevocationList is a batch of revocations.
 type RevocationList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -643,12 +688,13 @@ const file_p2p_wirepb_member_proto_rawDesc = "" +
 	"clusterKey\"8\n" +
 	"\x04Link\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x1c\n" +
-	"\tsignature\x18\x02 \x01(\fR\tsignature\"k\n" +
+	"\tsignature\x18\x02 \x01(\fR\tsignature\"\x87\x01\n" +
 	"\bLinkBody\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\fR\x04peer\x12\x14\n" +
 	"\x05roles\x18\x02 \x01(\rR\x05roles\x12\x1b\n" +
 	"\tnot_after\x18\x03 \x01(\x03R\bnotAfter\x12\x18\n" +
-	"\acluster\x18\x04 \x01(\fR\acluster\"p\n" +
+	"\acluster\x18\x04 \x01(\fR\acluster\x12\x1a\n" +
+	"\tlet_in_by\x18\b \x03(\fR\aletInBy\"p\n" +
 	"\x05Hello\x129\n" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x19.muster.p2p.v1.CredentialR\n" +
@@ -674,17 +720,21 @@ const file_p2p_wirepb_member_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x129\n" +
 	"\n" +
 	"credential\x18\x02 \x01(\v2\x19.muster.p2p.v1.CredentialR\n" +
-	"credential\"q\n" +
+	"credential\"\x85\x01\n" +
 	"\n" +
 	"Revocation\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x1c\n" +
 	"\tsignature\x18\x02 \x01(\fR\tsignature\x121\n" +
-	"\x06issuer\x18\x03 \x01(\v2\x19.muster.p2p.v1.CredentialR\x06issuer\"f\n" +
+	"\x06issuer\x18\x03 \x01(\v2\x19.muster.p2p.v1.CredentialR\x06issuer\x12\x12\n" +
+	"\x04form\x18\x04 \x01(\rR\x04form\"\xb5\x01\n" +
 	"\x0eRevocationBody\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\fR\acluster\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\fR\x04peer\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02at\x18\x04 \x01(\x03R\x02at\"E\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x16\n" +
+	"\x06number\x18\x05 \x01(\rR\x06number\x12\x12\n" +
+	"\x04back\x18\x06 \x01(\bR\x04back\x12!\n" +
+	"\fwith_invited\x18\a \x01(\bR\vwithInvited\"E\n" +
 	"\x0eRevocationList\x123\n" +
 	"\aentries\x18\x01 \x03(\v2\x19.muster.p2p.v1.RevocationR\aentriesB'Z%github.com/musterhq/muster/p2p/wirepbb\x06proto3"
 
