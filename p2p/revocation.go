@@ -50,6 +50,7 @@ type revocation struct {
 	first  bool      // of form 0, which older daemons understand
 	legacy bool      // by a member of the version before, which could revoke anybody; it is in force only here
 	wire   *wirepb.Revocation
+	place  place
 }
 
 // revocationFromWire makes every check. None depends on other revocations or on the time, so all daemons agree.
@@ -61,7 +62,7 @@ func revocationFromWire(w *wirepb.Revocation, cluster clusterID, key ed25519.Pub
 	if err != nil {
 		return revocation{}, fmt.Errorf("%w: %w", errBadRevocation, err)
 	}
-	return r, nil
+	return placed(r), nil
 }
 
 func revocationParsed(w *wirepb.Revocation, cluster clusterID) (revocation, error) {

@@ -293,12 +293,12 @@ func TestKeysWordsAlwaysFit(t *testing.T) {
 	for f := range 20 { // more families than fit, without the cost of signatures
 		for s := range 8 {
 			for p := range maxBySigner {
-				put(list, revocation{word: word{peer: made("p", f, s, p)}, signer: made("s", f, s, 0), above: []peer.ID{made("f", f, 0, 0)}})
+				put(list, placed(revocation{word: word{peer: made("p", f, s, p)}, signer: made("s", f, s, 0), above: []peer.ID{made("f", f, 0, 0)}}))
 			}
 		}
 	}
 	for p := range maxByKey {
-		put(list, revocation{word: word{peer: made("k", p, 0, 0)}})
+		put(list, placed(revocation{word: word{peer: made("k", p, 0, 0)}}))
 	}
 	kept := trimmed(list)
 	byKey := 0
@@ -389,7 +389,7 @@ func TestBoundsDoNotDependOnTheOrder(t *testing.T) {
 					for g := range s {
 						one.above = append(one.above, made("g", f, g, 0))
 					}
-					pool = append(pool, one)
+					pool = append(pool, placed(one))
 				}
 			}
 		}

@@ -45,14 +45,26 @@ type slot struct {
 	peer   peer.ID
 }
 
-func slotOf(r revocation) slot {
+// place is where an entry belongs, computed once.
+type place struct {
+	slot  slot
+	lines [levels]string    // at each level the set of entries that share a bound
+	print [sha256.Size]byte // identifies an entry that was verified before
+}
+
+// placed returns the entry with its place.
+func placed(r revocation) revocation {
+	r.place.slot = slot{peer: r.peer, signer: r.signer}
+	r.place.print = printOf(r.wire)
 	if r.signer == "" {
-		return slot{peer: r.peer}
+		return r
 	}
 	line := slices.Clone(r.above)
 	slices.Reverse(line)
 	line = append(line, r.signer)
-	return slot{line: joined(line), depth: len(line), signer: r.signer, peer: r.peer}
+	r.place.slot.line, r.place.slot.depth = joined(line), len(line)
+	r.place.lines = [levels]string{r.place.slot.line, joined(line[:min(2, len(line))]), joined(line[:1]), ""}
+	return r
 }
 
 // joined is an injective encoding of a list of peers.
@@ -69,40 +81,61 @@ func (s slot) rank(o slot) int {
 	return cmp.Or(cmp.Compare(s.depth, o.depth), cmp.Compare(s.line, o.line), cmp.Compare(s.peer, o.peer))
 }
 
-// levels is the number of bounds that an entry is under.
+// levels is the number of bounds that an entry is under, and bounds are those of members.
 const levels = 4
 
-// groups returns for each level the set of entries that share the bound, and the bound; 0: none.
-func groups(r revocation) (lines [levels]string, most [levels]int) {
-	if r.signer == "" {
-		most[0] = maxByKey
-		return lines, most
+var bounds = [levels]int{maxBySigner, maxByBranch, maxByFamily, maxByMembers}
+
+// crowds counts entries by what they share a bound with.
+type crowds struct {
+	key     int
+	members [levels]map[string]int
+}
+
+func newCrowds() *crowds {
+	c := &crowds{}
+	for level := range c.members {
+		c.members[level] = map[string]int{}
 	}
-	line := slices.Clone(r.above)
-	slices.Reverse(line)
-	line = append(line, r.signer)
-	lines = [levels]string{joined(line), joined(line[:min(2, len(line))]), joined(line[:1]), ""}
-	return lines, [levels]int{maxBySigner, maxByBranch, maxByFamily, maxByMembers}
+	return c
+}
+
+// over counts one more entry at a level, and reports whether it is one too many.
+func (c *crowds) over(r revocation, level int) bool {
+	if r.signer == "" {
+		if level == 0 {
+			c.key++
+		}
+		return c.key > maxByKey
+	}
+	line := r.place.lines[level]
+	c.members[level][line]++
+	return c.members[level][line] > bounds[level]
+}
+
+// fits reports whether all entries are within the bounds.
+func fits(all map[slot]revocation) bool {
+	c := newCrowds()
+	for _, r := range all {
+		for level := range levels {
+			if c.over(r, level) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // trimmed returns the entries that are kept. What is kept of a union does not depend on the order in which it came: an
 // entry that was dropped would be dropped again, because those before it stay or are replaced by earlier ones.
 func trimmed(all map[slot]revocation) map[slot]revocation {
+	if fits(all) {
+		return all
+	}
 	order := slices.SortedFunc(maps.Keys(all), slot.rank)
+	c := newCrowds()
 	for level := range levels {
-		count := map[string]int{}
-		order = slices.DeleteFunc(order, func(s slot) bool {
-			lines, most := groups(all[s])
-			if most[level] == 0 {
-				return false
-			}
-			if s.signer == "" {
-				count["key"]++
-				return count["key"] > most[level]
-			}
-			count[lines[level]]++
-			return count[lines[level]] > most[level]
-		})
+		order = slices.DeleteFunc(order, func(s slot) bool { return c.over(all[s], level) && (s.signer != "" || level == 0) })
 	}
 	kept := make(map[slot]revocation, len(order))
 	for _, s := range order {
@@ -160,7 +193,7 @@ func (r *revocations) open(cluster clusterID, key ed25519.PublicKey) error {
 
 // put adds an entry unless a newer one is there.
 func put(list map[slot]revocation, rev revocation) bool {
-	s := slotOf(rev)
+	s := rev.place.slot
 	if old, ok := list[s]; ok && !rev.over(old) {
 		return false
 	}
@@ -173,7 +206,7 @@ func (r *revocations) setLocked(list map[slot]revocation, legacy map[peer.ID]rev
 	r.stands = standingOf(list, legacy)
 	r.known = make(map[[sha256.Size]byte]struct{}, len(list))
 	for _, rev := range list {
-		r.known[printOf(rev.wire)] = struct{}{}
+		r.known[rev.place.print] = struct{}{}
 	}
 }
 
@@ -246,7 +279,7 @@ func (r *revocations) keepLocked(fresh []revocation) ([]revocation, error) {
 	var kept []revocation
 	told := map[slot]bool{}
 	for _, rev := range fresh {
-		s := slotOf(rev)
+		s := rev.place.slot
 		now, ok := list[s]
 		before, had := r.list[s]
 		if ok && now.wire == rev.wire && (!had || before.wire != rev.wire) && !told[s] {
