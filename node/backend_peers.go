@@ -89,12 +89,12 @@ func (b peersBackend) Join(ctx context.Context, bootstrap []string, token string
 
 // Revoke revokes a member, and if withInvited those that it let in.
 func (b peersBackend) Revoke(_ context.Context, p job.Peer, reason string, withInvited bool) error {
-	return apiErrorOf(b.host.Revoke(p, reason, withInvited))
+	return apiErrorOf(b.host.Revoke(p, p2p.Revoking{Reason: reason, WithInvited: withInvited}))
 }
 
 // Restore takes the revocation of a member back.
 func (b peersBackend) Restore(_ context.Context, p job.Peer) error {
-	return apiErrorOf(b.host.Restore(p))
+	return apiErrorOf(b.host.Revoke(p, p2p.Revoking{Undo: true}))
 }
 
 // directoryBackend gives the API access to the directory.

@@ -331,15 +331,10 @@ func (h *Host) Invite(ttl time.Duration, uses int, roles Roles) (Invitation, err
 	return h.issuer.invite(ttl, uses, roles, h.Addrs())
 }
 
-// Revoke removes a peer from the cluster, and with it, if withInvited, those that it let in. Every daemon that learns of
-// it refuses the peer. The holder of the cluster key may revoke any peer but itself; any other daemon only those that it
-// let in, directly or through others.
-func (h *Host) Revoke(p job.Peer, reason string, withInvited bool) error {
-	return h.spreader.revoke(p, reason, withInvited)
-}
-
-// Restore takes back what this daemon said against a peer. The holder of the cluster key takes back what anybody said.
-func (h *Host) Restore(p job.Peer) error { return h.spreader.restore(p) }
+// Revoke removes a peer from the cluster, or lets it back in. Every daemon that learns of it refuses the peer. The holder
+// of the cluster key decides about any peer but itself; any other daemon about those that it let in, directly or through
+// others.
+func (h *Host) Revoke(p job.Peer, how Revoking) error { return h.spreader.revoke(p, how) }
 
 // SetBootstrap replaces the bootstrap addresses of the configuration: multiaddrs that end in /p2p/ID. Existing
 // connections stay.

@@ -40,7 +40,7 @@ func family(t *testing.T, life time.Duration) *p2ptest.Net {
 func TestInviterGoesWithItsGuestsAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := family(t, 0)
-		if err := nw.Hosts[0].Revoke(nw.Peer(1), "stolen", true); err != nil {
+		if err := nw.Hosts[0].Revoke(nw.Peer(1), p2p.Revoking{Reason: "stolen", WithInvited: true}); err != nil {
 			t.Fatal(err)
 		}
 		until(t, 5*time.Second, "the inviter and its guest are out everywhere", func() bool {
@@ -59,10 +59,10 @@ func TestInviterGoesWithItsGuestsAndComesBack(t *testing.T) {
 		if err := nw.Hosts[2].Check(p2p.IssueTo(t, nw.Hosts[1])); !errors.Is(err, p2p.ErrRevoked) {
 			t.Errorf("one that the revoked inviter lets in now: %v", err)
 		}
-		if err := nw.Hosts[2].Restore(nw.Peer(1)); !errors.Is(err, p2p.ErrNotRevoked) {
+		if err := nw.Hosts[2].Revoke(nw.Peer(1), p2p.Revoking{Undo: true}); !errors.Is(err, p2p.ErrNotRevoked) {
 			t.Errorf("another inviter takes it back: %v", err)
 		}
-		if err := nw.Hosts[0].Restore(nw.Peer(1)); err != nil {
+		if err := nw.Hosts[0].Revoke(nw.Peer(1), p2p.Revoking{Undo: true}); err != nil {
 			t.Fatal(err)
 		}
 		until(t, 2*time.Minute, "both are back", func() bool {
@@ -81,7 +81,7 @@ func TestGuestsOfARevokedInviterStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := family(t, 0)
 		before := p2p.Shown(nw.Hosts[3])
-		if err := nw.Hosts[0].Revoke(nw.Peer(1), "sold", false); err != nil {
+		if err := nw.Hosts[0].Revoke(nw.Peer(1), p2p.Revoking{Reason: "sold"}); err != nil {
 			t.Fatal(err)
 		}
 		until(t, 10*time.Second, "the guest has another credential", func() bool {
@@ -100,7 +100,7 @@ func TestInviterRevokesItsGuestOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := family(t, 0)
 		for _, i := range []int{0, 2, 4, 5} {
-			if err := nw.Hosts[1].Revoke(nw.Peer(i), "coup", true); !errors.Is(err, p2p.ErrNotYours) {
+			if err := nw.Hosts[1].Revoke(nw.Peer(i), p2p.Revoking{Reason: "coup", WithInvited: true}); !errors.Is(err, p2p.ErrNotYours) {
 				t.Errorf("an inviter revokes host %d: %v", i, err)
 			}
 			p2p.SayAnyway(t, nw.Hosts[1], nw.Peer(i), true)
@@ -118,14 +118,14 @@ func TestInviterRevokesItsGuestOnly(t *testing.T) {
 				t.Errorf("host %d is connected to %d others", i, connected(h))
 			}
 		}
-		if err := nw.Hosts[1].Revoke(nw.Peer(3), "broken", false); err != nil {
+		if err := nw.Hosts[1].Revoke(nw.Peer(3), p2p.Revoking{Reason: "broken"}); err != nil {
 			t.Fatal(err)
 		}
 		until(t, 5*time.Second, "the guest is out everywhere", func() bool { return connected(nw.Hosts[3]) == 0 })
 		if err := nw.Hosts[3].ConnectAddr(t.Context(), nw.Addr(0)); !errors.Is(err, p2p.ErrRevoked) {
 			t.Errorf("the guest dials the founder: %v", err)
 		}
-		if err := nw.Hosts[1].Restore(nw.Peer(3)); err != nil {
+		if err := nw.Hosts[1].Revoke(nw.Peer(3), p2p.Revoking{Undo: true}); err != nil {
 			t.Fatal(err)
 		}
 		until(t, 2*time.Minute, "the guest is back", func() bool { return isConnected(nw.Hosts[0], nw.Peer(3)) })

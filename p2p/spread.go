@@ -34,29 +34,28 @@ type spreader struct {
 	log     *slog.Logger
 }
 
-// revoke signs, stores and spreads a revocation; see Host.Revoke.
-func (r *spreader) revoke(p job.Peer, reason string, withInvited bool) error {
-	id, err := peer.Decode(string(p))
-	if err != nil {
-		return fmt.Errorf("p2p: revoke %.80q: %w", p, err)
-	}
-	if id == r.own.identity.id {
-		return fmt.Errorf("p2p: revoke %s: a daemon cannot revoke itself", id)
-	}
-	if err := r.say(word{peer: id, reason: reason, withInvited: withInvited}); err != nil {
-		return fmt.Errorf("p2p: revoke %s: %w", id, err)
-	}
-	return nil
+// Revoking says how a peer is revoked.
+type Revoking struct {
+	Reason      string // for people
+	WithInvited bool   // those that it let in go with it
+	Undo        bool   // take back what this daemon said; the holder of the cluster key takes back what anybody said
 }
 
-// restore takes a revocation back; see Host.Restore.
-func (r *spreader) restore(p job.Peer) error {
+// revoke signs, stores and spreads what this daemon says of a peer; see Host.Revoke.
+func (r *spreader) revoke(p job.Peer, how Revoking) error {
+	what := "revoke"
+	if how.Undo {
+		what = "restore"
+	}
 	id, err := peer.Decode(string(p))
 	if err != nil {
-		return fmt.Errorf("p2p: restore %.80q: %w", p, err)
+		return fmt.Errorf("p2p: %s %.80q: %w", what, p, err)
 	}
-	if err := r.say(word{peer: id, back: true}); err != nil {
-		return fmt.Errorf("p2p: restore %s: %w", id, err)
+	if id == r.own.identity.id {
+		return fmt.Errorf("p2p: %s %s: a daemon cannot revoke itself", what, id)
+	}
+	if err := r.say(word{peer: id, reason: how.Reason, withInvited: how.WithInvited, back: how.Undo}); err != nil {
+		return fmt.Errorf("p2p: %s %s: %w", what, id, err)
 	}
 	return nil
 }
