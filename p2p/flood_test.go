@@ -184,7 +184,7 @@ func TestHalfOpenConnections(t *testing.T) {
 		wg.Go(func() { // each holds up to 500, and replaces those that the daemon closed
 			held := make(chan net.Conn, 500)
 			for ctx.Err() == nil {
-				c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", port), time.Second) //nolint:noctx // loopback
+				c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", port), time.Second)
 				if err != nil {
 					continue
 				}

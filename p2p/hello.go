@@ -81,6 +81,7 @@ func (a *admission) check(p peer.ID, w *wirepb.Credential, now time.Time) (*Cred
 		return nil, ErrRevoked
 	}
 	switch a.revoked.verdict(c) {
+	case valid:
 	case out:
 		return nil, ErrRevoked
 	case tainted:

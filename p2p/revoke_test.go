@@ -172,3 +172,23 @@ func TestEveryLinkMustBeCurrent(t *testing.T) {
 		}
 	})
 }
+
+// TestRevocationReachesTheVersionBefore revokes while a member speaks only the older protocol. It learns of a plain
+// revocation by the cluster key, and of nothing else.
+func TestRevocationReachesTheVersionBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nw := family(t, 0)
+		nw.Hosts[5].Libp2p().RemoveStreamHandler(p2p.RevokedID)
+		pass(time.Second)
+		if err := nw.Hosts[1].Revoke(nw.Peer(3), p2p.Revoking{Reason: "broken"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := nw.Hosts[0].Revoke(nw.Peer(4), p2p.Revoking{Reason: "gone"}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, 10*time.Second, "the older daemon knows what the cluster key said", func() bool { return !known(nw.Hosts[5], nw.Peer(4)) })
+		if p2p.SaidBy(nw.Hosts[5], nw.Hosts[1]) != 0 || p2p.SaidBy(nw.Hosts[0], nw.Hosts[1]) != 1 {
+			t.Error("the words of a member: want that only newer daemons know them")
+		}
+	})
+}

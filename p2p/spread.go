@@ -126,11 +126,11 @@ func (r *spreader) enforce(fresh []revocation) {
 		return
 	}
 	for _, out := range fresh {
-		said := "peer revoked"
 		if out.back {
-			said = "peer let back in"
+			r.log.Warn("peer let back in", "peer", out.peer, "by", signedBy(out), "at", out.at)
+			continue
 		}
-		r.log.Warn(said, "peer", out.peer, "by", signedBy(out), "reason", out.reason, "with_invited", out.withInvited, "at", out.at)
+		r.log.Warn("peer revoked", "peer", out.peer, "by", signedBy(out), "reason", out.reason, "with_invited", out.withInvited, "at", out.at)
 	}
 	own := r.own.load().own
 	if r.revoked.has(own.id) || r.revoked.verdict(own) == out {
@@ -189,40 +189,33 @@ func (r *spreader) push(ctx context.Context, p peer.ID, entries []*wirepb.Revoca
 	if len(entries) == 0 {
 		return nil
 	}
-	err := r.pushAs(ctx, p, RevokedID, entries)
-	if !errors.Is(err, msmux.ErrNotSupported[protocol.ID]{}) {
-		return err
-	}
-	// A daemon of the version before: it gets what it understands.
-	entries = slices.DeleteFunc(slices.Clone(entries), func(e *wirepb.Revocation) bool { return e.GetForm() != formFirst })
-	if len(entries) == 0 {
-		return nil
-	}
-	return r.pushAs(ctx, p, RevokedFirstID, entries)
-}
-
-func (r *spreader) pushAs(ctx context.Context, p peer.ID, id protocol.ID, entries []*wirepb.Revocation) error {
 	s, err := r.members.open(ctx, p)
 	if err != nil {
 		return fmt.Errorf("p2p: revocations to %s: %w", p, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = s.Reset() })
 	defer stop()
-	if err := pushOver(s, id, entries); err != nil {
+	if err := pushOver(s, entries); err != nil {
 		_ = s.Reset()
 		return fmt.Errorf("p2p: revocations to %s: %w", p, err)
 	}
 	return nil
 }
 
-func pushOver(s network.Stream, id protocol.ID, entries []*wirepb.Revocation) error {
+func pushOver(s network.Stream, entries []*wirepb.Revocation) error {
+	id, err := msmux.SelectOneOf([]protocol.ID{RevokedID, RevokedFirstID}, s)
+	if err != nil {
+		return err
+	}
 	if err := s.SetProtocol(id); err != nil {
 		return err
 	}
-	lazy := msmux.NewMSSelect(s, id)
+	if id == RevokedFirstID { // a daemon of the version before gets what it understands
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e *wirepb.Revocation) bool { return e.GetForm() != formFirst })
+	}
 	for len(entries) > 0 {
 		n := min(len(entries), revokedBatch)
-		if err := writeMsg(lazy, &wirepb.RevocationList{Entries: entries[:n]}); err != nil {
+		if err := writeMsg(s, &wirepb.RevocationList{Entries: entries[:n]}); err != nil {
 			return err
 		}
 		entries = entries[n:]
@@ -231,7 +224,7 @@ func pushOver(s network.Stream, id protocol.ID, entries []*wirepb.Revocation) er
 		return err
 	}
 	// The other side closes the stream when it has accepted all.
-	if _, err := lazy.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+	if _, err := s.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("not accepted: %w", err)
 	}
 	s.Close()

@@ -195,7 +195,7 @@ func pair(t *testing.T, room *strangers) (*strangerConn, net.Conn) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String()) //nolint:noctx // loopback
+	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

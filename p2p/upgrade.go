@@ -40,7 +40,7 @@ func (u *strangerUpgrader) UpgradeListener(t transport.Transport, l manet.Listen
 // UpgradeGatedMaListener returns a listener of upgraded connections. Each of them is upgraded apart, so that slow
 // handshakes delay no other.
 func (u *strangerUpgrader) UpgradeGatedMaListener(t transport.Transport, l transport.GatedMaListener) transport.Listener {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // libp2p gives no context; Close ends this one
 	up := &upgradingListener{inner: l, up: u, of: t, cancel: cancel, ready: make(chan transport.CapableConn), done: make(chan struct{})}
 	go up.loop(ctx)
 	return up
@@ -98,7 +98,7 @@ func (l *upgradingListener) loop(ctx context.Context) {
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
 		default:
-			l.up.log.Warn("connection not accepted", "addr", l.Multiaddr(), "error", err)
+			l.up.log.WarnContext(ctx, "connection not accepted", "addr", l.Multiaddr(), "error", err)
 			if !sleep(ctx, acceptPause) {
 				return
 			}
@@ -106,7 +106,7 @@ func (l *upgradingListener) loop(ctx context.Context) {
 		}
 		one, ok := c.(*strangerConn)
 		if !ok { // every listener here counts its strangers; without that nothing bounds this connection
-			l.up.log.Error("connection not counted", "addr", l.Multiaddr())
+			l.up.log.ErrorContext(ctx, "connection not counted", "addr", l.Multiaddr())
 			_ = c.Close()
 			scope.Done()
 			continue
