@@ -315,3 +315,61 @@ func FuzzHelloAndJoin(f *testing.F) {
 		}
 	})
 }
+
+// TestChainsEndWithTheirFirstEnd checks that a credential ends with the earliest of its links, that nobody signs beyond
+// its own end, and that a gate refuses a chain with one ended link, as a hostile inviter would sign it.
+func TestChainsEndWithTheirFirstEnd(t *testing.T) {
+	h, cluster := bare(t)
+	now := time.Now()
+	inviter := newActor(t)
+	var err error
+	if inviter.cred, err = root(cluster).issue(inviter.id, AllRoles, now.Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	to := newActor(t)
+	c, err := inviter.authority(cluster).issue(to.id, RoleWorker, now.Add(time.Hour))
+	if err != nil || time.Unix(c.links[0].notAfter, 0).After(inviter.cred.NotAfter) {
+		t.Errorf("signed until %s, its own credential ends at %s, %v", c.NotAfter, inviter.cred.NotAfter, err)
+	}
+	hostile := *inviter.cred
+	hostile.NotAfter = now.Add(10 * 365 * 24 * time.Hour)
+	long, err := authority{key: inviter.key, cluster: c.key, chain: &hostile}.issue(to.id, RoleWorker, hostile.NotAfter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !long.NotAfter.Equal(inviter.cred.NotAfter) {
+		t.Errorf("it lasts until %s, its inviter until %s", long.NotAfter, inviter.cred.NotAfter)
+	}
+	for after, want := range map[time.Duration]error{30 * time.Second: nil, 2 * time.Minute: ErrExpired, 24 * 365 * time.Hour: ErrExpired} {
+		if _, err := h.admission.check(to.id, long.toWire(), now.Add(after)); !errors.Is(err, want) {
+			t.Errorf("after %s: %v, want %v", after, err, want)
+		}
+	}
+}
+
+func TestWhoLetIn(t *testing.T) {
+	cluster := key(t)
+	line := generations(t, cluster, 2)
+	body := func(by ...[]byte) *wirepb.LinkBody {
+		return &wirepb.LinkBody{Peer: []byte(newActor(t).id), Roles: uint32(RoleWorker), LetInBy: by}
+	}
+	one := []byte(line[0].id)
+	for name, c := range map[string]struct {
+		by   [][]byte
+		want int // -1: refused
+	}{
+		"not told": {nil, 2}, "the cluster key": {[][]byte{{}}, 0}, "one": {[][]byte{one}, 1}, "three": {[][]byte{one, one, one}, 3},
+		"four": {[][]byte{one, one, one, one}, -1}, "no peer": {[][]byte{{1, 2}}, -1}, "the key and one": {[][]byte{{}, one}, -1},
+	} {
+		cred, err := line[1].authority(cluster).sign(body(c.by...), time.Now().Add(time.Hour))
+		if (err != nil) != (c.want < 0) || err == nil && len(cred.lineage(0)) != c.want {
+			t.Errorf("%s: %v, %v", name, cred, err)
+		}
+	}
+	// The longest credential that can be has room in a message.
+	longest := generations(t, cluster, MaxChain-1)
+	cred, err := longest[MaxChain-2].authority(cluster).sign(body(one, one, one), time.Now().Add(time.Hour))
+	if err != nil || len(cred.encode()) > maxCredential*3/4 {
+		t.Errorf("%d bytes, %v", len(cred.encode()), err)
+	}
+}
