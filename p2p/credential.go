@@ -155,6 +155,10 @@ func (c *Credential) lineage(i int) []peer.ID {
 	return c.issuers()[i:]
 }
 
+// direct reports whether a credential was signed by who let its holder in. Then its signatures prove its lineage; in
+// others the lineage is what the signer says.
+func (c *Credential) direct() bool { return !c.links[0].told }
+
 func (c *Credential) toWire() *wirepb.Credential {
 	w := &wirepb.Credential{ClusterKey: c.key}
 	for _, l := range c.links {
@@ -312,13 +316,13 @@ func (a authority) issue(to peer.ID, roles Roles, notAfter time.Time) (*Credenti
 }
 
 // renew signs a newer credential for the holder of an older one. It still says who let the holder in.
-func (a authority) renew(old *Credential, notAfter time.Time) (*Credential, error) {
+func (a authority) renew(old *Credential, by []peer.ID, notAfter time.Time) (*Credential, error) {
 	body := &wirepb.LinkBody{Peer: []byte(old.id), Roles: uint32(old.Roles)}
 	var mine []peer.ID
 	if a.chain != nil {
 		mine = append([]peer.ID{a.chain.id}, a.chain.issuers()...)
 	}
-	if by := old.lineage(0); !slices.Equal(by, mine) {
+	if !slices.Equal(by, mine) {
 		body.LetInBy = letInByToWire(by)
 	}
 	return a.sign(body, notAfter)

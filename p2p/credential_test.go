@@ -287,6 +287,7 @@ func FuzzHelloAndJoin(f *testing.F) {
 		&wirepb.Hello{Credential: a.cred.toWire(), Name: "a", Revoked: make([]byte, 32)},
 		&wirepb.JoinRequest{Cluster: id[:], Secret: s[:], Name: "a"},
 		&wirepb.JoinRequest{Cluster: id[:], Credential: a.cred.toWire()},
+		&wirepb.JoinRequest{Cluster: id[:], Credential: a.cred.toWire(), Origin: a.cred.toWire()},
 	} {
 		seed.Reset()
 		if err := writeMsg(&seed, m); err != nil {

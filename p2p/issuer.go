@@ -82,7 +82,11 @@ func (i *issuer) grant(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*Creden
 		if err != nil {
 			return nil, err
 		}
-		return auth.renew(old, now.Add(i.own.lifeFor(old.Roles)))
+		by, err := provenLineage(old, q.GetOrigin())
+		if err != nil {
+			return nil, err
+		}
+		return auth.renew(old, by, now.Add(i.own.lifeFor(old.Roles)))
 	}
 	// Check that we can sign before a use of the token is taken.
 	if _, err := auth.issue(p, RoleWorker, now); errors.Is(err, ErrChainTooLong) {
@@ -96,6 +100,22 @@ func (i *issuer) grant(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*Creden
 		return nil, err
 	}
 	return auth.issue(p, roles, now.Add(i.own.lifeFor(roles)))
+}
+
+// provenLineage returns who let the holder of a credential in, by signatures alone. What a renewal says of that is not
+// believed: an inviter could sign one that hides that it let the holder in itself.
+func provenLineage(old *Credential, w *wirepb.Credential) ([]peer.ID, error) {
+	origin := old
+	if w != nil {
+		var err error
+		if origin, err = credentialFromWire(w); err != nil {
+			return nil, err
+		}
+	}
+	if origin.id != old.id || origin.cluster != old.cluster || !origin.direct() {
+		return nil, fmt.Errorf("%w: it does not prove who let the peer in", ErrBadCredential)
+	}
+	return origin.lineage(0), nil
 }
 
 // invite opens an invitation for hosts, which will have the given roles. addrs are the addresses of this daemon.

@@ -174,7 +174,7 @@ func (r *renewer) renewAt(ctx context.Context, p peer.ID, m *membership) (*Crede
 		return nil, err
 	}
 	var reply wirepb.JoinReply
-	if err := ask(ctx, s, JoinID, &wirepb.JoinRequest{Cluster: m.cluster[:], Credential: m.own.toWire(), Name: r.own.name}, &reply); err != nil {
+	if err := ask(ctx, s, JoinID, &wirepb.JoinRequest{Cluster: m.cluster[:], Credential: m.own.toWire(), Origin: m.origin.toWire(), Name: r.own.name}, &reply); err != nil {
 		return nil, err
 	}
 	if err := code(reply.GetCode()).toError(); err != nil {

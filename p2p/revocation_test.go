@@ -148,7 +148,7 @@ func TestRenewalChangesNoRights(t *testing.T) {
 	first, other := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
 	g := guest(t, first.authority(cluster), RoleWorker)
 	for name, by := range map[string]authority{"another inviter": other.authority(cluster), "its own": first.authority(cluster), "the key": root(cluster)} {
-		c, err := by.renew(g.cred, time.Now().Add(time.Hour))
+		c, err := by.renew(g.cred, g.cred.lineage(0), time.Now().Add(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestRenewalChangesNoRights(t *testing.T) {
 		}
 	}
 	// A peer that the key let in stays one when a member renews it.
-	c, err := other.authority(cluster).renew(first.cred, time.Now().Add(time.Hour))
+	c, err := other.authority(cluster).renew(first.cred, nil, time.Now().Add(time.Hour))
 	if err != nil || len(c.lineage(0)) != 0 {
 		t.Fatalf("let in by %v, %v", c.lineage(0), err)
 	}
@@ -185,13 +185,54 @@ func TestRenewalChangesNoRights(t *testing.T) {
 	}
 }
 
+// TestRenewalNeedsProofOfOrigin has an inviter sign a renewal that hides that it let the holder in. Nobody else renews
+// that. A holder that proves who let it in is renewed, after any number of renewals.
+func TestRenewalNeedsProofOfOrigin(t *testing.T) {
+	h, cluster := bare(t)
+	bad, other := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
+	g := guest(t, bad.authority(cluster), RoleWorker)
+	id := g.cred.cluster
+	hidden, err := bad.authority(cluster).renew(g.cred, nil, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved, err := other.authority(cluster).renew(g.cred, g.cred.lineage(0), time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		show, origin *Credential
+		want         error
+	}{
+		"a direct one":                 {g.cred, nil, nil},
+		"a renewal with its origin":    {moved, g.cred, nil},
+		"a renewal alone":              {moved, nil, ErrBadCredential},
+		"one that hides its origin":    {hidden, nil, ErrBadCredential},
+		"the same twice":               {hidden, hidden, ErrBadCredential},
+		"with the origin of another":   {hidden, other.cred, ErrBadCredential},
+		"hidden, with its true origin": {hidden, g.cred, nil},
+	} {
+		q := &wirepb.JoinRequest{Cluster: id[:], Credential: c.show.toWire()}
+		if c.origin != nil {
+			q.Origin = c.origin.toWire()
+		}
+		got, err := h.issuer.grant(g.id, q, time.Now())
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		if err == nil && !slices.Equal(got.lineage(0), []peer.ID{bad.id}) {
+			t.Errorf("%s: let in by %v", name, got.lineage(0))
+		}
+	}
+}
+
 func TestGuestsOfRevokedInviters(t *testing.T) {
 	cluster := key(t)
 	r := opened(t, cluster, disk{})
 	bad, good := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
 	g := guest(t, bad.authority(cluster), AllRoles)
 	below := guest(t, g.authority(cluster), RoleWorker)
-	moved, err := good.authority(cluster).renew(g.cred, time.Now().Add(time.Hour))
+	moved, err := good.authority(cluster).renew(g.cred, g.cred.lineage(0), time.Now().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +368,7 @@ func TestListDoesNotDependOnTheOrder(t *testing.T) {
 	cluster := key(t)
 	a, b := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
 	a2 := guest(t, a.authority(cluster), AllRoles)
-	a2b, err := b.authority(cluster).renew(a2.cred, time.Now().Add(time.Hour)) // the same daemon under another chain
+	a2b, err := b.authority(cluster).renew(a2.cred, a2.cred.lineage(0), time.Now().Add(time.Hour)) // the same daemon under another chain
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -506,4 +547,32 @@ func FuzzRevocation(f *testing.F) {
 			l.digest()
 		}
 	})
+}
+
+func TestMembershipKeepsItsOrigin(t *testing.T) {
+	cluster := key(t)
+	by, other := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
+	g := guest(t, by.authority(cluster), AllRoles)
+	m := membership{cluster: g.cred.cluster, key: g.cred.key}.with(g.cred)
+	moved, err := other.authority(cluster).renew(g.cred, g.cred.lineage(0), time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := disk{t.TempDir()}
+	if err := saveMembership(d, m.with(moved)); err != nil {
+		t.Fatal(err)
+	}
+	again, err := loadMembership(d, g.identity)
+	if err != nil || !bytes.Equal(again.own.encode(), moved.encode()) || !bytes.Equal(again.origin.encode(), g.cred.encode()) {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	if back := again.with(g.cred); back.origin != back.own {
+		t.Error("a direct credential is its own origin")
+	}
+	if err := saveMembership(d, m); err != nil {
+		t.Fatal(err)
+	}
+	if again, err = loadMembership(d, g.identity); err != nil || again.origin != again.own {
+		t.Errorf("a file without an origin, as of the version before: %v", err)
+	}
 }

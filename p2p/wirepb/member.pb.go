@@ -346,11 +346,14 @@ func (x *HelloReply) GetRevoked() []byte {
 // JoinRequest asks for a credential, with the secret of a token. A request to
 // renew has the sender's present credential instead.
 type JoinRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cluster       []byte                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
-	Credential    *Credential            `protobuf:"bytes,3,opt,name=credential,proto3" json:"credential,omitempty"`
-	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Cluster    []byte                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Secret     []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
+	Credential *Credential            `protobuf:"bytes,3,opt,name=credential,proto3" json:"credential,omitempty"`
+	Name       string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// With credential: one that was signed by who let the sender in, even if it
+	// has ended. It proves who that was.
+	Origin        *Credential `protobuf:"bytes,8,opt,name=origin,proto3" json:"origin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -411,6 +414,13 @@ func (x *JoinRequest) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *JoinRequest) GetOrigin() *Credential {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
 }
 
 // JoinReply is the credential, or the reason for none.
@@ -708,14 +718,15 @@ const file_p2p_wirepb_member_proto_rawDesc = "" +
 	"credential\x18\x02 \x01(\v2\x19.muster.p2p.v1.CredentialR\n" +
 	"credential\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
-	"\arevoked\x18\x04 \x01(\fR\arevoked\"\x8e\x01\n" +
+	"\arevoked\x18\x04 \x01(\fR\arevoked\"\xc1\x01\n" +
 	"\vJoinRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\fR\acluster\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\fR\x06secret\x129\n" +
 	"\n" +
 	"credential\x18\x03 \x01(\v2\x19.muster.p2p.v1.CredentialR\n" +
 	"credential\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\tR\x04name\"Z\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x121\n" +
+	"\x06origin\x18\b \x01(\v2\x19.muster.p2p.v1.CredentialR\x06origin\"Z\n" +
 	"\tJoinReply\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x129\n" +
 	"\n" +
@@ -768,14 +779,15 @@ var file_p2p_wirepb_member_proto_depIdxs = []int32{
 	0, // 1: muster.p2p.v1.Hello.credential:type_name -> muster.p2p.v1.Credential
 	0, // 2: muster.p2p.v1.HelloReply.credential:type_name -> muster.p2p.v1.Credential
 	0, // 3: muster.p2p.v1.JoinRequest.credential:type_name -> muster.p2p.v1.Credential
-	0, // 4: muster.p2p.v1.JoinReply.credential:type_name -> muster.p2p.v1.Credential
-	0, // 5: muster.p2p.v1.Revocation.issuer:type_name -> muster.p2p.v1.Credential
-	7, // 6: muster.p2p.v1.RevocationList.entries:type_name -> muster.p2p.v1.Revocation
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	0, // 4: muster.p2p.v1.JoinRequest.origin:type_name -> muster.p2p.v1.Credential
+	0, // 5: muster.p2p.v1.JoinReply.credential:type_name -> muster.p2p.v1.Credential
+	0, // 6: muster.p2p.v1.Revocation.issuer:type_name -> muster.p2p.v1.Credential
+	7, // 7: muster.p2p.v1.RevocationList.entries:type_name -> muster.p2p.v1.Revocation
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_member_proto_init() }
