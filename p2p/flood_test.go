@@ -6,85 +6,32 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/libp2p/go-libp2p"
-	"github.com/libp2p/go-libp2p/core/host"
-	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/transport"
 
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/p2ptest"
 )
-
-// pour connects to a daemon again and again until ctx ends. On each connection it opens as many streams as it gets and
-// writes on each, without a hello. It returns how many bytes the daemon took on the one connection that sent most.
-func pour(ctx context.Context, c host.Host, to peer.AddrInfo, streams, each int) (most int) {
-	for ctx.Err() == nil {
-		_ = c.Network().ClosePeer(to.ID)
-		conn, err := dialOnce(ctx, c, to)
-		if err != nil {
-			continue
-		}
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		sent := 0
-		for range streams {
-			s, err := conn.NewStream(ctx)
-			if err != nil {
-				break
-			}
-			wg.Go(func() {
-				_ = s.SetWriteDeadline(time.Now().Add(6 * time.Second))
-				for range each / 4096 {
-					n, err := s.Write(make([]byte, 4096))
-					mu.Lock()
-					sent += n
-					mu.Unlock()
-					if err != nil {
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-		most = max(most, sent)
-	}
-	return most
-}
-
-func dialOnce(ctx context.Context, c host.Host, to peer.AddrInfo) (network.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if err := c.Connect(ctx, to); err != nil {
-		timer := time.NewTimer(50 * time.Millisecond)
-		defer timer.Stop()
-		<-timer.C
-		return nil, err
-	}
-	return c.Network().DialPeer(ctx, to.ID)
-}
 
 // TestStrangersStreamsAreBounded opens streams without a hello over simulated QUIC. The seventeenth ends the
 // connection, although nobody has read the others.
 func TestStrangersStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 1, p2ptest.Options{})
-		c := nw.Stranger(net.IPv4(2, 0, 0, 1).To4())
-		to, err := peer.AddrInfoFromString(nw.Addr(0))
+		conn, err := nw.Stranger(net.IPv4(2, 0, 0, 1).To4()).Dial(t.Context(), nw.Addr(0))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Connect(t.Context(), *to); err != nil {
-			t.Fatal(err)
-		}
 		begin := time.Now()
-		conn := c.Network().ConnsToPeer(to.ID)[0]
 		opened := 0
 		for range 100 {
-			s, err := conn.NewStream(t.Context())
+			s, err := conn.OpenStream(t.Context())
 			if err != nil {
 				break
 			}
@@ -101,26 +48,21 @@ func TestStrangersStreamsAreBounded(t *testing.T) {
 	})
 }
 
-// TestStrangersBytesAreBounded writes on one stream without a hello over simulated QUIC.
+// TestStrangersBytesAreBounded writes without a hello over simulated QUIC.
 func TestStrangersBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 1, p2ptest.Options{})
-		c := nw.Stranger(net.IPv4(2, 0, 0, 1).To4())
-		to, err := peer.AddrInfoFromString(nw.Addr(0))
+		conn, err := nw.Stranger(net.IPv4(2, 0, 0, 1).To4()).Dial(t.Context(), nw.Addr(0))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Connect(t.Context(), *to); err != nil {
-			t.Fatal(err)
-		}
 		begin := time.Now()
-		conn := c.Network().ConnsToPeer(to.ID)[0]
-		for range 4 { // none of them has a whole first message, so nobody reads on
-			s, err := conn.NewStream(t.Context())
+		for range 4 { // the gate serves one after the other
+			s, err := conn.OpenStream(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			go func() { _, _ = s.Write(make([]byte, 300<<10)) }()
+			go func() { _, _ = s.Write(append([]byte{19}, make([]byte, 300<<10)...)) }()
 		}
 		until(t, time.Second, "the connection is ended", conn.IsClosed)
 		if took := time.Since(begin); took > 200*time.Millisecond {
@@ -129,47 +71,64 @@ func TestStrangersBytesAreBounded(t *testing.T) {
 	})
 }
 
-// TestHonestJoinDuringAFlood has strangers pour over simulated QUIC from the network of an honest host and from others.
-// The honest host joins within three seconds.
+// TestHonestJoinDuringAFlood has strangers hold as many connections as they get over simulated QUIC, in the network of
+// an honest host. The honest host joins within three seconds.
 func TestHonestJoinDuringAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 2, p2ptest.Options{Strangers: 2})
-		to, err := peer.AddrInfoFromString(nw.Addr(0))
-		if err != nil {
-			t.Fatal(err)
-		}
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		for i := range 40 {
-			at := net.IPv4(1, 0, 0, byte(100+i)).To4() // the /24 of the hosts
-			if i%2 == 0 {
-				at = net.IPv4(3, 0, byte(i), 1).To4()
-			}
-			c := nw.Stranger(at)
-			wg.Go(func() { pour(ctx, c, *to, 256, 64<<10) })
+		for i := range 5 {
+			c := nw.Stranger(net.IPv4(1, 0, 0, byte(100+i)).To4()) // the /24 of the hosts
+			wg.Go(func() { holdMany(ctx, c, nw.Addr(0)) })
 		}
-		pass(2 * time.Second)
+		pass(1500 * time.Millisecond)
 		inv := invite(t, nw.Hosts[0], time.Hour, 1, p2p.AllRoles)
 		begin := time.Now()
-		if err := nw.Hosts[1].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil {
-			t.Error(err)
+		for nw.Hosts[1].Join(t.Context(), inv.Bootstrap, inv.Token) != nil && time.Since(begin) < 10*time.Second {
+			pass(200 * time.Millisecond) // as a daemon does
 		}
-		until(t, 3*time.Second, "connected", func() bool { return connected(nw.Hosts[0]) == 1 })
-		if took := time.Since(begin); took > 3*time.Second {
-			t.Errorf("joined after %s", took)
+		until(t, 10*time.Second, "connected", func() bool { return connected(nw.Hosts[0]) == 1 })
+		took := time.Since(begin)
+		t.Logf("joined after %s", took)
+		if took > 3*time.Second {
+			t.Errorf("joined after %s, want at most 3 s", took)
 		}
 		stop()
 		wg.Wait()
 	})
 }
 
-// TestHalfOpenConnections holds 4,000 TCP connections that say nothing. An honest host joins, and the daemon dials.
+// holdMany opens connections until ctx ends. On each it begins one stream, and says no more.
+func holdMany(ctx context.Context, c *p2ptest.Stranger, to string) {
+	var held []transport.CapableConn
+	defer func() {
+		for _, conn := range held {
+			conn.Close()
+		}
+	}()
+	for ctx.Err() == nil {
+		conn, err := c.Dial(ctx, to)
+		if err != nil {
+			pass(100 * time.Millisecond)
+			continue
+		}
+		held = append(held, conn)
+		if s, err := conn.OpenStream(ctx); err == nil {
+			_, _ = s.Write([]byte{19})
+		}
+	}
+}
+
+// TestHalfOpenConnections holds 4,000 TCP connections that say nothing. An honest host joins.
 func TestHalfOpenConnections(t *testing.T) {
 	a := start(t, config(kinds["tcp"]))
 	inv, err := a.Invite(time.Hour, 1, p2p.AllRoles)
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg := config(kinds["tcp"])
+	cfg.Bootstrap, cfg.Token = inv.Bootstrap, inv.Token
 	info, err := peer.AddrInfoFromString(a.Addrs()[0])
 	if err != nil {
 		t.Fatal(err)
@@ -180,33 +139,28 @@ func TestHalfOpenConnections(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() { // each holds up to 500, and replaces those that the daemon closed
-			held := make(chan net.Conn, 500)
+	var dialled atomic.Int64
+	for range 4000 {
+		wg.Go(func() { // each holds one, and dials again when the daemon has closed it
 			for ctx.Err() == nil {
 				c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", port), time.Second)
-				if err != nil {
-					continue
+				if err == nil {
+					dialled.Add(1)
+					end := context.AfterFunc(ctx, func() { c.Close() })
+					_, _ = c.Read(make([]byte, 64))
+					end()
+					c.Close()
 				}
-				select {
-				case held <- c:
-				default:
-					(<-held).Close()
-					held <- c
-				}
-			}
-			close(held)
-			for c := range held {
-				c.Close()
+				<-time.NewTimer(4 * time.Second).C
 			}
 		})
 	}
 	defer wg.Wait()
 	defer stop()
-	<-time.NewTimer(time.Second).C
+	for end := time.Now().Add(20 * time.Second); dialled.Load() < 4000 && time.Now().Before(end); {
+		<-time.NewTimer(10 * time.Millisecond).C
+	}
 	begin := time.Now()
-	cfg := config(kinds["tcp"])
-	cfg.Bootstrap, cfg.Token = inv.Bootstrap, inv.Token
 	b := start(t, cfg)
 	sub := b.Subscribe()
 	defer sub.Close()

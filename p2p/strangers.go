@@ -25,8 +25,9 @@ const (
 	// maxStrangerStreams bounds the streams of a stranger. A plain libp2p client first tries to identify.
 	maxStrangerStreams = 16
 	// muteAfter and stalledAfter are how long a stranger may be silent before another may have its place: one that has
-	// sent nothing yet, and one that has.
-	muteAfter    = 50 * time.Millisecond
+	// sent nothing yet, and one that has. Who dials over TCP sends its first bytes with the last packet that opens the
+	// connection.
+	muteAfter    = 20 * time.Millisecond
 	stalledAfter = 500 * time.Millisecond
 	// meterEvery is how often the bytes of strangers over QUIC are compared with strangerBytes. QUIC itself accepts at
 	// most 768 KiB that nobody reads.

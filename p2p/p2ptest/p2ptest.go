@@ -18,8 +18,10 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p"
-	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/crypto"
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/transport"
 	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
 	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	"github.com/marcopolo/simnet"
@@ -190,31 +192,40 @@ func (nw *Net) sockets(ip net.IP, bidi simnet.NodeBiDiLinkSettings) []quicreuse.
 	}
 }
 
-// Stranger returns a plain libp2p host on the network, without a credential and without limits of its own.
-func (nw *Net) Stranger(ip net.IP) host.Host {
+// Stranger is a QUIC client on the network, without a credential and without limits of its own.
+type Stranger struct{ t transport.Transport }
+
+// Stranger returns a client at an address.
+func (nw *Net) Stranger(ip net.IP) *Stranger {
 	nw.t.Helper()
+	key, _, err := crypto.GenerateEd25519Key(rand.Reader)
+	if err != nil {
+		nw.t.Fatal(err)
+	}
 	bidi := simnet.NodeBiDiLinkSettings{Downlink: simnet.LinkSettings{BitsPerSecond: link}, Uplink: simnet.LinkSettings{BitsPerSecond: link}}
-	opts := []quicreuse.Option{
+	cm, err := quicreuse.NewConnManager(quic.StatelessResetKey{}, quic.TokenGeneratorKey{},
 		quicreuse.OverrideSourceIPSelector(func() (quicreuse.SourceIPSelector, error) { return source{ip}, nil }),
 		quicreuse.OverrideListenUDP(func(string, *net.UDPAddr) (net.PacketConn, error) {
 			return nw.sim.NewEndpoint(&net.UDPAddr{IP: ip, Port: port}, bidi), nil
-		}),
-	}
-	var cm *quicreuse.ConnManager
-	h, err := libp2p.New(libp2p.NoListenAddrs, libp2p.DisableMetrics(), libp2p.DisableIdentifyAddressDiscovery(),
-		libp2p.Transport(libp2pquic.NewTransport), libp2p.ResourceManager(&network.NullResourceManager{}),
-		libp2p.QUICReuse(func(srk quic.StatelessResetKey, token quic.TokenGeneratorKey) (_ *quicreuse.ConnManager, err error) {
-			cm, err = quicreuse.NewConnManager(srk, token, opts...)
-			return cm, err
 		}))
 	if err != nil {
 		nw.t.Fatal(err)
 	}
-	nw.t.Cleanup(func() {
-		h.Close()
-		cm.Close()
-	})
-	return h
+	nw.t.Cleanup(func() { cm.Close() })
+	t, err := libp2pquic.NewTransport(key, cm, nil, nil, &network.NullResourceManager{})
+	if err != nil {
+		nw.t.Fatal(err)
+	}
+	return &Stranger{t}
+}
+
+// Dial opens a new connection to an address that ends in /p2p/ID. It says nothing on it.
+func (s *Stranger) Dial(ctx context.Context, to string) (transport.CapableConn, error) {
+	info, err := peer.AddrInfoFromString(to)
+	if err != nil {
+		return nil, err
+	}
+	return s.t.Dial(ctx, info.Addrs[0], info.ID)
 }
 
 // source answers from which address a host sends.
