@@ -260,9 +260,14 @@ func (c *Client) Peers(ctx context.Context) (l Listing[Peer], err error) {
 	return l, err
 }
 
-// Revoke permanently revokes a member.
-func (c *Client) Revoke(ctx context.Context, peer job.Peer, reason string) error {
-	return c.call(ctx, http.MethodPost, "/v1/peers/"+url.PathEscape(string(peer))+"/revoke", nil, changeRequest{Reason: reason}, nil)
+// Revoke revokes a member, and if withInvited those that it let in.
+func (c *Client) Revoke(ctx context.Context, peer job.Peer, reason string, withInvited bool) error {
+	return c.call(ctx, http.MethodPost, "/v1/peers/"+url.PathEscape(string(peer))+"/revoke", nil, revokeRequest{Reason: reason, WithInvited: withInvited}, nil)
+}
+
+// Restore takes the revocation of a member back.
+func (c *Client) Restore(ctx context.Context, peer job.Peer) error {
+	return c.call(ctx, http.MethodPost, "/v1/peers/"+url.PathEscape(string(peer))+"/restore", nil, nil, nil)
 }
 
 // Invite creates a token with which hosts can join.

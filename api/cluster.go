@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/musterhq/muster/job"
 )
 
 type (
@@ -22,6 +24,13 @@ type (
 	daemonOutput struct{ Body Daemon }
 	healthOutput struct{ Body Health }
 	peerOutput   struct{ Body Peer }
+	revokeInput  struct {
+		ID   string         `path:"id" maxLength:"64"`
+		Body *revokeRequest `required:"false"`
+	}
+	restoreInput struct {
+		ID string `path:"id" maxLength:"64"`
+	}
 )
 
 const defaultTTL = time.Hour // lifetime of an invitation
@@ -62,7 +71,7 @@ func operator(ctx context.Context, what string) error {
 	return nil
 }
 
-func (r *memberRoutes) revoke(ctx context.Context, in *changeInput) (*peerOutput, error) {
+func (r *memberRoutes) revoke(ctx context.Context, in *revokeInput) (*peerOutput, error) {
 	if err := operator(ctx, "revoke "+quote(in.ID)); err != nil {
 		return nil, err
 	}
@@ -73,10 +82,22 @@ func (r *memberRoutes) revoke(ctx context.Context, in *changeInput) (*peerOutput
 	if m.Self {
 		return nil, fmt.Errorf("revoke %s: %w: a daemon cannot revoke itself; use another daemon", m.label(), ErrConflict)
 	}
-	if err := r.peers.Revoke(ctx, m.Peer, in.reason()); err != nil {
+	var how revokeRequest
+	if in.Body != nil {
+		how = *in.Body
+	}
+	if err := r.peers.Revoke(ctx, m.Peer, how.Reason, how.WithInvited); err != nil {
 		return nil, err
 	}
 	return &peerOutput{peerDocument(m)}, nil
+}
+
+// restore takes the revocation of a peer back. The daemon knows a revoked peer by its ID only.
+func (r *memberRoutes) restore(ctx context.Context, in *restoreInput) (*struct{}, error) {
+	if err := operator(ctx, "restore "+quote(in.ID)); err != nil {
+		return nil, err
+	}
+	return nil, r.peers.Restore(ctx, job.Peer(in.ID))
 }
 
 func (r *memberRoutes) invite(ctx context.Context, in *inviteInput) (*inviteOutput, error) {

@@ -535,8 +535,13 @@ func (d *daemon) Join(_ context.Context, bootstrap []string, token string) (stri
 	return "c1", nil
 }
 
-func (d *daemon) Revoke(_ context.Context, p job.Peer, reason string) error {
-	d.note("revoke %s: %s", p, reason)
+func (d *daemon) Revoke(_ context.Context, p job.Peer, reason string, withInvited bool) error {
+	d.note("revoke %s: %s %t", p, reason, withInvited)
+	return nil
+}
+
+func (d *daemon) Restore(_ context.Context, p job.Peer) error {
+	d.note("restore %s", p)
 	return nil
 }
 

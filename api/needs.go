@@ -126,7 +126,9 @@ type Peers interface {
 	// Join returns the ID of the joined cluster. Errors: ErrConflict in another cluster, ErrDenied for an invalid
 	// token, ErrUnavailable if no address answers.
 	Join(ctx context.Context, bootstrap []string, token string) (cluster string, err error)
-	Revoke(ctx context.Context, p job.Peer, reason string) error
+	// Revoke and Restore return ErrDenied for a member that this daemon may not revoke, Restore ErrConflict if it did not.
+	Revoke(ctx context.Context, p job.Peer, reason string, withInvited bool) error
+	Restore(ctx context.Context, p job.Peer) error
 }
 
 // Directory knows which daemon owns which jobs.

@@ -34,6 +34,12 @@ type requeueRequest struct {
 	Failed bool `json:"failed,omitempty" doc:"Only tasks that have ended, and not with SUCCEEDED."`
 }
 
+// revokeRequest is the body of revoke.
+type revokeRequest struct {
+	Reason      string `json:"reason,omitempty" maxLength:"256"`
+	WithInvited bool   `json:"with_invited,omitempty" doc:"Revoke also those that the member let in, and those that they let in."`
+}
+
 // InviteRequest asks for an invitation; zero values mean the daemon's defaults.
 type InviteRequest struct {
 	TTL   float64  `json:"ttl,omitempty" minimum:"0" maximum:"31622400" doc:"How long the token is valid, in seconds; 0 means one hour."`

@@ -121,7 +121,8 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	add(rt, eventsOf(get("get-events", "/v1/events", "Follow changes of jobs, as server-sent events")), rules{peers: true, stream: true}, events.stream)
 
 	add(rt, get("list-peers", "/v1/peers", "List the members that this daemon knows"), rules{}, members.list)
-	add(rt, post("revoke-peer", "/v1/peers/{id}/revoke", "Permanently revoke a member", http.StatusOK), rules{}, members.revoke)
+	add(rt, post("revoke-peer", "/v1/peers/{id}/revoke", "Revoke a member", http.StatusOK), rules{}, members.revoke)
+	add(rt, post("restore-peer", "/v1/peers/{id}/restore", "Take the revocation of a member back", http.StatusNoContent), rules{}, members.restore)
 	add(rt, post("invite", "/v1/invitations", "Make a token with which hosts can join", http.StatusCreated), rules{}, members.invite)
 	add(rt, post("join", "/v1/join", "Join a cluster", http.StatusOK), rules{}, members.join)
 	add(rt, get("get-daemon", "/v1/daemon", "Get this daemon's identity, and its settings with their origin"), rules{}, daemon.get)

@@ -176,7 +176,8 @@ func TestErrorsAreTyped(t *testing.T) {
 			"another's, afar": {first(ben.client.Cancel(ctx, foreign.ID, Change{})), ErrDenied},
 			"invite":          {first(amy.client.Invite(ctx, InviteRequest{})), ErrDenied},
 			"join":            {first(amy.client.Join(ctx, []string{"/ip4/1.2.3.4"}, "t")), ErrDenied},
-			"revoke":          {amy.client.Revoke(ctx, ben.peer, ""), ErrDenied},
+			"revoke":          {amy.client.Revoke(ctx, ben.peer, "", false), ErrDenied},
+			"restore":         {amy.client.Restore(ctx, ben.peer), ErrDenied},
 			"drain":           {first(amy.client.Drain(ctx, "amy", DrainRequest{})), ErrDenied},
 			"drain, afar":     {first(amy.client.Drain(ctx, "ben", DrainRequest{})), ErrDenied},
 			"resume":          {first(amy.client.Resume(ctx, "amy")), ErrDenied},
@@ -218,13 +219,16 @@ func TestOperatorRoutes(t *testing.T) {
 		if _, err := amy.client.Join(ctx, []string{"/ip4/1.2.3.4"}, "bad"); !errors.Is(err, ErrDenied) {
 			t.Errorf("Join with a bad token = %v", err)
 		}
-		if err := amy.client.Revoke(ctx, ben.peer, "stolen"); err != nil {
+		if err := amy.client.Revoke(ctx, ben.peer, "stolen", true); err != nil {
 			t.Error(err)
 		}
-		if err := amy.client.Revoke(ctx, amy.peer, ""); !errors.Is(err, ErrConflict) {
+		if err := amy.client.Revoke(ctx, amy.peer, "", false); !errors.Is(err, ErrConflict) {
 			t.Errorf("revoking oneself = %v", err)
 		}
-		if want := "[invite 1m30s 2 [worker] join [/ip4/1.2.3.4] revoke " + string(ben.peer) + ": stolen]"; fmt.Sprint(amy.asked) != want {
+		if err := amy.client.Restore(ctx, ben.peer); err != nil {
+			t.Error(err)
+		}
+		if want := "[invite 1m30s 2 [worker] join [/ip4/1.2.3.4] revoke " + string(ben.peer) + ": stolen true restore " + string(ben.peer) + "]"; fmt.Sprint(amy.asked) != want {
 			t.Errorf("asked %v, want %s", amy.asked, want)
 		}
 		d, err := amy.client.Daemon(ctx, true)

@@ -118,6 +118,33 @@ func TestRevokedPeer(t *testing.T) {
 	}
 }
 
+// TestRevokedWithInvited revokes an inviter with its guests, and lets it back in. The inviter cannot put the founder out.
+func TestRevokedWithInvited(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "none").start()
+	ben := newDaemon(t, "ben", "--gpus", "none").start(amy.invite("--roles", "worker,scheduler,inviter").flags()...)
+	cat := newDaemon(t, "cat", "--gpus", "none").start(ben.invite().flags()...)
+	for _, d := range []*daemon{amy, ben, cat} {
+		d.untilNodes(3)
+	}
+	ben.fails(1, []string{"may not revoke"}, "peers", "--revoke", "amy")
+	var peers struct {
+		Items []struct{ Name, ID string }
+	}
+	if err := json.Unmarshal([]byte(amy.ok("peers", "--json")), &peers); err != nil {
+		t.Fatal(err)
+	}
+	amy.ok("peers", "--revoke", "ben", "--with-invited", "--reason", "stolen")
+	amy.untilNodes(1)
+	for _, p := range peers.Items {
+		if p.Name == "ben" {
+			amy.ok("peers", "--restore", p.ID)
+		}
+	}
+	for _, d := range []*daemon{amy, ben, cat} {
+		d.untilNodes(3)
+	}
+}
+
 // TestRawClient checks that a libp2p program without a credential can open only hello and join, and is disconnected
 // after five seconds.
 func TestRawClient(t *testing.T) {
@@ -142,7 +169,7 @@ func TestRawClient(t *testing.T) {
 			defer cancel()
 			for id, served := range map[protocol.ID]bool{
 				"/muster/hello/1": true, "/muster/join/1": true,
-				"/muster/session/1": false, "/muster/http/1": false, "/muster/revoked/1": false,
+				"/muster/session/1": false, "/muster/http/1": false, "/muster/revoked/1": false, "/muster/revoked/2": false,
 				protocol.ID("/muster/" + doc.Cluster + "/kad/1.0.0"): false,
 				"/meshsub/1.2.0": false, "/meshsub/1.1.0": false, "/ipfs/id/1.0.0": false, "/ipfs/id/push/1.0.0": false, "/ipfs/ping/1.0.0": false,
 				"/libp2p/circuit/relay/0.2.0/hop": false, "/libp2p/autonat/2/dial-request": false, "/ipfs/kad/1.0.0": false,

@@ -58,6 +58,8 @@ var apiErrors = []struct{ ours, theirs error }{
 	{p2p.ErrBadToken, api.ErrBad},
 	{p2p.ErrRoles, api.ErrDenied},
 	{p2p.ErrNotInviter, api.ErrDenied},
+	{p2p.ErrNotYours, api.ErrDenied},
+	{p2p.ErrNotRevoked, api.ErrConflict},
 	{p2p.ErrTokenUnknown, api.ErrDenied},
 	{p2p.ErrTokenUsed, api.ErrDenied},
 	{p2p.ErrTokenExpired, api.ErrDenied},

@@ -87,9 +87,14 @@ func (b peersBackend) Join(ctx context.Context, bootstrap []string, token string
 	return b.host.Cluster(), nil
 }
 
-// Revoke permanently revokes a member.
-func (b peersBackend) Revoke(_ context.Context, p job.Peer, reason string) error {
-	return apiErrorOf(b.host.Revoke(p, reason))
+// Revoke revokes a member, and if withInvited those that it let in.
+func (b peersBackend) Revoke(_ context.Context, p job.Peer, reason string, withInvited bool) error {
+	return apiErrorOf(b.host.Revoke(p, p2p.Revoking{Reason: reason, WithInvited: withInvited}))
+}
+
+// Restore takes the revocation of a member back.
+func (b peersBackend) Restore(_ context.Context, p job.Peer) error {
+	return apiErrorOf(b.host.Revoke(p, p2p.Revoking{Undo: true}))
 }
 
 // directoryBackend gives the API access to the directory.

@@ -38,25 +38,3 @@ func TestAdvertised(t *testing.T) {
 		}
 	}
 }
-
-func TestStrangersAreBounded(t *testing.T) {
-	f := &strangers{from: map[string]int{}, limit: 3, each: 2}
-	for i, c := range []struct {
-		ip   string
-		want bool
-	}{{"a", true}, {"a", true}, {"a", false}, {"b", true}, {"b", false}} {
-		if got := f.enter(c.ip); got != c.want {
-			t.Errorf("step %d: %t", i, got)
-		}
-	}
-	f.leave("a")
-	if !f.enter("b") || f.enter("c") {
-		t.Error("one place was given up: want that exactly one stranger may enter")
-	}
-	for _, ip := range []string{"a", "b", "b"} {
-		f.leave(ip)
-	}
-	if f.all != 0 || len(f.from) != 0 {
-		t.Errorf("%d places taken, %v", f.all, f.from)
-	}
-}

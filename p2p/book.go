@@ -34,8 +34,11 @@ type contact struct {
 	Roles    Roles     `json:"roles,omitempty"`
 	Addrs    []string  `json:"addrs"`
 	LastSeen time.Time `json:"last_seen"`
+	// LetInBy is who let it in, then who let that one in; only these and the cluster key may revoke it.
+	LetInBy []string `json:"let_in_by,omitempty"`
 
 	id    peer.ID
+	by    []peer.ID      // LetInBy, parsed; never changed in place
 	dial  []ma.Multiaddr // Addrs, parsed; never changed in place
 	saved time.Time      // LastSeen as it is on disk
 }
@@ -62,6 +65,16 @@ func parseBook(b []byte) (bookJSON, error) {
 		id, err := peer.Decode(c.Peer)
 		if err != nil || id.String() != c.Peer || len(c.Addrs) > maxAddrs || len(c.Name) > MaxName || c.Roles&^AllRoles != 0 {
 			return j, fmt.Errorf("%w: peer %d", errBook, i)
+		}
+		if len(c.LetInBy) >= MaxChain {
+			return j, fmt.Errorf("%w: peer %d", errBook, i)
+		}
+		for _, text := range c.LetInBy {
+			by, err := peer.Decode(text)
+			if err != nil {
+				return j, fmt.Errorf("%w: who let in peer %d", errBook, i)
+			}
+			c.by = append(c.by, by)
 		}
 		for _, text := range c.Addrs {
 			a, err := ma.NewMultiaddr(text)
@@ -165,6 +178,12 @@ func (b *book) admitted(c *Credential, name string, now time.Time) {
 		}
 	}
 	e.Name, e.Roles, e.LastSeen, e.saved, b.dirty = name, c.Roles, now.UTC(), now, true
+	if len(c.links) > 0 {
+		e.by, e.LetInBy = c.lineage(0), nil
+		for _, id := range e.by {
+			e.LetInBy = append(e.LetInBy, id.String())
+		}
+	}
 }
 
 func (b *book) forgetOldestLocked(but peer.ID) {

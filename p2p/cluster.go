@@ -35,9 +35,11 @@ type membership struct {
 	key     ed25519.PublicKey
 	// own is the credential that this daemon shows to others.
 	own *Credential
-	// issuing is the credential under which this daemon signs others: the one with the shortest chain that ever made
-	// it an inviter. It is nil if there was none.
+	// issuing is the credential under which this daemon signs others: of those that made it an inviter, the one with
+	// the shortest chain, as long as it lasts for a credential of a guest. It is nil if there was none.
 	issuing *Credential
+	// origin is the last credential that was signed by who let this daemon in.
+	origin *Credential
 	// secret is the cluster's private key; only the founder has it.
 	secret ed25519.PrivateKey
 	// bootstrap holds the addresses of the invitation.
@@ -47,19 +49,29 @@ type membership struct {
 // with returns the membership with a new credential.
 func (m membership) with(c *Credential) *membership {
 	m.own = c
-	if c.Roles.Has(RoleInviter) && (m.issuing == nil || len(c.links) <= len(m.issuing.links)) {
+	if c.direct() || m.origin == nil {
+		m.origin = c
+	}
+	if !c.Roles.Has(RoleInviter) {
+		return &m
+	}
+	ends := m.issuing != nil && time.Until(m.issuing.NotAfter) < defaultLife && c.NotAfter.After(m.issuing.NotAfter)
+	if m.issuing == nil || ends || len(c.links) <= len(m.issuing.links) {
 		m.issuing = c
 	}
 	return &m
 }
 
-// authority returns what the member can sign credentials and revocations with.
+// authority returns what the member can sign credentials with.
 func (m *membership) authority(me identity) (authority, error) {
 	if m.secret != nil {
 		return authority{key: m.secret, cluster: m.key}, nil
 	}
 	if m.issuing == nil || !m.own.Roles.Has(RoleInviter) {
 		return authority{}, ErrNotInviter
+	}
+	if !time.Now().Before(m.issuing.NotAfter) {
+		return authority{}, fmt.Errorf("%w any more: its own credential has expired", ErrNotInviter)
 	}
 	return authority{key: me.key, chain: m.issuing, cluster: m.key}, nil
 }
@@ -90,6 +102,7 @@ type membershipJSON struct {
 	Cluster    string   `json:"cluster"` // for people; the credential is authoritative
 	Credential []byte   `json:"credential"`
 	Issuing    []byte   `json:"issuing,omitempty"`
+	Origin     []byte   `json:"origin,omitempty"` // absent in files of the version before, whose credentials are all direct
 	Bootstrap  []string `json:"bootstrap,omitempty"`
 }
 
@@ -106,6 +119,9 @@ func saveMembership(d disk, m *membership) error {
 	j := membershipJSON{Schema: membershipSchema, Cluster: m.cluster.String(), Credential: m.own.encode(), Bootstrap: m.bootstrap}
 	if m.issuing != nil {
 		j.Issuing = m.issuing.encode()
+	}
+	if m.origin != m.own {
+		j.Origin = m.origin.encode()
 	}
 	return d.writeJSON(membershipFile, j)
 }
@@ -125,14 +141,23 @@ func loadMembership(d disk, me identity) (*membership, error) {
 	if own.id != me.id {
 		return nil, fmt.Errorf("p2p: read %s: it is the credential of %s, but %s is the key of %s; restore the file that is wrong", path, own.id, identityFile, me.id)
 	}
-	m := &membership{cluster: own.cluster, key: own.key, own: own, bootstrap: j.Bootstrap}
-	if j.Issuing != nil {
-		if m.issuing, err = ParseCredential(j.Issuing); err != nil {
+	m := &membership{cluster: own.cluster, key: own.key, own: own, origin: own, bootstrap: j.Bootstrap}
+	for _, f := range []struct {
+		name string
+		text []byte
+		to   **Credential
+	}{{"issuing", j.Issuing, &m.issuing}, {"origin", j.Origin, &m.origin}} {
+		if f.text == nil {
+			continue
+		}
+		c, err := ParseCredential(f.text)
+		if err != nil {
 			return nil, fmt.Errorf("p2p: read %s: %w: restore it, or remove it and join again", path, err)
 		}
-		if m.issuing.id != me.id || m.issuing.cluster != m.cluster {
-			return nil, fmt.Errorf("p2p: read %s: its issuing credential does not belong to this daemon and cluster", path)
+		if c.id != me.id || c.cluster != m.cluster {
+			return nil, fmt.Errorf("p2p: read %s: its %s credential does not belong to this daemon and cluster", path, f.name)
 		}
+		*f.to = c
 	}
 	text, err := d.read(clusterKeyFile)
 	if err != nil || text == nil {

@@ -102,7 +102,9 @@ const (
 // Each kind of statement is signed with its own prefix, so that a signature on one cannot be used for the other.
 const (
 	signCredential = "muster credential 1\n"
-	signRevocation = "muster revocation 1\n"
+	signRevocation = "muster revocation 2\n"
+	// signFirst begins revocations of form 0.
+	signFirst = "muster revocation 1\n"
 )
 
 // ErrBadCredential is a credential that does not parse or whose signatures are wrong. The peer is broken or lies.
@@ -111,8 +113,9 @@ var ErrBadCredential = errors.New("bad credential")
 // Credential is a credential whose form and signatures are valid for its own cluster. The gate checks in addition
 // that it belongs to our cluster, has not expired and is not revoked.
 type Credential struct {
-	Peer     job.Peer
-	Roles    Roles
+	Peer  job.Peer
+	Roles Roles
+	// NotAfter is the earliest end of a link: each must be current.
 	NotAfter time.Time
 	Cluster  string
 
@@ -128,7 +131,10 @@ type link struct {
 	key      ed25519.PublicKey // key of the peer
 	roles    Roles
 	notAfter int64
-	wire     *wirepb.Link
+	// letInBy is who let the peer in, then who let that one in, if it does not follow from the links; see lineage.
+	letInBy []peer.ID
+	told    bool // letInBy applies; it may be empty: the cluster key let the peer in
+	wire    *wirepb.Link
 }
 
 // issuers returns the peers that vouch for the holder.
@@ -139,6 +145,19 @@ func (c *Credential) issuers() []peer.ID {
 	}
 	return ids
 }
+
+// lineage returns who let the peer of a link in, then who let that one in, up to the cluster key, which is not listed.
+// These may revoke it. Who renewed the link may not.
+func (c *Credential) lineage(i int) []peer.ID {
+	if c.links[i].told {
+		return c.links[i].letInBy
+	}
+	return c.issuers()[i:]
+}
+
+// direct reports whether a credential was signed by who let its holder in. Then its signatures prove its lineage; in
+// others the lineage is what the signer says.
+func (c *Credential) direct() bool { return !c.links[0].told }
 
 func (c *Credential) toWire() *wirepb.Credential {
 	w := &wirepb.Credential{ClusterKey: c.key}
@@ -207,7 +226,11 @@ func chainFromWire(w *wirepb.Credential) (*Credential, error) {
 	}
 	own := c.links[0]
 	c.id, c.Peer, c.Roles = own.peer, job.Peer(own.peer.String()), own.roles
-	c.NotAfter, c.Cluster = time.Unix(own.notAfter, 0), c.cluster.String()
+	first := own.notAfter
+	for _, l := range c.links {
+		first = min(first, l.notAfter)
+	}
+	c.NotAfter, c.Cluster = time.Unix(first, 0), c.cluster.String()
 	return c, nil
 }
 
@@ -219,10 +242,11 @@ func linkFromWire(w *wirepb.Link, cluster clusterID) (link, error) {
 	if err := proto.Unmarshal(w.GetBody(), &b); err != nil {
 		return link{}, err
 	}
-	if len(b.GetPeer()) > maxPeerID {
-		return link{}, errors.New("peer id too long")
+	id, err := idFromWire(b.GetPeer())
+	if err != nil {
+		return link{}, err
 	}
-	id, err := peer.IDFromBytes(b.GetPeer())
+	by, told, err := letInByFromWire(b.GetLetInBy())
 	if err != nil {
 		return link{}, err
 	}
@@ -240,7 +264,42 @@ func linkFromWire(w *wirepb.Link, cluster clusterID) (link, error) {
 		return link{}, errors.New("links belong to two clusters")
 	}
 	wire := &wirepb.Link{Body: w.GetBody(), Signature: w.GetSignature()}
-	return link{peer: id, key: key, roles: Roles(b.GetRoles()), notAfter: b.GetNotAfter(), wire: wire}, nil
+	return link{peer: id, key: key, roles: Roles(b.GetRoles()), notAfter: b.GetNotAfter(), letInBy: by, told: told, wire: wire}, nil
+}
+
+func idFromWire(b []byte) (peer.ID, error) {
+	if len(b) > maxPeerID {
+		return "", errors.New("peer id too long")
+	}
+	return peer.IDFromBytes(b)
+}
+
+func letInByFromWire(list [][]byte) (by []peer.ID, told bool, err error) {
+	if len(list) >= MaxChain {
+		return nil, false, fmt.Errorf("let in by %d peers", len(list))
+	}
+	if len(list) == 1 && len(list[0]) == 0 {
+		return nil, true, nil
+	}
+	for _, b := range list {
+		id, err := idFromWire(b)
+		if err != nil {
+			return nil, false, err
+		}
+		by = append(by, id)
+	}
+	return by, len(list) > 0, nil
+}
+
+func letInByToWire(by []peer.ID) [][]byte {
+	if len(by) == 0 {
+		return [][]byte{{}}
+	}
+	list := make([][]byte, 0, len(by))
+	for _, id := range by {
+		list = append(list, []byte(id))
+	}
+	return list
 }
 
 // authority is what signs in a cluster's name: the cluster key itself, or a daemon's key together with the credential
@@ -251,8 +310,25 @@ type authority struct {
 	chain   *Credential // nil for the cluster key
 }
 
-// issue signs a credential.
+// issue signs the credential of a peer that is let in now. It ends with the authority's own at the latest.
 func (a authority) issue(to peer.ID, roles Roles, notAfter time.Time) (*Credential, error) {
+	return a.sign(&wirepb.LinkBody{Peer: []byte(to), Roles: uint32(roles)}, notAfter)
+}
+
+// renew signs a newer credential for the holder of an older one. It still says who let the holder in.
+func (a authority) renew(old *Credential, by []peer.ID, notAfter time.Time) (*Credential, error) {
+	body := &wirepb.LinkBody{Peer: []byte(old.id), Roles: uint32(old.Roles)}
+	var mine []peer.ID
+	if a.chain != nil {
+		mine = append([]peer.ID{a.chain.id}, a.chain.issuers()...)
+	}
+	if !slices.Equal(by, mine) {
+		body.LetInBy = letInByToWire(by)
+	}
+	return a.sign(body, notAfter)
+}
+
+func (a authority) sign(b *wirepb.LinkBody, notAfter time.Time) (*Credential, error) {
 	w := &wirepb.Credential{ClusterKey: a.cluster}
 	if a.chain != nil {
 		if len(a.chain.links) >= MaxChain {
@@ -261,15 +337,19 @@ func (a authority) issue(to peer.ID, roles Roles, notAfter time.Time) (*Credenti
 		if !a.chain.Roles.Has(RoleInviter) {
 			return nil, ErrNotInviter
 		}
-		if !a.chain.Roles.Has(roles) {
+		if !a.chain.Roles.Has(Roles(b.GetRoles())) { //nolint:gosec // checked where the link is parsed
 			return nil, ErrRoles
+		}
+		if a.chain.NotAfter.Before(notAfter) {
+			notAfter = a.chain.NotAfter
 		}
 		w.Links = a.chain.toWire().GetLinks()
 	}
 	cluster := clusterOf(a.cluster)
-	body, err := proto.Marshal(&wirepb.LinkBody{Peer: []byte(to), Roles: uint32(roles), NotAfter: notAfter.Unix(), Cluster: cluster[:]})
+	b.NotAfter, b.Cluster = notAfter.Unix(), cluster[:]
+	body, err := proto.Marshal(b)
 	if err != nil {
-		return nil, fmt.Errorf("p2p: sign a credential for %s: %w", to, err)
+		return nil, fmt.Errorf("p2p: sign a credential: %w", err)
 	}
 	own := &wirepb.Link{Body: body, Signature: ed25519.Sign(a.key, append([]byte(signCredential), body...))}
 	w.Links = append([]*wirepb.Link{own}, w.Links...)

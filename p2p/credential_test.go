@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -222,79 +221,6 @@ func TestGateChecksHolderExpiryAndCluster(t *testing.T) {
 	}
 }
 
-func TestRevocationsAreVerified(t *testing.T) {
-	h, cluster := bare(t)
-	line := generations(t, cluster, 3)
-	victim := newActor(t)
-	now := time.Now()
-	byMember, err := line[1].authority(cluster).revoke(victim.id, "stolen", now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := line[1].authority(cluster).revoke(line[0].id, "coup", now); err == nil {
-		t.Error("a daemon revoked the issuer of its own credential")
-	}
-	if _, err := line[0].authority(cluster).revoke(victim.id, strings.Repeat("x", maxReason+1), now); err == nil {
-		t.Error("a reason that is too long was signed")
-	}
-	alien := generations(t, key(t), 1)[0]
-	bad := map[string]*wirepb.Revocation{}
-	tampered := proto.Clone(byMember.wire).(*wirepb.Revocation)
-	tampered.Body = append(tampered.Body, 0x1a, 0)
-	bad["changed"] = tampered
-	unsigned := proto.Clone(byMember.wire).(*wirepb.Revocation)
-	unsigned.Issuer = nil
-	bad["without an issuer"] = unsigned
-	foreign := proto.Clone(byMember.wire).(*wirepb.Revocation)
-	foreign.Issuer = alien.cred.toWire()
-	bad["by another cluster"] = foreign
-	bad["nothing"] = &wirepb.Revocation{}
-	for name, w := range bad {
-		if fresh, err := h.revoked.merge([]*wirepb.Revocation{byMember.wire, w}); err == nil || len(fresh) != 0 {
-			t.Errorf("%s: %v, %v", name, fresh, err)
-		}
-	}
-	if h.revoked.has(victim.id) {
-		t.Error("a message with one bad entry was accepted in part")
-	}
-	before := h.revoked.digest()
-	fresh, err := h.revoked.merge([]*wirepb.Revocation{byMember.wire, byMember.wire})
-	if err != nil || len(fresh) != 1 || !h.revoked.has(victim.id) || bytes.Equal(before, h.revoked.digest()) {
-		t.Errorf("%d new, %v", len(fresh), err)
-	}
-	if again, err := h.revoked.merge([]*wirepb.Revocation{byMember.wire}); err != nil || len(again) != 0 {
-		t.Errorf("known already: %d new, %v", len(again), err)
-	}
-
-	// The signer is revoked. Revocations and credentials that it signs later do not count. A peer that is a member
-	// already stays one.
-	out, err := root(cluster).revoke(line[1].id, "traitor", now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.book.admitted(line[2].cred, "member", now)
-	if err := h.revoked.add(out); err != nil {
-		t.Fatal(err)
-	}
-	late, err := line[1].authority(cluster).revoke(newActor(t).id, "revenge", now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if fresh, err := h.revoked.merge([]*wirepb.Revocation{late.wire}); err != nil || len(fresh) != 0 {
-		t.Errorf("a revoked daemon revokes: %d, %v", len(fresh), err)
-	}
-	if _, err := h.admission.check(line[2].id, line[2].cred.toWire(), now); err != nil {
-		t.Errorf("a member from before: %v", err)
-	}
-	issued := newActor(t)
-	if issued.cred, err = line[1].authority(cluster).issue(issued.id, AllRoles, now.Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := h.admission.check(issued.id, issued.cred.toWire(), now); !errors.Is(err, ErrRevoked) {
-		t.Errorf("a new credential of a revoked signer: %v", err)
-	}
-}
-
 func TestRolesAsText(t *testing.T) {
 	for _, c := range []struct {
 		names []string
@@ -337,34 +263,6 @@ func FuzzParseCredential(f *testing.F) {
 	})
 }
 
-func FuzzRevocation(f *testing.F) {
-	cluster := key(f)
-	line := generations(f, cluster, 2)
-	for _, a := range []authority{root(cluster), line[1].authority(cluster)} {
-		r, err := a.revoke(newActor(f).id, "why", time.Unix(1e9, 0))
-		if err != nil {
-			f.Fatal(err)
-		}
-		b, err := proto.Marshal(&wirepb.RevocationList{Entries: []*wirepb.Revocation{r.wire}})
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var list wirepb.RevocationList
-		if proto.Unmarshal(b, &list) != nil {
-			return
-		}
-		for _, e := range list.GetEntries() {
-			r, err := revocationFromWire(e, line[0].cred.cluster, line[0].cred.key)
-			if (err == nil) == (r.peer == "") {
-				t.Fatalf("%v, %v", r, err)
-			}
-		}
-	})
-}
-
 // pipe is a stream that holds one side's bytes.
 type pipe struct {
 	*bytes.Reader
@@ -389,6 +287,7 @@ func FuzzHelloAndJoin(f *testing.F) {
 		&wirepb.Hello{Credential: a.cred.toWire(), Name: "a", Revoked: make([]byte, 32)},
 		&wirepb.JoinRequest{Cluster: id[:], Secret: s[:], Name: "a"},
 		&wirepb.JoinRequest{Cluster: id[:], Credential: a.cred.toWire()},
+		&wirepb.JoinRequest{Cluster: id[:], Credential: a.cred.toWire(), Origin: a.cred.toWire()},
 	} {
 		seed.Reset()
 		if err := writeMsg(&seed, m); err != nil {
@@ -399,7 +298,7 @@ func FuzzHelloAndJoin(f *testing.F) {
 	from := ma.StringCast("/ip4/10.0.0.1/tcp/1")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := &pipe{Reader: bytes.NewReader(b)}
-		admitted, err := h.admission.answerHello(a.id, from, p)
+		admitted, err := h.admission.answerHello(a.id, from, p, func() {})
 		var r wirepb.HelloReply
 		if err == nil {
 			if err := readMsg(&p.out, &r, 4096); err != nil || admitted != (r.GetCode() == 0) {
@@ -416,4 +315,62 @@ func FuzzHelloAndJoin(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestChainsEndWithTheirFirstEnd checks that a credential ends with the earliest of its links, that nobody signs beyond
+// its own end, and that a gate refuses a chain with one ended link, as a hostile inviter would sign it.
+func TestChainsEndWithTheirFirstEnd(t *testing.T) {
+	h, cluster := bare(t)
+	now := time.Now()
+	inviter := newActor(t)
+	var err error
+	if inviter.cred, err = root(cluster).issue(inviter.id, AllRoles, now.Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	to := newActor(t)
+	c, err := inviter.authority(cluster).issue(to.id, RoleWorker, now.Add(time.Hour))
+	if err != nil || time.Unix(c.links[0].notAfter, 0).After(inviter.cred.NotAfter) {
+		t.Errorf("signed until %s, its own credential ends at %s, %v", c.NotAfter, inviter.cred.NotAfter, err)
+	}
+	hostile := *inviter.cred
+	hostile.NotAfter = now.Add(10 * 365 * 24 * time.Hour)
+	long, err := authority{key: inviter.key, cluster: c.key, chain: &hostile}.issue(to.id, RoleWorker, hostile.NotAfter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !long.NotAfter.Equal(inviter.cred.NotAfter) {
+		t.Errorf("it lasts until %s, its inviter until %s", long.NotAfter, inviter.cred.NotAfter)
+	}
+	for after, want := range map[time.Duration]error{30 * time.Second: nil, 2 * time.Minute: ErrExpired, 24 * 365 * time.Hour: ErrExpired} {
+		if _, err := h.admission.check(to.id, long.toWire(), now.Add(after)); !errors.Is(err, want) {
+			t.Errorf("after %s: %v, want %v", after, err, want)
+		}
+	}
+}
+
+func TestWhoLetIn(t *testing.T) {
+	cluster := key(t)
+	line := generations(t, cluster, 2)
+	body := func(by ...[]byte) *wirepb.LinkBody {
+		return &wirepb.LinkBody{Peer: []byte(newActor(t).id), Roles: uint32(RoleWorker), LetInBy: by}
+	}
+	one := []byte(line[0].id)
+	for name, c := range map[string]struct {
+		by   [][]byte
+		want int // -1: refused
+	}{
+		"not told": {nil, 2}, "the cluster key": {[][]byte{{}}, 0}, "one": {[][]byte{one}, 1}, "three": {[][]byte{one, one, one}, 3},
+		"four": {[][]byte{one, one, one, one}, -1}, "no peer": {[][]byte{{1, 2}}, -1}, "the key and one": {[][]byte{{}, one}, -1},
+	} {
+		cred, err := line[1].authority(cluster).sign(body(c.by...), time.Now().Add(time.Hour))
+		if (err != nil) != (c.want < 0) || err == nil && len(cred.lineage(0)) != c.want {
+			t.Errorf("%s: %v, %v", name, cred, err)
+		}
+	}
+	// The longest credential that can be has room in a message.
+	longest := generations(t, cluster, MaxChain-1)
+	cred, err := longest[MaxChain-2].authority(cluster).sign(body(one, one, one), time.Now().Add(time.Hour))
+	if err != nil || len(cred.encode()) > maxCredential*3/4 {
+		t.Errorf("%d bytes, %v", len(cred.encode()), err)
+	}
 }

@@ -8,6 +8,10 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"github.com/musterhq/muster/job"
 )
 
 // Protocols returns every protocol that a daemon serves.
@@ -61,4 +65,50 @@ func (h *Host) Check(c *Credential) error {
 func StopRenewals(h *Host) (resume func()) {
 	h.own.changing <- struct{}{}
 	return func() { <-h.own.changing }
+}
+
+// SayAnyway has h sign and spread a revocation that it has no right to, as a hostile member would.
+func SayAnyway(t *testing.T, h *Host, p job.Peer, withInvited bool) {
+	t.Helper()
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := h.own.load()
+	r, err := authority{key: h.own.identity.key, cluster: m.key, chain: m.own}.revoke(word{peer: id, number: maxNumber, withInvited: withInvited}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := h.revoked.add(r); err != nil || !kept {
+		t.Fatal(kept, err)
+	}
+	h.spreader.news <- struct{}{}
+}
+
+// SaidBy returns how many revocations by h another host knows.
+func SaidBy(knower, h *Host) int {
+	knower.revoked.mu.Lock()
+	defer knower.revoked.mu.Unlock()
+	return len(knower.revoked.stands.by[h.own.identity.id])
+}
+
+// ForgeYears returns a credential for a new key that h signs for years, whatever its own says.
+func ForgeYears(t *testing.T, h *Host) *Credential {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	me, err := newIdentity(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := h.own.load()
+	chain := *m.issuing
+	chain.NotAfter = time.Now().Add(10 * 365 * 24 * time.Hour)
+	c, err := authority{key: h.own.identity.key, chain: &chain, cluster: m.key}.issue(me.id, AllRoles, chain.NotAfter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

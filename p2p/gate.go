@@ -24,34 +24,30 @@ import (
 	msmux "github.com/multiformats/go-multistream"
 )
 
-const (
-	// maxStrangers bounds the accepted connections that are not admitted yet. Each may hold about 70 KB for at most
-	// helloTimeout.
-	maxStrangers = 1024
-	// maxStrangersEach bounds those from one address, so that one host cannot take all places.
-	maxStrangersEach = 256
-	// maxStrangerStreams bounds the streams of one of them. A plain libp2p client first tries to identify.
-	maxStrangerStreams = 16
-)
-
 // gates holds the gates of one host, one for each transport. All admit the same peers.
 type gates struct {
 	admission *admission
 	issuer    *issuer
-	strangers *strangers
 	muxer     *msmux.MultistreamMuxer[protocol.ID] // the protocols that a stranger may use
 	list      []*gate                              // fixed once the host is built
 	log       *slog.Logger
+
+	// Each transport has places of its own, so that strangers over one do not keep out hosts that come over the other.
+	tcpStrangers  *strangers
+	quicStrangers *strangers
 }
 
 func newGates(a *admission, i *issuer, log *slog.Logger) *gates {
-	return &gates{admission: a, issuer: i, strangers: newStrangers(), muxer: newStrangerMuxer(), log: log}
+	return &gates{
+		admission: a, issuer: i, muxer: newStrangerMuxer(), log: log, tcpStrangers: newStrangers(), quicStrangers: newStrangers(),
+	}
 }
 
 // gate is a transport that returns only admitted connections.
 type gate struct {
 	transport.Transport
-	all *gates
+	all   *gates
+	close func() error // closes what the transport does not
 }
 
 // Dial connects and says hello. The error says why the other side refused.
@@ -79,12 +75,12 @@ func (g *gate) Listen(at ma.Multiaddr) (transport.Listener, error) {
 	return l, nil
 }
 
-// Close closes the transport if it has a Close method.
+// Close closes the transport.
 func (g *gate) Close() error {
 	if c, ok := g.Transport.(io.Closer); ok {
-		return c.Close()
+		return errors.Join(c.Close(), g.close())
 	}
-	return nil
+	return g.close()
 }
 
 // pass dials and says hello.
@@ -99,6 +95,9 @@ func (g *gates) pass(ctx context.Context, p peer.ID, dial func() (transport.Capa
 	if err := g.admission.greet(ctx, c, p); err != nil {
 		_ = c.CloseWithError(network.ConnGated)
 		return nil, fmt.Errorf("hello to %s: %w", p, err)
+	}
+	if one := strangerOf(c); one != nil {
+		one.admit()
 	}
 	return c, nil
 }
@@ -153,53 +152,19 @@ func (l *gatedListener) loop() {
 			}
 			return
 		}
-		ip := ipOf(c.RemoteMultiaddr())
-		if !l.all.strangers.enter(ip) {
-			_ = c.CloseWithError(network.ConnResourceLimitExceeded)
+		one := strangerOf(c)
+		if one == nil { // nothing would bound it
+			l.all.log.Error("connection not counted", "addr", l.Multiaddr())
+			_ = c.CloseWithError(network.ConnGated)
 			continue
 		}
-		l.wg.Go(func() {
-			defer l.all.strangers.leave(ip)
-			l.serve(c)
-		})
-	}
-}
-
-// strangers counts the connections that are not admitted yet.
-type strangers struct {
-	mu    sync.Mutex
-	all   int            // guarded by mu
-	from  map[string]int // guarded by mu; by IP address
-	limit int
-	each  int
-}
-
-func newStrangers() *strangers {
-	return &strangers{from: map[string]int{}, limit: maxStrangers, each: maxStrangersEach}
-}
-
-func (s *strangers) enter(ip string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all >= s.limit || s.from[ip] >= s.each {
-		return false
-	}
-	s.all++
-	s.from[ip]++
-	return true
-}
-
-func (s *strangers) leave(ip string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all--
-	if s.from[ip]--; s.from[ip] <= 0 {
-		delete(s.from, ip)
+		l.all.followQUIC(c, one)
+		l.wg.Go(func() { l.serve(newGatedConn(c, one)) })
 	}
 }
 
 // serve holds a connection at the gate until it is admitted, and then passes it to libp2p, or until it ends.
-func (l *gatedListener) serve(c transport.CapableConn) {
+func (l *gatedListener) serve(c *gatedConn) {
 	l.mu.Lock()
 	if l.ended {
 		l.mu.Unlock()
@@ -208,6 +173,7 @@ func (l *gatedListener) serve(c transport.CapableConn) {
 	}
 	l.pending[c] = struct{}{}
 	l.mu.Unlock()
+	go c.acceptAhead()
 	ok := l.all.receive(c)
 	l.mu.Lock()
 	delete(l.pending, c)
@@ -223,17 +189,65 @@ func (l *gatedListener) serve(c transport.CapableConn) {
 	}
 }
 
+// gatedConn is an accepted connection. Until it is admitted its streams are accepted as they come, so that one who
+// opens too many is noticed.
+type gatedConn struct {
+	transport.CapableConn
+	who   *stranger
+	ahead chan network.MuxedStream // accepted before admission, and the first one after; then closed
+}
+
+func newGatedConn(c transport.CapableConn, who *stranger) *gatedConn {
+	return &gatedConn{CapableConn: c, who: who, ahead: make(chan network.MuxedStream, maxStrangerStreams+1)}
+}
+
+// acceptAhead accepts streams until the first one after admission.
+func (c *gatedConn) acceptAhead() {
+	defer close(c.ahead)
+	for n := 1; ; n++ {
+		s, err := c.CapableConn.AcceptStream()
+		if err != nil {
+			return
+		}
+		admitted := c.who.admitted.Load()
+		if n > maxStrangerStreams && !admitted {
+			_ = c.CloseWithError(network.ConnResourceLimitExceeded)
+			return
+		}
+		c.ahead <- s
+		if admitted {
+			return
+		}
+	}
+}
+
+// AcceptStream returns the next stream.
+func (c *gatedConn) AcceptStream() (network.MuxedStream, error) {
+	if s, ok := <-c.ahead; ok {
+		return s, nil
+	}
+	return c.CapableConn.AcceptStream()
+}
+
+// Stat is what the transport knows of the connection.
+func (c *gatedConn) Stat() network.ConnStats {
+	if s, ok := c.CapableConn.(network.ConnStat); ok {
+		return s.Stat()
+	}
+	return network.ConnStats{}
+}
+
 // receive serves hello and join, one stream at a time, and reports whether the peer was admitted.
-func (g *gates) receive(c transport.CapableConn) (admitted bool) {
+func (g *gates) receive(c *gatedConn) (admitted bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			g.log.Error("the gate panicked", "peer", c.RemotePeer(), "panic", r, "stack", string(debug.Stack()))
 			admitted = false
 		}
 	}()
-	deadline := time.Now().Add(helloTimeout)
+	deadline := c.who.since.Add(helloTimeout) // handshakes included
 	// AcceptStream takes no deadline: closing the connection ends it.
-	late := time.AfterFunc(helloTimeout, func() { _ = c.CloseWithError(network.ConnGated) })
+	late := time.AfterFunc(time.Until(deadline), func() { _ = c.CloseWithError(network.ConnGated) })
 	defer func() { admitted = late.Stop() && admitted }()
 	for range maxStrangerStreams {
 		s, err := c.AcceptStream()
@@ -248,7 +262,7 @@ func (g *gates) receive(c transport.CapableConn) (admitted bool) {
 }
 
 // serveStranger serves one stream of a connection that is not admitted.
-func (g *gates) serveStranger(c transport.CapableConn, s network.MuxedStream, deadline time.Time) bool {
+func (g *gates) serveStranger(c *gatedConn, s network.MuxedStream, deadline time.Time) bool {
 	if err := s.SetDeadline(deadline); err != nil {
 		_ = s.Reset()
 		return false
@@ -260,7 +274,7 @@ func (g *gates) serveStranger(c transport.CapableConn, s network.MuxedStream, de
 	}
 	admitted := false
 	if id == HelloID {
-		admitted, err = g.admission.answerHello(c.RemotePeer(), c.RemoteMultiaddr(), s)
+		admitted, err = g.admission.answerHello(c.RemotePeer(), c.RemoteMultiaddr(), s, c.who.admit)
 	} else {
 		err = g.issuer.answerJoin(c.RemotePeer(), c.RemoteMultiaddr(), s)
 	}

@@ -79,10 +79,17 @@ func (a *admission) check(p peer.ID, w *wirepb.Credential, now time.Time) (*Cred
 		return nil, ErrExpired
 	case a.revoked.has(p):
 		return nil, ErrRevoked
-	case a.revoked.tainted(c) && !a.book.knows(p):
+	}
+	switch a.revoked.verdict(c) {
+	case valid:
+	case out:
+		return nil, ErrRevoked
+	case tainted:
 		// An issuer is revoked. Members that were admitted before stay, and get their credential signed by another
 		// inviter.
-		return nil, fmt.Errorf("a peer that signed its credential: %w", ErrRevoked)
+		if !a.book.knows(p) {
+			return nil, fmt.Errorf("a peer that signed its credential: %w", ErrRevoked)
+		}
 	}
 	return c, nil
 }
@@ -154,8 +161,9 @@ func (a *admission) sayHello(ctx context.Context, s network.MuxedStream, p peer.
 	return nil
 }
 
-// answerHello admits a peer or tells it why not. On an error the stream must be reset.
-func (a *admission) answerHello(p peer.ID, from ma.Multiaddr, s io.ReadWriter) (bool, error) {
+// answerHello admits a peer or tells it why not. It calls admit before it tells the peer that it is admitted. On an error
+// the stream must be reset.
+func (a *admission) answerHello(p peer.ID, from ma.Multiaddr, s io.ReadWriter, admit func()) (bool, error) {
 	var m wirepb.Hello
 	if err := readMsg(s, &m, limitOf(HelloID)); err != nil {
 		return false, err
@@ -170,6 +178,7 @@ func (a *admission) answerHello(p peer.ID, from ma.Multiaddr, s io.ReadWriter) (
 		}
 		return false, writeMsg(s, &wirepb.HelloReply{Code: uint32(codeOf(err))})
 	}
+	admit()
 	mine := a.hello()
 	if err := writeMsg(s, &wirepb.HelloReply{Credential: mine.Credential, Name: mine.Name, Revoked: mine.Revoked}); err != nil {
 		return false, err
@@ -201,7 +210,7 @@ func (a *admission) compare(g peerInfo) {
 
 // serveHello is hello on a connection that is open already.
 func (a *admission) serveHello(s network.Stream) {
-	if _, err := a.answerHello(s.Conn().RemotePeer(), s.Conn().RemoteMultiaddr(), s); err != nil {
+	if _, err := a.answerHello(s.Conn().RemotePeer(), s.Conn().RemoteMultiaddr(), s, func() {}); err != nil {
 		_ = s.Reset()
 		return
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	ma "github.com/multiformats/go-multiaddr"
 
 	"github.com/musterhq/muster/job"
@@ -36,21 +37,24 @@ type Config struct {
 	Bootstrap []string
 	// Token lets this daemon join a cluster if it is in none.
 	Token string
-	// CredentialLife is the lifetime of credentials that this daemon signs.
+	// CredentialLife is the lifetime of credentials that this daemon signs; those of inviters last inviterLives times as
+	// long.
 	CredentialLife time.Duration
 	// Given is the identity and membership if they do not come from DataDir.
 	Given *Given
-	// Options are further libp2p options, such as another network.
+	// Options are further libp2p options.
 	Options []libp2p.Option
+	// Sockets are options of the UDP sockets, such as another network.
+	Sockets []quicreuse.Option
 }
 
 // DefaultPort is the TCP and UDP port on which a daemon listens.
 const DefaultPort = 4701
 
 const (
-	defaultLife = 30 * 24 * time.Hour
+	defaultLife = 7 * 24 * time.Hour
 	minLife     = time.Minute
-	maxLife     = 10 * 365 * 24 * time.Hour
+	maxLife     = 30 * 24 * time.Hour
 	maxVersion  = 64
 )
 
@@ -133,6 +137,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 	node.Network().Notify(&network.NotifyBundle{ConnectedF: h.onConnected, DisconnectedF: h.onDisconnected})
 	for id, serve := range map[protocol.ID]func(network.Stream){
 		HelloID: h.admission.serveHello, JoinID: h.issuer.serveJoin, RevokedID: h.spreader.serveRevoked,
+		RevokedFirstID: h.spreader.serveRevoked,
 	} {
 		if err := h.Handle(id, serve); err != nil {
 			return nil, errors.Join(err, h.Close())
@@ -143,7 +148,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 
 // newDeciders makes the parts that need no network: identity, membership and admission.
 func newDeciders(cfg Config, own *ownMembership, log *slog.Logger) *Host {
-	h := &Host{cfg: cfg, own: own, roster: newRoster(), revoked: &revocations{disk: own.disk}, book: newBook(own.disk), log: log}
+	h := &Host{cfg: cfg, own: own, roster: newRoster(), revoked: newRevocations(own.disk), book: newBook(own.disk), log: log}
 	h.admission = newAdmission(own, h.roster, h.revoked, h.book, log)
 	h.issuer = newIssuer(own, h.admission, &invites{disk: own.disk}, log)
 	h.gates = newGates(h.admission, h.issuer, log)
@@ -218,7 +223,7 @@ func (h *Host) Enter(ctx context.Context) error {
 	case len(h.cfg.Bootstrap) > 0:
 		err = errors.New("p2p: bootstrap addresses but no token: get both from `muster invite` on a member")
 	default:
-		if m, err = found(h.own.identity, h.cfg.CredentialLife); err == nil {
+		if m, err = found(h.own.identity, h.own.lifeFor(AllRoles)); err == nil {
 			h.log.InfoContext(ctx, "founding a cluster", "cluster", m.cluster.String())
 			err = h.joiner.become(m)
 		}
@@ -326,9 +331,10 @@ func (h *Host) Invite(ttl time.Duration, uses int, roles Roles) (Invitation, err
 	return h.issuer.invite(ttl, uses, roles, h.Addrs())
 }
 
-// Revoke removes a peer from the cluster for good. Every daemon that learns of it refuses the peer, and ignores what
-// the peer signs from now on. A daemon cannot revoke itself or an issuer of its own credential.
-func (h *Host) Revoke(p job.Peer, reason string) error { return h.spreader.revoke(p, reason) }
+// Revoke removes a peer from the cluster, or lets it back in. Every daemon that learns of it refuses the peer. The holder
+// of the cluster key decides about any peer but itself; any other daemon about those that it let in, directly or through
+// others.
+func (h *Host) Revoke(p job.Peer, how Revoking) error { return h.spreader.revoke(p, how) }
 
 // SetBootstrap replaces the bootstrap addresses of the configuration: multiaddrs that end in /p2p/ID. Existing
 // connections stay.

@@ -77,26 +77,45 @@ func (i *issuer) grant(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*Creden
 	if !now.Before(m.own.NotAfter) {
 		return nil, fmt.Errorf("own credential: %w", ErrNotInviter)
 	}
-	var roles Roles
 	if q.GetCredential() != nil {
 		old, err := i.admission.check(p, q.GetCredential(), now)
 		if err != nil {
 			return nil, err
 		}
-		roles = old.Roles
-	} else {
-		// Check that we can sign before a use of the token is taken.
-		if _, err := auth.issue(p, RoleWorker, now); errors.Is(err, ErrChainTooLong) {
+		by, err := provenLineage(old, q.GetOrigin())
+		if err != nil {
 			return nil, err
 		}
-		if len(q.GetSecret()) != secretSize {
-			return nil, ErrTokenUnknown
-		}
-		if roles, err = i.invites.use(secret(q.GetSecret()), p.String(), now); err != nil {
+		return auth.renew(old, by, now.Add(i.own.lifeFor(old.Roles)))
+	}
+	// Check that we can sign before a use of the token is taken.
+	if _, err := auth.issue(p, RoleWorker, now); errors.Is(err, ErrChainTooLong) {
+		return nil, err
+	}
+	if len(q.GetSecret()) != secretSize {
+		return nil, ErrTokenUnknown
+	}
+	roles, err := i.invites.use(secret(q.GetSecret()), p.String(), now)
+	if err != nil {
+		return nil, err
+	}
+	return auth.issue(p, roles, now.Add(i.own.lifeFor(roles)))
+}
+
+// provenLineage returns who let the holder of a credential in, by signatures alone. What a renewal says of that is not
+// believed: an inviter could sign one that hides that it let the holder in itself.
+func provenLineage(old *Credential, w *wirepb.Credential) ([]peer.ID, error) {
+	origin := old
+	if w != nil {
+		var err error
+		if origin, err = credentialFromWire(w); err != nil {
 			return nil, err
 		}
 	}
-	return auth.issue(p, roles, now.Add(i.own.life))
+	if origin.id != old.id || origin.cluster != old.cluster || !origin.direct() {
+		return nil, fmt.Errorf("%w: it does not prove who let the peer in", ErrBadCredential)
+	}
+	return origin.lineage(0), nil
 }
 
 // invite opens an invitation for hosts, which will have the given roles. addrs are the addresses of this daemon.

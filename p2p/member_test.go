@@ -297,10 +297,10 @@ func TestRevokedPeerIsRefusedEverywhere(t *testing.T) {
 		}
 		nw.Stop(4) // one host misses the revocation
 		bad := nw.Peer(1)
-		if err := nw.Hosts[0].Revoke(bad, "key stolen"); err != nil {
+		if err := nw.Hosts[0].Revoke(bad, p2p.Revoking{Reason: "key stolen"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := nw.Hosts[0].Revoke(nw.Peer(0), "oops"); err == nil {
+		if err := nw.Hosts[0].Revoke(nw.Peer(0), p2p.Revoking{Reason: "oops"}); err == nil {
 			t.Error("a daemon revoked itself")
 		}
 		pass(100 * time.Millisecond)
@@ -339,7 +339,7 @@ func TestRevokedPeerCannotJoinAgain(t *testing.T) {
 		if err := nw.Hosts[1].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil {
 			t.Fatal(err)
 		}
-		if err := nw.Hosts[0].Revoke(nw.Peer(1), "gone"); err != nil {
+		if err := nw.Hosts[0].Revoke(nw.Peer(1), p2p.Revoking{Reason: "gone"}); err != nil {
 			t.Fatal(err)
 		}
 		nw.Stop(1)
@@ -360,7 +360,7 @@ func TestRevokedPeerRarelyReachesHello(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen, log := logger()
 		nw := p2ptest.New(t, 2, p2ptest.Options{Log: log})
-		if err := nw.Hosts[0].Revoke(nw.Peer(1), "gone"); err != nil {
+		if err := nw.Hosts[0].Revoke(nw.Peer(1), p2p.Revoking{Reason: "gone"}); err != nil {
 			t.Fatal(err)
 		}
 		told := 0
@@ -532,7 +532,7 @@ func TestTwentyHosts(t *testing.T) {
 			return !isConnected(nw.Hosts[0], nw.Peer(n-1)) && !isConnected(nw.Hosts[n-1], nw.Peer(0))
 		})
 		bad := nw.Peer(3)
-		if err := nw.Hosts[1].Revoke(bad, "stolen"); err != nil {
+		if err := nw.Hosts[0].Revoke(bad, p2p.Revoking{Reason: "stolen"}); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Minute)

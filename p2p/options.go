@@ -26,12 +26,14 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/transport/tcpreuse"
 	"github.com/libp2p/go-libp2p/x/rate"
 	ma "github.com/multiformats/go-multiaddr"
+	quicgo "github.com/quic-go/quic-go"
 )
 
 // These limits belong together. By default libp2p allows 252 connections, trims to 160, and allows 8 from one
 // address.
 const (
 	maxConns      = 12000 // of the whole host; a connection costs about 50 to 70 KB
+	maxInbound    = 11000 // of them; the rest is for those that this daemon dials
 	highWater     = 8000  // above this number the connection manager trims to lowWater; a DHT table needs only about 200
 	lowWater      = 7000
 	graceNew      = time.Minute // age below which a connection is not trimmed
@@ -53,11 +55,12 @@ func limits() rcmgr.Limiter {
 	ident := rcmgr.ResourceLimits{Streams: maxIdentify, StreamsInbound: maxIdentify / 2, StreamsOutbound: maxIdentify}
 	p := rcmgr.PartialLimitConfig{
 		System: rcmgr.ResourceLimits{
-			Conns: maxConns, ConnsInbound: maxConns, ConnsOutbound: maxConns, FD: maxConns + maxConns/4,
+			Conns: maxConns, ConnsInbound: maxInbound, ConnsOutbound: maxConns, FD: maxConns + maxConns/4,
 			Streams: maxStreams, StreamsInbound: maxStreamsOne, StreamsOutbound: maxStreamsOne, Memory: 4 << 30,
 		},
 		Transient: rcmgr.ResourceLimits{
-			Conns: maxTransient, ConnsInbound: maxTransient, ConnsOutbound: maxTransient, FD: maxTransient,
+			// Inbound ones are strangers, which are bounded below this; so dials always have room.
+			Conns: maxTransient, ConnsInbound: 2 * maxStrangers, ConnsOutbound: maxTransient, FD: maxTransient,
 			Streams: 2 * maxTransient, StreamsInbound: 2 * maxTransient, StreamsOutbound: 2 * maxTransient, Memory: 1 << 30,
 		},
 		ProtocolDefault: each,
@@ -97,6 +100,9 @@ func options(cfg Config, key crypto.PrivKey, gs *gates, revoked *revocations) ([
 		libp2p.NoListenAddrs, // Enter listens, once it is known who may connect
 		libp2p.Transport(gs.tcp),
 		libp2p.Transport(gs.quic),
+		libp2p.QUICReuse(func(srk quicgo.StatelessResetKey, token quicgo.TokenGeneratorKey, rm network.ResourceManager) (*quicreuse.ConnManager, error) {
+			return gs.sockets(srk, token, rm, cfg.Sockets)
+		}),
 		libp2p.Security(noise.ID, noise.New),
 		libp2p.Security(libp2ptls.ID, libp2ptls.New),
 		libp2p.Muxer(yamux.ID, &mux),
@@ -118,11 +124,11 @@ func options(cfg Config, key crypto.PrivKey, gs *gates, revoked *revocations) ([
 // tcp and quic are constructors for libp2p, which finds their arguments by type. They return the transport behind a
 // gate.
 func (g *gates) tcp(up transport.Upgrader, rm network.ResourceManager, share *tcpreuse.ConnMgr) (*gate, error) {
-	t, err := tcp.NewTCPTransport(up, rm, share)
+	t, err := tcp.NewTCPTransport(&strangerUpgrader{Upgrader: up, room: g.tcpStrangers, log: g.log}, rm, share)
 	if err != nil {
 		return nil, fmt.Errorf("p2p: tcp: %w", err)
 	}
-	return g.add(t), nil
+	return g.add(t, func() error { return nil }), nil
 }
 
 func (g *gates) quic(key crypto.PrivKey, cm *quicreuse.ConnManager, psk pnet.PSK, gater connmgr.ConnectionGater, rm network.ResourceManager) (*gate, error) {
@@ -130,11 +136,11 @@ func (g *gates) quic(key crypto.PrivKey, cm *quicreuse.ConnManager, psk pnet.PSK
 	if err != nil {
 		return nil, fmt.Errorf("p2p: quic: %w", err)
 	}
-	return g.add(t), nil
+	return g.add(t, cm.Close), nil
 }
 
-func (g *gates) add(t transport.Transport) *gate {
-	one := &gate{Transport: t, all: g}
+func (g *gates) add(t transport.Transport, closing func() error) *gate {
+	one := &gate{Transport: t, all: g, close: closing}
 	g.list = append(g.list, one)
 	return one
 }

@@ -5,6 +5,7 @@ package p2p
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 type ownMembership struct {
 	identity identity
 	name     string        // for people
-	life     time.Duration // lifetime of the credentials that this daemon signs
+	life     time.Duration // lifetime of the credentials that this daemon signs; see lifeFor
 	disk     disk
 	current  atomic.Pointer[membership] // nil until Enter has succeeded
 	changing chan struct{}              // a lock of one slot, held while current is changed
@@ -23,6 +24,18 @@ type ownMembership struct {
 
 func newOwnMembership(me identity, name string, life time.Duration, d disk) *ownMembership {
 	return &ownMembership{identity: me, name: name, life: life, disk: d, changing: make(chan struct{}, 1)}
+}
+
+// inviterLives is how many times longer a credential with the role inviter lasts. Guests end with their inviter, and an
+// inviter ends when it has not reached an earlier one, or the founder, for so long.
+const inviterLives = 13
+
+// lifeFor returns how long a credential with these roles lasts.
+func (o *ownMembership) lifeFor(r Roles) time.Duration {
+	if r.Has(RoleInviter) {
+		return inviterLives * o.life
+	}
+	return o.life
 }
 
 // load returns the present membership; nil before Enter.
@@ -39,6 +52,21 @@ func (o *ownMembership) enterChange(ctx context.Context) (leave func(), err erro
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// renewed checks a renewal. Who signs it must not make itself the one that let this daemon in, who might revoke it.
+func (o *ownMembership) renewed(r *wirepb.JoinReply, m *membership) (*Credential, error) {
+	c, err := o.credentialFor(r, m.cluster)
+	if err != nil {
+		return nil, err
+	}
+	if by := c.lineage(0); len(by) > 0 && !slices.Equal(by, m.own.lineage(0)) {
+		return nil, fmt.Errorf("%w: it says that others let this daemon in", ErrBadCredential)
+	}
+	if !c.Roles.Has(m.own.Roles) {
+		return nil, fmt.Errorf("%w: it lacks a role", ErrBadCredential)
+	}
+	return c, nil
 }
 
 // credentialFor checks a credential that an inviter gave us. An inviter cannot put us into another cluster than the

@@ -7,11 +7,12 @@
 // daemon that starts with nothing to join; the cluster ID is the hash of its public key. A [Credential] says that
 // peer P may be R (worker, scheduler, inviter) until time T. It is signed by the cluster key, or by a daemon whose
 // own credential has the role inviter; then the credential includes the signer's credential, in a chain of at most
-// [MaxChain]. Nobody can give a role that it lacks. So the cluster survives the loss of its first daemon.
+// [MaxChain]. Nobody can give a role that it lacks. So the cluster survives its first daemon, for weeks
+// by itself and for good with a copy of the cluster key.
 //
-// T limits only the membership of the peer itself, and renewal moves it forward long before it is reached. The right
-// to sign for others does not end with T, because the cluster would otherwise end with its founder. It ends with a
-// revocation.
+// All links of a chain must be current. A link says who let its peer in; renewals do not change that. The cluster key can
+// revoke any peer, a member itself and those that it let in. What the revocations mean for a credential is decided when
+// it is shown; see standing.go and docs/adr, ADR 117.
 //
 // # The gate
 //
@@ -27,12 +28,14 @@
 //     JoinReply with a credential or the reason for none. A member that shows
 //     its still valid credential instead gets a newer one.
 //
-// A connection that is not admitted after five seconds is closed.
+// A connection that is not admitted five seconds after it was accepted is closed. Until then it is a stranger, which
+// has few places, bytes and streams; see strangers.go and docs/adr, ADR 116.
 //
 // # Other protocols of this package
 //
-//   - /muster/revoked/1: the sender writes RevocationList messages until it
+//   - /muster/revoked/2: the sender writes RevocationList messages until it
 //     closes; the receiver stores each new entry, acts on it and passes it on.
+//     Number 1 is the same with entries that the version before understands.
 //
 // A message is a length-delimited protobuf of at most the size in the table in protocols.go. A longer message, or one
 // that does not parse, ends the stream with a reset. Protocol IDs end in a number. A change that an old peer would

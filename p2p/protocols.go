@@ -18,9 +18,11 @@ import (
 const (
 	HelloID   protocol.ID = "/muster/hello/1"
 	JoinID    protocol.ID = "/muster/join/1"
-	RevokedID protocol.ID = "/muster/revoked/1"
-	SessionID protocol.ID = "/muster/session/1"
-	HTTPID    protocol.ID = "/muster/http/1"
+	RevokedID protocol.ID = "/muster/revoked/2"
+	// RevokedFirstID is what daemons of the version before speak: revocations of form 0 only.
+	RevokedFirstID protocol.ID = "/muster/revoked/1"
+	SessionID      protocol.ID = "/muster/session/1"
+	HTTPID         protocol.ID = "/muster/http/1"
 )
 
 // Access says who may open a stream of a protocol.
@@ -57,8 +59,9 @@ const helloTimeout = 5 * time.Second
 // time, for at most helloTimeout per connection.
 var protocols = []Protocol{
 	{ID: HelloID, Access: Anyone, MaxMessage: 4 << 10, PerSecond: 1, Burst: 10, Deadline: helloTimeout, What: "show credentials"},
-	{ID: JoinID, Access: Anyone, MaxMessage: 4 << 10, PerSecond: 0.2, Burst: 5, Deadline: helloTimeout, What: "a token or a credential for a newer credential"},
-	{ID: RevokedID, Access: Members, MaxMessage: 256 << 10, PerSecond: 1, Burst: 20, Deadline: 30 * time.Second, What: "revocations"},
+	{ID: JoinID, Access: Anyone, MaxMessage: 8 << 10, PerSecond: 0.2, Burst: 5, Deadline: helloTimeout, What: "a token or a credential for a newer credential"},
+	{ID: RevokedID, Access: Members, MaxMessage: 256 << 10, PerSecond: 1, Burst: 20, Deadline: 30 * time.Second, What: "revocations, and those that were taken back"},
+	{ID: RevokedFirstID, Access: Members, MaxMessage: 256 << 10, PerSecond: 1, Burst: 20, Deadline: 30 * time.Second, What: "revocations, as of the version before"},
 	{ID: SessionID, Access: Members, MaxMessage: 1<<21 - 1, PerSecond: 2, Burst: 20, What: "scheduler and worker: offers, commits, events, leases"},
 	{ID: HTTPID, Access: Members, MaxMessage: 1 << 20, PerSecond: 50, Burst: 200, What: "the HTTP API between daemons"},
 	{ID: "/muster/<cluster>/kad/1.0.0", Access: Members, MaxMessage: 4 << 20, Library: true, What: "the DHT"},

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -21,8 +22,9 @@ const (
 	checkEvery = 10 * time.Second
 	// compareEvery is how often revocations are compared with one member.
 	compareEvery = 10 * time.Minute
-	// renewRetry is the longest pause between attempts to renew.
-	renewRetry = 5 * time.Minute
+	// renewRetry is the longest pause between attempts to renew; renewRetryFar if the end is weeks away.
+	renewRetry    = 5 * time.Minute
+	renewRetryFar = time.Hour
 )
 
 // renewer renews our credential, and ends the connections of members whose credential has expired.
@@ -44,32 +46,41 @@ func (r *renewer) soon() {
 
 // run does the work of the renewer until ctx ends.
 func (r *renewer) run(ctx context.Context) {
+	due := r.own.load().own // whose renewal next is
 	next := r.renewalDue(time.Now())
 	compare := time.Now().Add(compareEvery)
 	var pause time.Duration
 	for {
 		timer := time.NewTimer(min(checkEvery, max(time.Until(next), retryFirst)))
+		asked := false
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case <-r.now:
-			next, pause = time.Now(), 0
+			asked = true
 		case <-timer.C:
 		}
 		timer.Stop()
 		now := time.Now()
+		if own := r.own.load().own; own != due { // this daemon has joined another cluster
+			due, next, pause = own, r.renewalDue(now), 0
+		}
+		if asked {
+			next, pause = now, 0
+		}
 		for _, id := range r.members.roster.sweep(now) {
 			r.log.WarnContext(ctx, "member disconnected: its credential has expired", "peer", id)
 			r.members.disconnect(id)
 		}
 		if !now.Before(next) {
 			if err := r.renew(ctx); err != nil {
-				pause = min(max(2*pause, time.Second), renewRetry)
+				most := max(renewRetry, min(renewRetryFar, time.Until(r.own.load().own.NotAfter)/64))
+				pause = min(max(2*pause, time.Second), most)
 				next = now.Add(pause/2 + rand.N(pause/2))
 				r.log.WarnContext(ctx, "credential not renewed", "not_after", r.own.load().own.NotAfter, "error", err)
 			} else {
-				next, pause = r.renewalDue(now), 0
+				due, next, pause = r.own.load().own, r.renewalDue(now), 0
 			}
 		}
 		if !now.Before(compare) {
@@ -83,7 +94,7 @@ func (r *renewer) run(ctx context.Context) {
 // do not renew together.
 func (r *renewer) renewalDue(now time.Time) time.Time {
 	left := r.own.load().own.NotAfter.Sub(now)
-	spare := r.own.life / 2
+	spare := r.own.lifeFor(r.own.load().own.Roles) / 2
 	if left <= 0 {
 		return now
 	}
@@ -94,8 +105,7 @@ func (r *renewer) renewalDue(now time.Time) time.Time {
 	return now.Add(due - rand.N(due/10+1))
 }
 
-// renew gets a newer credential: from the cluster key if this daemon has it; else from any connected inviter; else,
-// if this daemon is an inviter, by its own signature.
+// renew gets a newer credential: from the cluster key if this daemon has it; else from a connected inviter.
 func (r *renewer) renew(ctx context.Context) error {
 	leave, err := r.own.enterChange(ctx)
 	if err != nil {
@@ -122,30 +132,38 @@ func (r *renewer) renew(ctx context.Context) error {
 }
 
 func (r *renewer) newerCredential(ctx context.Context, m *membership) (*Credential, error) {
-	notAfter := time.Now().Add(r.own.life)
 	if m.secret != nil {
-		return authority{key: m.secret, cluster: m.key}.issue(r.own.identity.id, m.own.Roles, notAfter)
+		return authority{key: m.secret, cluster: m.key}.issue(r.own.identity.id, m.own.Roles, time.Now().Add(r.own.lifeFor(m.own.Roles)))
 	}
 	if !time.Now().Before(m.own.NotAfter) {
 		return nil, fmt.Errorf("%w; join again with a new token", ErrExpired)
 	}
 	last := errors.New("no inviter is connected")
-	for _, g := range r.members.roster.present() {
-		if !g.cred.Roles.Has(RoleInviter) {
-			continue
-		}
+	for _, g := range inviters(r.members.roster.present(), m.own) {
 		c, err := r.renewAt(ctx, g.id, m)
-		if err == nil {
+		switch {
+		case err != nil:
+			last = fmt.Errorf("%s: %w", g.id, err)
+		case c.NotAfter.After(m.own.NotAfter) || r.admission.revoked.tainted(m.own):
 			return c, nil
-		}
-		last = fmt.Errorf("%s: %w", g.id, err)
-	}
-	if auth, err := m.authority(r.own.identity); err == nil && !r.admission.revoked.tainted(m.issuing) {
-		if c, err := auth.issue(r.own.identity.id, m.own.Roles, notAfter); err == nil {
-			return c, nil
+		default:
+			last = fmt.Errorf("%s: its own credential ends sooner", g.id)
 		}
 	}
 	return nil, last
+}
+
+// inviters returns the members that can renew a credential, first those that signed it.
+func inviters(present []peerInfo, own *Credential) []peerInfo {
+	list := slices.DeleteFunc(present, func(g peerInfo) bool { return !g.cred.Roles.Has(RoleInviter) })
+	rank := func(g peerInfo) int {
+		if i := slices.Index(own.issuers(), g.id); i >= 0 {
+			return i
+		}
+		return MaxChain
+	}
+	slices.SortStableFunc(list, func(a, b peerInfo) int { return rank(a) - rank(b) })
+	return list
 }
 
 func (r *renewer) renewAt(ctx context.Context, p peer.ID, m *membership) (*Credential, error) {
@@ -156,18 +174,18 @@ func (r *renewer) renewAt(ctx context.Context, p peer.ID, m *membership) (*Crede
 		return nil, err
 	}
 	var reply wirepb.JoinReply
-	if err := ask(ctx, s, JoinID, &wirepb.JoinRequest{Cluster: m.cluster[:], Credential: m.own.toWire(), Name: r.own.name}, &reply); err != nil {
+	if err := ask(ctx, s, JoinID, &wirepb.JoinRequest{Cluster: m.cluster[:], Credential: m.own.toWire(), Origin: m.origin.toWire(), Name: r.own.name}, &reply); err != nil {
 		return nil, err
 	}
 	if err := code(reply.GetCode()).toError(); err != nil {
 		return nil, err
 	}
-	c, err := r.own.credentialFor(&reply, m.cluster)
+	c, err := r.own.renewed(&reply, m)
 	if err != nil {
 		return nil, err
 	}
-	if !c.Roles.Has(m.own.Roles) || r.admission.revoked.tainted(c) {
-		return nil, fmt.Errorf("%w: not newer than our own", ErrBadCredential)
+	if r.admission.revoked.tainted(c) {
+		return nil, fmt.Errorf("a peer that signed its credential: %w", ErrRevoked)
 	}
 	return c, nil
 }

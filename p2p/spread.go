@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
 	"github.com/libp2p/go-msgio/pbio"
 	msmux "github.com/multiformats/go-multistream"
 
@@ -32,51 +34,120 @@ type spreader struct {
 	log     *slog.Logger
 }
 
-// revoke signs, stores and spreads a revocation; see Host.Revoke.
-func (r *spreader) revoke(p job.Peer, reason string) error {
+// Revoking says how a peer is revoked.
+type Revoking struct {
+	Reason      string // for people
+	WithInvited bool   // those that it let in go with it
+	Undo        bool   // take back what this daemon said; the holder of the cluster key takes back what anybody said
+}
+
+// revoke signs, stores and spreads what this daemon says of a peer; see Host.Revoke.
+func (r *spreader) revoke(p job.Peer, how Revoking) error {
+	what := "revoke"
+	if how.Undo {
+		what = "restore"
+	}
 	id, err := peer.Decode(string(p))
 	if err != nil {
-		return fmt.Errorf("p2p: revoke %.80q: %w", p, err)
+		return fmt.Errorf("p2p: %s %.80q: %w", what, p, err)
 	}
 	if id == r.own.identity.id {
-		return fmt.Errorf("p2p: revoke %s: a daemon cannot revoke itself", id)
+		return fmt.Errorf("p2p: %s %s: a daemon cannot revoke itself", what, id)
 	}
+	if err := r.say(word{peer: id, reason: how.Reason, withInvited: how.WithInvited, back: how.Undo}); err != nil {
+		return fmt.Errorf("p2p: %s %s: %w", what, id, err)
+	}
+	return nil
+}
+
+// say signs what this daemon says of a peer, stores it and spreads it.
+func (r *spreader) say(say word) error {
 	m := r.own.load()
 	if m == nil {
-		return fmt.Errorf("p2p: revoke %s: %w", id, ErrNotReady)
+		return ErrNotReady
 	}
-	auth, err := m.authority(r.own.identity)
+	auth := authority{key: r.own.identity.key, cluster: m.key, chain: m.own}
+	signer := r.own.identity.id
+	if m.secret != nil {
+		auth, signer = authority{key: m.secret, cluster: m.key}, ""
+	} else if err := r.may(say); err != nil {
+		return err
+	}
+	before, said := r.revoked.said(signer, say.peer)
+	switch {
+	case say.back && signer != "" && (!said || before.back):
+		return ErrNotRevoked
+	case said:
+		say.number = before.number + 1
+	case say.back || signer != "":
+		say.number = 1 // 0 is for what older daemons understand, too
+	}
+	if signer != "" && say.number > maxNumber {
+		return fmt.Errorf("%w: this daemon has changed its mind %d times; the host with the cluster key can decide", ErrNotYours, maxNumber)
+	}
+	rev, err := auth.revoke(say, time.Now())
 	if err != nil {
-		return fmt.Errorf("p2p: revoke %s: %w", id, err)
+		return err
 	}
-	rev, err := auth.revoke(id, reason, time.Now())
+	kept, err := r.revoked.add(rev)
 	if err != nil {
-		return fmt.Errorf("p2p: revoke %s: %w", id, err)
+		return err
 	}
-	if err := r.revoked.add(rev); err != nil {
-		return fmt.Errorf("p2p: revoke %s: %w", id, err)
-	}
-	if !r.revoked.has(id) {
-		return fmt.Errorf("p2p: revoke %s: the list of %d is full", id, maxRevoked)
+	if !kept {
+		return fmt.Errorf("%w: as many as this daemon may revoke are revoked; the host with the cluster key can revoke more", ErrNotYours)
 	}
 	r.enforce([]revocation{rev})
 	return nil
 }
 
+// may checks that this daemon let a peer in, as far as it knows the peer. Others check it by the credential that the
+// peer shows.
+func (r *spreader) may(say word) error {
+	var by []peer.ID
+	if g, ok := r.members.roster.get(say.peer); ok {
+		by = g.cred.lineage(0)
+	} else if c, ok := r.book.get(say.peer); ok {
+		by = c.by
+	} else {
+		return nil // it may show a credential that depends on us
+	}
+	if say.back || mayRevoke(r.own.identity.id, by) {
+		return nil
+	}
+	if len(by) == 0 {
+		return fmt.Errorf("%w: the host with the cluster key let it in", ErrNotYours)
+	}
+	return fmt.Errorf("%w: %s let it in; revoke it there, or on the host with the cluster key", ErrNotYours, by[0])
+}
+
 // enforce acts on revocations that are new here.
 func (r *spreader) enforce(fresh []revocation) {
-	for _, out := range fresh {
-		r.log.Warn("peer revoked", "peer", out.peer, "reason", out.reason, "at", out.at)
-		if out.peer == r.own.identity.id {
-			r.log.Error("this daemon was revoked: the cluster will not talk to it any more", "reason", out.reason)
-		}
-		r.book.forget(out.peer)
-		r.members.disconnect(out.peer)
-	}
 	if len(fresh) == 0 {
 		return
 	}
-	if r.revoked.tainted(r.own.load().own) {
+	for _, out := range fresh {
+		if out.back {
+			r.log.Warn("peer let back in", "peer", out.peer, "by", signedBy(out), "at", out.at)
+			continue
+		}
+		r.log.Warn("peer revoked", "peer", out.peer, "by", signedBy(out), "reason", out.reason, "with_invited", out.withInvited, "at", out.at)
+	}
+	own := r.own.load().own
+	if r.revoked.has(own.id) || r.revoked.verdict(own) == out {
+		r.log.Error("this daemon was revoked: the cluster will not talk to it any more")
+	}
+	for _, c := range r.book.list() {
+		if r.revoked.has(c.id) || r.revoked.about(c.id, c.by) {
+			r.book.forget(c.id)
+		}
+	}
+	for _, g := range r.members.roster.present() {
+		if r.revoked.has(g.id) || r.revoked.verdict(g.cred) == out {
+			r.book.forget(g.id)
+			r.members.disconnect(g.id)
+		}
+	}
+	if r.revoked.tainted(own) {
 		r.renew()
 	}
 	select {
@@ -85,24 +156,30 @@ func (r *spreader) enforce(fresh []revocation) {
 	}
 }
 
+// signedBy names who signed, for the log.
+func signedBy(r revocation) string {
+	if r.signer == "" {
+		return "the cluster key"
+	}
+	return r.signer.String()
+}
+
 // run passes revocations on until ctx ends.
 func (r *spreader) run(ctx context.Context) {
-	_, passed := r.revoked.entries(0)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case id := <-r.behind:
-			all, _ := r.revoked.entries(0)
 			ctx, cancel := context.WithTimeout(ctx, tellTimeout)
-			if err := r.push(ctx, id, all); err != nil {
+			if err := r.push(ctx, id, r.revoked.all()); err != nil {
 				r.log.DebugContext(ctx, "revocations not sent", "peer", id, "error", err)
 			}
 			cancel()
 		case <-r.news:
-			var fresh []*wirepb.Revocation
-			fresh, passed = r.revoked.entries(passed)
-			r.members.tellAll(ctx, func(ctx context.Context, p peer.ID) error { return r.push(ctx, p, fresh) })
+			if fresh := r.revoked.takeNews(); len(fresh) > 0 {
+				r.members.tellAll(ctx, func(ctx context.Context, p peer.ID) error { return r.push(ctx, p, fresh) })
+			}
 		}
 	}
 }
@@ -118,21 +195,27 @@ func (r *spreader) push(ctx context.Context, p peer.ID, entries []*wirepb.Revoca
 	}
 	stop := context.AfterFunc(ctx, func() { _ = s.Reset() })
 	defer stop()
-	if err := r.pushOver(s, entries); err != nil {
+	if err := pushOver(s, entries); err != nil {
 		_ = s.Reset()
 		return fmt.Errorf("p2p: revocations to %s: %w", p, err)
 	}
 	return nil
 }
 
-func (r *spreader) pushOver(s network.Stream, entries []*wirepb.Revocation) error {
-	if err := s.SetProtocol(RevokedID); err != nil {
+func pushOver(s network.Stream, entries []*wirepb.Revocation) error {
+	id, err := msmux.SelectOneOf([]protocol.ID{RevokedID, RevokedFirstID}, s)
+	if err != nil {
 		return err
 	}
-	lazy := msmux.NewMSSelect(s, RevokedID)
+	if err := s.SetProtocol(id); err != nil {
+		return err
+	}
+	if id == RevokedFirstID { // a daemon of the version before gets what it understands
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e *wirepb.Revocation) bool { return e.GetForm() != formFirst })
+	}
 	for len(entries) > 0 {
 		n := min(len(entries), revokedBatch)
-		if err := writeMsg(lazy, &wirepb.RevocationList{Entries: entries[:n]}); err != nil {
+		if err := writeMsg(s, &wirepb.RevocationList{Entries: entries[:n]}); err != nil {
 			return err
 		}
 		entries = entries[n:]
@@ -141,7 +224,7 @@ func (r *spreader) pushOver(s network.Stream, entries []*wirepb.Revocation) erro
 		return err
 	}
 	// The other side closes the stream when it has accepted all.
-	if _, err := lazy.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+	if _, err := s.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("not accepted: %w", err)
 	}
 	s.Close()
@@ -151,7 +234,7 @@ func (r *spreader) pushOver(s network.Stream, entries []*wirepb.Revocation) erro
 // serveRevoked receives revocations from a member.
 func (r *spreader) serveRevoked(s network.Stream) {
 	reader := pbio.NewDelimitedReader(bufio.NewReader(s), limitOf(RevokedID))
-	for range maxRevoked/revokedBatch + 1 {
+	for range (maxByKey+maxByMembers)/revokedBatch + 1 {
 		var m wirepb.RevocationList
 		err := reader.ReadMsg(&m)
 		if errors.Is(err, io.EOF) {

@@ -18,7 +18,8 @@ var (
 	ErrWrongCluster = errors.New("it is of another cluster")
 	// ErrExpired means that the credential has expired. Join again with a new token.
 	ErrExpired = errors.New("the credential has expired")
-	// ErrRevoked means that the peer was revoked. This is final.
+	// ErrRevoked means that the peer was revoked. Whoever revoked it, or the host with the cluster key, can take that
+	// back.
 	ErrRevoked = errors.New("the peer was revoked")
 	// ErrTokenUnknown means that the daemon never issued this token. Ask for a new one.
 	ErrTokenUnknown = errors.New("the token was not issued by this daemon")
@@ -37,6 +38,11 @@ var (
 	ErrTooFast = errors.New("too many tries, wait a minute")
 	// ErrNotReady means that the daemon belongs to no cluster yet. Try again.
 	ErrNotReady = errors.New("the daemon is not a member of a cluster yet")
+	// ErrNotYours means that this daemon may not revoke the peer.
+	ErrNotYours = errors.New("this daemon may not revoke it")
+	// ErrNotRevoked means that this daemon did not revoke the peer. Ask the one that did, or the host with the cluster
+	// key.
+	ErrNotRevoked = errors.New("this daemon did not revoke it")
 	// ErrInternal is an error inside the other daemon. Its log says more.
 	ErrInternal = errors.New("internal error at the peer; see its log")
 )

@@ -53,6 +53,8 @@ func TestBadCommandLines(t *testing.T) {
 		{"invite --uses 0", 2, "at least 1"},
 		{"join /ip4/1.2.3.4/tcp/1", 2, "--token"},
 		{"peers --reason x", 2, "--revoke"},
+		{"peers --with-invited", 2, "--revoke"},
+		{"peers --revoke a --restore b", 2, "--restore"},
 		{"dev --nodes 0", 2, "want 1 to"},
 		{"daemon --gate", 2, "not yet in this version"},
 		{"completion tcsh", 2, "bash, zsh or fish"},

@@ -85,9 +85,11 @@ func (v clusterVerbs) joinCommand() *cli.Command {
 
 func (v clusterVerbs) peersCommand() *cli.Command {
 	return &cli.Command{
-		Name: "peers", Usage: "list the members of the cluster, or revoke one",
+		Name: "peers", Usage: "list the members of the cluster, revoke one, or let one back in",
 		Flags: listFlags(
-			&cli.StringFlag{Name: "revoke", Usage: "permanently revoke the member `NAME|ID`"},
+			&cli.StringFlag{Name: "revoke", Usage: "revoke the member `NAME|ID`"},
+			&cli.BoolFlag{Name: "with-invited", Usage: "with --revoke: also those that it let in"},
+			&cli.StringFlag{Name: "restore", Usage: "take the revocation of the peer `ID` back"},
 			&cli.StringFlag{Name: "reason", Usage: "the reason, with --revoke: `TEXT`"}),
 		Action: v.peers,
 	}
@@ -100,11 +102,20 @@ func (v clusterVerbs) peers(c *cli.Context) error {
 	if c.IsSet("reason") && !c.IsSet("revoke") {
 		return usagef("--reason: needs --revoke")
 	}
+	if c.Bool("with-invited") && !c.IsSet("revoke") {
+		return usagef("--with-invited: needs --revoke")
+	}
+	if c.IsSet("restore") && c.IsSet("revoke") {
+		return usagef("--restore: not with --revoke")
+	}
 	client, err := clientOf(c)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	if c.IsSet("restore") {
+		return asUsage(client.Restore(c.Context, job.Peer(c.String("restore"))))
+	}
 	l, err := client.Peers(c.Context)
 	if err != nil {
 		return err
@@ -114,7 +125,7 @@ func (v clusterVerbs) peers(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		return asUsage(client.Revoke(c.Context, p.ID, c.String("reason")))
+		return asUsage(client.Revoke(c.Context, p.ID, c.String("reason"), c.Bool("with-invited")))
 	}
 	return printList(v.streams, c, l, peerTable)
 }

@@ -18,8 +18,14 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p"
-	"github.com/libp2p/go-libp2p/x/simlibp2p"
+	"github.com/libp2p/go-libp2p/core/crypto"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/transport"
+	libp2pquic "github.com/libp2p/go-libp2p/p2p/transport/quic"
+	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	"github.com/marcopolo/simnet"
+	"github.com/quic-go/quic-go"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
@@ -30,7 +36,7 @@ const (
 	never = 10000 * time.Hour
 	port  = 8000
 	life  = 30 * 24 * time.Hour
-	link  = 100 * simlibp2p.OneMbps
+	link  = 100_000_000 // bits per second
 )
 
 // Net is a simulated network with hosts.
@@ -74,7 +80,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// New starts n hosts, members of one cluster. They are stopped when the test ends.
+// New starts n hosts, members of one cluster. The first one has the cluster key. They are stopped when the test ends.
 func New(t *testing.T, n int, opts Options) *Net {
 	t.Helper()
 	_, secret, err := ed25519.GenerateKey(rand.Reader)
@@ -106,8 +112,11 @@ func New(t *testing.T, n int, opts Options) *Net {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if i == 0 {
+			g.Cluster = secret
+		}
 		if i >= n-opts.Strangers {
-			g.Credential = nil
+			g.Credential, g.Cluster = nil, nil
 		}
 		nw.given[i] = g
 		if opts.Dirs {
@@ -149,10 +158,8 @@ func (nw *Net) TryStart(ctx context.Context, i int) error {
 	cfg.Given = nw.given[i]
 	cfg.Listen = []string{fmt.Sprintf("/ip4/%s/udp/%d/quic-v1", nw.IP(i), port)}
 	bidi := simnet.NodeBiDiLinkSettings{Downlink: simnet.LinkSettings{BitsPerSecond: link}, Uplink: simnet.LinkSettings{BitsPerSecond: link}}
-	cfg.Options = []libp2p.Option{
-		simlibp2p.QUICSimnet(nw.sim, bidi),
-		libp2p.DisableIdentifyAddressDiscovery(), // it stalls synctest
-	}
+	cfg.Options = []libp2p.Option{libp2p.DisableIdentifyAddressDiscovery()} // address discovery stalls synctest
+	cfg.Sockets = nw.sockets(nw.IP(i), bidi)
 	if nw.opts.Config != nil {
 		nw.opts.Config(i, &cfg)
 	}
@@ -176,6 +183,56 @@ func (nw *Net) TryStart(ctx context.Context, i int) error {
 	}
 	return nil
 }
+
+// sockets returns the options of a host whose UDP sockets are on the simulated network.
+func (nw *Net) sockets(ip net.IP, bidi simnet.NodeBiDiLinkSettings) []quicreuse.Option {
+	return []quicreuse.Option{
+		quicreuse.OverrideSourceIPSelector(func() (quicreuse.SourceIPSelector, error) { return source{ip}, nil }),
+		quicreuse.OverrideListenUDP(func(_ string, at *net.UDPAddr) (net.PacketConn, error) { return nw.sim.NewEndpoint(at, bidi), nil }),
+	}
+}
+
+// Stranger is a QUIC client on the network, without a credential and without limits of its own.
+type Stranger struct{ t transport.Transport }
+
+// Stranger returns a client at an address.
+func (nw *Net) Stranger(ip net.IP) *Stranger {
+	nw.t.Helper()
+	key, _, err := crypto.GenerateEd25519Key(rand.Reader)
+	if err != nil {
+		nw.t.Fatal(err)
+	}
+	bidi := simnet.NodeBiDiLinkSettings{Downlink: simnet.LinkSettings{BitsPerSecond: link}, Uplink: simnet.LinkSettings{BitsPerSecond: link}}
+	cm, err := quicreuse.NewConnManager(quic.StatelessResetKey{}, quic.TokenGeneratorKey{},
+		quicreuse.OverrideSourceIPSelector(func() (quicreuse.SourceIPSelector, error) { return source{ip}, nil }),
+		quicreuse.OverrideListenUDP(func(string, *net.UDPAddr) (net.PacketConn, error) {
+			return nw.sim.NewEndpoint(&net.UDPAddr{IP: ip, Port: port}, bidi), nil
+		}))
+	if err != nil {
+		nw.t.Fatal(err)
+	}
+	nw.t.Cleanup(func() { cm.Close() })
+	t, err := libp2pquic.NewTransport(key, cm, nil, nil, &network.NullResourceManager{})
+	if err != nil {
+		nw.t.Fatal(err)
+	}
+	return &Stranger{t}
+}
+
+// Dial opens a new connection to an address that ends in /p2p/ID. It says nothing on it.
+func (s *Stranger) Dial(ctx context.Context, to string) (transport.CapableConn, error) {
+	info, err := peer.AddrInfoFromString(to)
+	if err != nil {
+		return nil, err
+	}
+	return s.t.Dial(ctx, info.Addrs[0], info.ID)
+}
+
+// source answers from which address a host sends.
+type source struct{ ip net.IP }
+
+// PreferredSourceIPForDestination returns the host's only address.
+func (s source) PreferredSourceIPForDestination(*net.UDPAddr) (net.IP, error) { return s.ip, nil }
 
 // Stop stops host i with a goodbye. To lose it without one, call Blackhole first.
 func (nw *Net) Stop(i int) {

@@ -135,11 +135,15 @@ func (x *Link) GetSignature() []byte {
 
 // LinkBody says which roles a peer may have in the cluster, and until when.
 type LinkBody struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Peer          []byte                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
-	Roles         uint32                 `protobuf:"varint,2,opt,name=roles,proto3" json:"roles,omitempty"`                       // bits: 1 worker, 2 scheduler, 4 inviter
-	NotAfter      int64                  `protobuf:"varint,3,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"` // Unix seconds
-	Cluster       []byte                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`                    // the cluster id
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Peer     []byte                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
+	Roles    uint32                 `protobuf:"varint,2,opt,name=roles,proto3" json:"roles,omitempty"`                       // bits: 1 worker, 2 scheduler, 4 inviter
+	NotAfter int64                  `protobuf:"varint,3,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"` // Unix seconds
+	Cluster  []byte                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`                    // the cluster id
+	// Who let the peer in, then who let that one in, up to the cluster key; if
+	// these are not the peers of the links that follow. One empty entry means the
+	// cluster key.
+	LetInBy       [][]byte `protobuf:"bytes,8,rep,name=let_in_by,json=letInBy,proto3" json:"let_in_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -198,6 +202,13 @@ func (x *LinkBody) GetNotAfter() int64 {
 func (x *LinkBody) GetCluster() []byte {
 	if x != nil {
 		return x.Cluster
+	}
+	return nil
+}
+
+func (x *LinkBody) GetLetInBy() [][]byte {
+	if x != nil {
+		return x.LetInBy
 	}
 	return nil
 }
@@ -335,11 +346,14 @@ func (x *HelloReply) GetRevoked() []byte {
 // JoinRequest asks for a credential, with the secret of a token. A request to
 // renew has the sender's present credential instead.
 type JoinRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cluster       []byte                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	Secret        []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
-	Credential    *Credential            `protobuf:"bytes,3,opt,name=credential,proto3" json:"credential,omitempty"`
-	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Cluster    []byte                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Secret     []byte                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
+	Credential *Credential            `protobuf:"bytes,3,opt,name=credential,proto3" json:"credential,omitempty"`
+	Name       string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// With credential: one that was signed by who let the sender in, even if it
+	// has ended. It proves who that was.
+	Origin        *Credential `protobuf:"bytes,8,opt,name=origin,proto3" json:"origin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -402,6 +416,13 @@ func (x *JoinRequest) GetName() string {
 	return ""
 }
 
+func (x *JoinRequest) GetOrigin() *Credential {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
 // JoinReply is the credential, or the reason for none.
 type JoinReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -455,13 +476,16 @@ func (x *JoinReply) GetCredential() *Credential {
 	return nil
 }
 
-// Revocation removes a peer from the cluster for good.
+// Revocation says that a peer is out of the cluster, or takes that back.
 type Revocation struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Body      []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"` // a RevocationBody
 	Signature []byte                 `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"`
-	// The credential of the daemon that signed; absent if the cluster key signed.
-	Issuer        *Credential `protobuf:"bytes,3,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// A credential of the daemon that signed; absent if the cluster key signed.
+	Issuer *Credential `protobuf:"bytes,3,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	// 0: as daemons before /muster/revoked/2 understand it: it has none of the
+	// fields from number on, and the cluster key signed.
+	Form          uint32 `protobuf:"varint,4,opt,name=form,proto3" json:"form,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -517,13 +541,23 @@ func (x *Revocation) GetIssuer() *Credential {
 	return nil
 }
 
-// RevocationBody names the revoked peer and the reason.
+func (x *Revocation) GetForm() uint32 {
+	if x != nil {
+		return x.Form
+	}
+	return 0
+}
+
+// RevocationBody names the peer and the reason.
 type RevocationBody struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cluster       []byte                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Peer          []byte                 `protobuf:"bytes,2,opt,name=peer,proto3" json:"peer,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	At            int64                  `protobuf:"varint,4,opt,name=at,proto3" json:"at,omitempty"` // Unix seconds, for people
+	At            int64                  `protobuf:"varint,4,opt,name=at,proto3" json:"at,omitempty"`                                      // Unix seconds, for people
+	Number        uint32                 `protobuf:"varint,5,opt,name=number,proto3" json:"number,omitempty"`                              // of what one signer says of one peer, the greatest holds
+	Back          bool                   `protobuf:"varint,6,opt,name=back,proto3" json:"back,omitempty"`                                  // the peer is not revoked any more
+	WithInvited   bool                   `protobuf:"varint,7,opt,name=with_invited,json=withInvited,proto3" json:"with_invited,omitempty"` // those that the peer let in go with it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -586,6 +620,27 @@ func (x *RevocationBody) GetAt() int64 {
 	return 0
 }
 
+func (x *RevocationBody) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *RevocationBody) GetBack() bool {
+	if x != nil {
+		return x.Back
+	}
+	return false
+}
+
+func (x *RevocationBody) GetWithInvited() bool {
+	if x != nil {
+		return x.WithInvited
+	}
+	return false
+}
+
 // RevocationList is a batch of revocations.
 type RevocationList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -643,12 +698,13 @@ const file_p2p_wirepb_member_proto_rawDesc = "" +
 	"clusterKey\"8\n" +
 	"\x04Link\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x1c\n" +
-	"\tsignature\x18\x02 \x01(\fR\tsignature\"k\n" +
+	"\tsignature\x18\x02 \x01(\fR\tsignature\"\x87\x01\n" +
 	"\bLinkBody\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\fR\x04peer\x12\x14\n" +
 	"\x05roles\x18\x02 \x01(\rR\x05roles\x12\x1b\n" +
 	"\tnot_after\x18\x03 \x01(\x03R\bnotAfter\x12\x18\n" +
-	"\acluster\x18\x04 \x01(\fR\acluster\"p\n" +
+	"\acluster\x18\x04 \x01(\fR\acluster\x12\x1a\n" +
+	"\tlet_in_by\x18\b \x03(\fR\aletInBy\"p\n" +
 	"\x05Hello\x129\n" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x19.muster.p2p.v1.CredentialR\n" +
@@ -662,29 +718,34 @@ const file_p2p_wirepb_member_proto_rawDesc = "" +
 	"credential\x18\x02 \x01(\v2\x19.muster.p2p.v1.CredentialR\n" +
 	"credential\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
-	"\arevoked\x18\x04 \x01(\fR\arevoked\"\x8e\x01\n" +
+	"\arevoked\x18\x04 \x01(\fR\arevoked\"\xc1\x01\n" +
 	"\vJoinRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\fR\acluster\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\fR\x06secret\x129\n" +
 	"\n" +
 	"credential\x18\x03 \x01(\v2\x19.muster.p2p.v1.CredentialR\n" +
 	"credential\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\tR\x04name\"Z\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x121\n" +
+	"\x06origin\x18\b \x01(\v2\x19.muster.p2p.v1.CredentialR\x06origin\"Z\n" +
 	"\tJoinReply\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x129\n" +
 	"\n" +
 	"credential\x18\x02 \x01(\v2\x19.muster.p2p.v1.CredentialR\n" +
-	"credential\"q\n" +
+	"credential\"\x85\x01\n" +
 	"\n" +
 	"Revocation\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x1c\n" +
 	"\tsignature\x18\x02 \x01(\fR\tsignature\x121\n" +
-	"\x06issuer\x18\x03 \x01(\v2\x19.muster.p2p.v1.CredentialR\x06issuer\"f\n" +
+	"\x06issuer\x18\x03 \x01(\v2\x19.muster.p2p.v1.CredentialR\x06issuer\x12\x12\n" +
+	"\x04form\x18\x04 \x01(\rR\x04form\"\xb5\x01\n" +
 	"\x0eRevocationBody\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\fR\acluster\x12\x12\n" +
 	"\x04peer\x18\x02 \x01(\fR\x04peer\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02at\x18\x04 \x01(\x03R\x02at\"E\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x16\n" +
+	"\x06number\x18\x05 \x01(\rR\x06number\x12\x12\n" +
+	"\x04back\x18\x06 \x01(\bR\x04back\x12!\n" +
+	"\fwith_invited\x18\a \x01(\bR\vwithInvited\"E\n" +
 	"\x0eRevocationList\x123\n" +
 	"\aentries\x18\x01 \x03(\v2\x19.muster.p2p.v1.RevocationR\aentriesB'Z%github.com/musterhq/muster/p2p/wirepbb\x06proto3"
 
@@ -718,14 +779,15 @@ var file_p2p_wirepb_member_proto_depIdxs = []int32{
 	0, // 1: muster.p2p.v1.Hello.credential:type_name -> muster.p2p.v1.Credential
 	0, // 2: muster.p2p.v1.HelloReply.credential:type_name -> muster.p2p.v1.Credential
 	0, // 3: muster.p2p.v1.JoinRequest.credential:type_name -> muster.p2p.v1.Credential
-	0, // 4: muster.p2p.v1.JoinReply.credential:type_name -> muster.p2p.v1.Credential
-	0, // 5: muster.p2p.v1.Revocation.issuer:type_name -> muster.p2p.v1.Credential
-	7, // 6: muster.p2p.v1.RevocationList.entries:type_name -> muster.p2p.v1.Revocation
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	0, // 4: muster.p2p.v1.JoinRequest.origin:type_name -> muster.p2p.v1.Credential
+	0, // 5: muster.p2p.v1.JoinReply.credential:type_name -> muster.p2p.v1.Credential
+	0, // 6: muster.p2p.v1.Revocation.issuer:type_name -> muster.p2p.v1.Credential
+	7, // 7: muster.p2p.v1.RevocationList.entries:type_name -> muster.p2p.v1.Revocation
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_member_proto_init() }

@@ -1,0 +1,212 @@
+package p2p_test
+
+// What strangers cost: floods of connections, streams and bytes, and an honest host that joins meanwhile.
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/transport"
+
+	"github.com/musterhq/muster/p2p"
+	"github.com/musterhq/muster/p2p/p2ptest"
+)
+
+// TestStrangersStreamsAreBounded opens streams without a hello over simulated QUIC. The seventeenth ends the
+// connection, although nobody has read the others.
+func TestStrangersStreamsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nw := p2ptest.New(t, 1, p2ptest.Options{})
+		conn, err := nw.Stranger(net.IPv4(2, 0, 0, 1).To4()).Dial(t.Context(), nw.Addr(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		opened := 0
+		for range 100 {
+			s, err := conn.OpenStream(t.Context())
+			if err != nil {
+				break
+			}
+			if _, err := s.Write([]byte{19}); err != nil {
+				break
+			}
+			opened++
+			pass(time.Millisecond)
+		}
+		until(t, time.Second, "the connection is ended", conn.IsClosed)
+		if opened < 16 || opened > 60 || time.Since(begin) > time.Second {
+			t.Errorf("cut off after %d streams and %s", opened, time.Since(begin))
+		}
+	})
+}
+
+// TestStrangersBytesAreBounded writes without a hello over simulated QUIC.
+func TestStrangersBytesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nw := p2ptest.New(t, 1, p2ptest.Options{})
+		conn, err := nw.Stranger(net.IPv4(2, 0, 0, 1).To4()).Dial(t.Context(), nw.Addr(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		for range 4 { // the gate serves one after the other
+			s, err := conn.OpenStream(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() { _, _ = s.Write(append([]byte{19}, make([]byte, 300<<10)...)) }()
+		}
+		until(t, time.Second, "the connection is ended", conn.IsClosed)
+		if took := time.Since(begin); took > 200*time.Millisecond {
+			t.Errorf("cut off after %s", took)
+		}
+	})
+}
+
+// TestHonestJoinDuringAFlood has strangers hold as many connections as they get over simulated QUIC, in the network of
+// an honest host. The honest host joins within three seconds.
+func TestHonestJoinDuringAFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nw := p2ptest.New(t, 2, p2ptest.Options{Strangers: 2})
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for i := range 5 {
+			c := nw.Stranger(net.IPv4(1, 0, 0, byte(100+i)).To4()) // the /24 of the hosts
+			wg.Go(func() { holdMany(ctx, c, nw.Addr(0)) })
+		}
+		pass(1500 * time.Millisecond)
+		inv := invite(t, nw.Hosts[0], time.Hour, 1, p2p.AllRoles)
+		begin := time.Now()
+		for nw.Hosts[1].Join(t.Context(), inv.Bootstrap, inv.Token) != nil && time.Since(begin) < 10*time.Second {
+			pass(200 * time.Millisecond) // as a daemon does
+		}
+		until(t, 10*time.Second, "connected", func() bool { return connected(nw.Hosts[0]) == 1 })
+		took := time.Since(begin)
+		t.Logf("joined after %s", took)
+		if took > 3*time.Second {
+			t.Errorf("joined after %s, want at most 3 s", took)
+		}
+		stop()
+		wg.Wait()
+	})
+}
+
+// holdMany opens connections until ctx ends. On each it begins one stream, and says no more.
+func holdMany(ctx context.Context, c *p2ptest.Stranger, to string) {
+	var held []transport.CapableConn
+	defer func() {
+		for _, conn := range held {
+			conn.Close()
+		}
+	}()
+	for ctx.Err() == nil {
+		conn, err := c.Dial(ctx, to)
+		if err != nil {
+			pass(100 * time.Millisecond)
+			continue
+		}
+		held = append(held, conn)
+		if s, err := conn.OpenStream(ctx); err == nil {
+			_, _ = s.Write([]byte{19})
+		}
+	}
+}
+
+// TestHalfOpenConnections holds 4,000 TCP connections that say nothing. An honest host joins.
+func TestHalfOpenConnections(t *testing.T) {
+	a := start(t, config(kinds["tcp"]))
+	inv, err := a.Invite(time.Hour, 1, p2p.AllRoles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(kinds["tcp"])
+	cfg.Bootstrap, cfg.Token = inv.Bootstrap, inv.Token
+	info, err := peer.AddrInfoFromString(a.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := info.Addrs[0].ValueForProtocol(6) // TCP
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var dialled atomic.Int64
+	for range 4000 {
+		wg.Go(func() { // each holds one, and dials again when the daemon has closed it
+			for ctx.Err() == nil {
+				c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", port), time.Second)
+				if err == nil {
+					dialled.Add(1)
+					end := context.AfterFunc(ctx, func() { c.Close() })
+					_, _ = c.Read(make([]byte, 64))
+					end()
+					c.Close()
+				}
+				<-time.NewTimer(4 * time.Second).C
+			}
+		})
+	}
+	defer wg.Wait()
+	defer stop()
+	for end := time.Now().Add(20 * time.Second); dialled.Load() < 4000 && time.Now().Before(end); {
+		<-time.NewTimer(10 * time.Millisecond).C
+	}
+	begin := time.Now()
+	b := start(t, cfg)
+	sub := b.Subscribe()
+	defer sub.Close()
+	if e, err := sub.Next(t.Context()); err != nil || e.Kind != p2p.MemberUp || e.Peer != a.Peer() {
+		t.Fatalf("event %+v, %v", e, err)
+	}
+	took := time.Since(begin)
+	t.Logf("joined after %s", took)
+	if took > 3*time.Second {
+		t.Errorf("joined after %s, want at most 3 s", took)
+	}
+}
+
+// TestHundredStrangersAtOnce checks that a hundred hosts at one address that come at the same moment are all admitted.
+func TestHundredStrangersAtOnce(t *testing.T) {
+	for kind, listen := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			h := start(t, config(listen))
+			to, err := peer.AddrInfoFromString(h.Addrs()[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			for range 100 {
+				wg.Go(func() {
+					c, err := libp2p.New(libp2p.NoListenAddrs, libp2p.DisableMetrics(), libp2p.DisableRelay())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer c.Close()
+					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+					defer cancel()
+					if err := c.Connect(ctx, *to); err != nil {
+						t.Error(err)
+						return
+					}
+					s, err := c.Network().NewStream(ctx, to.ID)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_ = s.Reset()
+				})
+			}
+			wg.Wait()
+		})
+	}
+}

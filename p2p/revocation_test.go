@@ -1,0 +1,578 @@
+package p2p
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+// guest returns a peer that an authority let in.
+func guest(t testing.TB, by authority, roles Roles) actor {
+	t.Helper()
+	a := newActor(t)
+	c, err := by.issue(a.id, roles, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.cred = c
+	return a
+}
+
+func said(t testing.TB, by authority, say word) revocation {
+	t.Helper()
+	r, err := by.revoke(say, time.Unix(1e9, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// opened returns an empty list of a cluster.
+func opened(t testing.TB, cluster ed25519.PrivateKey, d disk) *revocations {
+	t.Helper()
+	r := newRevocations(d)
+	pub := cluster.Public().(ed25519.PublicKey)
+	if err := r.open(clusterOf(pub), pub); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func merged(t testing.TB, r *revocations, entries ...revocation) {
+	t.Helper()
+	var w []*wirepb.Revocation
+	for _, e := range entries {
+		w = append(w, e.wire)
+	}
+	if _, err := r.merge(w); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRevocationsAreVerified(t *testing.T) {
+	cluster := key(t)
+	r := opened(t, cluster, disk{})
+	line := generations(t, cluster, 3)
+	victim := guest(t, line[1].authority(cluster), RoleWorker)
+	good := said(t, line[1].authority(cluster), word{peer: victim.id, number: 1, reason: "stolen"})
+	if _, err := line[0].authority(cluster).revoke(word{peer: victim.id, reason: strings.Repeat("x", maxReason+1)}, time.Now()); err == nil {
+		t.Error("a reason that is too long was signed")
+	}
+	if _, err := line[0].authority(cluster).revoke(word{peer: victim.id, number: maxNumber + 1}, time.Now()); err == nil {
+		t.Error("a member changed its mind too often")
+	}
+	if _, err := victim.authority(cluster).revoke(word{peer: line[1].id, number: 1}, time.Now()); err == nil {
+		t.Error("a worker revoked another")
+	}
+	if _, err := victim.authority(cluster).revoke(word{peer: victim.id, number: 1}, time.Now()); err != nil {
+		t.Errorf("a worker did not revoke itself: %v", err)
+	}
+	change := func(f func(*wirepb.Revocation)) *wirepb.Revocation {
+		w := proto.Clone(good.wire).(*wirepb.Revocation)
+		f(w)
+		return w
+	}
+	alien := generations(t, key(t), 1)[0]
+	for name, w := range map[string]*wirepb.Revocation{
+		"changed":            change(func(w *wirepb.Revocation) { w.Body = append(w.Body, 0x1a, 0) }),
+		"without an issuer":  change(func(w *wirepb.Revocation) { w.Issuer = nil }),
+		"by another cluster": change(func(w *wirepb.Revocation) { w.Issuer = alien.cred.toWire() }),
+		"by another member":  change(func(w *wirepb.Revocation) { w.Issuer = line[0].cred.toWire() }),
+		"of an older form":   change(func(w *wirepb.Revocation) { w.Form = formFirst }),
+		"of a newer form":    change(func(w *wirepb.Revocation) { w.Form = 2 }),
+		"nothing":            {},
+	} {
+		if fresh, err := r.merge([]*wirepb.Revocation{good.wire, w}); !errors.Is(err, errBadRevocation) || len(fresh) != 0 {
+			t.Errorf("%s: %v, %v", name, fresh, err)
+		}
+	}
+	if r.verdict(victim.cred) != valid {
+		t.Error("a message with one bad entry was accepted in part")
+	}
+	before := r.digest()
+	fresh, err := r.merge([]*wirepb.Revocation{good.wire, good.wire})
+	if err != nil || len(fresh) != 1 || r.verdict(victim.cred) != out || bytes.Equal(before, r.digest()) {
+		t.Errorf("%d new, %v, %v", len(fresh), err, r.verdict(victim.cred))
+	}
+	if again, err := r.merge([]*wirepb.Revocation{good.wire}); err != nil || len(again) != 0 {
+		t.Errorf("known already: %d new, %v", len(again), err)
+	}
+}
+
+// TestWhoMayRevokeWhom has inviters revoke each other. Only those that let a peer in put it out, and the cluster key.
+func TestWhoMayRevokeWhom(t *testing.T) {
+	cluster := key(t)
+	founder := guest(t, root(cluster), AllRoles)
+	line := generations(t, cluster, 3) // the key let in line[0], which let in line[1], which let in line[2]
+	other := guest(t, root(cluster), AllRoles)
+	for name, c := range map[string]struct {
+		by   actor
+		of   actor
+		want verdict
+	}{
+		"the founder":                   {line[0], founder, valid},
+		"its own issuer":                {line[1], line[0], valid},
+		"the issuer of its issuer":      {line[2], line[0], valid},
+		"one whom another let in":       {other, line[1], valid},
+		"one whom it let in":            {line[0], line[1], out},
+		"one whom its guest let in":     {line[0], line[2], out},
+		"itself":                        {line[1], line[1], out},
+		"another of its own generation": {other, line[0], valid},
+	} {
+		r := opened(t, cluster, disk{})
+		merged(t, r, said(t, c.by.authority(cluster), word{peer: c.of.id, number: 1, withInvited: true}))
+		if got := r.verdict(c.of.cred); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		if r.has(c.of.id) != (c.by.id == c.of.id) {
+			t.Errorf("%s: refused before it shows a credential: %t", name, r.has(c.of.id))
+		}
+	}
+}
+
+// TestRenewalChangesNoRights checks that who renews a credential cannot revoke its holder, and that who let the holder
+// in still can.
+func TestRenewalChangesNoRights(t *testing.T) {
+	cluster := key(t)
+	first, other := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
+	g := guest(t, first.authority(cluster), RoleWorker)
+	for name, by := range map[string]authority{"another inviter": other.authority(cluster), "its own": first.authority(cluster), "the key": root(cluster)} {
+		c, err := by.renew(g.cred, g.cred.lineage(0), time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err = ParseCredential(c.encode())
+		if err != nil || !slices.Equal(c.lineage(0), []peer.ID{first.id}) {
+			t.Fatalf("%s: let in by %v, %v", name, c.lineage(0), err)
+		}
+		r := opened(t, cluster, disk{})
+		merged(t, r, said(t, other.authority(cluster), word{peer: g.id, number: 1}))
+		if r.verdict(c) != valid {
+			t.Errorf("%s: the other inviter revoked a guest of the first", name)
+		}
+		merged(t, r, said(t, first.authority(cluster), word{peer: g.id, number: 1}))
+		if r.verdict(c) != out {
+			t.Errorf("%s: the guest escaped its inviter by a renewal", name)
+		}
+	}
+	// A peer that the key let in stays one when a member renews it.
+	c, err := other.authority(cluster).renew(first.cred, nil, time.Now().Add(time.Hour))
+	if err != nil || len(c.lineage(0)) != 0 {
+		t.Fatalf("let in by %v, %v", c.lineage(0), err)
+	}
+	me := newOwnMembership(first.identity, "", time.Hour, disk{})
+	m := &membership{cluster: c.cluster, own: first.cred}
+	if _, err := me.renewed(&wirepb.JoinReply{Credential: c.toWire()}, m); err != nil {
+		t.Errorf("an honest renewal: %v", err)
+	}
+	grab, err := other.authority(cluster).issue(first.id, AllRoles, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := me.renewed(&wirepb.JoinReply{Credential: grab.toWire()}, m); !errors.Is(err, ErrBadCredential) {
+		t.Errorf("a renewal by which a member says that it let us in: %v", err)
+	}
+}
+
+// TestRenewalNeedsProofOfOrigin has an inviter sign a renewal that hides that it let the holder in. Nobody else renews
+// that. A holder that proves who let it in is renewed, after any number of renewals.
+func TestRenewalNeedsProofOfOrigin(t *testing.T) {
+	h, cluster := bare(t)
+	bad, other := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
+	g := guest(t, bad.authority(cluster), RoleWorker)
+	id := g.cred.cluster
+	hidden, err := bad.authority(cluster).renew(g.cred, nil, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved, err := other.authority(cluster).renew(g.cred, g.cred.lineage(0), time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		show, origin *Credential
+		want         error
+	}{
+		"a direct one":                 {g.cred, nil, nil},
+		"a renewal with its origin":    {moved, g.cred, nil},
+		"a renewal alone":              {moved, nil, ErrBadCredential},
+		"one that hides its origin":    {hidden, nil, ErrBadCredential},
+		"the same twice":               {hidden, hidden, ErrBadCredential},
+		"with the origin of another":   {hidden, other.cred, ErrBadCredential},
+		"hidden, with its true origin": {hidden, g.cred, nil},
+	} {
+		q := &wirepb.JoinRequest{Cluster: id[:], Credential: c.show.toWire()}
+		if c.origin != nil {
+			q.Origin = c.origin.toWire()
+		}
+		got, err := h.issuer.grant(g.id, q, time.Now())
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		if err == nil && !slices.Equal(got.lineage(0), []peer.ID{bad.id}) {
+			t.Errorf("%s: let in by %v", name, got.lineage(0))
+		}
+	}
+}
+
+func TestGuestsOfRevokedInviters(t *testing.T) {
+	cluster := key(t)
+	r := opened(t, cluster, disk{})
+	bad, good := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
+	g := guest(t, bad.authority(cluster), AllRoles)
+	below := guest(t, g.authority(cluster), RoleWorker)
+	moved, err := good.authority(cluster).renew(g.cred, g.cred.lineage(0), time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	anew, err := good.authority(cluster).issue(g.id, RoleWorker, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(name string, by, underneath, away, again verdict) {
+		t.Helper()
+		got := []verdict{r.verdict(g.cred), r.verdict(below.cred), r.verdict(moved), r.verdict(anew)}
+		if !slices.Equal(got, []verdict{by, underneath, away, again}) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	want("before", valid, valid, valid, valid)
+	merged(t, r, said(t, root(cluster), word{peer: bad.id}))
+	want("revoked alone", tainted, tainted, valid, valid)
+	merged(t, r, said(t, root(cluster), word{peer: bad.id, number: 1, withInvited: true}))
+	want("revoked with its guests", out, out, out, valid)
+	merged(t, r, said(t, root(cluster), word{peer: bad.id, number: 2, back: true}))
+	want("let back in", valid, valid, valid, valid)
+}
+
+func TestNewerWordHolds(t *testing.T) {
+	cluster := key(t)
+	r := opened(t, cluster, disk{})
+	by := guest(t, root(cluster), AllRoles)
+	g := guest(t, by.authority(cluster), RoleWorker)
+	words := []revocation{
+		said(t, by.authority(cluster), word{peer: g.id, number: 1}),
+		said(t, by.authority(cluster), word{peer: g.id, number: 2, back: true}),
+		said(t, by.authority(cluster), word{peer: g.id, number: 3}),
+	}
+	for i, want := range []verdict{out, valid, out} {
+		merged(t, r, words[i])
+		if got := r.verdict(g.cred); got != want {
+			t.Errorf("word %d: %v, want %v", i, got, want)
+		}
+	}
+	merged(t, r, words[1], words[0]) // replayed
+	if r.verdict(g.cred) != out {
+		t.Error("an older word was taken for the newest")
+	}
+	merged(t, r, said(t, by.authority(cluster), word{peer: g.id, number: 3, back: true}))
+	if r.verdict(g.cred) != out {
+		t.Error("of two words with one number the one that lets in holds")
+	}
+	merged(t, r, said(t, root(cluster), word{peer: g.id, number: 1, back: true}))
+	if r.verdict(g.cred) != valid {
+		t.Error("the cluster key did not annul a member's word")
+	}
+	merged(t, r, said(t, by.authority(cluster), word{peer: g.id, number: maxNumber}))
+	if r.verdict(g.cred) != valid {
+		t.Error("a member overruled the cluster key")
+	}
+	merged(t, r, said(t, root(cluster), word{peer: g.id, number: 2}))
+	if r.verdict(g.cred) != out || !r.has(g.id) {
+		t.Error("the cluster key did not revoke")
+	}
+}
+
+// TestFloodOfRevocations has an inviter sign many revocations, itself and under names that it made up. They take nobody
+// else's room.
+func TestFloodOfRevocations(t *testing.T) {
+	cluster := key(t)
+	r := opened(t, cluster, disk{})
+	above := guest(t, root(cluster), AllRoles)
+	bad := guest(t, above.authority(cluster), AllRoles)
+	var flood []revocation
+	for range 2 * maxBySigner {
+		flood = append(flood, said(t, bad.authority(cluster), word{peer: newActor(t).id, number: 1}))
+	}
+	for range 16 {
+		puppet := guest(t, bad.authority(cluster), RoleInviter)
+		for range maxBySigner / 2 {
+			flood = append(flood, said(t, puppet.authority(cluster), word{peer: newActor(t).id, number: 1}))
+		}
+	}
+	merged(t, r, flood...)
+	if n := len(r.list); n != maxByBranch {
+		t.Errorf("%d entries of one branch are kept, want %d", n, maxByBranch)
+	}
+	victim := guest(t, above.authority(cluster), RoleWorker)
+	merged(t, r, said(t, above.authority(cluster), word{peer: bad.id, number: 1}), said(t, above.authority(cluster), word{peer: victim.id, number: 1}))
+	if r.verdict(bad.cred) != out || r.verdict(victim.cred) != out {
+		t.Error("the flood kept out the word of the one that let the flooder in")
+	}
+	other := guest(t, root(cluster), AllRoles)
+	hers := guest(t, other.authority(cluster), RoleWorker)
+	merged(t, r, said(t, other.authority(cluster), word{peer: hers.id, number: 1}))
+	if r.verdict(hers.cred) != out {
+		t.Error("the flood kept out another inviter's word")
+	}
+}
+
+func TestKeysWordsAlwaysFit(t *testing.T) {
+	cluster := key(t)
+	list := map[slot]revocation{}
+	for f := range 20 { // more families than fit, without the cost of signatures
+		for s := range 8 {
+			for p := range maxBySigner {
+				put(list, placed(revocation{word: word{peer: made("p", f, s, p)}, signer: made("s", f, s, 0), above: []peer.ID{made("f", f, 0, 0)}}))
+			}
+		}
+	}
+	for p := range maxByKey {
+		put(list, placed(revocation{word: word{peer: made("k", p, 0, 0)}}))
+	}
+	kept := trimmed(list)
+	byKey := 0
+	for s := range kept {
+		if s.signer == "" {
+			byKey++
+		}
+	}
+	if byKey != maxByKey || len(kept) != maxByKey+maxByMembers {
+		t.Errorf("%d kept, %d by the cluster key", len(kept), byKey)
+	}
+	r := opened(t, cluster, disk{})
+	r.setLocked(kept, nil)
+	if got := wires(kept, nil); len(got) != len(kept) {
+		t.Errorf("%d entries to send", len(got))
+	}
+}
+
+func made(kind string, a, b, c int) peer.ID {
+	return peer.ID(fmt.Sprintf("%s-%04d-%04d-%04d", kind, a, b, c))
+}
+
+// TestListDoesNotDependOnTheOrder merges the same entries in any order and in any portions, with restarts, into several
+// lists. In the end all are equal.
+func TestListDoesNotDependOnTheOrder(t *testing.T) {
+	cluster := key(t)
+	a, b := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
+	a2 := guest(t, a.authority(cluster), AllRoles)
+	a2b, err := b.authority(cluster).renew(a2.cred, a2.cred.lineage(0), time.Now().Add(time.Hour)) // the same daemon under another chain
+	if err != nil {
+		t.Fatal(err)
+	}
+	signers := []authority{root(cluster), a.authority(cluster), b.authority(cluster), a2.authority(cluster), actor{a2.identity, a2b}.authority(cluster)}
+	peers := []actor{a, b, a2, guest(t, a2.authority(cluster), RoleWorker), guest(t, b.authority(cluster), RoleWorker)}
+	var pool []revocation
+	for _, s := range signers {
+		for _, p := range peers {
+			for n := range uint32(3) {
+				pool = append(pool, said(t, s, word{peer: p.id, number: n + 1, back: n == 1, withInvited: n == 2}))
+			}
+		}
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		entries := rapid.SliceOfNDistinct(rapid.IntRange(0, len(pool)-1), 1, 12, rapid.ID[int]).Draw(rt, "entries")
+		var digest []byte
+		var worth []verdict
+		for i := range 3 {
+			r := opened(t, cluster, disk{})
+			rest := rapid.Permutation(entries).Draw(rt, fmt.Sprintf("order %d", i))
+			for len(rest) > 0 {
+				n := rapid.IntRange(1, len(rest)).Draw(rt, "portion")
+				var w []*wirepb.Revocation
+				for _, e := range rest[:n] {
+					w = append(w, pool[e].wire)
+				}
+				if _, err := r.merge(w); err != nil {
+					rt.Fatal(err)
+				}
+				rest = rest[n:]
+			}
+			var got []verdict
+			for _, p := range peers {
+				got = append(got, r.verdict(p.cred))
+			}
+			if digest == nil {
+				digest, worth = r.digest(), got
+			}
+			if !bytes.Equal(digest, r.digest()) || !slices.Equal(worth, got) {
+				rt.Fatalf("%v and %v", worth, got)
+			}
+			again := opened(t, cluster, disk{})
+			if _, err := again.merge(r.all()); err != nil || !bytes.Equal(again.digest(), digest) {
+				rt.Fatalf("what is sent is not what is known: %v", err)
+			}
+		}
+	})
+}
+
+// TestBoundsDoNotDependOnTheOrder is the same for lists that overflow.
+func TestBoundsDoNotDependOnTheOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var pool []revocation
+		w := &wirepb.Revocation{}
+		for f := range 2 {
+			for s := range 4 {
+				for p := range rapid.IntRange(0, 2*maxBySigner).Draw(rt, "of a signer") {
+					one := revocation{word: word{peer: made("p", f, s, p)}, signer: made("s", f, s, 0), wire: w}
+					for g := range s {
+						one.above = append(one.above, made("g", f, g, 0))
+					}
+					pool = append(pool, placed(one))
+				}
+			}
+		}
+		var want map[slot]revocation
+		for i := range 3 {
+			list := map[slot]revocation{}
+			rest := slices.Clone(pool)
+			seed := rapid.Uint64().Draw(rt, fmt.Sprintf("seed %d", i))
+			shuffle(rest, seed)
+			for len(rest) > 0 {
+				n := min(len(rest), 1+int(seed%300))
+				for _, r := range rest[:n] {
+					put(list, r)
+				}
+				list = trimmed(list)
+				rest = rest[n:]
+			}
+			if want == nil {
+				want = list
+			}
+			if len(want) != len(list) {
+				rt.Fatalf("%d and %d are kept", len(want), len(list))
+			}
+			for s := range want {
+				if _, ok := list[s]; !ok {
+					rt.Fatalf("%v is kept in one order only", s)
+				}
+			}
+		}
+	})
+}
+
+func shuffle(list []revocation, seed uint64) {
+	for i := len(list) - 1; i > 0; i-- {
+		seed = seed*6364136223846793005 + 1442695040888963407
+		j := int(seed>>33) % (i + 1)
+		list[i], list[j] = list[j], list[i]
+	}
+}
+
+// TestListOfTheVersionBefore opens a list that the version before wrote. What members said there stays in force here and
+// goes no further; the word of the cluster key goes on.
+func TestListOfTheVersionBefore(t *testing.T) {
+	cluster := key(t)
+	pub := cluster.Public().(ed25519.PublicKey)
+	id := clusterOf(pub)
+	member := guest(t, root(cluster), AllRoles)
+	one, two := guest(t, root(cluster), RoleWorker), guest(t, root(cluster), RoleWorker)
+	old := func(by ed25519.PrivateKey, issuer *Credential, p peer.ID) *wirepb.Revocation {
+		body, err := proto.Marshal(&wirepb.RevocationBody{Cluster: id[:], Peer: []byte(p), Reason: "old", At: 1e9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &wirepb.Revocation{Body: body, Signature: ed25519.Sign(by, append([]byte("muster revocation 1\n"), body...))}
+		if issuer != nil {
+			w.Issuer = issuer.toWire()
+		}
+		return w
+	}
+	byKey, byMember := old(cluster, nil, one.id), old(member.key, member.cred, two.id)
+	d := disk{t.TempDir()}
+	b, err := proto.Marshal(&wirepb.RevocationList{Entries: []*wirepb.Revocation{byKey, byMember}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.write(revokedFile, b); err != nil {
+		t.Fatal(err)
+	}
+	r := opened(t, cluster, d)
+	if !r.has(one.id) || !r.has(two.id) || len(r.all()) != 1 {
+		t.Errorf("revoked: %t, %t, %d to pass on", r.has(one.id), r.has(two.id), len(r.all()))
+	}
+	merged(t, r, said(t, root(cluster), word{peer: two.id, number: 1, back: true}))
+	if again := opened(t, cluster, d); !again.has(one.id) || again.has(two.id) {
+		t.Error("the cluster key did not annul an entry of the version before")
+	}
+	fresh := opened(t, cluster, disk{})
+	if got, err := fresh.merge([]*wirepb.Revocation{byKey, byMember}); err != nil || len(got) != 1 || fresh.has(two.id) {
+		t.Errorf("%d accepted from a daemon of the version before, %v", len(got), err)
+	}
+	if plain := said(t, root(cluster), word{peer: one.id}); plain.wire.GetForm() != formFirst {
+		t.Error("a plain revocation by the cluster key is not as older daemons understand it")
+	}
+}
+
+func FuzzRevocation(f *testing.F) {
+	cluster := key(f)
+	line := generations(f, cluster, 2)
+	for _, r := range []revocation{
+		said(f, root(cluster), word{peer: newActor(f).id, reason: "why"}),
+		said(f, root(cluster), word{peer: newActor(f).id, number: 7, back: true}),
+		said(f, line[1].authority(cluster), word{peer: newActor(f).id, number: 2, withInvited: true}),
+	} {
+		b, err := proto.Marshal(&wirepb.RevocationList{Entries: []*wirepb.Revocation{r.wire}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var list wirepb.RevocationList
+		if proto.Unmarshal(b, &list) != nil {
+			return
+		}
+		for _, e := range list.GetEntries() {
+			r, err := revocationFromWire(e, line[0].cred.cluster, line[0].cred.key)
+			if (err == nil) == (r.peer == "") || err == nil && r.signer != "" && r.number > maxNumber {
+				t.Fatalf("%v, %v", r, err)
+			}
+		}
+		l := opened(t, cluster, disk{})
+		if _, err := l.merge(list.GetEntries()); err == nil {
+			l.verdict(line[1].cred)
+			l.digest()
+		}
+	})
+}
+
+func TestMembershipKeepsItsOrigin(t *testing.T) {
+	cluster := key(t)
+	by, other := guest(t, root(cluster), AllRoles), guest(t, root(cluster), AllRoles)
+	g := guest(t, by.authority(cluster), AllRoles)
+	m := membership{cluster: g.cred.cluster, key: g.cred.key}.with(g.cred)
+	moved, err := other.authority(cluster).renew(g.cred, g.cred.lineage(0), time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := disk{t.TempDir()}
+	if err := saveMembership(d, m.with(moved)); err != nil {
+		t.Fatal(err)
+	}
+	again, err := loadMembership(d, g.identity)
+	if err != nil || !bytes.Equal(again.own.encode(), moved.encode()) || !bytes.Equal(again.origin.encode(), g.cred.encode()) {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	if back := again.with(g.cred); back.origin != back.own {
+		t.Error("a direct credential is its own origin")
+	}
+	if err := saveMembership(d, m); err != nil {
+		t.Fatal(err)
+	}
+	if again, err = loadMembership(d, g.identity); err != nil || again.origin != again.own {
+		t.Errorf("a file without an origin, as of the version before: %v", err)
+	}
+}

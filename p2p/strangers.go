@@ -1,0 +1,257 @@
+package p2p
+
+// The strangers: connections that are not admitted yet, how many there may be, and how much each may send.
+// See docs/adr, ADR 116.
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+)
+
+const (
+	// maxStrangers bounds the strangers of one transport, from accept to admission. Each may hold about 150 KB for at
+	// most helloTimeout.
+	maxStrangers = 512
+	// maxStrangersEach bounds those from one network, so that one network cannot take all places. A hundred daemons on
+	// one host may join at once.
+	maxStrangersEach = 256
+	// strangerBytes bounds what is read of a stranger, handshakes included. A hello or a join takes 10 KB with them.
+	strangerBytes = 64 << 10
+	// maxStrangerStreams bounds the streams of a stranger. A plain libp2p client first tries to identify.
+	maxStrangerStreams = 16
+	// muteAfter and stalledAfter are how long a stranger may be silent before another may have its place: one that has
+	// sent nothing yet, and one that has. Who dials over TCP sends its first bytes with the last packet that opens the
+	// connection.
+	muteAfter    = 20 * time.Millisecond
+	stalledAfter = 500 * time.Millisecond
+	// meterEvery is how often the bytes of strangers over QUIC are compared with strangerBytes. QUIC itself accepts at
+	// most 768 KiB that nobody reads.
+	meterEvery = 10 * time.Millisecond
+)
+
+// stranger is one connection that is not admitted yet.
+type stranger struct {
+	room  *strangers // nil if this daemon dialled
+	from  netip.Prefix
+	since time.Time
+
+	bytes    atomic.Int64 // received so far, as far as counted
+	streams  atomic.Int32 // that it has opened over yamux
+	heard    atomic.Int64 // when bytes came last, in Unix nanoseconds; 0: never
+	admitted atomic.Bool
+	known    chan struct{} // closed on admission
+	left     sync.Once
+
+	end      func()        // guarded by room.mu; ends the connection; nil while that is impossible
+	received func() uint64 // guarded by room.mu; bytes that QUIC has received, nil if they are counted otherwise
+}
+
+func newStranger(now time.Time) *stranger {
+	return &stranger{since: now, known: make(chan struct{})}
+}
+
+// hear counts bytes that came.
+func (s *stranger) hear(n int) {
+	if n > 0 {
+		s.bytes.Add(int64(n))
+		s.heard.Store(time.Now().UnixNano())
+	}
+}
+
+// admit ends all bounds of a stranger.
+func (s *stranger) admit() {
+	if s.admitted.CompareAndSwap(false, true) {
+		close(s.known)
+		s.leave()
+	}
+}
+
+// leave gives the place back. Further calls do nothing.
+func (s *stranger) leave() {
+	if s.room != nil {
+		s.left.Do(func() { s.room.remove(s) })
+	}
+}
+
+// idle returns since when a stranger is silent, and for how long it may be.
+func (s *stranger) idle() (since time.Time, allowed time.Duration) {
+	if at := s.heard.Load(); at != 0 {
+		return time.Unix(0, at), stalledAfter
+	}
+	return s.since, muteAfter
+}
+
+// strangers counts the strangers of one transport.
+type strangers struct {
+	limit int
+	each  int
+
+	mu       sync.Mutex
+	list     map[*stranger]struct{} // guarded by mu
+	from     map[netip.Prefix]int   // guarded by mu
+	metering bool                   // guarded by mu; meter will run
+}
+
+func newStrangers() *strangers {
+	return &strangers{limit: maxStrangers, each: maxStrangersEach, list: map[*stranger]struct{}{}, from: map[netip.Prefix]int{}}
+}
+
+// networkOf returns the network of an address: a /24 of IPv4, a /64 of IPv6.
+func networkOf(ip netip.Addr) netip.Prefix {
+	ip = ip.Unmap().WithZone("")
+	bits := 64
+	if ip.Is4() {
+		bits = 24
+	}
+	p, err := ip.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{} // no IP address; all such connections share the bound
+	}
+	return p
+}
+
+func addrOf(a ma.Multiaddr) netip.Addr {
+	ip, err := manet.ToIP(a)
+	if err != nil {
+		return netip.Addr{}
+	}
+	addr, _ := netip.AddrFromSlice(ip)
+	return addr
+}
+
+// enter gives a new connection a place; nil if there is none. If all places are taken, that of the stranger that has
+// been silent for longest is free, if it was silent for too long. That connection is then ended.
+func (s *strangers) enter(ip netip.Addr, end func()) *stranger {
+	now := time.Now()
+	one := newStranger(now)
+	one.room, one.from, one.end = s, networkOf(ip), end
+	s.mu.Lock()
+	var out *stranger
+	switch {
+	case s.from[one.from] >= s.each:
+		out = s.silentLocked(one.from, now)
+	case len(s.list) >= s.limit:
+		out = s.silentLocked(s.crowdedLocked(), now)
+	}
+	if out != nil {
+		s.removeLocked(out)
+	}
+	if s.from[one.from] >= s.each || len(s.list) >= s.limit {
+		s.mu.Unlock()
+		return nil
+	}
+	s.list[one] = struct{}{}
+	s.from[one.from]++
+	s.mu.Unlock()
+	if out != nil {
+		out.end()
+	}
+	return one
+}
+
+// silentLocked returns the stranger of a network whose place another may have: first one that never sent anything.
+func (s *strangers) silentLocked(from netip.Prefix, now time.Time) *stranger {
+	var out *stranger
+	var outSince time.Time
+	var outAllowed time.Duration
+	for one := range s.list {
+		since, allowed := one.idle()
+		if one.from != from || one.end == nil || now.Sub(since) < allowed {
+			continue
+		}
+		if out == nil || allowed < outAllowed || allowed == outAllowed && since.Before(outSince) {
+			out, outSince, outAllowed = one, since, allowed
+		}
+	}
+	return out
+}
+
+// crowdedLocked returns the network with the most strangers.
+func (s *strangers) crowdedLocked() netip.Prefix {
+	var most netip.Prefix
+	for p, n := range s.from {
+		if n > s.from[most] {
+			most = p
+		}
+	}
+	return most
+}
+
+func (s *strangers) remove(one *stranger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removeLocked(one)
+}
+
+func (s *strangers) removeLocked(one *stranger) {
+	if _, ok := s.list[one]; !ok {
+		return
+	}
+	delete(s.list, one)
+	if s.from[one.from]--; s.from[one.from] <= 0 {
+		delete(s.from, one.from)
+	}
+}
+
+// busy reports whether half of the places for an address are taken.
+func (s *strangers) busy(ip netip.Addr) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return 2*len(s.list) >= s.limit || 2*s.from[networkOf(ip)] >= s.each
+}
+
+// count returns the number of strangers.
+func (s *strangers) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.list)
+}
+
+// follow says how a stranger over QUIC can be ended, and how many bytes it has sent. From now on these are bounded.
+func (s *strangers) follow(one *stranger, received func() uint64, end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one.received, one.end = received, end
+	if _, ok := s.list[one]; ok && !s.metering {
+		s.metering = true
+		time.AfterFunc(meterEvery, s.meter)
+	}
+}
+
+// meter ends strangers over QUIC that send too much. It runs again and again while there are any.
+func (s *strangers) meter() {
+	over, more := s.overLimit()
+	for _, end := range over {
+		end()
+	}
+	if more {
+		time.AfterFunc(meterEvery, s.meter)
+	}
+}
+
+// overLimit counts what strangers over QUIC have sent, and returns how to end those that sent too much. more is false
+// if there are no such strangers; then metering has ended.
+func (s *strangers) overLimit() (over []func(), more bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for one := range s.list {
+		if one.received == nil {
+			continue
+		}
+		more = true
+		if n := int64(one.received()); n != one.bytes.Load() { //nolint:gosec // far below 2^63
+			one.hear(int(n - one.bytes.Load()))
+		}
+		if one.bytes.Load() > strangerBytes && !one.admitted.Load() {
+			over = append(over, one.end)
+			s.removeLocked(one)
+		}
+	}
+	s.metering = more
+	return over, more
+}

@@ -1,0 +1,283 @@
+package p2p
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+	"pgregory.net/rapid"
+)
+
+func ip(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+func TestStrangersAreBoundedByNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newStrangers()
+		f.limit, f.each = 3, 2
+		var in []*stranger
+		for i, c := range []struct {
+			ip   string
+			want bool
+		}{
+			{"10.0.0.1", true},
+			{"::ffff:10.0.0.200", true}, // the same /24
+			{"10.0.0.2", false},
+			{"2001:db8::1", true},
+			{"2001:db8::2", false}, // all places are taken
+			{"10.0.1.1", false},
+		} {
+			one := f.enter(ip(c.ip), func() {})
+			if (one != nil) != c.want {
+				t.Errorf("step %d: %v", i, one)
+			}
+			if one != nil {
+				in = append(in, one)
+			}
+		}
+		in[0].leave()
+		in[0].leave() // twice is once
+		if f.enter(ip("2001:db8::3"), func() {}) == nil || f.enter(ip("10.0.7.1"), func() {}) != nil {
+			t.Error("one place was given up: want that exactly one stranger may enter")
+		}
+		in[1].admit()
+		in[2].admit()
+		if f.count() != 1 {
+			t.Errorf("%d places taken", f.count())
+		}
+	})
+}
+
+func TestSilentStrangersLoseTheirPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newStrangers()
+		f.limit, f.each = 4, 2
+		ended := ""
+		enter := func(name, addr string) *stranger {
+			return f.enter(ip(addr), func() { ended += name })
+		}
+		mute := enter("mute", "10.0.0.1")
+		talks := enter("talks", "10.0.0.2")
+		talks.hear(1)
+		if enter("", "10.0.0.3") != nil || ended != "" {
+			t.Errorf("a new stranger lost its place at once: %q", ended)
+		}
+		pass(muteAfter)
+		third := enter("third", "10.0.0.3")
+		if third == nil || ended != "mute" {
+			t.Errorf("ended %q, want the one that never said anything", ended)
+		}
+		mute.leave() // its place is another's by now
+		third.hear(1)
+		pass(stalledAfter - time.Millisecond)
+		third.hear(1)
+		pass(time.Millisecond)
+		if enter("", "10.0.0.4") == nil || ended != "mutetalks" {
+			t.Errorf("ended %q, want the one that has been silent for longer", ended)
+		}
+		// All places are taken, by several networks: the most crowded one gives way.
+		enter("", "10.0.1.1")
+		enter("", "10.0.2.1")
+		pass(time.Second)
+		ended = ""
+		if enter("", "10.0.3.1") == nil || f.from[networkOf(ip("10.0.0.1"))] != 1 {
+			t.Errorf("%v", f.from)
+		}
+		if f.count() != 4 {
+			t.Errorf("%d places taken of 4", f.count())
+		}
+	})
+}
+
+// TestHonestHostGetsAPlace floods one network with connections that say nothing, and checks that each host of that
+// network that does speak keeps its place.
+func TestHonestHostGetsAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newStrangers()
+		refused := 0
+		for i := range 10000 {
+			if i%40 == 0 {
+				lost := false
+				honest := f.enter(ip("10.0.0.7"), func() { lost = true })
+				if honest == nil {
+					refused++
+					continue
+				}
+				honest.hear(100)
+				defer func() {
+					if lost {
+						t.Error("a host that spoke lost its place")
+					}
+				}()
+				time.AfterFunc(300*time.Millisecond, honest.admit)
+			}
+			f.enter(ip(fmt.Sprintf("10.0.0.%d", i%256)), func() {})
+			if f.count() > maxStrangersEach {
+				t.Fatalf("%d strangers of one network", f.count())
+			}
+			if i%4 == 0 {
+				pass(time.Millisecond) // 4,000 a second
+			}
+		}
+		if refused > 0 {
+			t.Errorf("%d of 250 honest hosts were refused", refused)
+		}
+		pass(time.Second)
+	})
+}
+
+// TestStrangersPlacesAreKept enters, speaks, leaves and waits in random order. The bounds hold, and the counts agree
+// with the list.
+func TestStrangersPlacesAreKept(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		f := newStrangers()
+		f.limit, f.each = 6, 3
+		var all []*stranger
+		rt.Repeat(map[string]func(*rapid.T){
+			"enter": func(rt *rapid.T) {
+				n := rapid.IntRange(0, 3).Draw(rt, "network")
+				if one := f.enter(ip(fmt.Sprintf("10.0.%d.1", n)), func() {}); one != nil {
+					all = append(all, one)
+				}
+			},
+			"silence": func(rt *rapid.T) {
+				if len(all) > 0 {
+					rapid.SampledFrom(all).Draw(rt, "who").since = time.Unix(1, 0)
+				}
+			},
+			"speak": func(rt *rapid.T) {
+				if len(all) > 0 {
+					rapid.SampledFrom(all).Draw(rt, "who").hear(1)
+				}
+			},
+			"leave": func(rt *rapid.T) {
+				if len(all) > 0 {
+					rapid.SampledFrom(all).Draw(rt, "who").leave()
+				}
+			},
+			"admit": func(rt *rapid.T) {
+				if len(all) > 0 {
+					rapid.SampledFrom(all).Draw(rt, "who").admit()
+				}
+			},
+			"": func(rt *rapid.T) {
+				count := map[netip.Prefix]int{}
+				for one := range f.list {
+					count[one.from]++
+				}
+				if len(f.list) > f.limit || len(count) != len(f.from) {
+					rt.Fatalf("%d places taken, %v, %v", len(f.list), count, f.from)
+				}
+				for p, n := range count {
+					if n > f.each || f.from[p] != n {
+						rt.Fatalf("%s has %d, counted %d", p, n, f.from[p])
+					}
+				}
+			},
+		})
+	})
+}
+
+func pass(d time.Duration) { <-time.NewTimer(d).C }
+
+// pair returns both ends of a TCP connection; the accepted one is a stranger.
+func pair(t *testing.T, room *strangers) (*strangerConn, net.Conn) {
+	t.Helper()
+	l, err := manet.Listen(ma.StringCast("/ip4/127.0.0.1/tcp/0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	in, err := (&strangerListener{Listener: l, room: room}).Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close() })
+	return in.(*strangerConn), c
+}
+
+func TestStrangersBytesAreNotRead(t *testing.T) {
+	room := newStrangers()
+	in, out := pair(t, room)
+	go func() { _, _ = out.Write(make([]byte, 4*strangerBytes)) }()
+	read := make(chan int, 100)
+	go func() {
+		defer close(read)
+		total, b := 0, make([]byte, 40000)
+		for total < 2*strangerBytes {
+			n, err := in.Read(b)
+			total += n
+			read <- total
+			if err != nil {
+				return
+			}
+		}
+	}()
+	total := 0
+	for total < strangerBytes {
+		total = <-read
+	}
+	select {
+	case more := <-read:
+		t.Errorf("read %d bytes of a stranger, want %d", more, strangerBytes)
+	case <-time.NewTimer(200 * time.Millisecond).C:
+	}
+	if total != strangerBytes || room.count() != 1 {
+		t.Errorf("read %d, %d strangers", total, room.count())
+	}
+	in.who.admit()
+	for n := range read {
+		total = n
+	}
+	if total < 2*strangerBytes || room.count() != 0 {
+		t.Errorf("after admission: read %d, %d strangers", total, room.count())
+	}
+}
+
+func TestStrangerThatWaitsIsClosed(t *testing.T) {
+	room := newStrangers()
+	in, out := pair(t, room)
+	begin := time.Now()
+	if _, err := io.ReadAll(out); err != nil && time.Since(begin) < 4*time.Second {
+		t.Error(err)
+	}
+	if took := time.Since(begin); took < 4*time.Second || took > 7*time.Second || room.count() != 0 {
+		t.Errorf("ended after %s, %d strangers", took, room.count())
+	}
+	if _, err := in.Read(make([]byte, 1)); err == nil {
+		t.Error("a closed connection is read")
+	}
+}
+
+func TestStrangersScope(t *testing.T) {
+	who := newStranger(time.Now())
+	s := &strangerScope{ConnManagementScope: &network.NullScope{}, who: who}
+	if err := s.ReserveMemory(1, 255); !errors.Is(err, errStranger) {
+		t.Errorf("a window of a stranger grew: %v", err)
+	}
+	for i := range maxStrangerStreams + 1 {
+		span, err := s.PeerScope().BeginSpan()
+		if (err == nil) != (i < maxStrangerStreams) {
+			t.Fatalf("stream %d: %v", i, err)
+		}
+		if err == nil && (span.ReserveMemory(256<<10, 255) != nil || span.ReserveMemory(1, 128) == nil) {
+			t.Errorf("stream %d: its first window was refused, or it grew", i)
+		}
+	}
+	who.admit()
+	if _, err := s.PeerScope().BeginSpan(); err != nil || s.ReserveMemory(1, 255) != nil {
+		t.Errorf("after admission: %v", err)
+	}
+}
