@@ -91,9 +91,9 @@ func (m *memoryJournal) Rows(id job.ID, from, to string) ([]job.Row, error) {
 // memoryLedger keeps nothing.
 type memoryLedger struct{}
 
-func (memoryLedger) Save([]lease.Record, []job.Attempt, []lease.GroupEpoch, bool) error { return nil }
+func (memoryLedger) Save([]lease.Record, []job.Attempt, []lease.Claim, bool) error { return nil }
 
-func (memoryLedger) Load() ([]lease.Record, []lease.GroupEpoch, error) { return nil, nil, nil }
+func (memoryLedger) Load() ([]lease.Record, []lease.Claim, error) { return nil, nil, nil }
 
 // instant is a driver whose tasks succeed after a second.
 type instant struct{ tell func(worker.DriverEvent) }

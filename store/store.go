@@ -9,7 +9,7 @@
 //	r/GROUP/...        everything else under r/GROUP/ is the log of the group: see package journal
 //	s/GROUP/j/JOB      row of a job: the job and its tasks
 //	w/a/ATTEMPT        the worker's record of an attempt
-//	w/e/GROUP          newest epoch that the worker has seen of a group (R2)
+//	w/e/GROUP          owner of a group, and its newest epoch that the worker has seen (R2)
 //	n/KEY              keys of the daemon itself
 //
 // # What a crash leaves

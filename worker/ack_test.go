@@ -44,8 +44,8 @@ func TestAckOfTheOwnerAlone(t *testing.T) {
 			if want := c.ack.Epoch == epoch(2); (len(stale) == 1) != want {
 				t.Fatalf("stale = %+v", stale)
 			}
-			if h.epochs[group] != epoch(3) {
-				t.Fatalf("epoch = %v", h.epochs[group])
+			if h.claims[group].Epoch != epoch(3) {
+				t.Fatalf("epoch = %v", h.claims[group])
 			}
 		})
 	}

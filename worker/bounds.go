@@ -36,6 +36,15 @@ const (
 	maxAge = 365 * 24 * time.Hour
 	// maxGroups bounds the known journal groups. Each costs a few hundred bytes and a renewal every 30 s.
 	maxGroups = 16384
+	// maxGroupsOf bounds those of one owner, so that no member can fill the place for the others. A daemon has one group for
+	// each data directory that it ever had.
+	maxGroupsOf = 16
+	// groupRests is when a group without attempts may be forgotten for another one of its owner: later than any offer ends.
+	groupRests = time.Hour
+	// groupExpires is when a group without attempts is forgotten whose owner has no session, and sweepGroups how often
+	// such groups are looked for.
+	groupExpires = 24 * time.Hour
+	sweepGroups  = time.Hour
 	// maxOutstanding bounds the unanswered renewals of one group. It is more than are usually requested while a session
 	// lives.
 	maxOutstanding = 16

@@ -82,8 +82,8 @@ func TestR2EpochIsOnDiskBeforeAnythingIsDone(t *testing.T) {
 	h.failing = false
 	h.jump(time.Second)
 	e = h.round()
-	if h.epochs[group] != epoch(5) || len(e.Extend) != 1 {
-		t.Fatalf("after the disk is back: epoch %v, extended %v", h.epochs[group], e.Extend)
+	if h.claims[group].Epoch != epoch(5) || len(e.Extend) != 1 {
+		t.Fatalf("after the disk is back: epoch %v, extended %v", h.claims[group], e.Extend)
 	}
 	// The epoch survives a restart.
 	h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42})

@@ -190,7 +190,7 @@ func (s *story) writesText(w worker.Writes) string {
 	for _, a := range w.Gone {
 		out = append(out, s.name(a)+"=gone")
 	}
-	for _, e := range w.Epochs {
+	for _, e := range w.Claims {
 		out = append(out, "epoch="+e.Epoch.String())
 	}
 	verb := "save"
