@@ -572,6 +572,10 @@ func (d *daemon) Owner(_ context.Context, g job.Group) (job.Peer, bool, error) {
 	return "", false, fmt.Errorf("journal group %s: %w", g, ErrNotFound)
 }
 
+func (d *daemon) Founding(job.Group) (job.Founding, bool) { return job.Founding{}, false }
+
+func (d *daemon) ForgetClaim(context.Context, job.Group) (job.Peer, error) { return "", nil }
+
 func (d *daemon) Copies(job.Group) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

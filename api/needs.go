@@ -136,6 +136,10 @@ type Directory interface {
 	Owner(ctx context.Context, g job.Group) (p job.Peer, self bool, err error)
 	// Copies returns the number of daemons that store the records of a group that this daemon owns.
 	Copies(g job.Group) int
+	// Founding returns the proof that this daemon has founded a group; false if it has not.
+	Founding(g job.Group) (job.Founding, bool)
+	// ForgetClaim has this host forget which daemon owns a group's jobs. It returns the owner; "" if none was known.
+	ForgetClaim(ctx context.Context, g job.Group) (owner job.Peer, err error)
 }
 
 // Self describes this daemon.

@@ -50,8 +50,11 @@ func Found(founder Peer) (Founding, Group) {
 
 // Proves reports whether the founder has founded this group with this number.
 func (f Founding) Proves(founder Peer, g Group) bool {
-	return f != (Founding{}) && g.Founded() && newTry(founder).group(f) == g
+	return f != (Founding{}) && g.Founded() && f.Group(founder) == g
 }
+
+// Group returns the group that the founder has founded with this number.
+func (f Founding) Group(founder Peer) Group { return newTry(founder).group(f) }
 
 // String returns the number as 32 hexadecimal digits, or "" if there is none.
 func (f Founding) String() string {

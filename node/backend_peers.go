@@ -3,6 +3,7 @@ package node
 // The interfaces of package api for the cluster: its members, and the owners of groups.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p"
+	"github.com/musterhq/muster/worker"
 )
 
 // peersBackend gives the API access to the cluster.
@@ -93,7 +95,10 @@ func (b peersBackend) Revoke(_ context.Context, p job.Peer, reason string) error
 }
 
 // directoryBackend gives the API access to the directory.
-type directoryBackend struct{ *directory }
+type directoryBackend struct {
+	*directory
+	work *worker.Loop // nil without the worker role
+}
 
 // Owner returns the daemon that owns a group's jobs; self is true if it is this one.
 func (b directoryBackend) Owner(ctx context.Context, g job.Group) (job.Peer, bool, error) {
@@ -103,3 +108,18 @@ func (b directoryBackend) Owner(ctx context.Context, g job.Group) (job.Peer, boo
 
 // Copies returns the number of daemons that keep the journal of a group. In this version it is only the owner.
 func (b directoryBackend) Copies(job.Group) int { return 1 }
+
+// Founding returns the proof that this daemon has founded a group.
+func (b directoryBackend) Founding(g job.Group) (job.Founding, bool) {
+	return b.own.founding, g == b.own.group && b.own.founding != (job.Founding{})
+}
+
+// ForgetClaim forgets the owner of a group, in the directory and in the ledger.
+func (b directoryBackend) ForgetClaim(ctx context.Context, g job.Group) (job.Peer, error) {
+	owner := b.forget(g)
+	if b.work == nil {
+		return owner, nil
+	}
+	bound, err := b.work.ForgetClaim(ctx, g)
+	return cmp.Or(bound, owner), apiErrorOf(err)
+}

@@ -75,6 +75,20 @@ func (c *claims) bind(now Moment, g *group, owner job.Peer) {
 	c.sessions.own(g, owner)
 }
 
+// keepOwn binds the group of this daemon's own scheduler, before any other daemon can claim it.
+func (c *claims) keepOwn(id job.Group, self job.Peer) {
+	g := c.groups[id]
+	if id == 0 || g != nil && g.bound && g.owner == self {
+		return
+	}
+	if g == nil {
+		g = newGroup(id)
+		c.groups[id] = g
+	}
+	g.epoch = lease.Epoch{} // what an earlier version has on disk may be of anybody
+	c.bind(Moment{}, g, self)
+}
+
 // begin starts the sweeps after a restart. No group counts as unused for longer than since then.
 func (c *claims) begin(now Moment) {
 	for _, g := range c.groups {
@@ -118,6 +132,14 @@ func (c *claims) drop(g *group) {
 	c.turn.timers.stop(g.timer)
 	g.epoch = lease.Epoch{}
 	c.ledger.claim(g)
+}
+
+// ownerOf returns the owner of a group; "" if none is known.
+func (c *claims) ownerOf(id job.Group) job.Peer {
+	if g := c.groups[id]; g != nil {
+		return g.owner
+	}
+	return ""
 }
 
 // forget forgets the owner of a group, as an operator says. The attempts stay.

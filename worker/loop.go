@@ -219,6 +219,16 @@ func (l *Loop) SetLimits(to Limits) { l.deliver(LimitsChanged{Limits: to}) }
 // Drain begins, changes or ends a drain.
 func (l *Loop) Drain(d Drain) { l.deliver(d) }
 
+// ForgetClaim forgets which daemon owns a journal group, and returns the owner; "" if none was known.
+func (l *Loop) ForgetClaim(ctx context.Context, g job.Group) (owner job.Peer, err error) {
+	answer := make(chan job.Peer, 1)
+	if err := l.ask(ctx, func(c *Core) { answer <- c.leases.claims.ownerOf(g) }); err != nil {
+		return "", err
+	}
+	l.deliver(ForgetClaim{Group: g})
+	return <-answer, nil
+}
+
 // Attempts returns the records of all attempts that are reserved, run, or are not yet acknowledged. The error is
 // ErrStopped or that of ctx.
 func (l *Loop) Attempts(ctx context.Context) ([]lease.Record, error) {

@@ -153,7 +153,7 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	switch {
 	case e.Refused != "":
 		why = "not admitted: " + e.Refused
-	case m.Epoch.Less(g.epoch):
+	case m.Epoch.Less(g.epoch) || a.offer.key.peer != g.owner:
 		why = "its job got a new owner before it started"
 	}
 	if why != "" {
