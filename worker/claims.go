@@ -142,16 +142,20 @@ func (c *claims) ownerOf(id job.Group) job.Peer {
 	return ""
 }
 
-// forget forgets the owner of a group, as an operator says. The attempts stay.
+// forget forgets the owner of a group and its epoch, as an operator says. The attempts stay. A daemon that has proved that
+// it has founded the group stays its owner; only its epoch is forgotten.
 func (c *claims) forget(id job.Group) {
 	g := c.groups[id]
 	if g == nil {
 		return
 	}
 	c.turn.log(slog.LevelInfo, "claim forgotten", slog.String("group", id.String()), slog.String("owner", string(g.owner)))
-	c.unbind(g)
-	g.epoch, g.lastOwner, g.session = lease.Epoch{}, "", session{}
-	c.sessions.own(g, "")
+	g.epoch = lease.Epoch{}
+	if !g.bound || !id.Founded() {
+		c.unbind(g)
+		g.lastOwner, g.session = "", session{}
+		c.sessions.own(g, "")
+	}
 	c.ledger.claim(g)
 }
 

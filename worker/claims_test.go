@@ -117,6 +117,13 @@ func TestFounderTakesItsGroupBack(t *testing.T) {
 	if r := one[lease.Renew](h, amy); r.Group != amysGroup {
 		t.Fatalf("renew = %+v", r)
 	}
+	// An operator can have the epoch forgotten, if amy was restored from a backup. The proof stands.
+	h.round(worker.ForgetClaim{Group: amysGroup})
+	h.says(mallory, lease.Owns{Groups: []lease.GroupEpoch{{Group: amysGroup, Epoch: last}}})
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: amysGroup, Epoch: epoch(1)}}})
+	if c := h.claims[amysGroup]; c != (lease.Claim{Group: amysGroup, Epoch: epoch(1), Owner: amy}) {
+		t.Fatalf("after it was forgotten: claim = %+v", c)
+	}
 }
 
 // A claim of an earlier version's ledger names no owner. The group goes to the owner of its attempts here, under its own

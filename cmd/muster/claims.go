@@ -47,6 +47,6 @@ func (v clusterVerbs) forgetClaim(c *cli.Context) error {
 	if c.Bool("json") {
 		return v.printJSON(claim)
 	}
-	fmt.Fprintf(v.out, "%s is no longer taken for the owner of the jobs …-%s on this host; the next daemon that claims them is\n", printable(string(claim.Owner)), printable(claim.Group))
+	fmt.Fprintf(v.out, "this host has forgotten that %s owns the jobs …-%s; the next daemon that claims them, and can, owns them here\n", printable(string(claim.Owner)), printable(claim.Group))
 	return nil
 }
