@@ -26,6 +26,41 @@ type Claim struct {
 	Owner job.Peer `json:"owner" doc:"The daemon that was taken for the owner of the jobs."`
 }
 
+// headerFounding has the proof that the daemon that answers has founded the group of the jobs in its answer.
+const headerFounding = "Muster-Founding"
+
+// proofIn returns the proof of an answer; none if there is none that can be read.
+func proofIn(h http.Header) job.Founding {
+	f, err := job.ParseFounding(h.Get(headerFounding))
+	if err != nil {
+		return job.Founding{}
+	}
+	return f
+}
+
+// proven says whose jobs another daemon may tell of: its own.
+type proven struct {
+	directory Directory
+	peer      job.Peer
+	proof     job.Founding
+}
+
+// tells reports whether what the daemon says of a job is believed.
+func (p proven) tells(j *Job) bool {
+	return j.Owner == p.peer && p.directory.Believes(p.peer, j.ID.Group(), p.proof)
+}
+
+// sends reports whether an event of the daemon is believed. asked has the jobs whose events were asked for; empty: all.
+func (p proven) sends(e *Event, asked map[job.ID]bool) bool {
+	if e.Kind != EventJob && e.Kind != EventGone {
+		return true
+	}
+	if len(asked) > 0 && !asked[e.ID] || len(asked) == 0 && e.Kind == EventGone {
+		return false
+	}
+	return e.Kind == EventGone || e.Job != nil && e.Job.ID == e.ID && p.tells(e.Job)
+}
+
 // claimRoutes serves the routes of claims.
 type claimRoutes struct{ directory Directory }
 
@@ -47,8 +82,8 @@ func (r *claimRoutes) founding(_ context.Context, in *groupInput) (*foundingOutp
 	if err != nil {
 		return nil, bad("%w", err)
 	}
-	f, ok := r.directory.Founding(g)
-	if !ok {
+	own, f := r.directory.Home()
+	if g != own || f == (job.Founding{}) {
 		return nil, &notFoundError{"group", in.Group, "this daemon has not founded it"}
 	}
 	return &foundingOutput{foundingAnswer{f.String()}}, nil

@@ -572,7 +572,12 @@ func (d *daemon) Owner(_ context.Context, g job.Group) (job.Peer, bool, error) {
 	return "", false, fmt.Errorf("journal group %s: %w", g, ErrNotFound)
 }
 
-func (d *daemon) Founding(job.Group) (job.Founding, bool) { return job.Founding{}, false }
+func (d *daemon) Home() (job.Group, job.Founding) { return d.group, job.Founding{} }
+
+func (d *daemon) Believes(p job.Peer, g job.Group, _ job.Founding) bool {
+	owner, _, err := d.Owner(context.Background(), g)
+	return err != nil || owner == p
+}
 
 func (d *daemon) ForgetClaim(context.Context, job.Group) (job.Peer, error) { return "", nil }
 

@@ -109,9 +109,16 @@ func (b directoryBackend) Owner(ctx context.Context, g job.Group) (job.Peer, boo
 // Copies returns the number of daemons that keep the journal of a group. In this version it is only the owner.
 func (b directoryBackend) Copies(job.Group) int { return 1 }
 
-// Founding returns the proof that this daemon has founded a group.
-func (b directoryBackend) Founding(g job.Group) (job.Founding, bool) {
-	return b.own.founding, g == b.own.group && b.own.founding != (job.Founding{})
+// Home returns the group of this daemon's jobs, and the proof that it has founded the group.
+func (b directoryBackend) Home() (job.Group, job.Founding) { return b.own.group, b.own.founding }
+
+// Believes reports whether a daemon may own a group.
+func (b directoryBackend) Believes(p job.Peer, g job.Group, proof job.Founding) bool {
+	if g.Founded() {
+		return b.learn(g, p, proof)
+	}
+	owner := b.ownerOf(g) // what is listed binds no group
+	return owner == "" || owner == p
 }
 
 // ForgetClaim forgets the owner of a group, in the directory and in the ledger.

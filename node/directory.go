@@ -113,6 +113,9 @@ func (d *directory) learn(g job.Group, p job.Peer, f job.Founding) bool {
 	if g == d.own.group {
 		return p == d.self
 	}
+	if d.ownerOf(g) == p {
+		return true
+	}
 	if g.Founded() && !f.Proves(p, g) {
 		return false
 	}
@@ -165,12 +168,19 @@ func (d *directory) forget(g job.Group) job.Peer {
 	return p
 }
 
-// knows reports whether Owner returns without a search.
-func (d *directory) knows(g job.Group) bool {
+// ownerOf returns the owner of a group if it is known, else "".
+func (d *directory) ownerOf(g job.Group) job.Peer {
+	if g == d.own.group {
+		return d.self
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, known := d.owner[g]
-	return known || g == d.own.group
+	return d.owner[g]
+}
+
+// knows reports whether Owner returns without a search.
+func (d *directory) knows(g job.Group) bool {
+	return d.ownerOf(g) != ""
 }
 
 // Owner returns the daemon that owns a group; self is true if it is this one.
@@ -178,10 +188,7 @@ func (d *directory) Owner(ctx context.Context, g job.Group) (p job.Peer, self bo
 	if g == d.own.group {
 		return d.self, true, nil
 	}
-	d.mu.Lock()
-	p, ok := d.owner[g]
-	d.mu.Unlock()
-	if ok {
+	if p := d.ownerOf(g); p != "" {
 		return p, false, nil
 	}
 	if p := d.search(ctx, g); p != "" {
