@@ -308,7 +308,7 @@ func lateResult(j *Job, t *job.Task, r job.ResultRecord) bool {
 
 // RanAt reports whether an attempt of a task was assigned to a host with this data directory. Of attempts before the newest
 // it knows those whose outcome is kept.
-func (j *Job) RanAt(a job.Attempt, node job.Peer, store string) bool {
+func RanAt(j *Job, a job.Attempt, node job.Peer, store string) bool {
 	if !j.Has(a.Task) {
 		return false
 	}

@@ -178,9 +178,19 @@ type group struct {
 	next    BootTime   // when the next Renew is due
 	timer   *timer     // fires at next
 
+	refused []buried                 // attempts that were refused, the oldest first; those that were dropped since may be among them
 	running map[job.Attempt]*attempt // started and not ended
 	kept    map[job.Attempt]*attempt // attempts whose end is not acknowledged
 }
+
+// buried is an attempt that was refused, and when.
+type buried struct {
+	attempt *attempt
+	at      BootTime
+}
+
+// there reports whether the attempt was not dropped since.
+func (b buried) there() bool { return b.attempt.group.kept[b.attempt.rec.Attempt] == b.attempt }
 
 // claim returns what is written about the owner of the group.
 func (g *group) claim() lease.Claim {

@@ -64,12 +64,14 @@ func NewCore(cfg Config) (*Core, error) {
 		random: rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)), claims: newClaims(c.turn, c.ledger, c.sessions),
 	}
 	c.attempts = &attempts{
-		cfg: c.cfg, turn: c.turn, account: c.account, health: c.health, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
+		graves: graves{claims: c.leases.claims},
+		cfg:    c.cfg, turn: c.turn, account: c.account, health: c.health, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
 		queue: c.queue, ports: newPorts(c.cfg, c.turn), by: map[job.Attempt]*attempt{}, awaiting: map[job.Attempt]*attempt{},
 	}
 	c.commands = &commands{cfg: c.cfg, turn: c.turn, reports: c.reports, leases: c.leases, attempts: c.attempts}
 	c.reservations = &reservations{
-		turn: c.turn, account: c.account, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases, attempts: c.attempts,
+		lapses: lapses{},
+		turn:   c.turn, account: c.account, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases, attempts: c.attempts,
 	}
 	c.wounds = &wounds{account: c.account, queue: c.queue, attempts: c.attempts, reservations: c.reservations}
 	c.preemption = &preemption{account: c.account, queue: c.queue, attempts: c.attempts, reservations: c.reservations, wounds: c.wounds}
@@ -122,6 +124,7 @@ func (c *Core) take(now Moment, ev Event) {
 		c.account.meter.load(now, c.cfg.Boot, c.attempts.holding(), e.Found)
 		c.attempts.adopted(now, e.Found)
 		c.leases.claims.begin(now)
+		c.attempts.begin(now)
 		c.drain.arm(now)
 	case Admitted:
 		c.starts.admitted(now, e)

@@ -162,6 +162,7 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	}
 	a.start = nil
 	a.move(s.turn, starting)
+	s.reservations.lapses.started(a.offer.key.peer)
 	spec := m.File.Spec()
 	a.rec.Epoch, a.rec.Session, a.rec.File, a.rec.Element = m.Epoch, m.Session, m.File, m.Element
 	a.rec.Gang = m.Gang
