@@ -25,7 +25,7 @@ func TestRecordsAreBoundedByHost(t *testing.T) {
 		}
 		defer book.Close()
 		store := newRecordStore()
-		m, err := records.NewProviderManager(t.Context(), test.RandPeerIDFatal(t), book, store,
+		m, err := records.NewProviderManager(test.RandPeerIDFatal(t), book, store,
 			records.ProvideValidity(cfg.Validity), records.CleanupInterval(cfg.Validity))
 		if err != nil {
 			t.Fatal(err)
