@@ -63,6 +63,6 @@ func (s *recordStore) Delete(ctx context.Context, k datastore.Key) error {
 }
 
 // Batch collects changes that are made one by one.
-func (s *recordStore) Batch(context.Context) (datastore.Batch, error) {
+func (s *recordStore) Batch(context.Context) (datastore.Batch, error) { //nolint:ireturn // the interface of the library
 	return datastore.NewBasicBatch(s), nil
 }

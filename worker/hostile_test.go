@@ -3,7 +3,6 @@ package worker_test
 // What one hostile scheduler can make a host remember and reserve.
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -116,7 +115,7 @@ func TestReservationsThatLapse(t *testing.T) {
 				}
 			}
 			share := float64(got1) / (4 * 3600)
-			t.Log(fmt.Sprintf("amy got %.0f %% of what it asked for, and waited for %s at most", 100*share, max(longest, waited)))
+			t.Logf("amy got %.0f %% of what it asked for, and waited for %s at most", 100*share, max(longest, waited))
 			if share < 0.8 || max(longest, waited) > 5*time.Minute {
 				t.Errorf("amy got %.0f %% of what it asked for, and waited for %s at most", 100*share, max(longest, waited))
 			}
