@@ -118,6 +118,9 @@ func (d *daemons) exchange(ctx context.Context, method string, peer job.Peer, pa
 	if resp.StatusCode != http.StatusOK {
 		return readProblem(resp)
 	}
+	if h, ok := out.(interface{ readHeader(h http.Header) }); ok {
+		h.readHeader(resp.Header)
+	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(out); err != nil {
 		return fmt.Errorf("api: ask %s for %s: %w: %w", peer.Short(), path, ErrUnavailable, err)
 	}

@@ -101,6 +101,8 @@ func (r *eventRoutes) stream(ctx context.Context, in *eventsInput) (*huma.Stream
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same context, and it ends with the server too
 		_, w := humago.Unwrap(hctx)
+		_, proof := r.directory.Home()
+		w.Header().Set(headerFounding, proof.String())
 		ctx, cancel := context.WithCancel(hctx.Context())
 		f := follower{eventRoutes: r, out: make(chan outgoing, eventQueue), stop: cancel, peer: requesterOf(ctx).from == fromPeer, ended: in.Ended, single: len(groups) == 1, known: known}
 		defer f.sources.Wait()
@@ -379,7 +381,9 @@ func (f *follower) member(ctx context.Context, peer job.Peer) {
 }
 
 // eventsOf receives the events of another daemon until the stream breaks or each returns false.
-func (d *daemons) eventsOf(ctx context.Context, peer job.Peer, in eventsInput, each func(Event) bool) error {
+//
+// It drops what that daemon says of jobs that are not its own, or that it was not asked for.
+func (d *eventRoutes) eventsOf(ctx context.Context, peer job.Peer, in eventsInput, each func(Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	alive := time.AfterFunc(eventSilence, cancel)
@@ -398,9 +402,17 @@ func (d *daemons) eventsOf(ctx context.Context, peer job.Peer, in eventsInput, e
 	if resp.StatusCode != http.StatusOK {
 		return readProblem(resp)
 	}
+	from, asked := proven{d.directory, peer, proofIn(resp.Header)}, map[job.ID]bool{}
+	for _, id := range in.Job {
+		asked[job.ID(id)] = true
+	}
 	err = readEvents(resp.Body, func() { alive.Reset(eventSilence) }, func(e Event) bool {
 		if e.Kind == EventOpen {
 			e.NodeID = peer
+		}
+		if !from.sends(&e, asked) {
+			d.metrics.dropped(1)
+			return ctx.Err() == nil
 		}
 		return each(e) && ctx.Err() == nil
 	})

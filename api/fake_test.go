@@ -5,6 +5,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -100,7 +101,8 @@ type daemon struct {
 	front   *pipes // the listener for clients, as if over TCP
 	back    *pipes // the listener for other daemons
 	client  *Client
-	silent  chan struct{} // closed: accepts connections of daemons and does not answer
+	silent  chan struct{}  // closed: accepts connections of daemons and does not answer
+	lies    map[string]any // guarded by mu: what it answers to other daemons, by path
 
 	mu        sync.Mutex
 	jobs      map[job.ID]job.Job        // guarded by mu
@@ -172,6 +174,23 @@ func (d *daemon) start(t *testing.T) {
 			<-r.Context().Done()
 			return
 		default:
+		}
+		d.mu.Lock()
+		lie := d.lies[r.URL.Path]
+		d.mu.Unlock()
+		if e, ok := lie.([]Event); ok {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for _, x := range e {
+				text, _ := json.Marshal(x)
+				fmt.Fprintf(w, "event: %s\ndata: %s\n\n", x.Kind, text)
+			}
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
+		if lie != nil {
+			_ = json.NewEncoder(w).Encode(lie)
+			return
 		}
 		inner.ServeHTTP(w, r)
 	})
@@ -576,6 +595,15 @@ func (d *daemon) Owner(_ context.Context, g job.Group) (job.Peer, bool, error) {
 	}
 	return "", false, fmt.Errorf("journal group %s: %w", g, ErrNotFound)
 }
+
+func (d *daemon) Home() (job.Group, job.Founding) { return d.group, job.Founding{} }
+
+func (d *daemon) Believes(p job.Peer, g job.Group, _ job.Founding) bool {
+	owner, _, err := d.Owner(context.Background(), g)
+	return err != nil || owner == p
+}
+
+func (d *daemon) ForgetClaim(context.Context, job.Group) (job.Peer, error) { return "", nil }
 
 func (d *daemon) Copies(job.Group) int {
 	d.mu.Lock()

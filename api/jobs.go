@@ -337,8 +337,25 @@ type listInput struct {
 }
 
 type jobsOutput struct {
-	Cursor string `header:"Muster-Cursor" doc:"The field next, for clients that have not decoded the listing yet."`
-	Body   Listing[Job]
+	Cursor   string `header:"Muster-Cursor" doc:"The field next, for clients that have not decoded the listing yet."`
+	Founding string `header:"Muster-Founding" doc:"Proves to other daemons that this one has founded the group of its jobs."`
+	Body     Listing[Job]
+}
+
+// peerJobs is the listing of another daemon, with its proof.
+type peerJobs struct {
+	Listing[Job]
+	proof job.Founding
+}
+
+func (p *peerJobs) readHeader(h http.Header) { p.proof = proofIn(h) }
+
+// theirs returns the jobs in a member's answer that are its own, and counts the others.
+func (r *jobRoutes) theirs(a *answer[peerJobs]) []Job {
+	p, n := proven{r.directory, a.member.Peer, a.value.proof}, len(a.value.Items)
+	items := slices.DeleteFunc(a.value.Items, func(j Job) bool { return !p.tells(&j) })
+	r.metrics.dropped(n - len(items))
+	return items
 }
 
 func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error) {
@@ -350,7 +367,7 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 	if err != nil {
 		return nil, err
 	}
-	answers, err := fan[Listing[Job]](ctx, r.daemons, "/v1/jobs", in.forwarded(q))
+	answers, err := fan[peerJobs](ctx, r.daemons, "/v1/jobs", in.forwarded(q))
 	if err != nil {
 		return nil, err
 	}
@@ -362,7 +379,7 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 	}
 	for _, a := range answers {
 		if a.err == nil {
-			l.Items = append(l.Items, a.value.Items...)
+			l.Items = append(l.Items, r.theirs(&a)...)
 			more = more || a.value.Next != ""
 		}
 	}
@@ -373,7 +390,8 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 	if more && len(l.Items) > 0 && !in.Last {
 		l.Next = cursor(position(l.Items[len(l.Items)-1]))
 	}
-	return &jobsOutput{l.Next, l}, nil
+	_, proof := r.directory.Home()
+	return &jobsOutput{l.Next, proof.String(), l}, nil
 }
 
 func position(j Job) job.Position { return job.Position{Submitted: j.SubmittedAt, ID: j.ID} }

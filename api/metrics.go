@@ -16,6 +16,7 @@ type metrics struct {
 	seconds  *prometheus.HistogramVec
 	streams  prometheus.Gauge
 	silent   prometheus.Counter
+	foreign  prometheus.Counter
 }
 
 func newMetrics(reg *prometheus.Registry) (*metrics, error) {
@@ -31,9 +32,10 @@ func newMetrics(reg *prometheus.Registry) (*metrics, error) {
 		}, []string{"route"}),
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_api_streams", Help: "Open streams of logs and events."}),
 		silent:  prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_api_silent_total", Help: "Listings that a member did not answer, counted for each member."}),
+		foreign: prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_foreign_rows_total", Help: "Rows and events of members about what is not theirs, which were dropped."}),
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.streams, m.silent} {
+	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.streams, m.silent, m.foreign} {
 		errs = append(errs, reg.Register(c))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -62,5 +64,12 @@ func (m *metrics) stream(open float64) {
 func (m *metrics) silence(members int) {
 	if m != nil {
 		m.silent.Add(float64(members))
+	}
+}
+
+// dropped counts rows of a member that are not about what is its own.
+func (m *metrics) dropped(rows int) {
+	if m != nil {
+		m.foreign.Add(float64(rows))
 	}
 }

@@ -50,8 +50,9 @@ func (r *nodeRoutes) nodes(ctx context.Context) ([]Node, []string, error) {
 	list := []Node{NodeDocument(info)}
 	for i := range answers {
 		a := &answers[i]
-		if a.err == nil && len(a.value.Items) != 1 {
-			a.err = fmt.Errorf("%w: %d nodes in its answer", ErrUnavailable, len(a.value.Items))
+		if a.err == nil && (len(a.value.Items) != 1 || !a.value.Items[0].isOf(a.member.Peer)) {
+			a.err = fmt.Errorf("%w: its answer is not about itself", ErrUnavailable)
+			r.metrics.dropped(len(a.value.Items))
 		}
 		if a.err != nil {
 			list = append(list, silentNode(a.member))
@@ -66,6 +67,11 @@ func (r *nodeRoutes) nodes(ctx context.Context) ([]Node, []string, error) {
 		return strings.Compare(string(a.ID), string(b.ID))
 	})
 	return list, silent(r.daemons, answers), nil
+}
+
+// isOf reports whether a node and its GPUs are those of a daemon.
+func (n *Node) isOf(p job.Peer) bool {
+	return n.ID == p && !slices.ContainsFunc(n.GPUs, func(g GPU) bool { return g.NodeID != p })
 }
 
 // silentNode returns what is known of a node that does not answer: what it has, but not what is free.
@@ -124,6 +130,10 @@ func (r *nodeRoutes) get(ctx context.Context, in *nodeInput) (*nodeOutput, error
 		defer cancel()
 		var fresh Node
 		err := r.ask(ctx, m.Peer, "/v1/nodes/"+string(m.Peer), url.Values{}, &fresh)
+		if err == nil && !fresh.isOf(m.Peer) {
+			err = ErrUnavailable
+			r.metrics.dropped(1)
+		}
 		if err == nil {
 			n = fresh
 		} else if !errors.Is(err, ErrUnavailable) {
@@ -147,7 +157,12 @@ func (r *nodeRoutes) stats(ctx context.Context, _ *struct{}) (*statsOutput, erro
 		return nil, err
 	}
 	sum := nodeStats(NodeDocument(info), counts)
-	for _, a := range answers {
+	for i := range answers {
+		a := &answers[i]
+		if a.err == nil && !a.value.ofOneNode() {
+			a.err = fmt.Errorf("%w: its totals are not of itself", ErrUnavailable)
+			r.metrics.dropped(1)
+		}
 		if a.err != nil {
 			sum.Nodes[silentNode(a.member).State]++
 			continue
@@ -156,6 +171,18 @@ func (r *nodeRoutes) stats(ctx context.Context, _ *struct{}) (*statsOutput, erro
 	}
 	sum.Partial = silent(r.daemons, answers)
 	return &statsOutput{sum}, nil
+}
+
+// ofOneNode reports whether the totals are those of one node.
+func (s *Stats) ofOneNode() bool {
+	n := 0
+	for _, count := range s.Nodes {
+		if count < 0 || count > 1 {
+			return false
+		}
+		n += count
+	}
+	return n == 1
 }
 
 func nodeStats(n Node, counts map[job.State]int) Stats {

@@ -108,6 +108,7 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	members := &memberRoutes{daemons: rt.daemons}
 	events := &eventRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, directory: needs.Directory, log: log}
 	daemon := &daemonRoutes{needs.Self}
+	claims := &claimRoutes{needs.Directory}
 
 	add(rt, get("list-nodes", "/v1/nodes", "List nodes"), rules{peers: true}, nodes.list)
 	add(rt, get("get-node", "/v1/nodes/{id}", "Get one node, by id or name"), rules{peers: true}, nodes.get)
@@ -125,6 +126,8 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	add(rt, post("restore-peer", "/v1/peers/{id}/restore", "Take the revocation of a member back", http.StatusNoContent), rules{}, members.restore)
 	add(rt, post("invite", "/v1/invitations", "Make a token with which hosts can join", http.StatusCreated), rules{}, members.invite)
 	add(rt, post("join", "/v1/join", "Join a cluster", http.StatusOK), rules{}, members.join)
+	add(rt, post("forget-claim", "/v1/claims/{group}/forget", "Have this host forget which daemon owns the jobs of a group", http.StatusOK), rules{}, claims.forget)
+	add(rt, hiddenOp(get("get-founding", pathFoundings+"{group}", "Get the proof that this daemon has founded a group")), rules{peers: true, only: true}, claims.founding)
 	add(rt, get("get-daemon", "/v1/daemon", "Get this daemon's identity, and its settings with their origin"), rules{}, daemon.get)
 	add(rt, get("health", "/health", "Check that the daemon answers"), rules{}, daemon.health)
 	add(rt, get("ready", "/ready", "Check that the daemon accepts work"), rules{}, daemon.ready)

@@ -98,6 +98,7 @@ func New(cfg Config, h host.Host, log *slog.Logger) (*Table, error) {
 		kad.ProtocolPrefix(ProtocolPrefix(cfg.Cluster)),
 		kad.Mode(kad.ModeServer),
 		kad.DisableValues(),
+		kad.ProviderDatastore(newRecordStore()),
 		kad.ProviderManagerOpts(
 			records.ProvideValidity(cfg.Validity),
 			records.ProviderAddrTTL(cfg.Validity),

@@ -306,6 +306,19 @@ func lateResult(j *Job, t *job.Task, r job.ResultRecord) bool {
 	return true
 }
 
+// RanAt reports whether an attempt of a task was assigned to a host with this data directory. Of attempts before the newest
+// it knows those whose outcome is kept.
+func RanAt(j *Job, a job.Attempt, node job.Peer, store string) bool {
+	if !j.Has(a.Task) {
+		return false
+	}
+	if t := j.Task(a.Task); t.Attempt == a.N {
+		return t.Node == node && t.Store == store
+	}
+	h := j.tasks.history.hostOf(a.Task, a.N)
+	return h.peer == node && h.store == store && node != ""
+}
+
 // WouldTakeLate reports whether the record would end a task although its attempt had been given up.
 func (j *Job) WouldTakeLate(r job.ResultRecord) bool {
 	if !j.Has(r.Attempt.Task) {

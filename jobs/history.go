@@ -75,6 +75,18 @@ func (h *history) clean() {
 	h.dirty = h.dirty[:0]
 }
 
+// hostOf returns the host of an earlier attempt of a task; none if its outcome is not kept.
+func (h *history) hostOf(index, n int) host {
+	if o := h.of[uint32(index)]; o != nil {
+		for i := range o.list {
+			if o.list[i].n == uint32(n) {
+				return h.hosts.list[o.list[i].host]
+			}
+		}
+	}
+	return host{}
+}
+
 // newest returns the number of the newest attempt of a task whose outcome is kept.
 func (h *history) newest(index int) int {
 	if o := h.of[uint32(index)]; o != nil {

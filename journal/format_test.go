@@ -120,9 +120,9 @@ func TestOldDirectoryIsRead(t *testing.T) {
 		if last := r.delivered()[len(want)]; !last.Lead || last.Epoch.Term != 3 {
 			t.Errorf("the journal does not lead: %+v", last)
 		}
-		records, epochs, err := s.Ledger().Load()
-		if err != nil || !reflect.DeepEqual(records, []lease.Record{held}) || len(epochs) != 1 || epochs[0] != (lease.GroupEpoch{Group: g, Epoch: epoch}) {
-			t.Errorf("Load of the ledger = %+v, %v, %v", records, epochs, err)
+		records, claims, err := s.Ledger().Load()
+		if err != nil || !reflect.DeepEqual(records, []lease.Record{held}) || len(claims) != 1 || claims[0] != (lease.Claim{Group: g, Epoch: epoch}) {
+			t.Errorf("Load of the ledger = %+v, %v, %v", records, claims, err)
 		}
 		if v, err := s.Get("own"); err != nil || string(v) != "value" {
 			t.Errorf("Get = %q, %v", v, err)

@@ -72,7 +72,7 @@ func TestNewWorkIsRefusedBeforeTheDiskIsFull(t *testing.T) {
 			"end":        ledger.Save([]lease.Record{{Attempt: attempt(1), Phase: lease.PhaseDone}}, nil, nil, true),
 			"tombstone":  ledger.Save([]lease.Record{{Attempt: attempt(9), Phase: lease.PhaseRefused}}, nil, nil, true),
 			"given back": ledger.Save(nil, []job.Attempt{attempt(2)}, nil, true),
-			"epoch":      ledger.Save(nil, nil, []lease.GroupEpoch{{Group: g}}, true),
+			"epoch":      ledger.Save(nil, nil, []lease.Claim{{Group: g, Epoch: job.Epoch{Generation: 1}}}, true),
 		} {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)

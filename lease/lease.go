@@ -209,10 +209,18 @@ type Usage struct {
 	Entries []share.Entry
 }
 
-// GroupEpoch is a group and the epoch of its owner.
+// GroupEpoch is a group and the epoch of its owner, which says so.
 type GroupEpoch struct {
+	Group    job.Group
+	Epoch    Epoch
+	Founding job.Founding // proves that the sender has founded the group; none for the groups of earlier versions
+}
+
+// Claim is what a worker has on disk about the owner of a group.
+type Claim struct {
 	Group job.Group
-	Epoch Epoch
+	Epoch Epoch    // the newest of the owner; zero: the group is forgotten
+	Owner job.Peer // the only daemon whose commands count for the group; empty in rows of earlier versions
 }
 
 // Verdict is the owner's decision on one live attempt.

@@ -3,6 +3,7 @@ package node
 // The interfaces of package api for the cluster: its members, and the owners of groups.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p"
+	"github.com/musterhq/muster/worker"
 )
 
 // peersBackend gives the API access to the cluster.
@@ -98,7 +100,10 @@ func (b peersBackend) Restore(_ context.Context, p job.Peer) error {
 }
 
 // directoryBackend gives the API access to the directory.
-type directoryBackend struct{ *directory }
+type directoryBackend struct {
+	*directory
+	work *worker.Loop // nil without the worker role
+}
 
 // Owner returns the daemon that owns a group's jobs; self is true if it is this one.
 func (b directoryBackend) Owner(ctx context.Context, g job.Group) (job.Peer, bool, error) {
@@ -108,3 +113,25 @@ func (b directoryBackend) Owner(ctx context.Context, g job.Group) (job.Peer, boo
 
 // Copies returns the number of daemons that keep the journal of a group. In this version it is only the owner.
 func (b directoryBackend) Copies(job.Group) int { return 1 }
+
+// Home returns the group of this daemon's jobs, and the proof that it has founded the group.
+func (b directoryBackend) Home() (job.Group, job.Founding) { return b.own.group, b.own.founding }
+
+// Believes reports whether a daemon may own a group.
+func (b directoryBackend) Believes(p job.Peer, g job.Group, proof job.Founding) bool {
+	if g.Founded() {
+		return b.learn(g, p, proof)
+	}
+	owner := b.ownerOf(g) // what is listed binds no group
+	return owner == "" || owner == p
+}
+
+// ForgetClaim forgets the owner of a group, in the directory and in the ledger.
+func (b directoryBackend) ForgetClaim(ctx context.Context, g job.Group) (job.Peer, error) {
+	owner := b.forget(g)
+	if b.work == nil {
+		return owner, nil
+	}
+	bound, err := b.work.ForgetClaim(ctx, g)
+	return cmp.Or(bound, owner), apiErrorOf(err)
+}

@@ -27,6 +27,7 @@ type base struct {
 	log   *slog.Logger
 	store *store.Store
 	host  *p2p.Host
+	home  home
 }
 
 // part returns the logger of one part.
@@ -63,6 +64,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 		return nil, err
 	}
 	if err := b.enterCluster(ctx); err != nil {
+		return nil, err
+	}
+	if b.home.group, b.home.founding, err = b.store.Home(b.host.Peer()); err != nil {
 		return nil, err
 	}
 	n := &Node{base: b, began: began, startup: s, parents: newParents()}
@@ -147,7 +151,7 @@ func (n *Node) newServer() (*api.Server, error) {
 		Users:     usersBackend{x.work, n.owners},
 		Logs:      logsBackend{x.driver, x.files, x.work},
 		Peers:     peersBackend{n.host, n.cfg.Name, n.now, n.owners.home, n.net.router.departed},
-		Directory: directoryBackend{n.net.router.groups},
+		Directory: directoryBackend{n.net.router.groups, x.work},
 		Self:      selfBackend{n.startup, n.cfg, n.host, n.now, n.hw.gpus.all, n.began},
 		Uploads:   x.blobs, Files: filesBackend{x.files, x.work},
 		Exec:      execBackend{x.driver, x.work, n.cfg.AllowRoot, n.cfg.DockerHost, &openExecs{of: map[string]int{}}},

@@ -91,9 +91,9 @@ func (m *memoryJournal) Rows(id job.ID, from, to string) ([]job.Row, error) {
 // memoryLedger keeps nothing.
 type memoryLedger struct{}
 
-func (memoryLedger) Save([]lease.Record, []job.Attempt, []lease.GroupEpoch, bool) error { return nil }
+func (memoryLedger) Save([]lease.Record, []job.Attempt, []lease.Claim, bool) error { return nil }
 
-func (memoryLedger) Load() ([]lease.Record, []lease.GroupEpoch, error) { return nil, nil, nil }
+func (memoryLedger) Load() ([]lease.Record, []lease.Claim, error) { return nil, nil, nil }
 
 // instant is a driver whose tasks succeed after a second.
 type instant struct{ tell func(worker.DriverEvent) }
@@ -122,8 +122,12 @@ func (empty) Find(context.Context, string, int) <-chan job.Peer {
 	close(c)
 	return c
 }
-func (empty) Announce([]scheduler.Want)              {}
-func (empty) Put(string, []byte) error               { return nil }
+func (empty) Announce([]scheduler.Want) {}
+func (empty) Put(string, []byte) error  { return nil }
+func (empty) Delete(string) error       { return nil }
+func (empty) Founding(context.Context, job.Peer, job.Group) (job.Founding, error) {
+	return job.Founding{}, nil
+}
 func (empty) Scan(string) (map[string][]byte, error) { return nil, nil }
 
 // start connects the parts of host i as Node does, and runs them until the test ends.
@@ -156,7 +160,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 		v.found = empty{}
 	}
 	group := job.Group(i + 1)
-	groups, err := newDirectory(v.host.Peer(), group, empty{}, v.found, log)
+	groups, err := newDirectory(v.host.Peer(), home{group: group}, empty{}, v.found, empty{}, log)
 	must(err)
 	v.router = &router{
 		self: v.host.Peer(), groups: groups, closeConn: func(p peer.ID) error { return v.host.Libp2p().Network().ClosePeer(p) },

@@ -7,6 +7,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/dht"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -33,7 +34,13 @@ func newOverlay(b base, profile lease.Profile, onSession func(job.Peer)) (_ *ove
 	if n.table, err = dht.New(tc, b.host.Libp2p(), b.part("dht")); err != nil {
 		return nil, err
 	}
-	groups, err := newDirectory(b.host.Peer(), b.store.Group(), b.store, n.table, b.part("node"))
+	asking := peerhttp.DefaultConfig()
+	asking.HeaderTimeout = job.MaxLease // a followed log sends nothing until its task starts; the session detects a silent peer
+	if n.toPeers, err = peerhttp.NewTransport(asking, guarded{b.host.Libp2p(), b.host}); err != nil {
+		return nil, err
+	}
+	prover := api.Foundings{HTTP: &http.Client{Transport: n.toPeers}}
+	groups, err := newDirectory(b.host.Peer(), b.home, b.store, n.table, prover, b.part("node"))
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +56,7 @@ func newOverlay(b base, profile lease.Profile, onSession func(job.Peer)) (_ *ove
 	gc.Cluster = cluster
 	n.callers = newCallers(profile, n.router.wants.of(forCallers), func() int { return len(b.host.Members()) })
 	isMember := func(p job.Peer) bool { _, ok := b.host.Member(p); return ok }
-	if n.topic, err = gossip.New(gc, b.host.Libp2p(), isMember, n.callers.hear, b.part("gossip")); err != nil {
-		return nil, err
-	}
-	asking := peerhttp.DefaultConfig()
-	asking.HeaderTimeout = job.MaxLease // a followed log sends nothing until its task starts; the session detects a silent peer
-	n.toPeers, err = peerhttp.NewTransport(asking, guarded{b.host.Libp2p(), b.host})
+	n.topic, err = gossip.New(gc, b.host.Libp2p(), isMember, n.callers.hear, b.part("gossip"))
 	return n, err
 }
 
@@ -66,5 +68,5 @@ func (n *overlay) become(host lease.Profile) {
 
 // advertise advertises this host's resource classes, and the group that it owns, in the DHT.
 func (n *overlay) advertise(host lease.Profile) {
-	n.table.Advertise(append([]string{groupClass(n.router.groups.own)}, lease.Classes(host)...))
+	n.table.Advertise(append([]string{groupClass(n.router.groups.own.group)}, lease.Classes(host)...))
 }

@@ -109,7 +109,7 @@ func newOwners(b base, net *overlay, follow *parents) (all owners, err error) {
 	if b.cfg.NoScheduler {
 		return owners{}, nil
 	}
-	group := b.store.Group()
+	group := b.home.group
 	// The journal needs the owner to deliver to. The scheduler in it needs the rows that the journal loads, so it is
 	// set afterwards.
 	o := &owner{led: make(chan struct{})}
@@ -128,6 +128,7 @@ func newOwners(b base, net *overlay, follow *parents) (all owners, err error) {
 		return owners{}, err
 	}
 	sc.Self, sc.Group, sc.Seed, sc.LossLimit, sc.SaveEvery = b.host.Peer(), group, draw(), b.cfg.LossLimit, saveEvery
+	sc.Founding = b.home.founding
 	sc.Policy = b.cfg.Policy
 	sc.GangHold = b.cfg.GangHold.D()
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{

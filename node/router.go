@@ -72,7 +72,7 @@ func (r *router) Down(p job.Peer, err error) {
 func (r *router) FromScheduler(p job.Peer, msg lease.ToWorker) {
 	if owns, ok := msg.(lease.Owns); ok {
 		for _, g := range owns.Groups {
-			r.groups.learn(g.Group, p)
+			r.groups.learn(g.Group, p, g.Founding)
 		}
 	}
 	if r.work != nil {

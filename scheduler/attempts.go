@@ -19,7 +19,45 @@ type attempts struct {
 	hosts   *hosts
 	contact *contact
 
-	renewed map[string]time.Time // by store: when a renewal of the host was last answered (R4)
+	renewed renewed
+}
+
+// renewed is when renewals of the hosts were last answered (R4), by their data directories. A host says itself which
+// directory it has, so what it says counts for itself alone.
+type renewed map[job.Peer][]answered
+
+type answered struct {
+	store string
+	at    time.Time
+}
+
+func (r renewed) at(p job.Peer, store string) time.Time {
+	for _, x := range r[p] {
+		if x.store == store {
+			return x.at
+		}
+	}
+	return time.Time{}
+}
+
+// answer notes that a renewal was answered. Of the host's other directories it keeps those that inUse names.
+func (r renewed) answer(p job.Peer, store string, now time.Time, inUse func(store string) bool) {
+	for i := range r[p] {
+		if r[p][i].store == store {
+			r[p][i].at = now
+			return
+		}
+	}
+	r[p] = append(slices.DeleteFunc(r[p], func(x answered) bool { return !inUse(x.store) }), answered{store, now})
+}
+
+// forget forgets the answers that were given before a time.
+func (r renewed) forget(before time.Time) {
+	for p, all := range r {
+		if r[p] = slices.DeleteFunc(all, func(x answered) bool { return !x.at.After(before) }); len(r[p]) == 0 {
+			delete(r, p)
+		}
+	}
 }
 
 // reached returns the host of the attempt if there is a session with it and it has the same data directory, else nil.
@@ -226,7 +264,7 @@ const partitionHold = "hold"
 // its lease can have been renewed.
 func (at *attempts) writeOffAt(t *task) time.Time {
 	last := at.leadAt
-	if r := at.renewed[t.durable().Store]; r.After(last) {
+	if r := at.renewed.at(t.durable().Node, t.durable().Store); r.After(last) {
 		last = r
 	}
 	d := t.e.job.Spec.LeaseOr()

@@ -77,7 +77,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	if cfg.Candidates > 0 {
 		c.placement.placer.Sample = cfg.Candidates
 	}
-	c.attempts = &attempts{turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, renewed: map[string]time.Time{}}
+	c.attempts = &attempts{turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, renewed: renewed{}}
 	c.offers = &offers{turn: t, hosts: c.hosts, byID: map[uint64]*offer{}, kept: map[*worker]int{}}
 	c.dispatches = &dispatches{
 		turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, pending: c.pending, placement: c.placement,
@@ -177,10 +177,6 @@ func (c *Core) forgetWorkers() {
 			c.pending.forgetHost(c.hosts.workers[h.Peer])
 		}
 	}
-	for store, at := range c.attempts.renewed {
-		if c.now.Sub(at) >= forgetWorker+job.MaxLease {
-			delete(c.attempts.renewed, store)
-		}
-	}
+	c.attempts.renewed.forget(c.now.Add(-forgetWorker - job.MaxLease))
 	c.after(forgetWorker/4, c.forgetWorkers)
 }

@@ -102,7 +102,9 @@ func (rn *renewals) readDone(e ReadDone) {
 		if !w.Up || rn.contact.sessions[w.Peer] != a.session {
 			continue // the session has ended; the host asks again in the next one
 		}
-		rn.attempts.renewed[a.msg.Store] = rn.now
+		rn.attempts.renewed.answer(w.Peer, a.msg.Store, rn.now, func(store string) bool {
+			return slices.ContainsFunc(rn.assigned.at(w.Peer), func(t *task) bool { return t.durable().Store == store })
+		})
 		rn.send(w.Peer, lease.Renewed{
 			Group: rn.cfg.Group, Epoch: rn.epoch, Clock: a.msg.Clock, Session: a.msg.Session, Verdicts: rn.verdicts(w, a.msg.Live),
 		})

@@ -4,6 +4,7 @@ package scheduler
 
 import (
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -151,7 +152,8 @@ func (rs *reports) event(w *worker, m lease.Event) {
 		rs.ackNow(w, m) // the job was purged, or never was ours
 	case e.current(w, m.Attempt):
 		rs.current(w, e.task(m.Attempt.Task), m)
-	case m.State == job.Succeeded && m.Exit != nil && e.job.WouldTakeLate(job.ResultRecord{Attempt: m.Attempt, Exit: *m.Exit}):
+	case m.State == job.Succeeded && m.Exit != nil && jobs.RanAt(e.job, m.Attempt, w.Peer, w.Profile.Store) &&
+		e.job.WouldTakeLate(job.ResultRecord{Attempt: m.Attempt, Exit: *m.Exit}):
 		rs.result(w, e.task(m.Attempt.Task), m)
 	default:
 		rs.ackNow(w, m)

@@ -66,5 +66,5 @@ func (t *turn) jitter(d time.Duration) time.Duration {
 }
 
 func (t *turn) owns() lease.Owns {
-	return lease.Owns{Groups: []lease.GroupEpoch{{Group: t.cfg.Group, Epoch: t.epoch}}}
+	return lease.Owns{Groups: []lease.GroupEpoch{{Group: t.cfg.Group, Epoch: t.epoch, Founding: t.cfg.Founding}}}
 }

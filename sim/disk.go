@@ -3,7 +3,9 @@ package sim
 // The ledger of a worker, in memory.
 
 import (
+	"cmp"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/musterhq/muster/job"
@@ -14,7 +16,7 @@ import (
 // disk is a worker's ledger: what is written survives the daemon, what is synced survives the host.
 type disk struct {
 	records map[job.Attempt]*lease.Record
-	epochs  map[job.Group]lease.Epoch
+	claims  map[job.Group]lease.Claim
 	undo    []unsynced
 }
 
@@ -25,7 +27,7 @@ type unsynced struct {
 }
 
 func newDisk() *disk {
-	return &disk{records: map[job.Attempt]*lease.Record{}, epochs: map[job.Group]lease.Epoch{}}
+	return &disk{records: map[job.Attempt]*lease.Record{}, claims: map[job.Group]lease.Claim{}}
 }
 
 func (d *disk) write(wr *worker.Writes) {
@@ -43,8 +45,10 @@ func (d *disk) write(wr *worker.Writes) {
 		}
 		delete(d.records, a)
 	}
-	for _, e := range wr.Epochs {
-		d.epochs[e.Group] = e.Epoch
+	for _, c := range wr.Claims {
+		if d.claims[c.Group] = c; c.Epoch == (lease.Epoch{}) {
+			delete(d.claims, c.Group)
+		}
 	}
 	if wr.Sync {
 		clear(d.undo)
@@ -65,7 +69,7 @@ func (d *disk) powerCut() {
 }
 
 // restored returns what a daemon finds that begins.
-func (d *disk) restored() ([]lease.Record, []lease.GroupEpoch) {
+func (d *disk) restored() ([]lease.Record, []lease.Claim) {
 	records := make([]lease.Record, 0, len(d.records))
 	for _, r := range d.records {
 		rec := *r
@@ -73,12 +77,8 @@ func (d *disk) restored() ([]lease.Record, []lease.GroupEpoch) {
 		records = append(records, rec)
 	}
 	slices.SortFunc(records, func(a, b lease.Record) int { return compareAttempts(a.Attempt, b.Attempt) })
-	epochs := make([]lease.GroupEpoch, 0, len(d.epochs))
-	for g, e := range d.epochs {
-		epochs = append(epochs, lease.GroupEpoch{Group: g, Epoch: e})
-	}
-	slices.SortFunc(epochs, func(a, b lease.GroupEpoch) int { return int(a.Group) - int(b.Group) })
-	return records, epochs
+	claims := slices.SortedFunc(maps.Values(d.claims), func(a, b lease.Claim) int { return cmp.Compare(a.Group, b.Group) })
+	return records, claims
 }
 
 var errDisk = errors.New("no space left on device")

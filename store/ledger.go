@@ -39,10 +39,10 @@ func fileKey(sum job.Digest) []byte { return []byte(filePrefix + hex.EncodeToStr
 func attemptKey(a job.Attempt) []byte { return []byte(attemptPrefix + a.String()) }
 func epochKey(g job.Group) []byte     { return []byte(epochPrefix + g.String()) }
 
-// Save writes records and epochs and deletes the attempts in gone, all together or not at all. With sync, this and
+// Save writes records and claims and deletes the attempts in gone and the claims without an epoch, all together or not at all. With sync, this and
 // all earlier saves survive a power cut once it returns; without, a crash may lose them. While the disk is nearly
 // full, it fails with ErrNoRoom if a record begins work (a new reservation or a new start).
-func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch, sync bool) error {
+func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, claims []lease.Claim, sync bool) error {
 	if err := l.admit(put); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, epochs []lease.Gro
 		write = l.store.WriteSync
 	}
 	fs := l.changes(put, gone)
-	err := write(func(b Batch) error { return errors.Join(fs.fill(b), fill(b, put, gone, epochs)) })
+	err := write(func(b Batch) error { return errors.Join(fs.fill(b), fill(b, put, gone, claims)) })
 	if err != nil {
 		return fmt.Errorf("store: save %d records of the ledger: %w", len(put), err)
 	}
@@ -59,7 +59,7 @@ func (l *Ledger) Save(put []lease.Record, gone []job.Attempt, epochs []lease.Gro
 	return nil
 }
 
-func fill(b Batch, put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch) error {
+func fill(b Batch, put []lease.Record, gone []job.Attempt, claims []lease.Claim) error {
 	for i := range put {
 		if err := b.SetMessage(attemptKey(put[i].Attempt), heldPB(&put[i])); err != nil {
 			return err
@@ -70,8 +70,14 @@ func fill(b Batch, put []lease.Record, gone []job.Attempt, epochs []lease.GroupE
 			return err
 		}
 	}
-	for _, e := range epochs {
-		if err := b.SetMessage(epochKey(e.Group), storepb.FromEpoch(e.Epoch)); err != nil {
+	for _, c := range claims {
+		var err error
+		if c.Epoch == (lease.Epoch{}) {
+			err = b.Delete(epochKey(c.Group))
+		} else {
+			err = b.SetMessage(epochKey(c.Group), &storepb.Claim{Generation: c.Epoch.Generation, Term: c.Epoch.Term, Owner: string(c.Owner)})
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -122,8 +128,8 @@ func (l *Ledger) begins(r *lease.Record) (bool, error) {
 	return lease.Phase(old.GetPhase()) == lease.PhaseReserved && r.Phase == lease.PhaseStarted, nil
 }
 
-// Load reads all records and epochs.
-func (l *Ledger) Load() (records []lease.Record, epochs []lease.GroupEpoch, err error) {
+// Load reads all records and claims.
+func (l *Ledger) Load() (records []lease.Record, claims []lease.Claim, err error) {
 	files, err := l.readFiles()
 	if err != nil {
 		return nil, nil, err
@@ -138,18 +144,20 @@ func (l *Ledger) Load() (records []lease.Record, epochs []lease.GroupEpoch, err 
 		if err != nil {
 			return err
 		}
-		var m storepb.Epoch
+		var m storepb.Claim
 		if err := proto.Unmarshal(v, &m); err != nil {
 			return err
 		}
-		epochs = append(epochs, lease.GroupEpoch{Group: g, Epoch: m.Value()})
+		claims = append(claims, lease.Claim{
+			Group: g, Epoch: lease.Epoch{Generation: m.GetGeneration(), Term: m.GetTerm()}, Owner: job.Peer(m.GetOwner()),
+		})
 		return nil
 	})
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, nil, fmt.Errorf("store: load the ledger: %w", err)
 	}
 	l.count(records, files)
-	return records, epochs, nil
+	return records, claims, nil
 }
 
 func heldPB(r *lease.Record) *storepb.Held {

@@ -5,11 +5,12 @@
 // # Keys
 //
 //	m/store            the store's id: 128 random bits, drawn when the directory is made
+//	m/founding/PEER    the number with which a daemon has founded its journal group: see job.Founding
 //	r/GROUP/a          index of the last journal entry that the rows of the group reflect
 //	r/GROUP/...        everything else under r/GROUP/ is the log of the group: see package journal
 //	s/GROUP/j/JOB      row of a job: the job and its tasks
 //	w/a/ATTEMPT        the worker's record of an attempt
-//	w/e/GROUP          newest epoch that the worker has seen of a group (R2)
+//	w/e/GROUP          owner of a group, and its newest epoch that the worker has seen (R2)
 //	n/KEY              keys of the daemon itself
 //
 // # What a crash leaves
@@ -236,9 +237,6 @@ func (s *Store) identify() error {
 // ID returns the id of the store, 32 hexadecimal digits. It is drawn when the data directory is made, so a daemon
 // with a wiped disk has a new id.
 func (s *Store) ID() string { return s.id }
-
-// Group returns the id of the journal group that this store founds.
-func (s *Store) Group() job.Group { return job.Group(s.Derive("group", 1)) }
 
 // Derive returns a 64-bit number that depends on the arguments and the store's id.
 func (s *Store) Derive(what string, seq uint64) uint64 {

@@ -120,10 +120,10 @@ func TestUseAfterCloseIsAnError(t *testing.T) {
 func TestLedgerSurvives(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		fs := storetest.Disk()
-		want, epochs := map[job.Attempt]lease.Record{}, map[job.Group]lease.Epoch{}
+		want, claims := map[job.Attempt]lease.Record{}, map[job.Group]lease.Claim{}
 		for range rapid.IntRange(1, 4).Draw(rt, "lives") {
 			s := open(t, fs)
-			if err := sameLedger(s.Ledger(), want, epochs); err != nil {
+			if err := sameLedger(s.Ledger(), want, claims); err != nil {
 				rt.Fatal(err)
 			}
 			for range rapid.IntRange(0, 4).Draw(rt, "saves") {
@@ -134,8 +134,14 @@ func TestLedgerSurvives(t *testing.T) {
 						gone = append(gone, a)
 					}
 				}
-				e := lease.GroupEpoch{Group: job.Group(rapid.Uint64Range(0, 3).Draw(rt, "group")), Epoch: storetest.Epoch.Draw(rt, "epoch")}
-				if err := s.Ledger().Save(put, gone, []lease.GroupEpoch{e}, true); err != nil {
+				c := lease.Claim{
+					Group: job.Group(rapid.Uint64Range(0, 3).Draw(rt, "group")), Epoch: storetest.Epoch.Draw(rt, "epoch"),
+					Owner: rapid.SampledFrom([]job.Peer{"", "amy", "bob"}).Draw(rt, "owner"),
+				}
+				if rapid.Bool().Draw(rt, "forgotten") {
+					c.Epoch = lease.Epoch{}
+				}
+				if err := s.Ledger().Save(put, gone, []lease.Claim{c}, true); err != nil {
 					rt.Fatal(err)
 				}
 				for _, r := range put {
@@ -144,7 +150,9 @@ func TestLedgerSurvives(t *testing.T) {
 				for _, a := range gone {
 					delete(want, a)
 				}
-				epochs[e.Group] = e.Epoch
+				if claims[c.Group] = c; c.Epoch == (lease.Epoch{}) {
+					delete(claims, c.Group)
+				}
 			}
 			fs = storetest.Crash(fs, vfs.CrashCloneCfg{})
 			closeStore(t, s)
@@ -152,13 +160,13 @@ func TestLedgerSurvives(t *testing.T) {
 	})
 }
 
-func sameLedger(l *Ledger, want map[job.Attempt]lease.Record, epochs map[job.Group]lease.Epoch) error {
+func sameLedger(l *Ledger, want map[job.Attempt]lease.Record, claims map[job.Group]lease.Claim) error {
 	records, seen, err := l.Load()
 	if err != nil {
 		return err
 	}
-	if len(records) != len(want) || len(seen) != len(epochs) {
-		return fmt.Errorf("%d records and %d epochs, want %d and %d", len(records), len(seen), len(want), len(epochs))
+	if len(records) != len(want) || len(seen) != len(claims) {
+		return fmt.Errorf("%d records and %d claims, want %d and %d", len(records), len(seen), len(want), len(claims))
 	}
 	for _, r := range records {
 		if !reflect.DeepEqual(r, want[r.Attempt]) {
@@ -166,8 +174,8 @@ func sameLedger(l *Ledger, want map[job.Attempt]lease.Record, epochs map[job.Gro
 		}
 	}
 	for _, e := range seen {
-		if e.Epoch != epochs[e.Group] {
-			return fmt.Errorf("epoch of %s is %s, want %s", e.Group, e.Epoch, epochs[e.Group])
+		if e != claims[e.Group] {
+			return fmt.Errorf("claim is %+v, want %+v", e, claims[e.Group])
 		}
 	}
 	return nil

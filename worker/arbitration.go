@@ -66,7 +66,7 @@ type decision struct {
 // Resources are kept even for an offer whose wait is over, because its scheduler may be about to renew it.
 func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	m := &o.msg
-	if m.Epoch.Less(o.group.epoch) {
+	if m.Epoch.Less(o.group.epoch) || o.key.peer != o.group.owner {
 		return decision{verdict: verdictStale}
 	}
 	devices, fit, over := r.allowed(o)

@@ -164,9 +164,11 @@ func rank(a, b *offer) int {
 // group is what a worker knows about one journal group.
 type group struct {
 	id         job.Group
-	epoch      lease.Epoch // the newest seen
-	unsaved    bool        // epoch is newer than on disk
-	owner      job.Peer    // the owner under epoch; empty after a restart if no attempt has that epoch
+	epoch      lease.Epoch // the newest of the owner
+	unsaved    bool        // epoch or owner is newer than on disk
+	owner      job.Peer    // the owner under epoch; empty after a restart with a ledger of an earlier version if no attempt has that epoch
+	bound      bool        // only the owner's commands count
+	used       BootTime    // when the owner last sent a command
 	lastOwner  job.Peer    // the newest owner that an attempt on disk names
 	wantedPeer job.Peer    // the peer with which a session is wanted for this group
 	resynced   bool        // resync was done in the present session with the owner
@@ -176,8 +178,27 @@ type group struct {
 	next    BootTime   // when the next Renew is due
 	timer   *timer     // fires at next
 
+	refused []buried                 // attempts that were refused, the oldest first; those that were dropped since may be among them
 	running map[job.Attempt]*attempt // started and not ended
 	kept    map[job.Attempt]*attempt // attempts whose end is not acknowledged
+}
+
+// buried is an attempt that was refused, and when.
+type buried struct {
+	attempt *attempt
+	at      BootTime
+}
+
+// there reports whether the attempt was not dropped since.
+func (b buried) there() bool { return b.attempt.group.kept[b.attempt.rec.Attempt] == b.attempt }
+
+// claim returns what is written about the owner of the group.
+func (g *group) claim() lease.Claim {
+	c := lease.Claim{Group: g.id, Epoch: g.epoch}
+	if g.bound {
+		c.Owner = g.owner
+	}
+	return c
 }
 
 func newGroup(id job.Group) *group {

@@ -5,6 +5,7 @@ package worker
 import (
 	"cmp"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,7 +27,8 @@ type attempts struct {
 	ports    *ports
 	by       map[job.Attempt]*attempt
 	awaiting map[job.Attempt]*attempt // the attempts that wait until the memory of their devices is free again
-	polling  bool                     // a timer for the next poll is set
+	graves   graves
+	polling  bool // a timer for the next poll is set
 }
 
 // reserve creates the attempt of an offer, with the devices that are held for it.
@@ -47,7 +49,10 @@ func (s *attempts) reserve(o *offer, devices []string) *attempt {
 func (s *attempts) tombstone(g *group, id job.Attempt, why string) {
 	a := s.by[id]
 	if a == nil {
-		if len(s.by) >= 2*MaxRecords {
+		if s.graves.ended(g) >= maxEnded {
+			s.dropOldest(g, s.turn.now+1)
+		}
+		if s.graves.ended(g) >= maxEnded || len(s.by) >= 2*MaxRecords {
 			s.turn.log(slog.LevelWarn, "refusal of an attempt not recorded: too many attempts", slog.String("attempt", id.String()))
 			return
 		}
@@ -75,6 +80,7 @@ func (s *attempts) refuse(a *attempt, why string) {
 	a.rec.Reason, a.rec.EventN = lease.Clip(why), 1
 	a.rec.Devices, a.rec.Milli, a.rec.File, a.rec.Gang, a.rec.Need = nil, 0, nil, nil, job.Resources{}
 	a.group.kept[a.rec.Attempt] = a
+	s.graves.add(a, s.turn.now)
 	s.sessions.update(a.group)
 	s.ledger.put(a)
 	s.turn.log(slog.LevelInfo, "attempt refused", slog.String("attempt", a.rec.Attempt.String()), slog.String("reason", why))
@@ -329,8 +335,36 @@ func (s *attempts) drop(a *attempt) {
 	delete(s.by, a.rec.Attempt)
 	delete(a.group.running, a.rec.Attempt)
 	delete(a.group.kept, a.rec.Attempt)
+	if a.phase == refused {
+		s.graves.forget(a)
+	}
 	s.sessions.update(a.group)
 	s.ledger.drop(a)
+}
+
+// dropOldest drops the oldest attempt of a group that was refused before a time, and reports whether there was one. That
+// is safe: a Start is accepted only for an attempt for which something is reserved.
+func (s *attempts) dropOldest(g *group, before BootTime) bool {
+	a := s.graves.oldest(g, before)
+	if a != nil {
+		s.drop(a)
+	}
+	return a != nil
+}
+
+// begin starts the sweeps of refused attempts.
+func (s *attempts) begin(now Moment) {
+	s.turn.timers.set(now.Boot.Add(refusalKept), s.sweep)
+}
+
+// sweep drops the attempts that were refused long ago. Of those of an earlier run of the daemon the time is not known.
+func (s *attempts) sweep(now Moment) {
+	groups := s.graves.claims.groups
+	for _, id := range slices.Sorted(maps.Keys(groups)) {
+		for s.dropOldest(groups[id], now.Boot.Add(-refusalKept)) {
+		}
+	}
+	s.begin(now)
 }
 
 // restore loads one record of the ledger.
@@ -350,6 +384,9 @@ func (s *attempts) restore(g *group, rec lease.Record) {
 		if a.runs() {
 			s.setPreemptible(a, rec.File.Spec())
 		}
+	}
+	if a.phase == refused {
+		s.graves.add(a, 0)
 	}
 	g.kept[rec.Attempt] = a
 	s.by[rec.Attempt] = a

@@ -31,8 +31,8 @@ func (g *availability) closed() job.Reason {
 		return job.Reason{Word: job.ReasonNodesDraining, Detail: g.health.host.why}
 	case g.ledger.failed != nil:
 		return job.Reason{Word: job.ReasonResources, Detail: lease.Clip("ledger: " + g.ledger.failed.Error())}
-	case len(g.attempts.by) >= MaxRecords:
-		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("%d attempts are not acknowledged or still run", len(g.attempts.by))}
+	case len(g.attempts.by)-g.attempts.graves.count >= MaxRecords:
+		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("%d attempts are not acknowledged or still run", len(g.attempts.by)-g.attempts.graves.count)}
 	}
 	return job.Reason{}
 }

@@ -39,7 +39,7 @@ func TestOnlyTheFirstOfAKindHoldsBack(t *testing.T) {
 			h.round(worker.Up{Peer: bob})
 			for i := range uint64(2 * cpus) {
 				m := timed(1000+i, job.Resources{CPUs: 1}, 0)
-				m.Age = 0
+				m.Age, m.Group = 0, group+1
 				h.says(bob, m)
 			}
 			if n := len(got[lease.Commit](h, bob)); n < cpus-2 {

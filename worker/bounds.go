@@ -16,6 +16,20 @@ const (
 
 	// MaxRecords bounds the attempts that run or whose end is not acknowledged. Above it the worker declines all offers.
 	MaxRecords = lease.MaxLive
+	// maxEnded bounds the attempts of one owner that have ended or were refused and that it has not acknowledged. Above it
+	// its offers are declined, and its oldest refusals are forgotten. An owner acknowledges within a second.
+	maxEnded = 4096
+	// refusalKept is for how long a refusal is kept that its owner does not acknowledge. A Start of the attempt counts no
+	// more by then: nothing is reserved for it, and the lease of that time is over.
+	refusalKept = time.Hour
+	// maxLapses is how many reservations of one scheduler may lapse in a row before nothing is reserved for it for a
+	// while: firstPause, then twice as long each time, up to longestPause. A scheduler that lives starts what it has asked
+	// for, or takes it back.
+	maxLapses    = 16
+	firstPause   = 10 * time.Second
+	longestPause = 10 * time.Minute
+	// lapsesKept is after how long without a further one the lapses of a scheduler are forgotten.
+	lapsesKept = time.Hour
 	// maxQueued bounds the queued offers of all schedulers, because each arbitration goes through all of them. If the
 	// queue is full, an offer of the scheduler with most offers may be dropped; see makeRoom.
 	maxQueued = 4096
@@ -36,6 +50,15 @@ const (
 	maxAge = 365 * 24 * time.Hour
 	// maxGroups bounds the known journal groups. Each costs a few hundred bytes and a renewal every 30 s.
 	maxGroups = 16384
+	// maxGroupsOf bounds those of one owner, so that no member can fill the place for the others. A daemon has one group for
+	// each data directory that it ever had.
+	maxGroupsOf = 16
+	// groupRests is when a group without attempts may be forgotten for another one of its owner: later than any offer ends.
+	groupRests = time.Hour
+	// groupExpires is when a group without attempts is forgotten whose owner has no session, and sweepGroups how often
+	// such groups are looked for.
+	groupExpires = 24 * time.Hour
+	sweepGroups  = time.Hour
 	// maxOutstanding bounds the unanswered renewals of one group. It is more than are usually requested while a session
 	// lives.
 	maxOutstanding = 16

@@ -103,7 +103,7 @@ func TestRepeatedEventsDoNotAddTimers(t *testing.T) {
 	for name, swarm := range map[string]func(h *host){
 		"faults": func(h *host) { h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: 79}}) },
 		"new epochs": func(h *host) {
-			e := h.epochs[group]
+			e := h.claims[group].Epoch
 			e.Term++
 			h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: e}}})
 		},

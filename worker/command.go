@@ -72,11 +72,11 @@ func (c *commands) ack(from job.Peer, m lease.Ack) {
 	switch g := a.group; {
 	case m.Group != 0 && m.Group != g.id:
 		return
+	case from != g.owner:
+		c.leases.claims.ignore(from, g.id, "the group belongs to "+string(g.owner))
+		return
 	case m.Group != 0 && m.Epoch.Less(g.epoch):
 		c.leases.stale(from, g)
-		return
-	case from != g.owner:
-		c.turn.log(slog.LevelWarn, "acknowledgement of another peer than the owner ignored", slog.String("attempt", m.Attempt.String()), slog.String("peer", string(from)))
 		return
 	}
 	a.rec.AckedN = max(a.rec.AckedN, min(m.N, a.told))

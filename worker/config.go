@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/share"
 )
@@ -15,6 +16,7 @@ import (
 type Config struct {
 	Profile lease.Profile // what this host has for tasks in all
 	Boot    string        // this boot of the host; it changes with each reboot
+	Own     job.Group     // of this daemon's own scheduler; 0: none
 	Seed    uint64        // of session ids and of the jitter of renewals
 	// Draining is the drain that was set in an earlier run of the daemon.
 	Draining Drain

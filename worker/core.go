@@ -61,15 +61,17 @@ func NewCore(cfg Config) (*Core, error) {
 	c.queue = newQueue(c.turn, c.account.meter)
 	c.leases = &leases{
 		cfg: c.cfg, turn: c.turn, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
-		random: rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)), groups: map[job.Group]*group{},
+		random: rand.New(rand.NewPCG(cfg.Seed, 0x6d7573746572)), claims: newClaims(c.turn, c.ledger, c.sessions),
 	}
 	c.attempts = &attempts{
-		cfg: c.cfg, turn: c.turn, account: c.account, health: c.health, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
+		graves: graves{claims: c.leases.claims},
+		cfg:    c.cfg, turn: c.turn, account: c.account, health: c.health, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
 		queue: c.queue, ports: newPorts(c.cfg, c.turn), by: map[job.Attempt]*attempt{}, awaiting: map[job.Attempt]*attempt{},
 	}
 	c.commands = &commands{cfg: c.cfg, turn: c.turn, reports: c.reports, leases: c.leases, attempts: c.attempts}
 	c.reservations = &reservations{
-		turn: c.turn, account: c.account, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases, attempts: c.attempts,
+		lapses: lapses{},
+		turn:   c.turn, account: c.account, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases, attempts: c.attempts,
 	}
 	c.wounds = &wounds{account: c.account, queue: c.queue, attempts: c.attempts, reservations: c.reservations}
 	c.preemption = &preemption{account: c.account, queue: c.queue, attempts: c.attempts, reservations: c.reservations, wounds: c.wounds}
@@ -121,6 +123,8 @@ func (c *Core) take(now Moment, ev Event) {
 		c.health.load(now)
 		c.account.meter.load(now, c.cfg.Boot, c.attempts.holding(), e.Found)
 		c.attempts.adopted(now, e.Found)
+		c.leases.claims.begin(now)
+		c.attempts.begin(now)
 		c.drain.arm(now)
 	case Admitted:
 		c.starts.admitted(now, e)
@@ -141,6 +145,8 @@ func (c *Core) take(now Moment, ev Event) {
 		c.drain.set(now, e)
 	case LimitsChanged:
 		c.account.setLimits(e.Limits)
+	case ForgetClaim:
+		c.leases.claims.forget(e.Group)
 	case SharesChanged:
 		c.account.meter.setWeights(e.Weights)
 		c.queue.unsorted = true
@@ -270,6 +276,7 @@ func (c *Core) down(p job.Peer) {
 	if !c.sessions.close(p) {
 		return
 	}
+	delete(c.leases.claims.ignored, p)
 	for _, g := range c.leases.of(p) {
 		g.resynced = false
 	}

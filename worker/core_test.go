@@ -48,7 +48,7 @@ type host struct {
 	records map[job.Attempt]lease.Record // on disk
 	synced  map[job.Attempt]lease.Record // the part that survives a power cut
 	wrote   worker.Writes                // what the last turn wrote
-	epochs  map[job.Group]lease.Epoch
+	claims  map[job.Group]lease.Claim
 	failing bool
 	refuses string             // why the host's policy refuses all tasks; empty: it refuses none
 	mute    bool               // the policy does not answer
@@ -78,7 +78,7 @@ func config(gpus int) worker.Config {
 func newHost(t tb, cfg worker.Config) *host {
 	t.Helper()
 	h := &host{
-		t: t, cfg: cfg, records: map[job.Attempt]lease.Record{}, epochs: map[job.Group]lease.Epoch{},
+		t: t, cfg: cfg, records: map[job.Attempt]lease.Record{}, claims: map[job.Group]lease.Claim{},
 		now: worker.Moment{Boot: worker.BootTime(time.Hour), Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
 	}
 	h.boot()
@@ -98,11 +98,7 @@ func (h *host) boot(found ...worker.DriverEvent) {
 	for _, r := range h.records {
 		records = append(records, r)
 	}
-	var epochs []lease.GroupEpoch
-	for g, e := range h.epochs {
-		epochs = append(epochs, lease.GroupEpoch{Group: g, Epoch: e})
-	}
-	core.Restore(records, epochs)
+	core.Restore(records, slices.Collect(maps.Values(h.claims)))
 	h.round(worker.Adopted{Found: found})
 }
 
@@ -174,13 +170,15 @@ func (h *host) turn(events ...worker.Event) worker.Effects {
 		for _, a := range w.Gone {
 			delete(h.records, a)
 		}
-		for _, e := range w.Epochs {
-			h.epochs[e.Group] = e.Epoch
+		for _, c := range w.Claims {
+			if h.claims[c.Group] = c; c.Epoch == (lease.Epoch{}) {
+				delete(h.claims, c.Group)
+			}
 		}
 		if w.Sync {
 			h.synced = maps.Clone(h.records)
-		} else if len(w.Epochs) > 0 {
-			h.t.Fatalf("epochs %v are not synced", w.Epochs)
+		} else if len(w.Claims) > 0 {
+			h.t.Fatalf("claims %v are not synced", w.Claims)
 		}
 	}
 	h.done = h.core.Saved(h.now, err)

@@ -70,6 +70,9 @@ type (
 	// SharesChanged replaces the weights of users and projects.
 	SharesChanged struct{ Weights share.Weights }
 
+	// ForgetClaim forgets which daemon owns a group, because an operator said so. The next claim that counts binds it again.
+	ForgetClaim struct{ Group job.Group }
+
 	// Drain begins or ends a drain of the host. Running tasks go on, until the deadline if there is one.
 	Drain struct {
 		On       bool
@@ -91,6 +94,7 @@ func (DeviceRestored) workerEvent() {}
 func (ProfileChanged) workerEvent() {}
 func (LimitsChanged) workerEvent()  {}
 func (SharesChanged) workerEvent()  {}
+func (ForgetClaim) workerEvent()    {}
 func (Drain) workerEvent()          {}
 func (DriverEvent) workerEvent()    {}
 
@@ -98,14 +102,14 @@ func (DriverEvent) workerEvent()    {}
 type Writes struct {
 	Put    []lease.Record
 	Gone   []job.Attempt
-	Epochs []lease.GroupEpoch
-	// Sync says that this and everything written before must survive a power cut, because it contains an epoch, a start
+	Claims []lease.Claim
+	// Sync says that this and everything written before must survive a power cut, because it contains a claim, a start
 	// or a refusal. Later changes of a started attempt need no sync: the driver has them too, until it is told to forget.
 	Sync bool
 }
 
 // Empty reports whether there is nothing to write.
-func (w Writes) Empty() bool { return len(w.Put)+len(w.Gone)+len(w.Epochs) == 0 }
+func (w Writes) Empty() bool { return len(w.Put)+len(w.Gone)+len(w.Claims) == 0 }
 
 // Effects is what to do after a turn, in the order of executor.carryOut.
 type Effects struct {

@@ -96,6 +96,6 @@ func sizes(v reflect.Value, at string, seen map[uintptr]bool, out map[string]int
 func (c *Core) Flood(now Moment, n int, from job.Peer, offer func(i int) lease.Offer) {
 	for i := range n {
 		m := offer(i)
-		c.queue.add(now, offerKey{from, m.ID}, m, c.leases.groups[m.Group])
+		c.queue.add(now, offerKey{from, m.ID}, m, c.leases.claims.groups[m.Group])
 	}
 }

@@ -6,14 +6,13 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // ledger holds the changes that are not on disk.
 type ledger struct {
 	dirty  []*attempt               // records to write
 	gone   map[job.Attempt]struct{} // records to delete
-	epochs []*group                 // groups whose epoch has to be written
+	claims []*group                 // groups whose claim has to be written
 	batch  batch
 	failed error    // of the last save; nil if it succeeded
 	retry  BootTime // no save before this time, if the last one failed
@@ -44,11 +43,11 @@ func (l *ledger) drop(a *attempt) {
 	}
 }
 
-// epoch marks the epoch of a group to be written.
-func (l *ledger) epoch(g *group) {
+// claim marks the owner and the epoch of a group to be written.
+func (l *ledger) claim(g *group) {
 	if !g.unsaved {
 		g.unsaved = true
-		l.epochs = append(l.epochs, g)
+		l.claims = append(l.claims, g)
 	}
 }
 
@@ -60,18 +59,18 @@ func (l *ledger) changed() []*attempt {
 
 // writes returns what must be written now, and makes it the batch. After a failed save it returns nothing until retry.
 func (l *ledger) writes(now Moment) Writes {
-	if l.failed != nil && now.Boot < l.retry || len(l.dirty)+len(l.gone)+len(l.epochs) == 0 {
+	if l.failed != nil && now.Boot < l.retry || len(l.dirty)+len(l.gone)+len(l.claims) == 0 {
 		return Writes{}
 	}
-	w := Writes{Sync: len(l.epochs) > 0}
+	w := Writes{Sync: len(l.claims) > 0}
 	for _, a := range l.dirty {
 		w.Put = append(w.Put, a.rec)
 		w.Sync = w.Sync || a.lasting()
 	}
-	l.batch = batch{attempts: l.dirty, groups: l.epochs, open: true}
-	l.dirty, l.epochs = nil, nil
+	l.batch = batch{attempts: l.dirty, groups: l.claims, open: true}
+	l.dirty, l.claims = nil, nil
 	for _, g := range l.batch.groups {
-		w.Epochs = append(w.Epochs, lease.GroupEpoch{Group: g.id, Epoch: g.epoch})
+		w.Claims = append(w.Claims, g.claim())
 	}
 	for a := range l.gone {
 		l.batch.gone = append(l.batch.gone, a)
@@ -81,7 +80,7 @@ func (l *ledger) writes(now Moment) Writes {
 	return w
 }
 
-// saved records the result of a save and returns the batch. After an error the batch may be on disk or not. The epochs
+// saved records the result of a save and returns the batch. After an error the batch may be on disk or not. The claims
 // and deletions are then written again; the caller decides about the records.
 func (l *ledger) saved(now Moment, err error) batch {
 	b := l.batch
@@ -94,7 +93,7 @@ func (l *ledger) saved(now Moment, err error) batch {
 	}
 	if l.failed = err; err != nil {
 		l.retry = now.Boot.Add(retrySave)
-		l.epochs = b.groups
+		l.claims = b.groups
 		return b
 	}
 	for _, g := range b.groups {

@@ -108,7 +108,7 @@ func (l *Loop) Turn(ctx context.Context, events ...Event) {
 		w := l.core.Step(l.now(), events...)
 		var err error
 		if !w.Empty() {
-			err = l.parts.Ledger.Save(w.Put, w.Gone, w.Epochs, w.Sync)
+			err = l.parts.Ledger.Save(w.Put, w.Gone, w.Claims, w.Sync)
 		}
 		l.exec.carryOut(ctx, l.core.Saved(l.now(), err))
 		if len(l.exec.next) == 0 {
@@ -218,6 +218,16 @@ func (l *Loop) SetLimits(to Limits) { l.deliver(LimitsChanged{Limits: to}) }
 
 // Drain begins, changes or ends a drain.
 func (l *Loop) Drain(d Drain) { l.deliver(d) }
+
+// ForgetClaim forgets which daemon owns a journal group, and returns the owner; "" if none was known.
+func (l *Loop) ForgetClaim(ctx context.Context, g job.Group) (owner job.Peer, err error) {
+	answer := make(chan job.Peer, 1)
+	if err := l.ask(ctx, func(c *Core) { answer <- c.leases.claims.ownerOf(g) }); err != nil {
+		return "", err
+	}
+	l.deliver(ForgetClaim{Group: g})
+	return <-answer, nil
+}
 
 // Attempts returns the records of all attempts that are reserved, run, or are not yet acknowledged. The error is
 // ErrStopped or that of ctx.

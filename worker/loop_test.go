@@ -36,7 +36,7 @@ type site struct {
 	polls   int
 }
 
-func (s *site) Save(put []lease.Record, gone []job.Attempt, _ []lease.GroupEpoch, _ bool) error {
+func (s *site) Save(put []lease.Record, gone []job.Attempt, _ []lease.Claim, _ bool) error {
 	s.mu.Lock()
 	slow := s.slow
 	s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *site) Save(put []lease.Record, gone []job.Attempt, _ []lease.GroupEpoch
 	return nil
 }
 
-func (s *site) Load() ([]lease.Record, []lease.GroupEpoch, error) { return nil, nil, s.failing }
+func (s *site) Load() ([]lease.Record, []lease.Claim, error) { return nil, nil, s.failing }
 
 func (s *site) Want(p job.Peer) { s.set(func() { s.wants = append(s.wants, "want "+string(p)) }) }
 

@@ -50,6 +50,10 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 		f.reports.decline(from, m, why, !f.cfg.Profile.Worker)
 		return
 	}
+	if why := f.outOfBounds(now, from, g); why != "" {
+		f.reports.decline(from, m, job.Reason{Word: job.ReasonResources, Detail: why}, false)
+		return
+	}
 	if why := f.account.capacity.never(m.Need); why != "" {
 		f.reports.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
 		return
@@ -65,6 +69,14 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 		return
 	}
 	f.queue.add(now, key, m, g)
+}
+
+// outOfBounds returns why nothing is reserved for a scheduler now, or "".
+func (f *offers) outOfBounds(now Moment, from job.Peer, g *group) string {
+	if n := f.attempts.graves.ended(g); n >= maxEnded {
+		return fmt.Sprintf("%d attempts of this scheduler have ended here, and it has not acknowledged that", n)
+	}
+	return f.reservations.lapses.why(now, from)
 }
 
 // makeRoom reports whether one more offer of a scheduler may be queued. If the queue is full, it may decline an offer of

@@ -9,11 +9,11 @@ import (
 
 // Ledger keeps the state of a worker on disk.
 type Ledger interface {
-	// Save puts records, deletes records and puts epochs, all in one atomic write. With sync it returns when this and
+	// Save puts records, deletes records, and puts claims or deletes those without an epoch, all in one atomic write. With sync it returns when this and
 	// everything saved before would survive a power cut. After an error either all of it or nothing may be on disk.
-	Save(put []lease.Record, gone []job.Attempt, epochs []lease.GroupEpoch, sync bool) error
+	Save(put []lease.Record, gone []job.Attempt, claims []lease.Claim, sync bool) error
 	// Load returns what was saved.
-	Load() ([]lease.Record, []lease.GroupEpoch, error)
+	Load() ([]lease.Record, []lease.Claim, error)
 }
 
 // Sender sends messages to schedulers. It never waits. An error says that there is no session. The worker sends whatever

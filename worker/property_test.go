@@ -428,12 +428,34 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 		},
 		"takeover": func(*rapid.T) {
 			w.term++
+			w.tell(worker.ForgetClaim{Group: group})
 			if w.owner == amy {
 				w.owner = bob
 			} else {
 				w.owner = amy
 			}
 			w.connect()
+		},
+		"elected again": func(*rapid.T) {
+			w.term++
+			w.connect()
+		},
+		"rival": func(*rapid.T) { // another member claims the group, and is ignored
+			rival := job.Peer("rival")
+			w.tell(worker.Up{Peer: rival})
+			e := epoch(w.term + uint64(w.pick("ahead", 3)))
+			n := len(w.records)
+			for _, m := range []lease.ToWorker{
+				lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: e}}},
+				lease.Cancel{Attempt: attempt(uint64(1+w.pick("job", 4)), 1), Group: group, Epoch: e},
+				lease.Query{Attempt: attempt(9999, 1), Group: group, Epoch: e, Store: store},
+			} {
+				done := w.says(rival, m)
+				if len(done.Stop)+len(done.Signal)+len(done.Start) > 0 || len(w.records) != n {
+					w.t.Fatalf("%T of a rival was obeyed: %+v", m, done)
+				}
+			}
+			w.tell(worker.Down{Peer: rival})
 		},
 		"restart": func(*rapid.T) {
 			if w.pick("power", 2) == 0 {
@@ -456,6 +478,9 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 				delete(w.runs, s.Attempt)
 			}
 			w.after()
+			if c, known := w.claims[group]; known && c.Owner != w.owner { // the disk failed when the operator said so
+				w.tell(worker.ForgetClaim{Group: group})
+			}
 			w.connect()
 		},
 	}

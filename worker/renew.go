@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// leases holds the journal groups that have tasks here or have offered some.
+// leases renews the leases of the journal groups with their owners.
 type leases struct {
 	cfg      *Config
 	turn     *turn
@@ -21,36 +21,34 @@ type leases struct {
 	sessions *sessions
 	reports  *reports
 	random   *rand.Rand
-	groups   map[job.Group]*group
+	claims   *claims
 
 	renewals []lease.Renew            // to send at the end of this turn
 	signals  []SignalTo               // to send when a newer epoch is on disk
 	extends  map[job.Attempt]BootTime // to carry out when a newer epoch is on disk
 }
 
-// checkEpoch returns the group of a command. If the epoch of the command is old, it answers with Stale and returns false
-// (R2). A newer epoch is written to disk, and the effects of the command wait for that.
+// checkEpoch returns the group of a command. It returns false if the sender does not own the group, or if the epoch of the
+// command is old; then it answers the owner with Stale (R2). A newer epoch is written to disk, and the effects of the
+// command wait for that.
 func (l *leases) checkEpoch(now Moment, from job.Peer, id job.Group, epoch lease.Epoch) (*group, bool) {
-	g := l.groups[id]
-	if g == nil {
-		if len(l.groups) >= maxGroups {
-			l.turn.log(slog.LevelWarn, "command ignored: too many journal groups", slog.String("group", id.String()), slog.String("peer", string(from)))
-			return nil, false
-		}
-		g = newGroup(id)
-		l.groups[id] = g
-	}
+	return l.checkClaim(now, from, lease.GroupEpoch{Group: id, Epoch: epoch})
+}
+
+func (l *leases) checkClaim(now Moment, from job.Peer, m lease.GroupEpoch) (*group, bool) {
+	g, isNew := l.claims.take(now, from, m)
 	switch {
-	case epoch.Less(g.epoch):
+	case g == nil:
+		return nil, false
+	case isNew:
+		l.resync(now, g)
+	case m.Epoch.Less(g.epoch):
 		l.stale(from, g)
 		return nil, false
-	case g.epoch.Less(epoch):
-		g.epoch = epoch
-		l.sessions.own(g, from)
-		l.ledger.epoch(g)
-		l.resync(now, g)
-	case g.owner == "":
-		l.sessions.own(g, from)
+	case g.epoch.Less(m.Epoch):
+		g.epoch = m.Epoch
+		l.ledger.claim(g)
+		g.resynced = false
 		l.resync(now, g)
 	}
 	return g, true
@@ -64,23 +62,16 @@ func (l *leases) stale(to job.Peer, g *group) {
 // owns handles an Owns: the groups that a scheduler owns.
 func (l *leases) owns(now Moment, from job.Peer, m lease.Owns) {
 	for _, ge := range m.Groups {
-		g, ok := l.checkEpoch(now, from, ge.Group, ge.Epoch)
-		if !ok {
-			continue
+		if g, ok := l.checkClaim(now, from, ge); ok {
+			l.resync(now, g)
 		}
-		if g.owner != from { // an epoch has one owner, the first that used it here
-			l.turn.log(slog.LevelWarn, "another member claims the epoch of a group's owner",
-				slog.String("group", ge.Group.String()), slog.String("peer", string(from)))
-			continue
-		}
-		l.resync(now, g)
 	}
 }
 
 // of returns the groups that a peer owns, sorted.
 func (l *leases) of(p job.Peer) []*group {
 	var out []*group
-	for _, g := range l.groups {
+	for _, g := range l.claims.groups {
 		if g.owner == p {
 			out = append(out, g)
 		}
@@ -238,7 +229,7 @@ func (l *leases) saved() {
 // send sends the renewals that were asked for in this turn.
 func (l *leases) send() {
 	for _, r := range l.renewals {
-		if g := l.groups[r.Group]; g != nil && l.sessions.connected(g.owner) {
+		if g := l.claims.groups[r.Group]; g != nil && l.sessions.connected(g.owner) {
 			l.turn.send(g.owner, r)
 		}
 	}

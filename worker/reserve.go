@@ -5,6 +5,7 @@ package worker
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -19,6 +20,7 @@ type reservations struct {
 	queue    *queue
 	leases   *leases
 	attempts *attempts
+	lapses   lapses
 }
 
 // reserve makes a reservation for an offer, with the devices that are held for it. The Commit is sent once the record of
@@ -83,8 +85,24 @@ func (r *reservations) commit(now Moment, a *attempt) {
 		if r.attempts.by[a.rec.Attempt] == a && a.phase == reserved {
 			r.undo(a)
 			r.queue.lapse(now, a.offer)
+			r.lapsed(now, a.offer.key.peer, lease.ReserveFor)
 		}
 	})
+}
+
+// lapsed notes that a reservation has lapsed. If that happens too often, the offers of its scheduler are declined for a
+// while.
+func (r *reservations) lapsed(now Moment, p job.Peer, held time.Duration) {
+	if !r.lapses.add(now, p, held, r.sessions.connected(p)) {
+		return
+	}
+	why := job.Reason{Word: job.ReasonResources, Detail: r.lapses.why(now, p)}
+	for _, o := range r.queue.ranked {
+		if o.key.peer == p && o.state == offerQueued {
+			r.queue.remove(o)
+			r.reports.decline(p, o.msg, why, false)
+		}
+	}
 }
 
 // commitIf sends the conditional Commit for a gang's offer.
@@ -125,7 +143,9 @@ func (r *reservations) prolong(now Moment, a *attempt) {
 		if now.Boot >= a.offer.since.Add(maxGather) {
 			why = fmt.Sprintf("a gang may hold a place here for %s", maxGather)
 		}
+		held := now.Boot.Sub(a.offer.since)
 		r.revoke(a, why)
+		r.lapsed(now, a.offer.key.peer, held)
 	})
 }
 

@@ -8,13 +8,17 @@ import (
 )
 
 // Restore loads what an earlier run of the daemon has written. It is called before the first event, which is Adopted.
-func (c *Core) Restore(records []lease.Record, epochs []lease.GroupEpoch) {
-	groups := c.leases.groups
-	for _, e := range epochs {
+func (c *Core) Restore(records []lease.Record, claims []lease.Claim) {
+	groups := c.leases.claims.groups
+	for _, e := range claims {
 		g := newGroup(e.Group)
 		g.epoch = e.Epoch
 		groups[e.Group] = g
+		if e.Owner != "" {
+			c.leases.claims.bind(Moment{}, g, e.Owner)
+		}
 	}
+	c.leases.claims.keepOwn(c.cfg.Own, c.cfg.Profile.Peer)
 	newest := map[*group]lease.Epoch{}
 	for _, rec := range records {
 		g := groups[rec.Group]
@@ -22,7 +26,7 @@ func (c *Core) Restore(records []lease.Record, epochs []lease.GroupEpoch) {
 			g = newGroup(rec.Group)
 			groups[rec.Group] = g
 		}
-		if g.epoch.Less(rec.Epoch) { // the worker has acted under this epoch, even if the epoch itself is not on disk
+		if !g.bound && g.epoch.Less(rec.Epoch) { // the worker has acted under this epoch, even if the epoch itself is not on disk
 			g.epoch, g.owner = rec.Epoch, ""
 		}
 		if rec.Epoch == g.epoch && g.owner == "" {

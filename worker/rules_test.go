@@ -48,13 +48,13 @@ func TestR2OlderEpochIsStale(t *testing.T) {
 			h := newHost(t, config(0))
 			s := h.meet(amy, 1)
 			h.run(amy, 1, a, s, cpu)
-			h.meet(bob, 5)
+			h.meet(amy, 5)
 			got[lease.Event](h, amy)
 			before := len(h.records)
 			e := h.says(amy, m)
 			stale := one[lease.Stale](h, amy)
-			if stale.Epoch != epoch(5) || stale.Owner != bob {
-				t.Fatalf("stale = %+v, want epoch 1.5 of bob", stale)
+			if stale.Epoch != epoch(5) || stale.Owner != amy {
+				t.Fatalf("stale = %+v, want epoch 1.5 of amy", stale)
 			}
 			if len(e.Start)+len(e.Stop)+len(e.Signal)+len(e.Extend) > 0 || len(h.records) != before {
 				t.Fatalf("obeyed an old owner: %+v", e)
@@ -67,6 +67,7 @@ func TestR2EpochIsOnDiskBeforeAnythingIsDone(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, cpu)
+	h.round(worker.ForgetClaim{Group: group})
 	h.failing = true
 	h.jump(time.Second)
 	h.round(worker.Up{Peer: bob})
@@ -82,14 +83,14 @@ func TestR2EpochIsOnDiskBeforeAnythingIsDone(t *testing.T) {
 	h.failing = false
 	h.jump(time.Second)
 	e = h.round()
-	if h.epochs[group] != epoch(5) || len(e.Extend) != 1 {
-		t.Fatalf("after the disk is back: epoch %v, extended %v", h.epochs[group], e.Extend)
+	if h.claims[group].Epoch != epoch(5) || len(e.Extend) != 1 {
+		t.Fatalf("after the disk is back: epoch %v, extended %v", h.claims[group], e.Extend)
 	}
 	// The epoch survives a restart.
 	h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42})
-	h.round(worker.Up{Peer: amy})
-	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
-	one[lease.Stale](h, amy)
+	h.round(worker.Up{Peer: bob})
+	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(4)}}})
+	one[lease.Stale](h, bob)
 }
 
 func TestR3DeadlineCountsFromTheRequest(t *testing.T) {
@@ -234,6 +235,7 @@ func TestR8NewOwnerFindsWhatRuns(t *testing.T) {
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, cpu)
 	h.round(worker.Down{Peer: amy})
+	h.round(worker.ForgetClaim{Group: group})
 	h.round(worker.Up{Peer: bob})
 	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
 	h.wantStates(bob, job.Starting, job.Running)
@@ -352,6 +354,8 @@ func TestWhatIsSynced(t *testing.T) {
 	wrote("end of an attempt that was never started, which the driver may not know", true)
 	h.says(amy, lease.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(1), Store: store})
 	wrote("refusal", true)
+	h.round(worker.ForgetClaim{Group: group})
+	wrote("claim forgotten", true)
 	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
 	wrote("epoch", true)
 }

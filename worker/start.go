@@ -153,7 +153,7 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	switch {
 	case e.Refused != "":
 		why = "not admitted: " + e.Refused
-	case m.Epoch.Less(g.epoch):
+	case m.Epoch.Less(g.epoch) || a.offer.key.peer != g.owner:
 		why = "its job got a new owner before it started"
 	}
 	if why != "" {
@@ -162,6 +162,7 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	}
 	a.start = nil
 	a.move(s.turn, starting)
+	s.reservations.lapses.started(a.offer.key.peer)
 	spec := m.File.Spec()
 	a.rec.Epoch, a.rec.Session, a.rec.File, a.rec.Element = m.Epoch, m.Session, m.File, m.Element
 	a.rec.Gang = m.Gang

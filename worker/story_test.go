@@ -54,12 +54,13 @@ type story struct {
 	renewals map[job.Peer]lease.Renew           // the newest
 	sessions []lease.Session                    // in the order in which they were made
 	running  map[job.Attempt]worker.DriverEvent // tasks in the driver
+	owners   map[job.Peer]bool                  // those that have claimed the group; the others have one of their own
 }
 
 func newStory(t *testing.T) *story {
 	s := &story{
 		t: t, jobs: map[string]job.Attempt{}, ids: map[job.ID]string{}, offers: map[string]uint64{},
-		renewals: map[job.Peer]lease.Renew{}, running: map[job.Attempt]worker.DriverEvent{},
+		renewals: map[job.Peer]lease.Renew{}, running: map[job.Attempt]worker.DriverEvent{}, owners: map[job.Peer]bool{amy: true},
 	}
 	s.host = newHost(t, config(0))
 	s.began = s.now
@@ -190,7 +191,7 @@ func (s *story) writesText(w worker.Writes) string {
 	for _, a := range w.Gone {
 		out = append(out, s.name(a)+"=gone")
 	}
-	for _, e := range w.Epochs {
+	for _, e := range w.Claims {
 		out = append(out, "epoch="+e.Epoch.String())
 	}
 	verb := "save"

@@ -17,10 +17,11 @@ import (
 )
 
 var storyVerbs = map[string]func(*story, stories.Command){
-	"host": verbHost,
-	"up":   func(s *story, c stories.Command) { s.round(worker.Up{Peer: job.Peer(c.Arg(0))}) },
-	"down": func(s *story, c stories.Command) { s.round(worker.Down{Peer: job.Peer(c.Arg(0))}) },
-	"owns": verbOwns,
+	"host":   verbHost,
+	"up":     func(s *story, c stories.Command) { s.round(worker.Up{Peer: job.Peer(c.Arg(0))}) },
+	"down":   func(s *story, c stories.Command) { s.round(worker.Down{Peer: job.Peer(c.Arg(0))}) },
+	"owns":   verbOwns,
+	"forget": verbForget,
 	"meet": func(s *story, c stories.Command) {
 		s.round(worker.Up{Peer: job.Peer(c.Arg(0))})
 		verbOwns(s, c)
@@ -73,8 +74,20 @@ func verbHost(s *story, c stories.Command) {
 
 // owns PEER [term=N]: the peer owns the group since that term.
 func verbOwns(s *story, c stories.Command) {
+	s.owners[job.Peer(c.Arg(0))] = true
 	s.from(c, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: term(c)}}})
 }
+
+// group returns the group of the jobs of the command's peer.
+func (s *story) group(c stories.Command) job.Group {
+	if s.owners[job.Peer(c.Arg(0))] {
+		return group
+	}
+	return group + 1
+}
+
+// forget: an operator has the host forget who owns the group.
+func verbForget(s *story, _ stories.Command) { s.round(worker.ForgetClaim{Group: group}) }
 
 // renewed PEER [term=N] [drop=JOB,...]: answers the newest Renew, and keeps all attempts but those of drop.
 func verbRenewed(s *story, c stories.Command) {
@@ -102,7 +115,7 @@ func verbOffer(s *story, c stories.Command) {
 		s.offers[key] = uint64(len(s.offers) + 1 + 100*c.Options.Number("n", 1))
 	}
 	m := offer(s.offers[key], s.attempt(c, c.Arg(1)), need(c))
-	m.Epoch, m.User, m.Priority = term(c), option(c, "user", "ada"), c.Options.Number("priority", 50)
+	m.Group, m.Epoch, m.User, m.Priority = s.group(c), term(c), option(c, "user", "ada"), c.Options.Number("priority", 50)
 	m.Wait, m.Age = c.Options.Duration("wait", 0), c.Options.Duration("age", 0)
 	s.from(c, m)
 }
@@ -114,7 +127,7 @@ func verbStart(s *story, c stories.Command) {
 		session = s.sessions[slices.IndexFunc(s.sessions, func(id lease.Session) bool { return s.session(id) == name })]
 	}
 	m := start(s.offers[c.Arg(0)+" "+c.Arg(1)], s.attempt(c, c.Arg(1)), session, need(c))
-	m.Epoch, m.User = term(c), option(c, "user", "ada")
+	m.Group, m.Epoch, m.User = s.group(c), term(c), option(c, "user", "ada")
 	m.File = edited(m.File, func(s *job.Spec) { s.Lease = job.Duration(c.Options.Duration("lease", 0)) })
 	if c.Options["hold"] != "" {
 		m.File = edited(m.File, func(s *job.Spec) { s.Partition = "hold" })
@@ -130,19 +143,19 @@ func verbTake(s *story, c stories.Command) {
 }
 
 func verbQuery(s *story, c stories.Command) {
-	s.from(c, lease.Query{Attempt: s.attempt(c, c.Arg(1)), Group: group, Epoch: term(c), Store: option(c, "store", store)})
+	s.from(c, lease.Query{Attempt: s.attempt(c, c.Arg(1)), Group: s.group(c), Epoch: term(c), Store: option(c, "store", store)})
 }
 
 func verbCancel(s *story, c stories.Command) {
 	s.from(c, lease.Cancel{
-		Attempt: s.attempt(c, c.Arg(1)), Group: group, Epoch: term(c), Grace: c.Options.Duration("grace", 30*time.Second), Reason: option(c, "reason", "enough"),
+		Attempt: s.attempt(c, c.Arg(1)), Group: s.group(c), Epoch: term(c), Grace: c.Options.Duration("grace", 30*time.Second), Reason: option(c, "reason", "enough"),
 	})
 }
 
 // ack PEER JOB N: the owner acknowledges the events up to that number.
 func verbAck(s *story, c stories.Command) {
 	n := c.Options.Number("upto", 4)
-	s.from(c, lease.Ack{Attempt: s.attempt(c, c.Arg(1)), Group: group, Epoch: term(c), N: uint64(n)})
+	s.from(c, lease.Ack{Attempt: s.attempt(c, c.Arg(1)), Group: s.group(c), Epoch: term(c), N: uint64(n)})
 }
 
 // process JOB starting|started|exited|failed|lost [code=N] [signal=N] [detail=WORD]: what the driver reports.

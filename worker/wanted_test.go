@@ -102,7 +102,7 @@ func TestWantFollowsTheOwner(t *testing.T) {
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
 	h.round(worker.Up{Peer: bob})
-	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
+	h.round(worker.ForgetClaim{Group: group}, worker.Message{From: bob, Msg: lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}}})
 	h.wantSessions([]job.Peer{bob}, []job.Peer{amy})
 	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
 	h.wantSessions(nil, nil)

@@ -109,7 +109,7 @@ func (v clusterVerbs) nodeCommand() *cli.Command {
 					return showNode(v.out, n)
 				},
 			},
-			v.drainCommand(), v.resumeCommand(), v.declareDeadCommand(),
+			v.drainCommand(), v.resumeCommand(), v.declareDeadCommand(), v.forgetClaimCommand(),
 		},
 	}
 }

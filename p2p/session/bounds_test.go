@@ -118,7 +118,7 @@ func largestMessages(t *testing.T) []any {
 		lease.Cancel{Attempt: a, Group: largestGroup, Epoch: largestEpoch, Grace: maxGrace, Reason: sentence},
 		lease.Ack{Attempt: a, Group: largestGroup, Epoch: largestEpoch, N: math.MaxUint64},
 		lease.Owns{Groups: many(maxGroups, func(i int) lease.GroupEpoch {
-			return lease.GroupEpoch{Group: largestGroup - job.Group(i), Epoch: largestEpoch}
+			return lease.GroupEpoch{Group: largestGroup - job.Group(i), Epoch: largestEpoch, Founding: job.Founding{15: 255}}
 		})},
 		lease.Renewed{
 			Group: largestGroup, Epoch: largestEpoch, Clock: -1, Session: math.MaxUint64,

@@ -17,6 +17,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p/wirepb"
 	"github.com/musterhq/muster/share"
 )
 
@@ -257,4 +258,18 @@ func FuzzReadFrame(f *testing.F) {
 			t.Fatalf("read %#v\nthen %#v", msg, again)
 		}
 	})
+}
+
+// A proof of a group's founder has 16 bytes or none.
+func TestFoundingsHaveOneLength(t *testing.T) {
+	for _, n := range []int{0, 1, 15, 16, 17, 1000} {
+		frame := &wirepb.Frame{Body: &wirepb.Frame_Owns{Owns: &wirepb.Owns{Groups: []*wirepb.GroupEpoch{{Group: 1, Epoch: &wirepb.EpochRef{Generation: 1}, Founding: make([]byte, n)}}}}}
+		b, err := appendFrame(nil, frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parse(b); (err == nil) != (n == 0 || n == 16) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
 }

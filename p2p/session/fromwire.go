@@ -94,7 +94,7 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 	case *wirepb.Frame_Owns:
 		m := lease.Owns{Groups: some[lease.GroupEpoch](len(b.Owns.GetGroups()))}
 		for i, g := range b.Owns.GetGroups() {
-			m.Groups[i] = lease.GroupEpoch{Group: job.Group(g.GetGroup()), Epoch: epoch(g.GetEpoch())}
+			m.Groups[i] = lease.GroupEpoch{Group: job.Group(g.GetGroup()), Epoch: epoch(g.GetEpoch()), Founding: d.founding(g.GetFounding())}
 		}
 		return m
 	case *wirepb.Frame_Renewed:
@@ -242,6 +242,18 @@ func (d *decoder) spec(b []byte) job.Spec {
 		d.fail(errors.New("spec: extra data after the JSON document"))
 	}
 	return s
+}
+
+// founding decodes the proof of a group's founder, which may be missing.
+func (d *decoder) founding(b []byte) (f job.Founding) {
+	switch len(b) {
+	case 0:
+	case len(f):
+		copy(f[:], b)
+	default:
+		d.fail(errID)
+	}
+	return f
 }
 
 func (d *decoder) exit(e *wirepb.Exit) *job.Exit {

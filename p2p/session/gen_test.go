@@ -58,7 +58,7 @@ func anyMessage() *rapid.Generator[any] {
 		}),
 		draw(func(t *rapid.T) any {
 			return lease.Owns{Groups: listOf(t, rapid.Custom(func(t *rapid.T) lease.GroupEpoch {
-				return lease.GroupEpoch{Group: anyGroup.Draw(t, "group"), Epoch: anyEpoch.Draw(t, "epoch")}
+				return lease.GroupEpoch{Group: anyGroup.Draw(t, "group"), Epoch: anyEpoch.Draw(t, "epoch"), Founding: anyFounding.Draw(t, "founding")}
 			}), 5, "groups")}
 		}),
 		draw(func(t *rapid.T) any {
@@ -318,3 +318,9 @@ func drawHello(t *rapid.T) any {
 	}
 	return lease.Hello{Profile: p, Free: drawFree(t)}
 }
+
+// anyFounding is a proof of a group's founder, or none.
+var anyFounding = rapid.Custom(func(t *rapid.T) (f job.Founding) {
+	copy(f[:], rapid.SliceOfN(rapid.Byte(), 0, len(f)).Draw(t, "bytes"))
+	return f
+})

@@ -71,7 +71,7 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 	case lease.Owns:
 		groups := make([]*wirepb.GroupEpoch, len(m.Groups))
 		for i, g := range m.Groups {
-			groups[i] = &wirepb.GroupEpoch{Group: uint64(g.Group), Epoch: epochRef(g.Epoch)}
+			groups[i] = &wirepb.GroupEpoch{Group: uint64(g.Group), Epoch: epochRef(g.Epoch), Founding: founding(g.Founding)}
 		}
 		return &wirepb.Frame{Body: &wirepb.Frame_Owns{Owns: &wirepb.Owns{Groups: groups}}}
 	case lease.Renewed:
@@ -287,4 +287,12 @@ func printable(s string) bool {
 		}
 	}
 	return true
+}
+
+// founding encodes the proof of a group's founder; nothing if there is none.
+func founding(f job.Founding) []byte {
+	if f == (job.Founding{}) {
+		return nil
+	}
+	return f[:]
 }

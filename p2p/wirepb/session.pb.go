@@ -939,6 +939,7 @@ type GroupEpoch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
 	Epoch         *EpochRef              `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Founding      []byte                 `protobuf:"bytes,3,opt,name=founding,proto3" json:"founding,omitempty"` // 16 bytes that prove that the sender has founded the group; empty for the groups of earlier versions
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -983,6 +984,13 @@ func (x *GroupEpoch) GetGroup() uint64 {
 func (x *GroupEpoch) GetEpoch() *EpochRef {
 	if x != nil {
 		return x.Epoch
+	}
+	return nil
+}
+
+func (x *GroupEpoch) GetFounding() []byte {
+	if x != nil {
+		return x.Founding
 	}
 	return nil
 }
@@ -3416,11 +3424,12 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\tgpu_share\x18\x06 \x01(\x01R\bgpuShare\x12\x1c\n" +
 	"\texclusive\x18\a \x01(\bR\texclusive\"9\n" +
 	"\x04Owns\x121\n" +
-	"\x06groups\x18\x01 \x03(\v2\x19.muster.p2p.v1.GroupEpochR\x06groups\"Q\n" +
+	"\x06groups\x18\x01 \x03(\v2\x19.muster.p2p.v1.GroupEpochR\x06groups\"m\n" +
 	"\n" +
 	"GroupEpoch\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12-\n" +
-	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\"\x89\x04\n" +
+	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\x12\x1a\n" +
+	"\bfounding\x18\x03 \x01(\fR\bfounding\"\x89\x04\n" +
 	"\x05Offer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +

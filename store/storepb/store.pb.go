@@ -140,6 +140,68 @@ func (x *Epoch) GetTerm() uint64 {
 	return 0
 }
 
+// Claim is what the worker knows of the owner of a group. Earlier versions wrote an Epoch in its place: they read the first
+// two fields, and wrote no owner.
+type Claim struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    uint64                 `protobuf:"varint,1,opt,name=generation" json:"generation,omitempty"`
+	Term          uint64                 `protobuf:"varint,2,opt,name=term" json:"term,omitempty"`
+	Owner         string                 `protobuf:"bytes,3,opt,name=owner" json:"owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Claim) Reset() {
+	*x = Claim{}
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Claim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Claim) ProtoMessage() {}
+
+func (x *Claim) ProtoReflect() protoreflect.Message {
+	mi := &file_store_storepb_store_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Claim.ProtoReflect.Descriptor instead.
+func (*Claim) Descriptor() ([]byte, []int) {
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Claim) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Claim) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *Claim) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
 type Exit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         string                 `protobuf:"bytes,1,opt,name=state" json:"state,omitempty"`
@@ -157,7 +219,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -169,7 +231,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[2]
+	mi := &file_store_storepb_store_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -182,7 +244,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{2}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Exit) GetState() string {
@@ -289,7 +351,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -301,7 +363,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[3]
+	mi := &file_store_storepb_store_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -314,7 +376,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{3}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Held) GetAttempt() *Attempt {
@@ -552,7 +614,7 @@ type Gang struct {
 
 func (x *Gang) Reset() {
 	*x = Gang{}
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +626,7 @@ func (x *Gang) String() string {
 func (*Gang) ProtoMessage() {}
 
 func (x *Gang) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[4]
+	mi := &file_store_storepb_store_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +639,7 @@ func (x *Gang) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gang.ProtoReflect.Descriptor instead.
 func (*Gang) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{4}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Gang) GetMembers() []*Member {
@@ -605,7 +667,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +679,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[5]
+	mi := &file_store_storepb_store_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +692,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{5}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Member) GetNode() string {
@@ -669,7 +731,7 @@ type Need struct {
 
 func (x *Need) Reset() {
 	*x = Need{}
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -681,7 +743,7 @@ func (x *Need) String() string {
 func (*Need) ProtoMessage() {}
 
 func (x *Need) ProtoReflect() protoreflect.Message {
-	mi := &file_store_storepb_store_proto_msgTypes[6]
+	mi := &file_store_storepb_store_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -694,7 +756,7 @@ func (x *Need) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Need.ProtoReflect.Descriptor instead.
 func (*Need) Descriptor() ([]byte, []int) {
-	return file_store_storepb_store_proto_rawDescGZIP(), []int{6}
+	return file_store_storepb_store_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Need) GetCpus() int64 {
@@ -759,7 +821,13 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"\xd8\x01\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"Q\n" +
+	"\x05Claim\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
+	"\x05owner\x18\x03 \x01(\tR\x05owner\"\xd8\x01\n" +
 	"\x04Exit\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x03R\x04code\x12\x16\n" +
@@ -833,23 +901,24 @@ func file_store_storepb_store_proto_rawDescGZIP() []byte {
 	return file_store_storepb_store_proto_rawDescData
 }
 
-var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_store_storepb_store_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_store_storepb_store_proto_goTypes = []any{
 	(*Attempt)(nil), // 0: muster.store.Attempt
 	(*Epoch)(nil),   // 1: muster.store.Epoch
-	(*Exit)(nil),    // 2: muster.store.Exit
-	(*Held)(nil),    // 3: muster.store.Held
-	(*Gang)(nil),    // 4: muster.store.Gang
-	(*Member)(nil),  // 5: muster.store.Member
-	(*Need)(nil),    // 6: muster.store.Need
+	(*Claim)(nil),   // 2: muster.store.Claim
+	(*Exit)(nil),    // 3: muster.store.Exit
+	(*Held)(nil),    // 4: muster.store.Held
+	(*Gang)(nil),    // 5: muster.store.Gang
+	(*Member)(nil),  // 6: muster.store.Member
+	(*Need)(nil),    // 7: muster.store.Need
 }
 var file_store_storepb_store_proto_depIdxs = []int32{
 	0, // 0: muster.store.Held.attempt:type_name -> muster.store.Attempt
 	1, // 1: muster.store.Held.epoch:type_name -> muster.store.Epoch
-	6, // 2: muster.store.Held.need:type_name -> muster.store.Need
-	2, // 3: muster.store.Held.exit:type_name -> muster.store.Exit
-	4, // 4: muster.store.Held.gang:type_name -> muster.store.Gang
-	5, // 5: muster.store.Gang.members:type_name -> muster.store.Member
+	7, // 2: muster.store.Held.need:type_name -> muster.store.Need
+	3, // 3: muster.store.Held.exit:type_name -> muster.store.Exit
+	5, // 4: muster.store.Held.gang:type_name -> muster.store.Gang
+	6, // 5: muster.store.Gang.members:type_name -> muster.store.Member
 	6, // [6:6] is the sub-list for method output_type
 	6, // [6:6] is the sub-list for method input_type
 	6, // [6:6] is the sub-list for extension type_name
@@ -868,7 +937,7 @@ func file_store_storepb_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_store_storepb_store_proto_rawDesc), len(file_store_storepb_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

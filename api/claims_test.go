@@ -1,0 +1,87 @@
+package api
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/musterhq/muster/job"
+)
+
+// A member that lists jobs, nodes and GPUs of others, or changes of their jobs, is not believed. What is true stays.
+func TestMembersTellOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "mal")
+		amy, ben, mal := c.daemons[0], c.daemons[1], c.daemons[2]
+		ben.put(ben.newJob(10))
+		mal.put(mal.newJob(11))
+		all, err := amy.client.Jobs(t.Context(), JobFilter{})
+		if err != nil || len(all.Items) != 2 {
+			t.Fatalf("jobs = %+v, %v", all.Items, err)
+		}
+		own, theirs := all.Items[0], all.Items[1]
+		if own.Owner != mal.peer {
+			own, theirs = theirs, own
+		}
+		forged := func(owner job.Peer, id job.ID) Job {
+			j := own
+			j.ID, j.Owner, j.State = id, owner, job.Succeeded
+			return j
+		}
+		rows := []Job{own, forged(ben.peer, theirs.ID), forged(mal.peer, theirs.ID), forged(ben.peer, job.NewID(ben.group, 99)), forged(mal.peer, job.NewID(amy.group, 98))}
+		node := func(p job.Peer) Node {
+			return Node{Schema: SchemaNode, ID: p, Name: "mal", State: NodeReady, CPUs: 9999}
+		}
+		var events []Event
+		for i := range rows {
+			e := newEvent(EventJob)
+			e.Job, e.ID = &rows[i], rows[i].ID
+			events = append(events, e)
+		}
+		slices.Reverse(events) // its own comes last
+		gone := newEvent(EventGone)
+		gone.ID = theirs.ID
+		mal.mu.Lock()
+		mal.lies = map[string]any{
+			"/v1/jobs": Listing[Job]{Schema: SchemaJobs, Items: rows}, "/v1/nodes": Listing[Node]{Schema: SchemaNodes, Items: []Node{node(ben.peer)}},
+			"/v1/nodes/" + string(mal.peer): node(ben.peer),
+			"/v1/stats":                     Stats{Schema: SchemaStats, Nodes: map[NodeState]int{NodeReady: 1_000_000}},
+			"/v1/events":                    append([]Event{gone}, events...),
+		}
+		mal.mu.Unlock()
+
+		l, err := amy.client.Jobs(t.Context(), JobFilter{})
+		if err != nil || len(l.Items) != 2 || !slices.ContainsFunc(l.Items, func(j Job) bool { return j.ID == own.ID }) ||
+			slices.ContainsFunc(l.Items, func(j Job) bool { return j.ID == theirs.ID && j.State == job.Succeeded }) {
+			t.Errorf("jobs = %+v, %v", l.Items, err)
+		}
+		nodes, err := amy.client.Nodes(t.Context())
+		if err != nil || len(nodes.Items) != 3 || !slices.Equal(nodes.Partial, []string{"mal"}) ||
+			slices.ContainsFunc(nodes.Items, func(n Node) bool { return n.CPUs == 9999 }) {
+			t.Errorf("nodes = %+v, %v", nodes, err)
+		}
+		if n, err := amy.client.Node(t.Context(), string(mal.peer)); err != nil || n.ID != mal.peer || n.CPUs == 9999 {
+			t.Errorf("node = %+v, %v", n, err)
+		}
+		if s, err := amy.client.Stats(t.Context()); err != nil || s.Nodes[NodeReady] > 3 {
+			t.Errorf("stats = %+v, %v", s, err)
+		}
+		for e, err := range amy.client.Events(t.Context(), EventFilter{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Kind == EventGone || e.Kind == EventJob && e.Job.State == job.Succeeded {
+				t.Errorf("amy heard %s of %s", e.Kind, e.ID)
+			}
+			if e.Kind == EventJob && e.ID == own.ID {
+				break
+			}
+		}
+		_, _, text := amy.raw(t, "GET", "/metrics", "")
+		if !strings.Contains(text, "muster_foreign_rows_total 12\n") { // 4 jobs, 3 answers about nodes, 5 events
+			t.Errorf("counted: %s", regexp.MustCompile("muster_foreign_rows_total .*").FindString(text))
+		}
+	})
+}

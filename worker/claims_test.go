@@ -1,0 +1,191 @@
+package worker_test
+
+// Whose commands count for a journal group.
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+const mallory job.Peer = "mallory"
+
+// foundedBy returns a group of amy with the proof that she has founded it. It is made once, because that takes some time.
+var amysFounding, amysGroup = job.Found(amy)
+
+// command is one message of each kind about a group, under an epoch.
+func commands(g job.Group, e lease.Epoch, a job.Attempt) []lease.ToWorker {
+	return []lease.ToWorker{
+		lease.Owns{Groups: []lease.GroupEpoch{{Group: g, Epoch: e}}},
+		lease.Offer{ID: 77, Attempt: job.Attempt{Job: a.Job, Task: a.Task, N: a.N + 1}, Group: g, Epoch: e, Need: cpu, User: "ada"},
+		lease.Start{Offer: 1, Attempt: a, Group: g, Epoch: e, User: "ada", File: file(spec(cpu))},
+		lease.Signal{Attempt: a, Group: g, Epoch: e, Number: 9},
+		lease.Cancel{Attempt: a, Group: g, Epoch: e},
+		lease.Query{Attempt: job.Attempt{Job: a.Job, N: 9}, Group: g, Epoch: e, Store: store},
+		lease.Release{Offer: 1},
+		lease.Ack{Attempt: a, Group: g, Epoch: e, N: 4},
+		lease.Ack{Attempt: a, N: 4},
+		lease.Renewed{Group: g, Epoch: e, Verdicts: []lease.Verdict{{Attempt: a}}},
+	}
+}
+
+// owned is a host on which a task of amy's group runs.
+func owned(t *testing.T, g job.Group, f job.Founding) (*host, job.Attempt) {
+	h := newHost(t, config(0))
+	a := job.Attempt{Job: job.NewID(g, 1), N: 1}
+	h.round(worker.Up{Peer: amy})
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: g, Epoch: epoch(3), Founding: f}}})
+	s := h.answer(amy, 3)
+	m := offer(1, a, cpu)
+	m.Group, m.Epoch = g, epoch(3)
+	h.says(amy, m)
+	st := start(1, a, s, cpu)
+	st.Group, st.Epoch = g, epoch(3)
+	h.says(amy, st)
+	h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+	clear(h.sent)
+	return h, a
+}
+
+// A member that knows a group, its epoch and the attempts of it commands nothing, and does not hinder the owner, also not
+// over restarts of the host.
+func TestOnlyTheOwnerCommands(t *testing.T) {
+	other, _ := job.Found(mallory)
+	for name, g := range map[string]struct {
+		group    job.Group
+		founding job.Founding
+	}{"founded": {amysGroup, amysFounding}, "of an earlier version": {group, job.Founding{}}} {
+		for _, e := range []lease.Epoch{epoch(1), epoch(3), epoch(4), {Generation: math.MaxUint64, Term: math.MaxUint64}} {
+			t.Run(fmt.Sprint(name, " ", e), func(t *testing.T) {
+				h, a := owned(t, g.group, g.founding)
+				h.round(worker.Up{Peer: mallory})
+				clear(h.sent)
+				before := len(h.records)
+				claims := []lease.ToWorker{
+					lease.Owns{Groups: []lease.GroupEpoch{{Group: g.group, Epoch: e, Founding: g.founding}}},
+					lease.Owns{Groups: []lease.GroupEpoch{{Group: g.group, Epoch: e, Founding: other}}},
+				}
+				for range 2 {
+					for _, m := range append(claims, commands(g.group, e, a)...) {
+						done := h.says(mallory, m)
+						if len(done.Start)+len(done.Stop)+len(done.Signal)+len(done.Extend)+len(done.Forget)+len(h.records)-before != 0 {
+							t.Fatalf("%T was obeyed: %+v", m, done)
+						}
+					}
+					if n := len(h.sent[mallory]); n > 0 {
+						t.Fatalf("mallory was told %+v", h.sent[mallory])
+					}
+					if c := h.claims[g.group]; c != (lease.Claim{Group: g.group, Epoch: epoch(3), Owner: amy}) {
+						t.Fatalf("claim = %+v", c)
+					}
+					h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+					h.round(worker.Up{Peer: mallory})
+					clear(h.sent)
+				}
+				h.round(worker.Up{Peer: amy})
+				done := h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: g.group, Epoch: epoch(4), Founding: g.founding}}}, lease.Cancel{Attempt: a, Group: g.group, Epoch: epoch(4)})
+				if len(done.Stop) != 1 {
+					t.Fatalf("the owner is not obeyed: %+v", done)
+				}
+			})
+		}
+	}
+}
+
+// A founded group cannot be claimed before its founder has come either, and an earlier version's ledger with a false claim
+// heals when the founder comes.
+func TestFounderTakesItsGroupBack(t *testing.T) {
+	last := lease.Epoch{Generation: math.MaxUint64, Term: math.MaxUint64}
+	h := newHost(t, config(0))
+	h.claims[amysGroup] = lease.Claim{Group: amysGroup, Epoch: last}
+	h.boot()
+	h.round(worker.Up{Peer: mallory}, worker.Up{Peer: amy})
+	clear(h.sent)
+	h.says(mallory, commands(amysGroup, last, job.Attempt{Job: job.NewID(amysGroup, 1), N: 1})...)
+	if len(h.sent[mallory])+len(h.records) > 0 || h.claims[amysGroup].Owner != "" {
+		t.Fatalf("mallory claimed the group: %+v, told %+v", h.claims, h.sent[mallory])
+	}
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: amysGroup, Epoch: epoch(3), Founding: amysFounding}}})
+	if c := h.claims[amysGroup]; c != (lease.Claim{Group: amysGroup, Epoch: epoch(3), Owner: amy}) {
+		t.Fatalf("claim = %+v", c)
+	}
+	if r := one[lease.Renew](h, amy); r.Group != amysGroup {
+		t.Fatalf("renew = %+v", r)
+	}
+	// An operator can have the epoch forgotten, if amy was restored from a backup. The proof stands.
+	h.round(worker.ForgetClaim{Group: amysGroup})
+	h.says(mallory, lease.Owns{Groups: []lease.GroupEpoch{{Group: amysGroup, Epoch: last}}})
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: amysGroup, Epoch: epoch(1)}}})
+	if c := h.claims[amysGroup]; c != (lease.Claim{Group: amysGroup, Epoch: epoch(1), Owner: amy}) {
+		t.Fatalf("after it was forgotten: claim = %+v", c)
+	}
+}
+
+// A claim of an earlier version's ledger names no owner. The group goes to the owner of its attempts here, under its own
+// epoch; without attempts, to the first that claims it.
+func TestGroupsOfAnEarlierVersion(t *testing.T) {
+	poisoned := lease.Claim{Group: group, Epoch: lease.Epoch{Generation: 1, Term: math.MaxUint64}}
+	for name, c := range map[string]struct {
+		runs  bool
+		first job.Peer // that claims the group
+		owner job.Peer
+	}{
+		"with an attempt": {true, mallory, amy}, "without": {false, amy, amy}, "without, and another comes first": {false, mallory, mallory},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, a := owned(t, group, job.Founding{})
+			if h.claims[group] = poisoned; !c.runs {
+				clear(h.records)
+				h.boot()
+			} else {
+				h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+			}
+			h.round(worker.Up{Peer: mallory}, worker.Up{Peer: amy})
+			for _, p := range []job.Peer{c.first, amy, mallory} {
+				h.says(p, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(5)}}})
+			}
+			if got := h.claims[group]; got != (lease.Claim{Group: group, Epoch: epoch(5), Owner: c.owner}) {
+				t.Fatalf("claim = %+v", got)
+			}
+			h.round(worker.ForgetClaim{Group: group}, worker.ForgetClaim{Group: 99})
+			if _, known := h.claims[group]; known {
+				t.Fatalf("claims = %+v", h.claims)
+			}
+			h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
+			if got := h.claims[group]; got != (lease.Claim{Group: group, Epoch: epoch(2), Owner: amy}) {
+				t.Fatalf("after it was forgotten: %+v", got)
+			}
+		})
+	}
+}
+
+// One member claims as many groups as it can, for days. It fills no more than its own places, and those end.
+func TestOneMemberDoesNotFillTheGroups(t *testing.T) {
+	h := newHost(t, config(0))
+	h.round(worker.Up{Peer: mallory})
+	for n := range 40_000 {
+		h.says(mallory, lease.Owns{Groups: []lease.GroupEpoch{{Group: job.Group(1000 + n), Epoch: epoch(1)}}})
+		clear(h.sent)
+		if n%1000 == 0 {
+			h.pass(2 * time.Hour)
+		}
+	}
+	if n := len(h.claims); n > 16 {
+		t.Errorf("mallory has %d groups here", n)
+	}
+	h.round(worker.Up{Peer: amy})
+	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: amysGroup, Epoch: epoch(1), Founding: amysFounding}}})
+	if h.claims[amysGroup].Owner != amy {
+		t.Fatal("amy's group is not known")
+	}
+	h.round(worker.Down{Peer: mallory})
+	h.pass(26 * time.Hour)
+	if len(h.claims) != 1 || worker.Sizes(h.core)["leases.claims.by"] != 1 {
+		t.Errorf("after a day: %d claims, %v", len(h.claims), worker.Sizes(h.core))
+	}
+}

@@ -1,0 +1,124 @@
+package worker_test
+
+// What one hostile scheduler can make a host remember and reserve.
+
+import (
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+const theirGroup = group + 5
+
+// A scheduler asks about attempts that never were, without end and without acknowledging anything. The host keeps a bounded
+// number of its refusals, forgets them in the end, and takes tasks of others meanwhile, also after a restart.
+func TestQueriesDoNotCloseTheHost(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.round(worker.Up{Peer: mallory})
+	for batch := range 100 {
+		var asks []lease.ToWorker
+		for i := range 400 {
+			n := uint64(batch*400 + i)
+			g := theirGroup + job.Group(i%20)
+			asks = append(asks, lease.Query{Attempt: job.Attempt{Job: job.NewID(g, n), N: 1}, Group: g, Epoch: epoch(1), Store: store})
+		}
+		h.says(mallory, asks...)
+		clear(h.sent)
+	}
+	if n := len(h.records); n > 4100 {
+		t.Errorf("%d refusals are kept", n)
+	}
+	for i, restart := range []bool{false, true} {
+		if restart {
+			h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42})
+			s = h.meet(amy, 1)
+			h.round(worker.Up{Peer: mallory})
+		}
+		h.run(amy, uint64(i+1), attempt(uint64(i+1), 1), s, cpu)
+	}
+	h.says(amy, lease.Query{Attempt: attempt(9, 1), Group: group, Epoch: epoch(1), Store: store})
+	if r := h.records[attempt(9, 1)]; r.Phase != lease.PhaseRefused {
+		t.Errorf("amy's query: %+v", r)
+	}
+	for range 30 {
+		h.pass(5 * time.Minute)
+		h.renew(amy)
+	}
+	if n := len(h.records); n > 3 {
+		t.Errorf("%d records are kept after hours", n)
+	}
+}
+
+// A scheduler whose tasks end acknowledges nothing. Its offers are declined in the end; others' are not.
+func TestResultsWithoutAcknowledgement(t *testing.T) {
+	h := newHost(t, config(0))
+	s := h.meet(amy, 1)
+	h.owner(mallory, theirGroup)
+	n := uint64(0)
+	for ; n < 10_000; n++ {
+		m := theirs(theirGroup, n+1, n+1, cpu)
+		h.says(mallory, m)
+		all := got[lease.Commit](h, mallory)
+		if len(all) == 0 {
+			break
+		}
+		h.says(mallory, lease.Start{Offer: m.ID, Attempt: m.Attempt, Group: theirGroup, Epoch: epoch(1), Session: all[0].Session, User: m.User, File: file(spec(cpu))})
+		h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: 9})
+		h.round(exited(m.Attempt, 0))
+		clear(h.sent)
+	}
+	if n > 4096 {
+		t.Errorf("%d results without acknowledgement are kept", n)
+	}
+	h.run(amy, 1, attempt(1, 1), s, cpu)
+}
+
+// A scheduler takes all places again and again, by offers of the highest priority and age, and starts nothing. Another gets
+// places within minutes at first, and most of the host in the end.
+func TestReservationsThatLapse(t *testing.T) {
+	for name, change := range map[string]func(m *lease.Offer){
+		"tasks": func(*lease.Offer) {}, "gangs": func(m *lease.Offer) { m.Gang, m.Hold = 2, 2*time.Minute },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, config(0))
+			h.meet(amy, 1)
+			h.owner(mallory, theirGroup)
+			id, got1, waited, longest := uint64(0), 0, time.Duration(0), time.Duration(0)
+			for range 4 * 3600 { // seconds
+				for range 8 {
+					id++
+					m := theirs(theirGroup, 1_000_000+id, id, cpu)
+					m.Priority, m.Age, m.Wait = 100, 365*24*time.Hour, time.Minute
+					change(&m)
+					h.says(mallory, m)
+				}
+				id++
+				a := attempt(id, 1)
+				m := offer(id, a, cpu)
+				m.Wait = time.Second
+				h.says(amy, m)
+				h.pass(time.Second)
+				if len(got[lease.Commit](h, amy)) > 0 {
+					got1++
+					longest, waited = max(longest, waited), 0
+				} else {
+					waited += time.Second
+				}
+				h.says(amy, lease.Release{Offer: id})
+				clear(h.sent)
+				if id%900 == 0 {
+					h.renew(amy)
+				}
+			}
+			share := float64(got1) / (4 * 3600)
+			t.Logf("amy got %.0f %% of what it asked for, and waited for %s at most", 100*share, max(longest, waited))
+			if share < 0.8 || max(longest, waited) > 5*time.Minute {
+				t.Errorf("amy got %.0f %% of what it asked for, and waited for %s at most", 100*share, max(longest, waited))
+			}
+		})
+	}
+}
