@@ -200,7 +200,9 @@ func jobsOf(c *cli.Context, s *scenario.Scenario) (jobs []load.Job, notes []stri
 	if given != 1 {
 		return nil, nil, errors.New("want one of --jobs, --synthetic and --sacct: what runs on the cluster")
 	}
-	o := load.Options{Cluster: s.Load.Machines, Known: s.Known, Preemptible: c.Bool("preemptible")}
+	o := load.Options{
+		Cluster: s.Load.Machines, Known: s.Known, Preemptible: c.Bool("preemptible"), Experiment: !c.IsSet("preemptible"), Restart: s.Restart,
+	}
 	if text := c.String("synthetic"); text != "" {
 		name := "--synthetic"
 		if _, err := os.Stat(text); err == nil {
