@@ -33,11 +33,11 @@ type attempt struct {
 	detail   string       // what it waits for before it starts, for people
 	stay
 
-	preemptible bool            // account.yield counts it
-	priority    int             // of its job, if it is preemptible
-	victimOf    *offer          // the offer that it was preempted for, or to which its room is promised
-	waits       map[string]bool // devices whose memory is not free again
-	port        int             // of the host, for rank 0 of a gang; 0: none
+	preemptible bool // account.yield counts it
+	yielding
+	victimOf *offer          // the offer that it was preempted for, or to which its room is promised
+	waits    map[string]bool // devices whose memory is not free again
+	port     int             // of the host, for rank 0 of a gang; 0: none
 }
 
 // stay is how long an attempt holds what it has.
@@ -152,7 +152,7 @@ type forecast struct {
 // rank orders offers by priority, then by the age of the job, then by name. The order is the same on all hosts, except
 // that the time for which an offer travelled is missing from the age. For gangs it is exactly the same; see gangs.add.
 func rank(a, b *offer) int {
-	if n := cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.submitted, b.submitted)); n != 0 {
+	if n := cmp.Or(cmp.Compare(b.msg.Precedence(), a.msg.Precedence()), cmp.Compare(a.submitted, b.submitted)); n != 0 {
 		return n
 	}
 	return cmp.Or(

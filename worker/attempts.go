@@ -122,19 +122,6 @@ func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason strin
 	s.turn.stop(a.rec.Attempt, grace, a.stop.reason)
 }
 
-// setPreemptible notes whether the attempt may be preempted now, by the spec of its job.
-func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
-	if a.preemptible == spec.Preemptible {
-		return
-	}
-	if a.preemptible {
-		s.account.yield(a.priority, &a.rec, -1)
-	} else {
-		s.account.yield(spec.Priority, &a.rec, 1)
-	}
-	a.preemptible, a.priority = spec.Preemptible, spec.Priority
-}
-
 // preempt ends an attempt so that it can run elsewhere. An attempt that was told to end before keeps its first reason.
 func (s *attempts) preempt(now Moment, a *attempt, why string) {
 	a.rec.Preempted = a.rec.Preempted || a.rec.Reason == ""
@@ -173,6 +160,7 @@ func (s *attempts) reported(now Moment, e DriverEvent) {
 			}
 			a.rec.EventN++
 			a.begun(now)
+			s.age(now, a)
 			s.ledger.put(a)
 		}
 	case DriverExited:

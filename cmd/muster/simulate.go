@@ -55,6 +55,7 @@ func (v hostVerbs) simulateCommand() *cli.Command {
 			text("workload", "placement experiment: `FILE` with the requests that are usual; without --arrivals they arrive in the order of --seed"),
 
 			text("policy", "placement `POLICY` of jobs that name none"),
+			text("order", "of jobs of one priority: `BY` age, attained or remaining; see docs"),
 			number("candidates", "`N` hosts that a placement compares"),
 			number("schedulers", "`N` daemons that accept jobs"),
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of all that is random: `N`"},
