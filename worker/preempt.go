@@ -105,6 +105,20 @@ func (p *preemption) preempt(now Moment, o *offer) string {
 	return ""
 }
 
+// inVain reports whether tasks were ended for an offer that still waits: one before it got what they held. Then more may be
+// ended. Where levels order offers, new ones come before others all the time.
+func (p *preemption) inVain(o *offer) bool {
+	if !o.preempted || o.msg.Gang > 0 || o.msg.Work.By == lease.ByAge || o.state != offerQueued {
+		return false
+	}
+	for _, a := range p.attempts.by {
+		if a.victimOf == o && !a.ended() {
+			return false
+		}
+	}
+	return true
+}
+
 func noRoom(o *offer) string {
 	return fmt.Sprintf("no task of a lower priority than %d that may be preempted would make room", o.msg.Priority)
 }
