@@ -146,8 +146,7 @@ type (
 		Hold  time.Duration // how long a Commit holds the devices; 0: ReserveFor
 		Firm  bool          // of a gang: the tasks that the conditional Commit of this offer named are to be ended now
 		Spare bool          // if nothing shows when it fits, nothing is set aside for the offer: it gets what others leave
-		Level int           // among tasks of its priority the lowest goes first, up to MaxLevel; 0 if the owner orders by age
-		Work  Work          // by which the level of the attempt changes while it runs
+		Ordered
 	}
 
 	// Release withdraws an offer, or a commit that has not been started.

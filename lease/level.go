@@ -146,6 +146,12 @@ func (w Work) ends(level int) time.Duration {
 	return w.unit() * time.Duration(1<<(level+1)-1)
 }
 
+// Ordered is the place of a task among those of its priority.
+type Ordered struct {
+	Level int  // the lowest goes first, up to MaxLevel; 0 if the owner orders by age
+	Work  Work // by which the level of the attempt changes while it runs
+}
+
 // Precedence is that of an offer.
 func (o *Offer) Precedence() int { return Precedence(o.Priority, o.Level) }
 

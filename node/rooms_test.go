@@ -15,12 +15,12 @@ var fileOrder = map[string]string{
 		clock timer driver bounds phase
 		refusals quota breaker quarantine usage event config turn share
 		fault environment capacity account device mps pause health
-		attempt release exit ledger port session forecast report order gang queue keeps booking backfill arbitration renew level attempts
+		attempt release exit ledger port session forecast report order gang queue keeps booking backfill arbitration renew attempts
 		command reserve wound preempt drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
 		scheduler event turn avoid phase gang policies queue search task retry waitlist
-		entries history hosts share assigned contact parents pending placement attempts offers stands dispatches gather seats gangstart neighbours gangs plan reports
+		entries history hosts share assigned contact parents level pending placement attempts offers stands dispatches gather seats gangstart neighbours gangs plan reports
 		explain reasons estimates views chosen renew requests deaths records core sessions owner look step
 		mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }

@@ -14,36 +14,25 @@ import (
 // patience is how long a task waits at least before it goes to the first level.
 const patience = 144 * time.Minute
 
-// lined is since when a task waits.
-type lined struct {
-	after int // the newest attempt that ran
-	known bool
-	since time.Time
-	timer *timer // when it goes to the first level
-}
-
-// precedence is what comes before anything else in the order of tasks.
-func (t *task) precedence() int { return lease.Precedence(t.e.priority, t.level) }
-
 // rate works out the level of a task that begins to wait, also once more. It goes to the first level when it has waited for
 // as long as it has run so far, and for patience at least. So however many tasks are before it, what it waits for room
 // grows no faster than what it gets.
-func (p *pending) rate(t *task) {
-	if p.cfg.Order == lease.ByAge {
+func rate(tn *turn, t *task, hurry func(*task)) {
+	if tn.cfg.Order == lease.ByAge {
 		return
 	}
 	ran, last := had(t)
 	if l := &t.lined; !l.known || l.after != last {
-		p.stop(l.timer)
-		*l = lined{after: last, known: true, since: p.now}
+		tn.stop(l.timer)
+		*l = lined{after: last, known: true, since: tn.now}
 		if last == 0 {
 			l.since = t.e.born
 		}
 	}
 	spec := &t.e.job.Spec
 	width := lease.Width(spec.Need(), t.e.job.Gang())
-	t.work = lease.Work{By: p.cfg.Order, Time: lease.Times(ran, width)}
-	if p.cfg.Order == lease.ByRemaining {
+	t.work = lease.Work{By: tn.cfg.Order, Time: lease.Times(ran, width)}
+	if tn.cfg.Order == lease.ByRemaining {
 		t.work.Time = lease.MaxWork
 		if limit := spec.TimeLimit.D(); limit > 0 {
 			t.work.Time = lease.Times(max(limit-ran, 0), width)
@@ -53,12 +42,12 @@ func (p *pending) rate(t *task) {
 	if t.level = t.work.Level(); t.level == 0 {
 		return
 	}
-	if !p.now.Before(due) {
+	if !tn.now.Before(due) {
 		t.level = 0
 		return
 	}
-	p.stop(t.lined.timer)
-	t.lined.timer = p.at(due, func() { p.hurry(t) })
+	tn.stop(t.lined.timer)
+	t.lined.timer = tn.at(due, func() { hurry(t) })
 }
 
 // had returns for how long the attempts of a task have run, by the journal, and the newest of them that ran; 0 if none did.
@@ -82,18 +71,3 @@ func had(t *task) (ran time.Duration, last int) {
 
 // mostCounted bounds the attempts that count.
 const mostCounted = 10_000
-
-// hurry has a task wait anew with the level that it has by now. One that a host has taken meanwhile goes on.
-func (ds *dispatches) hurry(t *task) {
-	d := t.dispatch
-	switch {
-	case t.tally.gone:
-	case t.queued:
-		ds.pending.dequeue(t)
-		ds.pending.requeue(t)
-	case d != nil && t.phase == offering && d.winner == nil && (d.gang == nil || d.seats()[seated] < d.gang.size):
-		ds.abandon(d)
-	case d != nil:
-		t.lined.timer = ds.after(time.Minute, func() { ds.hurry(t) })
-	}
-}

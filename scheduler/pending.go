@@ -171,7 +171,7 @@ func (p *pending) requeue(t *task) {
 		return
 	}
 	p.unbar(t)
-	p.rate(t)
+	rate(p.turn, t, p.hurry)
 	p.setWaiting(t, true)
 	t.queued = true
 	first := g.queue.len() == 0 || rank(t, g.queue.first()) < 0

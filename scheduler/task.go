@@ -92,6 +92,17 @@ type inLine struct {
 	share  share.Standing // when it last left that queue
 }
 
+// lined is since when a task waits.
+type lined struct {
+	after int // the newest attempt that ran
+	known bool
+	since time.Time
+	timer *timer // when it goes to the first level
+}
+
+// precedence is what comes before anything else in the order of tasks.
+func (t *task) precedence() int { return lease.Precedence(t.e.priority, t.level) }
+
 // tally is how entry.shown counts the task.
 type tally struct {
 	gone  bool      // the task has ended; if it is requeued, another object stands for it

@@ -40,6 +40,19 @@ type attempt struct {
 	port     int             // of the host, for rank 0 of a gang; 0: none
 }
 
+// yielding is for whom a preemptible attempt may be ended.
+type yielding struct {
+	priority int // of its job
+	level    int // at present
+	offered  int // the level of its offer
+	width    int // by which its GPU-time grows; see lease.Width
+	work     lease.Work
+	relevel  *timer // when its level changes
+}
+
+// precedence is that of the attempt now. Only offers before it may end it.
+func (y *yielding) precedence() int { return lease.Precedence(y.priority, y.level) }
+
 // stay is how long an attempt holds what it has.
 type stay struct {
 	limit time.Duration // the longest time from the start of its process; 0: no limit is known

@@ -122,6 +122,44 @@ func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason strin
 	s.turn.stop(a.rec.Attempt, grace, a.stop.reason)
 }
 
+// setPreemptible notes whether the attempt may be preempted now, by the spec of its job.
+func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
+	if a.preemptible == spec.Preemptible {
+		return
+	}
+	if a.preemptible {
+		s.account.yield(a.priority, a.level, &a.rec, -1)
+		s.turn.timers.stop(a.relevel)
+		a.preemptible, a.yielding = false, yielding{}
+		return
+	}
+	a.preemptible, a.yielding = true, yielding{priority: spec.Priority}
+	if a.offer != nil { // else a restart has lost what the offer said, and no task of its priority ends it
+		m := &a.offer.msg
+		a.work, a.offered, a.width = m.Work, m.Level, lease.Width(m.Need, m.Gang)
+	}
+	s.account.yield(a.priority, a.level, &a.rec, 1)
+}
+
+// age gives the attempt the level that it has after so long a time, and again when that changes. While offers are ordered
+// by age there is nothing to do.
+func (s *attempts) age(now Moment, a *attempt) {
+	if !a.preemptible || a.work.By == lease.ByAge {
+		return
+	}
+	s.turn.timers.stop(a.relevel)
+	level, keeps := a.work.Present(a.offered, a.width, now.Boot.Sub(a.began))
+	if level != a.level {
+		s.account.yield(a.priority, a.level, &a.rec, -1)
+		a.level = level
+		s.account.yield(a.priority, a.level, &a.rec, 1)
+		s.turn.arbitrate = true
+	}
+	if keeps > 0 {
+		a.relevel = s.turn.timers.set(now.Boot.Add(keeps), func(now Moment) { s.age(now, a) })
+	}
+}
+
 // preempt ends an attempt so that it can run elsewhere. An attempt that was told to end before keeps its first reason.
 func (s *attempts) preempt(now Moment, a *attempt, why string) {
 	a.rec.Preempted = a.rec.Preempted || a.rec.Reason == ""

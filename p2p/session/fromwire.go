@@ -64,7 +64,8 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 			Need: need(m.GetNeed()), Device: m.GetDevice(), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
 			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()), Preempt: m.GetPreempt(), Project: m.GetProject(),
 			Gang: int(m.GetGang()), Hold: time.Duration(m.GetHoldNs()), Firm: m.GetFirm(), Order: m.GetOrder(), Limit: time.Duration(m.GetLimitNs()),
-			Spare: m.GetSpare(), Level: int(m.GetLevel()), Work: lease.Work{By: lease.OrderBy(m.GetWorkBy()), Time: time.Duration(m.GetWorkNs())},
+			Spare:   m.GetSpare(),
+			Ordered: lease.Ordered{Level: int(m.GetLevel()), Work: lease.Work{By: lease.OrderBy(m.GetWorkBy()), Time: time.Duration(m.GetWorkNs())}},
 		}
 	case *wirepb.Frame_Release:
 		return lease.Release{Offer: b.Release.GetOffer()}

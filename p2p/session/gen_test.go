@@ -149,7 +149,7 @@ func drawOffer(t *rapid.T) any {
 		Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"), User: anyName.Draw(t, "user"), Project: anyWord.Draw(t, "project"), Token: anyWord.Draw(t, "token"),
 		Wait: drawDuration(t, lease.MaxOfferWait), Age: drawDuration(t, 1<<62), Preempt: rapid.Bool().Draw(t, "preempt"),
 		Gang: gang, Hold: drawDuration(t, maxHold), Firm: gang > 0 && rapid.Bool().Draw(t, "firm"), Order: rapid.Uint64().Draw(t, "order"),
-		Spare: rapid.Bool().Draw(t, "spare"), Level: level, Work: work,
+		Spare: rapid.Bool().Draw(t, "spare"), Ordered: lease.Ordered{Level: level, Work: work},
 		Limit: drawDuration(t, lease.MaxLimit),
 	}
 }
