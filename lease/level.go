@@ -132,7 +132,7 @@ func (w Work) Present(level, width int, ran time.Duration) (now int, keeps time.
 		return level, step(w.Time - had)
 	}
 	all := Work{w.By, min(w.Time, MaxWork-had) + had}
-	if now = all.Level(); now == MaxLevel || all.Time >= MaxWork {
+	if now = all.Level(); now == (Work{w.By, MaxWork}).Level() {
 		return now, 0
 	}
 	return now, step(all.ends(now) - all.Time)
