@@ -477,7 +477,6 @@ func (ds *dispatches) lostLead() {
 func hurry(ds *dispatches, t *task) {
 	d := t.dispatch
 	switch {
-	case t.tally.gone:
 	case t.queued:
 		ds.pending.dequeue(t)
 		ds.pending.requeue(t)
