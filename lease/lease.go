@@ -54,13 +54,17 @@ type Free struct {
 	// Quarantined holds the UUIDs of the devices in quarantine that no task holds. No task gets them. Its JSON name is
 	// from older versions.
 	Quarantined []string `json:"aside,omitempty"`
-	// Preemptible is what preemptible tasks hold, by priority, the least first. A task of a higher priority can have it.
+	// Preemptible is what preemptible tasks hold, by precedence, the least first. A task of a higher one can have it.
 	Preemptible []Preemptible `json:"preemptible,omitempty"`
 }
 
-// Preemptible is what the preemptible tasks of one priority hold on a host.
+// MaxPreemptible bounds Free.Preemptible.
+const MaxPreemptible = 256
+
+// Preemptible is what the preemptible tasks of one priority and level hold on a host.
 type Preemptible struct {
 	Priority int      `json:"priority"`
+	Level    int      `json:"level,omitempty"`
 	CPUs     int      `json:"cpus"`
 	Memory   job.Size `json:"memory"`
 	GPUs     int      `json:"gpus"` // devices, whole or in part
@@ -142,6 +146,7 @@ type (
 		Hold  time.Duration // how long a Commit holds the devices; 0: ReserveFor
 		Firm  bool          // of a gang: the tasks that the conditional Commit of this offer named are to be ended now
 		Spare bool          // if nothing shows when it fits, nothing is set aside for the offer: it gets what others leave
+		Ordered
 	}
 
 	// Release withdraws an offer, or a commit that has not been started.

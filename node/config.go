@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
@@ -46,6 +48,7 @@ type Config struct {
 	SetAside              job.Duration // worker.Config.SetAside
 	LossLimit             int          // a task is held after it has lost this number of different hosts
 	GangHold              job.Duration // how long a gang holds places at some hosts while others have none for it
+	Order                 string       // by what tasks of one priority are ordered; see lease.Orders
 	Policy                string       // placement policy of jobs that name none
 	TaskPIDs              int          // processes and threads that one task may have; 0: any number
 	Scratch               job.Size     // of one task's scratch directory; 0: half of the file system
@@ -67,7 +70,7 @@ func DefaultConfig() Config {
 	}
 	return Config{
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
-		SetAside: job.Duration(worker.DefaultSetAside), LossLimit: scheduler.DefaultConfig().LossLimit, GangHold: job.Duration(scheduler.DefaultConfig().GangHold), Policy: scheduler.DefaultConfig().Policy, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
+		SetAside: job.Duration(worker.DefaultSetAside), LossLimit: scheduler.DefaultConfig().LossLimit, GangHold: job.Duration(scheduler.DefaultConfig().GangHold), Order: lease.ByAge.String(), Policy: scheduler.DefaultConfig().Policy, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
 		DockerHost:  docker.DefaultHost,
 		OutputLimit: supervisor.DefaultOutputLimit, ClientTimeout: job.DefaultClientTimeout,
 	}
@@ -145,6 +148,9 @@ func CheckShare(name, text string) error { return share.Check(name, text) }
 // Policies returns the names of the placement policies.
 func Policies() []string { return scheduler.Policies() }
 
+// Orders returns the names of the orders of tasks with one priority.
+func Orders() []string { return lease.Orders() }
+
 // CheckPolicy returns an error if a job names a placement policy that this version does not have.
 func CheckPolicy(name string) error { return scheduler.CheckPolicy(name) }
 
@@ -177,6 +183,8 @@ func (c Config) Validate() error {
 		return badSetting("loss-limit", "want a number from 1 to %d", job.MaxLost)
 	case c.SetAside.D() < worker.MinSetAside || c.SetAside.D() > worker.MaxSetAside:
 		return badSetting("set-aside", "%s: want %s to %s", c.SetAside, job.Duration(worker.MinSetAside), job.Duration(worker.MaxSetAside))
+	case !slices.Contains(lease.Orders(), c.Order):
+		return badSetting("order", "%.40q: want %s", c.Order, strings.Join(lease.Orders(), ", "))
 	case c.GangHold.D() < scheduler.MinGangHold || c.GangHold.D() > scheduler.MaxGangHold:
 		return badSetting("gang-hold", "%s: want a time from %s to %s", c.GangHold, job.Duration(scheduler.MinGangHold), job.Duration(scheduler.MaxGangHold))
 	case c.TaskPIDs < 0 || c.Scratch < 0:

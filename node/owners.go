@@ -131,6 +131,7 @@ func newOwners(b base, net *overlay, follow *parents) (all owners, err error) {
 	sc.Founding = b.home.founding
 	sc.Policy = b.cfg.Policy
 	sc.GangHold = b.cfg.GangHold.D()
+	sc.Order, _ = lease.ParseOrder(b.cfg.Order) // Validate has seen it
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
 		Journal: o.journal, Sessions: toWorkers{net.router}, Finder: net.table, Announcer: announcer{net.topic},
 		Parents: follow,

@@ -20,7 +20,7 @@ var fileOrder = map[string]string{
 		core restore parts execute loop worker`,
 	"scheduler": `
 		scheduler event turn avoid phase gang policies queue search task retry waitlist
-		entries history hosts share assigned contact parents pending placement attempts offers stands dispatches gather seats gangstart neighbours gangs plan reports
+		entries history hosts share assigned contact parents level pending placement attempts offers stands dispatches gather seats gangstart neighbours gangs plan reports
 		explain reasons estimates views chosen renew requests deaths records core sessions owner look step
 		mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }

@@ -84,6 +84,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		attempts: c.attempts, offers: c.offers,
 		stands: &stands{turn: t, hosts: c.hosts, pending: c.pending, offers: c.offers},
 	}
+	c.pending.hurry = func(t *task) { hurry(c.dispatches, t) }
 	gathering := newGangs(c)
 	c.plan = &planner{
 		turn: t, hosts: c.hosts, search: c.search, pending: c.pending, placement: c.placement, dispatches: c.dispatches,

@@ -472,3 +472,17 @@ func (ds *dispatches) lostLead() {
 		}
 	}
 }
+
+// hurry has a task wait anew with the level that it has by now. One that a host has taken meanwhile goes on.
+func hurry(ds *dispatches, t *task) {
+	d := t.dispatch
+	switch {
+	case t.queued:
+		ds.pending.dequeue(t)
+		ds.pending.requeue(t)
+	case d != nil && t.phase == offering && d.winner == nil && (d.gang == nil || d.seats()[seated] < d.gang.size):
+		ds.abandon(d)
+	case d != nil:
+		t.lined.timer = ds.after(time.Minute, func() { hurry(ds, t) })
+	}
+}

@@ -80,7 +80,7 @@ func (os *offers) sendOffer(o *offer, wait time.Duration) {
 		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.dispatch.n}, Group: os.cfg.Group, Epoch: os.epoch,
 		Need: j.Spec.Need(), Device: o.device(), Priority: j.Spec.Priority, User: j.User, Project: j.Spec.Project, Wait: wait,
 		Age: os.now.Sub(t.e.born) + ageOfNew, Preempt: o.dispatch.preempt == o.worker.Host, Limit: lease.LimitOf(&j.Spec),
-		Spare: !o.keeps && o.seat == nil,
+		Spare: !o.keeps && o.seat == nil, Ordered: lease.Ordered{Level: t.level, Work: t.work},
 	}
 	if s := o.seat; s != nil {
 		m.Attempt.Task += s.rank

@@ -31,7 +31,8 @@ type pending struct {
 	parked waitlist  // the first task of each shape that found no room when it was last tried
 	queued waitlist  // tasks whose offers queue at full hosts
 	begins *timers.Heap[time.Time, *entry]
-	look   *timer // compares the first of begins with the wall clock
+	look   *timer      // compares the first of begins with the wall clock
+	hurry  func(*task) // gives a task that waits the level that it has by now
 }
 
 // shapeHeap is a heap of shapes with waiting tasks, by the rank of their first task.
@@ -170,6 +171,7 @@ func (p *pending) requeue(t *task) {
 		return
 	}
 	p.unbar(t)
+	rate(p.turn, t, p.hurry)
 	p.setWaiting(t, true)
 	t.queued = true
 	first := g.queue.len() == 0 || rank(t, g.queue.first()) < 0

@@ -76,6 +76,8 @@ type Config struct {
 	// GangHold is how long a gang holds places at some hosts while others have none for it. Then it gives them back, and
 	// gathers again after a pause.
 	GangHold time.Duration
+	// Order is by what tasks of one priority are ordered.
+	Order lease.OrderBy
 }
 
 // DefaultConfig has the bounds; who the daemon is must be filled in.
@@ -106,6 +108,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("scheduler: config: loss_limit %d is not from 1 to %d", c.LossLimit, job.MaxLost)
 	case c.GangHold < MinGangHold || c.GangHold > MaxGangHold:
 		return fmt.Errorf("scheduler: config: gang_hold %s is not from %s to %s", c.GangHold, MinGangHold, MaxGangHold)
+	case c.Order < lease.ByAge || c.Order > lease.ByRemaining:
+		return fmt.Errorf("scheduler: config: order %d", int(c.Order))
 	case c.Candidates < 0:
 		return fmt.Errorf("scheduler: config: candidates %d", c.Candidates)
 	case c.KeepFor <= 0:

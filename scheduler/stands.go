@@ -117,14 +117,14 @@ func (ss *stands) findIdle() {
 	}
 }
 
-// yield has a task of a lower priority than that of d stand no more: of those the last by rank. It returns false if there is
+// yield has a task of a lower precedence than that of d stand no more: of those the last by rank. It returns false if there is
 // none.
 func (ss *stands) yield(d *dispatch) bool {
 	var last *dispatch
 	var lowest fleet.Rank
 	for w := range ss.offers.kept {
 		for _, o := range ss.offers.to(w) {
-			if o.keeps && o.claim.Rank.Priority < d.task.e.priority && (last == nil || lowest.Compare(&o.claim.Rank) < 0) {
+			if o.keeps && o.claim.Rank.Precedence() < d.task.precedence() && (last == nil || lowest.Compare(&o.claim.Rank) < 0) {
 				last, lowest = o.dispatch, o.claim.Rank
 			}
 		}

@@ -85,9 +85,23 @@ type task struct {
 
 // inLine is the place of a task among those that wait.
 type inLine struct {
-	queued bool           // it is in the queue of its shape
+	queued bool       // it is in the queue of its shape
+	level  int        // among tasks of its priority; see pending.rate
+	work   lease.Work // by which the level of its next attempt changes
+	lined  lined
 	share  share.Standing // when it last left that queue
 }
+
+// lined is since when a task waits.
+type lined struct {
+	after int // the newest attempt that ran
+	known bool
+	since time.Time
+	timer *timer // when it goes to the first level
+}
+
+// precedence is what comes before anything else in the order of tasks.
+func (t *task) precedence() int { return lease.Precedence(t.e.priority, t.level) }
 
 // tally is how entry.shown counts the task.
 type tally struct {
@@ -369,10 +383,10 @@ func (e *entry) current(w *worker, a job.Attempt) bool {
 	return d.Assigned && d.Attempt == a.N && d.Node == w.Peer && d.Store == w.Profile.Store
 }
 
-// rank orders tasks by priority, then by standing, then by age, then by job id and index. No two tasks are equal.
+// rank orders tasks by precedence, then by standing, then by age, then by job id and index. No two tasks are equal.
 func rank(a, b *task) int {
 	x, y := a.e, b.e
-	if n := cmp.Or(cmp.Compare(y.priority, x.priority), a.standing().Compare(b.standing()), x.born.Compare(y.born)); n != 0 {
+	if n := cmp.Or(cmp.Compare(b.precedence(), a.precedence()), a.standing().Compare(b.standing()), x.born.Compare(y.born)); n != 0 {
 		return n
 	}
 	return cmp.Or(cmp.Compare(x.job.ID, y.job.ID), cmp.Compare(a.index, b.index))
@@ -411,7 +425,7 @@ type shape struct {
 
 // placeOf is the rank of the task, in the terms of package fleet.
 func placeOf(t *task) fleet.Rank {
-	return fleet.Rank{Priority: t.e.priority, Share: t.standing(), Born: t.e.born, Job: t.e.job.ID, Task: t.index}
+	return fleet.Rank{Priority: t.e.priority, Level: t.level, Share: t.standing(), Born: t.e.born, Job: t.e.job.ID, Task: t.index}
 }
 
 // worker is a known host, and what waits there for it.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
@@ -60,6 +61,9 @@ func randomWorld(t testing.TB, seed uint64) *world {
 	opt := options{refusals: m.refusals, keepEnded: 20, keepWhole: 4}
 	if seed%3 == 0 { // not drawn, so that the other worlds are what they were
 		opt.shares = share.Weights{HalfLife: 20 * time.Minute, Users: map[string]float64{"ada": 3}, Projects: map[string]float64{"p1": 2}}
+	}
+	if seed%5 == 1 { // likewise
+		opt.order = lease.ByAttained + lease.OrderBy(seed/5%2)
 	}
 	if r.IntN(4) == 0 {
 		opt.standing, opt.mute = 2, r.IntN(2) == 0
@@ -123,6 +127,10 @@ func (w *world) load(r *rand.Rand, m *mood) {
 		}
 		j := w.newWork(o, users[min(r.IntN(len(users)), r.IntN(len(users)))], need, logNormal(r, median, 1.3, time.Second, 2*time.Hour))
 		w.decorate(r, m, j)
+		if w.opt.order != lease.ByAge { // most may be ended, and some run long enough for that
+			j.spec.Preemptible = r.IntN(4) > 0
+			j.runs *= time.Duration(1 + r.IntN(3)*r.IntN(3))
+		}
 		if w.opt.shares.On() {
 			j.spec.Project = [...]string{"", "p1", "p2"}[r.IntN(3)]
 		}

@@ -21,6 +21,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/sim/load"
@@ -43,6 +44,8 @@ type Config struct {
 	Policy string
 	// Candidates is how many hosts with room a placement compares; 0: as many as the daemons do.
 	Candidates int
+	// Order is by what tasks of one priority are ordered.
+	Order lease.OrderBy
 	// Known says that users know how long their jobs run and tell it: jobs without a time limit get one.
 	Known bool
 	// Restart is what each start of a task after a preemption costs, before it goes on where it was.

@@ -25,7 +25,7 @@ type standing struct {
 
 // ranks is the order that holds at every host: priority, then age as it is told, then name.
 func ranks(a, b *work) int {
-	return cmp.Or(cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.rankAt, b.rankAt), cmp.Compare(a.id, b.id))
+	return cmp.Or(cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.level, b.level), cmp.Compare(a.rankAt, b.rankAt), cmp.Compare(a.id, b.id))
 }
 
 // sample looks at all lines, and comes again.
@@ -132,7 +132,7 @@ func (w *world) rivals(first *work, h *host) bool {
 	}
 	near := (w.now-first.rankAt)/50 + time.Second
 	return slices.ContainsFunc(w.waiting, func(j *work) bool {
-		return j != first && j.spec.Priority == first.spec.Priority && (j.agedAnew() || w.sharesDecide(j, first) || (j.rankAt-first.rankAt).Abs() < near) && j.could(h) && h.takes(j.owner) && !j.overQuota(h)
+		return j != first && j.spec.Priority == first.spec.Priority && (j.agedAnew() || w.sharesDecide(j, first) || w.levelsDecide(j, first) || (j.rankAt-first.rankAt).Abs() < near) && j.could(h) && h.takes(j.owner) && !j.overQuota(h)
 	})
 }
 
@@ -141,6 +141,13 @@ func (w *world) rivals(first *work, h *host) bool {
 func (w *world) sharesDecide(j, first *work) bool {
 	return w.opt.shares.On() && j.spec.Priority == first.spec.Priority &&
 		(j.user != first.user || j.spec.Project != first.spec.Project || first.turnAt > 0)
+}
+
+// levelsDecide says whether levels may put a job before the first one, whatever their ages. The level of a job that has run,
+// or that was not offered yet, is not known.
+func (w *world) levelsDecide(j, first *work) bool {
+	unknown := func(j *work) bool { return !j.leveled || len(j.tries) > 0 }
+	return w.opt.order != lease.ByAge && (j.level < first.level || unknown(j) || unknown(first))
 }
 
 // closedWhy is why the host gives the job nothing for a good reason.

@@ -33,6 +33,8 @@ type work struct {
 	acceptAt time.Duration
 	rankAt   time.Duration // by which it is ranked in one look
 	bornAt   time.Duration // as its owner tells
+	level    int           // likewise, in its newest offer
+	leveled  bool          // it was offered
 	bornIn   int           // in which of its lives: its clock may have been set since
 	state    job.State
 	reason   job.Reason

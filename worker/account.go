@@ -21,7 +21,7 @@ type account struct {
 	quotas   quotas
 	meter    *meter
 	holders  map[string]int // number of attempts that hold a device, by its UUID
-	yields   map[int]yields // what preemptible tasks hold, by priority
+	yields   map[int]yields // what preemptible tasks hold, by precedence
 	left     lease.Free     // what is free; valid unless stale
 	stale    bool
 }
@@ -111,32 +111,49 @@ func (a *account) missing(need job.Resources) string {
 	return "held back for offers that go first"
 }
 
-// yields is what the preemptible tasks of one priority hold.
+// yields is what the preemptible tasks of one priority and level hold.
 type yields struct {
 	tasks int
 	lease.Preemptible
 }
 
 // yield counts a preemptible task that starts or, with sign -1, ends.
-func (a *account) yield(priority int, rec *lease.Record, sign int) {
-	y := a.yields[priority]
+func (a *account) yield(priority, level int, rec *lease.Record, sign int) {
+	key := lease.Precedence(priority, level)
+	y := a.yields[key]
 	y.tasks += sign
-	y.Priority = priority
+	y.Priority, y.Level = priority, level
 	y.CPUs += sign * rec.Need.CPUs
 	y.Memory += job.Size(sign) * rec.Need.Memory
 	y.GPUs += sign * len(rec.Devices)
-	a.yields[priority] = y
+	a.yields[key] = y
 	if y.tasks == 0 {
-		delete(a.yields, priority)
+		delete(a.yields, key)
 	}
 	a.freeChanged()
 }
 
-// preemptible returns what preemptible tasks hold, the least priority first.
+// preemptible returns what preemptible tasks hold, the least precedence first.
 func (a *account) preemptible() (out []lease.Preemptible) {
 	for _, y := range a.yields {
 		out = append(out, y.Preemptible)
 	}
-	slices.SortFunc(out, func(a, b lease.Preemptible) int { return cmp.Compare(a.Priority, b.Priority) })
+	slices.SortFunc(out, func(a, b lease.Preemptible) int { return cmp.Compare(a.Precedence(), b.Precedence()) })
+	if len(out) > lease.MaxPreemptible {
+		out = byPriority(out)
+	}
+	return out
+}
+
+// byPriority sums up what tasks of one priority hold, as if all had level 0. So none counts as easier to end than it is.
+func byPriority(all []lease.Preemptible) (out []lease.Preemptible) {
+	for _, y := range all {
+		if y.Level = 0; len(out) == 0 || out[len(out)-1].Priority != y.Priority {
+			out = append(out, y)
+			continue
+		}
+		last := &out[len(out)-1]
+		last.CPUs, last.Memory, last.GPUs = last.CPUs+y.CPUs, last.Memory+y.Memory, last.GPUs+y.GPUs
+	}
 	return out
 }

@@ -19,7 +19,7 @@ type arbitration struct {
 	room    makeRoom
 	vain    map[askedRoom]struct{} // for which it would not be enough to revoke the reservations of gangs
 	late    bool                   // something is kept for an offer whose wait is over
-	level   int                    // the priority of the last offer that something was kept for; -1: none yet
+	level   int                    // the precedence of the last offer that something was kept for; -1: none yet
 	filled  bool                   // a user with a limit got a reservation
 	revoked bool                   // reservations were revoked
 }
@@ -114,8 +114,8 @@ func (r *arbitration) keep(o *offer) {
 	case !r.account.capacity.gpus.Sound(o.msg.Need): // even a host without tasks would have too few usable devices
 		r.queue.loseTurn(o)
 	case wants:
-		if kept := r.keeps.block(o); kept && r.level != o.msg.Priority && !o.firm {
-			r.level = o.msg.Priority
+		if kept := r.keeps.block(o); kept && r.level != o.msg.Precedence() && !o.firm {
+			r.level = o.msg.Precedence()
 			r.queue.takeTurn(o)
 		}
 	}

@@ -33,12 +33,25 @@ type attempt struct {
 	detail   string       // what it waits for before it starts, for people
 	stay
 
-	preemptible bool            // account.yield counts it
-	priority    int             // of its job, if it is preemptible
-	victimOf    *offer          // the offer that it was preempted for, or to which its room is promised
-	waits       map[string]bool // devices whose memory is not free again
-	port        int             // of the host, for rank 0 of a gang; 0: none
+	preemptible bool // account.yield counts it
+	yielding
+	victimOf *offer          // the offer that it was preempted for, or to which its room is promised
+	waits    map[string]bool // devices whose memory is not free again
+	port     int             // of the host, for rank 0 of a gang; 0: none
 }
+
+// yielding is for whom a preemptible attempt may be ended.
+type yielding struct {
+	priority int // of its job
+	level    int // at present
+	offered  int // the level of its offer
+	width    int // by which its GPU-time grows; see lease.Width
+	work     lease.Work
+	relevel  *timer // when its level changes
+}
+
+// precedence is that of the attempt now. Only offers before it may end it.
+func (y *yielding) precedence() int { return lease.Precedence(y.priority, y.level) }
 
 // stay is how long an attempt holds what it has.
 type stay struct {
@@ -152,7 +165,7 @@ type forecast struct {
 // rank orders offers by priority, then by the age of the job, then by name. The order is the same on all hosts, except
 // that the time for which an offer travelled is missing from the age. For gangs it is exactly the same; see gangs.add.
 func rank(a, b *offer) int {
-	if n := cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.submitted, b.submitted)); n != 0 {
+	if n := cmp.Or(cmp.Compare(b.msg.Precedence(), a.msg.Precedence()), cmp.Compare(a.submitted, b.submitted)); n != 0 {
 		return n
 	}
 	return cmp.Or(

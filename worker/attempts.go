@@ -134,11 +134,36 @@ func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
 		return
 	}
 	if a.preemptible {
-		s.account.yield(a.priority, &a.rec, -1)
-	} else {
-		s.account.yield(spec.Priority, &a.rec, 1)
+		s.account.yield(a.priority, a.level, &a.rec, -1)
+		s.turn.timers.stop(a.relevel)
+		a.preemptible, a.yielding = false, yielding{}
+		return
 	}
-	a.preemptible, a.priority = spec.Preemptible, spec.Priority
+	a.preemptible, a.yielding = true, yielding{priority: spec.Priority}
+	if a.offer != nil { // else a restart has lost what the offer said, and no task of its priority ends it
+		m := &a.offer.msg
+		a.work, a.offered, a.width = m.Work, m.Level, lease.Width(m.Need, m.Gang)
+	}
+	s.account.yield(a.priority, a.level, &a.rec, 1)
+}
+
+// age gives the attempt the level that it has after so long a time, and again when that changes. While offers are ordered
+// by age there is nothing to do.
+func (s *attempts) age(now Moment, a *attempt) {
+	if !a.preemptible || a.work.By == lease.ByAge {
+		return
+	}
+	s.turn.timers.stop(a.relevel)
+	level, keeps := a.work.Present(a.offered, a.width, now.Boot.Sub(a.began))
+	if level != a.level {
+		s.account.yield(a.priority, a.level, &a.rec, -1)
+		a.level = level
+		s.account.yield(a.priority, a.level, &a.rec, 1)
+		s.turn.arbitrate = true
+	}
+	if keeps > 0 {
+		a.relevel = s.turn.timers.set(now.Boot.Add(keeps), func(now Moment) { s.age(now, a) })
+	}
 }
 
 // preempt ends an attempt so that it can run elsewhere. An attempt that was told to end before keeps its first reason.
@@ -179,6 +204,7 @@ func (s *attempts) reported(now Moment, e DriverEvent) {
 			}
 			a.rec.EventN++
 			a.begun(now)
+			s.age(now, a)
 			s.ledger.put(a)
 		}
 	case DriverExited:

@@ -22,7 +22,7 @@ func newGangs() gangs { return gangs{held: map[job.Peer]int{}} }
 
 // compareGangs is the order of gangs that is the same at all hosts, whenever their offers come: priority, Order, name.
 func compareGangs(a, b *offer) int {
-	return cmp.Or(cmp.Compare(b.msg.Priority, a.msg.Priority), cmp.Compare(a.msg.Order, b.msg.Order), compareAttempts(a.msg.Attempt, b.msg.Attempt))
+	return cmp.Or(cmp.Compare(b.msg.Precedence(), a.msg.Precedence()), cmp.Compare(a.msg.Order, b.msg.Order), compareAttempts(a.msg.Attempt, b.msg.Attempt))
 }
 
 // add adds an offer. Of two gangs with the same priority, the one that is first in order must go first at every host, or
@@ -31,10 +31,10 @@ func compareGangs(a, b *offer) int {
 // gangs before and after it.
 func (s *gangs) add(o *offer) {
 	i, _ := slices.BinarySearchFunc(s.ranked, o, compareGangs)
-	if i > 0 && s.ranked[i-1].msg.Priority == o.msg.Priority {
+	if i > 0 && s.ranked[i-1].msg.Precedence() == o.msg.Precedence() {
 		o.submitted = max(o.submitted, s.ranked[i-1].submitted)
 	}
-	for ; i < len(s.ranked) && s.ranked[i].msg.Priority == o.msg.Priority; i++ {
+	for ; i < len(s.ranked) && s.ranked[i].msg.Precedence() == o.msg.Precedence(); i++ {
 		if compareGangs(s.ranked[i], o) > 0 {
 			o.submitted = min(o.submitted, s.ranked[i].submitted)
 			break
@@ -50,7 +50,7 @@ func (s *gangs) add(o *offer) {
 func (s *gangs) settle() {
 	for i, o := range slices.Backward(s.ranked) {
 		o.lead = o.turn
-		if i+1 == len(s.ranked) || s.ranked[i+1].msg.Priority != o.msg.Priority {
+		if i+1 == len(s.ranked) || s.ranked[i+1].msg.Precedence() != o.msg.Precedence() {
 			continue
 		}
 		if next := s.ranked[i+1].lead; compareTurns(next, o.lead) < 0 {
@@ -59,7 +59,7 @@ func (s *gangs) settle() {
 	}
 	for i, o := range s.ranked {
 		o.last = o
-		if i > 0 && s.ranked[i-1].msg.Priority == o.msg.Priority && byUse(s.ranked[i-1].last, o) > 0 {
+		if i > 0 && s.ranked[i-1].msg.Precedence() == o.msg.Precedence() && byUse(s.ranked[i-1].last, o) > 0 {
 			o.last = s.ranked[i-1].last
 		}
 	}

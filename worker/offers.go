@@ -37,6 +37,9 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 		switch o.state {
 		case offerQueued:
 			f.queue.renew(now, o, m)
+			if f.preemption.inVain(o) {
+				o.preempted, f.turn.arbitrate = false, true
+			}
 			return
 		case offerReserved:
 			f.reservations.renew(now, f.attempts.by[o.msg.Attempt], m, f.availability.closed())

@@ -32,7 +32,7 @@ func precede(a, b *offer) int {
 
 // byUse is precede for two offers that are not both of gangs, or not of gangs that wait for each other.
 func byUse(a, b *offer) int {
-	if n := cmp.Compare(b.msg.Priority, a.msg.Priority); n != 0 {
+	if n := cmp.Compare(b.msg.Precedence(), a.msg.Precedence()); n != 0 {
 		return n
 	}
 	return cmp.Or(compareTurns(a.inTurn(), b.inTurn()), a.standing.Compare(b.standing), rank(a, b))

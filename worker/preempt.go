@@ -65,12 +65,12 @@ func free(now Moment, a *attempt, o *offer) bool {
 // able returns the tasks that may be ended for an offer, those that should be ended first at the front.
 func (p *preemption) able(now Moment, o *offer) (out []*attempt) {
 	for _, a := range p.attempts.by {
-		if a.runs() && a.stop == nil && a.preemptible && a.priority < o.msg.Priority && p.helps(a, o.msg.Need) && free(now, a, o) {
+		if a.runs() && a.stop == nil && a.preemptible && a.precedence() < o.msg.Precedence() && p.helps(a, o.msg.Need) && free(now, a, o) {
 			out = append(out, a)
 		}
 	}
 	slices.SortFunc(out, func(a, b *attempt) int {
-		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(b.began, a.began), compareAttempts(a.rec.Attempt, b.rec.Attempt))
+		return cmp.Or(cmp.Compare(a.precedence(), b.precedence()), cmp.Compare(b.began, a.began), compareAttempts(a.rec.Attempt, b.rec.Attempt))
 	})
 	return out[:min(len(out), maxVictims)]
 }
@@ -103,6 +103,20 @@ func (p *preemption) preempt(now Moment, o *offer) string {
 	o.preempted = true
 	p.end(now, o, victims)
 	return ""
+}
+
+// inVain reports whether tasks were ended for an offer that still waits: one before it got what they held. Then more may be
+// ended. Where levels order offers, new ones come before others all the time.
+func (p *preemption) inVain(o *offer) bool {
+	if !o.preempted || o.msg.Gang > 0 || o.msg.Work.By == lease.ByAge || o.state != offerQueued {
+		return false
+	}
+	for _, a := range p.attempts.by {
+		if a.victimOf == o && !a.ended() {
+			return false
+		}
+	}
+	return true
 }
 
 func noRoom(o *offer) string {

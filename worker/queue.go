@@ -54,7 +54,7 @@ func waitOf(m lease.Offer) time.Duration { return min(max(m.Wait, 0), lease.MaxO
 // same reports whether a message is an offer that came before.
 func (o *offer) same(m lease.Offer) bool {
 	return m.Need == o.msg.Need && m.Attempt == o.msg.Attempt && m.User == o.msg.User && m.Project == o.msg.Project && m.Priority == o.msg.Priority &&
-		m.Gang == o.msg.Gang && m.Order == o.msg.Order && m.Limit == o.msg.Limit
+		m.Gang == o.msg.Gang && m.Order == o.msg.Order && m.Limit == o.msg.Limit && m.Level == o.msg.Level && m.Work == o.msg.Work
 }
 
 // renew lets a queued offer wait longer, in the same place. The scheduler sends the same offer again for that. A message

@@ -50,11 +50,12 @@ func (v hostVerbs) simulateCommand() *cli.Command {
 			text("save-jobs", "write the load as a table of jobs to `FILE`"),
 			text("load", "move the submissions so that the jobs ask for this `PART` of the cluster: 0.8"),
 			&cli.StringFlag{Name: "durations", Value: "unknown", Usage: "are those of the jobs `known` or unknown to the scheduler"},
-			&cli.BoolFlag{Name: "preemptible", Usage: "all jobs may be preempted", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "preemptible", Usage: "all jobs may be preempted; those of a table that does not say may unless this is false", DisableDefaultText: true},
 			text("arrivals", "placement experiment: `FILE` with requests that arrive and never leave (CSV)"),
 			text("workload", "placement experiment: `FILE` with the requests that are usual; without --arrivals they arrive in the order of --seed"),
 
 			text("policy", "placement `POLICY` of jobs that name none"),
+			text("order", "of jobs of one priority: `BY` age, attained or remaining; see docs"),
 			number("candidates", "`N` hosts that a placement compares"),
 			number("schedulers", "`N` daemons that accept jobs"),
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of all that is random: `N`"},

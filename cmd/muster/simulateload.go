@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/policy"
 	"github.com/musterhq/muster/sim/fabric"
 	"github.com/musterhq/muster/sim/load"
@@ -55,6 +56,7 @@ func scenarioOf(c *cli.Context) (s *scenario.Scenario, notes []string, err error
 	if err := scaled(c, &s.Load); err != nil {
 		return nil, nil, err
 	}
+	s.Order = orderOf(c, s)
 	if s.Yardsticks, err = yardsticksOf(c.String("yardsticks"), len(s.Load.Machines), len(s.Load.Jobs)); err != nil {
 		return nil, nil, err
 	}
@@ -79,6 +81,9 @@ func checkFlags(c *cli.Context) error {
 			return fmt.Errorf("--policy: %w", err)
 		}
 	}
+	if _, ok := lease.ParseOrder(c.String("order")); !ok && c.String("order") != "" {
+		return fmt.Errorf("--order %q: want %s", c.String("order"), strings.Join(lease.Orders(), ", "))
+	}
 	if d := c.String("durations"); d != "known" && d != "unknown" {
 		return fmt.Errorf("--durations %q: want known or unknown", d)
 	}
@@ -86,6 +91,23 @@ func checkFlags(c *cli.Context) error {
 		return fmt.Errorf("--loss %v: want a percentage from 0 to below 100", l)
 	}
 	return nil
+}
+
+// orderOf returns the order that the flag names. Without it, tables of jobs that may be preempted go by what the
+// schedulers know of them, and all else by age, as in the daemons.
+func orderOf(c *cli.Context, s *scenario.Scenario) lease.OrderBy {
+	if name := c.String("order"); name != "" {
+		order, _ := lease.ParseOrder(name)
+		return order
+	}
+	table := c.String("jobs") != "" || c.String("sacct") != ""
+	if !table || slices.ContainsFunc(s.Load.Jobs, func(j load.Job) bool { return !j.Spec.Preemptible }) {
+		return lease.ByAge
+	}
+	if s.Known {
+		return lease.ByRemaining
+	}
+	return lease.ByAttained
 }
 
 // topologyOf reads or builds the network; nil: none is asked for.
@@ -200,7 +222,9 @@ func jobsOf(c *cli.Context, s *scenario.Scenario) (jobs []load.Job, notes []stri
 	if given != 1 {
 		return nil, nil, errors.New("want one of --jobs, --synthetic and --sacct: what runs on the cluster")
 	}
-	o := load.Options{Cluster: s.Load.Machines, Known: s.Known, Preemptible: c.Bool("preemptible")}
+	o := load.Options{
+		Cluster: s.Load.Machines, Known: s.Known, Preemptible: c.Bool("preemptible"), Experiment: !c.IsSet("preemptible"), Restart: s.Restart,
+	}
 	if text := c.String("synthetic"); text != "" {
 		name := "--synthetic"
 		if _, err := os.Stat(text); err == nil {

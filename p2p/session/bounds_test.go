@@ -104,6 +104,7 @@ func largestMessages(t *testing.T) []any {
 			Need:   job.Resources{CPUs: job.MaxCPUs, Memory: math.MaxInt64, GPUs: job.MaxGPUs, GPUModel: longest(job.MaxName), GPUMemory: math.MaxInt64, Exclusive: true},
 			Device: longestID(0), Token: longest(maxToken), Wait: lease.MaxOfferWait, Age: math.MaxInt64, Limit: lease.MaxLimit,
 			Preempt: true, Gang: job.MaxNodes, Hold: maxHold, Firm: true, Spare: true, Order: math.MaxUint64,
+			Ordered: lease.Ordered{Level: lease.MaxLevel, Work: lease.Work{By: lease.ByRemaining, Time: lease.MaxWork}},
 		},
 		lease.Release{Offer: math.MaxUint64},
 		lease.Start{

@@ -101,6 +101,8 @@ func checkOffer(m lease.Offer) error {
 	switch {
 	case m.Priority < 0 || m.Priority > job.MaxPriority, m.Wait < 0 || m.Wait > lease.MaxOfferWait, m.Age < 0,
 		m.Limit < 0 || m.Limit > lease.MaxLimit,
+		m.Level < 0 || m.Level > lease.MaxLevel, m.Work.By < lease.ByAge || m.Work.By > lease.ByRemaining, m.Work.Time < 0 || m.Work.Time > lease.MaxWork,
+		m.Work.By == lease.ByAge && (m.Work.Time > 0 || m.Level > 0),
 		m.Hold < 0 || m.Hold > maxHold:
 		return errRange
 	case m.Gang < 0 || m.Gang == 1 || m.Gang > job.MaxNodes, m.Firm && m.Gang == 0:
@@ -346,11 +348,14 @@ func checkFree(f lease.Free) error {
 		return errSame
 	}
 	before := -1
-	for _, y := range f.Preemptible { // in rising order, so there are at most as many as priorities
-		if y.Priority <= before || y.Priority > job.MaxPriority || y.CPUs < 0 || y.CPUs > maxHeld || y.Memory < 0 || y.GPUs < 0 || y.GPUs > maxHeld {
+	if err := within(len(f.Preemptible), lease.MaxPreemptible); err != nil {
+		return err
+	}
+	for _, y := range f.Preemptible { // in rising order
+		if y.Precedence() <= before || y.Level < 0 || y.Level > lease.MaxLevel || y.Priority < 0 || y.Priority > job.MaxPriority || y.CPUs < 0 || y.CPUs > maxHeld || y.Memory < 0 || y.GPUs < 0 || y.GPUs > maxHeld {
 			return errRange
 		}
-		before = y.Priority
+		before = y.Precedence()
 	}
 	return checkDevices(f.Quarantined)
 }

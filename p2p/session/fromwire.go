@@ -64,7 +64,8 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 			Need: need(m.GetNeed()), Device: m.GetDevice(), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
 			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()), Preempt: m.GetPreempt(), Project: m.GetProject(),
 			Gang: int(m.GetGang()), Hold: time.Duration(m.GetHoldNs()), Firm: m.GetFirm(), Order: m.GetOrder(), Limit: time.Duration(m.GetLimitNs()),
-			Spare: m.GetSpare(),
+			Spare:   m.GetSpare(),
+			Ordered: lease.Ordered{Level: int(m.GetLevel()), Work: lease.Work{By: lease.OrderBy(m.GetWorkBy()), Time: time.Duration(m.GetWorkNs())}},
 		}
 	case *wirepb.Frame_Release:
 		return lease.Release{Offer: b.Release.GetOffer()}
@@ -296,9 +297,13 @@ func freeOf(f *wirepb.Free) lease.Free {
 	for i, g := range f.GetGpus() {
 		out.GPUs[i] = lease.FreeGPU{UUID: g.GetUuid(), Memory: job.Size(g.GetMemory()), Milli: int(g.GetMilli())}
 	}
-	for _, y := range f.GetPreemptible() {
+	yields := f.GetYields()
+	if len(yields) == 0 {
+		yields = f.GetPreemptible()
+	}
+	for _, y := range yields {
 		out.Preemptible = append(out.Preemptible, lease.Preemptible{
-			Priority: int(y.GetPriority()), CPUs: int(y.GetCpus()), Memory: job.Size(y.GetMemory()), GPUs: int(y.GetGpus()),
+			Priority: int(y.GetPriority()), Level: int(y.GetLevel()), CPUs: int(y.GetCpus()), Memory: job.Size(y.GetMemory()), GPUs: int(y.GetGpus()),
 		})
 	}
 	return out

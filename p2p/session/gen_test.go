@@ -139,13 +139,17 @@ func drawOffer(t *rapid.T) any {
 	a := anyAttempt.Draw(t, "attempt")
 	need := drawNeed(t)
 	need.Exclusive = rapid.Bool().Draw(t, "exclusive")
+	work, level := lease.Work{By: lease.OrderBy(rapid.IntRange(0, 2).Draw(t, "order by"))}, 0
+	if work.By != lease.ByAge {
+		work.Time, level = drawDuration(t, lease.MaxWork), rapid.IntRange(0, lease.MaxLevel).Draw(t, "level")
+	}
 	gang := rapid.OneOf(rapid.Just(0), rapid.IntRange(2, job.MaxNodes)).Draw(t, "gang")
 	return lease.Offer{
 		ID: rapid.Uint64().Draw(t, "id"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Need: need, Device: anyWord.Draw(t, "device"),
 		Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"), User: anyName.Draw(t, "user"), Project: anyWord.Draw(t, "project"), Token: anyWord.Draw(t, "token"),
 		Wait: drawDuration(t, lease.MaxOfferWait), Age: drawDuration(t, 1<<62), Preempt: rapid.Bool().Draw(t, "preempt"),
 		Gang: gang, Hold: drawDuration(t, maxHold), Firm: gang > 0 && rapid.Bool().Draw(t, "firm"), Order: rapid.Uint64().Draw(t, "order"),
-		Spare: rapid.Bool().Draw(t, "spare"),
+		Spare: rapid.Bool().Draw(t, "spare"), Ordered: lease.Ordered{Level: level, Work: work},
 		Limit: drawDuration(t, lease.MaxLimit),
 	}
 }

@@ -49,6 +49,7 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 			Id: m.ID, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Need: resources(m.Need), Device: m.Device,
 			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age), Preempt: m.Preempt, Project: m.Project,
 			Gang: int64(m.Gang), HoldNs: int64(m.Hold), Firm: m.Firm, Order: m.Order, LimitNs: int64(m.Limit), Spare: m.Spare,
+			Level: int64(m.Level), WorkNs: int64(m.Work.Time), WorkBy: int64(m.Work.By),
 		}}}
 	case lease.Release:
 		return &wirepb.Frame{Body: &wirepb.Frame_Release{Release: &wirepb.Release{Offer: m.Offer}}}
@@ -177,12 +178,27 @@ func free(f lease.Free) *wirepb.Free {
 		gpus[i] = &wirepb.FreeGPU{Uuid: g.UUID, Memory: int64(g.Memory), Milli: int64(g.Milli)}
 	}
 	out := &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Quarantined, Tasks: int64(f.Tasks), Exclusive: f.Exclusive}
+	levels := false
 	for _, y := range f.Preemptible {
-		out.Preemptible = append(out.Preemptible, &wirepb.Preemptible{
-			Priority: int64(y.Priority), Cpus: int64(y.CPUs), Memory: int64(y.Memory), Gpus: int64(y.GPUs),
-		})
+		levels = levels || y.Level > 0
+		if n := len(out.Preemptible); n > 0 && out.Preemptible[n-1].Priority == int64(y.Priority) {
+			last := out.Preemptible[n-1]
+			last.Cpus, last.Memory, last.Gpus = last.Cpus+int64(y.CPUs), last.Memory+int64(y.Memory), last.Gpus+int64(y.GPUs)
+			continue
+		}
+		out.Preemptible = append(out.Preemptible, preemptible(y, 0))
+	}
+	if !levels {
+		return out
+	}
+	for _, y := range f.Preemptible {
+		out.Yields = append(out.Yields, preemptible(y, y.Level))
 	}
 	return out
+}
+
+func preemptible(y lease.Preemptible, level int) *wirepb.Preemptible {
+	return &wirepb.Preemptible{Priority: int64(y.Priority), Level: int64(level), Cpus: int64(y.CPUs), Memory: int64(y.Memory), Gpus: int64(y.GPUs)}
 }
 
 func usage(u *lease.Usage) *wirepb.Usage {

@@ -1017,6 +1017,9 @@ type Offer struct {
 	Project       string                 `protobuf:"bytes,17,opt,name=project,proto3" json:"project,omitempty"`                 // whose usage this is, besides the user's
 	LimitNs       int64                  `protobuf:"varint,26,opt,name=limit_ns,json=limitNs,proto3" json:"limit_ns,omitempty"` // how long the task holds what it gets at most, from the start of its process; 0: no limit is known
 	Spare         bool                   `protobuf:"varint,27,opt,name=spare,proto3" json:"spare,omitempty"`                    // if nothing shows when it fits, nothing is set aside for it
+	Level         int64                  `protobuf:"varint,28,opt,name=level,proto3" json:"level,omitempty"`                    // among tasks of its priority the lowest goes first; older versions ignore it
+	WorkNs        int64                  `protobuf:"varint,29,opt,name=work_ns,json=workNs,proto3" json:"work_ns,omitempty"`    // GPU-time that the task has had, or has left
+	WorkBy        int64                  `protobuf:"varint,30,opt,name=work_by,json=workBy,proto3" json:"work_by,omitempty"`    // 1: work_ns is what it has had, 2: what it has left; 0: the owner orders by age
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1182,6 +1185,27 @@ func (x *Offer) GetSpare() bool {
 		return x.Spare
 	}
 	return false
+}
+
+func (x *Offer) GetLevel() int64 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *Offer) GetWorkNs() int64 {
+	if x != nil {
+		return x.WorkNs
+	}
+	return 0
+}
+
+func (x *Offer) GetWorkBy() int64 {
+	if x != nil {
+		return x.WorkBy
+	}
+	return 0
 }
 
 // Release takes back an offer or an undispatched commit.
@@ -2305,14 +2329,16 @@ func (x *DeviceLink) GetNvlinks() int64 {
 
 // Free is what a host has left at one moment.
 type Free struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cpus          int64                  `protobuf:"varint,1,opt,name=cpus,proto3" json:"cpus,omitempty"`
-	Memory        int64                  `protobuf:"varint,2,opt,name=memory,proto3" json:"memory,omitempty"`
-	Gpus          []*FreeGPU             `protobuf:"bytes,3,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	Aside         []string               `protobuf:"bytes,4,rep,name=aside,proto3" json:"aside,omitempty"`
-	Preemptible   []*Preemptible         `protobuf:"bytes,5,rep,name=preemptible,proto3" json:"preemptible,omitempty"` // the least priority first
-	Tasks         int64                  `protobuf:"varint,6,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	Exclusive     bool                   `protobuf:"varint,7,opt,name=exclusive,proto3" json:"exclusive,omitempty"` // one of them has the host for itself
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Cpus        int64                  `protobuf:"varint,1,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	Memory      int64                  `protobuf:"varint,2,opt,name=memory,proto3" json:"memory,omitempty"`
+	Gpus        []*FreeGPU             `protobuf:"bytes,3,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Aside       []string               `protobuf:"bytes,4,rep,name=aside,proto3" json:"aside,omitempty"`
+	Preemptible []*Preemptible         `protobuf:"bytes,5,rep,name=preemptible,proto3" json:"preemptible,omitempty"` // the least priority first
+	Tasks       int64                  `protobuf:"varint,6,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Exclusive   bool                   `protobuf:"varint,7,opt,name=exclusive,proto3" json:"exclusive,omitempty"` // one of them has the host for itself
+	// Instead of preemptible, if some have levels: the least precedence first. Older versions read preemptible.
+	Yields        []*Preemptible `protobuf:"bytes,8,rep,name=yields,proto3" json:"yields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2396,6 +2422,13 @@ func (x *Free) GetExclusive() bool {
 	return false
 }
 
+func (x *Free) GetYields() []*Preemptible {
+	if x != nil {
+		return x.Yields
+	}
+	return nil
+}
+
 // Preemptible is what the preemptible tasks of one priority hold.
 type Preemptible struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2403,6 +2436,7 @@ type Preemptible struct {
 	Cpus          int64                  `protobuf:"varint,2,opt,name=cpus,proto3" json:"cpus,omitempty"`
 	Memory        int64                  `protobuf:"varint,3,opt,name=memory,proto3" json:"memory,omitempty"`
 	Gpus          int64                  `protobuf:"varint,4,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	Level         int64                  `protobuf:"varint,5,opt,name=level,proto3" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2461,6 +2495,13 @@ func (x *Preemptible) GetMemory() int64 {
 func (x *Preemptible) GetGpus() int64 {
 	if x != nil {
 		return x.Gpus
+	}
+	return 0
+}
+
+func (x *Preemptible) GetLevel() int64 {
+	if x != nil {
+		return x.Level
 	}
 	return 0
 }
@@ -3429,7 +3470,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"GroupEpoch\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12-\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\x12\x1a\n" +
-	"\bfounding\x18\x03 \x01(\fR\bfounding\"\x89\x04\n" +
+	"\bfounding\x18\x03 \x01(\fR\bfounding\"\xd1\x04\n" +
 	"\x05Offer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -3450,7 +3491,10 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x05order\x18\x10 \x01(\x04R\x05order\x12\x18\n" +
 	"\aproject\x18\x11 \x01(\tR\aproject\x12\x19\n" +
 	"\blimit_ns\x18\x1a \x01(\x03R\alimitNs\x12\x14\n" +
-	"\x05spare\x18\x1b \x01(\bR\x05spare\"\x1f\n" +
+	"\x05spare\x18\x1b \x01(\bR\x05spare\x12\x14\n" +
+	"\x05level\x18\x1c \x01(\x03R\x05level\x12\x17\n" +
+	"\awork_ns\x18\x1d \x01(\x03R\x06workNs\x12\x17\n" +
+	"\awork_by\x18\x1e \x01(\x03R\x06workBy\"\x1f\n" +
 	"\aRelease\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\x8a\x03\n" +
 	"\x05Start\x12\x14\n" +
@@ -3546,7 +3590,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"DeviceLink\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
-	"\anvlinks\x18\x03 \x01(\x03R\anvlinks\"\xe6\x01\n" +
+	"\anvlinks\x18\x03 \x01(\x03R\anvlinks\"\x9a\x02\n" +
 	"\x04Free\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12*\n" +
@@ -3554,12 +3598,14 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x05aside\x18\x04 \x03(\tR\x05aside\x12<\n" +
 	"\vpreemptible\x18\x05 \x03(\v2\x1a.muster.p2p.v1.PreemptibleR\vpreemptible\x12\x14\n" +
 	"\x05tasks\x18\x06 \x01(\x03R\x05tasks\x12\x1c\n" +
-	"\texclusive\x18\a \x01(\bR\texclusive\"i\n" +
+	"\texclusive\x18\a \x01(\bR\texclusive\x122\n" +
+	"\x06yields\x18\b \x03(\v2\x1a.muster.p2p.v1.PreemptibleR\x06yields\"\x7f\n" +
 	"\vPreemptible\x12\x1a\n" +
 	"\bpriority\x18\x01 \x01(\x03R\bpriority\x12\x12\n" +
 	"\x04cpus\x18\x02 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x03 \x01(\x03R\x06memory\x12\x12\n" +
-	"\x04gpus\x18\x04 \x01(\x03R\x04gpus\"K\n" +
+	"\x04gpus\x18\x04 \x01(\x03R\x04gpus\x12\x14\n" +
+	"\x05level\x18\x05 \x01(\x03R\x05level\"K\n" +
 	"\aFreeGPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x14\n" +
@@ -3741,22 +3787,23 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	25, // 45: muster.p2p.v1.Device.links:type_name -> muster.p2p.v1.DeviceLink
 	28, // 46: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
 	27, // 47: muster.p2p.v1.Free.preemptible:type_name -> muster.p2p.v1.Preemptible
-	26, // 48: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
-	30, // 49: muster.p2p.v1.Availability.forecasts:type_name -> muster.p2p.v1.Forecast
-	31, // 50: muster.p2p.v1.Availability.usage:type_name -> muster.p2p.v1.Usage
-	32, // 51: muster.p2p.v1.Usage.entries:type_name -> muster.p2p.v1.UsageEntry
-	6,  // 52: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
-	6,  // 53: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
-	26, // 54: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
-	6,  // 55: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
-	36, // 56: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
-	6,  // 57: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 58: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	27, // 48: muster.p2p.v1.Free.yields:type_name -> muster.p2p.v1.Preemptible
+	26, // 49: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
+	30, // 50: muster.p2p.v1.Availability.forecasts:type_name -> muster.p2p.v1.Forecast
+	31, // 51: muster.p2p.v1.Availability.usage:type_name -> muster.p2p.v1.Usage
+	32, // 52: muster.p2p.v1.Usage.entries:type_name -> muster.p2p.v1.UsageEntry
+	6,  // 53: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
+	6,  // 54: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
+	26, // 55: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
+	6,  // 56: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
+	36, // 57: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
+	6,  // 58: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 59: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_session_proto_init() }

@@ -11,7 +11,7 @@ import (
 
 // MayQueue says whether a task may queue at the host, if need be in place of another one that does.
 func (t *Table) MayQueue(h *Host, r *Request) bool {
-	if t.queue[h.row.slot] > r.Rank.Priority {
+	if t.queue[h.row.slot] > r.Rank.Precedence() {
 		return false
 	}
 	kind := leaver{}
@@ -58,13 +58,13 @@ func (cs *Claims) placeFor(r *Request, all, kind *leaver) (c *Claim, ok bool) {
 func (x *leaver) yields(cs *Claims, r *Request) bool {
 	switch {
 	case r.Gathers:
-		return r.Rank.Priority > x.claim.Rank.Priority ||
-			r.Rank.Priority == x.claim.Rank.Priority && (!x.claim.Gathers || r.Rank.CompareAge(&x.claim.Rank) < 0)
+		return r.Rank.Precedence() > x.claim.Rank.Precedence() ||
+			r.Rank.Precedence() == x.claim.Rank.Precedence() && (!x.claim.Gathers || r.Rank.CompareAge(&x.claim.Rank) < 0)
 	case x.claim.Gathers:
-		return r.Rank.Priority > x.claim.Rank.Priority
+		return r.Rank.Precedence() > x.claim.Rank.Precedence()
 	case r.Rank.Compare(&x.bar) >= 0:
 		return false
-	case r.Rank.Priority > x.claim.Rank.Priority || x.claim.Rank.Share == (share.Standing{}):
+	case r.Rank.Precedence() > x.claim.Rank.Precedence() || x.claim.Rank.Share == (share.Standing{}):
 		return true
 	}
 	return cs.youngest(r, x.kind) == nil

@@ -63,7 +63,7 @@ func (cs *Claims) leaverOfKind(need *job.Resources, limited bool) leaver {
 	x := leaverOf(queued, MaxQueued)
 	x.kind = true
 	if x.claim != nil && x.claim.Rank.Share != (share.Standing{}) {
-		x.bar = Rank{Priority: x.bar.Priority} // an account without a claim of the kind needs none of these places
+		x.bar = Rank{Priority: x.bar.Priority, Level: x.bar.Level} // an account without a claim of the kind needs none of these places
 	}
 	return x
 }
@@ -95,17 +95,17 @@ func leaverOf(queued []*Claim, n int) leaver {
 		return leaver{claim: last, bar: last.Rank}
 	}
 	for _, c := range slices.Backward(queued) { // of those who have several, the youngest of the one who has used most
-		if c.Rank.Priority == last.Rank.Priority && !c.Gathers && several(queued, c) {
-			return leaver{claim: c, bar: Rank{Priority: c.Rank.Priority, Share: c.Rank.Share}}
+		if c.Rank.Precedence() == last.Rank.Precedence() && !c.Gathers && several(queued, c) {
+			return leaver{claim: c, bar: Rank{Priority: c.Rank.Priority, Level: c.Rank.Level, Share: c.Rank.Share}}
 		}
 	}
-	return leaver{claim: last, bar: Rank{Priority: last.Rank.Priority}}
+	return leaver{claim: last, bar: Rank{Priority: last.Rank.Priority, Level: last.Rank.Level}}
 }
 
 // compare orders claims by rank. Gangs that gather are before the others of their priority, and go by age.
 func (c *Claim) compare(d *Claim) int {
 	switch {
-	case c.Rank.Priority != d.Rank.Priority || !c.Gathers && !d.Gathers:
+	case c.Rank.Precedence() != d.Rank.Precedence() || !c.Gathers && !d.Gathers:
 		return c.Rank.Compare(&d.Rank)
 	case c.Gathers && d.Gathers:
 		return c.Rank.CompareAge(&d.Rank)

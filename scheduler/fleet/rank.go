@@ -8,22 +8,27 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/share"
 )
 
-// Rank orders tasks: by priority, then by what their users and projects have used of their share, then age, then job id
+// Rank orders tasks: by priority, level, then by what their users and projects have used of their share, then age, then job id
 // and index. No two tasks have the same rank.
 type Rank struct {
 	Priority int            // the highest first
+	Level    int            // of one priority the lowest first; 0 if the order is that of age
 	Share    share.Standing // as it was when the task began to wait at hosts
 	Born     time.Time
 	Job      job.ID
 	Task     int // its index in the job
 }
 
+// Precedence is what is compared first.
+func (r *Rank) Precedence() int { return lease.Precedence(r.Priority, r.Level) }
+
 // Compare returns a number below 0 if r comes before q, and 0 only for the same task.
 func (r *Rank) Compare(q *Rank) int {
-	if n := cmp.Or(cmp.Compare(q.Priority, r.Priority), r.Share.Compare(q.Share)); n != 0 {
+	if n := cmp.Or(cmp.Compare(q.Precedence(), r.Precedence()), r.Share.Compare(q.Share)); n != 0 {
 		return n
 	}
 	return cmp.Or(r.Born.Compare(q.Born), cmp.Compare(r.Job, q.Job), cmp.Compare(r.Task, q.Task))
@@ -31,5 +36,5 @@ func (r *Rank) Compare(q *Rank) int {
 
 // CompareAge compares two tasks of one account as Compare does, whatever it had used when each of them began to wait.
 func (r *Rank) CompareAge(q *Rank) int {
-	return cmp.Or(cmp.Compare(q.Priority, r.Priority), r.Born.Compare(q.Born), cmp.Compare(r.Job, q.Job), cmp.Compare(r.Task, q.Task))
+	return cmp.Or(cmp.Compare(q.Precedence(), r.Precedence()), r.Born.Compare(q.Born), cmp.Compare(r.Job, q.Job), cmp.Compare(r.Task, q.Task))
 }

@@ -104,7 +104,7 @@ func (t *Table) WithQueue(r *Request, from int) func(yield func(*Host) bool) {
 		looks := 0
 		for _, part := range [][2]int{{from, len(t.queue)}, {0, from}} {
 			for slot := part[0]; slot < part[1]; slot++ {
-				if t.queue[slot] > r.Rank.Priority || !r.Pool.has.at(slot) {
+				if t.queue[slot] > r.Rank.Precedence() || !r.Pool.has.at(slot) {
 					continue
 				}
 				h := t.all[slot]

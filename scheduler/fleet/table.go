@@ -17,8 +17,8 @@ type Table struct {
 	all    []*Host     // by slot; nil where a host was forgotten
 	left   []Footprint // by slot: what is free less the claims that are not queued; nothing if no offer may go there
 	most   []Footprint // by slot: what the host has
-	queue  []int       // by slot: the least priority that may queue there, if the task ranks before the last that does
-	yields []int       // by slot: the least priority of the preemptible tasks there; nobody if there are none
+	queue  []int       // by slot: the least precedence that may queue there, if the task ranks before the last that does
+	yields []int       // by slot: the least precedence of the preemptible tasks there; nobody if there are none
 	near   []uint8     // by slot: the rank of its distance
 	vacant []int       // slots without a host
 	byPeer map[job.Peer]*Host
@@ -41,7 +41,7 @@ const maxKinds = 256
 
 // Table.queue is nobody where no task may queue, and anybody where any task may.
 const (
-	nobody  = job.MaxPriority + 1
+	nobody  = lease.MaxPrecedence + 1
 	anybody = -1
 )
 
@@ -151,7 +151,7 @@ func (t *Table) Count(now time.Time) {
 		t.rows.rooms[slot].plain = h.Claims.queued == 0 && h.Quotas.Users() == 0
 		t.queue[slot], t.yields[slot] = anybody, leastYield(&h.Free)
 		if h.row.last, h.row.kinds = h.Claims.leavers(h.row.kinds); h.row.last.claim != nil {
-			t.queue[slot] = h.row.last.bar.Priority
+			t.queue[slot] = h.row.last.bar.Precedence()
 		}
 	}
 	clear(t.rows.stale)
@@ -262,10 +262,10 @@ func (t *Table) Sorted() []*Host {
 	return out
 }
 
-// leastYield returns the least priority of the preemptible tasks of a host; nobody if it has none.
+// leastYield returns the least precedence of the preemptible tasks of a host; nobody if it has none.
 func leastYield(f *lease.Free) int {
 	if len(f.Preemptible) == 0 {
 		return nobody
 	}
-	return f.Preemptible[0].Priority
+	return f.Preemptible[0].Precedence()
 }

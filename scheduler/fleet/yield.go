@@ -1,14 +1,14 @@
 package fleet
 
-// Preemptible tasks: at which hosts they could make room for a request of a higher priority.
+// Preemptible tasks: at which hosts they could make room for a request of a higher precedence.
 
-// WithYield iterates over the hosts where preemptible tasks have a lower priority than the request and where it may
+// WithYield iterates over the hosts where preemptible tasks have a lower precedence than the request and where it may
 // queue. It begins at the slot from, and wraps around at the last.
 func (t *Table) WithYield(r *Request, from int) func(yield func(*Host) bool) {
 	return func(yield func(*Host) bool) {
 		for _, part := range [][2]int{{from, len(t.yields)}, {0, from}} {
 			for slot := part[0]; slot < part[1]; slot++ {
-				if t.yields[slot] >= r.Rank.Priority || t.queue[slot] > r.Rank.Priority || !r.Pool.has.at(slot) {
+				if t.yields[slot] >= r.Rank.Precedence() || t.queue[slot] > r.Rank.Precedence() || !r.Pool.has.at(slot) {
 					continue
 				}
 				if h := t.all[slot]; t.MayQueue(h, r) && t.Could(r.Shape, h) && !yield(h) {
@@ -19,20 +19,20 @@ func (t *Table) WithYield(r *Request, from int) func(yield func(*Host) bool) {
 	}
 }
 
-// Yield says up to which priority preemptible tasks of the host must end so that the request may fit, and which part of
+// Yield says up to which precedence preemptible tasks of the host must end so that the request may fit, and which part of
 // their resources it takes. It counts CPUs, memory and devices; only the host knows whether the devices suit. ok is false
 // if it would not fit even so.
-func (h *Host) Yield(r *Request) (priority int, taken Footprint, ok bool) {
+func (h *Host) Yield(r *Request) (precedence int, taken Footprint, ok bool) {
 	left := footprintOfFree(h.LeftFor(&r.Rank))
 	for i := range h.Free.Preemptible {
 		y := &h.Free.Preemptible[i]
-		if y.Priority >= r.Rank.Priority {
+		if y.Precedence() >= r.Rank.Precedence() {
 			break
 		}
 		left.CPUs, left.GPUs, left.Memory = left.CPUs+y.CPUs, left.GPUs+y.GPUs, left.Memory+y.Memory
 		taken.CPUs, taken.GPUs, taken.Memory = taken.CPUs+y.CPUs, taken.GPUs+y.GPUs, taken.Memory+y.Memory
 		if r.Foot.Within(left) {
-			return y.Priority, taken, true
+			return y.Precedence(), taken, true
 		}
 	}
 	return 0, Footprint{}, false

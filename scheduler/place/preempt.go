@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// Preempt returns the host where tasks of the least priority would make room for the task; of several the one where
+// Preempt returns the host where tasks of the least precedence would make room for the task; of several the one where
 // these tasks have the fewest devices and CPUs. It is nil if there is none. The host decides which tasks end.
 func (p *Placer) Preempt(t *Task, from int, now time.Time) *fleet.Host {
 	var best *fleet.Host
@@ -22,9 +22,9 @@ func (p *Placer) Preempt(t *Task, from int, now time.Time) *fleet.Host {
 		if _, avoided := t.Avoid.at(now, h.Peer); avoided || !t.Home.Has(h) || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
 			continue
 		}
-		if priority, y, ok := h.Yield(&t.Request); ok {
-			if best == nil || cmp.Or(cmp.Compare(priority, least), cmp.Compare(y.GPUs, taken.GPUs), cmp.Compare(y.CPUs, taken.CPUs)) < 0 {
-				best, least, taken = h, priority, y
+		if precedence, y, ok := h.Yield(&t.Request); ok {
+			if best == nil || cmp.Or(cmp.Compare(precedence, least), cmp.Compare(y.GPUs, taken.GPUs), cmp.Compare(y.CPUs, taken.CPUs)) < 0 {
+				best, least, taken = h, precedence, y
 			}
 			if looks++; looks >= SampleSize {
 				break

@@ -145,7 +145,7 @@ func (o Options) Fit(name string, jobs []Job) (notes []string, err error) {
 	for i := range jobs {
 		j := &jobs[i]
 		if j.Spec.Preemptible = j.Spec.Preemptible || o.Preemptible; o.Known {
-			j.Spec.TimeLimit = job.Duration(j.Runs)
+			j.Spec.TimeLimit = o.known(j)
 		}
 		asked := j.Spec.Resources.GPUs
 		widened, why := c.widen(j)

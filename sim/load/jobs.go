@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/musterhq/muster/job"
 )
@@ -17,11 +18,16 @@ type Options struct {
 	// Cluster is the machines that the jobs are for. A job that they could never run is an error. Without machines
 	// nothing is checked, and no job becomes a gang by its width.
 	Cluster []Machine
-	// Known: schedulers know how long each job runs. It is the job's time limit then. Otherwise a job has the limit that
+	// Known: schedulers know how long each job runs. It is the job's time limit then, and of a preemptible job that and what a
+	// restart costs. Otherwise a job has the limit that
 	// its source gives, or none.
 	Known bool
 	// Preemptible: all jobs may be preempted, and not only those whose source says so.
 	Preemptible bool
+	// Experiment: so may the jobs of a table without a column that says it, as the public queueing experiment is defined.
+	Experiment bool
+	// Restart is what a start after a preemption costs. If Known, the time limit of a preemptible job allows for it.
+	Restart time.Duration
 	// Open returns the text of a job file that a list names. Without it a list of job files is an error.
 	Open func(file string) ([]byte, error)
 }
@@ -52,7 +58,7 @@ var jobColumns = append(
 //	nodes         optional: it is a gang of so many nodes; empty or 0: as few as can hold it
 //	tasks         optional: it is an array of so many tasks, each of which asks for what the row says; empty or 0: one task
 //	time_limit_s  optional: the limit that schedulers know, in seconds, not below duration_s; empty or 0: none
-//	preemptible   optional: yes or no (1, 0, true, false); empty: no
+//	preemptible   optional: yes or no (1, 0, true, false); empty: no; a table without it: see Options.Experiment
 //	files_mib     optional: size of its files, in MiB; empty: 0
 //
 // A job without nodes that asks for more GPUs than the widest machine with its models has is a gang of as few nodes as can
@@ -144,7 +150,7 @@ func (rd *jobReader) job() Job {
 	}
 	j.Spec.Resources = x.Need
 	j.Spec.Priority = rd.wholeOr("priority", 0, job.MaxPriority, j.Spec.Priority)
-	j.Spec.Preemptible = rd.yes("preemptible") || rd.o.Preemptible
+	j.Spec.Preemptible = rd.yes("preemptible") || rd.o.Preemptible || rd.o.Experiment && !rd.has("preemptible")
 	rd.limit(&j, rd.timeLimit())
 	if n := rd.wholeOr("tasks", 0, job.MaxTasks, 0); n > 0 {
 		j.Spec.Array = "0-" + strconv.Itoa(n-1)
@@ -179,8 +185,22 @@ func (rd *jobReader) limit(j *Job, given job.Duration) {
 	}
 	j.Spec.TimeLimit = given
 	if rd.o.Known {
-		j.Spec.TimeLimit = job.Duration(j.Runs)
+		j.Spec.TimeLimit = rd.o.known(j)
 	}
+}
+
+// limitSlack is by how much a known time limit is longer than an attempt may take: the members of a gang do not start at
+// the same moment.
+const limitSlack = time.Second
+
+// known returns the time limit of a job whose duration is known. Each attempt of a preemptible job may have a restart to
+// pay, and has at most all of its work to do.
+func (o *Options) known(j *Job) job.Duration {
+	limit := j.Runs
+	if j.Spec.Preemptible && o.Restart > 0 {
+		limit += o.Restart + limitSlack
+	}
+	return job.Duration(min(limit, job.MaxTimeLimit))
 }
 
 // split makes a gang of a job with so many nodes, or of one that is wider than any machine.

@@ -142,6 +142,32 @@ early,1,1,1,500,4000,8,,,1,,,,,,,
 	}
 }
 
+// Jobs of the public experiment may be preempted unless the table says otherwise, and a known limit allows for a restart.
+func TestJobsOfTheExperiment(t *testing.T) {
+	for _, c := range []struct {
+		column string
+		o      Options
+		may    bool
+		limit  time.Duration
+	}{
+		{"", Options{Experiment: true}, true, 0},
+		{"", Options{}, false, 0},
+		{"no", Options{Experiment: true}, false, 0},
+		{"", Options{Experiment: true, Known: true, Restart: time.Minute}, true, 7*time.Second + time.Minute + limitSlack},
+		{"no", Options{Experiment: true, Known: true, Restart: time.Minute}, false, 7 * time.Second},
+		{"", Options{Known: true, Restart: time.Minute}, false, 7 * time.Second},
+	} {
+		header, row := jobHeader, "a,0,7,0,0,1,0,,,"
+		if c.column != "" {
+			header, row = strings.TrimSuffix(jobHeader, "\n")+",preemptible\n", row+","+c.column
+		}
+		jobs, _ := readJobs(t, header+row+"\n", c.o)
+		if s := jobs[0].Spec; s.Preemptible != c.may || s.TimeLimit.D() != c.limit {
+			t.Errorf("column %q, %+v: preemptible %t, limit %s", c.column, c.o, s.Preemptible, s.TimeLimit)
+		}
+	}
+}
+
 // The public traces are read to the last row.
 func TestPublicTraces(t *testing.T) {
 	dir := os.Getenv("MUSTER_TRACES")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/policy"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/sim"
@@ -24,9 +25,10 @@ type Scenario struct {
 	// Known: users tell how long their jobs run.
 	Known bool
 
-	Policy     string // the placement policy; empty: the default of the daemons
-	Candidates int    // hosts that a placement compares; 0: as many as in the daemons
-	Schedulers int    // daemons that accept jobs; 0: one for each 64 machines, at most 16
+	Policy     string        // the placement policy; empty: the default of the daemons
+	Order      lease.OrderBy // by what jobs of one priority go
+	Candidates int           // hosts that a placement compares; 0: as many as in the daemons
+	Schedulers int           // daemons that accept jobs; 0: one for each 64 machines, at most 16
 	Shares     share.Weights
 
 	Shape       string           // of the network, for people
@@ -112,7 +114,7 @@ func (s *Scenario) config(tally *report.Tally) (sim.Config, *network, *carrier, 
 	}
 	cfg := sim.Config{
 		Seed: s.Seed, Clock: clock, Load: s.Load, Schedulers: s.schedulers(), Route: sim.ByTurns, Policy: s.Policy,
-		Candidates: s.Candidates, Known: s.Known, Restart: s.Restart, Checkpoint: s.Checkpoint, Shares: s.Shares,
+		Candidates: s.Candidates, Order: s.Order, Known: s.Known, Restart: s.Restart, Checkpoint: s.Checkpoint, Shares: s.Shares,
 		Horizon: s.Horizon, Sink: sink,
 	}
 	if s.Progress != nil {
@@ -156,6 +158,7 @@ func (s *Scenario) settings(cfg sim.Config) []report.Setting {
 		{Name: "policy", Value: s.policy()},
 		{Name: "schedulers", Value: fmt.Sprint(cfg.Schedulers)},
 		{Name: "durations", Value: durations},
+		{Name: "order", Value: s.Order.String()},
 	}
 	add := func(name, value string, there bool) {
 		if there {

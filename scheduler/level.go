@@ -1,0 +1,73 @@
+package scheduler
+
+// Levels of waiting tasks: by the GPU-time that they have had or have left, and by how long they have waited.
+// See docs/adr, ADR 110.
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/lease"
+)
+
+// patience is how long a task waits at least before it goes to the first level.
+const patience = 144 * time.Minute
+
+// rate works out the level of a task that begins to wait, also once more. It goes to the first level when it has waited for
+// as long as it has run so far, and for patience at least. So however many tasks are before it, what it waits for room
+// grows no faster than what it gets.
+func rate(tn *turn, t *task, hurry func(*task)) {
+	if tn.cfg.Order == lease.ByAge {
+		return
+	}
+	ran, last := had(t)
+	if l := &t.lined; !l.known || l.after != last {
+		tn.stop(l.timer)
+		*l = lined{after: last, known: true, since: tn.now}
+		if last == 0 {
+			l.since = t.e.born
+		}
+	}
+	spec := &t.e.job.Spec
+	width := lease.Width(spec.Need(), t.e.job.Gang())
+	t.work = lease.Work{By: tn.cfg.Order, Time: lease.Times(ran, width)}
+	if tn.cfg.Order == lease.ByRemaining {
+		t.work.Time = lease.MaxWork
+		if limit := spec.TimeLimit.D(); limit > 0 {
+			t.work.Time = lease.Times(max(limit-ran, 0), width)
+		}
+	}
+	due := t.lined.since.Add(max(patience, ran))
+	if t.level = t.work.Level(); t.level == 0 {
+		return
+	}
+	if !tn.now.Before(due) {
+		t.level = 0
+		return
+	}
+	tn.stop(t.lined.timer)
+	t.lined.timer = tn.at(due, func() { hurry(t) })
+}
+
+// had returns for how long the attempts of a task have run, by the journal, and the newest of them that ran; 0 if none did.
+// Those before a person last requeued it do not count. If there are more than the journal keeps, the others count like those.
+func had(t *task) (ran time.Duration, last int) {
+	j := t.e.job
+	settled := j.Task(t.index).Settled
+	n := 0
+	for _, o := range jobs.Outcomes(j, t.index) {
+		if o.N <= settled || o.Exit.Began.IsZero() || !o.Exit.Ended.After(o.Exit.Began) {
+			continue
+		}
+		ran += min(o.Exit.Ended.Sub(o.Exit.Began), job.MaxTimeLimit)
+		last, n = o.N, n+1
+	}
+	if n == job.MaxOutcomes && last > n {
+		ran = ran / time.Duration(n) * time.Duration(min(last-settled, mostCounted))
+	}
+	return ran, last
+}
+
+// mostCounted bounds the attempts that count.
+const mostCounted = 10_000

@@ -1,0 +1,73 @@
+package worker_test
+
+// Levels: which running tasks may end for one of their own priority.
+
+import (
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// leveled starts a task by an offer with a level.
+func (f *filled) leveled(preemptible bool, level int, w lease.Work) job.Attempt {
+	f.t.Helper()
+	f.pass(time.Second)
+	f.n++
+	a := attempt(f.n, 1)
+	m := start(f.n, a, f.session, gpus(1))
+	m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible = 50, preemptible })
+	o := offer(f.n, a, gpus(1))
+	o.Priority, o.Level, o.Work = 50, level, w
+	f.says(amy, o)
+	f.says(amy, m)
+	f.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: int(f.n)})
+	got[lease.Event](f.host, amy)
+	got[lease.Commit](f.host, amy)
+	return a
+}
+
+func TestVictimsByLevel(t *testing.T) {
+	had := func(d time.Duration) lease.Work { return lease.Work{By: lease.ByAttained, Time: d} }
+	left := func(d time.Duration) lease.Work { return lease.Work{By: lease.ByRemaining, Time: d} }
+	for name, c := range map[string]struct {
+		preemptible bool
+		level       int // of the running task
+		work        lease.Work
+		ran         time.Duration
+		offer       int // the level of the one that waits
+		ends        bool
+	}{
+		"by age nobody ends for an equal": {true, 0, lease.Work{}, time.Hour, 0, false},
+		"has had more":                    {true, 3, had(8 * time.Hour), 11 * time.Minute, 2, true},
+		"has had as much":                 {true, 3, had(8 * time.Hour), 11 * time.Minute, 3, false},
+		"has had less":                    {true, 1, had(time.Hour), 11 * time.Minute, 2, false},
+		"has just begun":                  {true, 3, had(8 * time.Hour), 9 * time.Minute, 0, false},
+		"has had enough by now":           {true, 0, had(0), 70 * time.Minute, 0, true},
+		"not preemptible":                 {false, 3, had(8 * time.Hour), time.Hour, 0, false},
+		"waited long before":              {true, 0, had(8 * time.Hour), 20 * time.Minute, 0, false},
+		"has more left":                   {true, 6, left(2 * time.Hour), 11 * time.Minute, 5, true},
+		"has less left by now":            {true, 6, left(2 * time.Hour), 100 * time.Minute, 5, false},
+		// A false work of its owner gains a task no more than a false priority.
+		"claims to have had nothing": {true, lease.MaxLevel, had(0), 10*time.Minute + time.Second, 0, false},
+		"claims the most":            {true, 0, had(lease.MaxWork), 20 * time.Minute, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFilled(t, 1)
+			a := f.leveled(c.preemptible, c.level, c.work)
+			f.pass(c.ran)
+			f.n++
+			m := offer(f.n, attempt(f.n, 1), gpus(1))
+			m.Priority, m.Wait, m.Preempt, m.Level = 50, time.Minute, true, c.offer
+			if m.Work.By = c.work.By; m.Work.By == lease.ByAge {
+				m.Level = 0
+			}
+			stops := f.says(amy, m).Stop
+			if (len(stops) == 1 && stops[0].Attempt == a) != c.ends || len(stops) > 1 {
+				t.Errorf("ended: %v, want %t", stops, c.ends)
+			}
+		})
+	}
+}
