@@ -68,6 +68,8 @@ type Options struct {
 	Dirs bool
 	// Strangers is the number of hosts, the last ones, without a credential: they need Config.Token.
 	Strangers int
+	// Roles are the roles of host i; nil: all hosts have all roles.
+	Roles func(i int) p2p.Roles
 	// Config may change the configuration of host i before it is made.
 	Config func(i int, c *p2p.Config)
 	// Log receives the log of the hosts; nil: no log.
@@ -102,7 +104,11 @@ func New(t *testing.T, n int, opts Options) *Net {
 		nw.sim.Close()
 	})
 	for i := range n {
-		g, err := p2p.NewGiven(secret, p2p.AllRoles, life)
+		roles := p2p.AllRoles
+		if opts.Roles != nil {
+			roles = opts.Roles(i)
+		}
+		g, err := p2p.NewGiven(secret, roles, life)
 		if err != nil {
 			t.Fatal(err)
 		}
