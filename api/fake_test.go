@@ -115,6 +115,7 @@ type daemon struct {
 	meets     job.Peer                           // guarded by mu: a node that answers its scheduler
 	stuck     error                              // guarded by mu: why its journal accepts nothing
 	roles     []string                           // guarded by mu
+	callers   []string                           // guarded by mu: roles of all other daemons; nil: worker and scheduler
 	asked     []string                           // guarded by mu: what Cancel, Hold, Revoke, … were called with
 	states    map[job.Peer]NodeState             // guarded by mu
 	slow      time.Duration                      // guarded by mu: how long Submit takes
@@ -533,6 +534,15 @@ func (d *daemon) Join(_ context.Context, bootstrap []string, token string) (stri
 	}
 	d.note("join %v", bootstrap)
 	return "c1", nil
+}
+
+func (d *daemon) RolesOf(job.Peer) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.callers != nil {
+		return d.callers
+	}
+	return []string{roleWorker, roleScheduler}
 }
 
 func (d *daemon) Revoke(_ context.Context, p job.Peer, reason string) error {

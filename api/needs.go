@@ -127,6 +127,8 @@ type Peers interface {
 	// token, ErrUnavailable if no address answers.
 	Join(ctx context.Context, bootstrap []string, token string) (cluster string, err error)
 	Revoke(ctx context.Context, p job.Peer, reason string) error
+	// RolesOf returns the roles that another daemon has now; none if it is no member.
+	RolesOf(p job.Peer) []string
 }
 
 // Directory knows which daemon owns which jobs.

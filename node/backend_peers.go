@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/libp2p/go-libp2p/core/peer"
+
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -63,12 +65,9 @@ func (b peersBackend) Members(ctx context.Context) ([]api.Member, error) {
 
 // Invite makes a token with which hosts can join.
 func (b peersBackend) Invite(_ context.Context, ttl time.Duration, uses int, roles []string) (api.Invitation, error) {
-	parsed := p2p.AllRoles
-	if len(roles) > 0 {
-		var err error
-		if parsed, err = p2p.ParseRoles(roles); err != nil {
-			return api.Invitation{}, fmt.Errorf("%w: %w", api.ErrBad, err)
-		}
+	parsed, err := p2p.ParseRoles(roles)
+	if err != nil {
+		return api.Invitation{}, fmt.Errorf("%w: %w", api.ErrBad, err)
 	}
 	inv, err := b.host.Invite(ttl, uses, parsed)
 	if err != nil {
@@ -77,6 +76,15 @@ func (b peersBackend) Invite(_ context.Context, ttl time.Duration, uses int, rol
 	return api.Invitation{
 		Bootstrap: inv.Bootstrap, Token: inv.Token, Cluster: inv.Cluster, ExpiresAt: inv.ExpiresAt.UTC(), Uses: uses, Roles: parsed.Names(),
 	}, nil
+}
+
+// RolesOf returns the roles of another daemon.
+func (b peersBackend) RolesOf(p job.Peer) []string {
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		return nil
+	}
+	return b.host.Grants.Of(id).Names()
 }
 
 // Join makes this daemon a member of another cluster. Run then returns ErrRejoin.

@@ -171,7 +171,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 		called := newCallers(profile, v.router.wants.of(forCallers), func() int { return len(v.host.Members()) })
 		gc := gossip.DefaultConfig()
 		gc.Cluster = v.host.Cluster()
-		topic, err := gossip.New(gc, v.host.Libp2p(), func(job.Peer) bool { return true }, called.hear, log)
+		topic, err := gossip.New(gc, v.host.Libp2p(), grants{v.host}, called.hear, log)
 		must(err)
 		announce = announcer{topic}
 		parts = append(parts, part{"callers", called.run}, part{"gossip", topic.Run})

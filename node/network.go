@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/dht"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/gossip"
 	"github.com/musterhq/muster/p2p/peerhttp"
 	"github.com/musterhq/muster/p2p/session"
@@ -33,7 +34,7 @@ func newOverlay(b base, profile lease.Profile, onSession func(job.Peer)) (_ *ove
 	if n.table, err = dht.New(tc, b.host.Libp2p(), b.part("dht")); err != nil {
 		return nil, err
 	}
-	groups, err := newDirectory(b.host.Peer(), b.store.Group(), b.store, n.table, b.part("node"))
+	groups, err := newDirectory(b.host.Peer(), b.store.Group(), b.store, holding{n.table, b.host, p2p.RoleScheduler}, b.part("node"))
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +49,7 @@ func newOverlay(b base, profile lease.Profile, onSession func(job.Peer)) (_ *ove
 	gc := gossip.DefaultConfig()
 	gc.Cluster = cluster
 	n.callers = newCallers(profile, n.router.wants.of(forCallers), func() int { return len(b.host.Members()) })
-	isMember := func(p job.Peer) bool { _, ok := b.host.Member(p); return ok }
-	if n.topic, err = gossip.New(gc, b.host.Libp2p(), isMember, n.callers.hear, b.part("gossip")); err != nil {
+	if n.topic, err = gossip.New(gc, b.host.Libp2p(), grants{b.host}, n.callers.hear, b.part("gossip")); err != nil {
 		return nil, err
 	}
 	asking := peerhttp.DefaultConfig()
@@ -66,5 +66,9 @@ func (n *overlay) become(host lease.Profile) {
 
 // advertise advertises this host's resource classes, and the group that it owns, in the DHT.
 func (n *overlay) advertise(host lease.Profile) {
-	n.table.Advertise(append([]string{groupClass(n.router.groups.own)}, lease.Classes(host)...))
+	var classes []string
+	if n.router.owners.home != nil {
+		classes = append(classes, groupClass(n.router.groups.own))
+	}
+	n.table.Advertise(append(classes, lease.Classes(host)...))
 }

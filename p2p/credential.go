@@ -27,6 +27,8 @@ const (
 	RoleScheduler
 	RoleInviter
 	AllRoles = RoleWorker | RoleScheduler | RoleInviter
+	// DefaultRoles are those of an invitation that names none. Who may let others in is said for each host.
+	DefaultRoles = RoleWorker | RoleScheduler
 )
 
 type roleName struct {
@@ -71,10 +73,10 @@ func (r *Roles) UnmarshalJSON(b []byte) error {
 // String returns the names separated by commas: "worker,scheduler".
 func (r Roles) String() string { return strings.Join(r.Names(), ",") }
 
-// ParseRoles parses names of roles; an empty list means all roles.
+// ParseRoles parses names of roles; an empty list means DefaultRoles.
 func ParseRoles(names []string) (Roles, error) {
 	if len(names) == 0 {
-		return AllRoles, nil
+		return DefaultRoles, nil
 	}
 	var r Roles
 	for _, name := range names {

@@ -88,6 +88,7 @@ func (c Config) Validate() error {
 
 // Host is a daemon's libp2p host. It joins the parts below; each of them has its own state.
 type Host struct {
+	Grants    *Grants
 	cfg       Config
 	own       *ownMembership
 	roster    *roster
@@ -144,6 +145,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 // newDeciders makes the parts that need no network: identity, membership and admission.
 func newDeciders(cfg Config, own *ownMembership, log *slog.Logger) *Host {
 	h := &Host{cfg: cfg, own: own, roster: newRoster(), revoked: &revocations{disk: own.disk}, book: newBook(own.disk), log: log}
+	h.Grants = &Grants{own: own, roster: h.roster, book: h.book}
 	h.admission = newAdmission(own, h.roster, h.revoked, h.book, log)
 	h.issuer = newIssuer(own, h.admission, &invites{disk: own.disk}, log)
 	h.gates = newGates(h.admission, h.issuer, log)
