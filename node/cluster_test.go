@@ -197,19 +197,24 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	must(err)
 	v.router.owners.add(group, &owner{Loop: v.sched})
 	parts = append(parts, part{"worker", v.work.Run}, part{"scheduler", v.sched.Run})
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- runAll(ctx, time.Minute, log, parts) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("host %d: %v", i, err)
-		}
-	})
+	runParts(t, parts)
 	journal.lead()
 	v.router.openLocal()
 	v.table.Advertise(append([]string{groupClass(group)}, lease.Classes(profile)...))
 	return v
+}
+
+// runParts runs parts of a daemon until the test ends.
+func runParts(t *testing.T, parts []part) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- runAll(ctx, time.Minute, slog.New(slog.DiscardHandler), parts) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // cluster starts n daemons. Each knows host 0, and learns of other hosts through it.
