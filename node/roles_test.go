@@ -93,3 +93,30 @@ func TestOwnRoles(t *testing.T) {
 		t.Errorf("submit at a worker: %v", err)
 	}
 }
+
+func TestInvitersAlive(t *testing.T) {
+	inviter := func(name string, connected bool) p2p.Member {
+		return p2p.Member{Name: name, Roles: p2p.AllRoles, Connected: connected}
+	}
+	worker := p2p.Member{Name: "w", Roles: p2p.DefaultRoles, Connected: true}
+	for _, c := range []struct {
+		own     p2p.Roles
+		members []p2p.Member
+		state   api.FactState
+		words   []string
+	}{
+		{p2p.AllRoles, nil, api.FactSkip, []string{"alone"}},
+		{p2p.AllRoles, []p2p.Member{worker}, api.FactWarn, []string{"only here has the role", "muster invite --roles worker,scheduler,inviter"}},
+		{p2p.DefaultRoles, []p2p.Member{worker, inviter("amy", true), inviter("ben", false)}, api.FactWarn, []string{"only amy", "not connected: ben", "on amy"}},
+		{p2p.AllRoles, []p2p.Member{inviter("amy", true)}, api.FactOK, []string{"2 hosts"}},
+		{p2p.DefaultRoles, []p2p.Member{inviter("amy", false), worker}, api.FactWarn, []string{"not connected: amy", "ends at 2030-01-02", "restore its data directory"}},
+	} {
+		own := &p2p.Credential{Roles: c.own, NotAfter: time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)}
+		f := inviterFact(own, "here", c.members)
+		for _, w := range c.words {
+			if f.State != c.state || !strings.Contains(f.Detail+f.Advice, w) {
+				t.Errorf("%v: %+v, want %s with %q", c.members, f, c.state, w)
+			}
+		}
+	}
+}

@@ -318,9 +318,10 @@ func (h *Host) Close() error {
 }
 
 // Join makes this daemon a member of the token's cluster. It tries each address once. A daemon that is alone in its
-// cluster leaves that cluster; a daemon in a cluster with other members returns ErrMember.
+// cluster leaves that cluster; a daemon in a cluster with other members returns ErrMember. A member of the token's cluster
+// takes the roles of the token, except its founder, who has all.
 func (h *Host) Join(ctx context.Context, bootstrap []string, token string) error {
-	return h.joiner.join(ctx, bootstrap, token)
+	return h.joiner.join(ctx, bootstrap, token, true)
 }
 
 // Invite opens an invitation for hosts, which will have the given roles.

@@ -44,8 +44,9 @@ type joiner struct {
 	log     *slog.Logger
 }
 
-// join makes this daemon a member; see Host.Join.
-func (j *joiner) join(ctx context.Context, bootstrap []string, text string) error {
+// join makes this daemon a member; see Host.Join. With again, a member of the token's cluster takes the roles of the token
+// if they are others. A token that is left in the settings does not do that at each start.
+func (j *joiner) join(ctx context.Context, bootstrap []string, text string, again bool) error {
 	t, err := parseToken(text)
 	if err != nil {
 		return fmt.Errorf("p2p: join: %w", err)
@@ -56,11 +57,11 @@ func (j *joiner) join(ctx context.Context, bootstrap []string, text string) erro
 	}
 	defer leave()
 	if m := j.own.load(); m != nil {
-		if m.cluster == t.cluster {
+		if m.cluster == t.cluster && (!again || m.secret != nil || m.own.Roles == t.roles) {
 			j.log.InfoContext(ctx, "already a member of this cluster; the token is not needed", "cluster", m.cluster.String())
 			return nil
 		}
-		if n := j.book.size(); n > 0 {
+		if n := j.book.size(); n > 0 && m.cluster != t.cluster {
 			return fmt.Errorf("p2p: join %s: %w: %s, with %d more", t.cluster, ErrMember, m.cluster, n)
 		}
 	}
@@ -174,7 +175,7 @@ func (j *joiner) joinOver(ctx context.Context, g *gate, a ma.Multiaddr, p peer.I
 func (j *joiner) enterBy(ctx context.Context, bootstrap []string, text string) error {
 	said, pause := "", retryFirst
 	for {
-		err := j.join(ctx, bootstrap, text)
+		err := j.join(ctx, bootstrap, text, false)
 		if err == nil || isRefusal(err) || errors.Is(err, ErrBadToken) || errors.Is(err, ErrMember) || errors.Is(err, errBadAddr) {
 			return err
 		}
