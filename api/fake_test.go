@@ -523,9 +523,9 @@ func (d *daemon) Members(context.Context) ([]Member, error) {
 	return list, nil
 }
 
-func (d *daemon) Invite(_ context.Context, ttl time.Duration, uses int, roles []string) (Invitation, error) {
+func (d *daemon) Invite(_ context.Context, ttl time.Duration, uses int, roles []string, labels map[string]string) (Invitation, error) {
 	d.note("invite %s %d %v", ttl, uses, roles)
-	return Invitation{Bootstrap: []string{"/ip4/127.0.0.1/tcp/1/p2p/" + string(d.peer)}, Token: "tok", Cluster: "c1", Uses: uses, Roles: roles, ExpiresAt: time.Unix(2_000_000_000, 0)}, nil
+	return Invitation{Bootstrap: []string{"/ip4/127.0.0.1/tcp/1/p2p/" + string(d.peer)}, Token: "tok", Cluster: "c1", Uses: uses, Roles: roles, Labels: labels, ExpiresAt: time.Unix(2_000_000_000, 0)}, nil
 }
 
 func (d *daemon) Join(_ context.Context, bootstrap []string, token string) (string, error) {

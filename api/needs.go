@@ -122,7 +122,7 @@ func (e *GapError) Error() string { return fmt.Sprintf("output before byte %d wa
 type Peers interface {
 	// Members returns the known members, including this daemon.
 	Members(ctx context.Context) ([]Member, error)
-	Invite(ctx context.Context, ttl time.Duration, uses int, roles []string) (Invitation, error)
+	Invite(ctx context.Context, ttl time.Duration, uses int, roles []string, labels map[string]string) (Invitation, error)
 	// Join returns the ID of the joined cluster. Errors: ErrConflict in another cluster, ErrDenied for an invalid
 	// token, ErrUnavailable if no address answers.
 	Join(ctx context.Context, bootstrap []string, token string) (cluster string, err error)
@@ -193,8 +193,9 @@ type Member struct {
 	Roles    []string
 	Addrs    []string
 	LastSeen time.Time
-	Detail   string        // why it is not ready, if known
-	Profile  lease.Profile // the last profile that it sent; may be empty
+	Detail   string            // why it is not ready, if known
+	Signed   map[string]string // labels that an inviter has signed for it, if its credential is known
+	Profile  lease.Profile     // the last profile that it sent; may be empty
 }
 
 // label returns the member's name for people.

@@ -58,6 +58,8 @@ type Spec struct {
 	Project          string   `json:"project,omitempty"`   // whose usage this is, besides the user's
 	Constraint       string   `json:"constraint,omitempty"`
 	Prefer           string   `json:"prefer,omitempty"` // see ParsePrefer
+	// labels in Constraint and Prefer are only those that an inviter has signed for the host
+	TrustedLabels bool `json:"trusted_labels,omitempty"`
 	NodeList         []string `json:"nodelist,omitempty"`
 	Exclude          []string `json:"exclude,omitempty"`
 	Policy           string   `json:"policy,omitempty"`

@@ -57,6 +57,7 @@ var apiErrors = []struct{ ours, theirs error }{
 	{p2p.ErrMember, api.ErrConflict},
 	{p2p.ErrBadToken, api.ErrBad},
 	{p2p.ErrRoles, api.ErrDenied},
+	{p2p.ErrLabels, api.ErrBad},
 	{p2p.ErrNotInviter, api.ErrDenied},
 	{p2p.ErrTokenUnknown, api.ErrDenied},
 	{p2p.ErrTokenUsed, api.ErrDenied},

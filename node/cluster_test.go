@@ -159,7 +159,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	groups, err := newDirectory(v.host.Peer(), group, empty{}, v.found, log)
 	must(err)
 	v.router = &router{
-		self: v.host.Peer(), groups: groups, closeConn: func(p peer.ID) error { return v.host.Libp2p().Network().ClosePeer(p) },
+		self: v.host.Peer(), groups: groups, signed: v.host.Grants.Labels, closeConn: func(p peer.ID) error { return v.host.Libp2p().Network().ClosePeer(p) },
 		onSession: func(job.Peer) {}, departed: newDeparted(), defects: newDefects(log), log: log,
 	}
 	v.router.sessions, err = session.New(session.DefaultConfig(), guarded{v.host.Libp2p(), v.host}, v.router, log)

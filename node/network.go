@@ -39,7 +39,7 @@ func newOverlay(b base, profile lease.Profile, onSession func(job.Peer)) (_ *ove
 		return nil, err
 	}
 	n.router = &router{
-		self: b.host.Peer(), groups: groups, closeConn: func(p peer.ID) error { return b.host.Libp2p().Network().ClosePeer(p) },
+		self: b.host.Peer(), groups: groups, signed: b.host.Grants.Labels, closeConn: func(p peer.ID) error { return b.host.Libp2p().Network().ClosePeer(p) },
 		onSession: onSession, departed: newDeparted(), defects: newDefects(b.part("node")), log: b.part("node"),
 	}
 	if n.router.sessions, err = session.New(session.DefaultConfig(), guarded{b.host.Libp2p(), b.host}, n.router, b.part("session")); err != nil {

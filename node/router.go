@@ -36,8 +36,9 @@ type router struct {
 	owners    owners
 	work      *worker.Loop
 	groups    *directory
-	closeConn func(peer.ID) error // closes the connection to a peer
-	onSession func(job.Peer)      // called when a session has been opened
+	signed    func(job.Peer) map[string]string // the labels that are signed for a peer
+	closeConn func(peer.ID) error              // closes the connection to a peer
+	onSession func(job.Peer)                   // called when a session has been opened
 	departed  *departed
 	log       *slog.Logger
 }
@@ -85,6 +86,10 @@ func (r *router) FromScheduler(p job.Peer, msg lease.ToWorker) {
 func (r *router) FromWorker(p job.Peer, msg lease.ToScheduler) {
 	if r.owners.home == nil {
 		return
+	}
+	if hello, ok := msg.(lease.Hello); ok {
+		hello.Profile.Sign(r.signed(p)) // as its credential says
+		msg = hello
 	}
 	err := r.owners.fromWorker(p, msg)
 	if err == nil {

@@ -117,6 +117,7 @@ type Credential struct {
 	Roles    Roles
 	NotAfter time.Time
 	Cluster  string
+	Labels   map[string]string // that its issuer vouches for; nobody may change it
 
 	id      peer.ID
 	cluster clusterID
@@ -130,6 +131,7 @@ type link struct {
 	key      ed25519.PublicKey // key of the peer
 	roles    Roles
 	notAfter int64
+	labels   map[string]string
 	wire     *wirepb.Link
 }
 
@@ -209,7 +211,7 @@ func chainFromWire(w *wirepb.Credential) (*Credential, error) {
 	}
 	own := c.links[0]
 	c.id, c.Peer, c.Roles = own.peer, job.Peer(own.peer.String()), own.roles
-	c.NotAfter, c.Cluster = time.Unix(own.notAfter, 0), c.cluster.String()
+	c.NotAfter, c.Cluster, c.Labels = time.Unix(own.notAfter, 0), c.cluster.String(), own.labels
 	return c, nil
 }
 
@@ -241,8 +243,12 @@ func linkFromWire(w *wirepb.Link, cluster clusterID) (link, error) {
 	if string(b.GetCluster()) != string(cluster[:]) {
 		return link{}, errors.New("links belong to two clusters")
 	}
+	labels, err := labelsFromWire(b.GetLabels())
+	if err != nil {
+		return link{}, err
+	}
 	wire := &wirepb.Link{Body: w.GetBody(), Signature: w.GetSignature()}
-	return link{peer: id, key: key, roles: Roles(b.GetRoles()), notAfter: b.GetNotAfter(), wire: wire}, nil
+	return link{peer: id, key: key, roles: Roles(b.GetRoles()), notAfter: b.GetNotAfter(), labels: labels, wire: wire}, nil
 }
 
 // authority is what signs in a cluster's name: the cluster key itself, or a daemon's key together with the credential
@@ -253,8 +259,13 @@ type authority struct {
 	chain   *Credential // nil for the cluster key
 }
 
-// issue signs a credential.
+// issue signs a credential without labels.
 func (a authority) issue(to peer.ID, roles Roles, notAfter time.Time) (*Credential, error) {
+	return a.issueWith(to, roles, nil, notAfter)
+}
+
+// issueWith signs a credential. Any inviter may sign any label for the hosts that it lets in.
+func (a authority) issueWith(to peer.ID, roles Roles, labels map[string]string, notAfter time.Time) (*Credential, error) {
 	w := &wirepb.Credential{ClusterKey: a.cluster}
 	if a.chain != nil {
 		if len(a.chain.links) >= MaxChain {
@@ -269,7 +280,7 @@ func (a authority) issue(to peer.ID, roles Roles, notAfter time.Time) (*Credenti
 		w.Links = a.chain.toWire().GetLinks()
 	}
 	cluster := clusterOf(a.cluster)
-	body, err := proto.Marshal(&wirepb.LinkBody{Peer: []byte(to), Roles: uint32(roles), NotAfter: notAfter.Unix(), Cluster: cluster[:]})
+	body, err := proto.Marshal(&wirepb.LinkBody{Peer: []byte(to), Roles: uint32(roles), NotAfter: notAfter.Unix(), Cluster: cluster[:], Labels: labelsToWire(labels)})
 	if err != nil {
 		return nil, fmt.Errorf("p2p: sign a credential for %s: %w", to, err)
 	}

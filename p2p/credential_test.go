@@ -380,7 +380,7 @@ func FuzzHelloAndJoin(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if err := h.issuer.invites.add(s, AllRoles, MaxUses, time.Now().Add(time.Hour), time.Now()); err != nil {
+	if err := h.issuer.invites.add(s, invite{Roles: AllRoles, Left: MaxUses, Expires: time.Now().Add(time.Hour)}, time.Now()); err != nil {
 		f.Fatal(err)
 	}
 	id := a.cred.cluster

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"syscall"
@@ -319,14 +320,18 @@ func (h *Host) Close() error {
 
 // Join makes this daemon a member of the token's cluster. It tries each address once. A daemon that is alone in its
 // cluster leaves that cluster; a daemon in a cluster with other members returns ErrMember. A member of the token's cluster
-// takes the roles of the token, except its founder, who has all.
+// takes the roles and labels of the token, except its founder, who has all roles.
 func (h *Host) Join(ctx context.Context, bootstrap []string, token string) error {
 	return h.joiner.join(ctx, bootstrap, token, true)
 }
 
-// Invite opens an invitation for hosts, which will have the given roles.
-func (h *Host) Invite(ttl time.Duration, uses int, roles Roles) (Invitation, error) {
-	return h.issuer.invite(ttl, uses, roles, h.Addrs())
+// Invite opens an invitation for hosts, which will have the given roles, and labels that this daemon signs.
+func (h *Host) Invite(ttl time.Duration, uses int, roles Roles, labels ...map[string]string) (Invitation, error) {
+	all := map[string]string{}
+	for _, l := range labels {
+		maps.Copy(all, l)
+	}
+	return h.issuer.invite(ttl, uses, roles, all, h.Addrs())
 }
 
 // Revoke removes a peer from the cluster for good. Every daemon that learns of it refuses the peer, and ignores what

@@ -78,12 +78,13 @@ func (i *issuer) grant(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*Creden
 		return nil, fmt.Errorf("own credential: %w", ErrNotInviter)
 	}
 	var roles Roles
+	var labels map[string]string
 	if q.GetCredential() != nil {
 		old, err := i.admission.check(p, q.GetCredential(), now)
 		if err != nil {
 			return nil, err
 		}
-		roles = old.Roles
+		roles, labels = old.Roles, old.Labels
 	} else {
 		// Check that we can sign before a use of the token is taken.
 		if _, err := auth.issue(p, RoleWorker, now); errors.Is(err, ErrChainTooLong) {
@@ -92,15 +93,16 @@ func (i *issuer) grant(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*Creden
 		if len(q.GetSecret()) != secretSize {
 			return nil, ErrTokenUnknown
 		}
-		if roles, err = i.invites.use(secret(q.GetSecret()), p.String(), now); err != nil {
+		if roles, labels, err = i.invites.use(secret(q.GetSecret()), p.String(), now); err != nil {
 			return nil, err
 		}
 	}
-	return auth.issue(p, roles, now.Add(i.own.life))
+	return auth.issueWith(p, roles, labels, now.Add(i.own.life))
 }
 
-// invite opens an invitation for hosts, which will have the given roles. addrs are the addresses of this daemon.
-func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, addrs []string) (Invitation, error) {
+// invite opens an invitation for hosts, which will have the given roles and labels. addrs are the addresses of this
+// daemon.
+func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, labels map[string]string, addrs []string) (Invitation, error) {
 	m := i.own.load()
 	if m == nil {
 		return Invitation{}, fmt.Errorf("p2p: invite: %w", ErrNotReady)
@@ -108,10 +110,13 @@ func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, addrs []string
 	if ttl <= 0 || ttl > MaxInviteTTL || uses < 1 || uses > MaxUses || roles == 0 || roles&^AllRoles != 0 {
 		return Invitation{}, fmt.Errorf("p2p: invite: want a lifetime of at most %s, 1 to %d uses, and at least one role", MaxInviteTTL, MaxUses)
 	}
+	if err := CheckSigned(labels); err != nil {
+		return Invitation{}, fmt.Errorf("p2p: invite: %w", err)
+	}
 	now := time.Now()
 	auth, err := m.authority(i.own.identity)
 	if err == nil {
-		_, err = auth.issue(i.own.identity.id, roles, now) // an invitation that could not be honoured is refused
+		_, err = auth.issueWith(i.own.identity.id, roles, labels, now) // an invitation that could not be honoured is refused
 	}
 	if err != nil {
 		return Invitation{}, fmt.Errorf("p2p: invite: %w", err)
@@ -121,7 +126,7 @@ func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, addrs []string
 		return Invitation{}, err
 	}
 	expires := now.Add(ttl)
-	if err := i.invites.add(s, roles, uses, expires, now); err != nil {
+	if err := i.invites.add(s, invite{Roles: roles, Labels: labels, Left: uses, Expires: expires}, now); err != nil {
 		return Invitation{}, err
 	}
 	t := token{cluster: m.cluster, issuer: i.own.identity.id, roles: roles, secret: s}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -124,7 +125,7 @@ func (r *renewer) renew(ctx context.Context) error {
 func (r *renewer) newerCredential(ctx context.Context, m *membership) (*Credential, error) {
 	notAfter := time.Now().Add(r.own.life)
 	if m.secret != nil {
-		return authority{key: m.secret, cluster: m.key}.issue(r.own.identity.id, m.own.Roles, notAfter)
+		return authority{key: m.secret, cluster: m.key}.issueWith(r.own.identity.id, m.own.Roles, m.own.Labels, notAfter)
 	}
 	if !time.Now().Before(m.own.NotAfter) {
 		return nil, fmt.Errorf("%w; join again with a new token", ErrExpired)
@@ -141,7 +142,7 @@ func (r *renewer) newerCredential(ctx context.Context, m *membership) (*Credenti
 		last = fmt.Errorf("%s: %w", g.id, err)
 	}
 	if auth, err := m.authority(r.own.identity); err == nil && !r.admission.revoked.tainted(m.issuing) {
-		if c, err := auth.issue(r.own.identity.id, m.own.Roles, notAfter); err == nil {
+		if c, err := auth.issueWith(r.own.identity.id, m.own.Roles, m.own.Labels, notAfter); err == nil {
 			return c, nil
 		}
 	}
@@ -165,6 +166,9 @@ func (r *renewer) renewAt(ctx context.Context, p peer.ID, m *membership) (*Crede
 	c, err := r.own.credentialFor(&reply, m.cluster)
 	if err != nil {
 		return nil, err
+	}
+	if !maps.Equal(c.Labels, m.own.Labels) {
+		return nil, fmt.Errorf("%w: it has other labels; is that inviter of an earlier version?", ErrBadCredential)
 	}
 	if !c.Roles.Has(m.own.Roles) || r.admission.revoked.tainted(c) {
 		return nil, fmt.Errorf("%w: not newer than our own", ErrBadCredential)

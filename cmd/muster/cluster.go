@@ -19,7 +19,8 @@ func (v clusterVerbs) inviteCommand() *cli.Command {
 		Flags: clientFlags(
 			&cli.StringFlag{Name: "ttl", Usage: "how long the token is valid: `D`", Value: "1h"},
 			&cli.IntFlag{Name: "uses", Usage: "how many hosts may use the token: `N`", Value: 1},
-			&cli.StringFlag{Name: "roles", Usage: "roles of these hosts: `R,...` of worker, scheduler, inviter (default all)"},
+			&cli.StringFlag{Name: "roles", Usage: "roles of these hosts: `R,...` of worker, scheduler, inviter (default worker,scheduler)"},
+			&cli.StringSliceFlag{Name: "label", Usage: "sign the label `K=V` for these hosts, which they cannot give to themselves"},
 			jsonFlag()),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
@@ -40,7 +41,15 @@ func (v clusterVerbs) inviteCommand() *cli.Command {
 				return err
 			}
 			defer client.Close()
-			inv, err := client.Invite(c.Context, api.InviteRequest{TTL: ttl.D().Seconds(), Uses: c.Int("uses"), Roles: list(c.String("roles"))})
+			signed := map[string]string{}
+			for _, text := range c.StringSlice("label") {
+				k, value, ok := strings.Cut(text, "=")
+				if !ok {
+					return usagef("--label %.60q: want K=V", text)
+				}
+				signed[k] = value
+			}
+			inv, err := client.Invite(c.Context, api.InviteRequest{TTL: ttl.D().Seconds(), Uses: c.Int("uses"), Roles: list(c.String("roles")), Labels: signed})
 			if err != nil {
 				return asUsage(err)
 			}

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,7 +51,7 @@ func nodeTable(w io.Writer, nodes []api.Node) {
 	row(w, "NAME", "STATE", "CPUS", "MEMORY", "GPUS", "FREE", "LABELS", "REASON", "ID")
 	for _, n := range nodes {
 		free := fmt.Sprintf("%d cpus, %d gpus", n.Free.CPUs, n.Free.GPUs)
-		row(w, n.Name, string(n.State), strconv.Itoa(n.CPUs), size(n.Memory), gpuSummary(n.GPUs), free, dash(labels(n.Labels, ",")), dash(n.Detail), string(n.ID))
+		row(w, n.Name, string(n.State), strconv.Itoa(n.CPUs), size(n.Memory), gpuSummary(n.GPUs), free, dash(labels(marked(n), ",")), dash(n.Detail), string(n.ID))
 	}
 }
 
@@ -61,6 +62,15 @@ func labels(m map[string]string, sep string) string {
 	}
 	slices.Sort(all)
 	return strings.Join(all, sep)
+}
+
+// marked returns the labels of a node, with a mark at those that are signed.
+func marked(n api.Node) map[string]string {
+	all := maps.Clone(n.Labels)
+	for k, v := range n.Signed {
+		all[k] = v + " (signed)"
+	}
+	return all
 }
 
 // gpuSummary counts the GPUs of a node by class: "8 h100-80gb (simulated)".
@@ -124,7 +134,10 @@ func showNode(out io.Writer, n api.Node) error {
 		row(w, "drained", "by "+dash(n.Drain.By)+" at "+n.Drain.Since.UTC().Format(time.RFC3339))
 	}
 	row(w, "running", strconv.Itoa(n.Running))
-	row(w, "labels", dash(labels(n.Labels, ",")))
+	own := maps.Clone(n.Labels)
+	maps.DeleteFunc(own, func(k, _ string) bool { _, signed := n.Signed[k]; return signed })
+	row(w, "signed labels", dash(labels(n.Signed, ",")))
+	row(w, "own labels", dash(labels(own, ",")))
 	row(w, "addresses", dash(strings.Join(n.Addrs, " ")))
 	row(w, "runs tasks", fmt.Sprintf("%v (%s)", n.Worker, dash(strings.Join(n.Drivers, ", "))))
 	if n.Arch != "" {
