@@ -8,6 +8,7 @@ package e2e
 import (
 	"context"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -208,5 +209,74 @@ func denied(t *testing.T, d *daemon, r *rogue.Peer, m proto.Message, why string)
 	d.waitLog(from, "session cut", "not allowed", why, string(r.ID()))
 	if !s.Ended(patience) {
 		t.Errorf("the session goes on after a %T", m)
+	}
+}
+
+// Labels that are signed with the invitation hold against what a host says of itself, and so does its id against its name.
+func TestSignedLabelsAndNames(t *testing.T) {
+	root := newDaemon(t, "root", "--gpus", "none", "--cpus", "4").start()
+	root.fails(2, []string{"secure", "K=V"}, "invite", "--label", "secure")
+	root.fails(2, []string{"cpus"}, "invite", "--label", "cpus=9")
+	inv := root.invite("--roles", "worker", "--label", "secure=yes", "--label", "rack=r1")
+	good := newDaemon(t, "box", "--gpus", "none", "--cpus", "2", "--label", "secure=no", "--label", "mine=1").start(inv.flags()...)
+	root.untilNodes(2)
+	goodID := root.nodes().Items[0].ID
+	early := root.ok("submit", "--hold", "-w", "box", "--", "true") // while the name means one
+	// A host that says what it likes, and takes the name of the other.
+	newDaemon(t, "box", "--gpus", "none", "--cpus", "2", "--label", "secure=yes").start(root.invite("--roles", "worker").flags()...)
+	root.untilNodes(3)
+
+	var ids []string
+	var liarID job.Peer
+	for _, n := range root.nodes().Items {
+		if n.Name != "box" {
+			continue
+		}
+		ids = append(ids, string(n.ID))
+		want := map[string]string{}
+		if n.ID == goodID {
+			want["secure"], want["rack"] = "yes", "r1"
+		} else {
+			liarID = n.ID
+		}
+		if !maps.Equal(n.Signed, want) || n.Labels["secure"] != "yes" {
+			t.Errorf("%s: labels %v, signed %v", n.ID, n.Labels, n.Signed)
+		}
+	}
+	if out := good.ok("node", "show", string(goodID)); !containsAll(out, []string{"signed labels", "rack=r1,secure=yes", "own labels", "mine=1"}) {
+		t.Errorf("node show: %s", out)
+	}
+	ran := func(flags ...string) job.Peer {
+		t.Helper()
+		return root.untilState(root.ok(append(append([]string{"submit"}, flags...), "--", "true")...), "SUCCEEDED").Tasks[0].NodeID
+	}
+	for range 3 {
+		if at := ran("-C", "secure=yes", "--trusted-labels"); at != goodID {
+			t.Errorf("with trusted labels it ran on %s", at)
+		}
+	}
+	if at := ran("-C", "secure=yes", "--trusted-labels", "--cpus", "2", "--mem", "1MiB"); at != goodID {
+		t.Errorf("with trusted labels it ran on %s", at)
+	}
+	root.fails(3, []string{"could ever run"}, "submit", "-C", "mine=1", "--trusted-labels", "--", "true")
+	root.fails(3, []string{"could ever run"}, "submit", "-C", "secure=yes", "--trusted-labels", "-w", string(liarID), "--", "true")
+	if out := root.ok("nodes"); !strings.Contains(out, "box (…"+string(liarID)[len(liarID)-8:]+")") || !strings.Contains(out, "secure=yes (signed)") {
+		t.Errorf("nodes:\n%s", out)
+	}
+	for _, what := range [][]string{
+		{"submit", "-w", "box", "--", "true"}, {"submit", "-x", "box", "--", "true"}, {"submit", "-C", "name=box", "--", "true"},
+		{"node", "show", "box"}, {"node", "drain", "box"}, {"peers", "--revoke", "box"},
+	} {
+		root.fails(2, append([]string{"2"}, ids...), what...)
+	}
+	for _, id := range []job.Peer{goodID, liarID} {
+		if at := ran("-w", string(id)); at != id {
+			t.Errorf("-w %s ran on %s", id, at)
+		}
+		root.ok("node", "show", string(id))
+	}
+	root.ok("release", early)
+	if at := root.untilState(early, "SUCCEEDED").Tasks[0].NodeID; at != goodID {
+		t.Errorf("the job for the first box ran on %s", at)
 	}
 }

@@ -130,12 +130,32 @@ func (v clusterVerbs) peers(c *cli.Context) error {
 
 func peerTable(w io.Writer, peers []api.Peer) {
 	row(w, "NAME", "STATE", "ROLES", "LAST SEEN", "ADDRESSES", "ID")
+	called := namesOf(peers, func(p api.Peer) (string, job.Peer) { return p.Name, p.ID })
 	for _, p := range peers {
-		name := p.Name
+		name := called(p.Name, p.ID)
 		if p.Self {
 			name += " (here)"
 		}
 		row(w, name, string(p.State), strings.Join(p.Roles, ","), clock(p.LastSeenAt), dash(strings.Join(p.Addrs, " ")), string(p.ID))
+	}
+}
+
+// namesOf returns how to call each of some nodes: by its name, with the end of its ID if another has the same name.
+func namesOf[T any](all []T, of func(T) (string, job.Peer)) func(name string, id job.Peer) string {
+	ids := map[string]map[job.Peer]bool{}
+	for _, x := range all {
+		name, id := of(x)
+		if ids[name] == nil {
+			ids[name] = map[job.Peer]bool{}
+		}
+		ids[name][id] = true
+	}
+	return func(name string, id job.Peer) string {
+		if len(ids[name]) < 2 {
+			return name
+		}
+		const shown = 8 // characters of an ID, as -w accepts them
+		return name + " (…" + string(id[max(0, len(id)-shown):]) + ")"
 	}
 }
 
@@ -153,5 +173,9 @@ func peerNamed(peers []api.Peer, name string) (api.Peer, error) {
 	case 0:
 		return api.Peer{}, fmt.Errorf("peers: no member is called %.60q; `muster peers` lists them", name)
 	}
-	return api.Peer{}, usagef("peers: %d members are called %q; use the id", len(found), name)
+	ids := make([]string, 0, len(found))
+	for _, p := range found {
+		ids = append(ids, string(p.ID))
+	}
+	return api.Peer{}, usagef("peers: %d members are called %.60q: give one of the ids %s", len(found), name, strings.Join(ids, " "))
 }
