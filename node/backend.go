@@ -97,7 +97,8 @@ func apiErrorOf(err error) error {
 // jobs.
 type jobsBackend struct {
 	owners
-	own func() *p2p.Credential // of this daemon
+	own     func() *p2p.Credential // of this daemon
+	trusted bool                   // all jobs count only signed labels
 }
 
 // Submit accepts a job.
@@ -105,6 +106,7 @@ func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, err
 	if b.home == nil {
 		return job.Job{}, fmt.Errorf("submit: %w", acceptsNone(b.own().Roles))
 	}
+	s.Spec.TrustedLabels = s.Spec.TrustedLabels || b.trusted
 	j, err := b.home.Submit(ctx, scheduler.SubmitRequest{User: s.User, Key: s.Key, Spec: s.Spec, Unknown: s.Unknown})
 	return j, apiErrorOf(err)
 }
@@ -214,6 +216,7 @@ func (b jobsBackend) Offers(ctx context.Context, s api.Submission) (lease.Explan
 	if b.home == nil {
 		return lease.Explanation{}, fmt.Errorf("offers: %w", acceptsNone(b.own().Roles))
 	}
+	s.Spec.TrustedLabels = s.Spec.TrustedLabels || b.trusted
 	x, err := b.home.Offers(ctx, s.Spec)
 	return x, apiErrorOf(err)
 }

@@ -141,7 +141,7 @@ func (n *Node) newServer() (*api.Server, error) {
 	}
 	ac := api.DefaultConfig()
 	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
-	x, jobs := n.exec, jobsBackend{n.owners, n.host.Credential}
+	x, jobs := n.exec, jobsBackend{n.owners, n.host.Credential, n.cfg.TrustedLabels}
 	return api.New(ac, api.Needs{
 		Jobs: jobs, Deaths: jobs, Explain: jobs, Watch: jobs, Progress: jobs,
 		Node:      nodeBackend{n.host, n.hw.gpus, x.work, x.drains, n.log},

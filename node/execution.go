@@ -37,7 +37,7 @@ func newExecution(b base, hw *hardware, r *router, from holders) (*execution, er
 	if x.driver, err = newRunners(b, hw, tell); err != nil {
 		return nil, err
 	}
-	if err := x.buildFiles(b, hw, jobsBackend{r.owners, b.host.Credential}, from); err != nil {
+	if err := x.buildFiles(b, hw, jobsBackend{r.owners, b.host.Credential, b.cfg.TrustedLabels}, from); err != nil {
 		return nil, err
 	}
 	if x.work, err = x.newWorker(b, hw, r); err != nil {

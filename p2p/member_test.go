@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -472,6 +473,52 @@ func peerOf(t *testing.T, p job.Peer) peer.ID {
 		t.Fatal(err)
 	}
 	return id
+}
+
+// TestRenewalsKeepLabels checks that a host has the labels of its token for good, over renewals at other inviters too.
+func TestRenewalsKeepLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const life = 2 * time.Minute
+		nw := p2ptest.New(t, 3, p2ptest.Options{Strangers: 3, Dirs: true, Config: func(_ int, c *p2p.Config) { c.CredentialLife = life }})
+		all := invite(t, nw.Hosts[0], time.Hour, 1, p2p.AllRoles)
+		if err := nw.Hosts[1].Join(t.Context(), all.Bootstrap, all.Token); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"secure": "yes", "rack": "r1"}
+		inv, err := nw.Hosts[0].Invite(time.Hour, 1, p2p.RoleWorker, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := nw.Hosts[2].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil {
+			t.Fatal(err)
+		}
+		nw.Connect(2, 0)
+		nw.Connect(2, 1)
+		first := nw.Hosts[2].Credential().NotAfter
+		nw.Stop(0)
+		pass(10 * life)
+		c := nw.Hosts[2].Credential()
+		if !maps.Equal(c.Labels, want) || !c.NotAfter.After(first.Add(8*life)) {
+			t.Errorf("labels %v until %s", c.Labels, c.NotAfter)
+		}
+		if got := nw.Hosts[1].Grants.Labels(nw.Peer(2)); !maps.Equal(got, want) {
+			t.Errorf("the inviter knows it with %v", got)
+		}
+		// Another token changes them, with the same roles.
+		inv, err = nw.Hosts[1].Invite(time.Hour, 1, p2p.RoleWorker, map[string]string{"rack": "r2"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := nw.Hosts[2].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil {
+			t.Fatal(err)
+		}
+		if got := nw.Hosts[2].Credential().Labels; !maps.Equal(got, map[string]string{"rack": "r2"}) {
+			t.Errorf("labels %v after another token", got)
+		}
+		if err := nw.Hosts[2].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil { // it changes nothing
+			t.Error(err)
+		}
+	})
 }
 
 func TestExpiredCredentialIsRefused(t *testing.T) {

@@ -129,7 +129,7 @@ func TestInvitesOfAnotherClusterAreVoid(t *testing.T) {
 	if err := v.add(secret{0, 0, 1}, invite{Roles: AllRoles, Left: 1, Expires: now.Add(time.Hour)}, now); !errors.Is(err, ErrTooManyInvites) {
 		t.Errorf("one more than fit: %v", err)
 	}
-	if err := v.add(secret{0, 0, 1}, invite{Roles: AllRoles, Left: 1, Expires: now.Add(72*time.Hour)}, now.Add(48*time.Hour)); err != nil {
+	if err := v.add(secret{0, 0, 1}, invite{Roles: AllRoles, Left: 1, Expires: now.Add(72 * time.Hour)}, now.Add(48*time.Hour)); err != nil {
 		t.Errorf("after the others expired: %v", err)
 	}
 }
