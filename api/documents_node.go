@@ -24,27 +24,33 @@ const (
 
 // Node is the document of a node.
 type Node struct {
-	Schema  string            `json:"schema"`
-	ID      job.Peer          `json:"id"`
-	Name    string            `json:"name"`
-	State   NodeState         `json:"state" enum:"ready,draining,suspect,lost"`
-	Detail  string            `json:"detail,omitempty" doc:"Why it takes no tasks, for people."`
-	Labels  map[string]string `json:"labels" nullable:"false" doc:"All its labels."`
-	Signed  map[string]string `json:"signed_labels" nullable:"false" doc:"Those of its labels that an inviter of the cluster has signed. The others the node has given to itself."`
-	Arch    string            `json:"arch,omitempty" doc:"As Go names it: amd64, arm64."`
-	OS      string            `json:"os,omitempty"`
-	Addrs   []string          `json:"addrs" nullable:"false"`
-	Version string            `json:"version"`
-	Worker  bool              `json:"worker" doc:"Whether it runs tasks."`
-	Drivers []string          `json:"drivers" nullable:"false"`
-	CPUs    int               `json:"cpus"`
-	Memory  int64             `json:"memory"`
-	Disk    int64             `json:"disk"`
-	Free    NodeFree          `json:"free"`
-	Running int               `json:"running" doc:"Number of tasks that run there."`
-	Drain   *Drain            `json:"drain,omitempty" doc:"Set if a person has taken the node out of service."`
-	GPUs    []GPU             `json:"gpus" nullable:"false"`
-	Driver  string            `json:"gpu_driver,omitempty" doc:"Version of the driver of its GPUs."`
+	Schema string    `json:"schema"`
+	ID     job.Peer  `json:"id"`
+	Name   string    `json:"name"`
+	State  NodeState `json:"state" enum:"ready,draining,suspect,lost"`
+	Detail string    `json:"detail,omitempty" doc:"Why it takes no tasks, for people."`
+	NodeLabels
+
+	Arch    string   `json:"arch,omitempty" doc:"As Go names it: amd64, arm64."`
+	OS      string   `json:"os,omitempty"`
+	Addrs   []string `json:"addrs" nullable:"false"`
+	Version string   `json:"version"`
+	Worker  bool     `json:"worker" doc:"Whether it runs tasks."`
+	Drivers []string `json:"drivers" nullable:"false"`
+	CPUs    int      `json:"cpus"`
+	Memory  int64    `json:"memory"`
+	Disk    int64    `json:"disk"`
+	Free    NodeFree `json:"free"`
+	Running int      `json:"running" doc:"Number of tasks that run there."`
+	Drain   *Drain   `json:"drain,omitempty" doc:"Set if a person has taken the node out of service."`
+	GPUs    []GPU    `json:"gpus" nullable:"false"`
+	Driver  string   `json:"gpu_driver,omitempty" doc:"Version of the driver of its GPUs."`
+}
+
+// NodeLabels are the labels of a node, as fields of its document.
+type NodeLabels struct {
+	Labels map[string]string `json:"labels" nullable:"false" doc:"All its labels."`
+	Signed map[string]string `json:"signed_labels" nullable:"false" doc:"Those of its labels that an inviter of the cluster has signed. The others the node has given to itself."`
 }
 
 // NodeFree holds the free resources of a node. GPUs counts only wholly free devices.
@@ -247,7 +253,7 @@ type NodeInfo struct {
 func NodeDocument(n NodeInfo) Node {
 	p := n.Profile
 	d := Node{
-		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, Labels: map[string]string{}, Signed: map[string]string{}, Arch: p.Arch, OS: p.OS, Addrs: append([]string{}, n.Addrs...),
+		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, NodeLabels: NodeLabels{map[string]string{}, map[string]string{}}, Arch: p.Arch, OS: p.OS, Addrs: append([]string{}, n.Addrs...),
 		Version: p.Version, Worker: p.Worker, Drivers: append([]string{}, p.Drivers...), CPUs: p.CPUs, Memory: int64(p.Memory), Disk: int64(p.Disk),
 		Free: freeDocument(n.Free), Running: n.Running, Drain: n.Drain, GPUs: make([]GPU, 0, len(p.GPUs)),
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/musterhq/muster/dht"
 	"github.com/musterhq/muster/internal/rogue"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/gossip"
 	"github.com/musterhq/muster/p2p/p2ptest"
@@ -117,6 +119,26 @@ func TestInvitersAlive(t *testing.T) {
 			if f.State != c.state || !strings.Contains(f.Detail+f.Advice, w) {
 				t.Errorf("%v: %+v, want %s with %q", c.members, f, c.state, w)
 			}
+		}
+	}
+}
+
+// The labels in a Hello are the host's own; those that are signed come from its credential.
+func TestLabelsComeFromTheCredential(t *testing.T) {
+	r := &router{signed: func(p job.Peer) map[string]string {
+		if p == "good" {
+			return map[string]string{"secure": "yes"}
+		}
+		return nil
+	}}
+	for peer, want := range map[job.Peer]string{"good": "map[mine:1 secure:yes] map[secure:yes]", "liar": "map[mine:1 secure:no] map[]"} {
+		hello := lease.Hello{Profile: lease.Profile{Peer: peer, Labels: map[string]string{"mine": "1", "secure": "no"}, Signed: map[string]string{"secure": "forged"}}}
+		m, ok := r.vouched(peer, hello).(lease.Hello)
+		if got := fmt.Sprint(m.Profile.Labels, " ", m.Profile.Signed); !ok || got != want {
+			t.Errorf("%s: %s, want %s", peer, got, want)
+		}
+		if hello.Profile.Labels["secure"] != "no" {
+			t.Error("the message itself was changed")
 		}
 	}
 }

@@ -87,10 +87,7 @@ func (r *router) FromWorker(p job.Peer, msg lease.ToScheduler) {
 	if r.owners.home == nil {
 		return
 	}
-	if hello, ok := msg.(lease.Hello); ok {
-		hello.Profile.Sign(r.signed(p)) // as its credential says
-		msg = hello
-	}
+	msg = r.vouched(p, msg)
 	err := r.owners.fromWorker(p, msg)
 	if err == nil {
 		return
@@ -101,6 +98,16 @@ func (r *router) FromWorker(p job.Peer, msg lease.ToScheduler) {
 			r.log.Debug("connection not closed", "peer", string(p), "error", err)
 		}
 	}
+}
+
+// vouched sets the signed labels in a Hello to those of the peer's credential.
+func (r *router) vouched(p job.Peer, msg lease.ToScheduler) lease.ToScheduler {
+	hello, ok := msg.(lease.Hello)
+	if !ok {
+		return msg
+	}
+	hello.Profile.Sign(r.signed(p))
+	return hello
 }
 
 // openLocal opens the local session: the one between this daemon's own schedulers and worker, which needs no stream.

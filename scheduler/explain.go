@@ -51,7 +51,7 @@ const maxCandidates = 64
 func (ex *explainer) addCandidates(x *lease.Explanation, s job.Spec, clauses []fleet.Clause, hosts []*fleet.Host) (now, later int) {
 	need := s.Need()
 	prefers := s.Preferences()
-	feasible := map[int][]*fleet.Host{}     // by weight
+	feasible := map[int][]*fleet.Host{} // by weight
 	for _, host := range hosts {
 		if !fleet.Meets(clauses, host) {
 			continue
