@@ -39,6 +39,15 @@ func Pinned(name string, p Peer) string {
 	return name + "=" + string(p)
 }
 
+// pinnedID returns the ID of an entry with a name and an ID.
+func pinnedID(text string) (Peer, error) {
+	name, id, _ := strings.Cut(text, "=")
+	if name == "" || id == "" || strings.ContainsAny(text, nodeSpecial) {
+		return "", fmt.Errorf("%.60q: write it like n1=ID", text)
+	}
+	return Peer(id), nil
+}
+
 // LiteralNode reports whether an entry of a list of nodes is a name, an ID or the end of one, and no glob. One that has
 // both, as Pinned returns it, is not.
 func LiteralNode(text string) bool { return !strings.ContainsAny(text, nodeSpecial+"=") }
@@ -57,11 +66,12 @@ func ParseNodes(list []string) (Nodes, error) {
 		if text == "" || len(text) > 2*MaxName || !printable(text) {
 			return Nodes{}, fmt.Errorf("%.60q: %s", text, nodeListSyntax)
 		}
-		if name, id, pinned := strings.Cut(text, "="); pinned {
-			if name == "" || id == "" || strings.ContainsAny(text, nodeSpecial) {
-				return Nodes{}, fmt.Errorf("%.60q: write it like n1=ID", text)
+		if strings.Contains(text, "=") {
+			id, err := pinnedID(text)
+			if err != nil {
+				return Nodes{}, err
 			}
-			ns.ids[Peer(id)] = true
+			ns.ids[id] = true
 			continue
 		}
 		if !strings.ContainsAny(text, nodeSpecial) {

@@ -82,7 +82,7 @@ func acceptsNone(r p2p.Roles) error {
 }
 
 // deniedCounter counts the messages that their senders' roles do not allow.
-func deniedCounter(m *session.Manager) prometheus.Collector {
+func deniedCounter(m *session.Manager) prometheus.CounterFunc { //nolint:ireturn // the type that prometheus has
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "muster_role_denied_total", Help: "Messages of other daemons that their roles do not allow.",
 	}, func() float64 { return float64(m.Denied()) })

@@ -87,7 +87,9 @@ func (r *router) FromWorker(p job.Peer, msg lease.ToScheduler) {
 	if r.owners.home == nil {
 		return
 	}
-	msg = r.vouched(p, msg)
+	if hello, ok := msg.(lease.Hello); ok {
+		msg = r.vouched(p, hello)
+	}
 	err := r.owners.fromWorker(p, msg)
 	if err == nil {
 		return
@@ -101,11 +103,7 @@ func (r *router) FromWorker(p job.Peer, msg lease.ToScheduler) {
 }
 
 // vouched sets the signed labels in a Hello to those of the peer's credential.
-func (r *router) vouched(p job.Peer, msg lease.ToScheduler) lease.ToScheduler {
-	hello, ok := msg.(lease.Hello)
-	if !ok {
-		return msg
-	}
+func (r *router) vouched(p job.Peer, hello lease.Hello) lease.Hello {
 	hello.Profile.Sign(r.signed(p))
 	return hello
 }

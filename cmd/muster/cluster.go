@@ -41,13 +41,9 @@ func (v clusterVerbs) inviteCommand() *cli.Command {
 				return err
 			}
 			defer client.Close()
-			signed := map[string]string{}
-			for _, text := range c.StringSlice("label") {
-				k, value, ok := strings.Cut(text, "=")
-				if !ok {
-					return usagef("--label %.60q: want K=V", text)
-				}
-				signed[k] = value
+			signed, err := labelsToSign(c.StringSlice("label"))
+			if err != nil {
+				return err
 			}
 			inv, err := client.Invite(c.Context, api.InviteRequest{TTL: ttl.D().Seconds(), Uses: c.Int("uses"), Roles: list(c.String("roles")), Labels: signed})
 			if err != nil {
@@ -64,6 +60,19 @@ func (v clusterVerbs) inviteCommand() *cli.Command {
 			return nil
 		},
 	}
+}
+
+// labelsToSign parses labels such as secure=yes.
+func labelsToSign(texts []string) (map[string]string, error) {
+	signed := map[string]string{}
+	for _, text := range texts {
+		k, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, usagef("--label %.60q: want K=V", text)
+		}
+		signed[k] = value
+	}
+	return signed, nil
 }
 
 func (v clusterVerbs) joinCommand() *cli.Command {

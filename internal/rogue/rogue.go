@@ -7,8 +7,10 @@ package rogue
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -62,8 +64,7 @@ func Join(t testing.TB, name string, bootstrap []string, token string) *Peer {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := h.Enter(ctx); err != nil {
-		h.Close()
-		t.Fatal(err)
+		t.Fatal(errors.Join(err, h.Close()))
 	}
 	p := On(t, h) // before the host connects
 	running, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -146,9 +147,7 @@ func (p *Peer) HTTP(method string, to job.Peer, path string, header http.Header,
 	if err != nil {
 		return Reply{}, err
 	}
-	for k, v := range header {
-		r.Header[k] = v
-	}
+	maps.Copy(r.Header, header)
 	if body != "" && r.Header.Get("Content-Type") == "" {
 		r.Header.Set("Content-Type", "application/json")
 	}

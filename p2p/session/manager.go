@@ -28,11 +28,16 @@ import (
 type Host interface {
 	ID() peer.ID
 	NewStream(ctx context.Context, p peer.ID, ids ...protocol.ID) (network.Stream, error)
-	SetStreamHandler(id protocol.ID, h network.StreamHandler)
-	RemoveStreamHandler(id protocol.ID)
+	Server
 	Network() network.Network
 	// RolesOf returns the roles that the present credential of an admitted peer gives it.
 	RolesOf(p peer.ID) p2p.Roles
+}
+
+// Server is the part of a libp2p host that serves protocols.
+type Server interface {
+	SetStreamHandler(id protocol.ID, h network.StreamHandler)
+	RemoveStreamHandler(id protocol.ID)
 }
 
 // Manager maintains the sessions of a daemon.
