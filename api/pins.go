@@ -23,7 +23,7 @@ func (d *daemons) pinNodes(ctx context.Context, s *job.Spec) error {
 	if err != nil {
 		return err
 	}
-	named := namedMembers{all: members, byName: map[string][]Member{}}
+	named := namedMembers{all: members, byName: map[string][]Member{}, byEnd: map[int]map[string][]int{}}
 	for _, m := range members {
 		named.byName[m.Name] = append(named.byName[m.Name], m)
 	}
@@ -61,6 +61,7 @@ func constraintNames(text string) (names []string) {
 type namedMembers struct {
 	all    []Member
 	byName map[string][]Member
+	byEnd  map[int]map[string][]int // indexes in all, by the length of the ends of IDs and by the ends
 }
 
 // pin returns a list of nodes whose names are pinned to the members that have them.
@@ -92,15 +93,32 @@ func (n namedMembers) of(text string) []Member {
 	if len(text) < minIDPart {
 		return found
 	}
-	for _, m := range n.all {
-		switch {
-		case string(m.Peer) == text:
-			return []Member{m}
-		case m.Name != text && strings.HasSuffix(string(m.Peer), text):
-			found = append(found, m)
+	for _, i := range n.endingIn(text) {
+		m := &n.all[i]
+		if string(m.Peer) == text {
+			return []Member{*m}
+		}
+		if m.Name != text {
+			found = append(found, *m)
 		}
 	}
 	return found
+}
+
+// endingIn returns the members whose IDs end in a text. All ends of its length are indexed once, so a long list of names
+// costs no more than the members.
+func (n namedMembers) endingIn(text string) []int {
+	ends := n.byEnd[len(text)]
+	if ends == nil {
+		ends = map[string][]int{}
+		for i := range n.all {
+			if id := string(n.all[i].Peer); len(id) >= len(text) {
+				ends[id[len(id)-len(text):]] = append(ends[id[len(id)-len(text):]], i)
+			}
+		}
+		n.byEnd[len(text)] = ends
+	}
+	return ends[text]
 }
 
 // means is the error of a text that means several members.
