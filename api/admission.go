@@ -4,6 +4,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -34,8 +35,12 @@ func (a *admission) admit(w rules) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, out := humago.Unwrap(ctx)
 		asks := requesterOf(r.Context())
-		if (asks.from == fromPeer && !w.peers) || (asks.from != fromPeer && w.only) {
+		if (asks.from == fromPeer && w.peers == nobody) || (asks.from != fromPeer && w.only) {
 			refuse(out, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": there is no such route"))
+			return
+		}
+		if err := asks.daemonMay(w.peers); err != nil {
+			refuse(out, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, err))
 			return
 		}
 		room := a.limiters[asks.from].requests

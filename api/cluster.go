@@ -108,7 +108,7 @@ func (r *memberRoutes) invite(ctx context.Context, in *inviteInput) (*inviteOutp
 	if ttl == 0 {
 		ttl = defaultTTL
 	}
-	i, err := r.peers.Invite(ctx, ttl, max(in.Body.Uses, 1), in.Body.Roles)
+	i, err := r.peers.Invite(ctx, ttl, max(in.Body.Uses, 1), in.Body.Roles, in.Body.Labels)
 	if err != nil {
 		return nil, err
 	}

@@ -79,11 +79,7 @@ func (d *daemons) find(ctx context.Context, text string) (Member, error) {
 	case 1:
 		return found[0], nil
 	}
-	ids := make([]string, 0, len(found))
-	for _, m := range found {
-		ids = append(ids, string(m.Peer))
-	}
-	return Member{}, bad("node %s: matches several nodes: give one of the ids %s", quote(text), strings.Join(ids, " "))
+	return Member{}, means("node", text, found, "give its id")
 }
 
 // ask gets one document from another daemon.

@@ -24,26 +24,33 @@ const (
 
 // Node is the document of a node.
 type Node struct {
-	Schema  string            `json:"schema"`
-	ID      job.Peer          `json:"id"`
-	Name    string            `json:"name"`
-	State   NodeState         `json:"state" enum:"ready,draining,suspect,lost"`
-	Detail  string            `json:"detail,omitempty" doc:"Why it takes no tasks, for people."`
-	Labels  map[string]string `json:"labels" nullable:"false"`
-	Arch    string            `json:"arch,omitempty" doc:"As Go names it: amd64, arm64."`
-	OS      string            `json:"os,omitempty"`
-	Addrs   []string          `json:"addrs" nullable:"false"`
-	Version string            `json:"version"`
-	Worker  bool              `json:"worker" doc:"Whether it runs tasks."`
-	Drivers []string          `json:"drivers" nullable:"false"`
-	CPUs    int               `json:"cpus"`
-	Memory  int64             `json:"memory"`
-	Disk    int64             `json:"disk"`
-	Free    NodeFree          `json:"free"`
-	Running int               `json:"running" doc:"Number of tasks that run there."`
-	Drain   *Drain            `json:"drain,omitempty" doc:"Set if a person has taken the node out of service."`
-	GPUs    []GPU             `json:"gpus" nullable:"false"`
-	Driver  string            `json:"gpu_driver,omitempty" doc:"Version of the driver of its GPUs."`
+	Schema string    `json:"schema"`
+	ID     job.Peer  `json:"id"`
+	Name   string    `json:"name"`
+	State  NodeState `json:"state" enum:"ready,draining,suspect,lost"`
+	Detail string    `json:"detail,omitempty" doc:"Why it takes no tasks, for people."`
+	NodeLabels
+
+	Arch    string   `json:"arch,omitempty" doc:"As Go names it: amd64, arm64."`
+	OS      string   `json:"os,omitempty"`
+	Addrs   []string `json:"addrs" nullable:"false"`
+	Version string   `json:"version"`
+	Worker  bool     `json:"worker" doc:"Whether it runs tasks."`
+	Drivers []string `json:"drivers" nullable:"false"`
+	CPUs    int      `json:"cpus"`
+	Memory  int64    `json:"memory"`
+	Disk    int64    `json:"disk"`
+	Free    NodeFree `json:"free"`
+	Running int      `json:"running" doc:"Number of tasks that run there."`
+	Drain   *Drain   `json:"drain,omitempty" doc:"Set if a person has taken the node out of service."`
+	GPUs    []GPU    `json:"gpus" nullable:"false"`
+	Driver  string   `json:"gpu_driver,omitempty" doc:"Version of the driver of its GPUs."`
+}
+
+// NodeLabels are the labels of a node, as fields of its document.
+type NodeLabels struct {
+	Labels map[string]string `json:"labels" nullable:"false" doc:"All its labels."`
+	Signed map[string]string `json:"signed_labels" nullable:"false" doc:"Those of its labels that an inviter of the cluster has signed. The others the node has given to itself."`
 }
 
 // NodeFree holds the free resources of a node. GPUs counts only wholly free devices.
@@ -91,13 +98,14 @@ type Peer struct {
 
 // Invitation is what a host needs to join.
 type Invitation struct {
-	Schema    string    `json:"schema"`
-	Bootstrap []string  `json:"bootstrap" nullable:"false" doc:"Multiaddrs of the daemon that invites."`
-	Token     string    `json:"token"`
-	Cluster   string    `json:"cluster"`
-	ExpiresAt time.Time `json:"expires_at"`
-	Uses      int       `json:"uses"`
-	Roles     []string  `json:"roles" nullable:"false"`
+	Schema    string            `json:"schema"`
+	Bootstrap []string          `json:"bootstrap" nullable:"false" doc:"Multiaddrs of the daemon that invites."`
+	Token     string            `json:"token"`
+	Cluster   string            `json:"cluster"`
+	ExpiresAt time.Time         `json:"expires_at"`
+	Uses      int               `json:"uses"`
+	Roles     []string          `json:"roles" nullable:"false"`
+	Labels    map[string]string `json:"labels,omitempty" doc:"Labels that the hosts get with their credential."`
 }
 
 // Joined names the cluster that the daemon has joined.
@@ -245,11 +253,12 @@ type NodeInfo struct {
 func NodeDocument(n NodeInfo) Node {
 	p := n.Profile
 	d := Node{
-		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, Labels: map[string]string{}, Arch: p.Arch, OS: p.OS, Addrs: append([]string{}, n.Addrs...),
+		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, NodeLabels: NodeLabels{map[string]string{}, map[string]string{}}, Arch: p.Arch, OS: p.OS, Addrs: append([]string{}, n.Addrs...),
 		Version: p.Version, Worker: p.Worker, Drivers: append([]string{}, p.Drivers...), CPUs: p.CPUs, Memory: int64(p.Memory), Disk: int64(p.Disk),
 		Free: freeDocument(n.Free), Running: n.Running, Drain: n.Drain, GPUs: make([]GPU, 0, len(p.GPUs)),
 	}
 	maps.Copy(d.Labels, p.Labels)
+	d.vouch(p.Signed)
 	status := map[string]gpu.Status{}
 	for _, s := range n.Status {
 		status[s.UUID] = s
@@ -315,4 +324,15 @@ func candidates(list []lease.Candidate) []Candidate {
 		docs = append(docs, Candidate{NodeID: c.Node, Node: c.Name, Why: c.Why, Free: freeDocument(c.Free)})
 	}
 	return docs
+}
+
+// vouch sets the labels that are signed for the node. It is called with what the node's credential says: what a node says
+// about itself proves nothing.
+func (n *Node) vouch(signed map[string]string) {
+	n.Signed = map[string]string{}
+	maps.Copy(n.Signed, signed)
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	maps.Copy(n.Labels, signed)
 }

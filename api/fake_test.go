@@ -117,6 +117,7 @@ type daemon struct {
 	meets     job.Peer                           // guarded by mu: a node that answers its scheduler
 	stuck     error                              // guarded by mu: why its journal accepts nothing
 	roles     []string                           // guarded by mu
+	callers   []string                           // guarded by mu: roles of all other daemons; nil: worker and scheduler
 	asked     []string                           // guarded by mu: what Cancel, Hold, Revoke, … were called with
 	states    map[job.Peer]NodeState             // guarded by mu
 	slow      time.Duration                      // guarded by mu: how long Submit takes
@@ -541,9 +542,9 @@ func (d *daemon) Members(context.Context) ([]Member, error) {
 	return list, nil
 }
 
-func (d *daemon) Invite(_ context.Context, ttl time.Duration, uses int, roles []string) (Invitation, error) {
+func (d *daemon) Invite(_ context.Context, ttl time.Duration, uses int, roles []string, labels map[string]string) (Invitation, error) {
 	d.note("invite %s %d %v", ttl, uses, roles)
-	return Invitation{Bootstrap: []string{"/ip4/127.0.0.1/tcp/1/p2p/" + string(d.peer)}, Token: "tok", Cluster: "c1", Uses: uses, Roles: roles, ExpiresAt: time.Unix(2_000_000_000, 0)}, nil
+	return Invitation{Bootstrap: []string{"/ip4/127.0.0.1/tcp/1/p2p/" + string(d.peer)}, Token: "tok", Cluster: "c1", Uses: uses, Roles: roles, Labels: labels, ExpiresAt: time.Unix(2_000_000_000, 0)}, nil
 }
 
 func (d *daemon) Join(_ context.Context, bootstrap []string, token string) (string, error) {
@@ -552,6 +553,15 @@ func (d *daemon) Join(_ context.Context, bootstrap []string, token string) (stri
 	}
 	d.note("join %v", bootstrap)
 	return "c1", nil
+}
+
+func (d *daemon) RolesOf(job.Peer) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.callers != nil {
+		return d.callers
+	}
+	return []string{roleWorker, roleScheduler}
 }
 
 func (d *daemon) Revoke(_ context.Context, p job.Peer, reason string, withInvited bool) error {

@@ -59,6 +59,9 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 	if err := r.hasTree(spec.Tree); err != nil {
 		return nil, err
 	}
+	if err := r.pinNodes(ctx, &spec); err != nil {
+		return nil, err
+	}
 	a := requesterOf(ctx)
 	unknown := r.follows.unknownParents(ctx, spec)
 	j, err := r.jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Key: in.Key, Unknown: unknown})
@@ -129,6 +132,9 @@ type explanationOutput struct{ Body Explanation }
 func (r *jobRoutes) offers(ctx context.Context, in *specInput) (*explanationOutput, error) {
 	spec, err := decodeSpec(in.RawBody)
 	if err != nil {
+		return nil, err
+	}
+	if err := r.pinNodes(ctx, &spec); err != nil {
 		return nil, err
 	}
 	e, err := r.explain.Offers(ctx, Submission{Spec: spec, User: requesterOf(ctx).user})

@@ -122,13 +122,15 @@ func (e *GapError) Error() string { return fmt.Sprintf("output before byte %d wa
 type Peers interface {
 	// Members returns the known members, including this daemon.
 	Members(ctx context.Context) ([]Member, error)
-	Invite(ctx context.Context, ttl time.Duration, uses int, roles []string) (Invitation, error)
+	Invite(ctx context.Context, ttl time.Duration, uses int, roles []string, labels map[string]string) (Invitation, error)
 	// Join returns the ID of the joined cluster. Errors: ErrConflict in another cluster, ErrDenied for an invalid
 	// token, ErrUnavailable if no address answers.
 	Join(ctx context.Context, bootstrap []string, token string) (cluster string, err error)
 	// Revoke and Restore return ErrDenied for a member that this daemon may not revoke, Restore ErrConflict if it did not.
 	Revoke(ctx context.Context, p job.Peer, reason string, withInvited bool) error
 	Restore(ctx context.Context, p job.Peer) error
+	// RolesOf returns the roles that another daemon has now; none if it is no member.
+	RolesOf(p job.Peer) []string
 }
 
 // Directory knows which daemon owns which jobs.
@@ -201,8 +203,9 @@ type Member struct {
 	Roles    []string
 	Addrs    []string
 	LastSeen time.Time
-	Detail   string        // why it is not ready, if known
-	Profile  lease.Profile // the last profile that it sent; may be empty
+	Detail   string            // why it is not ready, if known
+	Signed   map[string]string // labels that an inviter has signed for it, if its credential is known
+	Profile  lease.Profile     // the last profile that it sent; may be empty
 }
 
 // label returns the member's name for people.

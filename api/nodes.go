@@ -58,7 +58,9 @@ func (r *nodeRoutes) nodes(ctx context.Context) ([]Node, []string, error) {
 			list = append(list, silentNode(a.member))
 			continue
 		}
-		list = append(list, a.value.Items[0])
+		n := a.value.Items[0]
+		n.vouch(a.member.Signed)
+		list = append(list, n)
 	}
 	slices.SortFunc(list, func(a, b Node) int {
 		if c := strings.Compare(a.Name, b.Name); c != 0 {
@@ -136,6 +138,7 @@ func (r *nodeRoutes) get(ctx context.Context, in *nodeInput) (*nodeOutput, error
 		}
 		if err == nil {
 			n = fresh
+			n.vouch(m.Signed)
 		} else if !errors.Is(err, ErrUnavailable) {
 			return nil, err
 		}

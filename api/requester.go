@@ -3,6 +3,7 @@ package api
 // Who makes a request, and what the kind of listener allows.
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -20,6 +21,8 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
 )
 
 // origin is the kind of listener on which a request arrived.
@@ -36,6 +39,27 @@ type requester struct {
 	from     origin
 	user     string
 	operator bool // may change the jobs of all users
+	daemon   job.Peer
+	roles    []string // of the daemon now, by its credential
+}
+
+// The roles of a daemon, as the cluster names them.
+const (
+	roleWorker    = "worker"
+	roleScheduler = "scheduler"
+)
+
+// daemonMay returns an error if another daemon makes the request, and is none of these.
+func (a requester) daemonMay(c callers) error {
+	need := ""
+	switch {
+	case a.from != fromPeer, c == anyMember, c == workers && slices.Contains(a.roles, roleWorker), slices.Contains(a.roles, roleScheduler):
+		return nil
+	case c == workers:
+		need = roleWorker + " or "
+	}
+	return fmt.Errorf("%w: this needs a daemon with the role %s, and daemon %s has %s; ask at a daemon that has it",
+		ErrDenied, need+roleScheduler, a.daemon.Short(), cmp.Or(strings.Join(a.roles, ","), "none"))
 }
 
 // mayChange reports whether the requester may change a job of that user and see its secrets.
@@ -98,11 +122,12 @@ type authenticator struct {
 	httpUser  string
 	operators []string
 	tokenFile string
+	peers     Peers                  // says which roles other daemons have
 	token     atomic.Pointer[[]byte] // digest of the bearer token; nil: none
 }
 
-func newAuthenticator(cfg Config) (*authenticator, error) {
-	a := &authenticator{httpUser: cfg.HTTPUser, operators: cfg.Operators, tokenFile: cfg.TokenFile}
+func newAuthenticator(cfg Config, peers Peers) (*authenticator, error) {
+	a := &authenticator{peers: peers, httpUser: cfg.HTTPUser, operators: cfg.Operators, tokenFile: cfg.TokenFile}
 	return a, a.readToken()
 }
 
@@ -121,11 +146,17 @@ func (a *authenticator) identify(from origin, r *http.Request) (requester, error
 		}
 		return requester{from: from, user: a.httpUser, operator: a.isOperator(a.httpUser)}, nil
 	case fromPeer:
+		daemon := job.Peer(r.RemoteAddr) // the remote address of a stream is the peer
+		by := requester{from: from, daemon: daemon, roles: a.peers.RolesOf(daemon)}
+		if !slices.Contains(by.roles, roleScheduler) {
+			return by, nil // it speaks for no user: it has no jobs
+		}
 		name, err := url.QueryUnescape(r.Header.Get(headerUser))
 		if err != nil || (name != "" && !validUser(name)) {
 			return requester{}, bad("header %s: not a user name", headerUser)
 		}
-		return requester{from: from, user: name, operator: a.isOperator(name) || r.Header.Get(headerOperator) == "1"}, nil
+		by.user, by.operator = name, a.isOperator(name) || r.Header.Get(headerOperator) == "1"
+		return by, nil
 	}
 	return requester{}, ErrUnauthorized
 }

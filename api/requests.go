@@ -44,7 +44,9 @@ type revokeRequest struct {
 type InviteRequest struct {
 	TTL   float64  `json:"ttl,omitempty" minimum:"0" maximum:"31622400" doc:"How long the token is valid, in seconds; 0 means one hour."`
 	Uses  int      `json:"uses,omitempty" minimum:"0" maximum:"1000" doc:"How many hosts may use the token; 0 means one."`
-	Roles []string `json:"roles,omitempty" maxItems:"8" maxLength:"32" doc:"Roles of these hosts: worker, scheduler, inviter. Default: all."`
+	Roles []string `json:"roles,omitempty" maxItems:"8" maxLength:"32" doc:"Roles of these hosts: worker, scheduler, inviter. Default: worker and scheduler."`
+	// what this daemon signs for these hosts
+	Labels map[string]string `json:"labels,omitempty" maxProperties:"8" doc:"Labels that the hosts get with their credential, and cannot give to themselves."`
 }
 
 // JoinRequest asks the daemon to join a cluster.

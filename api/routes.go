@@ -17,13 +17,24 @@ import (
 
 // rules says who may use a route and which daemon answers.
 type rules struct {
-	peers  bool // other daemons may use it too
-	only   bool // only other daemons may use it
-	owner  bool // it is about the job {id}, and the daemon that owns the job answers
-	node   bool // it is about the node {id}, and the node's own daemon answers
-	stream bool // it is long-lived
-	follow bool // it is the stream of a daemon that follows jobs, which has a bound of its own
+	peers  callers // the daemons that may use it too
+	only   bool    // only other daemons may use it
+	owner  bool    // it is about the job {id}, and the daemon that owns the job answers
+	node   bool    // it is about the node {id}, and the node's own daemon answers
+	stream bool    // it is long-lived
+	follow bool    // it is the stream of a daemon that follows jobs, which has a bound of its own
 }
+
+// callers says which other daemons may use a route, by their roles in the cluster.
+type callers int
+
+// The callers. Who may not change anything in the cluster sees the states of nodes and jobs, as its users do.
+const (
+	nobody     callers = iota
+	anyMember          // any member
+	workers            // daemons that run tasks or accept jobs: what they need to fetch the files of a task
+	schedulers         // daemons that accept jobs: all that changes something, and what belongs to users, such as output
+)
 
 // router connects each route with its checks and its handler.
 type router struct {
@@ -70,19 +81,20 @@ func (rt *router) jobs(needs Needs, log *slog.Logger) {
 	attach := &attachRoutes{daemons: rt.daemons, jobAccess: access, watch: needs.Watch, exec: needs.Exec, log: log}
 
 	add(rt, jobFile(post("submit-job", "/v1/jobs", "Submit a job, as a job file in JSON", http.StatusCreated)), rules{}, jobs.submit)
-	add(rt, get("list-jobs", "/v1/jobs", "List jobs, newest first"), rules{peers: true}, jobs.list)
-	add(rt, get("get-job", "/v1/jobs/{id}", "Get one job"), rules{peers: true, owner: true}, jobs.get)
-	add(rt, get("list-tasks", "/v1/jobs/{id}/tasks", "List the tasks of a job, by number"), rules{peers: true, owner: true}, jobs.tasks)
-	add(rt, get("why-job", "/v1/jobs/{id}/why", "Explain the state of a job"), rules{peers: true, owner: true}, jobs.why)
-	add(rt, post("cancel-job", "/v1/jobs/{id}/cancel", "Cancel a job, or tasks of it", http.StatusOK), rules{peers: true, owner: true}, jobs.cancel)
-	add(rt, post("hold-job", "/v1/jobs/{id}/hold", "Hold a waiting job, or tasks of it", http.StatusOK), rules{peers: true, owner: true}, jobs.hold)
-	add(rt, post("release-job", "/v1/jobs/{id}/release", "Release a held job, or tasks of it", http.StatusOK), rules{peers: true, owner: true}, jobs.release)
-	add(rt, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again, or tasks of it", http.StatusOK), rules{peers: true, owner: true}, jobs.requeue)
+	add(rt, get("list-jobs", "/v1/jobs", "List jobs, newest first"), rules{peers: anyMember}, jobs.list)
+	add(rt, get("get-job", "/v1/jobs/{id}", "Get one job"), rules{peers: anyMember, owner: true}, jobs.get)
+	add(rt, get("list-tasks", "/v1/jobs/{id}/tasks", "List the tasks of a job, by number"), rules{peers: anyMember, owner: true}, jobs.tasks)
+	add(rt, get("why-job", "/v1/jobs/{id}/why", "Explain the state of a job"), rules{peers: anyMember, owner: true}, jobs.why)
+	add(rt, post("cancel-job", "/v1/jobs/{id}/cancel", "Cancel a job, or tasks of it", http.StatusOK), rules{peers: schedulers, owner: true}, jobs.cancel)
+	add(rt, post("hold-job", "/v1/jobs/{id}/hold", "Hold a waiting job, or tasks of it", http.StatusOK), rules{peers: schedulers, owner: true}, jobs.hold)
+	add(rt, post("release-job", "/v1/jobs/{id}/release", "Release a held job, or tasks of it", http.StatusOK), rules{peers: schedulers, owner: true}, jobs.release)
+	add(rt, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again, or tasks of it", http.StatusOK), rules{peers: schedulers, owner: true}, jobs.requeue)
 	add(rt, jobFile(post("offers", "/v1/offers", "List the nodes that would take a job, without submitting it", http.StatusOK)), rules{}, jobs.offers)
 
-	add(rt, hiddenOp(post("follow-jobs", "/peer/v1/groups/{group}/progress", "Follow the progress of jobs of this daemon", http.StatusOK)), rules{peers: true, only: true, stream: true, follow: true}, rt.follows.follow)
+	add(rt, hiddenOp(post("follow-jobs", "/peer/v1/groups/{group}/progress", "Follow the progress of jobs of this daemon", http.StatusOK)), rules{peers: schedulers, only: true, stream: true, follow: true}, rt.follows.follow)
 
-	ofTask, ofAttempt := rules{peers: true, owner: true, stream: true}, rules{peers: true, only: true, stream: true}
+	ofTask, ofAttempt := rules{peers: schedulers, owner: true, stream: true}, rules{peers: schedulers, only: true, stream: true}
+	ofFiles := rules{peers: workers, only: true, stream: true}
 	add(rt, bytesOf(get("get-log", "/v1/jobs/{id}/tasks/{t}/logs", "Read the output of a task")), ofTask, logs.task)
 	add(rt, hiddenOp(get("get-attempt-log", "/peer/v1/attempts/{attempt}/logs", "Read the output of an attempt of this host")), ofAttempt, logs.attempt)
 	add(rt, tarOf(get("get-files", "/v1/jobs/{id}/tasks/{t}/files", "Read files of a task, as a tar archive")), ofTask, files.task)
@@ -96,8 +108,8 @@ func (rt *router) jobs(needs Needs, log *slog.Logger) {
 	add(rt, bodyOf(post("missing-chunks", pathMissing, "Find out which chunks this daemon does not have", http.StatusOK), "Names of chunks: hash and length, 36 bytes each."), rules{stream: true}, uploads.missingChunks)
 	add(rt, bodyOf(post("put-chunks", pathChunks, "Store chunks", http.StatusNoContent), "Chunks, each preceded by its length in four bytes."), rules{stream: true}, uploads.putChunks)
 	add(rt, bodyOf(put, "The list of the tree's files."), rules{stream: true}, uploads.putTree)
-	add(rt, hiddenOp(get("get-tree", pathPeerTrees+"{hash}", "Get the list of a tree's files")), ofAttempt, uploads.getTree)
-	add(rt, hiddenOp(post("get-chunks", pathPeerChunks, "Get chunks from this daemon", http.StatusOK)), ofAttempt, uploads.getChunks)
+	add(rt, hiddenOp(get("get-tree", pathPeerTrees+"{hash}", "Get the list of a tree's files")), ofFiles, uploads.getTree)
+	add(rt, hiddenOp(post("get-chunks", pathPeerChunks, "Get chunks from this daemon", http.StatusOK)), ofFiles, uploads.getChunks)
 }
 
 // cluster adds the routes of nodes, members, events and this daemon.
@@ -110,16 +122,16 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	daemon := &daemonRoutes{needs.Self}
 	claims := &claimRoutes{needs.Directory}
 
-	add(rt, get("list-nodes", "/v1/nodes", "List nodes"), rules{peers: true}, nodes.list)
-	add(rt, get("get-node", "/v1/nodes/{id}", "Get one node, by id or name"), rules{peers: true}, nodes.get)
-	add(rt, post("drain-node", "/v1/nodes/{id}/drain", "Drain a node: start nothing new there", http.StatusOK), rules{peers: true, node: true}, nodes.drain)
-	add(rt, post("resume-node", "/v1/nodes/{id}/resume", "End a drain, and the quarantine of the node's GPUs", http.StatusOK), rules{peers: true, node: true}, nodes.resume)
-	add(rt, post("declare-node-dead", "/v1/nodes/{id}/declare-dead", "Declare a node dead: give up its tasks", http.StatusOK), rules{peers: true}, deaths.declare)
+	add(rt, get("list-nodes", "/v1/nodes", "List nodes"), rules{peers: anyMember}, nodes.list)
+	add(rt, get("get-node", "/v1/nodes/{id}", "Get one node, by id or name"), rules{peers: anyMember}, nodes.get)
+	add(rt, post("drain-node", "/v1/nodes/{id}/drain", "Drain a node: start nothing new there", http.StatusOK), rules{peers: schedulers, node: true}, nodes.drain)
+	add(rt, post("resume-node", "/v1/nodes/{id}/resume", "End a drain, and the quarantine of the node's GPUs", http.StatusOK), rules{peers: schedulers, node: true}, nodes.resume)
+	add(rt, post("declare-node-dead", "/v1/nodes/{id}/declare-dead", "Declare a node dead: give up its tasks", http.StatusOK), rules{peers: schedulers}, deaths.declare)
 	add(rt, get("list-users", "/v1/users", "List users and projects: what they have used, and their shares"), rules{}, users.list)
-	add(rt, hiddenOp(get("get-host-users", "/peer/v1/users", "Get what users have used of this host")), rules{peers: true, only: true}, users.here)
+	add(rt, hiddenOp(get("get-host-users", "/peer/v1/users", "Get what users have used of this host")), rules{peers: anyMember, only: true}, users.here)
 	add(rt, get("list-gpus", "/v1/gpus", "List GPUs"), rules{}, nodes.listGPUs)
-	add(rt, get("get-stats", "/v1/stats", "Get totals of the cluster: nodes, jobs, CPUs, memory and GPUs"), rules{peers: true}, nodes.stats)
-	add(rt, eventsOf(get("get-events", "/v1/events", "Follow changes of jobs, as server-sent events")), rules{peers: true, stream: true}, events.stream)
+	add(rt, get("get-stats", "/v1/stats", "Get totals of the cluster: nodes, jobs, CPUs, memory and GPUs"), rules{peers: anyMember}, nodes.stats)
+	add(rt, eventsOf(get("get-events", "/v1/events", "Follow changes of jobs, as server-sent events")), rules{peers: anyMember, stream: true}, events.stream)
 
 	add(rt, get("list-peers", "/v1/peers", "List the members that this daemon knows"), rules{}, members.list)
 	add(rt, post("revoke-peer", "/v1/peers/{id}/revoke", "Revoke a member", http.StatusOK), rules{}, members.revoke)
@@ -127,7 +139,7 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	add(rt, post("invite", "/v1/invitations", "Make a token with which hosts can join", http.StatusCreated), rules{}, members.invite)
 	add(rt, post("join", "/v1/join", "Join a cluster", http.StatusOK), rules{}, members.join)
 	add(rt, post("forget-claim", "/v1/claims/{group}/forget", "Have this host forget which daemon owns the jobs of a group", http.StatusOK), rules{}, claims.forget)
-	add(rt, hiddenOp(get("get-founding", pathFoundings+"{group}", "Get the proof that this daemon has founded a group")), rules{peers: true, only: true}, claims.founding)
+	add(rt, hiddenOp(get("get-founding", pathFoundings+"{group}", "Get the proof that this daemon has founded a group")), rules{peers: anyMember, only: true}, claims.founding)
 	add(rt, get("get-daemon", "/v1/daemon", "Get this daemon's identity, and its settings with their origin"), rules{}, daemon.get)
 	add(rt, get("health", "/health", "Check that the daemon answers"), rules{}, daemon.health)
 	add(rt, get("ready", "/ready", "Check that the daemon accepts work"), rules{}, daemon.ready)

@@ -97,7 +97,7 @@ func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	auth, err := newAuthenticator(cfg)
+	auth, err := newAuthenticator(cfg, needs.Peers)
 	if err != nil {
 		return nil, err
 	}

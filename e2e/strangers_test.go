@@ -38,7 +38,7 @@ func TestTokens(t *testing.T) {
 		t.Run(transport, func(t *testing.T) {
 			amy := newDaemon(t, "amy", "--gpus", "none").start()
 			other := newDaemon(t, "other", "--gpus", "none").start()
-			inv := amy.invite().over(transport)
+			inv := amy.invite("--roles", "worker,scheduler,inviter").over(transport)
 
 			madeUp := inv
 			madeUp.Token = "muster1-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"

@@ -92,6 +92,16 @@ func (t Term) AnyOf() []Comparison {
 	return out
 }
 
+// Comparisons returns all comparisons of the term.
+func (t Term) Comparisons() []Comparison {
+	all := t.cond.comparisons(nil)
+	out := make([]Comparison, len(all))
+	for i, c := range all {
+		out[i] = c.Comparison
+	}
+	return out
+}
+
 // terms returns the terms that must all hold.
 func (t Term) terms() []Term {
 	if all, ok := t.cond.(allOf); ok {

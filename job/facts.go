@@ -32,6 +32,7 @@ func truth(b bool) Truth {
 // Facts are what a constraint compares: the labels of one node, and what the node has.
 type Facts struct {
 	Labels   map[string]string
+	Signed   map[string]string // those of Labels that an inviter of the cluster has signed
 	Name     string
 	Arch, OS string // empty: unknown
 	CPUs     int
@@ -40,6 +41,12 @@ type Facts struct {
 	// Kinds are the kinds of its GPUs. It is empty although there are GPUs if there are more than MaxKinds.
 	Kinds  []GPUKind
 	NVLink Truth // NVLink joins all its GPUs
+}
+
+// Trusted returns the facts with only those labels that are signed. All else is what the node says of itself.
+func (f Facts) Trusted() Facts {
+	f.Labels = f.Signed
+	return f
 }
 
 // MaxKinds bounds the kinds of GPUs of one node that a constraint compares.

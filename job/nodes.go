@@ -16,6 +16,7 @@ import (
 // Nodes is a parsed list of nodes.
 type Nodes struct {
 	names    map[string]bool // without any special character
+	ids      map[Peer]bool   // named with their IDs
 	suffixes []int           // the different lengths of names that may be ends of peer IDs
 	patterns []nodePattern
 }
@@ -30,18 +31,50 @@ const (
 	nodeListSyntax = "write it like n1, n*, n[1-3,7] or the id of a node"
 )
 
-// ParseNodes parses a list of nodes. Each entry is a name, a glob, a peer ID, the end of one, or a name with a list of
-// numbers such as n[1-3,7] or n[001-128]. The list is kept as it is: n[1-5000] costs no more than n1.
+// Pinned returns the entry for the node with this name and no other that takes the name: its name and its ID.
+func Pinned(name string, p Peer) string {
+	if name == "" || strings.ContainsAny(name, nodeSpecial+"=") || len(name) > MaxName {
+		return string(p)
+	}
+	return name + "=" + string(p)
+}
+
+// pinnedID returns the ID of an entry with a name and an ID.
+func pinnedID(text string) (Peer, error) {
+	name, id, _ := strings.Cut(text, "=")
+	if name == "" || id == "" || strings.ContainsAny(text, nodeSpecial) {
+		return "", fmt.Errorf("%.60q: write it like n1=ID", text)
+	}
+	return Peer(id), nil
+}
+
+// LiteralNode reports whether an entry of a list of nodes is a name, an ID or the end of one, and no glob. One that has
+// both, as Pinned returns it, is not.
+func LiteralNode(text string) bool { return !strings.ContainsAny(text, nodeSpecial+"=") }
+
+// nodeSpecial are the characters that make an entry more than a name.
+const nodeSpecial = `*?[]\`
+
+// ParseNodes parses a list of nodes. Each entry is a name, a glob, a peer ID, the end of one, a name and an ID with "="
+// between them, or a name with a list of numbers such as n[1-3,7] or n[001-128]. The list is kept as it is: n[1-5000] costs no more than n1.
 func ParseNodes(list []string) (Nodes, error) {
 	if len(list) > maxNodes {
 		return Nodes{}, fmt.Errorf("%d entries; at most %d", len(list), maxNodes)
 	}
-	ns := Nodes{names: map[string]bool{}}
+	ns := Nodes{names: map[string]bool{}, ids: map[Peer]bool{}}
 	for _, text := range list {
 		if text == "" || len(text) > 2*MaxName || !printable(text) {
 			return Nodes{}, fmt.Errorf("%.60q: %s", text, nodeListSyntax)
 		}
-		if !strings.ContainsAny(text, `*?[]\`) {
+		if strings.Contains(text, "=") {
+			id, err := pinnedID(text)
+			if err != nil {
+				return Nodes{}, err
+			}
+			ns.ids[id] = true
+			continue
+		}
+		if !strings.ContainsAny(text, nodeSpecial) {
 			ns.names[text] = true
 			if len(text) >= minPeerSuffix && !slices.Contains(ns.suffixes, len(text)) {
 				ns.suffixes = append(ns.suffixes, len(text))
@@ -61,7 +94,7 @@ func ParseNodes(list []string) (Nodes, error) {
 
 // Has reports whether the list has the node of this name and peer ID.
 func (ns Nodes) Has(name string, p Peer) bool {
-	if ns.names[name] {
+	if ns.names[name] || ns.ids[p] {
 		return true
 	}
 	for _, n := range ns.suffixes {

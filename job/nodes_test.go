@@ -110,3 +110,19 @@ func FuzzNodes(f *testing.F) {
 		}
 	})
 }
+
+func TestPinned(t *testing.T) {
+	const id, other = Peer("12D3KooWAbCdEf"), Peer("12D3KooWXyZabc")
+	for _, name := range []string{"n1", "", "a=b", "n[1-3]", strings.Repeat("n", MaxName+1)} {
+		text := Pinned(name, id)
+		ns, err := ParseNodes([]string{text})
+		if err != nil || LiteralNode(text) != (text == string(id)) || !ns.Has(name, id) || ns.Has(name, other) {
+			t.Errorf("Pinned(%q) = %q: %v", name, text, err)
+		}
+	}
+	for _, text := range []string{"=x", "n1=", "n*=x", "n1=x*"} {
+		if _, err := ParseNodes([]string{text}); err == nil {
+			t.Errorf("%q is a list of nodes", text)
+		}
+	}
+}

@@ -10,8 +10,9 @@ import (
 
 // Preference is a constraint that a host should meet, and how much it counts.
 type Preference struct {
-	Text   string // without the weight
-	Weight int
+	Text    string // without the weight
+	Weight  int
+	Trusted bool // only signed labels count
 	Constraint
 }
 
@@ -20,6 +21,18 @@ const (
 	MaxPreferences = 8
 	maxWeight      = 100
 )
+
+// Preferences returns what a valid job prefers. What cannot be parsed is not preferred.
+func (s Spec) Preferences() []Preference {
+	prefers, err := ParsePrefer(s.Prefer)
+	if err != nil {
+		return nil
+	}
+	for i := range prefers {
+		prefers[i].Trusted = s.TrustedLabels
+	}
+	return prefers
+}
 
 // ParsePrefer parses preferences, with commas between them: EXPR[:WEIGHT],... Without a weight one counts 1. A number
 // after the last colon is always the weight, so a label whose value ends in such a number needs a weight or parentheses.

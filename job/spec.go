@@ -53,14 +53,16 @@ type Spec struct {
 	Lease      Duration `json:"lease,omitempty"`
 	Dependency []string `json:"dependency,omitempty"` // see ParseDependencies
 	// a job whose dependencies can never be met is cancelled
-	KillOnInvalidDep bool     `json:"kill_on_invalid_dep,omitempty"`
-	Exclusive        bool     `json:"exclusive,omitempty"` // each task has its host for itself
-	Project          string   `json:"project,omitempty"`   // whose usage this is, besides the user's
-	Constraint       string   `json:"constraint,omitempty"`
-	Prefer           string   `json:"prefer,omitempty"` // see ParsePrefer
-	NodeList         []string `json:"nodelist,omitempty"`
-	Exclude          []string `json:"exclude,omitempty"`
-	Policy           string   `json:"policy,omitempty"`
+	KillOnInvalidDep bool   `json:"kill_on_invalid_dep,omitempty"`
+	Exclusive        bool   `json:"exclusive,omitempty"` // each task has its host for itself
+	Project          string `json:"project,omitempty"`   // whose usage this is, besides the user's
+	Constraint       string `json:"constraint,omitempty"`
+	Prefer           string `json:"prefer,omitempty"` // see ParsePrefer
+	// labels in Constraint and Prefer are only those that an inviter has signed for the host
+	TrustedLabels bool     `json:"trusted_labels,omitempty"`
+	NodeList      []string `json:"nodelist,omitempty"`
+	Exclude       []string `json:"exclude,omitempty"`
+	Policy        string   `json:"policy,omitempty"`
 	// paths on the submitting host; the client uploads them and sets Tree instead
 	Upload []string `json:"upload,omitempty"`
 	// hash of the uploaded files, which become each task's working directory: 64 hexadecimal digits

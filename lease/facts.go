@@ -12,7 +12,7 @@ import (
 // FactsOf returns the facts of a host with this profile.
 func FactsOf(p *Profile) job.Facts {
 	return job.Facts{
-		Labels: p.Labels, Name: p.Name, Arch: p.Arch, OS: p.OS, CPUs: p.CPUs, Memory: p.Memory,
+		Labels: p.Labels, Signed: p.Signed, Name: p.Name, Arch: p.Arch, OS: p.OS, CPUs: p.CPUs, Memory: p.Memory,
 		GPUs: len(p.GPUs), Kinds: kindsOf(p.GPUs), NVLink: joined(p.GPUs),
 	}
 }

@@ -51,8 +51,9 @@ func TestFactsOfDevices(t *testing.T) {
 		{UUID: "b", Class: "t4", Memory: 16e9, Compute: "7.5", Driver: "simulated"},
 		{UUID: "c", Class: "h100-80gb", Memory: 80e9, Compute: "9.0", Driver: "550.54.15"},
 	}}
+	p.Signed = map[string]string{"rack": "r1"}
 	f := FactsOf(&p)
-	want := "{map[rack:r1] n arm64 linux 8 1GiB 3 [{h100-80gb 80GB 9.0 550.54.15} {t4 16GB 7.5 0.0}] 0}"
+	want := "{map[rack:r1] map[rack:r1] n arm64 linux 8 1GiB 3 [{h100-80gb 80GB 9.0 550.54.15} {t4 16GB 7.5 0.0}] 0}"
 	if got := fmt.Sprint(f); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -10,6 +10,8 @@
 package lease
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -22,6 +24,7 @@ const (
 	DriverExec   = "exec"   // plain processes
 	DriverDocker = "docker" // container images
 	DriverInput  = "input"  // passes input of a client to tasks; earlier versions do not
+	DriverSigned = "signed" // takes jobs that trust only signed labels; earlier versions do not know their field
 )
 
 // Profile is what a host has when it is idle.
@@ -33,6 +36,9 @@ type Profile struct {
 	Arch    string            `json:"arch,omitempty"` // as Go names it: amd64, arm64; empty: an older daemon
 	OS      string            `json:"os,omitempty"`   // linux
 	Labels  map[string]string `json:"labels,omitempty"`
+	// Signed are those of Labels that an inviter has signed. They come from the credential of the host, never from what it
+	// says; see Sign.
+	Signed  map[string]string `json:"signed,omitempty"`
 	CPUs    int               `json:"cpus"`
 	Memory  job.Size          `json:"memory"`
 	Disk    job.Size          `json:"disk"` // of the data directory's file system
@@ -40,6 +46,25 @@ type Profile struct {
 	Drivers []string          `json:"drivers,omitempty"` // DriverExec, DriverDocker, DriverInput
 	Mounts  []string          `json:"mounts,omitempty"`  // directories that containers may mount, with all below them
 	Worker  bool              `json:"worker"`            // false: the host runs no tasks
+}
+
+// Sign sets the labels that an inviter has signed. They hold against those of the same names that the host gives itself.
+func (p *Profile) Sign(signed map[string]string) {
+	p.Signed = signed
+	if len(signed) == 0 {
+		return
+	}
+	all := maps.Clone(p.Labels)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for _, k := range slices.Backward(slices.Sorted(maps.Keys(all))) { // room for the signed ones
+		if _, both := signed[k]; len(all)+len(signed) > MaxLabels && !both {
+			delete(all, k)
+		}
+	}
+	maps.Copy(all, signed)
+	p.Labels = all
 }
 
 // Free is what a host has free at one moment.

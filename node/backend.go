@@ -57,6 +57,7 @@ var apiErrors = []struct{ ours, theirs error }{
 	{p2p.ErrMember, api.ErrConflict},
 	{p2p.ErrBadToken, api.ErrBad},
 	{p2p.ErrRoles, api.ErrDenied},
+	{p2p.ErrLabels, api.ErrBad},
 	{p2p.ErrNotInviter, api.ErrDenied},
 	{p2p.ErrNotYours, api.ErrDenied},
 	{p2p.ErrNotRevoked, api.ErrConflict},
@@ -96,13 +97,18 @@ func apiErrorOf(err error) error {
 // jobsBackend gives the API access to the schedulers of this daemon. A request about one job goes to the owner of the
 // job's group. All other requests go to the owner that accepts new jobs (home), which is nil if this daemon accepts no
 // jobs.
-type jobsBackend struct{ owners }
+type jobsBackend struct {
+	owners
+	own     func() *p2p.Credential // of this daemon
+	trusted bool                   // all jobs count only signed labels
+}
 
 // Submit accepts a job.
 func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, error) {
 	if b.home == nil {
-		return job.Job{}, apiErrorOf(errNoSuchRole)
+		return job.Job{}, fmt.Errorf("submit: %w", acceptsNone(b.own().Roles))
 	}
+	s.Spec.TrustedLabels = s.Spec.TrustedLabels || b.trusted
 	j, err := b.home.Submit(ctx, scheduler.SubmitRequest{User: s.User, Key: s.Key, Spec: s.Spec, Unknown: s.Unknown})
 	return j, apiErrorOf(err)
 }
@@ -210,8 +216,9 @@ func (b jobsBackend) Why(ctx context.Context, id job.ID) (lease.Explanation, err
 // Offers says which hosts would take a job, without submitting it.
 func (b jobsBackend) Offers(ctx context.Context, s api.Submission) (lease.Explanation, error) {
 	if b.home == nil {
-		return lease.Explanation{}, apiErrorOf(errNoSuchRole)
+		return lease.Explanation{}, fmt.Errorf("offers: %w", acceptsNone(b.own().Roles))
 	}
+	s.Spec.TrustedLabels = s.Spec.TrustedLabels || b.trusted
 	x, err := b.home.Offers(ctx, s.Spec)
 	return x, apiErrorOf(err)
 }

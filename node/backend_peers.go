@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/libp2p/go-libp2p/core/peer"
+
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -42,7 +44,7 @@ func (b peersBackend) Members(ctx context.Context) ([]api.Member, error) {
 	}
 	members := []api.Member{{
 		Peer: b.host.Peer(), Name: b.name, State: api.NodeReady, Self: true, Roles: b.host.Credential().Roles.Names(),
-		Addrs: b.host.Addrs(), LastSeen: time.Now(), Profile: b.now.profile(),
+		Addrs: b.host.Addrs(), LastSeen: time.Now(), Signed: b.host.Credential().Labels, Profile: b.now.profile(),
 	}}
 	for _, m := range b.host.Members() {
 		state, detail := api.NodeReady, ""
@@ -57,28 +59,34 @@ func (b peersBackend) Members(ctx context.Context) ([]api.Member, error) {
 			state = api.NodeLost
 		}
 		members = append(members, api.Member{
-			Peer: m.Peer, Name: m.Name, State: state, Roles: m.Roles.Names(), Addrs: m.Addrs, LastSeen: m.LastSeen, Detail: detail, Profile: profiles[m.Peer],
+			Peer: m.Peer, Name: m.Name, State: state, Roles: m.Roles.Names(), Addrs: m.Addrs, LastSeen: m.LastSeen, Detail: detail, Signed: b.host.Grants.Labels(m.Peer), Profile: profiles[m.Peer],
 		})
 	}
 	return members, nil
 }
 
 // Invite makes a token with which hosts can join.
-func (b peersBackend) Invite(_ context.Context, ttl time.Duration, uses int, roles []string) (api.Invitation, error) {
-	parsed := p2p.AllRoles
-	if len(roles) > 0 {
-		var err error
-		if parsed, err = p2p.ParseRoles(roles); err != nil {
-			return api.Invitation{}, fmt.Errorf("%w: %w", api.ErrBad, err)
-		}
+func (b peersBackend) Invite(_ context.Context, ttl time.Duration, uses int, roles []string, labels map[string]string) (api.Invitation, error) {
+	parsed, err := p2p.ParseRoles(roles)
+	if err != nil {
+		return api.Invitation{}, fmt.Errorf("%w: %w", api.ErrBad, err)
 	}
-	inv, err := b.host.Invite(ttl, uses, parsed)
+	inv, err := b.host.Invite(ttl, uses, parsed, labels)
 	if err != nil {
 		return api.Invitation{}, apiErrorOf(err)
 	}
 	return api.Invitation{
-		Bootstrap: inv.Bootstrap, Token: inv.Token, Cluster: inv.Cluster, ExpiresAt: inv.ExpiresAt.UTC(), Uses: uses, Roles: parsed.Names(),
+		Bootstrap: inv.Bootstrap, Token: inv.Token, Cluster: inv.Cluster, ExpiresAt: inv.ExpiresAt.UTC(), Uses: uses, Roles: parsed.Names(), Labels: labels,
 	}, nil
+}
+
+// RolesOf returns the roles of another daemon.
+func (b peersBackend) RolesOf(p job.Peer) []string {
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		return nil
+	}
+	return b.host.Grants.Of(id).Names()
 }
 
 // Join makes this daemon a member of another cluster. Run then returns ErrRejoin.

@@ -33,5 +33,5 @@ func (b selfBackend) Daemon(context.Context) (api.Daemon, error) {
 
 // Facts examines the host.
 func (b selfBackend) Facts(ctx context.Context) ([]api.Fact, error) {
-	return Doctor(ctx, b.now.config(), b.gpus), nil
+	return append(Doctor(ctx, b.now.config(), b.gpus), inviterFact(b.host.Credential(), b.cfg.Name, b.host.Members())), nil
 }

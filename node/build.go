@@ -69,6 +69,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	if b.home.group, b.home.founding, err = b.store.Home(b.host.Peer()); err != nil {
 		return nil, err
 	}
+	b.cfg = b.cfg.withRoles(b.host.Credential().Roles)
 	n := &Node{base: b, began: began, startup: s, parents: newParents()}
 	if n.hw, err = examineHost(ctx, b); err != nil {
 		return nil, err
@@ -139,12 +140,12 @@ func (n *Node) newServer() (*api.Server, error) {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(n.net.router.defects.counter); err != nil {
+	if err := errors.Join(registry.Register(n.net.router.defects.counter), registry.Register(deniedCounter(n.net.router.sessions))); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	ac := api.DefaultConfig()
 	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
-	x, jobs := n.exec, jobsBackend{n.owners}
+	x, jobs := n.exec, jobsBackend{n.owners, n.host.Credential, n.cfg.TrustedLabels}
 	return api.New(ac, api.Needs{
 		Jobs: jobs, Deaths: jobs, Explain: jobs, Watch: jobs, Progress: jobs,
 		Node:      nodeBackend{n.host, n.hw.gpus, x.work, x.drains, n.log},

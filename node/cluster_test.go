@@ -163,7 +163,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	groups, err := newDirectory(v.host.Peer(), home{group: group}, empty{}, v.found, empty{}, log)
 	must(err)
 	v.router = &router{
-		self: v.host.Peer(), groups: groups, closeConn: func(p peer.ID) error { return v.host.Libp2p().Network().ClosePeer(p) },
+		self: v.host.Peer(), groups: groups, signed: v.host.Grants.Labels, closeConn: func(p peer.ID) error { return v.host.Libp2p().Network().ClosePeer(p) },
 		onSession: func(job.Peer) {}, departed: newDeparted(), defects: newDefects(log), log: log,
 	}
 	v.router.sessions, err = session.New(session.DefaultConfig(), guarded{v.host.Libp2p(), v.host}, v.router, log)
@@ -175,7 +175,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 		called := newCallers(profile, v.router.wants.of(forCallers), func() int { return len(v.host.Members()) })
 		gc := gossip.DefaultConfig()
 		gc.Cluster = v.host.Cluster()
-		topic, err := gossip.New(gc, v.host.Libp2p(), func(job.Peer) bool { return true }, called.hear, log)
+		topic, err := gossip.New(gc, v.host.Libp2p(), grants{v.host}, called.hear, log)
 		must(err)
 		announce = announcer{topic}
 		parts = append(parts, part{"callers", called.run}, part{"gossip", topic.Run})
@@ -201,19 +201,24 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	must(err)
 	v.router.owners.add(group, &owner{Loop: v.sched})
 	parts = append(parts, part{"worker", v.work.Run}, part{"scheduler", v.sched.Run})
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- runAll(ctx, time.Minute, log, parts) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("host %d: %v", i, err)
-		}
-	})
+	runParts(t, parts)
 	journal.lead()
 	v.router.openLocal()
 	v.table.Advertise(append([]string{groupClass(group)}, lease.Classes(profile)...))
 	return v
+}
+
+// runParts runs parts of a daemon until the test ends.
+func runParts(t *testing.T, parts []part) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- runAll(ctx, time.Minute, slog.New(slog.DiscardHandler), parts) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // cluster starts n daemons. Each knows host 0, and learns of other hosts through it.

@@ -49,6 +49,7 @@ type Config struct {
 	LossLimit             int          // a task is held after it has lost this number of different hosts
 	GangHold              job.Duration // how long a gang holds places at some hosts while others have none for it
 	Order                 string       // by what tasks of one priority are ordered; see lease.Orders
+	TrustedLabels         bool         // constraints of jobs that are accepted here count only signed labels
 	Policy                string       // placement policy of jobs that name none
 	TaskPIDs              int          // processes and threads that one task may have; 0: any number
 	Scratch               job.Size     // of one task's scratch directory; 0: half of the file system

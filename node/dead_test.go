@@ -17,7 +17,7 @@ func TestDeclareDeadOfAHostThatComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw, all := cluster(t, 2, shape{gpus: onLast(1, "sim:4xH100-80GB"), neighbour: 1})
 		pass(10 * time.Second)
-		owner := jobsBackend{all[0].router.owners}
+		owner := jobsBackend{owners: all[0].router.owners}
 		spec := gpuJob("h100", 1)
 		spec.Partition = "hold"
 		j, err := all[0].sched.Submit(t.Context(), scheduler.SubmitRequest{User: "u", Spec: spec})

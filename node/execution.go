@@ -10,6 +10,7 @@ import (
 
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/machine"
+	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/files"
@@ -36,13 +37,15 @@ func newExecution(b base, hw *hardware, r *router, from holders) (*execution, er
 	if x.driver, err = newRunners(b, hw, tell); err != nil {
 		return nil, err
 	}
-	if err := x.buildFiles(b, hw, jobsBackend{r.owners}, from); err != nil {
+	if err := x.buildFiles(b, hw, jobsBackend{r.owners, b.host.Credential, b.cfg.TrustedLabels}, from); err != nil {
 		return nil, err
 	}
 	if x.work, err = x.newWorker(b, hw, r); err != nil {
 		return nil, err
 	}
-	r.work = x.work
+	if b.host.Credential().Roles.Has(p2p.RoleWorker) { // else it has nothing to say to schedulers
+		r.work = x.work
+	}
 	return x, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
 
 	"github.com/musterhq/muster/job"
@@ -169,6 +170,9 @@ func (g guarded) SetStreamHandler(id protocol.ID, serve network.StreamHandler) {
 		panic(err) // the table has no such protocol; the first test that starts a node finds this
 	}
 }
+
+// RolesOf returns the roles that an admitted peer has now.
+func (g guarded) RolesOf(id peer.ID) p2p.Roles { return g.table.Grants.Of(id) }
 
 // ErrRejoin ends a node because its daemon has joined another cluster. Build a new one.
 var ErrRejoin = errors.New("the daemon joined another cluster")

@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/dht"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/gossip"
 	"github.com/musterhq/muster/p2p/peerhttp"
 	"github.com/musterhq/muster/p2p/session"
@@ -40,12 +41,12 @@ func newOverlay(b base, profile lease.Profile, onSession func(job.Peer)) (_ *ove
 		return nil, err
 	}
 	prover := api.Foundings{HTTP: &http.Client{Transport: n.toPeers}}
-	groups, err := newDirectory(b.host.Peer(), b.home, b.store, n.table, prover, b.part("node"))
+	groups, err := newDirectory(b.host.Peer(), b.home, b.store, holding{n.table, b.host, p2p.RoleScheduler}, prover, b.part("node"))
 	if err != nil {
 		return nil, err
 	}
 	n.router = &router{
-		self: b.host.Peer(), groups: groups, closeConn: func(p peer.ID) error { return b.host.Libp2p().Network().ClosePeer(p) },
+		self: b.host.Peer(), groups: groups, signed: b.host.Grants.Labels, closeConn: func(p peer.ID) error { return b.host.Libp2p().Network().ClosePeer(p) },
 		onSession: onSession, departed: newDeparted(), defects: newDefects(b.part("node")), log: b.part("node"),
 	}
 	if n.router.sessions, err = session.New(session.DefaultConfig(), guarded{b.host.Libp2p(), b.host}, n.router, b.part("session")); err != nil {
@@ -55,8 +56,7 @@ func newOverlay(b base, profile lease.Profile, onSession func(job.Peer)) (_ *ove
 	gc := gossip.DefaultConfig()
 	gc.Cluster = cluster
 	n.callers = newCallers(profile, n.router.wants.of(forCallers), func() int { return len(b.host.Members()) })
-	isMember := func(p job.Peer) bool { _, ok := b.host.Member(p); return ok }
-	n.topic, err = gossip.New(gc, b.host.Libp2p(), isMember, n.callers.hear, b.part("gossip"))
+	n.topic, err = gossip.New(gc, b.host.Libp2p(), grants{b.host}, n.callers.hear, b.part("gossip"))
 	return n, err
 }
 
@@ -68,5 +68,9 @@ func (n *overlay) become(host lease.Profile) {
 
 // advertise advertises this host's resource classes, and the group that it owns, in the DHT.
 func (n *overlay) advertise(host lease.Profile) {
-	n.table.Advertise(append([]string{groupClass(n.router.groups.own.group)}, lease.Classes(host)...))
+	var classes []string
+	if n.router.owners.home != nil {
+		classes = append(classes, groupClass(n.router.groups.own.group))
+	}
+	n.table.Advertise(append(classes, lease.Classes(host)...))
 }

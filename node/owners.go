@@ -8,6 +8,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/journal"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/share"
 )
@@ -133,7 +134,7 @@ func newOwners(b base, net *overlay, follow *parents) (all owners, err error) {
 	sc.GangHold = b.cfg.GangHold.D()
 	sc.Order, _ = lease.ParseOrder(b.cfg.Order) // Validate has seen it
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
-		Journal: o.journal, Sessions: toWorkers{net.router}, Finder: net.table, Announcer: announcer{net.topic},
+		Journal: o.journal, Sessions: toWorkers{net.router}, Finder: holding{net.table, b.host, p2p.RoleWorker}, Announcer: announcer{net.topic},
 		Parents: follow,
 	}, b.part("scheduler"))
 	if err != nil {

@@ -71,7 +71,10 @@ func (c *changes) reload(cfg Config) error {
 		}
 	}
 	if !maps.Equal(old.Labels, cfg.Labels) {
-		c.become(func(p *lease.Profile) { p.Labels = cfg.Labels })
+		c.become(func(p *lease.Profile) {
+			p.Labels = cfg.Labels
+			p.Sign(p.Signed)
+		})
 	}
 	limits, errLimits := worker.ParseLimits(cfg.Limits)
 	if errLimits == nil {

@@ -36,8 +36,9 @@ type router struct {
 	owners    owners
 	work      *worker.Loop
 	groups    *directory
-	closeConn func(peer.ID) error // closes the connection to a peer
-	onSession func(job.Peer)      // called when a session has been opened
+	signed    func(job.Peer) map[string]string // the labels that are signed for a peer
+	closeConn func(peer.ID) error              // closes the connection to a peer
+	onSession func(job.Peer)                   // called when a session has been opened
 	departed  *departed
 	log       *slog.Logger
 }
@@ -86,6 +87,9 @@ func (r *router) FromWorker(p job.Peer, msg lease.ToScheduler) {
 	if r.owners.home == nil {
 		return
 	}
+	if hello, ok := msg.(lease.Hello); ok {
+		msg = r.vouched(p, hello)
+	}
 	err := r.owners.fromWorker(p, msg)
 	if err == nil {
 		return
@@ -96,6 +100,12 @@ func (r *router) FromWorker(p job.Peer, msg lease.ToScheduler) {
 			r.log.Debug("connection not closed", "peer", string(p), "error", err)
 		}
 	}
+}
+
+// vouched sets the signed labels in a Hello to those of the peer's credential.
+func (r *router) vouched(p job.Peer, hello lease.Hello) lease.Hello {
+	hello.Profile.Sign(r.signed(p))
+	return hello
 }
 
 // openLocal opens the local session: the one between this daemon's own schedulers and worker, which needs no stream.

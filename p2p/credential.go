@@ -27,6 +27,8 @@ const (
 	RoleScheduler
 	RoleInviter
 	AllRoles = RoleWorker | RoleScheduler | RoleInviter
+	// DefaultRoles are those of an invitation that names none. Who may let others in is said for each host.
+	DefaultRoles = RoleWorker | RoleScheduler
 )
 
 type roleName struct {
@@ -71,10 +73,10 @@ func (r *Roles) UnmarshalJSON(b []byte) error {
 // String returns the names separated by commas: "worker,scheduler".
 func (r Roles) String() string { return strings.Join(r.Names(), ",") }
 
-// ParseRoles parses names of roles; an empty list means all roles.
+// ParseRoles parses names of roles; an empty list means DefaultRoles.
 func ParseRoles(names []string) (Roles, error) {
 	if len(names) == 0 {
-		return AllRoles, nil
+		return DefaultRoles, nil
 	}
 	var r Roles
 	for _, name := range names {
@@ -118,6 +120,7 @@ type Credential struct {
 	// NotAfter is the earliest end of a link: each must be current.
 	NotAfter time.Time
 	Cluster  string
+	Labels   map[string]string // that its issuer vouches for; nobody may change it
 
 	id      peer.ID
 	cluster clusterID
@@ -131,6 +134,7 @@ type link struct {
 	key      ed25519.PublicKey // key of the peer
 	roles    Roles
 	notAfter int64
+	labels   map[string]string
 	// letInBy is who let the peer in, then who let that one in, if it does not follow from the links; see lineage.
 	letInBy []peer.ID
 	told    bool // letInBy applies; it may be empty: the cluster key let the peer in
@@ -230,7 +234,7 @@ func chainFromWire(w *wirepb.Credential) (*Credential, error) {
 	for _, l := range c.links {
 		first = min(first, l.notAfter)
 	}
-	c.NotAfter, c.Cluster = time.Unix(first, 0), c.cluster.String()
+	c.NotAfter, c.Cluster, c.Labels = time.Unix(first, 0), c.cluster.String(), own.labels
 	return c, nil
 }
 
@@ -263,8 +267,12 @@ func linkFromWire(w *wirepb.Link, cluster clusterID) (link, error) {
 	if string(b.GetCluster()) != string(cluster[:]) {
 		return link{}, errors.New("links belong to two clusters")
 	}
+	labels, err := labelsFromWire(b.GetLabels())
+	if err != nil {
+		return link{}, err
+	}
 	wire := &wirepb.Link{Body: w.GetBody(), Signature: w.GetSignature()}
-	return link{peer: id, key: key, roles: Roles(b.GetRoles()), notAfter: b.GetNotAfter(), letInBy: by, told: told, wire: wire}, nil
+	return link{peer: id, key: key, roles: Roles(b.GetRoles()), notAfter: b.GetNotAfter(), labels: labels, letInBy: by, told: told, wire: wire}, nil
 }
 
 func idFromWire(b []byte) (peer.ID, error) {
@@ -310,14 +318,19 @@ type authority struct {
 	chain   *Credential // nil for the cluster key
 }
 
-// issue signs the credential of a peer that is let in now. It ends with the authority's own at the latest.
+// issue signs the credential of a peer that is let in now, without labels. It ends with the authority's own at the latest.
 func (a authority) issue(to peer.ID, roles Roles, notAfter time.Time) (*Credential, error) {
-	return a.sign(&wirepb.LinkBody{Peer: []byte(to), Roles: uint32(roles)}, notAfter)
+	return a.issueWith(to, roles, nil, notAfter)
 }
 
-// renew signs a newer credential for the holder of an older one. It still says who let the holder in.
+// issueWith signs the credential of a peer that is let in now. Any inviter may sign any label for the hosts that it lets in.
+func (a authority) issueWith(to peer.ID, roles Roles, labels map[string]string, notAfter time.Time) (*Credential, error) {
+	return a.sign(&wirepb.LinkBody{Peer: []byte(to), Roles: uint32(roles), Labels: labelsToWire(labels)}, notAfter)
+}
+
+// renew signs a newer credential for the holder of an older one, with the same labels. It still says who let the holder in.
 func (a authority) renew(old *Credential, by []peer.ID, notAfter time.Time) (*Credential, error) {
-	body := &wirepb.LinkBody{Peer: []byte(old.id), Roles: uint32(old.Roles)}
+	body := &wirepb.LinkBody{Peer: []byte(old.id), Roles: uint32(old.Roles), Labels: labelsToWire(old.Labels)}
 	var mine []peer.ID
 	if a.chain != nil {
 		mine = append([]peer.ID{a.chain.id}, a.chain.issuers()...)

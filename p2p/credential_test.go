@@ -225,7 +225,7 @@ func TestRolesAsText(t *testing.T) {
 	for _, c := range []struct {
 		names []string
 		want  Roles
-	}{{nil, AllRoles}, {[]string{"worker"}, RoleWorker}, {[]string{"scheduler", "worker", "worker"}, RoleWorker | RoleScheduler}} {
+	}{{nil, RoleWorker | RoleScheduler}, {[]string{"worker"}, RoleWorker}, {[]string{"scheduler", "worker", "worker"}, RoleWorker | RoleScheduler}} {
 		if got, err := ParseRoles(c.names); err != nil || got != c.want {
 			t.Errorf("ParseRoles(%v) = %s, %v", c.names, got, err)
 		}
@@ -278,7 +278,7 @@ func FuzzHelloAndJoin(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if err := h.issuer.invites.add(s, AllRoles, MaxUses, time.Now().Add(time.Hour), time.Now()); err != nil {
+	if err := h.issuer.invites.add(s, invite{Roles: AllRoles, Left: MaxUses, Expires: time.Now().Add(time.Hour)}, time.Now()); err != nil {
 		f.Fatal(err)
 	}
 	id := a.cred.cluster

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"syscall"
@@ -92,6 +93,7 @@ func (c Config) Validate() error {
 
 // Host is a daemon's libp2p host. It joins the parts below; each of them has its own state.
 type Host struct {
+	Grants    *Grants
 	cfg       Config
 	own       *ownMembership
 	roster    *roster
@@ -149,6 +151,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 // newDeciders makes the parts that need no network: identity, membership and admission.
 func newDeciders(cfg Config, own *ownMembership, log *slog.Logger) *Host {
 	h := &Host{cfg: cfg, own: own, roster: newRoster(), revoked: newRevocations(own.disk), book: newBook(own.disk), log: log}
+	h.Grants = &Grants{own: own, roster: h.roster, book: h.book}
 	h.admission = newAdmission(own, h.roster, h.revoked, h.book, log)
 	h.issuer = newIssuer(own, h.admission, &invites{disk: own.disk}, log)
 	h.gates = newGates(h.admission, h.issuer, log)
@@ -321,14 +324,19 @@ func (h *Host) Close() error {
 }
 
 // Join makes this daemon a member of the token's cluster. It tries each address once. A daemon that is alone in its
-// cluster leaves that cluster; a daemon in a cluster with other members returns ErrMember.
+// cluster leaves that cluster; a daemon in a cluster with other members returns ErrMember. A member of the token's cluster
+// takes the roles and labels of the token, except its founder, who has all roles.
 func (h *Host) Join(ctx context.Context, bootstrap []string, token string) error {
-	return h.joiner.join(ctx, bootstrap, token)
+	return h.joiner.join(ctx, bootstrap, token, true)
 }
 
-// Invite opens an invitation for hosts, which will have the given roles.
-func (h *Host) Invite(ttl time.Duration, uses int, roles Roles) (Invitation, error) {
-	return h.issuer.invite(ttl, uses, roles, h.Addrs())
+// Invite opens an invitation for hosts, which will have the given roles, and labels that this daemon signs.
+func (h *Host) Invite(ttl time.Duration, uses int, roles Roles, labels ...map[string]string) (Invitation, error) {
+	all := map[string]string{}
+	for _, l := range labels {
+		maps.Copy(all, l)
+	}
+	return h.issuer.invite(ttl, uses, roles, all, h.Addrs())
 }
 
 // Revoke removes a peer from the cluster, or lets it back in. Every daemon that learns of it refuses the peer. The holder

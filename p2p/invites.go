@@ -41,10 +41,12 @@ type Invitation struct {
 
 // invite is one token as its issuer stores it: without the secret.
 type invite struct {
-	Hash    string    `json:"hash"`
-	Roles   Roles     `json:"roles"`
-	Left    int       `json:"left"`
-	Expires time.Time `json:"expires"`
+	Hash  string `json:"hash"`
+	Roles Roles  `json:"roles"`
+	// Labels are signed for the hosts that use the token.
+	Labels  map[string]string `json:"labels,omitempty"`
+	Left    int               `json:"left"`
+	Expires time.Time         `json:"expires"`
 	// Given lists the peers that used the token. A peer that lost our answer may ask again.
 	Given []string `json:"given,omitempty"`
 }
@@ -91,20 +93,21 @@ func (v *invites) saveLocked(next []invite) error {
 }
 
 // add opens an invitation.
-func (v *invites) add(s secret, roles Roles, uses int, expires, now time.Time) error {
+func (v *invites) add(s secret, opened invite, now time.Time) error {
 	h := s.hash()
+	opened.Hash = hex.EncodeToString(h[:])
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	next := slices.DeleteFunc(slices.Clone(v.list), func(i invite) bool { return now.Sub(i.Expires) > keepInvites })
 	if len(next) >= maxInvites {
 		return fmt.Errorf("p2p: invite: %w", ErrTooManyInvites)
 	}
-	return v.saveLocked(append(next, invite{Hash: hex.EncodeToString(h[:]), Roles: roles, Left: uses, Expires: expires}))
+	return v.saveLocked(append(next, opened))
 }
 
-// use takes one use for a peer and returns the roles that the token gives. The use is recorded on disk before it
+// use takes one use for a peer and returns the roles and labels that the token gives. The use is recorded on disk before it
 // returns. A peer that has used the token already gets the same answer again, without a further use.
-func (v *invites) use(s secret, who string, now time.Time) (Roles, error) {
+func (v *invites) use(s secret, who string, now time.Time) (Roles, map[string]string, error) {
 	h := s.hash()
 	want := hex.EncodeToString(h[:])
 	v.mu.Lock()
@@ -113,19 +116,19 @@ func (v *invites) use(s secret, who string, now time.Time) (Roles, error) {
 	i := slices.IndexFunc(v.list, func(i invite) bool { return i.Hash == want })
 	switch {
 	case i < 0:
-		return 0, ErrTokenUnknown
+		return 0, nil, ErrTokenUnknown
 	case !now.Before(v.list[i].Expires):
-		return 0, ErrTokenExpired
+		return 0, nil, ErrTokenExpired
 	case slices.Contains(v.list[i].Given, who):
-		return v.list[i].Roles, nil
+		return v.list[i].Roles, v.list[i].Labels, nil
 	case v.list[i].Left <= 0:
-		return 0, ErrTokenUsed
+		return 0, nil, ErrTokenUsed
 	}
 	next := slices.Clone(v.list)
 	next[i].Left--
 	next[i].Given = append(slices.Clone(next[i].Given), who)
 	if err := v.saveLocked(next); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	return next[i].Roles, nil
+	return next[i].Roles, next[i].Labels, nil
 }

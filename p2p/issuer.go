@@ -95,11 +95,11 @@ func (i *issuer) grant(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*Creden
 	if len(q.GetSecret()) != secretSize {
 		return nil, ErrTokenUnknown
 	}
-	roles, err := i.invites.use(secret(q.GetSecret()), p.String(), now)
+	roles, labels, err := i.invites.use(secret(q.GetSecret()), p.String(), now)
 	if err != nil {
 		return nil, err
 	}
-	return auth.issue(p, roles, now.Add(i.own.lifeFor(roles)))
+	return auth.issueWith(p, roles, labels, now.Add(i.own.lifeFor(roles)))
 }
 
 // provenLineage returns who let the holder of a credential in, by signatures alone. What a renewal says of that is not
@@ -118,8 +118,9 @@ func provenLineage(old *Credential, w *wirepb.Credential) ([]peer.ID, error) {
 	return origin.lineage(0), nil
 }
 
-// invite opens an invitation for hosts, which will have the given roles. addrs are the addresses of this daemon.
-func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, addrs []string) (Invitation, error) {
+// invite opens an invitation for hosts, which will have the given roles and labels. addrs are the addresses of this
+// daemon.
+func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, labels map[string]string, addrs []string) (Invitation, error) {
 	m := i.own.load()
 	if m == nil {
 		return Invitation{}, fmt.Errorf("p2p: invite: %w", ErrNotReady)
@@ -127,10 +128,13 @@ func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, addrs []string
 	if ttl <= 0 || ttl > MaxInviteTTL || uses < 1 || uses > MaxUses || roles == 0 || roles&^AllRoles != 0 {
 		return Invitation{}, fmt.Errorf("p2p: invite: want a lifetime of at most %s, 1 to %d uses, and at least one role", MaxInviteTTL, MaxUses)
 	}
+	if err := CheckSigned(labels); err != nil {
+		return Invitation{}, fmt.Errorf("p2p: invite: %w", err)
+	}
 	now := time.Now()
 	auth, err := m.authority(i.own.identity)
 	if err == nil {
-		_, err = auth.issue(i.own.identity.id, roles, now) // an invitation that could not be honoured is refused
+		_, err = auth.issueWith(i.own.identity.id, roles, labels, now) // an invitation that could not be honoured is refused
 	}
 	if err != nil {
 		return Invitation{}, fmt.Errorf("p2p: invite: %w", err)
@@ -140,7 +144,7 @@ func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, addrs []string
 		return Invitation{}, err
 	}
 	expires := now.Add(ttl)
-	if err := i.invites.add(s, roles, uses, expires, now); err != nil {
+	if err := i.invites.add(s, invite{Roles: roles, Labels: labels, Left: uses, Expires: expires}, now); err != nil {
 		return Invitation{}, err
 	}
 	t := token{cluster: m.cluster, issuer: i.own.identity.id, roles: roles, secret: s}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -44,8 +45,9 @@ type joiner struct {
 	log     *slog.Logger
 }
 
-// join makes this daemon a member; see Host.Join.
-func (j *joiner) join(ctx context.Context, bootstrap []string, text string) error {
+// join makes this daemon a member; see Host.Join. With again, a member of the token's cluster takes the roles and the
+// labels of the token. A token that is left in the settings does not do that at each start.
+func (j *joiner) join(ctx context.Context, bootstrap []string, text string, again bool) error {
 	t, err := parseToken(text)
 	if err != nil {
 		return fmt.Errorf("p2p: join: %w", err)
@@ -56,6 +58,9 @@ func (j *joiner) join(ctx context.Context, bootstrap []string, text string) erro
 	}
 	defer leave()
 	if m := j.own.load(); m != nil {
+		if m.cluster == t.cluster && again && m.secret == nil {
+			return j.takeAnother(ctx, bootstrap, t, m)
+		}
 		if m.cluster == t.cluster {
 			j.log.InfoContext(ctx, "already a member of this cluster; the token is not needed", "cluster", m.cluster.String())
 			return nil
@@ -67,6 +72,20 @@ func (j *joiner) join(ctx context.Context, bootstrap []string, text string) erro
 	m, err := j.askToJoin(ctx, bootstrap, t)
 	if err != nil {
 		return fmt.Errorf("p2p: join %s: %w", t.cluster, err)
+	}
+	return j.become(m)
+}
+
+// takeAnother exchanges the token for a credential with other roles or labels. If the token is of no use any more, but its
+// roles are those of this member, nothing was to change.
+func (j *joiner) takeAnother(ctx context.Context, bootstrap []string, t token, old *membership) error {
+	m, err := j.askToJoin(ctx, bootstrap, t)
+	switch {
+	case err != nil && t.roles != old.own.Roles:
+		return fmt.Errorf("p2p: join %s: %w", t.cluster, err)
+	case err != nil || m.own.Roles == old.own.Roles && maps.Equal(m.own.Labels, old.own.Labels):
+		j.log.InfoContext(ctx, "already a member of this cluster; the token changes nothing", "cluster", old.cluster.String(), "error", err)
+		return nil
 	}
 	return j.become(m)
 }
@@ -174,7 +193,7 @@ func (j *joiner) joinOver(ctx context.Context, g *gate, a ma.Multiaddr, p peer.I
 func (j *joiner) enterBy(ctx context.Context, bootstrap []string, text string) error {
 	said, pause := "", retryFirst
 	for {
-		err := j.join(ctx, bootstrap, text)
+		err := j.join(ctx, bootstrap, text, false)
 		if err == nil || isRefusal(err) || errors.Is(err, ErrBadToken) || errors.Is(err, ErrMember) || errors.Is(err, errBadAddr) {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -414,6 +415,108 @@ func TestCredentialsAreRenewed(t *testing.T) {
 		// Another generation can still join.
 		if _, err := nw.Hosts[2].Invite(time.Hour, 1, p2p.AllRoles); err != nil {
 			t.Errorf("an inviter of the second generation: %v", err)
+		}
+	})
+}
+
+// TestMemberTakesRolesOfAnotherToken checks that a member can become an inviter, and that a token that is still in its
+// settings does not change it back.
+func TestMemberTakesRolesOfAnotherToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var first p2p.Invitation
+		nw := p2ptest.New(t, 2, p2ptest.Options{Strangers: 2, Dirs: true, Config: func(i int, c *p2p.Config) {
+			if i == 1 {
+				c.Bootstrap, c.Token = first.Bootstrap, first.Token
+			}
+		}})
+		first = invite(t, nw.Hosts[0], time.Hour, 1, p2p.DefaultRoles)
+		must := func(inv p2p.Invitation, want p2p.Roles) {
+			t.Helper()
+			if err := nw.Hosts[1].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil {
+				t.Fatal(err)
+			}
+			pass(time.Minute)
+			if got := nw.Hosts[1].Credential().Roles; got != want {
+				t.Fatalf("it has the roles %s, want %s", got, want)
+			}
+		}
+		must(first, p2p.DefaultRoles)
+		if _, err := nw.Hosts[1].Invite(time.Hour, 1, p2p.RoleWorker); !errors.Is(err, p2p.ErrNotInviter) {
+			t.Errorf("a member without the role invites: %v", err)
+		}
+		must(invite(t, nw.Hosts[0], time.Hour, 1, p2p.AllRoles), p2p.AllRoles)
+		nw.Stop(1)
+		nw.Start(1) // with the token that gave it less
+		if got := nw.Hosts[1].Credential().Roles; got != p2p.AllRoles {
+			t.Errorf("after a restart it has the roles %s", got)
+		}
+		if _, err := nw.Hosts[1].Invite(time.Hour, 1, p2p.RoleWorker); err != nil {
+			t.Errorf("an inviter: %v", err)
+		}
+		nw.Connect(1, 0)
+		id := peerOf(t, nw.Peer(1))
+		if got := nw.Hosts[0].Grants.Of(id); got != p2p.AllRoles {
+			t.Errorf("the other member knows it with %s", got)
+		}
+		must(invite(t, nw.Hosts[0], time.Hour, 1, p2p.RoleWorker), p2p.RoleWorker)
+		nw.Connect(1, 0)
+		if got := nw.Hosts[0].Grants.Of(id); got != p2p.RoleWorker {
+			t.Errorf("then with %s", got)
+		}
+	})
+}
+
+func peerOf(t *testing.T, p job.Peer) peer.ID {
+	t.Helper()
+	id, err := peer.Decode(string(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// TestRenewalsKeepLabels checks that a host has the labels of its token for good, over renewals at other inviters too.
+func TestRenewalsKeepLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const life = 2 * time.Minute
+		nw := p2ptest.New(t, 3, p2ptest.Options{Strangers: 3, Dirs: true, Config: func(_ int, c *p2p.Config) { c.CredentialLife = life }})
+		all := invite(t, nw.Hosts[0], time.Hour, 1, p2p.AllRoles)
+		if err := nw.Hosts[1].Join(t.Context(), all.Bootstrap, all.Token); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"secure": "yes", "rack": "r1"}
+		inv, err := nw.Hosts[0].Invite(time.Hour, 1, p2p.RoleWorker, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := nw.Hosts[2].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil {
+			t.Fatal(err)
+		}
+		nw.Connect(2, 0)
+		nw.Connect(2, 1)
+		first := nw.Hosts[2].Credential().NotAfter
+		nw.Stop(0)
+		pass(10 * life)
+		c := nw.Hosts[2].Credential()
+		if !maps.Equal(c.Labels, want) || !c.NotAfter.After(first.Add(8*life)) {
+			t.Errorf("labels %v until %s", c.Labels, c.NotAfter)
+		}
+		if got := nw.Hosts[1].Grants.Labels(nw.Peer(2)); !maps.Equal(got, want) {
+			t.Errorf("the inviter knows it with %v", got)
+		}
+		// Another token changes them, with the same roles.
+		inv, err = nw.Hosts[1].Invite(time.Hour, 1, p2p.RoleWorker, map[string]string{"rack": "r2"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := nw.Hosts[2].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil {
+			t.Fatal(err)
+		}
+		if got := nw.Hosts[2].Credential().Labels; !maps.Equal(got, map[string]string{"rack": "r2"}) {
+			t.Errorf("labels %v after another token", got)
+		}
+		if err := nw.Hosts[2].Join(t.Context(), inv.Bootstrap, inv.Token); err != nil { // it changes nothing
+			t.Error(err)
 		}
 	})
 }

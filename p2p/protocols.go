@@ -38,7 +38,7 @@ const (
 type Protocol struct {
 	ID     protocol.ID // <cluster> stands for the cluster ID
 	Access Access
-	Roles  Roles // that the caller must have besides being a member
+	Roles  Roles // the caller must have one of them; 0: any member may call
 	// MaxMessage bounds the bytes of one message and so the memory that a caller can make us allocate.
 	MaxMessage int
 	// PerSecond and Burst limit the streams that one peer may open.
@@ -62,10 +62,10 @@ var protocols = []Protocol{
 	{ID: JoinID, Access: Anyone, MaxMessage: 8 << 10, PerSecond: 0.2, Burst: 5, Deadline: helloTimeout, What: "a token or a credential for a newer credential"},
 	{ID: RevokedID, Access: Members, MaxMessage: 256 << 10, PerSecond: 1, Burst: 20, Deadline: 30 * time.Second, What: "revocations, and those that were taken back"},
 	{ID: RevokedFirstID, Access: Members, MaxMessage: 256 << 10, PerSecond: 1, Burst: 20, Deadline: 30 * time.Second, What: "revocations, as of the version before"},
-	{ID: SessionID, Access: Members, MaxMessage: 1<<21 - 1, PerSecond: 2, Burst: 20, What: "scheduler and worker: offers, commits, events, leases"},
-	{ID: HTTPID, Access: Members, MaxMessage: 1 << 20, PerSecond: 50, Burst: 200, What: "the HTTP API between daemons"},
+	{ID: SessionID, Access: Members, Roles: RoleWorker | RoleScheduler, MaxMessage: 1<<21 - 1, PerSecond: 2, Burst: 20, What: "scheduler and worker: offers, commits, events, leases; package session says which message needs which role"},
+	{ID: HTTPID, Access: Members, MaxMessage: 1 << 20, PerSecond: 50, Burst: 200, What: "the HTTP API between daemons; the table of routes in package api says which needs which role"},
 	{ID: "/muster/<cluster>/kad/1.0.0", Access: Members, MaxMessage: 4 << 20, Library: true, What: "the DHT"},
-	{ID: "/meshsub/1.1.0 and kin", Access: Members, MaxMessage: 64 << 10, Library: true, What: "gossip of schedulers with waiting work"},
+	{ID: "/meshsub/1.1.0 and kin", Access: Members, MaxMessage: 64 << 10, Library: true, What: "gossip of schedulers with waiting work; package gossip ignores other authors"},
 	{ID: "/ipfs/id/1.0.0", Access: Members, MaxMessage: 8 << 10, Library: true, What: "identify: addresses and protocols"},
 	{ID: "/ipfs/id/push/1.0.0", Access: Members, MaxMessage: 8 << 10, Library: true, What: "identify, on change"},
 	{ID: "/ipfs/ping/1.0.0", Access: Members, MaxMessage: 32, Library: true, What: "round-trip time"},
@@ -82,6 +82,9 @@ func row(id protocol.ID) (Protocol, error) {
 	}
 	return protocols[i], nil
 }
+
+// allows reports whether a member with these roles may open a stream.
+func (p Protocol) allows(has Roles) bool { return p.Roles == 0 || p.Roles&has != 0 }
 
 // limitOf returns the size of the largest message of one of our own protocols.
 func limitOf(id protocol.ID) int {
@@ -119,7 +122,7 @@ func (g guard) serve(p Protocol, s network.Stream, handle func(network.Stream)) 
 		}
 	}()
 	member, ok := g.roster.get(id)
-	if !ok || !now.Before(member.cred.NotAfter) || !member.cred.Roles.Has(p.Roles) {
+	if !ok || !now.Before(member.cred.NotAfter) || !p.allows(member.cred.Roles) {
 		g.log.Debug("stream refused", "protocol", p.ID, "peer", id, "member", ok)
 		_ = s.Reset()
 		return

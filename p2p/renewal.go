@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -133,7 +134,7 @@ func (r *renewer) renew(ctx context.Context) error {
 
 func (r *renewer) newerCredential(ctx context.Context, m *membership) (*Credential, error) {
 	if m.secret != nil {
-		return authority{key: m.secret, cluster: m.key}.issue(r.own.identity.id, m.own.Roles, time.Now().Add(r.own.lifeFor(m.own.Roles)))
+		return authority{key: m.secret, cluster: m.key}.issueWith(r.own.identity.id, m.own.Roles, m.own.Labels, time.Now().Add(r.own.lifeFor(m.own.Roles)))
 	}
 	if !time.Now().Before(m.own.NotAfter) {
 		return nil, fmt.Errorf("%w; join again with a new token", ErrExpired)
@@ -183,6 +184,9 @@ func (r *renewer) renewAt(ctx context.Context, p peer.ID, m *membership) (*Crede
 	c, err := r.own.renewed(&reply, m)
 	if err != nil {
 		return nil, err
+	}
+	if !maps.Equal(c.Labels, m.own.Labels) {
+		return nil, fmt.Errorf("%w: it has other labels; is that inviter of an earlier version?", ErrBadCredential)
 	}
 	if r.admission.revoked.tainted(c) {
 		return nil, fmt.Errorf("a peer that signed its credential: %w", ErrRevoked)

@@ -58,7 +58,7 @@ type admittedPeer struct {
 
 // roster is the set of admitted peers. Nothing that blocks runs under its lock.
 type roster struct {
-	mu    sync.Mutex
+	mu    sync.RWMutex
 	peers map[peer.ID]*admittedPeer  // guarded by mu
 	subs  map[*Subscription]struct{} // guarded by mu
 }
@@ -138,13 +138,24 @@ func (g *admittedPeer) info(id peer.ID) peerInfo {
 }
 
 func (r *roster) get(id peer.ID) (peerInfo, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	g := r.peers[id]
 	if g == nil {
 		return peerInfo{}, false
 	}
 	return g.info(id), true
+}
+
+// rolesOf returns the roles of the newest credential that a peer has shown; none if it has expired. It is called for each
+// message.
+func (r *roster) rolesOf(id peer.ID, now time.Time) Roles {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if g := r.peers[id]; g != nil && now.Before(g.cred.NotAfter) {
+		return g.cred.Roles
+	}
+	return 0
 }
 
 // present returns the connected members, sorted by ID.

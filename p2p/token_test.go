@@ -67,14 +67,14 @@ func TestInviteAdmitsNoMoreThanItsUses(t *testing.T) {
 		uses := rapid.IntRange(1, 4).Draw(rt, "uses")
 		end := now.Add(time.Hour)
 		s := secret{byte(uses)}
-		if err := v.add(s, RoleWorker, uses, end, now); err != nil {
+		if err := v.add(s, invite{Roles: RoleWorker, Left: uses, Expires: end}, now); err != nil {
 			rt.Fatal(err)
 		}
 		in := map[string]bool{}
 		rt.Repeat(map[string]func(*rapid.T){
 			"ask": func(rt *rapid.T) {
 				who := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"}).Draw(rt, "who")
-				roles, err := v.use(s, who, now)
+				roles, _, err := v.use(s, who, now)
 				switch {
 				case !now.Before(end):
 					if !errors.Is(err, ErrTokenExpired) {
@@ -90,7 +90,7 @@ func TestInviteAdmitsNoMoreThanItsUses(t *testing.T) {
 				}
 			},
 			"guess": func(rt *rapid.T) {
-				if _, err := v.use(secret{99}, "a", now); !errors.Is(err, ErrTokenUnknown) {
+				if _, _, err := v.use(secret{99}, "a", now); !errors.Is(err, ErrTokenUnknown) {
 					rt.Fatal(err)
 				}
 			},
@@ -111,25 +111,25 @@ func TestInvitesOfAnotherClusterAreVoid(t *testing.T) {
 	if err := v.open(clusterID{1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := v.add(secret{1}, AllRoles, 1, now.Add(time.Hour), now); err != nil {
+	if err := v.add(secret{1}, invite{Roles: AllRoles, Left: 1, Expires: now.Add(time.Hour)}, now); err != nil {
 		t.Fatal(err)
 	}
 	if err := v.open(clusterID{2}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.use(secret{1}, "a", now); !errors.Is(err, ErrTokenUnknown) {
+	if _, _, err := v.use(secret{1}, "a", now); !errors.Is(err, ErrTokenUnknown) {
 		t.Errorf("a token of the former cluster: %v", err)
 	}
 	v = &invites{}
 	for i := range maxInvites {
-		if err := v.add(secret{byte(i), byte(i >> 8)}, AllRoles, 1, now.Add(time.Hour), now); err != nil {
+		if err := v.add(secret{byte(i), byte(i >> 8)}, invite{Roles: AllRoles, Left: 1, Expires: now.Add(time.Hour)}, now); err != nil {
 			t.Fatal(i, err)
 		}
 	}
-	if err := v.add(secret{0, 0, 1}, AllRoles, 1, now.Add(time.Hour), now); !errors.Is(err, ErrTooManyInvites) {
+	if err := v.add(secret{0, 0, 1}, invite{Roles: AllRoles, Left: 1, Expires: now.Add(time.Hour)}, now); !errors.Is(err, ErrTooManyInvites) {
 		t.Errorf("one more than fit: %v", err)
 	}
-	if err := v.add(secret{0, 0, 1}, AllRoles, 1, now.Add(72*time.Hour), now.Add(48*time.Hour)); err != nil {
+	if err := v.add(secret{0, 0, 1}, invite{Roles: AllRoles, Left: 1, Expires: now.Add(72 * time.Hour)}, now.Add(48*time.Hour)); err != nil {
 		t.Errorf("after the others expired: %v", err)
 	}
 }

@@ -28,7 +28,7 @@ var (
 	// ErrTokenExpired means that the token has expired. Ask for a new one.
 	ErrTokenExpired = errors.New("the token has expired")
 	// ErrNotInviter means that the daemon has no right to sign. Ask another member.
-	ErrNotInviter = errors.New("the daemon is no inviter")
+	ErrNotInviter = errors.New("the daemon is no inviter; `muster peers` lists those that are")
 	// ErrChainTooLong means that the daemon was itself invited through too many others. Ask one that was invited
 	// earlier.
 	ErrChainTooLong = errors.New("the daemon is too far from the cluster key to sign for others; ask another inviter")

@@ -50,8 +50,8 @@ const maxCandidates = 64
 // It returns how many there are of both.
 func (ex *explainer) addCandidates(x *lease.Explanation, s job.Spec, clauses []fleet.Clause, hosts []*fleet.Host) (now, later int) {
 	need := s.Need()
-	prefers, _ := job.ParsePrefer(s.Prefer) // it was validated
-	feasible := map[int][]*fleet.Host{}     // by weight
+	prefers := s.Preferences()
+	feasible := map[int][]*fleet.Host{} // by weight
 	for _, host := range hosts {
 		if !fleet.Meets(clauses, host) {
 			continue

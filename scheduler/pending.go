@@ -118,7 +118,7 @@ func (p *pending) join(t *task) *shape {
 			text := err.Error()
 			clauses = []fleet.Clause{{Text: "constraint", Test: func(*fleet.Host) string { return text }}}
 		}
-		prefers, _ := job.ParsePrefer(s.Prefer)        // likewise; what cannot be parsed is not preferred
+		prefers := s.Preferences()                     // likewise
 		need.GPUModel = lease.ModelName(need.GPUModel) // here, so that no comparison has to do it
 		g = &shape{key: key, account: who, standing: p.shares.table.Of(who), queue: queue[*task]{order: rank}, Shape: fleet.Shape{
 			User: t.e.job.User, Project: s.Project, Need: need, Gang: t.e.job.Gang(), Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),

@@ -19,7 +19,8 @@ func (v clusterVerbs) inviteCommand() *cli.Command {
 		Flags: clientFlags(
 			&cli.StringFlag{Name: "ttl", Usage: "how long the token is valid: `D`", Value: "1h"},
 			&cli.IntFlag{Name: "uses", Usage: "how many hosts may use the token: `N`", Value: 1},
-			&cli.StringFlag{Name: "roles", Usage: "roles of these hosts: `R,...` of worker, scheduler, inviter (default all)"},
+			&cli.StringFlag{Name: "roles", Usage: "roles of these hosts: `R,...` of worker, scheduler, inviter (default worker,scheduler)"},
+			&cli.StringSliceFlag{Name: "label", Usage: "sign the label `K=V` for these hosts, which they cannot give to themselves"},
 			jsonFlag()),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
@@ -40,7 +41,11 @@ func (v clusterVerbs) inviteCommand() *cli.Command {
 				return err
 			}
 			defer client.Close()
-			inv, err := client.Invite(c.Context, api.InviteRequest{TTL: ttl.D().Seconds(), Uses: c.Int("uses"), Roles: list(c.String("roles"))})
+			signed, err := labelsToSign(c.StringSlice("label"))
+			if err != nil {
+				return err
+			}
+			inv, err := client.Invite(c.Context, api.InviteRequest{TTL: ttl.D().Seconds(), Uses: c.Int("uses"), Roles: list(c.String("roles")), Labels: signed})
 			if err != nil {
 				return asUsage(err)
 			}
@@ -55,6 +60,19 @@ func (v clusterVerbs) inviteCommand() *cli.Command {
 			return nil
 		},
 	}
+}
+
+// labelsToSign parses labels such as secure=yes.
+func labelsToSign(texts []string) (map[string]string, error) {
+	signed := map[string]string{}
+	for _, text := range texts {
+		k, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, usagef("--label %.60q: want K=V", text)
+		}
+		signed[k] = value
+	}
+	return signed, nil
 }
 
 func (v clusterVerbs) joinCommand() *cli.Command {
@@ -132,12 +150,32 @@ func (v clusterVerbs) peers(c *cli.Context) error {
 
 func peerTable(w io.Writer, peers []api.Peer) {
 	row(w, "NAME", "STATE", "ROLES", "LAST SEEN", "ADDRESSES", "ID")
+	called := namesOf(peers, func(p api.Peer) (string, job.Peer) { return p.Name, p.ID })
 	for _, p := range peers {
-		name := p.Name
+		name := called(p.Name, p.ID)
 		if p.Self {
 			name += " (here)"
 		}
 		row(w, name, string(p.State), strings.Join(p.Roles, ","), clock(p.LastSeenAt), dash(strings.Join(p.Addrs, " ")), string(p.ID))
+	}
+}
+
+// namesOf returns how to call each of some nodes: by its name, with the end of its ID if another has the same name.
+func namesOf[T any](all []T, of func(T) (string, job.Peer)) func(name string, id job.Peer) string {
+	ids := map[string]map[job.Peer]bool{}
+	for _, x := range all {
+		name, id := of(x)
+		if ids[name] == nil {
+			ids[name] = map[job.Peer]bool{}
+		}
+		ids[name][id] = true
+	}
+	return func(name string, id job.Peer) string {
+		if len(ids[name]) < 2 {
+			return name
+		}
+		const shown = 8 // characters of an ID, as -w accepts them
+		return name + " (…" + string(id[max(0, len(id)-shown):]) + ")"
 	}
 }
 
@@ -155,5 +193,9 @@ func peerNamed(peers []api.Peer, name string) (api.Peer, error) {
 	case 0:
 		return api.Peer{}, fmt.Errorf("peers: no member is called %.60q; `muster peers` lists them", name)
 	}
-	return api.Peer{}, usagef("peers: %d members are called %q; use the id", len(found), name)
+	ids := make([]string, 0, len(found))
+	for _, p := range found {
+		ids = append(ids, string(p.ID))
+	}
+	return api.Peer{}, usagef("peers: %d members are called %.60q: give one of the ids %s", len(found), name, strings.Join(ids, " "))
 }

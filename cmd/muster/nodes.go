@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
 )
 
 func (v clusterVerbs) nodesCommand() *cli.Command {
@@ -48,9 +50,10 @@ func (v clusterVerbs) nodesCommand() *cli.Command {
 
 func nodeTable(w io.Writer, nodes []api.Node) {
 	row(w, "NAME", "STATE", "CPUS", "MEMORY", "GPUS", "FREE", "LABELS", "REASON", "ID")
+	called := namesOf(nodes, func(n api.Node) (string, job.Peer) { return n.Name, n.ID })
 	for _, n := range nodes {
 		free := fmt.Sprintf("%d cpus, %d gpus", n.Free.CPUs, n.Free.GPUs)
-		row(w, n.Name, string(n.State), strconv.Itoa(n.CPUs), size(n.Memory), gpuSummary(n.GPUs), free, dash(labels(n.Labels, ",")), dash(n.Detail), string(n.ID))
+		row(w, called(n.Name, n.ID), string(n.State), strconv.Itoa(n.CPUs), size(n.Memory), gpuSummary(n.GPUs), free, dash(labels(marked(n), ",")), dash(n.Detail), string(n.ID))
 	}
 }
 
@@ -61,6 +64,15 @@ func labels(m map[string]string, sep string) string {
 	}
 	slices.Sort(all)
 	return strings.Join(all, sep)
+}
+
+// marked returns the labels of a node, with a mark at those that are signed.
+func marked(n api.Node) map[string]string {
+	all := maps.Clone(n.Labels)
+	for k, v := range n.Signed {
+		all[k] = v + " (signed)"
+	}
+	return all
 }
 
 // gpuSummary counts the GPUs of a node by class: "8 h100-80gb (simulated)".
@@ -124,7 +136,12 @@ func showNode(out io.Writer, n api.Node) error {
 		row(w, "drained", "by "+dash(n.Drain.By)+" at "+n.Drain.Since.UTC().Format(time.RFC3339))
 	}
 	row(w, "running", strconv.Itoa(n.Running))
-	row(w, "labels", dash(labels(n.Labels, ",")))
+	own := maps.Clone(n.Labels)
+	maps.DeleteFunc(own, func(k, _ string) bool { _, signed := n.Signed[k]; return signed })
+	if len(n.Signed) > 0 {
+		row(w, "signed labels", labels(n.Signed, ","))
+	}
+	row(w, "own labels", dash(labels(own, ",")))
 	row(w, "addresses", dash(strings.Join(n.Addrs, " ")))
 	row(w, "runs tasks", fmt.Sprintf("%v (%s)", n.Worker, dash(strings.Join(n.Drivers, ", "))))
 	if n.Arch != "" {
@@ -167,6 +184,7 @@ func (v clusterVerbs) gpusCommand() *cli.Command {
 
 func gpuTable(w io.Writer, gpus []api.GPU) {
 	row(w, "NODE", "#", "MODEL", "MEMORY", "USED", "UTIL", "HEALTH", "JOB", "UUID")
+	called := namesOf(gpus, func(g api.GPU) (string, job.Peer) { return g.Node, g.NodeID })
 	for _, g := range gpus {
 		model, util := g.Model, "-"
 		if g.Simulated && !strings.Contains(strings.ToLower(model), "simulated") {
@@ -175,6 +193,6 @@ func gpuTable(w io.Writer, gpus []api.GPU) {
 		if g.Utilization >= 0 {
 			util = fmt.Sprintf("%d%%", g.Utilization)
 		}
-		row(w, g.Node, strconv.Itoa(g.Index), model, size(g.Memory), size(g.MemoryUsed), util, withDetail(string(g.Health), g.Detail), dash(string(g.Job)), g.UUID)
+		row(w, called(g.Node, g.NodeID), strconv.Itoa(g.Index), model, size(g.Memory), size(g.MemoryUsed), util, withDetail(string(g.Health), g.Detail), dash(string(g.Job)), g.UUID)
 	}
 }

@@ -60,6 +60,7 @@ func settings() []setting {
 		count("loss-limit", "hold a task, instead of running it again, after it has lost `N` different hosts", func(c *daemonConfig) *int { return &c.LossLimit }),
 		choice("policy", "placement policy `NAME` of jobs that name none: "+strings.Join(node.Policies(), ", "), func(c *daemonConfig) *string { return &c.Policy }, node.Policies()...),
 		choice("order", "order tasks of one priority by `NAME`: "+strings.Join(node.Orders(), ", ")+"; by the last two, preemptible tasks may end for others of their priority", func(c *daemonConfig) *string { return &c.Order }, node.Orders()...),
+		toggle("trusted-labels", "in constraints of jobs that this daemon accepts, count only labels that an inviter has signed", func(c *daemonConfig) *bool { return &c.TrustedLabels }),
 		lasting("gang-hold", "let a gang hold places at some nodes for `TIME` while others have none for it; then it gives them back for a while", func(c *daemonConfig) *job.Duration { return &c.GangHold }),
 		count("task-pids", "`N` processes and threads that one task may have; 0: any number", func(c *daemonConfig) *int { return &c.TaskPIDs }),
 		sized("scratch-quota", "`SIZE` of a task's scratch directory; 0B: half of the file system", func(c *daemonConfig) *job.Size { return &c.Scratch }),

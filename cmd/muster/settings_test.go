@@ -79,6 +79,7 @@ set-aside     10m0s                                    default
 loss-limit    3                                        default
 policy        frag                                     default
 order         age                                      default
+trusted-labels false                                    default
 gang-hold     10m0s                                    default
 task-pids     16384                                    default
 scratch-quota 0B                                       default

@@ -88,11 +88,16 @@ func showJob(out io.Writer, j api.Job) error {
 	}
 	if j.Spec != nil {
 		row(w, "command", commandOf(*j.Spec))
+		trusted := ""
+		if j.Spec.TrustedLabels {
+			trusted = "only signed ones count"
+		}
 		for _, given := range []struct{ what, value string }{
 			{"image", j.Spec.Image},
 			{"workdir", j.Spec.Workdir},
 			{"constraint", j.Spec.Constraint},
 			{"prefer", j.Spec.Prefer},
+			{"labels", trusted},
 			{"nodelist", strings.Join(j.Spec.NodeList, ",")},
 			{"exclude", strings.Join(j.Spec.Exclude, ",")},
 		} {

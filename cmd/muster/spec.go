@@ -62,6 +62,7 @@ var specFlags = []specFlag{
 	{names: []string{"signal"}, usage: "signal before the time limit: `[SIG@]D` such as USR1@120s", set: func(s *job.Spec, v string) error { s.Signal = v; return nil }},
 	{names: []string{"constraint", "C"}, usage: "what the node must have: `EXPR` such as 'rack=r1&gpu.memory>=40GB'", set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
 	{names: []string{"prefer"}, usage: "what the node should have: `EXPR[:WEIGHT],...` such as 'rack=r1:2,nvlink'", many: true, set: addPrefer},
+	{names: []string{"trusted-labels"}, usage: "labels in --constraint and --prefer are only those that an inviter has signed for the node", set: func(s *job.Spec, _ string) error { s.TrustedLabels = true; return nil }},
 	{names: []string{"nodelist", "w"}, usage: "only these nodes: `NODE,...` such as n1,gpu*,n[4-7]", set: func(s *job.Spec, v string) error { s.NodeList = nodeList(v); return nil }},
 	{names: []string{"exclude", "x"}, usage: "not these nodes: `NODE,...`", set: func(s *job.Spec, v string) error { s.Exclude = nodeList(v); return nil }},
 	{names: []string{"exclusive"}, usage: "each task gets a whole node, with all its CPUs and GPUs", set: func(s *job.Spec, _ string) error { s.Exclusive = true; return nil }},

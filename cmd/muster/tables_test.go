@@ -76,7 +76,7 @@ id          12D3KooWNode
 state       suspect: silent for 7s
 version     v1
 running     0
-labels      rack=r1,zone=b
+own labels  rack=r1,zone=b
 addresses   /ip4/10.0.0.1/tcp/4980
 runs tasks  true (exec)
 platform    linux/arm64

@@ -7,8 +7,10 @@ package rogue
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -62,8 +64,7 @@ func Join(t testing.TB, name string, bootstrap []string, token string) *Peer {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := h.Enter(ctx); err != nil {
-		h.Close()
-		t.Fatal(err)
+		t.Fatal(errors.Join(err, h.Close()))
 	}
 	p := On(t, h) // before the host connects
 	running, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -146,9 +147,7 @@ func (p *Peer) HTTP(method string, to job.Peer, path string, header http.Header,
 	if err != nil {
 		return Reply{}, err
 	}
-	for k, v := range header {
-		r.Header[k] = v
-	}
+	maps.Copy(r.Header, header)
 	if body != "" && r.Header.Get("Content-Type") == "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -230,10 +229,22 @@ func (p *Peer) Advertise(classes ...string) {
 // Session opens a session with another daemon: both sides have greeted.
 func (p *Peer) Session(to job.Peer) *Session {
 	p.t.Helper()
+	return p.open(to, true)
+}
+
+// Earlier is Session of a peer that speaks as the first version of the protocol did: it says of no later feature that it
+// knows it.
+func (p *Peer) Earlier(to job.Peer) *Session {
+	p.t.Helper()
+	return p.open(to, false)
+}
+
+func (p *Peer) open(to job.Peer, current bool) *Session {
+	p.t.Helper()
 	var err error
 	for late := time.Now().Add(patience); time.Now().Before(late); pause(time.Second / 4) {
 		var s *Session
-		if s, err = p.TrySession(to, true); err == nil {
+		if s, err = p.TrySession(to, current); err == nil {
 			return s
 		}
 	}
@@ -241,8 +252,7 @@ func (p *Peer) Session(to job.Peer) *Session {
 	return nil
 }
 
-// TrySession is Session for one that may be refused. Unless current is true, the peer speaks as the first version of the
-// protocol did, and says of no later feature that it knows it.
+// TrySession is Session, or Earlier unless current is true, for a session that may be refused.
 func (p *Peer) TrySession(to job.Peer, current bool) (*Session, error) {
 	p.t.Helper()
 	stream, err := p.Open(to, session.ID)

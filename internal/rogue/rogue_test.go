@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
 
 	"github.com/musterhq/muster/dht"
@@ -34,6 +36,8 @@ func (h honest) Measured(job.Peer, time.Duration)            {}
 func (h honest) Down(p job.Peer, _ error)                    { h.down <- p }
 func (h honest) FromScheduler(_ job.Peer, m lease.ToWorker)  { h.got <- m }
 func (h honest) FromWorker(_ job.Peer, m lease.ToScheduler)  { h.got <- m }
+func (h honest) MayHear(job.Peer) bool                       { return true }
+func (h honest) MayAnnounce(job.Peer) bool                   { return true }
 func (h honest) announced(_ job.Peer, a gossip.Announcement) { h.got <- a }
 func (h honest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusTeapot)
@@ -42,13 +46,15 @@ func (h honest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // served is a libp2p host behind the table of protocols.
 type served struct {
-	session.Host
+	host.Host
 	table *p2p.Host
 }
 
 func (s served) SetStreamHandler(id protocol.ID, serve network.StreamHandler) {
 	_ = s.table.Handle(id, serve)
 }
+
+func (s served) RolesOf(id peer.ID) p2p.Roles { return s.table.Grants.Of(id) }
 
 // TestRogueIsHeard checks that what the hostile peer sends arrives: in a session that it opens or accepts, over HTTP, on
 // the topic and in the DHT. Tests that expect a refusal would otherwise prove nothing.
@@ -63,7 +69,7 @@ func TestRogueIsHeard(t *testing.T) {
 		must(t, err)
 		gc := gossip.DefaultConfig()
 		gc.Cluster = good.Cluster()
-		topic, err := gossip.New(gc, good.Libp2p(), func(job.Peer) bool { return true }, h.announced, log)
+		topic, err := gossip.New(gc, good.Libp2p(), h, h.announced, log)
 		must(t, err)
 		tc := dht.DefaultConfig()
 		tc.Cluster = good.Cluster()

@@ -9,7 +9,8 @@
 // many workers should open a session to the author.
 //
 // A message that is out of bounds, or whose author field is not its signer, is rejected and not passed on. A message
-// that is older than one already received from its author, or that comes too often, is ignored and not passed on.
+// that is older than one already received from its author, or that comes too often, is ignored and not passed on. So
+// is one whose author is not a scheduler of the cluster.
 //
 // A scheduler announces when its wants change (but not more often than [Config.Least]), again every [Config.Every]
 // while it wants something, and when a peer that is connected to it joins the topic, because a new host does not
@@ -93,7 +94,7 @@ type Announcement struct {
 type Topic struct {
 	cfg     Config
 	host    host.Host
-	member  func(job.Peer) bool
+	members Members
 	receive func(job.Peer, Announcement)
 	log     *slog.Logger
 	authors *authors
@@ -104,14 +105,22 @@ type Topic struct {
 	sessions int    // guarded by mu
 }
 
-// New returns a topic on the host; Run joins it. Peers for which member returns false are ignored. It calls receive
-// for each announcement of another host, one at a time. receive must return soon, or later announcements are lost.
-func New(cfg Config, h host.Host, member func(job.Peer) bool, receive func(from job.Peer, a Announcement), log *slog.Logger) (*Topic, error) {
+// Members says who may take part.
+type Members interface {
+	// MayHear reports whether a peer is a member, and so may get announcements.
+	MayHear(p job.Peer) bool
+	// MayAnnounce reports whether a peer is a scheduler of the cluster.
+	MayAnnounce(p job.Peer) bool
+}
+
+// New returns a topic on the host; Run joins it. It calls receive for each announcement of another scheduler, one at a
+// time. receive must return soon, or later announcements are lost.
+func New(cfg Config, h host.Host, members Members, receive func(from job.Peer, a Announcement), log *slog.Logger) (*Topic, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	return &Topic{
-		cfg: cfg, host: h, member: member, receive: receive, log: log, authors: newAuthors(), changed: make(chan struct{}, 1),
+		cfg: cfg, host: h, members: members, receive: receive, log: log, authors: newAuthors(), changed: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -153,7 +162,7 @@ func (t *Topic) Run(ctx context.Context) error {
 		pubsub.WithFloodPublish(true), // otherwise a host with a mesh of 12 reaches most workers only by lazy gossip
 		pubsub.WithMaxMessageSize(maxRPC),
 		pubsub.WithSubscriptionFilter(pubsub.WrapLimitSubscriptionFilter(pubsub.NewAllowlistSubscriptionFilter(name), maxSubscriptions)),
-		pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return t.member(job.Peer(p.String())) }),
+		pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return t.members.MayHear(job.Peer(p.String())) }),
 		pubsub.WithLogger(t.log),
 	)
 	if err != nil {

@@ -60,7 +60,17 @@ func (n *node) last() Announcement {
 	return n.got[len(n.got)-1]
 }
 
-func everyone(job.Peer) bool { return true }
+// everyone takes part, and announces.
+type everyone struct{}
+
+func (everyone) MayHear(job.Peer) bool     { return true }
+func (everyone) MayAnnounce(job.Peer) bool { return true }
+
+// allBut is everyone, but one peer announces nothing.
+type allBut job.Peer
+
+func (allBut) MayHear(job.Peer) bool         { return true }
+func (a allBut) MayAnnounce(p job.Peer) bool { return p != job.Peer(a) }
 
 // cluster starts n topics whose hosts are not connected.
 func cluster(t *testing.T, n int, lost func(from, to net.Addr) bool) []*node {
@@ -86,7 +96,7 @@ func cluster(t *testing.T, n int, lost func(from, to net.Addr) bool) []*node {
 		nd := &node{host: h}
 		cfg := DefaultConfig()
 		cfg.Cluster = "test"
-		nd.Topic, err = New(cfg, h, everyone, func(_ job.Peer, a Announcement) {
+		nd.Topic, err = New(cfg, h, everyone{}, func(_ job.Peer, a Announcement) {
 			nd.mu.Lock()
 			defer nd.mu.Unlock()
 			nd.got = append(nd.got, a)
@@ -270,7 +280,7 @@ func TestValidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		author, stranger := test.RandPeerIDFatal(t), test.RandPeerIDFatal(t)
 		topic := cluster(t, 1, nil)[0].Topic
-		topic.member = func(p job.Peer) bool { return p != job.Peer(stranger.String()) }
+		topic.members = allBut(stranger.String()) // a stranger, or a member without the role scheduler
 		say := func(by peer.ID, claims peer.ID, seq uint64) pubsub.ValidationResult {
 			data, err := proto.Marshal(toWire(claims, Announcement{Seq: seq, TTL: time.Second, Wants: []Want{{Class: "cpu/1", Count: 1}}}))
 			if err != nil {

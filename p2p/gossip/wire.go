@@ -85,7 +85,7 @@ func (t *Topic) validate(ctx context.Context, from peer.ID, msg *pubsub.Message)
 		return pubsub.ValidationReject
 	}
 	author := job.Peer(msg.GetFrom().String())
-	if msg.GetFrom() != t.host.ID() && (!t.member(author) || !t.authors.accept(author, a.Seq, time.Now())) {
+	if msg.GetFrom() != t.host.ID() && (!t.members.MayAnnounce(author) || !t.authors.accept(author, a.Seq, time.Now())) {
 		return pubsub.ValidationIgnore
 	}
 	msg.ValidatorData = a

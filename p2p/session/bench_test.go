@@ -66,7 +66,7 @@ func benchHost(b *testing.B) host.Host {
 
 func benchNode(b *testing.B) *answerer {
 	a := &answerer{up: make(chan struct{})}
-	m, err := New(DefaultConfig(), benchHost(b), a, slog.New(slog.DiscardHandler))
+	m, err := New(DefaultConfig(), &member{Host: benchHost(b)}, a, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -37,6 +37,7 @@ type conn struct {
 	leaving  atomic.Bool  // a Goodbye is in the queue
 	given    atomic.Bool  // this side has given the session up
 	pings    pings
+	roles    roleCheck
 	files    files[*job.File] // that the peer has sent; only the reader uses it
 
 	woken   chan struct{} // a resting session is used again
@@ -65,6 +66,7 @@ type open struct {
 type features struct {
 	arrays bool // arrays, and job files that are named by their digest
 	gangs  bool
+	roles  bool // which messages need which role
 }
 
 // count is the number of streams that a daemon has opened since its start.
@@ -167,6 +169,13 @@ func (c *conn) read(h Handler) error {
 			return c.readError(err)
 		}
 		c.source.owed += frameCost
+		drop, err := c.roles.check(f)
+		if err != nil {
+			return err
+		}
+		if drop {
+			continue
+		}
 		switch b := f.GetBody().(type) {
 		case *wirepb.Frame_Ping:
 			err = c.send(pong(b.Ping.GetNumber()))

@@ -14,6 +14,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/timers"
 )
 
@@ -212,6 +213,13 @@ func (c count) after(known count) bool {
 func (l *loop) start(k *link, o open, opened bool) {
 	c := newConn(l.cfg, k.peer, o, opened)
 	c.source.done = c.done
+	id := o.stream.Conn().RemotePeer()
+	c.roles = roleCheck{
+		roles: func() p2p.Roles { return l.host.RolesOf(id) }, knows: o.knows.roles, denied: &l.denied,
+		first: func(err error) {
+			l.log.Warn("messages ignored of a peer of an earlier version", "peer", string(k.peer), "error", err)
+		},
+	}
 	if !opened {
 		_ = c.out.put(acceptFrame(l.mine)) // the first frame of a new queue
 	}
@@ -234,7 +242,7 @@ func (l *loop) ended(k *link, c *conn) {
 		k.left = time.Time{}
 		l.leaving--
 	}
-	if errors.Is(c.cause, ErrInvalid) {
+	if errors.Is(c.cause, ErrInvalid) || errors.Is(c.cause, ErrRole) {
 		l.ban(k)
 	}
 	if time.Since(c.since) >= stableAfter {

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -18,6 +19,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/protocol"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/wirepb"
 	"github.com/musterhq/muster/timers"
 )
@@ -26,9 +28,16 @@ import (
 type Host interface {
 	ID() peer.ID
 	NewStream(ctx context.Context, p peer.ID, ids ...protocol.ID) (network.Stream, error)
+	Server
+	Network() network.Network
+	// RolesOf returns the roles that the present credential of an admitted peer gives it.
+	RolesOf(p peer.ID) p2p.Roles
+}
+
+// Server is the part of a libp2p host that serves protocols.
+type Server interface {
 	SetStreamHandler(id protocol.ID, h network.StreamHandler)
 	RemoveStreamHandler(id protocol.ID)
-	Network() network.Network
 }
 
 // Manager maintains the sessions of a daemon.
@@ -43,6 +52,7 @@ type Manager struct {
 	changed chan struct{} // holds a token while changes of the wanted set are to be handled
 	stopped chan struct{} // closed when Run is about to return
 	table   table
+	denied  atomic.Uint64 // messages that their senders' roles do not allow
 }
 
 // New returns a manager that calls handler. Run starts it.
@@ -127,6 +137,9 @@ func (m *Manager) RTT(p job.Peer) (time.Duration, bool) {
 	return d, d > 0
 }
 
+// Denied returns how many messages have come that their sender's role does not allow.
+func (m *Manager) Denied() uint64 { return m.denied.Load() }
+
 // Run opens and accepts sessions until ctx ends. Then it says goodbye on each, and returns when all have ended.
 func (m *Manager) Run(ctx context.Context) error {
 	defer close(m.stopped)
@@ -179,7 +192,7 @@ func (m *Manager) serve(c *conn) {
 	c.cut(c.read(m.handler))
 	m.table.remove(c)
 	switch {
-	case errors.Is(c.cause, ErrInvalid), errors.Is(c.cause, ErrBusy):
+	case errors.Is(c.cause, ErrInvalid), errors.Is(c.cause, ErrRole), errors.Is(c.cause, ErrBusy):
 		m.log.Warn("session cut", "peer", string(c.peer), "error", c.cause)
 	default:
 		m.log.Info("session down", "peer", string(c.peer), "error", c.cause)
@@ -268,11 +281,11 @@ func (t *table) takeChanged() []job.Peer {
 }
 
 func openFrame(c count) *wirepb.Frame {
-	return &wirepb.Frame{Body: &wirepb.Frame_Open{Open: &wirepb.Open{Incarnation: c.incarnation, Count: c.n, Arrays: true, Gangs: true}}}
+	return &wirepb.Frame{Body: &wirepb.Frame_Open{Open: &wirepb.Open{Incarnation: c.incarnation, Count: c.n, Arrays: true, Gangs: true, Roles: true}}}
 }
 
 func acceptFrame(c count) *wirepb.Frame {
-	return &wirepb.Frame{Body: &wirepb.Frame_Accept{Accept: &wirepb.Accept{Incarnation: c.incarnation, Count: c.n, Arrays: true, Gangs: true}}}
+	return &wirepb.Frame{Body: &wirepb.Frame_Accept{Accept: &wirepb.Accept{Incarnation: c.incarnation, Count: c.n, Arrays: true, Gangs: true, Roles: true}}}
 }
 
 var errNotGreeted = fmt.Errorf("%w: unexpected first frame of a session", ErrInvalid)

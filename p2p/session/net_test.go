@@ -16,12 +16,14 @@ import (
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/peerstore"
 	"github.com/libp2p/go-libp2p/x/simlibp2p"
 	"github.com/marcopolo/simnet"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p"
 )
 
 const oneWay = 5 * time.Millisecond
@@ -34,6 +36,19 @@ type cluster struct {
 	nodes []*node
 	// slow returns the latency of a packet between two hosts; nil: oneWay.
 	slow atomic.Pointer[func(from, to int) time.Duration]
+}
+
+// member is a host of a cluster in which each host has all roles, unless roles says otherwise.
+type member struct {
+	host.Host
+	roles atomic.Pointer[map[peer.ID]p2p.Roles]
+}
+
+func (m *member) RolesOf(id peer.ID) p2p.Roles {
+	if of := m.roles.Load(); of != nil {
+		return (*of)[id]
+	}
+	return p2p.AllRoles
 }
 
 // node is a daemon with only sessions.
@@ -96,7 +111,7 @@ func (n *node) start(t *testing.T) { n.startWith(t, DefaultConfig()) }
 
 func (n *node) startWith(t *testing.T, cfg Config) {
 	n.recorder = &recorder{up: map[job.Peer]bool{}}
-	m, err := New(cfg, n.host, n.recorder, slog.New(slog.DiscardHandler))
+	m, err := New(cfg, &member{Host: n.host}, n.recorder, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,10 @@
 // the opener. The side that accepted a session gives it up only to make room, in the same way. Ping, Pong and what a
 // daemon sends to everybody (Owns, Hello, Availability, renewals of no attempt) do not count as use.
 //
+// Each message needs a role of its sender, the scheduler's or the worker's (see senders). The roles are those of the
+// credential that the peer has shown last. A message without the role ends the session like one that is out of bounds.
+// A peer of an earlier version says in Open or Accept that it does not know this; from it, such messages are ignored.
+//
 // Every message is checked once, on arrival (fromWire), and trusted from then on. A message that is out of bounds or
 // unknown ends the session with a reset, and its sender is refused for [Config.BackoffMax]. So a change that an old
 // peer would refuse or misread needs a new protocol number.
@@ -92,6 +96,9 @@ var (
 	ErrNoSession = errors.New("session: none with this peer")
 	// ErrInvalid is a message that is out of bounds: a bug of its sender.
 	ErrInvalid = errors.New("session: invalid message")
+	// ErrRole is a message that its sender's role does not allow: its credential does not make it a scheduler, or not a
+	// worker.
+	ErrRole = errors.New("session: not allowed")
 	// ErrBusy means that the peer does not read what it is sent. The session was cut.
 	ErrBusy = errors.New("session: peer does not read")
 	// ErrSilent means that nothing arrived from the peer for Config.Silence.

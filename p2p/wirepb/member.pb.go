@@ -140,6 +140,7 @@ type LinkBody struct {
 	Roles    uint32                 `protobuf:"varint,2,opt,name=roles,proto3" json:"roles,omitempty"`                       // bits: 1 worker, 2 scheduler, 4 inviter
 	NotAfter int64                  `protobuf:"varint,3,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"` // Unix seconds
 	Cluster  []byte                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`                    // the cluster id
+	Labels   []*Label               `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty"`                      // sorted by name; earlier versions ignore them, and renew without them
 	// Who let the peer in, then who let that one in, up to the cluster key; if
 	// these are not the peers of the links that follow. One empty entry means the
 	// cluster key.
@@ -206,11 +207,71 @@ func (x *LinkBody) GetCluster() []byte {
 	return nil
 }
 
+func (x *LinkBody) GetLabels() []*Label {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 func (x *LinkBody) GetLetInBy() [][]byte {
 	if x != nil {
 		return x.LetInBy
 	}
 	return nil
+}
+
+// Label is a label that an inviter has signed for a host.
+type Label struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Label) Reset() {
+	*x = Label{}
+	mi := &file_p2p_wirepb_member_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Label) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Label) ProtoMessage() {}
+
+func (x *Label) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_member_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Label.ProtoReflect.Descriptor instead.
+func (*Label) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Label) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Label) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
 }
 
 // Hello opens a connection: the dialer shows who it is.
@@ -225,7 +286,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[3]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -237,7 +298,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[3]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -250,7 +311,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{3}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Hello) GetCredential() *Credential {
@@ -287,7 +348,7 @@ type HelloReply struct {
 
 func (x *HelloReply) Reset() {
 	*x = HelloReply{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[4]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -299,7 +360,7 @@ func (x *HelloReply) String() string {
 func (*HelloReply) ProtoMessage() {}
 
 func (x *HelloReply) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[4]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -312,7 +373,7 @@ func (x *HelloReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloReply.ProtoReflect.Descriptor instead.
 func (*HelloReply) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{4}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *HelloReply) GetCode() uint32 {
@@ -360,7 +421,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[5]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +433,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[5]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +446,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{5}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *JoinRequest) GetCluster() []byte {
@@ -434,7 +495,7 @@ type JoinReply struct {
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[6]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -446,7 +507,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[6]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -459,7 +520,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{6}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *JoinReply) GetCode() uint32 {
@@ -492,7 +553,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[7]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -504,7 +565,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[7]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -517,7 +578,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{7}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Revocation) GetBody() []byte {
@@ -564,7 +625,7 @@ type RevocationBody struct {
 
 func (x *RevocationBody) Reset() {
 	*x = RevocationBody{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[8]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +637,7 @@ func (x *RevocationBody) String() string {
 func (*RevocationBody) ProtoMessage() {}
 
 func (x *RevocationBody) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[8]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -589,7 +650,7 @@ func (x *RevocationBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationBody.ProtoReflect.Descriptor instead.
 func (*RevocationBody) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{8}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RevocationBody) GetCluster() []byte {
@@ -651,7 +712,7 @@ type RevocationList struct {
 
 func (x *RevocationList) Reset() {
 	*x = RevocationList{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[9]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +724,7 @@ func (x *RevocationList) String() string {
 func (*RevocationList) ProtoMessage() {}
 
 func (x *RevocationList) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[9]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +737,7 @@ func (x *RevocationList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationList.ProtoReflect.Descriptor instead.
 func (*RevocationList) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{9}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RevocationList) GetEntries() []*Revocation {
@@ -698,13 +759,17 @@ const file_p2p_wirepb_member_proto_rawDesc = "" +
 	"clusterKey\"8\n" +
 	"\x04Link\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x1c\n" +
-	"\tsignature\x18\x02 \x01(\fR\tsignature\"\x87\x01\n" +
+	"\tsignature\x18\x02 \x01(\fR\tsignature\"\xb5\x01\n" +
 	"\bLinkBody\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\fR\x04peer\x12\x14\n" +
 	"\x05roles\x18\x02 \x01(\rR\x05roles\x12\x1b\n" +
 	"\tnot_after\x18\x03 \x01(\x03R\bnotAfter\x12\x18\n" +
-	"\acluster\x18\x04 \x01(\fR\acluster\x12\x1a\n" +
-	"\tlet_in_by\x18\b \x03(\fR\aletInBy\"p\n" +
+	"\acluster\x18\x04 \x01(\fR\acluster\x12,\n" +
+	"\x06labels\x18\x05 \x03(\v2\x14.muster.p2p.v1.LabelR\x06labels\x12\x1a\n" +
+	"\tlet_in_by\x18\b \x03(\fR\aletInBy\"1\n" +
+	"\x05Label\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"p\n" +
 	"\x05Hello\x129\n" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x19.muster.p2p.v1.CredentialR\n" +
@@ -761,33 +826,35 @@ func file_p2p_wirepb_member_proto_rawDescGZIP() []byte {
 	return file_p2p_wirepb_member_proto_rawDescData
 }
 
-var file_p2p_wirepb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_p2p_wirepb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_p2p_wirepb_member_proto_goTypes = []any{
 	(*Credential)(nil),     // 0: muster.p2p.v1.Credential
 	(*Link)(nil),           // 1: muster.p2p.v1.Link
 	(*LinkBody)(nil),       // 2: muster.p2p.v1.LinkBody
-	(*Hello)(nil),          // 3: muster.p2p.v1.Hello
-	(*HelloReply)(nil),     // 4: muster.p2p.v1.HelloReply
-	(*JoinRequest)(nil),    // 5: muster.p2p.v1.JoinRequest
-	(*JoinReply)(nil),      // 6: muster.p2p.v1.JoinReply
-	(*Revocation)(nil),     // 7: muster.p2p.v1.Revocation
-	(*RevocationBody)(nil), // 8: muster.p2p.v1.RevocationBody
-	(*RevocationList)(nil), // 9: muster.p2p.v1.RevocationList
+	(*Label)(nil),          // 3: muster.p2p.v1.Label
+	(*Hello)(nil),          // 4: muster.p2p.v1.Hello
+	(*HelloReply)(nil),     // 5: muster.p2p.v1.HelloReply
+	(*JoinRequest)(nil),    // 6: muster.p2p.v1.JoinRequest
+	(*JoinReply)(nil),      // 7: muster.p2p.v1.JoinReply
+	(*Revocation)(nil),     // 8: muster.p2p.v1.Revocation
+	(*RevocationBody)(nil), // 9: muster.p2p.v1.RevocationBody
+	(*RevocationList)(nil), // 10: muster.p2p.v1.RevocationList
 }
 var file_p2p_wirepb_member_proto_depIdxs = []int32{
 	1, // 0: muster.p2p.v1.Credential.links:type_name -> muster.p2p.v1.Link
-	0, // 1: muster.p2p.v1.Hello.credential:type_name -> muster.p2p.v1.Credential
-	0, // 2: muster.p2p.v1.HelloReply.credential:type_name -> muster.p2p.v1.Credential
-	0, // 3: muster.p2p.v1.JoinRequest.credential:type_name -> muster.p2p.v1.Credential
-	0, // 4: muster.p2p.v1.JoinRequest.origin:type_name -> muster.p2p.v1.Credential
-	0, // 5: muster.p2p.v1.JoinReply.credential:type_name -> muster.p2p.v1.Credential
-	0, // 6: muster.p2p.v1.Revocation.issuer:type_name -> muster.p2p.v1.Credential
-	7, // 7: muster.p2p.v1.RevocationList.entries:type_name -> muster.p2p.v1.Revocation
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	3, // 1: muster.p2p.v1.LinkBody.labels:type_name -> muster.p2p.v1.Label
+	0, // 2: muster.p2p.v1.Hello.credential:type_name -> muster.p2p.v1.Credential
+	0, // 3: muster.p2p.v1.HelloReply.credential:type_name -> muster.p2p.v1.Credential
+	0, // 4: muster.p2p.v1.JoinRequest.credential:type_name -> muster.p2p.v1.Credential
+	0, // 5: muster.p2p.v1.JoinRequest.origin:type_name -> muster.p2p.v1.Credential
+	0, // 6: muster.p2p.v1.JoinReply.credential:type_name -> muster.p2p.v1.Credential
+	0, // 7: muster.p2p.v1.Revocation.issuer:type_name -> muster.p2p.v1.Credential
+	8, // 8: muster.p2p.v1.RevocationList.entries:type_name -> muster.p2p.v1.Revocation
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	9, // [9:9] is the sub-list for extension type_name
+	9, // [9:9] is the sub-list for extension extendee
+	0, // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_member_proto_init() }
@@ -801,7 +868,7 @@ func file_p2p_wirepb_member_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_p2p_wirepb_member_proto_rawDesc), len(file_p2p_wirepb_member_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

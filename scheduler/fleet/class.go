@@ -3,6 +3,8 @@ package fleet
 // Classes: which of the classes that hosts advertise are searched for a request.
 
 import (
+	"strings"
+
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -16,8 +18,8 @@ const maxSearched = 4
 // they are the classes of the labels that its constraint demands, and that of its resources: which of them is the rarest
 // is not known.
 func ClassesFor(s job.Spec) []string {
-	if len(s.NodeList) == 1 && job.CheckLabel(nameFact, s.NodeList[0]) == nil {
-		return []string{lease.NameClass(s.NodeList[0])}
+	if name := onlyNode(s); job.CheckLabel(nameFact, name) == nil {
+		return []string{lease.NameClass(name)}
 	}
 	need := s.Resources
 	c, err := job.ParseConstraint(s.Constraint)
@@ -61,6 +63,15 @@ func ClassesFor(s job.Spec) []string {
 }
 
 const nameFact = "name"
+
+// onlyNode returns the name of the node that a job asks for; it is no name if there are several or none.
+func onlyNode(s job.Spec) string {
+	if len(s.NodeList) != 1 {
+		return ""
+	}
+	name, _, _ := strings.Cut(s.NodeList[0], "=")
+	return name
+}
 
 // classOf returns the class of the hosts that meet a comparison; empty if there is none.
 func classOf(c job.Comparison) string {

@@ -36,12 +36,12 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 		return nil, err
 	}
 	for _, term := range c.Terms() {
-		met := func(h *Host) bool { return term.Met(&h.told.facts) }
-		out = append(out, Clause{Text: "constraint " + term.Text, met: met, Test: func(h *Host) string {
+		met := func(h *Host) bool { return term.Met(h.told.of(s.TrustedLabels)) }
+		out = append(out, Clause{Text: "constraint " + term.Text + trusting(s), met: met, Test: func(h *Host) string {
 			if met(h) {
 				return ""
 			}
-			return lease.Clip(term.Has(&h.told.facts))
+			return lease.Clip(term.Has(h.told.of(s.TrustedLabels)))
 		}})
 	}
 	for _, list := range []struct {
@@ -87,7 +87,23 @@ func driverClauses(s job.Spec) []Clause {
 			return "has an earlier version, which passes no input to tasks"
 		}})
 	}
+	if s.TrustedLabels {
+		all = append(all, Clause{Text: "driver: " + lease.DriverSigned, Test: func(h *Host) string {
+			if slices.Contains(h.Profile.Drivers, lease.DriverSigned) {
+				return ""
+			}
+			return "has an earlier version, which does not know trusted labels"
+		}})
+	}
 	return all
+}
+
+// trusting says in the text of a constraint whose labels count.
+func trusting(s job.Spec) string {
+	if s.TrustedLabels {
+		return " (signed labels)"
+	}
+	return ""
 }
 
 func driverClause(s job.Spec) Clause {

@@ -5,11 +5,65 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
+
+// With trusted labels a host has only those that are signed for it, whatever it says of itself.
+func TestTrustedLabels(t *testing.T) {
+	host := func(own, signed map[string]string) *Host {
+		h := &Host{Peer: "p"}
+		p := lease.Profile{Peer: "p", Name: "n", Labels: own, CPUs: 8, Worker: true, Drivers: []string{lease.DriverExec, lease.DriverSigned}}
+		p.Sign(signed)
+		hello(h, lease.Hello{Profile: p}, time.Time{})
+		return h
+	}
+	yes := map[string]string{"secure": "yes"}
+	no := map[string]string{"secure": "no"}
+	for _, c := range []struct {
+		name         string
+		host         *Host
+		any, trusted bool // meets secure=yes
+		strange      bool // with trusted labels, meets !secure
+	}{
+		{"own", host(yes, nil), true, false, true},
+		{"signed", host(nil, yes), true, true, false},
+		{"signed against own", host(no, yes), true, true, false},
+		{"own against signed", host(yes, no), false, false, false},
+		{"none", host(nil, nil), false, false, true},
+	} {
+		meets := func(constraint string, trusted bool) bool {
+			clauses, err := ClausesOf(job.Spec{Constraint: constraint, TrustedLabels: trusted})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range clauses {
+				if (x.Test(c.host) == "") != (x.met == nil && x.Test(c.host) == "" || x.met != nil && x.met(c.host)) {
+					t.Errorf("%s: clause %s has two answers", c.name, x.Text)
+				}
+			}
+			return Meets(clauses, c.host)
+		}
+		if meets("secure=yes", false) != c.any || meets("secure=yes", true) != c.trusted || meets("!secure", true) != c.strange {
+			t.Errorf("%s: secure=yes %v, with trusted labels %v, !secure %v", c.name, meets("secure=yes", false), meets("secure=yes", true), meets("!secure", true))
+		}
+		if !meets("cpus=8", true) {
+			t.Errorf("%s: facts do not count any more", c.name)
+		}
+		prefers := job.Spec{Prefer: "secure=yes", TrustedLabels: true}.Preferences()
+		if got := Weight(prefers, c.host) == 1; got != c.trusted {
+			t.Errorf("%s: preferred %v", c.name, got)
+		}
+	}
+	old := host(nil, yes)
+	old.Profile.Drivers = []string{lease.DriverExec}
+	if clauses, _ := ClausesOf(job.Spec{TrustedLabels: true}); Meets(clauses, old) {
+		t.Error("a host of an earlier version, which would refuse the job file, fits")
+	}
+}
 
 func TestImageClauses(t *testing.T) {
 	bare := &Host{Profile: lease.Profile{Worker: true, Drivers: []string{lease.DriverExec}}}

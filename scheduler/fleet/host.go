@@ -40,8 +40,17 @@ type Host struct {
 // told is what follows from the messages of a host.
 type told struct {
 	facts  job.Facts // of Profile
+	signed job.Facts // facts, with only the labels that are signed
 	seq    uint64    // of the last Availability in this session
 	hellos uint64    // counts the sessions
+}
+
+// of returns what constraints compare: with trusted, only labels that are signed count.
+func (t *told) of(trusted bool) *job.Facts {
+	if trusted {
+		return &t.signed
+	}
+	return &t.facts
 }
 
 // rest is whether what is free changes.
@@ -93,6 +102,7 @@ func hello(h *Host, m lease.Hello, now time.Time) {
 	h.Profile, h.Up, h.Draining, h.Detail, h.told.seq, h.Seen = m.Profile, true, false, "", 0, now
 	h.told.hellos++
 	h.told.facts = lease.FactsOf(&h.Profile)
+	h.told.signed = h.told.facts.Trusted()
 	h.Devices = devicesOf(h.Profile.GPUs)
 	h.SetFree(m.Free)
 }

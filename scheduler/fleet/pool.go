@@ -32,7 +32,7 @@ func (p *Pool) MostWeight() int { return p.most }
 func (p *Pool) compare(slot int, h *Host) {
 	p.has.set(slot, Meets(p.clauses, h))
 	for i := range p.prefers {
-		p.met[i].set(slot, p.prefers[i].Met(&h.told.facts))
+		p.met[i].set(slot, p.prefers[i].Met(h.told.of(p.prefers[i].Trusted)))
 	}
 }
 
@@ -51,7 +51,7 @@ func (p *Pool) weight(slot int) int {
 func Weight(prefers []job.Preference, h *Host) int {
 	sum := 0
 	for _, p := range prefers {
-		if p.Met(&h.told.facts) {
+		if p.Met(h.told.of(p.Trusted)) {
 			sum += p.Weight
 		}
 	}
@@ -62,7 +62,7 @@ func Weight(prefers []job.Preference, h *Host) int {
 func Preferred(prefers []job.Preference, h *Host) string {
 	var met []string
 	for _, p := range prefers {
-		if p.Met(&h.told.facts) {
+		if p.Met(h.told.of(p.Trusted)) {
 			met = append(met, p.Text)
 		}
 	}
@@ -79,8 +79,8 @@ func PoolKey(s job.Spec) string {
 	if s.Nodes > 1 {
 		gang = " gang"
 	}
-	return fmt.Sprintf("%d %g %q %d %q %q %q %t %t %q %q",
-		r.GPUs, r.GPUShare, r.GPUModel, r.GPUMemory, s.Constraint, s.NodeList, s.Exclude, s.Image != "", s.TakesInput(), s.Mounts, s.Prefer) + gang
+	return fmt.Sprintf("%d %g %q %d %q %q %q %t %t %q %q %t",
+		r.GPUs, r.GPUShare, r.GPUModel, r.GPUMemory, s.Constraint, s.NodeList, s.Exclude, s.Image != "", s.TakesInput(), s.Mounts, s.Prefer, s.TrustedLabels) + gang
 }
 
 // withoutAmounts leaves out the clauses that a footprint compares.

@@ -1,0 +1,135 @@
+package api
+
+// The nodes that a job names. A name is what a node says of itself, and any member may take the name of another. So the
+// daemon that accepts a job finds out which node a name means, and the job keeps its id.
+// See docs/adr, ADR 113.
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/musterhq/muster/job"
+)
+
+// pinNodes replaces the names of nodes in a job by the nodes that they mean now. A name that means several is an error. One
+// that means none stays as it is.
+func (d *daemons) pinNodes(ctx context.Context, s *job.Spec) error {
+	names := constraintNames(s.Constraint)
+	if !slices.ContainsFunc(s.NodeList, job.LiteralNode) && !slices.ContainsFunc(s.Exclude, job.LiteralNode) && len(names) == 0 {
+		return nil
+	}
+	members, err := d.peers.Members(ctx)
+	if err != nil {
+		return err
+	}
+	named := namedMembers{all: members, byName: map[string][]Member{}, byEnd: map[int]map[string][]int{}}
+	for _, m := range members {
+		named.byName[m.Name] = append(named.byName[m.Name], m)
+	}
+	if s.NodeList, err = named.pin("nodelist", s.NodeList); err != nil {
+		return err
+	}
+	if s.Exclude, err = named.pin("exclude", s.Exclude); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if found := named.byName[name]; len(found) > 1 {
+			return means("constraint: name", name, found, "name the node with --nodelist, by its id")
+		}
+	}
+	return nil
+}
+
+// constraintNames returns the names of nodes that a constraint compares with.
+func constraintNames(text string) (names []string) {
+	c, err := job.ParseConstraint(text)
+	if err != nil {
+		return nil // the job was checked
+	}
+	for _, term := range c.Terms() {
+		for _, x := range term.Comparisons() {
+			if x.Name == "name" {
+				names = append(names, x.Value)
+			}
+		}
+	}
+	return names
+}
+
+// namedMembers finds members by what users call them.
+type namedMembers struct {
+	all    []Member
+	byName map[string][]Member
+	byEnd  map[int]map[string][]int // indexes in all, by the length of the ends of IDs and by the ends
+}
+
+// pin returns a list of nodes whose names are pinned to the members that have them.
+func (n namedMembers) pin(field string, list []string) ([]string, error) {
+	if !slices.ContainsFunc(list, job.LiteralNode) {
+		return list, nil
+	}
+	out := make([]string, 0, len(list))
+	for _, text := range list {
+		if !job.LiteralNode(text) {
+			out = append(out, text)
+			continue
+		}
+		switch found := n.of(text); len(found) {
+		case 0:
+			out = append(out, text)
+		case 1:
+			out = append(out, job.Pinned(found[0].Name, found[0].Peer))
+		default:
+			return nil, means(field, text, found, "give its id")
+		}
+	}
+	return out, nil
+}
+
+// of returns the members that go by a text: by their name, or by the end of their ID, as in a list of nodes.
+func (n namedMembers) of(text string) []Member {
+	found := slices.Clone(n.byName[text])
+	if len(text) < minIDPart {
+		return found
+	}
+	for _, i := range n.endingIn(text) {
+		m := &n.all[i]
+		if string(m.Peer) == text {
+			return []Member{*m}
+		}
+		if m.Name != text {
+			found = append(found, *m)
+		}
+	}
+	return found
+}
+
+// endingIn returns the members whose IDs end in a text. All ends of its length are indexed once, so a long list of names
+// costs no more than the members.
+func (n namedMembers) endingIn(text string) []int {
+	ends := n.byEnd[len(text)]
+	if ends == nil {
+		ends = map[string][]int{}
+		for i := range n.all {
+			if id := string(n.all[i].Peer); len(id) >= len(text) {
+				ends[id[len(id)-len(text):]] = append(ends[id[len(id)-len(text):]], i)
+			}
+		}
+		n.byEnd[len(text)] = ends
+	}
+	return ends[text]
+}
+
+// means is the error of a text that means several members.
+func means(what, text string, found []Member, advice string) error {
+	list := make([]string, 0, len(found))
+	for _, m := range found {
+		list = append(list, string(m.Peer)+" ("+string(m.State)+")")
+	}
+	const most = 8
+	if more := len(list) - most; more > 0 {
+		list = append(list[:most], "and more")
+	}
+	return bad("%s %s: %d nodes go by that: %s; %s. A node that is gone for good is forgotten with `muster peers --revoke ID`", what, quote(text), len(found), strings.Join(list, ", "), advice)
+}

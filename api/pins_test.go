@@ -1,0 +1,75 @@
+package api
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/musterhq/muster/job"
+)
+
+// What a name means is found out when the job is accepted. A name of two nodes means neither.
+func TestNamesArePinned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cal")
+		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
+		cal.name = "ben" // its peer ID stays
+		both := []string{string(ben.peer), string(cal.peer)}
+		submit := func(change func(*job.Spec)) (Job, error) {
+			spec := job.DefaultSpec()
+			spec.Command = []string{"true"}
+			change(&spec)
+			return amy.client.Submit(t.Context(), spec, "")
+		}
+		for what, change := range map[string]func(*job.Spec){
+			"nodelist":   func(s *job.Spec) { s.NodeList = []string{"amy", "ben"} },
+			"exclude":    func(s *job.Spec) { s.Exclude = []string{"ben"} },
+			"constraint": func(s *job.Spec) { s.Constraint = "rack=r1|name=ben" },
+		} {
+			_, err := submit(change)
+			if !errors.Is(err, ErrBad) || !strings.HasPrefix(err.Error(), "invalid request: "+what) || !strings.Contains(err.Error(), both[0]) || !strings.Contains(err.Error(), both[1]) {
+				t.Errorf("%s with a name of two nodes: %v", what, err)
+			}
+			spec := job.DefaultSpec()
+			spec.Command = []string{"true"}
+			change(&spec)
+			if _, err := amy.client.Offers(t.Context(), spec); !errors.Is(err, ErrBad) {
+				t.Errorf("offers, %s: %v", what, err)
+			}
+		}
+		j, err := submit(func(s *job.Spec) {
+			s.NodeList = []string{"amy", "b*", "unknown", string(cal.peer)}
+			s.Exclude = []string{string(ben.peer)[len(ben.peer)-6:]}
+			s.Constraint = "name!=amy"
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "amy=" + string(amy.peer) + " b* unknown ben=" + string(cal.peer) + " ben=" + string(ben.peer)
+		if got := strings.Join(append(j.Spec.NodeList, j.Spec.Exclude...), " "); got != want {
+			t.Errorf("pinned %s, want %s", got, want)
+		}
+	})
+}
+
+// For 1,024 names the 10,000 members are looked through once for each length of a name.
+func TestPinsOfManyMembers(t *testing.T) {
+	n := namedMembers{byName: map[string][]Member{}, byEnd: map[int]map[string][]int{}}
+	for i := range 10_000 {
+		m := Member{Peer: job.Peer("12D3KooW" + strings.Repeat(string(rune('a'+i%26)), 30) + job.NewID(7, uint64(i)).Group().String() + string(job.NewID(7, uint64(i)))), Name: "n" + string(job.NewID(7, uint64(i)))}
+		n.all = append(n.all, m)
+		n.byName[m.Name] = append(n.byName[m.Name], m)
+	}
+	var list []string
+	for i := range 1024 {
+		list = append(list, n.all[i*9].Name)
+	}
+	out, err := n.pin("nodelist", list)
+	if err != nil || len(out) != len(list) || !strings.HasSuffix(out[1], "="+string(n.all[9].Peer)) {
+		t.Fatalf("%v, %v", out[:2], err)
+	}
+	if len(n.byEnd) != 1 {
+		t.Errorf("the members were looked through %d times for names of one length", len(n.byEnd))
+	}
+}

@@ -1,0 +1,282 @@
+//go:build e2e
+
+package e2e
+
+// Hosts that joined with some of the roles: a guest that only runs tasks, and members that try to do more than their
+// roles allow.
+
+import (
+	"context"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/internal/rogue"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+// threeWithGuest starts a daemon of root, one of an ordinary user, and a guest that joined with --roles worker.
+func threeWithGuest(t *testing.T) (root, user, guest *daemon) {
+	t.Helper()
+	root = newDaemon(t, "root", "--gpus", "none", "--cpus", "4").start()
+	user = newDaemon(t, "user", "--gpus", "none", "--cpus", "4", "--config", os.DevNull)
+	if os.Getuid() == 0 {
+		const nobody = 65534
+		if err := os.Chown(user.dir, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+		user.as = &syscall.Credential{Uid: nobody, Gid: nobody}
+	}
+	user.start(root.invite().flags()...)
+	guest = newDaemon(t, "guest", "--gpus", "none", "--cpus", "4").start(root.invite("--roles", "worker").flags()...)
+	for _, d := range []*daemon{root, user, guest} {
+		d.untilNodes(3)
+	}
+	return root, user, guest
+}
+
+func (d *daemon) id() job.Peer {
+	d.t.Helper()
+	for _, n := range d.nodes().Items {
+		if n.Name == d.name {
+			return n.ID
+		}
+	}
+	d.t.Fatalf("%s does not list itself", d.name)
+	return ""
+}
+
+// metrics returns the metrics of the daemon.
+func (d *daemon) metrics() string {
+	d.t.Helper()
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", d.socket)
+	}}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("http://daemon/metrics")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A guest's host runs what it is given, and can do nothing else.
+func TestGuestOnlyRunsTasks(t *testing.T) {
+	root, user, guest := threeWithGuest(t)
+	for _, from := range []*daemon{root, user} {
+		id := from.ok("submit", "-w", "guest", "--", "echo", "ran")
+		if j := from.untilState(id, "SUCCEEDED"); j.Tasks[0].Node != "guest" {
+			t.Errorf("ran on %s", j.Tasks[0].Node)
+		}
+		if out := root.ok("logs", id); !strings.Contains(out, "ran") {
+			t.Errorf("its output at root: %q", out)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/in", []byte("brought"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := root.in(dir, "run", "-w", "guest", "--upload", "in", "--", "cat", "in")
+	if out.code != 0 || !strings.Contains(out.stdout, "brought") {
+		t.Errorf("a task with files: %+v", out)
+	}
+
+	g := newGate(t)
+	id := root.ok(append([]string{"submit", "-x", "guest", "--env", "TOKEN=s3cret", "--"}, g.script("true")...)...)
+	root.untilState(id, "RUNNING")
+	guest.fails(1, []string{"not allowed", "role scheduler", "muster invite --roles"}, "submit", "--", "true")
+	guest.fails(125, []string{"role scheduler"}, "run", "--", "true")
+	for _, what := range [][]string{{"cancel", id}, {"hold", id}, {"requeue", id}, {"logs", id}, {"exec", id, "--", "true"}, {"node", "drain", "root"}} {
+		r := guest.muster(what...)
+		if r.code == 0 || !containsAll(r.stderr, []string{"not allowed", "role scheduler"}) {
+			t.Errorf("%q at the guest: exit %d: %s", what, r.code, r.stderr)
+		}
+	}
+	j := guest.show(id) // what all see, they see
+	if j.State != job.Running || j.Spec.Env["TOKEN"] == "s3cret" {
+		t.Errorf("at the guest the job is %s, its environment %v", j.State, j.Spec.Env)
+	}
+	guest.ok("jobs")
+	guest.ok("why", id)
+	guest.ok("node", "show", "root")
+	guest.ok("node", "drain", "guest") // its own host
+	root.untilNode("guest", "draining", func(n api.Node) bool { return n.State == api.NodeDraining })
+	guest.ok("node", "resume", "guest")
+	guest.fails(1, []string{"no inviter", "muster peers"}, "invite")
+	user.fails(1, []string{"inviter"}, "invite") // an invitation gives that role only if it says so
+	g.open()
+	root.untilState(id, "SUCCEEDED")
+}
+
+// Members that send what their roles do not allow: the session ends, the log says why, and nothing happens.
+func TestRolesOfMembers(t *testing.T) {
+	root := newDaemon(t, "root", "--gpus", "none", "--cpus", "4").start()
+	inv := root.invite("--roles", "worker", "--uses", "3")
+	worker, second := rogue.Join(t, "worker", inv.Bootstrap, inv.Token), rogue.Join(t, "second", inv.Bootstrap, inv.Token)
+	earlier := rogue.Join(t, "earlier", inv.Bootstrap, inv.Token)
+	inv = root.invite("--roles", "scheduler")
+	scheduler := rogue.Join(t, "scheduler", inv.Bootstrap, inv.Token)
+	inv = root.invite("--roles", "inviter")
+	inviter := rogue.Join(t, "inviter", inv.Bootstrap, inv.Token)
+	at := root.id()
+
+	g := newGate(t)
+	id := root.ok(append([]string{"submit", "--env", "TOKEN=s3cret", "--"}, g.script("true")...)...)
+	j := root.untilState(id, "RUNNING")
+	group := uint64(job.ID(id).Group())
+	of := &wirepb.AttemptRef{Job: id, N: int64(j.Tasks[0].Attempt)}
+	epoch := &wirepb.EpochRef{Generation: 1 << 40, Term: 1}
+
+	needs := "needs the role scheduler, and the peer has worker"
+	denied(t, root, worker, &wirepb.Cancel{Attempt: of, Group: group, Epoch: epoch}, needs)
+	denied(t, root, second, &wirepb.Owns{Groups: []*wirepb.GroupEpoch{{Group: group, Epoch: epoch}}}, needs)
+	denied(t, root, scheduler, &wirepb.Event{Attempt: of, Group: group, N: 1}, "needs the role worker, and the peer has scheduler")
+	if !strings.Contains(root.metrics(), "muster_role_denied_total 3") {
+		t.Error("the messages are not counted")
+	}
+	if s, err := inviter.TrySession(at, true); err == nil {
+		s.Reset()
+		t.Error("who has only the role inviter has a session")
+	}
+	for _, r := range []*rogue.Peer{worker, inviter} {
+		for _, c := range []struct{ method, path string }{
+			{http.MethodPost, "/v1/jobs/" + id + "/cancel"}, {http.MethodPost, "/v1/jobs/" + id + "/hold"}, {http.MethodPost, "/v1/jobs/" + id + "/requeue"},
+			{http.MethodPost, "/v1/nodes/" + string(at) + "/drain"}, {http.MethodPost, "/v1/nodes/" + string(at) + "/resume"}, {http.MethodPost, "/v1/nodes/" + string(at) + "/declare-dead"},
+			{http.MethodGet, "/v1/jobs/" + id + "/tasks/0/logs"}, {http.MethodGet, "/v1/jobs/" + id + "/tasks/0/files"},
+			{http.MethodGet, "/v1/jobs/" + id + "/tasks/0/exec"}, {http.MethodGet, "/v1/jobs/" + id + "/tasks/0/attach"},
+			{http.MethodGet, "/peer/v1/attempts/" + id + ".0.1/logs"}, {http.MethodGet, "/peer/v1/attempts/" + id + ".0.1/exec"},
+			{http.MethodPost, "/peer/v1/groups/" + job.ID(id).Group().String() + "/progress"},
+		} {
+			body := ""
+			if c.method == http.MethodPost {
+				body = "{}"
+			}
+			reply, err := r.HTTP(c.method, at, c.path, rogue.Operator("root"), body)
+			if err != nil || reply.Status != http.StatusForbidden || !strings.Contains(reply.Body, "role scheduler") {
+				t.Errorf("%s %s: %d %s, %v", c.method, c.path, reply.Status, reply.Body, err)
+			}
+		}
+		reply, err := r.HTTP(http.MethodGet, at, "/v1/jobs/"+id, rogue.Operator("root"), "")
+		if err != nil || reply.Status != http.StatusOK || strings.Contains(reply.Body, "s3cret") {
+			t.Errorf("GET of the job: %d %s, %v", reply.Status, reply.Body, err)
+		}
+	}
+	reply, err := inviter.HTTP(http.MethodPost, at, "/peer/v1/chunks", rogue.Operator("root"), "")
+	if err != nil || reply.Status != http.StatusForbidden {
+		t.Errorf("the inviter fetches files: %d %s, %v", reply.Status, reply.Body, err)
+	}
+
+	// One that says that it is of an earlier version goes on, and is not obeyed.
+	old := earlier.Earlier(at)
+	from := root.logged()
+	if err := old.Send(&wirepb.Cancel{Attempt: of, Group: group, Epoch: epoch}, &wirepb.Ping{Number: 7}); err != nil {
+		t.Fatal(err)
+	}
+	root.waitLog(from, "ignored", "role scheduler", string(earlier.ID()))
+	if _, err := old.Until(patience, func(f *wirepb.Frame) bool { return f.GetPong().GetNumber() == 7 }); err != nil {
+		t.Errorf("the session of an earlier version: %v", err)
+	}
+
+	if j := root.show(id); j.State != job.Running || j.Tasks[0].Attempt != int(of.N) {
+		t.Errorf("the task is %s", j.State)
+	}
+	g.open()
+	root.untilState(id, "SUCCEEDED")
+}
+
+// denied checks that a message ends the session of a member, and that the daemon's log says why.
+func denied(t *testing.T, d *daemon, r *rogue.Peer, m proto.Message, why string) {
+	t.Helper()
+	from := d.logged()
+	s := r.Session(d.id())
+	if err := s.Send(m); err != nil {
+		t.Fatal(err)
+	}
+	d.waitLog(from, "session cut", "not allowed", why, string(r.ID()))
+	if !s.Ended(patience) {
+		t.Errorf("the session goes on after a %T", m)
+	}
+}
+
+// Labels that are signed with the invitation hold against what a host says of itself, and so does its id against its name.
+func TestSignedLabelsAndNames(t *testing.T) {
+	root := newDaemon(t, "root", "--gpus", "none", "--cpus", "4").start()
+	root.fails(2, []string{"secure", "K=V"}, "invite", "--label", "secure")
+	root.fails(2, []string{"cpus"}, "invite", "--label", "cpus=9")
+	inv := root.invite("--roles", "worker", "--label", "secure=yes", "--label", "rack=r1")
+	good := newDaemon(t, "box", "--gpus", "none", "--cpus", "2", "--label", "secure=no", "--label", "mine=1").start(inv.flags()...)
+	root.untilNodes(2)
+	goodID := root.nodes().Items[0].ID
+	early := root.ok("submit", "--hold", "-w", "box", "--", "true") // while the name means one
+	// A host that says what it likes, and takes the name of the other.
+	newDaemon(t, "box", "--gpus", "none", "--cpus", "2", "--label", "secure=yes").start(root.invite("--roles", "worker").flags()...)
+	root.untilNodes(3)
+
+	var ids []string
+	var liarID job.Peer
+	for _, n := range root.nodes().Items {
+		if n.Name != "box" {
+			continue
+		}
+		ids = append(ids, string(n.ID))
+		want := map[string]string{}
+		if n.ID == goodID {
+			want["secure"], want["rack"] = "yes", "r1"
+		} else {
+			liarID = n.ID
+		}
+		if !maps.Equal(n.Signed, want) || n.Labels["secure"] != "yes" {
+			t.Errorf("%s: labels %v, signed %v", n.ID, n.Labels, n.Signed)
+		}
+	}
+	if out := good.ok("node", "show", string(goodID)); !containsAll(out, []string{"signed labels", "rack=r1,secure=yes", "own labels", "mine=1"}) {
+		t.Errorf("node show: %s", out)
+	}
+	ran := func(flags ...string) job.Peer {
+		t.Helper()
+		return root.untilState(root.ok(append(append([]string{"submit"}, flags...), "--", "true")...), "SUCCEEDED").Tasks[0].NodeID
+	}
+	for range 3 {
+		if at := ran("-C", "secure=yes", "--trusted-labels"); at != goodID {
+			t.Errorf("with trusted labels it ran on %s", at)
+		}
+	}
+	if at := ran("-C", "secure=yes", "--trusted-labels", "--cpus", "2", "--mem", "1MiB"); at != goodID {
+		t.Errorf("with trusted labels it ran on %s", at)
+	}
+	root.fails(3, []string{"could ever run"}, "submit", "-C", "mine=1", "--trusted-labels", "--", "true")
+	root.fails(3, []string{"could ever run"}, "submit", "-C", "secure=yes", "--trusted-labels", "-w", string(liarID), "--", "true")
+	if out := root.ok("nodes"); !strings.Contains(out, "box (…"+string(liarID)[len(liarID)-8:]+")") || !strings.Contains(out, "secure=yes (signed)") {
+		t.Errorf("nodes:\n%s", out)
+	}
+	for _, what := range [][]string{
+		{"submit", "-w", "box", "--", "true"}, {"submit", "-x", "box", "--", "true"}, {"submit", "-C", "name=box", "--", "true"},
+		{"node", "show", "box"}, {"node", "drain", "box"}, {"peers", "--revoke", "box"},
+	} {
+		root.fails(2, append([]string{"2"}, ids...), what...)
+	}
+	for _, id := range []job.Peer{goodID, liarID} {
+		if at := ran("-w", string(id)); at != id {
+			t.Errorf("-w %s ran on %s", id, at)
+		}
+		root.ok("node", "show", string(id))
+	}
+	root.ok("release", early)
+	if at := root.untilState(early, "SUCCEEDED").Tasks[0].NodeID; at != goodID {
+		t.Errorf("the job for the first box ran on %s", at)
+	}
+}

@@ -1,0 +1,57 @@
+package node
+
+// Doctor: the check of the hosts that let others in, and that renew the credentials of all.
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/p2p"
+)
+
+// inviterFact counts the inviters that are alive. Without any, credentials end one by one and nobody can join.
+func inviterFact(own *p2p.Credential, name string, members []p2p.Member) api.Fact {
+	f := api.Fact{Name: "inviters", State: api.FactOK}
+	var alive, away []string
+	if own.Roles.Has(p2p.RoleInviter) {
+		alive = append(alive, name)
+	}
+	for _, m := range members {
+		switch {
+		case !m.Roles.Has(p2p.RoleInviter):
+		case m.Connected:
+			alive = append(alive, m.Name)
+		default:
+			away = append(away, m.Name)
+		}
+	}
+	switch {
+	case len(members) == 0:
+		f.State, f.Detail = api.FactSkip, "this host is alone in its cluster"
+	case len(alive) == 0:
+		f.State = api.FactWarn
+		f.Detail = fmt.Sprintf("no host with the role inviter is connected%s: nobody can join, and credentials are not renewed; that of this host ends at %s", known(away), own.NotAfter.UTC().Format(time.RFC3339))
+		f.Advice = "nothing stops until then: start an inviter again, or restore its data directory on another host"
+	case len(alive) == 1:
+		f.State, f.Detail = api.FactWarn, fmt.Sprintf("only %s has the role inviter and is connected%s: without it nobody can join, and credentials end", alive[0], known(away))
+		f.Advice = "give the role to two or three hosts: `muster invite --roles worker,scheduler,inviter` on " + alive[0] + ", then `muster join` with its token on another one"
+	default:
+		f.Detail = fmt.Sprintf("%d hosts are connected that let others in and renew credentials", len(alive))
+	}
+	return f
+}
+
+// known names the inviters that are not connected.
+func known(away []string) string {
+	const most = 3
+	switch n := len(away); {
+	case n == 0:
+		return ""
+	case n <= most:
+		return fmt.Sprintf(" (known, not connected: %s)", strings.Join(away, ", "))
+	default:
+		return fmt.Sprintf(" (known, not connected: %s and %d more)", strings.Join(away[:most], ", "), n-most)
+	}
+}

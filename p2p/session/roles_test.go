@@ -1,0 +1,97 @@
+package session
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p"
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+// TestEveryMessageHasASender checks that the table has each message of the protocol, and that it agrees with the types of
+// package lease: what goes to workers is the scheduler's.
+func TestEveryMessageHasASender(t *testing.T) {
+	fields := (&wirepb.Frame{}).ProtoReflect().Descriptor().Oneofs().ByName("body").Fields()
+	if fields.Len() != len(senders) {
+		t.Errorf("%d messages, and the table has %d", fields.Len(), len(senders))
+	}
+	for body, role := range senders {
+		for _, has := range []p2p.Roles{0, p2p.RoleWorker, p2p.RoleScheduler, p2p.RoleInviter, p2p.AllRoles} {
+			f := &wirepb.Frame{}
+			frame := reflect.New(body.Elem())
+			frame.Elem().Field(0).Set(reflect.New(frame.Elem().Field(0).Type().Elem()))
+			reflect.ValueOf(f).Elem().FieldByName("Body").Set(frame)
+			for _, knows := range []bool{true, false} {
+				warned := 0
+				c := roleCheck{roles: func() p2p.Roles { return has }, knows: knows, denied: new(atomic.Uint64), first: func(error) { warned++ }}
+				for range 2 {
+					drop, err := c.check(f)
+					if allowed := has.Has(role); allowed != (err == nil && !drop) || err != nil && (!knows || !errors.Is(err, ErrRole)) {
+						t.Errorf("%s from one with %q: dropped %v, error %v", body, has, drop, err)
+					}
+				}
+				if !knows && !has.Has(role) && warned != 1 {
+					t.Errorf("%s: %d warnings", body, warned)
+				}
+			}
+		}
+	}
+	kinds := map[p2p.Roles]int{}
+	for role := range maps.Values(senders) {
+		kinds[role]++
+	}
+	if want := map[p2p.Roles]int{p2p.RoleScheduler: 9, p2p.RoleWorker: 7, 0: 5}; !maps.Equal(kinds, want) {
+		t.Errorf("messages by role: %v, want %v", kinds, want)
+	}
+}
+
+func TestRolesAreThoseOfNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		at := a.Manager.host.(*member)
+		give := func(r p2p.Roles) { at.roles.Store(&map[peer.ID]p2p.Roles{b.host.ID(): r}) }
+		give(p2p.AllRoles)
+		a.Want(b.id())
+		time.Sleep(time.Second)
+		if err := b.Send(a.id(), lease.Release{Offer: 1}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if !a.isUp(b.id()) || a.Denied() != 0 {
+			t.Fatalf("a scheduler's message: %d denied, up %v", a.Denied(), a.isUp(b.id()))
+		}
+		give(p2p.RoleWorker) // its renewed credential says less
+		if err := b.Send(a.id(), lease.Release{Offer: 2}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if a.isUp(b.id()) || a.Denied() != 1 || !errors.Is(a.lastErr(), ErrRole) {
+			t.Errorf("a message that the role does not allow: %d denied, up %v, %v", a.Denied(), a.isUp(b.id()), a.lastErr())
+		}
+		time.Sleep(2 * DefaultConfig().BackoffMax)
+		if !a.isUp(b.id()) {
+			t.Error("it is not taken back after a while")
+		}
+		give(p2p.RoleScheduler)
+		if err := b.Send(a.id(), lease.Release{Offer: 3}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if !a.isUp(b.id()) || a.Denied() != 1 {
+			t.Error("the role that came back is not believed")
+		}
+		if slices.ContainsFunc(a.errs, func(err error) bool { return errors.Is(err, ErrInvalid) }) {
+			t.Errorf("errors %v", a.errs)
+		}
+	})
+}
