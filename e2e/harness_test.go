@@ -44,6 +44,7 @@ type daemon struct {
 	done    chan struct{}       // closed when the process has ended
 	said    chan struct{}       // closed when its whole log is in lines
 	as      *syscall.Credential // nil: the user of this process
+	extra   []*os.File          // passed to it as descriptors from 3 on
 }
 
 func binary(t *testing.T) string {
@@ -123,7 +124,7 @@ func (d *daemon) launch(more ...string) int {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.cmd.Stdout, d.cmd.Stderr = in, in
+	d.cmd.Stdout, d.cmd.Stderr, d.cmd.ExtraFiles = in, in, d.extra
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
