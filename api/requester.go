@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -86,11 +85,17 @@ func callerOf(conn net.Conn) caller {
 		return caller{err: fmt.Errorf("api: peer credentials: %w", inner)}
 	}
 	uid := int(cred.Uid)
-	name := strconv.Itoa(uid) // a user without a name, as in a minimal container
+	return caller{uid: uid, name: UserName(uid)}
+}
+
+// UserName returns the name by which users of this host are known in the cluster. For a user without a name, as in a
+// minimal container, it is the uid.
+func UserName(uid int) string {
+	name := strconv.Itoa(uid)
 	if u, err := user.LookupId(name); err == nil {
 		name = u.Username
 	}
-	return caller{uid: uid, name: name}
+	return name
 }
 
 // authenticator determines who makes a request.
@@ -180,12 +185,7 @@ func (a *authenticator) open() bool { return a.token.Load() == nil }
 
 // tokenDigest reads the bearer token and returns only its digest.
 func tokenDigest(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, fmt.Errorf("api: token file: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxTokenFile))
+	text, err := ReadPrivate(file, maxTokenFile)
 	if err != nil {
 		return nil, fmt.Errorf("api: token file: %w", err)
 	}

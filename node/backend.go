@@ -210,7 +210,7 @@ func (b jobsBackend) Offers(ctx context.Context, s api.Submission) (lease.Explan
 	if b.home == nil {
 		return lease.Explanation{}, apiErrorOf(errNoSuchRole)
 	}
-	x, err := b.home.Offers(ctx, s.Spec)
+	x, err := b.home.Offers(ctx, s.User, s.Spec)
 	return x, apiErrorOf(err)
 }
 

@@ -3,6 +3,7 @@ package node
 // The configuration of a daemon.
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,6 +42,7 @@ type Config struct {
 	OutputLimit           job.Size          // bytes of one task's output that are kept on disk
 	NoWorker, NoScheduler bool
 	AllowRoot             bool         // run tasks of root as root
+	RunOthersAsMe         bool         // a daemon that is not root runs the tasks of all users, as its own user
 	CgroupsOff            bool         // do not use cgroups
 	CPUQuota              bool         // a task gets no more CPU time than it asked for, even if nobody else wants it
 	SetAside              job.Duration // worker.Config.SetAside
@@ -105,7 +107,7 @@ func DefaultSocket() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		return filepath.Join(dir, "muster", "muster.sock")
 	}
-	return filepath.Join(os.TempDir(), fmt.Sprintf("muster-%d", os.Getuid()), "muster.sock")
+	return filepath.Join(fallbackDir(), "muster.sock")
 }
 
 func defaultDataDir() string {
@@ -115,7 +117,7 @@ func defaultDataDir() string {
 	if home, err := os.UserHomeDir(); err == nil {
 		return filepath.Join(home, ".local", "share", "muster")
 	}
-	return filepath.Join(os.TempDir(), fmt.Sprintf("muster-%d", os.Getuid()), "data")
+	return filepath.Join(fallbackDir(), "data")
 }
 
 const (
@@ -162,6 +164,18 @@ func (c Config) checkUsers() error {
 	return nil
 }
 
+// checkRights checks the settings that mean something else for root.
+func (c Config) checkRights() error {
+	root := os.Geteuid() == 0
+	switch {
+	case root && c.HTTP != "" && c.HTTPToken == "":
+		return badSetting("http http-token", "a daemon of root serves HTTP only to those who have its token: give --http-token FILE")
+	case root && c.RunOthersAsMe:
+		return badSetting("run-others-as-me", "a daemon of root runs each task as the user who submitted it; this setting is for daemons of other users")
+	}
+	return nil
+}
+
 // Validate returns an error for the first invalid value. Most of these errors are SettingErrors.
 func (c Config) Validate() error {
 	switch {
@@ -190,7 +204,7 @@ func (c Config) Validate() error {
 	case c.NoWorker && c.NoScheduler:
 		return badSetting("no-worker no-scheduler", "set only one of them; a daemon with both does nothing")
 	}
-	if err := c.checkDocker(); err != nil {
+	if err := errors.Join(c.checkRights(), c.checkDocker()); err != nil {
 		return err
 	}
 	if _, _, err := parseGPUs(c.GPUs, c.Name); err != nil {

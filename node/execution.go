@@ -85,6 +85,9 @@ func (x *execution) buildFiles(b base, hw *hardware, jobs jobsBackend, from hold
 func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, err error) {
 	wc := worker.DefaultConfig()
 	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = offered(hw.profile), hw.boot, draw(), environment()
+	if wc.NotForOthers, err = notForOthers(b.cfg); err != nil {
+		return nil, err
+	}
 	wc.FirstPort, wc.LastPort = machine.Ports()
 	if wc.Limits, err = worker.ParseLimits(b.cfg.Limits); err != nil {
 		return nil, err

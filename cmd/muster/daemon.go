@@ -37,6 +37,8 @@ func (v hostVerbs) daemon(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	warnOfToken(v.err, c)
+	reread := hideToken(cfg, func() (daemonConfig, error) { return configOf(c) })
 	if err := spawn.CloseInherited(); err != nil { // not earlier: the config file may be one of them, as in --config /dev/fd/3
 		return err
 	}
@@ -44,7 +46,7 @@ func (v hostVerbs) daemon(c *cli.Context) error {
 	level.Set(cfg.level())
 	s := service{
 		cfg: cfg, level: level, log: slog.New(logHandler(v.err, cfg.LogFormat, level)),
-		reread: func() (daemonConfig, error) { return configOf(c) },
+		reread: reread,
 	}
 	return s.run(c.Context)
 }

@@ -59,6 +59,7 @@ socket        /environment                             environment
 listen        /ip4/0.0.0.0/tcp/3 /ip4/0.0.0.0/tcp/4    environment
 bootstrap     `+aDaemon+` environment
 token         (set)                                    environment
+token-file    -                                        default
 http          -                                        default
 http-token    -                                        default
 name          flag                                     flag
@@ -73,6 +74,7 @@ client-timeout 5m0s                                    default
 no-worker     false                                    environment
 no-scheduler  false                                    default
 allow-root    true                                     flag
+run-others-as-me  false                                    default
 cgroups-off   false                                    default
 cpu-quota     false                                    default
 set-aside     10m0s                                    default
