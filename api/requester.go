@@ -35,10 +35,8 @@ type requester struct {
 	from     origin
 	user     string
 	operator bool // may change the jobs of all users
+	ownOnly  bool // this daemon shows users only their own jobs
 }
-
-// mayChange reports whether the requester may change a job of that user and see its secrets.
-func (a requester) mayChange(user string) bool { return a.operator || (a.user != "" && a.user == user) }
 
 type requesterKey struct{}
 
@@ -102,17 +100,25 @@ func UserName(uid int) string {
 type authenticator struct {
 	httpUser  string
 	operators []string
+	ownOnly   bool
 	tokenFile string
 	token     atomic.Pointer[[]byte] // digest of the bearer token; nil: none
 }
 
 func newAuthenticator(cfg Config) (*authenticator, error) {
-	a := &authenticator{httpUser: cfg.HTTPUser, operators: cfg.Operators, tokenFile: cfg.TokenFile}
+	a := &authenticator{httpUser: cfg.HTTPUser, operators: cfg.Operators, ownOnly: cfg.OwnOnly, tokenFile: cfg.TokenFile}
 	return a, a.readToken()
 }
 
-// identify returns who makes a request that arrived on this kind of listener.
+// identify returns who makes a request that arrived on this kind of listener, and what this daemon shows to others than
+// a job's user.
 func (a *authenticator) identify(from origin, r *http.Request) (requester, error) {
+	who, err := a.identity(from, r)
+	who.ownOnly = a.ownOnly
+	return who, err
+}
+
+func (a *authenticator) identity(from origin, r *http.Request) (requester, error) {
 	switch from {
 	case fromSocket:
 		c, ok := r.Context().Value(callerKey{}).(caller)

@@ -14,6 +14,9 @@ type whyInput struct {
 }
 
 func (r *jobRoutes) why(ctx context.Context, in *whyInput) (*explanationOutput, error) {
+	if _, err := r.may(ctx, partRow, in.ID, "explain"); err != nil {
+		return nil, err
+	}
 	e, err := r.explain.Why(ctx, job.ID(in.ID))
 	if err != nil {
 		return nil, about(in.ID, err)

@@ -146,6 +146,7 @@ func (n *Node) newServer() (*api.Server, error) {
 		ac.HTTPUser = n.hw.profile.OnlyUser // who has the token of that user's daemon
 	}
 	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
+	ac.OwnOnly = n.cfg.Visibility == VisibleOwn
 	x, jobs := n.exec, jobsBackend{n.owners}
 	return api.New(ac, api.Needs{
 		Jobs: jobs, Deaths: jobs, Explain: jobs, Watch: jobs, Progress: jobs,

@@ -48,6 +48,7 @@ type Config struct {
 	SetAside              job.Duration // worker.Config.SetAside
 	LossLimit             int          // a task is held after it has lost this number of different hosts
 	GangHold              job.Duration // how long a gang holds places at some hosts while others have none for it
+	Visibility            string       // VisibleAll or VisibleOwn
 	Policy                string       // placement policy of jobs that name none
 	TaskPIDs              int          // processes and threads that one task may have; 0: any number
 	Scratch               job.Size     // of one task's scratch directory; 0: half of the file system
@@ -70,6 +71,7 @@ func DefaultConfig() Config {
 	return Config{
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
 		SetAside: job.Duration(worker.DefaultSetAside), LossLimit: scheduler.DefaultConfig().LossLimit, GangHold: job.Duration(scheduler.DefaultConfig().GangHold), Policy: scheduler.DefaultConfig().Policy, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
+		Visibility:  VisibleAll,
 		DockerHost:  docker.DefaultHost,
 		OutputLimit: supervisor.DefaultOutputLimit, ClientTimeout: job.DefaultClientTimeout,
 	}
@@ -119,6 +121,12 @@ func defaultDataDir() string {
 	}
 	return filepath.Join(fallbackDir(), "data")
 }
+
+// The values of Config.Visibility.
+const (
+	VisibleAll = "all" // all users see that a job is there, whose it is and how far it is
+	VisibleOwn = "own" // users see only their own jobs, and operators see all
+)
 
 const (
 	maxSocketPath = 104 // bytes; Linux allows 107

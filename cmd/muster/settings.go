@@ -62,6 +62,7 @@ func settings() []setting {
 		lasting("set-aside", "`TIME` for which free resources are first set aside for a task if no time limits show when it can start", func(c *daemonConfig) *job.Duration { return &c.SetAside }),
 		count("loss-limit", "hold a task, instead of running it again, after it has lost `N` different hosts", func(c *daemonConfig) *int { return &c.LossLimit }),
 		choice("policy", "placement policy `NAME` of jobs that name none: "+strings.Join(node.Policies(), ", "), func(c *daemonConfig) *string { return &c.Policy }, node.Policies()...),
+		choice("visibility", "`WHICH` jobs of this daemon a user sees: all or own. Operators see all", func(c *daemonConfig) *string { return &c.Visibility }, node.VisibleAll, node.VisibleOwn),
 		lasting("gang-hold", "let a gang hold places at some nodes for `TIME` while others have none for it; then it gives them back for a while", func(c *daemonConfig) *job.Duration { return &c.GangHold }),
 		count("task-pids", "`N` processes and threads that one task may have; 0: any number", func(c *daemonConfig) *int { return &c.TaskPIDs }),
 		sized("scratch-quota", "`SIZE` of a task's scratch directory; 0B: half of the file system", func(c *daemonConfig) *job.Size { return &c.Scratch }),

@@ -80,6 +80,7 @@ cpu-quota     false                                    default
 set-aside     10m0s                                    default
 loss-limit    3                                        default
 policy        frag                                     default
+visibility    all                                      default
 gang-hold     10m0s                                    default
 task-pids     16384                                    default
 scratch-quota 0B                                       default
