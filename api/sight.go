@@ -1,7 +1,7 @@
 package api
 
 // Who may see and do what of a job: one table, and the functions that apply it. The daemon that owns a job decides, also
-// for a request that another daemon forwards.
+// for a request that another daemon forwards. See docs/adr, ADR 119.
 
 import (
 	"fmt"

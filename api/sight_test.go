@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // who is a requester in a test, and what the table gives to it.
@@ -99,11 +100,17 @@ func (w who) look(t *testing.T, via int) {
 		part         part
 		method, path string
 	}{
-		{partRow, "GET", base}, {partRow, "GET", base + "/tasks"}, {partRow, "GET", base + "/why"},
-		{partOutput, "GET", base + "/tasks/0/logs"}, {partOutput, "GET", base + "/tasks/0/logs?attempt=1&exact=true"},
+		{partRow, "GET", base},
+		{partRow, "GET", base + "/tasks"},
+		{partRow, "GET", base + "/why"},
+		{partOutput, "GET", base + "/tasks/0/logs"},
+		{partOutput, "GET", base + "/tasks/0/logs?attempt=1&exact=true"},
 		{partFiles, "GET", base + "/tasks/0/files?path=x"},
-		{partInside, "GET", base + "/tasks/0/exec"}, {partInside, "GET", base + "/tasks/0/attach"},
-		{partChange, "POST", base + "/hold"}, {partChange, "POST", base + "/release"}, {partChange, "POST", base + "/cancel"},
+		{partInside, "GET", base + "/tasks/0/exec"},
+		{partInside, "GET", base + "/tasks/0/attach"},
+		{partChange, "POST", base + "/hold"},
+		{partChange, "POST", base + "/release"},
+		{partChange, "POST", base + "/cancel"},
 	} {
 		status, _, body := at.raw(t, r.method, r.path, "")
 		want := "allowed"
@@ -199,4 +206,21 @@ func (d *daemon) eventsFor(t *testing.T, ids []job.ID, change func()) string {
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body) // until the second is over
 	return string(text)
+}
+
+// TestExplanationsForOthers checks that an explanation quotes no paths and labels of the job file to other users.
+func TestExplanationsForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		amy := newCluster(t, "amy").daemons[0]
+		j := secretJob(amy, true)
+		amy.put(j)
+		amy.why = []lease.Clause{{Clause: "driver: exec"}, {Clause: "mount: /hush"}, {Clause: "constraint hush=1"}, {Clause: "nodelist: hush"}, {Clause: "exclude: hush"}, {Clause: "cpus: 1"}}
+		for user, want := range map[string]int{"ada": 6, "eve": 2} {
+			amy.server.auth.httpUser = user
+			x, err := amy.client.Why(t.Context(), j.ID, nil)
+			if err != nil || len(x.Clauses) != want {
+				t.Errorf("%s: %+v, %v", user, x.Clauses, err)
+			}
+		}
+	})
 }

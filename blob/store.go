@@ -145,7 +145,8 @@ func (s *Store) missing(user userID, refs []Ref) ([]Ref, error) {
 	}
 	var missing []Ref
 	for _, r := range refs {
-		if !s.packs.hasOf(user, r) && !(s.doubles.has(user, r.Hash) && s.packs.has(r)) {
+		has := s.packs.hasOf(user, r) || s.doubles.has(user, r.Hash) && s.packs.has(r)
+		if !has {
 			missing = append(missing, r)
 		}
 	}

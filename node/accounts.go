@@ -1,6 +1,6 @@
 package node
 
-// Whose tasks this host runs, by the accounts that it has.
+// Whose tasks this host runs, by the accounts that it has. See docs/adr, ADR 118.
 
 import (
 	"bufio"
