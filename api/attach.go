@@ -66,7 +66,7 @@ type attachRoutes struct {
 
 // task serves the request as the owner of the job.
 func (x *attachRoutes) task(ctx context.Context, in *attachInput) (*huma.StreamResponse, error) {
-	j, t, err := x.myTask(ctx, in.ID, in.Task, "bring input to")
+	j, t, err := x.mayTask(ctx, partInside, in.ID, in.Task, "bring input to")
 	if err != nil {
 		return nil, err
 	}

@@ -275,26 +275,6 @@ func at(t time.Time) *time.Time {
 	return &t
 }
 
-// hidden replaces a value that the requester may not see.
-const hidden = "(hidden)"
-
-// withoutSecrets returns the document for users other than the job's own.
-func (j Job) withoutSecrets() Job {
-	if j.Spec == nil || (len(j.Spec.Env) == 0 && j.Spec.Tree == "") {
-		return j
-	}
-	spec := *j.Spec
-	if spec.Tree != "" {
-		spec.Tree = hidden // anybody who knows the tree's hash can fetch it
-	}
-	spec.Env = make(map[string]string, len(j.Spec.Env))
-	for k := range j.Spec.Env {
-		spec.Env[k] = hidden
-	}
-	j.Spec = &spec
-	return j
-}
-
 // briefTasks is the largest number of tasks that listings and events have of a job.
 const briefTasks = 8
 

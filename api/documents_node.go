@@ -35,8 +35,8 @@ type Node struct {
 	OS      string   `json:"os,omitempty"`
 	Addrs   []string `json:"addrs" nullable:"false"`
 	Version string   `json:"version"`
-	Worker  bool     `json:"worker" doc:"Whether it runs tasks."`
-	Drivers []string `json:"drivers" nullable:"false"`
+	TasksRun
+
 	CPUs    int      `json:"cpus"`
 	Memory  int64    `json:"memory"`
 	Disk    int64    `json:"disk"`
@@ -51,6 +51,13 @@ type Node struct {
 type NodeLabels struct {
 	Labels map[string]string `json:"labels" nullable:"false" doc:"All its labels."`
 	Signed map[string]string `json:"signed_labels" nullable:"false" doc:"Those of its labels that an inviter of the cluster has signed. The others the node has given to itself."`
+}
+
+// TasksRun is the part of a node's document that says which tasks it runs.
+type TasksRun struct {
+	Worker   bool     `json:"worker" doc:"Whether it runs tasks."`
+	Drivers  []string `json:"drivers" nullable:"false"`
+	OnlyUser string   `json:"only_user,omitempty" doc:"It runs only tasks of this user. Empty: those of all users."`
 }
 
 // NodeFree holds the free resources of a node. GPUs counts only wholly free devices.
@@ -254,7 +261,7 @@ func NodeDocument(n NodeInfo) Node {
 	p := n.Profile
 	d := Node{
 		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, NodeLabels: NodeLabels{map[string]string{}, map[string]string{}}, Arch: p.Arch, OS: p.OS, Addrs: append([]string{}, n.Addrs...),
-		Version: p.Version, Worker: p.Worker, Drivers: append([]string{}, p.Drivers...), CPUs: p.CPUs, Memory: int64(p.Memory), Disk: int64(p.Disk),
+		Version: p.Version, TasksRun: TasksRun{p.Worker, append([]string{}, p.Drivers...), p.OnlyUser}, CPUs: p.CPUs, Memory: int64(p.Memory), Disk: int64(p.Disk),
 		Free: freeDocument(n.Free), Running: n.Running, Drain: n.Drain, GPUs: make([]GPU, 0, len(p.GPUs)),
 	}
 	maps.Copy(d.Labels, p.Labels)

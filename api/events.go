@@ -84,8 +84,8 @@ func (r *eventRoutes) known(ctx context.Context, in *eventsInput) (bool, error) 
 	if _, self, err := r.directory.Owner(ctx, id.Group()); err != nil || !self {
 		return false, nil //nolint:nilerr // the stream reports it, and goes on looking for the owner
 	}
-	if _, err := r.jobs.Get(ctx, id); err != nil {
-		return false, about(in.Job[0], err)
+	if _, err := (jobAccess{r.jobs}).may(ctx, partRow, in.Job[0], "follow"); err != nil {
+		return false, err
 	}
 	return true, nil
 }
@@ -104,7 +104,7 @@ func (r *eventRoutes) stream(ctx context.Context, in *eventsInput) (*huma.Stream
 		_, proof := r.directory.Home()
 		w.Header().Set(headerFounding, proof.String())
 		ctx, cancel := context.WithCancel(hctx.Context())
-		f := follower{eventRoutes: r, out: make(chan outgoing, eventQueue), stop: cancel, peer: requesterOf(ctx).from == fromPeer, ended: in.Ended, single: len(groups) == 1, known: known}
+		f := follower{eventRoutes: r, asker: requesterOf(ctx), out: make(chan outgoing, eventQueue), stop: cancel, peer: requesterOf(ctx).from == fromPeer, ended: in.Ended, single: len(groups) == 1, known: known}
 		defer f.sources.Wait()
 		defer cancel()
 		for g, ids := range groups {
@@ -180,6 +180,7 @@ func newEvent(kind EventKind) Event {
 type follower struct {
 	*eventRoutes
 
+	asker   requester
 	out     chan outgoing
 	stop    context.CancelFunc // ends the stream; its client opens another
 	peer    bool               // the request is from another daemon: only this daemon's jobs
@@ -248,7 +249,7 @@ func (f *follower) gone(ctx context.Context, left awaited, err error, ids ...job
 // missing reports which of some jobs do not exist.
 func (f *follower) missing(ctx context.Context, ids []job.ID, left awaited) {
 	for _, id := range ids {
-		if _, err := f.jobs.Get(ctx, id); errors.Is(err, ErrNotFound) {
+		if _, err := (jobAccess{f.jobs}).may(ctx, partRow, string(id), "follow"); errors.Is(err, ErrNotFound) {
 			f.gone(ctx, left, err, id)
 		}
 	}
@@ -274,7 +275,10 @@ func (f *follower) here(ctx context.Context, ids []job.ID, left awaited) {
 // pass turns changes into events.
 func (f *follower) pass(ctx context.Context, changes <-chan job.Job, left awaited) {
 	for j := range changes {
-		doc := briefDocument(&j, f.directory.Copies(j.ID.Group()))
+		if !f.asker.may(partRow, &j) {
+			continue
+		}
+		doc := f.asker.shown(&j, briefDocument(&j, f.directory.Copies(j.ID.Group())))
 		e := newEvent(EventJob)
 		e.Job, e.ID = &doc, j.ID
 		if !f.tell(ctx, left, e) {

@@ -100,7 +100,7 @@ type execRoutes struct {
 
 // task serves the request as the owner of the job.
 func (x *execRoutes) task(ctx context.Context, in *execInput) (*huma.StreamResponse, error) {
-	j, t, err := x.myTask(ctx, in.ID, in.Task, "run a command in")
+	j, t, err := x.mayTask(ctx, partInside, in.ID, in.Task, "run a command in")
 	if err != nil {
 		return nil, err
 	}

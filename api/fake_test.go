@@ -123,6 +123,7 @@ type daemon struct {
 	slow      time.Duration                      // guarded by mu: how long Submit takes
 	notReady  error                              // guarded by mu
 	forwarded func(g job.Group) (job.Peer, bool) // guarded by mu; overrides the owner
+	why       []lease.Clause                     // what Why explains
 	input     *testInput                         // guarded by mu: of its only task that gets input
 }
 
@@ -430,7 +431,7 @@ func (d *daemon) DeclareDead(ctx context.Context, node job.Peer, by string) (int
 
 func (d *daemon) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
 	j, err := d.Get(ctx, id)
-	return lease.Explanation{Job: id, State: j.State(), Reason: j.Tasks[0].Reason}, err
+	return lease.Explanation{Job: id, State: j.State(), Reason: j.Tasks[0].Reason, Clauses: d.why}, err
 }
 
 func (d *daemon) Offers(_ context.Context, s Submission) (lease.Explanation, error) {

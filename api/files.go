@@ -59,7 +59,7 @@ type fileRoutes struct {
 
 // task serves the request as the owner of the job.
 func (f *fileRoutes) task(ctx context.Context, in *filesInput) (*huma.StreamResponse, error) {
-	j, t, err := f.myTask(ctx, in.ID, in.Task, "read the files of")
+	j, t, err := f.mayTask(ctx, partFiles, in.ID, in.Task, "read the files of")
 	if err != nil {
 		return nil, err
 	}

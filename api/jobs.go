@@ -73,11 +73,7 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 
 // answer returns the whole document, without what the requester may not see.
 func (r *jobRoutes) answer(ctx context.Context, j job.Job) *jobOutput {
-	d := JobDocument(j, r.directory.Copies(j.ID.Group()))
-	if !requesterOf(ctx).mayChange(j.User) {
-		d = d.withoutSecrets()
-	}
-	return &jobOutput{d}
+	return &jobOutput{requesterOf(ctx).shown(&j, JobDocument(j, r.directory.Copies(j.ID.Group())))}
 }
 
 // decodeSpec decodes a job file in JSON strictly, and adds the defaults.
@@ -145,9 +141,9 @@ func (r *jobRoutes) offers(ctx context.Context, in *specInput) (*explanationOutp
 }
 
 func (r *jobRoutes) get(ctx context.Context, in *jobInput) (*jobOutput, error) {
-	j, err := r.jobs.Get(ctx, job.ID(in.ID))
+	j, err := r.may(ctx, partRow, in.ID, "show")
 	if err != nil {
-		return nil, about(in.ID, err)
+		return nil, err
 	}
 	return r.answer(ctx, j), nil
 }
@@ -211,24 +207,21 @@ func noTask(id job.ID, numbers string, l job.Layout) error {
 	return &notFoundError{"task", string(id) + "." + numbers, has}
 }
 
-// jobAccess finds jobs that the requester may change.
+// jobAccess finds jobs of which the requester may see or use a part.
 type jobAccess struct{ jobs Jobs }
 
-// mine returns a job if the requester may change it.
-func (o jobAccess) mine(ctx context.Context, id, verb string) (job.Job, error) {
+// may returns a job if the requester may see or use that part of it.
+func (o jobAccess) may(ctx context.Context, p part, id, verb string) (job.Job, error) {
 	j, err := o.jobs.Get(ctx, job.ID(id))
 	if err != nil {
 		return j, about(id, err)
 	}
-	if a := requesterOf(ctx); !a.mayChange(j.User) {
-		return j, fmt.Errorf("%s job %s: %w: it belongs to %s, and you are %s", verb, id, ErrDenied, j.User, a.user)
-	}
-	return j, nil
+	return j, requesterOf(ctx).require(p, &j, verb)
 }
 
-// myTask is mine with one of the job's tasks.
-func (o jobAccess) myTask(ctx context.Context, id string, index int, verb string) (job.Job, job.Task, error) {
-	j, err := o.mine(ctx, id, verb)
+// mayTask is may with one of the job's tasks.
+func (o jobAccess) mayTask(ctx context.Context, p part, id string, index int, verb string) (job.Job, job.Task, error) {
+	j, err := o.may(ctx, p, id, verb)
 	if err != nil {
 		return j, job.Task{}, err
 	}
@@ -260,7 +253,7 @@ func taskOf(ctx context.Context, jobs Jobs, j job.Job, number int) (job.Task, er
 }
 
 func (r *jobRoutes) cancel(ctx context.Context, in *changeInput) (*jobOutput, error) {
-	own, err := r.mine(ctx, in.ID, "cancel")
+	own, err := r.may(ctx, partChange, in.ID, "cancel")
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +278,7 @@ func (r *jobRoutes) release(ctx context.Context, in *changeInput) (*jobOutput, e
 
 func (r *jobRoutes) setHold(ctx context.Context, in *changeInput, release bool) (*jobOutput, error) {
 	verb := map[bool]string{false: "hold", true: "release"}[release]
-	own, err := r.mine(ctx, in.ID, verb)
+	own, err := r.may(ctx, partChange, in.ID, verb)
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +299,7 @@ type requeueInput struct {
 }
 
 func (r *jobRoutes) requeue(ctx context.Context, in *requeueInput) (*jobOutput, error) {
-	own, err := r.mine(ctx, in.ID, "requeue")
+	own, err := r.may(ctx, partChange, in.ID, "requeue")
 	if err != nil {
 		return nil, err
 	}
@@ -369,7 +362,7 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 	if err != nil {
 		return nil, err
 	}
-	own, err := r.jobs.List(ctx, q)
+	own, err := r.listed(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -381,7 +374,7 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 	more := len(own) >= q.Limit
 	l.Items = slices.Grow(l.Items, len(own))
 	for i := range own {
-		l.Items = append(l.Items, briefDocument(&own[i], r.directory.Copies(own[i].ID.Group())))
+		l.Items = append(l.Items, requesterOf(ctx).shown(&own[i], briefDocument(&own[i], r.directory.Copies(own[i].ID.Group()))))
 	}
 	for _, a := range answers {
 		if a.err == nil {
@@ -398,6 +391,17 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 	}
 	_, proof := r.directory.Home()
 	return &jobsOutput{l.Next, proof.String(), l}, nil
+}
+
+// listed returns the jobs of this daemon that the query selects and the requester may see.
+func (r *jobRoutes) listed(ctx context.Context, q job.Query) ([]job.Job, error) {
+	if a := requesterOf(ctx); a.ownOnly && !a.operator {
+		if a.user == "" || (q.User != "" && q.User != a.user) {
+			return nil, nil
+		}
+		q.User = a.user
+	}
+	return r.jobs.List(ctx, q)
 }
 
 func position(j Job) job.Position { return job.Position{Submitted: j.SubmittedAt, ID: j.ID} }

@@ -48,6 +48,9 @@ type logRoutes struct {
 
 // task serves the request as the owner of the job.
 func (l *logRoutes) task(ctx context.Context, in *logInput) (*huma.StreamResponse, error) {
+	if _, err := (jobAccess{l.jobs}).may(ctx, partOutput, in.ID, "read the output of"); err != nil {
+		return nil, err
+	}
 	o, index, err := l.chosen(ctx, in)
 	if err != nil {
 		return nil, err

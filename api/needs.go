@@ -100,11 +100,11 @@ type Logs interface {
 
 // Uploads stores the files that jobs upload. Its errors are those of package blob.
 type Uploads interface {
-	// Missing returns those chunks that are not here.
-	Missing(refs []blob.Ref) ([]blob.Ref, error)
+	// MissingOf returns those chunks that are not here or that the user has not uploaded.
+	MissingOf(user string, refs []blob.Ref) ([]blob.Ref, error)
 	// PutAll stores a user's chunks, each preceded by its header. They may not be on disk yet when it returns.
 	PutAll(from io.Reader, user string) error
-	// PutTree stores a user's tree if all its chunks are here; else it returns the missing chunks. The tree and its
+	// PutTree stores a user's tree if the user has uploaded all its chunks; else it returns the missing chunks. The tree and its
 	// chunks are on disk when it returns.
 	PutTree(text []byte, user string) (blob.Hash, []blob.Ref, error)
 	TreeText(h blob.Hash) ([]byte, error)

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -39,6 +38,7 @@ type requester struct {
 	from     origin
 	user     string
 	operator bool // may change the jobs of all users
+	ownOnly  bool // this daemon shows users only their own jobs
 	daemon   job.Peer
 	roles    []string // of the daemon now, by its credential
 }
@@ -61,9 +61,6 @@ func (a requester) daemonMay(c callers) error {
 	return fmt.Errorf("%w: this needs a daemon with the role %s, and daemon %s has %s; ask at a daemon that has it",
 		ErrDenied, need+roleScheduler, a.daemon.Short(), cmp.Or(strings.Join(a.roles, ","), "none"))
 }
-
-// mayChange reports whether the requester may change a job of that user and see its secrets.
-func (a requester) mayChange(user string) bool { return a.operator || (a.user != "" && a.user == user) }
 
 type requesterKey struct{}
 
@@ -110,29 +107,43 @@ func callerOf(conn net.Conn) caller {
 		return caller{err: fmt.Errorf("api: peer credentials: %w", inner)}
 	}
 	uid := int(cred.Uid)
-	name := strconv.Itoa(uid) // a user without a name, as in a minimal container
+	return caller{uid: uid, name: UserName(uid)}
+}
+
+// UserName returns the name by which users of this host are known in the cluster. For a user without a name, as in a
+// minimal container, it is the uid.
+func UserName(uid int) string {
+	name := strconv.Itoa(uid)
 	if u, err := user.LookupId(name); err == nil {
 		name = u.Username
 	}
-	return caller{uid: uid, name: name}
+	return name
 }
 
 // authenticator determines who makes a request.
 type authenticator struct {
 	httpUser  string
 	operators []string
+	ownOnly   bool
 	tokenFile string
 	peers     Peers                  // says which roles other daemons have
 	token     atomic.Pointer[[]byte] // digest of the bearer token; nil: none
 }
 
 func newAuthenticator(cfg Config, peers Peers) (*authenticator, error) {
-	a := &authenticator{peers: peers, httpUser: cfg.HTTPUser, operators: cfg.Operators, tokenFile: cfg.TokenFile}
+	a := &authenticator{peers: peers, httpUser: cfg.HTTPUser, operators: cfg.Operators, ownOnly: cfg.OwnOnly, tokenFile: cfg.TokenFile}
 	return a, a.readToken()
 }
 
-// identify returns who makes a request that arrived on this kind of listener.
+// identify returns who makes a request that arrived on this kind of listener, and what this daemon shows to others than
+// a job's user.
 func (a *authenticator) identify(from origin, r *http.Request) (requester, error) {
+	who, err := a.identity(from, r)
+	who.ownOnly = a.ownOnly
+	return who, err
+}
+
+func (a *authenticator) identity(from origin, r *http.Request) (requester, error) {
 	switch from {
 	case fromSocket:
 		c, ok := r.Context().Value(callerKey{}).(caller)
@@ -211,12 +222,7 @@ func (a *authenticator) open() bool { return a.token.Load() == nil }
 
 // tokenDigest reads the bearer token and returns only its digest.
 func tokenDigest(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, fmt.Errorf("api: token file: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxTokenFile))
+	text, err := ReadPrivate(file, maxTokenFile)
 	if err != nil {
 		return nil, fmt.Errorf("api: token file: %w", err)
 	}

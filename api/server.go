@@ -26,6 +26,7 @@ type Config struct {
 	// TokenFile holds the bearer token that every request over TCP must have. Without one, HTTP must be a loopback
 	// address.
 	TokenFile string
+	OwnOnly   bool     // users see only their own jobs; operators see all
 	HTTPUser  string   // the user of requests over TCP
 	Operators []string // users who may change the jobs of all users
 }

@@ -38,9 +38,9 @@ func (r *jobRoutes) tasks(ctx context.Context, in *tasksInput) (*tasksOutput, er
 		}
 		q.After = after
 	}
-	j, err := r.jobs.Get(ctx, job.ID(in.ID))
+	j, err := r.may(ctx, partRow, in.ID, "show")
 	if err != nil {
-		return nil, about(in.ID, err)
+		return nil, err
 	}
 	if in.Tasks != "" {
 		if q.Ranges, err = tasksNamed(j, in.Tasks); err != nil {
@@ -57,7 +57,9 @@ func (r *jobRoutes) tasks(ctx context.Context, in *tasksInput) (*tasksOutput, er
 	}
 	l := Listing[Task]{Schema: SchemaTasks, Items: make([]Task, 0, len(tasks)), Partial: []string{}}
 	for _, t := range tasks {
-		l.Items = append(l.Items, taskDocument(j.ID, layout, t))
+		d := taskDocument(j.ID, layout, t)
+		requesterOf(ctx).hide(&j, &d)
+		l.Items = append(l.Items, d)
 	}
 	if n := len(tasks); n == q.Limit {
 		l.Next = strconv.Itoa(tasks[n-1].Index)

@@ -95,12 +95,12 @@ func (in *rawInput) refs() ([]blob.Ref, error) {
 	return refs, blobError(err)
 }
 
-func (u *uploadRoutes) missingChunks(_ context.Context, in *rawInput) (*rawOutput, error) {
+func (u *uploadRoutes) missingChunks(ctx context.Context, in *rawInput) (*rawOutput, error) {
 	refs, err := in.refs()
 	if err != nil {
 		return nil, err
 	}
-	missing, err := u.uploads.Missing(refs)
+	missing, err := u.uploads.MissingOf(requesterOf(ctx).user, refs)
 	if err != nil {
 		return nil, blobError(err)
 	}

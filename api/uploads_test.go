@@ -46,9 +46,17 @@ func TestUpload(t *testing.T) {
 		if err != nil || j.Spec.Tree != h.String() {
 			t.Errorf("submit: %+v, %v", j.Spec, err)
 		}
-		if other := (Job{Spec: &spec}).withoutSecrets(); other.Spec.Tree == spec.Tree {
+		if other := (requester{user: "eve"}).shown(&job.Job{User: "amy"}, Job{Spec: &spec}); other.Spec.Tree != "" {
 			t.Error("others see the name of the tree")
 		}
+		amy.server.auth.httpUser = "eve"
+		if _, p, err := blob.Send(t.Context(), amy.client, sources, nil); err != nil || p.Sent == 0 {
+			t.Errorf("another user learns that somebody has uploaded the same: %+v, %v", p, err)
+		}
+		if _, p, err := blob.Send(t.Context(), amy.client, sources, nil); err != nil || p.Sent != 0 {
+			t.Errorf("what that user has uploaded is sent again: %+v, %v", p, err)
+		}
+		amy.server.auth.httpUser = "amy"
 		spec.Tree = blob.Sum([]byte("x")).String()
 		if _, err := amy.client.Submit(t.Context(), spec, ""); !errors.Is(err, ErrBad) {
 			t.Errorf("a tree that was not uploaded: %v", err)

@@ -4,8 +4,11 @@ package api
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 type whyInput struct {
@@ -14,15 +17,27 @@ type whyInput struct {
 }
 
 func (r *jobRoutes) why(ctx context.Context, in *whyInput) (*explanationOutput, error) {
+	j, err := r.may(ctx, partRow, in.ID, "explain")
+	if err != nil {
+		return nil, err
+	}
 	e, err := r.explain.Why(ctx, job.ID(in.ID))
 	if err != nil {
 		return nil, about(in.ID, err)
 	}
 	d := ExplanationDocument(e)
+	if !requesterOf(ctx).may(partSpec, &j) {
+		d.Clauses = slices.DeleteFunc(d.Clauses, quotesSpec)
+	}
 	if in.Tasks != "" || e.State.Active() {
 		err = r.whyTask(ctx, in, &d)
 	}
 	return &explanationOutput{d}, err
+}
+
+// quotesSpec reports whether a clause has words of the job file that only its user sees: paths, labels, names of nodes.
+func quotesSpec(c lease.Clause) bool {
+	return slices.ContainsFunc([]string{"mount: ", "constraint ", "nodelist: ", "exclude: "}, func(begin string) bool { return strings.HasPrefix(c.Clause, begin) })
 }
 
 // whyTask gives the explanation the reason of a task: of those that are asked for the first that waits, or the first of

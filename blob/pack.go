@@ -76,7 +76,13 @@ func (p *Putter) Put(data []byte) (Ref, error) {
 	if err := p.store.open(); err != nil {
 		return r, err
 	}
-	if p.seen[r.Hash] || p.store.packs.has(r) {
+	if p.seen[r.Hash] {
+		return r, nil
+	}
+	if p.store.packs.has(r) {
+		if p.user != "" && !p.store.packs.hasOf(p.user, r) {
+			p.store.doubles.note(p.user, r.Hash)
+		}
 		return r, nil
 	}
 	if len(p.refs) == MaxAsk || p.bytes > maxPack {

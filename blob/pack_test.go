@@ -183,6 +183,7 @@ func TestTreeIsSyncedWithItsChunks(t *testing.T) {
 	if _, err := s.storeTree(Sum(text), tree, text, ""); err != nil || len(s.packs.unsynced([]Ref{one, two, other})) != 3 {
 		t.Fatalf("PutTree without sync = %v, %d packs to sync, want 3", err, len(s.packs.unsynced([]Ref{one, two, other})))
 	}
+	uploadAs(t, s, "ann", random(1, 5000), random(2, 5000)) // the store has both already
 	if _, _, err := s.PutTree(text, "ann"); err != nil {
 		t.Fatal(err)
 	}
@@ -198,6 +199,7 @@ func TestTreeIsSyncedWithItsChunks(t *testing.T) {
 	if err := os.Remove(again.packs.path(again.packs.unsynced([]Ref{two})[0].name)); err != nil {
 		t.Fatal(err)
 	}
+	uploadAs(t, again, "ann", random(1, 5000), random(2, 5000)) // the index has both
 	if _, _, err := again.PutTree(text, "ann"); !errors.Is(err, ErrMissing) {
 		t.Errorf("PutTree of a tree whose pack is gone = %v, want ErrMissing", err)
 	}

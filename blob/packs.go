@@ -77,6 +77,12 @@ func (ps *packs) has(r Ref) bool {
 	return true
 }
 
+// hasOf is has for a chunk that lies in a pack of the user.
+func (ps *packs) hasOf(user userID, r Ref) bool {
+	there, _ := ps.find(r.Hash)
+	return there.pack != nil && there.pack.user == user && ps.has(r)
+}
+
 // damaged removes a chunk from the index. Pruning frees its disk space.
 func (ps *packs) damaged(h Hash, there indexEntry) {
 	ps.log.Warn("chunk of an upload is damaged, removed", "hash", h.String())

@@ -48,6 +48,8 @@ type Store struct {
 	quota *quota
 	packs *packs
 	trees *trees
+	// doubles are chunks that users have uploaded and that the store had of someone else
+	doubles doubles
 
 	opening sync.Once
 	opened  error
@@ -131,6 +133,26 @@ func (s *Store) Missing(refs []Ref) ([]Ref, error) {
 	return missing, nil
 }
 
+// MissingOf returns those of refs that the user has not uploaded, in their order. So it does not tell what others have.
+func (s *Store) MissingOf(user string, refs []Ref) ([]Ref, error) { return s.missing(idOf(user), refs) }
+
+func (s *Store) missing(user userID, refs []Ref) ([]Ref, error) {
+	if user == "" { // from another daemon
+		return s.Missing(refs)
+	}
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	var missing []Ref
+	for _, r := range refs {
+		has := s.packs.hasOf(user, r) || s.doubles.has(user, r.Hash) && s.packs.has(r)
+		if !has {
+			missing = append(missing, r)
+		}
+	}
+	return missing, nil
+}
+
 // write writes a file and moves it to its place when it is complete.
 func (s *Store) write(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Join(s.cfg.Dir, "tmp"), "")
@@ -147,7 +169,7 @@ func (s *Store) write(path string, data []byte) error {
 	return err
 }
 
-// PutTree stores a tree of a user whose chunks are all in the store. If some are not, it returns those and
+// PutTree stores a tree of a user who has uploaded all its chunks. If some are missing, it returns those and
 // ErrMissing. Everything is on disk (synced) when PutTree returns.
 func (s *Store) PutTree(text []byte, user string) (Hash, []Ref, error) {
 	h := Sum(text)
@@ -164,7 +186,7 @@ func (s *Store) PutTree(text []byte, user string) (Hash, []Ref, error) {
 
 // storeTree is PutTree for a tree that was checked, without the sync.
 func (s *Store) storeTree(h Hash, t Tree, text []byte, user userID) ([]Ref, error) {
-	missing, err := s.Missing(t.Chunks())
+	missing, err := s.missing(user, t.Chunks())
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,9 @@ type daemon struct {
 	done    chan struct{}       // closed when the process has ended
 	said    chan struct{}       // closed when its whole log is in lines
 	as      *syscall.Credential // nil: the user of this process
+	extra   []*os.File          // passed to it as descriptors from 3 on
+	env     []string            // of the daemon, besides that of this process
+	user    *syscall.Credential // of the verbs; nil: the user of this process
 }
 
 func binary(t *testing.T) string {
@@ -123,7 +126,8 @@ func (d *daemon) launch(more ...string) int {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.cmd.Stdout, d.cmd.Stderr = in, in
+	d.cmd.Env = append(os.Environ(), d.env...)
+	d.cmd.Stdout, d.cmd.Stderr, d.cmd.ExtraFiles = in, in, d.extra
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -231,6 +235,13 @@ func (d *daemon) musterIn(stdin io.Reader, args ...string) result {
 	cmd := exec.CommandContext(ctx, binary(d.t), args...)
 	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
 	cmd.Stdin = stdin
+	if d.user != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: d.user}
+		cmd.Env = append(cmd.Env, "HOME="+d.dir)
+		if err := os.Chmod(d.dir, 0o711); err != nil { //nolint:gosec // so that the user reaches the socket
+			d.t.Fatal(err)
+		}
+	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	start := time.Now()

@@ -25,6 +25,7 @@ func TestIsolation(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.as = &syscall.Credential{Uid: nobody, Gid: nobody}
+		d.user = d.as // it runs only the tasks of its own user
 		bounded(t, d.start())
 	})
 }

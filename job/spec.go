@@ -75,6 +75,8 @@ type Spec struct {
 	// and when to send it before the time limit: "USR1@120s"
 	Signal string `json:"signal,omitempty"`
 	Hold   bool   `json:"hold,omitempty"`
+	// all users may read the output of its tasks
+	ShareOutput bool `json:"share_output,omitempty"`
 	// tasks get input from a client, by a pipe or by a terminal of this size, such as 24x80; see TakesInput
 	Stdin bool   `json:"stdin,omitempty"`
 	TTY   string `json:"tty,omitempty"`

@@ -46,6 +46,8 @@ type Profile struct {
 	Drivers []string          `json:"drivers,omitempty"` // DriverExec, DriverDocker, DriverInput
 	Mounts  []string          `json:"mounts,omitempty"`  // directories that containers may mount, with all below them
 	Worker  bool              `json:"worker"`            // false: the host runs no tasks
+	// OnlyUser is the user whose tasks the host runs, and no other's; empty: it runs those of all.
+	OnlyUser string `json:"only_user,omitempty"`
 }
 
 // Sign sets the labels that an inviter has signed. They hold against those of the same names that the host gives itself.

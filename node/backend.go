@@ -219,7 +219,7 @@ func (b jobsBackend) Offers(ctx context.Context, s api.Submission) (lease.Explan
 		return lease.Explanation{}, fmt.Errorf("offers: %w", acceptsNone(b.own().Roles))
 	}
 	s.Spec.TrustedLabels = s.Spec.TrustedLabels || b.trusted
-	x, err := b.home.Offers(ctx, s.Spec)
+	x, err := b.home.Offers(ctx, s.User, s.Spec)
 	return x, apiErrorOf(err)
 }
 

@@ -54,6 +54,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if err := claimFallback(cfg.Socket, cfg.DataDir); err != nil {
+		return nil, err
+	}
 	b, s, began := base{cfg: cfg, log: log}, newStartup(), time.Now()
 	defer func() {
 		if err != nil {
@@ -144,7 +147,11 @@ func (n *Node) newServer() (*api.Server, error) {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	ac := api.DefaultConfig()
+	if n.hw.profile.OnlyUser != "" && n.cfg.HTTPToken != "" {
+		ac.HTTPUser = n.hw.profile.OnlyUser // who has the token of that user's daemon
+	}
 	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
+	ac.OwnOnly = n.cfg.Visibility == VisibleOwn
 	x, jobs := n.exec, jobsBackend{n.owners, n.host.Credential, n.cfg.TrustedLabels}
 	return api.New(ac, api.Needs{
 		Jobs: jobs, Deaths: jobs, Explain: jobs, Watch: jobs, Progress: jobs,

@@ -3,6 +3,7 @@ package node
 // The configuration of a daemon.
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,6 +44,7 @@ type Config struct {
 	OutputLimit           job.Size          // bytes of one task's output that are kept on disk
 	NoWorker, NoScheduler bool
 	AllowRoot             bool         // run tasks of root as root
+	RunOthersAsMe         bool         // a daemon that is not root runs the tasks of all users, as its own user
 	CgroupsOff            bool         // do not use cgroups
 	CPUQuota              bool         // a task gets no more CPU time than it asked for, even if nobody else wants it
 	SetAside              job.Duration // worker.Config.SetAside
@@ -50,6 +52,7 @@ type Config struct {
 	GangHold              job.Duration // how long a gang holds places at some hosts while others have none for it
 	Order                 string       // by what tasks of one priority are ordered; see lease.Orders
 	TrustedLabels         bool         // constraints of jobs that are accepted here count only signed labels
+	Visibility            string       // VisibleAll or VisibleOwn
 	Policy                string       // placement policy of jobs that name none
 	TaskPIDs              int          // processes and threads that one task may have; 0: any number
 	Scratch               job.Size     // of one task's scratch directory; 0: half of the file system
@@ -72,6 +75,7 @@ func DefaultConfig() Config {
 	return Config{
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
 		SetAside: job.Duration(worker.DefaultSetAside), LossLimit: scheduler.DefaultConfig().LossLimit, GangHold: job.Duration(scheduler.DefaultConfig().GangHold), Order: lease.ByAge.String(), Policy: scheduler.DefaultConfig().Policy, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
+		Visibility:  VisibleAll,
 		DockerHost:  docker.DefaultHost,
 		OutputLimit: supervisor.DefaultOutputLimit, ClientTimeout: job.DefaultClientTimeout,
 	}
@@ -109,7 +113,7 @@ func DefaultSocket() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		return filepath.Join(dir, "muster", "muster.sock")
 	}
-	return filepath.Join(os.TempDir(), fmt.Sprintf("muster-%d", os.Getuid()), "muster.sock")
+	return filepath.Join(fallbackDir(), "muster.sock")
 }
 
 func defaultDataDir() string {
@@ -119,8 +123,14 @@ func defaultDataDir() string {
 	if home, err := os.UserHomeDir(); err == nil {
 		return filepath.Join(home, ".local", "share", "muster")
 	}
-	return filepath.Join(os.TempDir(), fmt.Sprintf("muster-%d", os.Getuid()), "data")
+	return filepath.Join(fallbackDir(), "data")
 }
+
+// The values of Config.Visibility.
+const (
+	VisibleAll = "all" // all users see that a job is there, whose it is and how far it is
+	VisibleOwn = "own" // users see only their own jobs, and operators see all
+)
 
 const (
 	maxSocketPath = 104 // bytes; Linux allows 107
@@ -169,6 +179,18 @@ func (c Config) checkUsers() error {
 	return nil
 }
 
+// checkRights checks the settings that mean something else for root.
+func (c Config) checkRights() error {
+	root := os.Geteuid() == 0
+	switch {
+	case root && c.HTTP != "" && c.HTTPToken == "":
+		return badSetting("http http-token", "a daemon of root serves HTTP only to those who have its token: give --http-token FILE")
+	case root && c.RunOthersAsMe:
+		return badSetting("run-others-as-me", "a daemon of root runs each task as the user who submitted it; this setting is for daemons of other users")
+	}
+	return nil
+}
+
 // Validate returns an error for the first invalid value. Most of these errors are SettingErrors.
 func (c Config) Validate() error {
 	switch {
@@ -199,7 +221,7 @@ func (c Config) Validate() error {
 	case c.NoWorker && c.NoScheduler:
 		return badSetting("no-worker no-scheduler", "set only one of them; a daemon with both does nothing")
 	}
-	if err := c.checkDocker(); err != nil {
+	if err := errors.Join(c.checkRights(), c.checkDocker()); err != nil {
 		return err
 	}
 	if _, _, err := parseGPUs(c.GPUs, c.Name); err != nil {

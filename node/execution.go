@@ -89,6 +89,9 @@ func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, 
 	wc := worker.DefaultConfig()
 	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = offered(hw.profile), hw.boot, draw(), environment()
 	wc.Own = b.home.group
+	if wc.NotForOthers, err = notForOthers(b.cfg); err != nil {
+		return nil, err
+	}
 	wc.FirstPort, wc.LastPort = machine.Ports()
 	if wc.Limits, err = worker.ParseLimits(b.cfg.Limits); err != nil {
 		return nil, err

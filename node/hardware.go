@@ -34,7 +34,7 @@ func examineHost(ctx context.Context, b base) (*hardware, error) {
 	h.profile = lease.Profile{
 		Peer: b.host.Peer(), Name: b.cfg.Name, Version: b.cfg.Version, Store: b.store.ID(), Labels: b.cfg.Labels,
 		Arch: runtime.GOARCH, OS: runtime.GOOS,
-		CPUs: facts.CPUs, Memory: facts.Memory, Disk: facts.Disk, GPUs: h.gpus.all, Drivers: []string{lease.DriverExec, lease.DriverInput, lease.DriverSigned}, Worker: !b.cfg.NoWorker,
+		CPUs: facts.CPUs, Memory: facts.Memory, Disk: facts.Disk, GPUs: h.gpus.all, Drivers: []string{lease.DriverExec, lease.DriverInput, lease.DriverSigned}, Worker: !b.cfg.NoWorker, OnlyUser: onlyUser(b.cfg),
 	}
 	h.profile.Sign(b.host.Credential().Labels)
 	if b.cfg.CPUs > 0 {

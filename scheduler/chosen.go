@@ -41,6 +41,15 @@ func ahead(vs *views, e *entry) (n int) {
 	return n
 }
 
+// markRefusals adds which hosts have said that they can never run the job. They are none of those that could run it.
+func (vs *views) markRefusals(x *lease.Explanation, e *entry) {
+	i := slices.IndexFunc(e.tasks, func(t *task) bool { return t.shape != nil })
+	if i < 0 {
+		return
+	}
+	vs.explain.addRefusals(x, &e.tasks[i].shape.Shape)
+}
+
 // markQuotas moves hosts from Now to Later that have refused the job because of its user's quota.
 func (vs *views) markQuotas(x *lease.Explanation, e *entry) {
 	i := slices.IndexFunc(e.tasks, func(t *task) bool { return t.shape != nil })

@@ -359,7 +359,7 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 	}
 	t := o.dispatch.task
 	if m.Never {
-		t.shape.Refuse(w.Host)
+		t.shape.refusedBy(w.Host, lease.Clip(m.Reason.Detail))
 		ds.offerGone(o, place.Avoidance{})
 		return
 	}
@@ -435,7 +435,7 @@ func (ds *dispatches) notSent(e NotSent) {
 		if o := ds.offers.byID[m.ID]; o != nil && o.worker.Peer == e.To {
 			t := o.dispatch.task
 			if o.seat != nil { // its daemon may not know gangs
-				t.shape.Refuse(o.worker.Host)
+				t.shape.refusedBy(o.worker.Host, d.Detail)
 				ds.offerGone(o, place.Avoidance{})
 				break
 			}
@@ -448,7 +448,7 @@ func (ds *dispatches) notSent(e NotSent) {
 			if t := e.task(m.Attempt.Task); t.durable().Assigned && t.attempt() == m.Attempt {
 				ds.unsendable(t)
 				if w := ds.hosts.workers[d.Peer]; w != nil && t.shape != nil {
-					t.shape.Refuse(w.Host) // that session would carry none of the others either
+					t.shape.refusedBy(w.Host, d.Detail) // that session would carry none of the others either
 				}
 				ds.attempts.giveUp(t, job.ProofDeclined, "its start could not be sent")
 			}

@@ -131,20 +131,40 @@ func explainReason(x lease.Explanation, known int) job.Reason {
 	return job.Reason{Word: job.ReasonNoMatch, Detail: strings.Join(failing, "; ")}
 }
 
-// offers is a dry run of a placement: which hosts could run a job of this spec now, and why the others could not.
-func (ex *explainer) offers(s job.Spec) (lease.Explanation, error) {
-	clauses, err := fleet.ClausesOf(s)
+// offers is a dry run of a placement: which hosts could run a job of this user and spec now, and why the others could not.
+func (ex *explainer) offers(user string, s job.Spec) (lease.Explanation, error) {
+	clauses, err := fleet.ClausesOfUser(user, s)
 	if err != nil {
 		return lease.Explanation{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return ex.of(s, clauses), nil
 }
 
-// spec is the same for a spec that was accepted before.
-func (ex *explainer) spec(s job.Spec) lease.Explanation {
-	x, err := ex.offers(s)
+// shape is the same for a job that was accepted before. It names what hosts have said about its shape, too.
+func (ex *explainer) shape(user string, s job.Spec, g *fleet.Shape) lease.Explanation {
+	x, err := ex.offers(user, s)
+	if ex.addRefusals(&x, g) {
+		x.Reason = explainReason(x, len(ex.hosts.fleet.Sorted()))
+	}
 	if err != nil {
 		x.Reason = job.Reason{Word: job.ReasonNoMatch, Detail: err.Error()}
 	}
 	return x
+}
+
+// addRefusals adds which hosts have said that they can never run the shape. They are none of those that could run it. It
+// returns false if there are none.
+func (ex *explainer) addRefusals(x *lease.Explanation, g *fleet.Shape) bool {
+	hosts := ex.hosts.fleet.Sorted()
+	said := g.Refusals(hosts)
+	if len(said) == 0 {
+		return false
+	}
+	x.Clauses = append(x.Clauses, said...)
+	refused := func(cand lease.Candidate) bool {
+		w := ex.hosts.workers[cand.Node]
+		return w != nil && g.RefusedBy(w.Host) != ""
+	}
+	x.Now, x.Later = slices.DeleteFunc(x.Now, refused), slices.DeleteFunc(x.Later, refused)
+	return true
 }

@@ -73,16 +73,17 @@ func (c *Core) Why(id job.ID) (lease.Explanation, error) {
 	}
 	x, err := c.views.whyOf(c.views.of(e))
 	x.Ahead = ahead(c.views, e)
+	c.views.markRefusals(&x, e)
 	c.views.markQuotas(&x, e)
 	return x, err
 }
 
-// Offers says which hosts would take a job with this spec, and why the others would not.
-func (c *Core) Offers(s job.Spec) (lease.Explanation, error) {
+// Offers says which hosts would take a job of this user with this spec, and why the others would not.
+func (c *Core) Offers(user string, s job.Spec) (lease.Explanation, error) {
 	if err := checkPolicy(s, nil); err != nil {
 		return lease.Explanation{}, err
 	}
-	return c.explain.offers(s)
+	return c.explain.offers(user, s)
 }
 
 // Node is a host as this scheduler knows it.

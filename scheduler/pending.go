@@ -132,6 +132,12 @@ func (p *pending) join(t *task) *shape {
 	return g
 }
 
+// refusedBy notes the host's word that it can never run the shape, and why.
+func (g *shape) refusedBy(h *fleet.Host, why string) {
+	g.Refuse(h, why)
+	g.noMatch = "" // it names what hosts have said
+}
+
 // leave removes a task that has ended from its shape, and deletes the shape if it has no other task.
 func (p *pending) leave(t *task) {
 	g := t.shape

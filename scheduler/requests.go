@@ -176,7 +176,7 @@ func (rq *requests) submit(a Submit) {
 		rq.answer(a.Token, nil, err)
 		return
 	}
-	clauses, err := fleet.ClausesOf(a.Spec)
+	clauses, err := fleet.ClausesOfUser(a.User, a.Spec)
 	switch {
 	case err != nil:
 		rq.answer(a.Token, nil, fmt.Errorf("%w: %w", ErrInvalid, err))

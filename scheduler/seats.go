@@ -107,7 +107,7 @@ func (gs *seats) decline(w *worker, o *offer, m lease.Decline) {
 	a := place.Avoidance{Peer: w.Peer, Hard: true}
 	switch {
 	case m.Never:
-		t.shape.Refuse(w.Host)
+		t.shape.refusedBy(w.Host, lease.Clip(m.Reason.Detail))
 		return
 	case held:
 		t.pause.why = w.Name() + ": " + m.Reason.String()

@@ -158,9 +158,9 @@ func (l *Loop) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
 	return query(ctx, l.calls, func(c *Core) (lease.Explanation, error) { return c.views.whyOf(j) })
 }
 
-// Offers says which hosts would take a job with this spec, without submitting it.
-func (l *Loop) Offers(ctx context.Context, s job.Spec) (lease.Explanation, error) {
-	return query(ctx, l.calls, func(c *Core) (lease.Explanation, error) { return c.Offers(s) })
+// Offers says which hosts would take a job of this user with this spec, without submitting it.
+func (l *Loop) Offers(ctx context.Context, user string, s job.Spec) (lease.Explanation, error) {
+	return query(ctx, l.calls, func(c *Core) (lease.Explanation, error) { return c.Offers(user, s) })
 }
 
 // Nodes returns the hosts that this scheduler knows.

@@ -424,14 +424,14 @@ func (vs *views) outlook(g *shape) *fleet.Outlook {
 // noMatch is why no known host can run the shape. It is computed again only when the known hosts change.
 func (vs *views) noMatch(g *shape, t *task) string {
 	if g.noMatch == "" || g.noMatchAt != vs.hosts.profiles {
-		g.noMatch, g.noMatchAt = vs.explain.spec(t.e.job.Spec).Reason.Detail, vs.hosts.profiles
+		g.noMatch, g.noMatchAt = vs.explain.shape(t.e.job.User, t.e.job.Spec, &g.Shape).Reason.Detail, vs.hosts.profiles
 	}
 	return g.noMatch
 }
 
 // whyOf explains the state of a job with this view.
 func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
-	x, err := vs.explain.offers(j.Spec)
+	x, err := vs.explain.offers(j.User, j.Spec)
 	x.Job, x.State, x.Reason, x.Starts = j.ID, j.State(), j.Reason, j.Starts
 	return x, err
 }

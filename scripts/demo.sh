@@ -42,14 +42,16 @@ at() { # at NAME VERB...: runs a verb at one of the daemons
 
 say "Three daemons: amy founds the cluster, ben and cat join with one line; cat has simulated GPUs."
 daemon amy --gpus none
-# shellcheck disable=SC2046
-invitation=$(at amy invite --uses 2 | sed 's/^muster daemon //')
+line=$(at amy invite --uses 2)
 echo "\$ muster invite --uses 2"
-echo "muster daemon $invitation"
+echo "$line"
+export "${line%% *}" # MUSTER_TOKEN=…
+invitation=${line#* muster daemon }
 # shellcheck disable=SC2086
 daemon ben --gpus none $invitation
 # shellcheck disable=SC2086
 daemon cat --gpus sim:2xH100-80GB --label builder=yes $invitation
+unset MUSTER_TOKEN
 at amy nodes
 
 say "At amy: compile muster on the node with two H100s and the label builder=yes."

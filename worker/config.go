@@ -30,6 +30,8 @@ type Config struct {
 	Usage  Usage // what an earlier run of the daemon has saved
 	// Inherit is the part of the daemon's environment that tasks inherit. Only PATH, HOME, USER and LANG are used.
 	Inherit map[string]string
+	// NotForOthers are accounts of this host whose names the jobs of other hosts may not use, each with the reason.
+	NotForOthers map[string]string
 	// IP is the address of this host as its tasks see it.
 	IP string
 	// FirstPort and LastPort are the range of the ports that gangs get. It should be outside the ephemeral range.
@@ -66,6 +68,17 @@ func (c Config) Validate() error {
 		return fmt.Errorf("worker: config: ports %d to %d for gangs", c.FirstPort, c.LastPort)
 	}
 	return nil
+}
+
+// refuses returns why this host never runs the tasks of a user that this peer owns, or "" if it may.
+func (c *Config) refuses(from job.Peer, user string) string {
+	switch only := c.Profile.OnlyUser; {
+	case only != "" && user != only:
+		return "this node runs only tasks of " + only
+	case from != c.Profile.Peer:
+		return c.NotForOthers[user]
+	}
+	return ""
 }
 
 // ports returns the number of ports that gangs can get.

@@ -61,6 +61,10 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 		f.reports.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
 		return
 	}
+	if why := f.cfg.refuses(from, m.User); why != "" {
+		f.reports.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
+		return
+	}
 	if m.Firm {
 		f.reports.decline(from, m, job.Reason{Word: job.ReasonResources, Detail: "what a Commit promised to this offer is not kept any more"}, false)
 		return

@@ -3,8 +3,10 @@ package main
 // The verbs that invite, join, list and revoke members.
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -52,12 +54,13 @@ func (v clusterVerbs) inviteCommand() *cli.Command {
 			if c.Bool("json") {
 				return v.printJSON(inv)
 			}
-			fmt.Fprint(v.out, "muster daemon")
+			// not as a flag, which all users of that host would see in the list of processes
+			fmt.Fprintf(v.out, "%s=%s muster daemon", tokenVariable, inv.Token)
 			for _, b := range inv.Bootstrap {
 				fmt.Fprintf(v.out, " --bootstrap %s", b)
 			}
-			fmt.Fprintf(v.out, " --token %s\n", inv.Token)
-			return nil
+			_, err = fmt.Fprintln(v.out)
+			return err
 		},
 	}
 }
@@ -78,20 +81,27 @@ func labelsToSign(texts []string) (map[string]string, error) {
 func (v clusterVerbs) joinCommand() *cli.Command {
 	return &cli.Command{
 		Name: "join", Usage: "make the daemon on this host join a cluster", ArgsUsage: "MULTIADDR...",
-		Flags: clientFlags(&cli.StringFlag{Name: "token", Usage: "the `TOKEN` that muster invite printed", EnvVars: []string{"MUSTER_TOKEN"}}),
+		Flags: clientFlags(
+			&cli.StringFlag{Name: "token", Usage: "the `TOKEN` that muster invite printed; better in " + tokenVariable + " or --token-file, which other users cannot see"},
+			&cli.StringFlag{Name: "token-file", Usage: "`FILE` with the token"}),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 1, -1, "the addresses that came with the invitation"); err != nil {
 				return err
 			}
-			if c.String("token") == "" {
-				return usagef("join: give --token with the token that `muster invite` printed")
+			warnOfToken(v.err, c)
+			token, err := tokenOf("--token-file", cmp.Or(c.String("token"), os.Getenv(tokenVariable)), c.String("token-file"))
+			if err != nil {
+				return err
+			}
+			if token == "" {
+				return usagef("join: give the token that `muster invite` printed, in %s or with --token-file FILE", tokenVariable)
 			}
 			client, err := clientOf(c)
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			joined, err := client.Join(c.Context, c.Args().Slice(), c.String("token"))
+			joined, err := client.Join(c.Context, c.Args().Slice(), token)
 			if err != nil {
 				return asUsage(err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/docker"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 func (v hostVerbs) daemonCommand() *cli.Command {
@@ -36,11 +37,16 @@ func (v hostVerbs) daemon(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	warnOfToken(v.err, c)
+	reread := hideToken(cfg, func() (daemonConfig, error) { return configOf(c) })
+	if err := spawn.CloseInherited(); err != nil { // not earlier: the config file may be one of them, as in --config /dev/fd/3
+		return err
+	}
 	level := new(slog.LevelVar)
 	level.Set(cfg.level())
 	s := service{
 		cfg: cfg, level: level, log: slog.New(logHandler(v.err, cfg.LogFormat, level)),
-		reread: func() (daemonConfig, error) { return configOf(c) },
+		reread: reread,
 	}
 	return s.run(c.Context)
 }
@@ -83,6 +89,9 @@ func (v hostVerbs) containerRunnerCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			args := c.Args().Slice()
 			if n := len(args) - 1; n >= 0 && args[n] == guardFlag {
+				if err := spawn.CloseInherited(); err != nil {
+					return err
+				}
 				cfg, err := runner.Parse(args[:n])
 				if err != nil {
 					return err
@@ -105,6 +114,11 @@ func (v hostVerbs) containerRunnerCommand() *cli.Command {
 func (v hostVerbs) nvmlAgentCommand() *cli.Command {
 	return &cli.Command{
 		Name: "nvml-agent", Hidden: true,
-		Action: func(c *cli.Context) error { return nvml.Serve(c.Context, v.in, v.out) },
+		Action: func(c *cli.Context) error {
+			if err := spawn.CloseInherited(); err != nil {
+				return err
+			}
+			return nvml.Serve(c.Context, v.in, v.out)
+		},
 	}
 }

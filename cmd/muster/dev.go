@@ -63,6 +63,7 @@ type devCluster struct {
 	streams
 	dir     string
 	program string
+	token   string // of the invitation; empty: there is none yet
 	started []*devDaemon
 	waits   sync.WaitGroup
 }
@@ -120,6 +121,9 @@ func (d *devCluster) start(ctx context.Context, name string, more []string) erro
 	cmd := exec.Command(d.program, args...) //nolint:noctx // end stops it
 	// those variables are meant for other daemons
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MUSTER_") })
+	if d.token != "" {
+		cmd.Env = append(cmd.Env, tokenVariable+"="+d.token)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	at := filepath.Join(d.dir, name+".log")
 	p, err := d.launch(cmd, at, filepath.Join(d.dir, name+".notify"))
@@ -196,7 +200,8 @@ func (d *devCluster) invitation(ctx context.Context, name string, hosts int) ([]
 	for _, b := range inv.Bootstrap {
 		flags = append(flags, "--bootstrap", b)
 	}
-	return append(flags, "--token", inv.Token), nil
+	d.token = inv.Token
+	return flags, nil
 }
 
 // end stops the daemons, then their runners with all tasks, and removes all files.

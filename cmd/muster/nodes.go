@@ -144,6 +144,9 @@ func showNode(out io.Writer, n api.Node) error {
 	row(w, "own labels", dash(labels(own, ",")))
 	row(w, "addresses", dash(strings.Join(n.Addrs, " ")))
 	row(w, "runs tasks", fmt.Sprintf("%v (%s)", n.Worker, dash(strings.Join(n.Drivers, ", "))))
+	if n.OnlyUser != "" {
+		row(w, "of user", n.OnlyUser+" only")
+	}
 	if n.Arch != "" {
 		row(w, "platform", n.OS+"/"+n.Arch)
 	}

@@ -28,6 +28,7 @@ type daemonConfig struct {
 	node.Config
 	LogLevel  string
 	LogFormat string
+	TokenFile string // holds Token, if that is empty
 	File      string // the file that was read; empty if there was none
 }
 
@@ -39,9 +40,10 @@ func settings() []setting {
 		text("socket", "`PATH` of the socket on which the daemon serves the verbs", func(c *daemonConfig) *string { return &c.Socket }),
 		texts("listen", "`MULTIADDR` on which the daemon listens for other daemons", func(c *daemonConfig) *[]string { return &c.Listen }, checkListen),
 		texts("bootstrap", "`MULTIADDR` of a daemon of the cluster to join", func(c *daemonConfig) *[]string { return &c.Bootstrap }, checkBootstrap).reloads(),
-		text("token", "`TOKEN` that muster invite printed; needed only to join", func(c *daemonConfig) *string { return &c.Token }),
+		text("token", "`TOKEN` that muster invite printed; needed only to join. All users of the host can see it in the list of processes: MUSTER_TOKEN and --token-file hide it", func(c *daemonConfig) *string { return &c.Token }),
+		text("token-file", "`FILE` with that token; only its owner may be able to read it", func(c *daemonConfig) *string { return &c.TokenFile }),
 		text("http", "also serve the API on `HOST:PORT`", func(c *daemonConfig) *string { return &c.HTTP }),
-		text("http-token", "`FILE` with the token for HTTP; without one HTTP must be on loopback", func(c *daemonConfig) *string { return &c.HTTPToken }),
+		text("http-token", "`FILE` with the token for HTTP; without one HTTP must be on loopback, and the daemon not that of root", func(c *daemonConfig) *string { return &c.HTTPToken }),
 		text("name", "`NAME` of this node", func(c *daemonConfig) *string { return &c.Name }),
 		pairs("label", "label `K=V` of this node, for constraints", func(c *daemonConfig) *map[string]string { return &c.Labels }, job.CheckOwnLabel).reloads(),
 		text("gpus", "`GPUS` to offer: auto, none, indexes such as 0,1 or simulated ones such as sim:8xH100-80GB", func(c *daemonConfig) *string { return &c.GPUs }),
@@ -54,6 +56,7 @@ func settings() []setting {
 		toggle("no-worker", "run no tasks here", func(c *daemonConfig) *bool { return &c.NoWorker }),
 		toggle("no-scheduler", "accept no jobs here", func(c *daemonConfig) *bool { return &c.NoScheduler }),
 		toggle("allow-root", "run root's tasks, as root", func(c *daemonConfig) *bool { return &c.AllowRoot }),
+		toggle("run-others-as-me", "without root: run the tasks of all users, as the daemon's own user. Each of them can then read the daemon's key and act as this host", func(c *daemonConfig) *bool { return &c.RunOthersAsMe }),
 		toggle("cgroups-off", "do not use cgroups; track processes by parentage. CPUs, memory and devices are then not limited", func(c *daemonConfig) *bool { return &c.CgroupsOff }),
 		toggle("cpu-quota", "give no task more CPU time than it asked for, even if CPUs are idle", func(c *daemonConfig) *bool { return &c.CPUQuota }),
 		lasting("set-aside", "`TIME` for which free resources are first set aside for a task if no time limits show when it can start", func(c *daemonConfig) *job.Duration { return &c.SetAside }),
@@ -61,6 +64,7 @@ func settings() []setting {
 		choice("policy", "placement policy `NAME` of jobs that name none: "+strings.Join(node.Policies(), ", "), func(c *daemonConfig) *string { return &c.Policy }, node.Policies()...),
 		choice("order", "order tasks of one priority by `NAME`: "+strings.Join(node.Orders(), ", ")+"; by the last two, preemptible tasks may end for others of their priority", func(c *daemonConfig) *string { return &c.Order }, node.Orders()...),
 		toggle("trusted-labels", "in constraints of jobs that this daemon accepts, count only labels that an inviter has signed", func(c *daemonConfig) *bool { return &c.TrustedLabels }),
+		choice("visibility", "`WHICH` jobs of this daemon a user sees: all or own. Operators see all", func(c *daemonConfig) *string { return &c.Visibility }, node.VisibleAll, node.VisibleOwn),
 		lasting("gang-hold", "let a gang hold places at some nodes for `TIME` while others have none for it; then it gives them back for a while", func(c *daemonConfig) *job.Duration { return &c.GangHold }),
 		count("task-pids", "`N` processes and threads that one task may have; 0: any number", func(c *daemonConfig) *int { return &c.TaskPIDs }),
 		sized("scratch-quota", "`SIZE` of a task's scratch directory; 0B: half of the file system", func(c *daemonConfig) *job.Size { return &c.Scratch }),
@@ -142,6 +146,9 @@ func configFrom(c *cli.Context, path string) (daemonConfig, error) {
 			}
 		}
 		cfg.Settings = append(cfg.Settings, api.Setting{Name: s.name, Value: s.shown(cfg), Origin: origin})
+	}
+	if cfg.Token, err = tokenOf("token-file", cfg.Token, cfg.TokenFile); err != nil {
+		return cfg, err
 	}
 	if err := cfg.Validate(); err != nil {
 		return cfg, usageError{cfg.placed(err)}

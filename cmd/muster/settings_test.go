@@ -59,6 +59,7 @@ socket        /environment                             environment
 listen        /ip4/0.0.0.0/tcp/3 /ip4/0.0.0.0/tcp/4    environment
 bootstrap     `+aDaemon+` environment
 token         (set)                                    environment
+token-file    -                                        default
 http          -                                        default
 http-token    -                                        default
 name          flag                                     flag
@@ -73,6 +74,7 @@ client-timeout 5m0s                                    default
 no-worker     false                                    environment
 no-scheduler  false                                    default
 allow-root    true                                     flag
+run-others-as-me  false                                    default
 cgroups-off   false                                    default
 cpu-quota     false                                    default
 set-aside     10m0s                                    default
@@ -80,6 +82,7 @@ loss-limit    3                                        default
 policy        frag                                     default
 order         age                                      default
 trusted-labels false                                    default
+visibility    all                                      default
 gang-hold     10m0s                                    default
 task-pids     16384                                    default
 scratch-quota 0B                                       default

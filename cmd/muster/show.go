@@ -178,6 +178,9 @@ func taskRows(w io.Writer, state job.State, t api.Task) {
 }
 
 func commandOf(s job.Spec) string {
+	if s.Script == "" && len(s.Command) == 0 && s.Image == "" {
+		return "only its user sees it"
+	}
 	if s.Script != "" {
 		return fmt.Sprintf("a script of %d lines", strings.Count(s.Script, "\n")+1)
 	}

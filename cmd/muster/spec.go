@@ -65,6 +65,7 @@ var specFlags = []specFlag{
 	{names: []string{"trusted-labels"}, usage: "labels in --constraint and --prefer are only those that an inviter has signed for the node", set: func(s *job.Spec, _ string) error { s.TrustedLabels = true; return nil }},
 	{names: []string{"nodelist", "w"}, usage: "only these nodes: `NODE,...` such as n1,gpu*,n[4-7]", set: func(s *job.Spec, v string) error { s.NodeList = nodeList(v); return nil }},
 	{names: []string{"exclude", "x"}, usage: "not these nodes: `NODE,...`", set: func(s *job.Spec, v string) error { s.Exclude = nodeList(v); return nil }},
+	{names: []string{"share-output"}, usage: "let all users read the output of its tasks", set: func(s *job.Spec, _ string) error { s.ShareOutput = true; return nil }},
 	{names: []string{"exclusive"}, usage: "each task gets a whole node, with all its CPUs and GPUs", set: func(s *job.Spec, _ string) error { s.Exclusive = true; return nil }},
 	{names: []string{"begin"}, usage: "start at `T` or later, such as 16:00, tomorrow, now+1h or 2026-12-01T08:00", set: setBegin},
 	{names: []string{"project"}, usage: "count the use for project `P` too; see muster users", set: func(s *job.Spec, v string) error { s.Project = v; return nil }},

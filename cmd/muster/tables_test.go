@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -234,6 +236,12 @@ func TestChanges(t *testing.T) {
 		"POST /v1/invitations":       answer(http.StatusCreated, `{"bootstrap":["/a","/b"],"token":"T"}`),
 		"POST /v1/join":              answer(http.StatusOK, `{"cluster":"C"}`),
 	})
+	private, shared := filepath.Join(t.TempDir(), "private"), filepath.Join(t.TempDir(), "shared")
+	for path, mode := range map[string]os.FileMode{private: 0o600, shared: 0o644} {
+		if err := os.WriteFile(path, []byte("T\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct {
 		line, asked, out, err string
 		code                  int
@@ -244,8 +252,11 @@ func TestChanges(t *testing.T) {
 		{line: "requeue " + idA + ".0 --failed", asked: "/v1/jobs/" + idA + `/requeue{"tasks":"0","failed":true}`},
 		{line: "release " + idA, asked: "/v1/jobs/" + idA + "/release{}"},
 		{line: "hold " + idB + " " + idA, asked: "/v1/jobs/" + idB + "/hold{} /v1/jobs/" + idA + "/hold{}", code: 1, err: "muster: hold " + idB + ": it runs\n"},
-		{line: "invite", out: "muster daemon --bootstrap /a --bootstrap /b --token T\n"},
-		{line: "join /a --token T", err: "joined cluster C\n"},
+		{line: "invite", out: "MUSTER_TOKEN=T muster daemon --bootstrap /a --bootstrap /b\n"},
+		{line: "join /a --token T", err: "muster: warning: --token: all users of this host can see the token in the list of processes; use MUSTER_TOKEN or --token-file\njoined cluster C\n"},
+		{line: "join /a --token-file " + private, err: "joined cluster C\n"},
+		{line: "join /a --token-file " + shared, code: 2, err: "muster: --token-file: " + shared + ": others may read or change it (mode 0644); run `chmod 600 " + shared + "`\n"},
+		{line: "join /a --token T --token-file " + private, code: 2, err: "muster: warning: --token: all users of this host can see the token in the list of processes; use MUSTER_TOKEN or --token-file\nmuster: --token-file: the token is given twice; give it once\n"},
 	} {
 		asked = nil
 		r := f.muster(strings.Fields(c.line)...)

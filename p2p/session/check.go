@@ -270,6 +270,8 @@ func checkProfile(p lease.Profile) error {
 		return errPath
 	case p.Peer == "":
 		return errID
+	case len(p.OnlyUser) > job.MaxName || !printable(p.OnlyUser):
+		return errName
 	}
 	for k, v := range p.Labels {
 		if err := job.CheckLabel(k, v); err != nil {

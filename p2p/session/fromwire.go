@@ -327,7 +327,7 @@ func profileOf(p *wirepb.Profile) lease.Profile {
 		Peer: job.Peer(p.GetPeer()), Name: p.GetName(), Version: p.GetVersion(), Store: p.GetStore(), Labels: p.GetLabels(),
 		CPUs: int(p.GetCpus()), Memory: job.Size(p.GetMemory()), Disk: job.Size(p.GetDisk()),
 		GPUs: some[gpu.Device](len(p.GetGpus())), Drivers: p.GetDrivers(), Worker: p.GetWorker(), Mounts: p.GetMounts(),
-		Arch: p.GetArch(), OS: p.GetOs(),
+		Arch: p.GetArch(), OS: p.GetOs(), OnlyUser: p.GetOnlyUser(),
 	}
 	for i, d := range p.GetGpus() {
 		out.GPUs[i] = deviceOf(d)

@@ -301,7 +301,7 @@ func drawHello(t *rapid.T) any {
 		Peer: job.Peer(anyWord.Draw(t, "peer")), Name: anyName.Draw(t, "name"), Version: anyName.Draw(t, "version"), Store: anyWord.Draw(t, "store"),
 		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"), Disk: anySize.Draw(t, "disk"),
 		Drivers: listOf(t, anyWord, 3, "drivers"), Mounts: listOf(t, anyWord, 3, "mounts"), Worker: rapid.Bool().Draw(t, "worker"),
-		Arch: anyWord.Draw(t, "arch"), OS: anyWord.Draw(t, "os"),
+		Arch: anyWord.Draw(t, "arch"), OS: anyWord.Draw(t, "os"), OnlyUser: anyWord.Draw(t, "only user"),
 	}
 	if labels := rapid.MapOfN(anyWord, anyWord, 0, 5).Draw(t, "labels"); len(labels) > 0 {
 		p.Labels = labels

@@ -220,7 +220,7 @@ func profile(p lease.Profile) *wirepb.Profile {
 	return &wirepb.Profile{
 		Peer: string(p.Peer), Name: p.Name, Version: p.Version, Store: p.Store, Labels: p.Labels, Cpus: int64(p.CPUs),
 		Memory: int64(p.Memory), Disk: int64(p.Disk), Gpus: gpus, Drivers: p.Drivers, Worker: p.Worker, Mounts: p.Mounts,
-		Arch: p.Arch, Os: p.OS,
+		Arch: p.Arch, Os: p.OS, OnlyUser: p.OnlyUser,
 	}
 }
 

@@ -2017,6 +2017,7 @@ type Profile struct {
 	Mounts        []string               `protobuf:"bytes,12,rep,name=mounts,proto3" json:"mounts,omitempty"`
 	Arch          string                 `protobuf:"bytes,13,opt,name=arch,proto3" json:"arch,omitempty"`
 	Os            string                 `protobuf:"bytes,14,opt,name=os,proto3" json:"os,omitempty"`
+	OnlyUser      string                 `protobuf:"bytes,16,opt,name=only_user,json=onlyUser,proto3" json:"only_user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2145,6 +2146,13 @@ func (x *Profile) GetArch() string {
 func (x *Profile) GetOs() string {
 	if x != nil {
 		return x.Os
+	}
+	return ""
+}
+
+func (x *Profile) GetOnlyUser() string {
+	if x != nil {
+		return x.OnlyUser
 	}
 	return ""
 }
@@ -3570,7 +3578,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04keep\x18\x02 \x01(\bR\x04keep\"h\n" +
 	"\vWorkerHello\x120\n" +
 	"\aprofile\x18\x01 \x01(\v2\x16.muster.p2p.v1.ProfileR\aprofile\x12'\n" +
-	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\"\xb1\x03\n" +
+	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\"\xce\x03\n" +
 	"\aProfile\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3586,7 +3594,8 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x06worker\x18\v \x01(\bR\x06worker\x12\x16\n" +
 	"\x06mounts\x18\f \x03(\tR\x06mounts\x12\x12\n" +
 	"\x04arch\x18\r \x01(\tR\x04arch\x12\x0e\n" +
-	"\x02os\x18\x0e \x01(\tR\x02os\x1a9\n" +
+	"\x02os\x18\x0e \x01(\tR\x02os\x12\x1b\n" +
+	"\tonly_user\x18\x10 \x01(\tR\bonlyUser\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb5\x02\n" +

@@ -22,9 +22,30 @@ type Clause struct {
 	met    func(h *Host) bool // says whether Test returns nothing, without the words; nil: there is no faster way
 	amount bool               // of CPUs or memory: searches compare footprints instead, which is faster
 	gpus   bool               // it is about the number of GPUs
+	// Quiet leaves the clause out of explanations where every host meets it.
+	Quiet bool
 }
 
-// ClausesOf returns the demands of a job. The error says what is wrong with its constraint or its lists of nodes.
+// ClausesOfUser returns the demands of a job of a user.
+func ClausesOfUser(user string, s job.Spec) ([]Clause, error) {
+	out, err := ClausesOf(s)
+	if err != nil {
+		return nil, err
+	}
+	return append(out, Clause{Text: "user: " + user, Quiet: true, Test: func(h *Host) string {
+		if runsTasksOf(h, user) {
+			return ""
+		}
+		return lease.Clip("runs only tasks of " + h.Profile.OnlyUser)
+	}}), nil
+}
+
+// runsTasksOf says whether the host runs tasks of the user, by its profile.
+func runsTasksOf(h *Host, user string) bool {
+	return h.Profile.OnlyUser == "" || h.Profile.OnlyUser == user
+}
+
+// ClausesOf returns the demands of a job, whoever its user is. The error says what is wrong with its constraint or its lists of nodes.
 func ClausesOf(s job.Spec) ([]Clause, error) {
 	out := append(driverClauses(s), mountClauses(s)...)
 	out = append(out, resourceClauses(s.Resources)...)

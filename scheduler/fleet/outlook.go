@@ -88,7 +88,17 @@ func Explain(clauses []Clause, hosts []*Host) []lease.Clause {
 				x.Fails = append(x.Fails, lease.Failed{Node: h.Peer, Name: h.Name(), Reason: why})
 			}
 		}
-		out = append(out, x)
+		if !c.Quiet || x.Meets < x.Of {
+			out = append(out, x)
+		}
 	}
 	return out
+}
+
+// Refusals says which of the hosts have said that they can never run the shape. It returns nothing if none has.
+func (s *Shape) Refusals(hosts []*Host) []lease.Clause {
+	if len(s.never) == 0 {
+		return nil
+	}
+	return Explain([]Clause{{Text: "allowed by the node", Quiet: true, Test: s.RefusedBy}}, hosts)
 }

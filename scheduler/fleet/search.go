@@ -4,7 +4,7 @@ package fleet
 
 // Could says whether the host could ever run the shape, by what is known of it.
 func (t *Table) Could(s *Shape, h *Host) bool {
-	return s.Pool.has.at(h.row.slot) && s.Foot.Within(t.most[h.row.slot]) && !s.refusedBy(h)
+	return s.Pool.has.at(h.row.slot) && s.Foot.Within(t.most[h.row.slot]) && !s.excluded(h)
 }
 
 // Weight returns how well the host meets the preferences of the shape.
@@ -48,7 +48,7 @@ func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(slot, w
 				if weight < *least {
 					continue
 				}
-				if !s.refusedBy(t.all[slot]) && !yield(slot, weight) {
+				if !s.excluded(t.all[slot]) && !yield(slot, weight) {
 					return
 				}
 			}
@@ -86,7 +86,7 @@ func equallyNear(t *Table, s *Shape, from int, rank uint8, n int, least *int, yi
 			if weight < *least {
 				continue
 			}
-			if !s.refusedBy(t.all[slot]) && !yield(slot, weight) {
+			if !s.excluded(t.all[slot]) && !yield(slot, weight) {
 				return false
 			}
 		}

@@ -3,6 +3,8 @@ package fleet
 // Requests: what a task asks for.
 
 import (
+	"cmp"
+
 	"github.com/musterhq/muster/job"
 )
 
@@ -14,8 +16,14 @@ type Shape struct {
 	Foot    Footprint     // of Need
 	Pool    *Pool         // the hosts that meet the other clauses
 	Gang    int           // how many hosts an element needs at once; 0: one
-	// never holds the hosts that said that they can never run the shape, each with its Host.hellos at that time.
-	never map[job.Peer]uint64
+	// never holds the hosts that said that they can never run the shape.
+	never map[job.Peer]refusal
+}
+
+// refusal is the word of a host that it can never run a shape.
+type refusal struct {
+	hellos uint64 // Host.hellos at that time
+	why    string // for people
 }
 
 // Request is what one task asks for.
@@ -26,18 +34,29 @@ type Request struct {
 	Gathers bool // as that of a claim
 }
 
-// Refuse notes the host's word that it can never run the shape. The word counts until the host says Hello again.
-func (s *Shape) Refuse(h *Host) {
+// Refuse notes the host's word that it can never run the shape, and why. The word counts until the host says Hello again.
+func (s *Shape) Refuse(h *Host, why string) {
 	if s.never == nil {
-		s.never = map[job.Peer]uint64{}
+		s.never = map[job.Peer]refusal{}
 	}
-	s.never[h.Peer] = h.told.hellos
+	s.never[h.Peer] = refusal{h.told.hellos, why}
 }
 
 // Forget forgets the word of a host that is not known any more.
 func (s *Shape) Forget(h *Host) { delete(s.never, h.Peer) }
 
-func (s *Shape) refusedBy(h *Host) bool { return len(s.never) > 0 && s.never[h.Peer] == h.told.hellos }
+// excluded says whether the host has said that it can never run the shape, or that it runs no tasks of the user.
+func (s *Shape) excluded(h *Host) bool {
+	return len(s.never) > 0 && s.RefusedBy(h) != "" || !runsTasksOf(h, s.User)
+}
+
+// RefusedBy returns why the host has said that it can never run the shape. It is empty if it has not.
+func (s *Shape) RefusedBy(h *Host) string {
+	if x, said := s.never[h.Peer]; said && x.hellos == h.told.hellos {
+		return cmp.Or(x.why, "it gave no reason")
+	}
+	return ""
+}
 
 // OverQuota returns why the host would refuse the shape because of the user's quota. It is empty if the host is not
 // known to refuse it, or if a task may find out.

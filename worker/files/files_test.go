@@ -132,20 +132,23 @@ func (r *rig) run() {
 }
 
 // upload makes a tree that another node holds.
+// putAs stores a chunk that a user uploads.
+func putAs(t *testing.T, s *blob.Store, user string, data []byte) blob.Ref {
+	t.Helper()
+	size := uint32(len(data)) //nolint:gosec // at most blob.MaxChunk
+	if err := s.PutAll(bytes.NewReader(append(blob.AppendHead(nil, size), data...)), user); err != nil {
+		t.Fatal(err)
+	}
+	return blob.Ref{Hash: blob.Sum(data), Size: size}
+}
+
 func (r *rig) upload(files map[string]string) (string, *blob.Store) {
 	r.t.Helper()
 	s := blob.NewStore(blob.Config{Dir: r.t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
 	t := blob.Tree{}
-	p := s.Putter(false)
 	for name, text := range files {
-		ref, err := p.Put([]byte(text))
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		ref := putAs(r.t, s, "ann", []byte(text))
 		t.Entries = append(t.Entries, blob.Entry{Path: name, Kind: blob.File, Mode: 0o644, Size: int64(len(text)), Chunks: blob.Refs{ref}})
-	}
-	if err := p.Close(); err != nil {
-		r.t.Fatal(err)
 	}
 	slices.SortFunc(t.Entries, blob.ByPath)
 	text, h, err := t.Encode()
@@ -536,11 +539,7 @@ func TestTreeIsBounded(t *testing.T) {
 	r.stop()
 	r.run()
 	s := blob.NewStore(blob.Config{Dir: t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
-	chunks := s.Putter(false)
-	ref, err := chunks.Put(make([]byte, 16<<10))
-	if err = errors.Join(err, chunks.Close()); err != nil {
-		t.Fatal(err)
-	}
+	ref := putAs(t, s, "ann", make([]byte, 16<<10))
 	file := func(chunks int64) []blob.Entry {
 		return []blob.Entry{{Path: "a", Kind: blob.File, Mode: 0o644, Size: chunks << 14, Chunks: slices.Repeat(blob.Refs{ref}, int(chunks))}}
 	}

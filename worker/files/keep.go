@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"syscall"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -69,8 +70,8 @@ func (k keeper) move(a job.Attempt, globs []string) (int, []string, error) {
 	}
 	defer from.Close() //nolint:errcheck // a directory
 	dir := k.cfg.kept(a)
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // its user reads it
-		return 0, nil, fmt.Errorf("files: %w", err)
+	if err := makeKept(dir, from); err != nil {
+		return 0, nil, err
 	}
 	to, err := os.OpenRoot(dir)
 	if err != nil {
@@ -100,6 +101,25 @@ func (k keeper) move(a job.Attempt, globs []string) (int, []string, error) {
 		}
 	}
 	return kept, missing, errors.Join(errs...)
+}
+
+// makeKept makes the directory for the files that are kept. It is that of the task's user, as the scratch directory is,
+// and nobody else may enter it.
+func makeKept(dir string, scratch *os.Root) error {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("files: %w", err)
+	}
+	info, err := scratch.Stat(".")
+	if err != nil {
+		return fmt.Errorf("files: %w", err)
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		err = os.Lchown(dir, int(st.Uid), int(st.Gid))
+	}
+	if err != nil {
+		return fmt.Errorf("files: %w", err)
+	}
+	return nil
 }
 
 // moveOne moves a file, link or directory to the same path in another directory.

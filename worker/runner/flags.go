@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // Command is the whole program, from its flags to its exit code. The end of ctx ends its tasks. Finish, if not nil,
@@ -18,6 +19,9 @@ import (
 func Command(ctx context.Context, version string, args []string, finish func(*Config, *slog.Logger)) int {
 	cfg, err := Parse(args)
 	log := slog.New(slog.NewTextHandler(newLogFile(protocol.Dir(cfg.Dir).Log(cfg.Generation)), nil))
+	if err == nil {
+		err = spawn.CloseInherited()
+	}
 	if err == nil {
 		cfg.Version = version
 		if finish != nil {

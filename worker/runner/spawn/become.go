@@ -46,7 +46,12 @@ func Become() (code int, failed bool) {
 		return 0, false
 	}
 	path, argv := os.Args[1], os.Args[2:]
-	err := syscall.Exec(path, argv, os.Environ())
+	err := CloseInherited()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "muster: cannot execute %s: %v\n", path, err)
+		return CodeOurs, true
+	}
+	err = syscall.Exec(path, argv, os.Environ())
 	if errors.Is(err, unix.ENOEXEC) { // a script without a #! line, which shells run with /bin/sh
 		err = syscall.Exec(shell, append([]string{shell, path}, argv[1:]...), os.Environ())
 	}

@@ -1,0 +1,57 @@
+package main
+
+// The token of an invitation, on its way from the user to the daemon. Who reads it can join the cluster.
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/api"
+)
+
+const (
+	tokenVariable = "MUSTER_TOKEN" //nolint:gosec // the name of a variable
+	maxToken      = 4 << 10        // bytes of a file
+)
+
+// warnOfToken warns if the token is on the command line, where every user of the host can see it.
+func warnOfToken(w io.Writer, c *cli.Context) {
+	if c.IsSet("token") {
+		fmt.Fprintf(w, "muster: warning: --token: all users of this host can see the token in the list of processes; use %s or --token-file\n", tokenVariable)
+	}
+}
+
+// tokenOf returns the token, or reads it from the file if one is named.
+func tokenOf(setting, token, file string) (string, error) {
+	switch {
+	case file == "":
+		return token, nil
+	case token != "":
+		return "", usagef("%s: the token is given twice; give it once", setting)
+	}
+	text, err := api.ReadPrivate(file, maxToken)
+	if err != nil {
+		return "", usagef("%s: %w", setting, err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// hideToken removes the token from the environment, so that no child gets it. It returns how the settings are read again
+// without it: the token is that of the start.
+func hideToken(cfg daemonConfig, read func() (daemonConfig, error)) func() (daemonConfig, error) {
+	if os.Getenv(tokenVariable) == "" {
+		return read
+	}
+	_ = os.Unsetenv(tokenVariable) // fails only for a name that is not valid
+	return func() (daemonConfig, error) {
+		next, err := read()
+		if next.Token == "" {
+			next.Token = cfg.Token
+		}
+		return next, err
+	}
+}
