@@ -154,11 +154,18 @@ func TestRolesOfMembers(t *testing.T) {
 	}
 	for _, r := range []*rogue.Peer{worker, inviter} {
 		for _, c := range []struct{ method, path string }{
-			{http.MethodPost, "/v1/jobs/" + id + "/cancel"}, {http.MethodPost, "/v1/jobs/" + id + "/hold"}, {http.MethodPost, "/v1/jobs/" + id + "/requeue"},
-			{http.MethodPost, "/v1/nodes/" + string(at) + "/drain"}, {http.MethodPost, "/v1/nodes/" + string(at) + "/resume"}, {http.MethodPost, "/v1/nodes/" + string(at) + "/declare-dead"},
-			{http.MethodGet, "/v1/jobs/" + id + "/tasks/0/logs"}, {http.MethodGet, "/v1/jobs/" + id + "/tasks/0/files"},
-			{http.MethodGet, "/v1/jobs/" + id + "/tasks/0/exec"}, {http.MethodGet, "/v1/jobs/" + id + "/tasks/0/attach"},
-			{http.MethodGet, "/peer/v1/attempts/" + id + ".0.1/logs"}, {http.MethodGet, "/peer/v1/attempts/" + id + ".0.1/exec"},
+			{http.MethodPost, "/v1/jobs/" + id + "/cancel"},
+			{http.MethodPost, "/v1/jobs/" + id + "/hold"},
+			{http.MethodPost, "/v1/jobs/" + id + "/requeue"},
+			{http.MethodPost, "/v1/nodes/" + string(at) + "/drain"},
+			{http.MethodPost, "/v1/nodes/" + string(at) + "/resume"},
+			{http.MethodPost, "/v1/nodes/" + string(at) + "/declare-dead"},
+			{http.MethodGet, "/v1/jobs/" + id + "/tasks/0/logs"},
+			{http.MethodGet, "/v1/jobs/" + id + "/tasks/0/files"},
+			{http.MethodGet, "/v1/jobs/" + id + "/tasks/0/exec"},
+			{http.MethodGet, "/v1/jobs/" + id + "/tasks/0/attach"},
+			{http.MethodGet, "/peer/v1/attempts/" + id + ".0.1/logs"},
+			{http.MethodGet, "/peer/v1/attempts/" + id + ".0.1/exec"},
 			{http.MethodPost, "/peer/v1/groups/" + job.ID(id).Group().String() + "/progress"},
 		} {
 			body := ""
@@ -264,8 +271,12 @@ func TestSignedLabelsAndNames(t *testing.T) {
 		t.Errorf("nodes:\n%s", out)
 	}
 	for _, what := range [][]string{
-		{"submit", "-w", "box", "--", "true"}, {"submit", "-x", "box", "--", "true"}, {"submit", "-C", "name=box", "--", "true"},
-		{"node", "show", "box"}, {"node", "drain", "box"}, {"peers", "--revoke", "box"},
+		{"submit", "-w", "box", "--", "true"},
+		{"submit", "-x", "box", "--", "true"},
+		{"submit", "-C", "name=box", "--", "true"},
+		{"node", "show", "box"},
+		{"node", "drain", "box"},
+		{"peers", "--revoke", "box"},
 	} {
 		root.fails(2, append([]string{"2"}, ids...), what...)
 	}

@@ -33,5 +33,6 @@ func (b selfBackend) Daemon(context.Context) (api.Daemon, error) {
 
 // Facts examines the host.
 func (b selfBackend) Facts(ctx context.Context) ([]api.Fact, error) {
-	return append(Doctor(ctx, b.now.config(), b.gpus), inviterFact(b.host.Credential(), b.cfg.Name, b.host.Members())), nil
+	own := b.host.Credential()
+	return append(Doctor(ctx, b.now.config(), b.gpus), inviterFact(own, b.cfg.Name, b.host.Members()), endFact(own.InvitersEnd(), time.Now())), nil
 }

@@ -43,6 +43,24 @@ func inviterFact(own *p2p.Credential, name string, members []p2p.Member) api.Fac
 	return f
 }
 
+// renewedBy is how long before its end the credential of an inviter has been renewed, if the founder is there: it asks when
+// half of 91 days are left.
+const renewedBy = 38 * 24 * time.Hour
+
+// endFact warns while there is time to act that the inviters of this host are not renewed: only the cluster key can do that.
+func endFact(end, now time.Time) api.Fact {
+	f := api.Fact{Name: "credentials", State: api.FactOK, Detail: "those of the inviters end at " + end.UTC().Format(time.RFC3339)}
+	switch {
+	case end.IsZero():
+		f.State, f.Detail = api.FactSkip, "this host's is signed by the founder itself"
+	case end.Sub(now) < renewedBy:
+		f.State = api.FactWarn
+		f.Detail += ", and are not renewed: the host that founded the cluster has not been reached. All hosts that they let in end with them"
+		f.Advice = "start the founder again, or put a copy of its cluster.key into the data directory of another member and restart that daemon"
+	}
+	return f
+}
+
 // known names the inviters that are not connected.
 func known(away []string) string {
 	const most = 3

@@ -123,6 +123,24 @@ func TestInvitersAlive(t *testing.T) {
 	}
 }
 
+func TestInvitersThatEndAreTold(t *testing.T) {
+	now := time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		end   time.Time
+		state api.FactState
+		words string
+	}{
+		{time.Time{}, api.FactSkip, "founder itself"},
+		{now.Add(45 * 24 * time.Hour), api.FactOK, "2030-02-16"},
+		{now.Add(30 * 24 * time.Hour), api.FactWarn, "copy of its cluster.key"},
+		{now.Add(-time.Hour), api.FactWarn, "not renewed"},
+	} {
+		if f := endFact(c.end, now); f.State != c.state || !strings.Contains(f.Detail+f.Advice, c.words) {
+			t.Errorf("%s: %+v", c.end, f)
+		}
+	}
+}
+
 // The labels in a Hello are the host's own; those that are signed come from its credential.
 func TestLabelsComeFromTheCredential(t *testing.T) {
 	r := &router{signed: func(p job.Peer) map[string]string {

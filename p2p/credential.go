@@ -141,6 +141,17 @@ type link struct {
 	wire    *wirepb.Link
 }
 
+// InvitersEnd returns when the first credential of an inviter in the chain ends, the holder's own included; zero if there is
+// none, because the cluster key signed that of a host that is no inviter.
+func (c *Credential) InvitersEnd() (end time.Time) {
+	for _, l := range c.links {
+		if at := time.Unix(l.notAfter, 0); l.roles.Has(RoleInviter) && (end.IsZero() || at.Before(end)) {
+			end = at
+		}
+	}
+	return end
+}
+
 // issuers returns the peers that vouch for the holder.
 func (c *Credential) issuers() []peer.ID {
 	ids := make([]peer.ID, 0, len(c.links)-1)

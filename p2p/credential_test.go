@@ -332,6 +332,9 @@ func TestChainsEndWithTheirFirstEnd(t *testing.T) {
 	if err != nil || time.Unix(c.links[0].notAfter, 0).After(inviter.cred.NotAfter) {
 		t.Errorf("signed until %s, its own credential ends at %s, %v", c.NotAfter, inviter.cred.NotAfter, err)
 	}
+	if !c.InvitersEnd().Equal(inviter.cred.NotAfter) || !inviter.cred.InvitersEnd().Equal(inviter.cred.NotAfter) {
+		t.Errorf("its inviters end at %s, want %s", c.InvitersEnd(), inviter.cred.NotAfter)
+	}
 	hostile := *inviter.cred
 	hostile.NotAfter = now.Add(10 * 365 * 24 * time.Hour)
 	long, err := authority{key: inviter.key, cluster: c.key, chain: &hostile}.issue(to.id, RoleWorker, hostile.NotAfter)
