@@ -42,4 +42,7 @@ func (ps *policies) of(s *job.Spec) string {
 }
 
 // asked counts the request of a job that was submitted.
-func (ps *policies) asked(s *job.Spec, tasks int) { ps.typical.Asked(s.Resources, tasks) }
+func (ps *policies) asked(s *job.Spec, tasks int) {
+	ps.typical.Asked(s.Resources, tasks)
+	ps.typical.Settle()
+}

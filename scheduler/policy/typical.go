@@ -91,6 +91,9 @@ func (t *Typical) keep(kinds []asked) {
 	}
 }
 
+// Settle works out now what follows from the counts, if that is due. So it does not depend on who asks next, and when.
+func (t *Typical) Settle() { t.workload() }
+
 // workload returns what follows from the counts. It is worked out again each time that they have grown by an eighth.
 func (t *Typical) workload() *workload {
 	if t == nil {
