@@ -126,11 +126,16 @@ type Peers interface {
 	// Join returns the ID of the joined cluster. Errors: ErrConflict in another cluster, ErrDenied for an invalid
 	// token, ErrUnavailable if no address answers.
 	Join(ctx context.Context, bootstrap []string, token string) (cluster string, err error)
-	// Revoke and Restore return ErrDenied for a member that this daemon may not revoke, Restore ErrConflict if it did not.
-	Revoke(ctx context.Context, p job.Peer, reason string, withInvited bool) error
-	Restore(ctx context.Context, p job.Peer) error
 	// RolesOf returns the roles that another daemon has now; none if it is no member.
 	RolesOf(p job.Peer) []string
+	Revocations
+}
+
+// Revocations puts members out of the cluster, and lets them back in. Both return ErrDenied for a member that this daemon
+// may not revoke, Restore ErrConflict if it did not.
+type Revocations interface {
+	Revoke(ctx context.Context, p job.Peer, reason string, withInvited bool) error
+	Restore(ctx context.Context, p job.Peer) error
 }
 
 // Directory knows which daemon owns which jobs.

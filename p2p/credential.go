@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -139,6 +140,11 @@ type link struct {
 	letInBy []peer.ID
 	told    bool // letInBy applies; it may be empty: the cluster key let the peer in
 	wire    *wirepb.Link
+}
+
+// sameRights reports whether both credentials give the same roles and labels.
+func (c *Credential) sameRights(d *Credential) bool {
+	return c.Roles == d.Roles && maps.Equal(c.Labels, d.Labels)
 }
 
 // InvitersEnd returns when the first credential of an inviter in the chain ends, the holder's own included; zero if there is

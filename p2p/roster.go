@@ -67,7 +67,8 @@ func newRoster() *roster {
 	return &roster{peers: map[peer.ID]*admittedPeer{}, subs: map[*Subscription]struct{}{}}
 }
 
-// admit adds a peer that has shown a valid credential, or updates the credential.
+// admit adds a peer that has shown a valid credential, or updates the credential. Of two with the same rights the one that
+// ends later counts, since hellos may cross; with other rights the one that was shown last, which may end sooner.
 func (r *roster) admit(c *Credential, name string, digest []byte, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +77,7 @@ func (r *roster) admit(c *Credential, name string, digest []byte, now time.Time)
 		g = &admittedPeer{idle: now, rates: map[protocol.ID]*rate.Limiter{}}
 		r.peers[c.id] = g
 	}
-	if g.cred == nil || !c.NotAfter.Before(g.cred.NotAfter) {
+	if g.cred == nil || !c.NotAfter.Before(g.cred.NotAfter) || !g.cred.sameRights(c) {
 		g.cred = c
 	}
 	g.name, g.digest = name, digest
