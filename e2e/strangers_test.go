@@ -229,7 +229,7 @@ func opens(ctx context.Context, t *testing.T, n network.Network, to peer.AddrInf
 func TestInvitationLine(t *testing.T) {
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	line := amy.ok("invite")
-	if !strings.Contains(line, "muster daemon --bootstrap /ip4/127.0.0.1/") || !strings.Contains(line, "--token ") {
+	if !strings.HasPrefix(line, "MUSTER_TOKEN=muster1-") || !strings.Contains(line, " muster daemon --bootstrap /ip4/127.0.0.1/") || strings.Contains(line, "--token") {
 		t.Errorf("invite prints %q", line)
 	}
 	if _, err := multiaddr.NewMultiaddr(amy.invite().Bootstrap[0]); err != nil {
