@@ -55,15 +55,32 @@ var hostKinds = []hostSpec{
 // The placement policies.
 var policies = scheduler.Policies()
 
+// leveled is added to the seed of a world for the same world with an order other than that of age.
+const leveled = 1 << 32
+
+// worldSeeds are those of n worlds by age, and of a fifth as many by the other orders.
+func worldSeeds(n int) []uint64 {
+	var seeds []uint64
+	for i := range n {
+		seeds = append(seeds, uint64(i+1))
+		if i%5 == 0 {
+			seeds = append(seeds, leveled+uint64(i+1))
+		}
+	}
+	return seeds
+}
+
 func randomWorld(t testing.TB, seed uint64) *world {
+	order := lease.ByAge
+	if seed > leveled {
+		seed -= leveled
+		order = lease.ByAttained + lease.OrderBy(seed/5%2)
+	}
 	r := rand.New(rand.NewPCG(seed, 1)) // of what the world is; what happens in it draws elsewhere
 	m := moods[r.IntN(len(moods))]
-	opt := options{refusals: m.refusals, keepEnded: 20, keepWhole: 4}
+	opt := options{refusals: m.refusals, keepEnded: 20, keepWhole: 4, order: order}
 	if seed%3 == 0 { // not drawn, so that the other worlds are what they were
 		opt.shares = share.Weights{HalfLife: 20 * time.Minute, Users: map[string]float64{"ada": 3}, Projects: map[string]float64{"p1": 2}}
-	}
-	if seed%5 == 1 { // likewise
-		opt.order = lease.ByAttained + lease.OrderBy(seed/5%2)
 	}
 	if r.IntN(4) == 0 {
 		opt.standing, opt.mute = 2, r.IntN(2) == 0
