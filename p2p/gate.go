@@ -269,6 +269,7 @@ func (g *gates) serveStranger(c *gatedConn, s network.MuxedStream, deadline time
 	}
 	id, _, err := g.muxer.Negotiate(s) // answers "na" to all but hello and join
 	if err != nil {
+		g.admission.visits.tell(Entering, c.RemotePeer(), c.RemoteMultiaddr(), Visit{Err: errHello})
 		_ = s.Reset()
 		return false
 	}
@@ -303,6 +304,7 @@ type gater struct {
 	revoked *revocations
 	// refusals bounds how often a revoked peer gets as far as hello, which tells it the reason.
 	refusals *buckets
+	visits   visits
 }
 
 const (
@@ -310,8 +312,8 @@ const (
 	tellBurst = 3
 )
 
-func newGater(r *revocations) *gater {
-	return &gater{revoked: r, refusals: newBuckets(tellEvery, tellBurst)}
+func newGater(r *revocations, v visits) *gater {
+	return &gater{revoked: r, refusals: newBuckets(tellEvery, tellBurst), visits: v}
 }
 
 // InterceptPeerDial refuses to dial a revoked peer.
@@ -324,11 +326,17 @@ func (g *gater) InterceptAddrDial(peer.ID, ma.Multiaddr) bool { return true }
 func (g *gater) InterceptAccept(network.ConnMultiaddrs) bool { return true }
 
 // InterceptSecured refuses a revoked peer as soon as its key is proven.
-func (g *gater) InterceptSecured(dir network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
+func (g *gater) InterceptSecured(dir network.Direction, p peer.ID, at network.ConnMultiaddrs) bool {
 	if !g.revoked.has(p) {
 		return true
 	}
-	return dir == network.DirInbound && g.refusals.allow(string(p), time.Now())
+	if dir == network.DirInbound && g.refusals.allow(string(p), time.Now()) {
+		return true
+	}
+	if dir == network.DirInbound {
+		g.visits.tell(Entering, p, at.RemoteMultiaddr(), Visit{Err: ErrRevoked})
+	}
+	return false
 }
 
 // InterceptUpgraded refuses a peer that was revoked while its connection was at the gate.

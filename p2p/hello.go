@@ -39,7 +39,8 @@ type admission struct {
 	roster      *roster
 	revoked     *revocations
 	book        *book
-	refusalLogs *buckets     // bounds the log lines about refused peers
+	refusalLogs *buckets // bounds the log lines about refused peers
+	visits      visits
 	behind      chan peer.ID // members whose list of revocations differs from ours
 	log         *slog.Logger
 }
@@ -165,14 +166,17 @@ func (a *admission) sayHello(ctx context.Context, s network.MuxedStream, p peer.
 // the stream must be reset.
 func (a *admission) answerHello(p peer.ID, from ma.Multiaddr, s io.ReadWriter, admit func()) (bool, error) {
 	var m wirepb.Hello
-	if err := readMsg(s, &m, limitOf(HelloID)); err != nil {
-		return false, err
+	err := readMsg(s, &m, limitOf(HelloID))
+	if err == nil {
+		err = checkHello(m.GetName(), m.GetRevoked())
 	}
-	if err := checkHello(m.GetName(), m.GetRevoked()); err != nil {
+	if err != nil {
+		a.visits.tell(Entering, p, from, Visit{Err: errHello})
 		return false, err
 	}
 	cred, err := a.check(p, m.GetCredential(), time.Now())
 	if err != nil {
+		a.visits.tell(Entering, p, from, Visit{Name: m.GetName(), Err: err})
 		if a.refusalLogs.allow(ipOf(from), time.Now()) {
 			a.log.Warn("peer refused", "peer", p, "addr", from, "name", m.GetName(), "error", err)
 		}

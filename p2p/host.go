@@ -43,6 +43,8 @@ type Config struct {
 	CredentialLife time.Duration
 	// Given is the identity and membership if they do not come from DataDir.
 	Given *Given
+	// Audit is told who asks to come in. It may be nil.
+	Audit Auditor
 	// Options are further libp2p options.
 	Options []libp2p.Option
 	// Sockets are options of the UDP sockets, such as another network.
@@ -127,7 +129,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 		return nil, fmt.Errorf("p2p: own key: %w", err)
 	}
 	h := newDeciders(cfg, newOwnMembership(me, cfg.Name, cfg.CredentialLife, d), log)
-	opts, err := options(cfg, key, h.gates, h.revoked)
+	opts, err := options(cfg, key, h.gates, h.admission)
 	if err != nil {
 		return nil, err
 	}
@@ -153,9 +155,10 @@ func newDeciders(cfg Config, own *ownMembership, log *slog.Logger) *Host {
 	h := &Host{cfg: cfg, own: own, roster: newRoster(), revoked: newRevocations(own.disk), book: newBook(own.disk), log: log}
 	h.Grants = &Grants{own: own, roster: h.roster, book: h.book}
 	h.admission = newAdmission(own, h.roster, h.revoked, h.book, log)
+	h.admission.visits = visits{cfg.Audit}
 	h.issuer = newIssuer(own, h.admission, &invites{disk: own.disk}, log)
 	h.gates = newGates(h.admission, h.issuer, log)
-	h.guard = guard{roster: h.roster, log: log}
+	h.guard = guard{roster: h.roster, visits: h.admission.visits, log: log}
 	return h
 }
 

@@ -33,6 +33,7 @@ var ErrTooManyInvites = errors.New("too many invitations are open")
 
 // Invitation is what another host needs to join.
 type Invitation struct {
+	ID        string    `json:"id"` // the name of the invitation; it is not secret
 	Bootstrap []string  `json:"bootstrap"`
 	Token     string    `json:"token"`
 	Cluster   string    `json:"cluster"`

@@ -46,6 +46,7 @@ func (i *issuer) answerJoin(p peer.ID, from ma.Multiaddr, s io.ReadWriter) error
 	}
 	now := time.Now()
 	cred, err := i.grant(p, &q, now)
+	i.tell(p, from, &q, cred, err)
 	if err == nil {
 		i.log.Info("credential given", "peer", p, "name", q.GetName(), "roles", cred.Roles, "renewal", q.GetCredential() != nil, "not_after", cred.NotAfter)
 		return writeMsg(s, &wirepb.JoinReply{Credential: cred.toWire()})
@@ -56,6 +57,20 @@ func (i *issuer) answerJoin(p peer.ID, from ma.Multiaddr, s io.ReadWriter) error
 		err = ErrTooFast
 	}
 	return writeMsg(s, &wirepb.JoinReply{Code: uint32(codeOf(err))})
+}
+
+// tell tells the audit log of a request. A token is told by its name, which only this daemon can find from the secret.
+func (i *issuer) tell(p peer.ID, from ma.Multiaddr, q *wirepb.JoinRequest, cred *Credential, err error) {
+	act, v := Joining, Visit{Name: q.GetName(), Err: err}
+	if q.GetCredential() != nil {
+		act = Renewing
+	} else if len(q.GetSecret()) == secretSize {
+		v.Object = secret(q.GetSecret()).name()
+	}
+	if cred != nil {
+		v.Roles, v.Labels = cred.Roles, cred.Labels
+	}
+	i.admission.visits.tell(act, p, from, v)
 }
 
 // grant decides about a request and signs.
@@ -148,8 +163,8 @@ func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, labels map[str
 		return Invitation{}, err
 	}
 	t := token{cluster: m.cluster, issuer: i.own.identity.id, roles: roles, secret: s}
-	i.log.Info("invitation opened", "roles", roles, "uses", uses, "expires_at", expires)
-	return Invitation{Bootstrap: i.bootstrapAddrs(addrs), Token: t.String(), Cluster: m.cluster.String(), ExpiresAt: expires.UTC()}, nil
+	i.log.Info("invitation opened", "invitation", s.name(), "roles", roles, "uses", uses, "expires_at", expires)
+	return Invitation{ID: s.name(), Bootstrap: i.bootstrapAddrs(addrs), Token: t.String(), Cluster: m.cluster.String(), ExpiresAt: expires.UTC()}, nil
 }
 
 // otherBootstraps is the number of members that an invitation names besides the issuer, so that the new host can find

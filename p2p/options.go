@@ -84,7 +84,7 @@ func newResources() (network.ResourceManager, error) {
 }
 
 // options returns the options of the libp2p host. libp2p fills gs while it builds the transports.
-func options(cfg Config, key crypto.PrivKey, gs *gates, revoked *revocations) ([]libp2p.Option, error) {
+func options(cfg Config, key crypto.PrivKey, gs *gates, a *admission) ([]libp2p.Option, error) {
 	rm, err := newResources()
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func options(cfg Config, key crypto.PrivKey, gs *gates, revoked *revocations) ([
 		libp2p.Muxer(yamux.ID, &mux),
 		libp2p.ResourceManager(rm),
 		libp2p.ConnectionManager(cm),
-		libp2p.ConnectionGater(newGater(revoked)),
+		libp2p.ConnectionGater(newGater(a.revoked, a.visits)),
 		libp2p.SwarmOpts(swarm.WithDialTimeoutLocal(dialTimeoutLocal), swarm.WithDialRanker(dialOrder)),
 		// Off: while one peer is down, the retries of its dial would make libp2p believe that all UDP, or all IPv6,
 		// is blocked.

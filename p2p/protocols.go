@@ -74,6 +74,9 @@ var protocols = []Protocol{
 // ErrNoProtocol means that the table has no row for the protocol. Add one.
 var ErrNoProtocol = errors.New("no row in the table of protocols")
 
+// errRoles means that the roles of a member do not allow a protocol.
+var errRoles = errors.New("its roles do not allow this protocol")
+
 // row returns the row of one of our own protocols.
 func row(id protocol.ID) (Protocol, error) {
 	i := slices.IndexFunc(protocols, func(p Protocol) bool { return p.ID == id && !p.Library })
@@ -109,6 +112,7 @@ func (h *Host) Handle(id protocol.ID, serve func(network.Stream)) error {
 // guard enforces the row of its protocol on each stream.
 type guard struct {
 	roster *roster
+	visits visits
 	log    *slog.Logger
 }
 
@@ -124,6 +128,9 @@ func (g guard) serve(p Protocol, s network.Stream, handle func(network.Stream)) 
 	member, ok := g.roster.get(id)
 	if !ok || !now.Before(member.cred.NotAfter) || !p.allows(member.cred.Roles) {
 		g.log.Debug("stream refused", "protocol", p.ID, "peer", id, "member", ok)
+		if ok {
+			g.visits.tell(Opening, id, s.Conn().RemoteMultiaddr(), Visit{Object: string(p.ID), Roles: member.cred.Roles, Err: errRoles})
+		}
 		_ = s.Reset()
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -30,6 +31,12 @@ type secret [secretSize]byte
 // hash is what the issuer stores of a secret.
 func (s secret) hash() [sha256.Size]byte {
 	return sha256.Sum256(append([]byte("muster token 1\n"), s[:]...))
+}
+
+// name returns a name of a secret that tells nothing of it.
+func (s secret) name() string {
+	h := s.hash()
+	return hex.EncodeToString(h[:6])
 }
 
 func newSecret() (secret, error) {

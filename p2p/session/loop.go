@@ -215,7 +215,13 @@ func (l *loop) start(k *link, o open, opened bool) {
 	c.source.done = c.done
 	id := o.stream.Conn().RemotePeer()
 	c.roles = roleCheck{
-		roles: func() p2p.Roles { return l.host.RolesOf(id) }, knows: o.knows.roles, denied: &l.denied,
+		roles: func() p2p.Roles { return l.host.RolesOf(id) }, knows: o.knows.roles,
+		denied: func(err error) {
+			l.denied.Add(1)
+			if l.cfg.Denied != nil {
+				l.cfg.Denied(k.peer, err)
+			}
+		},
 		first: func(err error) {
 			l.log.Warn("messages ignored of a peer of an earlier version", "peer", string(k.peer), "error", err)
 		},

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"sync/atomic"
 
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/wirepb"
@@ -45,7 +44,7 @@ var senders = map[reflect.Type]p2p.Roles{
 type roleCheck struct {
 	roles  func() p2p.Roles // of the peer now: a renewed credential may change them
 	knows  bool             // the peer says that it sends only what its roles allow
-	denied *atomic.Uint64   // counts, for all sessions
+	denied func(error)      // called with every denial
 	first  func(error)      // called with the first denial of a peer that does not know roles
 	warned bool
 }
@@ -65,9 +64,9 @@ func (r *roleCheck) check(f *wirepb.Frame) (drop bool, err error) {
 	if known && has.Has(need) {
 		return false, nil
 	}
-	r.denied.Add(1)
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", body), "*wirepb.Frame_")
 	err = fmt.Errorf("%w: %s needs the role %s, and the peer has %s", ErrRole, kind, need, noneIfEmpty(has))
+	r.denied(err)
 	if r.knows {
 		return false, err
 	}

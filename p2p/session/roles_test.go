@@ -5,7 +5,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,13 +30,16 @@ func TestEveryMessageHasASender(t *testing.T) {
 			frame.Elem().Field(0).Set(reflect.New(frame.Elem().Field(0).Type().Elem()))
 			reflect.ValueOf(f).Elem().FieldByName("Body").Set(frame)
 			for _, knows := range []bool{true, false} {
-				warned := 0
-				c := roleCheck{roles: func() p2p.Roles { return has }, knows: knows, denied: new(atomic.Uint64), first: func(error) { warned++ }}
+				warned, denied := 0, 0
+				c := roleCheck{roles: func() p2p.Roles { return has }, knows: knows, denied: func(error) { denied++ }, first: func(error) { warned++ }}
 				for range 2 {
 					drop, err := c.check(f)
 					if allowed := has.Has(role); allowed != (err == nil && !drop) || err != nil && (!knows || !errors.Is(err, ErrRole)) {
 						t.Errorf("%s from one with %q: dropped %v, error %v", body, has, drop, err)
 					}
+				}
+				if (denied > 0) == has.Has(role) {
+					t.Errorf("%s from one with %q: %d denials told", body, has, denied)
 				}
 				if !knows && !has.Has(role) && warned != 1 {
 					t.Errorf("%s: %d warnings", body, warned)

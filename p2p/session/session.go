@@ -125,6 +125,8 @@ type Config struct {
 	IdleAfter   time.Duration // time without use after which an unwanted session is given up, and a wanted one rests
 	MaxWanted   int           // sessions that this daemon opens and keeps
 	MaxPeers    int           // all sessions, with those that other daemons opened
+	// Denied is called with every message that its sender's roles do not allow; it does not block. It may be nil.
+	Denied func(p job.Peer, err error)
 }
 
 // DefaultConfig returns the configuration of the daemon. All daemons of a cluster should agree on PingEvery and
