@@ -36,6 +36,7 @@ func (a *admission) admit(w rules) func(huma.Context, func(huma.Context)) {
 		r, out := humago.Unwrap(ctx)
 		asks := requesterOf(r.Context())
 		if (asks.from == fromPeer && w.peers == nobody) || (asks.from != fromPeer && w.only) {
+			asks.note.denied(asks.from == fromPeer)
 			refuse(out, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": there is no such route"))
 			return
 		}

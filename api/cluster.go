@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/audit"
 	"github.com/musterhq/muster/job"
 )
 
@@ -79,12 +81,19 @@ func (r *memberRoutes) revoke(ctx context.Context, in *revokeInput) (*peerOutput
 	if err != nil {
 		return nil, err
 	}
+	n := requesterOf(ctx).note
+	n.about(string(m.Peer))
+	n.with("name", m.Name)
 	if m.Self {
 		return nil, fmt.Errorf("revoke %s: %w: a daemon cannot revoke itself; use another daemon", m.label(), ErrConflict)
 	}
 	var how revokeRequest
 	if in.Body != nil {
 		how = *in.Body
+	}
+	n.with("reason", how.Reason)
+	if how.WithInvited {
+		n.with("with_invited", "true")
 	}
 	if err := r.peers.Revoke(ctx, m.Peer, how.Reason, how.WithInvited); err != nil {
 		return nil, err
@@ -108,10 +117,18 @@ func (r *memberRoutes) invite(ctx context.Context, in *inviteInput) (*inviteOutp
 	if ttl == 0 {
 		ttl = defaultTTL
 	}
-	i, err := r.peers.Invite(ctx, ttl, max(in.Body.Uses, 1), in.Body.Roles, in.Body.Labels)
+	uses := max(in.Body.Uses, 1)
+	n := requesterOf(ctx).note
+	n.with("ttl", ttl.String())
+	n.with("uses", strconv.Itoa(uses))
+	n.with("roles", strings.Join(in.Body.Roles, ","))
+	n.with("labels", audit.Labels(in.Body.Labels))
+	i, err := r.peers.Invite(ctx, ttl, uses, in.Body.Roles, in.Body.Labels)
 	if err != nil {
 		return nil, err
 	}
+	n.about(i.ID)
+	n.with("roles", strings.Join(i.Roles, ","))
 	i.Schema, i.ExpiresAt = SchemaInvitation, i.ExpiresAt.UTC()
 	i.Bootstrap, i.Roles = append([]string{}, i.Bootstrap...), append([]string{}, i.Roles...)
 	return &inviteOutput{i}, nil
@@ -121,10 +138,13 @@ func (r *memberRoutes) join(ctx context.Context, in *joinInput) (*joinOutput, er
 	if err := operator(ctx, "join"); err != nil {
 		return nil, err
 	}
+	n := requesterOf(ctx).note
+	n.with("bootstrap", strings.Join(in.Body.Bootstrap, " "))
 	cluster, err := r.peers.Join(ctx, in.Body.Bootstrap, in.Body.Token)
 	if err != nil {
 		return nil, err
 	}
+	n.about(cluster)
 	return &joinOutput{Joined{Schema: SchemaJoined, Cluster: cluster}}, nil
 }
 

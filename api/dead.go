@@ -73,6 +73,9 @@ func (d *deathRoutes) declare(ctx context.Context, in *deathInput) (*deathOutput
 		return nil, err
 	}
 	dryRun := in.Body != nil && in.Body.DryRun
+	if dryRun {
+		requesterOf(ctx).note.never()
+	}
 	if requesterOf(ctx).from == fromPeer { // another daemon gives the whole ID; this daemon need not know the node
 		m := Member{Peer: job.Peer(in.ID)}
 		tasks, err := d.deadHere(ctx, m.Peer, dryRun)
@@ -85,6 +88,8 @@ func (d *deathRoutes) declare(ctx context.Context, in *deathInput) (*deathOutput
 	if err != nil {
 		return nil, err
 	}
+	requesterOf(ctx).note.about(string(m.Peer))
+	requesterOf(ctx).note.with("name", m.Name)
 	owners, err := d.owners(ctx, m.Peer)
 	if err != nil {
 		return nil, err

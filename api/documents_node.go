@@ -107,6 +107,7 @@ type Peer struct {
 type Invitation struct {
 	Schema    string            `json:"schema"`
 	Bootstrap []string          `json:"bootstrap" nullable:"false" doc:"Multiaddrs of the daemon that invites."`
+	ID        string            `json:"id" doc:"The name of the invitation in the audit log. It is not secret."`
 	Token     string            `json:"token"`
 	Cluster   string            `json:"cluster"`
 	ExpiresAt time.Time         `json:"expires_at"`

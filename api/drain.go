@@ -44,6 +44,7 @@ func (r *nodeRoutes) drain(ctx context.Context, in *drainInput) (*nodeOutput, er
 		until := d.Since.Add(time.Duration(*request.Deadline * float64(time.Second)))
 		d.Deadline = &until
 	}
+	requesterOf(ctx).note.with("reason", d.Reason)
 	if err := r.node.Drain(ctx, d); err != nil {
 		return nil, err
 	}
@@ -72,6 +73,9 @@ func (r *nodeRoutes) thisNode(ctx context.Context) (*nodeOutput, error) {
 func (rt *router) toNode(ctx huma.Context, next func(huma.Context)) {
 	r, out := humago.Unwrap(ctx)
 	m, err := rt.find(ctx.Context(), ctx.Param("id"))
+	n := requesterOf(ctx.Context()).note
+	n.about(string(m.Peer))
+	n.with("name", m.Name)
 	switch {
 	case err != nil:
 		refuse(out, err)

@@ -109,7 +109,7 @@ func (x *execRoutes) task(ctx context.Context, in *execInput) (*huma.StreamRespo
 	}
 	a := job.Attempt{Job: j.ID, Task: t.Index, N: t.Attempt}
 	if t.Node == x.self {
-		return x.serve(a), nil //nolint:contextcheck // huma passes the same context
+		return x.serve(ctx, a), nil //nolint:contextcheck // huma passes the same context
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // huma passes the same context
 		r, w := humago.Unwrap(hctx)
@@ -120,15 +120,16 @@ func (x *execRoutes) task(ctx context.Context, in *execInput) (*huma.StreamRespo
 }
 
 // attempt serves the request as the host where the attempt runs.
-func (x *execRoutes) attempt(_ context.Context, in *attemptExecInput) (*huma.StreamResponse, error) {
+func (x *execRoutes) attempt(ctx context.Context, in *attemptExecInput) (*huma.StreamResponse, error) {
 	a, err := job.ParseAttempt(in.Attempt)
 	if err != nil {
 		return nil, bad("%w", err)
 	}
-	return x.serve(a), nil //nolint:contextcheck // huma passes the same context
+	return x.serve(ctx, a), nil //nolint:contextcheck // huma passes the same context
 }
 
-func (x *execRoutes) serve(a job.Attempt) *huma.StreamResponse {
+func (x *execRoutes) serve(ctx context.Context, a job.Attempt) *huma.StreamResponse {
+	requesterOf(ctx).note.later() // the command comes with the first message
 	return overWebSocket(func(ctx context.Context, cancel func(), conn *websocket.Conn) {
 		if send(ctx, conn, execEnd, x.run(ctx, cancel, conn, a)) == nil {
 			_ = conn.Close(websocket.StatusNormalClosure, "") // an error does not matter: the client has the execEnd
@@ -164,7 +165,9 @@ func send(ctx context.Context, conn *websocket.Conn, kind byte, doc any) error {
 // run reads the client's request, runs the command and copies its streams. It returns when the command has ended. If
 // the client disconnects, it ends the command and calls cancel, which ends ctx.
 func (x *execRoutes) run(ctx context.Context, cancel func(), conn *websocket.Conn, a job.Attempt) execOver {
+	n := requesterOf(ctx).note
 	failed := func(err error) execOver {
+		n.now(err)
 		if e, ok := errors.AsType[*ExecError](err); ok {
 			return execOver{e.Code, e.Reason}
 		}
@@ -181,12 +184,14 @@ func (x *execRoutes) run(ctx context.Context, cancel func(), conn *websocket.Con
 	if err != nil {
 		return failed(err)
 	}
+	n.ofCommand(req)
 	session, err := x.exec.Exec(ctx, a, req)
 	if err != nil {
 		return failed(err)
 	}
 	defer session.Close()
 	defer context.AfterFunc(ctx, session.Close)()
+	n.now(nil)
 	x.log.InfoContext(ctx, "command started in attempt", "attempt", a.String(), "command", req.Command[0], "tty", req.TTY)
 	go func() {
 		defer cancel() // the client is gone

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -69,6 +70,7 @@ func (f *fileRoutes) task(ctx context.Context, in *filesInput) (*huma.StreamResp
 	if err := checkGlobs(in.Path); err != nil {
 		return nil, err
 	}
+	requesterOf(ctx).note.with("paths", strings.Join(in.Path, " "))
 	if !hasRun(t) {
 		return nil, fmt.Errorf("files of job %s: %w: it is %s and has none yet", in.ID, ErrConflict, t.State)
 	}
@@ -103,7 +105,7 @@ func checkGlobs(globs []string) error {
 }
 
 // attempt serves the request as the host where the attempt runs or ran.
-func (f *fileRoutes) attempt(_ context.Context, in *attemptFilesInput) (*huma.StreamResponse, error) {
+func (f *fileRoutes) attempt(ctx context.Context, in *attemptFilesInput) (*huma.StreamResponse, error) {
 	a, err := job.ParseAttempt(in.Attempt)
 	if err != nil {
 		return nil, bad("%w", err)
@@ -111,6 +113,7 @@ func (f *fileRoutes) attempt(_ context.Context, in *attemptFilesInput) (*huma.St
 	if err := checkGlobs(in.Path); err != nil {
 		return nil, err
 	}
+	requesterOf(ctx).note.with("paths", strings.Join(in.Path, " "))
 	return f.send(a, in.Path, in.Base), nil //nolint:contextcheck // huma passes the same context
 }
 

@@ -32,6 +32,9 @@ var problemSchema = reflect.TypeFor[Problem]()
 // refuse answers with the problem document of err.
 func refuse(w http.ResponseWriter, err error) {
 	p := problemOf(err)
+	if out, ok := w.(*response); ok {
+		out.note.because(p)
+	}
 	w.Header().Set("Content-Type", contentProb)
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="muster"`)
@@ -89,6 +92,7 @@ type answerLimit struct {
 func (d *daemons) forward(w http.ResponseWriter, r *http.Request, to destination, p answerLimit) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
+	requesterOf(ctx).note.with("forwarded_to", string(to.peer))
 	to.begun = func() {}
 	if p.limit > 0 {
 		late := time.AfterFunc(p.limit, func() { cancel(errNoAnswer) })
@@ -132,6 +136,7 @@ func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReversePr
 			if to, ok := resp.Request.Context().Value(destinationKey{}).(destination); ok {
 				to.begun()
 			}
+			requesterOf(resp.Request.Context()).note.begin(resp.StatusCode)
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {

@@ -17,9 +17,12 @@ import (
 func (s *Server) handler(from origin) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		out := &response{ResponseWriter: w, control: http.NewResponseController(w)}
+		n := &note{}
+		out := &response{ResponseWriter: w, control: http.NewResponseController(w), note: n}
 		defer s.served(r, out, began)
 		a, err := s.auth.identify(from, r)
+		a.from, a.note = from, n
+		n.record = func(status int) { s.audit(r, a, n, status) }
 		if err == nil && r.Header.Get("Upgrade") != "" && r.Header.Get("Origin") != "" {
 			// Browsers let any page open a WebSocket, but send the page's origin. The origin is checked here, because
 			// the header is not forwarded to other daemons.
@@ -38,6 +41,7 @@ func (s *Server) handler(from origin) http.Handler {
 // served is called at the end of every request.
 func (s *Server) served(r *http.Request, out *response, began time.Time) {
 	s.metrics.served(r.Pattern, out.status, time.Since(began))
+	out.note.begin(out.status)
 	p := recover()
 	if p == nil {
 		return
@@ -77,6 +81,7 @@ type response struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	status  int
+	note    *note
 }
 
 // Unwrap is for http.ResponseController.
@@ -86,6 +91,7 @@ func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *response) WriteHeader(status int) {
 	if w.status == 0 || w.status/100 == 1 {
 		w.status = status
+		w.note.begin(status)
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -94,6 +100,7 @@ func (w *response) WriteHeader(status int) {
 func (w *response) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
+		w.note.begin(w.status)
 	}
 	// Not every listener supports deadlines. A silent member is disconnected by its session.
 	_ = w.control.SetWriteDeadline(time.Now().Add(writeWait))

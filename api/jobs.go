@@ -68,6 +68,8 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 	if err != nil {
 		return nil, err
 	}
+	a.note.about(string(j.ID))
+	a.note.with("name", j.Spec.Name)
 	return r.answer(ctx, j), nil
 }
 
@@ -216,7 +218,9 @@ func (o jobAccess) may(ctx context.Context, p part, id, verb string) (job.Job, e
 	if err != nil {
 		return j, about(id, err)
 	}
-	return j, requesterOf(ctx).require(p, &j, verb)
+	a := requesterOf(ctx)
+	a.note.ofJob(&j)
+	return j, a.require(p, &j, verb)
 }
 
 // mayTask is may with one of the job's tasks.

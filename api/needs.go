@@ -181,6 +181,7 @@ type Needs struct {
 	Files     Files
 	Exec      Exec
 	Self      Self
+	Audit     Audit
 	// Transport carries requests to http://PEER/… to the PeerListener of another daemon.
 	Transport http.RoundTripper
 	// PeerListener accepts connections of other daemons, which are authenticated members. It may be nil.

@@ -41,6 +41,8 @@ type requester struct {
 	ownOnly  bool // this daemon shows users only their own jobs
 	daemon   job.Peer
 	roles    []string // of the daemon now, by its credential
+	uid, pid int      // of the process at the other end of the socket
+	note     *note    // for the audit log
 }
 
 // The roles of a daemon, as the cluster names them.
@@ -73,6 +75,7 @@ func requesterOf(ctx context.Context) requester {
 // caller is what the kernel says about the process at the other end of a unix socket.
 type caller struct {
 	uid  int
+	pid  int
 	name string
 	err  error
 }
@@ -107,7 +110,7 @@ func callerOf(conn net.Conn) caller {
 		return caller{err: fmt.Errorf("api: peer credentials: %w", inner)}
 	}
 	uid := int(cred.Uid)
-	return caller{uid: uid, name: UserName(uid)}
+	return caller{uid: uid, pid: int(cred.Pid), name: UserName(uid)}
 }
 
 // UserName returns the name by which users of this host are known in the cluster. For a user without a name, as in a
@@ -150,7 +153,7 @@ func (a *authenticator) identity(from origin, r *http.Request) (requester, error
 		if !ok || c.err != nil {
 			return requester{}, fmt.Errorf("%w: the user at the other end of the socket is unknown", ErrUnauthorized)
 		}
-		return requester{from: from, user: c.name, operator: c.uid == 0 || c.uid == os.Getuid() || a.isOperator(c.name)}, nil
+		return requester{from: from, user: c.name, uid: c.uid, pid: c.pid, operator: c.uid == 0 || c.uid == os.Getuid() || a.isOperator(c.name)}, nil
 	case fromTCP:
 		if err := a.checkTCP(r); err != nil {
 			return requester{}, err

@@ -121,6 +121,7 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	events := &eventRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, directory: needs.Directory, log: log}
 	daemon := &daemonRoutes{needs.Self}
 	claims := &claimRoutes{needs.Directory}
+	entries := &auditRoutes{daemons: rt.daemons, log: needs.Audit}
 
 	add(rt, get("list-nodes", "/v1/nodes", "List nodes"), rules{peers: anyMember}, nodes.list)
 	add(rt, get("get-node", "/v1/nodes/{id}", "Get one node, by id or name"), rules{peers: anyMember}, nodes.get)
@@ -140,6 +141,7 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	add(rt, post("join", "/v1/join", "Join a cluster", http.StatusOK), rules{}, members.join)
 	add(rt, post("forget-claim", "/v1/claims/{group}/forget", "Have this host forget which daemon owns the jobs of a group", http.StatusOK), rules{}, claims.forget)
 	add(rt, hiddenOp(get("get-founding", pathFoundings+"{group}", "Get the proof that this daemon has founded a group")), rules{peers: anyMember, only: true}, claims.founding)
+	add(rt, get("list-audit", "/v1/audit", "List entries of the audit log, newest first"), rules{peers: schedulers}, entries.list)
 	add(rt, get("get-daemon", "/v1/daemon", "Get this daemon's identity, and its settings with their origin"), rules{}, daemon.get)
 	add(rt, get("health", "/health", "Check that the daemon answers"), rules{}, daemon.health)
 	add(rt, get("ready", "/ready", "Check that the daemon accepts work"), rules{}, daemon.ready)
@@ -177,7 +179,7 @@ func add[I, O any](rt *router, op huma.Operation, w rules, handle func(context.C
 		Description: "An error, as a problem document.",
 		Content:     map[string]*huma.MediaType{contentProb: {Schema: rt.api.OpenAPI().Components.Schemas.Schema(problemSchema, true, "Problem")}},
 	}
-	op.Middlewares = huma.Middlewares{rt.admission.admit(w)}
+	op.Middlewares = huma.Middlewares{noting(op), rt.admission.admit(w)}
 	if w.owner {
 		op.Middlewares = append(op.Middlewares, rt.toOwner(w))
 	}
@@ -187,7 +189,9 @@ func add[I, O any](rt *router, op huma.Operation, w rules, handle func(context.C
 	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
-			return nil, problemOf(err)
+			p := problemOf(err)
+			requesterOf(ctx).note.because(p)
+			return nil, p
 		}
 		return out, nil
 	})

@@ -87,6 +87,7 @@ type Server struct {
 	routes       http.Handler
 	metrics      *metrics
 	log          *slog.Logger
+	entries      Audit        // nil: nothing is audited
 	peerListener net.Listener // accepts connections of other daemons; may be nil
 	admission    *admission
 	ready        chan struct{} // closed when all listeners are open
@@ -111,7 +112,7 @@ func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 	follows := &followRoutes{daemons: d, progress: needs.Progress, directory: needs.Directory}
 	return &Server{
 		cfg: cfg, auth: auth, daemons: d, follows: follows, routes: newRouter(cfg, needs, d, follows, limits, log), metrics: m, log: log,
-		peerListener: needs.PeerListener, admission: limits, ready: make(chan struct{}),
+		entries: needs.Audit, peerListener: needs.PeerListener, admission: limits, ready: make(chan struct{}),
 	}, nil
 }
 

@@ -76,7 +76,7 @@ func (b peersBackend) Invite(_ context.Context, ttl time.Duration, uses int, rol
 		return api.Invitation{}, apiErrorOf(err)
 	}
 	return api.Invitation{
-		Bootstrap: inv.Bootstrap, Token: inv.Token, Cluster: inv.Cluster, ExpiresAt: inv.ExpiresAt.UTC(), Uses: uses, Roles: parsed.Names(), Labels: labels,
+		ID: inv.ID, Bootstrap: inv.Bootstrap, Token: inv.Token, Cluster: inv.Cluster, ExpiresAt: inv.ExpiresAt.UTC(), Uses: uses, Roles: parsed.Names(), Labels: labels,
 	}, nil
 }
 

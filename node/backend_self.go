@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/audit"
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/p2p"
 )
@@ -17,6 +18,7 @@ type selfBackend struct {
 	*startup
 	cfg   Config // at the start of the daemon
 	host  *p2p.Host
+	audit *audit.Log
 	now   *live
 	gpus  []gpu.Device
 	began time.Time
@@ -34,5 +36,5 @@ func (b selfBackend) Daemon(context.Context) (api.Daemon, error) {
 // Facts examines the host.
 func (b selfBackend) Facts(ctx context.Context) ([]api.Fact, error) {
 	own := b.host.Credential()
-	return append(Doctor(ctx, b.now.config(), b.gpus), inviterFact(own, b.cfg.Name, b.host.Members()), endFact(own.InvitersEnd(), time.Now())), nil
+	return append(Doctor(ctx, b.now.config(), b.gpus), inviterFact(own, b.cfg.Name, b.host.Members()), endFact(own.InvitersEnd(), time.Now()), auditFact(b.audit.Losses())), nil
 }

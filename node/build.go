@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/audit"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/peerhttp"
 	"github.com/musterhq/muster/store"
@@ -26,6 +27,7 @@ type base struct {
 	cfg   Config
 	log   *slog.Logger
 	store *store.Store
+	audit *audit.Log
 	host  *p2p.Host
 	home  home
 }
@@ -64,6 +66,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 		}
 	}()
 	if err := b.openDisk(s.failed); err != nil {
+		return nil, err
+	}
+	if err := b.openAudit(); err != nil {
 		return nil, err
 	}
 	if err := b.enterCluster(ctx); err != nil {
@@ -119,6 +124,7 @@ func (b *base) openDisk(failed func(error)) (err error) {
 func (b *base) enterCluster(ctx context.Context) (err error) {
 	cfg := p2p.DefaultConfig()
 	cfg.DataDir, cfg.Name, cfg.Version = b.cfg.DataDir, b.cfg.Name, b.cfg.Version
+	cfg.Audit = gateAudit{b.audit}
 	cfg.Listen, cfg.Bootstrap, cfg.Token = b.cfg.Listen, b.cfg.Bootstrap, b.cfg.Token
 	if b.host, err = p2p.New(cfg, b.part("p2p")); err != nil {
 		return err
@@ -160,9 +166,10 @@ func (n *Node) newServer() (*api.Server, error) {
 		Logs:      logsBackend{x.driver, x.files, x.work},
 		Peers:     peersBackend{n.host, n.cfg.Name, n.now, n.owners.home, n.net.router.departed},
 		Directory: directoryBackend{n.net.router.groups, x.work},
-		Self:      selfBackend{n.startup, n.cfg, n.host, n.now, n.hw.gpus.all, n.began},
+		Self:      selfBackend{n.startup, n.cfg, n.host, n.audit, n.now, n.hw.gpus.all, n.began},
 		Uploads:   x.blobs, Files: filesBackend{x.files, x.work},
 		Exec:      execBackend{x.driver, x.work, n.cfg.AllowRoot, n.cfg.DockerHost, &openExecs{of: map[string]int{}}},
+		Audit:     auditBackend{n.audit, n.host},
 		Transport: n.net.toPeers, PeerListener: listener, Registry: registry,
 	}, n.part("api"))
 }
@@ -171,6 +178,7 @@ func (n *Node) newServer() (*api.Server, error) {
 // configuration.
 func (n *Node) Run(ctx context.Context) error {
 	parts := []part{
+		{"audit", n.audit.Run},
 		{"host", n.host.Run},
 		{"dht", n.net.table.Run},
 		{"gossip", n.net.topic.Run},
@@ -209,6 +217,9 @@ func (b *base) close() error {
 	}
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
+	}
+	if b.audit != nil {
+		errs = append(errs, b.audit.Close())
 	}
 	return errors.Join(errs...)
 }

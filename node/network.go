@@ -49,7 +49,9 @@ func newOverlay(b base, profile lease.Profile, onSession func(job.Peer)) (_ *ove
 		self: b.host.Peer(), groups: groups, signed: b.host.Grants.Labels, closeConn: func(p peer.ID) error { return b.host.Libp2p().Network().ClosePeer(p) },
 		onSession: onSession, departed: newDeparted(), defects: newDefects(b.part("node")), log: b.part("node"),
 	}
-	if n.router.sessions, err = session.New(session.DefaultConfig(), guarded{b.host.Libp2p(), b.host}, n.router, b.part("session")); err != nil {
+	sc := session.DefaultConfig()
+	sc.Denied = auditBackend{b.audit, b.host}.denied
+	if n.router.sessions, err = session.New(sc, guarded{b.host.Libp2p(), b.host}, n.router, b.part("session")); err != nil {
 		return nil, err
 	}
 	n.router.wants = newWants(b.host.Peer(), n.router.sessions, b.part("node"))
