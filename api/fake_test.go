@@ -19,6 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/musterhq/muster/audit"
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
@@ -111,6 +112,8 @@ type daemon struct {
 	watchers  map[chan job.Job][]job.ID // guarded by mu
 	logs      map[string]*testLog       // guarded by mu, by attempt and stream
 	uploads   *blob.Store
+	audit     *audit.Log
+	auditDir  string
 	noMatch   *lease.Explanation                 // guarded by mu
 	drained   *Drain                             // guarded by mu
 	held      map[job.Peer]int                   // guarded by mu: tasks of its jobs on a node
@@ -160,8 +163,9 @@ func (d *daemon) start(t *testing.T) {
 		return nil, fmt.Errorf("no route to %s", host)
 	}}
 	var err error
+	d.openAudit(t)
 	d.server, err = New(cfg, Needs{
-		Jobs: d, Deaths: d, Explain: d, Watch: d, Progress: d, Node: d, Users: d, Logs: d, Peers: d, Directory: d, Self: d, Files: d, Exec: inputsOf{d}, Uploads: d.uploads, Transport: transport, Registry: prometheus.NewRegistry(),
+		Jobs: d, Deaths: d, Explain: d, Watch: d, Progress: d, Node: d, Users: d, Logs: d, Peers: d, Directory: d, Self: d, Audit: d.audit, Files: d, Exec: inputsOf{d}, Uploads: d.uploads, Transport: transport, Registry: prometheus.NewRegistry(),
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -545,7 +549,7 @@ func (d *daemon) Members(context.Context) ([]Member, error) {
 
 func (d *daemon) Invite(_ context.Context, ttl time.Duration, uses int, roles []string, labels map[string]string) (Invitation, error) {
 	d.note("invite %s %d %v", ttl, uses, roles)
-	return Invitation{Bootstrap: []string{"/ip4/127.0.0.1/tcp/1/p2p/" + string(d.peer)}, Token: "tok", Cluster: "c1", Uses: uses, Roles: roles, Labels: labels, ExpiresAt: time.Unix(2_000_000_000, 0)}, nil
+	return Invitation{ID: "inv1", Bootstrap: []string{"/ip4/127.0.0.1/tcp/1/p2p/" + string(d.peer)}, Token: "tok", Cluster: "c1", Uses: uses, Roles: roles, Labels: labels, ExpiresAt: time.Unix(2_000_000_000, 0)}, nil
 }
 
 func (d *daemon) Join(_ context.Context, bootstrap []string, token string) (string, error) {

@@ -31,7 +31,8 @@ func serve(t *testing.T, change func(*Config)) (*daemon, Config, context.CancelF
 	cfg := DefaultConfig()
 	cfg.Self, cfg.Socket, cfg.HTTP = d.peer, filepath.Join(dir, "run", "muster.sock"), "127.0.0.1:0"
 	change(&cfg)
-	d.server, err = New(cfg, Needs{Jobs: d, Explain: d, Watch: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d}, slog.New(slog.DiscardHandler))
+	d.openAudit(t)
+	d.server, err = New(cfg, Needs{Audit: d.audit, Jobs: d, Explain: d, Watch: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,10 +45,11 @@ type router struct {
 	follows   *followRoutes
 	mux       *http.ServeMux
 	api       huma.API
+	all       []huma.Operation // as they were added
 }
 
-// newRouter returns the mux of all routes.
-func newRouter(cfg Config, needs Needs, d *daemons, follows *followRoutes, limits *admission, log *slog.Logger) *http.ServeMux {
+// newRouter returns a router with all routes.
+func newRouter(cfg Config, needs Needs, d *daemons, follows *followRoutes, limits *admission, log *slog.Logger) *router {
 	config := huma.DefaultConfig("muster", cfg.Version)
 	config.Info.Description = "A peer-to-peer scheduler of GPU jobs. Each daemon of a cluster answers requests about the whole cluster."
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
@@ -67,7 +68,7 @@ func newRouter(cfg Config, needs Needs, d *daemons, follows *followRoutes, limit
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": there is no such route; /docs lists them"))
 	})
-	return mux
+	return rt
 }
 
 // jobs adds the routes of jobs and of the output of their tasks.
@@ -179,6 +180,7 @@ func add[I, O any](rt *router, op huma.Operation, w rules, handle func(context.C
 		Description: "An error, as a problem document.",
 		Content:     map[string]*huma.MediaType{contentProb: {Schema: rt.api.OpenAPI().Components.Schemas.Schema(problemSchema, true, "Problem")}},
 	}
+	rt.all = append(rt.all, op)
 	op.Middlewares = huma.Middlewares{noting(op), rt.admission.admit(w)}
 	if w.owner {
 		op.Middlewares = append(op.Middlewares, rt.toOwner(w))

@@ -111,7 +111,7 @@ func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 	d := newDaemons(cfg.Self, needs.Peers, needs.Transport, m, log)
 	follows := &followRoutes{daemons: d, progress: needs.Progress, directory: needs.Directory}
 	return &Server{
-		cfg: cfg, auth: auth, daemons: d, follows: follows, routes: newRouter(cfg, needs, d, follows, limits, log), metrics: m, log: log,
+		cfg: cfg, auth: auth, daemons: d, follows: follows, routes: newRouter(cfg, needs, d, follows, limits, log).mux, metrics: m, log: log,
 		entries: needs.Audit, peerListener: needs.PeerListener, admission: limits, ready: make(chan struct{}),
 	}, nil
 }

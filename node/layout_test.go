@@ -84,7 +84,7 @@ var allowedImports = map[string][]string{
 	"sim/scenario":          {"share", "lease", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/gossip", "sim/load", "sim/record", "sim/report"},
 	"cmd/study":             {"gpu", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/units", "sim/scenario"},
 	"cmd/muster-runner":     {"worker/runner", "worker/runner/spawn"},
-	"cmd/muster":            {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "node", "blob", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/page", "sim/scenario"},
+	"cmd/muster":            {"job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "audit", "node", "blob", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/page", "sim/scenario"},
 }
 
 // outside lists the directories without layers. They run the built program.

@@ -166,7 +166,7 @@ func commands(s streams) []*cli.Command {
 		group("Jobs", submit.submitCommand(), submit.runCommand(), submit.allocCommand(), jobs.jobsCommand(), jobs.showCommand(), jobs.whyCommand(),
 			jobs.waitCommand(), task.logsCommand(), jobs.cancelCommand(), jobs.holdCommand(), jobs.releaseCommand(),
 			jobs.requeueCommand(), submit.offersCommand(), task.cpCommand(), task.execCommand()),
-		group("Cluster", cluster.nodesCommand(), cluster.nodeCommand(), cluster.gpusCommand(), cluster.usersCommand(), cluster.peersCommand(),
+		group("Cluster", cluster.nodesCommand(), cluster.nodeCommand(), cluster.gpusCommand(), cluster.usersCommand(), cluster.auditCommand(), cluster.peersCommand(),
 			cluster.inviteCommand(), cluster.joinCommand(), later("top"), later("events")),
 		group("This host", host.daemonCommand(), host.devCommand(), host.simulateCommand(), host.doctorCommand(), host.configCommand(),
 			program.versionCommand(), program.completionCommand(), program.helpCommand(),
