@@ -86,7 +86,14 @@ func TestEntriesAreFoundAgain(t *testing.T) {
 	if got := find(t, l, Query{User: "user1000", Action: Submit}); len(got) != 3 || got[0].Object != "job4" || got[2].Object != "job0" || *got[0].UID != 1000 {
 		t.Errorf("%+v", got)
 	}
-	if got := find(t, l, Query{Limit: 2}); len(got) != 2 || got[0].Action != Cancel {
+	l.Record(Entry{Action: Hold, Outcome: OK, From: HTTP, User: `<"ev\il">`})
+	if got := find(t, l, Query{User: Clean(`<"ev\il">`, maxName)}); len(got) != 1 || got[0].Action != Hold {
+		t.Errorf("%+v", got)
+	}
+	if got := find(t, l, Query{Action: Hold, User: "user1000"}); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+	if got := find(t, l, Query{Limit: 3})[1:]; len(got) != 2 || got[0].Action != Cancel {
 		t.Errorf("%+v", got)
 	}
 	if got := find(t, l, Query{Since: time.Now().Add(time.Hour)}); len(got) != 0 {
@@ -99,7 +106,7 @@ func TestEntriesAreFoundAgain(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := find(t, open(t, inDir(dir)), Query{}); len(got) != 6 {
+	if got := find(t, open(t, inDir(dir)), Query{}); len(got) != 7 {
 		t.Errorf("after a restart: %+v", got)
 	}
 }
@@ -499,4 +506,46 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// BenchmarkRecord is the cost of an entry to whoever acts, with the writer beside it.
+func BenchmarkRecord(b *testing.B) {
+	cfg := DefaultConfig()
+	cfg.Dir = b.TempDir()
+	l, err := Open(cfg, quiet)
+	if err != nil {
+		b.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- l.Run(b.Context()) }()
+	for i := 0; b.Loop(); i++ {
+		l.Record(by(i%500, Submit, "1268ezjnc8-mdxchras0wg7e"))
+	}
+	b.StopTimer()
+	b.Cleanup(func() { <-done; l.Close() })
+}
+
+// BenchmarkFind is a search through full files that finds nothing.
+func BenchmarkFind(b *testing.B) {
+	cfg := DefaultConfig()
+	cfg.Dir = b.TempDir()
+	l, err := Open(cfg, quiet)
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := by(1000, Submit, "1268ezjnc8-mdxchras0wg7e")
+	e.Time, e.PID, e.Details = time.Now(), 12345, map[string]string{"name": "train"}
+	e.tidy()
+	line, _, _ := encode([]Entry{e})
+	for n := int64(0); n < cfg.FileBytes*int64(cfg.Old+1); n += int64(len(line)) * 1000 {
+		if err := l.files.append(bytes.Repeat(line, 1000)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(len(line)), "bytes/entry")
+	for b.Loop() {
+		if found, err := l.Find(b.Context(), Query{User: "nobody", Limit: 100}); err != nil || len(found) != 0 {
+			b.Fatal(len(found), err)
+		}
+	}
 }

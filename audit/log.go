@@ -179,11 +179,16 @@ func (l *Log) flush(counted bool) {
 	}
 }
 
+func newEncoder(b *bytes.Buffer) *json.Encoder {
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	return enc
+}
+
 // encode returns about writeBytes of lines, how many entries they are, and how many were counted for them.
 func encode(batch []Entry) (lines []byte, n, count int) {
 	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
+	enc := newEncoder(&b)
 	for n < len(batch) && b.Len() < writeBytes {
 		_ = enc.Encode(&batch[n]) // it has nothing but text, numbers and times
 		count += batch[n].Count

@@ -24,6 +24,21 @@ func (q Query) selects(e *Entry) bool {
 	return !e.Time.Before(q.Since) && (q.User == "" || e.User == q.User) && (q.Action == "" || e.Action == q.Action)
 }
 
+// marks returns what every line that q selects has in it. Most lines need not be decoded by that.
+func (q Query) marks() [][]byte {
+	var all [][]byte
+	for key, text := range map[string]string{"user": q.User, "action": string(q.Action)} {
+		if text == "" {
+			continue
+		}
+		var b bytes.Buffer
+		enc := newEncoder(&b)
+		_ = enc.Encode(text) // text can be encoded
+		all = append(all, append([]byte(`"`+key+`":`), bytes.TrimSpace(b.Bytes())...))
+	}
+	return all
+}
+
 const (
 	readBytes = 64 << 10 // of a file at a time
 	maxLine   = 16 << 10 // bytes of a line that is read; those that this package writes have less
@@ -37,6 +52,7 @@ func (l *Log) Find(ctx context.Context, q Query) ([]Entry, error) {
 		return nil, ctx.Err()
 	}
 	defer func() { <-l.scans }()
+	q.User = Clean(q.User, maxName) // as it is written
 	l.flush(false)
 	all, err := l.files.open()
 	defer func() {
@@ -68,7 +84,13 @@ func (l *Log) Find(ctx context.Context, q Query) ([]Entry, error) {
 
 // search adds the entries of one file to those that were found.
 func (q Query) search(ctx context.Context, f io.ReaderAt, size int64, found []Entry) ([]Entry, error) {
+	marks := q.marks()
 	err := backwards(ctx, f, size, func(line []byte) bool {
+		for _, m := range marks {
+			if !bytes.Contains(line, m) {
+				return true
+			}
+		}
 		e, ok := parse(line)
 		if ok && q.selects(&e) {
 			found = append(found, e)
