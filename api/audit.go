@@ -157,6 +157,9 @@ func (r *auditRoutes) askForEntries(ctx context.Context, others []Member, f Audi
 		if err := r.ask(ctx, o.Peer, "/v1/audit", f.query(), &l); err != nil {
 			return none, err
 		}
+		n := len(l.Items)
+		l.Items = slices.DeleteFunc(l.Items, func(e AuditEntry) bool { return !e.Valid() })
+		r.metrics.dropped(n - len(l.Items))
 		m.add(o, l.Items)
 		return none, nil
 	})

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -114,7 +115,10 @@ func TestRequestsAreAudited(t *testing.T) {
 			{"hold what ended", func() error { _, err := amy.client.Hold(ctx, j.ID, Change{}); return expect(err, ErrConflict) }, []string{"hold failed by amy@http of " + id + forwarded}, []string{"hold failed by amy@peer of " + id}},
 			{"show", func() error { _, err := amy.client.Job(ctx, j.ID); return err }, nil, nil},
 			{"own logs", func() error { _, _, _ = amy.raw(t, "GET", "/v1/jobs/"+id+"/tasks/0/logs", ""); return nil }, nil, nil},
-			{"drain", func() error { _, err := amy.client.Drain(ctx, "ben", DrainRequest{Reason: "disk"}); return expect(err, ErrDenied) }, []string{"drain refused by amy@http of " + string(ben.peer) + forwarded + " name=ben"}, []string{"drain refused by amy@peer of " + string(ben.peer) + " name=ben"}},
+			{"drain", func() error {
+				_, err := amy.client.Drain(ctx, "ben", DrainRequest{Reason: "disk"})
+				return expect(err, ErrDenied)
+			}, []string{"drain refused by amy@http of " + string(ben.peer) + forwarded + " name=ben"}, []string{"drain refused by amy@peer of " + string(ben.peer) + " name=ben"}},
 			{"invite", func() error { _, err := amy.client.Invite(ctx, InviteRequest{}); return expect(err, ErrDenied) }, []string{"invite refused by amy@http"}, nil},
 		} {
 			if err := x.do(); err != nil {
@@ -241,6 +245,26 @@ func TestRefusalsAreAudited(t *testing.T) {
 	})
 }
 
+// A request that nobody has answered when its client leaves is written, too.
+func TestUnansweredRequestIsAudited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		j := ben.put(ben.newJob(1))
+		close(ben.silent)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := amy.client.Cancel(ctx, j.ID, Change{}); err == nil {
+			t.Error("a silent daemon has answered")
+		}
+		synctest.Wait()
+		from := 0
+		if got := amy.said(t, &from); len(got) != 1 || !strings.HasPrefix(got[0], "cancel failed by amy@http of "+string(j.ID)) {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
 // Operators see what all did, at all daemons; others only what they did.
 func TestAuditListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -296,6 +320,9 @@ func TestAuditOfALiar(t *testing.T) {
 		for i := range 5000 {
 			lie.Items = append(lie.Items, AuditEntry{Node: "amy", NodeID: amy.peer, Entry: audit.Entry{Time: time.Now().Add(time.Hour), Action: "x", Object: fmt.Sprint(i), Count: 1}})
 		}
+		for _, bad := range []string{"\x1b[2J", strings.Repeat("x", 1<<20), "a\nb"} {
+			lie.Items = append(lie.Items, AuditEntry{Entry: audit.Entry{Time: time.Now().Add(2 * time.Hour), Action: "x", Object: bad, Count: 1}})
+		}
 		ben.mu.Lock()
 		ben.lies = map[string]any{"/v1/audit": lie}
 		ben.mu.Unlock()
@@ -304,7 +331,7 @@ func TestAuditOfALiar(t *testing.T) {
 			t.Fatalf("%d entries, %v", len(l.Items), err)
 		}
 		for _, e := range l.Items {
-			if e.NodeID != ben.peer || e.Node != "ben" {
+			if e.NodeID != ben.peer || e.Node != "ben" || len(e.Object) > 4 {
 				t.Errorf("%+v", e)
 			}
 		}

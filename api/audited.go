@@ -194,7 +194,8 @@ func (n *note) never() {
 
 // begin records the request once the status of the answer is known.
 func (n *note) begin(status int) {
-	if n == nil || n.done || n.own || n.record == nil {
+	informs := status/100 == 1 && status != http.StatusSwitchingProtocols // the answer is still to come
+	if informs || n == nil || n.done || n.own || n.record == nil {
 		return
 	}
 	n.done = true
@@ -247,7 +248,7 @@ func (a requester) origin(r *http.Request, e *audit.Entry) {
 	switch a.from {
 	case fromSocket:
 		e.From, e.PID = audit.Socket, a.pid
-		if a.pid != 0 {
+		if a.user != "" { // the pid of a process in another PID namespace is 0
 			e.UID = &a.uid
 		}
 	case fromTCP:

@@ -109,7 +109,8 @@ func (x *execRoutes) task(ctx context.Context, in *execInput) (*huma.StreamRespo
 	}
 	a := job.Attempt{Job: j.ID, Task: t.Index, N: t.Attempt}
 	if t.Node == x.self {
-		return x.serve(ctx, a), nil //nolint:contextcheck // huma passes the same context
+		requesterOf(ctx).note.later() // the command comes with the first message
+		return x.serve(a), nil //nolint:contextcheck // huma passes the same context
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // huma passes the same context
 		r, w := humago.Unwrap(hctx)
@@ -125,11 +126,11 @@ func (x *execRoutes) attempt(ctx context.Context, in *attemptExecInput) (*huma.S
 	if err != nil {
 		return nil, bad("%w", err)
 	}
-	return x.serve(ctx, a), nil //nolint:contextcheck // huma passes the same context
+	requesterOf(ctx).note.later()
+	return x.serve(a), nil //nolint:contextcheck // huma passes the same context
 }
 
-func (x *execRoutes) serve(ctx context.Context, a job.Attempt) *huma.StreamResponse {
-	requesterOf(ctx).note.later() // the command comes with the first message
+func (x *execRoutes) serve(a job.Attempt) *huma.StreamResponse {
 	return overWebSocket(func(ctx context.Context, cancel func(), conn *websocket.Conn) {
 		if send(ctx, conn, execEnd, x.run(ctx, cancel, conn, a)) == nil {
 			_ = conn.Close(websocket.StatusNormalClosure, "") // an error does not matter: the client has the execEnd

@@ -223,6 +223,23 @@ func (e *Entry) tidy() {
 	e.Details = kept
 }
 
+// Valid reports whether an entry is as this package writes them. Those that another daemon sends may not be.
+func (e *Entry) Valid() bool {
+	texts := []string{
+		string(e.Action), string(e.Outcome), e.Code, e.Reason, e.User, string(e.From), e.Address, string(e.Peer), e.PeerName, e.Object, e.Last,
+	}
+	for k, v := range e.Details {
+		texts = append(texts, k, v)
+	}
+	const most = maxText + 16 // the last character may take more than one byte, and a mark follows
+	for _, s := range texts {
+		if len(s) > most || strings.ContainsFunc(s, func(r rune) bool { return r != '\\' && unprintable(r) }) {
+			return false
+		}
+	}
+	return e.Action != "" && !e.Time.IsZero() && e.Count > 0 && e.PID >= 0 && len(e.Details) <= maxDetails
+}
+
 // Labels returns labels as a detail of an entry, such as rack=r1,secure=yes.
 func Labels(labels map[string]string) string {
 	all := make([]string, 0, len(labels))

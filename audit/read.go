@@ -41,15 +41,19 @@ func (q Query) marks() [][]byte {
 
 const (
 	readBytes = 64 << 10 // of a file at a time
+	scanWait  = 2 * time.Second
 	maxLine   = 16 << 10 // bytes of a line that is read; those that this package writes have less
 )
 
-// Find returns the newest entries that q selects, the newest first. It waits while too many others search.
+// Find returns the newest entries that q selects, the newest first. It waits for a moment while too many others search,
+// and then returns context.DeadlineExceeded.
 func (l *Log) Find(ctx context.Context, q Query) ([]Entry, error) {
+	turn, cancel := context.WithTimeout(ctx, scanWait)
+	defer cancel()
 	select {
 	case l.scans <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	case <-turn.Done():
+		return nil, fmt.Errorf("audit: others search the log: %w", turn.Err())
 	}
 	defer func() { <-l.scans }()
 	q.User = Clean(q.User, maxName) // as it is written
@@ -103,7 +107,7 @@ func (q Query) search(ctx context.Context, f io.ReaderAt, size int64, found []En
 // parse reads a line. What is no entry, such as a line that a crash cut off, is not ok.
 func parse(line []byte) (e Entry, ok bool) {
 	err := json.Unmarshal(line, &e)
-	return e, err == nil && e.Action != "" && !e.Time.IsZero() && e.Count > 0
+	return e, err == nil && e.Valid()
 }
 
 // backwards calls each with every line of a file, the last first, until it returns false. Lines that are too long are
