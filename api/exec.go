@@ -110,7 +110,7 @@ func (x *execRoutes) task(ctx context.Context, in *execInput) (*huma.StreamRespo
 	a := job.Attempt{Job: j.ID, Task: t.Index, N: t.Attempt}
 	if t.Node == x.self {
 		requesterOf(ctx).note.later() // the command comes with the first message
-		return x.serve(a), nil //nolint:contextcheck // huma passes the same context
+		return x.serve(a), nil        //nolint:contextcheck // huma passes the same context
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // huma passes the same context
 		r, w := humago.Unwrap(hctx)

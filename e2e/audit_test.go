@@ -44,7 +44,9 @@ func (d *daemon) audited(n int, what string, f func(*api.AuditEntry) bool) []api
 
 // did selects entries by action, outcome, user and origin.
 func did(a audit.Action, o audit.Outcome, user string, from audit.Origin) func(*api.AuditEntry) bool {
-	return func(e *api.AuditEntry) bool { return e.Action == a && e.Outcome == o && e.User == user && e.From == from }
+	return func(e *api.AuditEntry) bool {
+		return e.Action == a && e.Outcome == o && e.User == user && e.From == from
+	}
 }
 
 // TestAuditOfUsers does everything that is logged by the socket, by HTTP and by another member.
