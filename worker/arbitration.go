@@ -72,7 +72,7 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 		return decision{verdict: verdictStale}
 	}
 	devices, fit, over := r.allowed(o)
-	if fit && !here && !r.rest && r.queue.gangs.others.before(now.Boot, o) {
+	if fit && !here && !r.rest && r.queue.gangs.others.before(now.Boot, o, r.keeps.first) {
 		return decision{verdict: verdictLater}
 	}
 	if !fit && !here {
