@@ -15,7 +15,7 @@ var fileOrder = map[string]string{
 		clock timer driver bounds phase
 		refusals quota breaker quarantine usage event config turn share
 		fault environment capacity account device mps pause health
-		attempt release exit ledger port session forecast report order gang queue keeps booking backfill arbitration claims graves renew attempts lapses
+		attempt release exit ledger port session forecast report order turns vain gang queue keeps booking backfill arbitration claims graves renew attempts lapses
 		command reserve wound preempt drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `

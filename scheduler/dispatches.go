@@ -78,7 +78,7 @@ func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chos
 	o := &offer{id: ds.offers.draw(), dispatch: d, worker: w, leases: w.Leases}
 	o.claim = fleet.Claim{
 		ID: o.id, User: t.shape.User, Project: t.shape.Project, Rank: placeOf(t), Need: t.shape.Need, Devices: chosen, State: state,
-		Limited: t.request().Limited,
+		Limited: t.request().Limited, Gang: t.request().Gang,
 	}
 	ds.offers.byID[o.id] = o
 	d.offers = append(d.offers, o)

@@ -78,7 +78,7 @@ func (gs *seats) offer(d *dispatch, w *worker, s *seat, chosen []string) {
 	o := &offer{id: gs.offers.draw(), dispatch: d, worker: w, leases: w.Leases, seat: s}
 	r := t.request()
 	o.claim = fleet.Claim{
-		ID: o.id, User: r.User, Project: r.Project, Rank: r.Rank, Need: r.Need, Devices: chosen, State: fleet.Direct, Limited: r.Limited, Gathers: r.Gathers,
+		ID: o.id, User: r.User, Project: r.Project, Rank: r.Rank, Need: r.Need, Devices: chosen, State: fleet.Direct, Limited: r.Limited, Gang: r.Gang, Gathers: r.Gathers,
 	}
 	wait := directWait
 	if s.waits {

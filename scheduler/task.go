@@ -577,7 +577,7 @@ func (o *offer) device() string {
 // request is what the task asks for, in the terms of package fleet. The task has a shape.
 func (t *task) request() fleet.Request {
 	return fleet.Request{
-		Shape: &t.shape.Shape, Rank: placeOf(t), Limited: t.e.job.Spec.TimeLimit > 0, Gathers: t.dispatch.gathers(),
+		Shape: &t.shape.Shape, Rank: placeOf(t), Limited: t.e.job.Spec.TimeLimit > 0, Gang: t.e.job.Gang() > 1, Gathers: t.dispatch.gathers(),
 	}
 }
 

@@ -22,6 +22,7 @@ type arbitration struct {
 	level   int                    // the precedence of the last offer that something was kept for; -1: none yet
 	filled  bool                   // a user with a limit got a reservation
 	revoked bool                   // reservations were revoked
+	rest    bool                   // those offers are decided that had to wait for the others
 }
 
 // makeRoom makes room for an offer that does not fit.
@@ -52,6 +53,7 @@ const (
 	verdictDecline
 	verdictQuota // it is declined because of its user's quota
 	verdictStale // its job group has a newer owner
+	verdictLater // it fits, and is decided again after the other offers; see others
 )
 
 // decision is a verdict with the reserved devices or the reason of a decline.
@@ -70,6 +72,9 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 		return decision{verdict: verdictStale}
 	}
 	devices, fit, over := r.allowed(o)
+	if fit && !here && !r.rest && r.queue.gangs.others.before(now.Boot, o, r.keeps.first) {
+		return decision{verdict: verdictLater}
+	}
 	if !fit && !here {
 		if room, done := r.revoke(o); done {
 			devices, fit, over = room, true, ""

@@ -16,6 +16,7 @@ import (
 type gangs struct {
 	ranked []*offer         // in the order of rank
 	held   map[job.Peer]int // number of reserved ones by scheduler
+	others others
 }
 
 func newGangs() gangs { return gangs{held: map[job.Peer]int{}} }

@@ -121,10 +121,15 @@ func (f *offers) arbitrate(now Moment) {
 		for _, o := range f.queue.gangs.firm() { // what is ended for them is for nobody else
 			f.decide(now, r, o)
 		}
+		var later []*offer
 		for _, o := range f.queue.ranked {
-			if o.state == offerQueued && !o.firm {
-				f.decide(now, r, o)
+			if o.state == offerQueued && !o.firm && f.decide(now, r, o) == verdictLater {
+				later = append(later, o)
 			}
+		}
+		r.rest = true
+		for _, o := range later {
+			f.decide(now, r, o)
 		}
 		keeps.end()
 		known, next = keeps.forecasts(), keeps.next
@@ -145,10 +150,10 @@ func (f *offers) arbitrate(now Moment) {
 }
 
 // decide decides one offer, and answers it unless it stays in the queue.
-func (f *offers) decide(now Moment, r *arbitration, o *offer) {
+func (f *offers) decide(now Moment, r *arbitration, o *offer) verdict {
 	if why := f.availability.closed(); why.Word != "" {
 		f.decline(o, why, !f.cfg.Profile.Worker)
-		return
+		return verdictDecline
 	}
 	d := r.decide(now, o, f.attempts.by[o.msg.Attempt] != nil)
 	switch d.verdict {
@@ -168,7 +173,9 @@ func (f *offers) decide(now Moment, r *arbitration, o *offer) {
 	case verdictStale:
 		f.queue.remove(o)
 		f.leases.stale(o.key.peer, o.group)
+	case verdictLater:
 	}
+	return d.verdict
 }
 
 func (f *offers) decline(o *offer, why job.Reason, never bool) {

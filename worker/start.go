@@ -63,6 +63,9 @@ func (s *starts) start(now Moment, from job.Peer, m lease.Start) {
 	default:
 		a.start = &m
 		a.move(s.turn, asked)
+		if a.offer.msg.Gang > 0 {
+			s.queue.gangs.others = others{}
+		}
 		// From here on only the answer of the policy ends the reservation.
 		s.queue.forget(a.offer)
 		s.turn.timers.stop(a.lapse)

@@ -34,6 +34,7 @@ type Claim struct {
 	Devices []string // UUIDs of the devices that it takes; none while it is queued
 	State   ClaimState
 	Limited bool // the task has a time limit
+	Gang    bool // it is a member of a gang
 	Spare   bool // it is queued, does not fit, and the host keeps nothing for it
 	// Gathers says that the task is a gang that holds places at hosts and lacks others, where usage counts. Hosts let the
 	// oldest of all gangs go first, whatever accounts have used. So it must be in the queue wherever younger ones hold what

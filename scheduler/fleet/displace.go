@@ -15,7 +15,7 @@ func (t *Table) MayQueue(h *Host, r *Request) bool {
 		return false
 	}
 	kind := leaver{}
-	if i := slices.IndexFunc(h.row.kinds, func(k leaver) bool { return k.claim.alike(&r.Need, r.Limited) }); i >= 0 {
+	if i := slices.IndexFunc(h.row.kinds, func(k leaver) bool { return k.claim.alike(&r.Need, r.Limited, r.Gang) }); i >= 0 {
 		kind = h.row.kinds[i]
 	}
 	_, ok := h.Claims.placeFor(r, &h.row.last, &kind)
@@ -25,7 +25,7 @@ func (t *Table) MayQueue(h *Host, r *Request) bool {
 // Displaced returns the queued claim whose place the request takes; nil if none has to go.
 func (h *Host) Displaced(r *Request) *Claim {
 	cs := &h.Claims
-	all, kind := cs.leaverOfAll(), cs.leaverOfKind(&r.Need, r.Limited)
+	all, kind := cs.leaverOfAll(), cs.leaverOfKind(&r.Need, r.Limited, r.Gang)
 	c, _ := cs.placeFor(r, &all, &kind)
 	return c
 }
@@ -74,7 +74,7 @@ func (x *leaver) yields(cs *Claims, r *Request) bool {
 // that may lose its place to a task of the account.
 func (cs *Claims) youngest(r *Request, kind bool) (last *Claim) {
 	for _, c := range cs.all {
-		if c.State == Queued && !c.Gathers && c.User == r.User && c.Project == r.Project && (!kind || c.alike(&r.Need, r.Limited)) &&
+		if c.State == Queued && !c.Gathers && c.User == r.User && c.Project == r.Project && (!kind || c.alike(&r.Need, r.Limited, r.Gang)) &&
 			(last == nil || last.Rank.CompareAge(&c.Rank) < 0) {
 			last = c
 		}

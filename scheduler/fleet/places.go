@@ -21,8 +21,8 @@ const (
 )
 
 // alike reports whether a claim asks for the same. A host may have room for one kind, and keep none for another.
-func (c *Claim) alike(need *job.Resources, limited bool) bool {
-	return c.Limited == limited && c.Need == *need
+func (c *Claim) alike(need *job.Resources, limited, gang bool) bool {
+	return c.Limited == limited && c.Gang == gang && c.Need == *need
 }
 
 // leaver is the queued claim that gives up its place to some tasks that rank before the bar; see yields.
@@ -39,24 +39,24 @@ func (cs *Claims) leavers(out []leaver) (all leaver, kinds []leaver) {
 		return leaver{}, kinds
 	}
 	for i, c := range cs.all {
-		if c.State != Queued || slices.ContainsFunc(cs.all[:i], func(b *Claim) bool { return b.State == Queued && b.alike(&c.Need, c.Limited) }) {
+		if c.State != Queued || slices.ContainsFunc(cs.all[:i], func(b *Claim) bool { return b.State == Queued && b.alike(&c.Need, c.Limited, c.Gang) }) {
 			continue
 		}
-		if x := cs.leaverOfKind(&c.Need, c.Limited); x.claim != nil {
+		if x := cs.leaverOfKind(&c.Need, c.Limited, c.Gang); x.claim != nil {
 			kinds = append(kinds, x)
 		}
 	}
 	return cs.leaverOfAll(), kinds
 }
 
-func (cs *Claims) leaverOfKind(need *job.Resources, limited bool) leaver {
+func (cs *Claims) leaverOfKind(need *job.Resources, limited, gang bool) leaver {
 	if cs.queued < MaxQueued {
 		return leaver{}
 	}
 	var buf [maxClaims]*Claim
 	queued := buf[:0]
 	for _, c := range cs.all {
-		if c.State == Queued && c.alike(need, limited) {
+		if c.State == Queued && c.alike(need, limited, gang) {
 			queued = append(queued, c)
 		}
 	}

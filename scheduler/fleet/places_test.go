@@ -29,7 +29,7 @@ func (t *Table) queues(h *Host, r *Request) (displaced *Claim, ok bool) {
 	if displaced = h.Displaced(r); displaced != nil {
 		h.Unclaim(displaced)
 	}
-	h.Claim(&Claim{ID: uint64(r.Rank.Born.Sub(start)), User: r.User, Rank: r.Rank, Need: r.Need, State: Queued, Limited: r.Limited, Gathers: r.Gathers})
+	h.Claim(&Claim{ID: uint64(r.Rank.Born.Sub(start)), User: r.User, Rank: r.Rank, Need: r.Need, State: Queued, Limited: r.Limited, Gang: r.Gang, Gathers: r.Gathers})
 	t.Count(start)
 	return displaced, true
 }
@@ -221,5 +221,29 @@ func TestPlacesOfGangsThatGather(t *testing.T) {
 	}
 	if got, ok := table.queues(h, asking("ada", 1, 2, 8)); !ok || got == nil || got.ID != 50+MaxQueued-3 {
 		t.Errorf("an older task of the user may queue then: %v, in place of %+v", ok, got)
+	}
+}
+
+// Members of gangs that wait for whole hosts leave the places of single tasks that ask for the same, and the other way.
+func TestPlacesOfGangs(t *testing.T) {
+	for _, gangs := range []bool{true, false} {
+		table := NewTable()
+		h := aHost(&table, "n1", 8)
+		for i := range MaxQueued {
+			r := asking("ada", 0, i, 8)
+			r.Gang = gangs
+			if c, ok := table.queues(h, r); !ok || c != nil {
+				t.Fatalf("task %d may queue: %v, in place of %+v", i, ok, c)
+			}
+		}
+		r := asking("ada", 0, 50, 8)
+		r.Gang = gangs
+		if _, ok := table.queues(h, r); ok {
+			t.Errorf("gangs %v: one more may queue", gangs)
+		}
+		r.Gang = !gangs
+		if c, ok := table.queues(h, r); !ok || c != nil {
+			t.Errorf("gangs %v: another kind may queue: %v, in place of %+v", gangs, ok, c)
+		}
 	}
 }

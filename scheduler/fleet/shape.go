@@ -31,6 +31,7 @@ type Request struct {
 	*Shape
 	Rank    Rank
 	Limited bool // the task has a time limit
+	Gang    bool // it is a member of a gang
 	Gathers bool // as that of a claim
 }
 

@@ -1,0 +1,48 @@
+package worker
+
+// Places that gangs held in vain: each time, others go first for as long.
+// See docs/adr, ADR 125.
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/lease"
+)
+
+// others is the time in which offers of single tasks go before those of gangs. It follows each time that a gang gave a
+// place back without a start, and is as long as the gang held it. Without it, gangs that all lack a host would take turns
+// with what is free here, and nothing would ever run on it.
+type others struct {
+	until       BootTime
+	precedence  int      // gangs of a higher one need not wait
+	first, last BootTime // when a place was held in vain since a gang started here; 0: never
+}
+
+// vainForgotten is after how long without a place held in vain the turns begin anew, if they have not lasted longer.
+const vainForgotten = 24 * time.Hour
+
+// heldInVain notes that the reservation of an offer ends without a start.
+func (t *others) heldInVain(now BootTime, o *offer) {
+	if o.msg.Gang == 0 || o.since == 0 || now.Sub(o.since) < lease.ReserveFor {
+		return
+	}
+	if t.until <= now {
+		t.precedence = 0
+	}
+	if t.first == 0 || now.Sub(t.last) > max(vainForgotten, t.last.Sub(t.first)) {
+		t.first = now
+	}
+	t.last = now
+	t.until = max(t.until, now.Add(now.Sub(o.since)))
+	t.precedence = max(t.precedence, o.msg.Precedence())
+}
+
+// before reports whether an offer gets what is free only after those of single tasks. By age they go first in turns, of
+// which this is the length of the first.
+func (t *others) before(now BootTime, o *offer, turn time.Duration) bool {
+	if o.msg.Gang == 0 || o.preempted || o.conditional || now >= t.until || o.msg.Precedence() > t.precedence {
+		return false
+	}
+	kept, _ := turns(t.first, now, turn)
+	return !kept || o.msg.Work.By != lease.ByAge
+}

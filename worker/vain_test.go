@@ -1,0 +1,145 @@
+package worker_test
+
+// Places that gangs held in vain.
+
+import (
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// wait lets time pass while the schedulers of these offers send them again.
+func (h *host) wait(d time.Duration, offers ...lease.Offer) {
+	h.t.Helper()
+	for ; d > 0; d -= 10 * time.Second {
+		for _, m := range offers {
+			h.says(amy, m)
+		}
+		h.pass(10 * time.Second)
+	}
+	got[lease.Commit](h, amy)
+}
+
+// single returns an offer of a task that is younger than all gangs.
+func single(number uint64, need job.Resources) lease.Offer {
+	m := offer(number, attempt(number, 1), need)
+	m.Wait, m.Age = 30*time.Second, time.Second
+	return m
+}
+
+// Gangs that lack other hosts do not keep a single task from this one by turns.
+func TestGangsDoNotHoldByTurns(t *testing.T) {
+	h := newGangHost(t, 1)
+	first, second, other := member(1, 1, gpus(1)), member(2, 1, gpus(1)), single(90, gpus(1))
+	h.wait(10*time.Minute, first, second, other)
+	h.says(amy, lease.Release{Offer: first.ID})
+	if c := one[lease.Commit](h, amy); c.Offer != other.ID {
+		t.Fatalf("offer %d got the place, want that of the single task", c.Offer)
+	}
+}
+
+// A gang that has held a place in vain gets it back at once if nobody else wants it.
+func TestGangGetsBackWhatNobodyWants(t *testing.T) {
+	h := newGangHost(t, 1)
+	m := member(1, 1, gpus(1))
+	h.wait(10*time.Minute, m)
+	h.says(amy, lease.Release{Offer: m.ID})
+	m.ID++
+	h.says(amy, m)
+	if c := one[lease.Commit](h, amy); c.Offer != m.ID {
+		t.Fatalf("commit %+v", c)
+	}
+}
+
+// A gang of a higher priority does not wait because one of a lower priority has held a place in vain.
+func TestVainPlacesAreThoseOfAPriority(t *testing.T) {
+	h := newGangHost(t, 1)
+	low, high, other, runs := member(1, 1, gpus(1)), member(2, 1, gpus(1)), single(90, gpus(1)), single(91, gpus(1))
+	high.Priority++
+	h.wait(5*time.Minute, low)
+	h.says(amy, lease.Release{Offer: low.ID})
+	h.says(amy, runs)
+	one[lease.Commit](h, amy)
+	h.says(amy, other)
+	h.says(amy, high)
+	h.says(amy, lease.Release{Offer: runs.ID})
+	if c := one[lease.Commit](h, amy); c.Offer != high.ID {
+		t.Fatalf("offer %d got the place, want that of the gang of the higher priority", c.Offer)
+	}
+}
+
+// The time in which others go first is as long as the gang held its place.
+func TestOthersGoFirstForAsLong(t *testing.T) {
+	for _, c := range []struct {
+		after time.Duration
+		gang  bool // gets the place
+	}{{4 * time.Minute, false}, {6 * time.Minute, true}} {
+		h := newGangHost(t, 1)
+		gang, other, runs := member(1, 1, gpus(1)), single(90, gpus(1)), single(91, gpus(1))
+		h.wait(5*time.Minute, gang)
+		h.says(amy, lease.Release{Offer: gang.ID})
+		h.pass(c.after)
+		h.says(amy, runs)
+		one[lease.Commit](h, amy)
+		gang.ID++
+		h.says(amy, other)
+		h.says(amy, gang)
+		h.says(amy, lease.Release{Offer: runs.ID})
+		if got := one[lease.Commit](h, amy); (got.Offer == gang.ID) != c.gang {
+			t.Errorf("after %s offer %d got the place; that of the gang is %d", c.after, got.Offer, gang.ID)
+		}
+	}
+}
+
+// Where tasks go by age, and gangs get no room by the end of others, gangs and others go first in turns that grow. So
+// gangs that need hosts which single tasks hold for long get them in the end.
+func TestGangsAndOthersTakeTurns(t *testing.T) {
+	h := newGangHost(t, 1)
+	gang, other, runs := member(1, 1, gpus(1)), single(90, gpus(1)), single(91, gpus(1))
+	won, n := map[bool]int{}, uint64(100)
+	for range 60 { // 20 hours
+		gang.ID, n = gang.ID+1, n+1
+		h.wait(10*time.Minute, gang)
+		runs.ID, runs.Attempt = n, attempt(n, 1)
+		h.wait(10*time.Second, gang, runs) // queued
+		h.says(amy, lease.Release{Offer: gang.ID})
+		c := one[lease.Commit](h, amy)
+		if c.Offer != runs.ID {
+			t.Fatalf("commit %+v", c)
+		}
+		other.ID, other.Attempt = n+1000, attempt(n+1000, 1)
+		gang.ID++
+		h.says(amy, other)
+		h.says(amy, gang)
+		h.says(amy, lease.Release{Offer: runs.ID})
+		c = one[lease.Commit](h, amy)
+		won[c.Offer == gang.ID]++
+		h.says(amy, lease.Release{Offer: gang.ID})
+		got[lease.Commit](h, amy)
+		h.says(amy, lease.Release{Offer: other.ID})
+	}
+	if won[true] < 15 || won[false] < 15 {
+		t.Errorf("the gang got the place %d times, the single task %d times", won[true], won[false])
+	}
+}
+
+// Turns that have grown long are forgotten when no gang has held a place for long.
+func TestVainPlacesAreForgotten(t *testing.T) {
+	h := newGangHost(t, 1)
+	gang, other := member(1, 1, gpus(1)), single(90, gpus(1))
+	for range 8 { // up to the middle of a turn of gangs
+		gang.ID++
+		h.wait(10*time.Minute, gang)
+		h.says(amy, lease.Release{Offer: gang.ID})
+	}
+	h.pass(32 * time.Hour)
+	gang.ID++
+	next := member(2, 1, gpus(1))
+	h.wait(10*time.Minute, gang, next, other)
+	h.says(amy, lease.Release{Offer: gang.ID})
+	if c := one[lease.Commit](h, amy); c.Offer != other.ID {
+		t.Errorf("offer %d got the place, want that of the single task", c.Offer)
+	}
+}
