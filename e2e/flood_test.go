@@ -179,9 +179,10 @@ func TestHalfOpenConnections(t *testing.T) {
 	for end := time.Now().Add(patience); begun.Load() < halfOpen && time.Now().Before(end); {
 		<-time.NewTimer(10 * time.Millisecond).C
 	}
-	begin := time.Now()
+	from, begin := ben.logged(), time.Now()
 	ben.ok(append(append([]string{"join"}, inv.Bootstrap...), "--token", inv.Token)...)
 	join := time.Since(begin)
+	ben.waitLog(from, "ready") // it begins anew as a member
 	ben.untilNodes(2)
 	seen, most := time.Since(begin), amy.resident()
 	stop()
