@@ -101,7 +101,7 @@ func TestGuestOnlyRunsTasks(t *testing.T) {
 	root.untilState(id, "RUNNING")
 	guest.fails(1, []string{"not allowed", "role scheduler", "muster invite --roles"}, "submit", "--", "true")
 	guest.fails(125, []string{"role scheduler"}, "run", "--", "true")
-	for _, what := range [][]string{{"cancel", id}, {"hold", id}, {"requeue", id}, {"logs", id}, {"exec", id, "--", "true"}, {"node", "drain", "root"}} {
+	for _, what := range [][]string{{"cancel", id}, {"hold", id}, {"requeue", id}, {"logs", id}, {"exec", id, "--", "true"}, {"cp", id + ":x", dir}, {"node", "drain", "root"}} {
 		r := guest.muster(what...)
 		if r.code == 0 || !containsAll(r.stderr, []string{"not allowed", "role scheduler"}) {
 			t.Errorf("%q at the guest: exit %d: %s", what, r.code, r.stderr)
@@ -118,6 +118,10 @@ func TestGuestOnlyRunsTasks(t *testing.T) {
 	root.untilNode("guest", "draining", func(n api.Node) bool { return n.State == api.NodeDraining })
 	guest.ok("node", "resume", "guest")
 	guest.fails(1, []string{"no inviter", "muster peers"}, "invite")
+	for _, other := range []*daemon{root, user} {
+		guest.fails(1, []string{"may not revoke"}, "peers", "--revoke", other.name)
+	}
+	root.untilNodes(3)
 	user.fails(1, []string{"inviter"}, "invite") // an invitation gives that role only if it says so
 	g.open()
 	root.untilState(id, "SUCCEEDED")
