@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -17,15 +18,44 @@ import (
 )
 
 // announcer publishes the scheduler's announcements on the gossip topic.
-type announcer struct{ topic *gossip.Topic }
+type announcer struct {
+	*announcements
+	group job.Group
+}
 
 var _ scheduler.Announcer = announcer{}
 
+// announcements are what the schedulers of this daemon announce, as one announcement.
+type announcements struct {
+	topic *gossip.Topic
+
+	mu sync.Mutex
+	by map[job.Group][]scheduler.Want // guarded by mu
+}
+
+func newAnnouncements(topic *gossip.Topic) *announcements {
+	return &announcements{topic: topic, by: map[job.Group][]scheduler.Want{}}
+}
+
+func (a *announcements) of(g job.Group) announcer { return announcer{a, g} }
+
 // Announce publishes the resource classes that this scheduler needs.
 func (a announcer) Announce(wants []scheduler.Want) {
-	out := make([]gossip.Want, 0, len(wants))
-	for _, w := range wants {
-		out = append(out, gossip.Want{Class: w.Class, Count: w.Count})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.by[a.group] = wants
+	counts := map[string]int{}
+	var out []gossip.Want
+	for _, g := range slices.Sorted(maps.Keys(a.by)) {
+		for _, w := range a.by[g] {
+			if counts[w.Class] == 0 {
+				out = append(out, gossip.Want{Class: w.Class})
+			}
+			counts[w.Class] += w.Count
+		}
+	}
+	for i := range out {
+		out[i].Count = counts[out[i].Class]
 	}
 	a.topic.Announce(out, sessionsAsked)
 }
