@@ -56,12 +56,17 @@ func (d *daemon) id() job.Peer {
 	return ""
 }
 
+// http returns a client of the daemon's socket.
+func (d *daemon) http() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", d.socket)
+	}}}
+}
+
 // metrics returns the metrics of the daemon.
 func (d *daemon) metrics() string {
 	d.t.Helper()
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", d.socket)
-	}}}
+	client := d.http()
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("http://daemon/metrics")
 	if err != nil {
