@@ -78,7 +78,8 @@ func TestStrangersBytesAreBounded(t *testing.T) {
 }
 
 // TestHonestJoinDuringAFlood has strangers hold as many connections as they get over simulated QUIC, in the network of
-// an honest host. The honest host joins within three seconds.
+// an honest host. The honest host joins within three seconds. It did so before strangers had places, too: this guards that
+// the places cost nobody that. What kept an honest host out is TestHalfOpenConnections in e2e.
 func TestHonestJoinDuringAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := p2ptest.New(t, 2, p2ptest.Options{Strangers: 2})

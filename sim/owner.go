@@ -87,7 +87,7 @@ var foundings sync.Map // of job.Founding, by job.Peer
 // found founds the group of a daemon. In all worlds a daemon of the same name founds the same group.
 func found(p job.Peer) (job.Founding, job.Group) {
 	if f, ok := foundings.Load(p); ok {
-		f := f.(job.Founding) //nolint:errcheck // nothing else is stored
+		f := f.(job.Founding)
 		return f, f.Group(p)
 	}
 	f, g := job.FoundFrom(p, job.Founding{})
