@@ -44,10 +44,15 @@ func (a announcer) Announce(wants []scheduler.Want) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.by[a.group] = wants
+	a.topic.Announce(sumOf(a.by), sessionsAsked)
+}
+
+// sumOf adds up the wants of all groups by their class.
+func sumOf(by map[job.Group][]scheduler.Want) []gossip.Want {
 	counts := map[string]int{}
 	var out []gossip.Want
-	for _, g := range slices.Sorted(maps.Keys(a.by)) {
-		for _, w := range a.by[g] {
+	for _, g := range slices.Sorted(maps.Keys(by)) {
+		for _, w := range by[g] {
 			if counts[w.Class] == 0 {
 				out = append(out, gossip.Want{Class: w.Class})
 			}
@@ -57,7 +62,7 @@ func (a announcer) Announce(wants []scheduler.Want) {
 	for i := range out {
 		out[i].Count = counts[out[i].Class]
 	}
-	a.topic.Announce(out, sessionsAsked)
+	return out
 }
 
 // sessionsAsked is how many workers an announcement asks to open a session: as many as a scheduler compares for one
