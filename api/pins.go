@@ -6,17 +6,18 @@ package api
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/musterhq/muster/job"
 )
 
-// pinNodes replaces the names of nodes in a job by the nodes that they mean now. A name that means several is an error. One
-// that means none stays as it is.
+// pinNodes replaces the names of nodes in a job by the nodes that they mean now. A name that means several is an error, and
+// so is a glob that matches the name of several. A name that means none stays as it is, and so does a glob.
 func (d *daemons) pinNodes(ctx context.Context, s *job.Spec) error {
 	names := constraintNames(s.Constraint)
-	if !slices.ContainsFunc(s.NodeList, job.LiteralNode) && !slices.ContainsFunc(s.Exclude, job.LiteralNode) && len(names) == 0 {
+	if !slices.ContainsFunc(s.NodeList, byName) && !slices.ContainsFunc(s.Exclude, byName) && len(names) == 0 {
 		return nil
 	}
 	members, err := d.peers.Members(ctx)
@@ -40,6 +41,9 @@ func (d *daemons) pinNodes(ctx context.Context, s *job.Spec) error {
 	}
 	return nil
 }
+
+// byName reports whether an entry of a list of nodes goes by names, and not only by an ID.
+func byName(text string) bool { return job.LiteralNode(text) || job.GlobNode(text) }
 
 // constraintNames returns the names of nodes that a constraint compares with.
 func constraintNames(text string) (names []string) {
@@ -66,12 +70,15 @@ type namedMembers struct {
 
 // pin returns a list of nodes whose names are pinned to the members that have them.
 func (n namedMembers) pin(field string, list []string) ([]string, error) {
-	if !slices.ContainsFunc(list, job.LiteralNode) {
+	if !slices.ContainsFunc(list, byName) {
 		return list, nil
 	}
 	out := make([]string, 0, len(list))
 	for _, text := range list {
 		if !job.LiteralNode(text) {
+			if err := n.unique(field, text); err != nil {
+				return nil, err
+			}
 			out = append(out, text)
 			continue
 		}
@@ -85,6 +92,23 @@ func (n namedMembers) pin(field string, list []string) ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// unique returns an error if a glob matches a name that several members have.
+func (n namedMembers) unique(field, glob string) error {
+	if !job.GlobNode(glob) {
+		return nil
+	}
+	parsed, err := job.ParseNodes([]string{glob})
+	if err != nil {
+		return bad("%s: %v", field, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.byName)) {
+		if found := n.byName[name]; len(found) > 1 && parsed.Has(name, "") {
+			return means(field+" "+quote(glob)+" matches", name, found, "give names without this one, or the ids of the nodes")
+		}
+	}
+	return nil
 }
 
 // of returns the members that go by a text: by their name, or by the end of their ID, as in a list of nodes.

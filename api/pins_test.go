@@ -23,12 +23,15 @@ func TestNamesArePinned(t *testing.T) {
 			return amy.client.Submit(t.Context(), spec, "")
 		}
 		for what, change := range map[string]func(*job.Spec){
-			"nodelist":   func(s *job.Spec) { s.NodeList = []string{"amy", "ben"} },
-			"exclude":    func(s *job.Spec) { s.Exclude = []string{"ben"} },
-			"constraint": func(s *job.Spec) { s.Constraint = "rack=r1|name=ben" },
+			"nodelist":         func(s *job.Spec) { s.NodeList = []string{"amy", "ben"} },
+			"exclude":          func(s *job.Spec) { s.Exclude = []string{"ben"} },
+			"nodelist b*":      func(s *job.Spec) { s.NodeList = []string{"amy", "b*"} },
+			"nodelist be[l-n]": func(s *job.Spec) { s.NodeList = []string{"be[l-n]"} },
+			"exclude *":        func(s *job.Spec) { s.Exclude = []string{"*"} },
+			"constraint":       func(s *job.Spec) { s.Constraint = "rack=r1|name=ben" },
 		} {
 			_, err := submit(change)
-			if !errors.Is(err, ErrBad) || !strings.HasPrefix(err.Error(), "invalid request: "+what) || !strings.Contains(err.Error(), both[0]) || !strings.Contains(err.Error(), both[1]) {
+			if !errors.Is(err, ErrBad) || !strings.HasPrefix(err.Error(), "invalid request: "+strings.Fields(what)[0]) || !strings.Contains(err.Error(), both[0]) || !strings.Contains(err.Error(), both[1]) {
 				t.Errorf("%s with a name of two nodes: %v", what, err)
 			}
 			spec := job.DefaultSpec()
@@ -39,14 +42,14 @@ func TestNamesArePinned(t *testing.T) {
 			}
 		}
 		j, err := submit(func(s *job.Spec) {
-			s.NodeList = []string{"amy", "b*", "unknown", string(cal.peer)}
+			s.NodeList = []string{"amy", "a*", "unknown", string(cal.peer)}
 			s.Exclude = []string{string(ben.peer)[len(ben.peer)-6:]}
 			s.Constraint = "name!=amy"
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := "amy=" + string(amy.peer) + " b* unknown ben=" + string(cal.peer) + " ben=" + string(ben.peer)
+		want := "amy=" + string(amy.peer) + " a* unknown ben=" + string(cal.peer) + " ben=" + string(ben.peer)
 		if got := strings.Join(append(j.Spec.NodeList, j.Spec.Exclude...), " "); got != want {
 			t.Errorf("pinned %s, want %s", got, want)
 		}

@@ -7,6 +7,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -18,16 +20,26 @@ import (
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	manet "github.com/multiformats/go-multiaddr/net"
 )
 
 const (
-	floodConns   = 40
 	floodStreams = 256
 	floodBytes   = 256 << 10 // on each stream
 	floodTime    = 8 * time.Second
 	mostGrowth   = 50 << 20
 	mostJoin     = 3 * time.Second
+	halfOpen     = 4000
 )
+
+// floods are the connections that pour. What a stranger can have in memory by QUIC is bounded by the windows of its
+// connections, 768 KiB each before anybody reads, so it takes more of them.
+var floods = []struct {
+	transport string
+	conns     int
+}{{"tcp", 40}, {"quic", 160}}
+
+var poured = make([]byte, floodBytes)
 
 // resident returns the resident memory of a daemon, in bytes.
 func (d *daemon) resident() int {
@@ -71,7 +83,7 @@ func pour(ctx context.Context, to peer.AddrInfo, dialled, sent *atomic.Int64) er
 			if err != nil {
 				break
 			}
-			data := make([]byte, floodBytes)
+			data := poured
 			if i == 0 {
 				data = []byte{19} // the length of a name that never comes: the daemon waits for it, and reads no other stream
 			}
@@ -96,11 +108,11 @@ func pour(ctx context.Context, to peer.AddrInfo, dialled, sent *atomic.Int64) er
 
 // TestFloodBeforeHello pours for some seconds. The daemon's memory hardly grows, and an honest host joins meanwhile.
 func TestFloodBeforeHello(t *testing.T) {
-	for _, transport := range []string{"tcp", "quic"} {
-		t.Run(transport, func(t *testing.T) {
+	for _, flood := range floods {
+		t.Run(flood.transport, func(t *testing.T) {
 			amy := newDaemon(t, "amy", "--gpus", "none").start()
 			ben := newDaemon(t, "ben", "--gpus", "none").start()
-			inv := amy.invite().over(transport)
+			inv := amy.invite().over(flood.transport)
 			to, err := peer.AddrInfoFromString(inv.Bootstrap[0])
 			if err != nil {
 				t.Fatal(err)
@@ -110,7 +122,7 @@ func TestFloodBeforeHello(t *testing.T) {
 			defer cancel()
 			var dialled, sent atomic.Int64
 			var wg sync.WaitGroup
-			for range floodConns {
+			for range flood.conns {
 				wg.Go(func() {
 					if err := pour(ctx, *to, &dialled, &sent); err != nil {
 						t.Error(err)
@@ -139,5 +151,67 @@ func TestFloodBeforeHello(t *testing.T) {
 			}
 			amy.untilNodes(2)
 		})
+	}
+}
+
+// TestHalfOpenConnections has strangers hold 4,000 TCP connections that say nothing, and open them again when the daemon
+// closes them. An honest host joins meanwhile, and takes part.
+func TestHalfOpenConnections(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "none").start()
+	ben := newDaemon(t, "ben", "--gpus", "none").start()
+	inv := amy.invite().over("tcp")
+	to, err := peer.AddrInfoFromString(inv.Bootstrap[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, at, err := manet.DialArgs(to.Addrs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := amy.resident()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var begun atomic.Int64
+	var wg sync.WaitGroup
+	for range halfOpen {
+		wg.Go(func() { sayNothing(ctx, at, &begun) })
+	}
+	for end := time.Now().Add(patience); begun.Load() < halfOpen && time.Now().Before(end); {
+		<-time.NewTimer(10 * time.Millisecond).C
+	}
+	from, begin := ben.logged(), time.Now()
+	ben.ok(append(append([]string{"join"}, inv.Bootstrap...), "--token", inv.Token)...)
+	join := time.Since(begin)
+	ben.waitLog(from, "ready") // it begins anew as a member
+	ben.untilNodes(2)
+	seen, most := time.Since(begin), amy.resident()
+	stop()
+	wg.Wait()
+	t.Logf("%d begun; memory %d MB before, %d MB then; joined in %s, connected after %s",
+		begun.Load(), before>>20, most>>20, join.Round(time.Millisecond), seen.Round(time.Millisecond))
+	if seen > mostJoin {
+		t.Errorf("an honest host joined in %s, and was connected after %s", join, seen)
+	}
+	if most-before > mostGrowth {
+		t.Errorf("memory grew by %d MB", (most-before)>>20)
+	}
+}
+
+// sayNothing holds a connection without a word, and opens the next one a while after the daemon has closed it.
+func sayNothing(ctx context.Context, at string, begun *atomic.Int64) {
+	dialer := net.Dialer{Timeout: time.Second}
+	for ctx.Err() == nil {
+		c, err := dialer.DialContext(ctx, "tcp", at)
+		if err == nil {
+			begun.Add(1)
+			end := context.AfterFunc(ctx, func() { c.Close() })
+			_, _ = io.Copy(io.Discard, c)
+			end()
+			c.Close()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.NewTimer(4 * time.Second).C:
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -55,12 +56,17 @@ func (d *daemon) id() job.Peer {
 	return ""
 }
 
+// http returns a client of the daemon's socket.
+func (d *daemon) http() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", d.socket)
+	}}}
+}
+
 // metrics returns the metrics of the daemon.
 func (d *daemon) metrics() string {
 	d.t.Helper()
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", d.socket)
-	}}}
+	client := d.http()
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("http://daemon/metrics")
 	if err != nil {
@@ -100,7 +106,7 @@ func TestGuestOnlyRunsTasks(t *testing.T) {
 	root.untilState(id, "RUNNING")
 	guest.fails(1, []string{"not allowed", "role scheduler", "muster invite --roles"}, "submit", "--", "true")
 	guest.fails(125, []string{"role scheduler"}, "run", "--", "true")
-	for _, what := range [][]string{{"cancel", id}, {"hold", id}, {"requeue", id}, {"logs", id}, {"exec", id, "--", "true"}, {"node", "drain", "root"}} {
+	for _, what := range [][]string{{"cancel", id}, {"hold", id}, {"requeue", id}, {"logs", id}, {"exec", id, "--", "true"}, {"cp", id + ":x", dir}, {"node", "drain", "root"}} {
 		r := guest.muster(what...)
 		if r.code == 0 || !containsAll(r.stderr, []string{"not allowed", "role scheduler"}) {
 			t.Errorf("%q at the guest: exit %d: %s", what, r.code, r.stderr)
@@ -117,6 +123,10 @@ func TestGuestOnlyRunsTasks(t *testing.T) {
 	root.untilNode("guest", "draining", func(n api.Node) bool { return n.State == api.NodeDraining })
 	guest.ok("node", "resume", "guest")
 	guest.fails(1, []string{"no inviter", "muster peers"}, "invite")
+	for _, other := range []*daemon{root, user} {
+		guest.fails(1, []string{"may not revoke"}, "peers", "--revoke", other.name)
+	}
+	root.untilNodes(3)
 	user.fails(1, []string{"inviter"}, "invite") // an invitation gives that role only if it says so
 	g.open()
 	root.untilState(id, "SUCCEEDED")
@@ -210,13 +220,14 @@ func denied(t *testing.T, d *daemon, r *rogue.Peer, m proto.Message, why string)
 	t.Helper()
 	from := d.logged()
 	s := r.Session(d.id())
-	if err := s.Send(m); err != nil {
+	if err := s.Send(m, &wirepb.Ping{Number: 7}); err != nil {
 		t.Fatal(err)
 	}
-	d.waitLog(from, "session cut", "not allowed", why, string(r.ID()))
-	if !s.Ended(patience) {
-		t.Errorf("the session goes on after a %T", m)
+	if _, err := s.Until(patience, func(f *wirepb.Frame) bool { return f.GetPong().GetNumber() == 7 }); err == nil {
+		t.Errorf("a %T of %s is taken", m, r.ID())
+		return
 	}
+	d.waitLog(from, "session cut", "not allowed", why, string(r.ID()))
 }
 
 // Labels that are signed with the invitation hold against what a host says of itself, and so does its id against its name.
@@ -228,18 +239,15 @@ func TestSignedLabelsAndNames(t *testing.T) {
 	good := newDaemon(t, "box", "--gpus", "none", "--cpus", "2", "--label", "secure=no", "--label", "mine=1").start(inv.flags()...)
 	root.untilNodes(2)
 	goodID := root.nodes().Items[0].ID
-	early := root.ok("submit", "--hold", "-w", "box", "--", "true") // while the name means one
 	// A host that says what it likes, and takes the name of the other.
 	newDaemon(t, "box", "--gpus", "none", "--cpus", "2", "--label", "secure=yes").start(root.invite("--roles", "worker").flags()...)
 	root.untilNodes(3)
 
-	var ids []string
 	var liarID job.Peer
 	for _, n := range root.nodes().Items {
 		if n.Name != "box" {
 			continue
 		}
-		ids = append(ids, string(n.ID))
 		want := map[string]string{}
 		if n.ID == goodID {
 			want["secure"], want["rack"] = "yes", "r1"
@@ -270,9 +278,44 @@ func TestSignedLabelsAndNames(t *testing.T) {
 	if out := root.ok("nodes"); !strings.Contains(out, "box (…"+string(liarID)[len(liarID)-8:]+")") || !strings.Contains(out, "secure=yes (signed)") {
 		t.Errorf("nodes:\n%s", out)
 	}
+	for _, id := range []job.Peer{goodID, liarID} {
+		if at := ran("-w", string(id)); at != id {
+			t.Errorf("-w %s ran on %s", id, at)
+		}
+		root.ok("node", "show", string(id))
+	}
+}
+
+// A host takes the name of another. It gets no job that was accepted for the other, and a selector that means both is
+// refused.
+func TestTwoHostsOfOneName(t *testing.T) {
+	root := newDaemon(t, "root", "--gpus", "none", "--cpus", "4").start()
+	newDaemon(t, "box", "--gpus", "none", "--cpus", "1").start(root.invite("--roles", "worker").flags()...)
+	root.untilNodes(2)
+	first := root.nodes().Items[0].ID
+	g := newGate(t)
+	busy := root.ok(append([]string{"submit", "-w", "box", "--cpus", "1", "--"}, g.script("true")...)...) // the other one has more room
+	root.untilState(busy, "RUNNING")
+	early := root.ok("submit", "-w", "box", "--cpus", "1", "--", "true")
+	newDaemon(t, "box", "--gpus", "none", "--cpus", "2").start(root.invite("--roles", "worker").flags()...)
+	root.untilNodes(3)
+	staysRight(t, 2*time.Second, func() string {
+		if j := root.show(early); j.State != job.Pending {
+			return "the job for the first host is " + string(j.State) + " on " + string(j.Tasks[0].NodeID)
+		}
+		return ""
+	})
+	var ids []string
+	for _, n := range root.nodes().Items {
+		if n.Name == "box" {
+			ids = append(ids, string(n.ID))
+		}
+	}
 	for _, what := range [][]string{
 		{"submit", "-w", "box", "--", "true"},
 		{"submit", "-x", "box", "--", "true"},
+		{"submit", "-w", "b*", "--", "true"},
+		{"submit", "-x", "bo[x-z]", "--", "true"},
 		{"submit", "-C", "name=box", "--", "true"},
 		{"node", "show", "box"},
 		{"node", "drain", "box"},
@@ -280,14 +323,8 @@ func TestSignedLabelsAndNames(t *testing.T) {
 	} {
 		root.fails(2, append([]string{"2"}, ids...), what...)
 	}
-	for _, id := range []job.Peer{goodID, liarID} {
-		if at := ran("-w", string(id)); at != id {
-			t.Errorf("-w %s ran on %s", id, at)
-		}
-		root.ok("node", "show", string(id))
-	}
-	root.ok("release", early)
-	if at := root.untilState(early, "SUCCEEDED").Tasks[0].NodeID; at != goodID {
-		t.Errorf("the job for the first box ran on %s", at)
+	g.open()
+	if at := root.untilState(early, "SUCCEEDED").Tasks[0].NodeID; at != first {
+		t.Errorf("the job for the first host ran on %s", at)
 	}
 }

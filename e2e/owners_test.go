@@ -57,7 +57,7 @@ func TestOnlyTheOwnerOfAJobIsObeyed(t *testing.T) {
 	j := amy.untilState(id, "RUNNING")
 	group := job.ID(id).Group()
 	if !group.Founded() {
-		t.Fatalf("the id %s does not show who has founded its group", id)
+		t.Errorf("the id %s does not show who has founded its group", id)
 	}
 	a := &wirepb.AttemptRef{Job: id, N: int64(j.Tasks[0].Attempt)}
 	owners := j.Owner
@@ -73,25 +73,21 @@ func TestOnlyTheOwnerOfAJobIsObeyed(t *testing.T) {
 			claims(t, to, a, uint64(group), e, forged[:])
 		}
 	}
-	ben.waitLog(0, "command ignored: its sender does not own the group")
 	if j := cat.show(id); j.Owner != owners || j.State != job.Running {
 		t.Errorf("at cat the job is %s, of %s", j.State, j.Owner)
 	}
 	if out := cat.ok("logs", id); !strings.Contains(out, "from ben") {
 		t.Errorf("its output at cat: %q", out)
 	}
+	staysRunning(t, amy, id, time.Second)
 	ben.kill()
 	ben.start()
 	amy.kill()
 	amy.start()
 	amy.untilNodes(3)
 	ben.untilNodes(3)
-	staysRight(t, 3*time.Second, func() string {
-		if j := amy.show(id); j.State != job.Running && j.State != job.Unreachable {
-			return "the job is " + string(j.State)
-		}
-		return ""
-	})
+	staysRunning(t, amy, id, 3*time.Second)
+	ben.waitLog(0, "command ignored: its sender does not own the group")
 	amy.untilState(id, "RUNNING")
 	cat.ok("cancel", id)
 	amy.until(id, "its end", func(j api.Job) bool { return j.State == job.Cancelled })
@@ -102,4 +98,15 @@ func TestOnlyTheOwnerOfAJobIsObeyed(t *testing.T) {
 	}
 	amy.untilState(amy.ok("submit", "-w", "ben", "--", "true"), "SUCCEEDED")
 	ben.fails(1, []string{"not found", "no daemon has claimed"}, "node", "forget-claim", "x1bvykrdtfq3c")
+}
+
+// staysRunning checks that a job goes on for a while, whether or not its owner reaches the host.
+func staysRunning(t *testing.T, owner *daemon, id string, d time.Duration) {
+	t.Helper()
+	staysRight(t, d, func() string {
+		if j := owner.show(id); j.State != job.Running && j.State != job.Unreachable {
+			return "the job is " + string(j.State)
+		}
+		return ""
+	})
 }

@@ -27,7 +27,7 @@ func TestOutputIsItsOwners(t *testing.T) {
 		amy.untilState(id, "FAILED")
 		return id
 	}
-	id, shared := submit(), submit("--share-output")
+	id := submit()
 	both := []*daemon{amy, ben}
 
 	for _, d := range both {
@@ -40,7 +40,7 @@ func TestOutputIsItsOwners(t *testing.T) {
 	}
 	as(system)
 	for _, d := range both {
-		for _, args := range [][]string{{"logs", id}, {"cp", id + ":kept", t.TempDir()}, {"cp", shared + ":kept", t.TempDir()}, {"cancel", id}, {"requeue", shared}} {
+		for _, args := range [][]string{{"logs", id}, {"cp", id + ":kept", t.TempDir()}, {"cancel", id}, {"requeue", id}} {
 			d.fails(1, []string{"belongs to nobody, and you are " + systemName}, args...)
 		}
 		for _, args := range [][]string{{"show", id}, {"show", id, "--json"}, {"jobs", "--all"}, {"jobs", "--all", "--json"}, {"why", id}} {
@@ -48,6 +48,14 @@ func TestOutputIsItsOwners(t *testing.T) {
 			if strings.Contains(text, "hush") || (args[0] != "why" && !strings.Contains(text, "public-name")) {
 				t.Errorf("at %s another user sees by %q\n%s", d.name, args, text)
 			}
+		}
+	}
+	as(ordinary)
+	shared := submit("--share-output")
+	as(system)
+	for _, d := range both {
+		for _, args := range [][]string{{"cp", shared + ":kept", t.TempDir()}, {"requeue", shared}} {
+			d.fails(1, []string{"belongs to nobody, and you are " + systemName}, args...)
 		}
 		if out := d.ok("logs", shared); !strings.Contains(out, "hush") {
 			t.Errorf("at %s another user reads of shared output %q", d.name, out)

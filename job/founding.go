@@ -38,6 +38,12 @@ func (g Group) Founded() bool {
 func Found(founder Peer) (Founding, Group) {
 	var f Founding
 	_, _ = rand.Read(f[:]) // never fails: it ends the program if it has no random bytes
+	return FoundFrom(founder, f)
+}
+
+// FoundFrom is Found with a given first number. For one founder and one number it always returns the same, so a
+// simulation can be repeated.
+func FoundFrom(founder Peer, f Founding) (Founding, Group) {
 	try := newTry(founder)
 	for {
 		if g := try.group(f); g.Founded() {

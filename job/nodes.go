@@ -52,6 +52,9 @@ func pinnedID(text string) (Peer, error) {
 // both, as Pinned returns it, is not.
 func LiteralNode(text string) bool { return !strings.ContainsAny(text, nodeSpecial+"=") }
 
+// GlobNode reports whether an entry of a list of nodes is a glob or has a list of numbers.
+func GlobNode(text string) bool { return strings.ContainsAny(text, nodeSpecial) }
+
 // nodeSpecial are the characters that make an entry more than a name.
 const nodeSpecial = `*?[]\`
 

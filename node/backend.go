@@ -95,8 +95,7 @@ func apiErrorOf(err error) error {
 }
 
 // jobsBackend gives the API access to the schedulers of this daemon. A request about one job goes to the owner of the
-// job's group. All other requests go to the owner that accepts new jobs (home), which is nil if this daemon accepts no
-// jobs.
+// job's group, a new job to home, which is nil if this daemon accepts none, and a question about many jobs to all owners.
 type jobsBackend struct {
 	owners
 	own     func() *p2p.Credential // of this daemon
@@ -109,7 +108,11 @@ func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, err
 		return job.Job{}, fmt.Errorf("submit: %w", acceptsNone(b.own().Roles))
 	}
 	s.Spec.TrustedLabels = s.Spec.TrustedLabels || b.trusted
-	j, err := b.home.Submit(ctx, scheduler.SubmitRequest{User: s.User, Key: s.Key, Spec: s.Spec, Unknown: s.Unknown})
+	to, err := b.acceptor(ctx, s.User, s.Key)
+	if err != nil {
+		return job.Job{}, apiErrorOf(err)
+	}
+	j, err := to.Submit(ctx, scheduler.SubmitRequest{User: s.User, Key: s.Key, Spec: s.Spec, Unknown: s.Unknown})
 	return j, apiErrorOf(err)
 }
 
@@ -122,32 +125,10 @@ func (b jobsBackend) Get(ctx context.Context, id job.ID) (job.Job, error) {
 	return j, apiErrorOf(err)
 }
 
-// List returns the jobs that q selects. It reads them from the scheduler in pages.
+// List returns the jobs that q selects.
 func (b jobsBackend) List(ctx context.Context, q job.Query) ([]job.Job, error) {
-	if b.home == nil {
-		return nil, nil
-	}
-	f := q
-	var all []job.Job
-	for {
-		page, err := b.home.Jobs(ctx, f)
-		if err != nil {
-			return nil, apiErrorOf(err)
-		}
-		more := len(page) >= scheduler.MaxList
-		if more {
-			last := page[len(page)-1]
-			f.After = last.Position()
-		}
-		if page = q.Pick(page); all == nil {
-			all = page
-		} else {
-			all = append(all, page...)
-		}
-		if !more || (q.Limit > 0 && len(all) >= q.Limit) {
-			return q.Pick(all), nil
-		}
-	}
+	all, err := b.list(ctx, q)
+	return all, apiErrorOf(err)
 }
 
 // Tasks returns the tasks of a job that q selects.
@@ -188,19 +169,13 @@ func (b jobsBackend) Requeue(ctx context.Context, id job.ID, tasks []job.Range, 
 
 // MayBeDead counts the tasks of this daemon's jobs on a host that does not answer.
 func (b jobsBackend) MayBeDead(ctx context.Context, node job.Peer) (tasks int, err error) {
-	if b.home == nil {
-		return 0, nil
-	}
-	tasks, err = b.home.MayBeDead(ctx, node)
+	tasks, err = b.sum(func(o *owner) (int, error) { return o.MayBeDead(ctx, node) })
 	return tasks, apiErrorOf(err)
 }
 
 // DeclareDead gives up the tasks of this daemon's jobs on a host.
 func (b jobsBackend) DeclareDead(ctx context.Context, node job.Peer, by string) (tasks int, err error) {
-	if b.home == nil {
-		return 0, nil
-	}
-	tasks, err = b.home.DeclareDead(ctx, node, by)
+	tasks, err = b.sum(func(o *owner) (int, error) { return o.DeclareDead(ctx, node, by) })
 	return tasks, apiErrorOf(err)
 }
 
@@ -230,7 +205,7 @@ func (b jobsBackend) Watch(ctx context.Context, ids []job.ID, ended bool) (<-cha
 		context.AfterFunc(ctx, func() { close(none) })
 		return none, nil
 	}
-	c, err := b.home.Watch(ctx, job.Query{IDs: ids, Ended: ended})
+	c, err := b.watch(ctx, job.Query{IDs: ids, Ended: ended})
 	return c, apiErrorOf(err)
 }
 
@@ -244,11 +219,17 @@ func (b jobsBackend) Follow(ctx context.Context, jobs []job.Follow, each func(jo
 
 // Counts returns the number of jobs in each state.
 func (b jobsBackend) Counts(ctx context.Context) (map[job.State]int, error) {
-	if b.home == nil {
-		return map[job.State]int{}, nil
+	all := map[job.State]int{}
+	for _, o := range b.by {
+		counts, err := o.Counts(ctx)
+		if err != nil {
+			return nil, apiErrorOf(err)
+		}
+		for state, n := range counts {
+			all[state] += n
+		}
 	}
-	counts, err := b.home.Counts(ctx)
-	return counts, apiErrorOf(err)
+	return all, nil
 }
 
 // logsBackend gives the API access to the output of this host's attempts.

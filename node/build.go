@@ -42,7 +42,6 @@ type Node struct {
 	hw      *hardware
 	net     *overlay
 	owners  owners
-	parents *parents
 	exec    *execution
 	now     *live
 	server  *api.Server
@@ -74,18 +73,18 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	if err := b.enterCluster(ctx); err != nil {
 		return nil, err
 	}
-	if b.home.group, b.home.founding, err = b.store.Home(b.host.Peer()); err != nil {
+	if b.home, err = homeOf(b.store, b.host.Peer()); err != nil {
 		return nil, err
 	}
 	b.cfg = b.cfg.withRoles(b.host.Credential().Roles)
-	n := &Node{base: b, began: began, startup: s, parents: newParents()}
+	n := &Node{base: b, began: began, startup: s}
 	if n.hw, err = examineHost(ctx, b); err != nil {
 		return nil, err
 	}
 	if n.net, err = newOverlay(b, n.hw.profile, s.sessionOpened); err != nil {
 		return nil, err
 	}
-	if n.owners, err = newOwners(b, n.net, n.parents); err != nil {
+	if n.owners, err = newOwners(b, n.net); err != nil {
 		return nil, err
 	}
 	from := holders{b.host, n.net.router.groups, n.net.toPeers}
@@ -96,7 +95,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	if n.server, err = n.newServer(); err != nil { //nolint:contextcheck // each request has a context of its own
 		return nil, err
 	}
-	n.parents.source = n.server
+	for _, o := range n.owners.by {
+		o.parents.source = n.server
+	}
 	n.changes = &changes{now: n.now, host: b.host, net: n.net, work: n.exec.work, owners: n.owners, server: n.server}
 	return n, nil
 }
@@ -189,10 +190,7 @@ func (n *Node) Run(ctx context.Context) error {
 		{"docker", func(ctx context.Context) error { return n.hw.engine.run(ctx, n.changes.become) }},
 	}
 	for _, o := range n.owners.by {
-		parts = append(parts, part{"scheduler", o.Run}, part{"journal", o.journal.Run})
-	}
-	if n.owners.home != nil {
-		parts = append(parts, part{"parents", n.parents.run})
+		parts = append(parts, part{"scheduler", o.Run}, part{"journal", o.journal.Run}, part{"parents", o.parents.run})
 	}
 	parts = append(parts,
 		part{"sessions", n.net.router.sessions.Run},

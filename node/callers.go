@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -17,17 +18,51 @@ import (
 )
 
 // announcer publishes the scheduler's announcements on the gossip topic.
-type announcer struct{ topic *gossip.Topic }
+type announcer struct {
+	*announcements
+	group job.Group
+}
 
 var _ scheduler.Announcer = announcer{}
 
+// announcements are what the schedulers of this daemon announce, as one announcement.
+type announcements struct {
+	topic *gossip.Topic
+
+	mu sync.Mutex
+	by map[job.Group][]scheduler.Want // guarded by mu
+}
+
+func newAnnouncements(topic *gossip.Topic) *announcements {
+	return &announcements{topic: topic, by: map[job.Group][]scheduler.Want{}}
+}
+
+func (a *announcements) of(g job.Group) announcer { return announcer{a, g} }
+
 // Announce publishes the resource classes that this scheduler needs.
 func (a announcer) Announce(wants []scheduler.Want) {
-	out := make([]gossip.Want, 0, len(wants))
-	for _, w := range wants {
-		out = append(out, gossip.Want{Class: w.Class, Count: w.Count})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.by[a.group] = wants
+	a.topic.Announce(sumOf(a.by), sessionsAsked)
+}
+
+// sumOf adds up the wants of all groups by their class.
+func sumOf(by map[job.Group][]scheduler.Want) []gossip.Want {
+	counts := map[string]int{}
+	var out []gossip.Want
+	for _, g := range slices.Sorted(maps.Keys(by)) {
+		for _, w := range by[g] {
+			if counts[w.Class] == 0 {
+				out = append(out, gossip.Want{Class: w.Class})
+			}
+			counts[w.Class] += w.Count
+		}
 	}
-	a.topic.Announce(out, sessionsAsked)
+	for i := range out {
+		out[i].Count = counts[out[i].Class]
+	}
+	return out
 }
 
 // sessionsAsked is how many workers an announcement asks to open a session: as many as a scheduler compares for one

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p/gossip"
+	"github.com/musterhq/muster/scheduler"
 )
 
 func testCallers(k *fakeKeeper) *callers {
@@ -89,5 +91,15 @@ func TestCallersAreBounded(t *testing.T) {
 	}
 	if len(k.odd) > 0 {
 		t.Error(k.odd)
+	}
+}
+
+// Two schedulers of one daemon are announced as one: neither takes the place of the other.
+func TestAnnouncementsOfTwoSchedulers(t *testing.T) {
+	got := sumOf(map[job.Group][]scheduler.Want{
+		2: {{Class: "h100", Count: 3}, {Class: "cpu", Count: 1}}, 1: {{Class: "cpu", Count: 4}}, 3: nil,
+	})
+	if want := []gossip.Want{{Class: "cpu", Count: 5}, {Class: "h100", Count: 3}}; !slices.Equal(got, want) {
+		t.Errorf("announced %v, want %v", got, want)
 	}
 }

@@ -177,7 +177,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 		gc.Cluster = v.host.Cluster()
 		topic, err := gossip.New(gc, v.host.Libp2p(), grants{v.host}, called.hear, log)
 		must(err)
-		announce = announcer{topic}
+		announce = newAnnouncements(topic).of(group)
 		parts = append(parts, part{"callers", called.run}, part{"gossip", topic.Run})
 	}
 	driver := &instant{tell: func(e worker.DriverEvent) { v.work.Driven(e) }}
@@ -196,7 +196,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	sc.Self, sc.Group, sc.Seed = v.host.Peer(), group, uint64(i+1)
 	journal := &memoryJournal{rows: jobstest.Disk{}, deliver: func(c job.Committed) { v.sched.Deliver(c) }}
 	v.sched, err = scheduler.New(sc, scheduler.Saved{}, scheduler.Needs{
-		Journal: journal, Sessions: toWorkers{v.router}, Finder: v.found, Announcer: announce, Parents: newParents(),
+		Journal: journal, Sessions: toWorkers{v.router, forScheduler}, Finder: v.found, Announcer: announce, Parents: newParents(),
 	}, log)
 	must(err)
 	v.router.owners.add(group, &owner{Loop: v.sched})

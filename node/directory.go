@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store"
 )
 
 // groupKV stores the directory on disk.
@@ -50,11 +51,31 @@ const (
 // groupClass is the DHT class under which the owner of a group can be found.
 func groupClass(g job.Group) string { return "group/" + g.String() }
 
-// home is the group of this daemon, with the proof that it has founded it; none for a group of an earlier version.
+// home is the group for the jobs that this daemon accepts, with the proof that it has founded it. A data directory of an
+// earlier version has another group besides, for which there is no proof. This daemon owns both.
 type home struct {
 	group    job.Group
 	founding job.Founding
+	earlier  job.Group // 0: none
 }
+
+// homeOf reads the groups of a daemon. It founds its group if it has none.
+func homeOf(disk *store.Store, self job.Peer) (h home, err error) {
+	if h.group, h.founding, err = disk.Home(self); err == nil {
+		h.earlier, err = disk.Earlier()
+	}
+	return h, err
+}
+
+// all returns the groups of this daemon.
+func (h home) all() []job.Group {
+	if h.earlier == 0 {
+		return []job.Group{h.group}
+	}
+	return []job.Group{h.group, h.earlier}
+}
+
+func (h home) has(g job.Group) bool { return slices.Contains(h.all(), g) }
 
 // directory holds the owners of the groups that this daemon knows. An owner has proved that it has founded the group. A
 // group of an earlier version has no proof: its owner is the first daemon that claimed it in a session. The directory is
@@ -110,7 +131,7 @@ func (d *directory) dropLocked(g job.Group) {
 
 // learn records that a peer claims to own a group, if that counts. It returns false if it does not.
 func (d *directory) learn(g job.Group, p job.Peer, f job.Founding) bool {
-	if g == d.own.group {
+	if d.own.has(g) {
 		return p == d.self
 	}
 	if d.ownerOf(g) == p {
@@ -170,7 +191,7 @@ func (d *directory) forget(g job.Group) job.Peer {
 
 // ownerOf returns the owner of a group if it is known, else "".
 func (d *directory) ownerOf(g job.Group) job.Peer {
-	if g == d.own.group {
+	if d.own.has(g) {
 		return d.self
 	}
 	d.mu.Lock()
@@ -185,7 +206,7 @@ func (d *directory) knows(g job.Group) bool {
 
 // Owner returns the daemon that owns a group; self is true if it is this one.
 func (d *directory) Owner(ctx context.Context, g job.Group) (p job.Peer, self bool, err error) {
-	if g == d.own.group {
+	if d.own.has(g) {
 		return d.self, true, nil
 	}
 	if p := d.ownerOf(g); p != "" {

@@ -17,8 +17,8 @@ type pinger interface {
 // for instance because they wait for a disk or a lock.
 func (n *Node) Health(ctx context.Context) error {
 	parts := map[string]pinger{"worker": n.exec.work, "driver": n.exec.driver}
-	if home := n.owners.home; home != nil {
-		parts["scheduler"], parts["journal"] = home, home.journal
+	for g, o := range n.owners.by {
+		parts["scheduler of "+g.String()], parts["journal of "+g.String()] = o, o.journal
 	}
 	answers := make(chan error, len(parts))
 	for name, part := range parts {

@@ -68,11 +68,13 @@ func (n *overlay) become(host lease.Profile) {
 	n.advertise(host)
 }
 
-// advertise advertises this host's resource classes, and the group that it owns, in the DHT.
+// advertise advertises this host's resource classes, and the groups that it owns, in the DHT.
 func (n *overlay) advertise(host lease.Profile) {
 	var classes []string
 	if n.router.owners.home != nil {
-		classes = append(classes, groupClass(n.router.groups.own.group))
+		for _, g := range n.router.groups.own.all() {
+			classes = append(classes, groupClass(g))
+		}
 	}
 	n.table.Advertise(append(classes, lease.Classes(host)...))
 }

@@ -17,6 +17,7 @@ import (
 type owner struct {
 	*scheduler.Loop
 	journal *journal.Journal
+	parents *parents      // that its jobs depend on
 	led     chan struct{} // closed when it first owns the jobs
 }
 
@@ -41,8 +42,8 @@ const saveEvery = 100 * time.Millisecond
 // owners holds the owners by group. It is filled before the parts of the daemon run, and does not change afterwards.
 // The zero value is that of a daemon without the scheduler role.
 type owners struct {
-	home *owner // owner of the group for new jobs; nil without the scheduler role
-	by   map[job.Group]*owner
+	home *owner               // owner of the group for new jobs; nil without the scheduler role
+	by   map[job.Group]*owner // with home, and the group of an earlier version if its jobs are on disk
 }
 
 // add makes o the owner of a group; the first one is home.
@@ -106,42 +107,56 @@ func (s owners) fromWorker(p job.Peer, m lease.ToScheduler) error {
 }
 
 // newOwners builds the owners of this daemon, and sets them in the router.
-func newOwners(b base, net *overlay, follow *parents) (all owners, err error) {
+func newOwners(b base, net *overlay) (all owners, err error) {
 	if b.cfg.NoScheduler {
 		return owners{}, nil
 	}
-	group := b.home.group
+	shared := newAnnouncements(net.topic)
+	for _, g := range b.home.all() {
+		o, err := newOwner(b, net, g, shared)
+		if err != nil {
+			return owners{}, err
+		}
+		all.add(g, o)
+	}
+	net.router.owners = all
+	return all, nil
+}
+
+// newOwner builds the owner of a group.
+func newOwner(b base, net *overlay, group job.Group, shared *announcements) (_ *owner, err error) {
 	// The journal needs the owner to deliver to. The scheduler in it needs the rows that the journal loads, so it is
 	// set afterwards.
-	o := &owner{led: make(chan struct{})}
+	o := &owner{led: make(chan struct{}), parents: newParents()}
 	if o.journal, err = journal.New(journal.DefaultConfig(), b.store, group, o, b.part("journal")); err != nil {
-		return owners{}, err
+		return nil, err
 	}
 	var saved scheduler.Saved
 	if saved.Applied, err = o.journal.Load(saved.Add); err == nil {
 		err = saved.End()
 	}
 	if err != nil {
-		return owners{}, err
+		return nil, err
 	}
 	sc := scheduler.DefaultConfig()
 	if sc.Shares, err = share.Parse(b.cfg.Shares); err != nil {
-		return owners{}, err
+		return nil, err
 	}
 	sc.Self, sc.Group, sc.Seed, sc.LossLimit, sc.SaveEvery = b.host.Peer(), group, draw(), b.cfg.LossLimit, saveEvery
-	sc.Founding = b.home.founding
+	why := forEarlier
+	if group == b.home.group {
+		sc.Founding, why = b.home.founding, forScheduler
+	}
 	sc.Policy = b.cfg.Policy
 	sc.GangHold = b.cfg.GangHold.D()
 	sc.Order, _ = lease.ParseOrder(b.cfg.Order) // Validate has seen it
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
-		Journal: o.journal, Sessions: toWorkers{net.router}, Finder: holding{net.table, b.host, p2p.RoleWorker}, Announcer: announcer{net.topic},
-		Parents: follow,
+		Journal: o.journal, Sessions: toWorkers{net.router, why}, Finder: holding{net.table, b.host, p2p.RoleWorker}, Announcer: shared.of(group),
+		Parents: o.parents,
 	}, b.part("scheduler"))
 	if err != nil {
-		return owners{}, err
+		return nil, err
 	}
-	follow.finder, follow.tell = net.router.groups, o
-	all.add(group, o)
-	net.router.owners = all
-	return all, nil
+	o.parents.finder, o.parents.tell = net.router.groups, o
+	return o, nil
 }

@@ -143,8 +143,11 @@ func (r *router) reopenLocal(why error) {
 	}()
 }
 
-// toWorkers sends the messages of the schedulers.
-type toWorkers struct{ *router }
+// toWorkers sends the messages of one scheduler.
+type toWorkers struct {
+	*router
+	why reason // of its sessions
+}
 
 // Send sends a message to a worker. For the worker of this daemon it may block, but that worker never waits for a
 // scheduler.
@@ -164,10 +167,10 @@ func (r toWorkers) Send(to job.Peer, m lease.ToWorker) error {
 }
 
 // Want keeps a session with a worker.
-func (r toWorkers) Want(p job.Peer) { r.wants.want(p, forScheduler) }
+func (r toWorkers) Want(p job.Peer) { r.wants.want(p, r.why) }
 
 // Unwant ends a Want.
-func (r toWorkers) Unwant(p job.Peer) { r.wants.unwant(p, forScheduler) }
+func (r toWorkers) Unwant(p job.Peer) { r.wants.unwant(p, r.why) }
 
 // toSchedulers sends the messages of the worker.
 type toSchedulers struct{ *router }

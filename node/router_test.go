@@ -72,11 +72,11 @@ func count(t *testing.T, d *defects) (total float64) {
 func TestRefusedMessageIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, text := twoRouters(t)
-		toWorkers{a}.Want(b.self)
+		toWorkers{a, forScheduler}.Want(b.self)
 		pass(time.Second)
 		id := job.NewID(7, 1)
 		old := lease.Offer{ID: 1, Attempt: job.Attempt{Job: id, N: 1}, Group: 7, Age: -time.Second} // a clock that was set back
-		if err := (toWorkers{a}).Send(b.self, old); !errors.Is(err, session.ErrInvalid) {
+		if err := (toWorkers{a, forScheduler}).Send(b.self, old); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("the scheduler hears %v", err)
 		}
 		if got := text.Lines("level=ERROR"); len(got) != 1 || !strings.Contains(got[0], "a defect of this daemon") || !strings.Contains(got[0], "message=Offer") ||
@@ -84,7 +84,7 @@ func TestRefusedMessageIsLogged(t *testing.T) {
 			t.Fatalf("logged %q", got)
 		}
 		for range 1000 { // the same defect is not logged again
-			_ = toWorkers{a}.Send(b.self, old)
+			_ = toWorkers{a, forScheduler}.Send(b.self, old)
 		}
 		if err := (toSchedulers{a}).Send(b.self, lease.Stale{Owner: "no peer!"}); !errors.Is(err, session.ErrInvalid) {
 			t.Errorf("the worker hears %v", err)
@@ -93,7 +93,7 @@ func TestRefusedMessageIsLogged(t *testing.T) {
 			t.Errorf("logged %q", got)
 		}
 		pass(2 * defectsEvery)
-		_ = toWorkers{a}.Send(b.self, old)
+		_ = toWorkers{a, forScheduler}.Send(b.self, old)
 		if got := text.Lines("level=ERROR"); len(got) != 3 || !strings.Contains(got[2], "count=1001") {
 			t.Errorf("after a while: %q", got)
 		}
@@ -104,7 +104,7 @@ func TestRefusedMessageIsLogged(t *testing.T) {
 			t.Error("the peer lost its session over a message that it never saw")
 		}
 		before := len(text.Lines("level=ERROR"))
-		if err := (toWorkers{a}).Send("nobody", old); !errors.Is(err, session.ErrNoSession) || len(text.Lines("level=ERROR")) != before {
+		if err := (toWorkers{a, forScheduler}).Send("nobody", old); !errors.Is(err, session.ErrNoSession) || len(text.Lines("level=ERROR")) != before {
 			t.Errorf("without a session: %v, and %d lines", err, len(text.Lines("level=ERROR"))-before)
 		}
 	})
@@ -114,11 +114,11 @@ func TestRefusedMessageIsLogged(t *testing.T) {
 func TestRouterGivesSessionsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := twoRouters(t)
-		toWorkers{a}.Want(b.self)
+		toWorkers{a, forScheduler}.Want(b.self)
 		toSchedulers{a}.Want(b.self)
 		toSchedulers{a}.Want(a.self)
 		pass(time.Second)
-		toWorkers{a}.Unwant(b.self)
+		toWorkers{a, forScheduler}.Unwant(b.self)
 		pass(time.Hour)
 		if len(a.sessions.Peers()) != 1 {
 			t.Error("given up although the worker wants it")

@@ -59,9 +59,9 @@ const knownPeersWait = 3 * time.Second
 func (n *Node) start(ctx context.Context) error {
 	n.net.router.openLocal()
 	n.net.advertise(n.hw.profile)
-	if home := n.owners.home; home != nil {
+	for _, o := range n.owners.by {
 		select {
-		case <-home.led:
+		case <-o.led:
 		case err := <-n.startup.fatal:
 			return err
 		case <-ctx.Done():

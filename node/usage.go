@@ -65,14 +65,14 @@ func (b usersBackend) Users(ctx context.Context) (api.UsersInfo, error) {
 	for _, e := range v.Entries {
 		of(e.Account).Used = e.Used
 	}
-	if b.home != nil {
-		demands, err := b.home.Demands(ctx)
+	for _, o := range b.by {
+		demands, err := o.Demands(ctx)
 		if err != nil {
 			return api.UsersInfo{}, apiErrorOf(err)
 		}
 		for _, d := range demands {
 			a := of(d.Account)
-			a.Running, a.Waiting = d.Running, d.Waiting
+			a.Running, a.Waiting = a.Running+d.Running, a.Waiting+d.Waiting
 		}
 	}
 	slices.SortFunc(info.Accounts, func(a, b api.AccountInfo) int { return a.Compare(b.Account) })

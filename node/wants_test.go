@@ -88,7 +88,7 @@ func TestWantsProperty(t *testing.T) {
 		want := map[job.Peer]reason{}
 		for range rapid.IntRange(0, 200).Draw(t, "steps") {
 			p := job.Peer(fmt.Sprint(rapid.IntRange(0, 7).Draw(t, "peer")))
-			why := rapid.SampledFrom([]reason{forScheduler, forWorker, forNeighbours, forCallers}).Draw(t, "reason")
+			why := rapid.SampledFrom([]reason{forScheduler, forWorker, forNeighbours, forCallers, forEarlier}).Draw(t, "reason")
 			if rapid.Bool().Draw(t, "want") {
 				w.of(why).Want(p)
 				want[p] |= why

@@ -266,6 +266,7 @@ func (h *Host) settle(m *membership) error {
 	if err != nil {
 		return err
 	}
+	h.revoked.forgetIn(h.book) // the book of a daemon that was killed may be older than the list
 	h.own.current.Store(m)
 	return nil
 }

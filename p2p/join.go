@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -29,6 +31,9 @@ const (
 	// retryFirst and retryMost bound the pauses between tries.
 	retryFirst = 200 * time.Millisecond
 	retryMost  = 10 * time.Second
+	// crowdedFor and crowdedPause are how long and how often a daemon is asked again that ends connections at once.
+	crowdedFor   = 5 * time.Second
+	crowdedPause = 50 * time.Millisecond
 )
 
 // ErrMember means that this daemon is in a cluster with others already. To leave it, stop the daemon and remove
@@ -157,12 +162,27 @@ func (j *joiner) joinAt(ctx context.Context, info peer.AddrInfo, t token) (*Cred
 				continue
 			}
 			var c *Credential
-			if c, err = j.joinOver(ctx, g, a, info.ID, t); err == nil || isRefusal(err) {
+			if c, err = j.joinCrowded(ctx, g, a, info.ID, t); err == nil || isRefusal(err) {
 				return c, err
 			}
 		}
 	}
 	return nil, err
+}
+
+// joinCrowded asks again for crowdedFor if the other side ends the connection: strangers may have all of its places.
+func (j *joiner) joinCrowded(ctx context.Context, g *gate, a ma.Multiaddr, p peer.ID, t token) (*Credential, error) {
+	for begin := time.Now(); ; {
+		c, err := j.joinOver(ctx, g, a, p, t)
+		if err == nil || !cutOff(err) || time.Since(begin) > crowdedFor || !sleep(ctx, crowdedPause/2+rand.N(crowdedPause/2)) {
+			return c, err
+		}
+	}
+}
+
+// cutOff reports whether the other side has ended a connection without an answer.
+func cutOff(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 func (j *joiner) joinOver(ctx context.Context, g *gate, a ma.Multiaddr, p peer.ID, t token) (*Credential, error) {

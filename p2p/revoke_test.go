@@ -4,6 +4,9 @@ package p2p_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,6 +192,33 @@ func TestRevocationReachesTheVersionBefore(t *testing.T) {
 		until(t, 10*time.Second, "the older daemon knows what the cluster key said", func() bool { return !known(nw.Hosts[5], nw.Peer(4)) })
 		if p2p.SaidBy(nw.Hosts[5], nw.Hosts[1]) != 0 || p2p.SaidBy(nw.Hosts[0], nw.Hosts[1]) != 1 {
 			t.Error("the words of a member: want that only newer daemons know them")
+		}
+	})
+}
+
+// A daemon that was killed between the writes of a revocation and of its peer book does not list the revoked peer when it
+// starts again.
+func TestPeerBookOlderThanARevocation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nw := p2ptest.New(t, 3, p2ptest.Options{Dirs: true})
+		nw.Mesh()
+		pass(5 * time.Second) // the peer books are written
+		file := filepath.Join(nw.Dir(2), "peers.json")
+		book, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(book), string(nw.Peer(1))) {
+			t.Fatalf("peer book of host 2: %s, %v", book, err)
+		}
+		if err := nw.Hosts[0].Revoke(nw.Peer(1), p2p.Revoking{Reason: "key stolen"}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, 5*time.Second, "host 2 knows the revocation", func() bool { return !known(nw.Hosts[2], nw.Peer(1)) })
+		nw.Stop(2)
+		if err := os.WriteFile(file, book, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		nw.Start(2)
+		if known(nw.Hosts[2], nw.Peer(1)) {
+			t.Error("the revoked peer is listed again")
 		}
 	})
 }

@@ -136,11 +136,7 @@ func (r *spreader) enforce(fresh []revocation) {
 	if r.revoked.has(own.id) || r.revoked.verdict(own) == out {
 		r.log.Error("this daemon was revoked: the cluster will not talk to it any more")
 	}
-	for _, c := range r.book.list() {
-		if r.revoked.has(c.id) || r.revoked.about(c.id, c.by) {
-			r.book.forget(c.id)
-		}
-	}
+	r.revoked.forgetIn(r.book)
 	for _, g := range r.members.roster.present() {
 		if r.revoked.has(g.id) || r.revoked.verdict(g.cred) == out {
 			r.book.forget(g.id)

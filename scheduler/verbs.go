@@ -67,6 +67,14 @@ func (l *Loop) Submit(ctx context.Context, r SubmitRequest) (job.Job, error) {
 	return j, err
 }
 
+// HasKey reports whether a job of the user was submitted to this scheduler with an idempotency key.
+func HasKey(ctx context.Context, l *Loop, user, key string) (bool, error) {
+	return query(ctx, l.calls, func(c *Core) (bool, error) {
+		id, _ := c.entries.table.Keyed(user, key)
+		return id != "", nil
+	})
+}
+
 // sameJob returns the job of an earlier request with the same idempotency key. It is ErrConflict if the job file was
 // another.
 func sameJob(j job.Job, r SubmitRequest) (job.Job, error) {

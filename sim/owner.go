@@ -4,6 +4,7 @@ package sim
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -16,8 +17,9 @@ type owner struct {
 	at     int // index of its machine
 	peer   job.Peer
 	group  job.Group
-	policy string // of jobs that name none; empty: the default
-	local  *host  // of the same daemon; nil in tests: it runs no tasks
+	proof  job.Founding // that the daemon has founded the group
+	policy string       // of jobs that name none; empty: the default
+	local  *host        // of the same daemon; nil in tests: it runs no tasks
 	links  map[job.Peer]*link
 	order  []*link // the same, in the order in which they were made
 
@@ -62,13 +64,13 @@ type finder struct {
 func (w *World) addOwner(local *host) *owner {
 	n := len(w.owners)
 	o := &owner{
-		w: w, index: n, at: -1 - n, peer: job.Peer(fmt.Sprintf("owner-%d", n)), group: job.Group(n + 1), local: local, policy: w.cfg.Policy,
-		links: map[job.Peer]*link{},
+		w: w, index: n, at: -1 - n, peer: job.Peer(fmt.Sprintf("owner-%d", n)), local: local, policy: w.cfg.Policy, links: map[job.Peer]*link{},
 	}
 	o.rows, o.finding = rows{}, map[string]bool{}
 	if local != nil {
 		o.at, o.peer, local.local = local.index, local.peer, o
 	}
+	o.proof, o.group = found(o.peer)
 	o.turnFn = o.run
 	o.alarm = alarm{w: w, peer: o.peer, turn: o.turn, ring: o.awake}
 	w.owners = append(w.owners, o)
@@ -78,11 +80,26 @@ func (w *World) addOwner(local *host) *owner {
 
 func (o *owner) now() time.Time { return o.w.wall(o.w.now, o.wallOff) }
 
+// foundings holds the founding of each peer that has been an owner in this process: each takes a tenth of a second to find,
+// and the owners of all worlds have the same few names.
+var foundings sync.Map // of job.Founding, by job.Peer
+
+// found founds the group of a daemon. In all worlds a daemon of the same name founds the same group.
+func found(p job.Peer) (job.Founding, job.Group) {
+	if f, ok := foundings.Load(p); ok {
+		f := f.(job.Founding)
+		return f, f.Group(p)
+	}
+	f, g := job.FoundFrom(p, job.Founding{})
+	foundings.Store(p, f)
+	return f, g
+}
+
 // configOf is what the core is told.
 func configOf(o *owner) scheduler.Config {
 	w := o.w
 	cfg := scheduler.DefaultConfig()
-	cfg.Self, cfg.Group, cfg.Seed = o.peer, o.group, w.chance.Uint64()|1
+	cfg.Self, cfg.Group, cfg.Founding, cfg.Seed = o.peer, o.group, o.proof, w.chance.Uint64()|1
 	cfg.Shares, cfg.Candidates = w.cfg.Shares, w.cfg.Candidates
 	cfg.Order = w.cfg.Order
 	cfg.KeepEnded, cfg.KeepWhole, cfg.SaveEvery = keepEnded, keepWhole, saveEvery

@@ -46,6 +46,7 @@ const (
 	sizeDigest   = 36
 	sizeID       = 10 // a random number of 64 bits
 	sizeGroup    = 12
+	sizeFounding = 18
 	sizeResource = 14
 	sizeFree     = 14
 	sizeFreeGPU  = 12 // beyond its UUID
@@ -62,7 +63,13 @@ func measure(msg any) (kind, int) {
 	const head = sizeMessage + sizeAttempt
 	switch m := msg.(type) {
 	case lease.Owns:
-		return kindOwns, sizeMessage + 3 + len(m.Groups)*sizeGroup
+		n := sizeMessage + 3
+		for _, g := range m.Groups {
+			if n += sizeGroup; g.Founding != (job.Founding{}) {
+				n += sizeFounding
+			}
+		}
+		return kindOwns, n
 	case lease.Offer:
 		return kindOffer, head + sizeID + sizeEpoch + sizeResource + len(m.Need.GPUModel) + len(m.Device) + len(m.User) + len(m.Project) + 30
 	case lease.Release:

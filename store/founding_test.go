@@ -3,12 +3,11 @@ package store
 import (
 	"testing"
 
-	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/store/storetest"
 )
 
-// The group of a daemon is founded once. A data directory of an earlier version keeps its group, and another daemon on the
-// same directory has another group.
+// The group of a daemon is founded once, also on a data directory of an earlier version, whose group stays there. Another
+// daemon on the same directory has another group.
 func TestHome(t *testing.T) {
 	fs := storetest.Disk()
 	s := open(t, fs)
@@ -26,11 +25,17 @@ func TestHome(t *testing.T) {
 	if err != nil || again != g || !f.Proves("amy", g) {
 		t.Errorf("after a restart: group %s, want %s, %v", again, g, err)
 	}
+	if g, err := s.Earlier(); err != nil || g != 0 {
+		t.Errorf("a new directory has the earlier group %s, %v", g, err)
+	}
 	if err := s.WriteSync(func(b Batch) error { return b.Set([]byte("r/"+s.Group().String()+"/h"), []byte("x")) }); err != nil {
 		t.Fatal(err)
 	}
-	if g, f, err := s.Home("carl"); err != nil || g != s.Group() || f != (job.Founding{}) {
-		t.Errorf("directory of an earlier version: group %s, founding %s, %v; want %s", g, f, err, s.Group())
+	if g, f, err := s.Home("carl"); err != nil || !f.Proves("carl", g) {
+		t.Errorf("directory of an earlier version: group %s, founding %s, %v", g, f, err)
+	}
+	if g, err := s.Earlier(); err != nil || g != s.Group() {
+		t.Errorf("the earlier group is %s, %v; want %s", g, err, s.Group())
 	}
 	if err := s.WriteSync(func(b Batch) error { return b.Set([]byte(foundingPrefix+"dan"), []byte("short")) }); err != nil {
 		t.Fatal(err)

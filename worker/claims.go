@@ -75,10 +75,10 @@ func (c *claims) bind(now Moment, g *group, owner job.Peer) {
 	c.sessions.own(g, owner)
 }
 
-// keepOwn binds the group of this daemon's own scheduler, before any other daemon can claim it.
+// keepOwn binds a group of this daemon's own schedulers, before any other daemon can claim it.
 func (c *claims) keepOwn(id job.Group, self job.Peer) {
 	g := c.groups[id]
-	if id == 0 || g != nil && g.bound && g.owner == self {
+	if g != nil && g.bound && g.owner == self {
 		return
 	}
 	if g == nil {

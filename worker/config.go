@@ -16,7 +16,7 @@ import (
 type Config struct {
 	Profile lease.Profile // what this host has for tasks in all
 	Boot    string        // this boot of the host; it changes with each reboot
-	Own     job.Group     // of this daemon's own scheduler; 0: none
+	Own     []job.Group   // of this daemon's own schedulers
 	Seed    uint64        // of session ids and of the jitter of renewals
 	// Draining is the drain that was set in an earlier run of the daemon.
 	Draining Drain

@@ -18,7 +18,9 @@ func (c *Core) Restore(records []lease.Record, claims []lease.Claim) {
 			c.leases.claims.bind(Moment{}, g, e.Owner)
 		}
 	}
-	c.leases.claims.keepOwn(c.cfg.Own, c.cfg.Profile.Peer)
+	for _, g := range c.cfg.Own {
+		c.leases.claims.keepOwn(g, c.cfg.Profile.Peer)
+	}
 	newest := map[*group]lease.Epoch{}
 	for _, rec := range records {
 		g := groups[rec.Group]

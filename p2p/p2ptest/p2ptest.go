@@ -248,6 +248,9 @@ func (nw *Net) Stop(i int) {
 	nw.Hosts[i], nw.stops[i] = nil, nil
 }
 
+// Dir returns the data directory of host i.
+func (nw *Net) Dir(i int) string { return nw.dirs[i] }
+
 // Forget gives the stopped host i an empty data directory; its key stays.
 func (nw *Net) Forget(i int) { nw.dirs[i] = nw.t.TempDir() }
 

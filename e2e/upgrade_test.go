@@ -1,0 +1,124 @@
+//go:build e2e
+
+package e2e
+
+// A daemon on a data directory of the version before: its jobs go on, and new ones are of a group that it has founded.
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// The jobs of root in testdata/db-before.tar.gz, the database of a daemon of the version before: one that ran, one that was
+// submitted with the idempotency key "again", one that is held, and one that depends on it.
+const (
+	ranBefore   = "1qkns68t25-edqcwdpsz7fqj"
+	keyedBefore = "q3f5zn07e7-edqcwdpsz7fqj"
+	heldBefore  = "ya4zv2jx9p-edqcwdpsz7fqj"
+	childBefore = "jk4p03nvzc-edqcwdpsz7fqj"
+)
+
+// unpackBefore gives a daemon that has never run the database of the version before.
+func (d *daemon) unpackBefore() *daemon {
+	d.t.Helper()
+	data := filepath.Join(d.dir, "data")
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		d.t.Fatal(err)
+	}
+	if out, err := exec.Command("tar", "-C", data, "-xzf", "testdata/db-before.tar.gz").CombinedOutput(); err != nil {
+		d.t.Fatalf("unpack: %v\n%s", err, out)
+	}
+	return d
+}
+
+// submitKeyed submits a job over HTTP with an idempotency key, and returns the answer.
+func (d *daemon) submitKeyed(key, body string) string {
+	d.t.Helper()
+	client := d.http()
+	defer client.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, "http://daemon/v1/jobs", strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	r.Header.Set("Idempotency-Key", key)
+	r.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(r)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestDataDirectoryOfTheVersionBefore starts such a daemon twice. All verbs work on the jobs of before and on new ones, also
+// at another daemon, and jobs of the two groups depend on each other.
+func TestDataDirectoryOfTheVersionBefore(t *testing.T) {
+	asRoot(t)
+	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").unpackBefore().start()
+	group := job.ID(amy.ok("submit", "--hold", "--", "true")).Group()
+	if !group.Founded() || job.ID(heldBefore).Group().Founded() {
+		t.Errorf("the group of new jobs is %s", group)
+	}
+	amy.kill()
+	amy.start()
+	ben := newDaemon(t, "ben", "--gpus", "none", "--no-worker").start(amy.invite().flags()...)
+	amy.untilNodes(2)
+	after := amy.ok("submit", "-d", "afterok:"+heldBefore, "--", "echo", "after")
+	if job.ID(after).Group() != group {
+		t.Errorf("after a restart the group of new jobs is %s, it was %s", job.ID(after).Group(), group)
+	}
+	for _, d := range []*daemon{amy, ben} {
+		all := d.ok("jobs", "--all", "--jsonl")
+		for _, id := range []string{ranBefore, keyedBefore, heldBefore, childBefore, after} {
+			if strings.Count(all, `"id":"`+id+`"`) != 1 {
+				t.Errorf("%s is not listed once at %s:\n%s", id, d.name, all)
+			}
+		}
+		if j := d.show(ranBefore); j.State != job.Succeeded {
+			t.Errorf("at %s %s is %s", d.name, ranBefore, j.State)
+		}
+	}
+	if answer := amy.submitKeyed("again", `{"command":["true"],"name":"keyed"}`); !strings.Contains(answer, keyedBefore) {
+		t.Errorf("with the key of a job of before: %s", answer)
+	}
+	if answer := amy.submitKeyed("again", `{"command":["false"]}`); !strings.Contains(answer, keyedBefore) || strings.Contains(answer, `"state"`) {
+		t.Errorf("another job with that key: %s", answer)
+	}
+	if answer := amy.submitKeyed("new", `{"command":["true"]}`); !strings.Contains(answer, group.String()) {
+		t.Errorf("with a new key: %s", answer)
+	}
+
+	waits := make(chan result, 2)
+	for _, d := range []*daemon{amy, ben} {
+		go func() { waits <- d.muster("wait", childBefore, after) }()
+	}
+	select {
+	case r := <-waits:
+		t.Fatalf("wait returns while the jobs wait: %+v", r)
+	case <-time.NewTimer(time.Second).C:
+	}
+	ben.ok("release", heldBefore)
+	for range 2 {
+		if r := <-waits; r.code != 0 {
+			t.Errorf("wait: %+v", r)
+		}
+	}
+	if out := ben.ok("logs", heldBefore); out != "later" {
+		t.Errorf("output of the job of before: %q", out)
+	}
+	ben.ok("requeue", ranBefore)
+	amy.untilState(ranBefore, "SUCCEEDED")
+	ben.untilState(ben.ok("submit", "-w", "amy", "--", "true"), "SUCCEEDED")
+}
