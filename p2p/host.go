@@ -17,6 +17,7 @@ import (
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
 	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	ma "github.com/multiformats/go-multiaddr"
@@ -170,7 +171,7 @@ func (h *Host) addActors(node host.Host) {
 	h.dialer = newDialer(h.own, h.cfg.Bootstrap, node, h.admission, h.log)
 	h.joiner = &joiner{own: h.own, book: h.book, gates: h.gates, settle: h.settle, changed: h.onClusterChanged, log: h.log}
 	h.renewer = &renewer{
-		own: h.own, members: members, admission: h.admission, now: make(chan struct{}, 1), log: h.log,
+		own: h.own, members: members, admission: h.admission, now: make(chan struct{}, 1), asked: map[peer.ID]time.Time{}, log: h.log,
 	}
 	h.spreader = &spreader{
 		own: h.own, revoked: h.revoked, book: h.book, members: members, behind: h.admission.behind, news: make(chan struct{}, 1),

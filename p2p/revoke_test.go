@@ -132,8 +132,8 @@ func TestInviterRevokesItsGuestOnly(t *testing.T) {
 	})
 }
 
-// TestEveryLinkMustBeCurrent stops the founder and both inviters. The guests end with their lives, and an inviter that
-// could reach nobody above itself for its longer life signs for nobody.
+// TestEveryLinkMustBeCurrent stops the founder, and then cuts the two inviters off from each other. The guests end with
+// their lives, and an inviter that could reach neither the founder nor another inviter for its longer life signs for nobody.
 func TestEveryLinkMustBeCurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const life = 2 * time.Minute
@@ -149,6 +149,7 @@ func TestEveryLinkMustBeCurrent(t *testing.T) {
 				t.Errorf("the credential of guest %d lasts for %s", i, time.Until(end))
 			}
 		}
+		nw.Cut(func(from, to int) bool { return from+to == 3 && from*to == 2 })
 		pass(9 * life) // 14 lives
 		if n := connected(nw.Hosts[2]); n != 0 {
 			t.Errorf("all credentials have ended, but %d are connected", n)
