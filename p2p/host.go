@@ -348,6 +348,9 @@ func (h *Host) Invite(ttl time.Duration, uses int, roles Roles, labels ...map[st
 // others.
 func (h *Host) Revoke(p job.Peer, how Revoking) error { return h.spreader.revoke(p, how) }
 
+// Revoked lists the peers that were revoked, the newest first; at most MaxRevoked.
+func (h *Host) Revoked() []RevokedPeer { return h.spreader.revokedPeers() }
+
 // SetBootstrap replaces the bootstrap addresses of the configuration: multiaddrs that end in /p2p/ID. Existing
 // connections stay.
 func (h *Host) SetBootstrap(addrs []string) error { return h.dialer.setBootstrap(addrs) }
