@@ -364,6 +364,15 @@ func TestGrantsThatAreKept(t *testing.T) {
 	if !firm(m.grants) || len(m.grants) != maxGrants {
 		t.Error("others displaced the grant that makes them firm")
 	}
+	r := opened(t, cluster, disk{})
+	merged(t, r, said(t, root(cluster), word{peer: b.id}))
+	end := time.Now().Add(time.Hour)
+	if left := m.without(r, end); len(left.grants) != len(m.grants)-1 || len(m.grants) != maxGrants {
+		t.Errorf("%d of %d grants are left without those of a revoked peer", len(left.grants), len(m.grants))
+	}
+	if left := m.without(r, end.Add(grantLife)); len(left.grants) != 0 {
+		t.Errorf("%d grants are left that have ended", len(left.grants))
+	}
 	if m = m.withGrant(grantOf(t, root(cluster), me)); len(m.grants[0].links) != 1 {
 		t.Error("that of the cluster key is not the first")
 	}

@@ -239,7 +239,7 @@ func (h *Host) Enter(ctx context.Context) error {
 		return err
 	}
 	if m := h.own.load(); m.secret == nil && !time.Now().Before(m.own.NotAfter) {
-		return fmt.Errorf("p2p: the credential of this daemon ended at %s: %w", m.own.NotAfter.Format(time.RFC3339), ErrExpired)
+		return fmt.Errorf("p2p: the credential of this daemon ended at %s: %w: join again with a token of `muster invite` on a member", m.own.NotAfter.Format(time.RFC3339), ErrExpired)
 	}
 	return h.listen()
 }

@@ -122,7 +122,7 @@ func (r *renewer) renew(ctx context.Context) error {
 		return err
 	}
 	defer leave()
-	base := r.own.load().without(r.admission.revoked)
+	base := r.own.load().without(r.admission.revoked, time.Now().Add(r.own.life))
 	next, err := r.newerCredential(ctx, base)
 	if keep := r.keep(ctx, next); keep != nil || err != nil {
 		return errors.Join(err, keep)
@@ -131,12 +131,15 @@ func (r *renewer) renew(ctx context.Context) error {
 	return nil
 }
 
-// without returns the membership without what revoked peers signed and nobody would accept.
-func (m membership) without(revoked *revocations) *membership {
+// without returns the membership without what revoked peers signed and nobody would accept, and without grants that end
+// before a time.
+func (m membership) without(revoked *revocations, end time.Time) *membership {
 	if m.issuing != nil && revoked.tainted(m.issuing) {
 		m.issuing = nil
 	}
-	m.grants = slices.DeleteFunc(slices.Clone(m.grants), revoked.tainted)
+	m.grants = slices.DeleteFunc(slices.Clone(m.grants), func(g *Credential) bool {
+		return revoked.tainted(g) || linksEnd(g.links).Before(end)
+	})
 	return &m
 }
 
@@ -189,7 +192,7 @@ func (r *renewer) newerCredential(ctx context.Context, m *membership) (*membersh
 // gather asks one more connected inviter for a grant, while those that this inviter has are not firm. So it is endorsed
 // also when the one that let it in is lost.
 func (r *renewer) gather(ctx context.Context, now time.Time) error {
-	m := r.own.load()
+	m := r.own.load().without(r.admission.revoked, now.Add(r.own.life))
 	if m.secret != nil || !m.own.Roles.Has(RoleInviter) || !now.Before(m.own.NotAfter) || firm(m.grants) {
 		return nil
 	}
@@ -205,7 +208,7 @@ func (r *renewer) gather(ctx context.Context, now time.Time) error {
 		return err
 	}
 	defer leave()
-	m = r.own.load()
+	m = r.own.load().without(r.admission.revoked, now.Add(r.own.life))
 	s, err := r.renewAt(ctx, list[i].id, m)
 	if err != nil || s.grant == nil {
 		return err
