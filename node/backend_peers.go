@@ -110,7 +110,7 @@ func (b peersBackend) Restore(_ context.Context, p job.Peer) error {
 // Revoked lists the peers that were revoked.
 func (b peersBackend) Revoked(context.Context) []api.RevokedMember {
 	var list []api.RevokedMember
-	for _, p := range b.host.Revoked() {
+	for _, p := range b.host.Revoked.List() {
 		list = append(list, api.RevokedMember{Peer: p.Peer, Name: p.Name, PeerRevocation: api.PeerRevocation{
 			At: p.At.UTC(), By: p.By, ByName: p.ByName, Reason: p.Reason, WithInvited: p.WithInvited, Here: p.Mine,
 		}})

@@ -36,7 +36,7 @@ func inviterFact(own *p2p.Credential, name string, members []p2p.Member) api.Fac
 		f.Advice = "nothing stops until then: start an inviter again, or restore its data directory on another host"
 	case len(alive) == 1:
 		f.State, f.Detail = api.FactWarn, fmt.Sprintf("only %s has the role inviter and is connected%s: without it nobody can join, and all credentials end within 28 days", alive[0], known(away))
-		f.Advice = "give the role to two or three hosts: `muster invite --roles worker,scheduler,inviter` on " + alive[0] + ", then `muster join` with its token on another one"
+		f.Advice = "give the role to two or three hosts: `muster invite --roles worker,scheduler,inviter` on " + alive[0] + ", then `muster join` with its token on another one. If the host that founded the cluster is lost for good, and this is another, that is not enough: put a copy of cluster.key into the data directory of a member and restart its daemon"
 	default:
 		f.Detail = fmt.Sprintf("%d hosts are connected that let others in and renew credentials", len(alive))
 	}

@@ -97,6 +97,7 @@ func (c Config) Validate() error {
 // Host is a daemon's libp2p host. It joins the parts below; each of them has its own state.
 type Host struct {
 	Grants    *Grants
+	Revoked   *RevokedPeers
 	cfg       Config
 	own       *ownMembership
 	roster    *roster
@@ -155,6 +156,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 func newDeciders(cfg Config, own *ownMembership, log *slog.Logger) *Host {
 	h := &Host{cfg: cfg, own: own, roster: newRoster(), revoked: newRevocations(own.disk), book: newBook(own.disk), log: log}
 	h.Grants = &Grants{own: own, roster: h.roster, book: h.book}
+	h.Revoked = &RevokedPeers{own: own, revoked: h.revoked, book: h.book}
 	h.admission = newAdmission(own, h.roster, h.revoked, h.book, log)
 	h.admission.visits = visits{cfg.Audit}
 	h.issuer = newIssuer(own, h.admission, &invites{disk: own.disk}, log)
@@ -347,9 +349,6 @@ func (h *Host) Invite(ttl time.Duration, uses int, roles Roles, labels ...map[st
 // of the cluster key decides about any peer but itself; any other daemon about those that it let in, directly or through
 // others.
 func (h *Host) Revoke(p job.Peer, how Revoking) error { return h.spreader.revoke(p, how) }
-
-// Revoked lists the peers that were revoked, the newest first; at most MaxRevoked.
-func (h *Host) Revoked() []RevokedPeer { return h.spreader.revokedPeers() }
 
 // SetBootstrap replaces the bootstrap addresses of the configuration: multiaddrs that end in /p2p/ID. Existing
 // connections stay.

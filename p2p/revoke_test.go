@@ -82,8 +82,8 @@ func TestRevokedPeersAreListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nw := family(t, 0)
 		for i, h := range nw.Hosts {
-			if len(h.Revoked()) != 0 {
-				t.Errorf("host %d: %+v", i, h.Revoked())
+			if len(h.Revoked.List()) != 0 {
+				t.Errorf("host %d: %+v", i, h.Revoked.List())
 			}
 		}
 		if err := nw.Hosts[1].Revoke(nw.Peer(3), p2p.Revoking{Reason: "broken"}); err != nil {
@@ -99,7 +99,7 @@ func TestRevokedPeersAreListed(t *testing.T) {
 		nw.Stop(2)
 		nw.Start(2)
 		for i, mine := range map[int][2]bool{0: {true, true}, 1: {false, true}, 2: {false, false}, 5: {false, false}} {
-			list := nw.Hosts[i].Revoked()
+			list := nw.Hosts[i].Revoked.List()
 			if len(list) != 2 {
 				t.Fatalf("host %d: %+v", i, list)
 			}
@@ -115,7 +115,7 @@ func TestRevokedPeersAreListed(t *testing.T) {
 			t.Fatal(err)
 		}
 		until(t, 2*time.Minute, "it is back and not listed", func() bool {
-			return len(nw.Hosts[2].Revoked()) == 1 && isConnected(nw.Hosts[0], nw.Peer(3))
+			return len(nw.Hosts[2].Revoked.List()) == 1 && isConnected(nw.Hosts[0], nw.Peer(3))
 		})
 	})
 }

@@ -48,9 +48,16 @@ func (r *revocations) inForce() (list []revocation) {
 	})
 }
 
-// revokedPeers lists the peers that are out of the cluster as far as this daemon knows, the newest first. The word of a
-// member counts if it let the peer in. Of a peer that was never here that is not known, so it is in the list.
-func (r *spreader) revokedPeers() []RevokedPeer {
+// RevokedPeers knows the peers that are out of the cluster.
+type RevokedPeers struct {
+	own     *ownMembership
+	revoked *revocations
+	book    *book
+}
+
+// List returns the peers that are out of the cluster as far as this daemon knows, the newest first; at most MaxRevoked. The
+// word of a member counts if it let the peer in. Of a peer that was never here that is not known, so it is in the list.
+func (r *RevokedPeers) List() []RevokedPeer {
 	m := r.own.load()
 	if m == nil {
 		return nil
@@ -82,7 +89,7 @@ func (r *spreader) revokedPeers() []RevokedPeer {
 	return list
 }
 
-func (r *spreader) nameOf(id peer.ID) string {
+func (r *RevokedPeers) nameOf(id peer.ID) string {
 	if id == r.own.identity.id {
 		return r.own.name
 	}
