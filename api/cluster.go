@@ -62,6 +62,11 @@ func (r *memberRoutes) list(ctx context.Context, _ *struct{}) (*peersOutput, err
 		}
 		return strings.Compare(string(a.ID), string(b.ID))
 	})
+	for _, m := range r.peers.Revoked(ctx) {
+		l.Items = append(l.Items, Peer{
+			Schema: SchemaPeer, ID: m.Peer, Name: m.Name, State: PeerRevoked, Roles: []string{}, Addrs: []string{}, Revoked: &m.PeerRevocation,
+		})
+	}
 	return &peersOutput{l}, nil
 }
 

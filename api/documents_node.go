@@ -22,6 +22,9 @@ const (
 	NodeLost     NodeState = "lost"     // silent for longer
 )
 
+// PeerRevoked is the state of a peer that is out of the cluster. No node has it.
+const PeerRevoked = "revoked"
+
 // Node is the document of a node.
 type Node struct {
 	Schema string    `json:"schema"`
@@ -96,11 +99,23 @@ type Peer struct {
 	Schema     string     `json:"schema"`
 	ID         job.Peer   `json:"id"`
 	Name       string     `json:"name"`
-	State      NodeState  `json:"state" enum:"ready,draining,suspect,lost"`
+	State      NodeState  `json:"state" enum:"ready,draining,suspect,lost,revoked"`
 	Self       bool       `json:"self"`
 	Roles      []string   `json:"roles" nullable:"false"`
 	Addrs      []string   `json:"addrs" nullable:"false"`
 	LastSeenAt *time.Time `json:"last_seen_at"`
+	// Revoked is set for a peer that is out of the cluster.
+	Revoked *PeerRevocation `json:"revoked,omitempty" doc:"Set for a peer that is out of the cluster."`
+}
+
+// PeerRevocation says since when a peer is out of the cluster, and why.
+type PeerRevocation struct {
+	At          time.Time `json:"at" doc:"By the clock of the daemon that revoked it."`
+	By          job.Peer  `json:"by,omitempty" doc:"The daemon that revoked it. Empty: the cluster key."`
+	ByName      string    `json:"by_name,omitempty"`
+	Reason      string    `json:"reason,omitempty"`
+	WithInvited bool      `json:"with_invited,omitempty" doc:"Those that it let in are out, too."`
+	Here        bool      `json:"here" doc:"This daemon can take the revocation back."`
 }
 
 // Invitation is what a host needs to join.

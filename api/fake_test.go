@@ -114,8 +114,9 @@ type daemon struct {
 	uploads   *blob.Store
 	audit     *audit.Log
 	auditDir  string
-	noMatch   *lease.Explanation                 // guarded by mu
-	drained   *Drain                             // guarded by mu
+	noMatch   *lease.Explanation // guarded by mu
+	drained   *Drain             // guarded by mu
+	revoked   []RevokedMember
 	held      map[job.Peer]int                   // guarded by mu: tasks of its jobs on a node
 	meets     job.Peer                           // guarded by mu: a node that answers its scheduler
 	stuck     error                              // guarded by mu: why its journal accepts nothing
@@ -578,6 +579,8 @@ func (d *daemon) Restore(_ context.Context, p job.Peer) error {
 	d.note("restore %s", p)
 	return nil
 }
+
+func (d *daemon) Revoked(context.Context) []RevokedMember { return d.revoked }
 
 func (d *daemon) Drain(_ context.Context, to Drain) error {
 	d.mu.Lock()

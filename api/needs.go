@@ -136,6 +136,15 @@ type Peers interface {
 type Revocations interface {
 	Revoke(ctx context.Context, p job.Peer, reason string, withInvited bool) error
 	Restore(ctx context.Context, p job.Peer) error
+	// Revoked returns the peers that are out, the newest first. The number is bounded.
+	Revoked(ctx context.Context) []RevokedMember
+}
+
+// RevokedMember is a peer that was revoked.
+type RevokedMember struct {
+	Peer job.Peer
+	Name string // empty if this daemon never met it
+	PeerRevocation
 }
 
 // Directory knows which daemon owns which jobs.

@@ -239,6 +239,11 @@ func TestOperatorRoutes(t *testing.T) {
 		if err != nil || len(peers.Items) != 2 || !peers.Items[0].Self || peers.Items[1].Self {
 			t.Errorf("Peers = %+v, %v", peers, err)
 		}
+		amy.revoked = []RevokedMember{{Peer: "gone", Name: "zoe", PeerRevocation: PeerRevocation{At: time.Unix(1, 0).UTC(), By: ben.peer, Reason: "sold"}}}
+		peers, err = amy.client.Peers(ctx)
+		if err != nil || len(peers.Items) != 3 || peers.Items[2].State != PeerRevoked || peers.Items[2].Revoked == nil || peers.Items[2].Revoked.Reason != "sold" {
+			t.Errorf("Peers = %+v, %v", peers, err)
+		}
 	})
 }
 

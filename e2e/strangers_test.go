@@ -133,13 +133,34 @@ func TestRevokedWithInvited(t *testing.T) {
 	if err := json.Unmarshal([]byte(amy.ok("peers", "--json")), &peers); err != nil {
 		t.Fatal(err)
 	}
+	if out := amy.ok("peers"); strings.Contains(out, "REVOKED") {
+		t.Errorf("nobody is revoked: %s", out)
+	}
 	amy.ok("peers", "--revoke", "ben", "--with-invited", "--reason", "stolen")
 	amy.untilNodes(1)
-	for _, p := range peers.Items {
-		if p.Name == "ben" {
-			amy.ok("peers", "--restore", p.ID)
+	var out struct {
+		Items []struct {
+			Name, ID, State string
+			Revoked         *struct {
+				Reason      string
+				WithInvited bool `json:"with_invited"`
+				Here        bool
+			}
 		}
 	}
+	if err := json.Unmarshal([]byte(amy.ok("peers", "--json")), &out); err != nil {
+		t.Fatal(err)
+	}
+	listed := false
+	for _, p := range out.Items {
+		if p.State == "revoked" && p.Name == "ben" && p.Revoked != nil && p.Revoked.Reason == "stolen" && p.Revoked.WithInvited && p.Revoked.Here {
+			listed = strings.Contains(amy.ok("peers"), "muster peers --restore "+p.ID)
+		}
+	}
+	if !listed {
+		t.Errorf("ben is not listed as revoked: %+v", out)
+	}
+	amy.ok("peers", "--restore", "ben")
 	for _, d := range []*daemon{amy, ben, cat} {
 		d.untilNodes(3)
 	}

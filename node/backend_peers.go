@@ -107,6 +107,17 @@ func (b peersBackend) Restore(_ context.Context, p job.Peer) error {
 	return apiErrorOf(b.host.Revoke(p, p2p.Revoking{Undo: true}))
 }
 
+// Revoked lists the peers that were revoked.
+func (b peersBackend) Revoked(context.Context) []api.RevokedMember {
+	var list []api.RevokedMember
+	for _, p := range b.host.Revoked.List() {
+		list = append(list, api.RevokedMember{Peer: p.Peer, Name: p.Name, PeerRevocation: api.PeerRevocation{
+			At: p.At.UTC(), By: p.By, ByName: p.ByName, Reason: p.Reason, WithInvited: p.WithInvited, Here: p.Mine,
+		}})
+	}
+	return list
+}
+
 // directoryBackend gives the API access to the directory.
 type directoryBackend struct {
 	*directory

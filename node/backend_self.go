@@ -36,5 +36,7 @@ func (b selfBackend) Daemon(context.Context) (api.Daemon, error) {
 // Facts examines the host.
 func (b selfBackend) Facts(ctx context.Context) ([]api.Fact, error) {
 	own := b.host.Credential()
-	return append(Doctor(ctx, b.now.config(), b.gpus), inviterFact(own, b.cfg.Name, b.host.Members()), endFact(own.InvitersEnd(), time.Now()), auditFact(b.audit.Losses())), nil
+	return append(Doctor(ctx, b.now.config(), b.gpus),
+		inviterFact(own, b.cfg.Name, b.host.Members()), endFact(own.InvitersEnd(), time.Now()), grantFact(own, b.host.Grants.Endorsable()),
+		auditFact(b.audit.Losses())), nil
 }

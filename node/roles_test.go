@@ -131,12 +131,30 @@ func TestInvitersThatEndAreTold(t *testing.T) {
 		words string
 	}{
 		{time.Time{}, api.FactSkip, "founder itself"},
-		{now.Add(45 * 24 * time.Hour), api.FactOK, "2030-02-16"},
-		{now.Add(30 * 24 * time.Hour), api.FactWarn, "copy of its cluster.key"},
+		{now.Add(13 * 24 * time.Hour), api.FactOK, "2030-01-15"},
+		{now.Add(11 * 24 * time.Hour), api.FactWarn, "copy of its cluster.key"},
 		{now.Add(-time.Hour), api.FactWarn, "not renewed"},
 	} {
 		if f := endFact(c.end, now); f.State != c.state || !strings.Contains(f.Detail+f.Advice, c.words) {
 			t.Errorf("%s: %+v", c.end, f)
+		}
+	}
+}
+
+func TestInvitersThatDependOnOneAreTold(t *testing.T) {
+	for _, c := range []struct {
+		roles      p2p.Roles
+		endorsable bool
+		state      api.FactState
+		words      string
+	}{
+		{p2p.DefaultRoles, true, api.FactSkip, "no inviter"},
+		{p2p.AllRoles, true, api.FactOK, "any other inviter"},
+		{p2p.AllRoles, false, api.FactWarn, "ends at 2030-01-02"},
+	} {
+		own := &p2p.Credential{Roles: c.roles, NotAfter: time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)}
+		if f := grantFact(own, c.endorsable); f.State != c.state || !strings.Contains(f.Detail+f.Advice, c.words) {
+			t.Errorf("%s: %+v", c.roles, f)
 		}
 	}
 }

@@ -21,6 +21,8 @@ const (
 	bookSchema = "muster.peers/v1"
 	// maxBook bounds the members in the book; the one not seen for the longest time is dropped first.
 	maxBook = 4096
+	// maxGone bounds the revoked members whose names are kept; the first ones are dropped.
+	maxGone = 1024
 	// maxAddrs bounds the addresses of one member.
 	maxAddrs = 16
 	// maxAddr bounds the bytes of an address.
@@ -47,6 +49,7 @@ type bookJSON struct {
 	Schema  string    `json:"schema"`
 	Cluster string    `json:"cluster"`
 	Peers   []contact `json:"peers"`
+	Gone    []contact `json:"gone,omitempty"`
 }
 
 var errBook = errors.New("damaged peer book")
@@ -57,35 +60,39 @@ func parseBook(b []byte) (bookJSON, error) {
 	if err := json.Unmarshal(b, &j); err != nil {
 		return j, fmt.Errorf("%w: %w", errBook, err)
 	}
-	if len(j.Peers) > maxBook {
-		return j, fmt.Errorf("%w: %d peers", errBook, len(j.Peers))
+	if len(j.Peers) > maxBook || len(j.Gone) > maxGone {
+		return j, fmt.Errorf("%w: %d peers, and %d revoked ones", errBook, len(j.Peers), len(j.Gone))
 	}
-	for i := range j.Peers {
-		c := &j.Peers[i]
+	return j, errors.Join(parseContacts(j.Peers), parseContacts(j.Gone))
+}
+
+func parseContacts(list []contact) error {
+	for i := range list {
+		c := &list[i]
 		id, err := peer.Decode(c.Peer)
 		if err != nil || id.String() != c.Peer || len(c.Addrs) > maxAddrs || len(c.Name) > MaxName || c.Roles&^AllRoles != 0 {
-			return j, fmt.Errorf("%w: peer %d", errBook, i)
+			return fmt.Errorf("%w: peer %d", errBook, i)
 		}
 		if len(c.LetInBy) >= MaxChain {
-			return j, fmt.Errorf("%w: peer %d", errBook, i)
+			return fmt.Errorf("%w: peer %d", errBook, i)
 		}
 		for _, text := range c.LetInBy {
 			by, err := peer.Decode(text)
 			if err != nil {
-				return j, fmt.Errorf("%w: who let in peer %d", errBook, i)
+				return fmt.Errorf("%w: who let in peer %d", errBook, i)
 			}
 			c.by = append(c.by, by)
 		}
 		for _, text := range c.Addrs {
 			a, err := ma.NewMultiaddr(text)
 			if err != nil || len(text) > maxAddr {
-				return j, fmt.Errorf("%w: address of peer %d", errBook, i)
+				return fmt.Errorf("%w: address of peer %d", errBook, i)
 			}
 			c.dial = append(c.dial, a)
 		}
 		c.id, c.saved = id, c.LastSeen
 	}
-	return j, nil
+	return nil
 }
 
 // book is the peer book. Nothing that blocks runs under its lock.
@@ -96,6 +103,7 @@ type book struct {
 	mu      sync.Mutex
 	cluster clusterID            // guarded by mu
 	peers   map[peer.ID]*contact // guarded by mu
+	gone    []contact            // guarded by mu; members that were revoked, without addresses
 	dirty   bool                 // guarded by mu
 }
 
@@ -115,8 +123,9 @@ func (b *book) open(cluster clusterID) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cluster, b.peers = cluster, map[peer.ID]*contact{}
+	b.cluster, b.peers, b.gone = cluster, map[peer.ID]*contact{}, nil
 	if j.Cluster == cluster.String() {
+		b.gone = j.Gone
 		for i := range j.Peers {
 			b.peers[j.Peers[i].id] = &j.Peers[i]
 		}
@@ -131,7 +140,7 @@ func (b *book) save() error {
 		b.mu.Unlock()
 		return nil
 	}
-	j := bookJSON{Schema: bookSchema, Cluster: b.cluster.String(), Peers: b.listLocked()}
+	j := bookJSON{Schema: bookSchema, Cluster: b.cluster.String(), Peers: b.listLocked(), Gone: slices.Clone(b.gone)}
 	b.dirty = false
 	b.mu.Unlock()
 	if err := b.disk.writeJSON(bookFile, j); err != nil {
@@ -169,6 +178,7 @@ func (b *book) admitted(c *Credential, name string, now time.Time) {
 	if e == nil {
 		e = &contact{Peer: c.id.String(), id: c.id}
 		b.peers[c.id] = e
+		b.gone = slices.DeleteFunc(b.gone, func(g contact) bool { return g.id == c.id })
 		if len(b.peers) > maxBook {
 			b.forgetOldestLocked(c.id)
 		}
@@ -235,13 +245,31 @@ func (b *book) left(id peer.ID, now time.Time) {
 // lastSeenEvery bounds how old the LastSeen on disk of a connected member may be.
 const lastSeenEvery = 10 * time.Minute
 
+// forget removes a member that was revoked. Its name is kept, for people.
 func (b *book) forget(id peer.ID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, ok := b.peers[id]; ok {
-		delete(b.peers, id)
-		b.dirty = true
+	c, ok := b.peers[id]
+	if !ok {
+		return
 	}
+	delete(b.peers, id)
+	left := *c
+	left.Addrs, left.dial = nil, nil
+	b.gone = append(slices.DeleteFunc(b.gone, func(g contact) bool { return g.id == id }), left)
+	b.gone = b.gone[max(0, len(b.gone)-maxGone):]
+	b.dirty = true
+}
+
+// revoked returns what is known of a member that was revoked.
+func (b *book) revoked(id peer.ID) (contact, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.IndexFunc(b.gone, func(g contact) bool { return g.id == id })
+	if i < 0 {
+		return contact{}, false
+	}
+	return b.gone[i], true
 }
 
 func (b *book) knows(id peer.ID) bool {

@@ -40,6 +40,8 @@ type membership struct {
 	issuing *Credential
 	// origin is the last credential that was signed by who let this daemon in.
 	origin *Credential
+	// grants are those of an inviter: it can be endorsed by each, and endorse others. The shortest come first.
+	grants []*Credential
 	// secret is the cluster's private key; only the founder has it.
 	secret ed25519.PrivateKey
 	// bootstrap holds the addresses of the invitation.
@@ -103,6 +105,7 @@ type membershipJSON struct {
 	Credential []byte   `json:"credential"`
 	Issuing    []byte   `json:"issuing,omitempty"`
 	Origin     []byte   `json:"origin,omitempty"` // absent in files of the version before, whose credentials are all direct
+	Grants     [][]byte `json:"grants,omitempty"`
 	Bootstrap  []string `json:"bootstrap,omitempty"`
 }
 
@@ -122,6 +125,9 @@ func saveMembership(d disk, m *membership) error {
 	}
 	if m.origin != m.own {
 		j.Origin = m.origin.encode()
+	}
+	for _, g := range m.grants {
+		j.Grants = append(j.Grants, g.encode())
 	}
 	return d.writeJSON(membershipFile, j)
 }
@@ -158,6 +164,13 @@ func loadMembership(d disk, me identity) (*membership, error) {
 			return nil, fmt.Errorf("p2p: read %s: its %s credential does not belong to this daemon and cluster", path, f.name)
 		}
 		*f.to = c
+	}
+	for _, text := range j.Grants[:min(len(j.Grants), maxGrants)] {
+		g, err := ParseCredential(text)
+		if err != nil || !g.isGrant() || g.id != me.id || g.cluster != m.cluster {
+			return nil, fmt.Errorf("p2p: read %s: a grant does not belong to this daemon and cluster: restore it, or remove it and join again", path)
+		}
+		m.grants = append(m.grants, g)
 	}
 	text, err := d.read(clusterKeyFile)
 	if err != nil || text == nil {

@@ -94,7 +94,7 @@ func ParseRoles(names []string) (Roles, error) {
 const (
 	// MaxChain bounds the links of a credential: its own and its issuers'.
 	MaxChain = 4
-	// maxCredential bounds the bytes of a credential; one with a full chain has about 800.
+	// maxCredential bounds the bytes of a credential without its endorsement; one with a full chain has about 800.
 	maxCredential = 2 << 10
 	// maxPeerID bounds the bytes of a peer ID; one with an Ed25519 key has 38.
 	maxPeerID = 64
@@ -106,6 +106,8 @@ const (
 const (
 	signCredential = "muster credential 1\n"
 	signRevocation = "muster revocation 2\n"
+	// signEndorsement begins endorsements.
+	signEndorsement = "muster endorsement 1\n"
 	// signFirst begins revocations of form 0.
 	signFirst = "muster revocation 1\n"
 )
@@ -118,7 +120,8 @@ var ErrBadCredential = errors.New("bad credential")
 type Credential struct {
 	Peer  job.Peer
 	Roles Roles
-	// NotAfter is the earliest end of a link: each must be current.
+	// NotAfter is the earliest end of a link and of the endorsement: each must be current. For a grant without an
+	// endorsement it is long past.
 	NotAfter time.Time
 	Cluster  string
 	Labels   map[string]string // that its issuer vouches for; nobody may change it
@@ -127,6 +130,9 @@ type Credential struct {
 	cluster clusterID
 	key     ed25519.PublicKey // public key of the cluster
 	links   []link            // the holder's own link first
+	// endorsement keeps the first grant among the links current. It is nil if no link is a grant, and for a grant that is
+	// not endorsed.
+	endorsement *endorsement
 }
 
 // link is one statement of the chain, encoded and decoded.
@@ -139,6 +145,7 @@ type link struct {
 	// letInBy is who let the peer in, then who let that one in, if it does not follow from the links; see lineage.
 	letInBy []peer.ID
 	told    bool // letInBy applies; it may be empty: the cluster key let the peer in
+	grant   bool // the link lasts for years, and needs an endorsement
 	wire    *wirepb.Link
 }
 
@@ -155,6 +162,9 @@ func (c *Credential) InvitersEnd() (end time.Time) {
 			end = at
 		}
 	}
+	if c.endorsement != nil {
+		end = earlier(end, c.endorsement.end())
+	}
 	return end
 }
 
@@ -169,11 +179,17 @@ func (c *Credential) issuers() []peer.ID {
 
 // lineage returns who let the peer of a link in, then who let that one in, up to the cluster key, which is not listed.
 // These may revoke it. Who renewed the link may not.
-func (c *Credential) lineage(i int) []peer.ID {
-	if c.links[i].told {
-		return c.links[i].letInBy
+func (c *Credential) lineage(i int) []peer.ID { return lineageOf(c.links, i) }
+
+// lineageOf is lineage for the links of a chain. What a link does not say follows from the link above it.
+func lineageOf(links []link, i int) (by []peer.ID) {
+	for ; !links[i].told; i++ {
+		if i+1 == len(links) {
+			return by
+		}
+		by = append(by, links[i+1].peer)
 	}
-	return c.issuers()[i:]
+	return append(by, links[i].letInBy...)
 }
 
 // direct reports whether a credential was signed by who let its holder in. Then its signatures prove its lineage; in
@@ -184,6 +200,9 @@ func (c *Credential) toWire() *wirepb.Credential {
 	w := &wirepb.Credential{ClusterKey: c.key}
 	for _, l := range c.links {
 		w.Links = append(w.Links, l.wire)
+	}
+	if c.endorsement != nil {
+		w.Endorsement = c.endorsement.wire
 	}
 	return w
 }
@@ -198,8 +217,8 @@ func (c *Credential) encode() []byte {
 
 // ParseCredential decodes and verifies a credential.
 func ParseCredential(b []byte) (*Credential, error) {
-	if len(b) == 0 || len(b) > maxCredential {
-		return nil, fmt.Errorf("%w: %d bytes, want 1 to %d", ErrBadCredential, len(b), maxCredential)
+	if len(b) == 0 || len(b) > maxCredential+maxEndorsement {
+		return nil, fmt.Errorf("%w: %d bytes, want 1 to %d", ErrBadCredential, len(b), maxCredential+maxEndorsement)
 	}
 	var w wirepb.Credential
 	if err := proto.Unmarshal(b, &w); err != nil {
@@ -218,41 +237,59 @@ func credentialFromWire(w *wirepb.Credential) (*Credential, error) {
 }
 
 func chainFromWire(w *wirepb.Credential) (*Credential, error) {
-	if n := len(w.GetLinks()); n < 1 || n > MaxChain {
-		return nil, fmt.Errorf("%d links, want 1 to %d", n, MaxChain)
-	}
-	if len(w.GetClusterKey()) != ed25519.PublicKeySize || proto.Size(w) > maxCredential {
+	size := proto.Size(w.GetEndorsement())
+	if len(w.GetClusterKey()) != ed25519.PublicKeySize || size > maxEndorsement || proto.Size(w)-size > maxCredential {
 		return nil, errors.New("sizes out of range")
 	}
 	c := &Credential{key: w.GetClusterKey(), cluster: clusterOf(w.GetClusterKey())}
-	for i, lw := range w.GetLinks() {
-		l, err := linkFromWire(lw, c.cluster)
+	var err error
+	if c.links, err = linksFromWire(w.GetLinks(), c.cluster, c.key); err != nil {
+		return nil, err
+	}
+	if w.GetEndorsement() != nil {
+		if c.endorsement, err = endorsementFromWire(w.GetEndorsement(), c); err != nil {
+			return nil, fmt.Errorf("endorsement: %w", err)
+		}
+	}
+	own := c.links[0]
+	c.id, c.Peer, c.Roles = own.peer, job.Peer(own.peer.String()), own.roles
+	c.NotAfter, c.Cluster, c.Labels = c.ends(), c.cluster.String(), own.labels
+	return c, nil
+}
+
+// linksFromWire checks the form and the signatures of a chain, whose last link the cluster key signed.
+func linksFromWire(list []*wirepb.Link, cluster clusterID, key ed25519.PublicKey) ([]link, error) {
+	if n := len(list); n < 1 || n > MaxChain {
+		return nil, fmt.Errorf("%d links, want 1 to %d", n, MaxChain)
+	}
+	links := make([]link, 0, len(list))
+	for i, w := range list {
+		l, err := linkFromWire(w, cluster)
 		if err != nil {
 			return nil, fmt.Errorf("link %d: %w", i, err)
 		}
-		c.links = append(c.links, l)
+		links = append(links, l)
 	}
-	for i, l := range c.links {
-		signer, limit := c.key, AllRoles
-		if i+1 < len(c.links) {
-			up := c.links[i+1]
+	for i, l := range links {
+		signer, limit := key, AllRoles
+		if i+1 < len(links) {
+			up := links[i+1]
 			signer, limit = up.key, up.roles
+			if l.grant && !up.grant {
+				return nil, fmt.Errorf("link %d: a grant, and its issuer shows none", i)
+			}
 		}
 		if !limit.Has(l.roles | RoleInviter) {
 			return nil, fmt.Errorf("link %d: its issuer cannot give %s", i, l.roles)
+		}
+		if len(lineageOf(links, i)) >= MaxChain {
+			return nil, fmt.Errorf("link %d: let in through too many", i)
 		}
 		if !ed25519.Verify(signer, append([]byte(signCredential), l.wire.GetBody()...), l.wire.GetSignature()) {
 			return nil, fmt.Errorf("link %d: wrong signature", i)
 		}
 	}
-	own := c.links[0]
-	c.id, c.Peer, c.Roles = own.peer, job.Peer(own.peer.String()), own.roles
-	first := own.notAfter
-	for _, l := range c.links {
-		first = min(first, l.notAfter)
-	}
-	c.NotAfter, c.Cluster, c.Labels = time.Unix(first, 0), c.cluster.String(), own.labels
-	return c, nil
+	return links, nil
 }
 
 func linkFromWire(w *wirepb.Link, cluster clusterID) (link, error) {
@@ -278,6 +315,9 @@ func linkFromWire(w *wirepb.Link, cluster clusterID) (link, error) {
 	if b.GetRoles() == 0 || b.GetRoles()&^uint32(AllRoles) != 0 {
 		return link{}, fmt.Errorf("roles %#x", b.GetRoles())
 	}
+	if b.GetGrant() && !Roles(b.GetRoles()).Has(RoleInviter) { //nolint:gosec // checked above
+		return link{}, errors.New("a grant for one that is no inviter")
+	}
 	if b.GetNotAfter() <= 0 || b.GetNotAfter() > maxNotAfter {
 		return link{}, fmt.Errorf("time %d", b.GetNotAfter())
 	}
@@ -289,7 +329,10 @@ func linkFromWire(w *wirepb.Link, cluster clusterID) (link, error) {
 		return link{}, err
 	}
 	wire := &wirepb.Link{Body: w.GetBody(), Signature: w.GetSignature()}
-	return link{peer: id, key: key, roles: Roles(b.GetRoles()), notAfter: b.GetNotAfter(), labels: labels, letInBy: by, told: told, wire: wire}, nil
+	return link{
+		peer: id, key: key, roles: Roles(b.GetRoles()), notAfter: b.GetNotAfter(), labels: labels, letInBy: by, told: told,
+		grant: b.GetGrant(), wire: wire,
+	}, nil
 }
 
 func idFromWire(b []byte) (peer.ID, error) {
@@ -325,63 +368,4 @@ func letInByToWire(by []peer.ID) [][]byte {
 		list = append(list, []byte(id))
 	}
 	return list
-}
-
-// authority is what signs in a cluster's name: the cluster key itself, or a daemon's key together with the credential
-// that makes the daemon an inviter.
-type authority struct {
-	key     ed25519.PrivateKey
-	cluster ed25519.PublicKey
-	chain   *Credential // nil for the cluster key
-}
-
-// issue signs the credential of a peer that is let in now, without labels. It ends with the authority's own at the latest.
-func (a authority) issue(to peer.ID, roles Roles, notAfter time.Time) (*Credential, error) {
-	return a.issueWith(to, roles, nil, notAfter)
-}
-
-// issueWith signs the credential of a peer that is let in now. Any inviter may sign any label for the hosts that it lets in.
-func (a authority) issueWith(to peer.ID, roles Roles, labels map[string]string, notAfter time.Time) (*Credential, error) {
-	return a.sign(&wirepb.LinkBody{Peer: []byte(to), Roles: uint32(roles), Labels: labelsToWire(labels)}, notAfter)
-}
-
-// renew signs a newer credential for the holder of an older one, with the same labels. It still says who let the holder in.
-func (a authority) renew(old *Credential, by []peer.ID, notAfter time.Time) (*Credential, error) {
-	body := &wirepb.LinkBody{Peer: []byte(old.id), Roles: uint32(old.Roles), Labels: labelsToWire(old.Labels)}
-	var mine []peer.ID
-	if a.chain != nil {
-		mine = append([]peer.ID{a.chain.id}, a.chain.issuers()...)
-	}
-	if !slices.Equal(by, mine) {
-		body.LetInBy = letInByToWire(by)
-	}
-	return a.sign(body, notAfter)
-}
-
-func (a authority) sign(b *wirepb.LinkBody, notAfter time.Time) (*Credential, error) {
-	w := &wirepb.Credential{ClusterKey: a.cluster}
-	if a.chain != nil {
-		if len(a.chain.links) >= MaxChain {
-			return nil, ErrChainTooLong
-		}
-		if !a.chain.Roles.Has(RoleInviter) {
-			return nil, ErrNotInviter
-		}
-		if !a.chain.Roles.Has(Roles(b.GetRoles())) { //nolint:gosec // checked where the link is parsed
-			return nil, ErrRoles
-		}
-		if a.chain.NotAfter.Before(notAfter) {
-			notAfter = a.chain.NotAfter
-		}
-		w.Links = a.chain.toWire().GetLinks()
-	}
-	cluster := clusterOf(a.cluster)
-	b.NotAfter, b.Cluster = notAfter.Unix(), cluster[:]
-	body, err := proto.Marshal(b)
-	if err != nil {
-		return nil, fmt.Errorf("p2p: sign a credential: %w", err)
-	}
-	own := &wirepb.Link{Body: body, Signature: ed25519.Sign(a.key, append([]byte(signCredential), body...))}
-	w.Links = append([]*wirepb.Link{own}, w.Links...)
-	return credentialFromWire(w)
 }

@@ -247,6 +247,10 @@ func FuzzParseCredential(f *testing.F) {
 	for _, a := range generations(f, key(f), MaxChain) {
 		f.Add(a.cred.encode())
 	}
+	cluster := key(f)
+	one, two := granted(f, root(cluster)), granted(f, granted(f, root(cluster)).authority(cluster))
+	f.Add(endorsed(f, cluster, one, two, time.Hour).encode())
+	f.Add(guest(f, actor{one.identity, endorsed(f, cluster, two, one, time.Hour)}.authority(cluster), RoleWorker).cred.encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := ParseCredential(b)
@@ -288,6 +292,7 @@ func FuzzHelloAndJoin(f *testing.F) {
 		&wirepb.JoinRequest{Cluster: id[:], Secret: s[:], Name: "a"},
 		&wirepb.JoinRequest{Cluster: id[:], Credential: a.cred.toWire()},
 		&wirepb.JoinRequest{Cluster: id[:], Credential: a.cred.toWire(), Origin: a.cred.toWire()},
+		&wirepb.JoinRequest{Cluster: id[:], Credential: a.cred.toWire(), Origin: a.cred.toWire(), Endorsed: true, Grants: []*wirepb.Credential{grantOf(f, root(cluster), a).toWire()}},
 	} {
 		seed.Reset()
 		if err := writeMsg(&seed, m); err != nil {

@@ -12,7 +12,17 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/p2p/wirepb"
 )
+
+// grant is decide without the grant that goes with a credential.
+func (i *issuer) grant(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*Credential, error) {
+	s, err := i.decide(p, q, now)
+	if err != nil {
+		return nil, err
+	}
+	return s.own, nil
+}
 
 // Protocols returns every protocol that a daemon serves.
 func Protocols() []Protocol { return slices.Clone(protocols) }
@@ -54,6 +64,12 @@ func IssueTo(t *testing.T, h *Host) *Credential {
 
 // Shown returns the credential that h shows.
 func Shown(h *Host) *Credential { return h.own.load().own }
+
+// Firm reports whether h can be endorsed by others than those that let it in.
+func Firm(h *Host) bool { return firm(h.own.load().grants) }
+
+// Endorsed reports whether the credential that h shows has an endorsement.
+func Endorsed(h *Host) bool { return h.own.load().own.endorsement != nil }
 
 // Check returns the answer of h's gate to a peer with this credential.
 func (h *Host) Check(c *Credential) error {

@@ -38,6 +38,13 @@ func (g *Grants) Labels(p job.Peer) map[string]string {
 	return shown.cred.Labels
 }
 
+// Endorsable reports whether the credential of this daemon can go on without the one that let it in: it has the cluster key,
+// or is no inviter, or has grants that let other inviters endorse it.
+func (g *Grants) Endorsable() bool {
+	m := g.own.load()
+	return m == nil || m.secret != nil || !m.own.Roles.Has(RoleInviter) || firm(m.grants)
+}
+
 // MayHave reports whether a daemon may have a role, as far as this one knows: by the credential that it has shown, else
 // by the one that it showed when it was last here. Of a daemon that was never here nothing is known, so it may. It is for
 // choosing whom to ask.

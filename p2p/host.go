@@ -17,6 +17,7 @@ import (
 	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
 	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	ma "github.com/multiformats/go-multiaddr"
@@ -96,6 +97,7 @@ func (c Config) Validate() error {
 // Host is a daemon's libp2p host. It joins the parts below; each of them has its own state.
 type Host struct {
 	Grants    *Grants
+	Revoked   *RevokedPeers
 	cfg       Config
 	own       *ownMembership
 	roster    *roster
@@ -154,6 +156,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 func newDeciders(cfg Config, own *ownMembership, log *slog.Logger) *Host {
 	h := &Host{cfg: cfg, own: own, roster: newRoster(), revoked: newRevocations(own.disk), book: newBook(own.disk), log: log}
 	h.Grants = &Grants{own: own, roster: h.roster, book: h.book}
+	h.Revoked = &RevokedPeers{own: own, revoked: h.revoked, book: h.book}
 	h.admission = newAdmission(own, h.roster, h.revoked, h.book, log)
 	h.admission.visits = visits{cfg.Audit}
 	h.issuer = newIssuer(own, h.admission, &invites{disk: own.disk}, log)
@@ -170,7 +173,7 @@ func (h *Host) addActors(node host.Host) {
 	h.dialer = newDialer(h.own, h.cfg.Bootstrap, node, h.admission, h.log)
 	h.joiner = &joiner{own: h.own, book: h.book, gates: h.gates, settle: h.settle, changed: h.onClusterChanged, log: h.log}
 	h.renewer = &renewer{
-		own: h.own, members: members, admission: h.admission, now: make(chan struct{}, 1), log: h.log,
+		own: h.own, members: members, admission: h.admission, now: make(chan struct{}, 1), asked: map[peer.ID]time.Time{}, log: h.log,
 	}
 	h.spreader = &spreader{
 		own: h.own, revoked: h.revoked, book: h.book, members: members, behind: h.admission.behind, news: make(chan struct{}, 1),
@@ -238,7 +241,7 @@ func (h *Host) Enter(ctx context.Context) error {
 		return err
 	}
 	if m := h.own.load(); m.secret == nil && !time.Now().Before(m.own.NotAfter) {
-		return fmt.Errorf("p2p: the credential of this daemon ended at %s: %w", m.own.NotAfter.Format(time.RFC3339), ErrExpired)
+		return fmt.Errorf("p2p: the credential of this daemon ended at %s: %w: join again with a token of `muster invite` on a member", m.own.NotAfter.Format(time.RFC3339), ErrExpired)
 	}
 	return h.listen()
 }

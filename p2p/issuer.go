@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -45,11 +46,15 @@ func (i *issuer) answerJoin(p peer.ID, from ma.Multiaddr, s io.ReadWriter) error
 		return err
 	}
 	now := time.Now()
-	cred, err := i.grant(p, &q, now)
-	i.tell(p, from, &q, cred, err)
+	given, err := i.decide(p, &q, now)
+	i.tell(p, from, &q, given, err)
 	if err == nil {
-		i.log.Info("credential given", "peer", p, "name", q.GetName(), "roles", cred.Roles, "renewal", q.GetCredential() != nil, "not_after", cred.NotAfter)
-		return writeMsg(s, &wirepb.JoinReply{Credential: cred.toWire()})
+		i.log.Info("credential given", "peer", p, "name", q.GetName(), "roles", given.own.Roles, "renewal", q.GetCredential() != nil, "not_after", given.own.NotAfter)
+		r := &wirepb.JoinReply{Credential: given.own.toWire()}
+		if given.grant != nil {
+			r.Grant = given.grant.toWire()
+		}
+		return writeMsg(s, r)
 	}
 	if i.guesses.allow(ipOf(from), now) {
 		i.log.Warn("join refused", "peer", p, "addr", from, "name", q.GetName(), "error", err)
@@ -60,21 +65,21 @@ func (i *issuer) answerJoin(p peer.ID, from ma.Multiaddr, s io.ReadWriter) error
 }
 
 // tell tells the audit log of a request. A token is told by its name, which only this daemon can find from the secret.
-func (i *issuer) tell(p peer.ID, from ma.Multiaddr, q *wirepb.JoinRequest, cred *Credential, err error) {
+func (i *issuer) tell(p peer.ID, from ma.Multiaddr, q *wirepb.JoinRequest, given *signed, err error) {
 	act, v := Joining, Visit{Name: q.GetName(), Err: err}
 	if q.GetCredential() != nil {
 		act = Renewing
 	} else if len(q.GetSecret()) == secretSize {
 		v.Object = secret(q.GetSecret()).name()
 	}
-	if cred != nil {
-		v.Roles, v.Labels = cred.Roles, cred.Labels
+	if err == nil {
+		v.Roles, v.Labels = given.own.Roles, given.own.Labels
 	}
 	i.admission.visits.tell(act, p, from, v)
 }
 
-// grant decides about a request and signs.
-func (i *issuer) grant(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*Credential, error) {
+// decide decides about a request and signs.
+func (i *issuer) decide(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*signed, error) {
 	m := i.own.load()
 	if m == nil {
 		return nil, ErrNotReady
@@ -92,16 +97,11 @@ func (i *issuer) grant(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*Creden
 	if !now.Before(m.own.NotAfter) {
 		return nil, fmt.Errorf("own credential: %w", ErrNotInviter)
 	}
+	if auth.chain != nil && auth.chain.endorsement != nil && !q.GetEndorsed() {
+		return nil, fmt.Errorf("%w for a daemon of the version before, which loses endorsements: update it, or ask the host with the cluster key", ErrNotInviter)
+	}
 	if q.GetCredential() != nil {
-		old, err := i.admission.check(p, q.GetCredential(), now)
-		if err != nil {
-			return nil, err
-		}
-		by, err := provenLineage(old, q.GetOrigin())
-		if err != nil {
-			return nil, err
-		}
-		return auth.renew(old, by, now.Add(i.own.lifeFor(old.Roles)))
+		return i.renew(p, q, m, auth, now)
 	}
 	// Check that we can sign before a use of the token is taken.
 	if _, err := auth.issue(p, RoleWorker, now); errors.Is(err, ErrChainTooLong) {
@@ -114,7 +114,55 @@ func (i *issuer) grant(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*Creden
 	if err != nil {
 		return nil, err
 	}
-	return auth.issueWith(p, roles, labels, now.Add(i.own.lifeFor(roles)))
+	c, err := auth.issueWith(p, roles, labels, now.Add(i.own.lifeFor(roles)))
+	if err != nil {
+		return nil, err
+	}
+	return &signed{own: c, grant: m.grantFor(i.own.identity, c, c.lineage(0), now)}, nil
+}
+
+// renew renews the credential of a member. An inviter is endorsed, if this daemon may do that; then its credential does
+// not end with that of this daemon.
+func (i *issuer) renew(p peer.ID, q *wirepb.JoinRequest, m *membership, auth authority, now time.Time) (*signed, error) {
+	old, err := i.admission.check(p, q.GetCredential(), now)
+	if err != nil {
+		return nil, err
+	}
+	by, err := provenLineage(old, q.GetOrigin())
+	if err != nil {
+		return nil, err
+	}
+	end := now.Add(i.own.lifeFor(old.Roles))
+	s := &signed{grant: m.grantFor(i.own.identity, old, by, now)}
+	if m.secret == nil {
+		grants, err := i.grantsOf(old, by, q.GetGrants())
+		if err != nil {
+			return nil, err
+		}
+		s.own = m.endorseOne(i.own.identity, grants, end)
+	}
+	if s.own == nil {
+		s.own, err = auth.renew(old, by, end)
+	}
+	return s, err
+}
+
+// grantsOf returns those grants of an inviter that can be endorsed: they give what its credential gives, say who let it
+// in, and nobody who signed them is revoked.
+func (i *issuer) grantsOf(old *Credential, by []peer.ID, list []*wirepb.Credential) (grants []*Credential, err error) {
+	if len(list) > maxGrants {
+		return nil, fmt.Errorf("%w: %d grants", ErrBadCredential, len(list))
+	}
+	for _, w := range list {
+		g, err := credentialFromWire(w)
+		if err != nil {
+			return nil, err
+		}
+		if g.isGrant() && g.id == old.id && g.cluster == old.cluster && g.sameRights(old) && slices.Equal(g.lineage(0), by) && i.admission.revoked.verdict(g) == valid {
+			grants = append(grants, g)
+		}
+	}
+	return grants, nil
 }
 
 // provenLineage returns who let the holder of a credential in, by signatures alone. What a renewal says of that is not

@@ -123,8 +123,11 @@ func (j *joiner) askToJoin(ctx context.Context, bootstrap []string, t token) (*m
 	for _, info := range addrs {
 		c, err := j.joinAt(ctx, info, t)
 		if err == nil {
-			m := &membership{cluster: c.cluster, key: c.key, bootstrap: bootstrap}
-			return m.with(c), nil
+			m := (&membership{cluster: c.own.cluster, key: c.own.key, bootstrap: bootstrap}).with(c.own)
+			if c.grant != nil {
+				m = m.withGrant(c.grant)
+			}
+			return m, nil
 		}
 		err = fmt.Errorf("%s: %w", withPeer(info.Addrs[0].String(), info.ID), err)
 		if ctx.Err() != nil {
@@ -147,8 +150,14 @@ func rank(a peer.AddrInfo, issuer peer.ID) int {
 	return 0
 }
 
+// signed is what an inviter signs for a member.
+type signed struct {
+	own   *Credential
+	grant *Credential // nil: there was none to give
+}
+
 // joinAt asks one daemon at one address. The swarm never sees this connection.
-func (j *joiner) joinAt(ctx context.Context, info peer.AddrInfo, t token) (*Credential, error) {
+func (j *joiner) joinAt(ctx context.Context, info peer.AddrInfo, t token) (*signed, error) {
 	ctx, cancel := context.WithTimeout(ctx, joinDial)
 	defer cancel()
 	addrs, err := resolve(ctx, info.Addrs[0])
@@ -161,7 +170,7 @@ func (j *joiner) joinAt(ctx context.Context, info peer.AddrInfo, t token) (*Cred
 			if !g.CanDial(a) {
 				continue
 			}
-			var c *Credential
+			var c *signed
 			if c, err = j.joinCrowded(ctx, g, a, info.ID, t); err == nil || isRefusal(err) {
 				return c, err
 			}
@@ -171,7 +180,7 @@ func (j *joiner) joinAt(ctx context.Context, info peer.AddrInfo, t token) (*Cred
 }
 
 // joinCrowded asks again for crowdedFor if the other side ends the connection: strangers may have all of its places.
-func (j *joiner) joinCrowded(ctx context.Context, g *gate, a ma.Multiaddr, p peer.ID, t token) (*Credential, error) {
+func (j *joiner) joinCrowded(ctx context.Context, g *gate, a ma.Multiaddr, p peer.ID, t token) (*signed, error) {
 	for begin := time.Now(); ; {
 		c, err := j.joinOver(ctx, g, a, p, t)
 		if err == nil || !cutOff(err) || time.Since(begin) > crowdedFor || !sleep(ctx, crowdedPause/2+rand.N(crowdedPause/2)) {
@@ -185,7 +194,7 @@ func cutOff(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-func (j *joiner) joinOver(ctx context.Context, g *gate, a ma.Multiaddr, p peer.ID, t token) (*Credential, error) {
+func (j *joiner) joinOver(ctx context.Context, g *gate, a ma.Multiaddr, p peer.ID, t token) (*signed, error) {
 	conn, err := g.Transport.Dial(ctx, a, p)
 	if err != nil {
 		return nil, err
@@ -195,7 +204,7 @@ func (j *joiner) joinOver(ctx context.Context, g *gate, a ma.Multiaddr, p peer.I
 	if err != nil {
 		return nil, fmt.Errorf("open a stream: %w", err)
 	}
-	q := &wirepb.JoinRequest{Cluster: t.cluster[:], Name: j.own.name}
+	q := &wirepb.JoinRequest{Cluster: t.cluster[:], Name: j.own.name, Endorsed: true}
 	if p == t.issuer { // only the issuer is shown the secret
 		q.Secret = t.secret[:]
 	}
@@ -206,7 +215,12 @@ func (j *joiner) joinOver(ctx context.Context, g *gate, a ma.Multiaddr, p peer.I
 	if err := code(r.GetCode()).toError(); err != nil {
 		return nil, err
 	}
-	return j.own.credentialFor(&r, t.cluster)
+	c, err := j.own.credentialFor(r.GetCredential(), t.cluster)
+	if err != nil {
+		return nil, err
+	}
+	grant, err := j.own.grantFor(r.GetGrant(), c)
+	return &signed{own: c, grant: grant}, err
 }
 
 // enterBy joins when the daemon starts. It retries until it is admitted or refused.

@@ -397,6 +397,8 @@ func TestCredentialsAreRenewed(t *testing.T) {
 			t.Fatal(err)
 		}
 		until(t, 10*time.Second, "they meet", func() bool { return connected(nw.Hosts[3]) > 0 && connected(nw.Hosts[2]) > 1 })
+		nw.Connect(2, 0)
+		until(t, life/4, "the later inviter has a grant that does not depend on the earlier one", func() bool { return p2p.Firm(nw.Hosts[2]) })
 		nw.Stop(0)
 		first := nw.Hosts[3].Credential().NotAfter
 		pass(10 * life)
@@ -479,11 +481,14 @@ func peerOf(t *testing.T, p job.Peer) peer.ID {
 func TestRenewalsKeepLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const life = 2 * time.Minute
-		nw := p2ptest.New(t, 3, p2ptest.Options{Strangers: 3, Dirs: true, Config: func(_ int, c *p2p.Config) { c.CredentialLife = life }})
-		all := invite(t, nw.Hosts[0], time.Hour, 1, p2p.AllRoles)
-		if err := nw.Hosts[1].Join(t.Context(), all.Bootstrap, all.Token); err != nil {
-			t.Fatal(err)
+		nw := p2ptest.New(t, 4, p2ptest.Options{Strangers: 4, Dirs: true, Config: func(_ int, c *p2p.Config) { c.CredentialLife = life }})
+		all := invite(t, nw.Hosts[0], time.Hour, 2, p2p.AllRoles)
+		for _, i := range []int{1, 3} { // two inviters, which endorse each other
+			if err := nw.Hosts[i].Join(t.Context(), all.Bootstrap, all.Token); err != nil {
+				t.Fatal(err)
+			}
 		}
+		nw.Connect(1, 3)
 		want := map[string]string{"secure": "yes", "rack": "r1"}
 		inv, err := nw.Hosts[0].Invite(time.Hour, 1, p2p.RoleWorker, want)
 		if err != nil {

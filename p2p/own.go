@@ -27,8 +27,8 @@ func newOwnMembership(me identity, name string, life time.Duration, d disk) *own
 }
 
 // inviterLives is how many times longer a credential with the role inviter lasts. Guests end with their inviter, and an
-// inviter ends when it has not reached an earlier one, or the founder, for so long.
-const inviterLives = 13
+// inviter ends when it has not reached another that can endorse it, or the founder, for so long.
+const inviterLives = 4
 
 // lifeFor returns how long a credential with these roles lasts.
 func (o *ownMembership) lifeFor(r Roles) time.Duration {
@@ -56,7 +56,7 @@ func (o *ownMembership) enterChange(ctx context.Context) (leave func(), err erro
 
 // renewed checks a renewal. Who signs it must not make itself the one that let this daemon in, who might revoke it.
 func (o *ownMembership) renewed(r *wirepb.JoinReply, m *membership) (*Credential, error) {
-	c, err := o.credentialFor(r, m.cluster)
+	c, err := o.credentialFor(r.GetCredential(), m.cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -69,10 +69,25 @@ func (o *ownMembership) renewed(r *wirepb.JoinReply, m *membership) (*Credential
 	return c, nil
 }
 
+// grantFor checks the grant that came with a credential. It is nil if none came.
+func (o *ownMembership) grantFor(w *wirepb.Credential, c *Credential) (*Credential, error) {
+	if w == nil {
+		return nil, nil //nolint:nilnil // no grant came
+	}
+	g, err := credentialFromWire(w)
+	switch {
+	case err != nil:
+		return nil, err
+	case !g.isGrant() || g.endorsement != nil || g.id != c.id || g.cluster != c.cluster || !g.sameRights(c) || !slices.Equal(g.lineage(0), c.lineage(0)):
+		return nil, fmt.Errorf("%w: its grant says something else", ErrBadCredential)
+	}
+	return g, nil
+}
+
 // credentialFor checks a credential that an inviter gave us. An inviter cannot put us into another cluster than the
 // one that we asked for.
-func (o *ownMembership) credentialFor(r *wirepb.JoinReply, want clusterID) (*Credential, error) {
-	c, err := credentialFromWire(r.GetCredential())
+func (o *ownMembership) credentialFor(w *wirepb.Credential, want clusterID) (*Credential, error) {
+	c, err := credentialFromWire(w)
 	switch {
 	case err != nil:
 		return nil, err

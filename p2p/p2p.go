@@ -7,8 +7,8 @@
 // daemon that starts with nothing to join; the cluster ID is the hash of its public key. A [Credential] says that
 // peer P may be R (worker, scheduler, inviter) until time T. It is signed by the cluster key, or by a daemon whose
 // own credential has the role inviter; then the credential includes the signer's credential, in a chain of at most
-// [MaxChain]. Nobody can give a role that it lacks. So the cluster survives its first daemon, for weeks
-// by itself and for good with a copy of the cluster key.
+// [MaxChain]. Nobody can give a role that it lacks. Inviters keep each other current by endorsements;
+// see endorsement.go and docs/adr, ADR 121. So the cluster survives its first daemon.
 //
 // All links of a chain must be current. A link says who let its peer in; renewals do not change that. The cluster key can
 // revoke any peer, a member itself and those that it let in. What the revocations mean for a credential is decided when

@@ -59,7 +59,7 @@ const helloTimeout = 5 * time.Second
 // time, for at most helloTimeout per connection.
 var protocols = []Protocol{
 	{ID: HelloID, Access: Anyone, MaxMessage: 4 << 10, PerSecond: 1, Burst: 10, Deadline: helloTimeout, What: "show credentials"},
-	{ID: JoinID, Access: Anyone, MaxMessage: 8 << 10, PerSecond: 0.2, Burst: 5, Deadline: helloTimeout, What: "a token or a credential for a newer credential"},
+	{ID: JoinID, Access: Anyone, MaxMessage: 12 << 10, PerSecond: 0.2, Burst: 5, Deadline: helloTimeout, What: "a token or a credential for a newer credential"},
 	{ID: RevokedID, Access: Members, MaxMessage: 256 << 10, PerSecond: 1, Burst: 20, Deadline: 30 * time.Second, What: "revocations, and those that were taken back"},
 	{ID: RevokedFirstID, Access: Members, MaxMessage: 256 << 10, PerSecond: 1, Burst: 20, Deadline: 30 * time.Second, What: "revocations, as of the version before"},
 	{ID: SessionID, Access: Members, Roles: RoleWorker | RoleScheduler, MaxMessage: 1<<21 - 1, PerSecond: 2, Burst: 20, What: "scheduler and worker: offers, commits, events, leases; package session says which message needs which role"},

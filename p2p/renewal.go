@@ -26,6 +26,8 @@ const (
 	// renewRetry is the longest pause between attempts to renew; renewRetryFar if the end is weeks away.
 	renewRetry    = 5 * time.Minute
 	renewRetryFar = time.Hour
+	// askAgain is how long an inviter is not asked for a grant again.
+	askAgain = time.Hour
 )
 
 // renewer renews our credential, and ends the connections of members whose credential has expired.
@@ -34,7 +36,11 @@ type renewer struct {
 	admission *admission
 	members   connected
 	now       chan struct{} // holds a token while an immediate renewal is requested
-	log       *slog.Logger
+	// Only run accesses these.
+	asked map[peer.ID]time.Time // inviters that were asked for a grant within askAgain
+	root  peer.ID               // that signed with the cluster key last
+
+	log *slog.Logger
 }
 
 // soon requests an immediate renewal.
@@ -84,6 +90,9 @@ func (r *renewer) run(ctx context.Context) {
 				due, next, pause = r.own.load().own, r.renewalDue(now), 0
 			}
 		}
+		if err := r.gather(ctx, now); err != nil {
+			r.log.DebugContext(ctx, "no grant", "error", err)
+		}
 		if !now.Before(compare) {
 			compare = now.Add(compareEvery)
 			r.compareOne(ctx)
@@ -113,51 +122,108 @@ func (r *renewer) renew(ctx context.Context) error {
 		return err
 	}
 	defer leave()
-	m := r.own.load()
-	fresh, err := r.newerCredential(ctx, m)
-	if err != nil {
-		return err
+	base := r.own.load().without(r.admission.revoked, time.Now().Add(r.own.life))
+	next, err := r.newerCredential(ctx, base)
+	if keep := r.keep(ctx, next); keep != nil || err != nil {
+		return errors.Join(err, keep)
 	}
-	base := *m
-	if base.issuing != nil && r.admission.revoked.tainted(base.issuing) {
-		base.issuing = nil // nobody would accept what we signed under it
+	r.log.InfoContext(ctx, "credential renewed", "not_after", next.own.NotAfter)
+	return nil
+}
+
+// without returns the membership without what revoked peers signed and nobody would accept, and without grants that end
+// before a time.
+func (m membership) without(revoked *revocations, end time.Time) *membership {
+	if m.issuing != nil && revoked.tainted(m.issuing) {
+		m.issuing = nil
 	}
-	next := base.with(fresh)
+	m.grants = slices.DeleteFunc(slices.Clone(m.grants), func(g *Credential) bool {
+		return revoked.tainted(g) || linksEnd(g.links).Before(end)
+	})
+	return &m
+}
+
+// keep makes a changed membership of the same cluster current, first on disk. Others are shown a newer credential.
+func (r *renewer) keep(ctx context.Context, next *membership) error {
+	before := r.own.load()
+	if next.own == before.own && slices.Equal(next.grants, before.grants) {
+		return nil
+	}
 	if err := r.own.save(next); err != nil {
 		return err
 	}
 	r.own.current.Store(next)
-	r.log.InfoContext(ctx, "credential renewed", "not_after", fresh.NotAfter)
-	r.members.tellAll(ctx, r.rehello)
+	if next.own != before.own {
+		r.members.tellAll(ctx, r.rehello)
+	}
 	return nil
 }
 
-func (r *renewer) newerCredential(ctx context.Context, m *membership) (*Credential, error) {
+// newerCredential returns the membership with a newer credential, and with the grants that came on the way, also on an error.
+func (r *renewer) newerCredential(ctx context.Context, m *membership) (*membership, error) {
 	if m.secret != nil {
-		return authority{key: m.secret, cluster: m.key}.issueWith(r.own.identity.id, m.own.Roles, m.own.Labels, time.Now().Add(r.own.lifeFor(m.own.Roles)))
+		c, err := authority{key: m.secret, cluster: m.key}.issueWith(r.own.identity.id, m.own.Roles, m.own.Labels, time.Now().Add(r.own.lifeFor(m.own.Roles)))
+		if err != nil {
+			return m, err
+		}
+		return m.with(c), nil
 	}
 	if !time.Now().Before(m.own.NotAfter) {
-		return nil, fmt.Errorf("%w; join again with a new token", ErrExpired)
+		return m, fmt.Errorf("%w; join again with a new token", ErrExpired)
 	}
 	last := errors.New("no inviter is connected")
-	for _, g := range inviters(r.members.roster.present(), m.own) {
-		c, err := r.renewAt(ctx, g.id, m)
-		switch {
-		case err != nil:
+	for _, g := range r.inviters(m.own) {
+		s, err := r.renewAt(ctx, g.id, m)
+		if err != nil {
 			last = fmt.Errorf("%s: %w", g.id, err)
-		case c.NotAfter.After(m.own.NotAfter) || r.admission.revoked.tainted(m.own):
-			return c, nil
-		default:
-			last = fmt.Errorf("%s: its own credential ends sooner", g.id)
+			continue
 		}
+		if s.grant != nil {
+			m = m.withGrant(s.grant)
+		}
+		if s.own.NotAfter.After(m.own.NotAfter) || r.admission.revoked.tainted(m.own) {
+			return m.with(s.own), nil
+		}
+		last = fmt.Errorf("%s: its own credential ends sooner", g.id)
 	}
-	return nil, last
+	return m, last
 }
 
-// inviters returns the members that can renew a credential, first those that signed it.
-func inviters(present []peerInfo, own *Credential) []peerInfo {
-	list := slices.DeleteFunc(present, func(g peerInfo) bool { return !g.cred.Roles.Has(RoleInviter) })
+// gather asks one more connected inviter for a grant, while those that this inviter has are not firm. So it is endorsed
+// also when the one that let it in is lost.
+func (r *renewer) gather(ctx context.Context, now time.Time) error {
+	m := r.own.load().without(r.admission.revoked, now.Add(r.own.life))
+	if m.secret != nil || !m.own.Roles.Has(RoleInviter) || !now.Before(m.own.NotAfter) || firm(m.grants) {
+		return nil
+	}
+	maps.DeleteFunc(r.asked, func(_ peer.ID, at time.Time) bool { return now.Sub(at) > askAgain })
+	list := r.inviters(m.own)
+	i := slices.IndexFunc(list, func(g peerInfo) bool { return r.asked[g.id].IsZero() })
+	if i < 0 {
+		return nil
+	}
+	r.asked[list[i].id] = now
+	leave, err := r.own.enterChange(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	m = r.own.load().without(r.admission.revoked, now.Add(r.own.life))
+	s, err := r.renewAt(ctx, list[i].id, m)
+	if err != nil || s.grant == nil {
+		return err
+	}
+	return r.keep(ctx, m.withGrant(s.grant))
+}
+
+// inviters returns the connected members that can renew a credential, first the one with the cluster key, then those that
+// signed it.
+func (r *renewer) inviters(own *Credential) []peerInfo {
+	list := slices.DeleteFunc(r.members.roster.present(), func(g peerInfo) bool { return !g.cred.Roles.Has(RoleInviter) })
 	rank := func(g peerInfo) int {
+		if g.id == r.root {
+			return -1
+		}
 		if i := slices.Index(own.issuers(), g.id); i >= 0 {
 			return i
 		}
@@ -167,15 +233,20 @@ func inviters(present []peerInfo, own *Credential) []peerInfo {
 	return list
 }
 
-func (r *renewer) renewAt(ctx context.Context, p peer.ID, m *membership) (*Credential, error) {
+// renewAt asks one inviter.
+func (r *renewer) renewAt(ctx context.Context, p peer.ID, m *membership) (*signed, error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	s, err := r.members.open(ctx, p)
 	if err != nil {
 		return nil, err
 	}
+	q := &wirepb.JoinRequest{Cluster: m.cluster[:], Credential: m.own.toWire(), Origin: m.origin.bare().toWire(), Name: r.own.name, Endorsed: true}
+	for _, g := range m.grants {
+		q.Grants = append(q.Grants, g.toWire())
+	}
 	var reply wirepb.JoinReply
-	if err := ask(ctx, s, JoinID, &wirepb.JoinRequest{Cluster: m.cluster[:], Credential: m.own.toWire(), Origin: m.origin.toWire(), Name: r.own.name}, &reply); err != nil {
+	if err := ask(ctx, s, JoinID, q, &reply); err != nil {
 		return nil, err
 	}
 	if err := code(reply.GetCode()).toError(); err != nil {
@@ -188,10 +259,17 @@ func (r *renewer) renewAt(ctx context.Context, p peer.ID, m *membership) (*Crede
 	if !maps.Equal(c.Labels, m.own.Labels) {
 		return nil, fmt.Errorf("%w: it has other labels; is that inviter of an earlier version?", ErrBadCredential)
 	}
-	if r.admission.revoked.tainted(c) {
+	if len(c.links) == 1 && c.endorsement == nil {
+		r.root = p
+	}
+	grant, err := r.own.grantFor(reply.GetGrant(), c)
+	if err != nil {
+		return nil, err
+	}
+	if r.admission.revoked.tainted(c) || grant != nil && r.admission.revoked.tainted(grant) {
 		return nil, fmt.Errorf("a peer that signed its credential: %w", ErrRevoked)
 	}
-	return c, nil
+	return &signed{own: c, grant: grant}, nil
 }
 
 // compareOne compares revocations with one member. It finds differences that a lost message left.

@@ -134,7 +134,7 @@ func (a authority) revoke(say word, now time.Time) (revocation, error) {
 	}
 	w, prefix := &wirepb.Revocation{Body: body, Form: formNow}, signRevocation
 	if a.chain != nil {
-		w.Issuer = a.chain.toWire()
+		w.Issuer = a.chain.bare().toWire() // for ever, so without an endorsement
 	} else if say.number == 0 && !say.back && !say.withInvited {
 		w.Form, prefix = formFirst, signFirst // older daemons understand it, too
 	}

@@ -79,6 +79,50 @@ func TestInviterGoesWithItsGuestsAndComesBack(t *testing.T) {
 	})
 }
 
+// TestRevokedPeersAreListed lists who is out at each host, with its name if the host knew it, over restarts. What an inviter
+// says of peers that others let in is not listed.
+func TestRevokedPeersAreListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nw := family(t, 0)
+		for i, h := range nw.Hosts {
+			if len(h.Revoked.List()) != 0 {
+				t.Errorf("host %d: %+v", i, h.Revoked.List())
+			}
+		}
+		if err := nw.Hosts[1].Revoke(nw.Peer(3), p2p.Revoking{Reason: "broken"}); err != nil {
+			t.Fatal(err)
+		}
+		pass(2 * time.Second)
+		if err := nw.Hosts[0].Revoke(nw.Peer(4), p2p.Revoking{Reason: "sold", WithInvited: true}); err != nil {
+			t.Fatal(err)
+		}
+		p2p.SayAnyway(t, nw.Hosts[1], nw.Peer(5), true)
+		p2p.SayAnyway(t, nw.Hosts[1], nw.Peer(0), false)
+		pass(5 * time.Second)
+		nw.Stop(2)
+		nw.Start(2)
+		for i, mine := range map[int][2]bool{0: {true, true}, 1: {false, true}, 2: {false, false}, 5: {false, false}} {
+			list := nw.Hosts[i].Revoked.List()
+			if len(list) != 2 {
+				t.Fatalf("host %d: %+v", i, list)
+			}
+			key, by := list[0], list[1] // the newest first
+			if key.Peer != nw.Peer(4) || key.Name == "" || key.By != "" || key.Reason != "sold" || !key.WithInvited || key.Mine != mine[0] || time.Since(key.At) > time.Minute {
+				t.Errorf("host %d: %+v", i, key)
+			}
+			if by.Peer != nw.Peer(3) || by.Name == "" || by.By != nw.Peer(1) || by.ByName == "" || by.Reason != "broken" || by.Mine != mine[1] {
+				t.Errorf("host %d: %+v", i, by)
+			}
+		}
+		if err := nw.Hosts[0].Revoke(nw.Peer(3), p2p.Revoking{Undo: true}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, 2*time.Minute, "it is back and not listed", func() bool {
+			return len(nw.Hosts[2].Revoked.List()) == 1 && isConnected(nw.Hosts[0], nw.Peer(3))
+		})
+	})
+}
+
 // TestGuestsOfARevokedInviterStay revokes an inviter alone: its guest stays, and is renewed by another inviter.
 func TestGuestsOfARevokedInviterStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -135,8 +179,8 @@ func TestInviterRevokesItsGuestOnly(t *testing.T) {
 	})
 }
 
-// TestEveryLinkMustBeCurrent stops the founder and both inviters. The guests end with their lives, and an inviter that
-// could reach nobody above itself for its longer life signs for nobody.
+// TestEveryLinkMustBeCurrent stops the founder, and then cuts the two inviters off from each other. The guests end with
+// their lives, and an inviter that could reach neither the founder nor another inviter for its longer life signs for nobody.
 func TestEveryLinkMustBeCurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const life = 2 * time.Minute
@@ -152,6 +196,7 @@ func TestEveryLinkMustBeCurrent(t *testing.T) {
 				t.Errorf("the credential of guest %d lasts for %s", i, time.Until(end))
 			}
 		}
+		nw.Cut(func(from, to int) bool { return from+to == 3 && from*to == 2 })
 		pass(9 * life) // 14 lives
 		if n := connected(nw.Hosts[2]); n != 0 {
 			t.Errorf("all credentials have ended, but %d are connected", n)

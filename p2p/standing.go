@@ -85,7 +85,22 @@ func (s standing) of(c *Credential) verdict {
 			return out
 		}
 	}
+	if c.endorsement != nil && v == valid {
+		return s.ofEndorsement(c.endorsement)
+	}
 	return v
+}
+
+// ofEndorsement returns what is left of a valid credential: if somebody who signed its endorsement is revoked, it must be
+// endorsed by another.
+func (s standing) ofEndorsement(e *endorsement) verdict {
+	for i, l := range e.links {
+		by := lineageOf(e.links, i)
+		if revoked, _ := s.about(l.peer, by); revoked || s.byRevoked(by) {
+			return tainted
+		}
+	}
+	return valid
 }
 
 // byRevoked reports whether one of those that let a peer in is revoked with all it let in.

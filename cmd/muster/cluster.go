@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -113,11 +114,11 @@ func (v clusterVerbs) joinCommand() *cli.Command {
 
 func (v clusterVerbs) peersCommand() *cli.Command {
 	return &cli.Command{
-		Name: "peers", Usage: "list the members of the cluster, revoke one, or let one back in",
+		Name: "peers", Usage: "list the members of the cluster and who was revoked, revoke one, or let one back in",
 		Flags: listFlags(
 			&cli.StringFlag{Name: "revoke", Usage: "revoke the member `NAME|ID`"},
 			&cli.BoolFlag{Name: "with-invited", Usage: "with --revoke: also those that it let in"},
-			&cli.StringFlag{Name: "restore", Usage: "take the revocation of the peer `ID` back"},
+			&cli.StringFlag{Name: "restore", Usage: "take the revocation of the peer `NAME|ID` back"},
 			&cli.StringFlag{Name: "reason", Usage: "the reason, with --revoke: `TEXT`"}),
 		Action: v.peers,
 	}
@@ -141,14 +142,25 @@ func (v clusterVerbs) peers(c *cli.Context) error {
 		return err
 	}
 	defer client.Close()
-	if c.IsSet("restore") {
-		return asUsage(client.Restore(c.Context, job.Peer(c.String("restore"))))
-	}
 	l, err := client.Peers(c.Context)
 	if err != nil {
 		return err
 	}
+	isOut := func(p api.Peer) bool { return p.Revoked != nil }
+	if c.IsSet("restore") {
+		id := job.Peer(c.String("restore")) // also of a peer that is not listed
+		l.Items = slices.DeleteFunc(l.Items, func(p api.Peer) bool { return !isOut(p) || p.Name != string(id) })
+		if len(l.Items) > 0 {
+			p, err := peerNamed(l.Items, string(id))
+			if err != nil {
+				return err
+			}
+			id = p.ID
+		}
+		return asUsage(client.Restore(c.Context, id))
+	}
 	if c.IsSet("revoke") {
+		l.Items = slices.DeleteFunc(l.Items, isOut)
 		p, err := peerNamed(l.Items, c.String("revoke"))
 		if err != nil {
 			return err
@@ -158,7 +170,16 @@ func (v clusterVerbs) peers(c *cli.Context) error {
 	return printList(v.streams, c, l, peerTable)
 }
 
-func peerTable(w io.Writer, peers []api.Peer) {
+func peerTable(w io.Writer, all []api.Peer) {
+	var peers, out []api.Peer
+	for _, p := range all {
+		if p.Revoked == nil {
+			peers = append(peers, p)
+		} else {
+			out = append(out, p)
+		}
+	}
+	defer revokedTable(w, out)
 	row(w, "NAME", "STATE", "ROLES", "LAST SEEN", "ADDRESSES", "ID")
 	called := namesOf(peers, func(p api.Peer) (string, job.Peer) { return p.Name, p.ID })
 	for _, p := range peers {
@@ -167,6 +188,30 @@ func peerTable(w io.Writer, peers []api.Peer) {
 			name += " (here)"
 		}
 		row(w, name, string(p.State), strings.Join(p.Roles, ","), clock(p.LastSeenAt), dash(strings.Join(p.Addrs, " ")), string(p.ID))
+	}
+}
+
+// revokedTable lists the peers that are out of the cluster, and how each can be let back in.
+func revokedTable(w io.Writer, out []api.Peer) {
+	if len(out) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	row(w, "REVOKED", "SINCE", "BY", "REASON", "ID", "BACK BY")
+	for _, p := range out {
+		by, where := "the cluster key", "--restore on the host that founded the cluster"
+		if p.Revoked.By != "" {
+			by = cmp.Or(p.Revoked.ByName, string(p.Revoked.By))
+			where = "--restore on " + by + ", or on the host that founded the cluster"
+		}
+		if p.Revoked.Here {
+			where = "muster peers --restore " + string(p.ID)
+		}
+		reason := p.Revoked.Reason
+		if p.Revoked.WithInvited {
+			reason = strings.TrimSpace(reason + " (with those that it let in)")
+		}
+		row(w, dash(p.Name), clock(&p.Revoked.At), by, dash(reason), string(p.ID), where)
 	}
 }
 

@@ -328,6 +328,42 @@ func TestWhyOfTasksOfAnArray(t *testing.T) {
 	}
 }
 
+// TestRevokedPeersAreListed lists a peer that is out below the members, and lets it back in by its name.
+func TestRevokedPeersAreListed(t *testing.T) {
+	restored := ""
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/peers": answer(http.StatusOK, `{"schema":"muster.peers/v1","partial":[],"items":[
+			{"id":"12D3KooWNode","name":"n1","state":"ready","self":true,"roles":["worker"],"addrs":[]},
+			{"id":"12D3KooWGone","name":"zoe","state":"revoked","roles":[],"addrs":[],"revoked":{"at":"2026-01-02T03:04:05Z","reason":"sold","with_invited":true,"here":true}},
+			{"id":"12D3KooWElse","name":"","state":"revoked","roles":[],"addrs":[],"revoked":{"at":"2026-01-02T03:04:05Z","by":"12D3KooWBen","by_name":"ben"}}]}`),
+		"POST /v1/peers/{id}/restore": func(w http.ResponseWriter, r *http.Request) {
+			restored = r.PathValue("id")
+			w.WriteHeader(http.StatusNoContent)
+		},
+	})
+	r := f.muster("peers")
+	for _, want := range []string{
+		"REVOKED  SINCE                BY               REASON                         ID            BACK BY\n",
+		"zoe      2026-01-02 03:04:05  the cluster key  sold (with those that it let in)  12D3KooWGone  muster peers --restore 12D3KooWGone\n",
+		"--restore on ben, or on the host that founded the cluster\n",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), strings.Join(strings.Fields(want), " ")) {
+			t.Errorf("%s\nlacks %s", r.stdout, want)
+		}
+	}
+	if r := f.muster("peers", "--json"); !strings.Contains(r.stdout, `"revoked": {`) && !strings.Contains(r.stdout, `"revoked":{`) {
+		t.Errorf("--json: %s", r.stdout)
+	}
+	if r := f.muster("peers", "--revoke", "zoe"); r.code != 1 || !strings.Contains(r.err, "no member is called") {
+		t.Errorf("revoking it again by its name: %+v", r)
+	}
+	for name, id := range map[string]string{"zoe": "12D3KooWGone", "12D3KooWElse": "12D3KooWElse", "12D3KooWNever": "12D3KooWNever"} {
+		if r := f.muster("peers", "--restore", name); r.code != 0 || restored != id {
+			t.Errorf("--restore %s: %+v, restored %s", name, r, restored)
+		}
+	}
+}
+
 func TestRevokeOfOneThatIsNotThere(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/peers": answer(http.StatusOK, `{"schema":"muster.peers/v1","partial":[],"items":[]}`)})
 	if r := f.muster("peers", "--revoke", "zoe"); r.code != 1 || r.err != "muster: peers: no member is called \"zoe\"; `muster peers` lists them\n" {

@@ -31,7 +31,9 @@ type Credential struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Links []*Link                `protobuf:"bytes,1,rep,name=links,proto3" json:"links,omitempty"`
 	// The cluster's Ed25519 public key; its hash is the cluster id.
-	ClusterKey    []byte `protobuf:"bytes,2,opt,name=cluster_key,json=clusterKey,proto3" json:"cluster_key,omitempty"`
+	ClusterKey []byte `protobuf:"bytes,2,opt,name=cluster_key,json=clusterKey,proto3" json:"cluster_key,omitempty"`
+	// Keeps the first grant among the links current; absent if none is a grant.
+	Endorsement   *Endorsement `protobuf:"bytes,3,opt,name=endorsement,proto3" json:"endorsement,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -80,6 +82,136 @@ func (x *Credential) GetClusterKey() []byte {
 	return nil
 }
 
+func (x *Credential) GetEndorsement() *Endorsement {
+	if x != nil {
+		return x.Endorsement
+	}
+	return nil
+}
+
+// Endorsement says that an inviter is still one. Another inviter signed it, and
+// the two have no inviter in common in their chains.
+type Endorsement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Body          []byte                 `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"` // an EndorsementBody
+	Signature     []byte                 `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"`
+	Links         []*Link                `protobuf:"bytes,3,rep,name=links,proto3" json:"links,omitempty"` // the grant of the inviter that signed, then those of its issuers
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Endorsement) Reset() {
+	*x = Endorsement{}
+	mi := &file_p2p_wirepb_member_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Endorsement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Endorsement) ProtoMessage() {}
+
+func (x *Endorsement) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_member_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Endorsement.ProtoReflect.Descriptor instead.
+func (*Endorsement) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Endorsement) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *Endorsement) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
+func (x *Endorsement) GetLinks() []*Link {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+// EndorsementBody names the grant and the time.
+type EndorsementBody struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cluster       []byte                 `protobuf:"bytes,1,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Grant         []byte                 `protobuf:"bytes,2,opt,name=grant,proto3" json:"grant,omitempty"`                        // SHA-256 of the endorsed grant and those above it
+	NotAfter      int64                  `protobuf:"varint,3,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"` // Unix seconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndorsementBody) Reset() {
+	*x = EndorsementBody{}
+	mi := &file_p2p_wirepb_member_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndorsementBody) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndorsementBody) ProtoMessage() {}
+
+func (x *EndorsementBody) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_member_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndorsementBody.ProtoReflect.Descriptor instead.
+func (*EndorsementBody) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *EndorsementBody) GetCluster() []byte {
+	if x != nil {
+		return x.Cluster
+	}
+	return nil
+}
+
+func (x *EndorsementBody) GetGrant() []byte {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
+func (x *EndorsementBody) GetNotAfter() int64 {
+	if x != nil {
+		return x.NotAfter
+	}
+	return 0
+}
+
 // Link is one signed statement; the signature covers a fixed prefix and body.
 type Link struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -91,7 +223,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[1]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -103,7 +235,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[1]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -116,7 +248,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{1}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Link) GetBody() []byte {
@@ -144,14 +276,17 @@ type LinkBody struct {
 	// Who let the peer in, then who let that one in, up to the cluster key; if
 	// these are not the peers of the links that follow. One empty entry means the
 	// cluster key.
-	LetInBy       [][]byte `protobuf:"bytes,8,rep,name=let_in_by,json=letInBy,proto3" json:"let_in_by,omitempty"`
+	LetInBy [][]byte `protobuf:"bytes,8,rep,name=let_in_by,json=letInBy,proto3" json:"let_in_by,omitempty"`
+	// The link is a grant: it lasts for years, for an inviter. Without an
+	// endorsement it is worth nothing by itself.
+	Grant         bool `protobuf:"varint,9,opt,name=grant,proto3" json:"grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LinkBody) Reset() {
 	*x = LinkBody{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[2]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -163,7 +298,7 @@ func (x *LinkBody) String() string {
 func (*LinkBody) ProtoMessage() {}
 
 func (x *LinkBody) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[2]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -176,7 +311,7 @@ func (x *LinkBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkBody.ProtoReflect.Descriptor instead.
 func (*LinkBody) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{2}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *LinkBody) GetPeer() []byte {
@@ -221,6 +356,13 @@ func (x *LinkBody) GetLetInBy() [][]byte {
 	return nil
 }
 
+func (x *LinkBody) GetGrant() bool {
+	if x != nil {
+		return x.Grant
+	}
+	return false
+}
+
 // Label is a label that an inviter has signed for a host.
 type Label struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -232,7 +374,7 @@ type Label struct {
 
 func (x *Label) Reset() {
 	*x = Label{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[3]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -244,7 +386,7 @@ func (x *Label) String() string {
 func (*Label) ProtoMessage() {}
 
 func (x *Label) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[3]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -257,7 +399,7 @@ func (x *Label) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Label.ProtoReflect.Descriptor instead.
 func (*Label) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{3}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Label) GetName() string {
@@ -286,7 +428,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[4]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -298,7 +440,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[4]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -311,7 +453,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{4}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Hello) GetCredential() *Credential {
@@ -348,7 +490,7 @@ type HelloReply struct {
 
 func (x *HelloReply) Reset() {
 	*x = HelloReply{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[5]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -360,7 +502,7 @@ func (x *HelloReply) String() string {
 func (*HelloReply) ProtoMessage() {}
 
 func (x *HelloReply) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[5]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -373,7 +515,7 @@ func (x *HelloReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloReply.ProtoReflect.Descriptor instead.
 func (*HelloReply) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{5}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HelloReply) GetCode() uint32 {
@@ -414,14 +556,19 @@ type JoinRequest struct {
 	Name       string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	// With credential: one that was signed by who let the sender in, even if it
 	// has ended. It proves who that was.
-	Origin        *Credential `protobuf:"bytes,8,opt,name=origin,proto3" json:"origin,omitempty"`
+	Origin *Credential `protobuf:"bytes,8,opt,name=origin,proto3" json:"origin,omitempty"`
+	// The sender's grants, if it is an inviter.
+	Grants []*Credential `protobuf:"bytes,9,rep,name=grants,proto3" json:"grants,omitempty"`
+	// The sender keeps an endorsement that comes with its credential. Daemons of
+	// the version before lose it.
+	Endorsed      bool `protobuf:"varint,10,opt,name=endorsed,proto3" json:"endorsed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[6]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -433,7 +580,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[6]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -446,7 +593,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{6}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *JoinRequest) GetCluster() []byte {
@@ -484,18 +631,33 @@ func (x *JoinRequest) GetOrigin() *Credential {
 	return nil
 }
 
+func (x *JoinRequest) GetGrants() []*Credential {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
+func (x *JoinRequest) GetEndorsed() bool {
+	if x != nil {
+		return x.Endorsed
+	}
+	return false
+}
+
 // JoinReply is the credential, or the reason for none.
 type JoinReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          uint32                 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
 	Credential    *Credential            `protobuf:"bytes,2,opt,name=credential,proto3" json:"credential,omitempty"`
+	Grant         *Credential            `protobuf:"bytes,3,opt,name=grant,proto3" json:"grant,omitempty"` // for an inviter, if there is one to give
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[7]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -507,7 +669,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[7]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -520,7 +682,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{7}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *JoinReply) GetCode() uint32 {
@@ -533,6 +695,13 @@ func (x *JoinReply) GetCode() uint32 {
 func (x *JoinReply) GetCredential() *Credential {
 	if x != nil {
 		return x.Credential
+	}
+	return nil
+}
+
+func (x *JoinReply) GetGrant() *Credential {
+	if x != nil {
+		return x.Grant
 	}
 	return nil
 }
@@ -553,7 +722,7 @@ type Revocation struct {
 
 func (x *Revocation) Reset() {
 	*x = Revocation{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[8]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -565,7 +734,7 @@ func (x *Revocation) String() string {
 func (*Revocation) ProtoMessage() {}
 
 func (x *Revocation) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[8]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -578,7 +747,7 @@ func (x *Revocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revocation.ProtoReflect.Descriptor instead.
 func (*Revocation) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{8}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Revocation) GetBody() []byte {
@@ -625,7 +794,7 @@ type RevocationBody struct {
 
 func (x *RevocationBody) Reset() {
 	*x = RevocationBody{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[9]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -637,7 +806,7 @@ func (x *RevocationBody) String() string {
 func (*RevocationBody) ProtoMessage() {}
 
 func (x *RevocationBody) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[9]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -650,7 +819,7 @@ func (x *RevocationBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationBody.ProtoReflect.Descriptor instead.
 func (*RevocationBody) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{9}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RevocationBody) GetCluster() []byte {
@@ -712,7 +881,7 @@ type RevocationList struct {
 
 func (x *RevocationList) Reset() {
 	*x = RevocationList{}
-	mi := &file_p2p_wirepb_member_proto_msgTypes[10]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +893,7 @@ func (x *RevocationList) String() string {
 func (*RevocationList) ProtoMessage() {}
 
 func (x *RevocationList) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_member_proto_msgTypes[10]
+	mi := &file_p2p_wirepb_member_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +906,7 @@ func (x *RevocationList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevocationList.ProtoReflect.Descriptor instead.
 func (*RevocationList) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{10}
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RevocationList) GetEntries() []*Revocation {
@@ -751,22 +920,32 @@ var File_p2p_wirepb_member_proto protoreflect.FileDescriptor
 
 const file_p2p_wirepb_member_proto_rawDesc = "" +
 	"\n" +
-	"\x17p2p/wirepb/member.proto\x12\rmuster.p2p.v1\"X\n" +
+	"\x17p2p/wirepb/member.proto\x12\rmuster.p2p.v1\"\x96\x01\n" +
 	"\n" +
 	"Credential\x12)\n" +
 	"\x05links\x18\x01 \x03(\v2\x13.muster.p2p.v1.LinkR\x05links\x12\x1f\n" +
 	"\vcluster_key\x18\x02 \x01(\fR\n" +
-	"clusterKey\"8\n" +
+	"clusterKey\x12<\n" +
+	"\vendorsement\x18\x03 \x01(\v2\x1a.muster.p2p.v1.EndorsementR\vendorsement\"j\n" +
+	"\vEndorsement\x12\x12\n" +
+	"\x04body\x18\x01 \x01(\fR\x04body\x12\x1c\n" +
+	"\tsignature\x18\x02 \x01(\fR\tsignature\x12)\n" +
+	"\x05links\x18\x03 \x03(\v2\x13.muster.p2p.v1.LinkR\x05links\"^\n" +
+	"\x0fEndorsementBody\x12\x18\n" +
+	"\acluster\x18\x01 \x01(\fR\acluster\x12\x14\n" +
+	"\x05grant\x18\x02 \x01(\fR\x05grant\x12\x1b\n" +
+	"\tnot_after\x18\x03 \x01(\x03R\bnotAfter\"8\n" +
 	"\x04Link\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x1c\n" +
-	"\tsignature\x18\x02 \x01(\fR\tsignature\"\xb5\x01\n" +
+	"\tsignature\x18\x02 \x01(\fR\tsignature\"\xcb\x01\n" +
 	"\bLinkBody\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\fR\x04peer\x12\x14\n" +
 	"\x05roles\x18\x02 \x01(\rR\x05roles\x12\x1b\n" +
 	"\tnot_after\x18\x03 \x01(\x03R\bnotAfter\x12\x18\n" +
 	"\acluster\x18\x04 \x01(\fR\acluster\x12,\n" +
 	"\x06labels\x18\x05 \x03(\v2\x14.muster.p2p.v1.LabelR\x06labels\x12\x1a\n" +
-	"\tlet_in_by\x18\b \x03(\fR\aletInBy\"1\n" +
+	"\tlet_in_by\x18\b \x03(\fR\aletInBy\x12\x14\n" +
+	"\x05grant\x18\t \x01(\bR\x05grant\"1\n" +
 	"\x05Label\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"p\n" +
@@ -783,7 +962,7 @@ const file_p2p_wirepb_member_proto_rawDesc = "" +
 	"credential\x18\x02 \x01(\v2\x19.muster.p2p.v1.CredentialR\n" +
 	"credential\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n" +
-	"\arevoked\x18\x04 \x01(\fR\arevoked\"\xc1\x01\n" +
+	"\arevoked\x18\x04 \x01(\fR\arevoked\"\x90\x02\n" +
 	"\vJoinRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\fR\acluster\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\fR\x06secret\x129\n" +
@@ -791,12 +970,16 @@ const file_p2p_wirepb_member_proto_rawDesc = "" +
 	"credential\x18\x03 \x01(\v2\x19.muster.p2p.v1.CredentialR\n" +
 	"credential\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x121\n" +
-	"\x06origin\x18\b \x01(\v2\x19.muster.p2p.v1.CredentialR\x06origin\"Z\n" +
+	"\x06origin\x18\b \x01(\v2\x19.muster.p2p.v1.CredentialR\x06origin\x121\n" +
+	"\x06grants\x18\t \x03(\v2\x19.muster.p2p.v1.CredentialR\x06grants\x12\x1a\n" +
+	"\bendorsed\x18\n" +
+	" \x01(\bR\bendorsed\"\x8b\x01\n" +
 	"\tJoinReply\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\rR\x04code\x129\n" +
 	"\n" +
 	"credential\x18\x02 \x01(\v2\x19.muster.p2p.v1.CredentialR\n" +
-	"credential\"\x85\x01\n" +
+	"credential\x12/\n" +
+	"\x05grant\x18\x03 \x01(\v2\x19.muster.p2p.v1.CredentialR\x05grant\"\x85\x01\n" +
 	"\n" +
 	"Revocation\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x1c\n" +
@@ -826,35 +1009,41 @@ func file_p2p_wirepb_member_proto_rawDescGZIP() []byte {
 	return file_p2p_wirepb_member_proto_rawDescData
 }
 
-var file_p2p_wirepb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_p2p_wirepb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_p2p_wirepb_member_proto_goTypes = []any{
-	(*Credential)(nil),     // 0: muster.p2p.v1.Credential
-	(*Link)(nil),           // 1: muster.p2p.v1.Link
-	(*LinkBody)(nil),       // 2: muster.p2p.v1.LinkBody
-	(*Label)(nil),          // 3: muster.p2p.v1.Label
-	(*Hello)(nil),          // 4: muster.p2p.v1.Hello
-	(*HelloReply)(nil),     // 5: muster.p2p.v1.HelloReply
-	(*JoinRequest)(nil),    // 6: muster.p2p.v1.JoinRequest
-	(*JoinReply)(nil),      // 7: muster.p2p.v1.JoinReply
-	(*Revocation)(nil),     // 8: muster.p2p.v1.Revocation
-	(*RevocationBody)(nil), // 9: muster.p2p.v1.RevocationBody
-	(*RevocationList)(nil), // 10: muster.p2p.v1.RevocationList
+	(*Credential)(nil),      // 0: muster.p2p.v1.Credential
+	(*Endorsement)(nil),     // 1: muster.p2p.v1.Endorsement
+	(*EndorsementBody)(nil), // 2: muster.p2p.v1.EndorsementBody
+	(*Link)(nil),            // 3: muster.p2p.v1.Link
+	(*LinkBody)(nil),        // 4: muster.p2p.v1.LinkBody
+	(*Label)(nil),           // 5: muster.p2p.v1.Label
+	(*Hello)(nil),           // 6: muster.p2p.v1.Hello
+	(*HelloReply)(nil),      // 7: muster.p2p.v1.HelloReply
+	(*JoinRequest)(nil),     // 8: muster.p2p.v1.JoinRequest
+	(*JoinReply)(nil),       // 9: muster.p2p.v1.JoinReply
+	(*Revocation)(nil),      // 10: muster.p2p.v1.Revocation
+	(*RevocationBody)(nil),  // 11: muster.p2p.v1.RevocationBody
+	(*RevocationList)(nil),  // 12: muster.p2p.v1.RevocationList
 }
 var file_p2p_wirepb_member_proto_depIdxs = []int32{
-	1, // 0: muster.p2p.v1.Credential.links:type_name -> muster.p2p.v1.Link
-	3, // 1: muster.p2p.v1.LinkBody.labels:type_name -> muster.p2p.v1.Label
-	0, // 2: muster.p2p.v1.Hello.credential:type_name -> muster.p2p.v1.Credential
-	0, // 3: muster.p2p.v1.HelloReply.credential:type_name -> muster.p2p.v1.Credential
-	0, // 4: muster.p2p.v1.JoinRequest.credential:type_name -> muster.p2p.v1.Credential
-	0, // 5: muster.p2p.v1.JoinRequest.origin:type_name -> muster.p2p.v1.Credential
-	0, // 6: muster.p2p.v1.JoinReply.credential:type_name -> muster.p2p.v1.Credential
-	0, // 7: muster.p2p.v1.Revocation.issuer:type_name -> muster.p2p.v1.Credential
-	8, // 8: muster.p2p.v1.RevocationList.entries:type_name -> muster.p2p.v1.Revocation
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	3,  // 0: muster.p2p.v1.Credential.links:type_name -> muster.p2p.v1.Link
+	1,  // 1: muster.p2p.v1.Credential.endorsement:type_name -> muster.p2p.v1.Endorsement
+	3,  // 2: muster.p2p.v1.Endorsement.links:type_name -> muster.p2p.v1.Link
+	5,  // 3: muster.p2p.v1.LinkBody.labels:type_name -> muster.p2p.v1.Label
+	0,  // 4: muster.p2p.v1.Hello.credential:type_name -> muster.p2p.v1.Credential
+	0,  // 5: muster.p2p.v1.HelloReply.credential:type_name -> muster.p2p.v1.Credential
+	0,  // 6: muster.p2p.v1.JoinRequest.credential:type_name -> muster.p2p.v1.Credential
+	0,  // 7: muster.p2p.v1.JoinRequest.origin:type_name -> muster.p2p.v1.Credential
+	0,  // 8: muster.p2p.v1.JoinRequest.grants:type_name -> muster.p2p.v1.Credential
+	0,  // 9: muster.p2p.v1.JoinReply.credential:type_name -> muster.p2p.v1.Credential
+	0,  // 10: muster.p2p.v1.JoinReply.grant:type_name -> muster.p2p.v1.Credential
+	0,  // 11: muster.p2p.v1.Revocation.issuer:type_name -> muster.p2p.v1.Credential
+	10, // 12: muster.p2p.v1.RevocationList.entries:type_name -> muster.p2p.v1.Revocation
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_member_proto_init() }
@@ -868,7 +1057,7 @@ func file_p2p_wirepb_member_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_p2p_wirepb_member_proto_rawDesc), len(file_p2p_wirepb_member_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,466 @@
+package p2p
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+// grantOf returns a grant for an actor, signed by the cluster key or under another grant.
+func grantOf(t testing.TB, by authority, a actor) *Credential {
+	t.Helper()
+	body := &wirepb.LinkBody{Peer: []byte(a.id), Roles: uint32(AllRoles), Grant: true}
+	g, err := by.sign(body, time.Now().Add(grantLife))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// granted returns a new inviter with a grant of an authority as its credential.
+func granted(t testing.TB, by authority) actor {
+	t.Helper()
+	a := newActor(t)
+	a.cred = grantOf(t, by, a)
+	return a
+}
+
+func endorsed(t testing.TB, cluster ed25519.PrivateKey, by, of actor, d time.Duration) *Credential {
+	t.Helper()
+	c, err := by.authority(cluster).endorse(of.cred, time.Now().Add(d))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// forgeEndorsement signs an endorsement as a thief would: with any key, under any chain, for any grant.
+func forgeEndorsement(t testing.TB, by ed25519.PrivateKey, chain, of *Credential, change func(*wirepb.EndorsementBody)) *wirepb.Credential {
+	t.Helper()
+	links := of.granted()
+	if links == nil {
+		links = of.links
+	}
+	b := &wirepb.EndorsementBody{Cluster: of.cluster[:], Grant: printOfGrant(links), NotAfter: time.Now().Add(time.Hour).Unix()}
+	if change != nil {
+		change(b)
+	}
+	body, err := proto.Marshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := of.bare().toWire()
+	w.Endorsement = &wirepb.Endorsement{Body: body, Signature: ed25519.Sign(by, append([]byte(signEndorsement), body...))}
+	if chain != nil {
+		w.Endorsement.Links = chain.bare().toWire().GetLinks()
+	}
+	return w
+}
+
+// TestOneKeyEndorsesNobody has a thief of one retired inviter's key sign all that this key can sign. Nothing of it makes
+// the thief, or an inviter that it makes, current.
+func TestOneKeyEndorsesNobody(t *testing.T) {
+	cluster := key(t)
+	a, b := granted(t, root(cluster)), granted(t, root(cluster))
+	one, two := granted(t, a.authority(cluster)), granted(t, a.authority(cluster))
+	below := granted(t, one.authority(cluster))
+	hidden := newActor(t) // its grant says that the cluster key let it in
+	body := &wirepb.LinkBody{Peer: []byte(hidden.id), Roles: uint32(AllRoles), Grant: true, LetInBy: letInByToWire(nil)}
+	var err error
+	if hidden.cred, err = a.authority(cluster).sign(body, time.Now().Add(grantLife)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := credentialFromWire(forgeEndorsement(t, b.key, b.cred, a.cred, nil)); err != nil {
+		t.Fatalf("an honest one: %v", err)
+	}
+	old := endorsed(t, cluster, b, a, -time.Hour)
+	again := forgeEndorsement(t, b.key, b.cred, one.cred, nil) // that of another grant
+	again.Endorsement = old.endorsement.wire
+	for name, w := range map[string]*wirepb.Credential{
+		"itself":                            forgeEndorsement(t, a.key, a.cred, a.cred, nil),
+		"by its guest":                      forgeEndorsement(t, one.key, one.cred, a.cred, nil),
+		"by its guest's guest":              forgeEndorsement(t, below.key, below.cred, a.cred, nil),
+		"its guest":                         forgeEndorsement(t, a.key, a.cred, one.cred, nil),
+		"one guest by another":              forgeEndorsement(t, two.key, two.cred, one.cred, nil),
+		"a guest's guest by another":        forgeEndorsement(t, two.key, two.cred, below.cred, nil),
+		"by one whose origin it hides":      forgeEndorsement(t, hidden.key, hidden.cred, one.cred, nil),
+		"one whose origin it hides":         forgeEndorsement(t, two.key, two.cred, hidden.cred, nil),
+		"in another's name":                 forgeEndorsement(t, a.key, b.cred, a.cred, nil),
+		"in the name of the key":            forgeEndorsement(t, a.key, nil, a.cred, nil),
+		"an old one for another grant":      again,
+		"under a chain that it made itself": forgeEndorsement(t, a.key, generations(t, key(t), 1)[0].cred, one.cred, nil),
+	} {
+		if c, err := credentialFromWire(w); !errors.Is(err, ErrBadCredential) {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+	}
+	h, _ := bareOf(t, cluster)
+	for name, c := range map[string]*Credential{"a grant alone": a.cred, "a grant of its own": one.cred, "the old endorsement": old} {
+		if _, err := h.admission.check(c.id, c.toWire(), time.Now()); !errors.Is(err, ErrExpired) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Whom it lets in is no member either.
+	for name, chain := range map[string]*Credential{"the old endorsement": old, "the grant": a.cred} {
+		long := *chain
+		long.NotAfter = time.Now().Add(time.Hour)
+		w := newActor(t)
+		c, err := authority{key: a.key, cluster: chain.key, chain: &long}.issue(w.id, RoleWorker, long.NotAfter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.admission.check(w.id, c.toWire(), time.Now()); !errors.Is(err, ErrExpired) {
+			t.Errorf("one that it lets in under %s: %v", name, err)
+		}
+	}
+	// No honest inviter endorses it, because its credential has ended.
+	id := a.cred.cluster
+	q := &wirepb.JoinRequest{Cluster: id[:], Credential: old.toWire(), Grants: []*wirepb.Credential{a.cred.toWire()}, Endorsed: true}
+	if _, err := h.issuer.decide(a.id, q, time.Now()); !errors.Is(err, ErrExpired) {
+		t.Errorf("an honest inviter: %v", err)
+	}
+}
+
+// bareOf is bare for a given cluster: a host without a network and without the cluster key, with a grant.
+func bareOf(t testing.TB, cluster ed25519.PrivateKey) (*Host, actor) {
+	t.Helper()
+	h, _ := bare(t)
+	me := actor{identity: h.own.identity}
+	c, err := root(cluster).issue(me.id, AllRoles, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	me.cred = grantOf(t, root(cluster), me)
+	m := (&membership{cluster: c.cluster, key: c.key}).with(c).withGrant(me.cred)
+	if err := h.settle(m); err != nil {
+		t.Fatal(err)
+	}
+	return h, me
+}
+
+// TestEndorsementsOfDoubtfulForm parses endorsements that no honest inviter would sign.
+func TestEndorsementsOfDoubtfulForm(t *testing.T) {
+	cluster, other := key(t), key(t)
+	a, b := granted(t, root(cluster)), granted(t, root(cluster))
+	alien := granted(t, root(other))
+	short := generations(t, cluster, 2)
+	overShort := &wirepb.LinkBody{Peer: []byte(newActor(t).id), Roles: uint32(AllRoles), Grant: true}
+	forged, err := proto.Marshal(&wirepb.LinkBody{Peer: []byte(b.id), Roles: uint32(AllRoles), Grant: true, NotAfter: maxNotAfter, Cluster: a.cred.cluster[:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bySelf := &Credential{links: []link{{wire: &wirepb.Link{Body: forged, Signature: ed25519.Sign(b.key, append([]byte(signCredential), forged...))}}}, key: a.cred.key}
+	long := forgeEndorsement(t, b.key, b.cred, a.cred, nil)
+	for len(long.Endorsement.Links) <= MaxChain {
+		long.Endorsement.Links = append(long.Endorsement.Links, long.Endorsement.Links[0])
+	}
+	large := forgeEndorsement(t, b.key, b.cred, a.cred, nil)
+	large.Endorsement.Body = append(large.Endorsement.Body, bytes.Repeat([]byte{0x7a, 1, 0}, maxEndorsement/3)...)
+	for name, w := range map[string]*wirepb.Credential{
+		"nothing":                  {ClusterKey: a.cred.key, Links: a.cred.toWire().GetLinks(), Endorsement: &wirepb.Endorsement{}},
+		"of another cluster":       forgeEndorsement(t, alien.key, alien.cred, a.cred, nil),
+		"for another cluster":      forgeEndorsement(t, b.key, b.cred, a.cred, func(b *wirepb.EndorsementBody) { b.Cluster = alien.cred.cluster[:] }),
+		"for another grant":        forgeEndorsement(t, b.key, b.cred, a.cred, func(x *wirepb.EndorsementBody) { x.Grant = printOfGrant(b.cred.links) }),
+		"no time":                  forgeEndorsement(t, b.key, b.cred, a.cred, func(b *wirepb.EndorsementBody) { b.NotAfter = 0 }),
+		"a time beyond time":       forgeEndorsement(t, b.key, b.cred, a.cred, func(b *wirepb.EndorsementBody) { b.NotAfter = 1 << 62 }),
+		"by one without a grant":   forgeEndorsement(t, short[0].key, short[0].cred, a.cred, nil),
+		"by a grant that b signed": forgeEndorsement(t, b.key, bySelf, a.cred, nil),
+		"where no grant is":        forgeEndorsement(t, b.key, b.cred, short[1].cred, nil),
+		"too many links":           long,
+		"too large":                large,
+	} {
+		if c, err := credentialFromWire(w); !errors.Is(err, ErrBadCredential) {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+	}
+	if _, err := short[1].authority(cluster).sign(overShort, time.Now().Add(time.Hour)); !errors.Is(err, ErrBadCredential) {
+		t.Errorf("a grant below a link that is none: %v", err)
+	}
+	overShort.Roles, overShort.LetInBy = uint32(RoleWorker), nil
+	if _, err := a.authority(cluster).sign(overShort, time.Now().Add(time.Hour)); !errors.Is(err, ErrBadCredential) {
+		t.Errorf("a grant for a worker: %v", err)
+	}
+}
+
+// TestEndorsementsEnd checks that an inviter and those that it let in are current as long as its endorsement lasts, and
+// that an inviter that is lost takes nothing with it.
+func TestEndorsementsEnd(t *testing.T) {
+	cluster := key(t)
+	h, _ := bareOf(t, cluster)
+	now := time.Now()
+	a, b := granted(t, root(cluster)), granted(t, root(cluster))
+	c := granted(t, a.authority(cluster)) // a is lost: nobody endorses it
+	c.cred = endorsed(t, cluster, b, c, 28*24*time.Hour)
+	w := guest(t, c.authority(cluster), RoleWorker)
+	for _, x := range []struct {
+		who   actor
+		after time.Duration
+		want  error
+	}{
+		{c, 0, nil},
+		{w, 0, nil},
+		{c, 27 * 24 * time.Hour, nil},
+		{c, 29 * 24 * time.Hour, ErrExpired},
+		{w, 59 * time.Minute, nil},
+		{w, time.Hour, ErrExpired},
+		{c, -10 * time.Minute, nil}, // by a clock that is slow
+	} {
+		if _, err := h.admission.check(x.who.id, x.who.cred.toWire(), now.Add(x.after)); !errors.Is(err, x.want) {
+			t.Errorf("%s after %s: %v, want %v", x.who.cred.Roles, x.after, err, x.want)
+		}
+	}
+	if !w.cred.InvitersEnd().Equal(c.cred.NotAfter) || !c.cred.InvitersEnd().Equal(c.cred.NotAfter) {
+		t.Errorf("the inviters end at %s, want %s", w.cred.InvitersEnd(), c.cred.NotAfter)
+	}
+	late, err := c.authority(cluster).issue(newActor(t).id, RoleWorker, now.Add(365*24*time.Hour))
+	if err != nil || !late.NotAfter.Equal(c.cred.NotAfter) {
+		t.Errorf("a guest lasts until %s, its inviter until %s, %v", late.NotAfter, c.cred.NotAfter, err)
+	}
+}
+
+// TestEndorsementsOfRevokedInviters revokes who signed an endorsement, and who let that one in.
+func TestEndorsementsOfRevokedInviters(t *testing.T) {
+	cluster := key(t)
+	a, b := granted(t, root(cluster)), granted(t, root(cluster))
+	c := granted(t, b.authority(cluster))
+	byB, byC := endorsed(t, cluster, b, a, time.Hour), endorsed(t, cluster, c, a, time.Hour)
+	w := guest(t, actor{a.identity, byC}.authority(cluster), RoleWorker)
+	for name, x := range map[string]struct {
+		say        word
+		b, c, of   verdict
+		endorsesMe bool
+	}{
+		"nobody":                  {word{peer: newActor(t).id}, valid, valid, valid, true},
+		"who signed":              {word{peer: c.id}, valid, tainted, tainted, true},
+		"who let that one in":     {word{peer: b.id}, tainted, tainted, tainted, true},
+		"the same, with all":      {word{peer: b.id, withInvited: true}, tainted, tainted, tainted, true},
+		"the endorsed one itself": {word{peer: a.id}, out, out, tainted, false},
+	} {
+		r := opened(t, cluster, disk{})
+		merged(t, r, said(t, root(cluster), x.say))
+		if r.verdict(byB) != x.b || r.verdict(byC) != x.c || r.verdict(w.cred) != x.of {
+			t.Errorf("%s: %v, %v, %v", name, r.verdict(byB), r.verdict(byC), r.verdict(w.cred))
+		}
+	}
+	r := opened(t, cluster, disk{})
+	merged(t, r, said(t, b.authority(cluster), word{peer: c.id, number: 1}))
+	if r.verdict(byC) != tainted {
+		t.Error("who let the endorser in revoked it; the endorsement stands")
+	}
+	merged(t, r, said(t, c.authority(cluster), word{peer: a.id, number: 1, withInvited: true}))
+	if r.verdict(byB) != valid {
+		t.Error("who endorses an inviter can revoke it")
+	}
+}
+
+// TestWhatAnInviterEndorses asks an honest inviter. It endorses grants that give what the present credential gives and say
+// who let the holder in; for others it signs as for a guest.
+func TestWhatAnInviterEndorses(t *testing.T) {
+	cluster := key(t)
+	h, me := bareOf(t, cluster)
+	a := guest(t, root(cluster), AllRoles)
+	good := grantOf(t, root(cluster), a)
+	b := guest(t, root(cluster), AllRoles)
+	byB := granted(t, root(cluster))
+	hides := &wirepb.LinkBody{Peer: []byte(a.id), Roles: uint32(AllRoles), Grant: true}
+	lied, err := byB.authority(cluster).sign(hides, time.Now().Add(time.Hour)) // says that b let a in
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := grantOf(t, me.authority(cluster), a)
+	id := a.cred.cluster
+	ask := func(show actor, grants ...*Credential) (*signed, error) {
+		q := &wirepb.JoinRequest{Cluster: id[:], Credential: show.cred.toWire(), Endorsed: true}
+		for _, g := range grants {
+			q.Grants = append(q.Grants, g.toWire())
+		}
+		return h.issuer.decide(show.id, q, time.Now())
+	}
+	weak := actor{a.identity, nil}
+	if weak.cred, err = root(cluster).issue(a.id, RoleWorker|RoleInviter, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for name, x := range map[string]struct {
+		show     actor
+		grants   []*Credential
+		endorses bool
+	}{
+		"a good grant":             {a, []*Credential{good}, true},
+		"none":                     {a, nil, false},
+		"of another":               {b, []*Credential{good}, false},
+		"one that lies":            {a, []*Credential{lied}, false},
+		"one that it signed":       {a, []*Credential{mine}, false},
+		"a bad one and a good one": {a, []*Credential{lied, mine, good}, true},
+		"with more roles":          {weak, []*Credential{good}, false},
+	} {
+		s, err := ask(x.show, x.grants...)
+		if err != nil || (s.own.endorsement != nil) != x.endorses || s.grant == nil {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+	if _, err := ask(a, good, good, good, good); !errors.Is(err, ErrBadCredential) {
+		t.Errorf("too many grants: %v", err)
+	}
+	merged(t, h.revoked, said(t, root(cluster), word{peer: byB.id}))
+	through, err := byB.authority(cluster).grant(a.cred, nil, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := ask(a, through); err != nil || s.own.endorsement != nil {
+		t.Errorf("a grant that a revoked peer signed: %+v, %v", s, err)
+	}
+
+	// A daemon of the version before would lose the endorsement.
+	now := h.own.load()
+	c, err := b.endorseBy(t, cluster, me.cred)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.own.current.Store(now.with(c))
+	g := guest(t, root(cluster), RoleWorker)
+	q := &wirepb.JoinRequest{Cluster: id[:], Credential: g.cred.toWire()}
+	if _, err := h.issuer.decide(g.id, q, time.Now()); !errors.Is(err, ErrNotInviter) {
+		t.Errorf("for a daemon of the version before: %v", err)
+	}
+	q.Endorsed = true
+	if s, err := h.issuer.decide(g.id, q, time.Now()); err != nil || s.own.endorsement == nil || s.grant != nil {
+		t.Errorf("for a worker: %+v, %v", s, err)
+	}
+}
+
+func (a actor) endorseBy(t *testing.T, cluster ed25519.PrivateKey, of *Credential) (*Credential, error) {
+	t.Helper()
+	by := actor{a.identity, grantOf(t, root(cluster), a)}
+	return by.authority(cluster).endorse(of, time.Now().Add(time.Hour))
+}
+
+// TestGrantsThatAreKept offers an inviter more grants than it keeps, most of them by inviters of one family.
+func TestGrantsThatAreKept(t *testing.T) {
+	cluster := key(t)
+	a, b := granted(t, root(cluster)), granted(t, root(cluster))
+	me := newActor(t)
+	m := &membership{}
+	for range 2 * maxGrants {
+		m = m.withGrant(grantOf(t, granted(t, a.authority(cluster)).authority(cluster), me))
+	}
+	if len(m.grants) != maxGrants || firm(m.grants) {
+		t.Errorf("%d grants, firm: %t", len(m.grants), firm(m.grants))
+	}
+	m = m.withGrant(grantOf(t, granted(t, b.authority(cluster)).authority(cluster), me))
+	if !firm(m.grants) || len(m.grants) != maxGrants {
+		t.Error("the grant of another family is not kept")
+	}
+	for range 2 * maxGrants {
+		m = m.withGrant(grantOf(t, granted(t, a.authority(cluster)).authority(cluster), me))
+	}
+	if !firm(m.grants) || len(m.grants) != maxGrants {
+		t.Error("others displaced the grant that makes them firm")
+	}
+	r := opened(t, cluster, disk{})
+	merged(t, r, said(t, root(cluster), word{peer: b.id}))
+	end := time.Now().Add(time.Hour)
+	if left := m.without(r, end); len(left.grants) != len(m.grants)-1 || len(m.grants) != maxGrants {
+		t.Errorf("%d of %d grants are left without those of a revoked peer", len(left.grants), len(m.grants))
+	}
+	if left := m.without(r, end.Add(grantLife)); len(left.grants) != 0 {
+		t.Errorf("%d grants are left that have ended", len(left.grants))
+	}
+	if m = m.withGrant(grantOf(t, root(cluster), me)); len(m.grants[0].links) != 1 {
+		t.Error("that of the cluster key is not the first")
+	}
+	m.own, m.cluster, m.key = guest(t, root(cluster), AllRoles).cred, a.cred.cluster, a.cred.key
+	c, err := root(cluster).issue(me.id, AllRoles, time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m = m.with(c)
+	d := disk{t.TempDir()}
+	if err := saveMembership(d, m); err != nil {
+		t.Fatal(err)
+	}
+	again, err := loadMembership(d, me.identity)
+	if err != nil || len(again.grants) != len(m.grants) || !bytes.Equal(again.grants[0].encode(), m.grants[0].encode()) {
+		t.Errorf("from disk: %+v, %v", again, err)
+	}
+	if err := saveMembership(d, m.withGrant(b.cred)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadMembership(d, me.identity); err == nil {
+		t.Error("loaded a grant of another")
+	}
+}
+
+// TestLongestEndorsedCredential checks that the longest credential with its endorsement has room in a hello.
+func TestLongestEndorsedCredential(t *testing.T) {
+	cluster := key(t)
+	labels := map[string]string{}
+	for i := range maxSignedLabels {
+		labels[fmt.Sprintf("l%d", i)] = strings.Repeat("v", maxSignedBytes/maxSignedLabels-2)
+	}
+	line := func(n int, labels map[string]string) actor {
+		by, a := root(cluster), actor{}
+		for range n {
+			a = newActor(t)
+			g, err := by.sign(&wirepb.LinkBody{Peer: []byte(a.id), Roles: uint32(AllRoles), Grant: true, Labels: labelsToWire(labels)}, time.Now().Add(grantLife))
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.cred = g
+			by = a.authority(cluster)
+		}
+		return a
+	}
+	for name, x := range map[string]actor{"three links": line(3, nil), "two links with labels": line(2, labels)} {
+		holder := line(3, labels)
+		holder.cred = endorsed(t, cluster, x, holder, time.Hour)
+		w, err := holder.authority(cluster).issueWith(newActor(t).id, AllRoles, labels, time.Now().Add(time.Minute))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		m := &wirepb.Hello{Credential: w.toWire(), Name: strings.Repeat("\U00010348", MaxName), Revoked: make([]byte, 32)}
+		if n := proto.Size(m); n > limitOf(HelloID) {
+			t.Errorf("%s: %d bytes of %d", name, n, limitOf(HelloID))
+		} else {
+			t.Logf("%s: %d bytes of %d", name, n, limitOf(HelloID))
+		}
+	}
+}
+
+// BenchmarkCheck measures what the check of a hello costs.
+func BenchmarkCheck(b *testing.B) {
+	cluster := key(b)
+	h, _ := bareOf(b, cluster)
+	line := generations(b, cluster, MaxChain)
+	a, c := granted(b, root(cluster)), granted(b, root(cluster))
+	d := granted(b, granted(b, c.authority(cluster)).authority(cluster))
+	e := granted(b, granted(b, a.authority(cluster)).authority(cluster))
+	first := actor{a.identity, endorsed(b, cluster, c, a, time.Hour)}
+	third := actor{e.identity, endorsed(b, cluster, d, e, time.Hour)}
+	for _, x := range []struct {
+		name string
+		who  actor
+	}{
+		{"guest of the founder", line[0]},
+		{"guest of an inviter", line[1]},
+		{"longest chain", line[3]},
+		{"guest of an endorsed inviter", guest(b, first.authority(cluster), RoleWorker)},
+		{"longest chain, longest endorsement", guest(b, third.authority(cluster), RoleWorker)},
+	} {
+		w := x.who.cred.toWire()
+		b.Run(x.name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := h.admission.check(x.who.id, w, time.Now()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
