@@ -14,9 +14,14 @@ import (
 // patience is how long a task waits at least before it goes to the first level.
 const patience = 144 * time.Minute
 
+// stretch is how many times as long as its task has left a task waits at least before it goes to the first level, where
+// that is known.
+const stretch = 16
+
 // rate works out the level of a task that begins to wait, also once more. It goes to the first level when it has waited for
 // as long as it has run so far, and for patience at least. So however many tasks are before it, what it waits for room
-// grows no faster than what it gets.
+// grows no faster than what it gets. Where the time that it has left is known, that many times counts instead: tasks with
+// little left go sooner anyway, and those with much left hold up many others.
 func rate(tn *turn, t *task, hurry func(*task)) {
 	if tn.cfg.Order == lease.ByAge {
 		return
@@ -32,13 +37,15 @@ func rate(tn *turn, t *task, hurry func(*task)) {
 	spec := &t.e.job.Spec
 	width := lease.Width(spec.Need(), t.e.job.Gang())
 	t.work = lease.Work{By: tn.cfg.Order, Time: lease.Times(ran, width)}
+	waits := ran
 	if tn.cfg.Order == lease.ByRemaining {
 		t.work.Time = lease.MaxWork
 		if limit := spec.TimeLimit.D(); limit > 0 {
-			t.work.Time = lease.Times(max(limit-ran, 0), width)
+			left := max(limit-ran, 0)
+			t.work.Time, waits = lease.Times(left, width), stretch*left
 		}
 	}
-	due := t.lined.since.Add(max(patience, ran))
+	due := t.lined.since.Add(max(patience, waits))
 	if t.level = t.work.Level(); t.level == 0 {
 		return
 	}
