@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxWatchers = 2048 // one for each waiting client: more than the API has streams
+	maxWatchers = 4096 // one for each waiting client: more than the API has streams
 	// maxBehind bounds the jobs that a watcher has not read yet. Beyond that the watcher is closed, and its reader
 	// lists again.
 	maxBehind = 8192
