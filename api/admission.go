@@ -18,7 +18,7 @@ import (
 // The rooms of one kind of listener. Of each, one user alone gets half.
 const (
 	maxRequests      = 128       // short requests at a time; more wait. Submissions wait for the disk together
-	maxListings      = 32        // those whose answer may be large, up to some 10 MB; more wait
+	maxLarge         = 8         // those whose answer may be large, up to some 10 MB; more wait
 	maxStreams       = 512       // streams of output, events, files and terminals, with up to 1 MB each
 	maxBodies        = 128 << 20 // bytes of bodies in memory: a user can send two of the largest lists of files at once; more wait
 	timesOfMembers   = 4         // other daemons ask for many users: so many times the short requests
@@ -28,7 +28,7 @@ const (
 )
 
 // rooms are those of one kind of listener.
-type rooms struct{ requests, listings, streams, follows, bodies *room }
+type rooms struct{ requests, answers, streams, follows, bodies *room }
 
 func newRooms(from origin) *rooms {
 	times, streams := int64(1), int64(maxStreams)
@@ -37,7 +37,7 @@ func newRooms(from origin) *rooms {
 	}
 	of := func(what string, most int64) *room { return newRoom(what, most, most/operatorPart) }
 	return &rooms{
-		requests: of("concurrent requests", times*maxRequests), listings: of("concurrent listings", times*maxListings),
+		requests: of("concurrent requests", times*maxRequests), answers: of("concurrent requests with large answers", times*maxLarge),
 		streams: of("open streams", streams), follows: of("open streams of progress", maxFollowers),
 		bodies: of("bytes of request bodies", maxBodies),
 	}
@@ -100,10 +100,24 @@ func (a *admission) admit(w rules) func(huma.Context, func(huma.Context)) {
 	}
 }
 
+// large lets the owner of a job answer with a large document if there is room. Daemons that only forward the request need
+// no place for that.
+func (a *admission) large(ctx huma.Context, next func(huma.Context)) {
+	r, out := humago.Unwrap(ctx)
+	asks := requesterOf(r.Context())
+	in, by := a.rooms[asks.from].answers, asks.account()
+	if err := in.waitBriefly(r.Context(), by, 1); err != nil {
+		a.refuse(out, r, err)
+		return
+	}
+	defer in.give(by, 1)
+	next(ctx)
+}
+
 // plain admits a request that no route of huma answers.
 func (a *admission) plain(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		leave, err := a.enter(r, requesterOf(r.Context()), rules{lists: true})
+		leave, err := a.enter(r, requesterOf(r.Context()), rules{large: true})
 		if err != nil {
 			a.refuse(w, r, err)
 			return
@@ -130,8 +144,8 @@ func (a *admission) enter(r *http.Request, asks requester, w rules) (leave func(
 		in = all.follows
 	case w.stream:
 		in = all.streams
-	case w.lists:
-		in = all.listings
+	case w.large && !w.owner:
+		in = all.answers
 	}
 	if !w.stream {
 		err = in.waitBriefly(r.Context(), by, 1)

@@ -106,7 +106,7 @@ func TestRequestsOfOneUserWaitInLine(t *testing.T) {
 func TestRequestsDoNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
-		room := amy.server.admission.rooms[fromTCP].listings
+		room := amy.server.admission.rooms[fromTCP].answers
 		n := room.fill(of("amy"))
 		began := time.Now()
 		if _, err := amy.client.Stats(t.Context()); !errors.Is(err, ErrTooMany) || time.Since(began) != placeWait {

@@ -148,6 +148,42 @@ func TestStreamsOfOneUser(t *testing.T) {
 	}
 }
 
+// TestSlowReadersOfOneUser has a user open event streams, read none of them, and submit jobs, each of which is an event on
+// each stream.
+func TestSlowReadersOfOneUser(t *testing.T) {
+	asRoot(t)
+	d := newDaemon(t, "amy", "--gpus", "none").start()
+	attacker := d.clientAs(greedy)
+	before := d.memory()
+	for range 200 {
+		resp, err := attacker.Get("http://muster/v1/events")
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%+v, %v", resp, err)
+		}
+		defer resp.Body.Close()
+	}
+	for range 2000 {
+		if text, err := postTo(attacker, "/v1/jobs", `{"command":["true"],"hold":true}`); err != nil || !strings.Contains(text, `"id":"`) {
+			t.Fatalf("submit: %v, %s", err, text)
+		}
+	}
+	d.runs(10, "200 slow readers")
+	if grown := d.memory() - before; grown > 192<<20 {
+		t.Errorf("the daemon grew by %d MiB", grown>>20)
+	}
+}
+
+// postTo sends a document and returns the answer.
+func postTo(c *http.Client, path, body string) (string, error) {
+	resp, err := c.Post("http://muster"+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return string(text), err
+}
+
 // TestHalfOpenRequests has a user hold thousands of connections on which no request is ever complete.
 func TestHalfOpenRequests(t *testing.T) {
 	asRoot(t)
@@ -269,18 +305,9 @@ func TestQuestionsOfOneUser(t *testing.T) {
 	asRoot(t)
 	d := newDaemon(t, "amy", "--gpus", "none").start()
 	attacker := d.clientAs(greedy)
-	post := func(path, body string) (string, error) {
-		resp, err := attacker.Post("http://muster"+path, "application/json", strings.NewReader(body))
-		if err != nil {
-			return "", err
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		return string(text), err
-	}
 	id := ""
 	for range 300 {
-		text, err := post("/v1/jobs", `{"command":["true"],"hold":true}`)
+		text, err := postTo(attacker, "/v1/jobs", `{"command":["true"],"hold":true}`)
 		if err != nil || !strings.Contains(text, `"id":"`) {
 			t.Fatalf("submit: %v, %s", err, text)
 		}
@@ -296,7 +323,7 @@ func TestQuestionsOfOneUser(t *testing.T) {
 			for n := i; ctx.Err() == nil; n++ {
 				path := []string{"/v1/jobs/" + id, "/v1/jobs?limit=1000", "/v1/jobs/" + id + "/why", ""}[n%4]
 				if path == "" {
-					_, _ = post("/v1/jobs", `{"command":["true"],"nodes":0,"comand":1}`)
+					_, _ = postTo(attacker, "/v1/jobs", `{"command":["true"],"nodes":0,"comand":1}`)
 				} else if resp, err := attacker.Get("http://muster" + path); err == nil {
 					_, _ = io.Copy(io.Discard, resp.Body)
 					resp.Body.Close()
