@@ -135,7 +135,7 @@ func (cs *connections) closeOldest(by account) bool {
 	if oldest == nil {
 		return false
 	}
-	oldest.Close()
+	_ = oldest.Close() // it is dropped
 	return true
 }
 

@@ -123,6 +123,10 @@ func TestStreamsOfOneUser(t *testing.T) {
 	if held < 256 {
 		t.Errorf("a user alone gets %d streams", held)
 	}
+	d.user = &syscall.Credential{Uid: greedy, Gid: greedy}
+	d.fails(125, []string{"too many: user 23456 has 256 of 512 open streams"}, "run", "--", "true")
+	d.user = nil
+	d.ok("cancel", d.ok("submit", "--hold", "--", "true"))
 	d.runs(20, fmt.Sprintf("%d streams", held))
 	var tried, more atomic.Int64
 	var trying sync.WaitGroup

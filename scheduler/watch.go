@@ -23,9 +23,9 @@ type watcher struct {
 
 	mu     sync.Mutex
 	latest map[job.ID]*job.Job // guarded by mu; shared with other watchers, so that many slow ones cost little
-	order  []job.ID           // of latest, the oldest change first; guarded by mu
-	over   bool               // nothing is added any more; guarded by mu
-	bell   chan struct{}      // holds one token while there may be something to read
+	order  []job.ID            // of latest, the oldest change first; guarded by mu
+	over   bool                // nothing is added any more; guarded by mu
+	bell   chan struct{}       // holds one token while there may be something to read
 }
 
 // watchers is the set of open watchers. Only the goroutine of the loop uses it.
