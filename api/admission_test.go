@@ -156,6 +156,7 @@ func TestSlowBodiesOfOneUser(t *testing.T) {
 			})
 		}
 		time.Sleep(5 * time.Second)
+		synctest.Wait()
 		bodies := amy.server.admission.rooms[fromTCP].bodies
 		if held := bodies.has[party{user: "eve"}]; held < maxBodies/4 || held > maxBodies/2 {
 			t.Errorf("the bodies of one user have %d bytes", held)
@@ -185,6 +186,7 @@ func TestSlowBodiesOfOneUser(t *testing.T) {
 		stop()
 		sending.Wait()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if bodies.used != 0 {
 			t.Errorf("all requests have ended, and %d bytes are counted", bodies.used)
 		}
@@ -210,6 +212,7 @@ func TestForwardingIsShared(t *testing.T) {
 			ends = append(ends, end)
 		}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if n := ben.back.dialed(); n > maxOutboundLong {
 			t.Errorf("%d streams are open to the other daemon", n)
 		}
@@ -229,6 +232,7 @@ func TestForwardingIsShared(t *testing.T) {
 			end()
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if n := len(amy.server.daemons.out.to); n > 0 {
 			t.Errorf("%d rooms are left", n)
 		}
