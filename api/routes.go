@@ -143,7 +143,7 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	add(rt, post("join", "/v1/join", "Join a cluster", http.StatusOK), rules{}, members.join)
 	add(rt, post("forget-claim", "/v1/claims/{group}/forget", "Have this host forget which daemon owns the jobs of a group", http.StatusOK), rules{}, claims.forget)
 	add(rt, hiddenOp(get("get-founding", pathFoundings+"{group}", "Get the proof that this daemon has founded a group")), rules{peers: anyMember, only: true}, claims.founding)
-	add(rt, get("list-audit", "/v1/audit", "List entries of the audit log, newest first"), rules{peers: schedulers}, entries.list)
+	add(rt, get("list-audit", "/v1/audit", "List entries of the audit log, newest first"), rules{peers: schedulers, large: true}, entries.list)
 	add(rt, get("get-daemon", "/v1/daemon", "Get this daemon's identity, and its settings with their origin"), rules{}, daemon.get)
 	add(rt, get("health", "/health", "Check that the daemon answers"), rules{}, daemon.health)
 	add(rt, get("ready", "/ready", "Check that the daemon accepts work"), rules{}, daemon.ready)
