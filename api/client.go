@@ -22,7 +22,8 @@ import (
 
 // Bounds of the client.
 const (
-	dialTimeout    = 5 * time.Second  // enough for a daemon on the other side of the world
+	dialTimeout    = 5 * time.Second // enough for a daemon on the other side of the world
+	dialAgain      = 5 * time.Millisecond
 	requestTimeout = 45 * time.Second // longer than a daemon takes to give up on committing a job
 	maxAnswer      = 64 << 20         // bytes of an answer: a page of the largest jobs
 	maxProblem     = 1 << 20          // a problem document with its explanation
@@ -68,12 +69,31 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	case cfg.Socket != "":
 		c.base, c.where, c.local = "http://muster", cfg.Socket, true
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", cfg.Socket)
+			return dialSocket(ctx, dialer, cfg.Socket)
 		}
 	default:
 		return nil, bad("give the socket or the address of a daemon")
 	}
 	return c, nil
+}
+
+// dialSocket connects to a socket. While more connections wait there than the kernel holds, it tries again.
+func dialSocket(ctx context.Context, dialer *net.Dialer, path string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	for {
+		c, err := dialer.DialContext(ctx, "unix", path)
+		if !errors.Is(err, syscall.EAGAIN) {
+			return c, err
+		}
+		again := time.NewTimer(dialAgain)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return nil, err
+		}
+	}
 }
 
 // Close closes idle connections.

@@ -83,7 +83,7 @@ func (c *Client) mayBeOpen(f EventFilter, err error) bool {
 
 // mayReturn reports whether a retry can help.
 func mayReturn(err error) bool {
-	return errors.Is(err, ErrUnavailable) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrTooMany) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // pause waits before the n-th try, or until ctx ends.

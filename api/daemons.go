@@ -24,6 +24,7 @@ type daemons struct {
 	http    *http.Client           // its transport accepts http://PEER/...
 	proxy   *httputil.ReverseProxy // its transport accepts http://PEER/...
 	metrics *metrics
+	out     outbound
 }
 
 func newDaemons(self job.Peer, peers Peers, transport http.RoundTripper, m *metrics, log *slog.Logger) *daemons {
@@ -106,6 +107,11 @@ func (d *daemons) exchange(ctx context.Context, method string, peer job.Peer, pa
 		req.Header.Set("Content-Type", "application/json")
 	}
 	setRequester(req.Header, requesterOf(ctx))
+	leave, err := d.out.wait(ctx, peer, false)
+	if err != nil {
+		return fmt.Errorf("api: ask %s for %s: %w", peer.Short(), path, err)
+	}
+	defer leave()
 	resp, err := d.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("api: ask %s for %s: %w: %s", peer.Short(), path, ErrUnavailable, cause(err))

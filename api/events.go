@@ -398,6 +398,11 @@ func (d *eventRoutes) eventsOf(ctx context.Context, peer job.Peer, in eventsInpu
 		return fmt.Errorf("api: events of %s: %w", peer.Short(), err)
 	}
 	setRequester(req.Header, requesterOf(ctx))
+	leave, err := d.out.wait(ctx, peer, true)
+	if err != nil {
+		return fmt.Errorf("api: events of %s: %w", peer.Short(), err)
+	}
+	defer leave()
 	resp, err := d.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("api: events of %s: %w: %s", peer.Short(), ErrUnavailable, cause(err))

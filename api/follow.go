@@ -284,6 +284,11 @@ func (d *daemons) followAt(ctx context.Context, peer job.Peer, g job.Group, jobs
 	}
 	req.Header.Set("Content-Type", "application/json")
 	setRequester(req.Header, requesterOf(ctx))
+	leave, err := d.out.wait(ctx, peer, false) // for a user it asks once, see unknownParents
+	if err != nil {
+		return err
+	}
+	defer leave()
 	resp, err := d.http.Do(req)
 	if err != nil {
 		return followError(ctx, err)

@@ -39,6 +39,9 @@ func refuse(w http.ResponseWriter, err error) {
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="muster"`)
 	}
+	if p.Status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
 	w.WriteHeader(p.Status)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -100,6 +103,16 @@ func (d *daemons) forward(w http.ResponseWriter, r *http.Request, to destination
 		if !p.whole {
 			to.begun = func() { late.Stop() }
 		}
+	}
+	leave, err := d.out.wait(ctx, to.peer, !p.whole)
+	switch {
+	case err == nil:
+		defer leave()
+	case r.Context().Err() != nil:
+		panic(http.ErrAbortHandler) // the client is gone, or the server stops
+	default:
+		refuse(w, err)
+		return
 	}
 	d.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, destinationKey{}, to)))
 }

@@ -4,7 +4,6 @@ package api
 // panics.
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,14 @@ func (s *Server) handler(from origin) http.Handler {
 		n := &note{}
 		out := &response{ResponseWriter: w, control: http.NewResponseController(w), note: n}
 		defer s.served(r, out, began)
+		if r.ContentLength != 0 { // net/http reads what is left of a body before it sends a refusal
+			_ = out.control.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every listener supports it; see response.Write
+		}
+		if err := excessive(r.Context()); err != nil {
+			out.Header().Set("Connection", "close")
+			refuse(out, err)
+			return
+		}
 		a, err := s.auth.identify(from, r)
 		a.from, a.note = from, n
 		n.record = func(status int) { s.audit(r, a, n, status) }
@@ -33,7 +40,7 @@ func (s *Server) handler(from origin) http.Handler {
 			return
 		}
 		r.Body = &body{ReadCloser: http.MaxBytesReader(out, r.Body, bodyBound(r.URL.Path)), control: out.control}
-		*r = *r.WithContext(context.WithValue(r.Context(), requesterKey{}, a))
+		*r = *withRequester(r, a)
 		s.routes.ServeHTTP(out, r)
 	})
 }

@@ -17,6 +17,7 @@ type metrics struct {
 	streams  prometheus.Gauge
 	silent   prometheus.Counter
 	foreign  prometheus.Counter
+	refused  prometheus.Counter
 }
 
 func newMetrics(reg *prometheus.Registry) (*metrics, error) {
@@ -33,9 +34,10 @@ func newMetrics(reg *prometheus.Registry) (*metrics, error) {
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_api_streams", Help: "Open streams of logs and events."}),
 		silent:  prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_api_silent_total", Help: "Listings that a member did not answer, counted for each member."}),
 		foreign: prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_foreign_rows_total", Help: "Rows and events of members about what is not theirs, which were dropped."}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{Name: "muster_api_refused_total", Help: "Requests and connections refused because their user or daemon had too many."}),
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.streams, m.silent, m.foreign} {
+	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.streams, m.silent, m.foreign, m.refused} {
 		errs = append(errs, reg.Register(c))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -64,6 +66,13 @@ func (m *metrics) stream(open float64) {
 func (m *metrics) silence(members int) {
 	if m != nil {
 		m.silent.Add(float64(members))
+	}
+}
+
+// full counts a request or a connection that found no place.
+func (m *metrics) full() {
+	if m != nil {
+		m.refused.Inc()
 	}
 }
 

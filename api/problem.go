@@ -28,6 +28,8 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrUnavailable is a daemon that does not answer now. Try again.
 	ErrUnavailable = errors.New("unavailable")
+	// ErrTooMany is a request of a user, or of a daemon, that has as many in progress as it may. End some, or try again.
+	ErrTooMany = errors.New("too many")
 	// ErrUnauthorized is a request over TCP without the right token.
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrDenied is a request that this user may not make.
@@ -64,6 +66,7 @@ var problems = []struct {
 	{ErrConflict, "conflict", http.StatusConflict},
 	{ErrUnauthorized, "unauthorized", http.StatusUnauthorized},
 	{ErrDenied, "denied", http.StatusForbidden},
+	{ErrTooMany, "too-many", http.StatusTooManyRequests},
 	{ErrUnavailable, "unavailable", http.StatusServiceUnavailable},
 	{context.DeadlineExceeded, "unavailable", http.StatusServiceUnavailable},
 }
@@ -81,7 +84,7 @@ type Problem struct { //nolint:errname // a document first, and by its name in t
 	Title       string       `json:"title"`
 	Status      int          `json:"status"`
 	Detail      string       `json:"detail"`
-	Code        string       `json:"code" doc:"A stable word: not-found, no-match, not-yet, too-large, bad-request, conflict, unauthorized, denied, unavailable or internal."`
+	Code        string       `json:"code" doc:"A stable word: not-found, no-match, not-yet, too-large, bad-request, conflict, unauthorized, denied, too-many, unavailable or internal."`
 	Errors      []Flaw       `json:"errors,omitempty"`
 	Explanation *Explanation `json:"explanation,omitempty" doc:"With no-match: which requirements of the job no node meets."`
 }

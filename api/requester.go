@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"unicode"
 
@@ -72,45 +73,47 @@ func requesterOf(ctx context.Context) requester {
 	return a
 }
 
-// caller is what the kernel says about the process at the other end of a unix socket.
+// caller is who is at the other end of a connection: of the unix socket, what the kernel says about the process.
 type caller struct {
-	uid  int
-	pid  int
-	name string
-	err  error
+	account // its user is a uid, because a name costs a lookup; over TCP an address
+
+	uid    int
+	pid    int
+	err    error // why it is not known
+	naming sync.Once
+	name   string
 }
 
-type callerKey struct{}
-
-// connContext asks the kernel once for each connection.
-func connContext(from origin) func(context.Context, net.Conn) context.Context {
-	return func(ctx context.Context, conn net.Conn) context.Context {
-		if from != fromSocket {
-			return ctx
-		}
-		return context.WithValue(ctx, callerKey{}, callerOf(conn))
-	}
-}
-
-func callerOf(conn net.Conn) caller {
+// callerOf asks the kernel.
+func callerOf(conn net.Conn) *caller {
+	unknown := func(err error) *caller { return &caller{err: fmt.Errorf("api: peer credentials: %w", err)} }
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
-		return caller{err: fmt.Errorf("api: %T is not a unix socket", conn)}
+		return unknown(fmt.Errorf("%T is not a unix socket", conn))
 	}
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return caller{err: fmt.Errorf("api: peer credentials: %w", err)}
+		return unknown(err)
 	}
 	var cred *unix.Ucred
 	var inner error
 	if err := raw.Control(func(fd uintptr) { cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return caller{err: fmt.Errorf("api: peer credentials: %w", err)}
+		return unknown(err)
 	}
 	if inner != nil {
-		return caller{err: fmt.Errorf("api: peer credentials: %w", inner)}
+		return unknown(inner)
 	}
 	uid := int(cred.Uid)
-	return caller{uid: uid, pid: int(cred.Pid), name: UserName(uid)}
+	return &caller{uid: uid, pid: int(cred.Pid), account: account{party: party{user: strconv.Itoa(uid)}, operator: runsIt(uid)}}
+}
+
+// runsIt reports whether a user is root, or runs this daemon.
+func runsIt(uid int) bool { return uid == 0 || uid == os.Getuid() }
+
+// userName returns the name of the user of the unix socket.
+func (c *caller) userName() string {
+	c.naming.Do(func() { c.name = UserName(c.uid) })
+	return c.name
 }
 
 // UserName returns the name by which users of this host are known in the cluster. For a user without a name, as in a
@@ -149,11 +152,12 @@ func (a *authenticator) identify(from origin, r *http.Request) (requester, error
 func (a *authenticator) identity(from origin, r *http.Request) (requester, error) {
 	switch from {
 	case fromSocket:
-		c, ok := r.Context().Value(callerKey{}).(caller)
+		c, ok := r.Context().Value(connectionKey{}).(*connection)
 		if !ok || c.err != nil {
 			return requester{}, fmt.Errorf("%w: the user at the other end of the socket is unknown", ErrUnauthorized)
 		}
-		return requester{from: from, user: c.name, uid: c.uid, pid: c.pid, operator: c.uid == 0 || c.uid == os.Getuid() || a.isOperator(c.name)}, nil
+		name := c.userName()
+		return requester{from: from, user: name, uid: c.uid, pid: c.pid, operator: runsIt(c.uid) || a.isOperator(name)}, nil
 	case fromTCP:
 		if err := a.checkTCP(r); err != nil {
 			return requester{}, err

@@ -22,6 +22,7 @@ type rules struct {
 	owner  bool    // it is about the job {id}, and the daemon that owns the job answers
 	node   bool    // it is about the node {id}, and the node's own daemon answers
 	stream bool    // it is long-lived
+	large  bool    // its answer may be large, or it asks all members
 	follow bool    // it is the stream of a daemon that follows jobs, which has a bound of its own
 }
 
@@ -61,9 +62,9 @@ func newRouter(cfg Config, needs Needs, d *daemons, follows *followRoutes, limit
 	rt.cluster(needs, log)
 
 	finishOpenAPI(rt.api.OpenAPI())
-	mux.HandleFunc("GET /docs", docs(rt.api.OpenAPI()))
+	mux.Handle("GET /docs", limits.plain(docs(rt.api.OpenAPI())))
 	if needs.Registry != nil {
-		mux.Handle("GET /metrics", promhttp.HandlerFor(needs.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+		mux.Handle("GET /metrics", limits.plain(promhttp.HandlerFor(needs.Registry, promhttp.HandlerOpts{})))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": there is no such route; /docs lists them"))
@@ -73,7 +74,7 @@ func newRouter(cfg Config, needs Needs, d *daemons, follows *followRoutes, limit
 
 // jobs adds the routes of jobs and of the output of their tasks.
 func (rt *router) jobs(needs Needs, log *slog.Logger) {
-	uploads := &uploadRoutes{uploads: needs.Uploads, parsing: make(chan struct{}, maxParsing)}
+	uploads := &uploadRoutes{uploads: needs.Uploads, parsing: newRoom("uploads that are being stored", maxParsing, 1)}
 	access := jobAccess{needs.Jobs}
 	jobs := &jobRoutes{daemons: rt.daemons, jobAccess: access, explain: needs.Explain, directory: needs.Directory, hasTree: uploads.hasTree, follows: rt.follows}
 	logs := &logRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, logs: needs.Logs}
@@ -82,15 +83,15 @@ func (rt *router) jobs(needs Needs, log *slog.Logger) {
 	attach := &attachRoutes{daemons: rt.daemons, jobAccess: access, watch: needs.Watch, exec: needs.Exec, log: log}
 
 	add(rt, jobFile(post("submit-job", "/v1/jobs", "Submit a job, as a job file in JSON", http.StatusCreated)), rules{}, jobs.submit)
-	add(rt, get("list-jobs", "/v1/jobs", "List jobs, newest first"), rules{peers: anyMember}, jobs.list)
-	add(rt, get("get-job", "/v1/jobs/{id}", "Get one job"), rules{peers: anyMember, owner: true}, jobs.get)
-	add(rt, get("list-tasks", "/v1/jobs/{id}/tasks", "List the tasks of a job, by number"), rules{peers: anyMember, owner: true}, jobs.tasks)
-	add(rt, get("why-job", "/v1/jobs/{id}/why", "Explain the state of a job"), rules{peers: anyMember, owner: true}, jobs.why)
+	add(rt, get("list-jobs", "/v1/jobs", "List jobs, newest first"), rules{peers: anyMember, large: true}, jobs.list)
+	add(rt, get("get-job", "/v1/jobs/{id}", "Get one job"), rules{peers: anyMember, owner: true, large: true}, jobs.get)
+	add(rt, get("list-tasks", "/v1/jobs/{id}/tasks", "List the tasks of a job, by number"), rules{peers: anyMember, owner: true, large: true}, jobs.tasks)
+	add(rt, get("why-job", "/v1/jobs/{id}/why", "Explain the state of a job"), rules{peers: anyMember, owner: true, large: true}, jobs.why)
 	add(rt, post("cancel-job", "/v1/jobs/{id}/cancel", "Cancel a job, or tasks of it", http.StatusOK), rules{peers: schedulers, owner: true}, jobs.cancel)
 	add(rt, post("hold-job", "/v1/jobs/{id}/hold", "Hold a waiting job, or tasks of it", http.StatusOK), rules{peers: schedulers, owner: true}, jobs.hold)
 	add(rt, post("release-job", "/v1/jobs/{id}/release", "Release a held job, or tasks of it", http.StatusOK), rules{peers: schedulers, owner: true}, jobs.release)
 	add(rt, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again, or tasks of it", http.StatusOK), rules{peers: schedulers, owner: true}, jobs.requeue)
-	add(rt, jobFile(post("offers", "/v1/offers", "List the nodes that would take a job, without submitting it", http.StatusOK)), rules{}, jobs.offers)
+	add(rt, jobFile(post("offers", "/v1/offers", "List the nodes that would take a job, without submitting it", http.StatusOK)), rules{large: true}, jobs.offers)
 
 	add(rt, hiddenOp(post("follow-jobs", "/peer/v1/groups/{group}/progress", "Follow the progress of jobs of this daemon", http.StatusOK)), rules{peers: schedulers, only: true, stream: true, follow: true}, rt.follows.follow)
 
@@ -124,25 +125,25 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	claims := &claimRoutes{needs.Directory}
 	entries := &auditRoutes{daemons: rt.daemons, log: needs.Audit}
 
-	add(rt, get("list-nodes", "/v1/nodes", "List nodes"), rules{peers: anyMember}, nodes.list)
-	add(rt, get("get-node", "/v1/nodes/{id}", "Get one node, by id or name"), rules{peers: anyMember}, nodes.get)
+	add(rt, get("list-nodes", "/v1/nodes", "List nodes"), rules{peers: anyMember, large: true}, nodes.list)
+	add(rt, get("get-node", "/v1/nodes/{id}", "Get one node, by id or name"), rules{peers: anyMember, large: true}, nodes.get)
 	add(rt, post("drain-node", "/v1/nodes/{id}/drain", "Drain a node: start nothing new there", http.StatusOK), rules{peers: schedulers, node: true}, nodes.drain)
 	add(rt, post("resume-node", "/v1/nodes/{id}/resume", "End a drain, and the quarantine of the node's GPUs", http.StatusOK), rules{peers: schedulers, node: true}, nodes.resume)
 	add(rt, post("declare-node-dead", "/v1/nodes/{id}/declare-dead", "Declare a node dead: give up its tasks", http.StatusOK), rules{peers: schedulers}, deaths.declare)
-	add(rt, get("list-users", "/v1/users", "List users and projects: what they have used, and their shares"), rules{}, users.list)
-	add(rt, hiddenOp(get("get-host-users", "/peer/v1/users", "Get what users have used of this host")), rules{peers: anyMember, only: true}, users.here)
-	add(rt, get("list-gpus", "/v1/gpus", "List GPUs"), rules{}, nodes.listGPUs)
-	add(rt, get("get-stats", "/v1/stats", "Get totals of the cluster: nodes, jobs, CPUs, memory and GPUs"), rules{peers: anyMember}, nodes.stats)
+	add(rt, get("list-users", "/v1/users", "List users and projects: what they have used, and their shares"), rules{large: true}, users.list)
+	add(rt, hiddenOp(get("get-host-users", "/peer/v1/users", "Get what users have used of this host")), rules{peers: anyMember, only: true, large: true}, users.here)
+	add(rt, get("list-gpus", "/v1/gpus", "List GPUs"), rules{large: true}, nodes.listGPUs)
+	add(rt, get("get-stats", "/v1/stats", "Get totals of the cluster: nodes, jobs, CPUs, memory and GPUs"), rules{peers: anyMember, large: true}, nodes.stats)
 	add(rt, eventsOf(get("get-events", "/v1/events", "Follow changes of jobs, as server-sent events")), rules{peers: anyMember, stream: true}, events.stream)
 
-	add(rt, get("list-peers", "/v1/peers", "List the members that this daemon knows"), rules{}, members.list)
+	add(rt, get("list-peers", "/v1/peers", "List the members that this daemon knows"), rules{large: true}, members.list)
 	add(rt, post("revoke-peer", "/v1/peers/{id}/revoke", "Revoke a member", http.StatusOK), rules{}, members.revoke)
 	add(rt, post("restore-peer", "/v1/peers/{id}/restore", "Take the revocation of a member back", http.StatusNoContent), rules{}, members.restore)
 	add(rt, post("invite", "/v1/invitations", "Make a token with which hosts can join", http.StatusCreated), rules{}, members.invite)
 	add(rt, post("join", "/v1/join", "Join a cluster", http.StatusOK), rules{}, members.join)
 	add(rt, post("forget-claim", "/v1/claims/{group}/forget", "Have this host forget which daemon owns the jobs of a group", http.StatusOK), rules{}, claims.forget)
 	add(rt, hiddenOp(get("get-founding", pathFoundings+"{group}", "Get the proof that this daemon has founded a group")), rules{peers: anyMember, only: true}, claims.founding)
-	add(rt, get("list-audit", "/v1/audit", "List entries of the audit log, newest first"), rules{peers: schedulers}, entries.list)
+	add(rt, get("list-audit", "/v1/audit", "List entries of the audit log, newest first"), rules{peers: schedulers, large: true}, entries.list)
 	add(rt, get("get-daemon", "/v1/daemon", "Get this daemon's identity, and its settings with their origin"), rules{}, daemon.get)
 	add(rt, get("health", "/health", "Check that the daemon answers"), rules{}, daemon.health)
 	add(rt, get("ready", "/ready", "Check that the daemon accepts work"), rules{}, daemon.ready)
@@ -187,6 +188,9 @@ func add[I, O any](rt *router, op huma.Operation, w rules, handle func(context.C
 	}
 	if w.node {
 		op.Middlewares = append(op.Middlewares, rt.toNode)
+	}
+	if w.owner && w.large {
+		op.Middlewares = append(op.Middlewares, rt.admission.large)
 	}
 	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)

@@ -72,8 +72,6 @@ const (
 	idleTimeout   = 2 * time.Minute
 	writeWait     = 30 * time.Second // after this time without a read the client is disconnected
 	stopWait      = 2 * time.Second  // for open requests when the daemon stops
-	maxRequests   = 256              // concurrent requests on one kind of listener
-	maxStreams    = 256              // concurrent streams of logs and events on one kind of listener
 	minToken      = 16               // characters of a bearer token
 	maxTokenFile  = 4 << 10
 )
@@ -160,6 +158,12 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
+// waysIn are the listeners whose connections are counted. Package peerhttp bounds the streams of other daemons.
+var waysIn = map[origin]struct {
+	who  func(net.Conn) *caller
+	safe time.Duration
+}{fromSocket: {callerOf, idleBefore}, fromTCP: {addressOf, 0}}
+
 type listener struct {
 	net.Listener
 	server *http.Server
@@ -169,7 +173,12 @@ type listener struct {
 func (s *Server) listen(ctx context.Context) ([]listener, error) {
 	var lists []listener
 	add := func(l net.Listener, from origin) {
-		lists = append(lists, listener{l, s.newServer(context.WithoutCancel(ctx), from)})
+		server := s.newServer(context.WithoutCancel(ctx), from)
+		if way := waysIn[from]; way.who != nil {
+			counted := newConnections(l, way.who, way.safe, s.metrics)
+			l, server.ConnState = counted, counted.changed
+		}
+		lists = append(lists, listener{l, server})
 	}
 	fail := func(err error) ([]listener, error) {
 		for _, l := range lists {
@@ -204,7 +213,7 @@ func (s *Server) listen(ctx context.Context) ([]listener, error) {
 func (s *Server) newServer(base context.Context, from origin) *http.Server {
 	return &http.Server{
 		Handler:           s.handler(from),
-		ConnContext:       connContext(from),
+		ConnContext:       connContext,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		MaxHeaderBytes:    maxHeader,
 		ReadHeaderTimeout: headerTimeout,

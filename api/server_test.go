@@ -267,27 +267,6 @@ func TestReadyAndMetrics(t *testing.T) {
 	})
 }
 
-// A server with too many requests refuses others instead of queueing them, until one has ended.
-func TestGate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		amy := newCluster(t, "amy").daemons[0]
-		room := amy.server.admission.limiters[fromTCP].requests
-		for range maxRequests {
-			room <- struct{}{}
-		}
-		if _, err := amy.client.Stats(t.Context()); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("Stats through a full door = %v", err)
-		}
-		<-room
-		if _, err := amy.client.Stats(t.Context()); err != nil {
-			t.Errorf("Stats with room = %v", err)
-		}
-		if len(room) != maxRequests-1 {
-			t.Errorf("%d requests are counted, want %d", len(room), maxRequests-1)
-		}
-	})
-}
-
 func TestHugeHeaderIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]

@@ -211,9 +211,9 @@ func TestWaitTasks(t *testing.T) {
 			failed []Task
 			err    error
 		}
-		got := make(chan result, 1)
+		got, id := make(chan result, 1), j.ID
 		go func() {
-			failed, err := amy.client.WaitTasks(t.Context(), j.ID, []job.Range{{First: 20, Last: 40}})
+			failed, err := amy.client.WaitTasks(t.Context(), id, []job.Range{{First: 20, Last: 40}})
 			got <- result{failed, err}
 		}()
 		set := func(i int, s job.State) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -15,9 +16,9 @@ import (
 	"github.com/musterhq/muster/blob"
 )
 
-// maxParsing bounds the lists of files that are decoded at once. Each may have blob.MaxTreeBytes, and needs several
-// times that in memory.
-const maxParsing = 2
+// maxParsing bounds the lists of files that are decoded and synced at once; a user alone has half. Each may have
+// blob.MaxTreeBytes, and needs several times that in memory.
+const maxParsing = 4
 
 // rawInput is a request whose body the handler reads itself.
 type rawInput struct{ body io.Reader }
@@ -54,11 +55,13 @@ func bodyBound(path string) int64 {
 	switch {
 	case path == pathChunks:
 		return blob.MaxBatch + blob.MaxChunk + 4*blob.MaxAsk
-	case len(path) > len(pathTrees) && path[:len(pathTrees)] == pathTrees:
+	case isTree(path):
 		return blob.MaxTreeBytes
 	}
 	return defaultBody
 }
+
+func isTree(path string) bool { return strings.HasPrefix(path, pathTrees) }
 
 const (
 	pathMissing    = "/v1/uploads/missing"
@@ -71,7 +74,7 @@ const (
 // uploadRoutes serves the trees that this daemon stores.
 type uploadRoutes struct {
 	uploads Uploads
-	parsing chan struct{} // holds a token for each list of files that is being decoded
+	parsing *room // has a place for each list of files that is being decoded
 }
 
 // blobError translates an error of package blob into one of this package.
@@ -117,19 +120,18 @@ func (u *uploadRoutes) putTree(ctx context.Context, in *treeInput) (*struct{}, e
 	if err != nil {
 		return nil, bad("%w", err)
 	}
-	select {
-	case u.parsing <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	defer func() { <-u.parsing }()
-	text, err := io.ReadAll(in.body)
+	text, err := io.ReadAll(in.body) // before it takes a place: the body may be slow
 	switch {
 	case err != nil:
 		return nil, bad("tree: %w", err)
 	case blob.Sum(text) != h:
 		return nil, bad("tree %s: the body has another hash", h)
 	}
+	by := requesterOf(ctx).account()
+	if err := u.parsing.waitBriefly(ctx, by, 1); err != nil {
+		return nil, err
+	}
+	defer u.parsing.give(by, 1)
 	_, _, err = u.uploads.PutTree(text, requesterOf(ctx).user)
 	return nil, blobError(err)
 }

@@ -22,7 +22,7 @@ var fileOrder = map[string]string{
 		scheduler event turn avoid phase gang policies queue search task retry waitlist
 		entries history hosts share assigned contact parents level pending placement attempts offers stands dispatches gather seats gangstart neighbours gangs plan reports
 		explain reasons estimates views chosen renew requests deaths records core sessions owner look step
-		mailbox replies calls watch follow needs reader execute progress loop list verbs`,
+		askers mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }
 
 // acyclic lists the packages whose files may have any order. There is such an order if their dependencies form no

@@ -5,6 +5,8 @@ package scheduler
 import (
 	"context"
 	"fmt"
+
+	"github.com/musterhq/muster/job"
 )
 
 // calls sends calls to the loop. Any goroutine may use it.
@@ -18,7 +20,7 @@ type calls struct {
 func (cs *calls) ask(ctx context.Context, event func(Token) Event) (Reply, error) {
 	tok, answer := cs.replies.open()
 	defer cs.replies.forget(tok)
-	if !cs.box.call(mail{event: event(tok)}) {
+	if !cs.box.call(job.AskerOf(ctx), mail{event: event(tok)}) {
 		return Reply{}, cs.refusal()
 	}
 	select {
@@ -31,10 +33,10 @@ func (cs *calls) ask(ctx context.Context, event func(Token) Event) (Reply, error
 	}
 }
 
-// look runs f on the core, after everything that came in before, and waits for it.
+// look runs f on the core, after all events and calls of the same asker that came in before, and waits for it.
 func (cs *calls) look(ctx context.Context, f func(*Core)) error {
 	seen := make(chan struct{})
-	if !cs.box.call(mail{look: func(c *Core) { f(c); close(seen) }}) {
+	if !cs.box.call(job.AskerOf(ctx), mail{look: func(c *Core) { f(c); close(seen) }}) {
 		return cs.refusal()
 	}
 	select {
@@ -53,7 +55,7 @@ func (cs *calls) refusal() error {
 	case <-cs.done:
 		return ErrStopped
 	default:
-		return fmt.Errorf("%w: %d requests wait", ErrBusy, maxCall)
+		return fmt.Errorf("%w: too many requests wait", ErrBusy)
 	}
 }
 

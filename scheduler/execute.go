@@ -45,8 +45,11 @@ func (x *executor) arm(timer *time.Timer) {
 	timer.Reset(max(time.Until(wake), 0))
 }
 
-// round gives all mail to the core. All events up to a look are one step, so that records which they lead to are
-// proposed together.
+// callsFor bounds the time for calls before the mail that came meanwhile is taken: tasks start and end by that mail.
+const callsFor = time.Millisecond
+
+// round gives all mail to the core, then the calls of all askers in turn, for some time. All events up to a look are one
+// step, so that records which they lead to are proposed together.
 func (x *executor) round(ctx context.Context, mails []mail, searches *sync.WaitGroup) error {
 	events := make([]Event, 0, len(mails))
 	for _, m := range mails {
@@ -59,6 +62,25 @@ func (x *executor) round(ctx context.Context, mails []mail, searches *sync.WaitG
 		}
 		events = events[:0]
 		m.look(x.core)
+	}
+	late := time.Now().Add(callsFor)
+	for {
+		m, there := x.box.takeCall()
+		if !there {
+			break
+		}
+		if m.event != nil {
+			events = append(events, m.event)
+			continue
+		}
+		if err := x.step(ctx, events, searches); err != nil {
+			return err
+		}
+		events = events[:0]
+		if m.look(x.core); time.Now().After(late) {
+			x.box.ring() // there may be more
+			break
+		}
 	}
 	return x.step(ctx, events, searches)
 }

@@ -62,7 +62,7 @@ func (l *Loop) SetShares(w share.Weights) {
 // too far behind: then list and watch again.
 func (l *Loop) Watch(ctx context.Context, f job.Query) (<-chan job.Job, error) {
 	watchers := &l.execute.watchers // only the loop touches them
-	w := &watcher{filter: f, out: make(chan job.Job), latest: map[job.ID]job.Job{}, bell: make(chan struct{}, 1)}
+	w := &watcher{filter: f, out: make(chan job.Job), latest: map[job.ID]*job.Job{}, bell: make(chan struct{}, 1)}
 	unwatch := func() { l.calls.box.putAlways(mail{look: func(*Core) { delete(watchers.all, w) }}) }
 	archived, err := query(ctx, l.calls, func(c *Core) (archived []Listed, err error) {
 		if len(watchers.all) >= maxWatchers {
@@ -71,7 +71,7 @@ func (l *Loop) Watch(ctx context.Context, f job.Query) (<-chan job.Job, error) {
 		watchers.all[w] = true
 		for _, x := range slices.Backward(c.Page(f)) {
 			if x.Job != nil {
-				w.put(*x.Job)
+				w.put(x.Job)
 			} else {
 				archived = append(archived, x)
 			}

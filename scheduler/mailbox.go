@@ -1,31 +1,24 @@
 package scheduler
 
-// The mailbox of the loop: one queue for everything that comes in, so that all is handled in order.
+// The mailbox of the loop: one queue for events, which are handled in order, and one for the calls of each asker.
 
 import "sync"
 
 // The bounds of what waits. Each kind has its own bound, so that no kind can crowd out the others.
 const (
 	maxMail = 16384 // messages of hosts; beyond that the session of the sender is cut
-	maxCall = 4096  // requests and looks; beyond that they get ErrBusy
 	// maxEntries bounds the committed entries that wait. It is more than maxOutgoing plus the proposals of one plan, so
 	// all entries that the core has proposed fit. So the journal never waits here for the loop while the loop waits for
 	// the journal. Only a replay can fill it, and nothing is proposed during a replay.
 	maxEntries = 2 * (maxOutgoing + planLimit)
 )
 
-// mail is an event for the core, or a function to run on it.
-type mail struct {
-	event Event
-	look  func(*Core)
-}
-
 // mailbox is the queue. Its lock is held only to append or to swap.
 type mailbox struct {
 	mu      sync.Mutex
 	mails   []mail // guarded by mu
 	entries int    // committed entries among them; guarded by mu
-	calls   int    // requests and looks among them; guarded by mu
+	askers  askers // requests and looks; guarded by mu
 	closed  bool   // guarded by mu
 	room    sync.Cond
 	bell    chan struct{} // holds one token while there may be mail
@@ -47,7 +40,7 @@ func (b *mailbox) ring() {
 // put adds a message. It returns false if too many wait, or if the mailbox is closed.
 func (b *mailbox) put(m mail) bool {
 	b.mu.Lock()
-	ok := !b.closed && len(b.mails)-b.entries-b.calls < maxMail
+	ok := !b.closed && len(b.mails)-b.entries < maxMail
 	if ok {
 		b.mails = append(b.mails, m)
 	}
@@ -58,14 +51,10 @@ func (b *mailbox) put(m mail) bool {
 	return ok
 }
 
-// call adds a request or a look, as put does.
-func (b *mailbox) call(m mail) bool {
+// call adds a request or a look of an asker, as put does.
+func (b *mailbox) call(asker string, m mail) bool {
 	b.mu.Lock()
-	ok := !b.closed && b.calls < maxCall
-	if ok {
-		b.mails = append(b.mails, m)
-		b.calls++
-	}
+	ok := !b.closed && b.askers.put(asker, m)
 	b.mu.Unlock()
 	if ok {
 		b.ring()
@@ -97,20 +86,27 @@ func (b *mailbox) putAlways(m mail) {
 	b.ring()
 }
 
-// take empties the mailbox and returns the mail. spare is a slice to fill next.
+// take returns all mail but the calls. spare is a slice to fill next.
 func (b *mailbox) take(spare []mail) []mail {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.mails
-	b.mails, b.entries, b.calls = spare[:0], 0, 0
+	b.mails, b.entries = spare[:0], 0
 	b.room.Broadcast()
 	return all
+}
+
+// takeCall returns the call whose turn it is.
+func (b *mailbox) takeCall() (m mail, there bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.askers.take()
 }
 
 // close drops the mail that waits, and all that comes later.
 func (b *mailbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.closed, b.mails = true, nil
+	b.closed, b.mails, b.askers = true, nil, askers{}
 	b.room.Broadcast()
 }

@@ -158,7 +158,7 @@ func (r *reader) putArchived(w *watcher, archived []Listed) error {
 			return err
 		}
 		if w.filter.Match(&j) {
-			w.putOld(j)
+			w.putOld(&j)
 		}
 	}
 	return nil

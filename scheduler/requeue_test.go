@@ -216,9 +216,9 @@ func TestPurgeAndRequeue(t *testing.T) {
 
 // A state of a job that was read from the disk does not replace a newer one that a watcher has not read yet.
 func TestWatchersKeepTheNewerState(t *testing.T) {
-	w := &watcher{latest: map[job.ID]job.Job{}, bell: make(chan struct{}, 1)}
+	w := &watcher{latest: map[job.ID]*job.Job{}, bell: make(chan struct{}, 1)}
 	id := job.NewID(7, 1)
-	state := func(s job.State) job.Job { return job.Job{ID: id, Tasks: []job.Task{{State: s}}} }
+	state := func(s job.State) *job.Job { return &job.Job{ID: id, Tasks: []job.Task{{State: s}}} }
 	w.putOld(state(job.Succeeded))
 	w.put(state(job.Pending))
 	w.putOld(state(job.Succeeded))

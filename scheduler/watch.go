@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxWatchers = 1024 // one for each waiting client
+	maxWatchers = 4096 // one for each waiting client: more than the API has streams
 	// maxBehind bounds the jobs that a watcher has not read yet. Beyond that the watcher is closed, and its reader
 	// lists again.
 	maxBehind = 8192
@@ -22,10 +22,10 @@ type watcher struct {
 	out    chan job.Job
 
 	mu     sync.Mutex
-	latest map[job.ID]job.Job // guarded by mu
-	order  []job.ID           // of latest, the oldest change first; guarded by mu
-	over   bool               // nothing is added any more; guarded by mu
-	bell   chan struct{}      // holds one token while there may be something to read
+	latest map[job.ID]*job.Job // guarded by mu; shared with other watchers, so that many slow ones cost little
+	order  []job.ID            // of latest, the oldest change first; guarded by mu
+	over   bool                // nothing is added any more; guarded by mu
+	bell   chan struct{}       // holds one token while there may be something to read
 }
 
 // watchers is the set of open watchers. Only the goroutine of the loop uses it.
@@ -48,7 +48,7 @@ func (ws *watchers) publish(c *Core, ids []job.ID) {
 		j := c.views.brief(e)
 		for w := range ws.all {
 			if watches(&w.filter, &j) {
-				w.put(j)
+				w.put(&j)
 			}
 		}
 	}
@@ -67,12 +67,12 @@ func (ws *watchers) end() {
 	}
 }
 
-func (w *watcher) put(j job.Job) { w.set(j, true) }
+func (w *watcher) put(j *job.Job) { w.set(j, true) }
 
 // putOld adds a state that was read some time ago, unless there is a newer one.
-func (w *watcher) putOld(j job.Job) { w.set(j, false) }
+func (w *watcher) putOld(j *job.Job) { w.set(j, false) }
 
-func (w *watcher) set(j job.Job, newer bool) {
+func (w *watcher) set(j *job.Job, newer bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, there := w.latest[j.ID]
@@ -115,7 +115,7 @@ func (w *watcher) next() (j job.Job, there, over bool) {
 	}
 	id := w.order[0]
 	w.order = w.order[1:]
-	j = w.latest[id]
+	j = *w.latest[id]
 	delete(w.latest, id)
 	return j, true, false
 }

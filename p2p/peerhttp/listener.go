@@ -17,6 +17,10 @@ import (
 // backlog bounds the streams that wait for the http.Server to accept them.
 const backlog = 64
 
+// partOfFree bounds the streams of one peer to a part of those that are free. So a few dozen peers that take all that they
+// get leave room for others.
+const partOfFree = 8
+
 // Server is the part of a libp2p host that the Listener needs.
 type Server interface {
 	ID() peer.ID
@@ -76,7 +80,8 @@ func (l *Listener) take(s network.Stream) {
 func (l *Listener) enter(p job.Peer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open[p] >= l.cfg.PeerStreams || l.all >= l.cfg.Streams {
+	free := l.cfg.Streams - l.all
+	if free <= 0 || l.open[p] >= min(l.cfg.PeerStreams, max(1, free/partOfFree)) {
 		return false
 	}
 	l.open[p]++

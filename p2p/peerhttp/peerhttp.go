@@ -8,8 +8,8 @@
 // http://PEER/path. libp2p authenticates and encrypts the connection below, which is open only to members. The remote
 // address of a stream names the member.
 //
-// A peer may have at most [Config.PeerStreams] open streams, and all peers together at most [Config.Streams]. A
-// stream beyond these bounds is reset. The timeouts of the http.Server bound the waits within a request.
+// A peer may have at most [Config.PeerStreams] open streams, and all peers together at most [Config.Streams]. It also
+// has at most an eighth of those that are free, or one. A stream beyond these bounds is reset. The timeouts of the http.Server bound the waits within a request.
 package peerhttp
 
 import (
@@ -37,7 +37,7 @@ type Config struct {
 // DefaultConfig returns the configuration of daemons.
 func DefaultConfig() Config {
 	return Config{
-		Streams: 1024, PeerStreams: 64, OpenStreams: 32,
+		Streams: 1024, PeerStreams: 64, OpenStreams: 60,
 		DialTimeout: 10 * time.Second, HeaderTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 	}
 }

@@ -223,7 +223,7 @@ func TestStreamingResponseOverTCP(t *testing.T) {
 func TestStreamsOfAPeerAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()
-		cfg.Streams, cfg.PeerStreams, cfg.OpenStreams = 3, 2, 1
+		cfg.Streams, cfg.PeerStreams, cfg.OpenStreams = 24, 2, 1
 		release := make(chan struct{})
 		p := newPair(t, cfg, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			<-release
@@ -254,6 +254,28 @@ func TestStreamsOfAPeerAreBounded(t *testing.T) {
 			t.Errorf("after they were closed: %q, %v", got, err)
 		}
 	})
+}
+
+// TestStreamsAreShared checks that hostile peers, each with all streams that it gets, leave some for the next.
+func TestStreamsAreShared(t *testing.T) {
+	l := &Listener{cfg: DefaultConfig(), open: map[job.Peer]int{}}
+	for i := range 30 {
+		p := job.Peer(fmt.Sprint("hostile", i))
+		for l.enter(p) {
+		}
+	}
+	if !l.enter("honest") {
+		t.Errorf("30 peers have all %d streams", l.all)
+	}
+	most := l.all
+	for p, n := range l.open {
+		for range n {
+			l.leave(p)
+		}
+	}
+	if most > l.cfg.Streams || l.all != 0 || len(l.open) > 0 {
+		t.Errorf("%d streams at most, and %d when all have left", most, l.all)
+	}
 }
 
 // TestRequestsWaitForAStream checks that the number of concurrent requests to one peer is bounded, and that further

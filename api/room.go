@@ -1,0 +1,200 @@
+package api
+
+// Rooms: places of a limited number, shared fairly among those who take them. See docs/adr, ADR 122.
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// party is one of those who share a room: a user, or another daemon.
+type party struct {
+	user   string
+	daemon job.Peer
+}
+
+// account says in whose name places are taken. A request of another daemon counts for the daemon and for the user.
+type account struct {
+	party
+	operator bool // gets places as long as there are any, also those that are kept for operators
+}
+
+// parties returns those for whom a place counts. Parties without a name do not count.
+func (a account) parties() [2]party { return [2]party{{user: a.user}, {daemon: a.daemon}} }
+
+// room holds places. A party gets more as long as it then has no more than greed times the places that are still free.
+// So alone it gets greed/(greed+1) of them, and the next one as much of the rest. However many one has, another finds room.
+type room struct {
+	what  string // the plural, for refusals
+	most  int64  // places for all together
+	kept  int64  // further places, which only operators get
+	greed int64
+
+	mu    sync.Mutex
+	used  int64           // guarded by mu
+	has   map[party]int64 // guarded by mu
+	lines []*line         // guarded by mu: of those who wait
+}
+
+// line is the queue of one account. Its first leaves it first.
+type line struct {
+	account
+	waiters []*waiter
+}
+
+type waiter struct {
+	places int64
+	in     chan struct{} // closed when it has its places
+}
+
+func newRoom(what string, most, kept int64) *room {
+	return &room{what: what, most: most, kept: kept, greed: 1, has: map[party]int64{}}
+}
+
+// fitsLocked reports whether n places can be given.
+func (r *room) fitsLocked(a account, n int64) bool {
+	if a.operator {
+		return r.used+n <= r.most+r.kept
+	}
+	free := r.most - r.used - n
+	for _, p := range a.parties() {
+		if p != (party{}) && r.has[p]+n > r.greed*free {
+			return false
+		}
+	}
+	return free >= 0
+}
+
+func (r *room) countLocked(a account, n int64) {
+	r.used += n
+	for _, p := range a.parties() {
+		if p == (party{}) {
+			continue
+		}
+		if r.has[p] += n; r.has[p] == 0 {
+			delete(r.has, p)
+		}
+	}
+}
+
+// take takes n places if they are free for the account.
+func (r *room) take(a account, n int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.fitsLocked(a, n) {
+		return false
+	}
+	r.countLocked(a, n)
+	return true
+}
+
+// give gives n places back, and lets in those who wait and fit now.
+func (r *room) give(a account, n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.countLocked(a, -n)
+	r.admitLocked()
+}
+
+func (r *room) admitLocked() {
+	left := r.lines[:0]
+	for _, l := range r.lines {
+		for len(l.waiters) > 0 && r.fitsLocked(l.account, l.waiters[0].places) {
+			r.countLocked(l.account, l.waiters[0].places)
+			close(l.waiters[0].in)
+			l.waiters = l.waiters[1:]
+		}
+		if len(l.waiters) > 0 {
+			left = append(left, l)
+		}
+	}
+	clear(r.lines[len(left):])
+	r.lines = left
+}
+
+// placeWait is how long a request waits for a place. Clients wait for an answer three times as long.
+const placeWait = 15 * time.Second
+
+// wait takes n places as soon as they are free for the account. Requests of one account wait in one line, which keeps
+// nobody else waiting. It returns ErrTooMany if ctx ends before.
+func (r *room) wait(ctx context.Context, a account, n int64) error {
+	w := r.enter(a, n)
+	if w == nil {
+		return nil
+	}
+	select {
+	case <-w.in:
+		return nil
+	case <-ctx.Done():
+	}
+	if !r.leave(w) {
+		r.give(a, n)
+	}
+	return r.refusal(a)
+}
+
+// waitBriefly is wait for placeWait at most.
+func (r *room) waitBriefly(ctx context.Context, a account, n int64) error {
+	if r.take(a, n) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, placeWait)
+	defer cancel()
+	return r.wait(ctx, a, n)
+}
+
+// enter takes the places, or returns a waiter that has joined the line of its account.
+func (r *room) enter(a account, n int64) *waiter {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var own *line
+	for _, l := range r.lines {
+		if l.account == a {
+			own = l
+			break
+		}
+	}
+	if own == nil {
+		if r.fitsLocked(a, n) {
+			r.countLocked(a, n)
+			return nil
+		}
+		own = &line{account: a}
+		r.lines = append(r.lines, own)
+	}
+	w := &waiter{places: n, in: make(chan struct{})}
+	own.waiters = append(own.waiters, w)
+	return w
+}
+
+// leave takes a waiter out of its line. It returns false if it has its places.
+func (r *room) leave(w *waiter) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.lines {
+		for i, x := range l.waiters {
+			if x == w {
+				l.waiters = append(l.waiters[:i], l.waiters[i+1:]...)
+				r.admitLocked() // the next may need less
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// refusal is the error of an account that gets no place.
+func (r *room) refusal(a account) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	who, p := "user "+a.user, party{user: a.user}
+	if a.daemon != "" && r.has[party{daemon: a.daemon}] >= r.has[p] {
+		who, p = "daemon "+a.daemon.Short(), party{daemon: a.daemon}
+	}
+	return fmt.Errorf("%w: %s has %d of %d %s of this daemon, and the others are kept for others; end some, or try again in a second",
+		ErrTooMany, who, r.has[p], r.most, r.what)
+}

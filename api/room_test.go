@@ -1,0 +1,162 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/musterhq/muster/job"
+)
+
+func of(user string) account { return account{party: party{user: user}} }
+
+// fill takes places until there are no more for the account, and returns how many it got.
+func (r *room) fill(a account) (n int) {
+	for r.take(a, 1) {
+		n++
+	}
+	return n
+}
+
+// One party gets half of the places, each further one half of the rest, and operators find those that are kept for them.
+func TestRoomIsShared(t *testing.T) {
+	r := newRoom("places", 64, 8)
+	for i, want := range []int{32, 16, 8, 4} {
+		if got := r.fill(of(fmt.Sprint("user", i))); got != want {
+			t.Errorf("user %d gets %d places, want %d", i, got, want)
+		}
+	}
+	if err := r.refusal(of("user0")); !errors.Is(err, ErrTooMany) || !strings.Contains(err.Error(), "user user0 has 32 of 64 places") {
+		t.Errorf("refusal = %v", err)
+	}
+	root := account{party: party{user: "root"}, operator: true}
+	if got := r.fill(root); got != 12 {
+		t.Errorf("operators get %d places, want the 4 that are free and 8", got)
+	}
+}
+
+// A daemon has no more places under many names, nor by saying that they are operators. A user has no more by many
+// daemons.
+func TestRoomOfForwardedRequests(t *testing.T) {
+	r := newRoom("places", 64, 8)
+	via := func(d job.Peer, user string) account {
+		return requester{from: fromPeer, daemon: d, user: user, operator: true}.account()
+	}
+	n := 0
+	for r.take(via("mallory", fmt.Sprint("name", n)), 1) {
+		n++
+	}
+	if n != 32 {
+		t.Errorf("one daemon gets %d of 64 places under different names, want 32", n)
+	}
+	if err := r.refusal(via("mallory", "name")); !strings.Contains(err.Error(), "daemon mallory has 32") {
+		t.Errorf("refusal = %v", err)
+	}
+	if !r.take(via("ben", "name0"), 1) {
+		t.Error("a user whose name the daemon has used gets none by another daemon")
+	}
+	r.give(via("ben", "name0"), 1)
+	for i := range n {
+		r.give(via("mallory", fmt.Sprint("name", i)), 1)
+	}
+	n = 0
+	for r.take(via(job.Peer(fmt.Sprint("daemon", n)), "eve"), 1) {
+		n++
+	}
+	if n != 32 {
+		t.Errorf("one user gets %d of 64 places by different daemons, want 32", n)
+	}
+}
+
+// Who waits is let in when there is room: those of one account in order, and each account without regard to the others.
+func TestRoomLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoom("places", 8, 0)
+		eve, amy := of("eve"), of("amy")
+		n := r.fill(eve)
+		var said []int
+		for i := range 20 {
+			go func() {
+				if err := r.wait(t.Context(), eve, 1); err != nil {
+					t.Error(err)
+				}
+				said = append(said, i) // one of them is in at a time
+				time.Sleep(time.Second)
+				r.give(eve, 1)
+			}()
+			synctest.Wait()
+		}
+		if err := r.wait(t.Context(), amy, 1); err != nil || len(said) > 0 {
+			t.Errorf("another account waits behind those: %v", err)
+		}
+		r.give(amy, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := r.wait(ctx, eve, 1); !errors.Is(err, ErrTooMany) {
+			t.Errorf("after a second of waiting: %v", err)
+		}
+		r.give(eve, 1)
+		time.Sleep(time.Minute)
+		r.give(eve, int64(n-1))
+		for i, n := range said {
+			if i != n {
+				t.Fatalf("they came in the order %v", said)
+			}
+		}
+		if len(said) != 20 || r.used != 0 || len(r.has) > 0 || len(r.lines) > 0 {
+			t.Errorf("%d came in, then %d places are used by %v, and %d lines wait", len(said), r.used, r.has, len(r.lines))
+		}
+	})
+}
+
+// Whatever parties do, places are never given twice nor lost, and whoever has none finds one when others have got more.
+func TestRoomProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		most := rapid.Int64Range(4, 100).Draw(t, "most")
+		r := newRoom("places", most, most/operatorPart)
+		r.greed = rapid.Int64Range(1, 4).Draw(t, "greed")
+		type held struct {
+			account
+			n int64
+		}
+		var all []held
+		for range rapid.IntRange(0, 200).Draw(t, "steps") {
+			if len(all) > 0 && rapid.Bool().Draw(t, "give") {
+				i := rapid.IntRange(0, len(all)-1).Draw(t, "which")
+				r.give(all[i].account, all[i].n)
+				all = append(all[:i], all[i+1:]...)
+				continue
+			}
+			a := account{party: party{user: rapid.SampledFrom([]string{"amy", "ben", "eve"}).Draw(t, "user")}, operator: rapid.IntRange(0, 9).Draw(t, "op") == 0}
+			n := rapid.Int64Range(1, 3).Draw(t, "n")
+			if r.take(a, n) {
+				all = append(all, held{a, n})
+				if newcomer := of("new"); !a.operator && r.has[a.party] > r.greed {
+					if !r.take(newcomer, 1) {
+						t.Fatalf("%s got %d, and nothing is left of %d: %v", a.user, n, most, r.has)
+					}
+					r.give(newcomer, 1)
+				}
+			}
+			sum := int64(0)
+			for _, h := range all {
+				sum += h.n
+			}
+			if sum != r.used || r.used > r.most+r.kept {
+				t.Fatalf("%d places are used, and %d were taken of %d", r.used, sum, most)
+			}
+		}
+		for _, h := range all {
+			r.give(h.account, h.n)
+		}
+		if r.used != 0 || len(r.has) > 0 {
+			t.Fatalf("all gave their places back, and %d are used by %v", r.used, r.has)
+		}
+	})
+}

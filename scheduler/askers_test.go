@@ -1,0 +1,77 @@
+package scheduler
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Askers take turns, however many calls one of them makes, and each finds room.
+func TestAskersTakeTurns(t *testing.T) {
+	b := newMailbox()
+	said := ""
+	say := func(text string) mail { return mail{look: func(*Core) { said += text }} }
+	n := 0
+	for b.call("amy", say("a")) {
+		n++
+	}
+	if n != maxCall/2 {
+		t.Errorf("one asker alone has %d of %d calls", n, maxCall)
+	}
+	for _, text := range []string{"1", "2", "3"} {
+		if !b.call("ben", say(text)) || !b.call("", say("d")) {
+			t.Error("one asker crowds out the others")
+		}
+	}
+	for range 8 {
+		m, _ := b.takeCall()
+		m.look(nil)
+	}
+	if said != "a1da2da3" {
+		t.Errorf("the calls come in the order %s", said)
+	}
+	left := 0
+	for _, there := b.takeCall(); there; _, there = b.takeCall() {
+		left++
+	}
+	if left != n+6-8 || len(b.askers.lines) > 0 || b.askers.calls != 0 {
+		t.Errorf("%d calls were left, then %+v", left, b.askers)
+	}
+}
+
+// While one asker has the loop look all the time, a job of another is accepted and runs soon.
+func TestLooksOfOneAskerDelayNobody(t *testing.T) {
+	const looks, each = 400, 10 * time.Millisecond
+	inHouse(t, nil, func(t *testing.T, h house) {
+		h.host.connect("here")
+		amy, ben := job.WithAsker(t.Context(), "amy"), job.WithAsker(t.Context(), "ben")
+		var asking sync.WaitGroup
+		for range looks {
+			asking.Go(func() { _ = h.loop.calls.look(amy, func(*Core) { time.Sleep(each) }) })
+		}
+		time.Sleep(each / 2)
+		began := time.Now()
+		j, err := h.loop.Submit(ben, request("b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 5*each {
+			t.Errorf("another asker's submission took %s behind %d looks of %s", took, looks, each)
+		}
+		for h.host.started() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(began); took > 10*each {
+			t.Errorf("its task %s was started after %s", j.ID, took)
+		}
+		asking.Wait()
+	})
+}
+
+func (h *fakeHost) started() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.starts
+}
