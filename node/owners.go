@@ -3,6 +3,7 @@ package node
 // The owners of this daemon: a journal and a scheduler for each journal group that it keeps.
 
 import (
+	"errors"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -106,6 +107,23 @@ func (s owners) fromWorker(p job.Peer, m lease.ToScheduler) error {
 	return nil
 }
 
+// load reads the jobs of an earlier life of the daemon.
+func load(from *journal.Journal) (saved scheduler.Saved, err error) {
+	saved.Applied = from.Saved()
+	save := func(all bool) error {
+		rows := saved.Moved(all)
+		if len(rows) == 0 {
+			return nil
+		}
+		return from.Save(saved.Applied, rows, nil)
+	}
+	_, err = from.Load(func(r job.Row) error { return errors.Join(saved.Add(r), save(false)) })
+	if err == nil {
+		err = errors.Join(saved.End(), save(true))
+	}
+	return saved, err
+}
+
 // newOwners builds the owners of this daemon, and sets them in the router.
 func newOwners(b base, net *overlay) (all owners, err error) {
 	if b.cfg.NoScheduler {
@@ -131,10 +149,7 @@ func newOwner(b base, net *overlay, group job.Group, shared *announcements) (_ *
 	if o.journal, err = journal.New(journal.DefaultConfig(), b.store, group, o, b.part("journal")); err != nil {
 		return nil, err
 	}
-	var saved scheduler.Saved
-	if saved.Applied, err = o.journal.Load(saved.Add); err == nil {
-		err = saved.End()
-	}
+	saved, err := load(o.journal)
 	if err != nil {
 		return nil, err
 	}

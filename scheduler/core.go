@@ -56,6 +56,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.search = &search{turn: t, classes: map[string]*class{}}
 	c.entries = &entries{
 		turn: t, table: jobs.NewTable(cfg.Group), applied: saved.Applied, byID: map[job.ID]*entry{}, started: now,
+		backlog: backlog{limits: cfg.Backlog, of: map[string]Amount{}},
 	}
 	c.history = &history{turn: t, entries: c.entries, rows: saved.Applied, purging: map[uint64]bool{}}
 	c.hosts = &hosts{turn: t, workers: map[job.Peer]*worker{}, fleet: fleet.NewTable()}
@@ -84,6 +85,8 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		attempts: c.attempts, offers: c.offers,
 		stands: &stands{turn: t, hosts: c.hosts, pending: c.pending, offers: c.offers},
 	}
+	c.dispatches.files = &files{turn: t, entries: c.entries, ready: c.fileReady, failed: c.fileFailed}
+	c.history.files = c.dispatches.files
 	c.pending.hurry = func(t *task) { hurry(c.dispatches, t) }
 	gathering := newGangs(c)
 	c.plan = &planner{
@@ -181,3 +184,19 @@ func (c *Core) forgetWorkers() {
 	c.attempts.renewed.forget(c.now.Add(-forgetWorker - job.MaxLease))
 	c.after(forgetWorker/4, c.forgetWorkers)
 }
+
+// fileReady goes on with the starts that wait for the file of their job.
+func (c *Core) fileReady(e *entry) {
+	for _, t := range slices.Clone(e.tasks) {
+		switch d := t.dispatch; {
+		case d == nil || t.phase != recorded:
+		case d.gang != nil:
+			c.plan.gangs.starts.start(d)
+		default:
+			c.dispatches.start(d)
+		}
+	}
+}
+
+// fileFailed takes back the starts that wait for the file of their job.
+func (c *Core) fileFailed(e *entry, err error) { c.dispatches.unreadable(e, err) }

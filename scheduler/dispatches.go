@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
@@ -24,6 +25,7 @@ type dispatches struct {
 	attempts  *attempts
 	offers    *offers
 	stands    *stands
+	files     *files
 }
 
 // begin makes a dispatch for the next attempt of the task. why tells people why the task goes there.
@@ -130,6 +132,7 @@ func (ds *dispatches) spread(d *dispatch) {
 
 // assign proposes the Assign of the task to the host.
 func (ds *dispatches) assign(d *dispatch, w *worker) {
+	ds.files.has(d.task.e) // it is read meanwhile
 	if d.winner != nil {
 		d.task.move(ds.turn, confirming)
 	} else {
@@ -330,6 +333,9 @@ func (ds *dispatches) start(d *dispatch) {
 		ds.abandon(d)
 		return
 	}
+	if !ds.files.has(t.e) {
+		return // goOn starts it
+	}
 	t.dispatch, t.going = nil, false
 	t.move(ds.turn, startSent)
 	ds.offers.drop(o)
@@ -341,6 +347,9 @@ func (ds *dispatches) start(d *dispatch) {
 		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User,
 		File: t.e.taskFile(), Element: t.e.element(t.index),
 	})
+	if t.e.job.Len() == 1 {
+		ds.files.forget(t.e)
+	}
 	ds.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: d.why})
 	ds.entries.changed(t)
 	t.report = ds.after(reportWait, func() {
@@ -461,6 +470,22 @@ func (ds *dispatches) notSent(e NotSent) {
 // unsendable makes the task wait.
 func (ds *dispatches) unsendable(t *task) {
 	t.pause.until, t.pause.why = ds.now.Add(retryMost), "this daemon could not send a message about it: see its log"
+}
+
+// unreadable handles a job file that could not be read. One that is damaged will never be: the job is cancelled.
+func (ds *dispatches) unreadable(e *entry, err error) {
+	detail := err.Error()
+	if damaged(err) {
+		detail = jobs.ErrDamaged.Error() + "; submit it again"
+		ds.propose(job.CancelRecord{Job: e.job.ID, Reason: detail, At: ds.now})
+	}
+	ds.notify(Notice{Kind: FileDefect, Attempt: job.Attempt{Job: e.job.ID}, Detail: err.Error()})
+	for _, t := range slices.Clone(e.tasks) {
+		if t.dispatch != nil {
+			t.pause.until, t.pause.why = ds.now.Add(retryMost), lease.Clip("its job file was not read: "+detail)
+			ds.abandon(t.dispatch)
+		}
+	}
 }
 
 // lostLead takes back all offers.

@@ -2,7 +2,11 @@ package scheduler
 
 // The mailbox of the loop: one queue for everything that comes in, so that all is handled in order.
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/musterhq/muster/job"
+)
 
 // The bounds of what waits. Each kind has its own bound, so that no kind can crowd out the others.
 const (
@@ -12,6 +16,8 @@ const (
 	// all entries that the core has proposed fit. So the journal never waits here for the loop while the loop waits for
 	// the journal. Only a replay can fill it, and nothing is proposed during a replay.
 	maxEntries = 2 * (maxOutgoing + planLimit)
+	// maxEntryBulk bounds the bytes of job files in those entries, likewise. One entry is always taken.
+	maxEntryBulk = 8 << 20
 )
 
 // mail is an event for the core, or a function to run on it.
@@ -25,6 +31,7 @@ type mailbox struct {
 	mu      sync.Mutex
 	mails   []mail // guarded by mu
 	entries int    // committed entries among them; guarded by mu
+	bulk    int    // bytes of job files in these; guarded by mu
 	calls   int    // requests and looks among them; guarded by mu
 	closed  bool   // guarded by mu
 	room    sync.Cond
@@ -73,15 +80,23 @@ func (b *mailbox) call(m mail) bool {
 	return ok
 }
 
-// putEntry adds a committed entry. In a replay it waits for room.
-func (b *mailbox) putEntry(m mail) {
+// putEntry adds a committed entry. In a replay it waits for room. The loop empties the mailbox without waiting for
+// anybody, so it never waits for long.
+func (b *mailbox) putEntry(c Committed) {
+	bulk := 0
+	for _, r := range c.Records {
+		if s, ok := r.(job.SubmitRecord); ok {
+			bulk += s.Spec.Bulk()
+		}
+	}
 	b.mu.Lock()
-	for !b.closed && b.entries >= maxEntries {
+	for !b.closed && (b.entries >= maxEntries || b.bulk > 0 && b.bulk+bulk > maxEntryBulk) {
 		b.room.Wait()
 	}
 	if !b.closed {
-		b.mails = append(b.mails, m)
+		b.mails = append(b.mails, mail{event: c})
 		b.entries++
+		b.bulk += bulk
 	}
 	b.mu.Unlock()
 	b.ring()
@@ -102,7 +117,7 @@ func (b *mailbox) take(spare []mail) []mail {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.mails
-	b.mails, b.entries, b.calls = spare[:0], 0, 0
+	b.mails, b.entries, b.bulk, b.calls = spare[:0], 0, 0, 0
 	b.room.Broadcast()
 	return all
 }

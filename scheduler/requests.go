@@ -54,6 +54,8 @@ type submission struct {
 	brief  bool // see Submit
 	spec   digest
 	key    string
+	user   string
+	costs  Amount
 }
 
 type digest [sha256.Size]byte
@@ -110,7 +112,7 @@ func (rq *requests) answer(tok Token, e *entry, err error) {
 	}
 	r := Reply{Token: tok, Err: err}
 	if e != nil {
-		r.Job = rq.views.brief(e)
+		r.Job, r.File = rq.views.brief(e), e.job.File.Text()
 	}
 	rq.fx.Reply = append(rq.fx.Reply, r)
 }
@@ -151,6 +153,14 @@ func checkSpec(s job.Spec) (digest, error) {
 		return digest{}, fmt.Errorf("%w: the job file has %d bytes; at most %d", ErrInvalid, len(text), job.MaxSpecBytes)
 	}
 	return sha256.Sum256(text), nil
+}
+
+// digestOf is the digest that checkSpec returned when the job was submitted.
+func digestOf(j *jobs.Job) (digest, error) {
+	if j.File != nil {
+		return digest(j.File.Digest()), nil
+	}
+	return checkSpec(j.Spec)
 }
 
 func (rq *requests) submit(a Submit) {
@@ -214,7 +224,7 @@ func (rq *requests) submittedBefore(a Submit, sum digest) bool {
 		return true
 	case id != "":
 		e := rq.entries.byID[id]
-		if first, err := checkSpec(e.job.Spec); err == nil && first == sum {
+		if first, err := digestOf(e.job); err == nil && first == sum {
 			rq.answer(a.Token, e, nil)
 		} else {
 			rq.answer(a.Token, nil, keyConflict(a.Key, id))
@@ -241,6 +251,12 @@ func (rq *requests) proposeSubmit(a Submit, sum digest) {
 	if a.Key != "" && rq.submittedBefore(a, sum) {
 		return // a submission with the same key was proposed while this one waited for hosts
 	}
+	l, _ := a.Spec.Layout() // checkSpec has found it valid
+	costs := submitCosts(&a.Spec, l.Tasks())
+	if err := rq.entries.backlog.check(a.User, a.Operator, costs); err != nil {
+		rq.answer(a.Token, nil, err)
+		return
+	}
 	taken := func(id job.ID) bool {
 		_, kept := rq.entries.table.Entry(id)
 		return kept || rq.submits[id] != nil
@@ -249,14 +265,22 @@ func (rq *requests) proposeSubmit(a Submit, sum digest) {
 	for taken(id) {
 		id = job.NewID(rq.cfg.Group, rq.rng.Uint64())
 	}
-	s := &submission{tokens: []Token{a.Token}, brief: a.Brief, spec: sum}
+	s := &submission{tokens: []Token{a.Token}, brief: a.Brief, spec: sum, user: a.User, costs: costs}
+	rq.entries.backlog.shift(s.user, s.costs)
 	if a.Key != "" {
 		s.key = keyOf(a.User, a.Key)
 		rq.keys[s.key] = id
 	}
 	rq.submits[id] = s
-	l, _ := a.Spec.Layout() // checkSpec has found it valid
 	rq.propose(job.SubmitRecord{Job: id, User: a.User, Spec: a.Spec, Key: a.Key, At: rq.now, Tasks: l.Tasks()})
+}
+
+// submitCosts is costOf for a job that is not in the journal yet.
+func submitCosts(s *job.Spec, tasks int) Amount {
+	if bulk := s.Bulk(); bulk > job.MaxBulk {
+		return costOf(s, tasks, bulk+s.LeanBytes())
+	}
+	return costOf(s, tasks, 0)
 }
 
 // submitted answers the requests for a job that is now in the journal.
@@ -277,6 +301,7 @@ func (rq *requests) submitted(id job.ID) {
 // drop forgets a submission.
 func (rq *requests) drop(id job.ID, s *submission) {
 	delete(rq.submits, id)
+	rq.entries.backlog.shift(s.user, Amount{}.minus(s.costs))
 	if s.key != "" && rq.keys[s.key] == id {
 		delete(rq.keys, s.key)
 	}
@@ -387,8 +412,24 @@ func (rq *requests) requeue(a Requeue) {
 		rq.answer(a.Token, e, err)
 		return
 	}
+	if err := rq.roomToRequeue(a.Job, e); err != nil {
+		rq.answer(a.Token, nil, err)
+		return
+	}
 	rq.await(toRequeue, a.Job, a.Token)
 	rq.propose(job.RequeueRecord{Job: a.Job, Tasks: a.Tasks, Failed: a.Failed, Reason: lease.Clip(a.Reason), At: rq.now})
+}
+
+// roomToRequeue returns ErrBacklog if the job may not wait again. e is nil if the job is archived; then its user has not
+// changed, and it counts as one job.
+func (rq *requests) roomToRequeue(id job.ID, e *entry) error {
+	if x, archived := rq.entries.table.Archived(id); archived {
+		return rq.entries.backlog.check(x.User(), false, Amount{Jobs: 1})
+	}
+	if e.costs != (Amount{}) {
+		return nil // it waits already
+	}
+	return rq.entries.backlog.check(e.job.User, false, costOf(&e.job.Spec, e.job.Len(), e.job.File.Size()))
 }
 
 // nothingToRequeue reports whether none of the tasks counted would run again because of a requeue. It is no error if
@@ -473,6 +514,9 @@ func (rq *requests) refused(kind changeKind, id job.ID, err error) {
 func (rq *requests) lostLead() {
 	for _, tok := range slices.Sorted(maps.Keys(rq.open)) {
 		rq.answer(tok, nil, ErrNotOwner)
+	}
+	for id, s := range rq.submits {
+		rq.drop(id, s)
 	}
 	rq.clear()
 }

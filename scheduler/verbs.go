@@ -38,6 +38,8 @@ type SubmitRequest struct {
 	User string
 	Key  string // idempotency key, or empty
 	Spec job.Spec
+	// Operator says that the user is one; see ErrBacklog.
+	Operator bool
 	// Unknown are jobs that Spec depends on and that their owner does not have.
 	Unknown []job.ID
 }
@@ -45,18 +47,22 @@ type SubmitRequest struct {
 // change requests a change of a job. archived says that the job is archived, so nothing was changed.
 func (l *Loop) change(ctx context.Context, event func(Token) Event) (j job.Job, archived bool, err error) {
 	r, err := l.calls.ask(ctx, event)
-	if err != nil || r.Archived == nil {
+	if err != nil {
 		return r.Job, false, err
 	}
-	j, err = l.reader.latest(ctx, *r.Archived)
+	if r.Archived == nil {
+		j, err = l.reader.withBulk(r.Job, r.File)
+		return j, false, err
+	}
+	j, err = l.reader.full(ctx, *r.Archived)
 	return j, true, err
 }
 
 // Submit accepts a job and returns once its record is committed. From then on the job outlives this daemon. A
-// *NoMatchError says that no host could ever run it.
+// *NoMatchError says that no host could ever run it, ErrBacklog that too much of the user waits.
 func (l *Loop) Submit(ctx context.Context, r SubmitRequest) (job.Job, error) {
 	j, archived, err := l.change(ctx, func(t Token) Event {
-		return Submit{Token: t, User: r.User, Key: r.Key, Spec: r.Spec, Unknown: r.Unknown}
+		return Submit{Token: t, User: r.User, Operator: r.Operator, Key: r.Key, Spec: r.Spec, Unknown: r.Unknown}
 	})
 	switch {
 	case archived && errors.Is(err, ErrNotFound):
@@ -134,7 +140,7 @@ func (l *Loop) Job(ctx context.Context, id job.ID) (job.Job, error) {
 	if err != nil {
 		return job.Job{}, err
 	}
-	return l.reader.latest(ctx, x)
+	return l.reader.full(ctx, x)
 }
 
 // Tasks returns the tasks of a job that the query selects, or ErrNotFound.
