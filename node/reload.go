@@ -79,6 +79,9 @@ func (c *changes) reload(cfg Config) error {
 	limits, errLimits := worker.ParseLimits(cfg.Limits)
 	if errLimits == nil {
 		c.work.SetLimits(limits)
+		for _, o := range c.owners.by {
+			o.SetBacklog(backlogOf(limits))
+		}
 	}
 	weights, errShares := share.Parse(cfg.Shares)
 	if errShares == nil {
