@@ -24,6 +24,9 @@ func Decode(rows []job.Row) (*Job, error) {
 		return nil, fmt.Errorf("jobs: header of %s: %w", rows[0].Job, err)
 	}
 	for _, r := range rows[1:] {
+		if r.Part == job.PartFile {
+			continue // it is read when a task starts
+		}
 		if r.Job != j.ID {
 			return nil, fmt.Errorf("jobs: %w: of %s among those of %s", errBadRow, r.Job, j.ID)
 		}

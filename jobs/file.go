@@ -68,6 +68,11 @@ func OpenFile(sum job.Digest, text []byte) (job.Spec, error) {
 	if len(text) == 0 || sha256.Sum256(text) != sum {
 		return job.Spec{}, ErrDamaged
 	}
+	return DecodeFile(text)
+}
+
+// DecodeFile decodes the text of a job file, or returns ErrDamaged.
+func DecodeFile(text []byte) (job.Spec, error) {
 	s, err := storepb.DecodeSpec(text)
 	if err != nil {
 		return job.Spec{}, fmt.Errorf("%w: %w", ErrDamaged, err)

@@ -275,7 +275,7 @@ func (j *Journal) Save(applied uint64, rows []job.Row, gone []job.ID) error {
 }
 
 // Saved returns the index of the last entry that the saved rows reflect.
-func (j *Journal) Saved() uint64 { return j.saved.Load() }
+func Saved(j *Journal) uint64 { return j.saved.Load() }
 
 // Load calls each with every saved row but job files; the rows of a job come together. each may call Save with the index
 // Saved: that does not change what it is called with. It returns the index that the rows reflect.

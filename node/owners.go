@@ -110,7 +110,7 @@ func (s owners) fromWorker(p job.Peer, m lease.ToScheduler) error {
 
 // load reads the jobs of an earlier life of the daemon.
 func load(from *journal.Journal) (saved scheduler.Saved, err error) {
-	saved.Applied = from.Saved()
+	saved.Applied = journal.Saved(from)
 	save := func(all bool) error {
 		rows := saved.Moved(all)
 		if len(rows) == 0 {

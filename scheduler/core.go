@@ -85,7 +85,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		attempts: c.attempts, offers: c.offers,
 		stands: &stands{turn: t, hosts: c.hosts, pending: c.pending, offers: c.offers},
 	}
-	c.dispatches.files = &files{turn: t, entries: c.entries, ready: c.fileReady, failed: c.fileFailed}
+	c.dispatches.files = &files{turn: t, entries: c.entries, ready: func(e *entry) { fileReady(c, e) }, failed: func(e *entry, err error) { unreadableFile(c.dispatches, e, err) }}
 	c.history.files = c.dispatches.files
 	c.pending.hurry = func(t *task) { hurry(c.dispatches, t) }
 	gathering := newGangs(c)
@@ -186,7 +186,7 @@ func (c *Core) forgetWorkers() {
 }
 
 // fileReady goes on with the starts that wait for the file of their job.
-func (c *Core) fileReady(e *entry) {
+func fileReady(c *Core, e *entry) {
 	for _, t := range slices.Clone(e.tasks) {
 		switch d := t.dispatch; {
 		case d == nil || t.phase != recorded:
@@ -197,6 +197,3 @@ func (c *Core) fileReady(e *entry) {
 		}
 	}
 }
-
-// fileFailed takes back the starts that wait for the file of their job.
-func (c *Core) fileFailed(e *entry, err error) { c.dispatches.unreadable(e, err) }

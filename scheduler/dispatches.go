@@ -472,8 +472,8 @@ func (ds *dispatches) unsendable(t *task) {
 	t.pause.until, t.pause.why = ds.now.Add(retryMost), "this daemon could not send a message about it: see its log"
 }
 
-// unreadable handles a job file that could not be read. One that is damaged will never be: the job is cancelled.
-func (ds *dispatches) unreadable(e *entry, err error) {
+// unreadableFile handles a job file that could not be read. One that is damaged will never be: the job is cancelled.
+func unreadableFile(ds *dispatches, e *entry, err error) {
 	detail := err.Error()
 	if damaged(err) {
 		detail = jobs.ErrDamaged.Error() + "; submit it again"

@@ -233,3 +233,22 @@ func (DeclareDead) event() {}
 type Deposed struct{ Epoch job.Epoch }
 
 func (Deposed) event() {}
+
+// FileWanted is a job file to read.
+type FileWanted struct {
+	Job    job.ID
+	Digest job.Digest
+	Text   []byte // the file; nil if it is on disk
+	size   int
+}
+
+// FileRead brings a job file, or tells why it cannot be read: jobs.ErrDamaged says that this will not change.
+type FileRead struct {
+	FileWanted
+
+	File  *job.File // for the hosts
+	Lines []string  // of Spec.EachLine
+	Err   error
+}
+
+func (FileRead) event() {}

@@ -34,25 +34,6 @@ type files struct {
 	reads   int      // files that are being read
 }
 
-// FileWanted is a job file to read.
-type FileWanted struct {
-	Job    job.ID
-	Digest job.Digest
-	Text   []byte // the file; nil if it is on disk
-	size   int
-}
-
-// FileRead brings a job file, or tells why it cannot be read: jobs.ErrDamaged says that this will not change.
-type FileRead struct {
-	FileWanted
-
-	File  *job.File // for the hosts
-	Lines []string  // of Spec.EachLine
-	Err   error
-}
-
-func (FileRead) event() {}
-
 // ReadFile opens a wanted file. read returns the row of the file; it is called only if the text is on disk alone.
 func ReadFile(w FileWanted, read func(job.ID) ([]byte, error)) FileRead {
 	r := FileRead{FileWanted: w}

@@ -58,7 +58,7 @@ func (l *Loop) SetShares(w share.Weights) {
 }
 
 // SetBacklog replaces the bounds of what waits. Jobs that are accepted stay.
-func (l *Loop) SetBacklog(b Backlog) {
+func SetBacklog(l *Loop, b Backlog) {
 	l.calls.box.putAlways(mail{look: func(c *Core) { c.entries.backlog.limits = &b }})
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/store/storepb"
 )
 
 // reader reads the rows of jobs. Any goroutine may use it.
@@ -66,7 +65,7 @@ func (r *reader) withBulk(j job.Job, text []byte) (job.Job, error) {
 			return j, fmt.Errorf("scheduler: read job %s: %w", j.ID, err)
 		}
 	}
-	s, err := storepb.DecodeSpec(text)
+	s, err := jobs.DecodeFile(text)
 	if err == nil {
 		j.Spec, j.Lean = s, false
 	}

@@ -412,7 +412,7 @@ func (rq *requests) requeue(a Requeue) {
 		rq.answer(a.Token, e, err)
 		return
 	}
-	if err := rq.roomToRequeue(a.Job, e); err != nil {
+	if err := roomToRequeue(rq, a.Job, e); err != nil {
 		rq.answer(a.Token, nil, err)
 		return
 	}
@@ -422,7 +422,7 @@ func (rq *requests) requeue(a Requeue) {
 
 // roomToRequeue returns ErrBacklog if the job may not wait again. e is nil if the job is archived; then its user has not
 // changed, and it counts as one job.
-func (rq *requests) roomToRequeue(id job.ID, e *entry) error {
+func roomToRequeue(rq *requests, id job.ID, e *entry) error {
 	if x, archived := rq.entries.table.Archived(id); archived {
 		return rq.entries.backlog.check(x.User(), false, Amount{Jobs: 1})
 	}
