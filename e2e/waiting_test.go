@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	largeJobs   = 200
+	largeJobs   = 100
 	largeScript = 900 << 10
-	// With all job files in memory these jobs took 260 MB, and after a restart 230 MB.
+	// With all job files in memory these jobs took 180 MB, and after a restart 140 MB.
 	mostWaiting   = 150e6
 	mostRestarted = 60e6
 )

@@ -275,3 +275,34 @@ func TestRestartReadsNoFiles(t *testing.T) {
 		y.check(t, s)
 	}
 }
+
+// A large job file is compared by its digest with that of an earlier submission with the same key.
+func TestKeyOfLargeJob(t *testing.T) {
+	x := newFiled(t)
+	first := x.submitKey(largeSpec(1))
+	if id := x.submitKey(largeSpec(1)); id != first || id == "" {
+		t.Errorf("the same job was submitted again as %s", id)
+	}
+	if id := x.submitKey(largeSpec(2)); id != "" {
+		t.Errorf("another job has the same key: %s", id)
+	}
+}
+
+// submitKey submits with a key, and returns the ID in the answer; empty if it is refused.
+func (x *filed) submitKey(spec job.Spec) (id job.ID) {
+	spec.Hold = true
+	x.tok++
+	fx := x.core.Step(x.now, Submit{Token: x.tok, User: "amy", Key: "k", Spec: spec})
+	for {
+		for _, r := range fx.Reply {
+			id = r.Job.ID
+		}
+		x.took(Effects{Rows: fx.Rows})
+		if len(fx.Propose) == 0 {
+			x.save()
+			return id
+		}
+		x.index++
+		fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
+	}
+}
