@@ -56,7 +56,6 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.search = &search{turn: t, classes: map[string]*class{}}
 	c.entries = &entries{
 		turn: t, table: jobs.NewTable(cfg.Group), applied: saved.Applied, byID: map[job.ID]*entry{}, started: now,
-		backlog: backlog{limits: cfg.Backlog, of: map[string]Amount{}},
 	}
 	c.history = &history{turn: t, entries: c.entries, rows: saved.Applied, purging: map[uint64]bool{}}
 	c.hosts = &hosts{turn: t, workers: map[job.Peer]*worker{}, fleet: fleet.NewTable()}
@@ -85,8 +84,6 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		attempts: c.attempts, offers: c.offers,
 		stands: &stands{turn: t, hosts: c.hosts, pending: c.pending, offers: c.offers},
 	}
-	c.dispatches.files = &files{turn: t, entries: c.entries, ready: func(e *entry) { fileReady(c, e) }, failed: func(e *entry, err error) { unreadableFile(c.dispatches, e, err) }}
-	c.history.files = c.dispatches.files
 	c.pending.hurry = func(t *task) { hurry(c.dispatches, t) }
 	gathering := newGangs(c)
 	c.plan = &planner{
@@ -115,6 +112,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		turn: t, policies: ps, entries: c.entries, history: c.history, assigned: c.assigned, contact: c.contact, pending: c.pending,
 		attempts: c.attempts, dispatches: c.dispatches, gangStarts: gathering.starts, reports: c.reports, requests: c.requests, deaths: c.deaths,
 	}
+	joinFiles(c)
 	c.restore(saved)
 	c.after(forgetWorker/4, c.forgetWorkers)
 	c.after(giveUpEvery, c.contact.giveUpIdle)
@@ -185,15 +183,11 @@ func (c *Core) forgetWorkers() {
 	c.after(forgetWorker/4, c.forgetWorkers)
 }
 
-// fileReady goes on with the starts that wait for the file of their job.
-func fileReady(c *Core, e *entry) {
-	for _, t := range slices.Clone(e.tasks) {
-		switch d := t.dispatch; {
-		case d == nil || t.phase != recorded:
-		case d.gang != nil:
-			c.plan.gangs.starts.start(d)
-		default:
-			c.dispatches.start(d)
-		}
-	}
+// joinFiles makes the room of job files, and the backlog.
+func joinFiles(c *Core) {
+	c.entries.backlog = backlog{limits: c.cfg.Backlog, of: map[string]Amount{}}
+	fs := &files{turn: c.turn, entries: c.entries}
+	fs.ready = func(e *entry) { fileReady(c.dispatches, c.plan.gangs.starts, e) }
+	fs.failed = func(e *entry, err error) { unreadableFile(c.dispatches, e, err) }
+	c.dispatches.files, c.history.files = fs, fs
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
@@ -321,20 +320,18 @@ func (ds *dispatches) leased(w *worker) {
 	}
 }
 
-// start sends the Start, provided a host has committed and the Assign is in the journal (R1). An attempt that was given
+// start sends the Start, provided a host has committed and the Assign is in the journal (R1). If the job file is on disk
+// alone, fileReady starts the task. An attempt that was given
 // up has no dispatch any more, so it is never started (R7).
 func (ds *dispatches) start(d *dispatch) {
 	t := d.task
-	if d.winner == nil || t.phase != recorded || t.dispatch != d {
+	if d.winner == nil || t.phase != recorded || t.dispatch != d || !ds.files.has(t.e) {
 		return
 	}
 	o, j := d.winner, t.e.job
 	if j.Ending(t.index) != job.NotEnding || !o.worker.Up {
 		ds.abandon(d)
 		return
-	}
-	if !ds.files.has(t.e) {
-		return // goOn starts it
 	}
 	t.dispatch, t.going = nil, false
 	t.move(ds.turn, startSent)
@@ -347,9 +344,7 @@ func (ds *dispatches) start(d *dispatch) {
 		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User,
 		File: t.e.taskFile(), Element: t.e.element(t.index),
 	})
-	if t.e.job.Len() == 1 {
-		ds.files.forget(t.e)
-	}
+	ds.files.started(t.e)
 	ds.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: d.why})
 	ds.entries.changed(t)
 	t.report = ds.after(reportWait, func() {
@@ -470,22 +465,6 @@ func (ds *dispatches) notSent(e NotSent) {
 // unsendable makes the task wait.
 func (ds *dispatches) unsendable(t *task) {
 	t.pause.until, t.pause.why = ds.now.Add(retryMost), "this daemon could not send a message about it: see its log"
-}
-
-// unreadableFile handles a job file that could not be read. One that is damaged will never be: the job is cancelled.
-func unreadableFile(ds *dispatches, e *entry, err error) {
-	detail := err.Error()
-	if damaged(err) {
-		detail = jobs.ErrDamaged.Error() + "; submit it again"
-		ds.propose(job.CancelRecord{Job: e.job.ID, Reason: detail, At: ds.now})
-	}
-	ds.notify(Notice{Kind: FileDefect, Attempt: job.Attempt{Job: e.job.ID}, Detail: err.Error()})
-	for _, t := range slices.Clone(e.tasks) {
-		if t.dispatch != nil {
-			t.pause.until, t.pause.why = ds.now.Add(retryMost), lease.Clip("its job file was not read: "+detail)
-			ds.abandon(t.dispatch)
-		}
-	}
 }
 
 // lostLead takes back all offers.

@@ -140,3 +140,15 @@ func (es *entries) add(j *jobs.Job) *entry {
 // steady is the wall-clock time at the start of this daemon, plus the time since by the monotonic clock. Nobody can set
 // it.
 func (es *entries) steady() time.Time { return es.started.Add(es.now.Sub(es.started)) }
+
+// roomToRequeue returns ErrBacklog if the job may not wait again. e is nil if the job is archived; then its user has not
+// changed, and it counts as one job.
+func roomToRequeue(es *entries, id job.ID, e *entry) error {
+	if x, archived := es.table.Archived(id); archived {
+		return es.backlog.check(x.User(), false, Amount{Jobs: 1})
+	}
+	if e.costs != (Amount{}) {
+		return nil // it waits already
+	}
+	return es.backlog.check(e.job.User, false, costOf(&e.job.Spec, e.job.Len(), e.job.File.Size()))
+}

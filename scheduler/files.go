@@ -118,5 +118,12 @@ func (fs *files) forget(e *entry) {
 	fs.opened = slices.Delete(fs.opened, i, i+1)
 }
 
+// started frees the file of a job that has one task.
+func (fs *files) started(e *entry) {
+	if e.job.Len() == 1 {
+		fs.forget(e)
+	}
+}
+
 // damaged says that a file will never be read.
 func damaged(err error) bool { return errors.Is(err, jobs.ErrDamaged) }

@@ -66,7 +66,7 @@ func (x *filed) answer() (starts []lease.Start) {
 		for _, o := range sent {
 			switch m := o.Msg.(type) {
 			case lease.Offer:
-				x.step(FromWorker{Peer: o.To, Msg: lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
+				x.step(FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
 			case lease.Start:
 				starts = append(starts, m)
 			default:
@@ -155,6 +155,26 @@ func TestArrayReadsItsFileOnce(t *testing.T) {
 		if m.Element.Entry != s.EachLine[m.Attempt.Task] {
 			t.Errorf("%s has the line %q", m.Attempt, m.Element.Entry)
 		}
+	}
+}
+
+func TestGangWaitsForItsFile(t *testing.T) {
+	x := &filed{bench: newBench(t, 0, 0), disk: jobstest.Disk{}, specs: map[job.ID]job.Spec{}}
+	x.keep = true
+	x.gangHosts(2, 4)
+	s := largeSpec(1)
+	s.Nodes = 2
+	id := x.submit(s)
+	x.release(id)
+	if starts := x.answer(); len(starts) > 0 {
+		t.Fatal("it started before its file was read")
+	}
+	starts := x.read(nil)
+	if len(starts) != 2 {
+		t.Fatalf("%d starts", len(starts))
+	}
+	for _, m := range starts {
+		x.check(t, m)
 	}
 }
 

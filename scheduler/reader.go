@@ -50,6 +50,11 @@ func (r *reader) whole(x Listed) (job.Job, error) {
 			t.Ended = x.Ended
 		}
 	}
+	if text := decoded.File.Text(); text != nil { // an older version had it in the header
+		if j, err = r.withBulk(j, text); err != nil {
+			return j, err
+		}
+	}
 	return r.withTails(j)
 }
 

@@ -3,7 +3,6 @@ package scheduler
 // Requests of users: each is answered when its record is applied, or refused with a reason.
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -57,8 +56,6 @@ type submission struct {
 	user   string
 	costs  Amount
 }
-
-type digest [sha256.Size]byte
 
 // match is a submission that waits until a host is found that could run it.
 type match struct {
@@ -138,29 +135,6 @@ func (rq *requests) answerArchived(tok Token, id job.ID) {
 		l := rq.views.listed(x)
 		rq.fx.Reply = append(rq.fx.Reply, Reply{Token: tok, Archived: &l})
 	}
-}
-
-// checkSpec checks a spec and returns its digest. Two specs are equal if their digests are.
-func checkSpec(s job.Spec) (digest, error) {
-	if err := s.Validate(); err != nil {
-		return digest{}, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	text, err := job.EncodeSpec(s)
-	if err != nil {
-		return digest{}, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	if len(text) > job.MaxSpecBytes {
-		return digest{}, fmt.Errorf("%w: the job file has %d bytes; at most %d", ErrInvalid, len(text), job.MaxSpecBytes)
-	}
-	return sha256.Sum256(text), nil
-}
-
-// digestOf is the digest that checkSpec returned when the job was submitted.
-func digestOf(j *jobs.Job) (digest, error) {
-	if j.File != nil {
-		return digest(j.File.Digest()), nil
-	}
-	return checkSpec(j.Spec)
 }
 
 func (rq *requests) submit(a Submit) {
@@ -273,14 +247,6 @@ func (rq *requests) proposeSubmit(a Submit, sum digest) {
 	}
 	rq.submits[id] = s
 	rq.propose(job.SubmitRecord{Job: id, User: a.User, Spec: a.Spec, Key: a.Key, At: rq.now, Tasks: l.Tasks()})
-}
-
-// submitCosts is costOf for a job that is not in the journal yet.
-func submitCosts(s *job.Spec, tasks int) Amount {
-	if bulk := s.Bulk(); bulk > job.MaxBulk {
-		return costOf(s, tasks, bulk+s.LeanBytes())
-	}
-	return costOf(s, tasks, 0)
 }
 
 // submitted answers the requests for a job that is now in the journal.
@@ -412,24 +378,12 @@ func (rq *requests) requeue(a Requeue) {
 		rq.answer(a.Token, e, err)
 		return
 	}
-	if err := roomToRequeue(rq, a.Job, e); err != nil {
+	if err := roomToRequeue(rq.entries, a.Job, e); err != nil {
 		rq.answer(a.Token, nil, err)
 		return
 	}
 	rq.await(toRequeue, a.Job, a.Token)
 	rq.propose(job.RequeueRecord{Job: a.Job, Tasks: a.Tasks, Failed: a.Failed, Reason: lease.Clip(a.Reason), At: rq.now})
-}
-
-// roomToRequeue returns ErrBacklog if the job may not wait again. e is nil if the job is archived; then its user has not
-// changed, and it counts as one job.
-func roomToRequeue(rq *requests, id job.ID, e *entry) error {
-	if x, archived := rq.entries.table.Archived(id); archived {
-		return rq.entries.backlog.check(x.User(), false, Amount{Jobs: 1})
-	}
-	if e.costs != (Amount{}) {
-		return nil // it waits already
-	}
-	return rq.entries.backlog.check(e.job.User, false, costOf(&e.job.Spec, e.job.Len(), e.job.File.Size()))
 }
 
 // nothingToRequeue reports whether none of the tasks counted would run again because of a requeue. It is no error if

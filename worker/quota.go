@@ -197,6 +197,7 @@ func (q *quotas) over(user string, need job.Resources) string {
 			over, holds = int64(with.milli) > most*gpu.Whole, strconv.FormatFloat(float64(has.milli)/gpu.Whole, 'f', -1, 64)
 		case LimitMemory:
 			over, holds, bound = int64(with.memory) > most, has.memory.String(), job.Size(most).String()
+		case LimitPendingJobs, LimitPendingBytes: // not of this host
 		}
 		if over {
 			return lease.Clip(fmt.Sprintf("user %s holds %s of at most %s %s on this host", user, holds, bound, what))
