@@ -114,11 +114,16 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	}
 	joinFiles(c)
 	c.restore(saved)
+	forgetOften(c)
+	t.fx = Effects{}
+	return c
+}
+
+// forgetOften arms the timers that forget what is old. Each arms itself again.
+func forgetOften(c *Core) {
 	c.after(forgetWorker/4, c.forgetWorkers)
 	c.after(giveUpEvery, c.contact.giveUpIdle)
 	c.after(purgeEvery, c.history.purgeOld)
-	t.fx = Effects{}
-	return c
 }
 
 // newGangs makes the rooms of gangs. Those of single tasks are there already.

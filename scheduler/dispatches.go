@@ -443,14 +443,14 @@ func (ds *dispatches) notSent(e NotSent) {
 				ds.offerGone(o, place.Avoidance{})
 				break
 			}
-			ds.unsendable(t)
+			unsendable(ds.turn, t)
 			ds.abandon(o.dispatch)
 		}
 	case lease.Start:
 		d.Attempt = m.Attempt
 		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.job.Has(m.Attempt.Task) {
 			if t := e.task(m.Attempt.Task); t.durable().Assigned && t.attempt() == m.Attempt {
-				ds.unsendable(t)
+				unsendable(ds.turn, t)
 				if w := ds.hosts.workers[d.Peer]; w != nil && t.shape != nil {
 					t.shape.refusedBy(w.Host, d.Detail) // that session would carry none of the others either
 				}
@@ -460,11 +460,6 @@ func (ds *dispatches) notSent(e NotSent) {
 	default: // a timer sends it again if it is needed
 	}
 	ds.notify(d)
-}
-
-// unsendable makes the task wait.
-func (ds *dispatches) unsendable(t *task) {
-	t.pause.until, t.pause.why = ds.now.Add(retryMost), "this daemon could not send a message about it: see its log"
 }
 
 // lostLead takes back all offers.
