@@ -64,7 +64,7 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 	}
 	a := requesterOf(ctx)
 	unknown := r.follows.unknownParents(ctx, spec)
-	j, err := r.jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Key: in.Key, Unknown: unknown})
+	j, err := r.jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Operator: a.operator, Key: in.Key, Unknown: unknown})
 	if err != nil {
 		return nil, err
 	}

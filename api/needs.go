@@ -204,6 +204,8 @@ type Submission struct {
 	Spec job.Spec
 	User string
 	Key  string // idempotency key, or empty
+	// Operator says that the user is one. The bounds of one user's waiting jobs do not count for operators.
+	Operator bool
 	// Unknown are jobs that Spec depends on and that their owners do not have. The job is refused unless it was submitted
 	// before.
 	Unknown []job.ID

@@ -114,6 +114,7 @@ type Job struct {
 	Submitted time.Time
 	Key       string // idempotency key, or empty
 	Cancelled string // the reason given with cancel, or empty
+	Lean      bool   // Spec is without its bulk; see Spec.Lean
 	// Seq orders the jobs of a group as its journal accepted them, or their last requeue after the end, independent of
 	// wall clocks. It is 0 in rows of older versions.
 	Seq    uint64

@@ -75,7 +75,8 @@ func (t *Table) submit(r job.SubmitRecord, seq uint64) Change {
 	if r.Spec.Hold {
 		first.State, first.Reason = job.Held, job.Reason{Word: ReasonHeld, Detail: "submitted with hold"}
 	}
-	j := &Job{ID: r.Job, User: r.User, Spec: r.Spec, Submitted: r.At, Queued: r.At, Key: r.Key, Seq: seq, tasks: newTasks(max(r.Tasks, 1), first)}
+	j := &Job{ID: r.Job, User: r.User, Submitted: r.At, Queued: r.At, Key: r.Key, Seq: seq, tasks: newTasks(max(r.Tasks, 1), first)}
+	j.Spec, j.File = keep(r.Spec)
 	j.gang = gangOf(&j.Spec, j.tasks.n)
 	j.Waits = newWaits(&j.Spec)
 	j.dirty.header, j.dirty.hosts = true, 1

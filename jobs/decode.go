@@ -24,6 +24,9 @@ func Decode(rows []job.Row) (*Job, error) {
 		return nil, fmt.Errorf("jobs: header of %s: %w", rows[0].Job, err)
 	}
 	for _, r := range rows[1:] {
+		if r.Part == job.PartFile {
+			continue // it is read when a task starts
+		}
 		if r.Job != j.ID {
 			return nil, fmt.Errorf("jobs: %w: of %s among those of %s", errBadRow, r.Job, j.ID)
 		}
@@ -33,6 +36,7 @@ func Decode(rows []job.Row) (*Job, error) {
 	}
 	if !j.dirty.header { // rows without chunks stay dirty, so that the next change writes all rows in the new format
 		j.tasks.clean(&j.dirty)
+		j.dirty.header = j.File.Text() != nil
 	}
 	recount(j)
 	if j.Waits != nil {
@@ -56,7 +60,7 @@ func decodeHeader(data []byte) (*Job, error) {
 	if j.Queued = storepb.Time(m.GetQueued()); j.Queued.IsZero() {
 		j.Queued = j.Submitted // in rows of older versions
 	}
-	if j.Spec, err = storepb.DecodeSpec(m.GetSpec()); err != nil {
+	if err := decodeFile(j, &m); err != nil {
 		return nil, fmt.Errorf("job file: %w", err)
 	}
 	old := m.GetTasks()
@@ -85,6 +89,25 @@ func decodeHeader(data []byte) (*Job, error) {
 	}
 	return j, nil
 }
+
+// decodeFile decodes the job file in a header. Older versions had all of it there: then its bulk is dirty, so that it gets
+// a row of its own.
+func decodeFile(j *Job, m *jobspb.Header) (err error) {
+	if len(m.GetFile()) == 0 {
+		whole, err := storepb.DecodeSpec(m.GetSpec())
+		j.Spec, j.File = keep(whole)
+		return err
+	}
+	if len(m.GetFile()) != len(job.Digest{}) || m.GetFileBytes() < 1 || m.GetFileBytes() > maxFileBytes {
+		return fmt.Errorf("%w: a file of %d bytes", errBadRow, m.GetFileBytes())
+	}
+	j.File = &File{sum: job.Digest(m.GetFile()), size: int(m.GetFileBytes())}
+	j.Spec, err = storepb.DecodeSpec(m.GetLean())
+	return err
+}
+
+// maxFileBytes bounds a job file in the journal: those of older versions may be a little larger than job.MaxSpecBytes.
+const maxFileBytes = 2 * job.MaxSpecBytes
 
 func decodePart(j *Job, r job.Row) error {
 	if len(r.Part) != 5 {

@@ -8,7 +8,9 @@
 // its tasks are the same and are stored as one value. The number of tasks in each state is updated with each change. So
 // one record costs the same for a job of one task and for a job of a million tasks.
 //
-// On disk a job has one row for its header, one for each chunk with changes, one for each host, up to two for each task
+// The job file of a job may be large. What only the start of a task needs is then on disk alone; see File.
+//
+// On disk a job has one row for its header, one for a large job file, one for each chunk with changes, one for each host, up to two for each task
 // that has texts of its own, and one for each task that had several attempts.
 //
 // A job that only a requeue can change may be archived. The table then keeps only an index entry of it, for listings; the
@@ -27,7 +29,8 @@ import (
 type Job struct {
 	ID        job.ID
 	User      string
-	Spec      job.Spec
+	Spec      job.Spec  // without its bulk if File is set
+	File      *File     // nil if Spec has everything
 	Submitted time.Time // by the clock of the daemon that accepted it
 	Key       string    // idempotency key, or empty
 	Cancelled string    // reason given with cancel, or empty
@@ -78,7 +81,7 @@ func (j *Job) Assigned() int { return j.tasks.assigned }
 func (j *Job) View(first, n int) job.Job {
 	v := job.Job{
 		ID: j.ID, User: j.User, Spec: j.Spec, Submitted: j.Submitted, Key: j.Key, Cancelled: j.Cancelled, Seq: j.Seq,
-		Counts: j.tasks.counts, Ends: j.tasks.sum(), Depends: j.Waits.List(),
+		Counts: j.tasks.counts, Ends: j.tasks.sum(), Depends: j.Waits.List(), Lean: j.File != nil,
 	}
 	last := min(j.tasks.n, first+n)
 	if first < last {

@@ -42,6 +42,9 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 			s.Nodes, s.KeepOnBadExit, s.Array = gangSize, rapid.Bool().Draw(t, "keep"), "0-199"
 		}
 		s.Command, s.Retries = []string{"/bin/true"}, rapid.IntRange(0, 2).Draw(t, "retries")
+		if rapid.Bool().Draw(t, "bulk") {
+			s.Params = map[string]string{"p": strings.Repeat("x", job.MaxBulk)}
+		}
 		s.Hold, s.Requeue = rapid.Bool().Draw(t, "held"), rapid.Bool().Draw(t, "requeue")
 		s.RetryOn = rapid.SampledFrom([][]int{nil, {1, 137}}).Draw(t, "retry on")
 		s.CheckpointExitCode = rapid.SampledFrom([]int{0, 85}).Draw(t, "checkpoint")

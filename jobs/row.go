@@ -25,6 +25,7 @@ func (j *Job) TakeRows() ([]job.Row, error) {
 		}
 		rows = append(rows, job.Row{Job: j.ID, Data: data})
 	}
+	rows = j.File.row(j.ID, rows)
 	for ; d.hosts < len(j.tasks.hosts.list); d.hosts++ {
 		h := j.tasks.hosts.list[d.hosts]
 		data, err := proto.Marshal(&jobspb.Host{Peer: string(h.peer), Name: h.name, Store: h.store})
@@ -93,10 +94,14 @@ func headerRow(j *Job) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return proto.Marshal(&jobspb.Header{
+	m := &jobspb.Header{
 		Id: string(j.ID), User: j.User, Spec: spec, Submitted: storepb.Nanos(j.Submitted), Key: j.Key, Cancelled: j.Cancelled,
 		Queued: storepb.Nanos(j.Queued), Seq: j.Seq, Count: int64(j.tasks.n), First: taskPB(&j.tasks.first),
-	})
+	}
+	if f := j.File; f != nil {
+		m.Spec, m.Lean, m.File, m.FileBytes = nil, spec, f.sum[:], int64(f.size)
+	}
+	return proto.Marshal(m)
 }
 
 func tailOf(n *note) []byte {

@@ -274,7 +274,11 @@ func (j *Journal) Save(applied uint64, rows []job.Row, gone []job.ID) error {
 	return nil
 }
 
-// Load calls each with every saved row; the rows of a job come together. It returns the index that the rows reflect.
+// Saved returns the index of the last entry that the saved rows reflect.
+func Saved(j *Journal) uint64 { return j.saved.Load() }
+
+// Load calls each with every saved row but job files; the rows of a job come together. each may call Save with the index
+// Saved: that does not change what it is called with. It returns the index that the rows reflect.
 // Run delivers the entries after that index. Call Load before Run.
 func (j *Journal) Load(each func(job.Row) error) (applied uint64, err error) {
 	if err := j.rows.Load(each); err != nil {
@@ -286,6 +290,9 @@ func (j *Journal) Load(each func(job.Row) error) (applied uint64, err error) {
 // Rows returns the rows of one job as they were last saved, from part from to before part to. An empty to means the
 // end.
 func (j *Journal) Rows(id job.ID, from, to string) ([]job.Row, error) { return j.rows.Of(id, from, to) }
+
+// File returns the job file of a job as it was last saved, or nil if it has no row of its own.
+func (j *Journal) File(id job.ID) ([]byte, error) { return j.rows.File(id) }
 
 // Run delivers the entries after the saved rows, and then commits until ctx ends. An error says that the journal cannot
 // go on.

@@ -43,6 +43,7 @@ var (
 var apiErrors = []struct{ ours, theirs error }{
 	{scheduler.ErrNotFound, api.ErrNotFound},
 	{scheduler.ErrConflict, api.ErrConflict},
+	{scheduler.ErrBacklog, api.ErrConflict},
 	{scheduler.ErrInvalid, api.ErrBad},
 	{scheduler.ErrBusy, api.ErrUnavailable},
 	{scheduler.ErrStopped, api.ErrUnavailable},
@@ -112,7 +113,7 @@ func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, err
 	if err != nil {
 		return job.Job{}, apiErrorOf(err)
 	}
-	j, err := to.Submit(ctx, scheduler.SubmitRequest{User: s.User, Key: s.Key, Spec: s.Spec, Unknown: s.Unknown})
+	j, err := to.Submit(ctx, scheduler.SubmitRequest{User: s.User, Operator: s.Operator, Key: s.Key, Spec: s.Spec, Unknown: s.Unknown})
 	return j, apiErrorOf(err)
 }
 

@@ -88,6 +88,12 @@ func (m *memoryJournal) Rows(id job.ID, from, to string) ([]job.Row, error) {
 	return m.rows.Rows(id, from, to), nil
 }
 
+func (m *memoryJournal) File(id job.ID) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rows.File(id), nil
+}
+
 // memoryLedger keeps nothing.
 type memoryLedger struct{}
 

@@ -3,6 +3,7 @@ package node
 // The owners of this daemon: a journal and a scheduler for each journal group that it keeps.
 
 import (
+	"errors"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -11,6 +12,7 @@ import (
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/share"
+	"github.com/musterhq/muster/worker"
 )
 
 // owner is the scheduler and the journal of one group. It owns the group's jobs while its journal is the leader.
@@ -106,6 +108,42 @@ func (s owners) fromWorker(p job.Peer, m lease.ToScheduler) error {
 	return nil
 }
 
+// load reads the jobs of an earlier life of the daemon.
+func load(from *journal.Journal) (saved scheduler.Saved, err error) {
+	saved.Applied = journal.Saved(from)
+	save := func(all bool) error {
+		rows := saved.Moved(all)
+		if len(rows) == 0 {
+			return nil
+		}
+		return from.Save(saved.Applied, rows, nil)
+	}
+	_, err = from.Load(func(r job.Row) error { return errors.Join(saved.Add(r), save(false)) })
+	if err == nil {
+		err = errors.Join(saved.End(), save(true))
+	}
+	return saved, err
+}
+
+// backlogOf returns the limits of what waits.
+func backlogOf(l worker.Limits) scheduler.Backlog {
+	with := func(a scheduler.Amount, l worker.Limit) scheduler.Amount {
+		if n, set := l[worker.LimitPendingJobs]; set {
+			a.Jobs = n
+		}
+		if n, set := l[worker.LimitPendingBytes]; set {
+			a.Bytes = n
+		}
+		return a
+	}
+	b := scheduler.DefaultBacklog()
+	b.PerUser, b.All, b.Users = with(b.PerUser, l.PerUser), with(b.All, l.All), map[string]scheduler.Amount{}
+	for user, own := range l.Users {
+		b.Users[user] = with(b.PerUser, own)
+	}
+	return b
+}
+
 // newOwners builds the owners of this daemon, and sets them in the router.
 func newOwners(b base, net *overlay) (all owners, err error) {
 	if b.cfg.NoScheduler {
@@ -131,10 +169,7 @@ func newOwner(b base, net *overlay, group job.Group, shared *announcements) (_ *
 	if o.journal, err = journal.New(journal.DefaultConfig(), b.store, group, o, b.part("journal")); err != nil {
 		return nil, err
 	}
-	var saved scheduler.Saved
-	if saved.Applied, err = o.journal.Load(saved.Add); err == nil {
-		err = saved.End()
-	}
+	saved, err := load(o.journal)
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +182,11 @@ func newOwner(b base, net *overlay, group job.Group, shared *announcements) (_ *
 	if group == b.home.group {
 		sc.Founding, why = b.home.founding, forScheduler
 	}
+	limits, err := worker.ParseLimits(b.cfg.Limits)
+	if err != nil {
+		return nil, err
+	}
+	sc.Backlog = new(backlogOf(limits))
 	sc.Policy = b.cfg.Policy
 	sc.GangHold = b.cfg.GangHold.D()
 	sc.Order, _ = lease.ParseOrder(b.cfg.Order) // Validate has seen it

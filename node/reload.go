@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p"
+	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
 )
@@ -79,6 +80,9 @@ func (c *changes) reload(cfg Config) error {
 	limits, errLimits := worker.ParseLimits(cfg.Limits)
 	if errLimits == nil {
 		c.work.SetLimits(limits)
+		for _, o := range c.owners.by {
+			scheduler.SetBacklog(o.Loop, backlogOf(limits))
+		}
 	}
 	weights, errShares := share.Parse(cfg.Shares)
 	if errShares == nil {

@@ -19,9 +19,9 @@ var fileOrder = map[string]string{
 		command reserve wound preempt drain availability offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
-		scheduler event turn avoid phase gang policies queue search task retry waitlist
-		entries history hosts share assigned contact parents level pending placement attempts offers stands dispatches gather seats gangstart neighbours gangs plan reports
-		explain reasons estimates views chosen renew requests deaths records core sessions owner look step
+		backlog scheduler event submitted turn avoid phase gang policies queue search task retry waitlist
+		entries files history hosts share assigned contact parents level pending placement attempts offers stands dispatches gather seats gangstart neighbours gangs plan reports
+		explain reasons estimates views chosen renew requests deaths records starts core sessions owner look step
 		askers mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }
 

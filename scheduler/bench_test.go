@@ -26,6 +26,7 @@ type bench struct {
 	sent  []Outgoing
 	keep  bool      // keep the rows
 	rows  []job.Row // that were kept
+	files []FileWanted
 }
 
 // benchMemory is the memory of each host in bytes. It is always enough.
@@ -70,6 +71,7 @@ func (x *bench) step(events ...Event) {
 // refusal.
 func (x *bench) took(fx Effects) {
 	x.sent = append(x.sent, fx.Send...)
+	x.files = append(x.files, fx.Files...)
 	if x.keep {
 		x.rows = append(x.rows, fx.Rows...)
 	}

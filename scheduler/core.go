@@ -112,12 +112,18 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		turn: t, policies: ps, entries: c.entries, history: c.history, assigned: c.assigned, contact: c.contact, pending: c.pending,
 		attempts: c.attempts, dispatches: c.dispatches, gangStarts: gathering.starts, reports: c.reports, requests: c.requests, deaths: c.deaths,
 	}
+	joinFiles(c)
 	c.restore(saved)
+	forgetOften(c)
+	t.fx = Effects{}
+	return c
+}
+
+// forgetOften arms the timers that forget what is old. Each arms itself again.
+func forgetOften(c *Core) {
 	c.after(forgetWorker/4, c.forgetWorkers)
 	c.after(giveUpEvery, c.contact.giveUpIdle)
 	c.after(purgeEvery, c.history.purgeOld)
-	t.fx = Effects{}
-	return c
 }
 
 // newGangs makes the rooms of gangs. Those of single tasks are there already.
@@ -180,4 +186,13 @@ func (c *Core) forgetWorkers() {
 	}
 	c.attempts.renewed.forget(c.now.Add(-forgetWorker - job.MaxLease))
 	c.after(forgetWorker/4, c.forgetWorkers)
+}
+
+// joinFiles makes the room of job files, and the backlog.
+func joinFiles(c *Core) {
+	c.entries.backlog = backlog{limits: c.cfg.Backlog, of: map[string]Amount{}}
+	fs := &files{turn: c.turn, entries: c.entries}
+	fs.ready = func(e *entry) { fileReady(c.dispatches, c.plan.gangs.starts, e) }
+	fs.failed = func(e *entry, err error) { unreadableFile(c.dispatches, e, err) }
+	c.dispatches.files, c.history.files = fs, fs
 }

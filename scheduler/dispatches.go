@@ -24,6 +24,7 @@ type dispatches struct {
 	attempts  *attempts
 	offers    *offers
 	stands    *stands
+	files     *files
 }
 
 // begin makes a dispatch for the next attempt of the task. why tells people why the task goes there.
@@ -130,6 +131,7 @@ func (ds *dispatches) spread(d *dispatch) {
 
 // assign proposes the Assign of the task to the host.
 func (ds *dispatches) assign(d *dispatch, w *worker) {
+	ds.files.has(d.task.e) // it is read meanwhile
 	if d.winner != nil {
 		d.task.move(ds.turn, confirming)
 	} else {
@@ -318,11 +320,12 @@ func (ds *dispatches) leased(w *worker) {
 	}
 }
 
-// start sends the Start, provided a host has committed and the Assign is in the journal (R1). An attempt that was given
+// start sends the Start, provided a host has committed and the Assign is in the journal (R1). If the job file is on disk
+// alone, fileReady starts the task. An attempt that was given
 // up has no dispatch any more, so it is never started (R7).
 func (ds *dispatches) start(d *dispatch) {
 	t := d.task
-	if d.winner == nil || t.phase != recorded || t.dispatch != d {
+	if d.winner == nil || t.phase != recorded || t.dispatch != d || !ds.files.has(t.e) {
 		return
 	}
 	o, j := d.winner, t.e.job
@@ -341,6 +344,7 @@ func (ds *dispatches) start(d *dispatch) {
 		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User,
 		File: t.e.taskFile(), Element: t.e.element(t.index),
 	})
+	ds.files.started(t.e)
 	ds.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: d.why})
 	ds.entries.changed(t)
 	t.report = ds.after(reportWait, func() {
@@ -439,14 +443,14 @@ func (ds *dispatches) notSent(e NotSent) {
 				ds.offerGone(o, place.Avoidance{})
 				break
 			}
-			ds.unsendable(t)
+			unsendable(ds.turn, t)
 			ds.abandon(o.dispatch)
 		}
 	case lease.Start:
 		d.Attempt = m.Attempt
 		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.job.Has(m.Attempt.Task) {
 			if t := e.task(m.Attempt.Task); t.durable().Assigned && t.attempt() == m.Attempt {
-				ds.unsendable(t)
+				unsendable(ds.turn, t)
 				if w := ds.hosts.workers[d.Peer]; w != nil && t.shape != nil {
 					t.shape.refusedBy(w.Host, d.Detail) // that session would carry none of the others either
 				}
@@ -456,11 +460,6 @@ func (ds *dispatches) notSent(e NotSent) {
 	default: // a timer sends it again if it is needed
 	}
 	ds.notify(d)
-}
-
-// unsendable makes the task wait.
-func (ds *dispatches) unsendable(t *task) {
-	t.pause.until, t.pause.why = ds.now.Add(retryMost), "this daemon could not send a message about it: see its log"
 }
 
 // lostLead takes back all offers.

@@ -17,6 +17,8 @@ type entries struct {
 	applied uint64      // index of the last journal entry that the table has applied
 	byID    map[job.ID]*entry
 	unsaved []*entry // the jobs whose rows this step has changed
+	bulk    int      // bytes of their job files that are in memory
+	backlog backlog
 
 	started  time.Time // when this life of the daemon began; steady counts from it
 	youngest time.Time // when the newest job was born
@@ -44,8 +46,25 @@ func (es *entries) save(e *entry) {
 	if !e.saving {
 		e.saving = true
 		es.unsaved = append(es.unsaved, e)
+		es.bulk += len(e.job.File.Text())
 	}
+	es.weigh(e)
 	es.showing(e)
+}
+
+// weigh counts the job in the backlog while tasks of it wait.
+func (es *entries) weigh(e *entry) {
+	counts := e.job.Counts()
+	waits := counts.Of(job.Pending)+counts.Of(job.Held) > 0
+	if waits == (e.costs != (Amount{})) {
+		return
+	}
+	var costs Amount
+	if waits {
+		costs = costOf(&e.job.Spec, e.job.Len(), e.job.File.Size())
+	}
+	es.backlog.shift(e.job.User, costs.minus(e.costs))
+	e.costs = costs
 }
 
 // bornAt is when a job that was queued at that time was born, by the clock of this life of the daemon. A new job is born
@@ -114,9 +133,22 @@ func (es *entries) add(j *jobs.Job) *entry {
 		e.begin = &begin{Value: e}
 	}
 	es.byID[j.ID] = e
+	es.weigh(e)
 	return e
 }
 
 // steady is the wall-clock time at the start of this daemon, plus the time since by the monotonic clock. Nobody can set
 // it.
 func (es *entries) steady() time.Time { return es.started.Add(es.now.Sub(es.started)) }
+
+// roomToRequeue returns ErrBacklog if the job may not wait again. e is nil if the job is archived; then its user has not
+// changed, and it counts as one job.
+func roomToRequeue(es *entries, id job.ID, e *entry) error {
+	if x, archived := es.table.Archived(id); archived {
+		return es.backlog.check(x.User(), false, Amount{Jobs: 1})
+	}
+	if e.costs != (Amount{}) {
+		return nil // it waits already
+	}
+	return es.backlog.check(e.job.User, false, costOf(&e.job.Spec, e.job.Len(), e.job.File.Size()))
+}

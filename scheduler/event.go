@@ -23,6 +23,8 @@ type (
 		User  string
 		Key   string // idempotency key, or empty
 		Spec  job.Spec
+		// Operator says that the user is one: only the bounds of all users count.
+		Operator bool
 		// Unknown are jobs that Spec depends on and that their owner does not have.
 		Unknown []job.ID
 		// Brief says that the reply need have no more than the ID of the job. To tell why a job waits takes a look at all
@@ -146,9 +148,10 @@ type Effects struct {
 	Unfollow []job.ID     // jobs of which it need not be told any more
 	Announce bool         // Wants has changed
 	Wants    []Want
-	Rows     []job.Row // to save; they reflect the entries up to Core.Applied
-	Gone     []job.ID  // jobs whose rows are to be deleted
-	Changed  []job.ID  // jobs that look different now, for watchers
+	Rows     []job.Row    // to save; they reflect the entries up to Core.Applied
+	Files    []FileWanted // job files to read; each is answered with FileRead
+	Gone     []job.ID     // jobs whose rows are to be deleted
+	Changed  []job.ID     // jobs that look different now, for watchers
 	Reply    []Reply
 	Notices  []Notice
 }
@@ -169,6 +172,7 @@ type Want struct {
 type Reply struct {
 	Token Token
 	Job   job.Job
+	File  []byte // the file of Job, if Job.Lean and it is not on disk yet
 	// Archived is set instead of Job if the job is archived.
 	Archived *Listed
 	// Given is how many attempts were given up after DeclareDead.
@@ -203,6 +207,7 @@ const (
 	RowDefect
 	IllegalMove // of an attempt, from one phase to another
 	RowsDamaged // of an archived job that a record would change; nothing was changed
+	FileDefect  // the file of a job cannot be read
 )
 
 // Listed is a job of a listing.
@@ -210,6 +215,7 @@ type Listed struct {
 	ID        job.ID
 	Submitted time.Time
 	Job       *job.Job // as it looks now; nil if it is archived and only the rows on disk have it
+	File      []byte   // the file of Job, if Job.Lean and it is not on disk yet
 	// Ended is when an archived job ended, as far as this daemon knows.
 	Ended time.Time
 }
@@ -227,3 +233,22 @@ func (DeclareDead) event() {}
 type Deposed struct{ Epoch job.Epoch }
 
 func (Deposed) event() {}
+
+// FileWanted is a job file to read.
+type FileWanted struct {
+	Job    job.ID
+	Digest job.Digest
+	Text   []byte // the file; nil if it is on disk
+	size   int
+}
+
+// FileRead brings a job file, or tells why it cannot be read: jobs.ErrDamaged says that this will not change.
+type FileRead struct {
+	FileWanted
+
+	File  *job.File // for the hosts
+	Lines []string  // of Spec.EachLine
+	Err   error
+}
+
+func (FileRead) event() {}

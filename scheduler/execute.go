@@ -107,6 +107,9 @@ func (x *executor) step(ctx context.Context, events []Event, searches *sync.Wait
 	if fx.Read != 0 {
 		x.readIndex(fx.Read)
 	}
+	for _, w := range fx.Files {
+		searches.Go(func() { x.box.putAlways(mail{event: ReadFile(w, x.needs.Journal.File)}) })
+	}
 	for _, class := range fx.Find {
 		x.search(ctx, class, searches)
 	}
@@ -262,6 +265,8 @@ func (x *executor) logNotice(t Notice) {
 		x.log.Error("rows of a job cannot be written", "job", t.Attempt.Job, "error", t.Detail)
 	case RowsDamaged:
 		x.log.Error("a job was not requeued: its rows are missing or damaged", "job", t.Attempt.Job, "error", t.Detail)
+	case FileDefect:
+		x.log.Error("the file of a job cannot be read", "job", t.Attempt.Job, "error", t.Detail)
 	case IllegalMove:
 		x.log.Error("defect: illegal move of an attempt", "peer", t.Peer, "attempt", t.Attempt, "move", t.Detail)
 	case NewerOwner:

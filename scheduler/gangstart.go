@@ -33,6 +33,7 @@ func (gs *gangStarts) assign(d *dispatch) {
 	gs.pending.setWaiting(t, false)
 	gs.pending.queued.remove(t)
 	t.move(gs.turn, held)
+	gs.dispatches.files.has(t.e) // it is read meanwhile
 	gs.proposeGang(d)
 }
 
@@ -81,6 +82,9 @@ func (gs *gangStarts) start(d *dispatch) {
 	if lost || members == nil || len(d.offers) != d.gang.size || t.e.job.Ending(t.index) != job.NotEnding {
 		gs.dispatches.abandon(d)
 		return
+	}
+	if !gs.dispatches.files.has(t.e) {
+		return // it is called again once the file was read
 	}
 	t.endGang()
 	t.dispatch, t.going, t.declines = nil, false, 0

@@ -15,25 +15,30 @@ import (
 type history struct {
 	*turn
 	entries *entries
+	files   *files
 
 	saves   *timer          // when the changed rows are due; nil if none have changed
 	due     bool            // they are due
 	rows    uint64          // index of the last journal entry that the rows on disk reflect
-	tailed  []*entry        // jobs whose tails of standard error leave memory once their rows are on disk
+	tailed  []*entry        // jobs whose tails of standard error, and job files, leave memory once their rows are on disk
 	final   []*entry        // jobs to archive, the oldest end first
 	ended   []ending        // jobs that have ended, the oldest end first
 	purging map[uint64]bool // the drawn numbers of jobs whose Purge is under way
 }
 
-// maxUnsaved is how many changed jobs may wait to be saved, so that no step saves many more.
-const maxUnsaved = 1024
+const (
+	// maxUnsaved is how many changed jobs may wait to be saved, so that no step saves many more.
+	maxUnsaved = 1024
+	// maxUnsavedBulk is how many bytes of their job files may be in memory.
+	maxUnsavedBulk = 4 << 20
+)
 
 // saveDue reports whether the changed rows are to be saved now. Most jobs change several times within
 // Config.SaveEvery, and the journal has the changes meanwhile. Jobs that are deleted are saved at once with all others,
 // because a save says which entries of the journal all rows reflect.
 func (h *history) saveDue() bool {
 	switch {
-	case h.cfg.SaveEvery == 0, h.due, len(h.fx.Gone) > 0, len(h.entries.unsaved) >= maxUnsaved:
+	case h.cfg.SaveEvery == 0, h.due, len(h.fx.Gone) > 0, len(h.entries.unsaved) >= maxUnsaved, h.entries.bulk >= maxUnsavedBulk:
 		h.due = false
 		h.stop(h.saves)
 		h.saves = nil
@@ -59,19 +64,20 @@ func (h *history) takeRows() {
 			h.notify(Notice{Kind: RowDefect, Attempt: job.Attempt{Job: e.job.ID}, Detail: err.Error()})
 		}
 		h.fx.Rows = append(h.fx.Rows, rows...)
-		if !e.tailed && e.job.Len() > 1 {
+		if !e.tailed && (e.job.Len() > 1 || e.job.File.Text() != nil) {
 			e.tailed = true
 			h.tailed = append(h.tailed, e)
 		}
 	}
 	clear(h.entries.unsaved)
-	h.entries.unsaved = h.entries.unsaved[:0]
+	h.entries.unsaved, h.entries.bulk = h.entries.unsaved[:0], 0
 }
 
 // noteEnd notes when a job has ended, so that it is purged in time, and when it is final, so that it is archived.
 func (h *history) noteEnd(e *entry) {
 	if e.ended.IsZero() && e.job.Ended() {
 		e.ended = h.now
+		h.files.forget(e)
 		at := h.entries.steady()
 		if closed := h.endOf(e); !h.lead && closed.Before(at) {
 			at = closed // the time that an earlier life of the daemon recorded
@@ -142,6 +148,20 @@ type Saved struct {
 	rows  []job.Row    // of the job that is being read
 	whole []*jobs.Job  // jobs that are not final
 	final []jobs.Entry // index entries of final jobs
+
+	moved []job.Row // rows of jobs whose large file an older version had in the header
+	bytes int       // of these
+}
+
+// Moved returns the rows in which job files of older versions get a place of their own, for Journal.Save with Applied. It
+// returns none while they are few, unless all is set. What it has returned once it does not return again.
+func (s *Saved) Moved(all bool) []job.Row {
+	if !all && s.bytes < maxUnsavedBulk {
+		return nil
+	}
+	rows := s.moved
+	s.moved, s.bytes = nil, 0
+	return rows
 }
 
 // Add takes the next row. The rows of a job come together, its header first. An error says that a row cannot be read,
@@ -170,9 +190,19 @@ func (s *Saved) flush() error {
 	}
 	if j.Final() {
 		s.final = append(s.final, jobs.ArchivedEntry(j, j.ClosedAt()))
-	} else {
-		s.whole = append(s.whole, j)
+		return nil
 	}
+	s.whole = append(s.whole, j)
+	if j.File.Text() == nil {
+		return nil
+	}
+	rows, err := j.TakeRows()
+	if err != nil {
+		return err
+	}
+	s.moved = append(s.moved, rows...)
+	s.bytes += j.File.Size()
+	j.File.Drop()
 	return nil
 }
 
@@ -204,6 +234,7 @@ func (h *history) rowsKept(applied uint64) {
 		}
 		e.tailed = false
 		e.job.DropTails()
+		e.job.File.Drop()
 	}
 	clear(h.tailed[len(rest):])
 	h.tailed = rest

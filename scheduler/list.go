@@ -57,6 +57,11 @@ func (l *Loop) SetShares(w share.Weights) {
 	l.calls.box.putAlways(mail{look: func(c *Core) { c.pending.setWeights(w) }})
 }
 
+// SetBacklog replaces the bounds of what waits. Jobs that are accepted stay.
+func SetBacklog(l *Loop, b Backlog) {
+	l.calls.box.putAlways(mail{look: func(c *Core) { c.entries.backlog.limits = &b }})
+}
+
 // Watch sends the jobs that the filter chooses: first as they are, then every change. Of several changes that were not
 // read yet only the newest is sent. The channel is closed when ctx ends, when the scheduler ends, or when the reader is
 // too far behind: then list and watch again.

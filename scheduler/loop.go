@@ -76,7 +76,7 @@ func (l *Loop) Run(ctx context.Context) error {
 
 // Deliver takes a committed entry, in order. The journal calls it.
 func (l *Loop) Deliver(e job.Committed) {
-	l.calls.box.putEntry(mail{event: Committed{e}})
+	l.calls.box.putEntry(Committed{e})
 }
 
 // SessionUp tells the scheduler of a new session, with the addresses of its ends.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -68,6 +69,12 @@ func (j *fakeJournal) Rows(id job.ID, from, to string) ([]job.Row, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.rows.Rows(id, from, to), j.broken
+}
+
+func (j *fakeJournal) File(id job.ID) ([]byte, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.rows.File(id), j.broken
 }
 
 // breaks makes the disk unreadable, or readable again.
@@ -453,7 +460,7 @@ func TestMailboxIsBounded(t *testing.T) {
 	if !b.call("amy", mail{event: Tick{}}) {
 		t.Error("messages crowd out requests")
 	}
-	b.putEntry(mail{event: Tick{}})
+	b.putEntry(Committed{})
 	if got := len(b.take(nil)); got != maxMail+1 {
 		t.Errorf("took %d", got)
 	}
@@ -467,7 +474,7 @@ func TestReplayWaitsForRoom(t *testing.T) {
 		var done sync.WaitGroup
 		done.Go(func() {
 			for range 2*maxEntries + 1 {
-				b.putEntry(mail{event: Tick{}})
+				b.putEntry(Committed{})
 				put++
 			}
 		})
@@ -481,6 +488,30 @@ func TestReplayWaitsForRoom(t *testing.T) {
 			t.Fatalf("%d entries went in, want %d", put, 2*maxEntries)
 		}
 		b.close()
+		done.Wait()
+	})
+}
+
+// A replay of large jobs waits too, for the bytes of their job files.
+func TestReplayOfLargeJobsWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newMailbox()
+		large := Committed{job.Committed{Records: []job.Record{job.SubmitRecord{Spec: job.Spec{Script: strings.Repeat("x", maxEntryBulk/2)}}}}}
+		put := 0
+		var done sync.WaitGroup
+		done.Go(func() {
+			for range 5 {
+				b.putEntry(large)
+				put++
+			}
+		})
+		for _, want := range []int{2, 4, 5} {
+			synctest.Wait()
+			if put != want {
+				t.Fatalf("%d entries went in, want %d", put, want)
+			}
+			b.take(nil)
+		}
 		done.Wait()
 	})
 }

@@ -2,7 +2,11 @@ package scheduler
 
 // The mailbox of the loop: one queue for events, which are handled in order, and one for the calls of each asker.
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/musterhq/muster/job"
+)
 
 // The bounds of what waits. Each kind has its own bound, so that no kind can crowd out the others.
 const (
@@ -11,6 +15,8 @@ const (
 	// all entries that the core has proposed fit. So the journal never waits here for the loop while the loop waits for
 	// the journal. Only a replay can fill it, and nothing is proposed during a replay.
 	maxEntries = 2 * (maxOutgoing + planLimit)
+	// maxEntryBulk bounds the bytes of job files in those entries, likewise. One entry is always taken.
+	maxEntryBulk = 8 << 20
 )
 
 // mailbox is the queue. Its lock is held only to append or to swap.
@@ -18,6 +24,7 @@ type mailbox struct {
 	mu      sync.Mutex
 	mails   []mail // guarded by mu
 	entries int    // committed entries among them; guarded by mu
+	bulk    int    // bytes of job files in these; guarded by mu
 	askers  askers // requests and looks; guarded by mu
 	closed  bool   // guarded by mu
 	room    sync.Cond
@@ -62,15 +69,23 @@ func (b *mailbox) call(asker string, m mail) bool {
 	return ok
 }
 
-// putEntry adds a committed entry. In a replay it waits for room.
-func (b *mailbox) putEntry(m mail) {
+// putEntry adds a committed entry. In a replay it waits for room. The loop empties the mailbox without waiting for
+// anybody, so it never waits for long.
+func (b *mailbox) putEntry(c Committed) {
+	bulk := 0
+	for _, r := range c.Records {
+		if s, ok := r.(job.SubmitRecord); ok {
+			bulk += s.Spec.Bulk()
+		}
+	}
 	b.mu.Lock()
-	for !b.closed && b.entries >= maxEntries {
+	for !b.closed && (b.entries >= maxEntries || b.bulk > 0 && b.bulk+bulk > maxEntryBulk) {
 		b.room.Wait()
 	}
 	if !b.closed {
-		b.mails = append(b.mails, m)
+		b.mails = append(b.mails, mail{event: c})
 		b.entries++
+		b.bulk += bulk
 	}
 	b.mu.Unlock()
 	b.ring()
@@ -91,7 +106,7 @@ func (b *mailbox) take(spare []mail) []mail {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.mails
-	b.mails, b.entries = spare[:0], 0
+	b.mails, b.entries, b.bulk = spare[:0], 0, 0
 	b.room.Broadcast()
 	return all
 }

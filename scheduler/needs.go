@@ -24,6 +24,9 @@ type Journal interface {
 	// Rows returns the rows of a job from part from to before part to, in order. An empty to means the end. Any
 	// goroutine may call it.
 	Rows(id job.ID, from, to string) ([]job.Row, error)
+	// File returns the job file of a job as it was saved with the part job.PartFile; nil if there is none. Any goroutine
+	// may call it.
+	File(id job.ID) ([]byte, error)
 }
 
 // Sessions carries messages to hosts.

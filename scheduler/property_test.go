@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"maps"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,12 @@ func TestHistories(t *testing.T) {
 				spec.Requeue = rapid.Bool().Draw(t, "requeue")
 				spec.CheckpointExitCode = rapid.SampledFrom([]int{0, 85}).Draw(t, "checkpoint")
 				spec.Array = rapid.SampledFrom([]string{"", "", "0-4", "0-4%1", "2-8:2%2"}).Draw(t, "array")
+				if rapid.IntRange(0, 2).Draw(t, "bulk") == 0 { // its file is on disk
+					spec.Params = map[string]string{"p": strings.Repeat(strconv.Itoa(len(w.ids)%10), job.MaxBulk)}
+					if spec.Array == "" {
+						spec.EachLine = []string{"one", "two"}[:rapid.IntRange(0, 2).Draw(t, "lines")]
+					}
+				}
 				spec.Dependency, spec.KillOnInvalidDep = w.dependencies(t), rapid.Bool().Draw(t, "kill")
 				w.step(Submit{Token: w.token(), Spec: spec})
 			},
@@ -99,6 +106,15 @@ func TestHistories(t *testing.T) {
 						err = errors.New("no quorum")
 					}
 					w.readDone(err)
+				}
+			},
+			"file": func(t *rapid.T) {
+				if len(w.files) > 0 {
+					var err error
+					if rapid.IntRange(0, 3).Draw(t, "broken") == 0 {
+						err = errors.New("input/output error")
+					}
+					w.readFile(err)
 				}
 			},
 			"renew": func(t *rapid.T) {

@@ -50,11 +50,44 @@ func (r *reader) whole(x Listed) (job.Job, error) {
 			t.Ended = x.Ended
 		}
 	}
+	if text := decoded.File.Text(); text != nil { // an older version had it in the header
+		if j, err = r.withBulk(j, text); err != nil {
+			return j, err
+		}
+	}
 	return r.withTails(j)
+}
+
+// withBulk returns a job with the whole of its job file. text is the file if it is not on disk yet. If the file is missing
+// or damaged, the job is returned without its bulk: all else about it can be told.
+func (r *reader) withBulk(j job.Job, text []byte) (job.Job, error) {
+	if !j.Lean {
+		return j, nil
+	}
+	if text == nil {
+		var err error
+		if text, err = r.journal.File(j.ID); err != nil {
+			return j, fmt.Errorf("scheduler: read job %s: %w", j.ID, err)
+		}
+	}
+	s, err := jobs.DecodeFile(text)
+	if err == nil {
+		j.Spec, j.Lean = s, false
+	}
+	return j, nil
 }
 
 // readTries bounds how often a job is looked up again that was requeued, and has ended, between the look and the read.
 const readTries = 3
+
+// full is latest with the whole of the job file.
+func (r *reader) full(ctx context.Context, x Listed) (job.Job, error) {
+	j, err := r.latest(ctx, x)
+	if err != nil {
+		return j, err
+	}
+	return r.withBulk(j, x.File)
+}
 
 // latest is whole for a job that may have been requeued since it was listed.
 func (r *reader) latest(ctx context.Context, x Listed) (job.Job, error) {

@@ -3,7 +3,6 @@ package scheduler
 // Requests of users: each is answered when its record is applied, or refused with a reason.
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -54,9 +53,9 @@ type submission struct {
 	brief  bool // see Submit
 	spec   digest
 	key    string
+	user   string
+	costs  Amount
 }
-
-type digest [sha256.Size]byte
 
 // match is a submission that waits until a host is found that could run it.
 type match struct {
@@ -110,7 +109,7 @@ func (rq *requests) answer(tok Token, e *entry, err error) {
 	}
 	r := Reply{Token: tok, Err: err}
 	if e != nil {
-		r.Job = rq.views.brief(e)
+		r.Job, r.File = rq.views.brief(e), e.job.File.Text()
 	}
 	rq.fx.Reply = append(rq.fx.Reply, r)
 }
@@ -136,21 +135,6 @@ func (rq *requests) answerArchived(tok Token, id job.ID) {
 		l := rq.views.listed(x)
 		rq.fx.Reply = append(rq.fx.Reply, Reply{Token: tok, Archived: &l})
 	}
-}
-
-// checkSpec checks a spec and returns its digest. Two specs are equal if their digests are.
-func checkSpec(s job.Spec) (digest, error) {
-	if err := s.Validate(); err != nil {
-		return digest{}, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	text, err := job.EncodeSpec(s)
-	if err != nil {
-		return digest{}, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	if len(text) > job.MaxSpecBytes {
-		return digest{}, fmt.Errorf("%w: the job file has %d bytes; at most %d", ErrInvalid, len(text), job.MaxSpecBytes)
-	}
-	return sha256.Sum256(text), nil
 }
 
 func (rq *requests) submit(a Submit) {
@@ -214,7 +198,7 @@ func (rq *requests) submittedBefore(a Submit, sum digest) bool {
 		return true
 	case id != "":
 		e := rq.entries.byID[id]
-		if first, err := checkSpec(e.job.Spec); err == nil && first == sum {
+		if first, err := digestOf(e.job); err == nil && first == sum {
 			rq.answer(a.Token, e, nil)
 		} else {
 			rq.answer(a.Token, nil, keyConflict(a.Key, id))
@@ -241,6 +225,12 @@ func (rq *requests) proposeSubmit(a Submit, sum digest) {
 	if a.Key != "" && rq.submittedBefore(a, sum) {
 		return // a submission with the same key was proposed while this one waited for hosts
 	}
+	l, _ := a.Spec.Layout() // checkSpec has found it valid
+	costs := submitCosts(&a.Spec, l.Tasks())
+	if err := rq.entries.backlog.check(a.User, a.Operator, costs); err != nil {
+		rq.answer(a.Token, nil, err)
+		return
+	}
 	taken := func(id job.ID) bool {
 		_, kept := rq.entries.table.Entry(id)
 		return kept || rq.submits[id] != nil
@@ -249,13 +239,13 @@ func (rq *requests) proposeSubmit(a Submit, sum digest) {
 	for taken(id) {
 		id = job.NewID(rq.cfg.Group, rq.rng.Uint64())
 	}
-	s := &submission{tokens: []Token{a.Token}, brief: a.Brief, spec: sum}
+	s := &submission{tokens: []Token{a.Token}, brief: a.Brief, spec: sum, user: a.User, costs: costs}
+	rq.entries.backlog.shift(s.user, s.costs)
 	if a.Key != "" {
 		s.key = keyOf(a.User, a.Key)
 		rq.keys[s.key] = id
 	}
 	rq.submits[id] = s
-	l, _ := a.Spec.Layout() // checkSpec has found it valid
 	rq.propose(job.SubmitRecord{Job: id, User: a.User, Spec: a.Spec, Key: a.Key, At: rq.now, Tasks: l.Tasks()})
 }
 
@@ -277,6 +267,7 @@ func (rq *requests) submitted(id job.ID) {
 // drop forgets a submission.
 func (rq *requests) drop(id job.ID, s *submission) {
 	delete(rq.submits, id)
+	rq.entries.backlog.shift(s.user, Amount{}.minus(s.costs))
 	if s.key != "" && rq.keys[s.key] == id {
 		delete(rq.keys, s.key)
 	}
@@ -387,6 +378,10 @@ func (rq *requests) requeue(a Requeue) {
 		rq.answer(a.Token, e, err)
 		return
 	}
+	if err := roomToRequeue(rq.entries, a.Job, e); err != nil {
+		rq.answer(a.Token, nil, err)
+		return
+	}
 	rq.await(toRequeue, a.Job, a.Token)
 	rq.propose(job.RequeueRecord{Job: a.Job, Tasks: a.Tasks, Failed: a.Failed, Reason: lease.Clip(a.Reason), At: rq.now})
 }
@@ -473,6 +468,9 @@ func (rq *requests) refused(kind changeKind, id job.ID, err error) {
 func (rq *requests) lostLead() {
 	for _, tok := range slices.Sorted(maps.Keys(rq.open)) {
 		rq.answer(tok, nil, ErrNotOwner)
+	}
+	for id, s := range rq.submits {
+		rq.drop(id, s)
 	}
 	rq.clear()
 }

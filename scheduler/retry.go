@@ -85,3 +85,8 @@ func describe(x job.Exit) string {
 	}
 	return fmt.Sprintf("exit code %d", x.Code)
 }
+
+// unsendable makes a task wait about which no message can be sent.
+func unsendable(tn *turn, t *task) {
+	t.pause.until, t.pause.why = tn.now.Add(retryMost), "this daemon could not send a message about it: see its log"
+}

@@ -76,6 +76,8 @@ type Config struct {
 	// GangHold is how long a gang holds places at some hosts while others have none for it. Then it gives them back, and
 	// gathers again after a pause.
 	GangHold time.Duration
+	// Backlog bounds what waits; nil: nothing does.
+	Backlog *Backlog
 	// Order is by what tasks of one priority are ordered.
 	Order lease.OrderBy
 }

@@ -93,6 +93,8 @@ func (c *Core) handle(e Event) {
 		c.pending.parents.seen(e.Progress)
 	case ParentsSilent:
 		c.pending.parents.silent(e.Jobs, e.Detail)
+	case FileRead:
+		c.dispatches.files.take(e)
 	case RowsKept:
 		c.history.rowsKept(e.Applied)
 	case Tick:

@@ -27,7 +27,6 @@ type entry struct {
 	front    *task      // the last one that pending.follow put into the queue
 	next     int        // pending.follow goes on here
 	barred   []*task    // tasks with soft state that may not be placed for now, by index; see pending.bar
-	file     *job.File  // of its tasks, once one was started; not kept for a job of one task
 	layout   job.Layout // of its tasks
 	parents  waiting    // for other jobs
 	atOnce   int        // how many of its tasks may be active at once; 0: all
@@ -35,6 +34,7 @@ type entry struct {
 	active   int        // tasks that are offered or assigned, or may be; see task.count
 	ended    time.Time  // when this daemon learnt of the end
 	marks
+	filing
 	began time.Time // of the first process that a host has reported in this life of the daemon
 	// shown corrects the counts of the job: its assigned tasks count in the states that their hosts have reported.
 	// touched are tasks for which it may have changed; see views.counts.
@@ -53,6 +53,20 @@ type marks struct {
 	saving  bool // it is in entries.unsaved
 	tailed  bool // it is in history.tailed
 	showing bool // it is in Effects.Changed
+}
+
+// filing is the job file of a job, and what the job costs while it waits.
+type filing struct {
+	file    *job.File // of its tasks, once one was started; not kept for a job of one task, nor if the file is on disk
+	opened  *opened   // what was read from disk
+	opening bool      // it is being read, or is in files.line
+	costs   Amount    // that the backlog counts
+}
+
+// opened is a job file that was read from disk.
+type opened struct {
+	file  *job.File
+	lines []string
 }
 
 // task is the soft state of a task.
@@ -191,11 +205,14 @@ func (e *entry) drop(t *task) {
 	t.tally.gone = true
 }
 
-// taskFile returns the job file that the hosts of the tasks get. It is nil if the spec cannot be encoded, and no session
-// carries that: the spec was encoded when the job was submitted.
+// taskFile returns the job file that the hosts of the tasks get; files.has must have reported true. It is nil if the spec
+// cannot be encoded, and no session carries that: the spec was encoded when the job was submitted.
 func (e *entry) taskFile() *job.File {
-	if e.file != nil {
+	switch {
+	case e.file != nil:
 		return e.file
+	case e.opened != nil:
+		return e.opened.file
 	}
 	f, err := e.job.Spec.TaskFile()
 	if err != nil {
@@ -214,7 +231,11 @@ func (e *entry) element(index int) lease.Element {
 		return x
 	}
 	x.Array, x.Index = true, e.layout.Index(index)
-	if lines := e.job.Spec.EachLine; index/e.job.Gang() < len(lines) {
+	lines := e.job.Spec.EachLine
+	if e.opened != nil {
+		lines = e.opened.lines
+	}
+	if index/e.job.Gang() < len(lines) {
 		x.Entry = lines[index/e.job.Gang()]
 	}
 	return x

@@ -38,25 +38,34 @@ type SubmitRequest struct {
 	User string
 	Key  string // idempotency key, or empty
 	Spec job.Spec
+	// Operator says that the user is one; see ErrBacklog.
+	Operator bool
 	// Unknown are jobs that Spec depends on and that their owner does not have.
 	Unknown []job.ID
 }
 
-// change requests a change of a job. archived says that the job is archived, so nothing was changed.
-func (l *Loop) change(ctx context.Context, event func(Token) Event) (j job.Job, archived bool, err error) {
+// change requests a change of a job. known is its job file, if the caller has it. archived says that the job is archived, so nothing was changed.
+func (l *Loop) change(ctx context.Context, known *job.Spec, event func(Token) Event) (j job.Job, archived bool, err error) {
 	r, err := l.calls.ask(ctx, event)
-	if err != nil || r.Archived == nil {
+	if err != nil {
 		return r.Job, false, err
 	}
-	j, err = l.reader.latest(ctx, *r.Archived)
+	if r.Archived == nil {
+		if r.Job.Lean && known != nil {
+			r.Job.Spec, r.Job.Lean = *known, false
+		}
+		j, err = l.reader.withBulk(r.Job, r.File)
+		return j, false, err
+	}
+	j, err = l.reader.full(ctx, *r.Archived)
 	return j, true, err
 }
 
 // Submit accepts a job and returns once its record is committed. From then on the job outlives this daemon. A
-// *NoMatchError says that no host could ever run it.
+// *NoMatchError says that no host could ever run it, ErrBacklog that too much of the user waits.
 func (l *Loop) Submit(ctx context.Context, r SubmitRequest) (job.Job, error) {
-	j, archived, err := l.change(ctx, func(t Token) Event {
-		return Submit{Token: t, User: r.User, Key: r.Key, Spec: r.Spec, Unknown: r.Unknown}
+	j, archived, err := l.change(ctx, &r.Spec, func(t Token) Event {
+		return Submit{Token: t, User: r.User, Operator: r.Operator, Key: r.Key, Spec: r.Spec, Unknown: r.Unknown}
 	})
 	switch {
 	case archived && errors.Is(err, ErrNotFound):
@@ -88,13 +97,13 @@ func sameJob(j job.Job, r SubmitRequest) (job.Job, error) {
 
 // Cancel ends tasks of a job; no ranges means all. It returns the job once the Cancel is committed.
 func (l *Loop) Cancel(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error) {
-	j, _, err := l.change(ctx, func(t Token) Event { return Cancel{Token: t, Job: id, Tasks: tasks, Reason: reason} })
+	j, _, err := l.change(ctx, nil, func(t Token) Event { return Cancel{Token: t, Job: id, Tasks: tasks, Reason: reason} })
 	return j, err
 }
 
 // Hold keeps waiting tasks of a job from being placed, or releases those that are held; no ranges means all.
 func (l *Loop) Hold(ctx context.Context, id job.ID, tasks []job.Range, release bool, reason string) (job.Job, error) {
-	j, archived, err := l.change(ctx, func(t Token) Event {
+	j, archived, err := l.change(ctx, nil, func(t Token) Event {
 		return Hold{Token: t, Job: id, Tasks: tasks, Release: release, Reason: reason}
 	})
 	if archived && err == nil {
@@ -119,7 +128,7 @@ func (l *Loop) Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed
 			return job.Job{}, unreadable(id, "cannot be read: "+err.Error())
 		}
 	}
-	j, _, err := l.change(ctx, func(t Token) Event {
+	j, _, err := l.change(ctx, nil, func(t Token) Event {
 		return Requeue{Token: t, Job: id, Tasks: tasks, Failed: failed, Reason: reason}
 	})
 	return j, err
@@ -134,7 +143,7 @@ func (l *Loop) Job(ctx context.Context, id job.ID) (job.Job, error) {
 	if err != nil {
 		return job.Job{}, err
 	}
-	return l.reader.latest(ctx, x)
+	return l.reader.full(ctx, x)
 }
 
 // Tasks returns the tasks of a job that the query selects, or ErrNotFound.

@@ -44,7 +44,7 @@ func (vs *views) offeredTo(d *dispatch) string {
 // listed is the job as a listing has it.
 func (vs *views) listed(x jobs.Entry) Listed {
 	if j := vs.entries.table.Of(x); j != nil {
-		return Listed{ID: j.ID, Submitted: x.Submitted(), Job: new(vs.brief(vs.entries.byID[j.ID]))}
+		return Listed{ID: j.ID, Submitted: x.Submitted(), Job: new(vs.brief(vs.entries.byID[j.ID])), File: j.File.Text()}
 	}
 	return Listed{ID: vs.entries.table.ID(x), Submitted: x.Submitted(), Ended: x.Ended()}
 }

@@ -269,6 +269,7 @@ type world struct {
 	applied  uint64               // the entry that the rows on disk reflect
 	far      map[job.ID]job.State // jobs of another owner
 	followed map[job.ID]bool      // those of which the owner asks the progress
+	files    []FileWanted         // job files that the owner reads
 }
 
 // farJobs are the jobs of another owner.
@@ -352,6 +353,7 @@ func (w *world) do(fx Effects) {
 	if fx.Read != 0 {
 		w.read = fx.Read
 	}
+	w.files = append(w.files, fx.Files...)
 	for _, r := range fx.Reply {
 		if !w.open[r.Token] {
 			w.t.Fatalf("request %d was answered twice, now %v", r.Token, r.Err)
@@ -434,6 +436,7 @@ func (w *world) checkStart(to job.Peer, s lease.Start) {
 	if j == nil {
 		w.t.Fatalf("Start of %s, whose job is not in the journal", s.Attempt)
 	}
+	w.checkFile(s)
 	d := j.Tasks[s.Attempt.Task]
 	if !d.Assigned || d.Attempt != s.Attempt.N || d.Node != to {
 		w.t.Fatalf("Start of %s at %s, but the journal has attempt %d at %s, assigned %v", s.Attempt, to, d.Attempt, d.Node, d.Assigned)
@@ -444,6 +447,23 @@ func (w *world) checkStart(to job.Peer, s lease.Start) {
 	for _, r := range w.pending {
 		if r, ok := r.(job.UnassignRecord); ok && r.Attempt == s.Attempt {
 			w.t.Fatalf("Start of %s after its Unassign was proposed", s.Attempt)
+		}
+	}
+}
+
+// checkFile compares the job file of a Start with the submission.
+func (w *world) checkFile(s lease.Start) {
+	for _, m := range w.log {
+		for _, r := range m.Records {
+			if r, ok := r.(job.SubmitRecord); ok && r.Job == s.Attempt.Job {
+				want, err := r.Spec.TaskFile()
+				if err != nil || s.File == nil || s.File.Digest() != want.Digest() {
+					w.t.Fatalf("Start of %s with another job file (%v)", s.Attempt, err)
+				}
+				if lines := r.Spec.EachLine; len(lines) > 0 && s.Element.Entry != lines[s.Attempt.Task] {
+					w.t.Fatalf("Start of %s with the line %.40q", s.Attempt, s.Element.Entry)
+				}
+			}
 		}
 	}
 }
@@ -545,7 +565,7 @@ func (w *world) restart(rows bool) {
 		m.cut()
 	}
 	w.pending, w.read, w.open, w.unsaved, w.gone = nil, 0, map[Token]bool{}, nil, nil
-	w.followed = map[job.ID]bool{}
+	w.followed, w.files = map[job.ID]bool{}, nil
 	w.cfg.Seed++
 	saved := Saved{}
 	if rows {
@@ -624,7 +644,22 @@ func (w *world) flush() {
 			busy = true
 			w.readDone(nil)
 		}
+		if len(w.files) > 0 {
+			busy = true
+			w.readFile(nil)
+		}
 	}
+}
+
+// readFile ends the oldest read of a job file.
+func (w *world) readFile(err error) {
+	f := w.files[0]
+	w.files = w.files[1:]
+	r := ReadFile(f, func(id job.ID) ([]byte, error) { return w.rows.File(id), err })
+	if errors.Is(r.Err, jobs.ErrDamaged) && w.rows[f.Job] != nil { // a purged job has none
+		w.t.Fatalf("the file of %s is neither in memory nor on disk", f.Job)
+	}
+	w.step(r)
 }
 
 func (w *world) deliver(m *model) {

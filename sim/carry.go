@@ -5,6 +5,7 @@ package sim
 import (
 	"encoding/json"
 
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/worker"
 )
@@ -85,6 +86,15 @@ func (o *owner) carry(fx scheduler.Effects) {
 	}
 	if fx.Read != 0 {
 		confirm(o, fx.Read)
+	}
+	for _, f := range fx.Files {
+		r := scheduler.ReadFile(f, func(id job.ID) ([]byte, error) { return o.files[id], nil })
+		life := o.life
+		o.w.after(0, func() {
+			if o.life == life {
+				o.tell(r)
+			}
+		})
 	}
 	for _, class := range fx.Find {
 		o.find(class)

@@ -20,6 +20,7 @@ type journal struct {
 	index64  uint64
 	log      []job.Committed // entries that the rows may not reflect
 	rows     rows
+	files    map[job.ID][]byte // large job files
 	undo     []unsavedRow
 	writes   int
 	flushed  uint64 // the rows that outlive a crash reflect the entries up to it
@@ -155,6 +156,7 @@ func (o *owner) save(changed []job.Row, gone []job.ID) {
 		return
 	}
 	o.keptRows = append(o.keptRows[:0], scheduler.RowsKept{Applied: o.core.Applied()})
+	changed = keepFiles(o, changed, gone)
 	if !o.w.durable {
 		return
 	}
@@ -177,6 +179,23 @@ func (o *owner) save(changed []job.Row, gone []job.ID) {
 	if o.writes++; o.writes%flushEvery == 0 {
 		flushRows(o)
 	}
+}
+
+// keepFiles keeps large job files, and returns the other rows.
+func keepFiles(o *owner, changed []job.Row, gone []job.ID) []job.Row {
+	for _, id := range gone {
+		delete(o.files, id)
+	}
+	return slices.DeleteFunc(changed, func(r job.Row) bool {
+		if r.Part != job.PartFile {
+			return false
+		}
+		if o.files == nil {
+			o.files = map[job.ID][]byte{}
+		}
+		o.files[r.Job] = r.Data
+		return true
+	})
 }
 
 // flushRows brings the rows to disk. The journal needs no entries then that they reflect.

@@ -9,6 +9,7 @@
 //	r/GROUP/a          index of the last journal entry that the rows of the group reflect
 //	r/GROUP/...        everything else under r/GROUP/ is the log of the group: see package journal
 //	s/GROUP/j/JOB      row of a job: the job and its tasks
+//	s/GROUP/f/JOB      large job file of a job
 //	w/a/ATTEMPT        the worker's record of an attempt
 //	w/e/GROUP          owner of a group, and its newest epoch that the worker has seen (R2)
 //	n/KEY              keys of the daemon itself

@@ -18,6 +18,7 @@ import (
 type Limits struct {
 	PerUser Limit
 	Users   map[string]Limit // by user; each quantity here overrides that of PerUser
+	All     Limit            // of all users together; only what waits
 }
 
 // Limit bounds some quantities. A quantity that is not in the map is not bounded.
@@ -34,25 +35,34 @@ const (
 	LimitTasks  Quantity = "tasks"
 )
 
+// The quantities of what waits for a host. The scheduler of the daemon bounds them, not the worker.
+const (
+	LimitPendingJobs  Quantity = "pending_jobs"
+	LimitPendingBytes Quantity = "pending_bytes" // of job files
+)
+
 // quantities lists the quantities in the order in which they are checked.
 var quantities = []Quantity{LimitTasks, LimitGPUs, LimitCPUs, LimitMemory}
 
 const (
 	perUser    = "per_user"
 	usersDot   = "users."
-	limitUsage = "want per_user.WHAT or users.NAME.WHAT, where WHAT is cpus, gpus, memory or tasks"
+	allUsers   = "all"
+	limitUsage = "want per_user.WHAT or users.NAME.WHAT, where WHAT is cpus, gpus, memory, tasks, pending_jobs or pending_bytes; or all.pending_jobs or all.pending_bytes"
 )
 
 // ParseLimits parses limits as they are in a configuration file: per_user.gpus = 4, users.ada.memory = 64GiB.
 func ParseLimits(settings map[string]string) (Limits, error) {
-	l := Limits{PerUser: Limit{}, Users: map[string]Limit{}}
+	l := Limits{PerUser: Limit{}, Users: map[string]Limit{}, All: Limit{}}
 	for name, text := range settings {
 		who, q, value, err := parseLimit(name, text)
 		if err != nil {
 			return Limits{}, err
 		}
 		to := l.PerUser
-		if who != "" {
+		if strings.HasPrefix(name, allUsers+".") {
+			to = l.All
+		} else if who != "" {
 			if l.Users[who] == nil {
 				l.Users[who] = Limit{}
 			}
@@ -76,13 +86,14 @@ func parseLimit(name, text string) (user string, q Quantity, value int64, err er
 	}
 	who, q := name[:dot], Quantity(name[dot+1:])
 	user, named := strings.CutPrefix(who, usersDot)
-	if who == perUser {
+	pending := q == LimitPendingJobs || q == LimitPendingBytes
+	if who == perUser || who == allUsers && pending {
 		user = ""
 	} else if !named || user == "" {
 		return "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
 	}
 	switch q {
-	case LimitMemory:
+	case LimitMemory, LimitPendingBytes:
 		size, err := job.ParseSize(text)
 		if err == nil && size < 0 {
 			err = errors.New("want 0 or more")
@@ -91,7 +102,7 @@ func parseLimit(name, text string) (user string, q Quantity, value int64, err er
 			return "", "", 0, fmt.Errorf("%s: %w", name, err)
 		}
 		return user, q, int64(size), nil
-	case LimitCPUs, LimitGPUs, LimitTasks:
+	case LimitCPUs, LimitGPUs, LimitTasks, LimitPendingJobs:
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || n < 0 {
 			return "", "", 0, fmt.Errorf("%s: %.40q: want a number of 0 or more", name, text)
@@ -186,6 +197,7 @@ func (q *quotas) over(user string, need job.Resources) string {
 			over, holds = int64(with.milli) > most*gpu.Whole, strconv.FormatFloat(float64(has.milli)/gpu.Whole, 'f', -1, 64)
 		case LimitMemory:
 			over, holds, bound = int64(with.memory) > most, has.memory.String(), job.Size(most).String()
+		case LimitPendingJobs, LimitPendingBytes: // not of this host
 		}
 		if over {
 			return lease.Clip(fmt.Sprintf("user %s holds %s of at most %s %s on this host", user, holds, bound, what))

@@ -49,7 +49,7 @@ func settings() []setting {
 		text("gpus", "`GPUS` to offer: auto, none, indexes such as 0,1 or simulated ones such as sim:8xH100-80GB", func(c *daemonConfig) *string { return &c.GPUs }),
 		count("cpus", "`N` CPUs to offer; 0: all", func(c *daemonConfig) *int { return &c.CPUs }),
 		sized("memory", "`SIZE` of the memory to offer; 0B: all", func(c *daemonConfig) *job.Size { return &c.Memory }),
-		pairs(limitsSetting, "limit `K=V` on what each user may hold here: per_user.gpus=4, users.ada.memory=64GiB; also cpus and tasks", func(c *daemonConfig) *map[string]string { return &c.Limits }, node.CheckLimit).reloads(),
+		pairs(limitsSetting, "limit `K=V` on what each user may hold here: per_user.gpus=4, users.ada.memory=64GiB; also cpus, tasks, pending_jobs and pending_bytes, the last two for all users too: all.pending_jobs=200000", func(c *daemonConfig) *map[string]string { return &c.Limits }, node.CheckLimit).reloads(),
 		pairs(sharesSetting, "weight `K=V` of users and projects: users.ada=3, projects.vision=2, others=1; half_life=1d: how fast usage is forgotten", func(c *daemonConfig) *map[string]string { return &c.Shares }, node.CheckShare).reloads(),
 		sized("output-limit", "keep at most `SIZE` of one task's output on disk: the beginning and the end of longer output", func(c *daemonConfig) *job.Size { return &c.OutputLimit }),
 		lasting("client-timeout", "end a task with input or a terminal after its client was gone for `D`", func(c *daemonConfig) *job.Duration { return &c.ClientTimeout }),

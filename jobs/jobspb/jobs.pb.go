@@ -30,18 +30,23 @@ const (
 )
 
 type Header struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id" json:"id,omitempty"`
-	User          string                 `protobuf:"bytes,2,opt,name=user" json:"user,omitempty"`
-	Spec          []byte                 `protobuf:"bytes,3,opt,name=spec" json:"spec,omitempty"` // the job file in JSON
-	Submitted     int64                  `protobuf:"varint,5,opt,name=submitted" json:"submitted,omitempty"`
-	Key           string                 `protobuf:"bytes,6,opt,name=key" json:"key,omitempty"`
-	Cancelled     string                 `protobuf:"bytes,7,opt,name=cancelled" json:"cancelled,omitempty"`
-	Tasks         []*Task                `protobuf:"bytes,8,rep,name=tasks" json:"tasks,omitempty"`     // all tasks, in rows of older versions, which had no chunks
-	Seq           uint64                 `protobuf:"varint,9,opt,name=seq" json:"seq,omitempty"`        // number of the record in the journal that submitted it, or requeued it after its end
-	Count         int64                  `protobuf:"varint,10,opt,name=count" json:"count,omitempty"`   // number of tasks
-	First         *Task                  `protobuf:"bytes,11,opt,name=first" json:"first,omitempty"`    // each task at the submission
-	Queued        int64                  `protobuf:"varint,12,opt,name=queued" json:"queued,omitempty"` // time of the record that seq names
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id" json:"id,omitempty"`
+	User      string                 `protobuf:"bytes,2,opt,name=user" json:"user,omitempty"`
+	Spec      []byte                 `protobuf:"bytes,3,opt,name=spec" json:"spec,omitempty"` // the job file in JSON
+	Submitted int64                  `protobuf:"varint,5,opt,name=submitted" json:"submitted,omitempty"`
+	Key       string                 `protobuf:"bytes,6,opt,name=key" json:"key,omitempty"`
+	Cancelled string                 `protobuf:"bytes,7,opt,name=cancelled" json:"cancelled,omitempty"`
+	Tasks     []*Task                `protobuf:"bytes,8,rep,name=tasks" json:"tasks,omitempty"`     // all tasks, in rows of older versions, which had no chunks
+	Seq       uint64                 `protobuf:"varint,9,opt,name=seq" json:"seq,omitempty"`        // number of the record in the journal that submitted it, or requeued it after its end
+	Count     int64                  `protobuf:"varint,10,opt,name=count" json:"count,omitempty"`   // number of tasks
+	First     *Task                  `protobuf:"bytes,11,opt,name=first" json:"first,omitempty"`    // each task at the submission
+	Queued    int64                  `protobuf:"varint,12,opt,name=queued" json:"queued,omitempty"` // time of the record that seq names
+	// Of a job whose file has a row of its own, instead of spec: an older version does not take it for a job without a
+	// command.
+	Lean          []byte `protobuf:"bytes,13,opt,name=lean" json:"lean,omitempty"` // the job file in JSON, without its bulk
+	File          []byte `protobuf:"bytes,14,opt,name=file" json:"file,omitempty"` // SHA-256 of the whole job file
+	FileBytes     int64  `protobuf:"varint,15,opt,name=file_bytes,json=fileBytes" json:"file_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -149,6 +154,27 @@ func (x *Header) GetFirst() *Task {
 func (x *Header) GetQueued() int64 {
 	if x != nil {
 		return x.Queued
+	}
+	return 0
+}
+
+func (x *Header) GetLean() []byte {
+	if x != nil {
+		return x.Lean
+	}
+	return nil
+}
+
+func (x *Header) GetFile() []byte {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+func (x *Header) GetFileBytes() int64 {
+	if x != nil {
+		return x.FileBytes
 	}
 	return 0
 }
@@ -917,7 +943,7 @@ var File_jobs_jobspb_jobs_proto protoreflect.FileDescriptor
 
 const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\n" +
-	"\x16jobs/jobspb/jobs.proto\x12\vmuster.jobs\x1a\x19store/storepb/store.proto\"\xa0\x02\n" +
+	"\x16jobs/jobspb/jobs.proto\x12\vmuster.jobs\x1a\x19store/storepb/store.proto\"\xe7\x02\n" +
 	"\x06Header\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -930,7 +956,11 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\x05count\x18\n" +
 	" \x01(\x03R\x05count\x12'\n" +
 	"\x05first\x18\v \x01(\v2\x11.muster.jobs.TaskR\x05first\x12\x16\n" +
-	"\x06queued\x18\f \x01(\x03R\x06queued\"\xd2\x03\n" +
+	"\x06queued\x18\f \x01(\x03R\x06queued\x12\x12\n" +
+	"\x04lean\x18\r \x01(\fR\x04lean\x12\x12\n" +
+	"\x04file\x18\x0e \x01(\fR\x04file\x12\x1d\n" +
+	"\n" +
+	"file_bytes\x18\x0f \x01(\x03R\tfileBytes\"\xd2\x03\n" +
 	"\x04Task\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1f\n" +

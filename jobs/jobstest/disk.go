@@ -34,10 +34,14 @@ func (d Disk) Save(rows []job.Row, gone []job.ID) {
 	}
 }
 
-// Rows returns the rows of a job from part from to before part to, in order. An empty to means the end.
+// File returns the row of a job's file; nil if there is none.
+func (d Disk) File(id job.ID) []byte { return d[id][job.PartFile] }
+
+// Rows returns the rows of a job from part from to before part to, in order, without that of its file. An empty to means
+// the end.
 func (d Disk) Rows(id job.ID, from, to string) (rows []job.Row) {
 	for _, part := range slices.Sorted(maps.Keys(d[id])) {
-		if part >= from && (to == "" || part < to) {
+		if part != job.PartFile && part >= from && (to == "" || part < to) {
 			rows = append(rows, job.Row{Job: id, Part: part, Data: d[id][part]})
 		}
 	}

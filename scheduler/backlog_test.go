@@ -1,0 +1,188 @@
+package scheduler
+
+// What waits is bounded, by user first.
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/musterhq/muster/job"
+)
+
+func newBacklog(t *testing.T, b Backlog) *filed {
+	x := newFiled(t)
+	x.core.entries.backlog.limits = &b
+	return x
+}
+
+// ask submits a job and returns the error of the answer.
+func (x *filed) ask(user string, operator bool, spec job.Spec) error {
+	x.tok++
+	return x.request(Submit{Token: x.tok, User: user, Operator: operator, Spec: spec})
+}
+
+// request is step for a request that may be refused.
+func (x *filed) request(e Event) error {
+	fx := x.core.Step(x.now, e)
+	for _, r := range fx.Reply {
+		if r.Err != nil {
+			return r.Err
+		}
+	}
+	x.took(fx)
+	for len(fx.Propose) > 0 {
+		x.index++
+		fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
+		x.took(fx)
+	}
+	return nil
+}
+
+func heldSpec() job.Spec {
+	s := benchSpec(0)
+	s.Hold = true
+	return s
+}
+
+func TestOneUsersBacklogIsBounded(t *testing.T) {
+	x := newBacklog(t, Backlog{
+		PerUser: Amount{Jobs: 10, Bytes: 2 << 20}, Users: map[string]Amount{"bob": {Jobs: 12, Bytes: 2 << 20}}, All: Amount{Jobs: 1000, Bytes: 1 << 30},
+	})
+	for user, most := range map[string]int{"amy": 10, "bob": 12} {
+		for i := range most {
+			if err := x.ask(user, false, heldSpec()); err != nil {
+				t.Fatalf("job %d of %s: %v", i, user, err)
+			}
+		}
+		err := x.ask(user, false, heldSpec())
+		if !errors.Is(err, ErrBacklog) || !strings.Contains(err.Error(), fmt.Sprintf("user %s: %d jobs, and %d are the most", user, most, most)) ||
+			!strings.Contains(err.Error(), "pending_jobs") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("one job too many of %s: %v", user, err)
+		}
+	}
+	if err := x.ask("amy", true, heldSpec()); err != nil {
+		t.Errorf("an operator: %v", err)
+	}
+	if err := x.ask("cat", false, heldSpec()); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+	var first job.ID
+	for id, e := range x.core.entries.byID {
+		if e.job.User == "bob" {
+			first = id
+		}
+	}
+	x.tok++
+	x.step(Cancel{Token: x.tok, Job: first})
+	if err := x.ask("bob", false, heldSpec()); err != nil {
+		t.Errorf("after one was cancelled: %v", err)
+	}
+	x.tok++
+	if err := x.request(Requeue{Token: x.tok, Job: first}); !errors.Is(err, ErrBacklog) {
+		t.Errorf("a requeue passes the bound: %v", err)
+	}
+}
+
+// A job that runs or has ended counts no more.
+func TestBacklogCountsOnlyWhatWaits(t *testing.T) {
+	x := newBacklog(t, Backlog{PerUser: Amount{Jobs: 8, Bytes: 1 << 20}, All: Amount{Jobs: 100, Bytes: 1 << 30}})
+	var ids []job.ID
+	for range 8 {
+		ids = append(ids, x.submit(benchSpec(0)))
+	}
+	if x.core.entries.backlog.of["amy"].Jobs != 8 {
+		t.Errorf("%+v waits", x.core.entries.backlog.of)
+	}
+	for _, id := range ids {
+		x.release(id)
+	}
+	if n := len(x.answer()); n != 8 {
+		t.Fatalf("%d started", n)
+	}
+	if b := x.core.entries.backlog; len(b.of) > 0 || b.all != (Amount{}) {
+		t.Errorf("nothing waits, and %+v is counted", b)
+	}
+}
+
+// An array and a job with long lists of nodes count as what they cost, and large job files by their bytes.
+func TestBacklogCountsCosts(t *testing.T) {
+	x := newBacklog(t, Backlog{PerUser: Amount{Jobs: 20, Bytes: 1 << 20}, All: Amount{Jobs: 100, Bytes: 1 << 30}})
+	array := heldSpec()
+	array.Array = "0-999999"
+	if err := x.ask("amy", false, array); !errors.Is(err, ErrBacklog) {
+		t.Errorf("an array of a million tasks: %v", err)
+	}
+	array.Array = "0-99999"
+	if err := x.ask("amy", false, array); err != nil {
+		t.Errorf("an array of 100,000 tasks: %v", err)
+	}
+	list := heldSpec()
+	for i := range 1000 {
+		list.Exclude = append(list.Exclude, fmt.Sprintf("host-with-a-name-that-is-as-long-as-some-%d", i))
+	}
+	if err := x.ask("bob", false, list); !errors.Is(err, ErrBacklog) {
+		t.Errorf("a list of 1,000 nodes: %v", err)
+	}
+	for i := range 2 {
+		large := largeSpec(i)
+		large.Hold = true
+		if err := x.ask("cat", false, large); err != nil {
+			t.Fatal(err)
+		}
+	}
+	large := largeSpec(3)
+	large.Hold = true
+	if err := x.ask("cat", false, large); !errors.Is(err, ErrBacklog) || !strings.Contains(err.Error(), "pending_bytes") {
+		t.Errorf("a third large job file: %v", err)
+	}
+}
+
+// A user may have as much as is still free. So whoever begins finds room, however much others submit, and operators more.
+func TestBacklogIsShared(t *testing.T) {
+	x := newBacklog(t, Backlog{PerUser: Amount{Jobs: 100, Bytes: 1 << 30}, All: Amount{Jobs: 100, Bytes: 1 << 30}})
+	had := map[string]int{}
+	for _, user := range []string{"amy", "bob", "cat", "dan"} {
+		for x.ask(user, false, heldSpec()) == nil {
+			had[user]++
+		}
+	}
+	if had["amy"] != 50 || had["bob"] != 25 || had["cat"] != 13 || had["dan"] != 6 {
+		t.Errorf("users have %v", had)
+	}
+	for x.ask("amy", true, heldSpec()) == nil {
+		had["operator"]++
+	}
+	if n := x.core.entries.backlog.all.Jobs; n != 100 || had["operator"] == 0 {
+		t.Errorf("%d jobs wait", n)
+	}
+}
+
+// What waits is counted again after a restart, and submissions under way count too.
+func TestBacklogAfterRestart(t *testing.T) {
+	x := newBacklog(t, DefaultBacklog())
+	x.submit(largeSpec(1))
+	x.submit(heldSpec())
+	before := x.core.entries.backlog
+	saved := Saved{Applied: x.index}
+	saved.load(t, x.disk)
+	again := NewCore(x.core.cfg, saved, storyStart).entries.backlog
+	if again.all != before.all || again.of["amy"] != before.of["amy"] || before.all.Jobs != 2 || before.all.Bytes < 350_000 {
+		t.Errorf("counted %+v, before the restart %+v", again.of, before.of)
+	}
+	y := newBacklog(t, Backlog{PerUser: Amount{Jobs: 3, Bytes: 1 << 20}, All: Amount{Jobs: 100, Bytes: 1 << 20}})
+	var events []Event
+	for range 5 {
+		y.tok++
+		events = append(events, Submit{Token: y.tok, User: "amy", Spec: heldSpec()})
+	}
+	fx := y.core.Step(y.now, events...)
+	if len(fx.Propose) != 3 || len(fx.Reply) != 2 {
+		t.Fatalf("%d of 5 are proposed", len(fx.Propose))
+	}
+	y.core.Step(y.now, NotProposed{Records: fx.Propose})
+	if n := y.core.entries.backlog.all; n != (Amount{}) {
+		t.Errorf("%+v is counted of what the journal refused", n)
+	}
+}

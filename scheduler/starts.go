@@ -1,0 +1,40 @@
+package scheduler
+
+// Starts that wait for the file of their job.
+
+import (
+	"slices"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/lease"
+)
+
+// fileReady goes on with the starts that wait for the file of their job.
+func fileReady(ds *dispatches, gs *gangStarts, e *entry) {
+	for _, t := range slices.Clone(e.tasks) {
+		switch d := t.dispatch; {
+		case d == nil || t.phase != recorded:
+		case d.gang != nil:
+			gs.start(d)
+		default:
+			ds.start(d)
+		}
+	}
+}
+
+// unreadableFile handles a job file that could not be read. One that is damaged will never be: the job is cancelled.
+func unreadableFile(ds *dispatches, e *entry, err error) {
+	detail := err.Error()
+	if damaged(err) {
+		detail = jobs.ErrDamaged.Error() + "; submit it again"
+		ds.propose(job.CancelRecord{Job: e.job.ID, Reason: detail, At: ds.now})
+	}
+	ds.notify(Notice{Kind: FileDefect, Attempt: job.Attempt{Job: e.job.ID}, Detail: err.Error()})
+	for _, t := range slices.Clone(e.tasks) {
+		if t.dispatch != nil {
+			t.pause.until, t.pause.why = ds.now.Add(retryMost), lease.Clip("its job file was not read: "+detail)
+			ds.abandon(t.dispatch)
+		}
+	}
+}
