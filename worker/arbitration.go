@@ -30,7 +30,7 @@ type makeRoom struct {
 	// revoke takes back the reservations of gangs that rank after it, if it then fits. enough says whether it would fit
 	// if not for the quota of its user. Nil: no gang has a reservation.
 	revoke  func(*offer) (done, enough bool)
-	preempt func(*offer) string // ends tasks or promises that, or says why it cannot
+	preempt func(o *offer, kept []string) string // ends tasks without these devices or promises that, or says why it cannot
 }
 
 // askedRoom is what decides whether reservations can be revoked for an offer, except its rank. Offers that come later in
@@ -93,8 +93,7 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 		return decision{verdict: verdictReserve, devices: devices}
 	}
 	if m.Preempt && !o.preempted && !fit {
-		why := ""
-		if r.keeps.aside(r.keeps.everything(), func() { why = r.room.preempt(o) }); why != "" {
+		if why := r.preempt(o); why != "" {
 			return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}}
 		}
 	}
@@ -108,6 +107,17 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	}
 	r.keep(o)
 	return d
+}
+
+// preempt has tasks end for an offer, or a promise of that, or returns why that would not help. What it would get must not
+// be kept for an offer before it: else those after it would get what has ended for it.
+func (r *arbitration) preempt(o *offer) (why string) {
+	outlasted, ok := r.keeps.outlasted(o)
+	if !ok {
+		return "what tasks could give back is kept for offers that go first"
+	}
+	r.keeps.aside(r.keeps.everything(), func() { why = r.room.preempt(o, r.keeps.devicesOf(outlasted)) })
+	return why
 }
 
 // keep keeps for an offer what it needs, unless something is kept for enough others. The first one of its priority has its

@@ -266,5 +266,15 @@ func (k *keeps) aside(which uint64, do func()) {
 	c.usedCPUs, c.usedMemory = c.usedCPUs-cpus, c.usedMemory-memory
 }
 
+// devicesOf returns the devices of these keeps.
+func (k *keeps) devicesOf(which uint64) (out []string) {
+	for i, x := range k.all {
+		if which&(1<<i) != 0 {
+			out = append(out, x.devices...)
+		}
+	}
+	return out
+}
+
 // end ends the pass.
 func (k *keeps) end() { k.hold(0) }

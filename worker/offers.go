@@ -113,7 +113,7 @@ func (f *offers) arbitrate(now Moment) {
 	for again := len(f.queue.ranked) > 0; again; {
 		f.queue.order()
 		keeps := newKeeps(now, &f.account.capacity, f.cfg.Profile.GPUs, f.attempts.by, f.cfg.SetAside)
-		room := makeRoom{preempt: func(o *offer) string { return f.preemption.preempt(now, o) }}
+		room := makeRoom{preempt: func(o *offer, kept []string) string { return f.preemption.preempt(now, o, kept) }}
 		if len(f.queue.gangs.held) > 0 {
 			room.revoke = func(o *offer) (bool, bool) { return f.wounds.revoke(now, o) }
 		}

@@ -24,15 +24,16 @@ type preemption struct {
 
 // victims returns the running tasks whose end would make room for an offer, with what is free now and what ends already.
 // They are preemptible and have a lower priority: those of the least priority first, of these the youngest. None of them
-// could be spared. It is empty if what ends already is enough. enough is false if the offer would not fit even so.
-func (p *preemption) victims(now Moment, o *offer) (victims []*attempt, enough bool) {
+// could be spared, and none has a device that is kept for another offer. It is empty if what ends already is enough.
+// enough is false if the offer would not fit even so.
+func (p *preemption) victims(now Moment, o *offer, kept []string) (victims []*attempt, enough bool) {
 	ending := p.ending(now, o)
 	p.account.letGo(ending)
 	defer p.account.takeBack(ending)
 	if _, fits := p.account.capacity.choose(o.msg.Need, o.msg.Device); fits {
 		return nil, true
 	}
-	able := p.able(now, o)
+	able := p.able(now, o, kept)
 	for _, a := range able { // one task is better than several
 		if p.suffice(o, []*attempt{a}) {
 			return []*attempt{a}, true
@@ -63,9 +64,9 @@ func free(now Moment, a *attempt, o *offer) bool {
 }
 
 // able returns the tasks that may be ended for an offer, those that should be ended first at the front.
-func (p *preemption) able(now Moment, o *offer) (out []*attempt) {
+func (p *preemption) able(now Moment, o *offer, kept []string) (out []*attempt) {
 	for _, a := range p.attempts.by {
-		if a.runs() && a.stop == nil && a.preemptible && a.precedence() < o.msg.Precedence() && p.helps(a, o.msg.Need) && free(now, a, o) {
+		if a.runs() && a.stop == nil && a.preemptible && a.precedence() < o.msg.Precedence() && p.helps(a, o.msg.Need) && free(now, a, o) && !overlap(a.rec.Devices, kept) {
 			out = append(out, a)
 		}
 	}
@@ -73,6 +74,11 @@ func (p *preemption) able(now Moment, o *offer) (out []*attempt) {
 		return cmp.Or(cmp.Compare(a.precedence(), b.precedence()), cmp.Compare(b.began, a.began), compareAttempts(a.rec.Attempt, b.rec.Attempt))
 	})
 	return out[:min(len(out), maxVictims)]
+}
+
+// overlap reports whether two lists have a device in common.
+func overlap(a, b []string) bool {
+	return slices.ContainsFunc(a, func(d string) bool { return slices.Contains(b, d) })
 }
 
 // helps reports whether the end of the task would free anything that the need lacks.
@@ -91,12 +97,13 @@ func (p *preemption) suffice(o *offer, as []*attempt) bool {
 	return fits
 }
 
-// preempt makes room for an offer, or for a gang promises to. It returns why it cannot, or "".
-func (p *preemption) preempt(now Moment, o *offer) string {
+// preempt makes room for an offer, or for a gang promises to. The devices are those that are kept for others. It returns
+// why it cannot, or "".
+func (p *preemption) preempt(now Moment, o *offer, kept []string) string {
 	if o.msg.Gang > 0 {
-		return p.promise(now, o)
+		return p.promise(now, o, kept)
 	}
-	victims, enough := p.room(now, o)
+	victims, enough := p.room(now, o, kept)
 	if !enough {
 		return noRoom(o)
 	}
@@ -124,8 +131,8 @@ func noRoom(o *offer) string {
 }
 
 // room returns victims. If they are not enough, it also revokes the reservations of gangs that the offer may revoke.
-func (p *preemption) room(now Moment, o *offer) (victims []*attempt, enough bool) {
-	victims, enough = p.victims(now, o)
+func (p *preemption) room(now Moment, o *offer, kept []string) (victims []*attempt, enough bool) {
+	victims, enough = p.victims(now, o, kept)
 	if enough {
 		return victims, true
 	}
@@ -134,7 +141,7 @@ func (p *preemption) room(now Moment, o *offer) (victims []*attempt, enough bool
 		return nil, false
 	}
 	p.account.letGo(held)
-	victims, enough = p.victims(now, o)
+	victims, enough = p.victims(now, o, kept)
 	p.account.takeBack(held)
 	if !enough {
 		return nil, false
@@ -160,7 +167,7 @@ func (p *preemption) end(now Moment, o *offer, victims []*attempt) {
 // promise answers a gang's offer with a conditional Commit: it names the tasks that would make room, and ends them once
 // the offer is firm. Until then nobody ends them for another offer that ranks after this one. A promise is checked with
 // each arbitration, because tasks end by themselves and offers that rank before take what is free.
-func (p *preemption) promise(now Moment, o *offer) string {
+func (p *preemption) promise(now Moment, o *offer, kept []string) string {
 	switch {
 	case o.conditional && p.kept(o):
 		if o.firm {
@@ -173,7 +180,7 @@ func (p *preemption) promise(now Moment, o *offer) string {
 	case o.firm: // the other members' hosts end tasks by now; this one ends none in vain
 		return "the tasks that were to make room do not suffice any more"
 	}
-	victims, enough := p.room(now, o)
+	victims, enough := p.room(now, o, kept)
 	if !enough {
 		return noRoom(o)
 	}

@@ -238,3 +238,39 @@ func TestEnvironmentOfAPreemptedTask(t *testing.T) {
 		t.Errorf("environment %v", e.Start[0].Env)
 	}
 }
+
+// Nothing ends for an offer that would not get it: what tasks could give back is booked for an offer before it, which would
+// start before this one has ended. Others would get what has ended, again and again.
+func TestNothingEndsForWhatIsBooked(t *testing.T) {
+	for _, c := range []struct {
+		limit time.Duration // of the second offer
+		ends  bool
+	}{{90 * time.Hour, true}, {200 * time.Hour, false}, {0, false}} {
+		f := newFilled(t, 4)
+		const limit = job.Duration(100 * time.Hour)
+		for i := range 4 {
+			f.n++
+			m := start(f.n, attempt(f.n, 1), f.session, gpus(1))
+			m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible, s.TimeLimit = 50, i > 0, limit })
+			o := offer(f.n, m.Attempt, gpus(1))
+			o.Limit = lease.LimitOf(&job.Spec{TimeLimit: limit})
+			f.says(amy, o)
+			f.says(amy, m)
+			f.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: int(f.n)})
+		}
+		f.n++
+		all := offer(f.n, attempt(f.n, 1), gpus(4))
+		all.Priority, all.Wait, all.Limit, all.Age = 95, time.Minute, time.Hour, 2*time.Hour
+		f.says(amy, all)
+		f.n++
+		some := offer(f.n, attempt(f.n, 1), gpus(2))
+		some.Priority, some.Wait, some.Preempt, some.Limit, some.Age = 95, time.Minute, true, c.limit, time.Hour
+		out := f.says(amy, some)
+		if (len(out.Stop) > 0) != c.ends {
+			t.Errorf("limit %s: %d tasks were told to end", c.limit, len(out.Stop))
+		}
+		if declined := len(got[lease.Decline](f.host, amy)) > 0; declined == c.ends {
+			t.Errorf("limit %s: declined: %t", c.limit, declined)
+		}
+	}
+}
