@@ -81,7 +81,7 @@ type GPU struct {
 	Class       string     `json:"class"`
 	Compute     string     `json:"compute_capability,omitempty"`
 	Memory      int64      `json:"memory"`
-	MemoryUsed  int64      `json:"memory_used"`
+	MemoryUsed  int64      `json:"memory_used" doc:"In bytes; -1: unknown."`
 	Utilization int        `json:"utilization" doc:"In percent; -1: unknown."`
 	Temperature int        `json:"temperature" doc:"In °C; 0: unknown."`
 	Power       float64    `json:"power" doc:"In watts; 0: unknown."`
@@ -300,16 +300,23 @@ func NodeDocument(n NodeInfo) Node {
 func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, milli int, holders []job.ID, quarantine string) GPU {
 	s, known := status[dev.UUID]
 	if !known {
-		s = gpu.Status{Utilization: -1, Health: gpu.Unknown}
+		s = gpu.NotKnown(dev.UUID, "")
+	}
+	used := int64(s.MemoryUsed)
+	if !s.Known() {
+		used = -1
 	}
 	d := GPU{
 		Schema: SchemaGPU, Node: p.Name, NodeID: p.Peer, UUID: dev.UUID, Index: dev.Index, Model: dev.Model, Class: dev.Class,
-		Compute: dev.Compute, Memory: int64(dev.Memory), MemoryUsed: int64(s.MemoryUsed), Utilization: s.Utilization, Temperature: s.Temperature,
+		Compute: dev.Compute, Memory: int64(dev.Memory), MemoryUsed: used, Utilization: s.Utilization, Temperature: s.Temperature,
 		Power: float64(s.PowerMilli) / 1000, Health: s.Health, Detail: s.Detail, Simulated: dev.Simulated,
 		Free: float64(milli) / wholeGPU, Jobs: append([]job.ID{}, holders...), Links: dev.Links,
 	}
 	if quarantine != "" {
-		d.Health, d.Detail = gpu.Unhealthy, quarantine
+		d.Detail = quarantine
+		if !known || s.Health != gpu.Unknown {
+			d.Health = gpu.Unhealthy
+		}
 	}
 	if len(holders) > 0 {
 		d.Job = holders[0]

@@ -54,11 +54,12 @@ const (
 	LinkSystem LinkKind = "system" // across sockets
 )
 
-// Status is the changing part of a device's state.
+// Status is the changing part of a device's state. A status of Unknown health carries no numbers: nothing may be
+// concluded from it.
 type Status struct {
 	UUID        string    `json:"uuid"`
 	MemoryUsed  job.Size  `json:"memory_used"`
-	Utilization int       `json:"utilization"` // percent, -1 unknown
+	Utilization int       `json:"utilization"` // percent; -1: not known
 	Temperature int       `json:"temperature"` // °C, 0 unknown
 	PowerMilli  int       `json:"power_milliwatts"`
 	Processes   []Process `json:"processes,omitempty"`
@@ -66,7 +67,18 @@ type Status struct {
 	Recovery    Recovery  `json:"recovery,omitempty"`
 	Health      Health    `json:"health"`
 	Detail      string    `json:"detail,omitempty"` // why it is not healthy
+	// Unread says that the memory, the programs or the errors of a device that is Unhealthy could not be read. Then
+	// MemoryUsed, Processes and ECC say nothing.
+	Unread bool `json:"unread,omitempty"`
 }
+
+// NotKnown returns the status of a device that the driver says nothing about, and why.
+func NotKnown(uuid, why string) Status {
+	return Status{UUID: uuid, Utilization: -1, Health: Unknown, Detail: why}
+}
+
+// Known reports whether the memory, the programs and the errors of the device were read.
+func (s Status) Known() bool { return s.Health != Unknown && !s.Unread }
 
 // Process is a program that computes on a device, with its PID on the host. Programs that only draw a screen do not
 // count.

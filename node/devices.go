@@ -163,14 +163,18 @@ func (d *devices) run(ctx context.Context, w *worker.Loop) error {
 }
 
 func (d *devices) look(ctx context.Context, w *worker.Loop) {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	timed, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	status, err := d.driver.Status(ctx)
+	status, err := d.driver.Status(timed)
 	if err != nil {
-		if ctx.Err() == nil {
-			d.log.WarnContext(ctx, "GPU status unknown", "error", err)
+		if ctx.Err() != nil {
+			return
 		}
-		return
+		d.log.WarnContext(ctx, "GPU status unknown", "error", err)
+		status = nil
+		for _, dev := range d.all {
+			status = append(status, gpu.NotKnown(dev.UUID, err.Error()))
+		}
 	}
 	d.mu.Lock()
 	d.status = status

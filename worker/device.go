@@ -57,9 +57,14 @@ func (ds *devices) put(d *device, c cause, why string) {
 		return
 	}
 	d.quarantine[c] = why
-	ds.turn.keep = true
-	ds.account.capacity.gpus.Quarantine(d.UUID, why)
-	ds.turn.log(slog.LevelError, "device put into quarantine", slog.String("device", d.UUID), slog.String("reason", why))
+	level := slog.LevelError
+	if c == causeUnknown {
+		level = slog.LevelWarn
+	} else {
+		ds.turn.keep = true
+	}
+	ds.account.capacity.gpus.Quarantine(d.UUID, ds.reason(d))
+	ds.turn.log(level, "device put into quarantine", slog.String("device", d.UUID), slog.String("reason", why))
 	ds.account.freeChanged()
 }
 
@@ -69,12 +74,10 @@ func (ds *devices) clear(d *device, c cause) {
 		return
 	}
 	delete(d.quarantine, c)
-	ds.turn.keep = true
-	for _, left := range causes {
-		if why, ok := d.quarantine[left]; ok {
-			ds.account.capacity.gpus.Quarantine(d.UUID, why)
-			return
-		}
+	ds.turn.keep = ds.turn.keep || c != causeUnknown
+	if why := ds.reason(d); why != "" {
+		ds.account.capacity.gpus.Quarantine(d.UUID, why)
+		return
 	}
 	ds.account.capacity.gpus.EndQuarantine(d.UUID)
 	ds.turn.log(slog.LevelInfo, "quarantine of device has ended", slog.String("device", d.UUID))
@@ -82,7 +85,18 @@ func (ds *devices) clear(d *device, c cause) {
 	ds.turn.arbitrate = true
 }
 
-// reset ends the quarantine of a device and resets its counters, because a person has checked the device.
+// reason returns the most informative reason of a device's quarantine; empty: it is not in quarantine.
+func (ds *devices) reason(d *device) string {
+	for _, c := range causes {
+		if why, ok := d.quarantine[c]; ok {
+			return why
+		}
+	}
+	return ""
+}
+
+// reset ends the quarantine of a device and resets its counters, because a person has checked the device. A device of
+// unknown health stays unknown: only its driver can tell.
 func (ds *devices) reset(uuid string) {
 	d := ds.by[uuid]
 	if d == nil {
@@ -91,7 +105,9 @@ func (ds *devices) reset(uuid string) {
 	d.breaker, d.faults = breaker{}, faults{ecc: d.faults.ecc, probes: d.faults.probes}
 	ds.turn.keep = true
 	for _, c := range causes {
-		ds.clear(d, c)
+		if c != causeUnknown {
+			ds.clear(d, c)
+		}
 	}
 }
 
@@ -107,12 +123,17 @@ func (ds *devices) status(now Moment, list []gpu.Status) map[string]bool {
 		switch s.Health {
 		case gpu.Unhealthy:
 			ds.put(d, causeHealth, lease.Clip("unhealthy: "+s.Detail))
+			ds.clear(d, causeUnknown)
 		case gpu.Healthy:
 			ds.clear(d, causeHealth)
+			ds.clear(d, causeUnknown)
 		case gpu.Unknown:
+			ds.put(d, causeUnknown, lease.Clip("unknown: "+s.Detail))
 		}
-		ds.probe(now, d, s)
-		back[s.UUID] = ds.use(d, s)
+		if s.Known() { // else nothing follows from its numbers
+			ds.probe(now, d, s)
+			back[s.UUID] = ds.use(d, s)
+		}
 	}
 	return back
 }
@@ -169,9 +190,15 @@ func (ds *devices) toWaitFor(uuids []string) map[string]bool {
 
 // notBack puts a device into quarantine because the memory of an ended attempt is not free.
 func (ds *devices) notBack(uuid string, a job.Attempt) {
-	if d := ds.by[uuid]; d != nil {
-		ds.put(d, causeMemory, "memory of "+a.String()+" is not free after its end")
+	d := ds.by[uuid]
+	if d == nil {
+		return
 	}
+	why := "memory of " + a.String() + " is not free after its end"
+	if d.quarantine[causeUnknown] != "" {
+		why = "nobody knows whether the memory of " + a.String() + " is free after its end"
+	}
+	ds.put(d, causeMemory, why)
 }
 
 // reported handles an error that a device reported. It always requests a status from the driver, because that says more

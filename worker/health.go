@@ -90,10 +90,12 @@ func (h *health) record(now Moment) Quarantine {
 		}
 	}
 	for uuid, d := range h.devices.by {
-		if len(d.quarantine) == 0 && d.faults.count == 0 && d.breaker.trips == 0 {
+		why := maps.Clone(d.quarantine)
+		delete(why, causeUnknown)
+		if len(why) == 0 && d.faults.count == 0 && d.breaker.trips == 0 {
 			continue
 		}
-		k := QuarantinedDevice{Why: maps.Clone(d.quarantine), Faults: d.faults.count, Breaker: Pause{Trips: d.breaker.trips}}
+		k := QuarantinedDevice{Why: why, Faults: d.faults.count, Breaker: Pause{Trips: d.breaker.trips}}
 		if k.Faults > 0 {
 			k.Last, k.Probe = wall(now, d.faults.last), wall(now, d.faults.probe)
 		}
@@ -151,6 +153,7 @@ func (h *health) loadDevice(now Moment, d *device, was QuarantinedDevice, sameBo
 			}
 		case causeHealth:
 			h.devices.put(d, t, why)
+		case causeUnknown: // not saved
 		}
 	}
 }

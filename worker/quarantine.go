@@ -16,10 +16,11 @@ const (
 	causeMemory  cause = "memory"  // the memory of an ended task is not free
 	causeFault   cause = "fault"   // it reported a fault; a probe ends this
 	causeBreaker cause = "breaker" // different jobs failed on it; this ends after a pause
+	causeUnknown cause = "unknown" // the driver says nothing about it; this is not saved on disk
 )
 
 // causes lists all causes, the most informative first.
-var causes = []cause{causeFault, causeHealth, causeMemory, causeBreaker}
+var causes = []cause{causeFault, causeHealth, causeMemory, causeBreaker, causeUnknown}
 
 // Quarantine is what is saved for the next run of the daemon: the GPUs in quarantine, and the failures that count against
 // the host and its GPUs. Times are on the host's wall clock, because that goes on during a reboot. At and Wall are both

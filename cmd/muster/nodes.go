@@ -189,13 +189,16 @@ func gpuTable(w io.Writer, gpus []api.GPU) {
 	row(w, "NODE", "#", "MODEL", "MEMORY", "USED", "UTIL", "HEALTH", "JOB", "UUID")
 	called := namesOf(gpus, func(g api.GPU) (string, job.Peer) { return g.Node, g.NodeID })
 	for _, g := range gpus {
-		model, util := g.Model, "-"
+		model, util, used := g.Model, "-", "-"
 		if g.Simulated && !strings.Contains(strings.ToLower(model), "simulated") {
 			model += " (simulated)"
 		}
 		if g.Utilization >= 0 {
 			util = fmt.Sprintf("%d%%", g.Utilization)
 		}
-		row(w, called(g.Node, g.NodeID), strconv.Itoa(g.Index), model, size(g.Memory), size(g.MemoryUsed), util, withDetail(string(g.Health), g.Detail), dash(string(g.Job)), g.UUID)
+		if g.MemoryUsed >= 0 {
+			used = size(g.MemoryUsed)
+		}
+		row(w, called(g.Node, g.NodeID), strconv.Itoa(g.Index), model, size(g.Memory), used, util, withDetail(string(g.Health), g.Detail), dash(string(g.Job)), g.UUID)
 	}
 }

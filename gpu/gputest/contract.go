@@ -107,6 +107,12 @@ func checkStatuses(t *testing.T, d gpu.Driver, devices []gpu.Device) {
 		default:
 			t.Errorf("%s: health %q", s.UUID, s.Health)
 		}
+		if s.Health == gpu.Unknown && (s.Utilization != -1 || s.Temperature != 0 || s.PowerMilli != 0 || s.Recovery != "") {
+			t.Errorf("%s: numbers of a device of unknown health: %+v", s.UUID, s)
+		}
+		if !s.Known() && (s.MemoryUsed != 0 || len(s.Processes) > 0 || s.ECC != 0) {
+			t.Errorf("%s: numbers that were not read: %+v", s.UUID, s)
+		}
 		sum := job.Size(0)
 		for _, p := range s.Processes {
 			if p.PID <= 0 || p.Memory < 0 {

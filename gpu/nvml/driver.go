@@ -202,7 +202,7 @@ func arrange(devices []gpu.Device, statuses []gpu.Status, why error) []gpu.Statu
 		detail = why.Error()
 	}
 	for i, dev := range devices {
-		all[i] = gpu.Status{UUID: dev.UUID, Utilization: -1, Health: gpu.Unknown, Detail: detail}
+		all[i] = gpu.NotKnown(dev.UUID, detail)
 		if at := slices.IndexFunc(statuses, func(s gpu.Status) bool { return s.UUID == dev.UUID }); at >= 0 {
 			all[i] = statuses[at]
 		}

@@ -7,6 +7,7 @@ package nvml
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -35,13 +36,30 @@ func (c *collector) status() ([]gpu.Status, error) {
 type reading struct {
 	gpu.Status
 	sick    []string
-	unknown []string
+	unknown []string // what could not be read, and why
 }
+
+// absent are the answers that say that the device or the library does not have a value. Any other error says nothing
+// about the value.
+var absent = []nvml.Return{
+	nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NO_PERMISSION, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_ARGUMENT_VERSION_MISMATCH, nvml.ERROR_DEPRECATED,
+}
+
+// lost are the answers that say that the device itself does not work.
+var lost = []nvml.Return{nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_GPU_NOT_FOUND}
 
 // ok reports whether a call returned a value, and records a device that is lost.
 func (r *reading) ok(ret nvml.Return) bool {
-	if ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED || ret == nvml.ERROR_GPU_NOT_FOUND {
+	if slices.Contains(lost, ret) {
 		r.wrong(ret.Error())
+	}
+	return ret == nvml.SUCCESS
+}
+
+// need is ok for a value that health depends on, or that says what is free. It records that the value is not known.
+func (r *reading) need(what string, ret nvml.Return) bool {
+	if !r.ok(ret) && !slices.Contains(absent, ret) {
+		r.unknown = append(r.unknown, what+" cannot be read: "+ret.Error())
 	}
 	return ret == nvml.SUCCESS
 }
@@ -52,14 +70,28 @@ func (r *reading) wrong(why string) {
 	}
 }
 
+// status returns what was read. If a needed value is not known, none of the numbers is.
+func (r *reading) status() gpu.Status {
+	switch {
+	case len(r.sick) > 0:
+		r.Health, r.Detail = gpu.Unhealthy, strings.Join(r.sick, "; ")
+		if len(r.unknown) > 0 {
+			r.Unread, r.MemoryUsed, r.Processes, r.ECC = true, 0, nil, 0
+		}
+		return r.Status
+	case len(r.unknown) > 0:
+		return gpu.NotKnown(r.UUID, strings.Join(r.unknown, "; "))
+	}
+	r.Health = gpu.Healthy
+	return r.Status
+}
+
 // read returns one unit's status. MIG instances share the measurements and the health of their card.
 func (c *collector) read(u unit) gpu.Status {
 	r := &reading{Status: gpu.Status{UUID: u.device.UUID, Utilization: -1}}
 	_, used, ret := c.memory(u.handle)
-	if r.ok(ret) {
+	if r.need("its memory", ret) {
 		r.MemoryUsed = min(used, u.device.Memory)
-	} else if len(r.sick) == 0 {
-		r.unknown = append(r.unknown, "its memory cannot be read: "+ret.Error())
 	}
 	c.readProcesses(r, u.handle)
 	if u.device.Parent == "" { // an instance has no rates of its own
@@ -75,24 +107,16 @@ func (c *collector) read(u unit) gpu.Status {
 	}
 	c.readErrors(r, u.card.handle)
 	c.readRecovery(r, u.card.handle)
-	switch {
-	case len(r.sick) > 0:
-		r.Health, r.Detail = gpu.Unhealthy, strings.Join(r.sick, "; ")
-	case len(r.unknown) > 0:
-		r.Health, r.Detail = gpu.Unknown, strings.Join(r.unknown, "; ")
-	default:
-		r.Health = gpu.Healthy
-	}
-	return r.Status
+	return r.status()
 }
 
 // readErrors reads the card's memory errors. A row or a page that waits to be replaced needs a reset of the card.
 func (c *collector) readErrors(r *reading, handle nvml.Device) {
-	if n, ret := handle.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); r.ok(ret) {
+	if n, ret := handle.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); r.need("its memory errors", ret) {
 		r.ECC = n
 	}
 	if c.has("nvmlDeviceGetRemappedRows") {
-		if _, _, pending, failed, ret := handle.GetRemappedRows(); r.ok(ret) {
+		if _, _, pending, failed, ret := handle.GetRemappedRows(); r.need("its remapped rows", ret) {
 			if failed {
 				r.wrong("a memory row could not be remapped")
 			}
@@ -102,7 +126,7 @@ func (c *collector) readErrors(r *reading, handle nvml.Device) {
 		}
 	}
 	if c.has("nvmlDeviceGetRetiredPagesPendingStatus") {
-		if pending, ret := handle.GetRetiredPagesPendingStatus(); r.ok(ret) && pending == nvml.FEATURE_ENABLED {
+		if pending, ret := handle.GetRetiredPagesPendingStatus(); r.need("its retired pages", ret) && pending == nvml.FEATURE_ENABLED {
 			r.wrong("a memory page waits to be retired: reset the GPU")
 		}
 	}
@@ -115,7 +139,8 @@ func (c *collector) readRecovery(r *reading, handle nvml.Device) {
 		return
 	}
 	values := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
-	if ret := handle.GetFieldValues(values); !r.ok(ret) || nvml.Return(values[0].NvmlReturn) != nvml.SUCCESS {
+	what := "the recovery that its driver asks for"
+	if !r.need(what, handle.GetFieldValues(values)) || !r.need(what, nvml.Return(values[0].NvmlReturn)) {
 		return
 	}
 	switch nvml.DeviceGpuRecoveryAction(binary.NativeEndian.Uint32(values[0].Value[:4])) {
@@ -143,7 +168,7 @@ func (c *collector) readProcesses(r *reading, handle nvml.Device) {
 	unknown, sum := 0, job.Size(0)
 	for _, list := range lists {
 		infos, ret := list()
-		if !r.ok(ret) {
+		if !r.need("its programs", ret) {
 			continue
 		}
 		for _, p := range infos {
