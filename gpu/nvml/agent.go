@@ -28,12 +28,23 @@ type agent struct {
 	replies chan reply    // the newest reply that nobody has taken
 	gone    chan struct{} // closed when nothing more will be read
 	why     error         // valid once gone is closed
-	asked   time.Time     // when the oldest unanswered request was sent; zero: none
+	turns   chan turned   // the newest card that the child has turned to, which nobody has taken
+	at      *at           // the card that the oldest unanswered request is at; nil: not known
+	asked   time.Time     // when the oldest unanswered request was sent, or its child turned to a card; zero: none
 	id      uint64        // of the last request
 }
 
+// turned says when the child turned to a card.
+type turned struct {
+	to   at
+	when time.Time
+}
+
 func startAgent(c *child, onFault func(gpu.Fault)) *agent {
-	a := &agent{child: c, began: time.Now(), ready: make(chan struct{}), replies: make(chan reply, 1), gone: make(chan struct{})}
+	a := &agent{
+		child: c, began: time.Now(), ready: make(chan struct{}), replies: make(chan reply, 1), turns: make(chan turned, 1),
+		gone: make(chan struct{}),
+	}
 	go a.read(onFault)
 	return a
 }
@@ -58,7 +69,9 @@ func (a *agent) read(onFault func(gpu.Fault)) {
 			a.hello = *m.Hello
 			close(a.ready)
 		case m.Reply != nil && greeted:
-			a.replace(*m.Reply)
+			replace(a.replies, *m.Reply)
+		case m.At != nil && greeted:
+			replace(a.turns, turned{to: *m.At, when: time.Now()})
 		case m.Fault != nil && greeted:
 			onFault(*m.Fault)
 		default:
@@ -72,13 +85,22 @@ func (a *agent) read(onFault func(gpu.Fault)) {
 	}
 }
 
-// replace stores the newest reply; the caller of an older one has given up.
-func (a *agent) replace(r reply) {
+// replace stores the newest value; nobody waits for an older one. Only one goroutine may call it.
+func replace[T any](c chan T, v T) {
 	select {
-	case <-a.replies:
+	case <-c:
 	default:
 	}
-	a.replies <- r // only this goroutine sends
+	c <- v
+}
+
+// answered requires that the reply to the newest request was taken.
+func (a *agent) answered() {
+	a.asked, a.at = time.Time{}, nil
+	select {
+	case <-a.turns: // sent before the reply
+	default:
+	}
 }
 
 // greet waits for the child's hello.
@@ -109,36 +131,38 @@ func (a *agent) greet(ctx context.Context, closed <-chan struct{}, within time.D
 	}
 }
 
+// patience is how long the driver waits for the child: in all, or since the child turned to a card.
+type patience struct {
+	answer time.Duration
+	wake   time.Duration // for a card that may sleep
+}
+
+// deadline requires that a request is not answered. It returns how long to wait from now on.
+func (a *agent) deadline(p patience) time.Duration {
+	within := p.answer
+	if a.at != nil && a.at.Wake {
+		within = p.wake
+	}
+	return within - time.Since(a.asked)
+}
+
 // ask sends a request and waits for its reply.
-func (a *agent) ask(ctx context.Context, closed <-chan struct{}, what op, within time.Duration) (reply, error) {
-	select {
-	case r := <-a.replies: // an old reply, whose caller has given up
-		if r.ID == a.id {
-			a.asked = time.Time{}
-		}
-	default:
+func (a *agent) ask(ctx context.Context, closed <-chan struct{}, r request, p patience) (reply, error) {
+	if err := a.send(r); err != nil {
+		return reply{}, err
 	}
-	if a.asked.IsZero() {
-		a.asked = time.Now()
-	}
-	a.id++
-	line, err := json.Marshal(request{ID: a.id, Op: what})
-	if err != nil {
-		return reply{}, fmt.Errorf("nvml: request: %w", err)
-	}
-	// The write cannot block: a child that does not read its requests is killed long before the pipe is full.
-	if _, err := a.child.in.Write(append(line, '\n')); err != nil {
-		return reply{}, fmt.Errorf("%w: %w", errEnded, err)
-	}
-	timer := time.NewTimer(within - time.Since(a.asked))
+	timer := time.NewTimer(a.deadline(p))
 	defer timer.Stop()
 	for {
 		select {
 		case r := <-a.replies:
 			if r.ID == a.id {
-				a.asked = time.Time{}
+				a.answered()
 				return r, nil
 			}
+		case t := <-a.turns:
+			a.asked, a.at = t.when, &t.to
+			timer.Reset(a.deadline(p))
 		case <-a.gone:
 			select {
 			case r := <-a.replies:
@@ -149,13 +173,46 @@ func (a *agent) ask(ctx context.Context, closed <-chan struct{}, what op, within
 			}
 			return reply{}, a.why
 		case <-timer.C:
-			return reply{}, fmt.Errorf("%w: %s took more than %s", errSlow, what, within)
+			if a.at == nil {
+				return reply{}, fmt.Errorf("%w: %s took more than %s", errSlow, r.Op, p.answer)
+			}
+			return reply{}, fmt.Errorf("%w: %s of GPU %d took too long", errSlow, r.Op, a.at.Card)
 		case <-closed:
 			return reply{}, gpu.ErrClosed
 		case <-ctx.Done():
 			return reply{}, ctx.Err()
 		}
 	}
+}
+
+// send sends a request. The child may still be busy with an older one, whose caller has given up.
+func (a *agent) send(r request) error {
+	select {
+	case old := <-a.replies:
+		if old.ID == a.id {
+			a.answered()
+		}
+	default:
+	}
+	if a.asked.IsZero() {
+		a.asked = time.Now()
+	}
+	select {
+	case t := <-a.turns:
+		a.asked, a.at = t.when, &t.to
+	default:
+	}
+	a.id++
+	r.ID = a.id
+	line, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("nvml: request: %w", err)
+	}
+	// The write cannot block: a child that does not read its requests is killed long before the pipe is full.
+	if _, err := a.child.in.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("%w: %w", errEnded, err)
+	}
+	return nil
 }
 
 // end closes the agent's input and kills it. The channel done is closed when it is gone.

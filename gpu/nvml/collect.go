@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -22,6 +23,20 @@ type collector struct {
 	lib     nvml.Interface
 	symbols map[string]bool // symbols of the installed library
 	units   []unit          // as last listed
+	skip    []int           // cards that are not to be touched, by index
+	at      func(at)        // is told to which card the collector turns; nil: nobody is
+	events  events
+}
+
+// turn says to which card the collector turns. It returns false if the card is not to be touched.
+func (c *collector) turn(to at) bool {
+	if slices.Contains(c.skip, to.Card) {
+		return false
+	}
+	if c.at != nil {
+		c.at(to)
+	}
+	return true
 }
 
 // card is a physical GPU of the host, whole or split.
@@ -58,6 +73,10 @@ func (c *collector) list() (devices []gpu.Device, notes []string, err error) {
 	version, _ := c.lib.SystemGetDriverVersion() // empty if unknown
 	var units []unit
 	for i := range n {
+		if !c.turn(at{Card: i, Wake: true}) {
+			notes = append(notes, fmt.Sprintf("GPU %d: does not answer", i))
+			continue
+		}
 		crd, err := c.readCard(i, version)
 		if err != nil {
 			notes = append(notes, err.Error())
@@ -70,6 +89,7 @@ func (c *collector) list() (devices []gpu.Device, notes []string, err error) {
 	}
 	c.link(units)
 	c.units = units
+	c.watchEvents()
 	devices = make([]gpu.Device, len(units))
 	for i, u := range units {
 		devices[i] = u.device

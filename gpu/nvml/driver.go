@@ -19,8 +19,11 @@ import (
 type Config struct {
 	// Command is the program with its arguments. It must call Serve on its standard input and output.
 	Command []string
-	// Timeout bounds the time of an answer. A healthy host needs milliseconds.
+	// Timeout bounds the time of an answer, or of the part of an answer that is about one card. A healthy host needs
+	// milliseconds.
 	Timeout time.Duration
+	// WakeTimeout bounds the time to list one card. Without persistence mode a card sleeps, and takes seconds to wake.
+	WakeTimeout time.Duration
 	// StartTimeout bounds the start of the library: without persistence mode the driver wakes each GPU, which takes
 	// seconds.
 	StartTimeout time.Duration
@@ -28,7 +31,7 @@ type Config struct {
 
 // DefaultConfig returns a configuration that lacks only the command.
 func DefaultConfig() Config {
-	return Config{Timeout: 5 * time.Second, StartTimeout: time.Minute}
+	return Config{Timeout: 5 * time.Second, WakeTimeout: 30 * time.Second, StartTimeout: time.Minute}
 }
 
 // Validate returns an error if the configuration cannot work.
@@ -36,8 +39,8 @@ func (c Config) Validate() error {
 	if len(c.Command) == 0 || c.Command[0] == "" {
 		return errors.New("nvml: no command for the agent")
 	}
-	if c.Timeout <= 0 || c.StartTimeout <= 0 {
-		return fmt.Errorf("nvml: timeouts %s and %s: must be above 0", c.Timeout, c.StartTimeout)
+	if c.Timeout <= 0 || c.WakeTimeout <= 0 || c.StartTimeout <= 0 {
+		return fmt.Errorf("nvml: timeouts %s, %s and %s: must be above 0", c.Timeout, c.WakeTimeout, c.StartTimeout)
 	}
 	return nil
 }
@@ -79,9 +82,10 @@ type Driver struct {
 	agent   *agent          // nil: none runs
 	reaped  <-chan struct{} // closed when the last killed child is gone; nil: none was killed
 	listed  []gpu.Device    // the last list that was returned
-	none    string          // why there is no GPU
-	noneTo  time.Time       // until when none is believed
-	failed  error           // why the last child failed; nil once one answers
+	hung    hung
+	none    string    // why there is no GPU
+	noneTo  time.Time // until when none is believed
+	failed  error     // why the last child failed; nil once one answers
 	retryAt time.Time
 	pause   time.Duration
 	notes   string // last message about devices that cannot be listed
@@ -96,7 +100,7 @@ func New(cfg Config, log *slog.Logger) (*Driver, error) {
 }
 
 func newDriver(cfg Config, log *slog.Logger, start func() (*child, error)) *Driver {
-	d := &Driver{cfg: cfg, log: log, start: start, closed: make(chan struct{}), turn: make(chan struct{}, 1)}
+	d := &Driver{cfg: cfg, log: log, start: start, closed: make(chan struct{}), turn: make(chan struct{}, 1), hung: hung{}}
 	d.faults.log = log
 	d.turn <- struct{}{}
 	return d
@@ -191,17 +195,20 @@ func (d *Driver) Status(ctx context.Context) ([]gpu.Status, error) {
 	if errors.Is(err, gpu.ErrClosed) || ctx.Err() != nil && err != nil {
 		return nil, fmt.Errorf("nvml: status: %w", err)
 	}
-	return arrange(d.listed, r.Statuses, err), nil
+	d.hung.answered(d.listed, r.Statuses)
+	return arrange(d.listed, r.Statuses, d.hung.skip(), err), nil
 }
 
 // arrange puts statuses in the order of devices. A missing one gets unknown health.
-func arrange(devices []gpu.Device, statuses []gpu.Status, why error) []gpu.Status {
+func arrange(devices []gpu.Device, statuses []gpu.Status, skipped []int, why error) []gpu.Status {
 	all := make([]gpu.Status, len(devices))
-	detail := "the driver no longer lists it"
-	if why != nil {
-		detail = why.Error()
-	}
 	for i, dev := range devices {
+		detail := "the driver no longer lists it"
+		if why != nil {
+			detail = why.Error()
+		} else if slices.Contains(skipped, dev.Index) {
+			detail = "it does not answer"
+		}
 		all[i] = gpu.NotKnown(dev.UUID, detail)
 		if at := slices.IndexFunc(statuses, func(s gpu.Status) bool { return s.UUID == dev.UUID }); at >= 0 {
 			all[i] = statuses[at]
@@ -215,7 +222,10 @@ func (d *Driver) ask(ctx context.Context, what op) (reply, error) {
 	if err := d.running(ctx); err != nil {
 		return reply{}, err
 	}
-	r, err := d.agent.ask(ctx, d.closed, what, d.cfg.Timeout)
+	r, err := d.agent.ask(ctx, d.closed, request{Op: what, Skip: d.hung.skip()}, patience{answer: d.cfg.Timeout, wake: d.cfg.WakeTimeout})
+	if at := d.agent.at; at != nil && errors.Is(err, errSlow) {
+		d.hung.add(at.Card)
+	}
 	if err == nil && r.Error != "" {
 		err = errors.New(r.Error)
 	}

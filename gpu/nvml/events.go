@@ -22,40 +22,80 @@ const (
 	eventPause = 10 * time.Second
 )
 
-// watchEvents reports the errors of all GPUs that support events, until ctx ends.
-func (c *collector) watchEvents(ctx context.Context, report func(gpu.Fault)) {
-	if !c.has("nvmlEventSetCreate") {
+// events are the cards whose errors are reported.
+type events struct {
+	wait       func(nvml.EventSet, map[nvml.Device]gpu.Device) // waits for the events of these cards; nil: nobody wants them
+	registered map[string]bool                                 // by UUID
+}
+
+// watchEvents reports from now on the errors of all cards of the last list that support events and are not yet watched.
+// A card that is found later gets a set of its own, because the first is waited for.
+func (c *collector) watchEvents() {
+	if c.events.wait == nil || !c.has("nvmlEventSetCreate") {
+		return
+	}
+	cards := map[nvml.Device]gpu.Device{}
+	for _, u := range c.units {
+		if dev := u.card.device; !c.events.registered[dev.UUID] {
+			cards[u.card.handle] = dev
+		}
+	}
+	if len(cards) == 0 {
 		return
 	}
 	set, ret := c.lib.EventSetCreate()
 	if ret != nvml.SUCCESS {
 		return
 	}
-	n, _ := c.lib.DeviceGetCount()
-	registered := 0
-	for i := range n {
-		dev, ret := c.lib.DeviceGetHandleByIndex(i)
-		if ret != nvml.SUCCESS {
+	for handle, dev := range cards {
+		supported, ret := handle.GetSupportedEventTypes()
+		if ret != nvml.SUCCESS || supported&nvml.EventTypeXidCriticalError == 0 || handle.RegisterEvents(nvml.EventTypeXidCriticalError, set) != nvml.SUCCESS {
+			delete(cards, handle)
 			continue
 		}
-		supported, ret := dev.GetSupportedEventTypes()
-		if ret != nvml.SUCCESS || supported&nvml.EventTypeXidCriticalError == 0 {
-			continue
+		if c.events.registered == nil {
+			c.events.registered = map[string]bool{}
 		}
-		if dev.RegisterEvents(nvml.EventTypeXidCriticalError, set) == nvml.SUCCESS {
-			registered++
-		}
+		c.events.registered[dev.UUID] = true
 	}
-	if registered == 0 {
+	if len(cards) == 0 {
 		_ = set.Free() // an error here does not matter
 		return
 	}
-	go waitEvents(ctx, set, report)
+	c.events.wait(set, cards)
+}
+
+// nameOf returns the UUID of the card that an event is of; empty: it is not known. A lost card does not tell its UUID,
+// but its handle, its PCI address or its index may still be that of a known card.
+func nameOf(handle nvml.Device, of map[nvml.Device]gpu.Device) string {
+	if handle == nil {
+		return ""
+	}
+	if dev, known := of[handle]; known {
+		return dev.UUID
+	}
+	if uuid, ret := handle.GetUUID(); ret == nvml.SUCCESS {
+		return uuid
+	}
+	pci, ret := handle.GetPciInfo()
+	address := busID(pci)
+	index, errIndex := handle.GetIndex()
+	for _, dev := range of {
+		if ret == nvml.SUCCESS && dev.PCI == address && address != "" {
+			return dev.UUID
+		}
+	}
+	for _, dev := range of {
+		if errIndex == nvml.SUCCESS && dev.Index == index {
+			return dev.UUID
+		}
+	}
+	return ""
 }
 
 // waitEvents reports events until ctx ends. It locks its goroutine to a thread, which is in the library most of the
 // time.
-func waitEvents(ctx context.Context, set nvml.EventSet, report func(gpu.Fault)) {
+func waitEvents(ctx context.Context, set nvml.EventSet, of map[nvml.Device]gpu.Device, report func(gpu.Fault)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	pause := time.NewTimer(0)
@@ -63,11 +103,7 @@ func waitEvents(ctx context.Context, set nvml.EventSet, report func(gpu.Fault)) 
 	for ctx.Err() == nil {
 		event, ret := set.Wait(eventWait)
 		if ret == nvml.SUCCESS {
-			f := gpu.Fault{Xid: event.EventData, At: time.Now()}
-			if event.Device != nil {
-				f.UUID, _ = event.Device.GetUUID() // empty: the driver does not report it
-			}
-			report(f)
+			report(gpu.Fault{UUID: nameOf(event.Device, of), Xid: event.EventData, At: time.Now()})
 		} else if ret != nvml.ERROR_TIMEOUT { // with a lost GPU each call fails at once
 			pause.Reset(eventPause)
 			select {

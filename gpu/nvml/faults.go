@@ -93,15 +93,22 @@ func (d *Driver) watch(ctx context.Context) {
 	}
 }
 
-// keep starts a child if none runs. It returns what to wait for before the next call: the child's end, and a time.
+// keep starts a child if none runs, and has it list the GPUs, because it reports the faults of those that it has listed.
+// It returns what to wait for before the next call: the child's end, and a time.
 func (d *Driver) keep(ctx context.Context) (gone <-chan struct{}, pause time.Duration) {
 	if d.take(ctx) != nil {
 		return nil, idlePoll // ctx has ended or the driver was closed
 	}
 	defer d.give()
-	switch err := d.running(ctx); {
-	case err == nil:
+	err := d.running(ctx)
+	if err == nil && d.agent.id == 0 {
+		_, err = d.list(ctx)
+	}
+	switch {
+	case err == nil && d.agent != nil:
 		return d.agent.gone, noneFor
+	case err == nil: // a child found no driver
+		return nil, noneFor
 	case errors.Is(err, errNone):
 		return nil, noneFor
 	}

@@ -5,8 +5,10 @@
 // each answer, kills a child that does not answer, and starts another one after a pause.
 //
 // The two exchange JSON objects, one per line. The child first sends hello, which says why there is no driver if
-// there is none. Then each request {id, op} gets one reply {id, …}. Faults are sent between replies as they happen.
-// The child ends when its input ends.
+// there is none. Then each request {id, op, skip} gets one reply {id, …}. Before the child turns to a card, it says so
+// (at), because each card has a deadline of its own: one that sleeps takes seconds to wake, and one that hangs must not
+// take the others with it. The next child is told to skip that one. Faults are sent between replies as they happen. The
+// child ends when its input ends.
 //
 // The package builds without cgo, or with the tag nonvml. Then Serve reports that it was built without NVML, and
 // hosts have no GPU.
@@ -36,13 +38,15 @@ const (
 
 // request is a line to the child.
 type request struct {
-	ID uint64 `json:"id"`
-	Op op     `json:"op"`
+	ID   uint64 `json:"id"`
+	Op   op     `json:"op"`
+	Skip []int  `json:"skip,omitempty"` // cards that are not to be touched, by index
 }
 
 // message is a line from the child; exactly one field is set.
 type message struct {
 	Hello *hello     `json:"hello,omitempty"`
+	At    *at        `json:"at,omitempty"`
 	Reply *reply     `json:"reply,omitempty"`
 	Fault *gpu.Fault `json:"fault,omitempty"`
 }
@@ -51,6 +55,12 @@ type message struct {
 type hello struct {
 	None  string `json:"none,omitempty"`  // why this host has no NVIDIA GPU; the child then ends
 	Error string `json:"error,omitempty"` // why the library does not work; the child then ends
+}
+
+// at says to which card the child turns.
+type at struct {
+	Card int  `json:"card"`           // index
+	Wake bool `json:"wake,omitempty"` // the card may sleep
 }
 
 // reply answers the request with the same ID.

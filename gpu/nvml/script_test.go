@@ -123,7 +123,7 @@ func stage(t *testing.T, p *play) (*Driver, *bytes.Buffer) {
 	t.Helper()
 	p.t = t
 	log := &bytes.Buffer{}
-	d := newDriver(Config{Command: []string{"agent"}, Timeout: 5 * time.Second, StartTimeout: time.Minute}, slog.New(slog.NewTextHandler(log, nil)), p.start)
+	d := newDriver(Config{Command: []string{"agent"}, Timeout: 5 * time.Second, WakeTimeout: 30 * time.Second, StartTimeout: time.Minute}, slog.New(slog.NewTextHandler(log, nil)), p.start)
 	t.Cleanup(func() { d.Close() })
 	return d, log
 }

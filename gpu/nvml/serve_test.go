@@ -91,7 +91,9 @@ func TestCollectWithoutOptionalFeatures(t *testing.T) {
 		t.Errorf("status %+v", s)
 	}
 	m.EventSetCreateFunc = nil // panics
-	m.collector().watchEvents(t.Context(), func(gpu.Fault) {})
+	c := m.collector()
+	c.events.wait = func(nvml.EventSet, map[nvml.Device]gpu.Device) { t.Error("events of a library that has none") }
+	mustCollect(t, c)
 }
 
 func TestNUMA(t *testing.T) {

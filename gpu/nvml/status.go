@@ -18,16 +18,18 @@ import (
 
 var errNotListed = errors.New("status before list")
 
-// status reads all units of the last list.
+// status reads all units of the last list, but those of cards that are not to be touched.
 func (c *collector) status() ([]gpu.Status, error) {
 	if c.units == nil {
 		if _, _, err := c.list(); err != nil {
 			return nil, errors.Join(errNotListed, err)
 		}
 	}
-	all := make([]gpu.Status, len(c.units))
-	for i, u := range c.units {
-		all[i] = c.read(u)
+	all := make([]gpu.Status, 0, len(c.units))
+	for _, u := range c.units {
+		if c.turn(at{Card: u.device.Index}) {
+			all = append(all, c.read(u))
+		}
 	}
 	return all, nil
 }
