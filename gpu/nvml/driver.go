@@ -46,9 +46,10 @@ func (c Config) Validate() error {
 }
 
 const (
-	// noneFor is how long the driver believes a child that found no NVIDIA driver. One may be installed while the
-	// daemon runs.
-	noneFor = 10 * time.Minute
+	// noneFor is how long the driver believes a child that found no NVIDIA driver if the kernel has not loaded one
+	// either, and noneLoaded if it has. A change of what the kernel says ends both.
+	noneFor    = 10 * time.Minute
+	noneLoaded = 30 * time.Second
 	// minPause and maxPause bound the pause before the next child is started. The pause doubles with each failure.
 	minPause = time.Second
 	maxPause = time.Minute
@@ -72,6 +73,7 @@ type Driver struct {
 	cfg    Config
 	log    *slog.Logger
 	start  func() (*child, error)
+	root   string // of the file system
 	faults faults
 	closed chan struct{}
 	ending sync.Once
@@ -83,6 +85,9 @@ type Driver struct {
 	reaped  <-chan struct{} // closed when the last killed child is gone; nil: none was killed
 	listed  []gpu.Device    // the last list that was returned
 	hung    hung
+	lost    again     // a card was lost, or could not be listed
+	sign    string    // of the driver when the last child was started
+	library string    // identity of the library that the child has loaded
 	none    string    // why there is no GPU
 	noneTo  time.Time // until when none is believed
 	failed  error     // why the last child failed; nil once one answers
@@ -100,7 +105,7 @@ func New(cfg Config, log *slog.Logger) (*Driver, error) {
 }
 
 func newDriver(cfg Config, log *slog.Logger, start func() (*child, error)) *Driver {
-	d := &Driver{cfg: cfg, log: log, start: start, closed: make(chan struct{}), turn: make(chan struct{}, 1), hung: hung{}}
+	d := &Driver{cfg: cfg, log: log, start: start, closed: make(chan struct{}), turn: make(chan struct{}, 1), hung: hung{}, root: "/"}
 	d.faults.log = log
 	d.turn <- struct{}{}
 	return d
@@ -144,6 +149,7 @@ func (d *Driver) List(ctx context.Context) ([]gpu.Device, error) {
 
 // list requires the turn.
 func (d *Driver) list(ctx context.Context) ([]gpu.Device, error) {
+	d.renew()
 	r, err := d.ask(ctx, opList)
 	if errors.Is(err, errNone) && len(d.listed) == 0 {
 		return nil, nil
@@ -161,7 +167,31 @@ func (d *Driver) list(ctx context.Context) ([]gpu.Device, error) {
 		}
 	}
 	d.listed = r.Devices
+	d.lost.set(len(r.Notes) > len(d.hung.skip()))
 	return d.listed, nil
+}
+
+// renew requires the turn. It ends a child that cannot see what has changed since its start: another library, another
+// driver in the kernel, or a card that was lost and may be back.
+func (d *Driver) renew() {
+	if d.agent == nil {
+		return
+	}
+	select {
+	case <-d.agent.ready:
+	default:
+		return
+	}
+	if library := d.agent.hello.Library; d.sign == sign(d.root) && d.library == identity(library) && !d.lost.due() {
+		return
+	}
+	c := d.drop()
+	timer := time.NewTimer(closeWait)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+	case <-timer.C:
+	}
 }
 
 // checkDevices returns an error if a list is not valid.
@@ -196,6 +226,9 @@ func (d *Driver) Status(ctx context.Context) ([]gpu.Status, error) {
 		return nil, fmt.Errorf("nvml: status: %w", err)
 	}
 	d.hung.answered(d.listed, r.Statuses)
+	if d.lost.set(slices.ContainsFunc(r.Statuses, func(s gpu.Status) bool { return s.Unread })); d.notes == "" && !d.lost.is {
+		d.lost.pause = 0
+	}
 	return arrange(d.listed, r.Statuses, d.hung.skip(), err), nil
 }
 
@@ -249,9 +282,12 @@ func (d *Driver) running(ctx context.Context) error {
 	if err := d.agent.greet(ctx, d.closed, d.cfg.StartTimeout); err != nil {
 		return d.blame(ctx, err)
 	}
+	if d.library == "" {
+		d.library = identity(d.agent.hello.Library)
+	}
 	select {
 	case <-d.agent.gone:
-		if h := d.agent.hello; h.None == "" && h.Error == "" {
+		if d.agent.hello.works() {
 			return d.blame(ctx, d.agent.why)
 		}
 	default:
@@ -268,10 +304,11 @@ func (d *Driver) running(ctx context.Context) error {
 // launch requires the turn. It starts a child unless it is too early for the next.
 func (d *Driver) launch() error {
 	now := time.Now()
-	if now.Before(d.noneTo) {
+	sign := sign(d.root)
+	if now.Before(d.noneTo) && sign == d.sign {
 		return fmt.Errorf("%w: %s", errNone, d.none)
 	}
-	if now.Before(d.retryAt) {
+	if now.Before(d.retryAt) && sign == d.sign {
 		return d.failed
 	}
 	if d.reaped != nil {
@@ -287,14 +324,18 @@ func (d *Driver) launch() error {
 		d.fail(err, 0)
 		return d.failed
 	}
-	d.agent = startAgent(c, d.faults.publish)
+	d.agent, d.sign, d.library = startAgent(c, d.faults.publish), sign, ""
 	return nil
 }
 
 // believeNone requires the turn. The child found no driver and is ended.
 func (d *Driver) believeNone(why string) error {
 	d.drop()
-	d.noneTo = time.Now().Add(noneFor)
+	wait := noneFor
+	if d.sign != "" {
+		wait = noneLoaded
+	}
+	d.noneTo = time.Now().Add(wait)
 	if why != d.none {
 		d.none = why
 		d.log.Info("no NVIDIA driver: this host offers no GPUs", "why", why)

@@ -1,7 +1,7 @@
 package nvml
 
-// Cards that hang: after a call that did not return the next children leave its card out for a while, so that it does
-// not hold up the others.
+// Cards that hang, and cards that are lost. After a call that did not return, the next children leave its card out for a
+// while, so that it does not hold up the others.
 
 import (
 	"maps"
@@ -52,4 +52,25 @@ func (h hung) answered(listed []gpu.Device, statuses []gpu.Status) {
 			delete(h, dev.Index)
 		}
 	}
+}
+
+// again says when another child is to look for a card that is lost. Only a child that starts anew finds it. The pause
+// doubles with each try.
+type again struct {
+	is    bool
+	at    time.Time
+	pause time.Duration
+}
+
+// set says whether a card is lost.
+func (a *again) set(lost bool) { a.is = a.is || lost }
+
+// due reports whether to look for the card now. If so, it counts as the next try.
+func (a *again) due() bool {
+	if !a.is || time.Now().Before(a.at) {
+		return false
+	}
+	a.pause = min(max(2*a.pause, minSkip), maxSkip)
+	a.is, a.at = false, time.Now().Add(a.pause)
+	return true
 }

@@ -55,7 +55,12 @@ type message struct {
 type hello struct {
 	None  string `json:"none,omitempty"`  // why this host has no NVIDIA GPU; the child then ends
 	Error string `json:"error,omitempty"` // why the library does not work; the child then ends
+	// Library is the file that the child has loaded. When it is replaced, another child is started.
+	Library string `json:"library,omitempty"`
 }
+
+// works reports whether the child goes on.
+func (h hello) works() bool { return h.None == "" && h.Error == "" }
 
 // at says to which card the child turns.
 type at struct {

@@ -29,7 +29,10 @@ func serve(ctx context.Context, lib nvml.Interface, in io.Reader, out io.Writer)
 	defer stop()
 	w := &writer{to: json.NewEncoder(out)}
 	h := initialize(lib)
-	if err := w.send(message{Hello: &h}); err != nil || h != (hello{}) {
+	if h.works() {
+		h.Library = loaded()
+	}
+	if err := w.send(message{Hello: &h}); err != nil || !h.works() {
 		return err
 	}
 	// These run in goroutines, so that the end of in is noticed while a call hangs.

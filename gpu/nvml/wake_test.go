@@ -47,7 +47,6 @@ func (p *play) slowly(wake func(card int) time.Duration, status func(card int) t
 	}
 }
 
-
 func always(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
 
 func TestEightSleepingGPUsAreListed(t *testing.T) {

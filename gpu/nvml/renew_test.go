@@ -1,0 +1,150 @@
+package nvml
+
+// What the driver finds while the daemon runs: another library, another kernel driver, a card that was lost.
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+)
+
+// load makes the kernel have a driver of this version with these cards.
+func load(t *testing.T, d *Driver, version string, cards ...string) {
+	t.Helper()
+	dir := filepath.Join(d.root, "proc/driver/nvidia")
+	err := os.RemoveAll(dir)
+	for _, card := range append(cards, "") {
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(dir, "gpus", card), 0o700)
+		}
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "version"), []byte(version), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDriverThatIsLoadedLaterIsFoundAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &play{}
+		p.scripts = []func(life){p.none, p.healthy}
+		d, _ := stage(t, p)
+		d.root = t.TempDir()
+		mustList(t, d, 0)
+		time.Sleep(30 * time.Second)
+		if mustList(t, d, 0); p.starts != 1 {
+			t.Errorf("%d children on a host without a driver", p.starts)
+		}
+		load(t, d, "580", "0000:01:00.0")
+		mustList(t, d, 2)
+	})
+}
+
+// The kernel's driver is loaded, and its library is installed later.
+func TestLibraryThatIsInstalledLaterIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &play{}
+		p.scripts = []func(life){p.none, p.healthy}
+		d, _ := stage(t, p)
+		d.root = t.TempDir()
+		load(t, d, "580")
+		mustList(t, d, 0)
+		time.Sleep(30 * time.Second)
+		mustList(t, d, 2)
+	})
+}
+
+func TestNewChildAfterAChangeOfTheDriver(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, d *Driver, library string) error{
+		"nothing": func(*testing.T, *Driver, string) error { return nil },
+		"card":    func(t *testing.T, d *Driver, _ string) error { load(t, d, "580", "a", "b"); return nil },
+		"kernel":  func(t *testing.T, d *Driver, _ string) error { load(t, d, "590", "a"); return nil },
+		"library": func(_ *testing.T, _ *Driver, l string) error {
+			if err := os.WriteFile(l+".new", []byte("590"), 0o600); err != nil {
+				return err
+			}
+			return os.Rename(l+".new", l)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			library := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
+			if err := os.WriteFile(library, []byte("580"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p := &play{}
+			p.scripts = []func(life){func(l life) {
+				l.say(t, message{Hello: &hello{Library: library}})
+				l.answer(t, twoGPUs)
+			}}
+			d, log := stage(t, p)
+			d.root = t.TempDir()
+			load(t, d, "580", "a")
+			for range 100 {
+				mustList(t, d, 2)
+				time.Sleep(30 * time.Second)
+			}
+			if err := change(t, d, library); err != nil {
+				t.Fatal(err)
+			}
+			want := 2
+			if name == "nothing" {
+				want = 1
+			}
+			for range 3 {
+				if mustList(t, d, 2); p.starts != want || lines(log) != 0 {
+					t.Errorf("%s: %d children, want %d; log: %s", name, p.starts, want, log)
+				}
+			}
+		})
+	}
+}
+
+// Only another child finds a card that was lost. One that stays lost does not cost a child every time.
+func TestLostCardIsLookedFor(t *testing.T) {
+	lost := []gpu.Status{
+		{UUID: twoGPUs[0].UUID, Health: gpu.Healthy},
+		{UUID: twoGPUs[1].UUID, Utilization: -1, Health: gpu.Unhealthy, Detail: "lost", Unread: true},
+	}
+	for name, answers := range map[string]reply{
+		"in the list":   {Devices: twoGPUs[:1], Notes: []string{"GPU 1: lost"}, Statuses: lost[:1]},
+		"in the status": {Devices: twoGPUs, Statuses: lost},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &play{}
+			p.scripts = []func(life){func(l life) {
+				l.say(t, message{Hello: &hello{}})
+				for r := range l.requests {
+					out := answers
+					if out.ID = r.ID; r.Op == opList {
+						out.Statuses = nil
+					} else {
+						out.Devices, out.Notes = nil, nil
+					}
+					l.say(t, message{Reply: &out})
+				}
+			}}
+			d, _ := stage(t, p)
+			d.root = t.TempDir()
+			for range 120 { // an hour
+				mustList(t, d, len(answers.Devices))
+				_ = health(t, d)
+				time.Sleep(30 * time.Second)
+			}
+			if p.starts < 5 || p.starts > 15 {
+				t.Errorf("%s: %d children in an hour for a card that stays lost", name, p.starts)
+			}
+			p.scripts = []func(life){p.healthy}
+			time.Sleep(maxSkip)
+			mustList(t, d, 2)
+			if got := health(t, d); got != "healthy healthy" {
+				t.Errorf("%s: once it is found: %s", name, got)
+			}
+		})
+	}
+}
