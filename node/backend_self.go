@@ -9,7 +9,6 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/audit"
-	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/p2p"
 )
 
@@ -20,7 +19,7 @@ type selfBackend struct {
 	host  *p2p.Host
 	audit *audit.Log
 	now   *live
-	gpus  []gpu.Device
+	gpus  *devices
 	began time.Time
 }
 
@@ -36,7 +35,7 @@ func (b selfBackend) Daemon(context.Context) (api.Daemon, error) {
 // Facts examines the host.
 func (b selfBackend) Facts(ctx context.Context) ([]api.Fact, error) {
 	own := b.host.Credential()
-	return append(Doctor(ctx, b.now.config(), b.gpus),
+	return append(doctor(ctx, b.now.config(), b.gpus),
 		inviterFact(own, b.cfg.Name, b.host.Members()), endFact(own.InvitersEnd(), time.Now()), grantFact(own, b.host.Grants.Endorsable()),
 		auditFact(b.audit.Losses())), nil
 }

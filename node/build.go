@@ -167,7 +167,7 @@ func (n *Node) newServer() (*api.Server, error) {
 		Logs:      logsBackend{x.driver, x.files, x.work},
 		Peers:     peersBackend{n.host, n.cfg.Name, n.now, n.owners.home, n.net.router.departed},
 		Directory: directoryBackend{n.net.router.groups, x.work},
-		Self:      selfBackend{n.startup, n.cfg, n.host, n.audit, n.now, n.hw.gpus.all, n.began},
+		Self:      selfBackend{n.startup, n.cfg, n.host, n.audit, n.now, n.hw.gpus, n.began},
 		Uploads:   x.blobs, Files: filesBackend{x.files, x.work},
 		Exec:      execBackend{x.driver, x.work, n.cfg.AllowRoot, n.cfg.DockerHost, &openExecs{of: map[string]int{}}},
 		Audit:     auditBackend{n.audit, n.host},
@@ -186,7 +186,7 @@ func (n *Node) Run(ctx context.Context) error {
 		{"driver", n.exec.driver.Run},
 		{"files", n.exec.files.Run},
 		{"worker", n.exec.work.Run},
-		{"gpus", func(ctx context.Context) error { return n.hw.gpus.run(ctx, n.exec.work) }},
+		{"gpus", func(ctx context.Context) error { return n.hw.gpus.run(ctx, n.exec.work, n.changes.become) }},
 		{"docker", func(ctx context.Context) error { return n.hw.engine.run(ctx, n.changes.become) }},
 	}
 	for _, o := range n.owners.by {

@@ -4,8 +4,10 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,11 +17,15 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/gpu/nvml"
 	"github.com/musterhq/muster/gpu/simgpu"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
 const (
-	listTimeout   = 90 * time.Second // without persistence mode the driver initializes each GPU first, which takes seconds
+	listEvery     = 30 * time.Second
+	listTimeout   = 5 * time.Minute // without persistence mode the driver initializes each GPU first, which takes seconds
+	firstWait     = 5 * time.Second // the start of the daemon waits no longer for the GPUs; listing goes on
+	doctorWait    = time.Minute
 	statusEvery   = 10 * time.Second
 	statusTimeout = 10 * time.Second
 )
@@ -78,39 +84,84 @@ func gpuDriver(cfg Config, log *slog.Logger) (gpu.Driver, []int, error) {
 	return d, only, nil
 }
 
-// devices reads the status of the GPUs and keeps the newest one.
+// devices lists the GPUs and reads their status, again and again, and keeps the newest answers.
 type devices struct {
 	driver gpu.Driver
-	all    []gpu.Device
+	only   []int         // indexes of the GPUs to offer; nil: all
 	poll   chan struct{} // holds a token if run must read the status now
+	relist chan struct{} // holds a token if the GPUs are to be listed now
 	log    *slog.Logger
 
 	mu     sync.Mutex
+	all    []gpu.Device // guarded by mu
+	err    error        // guarded by mu; why the last list failed
 	status []gpu.Status // guarded by mu
 }
 
-// newDevices lists the GPUs once. If the driver fails, it logs the error, and the daemon starts without GPUs.
-func newDevices(ctx context.Context, cfg Config, log *slog.Logger) (*devices, error) {
+// newDevices returns the GPUs that the configuration selects. None is listed yet.
+func newDevices(cfg Config, log *slog.Logger) (*devices, error) {
 	driver, only, err := gpuDriver(cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	d := &devices{driver: driver, poll: make(chan struct{}, 1), log: log}
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	return &devices{driver: driver, only: only, poll: make(chan struct{}, 1), relist: make(chan struct{}, 1), log: log}, nil
+}
+
+// list lists the GPUs, and returns whether they have changed. After an error the last list holds.
+func (d *devices) list(ctx context.Context, wait time.Duration) (changed bool) {
+	timed, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	all, err := driver.List(ctx)
-	if err != nil {
-		log.ErrorContext(ctx, "GPUs cannot be listed; this host offers none until the daemon is restarted", "error", err)
+	listed, err := d.driver.List(timed)
+	if ctx.Err() != nil {
+		return false
 	}
-	for _, dev := range all {
-		if only == nil || slices.Contains(only, dev.Index) {
-			d.all = append(d.all, dev)
+	var all []gpu.Device
+	for _, dev := range listed {
+		if d.only == nil || slices.Contains(d.only, dev.Index) {
+			all = append(all, dev)
 		}
 	}
-	if len(d.all) > 0 {
-		log.InfoContext(ctx, "GPUs found", "count", len(d.all), "class", d.all[0].Class, "simulated", d.all[0].Simulated)
+	d.mu.Lock()
+	before, was := d.err, d.all
+	d.err = err
+	changed = err == nil && !reflect.DeepEqual(d.all, all)
+	if changed {
+		d.all = all
 	}
-	return d, nil
+	d.mu.Unlock()
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && wait < listTimeout:
+		d.log.InfoContext(ctx, "GPUs are not listed yet", "waited", wait)
+	case err != nil && before == nil:
+		d.log.ErrorContext(ctx, "GPUs cannot be listed", "error", err, "again_in", listEvery)
+	case err == nil && before != nil:
+		d.log.InfoContext(ctx, "GPUs can be listed again")
+	}
+	if changed && len(all) > 0 {
+		d.log.InfoContext(ctx, "GPUs found", "count", len(all), "class", all[0].Class, "simulated", all[0].Simulated, "before", len(was))
+	} else if changed {
+		d.log.WarnContext(ctx, "no GPU is left", "before", len(was))
+	}
+	return changed
+}
+
+// listed returns the GPUs of the last list that succeeded, and why the last one failed.
+func (d *devices) listed() ([]gpu.Device, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.all, d.err
+}
+
+// node returns the device file of a GPU, or "" if it is not known. It returns false for a GPU that has none, because it
+// is simulated, or that is not listed.
+func (d *devices) node(uuid string) (string, bool) {
+	all, _ := d.listed()
+	for _, dev := range all {
+		if dev.UUID == uuid {
+			return dev.Node, !dev.Simulated
+		}
+	}
+	return "", false
 }
 
 // latest returns the newest status of all GPUs.
@@ -121,24 +172,26 @@ func (d *devices) latest() []gpu.Status {
 }
 
 // ask makes run read the status soon. It does not wait.
-func (d *devices) ask() {
+func (d *devices) ask() { ring(d.poll) }
+
+// ring puts a token into a channel that has none.
+func ring(c chan struct{}) {
 	select {
-	case d.poll <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
-// run passes status and faults of the GPUs to the worker until ctx ends. Then it closes the driver.
-func (d *devices) run(ctx context.Context, w *worker.Loop) error {
+// run passes list, status and faults of the GPUs to the worker until ctx ends. Then it closes the driver.
+func (d *devices) run(ctx context.Context, w *worker.Loop, become func(func(*lease.Profile))) error {
+	var lists sync.WaitGroup
 	defer func() {
 		if err := d.driver.Close(); err != nil {
 			d.log.DebugContext(ctx, "GPU driver closed uncleanly", "error", err)
 		}
+		lists.Wait()
 	}()
-	if len(d.all) == 0 {
-		<-ctx.Done()
-		return nil
-	}
+	lists.Go(func() { d.keepListed(ctx, become) })
 	faults, err := d.driver.Faults(ctx)
 	if err != nil {
 		d.log.WarnContext(ctx, "GPU faults are not reported", "error", err)
@@ -153,16 +206,40 @@ func (d *devices) run(ctx context.Context, w *worker.Loop) error {
 		case f, open := <-faults:
 			if !open {
 				faults = nil
-			} else if w != nil {
-				w.Fault(f)
+				continue
 			}
+			w.Fault(f)
+			ring(d.relist)
 		case <-tick.C:
 		case <-d.poll:
 		}
 	}
 }
 
+// keepListed lists the GPUs now and then, and after each fault, until ctx ends.
+func (d *devices) keepListed(ctx context.Context, become func(func(*lease.Profile))) {
+	tick := time.NewTicker(listEvery)
+	defer tick.Stop()
+	for {
+		if d.list(ctx, listTimeout) {
+			all, _ := d.listed()
+			become(func(p *lease.Profile) { p.GPUs = all })
+			d.ask()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.relist:
+		case <-tick.C:
+		}
+	}
+}
+
 func (d *devices) look(ctx context.Context, w *worker.Loop) {
+	all, _ := d.listed()
+	if len(all) == 0 {
+		return
+	}
 	timed, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	status, err := d.driver.Status(timed)
@@ -172,18 +249,16 @@ func (d *devices) look(ctx context.Context, w *worker.Loop) {
 		}
 		d.log.WarnContext(ctx, "GPU status unknown", "error", err)
 		status = nil
-		for _, dev := range d.all {
+		for _, dev := range all {
 			status = append(status, gpu.NotKnown(dev.UUID, err.Error()))
 		}
 	}
 	d.mu.Lock()
 	d.status = status
 	d.mu.Unlock()
-	if w != nil {
-		mps := ""
-		if !d.all[0].Simulated {
-			mps = nvml.MPS()
-		}
-		w.Devices(status, mps)
+	mps := ""
+	if !all[0].Simulated {
+		mps = nvml.MPS()
 	}
+	w.Devices(status, mps)
 }

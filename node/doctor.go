@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/machine"
 	"github.com/musterhq/muster/p2p"
@@ -31,29 +30,34 @@ const (
 	maxClockPPM = 10_000          // leases need clock rates that are correct within 1 %
 )
 
-// Doctor examines the host, whose GPUs are devices.
-func Doctor(ctx context.Context, cfg Config, devices []gpu.Device) []api.Fact {
-	facts := []api.Fact{gpuFact(cfg, devices), isolationFact(cfg), scratchFact(cfg), serviceFact(), dockerFact(ctx, cfg)}
+// doctor examines the host and its GPUs, which were listed.
+func doctor(ctx context.Context, cfg Config, gpus *devices) []api.Fact {
+	facts := []api.Fact{gpuFact(cfg, gpus), isolationFact(cfg), scratchFact(cfg), serviceFact(), dockerFact(ctx, cfg)}
 	facts = append(facts, portFacts(ctx, cfg)...)
 	facts = append(facts, bootstrapFacts(ctx, cfg)...)
 	return append(facts, fileFact(), diskFact(ctx, cfg), clockFact())
 }
 
-// DoctorAlone is Doctor for a host without a daemon. It lists the GPUs itself.
+// DoctorAlone examines a host without a daemon. It lists the GPUs itself.
 func DoctorAlone(ctx context.Context, cfg Config) ([]api.Fact, error) {
-	d, err := newDevices(ctx, cfg, slog.New(slog.DiscardHandler))
+	d, err := newDevices(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
 	defer d.driver.Close() //nolint:errcheck // the process ends soon
-	return Doctor(ctx, cfg, d.all), nil
+	d.list(ctx, doctorWait)
+	return doctor(ctx, cfg, d), nil
 }
 
-func gpuFact(cfg Config, devices []gpu.Device) api.Fact {
+func gpuFact(cfg Config, gpus *devices) api.Fact {
+	devices, err := gpus.listed()
 	f := api.Fact{Name: "gpus", State: api.FactOK}
 	switch {
 	case cfg.GPUs == "none":
 		f.State, f.Detail = api.FactSkip, "disabled (gpus: none)"
+	case err != nil:
+		f.State, f.Detail = api.FactFail, fmt.Sprintf("the driver does not work: %v", err)
+		f.Advice = "compare with nvidia-smi; after an upgrade of the driver load its kernel module again, or reboot"
 	case len(devices) == 0:
 		f.State, f.Detail = api.FactWarn, "no GPU found"
 		f.Advice = "on a host with NVIDIA GPUs install the driver, so that nvidia-smi lists them"

@@ -28,13 +28,15 @@ func examineHost(ctx context.Context, b base) (*hardware, error) {
 		return nil, err
 	}
 	h := &hardware{boot: facts.Incarnation}
-	if h.gpus, err = newDevices(ctx, b.cfg, b.part("gpu")); err != nil {
+	if h.gpus, err = newDevices(b.cfg, b.part("gpu")); err != nil {
 		return nil, err
 	}
+	h.gpus.list(ctx, firstWait)
+	gpus, _ := h.gpus.listed() // list has logged the error
 	h.profile = lease.Profile{
 		Peer: b.host.Peer(), Name: b.cfg.Name, Version: b.cfg.Version, Store: b.store.ID(), Labels: b.cfg.Labels,
 		Arch: runtime.GOARCH, OS: runtime.GOOS,
-		CPUs: facts.CPUs, Memory: facts.Memory, Disk: facts.Disk, GPUs: h.gpus.all, Drivers: []string{lease.DriverExec, lease.DriverInput, lease.DriverSigned}, Worker: !b.cfg.NoWorker, OnlyUser: onlyUser(b.cfg),
+		CPUs: facts.CPUs, Memory: facts.Memory, Disk: facts.Disk, GPUs: gpus, Drivers: []string{lease.DriverExec, lease.DriverInput, lease.DriverSigned}, Worker: !b.cfg.NoWorker, OnlyUser: onlyUser(b.cfg),
 	}
 	h.profile.Sign(b.host.Credential().Labels)
 	if b.cfg.CPUs > 0 {
@@ -50,15 +52,7 @@ func examineHost(ctx context.Context, b base) (*hardware, error) {
 
 // taskLimits returns the limits of every task on this host.
 func (h *hardware) taskLimits(cfg Config) supervisor.Limits {
-	b := supervisor.Limits{
-		CPUQuota: cfg.CPUQuota, PIDs: cfg.TaskPIDs, Scratch: h.scratch(cfg), GPUs: map[string]string{},
-	}
-	for _, g := range h.profile.GPUs {
-		if !g.Simulated {
-			b.GPUs[g.UUID] = g.Node
-		}
-	}
-	return b
+	return supervisor.Limits{CPUQuota: cfg.CPUQuota, PIDs: cfg.TaskPIDs, Scratch: h.scratch(cfg), GPU: h.gpus.node}
 }
 
 // scratch returns the quota of a task's scratch directory.

@@ -98,7 +98,10 @@ func (c *changes) reload(cfg Config) error {
 // become changes the profile of this host in all parts that use it.
 func (c *changes) become(change func(*lease.Profile)) {
 	host := c.now.change(change)
-	c.work.ChangeProfile(change)
+	c.work.ChangeProfile(func(p *lease.Profile) {
+		change(p)
+		*p = offered(*p)
+	})
 	c.net.become(host)
 }
 

@@ -136,11 +136,11 @@ func (c *Core) take(now Moment, ev Event) {
 		c.health.devices.mps = e.MPS
 		c.attempts.returned(now, c.health.devices.status(now, e.Devices))
 	case DeviceFault:
-		c.health.devices.reported(now, e.Fault, c.cfg.Profile.GPUs)
+		c.health.devices.reported(now, e.Fault)
 	case DeviceRestored:
 		c.health.devices.reset(e.UUID)
 	case ProfileChanged:
-		c.profileChanged(e.Profile)
+		c.profileChanged(now, e.Profile)
 	case Drain:
 		c.drain.set(now, e)
 	case LimitsChanged:
@@ -286,13 +286,13 @@ func (c *Core) down(p job.Peer) {
 	c.reservations.disconnected(p)
 }
 
-func (c *Core) profileChanged(p lease.Profile) {
+func (c *Core) profileChanged(now Moment, p lease.Profile) {
 	if err := c.account.setProfile(p); err != nil {
 		c.turn.log(slog.LevelError, "profile of this host is not usable", slog.Any("error", err))
 		return
 	}
 	c.cfg.Profile = p
-	c.health.devices.update(p.GPUs)
+	c.health.list(now, p.GPUs)
 	c.offers.declineImpossible()
 	for _, to := range c.sessions.peers {
 		c.availability.sendHello(to)

@@ -37,8 +37,9 @@ type devices struct {
 	mps     string             // pipe directory of NVIDIA's multi-process service; empty: it does not run
 }
 
-// update replaces the list of devices by that of a profile. A device that is gone is dropped unless a task holds it.
-func (ds *devices) update(list []gpu.Device) {
+// update replaces the list of devices by that of a profile, and returns the new ones. A device that is gone is dropped
+// unless a task holds it.
+func (ds *devices) update(list []gpu.Device) (added []*device) {
 	listed := map[string]bool{}
 	for _, g := range list {
 		listed[g.UUID] = true
@@ -46,9 +47,12 @@ func (ds *devices) update(list []gpu.Device) {
 			d.Device = g
 			continue
 		}
-		ds.by[g.UUID] = &device{Device: g, quarantine: map[cause]string{}, idle: -1, faults: faults{ecc: -1}}
+		d := &device{Device: g, quarantine: map[cause]string{}, idle: -1, faults: faults{ecc: -1}}
+		ds.by[g.UUID] = d
+		added = append(added, d)
 	}
 	maps.DeleteFunc(ds.by, func(uuid string, _ *device) bool { return !listed[uuid] && ds.account.holders[uuid] == 0 })
+	return added
 }
 
 // put puts a device into quarantine for a cause.
@@ -203,7 +207,7 @@ func (ds *devices) notBack(uuid string, a job.Attempt) {
 
 // reported handles an error that a device reported. It always requests a status from the driver, because that says more
 // than the number of the error.
-func (ds *devices) reported(now Moment, f gpu.Fault, listed []gpu.Device) {
+func (ds *devices) reported(now Moment, f gpu.Fault) {
 	ds.turn.out.Poll = true
 	text, bad := deviceFaults[f.Xid]
 	switch {
@@ -216,8 +220,8 @@ func (ds *devices) reported(now Moment, f gpu.Fault, listed []gpu.Device) {
 		ds.turn.log(slog.LevelError, "fault of a device that the driver does not name", slog.Uint64("xid", f.Xid))
 		return
 	}
-	for _, g := range listed {
-		if d := ds.by[g.UUID]; d != nil && (g.UUID == f.UUID || g.Parent == f.UUID) {
+	for _, uuid := range slices.Sorted(maps.Keys(ds.by)) {
+		if d := ds.by[uuid]; uuid == f.UUID || d.Parent == f.UUID {
 			ds.fault(now, d, fmt.Sprintf("xid %d (%s)", f.Xid, text))
 		}
 	}

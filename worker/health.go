@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -27,6 +28,16 @@ func newHealth(cfg *Config, t *turn, a *account) *health {
 	}
 	h.devices.update(cfg.Profile.GPUs)
 	return h
+}
+
+// list replaces the list of devices. What is known of a device that is gone is kept until it is listed again.
+func (h *health) list(now Moment, all []gpu.Device) {
+	h.saved, h.loadedAt = h.record(now), now
+	for _, d := range h.devices.update(all) {
+		if was, known := h.saved.Devices[d.UUID]; known {
+			h.loadDevice(now, d, was)
+		}
+	}
 }
 
 // attribute records the exit of an attempt; fast says that it began within fastFailure. A failure counts against the
@@ -114,6 +125,9 @@ func (h *health) record(now Moment) Quarantine {
 func (h *health) load(now Moment) {
 	h.saved.read(now, h.boot)
 	h.loadedAt = now
+	if h.saved.Boot != h.boot {
+		h.saved.endProcesses()
+	}
 	was := h.saved
 	h.host.trips = was.Host.Trips
 	if left := was.Host.left(now); left > 0 {
@@ -121,12 +135,12 @@ func (h *health) load(now Moment) {
 	}
 	for _, uuid := range slices.Sorted(maps.Keys(was.Devices)) {
 		if d := h.devices.by[uuid]; d != nil {
-			h.loadDevice(now, d, was.Devices[uuid], was.Boot == h.boot)
+			h.loadDevice(now, d, was.Devices[uuid])
 		}
 	}
 }
 
-func (h *health) loadDevice(now Moment, d *device, was QuarantinedDevice, sameBoot bool) {
+func (h *health) loadDevice(now Moment, d *device, was QuarantinedDevice) {
 	d.breaker.trips = was.Breaker.Trips
 	d.faults.restore(now, was)
 	for _, t := range slices.Backward(causes) {
@@ -139,9 +153,6 @@ func (h *health) loadDevice(now Moment, d *device, was QuarantinedDevice, sameBo
 			h.devices.put(d, t, why)
 			h.devices.armProbe(d)
 		case causeMemory:
-			if !sameBoot { // no process outlives a reboot
-				continue
-			}
 			d.foreign, d.idle = map[int]bool{}, job.Size(was.Idle)
 			for _, pid := range was.Foreign {
 				d.foreign[pid] = true

@@ -65,6 +65,17 @@ func (q *Quarantine) read(now Moment, boot string) {
 	}
 }
 
+// endProcesses drops what is over with the boot of the host that wrote it: no process outlives a reboot.
+func (q *Quarantine) endProcesses() {
+	q.Devices = maps.Clone(q.Devices)
+	for uuid, was := range q.Devices {
+		was.Why = maps.Clone(was.Why)
+		delete(was.Why, causeMemory)
+		was.Foreign, was.Idle = nil, 0
+		q.Devices[uuid] = was
+	}
+}
+
 // set returns the state with all times corrected for a wall clock that was set forward by d.
 func (a QuarantinedDevice) set(d time.Duration) QuarantinedDevice {
 	if !a.Last.IsZero() {

@@ -85,15 +85,25 @@ type Driver struct {
 	reaped  <-chan struct{} // closed when the last killed child is gone; nil: none was killed
 	listed  []gpu.Device    // the last list that was returned
 	hung    hung
-	lost    again     // a card was lost, or could not be listed
-	sign    string    // of the driver when the last child was started
-	library string    // identity of the library that the child has loaded
-	none    string    // why there is no GPU
-	noneTo  time.Time // until when none is believed
-	failed  error     // why the last child failed; nil once one answers
+	lost    again // a card was lost, or could not be listed
+	found   found
+	none    none
+	failed  error // why the last child failed; nil once one answers
 	retryAt time.Time
 	pause   time.Duration
 	notes   string // last message about devices that cannot be listed
+}
+
+// none says that this host has no GPU.
+type none struct {
+	why   string
+	until time.Time // when it is no longer believed
+}
+
+// found is what the last child found at its start.
+type found struct {
+	sign    string // of the driver
+	library string // identity of the library that it has loaded; empty: it has not said hello
 }
 
 // New returns a driver; its first call starts the child.
@@ -166,9 +176,28 @@ func (d *Driver) list(ctx context.Context) ([]gpu.Device, error) {
 			d.log.WarnContext(ctx, "some devices cannot be listed", "why", notes)
 		}
 	}
+	if d.onlyHung(r.Devices) {
+		return d.listed, nil
+	}
 	d.listed = r.Devices
 	d.lost.set(len(r.Notes) > len(d.hung.skip()))
 	return d.listed, nil
+}
+
+// onlyHung requires the turn. It reports whether a new list lacks cards of the last one only because they do not answer.
+// Nothing is known about them then, not even that they are gone.
+func (d *Driver) onlyHung(devices []gpu.Device) bool {
+	skip, missing := d.hung.skip(), 0
+	for _, was := range d.listed {
+		switch {
+		case slices.ContainsFunc(devices, func(dev gpu.Device) bool { return dev.UUID == was.UUID }):
+		case slices.Contains(skip, was.Index):
+			missing++
+		default:
+			return false
+		}
+	}
+	return missing > 0 && missing+len(devices) == len(d.listed)
 }
 
 // renew requires the turn. It ends a child that cannot see what has changed since its start: another library, another
@@ -182,7 +211,7 @@ func (d *Driver) renew() {
 	default:
 		return
 	}
-	if library := d.agent.hello.Library; d.sign == sign(d.root) && d.library == identity(library) && !d.lost.due() {
+	if library := d.agent.hello.Library; d.found.sign == sign(d.root) && d.found.library == identity(library) && !d.lost.due() {
 		return
 	}
 	c := d.drop()
@@ -282,8 +311,8 @@ func (d *Driver) running(ctx context.Context) error {
 	if err := d.agent.greet(ctx, d.closed, d.cfg.StartTimeout); err != nil {
 		return d.blame(ctx, err)
 	}
-	if d.library == "" {
-		d.library = identity(d.agent.hello.Library)
+	if d.found.library == "" {
+		d.found.library = identity(d.agent.hello.Library)
 	}
 	select {
 	case <-d.agent.gone:
@@ -305,10 +334,10 @@ func (d *Driver) running(ctx context.Context) error {
 func (d *Driver) launch() error {
 	now := time.Now()
 	sign := sign(d.root)
-	if now.Before(d.noneTo) && sign == d.sign {
-		return fmt.Errorf("%w: %s", errNone, d.none)
+	if now.Before(d.none.until) && sign == d.found.sign {
+		return fmt.Errorf("%w: %s", errNone, d.none.why)
 	}
-	if now.Before(d.retryAt) && sign == d.sign {
+	if now.Before(d.retryAt) && sign == d.found.sign {
 		return d.failed
 	}
 	if d.reaped != nil {
@@ -324,7 +353,7 @@ func (d *Driver) launch() error {
 		d.fail(err, 0)
 		return d.failed
 	}
-	d.agent, d.sign, d.library = startAgent(c, d.faults.publish), sign, ""
+	d.agent, d.found = startAgent(c, d.faults.publish), found{sign: sign}
 	return nil
 }
 
@@ -332,12 +361,12 @@ func (d *Driver) launch() error {
 func (d *Driver) believeNone(why string) error {
 	d.drop()
 	wait := noneFor
-	if d.sign != "" {
+	if d.found.sign != "" {
 		wait = noneLoaded
 	}
-	d.noneTo = time.Now().Add(wait)
-	if why != d.none {
-		d.none = why
+	d.none.until = time.Now().Add(wait)
+	if why != d.none.why {
+		d.none.why = why
 		d.log.Info("no NVIDIA driver: this host offers no GPUs", "why", why)
 	}
 	return fmt.Errorf("%w: %s", errNone, why)

@@ -91,7 +91,7 @@ func TestHardware(t *testing.T) {
 		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "no NVIDIA driver") {
 			t.Errorf("%d lines in the log: %s", n, log)
 		}
-		t.Skipf("no GPU here: %s", d.none)
+		t.Skipf("no GPU here: %s", d.none.why)
 	}
 	statuses, err := d.Status(t.Context())
 	if err != nil {

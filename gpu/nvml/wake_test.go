@@ -114,6 +114,7 @@ func TestOneOfEightHangs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		mustList(t, d, 8) // nobody knows that it is gone
 		for i, s := range statuses {
 			if want := i != 5; want != (s.Health == gpu.Healthy) || !want && s.Detail != "it does not answer" {
 				t.Errorf("GPU %d: %s, %s", i, s.Health, s.Detail)

@@ -56,9 +56,9 @@ type Limits struct {
 	CPUQuota bool     // no task gets more CPU time than it asked for, even if the host is idle
 	PIDs     int      // processes and threads of one task; 0: no limit
 	Scratch  job.Size // size of one task's scratch directory; 0: no limit
-	// GPUs maps the UUID of each GPU to its device file, such as "/dev/nvidia0". The device file is "" if it is not
-	// known; a task with such a GPU may open every GPU.
-	GPUs map[string]string
+	// GPU returns the device file of a GPU, such as "/dev/nvidia0", by its UUID. The device file is "" if it is not
+	// known; a task with such a GPU may open every GPU. It returns false for a simulated GPU. nil: the host has none.
+	GPU func(uuid string) (node string, real bool)
 }
 
 // DefaultOutputLimit is the default of Config.OutputLimit.
@@ -170,7 +170,10 @@ func (d *Driver) inputOf(s job.Spec) *protocol.Input {
 func (b Limits) of(t worker.Task) protocol.Limits {
 	l := protocol.Limits{CPUs: t.Spec.Resources.CPUs, Quota: b.CPUQuota, Memory: t.Spec.Resources.Memory, PIDs: b.PIDs, Scratch: b.Scratch}
 	for _, uuid := range t.Devices {
-		if node, ok := b.GPUs[uuid]; ok {
+		if b.GPU == nil {
+			continue
+		}
+		if node, ok := b.GPU(uuid); ok {
 			l.AnyGPU = l.AnyGPU || node == ""
 			l.GPUs = append(l.GPUs, node)
 		}

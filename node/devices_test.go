@@ -1,0 +1,115 @@
+package node
+
+// The list of GPUs while the daemon runs.
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/gpu/gputest"
+	"github.com/musterhq/muster/lease"
+)
+
+// listing keeps the GPUs of a driver listed, and returns how many the host has.
+func listing(t *testing.T, driver gpu.Driver) (*devices, func() int) {
+	t.Helper()
+	d := &devices{driver: driver, poll: make(chan struct{}, 1), relist: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler)}
+	d.list(t.Context(), firstWait)
+	all, _ := d.listed()
+	host := lease.Profile{GPUs: all}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.keepListed(ctx, func(change func(*lease.Profile)) { change(&host) })
+	}()
+	t.Cleanup(func() { stop(); <-ended })
+	return d, func() int { synctest.Wait(); return len(host.GPUs) }
+}
+
+func TestGPUsAreListedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		eight := gputest.Devices(8, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)
+		driver := gputest.New()
+		driver.Fail(errors.New("ERROR_LIB_RM_VERSION_MISMATCH"))
+		d, count := listing(t, driver)
+		if n := count(); n != 0 {
+			t.Fatalf("%d GPUs of a driver that does not work", n)
+		}
+		f := gpuFact(Config{}, d)
+		if f.State != api.FactFail || !strings.Contains(f.Detail, "ERROR_LIB_RM_VERSION_MISMATCH") || f.Advice == "" {
+			t.Errorf("doctor: %+v", f)
+		}
+		driver.Fail(nil)
+		driver.Set(eight...)
+		time.Sleep(listEvery)
+		if n := count(); n != 8 {
+			t.Errorf("%d GPUs once the driver works", n)
+		}
+		if f := gpuFact(Config{}, d); f.State != api.FactOK {
+			t.Errorf("doctor: %+v", f)
+		}
+		if node, real := d.node("GPU-7"); node != "" || !real {
+			t.Errorf("device file %q, %t", node, real)
+		}
+		driver.Set(eight[:7]...) // one is lost
+		ring(d.relist)           // after a fault
+		if n := count(); n != 7 {
+			t.Errorf("%d GPUs after one was lost", n)
+		}
+		driver.Fail(errors.New("a hiccup"))
+		time.Sleep(time.Hour)
+		if n := count(); n != 7 {
+			t.Errorf("%d GPUs of a driver that does not answer", n)
+		}
+		driver.Fail(nil)
+		driver.Set(eight...)
+		time.Sleep(listEvery)
+		if n := count(); n != 8 {
+			t.Errorf("%d GPUs after one was found", n)
+		}
+	})
+}
+
+// sleeper is a driver whose first list takes a while.
+type sleeper struct {
+	*gputest.Driver
+	wakes time.Time
+}
+
+// List waits until the GPUs are awake.
+func (s sleeper) List(ctx context.Context) ([]gpu.Device, error) {
+	timer := time.NewTimer(time.Until(s.wakes))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return s.Driver.List(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestSleepingGPUsDoNotHoldUpTheDaemon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver := sleeper{gputest.New(gputest.Devices(8, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)...), time.Now().Add(24 * time.Second)}
+		began := time.Now()
+		_, count := listing(t, driver)
+		if took := time.Since(began); took > firstWait {
+			t.Errorf("the daemon waited %s", took)
+		}
+		if n := count(); n != 0 {
+			t.Fatalf("%d GPUs while they sleep", n)
+		}
+		time.Sleep(20 * time.Second)
+		if n := count(); n != 8 {
+			t.Errorf("%d GPUs once they are awake", n)
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package worker_test
+
+// The list of GPUs changes while the daemon runs.
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/worker"
+)
+
+// lists changes the GPUs of a host, without a restart.
+func (h *host) lists(all []gpu.Device) {
+	p := h.core.Profile()
+	p.GPUs = all
+	h.round(worker.ProfileChanged{Profile: p})
+}
+
+// A GPU in quarantine that is lost and found is still in quarantine.
+func TestQuarantineOfALostAndFoundGPU(t *testing.T) {
+	h, _ := real(t)
+	all := h.cfg.Profile.GPUs
+	h.round(xid(79))
+	h.lists(all[1:])
+	if v := h.core.View(); len(v.Free.GPUs) != 1 || v.Free.GPUs[0].UUID != "GPU-b" {
+		t.Fatalf("without GPU-a: free = %+v", v.Free.GPUs)
+	}
+	h.pass(30 * time.Second)
+	h.lists(all)
+	h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
+	if why := quarantine(h); !strings.Contains(why, "xid 79") {
+		t.Fatalf("found again: quarantine = %q", why)
+	}
+	h.pass(31 * time.Second)
+	h.round(statusOf(gpu.Status{Health: gpu.Healthy}))
+	if why := quarantine(h); why != "" {
+		t.Fatalf("healthy after the pause, and still in quarantine: %q", why)
+	}
+}
+
+// A GPU that the driver does not list when the daemon starts is in quarantine once it is listed.
+func TestQuarantineOfAGPUThatIsListedLater(t *testing.T) {
+	h, _ := real(t)
+	all := h.cfg.Profile.GPUs
+	h.round(xid(79))
+	h.cfg.Profile.GPUs = nil
+	h.boot()
+	h.lists(all)
+	if why := quarantine(h); !strings.Contains(why, "xid 79") {
+		t.Fatalf("quarantine = %q", why)
+	}
+	if free := h.core.View().Free.GPUs; len(free) != 1 || free[0].UUID != "GPU-b" {
+		t.Fatalf("free = %+v", free)
+	}
+}
+
+// A GPU that a task holds is not given away when it is lost and found.
+func TestHeldGPUIsLostAndFound(t *testing.T) {
+	h, s := real(t)
+	all := h.cfg.Profile.GPUs
+	h.run(amy, 1, attempt(1, 1), s, gpus(2))
+	h.lists(nil)
+	h.lists(all)
+	if v := h.core.View(); len(v.Free.GPUs) != 0 || len(v.Holders["GPU-a"]) != 1 {
+		t.Fatalf("view = %+v", v)
+	}
+}
+
+// What a host had in another boot says nothing about memory.
+func TestUnfreedMemoryOfAnotherBootIsForgotten(t *testing.T) {
+	h, s := real(t)
+	all := h.cfg.Profile.GPUs
+	stays := []gpu.Process{{PID: 43, Memory: 1 << 30}}
+	h.round(status(nil, nil))
+	h.run(amy, 1, attempt(1, 1), s, gpus(2))
+	h.round(exited(attempt(1, 1), 0))
+	h.round(status(stays, nil))
+	h.pass(time.Minute)
+	h.cfg.Profile.GPUs = nil
+	h.cfg.Boot = "boot-2"
+	h.boot()
+	h.lists(all)
+	if why := quarantine(h); why != "" {
+		t.Fatalf("quarantine = %q", why)
+	}
+}
