@@ -26,7 +26,7 @@ func statusOf(s gpu.Status) worker.DeviceStatus {
 }
 
 func TestXidPolicy(t *testing.T) {
-	for _, n := range []uint64{13, 31, 43, 45, 68, 109, 1, 32, 92} {
+	for _, n := range []uint64{13, 31, 43, 45, 68, 1, 32, 92, 154, 157} {
 		h, _ := real(t)
 		if e := h.round(xid(n)); !e.Poll {
 			t.Errorf("xid %d: the driver is not asked", n)
@@ -35,7 +35,7 @@ func TestXidPolicy(t *testing.T) {
 			t.Errorf("xid %d puts a GPU into quarantine: %s", n, why)
 		}
 	}
-	for _, n := range []uint64{48, 63, 64, 74, 79, 94, 95, 119, 120} {
+	for _, n := range []uint64{46, 48, 62, 63, 64, 74, 79, 94, 95, 109, 110, 119, 120, 136, 140, 143, 144, 145, 146, 147, 148, 149, 150, 155, 156, 158} {
 		h, _ := real(t)
 		if e := h.round(xid(n)); !e.Poll {
 			t.Errorf("xid %d: the driver is not asked", n)

@@ -393,7 +393,7 @@ func TestForeignMemoryCountsAsTaken(t *testing.T) {
 func TestFaultsAndHealth(t *testing.T) {
 	h, _ := real(t)
 	free := func() int { return len(h.core.View().Free.GPUs) }
-	for _, xid := range []uint64{13, 31, 43, 45, 68, 109} {
+	for _, xid := range []uint64{13, 31, 43, 45, 68} {
 		h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: xid}})
 	}
 	if free() != 2 {

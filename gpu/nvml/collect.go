@@ -80,6 +80,7 @@ func (c *collector) list() (devices []gpu.Device, notes []string, err error) {
 		crd, err := c.readCard(i, version)
 		if err != nil {
 			notes = append(notes, err.Error())
+			units = append(units, c.known(i)...)
 			continue
 		}
 		units = append(units, c.split(crd)...)
@@ -97,6 +98,11 @@ func (c *collector) list() (devices []gpu.Device, notes []string, err error) {
 	return devices, notes, nil
 }
 
+// known returns the units of a card that were listed before. While a card is lost, its status says so.
+func (c *collector) known(index int) []unit {
+	return slices.DeleteFunc(slices.Clone(c.units), func(u unit) bool { return u.device.Index != index })
+}
+
 func (c *collector) readCard(index int, version string) (*card, error) {
 	handle, ret := c.lib.DeviceGetHandleByIndex(index)
 	if ret != nvml.SUCCESS {
@@ -111,10 +117,10 @@ func (c *collector) readCard(index int, version string) (*card, error) {
 		return nil, fmt.Errorf("GPU %d (%s): its name: %w", index, uuid, ret)
 	}
 	total, _, ret := c.memory(handle)
-	if ret != nvml.SUCCESS {
+	if ret != nvml.SUCCESS && !slices.Contains(absent, ret) {
 		return nil, fmt.Errorf("GPU %d (%s): its memory: %w", index, uuid, ret)
 	}
-	d.Memory = total
+	d.Memory = total // 0 for a card that uses the memory of the host, and for some that are split
 	d.Class = gpu.Class(d.Model, d.Memory)
 	if major, minor, ret := handle.GetCudaComputeCapability(); ret == nvml.SUCCESS {
 		d.Compute = fmt.Sprintf("%d.%d", major, minor)

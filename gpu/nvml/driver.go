@@ -103,7 +103,8 @@ type none struct {
 // found is what the last child found at its start.
 type found struct {
 	sign    string // of the driver
-	library string // identity of the library that it has loaded; empty: it has not said hello
+	path    string // of the library that it has loaded; empty: it has not listed
+	library string // identity of the library
 }
 
 // New returns a driver; its first call starts the child.
@@ -176,6 +177,9 @@ func (d *Driver) list(ctx context.Context) ([]gpu.Device, error) {
 			d.log.WarnContext(ctx, "some devices cannot be listed", "why", notes)
 		}
 	}
+	if d.found.path == "" {
+		d.found.path, d.found.library = r.Library, identity(r.Library)
+	}
 	if d.onlyHung(r.Devices) {
 		return d.listed, nil
 	}
@@ -203,15 +207,7 @@ func (d *Driver) onlyHung(devices []gpu.Device) bool {
 // renew requires the turn. It ends a child that cannot see what has changed since its start: another library, another
 // driver in the kernel, or a card that was lost and may be back.
 func (d *Driver) renew() {
-	if d.agent == nil {
-		return
-	}
-	select {
-	case <-d.agent.ready:
-	default:
-		return
-	}
-	if library := d.agent.hello.Library; d.found.sign == sign(d.root) && d.found.library == identity(library) && !d.lost.due() {
+	if d.agent == nil || d.agent.id == 0 || d.found.sign == sign(d.root) && d.found.library == identity(d.found.path) && !d.lost.due() {
 		return
 	}
 	c := d.drop()
@@ -311,12 +307,9 @@ func (d *Driver) running(ctx context.Context) error {
 	if err := d.agent.greet(ctx, d.closed, d.cfg.StartTimeout); err != nil {
 		return d.blame(ctx, err)
 	}
-	if d.found.library == "" {
-		d.found.library = identity(d.agent.hello.Library)
-	}
 	select {
 	case <-d.agent.gone:
-		if d.agent.hello.works() {
+		if d.agent.hello == (hello{}) {
 			return d.blame(ctx, d.agent.why)
 		}
 	default:

@@ -55,12 +55,7 @@ type message struct {
 type hello struct {
 	None  string `json:"none,omitempty"`  // why this host has no NVIDIA GPU; the child then ends
 	Error string `json:"error,omitempty"` // why the library does not work; the child then ends
-	// Library is the file that the child has loaded. When it is replaced, another child is started.
-	Library string `json:"library,omitempty"`
 }
-
-// works reports whether the child goes on.
-func (h hello) works() bool { return h.None == "" && h.Error == "" }
 
 // at says to which card the child turns.
 type at struct {
@@ -75,4 +70,6 @@ type reply struct {
 	Devices  []gpu.Device `json:"devices,omitempty"`
 	Statuses []gpu.Status `json:"statuses,omitempty"` // in the order of the last list
 	Notes    []string     `json:"notes,omitempty"`    // devices that could not be listed, and why
+	// Library is the file of the library that the child has loaded. When it is replaced, another child is started.
+	Library string `json:"library,omitempty"`
 }

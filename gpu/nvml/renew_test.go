@@ -79,8 +79,10 @@ func TestNewChildAfterAChangeOfTheDriver(t *testing.T) {
 			}
 			p := &play{}
 			p.scripts = []func(life){func(l life) {
-				l.say(t, message{Hello: &hello{Library: library}})
-				l.answer(t, twoGPUs)
+				l.say(t, message{Hello: &hello{}})
+				for r := range l.requests {
+					l.say(t, message{Reply: &reply{ID: r.ID, Devices: twoGPUs, Library: library}})
+				}
 			}}
 			d, log := stage(t, p)
 			d.root = t.TempDir()

@@ -29,10 +29,7 @@ func serve(ctx context.Context, lib nvml.Interface, in io.Reader, out io.Writer)
 	defer stop()
 	w := &writer{to: json.NewEncoder(out)}
 	h := initialize(lib)
-	if h.works() {
-		h.Library = loaded()
-	}
-	if err := w.send(message{Hello: &h}); err != nil || !h.works() {
+	if err := w.send(message{Hello: &h}); err != nil || h != (hello{}) {
 		return err
 	}
 	// These run in goroutines, so that the end of in is noticed while a call hangs.
@@ -109,6 +106,7 @@ func answer(ctx context.Context, lib nvml.Interface, requests <-chan request, w 
 		switch r.Op {
 		case opList:
 			out.Devices, out.Notes, err = c.list()
+			out.Library = loaded()
 		case opStatus:
 			out.Statuses, err = c.status()
 		default:

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/gpu/gputest"
@@ -192,6 +193,84 @@ func (m *machine) recovers(index int, ret nvml.Return, action uint32) {
 	}
 }
 
+// fabric sets what the first card says about the fabric of its NVLink switches.
+func (m *machine) fabric(state int, status nvml.Return) {
+	m.devices[0].GetGpuFabricInfoFunc = func() (nvml.GpuFabricInfo, nvml.Return) {
+		return nvml.GpuFabricInfo{State: uint8(state), Status: uint32(status)}, nvml.SUCCESS
+	}
+}
+
+// A card alone, which has no NVLink to a switch, needs no fabric.
+func TestFabricOfACardWithoutSwitches(t *testing.T) {
+	m := newMachine()
+	m.devices[0].GetNvLinkStateFunc = func(int) (nvml.EnableState, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
+	m.fabric(nvml.GPU_FABRIC_STATE_NOT_STARTED, 0)
+	if _, statuses := mustCollect(t, m.collector()); statuses[0].Health != gpu.Healthy {
+		t.Errorf("%s: %s", statuses[0].Health, statuses[0].Detail)
+	}
+}
+
+// Cards that share the memory of the host do not report any, nor do some that are split.
+func TestCardThatReportsNoMemory(t *testing.T) {
+	for _, ret := range []nvml.Return{nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NO_PERMISSION} {
+		m := newMachine()
+		spoilers["memory"](m, ret)
+		m.devices[1].GetMemoryInfo_v2Func, m.devices[1].GetMemoryInfoFunc = m.devices[0].GetMemoryInfo_v2Func, m.devices[0].GetMemoryInfoFunc
+		m.splitCard(1, instance(1, 0, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864*mib))
+		devices, statuses := mustCollect(t, m.collector())
+		if len(devices) != 8 || devices[0].Memory != 0 || devices[0].Class != "a100-40gb" || statuses[0].Health != gpu.Healthy {
+			t.Errorf("%s: %d devices, the first %+v, %+v", ret, len(devices), devices[0], statuses[0])
+		}
+		if mig := devices[1]; mig.UUID != "MIG-1-0" || mig.Memory != job.Size(4864*mib) || mig.Class != "a100-40gb-mig-1g.5gb" {
+			t.Errorf("%s: instance of a card without memory: %+v", ret, mig)
+		}
+	}
+}
+
+// The library tells neither the UUID nor more of a lost card.
+func TestXidOfALostCardNamesIt(t *testing.T) {
+	gone := func() (string, nvml.Return) { return "", nvml.ERROR_GPU_IS_LOST }
+	for name, c := range map[string]struct {
+		spoil func(m *machine) nvml.Device
+		want  string
+	}{
+		"handle": {func(m *machine) nvml.Device { return m.devices[6] }, "GPU-6"},
+		"address": {func(m *machine) nvml.Device {
+			return &mock.Device{
+				GetUUIDFunc: gone, GetPciInfoFunc: func() (nvml.PciInfo, nvml.Return) { return pciOf(busOf(6)), nvml.SUCCESS },
+				GetIndexFunc: func() (int, nvml.Return) { return 0, nvml.ERROR_GPU_IS_LOST },
+			}
+		}, "GPU-6"},
+		"index": {func(m *machine) nvml.Device {
+			return &mock.Device{
+				GetUUIDFunc: gone, GetPciInfoFunc: func() (nvml.PciInfo, nvml.Return) { return nvml.PciInfo{}, nvml.ERROR_GPU_IS_LOST },
+				GetIndexFunc: func() (int, nvml.Return) { return 6, nvml.SUCCESS },
+			}
+		}, "GPU-6"},
+		"nothing": {func(m *machine) nvml.Device {
+			return &mock.Device{
+				GetUUIDFunc: gone, GetPciInfoFunc: func() (nvml.PciInfo, nvml.Return) { return nvml.PciInfo{}, nvml.ERROR_GPU_IS_LOST },
+				GetIndexFunc: func() (int, nvml.Return) { return 0, nvml.ERROR_GPU_IS_LOST },
+			}
+		}, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMachine()
+			d, _ := stage(t, m.agent(t))
+			faults, err := d.Faults(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustList(t, d, 8)
+			m.devices[6].GetUUIDFunc = gone
+			m.events <- nvml.EventData{Device: c.spoil(m), EventType: nvml.EventTypeXidCriticalError, EventData: 79}
+			if f := <-faults; f.UUID != c.want {
+				t.Errorf("%s: fault of %q, want %q", name, f.UUID, c.want)
+			}
+		})
+	}
+}
+
 func TestHealth(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*machine)
@@ -224,6 +303,11 @@ func TestHealth(t *testing.T) {
 			m.recovers(0, nvml.SUCCESS, uint32(nvml.GPU_RECOVERY_ACTION_NODE_REBOOT))
 		}, gpu.Unhealthy, "asks for a recovery: reboot the host"},
 		"recovery of a newer driver": {func(m *machine) { m.recovers(0, nvml.SUCCESS, 99) }, gpu.Unhealthy, "nvidia-smi"},
+		"fabric not started":         {func(m *machine) { m.fabric(nvml.GPU_FABRIC_STATE_NOT_STARTED, 0) }, gpu.Unhealthy, "fabric manager"},
+		"fabric is being started":    {func(m *machine) { m.fabric(nvml.GPU_FABRIC_STATE_IN_PROGRESS, 0) }, gpu.Unhealthy, "fabric manager"},
+		"fabric failed":              {func(m *machine) { m.fabric(nvml.GPU_FABRIC_STATE_COMPLETED, nvml.ERROR_UNKNOWN) }, gpu.Unhealthy, "ERROR_UNKNOWN"},
+		"fabric works":               {func(m *machine) { m.fabric(nvml.GPU_FABRIC_STATE_COMPLETED, 0) }, gpu.Healthy, ""},
+		"no fabric":                  {func(m *machine) { m.fabric(nvml.GPU_FABRIC_STATE_NOT_SUPPORTED, 0) }, gpu.Healthy, ""},
 		"no recovery needed":         {func(m *machine) { m.recovers(0, nvml.SUCCESS, 0) }, gpu.Healthy, ""},
 		"recovery not known":         {func(m *machine) { m.recovers(0, nvml.ERROR_NOT_SUPPORTED, 1) }, gpu.Healthy, ""},
 		"ecc alone": {func(m *machine) {
@@ -285,6 +369,25 @@ func TestDeviceThatCannotBeListed(t *testing.T) {
 	m.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
 	if _, _, err := m.collector().list(); !errors.Is(err, nvml.ERROR_UNKNOWN) {
 		t.Errorf("list: %v", err)
+	}
+}
+
+// A card that is lost is listed as before, and its status says that it is lost.
+func TestLostCardStaysListed(t *testing.T) {
+	m := newMachine()
+	c := m.collector()
+	mustCollect(t, c)
+	for _, i := range []int{4, 5} {
+		for _, call := range []string{"memory", "programs", "errors"} {
+			spoilers[call](&machine{devices: m.devices[i:]}, nvml.ERROR_GPU_IS_LOST)
+		}
+	}
+	devices, notes, err := c.list()
+	if err != nil || len(devices) != 8 || len(notes) != 2 {
+		t.Fatalf("%d devices, %v, %v", len(devices), notes, err)
+	}
+	if statuses, err := c.status(); err != nil || statuses[4].Health != gpu.Unhealthy || statuses[4].Known() || statuses[3].Health != gpu.Healthy {
+		t.Errorf("statuses %+v, %v", statuses, err)
 	}
 }
 

@@ -108,6 +108,7 @@ func (c *collector) read(u unit) gpu.Status {
 		r.PowerMilli = int(p)
 	}
 	c.readErrors(r, u.card.handle)
+	c.readFabric(r, u.card)
 	c.readRecovery(r, u.card.handle)
 	return r.status()
 }
@@ -130,6 +131,28 @@ func (c *collector) readErrors(r *reading, handle nvml.Device) {
 	if c.has("nvmlDeviceGetRetiredPagesPendingStatus") {
 		if pending, ret := handle.GetRetiredPagesPendingStatus(); r.need("its retired pages", ret) && pending == nvml.FEATURE_ENABLED {
 			r.wrong("a memory page waits to be retired: reset the GPU")
+		}
+	}
+}
+
+// readFabric reads whether the NVLink switches that the card is linked to work. Until NVIDIA's fabric manager has set them
+// up, no program can use the card.
+func (c *collector) readFabric(r *reading, crd *card) {
+	if crd.switches == 0 || !c.has("nvmlDeviceGetGpuFabricInfo") {
+		return
+	}
+	info, ret := crd.handle.GetGpuFabricInfo()
+	if !r.need("the state of its fabric", ret) {
+		return
+	}
+	switch info.State {
+	case nvml.GPU_FABRIC_STATE_NOT_STARTED:
+		r.wrong("its NVLink fabric is not set up: start the fabric manager")
+	case nvml.GPU_FABRIC_STATE_IN_PROGRESS:
+		r.wrong("the fabric manager is setting up its NVLink fabric")
+	case nvml.GPU_FABRIC_STATE_COMPLETED:
+		if status := nvml.Return(info.Status); status != nvml.SUCCESS {
+			r.wrong("its NVLink fabric could not be set up: " + status.Error())
 		}
 	}
 }

@@ -36,6 +36,9 @@ var spoilers = map[string]func(m *machine, ret nvml.Return){
 	"recovery": func(m *machine, ret nvml.Return) {
 		m.devices[0].GetFieldValuesFunc = func([]nvml.FieldValue) nvml.Return { return ret }
 	},
+	"fabric": func(m *machine, ret nvml.Return) {
+		m.devices[0].GetGpuFabricInfoFunc = func() (nvml.GpuFabricInfo, nvml.Return) { return nvml.GpuFabricInfo{}, ret }
+	},
 	"value of the recovery": func(m *machine, ret nvml.Return) { m.recovers(0, ret, 0) },
 }
 
