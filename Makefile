@@ -3,7 +3,10 @@
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS  := -s -w -X main.version=$(VERSION)
+# NVIDIA's library is loaded while the program runs, so its symbols must not be looked up at the start. Some toolchains do
+# that unless they are told otherwise.
+LAZY     := -extldflags=-Wl,-z,lazy
+LDFLAGS  := -s -w -X main.version=$(VERSION) $(LAZY)
 FUZZTIME ?= 60s
 PREFIX   ?= /usr/local
 UNITDIR  ?= $(PREFIX)/lib/systemd/system
@@ -11,7 +14,7 @@ UNITDIR  ?= $(PREFIX)/lib/systemd/system
 # go-nvml calls functions that NVIDIA has marked as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 # The program and its tests are compiled with the same flags, so that each dependency is compiled once.
-export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
+export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath -ldflags=$(LAZY))
 
 .DEFAULT_GOAL := build
 .PHONY: build install uninstall check unit test e2e demo bench benchmarks study race fuzz soak generate fmt lint help
