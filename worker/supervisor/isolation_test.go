@@ -224,7 +224,10 @@ func TestDevices(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			r := newRig(t, mode, testDir(t), "1")
 			r.needs("devices")
-			r.d.cfg.Limits.GPUs = map[string]string{"GPU-a": "/dev/nvidia0", "GPU-b": "/dev/nvidia1"}
+			r.d.cfg.Limits.GPU = func(uuid string) (string, bool) {
+				node, real := map[string]string{"GPU-a": "/dev/nvidia0", "GPU-b": "/dev/nvidia1"}[uuid]
+				return node, real
+			}
 			for i, tt := range []struct {
 				gpus []string
 				want string
