@@ -17,9 +17,9 @@ func TestSlurmScript(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(dir)
+	amy.verbDir = dir
 	script := "#!/bin/sh\n#SBATCH -o out-%j.txt\n#SBATCH -c 1\necho \"$SLURM_JOB_ID $SLURM_CPUS_PER_TASK [$1] [$2]\"\npwd\n"
-	if err := os.WriteFile("train.sh", []byte(script), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "train.sh"), []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	id := amy.ok("submit", "-W", "train.sh", "a b", "--lr")
@@ -27,7 +27,7 @@ func TestSlurmScript(t *testing.T) {
 	if out := amy.ok("logs", id); out != want {
 		t.Errorf("logs %q, want %q", out, want)
 	}
-	if text, err := os.ReadFile("out-" + id + ".txt"); err != nil || string(text) != want+"\n" {
+	if text, err := os.ReadFile(filepath.Join(dir, "out-"+id+".txt")); err != nil || string(text) != want+"\n" {
 		t.Errorf("output file %q, %v", text, err)
 	}
 	// a node that does not have the directory
@@ -35,6 +35,7 @@ func TestSlurmScript(t *testing.T) {
 	if err := os.Rename(dir, dir+".gone"); err != nil {
 		t.Fatal(err)
 	}
+	amy.verbDir = ""
 	amy.ok("release", id)
 	amy.untilState(id, "SUCCEEDED")
 	if out := amy.ok("logs", id); !strings.HasPrefix(out, id+" 1 [there] []\n") || strings.HasSuffix(out, dir) {
@@ -47,7 +48,7 @@ func TestSlurmScript(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir+".gone", "plain.sh"), []byte("echo \"[$1] [$SLURM_JOB_ID]\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(dir + ".gone")
+	amy.verbDir = dir + ".gone"
 	if r := amy.fails(2, []string{"plain.sh does not begin with #!", "--upload plain.sh -- bash plain.sh"}, "run", "plain.sh"); r.stdout != "" {
 		t.Errorf("refused, but %q", r.stdout)
 	}

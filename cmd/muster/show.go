@@ -224,7 +224,7 @@ func needOf(j api.Job) string {
 		parts = append(parts, fmt.Sprintf("on each of %d nodes", j.Nodes))
 	}
 	if j.TimeLimit > 0 {
-		parts = append(parts, "at most "+time.Duration(j.TimeLimit*float64(time.Second)).String())
+		parts = append(parts, "at most "+job.Duration(j.TimeLimit*float64(time.Second)).String())
 	}
 	return strings.Join(parts, ", ")
 }
