@@ -39,26 +39,42 @@ func (v jobVerbs) jobs(c *cli.Context) error {
 	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 		return err
 	}
-	filter := api.JobFilter{User: c.String("user"), Name: c.String("name"), Mine: c.Bool("me")}
+	filter, since, err := jobFilter(c)
+	if err != nil {
+		return err
+	}
+	client, err := clientOf(c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if !c.Bool("watch") {
+		return v.printJobs(c, client, filter, since)
+	}
+	return v.watchJobs(c.Context, client, func() error { return v.printJobs(c, client, filter, since) })
+}
+
+// jobFilter returns what the flags choose.
+func jobFilter(c *cli.Context) (filter api.JobFilter, since time.Time, err error) {
+	filter = api.JobFilter{User: c.String("user"), Name: c.String("name"), Mine: c.Bool("me")}
 	if c.IsSet("limit") && c.Int("limit") < 1 {
-		return usagef("--limit %d: must be at least 1", c.Int("limit"))
+		return filter, since, usagef("--limit %d: must be at least 1", c.Int("limit"))
 	}
 	if c.Bool("me") && c.IsSet("user") {
-		return usagef("--me: not with --user")
+		return filter, since, usagef("--me: not with --user")
 	}
-	since, err := sinceOf(c.String("since"), time.Now())
-	if err != nil {
-		return usagef("--since: %w", err)
+	if since, err = sinceOf(c.String("since"), time.Now()); err != nil {
+		return filter, since, usagef("--since: %w", err)
 	}
 	for _, text := range list(c.String("state")) {
 		s, err := job.ParseState(text)
 		if err != nil {
-			return usageError{err}
+			return filter, since, usageError{err}
 		}
 		filter.States = append(filter.States, s)
 	}
 	if c.Bool("start") && (c.Bool("all") || len(filter.States) > 0) {
-		return usagef("--start lists waiting jobs; leave out --all and --state")
+		return filter, since, usagef("--start lists waiting jobs; leave out --all and --state")
 	}
 	if c.Bool("start") {
 		filter.States = []job.State{job.Pending}
@@ -70,15 +86,7 @@ func (v jobVerbs) jobs(c *cli.Context) error {
 			}
 		}
 	}
-	client, err := clientOf(c)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	if !c.Bool("watch") {
-		return v.printJobs(c, client, filter, since)
-	}
-	return v.watchJobs(c.Context, client, func() error { return v.printJobs(c, client, filter, since) })
+	return filter, since, nil
 }
 
 // watchJobs prints now and whenever a job has changed, until ctx ends.

@@ -112,7 +112,8 @@ var slurmScripts = map[string]slurmScript{
 	"licence.sh":  {refused: "licence.sh:3: -L: of sbatch, not of muster; use a --constraint with labels of the nodes"},
 	"wait.sh":     {refused: "wait.sh:2: --wait: of sbatch, not of muster; use muster submit -W"},
 	"variables.sh": {spec: `{"output":"out-%j.txt"}`, warnings: []string{
-		"variables.sh:4: warning: SLURM_JOB_NODELIST is not set here; use MUSTER_NODE_IPS", "variables.sh:5: warning: SLURM_CLUSTER_NAME is not set here; use the variables named MUSTER_"}},
+		"variables.sh:4: warning: SLURM_JOB_NODELIST is not set here; use MUSTER_NODE_IPS", "variables.sh:5: warning: SLURM_CLUSTER_NAME is not set here; use the variables named MUSTER_",
+	}},
 	"time_bad.sh": {refused: `time_bad.sh:3: --time: "one-hour": want minutes, H:M:S or D-H:M:S`},
 }
 

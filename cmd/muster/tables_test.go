@@ -391,8 +391,8 @@ func TestRevokedPeersAreListed(t *testing.T) {
 	})
 	r := f.muster("peers")
 	for _, want := range []string{
-		"REVOKED  SINCE                BY               REASON                         ID            BACK BY\n",
-		"zoe      2026-01-02 03:04:05  the cluster key  sold (with those that it let in)  12D3KooWGone  muster peers --restore 12D3KooWGone\n",
+		"REVOKED  SINCE                    BY               REASON                         ID            BACK BY\n",
+		"zoe      2026-01-02 03:04:05 UTC  the cluster key  sold (with those that it let in)  12D3KooWGone  muster peers --restore 12D3KooWGone\n",
 		"--restore on ben, or on the host that founded the cluster\n",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), strings.Join(strings.Fields(want), " ")) {

@@ -58,21 +58,15 @@ type fieldError struct {
 
 func (e fieldError) Error() string { return e.text }
 
+// kinds are people's words for what a value is.
+var kinds = map[ast.NodeType]string{
+	ast.StringType: "text", ast.LiteralType: "text", ast.SequenceType: "a list", ast.MappingType: "a mapping", ast.MappingValueType: "a mapping",
+	ast.IntegerType: "a number", ast.FloatType: "a number", ast.BoolType: "true or false",
+}
+
 // wrong says what a field must be, and what it is.
 func wrong(name string, t reflect.Type, value ast.Node, err error) string {
-	is, mismatch := "", (*yaml.TypeError)(nil)
-	switch value.Type() {
-	case ast.StringType, ast.LiteralType:
-		is = "text"
-	case ast.SequenceType:
-		is = "a list"
-	case ast.MappingType, ast.MappingValueType:
-		is = "a mapping"
-	case ast.IntegerType, ast.FloatType:
-		is = "a number"
-	case ast.BoolType:
-		is = "true or false"
-	}
+	is, mismatch := kinds[value.Type()], (*yaml.TypeError)(nil)
 	want := map[reflect.Kind]string{
 		reflect.Int: "a number", reflect.Float64: "a number", reflect.String: "text", reflect.Bool: "true or false",
 		reflect.Slice: "a list", reflect.Map: "a mapping such as {name: value}", reflect.Struct: "a mapping such as {cpus: 4}",
@@ -91,8 +85,7 @@ func wrong(name string, t reflect.Type, value ast.Node, err error) string {
 
 // plainMessage returns the message of the library's error, or of the field's own parser, without its position.
 func plainMessage(err error) string {
-	var at yaml.Error
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[yaml.Error](err); ok {
 		return oneLine(at.GetMessage())
 	}
 	return oneLine(err.Error())
@@ -100,22 +93,12 @@ func plainMessage(err error) string {
 
 // fieldNamed returns the field with that name in a job file.
 func fieldNamed(of reflect.Type, name string) (reflect.StructField, bool) {
-	for f := range fieldsOf(of) {
+	for f := range of.Fields() {
 		if jsonName(f) == name {
 			return f, true
 		}
 	}
 	return reflect.StructField{}, false
-}
-
-func fieldsOf(of reflect.Type) func(yield func(reflect.StructField) bool) {
-	return func(yield func(reflect.StructField) bool) {
-		for i := range of.NumField() {
-			if !yield(of.Field(i)) {
-				return
-			}
-		}
-	}
 }
 
 func jsonName(f reflect.StructField) string {
@@ -126,7 +109,7 @@ func jsonName(f reflect.StructField) string {
 // nearest suggests the field whose name is most like the word, if one is like it.
 func nearest(of reflect.Type, word string) string {
 	best, least := "", 1+len(word)/3 // more changes than that are another word
-	for f := range fieldsOf(of) {
+	for f := range of.Fields() {
 		if d := changes(word, jsonName(f)); d <= least && jsonName(f) != "-" {
 			best, least = jsonName(f), d-1
 		}

@@ -335,8 +335,8 @@ func (s Signal) Validate() error {
 	return attempts(s.Attempt)
 }
 
-// Validate returns an error if the start is not valid.
-func (s Start) Validate() error {
+// checkProgram checks the command or script.
+func (s Start) checkProgram() error {
 	switch {
 	case len(s.Command) > 0 && s.Script != "", len(s.Command) == 0 && s.Script == "" && s.Container == nil:
 		return errors.New("runner: start: want either a command or a script")
@@ -346,6 +346,16 @@ func (s Start) Validate() error {
 		return errors.New("runner: start: arguments of no script")
 	case len(s.Command)+len(s.Args)+len(s.Env) > maxWords:
 		return fmt.Errorf("runner: start: %d words; at most %d", len(s.Command)+len(s.Args)+len(s.Env), maxWords)
+	}
+	return nil
+}
+
+// Validate returns an error if the start is not valid.
+func (s Start) Validate() error {
+	if err := s.checkProgram(); err != nil {
+		return err
+	}
+	switch {
 	case s.Files != "" && s.Files[0] != '/':
 		return errors.New("runner: start: files is not absolute")
 	case s.Workdir != "" && s.Workdir[0] != '/':
