@@ -16,8 +16,16 @@ import (
 // none. Any other selector that matches nothing is ErrNotFound.
 func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selector, error) {
 	sel, err := job.ParseSelector(selector)
-	if err != nil {
+	_, tasks, _ := strings.Cut(selector, ".")
+	switch {
+	case err != nil && tasks != "" && strings.Trim(tasks, "0123456789.,-") == "":
 		return nil, sel, bad("%w", err)
+	case err != nil:
+		jobs, unknown := c.called(ctx, selector)
+		if errors.Is(unknown, ErrNotFound) {
+			unknown = bad("%w, and no job has this name", err)
+		}
+		return jobs, job.Selector{}, unknown
 	}
 	if sel.All {
 		jobs, err := c.unended(ctx)
@@ -45,12 +53,34 @@ func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selec
 		return nil, sel, fmt.Errorf("job %q: %w here, but %s did not answer; try again", selector, ErrNotFound, strings.Join(l.Partial, ", "))
 	case len(l.Items) == 0 && sel.Last:
 		return nil, sel, fmt.Errorf("job last: %w; you have not submitted any", ErrNotFound)
+	case len(l.Items) == 0 && len(sel.Tasks) == 0:
+		jobs, err := c.called(ctx, selector)
+		return jobs, sel, err
 	case len(l.Items) == 0:
 		return nil, sel, noSuch(selector)
 	case len(l.Items) > 1:
 		return nil, sel, bad("job %q: could be %s; give more characters", selector, names(l.Items))
 	}
 	return named(l.Items[0], sel, selector)
+}
+
+// called returns the one job with that name.
+func (c *Client) called(ctx context.Context, name string) ([]Job, error) {
+	if name == "" || strings.ContainsAny(name, `*?[\`) {
+		return nil, noSuch(name)
+	}
+	l, err := c.Jobs(ctx, JobFilter{Name: name, Limit: maxNamed})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(l.Items) == 0 && len(l.Partial) > 0:
+		return nil, fmt.Errorf("job %q: %w here, but %s did not answer; try again", name, ErrNotFound, strings.Join(l.Partial, ", "))
+	case len(l.Items) == 0:
+		return nil, noSuch(name)
+	case len(l.Items) > 1:
+		return nil, bad("job %q: this is the name of %s; give an id", name, names(l.Items))
+	}
+	return l.Items, nil
 }
 
 func noSuch(selector string) error {

@@ -47,6 +47,7 @@ type daemon struct {
 	extra   []*os.File          // passed to it as descriptors from 3 on
 	env     []string            // of the daemon, besides that of this process
 	user    *syscall.Credential // of the verbs; nil: the user of this process
+	verbDir string              // directory of the verbs; empty: that of this process
 }
 
 func binary(t *testing.T) string {
@@ -233,6 +234,7 @@ func (d *daemon) musterIn(stdin io.Reader, args ...string) result {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary(d.t), args...)
+	cmd.Dir = d.verbDir
 	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
 	cmd.Stdin = stdin
 	if d.user != nil {

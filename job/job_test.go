@@ -270,3 +270,19 @@ func TestEpochOrder(t *testing.T) {
 		t.Error("generation counts before term")
 	}
 }
+
+func TestDurationText(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", time.Second: "1s", 90 * time.Minute: "1h30m", time.Hour: "1h", 24 * time.Hour: "1d", 36 * time.Hour: "1d12h",
+		24*time.Hour + 10*time.Second: "1d10s", time.Hour + 10*time.Second: "1h0m10s", 48*time.Hour + time.Minute: "2d1m", 20 * time.Minute: "20m",
+		1500 * time.Millisecond: "1.5s", 70 * time.Hour: "2d22h", 100 * time.Second: "1m40s", -time.Hour: "-1h",
+	} {
+		text := Duration(d).String()
+		if text != want {
+			t.Errorf("%v is written %s, want %s", d, text, want)
+		}
+		if back, err := ParseDuration(text); d >= 0 && (err != nil || back.D() != d) {
+			t.Errorf("%s is read as %v, %v", text, back, err)
+		}
+	}
+}

@@ -95,7 +95,7 @@ func checkOutput(s Spec) error {
 		switch {
 		case s.Image != "":
 			return fmt.Errorf("%s: %w for a task with an image", f.field, ErrNotYet)
-		case s.Workdir == "" && !strings.HasPrefix(f.pattern, "/"):
+		case s.Workdir == "" && s.SubmitDir == "" && !strings.HasPrefix(f.pattern, "/"):
 			return fmt.Errorf("%s: %.60q: %w", f.field, f.pattern, errNoWorkdir)
 		}
 	}

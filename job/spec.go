@@ -24,11 +24,14 @@ type Spec struct {
 	Command []string `json:"command,omitempty"`
 	// instead of Command; run by its #! line, or by /bin/sh
 	Script string            `json:"script,omitempty"`
+	Args   []string          `json:"args,omitempty"` // of Script
 	Params map[string]string `json:"params,omitempty"`
 	Image  string            `json:"image,omitempty"`
 	Env    map[string]string `json:"env,omitempty"`
 	// absolute, on the worker or in the image; default: the scratch directory or the image's own
-	Workdir   string    `json:"workdir,omitempty"`
+	Workdir string `json:"workdir,omitempty"`
+	// absolute; the working directory on workers that have it, if Workdir is empty, as in Slurm
+	SubmitDir string    `json:"submit_dir,omitempty"`
 	Resources Resources `json:"resources"`
 	Nodes     int       `json:"nodes,omitempty"`
 	// a gang: how many processes its program starts on each node, for host files; 0: one
@@ -82,6 +85,8 @@ type Spec struct {
 	TTY   string `json:"tty,omitempty"`
 	// a task that exits with this code has saved its state and runs again; 0: none
 	CheckpointExitCode int `json:"checkpoint_exit_code,omitempty"`
+	// tasks also have the variables of SlurmEnv
+	SlurmEnv bool `json:"slurm_env,omitempty"`
 }
 
 // Resources is what one task holds while it runs.
@@ -166,14 +171,23 @@ func checkCommand(s Spec) error {
 		return errors.New("command: a job needs a command or a script")
 	case len(s.Command) > 0 && s.Script != "":
 		return errors.New("command: give a command or a script, not both")
+	case len(s.Args) > 0 && s.Script == "":
+		return errors.New("args: they are of a script; arguments of a command are part of it")
 	case len(s.Command) > MaxArgs:
 		return fmt.Errorf("command: %d words; at most %d", len(s.Command), MaxArgs)
+	case len(s.Args) > MaxArgs:
+		return fmt.Errorf("args: %d words; at most %d", len(s.Args), MaxArgs)
 	case len(s.Command) > 0 && s.Command[0] == "":
 		return errors.New("command: the program's name is empty")
 	}
 	for _, w := range s.Command {
 		if strings.ContainsRune(w, 0) {
 			return errors.New("command: an argument contains a zero byte")
+		}
+	}
+	for _, w := range s.Args {
+		if strings.ContainsRune(w, 0) {
+			return errors.New("args: an argument contains a zero byte")
 		}
 	}
 	return nil
@@ -202,8 +216,10 @@ func checkText(s Spec) error {
 	if len(s.Policy) > MaxName || !printable(s.Policy) {
 		return fmt.Errorf("policy %.60q: not a name", s.Policy)
 	}
-	if s.Workdir != "" && (!strings.HasPrefix(s.Workdir, "/") || strings.ContainsRune(s.Workdir, 0)) {
-		return fmt.Errorf("workdir %.60q: want an absolute path on the node that runs the task", s.Workdir)
+	for _, d := range []struct{ field, path string }{{"workdir", s.Workdir}, {"submit_dir", s.SubmitDir}} {
+		if d.path != "" && (!strings.HasPrefix(d.path, "/") || strings.ContainsRune(d.path, 0)) {
+			return fmt.Errorf("%s %.60q: want an absolute path on the node that runs the task", d.field, d.path)
+		}
 	}
 	return nil
 }
@@ -285,18 +301,22 @@ func (s Spec) GraceOr() time.Duration {
 	return s.Grace.D()
 }
 
-// Argv returns the command, with each {name} of a param replaced by its value.
+// Argv returns the command, or the arguments of the script, with each {name} of a param replaced by its value.
 func (s Spec) Argv() []string {
+	words := s.Command
+	if s.Script != "" {
+		words = s.Args
+	}
 	if len(s.Params) == 0 {
-		return s.Command
+		return words
 	}
 	var pairs []string
 	for k, v := range s.Params {
 		pairs = append(pairs, "{"+k+"}", v)
 	}
 	replace := strings.NewReplacer(pairs...)
-	argv := make([]string, len(s.Command))
-	for i, w := range s.Command {
+	argv := make([]string, len(words))
+	for i, w := range words {
 		argv[i] = replace.Replace(w)
 	}
 	return argv

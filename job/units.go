@@ -132,8 +132,24 @@ func badDuration(text string) error {
 // D converts to a time.Duration.
 func (d Duration) D() time.Duration { return time.Duration(d) }
 
-// String returns the format of time.Duration.
-func (d Duration) String() string { return time.Duration(d).String() }
+// String returns the format of time.Duration with days, and without what is zero at the end: 2d, 1h30m, 1d10s.
+func (d Duration) String() string {
+	const day = 24 * time.Hour
+	whole, rest := time.Duration(d)/day, time.Duration(d)%day
+	text := rest.String()
+	for _, none := range []struct{ end, short string }{{"m0s", "m"}, {"h0m", "h"}} {
+		if before, zero := strings.CutSuffix(text, none.end); zero {
+			text = before + none.short
+		}
+	}
+	switch {
+	case whole <= 0:
+		return text
+	case rest == 0:
+		return fmt.Sprintf("%dd", whole)
+	}
+	return fmt.Sprintf("%dd%s", whole, text)
+}
 
 // MarshalText returns the text that UnmarshalText parses.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }

@@ -97,9 +97,14 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 			return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}}
 		}
 	}
+	return r.wait(now, o, waited)
+}
+
+// wait decides an offer that does not fit: it waits, unless its wait is over. Some have waited before.
+func (r *arbitration) wait(now Moment, o *offer, waited bool) decision {
 	d := decision{}
 	if now.Boot >= o.until {
-		d = decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: r.missing(m.Need)}}
+		d = decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: r.missing(o.msg.Need)}}
 		if !waited { // its scheduler wanted an answer at once, or the offer arrived too late
 			return d
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -74,6 +75,13 @@ func Environment(cfg Config, rec lease.Record) []string {
 	}
 	if rec.Gang != nil {
 		maps.Copy(env, meeting(&rec, nodes))
+	}
+	if spec.SlurmEnv {
+		for k, v := range job.SlurmEnv(spec, env) {
+			if _, given := spec.Env[k]; !given {
+				env[k] = v
+			}
+		}
 	}
 	out := make([]string, 0, len(env))
 	for k, v := range env {

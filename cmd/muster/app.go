@@ -120,8 +120,15 @@ func newApp(s streams) *cli.App {
 func finish(c *cli.Command) {
 	c.OnUsageError = onUsageError
 	c.HideHelpCommand = true
+	names := make([]string, 0, len(c.Subcommands))
 	for _, sub := range c.Subcommands {
 		finish(sub)
+		names = append(names, sub.Name)
+	}
+	if len(names) > 0 && c.Action == nil {
+		c.Action = func(x *cli.Context) error {
+			return usagef("%s: want %s; see `%s %s --help`", c.Name, strings.Join(names, " or "), x.App.Name, c.Name)
+		}
 	}
 }
 

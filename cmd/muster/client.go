@@ -135,7 +135,7 @@ func clock(t *time.Time) string {
 	if t == nil {
 		return "-"
 	}
-	return t.Local().Format("2006-01-02 15:04:05")
+	return t.Local().Format("2006-01-02 15:04:05 MST")
 }
 
 // latest tells until when a waiting job should start.
@@ -157,7 +157,7 @@ func elapsed(from, to *time.Time) string {
 	}
 	d := end.Sub(*from)
 	if d >= time.Minute {
-		return d.Round(time.Second).String()
+		return job.Duration(d.Round(time.Second)).String()
 	}
 	return d.Round(time.Millisecond).String()
 }

@@ -82,15 +82,18 @@ func labelsToSign(texts []string) (map[string]string, error) {
 func (v clusterVerbs) joinCommand() *cli.Command {
 	return &cli.Command{
 		Name: "join", Usage: "make the daemon on this host join a cluster", ArgsUsage: "MULTIADDR...",
+		Description: "It takes what `muster invite` prints, with join instead of daemon, or the whole line as its arguments.",
 		Flags: clientFlags(
+			&cli.StringSliceFlag{Name: "bootstrap", Usage: "`MULTIADDR` of a member, as an argument"},
 			&cli.StringFlag{Name: "token", Usage: "the `TOKEN` that muster invite printed; better in " + tokenVariable + " or --token-file, which other users cannot see"},
 			&cli.StringFlag{Name: "token-file", Usage: "`FILE` with the token"}),
 		Action: func(c *cli.Context) error {
-			if err := wantArgs(c, 1, -1, "the addresses that came with the invitation"); err != nil {
-				return err
+			addrs, said := invitation(c.Args().Slice())
+			if addrs = append(c.StringSlice("bootstrap"), addrs...); len(addrs) == 0 {
+				return usagef("join: want the addresses that came with the invitation; see `muster join --help`")
 			}
-			warnOfToken(v.err, c)
-			token, err := tokenOf("--token-file", cmp.Or(c.String("token"), os.Getenv(tokenVariable)), c.String("token-file"))
+			warnOfToken(v.err, c, said)
+			token, err := tokenOf("--token-file", cmp.Or(c.String("token"), said, os.Getenv(tokenVariable)), c.String("token-file"))
 			if err != nil {
 				return err
 			}
@@ -102,7 +105,7 @@ func (v clusterVerbs) joinCommand() *cli.Command {
 				return err
 			}
 			defer client.Close()
-			joined, err := client.Join(c.Context, c.Args().Slice(), token)
+			joined, err := client.Join(c.Context, addrs, token)
 			if err != nil {
 				return asUsage(err)
 			}
@@ -110,6 +113,22 @@ func (v clusterVerbs) joinCommand() *cli.Command {
 			return nil
 		},
 	}
+}
+
+// invitation returns the addresses and the token in arguments, which may be the line that invite prints, also as one word.
+func invitation(args []string) (addrs []string, token string) {
+	words := strings.Fields(strings.Join(args, " "))
+	for i, w := range words {
+		value, isToken := strings.CutPrefix(w, tokenVariable+"=")
+		switch {
+		case isToken:
+			token = value
+		case w == "--bootstrap", i < 2 && (w == "muster" || w == "daemon"), i == 2 && w == "daemon": // the rest of its command
+		default:
+			addrs = append(addrs, strings.TrimPrefix(w, "--bootstrap="))
+		}
+	}
+	return addrs, token
 }
 
 func (v clusterVerbs) peersCommand() *cli.Command {

@@ -37,9 +37,12 @@ func (v hostVerbs) daemon(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	warnOfToken(v.err, c)
+	warnOfToken(v.err, c, "")
 	reread := hideToken(cfg, func() (daemonConfig, error) { return configOf(c) })
 	if err := spawn.CloseInherited(); err != nil { // not earlier: the config file may be one of them, as in --config /dev/fd/3
+		return err
+	}
+	if err := freePorts(c.Context, cfg.Listen); err != nil {
 		return err
 	}
 	level := new(slog.LevelVar)

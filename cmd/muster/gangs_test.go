@@ -51,7 +51,7 @@ exit code  3
 command    torchrun
 asks for   4 cpus, 2 gpus, on each of 3 nodes
 priority   50
-submitted  2026-01-02 03:04:05
+submitted  2026-01-02 03:04:05 UTC
 started    -
 ended      -
 elapsed    -

@@ -39,6 +39,18 @@ func noFlag(path string, flags []cli.Flag, word string) error {
 		if _, has := known(flags, ours); has {
 			hint = "use " + dashed(ours) + "; "
 		}
+	} else if near := nearFlag(flags, nameOf(word)); near != "" {
+		hint = "use " + dashed(near) + "; "
 	}
 	return usagef("no such flag: %.60s; %s`%s --help` lists them", printable(word), hint, path)
+}
+
+// nearFlag returns the flag whose name differs from the word only in a few letters at its end, such as a plural.
+func nearFlag(flags []cli.Flag, word string) string {
+	const few = 2
+	near := strings.TrimLeft(cli.SuggestFlag(flags, word, false), "-")
+	if len(word) > few && len(near) > few && (strings.HasPrefix(word, near) && len(word)-len(near) <= few || strings.HasPrefix(near, word) && len(near)-len(word) <= few) {
+		return near
+	}
+	return ""
 }

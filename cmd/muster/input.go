@@ -73,7 +73,7 @@ func (v submitVerbs) inputOf(c *cli.Context, s *job.Spec) (*jobInput, error) {
 
 // reads reports whether the job itself was read from standard input.
 func (v submitVerbs) reads(c *cli.Context) bool {
-	return c.String("file") == "-" || c.String("each-line") == "-" || c.NArg() == 1 && c.Args().First() == "-"
+	return c.String("file") == "-" || c.String("each-line") == "-" || c.Args().First() == "-"
 }
 
 // gives reports whether a descriptor may give input: it is a file, a pipe or a socket, and not a terminal or /dev/null.

@@ -23,8 +23,13 @@ func (v jobVerbs) jobsCommand() *cli.Command {
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also list jobs that have ended", DisableDefaultText: true},
 			&cli.StringFlag{Name: "state", Aliases: []string{"t"}, Usage: "only jobs in `STATES`, such as PD,R"},
 			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only jobs of `USER`"},
+			&cli.BoolFlag{Name: "me", Usage: "only your own jobs", DisableDefaultText: true},
 			&cli.StringFlag{Name: "name", Usage: "only jobs whose name matches `GLOB`"},
+			&cli.StringFlag{Name: "since", Usage: "only jobs submitted in the last `D`, such as 2h, or since a time such as 08:00 or 2026-12-01"},
+			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "only the newest `N` jobs", DefaultText: "all"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print only ids", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "start", Usage: "list waiting jobs, and when each should start at the latest", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "wide", Usage: "also when each was submitted, its priority, its time limit and its exit code", DisableDefaultText: true},
 			watchFlag("on every change")),
 		Action: v.jobs,
 	}
@@ -34,16 +39,42 @@ func (v jobVerbs) jobs(c *cli.Context) error {
 	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 		return err
 	}
-	filter := api.JobFilter{User: c.String("user"), Name: c.String("name")}
+	filter, since, err := jobFilter(c)
+	if err != nil {
+		return err
+	}
+	client, err := clientOf(c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if !c.Bool("watch") {
+		return v.printJobs(c, client, filter, since)
+	}
+	return v.watchJobs(c.Context, client, func() error { return v.printJobs(c, client, filter, since) })
+}
+
+// jobFilter returns what the flags choose.
+func jobFilter(c *cli.Context) (filter api.JobFilter, since time.Time, err error) {
+	filter = api.JobFilter{User: c.String("user"), Name: c.String("name"), Mine: c.Bool("me")}
+	if c.IsSet("limit") && c.Int("limit") < 1 {
+		return filter, since, usagef("--limit %d: must be at least 1", c.Int("limit"))
+	}
+	if c.Bool("me") && c.IsSet("user") {
+		return filter, since, usagef("--me: not with --user")
+	}
+	if since, err = sinceOf(c.String("since"), time.Now()); err != nil {
+		return filter, since, usagef("--since: %w", err)
+	}
 	for _, text := range list(c.String("state")) {
 		s, err := job.ParseState(text)
 		if err != nil {
-			return usageError{err}
+			return filter, since, usageError{err}
 		}
 		filter.States = append(filter.States, s)
 	}
 	if c.Bool("start") && (c.Bool("all") || len(filter.States) > 0) {
-		return usagef("--start lists waiting jobs; leave out --all and --state")
+		return filter, since, usagef("--start lists waiting jobs; leave out --all and --state")
 	}
 	if c.Bool("start") {
 		filter.States = []job.State{job.Pending}
@@ -55,15 +86,7 @@ func (v jobVerbs) jobs(c *cli.Context) error {
 			}
 		}
 	}
-	client, err := clientOf(c)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	if !c.Bool("watch") {
-		return v.printJobs(c, client, filter)
-	}
-	return v.watchJobs(c.Context, client, func() error { return v.printJobs(c, client, filter) })
+	return filter, since, nil
 }
 
 // watchJobs prints now and whenever a job has changed, until ctx ends.
@@ -112,27 +135,35 @@ func ignoreEnd(ctx context.Context, err error) error {
 	}
 }
 
-func (v jobVerbs) printJobs(c *cli.Context, client *api.Client, filter api.JobFilter) error {
+func (v jobVerbs) printJobs(c *cli.Context, client *api.Client, filter api.JobFilter, since time.Time) error {
 	all, err := client.AllJobs(c.Context, filter)
 	if err != nil {
 		return asUsage(err)
 	}
+	all.Items = newest(all.Items, since, c.Int("limit"))
+	if c.Bool("quiet") && !c.Bool("json") && !c.Bool("jsonl") {
+		return printList(v.streams, c, all, idTable)
+	}
 	if c.Bool("start") {
 		return printList(v.streams, c, all, startTable)
 	}
-	return printList(v.streams, c, all, jobTable)
+	return printList(v.streams, c, all, func(w io.Writer, jobs []api.Job) { jobTable(w, jobs, c.Bool("wide")) })
 }
 
 // startTable lists waiting jobs with their estimated starts; - means that the start is not known, and the reason why.
 func startTable(w io.Writer, jobs []api.Job) {
 	row(w, "ID", "NAME", "USER", "ST", "START", "GPUS", "REASON")
 	for _, j := range jobs {
-		row(w, string(j.ID), dash(j.Name), j.User, j.State.Code(), clock(j.Estimated), strconv.Itoa(j.Resources.GPUs), dash(reasonOf(j)))
+		row(w, string(j.ID), dash(j.Name), j.User, j.State.Code(), clock(j.Estimated), gpusText(j, j.Resources.GPUs), dash(reasonOf(j)))
 	}
 }
 
-func jobTable(w io.Writer, jobs []api.Job) {
-	row(w, "ID", "NAME", "USER", "ST", "TIME", "NODE", "GPUS", "REASON")
+func jobTable(w io.Writer, jobs []api.Job, wide bool) {
+	cells := []string{"ID", "NAME", "USER", "ST", "TIME", "NODE", "GPUS"}
+	if wide {
+		cells = append(cells, "SUBMITTED", "PRIORITY", "LIMIT", "EXIT")
+	}
+	row(w, append(cells, "REASON")...)
 	for _, j := range jobs {
 		node, gpus, took := nodesOf(j), 0, elapsed(j.StartedAt, j.EndedAt)
 		for _, t := range j.Tasks {
@@ -144,8 +175,27 @@ func jobTable(w io.Writer, jobs []api.Job) {
 		if j.State == job.Pending || j.State == job.Held {
 			node, took = "", "-" // they belong to an attempt that is over
 		}
-		row(w, string(j.ID), dash(j.Name), j.User, j.State.Code(), took, dash(node), strconv.Itoa(gpus), dash(reasonOf(j)))
+		cells := []string{string(j.ID), dash(j.Name), j.User, j.State.Code(), took, dash(node), gpusText(j, gpus)}
+		if wide {
+			limit, exit := "-", "-"
+			if j.TimeLimit > 0 {
+				limit = job.Duration(j.TimeLimit * float64(time.Second)).String()
+			}
+			if j.ExitCode != nil {
+				exit = strconv.Itoa(*j.ExitCode)
+			}
+			cells = append(cells, clock(&j.SubmittedAt), strconv.Itoa(j.Priority), limit, exit)
+		}
+		row(w, append(cells, dash(reasonOf(j)))...)
 	}
+}
+
+// gpusText says how many GPUs a job has or asks for, or which share of one each of its tasks.
+func gpusText(j api.Job, whole int) string {
+	if share := j.Resources.GPUShare; share > 0 {
+		return strconv.FormatFloat(share, 'g', -1, 64)
+	}
+	return strconv.Itoa(whole)
 }
 
 // active returns the number of tasks that have resources.
@@ -210,15 +260,23 @@ func selected(c *cli.Context, client *api.Client) ([]chosen, error) {
 	}
 	var all []chosen
 	for _, arg := range c.Args().Slice() {
-		jobs, sel, err := client.Resolve(c.Context, arg)
+		some, err := selectedBy(c.Context, client, arg)
 		if err != nil {
-			return nil, asUsage(err)
+			return nil, err
 		}
-		for _, j := range jobs {
-			all = append(all, chosen{j, sel.Tasks})
-		}
+		all = append(all, some...)
 	}
 	return all, nil
+}
+
+// selectedBy returns the jobs that one argument names.
+func selectedBy(ctx context.Context, client *api.Client, arg string) ([]chosen, error) {
+	jobs, sel, err := client.Resolve(ctx, arg)
+	all := make([]chosen, 0, len(jobs))
+	for _, j := range jobs {
+		all = append(all, chosen{j, sel.Tasks})
+	}
+	return all, asUsage(err)
 }
 
 func (v jobVerbs) waitCommand() *cli.Command {
@@ -281,11 +339,18 @@ func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, con
 				return err
 			}
 			defer client.Close()
-			jobs, err := selected(c, client)
-			if err != nil {
+			if err := wantArgs(c, 1, -1, "a job id, last or all"); err != nil {
 				return err
 			}
 			var failed []error
+			var jobs []chosen
+			for _, arg := range c.Args().Slice() { // one that is wrong keeps none of the others
+				some, err := selectedBy(c.Context, client, arg)
+				if err != nil {
+					failed = append(failed, fmt.Errorf("%s: %w", verb, err))
+				}
+				jobs = append(jobs, some...)
+			}
 			for _, j := range jobs {
 				if _, err := change(client, c.Context, j.ID, api.Change{Tasks: j.tasks, Failed: c.Bool("failed"), Reason: c.String("reason")}); err != nil {
 					failed = append(failed, fmt.Errorf("%s %s: %w", verb, j.ID, err))

@@ -27,6 +27,9 @@ func (l *lateOptions) finish(given func(flag string) bool, s *job.Spec) (warning
 	if err != nil {
 		return nil, err
 	}
+	if err := l.slurm.setting(s); err != nil {
+		return nil, err
+	}
 	files, err := l.slurm.files(given, s)
 	for _, w := range []string{placed, files} {
 		if w != "" {
@@ -100,7 +103,8 @@ func setKillOnBadExit(s *job.Spec, v string) error {
 }
 
 // setNodes refuses 0, which in a job file means that it says nothing.
-func setNodes(s *job.Spec, v string) error {
+func (l *lateOptions) setNodes(s *job.Spec, v string) error {
+	l.slurm.gang = true
 	err := number(v, &s.Nodes)
 	if err == nil && s.Nodes < 1 {
 		err = fmt.Errorf("%.20q: want a number of nodes above 0", v)

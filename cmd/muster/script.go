@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,28 +13,32 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/musterhq/muster/job"
 )
 
 // maxScript bounds a script. Its JSON form is longer and must fit in a job file.
 const maxScript = job.MaxSpecBytes / 2
 
-// scriptText returns the text of a script if the only argument names one: standard input (-), or a file that begins
-// with #!. Any other argument is a command of the node, and the text is empty.
-func (r specReader) scriptText(ctx context.Context, arg string) (string, error) {
+// scriptText returns the text of a script if the first argument names one: standard input (-), or a file that begins
+// with #!. Any other argument is a command of the node, and the text is empty. What cannot be a command there is an
+// error.
+func (r specReader) scriptText(c *cli.Context, args []string) (string, error) {
+	arg := args[0]
 	var text []byte
 	if arg == "-" {
 		var err error
-		if text, err = r.readInput(ctx); err != nil {
+		if text, err = r.readInput(c.Context); err != nil {
 			return "", fmt.Errorf("script on standard input: %w", err)
 		}
 	} else {
 		info, err := os.Stat(arg)
 		if err != nil || info.Mode()&(os.ModeDir|os.ModeDevice) != 0 {
-			return "", nil //nolint:nilerr // not a file here
+			return "", notThere(c, arg, err)
 		}
 		if text, err = readFile(arg); err != nil || !bytes.HasPrefix(text, []byte("#!")) {
-			return "", nil //nolint:nilerr // not a script
+			return "", notSent(c, args, info)
 		}
 	}
 	switch {
@@ -51,19 +54,43 @@ func (r specReader) scriptText(ctx context.Context, arg string) (string, error) 
 	return string(text), nil
 }
 
-// warnNotSent warns if the command names a file here that the node most likely does not have.
-func (r specReader) warnNotSent(s job.Spec) {
-	if len(s.Command) == 0 || filepath.IsAbs(s.Command[0]) || s.Image != "" || s.Workdir != "" || len(s.Upload) > 0 {
-		return
+// interpreters are the programs that run files with these endings.
+var interpreters = map[string]string{
+	".py": "python3", ".sh": "bash", ".bash": "bash", ".sbatch": "bash", ".slurm": "bash", ".job": "bash", ".r": "Rscript", ".pl": "perl", ".jl": "julia", ".rb": "ruby", ".js": "node",
+}
+
+// elsewhere reports whether the node looks for the program in another place than the scratch directory and PATH.
+func elsewhere(c *cli.Context) bool {
+	return c.IsSet("image") || c.IsSet("workdir") || c.IsSet("upload")
+}
+
+// notThere returns an error if the argument names a file that does not exist, so that it can be no command of the node
+// either. A command in PATH or with an absolute path may exist there only.
+func notThere(c *cli.Context, arg string, err error) error {
+	_, script := interpreters[strings.ToLower(filepath.Ext(arg))]
+	relative := strings.Contains(arg, "/") && !filepath.IsAbs(arg)
+	if err == nil || elsewhere(c) || !script && !relative || filepath.IsAbs(arg) {
+		return nil
 	}
-	name := s.Command[0]
-	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
-		return
+	return usagef("%s: %.200s: %w; a command that only the node has goes after --", c.Command.Name, arg, cause(err))
+}
+
+// notSent returns an error if the first argument is a file here that the node most likely does not have.
+func notSent(c *cli.Context, args []string, info os.FileInfo) error {
+	name := args[0]
+	if !info.Mode().IsRegular() || filepath.IsAbs(name) || elsewhere(c) {
+		return nil
 	}
 	if _, err := exec.LookPath(name); err == nil && !strings.Contains(name, "/") {
-		return // the command may be one of the node
+		return nil // the command may be one of the node
 	}
-	fmt.Fprintf(r.err, "muster: warning: %s was not uploaded: only a lone script that starts with #! is. Use --upload, or --workdir if the node has it\n", printable(name))
+	words := append([]string{"--upload", name, "--"}, args...)
+	if by := interpreters[strings.ToLower(filepath.Ext(name))]; by != "" {
+		words = slices.Insert(words, 3, by)
+	} else if !strings.Contains(name, "/") {
+		words[3] = "./" + name
+	}
+	return usagef("%s: %.200s does not begin with #!, so it is no script; to send it: muster %s %.300s", c.Command.Name, name, c.Command.Name, quoted(words))
 }
 
 // directives applies the directives in the leading comments of a script to the spec. What it returns is to be finished

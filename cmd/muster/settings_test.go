@@ -70,20 +70,20 @@ memory        8GiB                                     FILE:6
 limits        -                                        default
 shares        -                                        default
 output-limit  256MiB                                   default
-client-timeout 5m0s                                    default
+client-timeout 5m                                    default
 no-worker     false                                    environment
 no-scheduler  false                                    default
 allow-root    true                                     flag
 run-others-as-me  false                                    default
 cgroups-off   false                                    default
 cpu-quota     false                                    default
-set-aside     10m0s                                    default
+set-aside     10m                                    default
 loss-limit    3                                        default
 policy        frag                                     default
 order         age                                      default
 trusted-labels false                                    default
 visibility    all                                      default
-gang-hold     10m0s                                    default
+gang-hold     10m                                    default
 task-pids     16384                                    default
 scratch-quota 0B                                       default
 ulimit        memlock=unlimited stack=64MiB:unlimited nofile=65536:524288 default

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -182,9 +183,23 @@ func commandOf(s job.Spec) string {
 		return "only its user sees it"
 	}
 	if s.Script != "" {
-		return fmt.Sprintf("a script of %d lines", strings.Count(s.Script, "\n")+1)
+		return strings.TrimSpace(fmt.Sprintf("a script of %d lines %s", len(strings.Split(strings.TrimSuffix(s.Script, "\n"), "\n")), quoted(s.Args)))
 	}
-	return strings.Join(s.Command, " ")
+	return quoted(s.Command)
+}
+
+// plainWord is a word that a shell takes as it is.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./{}-]+$`)
+
+// quoted writes words as they are typed in a shell.
+func quoted(words []string) string {
+	typed := make([]string, len(words))
+	for i, w := range words {
+		if typed[i] = w; !plainWord.MatchString(w) {
+			typed[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(typed, " ")
 }
 
 func needOf(j api.Job) string {
@@ -209,7 +224,7 @@ func needOf(j api.Job) string {
 		parts = append(parts, fmt.Sprintf("on each of %d nodes", j.Nodes))
 	}
 	if j.TimeLimit > 0 {
-		parts = append(parts, "at most "+time.Duration(j.TimeLimit*float64(time.Second)).String())
+		parts = append(parts, "at most "+job.Duration(j.TimeLimit*float64(time.Second)).String())
 	}
 	return strings.Join(parts, ", ")
 }

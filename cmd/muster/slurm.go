@@ -73,7 +73,15 @@ var (
 var slurmHints = map[string]string{
 	"partition": "a --constraint with labels of the nodes", "p": "a --constraint with labels of the nodes",
 	"qos": "--priority", "q": "--priority", "nice": "--priority", "priority": "#MUSTER --priority", "reservation": "--nodelist",
-	"licenses": "--constraint", "L": "--constraint", "wait": "muster submit -W", "W": "muster submit -W", "tmp": "--constraint",
+}
+
+// slurmRefused says what to write instead of options of sbatch without which the job would do something else.
+var slurmRefused = map[string]string{
+	"wait": "muster submit -W", "W": "muster submit -W", "test-only": "muster submit --dry-run", "wrap": "muster submit COMMAND",
+	"licenses": "a --constraint with labels of the nodes", "L": "a --constraint with labels of the nodes", "tmp": "a --constraint with labels of the nodes",
+	"deadline": "--time", "clusters": "muster --addr", "M": "muster --addr", "nodefile": "--nodelist", "F": "--nodelist", "export-file": "muster submit --env-file",
+	"container": "#MUSTER --image", "ntasks-per-gpu": "--ntasks-per-node", "ntasks-per-core": "--ntasks-per-node", "ntasks-per-socket": "--ntasks-per-node", "gpus-per-socket": "--gpus-per-node",
+	"mincpus": "--cpus-per-task", "bb": "#MUSTER --upload", "bbf": "#MUSTER --upload", "uid": "sudo -u USER muster submit", "gid": "newgrp GROUP before muster submit",
 }
 
 func slurmWarning(text string) error { return warningError{text} }
@@ -97,6 +105,9 @@ func slurmDirective(words []string, s *job.Spec, late *lateOptions) (rest []stri
 	})
 	if err != nil {
 		return rest, err
+	}
+	if instead := slurmRefused[flag]; o == nil && instead != "" {
+		return rest, fmt.Errorf("%s: of sbatch, not of muster; use %s", dashed(flag), instead)
 	}
 	if o == nil {
 		n := slices.IndexFunc(rest, isFlag) // a word before the next option may be its value

@@ -18,14 +18,12 @@ import (
 // slurmScript is what becomes of a script.
 type slurmScript struct {
 	args     string        // further arguments of submit
+	after    string        // arguments of the script
 	spec     string        // the fields that differ from those of a job without options, as JSON
 	warnings []string      // a part of each warning, in order
 	begin    time.Duration // from now
 	refused  string        // a part of the error instead
 }
-
-// indexIsOurs is the warning about array.sh: once, though it reads the variable twice.
-var indexIsOurs = []string{"array.sh:11: warning: SLURM_ARRAY_TASK_ID is not set here; use MUSTER_ARRAY_INDEX"}
 
 var slurmScripts = map[string]slurmScript{
 	"serial.sh": {
@@ -36,11 +34,11 @@ var slurmScripts = map[string]slurmScript{
 		},
 	},
 	"array.sh": {spec: `{"name":"sweep","array":"0-99%8","time_limit":"30m","workdir":"/data/sweep",
-		"output":"logs/%x_%A_%a.out","error":"logs/%x_%A_%a.err","resources":{"cpus":2,"memory":"4GiB"}}`, warnings: indexIsOurs},
+		"output":"logs/%x_%A_%a.out","error":"logs/%x_%A_%a.err","resources":{"cpus":2,"memory":"4GiB"}}`},
 	"array.sh more CPUs": {args: "-c 8 -o /logs/%t", spec: `{"name":"sweep","array":"0-99%8","time_limit":"30m","workdir":"/data/sweep",
-		"output":"/logs/%t","error":"logs/%x_%A_%a.err","resources":{"cpus":8,"memory":"16GiB"}}`, warnings: indexIsOurs},
+		"output":"/logs/%t","error":"logs/%x_%A_%a.err","resources":{"cpus":8,"memory":"16GiB"}}`},
 	"array.sh other memory": {args: "--mem 1GiB --array 5", spec: `{"name":"sweep","array":"5","time_limit":"30m","workdir":"/data/sweep",
-		"output":"logs/%x_%A_%a.out","error":"logs/%x_%A_%a.err","resources":{"cpus":2,"memory":"1GiB"}}`, warnings: indexIsOurs},
+		"output":"logs/%x_%A_%a.out","error":"logs/%x_%A_%a.err","resources":{"cpus":2,"memory":"1GiB"}}`},
 	"array_steps.sh": {spec: `{"array":"1,3,7,10-30:10","nodes":1,"output":"/scratch/%u/slurm-%A_%a.out"}`},
 	"gpu_gres.sh": {
 		spec:     `{"time_limit":"60h","project":"vision","resources":{"cpus":16,"memory":"62.5GiB","gpus":2,"gpu_model":"a100"}}`,
@@ -51,30 +49,29 @@ var slurmScripts = map[string]slurmScript{
 		spec:     `{"nodes":1,"resources":{"cpus":1,"gpus":1,"gpu_model":"H100"}}`,
 		warnings: []string{"--gpu-bind=closest", "--hint=nomultithread"},
 	},
-	"gres_plain.sh": {spec: `{"time_limit":"102h","resources":{"cpus":1,"gpus":1}}`},
-	"gres_other.sh": {refused: `gres_other.sh:3: --gres: "shard:2": only gpu is supported`},
-	"gang.sh": {
-		spec:     `{"name":"ddp","nodes":4,"ntasks_per_node":8,"resources":{"cpus":8,"gpus":8}}`,
-		warnings: []string{"muster: warning: #SBATCH --nodes: the script runs on each of the 4 nodes, where MUSTER_NODE_RANK tells it apart; Slurm runs it on the first one only"},
-	},
+	"gres_plain.sh":          {spec: `{"time_limit":"102h","resources":{"cpus":1,"gpus":1}}`},
+	"gres_other.sh":          {refused: `gres_other.sh:3: --gres: "shard:2": only gpu is supported`},
+	"gang.sh":                {refused: "#SBATCH --nodes 4: Slurm runs the script on the first node only, muster on each, where MUSTER_NODE_RANK tells it apart; if the script is made for that, add --nodes 4 to the command or `#MUSTER --nodes=4` to the script"},
+	"gang.sh on each":        {args: "--nodes 4", spec: `{"name":"ddp","nodes":4,"ntasks_per_node":8,"resources":{"cpus":8,"gpus":8}}`},
 	"gang.sh on one node":    {args: "-N 1", spec: `{"name":"ddp","nodes":1,"ntasks_per_node":8,"resources":{"cpus":8,"gpus":8}}`},
-	"gang.sh of other tasks": {args: "--ntasks-per-node 2 -c 3 -N2 -G 6", spec: `{"name":"ddp","nodes":2,"ntasks_per_node":2,"resources":{"cpus":3,"gpus":3}}`, warnings: []string{"each of the 2 nodes"}},
-	"gang_mpi.sh": {
-		spec:     `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":16,"memory":"16GiB"},"workdir":"/data/ada","output":"run-%j-%t.out","keep_on_bad_exit":true}`,
-		warnings: []string{"each of the 2 nodes"},
+	"gang.sh of other tasks": {args: "--ntasks-per-node 2 -c 3 -N2 -G 6", spec: `{"name":"ddp","nodes":2,"ntasks_per_node":2,"resources":{"cpus":3,"gpus":3}}`},
+	"gang_mpi.sh":            {refused: "#SBATCH --nodes 2"},
+	"gang_mpi.sh on each": {
+		args: "-N2", spec: `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":16,"memory":"16GiB"},"workdir":"/data/ada","output":"run-%j-%t.out","keep_on_bad_exit":true}`,
 	},
 	"gang_mpi.sh alone": {args: "-N1", spec: `{"nodes":1,"ntasks_per_node":16,"resources":{"cpus":32,"memory":"32GiB"},"workdir":"/data/ada","output":"run-%j-0.out","keep_on_bad_exit":true}`},
-	"gang_gpus.sh": {
-		spec:     `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":96,"memory":"800GiB","gpus":8,"gpu_model":"h100"}}`,
-		warnings: []string{"each of the 2 nodes"},
+	"gang_gpus.sh":      {refused: "#SBATCH --nodes 2"},
+	"gang_gpus.sh on each": {
+		args: "-N2", spec: `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":96,"memory":"800GiB","gpus":8,"gpu_model":"h100"}}`,
 	},
-	"gang_gpus.sh of fewer": {args: "--gpus-per-node 4", spec: `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":48,"memory":"400GiB","gpus":4}}`, warnings: []string{"each of the 2 nodes"}},
-	"gang_array.sh": {
-		spec:     `{"array":"0-7%2","nodes":2,"resources":{"cpus":1,"gpus":4}}`,
-		warnings: []string{"gang_array.sh:3: warning: #SBATCH --nodes: 2-4: the job gets 2 nodes, not more", "each of the 2 nodes"},
+	"gang_gpus.sh of fewer": {args: "-N2 --gpus-per-node 4", spec: `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":48,"memory":"400GiB","gpus":4}}`},
+	"gang_array.sh":         {refused: "#SBATCH --nodes 2", warnings: []string{"2-4"}},
+	"gang_array.sh on each": {
+		args: "-N 2", spec: `{"array":"0-7%2","nodes":2,"resources":{"cpus":1,"gpus":4}}`,
+		warnings: []string{"gang_array.sh:3: warning: #SBATCH --nodes: 2-4: the job gets 2 nodes, not more"},
 	},
-	"gang_uneven.sh":              {refused: "--gpus 8 is for the whole job and must be a multiple of --nodes 3; --gpus-per-node is for each node"},
-	"gang_uneven.sh 4":            {args: "-N 4", spec: `{"nodes":4,"resources":{"cpus":1,"gpus":2}}`, warnings: []string{"each of the 4 nodes"}},
+	"gang_uneven.sh":              {args: "--nodes 3", refused: "--gpus 8 is for the whole job and must be a multiple of --nodes 3; --gpus-per-node is for each node"},
+	"gang_uneven.sh 4":            {args: "-N 4", spec: `{"nodes":4,"resources":{"cpus":1,"gpus":2}}`},
 	"gang_ntasks.sh":              {refused: "--ntasks 8 is not a multiple of --nodes 3"},
 	"gang_contrary.sh":            {refused: "ask for 8 and for 4 GPUs on each node; with --gpus for the whole job say --nodes too"},
 	"gang_contrary.sh with nodes": {args: "--nodes 2", spec: `{"nodes":2,"resources":{"cpus":1,"gpus":4}}`},
@@ -89,14 +86,19 @@ var slurmScripts = map[string]slurmScript{
 	"input.sh":       {refused: "input.sh:2: --input: not yet"},
 	"signal.sh":      {spec: `{"time_limit":"12h","signal":"USR1@300s"}`, warnings: []string{"signal.sh:5: warning: #SBATCH --open-mode=append"}},
 	"signal_late.sh": {refused: "must be shorter than the time limit of 1m"},
-	"relative.sh": {
-		spec:     `{"name":"rel","requeue":false}`,
-		warnings: []string{"#SBATCH --output and --error: a relative path needs --chdir; it is ignored, and `muster logs` prints the output"},
+	"relative.sh":    {spec: `{"name":"rel","requeue":false,"output":"logs/%x-%j.out","error":"logs/%x-%j.err"}`},
+	"relative.sh in its files": {
+		args: "--download x", spec: `{"name":"rel","requeue":false,"download":["x"],"submit_dir":""}`,
+		warnings: []string{"#SBATCH --output and --error: with --upload or --download a relative path needs --chdir; it is ignored, and `muster logs` prints the output"},
 	},
-	"relative.sh with a directory": {args: "-D /w", spec: `{"name":"rel","requeue":false,"workdir":"/w","output":"logs/%x-%j.out","error":"logs/%x-%j.err"}`},
-	"relative.sh as an array":      {args: "-D /w -a 0-3", spec: `{"name":"rel","requeue":false,"array":"0-3","workdir":"/w","output":"logs/%x-%A_%a.out","error":"logs/%x-%A_%a.err"}`},
-	"patterns.sh":                  {spec: `{"array":"1-20","workdir":"/data/ada","output":"%N/%A_%a_%4a.0.batch.log"}`},
-	"pattern_bad.sh":               {refused: `pattern_bad.sh:3: -o: "/logs/%b.out": %b: not yet`},
+	"relative.sh without variables": {args: "--no-slurm-env", spec: `{"name":"rel","requeue":false,"output":"logs/%x-%j.out","error":"logs/%x-%j.err","slurm_env":false}`},
+	"hold.sh with the usual file":   {args: "--slurm-output", spec: `{"hold":true,"time_limit":"1h30m30s","output":"slurm-%j.out"}`},
+	"hold.sh as an array":           {args: "--slurm-output -a 1,2", spec: `{"hold":true,"time_limit":"1h30m30s","array":"1,2","output":"slurm-%A_%a.out"}`},
+	"hold.sh with arguments":        {after: "a --hold", spec: `{"hold":true,"time_limit":"1h30m30s","args":["a","--hold"]}`},
+	"relative.sh with a directory":  {args: "-D /w", spec: `{"name":"rel","requeue":false,"workdir":"/w","output":"logs/%x-%j.out","error":"logs/%x-%j.err"}`},
+	"relative.sh as an array":       {args: "-D /w -a 0-3", spec: `{"name":"rel","requeue":false,"array":"0-3","workdir":"/w","output":"logs/%x-%A_%a.out","error":"logs/%x-%A_%a.err"}`},
+	"patterns.sh":                   {spec: `{"array":"1-20","workdir":"/data/ada","output":"%N/%A_%a_%4a.0.batch.log"}`},
+	"pattern_bad.sh":                {refused: `pattern_bad.sh:3: -o: "/logs/%b.out": %b: not yet`},
 	"environment.sh": {
 		spec: `{"env":{"MODEL":"small"},"constraint":"rack=r1","nodelist":["n1","n2"],"exclude":["n3"]}`,
 		warnings: []string{
@@ -105,7 +107,13 @@ var slurmScripts = map[string]slurmScript{
 		},
 	},
 	"hold.sh":     {spec: `{"hold":true,"time_limit":"1h30m30s"}`},
-	"deadline.sh": {spec: `{}`, warnings: []string{"--deadline", "--reservation=course: has no meaning here and is ignored; use --nodelist", "--licenses", "--profile", "--wait: has no meaning here and is ignored; use muster submit -W"}},
+	"deadline.sh": {refused: "deadline.sh:2: --deadline: of sbatch, not of muster; use --time"},
+	"hints.sh":    {spec: `{}`, warnings: []string{"--reservation=course: has no meaning here and is ignored; use --nodelist", "--profile", "--gpu-bind"}},
+	"licence.sh":  {refused: "licence.sh:3: -L: of sbatch, not of muster; use a --constraint with labels of the nodes"},
+	"wait.sh":     {refused: "wait.sh:2: --wait: of sbatch, not of muster; use muster submit -W"},
+	"variables.sh": {spec: `{"output":"out-%j.txt"}`, warnings: []string{
+		"variables.sh:4: warning: SLURM_JOB_NODELIST is not set here; use MUSTER_NODE_IPS", "variables.sh:5: warning: SLURM_CLUSTER_NAME is not set here; use the variables named MUSTER_",
+	}},
 	"time_bad.sh": {refused: `time_bad.sh:3: --time: "one-hour": want minutes, H:M:S or D-H:M:S`},
 }
 
@@ -119,14 +127,18 @@ func TestSlurmScripts(t *testing.T) {
 			t.Errorf("the table does not say what becomes of %s", path)
 		}
 	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	in := newIntake(t)
 	for name, want := range slurmScripts {
 		file, _, _ := strings.Cut(name, " ")
 		path := filepath.Join("testdata/slurm", file)
-		args := append([]string{"submit"}, append(strings.Fields(want.args), path)...)
+		args := slices.Concat([]string{"submit"}, strings.Fields(want.args), []string{path}, strings.Fields(want.after))
 		r := in.muster(args...)
 		if want.refused != "" {
-			if r.code != 2 || !strings.Contains(r.err, want.refused) || strings.Count(r.err, "\n") != 1 {
+			if lines := strings.Split(strings.TrimSuffix(r.err, "\n"), "\n"); r.code != 2 || !strings.Contains(lines[len(lines)-1], want.refused) || len(lines) != 1+len(want.warnings) {
 				t.Errorf("%s: exit %d, %q; want it refused with %q", name, r.code, r.err, want.refused)
 			}
 			continue
@@ -145,9 +157,12 @@ func TestSlurmScripts(t *testing.T) {
 			spec.Begin = nil
 		}
 		becomes := job.DefaultSpec()
-		becomes.Name, becomes.Script = defaultName(file), spec.Script
+		becomes.Name, becomes.Script, becomes.SlurmEnv, becomes.SubmitDir = defaultName(file), spec.Script, true, here
 		if err := json.Unmarshal([]byte(want.spec), &becomes); err != nil {
 			t.Fatalf("%s: %v", name, err)
+		}
+		if becomes.Workdir != "" {
+			becomes.SubmitDir = ""
 		}
 		if !reflect.DeepEqual(spec, becomes) {
 			t.Errorf("%s becomes\n%+v, want\n%+v", name, spec, becomes)

@@ -1,25 +1,26 @@
 package main
 
-// Variables of Slurm that a script reads: a task has none of them.
+// Variables of Slurm that a script reads and that a task does not have.
 
 import (
 	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/musterhq/muster/job"
 )
 
 // slurmVariable finds the variables of Slurm that a line of a script reads.
 var slurmVariable = regexp.MustCompile(`\$\{?#?(SLURM_[A-Z0-9_]+)`)
 
-// slurmVariables maps variables of Slurm to ours.
-var slurmVariables = map[string]string{
-	"SLURM_ARRAY_TASK_ID": "MUSTER_ARRAY_INDEX", "SLURM_ARRAY_JOB_ID": "MUSTER_JOB_ID", "SLURM_JOB_ID": "MUSTER_JOB_ID", "SLURM_JOBID": "MUSTER_JOB_ID",
-	"SLURM_JOB_NAME": "MUSTER_JOB_NAME", "SLURM_RESTART_COUNT": "MUSTER_ATTEMPT, which is 1 at first",
+// slurmNearest maps variables of Slurm to ours that say something like it.
+var slurmNearest = map[string]string{
+	"SLURM_NODELIST": "MUSTER_NODE_IPS", "SLURM_JOB_NODELIST": "MUSTER_NODE_IPS", "SLURM_PROCID": "MUSTER_NODE_RANK", "SLURM_TMPDIR": "MUSTER_SCRATCH",
 }
 
-// warnSlurmVariables warns once for each variable of Slurm that a script with #SBATCH lines reads. It would be empty,
-// so that for example all tasks of an array would write to one file.
+// warnSlurmVariables warns once for each variable of Slurm that a script with #SBATCH lines reads and that it will not
+// have. It would be empty, so that for example all nodes of a gang would write to one file.
 func (r specReader) warnSlurmVariables(name, text string) {
 	told := map[string]bool{}
 	for i, line := range strings.Split(text, "\n") {
@@ -27,9 +28,9 @@ func (r specReader) warnSlurmVariables(name, text string) {
 			continue
 		}
 		for _, found := range slurmVariable.FindAllStringSubmatch(line, -1) {
-			if v := found[1]; !told[v] {
+			if v := found[1]; !told[v] && !job.IsSlurmEnv(v) {
 				told[v] = true
-				use := cmp.Or(slurmVariables[v], "the variables named MUSTER_")
+				use := cmp.Or(slurmNearest[v], "the variables named MUSTER_")
 				fmt.Fprintf(r.err, "muster: %s:%d: warning: %s is not set here; use %s\n", name, i+1, v, use)
 			}
 		}

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
 	"strings"
 
 	"github.com/musterhq/muster/job"
@@ -19,6 +20,21 @@ type slurmLate struct {
 	output, stderr       string // as sbatch writes them
 	mailed               bool   // the warning was printed
 	any                  bool   // the script has options of sbatch
+	gang                 bool   // somebody who knows muster says how many nodes
+	usual                bool   // the output goes to the file that sbatch writes if it is told of none
+	noEnv                bool   // the task gets no variables of Slurm
+}
+
+// setting makes the surroundings of the task those of a task of Slurm: its directory and its variables.
+func (l *slurmLate) setting(s *job.Spec) (err error) {
+	s.SlurmEnv = (s.SlurmEnv || l.any) && !l.noEnv
+	if !l.any && !l.usual || s.Workdir != "" || s.Image != "" || len(s.Upload) > 0 || len(s.Download) > 0 {
+		return nil
+	}
+	if s.SubmitDir, err = os.Getwd(); err != nil {
+		return fmt.Errorf("the directory of the submit: %w", err)
+	}
+	return nil
 }
 
 // slurmNodes accepts a number, or the least and the highest number of nodes.
@@ -81,8 +97,8 @@ func (l *slurmLate) place(given func(flag string) bool, s *job.Spec) (warning st
 	if s.TasksPerNode = each; each <= 1 {
 		s.TasksPerNode = 0
 	}
-	if s.Nodes > 1 && (l.nodes || l.processes > 0) {
-		warning = fmt.Sprintf("#SBATCH --nodes: the script runs on each of the %d nodes, where MUSTER_NODE_RANK tells it apart; Slurm runs it on the first one only", s.Nodes)
+	if s.Nodes > 1 && (l.nodes || l.processes > 0) && !l.gang {
+		return "", fmt.Errorf("#SBATCH --nodes %d: Slurm runs the script on the first node only, muster on each, where MUSTER_NODE_RANK tells it apart; if the script is made for that, add --nodes %d to the command or `#MUSTER --nodes=%d` to the script", s.Nodes, s.Nodes, s.Nodes)
 	}
 	return warning, nil
 }
@@ -117,6 +133,9 @@ func (l *slurmLate) resources(given func(flag string) bool, r *job.Resources, pr
 // files takes the output files, except for those that a flag of the command line overrides.
 func (l *slurmLate) files(given func(flag string) bool, s *job.Spec) (warning string, err error) {
 	var relative []string
+	if l.usual && l.output == "" && s.Output == "" {
+		l.output = "slurm-%j.out"
+	}
 	for _, f := range []struct {
 		flag, pattern string
 		into          *string
@@ -126,7 +145,7 @@ func (l *slurmLate) files(given func(flag string) bool, s *job.Spec) (warning st
 		case err != nil:
 			return "", err
 		case pattern == "" || given(f.flag) || s.Image != "":
-		case !strings.HasPrefix(pattern, "/") && s.Workdir == "":
+		case !strings.HasPrefix(pattern, "/") && s.Workdir == "" && s.SubmitDir == "":
 			relative = append(relative, dashed(f.flag))
 		default:
 			*f.into = ofArray(pattern, *s)
@@ -135,7 +154,7 @@ func (l *slurmLate) files(given func(flag string) bool, s *job.Spec) (warning st
 	if len(relative) == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("#SBATCH %s: a relative path needs --chdir; it is ignored, and `muster logs` prints the output", strings.Join(relative, " and ")), nil
+	return fmt.Sprintf("#SBATCH %s: with --upload or --download a relative path needs --chdir; it is ignored, and `muster logs` prints the output", strings.Join(relative, " and ")), nil
 }
 
 // ofArray makes the pattern for an array: each of its tasks has a job ID of its own in Slurm, but not here.

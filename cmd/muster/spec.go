@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -85,8 +86,10 @@ var specFlags = []specFlag{
 	{names: []string{"hold"}, usage: "accept the job, but start it only after muster release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
 	{names: []string{"dependency", "d"}, usage: "start after other jobs: `LIST` such as afterok:ID,after:ID+10; , all, ? any of them", set: func(s *job.Spec, v string) error { s.Dependency = []string{v}; return nil }},
 	{names: []string{"kill-on-invalid-dep"}, usage: "cancel the job if a dependency can never be met", set: func(s *job.Spec, _ string) error { s.KillOnInvalidDep = true; return nil }},
-	{names: []string{"nodes", "N"}, usage: "a gang: `N` tasks on as many nodes, which start together; if one fails, all end", set: setNodes},
+	{names: []string{"nodes", "N"}, usage: "a gang: `N` tasks on as many nodes, which start together; if one fails, all end", late: (*lateOptions).setNodes},
 	{names: []string{"ntasks-per-node"}, usage: "`N` processes that torchrun or MPI is to start on each node; default: one for each GPU, or one", set: setTasksPerNode},
+	{names: []string{"slurm-output"}, usage: "also write the output to slurm-ID.out, or slurm-ID_INDEX.out, in the directory of the submit, on nodes that have it", late: func(l *lateOptions, _ *job.Spec, _ string) error { l.slurm.usual = true; return nil }},
+	{names: []string{"no-slurm-env"}, usage: "no variables SLURM_... for a script with #SBATCH lines", late: func(l *lateOptions, _ *job.Spec, _ string) error { l.slurm.noEnv = true; return nil }},
 	{names: []string{"kill-on-bad-exit"}, usage: "`no`: if a task of a gang fails, the others go on; default: yes, they end", set: setKillOnBadExit},
 }
 
@@ -167,7 +170,6 @@ func (r specReader) jobsOf(c *cli.Context) (jobfile.File, error) {
 		if err := r.finishSpec(c, &f.Jobs[i].Spec, late); err != nil {
 			return f, err
 		}
-		r.warnNotSent(f.Jobs[i].Spec)
 	}
 	return f, nil
 }
@@ -218,7 +220,7 @@ func (r specReader) finishSpec(c *cli.Context, spec *job.Spec, late *lateOptions
 	return nil
 }
 
-// baseSpec returns the spec of a command or a script. A single argument may name a script, unless it follows "--".
+// baseSpec returns the spec of a command or a script. The first argument may name a script, unless it follows "--".
 func (r specReader) baseSpec(c *cli.Context) (spec job.Spec, late *lateOptions, err error) {
 	spec = job.DefaultSpec()
 	args := c.Args().Slice()
@@ -226,13 +228,16 @@ func (r specReader) baseSpec(c *cli.Context) (spec job.Spec, late *lateOptions, 
 	if command {
 		args = args[1:]
 	}
-	if len(args) == 1 && !command {
-		text, err := r.scriptText(c.Context, args[0])
+	if len(args) > 0 && !command {
+		text, err := r.scriptText(c, args)
 		if err != nil {
 			return spec, nil, err
 		}
 		if text != "" {
 			spec.Script, spec.Name = text, defaultName(args[0])
+			if len(args) > 1 {
+				spec.Args = args[1:]
+			}
 			late, err = r.directives(args[0], text, &spec)
 			return spec, late, err
 		}
@@ -316,7 +321,7 @@ func defaultName(path string) string {
 
 // checkUTF8 refuses text that is not UTF-8, because JSON would change it.
 func checkUTF8(s job.Spec) error {
-	texts := append([]string{s.Script, s.Workdir, s.Constraint, s.Prefer}, s.Command...)
+	texts := slices.Concat([]string{s.Script, s.Workdir, s.SubmitDir, s.Constraint, s.Prefer}, s.Command, s.Args)
 	for _, m := range []map[string]string{s.Env, s.Params} {
 		for k, v := range m {
 			texts = append(texts, k, v)

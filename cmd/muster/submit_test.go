@@ -63,9 +63,12 @@ func TestSubmit(t *testing.T) {
 		build func(*job.Spec)
 	}{
 		{[]string{"echo", "-n", "x"}, "", func(s *job.Spec) { s.Command, s.Name = []string{"echo", "-n", "x"}, "echo" }},
-		{[]string{"plain"}, "", func(s *job.Spec) { s.Command, s.Name = []string{"plain"}, "plain" }},
+		{[]string{"--upload-limit", "1MB", "--workdir", here, "./plain", "a"}, "", func(s *job.Spec) { s.Command, s.Name, s.Workdir = []string{"./plain", "a"}, "plain", here }},
 		{[]string{here}, "", func(s *job.Spec) { s.Command, s.Name = []string{here}, filepath.Base(here) }},
-		{[]string{"./script", "arg"}, "", func(s *job.Spec) { s.Command, s.Name = []string{"./script", "arg"}, "script" }},
+		{[]string{"./script", "arg"}, "", func(s *job.Spec) {
+			s.Script, s.Args, s.Name, s.TimeLimit = string(script), []string{"arg"}, "my job", job.Duration(time.Hour)
+			s.Resources.GPUs, s.Resources.GPUModel = 2, "H100"
+		}},
 		{[]string{"--", "script"}, "", func(s *job.Spec) { s.Command, s.Name = []string{"script"}, "script" }},
 		{[]string{"./script"}, "", func(s *job.Spec) {
 			s.Script, s.Name, s.TimeLimit = string(script), "my job", job.Duration(time.Hour)
@@ -129,11 +132,7 @@ func TestSubmit(t *testing.T) {
 		want := job.DefaultSpec()
 		c.build(&want)
 		r := f.musterIn(t.Context(), c.in, append([]string{"submit"}, c.args...)...)
-		warned := strings.HasPrefix(r.err, "muster: warning: "+c.args[0]+" was not uploaded")
-		if unsent := c.args[0] == "plain" || len(c.args) == 2 && c.args[0] == "./script"; warned != unsent || (!warned && r.err != "") {
-			t.Errorf("submit %q: stderr %q", c.args, r.err)
-		}
-		if r.code != 0 || r.stdout != idA+"\n" {
+		if r.code != 0 || r.err != "" || r.stdout != idA+"\n" {
 			t.Errorf("submit %q: exit %d, stdout %q, stderr %q", c.args, r.code, r.stdout, r.err)
 		} else if got := last(); !reflect.DeepEqual(got, want) {
 			t.Errorf("submit %q\n got %+v\nwant %+v", c.args, got, want)
@@ -143,16 +142,21 @@ func TestSubmit(t *testing.T) {
 
 func TestDirectives(t *testing.T) {
 	f, last := taker(t)
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	head := "#!/bin/bash\n"
 	r := f.musterIn(t.Context(), head+"#\n# don't mind\n#SBATCH --job-name='a b' -c 4\n#SBATCH -t 90 --mem=100 # both bare\n#SBATCH --gres=gpu:H100:2\n"+
 		"#SBATCH -N 1\n#SBATCH --partition gpu --no-requeue\n#SBATCH -o out.log\n##SBATCH --hold\n\n#SBATCH -wn1,n2\n", "submit", "-")
 	want := job.DefaultSpec()
 	want.Script, want.Name, want.TimeLimit, want.Requeue, want.NodeList = last().Script, "a b", job.Duration(90*time.Minute), false, []string{"n1", "n2"}
+	want.SlurmEnv, want.SubmitDir, want.Output = true, here, "out.log"
 	want.Nodes, want.Resources = 1, job.Resources{CPUs: 4, Memory: 100 << 20, GPUs: 2, GPUModel: "H100"}
 	if got := last(); r.code != 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("exit %d\n got %+v\nwant %+v", r.code, got, want)
 	}
-	if want := "muster: -:8: warning: #SBATCH --partition gpu: has no meaning here and is ignored; use a --constraint with labels of the nodes\nmuster: warning: #SBATCH --output: a relative path needs --chdir; it is ignored, and `muster logs` prints the output\n"; r.err != want {
+	if want := "muster: -:8: warning: #SBATCH --partition gpu: has no meaning here and is ignored; use a --constraint with labels of the nodes\n"; r.err != want {
 		t.Errorf("warnings %q, want %q", r.err, want)
 	}
 	for line, want := range map[string]string{
@@ -256,6 +260,7 @@ func TestSlurmConstraints(t *testing.T) {
 	want := job.DefaultSpec()
 	want.Script, want.Constraint, want.Prefer, want.Exclusive = got.Script, "rack1&(a100|h100)", "nvlink", true
 	want.NodeList, want.Exclude, want.Begin = []string{"n[1-3,5]", "m1"}, []string{"n2"}, got.Begin
+	want.SlurmEnv, want.SubmitDir = true, got.SubmitDir
 	if r.code != 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("exit %d\n got %+v\nwant %+v", r.code, got, want)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -43,17 +44,22 @@ func TestTables(t *testing.T) {
 			"ID                        NAME   USER  ST  TIME  NODE  GPUS  REASON\n" + idA + "  train  amy   F   1m1s  n1    2     exit code 7\n",
 			"muster: incomplete: no answer from n9\n",
 		},
+		{
+			"jobs --all --wide",
+			"ID                        NAME   USER  ST  TIME  NODE  GPUS  SUBMITTED                PRIORITY  LIMIT  EXIT  REASON\n" + idA + "  train  amy   F   1m1s  n1    2     2026-01-02 03:04:05 UTC  50        1h30m  7     exit code 7\n",
+			"muster: incomplete: no answer from n9\n",
+		},
 		{"show " + idA, `job        1268ezjnc8-mdxchras0wg7e
 name       train
 user       amy
 state      FAILED (exit code 7)
 exit code  7
 command    python train.py
-asks for   4 cpus, 8GiB memory, 2 H100 gpus, at most 1h30m0s
+asks for   4 cpus, 8GiB memory, 2 H100 gpus, at most 1h30m
 priority   50
-submitted  2026-01-02 03:04:05
-started    2026-01-02 03:04:06
-ended      2026-01-02 03:05:07
+submitted  2026-01-02 03:04:05 UTC
+started    2026-01-02 03:04:06 UTC
+ended      2026-01-02 03:05:07 UTC
 elapsed    1m1s
 owner      12D3KooWOwner, kept in 1 copy
 task 0     attempt 1 on n1 (12D3KooWNode), pid 12
@@ -93,7 +99,7 @@ n1    1  H100 (simulated)  80GiB   -     -     failed: fell off·the bus  -     
 n1    0  H100 (simulated)  80GiB   1GiB  93%   healthy                   1268ezjnc8-mdxchras0wg7e  GPU-1
 n1    1  H100 (simulated)  80GiB   -     -     failed: fell off·the bus  -                         GPU-2
 `, ""},
-		{"peers", "NAME       STATE  ROLES             LAST SEEN            ADDRESSES  ID\nn1 (here)  ready  worker,scheduler  2026-01-02 03:04:05  /a /b      12D3KooWNode\n", ""},
+		{"peers", "NAME       STATE  ROLES             LAST SEEN                ADDRESSES  ID\nn1 (here)  ready  worker,scheduler  2026-01-02 03:04:05 UTC  /a /b      12D3KooWNode\n", ""},
 	} {
 		r := f.muster(strings.Fields(c.line)...)
 		if r.code != 0 || r.stdout != c.out || r.err != c.err {
@@ -123,11 +129,11 @@ func TestAttemptTable(t *testing.T) {
 		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "FAILED", attempts)),
 	})
 	const want = `
-TASK  ATTEMPT  NODE  STATE      EXIT      TIME  ENDED                REASON
-0     ...                                                            17 older attempts
-0     18       n1    FAILED     75        5s    2026-01-02 03:00:05  -
-0     19       n2    NODE_FAIL  -         -     2026-01-02 03:02:00  n·2 was silent
-0     20       n1    FAILED     signal 9  1s    2026-01-02 03:03:01  -
+TASK  ATTEMPT  NODE  STATE      EXIT      TIME  ENDED                    REASON
+0     ...                                                                17 older attempts
+0     18       n1    FAILED     75        5s    2026-01-02 03:00:05 UTC  -
+0     19       n2    NODE_FAIL  -         -     2026-01-02 03:02:00 UTC  n·2 was silent
+0     20       n1    FAILED     signal 9  1s    2026-01-02 03:03:01 UTC  -
 `
 	if r := f.muster("show", idA); r.code != 0 || !strings.HasSuffix(r.stdout, want) {
 		t.Errorf("exit %d, %s\nwant at the end%s", r.code, r.stdout, want)
@@ -157,6 +163,17 @@ func TestJobsThatWaitAgain(t *testing.T) {
 	want := "ID                        NAME   USER  ST  TIME  NODE  GPUS  REASON\n" + idA + "  train  amy   PD  -     -     2     -\n"
 	for _, line := range []string{"jobs", "ps -a", "jobs -t PD -u amy"} {
 		if r := f.muster(strings.Fields(line)...); r.code != 0 || r.stdout != want {
+			t.Errorf("%s: exit %d, %q", line, r.code, r.stdout)
+		}
+	}
+}
+
+// A share of a GPU is not a whole one.
+func TestJobsWithSharesOfGPUs(t *testing.T) {
+	shared := strings.Replace(jobDoc(idA, "RUNNING", ""), `"gpus":2,"gpu_model"`, `"gpu_share":0.25,"gpu_model"`, 1)
+	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs": answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+shared+`]}`)})
+	for _, line := range []string{"jobs", "jobs --start"} {
+		if r := f.muster(strings.Fields(line)...); r.code != 0 || !strings.Contains(r.stdout, "  0.25  ") {
 			t.Errorf("%s: exit %d, %q", line, r.code, r.stdout)
 		}
 	}
@@ -219,6 +236,7 @@ func TestJobsWatch(t *testing.T) {
 }
 
 func TestChanges(t *testing.T) {
+	var joined api.JoinRequest
 	var asked []string
 	change := func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -234,7 +252,13 @@ func TestChanges(t *testing.T) {
 		"POST /v1/jobs/{id}/cancel": change, "POST /v1/jobs/{id}/hold": change, "POST /v1/jobs/{id}/release": change,
 		"POST /v1/jobs/{id}/requeue": change,
 		"POST /v1/invitations":       answer(http.StatusCreated, `{"bootstrap":["/a","/b"],"token":"T"}`),
-		"POST /v1/join":              answer(http.StatusOK, `{"cluster":"C"}`),
+		"POST /v1/join": func(w http.ResponseWriter, r *http.Request) {
+			if json.NewDecoder(r.Body).Decode(&joined) != nil {
+				t.Error("a request to join without addresses")
+			}
+			answer(http.StatusOK, `{"cluster":"C"}`)(w, r)
+		},
+		"GET /v1/jobs": answer(http.StatusOK, `{"schema":"muster.jobs/v1","items":[]}`),
 	})
 	private, shared := filepath.Join(t.TempDir(), "private"), filepath.Join(t.TempDir(), "shared")
 	for path, mode := range map[string]os.FileMode{private: 0o600, shared: 0o644} {
@@ -252,6 +276,10 @@ func TestChanges(t *testing.T) {
 		{line: "requeue " + idA + ".0 --failed", asked: "/v1/jobs/" + idA + `/requeue{"tasks":"0","failed":true}`},
 		{line: "release " + idA, asked: "/v1/jobs/" + idA + "/release{}"},
 		{line: "hold " + idB + " " + idA, asked: "/v1/jobs/" + idB + "/hold{} /v1/jobs/" + idA + "/hold{}", code: 1, err: "muster: hold " + idB + ": it runs\n"},
+		{ // one that is wrong keeps none of the others
+			line: "cancel UPPER zzz " + idA, asked: "/v1/jobs/" + idA + "/cancel{}", code: 2,
+			err: `muster: cancel: invalid request: job "UPPER": not a job id; ` + "`muster jobs` lists them, and no job has this name; cancel: job \"zzz\": not found; `muster jobs --all` lists them\n",
+		},
 		{line: "invite", out: "MUSTER_TOKEN=T muster daemon --bootstrap /a --bootstrap /b\n"},
 		{line: "join /a --token T", err: "muster: warning: --token: all users of this host can see the token in the list of processes; use MUSTER_TOKEN or --token-file\njoined cluster C\n"},
 		{line: "join /a --token-file " + private, err: "joined cluster C\n"},
@@ -263,6 +291,26 @@ func TestChanges(t *testing.T) {
 		if got := strings.Join(asked, " "); r.code != c.code || r.stdout != c.out || r.err != c.err || got != c.asked {
 			t.Errorf("%s: exit %d, %q, %q; asked %s", c.line, r.code, r.stdout, r.err, got)
 		}
+	}
+	// what invite prints, as far as it is typed after join
+	for _, args := range [][]string{
+		{"join", "MUSTER_TOKEN=T", "muster", "daemon", "--bootstrap", "/a", "--bootstrap", "/b"},
+		{"join", "MUSTER_TOKEN=T muster daemon --bootstrap /a --bootstrap /b"},
+		{"join", "--bootstrap", "/a", "--bootstrap=/b", "MUSTER_TOKEN=T"},
+		{"join", "/a", "/b", "MUSTER_TOKEN=T"},
+	} {
+		joined = api.JoinRequest{}
+		r := f.muster(args...)
+		if want := (api.JoinRequest{Bootstrap: []string{"/a", "/b"}, Token: "T"}); r.code != 0 || !reflect.DeepEqual(joined, want) || !strings.Contains(r.err, "warning: an argument: all users") {
+			t.Errorf("%q: exit %d, %q; joined by %+v", args, r.code, r.err, joined)
+		}
+	}
+	t.Setenv("MUSTER_TOKEN", "E")
+	if r := f.muster("join", "--bootstrap", "/a"); r.code != 0 || joined.Token != "E" || r.err != "joined cluster C\n" {
+		t.Errorf("exit %d, %q, %+v", r.code, r.err, joined)
+	}
+	if r := f.muster("join"); r.code != 2 || !strings.Contains(r.err, "want the addresses") {
+		t.Errorf("exit %d, %q", r.code, r.err)
 	}
 }
 
@@ -343,8 +391,8 @@ func TestRevokedPeersAreListed(t *testing.T) {
 	})
 	r := f.muster("peers")
 	for _, want := range []string{
-		"REVOKED  SINCE                BY               REASON                         ID            BACK BY\n",
-		"zoe      2026-01-02 03:04:05  the cluster key  sold (with those that it let in)  12D3KooWGone  muster peers --restore 12D3KooWGone\n",
+		"REVOKED  SINCE                    BY               REASON                         ID            BACK BY\n",
+		"zoe      2026-01-02 03:04:05 UTC  the cluster key  sold (with those that it let in)  12D3KooWGone  muster peers --restore 12D3KooWGone\n",
 		"--restore on ben, or on the host that founded the cluster\n",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(r.stdout), " "), strings.Join(strings.Fields(want), " ")) {
@@ -399,12 +447,12 @@ func TestEstimatedStarts(t *testing.T) {
 		},
 		"GET /v1/jobs/" + idA: answer(http.StatusOK, known),
 	})
-	want := "ID                        NAME   USER  ST  START                GPUS  REASON\n" +
-		idA + "  train  amy   PD  2026-01-02 09:00:00  2     Resources\n" + idB + "  train  amy   PD  -                    2     Priority\n"
+	want := "ID                        NAME   USER  ST  START                    GPUS  REASON\n" +
+		idA + "  train  amy   PD  2026-01-02 09:00:00 UTC  2     Resources\n" + idB + "  train  amy   PD  -                        2     Priority\n"
 	if r := f.muster("jobs", "--start"); r.code != 0 || r.stdout != want {
 		t.Errorf("exit %d, %q\n%s\nwant\n%s", r.code, r.err, r.stdout, want)
 	}
-	if r := f.muster("show", idA); !strings.Contains(r.stdout, "starts     2026-01-02 09:00:00 or before\n") {
+	if r := f.muster("show", idA); !strings.Contains(r.stdout, "starts     2026-01-02 09:00:00 UTC or before\n") {
 		t.Errorf("show: %s %s", r.stdout, r.err)
 	}
 	for _, more := range []string{"--all", "--state=R"} {

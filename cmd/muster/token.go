@@ -18,10 +18,14 @@ const (
 	maxToken      = 4 << 10        // bytes of a file
 )
 
-// warnOfToken warns if the token is on the command line, where every user of the host can see it.
-func warnOfToken(w io.Writer, c *cli.Context) {
-	if c.IsSet("token") {
-		fmt.Fprintf(w, "muster: warning: --token: all users of this host can see the token in the list of processes; use %s or --token-file\n", tokenVariable)
+// warnOfToken warns if the token is on the command line, as --token or as the argument said, where every user of the host can see it.
+func warnOfToken(w io.Writer, c *cli.Context, said string) {
+	if c.IsSet("token") || said != "" {
+		where := "--token: "
+		if said != "" {
+			where = "an argument: "
+		}
+		fmt.Fprintf(w, "muster: warning: %sall users of this host can see the token in the list of processes; use %s or --token-file\n", where, tokenVariable)
 	}
 }
 

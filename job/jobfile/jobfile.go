@@ -4,6 +4,7 @@ package jobfile
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -74,7 +75,7 @@ func decode(text []byte) (jobs []Job, err error) {
 		}
 		j := Job{Spec: job.DefaultSpec()}
 		if err := yaml.NodeToValue(doc.Body, &j.Spec, yaml.Strict(), yaml.CustomUnmarshaler(readTime)); err != nil {
-			return nil, err
+			return nil, cmp.Or(badField(doc.Body), err)
 		}
 		j.Line, j.lines = linesOf(doc.Body)
 		jobs = append(jobs, j)
@@ -118,7 +119,7 @@ func lineOf(n ast.Node) int {
 func readTime(at *time.Time, text []byte) (err error) {
 	word := strings.Trim(strings.TrimSpace(string(text)), `"'`)
 	if *at, err = time.Parse(time.RFC3339, word); err != nil {
-		return fmt.Errorf("begin %.40q: want RFC 3339, such as 2026-12-01T08:00:00Z; --begin takes more", word)
+		return fmt.Errorf("%.40q: want RFC 3339, such as 2026-12-01T08:00:00Z; --begin takes more", word)
 	}
 	return nil
 }
@@ -127,6 +128,9 @@ func readTime(at *time.Time, text []byte) (err error) {
 func explain(name string, err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("job file %s: it is empty", name)
+	}
+	if field, ok := errors.AsType[fieldError](err); ok {
+		return fmt.Errorf("job file %s:%d: %s", name, field.line, oneLine(field.text))
 	}
 	var at yaml.Error
 	if errors.As(err, &at) && at.GetToken() != nil && at.GetToken().Position != nil {

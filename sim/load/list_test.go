@@ -85,7 +85,7 @@ func TestListsThatAreRefused(t *testing.T) {
 		{"wrong.yaml,0,1,\n", `l.csv:2: file "wrong.yaml": job file wrong.yaml:2: unknown field "colour"`},
 		{"two.yaml,0,1,x\n", `l.csv:2: job "x": two.yaml has 2 jobs; leave it empty`},
 		{"train.yaml,0,1,x\ntrain.yaml,0,1,x\n", `l.csv:3: job "x": a second job of the name "x"; the first is in line 2`},
-		{"train.yaml,0,20000,\n", `l.csv:2: duration_s "20000": longer than the job's time limit of 4h0m0s`},
+		{"train.yaml,0,20000,\n", `l.csv:2: duration_s "20000": longer than the job's time limit of 4h`},
 		{"train.yaml,0,-1,\n", `l.csv:2: duration_s "-1": want 0 to`},
 		{"waits.yaml,0,1,\n", `l.csv:2: file "waits.yaml": job file waits.yaml:4: dependency: a simulation does not follow it`},
 		{"begins.yaml,0,1,\n", `l.csv:2: file "begins.yaml": job file begins.yaml:1: begin: a simulation has no calendar`},

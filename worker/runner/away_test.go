@@ -46,7 +46,7 @@ func TestWatchOfATaskWithAClient(t *testing.T) {
 				t.Errorf("%s: signals %v, want %v", c.name, got, c.want)
 			}
 		}
-		if c.want[60*sec] == unix.SIGHUP && (w.cause.state() != job.Cancelled || w.detail != "its client was gone for 1m0s") {
+		if c.want[60*sec] == unix.SIGHUP && (w.cause.state() != job.Cancelled || w.detail != "its client was gone for 1m") {
 			t.Errorf("%s: %s, %q", c.name, w.cause.state(), w.detail)
 		}
 	}

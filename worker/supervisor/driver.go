@@ -107,11 +107,14 @@ func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, 
 // Start starts a task; see worker.Driver.
 func (d *Driver) Start(t worker.Task) error {
 	s := protocol.Start{
-		Attempt: t.Attempt.String(), Command: t.Spec.Argv(), Script: t.Spec.Script, Workdir: t.Spec.Workdir,
+		Attempt: t.Attempt.String(), Command: t.Spec.Argv(), Script: t.Spec.Script, Workdir: t.Spec.Workdir, SubmitDir: t.Spec.SubmitDir,
 		User: t.User, Env: t.Env, Hostfile: t.Hostfile, Files: t.Files, Keeps: len(t.Spec.Download) > 0,
 		Hold: t.Hold, Lead: worker.FenceLead,
 		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Limits.of(t),
 		OutputLimit: d.cfg.OutputLimit,
+	}
+	if s.Script != "" {
+		s.Command, s.Args = nil, s.Command
 	}
 	names := job.Names{ID: t.Attempt.Job, Task: t.Number, Index: t.Index, Job: t.Spec.Name, Node: d.cfg.Node, User: t.User}
 	s.Stdout, s.Stderr = names.Expand(t.Spec.Output), names.Expand(t.Spec.Error)
@@ -128,7 +131,7 @@ func (d *Driver) Start(t worker.Task) error {
 		s.Container = &c
 	}
 	e := &entry{attempt: t.Attempt, role: role(s.Container != nil), user: t.User}
-	e.plain = s.Container == nil && s.Script == "" && s.Files == "" && !s.Keeps && s.Input == nil && t.Spec.Nodes <= 1
+	e.plain = s.Container == nil && s.Script == "" && s.Files == "" && !s.Keeps && s.Input == nil && s.SubmitDir == "" && t.Spec.Nodes <= 1
 	if !t.Hold {
 		if t.Deadline <= worker.Now() {
 			return fmt.Errorf("supervisor: start %s: its lease has run out", t.Attempt)

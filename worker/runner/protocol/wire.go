@@ -54,14 +54,18 @@ type Request struct {
 
 // Start asks for a task. If the runner has the attempt already, it reports what it knows of it.
 type Start struct {
-	Attempt  string   `json:"attempt"`
-	Command  []string `json:"command,omitempty"`
-	Script   string   `json:"script,omitempty"`
-	Workdir  string   `json:"workdir,omitempty"`
-	User     string   `json:"user"`
-	Env      []string `json:"env"`
-	Hostfile string   `json:"hostfile,omitempty"`
-	Files    string   `json:"files,omitempty"` // directory that becomes the scratch directory
+	Attempt string   `json:"attempt"`
+	Command []string `json:"command,omitempty"`
+	Script  string   `json:"script,omitempty"`
+	Args    []string `json:"args,omitempty"` // of Script
+	Workdir string   `json:"workdir,omitempty"`
+	// SubmitDir is the task's directory if Workdir is empty and the task's user may enter it on this host. If not, output
+	// files with relative paths are not written.
+	SubmitDir string   `json:"submit_dir,omitempty"`
+	User      string   `json:"user"`
+	Env       []string `json:"env"`
+	Hostfile  string   `json:"hostfile,omitempty"`
+	Files     string   `json:"files,omitempty"` // directory that becomes the scratch directory
 	// Spare is an ended attempt whose directory the runner may take for this one, if it is empty. Older runners ignore
 	// the field.
 	Spare string `json:"spare,omitempty"`
@@ -331,19 +335,33 @@ func (s Signal) Validate() error {
 	return attempts(s.Attempt)
 }
 
-// Validate returns an error if the start is not valid.
-func (s Start) Validate() error {
+// checkProgram checks the command or script.
+func (s Start) checkProgram() error {
 	switch {
 	case len(s.Command) > 0 && s.Script != "", len(s.Command) == 0 && s.Script == "" && s.Container == nil:
 		return errors.New("runner: start: want either a command or a script")
 	case len(s.Command) > 0 && s.Command[0] == "":
 		return errors.New("runner: start: the program's name is empty")
-	case len(s.Command)+len(s.Env) > maxWords:
-		return fmt.Errorf("runner: start: %d words; at most %d", len(s.Command)+len(s.Env), maxWords)
+	case len(s.Args) > 0 && s.Script == "":
+		return errors.New("runner: start: arguments of no script")
+	case len(s.Command)+len(s.Args)+len(s.Env) > maxWords:
+		return fmt.Errorf("runner: start: %d words; at most %d", len(s.Command)+len(s.Args)+len(s.Env), maxWords)
+	}
+	return nil
+}
+
+// Validate returns an error if the start is not valid.
+func (s Start) Validate() error {
+	if err := s.checkProgram(); err != nil {
+		return err
+	}
+	switch {
 	case s.Files != "" && s.Files[0] != '/':
 		return errors.New("runner: start: files is not absolute")
 	case s.Workdir != "" && s.Workdir[0] != '/':
 		return errors.New("runner: start: workdir is not absolute")
+	case s.SubmitDir != "" && s.SubmitDir[0] != '/':
+		return errors.New("runner: start: submit directory is not absolute")
 	case s.Warn < 0 || s.Warn > maxSignal || s.Warn == int(unix.SIGKILL):
 		return fmt.Errorf("runner: start: warning by signal %d", s.Warn)
 	case s.Limits.CPUs < 0 || s.Limits.CPUs > job.MaxCPUs || s.Limits.Memory < 0 || s.Limits.PIDs < 0 || s.Limits.Scratch < 0 || len(s.Limits.GPUs) > maxWords:
@@ -353,7 +371,7 @@ func (s Start) Validate() error {
 	case !s.Hold && s.Deadline == 0:
 		return errors.New("runner: start: neither deadline nor hold")
 	}
-	all := [][]string{s.Command, s.Env, {s.Workdir, s.User, s.Files, s.Stdout, s.Stderr}}
+	all := [][]string{s.Command, s.Args, s.Env, {s.Workdir, s.SubmitDir, s.User, s.Files, s.Stdout, s.Stderr}}
 	if c := s.Container; c != nil {
 		if c.Image == "" || c.Host == "" {
 			return errors.New("runner: start: a container without image or engine")

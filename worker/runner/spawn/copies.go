@@ -20,6 +20,9 @@ func (s *Spawner) copies(t *Order, l *launch) (map[output.Stream]*pump.Copy, err
 			continue
 		}
 		if !filepath.IsAbs(path) {
+			if t.Start.Workdir == "" && l.where != t.Start.SubmitDir {
+				continue // it would be deleted with the scratch directory
+			}
 			path = filepath.Join(l.where, path)
 		}
 		if first := all[stream.Other()]; first != nil && first.Path == path {

@@ -3,6 +3,7 @@ package spawn
 // An order to start a process, and who may still cancel it.
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -73,7 +74,7 @@ func (o *Order) WaitsFor() string {
 	s := o.Start
 	switch o.step.Load() {
 	case stepWorkdir:
-		return "workdir " + s.Workdir
+		return "workdir " + cmp.Or(s.Workdir, s.SubmitDir)
 	case stepCommand:
 		if s.Script != "" {
 			return "the interpreter of its script"

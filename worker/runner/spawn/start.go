@@ -60,7 +60,7 @@ func (s *Spawner) start(o *Order, moves bool) Result {
 		return Result{Err: err}
 	}
 	defer l.Close()
-	if moves && o.Start.Workdir != "" {
+	if moves && l.where != s.dir.Scratch(o.Attempt) {
 		o.step.Store(stepWorkdir)
 		if err := s.goTo(l.who, l.where); err != nil {
 			return Result{Err: err}
@@ -132,6 +132,11 @@ func (s *Spawner) prepare(o *Order) (*launch, error) {
 			return nil, err
 		}
 		l.where = w
+	} else if w := o.Start.SubmitDir; w != "" {
+		o.step.Store(stepWorkdir)
+		if mayStart(who, w) == nil {
+			l.where = w
+		}
 	}
 	env, err := s.environment(o, who, scratch)
 	if err != nil {
@@ -215,10 +220,10 @@ func (s *Spawner) command(o *Order, l *launch, env []string) error {
 		return err
 	}
 	if strings.HasPrefix(o.Start.Script, "#!") {
-		l.path, l.argv = path, []string{path}
+		l.path, l.argv = path, append([]string{path}, o.Start.Args...)
 		return l.who.As(l.look)
 	}
-	l.path, l.argv = shell, []string{shell, path}
+	l.path, l.argv = shell, append([]string{shell, path}, o.Start.Args...)
 	return nil
 }
 

@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH --reservation=course
+#SBATCH --profile=all
+#SBATCH --gpu-bind=closest
+./run

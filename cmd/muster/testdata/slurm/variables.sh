@@ -1,0 +1,5 @@
+#!/bin/bash
+#SBATCH -o out-%j.txt
+cd "$SLURM_SUBMIT_DIR" && echo "$SLURM_JOB_ID on ${SLURM_CPUS_PER_TASK} CPUs"
+head -n1 <<< "$SLURM_JOB_NODELIST"
+echo "$SLURM_CLUSTER_NAME $SLURM_JOB_NODELIST"

@@ -1,0 +1,64 @@
+package main
+
+// Wrong command lines as newcomers write them: each error names the word that is wrong, and what to write.
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// wrongLines are command lines in a directory with the files of TestWrongLines, and what their error says.
+var wrongLines = []struct{ line, says string }{
+	{"submit nosuch.sh", "submit: nosuch.sh: no such file or directory; a command that only the node has goes after --"},
+	{"submit ./nosuch --lr 1", "submit: ./nosuch: no such file or directory"},
+	{"run nosuch.py a", "run: nosuch.py: no such file or directory"},
+	{"submit train.py", "train.py does not begin with #!, so it is no script; to send it: muster submit --upload train.py -- python3 train.py"},
+	{"run train.py --lr 0.1", "to send it: muster run --upload train.py -- python3 train.py --lr 0.1"},
+	{"submit plain.sh", "to send it: muster submit --upload plain.sh -- bash plain.sh"},
+	{"submit ./model a", "to send it: muster submit --upload ./model -- ./model a"},
+	{"submit model", "to send it: muster submit --upload model -- ./model"},
+	{"sbatch train.sh", "no such verb: \"sbatch\"; use `muster submit`"},
+	{"submit --gres gpu:1 -- x", "--gres; use --gpus; "},
+	{"submit --partition gpu -- x", "--partition; use --constraint; "},
+	{"submit --mem 8 -- x", "--mem: size \"8\": a number needs a unit, such as 8GiB or 8MB"},
+	{"submit -t 30 -- x", "--time: duration \"30\": a number needs a unit, such as 30s, 30m or 30h"},
+	{"submit -G two -- x", "--gpus: \"two\": want N or MODEL:N"},
+	{"submit -c 1.5 -- x", "--cpus: \"1.5\": want a number"},
+	{"submit -F job.yaml -- x", "give a job file or a command, not both"},
+	{"submit -F words.yaml", "words.yaml:2: command: want a list of words, such as [python, train.py]; a line for a shell goes in `script: python train.py`"},
+	{"submit -F type.yaml", "type.yaml:2: resources.cpus: want a number, not text"},
+	{"submit -F retries.yaml", "retries.yaml:2: retries: want a number, not a list"},
+	{"submit -F unit.yaml", "unit.yaml:2: time_limit: duration \"3\": a number needs a unit"},
+	{"submit -F field.yaml", "field.yaml:2: unknown field \"comand\"; did you mean command?"},
+	{"submit --array 5-1 -- x", "array \"5-1\""},
+	{"submit -o out.txt -- x", "output: \"out.txt\": a relative path needs a workdir"},
+	{"logs", "logs: want one job id"},
+	{"node", "node: want show or drain or resume or declare-dead or forget-claim; see `muster node --help`"},
+	{"nodes drain n1", "nodes: want no argument"},
+	{"jobs --states R", "no such flag: --states; use --state; "},
+}
+
+func TestWrongLines(t *testing.T) {
+	f := newFake(t, nil)
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"train.py": "print(1)\n", "plain.sh": "echo\n", "model": "\x7fELF", "train.sh": "#!/bin/sh\n",
+		"job.yaml":     "command: [x]\n",
+		"words.yaml":   "name: x\ncommand: python train.py\n",
+		"type.yaml":    "command: [x]\nresources: {cpus: lots}\n",
+		"retries.yaml": "command: [x]\nretries: [1]\n",
+		"unit.yaml":    "command: [x]\ntime_limit: 3\n",
+		"field.yaml":   "name: x\ncomand: [x]\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil { //nolint:gosec // one is a program
+			t.Fatal(err)
+		}
+	}
+	for _, c := range wrongLines {
+		r := f.muster(strings.Fields(c.line)...)
+		if r.code != exitUsage || r.stdout != "" || strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, c.says) {
+			t.Errorf("muster %s: exit %d, %q; want %q", c.line, r.code, r.err, c.says)
+		}
+	}
+}
