@@ -347,7 +347,7 @@ func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, con
 			for _, arg := range c.Args().Slice() { // one that is wrong keeps none of the others
 				some, err := selectedBy(c.Context, client, arg)
 				if err != nil {
-					failed = append(failed, fmt.Errorf("%s: %w", verb, err))
+					failed = append(failed, err)
 				}
 				jobs = append(jobs, some...)
 			}

@@ -28,7 +28,7 @@ func freePorts(ctx context.Context, listen []string) error {
 			}
 		}
 		if err := free(ctx, network, host); errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("daemon: listen on %s: another process has this port, most likely a daemon; stop it, or give this one another --listen, --socket and --data-dir", text)
+			return fmt.Errorf("daemon: listen on %s: another program has this port; --listen names another", text)
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ func TestFreePorts(t *testing.T) {
 			t.Errorf("%s: %v", taken, err)
 		}
 		r := program(t.Context(), "", "daemon", "--config", "/dev/null", "--data-dir", t.TempDir(), "--listen", taken, "--gpus", "none")
-		if r.code != exitFailed || !strings.HasPrefix(r.err, "muster: daemon: listen on "+taken+": another process has this port") {
+		if r.code != exitFailed || !strings.HasPrefix(r.err, "muster: daemon: listen on "+taken+": another program has this port") {
 			t.Errorf("a second daemon on %s: exit %d, %q", taken, r.code, r.err)
 		}
 	}
