@@ -64,7 +64,7 @@ func (s *starts) start(now Moment, from job.Peer, m lease.Start) {
 		a.start = &m
 		a.move(s.turn, asked)
 		if a.offer.msg.Gang > 0 {
-			s.queue.gangs.others = others{}
+			s.queue.gangs.others.started()
 		}
 		// From here on only the answer of the policy ends the reservation.
 		s.queue.forget(a.offer)

@@ -37,8 +37,11 @@ func (t *others) heldInVain(now BootTime, o *offer) {
 	t.precedence = max(t.precedence, o.msg.Precedence())
 }
 
-// before reports whether an offer gets what is free only after those of single tasks. By age they go first in turns, of
-// which this is the length of the first.
+// started notes that a gang starts here: the times begin anew.
+func (t *others) started() { *t = others{} }
+
+// before reports whether an offer gets what is free only after those of single tasks. Where tasks go by age, single tasks
+// and gangs go first in turns; the first turn has this length.
 func (t *others) before(now BootTime, o *offer, turn time.Duration) bool {
 	if o.msg.Gang == 0 || o.preempted || o.conditional || now >= t.until || o.msg.Precedence() > t.precedence {
 		return false

@@ -93,13 +93,13 @@ func TestOthersGoFirstForAsLong(t *testing.T) {
 	}
 }
 
-// Where tasks go by age, and gangs get no room by the end of others, gangs and others go first in turns that grow. So
-// gangs that need hosts which single tasks hold for long get them in the end.
+// Where tasks go by age, gangs and single tasks go first in turns that grow. So gangs get room in the end even if single
+// tasks never cease to come.
 func TestGangsAndOthersTakeTurns(t *testing.T) {
 	h := newGangHost(t, 1)
 	gang, other, runs := member(1, 1, gpus(1)), single(90, gpus(1)), single(91, gpus(1))
 	won, n := map[bool]int{}, uint64(100)
-	for range 60 { // 20 hours
+	for range 60 { // 10 hours
 		gang.ID, n = gang.ID+1, n+1
 		h.wait(10*time.Minute, gang)
 		runs.ID, runs.Attempt = n, attempt(n, 1)
@@ -141,5 +141,23 @@ func TestVainPlacesAreForgotten(t *testing.T) {
 	h.says(amy, lease.Release{Offer: gang.ID})
 	if c := one[lease.Commit](h, amy); c.Offer != other.ID {
 		t.Errorf("offer %d got the place, want that of the single task", c.Offer)
+	}
+}
+
+// Where tasks go by levels there are no such turns: single tasks go first each time.
+func TestNoTurnsOfGangsWhereLevelsCount(t *testing.T) {
+	h := newGangHost(t, 1)
+	other := single(90, gpus(1))
+	for i := range uint64(12) { // two hours: turns would have changed several times
+		first, second := member(2*i+1, 1, gpus(1)), member(2*i+2, 1, gpus(1))
+		first.Work.By, second.Work.By = lease.ByAttained, lease.ByAttained
+		other.ID, other.Attempt, other.Work.By = 900+i, attempt(900+i, 1), lease.ByAttained
+		h.wait(10*time.Minute, first, second, other)
+		h.says(amy, lease.Release{Offer: first.ID})
+		if c := one[lease.Commit](h, amy); c.Offer != other.ID {
+			t.Fatalf("round %d: offer %d got the place, want that of the single task", i, c.Offer)
+		}
+		h.says(amy, lease.Release{Offer: second.ID})
+		h.says(amy, lease.Release{Offer: other.ID})
 	}
 }
