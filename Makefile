@@ -3,13 +3,20 @@
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The date of that version, for the man pages.
+DATE     ?= $(shell git log -1 --format=%cs 2>/dev/null)
 # NVIDIA's library is loaded while the program runs, so its symbols must not be looked up at the start. Some toolchains do
 # that unless they are told otherwise.
 LAZY     := -extldflags=-Wl,-z,lazy
-LDFLAGS  := -s -w -X main.version=$(VERSION) $(LAZY)
+LDFLAGS  := -s -w -X main.version=$(VERSION) -X main.date=$(DATE) $(LAZY)
 FUZZTIME ?= 60s
 PREFIX   ?= /usr/local
 UNITDIR  ?= $(PREFIX)/lib/systemd/system
+MANDIR   ?= $(PREFIX)/share/man
+# Where the shells look for completion scripts.
+BASHDIR  ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR   ?= $(PREFIX)/share/zsh/site-functions
+FISHDIR  ?= $(PREFIX)/share/fish/vendor_completions.d
 
 # go-nvml calls functions that NVIDIA has marked as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
@@ -17,22 +24,30 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath -ldflags=$(LAZY))
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall check unit test e2e demo bench benchmarks study race fuzz soak generate fmt lint help
+.PHONY: build install uninstall check unit test e2e demo bench benchmarks study race fuzz soak generate manual fmt lint help
 
 build: ## build the program, bin/muster
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
+	gzip -9nf cmd/muster/runner.bin
 	$(GO) build -tags embedrunner -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
 
-install: ## install the program and its systemd unit below DESTDIR and PREFIX; a running daemon must be restarted
+install: ## install the program, its systemd unit, man pages and completion below DESTDIR and PREFIX; a running daemon must be restarted
 	@test -x bin/muster || { echo "no program: run make build first" >&2; exit 1; }
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(UNITDIR)'
 	install -m 0755 bin/muster '$(DESTDIR)$(PREFIX)/bin/.muster.new'
 	mv -f '$(DESTDIR)$(PREFIX)/bin/.muster.new' '$(DESTDIR)$(PREFIX)/bin/muster'
 	sed 's#@BINDIR@#$(PREFIX)/bin#' packaging/muster.service.in > '$(DESTDIR)$(UNITDIR)/muster.service'
 	chmod 0644 '$(DESTDIR)$(UNITDIR)/muster.service'
+	install -d '$(DESTDIR)$(MANDIR)' '$(DESTDIR)$(BASHDIR)' '$(DESTDIR)$(ZSHDIR)' '$(DESTDIR)$(FISHDIR)'
+	bin/muster manual --man '$(DESTDIR)$(MANDIR)'
+	bin/muster completion bash > '$(DESTDIR)$(BASHDIR)/muster'
+	bin/muster completion zsh > '$(DESTDIR)$(ZSHDIR)/_muster'
+	bin/muster completion fish > '$(DESTDIR)$(FISHDIR)/muster.fish'
 
 uninstall: ## remove what install has installed; the data directory and the configuration stay
 	rm -f '$(DESTDIR)$(PREFIX)/bin/muster' '$(DESTDIR)$(UNITDIR)/muster.service'
+	rm -f '$(DESTDIR)$(MANDIR)'/man1/muster.1 '$(DESTDIR)$(MANDIR)'/man1/muster-*.1 '$(DESTDIR)$(MANDIR)'/man5/muster-*.5
+	rm -f '$(DESTDIR)$(BASHDIR)/muster' '$(DESTDIR)$(ZSHDIR)/_muster' '$(DESTDIR)$(FISHDIR)/muster.fish'
 
 check: build ## build, check the format, lint, and run the tests of the packages
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); \
@@ -46,7 +61,7 @@ unit: ## run the tests of the packages, including simulated networks
 	$(GO) test -timeout 30m ./...
 
 e2e: build ## run the tests with real daemons on loopback
-	$(GO) test -count=1 -tags e2e -timeout 20m ./e2e/...
+	$(GO) test -count=1 -tags e2e -timeout 40m ./e2e/...
 
 test: check e2e ## run everything that CI requires
 
@@ -75,8 +90,11 @@ soak: ## run 20,000 random simulations of schedulers and workers, which print th
 	$(GO) test -count=1 -timeout 6h ./sim -run '^TestRandomWorlds$$' -sim.seeds=20000
 	$(GO) test -count=1 -timeout 1h ./node -run '^TestManyDaemons$$' -node.daemons=200
 
-generate: ## generate the protobuf code
+generate: manual ## generate the protobuf code and the tables of the manual
 	$(TOOL) buf generate
+
+manual: ## make the tables and screens of docs/manual.md anew
+	$(GO) run ./cmd/muster manual --fill docs/manual.md
 
 fmt: ## format all code
 	$(TOOL) gofumpt -w $$(git ls-files '*.go' | grep -v '\.pb\.go$$')

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -55,6 +56,15 @@ func TestStreamsOfOneUser(t *testing.T) {
 			}
 			break
 		}
+		waits, began := amy.newJob(1), time.Now()
+		waits.User = "eve"
+		amy.put(waits)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		_, err := amy.client.Logs(ctx, LogRequest{Job: waits.ID, Follow: true}, io.Discard)
+		if !errors.Is(err, ErrTooMany) || time.Since(began) > 5*time.Second {
+			t.Errorf("the output of a job that waits: %v, after %s", err, time.Since(began))
+		}
+		cancel()
 		for _, other := range []string{"amy", "root"} {
 			amy.server.auth.httpUser = other
 			status, _, end := amy.opens(t, "/v1/events")

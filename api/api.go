@@ -4,8 +4,8 @@
 // One handler serves three kinds of listener. The kind determines who makes the request:
 //
 //   - The unix socket: the kernel reports the uid of the caller.
-//   - TCP: on loopback anybody may make requests; on other addresses they need a bearer token. All of them have the
-//     same user.
+//   - TCP: on loopback anybody of this host may make requests; on other addresses they need a bearer token. All of them
+//     have the same user. Web pages may make requests if this server has served them; see package web.
 //   - libp2p streams from other daemons of the cluster, which are authenticated. The server trusts the header
 //     Muster-User that they set. It answers such a request from its own data and never forwards it again.
 //
@@ -38,4 +38,7 @@ const (
 	SchemaDaemon      = "muster.daemon/v1"
 	SchemaJoined      = "muster.joined/v1"
 	SchemaHealth      = "muster.health/v1"
+	SchemaTaskUsage   = "muster.task-usage/v1"
+	SchemaJobUsage    = "muster.job-usage/v1"
+	SchemaNodeUsage   = "muster.node-usage/v1"
 )

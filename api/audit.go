@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,6 +43,7 @@ type AuditEntry struct {
 type AuditFilter struct {
 	Since  time.Time
 	User   string
+	Mine   bool // only what the caller did
 	Action string
 	Node   string // ID, unique part of it, or name; empty: all daemons
 	Limit  int    // 0: the daemon's default
@@ -57,6 +59,9 @@ func (f AuditFilter) query() url.Values {
 	if !f.Since.IsZero() {
 		q.Set("since", f.Since.UTC().Format(time.RFC3339))
 	}
+	if f.Mine {
+		q.Set("mine", "true")
+	}
 	if f.Limit > 0 {
 		q.Set("limit", strconv.Itoa(f.Limit))
 	}
@@ -66,6 +71,7 @@ func (f AuditFilter) query() url.Values {
 type auditInput struct {
 	Since  time.Time `query:"since" doc:"Only entries from this time on."`
 	User   string    `query:"user" maxLength:"64" doc:"Only what this user did. Who is no operator sees only what they did themselves."`
+	Mine   bool      `query:"mine" doc:"Only what the caller did."`
 	Action string    `query:"action" maxLength:"32" doc:"Only this action, such as submit, exec or revoke."`
 	Node   string    `query:"node" maxLength:"128" doc:"Only the log of this node's daemon: its id, a unique part of it, or its name. Without it: of all daemons."`
 	Limit  int       `query:"limit" minimum:"0" maximum:"1000" doc:"Most entries in the answer; 0 means 100."`
@@ -83,9 +89,15 @@ type auditRoutes struct {
 func (r *auditRoutes) list(ctx context.Context, in *auditInput) (*auditOutput, error) {
 	f := AuditFilter{Since: in.Since, User: in.User, Action: in.Action, Limit: cmp.Or(in.Limit, auditLimit)}
 	if f.Action != "" && !audit.Action(f.Action).Known() {
-		return nil, bad("action %s: there is none of that name", quote(f.Action))
+		return nil, bad("action %s: there is none of that name; want one of %s", quote(f.Action), strings.Join(actionWords(), ", "))
 	}
 	a := requesterOf(ctx)
+	if in.Mine {
+		if f.User != "" {
+			return nil, bad("mine: not with user")
+		}
+		f.User = a.user
+	}
 	if !a.operator {
 		if err := ownEntries(a, f.User); err != nil {
 			return nil, err
@@ -115,6 +127,15 @@ func (r *auditRoutes) list(ctx context.Context, in *auditInput) (*auditOutput, e
 	}
 	answers := r.askForEntries(ctx, others, f, m)
 	return &auditOutput{Listing[AuditEntry]{Schema: SchemaAudit, Items: m.entries(), Partial: silent(r.daemons, answers)}}, nil
+}
+
+// actionWords returns the words of all actions, in their order.
+func actionWords() []string {
+	var words []string
+	for _, a := range audit.Actions() {
+		words = append(words, string(a))
+	}
+	return words
 }
 
 // ownEntries returns an error if somebody who is no operator asks for what another user did.

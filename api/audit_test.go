@@ -67,7 +67,7 @@ func (d *daemon) said(t *testing.T, from *int) []string {
 func TestEveryRouteIsAuditedOrNot(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Self = "p"
-	rt := newRouter(cfg, Needs{}, &daemons{}, &followRoutes{}, newAdmission(nil), slog.New(slog.DiscardHandler))
+	rt := newRouter(cfg, Needs{}, &daemons{}, &followRoutes{}, newAdmission(nil), nil, slog.New(slog.DiscardHandler))
 	seen := map[string]bool{}
 	for _, op := range rt.all {
 		seen[op.OperationID] = true

@@ -145,7 +145,8 @@ func cause(err error) string {
 	}
 }
 
-// open sends a request and returns a response whose status is 2xx. Any other status becomes an error.
+// open sends a request and returns a response whose status is 2xx, or 304 for a request that has a tag. Any other status
+// becomes an error.
 func (c *Client) open(ctx context.Context, method, path string, query url.Values, body []byte, header http.Header) (*http.Response, error) {
 	target := c.base + path
 	if len(query) > 0 {
@@ -166,7 +167,7 @@ func (c *Client) open(ctx context.Context, method, path string, query url.Values
 	if err != nil {
 		return nil, c.noAnswer(ctx, err)
 	}
-	if resp.StatusCode/100 == 2 {
+	if resp.StatusCode/100 == 2 || resp.StatusCode == http.StatusNotModified && header.Get("If-None-Match") != "" {
 		c.answered.Store(true)
 		return resp, nil
 	}

@@ -35,12 +35,23 @@ func (c *Client) Offers(ctx context.Context, spec job.Spec) (e Explanation, err 
 type JobFilter struct {
 	States []job.State
 	User   string
-	Mine   bool   // the caller's own jobs
-	Name   string // a glob such as train-*
-	Prefix string // of the ID
-	Last   bool   // only the caller's newest job
-	Limit  int    // 0: the daemon's default
-	Cursor string // Next of the previous page
+	Mine   bool     // the caller's own jobs
+	Name   string   // a glob such as train-*
+	Prefix string   // of the ID
+	Last   bool     // only the caller's newest job
+	Limit  int      // 0: the daemon's default
+	Cursor string   // Next of the previous page
+	Fields []string // only these fields of each job; none: all
+	// Fresh has the daemon ask all others now. Otherwise it may answer with what they have told within the last second.
+	Fresh bool
+}
+
+// header has Fresh, which daemons of earlier versions ignore.
+func (f JobFilter) header() http.Header {
+	if !f.Fresh {
+		return nil
+	}
+	return http.Header{"Cache-Control": {"no-cache"}}
 }
 
 func (f JobFilter) query() url.Values {
@@ -59,6 +70,7 @@ func (f JobFilter) query() url.Values {
 	set("name", f.Name)
 	set("prefix", f.Prefix)
 	set("cursor", f.Cursor)
+	set("fields", strings.Join(f.Fields, ","))
 	if f.Mine {
 		q.Set("mine", "true")
 	}
@@ -73,7 +85,7 @@ func (f JobFilter) query() url.Values {
 
 // Jobs lists jobs, newest first.
 func (c *Client) Jobs(ctx context.Context, f JobFilter) (l Listing[Job], err error) {
-	err = c.call(ctx, http.MethodGet, "/v1/jobs", f.query(), nil, &l)
+	err = c.callWith(ctx, http.MethodGet, "/v1/jobs", f.query(), f.header(), nil, &l)
 	return l, err
 }
 
@@ -146,6 +158,33 @@ func (c *Client) AllTasks(ctx context.Context, id job.ID, f TaskFilter) iter.Seq
 			}
 		}
 	}
+}
+
+// Story returns a page of the story of a job; the filter's states do not count.
+func (c *Client) Story(ctx context.Context, id job.ID, f TaskFilter) (l Listing[JobEvent], err error) {
+	q := url.Values{}
+	if len(f.Tasks) > 0 {
+		q.Set("tasks", job.RangesText(f.Tasks))
+	}
+	if f.Limit > 0 {
+		q.Set("limit", strconv.Itoa(f.Limit))
+	}
+	if f.Cursor != "" {
+		q.Set("cursor", f.Cursor)
+	}
+	err = c.call(ctx, http.MethodGet, jobPath(id, "/events"), q, nil, &l)
+	return l, err
+}
+
+// Forget deletes a job that has ended.
+func (c *Client) Forget(ctx context.Context, id job.ID) error {
+	return c.call(ctx, http.MethodDelete, jobPath(id, ""), nil, nil, nil)
+}
+
+// LookAnew ends back-offs and has nodes looked for at once: of all jobs for an operator, else of the caller's own.
+func (c *Client) LookAnew(ctx context.Context) (d Looked, err error) {
+	err = c.call(ctx, http.MethodPost, "/v1/schedule", nil, struct{}{}, &d)
+	return d, err
 }
 
 // Change is what a request to change a job says.
@@ -295,4 +334,16 @@ func (c *Client) Daemon(ctx context.Context, facts bool) (d Daemon, err error) {
 // Ready returns nil once the daemon accepts work; before that, an error that says what it waits for.
 func (c *Client) Ready(ctx context.Context) error {
 	return c.call(ctx, http.MethodGet, "/ready", nil, nil, nil)
+}
+
+// TaskUsage returns what a task uses, or has used.
+func (c *Client) TaskUsage(ctx context.Context, id job.ID, task int) (u TaskUsage, err error) {
+	err = c.call(ctx, http.MethodGet, jobPath(id, "/tasks/", strconv.Itoa(task), "/usage"), nil, nil, &u)
+	return u, err
+}
+
+// JobUsage returns what the tasks of a job have held and used together.
+func (c *Client) JobUsage(ctx context.Context, id job.ID) (u JobUsage, err error) {
+	err = c.call(ctx, http.MethodGet, jobPath(id, "/usage"), nil, nil, &u)
+	return u, err
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/musterhq/muster/job"
@@ -41,9 +42,9 @@ func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selec
 		}
 		return named(j, sel, selector)
 	}
-	filter := JobFilter{Prefix: sel.Prefix, Limit: maxNamed}
+	filter := JobFilter{Prefix: sel.Prefix, Limit: maxNamed, Fresh: true}
 	if sel.Last {
-		filter = JobFilter{Last: true}
+		filter = JobFilter{Last: true, Fresh: true}
 	}
 	l, err := c.Jobs(ctx, filter)
 	switch {
@@ -58,10 +59,30 @@ func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selec
 		return jobs, sel, err
 	case len(l.Items) == 0:
 		return nil, sel, noSuch(selector)
-	case len(l.Items) > 1:
+	}
+	if !sel.Last && len(sel.Tasks) == 0 {
+		if err := c.alsoName(ctx, sel.Prefix, l.Items); err != nil {
+			return nil, sel, err
+		}
+	}
+	if len(l.Items) > 1 {
 		return nil, sel, bad("job %q: could be %s; give more characters", selector, names(l.Items))
 	}
 	return named(l.Items[0], sel, selector)
+}
+
+// alsoName returns an error if some ids begin with the prefix and other jobs have it as their name. Nobody can know which of
+// them is meant.
+func (c *Client) alsoName(ctx context.Context, prefix string, begin []Job) error {
+	l, err := c.Jobs(ctx, JobFilter{Name: prefix, Limit: maxNamed, Fresh: true})
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(l.Items, func(j Job) bool { return len(begin) == 1 && j.ID == begin[0].ID })
+	if len(others) == 0 {
+		return nil
+	}
+	return bad("job %q: is the name of %s, and the id of %s begins so; give more characters of an id", prefix, names(others), names(begin))
 }
 
 // called returns the one job with that name.
@@ -69,7 +90,7 @@ func (c *Client) called(ctx context.Context, name string) ([]Job, error) {
 	if name == "" || strings.ContainsAny(name, `*?[\`) {
 		return nil, noSuch(name)
 	}
-	l, err := c.Jobs(ctx, JobFilter{Name: name, Limit: maxNamed})
+	l, err := c.Jobs(ctx, JobFilter{Name: name, Limit: maxNamed, Fresh: true})
 	switch {
 	case err != nil:
 		return nil, err
@@ -122,7 +143,7 @@ func named(j Job, sel job.Selector, text string) ([]Job, job.Selector, error) {
 }
 
 func (c *Client) unended(ctx context.Context) ([]Job, error) {
-	filter := JobFilter{Mine: true}
+	filter := JobFilter{Mine: true, Fresh: true}
 	for _, s := range job.States() {
 		if !s.Ended() {
 			filter.States = append(filter.States, s)

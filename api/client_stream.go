@@ -1,17 +1,15 @@
 package api
 
-// The client's streams of events and logs, which survive a broken connection.
+// The client's streams of logs, which survive a broken connection, and what streams of events share with them.
 
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -29,50 +27,6 @@ const (
 	maxEventLine = 4 << 20          // an event holds one job: its job file and its tasks
 	maxWatched   = 1000             // jobs that one stream of events may name
 )
-
-// EventFilter selects events; the zero value selects those of all jobs.
-type EventFilter struct {
-	Jobs []job.ID // at most 1000
-	// Ended asks only how each of Jobs ended. If a daemon has answered this client before, the client then waits for
-	// it even if it does not answer at the start.
-	Ended bool
-}
-
-// Events returns a stream of events. First comes EventOpen, then each job that the filter names in its present state,
-// then each change. After a break it yields EventSilent and goes on with a new EventOpen and the present states, so
-// no lasting change is missed. It ends with an error; if ctx has ended, with that of ctx.
-func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		if len(f.Jobs) > maxWatched {
-			yield(Event{}, bad("events of %d jobs: at most %d in one stream", len(f.Jobs), maxWatched))
-			return
-		}
-		opened, breaks := false, 0
-		for {
-			more, got, err := c.eventsOnce(ctx, f, yield)
-			opened = opened || got
-			if !more {
-				return
-			}
-			if got {
-				breaks = 0
-			}
-			breaks++
-			err = cmp.Or(ctx.Err(), err)
-			opened = opened || c.mayBeOpen(f, err)
-			if ctx.Err() != nil || !opened || breaks > maxBreaks || !mayReturn(err) {
-				yield(Event{}, err)
-				return
-			}
-			silent := newEvent(EventSilent)
-			silent.Detail = err.Error()
-			if !yield(silent, nil) {
-				return
-			}
-			pause(ctx, breaks)
-		}
-	}
-}
 
 // mayBeOpen reports whether a stream that failed with err may have been open: a stream of ends does not confirm its
 // opening at once. If so, the daemon was there a moment ago.
@@ -100,37 +54,7 @@ func pause(ctx context.Context, n int) {
 	}
 }
 
-// eventsOnce yields the events of one connection until it breaks. more is false if the receiver wants no more events.
-func (c *Client) eventsOnce(ctx context.Context, f EventFilter, yield func(Event, error) bool) (more, got bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	alive := time.AfterFunc(eventSilence, cancel)
-	defer alive.Stop()
-	resp, err := c.open(ctx, http.MethodGet, "/v1/events", eventsInput{Job: texts(f.Jobs), Ended: f.Ended}.query(), nil, nil)
-	if err != nil {
-		return true, false, err
-	}
-	defer resp.Body.Close()
-	left := awaitedOf(f.Jobs)
-	err = readEvents(resp.Body, func() { alive.Reset(eventSilence) }, func(e Event) bool {
-		got = true
-		delete(left, e.ID)
-		more = yield(e, nil)
-		return more
-	})
-	if err == nil && !more && got {
-		if f.Ended && len(left) == 0 { // the daemon ends the stream too, so the connection can be reused
-			_, _ = io.Copy(io.Discard, resp.Body)
-		}
-		return false, got, nil
-	}
-	if err == nil {
-		err = io.ErrUnexpectedEOF
-	}
-	return true, got, &unreachable{text: fmt.Sprintf("the stream of events from %s broke: %s", c.where, cause(err)), cause: err}
-}
-
-func texts(ids []job.ID) []string {
+func texts[T ~string](ids []T) []string {
 	all := make([]string, 0, len(ids))
 	for _, id := range ids {
 		all = append(all, string(id))
@@ -261,7 +185,8 @@ func (c *Client) wholeLog(ctx context.Context, r LogRequest, end *LogEnd, w io.W
 const triesAfterEnd = 5 // for the log of a task that has ended, which is complete if it is available at all
 
 // goesOn reports whether to retry a log after this number of consecutive failures. While the daemon answers, the
-// client waits for the log's host as long as the task may run.
+// client waits for the log's host as long as the task may run; but not for other streams of the user to end, which would
+// show nothing and tell nobody why.
 func (c *Client) goesOn(ctx context.Context, r LogRequest, err error, breaks int) bool {
 	_, answered := errors.AsType[*Problem](err)
 	most := maxBreaks
@@ -273,6 +198,9 @@ func (c *Client) goesOn(ctx context.Context, r LogRequest, err error, breaks int
 	}
 	if breaks < triesAfterEnd {
 		return true
+	}
+	if errors.Is(err, ErrTooMany) {
+		return false
 	}
 	j, err := c.Job(ctx, r.Job)
 	return err != nil || !j.Ended()

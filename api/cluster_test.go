@@ -170,7 +170,8 @@ func TestNode(t *testing.T) {
 		if n, err := amy.client.Node(t.Context(), "amy"); err != nil || n.ID != amy.peer {
 			t.Errorf("Node(amy) = %+v, %v", n, err)
 		}
-		if n, err := amy.client.Node(t.Context(), "cal"); err != nil || n.State != NodeSuspect || n.CPUs != 16 || n.Free.CPUs != 0 {
+		began := time.Now()
+		if n, err := amy.client.Node(t.Context(), "cal"); err != nil || n.State != NodeSuspect || n.CPUs != 16 || n.Free.CPUs != 0 || n.Detail == "" || time.Since(began) != fanWait {
 			t.Errorf("Node(cal) = %+v, %v", n, err)
 		}
 		ben.name = "amy"

@@ -6,6 +6,7 @@ package api
 import (
 	"container/list"
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -141,7 +142,7 @@ func (cs *connections) closeOldest(by account) bool {
 
 // changed is told by the http.Server of each state of a connection.
 func (cs *connections) changed(c net.Conn, state http.ConnState) {
-	in, ok := c.(*connection)
+	in, ok := below(c).(*connection)
 	if !ok {
 		return
 	}
@@ -186,5 +187,13 @@ type connectionKey struct{}
 
 // connContext remembers the connection of a request.
 func connContext(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, c)
+	return context.WithValue(ctx, connectionKey{}, below(c))
+}
+
+// below returns the connection that carries TLS, if c is that.
+func below(c net.Conn) net.Conn {
+	if secure, ok := c.(*tls.Conn); ok {
+		return secure.NetConn()
+	}
+	return c
 }

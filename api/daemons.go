@@ -25,6 +25,7 @@ type daemons struct {
 	proxy   *httputil.ReverseProxy // its transport accepts http://PEER/...
 	metrics *metrics
 	out     outbound
+	changes changes
 }
 
 func newDaemons(self job.Peer, peers Peers, transport http.RoundTripper, m *metrics, log *slog.Logger) *daemons {
@@ -112,6 +113,9 @@ func (d *daemons) exchange(ctx context.Context, method string, peer job.Peer, pa
 		return fmt.Errorf("api: ask %s for %s: %w", peer.Short(), path, err)
 	}
 	defer leave()
+	if method != http.MethodGet {
+		defer d.changes.sent(peer)
+	}
 	resp, err := d.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("api: ask %s for %s: %w: %s", peer.Short(), path, ErrUnavailable, cause(err))

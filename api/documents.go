@@ -16,6 +16,7 @@ type Listing[T any] struct {
 	Items   []T      `json:"items" nullable:"false"`
 	Partial []string `json:"partial" nullable:"false" doc:"Names of the nodes that did not answer."`
 	Next    string   `json:"next,omitempty" doc:"Cursor of the next page; empty on the last page."`
+	Age     float64  `json:"age,omitempty" doc:"Listings of nodes, GPUs and jobs: the seconds since this daemon was told of the item that it knows for longest; those of nodes that do not answer are left out."`
 }
 
 // Job is the document of a job.
@@ -36,6 +37,7 @@ type Job struct {
 	StartedAt    *time.Time `json:"started_at"`
 	EndedAt      *time.Time `json:"ended_at"`
 	Owner        job.Peer   `json:"owner" doc:"Id of the daemon that owns the job."`
+	OwnerName    string     `json:"owner_name,omitempty" doc:"Name of that daemon's node."`
 	Copies       int        `json:"copies" doc:"Number of daemons that keep the job's record."`
 	TimeLimit    float64    `json:"time_limit" doc:"In seconds; 0: none."`
 	Resources    TaskNeed   `json:"resources" doc:"What each task requests."`
@@ -49,6 +51,8 @@ type Job struct {
 	// Spec is the job file with its units, nil in listings and events. Only the job's user and operators see the
 	// values of its env.
 	Spec *job.Spec `json:"spec,omitempty" doc:"The job file. Its values have units. Not in listings."`
+	// Age is set in listings if the owner does not answer.
+	Age float64 `json:"age,omitempty" doc:"In listings, if the owner of the job does not answer: the seconds since it said this."`
 }
 
 // Dependency is one dependency of a job.
@@ -93,6 +97,7 @@ type Task struct {
 	StartedAt    *time.Time `json:"started_at"`
 	EndedAt      *time.Time `json:"ended_at"`
 	StderrTail   string     `json:"stderr_tail,omitempty"`
+	Used         *Used      `json:"used,omitempty" doc:"What it used, once it has ended. Absent if that is not known, as of tasks of a few seconds. Not in listings and events of jobs."`
 	Attempts     []Attempt  `json:"attempts,omitempty" doc:"How its last attempts went, the newest last, without those that no node started. Not in listings and events of jobs."`
 	Older        int        `json:"older_attempts,omitempty" doc:"Number of attempts before those."`
 }
@@ -106,6 +111,7 @@ type Attempt struct {
 	Node      string     `json:"node"`
 	ExitCode  *int       `json:"exit_code" doc:"Null while it runs, and if it is not known."`
 	Signal    int        `json:"signal" doc:"The signal that ended the process, or 0."`
+	PlacedAt  *time.Time `json:"placed_at" doc:"When it was assigned to its node; null if that is not known."`
 	StartedAt *time.Time `json:"started_at"`
 	EndedAt   *time.Time `json:"ended_at"`
 }
@@ -229,6 +235,7 @@ func taskDocument(id job.ID, l job.Layout, t job.Task) Task {
 	if t.Exit != nil && t.State.Ended() {
 		code := t.Exit.Code
 		d.ExitCode, d.Signal, d.StderrTail, d.Isolation = &code, t.Exit.Signal, t.Exit.Tail, t.Exit.Isolation
+		d.Used, _ = usedOf(t.Exit.Usage)
 	}
 	for _, o := range t.Outcomes() {
 		d.Attempts = append(d.Attempts, attemptDocument(o))
@@ -243,7 +250,7 @@ func attemptDocument(o job.Outcome) Attempt {
 	x := o.Exit
 	d := Attempt{
 		Attempt: o.N, State: x.State, Reason: x.Reason, NodeID: o.Node, Node: o.NodeName, Signal: x.Signal,
-		StartedAt: at(x.Began), EndedAt: at(x.Ended),
+		PlacedAt: at(o.Placed), StartedAt: at(x.Began), EndedAt: at(x.Ended),
 	}
 	if x.State.Ended() && (x.State != job.NodeFail || x.Code != 0) {
 		d.ExitCode = &x.Code
@@ -285,7 +292,7 @@ func briefDocument(j *job.Job, copies int) Job {
 		d.Tasks = []Task{}
 	}
 	for i := range d.Tasks {
-		d.Tasks[i].StderrTail, d.Tasks[i].Attempts, d.Tasks[i].Older = "", nil, 0
+		d.Tasks[i].StderrTail, d.Tasks[i].Attempts, d.Tasks[i].Older, d.Tasks[i].Used = "", nil, 0, nil
 	}
 	return d
 }

@@ -48,6 +48,14 @@ type Node struct {
 	Drain   *Drain   `json:"drain,omitempty" doc:"Set if a person has taken the node out of service."`
 	GPUs    []GPU    `json:"gpus" nullable:"false"`
 	Driver  string   `json:"gpu_driver,omitempty" doc:"Version of the driver of its GPUs."`
+
+	Hearing
+}
+
+// Hearing is the part of a node's document that says how old the document is.
+type Hearing struct {
+	Age    *float64   `json:"age,omitempty" doc:"Seconds since this daemon was told of the node."`
+	SeenAt *time.Time `json:"seen_at,omitempty" doc:"When this daemon last heard from the node."`
 }
 
 // NodeLabels are the labels of a node, as fields of its document.
@@ -61,6 +69,7 @@ type TasksRun struct {
 	Worker   bool     `json:"worker" doc:"Whether it runs tasks."`
 	Drivers  []string `json:"drivers" nullable:"false"`
 	OnlyUser string   `json:"only_user,omitempty" doc:"It runs only tasks of this user. Empty: those of all users."`
+	NoRoot   bool     `json:"no_root,omitempty" doc:"It runs no tasks of root."`
 }
 
 // NodeFree holds the free resources of a node. GPUs counts only wholly free devices.
@@ -72,26 +81,33 @@ type NodeFree struct {
 
 // GPU is the document of a GPU.
 type GPU struct {
-	Schema      string     `json:"schema"`
-	Node        string     `json:"node"`
-	NodeID      job.Peer   `json:"node_id"`
-	UUID        string     `json:"uuid"`
-	Index       int        `json:"index"`
-	Model       string     `json:"model"`
-	Class       string     `json:"class"`
-	Compute     string     `json:"compute_capability,omitempty"`
-	Memory      int64      `json:"memory"`
-	MemoryUsed  int64      `json:"memory_used" doc:"In bytes; -1: unknown."`
-	Utilization int        `json:"utilization" doc:"In percent; -1: unknown."`
+	Schema      string   `json:"schema"`
+	Node        string   `json:"node"`
+	NodeID      job.Peer `json:"node_id"`
+	UUID        string   `json:"uuid"`
+	Index       int      `json:"index"`
+	Model       string   `json:"model"`
+	Class       string   `json:"class"`
+	Compute     string   `json:"compute_capability,omitempty"`
+	Memory      int64    `json:"memory"`
+	MemoryUsed  int64    `json:"memory_used" doc:"In bytes; -1: unknown."`
+	Utilization int      `json:"utilization" doc:"In percent; -1: unknown."`
+	GPUReading
+	Health    gpu.Health `json:"health"`
+	Detail    string     `json:"detail,omitempty" doc:"Why it is not healthy, or in quarantine."`
+	Simulated bool       `json:"simulated"`
+	Free      float64    `json:"free" doc:"Share of the device that no task has reserved, from 0 to 1."`
+	Job       job.ID     `json:"job" doc:"The job that holds the device; empty if none does."`
+	Jobs      []job.ID   `json:"jobs" nullable:"false" doc:"All jobs that hold the device or a share of it."`
+	Links     []gpu.Link `json:"links,omitempty"`
+}
+
+// GPUReading is what the driver of a GPU measures, as fields of its document.
+type GPUReading struct {
 	Temperature int        `json:"temperature" doc:"In °C; 0: unknown."`
 	Power       float64    `json:"power" doc:"In watts; 0: unknown."`
-	Health      gpu.Health `json:"health"`
-	Detail      string     `json:"detail,omitempty" doc:"Why it is not healthy, or in quarantine."`
-	Simulated   bool       `json:"simulated"`
-	Free        float64    `json:"free" doc:"Share of the device that no task has reserved, from 0 to 1."`
-	Job         job.ID     `json:"job" doc:"The job that holds the device; empty if none does."`
-	Jobs        []job.ID   `json:"jobs" nullable:"false" doc:"All jobs that hold the device or a share of it."`
-	Links       []gpu.Link `json:"links,omitempty"`
+	IdleSince   *time.Time `json:"idle_since,omitempty" doc:"Since when the same task holds it with a utilization below 5 %, if that is 15 minutes or more and each value of that time is known."`
+	ReadAt      *time.Time `json:"read_at" doc:"When use, health and measurements were read, by the clock of the node; null: never."`
 }
 
 // Peer is the document of a member of the cluster.
@@ -180,7 +196,15 @@ type Stats struct {
 	Memory  Amount            `json:"memory"`
 	GPUs    Amount            `json:"gpus"`
 	Models  map[string]Amount `json:"models" nullable:"false" doc:"Numbers of GPUs by class."`
+	InUse   *GPUsInUse        `json:"gpu_utilization,omitempty" doc:"How much of the GPUs is in use, beside how many are allocated; absent if no driver tells."`
 	Partial []string          `json:"partial" nullable:"false"`
+	Age     float64           `json:"age,omitempty" doc:"Seconds since this daemon was told of the node that it knows for longest; those that do not answer are left out."`
+}
+
+// GPUsInUse says how much of GPUs is in use.
+type GPUsInUse struct {
+	Known int64   `json:"known" doc:"GPUs whose utilization is known."`
+	Busy  float64 `json:"busy" doc:"The sum of their utilization, in whole GPUs: 1.5 if one is in use all the time and one half of it."`
 }
 
 // Amount is a total and its free part, over the nodes that answer.
@@ -236,28 +260,6 @@ type Health struct {
 	OK     bool   `json:"ok"`
 }
 
-// EventKind is the kind of an Event.
-type EventKind string
-
-// The kinds of events.
-const (
-	EventOpen   EventKind = "open"   // the stream is open; changes follow
-	EventJob    EventKind = "job"    // the present state of a job
-	EventSilent EventKind = "silent" // a daemon does not answer; the stream goes on trying
-	EventGone   EventKind = "gone"   // there is no such job
-)
-
-// Event is one event of a stream.
-type Event struct {
-	Schema string    `json:"schema"`
-	Kind   EventKind `json:"kind" enum:"open,job,silent,gone"`
-	At     time.Time `json:"at"`
-	Job    *Job      `json:"job,omitempty"`
-	ID     job.ID    `json:"id,omitempty" doc:"Id of the job."`
-	NodeID job.Peer  `json:"node_id,omitempty"`
-	Detail string    `json:"detail,omitempty"`
-}
-
 // NodeInfo is what a node reports about itself.
 type NodeInfo struct {
 	Profile     lease.Profile
@@ -268,8 +270,11 @@ type NodeInfo struct {
 	Running     int
 	Addrs       []string
 	Status      []gpu.Status
-	Holders     map[string][]job.ID // by GPU UUID
-	Quarantined map[string]string   // by GPU UUID: why it is in quarantine
+	Read        time.Time            // when Status was read; zero: never
+	Released    bool                 // the GPUs are not looked at, because the node is drained
+	Holders     map[string][]job.ID  // by GPU UUID
+	Quarantined map[string]string    // by GPU UUID: why it is in quarantine
+	Idle        map[string]time.Time // by GPU UUID: since when a task holds it without using it
 }
 
 // NodeDocument returns the document of a node.
@@ -277,7 +282,7 @@ func NodeDocument(n NodeInfo) Node {
 	p := n.Profile
 	d := Node{
 		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, NodeLabels: NodeLabels{map[string]string{}, map[string]string{}}, Arch: p.Arch, OS: p.OS, Addrs: append([]string{}, n.Addrs...),
-		Version: p.Version, TasksRun: TasksRun{p.Worker, append([]string{}, p.Drivers...), p.OnlyUser}, CPUs: p.CPUs, Memory: int64(p.Memory), Disk: int64(p.Disk),
+		Version: p.Version, TasksRun: TasksRun{p.Worker, append([]string{}, p.Drivers...), p.OnlyUser, p.NoRoot}, CPUs: p.CPUs, Memory: int64(p.Memory), Disk: int64(p.Disk),
 		Free: freeDocument(n.Free), Running: n.Running, Drain: n.Drain, GPUs: make([]GPU, 0, len(p.GPUs)),
 	}
 	maps.Copy(d.Labels, p.Labels)
@@ -292,7 +297,12 @@ func NodeDocument(n NodeInfo) Node {
 	}
 	for _, dev := range p.GPUs {
 		d.Driver = dev.Driver
-		d.GPUs = append(d.GPUs, gpuDocument(p, dev, status, free[dev.UUID], n.Holders[dev.UUID], n.Quarantined[dev.UUID]))
+		g := gpuDocument(p, dev, status, free[dev.UUID], n.Holders[dev.UUID], n.Quarantined[dev.UUID])
+		g.ReadAt, g.IdleSince = at(n.Read), at(n.Idle[dev.UUID])
+		if _, known := status[dev.UUID]; known && n.Released {
+			g.Detail = aged(g.Detail, time.Since(n.Read))
+		}
+		d.GPUs = append(d.GPUs, g)
 	}
 	return d
 }
@@ -308,8 +318,8 @@ func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, 
 	}
 	d := GPU{
 		Schema: SchemaGPU, Node: p.Name, NodeID: p.Peer, UUID: dev.UUID, Index: dev.Index, Model: dev.Model, Class: dev.Class,
-		Compute: dev.Compute, Memory: int64(dev.Memory), MemoryUsed: used, Utilization: s.Utilization, Temperature: s.Temperature,
-		Power: float64(s.PowerMilli) / 1000, Health: s.Health, Detail: s.Detail, Simulated: dev.Simulated,
+		Compute: dev.Compute, Memory: int64(dev.Memory), MemoryUsed: used, Utilization: s.Utilization,
+		GPUReading: GPUReading{Temperature: s.Temperature, Power: float64(s.PowerMilli) / 1000}, Health: s.Health, Detail: s.Detail, Simulated: dev.Simulated,
 		Free: float64(milli) / wholeGPU, Jobs: append([]job.ID{}, holders...), Links: dev.Links,
 	}
 	if quarantine != "" {
@@ -322,6 +332,15 @@ func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, 
 		d.Job = holders[0]
 	}
 	return d
+}
+
+// aged adds to a detail that it is of some time ago, because nobody has looked since.
+func aged(detail string, ago time.Duration) string {
+	text := job.Duration(ago.Truncate(time.Second)).String() + " ago: let go while the node is drained"
+	if detail != "" {
+		text = detail + ", " + text
+	}
+	return text
 }
 
 const wholeGPU = 1000 // thousandths of a device

@@ -1,6 +1,6 @@
 package api
 
-// The stream of events: changes of jobs here and at other daemons, as server-sent events.
+// The streams of events of named jobs, wherever their owners are, as server-sent events; and of all jobs of this daemon.
 
 import (
 	"context"
@@ -25,16 +25,20 @@ const (
 	// longest time without data, after which a comment shows the client that the stream is alive.
 	signOfLife = 10 * time.Second
 	// a stream of ends confirms its opening after this time, unless it is complete by then.
-	openWithin  = 50 * time.Millisecond
-	memberCheck = 5 * time.Second // interval between two checks for members that are new or back
-	maxMembers  = 512             // members that one stream follows
-	peerTries   = 5               // consecutive failures after which a stream waits for the next memberCheck
-	eventQueue  = 64              // events between their sources and the writer
+	openWithin = 50 * time.Millisecond
+	eventQueue = 64 // events between their sources and the writer
 )
 
 type eventsInput struct {
-	Job   []string `query:"job" maxItems:"1000" doc:"Ids of jobs, separated by commas. Default: all jobs of the cluster."`
-	Ended bool     `query:"ended" doc:"Send only the end of each of these jobs, then close the stream."`
+	Job    []string  `query:"job" maxItems:"1000" doc:"Ids of jobs, separated by commas. Default: all jobs of the cluster."`
+	Mine   bool      `query:"mine" doc:"Only events of jobs of the caller."`
+	Ended  bool      `query:"ended" doc:"Send only the end of each of these jobs, then close the stream."`
+	Kind   []string  `query:"kind" maxItems:"16" doc:"Only events of these kinds: job, task, node, gpu, member or gone. Events of the stream itself, open, silent and gap, always come."`
+	User   string    `query:"user" maxLength:"64" doc:"Only events of this user's jobs."`
+	Node   string    `query:"node" maxLength:"128" doc:"Only events of this node, by id or name: its own, and those of jobs that run there."`
+	Since  time.Time `query:"since" doc:"Begin with the events since this time, as far as the daemon has them: it collects them while somebody looks."`
+	Follow bool      `query:"follow" default:"true" doc:"With false, end after the events that there are."`
+	After  string    `header:"Last-Event-ID" maxLength:"64" doc:"Go on after the event with this id. If it is no longer known, the event gap comes first."`
 }
 
 func (in eventsInput) query() url.Values {
@@ -44,6 +48,9 @@ func (in eventsInput) query() url.Values {
 	}
 	if in.Ended {
 		q.Set("ended", "true")
+	}
+	if in.Mine {
+		q.Set("mine", "true")
 	}
 	return q
 }
@@ -71,6 +78,7 @@ type eventRoutes struct {
 	jobs      Jobs
 	watch     Watch
 	directory Directory
+	viewer    *viewer
 	log       *slog.Logger
 }
 
@@ -91,6 +99,9 @@ func (r *eventRoutes) known(ctx context.Context, in *eventsInput) (bool, error) 
 }
 
 func (r *eventRoutes) stream(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+	if in.ofCluster(requesterOf(ctx)) {
+		return r.cluster(ctx, in)
+	}
 	groups, err := in.groups()
 	if err != nil {
 		return nil, err
@@ -104,7 +115,7 @@ func (r *eventRoutes) stream(ctx context.Context, in *eventsInput) (*huma.Stream
 		_, proof := r.directory.Home()
 		w.Header().Set(headerFounding, proof.String())
 		ctx, cancel := context.WithCancel(hctx.Context())
-		f := follower{eventRoutes: r, asker: requesterOf(ctx), out: make(chan outgoing, eventQueue), stop: cancel, peer: requesterOf(ctx).from == fromPeer, ended: in.Ended, single: len(groups) == 1, known: known}
+		f := follower{eventRoutes: r, asker: requesterOf(ctx), out: make(chan outgoing, eventQueue), stop: cancel, peer: requesterOf(ctx).from == fromPeer, ended: in.Ended, single: len(groups) == 1, known: known, mine: in.Mine}
 		defer f.sources.Wait()
 		defer cancel()
 		for g, ids := range groups {
@@ -113,7 +124,7 @@ func (r *eventRoutes) stream(ctx context.Context, in *eventsInput) (*huma.Stream
 		if in.Ended {
 			go func() { f.sources.Wait(); close(f.out) }()
 		}
-		if len(groups) == 0 {
+		if len(groups) == 0 { // an earlier version asks for all jobs of this daemon
 			// The watch starts before the stream is open, so that no later change is missed.
 			changes, err := r.watch.Watch(ctx, nil, false)
 			if err != nil {
@@ -121,9 +132,6 @@ func (r *eventRoutes) stream(ctx context.Context, in *eventsInput) (*huma.Stream
 				return
 			}
 			f.sources.Go(func() { f.pass(ctx, changes, nil) })
-			if !f.peer {
-				f.sources.Go(func() { f.everything(ctx) })
-			}
 		}
 		writeEvents(ctx, w, f.out, in.Ended)
 	}}, nil
@@ -187,6 +195,7 @@ type follower struct {
 	ended   bool               // send only ends; close the stream after the last
 	single  bool               // all requested jobs are of one group
 	known   bool               // the one requested job is here
+	mine    bool               // only jobs of the asker
 	sources sync.WaitGroup
 }
 
@@ -274,13 +283,15 @@ func (f *follower) here(ctx context.Context, ids []job.ID, left awaited) {
 
 // pass turns changes into events.
 func (f *follower) pass(ctx context.Context, changes <-chan job.Job, left awaited) {
+	name := f.nameOf(ctx, f.self)
 	for j := range changes {
-		if !f.asker.may(partRow, &j) {
+		if !f.asker.may(partRow, &j) || f.mine && j.User != f.asker.user {
 			continue
 		}
 		doc := f.asker.shown(&j, briefDocument(&j, f.directory.Copies(j.ID.Group())))
 		e := newEvent(EventJob)
 		e.Job, e.ID = &doc, j.ID
+		doc.OwnerName = name
 		if !f.tell(ctx, left, e) {
 			return
 		}
@@ -326,62 +337,6 @@ func (f *follower) silence(ctx context.Context, peer job.Peer, err error) {
 	e := newEvent(EventSilent)
 	e.NodeID, e.Detail = peer, err.Error()
 	f.send(ctx, e)
-}
-
-// everything sends events of the jobs of all other members.
-func (f *follower) everything(ctx context.Context) {
-	followed := map[job.Peer]bool{}
-	ended := make(chan job.Peer)
-	check := time.NewTicker(memberCheck)
-	defer check.Stop()
-	for {
-		f.join(ctx, followed, ended)
-		select {
-		case <-ctx.Done():
-			return
-		case p := <-ended:
-			delete(followed, p)
-			select { // not again before the next check
-			case <-check.C:
-			case <-ctx.Done():
-			}
-		case <-check.C:
-		}
-	}
-}
-
-// join follows the members that are not followed yet.
-func (f *follower) join(ctx context.Context, followed map[job.Peer]bool, ended chan<- job.Peer) {
-	members, err := f.peers.Members(ctx)
-	if err != nil {
-		return // retried at the next check
-	}
-	for _, m := range members {
-		if m.Self || m.Peer == f.self || m.State == NodeLost || followed[m.Peer] || len(followed) >= maxMembers {
-			continue
-		}
-		followed[m.Peer] = true
-		f.sources.Go(func() {
-			f.member(ctx, m.Peer)
-			select {
-			case ended <- m.Peer:
-			case <-ctx.Done():
-			}
-		})
-	}
-}
-
-// member sends events of the jobs of one other daemon, until the daemon stays silent.
-func (f *follower) member(ctx context.Context, peer job.Peer) {
-	silent := false
-	for n := 1; n <= peerTries && ctx.Err() == nil; n++ {
-		err := f.eventsOf(ctx, peer, eventsInput{}, func(e Event) bool { n, silent = 0, false; f.send(ctx, e); return true })
-		if !silent && ctx.Err() == nil {
-			silent = true
-			f.silence(ctx, peer, err)
-		}
-		pause(ctx, n)
-	}
 }
 
 // eventsOf receives the events of another daemon until the stream breaks or each returns false.

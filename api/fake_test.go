@@ -102,6 +102,7 @@ type daemon struct {
 	front   *pipes // the listener for clients, as if over TCP
 	back    *pipes // the listener for other daemons
 	client  *Client
+	used    fakeUsage
 	silent  chan struct{}  // closed: accepts connections of daemons and does not answer
 	lies    map[string]any // guarded by mu: what it answers to other daemons, by path
 
@@ -137,7 +138,7 @@ func newCluster(t *testing.T, names ...string) *cluster {
 	for i, name := range names {
 		d := &daemon{
 			cluster: c, name: name, peer: job.Peer("12D3KooW" + strings.Repeat(name, 4)), group: job.Group(i + 1), front: newPipes(), back: newPipes(),
-			silent: make(chan struct{}), jobs: map[job.ID]job.Job{}, keys: map[string]job.ID{}, copies: 1, watchers: map[chan job.Job][]job.ID{},
+			silent: make(chan struct{}), used: fakeUsage{}, jobs: map[job.ID]job.Job{}, keys: map[string]job.ID{}, copies: 1, watchers: map[chan job.Job][]job.ID{},
 			logs: map[string]*testLog{}, held: map[job.Peer]int{}, roles: []string{"worker", "scheduler"}, states: map[job.Peer]NodeState{},
 			uploads: blob.NewStore(blob.Config{Dir: t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler)),
 		}
@@ -166,7 +167,7 @@ func (d *daemon) start(t *testing.T) {
 	var err error
 	d.openAudit(t)
 	d.server, err = New(cfg, Needs{
-		Jobs: d, Deaths: d, Explain: d, Watch: d, Progress: d, Node: d, Users: d, Logs: d, Peers: d, Directory: d, Self: d, Audit: d.audit, Files: d, Exec: inputsOf{d}, Uploads: d.uploads, Transport: transport, Registry: prometheus.NewRegistry(),
+		Jobs: d, Deaths: d, Explain: d, Scheduling: d, Watch: d, Progress: d, Node: d, Users: d, Logs: d, Peers: d, Directory: d, Self: d, Audit: d.audit, Files: d, Exec: inputsOf{d}, Uploads: d.uploads, Transport: transport, Measured: Measured{Usage: d.used, Registry: prometheus.NewRegistry(), Metrics: measured{d}},
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -190,6 +191,22 @@ func (d *daemon) start(t *testing.T) {
 			for _, x := range e {
 				text, _ := json.Marshal(x)
 				fmt.Fprintf(w, "event: %s\ndata: %s\n\n", x.Kind, text)
+			}
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
+		if answer, ok := lie.(http.HandlerFunc); ok {
+			answer(w, r)
+			return
+		}
+		if status, ok := lie.(int); ok {
+			refuse(w, problemOfStatus(status, "there is no such route"))
+			return
+		}
+		if lines, ok := lie.([]feedLine); ok {
+			for _, x := range lines {
+				_, _ = w.Write(encodeLine(x))
 			}
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
@@ -359,6 +376,9 @@ func (d *daemon) Tasks(ctx context.Context, id job.ID, q job.TaskQuery) (out []j
 	}
 	for _, r := range q.Rest(len(j.Tasks)) {
 		for i := r.First; i <= min(r.Last, len(j.Tasks)-1) && len(out) < q.Limit; i++ {
+			if q.Begun && j.Tasks[i].Attempt == 0 {
+				continue
+			}
 			if len(q.States) == 0 || slices.Contains(q.States, j.Tasks[i].State) {
 				out = append(out, j.Tasks[i])
 			}
@@ -410,6 +430,28 @@ func (d *daemon) Requeue(ctx context.Context, id job.ID, tasks []job.Range, fail
 	return d.put(waiting(j)), nil
 }
 
+func (d *daemon) Forget(ctx context.Context, id job.ID) error {
+	d.note("forget %s", id)
+	j, err := d.Get(ctx, id)
+	if err == nil && !j.State().Ended() {
+		err = fmt.Errorf("%w: job %s is %s", ErrConflict, id, j.State())
+	}
+	if err == nil {
+		d.mu.Lock()
+		delete(d.jobs, id)
+		d.mu.Unlock()
+	}
+	return err
+}
+
+func (d *daemon) LookAnew(_ context.Context, user string) (Looked, error) {
+	d.note("look anew for %q", user)
+	return Looked{
+		Ended: 2, Tasks: 1, Placed: []Placed{{Job: job.NewID(d.group, 1), Node: d.name}},
+		Waiting: []WaitingFor{{Reason: job.ReasonResources, Jobs: 1, Tasks: 5}, {Reason: "of " + d.name, Jobs: 1, Tasks: 9}},
+	}, nil
+}
+
 func (d *daemon) MayBeDead(_ context.Context, node job.Peer) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -440,6 +482,11 @@ func (d *daemon) Why(ctx context.Context, id job.ID) (lease.Explanation, error) 
 }
 
 func (d *daemon) Offers(_ context.Context, s Submission) (lease.Explanation, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.noMatch != nil {
+		return *d.noMatch, nil
+	}
 	return lease.Explanation{
 		Clauses: []lease.Clause{{Clause: fmt.Sprintf("cpus: %d", s.Spec.Resources.CPUs), Meets: 1, Of: 1}},
 		Now:     []lease.Candidate{{Node: d.peer, Name: d.name, Why: "least waste", Free: lease.Free{CPUs: 8, Memory: 1 << 30, GPUs: []lease.FreeGPU{{UUID: "GPU-1", Milli: 1000}}}}},

@@ -27,6 +27,15 @@ type answer[T any] struct {
 // fan asks every other member for the same document. The answers are in the order of the members. Members that are
 // known to be lost are not asked.
 func fan[T any](ctx context.Context, d *daemons, path string, query url.Values) ([]answer[T], error) {
+	members, err := d.others(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return askThem[T](ctx, d, members, path, query), nil
+}
+
+// others returns the other members; none for a request of another daemon, which asks them itself.
+func (d *daemons) others(ctx context.Context) ([]Member, error) {
 	if requesterOf(ctx).from == fromPeer {
 		return nil, nil
 	}
@@ -34,16 +43,20 @@ func fan[T any](ctx context.Context, d *daemons, path string, query url.Values) 
 	if err != nil {
 		return nil, err
 	}
+	return slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Self || m.Peer == d.self }), nil
+}
+
+// askThem asks some members for the same document, as fan does.
+func askThem[T any](ctx context.Context, d *daemons, members []Member, path string, query url.Values) []answer[T] {
 	ctx, cancel := context.WithTimeout(ctx, fanTotal)
 	defer cancel()
-	members = slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Self || m.Peer == d.self })
 	return askAll(ctx, members, fanWait, func(ctx context.Context, m Member) (v T, err error) {
 		if m.State == NodeLost {
 			return v, ErrUnavailable
 		}
 		err = d.ask(ctx, m.Peer, path, query, &v)
 		return v, err
-	}), nil
+	})
 }
 
 // askAll asks all members, fanWidth of them at once, each for no longer than wait. The answers are in the order of

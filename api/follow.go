@@ -25,12 +25,14 @@ import (
 
 // Bounds of following.
 const (
-	maxFollowed    = 16384           // jobs in one stream
-	maxFollowers   = 1024            // streams at a time
-	peerFollowers  = 4               // of them for one peer: one, and those that it has not yet ceased to read
-	maxProgress    = 64 << 10        // bytes of one line: at most job.MaxRanges ranges
-	parentsWithin  = 3 * time.Second // for the answer of the owners when a job is submitted
-	parentsAtATime = 16              // owners that are asked at a time
+	maxFollowed   = 16384           // jobs in one stream
+	maxFollowers  = 1024            // streams at a time
+	peerFollowers = 4               // of them for one peer: one, and those that it has not yet ceased to read
+	maxProgress   = 64 << 10        // bytes of one line: at most job.MaxRanges ranges
+	parentsWithin = 3 * time.Second // for the answer of the owners when a job is submitted
+	// hopelessWithin is for these answers if no known host could run the job: it is likely to be refused for that.
+	hopelessWithin = 100 * time.Millisecond
+	parentsAtATime = 16 // owners that are asked at a time
 )
 
 // followRequest names the jobs of one group that a daemon follows. Of those in Tasks it wants the state of each task.
@@ -128,8 +130,7 @@ type followRoutes struct {
 	progress  Progress
 	directory Directory
 
-	mu   sync.Mutex
-	open map[string]int // guarded by mu: streams by peer
+	open perPeer
 }
 
 func (r *followRoutes) follow(ctx context.Context, in *followInput) (*huma.StreamResponse, error) {
@@ -146,34 +147,13 @@ func (r *followRoutes) follow(ctx context.Context, in *followInput) (*huma.Strea
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same context, and it ends with the server too
 		req, w := humago.Unwrap(hctx)
-		if !r.enter(req.RemoteAddr) {
+		if !r.open.enter(req.RemoteAddr, peerFollowers) {
 			refuse(w, problemOfStatus(http.StatusServiceUnavailable, "too many streams of progress; end another one"))
 			return
 		}
-		defer r.leave(req.RemoteAddr)
+		defer r.open.leave(req.RemoteAddr)
 		r.stream(hctx.Context(), w, jobs)
 	}}, nil
-}
-
-func (r *followRoutes) enter(peer string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.open[peer] >= peerFollowers {
-		return false
-	}
-	if r.open == nil {
-		r.open = map[string]int{}
-	}
-	r.open[peer]++
-	return true
-}
-
-func (r *followRoutes) leave(peer string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.open[peer]--; r.open[peer] == 0 {
-		delete(r.open, peer)
-	}
 }
 
 // stream sends the progress of jobs until the client is gone or this daemon no longer owns them.
@@ -336,7 +316,7 @@ func followError(ctx context.Context, err error) error {
 
 // unknownParents returns the jobs that a spec depends on and that their owners say they do not have. An owner that does
 // not answer in time has not said so.
-func (r *followRoutes) unknownParents(ctx context.Context, s job.Spec) []job.ID {
+func (r *followRoutes) unknownParents(ctx context.Context, s job.Spec, within time.Duration) []job.ID {
 	d, err := job.ParseDependencies(s.Dependency, false)
 	if err != nil || len(d.Terms) == 0 {
 		return nil // the owner of the new job refuses it
@@ -345,7 +325,7 @@ func (r *followRoutes) unknownParents(ctx context.Context, s job.Spec) []job.ID 
 	for _, id := range d.IDs() {
 		groups[id.Group()] = append(groups[id.Group()], job.Follow{Job: id})
 	}
-	ctx, cancel := context.WithTimeout(ctx, parentsWithin)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	var mu sync.Mutex
 	var unknown []job.ID

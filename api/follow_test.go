@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // followed collects the progress of jobs until f returns false.
@@ -194,9 +195,9 @@ func TestFollowRefuses(t *testing.T) {
 			t.Errorf("after the others have ended: %v", err)
 		}
 		time.Sleep(time.Minute)
-		ben.server.follows.mu.Lock()
-		defer ben.server.follows.mu.Unlock()
-		if n := len(ben.server.follows.open); n != 0 {
+		ben.server.follows.open.mu.Lock()
+		defer ben.server.follows.open.mu.Unlock()
+		if n := len(ben.server.follows.open.open); n != 0 {
 			t.Errorf("%d streams are counted", n)
 		}
 	})
@@ -236,6 +237,31 @@ func TestSubmitWithDependencies(t *testing.T) {
 		}
 		if _, err := submit("", job.NewID(77, 1)); err != nil {
 			t.Errorf("an owner that nobody knows: %v", err)
+		}
+	})
+}
+
+// What nothing could ever run is refused in 1.1 s, of which the scheduler takes one, also if the owner of a job that it
+// depends on is silent. A job that can run waits longer for that owner.
+func TestSubmitOfTheImpossibleWithDependencies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cal")
+		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
+		spec := job.DefaultSpec()
+		spec.Command, spec.Dependency = []string{"true"}, []string{"afterok:" + string(job.NewID(cal.group, 1))}
+		close(cal.silent)
+		amy.mu.Lock()
+		amy.noMatch, amy.slow = &lease.Explanation{Reason: job.Reason{Word: job.ReasonNoMatch}}, time.Second
+		amy.mu.Unlock()
+		began := time.Now()
+		if _, err := amy.client.Submit(t.Context(), spec, ""); !errors.Is(err, ErrNoMatch) || time.Since(began) > 1100*time.Millisecond {
+			t.Errorf("the impossible: %v after %s", err, time.Since(began))
+		}
+		// An owner that answers is heard even so.
+		spec.Dependency = []string{"afterok:" + string(job.NewID(ben.group, 99))}
+		spec.Hold = true
+		if _, err := amy.client.Submit(t.Context(), spec, ""); !errors.Is(err, ErrBad) {
+			t.Errorf("held, on a job that is not there: %v", err)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/musterhq/muster/api/web"
 	"github.com/musterhq/muster/job"
 )
 
@@ -96,12 +98,16 @@ func (d *daemons) forward(w http.ResponseWriter, r *http.Request, to destination
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	requesterOf(ctx).note.with("forwarded_to", string(to.peer))
-	to.begun = func() {}
+	changed := func() {}
+	if r.Method != http.MethodGet {
+		changed = func() { d.changes.sent(to.peer) }
+	}
+	to.begun = changed
 	if p.limit > 0 {
 		late := time.AfterFunc(p.limit, func() { cancel(errNoAnswer) })
 		defer late.Stop()
 		if !p.whole {
-			to.begun = func() { late.Stop() }
+			to.begun = func() { late.Stop(); changed() }
 		}
 	}
 	leave, err := d.out.wait(ctx, to.peer, !p.whole)
@@ -141,17 +147,11 @@ func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReversePr
 			setRequester(header, requesterOf(r.In.Context()))
 			r.Out.Header = header
 		},
-		Transport:     transport,
-		FlushInterval: -1, // output of a task is passed on at once
-		BufferPool:    newChunks(),
-		ErrorLog:      slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-		ModifyResponse: func(resp *http.Response) error {
-			if to, ok := resp.Request.Context().Value(destinationKey{}).(destination); ok {
-				to.begun()
-			}
-			requesterOf(resp.Request.Context()).note.begin(resp.StatusCode)
-			return nil
-		},
+		Transport:      transport,
+		FlushInterval:  -1, // output of a task is passed on at once
+		BufferPool:     newChunks(),
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ModifyResponse: answered,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			to, _ := r.Context().Value(destinationKey{}).(destination)
 			if late := context.Cause(r.Context()); errors.Is(late, errNoAnswer) {
@@ -164,10 +164,23 @@ func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReversePr
 	}
 }
 
+// answered takes the answer of another daemon, which may be hostile.
+func answered(resp *http.Response) error {
+	if to, ok := resp.Request.Context().Value(destinationKey{}).(destination); ok {
+		to.begun()
+	}
+	requesterOf(resp.Request.Context()).note.begin(resp.StatusCode)
+	if resp.StatusCode/100 == 3 && resp.StatusCode != http.StatusNotModified { // daemons answer or refuse
+		return fmt.Errorf("it answered %d", resp.StatusCode)
+	}
+	web.Clean(resp)
+	return nil
+}
+
 // setRequester tells the other daemon who makes the request.
 func setRequester(header http.Header, a requester) {
 	header.Set(headerUser, url.QueryEscape(a.user))
-	if a.operator {
+	if a.operator || a.scraper {
 		header.Set(headerOperator, "1")
 	}
 	header.Set(headerHop, "1")

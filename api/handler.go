@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"runtime/debug"
 	"time"
+
+	"github.com/musterhq/muster/api/web"
 )
 
 // handler returns the handler for one kind of listener.
@@ -27,17 +29,26 @@ func (s *Server) handler(from origin) http.Handler {
 			refuse(out, err)
 			return
 		}
+		out.browsers = from == fromTCP
+		if out.browsers && s.servePage(out, r) {
+			return
+		}
 		a, err := s.auth.identify(from, r)
 		a.from, a.note = from, n
 		n.record = func(status int) { s.audit(r, a, n, status) }
 		if err == nil && r.Header.Get("Upgrade") != "" && r.Header.Get("Origin") != "" {
-			// Browsers let any page open a WebSocket, but send the page's origin. The origin is checked here, because
-			// the header is not forwarded to other daemons.
+			// Browsers let any page open a WebSocket, but send the page's origin. One with a ticket has none any more.
 			err = fmt.Errorf("%w: a web page may not run commands", ErrDenied)
+		}
+		if err == nil {
+			err = a.maySee(s.routes, r)
 		}
 		if err != nil {
 			refuse(out, err)
 			return
+		}
+		if a.ticket {
+			web.Agree(out.Header())
 		}
 		r.Body = &body{ReadCloser: http.MaxBytesReader(out, r.Body, bodyBound(r.URL.Path)), control: out.control}
 		*r = *withRequester(r, a)
@@ -86,28 +97,39 @@ func (b *body) Read(p []byte) (int, error) {
 // response records the status, and gives up on a client that does not read.
 type response struct {
 	http.ResponseWriter
-	control *http.ResponseController
-	status  int
-	note    *note
+	control  *http.ResponseController
+	status   int
+	note     *note
+	browsers bool // the reader may be one
 }
 
 // Unwrap is for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader records the status.
+// WriteHeader records the status. Hints before the answer are dropped: nobody here sends them, and those of another daemon
+// could have a browser load something.
 func (w *response) WriteHeader(status int) {
+	if status/100 == 1 && status != http.StatusSwitchingProtocols {
+		return
+	}
 	if w.status == 0 || w.status/100 == 1 {
-		w.status = status
-		w.note.begin(status)
+		w.begin(status)
 	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) begin(status int) {
+	w.status = status
+	w.note.begin(status)
+	if w.browsers {
+		web.Harden(w.Header())
+	}
 }
 
 // Write sets a deadline for each write.
 func (w *response) Write(b []byte) (int, error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
-		w.note.begin(w.status)
+		w.begin(http.StatusOK)
 	}
 	// Not every listener supports deadlines. A silent member is disconnected by its session.
 	_ = w.control.SetWriteDeadline(time.Now().Add(writeWait))

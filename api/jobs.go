@@ -10,23 +10,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"path"
 	"reflect"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/musterhq/muster/job"
-)
-
-// Bounds of a listing of jobs.
-const (
-	defaultLimit = 200
-	maxLimit     = 1000 // a page of about 2 MB
 )
 
 type jobOutput struct{ Body Job }
@@ -49,9 +39,13 @@ type jobRoutes struct {
 	directory Directory
 	hasTree   func(tree string) error
 	follows   *followRoutes
+	viewer    *viewer
 }
 
 func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, error) {
+	if err := requesterOf(ctx).maySubmit(); err != nil {
+		return nil, err
+	}
 	spec, err := decodeSpec(in.RawBody)
 	if err != nil {
 		return nil, err
@@ -63,7 +57,7 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 		return nil, err
 	}
 	a := requesterOf(ctx)
-	unknown := r.follows.unknownParents(ctx, spec)
+	unknown := r.follows.unknownParents(ctx, spec, r.parentsWait(ctx, spec, a.user))
 	j, err := r.jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Operator: a.operator, Key: in.Key, Unknown: unknown})
 	if err != nil {
 		return nil, err
@@ -73,9 +67,23 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 	return r.answer(ctx, j), nil
 }
 
+// parentsWait returns how long the owners of the jobs that a new one depends on are waited for.
+func (r *jobRoutes) parentsWait(ctx context.Context, s job.Spec, user string) time.Duration {
+	if len(s.Dependency) == 0 || s.Hold {
+		return parentsWithin
+	}
+	e, err := r.explain.Offers(ctx, Submission{Spec: s, User: user})
+	if err == nil && len(e.Now)+len(e.Later) == 0 {
+		return hopelessWithin
+	}
+	return parentsWithin
+}
+
 // answer returns the whole document, without what the requester may not see.
 func (r *jobRoutes) answer(ctx context.Context, j job.Job) *jobOutput {
-	return &jobOutput{requesterOf(ctx).shown(&j, JobDocument(j, r.directory.Copies(j.ID.Group())))}
+	d := requesterOf(ctx).shown(&j, JobDocument(j, r.directory.Copies(j.ID.Group())))
+	d.OwnerName = r.nameOf(ctx, d.Owner)
+	return &jobOutput{d}
 }
 
 // decodeSpec decodes a job file in JSON strictly, and adds the defaults.
@@ -97,11 +105,10 @@ func decodeSpec(body []byte) (job.Spec, error) {
 			return spec, bad("download %.100q: not a glob", glob)
 		}
 	}
-	err := spec.Validate()
-	if err == nil || errors.Is(err, ErrNotYet) {
-		return spec, err
+	if err := spec.Validate(); err != nil {
+		return spec, bad("%w", err)
 	}
-	return spec, bad("%w", err)
+	return spec, nil
 }
 
 // specProblem says which field of a job file is wrong.
@@ -128,6 +135,9 @@ type specInput struct {
 type explanationOutput struct{ Body Explanation }
 
 func (r *jobRoutes) offers(ctx context.Context, in *specInput) (*explanationOutput, error) {
+	if err := requesterOf(ctx).maySubmit(); err != nil {
+		return nil, err
+	}
 	spec, err := decodeSpec(in.RawBody)
 	if err != nil {
 		return nil, err
@@ -328,133 +338,14 @@ func (r *jobRoutes) requeue(ctx context.Context, in *requeueInput) (*jobOutput, 
 	return r.answer(ctx, j), nil
 }
 
-type listInput struct {
-	State  []string `query:"state" maxItems:"32" doc:"States, or their short codes such as PD."`
-	User   string   `query:"user" maxLength:"64"`
-	Mine   bool     `query:"mine" doc:"Only jobs of the caller."`
-	Name   string   `query:"name" maxLength:"256" doc:"A glob such as train-*."`
-	Prefix string   `query:"prefix" maxLength:"64" doc:"A prefix of the id."`
-	Last   bool     `query:"last" doc:"Only the newest job of user, or of the caller if user is empty."`
-	Limit  int      `query:"limit" minimum:"0" maximum:"1000" doc:"Jobs in a page; 0 means 200."`
-	Cursor string   `query:"cursor" maxLength:"128" doc:"The field next of the previous page."`
-}
-
-type jobsOutput struct {
-	Cursor   string `header:"Muster-Cursor" doc:"The field next, for clients that have not decoded the listing yet."`
-	Founding string `header:"Muster-Founding" doc:"Proves to other daemons that this one has founded the group of its jobs."`
-	Body     Listing[Job]
-}
-
-// peerJobs is the listing of another daemon, with its proof.
-type peerJobs struct {
-	Listing[Job]
-	proof job.Founding
-}
-
-func (p *peerJobs) readHeader(h http.Header) { p.proof = proofIn(h) }
-
-// theirs returns the jobs in a member's answer that are its own, and counts the others.
-func (r *jobRoutes) theirs(a *answer[peerJobs]) []Job {
-	p, n := proven{r.directory, a.member.Peer, a.value.proof}, len(a.value.Items)
-	items := slices.DeleteFunc(a.value.Items, func(j Job) bool { return !p.tells(&j) })
-	r.metrics.dropped(n - len(items))
-	return items
-}
-
-func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error) {
-	q, err := in.query(requesterOf(ctx))
-	if err != nil {
+// forget deletes a job that has ended. What its tasks have written stays at their hosts until these clean up, but nobody
+// finds it any more.
+func (r *jobRoutes) forget(ctx context.Context, in *jobInput) (*struct{}, error) {
+	if _, err := r.may(ctx, partChange, in.ID, "forget"); err != nil {
 		return nil, err
 	}
-	own, err := r.listed(ctx, q)
-	if err != nil {
-		return nil, err
+	if err := r.jobs.Forget(ctx, job.ID(in.ID)); err != nil {
+		return nil, about(in.ID, err)
 	}
-	answers, err := fan[peerJobs](ctx, r.daemons, "/v1/jobs", in.forwarded(q))
-	if err != nil {
-		return nil, err
-	}
-	l := Listing[Job]{Schema: SchemaJobs, Items: []Job{}, Partial: silent(r.daemons, answers)}
-	more := len(own) >= q.Limit
-	l.Items = slices.Grow(l.Items, len(own))
-	for i := range own {
-		l.Items = append(l.Items, requesterOf(ctx).shown(&own[i], briefDocument(&own[i], r.directory.Copies(own[i].ID.Group()))))
-	}
-	for _, a := range answers {
-		if a.err == nil {
-			l.Items = append(l.Items, r.theirs(&a)...)
-			more = more || a.value.Next != ""
-		}
-	}
-	slices.SortFunc(l.Items, func(a, b Job) int { return position(a).Compare(position(b)) })
-	if len(l.Items) > q.Limit {
-		l.Items, more = l.Items[:q.Limit], true
-	}
-	if more && len(l.Items) > 0 && !in.Last {
-		l.Next = cursor(position(l.Items[len(l.Items)-1]))
-	}
-	_, proof := r.directory.Home()
-	return &jobsOutput{l.Next, proof.String(), l}, nil
-}
-
-// listed returns the jobs of this daemon that the query selects and the requester may see.
-func (r *jobRoutes) listed(ctx context.Context, q job.Query) ([]job.Job, error) {
-	if a := requesterOf(ctx); a.ownOnly && !a.operator {
-		if a.user == "" || (q.User != "" && q.User != a.user) {
-			return nil, nil
-		}
-		q.User = a.user
-	}
-	return r.jobs.List(ctx, q)
-}
-
-func position(j Job) job.Position { return job.Position{Submitted: j.SubmittedAt, ID: j.ID} }
-
-func (in *listInput) query(a requester) (job.Query, error) {
-	q := job.Query{User: in.User, Name: in.Name, Prefix: in.Prefix, Limit: in.Limit}
-	if q.Limit == 0 {
-		q.Limit = defaultLimit
-	}
-	if in.Mine || (in.Last && in.User == "") {
-		q.User = a.user
-	}
-	if in.Last {
-		q.Limit = 1
-	}
-	for _, text := range in.State {
-		state, err := job.ParseState(text)
-		if err != nil {
-			return q, bad("%w", err)
-		}
-		q.States = append(q.States, state)
-	}
-	if _, err := path.Match(in.Name, ""); err != nil {
-		return q, bad("name %.60q: not a glob: %w", in.Name, err)
-	}
-	var err error
-	q.After, err = parseCursor(in.Cursor)
-	return q, err
-}
-
-// forwarded returns the query for another daemon, with fields that depend on the requester filled in.
-func (in *listInput) forwarded(q job.Query) url.Values {
-	return JobFilter{States: q.States, User: q.User, Name: q.Name, Prefix: q.Prefix, Limit: q.Limit, Cursor: in.Cursor}.query()
-}
-
-// cursor encodes a position as text.
-func cursor(p job.Position) string {
-	return strconv.FormatInt(p.Submitted.UnixNano(), 10) + "." + string(p.ID)
-}
-
-func parseCursor(text string) (job.Position, error) {
-	if text == "" {
-		return job.Position{}, nil
-	}
-	at, id, _ := strings.Cut(text, ".")
-	ns, err1 := strconv.ParseInt(at, 10, 64)
-	whole, err2 := job.ParseID(id)
-	if err := errors.Join(err1, err2); err != nil {
-		return job.Position{}, bad("cursor %s: want the field next of a listing", quote(text))
-	}
-	return job.Position{Submitted: time.Unix(0, ns), ID: whole}, nil
+	return nil, nil //nolint:nilnil // 204: there is nothing to say
 }

@@ -4,6 +4,7 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -32,7 +33,7 @@ func serve(t *testing.T, change func(*Config)) (*daemon, Config, context.CancelF
 	cfg.Self, cfg.Socket, cfg.HTTP = d.peer, filepath.Join(dir, "run", "muster.sock"), "127.0.0.1:0"
 	change(&cfg)
 	d.openAudit(t)
-	d.server, err = New(cfg, Needs{Audit: d.audit, Jobs: d, Explain: d, Watch: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d}, slog.New(slog.DiscardHandler))
+	d.server, err = New(cfg, Needs{Audit: d.audit, Jobs: d, Explain: d, Watch: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d, Measured: Measured{Metrics: measured{d}}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,6 +169,27 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// Requests over TCP submit no jobs if there is no account for them. The error names the setting. All else goes on.
+func TestNoJobsOverTCPWithoutAnAccount(t *testing.T) {
+	d, _, _ := serve(t, func(c *Config) { c.HTTPReads = true })
+	c := client(t, ClientConfig{Addr: d.server.HTTPAddr().String()})
+	spec := job.DefaultSpec()
+	spec.Command = []string{"true"}
+	_, submitted := c.Submit(t.Context(), spec, "")
+	_, offered := c.Offers(t.Context(), spec)
+	for what, err := range map[string]error{"Submit": submitted, "Offers": offered} {
+		if !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "http-user") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s = %v", what, err)
+		}
+	}
+	if len(d.jobs) != 0 {
+		t.Errorf("%d jobs were accepted", len(d.jobs))
+	}
+	if _, err := c.Jobs(t.Context(), JobFilter{}); err != nil {
+		t.Errorf("Jobs = %v", err)
+	}
+}
+
 // A web page in the user's browser can send requests to loopback, but the server refuses them.
 func TestWebPagesAreKeptOut(t *testing.T) {
 	d, _, _ := serve(t, func(*Config) {})
@@ -198,6 +220,124 @@ func TestWebPagesAreKeptOut(t *testing.T) {
 		resp.Body.Close()
 		if resp.StatusCode != c.status {
 			t.Errorf("%s: status %d, want %d", name, resp.StatusCode, c.status)
+		}
+	}
+}
+
+// Nor can a web page read anything, or have anything read, though GET changes nothing.
+func TestWebPagesReadNothing(t *testing.T) {
+	d, _, _ := serve(t, func(*Config) {})
+	addr := d.server.HTTPAddr().String()
+	ask := func(method, path string, pairs ...string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < len(pairs); i += 2 {
+			req.Header.Set(pairs[i], pairs[i+1])
+			if pairs[i] == "Host" {
+				req.Host = pairs[i+1]
+			}
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp
+	}
+	for _, path := range []string{"/v1/stats", "/metrics", "/docs", "/openapi.json", "/health", "/ui/x"} {
+		for name, pairs := range map[string][]string{
+			"across sites": {"Sec-Fetch-Site", "cross-site"}, "another port of this host": {"Sec-Fetch-Site", "same-site"}, "another origin": {"Origin", "http://evil.example"},
+			"another port": {"Origin", "http://127.0.0.1:1"}, "a rebinding name": {"Host", "evil.example"}, "another address": {"Host", "10.0.0.1"},
+		} {
+			if resp := ask(http.MethodGet, path, pairs...); resp.StatusCode != http.StatusForbidden || resp.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" {
+				t.Errorf("%s: GET %s: %d %v", name, path, resp.StatusCode, resp.Header)
+			}
+		}
+	}
+	if resp := ask(http.MethodOptions, "/v1/jobs", "Origin", "http://evil.example", "Access-Control-Request-Method", "POST"); resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("a preflight: %d %v", resp.StatusCode, resp.Header)
+	}
+	if resp := ask(http.MethodGet, "/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"); resp.StatusCode != http.StatusOK {
+		t.Errorf("a link to the page: %d", resp.StatusCode)
+	}
+}
+
+// The page is for everybody. What it shows needs the token, and a WebSocket a ticket that the token gives.
+func TestPageAndToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	const secret = "0123456789abcdef-secret"
+	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, _, _ := serve(t, func(c *Config) { c.TokenFile, c.Hosts = file, []string{"gpu.example"} })
+	addr := d.server.HTTPAddr().String()
+	for name, c := range map[string]struct {
+		method, path, host, token, kind string
+		status                          int
+	}{
+		"the page":                      {"GET", "/", "", "", "text/html; charset=utf-8", 200},
+		"a page":                        {"GET", "/jobs/x", "", "", "text/html; charset=utf-8", 200},
+		"by a name of the settings":     {"GET", "/", "gpu.example", "", "text/html; charset=utf-8", 200},
+		"by an address":                 {"GET", "/", "10.1.2.3:80", "", "text/html; charset=utf-8", 200},
+		"by another name":               {"GET", "/", "evil.example", "", "application/problem+json", 403},
+		"by another name with token":    {"GET", "/v1/stats", "evil.example", secret, "application/problem+json", 403},
+		"what it shows":                 {"GET", "/v1/stats", "", "", "application/problem+json", 401},
+		"what it shows, with the token": {"GET", "/v1/stats", "", secret, "application/json", 200},
+		"a ticket":                      {"POST", "/v1/tickets", "", "", "application/problem+json", 401},
+		"a ticket, with the token":      {"POST", "/v1/tickets", "", secret, "application/json", 201},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+addr+c.path, strings.NewReader(`{"target":"/v1/jobs/x/tasks/0/exec"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		if c.token != "" {
+			req.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		if c.host != "" {
+			req.Host = c.host
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if kind := resp.Header.Get("Content-Type"); resp.StatusCode != c.status || kind != c.kind {
+			t.Errorf("%s: %d %s, want %d %s", name, resp.StatusCode, kind, c.status, c.kind)
+		}
+	}
+	if entries, err := os.ReadFile(filepath.Join(d.auditDir, "audit.jsonl")); err == nil && strings.Contains(string(entries), secret) {
+		t.Errorf("the audit log has the token:\n%s", entries)
+	}
+}
+
+// With a certificate the API is served by TLS only.
+func TestTLS(t *testing.T) {
+	certFile, keyFile := filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key")
+	pool := newCertificate(t, certFile, keyFile, 1)
+	d, _, _ := serve(t, func(c *Config) { c.CertFile, c.KeyFile = certFile, keyFile })
+	addr := d.server.HTTPAddr().String()
+	if _, err := client(t, ClientConfig{Addr: addr}).Stats(t.Context()); err == nil {
+		t.Error("it is served without TLS too")
+	}
+	browser := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
+	defer browser.CloseIdleConnections()
+	for path, kind := range map[string]string{"/": "text/html; charset=utf-8", "/v1/stats": "application/json"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+addr+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Origin", "https://"+addr)
+		resp, err := browser.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != kind || resp.ProtoMajor != 2 {
+			t.Errorf("%s: %d %v over %s", path, resp.StatusCode, resp.Header, resp.Proto)
 		}
 	}
 }
@@ -267,7 +407,7 @@ func TestStopEndsStreams(t *testing.T) {
 				close(opened)
 			case EventSilent:
 				return
-			case EventJob, EventGone:
+			case EventJob, EventGone, EventTask, EventNode, EventGPU, EventMember, EventGap:
 			}
 		}
 	}()

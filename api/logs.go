@@ -23,9 +23,9 @@ type logInput struct {
 	Task    int    `path:"t" minimum:"0" maximum:"2147483647"`
 	Stream  string `query:"stream" enum:"both,stdout,stderr" default:"both" doc:"both means stdout and stderr in the order in which they were written."`
 	Follow  bool   `query:"follow" doc:"Send new output until the attempt has ended. Wait if the task has not started."`
-	Offset  int64  `query:"offset" doc:"Offset in the stream of the first byte to send. A negative offset counts from the end."`
+	Offset  int64  `query:"offset" minimum:"-9007199254740992" maximum:"9007199254740992" doc:"Offset in the stream of the first byte to send. A negative offset counts from the end."`
 	Marks   bool   `query:"marks" default:"true" doc:"Output may have been removed to keep the log within its size limit. true: send a line of text in its place. false: end the body there."`
-	Attempt int    `query:"attempt" minimum:"0" doc:"The attempt to which offset applies. If a newer attempt has started, its log is sent from the start."`
+	Attempt int    `query:"attempt" minimum:"0" maximum:"2147483647" doc:"The attempt to which offset applies. If a newer attempt has started, its log is sent from the start."`
 	Exact   bool   `query:"exact" doc:"Send the log of attempt, even if a newer one has started."`
 }
 

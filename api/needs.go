@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/usage"
 )
 
 // Jobs stores the jobs that this daemon owns.
@@ -42,6 +43,15 @@ type Changes interface {
 	// Requeue has tasks of a job run again; no ranges means all. Tasks that run end first. With failed it means only
 	// tasks that have ended, and not with SUCCEEDED. It returns ErrConflict if none of them can run again.
 	Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed bool, reason string) (job.Job, error)
+	// Forget deletes a job that has ended. It returns ErrConflict for any other.
+	Forget(ctx context.Context, id job.ID) error
+}
+
+// Scheduling looks for hosts anew.
+type Scheduling interface {
+	// LookAnew ends the back-offs of the waiting jobs of this daemon, those of one user or for an empty name of all, and has
+	// hosts looked for. It returns after some seconds what was placed meanwhile.
+	LookAnew(ctx context.Context, user string) (Looked, error)
 }
 
 // Deaths gives up the tasks of this daemon's jobs on a host that is gone for good.
@@ -85,6 +95,22 @@ type NodeSource interface {
 	Drain(ctx context.Context, d Drain) error
 	// Resume ends a drain, and the quarantine of all GPUs.
 	Resume(ctx context.Context) error
+}
+
+// Usage tells what was measured on this host.
+type Usage interface {
+	// Attempt returns what an attempt uses that runs on this host. It returns ErrNotFound if the attempt does not run here,
+	// or has not been measured yet.
+	Attempt(ctx context.Context, a job.Attempt) (AttemptUsage, error)
+	// Host returns the samples of the last hour: those of the host, and those of each GPU by its UUID.
+	Host(ctx context.Context) (usage.Points, map[string]usage.Points, error)
+}
+
+// AttemptUsage is what an attempt uses that runs.
+type AttemptUsage struct {
+	Report usage.Report         // as it would be if the attempt ended now
+	Recent usage.Points         // the samples of the last hour
+	Idle   map[string]time.Time // since when it hardly uses GPUs of its own, by UUID
 }
 
 // Logs opens the output of attempts that this host has started.
@@ -176,27 +202,37 @@ type Self interface {
 
 // Needs holds the parts of the daemon that a server uses.
 type Needs struct {
-	Jobs      Jobs
-	Deaths    Deaths
-	Explain   Explain
-	Watch     Watch
-	Progress  Progress
-	Node      NodeSource
-	Users     Users
-	Logs      Logs
-	Peers     Peers
-	Directory Directory
-	Uploads   Uploads
-	Files     Files
-	Exec      Exec
-	Self      Self
-	Audit     Audit
+	Jobs       Jobs
+	Deaths     Deaths
+	Explain    Explain
+	Scheduling Scheduling
+	Watch      Watch
+	Progress   Progress
+	Node       NodeSource
+	Users      Users
+	Logs       Logs
+	Peers      Peers
+	Directory  Directory
+	Uploads    Uploads
+	Files      Files
+	Exec       Exec
+	Self       Self
+	Audit      Audit
+	Measured
 	// Transport carries requests to http://PEER/… to the PeerListener of another daemon.
 	Transport http.RoundTripper
 	// PeerListener accepts connections of other daemons, which are authenticated members. It may be nil.
 	PeerListener net.Listener
-	// Registry is served at /metrics; it may be nil.
+}
+
+// Measured holds what the daemon measures.
+type Measured struct {
+	Usage Usage
+	// Registry has metrics that are counted as things happen, and gets those of the server. It may be nil: then there are no
+	// metrics.
 	Registry *prometheus.Registry
+	// Metrics are looked up at each scrape; it may be nil.
+	Metrics Metrics
 }
 
 // Submission is a job that a user submits.

@@ -7,47 +7,99 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 )
 
 type (
-	nodesOutput struct{ Body Listing[Node] }
-	nodeOutput  struct{ Body Node }
-	gpusOutput  struct{ Body Listing[GPU] }
-	statsOutput struct{ Body Stats }
-	nodeInput   struct {
+	nodesInput struct{ ListingInput }
+	nodeOutput struct{ Body Node }
+	nodeInput  struct {
 		ID string `path:"id" maxLength:"128" doc:"The node's id or name."`
 	}
 	gpusInput struct {
-		Free bool `query:"free" doc:"Only GPUs that are wholly free."`
+		ListingInput
+
+		Free bool     `query:"free" doc:"Only GPUs that are wholly free."`
+		Node []string `query:"node" maxItems:"256" doc:"Only GPUs of the nodes with these ids."`
+	}
+	statsInput struct {
+		Fresh   bool   `query:"fresh" doc:"Ask all nodes now. Otherwise the answer has what they have told within the last second."`
+		NoCache string `header:"Cache-Control" maxLength:"256" doc:"no-cache means the same as fresh."`
+		Match   string `header:"If-None-Match" maxLength:"1024" doc:"The ETag of an earlier answer. If nothing but the age has changed, the answer is 304 without a body."`
 	}
 )
 
-// nodeRoutes serves this node, and merges the answers of all others.
+// nodeRoutes serves this node, and what all others have told.
 type nodeRoutes struct {
 	*daemons
 
-	node  NodeSource
-	watch Watch
+	node   NodeSource
+	watch  Watch
+	viewer *viewer
+}
+
+// nodeOrders are the orders of nodes.
+var nodeOrders = orders[nodeRow]{
+	"name":    func(a, b *nodeRow) int { return strings.Compare(a.Name, b.Name) },
+	"id":      func(a, b *nodeRow) int { return strings.Compare(string(a.ID), string(b.ID)) },
+	"state":   func(a, b *nodeRow) int { return strings.Compare(string(a.State), string(b.State)) },
+	"version": func(a, b *nodeRow) int { return strings.Compare(a.Version, b.Version) },
+	"cpus":    func(a, b *nodeRow) int { return cmp.Compare(a.CPUs, b.CPUs) },
+	"memory":  func(a, b *nodeRow) int { return cmp.Compare(a.Memory, b.Memory) },
+	"disk":    func(a, b *nodeRow) int { return cmp.Compare(a.Disk, b.Disk) },
+	"running": func(a, b *nodeRow) int { return cmp.Compare(a.Running, b.Running) },
+	"age":     func(a, b *nodeRow) int { return cmp.Compare(a.age, b.age) },
+}
+
+// gpuOrders are the orders of GPUs.
+var gpuOrders = orders[GPU]{
+	"node":        func(a, b *GPU) int { return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.Index, b.Index)) },
+	"uuid":        func(a, b *GPU) int { return strings.Compare(a.UUID, b.UUID) },
+	"model":       func(a, b *GPU) int { return strings.Compare(a.Model, b.Model) },
+	"class":       func(a, b *GPU) int { return strings.Compare(a.Class, b.Class) },
+	"memory":      func(a, b *GPU) int { return cmp.Compare(a.Memory, b.Memory) },
+	"memory_used": func(a, b *GPU) int { return cmp.Compare(a.MemoryUsed, b.MemoryUsed) },
+	"utilization": func(a, b *GPU) int { return cmp.Compare(a.Utilization, b.Utilization) },
+	"temperature": func(a, b *GPU) int { return cmp.Compare(a.Temperature, b.Temperature) },
+	"power":       func(a, b *GPU) int { return cmp.Compare(a.Power, b.Power) },
+	"health":      func(a, b *GPU) int { return strings.Compare(string(a.Health), string(b.Health)) },
+	"free":        func(a, b *GPU) int { return cmp.Compare(a.Free, b.Free) },
+	"job":         func(a, b *GPU) int { return strings.Compare(string(a.Job), string(b.Job)) },
+}
+
+// nodeRow is a node in a listing. Its document is shared: it is not changed.
+type nodeRow struct {
+	*Node
+	item
+	counts map[job.State]int // of the jobs of its daemon; nil: not known
+	silent bool
+}
+
+func rowOfNode(n *Node, seen time.Time) nodeRow {
+	return nodeRow{Node: n, item: item{text: textOf(n), aged: true, seen: seen}}
 }
 
 // nodes returns this node and, unless the request is from another daemon, all others. A node that does not answer
 // appears as it was last known.
-func (r *nodeRoutes) nodes(ctx context.Context) ([]Node, []string, error) {
+func (r *nodeRoutes) nodes(ctx context.Context, fresh bool) (rows []nodeRow, partial []string, err error) {
 	info, err := r.node.Node(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	answers, err := fan[Listing[Node]](ctx, r.daemons, "/v1/nodes", nil)
+	own := NodeDocument(info)
+	rows = []nodeRow{rowOfNode(&own, time.Now())}
+	rows, ask, v, err := r.told(ctx, rows, fresh)
 	if err != nil {
 		return nil, nil, err
 	}
-	list := []Node{NodeDocument(info)}
+	answers := askThem[Listing[Node]](ctx, r.daemons, ask, "/v1/nodes", nil)
 	for i := range answers {
 		a := &answers[i]
 		if a.err == nil && (len(a.value.Items) != 1 || !a.value.Items[0].isOf(a.member.Peer)) {
@@ -55,25 +107,77 @@ func (r *nodeRoutes) nodes(ctx context.Context) ([]Node, []string, error) {
 			r.metrics.dropped(len(a.value.Items))
 		}
 		if a.err != nil {
-			list = append(list, silentNode(a.member))
+			v.unanswered(a.member.Peer)
+			rows = append(rows, silentRow(a.member, a.member.LastSeen))
 			continue
 		}
-		n := a.value.Items[0]
+		n := &a.value.Items[0]
+		n.Age, n.SeenAt = nil, nil
 		n.vouch(a.member.Signed)
-		list = append(list, n)
+		rows = append(rows, rowOfNode(n, time.Now()))
 	}
-	slices.SortFunc(list, func(a, b Node) int {
-		if c := strings.Compare(a.Name, b.Name); c != 0 {
-			return c
+	for _, x := range rows {
+		if x.silent {
+			partial = append(partial, x.Name)
 		}
-		return strings.Compare(string(a.ID), string(b.ID))
+	}
+	r.metrics.silence(len(partial))
+	slices.SortFunc(rows, func(a, b nodeRow) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(string(a.ID), string(b.ID)))
 	})
-	return list, silent(r.daemons, answers), nil
+	return rows, partial, nil
+}
+
+// told adds the nodes that the picture has, and returns the members that must be asked.
+func (r *nodeRoutes) told(ctx context.Context, rows []nodeRow, fresh bool) (all []nodeRow, ask []Member, v *view, err error) {
+	others, err := r.others(ctx)
+	if err != nil || fresh || requesterOf(ctx).from == fromPeer {
+		return rows, others, nil, err
+	}
+	v = r.viewer.look(ctx)
+	ask = v.see(others, func(m *viewMember, c contact, told time.Time) {
+		if c == contactSilent {
+			rows = append(rows, silentRow(m.Member, told))
+			return
+		}
+		rows = append(rows, nodeRow{
+			Node: m.node, item: item{text: m.text, aged: true, age: time.Since(told), seen: told}, counts: m.counts,
+		})
+	})
+	return rows, ask, v, nil
+}
+
+// silentRow is the row of a node that does not answer.
+func silentRow(m Member, seen time.Time) nodeRow {
+	n := silentNode(m)
+	x := rowOfNode(&n, seen)
+	x.silent, x.aged, x.age = true, !seen.IsZero(), time.Since(seen) // zero: this daemon has never met it
+	return x
+}
+
+// oldest returns the greatest age of those that answer.
+func oldest(rows []nodeRow) (age time.Duration) {
+	for _, x := range rows {
+		if !x.silent {
+			age = max(age, x.age)
+		}
+	}
+	return age
 }
 
 // isOf reports whether a node and its GPUs are those of a daemon.
 func (n *Node) isOf(p job.Peer) bool {
 	return n.ID == p && !slices.ContainsFunc(n.GPUs, func(g GPU) bool { return g.NodeID != p })
+}
+
+// seen returns a node with what this daemon knows of the time; if it never met the node, nothing.
+func (n Node) seen(age time.Duration, seen time.Time) Node {
+	n.Age, n.SeenAt = nil, at(seen)
+	if !seen.IsZero() {
+		seconds := age.Seconds()
+		n.Age = &seconds
+	}
+	return n
 }
 
 // silentNode returns what is known of a node that does not answer: what it has, but not what is free.
@@ -87,28 +191,60 @@ func silentNode(m Member) Node {
 	return n
 }
 
-func (r *nodeRoutes) list(ctx context.Context, _ *struct{}) (*nodesOutput, error) {
-	list, partial, err := r.nodes(ctx)
+func (r *nodeRoutes) list(ctx context.Context, in *nodesInput) (*listingOutput, error) {
+	if err := checkFields[Node](in.Fields); err != nil {
+		return nil, err
+	}
+	order, err := nodeOrders.of(cmp.Or(in.Sort, "name"))
 	if err != nil {
 		return nil, err
 	}
-	return &nodesOutput{Listing[Node]{Schema: SchemaNodes, Items: list, Partial: partial}}, nil
+	rows, partial, err := r.nodes(ctx, in.fresh())
+	if err != nil {
+		return nil, err
+	}
+	if in.Sort != "" {
+		slices.SortStableFunc(rows, func(a, b nodeRow) int { return order(&a, &b) })
+	}
+	l := listing{schema: SchemaNodes, partial: partial, age: oldest(rows)}
+	for _, x := range rows {
+		l.items = append(l.items, x.item)
+	}
+	return l.answer(&in.ListingInput), nil
 }
 
-func (r *nodeRoutes) listGPUs(ctx context.Context, in *gpusInput) (*gpusOutput, error) {
-	nodes, partial, err := r.nodes(ctx)
+func (r *nodeRoutes) listGPUs(ctx context.Context, in *gpusInput) (*listingOutput, error) {
+	if err := checkFields[GPU](in.Fields); err != nil {
+		return nil, err
+	}
+	order, err := gpuOrders.of(cmp.Or(in.Sort, "node"))
 	if err != nil {
 		return nil, err
 	}
-	l := Listing[GPU]{Schema: SchemaGPUs, Items: []GPU{}, Partial: partial}
-	for _, n := range nodes {
-		for _, g := range n.GPUs {
+	rows, partial, err := r.nodes(ctx, in.fresh())
+	if err != nil {
+		return nil, err
+	}
+	l := listing{schema: SchemaGPUs, partial: partial, age: oldest(rows)}
+	var gpus []*GPU
+	for _, n := range rows {
+		if len(in.Node) > 0 && !slices.Contains(in.Node, string(n.ID)) {
+			continue
+		}
+		for i := range n.GPUs {
+			g := &n.GPUs[i]
 			if !in.Free || (g.Free == 1 && g.Health == gpu.Healthy && n.State == NodeReady) {
-				l.Items = append(l.Items, g)
+				gpus = append(gpus, g)
 			}
 		}
 	}
-	return &gpusOutput{l}, nil
+	if in.Sort != "" {
+		slices.SortStableFunc(gpus, order)
+	}
+	for _, g := range gpus {
+		l.items = append(l.items, item{text: textOf(g)})
+	}
+	return l.answer(&in.ListingInput), nil
 }
 
 func (r *nodeRoutes) get(ctx context.Context, in *nodeInput) (*nodeOutput, error) {
@@ -121,14 +257,14 @@ func (r *nodeRoutes) get(ctx context.Context, in *nodeInput) (*nodeOutput, error
 		if err != nil {
 			return nil, err
 		}
-		return &nodeOutput{NodeDocument(info)}, nil
+		return &nodeOutput{NodeDocument(info).seen(0, time.Now())}, nil
 	}
 	if requesterOf(ctx).from == fromPeer {
 		return nil, &notFoundError{"node", in.ID, "the request reached the daemon of another node"}
 	}
-	n := silentNode(m)
+	n := silentNode(m).seen(time.Since(m.LastSeen), m.LastSeen)
 	if m.State != NodeLost {
-		ctx, cancel := context.WithTimeout(ctx, fanTotal)
+		ctx, cancel := context.WithTimeout(ctx, fanWait)
 		defer cancel()
 		var fresh Node
 		err := r.ask(ctx, m.Peer, "/v1/nodes/"+string(m.Peer), url.Values{}, &fresh)
@@ -137,7 +273,7 @@ func (r *nodeRoutes) get(ctx context.Context, in *nodeInput) (*nodeOutput, error
 			r.metrics.dropped(1)
 		}
 		if err == nil {
-			n = fresh
+			n = fresh.seen(0, time.Now())
 			n.vouch(m.Signed)
 		} else if !errors.Is(err, ErrUnavailable) {
 			return nil, err
@@ -146,7 +282,7 @@ func (r *nodeRoutes) get(ctx context.Context, in *nodeInput) (*nodeOutput, error
 	return &nodeOutput{n}, nil
 }
 
-func (r *nodeRoutes) stats(ctx context.Context, _ *struct{}) (*statsOutput, error) {
+func (r *nodeRoutes) stats(ctx context.Context, in *statsInput) (*listingOutput, error) {
 	info, err := r.node.Node(ctx)
 	if err != nil {
 		return nil, err
@@ -155,11 +291,22 @@ func (r *nodeRoutes) stats(ctx context.Context, _ *struct{}) (*statsOutput, erro
 	if err != nil {
 		return nil, err
 	}
-	answers, err := fan[Stats](ctx, r.daemons, "/v1/stats", nil)
+	own := NodeDocument(info)
+	params := ListingInput{Fresh: in.Fresh, NoCache: in.NoCache, Match: in.Match}
+	rows, ask, v, err := r.told(ctx, nil, params.fresh())
 	if err != nil {
 		return nil, err
 	}
-	sum := nodeStats(NodeDocument(info), counts)
+	answers := askThem[Stats](ctx, r.daemons, ask, "/v1/stats", nil)
+	sum := nodeStats(&own, counts)
+	for _, x := range rows {
+		if x.silent {
+			sum.Nodes[x.State]++
+			sum.Partial = append(sum.Partial, x.Name)
+			continue
+		}
+		sum.add(nodeStats(x.Node, x.counts))
+	}
 	for i := range answers {
 		a := &answers[i]
 		if a.err == nil && !a.value.ofOneNode() {
@@ -167,13 +314,17 @@ func (r *nodeRoutes) stats(ctx context.Context, _ *struct{}) (*statsOutput, erro
 			r.metrics.dropped(1)
 		}
 		if a.err != nil {
+			v.unanswered(a.member.Peer)
 			sum.Nodes[silentNode(a.member).State]++
 			continue
 		}
 		sum.add(a.value)
 	}
-	sum.Partial = silent(r.daemons, answers)
-	return &statsOutput{sum}, nil
+	sum.Partial = append(sum.Partial, silent(r.daemons, answers)...)
+	slices.Sort(sum.Partial)
+	hash := maphash.Bytes(etagSeed, textOf(&sum))
+	sum.Age = oldest(rows).Seconds()
+	return params.unlessSame(hash, func() []byte { return append(textOf(&sum), '\n') }), nil
 }
 
 // ofOneNode reports whether the totals are those of one node.
@@ -188,11 +339,11 @@ func (s *Stats) ofOneNode() bool {
 	return n == 1
 }
 
-func nodeStats(n Node, counts map[job.State]int) Stats {
+func nodeStats(n *Node, counts map[job.State]int) Stats {
 	s := Stats{
 		Schema: SchemaStats, Nodes: map[NodeState]int{n.State: 1}, Jobs: map[job.State]int{}, Models: map[string]Amount{},
 		CPUs: Amount{int64(n.CPUs), int64(n.Free.CPUs)}, Memory: Amount{n.Memory, n.Free.Memory},
-		GPUs: Amount{int64(len(n.GPUs)), int64(n.Free.GPUs)},
+		GPUs: Amount{int64(len(n.GPUs)), int64(n.Free.GPUs)}, Partial: []string{},
 	}
 	for state, count := range counts {
 		s.Jobs[state] += count
@@ -204,6 +355,9 @@ func nodeStats(n Node, counts map[job.State]int) Stats {
 			m.Free++
 		}
 		s.Models[g.Class] = m
+		if u := g.Utilization; u >= 0 && g.ReadAt != nil {
+			s.inUse(&GPUsInUse{Known: 1, Busy: float64(min(u, 100)) / 100})
+		}
 	}
 	return s
 }
@@ -218,7 +372,20 @@ func (s *Stats) add(o Stats) {
 	for k, v := range o.Models {
 		s.Models[k] = s.Models[k].plus(v)
 	}
+	s.inUse(o.InUse)
 	s.CPUs, s.Memory, s.GPUs = s.CPUs.plus(o.CPUs), s.Memory.plus(o.Memory), s.GPUs.plus(o.GPUs)
+}
+
+// inUse adds GPUs of which it is known how much is in use. What another daemon says of itself is kept within reason.
+func (s *Stats) inUse(u *GPUsInUse) {
+	if u == nil || u.Known < 1 || u.Busy < 0 || u.Busy > float64(u.Known) {
+		return
+	}
+	if s.InUse == nil {
+		s.InUse = &GPUsInUse{}
+	}
+	s.InUse.Known += u.Known
+	s.InUse.Busy += u.Busy
 }
 
 func (a Amount) plus(b Amount) Amount { return Amount{a.Total + b.Total, a.Free + b.Free} }

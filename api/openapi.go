@@ -1,13 +1,13 @@
 package api
 
-// Additions to the OpenAPI document that the Go types do not give, and a page that shows the document without loading
-// anything from other servers.
+// The OpenAPI document: what is added to that which the Go types give.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"html"
-	"net/http"
+	"iter"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/job/jobfile"
 )
 
 // tarOf returns an operation that answers with an archive.
@@ -22,6 +23,15 @@ func tarOf(op huma.Operation) huma.Operation {
 	op.Responses = map[string]*huma.Response{"200": {
 		Description: "A tar archive. The trailer " + headerEnd + " confirms that the archive is complete.",
 		Content:     map[string]*huma.MediaType{contentTar: {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}},
+	}}
+	return op
+}
+
+// metricsOf returns an operation that answers with metrics.
+func metricsOf(op huma.Operation) huma.Operation {
+	op.Responses = map[string]*huma.Response{"200": {
+		Description: "Metrics in the text format of Prometheus.",
+		Content:     map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}},
 	}}
 	return op
 }
@@ -50,7 +60,32 @@ func eventsOf(op huma.Operation) huma.Operation {
 }
 
 // requests are the documents in which an unknown field is an error.
-var requests = []string{"Spec", "Resources", "ChangeRequest", "DeclareDeadRequest", "InviteRequest", "JoinRequest"}
+var requests = []string{"Spec", "Resources", "ChangeRequest", "DeclareDeadRequest", "InviteRequest", "JoinRequest", "TicketRequest"}
+
+// OpenAPI returns the document of this version as JSON.
+func OpenAPI(version string) ([]byte, error) {
+	limits := newAdmission(nil)
+	rt := newRouter(Config{Version: version}, Needs{}, nil, nil, limits, nil, slog.New(slog.DiscardHandler))
+	text, err := json.Marshal(rt.api.OpenAPI())
+	if err != nil {
+		return nil, fmt.Errorf("api: the OpenAPI document: %w", err)
+	}
+	return text, nil
+}
+
+// operations returns the operations of a document, by path and method.
+func operations(doc *huma.OpenAPI) iter.Seq[*huma.Operation] {
+	return func(yield func(*huma.Operation) bool) {
+		for _, path := range sortedKeys(doc.Paths) {
+			p := doc.Paths[path]
+			for _, op := range []*huma.Operation{p.Get, p.Put, p.Post, p.Delete, p.Options, p.Head, p.Patch, p.Trace} {
+				if op != nil && !yield(op) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // finishOpenAPI adds what the Go types do not say about the routes.
 func finishOpenAPI(doc *huma.OpenAPI) {
@@ -62,97 +97,99 @@ func finishOpenAPI(doc *huma.OpenAPI) {
 		doc.Paths[path].Post.RequestBody.Content["application/json"].Schema = spec
 	}
 	// Only a command or a script is required: everything else has a default.
-	schemas.Map()["Spec"].Required = nil
+	schemas.Map()["Spec"].Required, schemas.Map()["Resources"].Required = nil, nil
 	for name, schema := range schemas.Map() {
 		if schema.Type == huma.TypeObject && !slices.Contains(requests, name) && schema.AdditionalProperties == false {
 			schema.AdditionalProperties = nil // fields may be added to our answers
 		}
 	}
 	doc.Paths["/v1/events"].Get.Responses["200"].Content["text/event-stream"].Schema = schemas.Schema(reflect.TypeFor[Event](), true, "Event")
-}
-
-const docsPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
-// docs serves the page.
-func docs(doc *huma.OpenAPI) http.HandlerFunc {
-	page := docsPage(doc)
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", docsPolicy)
-		_, _ = w.Write(page) // if the reader is gone the error does not matter
+	describeJobFile(schemas.Map())
+	for name, schema := range schemas.Map() {
+		for field, s := range schema.Properties {
+			schema.Properties[field] = describe(name, field, s)
+		}
 	}
+	describeOperations(doc)
+	refuseIn(doc)
+	secure(doc)
+	hideUnused(doc)
 }
 
-func docsPage(doc *huma.OpenAPI) []byte {
-	var b strings.Builder
-	b.WriteString(`<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>muster HTTP API</title>
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}code,pre{font:14px/1.4 ui-monospace,monospace}
-pre{background:#8882;padding:.6rem;overflow:auto}summary{cursor:pointer}td,th{text-align:left;padding:.1rem .8rem .1rem 0;vertical-align:top}:root{color-scheme:light dark}</style></head><body>
-`)
-	fmt.Fprintf(&b, "<h1>muster HTTP API</h1><p>%s</p><p>The same in a format for programs: <a href=\"/openapi.json\">/openapi.json</a> (version %s).</p>\n", html.EscapeString(doc.Info.Description), html.EscapeString(doc.Info.Version))
-	for _, path := range sortedKeys(doc.Paths) {
-		item := doc.Paths[path]
-		for _, op := range []*huma.Operation{item.Get, item.Post} {
-			if op != nil {
-				docsOperation(&b, op)
+// describeOperations adds the descriptions of the operations, and of their parameters and headers.
+func describeOperations(doc *huma.OpenAPI) {
+	for op := range operations(doc) {
+		op.Description = operationTexts[op.OperationID]
+		for _, p := range op.Parameters {
+			if p.Description == "" {
+				p.Description = fieldText(op.OperationID, p.Name)
+			}
+		}
+		for status, r := range op.Responses {
+			for name, h := range r.Headers {
+				if h.Description == "" {
+					h.Description = cmp.Or(h.Schema.Description, fieldText(op.OperationID, name))
+				}
+			}
+			if r.Description == "" {
+				r.Description = "Done, with status " + status + "."
 			}
 		}
 	}
-	b.WriteString("<h2>Documents</h2>\n")
-	schemas := doc.Components.Schemas.Map()
-	for _, name := range sortedKeys(schemas) {
-		fmt.Fprintf(&b, "<details id=\"%s\"><summary><code>%s</code></summary><pre>%s</pre></details>\n", html.EscapeString(name), html.EscapeString(name), html.EscapeString(indented(schemas[name])))
-	}
-	b.WriteString("</body></html>\n")
-	return []byte(b.String())
 }
 
-func docsOperation(b *strings.Builder, op *huma.Operation) {
-	fmt.Fprintf(b, "<h3 id=\"%s\"><code>%s %s</code></h3><p>%s</p>\n", html.EscapeString(op.OperationID), op.Method, html.EscapeString(op.Path), html.EscapeString(op.Summary))
-	if len(op.Parameters) > 0 {
-		b.WriteString("<table>")
-		for _, p := range op.Parameters {
-			fmt.Fprintf(b, "<tr><td><code>%s</code></td><td>%s</td><td>%s</td></tr>", html.EscapeString(p.Name), html.EscapeString(p.In), html.EscapeString(p.Description))
+// describeJobFile adds what the reference of the job file says to the schema of the body of a submit.
+func describeJobFile(schemas map[string]*huma.Schema) {
+	for _, f := range jobfile.Fields() {
+		of, field := schemas["Spec"], f.Name
+		if _, inner, nested := strings.Cut(f.Name, "."); nested {
+			of, field = schemas["Resources"], inner
 		}
-		b.WriteString("</table>\n")
-	}
-	if op.RequestBody != nil {
-		docsContent(b, "body", "", op.RequestBody.Content)
-	}
-	for _, status := range sortedKeys(op.Responses) {
-		if status != "default" {
-			docsContent(b, status, op.Responses[status].Description, op.Responses[status].Content)
+		s := of.Properties[field]
+		if s == nil {
+			continue
 		}
-	}
-}
-
-func docsContent(b *strings.Builder, what, text string, content map[string]*huma.MediaType) {
-	for _, kind := range sortedKeys(content) {
-		fmt.Fprintf(b, "<p>%s: <code>%s</code>", what, html.EscapeString(kind))
-		if schema := content[kind].Schema; schema != nil && schema.Ref != "" {
-			name := html.EscapeString(schema.Ref[strings.LastIndexByte(schema.Ref, '/')+1:])
-			fmt.Fprintf(b, " <a href=\"#%s\">%s</a>", name, name)
+		s.Description = f.Text
+		if f.Bounds != "" {
+			s.Description += " " + strings.ToUpper(f.Bounds[:1]) + f.Bounds[1:] + "."
 		}
-		if text != "" && text != http.StatusText(http.StatusOK) {
-			fmt.Fprintf(b, " %s", html.EscapeString(text))
+		s.Enum = anys(f.Words)
+		if f.Most > 0 {
+			number := s
+			if s.Items != nil {
+				number = s.Items
+			}
+			number.Minimum, number.Maximum = &f.Least, &f.Most
 		}
-		b.WriteString("</p>\n")
 	}
 }
 
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
+// describe returns the schema of a field with its description, its words and its bounds.
+func describe(schema, field string, s *huma.Schema) *huma.Schema {
+	if s.Description == "" {
+		s.Description = fieldText(schema, field)
 	}
-	slices.Sort(keys)
-	return keys
+	bound(schema, field, s)
+	for _, inner := range []any{s.Items, s.AdditionalProperties} {
+		if inner, ok := inner.(*huma.Schema); ok && inner != nil {
+			bound(schema, field, inner)
+		}
+	}
+	words, open := wordsOf(schema, field)
+	switch {
+	case len(s.Enum) > 0 || len(words) == 0:
+	case open: // the words that are stable, or any other text
+		return &huma.Schema{Description: s.Description, AnyOf: []*huma.Schema{{Type: huma.TypeString, Enum: words}, {Type: huma.TypeString}}}
+	default:
+		s.Enum = words
+	}
+	return s
 }
 
-func indented(v any) string {
-	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err.Error()
+// fieldText returns the description of a field of a schema, or of a parameter of an operation.
+func fieldText(of, field string) string {
+	if text := fieldTexts[of+"."+field]; text != "" {
+		return text
 	}
-	return string(text)
+	return fieldTexts[field]
 }

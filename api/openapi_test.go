@@ -118,3 +118,35 @@ func TestDocsLoadNothing(t *testing.T) {
 		}
 	}
 }
+
+// Each route has a row that says which verb does the same, and an example that names it.
+func TestDocsHaveLines(t *testing.T) {
+	rt := newRouter(Config{}, Needs{}, nil, nil, newAdmission(nil), nil, slog.New(slog.DiscardHandler))
+	ops := map[string]bool{}
+	for op := range operations(rt.api.OpenAPI()) {
+		ops[op.OperationID] = true
+		if _, there := verbs[op.OperationID]; !there {
+			t.Errorf("%s: no row in verbs", op.OperationID)
+		}
+		if lines := linesOf(op); !strings.HasPrefix(lines, "curl ") || strings.Contains(lines, "{id}") || !strings.Contains(lines, " localhost/") {
+			t.Errorf("%s: %s", op.OperationID, lines)
+		}
+	}
+	for _, table := range []map[string]string{verbs, bodies} {
+		for id := range table {
+			if !ops[id] {
+				t.Errorf("a row about %s, which is no route", id)
+			}
+		}
+	}
+	for id, body := range bodies {
+		if !json.Valid([]byte(body)) {
+			t.Errorf("%s: %s", id, body)
+		}
+	}
+	for _, id := range []string{"submit-job", "offers"} {
+		if _, err := decodeSpec([]byte(bodies[id])); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+}

@@ -34,7 +34,7 @@ var (
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrDenied is a request that this user may not make.
 	ErrDenied = errors.New("not allowed")
-	// ErrNotYet is a request for something that this version does not support.
+	// ErrNotYet is a request for something that the version of the daemon does not support. This version says it of no request.
 	ErrNotYet = job.ErrNotYet
 )
 

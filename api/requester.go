@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/api/web"
 	"github.com/musterhq/muster/job"
 )
 
@@ -40,9 +42,12 @@ type requester struct {
 	user     string
 	operator bool // may change the jobs of all users
 	ownOnly  bool // this daemon shows users only their own jobs
+	reads    bool // submits no jobs; see Config.HTTPReads
+	scraper  bool // has the token for metrics, and reads only them, of all users
 	daemon   job.Peer
 	roles    []string // of the daemon now, by its credential
 	uid, pid int      // of the process at the other end of the socket
+	ticket   bool     // a web page that has shown a ticket for a WebSocket
 	note     *note    // for the audit log
 }
 
@@ -63,6 +68,14 @@ func (a requester) daemonMay(c callers) error {
 	}
 	return fmt.Errorf("%w: this needs a daemon with the role %s, and daemon %s has %s; ask at a daemon that has it",
 		ErrDenied, need+roleScheduler, a.daemon.Short(), cmp.Or(strings.Join(a.roles, ","), "none"))
+}
+
+// maySubmit returns an error if no job can run for the requester.
+func (a requester) maySubmit() error {
+	if !a.reads {
+		return nil
+	}
+	return fmt.Errorf("%w: submit over TCP: this daemon of root does not know as which account to run the job; name it with the setting http-user of the daemon, or submit on its socket", ErrDenied)
 }
 
 type requesterKey struct{}
@@ -128,16 +141,20 @@ func UserName(uid int) string {
 
 // authenticator determines who makes a request.
 type authenticator struct {
-	httpUser  string
-	operators []string
-	ownOnly   bool
-	tokenFile string
-	peers     Peers                  // says which roles other daemons have
-	token     atomic.Pointer[[]byte] // digest of the bearer token; nil: none
+	httpUser     string
+	httpReads    bool // see Config.HTTPReads
+	operators    []string
+	ownOnly      bool
+	tokenFile    string
+	metricsToken metricsToken
+	peers        Peers     // says which roles other daemons have
+	guard        web.Guard // of HTTP over TCP
+	tickets      *web.Tickets[requester]
+	token        atomic.Pointer[[]byte] // digest of the bearer token; nil: none
 }
 
 func newAuthenticator(cfg Config, peers Peers) (*authenticator, error) {
-	a := &authenticator{peers: peers, httpUser: cfg.HTTPUser, operators: cfg.Operators, ownOnly: cfg.OwnOnly, tokenFile: cfg.TokenFile}
+	a := &authenticator{peers: peers, httpUser: cfg.HTTPUser, httpReads: cfg.HTTPReads, operators: cfg.Operators, ownOnly: cfg.OwnOnly, tokenFile: cfg.TokenFile, metricsToken: metricsToken{file: cfg.MetricsTokenFile}, guard: guardOf(cfg), tickets: &web.Tickets[requester]{}}
 	return a, a.readToken()
 }
 
@@ -159,10 +176,13 @@ func (a *authenticator) identity(from origin, r *http.Request) (requester, error
 		name := c.userName()
 		return requester{from: from, user: name, uid: c.uid, pid: c.pid, operator: runsIt(c.uid) || a.isOperator(name)}, nil
 	case fromTCP:
-		if err := a.checkTCP(r); err != nil {
+		if err := checkPage(a.guard, r, false); err != nil {
 			return requester{}, err
 		}
-		return requester{from: from, user: a.httpUser, operator: a.isOperator(a.httpUser)}, nil
+		if web.IsSocket(r) && r.Header.Get("Origin") != "" {
+			return a.byTicket(r)
+		}
+		return a.byToken(r)
 	case fromPeer:
 		daemon := job.Peer(r.RemoteAddr) // the remote address of a stream is the peer
 		by := requester{from: from, daemon: daemon, roles: a.peers.RolesOf(daemon)}
@@ -187,32 +207,39 @@ func validUser(name string) bool {
 	return name != "" && len(name) <= maxUser && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' || r == ':' || r == '/' })
 }
 
-// checkTCP checks the bearer token if there is one. Without a token only this host can connect, but so can any web
-// page in a browser on it. Hence it refuses requests from other origins, and requests for other host names.
-func (a *authenticator) checkTCP(r *http.Request) error {
-	if err := http.NewCrossOriginProtection().Check(r); err != nil {
-		return fmt.Errorf("%w: a web page of another origin may not use this daemon", ErrDenied)
+// byToken returns who makes a request over TCP, by its token.
+func (a *authenticator) byToken(r *http.Request) (requester, error) {
+	err := a.checkToken(r)
+	switch {
+	case err == nil:
+		return requester{from: fromTCP, user: a.httpUser, operator: a.isOperator(a.httpUser), reads: a.httpReads}, nil
+	case a.metricsToken.opens(r):
+		return requester{from: fromTCP, user: scraperUser, reads: true, scraper: true}, nil
 	}
+	return requester{}, err
+}
+
+// checkToken checks the bearer token if there is one. Without a token all programs of this host may connect; web pages in
+// a browser on it may not, see guardOf.
+func (a *authenticator) checkToken(r *http.Request) error {
 	want := a.token.Load()
 	if want == nil {
-		host := r.Host
-		if h, _, err := net.SplitHostPort(host); err == nil {
-			host = h
-		}
-		if !loopback(host) {
-			return fmt.Errorf("%w: host %.100q is not this daemon's; use 127.0.0.1 or localhost", ErrDenied, r.Host)
-		}
 		return nil
 	}
-	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	digest := sha256.Sum256([]byte(text))
-	if !ok || subtle.ConstantTimeCompare(digest[:], *want) != 1 {
+	if !bears(r, *want) {
 		return fmt.Errorf("%w: the bearer token of this daemon (--api-token FILE) is missing or wrong", ErrUnauthorized)
 	}
 	return nil
 }
 
-// readToken reads the token file again, if there is one. On an error the old token stays.
+// bears reports whether a request has the token of a digest.
+func bears(r *http.Request, want []byte) bool {
+	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	digest := sha256.Sum256([]byte(text))
+	return ok && subtle.ConstantTimeCompare(digest[:], want) == 1
+}
+
+// readToken reads the files of tokens again, as far as there are any. On an error the old token stays.
 func (a *authenticator) readToken() error {
 	if a.tokenFile == "" {
 		return nil
@@ -221,7 +248,7 @@ func (a *authenticator) readToken() error {
 	if err == nil {
 		a.token.Store(&digest)
 	}
-	return err
+	return errors.Join(err, a.metricsToken.read(a.token.Load()))
 }
 
 // open reports whether requests over TCP need no token.

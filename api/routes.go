@@ -10,8 +10,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/musterhq/muster/api/web"
 	"github.com/musterhq/muster/job"
 )
 
@@ -44,13 +45,16 @@ type router struct {
 	directory Directory
 	admission *admission
 	follows   *followRoutes
+	feeds     *feedRoutes
+	viewer    *viewer
 	mux       *http.ServeMux
+	docs      http.Handler
 	api       huma.API
 	all       []huma.Operation // as they were added
 }
 
 // newRouter returns a router with all routes.
-func newRouter(cfg Config, needs Needs, d *daemons, follows *followRoutes, limits *admission, log *slog.Logger) *router {
+func newRouter(cfg Config, needs Needs, d *daemons, follows *followRoutes, limits *admission, tickets *web.Tickets[requester], log *slog.Logger) *router {
 	config := huma.DefaultConfig("muster", cfg.Version)
 	config.Info.Description = "A peer-to-peer scheduler of GPU jobs. Each daemon of a cluster answers requests about the whole cluster."
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
@@ -58,45 +62,77 @@ func newRouter(cfg Config, needs Needs, d *daemons, follows *followRoutes, limit
 	config.RejectUnknownQueryParameters = true
 	mux := http.NewServeMux()
 	rt := &router{daemons: d, directory: needs.Directory, admission: limits, follows: follows, mux: mux, api: humago.New(mux, config)}
+	rt.view(cfg, needs, log)
 	rt.jobs(needs, log)
 	rt.cluster(needs, log)
+	add(rt, post("make-ticket", "/v1/tickets", "Get a ticket with which a web page opens one WebSocket", http.StatusCreated), rules{}, (&ticketRoutes{tickets}).make)
 
+	rt.scrapes(needs, log)
 	finishOpenAPI(rt.api.OpenAPI())
-	mux.Handle("GET /docs", limits.plain(docs(rt.api.OpenAPI())))
-	if needs.Registry != nil {
-		mux.Handle("GET /metrics", limits.plain(promhttp.HandlerFor(needs.Registry, promhttp.HandlerOpts{})))
-	}
+	rt.docs = limits.plain(lazily(cfg.Version, rt.api.OpenAPI))
+	mux.Handle("GET /docs", rt.docs)
+	mux.Handle("GET /docs/", rt.docs)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": there is no such route; /docs lists them"))
 	})
 	return rt
 }
 
+// scrapes adds the routes of metrics.
+func (rt *router) scrapes(needs Needs, log *slog.Logger) {
+	s := &scrapes{daemons: rt.daemons, registry: needs.Registry, measured: needs.Metrics, reading: make(chan struct{}, maxReading), log: log}
+	if s.registry == nil {
+		s.registry = prometheus.NewRegistry()
+	}
+	rt.mux.Handle("GET /metrics", rt.admission.plain(s))
+	add(rt, get("list-targets", "/v1/metrics/targets", "List the nodes for Prometheus to scrape"), rules{}, s.list)
+	add(rt, metricsOf(get("get-metrics", "/v1/nodes/{id}/metrics", "Get the metrics of a node")), rules{peers: anyMember}, s.ofNode)
+}
+
+// view connects the picture of the cluster.
+func (rt *router) view(cfg Config, needs Needs, log *slog.Logger) {
+	source := &feedSource{node: needs.Node, watch: needs.Watch, jobs: needs.Jobs, directory: needs.Directory, log: log}
+	rt.feeds = &feedRoutes{feedSource: source, hello: helloOf(cfg)}
+	rt.viewer = &viewer{
+		make:  func() *view { return newView(rt.daemons, needs.Directory, source, rt.feeds.hello) },
+		until: rt.admission.untilClosing,
+	}
+}
+
 // jobs adds the routes of jobs and of the output of their tasks.
 func (rt *router) jobs(needs Needs, log *slog.Logger) {
 	uploads := &uploadRoutes{uploads: needs.Uploads, parsing: newRoom("uploads that are being stored", maxParsing, 1)}
 	access := jobAccess{needs.Jobs}
-	jobs := &jobRoutes{daemons: rt.daemons, jobAccess: access, explain: needs.Explain, directory: needs.Directory, hasTree: uploads.hasTree, follows: rt.follows}
+	jobs := &jobRoutes{daemons: rt.daemons, jobAccess: access, explain: needs.Explain, directory: needs.Directory, hasTree: uploads.hasTree, follows: rt.follows, viewer: rt.viewer}
+	anew := &anewRoutes{daemons: rt.daemons, scheduling: needs.Scheduling}
 	logs := &logRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, logs: needs.Logs}
+	used := &usageRoutes{daemons: rt.daemons, jobAccess: access, usage: needs.Usage}
 	files := &fileRoutes{daemons: rt.daemons, jobAccess: access, files: needs.Files}
 	exec := &execRoutes{daemons: rt.daemons, jobAccess: access, exec: needs.Exec, log: log}
 	attach := &attachRoutes{daemons: rt.daemons, jobAccess: access, watch: needs.Watch, exec: needs.Exec, log: log}
 
 	add(rt, jobFile(post("submit-job", "/v1/jobs", "Submit a job, as a job file in JSON", http.StatusCreated)), rules{}, jobs.submit)
-	add(rt, get("list-jobs", "/v1/jobs", "List jobs, newest first"), rules{peers: anyMember, large: true}, jobs.list)
+	add(rt, listingOf[Listing[Job]](rt, get("list-jobs", "/v1/jobs", "List jobs, newest first")), rules{peers: anyMember, large: true}, jobs.list)
 	add(rt, get("get-job", "/v1/jobs/{id}", "Get one job"), rules{peers: anyMember, owner: true, large: true}, jobs.get)
 	add(rt, get("list-tasks", "/v1/jobs/{id}/tasks", "List the tasks of a job, by number"), rules{peers: anyMember, owner: true, large: true}, jobs.tasks)
+	add(rt, huma.Operation{OperationID: "forget-job", Method: http.MethodDelete, Path: "/v1/jobs/{id}", Summary: "Forget a job that has ended", DefaultStatus: http.StatusNoContent}, rules{peers: schedulers, owner: true}, jobs.forget)
+	add(rt, get("list-job-events", "/v1/jobs/{id}/events", "Tell the story of a job"), rules{peers: anyMember, owner: true, large: true}, jobs.story)
 	add(rt, get("why-job", "/v1/jobs/{id}/why", "Explain the state of a job"), rules{peers: anyMember, owner: true, large: true}, jobs.why)
 	add(rt, post("cancel-job", "/v1/jobs/{id}/cancel", "Cancel a job, or tasks of it", http.StatusOK), rules{peers: schedulers, owner: true}, jobs.cancel)
 	add(rt, post("hold-job", "/v1/jobs/{id}/hold", "Hold a waiting job, or tasks of it", http.StatusOK), rules{peers: schedulers, owner: true}, jobs.hold)
 	add(rt, post("release-job", "/v1/jobs/{id}/release", "Release a held job, or tasks of it", http.StatusOK), rules{peers: schedulers, owner: true}, jobs.release)
 	add(rt, post("requeue-job", "/v1/jobs/{id}/requeue", "Run a job again, or tasks of it", http.StatusOK), rules{peers: schedulers, owner: true}, jobs.requeue)
+	add(rt, post("schedule", "/v1/schedule", "End back-offs and look for nodes anew", http.StatusOK), rules{large: true}, anew.all)
+	add(rt, hiddenOp(post("schedule-here", pathPeerAnew, "End back-offs of this daemon's jobs", http.StatusOK)), rules{peers: schedulers, only: true, large: true}, anew.here)
 	add(rt, jobFile(post("offers", "/v1/offers", "List the nodes that would take a job, without submitting it", http.StatusOK)), rules{large: true}, jobs.offers)
 
 	add(rt, hiddenOp(post("follow-jobs", "/peer/v1/groups/{group}/progress", "Follow the progress of jobs of this daemon", http.StatusOK)), rules{peers: schedulers, only: true, stream: true, follow: true}, rt.follows.follow)
 
 	ofTask, ofAttempt := rules{peers: schedulers, owner: true, stream: true}, rules{peers: schedulers, only: true, stream: true}
 	ofFiles := rules{peers: workers, only: true, stream: true}
+	add(rt, get("get-job-usage", "/v1/jobs/{id}/usage", "Get what the tasks of a job have held and used together"), rules{peers: anyMember, owner: true, large: true}, used.job)
+	add(rt, get("get-task-usage", "/v1/jobs/{id}/tasks/{t}/usage", "Get what a task uses, or has used"), rules{peers: anyMember, owner: true, large: true}, used.task)
+	add(rt, hiddenOp(get("get-attempt-usage", "/peer/v1/attempts/{attempt}/usage", "Get what an attempt of this host uses")), rules{peers: anyMember, only: true}, used.attempt)
 	add(rt, bytesOf(get("get-log", "/v1/jobs/{id}/tasks/{t}/logs", "Read the output of a task")), ofTask, logs.task)
 	add(rt, hiddenOp(get("get-attempt-log", "/peer/v1/attempts/{attempt}/logs", "Read the output of an attempt of this host")), ofAttempt, logs.attempt)
 	add(rt, tarOf(get("get-files", "/v1/jobs/{id}/tasks/{t}/files", "Read files of a task, as a tar archive")), ofTask, files.task)
@@ -116,25 +152,28 @@ func (rt *router) jobs(needs Needs, log *slog.Logger) {
 
 // cluster adds the routes of nodes, members, events and this daemon.
 func (rt *router) cluster(needs Needs, log *slog.Logger) {
-	nodes := &nodeRoutes{daemons: rt.daemons, node: needs.Node, watch: needs.Watch}
+	nodes := &nodeRoutes{daemons: rt.daemons, node: needs.Node, watch: needs.Watch, viewer: rt.viewer}
 	deaths := &deathRoutes{daemons: rt.daemons, deaths: needs.Deaths, log: log}
 	users := &userRoutes{daemons: rt.daemons, users: needs.Users}
 	members := &memberRoutes{daemons: rt.daemons}
-	events := &eventRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, directory: needs.Directory, log: log}
+	events := &eventRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, directory: needs.Directory, viewer: rt.viewer, log: log}
+	used := &usageRoutes{daemons: rt.daemons, usage: needs.Usage}
 	daemon := &daemonRoutes{needs.Self}
 	claims := &claimRoutes{needs.Directory}
 	entries := &auditRoutes{daemons: rt.daemons, log: needs.Audit}
 
-	add(rt, get("list-nodes", "/v1/nodes", "List nodes"), rules{peers: anyMember, large: true}, nodes.list)
+	add(rt, listingOf[Listing[Node]](rt, get("list-nodes", "/v1/nodes", "List nodes")), rules{peers: anyMember, large: true}, nodes.list)
 	add(rt, get("get-node", "/v1/nodes/{id}", "Get one node, by id or name"), rules{peers: anyMember, large: true}, nodes.get)
+	add(rt, get("get-node-usage", "/v1/nodes/{id}/usage", "Get what a node and its GPUs used in the last hour"), rules{peers: anyMember, node: true}, used.node)
 	add(rt, post("drain-node", "/v1/nodes/{id}/drain", "Drain a node: start nothing new there", http.StatusOK), rules{peers: schedulers, node: true}, nodes.drain)
 	add(rt, post("resume-node", "/v1/nodes/{id}/resume", "End a drain, and the quarantine of the node's GPUs", http.StatusOK), rules{peers: schedulers, node: true}, nodes.resume)
 	add(rt, post("declare-node-dead", "/v1/nodes/{id}/declare-dead", "Declare a node dead: give up its tasks", http.StatusOK), rules{peers: schedulers}, deaths.declare)
 	add(rt, get("list-users", "/v1/users", "List users and projects: what they have used, and their shares"), rules{large: true}, users.list)
 	add(rt, hiddenOp(get("get-host-users", "/peer/v1/users", "Get what users have used of this host")), rules{peers: anyMember, only: true, large: true}, users.here)
-	add(rt, get("list-gpus", "/v1/gpus", "List GPUs"), rules{large: true}, nodes.listGPUs)
-	add(rt, get("get-stats", "/v1/stats", "Get totals of the cluster: nodes, jobs, CPUs, memory and GPUs"), rules{peers: anyMember, large: true}, nodes.stats)
-	add(rt, eventsOf(get("get-events", "/v1/events", "Follow changes of jobs, as server-sent events")), rules{peers: anyMember, stream: true}, events.stream)
+	add(rt, listingOf[Listing[GPU]](rt, get("list-gpus", "/v1/gpus", "List GPUs")), rules{large: true}, nodes.listGPUs)
+	add(rt, listingOf[Stats](rt, get("get-stats", "/v1/stats", "Get totals of the cluster: nodes, jobs, CPUs, memory and GPUs")), rules{peers: anyMember, large: true}, nodes.stats)
+	add(rt, eventsOf(get("get-events", "/v1/events", "Follow changes of jobs, tasks, nodes, GPUs and members, as server-sent events")), rules{peers: anyMember, stream: true}, events.stream)
+	add(rt, hiddenOp(get("get-feed", pathFeed, "Follow this daemon's node and jobs")), rules{peers: anyMember, only: true, stream: true}, rt.feeds.feed)
 
 	add(rt, get("list-peers", "/v1/peers", "List the members that this daemon knows"), rules{large: true}, members.list)
 	add(rt, post("revoke-peer", "/v1/peers/{id}/revoke", "Revoke a member", http.StatusOK), rules{}, members.revoke)

@@ -4,6 +4,7 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,9 +27,15 @@ type Config struct {
 	// TokenFile holds the bearer token that every request over TCP must have. Without one, HTTP must be a loopback
 	// address.
 	TokenFile string
-	OwnOnly   bool     // users see only their own jobs; operators see all
-	HTTPUser  string   // the user of requests over TCP
-	Operators []string // users who may change the jobs of all users
+	// MetricsTokenFile holds a token that reads metrics and nothing else; empty: there is none. It needs TokenFile.
+	MetricsTokenFile string
+	// CertFile and KeyFile are the certificate and the key for TLS on HTTP. They are read again when they change.
+	CertFile, KeyFile string
+	Hosts             []string // further names by which HTTP may be asked
+	OwnOnly           bool     // users see only their own jobs; operators see all
+	HTTPUser          string   // the user of requests over TCP
+	HTTPReads         bool     // requests over TCP submit no jobs, because HTTPUser is no account of this host
+	Operators         []string // users who may change the jobs of all users
 }
 
 // DefaultConfig returns a configuration without listeners.
@@ -53,6 +60,12 @@ func (c Config) Validate() error {
 	}
 	if c.TokenFile == "" && !loopback(host) {
 		return fmt.Errorf("api: config: http %.100q can be reached from other hosts: give a token file, or listen on 127.0.0.1", c.HTTP)
+	}
+	if c.MetricsTokenFile != "" && c.TokenFile == "" {
+		return errors.New("api: config: a token for metrics needs a token for everything else, because without one HTTP is open")
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return errors.New("api: config: a certificate needs its key, and a key its certificate")
 	}
 	return nil
 }
@@ -82,9 +95,13 @@ type Server struct {
 	auth         *authenticator
 	daemons      *daemons
 	follows      *followRoutes
-	routes       http.Handler
+	viewer       *viewer
+	feeds        *feedRoutes
+	routes       *http.ServeMux
+	docs         http.Handler // in routes, and for browsers without a token
 	metrics      *metrics
 	log          *slog.Logger
+	secure       *tls.Config  // of HTTP over TCP; nil: it is not encrypted
 	entries      Audit        // nil: nothing is audited
 	peerListener net.Listener // accepts connections of other daemons; may be nil
 	admission    *admission
@@ -101,6 +118,10 @@ func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	secure, err := secureBy(cfg.CertFile, cfg.KeyFile, log)
+	if err != nil {
+		return nil, err
+	}
 	m, err := newMetrics(needs.Registry)
 	if err != nil {
 		return nil, err
@@ -108,13 +129,14 @@ func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 	limits := newAdmission(m)
 	d := newDaemons(cfg.Self, needs.Peers, needs.Transport, m, log)
 	follows := &followRoutes{daemons: d, progress: needs.Progress, directory: needs.Directory}
+	rt := newRouter(cfg, needs, d, follows, limits, auth.tickets, log)
 	return &Server{
-		cfg: cfg, auth: auth, daemons: d, follows: follows, routes: newRouter(cfg, needs, d, follows, limits, log).mux, metrics: m, log: log,
+		cfg: cfg, auth: auth, daemons: d, follows: follows, viewer: rt.viewer, feeds: rt.feeds, routes: rt.mux, docs: rt.docs, metrics: m, log: log, secure: secure,
 		entries: needs.Audit, peerListener: needs.PeerListener, admission: limits, ready: make(chan struct{}),
 	}, nil
 }
 
-// ReadToken reads the token file again, if there is one. On an error the old token stays.
+// ReadToken reads the token files again, as far as there are any. On an error the old token stays.
 func (s *Server) ReadToken() error { return s.auth.readToken() }
 
 // Ready returns a channel that is closed when all listeners are open.
@@ -134,7 +156,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for _, l := range lists {
 		running.Go(func() {
-			if err := l.server.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
+			if err := l.serve(); !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("api: serve on %s: %w", l.Addr(), err)
 			}
 		})
@@ -169,6 +191,13 @@ type listener struct {
 	server *http.Server
 }
 
+func (l listener) serve() error {
+	if l.server.TLSConfig != nil {
+		return l.server.ServeTLS(l.Listener, "", "") // the configuration has the certificate
+	}
+	return l.server.Serve(l.Listener)
+}
+
 // listen opens all listeners, or none.
 func (s *Server) listen(ctx context.Context) ([]listener, error) {
 	var lists []listener
@@ -200,7 +229,13 @@ func (s *Server) listen(ctx context.Context) ([]listener, error) {
 		}
 		s.tcp = l.Addr()
 		add(l, fromTCP)
-		if host, _, err := net.SplitHostPort(s.tcp.String()); s.auth.open() && (err != nil || !loopback(host)) {
+		lists[len(lists)-1].server.TLSConfig = s.secure
+		host, _, err := net.SplitHostPort(s.tcp.String())
+		here := err == nil && loopback(host)
+		if s.secure == nil && !here {
+			s.log.WarnContext(ctx, "the api is served to other hosts without tls, so that the network can read its token: set http-cert and http-key", "address", s.tcp.String())
+		}
+		if s.auth.open() && !here {
 			return fail(fmt.Errorf("api: listen on %s: it resolved to %s, which other hosts can reach: give a token file", s.cfg.HTTP, s.tcp))
 		}
 	}

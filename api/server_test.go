@@ -103,7 +103,7 @@ func TestSubmitIsStrict(t *testing.T) {
 			{`{}`, 422, "bad-request", `command or a script`},
 			{`null`, 422, "bad-request", `command or a script`},
 			{`{"command":["true"],"name":"a\u0007b"}`, 422, "bad-request", `printable`},
-			{`{"command":["true"],"image":"i","output":"/o"}`, 501, "not-yet", `output: not yet in this version`},
+			{`{"command":["true"],"image":"i","output":"o"}`, 422, "bad-request", `absolute path of the node`},
 			{`{"command":["true"],"nodes":513}`, 422, "bad-request", `nodes 513: want 1 to 512`},
 			{`{"command":["true"],"resources":{"exclusive":true}}`, 422, "bad-request", `unknown field "exclusive"`},
 			{`{"command":["true"],"begin":"16:00"}`, 422, "bad-request", `16:00`},

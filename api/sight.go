@@ -18,7 +18,7 @@ const (
 	partSpec               // the job file: command, script, parameters, environment, paths
 	partFiles              // files of its tasks, running and kept
 	partInside             // commands in its tasks, their input, their process ids
-	partChange             // cancel, hold, release, requeue
+	partChange             // cancel, hold, release, requeue, forget
 	parts
 )
 

@@ -89,6 +89,7 @@ func (w who) look(t *testing.T, via int) {
 	out.write("whisper")
 	out.end()
 	owner.server.auth.ownOnly = w.own
+	owner.server.feeds.hello.Own = w.own
 	at.server.auth.httpUser = w.user
 	if w.operator {
 		at.server.auth.operators = []string{w.user}
@@ -102,6 +103,8 @@ func (w who) look(t *testing.T, via int) {
 	}{
 		{partRow, "GET", base},
 		{partRow, "GET", base + "/tasks"},
+		{partRow, "GET", base + "/usage"},
+		{partRow, "GET", base + "/tasks/0/usage"},
 		{partRow, "GET", base + "/why"},
 		{partOutput, "GET", base + "/tasks/0/logs"},
 		{partOutput, "GET", base + "/tasks/0/logs?attempt=1&exact=true"},
@@ -177,7 +180,9 @@ func (w who) listed(t *testing.T, at *daemon, j job.Job, visible bool) {
 		}
 	}
 	for _, ids := range [][]job.ID{nil, {j.ID}} {
-		body := at.eventsFor(t, ids, func() { at.cluster.daemons[0].put(j) })
+		changed := j
+		changed.Spec.Priority = 60 + len(ids) // a state that was told before is no event
+		body := at.eventsFor(t, ids, func() { at.cluster.daemons[0].put(changed) })
 		if got := strings.Contains(body, "public-name"); got != visible || strings.Contains(body, "hush") || strings.Contains(body, "whisper") {
 			t.Errorf("events of %v: %s", ids, body)
 		}

@@ -32,9 +32,9 @@ func (r *jobRoutes) tasks(ctx context.Context, in *tasksInput) (*tasksOutput, er
 		q.States = append(q.States, s)
 	}
 	if in.Cursor != "" {
-		after, err := strconv.Atoi(in.Cursor)
-		if err != nil || after < 0 || after >= job.MaxTasks {
-			return nil, bad("cursor %s: want the field next of a listing", quote(in.Cursor))
+		after, err := taskCursor(in.Cursor)
+		if err != nil {
+			return nil, err
 		}
 		q.After = after
 	}
@@ -65,4 +65,13 @@ func (r *jobRoutes) tasks(ctx context.Context, in *tasksInput) (*tasksOutput, er
 		l.Next = strconv.Itoa(tasks[n-1].Index)
 	}
 	return &tasksOutput{l}, nil
+}
+
+// taskCursor reads the cursor of a listing of tasks: the index of the last task of the page before.
+func taskCursor(text string) (after int, err error) {
+	after, err = strconv.Atoi(text)
+	if err != nil || after < 0 || after >= job.MaxTasks {
+		return 0, bad("cursor %s: want the field next of a listing", quote(text))
+	}
+	return after, nil
 }

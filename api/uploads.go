@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/musterhq/muster/api/web"
 	"github.com/musterhq/muster/blob"
 )
 
@@ -35,12 +36,17 @@ type treeInput struct {
 	Hash string `path:"hash" maxLength:"64"`
 }
 
+// rawOutput is an answer of bytes, which a browser would save and not show.
 type rawOutput struct {
 	ContentType string `header:"Content-Type"`
+	Disposition string `header:"Content-Disposition" doc:"attachment: a browser saves the bytes, and does not show them."`
+	Sniff       string `header:"X-Content-Type-Options" doc:"nosniff: a browser takes the bytes for nothing else."`
 	Body        []byte
 }
 
-func octets(b []byte) *rawOutput { return &rawOutput{ContentType: contentBytes, Body: b} }
+func octets(b []byte) *rawOutput {
+	return &rawOutput{ContentType: contentBytes, Disposition: "attachment", Sniff: "nosniff", Body: b}
+}
 
 const contentBytes = "application/octet-stream"
 
@@ -171,7 +177,7 @@ func (u *uploadRoutes) getChunks(_ context.Context, in *rawInput) (*huma.StreamR
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		_, w := humago.Unwrap(hctx)
-		w.Header().Set("Content-Type", contentBytes)
+		web.Attach(w.Header(), contentBytes, "chunks")
 		from := u.uploads.Reader()
 		defer from.Close()
 		out := make([]byte, 0, answerAt+4+blob.MaxChunk)

@@ -74,14 +74,16 @@ type Action string
 
 // The actions.
 const (
-	Submit  Action = "submit"
-	Cancel  Action = "cancel"
-	Hold    Action = "hold"
-	Release Action = "release"
-	Requeue Action = "requeue"
-	Exec    Action = "exec"
-	Input   Action = "input"
-	Upload  Action = "upload"
+	Submit   Action = "submit"
+	Cancel   Action = "cancel"
+	Hold     Action = "hold"
+	Release  Action = "release"
+	Requeue  Action = "requeue"
+	Forget   Action = "forget"
+	Schedule Action = "schedule"
+	Exec     Action = "exec"
+	Input    Action = "input"
+	Upload   Action = "upload"
 
 	Logs  Action = "logs"
 	Files Action = "files"
@@ -104,6 +106,14 @@ const (
 	Lost         Action = "lost"
 )
 
+// Actions returns all actions.
+func Actions() []Action {
+	return []Action{
+		Submit, Cancel, Hold, Release, Requeue, Forget, Schedule, Exec, Input, Upload, Logs, Files, Invite, Join, Renew, Revoke, Restore, Drain, Resume,
+		DeclareDead, ForgetClaim, Hello, Role, Authenticate, Other, Various, Lost,
+	}
+}
+
 // class is a group of actions with one allowance.
 type class int
 
@@ -120,14 +130,16 @@ var actions = map[Action]struct {
 	class class
 	what  string
 }{
-	Submit:  {changes, "a job was submitted"},
-	Cancel:  {changes, "a job, or tasks of it, were cancelled"},
-	Hold:    {changes, "a job was held"},
-	Release: {changes, "a held job was released"},
-	Requeue: {changes, "a job was run again"},
-	Exec:    {changes, "a command was run in a task"},
-	Input:   {changes, "a task got input, or a terminal"},
-	Upload:  {changes, "files were uploaded"},
+	Submit:   {changes, "a job was submitted"},
+	Cancel:   {changes, "a job, or tasks of it, were cancelled"},
+	Hold:     {changes, "a job was held"},
+	Release:  {changes, "a held job was released"},
+	Requeue:  {changes, "a job was run again"},
+	Forget:   {changes, "the record of an ended job was deleted"},
+	Schedule: {changes, "back-offs were ended, and nodes looked for at once"},
+	Exec:     {changes, "a command was run in a task"},
+	Input:    {changes, "a task got input, or a terminal"},
+	Upload:   {changes, "files were uploaded"},
 
 	Logs:  {reads, "output of another user's task was read"},
 	Files: {reads, "files of a task were copied"},
@@ -152,6 +164,9 @@ var actions = map[Action]struct {
 
 // Known reports whether there is such an action.
 func (a Action) Known() bool { return actions[a].what != "" }
+
+// What says what the action is, in a sentence without its period.
+func (a Action) What() string { return actions[a].what }
 
 // classOf returns the class whose allowance an entry uses.
 func (e *Entry) classOf() class {

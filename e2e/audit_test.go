@@ -57,7 +57,7 @@ func TestAuditOfUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4", "--http", addr, "--http-token", secret).start()
+	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4", "--http", addr, "--http-token", secret, "--http-user", "mail").start()
 	inv := amy.invite("--label", "secure=yes", "--ttl", "5m")
 	ben := newDaemon(t, "ben", "--gpus", "none", "--no-worker").start(inv.flags()...)
 	amy.untilNodes(2)
@@ -142,7 +142,7 @@ func TestAuditOfUsers(t *testing.T) {
 		}
 	}
 	amy.audited(1, "the resume", did(audit.Resume, audit.OK, "root", audit.Socket))
-	if e := amy.audited(1, "a job with the token", did(audit.Submit, audit.OK, "http", audit.HTTP)); len(e) == 1 && !strings.HasPrefix(e[0].Address, "127.0.0.1:") {
+	if e := amy.audited(1, "a job with the token", did(audit.Submit, audit.OK, "mail", audit.HTTP)); len(e) == 1 && !strings.HasPrefix(e[0].Address, "127.0.0.1:") {
 		t.Errorf("%+v", e[0])
 	}
 	amy.audited(1, "a guess", did(audit.Authenticate, audit.Refused, "", audit.HTTP))

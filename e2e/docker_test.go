@@ -228,6 +228,7 @@ func TestDocker(t *testing.T) {
 		{"ends", dockerEnds},
 		{"mounts", dockerMounts},
 		{"files", dockerFiles},
+		{"output files", dockerOutputFiles},
 		{"exec", dockerExec},
 		{"input", dockerInput},
 		{"pull", dockerPull},
@@ -292,6 +293,48 @@ func dockerEnvironment(t *testing.T, x dockerTest) {
 	}
 	if r := x.d.muster("run", file); r.stdout != "from a script\n" || r.code != 0 {
 		t.Errorf("script: %+v", r)
+	}
+}
+
+// dockerOutputFiles has containers whose output goes to files of the node too.
+func dockerOutputFiles(t *testing.T, x dockerTest) {
+	dir := t.TempDir()
+	r := x.d.in(dir, x.in("run", "echo out; echo err >&2; exit 3", "-o", filepath.Join(dir, "%x.out"), "-e", filepath.Join(dir, "%x.err"), "-J", "two")...)
+	if r.code != 3 || r.stdout != "out\n" || !strings.HasPrefix(r.stderr, "err\n") {
+		t.Errorf("%+v", r)
+	}
+	script := filepath.Join(dir, "script")
+	write(t, script, "#!/bin/sh\n#SBATCH -J three -o %x.out\n#MUSTER --image="+busyImage+"\nyes 0123456789 | head -n 200000; echo end >&2\n")
+	if r := x.d.in(dir, "run", script); r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+	for name, want := range map[string]string{
+		"two.out": "out\n", "two.err": "err\n", "three.out": strings.Repeat("0123456789\n", 200_000) + "end\n",
+	} {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(text) != want {
+			t.Errorf("%s: %d bytes that begin with %.20q, %v", name, len(text), text, err)
+		}
+	}
+	r = x.d.muster(x.in("run", "true", "-o", "relative")...)
+	if r.code != 2 || !strings.Contains(r.stderr, `output: "relative": want an absolute path of the node`) {
+		t.Errorf("%+v", r)
+	}
+	r = x.d.muster(x.in("run", "true", "-o", filepath.Join(dir, "nowhere/x"))...)
+	if r.code != 126 || !strings.Contains(r.stderr, "nowhere/x: no such file") {
+		t.Errorf("%+v", r)
+	}
+	pipe := filepath.Join(dir, "hangs") // of which a reader takes nothing
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	id := x.d.ok(x.in("submit", "yes | head -c 1000000; echo end", "-o", pipe)...)
+	if doc := x.d.untilState(id, "SUCCEEDED"); doc.ExitCode == nil || *doc.ExitCode != 0 {
+		t.Errorf("%+v", doc)
 	}
 }
 

@@ -234,6 +234,8 @@ func (d *daemon) musterIn(stdin io.Reader, args ...string) result {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary(d.t), args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // it says where it stands
+	cmd.WaitDelay = 5 * time.Second
 	cmd.Dir = d.verbDir
 	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
 	cmd.Stdin = stdin

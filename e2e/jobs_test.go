@@ -38,7 +38,7 @@ func TestGPUJobRunsOnHostWithGPUs(t *testing.T) {
 			t.Errorf("the UUID %s does not show that the GPU is simulated", uuid)
 		}
 	}
-	for _, word := range []string{"cat", "SUCCEEDED", "train", task.GPUs[0], "simulated"} {
+	for _, word := range []string{"cat", "SUCCEEDED", "train", task.GPUs[0], "(sim)"} {
 		if text := amy.ok("show", id) + amy.ok("gpus") + amy.ok("nodes"); !strings.Contains(text, word) {
 			t.Errorf("show and gpus do not say %q:\n%s", word, text)
 		}

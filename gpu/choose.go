@@ -29,9 +29,10 @@ const (
 	distanceUnknown = 6
 	maxLanes        = 63 // more NVLink connections than this make no difference
 	otherClass      = 64 // further than any link: programs want devices of one kind
-	// byNode makes the NUMA node the last criterion. It is more than the number of pairs in the largest set that is
-	// compared exhaustively.
-	byNode = 4096
+	// byNode makes the NUMA node the last criterion, and bySocket the processor socket the one before: some sockets have
+	// several NUMA nodes. Each is a factor more than the number of pairs in the largest set that is compared exhaustively.
+	byNode   = 4096
+	bySocket = byNode * byNode
 )
 
 // learnLinks computes the distances between all devices, by slot.
@@ -60,7 +61,10 @@ func linkDistance(a, b *slot, l Link) int {
 	if a.Class != b.Class {
 		d += otherClass
 	}
-	w := (d*(maxLanes+1) + maxLanes - min(max(l.NVLinks, 0), maxLanes)) * byNode
+	w := (d*(maxLanes+1) + maxLanes - min(max(l.NVLinks, 0), maxLanes)) * bySocket
+	if a.Socket > 0 && b.Socket > 0 && a.Socket != b.Socket {
+		w += byNode
+	}
 	if a.NUMA < 0 || a.NUMA != b.NUMA {
 		w++ // the devices are attached to different NUMA nodes
 	}
@@ -68,7 +72,7 @@ func linkDistance(a, b *slot, l Link) int {
 }
 
 // Choose chooses free devices for a need. For several devices it chooses the best-linked free set: one NVLink island if
-// possible, else the nearest by PCIe. For a single device it chooses the least useful one that fits: the smallest, then
+// possible, else the nearest by PCIe; of sets with equal links one on a single socket, and a single NUMA node. For a single device it chooses the least useful one that fits: the smallest, then
 // the one whose neighbours are taken. For a share it chooses the device with the least left over, so one that is
 // already shared if possible. The choice is deterministic.
 func (p *Pool) Choose(need job.Resources) ([]string, bool) {

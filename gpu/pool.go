@@ -294,6 +294,14 @@ func (p *Pool) Idle() []string {
 	return all
 }
 
+// Held returns how much memory of a device its holders have.
+func (p *Pool) Held(uuid string) job.Size {
+	if i, known := p.index[uuid]; known {
+		return p.slots[i].memory
+	}
+	return 0
+}
+
 // Foreign records how much memory programs use that muster did not start.
 func (p *Pool) Foreign(uuid string, bytes job.Size) {
 	if i, known := p.index[uuid]; known {

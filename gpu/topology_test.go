@@ -15,6 +15,9 @@ import (
 
 var topoKinds = map[string]LinkKind{"PIX": LinkSwitch, "PXB": LinkSwitch, "PHB": LinkBridge, "NODE": LinkNUMA, "SYS": LinkSystem}
 
+// nodesPerSocket is the number of NUMA nodes of each processor socket. It is not part of the matrices.
+var nodesPerSocket = map[string]int{"dgx-a100": 4, "dgx-h100": 1, "pcie-4": 1, "pcie-8": 1}
+
 // recorded reads a matrix of nvidia-smi topo -m: GPU0, GPU1 and so on.
 func recorded(t *testing.T, name, model string) []Device {
 	t.Helper()
@@ -33,7 +36,7 @@ func recorded(t *testing.T, name, model string) []Device {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := Device{UUID: cells[0], Index: len(devices), Model: model, Class: Class(model, 80*gib), Memory: 80 * gib, NUMA: node}
+		d := Device{UUID: cells[0], Index: len(devices), Model: model, Class: Class(model, 80*gib), Memory: 80 * gib, NUMA: node, Socket: 1 + node/nodesPerSocket[name]}
 		for j, cell := range cells[1 : len(cells)-2] {
 			cell = strings.TrimSpace(cell)
 			if cell == "X" {
@@ -68,7 +71,13 @@ func TestChoicesOnRecordedMachines(t *testing.T) {
 		{"dgx-a100", 8, nil, 2, "GPU0 GPU1"},
 		{"dgx-a100", 8, []string{"GPU0"}, 2, "GPU2 GPU3"},
 		{"dgx-a100", 8, []string{"GPU0", "GPU2", "GPU4"}, 2, "GPU6 GPU7"},
-		{"dgx-a100", 8, []string{"GPU1"}, 4, "GPU2 GPU3 GPU4 GPU5"},
+		// Its sockets have four NUMA nodes each. Four GPUs come from one socket if they can, and three and one if not.
+		{"dgx-a100", 8, nil, 4, "GPU0 GPU1 GPU2 GPU3"},
+		{"dgx-a100", 8, []string{"GPU1"}, 4, "GPU4 GPU5 GPU6 GPU7"},
+		{"dgx-a100", 8, []string{"GPU0", "GPU6"}, 4, "GPU1 GPU2 GPU3 GPU4"},
+		{"dgx-a100", 8, []string{"GPU0", "GPU1", "GPU2"}, 4, "GPU4 GPU5 GPU6 GPU7"},
+		{"dgx-a100", 8, []string{"GPU1", "GPU2"}, 2, "GPU4 GPU5"},
+		{"dgx-a100", 8, []string{"GPU0", "GPU2", "GPU4", "GPU6"}, 2, "GPU1 GPU3"},
 		{"dgx-a100", 8, nil, 8, "GPU0 GPU1 GPU2 GPU3 GPU4 GPU5 GPU6 GPU7"},
 		{"dgx-h100", 8, nil, 4, "GPU0 GPU1 GPU2 GPU3"},
 		{"dgx-h100", 8, []string{"GPU0"}, 4, "GPU4 GPU5 GPU6 GPU7"},

@@ -93,13 +93,17 @@ func checkOutput(s Spec) error {
 			return fmt.Errorf("%s: %w", f.field, err)
 		}
 		switch {
+		case strings.HasPrefix(f.pattern, "/") || s.SubmitDir != "":
 		case s.Image != "":
-			return fmt.Errorf("%s: %w for a task with an image", f.field, ErrNotYet)
-		case s.Workdir == "" && s.SubmitDir == "" && !strings.HasPrefix(f.pattern, "/"):
+			return fmt.Errorf("%s: %.60q: %w", f.field, f.pattern, errInContainer)
+		case s.Workdir == "":
 			return fmt.Errorf("%s: %.60q: %w", f.field, f.pattern, errNoWorkdir)
 		}
 	}
 	return nil
 }
 
-var errNoWorkdir = errors.New("a relative path needs a workdir: the directory of a task without one is deleted when the task ends")
+var (
+	errNoWorkdir   = errors.New("a relative path needs a workdir: the directory of a task without one is deleted when the task ends")
+	errInContainer = errors.New("want an absolute path of the node: the directory of a task with an image is inside its container")
+)

@@ -24,7 +24,7 @@ func TestPatterns(t *testing.T) {
 		s.Command, s.Output, s.Workdir, s.Image = []string{"x"}, output, workdir, image
 		return s
 	}
-	for _, good := range []Spec{spec("/x/%j", "", ""), spec("%x.out", "/w", ""), spec("100%%", "/w", "")} {
+	for _, good := range []Spec{spec("/x/%j", "", ""), spec("%x.out", "/w", ""), spec("100%%", "/w", ""), spec("/x/%j", "", "i"), spec("/x/%j", "/w", "i")} {
 		if err := good.Validate(); err != nil {
 			t.Errorf("%q: %v", good.Output, err)
 		}
@@ -36,5 +36,12 @@ func TestPatterns(t *testing.T) {
 	}
 	if err := spec("x", "", "").Validate(); !errors.Is(err, errNoWorkdir) {
 		t.Errorf("relative without a workdir: %v", err)
+	}
+	inside := spec("x", "/w", "i")
+	if err := inside.Validate(); !errors.Is(err, errInContainer) {
+		t.Errorf("relative to a directory in a container: %v", err)
+	}
+	if inside.SubmitDir = "/s"; inside.Validate() != nil {
+		t.Errorf("relative to the directory of the submit: %v", inside.Validate())
 	}
 }

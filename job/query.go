@@ -26,6 +26,7 @@ type Query struct {
 type TaskQuery struct {
 	Ranges []Range // of indexes, as Layout.Select returns them; empty: all
 	States []State // empty: any
+	Begun  bool    // only tasks with an attempt, whatever their state
 	After  int     // only tasks with a higher index; -1: all
 	Limit  int
 }

@@ -48,7 +48,8 @@ type AssignRecord struct {
 	Attempt  Attempt
 	Node     Peer
 	NodeName string
-	Store    string // ID of the worker's store: a wiped disk counts as another worker
+	Store    string    // ID of the worker's store: a wiped disk counts as another worker
+	At       time.Time // by the owner's clock; zero in records of older versions
 }
 
 // UnassignRecord ends an attempt that never ran, is known to be dead, or whose lease has certainly expired. Once the
@@ -80,6 +81,7 @@ const (
 type AssignGangRecord struct {
 	Attempt Attempt    // of rank 0; those of the other ranks have the next tasks, and the same number
 	Members []Assignee // by rank; 2 to MaxNodes
+	At      time.Time  // as in AssignRecord
 }
 
 // Assignee is the host that gets a member of a gang.
@@ -121,6 +123,7 @@ type HoldRecord struct {
 	Tasks   []Range // empty: all
 	Release bool
 	Reason  string
+	At      time.Time // by the owner's clock; zero in records of older versions
 }
 
 // RequeueRecord has tasks run again: those that have ended, and those that run, which end first.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // maxExitCode is the largest exit code of a process.
@@ -60,6 +61,7 @@ type Outcome struct {
 	N        int // number of the attempt
 	Node     Peer
 	NodeName string
+	Placed   time.Time // as in Task
 	// Exit has no Tail and no Isolation. For an attempt that has not ended it has only State and Began.
 	Exit Exit
 }
@@ -82,7 +84,7 @@ func (t *Task) Outcomes() []Outcome {
 		earlier = t.Earlier.Outcomes
 		last = earlier[len(earlier)-1].N
 	}
-	newest := Outcome{N: t.Attempt, Node: t.Node, NodeName: t.NodeName}
+	newest := Outcome{N: t.Attempt, Node: t.Node, NodeName: t.NodeName, Placed: t.Placed}
 	switch {
 	case t.Attempt <= last:
 		return earlier

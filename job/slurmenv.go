@@ -4,6 +4,8 @@ package job
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"strconv"
 )
 
@@ -68,4 +70,10 @@ func SlurmEnv(s Spec, ours map[string]string) map[string]string {
 // IsSlurmEnv reports whether SlurmEnv may return the variable.
 func IsSlurmEnv(name string) bool {
 	return slurmSame[name] != "" || slurmOf[name] != nil || name == "SLURM_RESTART_COUNT"
+}
+
+// SlurmNames returns the variables that SlurmEnv may return, sorted.
+func SlurmNames() []string {
+	names := append(slices.Collect(maps.Keys(slurmSame)), slices.Collect(maps.Keys(slurmOf))...)
+	return slices.Sorted(slices.Values(append(names, "SLURM_RESTART_COUNT")))
 }

@@ -138,7 +138,7 @@ func DefaultSpec() Spec {
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Validate returns an error that names the first field that is not valid, or ErrNotYet with the field's name.
+// Validate returns an error that names the first field that is not valid.
 func (s Spec) Validate() error {
 	for _, check := range []func(Spec) error{checkCommand, checkImage, checkText, checkNumbers, checkResources, checkSignal, checkRetries, checkGang, checkArray, checkFiles, checkOutput, checkHosts, checkDependency, checkProject, checkInput} {
 		if err := check(s); err != nil {

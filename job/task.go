@@ -23,7 +23,12 @@ type Exit struct {
 	Tail string `json:"tail,omitempty"`
 	// Isolation says for people what confined the processes; see Task.
 	Isolation string `json:"isolation,omitempty"`
+	// Usage is the encoded usage.Report about the attempt, at most UsageBytes; empty: it is not known what it used.
+	Usage string `json:"-"`
 }
+
+// UsageBytes bounds the report about what an attempt used that travels with its result. It is usage.MaxBytes.
+const UsageBytes = 4 << 10
 
 // TailBytes bounds the end of the standard error that travels with a result.
 const TailBytes = 4 << 10
@@ -52,6 +57,8 @@ type Task struct {
 	// Settled is the number of the attempt that was the newest when a person last requeued the task. No result of it or
 	// of an earlier one counts any more.
 	Settled int
+	// Placed is when the newest attempt was assigned, by the owner's clock; zero if that is not known.
+	Placed  time.Time
 	Started time.Time
 	Ended   time.Time
 	Exit    *Exit    // of the newest attempt, once it has ended
@@ -124,7 +131,10 @@ type Job struct {
 	Reason Reason    // why the job as a whole waits, or how it ended; that of the first task in the job's state
 	// Depends has the state of each dependency, in the order of the job file.
 	Depends []Depends
-	Tasks   []Task // all tasks, one page of them if there are many, or none
+	// Acts are what people have asked for since the submission, the oldest first. OlderActs were forgotten.
+	Acts      []Act
+	OlderActs int
+	Tasks     []Task // all tasks, one page of them if there are many, or none
 }
 
 // Ends sums up how the tasks of a job have ended.

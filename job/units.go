@@ -66,8 +66,23 @@ func ParseSize(text string) (Size, error) {
 	return 0, fmt.Errorf("size %.40q: want a number and a unit, such as 8GiB or 500MB", text)
 }
 
-// String returns the size in the unit that divides it evenly and gives the smallest number.
+// String returns the size for people: exact in a number of up to four digits, else rounded to a tenth of a unit.
 func (s Size) String() string {
+	exact := s.exact()
+	digits := strings.TrimRight(exact, "kKMGTPEiB")
+	if len(strings.TrimPrefix(digits, "-")) <= 4 {
+		return exact
+	}
+	for _, u := range sizeUnits[:6] { // the binary ones
+		if n := float64(s) / float64(u.bytes); n >= 1 || n <= -1 {
+			return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0") + u.name
+		}
+	}
+	return exact
+}
+
+// exact returns the size in the unit that divides it evenly and gives the smallest number.
+func (s Size) exact() string {
 	text, least := "0B", int64(math.MaxInt64)
 	for _, u := range sizeUnits {
 		if n := int64(s); n != 0 && n%u.bytes == 0 && max(n, -n)/u.bytes < least {
@@ -78,8 +93,8 @@ func (s Size) String() string {
 	return text
 }
 
-// MarshalText returns the text that UnmarshalText parses.
-func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+// MarshalText returns the exact text that UnmarshalText parses.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.exact()), nil }
 
 // UnmarshalText parses a size with its unit.
 func (s *Size) UnmarshalText(b []byte) (err error) {

@@ -51,11 +51,21 @@ func (t *Table) apply(r job.Record, seq uint64, epoch job.Epoch) Change {
 	case job.ResultRecord:
 		return t.attempt(r.Attempt, func(j *Job, x *job.Task) bool { return result(j, x, r) })
 	case job.CancelRecord:
-		return t.whole(r.Job, func(j *Job) bool { return cancel(j, r) })
+		return t.whole(r.Job, func(j *Job) bool {
+			return noted(j, cancel(j, r), job.Act{Kind: job.ActCancel, At: r.At, Tasks: r.Tasks, Reason: r.Reason})
+		})
 	case job.HoldRecord:
-		return t.whole(r.Job, func(j *Job) bool { return hold(j, r) })
+		return t.whole(r.Job, func(j *Job) bool {
+			a := job.Act{Kind: job.ActHold, At: r.At, Tasks: r.Tasks, Reason: r.Reason}
+			if r.Release {
+				a.Kind = job.ActRelease
+			}
+			return noted(j, hold(j, r), a)
+		})
 	case job.RequeueRecord:
-		return t.whole(r.Job, func(j *Job) bool { return requeue(j, r, seq) })
+		return t.whole(r.Job, func(j *Job) bool {
+			return noted(j, requeue(j, r, seq), job.Act{Kind: job.ActRequeue, At: r.At, Tasks: r.Tasks, Reason: r.Reason})
+		})
 	case job.PurgeRecord:
 		return t.purge(r.Job)
 	default:
@@ -108,6 +118,15 @@ func (t *Table) whole(id job.ID, apply func(*Job) bool) Change {
 	return Change{Job: j, Moved: j != nil && apply(j)}
 }
 
+// noted keeps an act of a person if it has changed the job. It returns moved.
+func noted(j *Job, moved bool, a job.Act) bool {
+	if moved {
+		j.acts.add(a)
+		j.dirty.header = true
+	}
+	return moved
+}
+
 // assignGang assigns all tasks of a gang, or none.
 func assignGang(t *Table, r job.AssignGangRecord, epoch job.Epoch) Change {
 	j, c := gangChange(t, r.Attempt)
@@ -125,7 +144,7 @@ func assignGang(t *Table, r job.AssignGangRecord, epoch job.Epoch) Change {
 		i := c.Gang.First + k
 		task := j.Task(i)
 		assigned(j, &task, job.AssignRecord{
-			Attempt: job.Attempt{Job: j.ID, Task: i, N: r.Attempt.N}, Node: x.Node, NodeName: x.NodeName, Store: x.Store,
+			Attempt: job.Attempt{Job: j.ID, Task: i, N: r.Attempt.N}, Node: x.Node, NodeName: x.NodeName, Store: x.Store, At: r.At,
 		}, epoch)
 		put(j, task)
 	}

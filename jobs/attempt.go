@@ -93,7 +93,7 @@ func assigned(j *Job, t *job.Task, r job.AssignRecord, epoch job.Epoch) bool {
 	j.tasks.history.keepNewest(t)
 	t.Attempt, t.Assigned = r.Attempt.N, true
 	t.Node, t.NodeName, t.Store, t.Epoch = r.Node, r.NodeName, r.Store, epoch
-	t.Devices, t.Started, t.Ended = nil, time.Time{}, time.Time{}
+	t.Placed, t.Devices, t.Started, t.Ended = r.At, nil, time.Time{}, time.Time{}
 	return true
 }
 

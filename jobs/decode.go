@@ -71,6 +71,9 @@ func decodeHeader(data []byte) (*Job, error) {
 	if n < 1 || n > job.MaxTasks {
 		return nil, fmt.Errorf("%w: %d tasks", errBadRow, n)
 	}
+	if err := j.acts.decode(m.GetActs(), m.GetOlderActs()); err != nil {
+		return nil, err
+	}
 	j.Waits = newWaits(&j.Spec)
 	first := job.Task{State: job.Pending}
 	if m.GetFirst() != nil {
@@ -150,13 +153,15 @@ func decodePart(j *Job, r job.Row) error {
 		if err := proto.Unmarshal(r.Data, &m); err != nil {
 			return err
 		}
-		tail := x.note.tail
+		tail, used := x.note.tail, x.note.usage
 		*x.note = note{
 			reason: job.Reason{Word: m.GetReasonWord(), Detail: m.GetReasonDetail()}, exitReason: m.GetExitReason(),
-			devices: m.GetDevices(), lost: peers(m.GetLost()), isolation: m.GetIsolation(), tail: tail,
+			devices: m.GetDevices(), lost: peers(m.GetLost()), isolation: m.GetIsolation(), tail: tail, usage: used,
 		}
 	case partTail:
 		x.note.tail = string(r.Data)
+	case partUsage:
+		x.note.usage = string(r.Data)
 	default:
 		return errBadRow
 	}
@@ -205,7 +210,7 @@ func (ts *tasks) decodeChunk(k int, data []byte) error {
 	if err != nil {
 		return err
 	}
-	*c = chunk{cells: cells}
+	*c = chunk{cells: cells, placed: r.placed()}
 	return nil
 }
 
@@ -215,13 +220,27 @@ type chunkReader struct {
 	n int
 }
 
+// placed returns when the newest attempts were assigned; nil if none is known.
+func (r *chunkReader) placed() []int64 {
+	if len(r.m.Placed) == 0 {
+		return nil
+	}
+	out := make([]int64, r.n)
+	for i, offset := range r.m.Placed {
+		if offset != 0 {
+			out[i] = r.m.Base + int64(offset)
+		}
+	}
+	return out
+}
+
 // read decodes the cells. It checks that each column is empty or has a value for each task, and that all references in
 // the columns are valid.
 func (r *chunkReader) read(ts *tasks) ([]cell, error) {
 	m := r.m
 	for _, n := range []int{
 		len(m.State), len(m.Flags), len(m.Attempt), len(m.Runs), len(m.Host), len(m.Epoch), len(m.Exit), len(m.Code), len(m.Signal),
-		len(m.Text), len(m.Settled), len(m.Started), len(m.Ended), len(m.Closed), len(m.Began), len(m.Exited),
+		len(m.Text), len(m.Settled), len(m.Started), len(m.Ended), len(m.Closed), len(m.Began), len(m.Exited), len(m.Placed),
 	} {
 		if n != 0 && n != r.n {
 			return nil, fmt.Errorf("%w: a column of %d for %d tasks", errBadRow, n, r.n)
@@ -243,7 +262,7 @@ func (r *chunkReader) read(ts *tasks) ([]cell, error) {
 		x := &cells[i]
 		ok := true
 		x.state, ok = pick(states, int(at(m.State, i)), ok)
-		x.flags = at(m.Flags, i) & (flagAssigned | flagExit | flagRan | flagCancel | flagRequeue)
+		x.flags = uint16(at(m.Flags, i)) & (flagAssigned | flagExit | flagRan | flagCancel | flagRequeue)
 		x.attempt, x.runs = at(m.Attempt, i), at(m.Runs, i)
 		x.settled = at(m.Settled, i)
 		x.host = at(m.Host, i)
@@ -262,7 +281,7 @@ func (r *chunkReader) read(ts *tasks) ([]cell, error) {
 				*to = m.Base + int64(offset)
 			}
 		}
-		if at(m.Flags, i)&flagSame != 0 {
+		if uint16(at(m.Flags, i))&flagSame != 0 {
 			x.began, x.exited = x.started, x.ended
 		}
 	}

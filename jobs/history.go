@@ -5,7 +5,6 @@ package jobs
 
 import (
 	"fmt"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -14,13 +13,9 @@ import (
 	"github.com/musterhq/muster/store/storepb"
 )
 
-const (
-	// maxJobOutcomes bounds the outcomes that one job keeps, about 70 bytes each. Its tasks share them equally, and each
-	// has at least one and at most job.MaxOutcomes.
-	maxJobOutcomes = 1 << 18
-	// maxOutcomeReason bounds the reason of an outcome, in bytes.
-	maxOutcomeReason = 256
-)
+// maxJobOutcomes bounds the outcomes that one job keeps, about 80 bytes each. Its tasks share them equally, and each has
+// at least one and at most job.MaxOutcomes.
+const maxJobOutcomes = 1 << 18
 
 // outcomes holds the outcomes of the earlier attempts of one task.
 type outcomes struct {
@@ -31,6 +26,7 @@ type outcomes struct {
 
 // outcome is a job.Outcome in memory. Times are ns since 1970, 0 for none.
 type outcome struct {
+	placed        int64
 	began, ended  int64
 	reason        string
 	n, host       uint32
@@ -127,9 +123,7 @@ func (h *history) replace(index, n int, x job.Exit) {
 // set replaces how the attempt ended.
 func (o *outcome) set(x job.Exit) {
 	o.began, o.ended = storepb.Nanos(x.Began), storepb.Nanos(x.Ended)
-	if o.reason = x.Reason; len(o.reason) > maxOutcomeReason {
-		o.reason = strings.Clone(strings.ToValidUTF8(o.reason[:maxOutcomeReason], ""))
-	}
+	o.reason = clip(x.Reason)
 	o.code, o.signal, o.state, o.started = int32(x.Code), uint8(x.Signal), number(x.State), x.Started
 }
 
@@ -145,14 +139,14 @@ func (o *outcomes) encode() ([]byte, error) {
 	m := &jobspb.Outcomes{Older: o.older}
 	for i := range o.list {
 		x := &o.list[i]
-		m.List = append(m.List, &jobspb.Outcome{N: x.n, Host: x.host, Exit: storepb.FromExit(new(x.exit()))})
+		m.List = append(m.List, &jobspb.Outcome{N: x.n, Host: x.host, Exit: storepb.FromExit(new(x.exit())), Placed: x.placed})
 	}
 	return proto.Marshal(m)
 }
 
 // keep keeps the outcome of an attempt on the host that the task has.
 func (h *history) keep(t *job.Task, n int, x job.Exit) {
-	o := outcome{n: uint32(n), host: h.hosts.of(host{t.Node, t.NodeName, t.Store})}
+	o := outcome{n: uint32(n), host: h.hosts.of(host{t.Node, t.NodeName, t.Store}), placed: storepb.Nanos(t.Placed)}
 	o.set(x)
 	h.add(t.Index, o)
 }
@@ -191,7 +185,7 @@ func (h *history) earlier(index int) *job.Earlier {
 	for i := range o.list {
 		x := &o.list[i]
 		host := &h.hosts.list[x.host]
-		e.Outcomes[i] = job.Outcome{N: int(x.n), Node: host.peer, NodeName: host.name, Exit: x.exit()}
+		e.Outcomes[i] = job.Outcome{N: int(x.n), Node: host.peer, NodeName: host.name, Placed: storepb.Time(x.placed), Exit: x.exit()}
 	}
 	return e
 }
@@ -217,7 +211,7 @@ func (h *history) decode(index int, data []byte) error {
 			return fmt.Errorf("%w: an attempt that ended as %.40q", errBadRow, e.State)
 		}
 		last = x.GetN()
-		y := outcome{n: last, host: x.GetHost()}
+		y := outcome{n: last, host: x.GetHost(), placed: x.GetPlaced()}
 		y.set(*e)
 		o.list = append(o.list, y)
 	}

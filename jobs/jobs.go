@@ -41,7 +41,8 @@ type Job struct {
 	Waits  *Waits // for other jobs; nil without dependencies
 
 	tasks  tasks
-	gang   int       // tasks of an element if its elements are gangs, else 0
+	gang   int // tasks of an element if its elements are gangs, else 0
+	acts   acts
 	closed time.Time // when the last end of a task was recorded
 	dirty  dirty
 }
@@ -82,6 +83,7 @@ func (j *Job) View(first, n int) job.Job {
 	v := job.Job{
 		ID: j.ID, User: j.User, Spec: j.Spec, Submitted: j.Submitted, Key: j.Key, Cancelled: j.Cancelled, Seq: j.Seq,
 		Counts: j.tasks.counts, Ends: j.tasks.sum(), Depends: j.Waits.List(), Lean: j.File != nil,
+		Acts: j.acts.list, OlderActs: int(j.acts.older),
 	}
 	last := min(j.tasks.n, first+n)
 	if first < last {

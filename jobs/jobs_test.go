@@ -54,7 +54,7 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 			return anyGangRecord(t, a, text.Draw(t, "detail"), at)
 		}
 		host := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "host")
-		return job.AssignRecord{Attempt: a, Node: job.Peer(host), NodeName: host, Store: "s" + host}
+		return job.AssignRecord{Attempt: a, Node: job.Peer(host), NodeName: host, Store: "s" + host, At: rapid.SampledFrom([]time.Time{{}, at}).Draw(t, "placed")}
 	case 4:
 		proof := rapid.SampledFrom([]job.Proof{job.ProofDeclined, job.ProofDead, job.ProofExpired, job.ProofNeverStarted}).Draw(t, "proof")
 		return job.UnassignRecord{Attempt: a, Proof: proof, Detail: text.Draw(t, "detail"), At: at, Hold: hold}
@@ -69,7 +69,7 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 	case 7:
 		return job.CancelRecord{Job: id(n), Tasks: ranges, Reason: text.Draw(t, "reason"), At: at}
 	case 8:
-		return job.HoldRecord{Job: id(n), Tasks: ranges, Release: rapid.Bool().Draw(t, "release"), Reason: text.Draw(t, "reason")}
+		return job.HoldRecord{Job: id(n), Tasks: ranges, Release: rapid.Bool().Draw(t, "release"), Reason: text.Draw(t, "reason"), At: at}
 	case 9:
 		return job.RequeueRecord{Job: id(n), Tasks: ranges, Failed: rapid.Bool().Draw(t, "failed"), Reason: text.Draw(t, "reason"), At: at}
 	default:
@@ -84,7 +84,7 @@ func anyGangRecord(t *rapid.T, a job.Attempt, detail string, at time.Time) job.R
 		return job.UnassignGangRecord{Attempt: a, Proof: job.ProofDeclined, Detail: detail, At: at}
 	}
 	hosts := rapid.Permutation([]string{"a", "b", "c", "d", "d"}).Draw(t, "hosts")[:rapid.SampledFrom([]int{2, 3, 3, 3, 3, 4}).Draw(t, "members")]
-	r := job.AssignGangRecord{Attempt: a}
+	r := job.AssignGangRecord{Attempt: a, At: at}
 	for _, h := range hosts {
 		r.Members = append(r.Members, job.Assignee{Node: job.Peer(h), NodeName: h, Store: "s" + h})
 	}

@@ -8,8 +8,9 @@ import (
 )
 
 // The first byte of the name of a part. The name of the header is empty. Four bytes follow: the index of the host or of
-// the chunk; for outcomes, a note and a tail the index of the task;
-// for an aftercorr its number among those of the job, and the index of the block. Tails are last, so that a reader can leave them out.
+// the chunk; for outcomes, a note, a tail and usage the index of the task;
+// for an aftercorr its number among those of the job, and the index of the block. Tails and usage are last, so that a reader can leave
+// them out.
 const (
 	partHost     = 'h'
 	partOutcomes = 'o'
@@ -18,6 +19,7 @@ const (
 	partChunk    = 't'
 	partNote     = 'u'
 	partTail     = 'v'
+	partUsage    = 'w'
 )
 
 var errBadRow = errors.New("not a row of a job")

@@ -1,6 +1,8 @@
 package jobs
 
-// The words of the reasons that records set.
+// The words of the reasons that records set, and the bound of their texts.
+
+import "strings"
 
 // Those of all tasks.
 const (
@@ -17,3 +19,14 @@ const (
 	// reasonTooMany is the word of a member whose host was lost, until the gang is settled and held.
 	reasonTooMany = "NodesLost"
 )
+
+// maxOutcomeReason bounds the reason of an outcome or an act, in bytes.
+const maxOutcomeReason = 256
+
+// clip bounds a reason that a job keeps.
+func clip(text string) string {
+	if len(text) > maxOutcomeReason {
+		text = strings.Clone(strings.ToValidUTF8(text[:maxOutcomeReason], ""))
+	}
+	return text
+}

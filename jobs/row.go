@@ -17,7 +17,7 @@ import (
 // encoded; the parts then still count as changed.
 func (j *Job) TakeRows() ([]job.Row, error) {
 	d := &j.dirty
-	rows := make([]job.Row, 0, 1+len(d.chunks)+len(d.notes)+len(d.tails))
+	rows := make([]job.Row, 0, 1+len(d.chunks)+len(d.notes)+len(d.tails)+len(d.usage))
 	if d.header {
 		data, err := headerRow(j)
 		if err != nil {
@@ -58,12 +58,15 @@ func (j *Job) TakeRows() ([]job.Row, error) {
 	for _, i := range d.tails {
 		rows = append(rows, job.Row{Job: j.ID, Part: part(partTail, i), Data: tailOf(j.tasks.cell(i).note)})
 	}
+	for _, i := range d.usage {
+		rows = append(rows, job.Row{Job: j.ID, Part: part(partUsage, i), Data: usageOf(j.tasks.cell(i).note)})
+	}
 	rows, err := j.Waits.rows(j.ID, d.waits, rows)
 	if err != nil {
 		return nil, fmt.Errorf("jobs: dependencies of %s: %w", j.ID, err)
 	}
 	if j.tasks.n > 1 {
-		d.taken = append(d.taken, d.tails...)
+		d.taken = append(append(d.taken, d.tails...), d.usage...)
 	}
 	j.tasks.clean(d)
 	return rows, nil
@@ -80,8 +83,11 @@ func (ts *tasks) clean(d *dirty) {
 	for _, i := range d.tails {
 		ts.cell(i).flags &^= flagTail
 	}
+	for _, i := range d.usage {
+		ts.cell(i).flags &^= flagUsage
+	}
 	ts.history.clean()
-	*d = dirty{hosts: len(ts.hosts.list), chunks: d.chunks[:0], notes: d.notes[:0], tails: d.tails[:0], taken: d.taken}
+	*d = dirty{hosts: len(ts.hosts.list), chunks: d.chunks[:0], notes: d.notes[:0], tails: d.tails[:0], usage: d.usage[:0], taken: d.taken}
 }
 
 // cell returns the cell of a task. Its chunk must have cells.
@@ -97,6 +103,7 @@ func headerRow(j *Job) ([]byte, error) {
 	m := &jobspb.Header{
 		Id: string(j.ID), User: j.User, Spec: spec, Submitted: storepb.Nanos(j.Submitted), Key: j.Key, Cancelled: j.Cancelled,
 		Queued: storepb.Nanos(j.Queued), Seq: j.Seq, Count: int64(j.tasks.n), First: taskPB(&j.tasks.first),
+		Acts: j.acts.pb(), OlderActs: j.acts.older,
 	}
 	if f := j.File; f != nil {
 		m.Spec, m.Lean, m.File, m.FileBytes = nil, spec, f.sum[:], int64(f.size)
@@ -109,6 +116,13 @@ func tailOf(n *note) []byte {
 		return nil
 	}
 	return []byte(n.tail)
+}
+
+func usageOf(n *note) []byte {
+	if n == nil || n.usage == "" {
+		return nil
+	}
+	return []byte(n.usage)
 }
 
 func notePB(n *note) ([]byte, error) {
@@ -132,7 +146,7 @@ func (ts *tasks) chunkPB(k int) *jobspb.Chunk {
 		return &jobspb.Chunk{Alike: taskPB(c.alike)}
 	}
 	w := chunkWriter{ts: ts, m: &jobspb.Chunk{}, n: len(c.cells)}
-	w.write(c.cells)
+	w.write(c)
 	return w.m
 }
 
@@ -143,9 +157,17 @@ type chunkWriter struct {
 	n  int
 }
 
-func (w *chunkWriter) write(cells []cell) {
-	m := w.m
-	m.Base = baseOf(cells)
+func (w *chunkWriter) write(c *chunk) {
+	m, cells := w.m, c.cells
+	m.Base = baseOf(c)
+	for i, at := range c.placed {
+		if at != 0 {
+			if m.Placed == nil {
+				m.Placed = make([]uint64, w.n)
+			}
+			m.Placed[i] = uint64(at - m.Base)
+		}
+	}
 	states, epochs, texts := numbering[uint8]{}, numbering[uint32]{}, numbering[uint16]{}
 	epochs.of(0)
 	texts.of(0)
@@ -157,7 +179,7 @@ func (w *chunkWriter) write(cells []cell) {
 		if same {
 			flags |= flagSame
 		}
-		w.set8(&m.Flags, i, flags)
+		w.set8(&m.Flags, i, uint8(flags)) //nolint:gosec // those on disk fit
 		w.set32(&m.Attempt, i, x.attempt)
 		w.set32(&m.Runs, i, x.runs)
 		w.set32(&m.Settled, i, x.settled)
@@ -189,13 +211,19 @@ func (w *chunkWriter) write(cells []cell) {
 
 // baseOf returns the time from which the offsets in a chunk count: 1 ns before the first time of all cells, so that the
 // offset 0 can mean "no time". It is 0 if the cells have no times.
-func baseOf(cells []cell) (base int64) {
-	for i := range cells {
-		for _, at := range cells[i].times() {
-			if *at != 0 && (base == 0 || *at <= base) {
-				base = *at - 1
-			}
+func baseOf(c *chunk) (base int64) {
+	first := func(at int64) {
+		if at != 0 && (base == 0 || at <= base) {
+			base = at - 1
 		}
+	}
+	for i := range c.cells {
+		for _, at := range c.cells[i].times() {
+			first(*at)
+		}
+	}
+	for _, at := range c.placed {
+		first(at)
 	}
 	return base
 }

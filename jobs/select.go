@@ -60,6 +60,21 @@ func (j *Job) Each(ranges []job.Range, states []job.State, visit func(index int)
 	}
 }
 
+// EachBegun calls visit with each task of the ranges that has an attempt, in rising order, until visit returns false.
+func EachBegun(j *Job, ranges []job.Range, visit func(index int) bool) {
+	for _, r := range ranges {
+		for i := max(0, r.First); i <= min(r.Last, j.tasks.n-1); i++ {
+			c := &j.tasks.chunks[i/chunkTasks]
+			switch {
+			case c.cells == nil: // no record was about one of its tasks alone
+				i |= chunkTasks - 1
+			case c.cells[i%chunkTasks].attempt > 0 && !visit(i):
+				return
+			}
+		}
+	}
+}
+
 // First returns the first task in the state. It returns false if there is none.
 func (j *Job) First(s job.State) (index int, ok bool) {
 	if j.tasks.counts.Of(s) > 0 {

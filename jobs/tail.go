@@ -1,6 +1,6 @@
 package jobs
 
-// The tails of the tasks' standard error. For a job of several tasks they are kept only on disk.
+// The tails of the tasks' standard error, and what tasks used. For a job of several tasks they are kept only on disk.
 
 import (
 	"encoding/binary"
@@ -8,8 +8,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// DropTails frees the memory of the tails that TakeRows has returned. They must be on disk by now. The tail of a job of
-// one task stays in memory, because a client that waits for the job reads it at once.
+// DropTails frees the memory of the tails and usage that TakeRows has returned. They must be on disk by now. Those of a job
+// of one task stay in memory, because a client that waits for the job reads the tail at once.
 func (j *Job) DropTails() {
 	if j.tasks.n == 1 {
 		return
@@ -17,11 +17,11 @@ func (j *Job) DropTails() {
 	kept := j.dirty.taken[:0]
 	for _, i := range j.dirty.taken {
 		x := j.tasks.cell(i)
-		if x.flags&flagTail != 0 { // it has a newer tail, which is not saved yet
+		if x.flags&(flagTail|flagUsage) != 0 { // it has a newer one, which is not saved yet
 			kept = append(kept, i)
 		} else if x.note != nil {
 			n := *x.note
-			n.tail = ""
+			n.tail, n.usage = "", ""
 			if x.note = &n; n.empty() {
 				x.note = nil
 			}
@@ -47,6 +47,26 @@ func AddTails(tasks []job.Task, rows []job.Row) {
 	for i := range tasks {
 		if t := &tasks[i]; t.Exit != nil && t.Exit.Tail == "" {
 			t.Exit.Tail = tails[t.Index]
+		}
+	}
+}
+
+// UsageParts returns the range of the parts that hold the usage of the tasks from index first to before last.
+func UsageParts(first, last int) (from, to string) {
+	return part(partUsage, uint32(first)), part(partUsage, uint32(last))
+}
+
+// AddUsage sets the usage of tasks from their rows on disk, if the job has dropped it or was read without it.
+func AddUsage(tasks []job.Task, rows []job.Row) {
+	used := map[int]string{}
+	for _, r := range rows {
+		if len(r.Part) == 5 && r.Part[0] == partUsage {
+			used[int(binary.BigEndian.Uint32([]byte(r.Part[1:])))] = string(r.Data)
+		}
+	}
+	for i := range tasks {
+		if t := &tasks[i]; t.Exit != nil && t.Exit.Usage == "" {
+			t.Exit.Usage = used[t.Index]
 		}
 	}
 }

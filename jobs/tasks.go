@@ -39,8 +39,9 @@ type tasks struct {
 type chunk struct {
 	alike   *job.Task // the value of all tasks while cells is nil; several chunks share it
 	cells   []cell
-	pending uint16 // number of pending tasks
-	dirty   bool   // it is in dirty.chunks
+	placed  []int64 // when the newest attempt of each cell was assigned, ns since 1970; nil while none is known
+	pending uint16  // number of pending tasks
+	dirty   bool    // it is in dirty.chunks
 }
 
 // cell is one task in 80 bytes. Times are ns since 1970, 0 for none.
@@ -53,24 +54,25 @@ type cell struct {
 	settled                uint32
 	code                   int32
 	text                   uint16 // isolation of the exit: index in texts plus 1, or 0
-	state, exit            uint8  // numbers of states; see stateOf
+	flags                  uint16
+	state, exit            uint8 // numbers of states; see stateOf
 	signal                 uint8
-	flags                  uint8
 }
 
 // The flags of a cell.
 const (
-	flagAssigned uint8 = 1 << iota
-	flagExit           // it has an exit
-	flagRan            // a process ran in the attempt of the exit
-	flagSame           // the times of the exit are those of the task; only on disk
-	flagNote           // it is in dirty.notes
-	flagTail           // it is in dirty.tails
-	flagCancel         // it was told to end, and ends as CANCELLED
-	flagRequeue        // it was told to end, and runs again; with flagCancel: another member of its gang decides
+	flagAssigned uint16 = 1 << iota
+	flagExit            // it has an exit
+	flagRan             // a process ran in the attempt of the exit
+	flagSame            // the times of the exit are those of the task; only on disk
+	flagNote            // it is in dirty.notes
+	flagTail            // it is in dirty.tails
+	flagCancel          // it was told to end, and ends as CANCELLED
+	flagRequeue         // it was told to end, and runs again; with flagCancel: another member of its gang decides
+	flagUsage           // it is in dirty.usage; not on disk
 )
 
-// note holds the fields that only some tasks have. Only its tail ever changes.
+// note holds the fields that only some tasks have. Only its tail and its usage ever change.
 type note struct {
 	reason     job.Reason
 	exitReason string
@@ -78,10 +80,11 @@ type note struct {
 	lost       []job.Peer
 	tail       string // the end of the standard error
 	isolation  string // set if the list of texts is full
+	usage      string // see job.Exit
 }
 
 func (n *note) empty() bool {
-	return n.reason == (job.Reason{}) && n.exitReason == "" && n.isolation == "" && n.tail == "" && len(n.devices) == 0 && len(n.lost) == 0
+	return n.reason == (job.Reason{}) && n.exitReason == "" && n.isolation == "" && n.tail == "" && n.usage == "" && len(n.devices) == 0 && len(n.lost) == 0
 }
 
 // dirty lists the parts of a job that have changed since TakeRows was last called.
@@ -92,7 +95,8 @@ type dirty struct {
 	chunks []uint32 // indexes of chunks
 	notes  []uint32 // indexes of tasks
 	tails  []uint32 // indexes of tasks
-	taken  []uint32 // indexes of tasks whose tails TakeRows has returned, for DropTails
+	usage  []uint32 // indexes of tasks
+	taken  []uint32 // indexes of tasks whose tails or usage TakeRows has returned, for DropTails
 }
 
 func newTasks(n int, first job.Task) tasks {
@@ -309,7 +313,7 @@ func (ts *tasks) task(index int, x *cell) job.Task {
 	t := job.Task{
 		Index: index, State: stateOf(x.state), Attempt: int(x.attempt), Runs: int(x.runs),
 		Node: h.peer, NodeName: h.name, Store: h.store, Epoch: ts.epochs[x.epoch], Settled: int(x.settled),
-		Assigned: x.flags&flagAssigned != 0, Ending: endingOf(x.flags), Started: storepb.Time(x.started), Ended: storepb.Time(x.ended), Closed: storepb.Time(x.closed),
+		Assigned: x.flags&flagAssigned != 0, Ending: endingOf(x.flags), Placed: storepb.Time(ts.placed(index)), Started: storepb.Time(x.started), Ended: storepb.Time(x.ended), Closed: storepb.Time(x.closed),
 	}
 	if x.flags&flagExit != 0 {
 		t.Exit = &job.Exit{
@@ -323,7 +327,7 @@ func (ts *tasks) task(index int, x *cell) job.Task {
 	if n := x.note; n != nil {
 		t.Reason, t.Devices, t.Lost = n.reason, n.devices, n.lost
 		if t.Exit != nil {
-			t.Exit.Reason, t.Exit.Tail = n.exitReason, n.tail
+			t.Exit.Reason, t.Exit.Tail, t.Exit.Usage = n.exitReason, n.tail, n.usage
 			if n.isolation != "" {
 				t.Exit.Isolation = n.isolation
 			}
@@ -332,7 +336,7 @@ func (ts *tasks) task(index int, x *cell) job.Task {
 	return t
 }
 
-func endingOf(flags uint8) job.Ending {
+func endingOf(flags uint16) job.Ending {
 	switch {
 	case flags&flagCancel != 0 && flags&flagRequeue != 0:
 		return job.EndsGang
@@ -351,7 +355,7 @@ func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 		started: storepb.Nanos(t.Started), ended: storepb.Nanos(t.Ended), closed: storepb.Nanos(t.Closed),
 		attempt: uint32(t.Attempt), runs: uint32(t.Runs),
 		host: ts.hosts.of(host{t.Node, t.NodeName, t.Store}), epoch: ts.epochOf(t.Epoch), settled: uint32(t.Settled),
-		state: number(t.State), flags: x.flags & (flagNote | flagTail), note: was.note,
+		state: number(t.State), flags: x.flags & (flagNote | flagTail | flagUsage), note: was.note,
 	}
 	if t.Assigned {
 		x.flags |= flagAssigned
@@ -373,13 +377,33 @@ func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 		}
 		x.exit, x.code, x.signal = number(e.State), int32(e.Code), uint8(e.Signal)
 		x.began, x.exited = storepb.Nanos(e.Began), storepb.Nanos(e.Ended)
-		n.exitReason, n.tail = e.Reason, e.Tail
+		n.exitReason, n.tail, n.usage = e.Reason, e.Tail, e.Usage
 		if x.text = ts.textOf(e.Isolation); x.text == 0 {
 			n.isolation = e.Isolation
 		}
 	}
-	replaced := ts.n > 1 && was.flags&flagExit != 0 && !was.sameExit(x)
-	ts.setNote(x, &n, index, replaced, d)
+	ts.place(index, storepb.Nanos(t.Placed))
+	ts.setNote(x, &n, index, was.flags&flagExit != 0 && !was.sameExit(x), d)
+}
+
+// placed returns when the newest attempt of a task was assigned; 0 if that is not known.
+func (ts *tasks) placed(index int) int64 {
+	if p := ts.chunks[index/chunkTasks].placed; p != nil {
+		return p[index%chunkTasks]
+	}
+	return 0
+}
+
+// place notes when the newest attempt of a task was assigned.
+func (ts *tasks) place(index int, at int64) {
+	c := &ts.chunks[index/chunkTasks]
+	if c.placed == nil {
+		if at == 0 {
+			return
+		}
+		c.placed = make([]int64, len(c.cells))
+	}
+	c.placed[index%chunkTasks] = at
 }
 
 // sameExit reports whether two cells have the same exit.
@@ -388,17 +412,21 @@ func (x *cell) sameExit(y *cell) bool {
 }
 
 // setNote sets the note of a cell, and marks the changed parts as dirty. replaced is true if the cell has a new exit,
-// so that the tail on disk is no longer valid.
+// so that the tail and the usage on disk are no longer valid.
 func (ts *tasks) setNote(x *cell, n *note, index int, replaced bool, d *dirty) {
 	old := x.note
 	if old == nil {
 		old = &note{}
 	}
-	if (n.tail != old.tail || replaced) && x.flags&flagTail == 0 {
+	if (n.tail != old.tail || replaced && ts.n > 1) && x.flags&flagTail == 0 {
 		x.flags |= flagTail
 		d.tails = append(d.tails, uint32(index))
 	}
-	if !n.sameExceptTail(old) && x.flags&flagNote == 0 {
+	if (n.usage != old.usage || replaced) && x.flags&flagUsage == 0 {
+		x.flags |= flagUsage
+		d.usage = append(d.usage, uint32(index))
+	}
+	if !n.sameButTexts(old) && x.flags&flagNote == 0 {
 		x.flags |= flagNote
 		d.notes = append(d.notes, uint32(index))
 	}
@@ -407,8 +435,8 @@ func (ts *tasks) setNote(x *cell, n *note, index int, replaced bool, d *dirty) {
 	}
 }
 
-// sameExceptTail reports whether two notes are the same, except for their tails.
-func (n *note) sameExceptTail(o *note) bool {
+// sameButTexts reports whether two notes are the same, except for what has rows of its own: their tails and usage.
+func (n *note) sameButTexts(o *note) bool {
 	return n.reason == o.reason && n.exitReason == o.exitReason && n.isolation == o.isolation &&
 		slices.Equal(n.devices, o.devices) && slices.Equal(n.lost, o.lost)
 }

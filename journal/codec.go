@@ -81,7 +81,7 @@ func recordPB(r job.Record) (*journalpb.Record, error) {
 		}}}, nil
 	case job.AssignRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Assign{Assign: &journalpb.Assign{
-			Attempt: storepb.FromAttempt(r.Attempt), Node: string(r.Node), NodeName: r.NodeName, Store: r.Store,
+			Attempt: storepb.FromAttempt(r.Attempt), Node: string(r.Node), NodeName: r.NodeName, Store: r.Store, At: storepb.Nanos(r.At),
 		}}}, nil
 	case job.UnassignRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Unassign{Unassign: &journalpb.Unassign{
@@ -89,7 +89,7 @@ func recordPB(r job.Record) (*journalpb.Record, error) {
 			Hold: r.Hold,
 		}}}, nil
 	case job.AssignGangRecord:
-		m := &journalpb.AssignGang{Attempt: storepb.FromAttempt(r.Attempt)}
+		m := &journalpb.AssignGang{Attempt: storepb.FromAttempt(r.Attempt), At: storepb.Nanos(r.At)}
 		for _, x := range r.Members {
 			m.Members = append(m.Members, &journalpb.Assignee{Node: string(x.Node), NodeName: x.NodeName, Store: x.Store})
 		}
@@ -109,7 +109,7 @@ func recordPB(r job.Record) (*journalpb.Record, error) {
 		}}}, nil
 	case job.HoldRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Hold{Hold: &journalpb.Hold{
-			Job: string(r.Job), Tasks: rangesPB(r.Tasks), Release: r.Release, Reason: r.Reason,
+			Job: string(r.Job), Tasks: rangesPB(r.Tasks), Release: r.Release, Reason: r.Reason, At: storepb.Nanos(r.At),
 		}}}, nil
 	case job.RequeueRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Requeue{Requeue: &journalpb.Requeue{
@@ -137,7 +137,7 @@ func recordOf(m *journalpb.Record) (job.Record, error) {
 	case *journalpb.Record_Assign:
 		a, err := k.Assign.GetAttempt().Value()
 		return job.AssignRecord{
-			Attempt: a, Node: job.Peer(k.Assign.GetNode()), NodeName: k.Assign.GetNodeName(), Store: k.Assign.GetStore(),
+			Attempt: a, Node: job.Peer(k.Assign.GetNode()), NodeName: k.Assign.GetNodeName(), Store: k.Assign.GetStore(), At: storepb.Time(k.Assign.GetAt()),
 		}, err
 	case *journalpb.Record_Unassign:
 		u := k.Unassign
@@ -162,7 +162,7 @@ func recordOf(m *journalpb.Record) (job.Record, error) {
 		return job.CancelRecord{Job: id, Tasks: tasks, Reason: k.Cancel.GetReason(), At: storepb.Time(k.Cancel.GetAt())}, err
 	case *journalpb.Record_Hold:
 		id, tasks, err := tasksOf(k.Hold.GetJob(), k.Hold.GetTasks())
-		return job.HoldRecord{Job: id, Tasks: tasks, Release: k.Hold.GetRelease(), Reason: k.Hold.GetReason()}, err
+		return job.HoldRecord{Job: id, Tasks: tasks, Release: k.Hold.GetRelease(), Reason: k.Hold.GetReason(), At: storepb.Time(k.Hold.GetAt())}, err
 	case *journalpb.Record_Requeue:
 		q := k.Requeue
 		id, tasks, err := tasksOf(q.GetJob(), q.GetTasks())
@@ -255,7 +255,7 @@ func submitOf(m *journalpb.Submit) (job.SubmitRecord, error) {
 
 func assignGangOf(m *journalpb.AssignGang) (job.AssignGangRecord, error) {
 	a, err := m.GetAttempt().Value()
-	r := job.AssignGangRecord{Attempt: a}
+	r := job.AssignGangRecord{Attempt: a, At: storepb.Time(m.GetAt())}
 	n := len(m.GetMembers())
 	if err == nil && (n < 2 || n > job.MaxNodes || a.Task > job.MaxTasks-n) {
 		err = fmt.Errorf("%w: a gang of %d from task %d on", errBadRecord, n, a.Task)

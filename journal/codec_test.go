@@ -19,7 +19,7 @@ import (
 var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
 	switch rapid.IntRange(0, 10).Draw(t, "kind") {
 	case 9:
-		g := job.AssignGangRecord{Attempt: storetest.Attempt.Draw(t, "attempt")}
+		g := job.AssignGangRecord{Attempt: storetest.Attempt.Draw(t, "attempt"), At: storetest.Time.Draw(t, "at")}
 		for range rapid.IntRange(2, 5).Draw(t, "members") {
 			g.Members = append(g.Members, job.Assignee{Node: job.Peer(storetest.Text.Draw(t, "node")), NodeName: storetest.Text.Draw(t, "name"), Store: storetest.Text.Draw(t, "store")})
 		}
@@ -38,7 +38,7 @@ var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
 	case 1:
 		r = job.AssignRecord{
 			Attempt: storetest.Attempt.Draw(t, "attempt"), Node: job.Peer(storetest.Text.Draw(t, "node")),
-			NodeName: storetest.Text.Draw(t, "name"), Store: storetest.Text.Draw(t, "store"),
+			NodeName: storetest.Text.Draw(t, "name"), Store: storetest.Text.Draw(t, "store"), At: storetest.Time.Draw(t, "at"),
 		}
 	case 2:
 		r = job.UnassignRecord{
@@ -55,7 +55,7 @@ var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
 	case 5:
 		r = job.HoldRecord{
 			Job: storetest.ID.Draw(t, "job"), Tasks: anyRanges.Draw(t, "tasks"), Release: rapid.Bool().Draw(t, "release"),
-			Reason: storetest.Text.Draw(t, "reason"),
+			Reason: storetest.Text.Draw(t, "reason"), At: storetest.Time.Draw(t, "at"),
 		}
 	case 6:
 		r = job.PurgeRecord{Job: storetest.ID.Draw(t, "job")}

@@ -96,6 +96,9 @@ type Config struct {
 	MaxLogEntries int64
 	// Transport reaches the other voters; nil for a group of one.
 	Transport Transport
+	// Took is told, from the goroutine of Run, how long the records of an entry of this daemon took from Propose until they
+	// were committed; the oldest of them. It may be nil.
+	Took func(time.Duration)
 }
 
 // DefaultConfig keeps 64 MiB or 100,000 entries.
@@ -146,11 +149,18 @@ type Journal struct {
 	node    *raft.RawNode
 	id      uint64
 	spare   batch
-	led     uint64   // term of this daemon whose first entry is delivered (R10), or 0
-	own     [][]byte // data of the entries proposed in term led and not delivered, in order
+	led     uint64     // term of this daemon whose first entry is delivered (R10), or 0
+	own     []proposal // entries proposed in term led and not delivered, in order
+	took    func(time.Duration)
 	asking  map[uint64][]readDone
 	round   uint64 // number of the newest read round
 	answers []answer
+}
+
+// proposal is an entry of this daemon that is not delivered yet.
+type proposal struct {
+	data  []byte
+	since time.Time // when the oldest of its records was proposed
 }
 
 // answer is a round of reads that is answered once index is delivered.
@@ -170,7 +180,7 @@ func New(cfg Config, disk *store.Store, group job.Group, owner Owner, log *slog.
 		return nil, err
 	}
 	j := &Journal{
-		store: disk, rows: disk.Rows(group), group: group, owner: owner, out: cfg.Transport, log: log, queue: newQueue(),
+		store: disk, rows: disk.Rows(group), group: group, owner: owner, out: cfg.Transport, took: cfg.Took, log: log, queue: newQueue(),
 		id: voterOf(disk), asking: map[uint64][]readDone{},
 	}
 	j.batches.New = func() any { return new(batch) }

@@ -5,6 +5,7 @@ package journal
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -31,8 +32,9 @@ const (
 
 // batch holds encoded records, one after the other, each with its field tag and length.
 type batch struct {
-	buf  []byte
-	ends []int // where in buf each record ends
+	buf   []byte
+	ends  []int     // where in buf each record ends
+	since time.Time // when the first one came
 }
 
 // spareBytes bounds the memory that an empty batch keeps, so that memory is freed after a burst.
@@ -92,6 +94,9 @@ func (q *queue) add(b *batch) error {
 		return fmt.Errorf("%w: %d records wait for the disk", store.ErrFull, len(r.ends))
 	}
 	base := len(r.buf)
+	if base == 0 {
+		r.since = time.Now()
+	}
 	r.buf = append(r.buf, b.buf...)
 	for _, end := range b.ends {
 		r.ends = append(r.ends, base+end)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -84,8 +85,8 @@ func (j *Journal) depose() error {
 	j.failReads(ErrNotOwner)
 	own := j.own
 	j.own = nil
-	for _, data := range own {
-		if err := j.giveBack(data, ErrUncertain); err != nil {
+	for _, p := range own {
+		if err := j.giveBack(p.data, ErrUncertain); err != nil {
 			return err
 		}
 	}
@@ -112,7 +113,7 @@ func (j *Journal) proposeQueued() error {
 		data, next := j.pack(from)
 		switch err := j.node.Propose(data); {
 		case err == nil:
-			j.own = append(j.own, data)
+			j.own = append(j.own, proposal{data, j.spare.since})
 		case errors.Is(err, raft.ErrProposalDropped):
 			if err := j.giveBack(data, ErrDropped); err != nil {
 				return err
@@ -170,6 +171,9 @@ func (j *Journal) carryOut(rd *raft.Ready) error {
 	delivered := 0 // entries of j.own
 	for _, e := range rd.CommittedEntries {
 		if j.led != 0 && e.GetTerm() == j.led && len(e.GetData()) > 0 {
+			if j.took != nil {
+				j.took(time.Since(j.own[delivered].since))
+			}
 			delivered++
 		}
 		if err := j.apply(e); err != nil {

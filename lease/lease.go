@@ -48,7 +48,12 @@ type Profile struct {
 	Worker  bool              `json:"worker"`            // false: the host runs no tasks
 	// OnlyUser is the user whose tasks the host runs, and no other's; empty: it runs those of all.
 	OnlyUser string `json:"only_user,omitempty"`
+	// NoRoot is true if the host runs no tasks of the user Root.
+	NoRoot bool `json:"no_root,omitempty"`
 }
+
+// Root is the name of the user whose tasks a daemon of root runs only if that is allowed.
+const Root = "root"
 
 // Sign sets the labels that an inviter has signed. They hold against those of the same names that the host gives itself.
 func (p *Profile) Sign(signed map[string]string) {
@@ -332,6 +337,9 @@ type (
 		Free    Free
 		// Never is true if this host could not meet the need even when idle.
 		Never bool
+		// NoUser is true if this host has no account of the user now. Then that is why, and the decline is about all tasks of
+		// the user. Earlier versions take it as Never alone.
+		NoUser bool
 	}
 
 	// Event is the N-th event of an attempt. The worker keeps it until it is acknowledged, and sends it again after a

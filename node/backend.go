@@ -30,6 +30,7 @@ var (
 	_ api.Jobs       = jobsBackend{}
 	_ api.Deaths     = jobsBackend{}
 	_ api.Explain    = jobsBackend{}
+	_ api.Scheduling = jobsBackend{}
 	_ api.Watch      = jobsBackend{}
 	_ api.Progress   = jobsBackend{}
 	_ api.Logs       = logsBackend{}
@@ -101,6 +102,7 @@ type jobsBackend struct {
 	owners
 	own     func() *p2p.Credential // of this daemon
 	trusted bool                   // all jobs count only signed labels
+	limit   job.Duration           // time limit of jobs that give none; 0: none
 }
 
 // Submit accepts a job.
@@ -108,13 +110,21 @@ func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, err
 	if b.home == nil {
 		return job.Job{}, fmt.Errorf("submit: %w", acceptsNone(b.own().Roles))
 	}
-	s.Spec.TrustedLabels = s.Spec.TrustedLabels || b.trusted
+	b.complete(&s.Spec)
 	to, err := b.acceptor(ctx, s.User, s.Key)
 	if err != nil {
 		return job.Job{}, apiErrorOf(err)
 	}
 	j, err := to.Submit(ctx, scheduler.SubmitRequest{User: s.User, Operator: s.Operator, Key: s.Key, Spec: s.Spec, Unknown: s.Unknown})
 	return j, apiErrorOf(err)
+}
+
+// complete adds to a job file what the settings of this daemon say.
+func (b jobsBackend) complete(s *job.Spec) {
+	s.TrustedLabels = s.TrustedLabels || b.trusted
+	if s.TimeLimit == 0 {
+		s.TimeLimit = b.limit
+	}
 }
 
 // Get returns one job.
@@ -168,6 +178,14 @@ func (b jobsBackend) Requeue(ctx context.Context, id job.ID, tasks []job.Range, 
 	return j, apiErrorOf(err)
 }
 
+// Forget deletes a job that has ended.
+func (b jobsBackend) Forget(ctx context.Context, id job.ID) error {
+	if b.home == nil {
+		return fmt.Errorf("job %s: %w", id, api.ErrNotFound)
+	}
+	return apiErrorOf(scheduler.ForgetJob(ctx, b.of(id.Group()).Loop, id))
+}
+
 // MayBeDead counts the tasks of this daemon's jobs on a host that does not answer.
 func (b jobsBackend) MayBeDead(ctx context.Context, node job.Peer) (tasks int, err error) {
 	tasks, err = b.sum(func(o *owner) (int, error) { return o.MayBeDead(ctx, node) })
@@ -194,7 +212,7 @@ func (b jobsBackend) Offers(ctx context.Context, s api.Submission) (lease.Explan
 	if b.home == nil {
 		return lease.Explanation{}, fmt.Errorf("offers: %w", acceptsNone(b.own().Roles))
 	}
-	s.Spec.TrustedLabels = s.Spec.TrustedLabels || b.trusted
+	b.complete(&s.Spec)
 	x, err := b.home.Offers(ctx, s.User, s.Spec)
 	return x, apiErrorOf(err)
 }

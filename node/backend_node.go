@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/meter"
 )
 
 // nodeBackend gives the API access to this host.
@@ -18,12 +19,15 @@ type nodeBackend struct {
 	gpus   *devices
 	work   *worker.Loop
 	drains *drains
+	meter  *meter.Meter
 	log    *slog.Logger
 }
 
 // Node describes this host.
 func (b nodeBackend) Node(ctx context.Context) (api.NodeInfo, error) {
-	info := api.NodeInfo{State: api.NodeReady, Addrs: b.host.Addrs(), Status: b.gpus.latest(), Holders: map[string][]job.ID{}}
+	info := api.NodeInfo{State: api.NodeReady, Addrs: b.host.Addrs(), Released: b.gpus.gone.Load(), Holders: map[string][]job.ID{}}
+	info.Status, info.Read = b.gpus.latest()
+	info.Idle = b.meter.Idle()
 	v, err := b.work.View(ctx)
 	if err != nil {
 		return info, apiErrorOf(err)
@@ -44,7 +48,7 @@ func (b nodeBackend) Node(ctx context.Context) (api.NodeInfo, error) {
 
 // Drain takes this host out of service.
 func (b nodeBackend) Drain(ctx context.Context, d api.Drain) error {
-	if err := b.drains.set(&d, b.work); err != nil {
+	if err := b.drains.set(&d, b.work, nil); err != nil {
 		return apiErrorOf(err)
 	}
 	b.log.InfoContext(ctx, "host is draining", "reason", d.Reason, "user", d.By, "deadline", d.Deadline)
@@ -53,7 +57,7 @@ func (b nodeBackend) Drain(ctx context.Context, d api.Drain) error {
 
 // Resume puts this host back into service.
 func (b nodeBackend) Resume(ctx context.Context) error {
-	if err := b.drains.set(nil, b.work); err != nil {
+	if err := b.drains.set(nil, b.work, func() error { return b.gpus.resume(ctx) }); err != nil {
 		return apiErrorOf(err)
 	}
 	b.log.InfoContext(ctx, "host is back in service")

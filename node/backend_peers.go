@@ -47,22 +47,36 @@ func (b peersBackend) Members(ctx context.Context) ([]api.Member, error) {
 		Addrs: b.host.Addrs(), LastSeen: time.Now(), Signed: b.host.Credential().Labels, Profile: b.now.profile(),
 	}}
 	for _, m := range b.host.Members() {
-		state, detail := api.NodeReady, ""
-		at, left := b.departed.when(m.Peer)
-		switch {
-		case left:
-			state, detail = api.NodeLost, "its daemon was stopped at "+at.UTC().Format(time.RFC3339)+"; its tasks run on"
-		case m.Connected:
-		case time.Since(m.LastSeen) < lostAfter:
-			state = api.NodeSuspect
-		default:
-			state = api.NodeLost
-		}
+		state, detail := b.state(m)
 		members = append(members, api.Member{
 			Peer: m.Peer, Name: m.Name, State: state, Roles: m.Roles.Names(), Addrs: m.Addrs, LastSeen: m.LastSeen, Detail: detail, Signed: b.host.Grants.Labels(m.Peer), Profile: profiles[m.Peer],
 		})
 	}
 	return members, nil
+}
+
+// state returns the state of another member, and why it has it.
+func (b peersBackend) state(m p2p.Member) (api.NodeState, string) {
+	at, left := b.departed.when(m.Peer)
+	switch {
+	case left:
+		return api.NodeLost, "its daemon was stopped at " + at.UTC().Format(time.RFC3339) + "; its tasks run on"
+	case m.Connected:
+		return api.NodeReady, ""
+	case time.Since(m.LastSeen) < lostAfter:
+		return api.NodeSuspect, ""
+	}
+	return api.NodeLost, ""
+}
+
+// states counts the members by state, this daemon among them.
+func (b peersBackend) states() map[string]int {
+	n := map[string]int{string(api.NodeReady): 1, string(api.NodeSuspect): 0, string(api.NodeLost): 0}
+	for _, m := range b.host.Members() {
+		state, _ := b.state(m)
+		n[string(state)]++
+	}
+	return n
 }
 
 // Invite makes a token with which hosts can join.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/audit"
+	"github.com/musterhq/muster/metrics"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/peerhttp"
 	"github.com/musterhq/muster/store"
@@ -30,6 +31,8 @@ type base struct {
 	audit *audit.Log
 	host  *p2p.Host
 	home  home
+	// registry has the metrics that are counted as things happen.
+	registry *prometheus.Registry
 }
 
 // part returns the logger of one part.
@@ -58,7 +61,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	if err := claimFallback(cfg.Socket, cfg.DataDir); err != nil {
 		return nil, err
 	}
-	b, s, began := base{cfg: cfg, log: log}, newStartup(), time.Now()
+	b, s, began := base{cfg: cfg, log: log, registry: metrics.NewRegistry(cfg.Version)}, newStartup(), time.Now()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
@@ -98,7 +101,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	for _, o := range n.owners.by {
 		o.parents.source = n.server
 	}
-	n.changes = &changes{now: n.now, host: b.host, net: n.net, work: n.exec.work, owners: n.owners, server: n.server}
+	n.changes = &changes{now: n.now, host: b.host, net: n.net, work: n.exec.work, owners: n.owners, server: n.server, gpus: n.hw.gpus}
 	return n, nil
 }
 
@@ -125,7 +128,7 @@ func (b *base) openDisk(failed func(error)) (err error) {
 func (b *base) enterCluster(ctx context.Context) (err error) {
 	cfg := p2p.DefaultConfig()
 	cfg.DataDir, cfg.Name, cfg.Version = b.cfg.DataDir, b.cfg.Name, b.cfg.Version
-	cfg.Audit = gateAudit{b.audit}
+	cfg.Audit, cfg.Metrics = gateAudit{b.audit}, b.registry
 	cfg.Listen, cfg.Bootstrap, cfg.Token = b.cfg.Listen, b.cfg.Bootstrap, b.cfg.Token
 	if b.host, err = p2p.New(cfg, b.part("p2p")); err != nil {
 		return err
@@ -149,20 +152,20 @@ func (n *Node) newServer() (*api.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	registry := prometheus.NewRegistry()
-	if err := errors.Join(registry.Register(n.net.router.defects.counter), registry.Register(deniedCounter(n.net.router.sessions))); err != nil {
+	if err := errors.Join(n.registry.Register(n.net.router.defects.counter), n.registry.Register(deniedCounter(n.net.router.sessions))); err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	ac := api.DefaultConfig()
-	if n.hw.profile.OnlyUser != "" && n.cfg.HTTPToken != "" {
-		ac.HTTPUser = n.hw.profile.OnlyUser // who has the token of that user's daemon
-	}
+	httpUser, submits := tcpUser(n.cfg, n.hw.profile.OnlyUser)
+	ac.HTTPUser, ac.HTTPReads = httpUser, !submits
 	ac.Self, ac.Version, ac.Socket, ac.HTTP, ac.TokenFile = n.host.Peer(), n.cfg.Version, n.cfg.Socket, n.cfg.HTTP, n.cfg.HTTPToken
+	ac.MetricsTokenFile = n.cfg.HTTPMetricsToken
+	ac.CertFile, ac.KeyFile, ac.Hosts = n.cfg.HTTPCert, n.cfg.HTTPKey, httpHosts(n.cfg)
 	ac.OwnOnly = n.cfg.Visibility == VisibleOwn
-	x, jobs := n.exec, jobsBackend{n.owners, n.host.Credential, n.cfg.TrustedLabels}
+	x, jobs := n.exec, jobsBackend{n.owners, n.host.Credential, n.cfg.TrustedLabels, n.cfg.DefaultTime}
 	return api.New(ac, api.Needs{
-		Jobs: jobs, Deaths: jobs, Explain: jobs, Watch: jobs, Progress: jobs,
-		Node:      nodeBackend{n.host, n.hw.gpus, x.work, x.drains, n.log},
+		Jobs: jobs, Deaths: jobs, Explain: jobs, Scheduling: jobs, Watch: jobs, Progress: jobs,
+		Node:      nodeBackend{n.host, n.hw.gpus, x.work, x.drains, x.meter, n.log},
 		Users:     usersBackend{x.work, n.owners},
 		Logs:      logsBackend{x.driver, x.files, x.work},
 		Peers:     peersBackend{n.host, n.cfg.Name, n.now, n.owners.home, n.net.router.departed},
@@ -171,7 +174,8 @@ func (n *Node) newServer() (*api.Server, error) {
 		Uploads:   x.blobs, Files: filesBackend{x.files, x.work},
 		Exec:      execBackend{x.driver, x.work, n.cfg.AllowRoot, n.cfg.DockerHost, &openExecs{of: map[string]int{}}},
 		Audit:     auditBackend{n.audit, n.host},
-		Transport: n.net.toPeers, PeerListener: listener, Registry: registry,
+		Transport: n.net.toPeers, PeerListener: listener,
+		Measured: api.Measured{Usage: usageBackend{x.meter}, Registry: n.registry, Metrics: n.measurer()},
 	}, n.part("api"))
 }
 
@@ -186,8 +190,15 @@ func (n *Node) Run(ctx context.Context) error {
 		{"driver", n.exec.driver.Run},
 		{"files", n.exec.files.Run},
 		{"worker", n.exec.work.Run},
-		{"gpus", func(ctx context.Context) error { return n.hw.gpus.run(ctx, n.exec.work, n.changes.become) }},
+		{"users", n.exec.lookUp},
+		{"meter", n.exec.meter.Run},
+		{"gpus", func(ctx context.Context) error {
+			return n.hw.gpus.run(ctx, n.exec.work, n.exec.driver.Whose, n.changes.become)
+		}},
 		{"docker", func(ctx context.Context) error { return n.hw.engine.run(ctx, n.changes.become) }},
+	}
+	if n.cfg.JobFiles != "" {
+		parts = append(parts, part{"job files", (&jobFiles{dir: n.cfg.JobFiles, work: n.exec.work, log: n.part("node")}).run})
 	}
 	for _, o := range n.owners.by {
 		parts = append(parts, part{"scheduler", o.Run}, part{"journal", o.journal.Run}, part{"parents", o.parents.run})

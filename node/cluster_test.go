@@ -17,7 +17,6 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/musterhq/muster/dht"
-	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/gpu/simgpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs/jobstest"
@@ -136,6 +135,16 @@ func (empty) Founding(context.Context, job.Peer, job.Group) (job.Founding, error
 }
 func (empty) Scan(string) (map[string][]byte, error) { return nil, nil }
 
+// unfiltered finds hosts whatever their roles are.
+type unfiltered struct {
+	finder
+	host *p2p.Host
+}
+
+func (u unfiltered) Members() []job.Peer {
+	return holding{host: u.host, role: p2p.RoleWorker}.Members()
+}
+
 // start connects the parts of host i as Node does, and runs them until the test ends.
 func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	t.Helper()
@@ -202,7 +211,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	sc.Self, sc.Group, sc.Seed = v.host.Peer(), group, uint64(i+1)
 	journal := &memoryJournal{rows: jobstest.Disk{}, deliver: func(c job.Committed) { v.sched.Deliver(c) }}
 	v.sched, err = scheduler.New(sc, scheduler.Saved{}, scheduler.Needs{
-		Journal: journal, Sessions: toWorkers{v.router, forScheduler}, Finder: v.found, Announcer: announce, Parents: newParents(),
+		Journal: journal, Sessions: toWorkers{v.router, forScheduler}, Finder: unfiltered{v.found, v.host}, Announcer: announce, Parents: newParents(),
 	}, log)
 	must(err)
 	v.router.owners.add(group, &owner{Loop: v.sched})
@@ -393,5 +402,3 @@ func TestManyDaemons(t *testing.T) {
 		t.Logf("with 30 %% gone silent: found and run on %s in %s", where, took)
 	})
 }
-
-var _ gpu.Driver = noGPUs{}

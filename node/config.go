@@ -31,11 +31,16 @@ type Config struct {
 	Listen                []string // multiaddrs; empty: TCP and QUIC on the default port of all addresses
 	Bootstrap             []string // multiaddrs with /p2p/ID
 	Token                 string
-	HTTP                  string // host:port, or empty
-	HTTPToken             string // file with the bearer token for HTTP; empty: HTTP must be on loopback
+	HTTP                  string   // host:port, or empty
+	HTTPToken             string   // file with the bearer token for HTTP; empty: HTTP must be on loopback
+	HTTPMetricsToken      string   // file with a token for HTTP that reads metrics only; empty: there is none
+	HTTPUser              string   // the account that requests over HTTP act as; empty: that of the daemon, or none if it is root's
+	HTTPCert, HTTPKey     string   // files of the certificate and its key, for TLS on HTTP
+	HTTPHosts             []string // further host names by which HTTP may be asked
 	Name                  string
 	Labels                map[string]string
 	GPUs                  string            // auto, none, indexes, or sim:…
+	GPULibraries          []string          // directories of the driver's libraries; empty: the usual places
 	CPUs                  int               // 0: what the machine has
 	Memory                job.Size          // 0: what the machine has
 	Limits                map[string]string // what each user may hold here, as worker.ParseLimits reads it
@@ -51,8 +56,12 @@ type Config struct {
 	LossLimit             int          // a task is held after it has lost this number of different hosts
 	GangHold              job.Duration // how long a gang holds places at some hosts while others have none for it
 	Order                 string       // by what tasks of one priority are ordered; see lease.Orders
+	MaxWait               job.Duration // how long tasks wait before they go first; 0: however long
 	TrustedLabels         bool         // constraints of jobs that are accepted here count only signed labels
+	DefaultTime           job.Duration // time limit of jobs that are accepted here and give none; 0: none
 	Visibility            string       // VisibleAll or VisibleOwn
+	MetricsTasks          int          // tasks that run here and have metrics of their own, at most
+	JobFiles              string       // directory of files that say which jobs hold each GPU; empty: none
 	Policy                string       // placement policy of jobs that name none
 	TaskPIDs              int          // processes and threads that one task may have; 0: any number
 	Scratch               job.Size     // of one task's scratch directory; 0: half of the file system
@@ -61,7 +70,7 @@ type Config struct {
 	DockerMounts          []string     // directories that containers may mount
 	DockerUser            string       // UID[:GID] inside containers; empty: the user who submitted the task
 	Program               string       // path of the binary, for the NVML agent and a runner without RunnerProgram
-	RunnerProgram         []byte       // the separate program of the runner; may be empty
+	RunnerProgram         []byte       // the separate program of the runner, packed by gzip; may be empty
 	Version               string
 	Settings              []api.Setting // text and origin of each setting
 }
@@ -75,9 +84,10 @@ func DefaultConfig() Config {
 	return Config{
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
 		SetAside: job.Duration(worker.DefaultSetAside), LossLimit: scheduler.DefaultConfig().LossLimit, GangHold: job.Duration(scheduler.DefaultConfig().GangHold), Order: lease.ByAge.String(), Policy: scheduler.DefaultConfig().Policy, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
-		Visibility:  VisibleAll,
-		DockerHost:  docker.DefaultHost,
-		OutputLimit: supervisor.DefaultOutputLimit, ClientTimeout: job.DefaultClientTimeout,
+		Visibility:   VisibleAll,
+		MetricsTasks: defaultMetricsTasks,
+		DockerHost:   docker.DefaultHost,
+		OutputLimit:  supervisor.DefaultOutputLimit, ClientTimeout: job.DefaultClientTimeout,
 	}
 }
 
@@ -138,6 +148,8 @@ const (
 	// defaultTaskPIDs is more than the data loaders of eight GPUs need, and far less than the limit of a host.
 	defaultTaskPIDs = 16384
 	stopGrace       = 5 * time.Second // for each part
+	// Each task has some five series, and more for its GPUs.
+	defaultMetricsTasks, maxMetricsTasks = 1000, 5000
 )
 
 // SettingError is an invalid value of a setting, or values of several settings that do not fit together.
@@ -151,6 +163,14 @@ func (e *SettingError) Unwrap() error { return e.Err }
 
 func badSetting(names, format string, args ...any) error {
 	return &SettingError{strings.Fields(names), fmt.Errorf(format, args...)}
+}
+
+// CheckLibraries returns an error if a directory of Config.GPULibraries cannot be in LD_LIBRARY_PATH.
+func CheckLibraries(dir string) error {
+	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, ":;\n\x00") {
+		return fmt.Errorf("%.200q: want an absolute path without : and ;", dir)
+	}
+	return nil
 }
 
 // CheckShare returns an error if an entry of Config.Shares is not valid.
@@ -187,6 +207,40 @@ func (c Config) checkRights() error {
 		return badSetting("http http-token", "a daemon of root serves HTTP only to those who have its token: give --http-token FILE")
 	case root && c.RunOthersAsMe:
 		return badSetting("run-others-as-me", "a daemon of root runs each task as the user who submitted it; this setting is for daemons of other users")
+	case (c.HTTPCert == "") != (c.HTTPKey == ""):
+		return badSetting("http-cert http-key", "a certificate needs its key, and a key its certificate: give both, or none")
+	case c.HTTPCert != "" && c.HTTP == "":
+		return badSetting("http-cert", "there is nothing to serve by TLS: give --http HOST:PORT")
+	}
+	return c.checkHTTPUser()
+}
+
+// checkMetrics checks what is told for monitoring, and to whom.
+func (c Config) checkMetrics() error {
+	switch {
+	case c.MetricsTasks < 0 || c.MetricsTasks > maxMetricsTasks:
+		return badSetting("metrics-tasks", "%d: want 0 to %d", c.MetricsTasks, maxMetricsTasks)
+	case c.JobFiles != "" && !filepath.IsAbs(c.JobFiles):
+		return badSetting("dcgm-job-mapping", "%.200q: want an absolute path", c.JobFiles)
+	case c.HTTPMetricsToken != "" && c.HTTPToken == "":
+		return badSetting("http-metrics-token", "without --http-token, HTTP needs no token at all: give --http-token FILE, too")
+	}
+	return nil
+}
+
+// checkTimes checks the settings that say how long something may take.
+func (c Config) checkTimes() error {
+	switch {
+	case c.SetAside.D() < worker.MinSetAside || c.SetAside.D() > worker.MaxSetAside:
+		return badSetting("set-aside", "%s: want %s to %s", c.SetAside, job.Duration(worker.MinSetAside), job.Duration(worker.MaxSetAside))
+	case c.MaxWait != 0 && (c.MaxWait.D() < scheduler.MinMaxWait || c.MaxWait.D() > scheduler.MaxMaxWait):
+		return badSetting("max-wait", "%s: want 0s, or a time from %s to %s", c.MaxWait, job.Duration(scheduler.MinMaxWait), job.Duration(scheduler.MaxMaxWait))
+	case c.DefaultTime < 0 || c.DefaultTime.D() > job.MaxTimeLimit:
+		return badSetting("default-time", "%s: want a time from 0s, for no limit, to %s", c.DefaultTime, job.Duration(job.MaxTimeLimit))
+	case c.GangHold.D() < scheduler.MinGangHold || c.GangHold.D() > scheduler.MaxGangHold:
+		return badSetting("gang-hold", "%s: want a time from %s to %s", c.GangHold, job.Duration(scheduler.MinGangHold), job.Duration(scheduler.MaxGangHold))
+	case c.ClientTimeout < job.MinClientTimeout || c.ClientTimeout > job.MaxClientTimeout:
+		return badSetting("client-timeout", "%s: want %s to %s", c.ClientTimeout, job.MinClientTimeout, job.MaxClientTimeout)
 	}
 	return nil
 }
@@ -204,24 +258,18 @@ func (c Config) Validate() error {
 		return badSetting("token", "a token needs --bootstrap with the address that came with it")
 	case c.LossLimit < 1 || c.LossLimit > job.MaxLost:
 		return badSetting("loss-limit", "want a number from 1 to %d", job.MaxLost)
-	case c.SetAside.D() < worker.MinSetAside || c.SetAside.D() > worker.MaxSetAside:
-		return badSetting("set-aside", "%s: want %s to %s", c.SetAside, job.Duration(worker.MinSetAside), job.Duration(worker.MaxSetAside))
 	case !slices.Contains(lease.Orders(), c.Order):
 		return badSetting("order", "%.40q: want %s", c.Order, strings.Join(lease.Orders(), ", "))
-	case c.GangHold.D() < scheduler.MinGangHold || c.GangHold.D() > scheduler.MaxGangHold:
-		return badSetting("gang-hold", "%s: want a time from %s to %s", c.GangHold, job.Duration(scheduler.MinGangHold), job.Duration(scheduler.MaxGangHold))
 	case c.TaskPIDs < 0 || c.Scratch < 0:
 		return fmt.Errorf("task-pids, scratch-quota: must be at least 0")
 	case c.CPUs < 0 || c.Memory < 0:
 		return badSetting("cpus memory", "must be at least 0")
 	case c.OutputLimit < output.MinBound:
 		return badSetting("output-limit", "%s: at least %s", c.OutputLimit, job.Size(output.MinBound))
-	case c.ClientTimeout < job.MinClientTimeout || c.ClientTimeout > job.MaxClientTimeout:
-		return badSetting("client-timeout", "%s: want %s to %s", c.ClientTimeout, job.MinClientTimeout, job.MaxClientTimeout)
 	case c.NoWorker && c.NoScheduler:
 		return badSetting("no-worker no-scheduler", "set only one of them; a daemon with both does nothing")
 	}
-	if err := errors.Join(c.checkRights(), c.checkDocker()); err != nil {
+	if err := errors.Join(c.checkTimes(), c.checkRights(), c.checkDocker(), c.checkMetrics()); err != nil {
 		return err
 	}
 	if _, _, err := parseGPUs(c.GPUs, c.Name); err != nil {

@@ -1,22 +1,19 @@
 package node
 
-// The GPUs of this host: their driver, and the loop that reads their status.
+// The GPUs of this host: which there are, and the loop that reads their status.
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
-	"github.com/musterhq/muster/gpu/nvml"
-	"github.com/musterhq/muster/gpu/simgpu"
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
@@ -30,72 +27,22 @@ const (
 	statusTimeout = 10 * time.Second
 )
 
-// noGPUs is the driver of a host that offers no GPUs.
-type noGPUs struct{}
-
-func (noGPUs) List(context.Context) ([]gpu.Device, error)   { return nil, nil }
-func (noGPUs) Status(context.Context) ([]gpu.Status, error) { return nil, nil }
-func (noGPUs) Faults(ctx context.Context) (<-chan gpu.Fault, error) {
-	c := make(chan gpu.Fault)
-	context.AfterFunc(ctx, func() { close(c) })
-	return c, nil
-}
-func (noGPUs) Close() error { return nil }
-
-// parseGPUs parses the setting gpus. It returns simulated devices, or the indexes of the GPUs to offer (nil: all).
-func parseGPUs(text, name string) (sim *simgpu.Driver, only []int, err error) {
-	switch {
-	case text == "auto" || text == "none":
-		return nil, nil, nil
-	case strings.HasPrefix(text, "sim:"):
-		sim, err = simgpu.Parse(text, name)
-		return sim, nil, err
-	}
-	for index := range strings.SplitSeq(text, ",") {
-		i, err := strconv.Atoi(strings.TrimSpace(index))
-		if err != nil || i < 0 {
-			return nil, nil, fmt.Errorf("%.80q: want auto, none, indexes such as 0,1 or sim:8xH100-80GB", text)
-		}
-		only = append(only, i)
-	}
-	return nil, only, nil
-}
-
-// gpuDriver returns the driver that the setting gpus selects, and the indexes of the GPUs to offer (nil: all).
-//
-//nolint:ireturn // it is one of several drivers
-func gpuDriver(cfg Config, log *slog.Logger) (gpu.Driver, []int, error) {
-	sim, only, err := parseGPUs(cfg.GPUs, cfg.Name)
-	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("gpus: %w", err)
-	case cfg.GPUs == "none":
-		return noGPUs{}, nil, nil
-	case sim != nil:
-		log.Warn("GPUs are simulated: tasks get no hardware", "gpus", cfg.GPUs)
-		return sim, nil, nil
-	}
-	nc := nvml.DefaultConfig()
-	nc.Command = []string{cfg.Program, "nvml-agent"}
-	d, err := nvml.New(nc, log)
-	if err != nil {
-		return nil, nil, fmt.Errorf("gpus: %w", err)
-	}
-	return d, only, nil
-}
-
 // devices lists the GPUs and reads their status, again and again, and keeps the newest answers.
 type devices struct {
 	driver gpu.Driver
-	only   []int         // indexes of the GPUs to offer; nil: all
+	only   selection     // the GPUs to offer
 	poll   chan struct{} // holds a token if run must read the status now
 	relist chan struct{} // holds a token if the GPUs are to be listed now
+	fresh  atomic.Bool   // what failed before is to be looked at as well then
 	log    *slog.Logger
+	letGo
 
 	mu     sync.Mutex
 	all    []gpu.Device // guarded by mu
 	err    error        // guarded by mu; why the last list failed
+	absent string       // guarded by mu; what of only the last list lacks
 	status []gpu.Status // guarded by mu
+	read   time.Time    // guarded by mu; when status was read
 }
 
 // newDevices returns the GPUs that the configuration selects. None is listed yet.
@@ -104,7 +51,9 @@ func newDevices(cfg Config, log *slog.Logger) (*devices, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &devices{driver: driver, only: only, poll: make(chan struct{}, 1), relist: make(chan struct{}, 1), log: log}, nil
+	return &devices{
+		driver: driver, only: only, poll: make(chan struct{}, 1), relist: make(chan struct{}, 1), log: log, letGo: letGo{takeUp: make(chan chan struct{})},
+	}, nil
 }
 
 // list lists the GPUs, and returns whether they have changed. After an error the last list holds.
@@ -112,19 +61,17 @@ func (d *devices) list(ctx context.Context, wait time.Duration) (changed bool) {
 	timed, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	listed, err := d.driver.List(timed)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, gpu.ErrReleased) {
 		return false
 	}
-	var all []gpu.Device
-	for _, dev := range listed {
-		if d.only == nil || slices.Contains(d.only, dev.Index) {
-			all = append(all, dev)
-		}
-	}
+	all, absent := d.only.of(listed)
 	d.mu.Lock()
-	before, was := d.err, d.all
+	before, was, lacked := d.err, d.all, d.absent
 	d.err = err
-	changed = err == nil && !reflect.DeepEqual(d.all, all)
+	if err == nil {
+		d.absent = absent
+	}
+	changed = err == nil && len(d.all)+len(all) > 0 && !reflect.DeepEqual(d.all, all)
 	if changed {
 		d.all = all
 	}
@@ -136,6 +83,9 @@ func (d *devices) list(ctx context.Context, wait time.Duration) (changed bool) {
 		d.log.ErrorContext(ctx, "GPUs cannot be listed", "error", err, "again_in", listEvery)
 	case err == nil && before != nil:
 		d.log.InfoContext(ctx, "GPUs can be listed again")
+	}
+	if err == nil && absent != lacked && absent != "" {
+		d.log.ErrorContext(ctx, "GPUs of the setting gpus are not there", "missing", absent)
 	}
 	if changed && len(all) > 0 {
 		d.log.InfoContext(ctx, "GPUs found", "count", len(all), "class", all[0].Class, "simulated", all[0].Simulated, "before", len(was))
@@ -152,23 +102,34 @@ func (d *devices) listed() ([]gpu.Device, error) {
 	return d.all, d.err
 }
 
-// node returns the device file of a GPU, or "" if it is not known. It returns false for a GPU that has none, because it
-// is simulated, or that is not listed.
-func (d *devices) node(uuid string) (string, bool) {
-	all, _ := d.listed()
-	for _, dev := range all {
-		if dev.UUID == uuid {
-			return dev.Node, !dev.Simulated
-		}
-	}
-	return "", false
-}
-
-// latest returns the newest status of all GPUs.
-func (d *devices) latest() []gpu.Status {
+// missing returns an error if the last list lacks GPUs of the setting gpus.
+func (d *devices) missing() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.status
+	if d.absent == "" {
+		return nil
+	}
+	return badSetting("gpus", "%s", d.absent)
+}
+
+// grant returns what a task with these GPUs gets.
+func (d *devices) grant(uuids []string, need job.Resources) gpu.Grant {
+	all, _ := d.listed()
+	given := make([]gpu.Device, len(uuids))
+	for i, uuid := range uuids {
+		given[i] = gpu.Device{UUID: uuid, Nodes: []gpu.Node{}} // no device file is that of a GPU that is gone
+		if at := slices.IndexFunc(all, func(dev gpu.Device) bool { return dev.UUID == uuid }); at >= 0 {
+			given[i] = all[at]
+		}
+	}
+	return d.driver.Grant(given, need)
+}
+
+// latest returns the newest status of all GPUs, and when it was read.
+func (d *devices) latest() ([]gpu.Status, time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.status, d.read
 }
 
 // ask makes run read the status soon. It does not wait.
@@ -182,8 +143,19 @@ func ring(c chan struct{}) {
 	}
 }
 
+// whose tells of processes whether they are those of tasks; see worker.DeviceStatus.
+type whose func(ctx context.Context, pids []int) map[int]bool
+
+// watcher is the part of the worker that is told of the GPUs.
+type watcher interface {
+	Devices(s []gpu.Status, tasks map[int]bool)
+	Fault(f gpu.Fault)
+}
+
+var _ watcher = (*worker.Loop)(nil)
+
 // run passes list, status and faults of the GPUs to the worker until ctx ends. Then it closes the driver.
-func (d *devices) run(ctx context.Context, w *worker.Loop, become func(func(*lease.Profile))) error {
+func (d *devices) run(ctx context.Context, w watcher, of whose, become func(func(*lease.Profile))) error {
 	var lists sync.WaitGroup
 	defer func() {
 		if err := d.driver.Close(); err != nil {
@@ -199,10 +171,15 @@ func (d *devices) run(ctx context.Context, w *worker.Loop, become func(func(*lea
 	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
 	for {
-		d.look(ctx, w)
+		d.follow(ctx, w, of)
 		select {
 		case <-ctx.Done():
 			return nil
+		case done := <-d.takeUp:
+			d.drained.Store(false)
+			d.follow(ctx, w, of)
+			close(done)
+			ring(d.relist)
 		case f, open := <-faults:
 			if !open {
 				faults = nil
@@ -216,11 +193,23 @@ func (d *devices) run(ctx context.Context, w *worker.Loop, become func(func(*lea
 	}
 }
 
-// keepListed lists the GPUs now and then, and after each fault, until ctx ends.
+// anew has the GPUs listed and their status read now. What failed before is not left out. It does not wait.
+func (d *devices) anew() {
+	d.fresh.Store(true)
+	ring(d.relist)
+	d.ask()
+}
+
+// keepListed lists the GPUs now and then, after each fault, and when it is told to, until ctx ends.
 func (d *devices) keepListed(ctx context.Context, become func(func(*lease.Profile))) {
 	tick := time.NewTicker(listEvery)
 	defer tick.Stop()
 	for {
+		if r, pauses := d.driver.(gpu.Renewer); pauses && d.fresh.Swap(false) {
+			if err := r.Anew(ctx); err != nil && ctx.Err() == nil {
+				d.log.WarnContext(ctx, "GPUs that failed are left out as before", "error", err)
+			}
+		}
 		if d.list(ctx, listTimeout) {
 			all, _ := d.listed()
 			become(func(p *lease.Profile) { p.GPUs = all })
@@ -235,7 +224,8 @@ func (d *devices) keepListed(ctx context.Context, become func(func(*lease.Profil
 	}
 }
 
-func (d *devices) look(ctx context.Context, w *worker.Loop) {
+// look reads the status of the GPUs and passes it to the worker.
+func (d *devices) look(ctx context.Context, w watcher, of whose) {
 	all, _ := d.listed()
 	if len(all) == 0 {
 		return
@@ -254,11 +244,20 @@ func (d *devices) look(ctx context.Context, w *worker.Loop) {
 		}
 	}
 	d.mu.Lock()
-	d.status = status
+	d.status, d.read = status, time.Now()
 	d.mu.Unlock()
-	mps := ""
+	var tasks map[int]bool
 	if !all[0].Simulated {
-		mps = nvml.MPS()
+		tasks = of(timed, processesOf(status))
 	}
-	w.Devices(status, mps)
+	w.Devices(status, tasks)
+}
+
+func processesOf(status []gpu.Status) (pids []int) {
+	for _, s := range status {
+		for _, p := range s.Processes {
+			pids = append(pids, p.PID)
+		}
+	}
+	return pids
 }

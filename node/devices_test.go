@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/gpu/gputest"
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -37,6 +39,9 @@ func listing(t *testing.T, driver gpu.Driver) (*devices, func() int) {
 func TestGPUsAreListedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		eight := gputest.Devices(8, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)
+		for i := range eight {
+			eight[i].Nodes = []gpu.Node{{Major: gputest.Major, Minor: uint32(i)}}
+		}
 		driver := gputest.New()
 		driver.Fail(errors.New("ERROR_LIB_RM_VERSION_MISMATCH"))
 		d, count := listing(t, driver)
@@ -56,8 +61,8 @@ func TestGPUsAreListedAgain(t *testing.T) {
 		if f := gpuFact(Config{}, d); f.State != api.FactOK {
 			t.Errorf("doctor: %+v", f)
 		}
-		if node, real := d.node("GPU-7"); node != "" || !real {
-			t.Errorf("device file %q, %t", node, real)
+		if g := d.grant([]string{"GPU-7"}, job.Resources{}); g.Env["VISIBLE_TEST_DEVICES"] != "GPU-7" || !slices.Equal(g.Closed[0].Open, []uint32{7}) {
+			t.Errorf("a task with a GPU gets %+v", g)
 		}
 		driver.Set(eight[:7]...) // one is lost
 		ring(d.relist)           // after a fault
@@ -74,6 +79,45 @@ func TestGPUsAreListedAgain(t *testing.T) {
 		time.Sleep(listEvery)
 		if n := count(); n != 8 {
 			t.Errorf("%d GPUs after one was found", n)
+		}
+	})
+}
+
+// pausing is a driver that lists nothing until it is to look anew.
+type pausing struct {
+	*gputest.Driver
+	anew int
+}
+
+func (p *pausing) List(ctx context.Context) ([]gpu.Device, error) {
+	if p.anew == 0 {
+		return nil, nil
+	}
+	return p.Driver.List(ctx)
+}
+
+func (p *pausing) Anew(context.Context) error {
+	p.anew++
+	return nil
+}
+
+// A reload lists the GPUs at once, also those that the driver leaves alone.
+func TestGPUsAreListedOnAReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver := &pausing{Driver: gputest.New(gputest.Devices(2, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)...)}
+		d, count := listing(t, driver)
+		time.Sleep(time.Hour)
+		if n := count(); n != 0 || driver.anew != 0 {
+			t.Fatalf("%d GPUs of a driver that pauses, which was told to go on %d times", n, driver.anew)
+		}
+		began := time.Now()
+		d.anew()
+		d.anew()
+		if n := count(); n != 2 || time.Since(began) != 0 {
+			t.Errorf("%d GPUs after %s", n, time.Since(began))
+		}
+		if driver.anew > 2 {
+			t.Errorf("the driver was told %d times", driver.anew)
 		}
 	})
 }

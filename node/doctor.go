@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/gpu/nvml"
 	"github.com/musterhq/muster/machine"
 	"github.com/musterhq/muster/p2p"
 )
@@ -32,7 +32,7 @@ const (
 
 // doctor examines the host and its GPUs, which were listed.
 func doctor(ctx context.Context, cfg Config, gpus *devices) []api.Fact {
-	facts := []api.Fact{gpuFact(cfg, gpus), isolationFact(cfg), scratchFact(cfg), serviceFact(), dockerFact(ctx, cfg)}
+	facts := []api.Fact{gpuFact(cfg, gpus), isolationFact(cfg), scratchFact(cfg), serviceFact(), dockerFact(ctx, cfg), httpFact(cfg)}
 	facts = append(facts, portFacts(ctx, cfg)...)
 	facts = append(facts, bootstrapFacts(ctx, cfg)...)
 	return append(facts, fileFact(), diskFact(ctx, cfg), clockFact())
@@ -51,20 +51,26 @@ func DoctorAlone(ctx context.Context, cfg Config) ([]api.Fact, error) {
 
 func gpuFact(cfg Config, gpus *devices) api.Fact {
 	devices, err := gpus.listed()
+	missing := gpus.missing()
 	f := api.Fact{Name: "gpus", State: api.FactOK}
 	switch {
 	case cfg.GPUs == "none":
 		f.State, f.Detail = api.FactSkip, "disabled (gpus: none)"
 	case err != nil:
 		f.State, f.Detail = api.FactFail, fmt.Sprintf("the driver does not work: %v", err)
-		f.Advice = "compare with nvidia-smi; after an upgrade of the driver load its kernel module again, or reboot"
+		f.Advice = nvml.AdviceBroken
+	case missing != nil:
+		f.State, f.Detail, f.Advice = api.FactFail, missing.Error(), "change the setting, or bring the GPU back"
 	case len(devices) == 0:
 		f.State, f.Detail = api.FactWarn, "no GPU found"
-		f.Advice = "on a host with NVIDIA GPUs install the driver, so that nvidia-smi lists them"
+		f.Advice = nvml.AdviceMissing
 	case devices[0].Simulated:
 		f.State, f.Detail = api.FactWarn, fmt.Sprintf("%d simulated GPUs: tasks get no hardware", len(devices))
 	default:
 		f.Detail = fmt.Sprintf("%d × %s, driver %s", len(devices), devices[0].Model, devices[0].Driver)
+		if gpus.gone.Load() {
+			f.Detail += "; let go while this host is drained"
+		}
 	}
 	return f
 }
@@ -192,14 +198,12 @@ func diskFact(ctx context.Context, cfg Config) api.Fact {
 		f.State, f.Detail = api.FactFail, err.Error()
 		return f
 	}
-	f.Detail = fmt.Sprintf("%s free for %s", approx(free), cfg.DataDir)
+	f.Detail = fmt.Sprintf("%s free for %s", free, cfg.DataDir)
 	if free < wantDisk {
 		f.State, f.Advice = api.FactWarn, "free some space, or move --data-dir to a larger disk"
 	}
 	return f
 }
-
-func approx(n job.Size) string { return fmt.Sprintf("%.1fGiB", float64(n)/(1<<30)) }
 
 // clockFact reads by how much the kernel corrects the rate of the clock. The rates of all hosts must agree within 1 %,
 // because leases depend on it.

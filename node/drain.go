@@ -50,12 +50,15 @@ func drainOf(d api.Drain) worker.Drain {
 	return out
 }
 
-// set begins or changes a drain; nil ends it.
-func (d *drains) set(to *api.Drain, work *worker.Loop) error {
+// set begins or changes a drain; nil ends it. ready is called before the worker hears of the end.
+func (d *drains) set(to *api.Drain, work *worker.Loop, ready func() error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if to == nil {
 		if err := d.disk.Delete(drainKey); err != nil {
+			return err
+		}
+		if err := ready(); err != nil {
 			return err
 		}
 		d.now = nil

@@ -3,17 +3,21 @@ package node
 // The parts that run tasks: the runners, the files of tasks, and the worker that decides on offers.
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/machine"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/files"
+	"github.com/musterhq/muster/worker/meter"
 	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/docker"
 	"github.com/musterhq/muster/worker/runner/protocol"
@@ -27,17 +31,20 @@ type execution struct {
 	files  *files.Driver // brings the files of jobs, then calls driver
 	work   *worker.Loop
 	drains *drains
+	users  *lookups
+	meter  *meter.Meter
 }
 
 // newExecution builds the parts that run tasks. The owners of the router must be set already.
 func newExecution(b base, hw *hardware, r *router, from holders) (*execution, error) {
-	x := &execution{drains: &drains{disk: b.store}}
+	x := &execution{drains: &drains{disk: b.store}, users: newLookups(uidOf)}
 	tell := func(e worker.DriverEvent) { x.files.Driven(e) } // set below, before the driver runs
 	var err error
-	if x.driver, err = newRunners(b, hw, tell); err != nil {
+	if x.driver, err = newRunners(b, hw, tell, x.ended); err != nil {
 		return nil, err
 	}
-	if err := x.buildFiles(b, hw, jobsBackend{r.owners, b.host.Credential, b.cfg.TrustedLabels}, from); err != nil {
+	x.newMeter(b, hw)
+	if err := x.buildFiles(b, hw, jobsBackend{r.owners, b.host.Credential, b.cfg.TrustedLabels, b.cfg.DefaultTime}, from); err != nil {
 		return nil, err
 	}
 	if x.work, err = x.newWorker(b, hw, r); err != nil {
@@ -49,8 +56,13 @@ func newExecution(b base, hw *hardware, r *router, from holders) (*execution, er
 	return x, nil
 }
 
+// lookUp looks up the users of whom the worker asks, until ctx ends.
+func (x *execution) lookUp(ctx context.Context) error {
+	return x.users.run(ctx, func(user string, is worker.Presence) { worker.TellLookedUp(x.work, user, is) })
+}
+
 // newRunners builds the driver that runs tasks.
-func newRunners(b base, hw *hardware, tell func(worker.DriverEvent)) (*supervisor.Driver, error) {
+func newRunners(b base, hw *hardware, tell func(worker.DriverEvent), used func(job.Attempt, time.Duration, job.Size) string) (*supervisor.Driver, error) {
 	dc := supervisor.Config{Dir: filepath.Join(b.cfg.DataDir, "run"), Version: b.cfg.Version, Node: b.cfg.Name, OutputLimit: b.cfg.OutputLimit, ClientTimeout: b.cfg.ClientTimeout}
 	dc.Binary, dc.Args = runnerProgram(b.cfg, dc.Dir, b.log)
 	flags := runner.Config{AllowRoot: b.cfg.AllowRoot, Scope: serviceOfSystemd(), NoGroups: b.cfg.CgroupsOff, Ulimits: b.cfg.Ulimits}
@@ -59,7 +71,8 @@ func newRunners(b base, hw *hardware, tell func(worker.DriverEvent)) (*superviso
 	dc.EndContainers = docker.EndOrphans
 	inside := runner.Config{AllowRoot: b.cfg.AllowRoot, Scope: flags.Scope, NoGroups: true, Ulimits: b.cfg.Ulimits} // the engine makes the cgroups
 	dc.ContainerBinary, dc.ContainerArgs = b.cfg.Program, append([]string{"container-runner"}, inside.Flags()...)
-	dc.Limits = hw.taskLimits(b.cfg)
+	dc.Usage = used
+	dc.Limits, dc.Libraries = hw.taskLimits(b.cfg), b.cfg.gpuLibraries
 	return supervisor.New(dc, tell, b.part("exec"))
 }
 
@@ -92,6 +105,7 @@ func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, 
 	if wc.NotForOthers, err = notForOthers(b.cfg); err != nil {
 		return nil, err
 	}
+	wc.LookUp = os.Geteuid() == 0
 	wc.FirstPort, wc.LastPort = machine.Ports()
 	if wc.Limits, err = worker.ParseLimits(b.cfg.Limits); err != nil {
 		return nil, err
@@ -110,8 +124,9 @@ func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, 
 		return nil, err
 	}
 	return worker.New(wc, worker.Parts{
-		Ledger: b.store.Ledger(), Sender: toSchedulers{r}, Driver: x.files, Adopter: x.files, Poll: hw.gpus.ask, Clocks: worker.ReadClocks,
+		Ledger: b.store.Ledger(), Sender: toSchedulers{r}, Driver: x.files, Adopter: x.files, Poll: hw.gpus.ask, Drained: hw.gpus.drain, Clocks: worker.ReadClocks,
 		PortFree:  machine.PortFree,
+		LookUp:    x.users.ask,
 		Keep:      func(q worker.Quarantine) error { return saveQuarantine(b.store, q) },
 		KeepUsage: func(u worker.Usage) error { return saveUsage(b.store, u) },
 	}, b.part("worker"))

@@ -5,8 +5,11 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"runtime"
+	"strings"
 
+	"github.com/musterhq/muster/gpu/nvml"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/machine"
@@ -32,11 +35,14 @@ func examineHost(ctx context.Context, b base) (*hardware, error) {
 		return nil, err
 	}
 	h.gpus.list(ctx, firstWait)
+	if err := h.gpus.missing(); err != nil {
+		return nil, errors.Join(err, h.gpus.driver.Close())
+	}
 	gpus, _ := h.gpus.listed() // list has logged the error
 	h.profile = lease.Profile{
 		Peer: b.host.Peer(), Name: b.cfg.Name, Version: b.cfg.Version, Store: b.store.ID(), Labels: b.cfg.Labels,
 		Arch: runtime.GOARCH, OS: runtime.GOOS,
-		CPUs: facts.CPUs, Memory: facts.Memory, Disk: facts.Disk, GPUs: gpus, Drivers: []string{lease.DriverExec, lease.DriverInput, lease.DriverSigned}, Worker: !b.cfg.NoWorker, OnlyUser: onlyUser(b.cfg),
+		CPUs: facts.CPUs, Memory: facts.Memory, Disk: facts.Disk, GPUs: gpus, Drivers: []string{lease.DriverExec, lease.DriverInput, lease.DriverSigned}, Worker: !b.cfg.NoWorker, OnlyUser: onlyUser(b.cfg), NoRoot: noRoot(b.cfg),
 	}
 	h.profile.Sign(b.host.Credential().Labels)
 	if b.cfg.CPUs > 0 {
@@ -52,8 +58,16 @@ func examineHost(ctx context.Context, b base) (*hardware, error) {
 
 // taskLimits returns the limits of every task on this host.
 func (h *hardware) taskLimits(cfg Config) supervisor.Limits {
-	return supervisor.Limits{CPUQuota: cfg.CPUQuota, PIDs: cfg.TaskPIDs, Scratch: h.scratch(cfg), GPU: h.gpus.node}
+	return supervisor.Limits{CPUQuota: cfg.CPUQuota, PIDs: cfg.TaskPIDs, Scratch: h.scratch(cfg), Grant: h.gpus.grant}
 }
 
 // scratch returns the quota of a task's scratch directory.
 func (h *hardware) scratch(cfg Config) job.Size { return cmp.Or(cfg.Scratch, h.profile.Disk/2) }
+
+// gpuLibraries returns the directories with the libraries of the GPUs' driver that the linker does not search by itself.
+func (c Config) gpuLibraries() []string {
+	if c.GPUs == "none" || strings.HasPrefix(c.GPUs, simulated) {
+		return nil
+	}
+	return nvml.Libraries(c.GPULibraries)
+}

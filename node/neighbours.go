@@ -14,6 +14,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
+	"github.com/musterhq/muster/scheduler"
 )
 
 const (
@@ -38,11 +39,12 @@ type neighbours struct {
 	members  memberList
 	wants    seeker
 	departed *departed
+	revoked  func(job.Peer)         // is told which peers are no members any more
 	kept     map[job.Peer]time.Time // since when each is gone; zero if it is not gone. At most maxNeighbours
 }
 
-func newNeighbours(members memberList, wants seeker, gone *departed) *neighbours {
-	return &neighbours{members: members, wants: wants, departed: gone, kept: map[job.Peer]time.Time{}}
+func newNeighbours(members memberList, wants seeker, gone *departed, revoked func(job.Peer)) *neighbours {
+	return &neighbours{members: members, wants: wants, departed: gone, revoked: revoked, kept: map[job.Peer]time.Time{}}
 }
 
 // run follows the events of the members until ctx ends.
@@ -74,6 +76,8 @@ func (n *neighbours) run(ctx context.Context, h *p2p.Host) error {
 func (n *neighbours) changed(e p2p.Event, now time.Time) {
 	if e.Kind == p2p.MemberUp {
 		n.departed.back(e.Peer)
+	} else if _, known := n.members.Member(e.Peer); !known {
+		n.revoked(e.Peer)
 	}
 	if _, ok := n.kept[e.Peer]; ok {
 		n.look(e.Peer, now)
@@ -179,5 +183,10 @@ var ErrRejoin = errors.New("the daemon joined another cluster")
 
 // followMembers runs the neighbours.
 func (n *Node) followMembers(ctx context.Context) error {
-	return newNeighbours(n.host, n.net.router.wants.of(forNeighbours), n.net.router.departed).run(ctx, n.host)
+	revoked := func(p job.Peer) {
+		for _, o := range n.owners.by {
+			scheduler.TellRevoked(o.Loop, p)
+		}
+	}
+	return newNeighbours(n.host, n.net.router.wants.of(forNeighbours), n.net.router.departed, revoked).run(ctx, n.host)
 }

@@ -15,6 +15,7 @@ type town struct {
 	*neighbours
 	keeper *fakeKeeper
 	all    []p2p.Member
+	out    []job.Peer // that are no members any more
 	now    time.Time
 }
 
@@ -23,7 +24,7 @@ func newTown(members int) *town {
 	for i := range members {
 		w.all = append(w.all, p2p.Member{Peer: resident(i), Connected: true})
 	}
-	w.neighbours = newNeighbours(w, testWants(w.keeper).of(forNeighbours), newDeparted())
+	w.neighbours = newNeighbours(w, testWants(w.keeper).of(forNeighbours), newDeparted(), func(p job.Peer) { w.out = append(w.out, p) })
 	return w
 }
 
@@ -133,9 +134,16 @@ func TestRevokedNeighbourIsDropped(t *testing.T) {
 	w := newTown(5)
 	w.review(w.now)
 	w.all = w.all[1:]
+	w.changed(p2p.Event{Kind: p2p.MemberDown, Peer: resident(1)}, w.now) // is only gone
+	if len(w.out) != 0 {
+		t.Errorf("told as revoked: %v", w.out)
+	}
 	w.changed(p2p.Event{Kind: p2p.MemberDown, Peer: resident(0)}, w.now)
 	if w.keeper.kept[resident(0)] {
 		t.Error("a revoked member is dialled")
+	}
+	if !slices.Equal(w.out, []job.Peer{resident(0)}) {
+		t.Errorf("told as revoked: %v", w.out)
 	}
 	w.keeps(t, "the others", 1, 5)
 }

@@ -4,11 +4,13 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/journal"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/metrics"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/share"
@@ -149,9 +151,15 @@ func newOwners(b base, net *overlay) (all owners, err error) {
 	if b.cfg.NoScheduler {
 		return owners{}, nil
 	}
+	commits := metrics.NewJournalSeconds()
+	if err := b.registry.Register(commits); err != nil {
+		return owners{}, fmt.Errorf("metrics: %w", err)
+	}
+	jc := journal.DefaultConfig()
+	jc.Took = func(d time.Duration) { commits.Observe(d.Seconds()) }
 	shared := newAnnouncements(net.topic)
 	for _, g := range b.home.all() {
-		o, err := newOwner(b, net, g, shared)
+		o, err := newOwner(b, net, g, jc, shared)
 		if err != nil {
 			return owners{}, err
 		}
@@ -162,11 +170,11 @@ func newOwners(b base, net *overlay) (all owners, err error) {
 }
 
 // newOwner builds the owner of a group.
-func newOwner(b base, net *overlay, group job.Group, shared *announcements) (_ *owner, err error) {
+func newOwner(b base, net *overlay, group job.Group, jc journal.Config, shared *announcements) (_ *owner, err error) {
 	// The journal needs the owner to deliver to. The scheduler in it needs the rows that the journal loads, so it is
 	// set afterwards.
 	o := &owner{led: make(chan struct{}), parents: newParents()}
-	if o.journal, err = journal.New(journal.DefaultConfig(), b.store, group, o, b.part("journal")); err != nil {
+	if o.journal, err = journal.New(jc, b.store, group, o, b.part("journal")); err != nil {
 		return nil, err
 	}
 	saved, err := load(o.journal)
@@ -189,6 +197,7 @@ func newOwner(b base, net *overlay, group job.Group, shared *announcements) (_ *
 	sc.Backlog = new(backlogOf(limits))
 	sc.Policy = b.cfg.Policy
 	sc.GangHold = b.cfg.GangHold.D()
+	sc.MaxWait = b.cfg.MaxWait.D()
 	sc.Order, _ = lease.ParseOrder(b.cfg.Order) // Validate has seen it
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
 		Journal: o.journal, Sessions: toWorkers{net.router, why}, Finder: holding{net.table, b.host, p2p.RoleWorker}, Announcer: shared.of(group),

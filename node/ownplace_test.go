@@ -70,18 +70,3 @@ func TestFallbackDirectoryIsOnesOwn(t *testing.T) {
 		t.Errorf("the directory of someone else: %v", err)
 	}
 }
-
-func TestAccountsOfTheSystem(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]int{
-		"": 1000, "# UID_MIN 5\nUID_MIN\t\t  500\nUID_MAX 60000\n": 500, "UID_MIN many\n": 1000, "SYS_UID_MIN 101\nUID_MIN 2000": 2000, "UID_MIN -1": 1000,
-	} {
-		if got := firstUserIn(strings.NewReader(text)); got != want {
-			t.Errorf("%q: %d, want %d", text, got, want)
-		}
-	}
-	all := accountsIn(strings.NewReader("root:x:0:0::/root:/bin/sh\n\n:x:5::\nbad\ndaemon:x:1:1::/:/bin/false\nx:y:-1:\nada:x:1000:1000::/home/ada:/bin/sh\nada:x:0:0::/:\n+nis::::::\n"))
-	if len(all) != 3 || all["root"] != 0 || all["daemon"] != 1 || all["ada"] != 1000 {
-		t.Errorf("%v", all)
-	}
-}

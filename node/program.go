@@ -3,10 +3,15 @@ package node
 // The program of the runner: a small separate program that is embedded in muster.
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -35,10 +40,10 @@ func runnerProgram(cfg Config, dir string, log *slog.Logger) (path string, words
 	return path, nil
 }
 
-// unpack writes a program to dir. Its name contains a hash of its content, so that two versions of muster never use the
-// same file. It removes the programs of other versions; runners that were started from them go on.
-func unpack(dir string, program []byte) (string, error) {
-	sum := sha256.Sum256(program)
+// unpack writes a program that is packed by gzip to dir. Its name contains a hash of its content, so that two versions of
+// muster never use the same file. It removes the programs of other versions; runners that were started from them go on.
+func unpack(dir string, packed []byte) (string, error) {
+	sum := sha256.Sum256(packed)
 	path, err := filepath.Abs(filepath.Join(dir, RunnerPrefix+"-"+hex.EncodeToString(sum[:6])))
 	if err != nil {
 		return "", fmt.Errorf("runner program: %w", err)
@@ -46,9 +51,8 @@ func unpack(dir string, program []byte) (string, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // users whose tasks root runs must be able to enter it
 		return "", fmt.Errorf("runner program: %w", err)
 	}
-	if old, err := os.ReadFile(path); err != nil || sha256.Sum256(old) != sum {
-		// Users execute it too: as muster-become it starts their programs.
-		if err := renameio.WriteFile(path, program, 0o755, renameio.WithTempDir(dir)); err != nil {
+	if !whole(path, packed) {
+		if err := writeUnpacked(path, packed); err != nil {
 			return "", fmt.Errorf("runner program: %w", err)
 		}
 	}
@@ -64,4 +68,39 @@ func unpack(dir string, program []byte) (string, error) {
 		}
 	}
 	return path, err
+}
+
+// whole reports whether the file has all that was packed, by the length and the checksum at the end of the packed data.
+func whole(path string, packed []byte) bool {
+	const trailer = 8
+	if len(packed) < trailer {
+		return false
+	}
+	end := packed[len(packed)-trailer:]
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	sum := crc32.NewIEEE()
+	n, err := io.Copy(sum, f)
+	return err == nil && sum.Sum32() == binary.LittleEndian.Uint32(end) && n == int64(binary.LittleEndian.Uint32(end[4:]))
+}
+
+// writeUnpacked writes what was packed to a file, or leaves the file as it is.
+func writeUnpacked(path string, packed []byte) error {
+	from, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return err
+	}
+	// Users execute it too: as muster-become it starts their programs.
+	f, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(0o755))
+	if err != nil {
+		return err
+	}
+	defer f.Cleanup()                           //nolint:errcheck // only after another error
+	if _, err := io.Copy(f, from); err != nil { //nolint:gosec // it is a part of this program
+		return err
+	}
+	return f.CloseAtomicallyReplace()
 }

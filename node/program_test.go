@@ -1,28 +1,43 @@
 package node
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 )
 
+// packed packs a program as make build does.
+func packed(t *testing.T, text string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := w.Write([]byte(text))
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
 func TestUnpackedProgramIsReplacedByAnother(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
-	first, err := unpack(dir, []byte("#!/bin/sh\nexit 3\n"))
+	first, err := unpack(dir, packed(t, "#!/bin/sh\nexit 3\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(first, []byte("incomplete"), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(first, []byte("#!/bin/sh\nexit 4\n"), 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
-	if again, err := unpack(dir, []byte("#!/bin/sh\nexit 3\n")); err != nil || again != first {
+	if again, err := unpack(dir, packed(t, "#!/bin/sh\nexit 3\n")); err != nil || again != first {
 		t.Fatalf("%s, %v; want %s", again, err, first)
 	}
 	if text, err := os.ReadFile(first); err != nil || string(text) != "#!/bin/sh\nexit 3\n" {
 		t.Errorf("an incomplete program was left: %q, %v", text, err)
 	}
-	second, err := unpack(dir, []byte("#!/bin/sh\nexit 4\n"))
+	second, err := unpack(dir, packed(t, "#!/bin/sh\nexit 4\n"))
 	if err != nil || second == first {
 		t.Fatalf("%s, %v", second, err)
 	}

@@ -55,15 +55,17 @@ type changes struct {
 	work   *worker.Loop
 	owners owners
 	server *api.Server
+	gpus   *devices
 }
 
-// reload applies new values of the settings that can change while the daemon runs, and reads the token file again. cfg
-// must not differ in any other setting. A value that cannot be applied is named in the error, and the old one stays.
+// reload applies new values of the settings that can change while the daemon runs, reads the token file again, and has the
+// GPUs listed. cfg must not differ in any other setting. A value that cannot be applied is named in the error, and the old one stays.
 func (c *changes) reload(cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
 	old := c.now.config()
+	c.gpus.anew()
 	errToken := c.server.ReadToken()
 	var errBootstrap error
 	if !slices.Equal(old.Bootstrap, cfg.Bootstrap) {

@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -64,6 +65,17 @@ func (f holding) Find(ctx context.Context, class string, most int) <-chan job.Pe
 		}
 	}()
 	return kept
+}
+
+// Members returns the members with the role that are connected or were so lately.
+func (f holding) Members() []job.Peer {
+	var out []job.Peer
+	for _, m := range f.host.Members() {
+		if m.Roles.Has(f.role) && (m.Connected || time.Since(m.LastSeen) < lostAfter) {
+			out = append(out, m.Peer)
+		}
+	}
+	return out
 }
 
 // withRoles returns the configuration of a daemon that does only what its credential allows.

@@ -14,14 +14,14 @@ var fileOrder = map[string]string{
 	"worker": `
 		clock timer driver bounds phase
 		refusals quota breaker quarantine usage event config turn share
-		fault environment capacity account device mps pause health
+		fault environment capacity account foreign device pause health
 		attempt release exit ledger port session forecast report order turns vain gang queue keeps booking backfill arbitration claims graves renew attempts lapses
-		command reserve wound preempt drain availability offers start
+		command reserve wound preempt drain availability residents offers start
 		core restore parts execute loop worker`,
 	"scheduler": `
-		backlog scheduler event submitted turn avoid phase gang policies queue search task retry waitlist
+		backlog scheduler event submitted totals turn avoid phase gang policies queue search task retry waitlist
 		entries files history hosts share assigned contact parents level pending placement attempts offers stands dispatches gather seats gangstart neighbours gangs plan reports
-		explain reasons estimates views chosen renew requests deaths records starts core sessions owner look step
+		explain reasons estimates views chosen renew requests forget deaths anew overdue records starts core sessions owner look step
 		askers mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }
 

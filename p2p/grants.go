@@ -56,6 +56,9 @@ func (g *Grants) MayHave(p job.Peer, role Roles) bool {
 	if m := g.own.load(); m != nil && id == g.own.identity.id {
 		return m.own.Roles.Has(role)
 	}
+	if _, out := g.book.revoked(id); out {
+		return false // until it is let back in and comes
+	}
 	if shown, ok := g.roster.get(id); ok {
 		return shown.cred.Roles.Has(role)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/protocol"
 	"github.com/libp2p/go-libp2p/p2p/transport/quicreuse"
 	ma "github.com/multiformats/go-multiaddr"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/musterhq/muster/job"
 )
@@ -46,6 +47,8 @@ type Config struct {
 	Given *Given
 	// Audit is told who asks to come in. It may be nil.
 	Audit Auditor
+	// Metrics gets the metrics of libp2p; nil: there are none.
+	Metrics prometheus.Registerer
 	// Options are further libp2p options.
 	Options []libp2p.Option
 	// Sockets are options of the UDP sockets, such as another network.

@@ -26,6 +26,7 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/transport/tcpreuse"
 	"github.com/libp2p/go-libp2p/x/rate"
 	ma "github.com/multiformats/go-multiaddr"
+	"github.com/prometheus/client_golang/prometheus"
 	quicgo "github.com/quic-go/quic-go"
 )
 
@@ -117,8 +118,16 @@ func options(cfg Config, key crypto.PrivKey, gs *gates, a *admission) ([]libp2p.
 		libp2p.AddrsFactory(func(addrs []ma.Multiaddr) []ma.Multiaddr { return advertised(addrs, bridgeAddrs()) }),
 		libp2p.UserAgent("muster/" + cfg.Version),
 		libp2p.DisableRelay(),
-		libp2p.DisableMetrics(),
+		measured(cfg.Metrics),
 	}, cfg.Options...), nil
+}
+
+// measured says where the metrics of libp2p go. The default would be a registry of the whole process.
+func measured(by prometheus.Registerer) libp2p.Option {
+	if by == nil {
+		return libp2p.DisableMetrics()
+	}
+	return libp2p.PrometheusRegisterer(by)
 }
 
 // tcp and quic are constructors for libp2p, which finds their arguments by type. They return the transport behind a

@@ -349,13 +349,15 @@ func (r *revocations) about(id peer.ID, by []peer.ID) bool {
 	return revoked || r.stands.byRevoked(by)
 }
 
-// forgetIn has the peer book forget those that are revoked.
-func (r *revocations) forgetIn(b *book) {
+// forgetIn has the peer book forget those that are revoked, and returns them.
+func (r *revocations) forgetIn(b *book) (out []contact) {
 	for _, c := range b.list() {
 		if r.has(c.id) || r.about(c.id, c.by) {
 			b.forget(c.id)
+			out = append(out, c)
 		}
 	}
+	return out
 }
 
 // verdict returns what a credential is worth.

@@ -3,6 +3,7 @@ package p2p_test
 // Revoking members and letting them back in, on a simulated network.
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -120,6 +121,39 @@ func TestRevokedPeersAreListed(t *testing.T) {
 		until(t, 2*time.Minute, "it is back and not listed", func() bool {
 			return len(nw.Hosts[2].Revoked.List()) == 1 && isConnected(nw.Hosts[0], nw.Peer(3))
 		})
+	})
+}
+
+// A revocation is told at once also of a member that is not connected: it counts no more.
+func TestRevocationOfAMemberThatIsAwayIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nw := p2ptest.New(t, 3, p2ptest.Options{Dirs: true})
+		nw.Mesh()
+		nw.Stop(1)
+		pass(time.Minute)
+		sub := nw.Hosts[2].Subscribe()
+		defer sub.Close()
+		if err := nw.Hosts[0].Revoke(nw.Peer(1), p2p.Revoking{}); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for {
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			e, err := sub.Next(ctx)
+			stop()
+			if err != nil {
+				t.Fatalf("nothing is told: %v", err)
+			}
+			if e.Kind == p2p.MemberDown && e.Peer == nw.Peer(1) {
+				break
+			}
+		}
+		if _, there := nw.Hosts[2].Member(nw.Peer(1)); there || time.Since(began) > 5*time.Second {
+			t.Errorf("told after %s; a member still: %v", time.Since(began), there)
+		}
+		if nw.Hosts[2].Grants.MayHave(nw.Peer(1), p2p.RoleWorker) {
+			t.Error("searches still find it")
+		}
 	})
 }
 

@@ -31,7 +31,7 @@ type EventKind string
 // The kinds of events.
 const (
 	MemberUp       EventKind = "member-up"       // admitted and connected
-	MemberDown     EventKind = "member-down"     // the last connection is gone
+	MemberDown     EventKind = "member-down"     // the last connection is gone, or the member was revoked: Host.Member does not know it then
 	ClusterChanged EventKind = "cluster-changed" // this daemon joined another cluster; Cluster() is new
 )
 
@@ -107,6 +107,16 @@ func (r *roster) disconnected(id peer.ID, now time.Time) {
 	if g.conns--; g.conns == 0 {
 		g.idle = now
 		r.tellLocked(Event{Kind: MemberDown, Peer: g.cred.Peer, Name: g.name})
+	}
+}
+
+// revoked tells that a member was revoked to which there is no connection. One that is connected is disconnected, which
+// tells it.
+func (r *roster) revoked(c contact) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g := r.peers[c.id]; g == nil || g.conns == 0 {
+		r.tellLocked(Event{Kind: MemberDown, Peer: job.Peer(c.Peer), Name: c.Name})
 	}
 }
 

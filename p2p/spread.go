@@ -136,7 +136,9 @@ func (r *spreader) enforce(fresh []revocation) {
 	if r.revoked.has(own.id) || r.revoked.verdict(own) == out {
 		r.log.Error("this daemon was revoked: the cluster will not talk to it any more")
 	}
-	r.revoked.forgetIn(r.book)
+	for _, c := range r.revoked.forgetIn(r.book) {
+		r.members.roster.revoked(c)
+	}
 	for _, g := range r.members.roster.present() {
 		if r.revoked.has(g.id) || r.revoked.verdict(g.cred) == out {
 			r.book.forget(g.id)

@@ -78,20 +78,21 @@ func (ct *contact) seekAll() {
 }
 
 // wantFound wants a session with a host that a search has found. If there are too many it gives up the least useful
-// one. It reports whether the Hello of the host is yet to come.
+// one. It reports whether the host is not known yet, and its Hello may come.
 func (ct *contact) wantFound(p job.Peer) bool {
 	if p == ct.cfg.Self || ct.sessions[p] != 0 {
 		return false
 	}
-	if ct.wanted[p] != nil {
-		return true
+	unknown := ct.hosts.workers[p] == nil // of any other host its earlier Hello counts
+	if w := ct.wanted[p]; w != nil {
+		return unknown && ct.now.Sub(w.since) < helloWait
 	}
 	if ct.wantedIdle() >= maxSessions && !ct.giveUpOne() {
 		return false
 	}
 	ct.wanted[p] = &want{since: ct.now, used: ct.now}
 	ct.fx.Want = append(ct.fx.Want, p)
-	return true
+	return unknown
 }
 
 // wantedIdle counts the wanted sessions with hosts that run none of our tasks.

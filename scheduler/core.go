@@ -50,7 +50,7 @@ type Core struct {
 func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	t := &turn{
 		cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(cfg.Group))), now: now,
-		timers: timers.New[time.Time, func()](time.Time.Compare),
+		timers: timers.New[time.Time, func()](time.Time.Compare), totals: newTotals(),
 	}
 	c := &Core{turn: t}
 	c.search = &search{turn: t, classes: map[string]*class{}}
@@ -101,7 +101,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		turn: t, entries: c.entries, assigned: c.assigned, contact: c.contact, attempts: c.attempts, dispatches: c.dispatches,
 	}
 	c.requests = &requests{
-		turn: t, entries: c.entries, hosts: c.hosts, search: c.search, explain: c.explain, views: c.views,
+		turn: t, entries: c.entries, history: c.history, hosts: c.hosts, search: c.search, explain: c.explain, views: c.views,
 	}
 	c.requests.clear()
 	c.deaths = &deaths{
@@ -111,16 +111,18 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.records = &records{
 		turn: t, policies: ps, entries: c.entries, history: c.history, assigned: c.assigned, contact: c.contact, pending: c.pending,
 		attempts: c.attempts, dispatches: c.dispatches, gangStarts: gathering.starts, reports: c.reports, requests: c.requests, deaths: c.deaths,
+		anew: &anew{turn: t, entries: c.entries, search: c.search, pending: c.pending, views: c.views, requests: c.requests},
 	}
 	joinFiles(c)
 	c.restore(saved)
-	forgetOften(c)
+	armTimers(c)
 	t.fx = Effects{}
 	return c
 }
 
-// forgetOften arms the timers that forget what is old. Each arms itself again.
-func forgetOften(c *Core) {
+// armTimers arms the timers that forget what is old, and the one that looks for what has waited for long. Each arms itself again.
+func armTimers(c *Core) {
+	(&overdue{turn: c.turn, entries: c.entries, pending: c.pending}).begin()
 	c.after(forgetWorker/4, c.forgetWorkers)
 	c.after(giveUpEvery, c.contact.giveUpIdle)
 	c.after(purgeEvery, c.history.purgeOld)
@@ -195,4 +197,18 @@ func joinFiles(c *Core) {
 	fs.ready = func(e *entry) { fileReady(c.dispatches, c.plan.gangs.starts, e) }
 	fs.failed = func(e *entry, err error) { unreadableFile(c.dispatches, e, err) }
 	c.dispatches.files, c.history.files = fs, fs
+}
+
+// hurry has a task wait anew with the level that it has by now. One that a host has taken meanwhile goes on.
+func hurry(ds *dispatches, t *task) {
+	d := t.dispatch
+	switch {
+	case t.queued:
+		ds.pending.dequeue(t)
+		ds.pending.requeue(t)
+	case d != nil && t.phase == offering && d.winner == nil && (d.gang == nil || d.seats()[seated] < d.gang.size):
+		ds.abandon(d)
+	case d != nil:
+		t.lined.timer = ds.after(time.Minute, func() { hurry(ds, t) })
+	}
 }

@@ -140,12 +140,13 @@ func (ds *dispatches) assign(d *dispatch, w *worker) {
 	d.target = w.Peer
 	ds.propose(job.AssignRecord{
 		Attempt: job.Attempt{Job: d.task.e.job.ID, Task: d.task.index, N: d.n},
-		Node:    w.Peer, NodeName: w.Name(), Store: w.Profile.Store,
+		Node:    w.Peer, NodeName: w.Name(), Store: w.Profile.Store, At: ds.now,
 	})
 }
 
 // overdue takes back an offer that was not answered in time. The task avoids the host for a while.
 func (ds *dispatches) overdue(o *offer) {
+	ds.offers.result(o, OfferUnanswered)
 	ds.offers.release(o)
 	o.dispatch.task.declines++
 	o.dispatch.task.pause.why = o.worker.Name() + " did not answer an offer"
@@ -249,7 +250,8 @@ func (ds *dispatches) commit(w *worker, m lease.Commit) {
 		return
 	}
 	w.Hold(&o.claim, m.Devices)
-	ds.hosts.probed(o)
+	ds.offers.result(o, OfferCommitted)
+	ds.hosts.taken(o)
 	ds.hosts.offerToFreed(w) // another task may queue there
 	d.winner, d.session, d.devices = o, m.Session, m.Devices
 	for _, other := range slices.Clone(d.offers) {
@@ -345,6 +347,7 @@ func (ds *dispatches) start(d *dispatch) {
 		File: t.e.taskFile(), Element: t.e.element(t.index),
 	})
 	ds.files.started(t.e)
+	placed(ds.turn, t)
 	ds.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: d.why})
 	ds.entries.changed(t)
 	t.report = ds.after(reportWait, func() {
@@ -361,7 +364,14 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 	if o == nil || o.worker != w {
 		return
 	}
+	ds.offers.result(o, OfferDeclined)
 	t := o.dispatch.task
+	if m.NoUser {
+		ds.hosts.refusedUser(w, t.e.job.User)
+		t.declines++ // as for a quota
+		ds.offerGone(o, place.Avoidance{})
+		return
+	}
 	if m.Never {
 		t.shape.refusedBy(w.Host, lease.Clip(m.Reason.Detail))
 		ds.offerGone(o, place.Avoidance{})
@@ -469,19 +479,5 @@ func (ds *dispatches) lostLead() {
 			ds.takeBack(t)
 			t.unpropose(ds.turn)
 		}
-	}
-}
-
-// hurry has a task wait anew with the level that it has by now. One that a host has taken meanwhile goes on.
-func hurry(ds *dispatches, t *task) {
-	d := t.dispatch
-	switch {
-	case t.queued:
-		ds.pending.dequeue(t)
-		ds.pending.requeue(t)
-	case d != nil && t.phase == offering && d.winner == nil && (d.gang == nil || d.seats()[seated] < d.gang.size):
-		ds.abandon(d)
-	case d != nil:
-		t.lined.timer = ds.after(time.Minute, func() { hurry(ds, t) })
 	}
 }

@@ -120,6 +120,9 @@ func (es *entries) add(j *jobs.Job) *entry {
 	if l, err := j.Spec.Layout(); err == nil { // else the job was accepted by a daemon that knows more than this one
 		e.layout, e.atOnce = l, l.AtOnce()
 	}
+	if j.Waits != nil || e.atOnce > 0 { // no record says since when it waits for room alone
+		e.parents.able = es.now
+	}
 	for i, n := 0, 0; n < j.Assigned() && i < j.Len(); i++ {
 		assigned := j.Brief(i).Assigned
 		if assigned {

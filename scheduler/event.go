@@ -54,6 +54,11 @@ type (
 		Failed bool        // only tasks that have ended, and not with SUCCEEDED
 		Reason string
 	}
+	// Forget asks to delete a job that has ended.
+	Forget struct {
+		Token Token
+		Job   job.ID
+	}
 	// Unarchived brings the rows of an archived job, before the Committed entry that changes the job; see AddRows. Of
 	// the tails it needs only that of task 0.
 	Unarchived struct {
@@ -80,6 +85,8 @@ type (
 	}
 	// SessionDown is the end of a session.
 	SessionDown struct{ Peer job.Peer }
+	// Revoked says that a host is no member of the cluster any more.
+	Revoked struct{ Peer job.Peer }
 	// FromWorker is a message from a host.
 	FromWorker struct {
 		Peer job.Peer
@@ -120,12 +127,14 @@ func (Submit) event()      {}
 func (Cancel) event()      {}
 func (Hold) event()        {}
 func (Requeue) event()     {}
+func (Forget) event()      {}
 func (Unarchived) event()  {}
 func (Committed) event()   {}
 func (NotProposed) event() {}
 func (SessionUp) event()   {}
 func (Measured) event()    {}
 func (SessionDown) event() {}
+func (Revoked) event()     {}
 func (FromWorker) event()  {}
 func (NotSent) event()     {}
 func (Found) event()       {}
@@ -177,7 +186,34 @@ type Reply struct {
 	Archived *Listed
 	// Given is how many attempts were given up after DeclareDead.
 	Given int
-	Err   error
+	// Looked answers Schedule.
+	Looked *Looked
+	Err    error
+}
+
+// Looked is what came of looking anew.
+type Looked struct {
+	Ended   int       // back-offs that were ended
+	Placed  []Placed  // tasks that were assigned to a host, the first ones
+	Tasks   int       // how many there were
+	Waiting []Waiting // for what the rest waits, by the reason
+	More    int       // waiting jobs of which it does not tell
+}
+
+// Placed is a task that was assigned to a host.
+type Placed struct {
+	Job      job.ID
+	Task     int // its number
+	Node     job.Peer
+	NodeName string
+}
+
+// Waiting sums up the jobs that wait for the same.
+type Waiting struct {
+	Reason job.Reason // that of Job
+	Jobs   int
+	Tasks  int
+	Job    job.ID // the oldest of them
 }
 
 // Notice is a line for the log.

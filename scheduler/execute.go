@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -236,8 +237,13 @@ func (x *executor) search(ctx context.Context, class string, searches *sync.Wait
 				x.box.putAlways(mail{event: Found{Class: class, Peers: []job.Peer{p}}})
 			}
 		}
-		x.box.putAlways(mail{look: func(*Core) { delete(x.finding, class) }})
-		x.box.putAlways(mail{event: Found{Class: class, Cut: ctx.Err() != nil}})
+		cut, members := ctx.Err() != nil, x.needs.Finder.Members()
+		x.box.putAlways(mail{look: func(c *Core) {
+			delete(x.finding, class)
+			// Hosts that do not answer hold most searches up. If the profiles of all members are known, nothing is missing.
+			unknown := slices.ContainsFunc(members, func(p job.Peer) bool { return c.hosts.workers[p] == nil })
+			x.box.putAlways(mail{event: Found{Class: class, Cut: cut && unknown}})
+		}})
 	})
 }
 

@@ -41,7 +41,7 @@ func (gs *gangStarts) assign(d *dispatch) {
 func (gs *gangStarts) proposeGang(d *dispatch) {
 	t := d.task
 	t.move(gs.turn, confirming)
-	r := job.AssignGangRecord{Attempt: job.Attempt{Job: t.e.job.ID, Task: t.index, N: d.n}, Members: d.assignees()}
+	r := job.AssignGangRecord{Attempt: job.Attempt{Job: t.e.job.ID, Task: t.index, N: d.n}, Members: d.assignees(), At: gs.now}
 	d.target = r.Members[0].Node
 	gs.propose(r)
 }
@@ -105,6 +105,7 @@ func (gs *gangStarts) startMember(t *task, o *offer, members *lease.Gang) {
 		Offer: o.id, Attempt: t.attempt(), Group: gs.cfg.Group, Epoch: gs.epoch, Session: o.seat.session, User: t.e.job.User,
 		File: t.e.taskFile(), Element: t.e.element(t.index), Gang: members,
 	})
+	placed(gs.turn, t)
 	gs.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: o.seat.why})
 	gs.entries.changed(t)
 	t.report = gs.after(reportWait, func() {

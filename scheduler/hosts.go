@@ -96,6 +96,9 @@ func (hs *hosts) availability(w *worker, m lease.Availability) {
 
 // offerToFreed has the waiting tasks compared with a host that may take more than before.
 func (hs *hosts) offerToFreed(w *worker) {
+	if hs.workers[w.Peer] != w {
+		return // a timer of a host that was forgotten
+	}
 	if w.freed {
 		w.again = true
 		return
@@ -116,7 +119,28 @@ const (
 	// holds less: hosts of an older version do not say it. The wait doubles with each refusal, up to quotaAgainMost.
 	quotaAgain     = 5 * time.Minute
 	quotaAgainMost = 40 * time.Minute
+	// userAgain is the same for a host that has no account of the user. An account may be made at any time.
+	userAgain     = time.Minute
+	userAgainMost = 5 * time.Minute
 )
+
+// refusedUser notes that the host has no account of the user.
+func (hs *hosts) refusedUser(w *worker, user string) {
+	times, forgotten := fleet.RefuseUser(w.Host, user)
+	if forgotten != "" {
+		hs.forgetQuota(w, forgotten)
+	}
+	hs.profiles++ // it is another reason
+	hs.setQuotaTimer(w, user, doubled(userAgain, times, userAgainMost), hs.reopenQuota)
+}
+
+// taken notes that the host has committed to the offer. If it had no account of the user before, it has one now.
+func (hs *hosts) taken(o *offer) {
+	hs.probed(o)
+	if user := o.claim.User; o.worker.Quotas.Lacked(user) {
+		hs.forgetQuota(o.worker, user)
+	}
+}
 
 // refusedQuota notes that the host refused the need because of the user's quota.
 func (hs *hosts) refusedQuota(w *worker, user string, need job.Resources, why string) {
@@ -142,6 +166,7 @@ func (hs *hosts) easeQuota(w *worker, user string) {
 // reopenQuota lets one task of the user be offered to the host again. It finds out whether the quota allows more now.
 func (hs *hosts) reopenQuota(w *worker, user string) {
 	if w.Quotas.Open(user) {
+		hs.profiles++
 		hs.setQuotaTimer(w, user, quotaAgainMost, hs.forgetQuota)
 		hs.offerToFreed(w)
 	}
@@ -152,6 +177,7 @@ func (hs *hosts) forgetQuota(w *worker, user string) {
 	hs.stop(w.quotaTimers[user])
 	delete(w.quotaTimers, user)
 	w.Quotas.Forget(user)
+	hs.profiles++
 	hs.offerToFreed(w)
 }
 

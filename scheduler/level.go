@@ -22,7 +22,17 @@ const stretch = 16
 // as long as it has run so far, and for patience at least. So however many tasks are before it, what it waits for room
 // grows no faster than what it gets. Where the time that it has left is known, that many times counts instead: tasks with
 // little left go sooner anyway, and those with much left hold up many others.
+//
+// A task that is overdue has the first level of the highest priority, and keeps it while it runs.
 func rate(tn *turn, t *task, hurry func(*task)) {
+	if t.raised = t.overdue; t.raised {
+		tn.stop(t.lined.timer)
+		t.level, t.work = 0, lease.Work{}
+		if tn.cfg.Order != lease.ByAge {
+			t.work = lease.Work{By: tn.cfg.Order, Time: lease.MaxWork}
+		}
+		return
+	}
 	if tn.cfg.Order == lease.ByAge {
 		return
 	}

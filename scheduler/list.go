@@ -52,6 +52,11 @@ func (l *Loop) Demands(ctx context.Context) ([]Demand, error) {
 	return query(ctx, l.calls, func(c *Core) ([]Demand, error) { return demands(c), nil })
 }
 
+// TotalsOf returns what has happened since the daemon began.
+func TotalsOf(ctx context.Context, l *Loop) (Totals, error) {
+	return query(ctx, l.calls, func(c *Core) (Totals, error) { return c.totals.clone(), nil })
+}
+
 // SetShares replaces the weights of users and projects.
 func (l *Loop) SetShares(w share.Weights) {
 	l.calls.box.putAlways(mail{look: func(c *Core) { c.pending.setWeights(w) }})

@@ -84,6 +84,11 @@ func (l *Loop) SessionUp(p job.Peer, path lease.Path) {
 	l.calls.box.putAlways(mail{event: SessionUp{Peer: p, Path: path}})
 }
 
+// TellRevoked tells the scheduler that a host is no member of the cluster any more.
+func TellRevoked(l *Loop, p job.Peer) {
+	l.calls.box.putAlways(mail{event: Revoked{Peer: p}})
+}
+
 // TellMeasured tells the scheduler how long a message to the peer of a session and the answer take.
 func TellMeasured(l *Loop, p job.Peer, roundTrip time.Duration) {
 	l.calls.box.putAlways(mail{event: Measured{Peer: p, RoundTrip: roundTrip}})

@@ -44,6 +44,9 @@ type Sessions interface {
 type Finder interface {
 	// Find sends at most n hosts until ctx ends. Then it closes the channel.
 	Find(ctx context.Context, class string, n int) <-chan job.Peer
+	// Members returns the members of the cluster that may run tasks and were heard lately, as far as this daemon knows
+	// the cluster.
+	Members() []job.Peer
 }
 
 // Announcer announces what this scheduler looks for. Hosts that have it may open a session.

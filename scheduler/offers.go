@@ -78,7 +78,7 @@ func (os *offers) sendOffer(o *offer, wait time.Duration) {
 	j := t.e.job
 	m := lease.Offer{
 		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.dispatch.n}, Group: os.cfg.Group, Epoch: os.epoch,
-		Need: j.Spec.Need(), Device: o.device(), Priority: j.Spec.Priority, User: j.User, Project: j.Spec.Project, Wait: wait,
+		Need: j.Spec.Need(), Device: o.device(), Priority: t.priority(), User: j.User, Project: j.Spec.Project, Wait: wait,
 		Age: os.now.Sub(t.e.born) + ageOfNew, Preempt: o.dispatch.preempt == o.worker.Host, Limit: lease.LimitOf(&j.Spec),
 		Spare: !o.keeps && o.seat == nil, Ordered: lease.Ordered{Level: t.level, Work: t.work},
 	}
@@ -99,8 +99,17 @@ func (os *offers) release(o *offer) {
 	}
 }
 
+// result counts what became of an offer; of several results the first one.
+func (os *offers) result(o *offer, r OfferResult) {
+	if !o.counted {
+		o.counted = true
+		os.totals.Offers[r]++
+	}
+}
+
 // drop deletes an offer. Its dispatch stays.
 func (os *offers) drop(o *offer) {
+	os.result(o, OfferWithdrawn)
 	os.stop(o.timer)
 	delete(os.byID, o.id)
 	if o.keeps {

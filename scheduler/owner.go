@@ -43,6 +43,7 @@ func (c *Core) deposed(epoch job.Epoch) {
 	c.forgetUnconfirmed()
 	c.deaths.lostLead()
 	c.requests.lostLead()
+	c.records.anew.lostLead()
 	c.search.lostLead()
 	c.pending.parents.lostLead()
 }

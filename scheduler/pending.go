@@ -178,6 +178,7 @@ func (p *pending) requeue(t *task) {
 	}
 	p.unbar(t)
 	rate(p.turn, t, p.hurry)
+	waitsForHost(p.turn, t)
 	p.setWaiting(t, true)
 	t.queued = true
 	first := g.queue.len() == 0 || rank(t, g.queue.first()) < 0
@@ -188,6 +189,32 @@ func (p *pending) requeue(t *task) {
 	if first {
 		p.ready.put(g)
 	}
+}
+
+// waitsForHost notes since when a task waits for a host. The tasks of an array wait together, although only the first of
+// them is in the queue.
+func waitsForHost(tn *turn, t *task) {
+	e := t.e
+	if spec := &e.job.Spec; e.eligible.IsZero() {
+		e.eligible = tn.now
+		if spec.Begin == nil && len(spec.Dependency) == 0 && !spec.Hold {
+			e.eligible = e.born
+		}
+	}
+	if t.waited.IsZero() {
+		t.waited = tn.now
+		if t.durable().Attempt == 0 {
+			t.waited = e.eligible
+		}
+	}
+}
+
+// placed notes that a Start was sent to a host.
+func placed(tn *turn, t *task) {
+	if !t.waited.IsZero() {
+		tn.totals.Queued.add(tn.now.Sub(t.waited))
+	}
+	t.inTotals = inTotals{fresh: t.durable().Attempt == 1 || len(jobs.Outcomes(t.e.job, t.index)) <= 1} // those before this one were declined
 }
 
 // maxPaused bounds the tasks of a job that have soft state and are not assigned: those that are offered and those that
@@ -222,7 +249,11 @@ func (p *pending) follow(e *entry) {
 			continue
 		}
 		if !p.mayGo(e, index) {
+			e.parents.barred = true
 			return
+		}
+		if e.parents.barred {
+			e.parents.barred, e.parents.able = false, p.now
 		}
 		e.pass(index)
 		e.front = e.task(index)
@@ -266,7 +297,7 @@ func (p *pending) setBarred(t *task) {
 
 func (p *pending) unbar(t *task) {
 	if t.barred {
-		t.barred = false
+		t.barred, t.able = false, p.now
 		at, _ := slices.BinarySearchFunc(t.e.barred, t, byIndex)
 		t.e.barred = slices.Delete(t.e.barred, at, at+1)
 	}
@@ -466,6 +497,7 @@ func (p *pending) pause(t *task, until time.Time) {
 // forgetHost deletes a known host, and the refusals that the shapes remember of it.
 func (p *pending) forgetHost(w *worker) {
 	delete(p.hosts.workers, w.Peer)
+	p.hosts.freed = slices.DeleteFunc(p.hosts.freed, func(x *worker) bool { return x == w })
 	p.shares.forget(w.Peer)
 	p.hosts.fleet.Remove(w.Host)
 	p.hosts.forgetQuotas(w)

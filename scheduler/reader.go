@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs"
@@ -129,12 +130,17 @@ func (r *reader) tasks(id job.ID, q job.TaskQuery) ([]job.Task, error) {
 		return nil, errReopened
 	}
 	var out []job.Task
-	j.Each(q.Rest(j.Len()), q.States, func(index int) bool {
+	visit := func(index int) bool {
 		out = append(out, j.Task(index))
 		return len(out) < q.Limit
-	})
+	}
+	if rest := q.Rest(j.Len()); q.Begun {
+		jobs.EachBegun(j, rest, visit)
+	} else {
+		j.Each(rest, q.States, visit)
+	}
 	jobs.AddEarlier(out, j)
-	return out, r.addTails(id, out)
+	return out, r.addTexts(id, out)
 }
 
 // taskStates returns the states of the tasks of an archived job. There are none if the job was purged meanwhile.
@@ -158,26 +164,47 @@ func (r *reader) withTails(j job.Job) (job.Job, error) {
 	return j, r.addTails(j.ID, j.Tasks)
 }
 
-// addTails does so for some tasks of a job, in the order of their indexes. Tasks that are far apart are read one by one,
-// because the tails between them may be many.
+// addTexts adds to some tasks of a job, in the order of their indexes, their tails and their usage.
+func (r *reader) addTexts(id job.ID, tasks []job.Task) error {
+	if err := r.addTails(id, tasks); err != nil {
+		return err
+	}
+	return r.addUsage(id, tasks)
+}
+
 func (r *reader) addTails(id job.ID, tasks []job.Task) error {
+	return r.add(id, tasks, jobs.TailParts, jobs.AddTails)
+}
+
+// addUsage adds what the tasks that have ended used.
+func (r *reader) addUsage(id job.ID, tasks []job.Task) error {
+	without := func(t job.Task) bool { return t.Exit != nil && t.Exit.Usage == "" }
+	if !slices.ContainsFunc(tasks, without) {
+		return nil
+	}
+	return r.add(id, tasks, jobs.UsageParts, jobs.AddUsage)
+}
+
+// add reads the rows of some tasks of a job, in the order of their indexes. Tasks that are far apart are read one by one,
+// because the rows between them may be many.
+func (r *reader) add(id job.ID, tasks []job.Task, parts func(first, last int) (from, to string), set func([]job.Task, []job.Row)) error {
 	for len(tasks) > 0 {
 		n := 1
 		for n < len(tasks) && tasks[n].Index-tasks[n-1].Index <= nearTasks {
 			n++
 		}
-		from, to := jobs.TailParts(tasks[0].Index, tasks[n-1].Index+1)
+		from, to := parts(tasks[0].Index, tasks[n-1].Index+1)
 		rows, err := r.journal.Rows(id, from, to)
 		if err != nil {
 			return fmt.Errorf("scheduler: read job %s: %w", id, err)
 		}
-		jobs.AddTails(tasks[:n], rows)
+		set(tasks[:n], rows)
 		tasks = tasks[n:]
 	}
 	return nil
 }
 
-// nearTasks is how far apart tasks may be whose tails are read together.
+// nearTasks is how far apart tasks may be whose rows are read together.
 const nearTasks = 8
 
 // putArchived gives archived jobs to a watcher. One that has been requeued since has reached the watcher already.

@@ -109,7 +109,7 @@ func (cs *claimants) collect(p *pending) {
 	cs.steps, cs.byPriority = p.steps, map[int][]claimant{}
 	for _, g := range p.shapes {
 		if g.queue.len() > 0 {
-			priority := g.queue.first().e.priority
+			priority := g.queue.first().priority()
 			cs.byPriority[priority] = append(cs.byPriority[priority], claimant{g.standing, g.account})
 		}
 	}

@@ -26,6 +26,7 @@ type records struct {
 	reports    *reports
 	requests   *requests
 	deaths     *deaths
+	anew       *anew
 }
 
 // seqOf numbers the records of the journal in order. An entry has fewer than 4,096 records.
@@ -113,6 +114,7 @@ func (rc *records) applied(r job.Record, x jobs.Change, epoch job.Epoch) {
 		} else {
 			delete(rc.history.purging, r.Job.Drawn()) // it was requeued before
 		}
+		forgotten(rc.requests, r.Job, e)
 	}
 }
 
@@ -248,6 +250,9 @@ func (rc *records) appliedGang(e *entry, r job.AssignGangRecord, epoch job.Epoch
 			rc.dispatches.takeBack(t)
 		}
 		rc.settleGang(e, gang)
+		for i := gang.First; i <= gang.Last; i++ {
+			rc.anew.placed(e, i)
+		}
 	}
 	if !rc.lead {
 		return
@@ -275,6 +280,7 @@ func (rc *records) appliedGang(e *entry, r job.AssignGangRecord, epoch job.Epoch
 func (rc *records) appliedAssign(e *entry, r job.AssignRecord, epoch job.Epoch, ok bool) {
 	if ok {
 		rc.movedTask(e, r.Attempt.Task)
+		rc.anew.placed(e, r.Attempt.Task)
 	}
 	if !rc.lead {
 		return
@@ -315,6 +321,9 @@ func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord, x jobs.Change
 	case job.ProofDead, job.ProofExpired:
 		t.backOff(rc.turn)
 	}
+	if rc.lead && slices.Contains([]job.Proof{job.ProofOperator, job.ProofDead, job.ProofExpired}, r.Proof) {
+		rc.totals.Ended[job.NodeFail]++ // its host is given up
+	}
 	if e.job.Gang() > 1 {
 		rc.movedGang(e, x)
 		return
@@ -325,6 +334,9 @@ func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord, x jobs.Change
 func (rc *records) appliedResult(e *entry, r job.ResultRecord, x jobs.Change) {
 	t, before := e.task(r.Attempt.Task), x.Before
 	d := t.durable()
+	if rc.lead {
+		rc.totals.Ended[r.Exit.State]++
+	}
 	if e.job.Gang() > 1 {
 		if rc.lead {
 			rc.notify(Notice{Kind: TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})
@@ -399,6 +411,9 @@ func (rc *records) appliedHold(e *entry, r job.HoldRecord, ok bool) {
 	r.Tasks = jobs.Widen(e.job, r.Tasks)
 	var err error
 	if ok {
+		if r.Release {
+			released(e, r.Tasks, rc.now)
+		}
 		rc.moved(e, r.Tasks)
 	} else {
 		to, counts := job.Held, e.job.CountsIn(r.Tasks)

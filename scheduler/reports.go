@@ -71,6 +71,10 @@ func (rs *reports) progress(w *worker, t *task, m lease.Event) {
 	if t.e.began.IsZero() || t.process.since.Before(t.e.began) && !t.process.since.IsZero() {
 		t.e.began = t.process.since
 	}
+	if t.fresh && (m.State == job.Running || !m.Began.IsZero()) {
+		t.fresh = false
+		rs.totals.Started.add(rs.now.Sub(t.e.born))
+	}
 	rs.attempts.saw(t, m.State)
 	t.process.detail = m.Detail
 	if m.PID != 0 {

@@ -23,6 +23,7 @@ const (
 	toHold
 	toRelease
 	toRequeue
+	toForget
 )
 
 type changeKey struct {
@@ -34,6 +35,7 @@ type changeKey struct {
 type requests struct {
 	*turn
 	entries *entries
+	history *history
 	hosts   *hosts
 	search  *search
 	explain *explainer
@@ -62,8 +64,7 @@ type match struct {
 	ask     Submit
 	spec    digest
 	clauses []fleet.Clause
-	until   time.Time // when it is decided, or searched for once more
-	last    time.Time // when it is refused at the latest
+	until   time.Time // when it is decided
 	more    bool      // there may be hosts whose profile is not known yet
 }
 
@@ -167,7 +168,7 @@ func (rq *requests) submit(a Submit) {
 	case a.Spec.Hold || rq.hosts.fleet.Meet(clauses, max(1, a.Spec.Nodes)):
 		rq.proposeSubmit(a, sum)
 	default:
-		rq.awaitMatch(&match{ask: a, spec: sum, clauses: clauses, last: rq.now.Add(matchMost)})
+		rq.awaitMatch(&match{ask: a, spec: sum, clauses: clauses, until: rq.now.Add(matchWait)})
 	}
 }
 
@@ -297,7 +298,6 @@ func (rq *requests) oldest(kind changeKind, id job.ID) (tok Token, there bool) {
 // awaitMatch searches for hosts before the submission is refused.
 func (rq *requests) awaitMatch(m *match) {
 	rq.matches = append(rq.matches, m)
-	m.more, m.until = false, rq.now.Add(matchWait)
 	for _, class := range fleet.ClassesFor(m.ask.Spec) {
 		rq.search.find(class)
 	}
@@ -306,25 +306,22 @@ func (rq *requests) awaitMatch(m *match) {
 }
 
 // retryMatches proposes the submissions that a known host could run now. Those that have waited long enough are
-// refused, or searched for once more if there may be more hosts.
+// refused. If there may be hosts whose profile is not known yet, nobody knows whether one of them could run the job, so
+// it is proposed too, and waits.
 func (rq *requests) retryMatches() {
-	var rest, again []*match
+	var rest []*match
 	for _, m := range rq.matches {
+		late := !rq.now.Before(m.until)
 		switch {
-		case rq.hosts.fleet.Meet(m.clauses, max(1, m.ask.Spec.Nodes)):
+		case rq.hosts.fleet.Meet(m.clauses, max(1, m.ask.Spec.Nodes)), late && m.more:
 			rq.proposeSubmit(m.ask, m.spec)
-		case !rq.now.Before(m.until) && m.more && rq.now.Before(m.last):
-			again = append(again, m)
-		case !rq.now.Before(m.until):
+		case late:
 			rq.answer(m.ask.Token, nil, &NoMatchError{Explanation: rq.explain.of(m.ask.Spec, m.clauses)})
 		default:
 			rest = append(rest, m)
 		}
 	}
 	rq.matches = rest
-	for _, m := range again {
-		rq.awaitMatch(m)
-	}
 }
 
 func (rq *requests) cancel(a Cancel) {
@@ -359,7 +356,7 @@ func (rq *requests) hold(a Hold) {
 		rq.answer(a.Token, nil, rq.conflict(e, a.Tasks, kind))
 	default:
 		rq.await(kind, a.Job, a.Token)
-		rq.propose(job.HoldRecord{Job: a.Job, Tasks: a.Tasks, Release: a.Release, Reason: lease.Clip(a.Reason)})
+		rq.propose(job.HoldRecord{Job: a.Job, Tasks: a.Tasks, Release: a.Release, Reason: lease.Clip(a.Reason), At: rq.now})
 	}
 }
 

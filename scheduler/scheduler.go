@@ -80,6 +80,8 @@ type Config struct {
 	Backlog *Backlog
 	// Order is by what tasks of one priority are ordered.
 	Order lease.OrderBy
+	// MaxWait is how long tasks wait before they go first, the oldest of each user first; 0: however long. See overdue.
+	MaxWait time.Duration
 }
 
 // DefaultConfig has the bounds; who the daemon is must be filled in.
@@ -112,6 +114,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("scheduler: config: gang_hold %s is not from %s to %s", c.GangHold, MinGangHold, MaxGangHold)
 	case c.Order < lease.ByAge || c.Order > lease.ByRemaining:
 		return fmt.Errorf("scheduler: config: order %d", int(c.Order))
+	case c.MaxWait != 0 && (c.MaxWait < MinMaxWait || c.MaxWait > MaxMaxWait):
+		return fmt.Errorf("scheduler: config: max_wait %s is not 0 and not from %s to %s", c.MaxWait, MinMaxWait, MaxMaxWait)
 	case c.Candidates < 0:
 		return fmt.Errorf("scheduler: config: candidates %d", c.Candidates)
 	case c.KeepFor <= 0:
@@ -135,10 +139,16 @@ const (
 	MaxGangHold = 25 * time.Minute
 )
 
+// The bounds of Config.MaxWait.
+const (
+	MinMaxWait = time.Minute
+	MaxMaxWait = 365 * 24 * time.Hour
+)
+
 // The waits and bounds of a scheduler.
 const (
 	matchWait    = time.Second      // for profiles, when no known host could run a new job
-	matchMost    = 5 * time.Second  // likewise, while silent hosts hold the search up or more turn up
+	helloWait    = 5 * time.Second  // for the Hello of a host that a search has found; then it counts as silent
 	commitWait   = 30 * time.Second // for a request's record to be committed
 	directWait   = time.Second      // a worker may keep an offer that we think fits
 	directLimit  = 5 * time.Second  // then the answer is overdue: longer than a session takes to be found silent, twice a bad round trip

@@ -42,8 +42,9 @@ func (gs *seats) commit(w *worker, o *offer, m lease.Commit) {
 	}
 	if s.state == seated {
 		w.Hold(&o.claim, m.Devices)
+		gs.offers.result(o, OfferCommitted)
 	}
-	gs.hosts.probed(o)
+	gs.hosts.taken(o)
 	gs.hosts.offerToFreed(w) // another task may queue there
 	gs.renew(o)
 	gs.offers.changed(d)
@@ -103,9 +104,13 @@ func (gs *seats) decline(w *worker, o *offer, m lease.Decline) {
 	gs.hosts.offerToFreed(w)
 	d, t := o.dispatch, o.dispatch.task
 	held, preempts := o.seat.state >= promised, o.seat.preempt
+	gs.offers.result(o, OfferDeclined)
 	gs.offers.drop(o)
 	a := place.Avoidance{Peer: w.Peer, Hard: true}
 	switch {
+	case m.NoUser:
+		gs.hosts.refusedUser(w, t.e.job.User)
+		return
 	case m.Never:
 		t.shape.refusedBy(w.Host, lease.Clip(m.Reason.Detail))
 		return

@@ -69,6 +69,24 @@ func (c *Core) sessionDown(p job.Peer) {
 	}
 }
 
+// revoked forgets a host that is no member any more. If it may be running our tasks, it stays known until they are given
+// up, but it does not count.
+func revoked(c *Core, p job.Peer) {
+	c.sessionDown(p)
+	w := c.hosts.workers[p]
+	switch {
+	case w == nil:
+	case c.assigned.busy(p):
+		fleet.Expel(&c.hosts.fleet, w.Host, c.now)
+		c.hosts.profiles++
+	default:
+		c.pending.forgetHost(w)
+	}
+	if c.contact.wanted[p] != nil && !c.contact.useful(p) {
+		c.contact.unwant(p)
+	}
+}
+
 // hello handles the first message of a host in a session: its profile, and what is free.
 func (c *Core) hello(p job.Peer, m lease.Hello) {
 	w := c.hosts.workers[p]

@@ -55,18 +55,10 @@ func (c *Core) Applied() uint64 { return c.entries.applied }
 
 func (c *Core) handle(e Event) {
 	switch e := e.(type) {
-	case Submit:
-		c.requests.take(e.Token, func() { c.requests.submit(e) })
-	case Cancel:
-		c.requests.take(e.Token, func() { c.requests.cancel(e) })
-	case Hold:
-		c.requests.take(e.Token, func() { c.requests.hold(e) })
-	case Requeue:
-		c.requests.take(e.Token, func() { c.requests.requeue(e) })
+	case Submit, Cancel, Hold, Requeue, Forget, Schedule, DeclareDead:
+		takeRequest(c, e)
 	case Unarchived:
 		c.history.unarchive(e)
-	case DeclareDead:
-		c.requests.take(e.Token, func() { c.deaths.declare(e) })
 	case Committed:
 		c.committed(e.Committed)
 	case Deposed:
@@ -81,6 +73,8 @@ func (c *Core) handle(e Event) {
 		measured(c, e.Peer, e.RoundTrip)
 	case SessionDown:
 		c.sessionDown(e.Peer)
+	case Revoked:
+		revoked(c, e.Peer)
 	case FromWorker:
 		c.fromWorker(e.Peer, e.Msg)
 	case NotSent:
@@ -98,6 +92,26 @@ func (c *Core) handle(e Event) {
 	case RowsKept:
 		c.history.rowsKept(e.Applied)
 	case Tick:
+	}
+}
+
+// takeRequest takes a request, which is answered later.
+func takeRequest(c *Core, e Event) {
+	switch e := e.(type) {
+	case Submit:
+		c.requests.take(e.Token, func() { c.requests.submit(e) })
+	case Cancel:
+		c.requests.take(e.Token, func() { c.requests.cancel(e) })
+	case Hold:
+		c.requests.take(e.Token, func() { c.requests.hold(e) })
+	case Requeue:
+		c.requests.take(e.Token, func() { c.requests.requeue(e) })
+	case Forget:
+		c.requests.take(e.Token, func() { forgetJob(c.requests, e) })
+	case Schedule:
+		c.requests.take(e.Token, func() { c.records.anew.ask(e) })
+	case DeclareDead:
+		c.requests.take(e.Token, func() { c.deaths.declare(e) })
 	}
 }
 
@@ -180,6 +194,7 @@ func (c *Core) notProposed(r job.Record, err error) {
 		c.requests.refused(toRequeue, r.Job, err)
 	case job.PurgeRecord:
 		delete(c.history.purging, r.Job.Drawn())
+		answerAll(c.requests, toForget, r.Job, err)
 	case job.ParentRecord:
 		c.pending.parents.refused(r.Parent)
 	case job.UnassignRecord, job.UnassignGangRecord, job.ResultRecord: // timers propose them again

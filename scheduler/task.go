@@ -35,7 +35,7 @@ type entry struct {
 	ended    time.Time  // when this daemon learnt of the end
 	marks
 	filing
-	began time.Time // of the first process that a host has reported in this life of the daemon
+	spans
 	// shown corrects the counts of the job: its assigned tasks count in the states that their hosts have reported.
 	// touched are tasks for which it may have changed; see views.counts.
 	shown   job.Counts
@@ -46,6 +46,12 @@ type entry struct {
 
 // begin is the begin of a job, by the wall clock. Nothing of the job is placed before.
 type begin = timers.Timer[time.Time, *entry]
+
+// spans says when parts of a job's life began, by this life of the daemon.
+type spans struct {
+	eligible time.Time // when a task of it could first have been placed, had there been room
+	began    time.Time // the first process that a host has reported
+}
 
 // marks says in which lists a job is.
 type marks struct {
@@ -99,11 +105,15 @@ type task struct {
 
 // inLine is the place of a task among those that wait.
 type inLine struct {
-	queued bool       // it is in the queue of its shape
-	level  int        // among tasks of its priority; see pending.rate
-	work   lease.Work // by which the level of its next attempt changes
-	lined  lined
-	share  share.Standing // when it last left that queue
+	queued  bool       // it is in the queue of its shape
+	level   int        // among tasks of its priority; see pending.rate
+	work    lease.Work // by which the level of its next attempt changes
+	lined   lined
+	share   share.Standing // when it last left that queue
+	able    time.Time      // since when it misses nothing but room; zero: since its job does
+	overdue bool           // it is to go first; see overdue
+	raised  bool           // it has the highest priority for that
+	inTotals
 }
 
 // lined is since when a task waits.
@@ -115,7 +125,15 @@ type lined struct {
 }
 
 // precedence is what comes before anything else in the order of tasks.
-func (t *task) precedence() int { return lease.Precedence(t.e.priority, t.level) }
+func (t *task) precedence() int { return lease.Precedence(t.priority(), t.level) }
+
+// priority is that of its job, or the highest one for a task that is overdue.
+func (t *task) priority() int {
+	if t.raised {
+		return job.MaxPriority
+	}
+	return t.e.priority
+}
 
 // tally is how entry.shown counts the task.
 type tally struct {
@@ -268,9 +286,11 @@ func (e *entry) pendingTasks() int {
 
 // waiting is how a job waits for others, beyond what the table of jobs tells.
 type waiting struct {
-	ready *ready    // tasks that pending.follow has not looked at yet; nil: those from entry.next on
-	due   time.Time // when the delay after the start of others is over, by the wall clock; zero without a delay
-	until time.Time // the same by the clock of this life of the daemon
+	ready  *ready    // tasks that pending.follow has not looked at yet; nil: those from entry.next on
+	due    time.Time // when the delay after the start of others is over, by the wall clock; zero without a delay
+	until  time.Time // the same by the clock of this life of the daemon
+	barred bool      // pending.follow last found that its next task waits for more than room
+	able   time.Time // since when that is not so; zero: since the job was born
 }
 
 // ready holds the tasks of a job that wait no longer for those of another array, and that pending.follow has not looked
@@ -446,7 +466,7 @@ type shape struct {
 
 // placeOf is the rank of the task, in the terms of package fleet.
 func placeOf(t *task) fleet.Rank {
-	return fleet.Rank{Priority: t.e.priority, Level: t.level, Share: t.standing(), Born: t.e.born, Job: t.e.job.ID, Task: t.index}
+	return fleet.Rank{Priority: t.priority(), Level: t.level, Share: t.standing(), Born: t.e.born, Job: t.e.job.ID, Task: t.index}
 }
 
 // worker is a known host, and what waits there for it.
@@ -568,6 +588,7 @@ type offer struct {
 	timer    *timer      // for the answer of the host, then for the Assign; of a queued offer or one of a gang for its renewal
 	seat     *seat       // of a member of a gang; nil: none
 	expected expectation // of the host, while the offer queues there
+	counted  bool        // in Totals
 }
 
 // expectation is what a host expects of an offer, and when it said so.
@@ -598,7 +619,7 @@ func (o *offer) device() string {
 // request is what the task asks for, in the terms of package fleet. The task has a shape.
 func (t *task) request() fleet.Request {
 	return fleet.Request{
-		Shape: &t.shape.Shape, Rank: placeOf(t), Limited: t.e.job.Spec.TimeLimit > 0, Gang: t.e.job.Gang() > 1, Gathers: t.dispatch.gathers(),
+		Shape: &t.shape.Shape, Rank: placeOf(t), Limited: t.e.job.Spec.TimeLimit > 0, Gang: t.e.job.Gang() > 1, Gathers: t.dispatch.gathers(), Overdue: t.raised,
 	}
 }
 

@@ -19,6 +19,7 @@ type turn struct {
 	fx     Effects
 	steps  uint64 // how many steps were taken
 	timers *timers.Heap[time.Time, func()]
+	totals *Totals
 
 	// The core acts only while it leads (R10).
 	lead     bool

@@ -134,6 +134,22 @@ func (l *Loop) Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed
 	return j, err
 }
 
+// ForgetJob deletes a job that has ended, and returns once that is committed. ErrConflict says that the job has not ended.
+func ForgetJob(ctx context.Context, l *Loop, id job.ID) error {
+	_, err := l.calls.ask(ctx, func(t Token) Event { return Forget{Token: t, Job: id} })
+	return err
+}
+
+// LookAnew ends the back-offs of waiting jobs, of one user or of all, and has hosts looked for anew. It returns what came of
+// it after two seconds.
+func LookAnew(ctx context.Context, l *Loop, user string) (Looked, error) {
+	r, err := l.calls.ask(ctx, func(t Token) Event { return Schedule{Token: t, User: user} })
+	if r.Looked == nil {
+		return Looked{}, err
+	}
+	return *r.Looked, err
+}
+
 // Ping returns nil once the loop has answered, or an error if ctx ends before that.
 func (l *Loop) Ping(ctx context.Context) error { return l.calls.look(ctx, func(*Core) {}) }
 
@@ -143,7 +159,11 @@ func (l *Loop) Job(ctx context.Context, id job.ID) (job.Job, error) {
 	if err != nil {
 		return job.Job{}, err
 	}
-	return l.reader.full(ctx, x)
+	j, err := l.reader.full(ctx, x)
+	if err != nil {
+		return j, err
+	}
+	return j, l.reader.addUsage(id, j.Tasks)
 }
 
 // Tasks returns the tasks of a job that the query selects, or ErrNotFound.
@@ -151,7 +171,7 @@ func (l *Loop) Tasks(ctx context.Context, id job.ID, q job.TaskQuery) ([]job.Tas
 	for try := 1; ; try++ {
 		tasks, err := query(ctx, l.calls, func(c *Core) ([]job.Task, error) { return c.Tasks(id, q) })
 		if err == nil {
-			return tasks, l.reader.addTails(id, tasks)
+			return tasks, l.reader.addTexts(id, tasks)
 		}
 		if errors.Is(err, ErrNotFound) { // it may be archived
 			tasks, err = l.reader.tasks(id, q)

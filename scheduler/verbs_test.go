@@ -31,6 +31,7 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"lead":    verbLead,
 		"worker":  verbWorker,
 		"down":    func(s *story, a []string, _ stories.Options) { s.step(SessionDown{Peer: job.Peer(a[0])}) },
+		"revoke":  func(s *story, a []string, _ stories.Options) { s.step(Revoked{Peer: job.Peer(a[0])}) },
 		"free":    verbFree,
 		"submit":  verbSubmit,
 		"cancel": func(s *story, a []string, _ stories.Options) {
@@ -49,6 +50,12 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 			s.step(DeclareDead{Token: s.asks("dead " + a[0]), Peer: job.Peer(a[0]), By: "root"})
 		},
 		"requeue": verbRequeue,
+		"forget": func(s *story, a []string, _ stories.Options) {
+			s.step(Forget{Token: s.asks("forget " + a[0]), Job: s.id(a[0])})
+		},
+		"anew": func(s *story, a []string, _ stories.Options) {
+			s.step(Schedule{Token: s.asks("anew"), User: strings.Join(a, "")})
+		},
 		"damage":  verbDamage,
 		"take":    verbTake,
 		"decline": verbDecline,
@@ -155,6 +162,7 @@ func resources(o stories.Options) job.Resources {
 func verbWorker(s *story, a []string, o stories.Options) {
 	p := lease.Profile{
 		Name: a[0], CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0), Store: a[0] + "-disk", Drivers: []string{"exec"}, Worker: true,
+		NoRoot: o["noroot"] != "",
 	}
 	if o["store"] != "" {
 		p.Store = o["store"]
@@ -334,7 +342,7 @@ func verbDecline(s *story, a []string, o stories.Options) {
 		word = job.ReasonResources
 	}
 	s.from(a[0], lease.Decline{
-		Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word}, Free: lease.Free{CPUs: o.Number("free", 0)}, Never: o["never"] != "",
+		Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word}, Free: lease.Free{CPUs: o.Number("free", 0)}, Never: o["never"] != "" || o["nouser"] != "", NoUser: o["nouser"] != "",
 	})
 }
 

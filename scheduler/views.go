@@ -172,6 +172,13 @@ func (vs *views) member(e *entry, d *job.Task) {
 
 // tasks are the views of the tasks that the query selects.
 func (vs *views) tasks(e *entry, q job.TaskQuery) (out []job.Task) {
+	if q.Begun {
+		jobs.EachBegun(e.job, q.Rest(e.job.Len()), func(index int) bool {
+			out = append(out, vs.at(e, index))
+			return len(out) < q.Limit
+		})
+		return out
+	}
 	states := q.States
 	if slices.ContainsFunc(states, job.State.Active) {
 		states = append(slices.Clone(states), job.Reserved) // the state of all assigned tasks in the journal
@@ -249,7 +256,7 @@ func (vs *views) dependencies(e *entry) string {
 	}
 	text := strings.Join(parts, "; ")
 	if left := e.parents.until.Sub(vs.now); n == 0 && left > 0 {
-		text = fmt.Sprintf("%s more after the start of the jobs before it", left.Round(time.Second))
+		text = fmt.Sprintf("%s more after the start of the jobs before it", job.Duration(left.Round(time.Second)))
 	}
 	vs.waiting = waitText{e, lease.Clip(text)}
 	return vs.waiting.text
@@ -326,6 +333,9 @@ func (vs *views) task(t *task, d *job.Task) {
 		}
 	case d.State == job.Pending:
 		d.Reason = addEstimate(vs.entries, t, vs.reason(t))
+		if t.raised {
+			d.Reason.Detail = lease.Clip(d.Reason.Detail + "; it has waited for more than " + job.Duration(vs.cfg.MaxWait).String() + " and goes first (max-wait)")
+		}
 	}
 }
 
@@ -366,7 +376,7 @@ func (vs *views) reason(t *task) job.Reason {
 	case t.barred:
 		return vs.following(t.e, t.index)
 	case !t.queued && t.pause.until.After(vs.now):
-		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", t.pause.until.Sub(vs.now).Round(time.Millisecond), t.pause.why)}
+		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", job.Duration(t.pause.until.Sub(vs.now).Round(time.Millisecond)), t.pause.why)}
 	}
 	return vs.waitReason(t)
 }
@@ -393,9 +403,9 @@ func (vs *views) waitReason(t *task) job.Reason {
 		return job.Reason{Word: job.ReasonQuota, Detail: lease.Clip(x.Quota)}
 	}
 	if ahead, _ := g.queue.place(t); t.queued && ahead > 0 {
-		return job.Reason{Word: job.ReasonPriority, Detail: fmt.Sprintf("behind %d that ask for the same", ahead)}
+		return job.Reason{Word: job.ReasonPriority, Detail: fmt.Sprintf("behind %d waiting %s for the same", ahead, map[bool]string{true: "task that asks", false: "tasks that ask"}[ahead == 1])}
 	}
-	if why := vs.claimants.ahead(vs.pending, g, t.e.priority); why != "" {
+	if why := vs.claimants.ahead(vs.pending, g, t.priority()); why != "" {
 		return job.Reason{Word: job.ReasonPriority, Detail: why}
 	}
 	switch {

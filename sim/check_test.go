@@ -53,7 +53,7 @@ func (w *world) offered(o *owner, h *host, m lease.Offer) {
 	w.offerOf[m.ID] = j
 	j.offers++
 	j.bornAt, j.bornIn = w.now-m.Age, o.life
-	j.level, j.leveled = m.Level, true
+	j.priority, j.level, j.leveled = m.Priority, m.Level, true
 	if minute := w.now / time.Minute; minute != j.minute || j.perHost == nil {
 		j.minute, j.perHost = minute, map[*host]int{}
 	}

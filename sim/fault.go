@@ -190,9 +190,6 @@ func (h *host) pace(speed float64) {
 	}
 }
 
-// xidGone is the error of a GPU that has fallen off the bus.
-const xidGone = 79
-
 // deviceOut has a GPU fall out. The programs on it fail.
 func deviceOut(h *host, f *Fault) {
 	uuid := h.cfg.Profile.GPUs[f.Device].UUID
@@ -200,7 +197,7 @@ func deviceOut(h *host, f *Fault) {
 		h.sick = map[string]string{}
 	}
 	h.sick[uuid] = "fallen off the bus"
-	h.tell(worker.DeviceFault{Fault: gpu.Fault{UUID: uuid, Xid: xidGone, At: h.now().Wall}})
+	h.tell(worker.DeviceFault{Fault: gpu.Fault{UUID: uuid, Severity: gpu.SeverityDevice, Text: h.sick[uuid], At: h.now().Wall}})
 	for _, p := range h.running() {
 		if p.begun && slices.Contains(p.task.Devices, uuid) {
 			p.kill(byDevice, 0, "its GPU has fallen off the bus")

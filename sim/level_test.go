@@ -37,7 +37,7 @@ func TestLongJobsAgainstShortOnes(t *testing.T) {
 			for i := range jobs {
 				jobs[i].Spec.Preemptible, jobs[i].Spec.TimeLimit = true, job.Duration(jobs[i].Runs+2*time.Minute)
 			}
-			r, log := runs(t, Config{Load: load.Load{Machines: machinesOf(3), Jobs: jobs}, Order: order, Restart: time.Minute})
+			r, log := runs(t, Config{Load: load.Load{Machines: machinesOf(3), Jobs: jobs}, Queueing: Queueing{Order: order}, Restart: time.Minute})
 			if r.Finished != len(jobs) {
 				t.Fatalf("%d of %d jobs have finished", r.Finished, len(jobs))
 			}
@@ -73,7 +73,7 @@ func TestShortJobEndsALongOne(t *testing.T) {
 			for i := range jobs {
 				jobs[i].Spec.Preemptible, jobs[i].Spec.TimeLimit = may, job.Duration(jobs[i].Runs+2*time.Minute)
 			}
-			r, log := runs(t, Config{Load: load.Load{Machines: machinesOf(1), Jobs: jobs}, Order: order, Restart: time.Minute})
+			r, log := runs(t, Config{Load: load.Load{Machines: machinesOf(1), Jobs: jobs}, Queueing: Queueing{Order: order}, Restart: time.Minute})
 			want := 0
 			if may && order != lease.ByAge {
 				want = 1

@@ -101,7 +101,7 @@ func configOf(o *owner) scheduler.Config {
 	cfg := scheduler.DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Founding, cfg.Seed = o.peer, o.group, o.proof, w.chance.Uint64()|1
 	cfg.Shares, cfg.Candidates = w.cfg.Shares, w.cfg.Candidates
-	cfg.Order = w.cfg.Order
+	cfg.Order, cfg.MaxWait = w.cfg.Order, w.cfg.MaxWait
 	cfg.KeepEnded, cfg.KeepWhole, cfg.SaveEvery = keepEnded, keepWhole, saveEvery
 	cfg.MaxJobs = max(cfg.MaxJobs, len(w.works)+cfg.KeepEnded)
 	if o.policy != "" {

@@ -82,6 +82,9 @@ func randomWorld(t testing.TB, seed uint64) *world {
 	if seed%3 == 0 { // not drawn, so that the other worlds are what they were
 		opt.shares = share.Weights{HalfLife: 20 * time.Minute, Users: map[string]float64{"ada": 3}, Projects: map[string]float64{"p1": 2}}
 	}
+	if seed%4 == 1 { // likewise
+		opt.maxWait = []time.Duration{2 * time.Minute, 10 * time.Minute, 20 * time.Minute}[seed/4%3]
+	}
 	if r.IntN(4) == 0 {
 		opt.standing, opt.mute = 2, r.IntN(2) == 0
 	}

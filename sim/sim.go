@@ -21,6 +21,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/share"
@@ -44,8 +45,7 @@ type Config struct {
 	Policy string
 	// Candidates is how many hosts with room a placement compares; 0: as many as the daemons do.
 	Candidates int
-	// Order is by what tasks of one priority are ordered.
-	Order lease.OrderBy
+	Queueing
 	// Known says that users know how long their jobs run and tell it: jobs without a time limit get one.
 	Known bool
 	// Restart is what each start of a task after a preemption costs, before it goes on where it was.
@@ -66,6 +66,22 @@ type Config struct {
 	Message func(msg any, bytes int)
 	// Progress is called now and then, if it is set.
 	Progress func(Progress)
+}
+
+// Queueing says which tasks go first, as in the configuration of the daemons.
+type Queueing struct {
+	// Order is by what tasks of one priority are ordered.
+	Order lease.OrderBy
+	// MaxWait is how long tasks wait before they go before all others; 0: however long.
+	MaxWait time.Duration
+}
+
+// CheckMaxWait returns an error for a longest wait that daemons do not take.
+func (q Queueing) CheckMaxWait() error {
+	if q.MaxWait != 0 && (q.MaxWait < scheduler.MinMaxWait || q.MaxWait > scheduler.MaxMaxWait) {
+		return fmt.Errorf("want a time from %s to %s, or 0s", job.Duration(scheduler.MinMaxWait), job.Duration(scheduler.MaxMaxWait))
+	}
+	return nil
 }
 
 // Route says to which of the schedulers a job goes. Jobs that depend on others go where the first of these is.
@@ -123,6 +139,8 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("sim: %d schedulers: want 1 to %d, one on each machine at most", cfg.Schedulers, len(cfg.Load.Machines))
 	case cfg.Route != ByTurns && cfg.Route != ByUser:
 		return fmt.Errorf("sim: route %q: want %q or %q", cfg.Route, ByTurns, ByUser)
+	case cfg.CheckMaxWait() != nil:
+		return fmt.Errorf("sim: max-wait %s: %w", cfg.MaxWait, cfg.CheckMaxWait())
 	case cfg.Candidates < 0:
 		return fmt.Errorf("sim: %d candidates: want at least 1", cfg.Candidates)
 	case cfg.Standing < 0:

@@ -25,7 +25,7 @@ type standing struct {
 
 // ranks is the order that holds at every host: priority, then age as it is told, then name.
 func ranks(a, b *work) int {
-	return cmp.Or(cmp.Compare(b.spec.Priority, a.spec.Priority), cmp.Compare(a.level, b.level), cmp.Compare(a.rankAt, b.rankAt), cmp.Compare(a.id, b.id))
+	return cmp.Or(cmp.Compare(b.told(), a.told()), cmp.Compare(a.level, b.level), cmp.Compare(a.rankAt, b.rankAt), cmp.Compare(a.id, b.id))
 }
 
 // sample looks at all lines, and comes again.
@@ -132,14 +132,14 @@ func (w *world) rivals(first *work, h *host) bool {
 	}
 	near := (w.now-first.rankAt)/50 + time.Second
 	return slices.ContainsFunc(w.waiting, func(j *work) bool {
-		return j != first && j.spec.Priority == first.spec.Priority && (j.agedAnew() || w.sharesDecide(j, first) || w.levelsDecide(j, first) || (j.rankAt-first.rankAt).Abs() < near) && j.could(h) && h.takes(j.owner) && !j.overQuota(h)
+		return j != first && (w.overdue(j) || j.told() == first.told() && (j.agedAnew() || w.sharesDecide(j, first) || w.levelsDecide(j, first) || (j.rankAt-first.rankAt).Abs() < near)) && j.could(h) && h.takes(j.owner) && !j.overQuota(h)
 	})
 }
 
 // sharesDecide says whether what users have used may put a job before the first one, whatever their ages. How much that
 // is, each host counts for itself. And if the first one has run before, another one may have got its turn meanwhile.
 func (w *world) sharesDecide(j, first *work) bool {
-	return w.opt.shares.On() && j.spec.Priority == first.spec.Priority &&
+	return w.opt.shares.On() && j.told() == first.told() &&
 		(j.user != first.user || j.spec.Project != first.spec.Project || first.turnAt > 0)
 }
 
@@ -148,6 +148,19 @@ func (w *world) sharesDecide(j, first *work) bool {
 func (w *world) levelsDecide(j, first *work) bool {
 	unknown := func(j *work) bool { return !j.leveled || len(j.tries) > 0 }
 	return w.opt.order != lease.ByAge && (j.level < first.level || unknown(j) || unknown(first))
+}
+
+// told is the priority by which hosts order the job: the highest one if it has waited for too long.
+func (j *work) told() int {
+	if j.leveled {
+		return j.priority
+	}
+	return j.spec.Priority
+}
+
+// overdue says whether the job may go before all others because it has waited for long. Its owner decides when.
+func (w *world) overdue(j *work) bool {
+	return w.opt.maxWait > 0 && w.now-j.acceptAt >= w.opt.maxWait
 }
 
 // closedWhy is why the host gives the job nothing for a good reason.

@@ -33,7 +33,8 @@ type work struct {
 	acceptAt time.Duration
 	rankAt   time.Duration // by which it is ranked in one look
 	bornAt   time.Duration // as its owner tells
-	level    int           // likewise, in its newest offer
+	priority int           // likewise, in its newest offer; see told
+	level    int           // likewise
 	leveled  bool          // it was offered
 	bornIn   int           // in which of its lives: its clock may have been set since
 	state    job.State

@@ -28,6 +28,7 @@ type options struct {
 	sampling  time.Duration
 	shares    share.Weights // of all daemons; the zero value: usage does not count
 	order     lease.OrderBy // of all owners
+	maxWait   time.Duration // likewise
 	maxOffers int           // of one task to one host in a virtual minute; 0: the default
 }
 
@@ -102,7 +103,7 @@ func (p *proc) work() *work     { return p.h.ref().works[p.j.index] }
 func (w *world) tuned(cfg *scheduler.Config) {
 	usual := scheduler.DefaultConfig()
 	cfg.KeepEnded, cfg.KeepWhole, cfg.SaveEvery, cfg.MaxJobs = usual.KeepEnded, usual.KeepWhole, 0, usual.MaxJobs
-	cfg.Order = w.opt.order
+	cfg.Order, cfg.MaxWait = w.opt.order, w.opt.maxWait
 	if w.opt.keepEnded > 0 {
 		cfg.KeepEnded = w.opt.keepEnded
 	}

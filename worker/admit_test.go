@@ -234,7 +234,7 @@ func TestLogLinesAreEffects(t *testing.T) {
 		return worker.Line{}
 	}
 	line("devices of a running attempt cannot be held")
-	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Xid: 79}})
+	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Severity: gpu.SeverityDevice, Text: "xid 79"}})
 	if l := line("device put into quarantine"); l.Level != slog.LevelError || len(l.Attrs) != 2 || l.Attrs[0].String() != "device=GPU-b" {
 		t.Fatalf("line = %+v", l)
 	}

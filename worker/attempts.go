@@ -93,18 +93,13 @@ func (s *attempts) launch(now Moment, a *attempt) {
 	spec := a.rec.File.Spec()
 	spec.Resources = a.rec.Need
 	s.turn.out.Start = append(s.turn.out.Start, Task{
-		Attempt: a.rec.Attempt, Spec: spec, Number: number(&a.rec), Index: indexOf(&a.rec), User: a.rec.User, Devices: a.rec.Devices, Simulated: s.simulated(a.rec.Devices),
-		Env: s.health.devices.environment(*s.cfg, a.rec), Hostfile: hostfile(s.cfg, &a.rec),
+		Attempt: a.rec.Attempt, Spec: spec, Number: number(&a.rec), Index: indexOf(&a.rec), User: a.rec.User, Devices: a.rec.Devices,
+		Env: Environment(*s.cfg, a.rec), Hostfile: hostfile(s.cfg, &a.rec),
 		Deadline: a.deadline, Hold: a.rec.Hold,
 		TimeLimit: spec.TimeLimit.D(), Grace: spec.GraceOr(), Warning: spec.Warning(),
 	})
 	s.turn.log(slog.LevelDebug, "attempt starts",
 		slog.String("attempt", a.rec.Attempt.String()), slog.String("user", a.rec.User), slog.Any("devices", a.rec.Devices))
-}
-
-// simulated reports whether any of the devices is simulated.
-func (s *attempts) simulated(uuids []string) bool {
-	return slices.ContainsFunc(s.cfg.Profile.GPUs, func(d gpu.Device) bool { return d.Simulated && slices.Contains(uuids, d.UUID) })
 }
 
 // end asks the driver to stop an attempt that was started. It does not wait for the disk, because stopping a task is
@@ -143,6 +138,9 @@ func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
 	if a.offer != nil { // else a restart has lost what the offer said, and no task of its priority ends it
 		m := &a.offer.msg
 		a.work, a.offered, a.width = m.Work, m.Level, lease.Width(m.Need, m.Gang)
+		if m.Priority == job.MaxPriority { // it keeps the highest one that it had while it waited, whatever its job has
+			a.priority = m.Priority
+		}
 	}
 	s.account.yield(a.priority, a.level, &a.rec, 1)
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
@@ -62,7 +61,7 @@ func TestNothingGrows(t *testing.T) {
 		}
 		if n%50 == 0 { // hellos, faults and refusals of all kinds
 			h.says(p, lease.Owns{Groups: []lease.GroupEpoch{{Group: g, Epoch: epoch(1)}}}, lease.Owns{Groups: []lease.GroupEpoch{{Group: g, Epoch: epoch(1)}}})
-			h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: 79}}, worker.DeviceRestored{UUID: "GPU-a"}, worker.Drain{})
+			h.round(fault(gone), worker.DeviceRestored{UUID: "GPU-a"}, worker.Drain{})
 			big := theirs(g, 2_000_000+n, 2_000_000+n, gpus(2))
 			h.says(p, big, theirs(g, 3_000_000+n, n, gpus(1)))
 			h.pass(2 * lease.MaxOfferWait)
@@ -101,7 +100,7 @@ func TestNothingGrows(t *testing.T) {
 // Events that are repeated many times do not set a timer each.
 func TestRepeatedEventsDoNotAddTimers(t *testing.T) {
 	for name, swarm := range map[string]func(h *host){
-		"faults": func(h *host) { h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: 79}}) },
+		"faults": func(h *host) { h.round(fault(gone)) },
 		"new epochs": func(h *host) {
 			e := h.claims[group].Epoch
 			e.Term++

@@ -32,6 +32,8 @@ type Config struct {
 	Inherit map[string]string
 	// NotForOthers are accounts of this host whose names the jobs of other hosts may not use, each with the reason.
 	NotForOthers map[string]string
+	// LookUp says that tasks run as their users: offers for users without an account on this host are declined.
+	LookUp bool
 	// IP is the address of this host as its tasks see it.
 	IP string
 	// FirstPort and LastPort are the range of the ports that gangs get. It should be outside the ephemeral range.
@@ -75,6 +77,8 @@ func (c *Config) refuses(from job.Peer, user string) string {
 	switch only := c.Profile.OnlyUser; {
 	case only != "" && user != only:
 		return "this node runs only tasks of " + only
+	case c.Profile.NoRoot && user == lease.Root:
+		return "this node runs no tasks of root; its daemon needs --allow-root"
 	case from != c.Profile.Peer:
 		return c.NotForOthers[user]
 	}

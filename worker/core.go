@@ -82,6 +82,7 @@ func NewCore(cfg Config) (*Core, error) {
 	c.offers = &offers{
 		cfg: c.cfg, turn: c.turn, account: c.account, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases,
 		attempts: c.attempts, reservations: c.reservations, wounds: c.wounds, preemption: c.preemption, availability: c.availability,
+		residents: newResidents(c.cfg, c.turn),
 	}
 	c.starts = &starts{
 		cfg: c.cfg, turn: c.turn, ledger: c.ledger, sessions: c.sessions, reports: c.reports, queue: c.queue, leases: c.leases,
@@ -130,10 +131,12 @@ func (c *Core) take(now Moment, ev Event) {
 		c.starts.admitted(now, e)
 	case PortFound:
 		c.reservations.portFound(now, e)
+	case LookedUp:
+		c.offers.lookedUp(now, e)
 	case StopFailed:
 		c.attempts.stopFailed(now, e.Attempt)
 	case DeviceStatus:
-		c.health.devices.mps = e.MPS
+		c.health.devices.tasks = e.Tasks
 		c.attempts.returned(now, c.health.devices.status(now, e.Devices))
 	case DeviceFault:
 		c.health.devices.reported(now, e.Fault)
@@ -162,6 +165,7 @@ func (c *Core) message(now Moment, from job.Peer, msg lease.ToWorker) {
 	case lease.Offer:
 		c.offers.offer(now, from, m)
 	case lease.Release:
+		c.offers.residents.drop(from, m.Offer)
 		c.reservations.release(from, m)
 	case lease.Start:
 		c.starts.start(now, from, m)
@@ -211,6 +215,7 @@ func (c *Core) Saved(now Moment, err error) Effects {
 	if c.account.meter.due {
 		c.availability.tellUsage(c.sessions.peers)
 	}
+	c.drain.settle()
 	out := c.turn.end()
 	out.Want, out.Unwant = c.sessions.take()
 	if c.turn.keep {
@@ -282,6 +287,7 @@ func (c *Core) down(p job.Peer) {
 	}
 	c.account.quotas.refusals.forget(p)
 	c.reports.forecasts.forget(p)
+	c.offers.residents.drop(p, 0)
 	c.queue.dropPeer(p)
 	c.reservations.disconnected(p)
 }

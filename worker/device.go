@@ -4,6 +4,7 @@ package worker
 // memory of an ended task is free again.
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -19,22 +20,21 @@ import (
 type device struct {
 	gpu.Device
 	quarantine  map[cause]string // why no task gets it; empty: it is not in quarantine
-	foreign     map[int]bool     // PIDs on it when no task held it
+	foreign     map[int]bool     // PIDs of others on it
 	idle        job.Size         // memory in use when neither a task nor a process used it; -1: unknown
+	rest        job.Size         // memory in use that no listed process had, when no task held it
+	taken       job.Size         // memory that others have
 	breaker     breaker
 	brokenUntil BootTime // the end of the quarantine for causeBreaker
 	faults      faults
 }
-
-// unlisted is how much memory a device itself may use. If more is in use without a listed process, it counts as taken.
-const unlisted = job.Size(1 << 30)
 
 // devices are the GPUs of this host.
 type devices struct {
 	turn    *turn
 	account *account
 	by      map[string]*device // by UUID
-	mps     string             // pipe directory of NVIDIA's multi-process service; empty: it does not run
+	tasks   map[int]bool       // whether processes are those of tasks, by PID; one that is missing is not known
 }
 
 // update replaces the list of devices by that of a profile, and returns the new ones. A device that is gone is dropped
@@ -142,39 +142,36 @@ func (ds *devices) status(now Moment, list []gpu.Status) map[string]bool {
 	return back
 }
 
-// use records how much of a device is used by programs that muster did not start: all that is in use while no task holds
-// the device. It returns whether ended tasks have left nothing on the device.
+// use records how much of a device is used by programs that muster did not start. It returns whether ended tasks have left
+// nothing on the device.
 func (ds *devices) use(d *device, s gpu.Status) (back bool) {
-	back = true
-	for _, p := range s.Processes {
-		back = back && d.foreign[p.PID]
-	}
-	if len(s.Processes) == 0 && d.idle >= 0 && ds.mps == "" { // a server of MPS keeps its memory
+	_, stuck := d.quarantine[causeMemory]
+	held := ds.account.holders[d.UUID] > 0
+	u := memoryUseOf(s, ds.tasks, d.foreign, !held && !stuck)
+	back = !u.tasks
+	switch {
+	case s.Served: // a service keeps its memory
+	case len(s.Processes) > 0:
+		back = back && u.rest <= d.rest+reserve
+	case d.idle >= 0:
 		back = s.MemoryUsed <= d.idle+gpu.ForeignLimit
 	}
-	_, stuck := d.quarantine[causeMemory]
-	switch {
-	case stuck && back:
+	if stuck && back {
 		ds.clear(d, causeMemory)
-	case ds.account.holders[d.UUID] > 0 || stuck:
+	}
+	d.foreign = u.pids
+	if !held && (back || !stuck) {
+		d.rest = u.rest
+		if len(s.Processes) == 0 {
+			d.idle = s.MemoryUsed
+		}
+	}
+	taken := u.taken(ds.account.capacity.gpus.Held(d.UUID), d.rest)
+	if held && taken == d.taken {
 		return back
 	}
-	d.foreign = nil
-	var used job.Size
-	for _, p := range s.Processes {
-		if d.foreign == nil {
-			d.foreign = map[int]bool{}
-		}
-		d.foreign[p.PID] = true
-		used += p.Memory
-	}
-	if len(s.Processes) == 0 {
-		d.idle = s.MemoryUsed
-		if s.MemoryUsed > unlisted {
-			used = s.MemoryUsed
-		}
-	}
-	ds.account.capacity.gpus.Foreign(d.UUID, used)
+	d.taken = taken
+	ds.account.capacity.gpus.Foreign(d.UUID, taken)
 	ds.account.freeChanged()
 	ds.turn.arbitrate = true
 	return back
@@ -209,20 +206,19 @@ func (ds *devices) notBack(uuid string, a job.Attempt) {
 // than the number of the error.
 func (ds *devices) reported(now Moment, f gpu.Fault) {
 	ds.turn.out.Poll = true
-	text, bad := deviceFaults[f.Xid]
 	switch {
-	case slices.Contains(programFaults, f.Xid):
+	case f.Severity == gpu.SeverityProgram:
 		return
-	case !bad:
-		ds.turn.log(slog.LevelWarn, "a device reported an error", slog.String("device", f.UUID), slog.Uint64("xid", f.Xid))
+	case f.Severity != gpu.SeverityDevice:
+		ds.turn.log(slog.LevelWarn, "a device reported an error", slog.String("device", f.UUID), slog.String("error", lease.Clip(f.Text)))
 		return
 	case f.UUID == "":
-		ds.turn.log(slog.LevelError, "fault of a device that the driver does not name", slog.Uint64("xid", f.Xid))
+		ds.turn.log(slog.LevelError, "fault of a device that the driver does not name", slog.String("error", lease.Clip(f.Text)))
 		return
 	}
 	for _, uuid := range slices.Sorted(maps.Keys(ds.by)) {
 		if d := ds.by[uuid]; uuid == f.UUID || d.Parent == f.UUID {
-			ds.fault(now, d, fmt.Sprintf("xid %d (%s)", f.Xid, text))
+			ds.fault(now, d, cmp.Or(lease.Clip(f.Text), "the driver reported a fault"))
 		}
 	}
 }
@@ -250,7 +246,7 @@ func (ds *devices) armProbe(d *device) {
 	}
 }
 
-// probe checks the newest status of a device. New memory errors are a fault even if no Xid error reported them. The
+// probe checks the newest status of a device. New memory errors are a fault even if nothing else reported them. The
 // quarantine for a fault ends if no task holds the device, the driver reports it as healthy, and the pause is over.
 func (ds *devices) probe(now Moment, d *device, s gpu.Status) {
 	if errors := d.faults.newErrors(s); errors > 0 {

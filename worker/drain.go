@@ -18,6 +18,7 @@ type drainState struct {
 	attempts *attempts
 	now      Drain
 	deadline *timer
+	drained  bool // no task holds a GPU, and none gets one before the drain ends
 }
 
 // set begins, changes or ends a drain. The end of a drain also resets the health of the host and its devices, because a
@@ -29,6 +30,13 @@ func (d *drainState) set(now Moment, to Drain) {
 	d.arm(now)
 	if !to.On {
 		d.health.reset()
+	}
+}
+
+// settle reports a change of drained.
+func (d *drainState) settle() {
+	if drained := d.now.On && len(d.attempts.account.holders) == 0; drained != d.drained {
+		d.drained, d.turn.out.Drained = drained, &drained
 	}
 }
 

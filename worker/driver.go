@@ -49,10 +49,8 @@ type Task struct {
 	Index   int      // in the array; without an array the same as Number
 	User    string   // name of the user who submitted it
 	Devices []string // GPU UUIDs
-	// Simulated says that the Devices are simulated.
-	Simulated bool
-	// Env is the environment, sorted. The driver adds MUSTER_SCRATCH and MUSTER_HOSTFILE. If it runs the task as another
-	// user, it also sets HOME and USER.
+	// Env is the environment, sorted. The driver adds MUSTER_SCRATCH, MUSTER_HOSTFILE and the variables by which a program
+	// finds its GPUs. If it runs the task as another user, it also sets HOME and USER.
 	Env      []string
 	Hostfile string // content of the file that MUSTER_HOSTFILE names
 	// Files, if set, is a directory with the uploaded files, owned by the task's user and on the same file system as the

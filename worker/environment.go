@@ -38,8 +38,8 @@ func indexOf(rec *lease.Record) int {
 }
 
 // Environment returns the environment of an attempt as sorted NAME=VALUE words, without the variables that the driver
-// adds. The user's variables override inherited ones. Muster's own variables override both, because devices and fencing
-// depend on them.
+// adds, which are also those by which a program finds its GPUs. The user's variables override inherited ones. Muster's own
+// variables override both, because fencing depends on them.
 func Environment(cfg Config, rec lease.Record) []string {
 	env := map[string]string{}
 	spec := rec.File.Spec()
@@ -52,20 +52,17 @@ func Environment(cfg Config, rec lease.Record) []string {
 	for k, v := range spec.Params {
 		env["MUSTER_PARAM_"+strings.ToUpper(k)] = v
 	}
-	devices, nodes := strings.Join(rec.Devices, ","), addresses(&cfg, &rec)
+	nodes := addresses(&cfg, &rec)
 	maps.Copy(env, map[string]string{
-		"MUSTER_JOB_ID":          string(rec.Attempt.Job),
-		"MUSTER_JOB_NAME":        spec.Name,
-		"MUSTER_TASK":            strconv.Itoa(number(&rec)),
-		"MUSTER_ATTEMPT":         strconv.Itoa(rec.Attempt.N),
-		"MUSTER_EPOCH":           rec.Epoch.String(),
-		"MUSTER_NODE_RANK":       strconv.Itoa(rec.Element.Rank),
-		"MUSTER_NUM_NODES":       strconv.Itoa(len(nodes)),
-		"MUSTER_NODE_IPS":        strings.Join(nodes, "\n"),
-		"MUSTER_GPUS_PER_NODE":   strconv.Itoa(gpu.Count(rec.Need)),
-		"CUDA_VISIBLE_DEVICES":   devices,
-		"NVIDIA_VISIBLE_DEVICES": devices,
-		"CUDA_DEVICE_ORDER":      "PCI_BUS_ID",
+		"MUSTER_JOB_ID":        string(rec.Attempt.Job),
+		"MUSTER_JOB_NAME":      spec.Name,
+		"MUSTER_TASK":          strconv.Itoa(number(&rec)),
+		"MUSTER_ATTEMPT":       strconv.Itoa(rec.Attempt.N),
+		"MUSTER_EPOCH":         rec.Epoch.String(),
+		"MUSTER_NODE_RANK":     strconv.Itoa(rec.Element.Rank),
+		"MUSTER_NUM_NODES":     strconv.Itoa(len(nodes)),
+		"MUSTER_NODE_IPS":      strings.Join(nodes, "\n"),
+		"MUSTER_GPUS_PER_NODE": strconv.Itoa(gpu.Count(rec.Need)),
 	})
 	if rec.Element.Array {
 		env["MUSTER_ARRAY_INDEX"], env["MUSTER_ENTRY"] = strconv.Itoa(rec.Element.Index), rec.Element.Entry

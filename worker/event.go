@@ -52,7 +52,9 @@ type (
 	// DeviceStatus is the present status of the GPUs of this host.
 	DeviceStatus struct {
 		Devices []gpu.Status
-		MPS     string // pipe directory of NVIDIA's multi-process service; empty: it does not run
+		// Tasks says of processes on the devices, by PID, whether they are those of a task. One that is missing is not
+		// known.
+		Tasks map[int]bool
 	}
 
 	// DeviceFault is an error that a GPU reported.
@@ -60,6 +62,12 @@ type (
 
 	// DeviceRestored says that a person has ended the quarantine of a GPU.
 	DeviceRestored struct{ UUID string }
+
+	// LookedUp answers a lookup: whether a user has an account on this host.
+	LookedUp struct {
+		User string
+		Is   Presence
+	}
 
 	// ProfileChanged replaces the profile of this host.
 	ProfileChanged struct{ Profile lease.Profile }
@@ -81,6 +89,16 @@ type (
 	}
 )
 
+// Presence says whether a user has an account on this host.
+type Presence int
+
+// The answers of a lookup.
+const (
+	Unknown Presence = iota // it failed, or there was none yet
+	Present
+	Absent
+)
+
 func (Up) workerEvent()             {}
 func (Down) workerEvent()           {}
 func (Message) workerEvent()        {}
@@ -91,6 +109,7 @@ func (StopFailed) workerEvent()     {}
 func (DeviceStatus) workerEvent()   {}
 func (DeviceFault) workerEvent()    {}
 func (DeviceRestored) workerEvent() {}
+func (LookedUp) workerEvent()       {}
 func (ProfileChanged) workerEvent() {}
 func (LimitsChanged) workerEvent()  {}
 func (SharesChanged) workerEvent()  {}
@@ -130,11 +149,15 @@ type Effects struct {
 	Send   []Outgoing
 	// Poll requests a DeviceStatus soon.
 	Poll bool
+	// Drained says that from now on no task needs the GPUs of this host, or that some may again; nil: no change.
+	Drained *bool
 	// Admit are questions to the host's policy. Each is answered with an Admitted event. Until then the attempt is
 	// neither started nor refused.
 	Admit []Admission
 	// Ports are searches for a port. Each is answered with a PortFound. Until then the Commit is not sent.
 	Ports []PortSearch
+	// LookUp are users whose accounts are to be looked up. Each is answered with a LookedUp, now or later.
+	LookUp []string
 }
 
 // Line is one line for the log.

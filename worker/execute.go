@@ -28,6 +28,9 @@ func (x *executor) carryOut(ctx context.Context, e Effects) {
 	x.send(e)
 	x.admit(e.Admit)
 	x.search(e.Ports)
+	if len(e.LookUp) > 0 && x.parts.LookUp != nil {
+		x.parts.LookUp(e.LookUp)
+	}
 }
 
 // search looks for ports.
@@ -138,5 +141,8 @@ func (x *executor) send(e Effects) {
 	}
 	if e.Poll && x.parts.Poll != nil {
 		x.parts.Poll()
+	}
+	if e.Drained != nil && x.parts.Drained != nil {
+		x.parts.Drained(*e.Drained)
 	}
 }

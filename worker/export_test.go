@@ -46,6 +46,9 @@ func Refusals(c *Core) int {
 	return n
 }
 
+// Residents returns how many users a core remembers as looked up.
+func Residents(c *Core) int { return len(c.offers.residents.of) }
+
 // Sizes returns the lengths of all slices and maps in a core, by the path of their fields. Lengths with the same path
 // are added up.
 func Sizes(c *Core) map[string]int {

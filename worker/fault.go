@@ -1,6 +1,6 @@
 package worker
 
-// Faults: the errors that a GPU reports, which of them put it into quarantine, and how long the quarantine lasts.
+// Faults: the errors of a GPU, and how long they keep it in quarantine. Its driver says which errors are of the GPU itself.
 
 import (
 	"math"
@@ -28,20 +28,6 @@ const (
 	// faultForgotten is how long a GPU must be without faults for earlier ones to be forgotten.
 	faultForgotten = 24 * time.Hour
 )
-
-// deviceFaults are the Xid errors that put a GPU into quarantine, after NVIDIA's catalogue: those whose remedy is a reset of
-// the GPU or more, and those of NVLink, whose remedy depends on details that only the driver knows.
-var deviceFaults = map[uint64]string{
-	46: "stopped processing", 48: "double-bit memory error", 62: "micro-controller halted", 63: "memory row or page retired",
-	64: "memory row or page could not be retired", 74: "NVLink error", 79: "fallen off the bus", 94: "contained memory error",
-	95: "uncontained memory error", 109: "context switch timed out", 110: "security fault", 119: "firmware does not answer",
-	120: "firmware error", 136: "NVLink training failed", 140: "unrecovered memory error", 143: "initialization failed",
-	144: "NVLink error", 145: "NVLink error", 146: "NVLink error", 147: "NVLink error", 148: "NVLink error", 149: "NVLink error",
-	150: "NVLink error", 155: "NVLink error", 156: "resource retired", 158: "fatal timeout",
-}
-
-// programFaults are the Xid errors that a program causes. They say nothing about the GPU.
-var programFaults = []uint64{13, 31, 43, 45, 68}
 
 // pause returns the minimum length of the quarantine after the newest fault.
 func (f *faults) pause() time.Duration {

@@ -15,9 +15,12 @@ import (
 
 func quarantine(h *host) string { return h.core.View().Quarantined["GPU-a"] }
 
-func xid(n uint64) worker.DeviceFault {
-	return worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: n}}
+// fault is an error of the first GPU itself.
+func fault(text string) worker.DeviceFault {
+	return worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Text: text, Severity: gpu.SeverityDevice}}
 }
+
+const gone = "xid 79 (fallen off the bus)"
 
 // statusOf returns a status of both GPUs, with s for the first.
 func statusOf(s gpu.Status) worker.DeviceStatus {
@@ -25,23 +28,24 @@ func statusOf(s gpu.Status) worker.DeviceStatus {
 	return worker.DeviceStatus{Devices: []gpu.Status{s, {UUID: "GPU-b", Health: gpu.Healthy}}}
 }
 
-func TestXidPolicy(t *testing.T) {
-	for _, n := range []uint64{13, 31, 43, 45, 68, 1, 32, 92, 154, 157} {
+// The driver says which errors are of the GPU itself. It is asked for its status after every error.
+func TestSeverityOfFaults(t *testing.T) {
+	for _, severity := range []gpu.Severity{gpu.SeverityProgram, gpu.SeverityUnknown, "of a newer driver"} {
 		h, _ := real(t)
-		if e := h.round(xid(n)); !e.Poll {
-			t.Errorf("xid %d: the driver is not asked", n)
+		if e := h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Code: 79, Text: gone, Severity: severity}}); !e.Poll {
+			t.Errorf("%q: the driver is not asked", severity)
 		}
 		if why := quarantine(h); why != "" {
-			t.Errorf("xid %d puts a GPU into quarantine: %s", n, why)
+			t.Errorf("%q puts a GPU into quarantine: %s", severity, why)
 		}
 	}
-	for _, n := range []uint64{46, 48, 62, 63, 64, 74, 79, 94, 95, 109, 110, 119, 120, 136, 140, 143, 144, 145, 146, 147, 148, 149, 150, 155, 156, 158} {
+	for text, want := range map[string]string{gone: gone, "": "the driver reported a fault"} {
 		h, _ := real(t)
-		if e := h.round(xid(n)); !e.Poll {
-			t.Errorf("xid %d: the driver is not asked", n)
+		if e := h.round(fault(text)); !e.Poll {
+			t.Errorf("%q: the driver is not asked", text)
 		}
-		if why := quarantine(h); !strings.HasPrefix(why, "xid ") {
-			t.Errorf("xid %d does not put the GPU into quarantine: %q", n, why)
+		if why := quarantine(h); why != want {
+			t.Errorf("%q does not put the GPU into quarantine: %q", text, why)
 		}
 	}
 }
@@ -49,7 +53,7 @@ func TestXidPolicy(t *testing.T) {
 // What the driver says counts, even if the number of the error does not.
 func TestRequestedRecoveryIsAQuarantine(t *testing.T) {
 	h, _ := real(t)
-	h.round(xid(31))
+	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Severity: gpu.SeverityProgram}})
 	h.round(statusOf(gpu.Status{Health: gpu.Unhealthy, Detail: "its driver asks for a recovery: reset the GPU", Recovery: gpu.RecoveryReset}))
 	if why := quarantine(h); !strings.Contains(why, "reset the GPU") {
 		t.Fatalf("quarantine = %q", why)
@@ -63,7 +67,7 @@ func TestRequestedRecoveryIsAQuarantine(t *testing.T) {
 func TestProbeEndsTheQuarantine(t *testing.T) {
 	healthy := statusOf(gpu.Status{Health: gpu.Healthy})
 	h, _ := real(t)
-	h.round(xid(79))
+	h.round(fault(gone))
 	for name, s := range map[string]gpu.Status{
 		"too early": {Health: gpu.Healthy}, "unhealthy": {Health: gpu.Unhealthy, Detail: "lost"}, "no answer": {Health: gpu.Unknown},
 	} {
@@ -83,7 +87,7 @@ func TestProbeEndsTheQuarantine(t *testing.T) {
 	}
 	// The pause after the second fault is twice as long. Many reports of one fault count once.
 	for range 10 {
-		h.round(xid(79))
+		h.round(fault(gone))
 	}
 	h.pass(119 * time.Second)
 	h.round(healthy)
@@ -97,7 +101,7 @@ func TestProbeEndsTheQuarantine(t *testing.T) {
 	}
 	// After a day without faults the earlier ones are forgotten.
 	h.pass(25 * time.Hour)
-	h.round(xid(74))
+	h.round(fault("xid 74"))
 	h.pass(61 * time.Second)
 	h.round(healthy)
 	if why := quarantine(h); why != "" {
@@ -109,13 +113,13 @@ func TestProbeEndsTheQuarantine(t *testing.T) {
 func TestPauseIsShorterIfNoRecoveryIsNeeded(t *testing.T) {
 	noRecovery := statusOf(gpu.Status{Health: gpu.Healthy, Recovery: gpu.RecoveryNone})
 	h, _ := real(t)
-	h.round(xid(94))
+	h.round(fault("xid 94"))
 	h.pass(11 * time.Second)
 	h.round(noRecovery)
 	if why := quarantine(h); why != "" {
 		t.Fatalf("quarantine = %q", why)
 	}
-	h.round(xid(94))
+	h.round(fault("xid 94"))
 	h.pass(30 * time.Second)
 	h.round(noRecovery)
 	if quarantine(h) == "" {
@@ -128,7 +132,7 @@ func TestFaultWhileATaskRuns(t *testing.T) {
 	h, s := real(t)
 	a := attempt(1, 1)
 	h.run(amy, 1, a, s, gpus(2))
-	h.round(xid(94))
+	h.round(fault("xid 94"))
 	for range 4 {
 		h.pass(time.Minute)
 		h.round(statusOf(gpu.Status{Health: gpu.Healthy, Recovery: gpu.RecoveryNone}))
@@ -172,7 +176,7 @@ func TestNewMemoryErrorsAreAFault(t *testing.T) {
 // Nothing is held back for an offer that cannot fit before a GPU is repaired.
 func TestNothingIsHeldBackForAnOfferThatNeedsARepair(t *testing.T) {
 	h, _ := real(t)
-	h.round(xid(79))
+	h.round(fault(gone))
 	waits := offer(1, attempt(1, 1), gpus(2))
 	waits.Wait = time.Minute
 	h.says(amy, waits)
@@ -187,7 +191,7 @@ func TestFaultOfASplitCard(t *testing.T) {
 	cfg := config(3)
 	cfg.Profile.GPUs[0].Parent, cfg.Profile.GPUs[1].Parent = "GPU-card", "GPU-card"
 	h := newHost(t, cfg)
-	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-card", Xid: 95}})
+	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-card", Severity: gpu.SeverityDevice, Text: "xid 95 (uncontained memory error)"}})
 	if v := h.core.View(); len(v.Quarantined) != 2 || len(v.Free.GPUs) != 1 {
 		t.Fatalf("view = %+v", v)
 	}

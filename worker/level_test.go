@@ -14,13 +14,19 @@ import (
 // leveled starts a task by an offer with a level.
 func (f *filled) leveled(preemptible bool, level int, w lease.Work) job.Attempt {
 	f.t.Helper()
+	return f.offered(50, preemptible, level, w)
+}
+
+// offered starts a task of a job with the priority 50 by an offer with another one.
+func (f *filled) offered(priority int, preemptible bool, level int, w lease.Work) job.Attempt {
+	f.t.Helper()
 	f.pass(time.Second)
 	f.n++
 	a := attempt(f.n, 1)
 	m := start(f.n, a, f.session, gpus(1))
 	m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible = 50, preemptible })
 	o := offer(f.n, a, gpus(1))
-	o.Priority, o.Level, o.Work = 50, level, w
+	o.Priority, o.Level, o.Work = priority, level, w
 	f.says(amy, o)
 	f.says(amy, m)
 	f.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: int(f.n)})
@@ -69,5 +75,24 @@ func TestVictimsByLevel(t *testing.T) {
 				t.Errorf("ended: %v, want %t", stops, c.ends)
 			}
 		})
+	}
+}
+
+// A task that was offered with the highest priority, because it had waited for long, keeps that while it runs, whatever
+// its job says. A lower one that its owner tells gains nothing.
+func TestVictimsThatWereOverdue(t *testing.T) {
+	for _, w := range []lease.Work{{}, {By: lease.ByAttained, Time: lease.MaxWork}, {By: lease.ByRemaining, Time: lease.MaxWork}} {
+		for offered, ends := range map[int]bool{99: true, job.MaxPriority: false} {
+			f := newFilled(t, 1)
+			a := f.offered(offered, true, 0, w)
+			f.pass(100 * time.Hour)
+			f.n++
+			m := offer(f.n, attempt(f.n, 1), gpus(1))
+			m.Priority, m.Wait, m.Preempt, m.Work.By = job.MaxPriority, time.Minute, true, w.By
+			stops := f.says(amy, m).Stop
+			if (len(stops) == 1 && stops[0].Attempt == a) != ends || len(stops) > 1 {
+				t.Errorf("%s, offered with %d: ended: %v, want %t", w.By, offered, stops, ends)
+			}
+		}
 	}
 }

@@ -393,13 +393,11 @@ func TestForeignMemoryCountsAsTaken(t *testing.T) {
 func TestFaultsAndHealth(t *testing.T) {
 	h, _ := real(t)
 	free := func() int { return len(h.core.View().Free.GPUs) }
-	for _, xid := range []uint64{13, 31, 43, 45, 68} {
-		h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: xid}})
-	}
+	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Severity: gpu.SeverityProgram}})
 	if free() != 2 {
 		t.Fatal("an error of a program puts a device into quarantine")
 	}
-	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-a", Xid: 79}})
+	h.round(fault(gone))
 	bad := status(nil, nil)
 	bad.Devices[0].Health, bad.Devices[0].Detail = gpu.Unhealthy, "ecc"
 	h.round(bad)

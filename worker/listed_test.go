@@ -22,7 +22,7 @@ func (h *host) lists(all []gpu.Device) {
 func TestQuarantineOfALostAndFoundGPU(t *testing.T) {
 	h, _ := real(t)
 	all := h.cfg.Profile.GPUs
-	h.round(xid(79))
+	h.round(fault(gone))
 	h.lists(all[1:])
 	if v := h.core.View(); len(v.Free.GPUs) != 1 || v.Free.GPUs[0].UUID != "GPU-b" {
 		t.Fatalf("without GPU-a: free = %+v", v.Free.GPUs)
@@ -44,7 +44,7 @@ func TestQuarantineOfALostAndFoundGPU(t *testing.T) {
 func TestQuarantineOfAGPUThatIsListedLater(t *testing.T) {
 	h, _ := real(t)
 	all := h.cfg.Profile.GPUs
-	h.round(xid(79))
+	h.round(fault(gone))
 	h.cfg.Profile.GPUs = nil
 	h.boot()
 	h.lists(all)

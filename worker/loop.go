@@ -189,8 +189,10 @@ func (l *Loop) Deliver(from job.Peer, m lease.ToWorker) { l.deliver(Message{From
 // Driven delivers an event of the driver.
 func (l *Loop) Driven(e DriverEvent) { l.deliver(e) }
 
-// Devices delivers the status of all GPUs, and the pipe directory of MPS, or "" if MPS does not run.
-func (l *Loop) Devices(s []gpu.Status, mps string) { l.deliver(DeviceStatus{Devices: s, MPS: mps}) }
+// Devices delivers the status of all GPUs; see DeviceStatus.
+func (l *Loop) Devices(s []gpu.Status, tasks map[int]bool) {
+	l.deliver(DeviceStatus{Devices: s, Tasks: tasks})
+}
 
 // Fault delivers an error that a GPU reported.
 func (l *Loop) Fault(f gpu.Fault) { l.deliver(DeviceFault{Fault: f}) }
@@ -209,6 +211,9 @@ func (l *Loop) ChangeProfile(change func(*lease.Profile)) {
 	case <-l.done:
 	}
 }
+
+// TellLookedUp delivers the answer of a lookup; see Parts.LookUp.
+func TellLookedUp(l *Loop, user string, is Presence) { l.deliver(LookedUp{User: user, Is: is}) }
 
 // SetShares replaces the weights of users and projects.
 func (l *Loop) SetShares(w share.Weights) { l.deliver(SharesChanged{Weights: w}) }

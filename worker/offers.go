@@ -4,6 +4,7 @@ package worker
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -23,6 +24,7 @@ type offers struct {
 	wounds       *wounds
 	preemption   *preemption
 	availability *availability
+	residents    *residents
 	turns        *timer // fires when a turn of setting aside ends, or of sharing
 }
 
@@ -65,6 +67,13 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 		f.reports.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
 		return
 	}
+	switch is, held := f.residents.hold(now, from, m, f.offer); {
+	case held:
+		return
+	case is == Absent:
+		f.reports.declineUser(from, m)
+		return
+	}
 	if m.Firm {
 		f.reports.decline(from, m, job.Reason{Word: job.ReasonResources, Detail: "what a Commit promised to this offer is not kept any more"}, false)
 		return
@@ -76,6 +85,19 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 		return
 	}
 	f.queue.add(now, key, m, g)
+}
+
+// lookedUp takes in whether a user has an account here, and declines the queued offers of one that has none.
+func (f *offers) lookedUp(now Moment, e LookedUp) {
+	if !f.residents.answer(now, e, f.offer) {
+		return
+	}
+	for _, o := range slices.Clone(f.queue.ranked) {
+		if o.state == offerQueued && o.msg.User == e.User {
+			f.queue.remove(o)
+			f.reports.declineUser(o.key.peer, o.msg)
+		}
+	}
 }
 
 // outOfBounds returns why nothing is reserved for a scheduler now, or "".

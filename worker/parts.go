@@ -34,6 +34,9 @@ type Parts struct {
 	Adopter Adopter
 	// Poll requests a DeviceStatus soon. It must not wait. May be nil.
 	Poll func()
+	// Drained is told whether the host drains and no task holds a GPU, whenever that changes. It must not wait. May be
+	// nil.
+	Drained func(bool)
 	// Keep saves the quarantine for the next run of the daemon. It is called rarely, and the loop waits for it. May be
 	// nil.
 	Keep func(Quarantine) error
@@ -43,6 +46,9 @@ type Parts struct {
 	// Admit is the host's policy. It returns nil, or why this user's task is refused. The loop waits for it. Nil admits
 	// all tasks.
 	Admit func(user string, spec job.Spec) error
+	// LookUp looks up whether users have an account, and passes each answer to TellLookedUp. It must not wait. May be nil
+	// without Config.LookUp.
+	LookUp func(users []string)
 	// PortFree reports whether no program on this host listens on a port. Nil: all ports are free.
 	PortFree func(port int) bool
 	// Clocks is ReadClocks; tests use other clocks.

@@ -14,7 +14,7 @@ import (
 func TestFaultSurvivesARestart(t *testing.T) {
 	healthy := statusOf(gpu.Status{Health: gpu.Healthy})
 	h, _ := real(t)
-	h.round(xid(79))
+	h.round(fault(gone))
 	h.pass(20 * time.Second)
 	h.boot()
 	h.round(healthy)
@@ -43,7 +43,7 @@ func TestFaultSurvivesARestart(t *testing.T) {
 	if why := quarantine(h); why != "" {
 		t.Fatalf("in quarantine again: %q", why)
 	}
-	h.round(xid(79))
+	h.round(fault(gone))
 	h.pass(119 * time.Second)
 	h.round(healthy)
 	if quarantine(h) == "" {
@@ -73,11 +73,11 @@ func TestHealthSurvivesARestart(t *testing.T) {
 // A GPU that the driver does not list for a while is still in quarantine when it is listed again.
 func TestFaultOfAMissingGPU(t *testing.T) {
 	h, _ := real(t)
-	h.round(xid(79))
+	h.round(fault(gone))
 	all := h.cfg.Profile.GPUs
 	h.cfg.Profile.GPUs = all[1:]
 	h.boot()
-	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Xid: 74}}) // causes a write
+	h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Severity: gpu.SeverityDevice, Text: "xid 74"}}) // causes a write
 	h.cfg.Profile.GPUs = all
 	h.boot()
 	if v := h.core.View(); len(v.Quarantined) != 2 {
@@ -174,7 +174,7 @@ func TestQuarantineIsWrittenRarely(t *testing.T) {
 	}
 	n := 0
 	for range 100 {
-		if e := h.round(xid(79)); e.Keep != nil {
+		if e := h.round(fault(gone)); e.Keep != nil {
 			n++
 		}
 		h.pass(50 * time.Millisecond)

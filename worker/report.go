@@ -100,6 +100,12 @@ func (r *reports) decline(to job.Peer, m lease.Offer, why job.Reason, never bool
 	}})
 }
 
+// declineUser declines an offer because its user has no account on this host.
+func (r *reports) declineUser(to job.Peer, m lease.Offer) {
+	why := job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip("this node has no user " + m.User)}
+	r.declines = append(r.declines, decline{to: to, msg: lease.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: why, Never: true, NoUser: true}})
+}
+
 func (r *reports) sendDeclines(a *account) {
 	for _, d := range r.declines {
 		d.msg.Free = a.free()

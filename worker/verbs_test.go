@@ -206,9 +206,9 @@ func verbLimits(s *story, c stories.Command) {
 	s.round(worker.LimitsChanged{Limits: l})
 }
 
-// fault UUID xid=N.
+// fault UUID: the driver reports an error of the device itself.
 func verbFault(s *story, c stories.Command) {
-	s.round(worker.DeviceFault{Fault: gpu.Fault{UUID: c.Arg(0), Xid: uint64(c.Options.Number("xid", 79))}})
+	s.round(worker.DeviceFault{Fault: gpu.Fault{UUID: c.Arg(0), Text: gone, Severity: gpu.SeverityDevice}})
 }
 
 // status UUID [healthy=no] [mem=SIZE] [pid=N]: what the driver reports of the device now.

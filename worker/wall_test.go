@@ -144,7 +144,7 @@ func TestQuarantineOfAGPUWhenTheClockIsSet(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
 		healthy := statusOf(gpu.Status{Health: gpu.Healthy})
 		h, _ := real(t)
-		h.round(xid(79))
+		h.round(fault(gone))
 		h.pass(20 * time.Second)
 		h.set(by)
 		h.boot()
@@ -187,13 +187,13 @@ func TestPauseOfAHostWhenTheClockIsSet(t *testing.T) {
 func TestQuarantineOfAMissingGPUWhenTheClockIsSet(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
 		h, _ := real(t)
-		h.round(xid(79))
+		h.round(fault(gone))
 		all := h.cfg.Profile.GPUs
 		h.cfg.Profile.GPUs = all[1:]
 		h.boot()
 		h.set(by)
 		h.pass(10 * time.Second)
-		h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Xid: 74}}) // causes a write
+		h.round(worker.DeviceFault{Fault: gpu.Fault{UUID: "GPU-b", Severity: gpu.SeverityDevice, Text: "xid 74"}}) // causes a write
 		h.set(by)
 		h.cfg.Profile.GPUs = all
 		h.boot()

@@ -50,12 +50,9 @@ func (v exitError) Unwrap() error { return v.err }
 
 // run is the whole program: it carries out one command line and returns the exit code. An error is one line on s.err.
 func run(ctx context.Context, args []string, s streams) int {
-	app := newApp(s)
-	if n := len(args); n > 1 && args[n-1] == askCompletion {
-		for _, word := range complete(app, args[1:n-1]) {
-			fmt.Fprintln(s.out, word)
-		}
-		return exitDone
+	app := newApp(s) //nolint:contextcheck // each verb has the context of its command
+	if n := len(args); n > 1 && (args[n-1] == askCompletion || args[n-1] == askDescribed) {
+		return answerCompletion(ctx, app, args[1:n-1], args[n-1] == askDescribed)
 	}
 	err := carryOut(ctx, app, args)
 	var exit exitError
@@ -90,7 +87,7 @@ func carryOut(ctx context.Context, app *cli.App, args []string) error {
 
 // say prints an error as one line.
 func say(w io.Writer, err error) {
-	fmt.Fprintf(w, "muster: %s\n", printable(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")))
+	fmt.Fprintf(w, "muster: %s\n", printable(localTimes(strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))))
 }
 
 func newApp(s streams) *cli.App {
@@ -161,6 +158,7 @@ type (
 	jobVerbs     struct{ streams } // list, show, wait for and change jobs
 	taskVerbs    struct{ streams } // output and files of one task, and commands in it
 	clusterVerbs struct{ streams } // nodes, GPUs and members
+	watchVerbs   struct{ streams } // what happens and has happened in the cluster, and what is used
 	hostVerbs    struct{ streams } // programs that run on this host
 	programVerbs struct{ streams } // the program itself: help, version, completion
 )
@@ -168,15 +166,15 @@ type (
 // commands returns the table of verbs, in the order of help.
 func commands(s streams) []*cli.Command {
 	submit, jobs, task := submitVerbs{s, specReader{s}}, jobVerbs{s}, taskVerbs{s}
-	cluster, host, program := clusterVerbs{s}, hostVerbs{s}, programVerbs{s}
+	cluster, watch, host, program := clusterVerbs{s}, watchVerbs{s}, hostVerbs{s}, programVerbs{s}
 	return slices.Concat(
 		group("Jobs", submit.submitCommand(), submit.runCommand(), submit.allocCommand(), jobs.jobsCommand(), jobs.showCommand(), jobs.whyCommand(),
 			jobs.waitCommand(), task.logsCommand(), jobs.cancelCommand(), jobs.holdCommand(), jobs.releaseCommand(),
 			jobs.requeueCommand(), submit.offersCommand(), task.cpCommand(), task.execCommand()),
-		group("Cluster", cluster.nodesCommand(), cluster.nodeCommand(), cluster.gpusCommand(), cluster.usersCommand(), cluster.auditCommand(), cluster.peersCommand(),
-			cluster.inviteCommand(), cluster.joinCommand(), later("top"), later("events")),
-		group("This host", host.daemonCommand(), host.devCommand(), host.simulateCommand(), host.doctorCommand(), host.configCommand(),
-			program.versionCommand(), program.completionCommand(), program.helpCommand(),
+		group("Cluster", cluster.nodesCommand(), cluster.nodeCommand(), cluster.gpusCommand(), cluster.usersCommand(), watch.usageCommand(), watch.auditCommand(), watch.eventsCommand(), cluster.peersCommand(),
+			cluster.inviteCommand(), cluster.joinCommand(), watch.topCommand()),
+		group("This host", host.daemonCommand(), host.uiCommand(), host.devCommand(), host.simulateCommand(), host.doctorCommand(), host.configCommand(),
+			program.versionCommand(), program.completionCommand(), program.helpCommand(), program.manualCommand(),
 			host.runnerCommand(), host.containerRunnerCommand(), host.nvmlAgentCommand()))
 }
 
@@ -185,14 +183,6 @@ func group(name string, verbs ...*cli.Command) []*cli.Command {
 		v.Category = name
 	}
 	return verbs
-}
-
-// later returns a verb of the documented interface that this version refuses.
-func later(verb string) *cli.Command {
-	return &cli.Command{
-		Name: verb, Hidden: true, SkipFlagParsing: true,
-		Action: func(c *cli.Context) error { return usagef("%s: %w", c.Command.HelpName, job.ErrNotYet) },
-	}
 }
 
 func (v programVerbs) helpCommand() *cli.Command {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/job"
 )
 
 func TestBadCommandLines(t *testing.T) {
@@ -111,8 +113,17 @@ func TestBadCommandLines(t *testing.T) {
 		{"node show ", 2, "node \"\": want its name or id"},
 		{"node drain ..", 2, "node \"..\": want its name or id"},
 		{"jobs --socket /" + strings.Repeat("s", 107), 2, "at most 107 bytes"},
-		{"top --help", 2, "not yet in this version"},
-		{"events -f", 2, "not yet in this version"},
+		{"top", 2, "the standard input and output must be a terminal; --once prints one frame anywhere"},
+		{"top x", 2, "top: want no argument"},
+		{"top --refresh 0", 2, "--refresh 0s: want 200ms to 1h"},
+		{"top --refresh soon", 2, "--refresh:"},
+		{"top --refresh 1d", 2, "want 200ms to 1h"},
+		{"top --once --socket /nowhere/s", 1, "no daemon answers on /nowhere/s: start one with `muster daemon`"},
+		{"events --json -f", 2, "use --jsonl"},
+		{"events --sort time -f", 2, "--follow never has them all"},
+		{"events -o weather", 2, "no such column"},
+		{"events x -f", 2, "--follow is for the events of the cluster"},
+		{"events x y", 2, "at most one job id"},
 		{"simulate", 2, "simulate: there is no cluster: give --machines, or --topology"},
 		{"simulate --machines 4x8xH100-80GB,64cpu,512GiB", 2, "want one of --jobs, --synthetic and --sacct"},
 		{"simulate --machines /nowhere.csv --synthetic load:1", 2, "/nowhere.csv: no such file"},
@@ -127,7 +138,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"simulate --machines 1x,8cpu,64GiB --synthetic jobs:1;rate:1/h;gpus:0 --out /nowhere/x", 2, "--out: open /nowhere/x: no such file"},
 		{"simulate --machines 1x,8cpu,64GiB --synthetic jobs:1;rate:1/h;gpus:0 --schedulers 2", 2, "--schedulers 2: there are 1 machines"},
 		{"simulate --machines 1x,8cpu,64GiB --synthetic jobs:1;rate:1/h;gpus:0 --candidates -1", 2, "--candidates -1: want at least 1"},
-		{"simulate --machines 1x,8cpu,64GiB --synthetic jobs:1;rate:1/h;gpus:0 --until -1h", 2, "--until -1h0m0s: a time cannot be negative"},
+		{"simulate --machines 1x,8cpu,64GiB --synthetic jobs:1;rate:1/h;gpus:0 --until -1h", 2, "--until -1h: a time cannot be negative"},
 		{"simulate --compare a.json", 2, "want two files or more"},
 		{"simulate --compare /nowhere.json /nowhere.json", 2, "no such file"},
 		{"simulate a.json", 2, "files are arguments of --compare and --gates only"},
@@ -150,7 +161,7 @@ func TestBadCommandLines(t *testing.T) {
 		for name, text := range map[string]string{
 			"good.yaml": "command: [true]\n", "bad.yaml": "command: [a]\nfoo: 1\n", "big.yaml": strings.Repeat("#", 2<<20),
 			"zero.sh": "#!/bin/sh\x00\n", "latin1.sh": "#!/bin/sh\necho \xe9\n", "dos.sh": "#!/bin/sh\r\necho\r\n", "big.sh": "#!/bin/sh\n" + strings.Repeat("#", 600<<10),
-			"jobs.csv": jobColumns + "a,0,-5,1,1000,1000,0,,,\n", "wide.csv": jobColumns + "a,0,5,64,1000,1000,0,,,\n",
+			"jobs.csv": jobCSVHead + "a,0,-5,1,1000,1000,0,,,\n", "wide.csv": jobCSVHead + "a,0,5,64,1000,1000,0,,,\n",
 			"net.yaml": "nodes: [{name: a, kind: host}, {name: b, kind: host}]\nedges: []\n",
 		} {
 			if strings.Contains(c.line, "{"+name+"}") {
@@ -161,11 +172,12 @@ func TestBadCommandLines(t *testing.T) {
 		if r.code != c.code || !strings.Contains(r.err, c.want) || strings.Count(r.err, "\n") != 1 || r.stdout != "" {
 			t.Errorf("muster %.80q: exit %d, stdout %q, stderr %q; want exit %d and one line with %q", c.line, r.code, r.stdout, r.err, c.code, c.want)
 		}
+		checkError(t, c.line, r.err)
 	}
 }
 
-// jobColumns is the first line of a table of jobs.
-const jobColumns = "job,submit_s,duration_s,num_gpu,gpu_milli,cpu_milli,memory_mib,gpu_spec,class,priority\n"
+// jobCSVHead is the first line of a table of jobs.
+const jobCSVHead = "job,submit_s,duration_s,num_gpu,gpu_milli,cpu_milli,memory_mib,gpu_spec,class,priority\n"
 
 func TestArrange(t *testing.T) {
 	alone(t)
@@ -188,7 +200,7 @@ func TestArrange(t *testing.T) {
 		{"submit --hold=false prog", "submit --hold=false -- prog"},
 		{"run -GH100:2 sh -c x", "run -G=H100:2 -- sh -c x"},
 		{"cancel a - b", "cancel -- a - b"},
-		{"top -x --y z", "top -x --y z"},
+		{"runner -x --y z", "runner -x --y z"},
 		{"", ""},
 	} {
 		got, err := arrange(newApp(streams{}), append([]string{"muster"}, strings.Fields(c.line)...))
@@ -235,6 +247,14 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+func allStates() string {
+	var codes, words []string
+	for _, s := range job.States() {
+		codes, words = append(codes, s.Code()), append(words, string(s))
+	}
+	return strings.Join(append(codes, words...), " ")
+}
+
 func TestComplete(t *testing.T) {
 	alone(t)
 	for _, c := range []struct{ line, want string }{
@@ -245,8 +265,21 @@ func TestComplete(t *testing.T) {
 		{"node show --j", "--json"},
 		{"jobs --st", "--state --start"},
 		{"ps --al", "--all"},
-		{"jobs --state ", ""},
-		{"jobs --state = ", ""},
+		{"jobs --state ", allStates()},
+		{"jobs --state = ", allStates()},
+		{"jobs --state =", allStates()},
+		{"jobs --state SUC", "SUCCEEDED"},
+		{"jobs -t SUC", "SUCCEEDED"},
+		{"jobs --state=SUC", "--state=SUCCEEDED"},
+		{"jobs --state PD,SUC", "PD,SUCCEEDED"},
+		{"submit --policy s", "simple spread"},
+		{"submit --kill-on-bad-exit ", "yes no"},
+		{"daemon --log-level ", "debug info warn error"},
+		{"daemon --order ", "age attained remaining"},
+		{"invite --roles worker,", "worker,worker worker,scheduler worker,inviter"},
+		{"completion ", "bash zsh fish"},
+		{"help node dr", "drain"},
+		{"help sub", "submit"},
 		{"jobs --state = R --al", "--all"},
 		{"submit --gp", "--gpus --gpus-per-node --gpu-mem --gpu-share"},
 		{"submit prog --gp", ""},

@@ -6,18 +6,18 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/cmd/muster/table"
 )
 
 // maxAttemptRows bounds the attempts that show prints for all tasks together.
 const maxAttemptRows = 64
 
 // attemptTable writes how the attempts of the document's tasks went, for each task that had several.
-func attemptTable(out io.Writer, j api.Job) error {
+func attemptTable(out io.Writer, room int, j api.Job) error {
 	l, _ := j.Layout() // without one, tasks have their numbers
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	w := new(table.Sheet)
 	rows, left := 0, 0
 	for _, t := range j.Tasks {
 		if len(t.Attempts)+t.Older < 2 {
@@ -33,14 +33,14 @@ func attemptTable(out io.Writer, j api.Job) error {
 		rows += len(t.Attempts)
 		attemptRows(w, l.Name(t.Task), t)
 	}
-	err := w.Flush()
+	err := w.Print(out, room)
 	if left > 0 && err == nil {
 		_, err = fmt.Fprintf(out, "%d more tasks had several attempts; name tasks to see theirs, such as ID.3\n", left)
 	}
 	return err
 }
 
-func attemptRows(w io.Writer, name string, t api.Task) {
+func attemptRows(w *table.Sheet, name string, t api.Task) {
 	if t.Older > 0 {
 		row(w, name, "...", "", "", "", "", "", fmt.Sprintf("%d older %s", t.Older, plural(t.Older, "attempt", "attempts")))
 	}

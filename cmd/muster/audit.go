@@ -5,28 +5,29 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
-	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/audit"
+	"github.com/musterhq/muster/cmd/muster/table"
 	"github.com/musterhq/muster/job"
 )
 
-func (v clusterVerbs) auditCommand() *cli.Command {
+func (v watchVerbs) auditCommand() *cli.Command {
 	return &cli.Command{
 		Name: "audit", Usage: "show who did what, from where, and with what outcome",
 		Description: "Each daemon keeps a log of what it was asked to do, and of what it refused. WHO is a user and the way by which the\n" +
 			"request came: socket, http, or the name of the daemon that sent it, whose word the user then is. Entries that are\n" +
 			"too many are counted as one: +N is how many more there were. Who is no operator sees only what they did themselves.",
-		Flags: listFlags(
-			&cli.StringFlag{Name: "since", Usage: "only entries from `T` on: a duration such as 2h, or a date and time"},
-			&cli.StringFlag{Name: "user", Usage: "only what the user `U` did"},
+		Flags: shapeFlags(
+			sinceFlag("only entries"),
+			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only what `USER` did"},
+			&cli.BoolFlag{Name: "me", Usage: "only what you did yourself", DisableDefaultText: true},
 			&cli.StringFlag{Name: "action", Usage: "only the action `A`, such as submit, exec, join or revoke"},
 			&cli.StringFlag{Name: "node", Usage: "only the log of the node `N`"},
 			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "at most `N` entries, the newest; up to 1000", Value: 100}),
@@ -34,19 +35,24 @@ func (v clusterVerbs) auditCommand() *cli.Command {
 	}
 }
 
-func (v clusterVerbs) audit(c *cli.Context) error {
+func (v watchVerbs) audit(c *cli.Context) error {
 	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 		return err
 	}
 	if n := c.Int("limit"); n < 1 || n > 1000 {
 		return usagef("--limit %d: want 1 to 1000", n)
 	}
-	f := api.AuditFilter{User: c.String("user"), Action: c.String("action"), Node: c.String("node"), Limit: c.Int("limit")}
-	if text := c.String("since"); text != "" {
-		var err error
-		if f.Since, err = sinceTime(text, time.Now()); err != nil {
-			return usagef("--since %q: want a duration such as 2h, or a time such as 2026-01-02T15:04", text)
-		}
+	f := api.AuditFilter{User: c.String("user"), Mine: c.Bool("me"), Action: c.String("action"), Node: c.String("node"), Limit: c.Int("limit")}
+	if err := onlyMe(c); err != nil {
+		return err
+	}
+	var err error
+	if f.Since, err = sinceOf(c.String("since"), time.Now()); err != nil {
+		return usagef("--since: %w", err)
+	}
+	view, err := viewOf(v.streams, c, same(auditColumns()))
+	if err != nil {
+		return err
 	}
 	client, err := clientOf(c)
 	if err != nil {
@@ -57,43 +63,27 @@ func (v clusterVerbs) audit(c *cli.Context) error {
 	if err != nil {
 		return asUsage(err)
 	}
-	width := 0
-	if out, ok := v.out.(*os.File); ok && term.IsTerminal(int(out.Fd())) { //nolint:gosec // a descriptor is small
-		width = auditWhat
+	if view.form == formTable || view.form == formTemplate {
+		slices.Reverse(l.Items) // the oldest first, as a log
 	}
-	return printList(v.streams, c, l, func(w io.Writer, all []api.AuditEntry) { auditTable(w, all, width) })
+	return view.print(l)
 }
 
-// sinceTime returns a time in the past: a date and time, or a duration before now.
-func sinceTime(text string, now time.Time) (time.Time, error) {
-	if d, err := job.ParseDuration(text); err == nil {
-		return now.Add(-d.D()), nil
-	}
-	for _, form := range dateForms {
-		if t, err := time.ParseInLocation(form, text, now.Location()); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%q is no time", text)
-}
-
-// The widest cells of the table: with them a line has 80 columns.
-const (
-	auditNode = 8
-	auditWho  = 16
-	auditWhat = 25
-)
-
-// auditTable prints the oldest entry first, as a log. width bounds the last column; 0: none is bounded.
-func auditTable(w io.Writer, all []api.AuditEntry, width int) {
-	row(w, "TIME", "NODE", "WHO", "ACTION", "WHAT")
-	for i := len(all) - 1; i >= 0; i-- {
-		e := &all[i]
-		node, who, what := e.Node, auditActor(e), auditObject(e)
-		if width > 0 {
-			node, who, what = clip(node, auditNode), clip(who, auditWho), clip(what, width)
-		}
-		row(w, e.Time.Local().Format("01-02 15:04"), node, who, string(e.Action), what)
+// auditColumns are the columns of an entry of the audit log.
+func auditColumns() table.Columns[api.AuditEntry] {
+	type entry = api.AuditEntry
+	at := func(e entry) *time.Time { return &e.Time }
+	return table.Columns[entry]{
+		{Name: "time", Help: "when it was", Cell: func(e entry) string { return e.Time.Local().Format("01-02 15:04 MST") }, Order: byTime(at)},
+		{Name: "date", Help: "when it was, with the year and seconds", Level: table.Wide, Cell: func(e entry) string { return clock(&e.Time) }, Order: byTime(at)},
+		{Name: "node", Help: "the node whose log has it", Least: 6, Cell: func(e entry) string { return e.Node }},
+		{Name: "who", Help: "the user, and the way by which the request came", Least: 8, Cell: func(e entry) string { return auditActor(&e) }},
+		{Name: "action", Help: "what was asked for", Cell: func(e entry) string { return string(e.Action) }},
+		{Name: "outcome", Help: "ok, refused or failed", Level: table.Wide, Cell: func(e entry) string { return string(e.Outcome) }},
+		{Name: "reason", Help: "why it was refused", Level: table.Chosen, Cell: func(e entry) string { return dash(e.Reason) }},
+		{Name: "count", Help: "how many entries this one stands for", Level: table.Chosen, Cell: func(e entry) string { return strconv.Itoa(e.Count) }, Order: table.By(func(e entry) int { return e.Count })},
+		{Name: "object", Help: "the id of what it was about", Level: table.Chosen, IsKey: true, Cell: func(e entry) string { return dash(e.Object) }},
+		{Name: "what", Help: "what it was about, and how it ended if it was not done", Least: 10, Cell: func(e entry) string { return auditObject(&e) }},
 	}
 }
 
@@ -141,13 +131,4 @@ func auditObject(e *api.AuditEntry) string {
 		text = fmt.Sprintf("+%d %s", e.Count, text)
 	}
 	return dash(strings.TrimSpace(text))
-}
-
-// clip cuts text to a number of columns.
-func clip(s string, most int) string {
-	r := []rune(s)
-	if len(r) <= most {
-		return s
-	}
-	return string(r[:most-1]) + "…"
 }

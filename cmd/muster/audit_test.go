@@ -5,12 +5,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/audit"
+	"github.com/musterhq/muster/cmd/muster/table"
 )
 
 const auditDoc = `{"schema":"muster.audit/v1","partial":["n9"],"items":[
@@ -24,10 +24,10 @@ func TestAuditTable(t *testing.T) {
 		asked = r.URL.RawQuery
 		answer(http.StatusOK, auditDoc)(w, r)
 	}})
-	want := "TIME         NODE  WHO           ACTION  WHAT\n" +
-		"01-02 03:04  n1    amy@socket    submit  " + idA + "\n" +
-		"01-02 03:05  n1    ben@n2·[2J·x  cancel  refused (denied) " + idA + "\n" +
-		"01-02 03:06  n1    10.0.0.7      hello   +4311 refused (revoked) tranger1\n"
+	want := "TIME             NODE  WHO           ACTION  WHAT\n" +
+		"01-02 03:04 UTC  n1    amy@socket    submit  " + idA + "\n" +
+		"01-02 03:05 UTC  n1    ben@n2·[2J·x  cancel  refused (denied) " + idA + "\n" +
+		"01-02 03:06 UTC  n1    10.0.0.7      hello   +4311 refused (revoked) tranger1\n"
 	r := f.muster("audit", "--since", "2026-01-02T03:04", "--user", "amy", "--action", "submit", "--node", "n1", "-n", "7")
 	if r.stdout != want || r.code != 0 || !strings.Contains(r.err, "no answer from n9") {
 		t.Errorf("%d %s\n%s", r.code, r.err, r.stdout)
@@ -41,7 +41,10 @@ func TestAuditTable(t *testing.T) {
 	if r := f.muster("audit", "--json"); !strings.Contains(r.stdout, `"schema": "muster.audit/v1"`) || !strings.Contains(r.stdout, `"uid": 1000`) {
 		t.Errorf("%s", r.stdout)
 	}
-	for _, wrong := range [][]string{{"--since", "later"}, {"-n", "0"}, {"-n", "1001"}, {"x"}} {
+	if r := f.muster("audit", "--me"); r.code != 0 || asked != "limit=100&mine=true" {
+		t.Errorf("--me: exit %d, asked for %s", r.code, asked)
+	}
+	for _, wrong := range [][]string{{"--me", "--user", "amy"}, {"--since", "later"}, {"-n", "0"}, {"-n", "1001"}, {"x"}} {
 		if r := f.muster(append([]string{"audit"}, wrong...)...); r.code != 2 {
 			t.Errorf("%q: exit %d: %s", wrong, r.code, r.err)
 		}
@@ -52,9 +55,8 @@ func TestAuditTable(t *testing.T) {
 func TestAuditFits80Columns(t *testing.T) {
 	long := strings.Repeat("long-", 30)
 	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	auditTable(w, []api.AuditEntry{{Node: long, Entry: audit.Entry{Time: time.Now(), User: long, PeerName: long, Peer: "p", Object: long, Action: audit.DeclareDead, Outcome: audit.Refused, Code: "denied", Count: 1 << 40}}}, auditWhat)
-	if err := w.Flush(); err != nil {
+	p := table.NewPrinter(&b, auditColumns().Shown(table.Usual), 80)
+	if err := p.Rows([]api.AuditEntry{{Node: long, Entry: audit.Entry{Time: time.Now(), User: long, PeerName: long, Peer: "p", Object: long, Action: audit.DeclareDead, Outcome: audit.Refused, Code: "denied", Count: 1 << 40}}}); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {

@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -156,6 +155,10 @@ func (v clusterVerbs) peers(c *cli.Context) error {
 	if c.IsSet("restore") && c.IsSet("revoke") {
 		return usagef("--restore: not with --revoke")
 	}
+	view, err := viewOf(v.streams, c, peerColumns)
+	if err != nil {
+		return err
+	}
 	client, err := clientOf(c)
 	if err != nil {
 		return err
@@ -186,90 +189,5 @@ func (v clusterVerbs) peers(c *cli.Context) error {
 		}
 		return asUsage(client.Revoke(c.Context, p.ID, c.String("reason"), c.Bool("with-invited")))
 	}
-	return printList(v.streams, c, l, peerTable)
-}
-
-func peerTable(w io.Writer, all []api.Peer) {
-	var peers, out []api.Peer
-	for _, p := range all {
-		if p.Revoked == nil {
-			peers = append(peers, p)
-		} else {
-			out = append(out, p)
-		}
-	}
-	defer revokedTable(w, out)
-	row(w, "NAME", "STATE", "ROLES", "LAST SEEN", "ADDRESSES", "ID")
-	called := namesOf(peers, func(p api.Peer) (string, job.Peer) { return p.Name, p.ID })
-	for _, p := range peers {
-		name := called(p.Name, p.ID)
-		if p.Self {
-			name += " (here)"
-		}
-		row(w, name, string(p.State), strings.Join(p.Roles, ","), clock(p.LastSeenAt), dash(strings.Join(p.Addrs, " ")), string(p.ID))
-	}
-}
-
-// revokedTable lists the peers that are out of the cluster, and how each can be let back in.
-func revokedTable(w io.Writer, out []api.Peer) {
-	if len(out) == 0 {
-		return
-	}
-	fmt.Fprintln(w)
-	row(w, "REVOKED", "SINCE", "BY", "REASON", "ID", "BACK BY")
-	for _, p := range out {
-		by, where := "the cluster key", "--restore on the host that founded the cluster"
-		if p.Revoked.By != "" {
-			by = cmp.Or(p.Revoked.ByName, string(p.Revoked.By))
-			where = "--restore on " + by + ", or on the host that founded the cluster"
-		}
-		if p.Revoked.Here {
-			where = "muster peers --restore " + string(p.ID)
-		}
-		reason := p.Revoked.Reason
-		if p.Revoked.WithInvited {
-			reason = strings.TrimSpace(reason + " (with those that it let in)")
-		}
-		row(w, dash(p.Name), clock(&p.Revoked.At), by, dash(reason), string(p.ID), where)
-	}
-}
-
-// namesOf returns how to call each of some nodes: by its name, with the end of its ID if another has the same name.
-func namesOf[T any](all []T, of func(T) (string, job.Peer)) func(name string, id job.Peer) string {
-	ids := map[string]map[job.Peer]bool{}
-	for _, x := range all {
-		name, id := of(x)
-		if ids[name] == nil {
-			ids[name] = map[job.Peer]bool{}
-		}
-		ids[name][id] = true
-	}
-	return func(name string, id job.Peer) string {
-		if len(ids[name]) < 2 {
-			return name
-		}
-		const shown = 8 // characters of an ID, as -w accepts them
-		return name + " (…" + string(id[max(0, len(id)-shown):]) + ")"
-	}
-}
-
-// peerNamed finds the member with that name or ID; it must be unique.
-func peerNamed(peers []api.Peer, name string) (api.Peer, error) {
-	var found []api.Peer
-	for _, p := range peers {
-		if p.Name == name || string(p.ID) == name {
-			found = append(found, p)
-		}
-	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return api.Peer{}, fmt.Errorf("peers: no member is called %.60q; `muster peers` lists them", name)
-	}
-	ids := make([]string, 0, len(found))
-	for _, p := range found {
-		ids = append(ids, string(p.ID))
-	}
-	return api.Peer{}, usagef("peers: %d members are called %.60q: give one of the ids %s", len(found), name, strings.Join(ids, " "))
+	return printPeers(view, l)
 }

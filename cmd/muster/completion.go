@@ -1,46 +1,104 @@
 package main
 
-// The verb completion: shell scripts that ask the program itself for the verbs and flags that may come next.
+// The verb completion: shell scripts that ask the program itself what may come next.
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 )
 
-// askCompletion is the last word of a command line that asks for completions of the word before it. If the answer is
-// empty, the shell completes file names.
-const askCompletion = "--generate-bash-completion"
+// The last word of a command line that asks for completions of the word before it: for the words alone, or with what each
+// is after a tab. If there is no word, the shell completes file names, unless the exit code is 1.
+const (
+	askCompletion = "--generate-bash-completion"
+	askDescribed  = "--generate-completion"
+)
 
 var completions = map[string]string{
 	"bash": `_muster() {
-  COMPREPLY=($("${COMP_WORDS[@]:0:COMP_CWORD+1}" ` + askCompletion + ` 2>/dev/null))
+  local found
+  COMPREPLY=()
+  found=$("${COMP_WORDS[@]:0:COMP_CWORD+1}" ` + askCompletion + ` 2>/dev/null) || { compopt +o default 2>/dev/null; return 0; }
+  [ -z "$found" ] || mapfile -t COMPREPLY <<<"$found"
 }
 complete -o default -F _muster muster
 `,
 	"zsh": `#compdef muster
 _muster() {
-  local words_for_it="$("${(@)words[1,CURRENT]}" ` + askCompletion + ` 2>/dev/null)"
-  if [[ -n $words_for_it ]]; then
-    compadd -- ${(f)words_for_it}
+  local found line
+  local -a all
+  found="$("${(@)words[1,CURRENT]}" ` + askDescribed + ` 2>/dev/null)" || return 1
+  for line in "${(@f)found}"; do
+    [[ -z $line ]] || all+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+  done
+  if (( $#all )); then
+    _describe -V muster all
   else
     _files
   fi
 }
-compdef _muster muster
+if [[ $funcstack[1] == _muster ]]; then
+  _muster "$@"
+else
+  compdef _muster muster
+fi
 `,
 	"fish": `function __muster_complete
     set -l line (commandline -opc) (commandline -ct)
-    $line ` + askCompletion + ` 2>/dev/null
+    set -l found ($line ` + askDescribed + ` 2>/dev/null)
+    or return
+    if test (count $found) -gt 0
+        printf '%s\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
-complete -c muster -a '(__muster_complete)'
+complete -c muster -f -a '(__muster_complete)'
 `,
+}
+
+// answerCompletion prints the completions of the last of the words.
+func answerCompletion(ctx context.Context, app *cli.App, words []string, described bool) int {
+	split := 0
+	if !described {
+		words, split = rejoined(words)
+	}
+	fit, files := complete(ctx, app, words)
+	for _, s := range fit {
+		s.word = s.word[min(split, len(s.word)):]
+		if described {
+			s.word += "\t" + s.about
+		}
+		fmt.Fprintln(app.Writer, s.word)
+	}
+	if len(fit) == 0 && !files {
+		return exitFailed
+	}
+	return exitDone
+}
+
+// rejoined undoes that bash makes a word of each colon. split is how much of the last word stands before its last colon then:
+// bash replaces only what follows.
+func rejoined(words []string) (joined []string, split int) {
+	for i, w := range words {
+		n := len(joined)
+		switch {
+		case w == ":" && n > 0, n > 0 && i > 0 && words[i-1] == ":" && strings.HasSuffix(joined[n-1], ":"):
+			joined[n-1] += w
+			split = strings.LastIndexByte(joined[n-1], ':') + 1
+		default:
+			joined, split = append(joined, w), 0
+		}
+	}
+	return joined, split
 }
 
 func (v programVerbs) completionCommand() *cli.Command {
 	return &cli.Command{
-		Name: "completion", Usage: "print a script that completes verbs and flags", ArgsUsage: "bash|zsh|fish",
+		Name: "completion", Usage: "print a script that completes verbs, flags, jobs and nodes", ArgsUsage: "bash|zsh|fish",
 		Action: func(c *cli.Context) error {
 			script, ok := completions[c.Args().First()]
 			if !ok || c.NArg() != 1 {
@@ -50,65 +108,4 @@ func (v programVerbs) completionCommand() *cli.Command {
 			return err
 		},
 	}
-}
-
-// complete returns the completions of the last word: verbs, or flags if it begins with a dash.
-func complete(app *cli.App, words []string) (fit []string) {
-	if len(words) == 0 {
-		words = []string{""}
-	}
-	last := words[len(words)-1]
-	for _, w := range candidates(app, words[:len(words)-1], strings.HasPrefix(last, "-")) {
-		if strings.HasPrefix(w, last) {
-			fit = append(fit, w)
-		}
-	}
-	return fit
-}
-
-// candidates returns the flags or verbs that may follow the words.
-func candidates(app *cli.App, words []string, flagged bool) (all []string) {
-	here := &cli.Command{Flags: app.Flags, Subcommands: app.Commands}
-	value := false // the word is the value of the flag before it
-	for _, w := range words {
-		switch {
-		case w == "=": // bash splits words here
-			value = true
-		case value:
-			value = false
-		case w == "--":
-			return nil
-		case isFlag(w):
-			takes, _ := known(here.Flags, nameOf(w))
-			value = takes && !strings.Contains(w, "=")
-		case len(here.Subcommands) > 0:
-			if here = find(here.Subcommands, w); here == nil {
-				return nil
-			}
-		case here.Args:
-			return nil // these words are a job's command
-		}
-	}
-	switch {
-	case value:
-		return nil
-	case flagged:
-		return flagWords(here.Flags)
-	}
-	for _, c := range here.Subcommands {
-		if !c.Hidden {
-			all = append(all, c.Name)
-		}
-	}
-	return all
-}
-
-func flagWords(flags []cli.Flag) []string {
-	words := []string{"--help"}
-	for _, f := range flags {
-		if v, ok := f.(cli.VisibleFlag); ok && v.IsVisible() && f.Names()[0] != "help" {
-			words = append(words, "--"+f.Names()[0])
-		}
-	}
-	return words
 }

@@ -6,9 +6,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/cmd/muster/table"
 )
 
 func (v hostVerbs) configCommand() *cli.Command {
@@ -32,12 +33,12 @@ func (v hostVerbs) configShow(c *cli.Context) error {
 	if c.Bool("json") {
 		return v.printJSON(map[string]any{"schema": "muster.config/v1", "file": cfg.File, "items": cfg.Settings})
 	}
-	w := tabwriter.NewWriter(v.out, 0, 0, 2, ' ', 0)
+	w := new(table.Sheet)
 	row(w, "SETTING", "VALUE", "ORIGIN")
 	for _, s := range cfg.Settings {
 		row(w, s.Name, dash(s.Value), s.Origin)
 	}
-	return w.Flush()
+	return w.Print(v.out, 0)
 }
 
 func (v hostVerbs) configValidate(c *cli.Context) error {

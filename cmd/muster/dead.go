@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
 )
 
 func (v clusterVerbs) declareDeadCommand() *cli.Command {
@@ -80,7 +81,7 @@ func countTasks(n int) string { return fmt.Sprintf("%d %s", n, plural(n, "task",
 func deathQuestion(d api.Death, now time.Time) string {
 	seen := "was never seen by this daemon"
 	if d.LastSeenAt != nil {
-		seen = "was last seen " + max(now.Sub(*d.LastSeenAt), 0).Round(time.Second).String() + " ago"
+		seen = "was last seen " + job.Duration(max(now.Sub(*d.LastSeenAt), 0).Round(time.Second)).String() + " ago"
 	}
 	if d.Detail != "" {
 		seen += " (" + d.Detail + ")"

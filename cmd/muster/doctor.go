@@ -6,18 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/cmd/muster/table"
 	"github.com/musterhq/muster/node"
 )
 
 func (v hostVerbs) doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "look for problems that keep muster from working on this host",
-		Flags:  append(settingFlags(), jsonFlag()),
+		Flags:  append(settingFlags(), wrapFlag(), jsonFlag()),
 		Action: v.doctor,
 	}
 }
@@ -33,14 +33,14 @@ func (v hostVerbs) doctor(c *cli.Context) error {
 	if c.Bool("json") {
 		err = v.printJSON(map[string]any{"schema": "muster.doctor/v1", "items": facts})
 	} else {
-		w := tabwriter.NewWriter(v.out, 0, 0, 2, ' ', 0)
+		w := new(table.Sheet)
 		for _, f := range facts {
-			row(w, string(f.State), f.Name, f.Detail)
+			row(w, string(f.State), f.Name, localTimes(f.Detail))
 			if f.Advice != "" {
 				row(w, "", "", "→ "+f.Advice)
 			}
 		}
-		err = w.Flush()
+		err = w.Print(v.out, v.roomOf(c))
 	}
 	if err == nil && slices.ContainsFunc(facts, func(f api.Fact) bool { return f.State == api.FactFail }) {
 		err = exitError{code: exitFailed}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -69,7 +68,7 @@ func (v clusterVerbs) changeNode(c *cli.Context, change func(*api.Client, string
 	return nil
 }
 
-// runningText returns a text such as "2 tasks run on until 2026-01-02T15:04:05Z".
+// runningText returns a text such as "2 tasks run on until 2026-01-02 15:04:05 UTC".
 func runningText(n api.Node) string {
 	text := fmt.Sprintf("%d tasks run", n.Running)
 	if n.Running == 1 {
@@ -79,7 +78,7 @@ func runningText(n api.Node) string {
 	case n.Running == 0:
 		return "nothing runs there"
 	case n.Drain != nil && n.Drain.Deadline != nil:
-		return text + " on until " + n.Drain.Deadline.UTC().Format(time.RFC3339)
+		return text + " on until " + clock(n.Drain.Deadline)
 	case n.Drain != nil:
 		return text + " on"
 	}

@@ -10,11 +10,14 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
 )
@@ -25,7 +28,8 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	time.Local = time.UTC // tables show the same times everywhere
+	time.Local = time.UTC                                 // tables show the same times everywhere
+	signal.Notify(make(chan os.Signal, 1), unix.SIGWINCH) // starts the goroutine of the package, outside any bubble of synctest
 	m.Run()
 }
 
@@ -111,7 +115,7 @@ func problem(status int, code, more string) http.HandlerFunc {
 // jobDoc returns a job of one task; more holds further fields of the task.
 func jobDoc(id, state, more string) string {
 	return fmt.Sprintf(`{"schema":"muster.job/v1","id":%q,"name":"train","user":"amy","state":%q,"reason":"","priority":50,"nodes":1,
-		"submitted_at":"2026-01-02T03:04:05Z","started_at":"2026-01-02T03:04:06Z","ended_at":"2026-01-02T03:05:07Z","owner":"12D3KooWOwner","copies":1,
+		"submitted_at":"2026-01-02T03:04:05Z","started_at":"2026-01-02T03:04:06Z","ended_at":"2026-01-02T03:05:07Z","owner":"12D3KooWOwner","owner_name":"n1","copies":1,
 		"resources":{"cpus":4,"gpus":2,"gpu_model":"H100","memory":8589934592},
 		"spec":{"command":["python","train.py"]},
 		"task_count":1,"counts":{%q:1},"exit_status":%s,

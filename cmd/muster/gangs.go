@@ -4,12 +4,12 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/cmd/muster/table"
 	"github.com/musterhq/muster/job"
 )
 
@@ -34,7 +34,7 @@ func taskWord(j api.Job) string {
 func isGang(j api.Job) bool { return j.Nodes > 1 && j.Array == "" }
 
 // severalRows writes how many tasks are in each state, and a line for each of the document's tasks.
-func severalRows(w io.Writer, j api.Job) {
+func severalRows(w *table.Sheet, j api.Job) {
 	parts := []string{}
 	for _, s := range job.States() {
 		if n := j.Counts[s]; n > 0 {

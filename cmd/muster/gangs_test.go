@@ -67,7 +67,7 @@ rank 0     RESERVED, attempt 1 on n1, -
 rank 1     RESERVED, attempt 1 on b, -
 rank 2     PENDING
 `},
-		{"large", large, "R   -     16 nodes  32    -", "\nranks      \n           other ranks: muster show " + idA + ".0-15\n"},
+		{"large", large, "R   -     16 nodes  32    -", "\nranks\n           other ranks: muster show " + idA + ".0-15\n"},
 		{"half", half, "R   -     n01,n02,n7  3     1/3 done", "rank 1     SUCCEEDED, attempt 1 on n02, 2s\n"},
 		{"array", array, "R   -     -     2     1/20 done, 1 failed", `
 array      0-9: 1/20 done, 1 failed

@@ -1,202 +1,18 @@
 package main
 
-// The verbs that list jobs, wait for them and change them.
+// The verbs that wait for jobs and change them.
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strconv"
-	"time"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
 )
-
-func (v jobVerbs) jobsCommand() *cli.Command {
-	return &cli.Command{
-		Name: "jobs", Aliases: []string{"ps", "ls", "list", "queue"}, Usage: "list jobs of the whole cluster",
-		Flags: listFlags(
-			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also list jobs that have ended", DisableDefaultText: true},
-			&cli.StringFlag{Name: "state", Aliases: []string{"t"}, Usage: "only jobs in `STATES`, such as PD,R"},
-			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only jobs of `USER`"},
-			&cli.BoolFlag{Name: "me", Usage: "only your own jobs", DisableDefaultText: true},
-			&cli.StringFlag{Name: "name", Usage: "only jobs whose name matches `GLOB`"},
-			&cli.StringFlag{Name: "since", Usage: "only jobs submitted in the last `D`, such as 2h, or since a time such as 08:00 or 2026-12-01"},
-			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Usage: "only the newest `N` jobs", DefaultText: "all"},
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "print only ids", DisableDefaultText: true},
-			&cli.BoolFlag{Name: "start", Usage: "list waiting jobs, and when each should start at the latest", DisableDefaultText: true},
-			&cli.BoolFlag{Name: "wide", Usage: "also when each was submitted, its priority, its time limit and its exit code", DisableDefaultText: true},
-			watchFlag("on every change")),
-		Action: v.jobs,
-	}
-}
-
-func (v jobVerbs) jobs(c *cli.Context) error {
-	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
-		return err
-	}
-	filter, since, err := jobFilter(c)
-	if err != nil {
-		return err
-	}
-	client, err := clientOf(c)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	if !c.Bool("watch") {
-		return v.printJobs(c, client, filter, since)
-	}
-	return v.watchJobs(c.Context, client, func() error { return v.printJobs(c, client, filter, since) })
-}
-
-// jobFilter returns what the flags choose.
-func jobFilter(c *cli.Context) (filter api.JobFilter, since time.Time, err error) {
-	filter = api.JobFilter{User: c.String("user"), Name: c.String("name"), Mine: c.Bool("me")}
-	if c.IsSet("limit") && c.Int("limit") < 1 {
-		return filter, since, usagef("--limit %d: must be at least 1", c.Int("limit"))
-	}
-	if c.Bool("me") && c.IsSet("user") {
-		return filter, since, usagef("--me: not with --user")
-	}
-	if since, err = sinceOf(c.String("since"), time.Now()); err != nil {
-		return filter, since, usagef("--since: %w", err)
-	}
-	for _, text := range list(c.String("state")) {
-		s, err := job.ParseState(text)
-		if err != nil {
-			return filter, since, usageError{err}
-		}
-		filter.States = append(filter.States, s)
-	}
-	if c.Bool("start") && (c.Bool("all") || len(filter.States) > 0) {
-		return filter, since, usagef("--start lists waiting jobs; leave out --all and --state")
-	}
-	if c.Bool("start") {
-		filter.States = []job.State{job.Pending}
-	}
-	if len(filter.States) == 0 && !c.Bool("all") {
-		for _, s := range job.States() {
-			if !s.Ended() {
-				filter.States = append(filter.States, s)
-			}
-		}
-	}
-	return filter, since, nil
-}
-
-// watchJobs prints now and whenever a job has changed, until ctx ends.
-func (v jobVerbs) watchJobs(ctx context.Context, client *api.Client, show func() error) error {
-	const atMost = 200 * time.Millisecond // between two updates of the screen
-	changed, ended := make(chan struct{}, 1), make(chan error, 1)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		for ev, err := range client.Events(ctx, api.EventFilter{}) {
-			if err != nil {
-				ended <- err
-				return
-			}
-			if ev.Kind != api.EventOpen && ev.Kind != api.EventJob {
-				continue
-			}
-			select {
-			case changed <- struct{}{}:
-			default: // a redraw is pending already
-			}
-		}
-	}()
-	for first := true; ; first = false {
-		select {
-		case err := <-ended:
-			return ignoreEnd(ctx, err)
-		case <-changed:
-		}
-		if !first {
-			fmt.Fprintln(v.out)
-		}
-		if err := show(); err != nil || !pause(ctx, atMost) {
-			return ignoreEnd(ctx, err)
-		}
-	}
-}
-
-// ignoreEnd returns nil for a watch that the user ended.
-func ignoreEnd(ctx context.Context, err error) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	default:
-		return err
-	}
-}
-
-func (v jobVerbs) printJobs(c *cli.Context, client *api.Client, filter api.JobFilter, since time.Time) error {
-	all, err := client.AllJobs(c.Context, filter)
-	if err != nil {
-		return asUsage(err)
-	}
-	all.Items = newest(all.Items, since, c.Int("limit"))
-	if c.Bool("quiet") && !c.Bool("json") && !c.Bool("jsonl") {
-		return printList(v.streams, c, all, idTable)
-	}
-	if c.Bool("start") {
-		return printList(v.streams, c, all, startTable)
-	}
-	return printList(v.streams, c, all, func(w io.Writer, jobs []api.Job) { jobTable(w, jobs, c.Bool("wide")) })
-}
-
-// startTable lists waiting jobs with their estimated starts; - means that the start is not known, and the reason why.
-func startTable(w io.Writer, jobs []api.Job) {
-	row(w, "ID", "NAME", "USER", "ST", "START", "GPUS", "REASON")
-	for _, j := range jobs {
-		row(w, string(j.ID), dash(j.Name), j.User, j.State.Code(), clock(j.Estimated), gpusText(j, j.Resources.GPUs), dash(reasonOf(j)))
-	}
-}
-
-func jobTable(w io.Writer, jobs []api.Job, wide bool) {
-	cells := []string{"ID", "NAME", "USER", "ST", "TIME", "NODE", "GPUS"}
-	if wide {
-		cells = append(cells, "SUBMITTED", "PRIORITY", "LIMIT", "EXIT")
-	}
-	row(w, append(cells, "REASON")...)
-	for _, j := range jobs {
-		node, gpus, took := nodesOf(j), 0, elapsed(j.StartedAt, j.EndedAt)
-		for _, t := range j.Tasks {
-			gpus += len(t.GPUs)
-		}
-		if gpus == 0 {
-			gpus = j.Resources.GPUs * max(1, j.Nodes, active(j))
-		}
-		if j.State == job.Pending || j.State == job.Held {
-			node, took = "", "-" // they belong to an attempt that is over
-		}
-		cells := []string{string(j.ID), dash(j.Name), j.User, j.State.Code(), took, dash(node), gpusText(j, gpus)}
-		if wide {
-			limit, exit := "-", "-"
-			if j.TimeLimit > 0 {
-				limit = job.Duration(j.TimeLimit * float64(time.Second)).String()
-			}
-			if j.ExitCode != nil {
-				exit = strconv.Itoa(*j.ExitCode)
-			}
-			cells = append(cells, clock(&j.SubmittedAt), strconv.Itoa(j.Priority), limit, exit)
-		}
-		row(w, append(cells, dash(reasonOf(j)))...)
-	}
-}
-
-// gpusText says how many GPUs a job has or asks for, or which share of one each of its tasks.
-func gpusText(j api.Job, whole int) string {
-	if share := j.Resources.GPUShare; share > 0 {
-		return strconv.FormatFloat(share, 'g', -1, 64)
-	}
-	return strconv.Itoa(whole)
-}
 
 // active returns the number of tasks that have resources.
 func active(j api.Job) (n int) {
@@ -329,6 +145,16 @@ func (v jobVerbs) requeueCommand() *cli.Command {
 		&cli.StringFlag{Name: "reason", Usage: "the reason, for whoever follows a task that ends for it: `TEXT`"})
 }
 
+// joined returns errors as one, and says only once what several of them say.
+func joined(errs []error) error {
+	said := map[string]bool{}
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
+		again := said[err.Error()]
+		said[err.Error()] = true
+		return again
+	})...)
+}
+
 // changeCommand returns a verb that changes each job that it names.
 func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, context.Context, job.ID, api.Change) (api.Job, error), aliases []string, more ...cli.Flag) *cli.Command {
 	return &cli.Command{
@@ -356,7 +182,7 @@ func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, con
 					failed = append(failed, fmt.Errorf("%s %s: %w", verb, j.ID, err))
 				}
 			}
-			return asUsage(errors.Join(failed...))
+			return asUsage(joined(failed))
 		},
 	}
 }

@@ -30,7 +30,11 @@ func TestListingIsWrittenInLargePieces(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--jsonl"}} {
 		out := &counter{}
 		app := &cli.App{Flags: listFlags(), Action: func(c *cli.Context) error {
-			return printList(streams{out: out, err: io.Discard}, c, l, func(w io.Writer, jobs []api.Job) { jobTable(w, jobs, false) })
+			v, err := viewOf(streams{out: out, err: io.Discard}, c, same(jobColumns(false)))
+			if err != nil {
+				return err
+			}
+			return v.print(l)
 		}}
 		if err := app.Run(append([]string{"muster"}, flags...)); err != nil {
 			t.Fatal(err)

@@ -11,8 +11,11 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// version is set by the linker.
-var version = "dev"
+// version and date are set by the linker; date is that of the version, such as 2026-12-01, and empty if it is not known.
+var (
+	version = "dev"
+	date    string
+)
 
 func main() {
 	if code, failed := spawn.Become(); failed {

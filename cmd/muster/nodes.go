@@ -3,27 +3,30 @@ package main
 // The verbs that show nodes and their GPUs.
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/cmd/muster/table"
 )
 
 func (v clusterVerbs) nodesCommand() *cli.Command {
 	return &cli.Command{
 		Name: "nodes", Usage: "list the nodes of the cluster",
-		Flags: listFlags(watchFlag("every two seconds")),
+		Flags: listFlags(watchFlag("redraw on every change; without a terminal, print a line for each node that changes")),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
+				return err
+			}
+			view, err := viewOf(v.streams, c, nodeColumns)
+			if err != nil {
 				return err
 			}
 			client, err := clientOf(c)
@@ -31,29 +34,35 @@ func (v clusterVerbs) nodesCommand() *cli.Command {
 				return err
 			}
 			defer client.Close()
-			for {
-				l, err := client.Nodes(c.Context)
-				if err != nil {
-					return err
-				}
-				if err := printList(v.streams, c, l, nodeTable); err != nil || !c.Bool("watch") {
-					return err
-				}
-				if !pause(c.Context, 2*time.Second) {
-					return nil
-				}
-				fmt.Fprintln(v.out)
+			if c.Bool("watch") {
+				return watchedNodes(client, view).run(c.Context)
 			}
+			l, err := client.Nodes(c.Context)
+			if err != nil {
+				return err
+			}
+			return view.print(l)
 		},
 	}
 }
 
-func nodeTable(w io.Writer, nodes []api.Node) {
-	row(w, "NAME", "STATE", "CPUS", "MEMORY", "GPUS", "FREE", "LABELS", "REASON", "ID")
-	called := namesOf(nodes, func(n api.Node) (string, job.Peer) { return n.Name, n.ID })
-	for _, n := range nodes {
-		free := fmt.Sprintf("%d cpus, %d gpus", n.Free.CPUs, n.Free.GPUs)
-		row(w, called(n.Name, n.ID), string(n.State), strconv.Itoa(n.CPUs), size(n.Memory), gpuSummary(n.GPUs), free, dash(labels(marked(n), ",")), dash(n.Detail), string(n.ID))
+// watchedNodes is the listing of nodes that goes on. Nodes change when jobs do: what is free on them.
+func watchedNodes(client *api.Client, v view[api.Node]) watched[api.Node] {
+	look := nodeColumns(nil).Shown(table.Wide)
+	return watched[api.Node]{
+		view: v, key: func(n api.Node) string { return string(n.ID) }, look: look.Text, over: func(api.Node) bool { return false },
+		fetch: func(ctx context.Context, _ int) (api.Listing[api.Node], error) { return client.Nodes(ctx) },
+		follow: func(ctx context.Context, n news[api.Node]) error {
+			for ev, err := range client.Events(ctx, api.EventFilter{Kinds: []api.EventKind{api.EventNode, api.EventGPU, api.EventMember}}) {
+				switch {
+				case err != nil:
+					return err
+				case ev.Kind != api.EventSilent:
+					n.stale()
+				}
+			}
+			return nil
+		},
 	}
 }
 
@@ -75,33 +84,13 @@ func marked(n api.Node) map[string]string {
 	return all
 }
 
-// gpuSummary counts the GPUs of a node by class: "8 h100-80gb (simulated)".
-func gpuSummary(gpus []api.GPU) string {
-	counts := map[string]int{}
-	var order []string
-	for _, g := range gpus {
-		name := g.Class
-		if g.Simulated {
-			name += " (simulated)"
-		}
-		if counts[name]++; counts[name] == 1 {
-			order = append(order, name)
-		}
-	}
-	parts := make([]string, 0, len(order))
-	for _, name := range order {
-		parts = append(parts, fmt.Sprintf("%d %s", counts[name], name))
-	}
-	return dash(strings.Join(parts, ", "))
-}
-
 func (v clusterVerbs) nodeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "node", Usage: "show a node, take it out of service, put it back, or declare it dead", ArgsUsage: "show|drain|resume|declare-dead NODE",
 		Subcommands: []*cli.Command{
 			{
 				Name: "show", Usage: "show everything about a node", ArgsUsage: "NODE",
-				Flags: clientFlags(jsonFlag()),
+				Flags: clientFlags(wrapFlag(), jsonFlag()),
 				Action: func(c *cli.Context) error {
 					if err := wantArgs(c, 1, 1, "the name or id of a node"); err != nil {
 						return err
@@ -118,7 +107,7 @@ func (v clusterVerbs) nodeCommand() *cli.Command {
 					if c.Bool("json") {
 						return v.printJSON(n)
 					}
-					return showNode(v.out, n)
+					return showNode(v.out, v.roomOf(c), n)
 				},
 			},
 			v.drainCommand(), v.resumeCommand(), v.declareDeadCommand(), v.forgetClaimCommand(),
@@ -126,14 +115,14 @@ func (v clusterVerbs) nodeCommand() *cli.Command {
 	}
 }
 
-func showNode(out io.Writer, n api.Node) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func showNode(out io.Writer, room int, n api.Node) error {
+	w := new(table.Sheet)
 	row(w, "node", n.Name)
 	row(w, "id", string(n.ID))
 	row(w, "state", withDetail(string(n.State), n.Detail))
 	row(w, "version", n.Version)
 	if n.Drain != nil {
-		row(w, "drained", "by "+dash(n.Drain.By)+" at "+n.Drain.Since.UTC().Format(time.RFC3339))
+		row(w, "drained", "by "+dash(n.Drain.By)+" at "+clock(&n.Drain.Since))
 	}
 	row(w, "running", strconv.Itoa(n.Running))
 	own := maps.Clone(n.Labels)
@@ -147,21 +136,25 @@ func showNode(out io.Writer, n api.Node) error {
 	if n.OnlyUser != "" {
 		row(w, "of user", n.OnlyUser+" only")
 	}
+	if n.NoRoot {
+		row(w, "of user", "all but root")
+	}
 	if n.Arch != "" {
 		row(w, "platform", n.OS+"/"+n.Arch)
 	}
 	row(w, "cpus", fmt.Sprintf("%d, %d free", n.CPUs, n.Free.CPUs))
 	row(w, "memory", fmt.Sprintf("%s, %s free", size(n.Memory), size(n.Free.Memory)))
 	row(w, "disk", size(n.Disk))
-	if err := w.Flush(); err != nil {
+	if err := w.Print(out, room); err != nil {
 		return err
 	}
 	if len(n.GPUs) == 0 {
 		return nil
 	}
-	w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	gpuTable(w, n.GPUs)
-	return w.Flush()
+	columns := slices.DeleteFunc(gpuColumns(n.GPUs).Shown(table.Usual), func(c table.Column[api.GPU]) bool { return c.Name == "node" })
+	gpus := new(table.Sheet)
+	columns.Fill(gpus, n.GPUs)
+	return gpus.Print(out, room)
 }
 
 func (v clusterVerbs) gpusCommand() *cli.Command {
@@ -169,6 +162,10 @@ func (v clusterVerbs) gpusCommand() *cli.Command {
 		Name: "gpus", Usage: "list the GPUs of the cluster", Flags: listFlags(&cli.BoolFlag{Name: "free", Usage: "only free GPUs", DisableDefaultText: true}),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
+				return err
+			}
+			view, err := viewOf(v.streams, c, gpuColumns)
+			if err != nil {
 				return err
 			}
 			client, err := clientOf(c)
@@ -180,25 +177,7 @@ func (v clusterVerbs) gpusCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return printList(v.streams, c, l, gpuTable)
+			return view.print(l)
 		},
-	}
-}
-
-func gpuTable(w io.Writer, gpus []api.GPU) {
-	row(w, "NODE", "#", "MODEL", "MEMORY", "USED", "UTIL", "HEALTH", "JOB", "UUID")
-	called := namesOf(gpus, func(g api.GPU) (string, job.Peer) { return g.Node, g.NodeID })
-	for _, g := range gpus {
-		model, util, used := g.Model, "-", "-"
-		if g.Simulated && !strings.Contains(strings.ToLower(model), "simulated") {
-			model += " (simulated)"
-		}
-		if g.Utilization >= 0 {
-			util = fmt.Sprintf("%d%%", g.Utilization)
-		}
-		if g.MemoryUsed >= 0 {
-			used = size(g.MemoryUsed)
-		}
-		row(w, called(g.Node, g.NodeID), strconv.Itoa(g.Index), model, size(g.Memory), used, util, withDetail(string(g.Health), g.Detail), dash(string(g.Job)), g.UUID)
 	}
 }

@@ -4,7 +4,7 @@ package main
 
 import _ "embed"
 
-// runnerProgram is the command muster-runner, which make build compiles first.
+// runnerProgram is the command muster-runner, packed by gzip, which make build compiles first.
 //
-//go:embed runner.bin
+//go:embed runner.bin.gz
 var runnerProgram []byte

@@ -16,6 +16,7 @@ type setting struct {
 	usage string                                       // with the value's name in back quotes; a switch has none
 	many  bool                                         // may be given several times
 	live  bool                                         // a running daemon applies a new value
+	words []string                                     // the only values, if there are few
 	set   func(c *daemonConfig, values []string) error // at least one value; exactly one unless many
 	get   func(c daemonConfig) string                  // the text form
 	take  func(c *daemonConfig, from daemonConfig)     // copies the value
@@ -49,6 +50,7 @@ func text(name, usage string, in func(*daemonConfig) *string) setting {
 // choice is one of several words.
 func choice(name, usage string, in func(*daemonConfig) *string, words ...string) setting {
 	s := text(name, usage, in)
+	s.words = words
 	s.set = func(c *daemonConfig, v []string) error {
 		for _, w := range words {
 			if strings.EqualFold(w, v[len(v)-1]) {

@@ -44,9 +44,15 @@ func settings() []setting {
 		text("token-file", "`FILE` with that token; only its owner may be able to read it", func(c *daemonConfig) *string { return &c.TokenFile }),
 		text("http", "also serve the API on `HOST:PORT`", func(c *daemonConfig) *string { return &c.HTTP }),
 		text("http-token", "`FILE` with the token for HTTP; without one HTTP must be on loopback, and the daemon not that of root", func(c *daemonConfig) *string { return &c.HTTPToken }),
+		text("http-metrics-token", "`FILE` with a token for HTTP that reads metrics and nothing else", func(c *daemonConfig) *string { return &c.HTTPMetricsToken }),
+		text("http-user", "`USER` that requests over HTTP act as: an account of this host. Without it a daemon of root accepts no jobs over HTTP", func(c *daemonConfig) *string { return &c.HTTPUser }),
+		text("http-cert", "`FILE` with the certificate for TLS on HTTP, and those that lead to its authority; it is read again when it changes", func(c *daemonConfig) *string { return &c.HTTPCert }),
+		text("http-key", "`FILE` with the key of that certificate", func(c *daemonConfig) *string { return &c.HTTPKey }),
+		texts("http-host", "further host `NAME` by which HTTP may be asked, such as that of a proxy", func(c *daemonConfig) *[]string { return &c.HTTPHosts }, node.CheckHost),
 		text("name", "`NAME` of this node", func(c *daemonConfig) *string { return &c.Name }),
 		pairs("label", "label `K=V` of this node, for constraints", func(c *daemonConfig) *map[string]string { return &c.Labels }, job.CheckOwnLabel).reloads(),
-		text("gpus", "`GPUS` to offer: auto, none, indexes such as 0,1 or simulated ones such as sim:8xH100-80GB", func(c *daemonConfig) *string { return &c.GPUs }),
+		text("gpus", "`GPUS` to offer: auto, none, indexes such as 0,1, UUIDs or their beginnings, or simulated ones such as sim:8xH100-80GB", func(c *daemonConfig) *string { return &c.GPUs }),
+		texts("gpu-libraries", "`DIR` with the libraries of the GPUs' driver, where the linker does not find them; tasks get it at the end of LD_LIBRARY_PATH. Default: the usual places that have them", func(c *daemonConfig) *[]string { return &c.GPULibraries }, node.CheckLibraries),
 		count("cpus", "`N` CPUs to offer; 0: all", func(c *daemonConfig) *int { return &c.CPUs }),
 		sized("memory", "`SIZE` of the memory to offer; 0B: all", func(c *daemonConfig) *job.Size { return &c.Memory }),
 		pairs(limitsSetting, "limit `K=V` on what each user may hold here: per_user.gpus=4, users.ada.memory=64GiB; also cpus, tasks, pending_jobs and pending_bytes, the last two for all users too: all.pending_jobs=200000", func(c *daemonConfig) *map[string]string { return &c.Limits }, node.CheckLimit).reloads(),
@@ -63,8 +69,12 @@ func settings() []setting {
 		count("loss-limit", "hold a task, instead of running it again, after it has lost `N` different hosts", func(c *daemonConfig) *int { return &c.LossLimit }),
 		choice("policy", "placement policy `NAME` of jobs that name none: "+strings.Join(node.Policies(), ", "), func(c *daemonConfig) *string { return &c.Policy }, node.Policies()...),
 		choice("order", "order tasks of one priority by `NAME`: "+strings.Join(node.Orders(), ", ")+"; by the last two, preemptible tasks may end for others of their priority", func(c *daemonConfig) *string { return &c.Order }, node.Orders()...),
+		lasting("max-wait", "a task that has waited for `TIME` goes first, whatever its priority, and nothing ends it once it runs; of each user one after the other; 0s: never", func(c *daemonConfig) *job.Duration { return &c.MaxWait }),
 		toggle("trusted-labels", "in constraints of jobs that this daemon accepts, count only labels that an inviter has signed", func(c *daemonConfig) *bool { return &c.TrustedLabels }),
 		choice("visibility", "`WHICH` jobs of this daemon a user sees: all or own. Operators see all", func(c *daemonConfig) *string { return &c.Visibility }, node.VisibleAll, node.VisibleOwn),
+		lasting("default-time", "time limit `D` of jobs that this daemon accepts and that give none, so that forgotten jobs end; 0s: no limit", func(c *daemonConfig) *job.Duration { return &c.DefaultTime }),
+		count("metrics-tasks", "at most `N` tasks that run here have metrics of their own", func(c *daemonConfig) *int { return &c.MetricsTasks }),
+		text("dcgm-job-mapping", "keep files in `DIR` that say which jobs hold each GPU, for dcgm-exporter", func(c *daemonConfig) *string { return &c.JobFiles }),
 		lasting("gang-hold", "let a gang hold places at some nodes for `TIME` while others have none for it; then it gives them back for a while", func(c *daemonConfig) *job.Duration { return &c.GangHold }),
 		count("task-pids", "`N` processes and threads that one task may have; 0: any number", func(c *daemonConfig) *int { return &c.TaskPIDs }),
 		sized("scratch-quota", "`SIZE` of a task's scratch directory; 0B: half of the file system", func(c *daemonConfig) *job.Size { return &c.Scratch }),
@@ -121,6 +131,11 @@ func settingFlags() []cli.Flag {
 	return flags
 }
 
+// defaultConfig is the configuration of a daemon of which nothing is said.
+func defaultConfig() daemonConfig {
+	return daemonConfig{Config: node.DefaultConfig(), LogLevel: "info", LogFormat: "text"}
+}
+
 // configOf collects the settings from all sources and records the origin of each.
 func configOf(c *cli.Context) (daemonConfig, error) {
 	return configFrom(c, c.String("config"))
@@ -128,7 +143,7 @@ func configOf(c *cli.Context) (daemonConfig, error) {
 
 // configFrom is configOf with the path of a file. An empty path means the default file, which may be missing.
 func configFrom(c *cli.Context, path string) (daemonConfig, error) {
-	cfg := daemonConfig{Config: node.DefaultConfig(), LogLevel: "info", LogFormat: "text"}
+	cfg := defaultConfig()
 	cfg.Version, cfg.RunnerProgram = version, runnerProgram
 	file, err := readConfigFile(cmp.Or(path, defaultConfigFile()), path != "")
 	if err != nil {

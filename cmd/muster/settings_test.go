@@ -62,9 +62,15 @@ token         (set)                                    environment
 token-file    -                                        default
 http          -                                        default
 http-token    -                                        default
+http-metrics-token -                                        default
+http-user     -                                        default
+http-cert     -                                        default
+http-key      -                                        default
+http-host     -                                        default
 name          flag                                     flag
 label         rack=r1 zone=b                           FILE:7
 gpus          none                                     FILE:4
+gpu-libraries -                                        default
 cpus          2                                        FILE:5
 memory        8GiB                                     FILE:6
 limits        -                                        default
@@ -81,8 +87,12 @@ set-aside     10m                                    default
 loss-limit    3                                        default
 policy        frag                                     default
 order         age                                      default
+max-wait      0s                                       default
 trusted-labels false                                    default
 visibility    all                                      default
+default-time  0s                                     default
+metrics-tasks 1000                                    default
+dcgm-job-mapping -                                    default
 gang-hold     10m                                    default
 task-pids     16384                                    default
 scratch-quota 0B                                       default
@@ -135,6 +145,9 @@ func TestBadSettings(t *testing.T) {
 		"log-level: loud\n":                   ":1): \"loud\": want debug",
 		"log-format: xml\n":                   ":1): \"xml\": want text or json",
 		"name: a b\n":                         "name (from ",
+		"\nmetrics-tasks: 5001\n":             ":2): 5001: want 0 to 5000",
+		"dcgm-job-mapping: jobs\n":            ":1): \"jobs\": want an absolute path",
+		"http-metrics-token: /f\n":            ":1): without --http-token",
 		strings.Repeat("#", 2<<20):            "larger than 1MiB",
 		"token: t\n":                          "--bootstrap",
 		"name: *nowhere\n":                    ":1: ",

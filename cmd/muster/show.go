@@ -8,19 +8,19 @@ import (
 	"io"
 	"regexp"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/cmd/muster/table"
 	"github.com/musterhq/muster/job"
 )
 
 func (v jobVerbs) showCommand() *cli.Command {
 	return &cli.Command{
 		Name: "show", Aliases: []string{"info", "describe", "inspect"}, Usage: "show everything about a job", ArgsUsage: "ID",
-		Flags: clientFlags(jsonFlag()),
+		Flags: clientFlags(wrapFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error {
 			client, err := clientOf(c)
 			if err != nil {
@@ -40,7 +40,7 @@ func (v jobVerbs) showCommand() *cli.Command {
 			if c.Bool("json") {
 				return v.printJSON(j)
 			}
-			return showJob(v.out, j)
+			return showJob(v.out, v.roomOf(c), j, usageNow(c.Context, client, j))
 		},
 	}
 }
@@ -74,8 +74,8 @@ const maxShown = 20
 // failures are the states in which a task has failed.
 var failures = []job.State{job.Failed, job.Timeout, job.OutOfMemory, job.NodeFail}
 
-func showJob(out io.Writer, j api.Job) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func showJob(out io.Writer, room int, j api.Job, now *api.TaskUsage) error {
+	w := new(table.Sheet)
 	row(w, "job", string(j.ID))
 	row(w, "name", dash(j.Name))
 	row(w, "user", j.User)
@@ -120,23 +120,24 @@ func showJob(out io.Writer, j api.Job) error {
 	row(w, "started", clock(j.StartedAt))
 	row(w, "ended", clock(j.EndedAt))
 	row(w, "elapsed", elapsed(j.StartedAt, j.EndedAt))
-	row(w, "owner", fmt.Sprintf("%s, kept in %d %s", j.Owner, j.Copies, plural(j.Copies, "copy", "copies")))
+	row(w, "owner", fmt.Sprintf("%s, kept in %d %s", ownerOf(j), j.Copies, plural(j.Copies, "copy", "copies")))
 	if j.TaskCount > 1 {
 		severalRows(w, j)
 	}
 	for _, t := range j.Tasks {
 		if j.TaskCount <= 1 && t.Attempt > 0 {
 			taskRows(w, j.State, t)
+			usageRows(w, j, t, now)
 		}
 	}
-	if err := w.Flush(); err != nil {
+	if err := w.Print(out, room); err != nil {
 		return err
 	}
-	return attemptTable(out, j)
+	return attemptTable(out, room, j)
 }
 
 // dependencyRows writes what a job waits for of other jobs, and how far that is.
-func dependencyRows(w io.Writer, j api.Job) {
+func dependencyRows(w *table.Sheet, j api.Job) {
 	what := "depends on"
 	if j.Spec != nil && len(j.Spec.Dependency) == 1 && strings.Contains(j.Spec.Dependency[0], "?") {
 		what = "depends on any"
@@ -159,7 +160,7 @@ func dependencyRows(w io.Writer, j api.Job) {
 }
 
 // taskRows writes where a task of a job in that state runs or ran, and its resources.
-func taskRows(w io.Writer, state job.State, t api.Task) {
+func taskRows(w *table.Sheet, state job.State, t api.Task) {
 	where := fmt.Sprintf("attempt %d on %s (%s)", t.Attempt, dash(t.Node), t.NodeID)
 	if t.PID > 0 {
 		where += fmt.Sprintf(", pid %d", t.PID)
@@ -232,7 +233,7 @@ func needOf(j api.Job) string {
 func (v jobVerbs) whyCommand() *cli.Command {
 	return &cli.Command{
 		Name: "why", Usage: "explain why a job, or a task of it, has not started", ArgsUsage: "ID[.T]",
-		Flags: clientFlags(jsonFlag()),
+		Flags: clientFlags(wrapFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error {
 			client, err := clientOf(c)
 			if err != nil {
@@ -250,7 +251,7 @@ func (v jobVerbs) whyCommand() *cli.Command {
 			if c.Bool("json") {
 				return v.printJSON(x)
 			}
-			w := tabwriter.NewWriter(v.out, 0, 0, 2, ' ', 0)
+			w := new(table.Sheet)
 			explanationRows(w, x)
 			if strings.HasPrefix(x.Reason, job.ReasonDependency) {
 				if j, err = client.Job(c.Context, j.ID); err != nil { // listings do not have the dependencies
@@ -258,7 +259,7 @@ func (v jobVerbs) whyCommand() *cli.Command {
 				}
 				dependencyRows(w, j)
 			}
-			return w.Flush()
+			return w.Print(v.out, v.roomOf(c))
 		},
 	}
 }

@@ -56,6 +56,7 @@ func (v hostVerbs) simulateCommand() *cli.Command {
 
 			text("policy", "placement `POLICY` of jobs that name none"),
 			text("order", "of jobs of one priority: `BY` age, attained or remaining; see docs"),
+			text("max-wait", "a job that has waited for `TIME` goes first, whatever its priority: 7d; without it none does"),
 			number("candidates", "`N` hosts that a placement compares"),
 			number("schedulers", "`N` daemons that accept jobs"),
 			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of all that is random: `N`"},

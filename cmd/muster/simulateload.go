@@ -15,8 +15,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/policy"
+	"github.com/musterhq/muster/sim"
 	"github.com/musterhq/muster/sim/fabric"
 	"github.com/musterhq/muster/sim/load"
 	"github.com/musterhq/muster/sim/scenario"
@@ -57,6 +59,9 @@ func scenarioOf(c *cli.Context) (s *scenario.Scenario, notes []string, err error
 		return nil, nil, err
 	}
 	s.Order = orderOf(c, s)
+	if s.MaxWait, err = maxWaitOf(c); err != nil {
+		return nil, nil, err
+	}
 	if s.Yardsticks, err = yardsticksOf(c.String("yardsticks"), len(s.Load.Machines), len(s.Load.Jobs)); err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +78,7 @@ func checkFlags(c *cli.Context) error {
 	}
 	for _, f := range []string{"restart", "checkpoint", "until"} {
 		if d := c.Duration(f); d < 0 {
-			return fmt.Errorf("--%s %s: a time cannot be negative", f, d)
+			return fmt.Errorf("--%s %s: a time cannot be negative", f, job.Duration(d))
 		}
 	}
 	if name := c.String("policy"); name != "" {
@@ -108,6 +113,21 @@ func orderOf(c *cli.Context, s *scenario.Scenario) lease.OrderBy {
 		return lease.ByRemaining
 	}
 	return lease.ByAttained
+}
+
+// maxWaitOf returns how long jobs wait before they go first; 0: however long.
+func maxWaitOf(c *cli.Context) (time.Duration, error) {
+	if !c.IsSet("max-wait") {
+		return 0, nil
+	}
+	var d job.Duration
+	if err := d.UnmarshalText([]byte(c.String("max-wait"))); err != nil {
+		return 0, fmt.Errorf("--max-wait: %w", err)
+	}
+	if err := (sim.Queueing{MaxWait: d.D()}).CheckMaxWait(); err != nil {
+		return 0, fmt.Errorf("--max-wait %s: %w", d, err)
+	}
+	return d.D(), nil
 }
 
 // topologyOf reads or builds the network; nil: none is asked for.

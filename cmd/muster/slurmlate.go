@@ -28,7 +28,7 @@ type slurmLate struct {
 // setting makes the surroundings of the task those of a task of Slurm: its directory and its variables.
 func (l *slurmLate) setting(s *job.Spec) (err error) {
 	s.SlurmEnv = (s.SlurmEnv || l.any) && !l.noEnv
-	if !l.any && !l.usual || s.Workdir != "" || s.Image != "" || len(s.Upload) > 0 || len(s.Download) > 0 {
+	if !l.any && !l.usual || s.Workdir != "" && s.Image == "" || len(s.Upload) > 0 || len(s.Download) > 0 {
 		return nil
 	}
 	if s.SubmitDir, err = os.Getwd(); err != nil {
@@ -144,8 +144,8 @@ func (l *slurmLate) files(given func(flag string) bool, s *job.Spec) (warning st
 		switch {
 		case err != nil:
 			return "", err
-		case pattern == "" || given(f.flag) || s.Image != "":
-		case !strings.HasPrefix(pattern, "/") && s.Workdir == "" && s.SubmitDir == "":
+		case pattern == "" || given(f.flag):
+		case !strings.HasPrefix(pattern, "/") && s.SubmitDir == "" && (s.Workdir == "" || s.Image != ""):
 			relative = append(relative, dashed(f.flag))
 		default:
 			*f.into = ofArray(pattern, *s)

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/cmd/muster/table"
 	"github.com/musterhq/muster/job"
 )
 
@@ -210,7 +210,7 @@ func ours(err error) error {
 func (v submitVerbs) offersCommand() *cli.Command {
 	return &cli.Command{
 		Name: "offers", Usage: "say which nodes would take a job, and why the others would not", ArgsUsage: "[--] [COMMAND...]", Args: true,
-		Flags: clientFlags(append(jobFlags(), jsonFlag())...),
+		Flags: clientFlags(append(jobFlags(), wrapFlag(), jsonFlag())...),
 		Action: func(c *cli.Context) error {
 			spec, err := v.specs.offerSpec(c)
 			if err != nil {
@@ -255,17 +255,17 @@ func (v submitVerbs) offers(c *cli.Context, client *api.Client, spec job.Spec) (
 	case c.Bool("json"):
 		return x, v.printJSON(x)
 	}
-	return x, explain(v.out, x)
+	return x, explain(v.out, v.roomOf(c), x)
 }
 
 // explain prints where a request could run, and which requirements exclude which nodes.
-func explain(out io.Writer, x api.Explanation) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func explain(out io.Writer, room int, x api.Explanation) error {
+	w := new(table.Sheet)
 	explanationRows(w, x)
-	return w.Flush()
+	return w.Print(out, room)
 }
 
-func explanationRows(w io.Writer, x api.Explanation) {
+func explanationRows(w *table.Sheet, x api.Explanation) {
 	if x.Job != "" {
 		row(w, "job", string(x.Job))
 		row(w, "state", string(x.State))
@@ -283,7 +283,7 @@ func explanationRows(w io.Writer, x api.Explanation) {
 		row(w, "reason", withDetail(x.Reason, x.ReasonDetail))
 	}
 	if x.Ahead > 0 {
-		row(w, "ahead", fmt.Sprintf("%d waiting %s of its owner", x.Ahead, plural(x.Ahead, "task", "tasks")))
+		row(w, "ahead", fmt.Sprintf("%d other waiting %s first, of jobs that were submitted at the same node", x.Ahead, plural(x.Ahead, "task goes", "tasks go")))
 	}
 	if x.Job != "" && (x.State == job.Pending || x.Estimated != nil) {
 		row(w, "starts", latest(x.Estimated))
@@ -291,14 +291,14 @@ func explanationRows(w io.Writer, x api.Explanation) {
 	for _, clause := range x.Clauses {
 		row(w, clause.Clause, fmt.Sprintf("met by %d of %d nodes", clause.Meets, clause.Of))
 		for _, f := range clause.Fails {
-			row(w, "", f.Name+": "+f.Reason)
+			row(w, "", f.Name+": "+localTimes(f.Reason))
 		}
 	}
 	for _, n := range x.Now {
-		row(w, "now", n.Node+": "+n.Why)
+		row(w, "now", n.Node+": "+localTimes(n.Why))
 	}
 	for _, n := range x.Later {
-		row(w, "later", n.Node+": "+n.Why)
+		row(w, "later", n.Node+": "+localTimes(n.Why))
 	}
 	if text := nearestFit(x.Nearest); text != "" {
 		row(w, "nearest", text)

@@ -3,14 +3,15 @@ package main
 // The verb that shows what users and projects have used, and what they should.
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/cmd/muster/table"
 	"github.com/musterhq/muster/job"
 )
 
@@ -26,6 +27,10 @@ func (v clusterVerbs) usersCommand() *cli.Command {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
 				return err
 			}
+			view, err := viewOf(v.streams, c, same(userColumns()))
+			if err != nil {
+				return err
+			}
 			client, err := clientOf(c)
 			if err != nil {
 				return err
@@ -35,20 +40,36 @@ func (v clusterVerbs) usersCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return printList(v.streams, c, l, userTable)
+			return view.print(l)
 		},
 	}
 }
 
-func userTable(w io.Writer, users []api.User) {
-	row(w, "PROJECT", "USER", "WEIGHT", "SHARE", "USED", "GPU-HOURS", "CPU-HOURS", "RUNNING", "WAITING", "LIMITS")
-	for _, u := range users {
-		name := u.User
-		if name == "" {
-			name = "(all)"
-		}
-		row(w, dash(u.Project), name, strconv.FormatFloat(u.Weight, 'g', -1, 64), percent(u.Share), percent(u.Used),
-			hours(u.GPUSeconds), hours(u.CPUSeconds), strconv.Itoa(u.Running), strconv.Itoa(u.Waiting), dash(limitsText(u.Limits)))
+// userColumns are the columns of a user, or of a project.
+func userColumns() table.Columns[api.User] {
+	count := func(name, help string, of func(api.User) int) table.Column[api.User] {
+		return table.Column[api.User]{Name: name, Help: help, Cell: func(u api.User) string { return strconv.Itoa(of(u)) }, Order: table.By(of)}
+	}
+	figure := func(name, help string, of func(api.User) float64, text func(float64) string) table.Column[api.User] {
+		return table.Column[api.User]{Name: name, Help: help, Cell: func(u api.User) string { return text(of(u)) }, Order: table.By(of)}
+	}
+	weight := figure("weight", "the weight of the share", func(u api.User) float64 { return u.Weight }, func(w float64) string { return strconv.FormatFloat(w, 'g', -1, 64) })
+	weight.Level = table.Wide
+	headed := func(head string, c table.Column[api.User]) table.Column[api.User] {
+		c.Head = head
+		return c
+	}
+	return table.Columns[api.User]{
+		{Name: "project", Help: "the project", Least: 7, Cell: func(u api.User) string { return dash(u.Project) }},
+		{Name: "user", Help: "the user, or all of the project", Least: 4, IsKey: true, Cell: func(u api.User) string { return cmp.Or(u.User, "(all)") }},
+		weight,
+		figure("share", "the part that the user or project should have", func(u api.User) float64 { return u.Share }, percent),
+		figure("used", "the part that it has used", func(u api.User) float64 { return u.Used }, percent),
+		headed("GPU-HOURS", figure("gpu-hours", "its use of GPUs, decayed", func(u api.User) float64 { return u.GPUSeconds }, hours)),
+		headed("CPU-HOURS", figure("cpu-hours", "its use of CPUs, decayed", func(u api.User) float64 { return u.CPUSeconds }, hours)),
+		count("running", "tasks that run", func(u api.User) int { return u.Running }),
+		count("waiting", "tasks that wait", func(u api.User) int { return u.Waiting }),
+		{Name: "limits", Help: "what the user may hold on a node", Least: 6, Cell: func(u api.User) string { return dash(limitsText(u.Limits)) }},
 	}
 }
 

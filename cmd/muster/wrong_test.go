@@ -60,5 +60,6 @@ func TestWrongLines(t *testing.T) {
 		if r.code != exitUsage || r.stdout != "" || strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, c.says) {
 			t.Errorf("muster %s: exit %d, %q; want %q", c.line, r.code, r.err, c.says)
 		}
+		checkError(t, c.line, r.err)
 	}
 }

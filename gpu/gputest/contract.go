@@ -26,6 +26,7 @@ func TestDriver(t *testing.T, d gpu.Driver) {
 	checkLinks(t, devices)
 	checkAgain(t, d, devices)
 	checkStatuses(t, d, devices)
+	checkGrants(t, d, devices)
 	checkFaults(t, d)
 	checkClosed(t, d)
 }
@@ -124,6 +125,50 @@ func checkStatuses(t *testing.T, d gpu.Driver, devices []gpu.Device) {
 			t.Errorf("%s: its processes have %s of %s", s.UUID, sum, devices[i].Memory)
 		}
 	}
+}
+
+// checkGrants checks that a task may open the files of its own devices, and none that only other devices have, and that
+// each task gets the same variables.
+func checkGrants(t *testing.T, d gpu.Driver, devices []gpu.Device) {
+	t.Helper()
+	none := d.Grant(nil, job.Resources{CPUs: 1})
+	for _, c := range none.Closed {
+		if len(c.Open) > 0 {
+			t.Errorf("a task without devices may open %v", c)
+		}
+	}
+	for i := range devices {
+		own := d.Grant(devices[i:i+1], job.Resources{GPUs: 1})
+		for name := range none.Env {
+			if own.Env[name] == "" {
+				t.Errorf("%s is not set for %s", name, devices[i].UUID)
+			}
+		}
+		for _, dev := range devices {
+			checkOpen(t, devices[i], own, dev.Nodes)
+		}
+	}
+}
+
+// checkOpen checks which of the device files a task with a device may open.
+func checkOpen(t *testing.T, dev gpu.Device, own gpu.Grant, nodes []gpu.Node) {
+	t.Helper()
+	for _, n := range nodes {
+		want := slices.ContainsFunc(dev.Nodes, func(o gpu.Node) bool { return o.Major == n.Major && o.Minor == n.Minor })
+		if opens(own, n) != want {
+			t.Errorf("a task with %s may open %s: %t, want %t", dev.UUID, n.Path, !want, want)
+		}
+	}
+}
+
+// opens reports whether a task may open a device file.
+func opens(g gpu.Grant, n gpu.Node) bool {
+	for _, c := range g.Closed {
+		if c.Major == n.Major {
+			return slices.Contains(c.Open, n.Minor)
+		}
+	}
+	return true
 }
 
 func checkFaults(t *testing.T, d gpu.Driver) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/musterhq/muster/gpu"
@@ -26,6 +27,9 @@ type subscriber struct {
 	faults chan gpu.Fault
 	ended  bool
 }
+
+// Major is the major number of the device files: one that no driver has.
+const Major = 1023
 
 // maxFaults bounds the unread faults. If a test injects more, its reader does not read.
 const maxFaults = 64
@@ -114,6 +118,22 @@ func (d *Driver) Status(ctx context.Context) ([]gpu.Status, error) {
 		all[i] = s
 	}
 	return all, nil
+}
+
+// Grant returns a variable with the UUIDs of the devices, and closes the major number Major but for their device files.
+func (d *Driver) Grant(devices []gpu.Device, _ job.Resources) gpu.Grant {
+	g, uuids := gpu.Grant{}, make([]string, len(devices))
+	closed := gpu.Closed{Major: Major, Minors: 256}
+	for i, dev := range devices {
+		uuids[i] = dev.UUID
+		for _, n := range dev.Nodes {
+			closed.Open = append(closed.Open, n.Minor)
+		}
+	}
+	slices.Sort(closed.Open)
+	g.Env = map[string]string{"VISIBLE_TEST_DEVICES": strings.Join(uuids, ",")}
+	g.Closed = []gpu.Closed{closed}
+	return g
 }
 
 func (d *Driver) stateLocked(ctx context.Context) error {

@@ -8,7 +8,11 @@ import (
 )
 
 func TestContract(t *testing.T) {
-	TestDriver(t, New(Devices(8, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)...))
+	eight := Devices(8, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)
+	for i := range eight {
+		eight[i].Nodes = []gpu.Node{{Path: "/dev/test", Major: Major, Minor: uint32(i)}, {Path: "/dev/testctl", Major: Major, Minor: 255}}
+	}
+	TestDriver(t, New(eight...))
 	TestDriver(t, New())
 }
 
@@ -23,10 +27,10 @@ func TestDriverReportsWhatTestSets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Inject(gpu.Fault{UUID: "GPU-1", Xid: 79}); err != nil {
+	if err := d.Inject(gpu.Fault{UUID: "GPU-1", Code: 79}); err != nil {
 		t.Fatal(err)
 	}
-	if f := <-faults; f.Xid != 79 {
+	if f := <-faults; f.Code != 79 {
 		t.Errorf("fault %v", f)
 	}
 	broken := errors.New("broken")

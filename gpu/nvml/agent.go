@@ -214,9 +214,3 @@ func (a *agent) send(r request) error {
 	}
 	return nil
 }
-
-// end closes the agent's input and kills it. The channel done is closed when it is gone.
-func (a *agent) end() {
-	a.child.kill()
-	_ = a.child.in.Close() // no error matters: the child is being killed
-}

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -18,6 +19,7 @@ import (
 type child struct {
 	in   io.WriteCloser
 	out  io.ReadCloser
+	term func()          // sends TERM
 	kill func()          // may be called again
 	done <-chan struct{} // closed when the process is gone
 	last func() string   // how it ended and its last output; valid once done is closed
@@ -26,9 +28,31 @@ type child struct {
 // pipesLinger is how long the child's pipes may stay open after its end.
 const pipesLinger = time.Second
 
-// spawn starts the program. One goroutine, locked to a thread of its own, starts it and waits for its end: on Linux a
+// endStep is how long a child may take for each step of its end: to notice that its input is closed, and to follow TERM.
+// A child that works needs milliseconds. Both together are shorter than minPause.
+const endStep = 200 * time.Millisecond
+
+// end ends the process: it closes its input, then sends TERM, then KILL. It does not wait. A process in an
+// uninterruptible call of the kernel's driver ends only when the call does.
+func (c *child) end() {
+	_ = c.in.Close() // no error matters: the process is being ended
+	go func() {
+		for _, next := range []func(){c.term, c.kill} {
+			timer := time.NewTimer(endStep)
+			select {
+			case <-c.done:
+				timer.Stop()
+				return
+			case <-timer.C:
+				next()
+			}
+		}
+	}()
+}
+
+// spawn starts the program, with the variables of env beside this process's own. One goroutine, locked to a thread of its own, starts it and waits for its end: on Linux a
 // child that dies with its parent dies with the thread that started it.
-func spawn(command []string) (*child, error) {
+func spawn(command []string, env ...string) (*child, error) {
 	in, stdin, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("nvml: pipe to the agent: %w", err)
@@ -38,7 +62,7 @@ func spawn(command []string) (*child, error) {
 		return nil, errors.Join(fmt.Errorf("nvml: pipe from the agent: %w", err), in.Close(), stdin.Close())
 	}
 	end := &tail{}
-	cmd := &exec.Cmd{Path: command[0], Args: command, Stdin: in, Stdout: out, Stderr: end, SysProcAttr: dieWithParent(), WaitDelay: pipesLinger}
+	cmd := &exec.Cmd{Path: command[0], Args: command, Env: append(os.Environ(), env...), Stdin: in, Stdout: out, Stderr: end, SysProcAttr: dieWithParent(), WaitDelay: pipesLinger}
 	started, done := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -54,8 +78,10 @@ func spawn(command []string) (*child, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("nvml: start %s: %w", command[0], err), stdin.Close(), stdout.Close())
 	}
-	kill := func() { _ = cmd.Process.Kill() } // fails only if the process is gone
-	return &child{in: stdin, out: stdout, kill: kill, done: done, last: end.String}, nil
+	signal := func(s os.Signal) func() {
+		return func() { _ = cmd.Process.Signal(s) } // fails only if the process is gone
+	}
+	return &child{in: stdin, out: stdout, term: signal(syscall.SIGTERM), kill: signal(os.Kill), done: done, last: end.String}, nil
 }
 
 // tailBytes is how much of the child's last output is kept.

@@ -3,10 +3,12 @@ package nvml
 // Driver: the daemon's side, which starts one child after another.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +29,8 @@ type Config struct {
 	// StartTimeout bounds the start of the library: without persistence mode the driver wakes each GPU, which takes
 	// seconds.
 	StartTimeout time.Duration
+	// Libraries returns directories in which the child also looks for the library. Nil: there are none.
+	Libraries func() []string
 }
 
 // DefaultConfig returns a configuration that lacks only the command.
@@ -57,8 +61,8 @@ const (
 	stableAfter = 2 * time.Minute
 	// idlePoll bounds how often this package polls.
 	idlePoll = 10 * time.Second
-	// closeWait bounds the wait for a killed child. A child in an uninterruptible call of the kernel driver ends only
-	// when the call does.
+	// closeWait bounds the wait for the end of a child, which was killed by then. A child in an uninterruptible call of
+	// the kernel driver ends only when the call does.
 	closeWait = 2 * time.Second
 )
 
@@ -80,18 +84,25 @@ type Driver struct {
 	loops  sync.WaitGroup
 
 	// turn is a lock: it holds one token. The holder of the token owns the fields below.
-	turn    chan struct{}
-	agent   *agent          // nil: none runs
-	reaped  <-chan struct{} // closed when the last killed child is gone; nil: none was killed
-	listed  []gpu.Device    // the last list that was returned
-	hung    hung
-	lost    again // a card was lost, or could not be listed
-	found   found
-	none    none
-	failed  error // why the last child failed; nil once one answers
+	turn   chan struct{}
+	agent  *agent          // nil: none runs
+	reaped <-chan struct{} // closed when the last killed child is gone; nil: none was killed
+	listed []gpu.Device    // the last list that was returned
+	hung   hung
+	lost   again // a card was lost, or could not be listed
+	found  found
+	none   none
+	failure
+	notes string // last message about devices that cannot be listed
+	// released says that no child may run. See Release.
+	released bool
+}
+
+// failure is that of the last child.
+type failure struct {
+	failed  error // why it failed; nil once one answers
 	retryAt time.Time
 	pause   time.Duration
-	notes   string // last message about devices that cannot be listed
 }
 
 // none says that this host has no GPU.
@@ -112,7 +123,7 @@ func New(cfg Config, log *slog.Logger) (*Driver, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return newDriver(cfg, log, func() (*child, error) { return spawn(cfg.Command) }), nil
+	return newDriver(cfg, log, func() (*child, error) { return spawn(cfg.Command, cfg.environment()...) }), nil
 }
 
 func newDriver(cfg Config, log *slog.Logger, start func() (*child, error)) *Driver {
@@ -183,9 +194,26 @@ func (d *Driver) list(ctx context.Context) ([]gpu.Device, error) {
 	if d.onlyHung(r.Devices) {
 		return d.listed, nil
 	}
-	d.listed = r.Devices
+	d.listed = slices.Concat(r.Devices, d.unlisted(r))
+	slices.SortStableFunc(d.listed, func(a, b gpu.Device) int { return cmp.Compare(a.Index, b.Index) })
 	d.lost.set(len(r.Notes) > len(d.hung.skip()))
 	return d.listed, nil
+}
+
+// unlisted requires the turn. It returns the devices of the last list whose cards are there, but cannot be listed now: a
+// new child does not know the name of a lost card.
+func (d *Driver) unlisted(r reply) []gpu.Device {
+	cards := map[int]bool{}
+	kept := slices.DeleteFunc(slices.Clone(d.listed), func(was gpu.Device) bool {
+		return slices.ContainsFunc(r.Devices, func(is gpu.Device) bool { return is.Index == was.Index || is.UUID == was.UUID })
+	})
+	for _, was := range kept {
+		cards[was.Index] = true
+	}
+	if len(cards) > len(r.Notes) {
+		return nil // some are gone, and nobody knows which
+	}
+	return kept
 }
 
 // onlyHung requires the turn. It reports whether a new list lacks cards of the last one only because they do not answer.
@@ -207,16 +235,41 @@ func (d *Driver) onlyHung(devices []gpu.Device) bool {
 // renew requires the turn. It ends a child that cannot see what has changed since its start: another library, another
 // driver in the kernel, or a card that was lost and may be back.
 func (d *Driver) renew() {
-	if d.agent == nil || d.agent.id == 0 || d.found.sign == sign(d.root) && d.found.library == identity(d.found.path) && !d.lost.due() {
+	if d.agent == nil || d.agent.id == 0 || d.found.sign == d.sign() && d.found.library == identity(d.found.path) && !d.lost.due() {
 		return
 	}
-	c := d.drop()
+	d.drop()
+	d.ended()
+}
+
+// ended requires the turn. It waits for the end of the last child, and reports whether that is gone.
+func (d *Driver) ended() bool {
+	if d.reaped == nil {
+		return true
+	}
 	timer := time.NewTimer(closeWait)
 	defer timer.Stop()
 	select {
-	case <-c.done:
+	case <-d.reaped:
+		d.reaped = nil
+		return true
 	case <-timer.C:
+		return false
 	}
+}
+
+// sign returns a text that changes when a driver is installed, loaded or replaced.
+func (d *Driver) sign() string {
+	text := sign(d.root)
+	if d.cfg.Libraries == nil {
+		return text
+	}
+	for _, dir := range d.cfg.Libraries() {
+		if id := identity(filepath.Join(dir, libraryName)); id != gone {
+			text += dir + " " + id + "\n"
+		}
+	}
+	return text
 }
 
 // checkDevices returns an error if a list is not valid.
@@ -247,14 +300,19 @@ func (d *Driver) Status(ctx context.Context) ([]gpu.Status, error) {
 		}
 	}
 	r, err := d.ask(ctx, opStatus)
-	if errors.Is(err, gpu.ErrClosed) || ctx.Err() != nil && err != nil {
+	if errors.Is(err, gpu.ErrClosed) || errors.Is(err, gpu.ErrReleased) || ctx.Err() != nil && err != nil {
 		return nil, fmt.Errorf("nvml: status: %w", err)
 	}
 	d.hung.answered(d.listed, r.Statuses)
 	if d.lost.set(slices.ContainsFunc(r.Statuses, func(s gpu.Status) bool { return s.Unread })); d.notes == "" && !d.lost.is {
 		d.lost.pause = 0
 	}
-	return arrange(d.listed, r.Statuses, d.hung.skip(), err), nil
+	all := arrange(d.listed, r.Statuses, d.hung.skip(), err)
+	served := mpsPipe() != ""
+	for i := range all {
+		all[i].Served = served && all[i].Known()
+	}
+	return all, nil
 }
 
 // arrange puts statuses in the order of devices. A missing one gets unknown health.
@@ -323,10 +381,13 @@ func (d *Driver) running(ctx context.Context) error {
 	return nil
 }
 
-// launch requires the turn. It starts a child unless it is too early for the next.
+// launch requires the turn. It starts a child unless none may run, or it is too early for the next.
 func (d *Driver) launch() error {
+	if d.released {
+		return gpu.ErrReleased
+	}
 	now := time.Now()
-	sign := sign(d.root)
+	sign := d.sign()
 	if now.Before(d.none.until) && sign == d.found.sign {
 		return fmt.Errorf("%w: %s", errNone, d.none.why)
 	}
@@ -347,6 +408,7 @@ func (d *Driver) launch() error {
 		return d.failed
 	}
 	d.agent, d.found = startAgent(c, d.faults.publish), found{sign: sign}
+	d.none.until = time.Time{} // another child, another answer
 	return nil
 }
 
@@ -386,7 +448,7 @@ func (d *Driver) blame(ctx context.Context, err error) error {
 // drop requires the turn. It ends the child without waiting.
 func (d *Driver) drop() *child {
 	c := d.agent.child
-	d.agent.end()
+	c.end()
 	d.agent, d.reaped = nil, c.done
 	return c
 }
@@ -412,18 +474,11 @@ func (d *Driver) Close() error {
 		if d.agent != nil {
 			d.drop()
 		}
-		d.give()
-		d.loops.Wait()
-		if d.reaped == nil {
-			return
-		}
-		timer := time.NewTimer(closeWait)
-		defer timer.Stop()
-		select {
-		case <-d.reaped:
-		case <-timer.C:
+		if !d.ended() {
 			d.log.Warn("the gpu agent was killed and has not ended", "waited", closeWait)
 		}
+		d.give()
+		d.loops.Wait()
 	})
 	return nil
 }

@@ -276,15 +276,18 @@ func TestCloseEndsAHungCall(t *testing.T) {
 			failed <- err
 		}()
 		synctest.Wait()
-		began := time.Now()
-		go d.Close()
+		began, ended := time.Now(), make(chan struct{})
+		go func() {
+			d.Close()
+			close(ended)
+		}()
 		if err := <-failed; !errors.Is(err, gpu.ErrClosed) {
 			t.Errorf("Status: %v", err)
 		}
 		if _, open := <-faults; open {
 			t.Error("a fault after Close")
 		}
-		if d.Close(); time.Since(began) != 0 {
+		if <-ended; time.Since(began) != 2*endStep {
 			t.Errorf("Close took %s", time.Since(began))
 		}
 	})

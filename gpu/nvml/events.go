@@ -12,6 +12,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/gpu/nvidia"
 )
 
 const (
@@ -103,7 +104,7 @@ func waitEvents(ctx context.Context, set nvml.EventSet, of map[nvml.Device]gpu.D
 	for ctx.Err() == nil {
 		event, ret := set.Wait(eventWait)
 		if ret == nvml.SUCCESS {
-			report(gpu.Fault{UUID: nameOf(event.Device, of), Xid: event.EventData, At: time.Now()})
+			report(nvidia.Xid(nameOf(event.Device, of), event.EventData, time.Now()))
 		} else if ret != nvml.ERROR_TIMEOUT { // with a lost GPU each call fails at once
 			pause.Reset(eventPause)
 			select {

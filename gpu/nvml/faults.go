@@ -55,7 +55,7 @@ func (f *faults) publish(fault gpu.Fault) {
 	}
 	f.mu.Unlock()
 	if dropped > 0 {
-		f.log.Warn("a gpu fault was dropped: it is not read", "uuid", fault.UUID, "xid", fault.Xid)
+		f.log.Warn("a gpu fault was dropped: it is not read", "uuid", fault.UUID, "fault", fault.Text)
 	}
 }
 

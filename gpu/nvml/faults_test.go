@@ -20,7 +20,7 @@ func TestFaultsContinueWithNextChild(t *testing.T) {
 		xid := func(n uint64) func(life) {
 			return func(l life) {
 				l.say(p.t, message{Hello: &hello{}})
-				l.say(p.t, message{Fault: &gpu.Fault{UUID: "GPU-0", Xid: n}})
+				l.say(p.t, message{Fault: &gpu.Fault{UUID: "GPU-0", Code: n}})
 				time.Sleep(time.Second) // then it dies
 			}
 		}
@@ -32,7 +32,7 @@ func TestFaultsContinueWithNextChild(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []uint64{79, 48} {
-			if f := <-faults; f.Xid != want {
+			if f := <-faults; f.Code != want {
 				t.Errorf("fault %v, want Xid %d", f, want)
 			}
 		}
@@ -54,7 +54,7 @@ func TestUnreadFaultsAreDropped(t *testing.T) {
 		p.scripts = []func(life){func(l life) {
 			l.say(p.t, message{Hello: &hello{}})
 			for range maxFaults + 5 {
-				l.say(p.t, message{Fault: &gpu.Fault{Xid: 79}})
+				l.say(p.t, message{Fault: &gpu.Fault{Code: 79}})
 			}
 			l.answer(p.t, twoGPUs)
 		}}
@@ -125,7 +125,7 @@ func TestNotesAreLoggedOnce(t *testing.T) {
 
 // FuzzRead checks that the daemon ends a child whose output it can no longer read, whatever the child writes.
 func FuzzRead(f *testing.F) {
-	f.Add([]byte("{\"hello\":{}}\n{\"reply\":{\"id\":1,\"devices\":[{\"uuid\":\"GPU-0\"}]}}\n{\"fault\":{\"xid\":79}}\n"))
+	f.Add([]byte("{\"hello\":{}}\n{\"reply\":{\"id\":1,\"devices\":[{\"uuid\":\"GPU-0\"}]}}\n{\"fault\":{\"code\":79}}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		killed := false
 		c := &child{out: io.NopCloser(bytes.NewReader(text)), kill: func() { killed = true }}

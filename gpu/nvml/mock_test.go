@@ -148,6 +148,8 @@ func instance(parent, slot int, name string, memory uint64) *mock.Device {
 	dev.GetAttributesFunc = func() (nvml.DeviceAttributes, nvml.Return) {
 		return nvml.DeviceAttributes{GpuInstanceSliceCount: 3}, nvml.SUCCESS
 	}
+	dev.GetGpuInstanceIdFunc = func() (int, nvml.Return) { return slot + 1, nvml.SUCCESS }
+	dev.GetComputeInstanceIdFunc = func() (int, nvml.Return) { return 0, nvml.SUCCESS }
 	none := func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
 	dev.GetComputeRunningProcessesFunc, dev.GetMPSComputeRunningProcessesFunc = none, none
 	return dev

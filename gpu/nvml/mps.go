@@ -16,9 +16,9 @@ const (
 	mpsPIDFile = "nvidia-cuda-mps-control.pid"
 )
 
-// MPS returns the pipe directory of the control daemon of MPS, or "" if none runs there. The directory is that of the
+// mpsPipe returns the pipe directory of the control daemon of MPS, or "" if none runs there. The directory is that of the
 // environment variable CUDA_MPS_PIPE_DIRECTORY, else NVIDIA's default.
-func MPS() string {
+func mpsPipe() string {
 	dir := os.Getenv("CUDA_MPS_PIPE_DIRECTORY")
 	if dir == "" {
 		dir = mpsPipes

@@ -17,11 +17,11 @@ func TestMPS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := MPS(); got != "" {
+	if got := mpsPipe(); got != "" {
 		t.Errorf("nothing there, and MPS runs at %q", got)
 	}
 	says(fmt.Sprintf("%d\n", os.Getpid()))
-	if got := MPS(); got != dir {
+	if got := mpsPipe(); got != dir {
 		t.Errorf("MPS = %q, want %q", got, dir)
 	}
 	gone := exec.Command("true")
@@ -30,7 +30,7 @@ func TestMPS(t *testing.T) {
 	}
 	for _, text := range []string{fmt.Sprint(gone.Process.Pid), "", "-1", "0", "many"} {
 		says(text)
-		if got := MPS(); got != "" {
+		if got := mpsPipe(); got != "" {
 			t.Errorf("%q: MPS runs at %q", text, got)
 		}
 	}

@@ -18,6 +18,12 @@ import (
 	"github.com/musterhq/muster/gpu"
 )
 
+// What a person can do about a driver that does not work, or that is not there.
+const (
+	AdviceBroken  = "compare with nvidia-smi; after an upgrade of the driver load its kernel module again, or reboot"
+	AdviceMissing = "on a host with NVIDIA GPUs install the driver, so that nvidia-smi lists them"
+)
+
 const (
 	// maxRequest bounds a line to the child.
 	maxRequest = 4 << 10

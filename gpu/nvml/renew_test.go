@@ -5,11 +5,13 @@ package nvml
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/gpu/gputest"
 )
 
 // load makes the kernel have a driver of this version with these cards.
@@ -146,6 +148,124 @@ func TestLostCardIsLookedFor(t *testing.T) {
 			mustList(t, d, 2)
 			if got := health(t, d); got != "healthy healthy" {
 				t.Errorf("%s: once it is found: %s", name, got)
+			}
+		})
+	}
+}
+
+var _ gpu.Renewer = (*Driver)(nil)
+
+// When the driver is told to look anew, neither a lost card nor a library that failed or was not there is left out for a
+// while longer. A child that works goes on.
+func TestAnewEndsPauses(t *testing.T) {
+	for name, c := range map[string]struct {
+		script func(p *play, t *testing.T) func(l life)
+		lists  int // how many cards before
+	}{
+		"lost card": {func(_ *play, t *testing.T) func(l life) {
+			return func(l life) {
+				l.say(t, message{Hello: &hello{}})
+				for r := range l.requests {
+					out := reply{ID: r.ID}
+					if r.Op == opList {
+						out.Devices, out.Notes = twoGPUs[:1], []string{"GPU 1: lost"}
+					} else {
+						out.Statuses = []gpu.Status{{UUID: twoGPUs[0].UUID, Health: gpu.Healthy}}
+					}
+					l.say(t, message{Reply: &out})
+				}
+			}
+		}, 1},
+		"no driver": {func(p *play, _ *testing.T) func(l life) { return p.none }, 0},
+		"failed": {func(_ *play, t *testing.T) func(l life) {
+			return func(l life) { l.say(t, message{Hello: &hello{Error: "ERROR_LIB_RM_VERSION_MISMATCH"}}) }
+		}, -1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &play{}
+			p.scripts = []func(life){c.script(p, t)}
+			d, _ := stage(t, p)
+			d.root = t.TempDir()
+			list := func() int {
+				all, err := d.List(t.Context())
+				synctest.Wait() // a child that was killed ends
+				if err != nil {
+					return -1
+				}
+				return len(all)
+			}
+			for range 20 { // the pauses become long
+				_ = list()
+				_, _ = d.Status(t.Context())
+				time.Sleep(time.Minute)
+			}
+			_ = list()
+			p.scripts = []func(life){p.healthy}
+			if n := list(); n != c.lists {
+				t.Fatalf("%s: %d cards during the pause, want %d", name, n, c.lists)
+			}
+			if err := d.Anew(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := list(); n != 2 {
+				t.Errorf("%s: %d cards when it is to look anew", name, n)
+			}
+			starts := p.starts
+			if err := d.Anew(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := list(); n != 2 || p.starts != starts {
+				t.Errorf("%s: %d cards, %d more children", name, n, p.starts-starts)
+			}
+		})
+	}
+}
+
+// A card that was listed stays listed while a new child sees it and cannot read its name, for a lost card has none.
+func TestLostCardStaysListedByANewChild(t *testing.T) {
+	three := gputest.Devices(3, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)
+	for name, c := range map[string]struct {
+		found []gpu.Device
+		notes []string
+		want  string
+	}{
+		"lost":                {[]gpu.Device{three[0], three[2]}, []string{"GPU 1: lost"}, "healthy unknown healthy"},
+		"taken out":           {[]gpu.Device{three[0], three[2]}, nil, "healthy healthy"},
+		"one of two is lost":  {three[:1], []string{"GPU 1: lost"}, "healthy"}, // and nobody knows which
+		"all found":           {three, nil, "healthy healthy healthy"},
+		"all lost but one":    {three[2:], []string{"GPU 0: lost", "GPU 1: lost"}, "unknown unknown healthy"},
+		"all found, one note": {three, []string{"GPU 1: no links"}, "healthy healthy healthy"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &play{}
+			p.scripts = []func(life){
+				func(l life) { l.say(t, message{Hello: &hello{}}); l.answer(t, three) },
+				func(l life) {
+					l.say(t, message{Hello: &hello{}})
+					for r := range l.requests {
+						out := reply{ID: r.ID}
+						if r.Op == opList {
+							out.Devices, out.Notes = c.found, c.notes
+						} else {
+							for _, is := range c.found {
+								out.Statuses = append(out.Statuses, gpu.Status{UUID: is.UUID, Health: gpu.Healthy})
+							}
+						}
+						l.say(t, message{Reply: &out})
+					}
+				},
+			}
+			d, _ := stage(t, p)
+			d.root = t.TempDir()
+			load(t, d, "580", "a")
+			mustList(t, d, len(three))
+			load(t, d, "590", "a")
+			for range 120 { // an hour
+				mustList(t, d, len(strings.Fields(c.want)))
+				if got := health(t, d); got != c.want {
+					t.Fatalf("%s: %s, want %s", name, got, c.want)
+				}
+				time.Sleep(30 * time.Second)
 			}
 		})
 	}

@@ -60,6 +60,12 @@ type play struct {
 	scripts []func(life)
 	starts  int
 	mayEnd  chan struct{} // a killed child ends when this is closed
+	steps   []step        // TERM and KILL as the driver sent them
+}
+
+type step struct {
+	signal string
+	at     time.Time
 }
 
 func (p *play) start() (*child, error) {
@@ -68,6 +74,7 @@ func (p *play) start() (*child, error) {
 	in, stdin := io.Pipe()
 	stdout, out := io.Pipe()
 	requests, killed, done := make(chan request, 100), make(chan struct{}), make(chan struct{})
+	note := func(signal string) { p.steps = append(p.steps, step{signal, time.Now()}) }
 	kill := sync.OnceFunc(func() {
 		close(killed)
 		in.CloseWithError(io.ErrClosedPipe)
@@ -91,7 +98,8 @@ func (p *play) start() (*child, error) {
 			<-p.mayEnd
 		}
 	}()
-	return &child{in: stdin, out: stdout, kill: kill, done: done, last: func() string { return "exit status 127: last words" }}, nil
+	term, dead := func() { note("TERM") }, func() { note("KILL"); kill() }
+	return &child{in: stdin, out: stdout, term: term, kill: dead, done: done, last: func() string { return "exit status 127: last words" }}, nil
 }
 
 var twoGPUs = gputest.Devices(2, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)

@@ -10,7 +10,10 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +29,7 @@ import (
 )
 
 func (m *machine) collector() *collector {
-	return &collector{lib: m, symbols: map[string]bool{}}
+	return &collector{library: library{lib: m, symbols: map[string]bool{}}}
 }
 
 func mustCollect(t *testing.T, c *collector) ([]gpu.Device, []gpu.Status) {
@@ -101,13 +104,13 @@ func TestNUMA(t *testing.T) {
 	for want, set := range map[int][]uint{0: {1, 0}, 3: {8, 0}, 65: {0, 2}, -1: {1, 1}} {
 		m := newMachine()
 		m.devices[0].GetMemoryAffinityFunc = func(int, nvml.AffinityScope) ([]uint, nvml.Return) { return set, nvml.SUCCESS }
-		if got := m.collector().numa(m.devices[0]); got != want {
+		if got, _ := m.collector().numa(m.devices[0]); got != want {
 			t.Errorf("NUMA node of %b: %d, want %d", set, got, want)
 		}
 	}
 	m := newMachine()
 	m.devices[0].GetMemoryAffinityFunc = func(int, nvml.AffinityScope) ([]uint, nvml.Return) { return []uint{6}, nvml.SUCCESS }
-	if got := m.collector().numa(m.devices[0]); got != -1 {
+	if got, _ := m.collector().numa(m.devices[0]); got != -1 {
 		t.Errorf("a card near two nodes: NUMA node %d", got)
 	}
 }
@@ -179,6 +182,49 @@ func TestMIG(t *testing.T) {
 	m.devices[1].GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 1, true, false, nvml.SUCCESS }
 	if _, statuses = mustCollect(t, m.collector()); statuses[1].Health != gpu.Unhealthy || statuses[2].Health != gpu.Unhealthy || statuses[0].Health != gpu.Healthy {
 		t.Errorf("instances of an unhealthy card: %+v", statuses[:3])
+	}
+}
+
+// The instances of a card have its device files, and each those of its own capabilities.
+func TestDeviceFilesOfInstances(t *testing.T) {
+	m := newMachine()
+	m.splitCard(1, instance(1, 0, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864*mib), instance(1, 1, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864*mib))
+	c := m.collector()
+	c.root = t.TempDir()
+	for path, text := range map[string]string{
+		"proc/devices":                       "Character devices:\n195 nvidia\n507 nvidia-caps\n",
+		"proc/driver/nvidia-caps/mig-minors": "config 1\ngpu1/gi1/access 12\ngpu1/gi1/ci0/access 13\ngpu1/gi2/access 21\ngpu1/gi2/ci0/access 22\n",
+	} {
+		path = filepath.Join(c.root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	devices, _ := mustCollect(t, c)
+	var got []string
+	for _, d := range devices[:4] {
+		var numbers []string
+		for _, n := range d.Nodes {
+			numbers = append(numbers, fmt.Sprintf("%d:%d", n.Major, n.Minor))
+		}
+		got = append(got, d.UUID+" "+strings.Join(numbers, " "))
+	}
+	want := []string{
+		"GPU-0 195:0 195:255 195:254", "MIG-1-0 195:1 195:255 195:254 507:12 507:13", "MIG-1-1 195:1 195:255 195:254 507:21 507:22",
+		"GPU-2 195:2 195:255 195:254",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+	// An instance whose files are not known would be open to others, or closed to its own task.
+	m.splitCard(1, instance(1, 4, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864*mib))
+	c.units = nil
+	devices, notes, err := c.list()
+	if err != nil || len(devices) != 7 || len(notes) != 1 || !strings.Contains(notes[0], "gpu1/gi5/access") {
+		t.Errorf("%d devices, %q, %v", len(devices), notes, err)
 	}
 }
 
@@ -447,10 +493,10 @@ func TestXidsAreReported(t *testing.T) {
 		time.Sleep(time.Hour) // no output
 		m.events <- nvml.EventData{Device: m.devices[6], EventType: nvml.EventTypeXidCriticalError, EventData: 79}
 		m.events <- nvml.EventData{EventType: nvml.EventTypeXidCriticalError, EventData: 48}
-		if f := <-faults; f.UUID != "GPU-6" || f.Xid != 79 || f.At.IsZero() {
+		if f := <-faults; f.UUID != "GPU-6" || f.Code != 79 || f.At.IsZero() {
 			t.Errorf("fault %+v", f)
 		}
-		if f := <-faults; f.UUID != "" || f.Xid != 48 {
+		if f := <-faults; f.UUID != "" || f.Code != 48 {
 			t.Errorf("fault %+v", f)
 		}
 	})
@@ -493,7 +539,7 @@ func TestInvalidRequestEndsServe(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	c := &collector{lib: newMachine(), symbols: map[string]bool{}}
+	c := newMachine().collector()
 	requests := make(chan request, 1)
 	requests <- request{ID: 7, Op: "format"}
 	close(requests)

@@ -9,6 +9,11 @@ import (
 	"strings"
 )
 
+const (
+	libraryPrefix = "libnvidia-ml.so"
+	libraryName   = libraryPrefix + ".1"
+)
+
 // sign returns a text that changes when the kernel's driver is loaded, unloaded or replaced, or finds or loses a card.
 // It is empty if no driver is loaded.
 func sign(root string) string {
@@ -35,12 +40,15 @@ func loaded() string {
 		return ""
 	}
 	for line := range strings.Lines(string(maps)) {
-		if at := strings.IndexByte(line, '/'); at >= 0 && strings.HasPrefix(filepath.Base(line[at:]), "libnvidia-ml.so") {
+		if at := strings.IndexByte(line, '/'); at >= 0 && strings.HasPrefix(filepath.Base(line[at:]), libraryPrefix) {
 			return strings.TrimSpace(line[at:])
 		}
 	}
 	return ""
 }
+
+// gone is the identity of a file that is not there.
+const gone = "gone"
 
 // identity returns a text that changes when the file is replaced; empty: there is no path.
 func identity(path string) string {
@@ -49,7 +57,7 @@ func identity(path string) string {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return "gone"
+		return gone
 	}
 	return fmt.Sprintf("%d %s %v", info.Size(), info.ModTime(), inode(info))
 }

@@ -39,9 +39,9 @@ func (c *collector) link(units []unit) {
 	}
 }
 
-// readNVLinks counts the card's active NVLinks by the other end.
+// readNVLinks counts the card's active NVLinks by the other end. If one cannot be read, it takes those of the last list.
 func (c *collector) readNVLinks(crd *card) {
-	crd.peers = map[string]int{}
+	crd.switches, crd.peers = 0, map[string]int{}
 	if !c.has("nvmlDeviceGetNvLinkState") || !c.has("nvmlDeviceGetNvLinkRemotePciInfo_v2") {
 		return
 	}
@@ -50,23 +50,33 @@ func (c *collector) readNVLinks(crd *card) {
 		if ret == nvml.ERROR_INVALID_ARGUMENT {
 			return // no more links
 		}
-		if ret != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
-			continue
+		if ret == nvml.SUCCESS && state == nvml.FEATURE_ENABLED {
+			ret = c.countNVLink(crd, i)
 		}
-		kind := nvml.NVLINK_DEVICE_TYPE_UNKNOWN
-		if c.has("nvmlDeviceGetNvLinkRemoteDeviceType") {
-			if k, ret := crd.handle.GetNvLinkRemoteDeviceType(i); ret == nvml.SUCCESS {
-				kind = k
-			}
-		}
-		if kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
-			crd.switches++
-			continue
-		}
-		if remote, ret := crd.handle.GetNvLinkRemotePciInfo(i); ret == nvml.SUCCESS {
-			crd.peers[busID(remote)]++
+		if was := c.before(crd.device.UUID); !told(ret) && was != nil && was.peers != nil {
+			crd.switches, crd.peers = was.switches, was.peers
+			return
 		}
 	}
+}
+
+// countNVLink counts an active NVLink of the card by its other end.
+func (c *collector) countNVLink(crd *card, i int) nvml.Return {
+	if c.has("nvmlDeviceGetNvLinkRemoteDeviceType") {
+		kind, ret := crd.handle.GetNvLinkRemoteDeviceType(i)
+		if !told(ret) {
+			return ret
+		}
+		if ret == nvml.SUCCESS && kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
+			crd.switches++
+			return ret
+		}
+	}
+	remote, ret := crd.handle.GetNvLinkRemotePciInfo(i)
+	if ret == nvml.SUCCESS {
+		crd.peers[busID(remote)]++
+	}
+	return ret
 }
 
 // between returns the link between two cards; it is symmetric.
@@ -108,8 +118,30 @@ func (c *collector) ancestor(a, b *card) gpu.LinkKind {
 			return gpu.LinkSystem
 		}
 	}
+	if kind, known := c.ancestorBefore(a, b); known && !told(ret) {
+		return kind
+	}
 	if a.device.NUMA >= 0 && a.device.NUMA == b.device.NUMA {
 		return gpu.LinkNUMA
 	}
 	return gpu.LinkSystem
+}
+
+// ancestorBefore returns the nearest common ancestor of two cards by the last list.
+func (c *collector) ancestorBefore(a, b *card) (gpu.LinkKind, bool) {
+	ends := map[string]bool{} // the units of b
+	for _, u := range c.units {
+		ends[u.device.UUID] = u.card.device.UUID == b.device.UUID
+	}
+	for _, u := range c.units {
+		if u.card.device.UUID != a.device.UUID {
+			continue
+		}
+		for _, l := range u.device.Links {
+			if ends[l.To] && l.Kind != gpu.LinkNVLink {
+				return l.Kind, true
+			}
+		}
+	}
+	return "", false
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/gpu/nvidia"
 	"github.com/musterhq/muster/job"
 )
 
@@ -78,7 +79,7 @@ func (d *Driver) act(line string) (gpu.Fault, bool) {
 	s := &d.statuses[i]
 	switch words[1] {
 	case "xid":
-		return gpu.Fault{UUID: s.UUID, Xid: number, At: time.Now()}, true
+		return nvidia.Xid(s.UUID, number, time.Now()), true
 	case "unhealthy":
 		s.Health, s.Detail, s.Recovery = gpu.Unhealthy, value+" (simulated)", gpu.RecoveryReset
 	case "healthy":

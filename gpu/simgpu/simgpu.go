@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/gpu/nvidia"
 	"github.com/musterhq/muster/job"
 )
 
@@ -86,6 +87,7 @@ func Parse(spec, seed string) (*Driver, error) {
 		devices[i].Index = i
 		devices[i].UUID = uuid(seed, devices[i].Class, i)
 		devices[i].NUMA = i / socket % 2
+		devices[i].Socket = devices[i].NUMA + 1
 		devices[i].PCI = fmt.Sprintf("sim:%02x:00.0", i)
 	}
 	for i := range devices {
@@ -99,6 +101,9 @@ func Parse(spec, seed string) (*Driver, error) {
 	}
 	return d, nil
 }
+
+// None returns the driver of a host that offers no GPUs.
+func None() *Driver { return &Driver{} }
 
 // parsePart parses "8xH100-80GB"; at most room devices.
 func parsePart(text string, room int) ([]gpu.Device, error) {
@@ -185,6 +190,11 @@ func (d *Driver) Status(ctx context.Context) ([]gpu.Status, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.statuses), nil
+}
+
+// Grant returns what a task with these devices gets: as on a host with real ones, and none of the real ones there may be.
+func (d *Driver) Grant(devices []gpu.Device, _ job.Resources) gpu.Grant {
+	return nvidia.Grant("/", devices)
 }
 
 func (d *Driver) state(ctx context.Context) error {

@@ -141,7 +141,7 @@ func TestFaultScript(t *testing.T) {
 	f.Close()
 	got := <-faults // all lines before it have been carried out
 	all, err := d.Status(t.Context())
-	if err != nil || got.UUID != all[1].UUID || got.Xid != 79 {
+	if err != nil || got.UUID != all[1].UUID || got.Code != 79 {
 		t.Fatalf("fault %+v, %v", got, err)
 	}
 	if s := all[1]; s.Health != gpu.Unhealthy || s.Detail != "fell over (simulated)" || s.Recovery != gpu.RecoveryReset {

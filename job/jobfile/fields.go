@@ -27,7 +27,7 @@ func badFieldOf(body ast.Node, within string, of reflect.Type) error {
 	}
 	for it := fields.MapRange(); it.Next(); {
 		alone := reflect.New(of)
-		err := yaml.NodeToValue(it.KeyValue(), alone.Interface(), yaml.Strict(), yaml.CustomUnmarshaler(readTime))
+		err := yaml.NodeToValue(it.KeyValue(), alone.Interface(), rules()...)
 		if err == nil {
 			continue
 		}
@@ -72,10 +72,13 @@ func wrong(name string, t reflect.Type, value ast.Node, err error) string {
 		reflect.Slice: "a list", reflect.Map: "a mapping such as {name: value}", reflect.Struct: "a mapping such as {cpus: 4}",
 	}[t.Kind()]
 	var node *yaml.UnexpectedNodeTypeError
+	whole, fraction := errors.AsType[wholeError](err)
 	switch {
 	case name == "command" && is == "text":
 		return fmt.Sprintf("want a list of words, such as [python, train.py]; a line for a shell goes in `script: %.100s`", value.GetToken().Value)
-	case !errors.As(err, &mismatch) && !errors.As(err, &node) || want == "":
+	case fraction && (is == "a number" || is == "" || t.Kind() == reflect.Slice):
+		return whole.Error()
+	case !fraction && !errors.As(err, &mismatch) && !errors.As(err, &node) || want == "":
 		return plainMessage(err)
 	case is == "" || strings.HasPrefix(want, is):
 		return "want " + want + " of other things" // such as a list of lists

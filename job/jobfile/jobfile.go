@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -74,7 +76,7 @@ func decode(text []byte) (jobs []Job, err error) {
 			return nil, fmt.Errorf("more than %d jobs", MaxJobs)
 		}
 		j := Job{Spec: job.DefaultSpec()}
-		if err := yaml.NodeToValue(doc.Body, &j.Spec, yaml.Strict(), yaml.CustomUnmarshaler(readTime)); err != nil {
+		if err := yaml.NodeToValue(doc.Body, &j.Spec, rules()...); err != nil {
 			return nil, cmp.Or(badField(doc.Body), err)
 		}
 		j.Line, j.lines = linesOf(doc.Body)
@@ -114,6 +116,46 @@ func lineOf(n ast.Node) int {
 	}
 	return 0
 }
+
+// rules are what decoding does more strictly than the library does by itself.
+func rules() []yaml.DecodeOption {
+	return []yaml.DecodeOption{yaml.Strict(), yaml.CustomUnmarshaler(readTime), yaml.CustomUnmarshaler(readWhole)}
+}
+
+// readWhole reads a whole number. The library cuts off what comes after the point.
+func readWhole(n *int, text []byte) error {
+	var v any
+	if err := yaml.Unmarshal(text, &v); err != nil {
+		return err
+	}
+	if word, ok := v.(string); ok { // the library takes numbers in quotes, and 1e3 is text to it
+		if x, err := strconv.ParseFloat(word, 64); err == nil {
+			v = x
+		}
+	}
+	const most = 1 << 53 // of a float64 that means one whole number
+	switch v := v.(type) {
+	case uint64:
+		if v <= math.MaxInt {
+			*n = int(v)
+			return nil
+		}
+	case int64:
+		*n = int(v)
+		return nil
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) <= most {
+			*n = int(v)
+			return nil
+		}
+	}
+	return wholeError(strings.TrimSpace(string(text)))
+}
+
+// wholeError is a value that is not a whole number.
+type wholeError string
+
+func (e wholeError) Error() string { return fmt.Sprintf("want a whole number, not %.40s", string(e)) }
 
 // readTime reads a time strictly. The library takes any text, and makes it the year 1.
 func readTime(at *time.Time, text []byte) (err error) {

@@ -78,6 +78,14 @@ func TestBegin(t *testing.T) {
 	}
 }
 
+func TestWholeNumbers(t *testing.T) {
+	for text, want := range map[string]int{"2": 2, "2.0": 2, "0x10": 16, "1e2": 100, "'3'": 3, "&x 4": 4} {
+		if s, err := one("j", []byte("command: [a]\nretries: "+text+"\n")); err != nil || s.Retries != want {
+			t.Errorf("retries: %s: %d, %v", text, s.Retries, err)
+		}
+	}
+}
+
 func TestByteOrderMark(t *testing.T) {
 	if s, err := one("j", []byte("\ufeffcommand: [a]\r\npriority: 7\r\n")); err != nil || s.Priority != 7 {
 		t.Errorf("%+v, %v", s, err)
@@ -86,31 +94,40 @@ func TestByteOrderMark(t *testing.T) {
 
 func TestErrorsNameTheLine(t *testing.T) {
 	for text, want := range map[string]string{
-		"command: [a]\nfoo: 1\n":                    `j:2: unknown field "foo"`,
-		"command: [a]\nresources:\n  gpu: 1\n":      `j:3: unknown field "gpu"`,
-		"command: [a]\nresources:\n  memory: 64\n":  "a number needs a unit",
-		"command: [a]\ntime_limit: 90\n":            `j:2: time_limit: duration "90": a number needs a unit`,
-		"command: [a]\npriority: high\n":            "j:2: priority: want a number, not text",
-		"name: a\ncommand: python x.py\n":           "j:2: command: want a list of words, such as [python, train.py]; a line for a shell goes in `script: python x.py`",
-		"command: [a]\nresources: 4\n":              "j:2: resources: want a mapping such as {cpus: 4}, not a number",
-		"command: [a]\nresources: {cpus: [1]}\n":    "j:2: resources.cpus: want a number, not a list",
-		"command: [a]\nenv: [A=1]\n":                "j:2: env: want a mapping such as {name: value}, not a list",
-		"command: [[a]]\n":                          "j:1: command: want a list of other things",
-		"command: [a]\nhold: perhaps\n":             "j:2: hold: want true or false, not text",
-		"command: [a]\nmemroy: 3GiB\nretry: 1\n":    `j:2: unknown field "memroy"`,
-		"command: [a]\nretrys: 1\n":                 `j:2: unknown field "retrys"; did you mean retries?`,
-		"command: [a]\ncommand: [b]\n":              "j:2:",
-		"command: [a\n":                             "j:1:",
-		"":                                          "empty",
-		"command: [a]\n---\ncommand: [b]\nfoo: 1\n": `j:4: unknown field "foo"`,
-		"---\n---\n":                                "empty",
-		"{\"command\": [\"a\"],\n \"foo\": 1}":      `j:2: unknown field "foo"`,
-		"command: [a]\nname: \"x\\u001b[31m\"\n":    "printable",
-		"command: [a]\nimage: i\noutput: /o\n":      "not yet in this version",
-		"command: [a]\nnodes: -2\n":                 "nodes -2: want 1 to 512",
-		"[1, 2]":                                    "j:1:",
-		"command: [a]\nbegin: 16:00\n":              `j:2: begin: "16:00": want RFC 3339`,
-		"command: [a]\nbegin: 2026-12-01\n":         `j:2: begin: "2026-12-01": want RFC 3339`,
+		"command: [a]\nfoo: 1\n":                                      `j:2: unknown field "foo"`,
+		"command: [a]\nresources:\n  gpu: 1\n":                        `j:3: unknown field "gpu"`,
+		"command: [a]\nresources:\n  memory: 64\n":                    "a number needs a unit",
+		"command: [a]\ntime_limit: 90\n":                              `j:2: time_limit: duration "90": a number needs a unit`,
+		"command: [a]\nretries: 1.5\n":                                "j:2: retries: want a whole number, not 1.5",
+		"command: [a]\nretries: -1.5\n":                               "j:2: retries: want a whole number, not -1.5",
+		"command: [a]\nretries: '1.5'\n":                              "j:2: retries: want a",
+		"command: [a]\nretries: 1e300\n":                              "j:2: retries: want a",
+		"command: [a]\nretries: .nan\n":                               "j:2: retries: want a whole number",
+		"command: [a]\nretry_on: [75, 1.5]\n":                         "j:2: retry_on: want a whole number, not 1.5",
+		"{\"command\": [\"a\"],\n \"nodes\": 2.5}":                    "j:2: nodes: want a whole number, not 2.5",
+		"command: [a]\nresources: {cpus: 1.5}\n":                      "j:2: resources.cpus: want a whole number, not 1.5",
+		"command: [a]\nresources: {gpu_share: &x 0.5}\nretries: *x\n": "j:3: retries: ",
+		"command: [a]\npriority: high\n":                              "j:2: priority: want a number, not text",
+		"name: a\ncommand: python x.py\n":                             "j:2: command: want a list of words, such as [python, train.py]; a line for a shell goes in `script: python x.py`",
+		"command: [a]\nresources: 4\n":                                "j:2: resources: want a mapping such as {cpus: 4}, not a number",
+		"command: [a]\nresources: {cpus: [1]}\n":                      "j:2: resources.cpus: want a number, not a list",
+		"command: [a]\nenv: [A=1]\n":                                  "j:2: env: want a mapping such as {name: value}, not a list",
+		"command: [[a]]\n":                                            "j:1: command: want a list of other things",
+		"command: [a]\nhold: perhaps\n":                               "j:2: hold: want true or false, not text",
+		"command: [a]\nmemroy: 3GiB\nretry: 1\n":                      `j:2: unknown field "memroy"`,
+		"command: [a]\nretrys: 1\n":                                   `j:2: unknown field "retrys"; did you mean retries?`,
+		"command: [a]\ncommand: [b]\n":                                "j:2:",
+		"command: [a\n":                                               "j:1:",
+		"":                                                            "empty",
+		"command: [a]\n---\ncommand: [b]\nfoo: 1\n":                   `j:4: unknown field "foo"`,
+		"---\n---\n":                                                  "empty",
+		"{\"command\": [\"a\"],\n \"foo\": 1}":                        `j:2: unknown field "foo"`,
+		"command: [a]\nname: \"x\\u001b[31m\"\n":                      "printable",
+		"command: [a]\nimage: i\noutput: o\n":                         "want an absolute path of the node",
+		"command: [a]\nnodes: -2\n":                                   "nodes -2: want 1 to 512",
+		"[1, 2]":                                                      "j:1:",
+		"command: [a]\nbegin: 16:00\n":                                `j:2: begin: "16:00": want RFC 3339`,
+		"command: [a]\nbegin: 2026-12-01\n":                           `j:2: begin: "2026-12-01": want RFC 3339`,
 	} {
 		_, err := Parse("j", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {

@@ -47,6 +47,8 @@ type Header struct {
 	Lean          []byte `protobuf:"bytes,13,opt,name=lean" json:"lean,omitempty"` // the job file in JSON, without its bulk
 	File          []byte `protobuf:"bytes,14,opt,name=file" json:"file,omitempty"` // SHA-256 of the whole job file
 	FileBytes     int64  `protobuf:"varint,15,opt,name=file_bytes,json=fileBytes" json:"file_bytes,omitempty"`
+	Acts          []*Act `protobuf:"bytes,16,rep,name=acts" json:"acts,omitempty"`                             // the oldest first
+	OlderActs     uint32 `protobuf:"varint,17,opt,name=older_acts,json=olderActs" json:"older_acts,omitempty"` // acts that were forgotten
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -179,6 +181,105 @@ func (x *Header) GetFileBytes() int64 {
 	return 0
 }
 
+func (x *Header) GetActs() []*Act {
+	if x != nil {
+		return x.Acts
+	}
+	return nil
+}
+
+func (x *Header) GetOlderActs() uint32 {
+	if x != nil {
+		return x.OlderActs
+	}
+	return 0
+}
+
+// Act is what somebody has asked of the job after the submission.
+type Act struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind" json:"kind,omitempty"` // held, released, cancelled, requeued
+	At            int64                  `protobuf:"varint,2,opt,name=at" json:"at,omitempty"`
+	First         []uint32               `protobuf:"varint,3,rep,packed,name=first" json:"first,omitempty"` // of each range of tasks; none: all tasks
+	Last          []uint32               `protobuf:"varint,4,rep,packed,name=last" json:"last,omitempty"`
+	More          bool                   `protobuf:"varint,5,opt,name=more" json:"more,omitempty"` // it was about further tasks
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Act) Reset() {
+	*x = Act{}
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Act) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Act) ProtoMessage() {}
+
+func (x *Act) ProtoReflect() protoreflect.Message {
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Act.ProtoReflect.Descriptor instead.
+func (*Act) Descriptor() ([]byte, []int) {
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Act) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Act) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Act) GetFirst() []uint32 {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+func (x *Act) GetLast() []uint32 {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+func (x *Act) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *Act) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Task is one task with all its fields.
 type Task struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -205,7 +306,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[1]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -217,7 +318,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[1]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -230,7 +331,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{1}
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Task) GetIndex() int64 {
@@ -377,14 +478,15 @@ type Chunk struct {
 	Began         []uint64 `protobuf:"varint,22,rep,packed,name=began" json:"began,omitempty"`
 	Exited        []uint64 `protobuf:"varint,23,rep,packed,name=exited" json:"exited,omitempty"`
 	Settled       []uint32 `protobuf:"varint,25,rep,packed,name=settled" json:"settled,omitempty"`
-	Text          []uint32 `protobuf:"varint,24,rep,packed,name=text" json:"text,omitempty"` // index in texts plus 1, 0 for none
+	Placed        []uint64 `protobuf:"varint,26,rep,packed,name=placed" json:"placed,omitempty"` // when the newest attempt was assigned
+	Text          []uint32 `protobuf:"varint,24,rep,packed,name=text" json:"text,omitempty"`     // index in texts plus 1, 0 for none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[2]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -396,7 +498,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[2]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -409,7 +511,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{2}
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Chunk) GetAlike() *Task {
@@ -552,6 +654,13 @@ func (x *Chunk) GetSettled() []uint32 {
 	return nil
 }
 
+func (x *Chunk) GetPlaced() []uint64 {
+	if x != nil {
+		return x.Placed
+	}
+	return nil
+}
+
 func (x *Chunk) GetText() []uint32 {
 	if x != nil {
 		return x.Text
@@ -570,7 +679,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[3]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +691,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[3]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +704,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{3}
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Host) GetPeer() string {
@@ -634,7 +743,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[4]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +755,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[4]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +768,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{4}
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Note) GetReasonWord() string {
@@ -715,7 +824,7 @@ type Outcomes struct {
 
 func (x *Outcomes) Reset() {
 	*x = Outcomes{}
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[5]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -727,7 +836,7 @@ func (x *Outcomes) String() string {
 func (*Outcomes) ProtoMessage() {}
 
 func (x *Outcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[5]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +849,7 @@ func (x *Outcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcomes.ProtoReflect.Descriptor instead.
 func (*Outcomes) Descriptor() ([]byte, []int) {
-	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{5}
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Outcomes) GetList() []*Outcome {
@@ -759,16 +868,17 @@ func (x *Outcomes) GetOlder() uint32 {
 
 type Outcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	N             uint32                 `protobuf:"varint,1,opt,name=n" json:"n,omitempty"`       // number of the attempt
-	Host          uint32                 `protobuf:"varint,2,opt,name=host" json:"host,omitempty"` // index of the host's row
-	Exit          *storepb.Exit          `protobuf:"bytes,3,opt,name=exit" json:"exit,omitempty"`  // without tail and isolation
+	N             uint32                 `protobuf:"varint,1,opt,name=n" json:"n,omitempty"`           // number of the attempt
+	Host          uint32                 `protobuf:"varint,2,opt,name=host" json:"host,omitempty"`     // index of the host's row
+	Exit          *storepb.Exit          `protobuf:"bytes,3,opt,name=exit" json:"exit,omitempty"`      // without tail and isolation
+	Placed        int64                  `protobuf:"varint,4,opt,name=placed" json:"placed,omitempty"` // when the attempt was assigned
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[6]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -780,7 +890,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[6]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -793,7 +903,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{6}
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Outcome) GetN() uint32 {
@@ -817,6 +927,13 @@ func (x *Outcome) GetExit() *storepb.Exit {
 	return nil
 }
 
+func (x *Outcome) GetPlaced() int64 {
+	if x != nil {
+		return x.Placed
+	}
+	return 0
+}
+
 // Waits is how far the dependencies of a job are, in their order in the job file. aftercorr has rows of its own.
 type Waits struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -830,7 +947,7 @@ type Waits struct {
 
 func (x *Waits) Reset() {
 	*x = Waits{}
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[7]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -842,7 +959,7 @@ func (x *Waits) String() string {
 func (*Waits) ProtoMessage() {}
 
 func (x *Waits) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[7]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -855,7 +972,7 @@ func (x *Waits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waits.ProtoReflect.Descriptor instead.
 func (*Waits) Descriptor() ([]byte, []int) {
-	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{7}
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Waits) GetOutcome() []byte {
@@ -897,7 +1014,7 @@ type Each struct {
 
 func (x *Each) Reset() {
 	*x = Each{}
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[8]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -909,7 +1026,7 @@ func (x *Each) String() string {
 func (*Each) ProtoMessage() {}
 
 func (x *Each) ProtoReflect() protoreflect.Message {
-	mi := &file_jobs_jobspb_jobs_proto_msgTypes[8]
+	mi := &file_jobs_jobspb_jobs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +1039,7 @@ func (x *Each) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Each.ProtoReflect.Descriptor instead.
 func (*Each) Descriptor() ([]byte, []int) {
-	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{8}
+	return file_jobs_jobspb_jobs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Each) GetMet() []uint64 {
@@ -943,7 +1060,7 @@ var File_jobs_jobspb_jobs_proto protoreflect.FileDescriptor
 
 const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\n" +
-	"\x16jobs/jobspb/jobs.proto\x12\vmuster.jobs\x1a\x19store/storepb/store.proto\"\xe7\x02\n" +
+	"\x16jobs/jobspb/jobs.proto\x12\vmuster.jobs\x1a\x19store/storepb/store.proto\"\xac\x03\n" +
 	"\x06Header\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -960,7 +1077,17 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\x04lean\x18\r \x01(\fR\x04lean\x12\x12\n" +
 	"\x04file\x18\x0e \x01(\fR\x04file\x12\x1d\n" +
 	"\n" +
-	"file_bytes\x18\x0f \x01(\x03R\tfileBytes\"\xd2\x03\n" +
+	"file_bytes\x18\x0f \x01(\x03R\tfileBytes\x12$\n" +
+	"\x04acts\x18\x10 \x03(\v2\x10.muster.jobs.ActR\x04acts\x12\x1d\n" +
+	"\n" +
+	"older_acts\x18\x11 \x01(\rR\tolderActs\"\x7f\n" +
+	"\x03Act\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x14\n" +
+	"\x05first\x18\x03 \x03(\rR\x05first\x12\x12\n" +
+	"\x04last\x18\x04 \x03(\rR\x04last\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\xd2\x03\n" +
 	"\x04Task\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1f\n" +
@@ -980,7 +1107,7 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\x05ended\x18\x0f \x01(\x03R\x05ended\x12&\n" +
 	"\x04exit\x18\x10 \x01(\v2\x12.muster.store.ExitR\x04exit\x12\x12\n" +
 	"\x04lost\x18\x11 \x03(\tR\x04lost\x12\x16\n" +
-	"\x06closed\x18\x12 \x01(\x03R\x06closed\"\x87\x04\n" +
+	"\x06closed\x18\x12 \x01(\x03R\x06closed\"\x9f\x04\n" +
 	"\x05Chunk\x12'\n" +
 	"\x05alike\x18\x01 \x01(\v2\x11.muster.jobs.TaskR\x05alike\x12\x12\n" +
 	"\x04base\x18\x02 \x01(\x03R\x04base\x12\x16\n" +
@@ -1002,7 +1129,8 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\x06signal\x18\x15 \x01(\fR\x06signal\x12\x14\n" +
 	"\x05began\x18\x16 \x03(\x04R\x05began\x12\x16\n" +
 	"\x06exited\x18\x17 \x03(\x04R\x06exited\x12\x18\n" +
-	"\asettled\x18\x19 \x03(\rR\asettled\x12\x12\n" +
+	"\asettled\x18\x19 \x03(\rR\asettled\x12\x16\n" +
+	"\x06placed\x18\x1a \x03(\x04R\x06placed\x12\x12\n" +
 	"\x04text\x18\x18 \x03(\rR\x04text\"D\n" +
 	"\x04Host\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x12\n" +
@@ -1019,11 +1147,12 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\tisolation\x18\x06 \x01(\tR\tisolation\"J\n" +
 	"\bOutcomes\x12(\n" +
 	"\x04list\x18\x01 \x03(\v2\x14.muster.jobs.OutcomeR\x04list\x12\x14\n" +
-	"\x05older\x18\x02 \x01(\rR\x05older\"S\n" +
+	"\x05older\x18\x02 \x01(\rR\x05older\"k\n" +
 	"\aOutcome\x12\f\n" +
 	"\x01n\x18\x01 \x01(\rR\x01n\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\rR\x04host\x12&\n" +
-	"\x04exit\x18\x03 \x01(\v2\x12.muster.store.ExitR\x04exit\"a\n" +
+	"\x04exit\x18\x03 \x01(\v2\x12.muster.store.ExitR\x04exit\x12\x16\n" +
+	"\x06placed\x18\x04 \x01(\x03R\x06placed\"a\n" +
 	"\x05Waits\x12\x18\n" +
 	"\aoutcome\x18\x01 \x01(\fR\aoutcome\x12\x10\n" +
 	"\x03saw\x18\x02 \x01(\fR\x03saw\x12\x16\n" +
@@ -1045,34 +1174,36 @@ func file_jobs_jobspb_jobs_proto_rawDescGZIP() []byte {
 	return file_jobs_jobspb_jobs_proto_rawDescData
 }
 
-var file_jobs_jobspb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_jobs_jobspb_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_jobs_jobspb_jobs_proto_goTypes = []any{
 	(*Header)(nil),        // 0: muster.jobs.Header
-	(*Task)(nil),          // 1: muster.jobs.Task
-	(*Chunk)(nil),         // 2: muster.jobs.Chunk
-	(*Host)(nil),          // 3: muster.jobs.Host
-	(*Note)(nil),          // 4: muster.jobs.Note
-	(*Outcomes)(nil),      // 5: muster.jobs.Outcomes
-	(*Outcome)(nil),       // 6: muster.jobs.Outcome
-	(*Waits)(nil),         // 7: muster.jobs.Waits
-	(*Each)(nil),          // 8: muster.jobs.Each
-	(*storepb.Epoch)(nil), // 9: muster.store.Epoch
-	(*storepb.Exit)(nil),  // 10: muster.store.Exit
+	(*Act)(nil),           // 1: muster.jobs.Act
+	(*Task)(nil),          // 2: muster.jobs.Task
+	(*Chunk)(nil),         // 3: muster.jobs.Chunk
+	(*Host)(nil),          // 4: muster.jobs.Host
+	(*Note)(nil),          // 5: muster.jobs.Note
+	(*Outcomes)(nil),      // 6: muster.jobs.Outcomes
+	(*Outcome)(nil),       // 7: muster.jobs.Outcome
+	(*Waits)(nil),         // 8: muster.jobs.Waits
+	(*Each)(nil),          // 9: muster.jobs.Each
+	(*storepb.Epoch)(nil), // 10: muster.store.Epoch
+	(*storepb.Exit)(nil),  // 11: muster.store.Exit
 }
 var file_jobs_jobspb_jobs_proto_depIdxs = []int32{
-	1,  // 0: muster.jobs.Header.tasks:type_name -> muster.jobs.Task
-	1,  // 1: muster.jobs.Header.first:type_name -> muster.jobs.Task
-	9,  // 2: muster.jobs.Task.epoch:type_name -> muster.store.Epoch
-	10, // 3: muster.jobs.Task.exit:type_name -> muster.store.Exit
-	1,  // 4: muster.jobs.Chunk.alike:type_name -> muster.jobs.Task
-	9,  // 5: muster.jobs.Chunk.epochs:type_name -> muster.store.Epoch
-	6,  // 6: muster.jobs.Outcomes.list:type_name -> muster.jobs.Outcome
-	10, // 7: muster.jobs.Outcome.exit:type_name -> muster.store.Exit
-	8,  // [8:8] is the sub-list for method output_type
-	8,  // [8:8] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	2,  // 0: muster.jobs.Header.tasks:type_name -> muster.jobs.Task
+	2,  // 1: muster.jobs.Header.first:type_name -> muster.jobs.Task
+	1,  // 2: muster.jobs.Header.acts:type_name -> muster.jobs.Act
+	10, // 3: muster.jobs.Task.epoch:type_name -> muster.store.Epoch
+	11, // 4: muster.jobs.Task.exit:type_name -> muster.store.Exit
+	2,  // 5: muster.jobs.Chunk.alike:type_name -> muster.jobs.Task
+	10, // 6: muster.jobs.Chunk.epochs:type_name -> muster.store.Epoch
+	7,  // 7: muster.jobs.Outcomes.list:type_name -> muster.jobs.Outcome
+	11, // 8: muster.jobs.Outcome.exit:type_name -> muster.store.Exit
+	9,  // [9:9] is the sub-list for method output_type
+	9,  // [9:9] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_jobs_jobspb_jobs_proto_init() }
@@ -1086,7 +1217,7 @@ func file_jobs_jobspb_jobs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_jobs_jobspb_jobs_proto_rawDesc), len(file_jobs_jobspb_jobs_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -399,6 +399,7 @@ type Assign struct {
 	Node          string                 `protobuf:"bytes,2,opt,name=node" json:"node,omitempty"`
 	NodeName      string                 `protobuf:"bytes,3,opt,name=node_name,json=nodeName" json:"node_name,omitempty"`
 	Store         string                 `protobuf:"bytes,4,opt,name=store" json:"store,omitempty"`
+	At            int64                  `protobuf:"varint,5,opt,name=at" json:"at,omitempty"` // by the owner's clock; 0 in records of older versions
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -459,6 +460,13 @@ func (x *Assign) GetStore() string {
 		return x.Store
 	}
 	return ""
+}
+
+func (x *Assign) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
 }
 
 type Unassign struct {
@@ -542,6 +550,7 @@ type AssignGang struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       *storepb.Attempt       `protobuf:"bytes,1,opt,name=attempt" json:"attempt,omitempty"` // of rank 0
 	Members       []*Assignee            `protobuf:"bytes,2,rep,name=members" json:"members,omitempty"` // by rank
+	At            int64                  `protobuf:"varint,3,opt,name=at" json:"at,omitempty"`          // by the owner's clock; 0 in records of older versions
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -588,6 +597,13 @@ func (x *AssignGang) GetMembers() []*Assignee {
 		return x.Members
 	}
 	return nil
+}
+
+func (x *AssignGang) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
 }
 
 type Assignee struct {
@@ -868,6 +884,7 @@ type Hold struct {
 	Release       bool                   `protobuf:"varint,2,opt,name=release" json:"release,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason" json:"reason,omitempty"`
 	Tasks         []*Range               `protobuf:"bytes,4,rep,name=tasks" json:"tasks,omitempty"` // none: all
+	At            int64                  `protobuf:"varint,5,opt,name=at" json:"at,omitempty"`      // by the owner's clock; 0 in records of older versions
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -928,6 +945,13 @@ func (x *Hold) GetTasks() []*Range {
 		return x.Tasks
 	}
 	return nil
+}
+
+func (x *Hold) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
 }
 
 type Requeue struct {
@@ -1288,22 +1312,24 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"\x04spec\x18\x03 \x01(\fR\x04spec\x12\x10\n" +
 	"\x03key\x18\x04 \x01(\tR\x03key\x12\x0e\n" +
 	"\x02at\x18\x05 \x01(\x03R\x02at\x12\x14\n" +
-	"\x05tasks\x18\x06 \x01(\x03R\x05tasks\"\x80\x01\n" +
+	"\x05tasks\x18\x06 \x01(\x03R\x05tasks\"\x90\x01\n" +
 	"\x06Assign\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1b\n" +
 	"\tnode_name\x18\x03 \x01(\tR\bnodeName\x12\x14\n" +
-	"\x05store\x18\x04 \x01(\tR\x05store\"\x8d\x01\n" +
+	"\x05store\x18\x04 \x01(\tR\x05store\x12\x0e\n" +
+	"\x02at\x18\x05 \x01(\x03R\x02at\"\x8d\x01\n" +
 	"\bUnassign\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05proof\x18\x02 \x01(\tR\x05proof\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x0e\n" +
 	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x12\n" +
-	"\x04hold\x18\x05 \x01(\tR\x04hold\"q\n" +
+	"\x04hold\x18\x05 \x01(\tR\x04hold\"\x81\x01\n" +
 	"\n" +
 	"AssignGang\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x122\n" +
-	"\amembers\x18\x02 \x03(\v2\x18.muster.journal.AssigneeR\amembers\"Q\n" +
+	"\amembers\x18\x02 \x03(\v2\x18.muster.journal.AssigneeR\amembers\x12\x0e\n" +
+	"\x02at\x18\x03 \x01(\x03R\x02at\"Q\n" +
 	"\bAssignee\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1b\n" +
 	"\tnode_name\x18\x02 \x01(\tR\bnodeName\x12\x14\n" +
@@ -1323,12 +1349,13 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +
 	"\x02at\x18\x03 \x01(\x03R\x02at\x12+\n" +
-	"\x05tasks\x18\x04 \x03(\v2\x15.muster.journal.RangeR\x05tasks\"w\n" +
+	"\x05tasks\x18\x04 \x03(\v2\x15.muster.journal.RangeR\x05tasks\"\x87\x01\n" +
 	"\x04Hold\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x18\n" +
 	"\arelease\x18\x02 \x01(\bR\arelease\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12+\n" +
-	"\x05tasks\x18\x04 \x03(\v2\x15.muster.journal.RangeR\x05tasks\"\x88\x01\n" +
+	"\x05tasks\x18\x04 \x03(\v2\x15.muster.journal.RangeR\x05tasks\x12\x0e\n" +
+	"\x02at\x18\x05 \x01(\x03R\x02at\"\x88\x01\n" +
 	"\aRequeue\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12+\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x15.muster.journal.RangeR\x05tasks\x12\x16\n" +

@@ -145,7 +145,7 @@ func largestMessages(t *testing.T) []any {
 			Attempt: a, Group: largestGroup, N: math.MaxUint64, State: job.Failed, PID: math.MaxInt64, Devices: many(lease.MaxGPUs, longestID),
 			Isolation: sentence, Began: at, Exit: &job.Exit{
 				State: job.Failed, Code: -1, Signal: maxSignal, Reason: sentence, Started: true, Began: at, Ended: at,
-				Tail: longest(job.TailBytes), Isolation: sentence,
+				Tail: longest(job.TailBytes), Isolation: sentence, Usage: largestReport(),
 			},
 		},
 		lease.Renew{

@@ -14,6 +14,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/usage"
 )
 
 const (
@@ -40,6 +41,7 @@ var (
 	errName     = errors.New("a name is too long or not printable")
 	errState    = errors.New("not a state of an attempt that was started")
 	errExit     = errors.New("a final state needs an exit or the reason of a refusal; other states must not have one")
+	errUsage    = fmt.Errorf("what the attempt used is not a report of at most %d bytes", usage.MaxBytes)
 	errTail     = fmt.Errorf("the tail of the output is longer than %d bytes", job.TailBytes)
 	errForecast = errors.New("a forecast says more than one thing")
 	errSame     = errors.New("two devices have the same ID")
@@ -246,11 +248,19 @@ func checkEvent(m lease.Event) error {
 			return errRange
 		case len(e.Tail) > job.TailBytes:
 			return errTail
+		case e.Usage != "" && !isReport(e.Usage):
+			return errUsage
 		case !inWallClock(e.Began) || !inWallClock(e.Ended):
 			return errRange
 		}
 	}
 	return checkAttempt(m.Attempt, m.Group)
+}
+
+// isReport reports whether the bytes tell what an attempt used.
+func isReport(b string) bool {
+	_, err := usage.Decode([]byte(b))
+	return err == nil
 }
 
 // inWallClock reports whether the time fits into 64 bits of nanoseconds.
@@ -422,7 +432,7 @@ func optionalID(s string) error {
 	return checkID(s)
 }
 
-// checkID accepts only the characters that are safe in a label and in CUDA_VISIBLE_DEVICES.
+// checkID accepts only the characters that are safe in a label and in an environment variable that lists devices.
 func checkID(s string) error {
 	if s == "" || len(s) > maxID {
 		return errID

@@ -189,6 +189,12 @@ func TestOutOfBounds(t *testing.T) {
 			Attempt: a, Group: g, N: 1, State: job.Failed,
 			Exit: &job.Exit{State: job.Failed, Began: end, Ended: end, Tail: strings.Repeat("x", job.TailBytes+1)},
 		},
+		"no report of usage": lease.Event{
+			Attempt: a, Group: g, N: 1, State: job.Failed, Exit: &job.Exit{State: job.Failed, Began: end, Ended: end, Usage: "\x08\x01"},
+		},
+		"large report of usage": lease.Event{
+			Attempt: a, Group: g, N: 1, State: job.Failed, Exit: &job.Exit{State: job.Failed, Began: end, Ended: end, Usage: largestReport() + strings.Repeat("\x98\x06\x00", job.UsageBytes)},
+		},
 		"year 3000": lease.Event{
 			Attempt: a, Group: g, N: 1, State: job.Failed, Exit: &job.Exit{State: job.Failed, Ended: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)},
 		},

@@ -136,7 +136,7 @@ func (d *decoder) toScheduler(f *wirepb.Frame) any {
 		m := b.Decline
 		return lease.Decline{
 			Offer: m.GetOffer(), Attempt: attempt(m.GetAttempt()), Reason: job.Reason{Word: m.GetWord(), Detail: d.sentence(m.GetDetail())},
-			Free: freeOf(m.GetFree()), Never: m.GetNever(),
+			Free: freeOf(m.GetFree()), Never: m.GetNever(), NoUser: m.GetNoUser(),
 		}
 	case *wirepb.Frame_Event:
 		m := b.Event
@@ -264,6 +264,7 @@ func (d *decoder) exit(e *wirepb.Exit) *job.Exit {
 	return &job.Exit{
 		State: job.State(e.GetState()), Code: int(e.GetCode()), Signal: int(e.GetSignal()), Reason: d.sentence(e.GetReason()),
 		Started: e.GetStarted(), Began: timeOf(e.GetBeganNs()), Ended: timeOf(e.GetEndedNs()), Tail: string(e.GetTail()), Isolation: d.sentence(e.GetIsolation()),
+		Usage: string(e.GetUsage()),
 	}
 }
 
@@ -327,7 +328,7 @@ func profileOf(p *wirepb.Profile) lease.Profile {
 		Peer: job.Peer(p.GetPeer()), Name: p.GetName(), Version: p.GetVersion(), Store: p.GetStore(), Labels: p.GetLabels(),
 		CPUs: int(p.GetCpus()), Memory: job.Size(p.GetMemory()), Disk: job.Size(p.GetDisk()),
 		GPUs: some[gpu.Device](len(p.GetGpus())), Drivers: p.GetDrivers(), Worker: p.GetWorker(), Mounts: p.GetMounts(),
-		Arch: p.GetArch(), OS: p.GetOs(), OnlyUser: p.GetOnlyUser(),
+		Arch: p.GetArch(), OS: p.GetOs(), OnlyUser: p.GetOnlyUser(), NoRoot: p.GetNoRoot(),
 	}
 	for i, d := range p.GetGpus() {
 		out.GPUs[i] = deviceOf(d)

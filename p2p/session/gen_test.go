@@ -11,6 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/share"
+	"github.com/musterhq/muster/usage"
 )
 
 var (
@@ -18,6 +19,16 @@ var (
 	anyName  = rapid.StringMatching(`[ -~]{0,40}|[äöü€]{0,20}`)
 	anyModel = rapid.StringMatching(`|[A-Za-z0-9][ -{}~]{0,30}(\|[A-Z0-9]{1,8}){0,2}`)
 	anyText  = rapid.StringMatching(`[ -~äöü€]{0,80}`)
+	// anyReport is what an attempt used, or nothing.
+	anyReport = rapid.Custom(func(t *rapid.T) string {
+		r := usage.NewReport()
+		r.Samples, r.Step = rapid.Uint64Range(0, 1000).Draw(t, "samples"), 5*time.Second
+		r.CPU = float64(rapid.IntRange(0, 1<<30).Draw(t, "cpu"))
+		if b, err := r.Encode(); err == nil && r.Samples > 0 {
+			return string(b)
+		}
+		return ""
+	})
 	anySize  = rapid.Custom(func(t *rapid.T) job.Size { return job.Size(rapid.Int64Min(0).Draw(t, "size")) })
 	anyEpoch = rapid.Custom(func(t *rapid.T) lease.Epoch {
 		return lease.Epoch{Generation: rapid.Uint64().Draw(t, "generation"), Term: rapid.Uint64().Draw(t, "term")}
@@ -239,7 +250,7 @@ func drawDecline(t *rapid.T) any {
 	return lease.Decline{
 		Offer: rapid.Uint64().Draw(t, "offer"), Attempt: anyAttempt.Draw(t, "attempt"),
 		Reason: job.Reason{Word: anyWord.Draw(t, "word"), Detail: anyText.Draw(t, "detail")},
-		Free:   drawFree(t), Never: rapid.Bool().Draw(t, "never"),
+		Free:   drawFree(t), Never: rapid.Bool().Draw(t, "never"), NoUser: rapid.Bool().Draw(t, "no user"),
 	}
 }
 
@@ -261,6 +272,7 @@ func drawEvent(t *rapid.T) any {
 			State: e.State, Code: rapid.IntRange(-1<<31, 1<<31-1).Draw(t, "code"), Signal: rapid.IntRange(0, maxSignal).Draw(t, "signal"),
 			Reason: anyText.Draw(t, "reason"), Started: rapid.Bool().Draw(t, "started"), Began: drawTime(t), Ended: drawTime(t),
 			Isolation: anyText.Draw(t, "isolation"),
+			Usage:     anyReport.Draw(t, "usage"),
 			Tail:      string(rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(t, "tail")),
 		}
 	case 2:
@@ -301,7 +313,7 @@ func drawHello(t *rapid.T) any {
 		Peer: job.Peer(anyWord.Draw(t, "peer")), Name: anyName.Draw(t, "name"), Version: anyName.Draw(t, "version"), Store: anyWord.Draw(t, "store"),
 		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"), Disk: anySize.Draw(t, "disk"),
 		Drivers: listOf(t, anyWord, 3, "drivers"), Mounts: listOf(t, anyWord, 3, "mounts"), Worker: rapid.Bool().Draw(t, "worker"),
-		Arch: anyWord.Draw(t, "arch"), OS: anyWord.Draw(t, "os"), OnlyUser: anyWord.Draw(t, "only user"),
+		Arch: anyWord.Draw(t, "arch"), OS: anyWord.Draw(t, "os"), OnlyUser: anyWord.Draw(t, "only user"), NoRoot: rapid.Bool().Draw(t, "no root"),
 	}
 	if labels := rapid.MapOfN(anyWord, anyWord, 0, 5).Draw(t, "labels"); len(labels) > 0 {
 		p.Labels = labels
@@ -328,3 +340,16 @@ var anyFounding = rapid.Custom(func(t *rapid.T) (f job.Founding) {
 	copy(f[:], rapid.SliceOfN(rapid.Byte(), 0, len(f)).Draw(t, "bytes"))
 	return f
 })
+
+// largestReport returns a report of usage as large as any: what this version does not know fills it up.
+func largestReport() string {
+	r := usage.NewReport()
+	r.Samples, r.Step = 1, time.Second
+	b, err := r.Encode()
+	if err != nil {
+		panic(err)
+	}
+	rest := job.UsageBytes - len(b) - 4 // a tag of two bytes and a length of two bytes
+	b = append(b, 0x9a, 0x06, byte(rest&0x7f|0x80), byte(rest>>7))
+	return string(append(b, make([]byte, rest)...))
+}

@@ -118,7 +118,7 @@ func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
 	case lease.Decline:
 		return &wirepb.Frame{Body: &wirepb.Frame_Decline{Decline: &wirepb.Decline{
 			Offer: m.Offer, Attempt: attemptRef(m.Attempt), Word: m.Reason.Word, Detail: sentence(m.Reason.Detail),
-			Free: free(m.Free), Never: m.Never,
+			Free: free(m.Free), Never: m.Never, NoUser: m.NoUser,
 		}}}
 	case lease.Event:
 		return &wirepb.Frame{Body: &wirepb.Frame_Event{Event: &wirepb.Event{
@@ -129,7 +129,7 @@ func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
 	case lease.Availability:
 		return &wirepb.Frame{Body: &wirepb.Frame_Availability{Availability: &wirepb.Availability{
 			Seq: m.Seq, Free: free(m.Free), Draining: m.Draining, Detail: sentence(m.Detail), UnderQuota: m.UnderQuota,
-			Forecasts: forecasts(m.Forecasts), Usage: usage(m.Usage),
+			Forecasts: forecasts(m.Forecasts), Usage: shares(m.Usage),
 		}}}
 	case lease.Renew:
 		live := make([]*wirepb.AttemptRef, len(m.Live))
@@ -201,7 +201,7 @@ func preemptible(y lease.Preemptible, level int) *wirepb.Preemptible {
 	return &wirepb.Preemptible{Priority: int64(y.Priority), Level: int64(level), Cpus: int64(y.CPUs), Memory: int64(y.Memory), Gpus: int64(y.GPUs)}
 }
 
-func usage(u *lease.Usage) *wirepb.Usage {
+func shares(u *lease.Usage) *wirepb.Usage {
 	if u == nil {
 		return nil
 	}
@@ -220,7 +220,7 @@ func profile(p lease.Profile) *wirepb.Profile {
 	return &wirepb.Profile{
 		Peer: string(p.Peer), Name: p.Name, Version: p.Version, Store: p.Store, Labels: p.Labels, Cpus: int64(p.CPUs),
 		Memory: int64(p.Memory), Disk: int64(p.Disk), Gpus: gpus, Drivers: p.Drivers, Worker: p.Worker, Mounts: p.Mounts,
-		Arch: p.Arch, Os: p.OS, OnlyUser: p.OnlyUser,
+		Arch: p.Arch, Os: p.OS, OnlyUser: p.OnlyUser, NoRoot: p.NoRoot,
 	}
 }
 
@@ -258,7 +258,7 @@ func exit(e *job.Exit) *wirepb.Exit {
 	}
 	return &wirepb.Exit{
 		State: string(e.State), Code: int64(e.Code), Signal: int64(e.Signal), Reason: sentence(e.Reason), Started: e.Started,
-		BeganNs: wallClock(e.Began), EndedNs: wallClock(e.Ended), Tail: []byte(e.Tail), Isolation: sentence(e.Isolation),
+		BeganNs: wallClock(e.Began), EndedNs: wallClock(e.Ended), Tail: []byte(e.Tail), Isolation: sentence(e.Isolation), Usage: []byte(e.Usage),
 	}
 }
 

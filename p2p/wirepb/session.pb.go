@@ -2018,6 +2018,7 @@ type Profile struct {
 	Arch          string                 `protobuf:"bytes,13,opt,name=arch,proto3" json:"arch,omitempty"`
 	Os            string                 `protobuf:"bytes,14,opt,name=os,proto3" json:"os,omitempty"`
 	OnlyUser      string                 `protobuf:"bytes,16,opt,name=only_user,json=onlyUser,proto3" json:"only_user,omitempty"`
+	NoRoot        bool                   `protobuf:"varint,17,opt,name=no_root,json=noRoot,proto3" json:"no_root,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2155,6 +2156,13 @@ func (x *Profile) GetOnlyUser() string {
 		return x.OnlyUser
 	}
 	return ""
+}
+
+func (x *Profile) GetNoRoot() bool {
+	if x != nil {
+		return x.NoRoot
+	}
+	return false
 }
 
 // Device is one GPU.
@@ -2977,6 +2985,7 @@ type Decline struct {
 	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	Free          *Free                  `protobuf:"bytes,5,opt,name=free,proto3" json:"free,omitempty"`
 	Never         bool                   `protobuf:"varint,6,opt,name=never,proto3" json:"never,omitempty"`
+	NoUser        bool                   `protobuf:"varint,7,opt,name=no_user,json=noUser,proto3" json:"no_user,omitempty"` // the host has no account of the user
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3049,6 +3058,13 @@ func (x *Decline) GetFree() *Free {
 func (x *Decline) GetNever() bool {
 	if x != nil {
 		return x.Never
+	}
+	return false
+}
+
+func (x *Decline) GetNoUser() bool {
+	if x != nil {
+		return x.NoUser
 	}
 	return false
 }
@@ -3190,6 +3206,7 @@ type Exit struct {
 	EndedNs       int64                  `protobuf:"varint,7,opt,name=ended_ns,json=endedNs,proto3" json:"ended_ns,omitempty"`
 	Tail          []byte                 `protobuf:"bytes,8,opt,name=tail,proto3" json:"tail,omitempty"`
 	Isolation     string                 `protobuf:"bytes,9,opt,name=isolation,proto3" json:"isolation,omitempty"`
+	Usage         []byte                 `protobuf:"bytes,10,opt,name=usage,proto3" json:"usage,omitempty"` // a muster.usage.Report; empty: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3285,6 +3302,13 @@ func (x *Exit) GetIsolation() string {
 		return x.Isolation
 	}
 	return ""
+}
+
+func (x *Exit) GetUsage() []byte {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
 }
 
 // Renew asks the owner of a group to extend the lease of all live attempts.
@@ -3578,7 +3602,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04keep\x18\x02 \x01(\bR\x04keep\"h\n" +
 	"\vWorkerHello\x120\n" +
 	"\aprofile\x18\x01 \x01(\v2\x16.muster.p2p.v1.ProfileR\aprofile\x12'\n" +
-	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\"\xce\x03\n" +
+	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\"\xe7\x03\n" +
 	"\aProfile\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3595,7 +3619,8 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x06mounts\x18\f \x03(\tR\x06mounts\x12\x12\n" +
 	"\x04arch\x18\r \x01(\tR\x04arch\x12\x0e\n" +
 	"\x02os\x18\x0e \x01(\tR\x02os\x12\x1b\n" +
-	"\tonly_user\x18\x10 \x01(\tR\bonlyUser\x1a9\n" +
+	"\tonly_user\x18\x10 \x01(\tR\bonlyUser\x12\x17\n" +
+	"\ano_root\x18\x11 \x01(\bR\x06noRoot\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb5\x02\n" +
@@ -3668,14 +3693,15 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\asession\x18\x05 \x01(\x06R\asession\x12\x18\n" +
 	"\aaddress\x18\x06 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\a \x01(\x03R\x04port\x12 \n" +
-	"\vconditional\x18\b \x01(\bR\vconditional\"\xbf\x01\n" +
+	"\vconditional\x18\b \x01(\bR\vconditional\"\xd8\x01\n" +
 	"\aDecline\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x12\n" +
 	"\x04word\x18\x03 \x01(\tR\x04word\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12'\n" +
 	"\x04free\x18\x05 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\x12\x14\n" +
-	"\x05never\x18\x06 \x01(\bR\x05never\"\xb6\x02\n" +
+	"\x05never\x18\x06 \x01(\bR\x05never\x12\x17\n" +
+	"\ano_user\x18\a \x01(\bR\x06noUser\"\xb6\x02\n" +
 	"\x05Event\x123\n" +
 	"\aattempt\x18\x01 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12\f\n" +
@@ -3688,7 +3714,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\tisolation\x18\t \x01(\tR\tisolation\x12\x16\n" +
 	"\x06detail\x18\n" +
 	" \x01(\tR\x06detail\x12\x19\n" +
-	"\bbegan_ns\x18\v \x01(\x03R\abeganNs\"\xe2\x01\n" +
+	"\bbegan_ns\x18\v \x01(\x03R\abeganNs\"\xf8\x01\n" +
 	"\x04Exit\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x03R\x04code\x12\x16\n" +
@@ -3698,7 +3724,9 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\bbegan_ns\x18\x06 \x01(\x03R\abeganNs\x12\x19\n" +
 	"\bended_ns\x18\a \x01(\x03R\aendedNs\x12\x12\n" +
 	"\x04tail\x18\b \x01(\fR\x04tail\x12\x1c\n" +
-	"\tisolation\x18\t \x01(\tR\tisolation\"\x92\x01\n" +
+	"\tisolation\x18\t \x01(\tR\tisolation\x12\x14\n" +
+	"\x05usage\x18\n" +
+	" \x01(\fR\x05usage\"\x92\x01\n" +
 	"\x05Renew\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12\x14\n" +
 	"\x05store\x18\x02 \x01(\tR\x05store\x12\x14\n" +

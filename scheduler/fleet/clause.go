@@ -32,18 +32,27 @@ func ClausesOfUser(user string, s job.Spec) ([]Clause, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(out, Clause{Text: "user: " + user, Quiet: true, Test: func(h *Host) string {
-		if runsTasksOf(h, user) {
+	met := func(h *Host) bool { return runsTasksOf(h, user) }
+	return append(out, Clause{Text: "user: " + user, Quiet: true, met: met, Test: func(h *Host) string {
+		only := h.Profile.OnlyUser
+		switch {
+		case met(h):
 			return ""
+		case only != "" && only != user:
+			return lease.Clip("runs only tasks of " + only)
+		case turnsRootAway(h, user):
+			return "runs no jobs of root (its daemon needs --allow-root)"
 		}
-		return lease.Clip("runs only tasks of " + h.Profile.OnlyUser)
+		return lease.Clip("has no user " + user)
 	}}), nil
 }
 
-// runsTasksOf says whether the host runs tasks of the user, by its profile.
+// runsTasksOf says whether the host runs tasks of the user, by its profile and by what it has refused.
 func runsTasksOf(h *Host, user string) bool {
-	return h.Profile.OnlyUser == "" || h.Profile.OnlyUser == user
+	return (h.Profile.OnlyUser == "" || h.Profile.OnlyUser == user) && !turnsRootAway(h, user) && (h.Quotas.Users() == 0 || !h.Quotas.lacks(user))
 }
+
+func turnsRootAway(h *Host, user string) bool { return h.Profile.NoRoot && user == lease.Root }
 
 // ClausesOf returns the demands of a job, whoever its user is. The error says what is wrong with its constraint or its lists of nodes.
 func ClausesOf(s job.Spec) ([]Clause, error) {

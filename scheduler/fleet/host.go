@@ -32,9 +32,10 @@ type Host struct {
 
 	rest rest
 
-	told   told
-	pauses pauses
-	row    row
+	expelled bool // see Expel
+	told     told
+	pauses   pauses
+	row      row
 }
 
 // told is what follows from the messages of a host.
@@ -101,6 +102,7 @@ func hello(h *Host, m lease.Hello, now time.Time) {
 	m.Profile.Peer = h.Peer
 	h.Profile, h.Up, h.Draining, h.Detail, h.told.seq, h.Seen = m.Profile, true, false, "", 0, now
 	h.told.hellos++
+	h.expelled = false
 	h.told.facts = lease.FactsOf(&h.Profile)
 	h.told.signed = h.told.facts.Trusted()
 	h.Devices = devicesOf(h.Profile.GPUs)
@@ -183,6 +185,14 @@ func (h *Host) RefuseQuota(user string, need job.Resources, why string) (times i
 		h.row.rows.rooms[h.row.slot].plain = false
 	}
 	return h.Quotas.refuse(user, need, why)
+}
+
+// RefuseUser notes that the host has no account of the user; see Quotas.
+func RefuseUser(h *Host, user string) (times int, forgotten string) {
+	if h.row.rows != nil {
+		h.row.rows.rooms[h.row.slot].plain = false
+	}
+	return h.Quotas.refuseUser(user)
 }
 
 // Claim adds a direct or queued claim.

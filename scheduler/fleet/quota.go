@@ -28,6 +28,7 @@ type quota struct {
 	probe   uint64          // the id of the claim that finds out whether the host still refuses; 0: none
 	open    bool            // a probe may be sent: the user may hold less there now
 	why     string          // the reason that the host gave, for people
+	lacks   bool            // the host has no account of the user: it refuses everything
 	asked   int             // refusals since the host last said that the user holds less
 	seq     uint64          // Quotas.seq when the quota was last refused or opened
 }
@@ -62,6 +63,9 @@ func (qs *Quotas) over(user string, need job.Resources) string {
 // forgotten.
 func (qs *Quotas) refuse(user string, need job.Resources, why string) (times int, forgotten string) {
 	q := qs.users[user]
+	if q != nil && q.lacks { // the host has an account now
+		*q = quota{}
+	}
 	if q == nil {
 		if len(qs.users) >= maxQuotas {
 			forgotten = qs.oldest()
@@ -82,6 +86,30 @@ func (qs *Quotas) refuse(user string, need job.Resources, why string) (times int
 	qs.seq++
 	q.seq = qs.seq
 	return q.asked, forgotten
+}
+
+// refuseUser notes that the host has no account of the user. What it returns is as for refuse.
+func (qs *Quotas) refuseUser(user string) (times int, forgotten string) {
+	asked := 0
+	if q := qs.users[user]; q != nil && q.lacks {
+		asked = q.asked
+	}
+	_, forgotten = qs.refuse(user, job.Resources{}, "it has no such user")
+	q := qs.users[user]
+	q.lacks, q.asked = true, asked+1
+	return q.asked, forgotten
+}
+
+// lacks says whether the host is known to have no account of the user. It is false while a task may find out.
+func (qs *Quotas) lacks(user string) bool {
+	q := qs.users[user]
+	return q != nil && q.lacks && (!q.open || q.probe != 0)
+}
+
+// Lacked says whether the host had no account of the user when it was asked last.
+func (qs *Quotas) Lacked(user string) bool {
+	q := qs.users[user]
+	return q != nil && q.lacks
 }
 
 // refuse adds a need to those that are refused. Needs that are not smaller are dropped: they are refused with it.

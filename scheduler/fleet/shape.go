@@ -33,6 +33,7 @@ type Request struct {
 	Limited bool // the task has a time limit
 	Gang    bool // it is a member of a gang
 	Gathers bool // as that of a claim
+	Overdue bool // nothing ends the task once it runs
 }
 
 // Refuse notes the host's word that it can never run the shape, and why. The word counts until the host says Hello again.

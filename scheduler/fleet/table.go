@@ -117,6 +117,15 @@ func (t *Table) LeavePool(p *Pool) {
 	}
 }
 
+// Expel notes that a host is no member of the cluster any more: it could run nothing, and explanations leave it out. Its
+// session must have ended. A Hello takes that back.
+func Expel(t *Table, h *Host, now time.Time) {
+	p := h.Profile
+	t.Hello(h, lease.Hello{Profile: lease.Profile{Name: p.Name, Version: p.Version, Store: p.Store}}, now)
+	h.expelled = true
+	h.Down(now)
+}
+
 // Remove removes a host.
 func (t *Table) Remove(h *Host) {
 	delete(t.byPeer, h.Peer)
@@ -249,7 +258,7 @@ func (t *Table) AwaySince(at time.Time) []*Host {
 func (t *Table) Sorted() []*Host {
 	out := make([]*Host, 0, len(t.all)-len(t.vacant))
 	for _, h := range t.all {
-		if h != nil {
+		if h != nil && !h.expelled {
 			out = append(out, h)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/policy"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/sim"
@@ -25,10 +24,11 @@ type Scenario struct {
 	// Known: users tell how long their jobs run.
 	Known bool
 
-	Policy     string        // the placement policy; empty: the default of the daemons
-	Order      lease.OrderBy // by what jobs of one priority go
-	Candidates int           // hosts that a placement compares; 0: as many as in the daemons
-	Schedulers int           // daemons that accept jobs; 0: one for each 64 machines, at most 16
+	sim.Queueing
+
+	Policy     string // the placement policy; empty: the default of the daemons
+	Candidates int    // hosts that a placement compares; 0: as many as in the daemons
+	Schedulers int    // daemons that accept jobs; 0: one for each 64 machines, at most 16
 	Shares     share.Weights
 
 	Shape       string           // of the network, for people
@@ -114,7 +114,7 @@ func (s *Scenario) config(tally *report.Tally) (sim.Config, *network, *carrier, 
 	}
 	cfg := sim.Config{
 		Seed: s.Seed, Clock: clock, Load: s.Load, Schedulers: s.schedulers(), Route: sim.ByTurns, Policy: s.Policy,
-		Candidates: s.Candidates, Order: s.Order, Known: s.Known, Restart: s.Restart, Checkpoint: s.Checkpoint, Shares: s.Shares,
+		Candidates: s.Candidates, Queueing: s.Queueing, Known: s.Known, Restart: s.Restart, Checkpoint: s.Checkpoint, Shares: s.Shares,
 		Horizon: s.Horizon, Sink: sink,
 	}
 	if s.Progress != nil {
@@ -165,6 +165,7 @@ func (s *Scenario) settings(cfg sim.Config) []report.Setting {
 			out = append(out, report.Setting{Name: name, Value: value})
 		}
 	}
+	add("max-wait", s.MaxWait.String(), s.MaxWait > 0)
 	add("candidates", fmt.Sprint(s.Candidates), s.Candidates > 0)
 	add("network", s.Shape, s.Topology != nil)
 	add("information", s.News.Way, s.News.Way != "")

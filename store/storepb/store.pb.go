@@ -213,6 +213,7 @@ type Exit struct {
 	Ended         int64                  `protobuf:"varint,7,opt,name=ended" json:"ended,omitempty"`
 	Tail          string                 `protobuf:"bytes,8,opt,name=tail" json:"tail,omitempty"`
 	Isolation     string                 `protobuf:"bytes,9,opt,name=isolation" json:"isolation,omitempty"`
+	Usage         []byte                 `protobuf:"bytes,10,opt,name=usage" json:"usage,omitempty"` // a muster.usage.Report
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -308,6 +309,13 @@ func (x *Exit) GetIsolation() string {
 		return x.Isolation
 	}
 	return ""
+}
+
+func (x *Exit) GetUsage() []byte {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
 }
 
 // Held is one record of the worker's ledger; see lease.Record.
@@ -827,7 +835,7 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
-	"\x05owner\x18\x03 \x01(\tR\x05owner\"\xd8\x01\n" +
+	"\x05owner\x18\x03 \x01(\tR\x05owner\"\xee\x01\n" +
 	"\x04Exit\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x03R\x04code\x12\x16\n" +
@@ -837,7 +845,9 @@ const file_store_storepb_store_proto_rawDesc = "" +
 	"\x05began\x18\x06 \x01(\x03R\x05began\x12\x14\n" +
 	"\x05ended\x18\a \x01(\x03R\x05ended\x12\x12\n" +
 	"\x04tail\x18\b \x01(\tR\x04tail\x12\x1c\n" +
-	"\tisolation\x18\t \x01(\tR\tisolation\"\xdf\x06\n" +
+	"\tisolation\x18\t \x01(\tR\tisolation\x12\x14\n" +
+	"\x05usage\x18\n" +
+	" \x01(\fR\x05usage\"\xdf\x06\n" +
 	"\x04Held\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\x06R\x05group\x12)\n" +

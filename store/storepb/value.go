@@ -43,7 +43,7 @@ func FromExit(e *job.Exit) *Exit {
 	}
 	return &Exit{
 		State: string(e.State), Code: int64(e.Code), Signal: int64(e.Signal), Reason: e.Reason,
-		Started: e.Started, Began: Nanos(e.Began), Ended: Nanos(e.Ended), Tail: e.Tail, Isolation: e.Isolation,
+		Started: e.Started, Began: Nanos(e.Began), Ended: Nanos(e.Ended), Tail: e.Tail, Isolation: e.Isolation, Usage: []byte(e.Usage),
 	}
 }
 
@@ -55,7 +55,7 @@ func (x *Exit) Value() *job.Exit {
 	return &job.Exit{
 		State: job.State(x.GetState()), Code: int(x.GetCode()), Signal: int(x.GetSignal()), Reason: x.GetReason(),
 		Started: x.GetStarted(), Began: Time(x.GetBegan()), Ended: Time(x.GetEnded()), Tail: x.GetTail(),
-		Isolation: x.GetIsolation(),
+		Isolation: x.GetIsolation(), Usage: string(x.GetUsage()),
 	}
 }
 

@@ -76,6 +76,6 @@ var Exit = rapid.Custom(func(t *rapid.T) job.Exit {
 		State: rapid.SampledFrom([]job.State{job.Succeeded, job.Failed, job.Timeout}).Draw(t, "state"),
 		Code:  rapid.IntRange(-1, 255).Draw(t, "code"), Signal: rapid.IntRange(0, 64).Draw(t, "signal"),
 		Reason: Text.Draw(t, "reason"), Started: rapid.Bool().Draw(t, "started"),
-		Began: Time.Draw(t, "began"), Ended: Time.Draw(t, "ended"), Tail: Text.Draw(t, "tail"), Isolation: Text.Draw(t, "isolation"),
+		Began: Time.Draw(t, "began"), Ended: Time.Draw(t, "ended"), Tail: Text.Draw(t, "tail"), Isolation: Text.Draw(t, "isolation"), Usage: Text.Draw(t, "usage"),
 	}
 })

@@ -23,11 +23,15 @@ type Limits struct {
 	Quota  bool     // it gets no more than CPUs, even if the host is idle
 	Memory int64    // bytes, without swap
 	PIDs   int      // processes and threads
-	Deny   []Device // devices that it may not open
+	Closed []Closed // devices that it may not open
 }
 
-// Device is a character device by its major and minor number.
-type Device struct{ Major, Minor uint32 }
+// Closed are the character devices of one major number, except those that a task may open.
+type Closed struct {
+	Major  uint32
+	Minors uint32   // how many minor numbers the major number has; version 2 does not need it
+	Open   []uint32 // minor numbers that may be opened, sorted
+}
 
 // Options turn features off.
 type Options struct {

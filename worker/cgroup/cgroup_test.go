@@ -83,12 +83,15 @@ func TestDenied(t *testing.T) {
 			if err := unix.Mknod(dev, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 7))); err != nil {
 				t.Skip(err)
 			}
-			for name, l := range map[string]Limits{"open": {}, "denied": {Deny: []Device{{1, 7}}}} {
+			for name, l := range map[string]Limits{
+				"open": {}, "denied": {Closed: []Closed{{Major: 1, Minors: 256}}}, "but not": {Closed: []Closed{{Major: 1, Minors: 256, Open: []uint32{3, 7}}}},
+				"nor others": {Closed: []Closed{{Major: 1, Minors: 256, Open: []uint32{3}}}},
+			} {
 				pid, err := spawn(tree, name, l, "/bin/sh", "-c", "exec 3<"+dev)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if status := reap(t, pid); status.Exited() && (status.ExitStatus() == 0) != (name == "open") {
+				if status := reap(t, pid); status.Exited() && (status.ExitStatus() == 0) != (name == "open" || name == "but not") {
 					t.Errorf("%s: %d", name, status.ExitStatus())
 				}
 				if !tree.Empty(name) {
@@ -101,7 +104,12 @@ func TestDenied(t *testing.T) {
 
 func BenchmarkPlace(b *testing.B) {
 	for _, c := range both {
-		for name, l := range map[string]Limits{"cpu": {CPUs: 1}, "cpu+pids": {CPUs: 2, PIDs: 4096}, "all": {CPUs: 2, PIDs: 4096, Memory: 1 << 30, Deny: []Device{{195, 0}}}} {
+		for name, l := range map[string]Limits{
+			"cpu": {CPUs: 1}, "cpu+pids": {CPUs: 2, PIDs: 4096}, "cpu+closed": {CPUs: 1, Closed: []Closed{{Major: 195, Minors: 256}}},
+			"gpu":      {CPUs: 1, Closed: []Closed{{Major: 195, Minors: 256, Open: []uint32{1, 254, 255}}, {Major: 507, Minors: 8192}}},
+			"instance": {CPUs: 1, Closed: []Closed{{Major: 195, Minors: 256, Open: []uint32{1, 254, 255}}, {Major: 507, Minors: 8192, Open: []uint32{21, 22}}}},
+			"all":      {CPUs: 2, PIDs: 4096, Memory: 1 << 30, Closed: []Closed{{Major: 195, Minors: 256}}},
+		} {
 			b.Run(c.name+"/"+name, func(b *testing.B) {
 				tree := newTree(b, c.o)
 				runtime.LockOSThread()

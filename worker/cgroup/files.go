@@ -19,7 +19,7 @@ const maxFile = 1 << 20
 
 // Own returns the directory of the group that this process is in: of version 1 for a controller, of version 2 for "".
 func Own(controller string) (string, error) {
-	mount, err := mountOf(controller)
+	mount, err := mountOf("/proc", controller)
 	if err != nil {
 		return "", err
 	}
@@ -36,9 +36,9 @@ func Own(controller string) (string, error) {
 	return "", fmt.Errorf("cgroup: in no group of %q", controller)
 }
 
-// mountOf returns where the hierarchy of a controller is mounted.
-func mountOf(controller string) (string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
+// mountOf returns where the hierarchy of a controller is mounted. proc is the directory of the kernel's files about processes.
+func mountOf(proc, controller string) (string, error) {
+	f, err := os.Open(filepath.Join(proc, "self", "mountinfo"))
 	if err != nil {
 		return "", fmt.Errorf("cgroup: mounts: %w", err)
 	}
@@ -80,6 +80,35 @@ func writeAt(dir int, name, value string) error {
 		return fmt.Errorf("cgroup: %w", &os.PathError{Op: "write " + value + " to", Path: name, Err: err})
 	}
 	return nil
+}
+
+// lastFile writes to the kernel's files and keeps the last one open, because some take thousands of values. The zero value
+// is ready to use.
+type lastFile struct {
+	path string // empty: none is open
+	fd   int
+}
+
+func (f *lastFile) write(path, value string) error {
+	if path != f.path {
+		f.close()
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("cgroup: %w", &os.PathError{Op: "write " + value + " to", Path: path, Err: err})
+		}
+		f.path, f.fd = path, fd
+	}
+	if _, err := unix.Write(f.fd, []byte(value)); err != nil {
+		return fmt.Errorf("cgroup: %w", &os.PathError{Op: "write " + value + " to", Path: path, Err: err})
+	}
+	return nil
+}
+
+func (f *lastFile) close() {
+	if f.path != "" {
+		_ = unix.Close(f.fd) // the results of the writes are known
+		f.path = ""
+	}
 }
 
 func readBounded(path string) ([]byte, error) {

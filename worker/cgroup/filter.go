@@ -1,10 +1,10 @@
 package cgroup
 
-// Device filters of version 2: a BPF program for each set of devices that some task may not open.
+// Device filters of version 2: a BPF program for each set of devices that some task may not open. A program goes by
+// numbers, so it also holds for device files that are made later.
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -15,7 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filters are the loaded programs. A host needs few: one for each set of GPUs that a task was given.
+// maxPrograms bounds the programs that are kept for later tasks. A host needs few: one for each set of GPUs.
+const maxPrograms = 512
+
+// filters are the loaded programs.
 type filters struct {
 	mu  sync.Mutex
 	all map[string]*ebpf.Program // guarded by mu
@@ -40,7 +43,7 @@ func (f *filters) probe(dir string) error {
 }
 
 // deny forbids the processes of a group to open devices.
-func (f *filters) deny(fd int, devs []Device) error {
+func (f *filters) deny(fd int, devs []Closed) error {
 	p, err := f.program(devs)
 	if err != nil {
 		return err
@@ -53,7 +56,7 @@ func (f *filters) deny(fd int, devs []Device) error {
 }
 
 // program returns the program that denies a set of devices.
-func (f *filters) program(devs []Device) (*ebpf.Program, error) {
+func (f *filters) program(devs []Closed) (*ebpf.Program, error) {
 	key := fmt.Sprint(devs)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +71,8 @@ func (f *filters) program(devs []Device) (*ebpf.Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cgroup: load device filter: %.200s", strings.SplitN(err.Error(), "\n", 2)[0])
 	}
-	if f.all == nil {
+	if f.all == nil || len(f.all) >= maxPrograms {
+		f.closeLocked()
 		f.all = map[string]*ebpf.Program{}
 	}
 	f.all[key] = p
@@ -76,12 +80,16 @@ func (f *filters) program(devs []Device) (*ebpf.Program, error) {
 }
 
 // rules allow every device except devs. A later rule overrides those before it.
-func rules(devs []Device) []specs.LinuxDeviceCgroup {
+func rules(devs []Closed) []specs.LinuxDeviceCgroup {
 	any := int64(-1)
 	all := []specs.LinuxDeviceCgroup{{Allow: true, Type: "a", Major: &any, Minor: &any, Access: "rwm"}}
-	for _, d := range slices.Clone(devs) {
-		major, minor := int64(d.Major), int64(d.Minor)
-		all = append(all, specs.LinuxDeviceCgroup{Type: "c", Major: &major, Minor: &minor, Access: "rwm"})
+	for _, d := range devs {
+		major := int64(d.Major)
+		all = append(all, specs.LinuxDeviceCgroup{Type: "c", Major: &major, Minor: &any, Access: "rwm"})
+		for _, m := range d.Open {
+			minor := int64(m)
+			all = append(all, specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: &major, Minor: &minor, Access: "rwm"})
+		}
 	}
 	return all
 }
@@ -89,6 +97,10 @@ func rules(devs []Device) []specs.LinuxDeviceCgroup {
 func (f *filters) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.closeLocked()
+}
+
+func (f *filters) closeLocked() {
 	for _, p := range f.all {
 		_ = p.Close() // an attached program lives as long as its group
 	}

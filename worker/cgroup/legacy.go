@@ -125,11 +125,7 @@ func (h *legacy) place(name string, l Limits) error {
 	if !h.wanted(l) {
 		return nil
 	}
-	bounds := h.boundsOf(l)
-	key := ""
-	if h.name == CPU || h.name == PIDs { // groups of others keep counters, pages or rules of the last task
-		key = fmt.Sprint(bounds)
-	}
+	key := h.keyOf(l)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.used[name] != nil {
@@ -141,7 +137,7 @@ func (h *legacy) place(name string, l Limits) error {
 		return nil
 	}
 	h.made++
-	s, err := newSlot(filepath.Join(h.dir, strconv.Itoa(h.made)), bounds)
+	s, err := newSlot(filepath.Join(h.dir, strconv.Itoa(h.made)), h.boundsOf(l))
 	if err != nil {
 		return err
 	}
@@ -150,12 +146,26 @@ func (h *legacy) place(name string, l Limits) error {
 	return nil
 }
 
+// keyOf returns what the limits of two tasks must share for the second to take the group of the first; empty: it cannot.
+// Groups of memory keep counters and pages of the last task, and a frozen group may be left.
+func (h *legacy) keyOf(l Limits) string {
+	switch h.name {
+	case CPU, PIDs:
+		return fmt.Sprint(h.boundsOf(l))
+	case Devices:
+		return fmt.Sprint(l.Closed)
+	}
+	return ""
+}
+
 func newSlot(dir string, bounds []bound) (*slot, error) {
 	if err := unix.Mkdir(dir, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, fmt.Errorf("cgroup: of task: %w", &os.PathError{Op: "mkdir", Path: dir, Err: err})
 	}
+	var files lastFile
+	defer files.close()
 	for _, b := range bounds {
-		err := write(filepath.Join(dir, b.file), b.value)
+		err := files.write(filepath.Join(dir, b.file), b.value)
 		if b.file == swapFile && errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -211,7 +221,7 @@ func (h *legacy) wanted(l Limits) bool {
 	case PIDs:
 		return l.PIDs > 0
 	case Devices:
-		return len(l.Deny) > 0
+		return len(l.Closed) > 0
 	}
 	return true
 }
@@ -233,13 +243,29 @@ func (h *legacy) boundsOf(l Limits) []bound {
 	case PIDs:
 		return []bound{{"pids.max", strconv.Itoa(max(2, l.PIDs))}} // the forking thread counts while it is in the group
 	case Devices:
-		all := make([]bound, len(l.Deny))
-		for i, d := range l.Deny {
-			all[i] = bound{"devices.deny", fmt.Sprintf("c %d:%d rwm", d.Major, d.Minor)}
+		var all []bound
+		for _, d := range l.Closed {
+			all = append(all, d.denials()...)
 		}
 		return all
 	}
 	return nil
+}
+
+// denials returns what is written to deny the devices. The kernel knows no exception from a rule for a whole major number,
+// so each minor number that is not open has a rule of its own if any is open.
+func (d Closed) denials() []bound {
+	const file = "devices.deny"
+	if len(d.Open) == 0 {
+		return []bound{{file, fmt.Sprintf("c %d:* rwm", d.Major)}}
+	}
+	var all []bound
+	for minor := range d.Minors {
+		if !slices.Contains(d.Open, minor) {
+			all = append(all, bound{file, fmt.Sprintf("c %d:%d rwm", d.Major, minor)})
+		}
+	}
+	return all
 }
 
 // enter moves the calling thread into the group of a task. It returns false if the task has none in this hierarchy.

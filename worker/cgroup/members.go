@@ -3,6 +3,8 @@ package cgroup
 // The processes of a group: listing, signalling and killing them.
 
 import (
+	"cmp"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -68,6 +70,75 @@ func signalMembers(path string, sig unix.Signal) {
 		}
 		_ = unix.Close(fd) // nothing was written to it
 	}
+}
+
+// Finder finds the groups of processes. It looks up once where each hierarchy is mounted.
+type Finder struct {
+	Proc   string // the directory of the kernel's files about processes; empty: /proc
+	mounts map[string]string
+}
+
+// Of returns the directories of the groups that a process is in, one for each hierarchy that is mounted. The error says
+// that the process is gone or cannot be seen.
+func (f *Finder) Of(pid int) ([]string, error) {
+	var all []string
+	err := f.each(pid, func(_, dir string) { all = append(all, dir) })
+	return all, err
+}
+
+// By returns the directories of the groups that a process is in, by controller; that of version 2 by "". Pid -1 is this
+// process. The error is that of Of.
+func (f *Finder) By(pid int) (map[string]string, error) {
+	all := map[string]string{}
+	err := f.each(pid, func(controllers, dir string) {
+		for c := range strings.SplitSeq(controllers, ",") {
+			all[c] = dir
+		}
+	})
+	return all, err
+}
+
+// each calls found for each hierarchy that is mounted.
+func (f *Finder) each(pid int, found func(controllers, dir string)) error {
+	who := strconv.Itoa(pid)
+	if pid == -1 {
+		who = "self"
+	}
+	b, err := readBounded(filepath.Join(f.proc(), who, "cgroup"))
+	if err != nil {
+		return fmt.Errorf("cgroup: groups of process %d: %w", pid, err)
+	}
+	for line := range strings.Lines(string(b)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		controller, _, _ := strings.Cut(parts[1], ",")
+		if mount := f.mount(controller); mount != "" {
+			found(parts[1], filepath.Join(mount, parts[2]))
+		}
+	}
+	return nil
+}
+
+func (f *Finder) proc() string { return cmp.Or(f.Proc, "/proc") }
+
+// mount returns where the hierarchy of a controller is mounted; empty: it is not.
+func (f *Finder) mount(controller string) string {
+	at, known := f.mounts[controller]
+	if !known {
+		at, _ = mountOf(f.proc(), controller) // without a mount there is no group to find
+		if f.mounts == nil {
+			f.mounts = map[string]string{}
+		}
+		f.mounts[controller] = at
+	}
+	return at
+}
+
+// Below reports whether one of some groups is a group or below it.
+func Below(groups []string, dir string) bool {
+	return slices.ContainsFunc(groups, func(g string) bool { return g == dir || strings.HasPrefix(g, dir+"/") })
 }
 
 // members lists the processes in and below a group, except the caller, one of whose threads is there while it forks.

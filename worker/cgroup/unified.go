@@ -154,8 +154,8 @@ func (t *Tree) placeUnified(p *Place, l Limits) error {
 			err = writeAt(p.FD, b.file, b.value)
 		}
 	}
-	if err == nil && len(l.Deny) > 0 && t.Bounds(Devices) && t.find(Devices) == nil {
-		err = t.filters.deny(p.FD, l.Deny)
+	if err == nil && len(l.Closed) > 0 && t.Bounds(Devices) && t.find(Devices) == nil {
+		err = t.filters.deny(p.FD, l.Closed)
 	}
 	if err != nil {
 		p.Close()

@@ -51,6 +51,7 @@ func (b *containerStarter) run(ctx context.Context, o *spawn.Order, progress fun
 	defer c.Sources.Close()
 	c.Progress, c.Began = progress, began
 	exit = b.engine.Run(ctx, c)
+	c.Cut()
 	exit.Tail = out.Finish()
 	return exit, false
 }

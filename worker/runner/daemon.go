@@ -24,6 +24,7 @@ type daemonConn struct {
 	wait time.Duration // how long the runner stays up without tasks and without a daemon
 	idle *time.Timer   // fires after wait
 	link *link         // nil: no daemon is connected
+	left bool          // the last daemon has ended, and was not killed
 }
 
 // link is one connection of a daemon.
@@ -42,7 +43,7 @@ func (d *daemonConn) attach(k *link, w protocol.Welcome) {
 		d.log.Info("daemon replaced by a newer connection")
 		d.unlink()
 	}
-	d.link = k
+	d.link, d.left = k, false
 	d.report(protocol.Report{Welcome: &w})
 	go k.write()
 }

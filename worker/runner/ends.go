@@ -127,7 +127,9 @@ func (l *loop) saved(round []*task, err error) {
 	l.recorder.faults = 0
 	for _, t := range round {
 		if l.tasks.move(t, gone) {
-			l.daemon.report(protocol.Report{Ended: &protocol.Ended{Attempt: t.name, Exit: &t.record.Exit, Segment: t.segment, Silent: t.silent}})
+			l.daemon.report(protocol.Report{Ended: &protocol.Ended{
+				Attempt: t.name, Exit: &t.record.Exit, Segment: t.segment, Silent: t.silent, CPU: t.record.CPU, MaxRSS: t.record.MaxRSS,
+			}})
 		}
 	}
 	if len(l.tasks.all) > 0 {

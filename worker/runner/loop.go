@@ -100,10 +100,10 @@ func (l *loop) serve(requests, commands net.Listener, ticked chan<- struct{}) {
 	})
 }
 
-// run runs the loop until the runner has drained or shut down and has no task left.
+// run runs the loop until the runner has drained or shut down, or its daemon has left, and it has no task.
 func (l *loop) run(ctx context.Context, deaths <-chan os.Signal, ticked <-chan struct{}) {
 	stop := ctx.Done()
-	for len(l.tasks.all) > 0 || !l.draining && !l.stopping {
+	for len(l.tasks.all) > 0 || !l.draining && !l.stopping && !l.daemon.left {
 		orders, order := l.starts.next()
 		rounds, round := l.recorder.next()
 		select {
@@ -172,6 +172,8 @@ func (l *loop) request(k *link, m protocol.Request) {
 		}
 	case m.Drain:
 		l.draining = true
+	case m.Leave:
+		l.daemon.left = true
 	}
 }
 

@@ -288,6 +288,30 @@ func TestNewVersionDrainsOld(t *testing.T) {
 	})
 }
 
+// A runner without tasks ends with its daemon. One with a task stays, and the next daemon finds it.
+func TestRunnerEndsWithItsDaemon(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	gate := filepath.Join(dir, "gate")
+	r := newRig(t, stayingMode, dir, "1")
+	r.start(r.shell(0, fmt.Sprintf("while [ ! -e %s ]; do sleep 0.01; done", gate)))
+	pid := r.expect(worker.DriverStarted).PID
+	r.stop()
+	r = newRig(t, stayingMode, dir, "1")
+	if len(r.found) != 1 || r.found[0].PID != pid {
+		t.Fatalf("adopted %+v", r.found)
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.expect(worker.DriverExited)
+	r.stop()
+	await(t, "the runner to end", func() bool {
+		all, err := protocol.Dir(dir).Generations()
+		return err == nil && len(all) == 0
+	})
+}
+
 func TestIdleRunnerEnds(t *testing.T) {
 	t.Parallel()
 	dir := testDir(t)

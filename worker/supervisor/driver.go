@@ -10,9 +10,12 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
@@ -40,6 +43,9 @@ type Config struct {
 	// ClientTimeout is how long the client of a task with input may be gone; 0: the default.
 	ClientTimeout job.Duration
 	Limits        Limits
+	// Libraries returns directories of libraries that tasks find after all others, in LD_LIBRARY_PATH. Containers do not
+	// get them: the engine's GPU runtime mounts the libraries. Nil: there are none.
+	Libraries func() []string
 	// ContainerBinary and ContainerArgs start the runner of containers, as Binary and Args start that of processes.
 	ContainerBinary string
 	ContainerArgs   []string
@@ -49,6 +55,9 @@ type Config struct {
 	// EndContainers ends the containers that a dead runner left, and returns when none of them has a process. Nil:
 	// runners on this host have no containers.
 	EndContainers func(ctx context.Context, dir string, generation int) error
+	// Usage returns what travels with the result of an attempt about what it used; empty: that is not known. cpu and rss
+	// are what the runner reported at the end; 0: not known. Nil: nothing is measured.
+	Usage func(a job.Attempt, cpu time.Duration, rss job.Size) string
 }
 
 // Limits are the limits of every task, besides those that its spec asks for.
@@ -56,9 +65,8 @@ type Limits struct {
 	CPUQuota bool     // no task gets more CPU time than it asked for, even if the host is idle
 	PIDs     int      // processes and threads of one task; 0: no limit
 	Scratch  job.Size // size of one task's scratch directory; 0: no limit
-	// GPU returns the device file of a GPU, such as "/dev/nvidia0", by its UUID. The device file is "" if it is not
-	// known; a task with such a GPU may open every GPU. It returns false for a simulated GPU. nil: the host has none.
-	GPU func(uuid string) (node string, real bool)
+	// Grant returns what a task with these GPUs and this need gets of the driver of the GPUs. nil: nothing.
+	Grant func(uuids []string, need job.Resources) gpu.Grant
 }
 
 // DefaultOutputLimit is the default of Config.OutputLimit.
@@ -106,11 +114,12 @@ func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, 
 
 // Start starts a task; see worker.Driver.
 func (d *Driver) Start(t worker.Task) error {
+	granted := d.cfg.Limits.grant(t)
 	s := protocol.Start{
 		Attempt: t.Attempt.String(), Command: t.Spec.Argv(), Script: t.Spec.Script, Workdir: t.Spec.Workdir, SubmitDir: t.Spec.SubmitDir,
-		User: t.User, Env: t.Env, Hostfile: t.Hostfile, Files: t.Files, Keeps: len(t.Spec.Download) > 0,
+		User: t.User, Env: withVariables(environmentOf(t, d.cfg.Libraries), granted.Env), Hostfile: t.Hostfile, Files: t.Files, Keeps: len(t.Spec.Download) > 0,
 		Hold: t.Hold, Lead: worker.FenceLead,
-		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Limits.of(t),
+		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Limits.of(t, granted.Closed),
 		OutputLimit: d.cfg.OutputLimit,
 	}
 	if s.Script != "" {
@@ -125,9 +134,7 @@ func (d *Driver) Start(t worker.Task) error {
 	if t.Spec.Image != "" {
 		c := d.cfg.Engine
 		c.Image, c.Mounts, c.HostNetwork = t.Spec.Image, t.Spec.Mounts, t.Spec.Nodes > 1
-		if !t.Simulated {
-			c.GPUs = t.Devices
-		}
+		c.GPUs = protocol.GPUs(granted.Engine)
 		s.Container = &c
 	}
 	e := &entry{attempt: t.Attempt, role: role(s.Container != nil), user: t.User}
@@ -169,19 +176,37 @@ func (d *Driver) inputOf(s job.Spec) *protocol.Input {
 	return in
 }
 
-// of returns the limits of one task.
-func (b Limits) of(t worker.Task) protocol.Limits {
+// of returns the limits of one task, to which these device files are closed.
+func (b Limits) of(t worker.Task, closed []gpu.Closed) protocol.Limits {
 	l := protocol.Limits{CPUs: t.Spec.Resources.CPUs, Quota: b.CPUQuota, Memory: t.Spec.Resources.Memory, PIDs: b.PIDs, Scratch: b.Scratch}
-	for _, uuid := range t.Devices {
-		if b.GPU == nil {
-			continue
-		}
-		if node, ok := b.GPU(uuid); ok {
-			l.AnyGPU = l.AnyGPU || node == ""
-			l.GPUs = append(l.GPUs, node)
-		}
+	for _, c := range closed {
+		l.Closed = append(l.Closed, protocol.Closed(c))
 	}
 	return l
+}
+
+// grant returns what the driver of the GPUs gives to a task.
+func (b Limits) grant(t worker.Task) gpu.Grant {
+	if b.Grant == nil {
+		return gpu.Grant{}
+	}
+	return b.Grant(t.Devices, t.Spec.Resources)
+}
+
+// withVariables returns a sorted environment with more variables, which override those that are there.
+func withVariables(env []string, more map[string]string) []string {
+	all := make([]string, 0, len(env)+len(more))
+	for _, word := range env {
+		name, _, _ := strings.Cut(word, "=")
+		if _, overridden := more[name]; !overridden {
+			all = append(all, word)
+		}
+	}
+	for name, value := range more {
+		all = append(all, name+"="+value)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // Stop stops an attempt; see worker.Driver.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
@@ -224,9 +226,17 @@ func TestDevices(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			r := newRig(t, mode, testDir(t), "1")
 			r.needs("devices")
-			r.d.cfg.Limits.GPU = func(uuid string) (string, bool) {
-				node, real := map[string]string{"GPU-a": "/dev/nvidia0", "GPU-b": "/dev/nvidia1"}[uuid]
-				return node, real
+			r.d.cfg.Limits.Grant = func(uuids []string, _ job.Resources) gpu.Grant {
+				c := gpu.Closed{Major: 195, Minors: 256}
+				for minor, uuid := range []string{"GPU-a", "GPU-b"} {
+					if slices.Contains(uuids, uuid) {
+						c.Open = append(c.Open, uint32(minor))
+					}
+				}
+				if len(c.Open) > 0 {
+					c.Open = append(c.Open, 255)
+				}
+				return gpu.Grant{Closed: []gpu.Closed{c}}
 			}
 			for i, tt := range []struct {
 				gpus []string
@@ -244,6 +254,26 @@ func TestDevices(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The variables of the GPU driver override those of the user, for each task as the driver says.
+func TestVariablesOfTheDriver(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	r.d.cfg.Limits.Grant = func(uuids []string, need job.Resources) gpu.Grant {
+		return gpu.Grant{Env: map[string]string{"DEVICES": strings.Join(uuids, ","), "SHARE": fmt.Sprint(need.GPUShare)}}
+	}
+	for i, tt := range []struct {
+		gpus []string
+		want string
+	}{{nil, "[] 0.25 /u"}, {[]string{"GPU-a"}, "[GPU-a] 0.25 /u"}} {
+		k := r.shell(i, `echo "[$DEVICES] $SHARE $MINE"`)
+		k.Devices, k.Spec.Resources.GPUShare = tt.gpus, 0.25
+		k.Env = append(k.Env, "DEVICES=all", "MINE=/u")
+		if r.run(k); strings.TrimSpace(r.output(k.Attempt, output.Stdout)) != tt.want {
+			t.Errorf("%v: %q, want %q", tt.gpus, r.output(k.Attempt, output.Stdout), tt.want)
+		}
 	}
 }
 

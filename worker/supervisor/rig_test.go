@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beRunner reads flags as cmd does: [nogroups] [nounified] [noroot] [patient] [ulimit=U]... [version=V] --dir D --generation N.
+// beRunner reads flags as cmd does: [nogroups] [nounified] [noroot] [patient] [staying] [ulimit=U]... [version=V] --dir D --generation N.
 func beRunner(args []string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	cfg := runner.DefaultConfig()
@@ -63,6 +63,8 @@ func beRunner(args []string) int {
 			cfg.AllowRoot = false
 		case a == patientMode:
 			cfg.Answer = time.Hour
+		case a == stayingMode:
+			cfg.Idle = time.Hour
 		case strings.HasPrefix(a, "ulimit="):
 			cfg.Ulimits = append(cfg.Ulimits, strings.TrimPrefix(a, "ulimit="))
 		case strings.HasPrefix(a, "version="):
@@ -87,6 +89,8 @@ func beRunner(args []string) int {
 const (
 	answerIn    = 5 * time.Second
 	patientMode = "patient"
+	// stayingMode is that of runners which no idle timer ends.
+	stayingMode = "staying"
 )
 
 // beDaemon runs a driver, starts the given script, prints its pid and waits to be killed.

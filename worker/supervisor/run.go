@@ -308,6 +308,14 @@ func (s *state) ended(a job.Attempt, exit *job.Exit) {
 	s.report(endOf(a, *exit))
 }
 
+// withUsage adds to the exit of an attempt what the attempt used.
+func (d *Driver) withUsage(a job.Attempt, exit *job.Exit, cpu time.Duration, rss job.Size) *job.Exit {
+	if d.cfg.Usage != nil && exit != nil {
+		exit.Usage = d.cfg.Usage(a, cpu, rss)
+	}
+	return exit
+}
+
 func endOf(a job.Attempt, exit job.Exit) worker.DriverEvent {
 	kind := worker.DriverExited
 	if !exit.Started {
@@ -323,7 +331,7 @@ func (s *state) missing(e *entry) {
 	switch {
 	case err == nil:
 		s.ends.add(e.attempt, end.Segment)
-		s.ended(e.attempt, &end.Exit)
+		s.ended(e.attempt, s.d.withUsage(e.attempt, &end.Exit, end.CPU, end.MaxRSS))
 	case !errors.Is(err, os.ErrNotExist):
 		s.d.log.Error("exit of task is unreadable", "attempt", e.attempt.String(), "error", err)
 		s.ended(e.attempt, nil)

@@ -39,6 +39,7 @@ type link struct {
 	welcomed  bool
 	version   string
 	isolation string // how its tasks are isolated, for people
+	cgroup    string // parent of its tasks' control groups; empty: they have none
 	own       bool   // this daemon started it; it may have another version if the binary was upgraded
 }
 
@@ -104,7 +105,7 @@ func (rs *runners) welcomed(n int, conn net.Conn, info protocol.Info) *link {
 	k := rs.links[n]
 	k.cut()
 	k.conn, k.queue = conn, make(chan []byte, maxQueue)
-	k.settled, k.welcomed, k.version, k.isolation = true, true, info.Version, info.Isolation
+	k.settled, k.welcomed, k.version, k.isolation, k.cgroup = true, true, info.Version, info.Isolation, info.Cgroup
 	queue := k.queue
 	rs.run(func() { write(conn, queue) })
 	if k.role = role(info.Containers); rs.spawning[k.role] == n {

@@ -94,8 +94,8 @@ func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 	}
 	k.fresh = false
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	_ = conn.SetReadDeadline(time.Now().Add(welcomeWithin)) // a broken connection shows when it is read
+	defer context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Now()) })()
 	r := bufio.NewReader(conn)
 	m, err := protocol.ReadReport(r)
 	if err != nil {
@@ -105,8 +105,14 @@ func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 		return true, fmt.Errorf("supervisor: runner %d: its first message is not a Welcome", k.n)
 	}
 	_ = conn.SetReadDeadline(time.Time{}) // as above
+	if ctx.Err() != nil {
+		return true, leave(conn) // the deadline that its end has set may be undone
+	}
 	k.d.do <- func() { k.s.welcomed(k.n, conn, *m.Welcome) }
 	err = k.listen(r)
+	if ctx.Err() != nil {
+		err = leave(conn)
+	}
 	k.d.do <- func() { k.s.runners.disconnected(k.n, conn) }
 	if errors.Is(err, io.EOF) {
 		err = nil
@@ -122,6 +128,20 @@ func (k *keeper) listen(r io.Reader) error {
 		}
 		k.d.do <- func() { k.s.reported(k.n, m) }
 	}
+}
+
+// leaveWithin bounds the time for telling a runner that this daemon ends.
+const leaveWithin = time.Second
+
+// leave tells a runner that this daemon ends.
+func leave(conn net.Conn) error {
+	frame, err := protocol.Frame(protocol.Request{Leave: true})
+	if err != nil {
+		return err
+	}
+	_ = conn.SetWriteDeadline(time.Now().Add(leaveWithin)) // a broken connection shows when it is written
+	_, err = conn.Write(frame)
+	return err
 }
 
 // cleanUp ends what a dead runner left. It returns errDead when nothing is left.
@@ -309,7 +329,7 @@ func (s *state) reported(n int, m protocol.Report) {
 			if e := s.entries[a]; e != nil && e.plain && m.Ended.Silent {
 				s.d.spares.ended(a, e.user)
 			}
-			s.ended(a, m.Ended.Exit)
+			s.ended(a, s.d.withUsage(a, m.Ended.Exit, m.Ended.CPU, m.Ended.MaxRSS))
 		}
 	}
 }

@@ -33,13 +33,16 @@ func box(t *testing.T) spawn.Container {
 	}
 	return spawn.Container{
 		Container: protocol.Container{Image: "a:1"}, Limits: protocol.Limits{CPUs: 3, Memory: 8 << 30, PIDs: 99}, Attempt: a, UID: 1000, GID: 100, Groups: []uint32{100, 44},
-		Scratch: t.TempDir(),
+		Scratch: t.TempDir(), Cut: func() {},
 	}
 }
 
 func TestHostConfig(t *testing.T) {
 	b := box(t)
-	b.GPUs = []string{"GPU-a", "GPU-b"}
+	b.GPUs = protocol.GPUs{
+		IDs: []string{"GPU-a", "GPU-b"}, CDI: []string{"nvidia.com/gpu=GPU-a", "nvidia.com/gpu=GPU-b"},
+		Driver: "nvidia", Capabilities: []string{"gpu", "compute", "utility"},
+	}
 	h, err := hostConfig(b, nil, facts{})
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +57,7 @@ func TestHostConfig(t *testing.T) {
 	if !slices.Equal(h.GroupAdd, []string{"44"}) {
 		t.Errorf("groups %v", h.GroupAdd)
 	}
-	if r := h.DeviceRequests; len(r) != 1 || r[0].Driver != "nvidia" || !slices.Equal(r[0].DeviceIDs, b.GPUs) {
+	if r := h.DeviceRequests; len(r) != 1 || r[0].Driver != "nvidia" || !slices.Equal(r[0].DeviceIDs, b.GPUs.IDs) || !slices.Equal(r[0].Capabilities[0], b.GPUs.Capabilities) {
 		t.Errorf("GPUs %+v", r)
 	}
 	f := factsOf(system.Info{

@@ -35,6 +35,8 @@ const (
 	awayMost = 2 * time.Minute
 	// outputWithin bounds the wait for the last output of a container that has exited.
 	outputWithin = 10 * time.Second
+	// drainWithin is how long output that was read may take to be written; only a copy on a file server takes time.
+	drainWithin = 2 * time.Second
 	// stopsWithin bounds the check whether an engine is stopping. With socket activation, systemd accepts connections
 	// all the while.
 	stopsWithin = 2 * time.Second
@@ -72,7 +74,7 @@ func (e *Engine) Run(ctx context.Context, b spawn.Container) job.Exit {
 		c.undo(on)
 		return notStarted(err)
 	}
-	e.clean(on, l) // the container runs already and does not wait for this
+	go e.clean(on, l) // while it works, finish sees when the engine goes away
 	exit := c.finish(on)
 	go e.remove(on, l, c.id, b.Attempt.String())
 	return exit
@@ -270,7 +272,7 @@ func (c *containerRun) undo(ctx context.Context) {
 	}
 	if c.copied != nil {
 		c.out.Close()
-		<-c.copied
+		c.drain()
 		c.copied = nil
 	}
 	for wait := backFirst; ; wait = min(2*wait, backMost) {
@@ -362,7 +364,7 @@ func (c *containerRun) state(ctx context.Context) (*container.State, error) {
 // output may be missing.
 func (c *containerRun) rejoin(ctx context.Context) {
 	c.out.Close()
-	<-c.copied
+	c.drain()
 	fmt.Fprintln(c.spec.Err, "muster: the Docker engine was restarted; output may be missing here")
 	if err := c.attach(ctx); err != nil {
 		c.e.log.WarnContext(ctx, "output of container not taken up again", "attempt", c.spec.Attempt.String(), "error", err)
@@ -392,7 +394,20 @@ func (c *containerRun) output() {
 		c.e.log.Warn("output of container did not end with it", "attempt", c.spec.Attempt.String())
 	}
 	c.out.Close()
-	<-c.copied
+	c.drain()
+}
+
+// drain waits until what was read from a connection that is closed is written, or cannot be.
+func (c *containerRun) drain() {
+	late := time.NewTimer(drainWithin)
+	defer late.Stop()
+	select {
+	case <-c.copied:
+	case <-late.C:
+		c.e.log.Warn("a copy of a container's output hangs; its end does not wait for it", "attempt", c.spec.Attempt.String())
+		c.spec.Cut()
+		<-c.copied
+	}
 }
 
 // exit returns the exit of a container with this code. As in a shell, a code above 128 means a signal. Restarted says

@@ -18,15 +18,15 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 const (
-	// stackSize is what NVIDIA recommends for its images. Memlock is unlimited, because memory that a GPU reads must
+	// stackSize is what the makers of images for GPUs recommend. Memlock is unlimited, because memory that a GPU reads must
 	// not be swapped out.
 	stackSize = 64 << 20
 	nanoCPU   = 1_000_000_000
-	cdiGPU    = "nvidia.com/gpu="
 )
 
 // facts is what is known about an engine.
@@ -119,26 +119,25 @@ func hostConfig(b spawn.Container, shown []string, f facts) (*container.HostConf
 }
 
 // devices requests GPUs by UUID, as CDI devices if the engine knows CDI names for all of them.
-func devices(uuids []string, f facts) []container.DeviceRequest {
-	if len(uuids) == 0 {
+func devices(g protocol.GPUs, f facts) []container.DeviceRequest {
+	switch unknown := func(n string) bool { return !slices.Contains(f.cdi, n) }; {
+	case len(g.IDs) == 0:
 		return nil
+	case len(g.CDI) > 0 && !slices.ContainsFunc(g.CDI, unknown):
+		return []container.DeviceRequest{{Driver: "cdi", DeviceIDs: g.CDI}}
 	}
-	names := make([]string, len(uuids))
-	for i, u := range uuids {
-		names[i] = cdiGPU + u
-	}
-	if !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(f.cdi, n) }) {
-		return []container.DeviceRequest{{Driver: "cdi", DeviceIDs: names}}
-	}
-	return []container.DeviceRequest{{Driver: "nvidia", DeviceIDs: uuids, Capabilities: [][]string{{"gpu", "compute", "utility"}}}}
+	return []container.DeviceRequest{{Driver: g.Driver, DeviceIDs: g.IDs, Capabilities: [][]string{g.Capabilities}}}
 }
 
-// mountsOf returns the container's mounts: its scratch directory and muster's own files at their host paths, and the
-// user's mounts, whose source is the entry of shown.
+// mountsOf returns the container's mounts: its scratch directory, muster's own files and what the driver of its GPUs needs
+// at their host paths, and the user's mounts, whose source is the entry of shown.
 func mountsOf(b spawn.Container, shown []string) ([]mount.Mount, error) {
 	out := []mount.Mount{{Type: mount.TypeBind, Source: b.Scratch, Target: b.Scratch}}
 	for _, f := range b.Files {
 		out = append(out, mount.Mount{Type: mount.TypeBind, Source: f, Target: f, ReadOnly: true})
+	}
+	for _, dir := range b.GPUs.Mounts {
+		out = append(out, mount.Mount{Type: mount.TypeBind, Source: dir, Target: dir})
 	}
 	for i, text := range b.Mounts {
 		m, err := job.ParseMount(text)

@@ -35,6 +35,8 @@ const (
 	// maxWords bounds the command and environment of a Start: twice what a spec may hold, because the worker adds
 	// variables of its own.
 	maxWords = 2 * job.MaxArgs
+	// maxClosed bounds the major numbers of device files that are closed to a task. A driver has about five.
+	maxClosed = 64
 	// MaxDuration bounds every duration in a message. No host lives that long, and adding it to a clock does not
 	// overflow.
 	MaxDuration = 100 * 365 * 24 * time.Hour
@@ -50,6 +52,8 @@ type Request struct {
 	Extend []Extension `json:"extend,omitempty"`
 	// Drain tells the runner to exit as soon as it has no task, because a newer runner has taken its place.
 	Drain bool `json:"drain,omitempty"`
+	// Leave says that the daemon ends. The runner exits as soon as it has no task, unless another daemon connects before.
+	Leave bool `json:"leave,omitempty"`
 }
 
 // Start asks for a task. If the runner has the attempt already, it reports what it knows of it.
@@ -111,8 +115,14 @@ type Limits struct {
 	Memory  job.Size `json:"memory,omitempty"`  // without swap
 	PIDs    int      `json:"pids,omitempty"`    // processes and threads
 	Scratch job.Size `json:"scratch,omitempty"` // of its scratch directory
-	GPUs    []string `json:"gpus,omitempty"`    // device files that it may open, such as "/dev/nvidia0"; it may open no other GPU
-	AnyGPU  bool     `json:"any_gpu,omitempty"` // it may open every GPU
+	Closed  []Closed `json:"closed,omitempty"`  // device files that it may not open
+}
+
+// Closed are the device files of one major number, except those that a task may open.
+type Closed struct {
+	Major  uint32   `json:"major"`
+	Minors uint32   `json:"minors"`         // how many minor numbers the major number has
+	Open   []uint32 `json:"open,omitempty"` // minor numbers that the task may open, sorted
 }
 
 // Container is what a Start asks for if the task is a container.
@@ -123,10 +133,19 @@ type Container struct {
 	Allowed []string `json:"allowed,omitempty"` // directories; SRC must be one of them or below one
 	// As is the user inside: empty for the user who submitted the task, "image" for the user of the image, or
 	// UID[:GID].
-	As   string   `json:"as,omitempty"`
-	GPUs []string `json:"gpus,omitempty"` // UUIDs
+	As   string `json:"as,omitempty"`
+	GPUs GPUs   `json:"gpus,omitzero"`
 	// HostNetwork gives the container the network of the host, because the members of a gang meet there.
 	HostNetwork bool `json:"host_network,omitempty"`
+}
+
+// GPUs says how the engine is asked for the GPUs of a container. It is zero for a container that gets none.
+type GPUs struct {
+	IDs          []string `json:"ids,omitempty"`          // for Driver
+	CDI          []string `json:"cdi,omitempty"`          // their names, for an engine that knows all of them
+	Driver       string   `json:"driver,omitempty"`       // of the engine, if it does not
+	Capabilities []string `json:"capabilities,omitempty"` // that Driver is asked for
+	Mounts       []string `json:"mounts,omitempty"`       // directories of the host that the container gets at the same paths
 }
 
 // Stop asks for the end of an attempt's processes.
@@ -179,6 +198,9 @@ type Ended struct {
 	Exit    *job.Exit `json:"exit,omitempty"`
 	Segment int       `json:"segment,omitempty"` // number of this runner's journal segment that holds it
 	Silent  bool      `json:"silent,omitempty"`  // it had a process and wrote no output; older runners never say so
+	// CPU and MaxRSS are those of its Record; 0: not known, as from older runners.
+	CPU    time.Duration `json:"cpu_ns,omitempty"`
+	MaxRSS job.Size      `json:"max_rss,omitempty"`
 }
 
 // Progress says for people what keeps a task from starting.
@@ -321,6 +343,9 @@ func (m Request) Validate() error {
 	if m.Drain {
 		check(nil)
 	}
+	if m.Leave {
+		check(nil)
+	}
 	if bad == nil && set != 1 {
 		return fmt.Errorf("runner: request with %d fields set, want 1", set)
 	}
@@ -364,7 +389,7 @@ func (s Start) Validate() error {
 		return errors.New("runner: start: submit directory is not absolute")
 	case s.Warn < 0 || s.Warn > maxSignal || s.Warn == int(unix.SIGKILL):
 		return fmt.Errorf("runner: start: warning by signal %d", s.Warn)
-	case s.Limits.CPUs < 0 || s.Limits.CPUs > job.MaxCPUs || s.Limits.Memory < 0 || s.Limits.PIDs < 0 || s.Limits.Scratch < 0 || len(s.Limits.GPUs) > maxWords:
+	case s.Limits.CPUs < 0 || s.Limits.CPUs > job.MaxCPUs || s.Limits.Memory < 0 || s.Limits.PIDs < 0 || s.Limits.Scratch < 0 || len(s.Limits.Closed) > maxClosed:
 		return fmt.Errorf("runner: start: limits %+v", s.Limits)
 	case s.OutputLimit < output.MinBound:
 		return fmt.Errorf("runner: start: output limit %d: from %d", s.OutputLimit, output.MinBound)
@@ -376,7 +401,7 @@ func (s Start) Validate() error {
 		if c.Image == "" || c.Host == "" {
 			return errors.New("runner: start: a container without image or engine")
 		}
-		all = append(all, c.Mounts, c.Allowed, c.GPUs, []string{c.Host, c.Image, c.As})
+		all = append(all, c.Mounts, c.Allowed, c.GPUs.IDs, c.GPUs.CDI, c.GPUs.Mounts, []string{c.Host, c.Image, c.As})
 	}
 	for _, words := range all {
 		for _, w := range words {

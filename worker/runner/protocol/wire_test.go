@@ -25,12 +25,13 @@ func TestRequestRoundTrip(t *testing.T) {
 		{Start: &Start{Attempt: attempt, Command: []string{"a", "<b>"}, User: "u", Env: []string{"A=1"}, Deadline: 5, Lead: 1, Grace: 2, OutputLimit: 1 << 20, Spare: attempt}},
 		{Start: &Start{Attempt: attempt, Script: "#!/bin/sh\n\x01", User: "u", Hold: true, Limit: time.Hour, OutputLimit: 1 << 30}},
 		{Start: &Start{Attempt: attempt, User: "u", Hold: true, OutputLimit: 1 << 20, Container: &Container{
-			Host: "unix:///s", Image: "i:1", Mounts: []string{"/a:/b:ro"}, Allowed: []string{"/a"}, As: "5:6", GPUs: []string{"GPU-1"},
+			Host: "unix:///s", Image: "i:1", Mounts: []string{"/a:/b:ro"}, Allowed: []string{"/a"}, As: "5:6", GPUs: GPUs{IDs: []string{"GPU-1"}, CDI: []string{"x=GPU-1"}, Driver: "x", Capabilities: []string{"gpu"}, Mounts: []string{"/run/x"}},
 		}}},
 		{Stop: &Stop{Attempt: attempt, Grace: time.Second, Reason: "r"}},
 		{Signal: &Signal{Attempt: attempt, Number: 10}},
 		{Extend: []Extension{{Attempt: attempt, Deadline: 7}, {Attempt: attempt, Deadline: 8, Skew: -9}}},
 		{Drain: true},
+		{Leave: true},
 	} {
 		frame, err := Frame(m)
 		if err != nil {
@@ -161,6 +162,7 @@ func FuzzReadRequest(f *testing.F) {
 		{Stop: &Stop{Attempt: attempt}},
 		{Extend: []Extension{{Attempt: attempt, Deadline: 1}}},
 		{Drain: true},
+		{Leave: true},
 	} {
 		frame, err := Frame(m)
 		if err != nil {

@@ -36,8 +36,8 @@ func CloseCopies(all map[output.Stream]*Copy) {
 	}
 }
 
-// write appends p to the copy. The first error is noted in the task's log.
-func (d *Copy) write(w *output.Writer, p []byte) {
+// write appends p to the copy. The first error is passed to note, for the task's log.
+func (d *Copy) write(note func(text string), p []byte) {
 	for len(p) > 0 {
 		n, err := unix.Write(d.FD, p)
 		switch {
@@ -45,7 +45,7 @@ func (d *Copy) write(w *output.Writer, p []byte) {
 		case err != nil:
 			if !d.failed {
 				d.failed = true
-				w.Note(fmt.Sprintf("%s: %v; it lacks output from here on", strings.ToValidUTF8(d.Path, "?"), err))
+				note(fmt.Sprintf("%s: %v; it lacks output from here on", strings.ToValidUTF8(d.Path, "?"), err))
 			}
 			return
 		default:

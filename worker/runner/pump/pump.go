@@ -5,7 +5,6 @@ package pump
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -59,6 +58,7 @@ type Outlet struct {
 	writer *output.Writer // guarded by mu
 	pipes  [2]*pipe       // their descriptors are guarded by mu
 	copies map[output.Stream]*Copy
+	direct *direct     // nil: it has pipes
 	tail   chan string // the last lines of stderr, once all is read
 	silent atomic.Bool // all was read, and it was nothing
 }
@@ -255,7 +255,7 @@ func (in *pipe) read(buf []byte) int {
 	}
 	in.of.writer.Write(in.stream, buf[:n])
 	if d := in.of.copies[in.stream]; d != nil {
-		d.write(in.of.writer, buf[:n])
+		d.write(in.of.writer.Note, buf[:n])
 	}
 	return n
 }
@@ -280,6 +280,9 @@ func (o *Outlet) Finish() (tail string) {
 		open = open || in != nil && in.fd >= 0
 	}
 	o.mu.Unlock()
+	if o.direct != nil {
+		return o.direct.finish()
+	}
 	if !open {
 		return o.end(nil)
 	}
@@ -325,24 +328,4 @@ func (o *Outlet) end(buf []byte) (tail string) {
 		o.pump.log.Warn("output of a task not closed", "error", err)
 	}
 	return tail
-}
-
-// Direct returns an outlet without pipes. Its streams are written to with Stream.
-func (p *Pump) Direct(w *output.Writer) *Outlet { return &Outlet{pump: p, writer: w} }
-
-// Stream returns a writer to one stream of the log. Its Write never fails; the log notes what is missing.
-func (o *Outlet) Stream(s output.Stream) io.Writer { return streamWriter{o, s} }
-
-// streamWriter writes to one stream of a log, without a pipe.
-type streamWriter struct {
-	o      *Outlet
-	stream output.Stream
-}
-
-// Write implements io.Writer.
-func (i streamWriter) Write(p []byte) (int, error) {
-	i.o.mu.Lock()
-	defer i.o.mu.Unlock()
-	i.o.writer.Write(i.stream, p)
-	return len(p), nil
 }

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/pump"
 )
@@ -36,7 +35,10 @@ type Container struct {
 	UID, GID int
 	Groups   []uint32
 	Out, Err io.Writer
-	Input    *protocol.Input // nil: it gets no input
+	// Cut has writes to Out and Err fail from now on. A file that gets a copy of the output may lie on a file server that
+	// hangs, and then they wait.
+	Cut   func()
+	Input *protocol.Input // nil: it gets no input
 
 	Progress func(text string)                 // called with what the start waits for
 	Began    func(pid int, p Process, in Sink) // called once the container has a process; in is nil without Input
@@ -115,9 +117,8 @@ func (s *Spawner) PrepareContainer(ctx context.Context, o *Order) (b Container, 
 		b.Command = l.argv
 		b.Files = append(b.Files, filepath.Join(dir, "script"))
 	}
-	out = s.Pump.Direct(output.NewWriter(dir, int64(o.Start.OutputLimit)))
-	b.Out, b.Err = out.Stream(output.Stdout), out.Stream(output.Stderr)
-	return b, out, nil
+	out, err = s.containerOutput(ctx, o, &b)
+	return b, out, err
 }
 
 // AccountInside returns the user that a container runs as: the task's user, unless the daemon's configuration names

@@ -8,22 +8,32 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/pump"
 )
 
-// copies opens the output files that a task's spec names, as the task's user. The map has an entry for each stream
-// that has such a file.
-func (s *Spawner) copies(t *Order, l *launch) (map[output.Stream]*pump.Copy, error) {
+// copiesIn returns the directory of this host to which the paths of a task's output files are relative. It is "" for the
+// scratch directory, with which they would be deleted.
+func (l *launch) copiesIn(s *protocol.Start) string {
+	if s.Workdir == "" && l.where != s.SubmitDir {
+		return ""
+	}
+	return l.where
+}
+
+// copies opens the output files that a task's spec names, as this user. The map has an entry for each stream that has
+// such a file. Without a directory dir, relative paths have none.
+func copies(t *Order, who Account, dir string) (map[output.Stream]*pump.Copy, error) {
 	all := map[output.Stream]*pump.Copy{}
 	for stream, path := range map[output.Stream]string{output.Stdout: t.Start.Stdout, output.Stderr: t.Start.Stderr} {
 		if path == "" {
 			continue
 		}
 		if !filepath.IsAbs(path) {
-			if t.Start.Workdir == "" && l.where != t.Start.SubmitDir {
-				continue // it would be deleted with the scratch directory
+			if dir == "" {
+				continue
 			}
-			path = filepath.Join(l.where, path)
+			path = filepath.Join(dir, path)
 		}
 		if first := all[stream.Other()]; first != nil && first.Path == path {
 			all[stream] = first
@@ -34,7 +44,7 @@ func (s *Spawner) copies(t *Order, l *launch) (map[output.Stream]*pump.Copy, err
 			flags |= unix.O_TRUNC
 		}
 		fd := -1
-		err := l.who.As(func() (err error) {
+		err := who.As(func() (err error) {
 			fd, err = unix.Open(path, flags, 0o644)
 			return err
 		})

@@ -8,13 +8,13 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/machine/account"
 )
 
 // The exit codes of a task that never ran, the same as a shell's.
@@ -124,35 +124,25 @@ func AccountOf(name string, allowRoot bool) (Account, error) {
 	if os.Geteuid() != 0 {
 		return Account{UID: os.Geteuid(), GID: os.Getegid()}, nil
 	}
-	u, err := user.Lookup(name)
-	if err != nil {
-		return Account{}, Refuse(CodeNotExecutable, "user %q: no such user on this node", name)
+	u, err := account.Lookup(name)
+	if _, missing := errors.AsType[user.UnknownUserError](err); missing {
+		return Account{}, Refuse(CodeNotExecutable, "user %q: no such user on this node%s", name, strings.TrimPrefix(err.Error(), user.UnknownUserError(name).Error()))
 	}
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
 	if err != nil {
-		return Account{}, Refuse(CodeNotExecutable, "user %q: uid %q", name, u.Uid)
+		return Account{}, Refuse(CodeOurs, "user %q on this node: %v", name, err)
 	}
-	if uid == 0 {
+	if u.UID == 0 {
 		if !allowRoot {
 			return Account{}, Refuse(CodeNotExecutable, "user %q: this node runs no tasks of root; its daemon needs --allow-root", name)
 		}
-		return Account{name: u.Username, home: u.HomeDir}, nil
+		return Account{name: u.Name, home: u.Home}, nil
 	}
-	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	groups, err := account.Groups(u)
 	if err != nil {
-		return Account{}, Refuse(CodeNotExecutable, "user %q: gid %q", name, u.Gid)
+		return Account{}, Refuse(CodeOurs, "groups of user %q on this node: %v", name, err)
 	}
-	names, err := u.GroupIds()
-	if err != nil {
-		return Account{}, Refuse(CodeNotExecutable, "user %q: groups: %v", name, err)
-	}
-	cred := &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-	for _, g := range names {
-		if n, err := strconv.ParseUint(g, 10, 32); err == nil {
-			cred.Groups = append(cred.Groups, uint32(n))
-		}
-	}
-	return Account{name: u.Username, home: u.HomeDir, cred: cred, UID: int(uid), GID: int(gid)}, nil
+	cred := &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: groups}
+	return Account{name: u.Name, home: u.Home, cred: cred, UID: int(u.UID), GID: int(u.GID)}, nil
 }
 
 // Other reports whether the account is not the one that this process runs as.

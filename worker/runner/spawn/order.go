@@ -81,10 +81,7 @@ func (o *Order) WaitsFor() string {
 		}
 		return "command " + s.Command[0]
 	case stepOutput:
-		if s.Stdout == s.Stderr || s.Stderr == "" {
-			return "output file " + s.Stdout
-		}
-		return "output files " + s.Stdout + " and " + s.Stderr
+		return outputFiles(s)
 	}
 	return "its files on this node"
 }

@@ -43,7 +43,6 @@ type Spawner struct {
 	null      *os.File
 	Pump      *pump.Pump
 	Notes     *os.File // the file protocol.Dir.MainProcesses; nil with control groups
-	nodes     nodes
 	spares    *spares
 	ticks     tickReader
 	processes processBound
@@ -102,7 +101,7 @@ func New(cfg Config, log *slog.Logger) (*Spawner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("runner: %w", err)
 	}
-	s := &Spawner{dir: cfg.Dir, hosts: cfg.Dir.Hosts(cfg.Generation), answer: cfg.Answer, allowRoot: cfg.AllowRoot, null: null, nodes: nodes{dir: "/dev"}, log: log}
+	s := &Spawner{dir: cfg.Dir, hosts: cfg.Dir.Hosts(cfg.Generation), answer: cfg.Answer, allowRoot: cfg.AllowRoot, null: null, log: log}
 	if s.Pump, err = pump.New(log); err != nil {
 		return nil, err
 	}

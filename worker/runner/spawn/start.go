@@ -230,7 +230,7 @@ func (s *Spawner) command(o *Order, l *launch, env []string) error {
 // streams makes the two pipes that the task writes to and, if it gets input, the one that it reads from. Or it makes
 // its terminal.
 func (s *Spawner) streams(o *Order, l *launch) (err error) {
-	copies, err := s.copies(o, l)
+	copies, err := copies(o, l.who, l.copiesIn(o.Start))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,98 @@
+package api
+
+// Browsers: what the TCP listener does for web pages of this daemon, and against all others.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/musterhq/muster/api/guide"
+	"github.com/musterhq/muster/api/ui"
+	"github.com/musterhq/muster/api/web"
+)
+
+// guardOf returns the guard of the TCP listener. Without a token only this host can connect, but so can a web page in a
+// browser on it, by any name that leads here. Hence only the names of loopback, and those that the configuration has,
+// are answered. With a token any address is.
+func guardOf(cfg Config) web.Guard {
+	g := web.Guard{Names: append([]string{}, web.Loopback...), Hint: "use 127.0.0.1 or localhost, or name it in the setting http-host"}
+	for _, name := range cfg.Hosts {
+		g.Proxied = append(g.Proxied, strings.ToLower(name))
+	}
+	g.Names = append(g.Names, g.Proxied...)
+	if cfg.TokenFile != "" {
+		g.Addresses, g.Hint = true, "use its address, or name it in the setting http-host"
+	}
+	return g
+}
+
+// checkPage returns a Problem for a request that comes from a web page of another origin.
+func checkPage(g web.Guard, r *http.Request, page bool) error {
+	err := g.Check(r, page)
+	if no, ok := errors.AsType[*web.RefusalError](err); ok {
+		return problemOfStatus(no.Status, no.Error())
+	}
+	return err
+}
+
+// servePage serves the dashboard and the documentation, which hold nothing that is secret. It returns false for all other requests, and for
+// those that identify is to refuse.
+func (s *Server) servePage(w http.ResponseWriter, r *http.Request) bool {
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	guides := guide.Serves(r.URL.Path)
+	if !reads || !guides && !ui.Serves(r.URL.Path) || checkPage(s.auth.guard, r, guides || ui.IsPage(r.URL.Path)) != nil {
+		return false
+	}
+	if guides {
+		s.docs.ServeHTTP(w, r)
+		return true
+	}
+	ui.Serve(w, r)
+	return true
+}
+
+// byTicket returns who makes the request of a WebSocket of a web page. The page shows a ticket, because it can send no
+// token. The origin was checked, and is removed, as other daemons would refuse it.
+func (a *authenticator) byTicket(r *http.Request) (requester, error) {
+	who, ok := a.tickets.Take(r)
+	if !ok {
+		return requester{}, fmt.Errorf("%w: the ticket of this WebSocket is missing, used, late or for another one; get one with POST /v1/tickets", ErrUnauthorized)
+	}
+	r.Header.Del("Origin")
+	who.ticket = true
+	return who, nil
+}
+
+// TicketRequest asks for a ticket.
+type TicketRequest struct {
+	Target string `json:"target" minLength:"1" maxLength:"2048" pattern:"^/v1/" doc:"Path and query of the WebSocket."`
+}
+
+// Ticket lets a web page open a WebSocket.
+type Ticket struct {
+	Ticket string `json:"ticket" doc:"Opens the WebSocket once, within 30 seconds, as the protocol muster.ticket.TICKET after the protocol muster."`
+}
+
+type (
+	ticketInput  struct{ Body TicketRequest }
+	ticketOutput struct{ Body Ticket }
+)
+
+// ticketRoutes gives tickets to web pages.
+type ticketRoutes struct{ tickets *web.Tickets[requester] }
+
+func (t *ticketRoutes) make(ctx context.Context, in *ticketInput) (*ticketOutput, error) {
+	who := requesterOf(ctx)
+	if who.from != fromTCP {
+		return nil, fmt.Errorf("ticket: %w: tickets are for web pages of the TCP listener", ErrConflict)
+	}
+	who.note = nil
+	text, ok := t.tickets.Issue(in.Body.Target, who)
+	if !ok {
+		return nil, fmt.Errorf("ticket: %w: as many tickets are open as there may be; use them, or try again in half a minute", ErrTooMany)
+	}
+	return &ticketOutput{Ticket{text}}, nil
+}

@@ -1,0 +1,128 @@
+package api
+
+// The documentation as pages: the routes, each with the request of curl and the verb that does the same, and the guides.
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/musterhq/muster/api/guide"
+)
+
+// Docs serves the documentation of a version, without a daemon.
+func Docs(version string) http.Handler {
+	return lazily(version, func() *huma.OpenAPI {
+		return newRouter(Config{Version: version}, Needs{}, nil, nil, newAdmission(nil), nil, slog.New(slog.DiscardHandler)).api.OpenAPI()
+	})
+}
+
+// lazily serves the documentation, which is made for the first who reads it.
+func lazily(version string, doc func() *huma.OpenAPI) http.Handler {
+	make := sync.OnceValues(func() (*guide.Guide, error) {
+		text, sections := docsPage(doc())
+		return guide.New(version, text, sections)
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g, err := make()
+		if err != nil { // the guides are part of the program, and a test renders them
+			refuse(w, err)
+			return
+		}
+		g.ServeHTTP(w, r)
+	})
+}
+
+// docsPage returns the page of the routes, and what the search finds of it.
+func docsPage(doc *huma.OpenAPI) (template.HTML, []guide.Section) {
+	var b strings.Builder
+	var sections []guide.Section
+	fmt.Fprintf(&b, "<h1>HTTP API</h1><p>%s</p><p>The same in a format for programs: <a href=\"/openapi.json\">/openapi.json</a> (version %s). "+
+		"The examples use the socket of the daemon; over TCP, give the address and the header <code>Authorization: Bearer TOKEN</code> instead of <code>--unix-socket</code>.</p>\n",
+		html.EscapeString(doc.Info.Description), html.EscapeString(doc.Info.Version))
+	b.WriteString("<table>")
+	for op := range operations(doc) {
+		fmt.Fprintf(&b, "<tr><td><a href=\"#%s\"><code>%s %s</code></a></td><td>%s</td></tr>\n", html.EscapeString(op.OperationID), op.Method, html.EscapeString(op.Path), html.EscapeString(op.Summary))
+	}
+	b.WriteString("</table>\n")
+	for op := range operations(doc) {
+		docsOperation(&b, op)
+		sections = append(sections, sectionOf(op))
+	}
+	b.WriteString("<h2 id=\"documents\">Documents</h2>\n")
+	schemas := shown(doc)
+	for _, name := range sortedKeys(schemas) {
+		text := indented(schemas[name])
+		fmt.Fprintf(&b, "<details id=\"%s\"><summary><code>%s</code></summary><pre>%s</pre></details>\n", html.EscapeString(name), html.EscapeString(name), html.EscapeString(text))
+		sections = append(sections, guide.Section{Title: name, Anchor: name, Text: text})
+	}
+	return template.HTML(b.String()), sections //nolint:gosec // all texts in it are escaped above
+}
+
+// sectionOf is what the search finds of a route.
+func sectionOf(op *huma.Operation) guide.Section {
+	texts := []string{op.Summary + ".", op.Description}
+	for _, p := range op.Parameters {
+		texts = append(texts, p.Name+":", p.Description)
+	}
+	return guide.Section{Title: op.Method + " " + op.Path, Anchor: op.OperationID, Text: strings.Join(append(texts, verbs[op.OperationID]), " ")}
+}
+
+func docsOperation(b *strings.Builder, op *huma.Operation) {
+	fmt.Fprintf(b, "<h3 id=\"%s\"><code>%s %s</code></h3><p>%s. %s</p>\n", html.EscapeString(op.OperationID), op.Method, html.EscapeString(op.Path), html.EscapeString(op.Summary), html.EscapeString(op.Description))
+	fmt.Fprintf(b, "<pre>%s</pre>\n", html.EscapeString(linesOf(op)))
+	if len(op.Parameters) > 0 {
+		b.WriteString("<table>")
+		for _, p := range op.Parameters {
+			fmt.Fprintf(b, "<tr><td><code>%s</code></td><td>%s</td><td>%s</td></tr>", html.EscapeString(p.Name), html.EscapeString(p.In), html.EscapeString(p.Description))
+		}
+		b.WriteString("</table>\n")
+	}
+	if op.RequestBody != nil {
+		docsContent(b, "body", "", op.RequestBody.Content)
+	}
+	for _, status := range sortedKeys(op.Responses) {
+		if status != "default" && op.Responses[status].Ref == "" {
+			docsContent(b, status, op.Responses[status].Description, op.Responses[status].Content)
+		}
+	}
+}
+
+func docsContent(b *strings.Builder, what, text string, content map[string]*huma.MediaType) {
+	for _, kind := range sortedKeys(content) {
+		fmt.Fprintf(b, "<p>%s: <code>%s</code>", what, html.EscapeString(kind))
+		if schema := content[kind].Schema; schema != nil && schema.Ref != "" {
+			name := html.EscapeString(schema.Ref[strings.LastIndexByte(schema.Ref, '/')+1:])
+			fmt.Fprintf(b, " <a href=\"#%s\">%s</a>", name, name)
+		}
+		if text != "" && text != http.StatusText(http.StatusOK) {
+			fmt.Fprintf(b, " %s", html.EscapeString(text))
+		}
+		b.WriteString("</p>\n")
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func indented(v any) string {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

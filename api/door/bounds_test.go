@@ -1,0 +1,238 @@
+package door
+
+// What the door bears: many tabs, and strangers who hold on to it.
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// stream opens a stream and reads its first line.
+func (s *setting) stream(ctx context.Context) *http.Response {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, here+"/v1/events", nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.secret)
+	resp, err := s.browser.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || line != "event: open\n" {
+		s.t.Fatalf("the stream begins with %q, %v", line, err)
+	}
+	return resp
+}
+
+// 300 tabs have a stream each, for an hour. Others are served meanwhile, and a tab that goes leaves nothing behind.
+func TestManyTabs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var streams atomic.Int64
+		s := open(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/v1/events" {
+				return
+			}
+			streams.Add(1)
+			defer streams.Add(-1)
+			w.Header().Set("Content-Type", "text/event-stream")
+			for r.Context().Err() == nil {
+				fmt.Fprint(w, "event: open\n")
+				_ = http.NewResponseController(w).Flush()
+				select {
+				case <-r.Context().Done():
+				case <-time.After(10 * time.Minute):
+				}
+			}
+		})
+		const tabs = 300
+		ctx, leave := context.WithCancel(t.Context())
+		var open []*http.Response
+		for range tabs {
+			resp := s.stream(ctx)
+			open = append(open, resp)
+			go io.Copy(io.Discard, resp.Body)
+		}
+		time.Sleep(time.Hour)
+		if n := streams.Load(); n != tabs {
+			t.Errorf("%d streams are open after an hour", n)
+		}
+		if a := s.ask("GET", "/v1/jobs", ""); a.StatusCode != http.StatusOK {
+			t.Errorf("another request: %d", a.StatusCode)
+		}
+		leave()
+		for _, resp := range open {
+			resp.Body.Close()
+		}
+		synctest.Wait()
+		if n := streams.Load(); n != 0 {
+			t.Errorf("%d streams are open for tabs that are gone", n)
+		}
+	})
+}
+
+// A tab that does not read is given up.
+func TestTabThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := make(chan time.Duration, 1)
+		s := open(t, func(w http.ResponseWriter, r *http.Request) {
+			began := time.Now()
+			fmt.Fprint(w, "event: open\n")
+			for r.Context().Err() == nil {
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					break
+				}
+			}
+			gone <- time.Since(began)
+		})
+		defer s.stream(t.Context()).Body.Close()
+		if took := <-gone; took < writeWait || took > 2*writeWait {
+			t.Errorf("it was given up after %s", took)
+		}
+	})
+}
+
+// Who says nothing, or little, is closed in seconds.
+func TestSlowStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, nothing)
+		for name, text := range map[string]string{
+			"silent": "", "half a header": "GET / HTTP/1.1\r\nHost: 127.0.0.1:4000\r\nX: ",
+			"half a body": "POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1:4000\r\nContent-Length: 1000000\r\n\r\n{",
+			"half a code": "POST /door/trade HTTP/1.1\r\nHost: 127.0.0.1:4000\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
+		} {
+			c, err := s.wire.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			go io.WriteString(c, text)
+			_, _ = io.Copy(io.Discard, c)
+			if took := time.Since(began); took > bodyTimeout+time.Second {
+				t.Errorf("%s: closed after %s", name, took)
+			}
+			c.Close()
+		}
+	})
+}
+
+// Strangers with many connections close each other's. A browser that has shown the secret keeps its own, and one that
+// comes gets in.
+func TestManyStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		s := open(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/v1/events" {
+				fmt.Fprint(w, "event: open\n")
+				_ = http.NewResponseController(w).Flush()
+				<-release
+				fmt.Fprint(w, "end")
+			}
+		})
+		mine := s.stream(t.Context())
+		var all []net.Conn
+		for range 2 * maxConnections {
+			c, err := s.wire.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, c)
+		}
+		if a := s.ask("GET", "/v1/jobs", ""); a.StatusCode != http.StatusOK {
+			t.Errorf("a browser that comes: %d", a.StatusCode)
+		}
+		close(release)
+		if text, err := io.ReadAll(mine.Body); err != nil || string(text) != "end" {
+			t.Errorf("the stream of before: %q, %v", text, err)
+		}
+		mine.Body.Close()
+		for _, c := range all {
+			c.Close()
+		}
+	})
+}
+
+// A page opens a WebSocket with a ticket: of ours, for this target, once.
+func TestSocket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, func(w http.ResponseWriter, r *http.Request) {
+			if h := r.Header; h.Get("Origin") != "" || h.Get("Authorization") != "" || h.Get("Sec-Websocket-Protocol") != "" {
+				t.Errorf("the daemon got %v", h)
+			}
+			c, err := websocket.Accept(w, r, nil)
+			if err != nil {
+				return
+			}
+			defer c.CloseNow()
+			kind, m, err := c.Read(r.Context())
+			if err == nil {
+				_ = c.Write(r.Context(), kind, append([]byte("echo "), m...))
+				_, _, _ = c.Read(r.Context())
+			}
+		})
+		const target = "/v1/jobs/a/tasks/0/exec?x=1"
+		ticket := func() string {
+			t.Helper()
+			a := s.ask("POST", pathTickets, `{"target":"`+target+`"}`)
+			var text string
+			if _, err := fmt.Sscanf(a.body, `{"ticket":"%26s`, &text); err != nil || a.StatusCode != http.StatusCreated {
+				t.Fatalf("%d %s %v", a.StatusCode, a.body, err)
+			}
+			return text
+		}
+		dial := func(target, origin, ticket string) (*websocket.Conn, error) {
+			header := http.Header{}
+			if origin != "" {
+				header.Set("Origin", origin)
+			}
+			c, resp, err := websocket.Dial(t.Context(), here+target, &websocket.DialOptions{HTTPClient: s.browser, HTTPHeader: header, Subprotocols: []string{"muster", "muster.ticket." + ticket}})
+			if err != nil && resp == nil {
+				return nil, errors.New("no answer")
+			}
+			return c, err
+		}
+		mine := ticket()
+		c, err := dial(target, here, mine)
+		if err != nil || c.Subprotocol() != "muster" {
+			t.Fatalf("with a ticket: %v", err)
+		}
+		if err := c.Write(t.Context(), websocket.MessageText, []byte("hello")); err != nil {
+			t.Error(err)
+		}
+		if _, m, err := c.Read(t.Context()); err != nil || string(m) != "echo hello" {
+			t.Errorf("Read = %q, %v", m, err)
+		}
+		c.CloseNow()
+		s.reached()
+		for name, x := range map[string][3]string{
+			"used twice": {target, here, mine}, "none": {target, here, ""}, "guessed": {target, here, "AAAAAAAAAAAAAAAAAAAAAAAAAA"}, "another target": {"/v1/jobs/b/tasks/0/exec", here, ticket()},
+			"another origin": {target, "http://127.0.0.1:4001", ticket()}, "no origin": {target, "", ticket()},
+		} {
+			if _, err := dial(x[0], x[1], x[2]); err == nil || err.Error() == "no answer" {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if a := s.ask("GET", target, "", "Connection", "Upgrade", "Upgrade", "h2c", "Sec-Websocket-Protocol", "muster.ticket."+ticket()); a.StatusCode != http.StatusUnauthorized {
+			t.Errorf("another protocol: %d", a.StatusCode)
+		}
+		for _, body := range []string{"", "{}", `{"target":"http://evil.example/v1/"}`, `{"target":"/peer/v1/x"}`} {
+			if a := s.ask("POST", pathTickets, body); a.StatusCode != http.StatusUnprocessableEntity {
+				t.Errorf("a ticket for %q: %d", body, a.StatusCode)
+			}
+		}
+		if got := s.reached(); len(got) > 0 {
+			t.Errorf("the daemon was asked %q", got)
+		}
+	})
+}

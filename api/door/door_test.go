@@ -1,0 +1,202 @@
+package door
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func nothing(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }
+
+// A code is good once, for a minute, until there is another, and until it was guessed at too often.
+func TestCode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, nothing)
+		code := s.newCode()
+		if a := s.tradeFor(code); a.StatusCode != http.StatusOK || !strings.Contains(a.body, s.secret) || a.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("the code: %d %s %v", a.StatusCode, a.body, a.Header)
+		}
+		refused := func(what, code string) {
+			t.Helper()
+			if a := s.tradeFor(code); a.StatusCode != http.StatusUnauthorized || strings.Contains(a.body, s.secret) {
+				t.Errorf("%s: %d %s", what, a.StatusCode, a.body)
+			}
+		}
+		refused("used twice", code)
+		old := s.newCode()
+		code = s.newCode()
+		refused("the one before", old)
+		time.Sleep(CodeLife - time.Second)
+		if a := s.tradeFor(code); a.StatusCode != http.StatusOK {
+			t.Errorf("before its end: %d", a.StatusCode)
+		}
+		code = s.newCode()
+		time.Sleep(CodeLife + time.Second)
+		refused("late", code)
+		refused("empty", "")
+
+		code = s.newCode()
+		for range maxWrong - 1 {
+			refused("guessed", code[1:])
+		}
+		if a := s.tradeFor(code); a.StatusCode != http.StatusOK {
+			t.Errorf("after some guesses: %d", a.StatusCode)
+		}
+		code = s.newCode()
+		for range maxWrong {
+			refused("guessed", code[1:])
+		}
+		refused("after many guesses", code)
+		if told := strings.Join(s.told(), "\n"); strings.Count(told, "is void") != 1 || strings.Count(told, "has used the code") != 3 {
+			t.Errorf("the user was told\n%s", told)
+		}
+		if got := s.reached(); len(got) > 0 {
+			t.Errorf("the daemon was asked %q", got)
+		}
+	})
+}
+
+// Who has no secret gets the page, which is the same for all, and one answer for all else.
+func TestWithoutTheSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, nothing)
+		bodies := map[string]bool{}
+		for _, path := range []string{"/v1/jobs", "/v1/jobs/x", "/v1/nothing", "/metrics", "/docsx", "/health", "/door/trade", "/door/x", "/v1/tickets", "/favicon.ico", "/v1/../v1/jobs", "/peer/v1/chunks"} {
+			for _, method := range []string{"GET", "POST", "DELETE", "PUT"} {
+				for _, secret := range []string{"", "Bearer ", "Bearer " + s.secret[1:], "Bearer " + s.secret + "x", "Basic " + s.secret, s.secret} {
+					a := s.ask(method, path, "", "Authorization", secret, "Cookie", "secret="+s.secret)
+					if a.StatusCode != http.StatusUnauthorized {
+						t.Errorf("%s %s with %q: %d", method, path, secret, a.StatusCode)
+					}
+					bodies[a.body] = true
+				}
+			}
+		}
+		if len(bodies) != 1 {
+			t.Errorf("refusals tell more than that: %v", bodies)
+		}
+		for _, path := range []string{"/", "/jobs/x"} {
+			a := s.ask("GET", path, "", "Authorization", "", "Origin", "", "Sec-Fetch-Site", "none")
+			if a.StatusCode != http.StatusOK || !strings.Contains(a.Header.Get("Content-Type"), "text/html") || !strings.Contains(a.Header.Get("Content-Security-Policy"), "script-src 'self'") {
+				t.Errorf("GET %s: %d %v", path, a.StatusCode, a.Header)
+			}
+		}
+		for path, status := range map[string]int{"/docs": http.StatusOK, "/docs/manual": http.StatusOK, "/docs/search?q=jobs": http.StatusOK, "/docs/../v1/jobs": http.StatusNotFound, "/docs/%2e%2e/v1/jobs": http.StatusNotFound} {
+			a := s.ask("GET", path, "", "Authorization", "", "Origin", "", "Sec-Fetch-Site", "none")
+			if a.StatusCode != status || strings.Contains(a.Header.Get("Content-Security-Policy"), "unsafe") || !strings.Contains(a.Header.Get("Content-Security-Policy"), "default-src 'none'") {
+				t.Errorf("GET %s: %d %v", path, a.StatusCode, a.Header)
+			}
+			if a := s.ask("POST", path, "", "Authorization", ""); a.StatusCode != http.StatusUnauthorized {
+				t.Errorf("POST %s: %d", path, a.StatusCode)
+			}
+			if a := s.ask("GET", path, "", "Authorization", "", "Sec-Fetch-Site", "cross-site"); a.StatusCode != http.StatusForbidden {
+				t.Errorf("another page gets %s: %d", path, a.StatusCode)
+			}
+		}
+		if got := s.reached(); len(got) > 0 {
+			t.Errorf("the daemon was asked %q", got)
+		}
+	})
+}
+
+// With the secret too, each request is checked. Nothing that is refused reaches the daemon.
+func TestChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, nothing)
+		for name, pairs := range map[string][]string{
+			"a rebinding name": {"Host", "evil.example:4000", "Origin", ""}, "another port": {"Host", "127.0.0.1:4001", "Origin", ""}, "another origin": {"Origin", "http://127.0.0.1:4001"},
+			"a file": {"Origin", "null"}, "across sites": {"Sec-Fetch-Site", "cross-site"}, "another port of this host": {"Sec-Fetch-Site", "same-site"},
+		} {
+			for _, path := range []string{"/v1/jobs", "/", "/ui/x", pathTrade, pathTickets} {
+				for _, method := range []string{"GET", "POST", "DELETE"} {
+					if a := s.ask(method, path, "{}", pairs...); a.StatusCode != http.StatusForbidden {
+						t.Errorf("%s: %s %s: %d", name, method, path, a.StatusCode)
+					}
+				}
+			}
+		}
+		a := s.ask("OPTIONS", "/v1/jobs", "", "Access-Control-Request-Method", "POST", "Authorization", "", "Origin", "http://evil.example")
+		if a.StatusCode != http.StatusMethodNotAllowed || a.Header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("a preflight: %d %v", a.StatusCode, a.Header)
+		}
+		if got := s.reached(); len(got) > 0 {
+			t.Errorf("the daemon was asked %q", got)
+		}
+	})
+}
+
+// The daemon gets the request, and nothing that the browser says besides. The browser gets data, whatever the daemon
+// answers.
+func TestPassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got *http.Request
+		s := open(t, func(w http.ResponseWriter, r *http.Request) {
+			got = r
+			w.Header().Set("Set-Cookie", "a=b")
+			w.Header().Set("Muster-End", "5")
+			switch r.URL.Path {
+			case "/v1/evil":
+				w.Header().Set("Link", "</x>; rel=preload")
+				w.WriteHeader(http.StatusEarlyHints)
+				w.Header().Set("Content-Type", "text/html")
+				fmt.Fprint(w, "<script>alert(1)</script>")
+			case "/v1/moved":
+				http.Redirect(w, r, "http://evil.example", http.StatusFound)
+			case "/v1/unknown":
+				w.Header().Set("WWW-Authenticate", "Basic")
+				w.WriteHeader(http.StatusUnauthorized)
+			default:
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, `{"x":1}`)
+			}
+		})
+		a := s.ask("POST", "/v1/jobs/a%2Fb?x=1&y=%20", "{}", "Cookie", "a=b", "Referer", here+"/jobs", "Muster-User", "root", "Muster-Operator", "1", "Idempotency-Key", "k", "X-Forwarded-For", "1.2.3.4")
+		if a.StatusCode != http.StatusOK || a.body != `{"x":1}` || a.Header.Get("Set-Cookie") != "" || a.Header.Get("Muster-End") != "5" || a.Header.Get("X-Frame-Options") != "DENY" {
+			t.Errorf("%d %q %v", a.StatusCode, a.body, a.Header)
+		}
+		if got.URL.RequestURI() != "/v1/jobs/a%2Fb?x=1&y=%20" || got.Header.Get("Idempotency-Key") != "k" {
+			t.Errorf("the daemon got %s %v", got.URL.RequestURI(), got.Header)
+		}
+		for _, k := range []string{"Authorization", "Cookie", "Referer", "Origin", "Sec-Fetch-Site", "Muster-User", "Muster-Operator", "X-Forwarded-For"} {
+			if v := got.Header.Get(k); v != "" {
+				t.Errorf("the daemon got %s: %s", k, v)
+			}
+		}
+		evil := s.ask("GET", "/v1/evil", "")
+		if !strings.HasPrefix(evil.Header.Get("Content-Disposition"), "attachment") || evil.Header.Get("Content-Type") != "application/octet-stream" || evil.Header.Get("Link") != "" {
+			t.Errorf("HTML comes as %v", evil.Header)
+		}
+		s.browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		if moved := s.ask("GET", "/v1/moved", ""); moved.Header.Get("Location") != "" {
+			t.Errorf("a way elsewhere comes as %v", moved.Header)
+		}
+		if a := s.ask("GET", "/v1/unknown", ""); a.StatusCode != http.StatusBadGateway || a.Header.Get("Www-Authenticate") != "" {
+			t.Errorf("the daemon's refusal of the door comes as %d %v", a.StatusCode, a.Header)
+		}
+	})
+}
+
+// A daemon that is gone is told from a door that is gone.
+func TestDaemonGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+		if a := s.ask("GET", "/v1/jobs", ""); a.StatusCode != http.StatusServiceUnavailable || !strings.Contains(a.body, `"code":"unavailable"`) {
+			t.Errorf("%d %s", a.StatusCode, a.body)
+		}
+	})
+}
+
+func TestAddressOfAPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, nothing)
+		if a, err := s.Address("jobs/x"); err != nil || !strings.HasPrefix(a, here+"/jobs/x#code=") {
+			t.Errorf("%s, %v", a, err)
+		}
+		if a, err := s.Address("v1/jobs"); err == nil {
+			t.Errorf("an address of no page: %s", a)
+		}
+	})
+}

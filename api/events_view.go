@@ -1,0 +1,199 @@
+package api
+
+// The stream of events of the cluster, from the picture.
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/musterhq/muster/job"
+)
+
+// eventBatch is the number of events that are written together.
+const eventBatch = 256
+
+// ofCluster reports whether a stream has events of the whole cluster: all but those of named jobs, which begin with their
+// present states and come from the owner of the jobs without a pause.
+func (in *eventsInput) ofCluster(a requester) bool {
+	more := len(in.Kind) > 0 || in.User != "" || in.Node != "" || !in.Since.IsZero() || in.After != "" || !in.Follow
+	return a.from != fromPeer && !in.Ended && (len(in.Job) == 0 || more)
+}
+
+// eventFilter selects events of the picture.
+type eventFilter struct {
+	asker requester
+	kinds []EventKind
+	jobs  map[job.ID]bool
+	user  string
+	mine  bool // only jobs of the asker; other events come, too
+	node  job.Peer
+}
+
+// filter returns the events that a request selects.
+func (r *eventRoutes) filter(ctx context.Context, in *eventsInput) (*eventFilter, error) {
+	f := &eventFilter{asker: requesterOf(ctx), user: in.User, mine: in.Mine, jobs: map[job.ID]bool{}}
+	known := []EventKind{EventJob, EventTask, EventNode, EventGPU, EventMember, EventGone}
+	for _, k := range in.Kind {
+		if !slices.Contains(known, EventKind(k)) {
+			return nil, bad("kind %s: no such events; want some of %v", quote(k), known)
+		}
+		f.kinds = append(f.kinds, EventKind(k))
+	}
+	for _, text := range in.Job {
+		id, err := job.ParseID(text)
+		if err != nil {
+			return nil, &notFoundError{"job", text, "want a whole job id"}
+		}
+		f.jobs[id] = true
+	}
+	if in.Node != "" {
+		m, err := r.find(ctx, in.Node)
+		if err != nil {
+			return nil, err
+		}
+		f.node = m.Peer
+	}
+	return f, nil
+}
+
+// frame returns the event as the requester may see it; nil: not at all.
+func (f *eventFilter) frame(e *viewEvent) []byte {
+	if e.kind == EventOpen || e.kind == EventSilent { // the stream itself is the worse for it
+		return e.frame
+	}
+	switch {
+	case len(f.kinds) > 0 && !slices.Contains(f.kinds, e.kind),
+		f.user != "" && f.user != e.user,
+		f.mine && e.job != "" && f.asker.user != e.user,
+		len(f.jobs) > 0 && !f.jobs[e.job],
+		f.node != "" && !slices.Contains(e.nodes, f.node),
+		e.sight != nil && !e.sight.may(&f.asker, e.user):
+		return nil
+	case e.full != nil && e.sight.all(&f.asker, e.user):
+		return e.full
+	}
+	return e.frame
+}
+
+// cluster streams events of the whole cluster.
+func (r *eventRoutes) cluster(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+	f, err := r.filter(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same context, and it ends with the server too
+		_, w := humago.Unwrap(hctx)
+		v, leave := r.viewer.hold(hctx.Context())
+		defer leave()
+		at, missed := v.start(in)
+		h := w.Header()
+		h.Set("Content-Type", "text/event-stream")
+		h.Set("Cache-Control", "no-store")
+		s := clusterStream{view: v, filter: f, w: w, flush: http.NewResponseController(w).Flush}
+		_ = s.run(hctx.Context(), at, missed, in.Follow) // an error is that of a client who is gone
+	}}, nil
+}
+
+// start returns the event after which a stream begins. missed says that events are missing before it.
+func (w *view) start(in *eventsInput) (number uint64, missed bool) {
+	if in.After != "" {
+		epoch, text, _ := strings.Cut(in.After, "-")
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || epoch != w.epoch || n > w.ring.Last() {
+			return w.ring.Last(), true
+		}
+		return n, false
+	}
+	if !in.Since.IsZero() {
+		return w.ring.Before(in.Since, w.begun)
+	}
+	return w.ring.Last(), false
+}
+
+// clusterStream writes events to one client.
+type clusterStream struct {
+	*view
+
+	filter *eventFilter
+	w      http.ResponseWriter
+	flush  func() error
+}
+
+// run writes the events after one, until ctx ends or the client is gone. Without follow it ends with those that there are.
+func (s *clusterStream) run(ctx context.Context, at uint64, missed, follow bool) error {
+	if err := s.mark(EventOpen, at, ""); err != nil {
+		return err
+	}
+	alive := time.NewTimer(signOfLife)
+	defer alive.Stop()
+	for {
+		changed := s.ring.Changed()
+		n, next, err := s.batch(at, missed)
+		if err != nil {
+			return err
+		}
+		at, missed = next, false
+		if n == eventBatch {
+			continue
+		}
+		if !follow {
+			return nil
+		}
+		alive.Reset(signOfLife)
+		select {
+		case <-changed:
+		case <-alive.C:
+			if err := s.put([]byte(": alive\n\n")); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// batch writes the next events, after a gap if some are missing.
+func (s *clusterStream) batch(at uint64, missed bool) (n int, next uint64, err error) {
+	events, next, gap := s.ring.After(at, eventBatch)
+	if gap || missed {
+		err = s.mark(EventGap, next-uint64(len(events)), "events are missing here; load again what you show")
+	}
+	if err == nil {
+		err = s.write(events)
+	}
+	return len(events), next, err
+}
+
+// write writes those of the events that the client is to get.
+func (s *clusterStream) write(events []viewEvent) error {
+	var text bytes.Buffer
+	for i := range events {
+		text.Write(s.filter.frame(&events[i]))
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	return s.put(text.Bytes())
+}
+
+func (s *clusterStream) put(text []byte) error {
+	if _, err := s.w.Write(text); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// mark writes an event about the stream itself. A client that comes back goes on after the event with its number.
+func (s *clusterStream) mark(kind EventKind, at uint64, detail string) error {
+	id := s.epoch + "-" + strconv.FormatUint(at, 10)
+	c := change{viewEvent: viewEvent{kind: kind}, detail: detail}
+	return s.put(frameOf(id, time.Now().UTC(), &c, nil))
+}

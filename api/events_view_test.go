@@ -1,0 +1,250 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/picture"
+)
+
+// heard reads a stream of events for a time, and returns its events.
+func (d *daemon) heard(t *testing.T, query, after string, d1 time.Duration, during func()) (all []Event) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d1)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:1/v1/events?"+query, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after != "" {
+		req.Header.Set("Last-Event-ID", after)
+	}
+	resp, err := d.client.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if during != nil {
+		later := time.AfterFunc(d1/2, during)
+		defer later.Stop()
+	}
+	_ = readEvents(resp.Body, func() {}, func(e Event) bool { all = append(all, e); return true })
+	return all
+}
+
+// kinds returns what events are about, in order.
+func kinds(all []Event) (out []string) {
+	for _, e := range all {
+		out = append(out, string(e.Kind))
+	}
+	return out
+}
+
+// Changes of jobs, tasks, nodes, GPUs and members anywhere are events, which can be chosen. Measured values are none.
+func TestEventsOfTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cal")
+		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
+		j := ben.put(ben.newJob(1))
+		amy.looked(t)
+		changes := func() {
+			ben.put(running(j, cal))
+			cal.mu.Lock()
+			cal.drained = &Drain{Reason: "fans", By: "root"}
+			cal.mu.Unlock()
+			amy.mu.Lock()
+			amy.states[ben.peer] = NodeDraining
+			amy.mu.Unlock()
+			sleep(t.Context(), time.Second/2)
+			ben.put(ended(running(j, cal), job.Exit{State: job.Succeeded}))
+		}
+		reset := func() {
+			ben.put(j)
+			cal.mu.Lock()
+			cal.drained = nil
+			cal.mu.Unlock()
+			amy.mu.Lock()
+			delete(amy.states, ben.peer)
+			amy.mu.Unlock()
+			sleep(t.Context(), 3*time.Second)
+		}
+		for query, want := range map[string][]string{
+			"":                             {"open", "job", "job", "member", "node", "task", "task"},
+			"kind=node,member":             {"open", "member", "node"},
+			"kind=task&user=amy":           {"open", "task", "task"},
+			"user=nobody":                  {"open"},
+			"node=cal":                     {"open", "job", "job", "node", "task", "task"},
+			"kind=job&job=" + string(j.ID): {"open", "job", "job"},
+		} {
+			all := amy.heard(t, query, "", 4*time.Second, changes)
+			got := kinds(all)
+			slices.Sort(got[1:])
+			if !slices.Equal(got, want) {
+				t.Errorf("%q: %v, want %v", query, got, want)
+			}
+			for _, e := range all {
+				if e.EventID == "" || e.Kind == EventTask && (e.Task == nil || e.Task.Job != j.ID) || e.Kind == EventNode && (e.Node == nil || e.Node.Drain == nil || len(e.Node.GPUs) > 0) {
+					t.Errorf("%+v", e)
+				}
+			}
+			reset()
+		}
+		if status, _, text := amy.raw(t, http.MethodGet, "/v1/events?kind=weather", ""); status != http.StatusUnprocessableEntity || !strings.Contains(text, "member") {
+			t.Errorf("a wrong kind: %d %s", status, text)
+		}
+	})
+}
+
+// A reader that comes back gets what it has missed, or is told that it must load again.
+func TestEventsResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		amy.looked(t)
+		first := amy.heard(t, "kind=job", "", time.Second, func() { ben.put(ben.newJob(1)) })
+		if len(first) != 2 {
+			t.Fatalf("%v", kinds(first))
+		}
+		ben.put(ben.newJob(2))
+		sleep(t.Context(), time.Second)
+		again := amy.heard(t, "kind=job", first[1].EventID, time.Second, nil)
+		if len(again) != 2 || again[1].Job == nil || again[1].ID != job.NewID(ben.group, 2) {
+			t.Errorf("after %s: %+v", first[1].EventID, again)
+		}
+		for _, wrong := range []string{"other-3", "x", first[1].EventID + "9"} {
+			if got := kinds(amy.heard(t, "kind=job", wrong, time.Second, nil)); !slices.Equal(got, []string{"open", "gap"}) {
+				t.Errorf("after %s: %v", wrong, got)
+			}
+		}
+		now := time.Now()
+		all := amy.heard(t, "kind=job&follow=false&since="+now.Add(-10*time.Second).UTC().Format(time.RFC3339), "", time.Hour, nil)
+		if got := kinds(all); !slices.Equal(got, []string{"open", "gap", "open", "job", "job"}) || time.Since(now) > time.Second {
+			t.Errorf("since before the picture was made: %v after %s", got, time.Since(now))
+		}
+		sleep(t.Context(), time.Second)
+		for i := range maxEvents + 10 { // more than the ring has
+			x := ben.newJob(3)
+			x.Spec.Priority = i % 100
+			amy.server.viewer.now.with(ben.peer, func(m *viewMember) {
+				d := briefDocument(&x, 1)
+				amy.server.viewer.now.apply(m, &feedLine{Job: &d})
+			})
+		}
+		got := kinds(amy.heard(t, "kind=job", first[1].EventID, time.Second, nil))
+		if len(got) != maxEvents+2 || got[1] != "gap" {
+			t.Errorf("after a flood: %d events, %v", len(got), got[:3])
+		}
+	})
+}
+
+// Each event is encoded once, and many changes of one job are merged on their way.
+func TestEventsAreMerged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		amy.looked(t)
+		all := amy.heard(t, "kind=job", "", 4*time.Second, func() {
+			for i := range 100 {
+				x := ben.newJob(1)
+				x.Spec.Priority = i
+				ben.put(x)
+				sleep(t.Context(), 10*time.Millisecond)
+			}
+		})
+		if n := len(all) - 1; n < 4 || n > 7 || all[n].Job.Priority != 99 {
+			t.Errorf("%d events in a second, the last %+v", n, all[n].Job)
+		}
+	})
+}
+
+// A daemon of an earlier version, which has no feed, is asked as before.
+func TestPictureOfEarlierVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		ben.mu.Lock()
+		ben.lies = map[string]any{pathFeed: http.StatusNotFound}
+		ben.mu.Unlock()
+		ben.put(ben.newJob(1))
+		amy.looked(t)
+		for i := range 3 {
+			ben.put(ben.newJob(uint64(2 + i)))
+			l, err := amy.client.Jobs(t.Context(), JobFilter{})
+			if err != nil || len(l.Items) != 2+i || len(l.Partial) > 0 {
+				t.Errorf("%d: %+v, %v", i, l, err)
+			}
+			if n, err := amy.client.Nodes(t.Context()); err != nil || len(n.Items) != 2 || len(n.Partial) > 0 {
+				t.Errorf("%d: %+v, %v", i, n, err)
+			}
+		}
+	})
+}
+
+// What a member may make another remember is bounded, and what does not fit is asked for.
+func TestPictureOfManyJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		const most = 700 // ended jobs: more than a picture has
+		for i := range most {
+			ben.put(ended(running(ben.newJob(uint64(i)), ben), job.Exit{State: job.Succeeded}))
+		}
+		v := amy.looked(t)
+		shelf := 0
+		v.with(ben.peer, func(m *viewMember) { m.shelf.All(func(*picture.Row) { shelf++ }) })
+		if shelf < 500 || shelf > 600 {
+			t.Errorf("%d rows", shelf)
+		}
+		seen := map[job.ID]bool{}
+		f := JobFilter{Limit: 100}
+		for page := 0; ; page++ {
+			l, err := amy.client.Jobs(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range l.Items {
+				seen[j.ID] = true
+			}
+			if f.Cursor = l.Next; f.Cursor == "" {
+				break
+			}
+		}
+		if len(seen) != most {
+			t.Errorf("%d jobs in all pages", len(seen))
+		}
+	})
+}
+
+func FuzzFeedLine(f *testing.F) {
+	f.Add([]byte(`{"hello":{"own":true,"operators":["root"]}}`))
+	f.Add([]byte(`{"totals":{"jobs":{"PENDING":3},"open":"1.0000000007-0000000000002"}}`))
+	f.Add([]byte(`{"gone":"0000000007-0000000000002","older":true}`))
+	d := Job{ID: "0000000007-0000000000002", State: job.Running, Tasks: []Task{{PID: 3, State: job.Running}}}
+	n := Node{ID: "p", State: NodeReady, GPUs: []GPU{{UUID: "u", NodeID: "p"}}}
+	f.Add(encodeLine(feedLine{Job: &d}))
+	f.Add(encodeLine(feedLine{Node: &n}))
+	f.Fuzz(func(_ *testing.T, text []byte) {
+		l, err := parseFeedLine(text)
+		if err != nil {
+			return
+		}
+		w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
+		m := &viewMember{Member: Member{Peer: "p"}, shelf: picture.NewShelf(), sight: &seen{}}
+		w.members["p"] = m
+		w.apply(m, &l)
+		w.apply(m, &l)
+		all, _, _ := w.ring.After(0, maxEvents)
+		for _, e := range all {
+			if !strings.HasSuffix(string(e.frame), "\n\n") || strings.Count(string(e.frame), "\n") != 4 {
+				panic(fmt.Sprintf("a broken event: %q", e.frame))
+			}
+		}
+	})
+}

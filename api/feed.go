@@ -1,0 +1,112 @@
+package api
+
+// The feed: what a daemon tells another that keeps a picture of the cluster, as JSON lines. See docs/adr, ADR 140.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Bounds of a feed.
+const (
+	pathFeed     = "/peer/v1/feed"
+	maxFeedLine  = 1 << 20                // bytes: a node with its GPUs
+	maxFeedJob   = 64 << 10               // bytes of the line about a job
+	feedPause    = 200 * time.Millisecond // between two batches: rapid changes of one object are merged
+	feedAlive    = time.Second            // longest time without a line, after which an empty one shows that the daemon is alive
+	feedBatch    = 256                    // lines that are written together
+	maxOperators = 256                    // names that a daemon tells
+	maxCount     = 1 << 30                // of jobs in one state
+)
+
+// feedLine is one line. It is about one thing, and an empty line about none.
+type feedLine struct {
+	Hello  *feedHello  `json:"hello,omitempty"`
+	Node   *Node       `json:"node,omitempty"`
+	Job    *Job        `json:"job,omitempty"`
+	Gone   job.ID      `json:"gone,omitempty"` // the job was deleted, or with Older is not told any more
+	Older  bool        `json:"older,omitempty"`
+	Totals *feedTotals `json:"totals,omitempty"`
+	Synced bool        `json:"synced,omitempty"` // all that there is was told once
+	Anew   bool        `json:"anew,omitempty"`   // the feed begins again
+}
+
+// feedHello is the first line: what the daemon lets others than a job's user see. The daemon that shows its jobs obeys it.
+type feedHello struct {
+	Own       bool     `json:"own,omitempty"` // users see only their own jobs
+	Operators []string `json:"operators,omitempty"`
+}
+
+// feedTotals has the number of jobs in each state, and where in a listing jobs may be missing in the feed.
+type feedTotals struct {
+	Jobs  map[job.State]int `json:"jobs"`
+	Open  string            `json:"open,omitempty"`  // cursor for jobs that have not ended
+	Ended string            `json:"ended,omitempty"` // cursor for jobs that have
+}
+
+var errFeed = errors.New("its feed is not one of this version")
+
+// parseFeedLine decodes a line of another daemon, and checks its form. Whether it is believed is not checked.
+func parseFeedLine(text []byte) (l feedLine, err error) {
+	if err := json.Unmarshal(text, &l); err != nil {
+		return l, fmt.Errorf("%w: %w", errFeed, err)
+	}
+	things := 0
+	for _, there := range []bool{l.Hello != nil, l.Node != nil, l.Job != nil, l.Gone != "", l.Totals != nil, l.Synced, l.Anew} {
+		if there {
+			things++
+		}
+	}
+	bad := things > 1 ||
+		l.Hello != nil && (len(l.Hello.Operators) > maxOperators || slices.ContainsFunc(l.Hello.Operators, func(u string) bool { return !validUser(u) })) ||
+		l.Job != nil && (len(text) > maxFeedJob || !validJob(l.Job)) ||
+		l.Node != nil && !slices.Contains([]NodeState{NodeReady, NodeDraining, NodeSuspect, NodeLost}, l.Node.State) ||
+		l.Totals != nil && !l.Totals.valid()
+	if bad {
+		return l, errFeed
+	}
+	if l.Job != nil { // how old it is the reader knows
+		l.Job.Age = 0
+	}
+	if l.Node != nil {
+		l.Node.Age, l.Node.SeenAt = nil, nil
+	}
+	return l, nil
+}
+
+func validJob(j *Job) bool {
+	_, err := job.ParseID(string(j.ID))
+	return err == nil && slices.Contains(job.States(), j.State) && len(j.Tasks) <= briefTasks && j.Spec == nil && len(j.Dependencies) == 0
+}
+
+func (t *feedTotals) valid() bool {
+	for s, n := range t.Jobs {
+		if n < 0 || n > maxCount || !slices.Contains(job.States(), s) {
+			return false
+		}
+	}
+	_, err1 := parseCursor(t.Open)
+	_, err2 := parseCursor(t.Ended)
+	return err1 == nil && err2 == nil
+}
+
+// encodeLine returns a line with its end.
+func encodeLine(l feedLine) []byte {
+	text, err := json.Marshal(l)
+	if err != nil { // no such line is made
+		return []byte("\n")
+	}
+	return append(text, '\n')
+}
+
+func cursorOf(p job.Position) string {
+	if p.ID == "" {
+		return ""
+	}
+	return cursor(p)
+}

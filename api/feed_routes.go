@@ -1,0 +1,157 @@
+package api
+
+// The route of the feed: other daemons read this one's log.
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/musterhq/muster/picture"
+)
+
+// peerFeeds bounds the feeds to one daemon: one, and those that it has not yet ceased to read.
+const peerFeeds = 4
+
+// feedRoutes serves the feed.
+type feedRoutes struct {
+	*feedSource
+
+	hello feedHello
+	open  perPeer
+}
+
+func helloOf(cfg Config) feedHello {
+	valid := slices.DeleteFunc(slices.Clone(cfg.Operators), func(u string) bool { return !validUser(u) })
+	return feedHello{Own: cfg.OwnOnly, Operators: valid[:min(len(valid), maxOperators)]}
+}
+
+func (r *feedRoutes) feed(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {
+	a := requesterOf(ctx)
+	withJobs := !a.ownOnly || slices.Contains(a.roles, roleScheduler) // other daemons speak for no users
+	_, proof := r.directory.Home()
+	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same context, and it ends with the server too
+		req, w := humago.Unwrap(hctx)
+		if !r.open.enter(req.RemoteAddr, peerFeeds) {
+			refuse(w, problemOfStatus(http.StatusServiceUnavailable, "too many feeds; end another one"))
+			return
+		}
+		defer r.open.leave(req.RemoteAddr)
+		w.Header().Set("Content-Type", "application/jsonl")
+		w.Header().Set(headerFounding, proof.String())
+		r.write(hctx.Context(), w, withJobs)
+	}}, nil
+}
+
+// write writes the feed until ctx ends or the reader is gone.
+func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, withJobs bool) {
+	lines, leave := r.read(ctx)
+	defer leave()
+	if _, err := w.Write(encodeLine(feedLine{Hello: &r.hello})); err != nil {
+		return
+	}
+	flush := http.NewResponseController(w).Flush
+	_ = followLog(ctx, lines, func(batch []picture.Line, anew bool) error {
+		var text []byte
+		if anew {
+			text = encodeLine(feedLine{Anew: true})
+		}
+		for _, l := range batch {
+			if withJobs || !strings.HasPrefix(l.Key, keyJob) {
+				text = append(text, l.Text...)
+			}
+		}
+		if len(text) == 0 {
+			text = []byte("\n")
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+		return flush()
+	})
+}
+
+// followLog gives out all lines of a log, then those that change, in batches, until ctx ends or each returns an error. An
+// empty batch is a sign of life. A change after a quiet time is given out at once.
+func followLog(ctx context.Context, lines *picture.Log, each func(batch []picture.Line, anew bool) error) error {
+	alive := time.NewTimer(feedAlive)
+	defer alive.Stop()
+	for at, missed := uint64(0), false; ; {
+		changed := lines.Changed()
+		batch, next, anew := lines.Since(at, feedBatch)
+		if anew {
+			at, missed = 0, true
+			continue
+		}
+		at = next
+		if len(batch) > 0 || missed {
+			if err := each(batch, missed); err != nil {
+				return err
+			}
+			missed = false
+			alive.Reset(feedAlive)
+		}
+		if len(batch) == feedBatch {
+			continue
+		}
+		if len(batch) > 0 && !sleep(ctx, feedPause) {
+			return ctx.Err()
+		}
+		select {
+		case <-changed:
+		case <-alive.C:
+			if err := each(nil, false); err != nil {
+				return err
+			}
+			alive.Reset(feedAlive)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// sleep waits, and returns false if ctx ends before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// perPeer counts the open streams of each daemon.
+type perPeer struct {
+	mu   sync.Mutex
+	open map[string]int // guarded by mu
+}
+
+// enter counts a stream if the daemon has fewer than most.
+func (p *perPeer) enter(peer string, most int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open[peer] >= most {
+		return false
+	}
+	if p.open == nil {
+		p.open = map[string]int{}
+	}
+	p.open[peer]++
+	return true
+}
+
+func (p *perPeer) leave(peer string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.open[peer]--; p.open[peer] == 0 {
+		delete(p.open, peer)
+	}
+}

@@ -1,0 +1,218 @@
+package api
+
+// What this daemon tells of itself in feeds: its node and its jobs, read once for all who look.
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/picture"
+)
+
+const (
+	nodePoll   = 250 * time.Millisecond // between two looks at the node
+	countEvery = 4                      // looks at the node for one at the number of jobs
+	relist     = time.Minute            // between two looks for jobs that were deleted
+)
+
+// Keys of the lines. The key of a job is keyJob with its ID.
+const (
+	keyNode   = "n"
+	keyTotals = "t"
+	keySynced = "s"
+	keyJob    = "j"
+)
+
+// feedSource follows the node and the jobs of this daemon as long as somebody reads.
+type feedSource struct {
+	node      NodeSource
+	watch     Watch
+	jobs      Jobs
+	directory Directory
+	log       *slog.Logger
+
+	mu      sync.Mutex
+	readers int          // guarded by mu
+	lines   *picture.Log // guarded by mu; nil: nobody reads
+	stop    func()       // guarded by mu
+}
+
+// read returns the log of this daemon. It is kept until all readers have left.
+func (s *feedSource) read(ctx context.Context) (lines *picture.Log, leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.readers++; s.readers == 1 {
+		ctx, cancel := context.WithCancel(job.WithAsker(context.WithoutCancel(ctx), ""))
+		s.lines, s.stop = picture.NewLog(), cancel
+		own := ownRows{feedSource: s, lines: s.lines, shelf: picture.NewShelf()}
+		go own.run(ctx)
+	}
+	return s.lines, sync.OnceFunc(s.leave)
+}
+
+func (s *feedSource) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.readers--; s.readers == 0 {
+		s.stop()
+		s.lines, s.stop = nil, nil
+	}
+}
+
+// ownRows is what is told of this daemon. Only run uses it.
+type ownRows struct {
+	*feedSource
+
+	lines  *picture.Log
+	shelf  *picture.Shelf
+	counts map[job.State]int
+	total  int       // of counts
+	listed time.Time // when all jobs were last listed
+}
+
+func (o *ownRows) run(ctx context.Context) {
+	for n := 1; ctx.Err() == nil; n++ {
+		if err := o.follow(ctx); err != nil && ctx.Err() == nil {
+			o.log.WarnContext(ctx, "cannot tell others of this daemon's jobs", "error", err)
+		} else {
+			n = 0
+		}
+		pause(ctx, n+1)
+	}
+}
+
+// follow lists all, then follows the changes until it does not keep up or ctx ends.
+func (o *ownRows) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	o.lookAtNode(ctx)
+	changes, err := o.watch.Watch(ctx, nil, false) // before the listing, so that no change is missed
+	if err != nil {
+		return err
+	}
+	if err := o.list(ctx); err != nil {
+		return err
+	}
+	o.lines.Set(keySynced, encodeLine(feedLine{Synced: true}))
+	tick := time.NewTicker(nodePoll)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case j, more := <-changes:
+			if !more {
+				return nil
+			}
+			o.put(&j)
+			continue
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		o.lookAtNode(ctx)
+		if n%countEvery != 0 {
+			continue
+		}
+		before := o.total
+		o.lookAtCounts(ctx)
+		if o.total < before || time.Since(o.listed) > relist { // some were deleted
+			if err := o.list(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (o *ownRows) lookAtNode(ctx context.Context) {
+	info, err := o.node.Node(ctx)
+	if err != nil {
+		return // asked again soon
+	}
+	n := NodeDocument(info)
+	o.lines.Set(keyNode, encodeLine(feedLine{Node: &n}))
+}
+
+func (o *ownRows) lookAtCounts(ctx context.Context) {
+	counts, err := o.watch.Counts(ctx)
+	if err != nil {
+		return
+	}
+	o.counts, o.total = counts, 0
+	for _, n := range counts {
+		o.total += n
+	}
+	o.tellTotals()
+}
+
+func (o *ownRows) tellTotals() {
+	open, ended := o.shelf.Froms()
+	o.lines.Set(keyTotals, encodeLine(feedLine{Totals: &feedTotals{Jobs: o.counts, Open: cursorOf(open), Ended: cursorOf(ended)}}))
+}
+
+// list reads all jobs that are told, page by page, and forgets those that are no longer there.
+func (o *ownRows) list(ctx context.Context) error {
+	o.lookAtCounts(ctx)
+	var open, ended []job.State
+	for _, s := range job.States() {
+		if s.Ended() {
+			ended = append(ended, s)
+		} else {
+			open = append(open, s)
+		}
+	}
+	there := map[job.ID]bool{}
+	if err := o.listStates(ctx, open, picture.MaxOpen, there); err != nil {
+		return err
+	}
+	if err := o.listStates(ctx, ended, picture.MaxEnded, there); err != nil {
+		return err
+	}
+	for _, r := range o.shelf.Retain(there) {
+		o.lines.Remove(keyJob+string(r.ID), encodeLine(feedLine{Gone: r.ID}))
+	}
+	o.listed = time.Now()
+	o.tellTotals()
+	return nil
+}
+
+func (o *ownRows) listStates(ctx context.Context, states []job.State, most int, there map[job.ID]bool) error {
+	q := job.Query{States: states, Limit: min(maxLimit, most)}
+	for n := 0; ; {
+		page, err := o.jobs.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			there[page[i].ID] = true
+			o.put(&page[i])
+		}
+		if n += len(page); len(page) < q.Limit {
+			return nil
+		}
+		q.After = page[len(page)-1].Position()
+		if n >= most {
+			o.shelf.Miss(states[0], q.After)
+			return nil
+		}
+	}
+}
+
+// put tells the present state of a job.
+func (o *ownRows) put(j *job.Job) {
+	doc := briefDocument(j, o.directory.Copies(j.ID.Group()))
+	text := encodeLine(feedLine{Job: &doc})
+	if len(text) > maxFeedJob {
+		doc.Tasks, doc.ReasonDetail = []Task{}, ""
+		text = encodeLine(feedLine{Job: &doc})
+	}
+	o.lines.Set(keyJob+string(j.ID), text)
+	dropped := o.shelf.Put(&picture.Row{ID: j.ID, State: doc.State, Submitted: j.Submitted})
+	for _, r := range dropped {
+		o.lines.Remove(keyJob+string(r.ID), encodeLine(feedLine{Gone: r.ID, Older: true}))
+	}
+	if len(dropped) > 0 {
+		o.tellTotals()
+	}
+}

@@ -1,0 +1,230 @@
+package api
+
+// Metrics of all nodes through one daemon, and what daemons that lie and tokens of others get.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// measured is a daemon on which a task of bob and one of eve run.
+type measured struct{ d *daemon }
+
+func (m measured) Collect(_ context.Context, sees func(string) bool, to chan<- prometheus.Metric) {
+	desc := prometheus.NewDesc("muster_task_cpus", "CPUs.", []string{"node", "user"}, nil)
+	for _, user := range []string{"bob", "eve"} {
+		if sees(user) {
+			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, 1, m.d.name, user)
+		}
+	}
+}
+
+// One address is enough: the list leads to each node, and each answers through the daemon that was asked.
+func TestScrapeThroughOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cat")
+		amy := c.daemons[0]
+		status, kind, text := amy.raw(t, "GET", "/v1/metrics/targets", "")
+		var list []Target
+		if err := json.Unmarshal([]byte(text), &list); err != nil || status != 200 || kind != "application/json" || len(list) != 3 {
+			t.Fatalf("targets: %d %s %v: %s", status, kind, err, text)
+		}
+		for _, x := range list {
+			name := x.Labels["node"]
+			if len(x.Targets) != 1 || x.Targets[0] != "127.0.0.1:1" || x.Labels["instance"] != name || x.Labels["node_id"] == "" {
+				t.Errorf("target %+v", x)
+			}
+			status, kind, text := amy.raw(t, "GET", x.Labels["__metrics_path__"], "")
+			if status != 200 || kind != contentMetrics || !strings.Contains(text, `muster_task_cpus{node="`+name+`",user="bob"} 1`) {
+				t.Errorf("%s: %d %s %s", name, status, kind, text)
+			}
+		}
+		if _, _, text := amy.raw(t, "GET", "/metrics", ""); !strings.Contains(text, `muster_task_cpus{node="amy",user="eve"} 1`) || !strings.Contains(text, "muster_api_streams") {
+			t.Errorf("/metrics: %s", text)
+		}
+		if status, _, _ := amy.raw(t, "GET", "/v1/nodes/nobody/metrics", ""); status != http.StatusNotFound {
+			t.Errorf("no such node: %d", status)
+		}
+		c.daemons[1].silence()
+		began := time.Now()
+		if status, _, _ := amy.raw(t, "GET", "/v1/nodes/ben/metrics", ""); status != http.StatusServiceUnavailable || time.Since(began) > scrapeWait+time.Second {
+			t.Errorf("a silent node: %d after %s", status, time.Since(began))
+		}
+	})
+}
+
+func (d *daemon) silence() { close(d.silent) }
+
+// What another daemon answers is metrics or nothing, and never what a browser could take for a page.
+func TestScrapeOfALiar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		path := "/v1/nodes/" + string(ben.peer) + "/metrics"
+		for name, lie := range map[string]struct {
+			status int
+			header http.Header
+			body   string
+			want   string // empty: refused
+		}{
+			"metrics":              {200, nil, "muster_a{x=\"1\"} 2\n", "# TYPE muster_a untyped\nmuster_a{x=\"1\"} 2\n"},
+			"as a page":            {200, http.Header{"Content-Type": {"text/html"}, "Set-Cookie": {"a=b"}}, "muster_a 1\n", "# TYPE muster_a untyped\nmuster_a 1\n"},
+			"times":                {200, nil, "muster_a 1 99999999999999\n", "# TYPE muster_a untyped\nmuster_a 1\n"},
+			"of others":            {200, nil, "up 1\nnode_load1 3\nALERTS 1\nmuster_a 1\n", "# TYPE muster_a untyped\nmuster_a 1\n"},
+			"a page":               {200, nil, "<html><script>alert(1)</script>", ""},
+			"no text":              {200, nil, "\x00\xff\xfe", ""},
+			"half":                 {200, nil, "muster_a{x=\"1", ""},
+			"a redirect":           {302, http.Header{"Location": {"http://evil.example"}}, "", ""},
+			"a refusal":            {404, nil, "<script>", ""},
+			"too long":             {200, nil, strings.Repeat("# a comment that says nothing at all, and again nothing\n", maxScrape/56+10), ""},
+			"too many lines":       {200, nil, strings.Repeat("muster_a 1\n", maxScrapeLines+1), ""},
+			"too many labels":      {200, nil, "muster_a{" + strings.Repeat("a=\"\",", maxScrapeLabels+1) + "} 1\n", ""},
+			"nothing":              {200, nil, "", ""},
+			"a name for its own":   {200, nil, "muster_a{__name__=\"up\"} 1\n", ""},
+			"a value that is none": {200, nil, "muster_a x\n", ""},
+		} {
+			ben.mu.Lock()
+			ben.lies = map[string]any{path: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				maps.Copy(w.Header(), lie.header)
+				w.WriteHeader(lie.status)
+				_, _ = w.Write([]byte(lie.body))
+			})}
+			ben.mu.Unlock()
+			status, kind, text := amy.raw(t, "GET", path, "")
+			switch {
+			case name == "nothing":
+				if status != 200 || text != "" || kind != contentMetrics {
+					t.Errorf("%s: %d %s %q", name, status, kind, text)
+				}
+			case lie.want == "" && (status != http.StatusServiceUnavailable || kind != contentProb):
+				t.Errorf("%s: %d %s %.200q", name, status, kind, text)
+			case lie.want != "" && (status != 200 || kind != contentMetrics || text != lie.want):
+				t.Errorf("%s: %d %s %q", name, status, kind, text)
+			}
+		}
+	})
+}
+
+// With the setting visibility own, metrics name no users but the one who asks.
+func TestSightsInMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		for _, d := range c.daemons {
+			d.server.auth.ownOnly, d.server.auth.httpUser = true, "bob"
+		}
+		for _, path := range []string{"/metrics", "/v1/nodes/amy/metrics", "/v1/nodes/ben/metrics"} {
+			if _, _, text := c.daemons[0].raw(t, "GET", path, ""); !strings.Contains(text, `user="bob"`) || strings.Contains(text, `user="eve"`) {
+				t.Errorf("%s for bob: %s", path, text)
+			}
+		}
+	})
+}
+
+// The token for metrics opens them, of all users, and nothing else. The other token goes on opening everything.
+func TestTokenForMetrics(t *testing.T) {
+	dir := t.TempDir()
+	all, own := filepath.Join(dir, "all"), filepath.Join(dir, "own")
+	write := func(file, token string) {
+		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(all, "everything-everything")
+	write(own, "metrics-metrics-metrics")
+	d, cfg, _ := serve(t, func(c *Config) { c.TokenFile, c.MetricsTokenFile, c.OwnOnly = all, own, true })
+	ask := func(method, path, token string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+d.server.HTTPAddr().String()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var text bytes.Buffer
+		_, _ = text.ReadFrom(resp.Body)
+		return resp.StatusCode, text.String()
+	}
+	for _, path := range []string{"/metrics", "/v1/metrics/targets", "/v1/nodes/" + d.name + "/metrics"} {
+		for token, want := range map[string]int{"metrics-metrics-metrics": 200, "everything-everything": 200, "metrics": 401, "": 401} {
+			if status, text := ask("GET", path, token); status != want {
+				t.Errorf("%s with %q: %d %s", path, token, status, text)
+			}
+		}
+		if _, text := ask("GET", path, "metrics-metrics-metrics"); !strings.Contains(text, `user="eve"`) && !strings.Contains(text, "targets") {
+			t.Errorf("%s: the token for metrics reads those of all users: %s", path, text)
+		}
+	}
+	for _, request := range []string{
+		"GET /v1/jobs", "GET /v1/nodes", "GET /v1/nodes/" + d.name, "GET /v1/daemon", "GET /openapi.json", "GET /health", "GET /v1/events",
+		"POST /v1/jobs", "POST /v1/tickets", "POST /v1/invitations", "POST /v1/nodes/" + d.name + "/drain", "POST /metrics", "DELETE /v1/nodes/x/metrics",
+		"GET /v1/nodes/x%2Fmetrics", "GET /v1/nodes/" + d.name + "/metrics/../drain", "GET /v1/nodes//metrics", "GET /metrics/", "GET /metrics/../v1/jobs",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		if status, text := ask(method, path, "metrics-metrics-metrics"); status != http.StatusForbidden {
+			t.Errorf("%s with the token for metrics: %d %.200s", request, status, text)
+		}
+	}
+	if status, _ := ask("GET", "/docs", ""); status != http.StatusOK { // for everybody: it says nothing of the cluster
+		t.Errorf("/docs without a token: %d", status)
+	}
+	write(own, "everything-everything")
+	if err := d.server.ReadToken(); err == nil || !strings.Contains(err.Error(), "make another one") {
+		t.Errorf("one token for both: %v", err)
+	}
+	write(own, "another-token-for-metrics")
+	if err := d.server.ReadToken(); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := ask("GET", "/metrics", "metrics-metrics-metrics"); status != http.StatusUnauthorized {
+		t.Errorf("the token of before: %d", status)
+	}
+	cfg.TokenFile = ""
+	if err := cfg.Validate(); err == nil {
+		t.Error("a token for metrics without one for the rest is accepted, although everything is open then")
+	}
+}
+
+// FuzzCleaned gives any bytes as the metrics of another daemon: what is passed on is metrics without times, and is bounded.
+func FuzzCleaned(f *testing.F) {
+	for _, text := range []string{
+		"", "muster_a 1\n", "# HELP muster_a x\n# TYPE muster_a histogram\nmuster_a_bucket{le=\"1\"} 1\nmuster_a_bucket{le=\"+Inf\"} 2\nmuster_a_sum 3\nmuster_a_count 2\n",
+		"# TYPE go_gc summary\ngo_gc{quantile=\"0\"} 1\ngo_gc_sum 1\ngo_gc_count 1\n", "muster_a{x=\"\\\"\\n\\\\\"} NaN 17\n", "{\"muster_a\",x=\"1\"} 1\n",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		out, err := cleaned(text)
+		if err != nil {
+			return
+		}
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(bytes.NewReader(out))
+		if err != nil {
+			t.Fatalf("%q becomes %q: %v", text, out, err)
+		}
+		for name, family := range families {
+			for _, m := range family.GetMetric() {
+				if m.TimestampMs != nil {
+					t.Errorf("%s has a time", name)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,57 @@
+// Whose jobs hold GPUs: the documents of GPUs name jobs, and only those of jobs name users.
+
+import { get } from './api.js';
+import { onEvent } from './events.js';
+import { Store } from './store.js';
+import { running } from './states.js';
+
+const PAGES = 10; // of 1,000 jobs
+const AGAIN = 60000; // without events the list is loaded anew after this time
+
+// Holders is a map from the ids of jobs that run to their users, which is kept up to date while somebody watches it.
+class Holders extends Store {
+  watch(f) {
+    if (!this.watchers.size) {
+      this.stop = onEvent((batch) => this.events(batch));
+      this.load();
+    }
+    const off = super.watch(f);
+    return () => {
+      off();
+      if (!this.watchers.size) {
+        this.stop();
+        clearTimeout(this.timer);
+      }
+    };
+  }
+
+  async load() {
+    const all = new Map();
+    let cursor = '';
+    try {
+      for (let i = 0; i < PAGES; i++) {
+        const list = await get(`/v1/jobs?state=STARTING,RUNNING,UNREACHABLE,COMPLETING&limit=1000${cursor && '&cursor=' + encodeURIComponent(cursor)}`);
+        for (const j of list.items) all.set(j.id, j.user);
+        cursor = list.next;
+        if (!cursor) break;
+      }
+      this.set(all);
+    } catch { /* the map stays without users; the banner says why */ }
+    if (this.watchers.size) this.timer = setTimeout(() => this.load(), AGAIN);
+  }
+
+  events(batch) {
+    let all = null;
+    for (const e of batch) {
+      if (e.kind !== 'job' || !e.job) continue;
+      const has = this.value.has(e.id);
+      if (running(e.job.state) === has) continue;
+      all ||= new Map(this.value);
+      if (has) all.delete(e.id);
+      else all.set(e.id, e.job.user);
+    }
+    if (all) this.set(all);
+  }
+}
+
+export const userOf = new Holders(new Map());

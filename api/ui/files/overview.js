@@ -1,0 +1,142 @@
+// The overview: what is allocated and what of it is used, what waits and why, and what has changed last.
+
+import { html, useState, useEffect, useMemo } from './lib.js';
+import { useStore, Store } from './store.js';
+import { nodes, stats } from './resource.js';
+import { onEvent } from './events.js';
+import { get } from './api.js';
+import { slim } from './joblist.js';
+import { Chart } from './chart.js';
+import { A } from './router.js';
+import { Head, State, Ago, Name, NodeLink, JobLink, Bar, NodeState, Empty } from './parts.js';
+import { bytes, count, percent, part, NONE, plain, plural } from './format.js';
+import { JOB, NODE, kind, answers } from './states.js';
+
+// use is the mean utilisation of the GPUs that tell it, and how many those are.
+export function utilisation(list) {
+  let sum = 0;
+  let n = 0;
+  for (const node of list) {
+    if (!answers(node)) continue;
+    for (const g of node.gpus) {
+      if (g.utilization >= 0 && g.health !== 'unknown') {
+        sum += g.utilization;
+        n++;
+      }
+    }
+  }
+  return { mean: n ? sum / n : -1, known: n };
+}
+
+const samples = new Store([]); // [seconds, allocated %, utilisation %], as this tab has seen them
+
+function sample() {
+  const list = nodes.value.data?.items;
+  const s = stats.value.data;
+  const now = Math.floor(Date.now() / 1000);
+  const rows = samples.value;
+  if (!list || !s || (rows.length && now - rows[rows.length - 1][0] < 5)) return;
+  const used = utilisation(list).mean;
+  const held = part(s.gpus.total - s.gpus.free, s.gpus.total);
+  samples.set([...rows.slice(-719), [now, held < 0 ? null : held, used < 0 ? null : used]]);
+}
+
+export function Overview() {
+  const s = useStore(stats).data;
+  const list = useStore(nodes).data?.items;
+  useEffect(() => sample());
+  return html`<${Head} title="Overview" fresh=${stats} />
+    <div class="overview">
+      <section aria-labelledby="o-cap"><h2 id="o-cap">Capacity</h2>${s ? html`<${Capacity} s=${s} list=${list} />` : html`<${Empty}>Loading…<//>`}<${History} /></section>
+      <section aria-labelledby="o-queue"><h2 id="o-queue">Jobs</h2>${s && html`<${Counts} s=${s} />`}<${Queue} /></section>
+      <section aria-labelledby="o-new" class="wide"><h2 id="o-new">Latest changes</h2><${Latest} /></section>
+    </div>`;
+}
+
+function Capacity({ s, list }) {
+  const use = list ? utilisation(list) : { mean: -1, known: 0 };
+  const models = Object.keys(s.models).sort();
+  const sim = new Set((list || []).flatMap((n) => n.gpus.filter((g) => g.simulated).map((g) => g.class)));
+  const silent = Object.entries(s.nodes).filter(([k, n]) => k !== 'ready' && n > 0);
+  return html`<table class="capacity"><thead><tr><th scope="col">Resource</th><th scope="col" class="n">Allocated</th><th scope="col" class="n">of</th><th scope="col"><span class="sr">Share</span></th><th scope="col" class="n">Share</th><th scope="col" class="n">In use</th></tr></thead><tbody>
+    <${Amount} name="GPUs" a=${s.gpus} show=${count} use=${use.mean} note=${use.known && use.known < s.gpus.total ? `of the ${use.known} that tell it` : ''} />
+    ${models.length > 1 || sim.size ? models.map((m) => html`<${Amount} sub name=${html`${plain(m)}${sim.has(m) ? html` <span class="sim">sim</span>` : ''}`} a=${s.models[m]} show=${count} use=${list ? utilisation(list.map((n) => ({ ...n, gpus: n.gpus.filter((g) => g.class === m) }))).mean : -1} />`) : ''}
+    <${Amount} name="CPUs" a=${s.cpus} show=${count} use=${-1} />
+    <${Amount} name="Memory" a=${s.memory} show=${bytes} use=${-1} />
+  </tbody></table>
+  <p class="line"><${A} href="/nodes">${plural(Object.values(s.nodes).reduce((a, b) => a + b, 0), 'node')}<//>${s.nodes.ready ? html`<span>${count(s.nodes.ready)} ready</span>` : ''}${list && list.length <= 6 ? list.map((n) => html`<${NodeLink} id=${n.id} name=${n.name} />`) : ''}${silent.map(([k, n]) => html`<span><${NodeState} of=${k} /> ${count(n)}</span>`)}</p>`;
+}
+
+function Amount({ name, a, show, use, sub, note }) {
+  const held = a.total - a.free;
+  const p = part(held, a.total);
+  return html`<tr class=${sub ? 'sub' : ''}><th scope="row">${name}</th><td class="n">${a.total ? show(held) : NONE}</td><td class="n">${a.total ? show(a.total) : NONE}</td>
+    <td class="w">${a.total > 0 && html`<${Bar} label=${`${percent(p)} allocated${use >= 0 ? `, ${percent(use)} in use` : ''}`} parts=${[['held', p]]} />${use >= 0 && html`<${Bar} label=${`${percent(use)} in use`} parts=${[['used', use]]} />`}`}</td>
+    <td class="n">${percent(p)}</td><td class="n" title=${note || undefined}>${percent(use)}${note ? '*' : ''}</td></tr>`;
+}
+
+// History draws what this tab has seen. There is nothing to draw until it has seen something.
+function History() {
+  const rows = useStore(samples);
+  const data = useMemo(() => [rows.map((r) => r[0]), rows.map((r) => r[1]), rows.map((r) => r[2])], [rows]);
+  if (rows.length < 4) return null;
+  const used = rows.some((r) => r[2] !== null);
+  return html`<figure><figcaption>GPUs since this page was opened: <b class="k1">▬ allocated</b>${used && html` <b class="k2">┅ in use</b>`}</figcaption><${Chart} data=${used ? data : data.slice(0, 2)} names=${used ? ['allocated', 'in use'] : ['allocated']} label="Share of the GPUs that is allocated, and their mean utilisation, in percent" /></figure>`;
+}
+
+function Counts({ s }) {
+  const rows = Object.keys(JOB).filter((k) => s.jobs[k] > 0);
+  if (!rows.length) return html`<${Empty}>No jobs yet. <${A} href="/submit">Submit one<//>.<//>`;
+  return html`<ul class="counts">${rows.map((k) => html`<li><${A} href=${'/jobs?state=' + k}><${State} of=${k} /><b>${count(s.jobs[k])}</b><//></li>`)}</ul>`;
+}
+
+// Queue shows why jobs wait, and what waits longest.
+function Queue() {
+  const [waiting, setWaiting] = useState(null);
+  useEffect(() => {
+    let timer = 0;
+    let over = false;
+    const load = async () => {
+      try {
+        const list = await get('/v1/jobs?state=PENDING,HELD&limit=500');
+        if (!over) setWaiting({ jobs: list.items.map(slim), more: Boolean(list.next) });
+      } catch { /* the banner or the next try says it */ }
+      if (!over) timer = setTimeout(load, document.hidden ? 30000 : 8000);
+    };
+    load();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
+  }, []);
+  if (!waiting || !waiting.jobs.length) return waiting ? html`<p class="line">Nothing waits.</p>` : null;
+  const why = {};
+  for (const j of waiting.jobs) why[j.reason || NONE] = (why[j.reason || NONE] || 0) + 1;
+  const oldest = waiting.jobs.slice(-6).reverse();
+  return html`<h3>Why jobs wait</h3><ul class="counts">${Object.entries(why).sort((a, b) => b[1] - a[1]).map(([r, n]) => html`<li><span>${plain(r)}</span><b>${count(n)}</b></li>`)}</ul>${waiting.more && html`<p class="note">of the newest 500 that wait</p>`}
+    <h3>Waiting longest</h3><div class="scroll" tabindex="0" role="region" aria-label="Table of what waits longest"><table class="plain"><tbody>${oldest.map((j) => html`<tr><td><${JobLink} id=${j.id} /></td><td><${Name} of=${j.name} /></td><td class="n"><${Ago} at=${j.submitted} /></td><td class="grow">${plain(j.reason)}</td></tr>`)}</tbody></table></div>`;
+}
+
+const touched = (j) => j.ended || j.started || j.submitted;
+
+function Latest() {
+  const [rows, setRows] = useState([]);
+  useEffect(() => {
+    let over = false;
+    const merge = (fresh) => setRows((old) => {
+      const all = new Map([...old, ...fresh].map((r) => [r.id + r.state, r]));
+      return [...all.values()].sort((a, b) => (touched(a) < touched(b) ? 1 : -1)).slice(0, 14);
+    });
+    get('/v1/jobs?limit=50').then((l) => { if (!over) merge(l.items.map(slim)); }, () => {});
+    const stop = onEvent((batch) => {
+      const jobs = batch.filter((e) => e.kind === 'job' && e.job).map((e) => slim(e.job));
+      if (jobs.length) merge(jobs);
+    });
+    return () => {
+      over = true;
+      stop();
+    };
+  }, []);
+  if (!rows.length) return html`<${Empty}>Nothing yet.<//>`;
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Table of the latest changes"><table class="plain"><tbody>${rows.map((j) => html`<tr key=${j.id + j.state}><td class="n"><${Ago} at=${touched(j)} suffix=" ago" /></td><td><${State} of=${j.state} /></td><td><${JobLink} id=${j.id} /></td><td><${Name} of=${j.name} /></td><td><${Name} of=${j.user} /></td><td class="grow">${kind(j) ? `${kind(j)} ` : ''}${j.on.length ? 'on ' + j.on.map(plain).join(', ') : ''} ${plain(j.reason)}</td></tr>`)}</tbody></table></div>`;
+}

@@ -1,0 +1,169 @@
+// Package ui is the dashboard: the files that a browser loads, embedded in the program. The files hold nothing of a
+// cluster and nothing secret, so that anybody may load them. What they show they ask of the API, with the secret of the
+// door or the token of the daemon.
+//
+// The page is index.html, under each address of Pages. All other files have addresses with a hash of them all, so that
+// browsers keep them for good, and never mix those of two versions. In index.html that part of an address is written "-":
+// /ui/-/app.js. Modules import each other by relative addresses.
+package ui
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+//go:embed files
+var files embed.FS
+
+// Pages are the first parts of the addresses under which the page is served. "" is the page without a path. What follows
+// is the page's own business.
+var Pages = []string{"", "gpus", "jobs", "members", "nodes", "submit", "topology", "users"}
+
+const (
+	prefix  = "/ui/"
+	anyHash = prefix + "-/"
+
+	// policy lets the page load only files of its own origin, run no code but these, and send forms nowhere.
+	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
+		"frame-ancestors 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+	forGood = "public, max-age=31536000, immutable"
+	ask     = "no-cache" // to be kept, and asked for each time
+)
+
+// kinds are the types of the files, by the ends of their names.
+var kinds = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".svg": "image/svg+xml", ".png": "image/png", ".woff2": "font/woff2", ".json": "application/json", ".txt": "text/plain; charset=utf-8",
+}
+
+// file is one file as it is served.
+type file struct {
+	kind, cache, policy, tag string
+	plain, packed            []byte // packed with gzip; nil if that does not help
+}
+
+// site holds all files by their addresses. The page has the address "/".
+var site = sync.OnceValue(func() map[string]file {
+	all, err := load(files)
+	if err != nil {
+		panic(err) // the embedded files are part of the program, and a test loads them
+	}
+	return all
+})
+
+// load reads the files of the site, which are in the directory files.
+func load(from fs.FS) (map[string]file, error) {
+	texts, sum := map[string][]byte{}, sha256.New()
+	err := fs.WalkDir(from, "files", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(from, name)
+		name = strings.TrimPrefix(name, "files/")
+		texts[name] = text
+		fmt.Fprintf(sum, "%s %d\n%s", name, len(text), text)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ui: %w", err)
+	}
+	const few = 16 // digits of the hash: it tells versions apart, nobody trusts it
+	base := prefix + hex.EncodeToString(sum.Sum(nil))[:few] + "/"
+	all := map[string]file{}
+	for name, text := range texts {
+		address, f := base+name, file{cache: forGood}
+		if name == "index.html" {
+			address, f.cache, f.policy = "/", ask, policy
+			text = bytes.ReplaceAll(text, []byte(anyHash), []byte(base))
+		}
+		if f.kind = kinds[path.Ext(name)]; f.kind == "" {
+			return nil, fmt.Errorf("ui: file %s: no type is known for it", name)
+		}
+		if err := f.fill(text); err != nil {
+			return nil, fmt.Errorf("ui: file %s: %w", name, err)
+		}
+		all[address] = f
+	}
+	if _, ok := all["/"]; !ok {
+		return nil, fmt.Errorf("ui: there is no index.html")
+	}
+	return all, nil
+}
+
+func (f *file) fill(text []byte) error {
+	f.plain = text
+	sum := sha256.Sum256(text)
+	f.tag = `"` + hex.EncodeToString(sum[:8]) + `"`
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err == nil && b.Len() < len(text) {
+		f.packed = b.Bytes()
+	}
+	return err
+}
+
+// Serves reports whether an address is one of the dashboard's, for GET and HEAD.
+func Serves(address string) bool { return IsPage(address) || strings.HasPrefix(address, prefix) }
+
+// IsPage reports whether an address is that of the page itself.
+func IsPage(address string) bool {
+	first, _, _ := strings.Cut(strings.TrimPrefix(address, "/"), "/")
+	return strings.HasPrefix(address, "/") && slices.Contains(Pages, first) && (first != "" || address == "/")
+}
+
+// Serve answers a request for an address of the dashboard.
+func Serve(w http.ResponseWriter, r *http.Request) {
+	address := r.URL.Path
+	if IsPage(address) {
+		address = "/"
+	}
+	f, ok := site()[address]
+	if !ok {
+		w.Header().Set("Content-Type", kinds[".txt"])
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprintln(w, "There is no such file in this version. Load the page again.")
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", f.kind)
+	h.Set("Cache-Control", f.cache)
+	h.Set("Etag", f.tag)
+	if f.policy != "" {
+		h.Set("Content-Security-Policy", f.policy)
+	}
+	body := f.plain
+	if f.packed != nil {
+		h.Set("Vary", "Accept-Encoding")
+		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			h.Set("Content-Encoding", "gzip")
+			body = f.packed
+		}
+	}
+	if r.Header.Get("If-None-Match") == f.tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // if the reader is gone the error does not matter
+	}
+}

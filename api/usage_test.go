@@ -1,0 +1,154 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/usage"
+)
+
+// fakeUsage has what attempts of a daemon use that run there.
+type fakeUsage map[job.Attempt]AttemptUsage
+
+func (f fakeUsage) Attempt(_ context.Context, a job.Attempt) (AttemptUsage, error) {
+	u, has := f[a]
+	if !has {
+		return u, fmt.Errorf("%w: it does not run here", ErrNotFound)
+	}
+	return u, nil
+}
+
+func (f fakeUsage) Host(context.Context) (usage.Points, map[string]usage.Points, error) {
+	var r usage.Ring
+	r.Add(usage.Sample{At: time.Now(), Values: used(3)})
+	p := r.Points(time.Now())
+	return p, map[string]usage.Points{"g": p}, nil
+}
+
+// used returns values of which only CPUs are known.
+func used(cpus float64) usage.Values {
+	v := usage.Unknown()
+	v[usage.CPU] = cpus
+	return v
+}
+
+// reportOf returns a report of some samples, 5 seconds apart.
+func reportOf(cpus ...float64) usage.Report {
+	f := usage.NewFold(time.Time{}, 5*time.Second)
+	for i, x := range cpus {
+		f.Add(usage.Sample{At: time.Time{}.Add(time.Duration(i) * 5 * time.Second), Values: used(x)})
+	}
+	r := f.Report()
+	r.CPU = 40
+	return r
+}
+
+// What a task uses is told by any daemon: of a task that runs by its host, of one that has ended by the owner alone.
+func TestTaskUsage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cat")
+		amy, ben, cat := c.daemons[0], c.daemons[1], c.daemons[2]
+		j := ben.newJob(1)
+		j.Tasks[0] = job.Task{State: job.Running, Attempt: 2, Assigned: true, Node: cat.peer, NodeName: "cat", Started: time.Now().Add(-time.Minute)}
+		j = ben.put(j)
+		ctx := t.Context()
+		u, err := amy.client.TaskUsage(ctx, j.ID, 0)
+		if err != nil || u.Used != nil || u.Life != nil || u.Recent != nil || u.Attempt != 2 {
+			t.Fatalf("before it was measured: %+v, %v", u, err)
+		}
+		var hour usage.Ring
+		hour.Add(usage.Sample{At: time.Now(), Values: used(2)})
+		cat.used[job.Attempt{Job: j.ID, N: 2}] = AttemptUsage{
+			Report: reportOf(1, 3), Recent: hour.Points(time.Now()), Idle: map[string]time.Time{"g": time.Now().Add(-time.Hour)},
+		}
+		u, err = amy.client.TaskUsage(ctx, j.ID, 0)
+		if err != nil || u.Used == nil || *u.Used.CPUs != 2 || *u.Used.CPUSeconds != 40 || u.Used.GPU != nil || u.Used.ReadBytes != nil {
+			t.Fatalf("while it runs: %+v, %v", u.Used, err)
+		}
+		if !u.Life.Start.Equal(*at(j.Tasks[0].Started)) || len(u.Life.CPUs) != 2 || *u.Life.CPUs[1] != 3 || u.Life.GPU != nil || len(u.Recent.At) != 1 || len(u.Idle) != 1 {
+			t.Errorf("while it runs: life %+v, recent %+v, idle %v", u.Life, u.Recent, u.Idle)
+		}
+		b, err := reportOf(1, 3).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(cat.used, job.Attempt{Job: j.ID, N: 2})
+		began := time.Now().Add(-time.Minute)
+		j.Tasks[0].State, j.Tasks[0].Assigned = job.Succeeded, false
+		j.Tasks[0].Exit = &job.Exit{State: job.Succeeded, Started: true, Began: began, Ended: time.Now(), Usage: string(b)}
+		ben.put(j)
+		close(cat.silent)
+		u, err = amy.client.TaskUsage(ctx, j.ID, 0)
+		if err != nil || u.Used == nil || *u.Used.CPUs != 2 || u.Recent != nil || !u.Life.Start.Equal(began) {
+			t.Errorf("after its end, its node being silent: %+v, %v", u, err)
+		}
+		d, err := amy.client.Job(ctx, j.ID)
+		if err != nil || d.Tasks[0].Used == nil || *d.Tasks[0].Used.CPUSeconds != 40 {
+			t.Errorf("job: %+v, %v", d.Tasks, err)
+		}
+		l, err := amy.client.Jobs(ctx, JobFilter{})
+		if err != nil || len(l.Items) != 1 || len(l.Items[0].Tasks) > 0 && l.Items[0].Tasks[0].Used != nil {
+			t.Errorf("a listing has the usage of tasks: %+v, %v", l.Items, err)
+		}
+	})
+}
+
+// The usage of a node is told by the node itself.
+func TestNodeUsage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		var u NodeUsage
+		if err := amy.client.call(t.Context(), "GET", "/v1/nodes/ben/usage", url.Values{}, nil, &u); err != nil {
+			t.Fatal(err)
+		}
+		if u.NodeID != ben.peer || len(u.Host.At) != 1 || *u.Host.CPUs[0] != 3 || u.Host.Memory != nil || len(u.GPUs) != 1 || u.GPUs[0].UUID != "g" {
+			t.Errorf("usage: %+v", u)
+		}
+		err := amy.client.call(t.Context(), "GET", "/v1/nodes/eve/usage", url.Values{}, nil, &u)
+		if err == nil || !strings.Contains(err.Error(), "not found") {
+			t.Errorf("of a node that there is not: %v", err)
+		}
+	})
+}
+
+// What a job has used is the sum of its tasks. What was held while the use is not known is told apart.
+func TestJobUsage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		j := ben.newArray(1, "0-2499")
+		j.Spec.Resources.CPUs, j.Spec.Project = 4, "vision"
+		b, err := reportOf(1, 3).Encode() // 40 s of CPU time
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now().Add(-time.Hour)
+		for i := range j.Tasks {
+			x := &j.Tasks[i]
+			x.State, x.Attempt, x.Started, x.Ended = job.Succeeded, 1, began, began.Add(20*time.Second)
+			x.Exit = &job.Exit{State: job.Succeeded, Started: true, Began: began, Ended: x.Ended}
+			if i%2 == 0 {
+				x.Exit.Usage = string(b)
+			}
+		}
+		j.Tasks[1] = job.Task{Index: 1, State: job.Cancelled} // it never ran
+		j = ben.put(j)
+		u, err := amy.client.JobUsage(t.Context(), j.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.Tasks != 2499 || u.Measured != 1250 || u.Seconds != 2499*20 || u.HeldCPU != 2499*80 || u.KnownCPU != 1250*80 || *u.UsedCPU != 1250*40 || u.Project != "vision" {
+			t.Errorf("usage: %+v, CPU %v", u, *u.UsedCPU)
+		}
+		if u.UsedGPU != nil || u.MemoryPeak != nil || u.Read != nil || u.HeldGPU != 0 {
+			t.Errorf("what is not known: %+v", u)
+		}
+	})
+}

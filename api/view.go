@@ -1,0 +1,347 @@
+package api
+
+// The picture of the cluster: what each member has told last. See docs/adr, ADR 140.
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/picture"
+)
+
+const (
+	memberLook  = time.Second     // between two looks at the list of members
+	askAgain    = time.Minute     // before a member of an earlier version is asked for a feed again
+	freshFor    = 2 * time.Second // a member that has told nothing for longer is asked by listings
+	maxFeeds    = 1024            // members that are followed; others are asked by listings
+	viewBytes   = 128 << 20       // of the rows of jobs, of all members together
+	longestWait = 5 * time.Second // between two tries to follow a member
+)
+
+// view is the picture.
+type view struct {
+	*daemons
+
+	self      job.Peer
+	directory Directory
+	source    *feedSource
+	hello     feedHello
+	ring      *picture.Ring[viewEvent]
+	epoch     string // tells the numbers of its events from those of other pictures
+	begun     time.Time
+	bytes     *room
+	own       atomic.Bool   // this daemon's own feed is followed: listings do not need it, streams of events do
+	look      chan struct{} // has one element when the members are to be looked at now
+
+	mu      sync.Mutex
+	members map[job.Peer]*viewMember // guarded by mu, with all that is in it
+}
+
+// viewMember is what the picture has of one member.
+type viewMember struct {
+	Member
+
+	stop   context.CancelFunc // ends its feed; nil: it is not followed
+	told   time.Time          // when it last said something
+	sight  *seen
+	node   *Node
+	text   []byte // the document of node
+	shelf  *picture.Shelf
+	counts map[job.State]int
+	sync   map[job.ID]bool // the jobs that it has told of since the feed began; nil: it has told of all
+	synced bool            // it has told all that there is, at some time
+	broken bool            // its feed has broken
+	silent time.Time       // since when it is silent; zero: it is not
+}
+
+func newView(d *daemons, directory Directory, source *feedSource, hello feedHello) *view {
+	return &view{
+		daemons: d, self: d.self, directory: directory, source: source, hello: hello, begun: time.Now(), epoch: rand.Text()[:8],
+		ring: picture.NewRing[viewEvent](maxEvents, maxEventBytes), look: make(chan struct{}, 1), bytes: newRoom("bytes of rows", viewBytes, 0), members: map[job.Peer]*viewMember{},
+	}
+}
+
+// followOwn has the picture tell events of this daemon, too.
+func (w *view) followOwn() {
+	if w.own.CompareAndSwap(false, true) {
+		w.look <- struct{}{}
+	}
+}
+
+// run keeps the picture until ctx ends.
+func (w *view) run(ctx context.Context) {
+	var feeds sync.WaitGroup
+	defer feeds.Wait()
+	look := time.NewTicker(memberLook)
+	defer look.Stop()
+	for {
+		w.lookAtMembers(ctx, &feeds)
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		case <-w.look:
+		}
+	}
+}
+
+// lookAtMembers begins to follow new members, and ends to follow those that are lost or gone.
+func (w *view) lookAtMembers(ctx context.Context, feeds *sync.WaitGroup) {
+	list, err := w.peers.Members(ctx)
+	if err != nil {
+		return // tried again soon
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first, there := len(w.members) == 0, map[job.Peer]bool{}
+	for i, now := range list {
+		now.Self = now.Self || now.Peer == w.self
+		there[now.Peer] = true
+		m := w.members[now.Peer]
+		if m == nil {
+			m = &viewMember{shelf: picture.NewShelf(), sight: &seen{}}
+			m.Signed = now.Signed
+			w.members[now.Peer] = m
+		}
+		w.meet(m, now, !first)
+		lost := now.State == NodeLost && !now.Self
+		if m.stop != nil && lost {
+			m.stop()
+			m.stop = nil
+		}
+		if m.stop == nil && !lost && i < maxFeeds && (!now.Self || w.own.Load()) {
+			one, cancel := context.WithCancel(ctx)
+			m.stop = cancel
+			feeds.Go(func() { w.follow(one, now.Peer, now.Self) })
+		}
+	}
+	for p, m := range w.members {
+		if !there[p] {
+			w.leave(m)
+		}
+	}
+}
+
+// meet notes how the list of members has one now.
+func (w *view) meet(m *viewMember, now Member, tell bool) {
+	changed := m.State != now.State || m.Name != now.Name || !slices.Equal(m.Roles, now.Roles)
+	vouched := maps.Equal(m.Signed, now.Signed)
+	m.Member = now
+	if changed && tell {
+		w.memberEvent(&now)
+	}
+	if !vouched && m.node != nil {
+		n := *m.node // listings may have it
+		n.Labels = maps.Clone(n.Labels)
+		n.vouch(now.Signed)
+		m.node, m.text = &n, textOf(&n)
+	}
+}
+
+// leave forgets a member that is no longer one.
+func (w *view) leave(m *viewMember) {
+	if m.stop != nil {
+		m.stop()
+	}
+	m.State = NodeLost
+	w.memberEvent(&m.Member)
+	w.bytes.give(account{party: party{daemon: m.Peer}}, m.shelf.Size())
+	delete(w.members, m.Peer)
+}
+
+// follow keeps what the picture has of one member up to date, until ctx ends.
+func (w *view) follow(ctx context.Context, p job.Peer, self bool) {
+	for n := 1; ctx.Err() == nil; n++ {
+		err := w.followOnce(ctx, p, self, func() { n = 0 })
+		_, refused := errors.AsType[*Problem](err)
+		switch {
+		case ctx.Err() != nil:
+		case refused: // it answers, but not this
+			w.with(p, func(m *viewMember) { m.silent, m.synced = time.Time{}, false })
+			sleep(ctx, askAgain)
+			n = 0
+		default:
+			w.with(p, func(m *viewMember) { w.broke(m, err) })
+			sleep(ctx, min(longestWait, firstPause<<min(n, 6)))
+		}
+	}
+	w.with(p, func(m *viewMember) { m.broken = true })
+}
+
+func (w *view) followOnce(ctx context.Context, p job.Peer, self bool, told func()) error {
+	w.with(p, func(m *viewMember) { m.sync = map[job.ID]bool{} })
+	each := func(l *feedLine) error {
+		told()
+		w.with(p, func(m *viewMember) { w.apply(m, l) })
+		return ctx.Err()
+	}
+	if !self {
+		return w.feedOf(ctx, w.directory, p, each)
+	}
+	lines, leave := w.source.read(ctx)
+	defer leave()
+	if err := each(&feedLine{Hello: &w.hello}); err != nil {
+		return err
+	}
+	return followLog(ctx, lines, func(batch []picture.Line, anew bool) error {
+		if anew {
+			batch = slices.Insert(batch, 0, picture.Line{Text: encodeLine(feedLine{Anew: true})})
+		}
+		if len(batch) == 0 {
+			return each(&feedLine{})
+		}
+		for _, x := range batch {
+			l, err := parseFeedLine(x.Text)
+			if err == nil {
+				err = each(&l)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// with calls f with a member that the picture has.
+func (w *view) with(p job.Peer, f func(m *viewMember)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if m := w.members[p]; m != nil {
+		f(m)
+	}
+}
+
+// broke notes that a feed has ended.
+func (w *view) broke(m *viewMember, err error) {
+	if !m.broken {
+		w.contactEvent(EventSilent, m.Peer, err.Error())
+	}
+	if m.broken = true; m.silent.IsZero() {
+		m.silent = time.Now()
+	}
+}
+
+// apply notes what a member has told.
+func (w *view) apply(m *viewMember, l *feedLine) {
+	m.told, m.broken = time.Now(), false
+	switch {
+	case l.Hello != nil:
+		m.sight = &seen{own: l.Hello.Own, operators: l.Hello.Operators}
+	case l.Node != nil:
+		l.Node.vouch(m.Signed)
+		if m.node != nil || m.sync == nil {
+			w.nodeEvents(m, m.node, l.Node)
+		}
+		m.node, m.text = l.Node, textOf(l.Node)
+	case l.Job != nil:
+		w.applyJob(m, l.Job)
+	case l.Gone != "":
+		w.applyGone(m, l.Gone, l.Older)
+	case l.Totals != nil:
+		m.counts = l.Totals.Jobs
+		open, _ := parseCursor(l.Totals.Open)
+		ended, _ := parseCursor(l.Totals.Ended)
+		m.shelf.Miss(job.Pending, open)
+		m.shelf.Miss(job.Succeeded, ended)
+	case l.Anew:
+		m.sync = map[job.ID]bool{}
+	case l.Synced:
+		w.applySynced(m)
+	}
+	if m.sync == nil {
+		m.silent = time.Time{}
+	}
+}
+
+func (w *view) applyGone(m *viewMember, id job.ID, older bool) {
+	r := m.shelf.Remove(id)
+	if r == nil {
+		return
+	}
+	w.bytes.give(account{party: party{daemon: m.Peer}}, r.Size())
+	if older {
+		m.shelf.Miss(r.State, r.Position())
+	} else {
+		w.goneEvent(m, r)
+	}
+}
+
+func (w *view) applySynced(m *viewMember) {
+	if m.sync == nil {
+		return
+	}
+	for _, r := range m.shelf.Retain(m.sync) {
+		w.bytes.give(account{party: party{daemon: m.Peer}}, r.Size())
+	}
+	m.sync = nil
+	if !m.synced || !m.silent.IsZero() {
+		w.contactEvent(EventOpen, m.Peer, "")
+	}
+	m.synced = true
+}
+
+// applyJob notes the present state of a job.
+func (w *view) applyJob(m *viewMember, j *Job) {
+	j.OwnerName = m.label() // what a daemon calls itself does not count
+	r := rowOf(j)
+	by := account{party: party{daemon: m.Peer}}
+	old := m.shelf.Get(r.ID)
+	before := m.shelf.Size()
+	more := r.Size() - old.Size()
+	if more > 0 && !w.bytes.take(by, more) {
+		m.shelf.Refuse(r)
+		w.bytes.give(by, before-m.shelf.Size())
+		return
+	}
+	m.shelf.Put(r)
+	w.bytes.give(by, before+max(more, 0)-m.shelf.Size())
+	if m.sync != nil {
+		m.sync[r.ID] = true
+	}
+	if m.sync == nil || old != nil {
+		w.jobEvents(m, old, r, j)
+	}
+}
+
+// rowOf returns the row of a job that a member has told.
+func rowOf(j *Job) *picture.Row {
+	r := indexOf(j)
+	secret := false
+	for i := range j.Tasks {
+		t := &j.Tasks[i]
+		t.StderrTail = "" // no listing has it
+		secret = secret || t.PID != 0
+		r.Tasks = append(r.Tasks, picture.Mark{Number: t.Task, Attempt: t.Attempt, State: t.State, Node: t.NodeID, Reason: t.Reason})
+	}
+	if secret {
+		r.Full = textOf(j)
+		plain := *j
+		plain.Tasks = slices.Clone(j.Tasks)
+		for i := range plain.Tasks {
+			plain.Tasks[i].PID = 0
+		}
+		j = &plain
+	}
+	r.Text = textOf(j)
+	return r
+}
+
+// indexOf returns what a job is found and sorted by.
+func indexOf(j *Job) *picture.Row {
+	r := &picture.Row{ID: j.ID, User: j.User, Name: j.Name, State: j.State, Priority: j.Priority, Submitted: j.SubmittedAt}
+	if j.StartedAt != nil {
+		r.Started = *j.StartedAt
+	}
+	if j.EndedAt != nil {
+		r.Ended = *j.EndedAt
+	}
+	return r
+}

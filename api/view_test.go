@@ -1,0 +1,372 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/picture"
+)
+
+// looked makes the picture of a daemon, and waits until it has all members.
+func (d *daemon) looked(t *testing.T) *view {
+	t.Helper()
+	for range 2 {
+		if _, err := d.client.Nodes(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sleep(t.Context(), time.Second/2) // of the virtual clock
+	synctest.Wait()
+	v := d.server.viewer.now
+	if v == nil {
+		t.Fatal("two looks make no picture")
+	}
+	return v
+}
+
+// tagged gets a listing unless it has this ETag.
+func (d *daemon) tagged(t *testing.T, path, tag string) (status int, etag, text string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1"+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("If-None-Match", tag)
+	resp, err := d.client.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header.Get("ETag"), string(body)
+}
+
+// A listing of jobs is answered by what the members have told: no member is asked, a change is there within a second, and
+// what this daemon itself has changed at once.
+func TestListingFromThePicture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cal")
+		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
+		j := ben.put(running(ben.newJob(1), cal))
+		amy.looked(t)
+		close(cal.silent) // only new requests
+		began := time.Now()
+		list := func() Listing[Job] {
+			l, err := amy.client.Jobs(t.Context(), JobFilter{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		if l := list(); len(l.Items) != 1 || l.Items[0].State != job.Running || len(l.Partial) > 0 || time.Since(began) > time.Millisecond {
+			t.Errorf("after %s: %+v", time.Since(began), l)
+		}
+		own := amy.put(amy.newJob(2))
+		if l := list(); len(l.Items) != 2 || !slices.ContainsFunc(l.Items, func(x Job) bool { return x.ID == own.ID }) {
+			t.Errorf("a job of this daemon is not there at once: %+v", l)
+		}
+		ben.put(ended(j, job.Exit{State: job.Succeeded}))
+		sleep(t.Context(), time.Second)
+		if l := list(); len(l.Items) != 2 || !slices.ContainsFunc(l.Items, func(x Job) bool { return x.ID == j.ID && x.State == job.Succeeded }) {
+			t.Errorf("a second after its end: %+v", l)
+		}
+		k := ben.put(ben.newJob(3))
+		sleep(t.Context(), time.Second)
+		if _, err := amy.client.Cancel(t.Context(), k.ID, Change{}); err != nil {
+			t.Fatal(err)
+		}
+		if l := list(); !slices.ContainsFunc(l.Items, func(x Job) bool { return x.ID == k.ID && x.State == job.Cancelled }) {
+			t.Errorf("what was cancelled here is not: %+v", l)
+		}
+		ben.mu.Lock()
+		delete(ben.jobs, j.ID)
+		ben.mu.Unlock()
+		sleep(t.Context(), 3*time.Second)
+		if l := list(); slices.ContainsFunc(l.Items, func(x Job) bool { return x.ID == j.ID }) {
+			t.Errorf("a deleted job is still listed: %+v", l)
+		}
+	})
+}
+
+// A member that falls silent costs no listing more than the first, which asks it. Its rows stay, with their age.
+func TestSilentInThePicture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		j := ben.put(running(ben.newJob(1), ben))
+		amy.looked(t)
+		close(ben.silent)
+		ben.back.cut()
+		sleep(t.Context(), 5*time.Second)
+		began := time.Now()
+		nodes, err := amy.client.Nodes(t.Context())
+		if err != nil || !slices.Equal(nodes.Partial, []string{"ben"}) || time.Since(began) > time.Millisecond {
+			t.Fatalf("after %s: %+v, %v", time.Since(began), nodes, err)
+		}
+		at := slices.IndexFunc(nodes.Items, func(n Node) bool { return n.ID == ben.peer })
+		if n := nodes.Items[at]; n.State != NodeSuspect || n.Age == nil || *n.Age < 4 || *n.Age > 6 || n.Free.CPUs != 0 {
+			t.Errorf("ben = %+v", n)
+		}
+		l, err := amy.client.Jobs(t.Context(), JobFilter{})
+		if err != nil || !slices.Equal(l.Partial, []string{"ben"}) || len(l.Items) != 1 || l.Items[0].ID != j.ID || l.Items[0].Age < 4 {
+			t.Errorf("jobs = %+v, %v", l, err)
+		}
+		s, err := amy.client.Stats(t.Context())
+		if err != nil || !slices.Equal(s.Partial, []string{"ben"}) || s.Nodes[NodeSuspect] != 1 || s.Nodes[NodeReady] != 1 {
+			t.Errorf("stats = %+v, %v", s, err)
+		}
+		if l, err := amy.client.Jobs(t.Context(), JobFilter{Fresh: true}); err != nil || len(l.Items) != 0 || !slices.Equal(l.Partial, []string{"ben"}) {
+			t.Errorf("asked anew: %+v, %v", l, err)
+		}
+	})
+}
+
+// Whatever a daemon shows from its picture, a user sees of it what the owner of the job would show.
+func TestSightsInThePicture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		ben.server.auth.ownOnly = true
+		ben.server.feeds.hello = helloOf(Config{OwnOnly: true, Operators: []string{"root", "olga"}})
+		j := running(ben.newJob(1), ben)
+		j.User = "ada"
+		j.Tasks[0].PID = 4711
+		ben.put(j)
+		amy.looked(t)
+		for user, want := range map[string]string{"ada": "4711", "olga": "4711", "eve": ""} {
+			amy.server.auth.httpUser = user
+			_, _, text := amy.raw(t, http.MethodGet, "/v1/jobs", "")
+			if seen := strings.Contains(text, string(j.ID)); seen != (want != "") || seen && !strings.Contains(text, `"pid":4711`) {
+				t.Errorf("%s: %s", user, text)
+			}
+			if v := amy.server.viewer.now; v == nil || len(v.members) != 2 {
+				t.Fatal("not from the picture")
+			}
+		}
+	})
+}
+
+// Without looks nothing of the picture is left, at either side, and each look within keepView keeps it.
+func TestPictureIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		before := runtime.NumGoroutine()
+		if _, err := amy.client.Nodes(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if amy.server.viewer.now != nil {
+			t.Error("one look makes a picture")
+		}
+		v := amy.looked(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		opened := make(chan struct{}, 10)
+		for range 50 { // however many look, one feed a member
+			go func() {
+				for e := range amy.client.Events(ctx, EventFilter{}) {
+					if e.Kind == EventOpen {
+						opened <- struct{}{}
+					}
+				}
+			}()
+		}
+		for range 50 {
+			<-opened
+		}
+		sleep(t.Context(), 2*keepView)
+		if amy.server.viewer.now != v {
+			t.Error("dropped while streams are open")
+		}
+		ben.server.feeds.open.mu.Lock()
+		if n := len(ben.server.feeds.open.open); n != 1 {
+			t.Errorf("%d feeds", n)
+		}
+		ben.server.feeds.open.mu.Unlock()
+		cancel()
+		sleep(t.Context(), keepView-time.Second)
+		if amy.server.viewer.now == nil {
+			t.Error("dropped too soon")
+		}
+		sleep(t.Context(), 2*time.Second)
+		synctest.Wait()
+		if amy.server.viewer.now != nil || ben.server.feeds.lines != nil {
+			t.Error("not dropped")
+		}
+		amy.client.Close()
+		ben.back.cut()
+		sleep(t.Context(), 3*time.Minute) // idle connections end
+		synctest.Wait()
+		if after := runtime.NumGoroutine(); after > before+4 {
+			stacks := make([]byte, 1<<20)
+			t.Errorf("%d goroutines, before %d:\n%s", after, before, stacks[:runtime.Stack(stacks, true)])
+		}
+	})
+}
+
+// A listing that is the same but for ages is not sent again.
+func TestETag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		ben.put(ben.newJob(1))
+		amy.looked(t)
+		for _, path := range []string{"/v1/nodes", "/v1/gpus", "/v1/jobs", "/v1/stats"} {
+			get := func(tag string) (int, string, string) {
+				return amy.tagged(t, path, tag)
+			}
+			status, tag, text := get("")
+			if status != http.StatusOK || tag == "" || !json.Valid([]byte(text)) {
+				t.Fatalf("%s: %d %s %s", path, status, tag, text)
+			}
+			sleep(t.Context(), 700*time.Millisecond)
+			if status, again, text := get(`"x", ` + tag); status != http.StatusNotModified || again != tag || text != "" {
+				t.Errorf("%s: %d %s %s", path, status, again, text)
+			}
+		}
+		_, tag, _ := amy.tagged(t, "/v1/jobs", "")
+		ben.put(ben.newJob(2))
+		sleep(t.Context(), time.Second)
+		if _, now, _ := amy.tagged(t, "/v1/jobs", ""); now == tag {
+			t.Error("the same tag after a change")
+		}
+	})
+}
+
+// A client asks for some fields of the GPUs of some nodes, and gets them again only after a change.
+func TestListGPUs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cal")
+		amy, ben := c.daemons[0], c.daemons[1]
+		amy.looked(t)
+		f := ListFilter{Fields: []string{"node_id", "uuid", "utilization"}, Nodes: []job.Peer{ben.peer}}
+		l, err := amy.client.ListGPUs(t.Context(), f)
+		if err != nil || len(l.Items) != 1 || l.Items[0].NodeID != ben.peer || l.Items[0].UUID == "" || l.Items[0].Model != "" || l.Tag == "" || l.Bytes == 0 || l.Same {
+			t.Fatalf("%+v, %v", l, err)
+		}
+		f.Tag = l.Tag
+		if l, err := amy.client.ListGPUs(t.Context(), f); err != nil || !l.Same || l.Tag != f.Tag || len(l.Items) > 0 {
+			t.Errorf("again: %+v, %v", l, err)
+		}
+		f.Nodes = append(f.Nodes, amy.peer)
+		if l, err := amy.client.ListGPUs(t.Context(), f); err != nil || l.Same || len(l.Items) != 2 {
+			t.Errorf("of two nodes: %+v, %v", l, err)
+		}
+		if l, err := amy.client.ListNodes(t.Context(), ListFilter{Fields: []string{"name"}}); err != nil || len(l.Items) != 3 || l.Items[0].Name == "" || l.Items[0].CPUs != 0 {
+			t.Errorf("nodes: %+v, %v", l, err)
+		}
+	})
+}
+
+// A member that tells of more and more jobs takes room from no other, and what is dropped is asked for.
+func TestPictureBoundsALiar(t *testing.T) {
+	w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
+	w.bytes = newRoom("bytes", 200_000, 0)
+	tell := func(peer job.Peer, from, n int) *viewMember {
+		m := w.members[peer]
+		if m == nil {
+			m = &viewMember{Member: Member{Peer: peer}, shelf: picture.NewShelf(), sight: &seen{}}
+			w.members[peer] = m
+		}
+		for i := range n {
+			j := Job{ID: job.NewID(7, uint64(from+i)), Name: strings.Repeat("x", 100), State: job.Running, SubmittedAt: time.Unix(int64(from+i), 0), Tasks: []Task{}}
+			w.apply(m, &feedLine{Job: &j})
+		}
+		return m
+	}
+	mal := tell("mal", 0, 10_000)
+	if size := mal.shelf.Size(); size > 100_000 {
+		t.Errorf("mal has %d bytes of 200,000", size)
+	}
+	if from := mal.shelf.From(nil); from.ID == "" {
+		t.Error("jobs are missing, and nothing says so")
+	}
+	ben := tell("ben", 0, 20)
+	if from := ben.shelf.From(nil); from.ID != "" {
+		t.Error("a member with few jobs has no room")
+	}
+	for range 3 { // the same again takes no more
+		tell("ben", 0, 20)
+	}
+	var sum int64
+	for _, m := range w.members {
+		sum += m.shelf.Size()
+	}
+	if w.bytes.used != sum {
+		t.Errorf("%d bytes are counted, %d are used", w.bytes.used, sum)
+	}
+	w.leave(mal)
+	w.leave(ben)
+	if w.bytes.used != 0 || len(w.bytes.has) != 0 {
+		t.Errorf("%d bytes are left", w.bytes.used)
+	}
+}
+
+// Parameters of listings shape them, and wrong ones are errors that name the right ones.
+func TestListingParameters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		for i := range 5 {
+			x := []*daemon{amy, ben}[i%2].newJob(uint64(i))
+			x.Spec.Priority = (i * 7) % 5
+			[]*daemon{amy, ben}[i%2].put(x)
+		}
+		for range 2 { // by asking, and from the picture
+			got := func(query string) (ids []string) {
+				path := "/v1/jobs?" + query
+				for {
+					status, _, text := amy.raw(t, http.MethodGet, path, "")
+					var l Listing[Job]
+					if err := json.Unmarshal([]byte(text), &l); err != nil || status != http.StatusOK {
+						t.Fatalf("%s: %d %s", path, status, text)
+					}
+					for _, j := range l.Items {
+						ids = append(ids, j.Name)
+					}
+					if l.Next == "" {
+						return ids
+					}
+					path = "/v1/jobs?" + query + "&cursor=" + l.Next
+				}
+			}
+			for query, want := range map[string]string{
+				"":                           "job-4 job-3 job-2 job-1 job-0",
+				"limit=2":                    "job-4 job-3 job-2 job-1 job-0",
+				"sort=name":                  "job-0 job-1 job-2 job-3 job-4",
+				"sort=-priority":             "job-2 job-4 job-1 job-3 job-0",
+				"sort=priority&limit=2":      "job-0 job-3 job-1 job-4 job-2",
+				"since=2023-11-14T22:13:23Z": "job-4 job-3",
+			} {
+				if names := strings.Join(got(query), " "); names != want {
+					t.Errorf("%q: %s, want %s", query, names, want)
+				}
+			}
+			for path, want := range map[string]string{
+				"/v1/jobs?fields=id,colour": "estimated_start", "/v1/jobs?sort=colour": "priority", "/v1/nodes?fields=colour": "seen_at",
+				"/v1/nodes?sort=colour": "running", "/v1/gpus?fields=colour": "memory_used", "/v1/gpus?sort=-colour": "utilization", "/v1/jobs?sort=name&cursor=@x": "next",
+			} {
+				if status, _, text := amy.raw(t, http.MethodGet, path, ""); status != http.StatusUnprocessableEntity || !strings.Contains(text, want) {
+					t.Errorf("%s: %d %s", path, status, text)
+				}
+			}
+			_, _, text := amy.raw(t, http.MethodGet, "/v1/nodes?fields=name,age&sort=-name", "")
+			var l struct{ Items []map[string]any }
+			if err := json.Unmarshal([]byte(text), &l); err != nil || len(l.Items) != 2 || len(l.Items[0]) != 2 || l.Items[0]["name"] != "ben" || l.Items[1]["age"] == nil {
+				t.Errorf("%s", text)
+			}
+			amy.looked(t)
+		}
+	})
+}

@@ -1,0 +1,195 @@
+package main
+
+// The verb that lists jobs.
+
+import (
+	"context"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+)
+
+func (v jobVerbs) jobsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "jobs", Aliases: []string{"ps", "ls", "list", "queue"}, Usage: "list jobs of the whole cluster, the newest first",
+		Flags: listFlags(
+			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also list jobs that have ended", DisableDefaultText: true},
+			&cli.StringFlag{Name: "state", Aliases: []string{"t"}, Usage: "only jobs in `STATES`, such as PD,R"},
+			&cli.StringFlag{Name: "user", Aliases: []string{"u"}, Usage: "only jobs of `USER`"},
+			&cli.BoolFlag{Name: "me", Usage: "only your own jobs", DisableDefaultText: true},
+			&cli.StringFlag{Name: "name", Usage: "only jobs whose name matches `GLOB`"},
+			sinceFlag("only jobs that were submitted"),
+			&cli.BoolFlag{Name: "start", Usage: "list waiting jobs, and when each should start at the latest", DisableDefaultText: true},
+			watchFlag("redraw on every change; without a terminal, print a line for each job that changes")),
+		Action: v.jobs,
+	}
+}
+
+func (v jobVerbs) jobs(c *cli.Context) error {
+	if err := wantArgs(c, 0, 0, "no argument"); err != nil {
+		return err
+	}
+	view, err := viewOf(v.streams, c, same(jobColumns(c.Bool("start"))))
+	if err != nil {
+		return err
+	}
+	chosen, err := jobFilter(c)
+	if err != nil {
+		return err
+	}
+	client, err := clientOf(c)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if !c.Bool("watch") {
+		return asUsage(chosen.list(c.Context, client, view))
+	}
+	return asUsage(watched[api.Job]{
+		view: view, key: func(j api.Job) string { return string(j.ID) }, look: lookOfJob,
+		fetch: func(ctx context.Context, rows int) (api.Listing[api.Job], error) {
+			return chosen.fetch(ctx, client, rows)
+		},
+		again: func(ctx context.Context, id string) (api.Job, bool) {
+			j, err := client.Job(ctx, job.ID(id))
+			return j, err == nil
+		},
+		over:   api.Job.Ended,
+		follow: func(ctx context.Context, n news[api.Job]) error { return chosen.follow(ctx, client, n) },
+	}.run(c.Context))
+}
+
+// jobChoice is which jobs the flags choose.
+type jobChoice struct {
+	api.JobFilter
+
+	since time.Time
+	any   bool // in whatever state, as far as --state does not say
+}
+
+// jobFilter returns what the flags choose.
+func jobFilter(c *cli.Context) (f jobChoice, err error) {
+	f.JobFilter = api.JobFilter{User: c.String("user"), Name: c.String("name"), Mine: c.Bool("me")}
+	if err := onlyMe(c); err != nil {
+		return f, err
+	}
+	if f.since, err = sinceOf(c.String("since"), time.Now()); err != nil {
+		return f, usagef("--since: %w", err)
+	}
+	for _, text := range list(c.String("state")) {
+		s, err := job.ParseState(text)
+		if err != nil {
+			return f, usageError{err}
+		}
+		f.States = append(f.States, s)
+	}
+	if c.Bool("start") && (c.Bool("all") || len(f.States) > 0) {
+		return f, usagef("--start lists waiting jobs; leave out --all and --state")
+	}
+	if c.Bool("start") {
+		f.States = []job.State{job.Pending}
+	}
+	if f.any = len(f.States) == 0; f.any && !c.Bool("all") {
+		for _, s := range job.States() {
+			if !s.Ended() {
+				f.States = append(f.States, s)
+			}
+		}
+	}
+	return f, nil
+}
+
+// list prints the jobs page by page, so that the first rows come at once.
+func (f jobChoice) list(ctx context.Context, client *api.Client, v view[api.Job]) error {
+	p, err := v.printer(nil)
+	if err != nil {
+		return err
+	}
+	rows := v.limit
+	if v.sort != "" {
+		rows = 0 // the first rows are known when all are
+	}
+	whole := api.Listing[api.Job]{Schema: api.SchemaJobs, Items: []api.Job{}, Partial: []string{}}
+	for l, err := range f.pages(ctx, client, rows) {
+		if err != nil {
+			return err
+		}
+		whole.Partial = append(whole.Partial, l.Partial...)
+		if more, err := p.add(l.Items); err != nil {
+			return err
+		} else if !more {
+			break
+		}
+	}
+	slices.Sort(whole.Partial)
+	whole.Partial = slices.Compact(whole.Partial)
+	return p.end(whole)
+}
+
+// pages yields the chosen jobs, the newest first; rows is how many are needed, or 0.
+func (f jobChoice) pages(ctx context.Context, client *api.Client, rows int) func(func(api.Listing[api.Job], error) bool) {
+	filter := f.JobFilter
+	if rows > 0 && rows < largestPage {
+		filter.Limit = rows
+	}
+	return func(yield func(api.Listing[api.Job], error) bool) {
+		for l, err := range client.JobPages(ctx, filter) {
+			n := len(l.Items)
+			l.Items = slices.DeleteFunc(l.Items, func(j api.Job) bool { return j.SubmittedAt.Before(f.since) })
+			if !yield(l, err) || len(l.Items) < n { // those that follow are older
+				return
+			}
+		}
+	}
+}
+
+// largestPage is how many jobs a daemon sends at a time.
+const largestPage = 1000
+
+// fetch returns the newest of the chosen jobs, at least so many rows if there are; 0: all.
+func (f jobChoice) fetch(ctx context.Context, client *api.Client, rows int) (all api.Listing[api.Job], err error) {
+	for l, err := range f.pages(ctx, client, rows) {
+		if err != nil {
+			return all, err
+		}
+		all.Items, all.Partial, all.Next = append(all.Items, l.Items...), append(all.Partial, l.Partial...), l.Next
+		if rows > 0 && len(all.Items) >= rows {
+			break
+		}
+	}
+	slices.Sort(all.Partial)
+	all.Partial = slices.Compact(all.Partial)
+	return all, nil
+}
+
+// follow reports changes of the chosen jobs, also that one has ended.
+func (f jobChoice) follow(ctx context.Context, client *api.Client, n news[api.Job]) error {
+	for ev, err := range client.Events(ctx, api.EventFilter{Mine: f.Mine}) {
+		switch {
+		case err != nil:
+			return err
+		case ev.Kind == api.EventOpen:
+			n.stale()
+		case ev.Kind == api.EventJob && ev.Job != nil && f.includes(*ev.Job):
+			n.item(ctx, *ev.Job)
+		}
+	}
+	return nil
+}
+
+// includes reports whether a job is one of those that the flags choose. It may have ended since it was listed.
+func (f jobChoice) includes(j api.Job) bool {
+	named, err := path.Match(f.Name, j.Name)
+	return (f.User == "" || j.User == f.User) && (f.Name == "" || err == nil && named) && !j.SubmittedAt.Before(f.since) &&
+		(f.any || slices.Contains(f.States, j.State))
+}
+
+// lookOfJob is what must change of a job so that a line about it is worth printing.
+func lookOfJob(j api.Job) string {
+	return string(j.State) + " " + reasonOf(j) + " " + placeOf(j) + " " + jobGPUs(j)
+}

@@ -1,0 +1,79 @@
+package main
+
+// Times and amounts as people read them: in the time zone of the reader, and with units.
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// clock writes a time with its zone.
+func clock(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.Local().Format("2006-01-02 15:04:05 MST")
+}
+
+// minute writes a time without its seconds.
+func minute(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.Local().Format("2006-01-02 15:04 MST")
+}
+
+// latest tells until when a waiting job should start.
+func latest(t *time.Time) string {
+	if t == nil {
+		return "unknown"
+	}
+	return clock(t) + " or before"
+}
+
+// utcTime is a time as daemons write it in sentences: they do not know the reader's time zone.
+var utcTime = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+
+// localTimes writes the times in a sentence of a daemon as clock does.
+func localTimes(s string) string {
+	if !strings.Contains(s, "Z") {
+		return s
+	}
+	return utcTime.ReplaceAllStringFunc(s, func(text string) string {
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return text
+		}
+		return clock(&t)
+	})
+}
+
+// elapsed returns how long the job has run, in whole seconds from one minute on.
+func elapsed(from, to *time.Time) string {
+	if from == nil {
+		return "-"
+	}
+	end := time.Now()
+	if to != nil {
+		end = *to
+	}
+	d := end.Sub(*from)
+	if d >= time.Minute {
+		return job.Duration(d.Round(time.Second)).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+// seconds writes a number of seconds as a duration.
+func seconds(n float64) string { return job.Duration(n * float64(time.Second)).String() }
+
+// size writes a number of bytes; 0 is one that is not known, or not asked for.
+func size(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return job.Size(n).String()
+}

@@ -1,0 +1,309 @@
+package top
+
+// What is known of the cluster: nodes, their GPUs, and the jobs that have not ended. All text of others is cleaned here, once.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/cmd/muster/table"
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+)
+
+const (
+	maxText   = 160              // letters that are kept of a text of others
+	maxJobs   = 50_000           // jobs that are shown at most
+	endedFor  = 30 * time.Second // how long an ended job is shown
+	history   = 40               // readings of a GPU that are kept
+	readEvery = 10 * time.Second // daemons measure GPUs
+	staleFor  = 30 * time.Second // a reading that is older says its age
+	unknown   = "–"
+)
+
+// gpuKey identifies a GPU. A node that claims the UUID of another node's GPU has one of its own.
+type gpuKey struct {
+	node job.Peer
+	uuid string
+}
+
+// cluster is what is known.
+type cluster struct {
+	nodes   map[job.Peer]*node
+	gpus    map[gpuKey]*device
+	jobs    map[job.ID]*work
+	over    map[job.ID]*work // those of them that have ended
+	count   count            // of the tasks of all jobs
+	fresh   []*task          // rows that are in no list yet
+	anew    bool             // all rows are
+	moved   bool             // nodes or GPUs have changed
+	partial string           // the nodes that did not answer
+	age     time.Duration    // of the oldest part of the listing of nodes, when it was made
+	left    bool             // there are more jobs than maxJobs
+}
+
+func newCluster() *cluster {
+	return &cluster{nodes: map[job.Peer]*node{}, gpus: map[gpuKey]*device{}, jobs: map[job.ID]*work{}, over: map[job.ID]*work{}, anew: true, moved: true}
+}
+
+// node is a node.
+type node struct {
+	id       job.Peer
+	name     string
+	state    api.NodeState
+	detail   string
+	labels   string
+	cpus     int
+	cpusFree int
+	memory   int64
+	memFree  int64
+	running  int
+	seen     time.Time // when the daemon last heard from it; zero: never
+	gpus     []*device // by their number
+}
+
+// answers reports whether what the node has free is known.
+func (n *node) answers() bool { return n.state == api.NodeReady || n.state == api.NodeDraining }
+
+// device is a GPU.
+type device struct {
+	node      *node
+	uuid      string
+	index     int
+	model     string
+	memory    int64
+	health    gpu.Health
+	detail    string
+	simulated bool
+	free      float64
+	jobs      []job.ID
+	reading   reading
+	past      []int8 // utilization at the last readings, -1 where it is not known
+}
+
+// reading is what was measured of a GPU; what is not known is -1, or 0 for temperature and power.
+type reading struct {
+	busy   int
+	used   int64
+	heat   int
+	power  float64
+	taken  time.Time // by the clock of the node
+	learnt time.Time // when it came here
+}
+
+// work is a job that has not ended, or has just.
+type work struct {
+	id        job.ID
+	name      string
+	user      string
+	state     job.State
+	priority  int
+	submitted time.Time
+	ended     time.Time
+	need      need
+	count     count
+	gang      bool
+	told      time.Time // if the owner does not answer: when it told this; zero: it answers
+	tasks     []*task   // those that are shown
+	gone      bool      // there is a newer one, or none
+}
+
+// need is what each task of a job requests.
+type need struct {
+	cpus   int
+	memory int64
+	gpus   float64 // a share counts as a part
+}
+
+// count says in which states the tasks of a job are.
+type count struct{ all, active, waiting, ended int }
+
+// whole is the number of a row that stands for all tasks of a job.
+const whole = -1
+
+// task is a row: one task, or a job whose tasks are not told singly.
+type task struct {
+	*work
+
+	number int // whole: the row is about the job
+	stage  int // of its life: it runs, waits, or has ended
+	state  job.State
+	node   job.Peer
+	place  string // the name of its node
+	why    string // it waits, or how it ended
+	began  time.Time
+	gpus   float64
+}
+
+// clean returns a text of others so that it can be shown, and not too much of it.
+func clean(s string) string {
+	if len(s) > maxText*4 {
+		s = s[:maxText*4]
+	}
+	return table.Cut(table.Clean(s), maxText)
+}
+
+func nodeOf(d *api.Node, now time.Time) *node {
+	n := &node{
+		id: d.ID, name: clean(cmp.Or(d.Name, string(d.ID))), state: api.NodeState(clean(string(d.State))), detail: clean(d.Detail), cpus: d.CPUs, cpusFree: d.Free.CPUs,
+		memory: d.Memory, memFree: d.Free.Memory, running: d.Running,
+	}
+	labels := make([]string, 0, len(d.Labels))
+	for k, v := range d.Labels {
+		labels = append(labels, k+"="+v)
+	}
+	slices.Sort(labels)
+	n.labels = clean(strings.Join(labels, ","))
+	if d.Age != nil {
+		n.seen = now.Add(-seconds(*d.Age))
+	} else if n.answers() {
+		n.seen = now
+	}
+	return n
+}
+
+// seconds returns a number of seconds that another has told.
+func seconds(s float64) time.Duration {
+	return time.Duration(min(max(s, 0), (100*365*24*time.Hour).Seconds()) * float64(time.Second))
+}
+
+func deviceOf(g *api.GPU) *device {
+	d := &device{
+		uuid: g.UUID, index: g.Index, model: clean(cmp.Or(g.Class, g.Model)), memory: g.Memory, health: gpu.Health(clean(string(g.Health))), detail: clean(g.Detail),
+		simulated: g.Simulated, free: g.Free, jobs: slices.Clone(g.Jobs[:min(len(g.Jobs), 16)]),
+	}
+	if len(d.jobs) == 0 && g.Job != "" {
+		d.jobs = []job.ID{g.Job}
+	}
+	return d
+}
+
+func readingOf(g *api.GPU, now time.Time) reading {
+	r := reading{busy: min(g.Utilization, 100), used: g.MemoryUsed, heat: g.Temperature, power: g.Power, learnt: now}
+	if g.ReadAt != nil {
+		r.taken = *g.ReadAt
+	} else {
+		r.learnt = time.Time{} // nothing was ever measured
+	}
+	return r
+}
+
+// take notes a reading, if it is another than the last.
+func (d *device) take(r reading) {
+	last := d.reading
+	if !last.learnt.IsZero() && r.taken.Equal(last.taken) && r.busy == last.busy {
+		return
+	}
+	if !last.learnt.IsZero() { // where nothing was read, nothing is known
+		for missed := r.learnt.Sub(last.learnt)/readEvery - 1; missed > 1 && len(d.past) > 0; missed-- {
+			d.past = append(d.past, -1)
+			if len(d.past) >= 2*history {
+				break
+			}
+		}
+	}
+	d.reading = r
+	d.past = append(d.past, int8(max(r.busy, -1))) //nolint:gosec // at most 100
+	if n := len(d.past); n > history {
+		d.past = append(d.past[:0], d.past[n-history:]...)
+	}
+}
+
+// known is the reading if the node answers; otherwise nothing is known.
+func (d *device) known() (r reading, ok bool) {
+	if d.reading.learnt.IsZero() || !d.node.answers() {
+		return reading{busy: -1, used: -1}, false
+	}
+	return d.reading, true
+}
+
+// stale returns how old a reading is that should be newer; 0: it is new enough.
+func (d *device) stale(now time.Time) time.Duration {
+	if age := now.Sub(d.reading.learnt); !d.reading.learnt.IsZero() && age > staleFor {
+		return age
+	}
+	return 0
+}
+
+// workOf returns what is shown of a job; nil if its id is not one.
+func workOf(j *api.Job, now time.Time) *work {
+	if _, err := job.ParseID(string(j.ID)); err != nil {
+		return nil
+	}
+	w := &work{
+		id: j.ID, name: clean(j.Name), user: clean(j.User), state: job.State(clean(string(j.State))), priority: j.Priority, submitted: j.SubmittedAt, gang: j.Nodes > 1,
+		need: need{j.Resources.CPUs, j.Resources.Memory, max(float64(j.Resources.GPUs), j.Resources.GPUShare)},
+	}
+	for state, n := range j.Counts {
+		switch {
+		case state.Ended():
+			w.count.ended += n
+		case state.Active():
+			w.count.active += n
+		default:
+			w.count.waiting += n
+		}
+		w.count.all += n
+	}
+	if j.EndedAt != nil && j.State.Ended() {
+		w.ended = now
+	}
+	if j.Age > 0 {
+		w.told = now.Add(-seconds(j.Age))
+	}
+	if len(j.Tasks) == 0 || len(j.Tasks) < j.TaskCount {
+		w.tasks = []*task{wholeJob(w, j)}
+		return w
+	}
+	for i := range j.Tasks {
+		if t := &j.Tasks[i]; !t.State.Ended() || j.State.Ended() {
+			w.tasks = append(w.tasks, taskOf(w, t))
+		}
+	}
+	return w
+}
+
+func wholeJob(w *work, j *api.Job) *task {
+	t := &task{work: w, number: whole, stage: stageOf(w.state), state: w.state, why: clean(j.Reason), gpus: w.need.gpus * float64(max(w.count.active, 1))}
+	if j.StartedAt != nil {
+		t.began = *j.StartedAt
+	}
+	if w.count.active > 0 {
+		t.place = fmt.Sprintf("%d of %d run", w.count.active, w.count.all)
+	}
+	return t
+}
+
+func taskOf(w *work, d *api.Task) *task {
+	t := &task{work: w, number: d.Task, stage: stageOf(d.State), state: job.State(clean(string(d.State))), why: clean(d.Reason), gpus: w.need.gpus}
+	if d.State.Active() || d.State.Ended() {
+		t.node, t.place = d.NodeID, clean(cmp.Or(d.Node, string(d.NodeID)))
+		if d.StartedAt != nil {
+			t.began = *d.StartedAt
+		}
+	}
+	return t
+}
+
+// label is the task as the verbs take it.
+func (t *task) label() string {
+	if t.number == whole || t.count.all == 1 {
+		return string(t.id)
+	}
+	return fmt.Sprintf("%s.%d", t.id, t.number)
+}
+
+// since is how long the task has run, or ran; 0: it has not.
+func (t *task) since(now time.Time) time.Duration {
+	if t.began.IsZero() {
+		return 0
+	}
+	if !t.ended.IsZero() {
+		now = t.ended
+	}
+	return max(now.Sub(t.began), 0)
+}

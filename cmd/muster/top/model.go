@@ -1,0 +1,339 @@
+package top
+
+// The model: what is known and what the user sees of it. It is a function of messages and the time, and asks for effects.
+
+import (
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+)
+
+// The messages of the feed. Keys and sizes come from the terminal.
+type (
+	opened   struct{}                 // the stream of events is open
+	silenced struct{ why string }     // the daemon does not answer
+	changes  struct{ of []api.Event } // what has happened
+	measured struct {                 // the answer to measure
+		gpus  []api.GPU
+		tag   string
+		same  bool
+		bytes int
+		err   error
+	}
+	told struct { // how something went that the user has asked for
+		text   string
+		failed bool
+	}
+	ticked  struct{}
+	sized   struct{ width, height int }
+	pressed struct{ key, text string } // its name, and what it writes
+	pasted  struct{ text string }
+)
+
+// The effects that the model asks for.
+type (
+	load    struct{}
+	measure struct {
+		nodes []job.Peer // empty: all
+		tag   string
+	}
+	cancel struct {
+		id    job.ID
+		task  int // whole: all of them
+		label string
+	}
+	verb struct {
+		args []string
+		stay bool // the user wants to read the output before the view comes back
+	}
+	quit    struct{}
+	suspend struct{}
+)
+
+// How much may be asked of the daemon.
+const (
+	quietRate   = 2 << 10  // bytes a second of readings of the GPUs on the screen
+	sortedRate  = 64 << 10 // of readings of all GPUs, for an order by what is measured
+	loadRate    = 128 << 10
+	loadPause   = 2 * time.Second // between two listings at least
+	longest     = time.Minute     // and at most
+	maxQueued   = 10_000          // events that come while everything is listed
+	fewGPUs     = 32              // of so few all are measured all the time
+	mostNodes   = 100             // whose GPUs are measured at a time
+	saidFor     = 10 * time.Second
+	rebuildRows = 1000 // longer lists are sorted anew with each tick only
+)
+
+// link is how far the daemon has been asked.
+type link struct {
+	open      bool
+	why       string    // it does not answer
+	lost      time.Time // since when
+	stale     bool      // everything must be listed
+	loading   bool
+	began     bool // everything has been listed once
+	nextLoad  time.Time
+	queue     []api.Event // those that came meanwhile
+	measuring bool
+	nextRead  time.Time
+	lastRead  time.Time
+	nodes     []job.Peer // whose GPUs were measured last
+	tag       string
+}
+
+// said is what the user is told for a while.
+type said struct {
+	text   string
+	failed bool
+	until  time.Time
+}
+
+// model is the whole state of the view.
+type model struct {
+	now     time.Time
+	refresh time.Duration
+	only    job.Peer // the node that is shown alone; empty: all
+	fixed   bool     // the user cannot leave it
+	cluster *cluster
+	link    link
+	wishes  [kinds]wish
+	lists   lists
+	totals  totals
+	stale   stale
+	upper   kind // what the upper half shows
+	focus   kind // the list that has the keys
+	prompt  *prompt
+	said    said
+	help    bool
+	width   int
+	height  int
+}
+
+// stale is what must be made anew.
+type stale struct {
+	lists bool // something has changed
+	wish  bool // the user wants other rows, or another order
+	frame bool
+}
+
+func newModel(only job.Peer, refresh time.Duration) *model {
+	return &model{only: only, fixed: only != "", refresh: refresh, cluster: newCluster(), focus: ofTasks, upper: ofNodes}
+}
+
+// update carries out a message, and returns what is to be done.
+func (m *model) update(msg any, now time.Time) (effects []any) {
+	m.now = now
+	switch msg := msg.(type) {
+	case opened:
+		m.link.open, m.link.why, m.link.stale = true, "", true
+	case silenced:
+		if m.link.open || m.link.lost.IsZero() {
+			m.link.lost = now
+		}
+		m.link.open, m.link.why = false, clean(msg.why)
+	case changes:
+		m.hear(msg.of)
+	case loaded:
+		m.load(msg)
+	case measured:
+		m.measured(msg)
+	case told:
+		m.say(msg.text, msg.failed)
+	case sized:
+		m.width, m.height = msg.width, msg.height
+	case pressed:
+		effects = m.press(msg)
+	case pasted:
+		if m.prompt != nil {
+			m.prompt.write(msg.text)
+			m.filterNow()
+		}
+	}
+	_, tick := msg.(ticked)
+	if tick {
+		m.stale.lists = m.cluster.forget(now) || m.stale.lists
+		m.cluster.moved = m.cluster.moved || m.wishes[m.upper].order != "" // by what is measured, or grows old
+		m.totals = m.cluster.totals(now)
+	}
+	_, events := msg.(changes)
+	if m.stale.frame = !events || m.small(); m.stale.frame && (tick || m.stale.lists || m.stale.wish) {
+		m.rebuild()
+	}
+	return append(effects, m.ask()...)
+}
+
+// small reports whether the lists are so short that each change is shown at once, and not with the next tick.
+func (m *model) small() bool { return len(m.cluster.jobs)+len(m.cluster.gpus) < rebuildRows }
+
+func (m *model) say(text string, failed bool) {
+	m.said = said{clean(text), failed, m.now.Add(saidFor)}
+}
+
+// hear notes events. While everything is listed they are kept: the listing may be older than they are.
+func (m *model) hear(events []api.Event) {
+	m.stale.lists = true
+	for i := range events {
+		if m.cluster.hear(&events[i], m.now) {
+			m.link.stale = true
+		}
+	}
+	if !m.link.loading {
+		return
+	}
+	if m.link.queue = append(m.link.queue, events...); len(m.link.queue) > maxQueued {
+		m.link.queue, m.link.stale = nil, true
+	}
+}
+
+func (m *model) load(l loaded) {
+	m.link.loading = false
+	m.link.nextLoad = m.now.Add(pace(loadPause, l.bytes, loadRate))
+	queue := m.link.queue
+	m.link.queue = nil
+	if l.err != nil {
+		m.link.stale = true
+		m.say(l.err.Error(), true)
+		return
+	}
+	m.cluster.load(l, m.now)
+	m.link.began, m.stale.lists = true, true
+	for i := range queue {
+		m.cluster.hear(&queue[i], m.now)
+	}
+}
+
+func (m *model) measured(a measured) {
+	m.link.measuring = false
+	m.link.lastRead = m.now
+	rate := quietRate
+	if len(m.link.nodes) == 0 {
+		rate = sortedRate
+	}
+	m.link.nextRead = m.now.Add(pace(m.refresh, a.bytes, rate))
+	if a.err != nil {
+		m.link.tag = ""
+		return // the stream of events says so, too
+	}
+	m.link.tag = a.tag
+	if a.same { // that does not make the readings newer: a node that has stopped to measure has the same for ever
+		return
+	}
+	m.cluster.measure(a.gpus, m.now)
+	m.cluster.moved = m.cluster.moved || m.sortsReadings()
+}
+
+// pace is how long to wait after an answer of so many bytes.
+func pace(least time.Duration, bytes, rate int) time.Duration {
+	return min(max(least, time.Duration(bytes)*time.Second/time.Duration(rate)), longest)
+}
+
+// ask returns what the daemon must be asked now.
+func (m *model) ask() (effects []any) {
+	l := &m.link
+	if !l.open {
+		return nil
+	}
+	if l.stale && !l.loading && !m.now.Before(l.nextLoad) {
+		l.stale, l.loading = false, true
+		effects = append(effects, load{})
+	}
+	if l.measuring || l.loading || !l.began {
+		return effects
+	}
+	nodes, any := m.watched()
+	if !any {
+		return effects
+	}
+	next := l.nextRead
+	if !slices.Equal(nodes, l.nodes) { // the user has gone on to others
+		l.tag = ""
+		next = l.lastRead.Add(min(m.refresh, time.Second))
+	}
+	if m.now.Before(next) {
+		return effects
+	}
+	l.nodes, l.measuring = nodes, true
+	return append(effects, measure{nodes, l.tag})
+}
+
+// watched returns the nodes whose GPUs are to be measured: those on the screen, or none for all. any says that there are some.
+func (m *model) watched() (nodes []job.Peer, any bool) {
+	if len(m.cluster.gpus) == 0 || m.width == 0 && m.height == 0 {
+		return nil, false
+	}
+	if m.only != "" {
+		return []job.Peer{m.only}, true
+	}
+	if len(m.cluster.gpus) <= fewGPUs || m.sortsReadings() {
+		return nil, true
+	}
+	first, rows := m.wishes[m.upper].first, m.split().upper
+	for i := first; i < min(first+rows, m.lists.len(m.upper)) && len(nodes) < mostNodes; i++ {
+		var n *node
+		if m.upper == ofNodes {
+			n = m.lists.nodes[i]
+		} else {
+			n = m.lists.gpus[i].node
+		}
+		if len(n.gpus) > 0 && !slices.Contains(nodes, n.id) {
+			nodes = append(nodes, n.id)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes, len(nodes) > 0
+}
+
+// sortsReadings reports whether the order of the upper list is by what is measured.
+func (m *model) sortsReadings() bool {
+	order := m.wishes[m.upper].order
+	if m.upper == ofNodes {
+		return slices.ContainsFunc(nodeColumns(), func(c column[*node]) bool { return c.all && c.head == order })
+	}
+	return slices.ContainsFunc(gpuColumns(m.cluster), func(c column[*device]) bool { return c.all && c.head == order })
+}
+
+// rebuild makes the lists anew. The selected rows stay selected.
+func (m *model) rebuild() {
+	c := m.cluster
+	if m.stale.wish || c.moved || c.anew {
+		m.lists.hosts(c, m.only, &m.wishes, m.now)
+	}
+	m.lists.work(c, m.only, &m.wishes[ofTasks], m.stale.wish || c.anew, m.now)
+	m.totals = c.totals(m.now)
+	c.moved, c.anew, m.stale.lists, m.stale.wish = false, false, false, false
+	for k := range m.wishes {
+		w, n := &m.wishes[k], m.lists.len(kind(k))
+		if w.at != "" && m.lists.key(kind(k), w.row) != w.at {
+			for i := range n {
+				if m.lists.key(kind(k), i) == w.at {
+					w.row = i
+					break
+				}
+			}
+		}
+		m.move(kind(k), 0)
+	}
+}
+
+// move moves the selection of a list, and the part of it that is on the screen.
+func (m *model) move(k kind, by int) {
+	w, n := &m.wishes[k], m.lists.len(k)
+	w.row = max(min(w.row+by, n-1), 0)
+	if by != 0 || w.at != "" {
+		w.at = m.lists.key(k, w.row)
+	}
+	s := m.split()
+	rows := s.upper
+	if k == ofTasks {
+		rows = s.tasks
+	}
+	if w.row < w.first {
+		w.first = w.row
+	}
+	if rows > 0 && w.row >= w.first+rows {
+		w.first = w.row - rows + 1
+	}
+	w.first = max(min(w.first, n-rows), 0)
+}

@@ -1,0 +1,328 @@
+package top
+
+// The model: what it asks for, and what keys do.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+)
+
+func asked[T any](effects []any) (all []T) {
+	for _, e := range effects {
+		if x, ok := e.(T); ok {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// The daemon's silence is told, and the view comes back by itself.
+func TestDaemonGone(t *testing.T) {
+	m := shown(sim(), 80, 24)
+	m.update(silenced{"no daemon answers on /run/s: start one with `muster daemon`"}, noon)
+	for i := range 30 {
+		if e := m.update(ticked{}, noon.Add(time.Duration(i)*time.Second)); len(e) > 0 {
+			t.Fatalf("asks a daemon that is gone for %v", e)
+		}
+	}
+	m.update(silenced{"still gone"}, noon.Add(40*time.Second))
+	if f := m.frame(bare); !strings.Contains(f, "no news for 40s: still gone") || !strings.Contains(f, "sim1") {
+		t.Errorf("the frame is\n%s", f)
+	}
+	if e := m.update(opened{}, noon.Add(time.Minute)); len(asked[load](e)) != 1 {
+		t.Errorf("back, and asks for %v", e)
+	}
+	if f := m.frame(bare); strings.Contains(f, "no news") {
+		t.Errorf("the frame is\n%s", f)
+	}
+}
+
+// Readings that stop to come say how old they are, and no longer count.
+func TestOldReadings(t *testing.T) {
+	m := shown(sim(), 80, 24)
+	keys(m, noon, "g")
+	m.update(ticked{}, noon.Add(time.Minute))
+	if f := m.frame(bare); strings.Count(f, "read 1m00s ago") < 5 || strings.Contains(f, "util") {
+		t.Errorf("the frame is\n%s", f)
+	}
+}
+
+// What a member has told while it could not be followed is listed again, but no faster than the listing is large.
+func TestLoadsAgain(t *testing.T) {
+	m := shown(sim(), 80, 24)
+	open := changes{[]api.Event{{Kind: api.EventOpen, NodeID: peer(1)}}}
+	loads := 0
+	for i := range 100 {
+		now := noon.Add(time.Duration(i) * 100 * time.Millisecond)
+		for range asked[load](m.update(open, now)) {
+			loads++
+			l := feed{sim()}.load(context.Background())
+			l.bytes = 5 * loadRate
+			m.update(l, now)
+		}
+	}
+	if loads < 2 || loads > 4 {
+		t.Errorf("%d listings in 10 s, each of which is worth 5 s", loads)
+	}
+}
+
+// An event that comes while everything is listed is newer than the listing.
+func TestEventsDuringLoad(t *testing.T) {
+	f := sim()
+	m := shown(f, 80, 24)
+	e := m.update(changes{[]api.Event{{Kind: api.EventGap}}}, noon.Add(time.Minute))
+	if len(asked[load](e)) != 1 {
+		t.Fatalf("asks for %v", e)
+	}
+	ended := running(1, "train", "amy", 0, 0, 1)
+	ended.State, ended.Tasks[0].State = job.Failed, job.Failed
+	m.update(changes{[]api.Event{{Kind: api.EventJob, ID: idOf(1), Job: &ended}}}, noon.Add(61*time.Second))
+	m.update(feed{f}.load(context.Background()), noon.Add(62*time.Second)) // it still has the job running
+	if s := m.cluster.jobs[idOf(1)].state; s != job.Failed {
+		t.Errorf("the job is %s", s)
+	}
+	m.update(ticked{}, noon.Add(3*time.Minute))
+	if m.cluster.jobs[idOf(1)] != nil {
+		t.Error("a job that ended two minutes ago is still shown")
+	}
+}
+
+// Only the GPUs on the screen are measured, and at a rate that does not depend on the size of the cluster.
+func TestMeasuresWhatIsShown(t *testing.T) {
+	f := large(500, 8, 0)
+	m := shown(f, 80, 24)
+	var bytes int
+	var widest int
+	for i := range 600 {
+		now := noon.Add(time.Duration(i) * time.Second)
+		for _, x := range asked[measure](m.update(ticked{}, now)) {
+			n := len(x.nodes) * 8
+			widest = max(widest, n)
+			bytes += n * 230
+			m.update(measured{gpus: f.gpus[:n], bytes: n * 230, tag: "t"}, now)
+		}
+	}
+	if rate := bytes / 600; rate == 0 || rate > quietRate || widest > 8*24 {
+		t.Errorf("%d bytes a second of readings, of up to %d GPUs at a time", rate, widest)
+	}
+	m.link.measuring = false
+	if x := asked[measure](keys(m, noon, "tab", "s", "s", "s", "s", "tab")); len(x) > 0 {
+		t.Errorf("asks for %v at once after the last answer", x)
+	}
+	if x := asked[measure](m.update(ticked{}, noon.Add(2*time.Hour))); m.wishes[ofNodes].order != "UTIL" || len(x) != 1 || len(x[0].nodes) != 0 {
+		t.Errorf("sorted by %s, and asks for %v", m.wishes[ofNodes].order, x)
+	}
+}
+
+// large is a cluster of many nodes.
+func large(nodes, gpus, jobs int) *fake {
+	f := &fake{}
+	one := sim().nodes[0]
+	for n := range nodes {
+		d := one
+		d.ID, d.Name = peer(n), fmt.Sprintf("n%03d", n)
+		f.nodes = append(f.nodes, d)
+		for i := range gpus {
+			g := simGPU(0, i)
+			g.NodeID, g.UUID = d.ID, fmt.Sprintf("GPU-sim-%d-%d", n, i)
+			f.gpus = append(f.gpus, g)
+		}
+	}
+	for n := range jobs {
+		f.jobs = append(f.jobs, running(n, "train", "amy", n%max(nodes, 1), 0))
+	}
+	return f
+}
+
+// A row stays selected when others come and go, and the order is that of the column.
+func TestSelectionAndOrder(t *testing.T) {
+	f := sim()
+	m := shown(f, 120, 40)
+	keys(m, noon, "down")
+	at := m.wishes[ofTasks].at
+	more := running(9, "new", "dan", 0, 0)
+	m.update(changes{[]api.Event{{Kind: api.EventJob, ID: more.ID, Job: &more}}}, noon)
+	more.SubmittedAt = noon
+	m.update(changes{[]api.Event{{Kind: api.EventJob, ID: more.ID, Job: &more}}}, noon)
+	if w := m.wishes[ofTasks]; w.at != at || m.lists.tasks[w.row].label() != at || len(m.lists.tasks) != 5 {
+		t.Errorf("selected was %s, is %s", at, m.lists.tasks[w.row].label())
+	}
+	users := func() (all []string) {
+		for _, x := range m.lists.tasks {
+			all = append(all, x.user)
+		}
+		return all
+	}
+	keys(m, noon, "s", "s")
+	if got := users(); m.wishes[ofTasks].order != "USER" || !slices.IsSorted(got) {
+		t.Errorf("sorted by %s: %v", m.wishes[ofTasks].order, got)
+	}
+	keys(m, noon, "r")
+	got := users()
+	slices.Reverse(got)
+	if !slices.IsSorted(got) {
+		t.Errorf("reversed: %v", users())
+	}
+	keys(m, noon, "S", "S")
+	if m.wishes[ofTasks].order != "" {
+		t.Errorf("sorted by %s", m.wishes[ofTasks].order)
+	}
+}
+
+func TestFilterAndNode(t *testing.T) {
+	m := shown(sim(), 120, 40)
+	keys(m, noon, "/", "s", "w", "e", "e", "enter")
+	if len(m.lists.tasks) != 1 || m.lists.tasks[0].name != "sweep" {
+		t.Errorf("filtered: %d tasks", len(m.lists.tasks))
+	}
+	keys(m, noon, "esc", "tab", "down", "enter") // only sim2
+	if m.only != peer(1) || len(m.lists.nodes) != 1 || len(m.lists.tasks) != 2 {
+		t.Errorf("only %s: %d nodes, %d tasks", m.only, len(m.lists.nodes), len(m.lists.tasks))
+	}
+	keys(m, noon, "esc")
+	if m.only != "" || len(m.lists.nodes) != 3 {
+		t.Errorf("all: %d nodes", len(m.lists.nodes))
+	}
+	fixed := newModel(peer(1), time.Second)
+	fixed.update(sized{120, 40}, noon)
+	fixed.update(feed{sim()}.load(context.Background()), noon)
+	keys(fixed, noon, "tab", "enter", "esc")
+	if fixed.only != peer(1) || len(fixed.lists.nodes) != 1 {
+		t.Error("--node was undone")
+	}
+}
+
+// A cancellation asks first, says what it ends, and only y confirms it.
+func TestCancel(t *testing.T) {
+	gang := running(5, "gang", "amy", 0, 0)
+	gang.Nodes, gang.TaskCount, gang.Counts = 2, 2, map[job.State]int{job.Running: 2}
+	gang.Tasks = append(gang.Tasks, gang.Tasks[0])
+	gang.Tasks[1].Task, gang.Tasks[1].Node = 1, "sim2"
+	pair := waiting(6, "pair", "amy")
+	pair.TaskCount, pair.Array, pair.Counts = 2, "0-1", map[job.State]int{job.Pending: 2}
+	pair.Tasks = append(pair.Tasks, pair.Tasks[0])
+	pair.Tasks[1].Task = 1
+	for _, c := range []struct {
+		of   api.Job
+		key  string
+		says string
+		want []cancel
+	}{
+		{running(1, "train", "amy", 0, 0, 1), "c", "(train of amy): ends 1 task on sim1?", []cancel{{idOf(1), whole, string(idOf(1))}}},
+		{gang, "c", "(gang of amy): ends 2 tasks on sim1, sim2?", []cancel{{idOf(5), whole, string(idOf(5))}}},
+		{array(4, "grid", "cat"), "c", "(grid of cat): ends 12 tasks, drops 900 tasks before the start?", []cancel{{idOf(4), whole, string(idOf(4))}}},
+		{pair, "c", "(pair of amy), which waits?", []cancel{{idOf(6), 0, string(idOf(6)) + ".0"}}},
+		{pair, "C", "(pair of amy): drops 2 tasks before the start?", []cancel{{idOf(6), whole, string(idOf(6))}}},
+	} {
+		f := sim()
+		f.jobs = []api.Job{c.of}
+		for _, reply := range []string{"y", "n", "enter", "esc", "q"} {
+			m := shown(f, 200, 60)
+			keys(m, noon, c.key)
+			if frame := m.frame(bare); !strings.Contains(frame, c.says) {
+				t.Errorf("%s: no %q in\n%s", c.of.Name, c.says, frame)
+			}
+			got, want := asked[cancel](keys(m, noon, reply)), c.want
+			if reply != "y" {
+				want = nil
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s, %s: %v, want %v", c.of.Name, reply, got, want)
+			}
+		}
+		f.ended = nil
+		for _, x := range c.want {
+			if said := (feed{f}).cancel(context.Background(), x); said.failed || len(f.ended) != 1 || (len(f.ended[0].Tasks) == 0) != (x.task == whole) {
+				t.Errorf("%s: %v, %v", c.of.Name, said, f.ended)
+			}
+		}
+	}
+}
+
+func TestVerbs(t *testing.T) {
+	id := string(idOf(2))
+	f := sim()
+	f.jobs = f.jobs[1:2]
+	for key, want := range map[string]string{"w": "why " + id, "l": "logs -f " + id, "enter": "show " + id} {
+		m := shown(f, 80, 24)
+		if got := asked[verb](keys(m, noon, key)); len(got) != 1 || strings.Join(got[0].args, " ") != want {
+			t.Errorf("%s: %v, want %s", key, got, want)
+		}
+	}
+	m := shown(f, 80, 24)
+	got := asked[verb](keys(m, noon, "e", "ctrl+u", "l", "s", "space", "enter"))
+	if want := []string{"exec", "-it", id, "--", "sh", "-c", "ls"}; len(got) != 1 || !slices.Equal(got[0].args, want) {
+		t.Errorf("exec: %v", got)
+	}
+	if e := keys(shown(sim(), 80, 24), noon, "down", "down", "down", "e"); len(asked[verb](e)) > 0 {
+		t.Errorf("a command in a waiting task: %v", e)
+	}
+	if e := keys(m, noon, "q"); len(asked[quit](e)) != 1 {
+		t.Errorf("q: %v", e)
+	}
+	m.update(pasted{"cyq"}, noon)
+	if m.prompt != nil {
+		t.Error("pasted text is a command")
+	}
+}
+
+// Events come in batches, and a stream that breaks is opened again.
+func TestFeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		f := sim()
+		f.events = make(chan api.Event)
+		var got []any
+		done := make(chan struct{})
+		go func() { defer close(done); feed{f}.follow(ctx, func(m any) { got = append(got, m) }) }()
+		for range 100 {
+			f.events <- api.Event{Kind: api.EventGone, ID: idOf(1)}
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := len(got); n > 3 {
+			t.Errorf("%d messages for 100 events at once", n)
+		}
+		if _, ok := got[0].(opened); !ok {
+			t.Errorf("the first message is %v", got[0])
+		}
+		end()
+		<-done
+
+		ctx, end = context.WithCancel(t.Context())
+		got, f.broken = nil, errors.New("gone")
+		done = make(chan struct{})
+		go func() { defer close(done); feed{f}.follow(ctx, func(m any) { got = append(got, m) }) }()
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n := len(got); n < 9 || n > 11 || got[0] != any(silenced{"gone"}) {
+			t.Errorf("%d tries in 10 s: %v", n, got[0])
+		}
+		end()
+		<-done
+	})
+}
+
+// A large cluster costs little: only what is on the screen is drawn.
+func BenchmarkLarge(b *testing.B) {
+	m := shown(large(500, 8, 10_000), 200, 60)
+	b.ReportAllocs()
+	now := noon
+	for b.Loop() {
+		now = now.Add(time.Second)
+		j := running(77, "train", "amy", 3, 0)
+		m.update(changes{[]api.Event{{Kind: api.EventJob, ID: j.ID, Job: &j}}}, now)
+		m.update(ticked{}, now)
+		_ = m.frame(colours)
+	}
+}

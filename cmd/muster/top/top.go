@@ -1,0 +1,86 @@
+// Package top draws a live view of the cluster on a terminal: nodes, GPUs and tasks.
+//
+// A daemon keeps one picture of the cluster while somebody looks. top lists it once, follows its events, and asks from
+// time to time for the readings of the GPUs that are on the screen, since readings are no events.
+//
+// The model decides everything: it is a function of messages and the time, and returns what is to be asked or done. The
+// feed asks the daemon, and the screen is bubbletea's.
+package top
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"os/exec"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+)
+
+// Daemon is what top asks of a daemon.
+type Daemon interface {
+	Events(ctx context.Context, f api.EventFilter) iter.Seq2[api.Event, error]
+	ListNodes(ctx context.Context, f api.ListFilter) (api.Listed[api.Node], error)
+	ListGPUs(ctx context.Context, f api.ListFilter) (api.Listed[api.GPU], error)
+	JobPages(ctx context.Context, f api.JobFilter) iter.Seq2[api.Listing[api.Job], error]
+	Cancel(ctx context.Context, id job.ID, x api.Change) (api.Job, error)
+}
+
+// Config says what is shown, and where.
+type Config struct {
+	Daemon  Daemon
+	Node    job.Peer      // only this node; empty: all
+	Refresh time.Duration // how often the screen follows, and readings are asked for
+	Colours bool
+	Verb    func(args []string) *exec.Cmd // another verb of this program
+}
+
+// frames is how often the terminal is written to at most, a second.
+const frames = 10
+
+// Run shows the view on a terminal until the user leaves it or ctx ends.
+func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	f := feed{cfg.Daemon}
+	p := tea.NewProgram(&screen{ctx: ctx, cfg: cfg, feed: f, model: newModel(cfg.Node, cfg.Refresh)},
+		tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithFPS(frames))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.follow(ctx, func(msg any) { p.Send(msg) })
+	}()
+	_, err := p.Run()
+	end()
+	<-ended
+	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil && !errors.Is(err, tea.ErrProgramPanic) {
+		return nil
+	}
+	return err
+}
+
+// Once returns a frame with all rows, at most so wide. With 0 no cell is cut, and there is nothing but text.
+func Once(ctx context.Context, cfg Config, width int) (string, error) {
+	l := feed{cfg.Daemon}.load(ctx)
+	if l.err != nil {
+		return "", l.err
+	}
+	now := time.Now()
+	m := newModel(cfg.Node, cfg.Refresh)
+	m.link.loading = true
+	m.update(l, now)
+	m.update(sized{width, 0}, now)
+	m.focus = kinds // no row is selected
+	p := bare
+	switch {
+	case width > 0 && cfg.Colours:
+		p = colours
+	case width > 0:
+		p = attribute
+	}
+	return m.frame(p) + "\n", nil
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// The verb adds up by job, user, project or day. What is not known is a dash in a table and empty in CSV, not 0.
+func TestUsage(t *testing.T) {
+	row := func(id, user string) string {
+		return `{"schema":"muster.job/v1","id":"` + id + `","user":"` + user + `","state":"SUCCEEDED","submitted_at":"2126-01-02T03:04:05Z","started_at":"2126-01-02T03:04:05Z","task_count":1,"tasks":[]}`
+	}
+	sums := func(id, user, project, more string) http.HandlerFunc {
+		return answer(http.StatusOK, `{"job":"`+id+`","name":"n","user":"`+user+`","project":"`+project+`","state":"SUCCEEDED","ended_at":"2126-01-02T12:00:00Z","tasks":1,"cpu_seconds_held":7200`+more+`}`)
+	}
+	const one, two, three, waits = "7f3k2aaaaa-7f3k2aaaaaaa", "7f3k2bbbbb-7f3k2aaaaaaa", "7f3k2ccccc-7f3k2aaaaaaa", "7f3k2ddddd-7f3k2aaaaaaa"
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs": answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":["cat"],"items":[`+row(one, "amy")+","+row(two, "ben")+","+row(three, "amy")+
+			`,{"id":"`+waits+`","user":"amy","state":"PENDING","submitted_at":"2126-01-02T03:04:05Z","started_at":null,"tasks":[]}]}`),
+		"GET /v1/jobs/" + one + "/usage":   sums(one, "amy", "vision", `,"measured":1,"cpu_seconds":1800,"cpu_seconds_known":7200,"memory_peak":1073741824`),
+		"GET /v1/jobs/" + two + "/usage":   sums(two, "ben", "", ""),
+		"GET /v1/jobs/" + three + "/usage": sums(three, "amy", "", `,"measured":1,"cpu_seconds":7200,"cpu_seconds_known":7200,"memory_peak":1024`),
+	})
+	for line, want := range map[string]string{
+		"usage --csv -o job,owner,cpu-hours,cpu,memory,gpu":          "job,owner,cpu-hours,cpu,memory,gpu\n" + one + ",amy,2.00,25.0%,1.0GiB,\n" + two + ",ben,2.00,,,\n" + three + ",amy,2.00,100.0%,1.0KiB,\n",
+		"usage --by user -o user,jobs,cpu-hours,cpu,memory":          "USER  JOBS  CPU-H  CPU    MEMORY\namy   2     4.00   62.5%  1.0GiB\nben   1     2.00   -      -\n",
+		"usage --by project -o project,jobs":                         "PROJECT  JOBS\n-        2\nvision   1\n",
+		"usage --project vision -q":                                  one + "\n",
+		"usage --by user --csv --sort -cpu-hours -n 1 -o user,tasks": "user,tasks\namy,2\n",
+	} {
+		r := f.muster(strings.Fields(line)...)
+		if r.code != 0 || r.stdout != want || !strings.Contains(r.err, "cat") && !strings.Contains(line, "-q") {
+			t.Errorf("%s: exit %d\n%swant\n%s%s", line, r.code, r.stdout, want, r.err)
+		}
+	}
+	for line, want := range map[string]string{"usage --by node": "--by", "usage --csv --json": "--csv", "usage --me --user amy": "--me", "usage x": "argument"} {
+		if r := f.muster(strings.Fields(line)...); r.code != 2 || !strings.Contains(r.err, want) {
+			t.Errorf("%s: exit %d: %s", line, r.code, r.err)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+//go:build e2e
+
+package e2e
+
+// What tasks and nodes use: measured by a real daemon, and still told when the node is gone.
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/musterhq/muster/api"
+)
+
+// get returns the document at a path of the daemon's API.
+func get[T any](d *daemon, path string) (doc T) {
+	d.t.Helper()
+	client := d.http()
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("http://muster" + path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode == 200 {
+		err = json.Unmarshal(text, &doc)
+	}
+	if err != nil || resp.StatusCode != 200 {
+		d.t.Fatalf("GET %s: %s: %v\n%s", path, resp.Status, err, text)
+	}
+	return doc
+}
+
+// burn uses CPU time, 100 MB of memory and the disk for some seconds. The memory is that of a child of the task.
+const burn = `dd if=/dev/zero of=$MUSTER_SCRATCH/x bs=1M count=8 conv=fsync 2>/dev/null
+head -c 100000000 /dev/zero | tr '\0' x | sh -c 'v=$(cat); end=$(($(date +%s)+14)); while [ $(date +%s) -lt $end ]; do :; done; echo ${#v}'`
+
+// TestUsageOfATask checks the figures of a task that computes for some seconds: while it runs at another daemon, and after
+// its end, when its node is gone.
+func TestUsageOfATask(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "2").start()
+	ben := newDaemon(t, "ben", "--gpus", "sim:1xH100-80GB", "--cpus", "4").start(amy.invite().flags()...)
+	amy.untilNodes(2)
+	id := amy.ok("submit", "-G", "1", "-c", "2", "--mem", "1GiB", "--", "sh", "-c", burn)
+	amy.untilState(id, "RUNNING")
+	path := "/v1/jobs/" + id + "/tasks/0/usage"
+	now := until(amy, "usage of "+id, "measured twice", func() api.TaskUsage { return get[api.TaskUsage](amy, path) }, func(u api.TaskUsage) bool {
+		return u.Used != nil && u.Used.Samples >= 2
+	})
+	plausible(t, "while it runs", now.Used)
+	if now.Node != "ben" || now.Recent == nil || len(now.Recent.At) < 2 || now.Life == nil || len(now.Life.At) > 120 {
+		t.Errorf("while it runs: %+v", now)
+	}
+	node := get[api.NodeUsage](amy, "/v1/nodes/ben/usage")
+	if n := len(node.Host.CPUs); n < 2 || node.Host.CPUs[n-1] == nil || *node.Host.CPUs[n-1] <= 0 || len(node.Host.Memory) != n || len(node.GPUs) != 1 {
+		t.Errorf("ben: %+v", node)
+	}
+	amy.untilState(id, "SUCCEEDED")
+	ben.kill()
+	done := get[api.TaskUsage](amy, path)
+	plausible(t, "after its end", done.Used)
+	if *done.Used.CPUSeconds < *now.Used.CPUSeconds {
+		t.Errorf("CPU time fell from %g s to %g s", *now.Used.CPUSeconds, *done.Used.CPUSeconds)
+	}
+	doc := amy.show(id)
+	if ran := doc.Tasks[0].EndedAt.Sub(*doc.Tasks[0].StartedAt).Seconds(); *done.Used.CPUSeconds > 2.5*ran {
+		t.Errorf("%g s of CPU time in %g s", *done.Used.CPUSeconds, ran)
+	}
+	if shown := amy.ok("show", id); !containsAll(shown, []string{"used", "cpu ", "cpus of 2 (", "memory ", " at most of 1GiB (", "written", "gpu 0% busy"}) {
+		t.Errorf("show:\n%s", shown)
+	}
+	short := amy.ok("submit", "-W", "--", "true")
+	if u := get[api.TaskUsage](amy, "/v1/jobs/"+short+"/tasks/0/usage"); u.Used != nil || strings.Contains(amy.ok("show", short), "used ") {
+		t.Errorf("a task of no time has used %+v", u.Used)
+	}
+}
+
+// plausible checks the figures of burn. A busy host gives it less CPU time than it takes.
+func plausible(t *testing.T, when string, u *api.Used) {
+	t.Helper()
+	if u == nil {
+		t.Fatalf("%s: nothing is known", when)
+	}
+	if u.CPUSeconds == nil || *u.CPUSeconds < 0.5 || *u.CPUSeconds > 60 {
+		t.Errorf("%s: CPU time %v", when, text(u.CPUSeconds))
+	}
+	if u.MemoryPeak == nil || *u.MemoryPeak < 100e6 || *u.MemoryPeak > 1<<30 {
+		t.Errorf("%s: memory %v", when, text(u.MemoryPeak))
+	}
+	if u.PIDsPeak == nil || *u.PIDsPeak < 2 || *u.PIDsPeak > 20 {
+		t.Errorf("%s: processes %v", when, text(u.PIDsPeak))
+	}
+	if u.WrittenBytes == nil || *u.WrittenBytes < 8<<20 {
+		t.Errorf("%s: written %v", when, text(u.WrittenBytes))
+	}
+	if u.GPU == nil || *u.GPU != 0 || u.Power == nil || *u.Power <= 0 {
+		t.Errorf("%s: GPU %v, power %v", when, text(u.GPU), text(u.Power))
+	}
+}
+
+func text(x *float64) any {
+	if x == nil {
+		return "unknown"
+	}
+	return *x
+}

@@ -1,0 +1,39 @@
+package nvml
+
+// Grant: what a task gets with its GPUs, or with its share of one.
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/gpu/nvidia"
+	"github.com/musterhq/muster/job"
+)
+
+const mebibyte = 1 << 20
+
+// sharedMemory is what clients of MPS and its server share besides the pipe directory. A container has another one.
+const sharedMemory = "/dev/shm"
+
+// Grant returns what a task with these devices gets. On a host where MPS runs, MPS limits a task to its share of a GPU.
+// Elsewhere shares are not enforced.
+func (d *Driver) Grant(devices []gpu.Device, need job.Resources) gpu.Grant {
+	g := nvidia.Grant(d.root, devices)
+	if len(devices) != 1 || devices[0].Simulated || devices[0].Parent != "" {
+		return g
+	}
+	milli, memory, ok := gpu.ShareOf(need, devices[0])
+	pipe := mpsPipe()
+	if !ok || pipe == "" {
+		return g
+	}
+	maps.Copy(g.Env, map[string]string{ // the task sees its only device as number 0
+		"CUDA_MPS_PIPE_DIRECTORY":           pipe,
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": strconv.Itoa(max(1, milli*100/gpu.Whole)),
+		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT":  fmt.Sprintf("0=%dM", max(1, memory/mebibyte)),
+	})
+	g.Engine.Mounts = []string{pipe, sharedMemory}
+	return g
+}

@@ -1,0 +1,95 @@
+// Package metrics says what a daemon measures, in the format of Prometheus. A Sample is what is known at the time of a
+// scrape, and its series are made from it each time: what has ended has no series any more, and what is unknown has none.
+//
+// Labels are bounded. A series names a GPU of this host, a state, or a result; only those of tasks that run here name a job,
+// a task and its user, and their number is bounded. A scrape is of one daemon, so no series names a node. See docs/adr,
+// ADR 138.
+package metrics
+
+import (
+	"runtime/debug"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// NewRegistry returns a registry with the metrics of the process and of the Go runtime, and with the version of muster.
+func NewRegistry(version string) *prometheus.Registry {
+	revision, goVersion := "", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		goVersion = info.GoVersion
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = s.Value
+			}
+		}
+	}
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		constant{prometheus.MustNewConstMetric(buildInfo, prometheus.GaugeValue, 1, version, revision, goVersion)},
+	)
+	return reg
+}
+
+var buildInfo = describe("muster_build_info", "The program: its value is 1.", "version", "revision", "goversion")
+
+// constant is a collector of one metric.
+type constant struct{ prometheus.Metric }
+
+// Describe implements prometheus.Collector.
+func (c constant) Describe(ch chan<- *prometheus.Desc) { ch <- c.Desc() }
+
+// Collect implements prometheus.Collector.
+func (c constant) Collect(ch chan<- prometheus.Metric) { ch <- c.Metric }
+
+// NewJournalSeconds returns the histogram of the times that the journal takes to commit.
+func NewJournalSeconds() prometheus.Histogram { //nolint:ireturn // the type that prometheus has
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "muster_journal_commit_seconds", Help: "Time from the proposal of records about jobs until they are on disk and count.",
+		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
+	})
+}
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// sink takes the metrics of a scrape.
+type sink chan<- prometheus.Metric
+
+func (s sink) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, valid(labels)...)
+}
+
+func (s sink) counter(d *prometheus.Desc, v float64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, valid(labels)...)
+}
+
+func (s sink) histogram(d *prometheus.Desc, h Histogram) {
+	buckets, n := make(map[float64]uint64, len(h.Bounds)), uint64(0)
+	for i, bound := range h.Bounds {
+		n += h.Counts[i]
+		buckets[bound] = n
+	}
+	if len(h.Counts) > len(h.Bounds) {
+		n += h.Counts[len(h.Bounds)]
+	}
+	s <- prometheus.MustNewConstHistogram(d, n, h.Sum, buckets)
+}
+
+// valid replaces what is no UTF-8: Prometheus refuses a whole scrape for it.
+func valid(labels []string) []string {
+	for i, l := range labels {
+		labels[i] = strings.ToValidUTF8(l, "\uFFFD")
+	}
+	return labels
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

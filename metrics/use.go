@@ -1,0 +1,75 @@
+package metrics
+
+// The series of what tasks and the host use, as far as it is measured.
+
+import (
+	"math"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/musterhq/muster/job"
+)
+
+// Use is the newest sample of what is used.
+type Use struct {
+	Host  HostUse
+	Tasks map[job.Attempt]TaskUse
+}
+
+// HostUse is what the host uses, with all that is no task. NaN is not known.
+type HostUse struct {
+	CPUs           float64 // in use
+	Memory         float64 // bytes
+	Read, Written  float64 // bytes per second, from and to disks
+	Received, Sent float64 // bytes per second, from and to the network
+}
+
+// UnknownHost is a HostUse of which nothing is known.
+var UnknownHost = HostUse{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
+
+// TaskUse is what a task uses. NaN is not known.
+type TaskUse struct {
+	CPUSeconds    float64 // in all
+	Memory        float64 // bytes
+	Read, Written float64 // bytes in all, from and to disks
+	Processes     float64 // and threads
+}
+
+var (
+	nodeCPUsUsed   = describe("muster_node_cpus_used", "CPUs in use on the node, by tasks and by all else.")
+	nodeMemoryUsed = describe("muster_node_memory_used_bytes", "Memory in use on the node, by tasks and by all else.")
+	nodeRead       = describe("muster_node_disk_read_bytes_per_second", "Bytes that the node reads from its disks.")
+	nodeWritten    = describe("muster_node_disk_written_bytes_per_second", "Bytes that the node writes to its disks.")
+	nodeReceived   = describe("muster_node_network_received_bytes_per_second", "Bytes that the node receives from the network.")
+	nodeSent       = describe("muster_node_network_sent_bytes_per_second", "Bytes that the node sends to the network.")
+
+	taskCPUSeconds = describe("muster_task_cpu_seconds_total", "CPU time of the task.", "job", "task", "user")
+	taskMemoryUsed = describe("muster_task_memory_used_bytes", "Memory that the task uses, without the file cache that the kernel can drop.", "job", "task", "user")
+	taskRead       = describe("muster_task_disk_read_bytes_total", "Bytes that the task has read from disks.", "job", "task", "user")
+	taskWritten    = describe("muster_task_disk_written_bytes_total", "Bytes that the task has written to disks.", "job", "task", "user")
+	taskProcesses  = describe("muster_task_processes", "Processes and threads of the task.", "job", "task", "user")
+)
+
+func (u *HostUse) collect(to sink) {
+	to.known(nodeCPUsUsed, prometheus.GaugeValue, u.CPUs)
+	to.known(nodeMemoryUsed, prometheus.GaugeValue, u.Memory)
+	to.known(nodeRead, prometheus.GaugeValue, u.Read)
+	to.known(nodeWritten, prometheus.GaugeValue, u.Written)
+	to.known(nodeReceived, prometheus.GaugeValue, u.Received)
+	to.known(nodeSent, prometheus.GaugeValue, u.Sent)
+}
+
+func (u *TaskUse) collect(to sink, labels ...string) {
+	to.known(taskCPUSeconds, prometheus.CounterValue, u.CPUSeconds, labels...)
+	to.known(taskMemoryUsed, prometheus.GaugeValue, u.Memory, labels...)
+	to.known(taskRead, prometheus.CounterValue, u.Read, labels...)
+	to.known(taskWritten, prometheus.CounterValue, u.Written, labels...)
+	to.known(taskProcesses, prometheus.GaugeValue, u.Processes, labels...)
+}
+
+// known sends a value unless it is not known.
+func (s sink) known(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+	if !math.IsNaN(v) {
+		s <- prometheus.MustNewConstMetric(d, kind, v, valid(labels)...)
+	}
+}

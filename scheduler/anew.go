@@ -1,0 +1,173 @@
+package scheduler
+
+// Looking anew: somebody asks to end the back-offs of waiting tasks and to look for hosts again, and is told what came of
+// it. See docs/adr, ADR 141.
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+const (
+	lookAnewFor   = 2 * time.Second // from the look to the answer; a further request waits for the next look
+	maxLookPlaced = 256             // tasks that an answer names
+	maxLookJobs   = 1024            // waiting jobs whose reason an answer has; each costs a look at all hosts
+)
+
+// Schedule asks to look anew. With a user it is about the jobs of this user only.
+type Schedule struct {
+	Token Token
+	User  string // empty: all
+}
+
+func (Schedule) event() {}
+
+// anew answers requests to look anew. There is one look at a time, so that they cost little, however many there are.
+type anew struct {
+	*turn
+	entries  *entries
+	search   *search
+	pending  *pending
+	views    *views
+	requests *requests
+
+	look *lookAnew   // nil: none is going on
+	next []*lookWish // requests that came since it began
+}
+
+type lookWish struct {
+	token Token
+	user  string
+	seen  Looked
+}
+
+// lookAnew is one look.
+type lookAnew struct{ wishes []*lookWish }
+
+func (w *lookWish) about(e *entry) bool { return w.user == "" || w.user == e.job.User }
+
+func (a *anew) ask(s Schedule) {
+	w := &lookWish{token: s.Token, user: s.User}
+	if a.look != nil {
+		a.next = append(a.next, w)
+		return
+	}
+	a.begin([]*lookWish{w})
+}
+
+// begin ends the back-offs of the jobs that the requests are about, and has their shapes tried again.
+func (a *anew) begin(wishes []*lookWish) {
+	a.look = &lookAnew{wishes}
+	for _, e := range a.waiting(wishes) {
+		n := a.endBackOffs(e)
+		for _, w := range wishes {
+			if w.about(e) {
+				w.seen.Ended += n
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.search.classes)) {
+		if k := a.search.classes[key]; k.waiting > 0 {
+			k.looking, k.turn, k.pause, k.nextAt = true, 0, findFirst, a.now
+			a.search.look(k, true)
+		}
+	}
+	a.after(lookAnewFor, a.end)
+}
+
+// waiting returns the jobs with waiting tasks that the requests are about, the oldest first.
+func (a *anew) waiting(wishes []*lookWish) (out []*entry) {
+	for _, e := range a.entries.byID {
+		counts := e.job.Counts()
+		if counts.Of(job.Pending) > 0 && slices.ContainsFunc(wishes, func(w *lookWish) bool { return w.about(e) }) {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(a.job.Seq, b.job.Seq), cmp.Compare(a.job.ID, b.job.ID))
+	})
+	return out
+}
+
+// endBackOffs ends those of the waiting tasks of a job. It returns how many tasks paused.
+func (a *anew) endBackOffs(e *entry) (n int) {
+	for _, t := range slices.Clone(e.tasks) {
+		if t.phase != idle || t.durable().State != job.Pending || !t.leads() {
+			continue
+		}
+		t.avoid, t.declines = nil, 0
+		if t.pause.until.After(a.now) {
+			t.pause.until = a.now
+			n++
+		}
+		a.pending.requeue(t)
+		if g := t.shape; t.queued && g != nil && g.parked == t {
+			a.pending.unlist(g)
+			a.pending.ready.put(g)
+		}
+	}
+	return n
+}
+
+// placed notes that a task was assigned to a host.
+func (a *anew) placed(e *entry, task int) {
+	if a.look == nil {
+		return
+	}
+	b, number := e.job.Brief(task), task
+	for _, w := range a.look.wishes {
+		if !w.about(e) {
+			continue
+		}
+		if w.seen.Tasks++; len(w.seen.Placed) < maxLookPlaced {
+			if l, err := e.job.Spec.Layout(); err == nil && l.Tasks() == e.job.Len() {
+				number = l.Number(task)
+			}
+			w.seen.Placed = append(w.seen.Placed, Placed{Job: e.job.ID, Task: number, Node: b.Node, NodeName: b.NodeName})
+		}
+	}
+}
+
+// end answers the requests of a look, and begins the next one if somebody has asked for it.
+func (a *anew) end() {
+	if a.look == nil {
+		return
+	}
+	for _, w := range a.look.wishes {
+		a.rest(w)
+		if a.requests.close(w.token) {
+			a.fx.Reply = append(a.fx.Reply, Reply{Token: w.token, Looked: &w.seen})
+		}
+	}
+	wishes := a.next
+	a.look, a.next = nil, nil
+	if len(wishes) > 0 {
+		a.begin(wishes)
+	}
+}
+
+// rest says for what the jobs wait that are left.
+func (a *anew) rest(w *lookWish) {
+	at, all := map[string]int{}, a.waiting([]*lookWish{w})
+	told := all[:min(len(all), maxLookJobs)]
+	w.seen.More = len(all) - len(told)
+	for _, e := range told {
+		why := a.views.reasonOf(e, job.Pending)
+		i, there := at[why.Word]
+		if !there {
+			i = len(w.seen.Waiting)
+			at[why.Word] = i
+			w.seen.Waiting = append(w.seen.Waiting, Waiting{Reason: why, Job: e.job.ID})
+		}
+		counts := e.job.Counts()
+		w.seen.Waiting[i].Jobs++
+		w.seen.Waiting[i].Tasks += counts.Of(job.Pending)
+	}
+}
+
+// lostLead forgets the look; whoever waits for it is told with all others.
+func (a *anew) lostLead() { a.look, a.next = nil, nil }

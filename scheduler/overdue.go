@@ -1,0 +1,96 @@
+package scheduler
+
+// Tasks that are overdue: those that have waited for longer than the cluster wants go first, whatever their priority.
+// See docs/adr, ADR 145.
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+)
+
+// overdue finds tasks that have waited for room for longer than Config.MaxWait, and has them go first.
+type overdue struct {
+	*turn
+	entries *entries
+	pending *pending
+}
+
+// overdueParts says how often tasks of one user may become overdue: once in this part of Config.MaxWait. So a user with
+// thousands of tasks that wait does not put all of them before those of others.
+const overdueParts = 64
+
+// begin arms the timer for the next look, which arms it again.
+func (od *overdue) begin() {
+	if every := od.cfg.MaxWait / overdueParts; every > 0 {
+		od.after(every, func() {
+			od.look()
+			od.begin()
+		})
+	}
+}
+
+// look has the oldest task of each user go first that waits for too long and does not go first already.
+func (od *overdue) look() {
+	if !od.lead {
+		return
+	}
+	first := map[string]*task{} // by user
+	for _, e := range od.entries.byID {
+		if od.now.Sub(e.born) < od.cfg.MaxWait {
+			continue
+		}
+		for _, t := range e.tasks {
+			x := first[e.job.User]
+			if t.overdue || x != nil && older(t, x) > 0 { // the cheap question first: there may be 100,000 jobs
+				continue
+			}
+			if t.waits() && od.waited(t) >= od.cfg.MaxWait {
+				first[e.job.User] = t
+			}
+		}
+	}
+	for _, user := range slices.Sorted(maps.Keys(first)) {
+		t := first[user]
+		t.overdue = true
+		od.pending.hurry(t)
+	}
+}
+
+// waits reports whether the task stands for its element, and misses nothing but room.
+func (t *task) waits() bool {
+	return t.leads() && !t.barred && (t.queued || t.phase == offering) && t.durable().State == job.Pending
+}
+
+// older orders tasks by age alone.
+func older(a, b *task) int {
+	return cmp.Or(a.e.born.Compare(b.e.born), cmp.Compare(a.e.job.ID, b.e.job.ID), cmp.Compare(a.index, b.index))
+}
+
+// waited returns for how long the task has waited for room since its submission, all its waits together. The time counts
+// in which it did not run, since it last waited for anything else.
+func (od *overdue) waited(t *task) time.Duration {
+	since := t.e.born
+	for _, at := range []time.Time{t.e.parents.able, t.able} {
+		if at.After(since) {
+			since = at
+		}
+	}
+	all := od.now.Sub(since)
+	if b := t.e.job.Spec.Begin; b != nil {
+		all = min(all, od.now.Round(0).Sub(*b))
+	}
+	ran, _ := had(t)
+	return all - ran
+}
+
+// released has tasks that were held wait anew.
+func released(e *entry, ranges []job.Range, now time.Time) {
+	e.parents.able = now
+	for _, t := range e.in(ranges) {
+		t.able, t.overdue = now, false
+	}
+}

@@ -1,0 +1,148 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// count returns the number of durations, and their sum.
+func (d *Durations) count() (n int, sum time.Duration) {
+	for _, c := range d.Counts {
+		n += int(c)
+	}
+	return n, d.Sum.Round(time.Second)
+}
+
+func (t *Totals) ended() (n uint64) {
+	for _, of := range t.Ended {
+		n += of
+	}
+	return n
+}
+
+// bucket returns the bound of the only duration; 0: there are others.
+func (d *Durations) bucket() float64 {
+	for i, c := range d.Counts {
+		if c == 1 && i < len(Bounds) {
+			return Bounds[i]
+		}
+	}
+	return 0
+}
+
+// A task is declined, waits for 40 s, and then runs: each of it is counted once. What the host repeats counts once, too.
+func TestTotals(t *testing.T) {
+	x := newBench(t, 1, 32)
+	x.step(Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
+	declined := x.pass(40*time.Second, job.ReasonQuota)
+	for range 100 {
+		if len(x.sent) > 0 {
+			break
+		}
+		x.now = x.core.Wake()
+		x.step()
+	}
+	waited := x.now.Sub(storyStart)
+	x.run()
+	var a job.Attempt
+	for _, e := range x.core.entries.byID {
+		a = e.tasks[0].attempt()
+	}
+	for range 5 { // the host tells again and again that it starts and runs
+		x.step(FromWorker{Peer: "w0", Msg: lease.Event{Attempt: a, Group: 7, N: 2, State: job.Starting}})
+		x.step(FromWorker{Peer: "w0", Msg: lease.Event{Attempt: a, Group: 7, N: 3, State: job.Running}})
+	}
+	end := lease.Event{Attempt: a, Group: 7, N: 9, State: job.Failed, Exit: &job.Exit{State: job.Failed, Code: 1, Started: true, Ended: x.now}}
+	for range 3 {
+		x.step(FromWorker{Peer: "w0", Msg: end})
+	}
+	got := x.core.totals.clone()
+	if declined < 1 || got.Offers[OfferDeclined] != uint64(declined) || got.Offers[OfferCommitted] != 1 {
+		t.Errorf("offers %v, of which %d were declined", got.Offers, declined)
+	}
+	if got.Ended[job.Failed] != 1 || got.ended() != 1 {
+		t.Errorf("ended: %v", got.Ended)
+	}
+	for name, d := range map[string]*Durations{"waited": &got.Queued, "started": &got.Started} {
+		if n, sum := d.count(); n != 1 || sum != waited.Round(time.Second) || d.bucket() < waited.Seconds() {
+			t.Errorf("%s: %d, %s in the bucket of %gs, want one of %s", name, n, sum, d.bucket(), waited)
+		}
+	}
+	if x.core.totals.clone().Offers[OfferCommitted] = 5; x.core.totals.Offers[OfferCommitted] != 1 {
+		t.Error("what is returned is not a copy")
+	}
+}
+
+// Each offer has one result, whatever becomes of it: in the end their sum is the number of offers that were sent.
+func TestEachOfferHasOneResult(t *testing.T) {
+	x := newBench(t, 3, 1)
+	sent := map[uint64]bool{}
+	look := func() {
+		for _, o := range x.sent {
+			if m, ok := o.Msg.(lease.Offer); ok {
+				sent[m.ID] = true
+			}
+		}
+	}
+	for i := range 8 {
+		x.step(Submit{Token: Token(i + 1), User: "amy", Spec: benchSpec(0)})
+		look()
+	}
+	for range 50 { // some are answered, some never, and the rest is taken back with their jobs
+		x.serve()
+		look()
+		if wake := x.core.Wake(); !wake.IsZero() {
+			x.now = wake
+		}
+		x.step()
+		look()
+	}
+	for _, e := range x.core.entries.byID {
+		x.step(Cancel{Token: 99, Job: e.job.ID})
+		look()
+	}
+	sum := uint64(0)
+	for _, n := range x.core.totals.Offers {
+		sum += n
+	}
+	if open := len(x.core.offers.byID); open > 0 || sum != uint64(len(sent)) || sum < 8 {
+		t.Errorf("%d offers were sent, %d are open, and %d have a result: %v", len(sent), open, sum, x.core.totals.Offers)
+	}
+}
+
+// After a restart of the daemon nothing of the time before is counted, and what goes on is not counted as new.
+func TestTotalsAfterARestart(t *testing.T) {
+	x := newBench(t, 1, 32)
+	x.keep = true
+	x.step(Submit{Token: 1, User: "amy", Spec: benchSpec(0)})
+	x.run()
+	if n, _ := x.core.totals.Started.count(); n != 1 {
+		t.Fatalf("%d starts before the restart", n)
+	}
+	saved := Saved{Applied: x.index}
+	for _, r := range x.rows {
+		if err := saved.Add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := saved.End(); err != nil {
+		t.Fatal(err)
+	}
+	var a job.Attempt
+	for _, e := range x.core.entries.byID {
+		a = e.tasks[0].attempt()
+	}
+	cfg := x.core.cfg
+	again := &bench{core: NewCore(cfg, saved, x.now.Add(time.Hour)), now: x.now.Add(time.Hour), index: x.index}
+	again.index++
+	again.step(Committed{job.Committed{Index: again.index, Epoch: job.Epoch{Term: 2}, Lead: true}})
+	again.addHosts(1, 32)
+	again.step(FromWorker{Peer: "w0", Msg: lease.Event{Attempt: a, Group: 7, N: 1, State: job.Running, Began: x.now}})
+	got := again.core.totals.clone()
+	if started, _ := got.Started.count(); started != 0 || got.ended() != 0 {
+		t.Errorf("%d starts, ended %v", started, got.Ended)
+	}
+}

@@ -1,0 +1,2 @@
+// Package usagepb is the format of a usage.Report on the wire and on disk.
+package usagepb

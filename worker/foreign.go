@@ -1,0 +1,60 @@
+package worker
+
+// Whose the memory in use on a device is: that of tasks, of programs that muster did not start, or of nobody who is
+// listed.
+// See docs/adr, ADR 130.
+
+import (
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+)
+
+// reserve is how much memory a device itself may use. If more is in use that no listed process has, all of that counts as
+// taken.
+const reserve = job.Size(1 << 30)
+
+// memoryUse is the memory in use on a device.
+type memoryUse struct {
+	tasks  bool         // a process of a task is on the device
+	pids   map[int]bool // processes of others
+	others job.Size     // used by them
+	rest   job.Size     // of nobody who is listed
+}
+
+// memoryUseOf splits what a status says. tasks says of processes whether they are those of a task. Where it does not, a
+// process that was on the device when no task held it is that of others; so is each if free says that no task holds it.
+func memoryUseOf(s gpu.Status, tasks, foreign map[int]bool, free bool) (u memoryUse) {
+	u.rest = s.MemoryUsed
+	for _, p := range s.Processes {
+		u.rest -= p.Memory
+		task, known := tasks[p.PID]
+		if !known {
+			task = !free && !foreign[p.PID]
+		}
+		if task {
+			u.tasks = true
+			continue
+		}
+		if u.pids == nil {
+			u.pids = map[int]bool{}
+		}
+		u.pids[p.PID] = true
+		u.others += p.Memory
+	}
+	u.rest = max(0, u.rest)
+	return u
+}
+
+// taken returns how much of a device others have. held is what its tasks have reserved, and before is the rest when no
+// task held it. If no process of a task is listed, its tasks have not begun, or their processes cannot be seen: then the
+// rest may be theirs.
+func (u memoryUse) taken(held, before job.Size) job.Size {
+	rest := u.rest
+	if !u.tasks {
+		rest = max(rest-held, min(rest, before))
+	}
+	if rest > reserve {
+		return u.others + rest
+	}
+	return u.others
+}

@@ -1,0 +1,191 @@
+package worker_test
+
+// Whose the memory in use on a GPU is, and when the GPUs of a drained host are let go.
+
+import (
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+const gib = job.Size(1 << 30)
+
+// lone returns a host with one GPU, which is not simulated.
+func lone(t *testing.T) (*host, lease.Session) {
+	cfg := config(1)
+	cfg.Profile.GPUs[0].Simulated = false
+	h := newHost(t, cfg)
+	s := h.meet(amy, 1)
+	h.round(using(0, nil))
+	return h, s
+}
+
+// using returns a status of the first GPU, on which programs use memory and more is in use. ours are those of tasks, the
+// others those of others; of no program it is unknown.
+func using(more job.Size, programs map[int]job.Size, ours ...int) worker.DeviceStatus {
+	s := gpu.Status{Health: gpu.Healthy, MemoryUsed: more}
+	e := worker.DeviceStatus{Tasks: map[int]bool{}}
+	for pid, memory := range programs {
+		s.MemoryUsed += memory
+		s.Processes = append(s.Processes, gpu.Process{PID: pid, Memory: memory})
+		e.Tasks[pid] = false
+	}
+	for _, pid := range ours {
+		e.Tasks[pid] = true
+	}
+	e.Devices = statusOf(s).Devices
+	return e
+}
+
+// taken returns the memory of the first GPU that is not free.
+func taken(t *testing.T, h *host) job.Size {
+	t.Helper()
+	for i, g := range h.cfg.Profile.GPUs {
+		if g.UUID != "GPU-a" {
+			continue
+		}
+		for _, f := range h.core.View().Free.GPUs {
+			if f.UUID == "GPU-a" {
+				return h.cfg.Profile.GPUs[i].Memory - f.Memory
+			}
+		}
+		return g.Memory
+	}
+	t.Fatal("no such GPU")
+	return 0
+}
+
+func wantTaken(t *testing.T, what string, h *host, want job.Size) {
+	t.Helper()
+	if got := taken(t, h); got != want {
+		t.Errorf("%s: %s of the GPU are taken, want %s", what, got, want)
+	}
+}
+
+// shareOf is a share of a GPU with this memory.
+func shareOf(memory job.Size) job.Resources {
+	need := gpus(0)
+	need.GPUShare, need.GPUMemory = 0.1, memory
+	return need
+}
+
+func TestMemoryThatNoProgramHasIsTaken(t *testing.T) {
+	h, _ := lone(t)
+	h.round(using(gib/2, nil))
+	wantTaken(t, "the driver's own", h, 0)
+	h.round(using(73*gib, map[int]job.Size{9: gib}))
+	wantTaken(t, "74 GiB in use, and one small program", h, 74*gib)
+	h.round(using(gib/2, map[int]job.Size{9: gib}))
+	wantTaken(t, "the small program", h, gib)
+}
+
+// A program of somebody else that begins while a task runs is seen at once, and is nobody's to wait for.
+func TestProgramThatBeginsBesideATask(t *testing.T) {
+	h, s := lone(t)
+	h.round(using(gib/2, nil))
+	a := attempt(1, 1)
+	task := h.run(amy, 1, a, s, shareOf(20*gib))
+	if task.Devices[0] != "GPU-a" {
+		t.Fatalf("on %v", task.Devices)
+	}
+	h.round(using(gib/2, map[int]job.Size{43: 10 * gib}, 43))
+	wantTaken(t, "the task", h, 20*gib)
+	h.round(using(gib/2, map[int]job.Size{43: 10 * gib, 9: 30 * gib}, 43))
+	wantTaken(t, "the task and a program", h, 50*gib)
+	h.round(exited(a, 0))
+	h.round(using(gib/2, map[int]job.Size{44: gib, 9: 30 * gib}, 44)) // a fork of the task
+	if v := h.core.View(); len(v.Holders["GPU-a"]) != 1 {
+		t.Error("released though a process of the task is there")
+	}
+	h.round(using(gib/2, map[int]job.Size{9: 30 * gib}))
+	if v := h.core.View(); len(v.Holders["GPU-a"]) != 0 || len(v.Quarantined) != 0 {
+		t.Errorf("not released: the program is not the task's: %+v", v)
+	}
+	wantTaken(t, "the program", h, 30*gib)
+	h.pass(time.Hour)
+	h.round(using(gib/2, nil))
+	wantTaken(t, "nobody", h, 0)
+}
+
+// What was in use before a task does not become the task's because it has not begun to compute.
+func TestRestBeforeATaskIsNotTheTasks(t *testing.T) {
+	h, s := lone(t)
+	before := using(20*gib, nil)
+	h.round(before)
+	wantTaken(t, "before", h, 20*gib)
+	h.run(amy, 1, attempt(1, 1), s, shareOf(30*gib))
+	wantTaken(t, "reserved", h, 50*gib)
+	h.round(before)
+	wantTaken(t, "begun", h, 50*gib)
+	// A driver that lists no programs: the task uses what it has reserved.
+	h.round(using(45*gib, nil))
+	wantTaken(t, "unlisted", h, 50*gib)
+	h.round(using(60*gib, nil))
+	wantTaken(t, "more than that", h, 60*gib)
+}
+
+// Without control groups nobody knows whose a program is. Then one that begins while a task runs is the task's.
+func TestProgramsAreToldByTimeWithoutGroups(t *testing.T) {
+	h, s := lone(t)
+	byTime := func(programs map[int]job.Size) worker.DeviceStatus {
+		e := using(0, programs)
+		e.Tasks = nil
+		return e
+	}
+	h.round(byTime(map[int]job.Size{9: 5 * gib}))
+	wantTaken(t, "before", h, 5*gib)
+	a := attempt(1, 1)
+	h.run(amy, 1, a, s, shareOf(20*gib))
+	h.round(byTime(map[int]job.Size{9: 6 * gib, 43: 10 * gib}))
+	wantTaken(t, "the one of before has grown", h, 26*gib)
+	h.round(exited(a, 0))
+	h.round(byTime(map[int]job.Size{9: 6 * gib, 43: 10 * gib}))
+	if v := h.core.View(); len(v.Holders["GPU-a"]) != 1 {
+		t.Error("released though the other program may be the task's")
+	}
+	h.round(byTime(map[int]job.Size{9: 6 * gib}))
+	wantTaken(t, "after", h, 6*gib)
+}
+
+// saysDrained returns what an effect says of the GPUs of a drained host: "", "let go" or "take up".
+func saysDrained(e worker.Effects) string {
+	switch {
+	case e.Drained == nil:
+		return ""
+	case *e.Drained:
+		return "let go"
+	}
+	return "take up"
+}
+
+func TestGPUsOfADrainedHostAreLetGo(t *testing.T) {
+	h, s := lone(t)
+	idle := using(0, nil)
+	a := attempt(1, 1)
+	h.run(amy, 1, a, s, gpus(1))
+	if got := saysDrained(h.round(worker.Drain{On: true})); got != "" {
+		t.Errorf("%s while a task holds a GPU", got)
+	}
+	if got := saysDrained(h.round(exited(a, 0))); got != "" {
+		t.Errorf("%s before the memory of the task is known to be free", got)
+	}
+	if got := saysDrained(h.round(idle)); got != "let go" {
+		t.Errorf("drained: %q", got)
+	}
+	if got := saysDrained(h.round(worker.Drain{On: true, Reason: "another"})); got != "" {
+		t.Errorf("said twice: %s", got)
+	}
+	if got := saysDrained(h.round(worker.Drain{})); got != "take up" {
+		t.Errorf("back in service: %q", got)
+	}
+	// After a restart a host that is drained says so again.
+	h.cfg.Draining = worker.Drain{On: true}
+	h.boot()
+	if got := saysDrained(h.done); got != "let go" {
+		t.Errorf("after a restart: %q", got)
+	}
+}

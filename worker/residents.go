@@ -1,0 +1,162 @@
+package worker
+
+// Residents: whether a user of an offer has an account on this host. The lookup may be slow, so it is an effect, and its
+// answer an event. See docs/adr, ADR 133.
+
+import (
+	"container/list"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+const (
+	// lookUpWait is how long offers wait for the answer of a lookup. Then they are decided as if the user had an account:
+	// that nobody knows is no reason to refuse.
+	lookUpWait = time.Second
+	// presentFor and absentFor are how long an answer counts, and unknownFor how long a user is not looked up again of whom
+	// nothing could be learned.
+	presentFor = 5 * time.Minute
+	absentFor  = 15 * time.Second
+	unknownFor = 30 * time.Second
+	// maxResidents bounds the users that are remembered. Those go first of whom an offer came longest ago.
+	maxResidents = 4096
+	// MaxLookUps bounds the lookups at a time, and maxHeld the offers that wait for them. Beyond these nobody is looked up,
+	// and offers are decided without.
+	MaxLookUps = 64
+	maxHeld    = 1024
+)
+
+// residents remembers who has an account, and holds the offers whose users are being looked up.
+type residents struct {
+	cfg  *Config
+	turn *turn
+
+	of    map[string]*list.Element // by user; of *resident
+	order *list.List               // the user of the newest offer last
+	open  int                      // lookups without an answer
+	held  int                      // offers that wait
+}
+
+// resident is what is known of one user.
+type resident struct {
+	user  string
+	is    Presence
+	until BootTime // when it is to be looked up again
+	asked bool     // a lookup has no answer yet
+	timer *timer   // ends the wait of the offers
+	held  []heldOffer
+}
+
+type heldOffer struct {
+	from job.Peer
+	msg  lease.Offer
+}
+
+func newResidents(cfg *Config, t *turn) *residents {
+	return &residents{cfg: cfg, turn: t, of: map[string]*list.Element{}, order: list.New()}
+}
+
+// hold keeps an offer until its user was looked up, and then passes it to decide. It returns false if there is nothing to
+// wait for; is says then whether the user has an account.
+func (r *residents) hold(now Moment, from job.Peer, m lease.Offer, decide func(now Moment, from job.Peer, m lease.Offer)) (is Presence, held bool) {
+	if !r.cfg.LookUp {
+		return Present, false
+	}
+	u := r.find(m.User)
+	if u == nil {
+		return Unknown, false
+	}
+	if !u.asked && now.Boot >= u.until {
+		r.ask(now, u, decide)
+	}
+	if u.timer == nil || r.held >= maxHeld {
+		return u.is, false
+	}
+	r.held++
+	u.held = append(u.held, heldOffer{from, m})
+	return Unknown, true
+}
+
+// find returns the user, who counts as the newest then; nil if there are too many.
+func (r *residents) find(user string) *resident {
+	if e := r.of[user]; e != nil {
+		r.order.MoveToBack(e)
+		return e.Value.(*resident) //nolint:forcetypeassert // the list holds nothing else
+	}
+	if len(r.of) >= maxResidents {
+		oldest := r.order.Front()
+		u := oldest.Value.(*resident) //nolint:forcetypeassert // the list holds nothing else
+		if u.asked {
+			return nil
+		}
+		r.order.Remove(oldest)
+		delete(r.of, u.user)
+	}
+	u := &resident{user: user}
+	r.of[user] = r.order.PushBack(u)
+	return u
+}
+
+// ask looks a user up, unless too many are looked up already. What was known of the user counts meanwhile only if the
+// user has an account: offers wait for any other answer.
+func (r *residents) ask(now Moment, u *resident, decide func(now Moment, from job.Peer, m lease.Offer)) {
+	if r.open >= MaxLookUps {
+		u.is = Unknown
+		return
+	}
+	r.open++
+	u.asked = true
+	r.turn.out.LookUp = append(r.turn.out.LookUp, u.user)
+	if u.is == Present {
+		return
+	}
+	u.is = Unknown
+	u.timer = r.turn.timers.set(now.Boot.Add(lookUpWait), func(now Moment) { r.pass(now, u, decide) })
+}
+
+// answer takes in the answer of a lookup. It returns false if the user is not known any more, or has an account.
+func (r *residents) answer(now Moment, ev LookedUp, decide func(now Moment, from job.Peer, m lease.Offer)) (absent bool) {
+	e := r.of[ev.User]
+	if e == nil {
+		return false
+	}
+	u := e.Value.(*resident) //nolint:forcetypeassert // the list holds nothing else
+	if !u.asked {
+		return false
+	}
+	u.asked, u.is = false, ev.Is
+	r.open--
+	u.until = now.Boot.Add(map[Presence]time.Duration{Unknown: unknownFor, Present: presentFor, Absent: absentFor}[ev.Is])
+	r.pass(now, u, decide)
+	return u.is == Absent
+}
+
+// pass ends the wait of the offers of a user.
+func (r *residents) pass(now Moment, u *resident, decide func(now Moment, from job.Peer, m lease.Offer)) {
+	r.turn.timers.stop(u.timer)
+	held := u.held
+	u.timer, u.held = nil, nil
+	r.held -= len(held)
+	for _, o := range held {
+		decide(now, o.from, o.msg)
+	}
+}
+
+// drop forgets the offers of a scheduler that wait; if id is not 0, only that one.
+func (r *residents) drop(from job.Peer, id uint64) {
+	if r.held == 0 {
+		return
+	}
+	for _, e := range r.of {
+		u := e.Value.(*resident) //nolint:forcetypeassert // the list holds nothing else
+		before := len(u.held)
+		if before == 0 {
+			continue
+		}
+		u.held = slices.DeleteFunc(u.held, func(o heldOffer) bool { return o.from == from && (id == 0 || o.msg.ID == id) })
+		r.held -= before - len(u.held)
+	}
+}

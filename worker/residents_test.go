@@ -1,0 +1,160 @@
+package worker_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// inn is a host whose tasks run as their users.
+func inn(t *testing.T) *host {
+	cfg := config(0)
+	cfg.LookUp = true
+	cfg.Profile.CPUs = 1000
+	h := newHost(t, cfg)
+	h.meet(amy, 1)
+	return h
+}
+
+// asks offers a task of a user, and returns the users that are then looked up.
+func (h *host) asks(n uint64, user string) []string {
+	m := offer(n, attempt(n, 1), job.Resources{CPUs: 1})
+	m.User = user
+	return h.says(amy, m).LookUp
+}
+
+func (h *host) finds(user string, is worker.Presence) { h.round(worker.LookedUp{User: user, Is: is}) }
+
+func (h *host) commits(want int) {
+	h.t.Helper()
+	if n := len(got[lease.Commit](h, amy)); n != want {
+		h.t.Fatalf("%d commits, want %d", n, want)
+	}
+}
+
+func TestOffersWaitForTheLookupOfTheirUser(t *testing.T) {
+	h := inn(t)
+	if who := h.asks(1, "ada"); !slices.Equal(who, []string{"ada"}) {
+		t.Fatalf("looked up: %v", who)
+	}
+	if who := h.asks(2, "ada"); len(who) != 0 {
+		t.Fatalf("looked up again: %v", who)
+	}
+	h.commits(0)
+	h.finds("ada", worker.Present)
+	h.commits(2)
+	if who := h.asks(3, "ada"); len(who) != 0 {
+		t.Fatalf("looked up again: %v", who)
+	}
+	h.commits(1)
+	h.pass(time.Hour)
+	if who := h.asks(4, "ada"); !slices.Equal(who, []string{"ada"}) {
+		t.Fatalf("after an hour looked up: %v", who)
+	}
+	h.commits(1) // what was known counts meanwhile
+}
+
+func TestOffersForUsersWithoutAnAccount(t *testing.T) {
+	h := inn(t)
+	h.asks(1, "ada")
+	h.finds("ada", worker.Absent)
+	if d := one[lease.Decline](h, amy); !d.NoUser || !d.Never || d.Reason != (job.Reason{Word: job.ReasonNoMatch, Detail: "this node has no user ada"}) {
+		t.Fatalf("decline = %+v", d)
+	}
+	if who := h.asks(2, "ada"); len(who) != 0 {
+		t.Fatalf("looked up again: %v", who)
+	}
+	if d := one[lease.Decline](h, amy); !d.NoUser {
+		t.Fatalf("decline = %+v", d)
+	}
+	h.pass(time.Minute) // the account is made
+	if who := h.asks(3, "ada"); !slices.Equal(who, []string{"ada"}) {
+		t.Fatalf("after a minute looked up: %v", who)
+	}
+	h.finds("ada", worker.Present)
+	h.commits(1)
+	if d := got[lease.Decline](h, amy); len(d) != 0 {
+		t.Fatalf("declines = %+v", d)
+	}
+}
+
+// A directory that does not answer, or fails, keeps no task from running. A late answer counts.
+func TestSlowLookups(t *testing.T) {
+	h := inn(t)
+	h.asks(1, "ada")
+	h.pass(time.Second)
+	h.commits(1)
+	if who := h.asks(2, "ada"); len(who) != 0 {
+		t.Fatalf("looked up twice at a time: %v", who)
+	}
+	h.commits(1)
+	full := offer(3, attempt(3, 1), job.Resources{CPUs: 1000})
+	full.User, full.Wait = "ada", time.Minute
+	h.says(amy, full) // queues
+	h.finds("ada", worker.Absent)
+	if d := one[lease.Decline](h, amy); !d.NoUser || d.Offer != 3 {
+		t.Fatalf("decline = %+v", d)
+	}
+	h.asks(4, "bob")
+	h.finds("bob", worker.Unknown)
+	h.commits(1)
+	if who := h.asks(5, "bob"); len(who) != 0 {
+		t.Fatalf("looked up again at once: %v", who)
+	}
+	h.commits(1)
+}
+
+// An offer that was taken back, or whose scheduler is gone, gets no answer.
+func TestLookupsOfOffersThatAreGone(t *testing.T) {
+	h := inn(t)
+	h.asks(1, "ada")
+	h.asks(2, "ada")
+	h.says(amy, lease.Release{Offer: 1})
+	h.finds("ada", worker.Present)
+	if m := one[lease.Commit](h, amy); m.Offer != 2 {
+		t.Fatalf("commit = %+v", m)
+	}
+	h.asks(3, "bob")
+	h.round(worker.Down{Peer: amy})
+	h.finds("bob", worker.Present)
+	h.commits(0)
+	h.finds("eve", worker.Present) // nobody asked
+}
+
+// A scheduler that names ever new users has few looked up at a time, and few remembered.
+func TestLookupsAreBounded(t *testing.T) {
+	h := inn(t)
+	open, most := map[string]bool{}, 0
+	for n := range uint64(20_000) {
+		m := offer(n+1, attempt(n+1, 1), job.Resources{CPUs: 1})
+		m.User = fmt.Sprint("u", n)
+		for _, who := range h.says(amy, m).LookUp {
+			open[who] = true
+		}
+		most = max(most, len(open))
+		if n%100 == 99 { // the directory answers now and then
+			for who := range open {
+				h.finds(who, worker.Absent)
+			}
+			clear(open)
+		}
+		h.says(amy, lease.Release{Offer: n + 1})
+		h.jump(time.Millisecond)
+	}
+	if most == 0 || most > worker.MaxLookUps {
+		t.Errorf("%d were looked up at a time, want at most %d", most, worker.MaxLookUps)
+	}
+	if n := worker.Residents(h.core); n > 4096 {
+		t.Errorf("%d users are remembered", n)
+	}
+	h.pass(time.Minute)
+	h.sent = map[job.Peer][]lease.ToScheduler{}
+	h.asks(30_000, "ada")
+	h.finds("ada", worker.Present)
+	h.commits(1)
+}

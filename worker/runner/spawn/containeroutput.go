@@ -1,0 +1,72 @@
+package spawn
+
+// Where the output of a container goes: to its log, and to files that its user named on this host.
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/pump"
+)
+
+// containerOutput makes the outlet for a container's output, and the writers in b that lead to it.
+func (s *Spawner) containerOutput(ctx context.Context, o *Order, b *Container) (*pump.Outlet, error) {
+	all, err := s.containerCopies(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	out := s.Pump.Direct(output.NewWriter(s.dir.Task(o.Attempt), int64(o.Start.OutputLimit)), all)
+	b.Out, b.Err, b.Cut = out.Stream(output.Stdout), out.Stream(output.Stderr), out.Cut
+	return out, nil
+}
+
+// containerCopies opens the output files of a container as the task's user, whoever its processes run as. Relative paths
+// are in the directory of the submit, if this host has it. It waits at most until ctx ends or s.answer has passed.
+func (s *Spawner) containerCopies(ctx context.Context, o *Order) (map[output.Stream]*pump.Copy, error) {
+	if o.Start.Stdout == "" && o.Start.Stderr == "" {
+		return nil, nil
+	}
+	who, err := AccountOf(o.Start.User, s.allowRoot)
+	if err != nil {
+		return nil, err
+	}
+	type opened struct {
+		all map[output.Stream]*pump.Copy
+		err error
+	}
+	answer, over := make(chan opened), make(chan struct{})
+	defer close(over)
+	go func() {
+		dir := o.Start.SubmitDir
+		if dir != "" && mayStart(who, dir) != nil {
+			dir = ""
+		}
+		all, err := copies(o, who, dir)
+		select {
+		case answer <- opened{all, err}:
+		case <-over:
+			pump.CloseCopies(all)
+		}
+	}()
+	late := time.NewTimer(s.answer)
+	defer late.Stop()
+	select {
+	case f := <-answer:
+		return f.all, f.err
+	case <-ctx.Done():
+		return nil, Refuse(CodeNotExecutable, "ended while its output files did not answer on this node")
+	case <-late.C:
+		return nil, Refuse(CodeNotExecutable, "%s did not answer within %s on this node", outputFiles(o.Start), s.answer)
+	}
+}
+
+// outputFiles names the output files of a task.
+func outputFiles(s *protocol.Start) string {
+	if s.Stdout == s.Stderr || s.Stderr == "" {
+		return "output file " + s.Stdout
+	}
+	return fmt.Sprintf("output files %s and %s", s.Stdout, s.Stderr)
+}

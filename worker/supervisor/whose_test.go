@@ -1,0 +1,43 @@
+package supervisor
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/output"
+)
+
+// A process of a task stays one when it leaves its parents and its session. Where tasks have no control groups, nothing is
+// known.
+func TestWhoseProcesses(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		k := r.shell(0, "(setsid sleep 600 & echo $!)\nexec sleep 600")
+		r.start(k)
+		groups := strings.HasPrefix(r.expect(worker.DriverStarted).Isolation, "cgroup")
+		var fork int
+		await(t, "the fork", func() (ok bool) {
+			text, whole := strings.CutSuffix(r.output(k.Attempt, output.Stdout), "\n")
+			n, err := strconv.Atoi(text)
+			fork = n
+			return whole && err == nil
+		})
+		self := os.Getpid()
+		got := r.d.Whose(t.Context(), []int{fork, self, 1 << 30})
+		task, known := got[fork]
+		other, knownOther := got[self]
+		if known != groups || task != groups || knownOther != groups || other || len(got) > 2 {
+			t.Errorf("with groups: %t; whose: %v, of a task %d, of others %d", groups, got, fork, self)
+		}
+		if err := r.d.Stop(k.Attempt, 0, "over"); err != nil {
+			t.Fatal(err)
+		}
+		r.expect(worker.DriverExited)
+		if got := r.d.Whose(t.Context(), nil); got != nil {
+			t.Errorf("of no process: %v", got)
+		}
+	})
+}
