@@ -37,16 +37,8 @@ func newDaemons(self job.Peer, peers Peers, transport http.RoundTripper, m *metr
 }
 
 // nameOf returns the name of a daemon for people.
-func (d *daemons) nameOf(ctx context.Context, p job.Peer) string {
-	members, err := d.peers.Members(ctx)
-	if err == nil {
-		for _, m := range members {
-			if m.Peer == p {
-				return m.label()
-			}
-		}
-	}
-	return p.Short()
+func (d *daemons) nameOf(p job.Peer) string {
+	return Member{Peer: p, Name: d.peers.NameOf(p)}.label()
 }
 
 // minIDPart is the least number of characters of an ID that may stand for it.

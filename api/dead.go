@@ -158,7 +158,7 @@ func (d *deathRoutes) checkDead(ctx context.Context, m Member, owners []Member) 
 	}()
 	answers := d.askOwners(ctx, m.Peer, owners, true, deathCheck)
 	if <-alive {
-		return nil, errAnswers(m.label(), d.nameOf(ctx, d.self))
+		return nil, errAnswers(m.label(), d.nameOf(d.self))
 	}
 	return answers, refusal(m, answers)
 }

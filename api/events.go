@@ -283,7 +283,7 @@ func (f *follower) here(ctx context.Context, ids []job.ID, left awaited) {
 
 // pass turns changes into events.
 func (f *follower) pass(ctx context.Context, changes <-chan job.Job, left awaited) {
-	name := f.nameOf(ctx, f.self)
+	name := f.nameOf(f.self)
 	for j := range changes {
 		if !f.asker.may(partRow, &j) || f.mine && j.User != f.asker.user {
 			continue

@@ -608,6 +608,19 @@ func (d *daemon) Join(_ context.Context, bootstrap []string, token string) (stri
 	return "c1", nil
 }
 
+func (d *daemon) NameOf(p job.Peer) string {
+	members, err := d.Members(context.Background())
+	if err != nil {
+		return ""
+	}
+	for _, m := range members {
+		if m.Peer == p {
+			return m.Name
+		}
+	}
+	return ""
+}
+
 func (d *daemon) RolesOf(job.Peer) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -242,7 +242,7 @@ func (r *followRoutes) Follow(ctx context.Context, g job.Group, jobs []job.Follo
 		return r.progress.Follow(ctx, jobs, each)
 	}
 	if err := r.followAt(ctx, peer, g, jobs, each); err != nil {
-		return fmt.Errorf("its owner %s does not answer: %w", r.nameOf(ctx, peer), err)
+		return fmt.Errorf("its owner %s does not answer: %w", r.nameOf(peer), err)
 	}
 	return nil
 }

@@ -249,7 +249,7 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 		return nil, err
 	}
 	p.items = make([]jobItem, 0, len(own))
-	name := r.nameOf(ctx, r.self)
+	name := r.nameOf(r.self)
 	for i := range own {
 		doc := a.shown(&own[i], briefDocument(&own[i], r.directory.Copies(own[i].ID.Group())))
 		doc.OwnerName = name

@@ -82,7 +82,7 @@ func (r *jobRoutes) parentsWait(ctx context.Context, s job.Spec, user string) ti
 // answer returns the whole document, without what the requester may not see.
 func (r *jobRoutes) answer(ctx context.Context, j job.Job) *jobOutput {
 	d := requesterOf(ctx).shown(&j, JobDocument(j, r.directory.Copies(j.ID.Group())))
-	d.OwnerName = r.nameOf(ctx, d.Owner)
+	d.OwnerName = r.nameOf(d.Owner)
 	return &jobOutput{d}
 }
 

@@ -152,6 +152,8 @@ type Peers interface {
 	// Join returns the ID of the joined cluster. Errors: ErrConflict in another cluster, ErrDenied for an invalid
 	// token, ErrUnavailable if no address answers.
 	Join(ctx context.Context, bootstrap []string, token string) (cluster string, err error)
+	// NameOf returns the name of a member or of this daemon; empty if it is not known.
+	NameOf(p job.Peer) string
 	// RolesOf returns the roles that another daemon has now; none if it is no member.
 	RolesOf(p job.Peer) []string
 	Revocations

@@ -267,7 +267,7 @@ func (rt *router) toOwner(w rules) func(huma.Context, func(huma.Context)) {
 			if follow, err := strconv.ParseBool(ctx.Query("follow")); err == nil && follow {
 				p.limit = 0 // no limit: the task may have to wait for its start
 			}
-			to := destination{peer: peer, path: r.URL.Path, who: "owner " + rt.nameOf(ctx.Context(), peer) + " of job " + string(id)}
+			to := destination{peer: peer, path: r.URL.Path, who: "owner " + rt.nameOf(peer) + " of job " + string(id)}
 			rt.forward(out, r.WithContext(ctx.Context()), to, p)
 		}
 	}

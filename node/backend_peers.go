@@ -94,6 +94,15 @@ func (b peersBackend) Invite(_ context.Context, ttl time.Duration, uses int, rol
 	}, nil
 }
 
+// NameOf returns the name of this daemon or of another.
+func (b peersBackend) NameOf(p job.Peer) string {
+	if p == b.host.Peer() {
+		return b.name
+	}
+	m, _ := b.host.Member(p)
+	return m.Name
+}
+
 // RolesOf returns the roles of another daemon.
 func (b peersBackend) RolesOf(p job.Peer) []string {
 	id, err := peer.Decode(string(p))

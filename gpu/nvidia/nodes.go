@@ -36,24 +36,6 @@ const (
 	maxProcLines = 1 << 16
 )
 
-// majors returns the major numbers of the driver, by module.
-func majors(root string) map[string]uint32 {
-	all := map[string]uint32{}
-	eachLine(filepath.Join(root, "proc/devices"), func(line string) bool {
-		fields := strings.Fields(line)
-		if len(fields) > 0 && fields[0] == "Block" {
-			return false // block devices have numbers of their own
-		}
-		if len(fields) == 2 && strings.HasPrefix(fields[1], modules) {
-			if n, err := strconv.ParseUint(fields[0], 10, 32); err == nil {
-				all[fields[1]] = uint32(n)
-			}
-		}
-		return true
-	})
-	return all
-}
-
 // eachLine passes the lines of a file to do until do returns false. A file that cannot be read has none.
 func eachLine(path string, do func(line string) bool) {
 	f, err := os.Open(path)
@@ -67,21 +49,21 @@ func eachLine(path string, do func(line string) bool) {
 }
 
 // Nodes returns the device files that a program needs for a GPU.
-func Nodes(root string, minor int) []gpu.Node {
+func (k *Kernel) Nodes(minor int) []gpu.Node {
 	nodes := []gpu.Node{
 		{Path: fmt.Sprintf("/dev/nvidia%d", minor), Major: gpuMajor, Minor: uint32(minor)}, //nolint:gosec // it is a minor number
 		{Path: "/dev/nvidiactl", Major: gpuMajor, Minor: ctlMinor},
 		{Path: "/dev/nvidia-modeset", Major: gpuMajor, Minor: modeMinor},
 	}
-	if uvm, loaded := majors(root)[moduleUVM]; loaded {
+	if uvm, loaded := k.numbers()[moduleUVM]; loaded {
 		nodes = append(nodes, gpu.Node{Path: "/dev/nvidia-uvm", Major: uvm}, gpu.Node{Path: "/dev/nvidia-uvm-tools", Major: uvm, Minor: 1})
 	}
 	return nodes
 }
 
 // Capabilities returns the device files that a program needs for a MIG instance besides those of its GPU.
-func Capabilities(root string, gpuMinor, gpuInstance, computeInstance int) ([]gpu.Node, error) {
-	major, loaded := majors(root)[moduleCaps]
+func (k *Kernel) Capabilities(gpuMinor, gpuInstance, computeInstance int) ([]gpu.Node, error) {
+	major, loaded := k.numbers()[moduleCaps]
 	if !loaded { // it gives them as files of /proc
 		return nil, nil
 	}
@@ -89,7 +71,7 @@ func Capabilities(root string, gpuMinor, gpuInstance, computeInstance int) ([]gp
 	names := []string{instance + "/access", fmt.Sprintf("%s/ci%d/access", instance, computeInstance)}
 	nodes := make([]gpu.Node, 0, len(names))
 	const path = "proc/driver/nvidia-caps/mig-minors"
-	eachLine(filepath.Join(root, path), func(line string) bool {
+	eachLine(filepath.Join(k.root, path), func(line string) bool {
 		name, number, _ := strings.Cut(line, " ")
 		minor, err := strconv.ParseUint(number, 10, 20)
 		if err == nil && slices.Contains(names, name) {
@@ -105,7 +87,7 @@ func Capabilities(root string, gpuMinor, gpuInstance, computeInstance int) ([]gp
 
 // closed returns the device files of the driver that a task with these devices may not open. If the files of one of the
 // devices are not known, none is closed.
-func closed(root string, devices []gpu.Device) []gpu.Closed {
+func (k *Kernel) closed(devices []gpu.Device) []gpu.Closed {
 	open, uses := map[uint32][]uint32{}, false
 	for _, d := range devices {
 		switch {
@@ -122,7 +104,7 @@ func closed(root string, devices []gpu.Device) []gpu.Closed {
 		}
 	}
 	minors := map[uint32]uint32{gpuMajor: gpuMinors}
-	for module, major := range majors(root) {
+	for module, major := range k.numbers() {
 		switch {
 		case uses && module == moduleImex: // GPUs of several hosts share memory through these
 		case uses && module == moduleUVM: // it may have been loaded since the GPUs were listed

@@ -14,8 +14,8 @@ const (
 	engineDriver = "nvidia"
 )
 
-// Grant returns what a task with these devices gets. Root is the root of the file system.
-func Grant(root string, devices []gpu.Device) gpu.Grant {
+// Grant returns what a task with these devices gets.
+func (k *Kernel) Grant(devices []gpu.Device) gpu.Grant {
 	uuids, engine := make([]string, len(devices)), gpu.Engine{}
 	for i, d := range devices {
 		uuids[i] = d.UUID
@@ -32,7 +32,7 @@ func Grant(root string, devices []gpu.Device) gpu.Grant {
 		Env: map[string]string{
 			"CUDA_VISIBLE_DEVICES": visible, "NVIDIA_VISIBLE_DEVICES": visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 		},
-		Closed: closed(root, devices),
+		Closed: k.closed(devices),
 		Engine: engine,
 	}
 }

@@ -76,13 +76,13 @@ func host(t *testing.T, driver, all bool) string {
 
 // card returns a GPU with its device files.
 func card(root string, minor int) gpu.Device {
-	return gpu.Device{UUID: fmt.Sprintf("GPU-%d", minor), Nodes: Nodes(root, minor)}
+	return gpu.Device{UUID: fmt.Sprintf("GPU-%d", minor), Nodes: NewKernel(root).Nodes(minor)}
 }
 
 func instance(t *testing.T, root string, minor, gi, ci int) gpu.Device {
 	t.Helper()
 	d := card(root, minor)
-	more, err := Capabilities(root, minor, gi, ci)
+	more, err := NewKernel(root).Capabilities(minor, gi, ci)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,20 +99,20 @@ func TestNodes(t *testing.T) {
 		{Path: "/dev/nvidia-uvm", Major: 508},
 		{Path: "/dev/nvidia-uvm-tools", Major: 508, Minor: 1},
 	}
-	if got := Nodes(root, 3); !slices.Equal(got, want) {
+	if got := NewKernel(root).Nodes(3); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got := Nodes(host(t, true, false), 3); !slices.Equal(got, want[:3]) {
+	if got := NewKernel(host(t, true, false)).Nodes(3); !slices.Equal(got, want[:3]) {
 		t.Errorf("before the module for memory is loaded: %v", got)
 	}
 	want = []gpu.Node{{Path: "/dev/nvidia-caps/nvidia-cap147", Major: 507, Minor: 147}, {Path: "/dev/nvidia-caps/nvidia-cap149", Major: 507, Minor: 149}}
-	if got, err := Capabilities(root, 1, 1, 1); err != nil || !slices.Equal(got, want) {
+	if got, err := NewKernel(root).Capabilities(1, 1, 1); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
-	if got, err := Capabilities(root, 2, 0, 0); err == nil || !strings.Contains(err.Error(), "gpu2/gi0/access") {
+	if got, err := NewKernel(root).Capabilities(2, 0, 0); err == nil || !strings.Contains(err.Error(), "gpu2/gi0/access") {
 		t.Errorf("an instance that the kernel does not know: %v, %v", got, err)
 	}
-	if got, err := Capabilities(host(t, false, false), 0, 0, 0); err != nil || got != nil {
+	if got, err := NewKernel(host(t, false, false)).Capabilities(0, 0, 0); err != nil || got != nil {
 		t.Errorf("a driver without such files: %v, %v", got, err)
 	}
 }
@@ -137,7 +137,7 @@ func TestClosedDeviceFiles(t *testing.T) {
 		"two instances of a GPU": {[]gpu.Device{instance(t, root, 0, 2, 0), instance(t, root, 0, 2, 1)}, own([]uint32{0, 254, 255}, []uint32{21, 22, 23})},
 		"a GPU without numbers":  {[]gpu.Device{{UUID: "GPU-wsl"}}, nil},
 	} {
-		got := Grant(root, c.devices).Closed
+		got := NewKernel(root).Grant(c.devices).Closed
 		if !slices.EqualFunc(got, c.want, func(a, b gpu.Closed) bool {
 			return a.Major == b.Major && a.Minors == b.Minors && slices.Equal(a.Open, b.Open)
 		}) {
@@ -145,10 +145,10 @@ func TestClosedDeviceFiles(t *testing.T) {
 		}
 	}
 	// Before the driver is loaded, the GPUs are closed to tasks that will be there when it is.
-	if got := Grant(host(t, false, false), nil).Closed; len(got) != 1 || got[0].Major != 195 || len(got[0].Open) > 0 {
+	if got := NewKernel(host(t, false, false)).Grant(nil).Closed; len(got) != 1 || got[0].Major != 195 || len(got[0].Open) > 0 {
 		t.Errorf("without a driver: %v", got)
 	}
-	if got := Grant(filepath.Join(root, "nothing"), nil).Closed; len(got) != 1 || got[0].Major != 195 {
+	if got := NewKernel(filepath.Join(root, "nothing")).Grant(nil).Closed; len(got) != 1 || got[0].Major != 195 {
 		t.Errorf("without /proc: %v", got)
 	}
 }
@@ -157,7 +157,7 @@ func TestVariables(t *testing.T) {
 	for want, devices := range map[string][]gpu.Device{
 		"": nil, "GPU-a,MIG-b": {{UUID: "GPU-a"}, {UUID: "MIG-b"}}, "GPU-sim-0": {{UUID: "GPU-sim-0", Simulated: true}},
 	} {
-		g := Grant(t.TempDir(), devices)
+		g := NewKernel(t.TempDir()).Grant(devices)
 		for name, value := range map[string]string{"CUDA_VISIBLE_DEVICES": want, "NVIDIA_VISIBLE_DEVICES": want, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"} {
 			if got, set := g.Env[name]; !set || got != value {
 				t.Errorf("%s is %q (%t), want %q", name, got, set, value)

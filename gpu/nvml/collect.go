@@ -21,7 +21,7 @@ import (
 // collector reads the devices. Only one goroutine may use it.
 type collector struct {
 	library
-	root    string   // of the file system
+	kernel  *nvidia.Kernel
 	version string   // of the driver; empty: not known
 	units   []unit   // as last listed
 	skip    []int    // cards that are not to be touched, by index
@@ -147,7 +147,7 @@ func (c *collector) readCard(index int) (*card, error) {
 	minor, ret := handle.GetMinorNumber()
 	switch {
 	case ret == nvml.SUCCESS:
-		d.Nodes = nvidia.Nodes(c.root, minor)
+		d.Nodes = c.kernel.Nodes(minor)
 	case slices.Contains(absent, ret):
 		minor = -1
 	default: // its tasks could then open every GPU

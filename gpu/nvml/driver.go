@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/gpu/nvidia"
 )
 
 // Config says how the child is started, and its timeouts.
@@ -78,6 +79,7 @@ type Driver struct {
 	log    *slog.Logger
 	start  func() (*child, error)
 	root   string // of the file system
+	kernel *nvidia.Kernel
 	faults faults
 	closed chan struct{}
 	ending sync.Once
@@ -127,7 +129,7 @@ func New(cfg Config, log *slog.Logger) (*Driver, error) {
 }
 
 func newDriver(cfg Config, log *slog.Logger, start func() (*child, error)) *Driver {
-	d := &Driver{cfg: cfg, log: log, start: start, closed: make(chan struct{}), turn: make(chan struct{}, 1), hung: hung{}, root: "/"}
+	d := &Driver{cfg: cfg, log: log, start: start, closed: make(chan struct{}), turn: make(chan struct{}, 1), hung: hung{}, root: "/", kernel: nvidia.NewKernel("/")}
 	d.faults.log = log
 	d.turn <- struct{}{}
 	return d

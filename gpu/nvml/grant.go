@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/musterhq/muster/gpu"
-	"github.com/musterhq/muster/gpu/nvidia"
 	"github.com/musterhq/muster/job"
 )
 
@@ -20,7 +19,7 @@ const sharedMemory = "/dev/shm"
 // Grant returns what a task with these devices gets. On a host where MPS runs, MPS limits a task to its share of a GPU.
 // Elsewhere shares are not enforced.
 func (d *Driver) Grant(devices []gpu.Device, need job.Resources) gpu.Grant {
-	g := nvidia.Grant(d.root, devices)
+	g := d.kernel.Grant(devices)
 	if len(devices) != 1 || devices[0].Simulated || devices[0].Parent != "" {
 		return g
 	}

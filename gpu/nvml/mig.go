@@ -15,7 +15,6 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/musterhq/muster/gpu"
-	"github.com/musterhq/muster/gpu/nvidia"
 	"github.com/musterhq/muster/job"
 )
 
@@ -124,7 +123,7 @@ func (c *collector) capabilities(handle nvml.Device, minor int) ([]gpu.Node, err
 	if ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("its compute instance: %w", ret)
 	}
-	nodes, err := nvidia.Capabilities(c.root, minor, gpuInstance, computeInstance)
+	nodes, err := c.kernel.Capabilities(minor, gpuInstance, computeInstance)
 	if err != nil {
 		return nil, fmt.Errorf("its device files: %w", err)
 	}

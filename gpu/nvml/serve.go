@@ -16,6 +16,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/gpu/nvidia"
 )
 
 // Serve answers requests from in on out, until in ends, ctx ends, or it finds that there are no GPUs. It needs a
@@ -94,7 +95,7 @@ func readRequests(ctx context.Context, in io.Reader, to chan<- request) error {
 
 // answer answers requests one by one, and reports faults meanwhile.
 func answer(ctx context.Context, lib nvml.Interface, requests <-chan request, w *writer) error {
-	c := &collector{library: library{lib: lib, symbols: map[string]bool{}}, root: "/"}
+	c := &collector{library: library{lib: lib, symbols: map[string]bool{}}, kernel: nvidia.NewKernel("/")}
 	c.at = func(to at) { _ = w.send(message{At: &to}) } // if out fails, the next answer fails too
 	c.events.wait = func(s nvml.EventSet, of map[nvml.Device]gpu.Device) {
 		go waitEvents(ctx, s, of, func(f gpu.Fault) { _ = w.send(message{Fault: &f}) })

@@ -24,12 +24,13 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/gpu/nvidia"
 	"github.com/musterhq/muster/gpu/gputest"
 	"github.com/musterhq/muster/job"
 )
 
 func (m *machine) collector() *collector {
-	return &collector{library: library{lib: m, symbols: map[string]bool{}}}
+	return &collector{library: library{lib: m, symbols: map[string]bool{}}, kernel: nvidia.NewKernel("nothing")}
 }
 
 func mustCollect(t *testing.T, c *collector) ([]gpu.Device, []gpu.Status) {
@@ -190,12 +191,13 @@ func TestDeviceFilesOfInstances(t *testing.T) {
 	m := newMachine()
 	m.splitCard(1, instance(1, 0, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864*mib), instance(1, 1, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864*mib))
 	c := m.collector()
-	c.root = t.TempDir()
+	root := t.TempDir()
+	c.kernel = nvidia.NewKernel(root)
 	for path, text := range map[string]string{
 		"proc/devices":                       "Character devices:\n195 nvidia\n507 nvidia-caps\n",
 		"proc/driver/nvidia-caps/mig-minors": "config 1\ngpu1/gi1/access 12\ngpu1/gi1/ci0/access 13\ngpu1/gi2/access 21\ngpu1/gi2/ci0/access 22\n",
 	} {
-		path = filepath.Join(c.root, path)
+		path = filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}

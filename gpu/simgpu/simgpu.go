@@ -57,6 +57,7 @@ var part = regexp.MustCompile(`^(?:([0-9]{1,6})x)?([A-Za-z][A-Za-z0-9. ]{0,31})(
 // Driver lists simulated devices.
 type Driver struct {
 	devices []gpu.Device
+	kernel  *nvidia.Kernel
 	script  string // file of scripted faults, or empty
 	closed  atomic.Bool
 
@@ -93,7 +94,7 @@ func Parse(spec, seed string) (*Driver, error) {
 	for i := range devices {
 		devices[i].Links = links(devices, i)
 	}
-	d := &Driver{devices: devices, script: script}
+	d := &Driver{devices: devices, kernel: nvidia.NewKernel("/"), script: script}
 	for _, dev := range devices {
 		d.statuses = append(d.statuses, gpu.Status{
 			UUID: dev.UUID, Temperature: idleCelsius, PowerMilli: idleMilliwatts, Health: gpu.Healthy, Recovery: gpu.RecoveryNone,
@@ -103,7 +104,7 @@ func Parse(spec, seed string) (*Driver, error) {
 }
 
 // None returns the driver of a host that offers no GPUs.
-func None() *Driver { return &Driver{} }
+func None() *Driver { return &Driver{kernel: nvidia.NewKernel("/")} }
 
 // parsePart parses "8xH100-80GB"; at most room devices.
 func parsePart(text string, room int) ([]gpu.Device, error) {
@@ -194,7 +195,7 @@ func (d *Driver) Status(ctx context.Context) ([]gpu.Status, error) {
 
 // Grant returns what a task with these devices gets: as on a host with real ones, and none of the real ones there may be.
 func (d *Driver) Grant(devices []gpu.Device, _ job.Resources) gpu.Grant {
-	return nvidia.Grant("/", devices)
+	return d.kernel.Grant(devices)
 }
 
 func (d *Driver) state(ctx context.Context) error {
