@@ -56,12 +56,8 @@ func (d *directory) Lookup(name string) (User, error) {
 	if name == "" || strings.HasPrefix(name, "-") || strings.ContainsAny(name, ":\n\x00") {
 		return User{}, user.UnknownUserError(name)
 	}
-	all, err := d.inFile()
-	if err != nil {
-		return User{}, err
-	}
-	if at := slices.IndexFunc(all, func(u User) bool { return u.Name == name }); at >= 0 {
-		return all[at], nil
+	if u, inFile, err := d.named(name); err != nil || inFile {
+		return u, err
 	}
 	sources := d.sources("passwd")
 	if !hasServices(sources) {
@@ -101,7 +97,7 @@ func (d *directory) Groups(u User) ([]uint32, error) {
 			return union(groups, more), nil
 		}
 	}
-	if all, inFile := d.inFile(); inFile == nil && slices.ContainsFunc(all, func(f User) bool { return f.Name == u.Name }) {
+	if _, inFile, problem := d.named(u.Name); problem == nil && inFile {
 		return groups, nil
 	}
 	return nil, err

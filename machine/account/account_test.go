@@ -217,3 +217,27 @@ func FuzzAnswers(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkLookup looks a user up as each start of a task does.
+func BenchmarkLookup(b *testing.B) {
+	for _, users := range []int{30, 30_000} {
+		b.Run(fmt.Sprintf("of %d", users), func(b *testing.B) {
+			etc := b.TempDir()
+			var passwd strings.Builder
+			for i := range users {
+				fmt.Fprintf(&passwd, "user%d:x:%d:%d:Some Body,,,:/home/user%d:/bin/bash\n", i, 2000+i, 2000+i, i)
+			}
+			if err := os.WriteFile(filepath.Join(etc, "passwd"), []byte(passwd.String()), 0o600); err != nil {
+				b.Fatal(err)
+			}
+			d := newDirectory(etc, "getent")
+			last := fmt.Sprintf("user%d", users-1)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := d.Lookup(last); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

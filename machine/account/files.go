@@ -4,8 +4,8 @@ package account
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -26,8 +26,9 @@ const (
 	noID = math.MaxUint32
 )
 
-// lines calls f with each line of a file. A file that is not there has none.
-func (d *directory) lines(name string, f func(line string)) error {
+// lines calls f with the lines of a file until f returns false. A file that is not there has none. A line is valid until
+// f returns.
+func (d *directory) lines(name string, f func(line []byte) bool) error {
 	file, err := os.Open(filepath.Join(d.etc, name))
 	if os.IsNotExist(err) {
 		return nil
@@ -36,14 +37,9 @@ func (d *directory) lines(name string, f func(line string)) error {
 		return fmt.Errorf("accounts of this host: %w", err)
 	}
 	defer file.Close()
-	return scan(file, f)
-}
-
-func scan(text io.Reader, f func(line string)) error {
-	s := bufio.NewScanner(text)
+	s := bufio.NewScanner(file)
 	s.Buffer(nil, maxLine)
-	for n := 0; n < maxLines && s.Scan(); n++ {
-		f(s.Text())
+	for n := 0; n < maxLines && s.Scan() && f(s.Bytes()); n++ {
 	}
 	if err := s.Err(); err != nil {
 		return fmt.Errorf("accounts of this host: %w", err)
@@ -55,13 +51,27 @@ func scan(text io.Reader, f func(line string)) error {
 func (d *directory) inFile() ([]User, error) {
 	var all []User
 	known := map[string]bool{}
-	err := d.lines("passwd", func(line string) {
-		if u, ok := parseUser(line); ok && !known[u.Name] {
+	err := d.lines("passwd", func(line []byte) bool {
+		if u, ok := parseUser(string(line)); ok && !known[u.Name] {
 			known[u.Name] = true
 			all = append(all, u)
 		}
+		return true
 	})
 	return all, err
+}
+
+// named returns a user in passwd; false if it is not there. Hosts have files of many thousand users, and each start of a
+// task reads one, so no other user's line is parsed.
+func (d *directory) named(name string) (found User, ok bool, err error) {
+	begins := []byte(name + ":")
+	err = d.lines("passwd", func(line []byte) bool {
+		if bytes.HasPrefix(line, begins) {
+			found, ok = parseUser(string(line))
+		}
+		return !ok
+	})
+	return found, ok, err
 }
 
 // parseUser reads a line of passwd. It returns false for one that names no user.
@@ -87,14 +97,19 @@ func parseID(text string) (uint32, bool) {
 // groupsInFile returns the groups that group lists for a user, after the user's own.
 func (d *directory) groupsInFile(u User) ([]uint32, error) {
 	groups := []uint32{u.GID}
-	err := d.lines("group", func(line string) {
-		f := strings.Split(line, ":")
-		if len(f) < 4 || !slices.Contains(strings.Split(f[3], ","), u.Name) || len(groups) >= maxGroups {
-			return
+	name := []byte(u.Name)
+	err := d.lines("group", func(line []byte) bool {
+		if !bytes.Contains(line, name) {
+			return true
+		}
+		f := strings.Split(string(line), ":")
+		if len(f) < 4 || !slices.Contains(strings.Split(f[3], ","), u.Name) {
+			return true
 		}
 		if gid, ok := parseID(f[2]); ok && !slices.Contains(groups, gid) {
 			groups = append(groups, gid)
 		}
+		return len(groups) < maxGroups
 	})
 	return groups, err
 }
@@ -102,11 +117,12 @@ func (d *directory) groupsInFile(u User) ([]uint32, error) {
 // sources returns where the host looks for users or groups, by the first of these databases that nsswitch.conf has.
 func (d *directory) sources(databases ...string) []string {
 	found := map[string][]string{}
-	_ = d.lines("nsswitch.conf", func(line string) { // a file that cannot be read names nothing
-		line, _, _ = strings.Cut(line, "#")
-		if name, rest, ok := strings.Cut(line, ":"); ok {
+	_ = d.lines("nsswitch.conf", func(line []byte) bool { // a file that cannot be read names nothing
+		text, _, _ := strings.Cut(string(line), "#")
+		if name, rest, ok := strings.Cut(text, ":"); ok {
 			found[strings.TrimSpace(name)] = strings.Fields(rest)
 		}
+		return true
 	})
 	for _, name := range databases {
 		if sources, ok := found[name]; ok {
@@ -132,15 +148,17 @@ func hasServices(sources []string) bool {
 // firstUser returns UID_MIN of login.defs.
 func (d *directory) firstUser() uint32 {
 	first := uint32(firstPerson)
-	seen := false
-	_ = d.lines("login.defs", func(line string) { // a file that cannot be read names nothing
-		words := strings.Fields(line)
-		if seen || len(words) < 2 || words[0] != "UID_MIN" {
-			return
+	_ = d.lines("login.defs", func(line []byte) bool { // a file that cannot be read names nothing
+		words := strings.Fields(string(line))
+		if len(words) < 2 || words[0] != "UID_MIN" {
+			return true
 		}
-		if n, err := strconv.ParseUint(words[1], 0, 31); err == nil && n > 0 {
-			first, seen = uint32(n), true //nolint:gosec // 31 bits
+		n, err := strconv.ParseUint(words[1], 0, 31)
+		if err != nil || n == 0 {
+			return true
 		}
+		first = uint32(n) //nolint:gosec // 31 bits
+		return false
 	})
 	return first
 }
