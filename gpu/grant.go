@@ -17,6 +17,9 @@ type Grant struct {
 	Env map[string]string
 	// Closed are the device files that the task may not open, whether they exist yet or not.
 	Closed []Closed
+	// Memory is the most that the task may take of the memory of devices of which it has a share. A kernel that accounts
+	// this memory holds every program to it.
+	Memory []MemoryLimit
 	// Engine says how a container engine is asked for the devices.
 	Engine Engine
 }
@@ -26,6 +29,12 @@ type Closed struct {
 	Major  uint32
 	Minors uint32   // how many minor numbers the major number has
 	Open   []uint32 // minor numbers that the task may open, sorted
+}
+
+// MemoryLimit is the most that a task may take of the memory of one device.
+type MemoryLimit struct {
+	PCI   string // bus id of the device
+	Bytes job.Size
 }
 
 // Engine says how a container engine is asked for the devices of a task. It is zero for a task that gets none.

@@ -16,16 +16,23 @@ const mebibyte = 1 << 20
 // sharedMemory is what clients of MPS and its server share besides the pipe directory. A container has another one.
 const sharedMemory = "/dev/shm"
 
-// Grant returns what a task with these devices gets. On a host where MPS runs, MPS limits a task to its share of a GPU.
-// Elsewhere shares are not enforced.
+// Grant returns what a task with these devices gets. A kernel that accounts the memory of GPUs holds a task to the memory
+// of its share. On a host where MPS runs, MPS limits a task to its share of the processors and of the memory, unless the
+// task changes its environment.
 func (d *Driver) Grant(devices []gpu.Device, need job.Resources) gpu.Grant {
 	g := d.kernel.Grant(devices)
 	if len(devices) != 1 || devices[0].Simulated || devices[0].Parent != "" {
 		return g
 	}
 	milli, memory, ok := gpu.ShareOf(need, devices[0])
+	if !ok {
+		return g
+	}
+	if memory > 0 && devices[0].PCI != "" {
+		g.Memory = []gpu.MemoryLimit{{PCI: devices[0].PCI, Bytes: memory}}
+	}
 	pipe := mpsPipe()
-	if !ok || pipe == "" {
+	if pipe == "" {
 		return g
 	}
 	maps.Copy(g.Env, map[string]string{ // the task sees its only device as number 0

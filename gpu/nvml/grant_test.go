@@ -67,3 +67,30 @@ func TestSharesUnderMPS(t *testing.T) {
 		}
 	}
 }
+
+// The memory of a share is bounded whether MPS runs or not. A whole GPU, a MIG instance and a simulated share have no such bound.
+func TestMemoryOfShares(t *testing.T) {
+	d, _ := stage(t, &play{})
+	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", t.TempDir())
+	whole := gputest.Devices(1, "GPU", "NVIDIA H100 80GB HBM3", 80e9)[0]
+	whole.PCI = "00000000:1B:00.0"
+	mig, simulated, unknown := whole, whole, whole
+	mig.Parent, simulated.Simulated, unknown.PCI = "GPU-card", true, ""
+	share := job.Resources{CPUs: 1, GPUShare: .25, GPUMemory: 10 << 30}
+	want := []gpu.MemoryLimit{{PCI: "00000000:1B:00.0", Bytes: 10 << 30}}
+	if got := d.Grant([]gpu.Device{whole}, share).Memory; !slices.Equal(got, want) {
+		t.Errorf("a share: %v", got)
+	}
+	runMPS(t)
+	if got := d.Grant([]gpu.Device{whole}, share).Memory; !slices.Equal(got, want) {
+		t.Errorf("a share under MPS: %v", got)
+	}
+	for name, got := range map[string]gpu.Grant{
+		"a whole GPU": d.Grant([]gpu.Device{whole}, job.Resources{GPUs: 1}), "a MIG instance": d.Grant([]gpu.Device{mig}, share),
+		"a simulated share": d.Grant([]gpu.Device{simulated}, share), "a GPU without an address": d.Grant([]gpu.Device{unknown}, share), "no GPU": d.Grant(nil, job.Resources{CPUs: 1}),
+	} {
+		if got.Memory != nil {
+			t.Errorf("%s: %v", name, got.Memory)
+		}
+	}
+}

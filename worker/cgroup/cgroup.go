@@ -24,6 +24,8 @@ type Limits struct {
 	Memory int64    // bytes, without swap
 	PIDs   int      // processes and threads
 	Closed []Closed // devices that it may not open
+	// DeviceMemory bounds the memory of devices, where the kernel has the controller dmem.
+	DeviceMemory []DeviceMemory
 }
 
 // Closed are the character devices of one major number, except those that a task may open.
@@ -44,12 +46,14 @@ const (
 	Memory  = "memory"
 	PIDs    = "pids"
 	Devices = "devices"
+	DMem    = "dmem"
 	freezer = "freezer"
 )
 
 // Tree is the groups of all tasks. Its methods may be called concurrently for different tasks.
 type Tree struct {
 	unified string    // directory of version 2, with a group for each task; empty: none
+	root    string    // where version 2 is mounted
 	legacy  []*legacy // the hierarchies of version 1 in use
 	has     []string  // the controllers that limit tasks
 	filters filters   // device filters of version 2
@@ -84,7 +88,7 @@ func (t *Tree) String() string {
 	return "cgroup " + version + " (" + what + ")"
 }
 
-// Bounds reports whether a controller limits tasks: CPU, Memory, PIDs or Devices.
+// Bounds reports whether a controller limits tasks: CPU, Memory, PIDs, Devices or DMem.
 func (t *Tree) Bounds(controller string) bool { return slices.Contains(t.has, controller) }
 
 // Dir is the parent directory of the groups that hold the tasks' processes.

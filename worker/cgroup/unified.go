@@ -31,6 +31,7 @@ func (t *Tree) openUnified(name string, start func(fd int) error) error {
 		return err
 	}
 	t.unified = dir
+	t.root, _ = mountOf("/proc", "") // Own found it
 	for _, c := range has {
 		if write(filepath.Join(dir, "cgroup.subtree_control"), "+"+c) == nil {
 			t.has = append(t.has, c)
@@ -43,7 +44,7 @@ func (t *Tree) openUnified(name string, start func(fd int) error) error {
 }
 
 // bounding are the controllers of version 2 that limit tasks.
-var bounding = []string{CPU, Memory, PIDs}
+var bounding = []string{CPU, Memory, PIDs, DMem}
 
 // parentOf chooses the directory of the tree and returns the controllers that it has there. A group other than the
 // root cannot both hold processes and enable controllers for its subgroups. So if the caller is alone in its own
@@ -149,7 +150,7 @@ func (t *Tree) placeUnified(p *Place, l Limits) error {
 	if p.FD, err = openDir(path); err != nil {
 		return err
 	}
-	for _, b := range t.boundsOf(l) {
+	for _, b := range append(t.boundsOf(l), t.boundsOfDevices(l.DeviceMemory)...) {
 		if err == nil {
 			err = writeAt(p.FD, b.file, b.value)
 		}

@@ -119,7 +119,7 @@ func (d *Driver) Start(t worker.Task) error {
 		Attempt: t.Attempt.String(), Command: t.Spec.Argv(), Script: t.Spec.Script, Workdir: t.Spec.Workdir, SubmitDir: t.Spec.SubmitDir,
 		User: t.User, Env: withVariables(environmentOf(t, d.cfg.Libraries), granted.Env), Hostfile: t.Hostfile, Files: t.Files, Keeps: len(t.Spec.Download) > 0,
 		Hold: t.Hold, Lead: worker.FenceLead,
-		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Limits.of(t, granted.Closed),
+		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Limits.of(t, granted),
 		OutputLimit: d.cfg.OutputLimit,
 	}
 	if s.Script != "" {
@@ -176,11 +176,14 @@ func (d *Driver) inputOf(s job.Spec) *protocol.Input {
 	return in
 }
 
-// of returns the limits of one task, to which these device files are closed.
-func (b Limits) of(t worker.Task, closed []gpu.Closed) protocol.Limits {
+// of returns the limits of one task with what the driver of the GPUs gives it.
+func (b Limits) of(t worker.Task, granted gpu.Grant) protocol.Limits {
 	l := protocol.Limits{CPUs: t.Spec.Resources.CPUs, Quota: b.CPUQuota, Memory: t.Spec.Resources.Memory, PIDs: b.PIDs, Scratch: b.Scratch}
-	for _, c := range closed {
+	for _, c := range granted.Closed {
 		l.Closed = append(l.Closed, protocol.Closed(c))
+	}
+	for _, m := range granted.Memory {
+		l.DeviceMemory = append(l.DeviceMemory, protocol.DeviceMemory{PCI: m.PCI, Bytes: int64(m.Bytes)})
 	}
 	return l
 }

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,8 @@ const (
 	maxWords = 2 * job.MaxArgs
 	// maxClosed bounds the major numbers of device files that are closed to a task. A driver has about five.
 	maxClosed = 64
+	// maxDevices bounds the devices with a bound of their memory. A task has a share of one.
+	maxDevices = 64
 	// MaxDuration bounds every duration in a message. No host lives that long, and adding it to a clock does not
 	// overflow.
 	MaxDuration = 100 * 365 * 24 * time.Hour
@@ -116,6 +119,14 @@ type Limits struct {
 	PIDs    int      `json:"pids,omitempty"`    // processes and threads
 	Scratch job.Size `json:"scratch,omitempty"` // of its scratch directory
 	Closed  []Closed `json:"closed,omitempty"`  // device files that it may not open
+	// DeviceMemory bounds the memory of devices of which it has a share.
+	DeviceMemory []DeviceMemory `json:"device_memory,omitempty"`
+}
+
+// DeviceMemory is the most that a task may take of the memory of one device.
+type DeviceMemory struct {
+	PCI   string `json:"pci"` // bus id
+	Bytes int64  `json:"bytes"`
 }
 
 // Closed are the device files of one major number, except those that a task may open.
@@ -391,6 +402,8 @@ func (s Start) Validate() error {
 		return fmt.Errorf("runner: start: warning by signal %d", s.Warn)
 	case s.Limits.CPUs < 0 || s.Limits.CPUs > job.MaxCPUs || s.Limits.Memory < 0 || s.Limits.PIDs < 0 || s.Limits.Scratch < 0 || len(s.Limits.Closed) > maxClosed:
 		return fmt.Errorf("runner: start: limits %+v", s.Limits)
+	case len(s.Limits.DeviceMemory) > maxDevices || slices.ContainsFunc(s.Limits.DeviceMemory, func(m DeviceMemory) bool { return m.Bytes <= 0 }):
+		return fmt.Errorf("runner: start: memory of devices %+v", s.Limits.DeviceMemory)
 	case s.OutputLimit < output.MinBound:
 		return fmt.Errorf("runner: start: output limit %d: from %d", s.OutputLimit, output.MinBound)
 	case !s.Hold && s.Deadline == 0:

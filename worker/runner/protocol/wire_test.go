@@ -89,6 +89,8 @@ func TestRequestRefused(t *testing.T) {
 		"negative":      with(func(s *Start) { s.Limit = -1 }),
 		"overflow":      with(func(s *Start) { s.Grace = 1<<63 - 1 }),
 		"words":         with(func(s *Start) { s.Env = make([]string, maxWords) }),
+		"device memory": with(func(s *Start) { s.Limits.DeviceMemory = []DeviceMemory{{PCI: "0000:01:00.0"}} }),
+		"devices":       with(func(s *Start) { s.Limits.DeviceMemory = make([]DeviceMemory, maxDevices+1) }),
 		"signal":        {Signal: &Signal{Attempt: attempt, Number: 65}},
 		"extend":        {Extend: []Extension{{Attempt: "x", Deadline: 1}}},
 		"stop":          {Stop: &Stop{Attempt: attempt, Grace: -1}},

@@ -1,6 +1,6 @@
 package spawn
 
-// The limits of a task's control group, and the device files that the task may not open.
+// The limits of a task's control group, the device files that the task may not open, and what it may take of their memory.
 
 import "github.com/musterhq/muster/worker/cgroup"
 
@@ -12,6 +12,9 @@ func (s *Spawner) limits(o *Order) cgroup.Limits {
 		for _, d := range l.Closed {
 			c.Closed = append(c.Closed, cgroup.Closed(d))
 		}
+	}
+	for _, d := range l.DeviceMemory {
+		c.DeviceMemory = append(c.DeviceMemory, cgroup.DeviceMemory(d))
 	}
 	return c
 }
