@@ -152,11 +152,16 @@ type Peers interface {
 	// Join returns the ID of the joined cluster. Errors: ErrConflict in another cluster, ErrDenied for an invalid
 	// token, ErrUnavailable if no address answers.
 	Join(ctx context.Context, bootstrap []string, token string) (cluster string, err error)
+	Identities
+	Revocations
+}
+
+// Identities says who a peer is.
+type Identities interface {
 	// NameOf returns the name of a member or of this daemon; empty if it is not known.
 	NameOf(p job.Peer) string
 	// RolesOf returns the roles that another daemon has now; none if it is no member.
 	RolesOf(p job.Peer) []string
-	Revocations
 }
 
 // Revocations puts members out of the cluster, and lets them back in. Both return ErrDenied for a member that this daemon
