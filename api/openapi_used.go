@@ -48,7 +48,7 @@ func refsIn(v any) map[string]bool {
 	names := map[string]bool{}
 	for part := range strings.SplitSeq(string(text), `"`+schemaRef) {
 		name, _, _ := strings.Cut(part, `"`)
-		names[name] = true
+		names[strings.Clone(name)] = true // a part of the text would keep all of it in memory
 	}
 	maps.DeleteFunc(names, func(name string, _ bool) bool { return name == "" || strings.ContainsAny(name, "{}") })
 	return names
