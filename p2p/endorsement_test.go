@@ -195,11 +195,11 @@ func TestEndorsementsOfDoubtfulForm(t *testing.T) {
 func TestEndorsementsEnd(t *testing.T) {
 	cluster := key(t)
 	h, _ := bareOf(t, cluster)
-	now := time.Now()
 	a, b := granted(t, root(cluster)), granted(t, root(cluster))
 	c := granted(t, a.authority(cluster)) // a is lost: nobody endorses it
 	c.cred = endorsed(t, cluster, b, c, 28*24*time.Hour)
 	w := guest(t, c.authority(cluster), RoleWorker)
+	now := time.Now() // after all of them: none lasts longer than its time from here
 	for _, x := range []struct {
 		who   actor
 		after time.Duration

@@ -2,8 +2,8 @@ package cgroup
 
 // Memory of devices, such as that of a GPU: the dmem controller of version 2, since Linux 6.14.
 //
-// A kernel driver registers the memory of a device as a region with a name such as drm/0000:79:00.0/vram0 or
-// nvidia/0000:01:00/vidmem. The root group lists all regions with their sizes. What a group takes of a region fails
+// A kernel driver registers the memory of a device as a region, whose name has the device's PCI address, such as
+// drm/0000:79:00.0/vram0. The root group lists all regions with their sizes. What a group takes of a region fails
 // above the number in its dmem.max. A program cannot change that.
 
 import (
