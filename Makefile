@@ -17,6 +17,9 @@ MANDIR   ?= $(PREFIX)/share/man
 BASHDIR  ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR   ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR  ?= $(PREFIX)/share/fish/vendor_completions.d
+# The dashboard of Grafana, and the rules and an example configuration of Prometheus.
+DATADIR  ?= $(PREFIX)/share/muster
+PROMETHEUS := prometheus.yml alerts.yml dcgm.yml
 
 # go-nvml calls functions that NVIDIA has marked as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
@@ -31,7 +34,7 @@ build: ## build the program, bin/muster
 	gzip -9nf cmd/muster/runner.bin
 	$(GO) build -tags embedrunner -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
 
-install: ## install the program, its systemd unit, man pages and completion below DESTDIR and PREFIX; a running daemon must be restarted
+install: ## install the program, its systemd unit, man pages, completion, and the dashboard and rules for monitoring below DESTDIR and PREFIX; a running daemon must be restarted
 	@test -x bin/muster || { echo "no program: run make build first" >&2; exit 1; }
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(UNITDIR)'
 	install -m 0755 bin/muster '$(DESTDIR)$(PREFIX)/bin/.muster.new'
@@ -43,11 +46,16 @@ install: ## install the program, its systemd unit, man pages and completion belo
 	bin/muster completion bash > '$(DESTDIR)$(BASHDIR)/muster'
 	bin/muster completion zsh > '$(DESTDIR)$(ZSHDIR)/_muster'
 	bin/muster completion fish > '$(DESTDIR)$(FISHDIR)/muster.fish'
+	install -d '$(DESTDIR)$(DATADIR)/grafana' '$(DESTDIR)$(DATADIR)/prometheus'
+	install -m 0644 packaging/grafana/muster.json '$(DESTDIR)$(DATADIR)/grafana'
+	install -m 0644 $(PROMETHEUS:%=packaging/prometheus/%) '$(DESTDIR)$(DATADIR)/prometheus'
 
 uninstall: ## remove what install has installed; the data directory and the configuration stay
 	rm -f '$(DESTDIR)$(PREFIX)/bin/muster' '$(DESTDIR)$(UNITDIR)/muster.service'
 	rm -f '$(DESTDIR)$(MANDIR)'/man1/muster.1 '$(DESTDIR)$(MANDIR)'/man1/muster-*.1 '$(DESTDIR)$(MANDIR)'/man5/muster-*.5
 	rm -f '$(DESTDIR)$(BASHDIR)/muster' '$(DESTDIR)$(ZSHDIR)/_muster' '$(DESTDIR)$(FISHDIR)/muster.fish'
+	rm -f '$(DESTDIR)$(DATADIR)/grafana/muster.json' $(PROMETHEUS:%='$(DESTDIR)$(DATADIR)/prometheus/%')
+	rmdir '$(DESTDIR)$(DATADIR)/grafana' '$(DESTDIR)$(DATADIR)/prometheus' '$(DESTDIR)$(DATADIR)' 2>/dev/null || true
 
 check: build ## build, check the format, lint, and run the tests of the packages
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); \
