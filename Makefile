@@ -27,7 +27,7 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath -ldflags=$(LAZY))
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall check unit test e2e demo bench benchmarks study race fuzz soak generate manual fmt lint help
+.PHONY: build install uninstall check unit test e2e demo bench benchmarks study race fuzz soak generate manual pictures fmt lint help
 
 build: ## build the program, bin/muster
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
@@ -100,6 +100,9 @@ soak: ## run 20,000 random simulations of schedulers and workers, which print th
 
 generate: manual ## generate the protobuf code and the tables of the manual
 	$(TOOL) buf generate
+
+pictures: build ## take the pictures of the README anew, with chromium and tmux
+	$(GO) test -count=1 -tags e2e ./e2e -run '^TestPictures$$' -pictures
 
 manual: ## make the tables and screens of docs/manual.md anew
 	$(GO) run ./cmd/muster manual --fill docs/manual.md
