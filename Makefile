@@ -17,6 +17,9 @@ MANDIR   ?= $(PREFIX)/share/man
 BASHDIR  ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR   ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR  ?= $(PREFIX)/share/fish/vendor_completions.d
+# The dashboard of Grafana, and the rules and an example configuration of Prometheus.
+DATADIR  ?= $(PREFIX)/share/muster
+PROMETHEUS := prometheus.yml alerts.yml dcgm.yml
 
 # go-nvml calls functions that NVIDIA has marked as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
@@ -24,14 +27,14 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath -ldflags=$(LAZY))
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall check unit test e2e demo bench benchmarks study race fuzz soak generate manual fmt lint help
+.PHONY: build install uninstall check unit test e2e demo bench benchmarks study race fuzz soak generate manual pictures fmt lint help
 
 build: ## build the program, bin/muster
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
 	gzip -9nf cmd/muster/runner.bin
 	$(GO) build -tags embedrunner -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
 
-install: ## install the program, its systemd unit, man pages and completion below DESTDIR and PREFIX; a running daemon must be restarted
+install: ## install the program, its systemd unit, man pages, completion, and the dashboard and rules for monitoring below DESTDIR and PREFIX; a running daemon must be restarted
 	@test -x bin/muster || { echo "no program: run make build first" >&2; exit 1; }
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(UNITDIR)'
 	install -m 0755 bin/muster '$(DESTDIR)$(PREFIX)/bin/.muster.new'
@@ -43,11 +46,16 @@ install: ## install the program, its systemd unit, man pages and completion belo
 	bin/muster completion bash > '$(DESTDIR)$(BASHDIR)/muster'
 	bin/muster completion zsh > '$(DESTDIR)$(ZSHDIR)/_muster'
 	bin/muster completion fish > '$(DESTDIR)$(FISHDIR)/muster.fish'
+	install -d '$(DESTDIR)$(DATADIR)/grafana' '$(DESTDIR)$(DATADIR)/prometheus'
+	install -m 0644 packaging/grafana/muster.json '$(DESTDIR)$(DATADIR)/grafana'
+	install -m 0644 $(PROMETHEUS:%=packaging/prometheus/%) '$(DESTDIR)$(DATADIR)/prometheus'
 
 uninstall: ## remove what install has installed; the data directory and the configuration stay
 	rm -f '$(DESTDIR)$(PREFIX)/bin/muster' '$(DESTDIR)$(UNITDIR)/muster.service'
 	rm -f '$(DESTDIR)$(MANDIR)'/man1/muster.1 '$(DESTDIR)$(MANDIR)'/man1/muster-*.1 '$(DESTDIR)$(MANDIR)'/man5/muster-*.5
 	rm -f '$(DESTDIR)$(BASHDIR)/muster' '$(DESTDIR)$(ZSHDIR)/_muster' '$(DESTDIR)$(FISHDIR)/muster.fish'
+	rm -f '$(DESTDIR)$(DATADIR)/grafana/muster.json' $(PROMETHEUS:%='$(DESTDIR)$(DATADIR)/prometheus/%')
+	rmdir '$(DESTDIR)$(DATADIR)/grafana' '$(DESTDIR)$(DATADIR)/prometheus' '$(DESTDIR)$(DATADIR)' 2>/dev/null || true
 
 check: build ## build, check the format, lint, and run the tests of the packages
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); \
@@ -92,6 +100,9 @@ soak: ## run 20,000 random simulations of schedulers and workers, which print th
 
 generate: manual ## generate the protobuf code and the tables of the manual
 	$(TOOL) buf generate
+
+pictures: build ## take the pictures of the README anew, with chromium and tmux
+	$(GO) test -count=1 -tags e2e ./e2e -run '^TestPictures$$' -pictures
 
 manual: ## make the tables and screens of docs/manual.md anew
 	$(GO) run ./cmd/muster manual --fill docs/manual.md

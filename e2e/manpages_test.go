@@ -32,6 +32,24 @@ func plainPage(out []byte) string {
 	return regexp.MustCompile(`.\x08`).ReplaceAllString(string(out), "")
 }
 
+// What Prometheus and Grafana load is installed as it is in the sources.
+func TestMonitoringIsInstalled(t *testing.T) {
+	root := installed(t)
+	for _, file := range []string{"grafana/muster.json", "prometheus/prometheus.yml", "prometheus/alerts.yml", "prometheus/dcgm.yml"} {
+		want, err := os.ReadFile(filepath.Join("../packaging", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(root, "share/muster", file)
+		if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
+			t.Errorf("%s: %v, %d bytes, want %d", path, err, len(got), len(want))
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm() != 0o644 {
+			t.Errorf("%s has the mode %s", path, info.Mode())
+		}
+	}
+}
+
 func TestManPages(t *testing.T) {
 	root := installed(t)
 	pages, err := filepath.Glob(filepath.Join(root, "share/man/man*/*"))

@@ -148,12 +148,12 @@ func (g *Guide) answer(r *http.Request) (int, []byte) {
 }
 
 // style is that of all pages. The policy names its hash, and allows no other.
-const style = `:root{color-scheme:light dark;--line:#8884;--soft:#8881;--link:light-dark(#0b57d0,#8ab4f8)}
-body{font:15px/1.55 system-ui,sans-serif;margin:0;display:grid;grid-template-columns:15rem minmax(0,56rem);gap:2rem;padding:0 1.2rem}
+const style = `:root{color-scheme:light dark;--line:#8884;--soft:#8881;--link:light-dark(#1d5fd1,#7fb0ff)}
+body{background:light-dark(#fbfbfa,#14161a);color:light-dark(#1b1e23,#e4e6ea);font:15px/1.55 system-ui,sans-serif;margin:0;display:grid;grid-template-columns:15rem minmax(0,56rem);gap:2rem;padding:0 1.2rem}
 nav{position:sticky;top:0;align-self:start;max-height:100vh;overflow:auto;padding:1.2rem 0;font-size:14px}nav ul{list-style:none;padding:0;margin:.8rem 0}nav li{margin:.25rem 0}
 nav a[aria-current]{font-weight:600;color:inherit;text-decoration:none}main{padding:1.2rem 0 4rem;min-width:0}a{color:var(--link)}
 code,pre{font:13px/1.45 ui-monospace,monospace}pre{background:var(--soft);border:1px solid var(--line);border-radius:4px;padding:.6rem .8rem;overflow:auto}
-h1,h2,h3,h4{line-height:1.25;scroll-margin-top:1rem}h2{border-bottom:1px solid var(--line);padding-bottom:.2rem;margin-top:2.2rem}h3{margin-top:1.8rem}
+h1,h2,h3,h4{line-height:1.25;scroll-margin-top:1rem}h1{font-size:1.6rem;margin-top:0}h2{border-bottom:1px solid var(--line);padding-bottom:.2rem;margin-top:2.2rem}h3{margin-top:1.8rem}
 table{border-collapse:collapse;display:block;overflow-x:auto}td,th{text-align:left;vertical-align:top;padding:.25rem .8rem .25rem 0;border-bottom:1px solid var(--line)}
 input{font:inherit;width:100%;box-sizing:border-box;padding:.35rem .5rem;border:1px solid var(--line);border-radius:4px;background:transparent;color:inherit}summary{cursor:pointer}.dim{opacity:.7}
 @media(max-width:52rem){body{display:block}nav{position:static;max-height:none}}`

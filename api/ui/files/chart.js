@@ -16,7 +16,7 @@ export function Chart({ data, names, label, height = 120 }) {
     plot.current = new uPlot({
       width: el.clientWidth, height, legend: { show: false }, cursor: { show: false }, padding: [6, 8, 0, 0],
       scales: { y: { range: [0, 100] } },
-      axes: [{ ...axis, size: 24, values: '{HH}:{mm}:{ss}', space: 80 }, { ...axis, size: 36, splits: [0, 50, 100], values: (_, v) => v.map((n) => n + ' %') }],
+      axes: [{ ...axis, size: 24, values: '{HH}:{mm}:{ss}', space: 80 }, { ...axis, size: 44, splits: [0, 50, 100], values: (_, v) => v.map((n) => n + ' %') }],
       series: [{}, ...names.map((name, i) => ({ label: name, stroke: tone(TONES[i]), width: 1.5, dash: i ? [4, 3] : undefined, points: { show: false }, spanGaps: false }))],
     }, data, el);
     const watch = new ResizeObserver(() => plot.current?.setSize({ width: el.clientWidth, height }));

@@ -6,7 +6,8 @@ import { onEvent } from './events.js';
 import { ask, act } from './dialog.js';
 import { A } from './router.js';
 import { Head, State, Ago, Ran, Name, Facts, Failure, Empty, NodeLink } from './parts.js';
-import { bytes, count, duration, plain, plural, time, NONE } from './format.js';
+import { bytes, count, duration, plain, plural, time, compare, NONE } from './format.js';
+import { quote } from './shell.js';
 import { ended, waiting, running, kind } from './states.js';
 import { StoryTab } from './story.js';
 import { WhyTab } from './why.js';
@@ -80,9 +81,9 @@ export function JobPage({ id, tab }) {
 
 function Summary({ j, tab }) {
   const r = j.resources || {};
-  const on = [...new Map((j.tasks || []).filter((t) => t.node && running(t.state)).map((t) => [t.node_id, t.node]))];
+  const on = [...new Map((j.tasks || []).filter((t) => t.node && running(t.state)).map((t) => [t.node_id, t.node]))].sort((a, b) => compare(a[1], b[1]));
   const used = j.usage;
-  const asks = [plural(r.cpus, 'CPU'), r.memory > 0 && bytes(r.memory), r.gpus > 0 && `${plural(r.gpus, 'GPU')}${r.gpu_model ? ' ' + plain(r.gpu_model) : ''}${r.gpu_memory ? `, ${bytes(r.gpu_memory)} each` : ''}`, r.gpu_share > 0 && `${Math.round(100 * r.gpu_share)} % of a GPU`].filter(Boolean).join(', ');
+  const asks = [plural(r.cpus, 'CPU'), r.memory > 0 && bytes(r.memory), r.gpus > 0 && `${plural(r.gpus, r.gpu_model ? plain(r.gpu_model) + ' GPU' : 'GPU')}${r.gpu_memory ? `, ${bytes(r.gpu_memory)} each` : ''}`, r.gpu_share > 0 && `${Math.round(100 * r.gpu_share)} % of a GPU`].filter(Boolean).join(', ');
   return html`<${Facts} rows=${[
     ['Id', html`<code>${j.id}</code>`], ['User', html`<${Name} of=${j.user} />${j.spec?.project ? html` <span class="note">project <${Name} of=${j.spec.project} /></span>` : ''}`],
     ['Submitted', html`<${Ago} at=${j.submitted_at} suffix=" ago" />`],
@@ -94,7 +95,7 @@ function Summary({ j, tab }) {
     ['Priority', count(j.priority)], used && ['Used', usage(used)],
     j.reason && tab !== 'why' && ['Reason', html`<${Name} of=${j.reason} />${j.reason_detail ? html`<small> ${plain(j.reason_detail)}</small>` : ''}`, 'wide'],
     j.dependencies?.length && ['Waits for', html`${j.dependencies.map((d) => html`<span class="tally">${plain(d.condition)} <${A} href=${'/jobs/' + encodeURIComponent(d.job)} class="id">${d.job}<//> (${plain(d.state)})</span>`)}`],
-    j.spec && ['Command', html`<code class="wrap">${plain((j.spec.command?.join(' ') || j.spec.script || '').slice(0, 500))}</code>`, 'wide'], j.spec?.image && ['Image', html`<code class="wrap">${plain(j.spec.image)}</code>`, 'wide'],
+    j.spec && ['Command', html`<code class="wrap">${plain((j.spec.command?.map(quote).join(' ') || j.spec.script || '').slice(0, 500))}</code>`, 'wide'], j.spec?.image && ['Image', html`<code class="wrap">${plain(j.spec.image)}</code>`, 'wide'],
   ]} />`;
 }
 

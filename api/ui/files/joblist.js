@@ -3,6 +3,8 @@
 import { get, query } from './api.js';
 import { onEvent } from './events.js';
 import { Store } from './store.js';
+import { waiting } from './states.js';
+import { compare } from './format.js';
 
 const FIRST = 200;
 const PAGE = 1000;
@@ -10,8 +12,8 @@ export const MOST = 20000; // jobs that a tab keeps
 
 // slim keeps of a job what lists show, so that 10,000 of them are small.
 export function slim(j) {
-  const tasks = j.tasks || [];
-  const nodes = [...new Set(tasks.map((t) => t.node).filter(Boolean))];
+  const tasks = (j.tasks || []).filter((t) => !waiting(t.state)); // a task that waits again still names the node of its last attempt
+  const nodes = [...new Set(tasks.map((t) => t.node).filter(Boolean))].sort(compare);
   return {
     id: j.id, name: j.name, user: j.user, state: j.state, reason: j.reason, detail: j.reason_detail, priority: j.priority, nodes: j.nodes, array: j.array,
     submitted: j.submitted_at, started: j.started_at, ended: j.ended_at, estimated: j.estimated_start, exit: j.exit_code,

@@ -47,12 +47,12 @@ export function NodePage({ id }) {
     ${n.drain && html`<p class="callout warn">◐ Taken out of service by ${plain(n.drain.by)} <${Ago} at=${n.drain.since} /> ago${n.drain.reason ? `: ${plain(n.drain.reason)}` : ''}. ${n.drain.deadline ? `What still runs at ${time(n.drain.deadline)} is ended and runs again elsewhere.` : 'What runs there runs on.'}</p>`}
     ${!live && html`<p class="callout warn">? It does not answer${n.detail ? `: ${plain(n.detail)}` : ''}. What is free there is not known.</p>`}
     <${Facts} rows=${[
-      ['Tasks', live ? `${count(n.running)} run here` : NONE],
+      ['Tasks', live ? `${plural(n.running, 'task')} run${n.running === 1 ? 's' : ''} here` : NONE],
       ['CPUs', html`${live ? count(n.cpus - n.free.cpus) : NONE} of ${count(n.cpus)} allocated ${share(n.free.cpus, n.cpus)}`],
       ['Memory', html`${live ? bytes(n.memory - n.free.memory) : NONE} of ${bytes(n.memory)} allocated ${share(n.free.memory, n.memory)}`],
-      ['Disk', bytes(n.disk)], ['Runs', n.worker ? plain(n.drivers.join(', ')) : 'no tasks'], n.only_user && ['Only for', plain(n.only_user)], n.no_root && ['Only for', 'all but root'],
+      ['Disk', bytes(n.disk)], ['Runs tasks', n.worker ? plain(n.drivers.join(', ')) : 'no'], n.only_user && ['Only for', plain(n.only_user)], n.no_root && ['Only for', 'all but root'],
       ['System', plain([n.os, n.arch].filter(Boolean).join(' '))], n.gpu_driver && ['GPU driver', plain(n.gpu_driver)], ['Version', plain(n.version)],
-      ['Labels', html`<${Labels} of=${n.labels} signed=${n.signed_labels} />`, 'wide'], ['Id', html`<code class="wrap">${n.id}</code>`, 'wide'], ['Addresses', html`<code class="wrap">${n.addrs.map(plain).join(' ')}</code>`, 'wide'],
+      ['Labels', html`<${Labels} of=${n.labels} signed=${n.signed_labels} />`, 'wide'], ['Id', html`<code class="wrap">${n.id}</code>`, 'wide'], ['Addresses', n.addrs.map((a) => html`<code class="wrap row">${plain(a)}</code>`), 'wide'],
     ]} />
     <section aria-labelledby="n-gpus"><h2 id="n-gpus">GPUs</h2>${n.gpus.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="Table of GPUs"><${GpuTable} node=${n} owners=${owners} /></div>` : html`<${Empty}>It has none.<//>`}</section>
     <section aria-labelledby="n-tasks"><h2 id="n-tasks">What runs here</h2><${Running} node=${n} /></section>`;
@@ -69,7 +69,7 @@ function Running({ node }) {
   const here = jobs.filter((j) => running(j.state) && (j.onIDs.includes(node.id) || holders.has(j.id)));
   if (!at) return html`<${Empty}>Loading…<//>`;
   return html`${here.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Table of jobs"><table class="plain rows"><thead><tr><th scope="col">Job</th><th scope="col">State</th><th scope="col">Name</th><th scope="col">User</th><th scope="col">Kind</th><th scope="col" class="n">Runs for</th></tr></thead><tbody>${here.slice(0, 500).map((j) => html`<tr key=${j.id}><th scope="row"><${JobLink} id=${j.id} /></th><td><${State} of=${j.state} /></td><td><${Name} of=${j.name} /></td><td><${Name} of=${j.user} /></td><td>${kind(j)}</td><td class="n"><${Ran} from=${j.started} /></td></tr>`)}</tbody></table></div>`}
-    ${answers(node) && node.running > here.length ? html`<p class="note">${plural(node.running, 'task')} run here; ${here.length ? 'the others' : 'they'} belong to arrays, whose listings do not say where each task runs. <${A} href="/jobs?state=RUNNING">All running jobs<//></p>` : !here.length && html`<${Empty}>Nothing runs here.<//>`}`;
+    ${answers(node) && node.running > here.length ? html`<p class="note">${plural(node.running, 'task')} run${node.running === 1 ? 's' : ''} here. This list leaves out tasks of arrays that hold no GPU: <${A} href="/jobs?state=RUNNING">all running jobs<//>.</p>` : !here.length && html`<${Empty}>Nothing runs here.<//>`}`;
 }
 
 async function drain(n) {

@@ -138,5 +138,5 @@ function Latest() {
     };
   }, []);
   if (!rows.length) return html`<${Empty}>Nothing yet.<//>`;
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="Table of the latest changes"><table class="plain"><tbody>${rows.map((j) => html`<tr key=${j.id + j.state}><td class="n"><${Ago} at=${touched(j)} suffix=" ago" /></td><td><${State} of=${j.state} /></td><td><${JobLink} id=${j.id} /></td><td><${Name} of=${j.name} /></td><td><${Name} of=${j.user} /></td><td class="grow">${kind(j) ? `${kind(j)} ` : ''}${j.on.length ? 'on ' + j.on.map(plain).join(', ') : ''} ${plain(j.reason)}</td></tr>`)}</tbody></table></div>`;
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Table of the latest changes"><table class="plain"><tbody>${rows.map((j) => html`<tr key=${j.id + j.state}><td class="n"><${Ago} at=${touched(j)} suffix=" ago" /></td><td><${State} of=${j.state} /></td><td><${JobLink} id=${j.id} /></td><td><${Name} of=${j.name} /></td><td><${Name} of=${j.user} /></td><td class="grow">${[kind(j), j.on.length && 'on ' + j.on.map(plain).join(', '), plain(j.reason)].filter(Boolean).join(' · ')}</td></tr>`)}</tbody></table></div>`;
 }

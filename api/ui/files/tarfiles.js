@@ -125,7 +125,7 @@ export function FilesTab({ job }) {
   };
   return html`<form class="filter" onSubmit=${load}>${job.task_count > 1 && html`<label class="inline">Task <input type="text" inputmode="numeric" size="6" value=${task} onChange=${(e) => setParams({ task: e.target.value.trim() })} /></label>`}
       <input type="text" data-filter aria-label="Path or pattern" placeholder=${job.spec?.download?.length ? 'what the job keeps' : 'path or pattern, such as *.txt or **'} value=${glob} onInput=${(e) => setGlob(e.target.value)} /><button type="submit" class="main">List</button><${Copy} label="Copy command" text=${`muster cp ${job.id}${job.task_count > 1 ? '.' + task : ''}:'${(glob || '*').replaceAll("'", '')}' .`} /></form>
-    <p class="note">Of a task that runs these are the files of now; of one that has ended, those that its job asked to keep.</p>
+    <p class="note">While the task runs, these are the files in its directory; afterwards, those that its job asked to keep.</p>
     <${Failure} error=${error} />
     ${list && html`<table class="plain rows"><thead><tr><th scope="col">File</th><th scope="col" class="n">Size</th><th scope="col"></th></tr></thead><tbody>${list.files.map((f) => html`<tr key=${f.name}><th scope="row"><code class="wrap">${plain(f.name)}</code></th><td class="n">${bytes(f.size)}</td><td class="grow"><${Save} url=${url(escaped(f.name))} file=${f} /></td></tr>`)}</tbody></table>
       ${list.busy ? html`<${Empty}>Reading…<//>` : html`<p class="note">${plural(list.files.length, 'file')}${list.whole ? '' : '; the list is not complete: narrow the pattern'}</p>`}`}`;

@@ -208,15 +208,15 @@ func (n *node) past(width int) []int8 {
 
 func gpuColumns(c *cluster) []column[*device] {
 	return []column[*device]{
-		{head: "NODE", least: 9, most: 24, cell: func(d *device, _ int, _ time.Time) cell { return text(d.node.name) }, key: func(d *device, _ time.Time) rank { return word(d.node.name) }},
+		{head: "NODE", least: 8, most: 24, cell: func(d *device, _ int, _ time.Time) cell { return text(d.node.name) }, key: func(d *device, _ time.Time) rank { return word(d.node.name) }},
 		{head: "#", least: 2, right: true, cell: func(d *device, _ int, _ time.Time) cell { return text(strconv.Itoa(d.index)) }},
-		{head: "UTIL", least: 14, most: 36, cell: gpuBusy, key: func(d *device, _ time.Time) rank { r, _ := d.known(); return number(float64(r.busy)) }, all: true},
-		{head: "MEMORY", least: 14, most: 36, cell: gpuFull, key: func(d *device, _ time.Time) rank { r, _ := d.known(); return number(float64(r.used)) }, all: true},
+		{head: "UTIL", least: 13, most: 36, cell: gpuBusy, key: func(d *device, _ time.Time) rank { r, _ := d.known(); return number(float64(r.busy)) }, all: true},
+		{head: "MEMORY", least: 13, most: 36, cell: gpuFull, key: func(d *device, _ time.Time) rank { r, _ := d.known(); return number(float64(r.used)) }, all: true},
 		{head: "USED", least: 15, from: 120, right: true, cell: gpuUsed},
 		{head: "POWER", least: 5, right: true, cell: func(d *device, _ int, _ time.Time) cell { r, _ := d.known(); return watts(r.power) }, key: func(d *device, _ time.Time) rank { r, _ := d.known(); return number(r.power) }, all: true},
 		{head: "TEMP", least: 4, right: true, cell: func(d *device, _ int, _ time.Time) cell { r, _ := d.known(); return degrees(r.heat) }, key: func(d *device, _ time.Time) rank { r, _ := d.known(); return number(float64(r.heat)) }, all: true},
 		{head: "HISTORY", least: 8, most: history, cell: func(d *device, w int, _ time.Time) cell { return text(spark(d.past, w)) }},
-		{head: "MODEL", least: 12, most: 20, from: 100, cell: func(d *device, _ int, _ time.Time) cell { return text(d.label()) }, key: func(d *device, _ time.Time) rank { return word(d.model) }},
+		{head: "MODEL", least: 15, most: 20, from: 100, cell: func(d *device, _ int, _ time.Time) cell { return text(d.label()) }, key: func(d *device, _ time.Time) rank { return word(d.model) }},
 		{head: "HELD BY", least: 14, most: 48, cell: func(d *device, _ int, now time.Time) cell { return c.state(d, now) }, key: func(d *device, _ time.Time) rank { return word(c.holder(d)) }},
 	}
 }

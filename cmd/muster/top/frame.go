@@ -262,6 +262,7 @@ func list[T any](m *model, k kind, rows []T, columns []column[T], most int) []li
 	if m.width > 0 && m.width < 100 {
 		gap = " "
 	}
+	columns = whatFits(columns, m.width, len(gap))
 	first := max(min(w.first, len(rows)-most), 0)
 	shown := rows[first:min(first+most, len(rows))]
 	widths := spread(columnWidths(columns, shown, m), m.width, len(gap))
@@ -277,6 +278,25 @@ func list[T any](m *model, k kind, rows []T, columns []column[T], most int) []li
 		lines = append(lines, line{{emptyText(m, k), faint}})
 	}
 	return lines
+}
+
+// whatFits leaves out columns that a screen has no room for, instead of cutting the last one. The first to go are those of
+// the widest screens.
+func whatFits[T any](columns []column[T], width, gap int) []column[T] {
+	for width > 0 {
+		needs, at := 1-gap, 0
+		for i, c := range columns {
+			needs += max(c.least, table.Width(c.head)) + gap
+			if c.from > columns[at].from {
+				at = i
+			}
+		}
+		if needs <= width || columns[at].from == 0 {
+			break
+		}
+		columns = slices.Delete(columns, at, at+1)
+	}
+	return columns
 }
 
 // chosen marks a row.

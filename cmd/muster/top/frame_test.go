@@ -74,6 +74,27 @@ func TestFrames(t *testing.T) {
 	}
 }
 
+// On screens of any width the names of columns are whole: a column that has no room is left out.
+func TestColumnsFit(t *testing.T) {
+	time.Local = time.UTC
+	for width := leastWidth; width <= 220; width++ {
+		for _, view := range [][]string{nil, {"g"}} {
+			m := shown(sim(), width, 30)
+			keys(m, noon, view...)
+			what := fmt.Sprintf("%q, %d columns", view, width)
+			fits(t, what, m)
+			for _, l := range strings.Split(m.frame(bare), "\n") {
+				if (strings.HasPrefix(l, " NODE") || strings.HasPrefix(l, " TASK")) && strings.Contains(l, "…") {
+					t.Errorf("%s: %s", what, l)
+				}
+			}
+			if got := m.frame(bare); len(view) > 0 && width >= 100 && !strings.Contains(got, "(sim)") {
+				t.Errorf("%s: simulated GPUs are not marked:\n%s", what, got)
+			}
+		}
+	}
+}
+
 func TestNodeLost(t *testing.T) {
 	time.Local = time.UTC
 	m := shown(sim(), 80, 24)
