@@ -31,7 +31,7 @@ func TestTaskGoesBeforeHigherPriorities(t *testing.T) {
 		after  time.Duration // 0: never
 	}{
 		{lease.ByRemaining, 100 * time.Hour, "limit=5h", 5 * time.Hour},
-		{lease.ByRemaining, 100 * time.Hour, "limit=1m", patience},
+		{lease.ByRemaining, 100 * time.Hour, "limit=1m", lease.MinRun},
 		{lease.ByRemaining, 100 * time.Hour, "limit=90h", 90 * time.Hour},
 		{lease.ByRemaining, 100 * time.Hour, "", 0},
 		{lease.ByRemaining, 0, "limit=5h", 0},
@@ -62,7 +62,7 @@ func TestTaskGoesBeforeHigherPriorities(t *testing.T) {
 			if said := x.Tasks[0].Reason.Detail; !strings.Contains(said, "it has waited for as long as it has left to run, and goes before higher priorities (max-wait)") {
 				t.Error(said)
 			}
-			s.do("wait 101h")
+			s.do("wait 102h")
 			if m := s.offer([]string{"here", "a"}); m.Priority != job.MaxPriority || m.Level != 0 || m.Work.Time != lease.MaxWork {
 				t.Errorf("overdue: priority %d, level %d of %v", m.Priority, m.Level, m.Work)
 			}

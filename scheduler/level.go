@@ -72,14 +72,14 @@ func rate(tn *turn, t *task, hurry func(*task)) {
 }
 
 // before works out the level of a task that has so much time left by its limit, where nobody is to wait for longer than
-// Config.MaxWait. When it has waited for as long, and for patience at least, it goes before tasks of higher priorities,
+// Config.MaxWait. When it has waited for as long, and for lease.MinRun at least, it goes before tasks of higher priorities,
 // with the level of its work. Else long tasks of a higher priority keep short ones waiting until all are overdue, and all
 // then go by age. As the longest wait has a bound, no task goes to the first level for having waited.
 func before(tn *turn, t *task, left time.Duration, width int, hurry func(*task)) {
 	tn.stop(t.lined.timer)
 	t.work.Time = lease.Times(left, width)
 	t.level = t.work.Level()
-	short := max(patience, left) - waited(tn.now, t)
+	short := max(lease.MinRun, left) - waited(tn.now, t)
 	if t.raised = short <= 0; !t.raised {
 		t.lined.timer = tn.after(short, func() { hurry(t) })
 	}
