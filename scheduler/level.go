@@ -23,7 +23,7 @@ const stretch = 16
 // grows no faster than what it gets. Where the time that it has left is known, that many times counts instead: tasks with
 // little left go sooner anyway, and those with much left hold up many others.
 //
-// A task that is overdue has the first level of the highest priority, and keeps it while it runs.
+// A task that is overdue has the first level of the highest priority, and keeps it while it runs. See also before.
 func rate(tn *turn, t *task, hurry func(*task)) {
 	if t.raised = t.overdue; t.raised {
 		tn.stop(t.lined.timer)
@@ -47,6 +47,10 @@ func rate(tn *turn, t *task, hurry func(*task)) {
 	spec := &t.e.job.Spec
 	width := lease.Width(spec.Need(), t.e.job.Gang())
 	t.work = lease.Work{By: tn.cfg.Order, Time: lease.Times(ran, width)}
+	if tn.cfg.Order == lease.ByRemaining && tn.cfg.MaxWait > 0 && spec.TimeLimit > 0 {
+		before(tn, t, max(spec.TimeLimit.D()-ran, 0), width, hurry)
+		return
+	}
 	waits := ran
 	if tn.cfg.Order == lease.ByRemaining {
 		t.work.Time = lease.MaxWork
@@ -65,6 +69,20 @@ func rate(tn *turn, t *task, hurry func(*task)) {
 	}
 	tn.stop(t.lined.timer)
 	t.lined.timer = tn.at(due, func() { hurry(t) })
+}
+
+// before works out the level of a task that has so much time left by its limit, where nobody is to wait for longer than
+// Config.MaxWait. When it has waited for as long, and for lease.MinRun at least, it goes before tasks of higher priorities,
+// with the level of its work. Else long tasks of a higher priority keep short ones waiting until all are overdue, and all
+// then go by age. As the longest wait has a bound, no task goes to the first level for having waited.
+func before(tn *turn, t *task, left time.Duration, width int, hurry func(*task)) {
+	tn.stop(t.lined.timer)
+	t.work.Time = lease.Times(left, width)
+	t.level = t.work.Level()
+	short := max(lease.MinRun, left) - waited(tn.now, t)
+	if t.raised = short <= 0; !t.raised {
+		t.lined.timer = tn.after(short, func() { hurry(t) })
+	}
 }
 
 // had returns for how long the attempts of a task have run, by the journal, and the newest of them that ran; 0 if none did.

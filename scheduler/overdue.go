@@ -48,7 +48,7 @@ func (od *overdue) look() {
 			if t.overdue || x != nil && older(t, x) > 0 { // the cheap question first: there may be 100,000 jobs
 				continue
 			}
-			if t.waits() && od.waited(t) >= od.cfg.MaxWait {
+			if t.waits() && waited(od.now, t) >= od.cfg.MaxWait {
 				first[e.job.User] = t
 			}
 		}
@@ -72,16 +72,16 @@ func older(a, b *task) int {
 
 // waited returns for how long the task has waited for room since its submission, all its waits together. The time counts
 // in which it did not run, since it last waited for anything else.
-func (od *overdue) waited(t *task) time.Duration {
+func waited(now time.Time, t *task) time.Duration {
 	since := t.e.born
 	for _, at := range []time.Time{t.e.parents.able, t.able} {
 		if at.After(since) {
 			since = at
 		}
 	}
-	all := od.now.Sub(since)
+	all := now.Sub(since)
 	if b := t.e.job.Spec.Begin; b != nil {
-		all = min(all, od.now.Round(0).Sub(*b))
+		all = min(all, now.Round(0).Sub(*b))
 	}
 	ran, _ := had(t)
 	return all - ran

@@ -127,7 +127,7 @@ type lined struct {
 // precedence is what comes before anything else in the order of tasks.
 func (t *task) precedence() int { return lease.Precedence(t.priority(), t.level) }
 
-// priority is that of its job, or the highest one for a task that is overdue.
+// priority is that of its job, or the highest one for a task that has waited for too long.
 func (t *task) priority() int {
 	if t.raised {
 		return job.MaxPriority
@@ -619,7 +619,7 @@ func (o *offer) device() string {
 // request is what the task asks for, in the terms of package fleet. The task has a shape.
 func (t *task) request() fleet.Request {
 	return fleet.Request{
-		Shape: &t.shape.Shape, Rank: placeOf(t), Limited: t.e.job.Spec.TimeLimit > 0, Gang: t.e.job.Gang() > 1, Gathers: t.dispatch.gathers(), Overdue: t.raised,
+		Shape: &t.shape.Shape, Rank: placeOf(t), Limited: t.e.job.Spec.TimeLimit > 0, Gang: t.e.job.Gang() > 1, Gathers: t.dispatch.gathers(), Overdue: t.overdue,
 	}
 }
 

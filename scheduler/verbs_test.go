@@ -244,6 +244,7 @@ func verbSubmit(s *story, a []string, o stories.Options) {
 	}
 	spec.Nodes, spec.KeepOnBadExit = o.Number("nodes", 0), o["keep"] != ""
 	spec.Lease, spec.Array = job.Duration(o.Duration("lease", time.Duration(spec.Lease))), o["array"]
+	spec.TimeLimit = job.Duration(o.Duration("limit", 0))
 	spec.Prefer, spec.Exclusive = o["prefer"], o["exclusive"] != ""
 	if o["begin"] != "" {
 		at := s.now.Add(o.Duration("begin", 0))

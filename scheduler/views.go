@@ -333,8 +333,11 @@ func (vs *views) task(t *task, d *job.Task) {
 		}
 	case d.State == job.Pending:
 		d.Reason = addEstimate(vs.entries, t, vs.reason(t))
-		if t.raised {
+		switch {
+		case t.overdue:
 			d.Reason.Detail = lease.Clip(d.Reason.Detail + "; it has waited for more than " + job.Duration(vs.cfg.MaxWait).String() + " and goes first (max-wait)")
+		case t.raised:
+			d.Reason.Detail = lease.Clip(d.Reason.Detail + "; it has waited for as long as it has left to run, and goes before higher priorities (max-wait)")
 		}
 	}
 }

@@ -37,6 +37,9 @@ func TestOverdueJobsGoFirst(t *testing.T) {
 				for i := range jobs {
 					jobs[i].User = "ann"
 					jobs[i].Spec.Preemptible, jobs[i].Spec.TimeLimit = true, job.Duration(jobs[i].Runs+2*time.Minute)
+					if i < 3 { // longer than the wait: so none goes before the urgent ones for having waited as long as it has left
+						jobs[i].Spec.TimeLimit = job.Duration(wait + long)
+					}
 				}
 				r, log := runs(t, Config{
 					Load: load.Load{Machines: machinesOf(2), Jobs: jobs}, Queueing: Queueing{Order: order, MaxWait: most}, Restart: time.Minute,
@@ -54,6 +57,50 @@ func TestOverdueJobsGoFirst(t *testing.T) {
 						t.Errorf("%s was ended after %s", jobs[x.Job].Name, late)
 					case most > 0 && x.Kind == record.Finish && late > wait+3*long:
 						t.Errorf("%s ended after %s", jobs[x.Job].Name, late)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Long jobs of a high priority hold both hosts for days. With a longest wait, short jobs of the lowest priority go before
+// them by the order of what is left when they have waited for long enough, also a gang, and the long ones go on soon after.
+// Else the short ones wait for their end.
+func TestShortJobsGoBeforeHigherPriorities(t *testing.T) {
+	const wait, long = 200 * time.Hour, 50 * time.Hour
+	for _, order := range []lease.OrderBy{lease.ByAge, lease.ByAttained, lease.ByRemaining} {
+		for _, most := range []time.Duration{0, wait} {
+			t.Run(fmt.Sprintf("%s/%s", order, most), func(t *testing.T) {
+				var jobs []load.Job
+				for i := range 4 {
+					x := jobOf(i, 8, time.Duration(i)*time.Second, long)
+					x.Spec.Priority = 90
+					jobs = append(jobs, x)
+				}
+				for i := range 3 {
+					x := jobOf(4+i, 8, 10*time.Hour, time.Hour)
+					if x.Spec.Priority = 0; i == 2 {
+						x.Spec.Nodes = 2
+					}
+					jobs = append(jobs, x)
+				}
+				for i := range jobs {
+					jobs[i].Spec.Preemptible, jobs[i].Spec.TimeLimit = true, job.Duration(jobs[i].Runs+2*time.Minute)
+				}
+				r, log := runs(t, Config{Load: load.Load{Machines: machinesOf(2), Jobs: jobs}, Queueing: Queueing{Order: order, MaxWait: most}, Restart: time.Minute})
+				if r.Finished != len(jobs) {
+					t.Fatalf("%d of %d jobs have finished", r.Finished, len(jobs))
+				}
+				for _, x := range log {
+					waited, early := x.At-jobs[x.Job].Submit, order == lease.ByRemaining && most > 0
+					switch {
+					case x.Kind == record.Start && x.Job >= 4 && waited < time.Hour:
+						t.Errorf("job %d started after %s", x.Job, waited)
+					case x.Kind == record.Finish && x.Job >= 4 && (waited < 5*time.Hour) != early:
+						t.Errorf("job %d ended after %s", x.Job, waited)
+					case x.Kind == record.Finish && x.Job < 4 && waited > 2*long+3*time.Hour:
+						t.Errorf("long job %d ended after %s", x.Job, waited)
 					}
 				}
 			})

@@ -1,0 +1,91 @@
+package scheduler
+
+// Tasks that go before higher priorities because they have little left.
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+func beforeStory(t *testing.T, order lease.OrderBy, most time.Duration) *story {
+	s := newStory(t, 1)
+	s.cfg.Order, s.cfg.MaxWait = order, most
+	s.core = NewCore(s.cfg, Saved{}, s.now)
+	s.do("lead")
+	s.do("worker here cpus=1 free=0")
+	return s
+}
+
+// A task with a time limit that has waited for as long as it has left goes before higher priorities with the level of its
+// work, if there is a longest wait, and by no other order. It may be ended then, so it takes any host. A task without a limit,
+// and one with more left, stay where they are.
+func TestTaskGoesBeforeHigherPriorities(t *testing.T) {
+	for _, c := range []struct {
+		order  lease.OrderBy
+		most   time.Duration
+		submit string
+		after  time.Duration // 0: never
+	}{
+		{lease.ByRemaining, 100 * time.Hour, "limit=5h", 5 * time.Hour},
+		{lease.ByRemaining, 100 * time.Hour, "limit=1m", lease.MinRun},
+		{lease.ByRemaining, 100 * time.Hour, "limit=90h", 90 * time.Hour},
+		{lease.ByRemaining, 100 * time.Hour, "", 0},
+		{lease.ByRemaining, 0, "limit=5h", 0},
+		{lease.ByAttained, 100 * time.Hour, "limit=5h", 0},
+		{lease.ByAge, 100 * time.Hour, "limit=5h", 0},
+	} {
+		t.Run(c.order.String()+" "+c.most.String()+" "+c.submit, func(t *testing.T) {
+			s := beforeStory(t, c.order, c.most)
+			s.do("submit a priority=7 " + c.submit)
+			before := func() bool { return s.offer([]string{"here", "a"}).Priority == job.MaxPriority }
+			if c.after == 0 {
+				s.do("wait 95h")
+				if before() {
+					t.Fatal("it goes before higher priorities")
+				}
+				return
+			}
+			s.do("wait " + (c.after - time.Minute).String())
+			if before() {
+				t.Fatal("it goes before higher priorities too soon")
+			}
+			s.do("wait 2m")
+			m := s.offer([]string{"here", "a"})
+			if m.Priority != job.MaxPriority || m.Level != m.Work.Level() || m.Work.Time != time.Duration(m.Limit.Truncate(time.Minute)) {
+				t.Fatalf("priority %d, level %d of %v", m.Priority, m.Level, m.Work)
+			}
+			x, _ := s.core.Job(s.id("a"))
+			if said := x.Tasks[0].Reason.Detail; !strings.Contains(said, "it has waited for as long as it has left to run, and goes before higher priorities (max-wait)") {
+				t.Error(said)
+			}
+			s.do("wait 102h")
+			if m := s.offer([]string{"here", "a"}); m.Priority != job.MaxPriority || m.Level != 0 || m.Work.Time != lease.MaxWork {
+				t.Errorf("overdue: priority %d, level %d of %v", m.Priority, m.Level, m.Work)
+			}
+		})
+	}
+}
+
+// What a task has run counts for it, and all its waits do.
+func TestTaskGoesBeforeHigherPrioritiesAfterARun(t *testing.T) {
+	s := newStory(t, 1)
+	s.cfg.Order, s.cfg.MaxWait = lease.ByRemaining, 1000*time.Hour
+	s.core = NewCore(s.cfg, Saved{}, s.now)
+	for _, line := range []string{
+		"lead", "worker here cpus=1 free=0", "submit a priority=7 limit=20h", "wait 4h", "free here cpus=1", "take here a", "event here a RUNNING", "wait 10h",
+		"event here a PREEMPTED ran=10h", "free here cpus=0", "wait 5h50m",
+	} {
+		s.do(line)
+	}
+	if s.offer([]string{"here", "a"}).Priority == job.MaxPriority {
+		t.Fatal("it goes before higher priorities with 10 h left, of which it has waited for less")
+	}
+	s.do("wait 20m")
+	if s.offer([]string{"here", "a"}).Priority != job.MaxPriority {
+		t.Fatal("it has waited for 10 h, as long as it has left")
+	}
+}
