@@ -182,6 +182,9 @@ func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, con
 					failed = append(failed, fmt.Errorf("%s %s: %w", verb, j.ID, err))
 				}
 			}
+			if len(jobs) > 0 && len(failed) > 0 { // something was done, and so the exit code is not exitUsage
+				return exitError{exitFailed, joined(failed)}
+			}
 			return asUsage(joined(failed))
 		},
 	}
