@@ -100,6 +100,7 @@ func (r specReader) directives(name, text string, s *job.Spec) (*lateOptions, er
 	err := r.eachDirective(name, text, s, late)
 	if err == nil && late.slurm.any {
 		r.warnSlurmVariables(name, text)
+		r.warnSlurmPrograms(name, text)
 	}
 	return late, err
 }
