@@ -62,7 +62,7 @@ func TestTasksOfGangs(t *testing.T) {
 		for text, want := range map[string]error{
 			string(gang.ID) + ".0.1": ErrBad, string(gang.ID) + ".3": ErrNotFound, string(array.ID) + ".9.2": ErrNotFound, string(array.ID) + ".6": ErrNotFound,
 			string(array.ID) + ".1073741824": ErrNotFound,
-			"mesh.3": ErrNotFound, "mesh.0.1": ErrBad, "mesh.2-1": ErrBad, "train.v2.sh.6": ErrNotFound, "train.v2.sh.9-5": ErrBad, "train.v2.sh.x": ErrNotFound, "train.v3.sh.9": ErrNotFound,
+			"mesh.3":                         ErrNotFound, "mesh.0.1": ErrBad, "mesh.2-1": ErrBad, "train.v2.sh.6": ErrNotFound, "train.v2.sh.9-5": ErrBad, "train.v2.sh.x": ErrNotFound, "train.v3.sh.9": ErrNotFound,
 		} {
 			if _, sel, err := amy.client.Resolve(t.Context(), text); !errors.Is(err, want) {
 				t.Errorf("%s: %+v, %v; want %v", text, sel, err, want)

@@ -99,7 +99,8 @@ func newApp(s streams) *cli.App {
 		HideHelpCommand:           true,
 		DisableSliceFlagSeparator: true, // values contain commas
 		Reader:                    s.in,
-		Writer:                    s.out,
+		Writer:                    &helpWriter{out: s.out, width: terminalWidth(s.out)},
+		CustomAppHelpTemplate:     appHelp,
 		ErrWriter:                 s.err,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run handles errors
 		OnUsageError:              onUsageError,

@@ -289,7 +289,7 @@ func explanationRows(w *table.Sheet, x api.Explanation) {
 	if x.Ahead > 0 {
 		row(w, "ahead", fmt.Sprintf("%d other waiting %s first, of jobs that were submitted at the same node", x.Ahead, plural(x.Ahead, "task goes", "tasks go")))
 	}
-	if x.Job != "" && (x.State == job.Pending || x.Estimated != nil) {
+	if begins := x.Reason == job.ReasonBeginTime && x.Estimated == nil; x.Job != "" && !begins && (x.State == job.Pending || x.Estimated != nil) {
 		row(w, "starts", latest(x.Estimated))
 	}
 	for _, clause := range x.Clauses {

@@ -75,8 +75,8 @@ gpus: 2  met by 1 of 2 nodes
          n2: has none
 later    n1: 2 GPUs are taken
 `, ""},
-		{"nodes", `NAME  STATE    CPUS  MEMORY  GPUS               FREE            LABELS          REASON
-n1    suspect  8     64GiB   2 h100-80gb (sim)  3 cpus, 1 gpus  rack=r1,zone=b  silent for 7s
+		{"nodes", `NAME  STATE    CPUS  MEMORY  GPUS               FREE           LABELS          REASON
+n1    suspect  8     64GiB   2 h100-80gb (sim)  3 cpus, 1 gpu  rack=r1,zone=b  silent for 7s
 `, ""},
 		{"node show n1", `node        n1
 id          12D3KooWNode

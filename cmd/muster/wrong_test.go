@@ -16,6 +16,10 @@ var wrongLines = []struct{ line, says string }{
 	{"submit train.py", "train.py does not begin with #!, so it is no script; to send it: muster submit --upload train.py -- python3 train.py"},
 	{"run train.py --lr 0.1", "to send it: muster run --upload train.py -- python3 train.py --lr 0.1"},
 	{"submit plain.sh", "to send it: muster submit --upload plain.sh -- bash plain.sh"},
+	{"submit .", "submit: . is a directory, neither a script nor a command"},
+	{"run HERE/", "HERE/ is a directory, neither a script nor a command"},
+	{"submit HERE/data.py 7", "HERE/data.py does not begin with #! and is not executable; if nodes have it: muster submit -- python3 HERE/data.py 7\n"},
+	{"submit HERE/data", "HERE/data does not begin with #! and is not executable\n"},
 	{"submit ./model a", "to send it: muster submit --upload ./model -- ./model a"},
 	{"submit model", "to send it: muster submit --upload model -- ./model"},
 	{"sbatch train.sh", "no such verb: \"sbatch\"; use `muster submit`"},
@@ -66,7 +70,13 @@ var wrongLines = []struct{ line, says string }{
 
 func TestWrongLines(t *testing.T) {
 	f := newFake(t, nil)
-	t.Chdir(t.TempDir())
+	here := t.TempDir()
+	t.Chdir(here)
+	for _, name := range []string{"data.py", "data"} { // not executable
+		if err := os.WriteFile(name, []byte("x\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, text := range map[string]string{
 		"train.py": "print(1)\n", "plain.sh": "echo\n", "model": "\x7fELF", "train.sh": "#!/bin/sh\n",
 		"job.yaml":     "command: [x]\n",
@@ -81,6 +91,7 @@ func TestWrongLines(t *testing.T) {
 		}
 	}
 	for _, c := range wrongLines {
+		c.line, c.says = strings.ReplaceAll(c.line, "HERE", here), strings.ReplaceAll(c.says, "HERE", here)
 		r := f.muster(strings.Fields(c.line)...)
 		if r.code != exitUsage || r.stdout != "" || strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, c.says) {
 			t.Errorf("muster %s: exit %d, %q; want %q", c.line, r.code, r.err, c.says)
