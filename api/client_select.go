@@ -17,16 +17,8 @@ import (
 // none. Any other selector that matches nothing is ErrNotFound.
 func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selector, error) {
 	sel, err := job.ParseSelector(selector)
-	_, tasks, _ := strings.Cut(selector, ".")
-	switch {
-	case err != nil && tasks != "" && strings.Trim(tasks, "0123456789.,-") == "":
-		return nil, sel, bad("%w", err)
-	case err != nil:
-		jobs, unknown := c.called(ctx, selector)
-		if errors.Is(unknown, ErrNotFound) {
-			unknown = bad("%w, and no job has this name", err)
-		}
-		return jobs, job.Selector{}, unknown
+	if err != nil {
+		return c.resolveName(ctx, selector, err)
 	}
 	if sel.All {
 		jobs, err := c.unended(ctx)
@@ -54,13 +46,10 @@ func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selec
 		return nil, sel, fmt.Errorf("job %q: %w here, but %s did not answer; try again", selector, ErrNotFound, strings.Join(l.Partial, ", "))
 	case len(l.Items) == 0 && sel.Last:
 		return nil, sel, fmt.Errorf("job last: %w; you have not submitted any", ErrNotFound)
-	case len(l.Items) == 0 && len(sel.Tasks) == 0:
-		jobs, err := c.called(ctx, selector)
-		return jobs, sel, err
 	case len(l.Items) == 0:
-		return nil, sel, noSuch(selector)
+		return c.resolveName(ctx, selector, nil)
 	}
-	if !sel.Last && len(sel.Tasks) == 0 {
+	if !sel.Last {
 		if err := c.alsoName(ctx, sel.Prefix, l.Items); err != nil {
 			return nil, sel, err
 		}
@@ -83,25 +72,6 @@ func (c *Client) alsoName(ctx context.Context, prefix string, begin []Job) error
 		return nil
 	}
 	return bad("job %q: is the name of %s, and the id of %s begins so; give more characters of an id", prefix, names(others), names(begin))
-}
-
-// called returns the one job with that name.
-func (c *Client) called(ctx context.Context, name string) ([]Job, error) {
-	if name == "" || strings.ContainsAny(name, `*?[\`) {
-		return nil, noSuch(name)
-	}
-	l, err := c.Jobs(ctx, JobFilter{Name: name, Limit: maxNamed, Fresh: true})
-	switch {
-	case err != nil:
-		return nil, err
-	case len(l.Items) == 0 && len(l.Partial) > 0:
-		return nil, fmt.Errorf("job %q: %w here, but %s did not answer; try again", name, ErrNotFound, strings.Join(l.Partial, ", "))
-	case len(l.Items) == 0:
-		return nil, noSuch(name)
-	case len(l.Items) > 1:
-		return nil, bad("job %q: this is the name of %s; give an id", name, names(l.Items))
-	}
-	return l.Items, nil
 }
 
 func noSuch(selector string) error {

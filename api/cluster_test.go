@@ -268,7 +268,7 @@ func TestResolve(t *testing.T) {
 				t.Errorf("Resolve(%s) = %v, %v; want %v", text, got, err, want)
 			}
 		}
-		for text, want := range map[string]error{"zzzz": ErrNotFound, "w": ErrBad, string(a.ID) + ".5": ErrNotFound, "IL": ErrBad, "": ErrBad} {
+		for text, want := range map[string]error{"zzzz": ErrNotFound, "w": ErrBad, string(a.ID) + ".5": ErrNotFound, "IL": ErrNotFound, "IL.3": ErrNotFound, "last.5-1": ErrBad, "": ErrBad} {
 			if _, _, err := amy.client.Resolve(ctx, text); !errors.Is(err, want) {
 				t.Errorf("Resolve(%q) = %v, want %v", text, err, want)
 			}

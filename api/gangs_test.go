@@ -31,13 +31,18 @@ func TestTasksOfGangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
-		gang, array := ben.put(ben.newGang(1, "", 3)), ben.put(ben.newGang(2, "5,9-10", 2))
+		gang, array := ben.newGang(1, "", 3), ben.newGang(2, "5,9-10", 2)
+		gang.Spec.Name, array.Spec.Name = "mesh", "train.v2.sh" // mesh could be the beginning of an id
+		gang, array = ben.put(gang), ben.put(array)
 		for text, want := range map[string][]Task{
 			string(gang.ID) + ".1-2": {{Task: 1, Rank: 1}, {Task: 2, Rank: 2}},
 			string(array.ID) + ".9":  {{Task: 18, Index: 9}, {Task: 19, Index: 9, Rank: 1}},
 			string(array.ID) + ".0-9.1": {
 				{Task: 11, Index: 5, Rank: 1}, {Task: 19, Index: 9, Rank: 1},
 			},
+			"mesh.1-2":          {{Task: 1, Rank: 1}, {Task: 2, Rank: 2}},
+			"train.v2.sh.9":     {{Task: 18, Index: 9}, {Task: 19, Index: 9, Rank: 1}},
+			"train.v2.sh.5,9.1": {{Task: 11, Index: 5, Rank: 1}, {Task: 19, Index: 9, Rank: 1}},
 		} {
 			jobs, sel, err := amy.client.Resolve(t.Context(), text)
 			if err != nil || len(jobs) != 1 {
@@ -57,6 +62,7 @@ func TestTasksOfGangs(t *testing.T) {
 		for text, want := range map[string]error{
 			string(gang.ID) + ".0.1": ErrBad, string(gang.ID) + ".3": ErrNotFound, string(array.ID) + ".9.2": ErrNotFound, string(array.ID) + ".6": ErrNotFound,
 			string(array.ID) + ".1073741824": ErrNotFound,
+			"mesh.3":                         ErrNotFound, "mesh.0.1": ErrBad, "mesh.2-1": ErrBad, "train.v2.sh.6": ErrNotFound, "train.v2.sh.9-5": ErrBad, "train.v2.sh.x": ErrNotFound, "train.v3.sh.9": ErrNotFound,
 		} {
 			if _, sel, err := amy.client.Resolve(t.Context(), text); !errors.Is(err, want) {
 				t.Errorf("%s: %+v, %v; want %v", text, sel, err, want)

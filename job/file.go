@@ -58,8 +58,14 @@ func (f *File) Text() []byte { return f.text }
 // Digest returns the digest of the text.
 func (f *File) Digest() Digest { return f.sum }
 
+// maxTaskArray bounds the indices of an array in the file of its tasks, which goes to each node. Usual ones are shorter.
+const maxTaskArray = 256
+
 // TaskFile returns the file that all tasks of a job have in common: the spec without what only its owner needs.
 func (s Spec) TaskFile() (*File, error) {
-	s.Array, s.EachLine, s.Dependency, s.KillOnInvalidDep, s.Begin, s.Project = "", nil, nil, false, nil, ""
+	if !s.SlurmEnv || len(s.EachLine) > 0 || len(s.Array) > maxTaskArray { // variables of Slurm tell of the array
+		s.Array = ""
+	}
+	s.EachLine, s.Dependency, s.KillOnInvalidDep, s.Begin, s.Project = nil, nil, false, nil, ""
 	return NewFile(s)
 }

@@ -19,14 +19,17 @@ var slurmSame = map[string]string{
 
 // slurmOf maps a variable of Slurm to its value for a job; the value is empty if the job does not say it.
 var slurmOf = map[string]func(s *Spec) string{
-	"SLURM_SUBMIT_DIR":      func(s *Spec) string { return cmp.Or(s.SubmitDir, s.Workdir) },
-	"SLURM_JOB_ACCOUNT":     func(s *Spec) string { return s.Project },
-	"SLURM_NTASKS":          func(s *Spec) string { return strconv.Itoa(max(1, s.Nodes) * max(1, s.TasksPerNode)) },
-	"SLURM_NPROCS":          func(s *Spec) string { return strconv.Itoa(max(1, s.Nodes) * max(1, s.TasksPerNode)) },
-	"SLURM_NTASKS_PER_NODE": func(s *Spec) string { return positive(s.TasksPerNode) },
-	"SLURM_CPUS_PER_TASK":   func(s *Spec) string { return positive(s.Resources.CPUs / max(1, s.TasksPerNode)) },
-	"SLURM_CPUS_ON_NODE":    slurmCPUs,
-	"SLURM_MEM_PER_NODE":    func(s *Spec) string { return positive(int(s.Resources.Memory >> 20)) },
+	"SLURM_SUBMIT_DIR":       func(s *Spec) string { return cmp.Or(s.SubmitDir, s.Workdir) },
+	"SLURM_JOB_ACCOUNT":      func(s *Spec) string { return s.Project },
+	"SLURM_NTASKS":           func(s *Spec) string { return strconv.Itoa(max(1, s.Nodes) * max(1, s.TasksPerNode)) },
+	"SLURM_NPROCS":           func(s *Spec) string { return strconv.Itoa(max(1, s.Nodes) * max(1, s.TasksPerNode)) },
+	"SLURM_NTASKS_PER_NODE":  func(s *Spec) string { return positive(s.TasksPerNode) },
+	"SLURM_CPUS_PER_TASK":    func(s *Spec) string { return positive(s.Resources.CPUs / max(1, s.TasksPerNode)) },
+	"SLURM_CPUS_ON_NODE":     slurmCPUs,
+	"SLURM_ARRAY_TASK_COUNT": func(s *Spec) string { return ofArray(s, Array.Len) },
+	"SLURM_ARRAY_TASK_MIN":   func(s *Spec) string { return ofArray(s, func(a Array) int { return a.Index(0) }) },
+	"SLURM_ARRAY_TASK_MAX":   func(s *Spec) string { return ofArray(s, func(a Array) int { return a.Index(a.Len() - 1) }) },
+	"SLURM_MEM_PER_NODE":     func(s *Spec) string { return positive(int(s.Resources.Memory >> 20)) },
 }
 
 // slurmCPUs says nothing of a task that has all CPUs of its host.
@@ -35,6 +38,15 @@ func slurmCPUs(s *Spec) string {
 		return ""
 	}
 	return positive(s.Resources.CPUs)
+}
+
+// ofArray says nothing of a job without an array.
+func ofArray(s *Spec, of func(Array) int) string {
+	l, err := s.Layout()
+	if err != nil || !l.isArray {
+		return ""
+	}
+	return strconv.Itoa(of(l.array))
 }
 
 func positive(n int) string {

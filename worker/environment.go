@@ -74,6 +74,7 @@ func Environment(cfg Config, rec lease.Record) []string {
 		maps.Copy(env, meeting(&rec, nodes))
 	}
 	if spec.SlurmEnv {
+		spec.Project = rec.Project // the file of the tasks is without it
 		for k, v := range job.SlurmEnv(spec, env) {
 			if _, given := spec.Env[k]; !given {
 				env[k] = v

@@ -91,14 +91,14 @@ func TestHostfileOfAGang(t *testing.T) {
 // A script with #SBATCH lines finds the variables of Slurm that say the same as ours, but for those that the user sets.
 func TestEnvironmentOfSlurm(t *testing.T) {
 	x := spec(job.Resources{CPUs: 8, Memory: 4 << 30})
-	x.Nodes, x.TasksPerNode, x.SubmitDir, x.SlurmEnv = 2, 4, "/home/ada", true
+	x.Array, x.Nodes, x.TasksPerNode, x.SubmitDir, x.SlurmEnv = "1-9:2,20%2", 2, 4, "/home/ada", true
 	x.Env = map[string]string{"SLURM_NTASKS": "mine"}
 	rec := lease.Record{Attempt: attempt(1, 3), File: file(x), Element: lease.Element{Rank: 1, Array: true, Index: 5}}
-	rec.Gang = &lease.Gang{Members: []lease.Member{{Address: "10.0.0.1"}, {Address: "10.0.0.2"}}}
+	rec.Gang, rec.Project = &lease.Gang{Members: []lease.Member{{Address: "10.0.0.1"}, {Address: "10.0.0.2"}}}, "vision"
 	id := string(rec.Attempt.Job)
 	want := []string{
-		"SLURM_ARRAY_JOB_ID=" + id, "SLURM_ARRAY_TASK_ID=5", "SLURM_CPUS_ON_NODE=8", "SLURM_CPUS_PER_TASK=2", "SLURM_GPUS_ON_NODE=0",
-		"SLURM_JOBID=" + id, "SLURM_JOB_ID=" + id, "SLURM_JOB_NAME=", "SLURM_JOB_NUM_NODES=2", "SLURM_MEM_PER_NODE=4096", "SLURM_NNODES=2",
+		"SLURM_ARRAY_JOB_ID=" + id, "SLURM_ARRAY_TASK_COUNT=6", "SLURM_ARRAY_TASK_ID=5", "SLURM_ARRAY_TASK_MAX=20", "SLURM_ARRAY_TASK_MIN=1", "SLURM_CPUS_ON_NODE=8", "SLURM_CPUS_PER_TASK=2", "SLURM_GPUS_ON_NODE=0",
+		"SLURM_JOBID=" + id, "SLURM_JOB_ACCOUNT=vision", "SLURM_JOB_ID=" + id, "SLURM_JOB_NAME=", "SLURM_JOB_NUM_NODES=2", "SLURM_MEM_PER_NODE=4096", "SLURM_NNODES=2",
 		"SLURM_NODEID=1", "SLURM_NPROCS=8", "SLURM_NTASKS=mine", "SLURM_NTASKS_PER_NODE=4", "SLURM_RESTART_COUNT=2", "SLURM_SUBMIT_DIR=/home/ada",
 	}
 	slurm := func(env []string) []string {
@@ -112,13 +112,23 @@ func TestEnvironmentOfSlurm(t *testing.T) {
 			t.Errorf("%s is not known", name)
 		}
 	}
+	for array, count := range map[string]bool{"7": true, "0-9:3": true, strings.Repeat("1,", 200) + "1": false} { // a long one is not sent to each node
+		x.Array = array
+		rec.File = file(x)
+		if got := slices.ContainsFunc(worker.Environment(config(4), rec), func(v string) bool { return strings.HasPrefix(v, "SLURM_ARRAY_TASK_COUNT=") }); got != count {
+			t.Errorf("array %.20s: its size is told: %t", array, got)
+		}
+	}
 	x.SlurmEnv, x.Env = false, nil
 	rec.File = file(x)
+	if s := rec.File.Spec(); s.Array != "" {
+		t.Errorf("the file of tasks without these variables has the array %q", s.Array)
+	}
 	if got := slurm(worker.Environment(config(4), rec)); len(got) > 0 {
 		t.Errorf("a job that does not ask for them has %q", got)
 	}
 	alone := job.SlurmEnv(job.Spec{Exclusive: true}, map[string]string{"MUSTER_ATTEMPT": "1", "MUSTER_JOB_ID": id})
-	for _, name := range []string{"SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT", "SLURM_CPUS_ON_NODE", "SLURM_MEM_PER_NODE"} {
+	for _, name := range []string{"SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_RESTART_COUNT", "SLURM_CPUS_ON_NODE", "SLURM_MEM_PER_NODE"} {
 		if v, is := alone[name]; is {
 			t.Errorf("%s=%s of a job that does not say so", name, v)
 		}

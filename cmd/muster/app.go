@@ -99,7 +99,8 @@ func newApp(s streams) *cli.App {
 		HideHelpCommand:           true,
 		DisableSliceFlagSeparator: true, // values contain commas
 		Reader:                    s.in,
-		Writer:                    s.out,
+		Writer:                    &helpWriter{out: s.out, width: terminalWidth(s.out)},
+		CustomAppHelpTemplate:     appHelp,
 		ErrWriter:                 s.err,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run handles errors
 		OnUsageError:              onUsageError,
@@ -131,7 +132,13 @@ func finish(c *cli.Command) {
 
 // onUsageError reports an invalid value of a flag in one line. arrange has reported all other errors already.
 func onUsageError(c *cli.Context, err error, _ bool) error {
-	value, flag, ok := strings.Cut(strings.TrimPrefix(err.Error(), "invalid value "), " for flag -")
+	text := err.Error()
+	if rest, toggle := strings.CutPrefix(text, "invalid boolean value "); toggle {
+		value, flag, _ := strings.Cut(rest, " for -")
+		flag, _, _ = strings.Cut(flag, ":")
+		return usagef("%s: it takes no value, such as %.60s; see `%s --help`", dashed(flag), value, c.Command.HelpName)
+	}
+	value, flag, ok := strings.Cut(strings.TrimPrefix(text, "invalid value "), " for flag -")
 	if !ok {
 		return usageError{err}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,21 @@ func TestParseBegin(t *testing.T) {
 		if at, err := parseBegin(text, now, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v; want %s", text, at, err, want)
 		}
+	}
+}
+
+// A job that waits for its time of --begin starts then or later, and this is not unknown.
+func TestBeginIsTold(t *testing.T) {
+	doc := strings.NewReplacer(`"reason":""`, `"reason":"BeginTime"`, `"spec":{`, `"spec":{"begin":"2026-01-02T09:00:00Z",`).Replace(jobDoc(idA, "PENDING", ""))
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/jobs/" + idA:          answer(http.StatusOK, doc),
+		"GET /v1/jobs/" + idA + "/why": answer(http.StatusOK, `{"job":"`+idA+`","state":"PENDING","reason":"BeginTime","reason_detail":"begins at 2026-01-02T09:00:00Z","clauses":[],"now":[],"later":[]}`),
+	})
+	if r := f.muster("show", idA); !strings.Contains(r.stdout, "starts     2026-01-02 09:00:00 UTC or later\n") {
+		t.Errorf("show: %s%s", r.stdout, r.err)
+	}
+	if r := f.muster("why", idA); !strings.Contains(r.stdout, "begins at 2026-01-02 09:00:00 UTC\n") || strings.Contains(r.stdout, "unknown") {
+		t.Errorf("why: %s%s", r.stdout, r.err)
 	}
 }
 

@@ -39,7 +39,7 @@ func (f follower) copyAndTell(ctx context.Context, j api.Job, out io.Writer) err
 func (f follower) followed(ctx context.Context, j api.Job, err error) error {
 	id := j.ID
 	if ctx.Err() != nil {
-		return exitError{exitCtrlC, fmt.Errorf("detached, the job goes on; to follow it again: muster logs -f %s", id)}
+		return exitError{exitCtrlC, fmt.Errorf("detached, the job goes on; to follow it again: muster logs -f %s; to end it: muster cancel %s", id, id)}
 	}
 	if err := f.waitFor(ctx, []chosen{{Job: j}}); err != nil {
 		return err

@@ -199,7 +199,7 @@ func TestWaitEndsBefore(t *testing.T) {
 		t.Errorf("wait --timeout: exit %d, %q", r.code, r.err)
 	}
 	r := f.musterIn(ctx, "", "run", "x")
-	if r.code != 130 || r.err != "muster: detached, the job goes on; to follow it again: muster logs -f "+idA+"\n" {
+	if r.code != 130 || r.err != "muster: detached, the job goes on; to follow it again: muster logs -f "+idA+"; to end it: muster cancel "+idA+"\n" {
 		t.Errorf("run and Ctrl-C: exit %d, %q", r.code, r.err)
 	}
 	if r := f.musterIn(ctx, "", "jobs"); r.code != 130 || r.err != "muster: interrupted\n" {

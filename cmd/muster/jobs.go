@@ -177,10 +177,16 @@ func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, con
 				}
 				jobs = append(jobs, some...)
 			}
+			done := 0
 			for _, j := range jobs {
 				if _, err := change(client, c.Context, j.ID, api.Change{Tasks: j.tasks, Failed: c.Bool("failed"), Reason: c.String("reason")}); err != nil {
 					failed = append(failed, fmt.Errorf("%s %s: %w", verb, j.ID, err))
+					continue
 				}
+				done++
+			}
+			if done > 0 && len(failed) > 0 && c.Context.Err() == nil { // not exitUsage, which says that nothing was done
+				return exitError{exitFailed, joined(failed)}
 			}
 			return asUsage(joined(failed))
 		},

@@ -22,7 +22,7 @@ func nodeColumns(nodes []api.Node) table.Columns[api.Node] {
 		{Name: "cpus", Help: "its CPUs", Cell: func(n api.Node) string { return strconv.Itoa(n.CPUs) }, Order: table.By(func(n api.Node) int { return n.CPUs })},
 		{Name: "memory", Help: "its memory", Cell: func(n api.Node) string { return size(n.Memory) }, Order: table.By(func(n api.Node) int64 { return n.Memory })},
 		{Name: "gpus", Help: "its GPUs by class; (sim) are simulated", Least: 8, Cell: func(n api.Node) string { return gpuSummary(n.GPUs) }, Order: table.By(func(n api.Node) int { return len(n.GPUs) })},
-		{Name: "free", Help: "its free CPUs and wholly free GPUs", Cell: func(n api.Node) string { return fmt.Sprintf("%d cpus, %d gpus", n.Free.CPUs, n.Free.GPUs) }, Order: table.By(func(n api.Node) float64 { return float64(n.Free.GPUs) + float64(n.Free.CPUs)/1e9 })},
+		{Name: "free", Help: "its free CPUs and wholly free GPUs", Cell: func(n api.Node) string { return freeOf(n) }, Order: table.By(func(n api.Node) float64 { return float64(n.Free.GPUs) + float64(n.Free.CPUs)/1e9 })},
 		{Name: "free-memory", Help: "its free memory", Level: table.Wide, Cell: func(n api.Node) string { return size(n.Free.Memory) }, Order: table.By(func(n api.Node) int64 { return n.Free.Memory })},
 		{Name: "running", Help: "how many tasks run there", Level: table.Wide, Cell: func(n api.Node) string { return strconv.Itoa(n.Running) }, Order: table.By(func(n api.Node) int { return n.Running })},
 		{Name: "labels", Help: "its labels", Least: 6, Cell: func(n api.Node) string { return dash(labels(marked(n), ",")) }},
@@ -130,4 +130,8 @@ func gpuJobs(g api.GPU) string {
 		return dash(string(g.Job)) // of a daemon of an earlier version
 	}
 	return strings.Join(ids, ",")
+}
+
+func freeOf(n api.Node) string {
+	return fmt.Sprintf("%d %s, %d %s", n.Free.CPUs, plural(n.Free.CPUs, "cpu", "cpus"), n.Free.GPUs, plural(n.Free.GPUs, "gpu", "gpus"))
 }

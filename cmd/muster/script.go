@@ -67,6 +67,9 @@ func elsewhere(c *cli.Context) bool {
 // notThere returns an error if the argument names a file that does not exist, so that it can be no command of the node
 // either. A command in PATH or with an absolute path may exist there only.
 func notThere(c *cli.Context, arg string, err error) error {
+	if err == nil && (arg == "." || arg == ".." || strings.HasSuffix(arg, "/")) {
+		return usagef("%s: %.200s is a directory, neither a script nor a command", c.Command.Name, arg)
+	}
 	_, script := interpreters[strings.ToLower(filepath.Ext(arg))]
 	relative := strings.Contains(arg, "/") && !filepath.IsAbs(arg)
 	if err == nil || elsewhere(c) || !script && !relative || filepath.IsAbs(arg) {
@@ -78,8 +81,11 @@ func notThere(c *cli.Context, arg string, err error) error {
 // notSent returns an error if the first argument is a file here that the node most likely does not have.
 func notSent(c *cli.Context, args []string, info os.FileInfo) error {
 	name := args[0]
-	if !info.Mode().IsRegular() || filepath.IsAbs(name) || elsewhere(c) {
+	if !info.Mode().IsRegular() || elsewhere(c) {
 		return nil
+	}
+	if filepath.IsAbs(name) {
+		return notRun(c, args, info)
 	}
 	if _, err := exec.LookPath(name); err == nil && !strings.Contains(name, "/") {
 		return nil // the command may be one of the node
@@ -93,6 +99,19 @@ func notSent(c *cli.Context, args []string, info os.FileInfo) error {
 	return usagef("%s: %.200s does not begin with #!, so it is no script; to send it: muster %s %.300s", c.Command.Name, name, c.Command.Name, quoted(words))
 }
 
+// notRun returns an error if an absolute path names a file here that cannot be executed. On the nodes it is the same file or
+// one like it.
+func notRun(c *cli.Context, args []string, info os.FileInfo) error {
+	if info.Mode()&0o111 != 0 {
+		return nil
+	}
+	hint := ""
+	if by := interpreters[strings.ToLower(filepath.Ext(args[0]))]; by != "" {
+		hint = fmt.Sprintf("; if nodes have it: muster %s -- %.300s", c.Command.Name, quoted(append([]string{by}, args...)))
+	}
+	return usagef("%s: %.200s does not begin with #! and is not executable%s", c.Command.Name, args[0], hint)
+}
+
 // directives applies the directives in the leading comments of a script to the spec. What it returns is to be finished
 // after the flags of the command line.
 func (r specReader) directives(name, text string, s *job.Spec) (*lateOptions, error) {
@@ -100,6 +119,7 @@ func (r specReader) directives(name, text string, s *job.Spec) (*lateOptions, er
 	err := r.eachDirective(name, text, s, late)
 	if err == nil && late.slurm.any {
 		r.warnSlurmVariables(name, text)
+		r.warnSlurmPrograms(name, text)
 	}
 	return late, err
 }

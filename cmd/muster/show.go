@@ -114,7 +114,11 @@ func showJob(out io.Writer, room int, j api.Job, now *api.TaskUsage) error {
 	row(w, "priority", fmt.Sprint(j.Priority))
 	dependencyRows(w, j)
 	row(w, "submitted", clock(&j.SubmittedAt))
-	if j.State == job.Pending {
+	switch {
+	case j.State != job.Pending:
+	case j.Reason == job.ReasonBeginTime && j.Spec != nil && j.Spec.Begin != nil:
+		row(w, "starts", clock(j.Spec.Begin)+" or later")
+	default:
 		row(w, "starts", latest(j.Estimated))
 	}
 	row(w, "started", clock(j.StartedAt))

@@ -47,7 +47,7 @@ func TestPartsOfAListing(t *testing.T) {
 	}
 	for line, says := range map[string]string{
 		"show eval":          "job \"eval\": this is the name of " + idB + " " + idA + "; give an id",
-		"show none":          "job \"none\": not a job id; `muster jobs` lists them, and no job has this name",
+		"show none":          "job \"none\": not found; `muster jobs --all` lists them",
 		"jobs -n 0":          "--limit 0: must be at least 1",
 		"jobs --since soon":  "--since: \"soon\": want a duration such as 2h, or a time such as 08:00",
 		"jobs --me --user x": "--me: not with --user",

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/job/jobfile"
 )
 
 // slurmOption is an option of sbatch with Slurm's meaning.
@@ -84,6 +85,17 @@ var slurmRefused = map[string]string{
 	"mincpus": "--cpus-per-task", "bb": "#MUSTER --upload", "bbf": "#MUSTER --upload", "uid": "sudo -u USER muster submit", "gid": "newgrp GROUP before muster submit",
 }
 
+// slurmIgnored are options of sbatch without a meaning here that resemble others.
+var slurmIgnored = map[string]bool{"mem-bind": true, "cpu-bind": true, "gpu-bind": true, "gpu-freq": true, "cpu-freq": true, "no-kill": true, "sockets-per-node": true, "cores-per-socket": true, "threads-per-core": true, "time-min": true, "gres-flags": true, "core-spec": true, "comment": true}
+
+// slurmNames returns the long names of the options of sbatch with a meaning here.
+func slurmNames() (names []string) {
+	for _, o := range slurm {
+		names = append(names, slices.DeleteFunc(slices.Clone(o.names), func(n string) bool { return len(n) == 1 })...)
+	}
+	return names
+}
+
 func slurmWarning(text string) error { return warningError{text} }
 
 // warningError is an errSlurmWarning with a text of its own.
@@ -117,6 +129,8 @@ func slurmDirective(words []string, s *job.Spec, late *lateOptions) (rest []stri
 		err := fmt.Errorf("#SBATCH %.200s: %w", strings.Join(words[:1+n], " "), errUnknownSlurm)
 		if hint := slurmHints[flag]; hint != "" {
 			err = fmt.Errorf("%w; use %s", err, hint)
+		} else if near := jobfile.Nearest(slurmNames(), flag); near != "" && !slurmIgnored[flag] {
+			err = fmt.Errorf("%w; did you mean %s?", err, dashed(near))
 		}
 		return rest[n:], err
 	}

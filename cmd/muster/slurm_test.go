@@ -25,6 +25,8 @@ type slurmScript struct {
 	refused  string        // a part of the error instead
 }
 
+var srunWarning = []string{":6: warning: srun is a program of Slurm, which nodes may not have; write its command without srun, or"}
+
 var slurmScripts = map[string]slurmScript{
 	"serial.sh": {
 		spec: `{"name":"serial","time_limit":"1h30m","resources":{"cpus":1,"memory":"4GiB"}}`,
@@ -42,7 +44,7 @@ var slurmScripts = map[string]slurmScript{
 	"array_steps.sh": {spec: `{"array":"1,3,7,10-30:10","nodes":1,"output":"/scratch/%u/slurm-%A_%a.out"}`},
 	"gpu_gres.sh": {
 		spec:     `{"time_limit":"60h","project":"vision","resources":{"cpus":16,"memory":"62.5GiB","gpus":2,"gpu_model":"a100"}}`,
-		warnings: []string{"-p gpu: has no meaning", "--qos=high: has no meaning here and is ignored; use --priority"},
+		warnings: []string{"-p gpu: has no meaning", "--qos=high: has no meaning here and is ignored; use --priority", "gpu_gres.sh:9: warning: srun is a program of Slurm"},
 	},
 	"gpu_each.sh": {spec: `{"resources":{"cpus":24,"memory":"160GiB","gpus":4}}`},
 	"gpu_task.sh": {
@@ -51,20 +53,21 @@ var slurmScripts = map[string]slurmScript{
 	},
 	"gres_plain.sh":          {spec: `{"time_limit":"102h","resources":{"cpus":1,"gpus":1}}`},
 	"gres_other.sh":          {refused: `gres_other.sh:3: --gres: "shard:2": only gpu is supported`},
-	"gang.sh":                {refused: "#SBATCH --nodes 4: Slurm runs the script on the first node only, muster on each, where MUSTER_NODE_RANK tells it apart; if the script is made for that, add --nodes 4 to the command or `#MUSTER --nodes=4` to the script"},
-	"gang.sh on each":        {args: "--nodes 4", spec: `{"name":"ddp","nodes":4,"ntasks_per_node":8,"resources":{"cpus":8,"gpus":8}}`},
-	"gang.sh on one node":    {args: "-N 1", spec: `{"name":"ddp","nodes":1,"ntasks_per_node":8,"resources":{"cpus":8,"gpus":8}}`},
-	"gang.sh of other tasks": {args: "--ntasks-per-node 2 -c 3 -N2 -G 6", spec: `{"name":"ddp","nodes":2,"ntasks_per_node":2,"resources":{"cpus":3,"gpus":3}}`},
+	"gang.sh":                {warnings: srunWarning, refused: "#SBATCH --nodes 4: Slurm runs the script on the first node only, muster on each, where MUSTER_NODE_RANK tells it apart; if the script is made for that, add --nodes 4 to the command or `#MUSTER --nodes=4` to the script"},
+	"gang.sh on each":        {warnings: srunWarning, args: "--nodes 4", spec: `{"name":"ddp","nodes":4,"ntasks_per_node":8,"resources":{"cpus":8,"gpus":8}}`},
+	"gang.sh on one node":    {warnings: srunWarning, args: "-N 1", spec: `{"name":"ddp","nodes":1,"ntasks_per_node":8,"resources":{"cpus":8,"gpus":8}}`},
+	"gang.sh of other tasks": {warnings: srunWarning, args: "--ntasks-per-node 2 -c 3 -N2 -G 6", spec: `{"name":"ddp","nodes":2,"ntasks_per_node":2,"resources":{"cpus":3,"gpus":3}}`},
 	"gang_mpi.sh":            {refused: "#SBATCH --nodes 2"},
 	"gang_mpi.sh on each": {
 		args: "-N2", spec: `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":16,"memory":"16GiB"},"workdir":"/data/ada","output":"run-%j-%t.out","keep_on_bad_exit":true}`,
 	},
 	"gang_mpi.sh alone": {args: "-N1", spec: `{"nodes":1,"ntasks_per_node":16,"resources":{"cpus":32,"memory":"32GiB"},"workdir":"/data/ada","output":"run-%j-0.out","keep_on_bad_exit":true}`},
-	"gang_gpus.sh":      {refused: "#SBATCH --nodes 2"},
+	"gang_gpus.sh":      {warnings: srunWarning, refused: "#SBATCH --nodes 2"},
 	"gang_gpus.sh on each": {
-		args: "-N2", spec: `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":96,"memory":"800GiB","gpus":8,"gpu_model":"h100"}}`,
+		warnings: srunWarning,
+		args:     "-N2", spec: `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":96,"memory":"800GiB","gpus":8,"gpu_model":"h100"}}`,
 	},
-	"gang_gpus.sh of fewer": {args: "-N2 --gpus-per-node 4", spec: `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":48,"memory":"400GiB","gpus":4}}`},
+	"gang_gpus.sh of fewer": {warnings: srunWarning, args: "-N2 --gpus-per-node 4", spec: `{"nodes":2,"ntasks_per_node":8,"resources":{"cpus":48,"memory":"400GiB","gpus":4}}`},
 	"gang_array.sh":         {refused: "#SBATCH --nodes 2", warnings: []string{"2-4"}},
 	"gang_array.sh on each": {
 		args: "-N 2", spec: `{"array":"0-7%2","nodes":2,"resources":{"cpus":1,"gpus":4}}`,
@@ -106,6 +109,13 @@ var slurmScripts = map[string]slurmScript{
 			"--comment=weekly run", "--mem: 0 does not mean all memory of the node here",
 		},
 	},
+	"misspelt.sh": {spec: `{}`, warnings: []string{
+		"misspelt.sh:2: warning: #SBATCH --tiem=10:00: has no meaning here and is ignored; did you mean --time?",
+		"misspelt.sh:3: warning: #SBATCH --cpu-per-task=4: has no meaning here and is ignored; did you mean --cpus-per-task?",
+		"misspelt.sh:4: warning: #SBATCH --profile=all: has no meaning here and is ignored\n",
+		"misspelt.sh:5: warning: squeue is a program of Slurm, which nodes may not have; use muster jobs\n",
+		"misspelt.sh:5: warning: srun is a program of Slurm, which nodes may not have; write its command without srun, or start several processes with mpirun or torchrun\n",
+	}},
 	"hold.sh":     {spec: `{"hold":true,"time_limit":"1h30m30s"}`},
 	"deadline.sh": {refused: "deadline.sh:2: --deadline: of sbatch, not of muster; use --time"},
 	"hints.sh":    {spec: `{}`, warnings: []string{"--reservation=course: has no meaning here and is ignored; use --nodelist", "--profile", "--gpu-bind"}},

@@ -51,7 +51,7 @@ var specFlags = []specFlag{
 	{names: []string{"gpus-per-node"}, usage: "GPUs for each task of a gang: `[MODEL:]N`", late: (*lateOptions).setGPUsPerNode},
 	{names: []string{"gpu-mem"}, usage: "minimum memory of each GPU: a `SIZE`", set: func(s *job.Spec, v string) error { return s.Resources.GPUMemory.UnmarshalText([]byte(v)) }},
 	{names: []string{"gpu-share"}, usage: "a share of one GPU: `X` such as 0.5", set: setShare},
-	{names: []string{"time", "t"}, usage: "time limit: `D` such as 90m", set: func(s *job.Spec, v string) error { return s.TimeLimit.UnmarshalText([]byte(v)) }},
+	{names: []string{"time", "t"}, usage: "time limit: `D` such as 90m", set: setTime},
 	{names: []string{"priority"}, usage: "`N` from 0 to 100, default 50", set: func(s *job.Spec, v string) error { return number(v, &s.Priority) }},
 	{names: []string{"retries"}, usage: "run a failed task again, up to `N` times", set: func(s *job.Spec, v string) error { return number(v, &s.Retries) }},
 	{names: []string{"retry-on"}, usage: "retry only after these exit codes: `CODE,...` such as 75,137", set: setRetryOn},

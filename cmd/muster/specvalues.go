@@ -129,3 +129,13 @@ func setEnvFile(s *job.Spec, path string) error {
 	}
 	return nil
 }
+
+// setTime takes a time limit. An error says how a clock of Slurm, such as 1-12:00:00, is written here.
+func setTime(s *job.Spec, v string) error {
+	err := s.TimeLimit.UnmarshalText([]byte(v))
+	var theirs job.Spec
+	if err != nil && strings.ContainsAny(v, ":-") && slurmTime(&theirs, v) == nil {
+		return fmt.Errorf("%w; in Slurm this is %s", err, theirs.TimeLimit)
+	}
+	return err
+}

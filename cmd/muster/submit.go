@@ -23,13 +23,17 @@ func (v submitVerbs) submitCommand() *cli.Command {
 		Flags: clientFlags(append(jobFlags(),
 			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Usage: "wait for the end of the job and exit with its code", DisableDefaultText: true},
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "print the job's output on stderr and exit with its code", DisableDefaultText: true},
-			dryRunFlag(), keyFlag(), jsonFlag())...),
+			dryRunFlag(), wideDryRunFlag(), keyFlag(), jsonFlag())...),
 		Action: v.submit,
 	}
 }
 
 func dryRunFlag() *cli.BoolFlag {
 	return &cli.BoolFlag{Name: "dry-run", Usage: "print where the job could run; submit nothing", DisableDefaultText: true}
+}
+
+func wideDryRunFlag() *cli.BoolFlag {
+	return &cli.BoolFlag{Name: "wide", Usage: "with --dry-run: wrap no lines on a terminal", DisableDefaultText: true}
 }
 
 func keyFlag() *cli.StringFlag {
@@ -149,7 +153,7 @@ func (v submitVerbs) runCommand() *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "submit, follow the output, exit with the job's code; Ctrl-C detaches", ArgsUsage: "[--] COMMAND... | SCRIPT | -", Args: true,
 		Description: "Standard input goes to the task, unless it is a terminal or /dev/null: in a loop that reads lines, use </dev/null, as with ssh. With -it the task has a terminal, from its start to its end. A job that gets input does not run again when its node is lost. Arrays and jobs with --retries get no input.",
-		Flags: clientFlags(append(jobFlags(), dryRunFlag(), keyFlag(),
+		Flags: clientFlags(append(jobFlags(), dryRunFlag(), wideDryRunFlag(), keyFlag(),
 			&cli.BoolFlag{Name: "it", Usage: "give the task a terminal: this one", DisableDefaultText: true},
 			&cli.StringFlag{Name: "in", Usage: "run a step in job `ID` of muster alloc, on each of its nodes, instead of a new job"},
 			&cli.BoolFlag{Name: "wait", Aliases: []string{"W"}, Hidden: true}, // run always waits and follows
@@ -285,7 +289,7 @@ func explanationRows(w *table.Sheet, x api.Explanation) {
 	if x.Ahead > 0 {
 		row(w, "ahead", fmt.Sprintf("%d other waiting %s first, of jobs that were submitted at the same node", x.Ahead, plural(x.Ahead, "task goes", "tasks go")))
 	}
-	if x.Job != "" && (x.State == job.Pending || x.Estimated != nil) {
+	if begins := x.Reason == job.ReasonBeginTime && x.Estimated == nil; x.Job != "" && !begins && (x.State == job.Pending || x.Estimated != nil) {
 		row(w, "starts", latest(x.Estimated))
 	}
 	for _, clause := range x.Clauses {

@@ -75,8 +75,8 @@ gpus: 2  met by 1 of 2 nodes
          n2: has none
 later    n1: 2 GPUs are taken
 `, ""},
-		{"nodes", `NAME  STATE    CPUS  MEMORY  GPUS               FREE            LABELS          REASON
-n1    suspect  8     64GiB   2 h100-80gb (sim)  3 cpus, 1 gpus  rack=r1,zone=b  silent for 7s
+		{"nodes", `NAME  STATE    CPUS  MEMORY  GPUS               FREE           LABELS          REASON
+n1    suspect  8     64GiB   2 h100-80gb (sim)  3 cpus, 1 gpu  rack=r1,zone=b  silent for 7s
 `, ""},
 		{"node show n1", `node        n1
 id          12D3KooWNode
@@ -249,8 +249,11 @@ func TestChanges(t *testing.T) {
 		{line: "release " + idA, asked: "/v1/jobs/" + idA + "/release{}"},
 		{line: "hold " + idB + " " + idA, asked: "/v1/jobs/" + idB + "/hold{} /v1/jobs/" + idA + "/hold{}", code: 1, err: "muster: hold " + idB + ": it runs\n"},
 		{ // one that is wrong keeps none of the others
-			line: "cancel UPPER zzz " + idA, asked: "/v1/jobs/" + idA + "/cancel{}", code: 2,
-			err: `muster: invalid request: job "UPPER": not a job id; ` + "`muster jobs` lists them, and no job has this name; job \"zzz\": not found; `muster jobs --all` lists them\n",
+			line: "cancel UPPER zzz " + idA, asked: "/v1/jobs/" + idA + "/cancel{}", code: 1,
+			err: `muster: job "UPPER": not found; ` + "`muster jobs --all` lists them; job \"zzz\": not found; `muster jobs --all` lists them\n",
+		},
+		{ // exit code 2 says that nothing was done
+			line: "cancel last.5-1", code: 2, err: "muster: invalid request: tasks of \"last.5-1\": \"5-1\": want a task number or a range such as 0-9\n",
 		},
 		{line: "invite", out: "MUSTER_TOKEN=T muster daemon --bootstrap /a --bootstrap /b\n"},
 		{line: "join /a --token T", err: "muster: warning: --token: all users of this host can see the token in the list of processes; use MUSTER_TOKEN or --token-file\njoined cluster C\n"},

@@ -28,10 +28,13 @@ func TestExplanationsFit80Columns(t *testing.T) {
 		"POST /v1/offers":              answer(http.StatusOK, why),
 		"GET /v1/daemon":               answer(http.StatusOK, `{"name":"n1","facts":[{"name":"cgroup","state":"warn","detail":"`+words+`","advice":"`+words+`"},{"name":"clock","state":"ok","detail":"fine"}]}`),
 	})
-	for _, line := range []string{"show " + idA, "why " + idA, "offers", "node show n1", "doctor"} {
-		args := strings.Fields(line)
+	for _, line := range []string{
+		"show --wide " + idA, "why --wide " + idA, "offers --wide", "node show --wide n1", "doctor --wide", "submit --dry-run --wide -- true", "run --wide --dry-run -- true",
+	} {
+		all := strings.Fields(line)
+		args := slices.DeleteFunc(slices.Clone(all), func(word string) bool { return word == "--wide" })
 		plain := f.muster(args...)
-		on, wide := f.musterOn(&tty{columns: 80, lines: 24}, args...), f.musterOn(&tty{columns: 80, lines: 24}, append(args, "--wide")...)
+		on, wide := f.musterOn(&tty{columns: 80, lines: 24}, args...), f.musterOn(&tty{columns: 80, lines: 24}, all...)
 		if plain.code != 0 || on.code != 0 || !strings.Contains(plain.stdout, words) {
 			t.Fatalf("%s: exit %d and %d, %s\n%s", line, plain.code, on.code, plain.err, plain.stdout)
 		}

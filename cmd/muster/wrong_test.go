@@ -16,13 +16,42 @@ var wrongLines = []struct{ line, says string }{
 	{"submit train.py", "train.py does not begin with #!, so it is no script; to send it: muster submit --upload train.py -- python3 train.py"},
 	{"run train.py --lr 0.1", "to send it: muster run --upload train.py -- python3 train.py --lr 0.1"},
 	{"submit plain.sh", "to send it: muster submit --upload plain.sh -- bash plain.sh"},
+	{"submit .", "submit: . is a directory, neither a script nor a command"},
+	{"run HERE/", "HERE/ is a directory, neither a script nor a command"},
+	{"submit HERE/data.py 7", "HERE/data.py does not begin with #! and is not executable; if nodes have it: muster submit -- python3 HERE/data.py 7\n"},
+	{"submit HERE/data", "HERE/data does not begin with #! and is not executable\n"},
 	{"submit ./model a", "to send it: muster submit --upload ./model -- ./model a"},
 	{"submit model", "to send it: muster submit --upload model -- ./model"},
 	{"sbatch train.sh", "no such verb: \"sbatch\"; use `muster submit`"},
 	{"submit --gres gpu:1 -- x", "--gres; use --gpus; "},
 	{"submit --partition gpu -- x", "--partition; use --constraint; "},
+	{"salloc -G 1", "\"salloc\"; use `muster alloc`"},
+	{"seff last", "\"seff\"; use `muster show` or `muster usage`"},
+	{"sshare", "\"sshare\"; use `muster users`"},
+	{"scontrol hold 7", "\"scontrol\"; use `muster show` or `muster node show` or `muster hold` or `muster release` or `muster requeue`"},
+	{"submit -n 4 -- x", "-n; use --ntasks-per-node for processes on one node, --nodes for several nodes; "},
+	{"submit --mail-type=END -- x", "--mail-type; leave it out: no mail is sent; muster wait ID ends with the job; "},
+	{"submit --wrap hostname", "--wrap; write muster submit -- sh -c 'COMMAND'; "},
+	{"submit --parsable -- x", "--parsable; leave it out: submit prints only the id; "},
+	{"submit --account vision -- x", "--account; use --project; "},
+	{"submit --qos high -- x", "--qos; use --priority; "},
+	{"submit --licenses matlab:1 -- x", "--licenses; use --constraint; "},
+	{"submit --test-only -- x", "--test-only; use --dry-run; "},
+	{"submit --input data -- x", "--input; write muster run -- COMMAND < FILE; "},
+	{"submit --exclusive=user -- x", "--exclusive: it takes no value, such as \"user\"; see `muster submit --help`"},
+	{"run --pty bash", "--pty; use -it; "},
+	{"run --jobid 7 hostname", "--jobid; use --in; "},
+	{"jobs -j 7", "-j; write muster show ID; "},
+	{"jobs -l", "-l; use --wide; "},
+	{"jobs -i 5", "-i; use --watch; "},
+	{"jobs --account vision", "--account; use muster usage --project; "},
+	{"cancel -u ada", "-u; write muster cancel all, which means your own jobs; "},
+	{"cancel -n train", "-n; write muster cancel NAME; "},
 	{"submit --mem 8 -- x", "--mem: size \"8\": a number needs a unit, such as 8GiB or 8MB"},
 	{"submit -t 30 -- x", "--time: duration \"30\": a number needs a unit, such as 30s, 30m or 30h"},
+	{"submit -t 1-12:30:00 -- x", "--time: duration \"1-12:30:00\": want a number and a unit, such as 90m, 1h30m or 2d; in Slurm this is 1d12h30m\n"},
+	{"submit -t 02:00:00 -- x", "; in Slurm this is 2h\n"},
+	{"submit -t -5 -- x", "want a number and a unit, such as 90m, 1h30m or 2d\n"},
 	{"submit -G two -- x", "--gpus: \"two\": want N or MODEL:N"},
 	{"submit -c 1.5 -- x", "--cpus: \"1.5\": want a number"},
 	{"submit -F job.yaml -- x", "give a job file or a command, not both"},
@@ -41,7 +70,13 @@ var wrongLines = []struct{ line, says string }{
 
 func TestWrongLines(t *testing.T) {
 	f := newFake(t, nil)
-	t.Chdir(t.TempDir())
+	here := t.TempDir()
+	t.Chdir(here)
+	for _, name := range []string{"data.py", "data"} { // not executable
+		if err := os.WriteFile(name, []byte("x\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, text := range map[string]string{
 		"train.py": "print(1)\n", "plain.sh": "echo\n", "model": "\x7fELF", "train.sh": "#!/bin/sh\n",
 		"job.yaml":     "command: [x]\n",
@@ -56,6 +91,7 @@ func TestWrongLines(t *testing.T) {
 		}
 	}
 	for _, c := range wrongLines {
+		c.line, c.says = strings.ReplaceAll(c.line, "HERE", here), strings.ReplaceAll(c.says, "HERE", here)
 		r := f.muster(strings.Fields(c.line)...)
 		if r.code != exitUsage || r.stdout != "" || strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, c.says) {
 			t.Errorf("muster %s: exit %d, %q; want %q", c.line, r.code, r.err, c.says)

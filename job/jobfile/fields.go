@@ -111,16 +111,31 @@ func jsonName(f reflect.StructField) string {
 
 // nearest suggests the field whose name is most like the word, if one is like it.
 func nearest(of reflect.Type, word string) string {
-	best, least := "", 1+len(word)/3 // more changes than that are another word
+	var names []string
 	for f := range of.Fields() {
-		if d := changes(word, jsonName(f)); d <= least && jsonName(f) != "-" {
-			best, least = jsonName(f), d-1
+		if jsonName(f) != "-" {
+			names = append(names, jsonName(f))
 		}
 	}
-	if best == "" || len(word) > 60 {
+	best := Nearest(names, word)
+	if best == "" {
 		return ""
 	}
 	return "; did you mean " + best + "?"
+}
+
+// Nearest returns the name that is most like a misspelt word, or nothing if none is like it.
+func Nearest(names []string, word string) string {
+	if len(word) > 60 {
+		return ""
+	}
+	best, least := "", 1+len(word)/3 // more changes than that are another word
+	for _, name := range names {
+		if d := changes(word, name); d <= least {
+			best, least = name, d-1
+		}
+	}
+	return best
 }
 
 // changes returns how many letters must be put in, left out or replaced to make one word from the other.

@@ -11,7 +11,7 @@ func selectors() []item {
 		{"NAME", "A job, by its name, if only one job has it, and no other job's ID begins so."},
 		{"last", "The job that you submitted last."},
 		{"all", "All your jobs that have not ended."},
-		{"ID.3, ID.0-9,12", "Tasks of a job, by the index in the array or by the rank in the gang."},
+		{"ID.3, ID.0-9,12, NAME.3", "Tasks of a job, by the index in the array or by the rank in the gang."},
 		{"ID.3.1", "In an array of gangs: index 3, rank 1."},
 	}
 }
