@@ -189,16 +189,21 @@ type Candidate struct {
 
 // Stats holds totals of the cluster.
 type Stats struct {
-	Schema  string            `json:"schema"`
-	Nodes   map[NodeState]int `json:"nodes" nullable:"false"`
-	Jobs    map[job.State]int `json:"jobs" nullable:"false"`
-	CPUs    Amount            `json:"cpus"`
-	Memory  Amount            `json:"memory"`
-	GPUs    Amount            `json:"gpus"`
-	Models  map[string]Amount `json:"models" nullable:"false" doc:"Numbers of GPUs by class."`
-	InUse   *GPUsInUse        `json:"gpu_utilization,omitempty" doc:"How much of the GPUs is in use, beside how many are allocated; absent if no driver tells."`
-	Partial []string          `json:"partial" nullable:"false"`
-	Age     float64           `json:"age,omitempty" doc:"Seconds since this daemon was told of the node that it knows for longest; those that do not answer are left out."`
+	Schema string            `json:"schema"`
+	Nodes  map[NodeState]int `json:"nodes" nullable:"false"`
+	Jobs   map[job.State]int `json:"jobs" nullable:"false"`
+	CPUs   Amount            `json:"cpus"`
+	Memory Amount            `json:"memory"`
+	GPUs   Amount            `json:"gpus"`
+	Models map[string]Amount `json:"models" nullable:"false" doc:"Numbers of GPUs by class."`
+	InUse  *GPUsInUse        `json:"gpu_utilization,omitempty" doc:"How much of the GPUs is in use, beside how many are allocated; absent if no driver tells."`
+	Waits  *Waits            `json:"waits" doc:"How long jobs wait; null: unknown."`
+	Users  []UserLoad        `json:"users" nullable:"false" doc:"What users have now: the 100 that hold most GPUs, then those with the most running and pending tasks. Those whose jobs the requester may not see are left out."`
+	// MoreUsers counts those beyond.
+	MoreUsers int        `json:"more_users,omitempty" doc:"Users that are left out, at least."`
+	Queue     *QueueInfo `json:"queue,omitempty" doc:"Only in answers to other daemons: what waits and users are worked out from."`
+	Partial   []string   `json:"partial" nullable:"false"`
+	Age       float64    `json:"age,omitempty" doc:"Seconds since this daemon was told of the node that it knows for longest; those that do not answer are left out."`
 }
 
 // GPUsInUse says how much of GPUs is in use.

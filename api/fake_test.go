@@ -130,6 +130,7 @@ type daemon struct {
 	forwarded func(g job.Group) (job.Peer, bool) // guarded by mu; overrides the owner
 	why       []lease.Clause                     // what Why explains
 	input     *testInput                         // guarded by mu: of its only task that gets input
+	queue     QueueInfo                          // guarded by mu
 }
 
 func newCluster(t *testing.T, names ...string) *cluster {
@@ -561,6 +562,14 @@ func (d *daemon) Counts(context.Context) (map[job.State]int, error) {
 		counts[j.State()]++
 	}
 	return counts, nil
+}
+
+func (d *daemon) Queue(context.Context) (QueueInfo, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	q := d.queue
+	q.Users = slices.Clone(q.Users)
+	return q, nil
 }
 
 func (d *daemon) profile() lease.Profile {

@@ -24,8 +24,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 
 	"github.com/musterhq/muster/gpu"
-	"github.com/musterhq/muster/gpu/nvidia"
 	"github.com/musterhq/muster/gpu/gputest"
+	"github.com/musterhq/muster/gpu/nvidia"
 	"github.com/musterhq/muster/job"
 )
 
