@@ -112,7 +112,9 @@ func TestStatsOfManyUsers(t *testing.T) {
 	})
 	lie := func(u UserLoad) QueueInfo { return QueueInfo{Users: []UserLoad{u}} }
 	for i, q := range []QueueInfo{
-		{Users: make([]UserLoad, maxLoads+1)}, {More: -1}, lie(UserLoad{User: "a\nb"}), lie(UserLoad{User: "a", Running: -1}), lie(UserLoad{User: "a", Pending: -1}),
+		{Users: make([]UserLoad, maxLoads+1)},
+		{More: -1},
+		lie(UserLoad{User: "a\nb"}), lie(UserLoad{User: "a", Running: -1}), lie(UserLoad{User: "a", Pending: -1}),
 		lie(UserLoad{User: "a", GPUs: -1}), lie(UserLoad{User: "a", GPUs: math.NaN()}), lie(UserLoad{User: "a", GPUs: 1e300}),
 		{Waited: waits.Counts{Of: map[int]int64{-1: 1}}},
 	} {

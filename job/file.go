@@ -60,6 +60,6 @@ func (f *File) Digest() Digest { return f.sum }
 
 // TaskFile returns the file that all tasks of a job have in common: the spec without what only its owner needs.
 func (s Spec) TaskFile() (*File, error) {
-	s.Array, s.EachLine, s.Dependency, s.KillOnInvalidDep, s.Begin, s.Project = "", nil, nil, false, nil, ""
+	s.Array, s.EachLine, s.Dependency, s.KillOnInvalidDep, s.Begin, s.Project, s.DefaultTime = "", nil, nil, false, nil, "", false
 	return NewFile(s)
 }

@@ -123,7 +123,8 @@ func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, err
 // complete adds to a job file what the settings of this daemon say.
 func (b jobsBackend) complete(s *job.Spec) {
 	s.TrustedLabels = s.TrustedLabels || b.trusted
-	if s.TimeLimit == 0 {
+	s.DefaultTime = s.TimeLimit == 0 && b.limit > 0
+	if s.DefaultTime {
 		s.TimeLimit = b.limit
 	}
 }

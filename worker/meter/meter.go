@@ -32,6 +32,9 @@ const (
 	maxRings = 128
 	// staleAfter is the age from which on the status of the GPUs says nothing about now.
 	staleAfter = 30 * time.Second
+	// hostStale is the age from which on a sample of the host says nothing about now. A round may follow the last one as
+	// late as that.
+	hostStale = maxPause + staleAfter
 )
 
 // Config says where the kernel's files are.
@@ -221,6 +224,16 @@ func (m *Meter) Latest() Snapshot {
 	slices.SortFunc(s.Tasks, func(a, b TaskSample) int { return compareAttempts(a.Attempt, b.Attempt) })
 	s.GPUs = m.latestGPUs()
 	return s
+}
+
+// Now returns the newest sample of the host; one with a zero time if there is none, or if it says nothing about now.
+func (m *Meter) Now() usage.Sample {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Since(m.host.newest.At) > hostStale {
+		return usage.Sample{Values: usage.Unknown()}
+	}
+	return m.host.newest
 }
 
 // Running returns what is known of a running task: the report as it would be now, and the samples of the last hour,

@@ -383,3 +383,23 @@ func TestPause(t *testing.T) {
 		}
 	}
 }
+
+// What a host uses now is not known before the first round, nor when the last one was long ago.
+func TestNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.host.write("proc/meminfo", "MemTotal: 100 kB\nMemAvailable: 40 kB\n")
+		if s := r.Now(); !s.At.IsZero() {
+			t.Errorf("before the first round: %+v", s)
+		}
+		r.round(t.Context())
+		time.Sleep(maxPause + time.Second)
+		if s := r.Now(); s.At.IsZero() || s.Values[usage.Memory] != 60*1024 || usage.Known(s.Values[usage.CPU]) {
+			t.Errorf("after a long pause: %+v", s)
+		}
+		time.Sleep(staleAfter)
+		if s := r.Now(); !s.At.IsZero() || usage.Known(s.Values[usage.Memory]) {
+			t.Errorf("long ago: %+v", s)
+		}
+	})
+}

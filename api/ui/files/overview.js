@@ -28,6 +28,20 @@ export function utilisation(list) {
   return { mean: n ? sum / n : -1, known: n };
 }
 
+// inUse is how much of a resource the nodes use that tell it, in percent of what these have; -1 if none tells.
+export function inUse(list, has) {
+  let sum = 0;
+  let of = 0;
+  for (const node of list) {
+    const used = answers(node) && node.usage ? node.usage[has] : null;
+    if (typeof used === 'number' && node[has] > 0) {
+      sum += used;
+      of += node[has];
+    }
+  }
+  return part(sum, of);
+}
+
 const samples = new Store([]); // [seconds, allocated %, utilisation %], as this tab has seen them
 
 function sample() {
@@ -61,8 +75,8 @@ function Capacity({ s, list }) {
   return html`<table class="capacity"><thead><tr><th scope="col">Resource</th><th scope="col" class="n">Allocated</th><th scope="col" class="n">of</th><th scope="col"><span class="sr">Share</span></th><th scope="col" class="n">Share</th><th scope="col" class="n">In use</th></tr></thead><tbody>
     <${Amount} name="GPUs" a=${s.gpus} show=${count} use=${use.mean} note=${use.known && use.known < s.gpus.total ? `of the ${use.known} that tell it` : ''} />
     ${models.length > 1 || sim.size ? models.map((m) => html`<${Amount} sub name=${html`${plain(m)}${sim.has(m) ? html` <span class="sim">sim</span>` : ''}`} a=${s.models[m]} show=${count} use=${list ? utilisation(list.map((n) => ({ ...n, gpus: n.gpus.filter((g) => g.class === m) }))).mean : -1} />`) : ''}
-    <${Amount} name="CPUs" a=${s.cpus} show=${count} use=${-1} />
-    <${Amount} name="Memory" a=${s.memory} show=${bytes} use=${-1} />
+    <${Amount} name="CPUs" a=${s.cpus} show=${count} use=${list ? inUse(list, 'cpus') : -1} />
+    <${Amount} name="Memory" a=${s.memory} show=${bytes} use=${list ? inUse(list, 'memory') : -1} />
   </tbody></table>
   <p class="line"><${A} href="/nodes">${plural(Object.values(s.nodes).reduce((a, b) => a + b, 0), 'node')}<//>${s.nodes.ready ? html`<span>${count(s.nodes.ready)} ready</span>` : ''}${list && list.length <= 6 ? list.map((n) => html`<${NodeLink} id=${n.id} name=${n.name} />`) : ''}${silent.map(([k, n]) => html`<span><${NodeState} of=${k} /> ${count(n)}</span>`)}</p>`;
 }
