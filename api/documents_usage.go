@@ -13,7 +13,7 @@ import (
 
 // Used is what a task has used, in all and at most.
 type Used struct {
-	Samples      uint64   `json:"samples" doc:"How often it was measured."`
+	Samples      uint64   `json:"samples" doc:"How often it was measured. A task that ended before it was measured has 1, for what the kernel told at its end."`
 	CPUSeconds   *float64 `json:"cpu_seconds" doc:"CPU time of all its processes; null: unknown, as all others here."`
 	CPUs         *float64 `json:"cpus" doc:"CPUs in use, on average."`
 	Memory       *float64 `json:"memory" doc:"Bytes of memory in use, on average; without file cache."`

@@ -168,20 +168,22 @@ func (m *Meter) follow(running []Task, now time.Time) []*taskState {
 	return out
 }
 
-// End returns the encoded report about a task that has ended, and forgets the task; nil: it was never measured. used is
-// the CPU time of its processes as the kernel reported it at the end, and greatest the memory of the largest; 0: not
-// known.
+// End returns the encoded report about a task that has ended, and forgets the task; nil: nothing is known. used is the CPU
+// time of its processes as the kernel reported it at the end, and greatest the memory of the largest; 0: not known. Of a
+// task that ended before it was measured, these are the report.
 func (m *Meter) End(a job.Attempt, used time.Duration, greatest job.Size) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t := m.tasks[a]
-	if t == nil {
-		return nil
+	r := usage.NewReport()
+	if t := m.tasks[a]; t != nil {
+		delete(m.tasks, a)
+		r = t.report(used, greatest)
 	}
-	delete(m.tasks, a)
-	r := t.report(used, greatest)
 	if r.Samples == 0 {
-		return nil
+		if used <= 0 {
+			return nil
+		}
+		r = atEnd(used, greatest)
 	}
 	b, err := r.Encode()
 	if err != nil {
