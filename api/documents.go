@@ -40,6 +40,7 @@ type Job struct {
 	OwnerName    string     `json:"owner_name,omitempty" doc:"Name of that daemon's node."`
 	Copies       int        `json:"copies" doc:"Number of daemons that keep the job's record."`
 	TimeLimit    float64    `json:"time_limit" doc:"In seconds; 0: none."`
+	DefaultTime  bool       `json:"time_limit_default,omitempty" doc:"time_limit is not of the job file, but the setting default-time of the daemon that accepted the job."`
 	Resources    TaskNeed   `json:"resources" doc:"What each task requests."`
 	// ExitStatus is nil until the job has ended.
 	ExitStatus *int              `json:"exit_status" doc:"Exit code of run and wait for it: the highest of its tasks; 124 for the time limit, 125 if no process ran to its own end."`
@@ -142,7 +143,7 @@ func plainDocument(j *job.Job, copies int) Job {
 	d := Job{
 		Schema: SchemaJob, ID: j.ID, Name: j.Spec.Name, User: j.User, State: j.State(), Priority: j.Spec.Priority,
 		Nodes: max(j.Spec.Nodes, 1), Array: j.Spec.Array, SubmittedAt: j.Submitted.UTC(), Owner: j.Owner, Copies: copies,
-		TimeLimit: j.Spec.TimeLimit.D().Seconds(), Resources: needDocument(j.Spec.Resources), Tasks: make([]Task, 0, len(j.Tasks)),
+		TimeLimit: j.Spec.TimeLimit.D().Seconds(), DefaultTime: j.Spec.DefaultTime, Resources: needDocument(j.Spec.Resources), Tasks: make([]Task, 0, len(j.Tasks)),
 		Counts: map[job.State]int{}, TaskCount: j.Counts.Total(), Estimated: at(j.Starts), StartedAt: at(j.Ends.Began),
 	}
 	if d.Array == "" && len(j.Spec.EachLine) > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/usage"
 )
 
 // NodeState is the state of a node.
@@ -40,16 +41,22 @@ type Node struct {
 	Version string   `json:"version"`
 	TasksRun
 
-	CPUs    int      `json:"cpus"`
-	Memory  int64    `json:"memory"`
-	Disk    int64    `json:"disk"`
-	Free    NodeFree `json:"free"`
-	Running int      `json:"running" doc:"Number of tasks that run there."`
-	Drain   *Drain   `json:"drain,omitempty" doc:"Set if a person has taken the node out of service."`
-	GPUs    []GPU    `json:"gpus" nullable:"false"`
-	Driver  string   `json:"gpu_driver,omitempty" doc:"Version of the driver of its GPUs."`
+	CPUs   int      `json:"cpus"`
+	Memory int64    `json:"memory"`
+	Disk   int64    `json:"disk"`
+	Free   NodeFree `json:"free"`
+	NodeLoad
+	Drain  *Drain `json:"drain,omitempty" doc:"Set if a person has taken the node out of service."`
+	GPUs   []GPU  `json:"gpus" nullable:"false"`
+	Driver string `json:"gpu_driver,omitempty" doc:"Version of the driver of its GPUs."`
 
 	Hearing
+}
+
+// NodeLoad is the part of a node's document that says what runs there, and what is in use.
+type NodeLoad struct {
+	Running int      `json:"running" doc:"Number of tasks that run there."`
+	Usage   *NodeNow `json:"usage" doc:"What the whole host uses, also what is not of tasks, beside what tasks have reserved; null: unknown."`
 }
 
 // Hearing is the part of a node's document that says how old the document is.
@@ -189,16 +196,21 @@ type Candidate struct {
 
 // Stats holds totals of the cluster.
 type Stats struct {
-	Schema  string            `json:"schema"`
-	Nodes   map[NodeState]int `json:"nodes" nullable:"false"`
-	Jobs    map[job.State]int `json:"jobs" nullable:"false"`
-	CPUs    Amount            `json:"cpus"`
-	Memory  Amount            `json:"memory"`
-	GPUs    Amount            `json:"gpus"`
-	Models  map[string]Amount `json:"models" nullable:"false" doc:"Numbers of GPUs by class."`
-	InUse   *GPUsInUse        `json:"gpu_utilization,omitempty" doc:"How much of the GPUs is in use, beside how many are allocated; absent if no driver tells."`
-	Partial []string          `json:"partial" nullable:"false"`
-	Age     float64           `json:"age,omitempty" doc:"Seconds since this daemon was told of the node that it knows for longest; those that do not answer are left out."`
+	Schema string            `json:"schema"`
+	Nodes  map[NodeState]int `json:"nodes" nullable:"false"`
+	Jobs   map[job.State]int `json:"jobs" nullable:"false"`
+	CPUs   Amount            `json:"cpus"`
+	Memory Amount            `json:"memory"`
+	GPUs   Amount            `json:"gpus"`
+	Models map[string]Amount `json:"models" nullable:"false" doc:"Numbers of GPUs by class."`
+	InUse  *GPUsInUse        `json:"gpu_utilization,omitempty" doc:"How much of the GPUs is in use, beside how many are allocated; absent if no driver tells."`
+	Waits  *Waits            `json:"waits" doc:"How long jobs wait; null: unknown."`
+	Users  []UserLoad        `json:"users" nullable:"false" doc:"What users have now: the 100 that hold most GPUs, then those with the most running and pending tasks. Those whose jobs the requester may not see are left out."`
+	// MoreUsers counts those beyond.
+	MoreUsers int        `json:"more_users,omitempty" doc:"Users that are left out, at least."`
+	Queue     *QueueInfo `json:"queue,omitempty" doc:"Only in answers to other daemons: what waits and users are worked out from."`
+	Partial   []string   `json:"partial" nullable:"false"`
+	Age       float64    `json:"age,omitempty" doc:"Seconds since this daemon was told of the node that it knows for longest; those that do not answer are left out."`
 }
 
 // GPUsInUse says how much of GPUs is in use.
@@ -275,6 +287,7 @@ type NodeInfo struct {
 	Holders     map[string][]job.ID  // by GPU UUID
 	Quarantined map[string]string    // by GPU UUID: why it is in quarantine
 	Idle        map[string]time.Time // by GPU UUID: since when a task holds it without using it
+	Usage       usage.Sample         // the newest of the host; with a zero time if it is not known
 }
 
 // NodeDocument returns the document of a node.
@@ -283,7 +296,7 @@ func NodeDocument(n NodeInfo) Node {
 	d := Node{
 		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, NodeLabels: NodeLabels{map[string]string{}, map[string]string{}}, Arch: p.Arch, OS: p.OS, Addrs: append([]string{}, n.Addrs...),
 		Version: p.Version, TasksRun: TasksRun{p.Worker, append([]string{}, p.Drivers...), p.OnlyUser, p.NoRoot}, CPUs: p.CPUs, Memory: int64(p.Memory), Disk: int64(p.Disk),
-		Free: freeDocument(n.Free), Running: n.Running, Drain: n.Drain, GPUs: make([]GPU, 0, len(p.GPUs)),
+		Free: freeDocument(n.Free), NodeLoad: NodeLoad{Running: n.Running}, Drain: n.Drain, GPUs: make([]GPU, 0, len(p.GPUs)),
 	}
 	maps.Copy(d.Labels, p.Labels)
 	d.vouch(p.Signed)
@@ -304,6 +317,7 @@ func NodeDocument(n NodeInfo) Node {
 		}
 		d.GPUs = append(d.GPUs, g)
 	}
+	d.Usage = nodeNow(n.Usage, d.GPUs, n.Released)
 	return d
 }
 

@@ -3,15 +3,17 @@ package api
 // The documents of what tasks and nodes use. What is not known is null or absent, never 0.
 
 import (
+	"math"
 	"time"
 
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/usage"
 )
 
 // Used is what a task has used, in all and at most.
 type Used struct {
-	Samples      uint64   `json:"samples" doc:"How often it was measured."`
+	Samples      uint64   `json:"samples" doc:"How often it was measured. A task that ended before it was measured has 1, for what the kernel told at its end."`
 	CPUSeconds   *float64 `json:"cpu_seconds" doc:"CPU time of all its processes; null: unknown, as all others here."`
 	CPUs         *float64 `json:"cpus" doc:"CPUs in use, on average."`
 	Memory       *float64 `json:"memory" doc:"Bytes of memory in use, on average; without file cache."`
@@ -57,6 +59,45 @@ type NodeUsage struct {
 type GPUUsage struct {
 	UUID   string      `json:"uuid" doc:"UUID of the GPU."`
 	Recent UsageSeries `json:"recent" doc:"Samples of the last hour."`
+}
+
+// NodeNow is what a node used when it was measured last.
+type NodeNow struct {
+	At       time.Time `json:"at" doc:"When it was measured, by the clock of the node."`
+	CPUs     *float64  `json:"cpus" doc:"CPUs in use; null: unknown, as all others here."`
+	Memory   *float64  `json:"memory" doc:"Bytes of memory in use, without file cache."`
+	Read     *float64  `json:"read" doc:"Bytes per second from disks."`
+	Write    *float64  `json:"write" doc:"Bytes per second to disks."`
+	Received *float64  `json:"received" doc:"Bytes per second from the network."`
+	Sent     *float64  `json:"sent" doc:"Bytes per second to the network."`
+	GPU      *float64  `json:"gpu_utilization" doc:"Percent of the time in which its GPUs computed: the mean of those that tell it."`
+}
+
+// nodeNow returns what a node uses; nil: nothing is known. Last words of GPUs that are let go do not count.
+func nodeNow(s usage.Sample, gpus []GPU, released bool) *NodeNow {
+	if s.At.IsZero() {
+		return nil
+	}
+	v := &s.Values
+	d := &NodeNow{
+		At: s.At.UTC(), CPUs: rounded(v[usage.CPU], 1000), Memory: rounded(v[usage.Memory], 1), Read: rounded(v[usage.Read], 1), Write: rounded(v[usage.Write], 1),
+		Received: rounded(v[usage.Received], 1), Sent: rounded(v[usage.Sent], 1),
+	}
+	sum, n := 0, 0
+	for i := range gpus {
+		if g := &gpus[i]; g.Utilization >= 0 && g.ReadAt != nil && g.Health != gpu.Unknown && !released {
+			sum, n = sum+g.Utilization, n+1
+		}
+	}
+	if n > 0 {
+		d.GPU = rounded(float64(sum)/float64(n), 10)
+	}
+	return d
+}
+
+// rounded returns a value in parts of a whole, or nil if it is not known.
+func rounded(x, parts float64) *float64 {
+	return known(math.Round(x*parts) / parts)
 }
 
 // UsageSeries holds values at the same times. A list is absent if none of its values is known.

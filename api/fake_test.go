@@ -24,6 +24,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/usage"
 )
 
 // pipes is a listener whose connections are in memory.
@@ -130,6 +131,8 @@ type daemon struct {
 	forwarded func(g job.Group) (job.Peer, bool) // guarded by mu; overrides the owner
 	why       []lease.Clause                     // what Why explains
 	input     *testInput                         // guarded by mu: of its only task that gets input
+	queue     QueueInfo                          // guarded by mu
+	now       usage.Sample                       // guarded by mu: what its host uses
 }
 
 func newCluster(t *testing.T, names ...string) *cluster {
@@ -563,6 +566,14 @@ func (d *daemon) Counts(context.Context) (map[job.State]int, error) {
 	return counts, nil
 }
 
+func (d *daemon) Queue(context.Context) (QueueInfo, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	q := d.queue
+	q.Users = slices.Clone(q.Users)
+	return q, nil
+}
+
 func (d *daemon) profile() lease.Profile {
 	return lease.Profile{
 		Peer: d.peer, Name: d.name, Version: "test", CPUs: 16, Memory: 64 << 30, Worker: true, Drivers: []string{"exec"},
@@ -575,6 +586,7 @@ func (d *daemon) Node(context.Context) (NodeInfo, error) {
 	defer d.mu.Unlock()
 	return NodeInfo{
 		Drain:   d.drained,
+		Usage:   d.now,
 		Profile: d.profile(), State: NodeReady, Addrs: []string{"/ip4/127.0.0.1/tcp/4980"},
 		Free:   lease.Free{CPUs: 8, Memory: 32 << 30, GPUs: []lease.FreeGPU{{UUID: "GPU-" + d.name, Memory: 80 << 30, Milli: 1000}}},
 		Status: []gpu.Status{{UUID: "GPU-" + d.name, MemoryUsed: 1 << 20, Utilization: 7, Health: gpu.Healthy}},

@@ -32,6 +32,7 @@ type feedLine struct {
 	Gone   job.ID      `json:"gone,omitempty"` // the job was deleted, or with Older is not told any more
 	Older  bool        `json:"older,omitempty"`
 	Totals *feedTotals `json:"totals,omitempty"`
+	Queue  *QueueInfo  `json:"queue,omitempty"`
 	Synced bool        `json:"synced,omitempty"` // all that there is was told once
 	Anew   bool        `json:"anew,omitempty"`   // the feed begins again
 }
@@ -57,7 +58,7 @@ func parseFeedLine(text []byte) (l feedLine, err error) {
 		return l, fmt.Errorf("%w: %w", errFeed, err)
 	}
 	things := 0
-	for _, there := range []bool{l.Hello != nil, l.Node != nil, l.Job != nil, l.Gone != "", l.Totals != nil, l.Synced, l.Anew} {
+	for _, there := range []bool{l.Hello != nil, l.Node != nil, l.Job != nil, l.Gone != "", l.Totals != nil, l.Queue != nil, l.Synced, l.Anew} {
 		if there {
 			things++
 		}
@@ -66,7 +67,8 @@ func parseFeedLine(text []byte) (l feedLine, err error) {
 		l.Hello != nil && (len(l.Hello.Operators) > maxOperators || slices.ContainsFunc(l.Hello.Operators, func(u string) bool { return !validUser(u) })) ||
 		l.Job != nil && (len(text) > maxFeedJob || !validJob(l.Job)) ||
 		l.Node != nil && !slices.Contains([]NodeState{NodeReady, NodeDraining, NodeSuspect, NodeLost}, l.Node.State) ||
-		l.Totals != nil && !l.Totals.valid()
+		l.Totals != nil && !l.Totals.valid() ||
+		l.Queue != nil && !l.Queue.valid()
 	if bad {
 		return l, errFeed
 	}

@@ -63,7 +63,7 @@ func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, withJobs 
 			text = encodeLine(feedLine{Anew: true})
 		}
 		for _, l := range batch {
-			if withJobs || !strings.HasPrefix(l.Key, keyJob) {
+			if withJobs || !strings.HasPrefix(l.Key, keyJob) && l.Key != keyQueue {
 				text = append(text, l.Text...)
 			}
 		}

@@ -16,12 +16,14 @@ const (
 	nodePoll   = 250 * time.Millisecond // between two looks at the node
 	countEvery = 4                      // looks at the node for one at the number of jobs
 	relist     = time.Minute            // between two looks for jobs that were deleted
+	queueShare = 50                     // looking at the queue takes at most one part of so many of the time
 )
 
 // Keys of the lines. The key of a job is keyJob with its ID.
 const (
 	keyNode   = "n"
 	keyTotals = "t"
+	keyQueue  = "q" // also of users, as those of jobs
 	keySynced = "s"
 	keyJob    = "j"
 )
@@ -71,6 +73,7 @@ type ownRows struct {
 	counts map[job.State]int
 	total  int       // of counts
 	listed time.Time // when all jobs were last listed
+	queued time.Time // when the queue is to be looked at again
 }
 
 func (o *ownRows) run(ctx context.Context) {
@@ -93,6 +96,7 @@ func (o *ownRows) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.lookAtQueue(ctx)
 	if err := o.list(ctx); err != nil {
 		return err
 	}
@@ -117,6 +121,7 @@ func (o *ownRows) follow(ctx context.Context) error {
 		}
 		before := o.total
 		o.lookAtCounts(ctx)
+		o.lookAtQueue(ctx)
 		if o.total < before || time.Since(o.listed) > relist { // some were deleted
 			if err := o.list(ctx); err != nil {
 				return err
@@ -144,6 +149,21 @@ func (o *ownRows) lookAtCounts(ctx context.Context) {
 		o.total += n
 	}
 	o.tellTotals()
+}
+
+// lookAtQueue tells of the queue. With very many waiting jobs it does so less often.
+func (o *ownRows) lookAtQueue(ctx context.Context) {
+	began := time.Now()
+	if began.Before(o.queued) {
+		return
+	}
+	q, err := o.watch.Queue(ctx)
+	if err != nil {
+		return
+	}
+	o.queued = time.Now().Add(queueShare * time.Since(began))
+	q = q.told()
+	o.lines.Set(keyQueue, encodeLine(feedLine{Queue: &q}))
 }
 
 func (o *ownRows) tellTotals() {

@@ -78,6 +78,8 @@ type Watch interface {
 	Watch(ctx context.Context, ids []job.ID, ended bool) (<-chan job.Job, error)
 	// Counts returns the number of jobs in each state.
 	Counts(ctx context.Context) (map[job.State]int, error)
+	// Queue returns what its jobs wait for and hold, of all users.
+	Queue(ctx context.Context) (QueueInfo, error)
 }
 
 // Progress tells other daemons how far the jobs are that this daemon owns.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"net/url"
 	"slices"
 	"strings"
@@ -79,6 +78,7 @@ type nodeRow struct {
 	*Node
 	item
 	counts map[job.State]int // of the jobs of its daemon; nil: not known
+	queue  *QueueInfo        // what the requester may see of its queue; nil: not known
 	silent bool
 }
 
@@ -135,14 +135,17 @@ func (r *nodeRoutes) told(ctx context.Context, rows []nodeRow, fresh bool) (all 
 		return rows, others, nil, err
 	}
 	v = r.viewer.look(ctx)
+	a := requesterOf(ctx)
 	ask = v.see(others, func(m *viewMember, c contact, told time.Time) {
 		if c == contactSilent {
 			rows = append(rows, silentRow(m.Member, told))
 			return
 		}
-		rows = append(rows, nodeRow{
-			Node: m.node, item: item{text: m.text, aged: true, age: time.Since(told), seen: told}, counts: m.counts,
-		})
+		x := nodeRow{Node: m.node, item: item{text: m.text, aged: true, age: time.Since(told), seen: told}, counts: m.counts}
+		if q := m.queue; q != nil {
+			x.queue = q.seenBy(func(user string) bool { return m.sight.may(&a, user) })
+		}
+		rows = append(rows, x)
 	})
 	return rows, ask, v, nil
 }
@@ -281,111 +284,3 @@ func (r *nodeRoutes) get(ctx context.Context, in *nodeInput) (*nodeOutput, error
 	}
 	return &nodeOutput{n}, nil
 }
-
-func (r *nodeRoutes) stats(ctx context.Context, in *statsInput) (*listingOutput, error) {
-	info, err := r.node.Node(ctx)
-	if err != nil {
-		return nil, err
-	}
-	counts, err := r.watch.Counts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	own := NodeDocument(info)
-	params := ListingInput{Fresh: in.Fresh, NoCache: in.NoCache, Match: in.Match}
-	rows, ask, v, err := r.told(ctx, nil, params.fresh())
-	if err != nil {
-		return nil, err
-	}
-	answers := askThem[Stats](ctx, r.daemons, ask, "/v1/stats", nil)
-	sum := nodeStats(&own, counts)
-	for _, x := range rows {
-		if x.silent {
-			sum.Nodes[x.State]++
-			sum.Partial = append(sum.Partial, x.Name)
-			continue
-		}
-		sum.add(nodeStats(x.Node, x.counts))
-	}
-	for i := range answers {
-		a := &answers[i]
-		if a.err == nil && !a.value.ofOneNode() {
-			a.err = fmt.Errorf("%w: its totals are not of itself", ErrUnavailable)
-			r.metrics.dropped(1)
-		}
-		if a.err != nil {
-			v.unanswered(a.member.Peer)
-			sum.Nodes[silentNode(a.member).State]++
-			continue
-		}
-		sum.add(a.value)
-	}
-	sum.Partial = append(sum.Partial, silent(r.daemons, answers)...)
-	slices.Sort(sum.Partial)
-	hash := maphash.Bytes(etagSeed, textOf(&sum))
-	sum.Age = oldest(rows).Seconds()
-	return params.unlessSame(hash, func() []byte { return append(textOf(&sum), '\n') }), nil
-}
-
-// ofOneNode reports whether the totals are those of one node.
-func (s *Stats) ofOneNode() bool {
-	n := 0
-	for _, count := range s.Nodes {
-		if count < 0 || count > 1 {
-			return false
-		}
-		n += count
-	}
-	return n == 1
-}
-
-func nodeStats(n *Node, counts map[job.State]int) Stats {
-	s := Stats{
-		Schema: SchemaStats, Nodes: map[NodeState]int{n.State: 1}, Jobs: map[job.State]int{}, Models: map[string]Amount{},
-		CPUs: Amount{int64(n.CPUs), int64(n.Free.CPUs)}, Memory: Amount{n.Memory, n.Free.Memory},
-		GPUs: Amount{int64(len(n.GPUs)), int64(n.Free.GPUs)}, Partial: []string{},
-	}
-	for state, count := range counts {
-		s.Jobs[state] += count
-	}
-	for _, g := range n.GPUs {
-		m := s.Models[g.Class]
-		m.Total++
-		if g.Free == 1 {
-			m.Free++
-		}
-		s.Models[g.Class] = m
-		if u := g.Utilization; u >= 0 && g.ReadAt != nil {
-			s.inUse(&GPUsInUse{Known: 1, Busy: float64(min(u, 100)) / 100})
-		}
-	}
-	return s
-}
-
-func (s *Stats) add(o Stats) {
-	for k, v := range o.Nodes {
-		s.Nodes[k] += v
-	}
-	for k, v := range o.Jobs {
-		s.Jobs[k] += v
-	}
-	for k, v := range o.Models {
-		s.Models[k] = s.Models[k].plus(v)
-	}
-	s.inUse(o.InUse)
-	s.CPUs, s.Memory, s.GPUs = s.CPUs.plus(o.CPUs), s.Memory.plus(o.Memory), s.GPUs.plus(o.GPUs)
-}
-
-// inUse adds GPUs of which it is known how much is in use. What another daemon says of itself is kept within reason.
-func (s *Stats) inUse(u *GPUsInUse) {
-	if u == nil || u.Known < 1 || u.Busy < 0 || u.Busy > float64(u.Known) {
-		return
-	}
-	if s.InUse == nil {
-		s.InUse = &GPUsInUse{}
-	}
-	s.InUse.Known += u.Known
-	s.InUse.Busy += u.Busy
-}
-
-func (a Amount) plus(b Amount) Amount { return Amount{a.Total + b.Total, a.Free + b.Free} }

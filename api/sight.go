@@ -91,7 +91,7 @@ func (a requester) hide(j *job.Job, t *Task) {
 // publicSpec returns what all users see of a job file: the name and what the job asks for.
 func publicSpec(s *job.Spec) *job.Spec {
 	return &job.Spec{
-		Name: s.Name, Resources: s.Resources, Nodes: s.Nodes, TasksPerNode: s.TasksPerNode, Array: s.Array, TimeLimit: s.TimeLimit, Begin: s.Begin,
+		Name: s.Name, Resources: s.Resources, Nodes: s.Nodes, TasksPerNode: s.TasksPerNode, Array: s.Array, TimeLimit: s.TimeLimit, DefaultTime: s.DefaultTime, Begin: s.Begin,
 		Priority: s.Priority, Preemptible: s.Preemptible, Retries: s.Retries, Requeue: s.Requeue, Exclusive: s.Exclusive, Project: s.Project,
 		Dependency: s.Dependency, ShareOutput: s.ShareOutput,
 	}

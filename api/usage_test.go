@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/usage"
 )
@@ -151,4 +153,91 @@ func TestJobUsage(t *testing.T) {
 			t.Errorf("what is not known: %+v", u)
 		}
 	})
+}
+
+// The documents of nodes tell what is in use now, asked, from the picture and of one node; what is not known is null. A
+// silent node uses nothing that is known.
+func TestNodesTellWhatIsInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		set := func(cpus float64) {
+			ben.mu.Lock()
+			defer ben.mu.Unlock()
+			ben.now = usage.Sample{At: time.Now(), Values: used(cpus)}
+			ben.now.Values[usage.Sent] = 1e6 + 0.4
+		}
+		of := func(how string) *NodeNow {
+			t.Helper()
+			l, err := amy.client.Nodes(t.Context())
+			at := slices.IndexFunc(l.Items, func(n Node) bool { return n.ID == ben.peer })
+			if err != nil || at < 0 {
+				t.Fatalf("%s: %+v, %v", how, l, err)
+			}
+			if u := l.Items[1-at].Usage; u != nil {
+				t.Errorf("%s: nothing is known of amy, and she has %+v", how, u)
+			}
+			return l.Items[at].Usage
+		}
+		set(3.00049)
+		check := func(how string, u *NodeNow, cpus float64) {
+			t.Helper()
+			if u == nil || u.CPUs == nil || *u.CPUs != cpus || u.Sent == nil || *u.Sent != 1e6 || u.Memory != nil || u.Received != nil || u.At.IsZero() {
+				t.Errorf("%s: %+v", how, u)
+			}
+		}
+		check("asked", of("asked"), 3)
+		n, err := amy.client.Node(t.Context(), "ben")
+		if err != nil {
+			t.Fatal(err)
+		}
+		check("one node", n.Usage, 3)
+		amy.looked(t)
+		events := make(chan Event, 100)
+		go func() {
+			for e := range amy.client.Events(t.Context(), EventFilter{Kinds: []EventKind{EventNode, EventGPU}}) {
+				events <- e
+			}
+		}()
+		sleep(t.Context(), 2*time.Second)
+		for len(events) > 0 {
+			<-events
+		}
+		set(4)
+		sleep(t.Context(), time.Second)
+		check("from the picture", of("from the picture"), 4)
+		if len(events) > 0 {
+			t.Errorf("a measured value is an event: %+v", <-events)
+		}
+		close(ben.silent)
+		ben.back.cut()
+		sleep(t.Context(), 5*time.Second)
+		if u := of("silent"); u != nil {
+			t.Errorf("of a silent node: %+v", u)
+		}
+	})
+}
+
+// The utilization of a node is the mean of the GPUs that tell it.
+func TestNodeUtilization(t *testing.T) {
+	now := time.Now()
+	gpus := []GPU{{Utilization: 10}, {Utilization: -1}, {Utilization: 25}, {Utilization: 90, Health: gpu.Unknown}}
+	for i := range gpus {
+		gpus[i].ReadAt = &now
+	}
+	s := usage.Sample{At: now, Values: usage.Unknown()}
+	if u := nodeNow(s, gpus, false); u == nil || u.GPU == nil || *u.GPU != 17.5 || u.CPUs != nil {
+		t.Errorf("%+v", u)
+	}
+	for _, of := range [][]GPU{nil, gpus[1:2], gpus[3:], {{Utilization: 50}}} {
+		if u := nodeNow(s, of, false); u == nil || u.GPU != nil {
+			t.Errorf("%+v: %+v", of, u)
+		}
+	}
+	if u := nodeNow(s, gpus, true); u.GPU != nil {
+		t.Errorf("GPUs that are let go: %+v", u)
+	}
+	if u := nodeNow(usage.Sample{}, gpus, false); u != nil {
+		t.Errorf("never measured: %+v", u)
+	}
 }

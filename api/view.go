@@ -55,6 +55,7 @@ type viewMember struct {
 	text   []byte // the document of node
 	shelf  *picture.Shelf
 	counts map[job.State]int
+	queue  *QueueInfo      // nil: it has not told
 	sync   map[job.ID]bool // the jobs that it has told of since the feed began; nil: it has told of all
 	synced bool            // it has told all that there is, at some time
 	broken bool            // its feed has broken
@@ -251,6 +252,8 @@ func (w *view) apply(m *viewMember, l *feedLine) {
 		ended, _ := parseCursor(l.Totals.Ended)
 		m.shelf.Miss(job.Pending, open)
 		m.shelf.Miss(job.Succeeded, ended)
+	case l.Queue != nil:
+		m.queue = l.Queue
 	case l.Anew:
 		m.sync = map[job.ID]bool{}
 	case l.Synced:

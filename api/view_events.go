@@ -153,13 +153,13 @@ func (w *view) nodeEvents(m *viewMember, old, now *Node) {
 	}
 }
 
-// plainNode returns a node without its GPUs; nil for nil.
+// plainNode returns a node without its GPUs and the values that are measured; nil for nil.
 func plainNode(n *Node) *Node {
 	if n == nil {
 		return nil
 	}
 	plain := *n
-	plain.GPUs = []GPU{}
+	plain.GPUs, plain.Usage = []GPU{}, nil
 	return &plain
 }
 

@@ -40,9 +40,11 @@ type Spec struct {
 	KeepOnBadExit bool   `json:"keep_on_bad_exit,omitempty"`
 	Array         string `json:"array,omitempty"` // see ParseArray
 	// one task for each line, which is its MUSTER_ENTRY
-	EachLine  []string   `json:"each_line,omitempty"`
-	TimeLimit Duration   `json:"time_limit,omitempty"` // 0: none
-	Begin     *time.Time `json:"begin,omitempty"`      // not before, by the wall clock
+	EachLine  []string `json:"each_line,omitempty"`
+	TimeLimit Duration `json:"time_limit,omitempty"` // 0: none
+	// TimeLimit is the setting default-time of the daemon that accepted the job
+	DefaultTime bool       `json:"default_time,omitempty"`
+	Begin       *time.Time `json:"begin,omitempty"` // not before, by the wall clock
 	// between SIGTERM and SIGKILL; 0: the worker's default
 	Grace       Duration `json:"grace,omitempty"`
 	Priority    int      `json:"priority"` // 0 to 100

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -122,7 +123,8 @@ func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, err
 // complete adds to a job file what the settings of this daemon say.
 func (b jobsBackend) complete(s *job.Spec) {
 	s.TrustedLabels = s.TrustedLabels || b.trusted
-	if s.TimeLimit == 0 {
+	s.DefaultTime = s.TimeLimit == 0 && b.limit > 0
+	if s.DefaultTime {
 		s.TimeLimit = b.limit
 	}
 }
@@ -249,6 +251,27 @@ func (b jobsBackend) Counts(ctx context.Context) (map[job.State]int, error) {
 		}
 	}
 	return all, nil
+}
+
+// Queue returns what its jobs wait for and hold.
+func (b jobsBackend) Queue(ctx context.Context) (info api.QueueInfo, err error) {
+	users := map[string]api.UserLoad{}
+	for _, o := range b.by {
+		q, err := scheduler.QueueOf(ctx, o.Loop)
+		if err != nil {
+			return api.QueueInfo{}, apiErrorOf(err)
+		}
+		info.Waited.Add(q.Waited)
+		if !q.Oldest.IsZero() && (info.Oldest == nil || q.Oldest.Before(*info.Oldest)) {
+			info.Oldest = &q.Oldest
+		}
+		for _, d := range q.Demands {
+			u := users[d.User]
+			users[d.User] = api.UserLoad{User: d.User, Running: u.Running + d.Running, Pending: u.Pending + d.Waiting, GPUs: u.GPUs + d.GPUs}
+		}
+	}
+	info.Users = slices.Collect(maps.Values(users))
+	return info, nil
 }
 
 // logsBackend gives the API access to the output of this host's attempts.

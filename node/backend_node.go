@@ -27,7 +27,7 @@ type nodeBackend struct {
 func (b nodeBackend) Node(ctx context.Context) (api.NodeInfo, error) {
 	info := api.NodeInfo{State: api.NodeReady, Addrs: b.host.Addrs(), Released: b.gpus.gone.Load(), Holders: map[string][]job.ID{}}
 	info.Status, info.Read = b.gpus.latest()
-	info.Idle = b.meter.Idle()
+	info.Idle, info.Usage = b.meter.Idle(), b.meter.Now()
 	v, err := b.work.View(ctx)
 	if err != nil {
 		return info, apiErrorOf(err)

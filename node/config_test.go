@@ -3,7 +3,11 @@ package node
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
 )
 
 func TestFindSocketSkipsSocketOfAnotherUser(t *testing.T) {
@@ -33,3 +37,28 @@ func TestFindSocketSkipsSocketOfAnotherUser(t *testing.T) {
 		}
 	}
 }
+
+// A job without a time limit gets that of the setting, and says so; a job file cannot say so itself.
+func TestDefaultTimeIsMarked(t *testing.T) {
+	for _, c := range []struct {
+		limit, asked, want job.Duration
+		says, marked       bool
+	}{
+		{limit: hour, asked: 0, want: hour, marked: true},
+		{limit: hour, asked: 2 * hour, want: 2 * hour},
+		{limit: hour, asked: 2 * hour, says: true, want: 2 * hour},
+		{limit: 0, asked: 0, says: true},
+	} {
+		s := job.Spec{TimeLimit: c.asked, DefaultTime: c.says}
+		jobsBackend{limit: c.limit}.complete(&s)
+		if s.TimeLimit != c.want || s.DefaultTime != c.marked {
+			t.Errorf("%+v: %s, %v", c, s.TimeLimit, s.DefaultTime)
+		}
+		f, err := s.TaskFile()
+		if err != nil || strings.Contains(string(f.Text()), "default_time") {
+			t.Errorf("hosts are told: %s, %v", f.Text(), err)
+		}
+	}
+}
+
+const hour = job.Duration(time.Hour)

@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/meter"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 	listTimeout   = 5 * time.Minute // without persistence mode the driver initializes each GPU first, which takes seconds
 	firstWait     = 5 * time.Second // the start of the daemon waits no longer for the GPUs; listing goes on
 	doctorWait    = time.Minute
-	statusEvery   = 10 * time.Second
+	statusEvery   = meter.Every // each sample of the GPUs has values of its own
 	statusTimeout = 10 * time.Second
 )
 

@@ -158,3 +158,29 @@ func TestGPUsAreLetGoWhileDrained(t *testing.T) {
 		}
 	})
 }
+
+// The status of the GPUs is read as often as samples of usage are taken, every five seconds, so that each sample is new.
+func TestGPUsAreReadForEachSample(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver := &holder{Driver: gputest.New(gputest.Devices(2, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)...)}
+		d := &devices{
+			driver: driver, poll: make(chan struct{}, 1), relist: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler), letGo: letGo{takeUp: make(chan chan struct{})},
+		}
+		d.list(t.Context(), firstWait)
+		w := &told{}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = d.run(ctx, w, func(context.Context, []int) map[int]bool { return nil }, func(func(*lease.Profile)) {})
+		}()
+		defer func() { stop(); <-ended }()
+		synctest.Wait()
+		_, before := w.last()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, times := w.last(); times-before != 12 {
+			t.Errorf("read %d times in a minute", times-before)
+		}
+	})
+}

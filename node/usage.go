@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/store"
 	"github.com/musterhq/muster/worker"
@@ -66,11 +67,11 @@ func (b usersBackend) Users(ctx context.Context) (api.UsersInfo, error) {
 		of(e.Account).Used = e.Used
 	}
 	for _, o := range b.by {
-		demands, err := o.Demands(ctx)
+		q, err := scheduler.QueueOf(ctx, o.Loop)
 		if err != nil {
 			return api.UsersInfo{}, apiErrorOf(err)
 		}
-		for _, d := range demands {
+		for _, d := range q.Demands {
 			a := of(d.Account)
 			a.Running, a.Waiting = a.Running+d.Running, a.Waiting+d.Waiting
 		}

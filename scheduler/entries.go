@@ -116,6 +116,8 @@ func (es *entries) wrote(at time.Time) {
 // pending.follow.
 func (es *entries) add(j *jobs.Job) *entry {
 	e := &entry{job: j, priority: j.Spec.Priority}
+	counts := j.Counts()
+	e.placed = j.Assigned()+counts.Ended() > 0 || j.Brief(0).Attempt > 0
 	es.bear(e)
 	if l, err := j.Spec.Layout(); err == nil { // else the job was accepted by a daemon that knows more than this one
 		e.layout, e.atOnce = l, l.AtOnce()

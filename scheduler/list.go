@@ -47,9 +47,9 @@ func (l *Loop) Counts(ctx context.Context) (map[job.State]int, error) {
 	return query(ctx, l.calls, func(c *Core) (map[job.State]int, error) { return c.Counts(), nil })
 }
 
-// Demands returns what the jobs of each account run and wait for, by name.
-func (l *Loop) Demands(ctx context.Context) ([]Demand, error) {
-	return query(ctx, l.calls, func(c *Core) ([]Demand, error) { return demands(c), nil })
+// QueueOf returns what runs and waits, and for how long.
+func QueueOf(ctx context.Context, l *Loop) (Queue, error) {
+	return query(ctx, l.calls, func(c *Core) (Queue, error) { return queueOf(c), nil })
 }
 
 // TotalsOf returns what has happened since the daemon began.

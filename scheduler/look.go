@@ -4,13 +4,11 @@ package scheduler
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
 )
 
 // Find returns a job, archived or not, with the earlier attempts of its tasks.
@@ -169,30 +167,4 @@ type progress struct {
 	job.Progress
 	archived bool
 	tasks    int // that were looked at
-}
-
-// demands returns the demand of each account that has any, by name.
-func demands(c *Core) []Demand {
-	by := map[share.Account]*Demand{}
-	for _, e := range c.entries.byID {
-		counts := e.job.Counts()
-		running, waiting := e.job.Assigned(), counts.Of(job.Pending)
-		if running+waiting == 0 {
-			continue
-		}
-		who := share.Account{User: e.job.User, Project: e.job.Spec.Project}
-		d := by[who]
-		if d == nil {
-			d = &Demand{Account: who}
-			by[who] = d
-		}
-		d.Running += running
-		d.Waiting += waiting
-	}
-	out := make([]Demand, 0, len(by))
-	for _, d := range by {
-		out = append(out, *d)
-	}
-	slices.SortFunc(out, func(a, b Demand) int { return a.Compare(b.Account) })
-	return out
 }

@@ -146,6 +146,7 @@ func (ss *shares) refresh(again func()) bool {
 // Demand is what the jobs of one account run and wait for.
 type Demand struct {
 	share.Account
-	Running int // tasks that are assigned to a host
-	Waiting int // tasks that are PENDING
+	Running int     // tasks that are assigned to a host
+	Waiting int     // tasks that are PENDING
+	GPUs    float64 // that the running tasks hold; shares of a GPU count as such
 }

@@ -51,6 +51,7 @@ type begin = timers.Timer[time.Time, *entry]
 type spans struct {
 	eligible time.Time // when a task of it could first have been placed, had there been room
 	began    time.Time // the first process that a host has reported
+	placed   bool      // a task of it was sent to a host, in this life of the daemon or an earlier one
 }
 
 // marks says in which lists a job is.

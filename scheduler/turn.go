@@ -9,6 +9,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/timers"
+	"github.com/musterhq/muster/waits"
 )
 
 // turn is what all parts of a Core share.
@@ -20,6 +21,7 @@ type turn struct {
 	steps  uint64 // how many steps were taken
 	timers *timers.Heap[time.Time, func()]
 	totals *Totals
+	waited waits.Hour // of jobs, until their first task was sent to a host
 
 	// The core acts only while it leads (R10).
 	lead     bool

@@ -37,7 +37,8 @@ type Report struct {
 	Series  [Kinds]Series
 }
 
-// Series is one kind of a report. Known is 0 if no value was ever known; then Mean and Max are NaN.
+// Series is one kind of a report. Known is 0 if no value was ever known; then Mean and Max are NaN. A series without points
+// has only a greatest value; then Mean is NaN.
 type Series struct {
 	Mean, Max float64
 	Known     uint64    // number of samples
@@ -65,6 +66,9 @@ func (r Report) Encode() ([]byte, error) {
 			continue
 		}
 		x := &usagepb.Series{Kind: uint32(k), Mean: s.Mean, Max: s.Max, Known: s.Known}
+		if len(s.Points) == 0 { // earlier versions refuse a series without a mean
+			x.Mean = s.Max
+		}
 		for _, p := range s.Points {
 			x.Points = append(x.Points, level(p, s.Max))
 		}
@@ -157,6 +161,9 @@ func decodeSeries(x *usagepb.Series) (Series, error) {
 		default:
 			s.Points = append(s.Points, s.Max*float64(p-1)/scale)
 		}
+	}
+	if len(s.Points) == 0 {
+		s.Mean = math.NaN()
 	}
 	return s, nil
 }

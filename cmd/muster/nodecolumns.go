@@ -25,12 +25,50 @@ func nodeColumns(nodes []api.Node) table.Columns[api.Node] {
 		{Name: "free", Help: "its free CPUs and wholly free GPUs", Cell: func(n api.Node) string { return freeOf(n) }, Order: table.By(func(n api.Node) float64 { return float64(n.Free.GPUs) + float64(n.Free.CPUs)/1e9 })},
 		{Name: "free-memory", Help: "its free memory", Level: table.Wide, Cell: func(n api.Node) string { return size(n.Free.Memory) }, Order: table.By(func(n api.Node) int64 { return n.Free.Memory })},
 		{Name: "running", Help: "how many tasks run there", Level: table.Wide, Cell: func(n api.Node) string { return strconv.Itoa(n.Running) }, Order: table.By(func(n api.Node) int { return n.Running })},
+		{Name: "cpus-used", Help: "its CPUs in use, by whichever program", Level: table.Wide, Cell: func(n api.Node) string { return inUse(n, nowCPUs, cpusText) }, Order: table.By(useOrder(nowCPUs))},
+		{Name: "memory-used", Help: "its memory in use, by whichever program", Level: table.Wide, Cell: func(n api.Node) string { return inUse(n, nowMemory, bytesText) }, Order: table.By(useOrder(nowMemory))},
+		{Name: "gpus-busy", Help: "how busy its GPUs are, on average", Level: table.Wide, Cell: func(n api.Node) string { return inUse(n, nowGPUs, percentText) }, Order: table.By(useOrder(nowGPUs))},
+		{Name: "disk-io", Help: "what is read from its disks and written to them in a second", Level: table.Wide, Cell: func(n api.Node) string { return inUse(n, nowRead, bytesText) + " " + inUse(n, nowWrite, bytesText) }, Order: table.By(useOrder(nowRead, nowWrite))},
+		{Name: "network", Help: "what it receives and sends in a second", Level: table.Wide, Cell: func(n api.Node) string { return inUse(n, nowReceived, bytesText) + " " + inUse(n, nowSent, bytesText) }, Order: table.By(useOrder(nowReceived, nowSent))},
 		{Name: "labels", Help: "its labels", Least: 6, Cell: func(n api.Node) string { return dash(labels(marked(n), ",")) }},
 		{Name: "reason", Help: "why it takes no tasks", Least: 6, Cell: func(n api.Node) string { return dash(localTimes(n.Detail)) }},
 		{Name: "version", Help: "the version of its daemon", Level: table.Chosen, Cell: func(n api.Node) string { return n.Version }},
 		{Name: "id", Help: "its id", Level: table.Wide, IsKey: true, Cell: func(n api.Node) string { return string(n.ID) }},
 	}
 }
+
+// What a node uses now, by its document.
+func nowCPUs(u *api.NodeNow) *float64     { return u.CPUs }
+func nowMemory(u *api.NodeNow) *float64   { return u.Memory }
+func nowGPUs(u *api.NodeNow) *float64     { return u.GPU }
+func nowRead(u *api.NodeNow) *float64     { return u.Read }
+func nowWrite(u *api.NodeNow) *float64    { return u.Write }
+func nowReceived(u *api.NodeNow) *float64 { return u.Received }
+func nowSent(u *api.NodeNow) *float64     { return u.Sent }
+
+// inUse writes what a node uses of something, or that this is not known.
+func inUse(n api.Node, what func(*api.NodeNow) *float64, text func(float64) string) string {
+	if n.Usage == nil || what(n.Usage) == nil {
+		return dash("")
+	}
+	return text(*what(n.Usage))
+}
+
+// useOrder returns what nodes are ordered by: the sum of what they use. What is not known comes first.
+func useOrder(whats ...func(*api.NodeNow) *float64) func(n api.Node) float64 {
+	return func(n api.Node) (sum float64) {
+		for _, what := range whats {
+			if n.Usage == nil || what(n.Usage) == nil {
+				return -1
+			}
+			sum += *what(n.Usage)
+		}
+		return sum
+	}
+}
+
+func cpusText(x float64) string    { return strconv.FormatFloat(x, 'f', 1, 64) }
+func percentText(x float64) string { return strconv.FormatFloat(x, 'f', 0, 64) + "%" }
 
 // gpuSummary counts the GPUs of a node by class: "8 h100-80gb (sim)".
 func gpuSummary(gpus []api.GPU) string {

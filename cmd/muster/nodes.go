@@ -145,6 +145,13 @@ func showNode(out io.Writer, room int, n api.Node) error {
 	row(w, "cpus", fmt.Sprintf("%d, %d free", n.CPUs, n.Free.CPUs))
 	row(w, "memory", fmt.Sprintf("%s, %s free", size(n.Memory), size(n.Free.Memory)))
 	row(w, "disk", size(n.Disk))
+	if n.Usage != nil {
+		row(w, "in use", fmt.Sprintf("%s cpus, %s of memory, gpus %s busy", inUse(n, nowCPUs, cpusText), inUse(n, nowMemory, bytesText), inUse(n, nowGPUs, percentText)))
+		row(w, "", fmt.Sprintf("disks: %s read and %s written in a second", inUse(n, nowRead, bytesText), inUse(n, nowWrite, bytesText)))
+		row(w, "", fmt.Sprintf("network: %s received and %s sent in a second", inUse(n, nowReceived, bytesText), inUse(n, nowSent, bytesText)))
+	} else {
+		row(w, "in use", dash(""))
+	}
 	if err := w.Print(out, room); err != nil {
 		return err
 	}

@@ -229,7 +229,11 @@ func needOf(j api.Job) string {
 		parts = append(parts, fmt.Sprintf("on each of %d nodes", j.Nodes))
 	}
 	if j.TimeLimit > 0 {
-		parts = append(parts, "at most "+job.Duration(j.TimeLimit*float64(time.Second)).String())
+		limit := "at most " + job.Duration(j.TimeLimit*float64(time.Second)).String()
+		if j.DefaultTime {
+			limit += " (default-time)"
+		}
+		parts = append(parts, limit)
 	}
 	return strings.Join(parts, ", ")
 }

@@ -91,6 +91,7 @@ platform    linux/arm64
 cpus        8, 3 free
 memory      64GiB, 1GiB free
 disk        1TiB
+in use      -
 #  MODEL             MEMORY  USED  UTIL  GIVEN  HEALTH                    JOB
 0  H100 (simulated)  80GiB   1GiB  93%   1      healthy                   1268ezjnc8-mdxchras0wg7e
 1  H100 (simulated)  80GiB   -     -     -      failed: fell off·the bus  -
@@ -434,6 +435,39 @@ func TestEstimatedStarts(t *testing.T) {
 	for _, more := range []string{"--all", "--state=R"} {
 		if r := f.muster("jobs", "--start", more); r.code != 2 || !strings.Contains(r.err, "leave out --all and --state") {
 			t.Errorf("%s: exit %d, %q", more, r.code, r.err)
+		}
+	}
+}
+
+// What a node uses is shown beside what it has, and what is not known as such.
+func TestUseOfNodes(t *testing.T) {
+	doc := strings.Replace(nodeDoc, `"name":"n1"`, `"name":"n1","usage":{"at":"2026-01-02T03:04:05Z","cpus":12.34,"memory":1610612736,"read":1048576,"write":0,"received":null,"sent":null,"gpu_utilization":46.5}`, 1)
+	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/nodes":    answer(http.StatusOK, `{"schema":"muster.nodes/v1","partial":[],"items":[`+doc+`,`+strings.Replace(nodeDoc, `"name":"n1"`, `"name":"n2"`, 1)+`]}`),
+		"GET /v1/nodes/n1": answer(http.StatusOK, doc),
+	})
+	r := f.muster("nodes", "-o", "name,cpus-used,memory-used,gpus-busy,disk-io,network")
+	if want := "NAME  CPUS USED  MEMORY USED  GPUS BUSY  DISK IO    NETWORK\nn1    12.3       1.5GiB       46%        1.0MiB 0B  - -\nn2    -          -            -          - -        - -\n"; r.stdout != want {
+		t.Errorf("exit %d, %s\n%s, want\n%s", r.code, r.err, r.stdout, want)
+	}
+	r = f.muster("node", "show", "n1")
+	for _, want := range []string{"in use      12.3 cpus, 1.5GiB of memory, gpus 46% busy\n", "disks: 1.0MiB read and 0B written in a second\n", "network: - received and - sent in a second\n"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("%s, want %q", r.stdout, want)
+		}
+	}
+	if r = f.muster("nodes", "--sort", "cpus-used"); r.code != 0 || !strings.HasPrefix(r.stdout, "NAME") || strings.Index(r.stdout, "n2 ") > strings.Index(r.stdout, "n1 ") {
+		t.Errorf("sorted: exit %d, %s\n%s", r.code, r.err, r.stdout)
+	}
+}
+
+// show says whether a time limit was asked for.
+func TestShowTellsTheDefaultTime(t *testing.T) {
+	for more, want := range map[string]string{``: "at most 1h30m\n", `,"time_limit_default":true`: "at most 1h30m (default-time)\n"} {
+		doc := strings.Replace(jobDoc(idA, "RUNNING", ""), `"task_count":1`, `"task_count":1,"time_limit":5400`+more, 1)
+		f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs/" + idA: answer(http.StatusOK, doc)})
+		if r := f.muster("show", idA); r.code != 0 || !strings.Contains(r.stdout, want) {
+			t.Errorf("exit %d, %s\n%s, want %q", r.code, r.err, r.stdout, want)
 		}
 	}
 }

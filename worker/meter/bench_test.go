@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/musterhq/muster/job"
 )
@@ -35,6 +36,17 @@ func BenchmarkRound(b *testing.B) {
 			if r := m.kernel.measure(t, &m.finder, m.kernel.processes); !r.knowCPU || !r.knowIO {
 				b.Fatalf("reading: %+v", r)
 			}
+		}
+	}
+}
+
+// BenchmarkEnd reports a task that was never measured. The aim is 20 µs.
+func BenchmarkEnd(b *testing.B) {
+	m := New(DefaultConfig(), Needs{}, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if m.End(job.Attempt{Job: job.NewID(1, 2), N: 1}, time.Second, 1<<30) == nil {
+			b.Fatal("no report")
 		}
 	}
 }

@@ -32,6 +32,9 @@ const (
 	maxRings = 128
 	// staleAfter is the age from which on the status of the GPUs says nothing about now.
 	staleAfter = 30 * time.Second
+	// hostStale is the age from which on a sample of the host says nothing about now. A round may follow the last one as
+	// late as that.
+	hostStale = maxPause + staleAfter
 )
 
 // Config says where the kernel's files are.
@@ -165,20 +168,22 @@ func (m *Meter) follow(running []Task, now time.Time) []*taskState {
 	return out
 }
 
-// End returns the encoded report about a task that has ended, and forgets the task; nil: it was never measured. used is
-// the CPU time of its processes as the kernel reported it at the end, and greatest the memory of the largest; 0: not
-// known.
+// End returns the encoded report about a task that has ended, and forgets the task; nil: nothing is known. used is the CPU
+// time of its processes as the kernel reported it at the end, and greatest the memory of the largest; 0: not known. Of a
+// task that ended before it was measured, these are the report.
 func (m *Meter) End(a job.Attempt, used time.Duration, greatest job.Size) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t := m.tasks[a]
-	if t == nil {
-		return nil
+	r := usage.NewReport()
+	if t := m.tasks[a]; t != nil {
+		delete(m.tasks, a)
+		r = t.report(used, greatest)
 	}
-	delete(m.tasks, a)
-	r := t.report(used, greatest)
 	if r.Samples == 0 {
-		return nil
+		if used <= 0 {
+			return nil
+		}
+		r = atEnd(used, greatest)
 	}
 	b, err := r.Encode()
 	if err != nil {
@@ -221,6 +226,16 @@ func (m *Meter) Latest() Snapshot {
 	slices.SortFunc(s.Tasks, func(a, b TaskSample) int { return compareAttempts(a.Attempt, b.Attempt) })
 	s.GPUs = m.latestGPUs()
 	return s
+}
+
+// Now returns the newest sample of the host; one with a zero time if there is none, or if it says nothing about now.
+func (m *Meter) Now() usage.Sample {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Since(m.host.newest.At) > hostStale {
+		return usage.Sample{Values: usage.Unknown()}
+	}
+	return m.host.newest
 }
 
 // Running returns what is known of a running task: the report as it would be now, and the samples of the last hour,

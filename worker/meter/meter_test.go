@@ -357,8 +357,15 @@ func TestEndOfTasks(t *testing.T) {
 		if again := r.End(first, 0, 0); again != nil {
 			t.Error("a second report")
 		}
-		if r.End(job.Attempt{Job: attempt.Job, N: 9}, time.Second, 0) != nil {
-			t.Error("a report about a task that was never measured")
+		if r.End(job.Attempt{Job: attempt.Job, N: 9}, 0, 1<<30) != nil {
+			t.Error("a report about a task of which nothing is known")
+		}
+		for greatest, memory := range map[job.Size]float64{1 << 30: 1 << 30, 8 << 20: math.NaN()} {
+			report, err = usage.Decode(r.End(job.Attempt{Job: attempt.Job, N: 9}, 1500*time.Millisecond, greatest))
+			m := report.Series[usage.Memory]
+			if err != nil || report.Samples != 1 || report.CPU != 1.5 || m.Max != memory && !(math.IsNaN(m.Max) && math.IsNaN(memory)) || usage.Known(m.Mean) || usage.Known(report.Read) {
+				t.Errorf("a task that ended before it was measured: %+v, %v", report, err)
+			}
 		}
 		r.err = errors.New("busy") // nobody knows what runs: all are kept
 		r.round(t.Context())
@@ -382,4 +389,24 @@ func TestPause(t *testing.T) {
 			t.Errorf("after a round of %s a pause of %s, want %s", took, got, want)
 		}
 	}
+}
+
+// What a host uses now is not known before the first round, nor when the last one was long ago.
+func TestNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.host.write("proc/meminfo", "MemTotal: 100 kB\nMemAvailable: 40 kB\n")
+		if s := r.Now(); !s.At.IsZero() {
+			t.Errorf("before the first round: %+v", s)
+		}
+		r.round(t.Context())
+		time.Sleep(maxPause + time.Second)
+		if s := r.Now(); s.At.IsZero() || s.Values[usage.Memory] != 60*1024 || usage.Known(s.Values[usage.CPU]) {
+			t.Errorf("after a long pause: %+v", s)
+		}
+		time.Sleep(staleAfter)
+		if s := r.Now(); !s.At.IsZero() || usage.Known(s.Values[usage.Memory]) {
+			t.Errorf("long ago: %+v", s)
+		}
+	})
 }

@@ -209,6 +209,16 @@ func (t *taskState) report(used time.Duration, greatest job.Size) usage.Report {
 	return r
 }
 
+// atEnd returns the report about a task of which is known only what the kernel reported at the end.
+func atEnd(used time.Duration, greatest job.Size) usage.Report {
+	r := usage.NewReport()
+	r.Samples, r.Step, r.CPU = 1, Every, used.Seconds()
+	if greatest > ofRunner {
+		r.Series[usage.Memory] = usage.Series{Mean: math.NaN(), Max: float64(greatest), Known: 1}
+	}
+	return r
+}
+
 // clone returns the task without the slices of others.
 func (t Task) clone() Task {
 	t.Devices = slices.Clone(t.Devices)

@@ -9,7 +9,7 @@ import { slim } from './joblist.js';
 import { Chart } from './chart.js';
 import { A } from './router.js';
 import { Head, State, Ago, Name, NodeLink, JobLink, Bar, NodeState, Empty } from './parts.js';
-import { bytes, count, percent, part, NONE, plain, plural } from './format.js';
+import { bytes, count, duration, percent, part, NONE, plain, plural } from './format.js';
 import { JOB, NODE, kind, answers } from './states.js';
 
 // use is the mean utilisation of the GPUs that tell it, and how many those are.
@@ -26,6 +26,20 @@ export function utilisation(list) {
     }
   }
   return { mean: n ? sum / n : -1, known: n };
+}
+
+// inUse is how much of a resource the nodes use that tell it, in percent of what these have; -1 if none tells.
+export function inUse(list, has) {
+  let sum = 0;
+  let of = 0;
+  for (const node of list) {
+    const used = answers(node) && node.usage ? node.usage[has] : null;
+    if (typeof used === 'number' && node[has] > 0) {
+      sum += used;
+      of += node[has];
+    }
+  }
+  return part(sum, of);
 }
 
 const samples = new Store([]); // [seconds, allocated %, utilisation %], as this tab has seen them
@@ -48,7 +62,7 @@ export function Overview() {
   return html`<${Head} title="Overview" fresh=${stats} />
     <div class="overview">
       <section aria-labelledby="o-cap"><h2 id="o-cap">Capacity</h2>${s ? html`<${Capacity} s=${s} list=${list} />` : html`<${Empty}>Loading…<//>`}<${History} /></section>
-      <section aria-labelledby="o-queue"><h2 id="o-queue">Jobs</h2>${s && html`<${Counts} s=${s} />`}<${Queue} /></section>
+      <section aria-labelledby="o-queue"><h2 id="o-queue">Jobs</h2>${s && html`<${Counts} s=${s} /><${Waits} s=${s} />`}<${Queue} />${s && html`<${Users} s=${s} />`}</section>
       <section aria-labelledby="o-new" class="wide"><h2 id="o-new">Latest changes</h2><${Latest} /></section>
     </div>`;
 }
@@ -61,8 +75,8 @@ function Capacity({ s, list }) {
   return html`<table class="capacity"><thead><tr><th scope="col">Resource</th><th scope="col" class="n">Allocated</th><th scope="col" class="n">of</th><th scope="col"><span class="sr">Share</span></th><th scope="col" class="n">Share</th><th scope="col" class="n">In use</th></tr></thead><tbody>
     <${Amount} name="GPUs" a=${s.gpus} show=${count} use=${use.mean} note=${use.known && use.known < s.gpus.total ? `of the ${use.known} that tell it` : ''} />
     ${models.length > 1 || sim.size ? models.map((m) => html`<${Amount} sub name=${html`${plain(m)}${sim.has(m) ? html` <span class="sim">sim</span>` : ''}`} a=${s.models[m]} show=${count} use=${list ? utilisation(list.map((n) => ({ ...n, gpus: n.gpus.filter((g) => g.class === m) }))).mean : -1} />`) : ''}
-    <${Amount} name="CPUs" a=${s.cpus} show=${count} use=${-1} />
-    <${Amount} name="Memory" a=${s.memory} show=${bytes} use=${-1} />
+    <${Amount} name="CPUs" a=${s.cpus} show=${count} use=${list ? inUse(list, 'cpus') : -1} />
+    <${Amount} name="Memory" a=${s.memory} show=${bytes} use=${list ? inUse(list, 'memory') : -1} />
   </tbody></table>
   <p class="line"><${A} href="/nodes">${plural(Object.values(s.nodes).reduce((a, b) => a + b, 0), 'node')}<//>${s.nodes.ready ? html`<span>${count(s.nodes.ready)} ready</span>` : ''}${list && list.length <= 6 ? list.map((n) => html`<${NodeLink} id=${n.id} name=${n.name} />`) : ''}${silent.map(([k, n]) => html`<span><${NodeState} of=${k} /> ${count(n)}</span>`)}</p>`;
 }
@@ -88,6 +102,28 @@ function Counts({ s }) {
   const rows = Object.keys(JOB).filter((k) => s.jobs[k] > 0);
   if (!rows.length) return html`<${Empty}>No jobs yet. <${A} href="/submit">Submit one<//>.<//>`;
   return html`<ul class="counts">${rows.map((k) => html`<li><${A} href=${'/jobs?state=' + k}><${State} of=${k} /><b>${count(s.jobs[k])}</b><//></li>`)}</ul>`;
+}
+
+// Waits tells how long the jobs waited that started in the last hour, and since when the oldest waits.
+function Waits({ s }) {
+  const w = s.waits;
+  if (!w) return html`<p class="line">Waiting times: ${NONE}</p>`;
+  const took = (x) => (x === null ? NONE : x < 1 ? '< 1 s' : duration(x));
+  return html`<h3>Waiting times</h3><ul class="counts" title="Of the jobs that started in the last hour">
+    <li><span>started in the last hour</span><b>${count(w.started)}</b></li><li><span>half waited at most</span><b>${took(w.p50)}</b></li>
+    <li><span>19 of 20 waited at most</span><b>${took(w.p95)}</b></li><li><span>the longest waited</span><b>${took(w.longest)}</b></li>
+    <li><span>waits longest now, for</span><b><${Ago} at=${w.waiting_since} /></b></li></ul>
+    ${w.partial.length > 0 && html`<p class="note">without the jobs of ${w.partial.map(plain).join(', ')}</p>`}`;
+}
+
+// Users shows who holds most.
+function Users({ s }) {
+  const rows = (s.users || []).slice(0, 8);
+  if (!rows.length) return null;
+  const more = s.users.length - rows.length + (s.more_users || 0);
+  return html`<h3>Users</h3><div class="scroll" tabindex="0" role="region" aria-label="Table of the users that hold most"><table class="plain"><thead><tr><th scope="col">User</th><th scope="col" class="n">GPUs</th><th scope="col" class="n">Running</th><th scope="col" class="n">Pending</th></tr></thead>
+    <tbody>${rows.map((u) => html`<tr key=${u.user}><td><${A} href=${'/jobs?user=' + encodeURIComponent(u.user)}><${Name} of=${u.user} /><//></td><td class="n">${Number(u.gpus.toFixed(2))}</td><td class="n">${count(u.running)}</td><td class="n">${count(u.pending)}</td></tr>`)}</tbody></table></div>
+    ${more > 0 && html`<p class="line"><${A} href="/users">${plural(more, 'more user')}<//></p>`}`;
 }
 
 // Queue shows why jobs wait, and what waits longest.

@@ -104,9 +104,9 @@ let told = false; // the daemon sends events of nodes, so that those of jobs say
 
 function mergeNodes(list, e) {
   told ||= e.kind === 'node' || e.kind === 'gpu';
-  if (e.kind === 'node') { // it comes without its GPUs, which have events of their own
+  if (e.kind === 'node') { // it comes without its GPUs, which have events of their own, and without what is measured
     const old = e.node && list.items.find((n) => n.id === e.node.id);
-    return old ? put(list, { ...e.node, gpus: old.gpus }, 'id') : undefined;
+    return old ? put(list, { ...e.node, gpus: old.gpus, usage: old.usage }, 'id') : undefined;
   }
   if (e.kind === 'gpu') {
     const node = e.gpu && list.items.find((n) => n.id === e.gpu.node_id);

@@ -116,6 +116,7 @@ type stale struct {
 	lists bool // something has changed
 	wish  bool // the user wants other rows, or another order
 	frame bool
+	next  time.Time // not before that events cause a frame again: the first shows at once, and those that follow with the tick
 }
 
 func newModel(only job.Peer, refresh time.Duration) *model {
@@ -158,13 +159,17 @@ func (m *model) update(msg any, now time.Time) (effects []any) {
 		m.totals = m.cluster.totals(now)
 	}
 	_, events := msg.(changes)
-	if m.stale.frame = !events || m.small(); m.stale.frame && (tick || m.stale.lists || m.stale.wish) {
+	m.stale.frame = !events || m.small() && !now.Before(m.stale.next)
+	if events && m.stale.frame {
+		m.stale.next = now.Add(m.refresh)
+	}
+	if m.stale.frame && (tick || m.stale.lists || m.stale.wish) {
 		m.rebuild()
 	}
 	return append(effects, m.ask()...)
 }
 
-// small reports whether the lists are so short that each change is shown at once, and not with the next tick.
+// small reports whether the lists are so short that a change is shown at once, and not with the next tick.
 func (m *model) small() bool { return len(m.cluster.jobs)+len(m.cluster.gpus) < rebuildRows }
 
 func (m *model) say(text string, failed bool) {

@@ -326,3 +326,31 @@ func BenchmarkLarge(b *testing.B) {
 		_ = m.frame(colours)
 	}
 }
+
+// In a small cluster a change shows at once. However many follow, they cause one frame in each refresh, besides that of
+// the tick, which shows the last.
+func TestFramesOfManyChanges(t *testing.T) {
+	m := shown(large(2, 2, 10), 200, 60)
+	m.refresh = time.Second
+	frames, now := 0, noon.Add(time.Minute)
+	for i := range 100 { // two seconds
+		now = now.Add(20 * time.Millisecond)
+		j := running(i, "train", "amy", 3, 0)
+		m.update(changes{[]api.Event{{Kind: api.EventJob, ID: j.ID, Job: &j}}}, now)
+		if m.stale.frame {
+			frames++
+		}
+		if i == 0 && !m.stale.frame {
+			t.Error("the first change does not show at once")
+		}
+	}
+	if frames != 2 {
+		t.Errorf("%d frames in two seconds", frames)
+	}
+	last := running(5000, "last", "amy", 3, 0)
+	m.update(changes{[]api.Event{{Kind: api.EventJob, ID: last.ID, Job: &last}}}, now)
+	m.update(ticked{}, now.Add(time.Second))
+	if !m.stale.frame || m.stale.lists || m.cluster.jobs[last.ID] == nil {
+		t.Error("the tick does not show the last change")
+	}
+}

@@ -1,0 +1,126 @@
+package scheduler
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/lease"
+)
+
+// near reports whether two times differ by less than a second.
+func near(a, b time.Time) bool { return math.Abs(a.Sub(b).Seconds()) < 1 }
+
+// A job waits from its submission, one with a begin from that, and neither while it is held. What has started is counted
+// once, with the time that it waited.
+func TestQueueTellsWaits(t *testing.T) {
+	x := newBench(t, 1, 4)
+	full, free := FromWorker{Peer: "w0", Msg: lease.Availability{}}, FromWorker{Peer: "w0", Msg: lease.Availability{Free: lease.Free{CPUs: 4, Memory: benchMemory}}}
+	x.step(full)
+	spec := benchSpec(0)
+	spec.Resources.CPUs = 4
+	x.step(Submit{Token: 1, User: "amy", Spec: spec})
+	begin := x.now.Add(10 * time.Minute)
+	later := spec
+	later.Begin = &begin
+	held := spec
+	held.Hold = true
+	x.step(Submit{Token: 2, User: "ben", Spec: later}, Submit{Token: 3, User: "cat", Spec: held})
+	born := x.now
+	x.now = x.now.Add(5 * time.Minute)
+	x.step()
+	q := queueOf(x.core)
+	if !near(q.Oldest, born) || q.Waited.Total() != 0 {
+		t.Errorf("since %s, want %s; started %+v", q.Oldest, born, q.Waited)
+	}
+	x.step(free)
+	x.run()
+	x.step(full)
+	q = queueOf(x.core)
+	if n := q.Waited.Total(); n != 1 || q.Waited.Longest < 5*time.Minute || q.Waited.Longest > 6*time.Minute {
+		t.Errorf("%d have started after %s", n, q.Waited.Longest)
+	}
+	if !q.Oldest.IsZero() {
+		t.Errorf("since %s, but one job is not to begin yet and one is held", q.Oldest)
+	}
+	for !x.now.After(begin.Add(time.Minute)) {
+		x.now = x.core.Wake()
+		x.step()
+	}
+	q = queueOf(x.core)
+	if !near(q.Oldest, begin) {
+		t.Errorf("since %s, want its begin %s: the held job does not wait, and the first runs", q.Oldest, begin)
+	}
+}
+
+// Requeued after it ran, a job waits from then on, and its second start does not count. GPUs are those that are held.
+func TestQueueOfAJobThatRanBefore(t *testing.T) {
+	x := newBench(t, 1, 32)
+	spec := benchSpec(0)
+	spec.Array = "0-9"
+	x.step(Submit{Token: 1, User: "amy", Spec: spec})
+	x.run()
+	if n := queueOf(x.core).Waited.Total(); n != 1 {
+		t.Fatalf("an array counts %d times", n)
+	}
+	var e *entry
+	for _, e = range x.core.entries.byID {
+	}
+	d := queueOf(x.core).Demands
+	if len(d) != 1 || d[0].User != "amy" || d[0].Running != e.job.Assigned() || d[0].Waiting != 10-e.job.Assigned() || d[0].GPUs != 0 {
+		t.Errorf("demands %+v", d)
+	}
+	e.job.Spec.Resources.GPUs = 2
+	if d := queueOf(x.core).Demands; d[0].GPUs != float64(2*e.job.Assigned()) {
+		t.Errorf("demands %+v of tasks with two GPUs", d)
+	}
+}
+
+// A task that failed and is to run again waits from when it may, and the second start of its job does not count.
+func TestQueueOfARetry(t *testing.T) {
+	x := newBench(t, 1, 32)
+	spec := benchSpec(0)
+	spec.Retries = 1
+	x.fails = true
+	x.step(Submit{Token: 1, User: "amy", Spec: spec})
+	for range 2 {
+		x.serve()
+	}
+	if q := queueOf(x.core); !q.Oldest.IsZero() {
+		t.Errorf("a task in its pause waits for a host since %s", q.Oldest)
+	}
+	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{}})
+	ended := x.now
+	for x.now.Before(ended.Add(time.Hour / 2)) {
+		x.now = x.core.Wake()
+		x.step()
+	}
+	q := queueOf(x.core)
+	if q.Oldest.Before(ended) || q.Oldest.After(ended.Add(5*time.Minute)) {
+		t.Errorf("since %s, the first attempt ended at %s", q.Oldest, ended)
+	}
+	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{Free: lease.Free{CPUs: 32, Memory: benchMemory}}})
+	for x.ended == 0 {
+		x.serve()
+		x.now = x.core.Wake()
+		x.step()
+	}
+	if n := queueOf(x.core).Waited.Total(); n != 1 {
+		t.Errorf("it has started %d times", n)
+	}
+}
+
+// BenchmarkQueue looks at 100,000 waiting jobs of 100 users.
+func BenchmarkQueue(b *testing.B) {
+	x := newBench(b, 1, 32)
+	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{}})
+	for i := range 100_000 {
+		spec := benchSpec(0)
+		x.step(Submit{Token: Token(i + 1), User: "u" + string(rune('a'+i%25)), Spec: spec})
+	}
+	for b.Loop() {
+		if q := queueOf(x.core); q.Oldest.IsZero() {
+			b.Fatal("nothing waits")
+		}
+	}
+}
