@@ -185,7 +185,7 @@ func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, con
 				}
 				done++
 			}
-			if done > 0 && len(failed) > 0 && c.Context.Err() == nil { // not exitUsage, which says that nothing was done
+			if done > 0 && len(failed) > 0 && c.Err() == nil { // not exitUsage, which says that nothing was done
 				return exitError{exitFailed, joined(failed)}
 			}
 			return asUsage(joined(failed))

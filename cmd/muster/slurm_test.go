@@ -110,7 +110,7 @@ var slurmScripts = map[string]slurmScript{
 		},
 	},
 	"misspelt.sh": {spec: `{}`, warnings: []string{
-		"misspelt.sh:2: warning: #SBATCH --tiem=10:00: has no meaning here and is ignored; did you mean --time?",
+		"misspelt.sh:2: warning: #SBATCH --timee=10:00: has no meaning here and is ignored; did you mean --time?",
 		"misspelt.sh:3: warning: #SBATCH --cpu-per-task=4: has no meaning here and is ignored; did you mean --cpus-per-task?",
 		"misspelt.sh:4: warning: #SBATCH --profile=all: has no meaning here and is ignored\n",
 		"misspelt.sh:5: warning: squeue is a program of Slurm, which nodes may not have; use muster jobs\n",

@@ -1,5 +1,5 @@
 #!/bin/bash
-#SBATCH --tiem=10:00
+#SBATCH --timee=10:00
 #SBATCH --cpu-per-task=4
 #SBATCH --profile=all
 export LOG=$(squeue --me) && srun -n 2 ./step
