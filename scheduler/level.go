@@ -106,3 +106,20 @@ func had(t *task) (ran time.Duration, last int) {
 
 // mostCounted bounds the attempts that count.
 const mostCounted = 10_000
+
+// waited returns for how long the task has waited for room since its submission, all its waits together. The time counts
+// in which it did not run, since it last waited for anything else.
+func waited(now time.Time, t *task) time.Duration {
+	since := t.e.born
+	for _, at := range []time.Time{t.e.parents.able, t.able} {
+		if at.After(since) {
+			since = at
+		}
+	}
+	all := now.Sub(since)
+	if b := t.e.job.Spec.Begin; b != nil {
+		all = min(all, now.Round(0).Sub(*b))
+	}
+	ran, _ := had(t)
+	return all - ran
+}

@@ -70,23 +70,6 @@ func older(a, b *task) int {
 	return cmp.Or(a.e.born.Compare(b.e.born), cmp.Compare(a.e.job.ID, b.e.job.ID), cmp.Compare(a.index, b.index))
 }
 
-// waited returns for how long the task has waited for room since its submission, all its waits together. The time counts
-// in which it did not run, since it last waited for anything else.
-func waited(now time.Time, t *task) time.Duration {
-	since := t.e.born
-	for _, at := range []time.Time{t.e.parents.able, t.able} {
-		if at.After(since) {
-			since = at
-		}
-	}
-	all := now.Sub(since)
-	if b := t.e.job.Spec.Begin; b != nil {
-		all = min(all, now.Round(0).Sub(*b))
-	}
-	ran, _ := had(t)
-	return all - ran
-}
-
 // released has tasks that were held wait anew.
 func released(e *entry, ranges []job.Range, now time.Time) {
 	e.parents.able = now
