@@ -122,7 +122,7 @@ func terminalPage(screen string) string {
 	for _, m := range sgr.FindAllStringSubmatchIndex(screen, -1) {
 		write(screen[at:m[0]])
 		at = m[1]
-		for _, code := range strings.Split(screen[m[2]:m[3]], ";") {
+		for code := range strings.SplitSeq(screen[m[2]:m[3]], ";") {
 			switch n, _ := strconv.Atoi(code); {
 			case n == 0:
 				clear(look)

@@ -3,7 +3,7 @@
 import { html, useState, useEffect, useMemo } from './lib.js';
 import { useStore } from './store.js';
 import { nodes } from './resource.js';
-import { post } from './api.js';
+import { get, post } from './api.js';
 import { ask, act } from './dialog.js';
 import { JobList } from './joblist.js';
 import { userOf } from './holders.js';
@@ -72,7 +72,12 @@ function Running({ node }) {
     ${answers(node) && node.running > here.length ? html`<p class="note">${plural(node.running, 'task')} run${node.running === 1 ? 's' : ''} here. This list leaves out tasks of arrays that hold no GPU: <${A} href="/jobs?state=RUNNING">all running jobs<//>.</p>` : !here.length && html`<${Empty}>Nothing runs here.<//>`}`;
 }
 
-async function drain(n) {
+// current is what a node says of itself now: what the page shows may be some seconds old, and a question must name what it
+// hits.
+const current = (n) => get(`/v1/nodes/${encodeURIComponent(n.id)}`).then((now) => (answers(now) ? now : n), () => n);
+
+async function drain(shown) {
+  const n = await current(shown);
   const held = new Set(n.gpus.flatMap((g) => g.jobs)).size;
   const answer = await ask({
     title: `Drain ${plain(n.name)}?`, action: 'Drain it', danger: false,
@@ -85,7 +90,8 @@ async function drain(n) {
   if (await act(`Draining ${plain(n.name)}`, () => post(`/v1/nodes/${encodeURIComponent(n.id)}/drain`, { reason: answer.reason || undefined, deadline: answer.minutes ? 60 * minutes : undefined }))) nodes.soon();
 }
 
-async function resume(n) {
+async function resume(shown) {
+  const n = await current(shown);
   const bad = n.gpus.filter((g) => gpuState(g, n) === 'unhealthy').length;
   const answer = await ask({ title: `Resume ${plain(n.name)}?`, action: 'Resume it', danger: false, hits: ['New tasks may start there again.', bad ? `${plural(bad, 'GPU')} leave quarantine: tasks may get them.` : ''] });
   if (answer && await act(`Resumed ${plain(n.name)}`, () => post(`/v1/nodes/${encodeURIComponent(n.id)}/resume`))) nodes.soon();

@@ -83,7 +83,7 @@ func TestColumnsFit(t *testing.T) {
 			keys(m, noon, view...)
 			what := fmt.Sprintf("%q, %d columns", view, width)
 			fits(t, what, m)
-			for _, l := range strings.Split(m.frame(bare), "\n") {
+			for l := range strings.SplitSeq(m.frame(bare), "\n") {
 				if (strings.HasPrefix(l, " NODE") || strings.HasPrefix(l, " TASK")) && strings.Contains(l, "…") {
 					t.Errorf("%s: %s", what, l)
 				}
