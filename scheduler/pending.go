@@ -214,10 +214,7 @@ func placed(tn *turn, t *task) {
 	if !t.waited.IsZero() {
 		tn.totals.Queued.add(tn.now.Sub(t.waited))
 	}
-	if e := t.e; !e.placed {
-		e.placed = true
-		tn.waited.Add(tn.now, tn.now.Sub(e.eligible))
-	}
+	t.e.place(tn)
 	t.inTotals = inTotals{fresh: t.durable().Attempt == 1 || len(jobs.Outcomes(t.e.job, t.index)) <= 1} // those before this one were declined
 }
 

@@ -165,3 +165,11 @@ func (l *waitlist) next(after *fleet.Rank, lim limits, budget *int, suits func(*
 	}
 	return nil, nil
 }
+
+// place notes that a task of the job was sent to a host. The first one ends the wait of the job.
+func (s *spans) place(tn *turn) {
+	if !s.placed {
+		s.placed = true
+		tn.waited.Add(tn.now, tn.now.Sub(s.eligible))
+	}
+}

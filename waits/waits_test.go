@@ -75,8 +75,13 @@ func TestValid(t *testing.T) {
 		t.Errorf("the longest is %s", d)
 	}
 	for _, bad := range []Counts{
-		{Of: map[int]int64{-1: 1}}, {Of: map[int]int64{buckets: 1}}, {Of: map[int]int64{1: 0}}, {Of: map[int]int64{1: -4}},
-		{Of: map[int]int64{1: maxCount + 1}}, {Longest: -1}, {Longest: time.Hour},
+		{Of: map[int]int64{-1: 1}},
+		{Of: map[int]int64{buckets: 1}},
+		{Of: map[int]int64{1: 0}},
+		{Of: map[int]int64{1: -4}},
+		{Of: map[int]int64{1: maxCount + 1}},
+		{Longest: -1},
+		{Longest: time.Hour},
 	} {
 		if bad.Valid() {
 			t.Errorf("%+v is valid", bad)
