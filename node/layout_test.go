@@ -70,7 +70,7 @@ var allowedImports = map[string][]string{
 	"journal":                {"job", "store", "store/storepb", "journal/journalpb"},
 	"journal/journalpb":      {"store/storepb"},
 	"blob":                   {},
-	"api":                    {"job", "job/jobfile", "gpu", "lease", "share", "blob", "audit", "api/guide", "api/ui", "api/web", "picture", "usage"},
+	"api":                    {"job", "job/jobfile", "gpu", "lease", "share", "blob", "audit", "api/guide", "api/ui", "api/web", "machine/account", "picture", "usage"},
 	"docs":                   {},
 	"api/guide":              {"docs"},
 	"api/ui":                 {},
