@@ -25,6 +25,7 @@ import (
 
 	"github.com/musterhq/muster/api/web"
 	"github.com/musterhq/muster/job"
+	accounts "github.com/musterhq/muster/machine/account"
 )
 
 // origin is the kind of listener on which a request arrived.
@@ -90,11 +91,12 @@ func requesterOf(ctx context.Context) requester {
 type caller struct {
 	account // its user is a uid, because a name costs a lookup; over TCP an address
 
-	uid    int
-	pid    int
-	err    error // why it is not known
-	naming sync.Once
-	name   string
+	uid int
+	pid int
+	err error // why it is not known
+
+	mu   sync.Mutex
+	name string // guarded by mu; empty: not looked up yet
 }
 
 // callerOf asks the kernel.
@@ -123,18 +125,36 @@ func callerOf(conn net.Conn) *caller {
 // runsIt reports whether a user is root, or runs this daemon.
 func runsIt(uid int) bool { return uid == 0 || uid == os.Getuid() }
 
-// userName returns the name of the user of the unix socket.
-func (c *caller) userName() string {
-	c.naming.Do(func() { c.name = UserName(c.uid) })
-	return c.name
+// userName returns the name of the user of the unix socket. It asks with nameOf until that knows.
+func (c *caller) userName(nameOf func(uid int) (string, error)) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.name != "" {
+		return c.name, nil
+	}
+	name, err := nameOf(c.uid)
+	if err != nil {
+		return "", fmt.Errorf("%w: the name of the user with uid %d is not known now: %w; try again", ErrUnavailable, c.uid, err)
+	}
+	c.name = name
+	return name, nil
 }
 
-// UserName returns the name by which users of this host are known in the cluster. For a user without a name, as in a
-// minimal container, it is the uid.
-func UserName(uid int) string {
-	name := strconv.Itoa(uid)
-	if u, err := user.LookupId(name); err == nil {
-		name = u.Username
+// NameOf returns the name by which a user of this host is known in the cluster. For a user without a name, as in a
+// minimal container, it is the uid. An error means that a directory service does not answer: the name is not known.
+func NameOf(uid int) (string, error) {
+	name, err := accounts.Name(uint32(uid)) //nolint:gosec // the kernel has 32 bits
+	if _, nameless := errors.AsType[user.UnknownUserIdError](err); nameless {
+		return strconv.Itoa(uid), nil
+	}
+	return name, err
+}
+
+// userForPeople is NameOf for messages: the uid if the name is not known.
+func userForPeople(uid int) string {
+	name, err := NameOf(uid)
+	if err != nil {
+		return strconv.Itoa(uid)
 	}
 	return name
 }
@@ -150,11 +170,12 @@ type authenticator struct {
 	peers        Peers     // says which roles other daemons have
 	guard        web.Guard // of HTTP over TCP
 	tickets      *web.Tickets[requester]
+	nameOf       func(uid int) (string, error)
 	token        atomic.Pointer[[]byte] // digest of the bearer token; nil: none
 }
 
 func newAuthenticator(cfg Config, peers Peers) (*authenticator, error) {
-	a := &authenticator{peers: peers, httpUser: cfg.HTTPUser, httpReads: cfg.HTTPReads, operators: cfg.Operators, ownOnly: cfg.OwnOnly, tokenFile: cfg.TokenFile, metricsToken: metricsToken{file: cfg.MetricsTokenFile}, guard: guardOf(cfg), tickets: &web.Tickets[requester]{}}
+	a := &authenticator{peers: peers, httpUser: cfg.HTTPUser, httpReads: cfg.HTTPReads, operators: cfg.Operators, ownOnly: cfg.OwnOnly, tokenFile: cfg.TokenFile, metricsToken: metricsToken{file: cfg.MetricsTokenFile}, guard: guardOf(cfg), tickets: &web.Tickets[requester]{}, nameOf: NameOf}
 	return a, a.readToken()
 }
 
@@ -173,7 +194,10 @@ func (a *authenticator) identity(from origin, r *http.Request) (requester, error
 		if !ok || c.err != nil {
 			return requester{}, fmt.Errorf("%w: the user at the other end of the socket is unknown", ErrUnauthorized)
 		}
-		name := c.userName()
+		name, err := c.userName(a.nameOf)
+		if err != nil {
+			return requester{}, err
+		}
 		return requester{from: from, user: name, uid: c.uid, pid: c.pid, operator: runsIt(c.uid) || a.isOperator(name)}, nil
 	case fromTCP:
 		if err := checkPage(a.guard, r, false); err != nil {

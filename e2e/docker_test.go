@@ -278,6 +278,9 @@ func dockerEnvironment(t *testing.T, x dockerTest) {
 	if want := "out\nhello/hi/0.1/-\n127.0.0.1 slots=1\n"; r.stdout != want || r.code != 3 || !strings.HasPrefix(r.stderr, "err\n") {
 		t.Errorf("exit %d, output %q, want 3 and %q; stderr %q", r.code, r.stdout, want, r.stderr)
 	}
+	if r := x.d.muster(x.in("run", "echo $HOME", "--env", "HOME=/tmp")...); r.stdout != "/tmp\n" || r.code != 0 {
+		t.Errorf("HOME of --env: %+v", r)
+	}
 	id := x.d.ok("submit", "--image", busyImage, "--", "sh", "-c", "echo $0; exit 5", "an argument")
 	doc := x.d.untilState(id, "FAILED")
 	if doc.ExitCode == nil || *doc.ExitCode != 5 || x.d.ok("logs", id) != "an argument" {

@@ -377,6 +377,7 @@ func dockerInput(t *testing.T, x dockerTest) {
 	s.resizesAndInterrupts()
 	s.say("exit 9")
 	s.exits(9)
+	cutOffs(t, x.d, "--image", busyImage)
 	r := x.d.muster("alloc", "--image", busyImage, "--", "sh", "-c", x.d.program+" --socket "+x.d.socket+` run --in $MUSTER_JOB_ID -- sh -c 'echo in the image; exit 7'`)
 	if r.code != 7 || r.stdout != "in the image\n" {
 		t.Errorf("%+v", r)

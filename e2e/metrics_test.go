@@ -163,7 +163,11 @@ func TestMetricsOfJobs(t *testing.T) {
 // userName is the user of this process.
 func userName(t *testing.T) string {
 	t.Helper()
-	return api.UserName(os.Getuid())
+	name, err := api.NameOf(os.Getuid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 // Prometheus' own tool finds nothing wrong with our names, nor with the rules.

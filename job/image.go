@@ -50,8 +50,16 @@ func ParseMount(text string) (Mount, error) {
 	if m.Target == "/" {
 		return m, fmt.Errorf("mount %.80q: the target cannot be the root of the image", text)
 	}
+	for _, own := range kernels {
+		if m.Target == own || strings.HasPrefix(m.Target, own+"/") && own != "/dev" {
+			return m, fmt.Errorf("mount %.80q: the target cannot be in %s, which every container has from the kernel", text, own)
+		}
+	}
 	return m, nil
 }
+
+// kernels are directories that the kernel and the engine fill. Below /dev mounts are possible.
+var kernels = []string{"/proc", "/sys", "/dev"}
 
 // Below reports whether the source is one of the directories or lies below one of them.
 func (m Mount) Below(dirs []string) bool {
@@ -71,10 +79,16 @@ func checkImage(s Spec) error {
 	case s.Image != "" && (len(s.Image) > maxImage || !imageRef.MatchString(s.Image)):
 		return fmt.Errorf("image %.80q: not a reference such as registry/name:tag (names are in lower case)", s.Image)
 	}
+	targets := map[string]bool{}
 	for _, text := range s.Mounts {
-		if _, err := ParseMount(text); err != nil {
+		m, err := ParseMount(text)
+		if err != nil {
 			return err
 		}
+		if targets[m.Target] {
+			return fmt.Errorf("mount %.80q: another mount is at %.60s", text, m.Target)
+		}
+		targets[m.Target] = true
 	}
 	return nil
 }

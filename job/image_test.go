@@ -43,15 +43,24 @@ func TestParseMount(t *testing.T) {
 		"/data:/in:ro": {Source: "/data", Target: "/in", ReadOnly: true},
 		"/a b:/in:rw":  {Source: "/a b", Target: "/in"},
 		"/:/host":      {Source: "/", Target: "/host"},
+		"/x:/dev/shm":  {Source: "/x", Target: "/dev/shm"},
+		"/x:/process":  {Source: "/x", Target: "/process"},
 	} {
 		if m, err := ParseMount(text); err != nil || m != want {
 			t.Errorf("ParseMount(%q) = %+v, %v, want %+v", text, m, err, want)
 		}
 	}
-	for _, text := range []string{"", "/a", "a:/b", "/a:b", "/a:/b:rx", "/a:/b:ro:z", "/a/../b:/c", "/a:/b/", "/a:/", "/a\n:/b", "//a:/b"} {
+	for _, text := range []string{"", "/a", "a:/b", "/a:b", "/a:/b:rx", "/a:/b:ro:z", "/a/../b:/c", "/a:/b/", "/a:/", "/a\n:/b", "//a:/b", "/a:/proc", "/a:/proc/x", "/a:/sys/x", "/a:/dev"} {
 		if m, err := ParseMount(text); err == nil {
 			t.Errorf("ParseMount(%q) = %+v, want an error", text, m)
 		}
+	}
+}
+
+func TestTwoMountsAtOnePlace(t *testing.T) {
+	s := Spec{Image: "busybox:1", Mounts: []string{"/a:/x", "/b:/y", "/c:/x:ro"}}
+	if err := checkImage(s); err == nil || !strings.Contains(err.Error(), "another mount is at /x") {
+		t.Error(err)
 	}
 }
 

@@ -5,6 +5,7 @@ package node
 import (
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/machine/account"
@@ -12,11 +13,25 @@ import (
 
 // onlyUser returns the user whose tasks a daemon runs, or "" if it runs those of all users. A daemon that is not root
 // runs every task as its own user. So a task of someone else could read the daemon's key and act as the host.
-func onlyUser(cfg Config) string {
+// The name must be known: with another one, the host would refuse the tasks of its own user.
+func onlyUser(cfg Config) (string, error) {
 	if os.Geteuid() == 0 || cfg.RunOthersAsMe {
-		return ""
+		return "", nil
 	}
-	return api.UserName(os.Geteuid())
+	name, err := api.NameOf(os.Geteuid())
+	if err != nil {
+		return "", fmt.Errorf("whose tasks to run: the name of the user of this daemon is not known: %w; start it again", err)
+	}
+	return name, nil
+}
+
+// userForPeople returns the name of a user for a message: the uid if the name is not known.
+func userForPeople(uid int) string {
+	name, err := api.NameOf(uid)
+	if err != nil {
+		return strconv.Itoa(uid)
+	}
+	return name
 }
 
 // noRoot reports whether the daemon is root's and yet runs no tasks of root.

@@ -30,6 +30,10 @@ func examineHost(ctx context.Context, b base) (*hardware, error) {
 	if err != nil {
 		return nil, err
 	}
+	only, err := onlyUser(b.cfg)
+	if err != nil {
+		return nil, err
+	}
 	h := &hardware{boot: facts.Incarnation}
 	if h.gpus, err = newDevices(b.cfg, b.part("gpu")); err != nil {
 		return nil, err
@@ -42,7 +46,7 @@ func examineHost(ctx context.Context, b base) (*hardware, error) {
 	h.profile = lease.Profile{
 		Peer: b.host.Peer(), Name: b.cfg.Name, Version: b.cfg.Version, Store: b.store.ID(), Labels: b.cfg.Labels,
 		Arch: runtime.GOARCH, OS: runtime.GOOS,
-		CPUs: facts.CPUs, Memory: facts.Memory, Disk: facts.Disk, GPUs: gpus, Drivers: []string{lease.DriverExec, lease.DriverInput, lease.DriverSigned}, Worker: !b.cfg.NoWorker, OnlyUser: onlyUser(b.cfg), NoRoot: noRoot(b.cfg),
+		CPUs: facts.CPUs, Memory: facts.Memory, Disk: facts.Disk, GPUs: gpus, Drivers: []string{lease.DriverExec, lease.DriverInput, lease.DriverSigned}, Worker: !b.cfg.NoWorker, OnlyUser: only, NoRoot: noRoot(b.cfg),
 	}
 	h.profile.Sign(b.host.Credential().Labels)
 	if b.cfg.CPUs > 0 {

@@ -27,8 +27,14 @@ func tcpUser(cfg Config, only string) (name string, jobs bool) {
 
 // checkHTTPUser returns an error if requests over TCP cannot act as the user of the setting.
 func (c Config) checkHTTPUser() error {
-	switch only := onlyUser(c); {
-	case c.HTTPUser == "" || only == c.HTTPUser:
+	if c.HTTPUser == "" {
+		return nil
+	}
+	only, err := onlyUser(c)
+	switch {
+	case err != nil:
+		return err
+	case only == c.HTTPUser:
 		return nil
 	case only != "":
 		return badSetting("http-user", "%.80q: this daemon runs tasks as %s only, so requests over HTTP are %s's; leave it out", c.HTTPUser, only, only)
@@ -52,7 +58,12 @@ func httpFact(cfg Config) api.Fact {
 	if cfg.HTTP == "" {
 		return f
 	}
-	name, jobs := tcpUser(cfg, onlyUser(cfg))
+	only, err := onlyUser(cfg)
+	if err != nil {
+		f.State, f.Detail = api.FactWarn, err.Error()
+		return f
+	}
+	name, jobs := tcpUser(cfg, only)
 	f.State, f.Detail = api.FactOK, "requests at "+cfg.HTTP+" act as user "+name
 	if err := cfg.checkHTTPUser(); err != nil {
 		f.State, f.Detail, f.Advice = api.FactFail, err.Error(), "give --http-user with an account of this host"

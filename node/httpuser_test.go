@@ -10,7 +10,11 @@ import (
 
 // Requests over TCP act as an account of the host. A daemon of root must be told which; any other has only its own.
 func TestHTTPUser(t *testing.T) {
-	self, root := api.UserName(os.Geteuid()), os.Geteuid() == 0
+	self, err := api.NameOf(os.Geteuid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := os.Geteuid() == 0
 	for _, c := range []struct {
 		name   string
 		cfg    Config
@@ -33,11 +37,15 @@ func TestHTTPUser(t *testing.T) {
 		if c.asRoot != root {
 			continue // the other half of the table runs as the other kind of user
 		}
-		user, jobs := tcpUser(c.cfg, onlyUser(c.cfg))
+		only, err := onlyUser(c.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		user, jobs := tcpUser(c.cfg, only)
 		if user != c.user || jobs != c.jobs {
 			t.Errorf("%s: user %q, submits jobs: %v", c.name, user, jobs)
 		}
-		err := c.cfg.checkHTTPUser()
+		err = c.cfg.checkHTTPUser()
 		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong) || !strings.Contains(err.Error(), "http-user")) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.wrong)
 		}

@@ -72,6 +72,7 @@ var allowedImports = map[string][]string{
 	"journal/journalpb":      {"store/storepb"},
 	"blob":                   {},
 	"api":                    {"job", "job/jobfile", "gpu", "lease", "share", "blob", "audit", "api/guide", "api/ui", "api/web", "picture", "usage", "waits"},
+	"api":                    {"job", "job/jobfile", "gpu", "lease", "share", "blob", "audit", "api/guide", "api/ui", "api/web", "machine/account", "picture", "usage"},
 	"docs":                   {},
 	"api/guide":              {"docs"},
 	"api/ui":                 {},

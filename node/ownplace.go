@@ -53,7 +53,7 @@ func claim(dir string) error {
 	}
 	switch {
 	case int(is.Uid) != os.Geteuid():
-		return refused("it belongs to user %s", api.UserName(int(is.Uid)))
+		return refused("it belongs to user %s", userForPeople(int(is.Uid)))
 	case is.Mode&0o022 != 0:
 		return refused("others may write to it (mode %04o)", is.Mode&0o777)
 	}

@@ -98,7 +98,7 @@ type allocation struct {
 
 // use runs a command on this host while the job runs, ends the job, and exits with the code of the command.
 func (a *allocation) use(ctx context.Context, command []string) error {
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGHUP) // the terminal was closed
+	ctx, stop := untilCutOff(ctx)
 	defer stop()
 	f := follower{a.streams, a.client}
 	feeding, over := context.WithCancel(context.WithoutCancel(ctx))

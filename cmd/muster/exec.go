@@ -59,6 +59,9 @@ func (v taskVerbs) exec(c *cli.Context) error {
 // execIn runs a command in a task, and exits with its code.
 func (v streams) execIn(ctx context.Context, client *api.Client, id job.ID, task int, request api.ExecRequest, streams api.ExecStreams) error {
 	if request.TTY {
+		var stop context.CancelFunc
+		ctx, stop = untilCutOff(ctx)
+		defer stop()
 		restore, err := v.enterTerminal(&request, &streams)
 		if err != nil {
 			return err
@@ -68,6 +71,9 @@ func (v streams) execIn(ctx context.Context, client *api.Client, id job.ID, task
 	code, err := client.Exec(ctx, id, task, request, streams)
 	if refused := (&api.ExecError{}); errors.As(err, &refused) {
 		return exitError{refused.Code, err}
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return exitError{exitCtrlC, errors.New("interrupted")}
 	}
 	if err != nil {
 		return ours(asUsage(err))

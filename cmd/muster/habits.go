@@ -56,6 +56,9 @@ func noVerb(path []string) error {
 	if ours, ok := verbsElsewhere[path[0]]; ok {
 		return usagef("no such verb: %q; use `muster %s`", path[0], strings.ReplaceAll(ours, "|", "` or `muster "))
 	}
+	if instead, ok := verbsAbsent[path[0]]; ok {
+		return usagef("no such verb: %q; %s", path[0], instead)
+	}
 	return usagef("no such verb: %.60q; `muster --help` lists them", strings.Join(path, " "))
 }
 
@@ -66,6 +69,8 @@ func noFlag(path string, flags []cli.Flag, word string) error {
 	_, verb, _ := strings.Cut(path, " ")
 	if text := flagHints[verb][nameOf(word)]; text != "" {
 		hint = text + "; "
+	} else if instead, ok := absentFlag(verb, nameOf(word)); ok {
+		hint = instead + "; "
 	} else if ours, ok := flagsElsewhere[nameOf(word)]; ok {
 		if _, has := known(flags, ours); has {
 			hint = "use " + dashed(ours) + "; "

@@ -94,7 +94,7 @@ func gives(fd int) bool {
 // followWithInput is follow for a job that gets input. If this program is told to end before the job has its input, the
 // job is cancelled.
 func (f follower) followWithInput(ctx context.Context, j api.Job, in *jobInput) error {
-	ctx, stop := signal.NotifyContext(ctx, unix.SIGHUP) // the terminal was closed
+	ctx, stop := untilCutOff(ctx)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -121,6 +121,17 @@ func (f follower) followWithInput(ctx context.Context, j api.Job, in *jobInput) 
 		return f.followed(ctx, j, err)
 	}
 	return f.cutOff(ctx, j, context.Cause(ctx))
+}
+
+// untilCutOff returns a context that ends when the terminal is closed, unless nohup ignores that, and on SIGQUIT. Go's
+// answer to that would leave the terminal raw, and a job without the client that it needs.
+func untilCutOff(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := untilHangup(ctx)
+	ctx, stopQuit := signal.NotifyContext(ctx, unix.SIGQUIT)
+	return ctx, func() {
+		stopQuit()
+		stop()
+	}
 }
 
 // cutOff cancels a job whose input will never be complete.

@@ -129,7 +129,7 @@ func TestBadSettings(t *testing.T) {
 		"limits: {users: {a: {memory: 8}}}\n": ":1): users.a.memory: ",
 		"name: {a: {b: c}}\n":                 ":1: want K: V",
 		"listen: [[a]]\n":                     ":1: want a list of words",
-		"cpus: many\n":                        ":1): \"many\": want a number",
+		"cpus: many\n":                        ":1): \"many\": want a whole number",
 		"\nmemory: 8\n":                       ":2): size \"8\"",
 		"no-worker: maybe\n":                  ":1): \"maybe\": want true or false",
 		"label: [rack]\n":                     ":1): \"rack\": want K=V",

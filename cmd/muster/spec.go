@@ -73,7 +73,7 @@ var specFlags = []specFlag{
 	{names: []string{"policy"}, usage: "placement policy `NAME`: " + strings.Join(node.Policies(), ", "), set: func(s *job.Spec, v string) error { s.Policy = v; return nil }},
 	{names: []string{"env-file"}, usage: "`FILE` with variables of the task, one K=V a line", many: true, set: setEnvFile},
 	{names: []string{"env"}, usage: "variable of the task: `K=V`, or K alone to take it from here", many: true, set: setEnv},
-	{names: []string{"workdir", "D"}, usage: "working directory `DIR` on the node; default: a scratch directory", set: setWorkdir},
+	{names: []string{"workdir", "D"}, usage: "working directory `DIR` on the node, or in the image; default: a scratch directory, or that of the image", set: setWorkdir},
 	{names: []string{"output", "o"}, usage: "also write the output to `FILE` on the node; %j job, %t task, %a index in the array, %x name, %n node, %u user", set: func(s *job.Spec, v string) error { s.Output = v; return nil }},
 	{names: []string{"error", "e"}, usage: "also write stderr to `FILE` on the node; default: the file of --output", set: func(s *job.Spec, v string) error { s.Error = v; return nil }},
 	{names: []string{"param"}, usage: "parameter `K=V`: {K} in the command, MUSTER_PARAM_K in the environment", many: true, set: setParam},
@@ -199,6 +199,9 @@ func (r specReader) finishSpec(c *cli.Context, spec *job.Spec, late *lateOptions
 	}
 	if err := r.applyFlags(c, spec, late); err != nil {
 		return err
+	}
+	if dir := c.String("workdir"); spec.Image != "" && dir != "" && !filepath.IsAbs(dir) {
+		return usagef("%s: workdir %.80q: with an image it is a directory of the image: want an absolute path", c.Command.Name, dir)
 	}
 	warnings, err := late.finish(c.IsSet, spec)
 	if err != nil {
@@ -341,7 +344,7 @@ func number(v string, into *int) error {
 	case errors.Is(err, strconv.ErrRange):
 		return fmt.Errorf("%.40q: out of range", v)
 	case err != nil:
-		return fmt.Errorf("%.40q: want a number", v)
+		return fmt.Errorf("%.40q: want a whole number", v)
 	}
 	*into = n
 	return nil

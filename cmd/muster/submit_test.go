@@ -170,7 +170,7 @@ func TestDirectives(t *testing.T) {
 		"#MUSTER --name='a":      "-:2: a ' is not closed",
 		"#MUSTER --each-line f":  "-:2: --each-line: only on the command line",
 		"#SBATCH --array=x":      "array \"x\"",
-		"#SBATCH -N x":           `-:2: -N: "x": want a number`,
+		"#SBATCH -N x":           `-:2: -N: "x": want a whole number`,
 		"#SBATCH -N 0":           `-:2: -N: "0": want 1 to 1000000`,
 		"#SBATCH -n 0":           `-:2: -n: "0": want 1 to 1000000`,
 		"#MUSTER -N2 -G3":        "--gpus 3 is for the whole job and must be a multiple of --nodes 2",

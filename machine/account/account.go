@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/user"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -24,6 +25,10 @@ var host = newDirectory("/etc", "getent")
 // Lookup returns a user of this host. The error is a user.UnknownUserError if there is none. Any other error means that
 // nothing could be learned. It may take as long as a directory service is waited for.
 func Lookup(name string) (User, error) { return host.Lookup(name) }
+
+// Name returns the name of the user of this host who has this uid. The error is a user.UnknownUserIdError if there is none.
+// Any other error means that nothing could be learned. It may take as long as a directory service is waited for.
+func Name(uid uint32) (string, error) { return host.Name(uid) }
 
 // Groups returns the groups of a user of this host, the user's own group first.
 func Groups(u User) ([]uint32, error) { return host.Groups(u) }
@@ -79,6 +84,35 @@ func (d *directory) Lookup(name string) (User, error) {
 		return User{}, fmt.Errorf("%w: uid %d is that of a service of systemd", user.UnknownUserError(name), u.UID)
 	}
 	return u, nil
+}
+
+// Name returns the name of the user with a uid; see the function of the same name.
+func (d *directory) Name(uid uint32) (string, error) {
+	nobody := user.UnknownUserIdError(int(uid))
+	all, err := d.inFile()
+	if err != nil {
+		return "", err
+	}
+	if at := slices.IndexFunc(all, func(u User) bool { return u.UID == uid }); at >= 0 {
+		return all[at].Name, nil
+	}
+	if !hasServices(d.sources("passwd")) {
+		return "", nobody
+	}
+	line, err := d.ask("passwd", strconv.FormatUint(uint64(uid), 10))
+	if err != nil {
+		return "", err
+	}
+	u, ok := parseUser(line)
+	switch {
+	case line == "" || ok && u.UID != uid:
+		return "", nobody
+	case !ok:
+		return "", fmt.Errorf("uid %d: getent passwd answers %.80q", uid, line)
+	case slices.ContainsFunc(all, func(f User) bool { return f.Name == u.Name }):
+		return "", fmt.Errorf("%w: the directory service calls it %s, which is another account of this host", nobody, u.Name)
+	}
+	return u.Name, nil
 }
 
 // Groups returns the groups of a user. If no directory service answers, users in the file have their groups in the file.

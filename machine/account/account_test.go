@@ -159,6 +159,40 @@ func TestAnswersOfAService(t *testing.T) {
 	}
 }
 
+// The name of a uid is that of the files, or of a service that answers in time. No service can name a user of the files.
+func TestNameOfAUID(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, getent, passwd string
+		uid                  uint32
+		is                   string
+		absent               bool
+		want                 string // in the error
+	}{
+		{"in the file", "exit 2", "files sss", 1000, "ada", false, ""},
+		{"of a service", "[ $2 = 2001 ] && echo eve:x:2001:2001::/:/bin/sh", "files sss", 2001, "eve", false, ""},
+		{"nobody", "exit 2", "files sss", 2001, "", true, "unknown userid 2001"},
+		{"no service", "echo eve:x:2001:2001::/:/bin/sh", "files", 2001, "", true, "unknown userid 2001"},
+		{"another uid", "echo eve:x:2002:2001::/:/bin/sh", "files sss", 2001, "", true, "unknown userid 2001"},
+		{"a name of the file", "echo root:x:2001:2001::/:/bin/sh", "files sss", 2001, "", true, "another account of this host"},
+		{"words", "echo hello", "files sss", 2001, "", false, "answers"},
+		{"silent", "exec sleep 60", "files sss", 2001, "", false, "does not answer"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d, _ := testDirectory(t, map[string]string{"passwd": passwd, "nsswitch.conf": "passwd: " + c.passwd}, c.getent)
+			if c.want == "does not answer" {
+				d.patience = 100 * time.Millisecond
+			}
+			name, err := d.Name(c.uid)
+			_, absent := errors.AsType[user.UnknownUserIdError](err)
+			if name != c.is || absent != c.absent || (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%q, %v; want %q, %q", name, err, c.is, c.want)
+			}
+		})
+	}
+}
+
 // Without getent, and without its groups, there is nobody to ask.
 func TestServicesThatFail(t *testing.T) {
 	t.Parallel()

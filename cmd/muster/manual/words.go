@@ -52,7 +52,7 @@ func variables() []item {
 		{"CUDA_DEVICE_ORDER", "PCI_BUS_ID."},
 		{"MASTER_ADDR, MASTER_PORT, NNODES, NODE_RANK", "Where the members of a gang meet. Only gangs have them."},
 		{"PET_NNODES, PET_NODE_RANK, PET_NPROC_PER_NODE, PET_MASTER_ADDR, PET_MASTER_PORT", "The same, as torchrun reads it: `torchrun train.py` needs no flags. Only gangs have them."},
-		{"PATH, HOME, USER, LANG", "As the daemon has them; HOME and USER are those of the task's user. In a container they are those of the image."},
+		{"PATH, HOME, USER, LANG", "As the daemon has them; HOME and USER are those of the task's user. In a container PATH and LANG are those of the image, HOME is the scratch directory unless `--env` sets it, and USER is the user who submitted."},
 	}, slurmVariables()...)
 }
 

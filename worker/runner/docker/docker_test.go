@@ -197,8 +197,30 @@ func TestPins(t *testing.T) {
 	if _, _, err := p.show(b, facts{}); err != nil {
 		t.Error(err)
 	}
-	if err := unseen(errors.New("bind source path does not exist: "+places[0]), places); !strings.Contains(err.Error(), "does not see the mounts") {
+	if err := unseen(errors.New("bind source path does not exist: "+places[0]), places, b.Mounts); !strings.Contains(err.Error(), "does not see the mounts") {
 		t.Error(err)
+	}
+}
+
+// An engine's error about a mount names the user's paths, and says that the engine lacks them only where it does.
+func TestMountErrors(t *testing.T) {
+	places, mounts := []string{"/run/pins/1", "/run/pins/12"}, []string{"/data:/data", "/share:/etc/passwd"}
+	const before = `OCI runtime create failed: error mounting "/run/pins/12" to rootfs at "/etc/passwd": mount /run/pins/12:/etc/passwd (via /proc/self/fd/6), flags: 0x5000: `
+	for text, want := range map[string]string{
+		"bind source path does not exist: /run/pins/12":        "the Docker engine does not see the mounts of this node's daemon",
+		before + "not a directory: unknown: Are you trying to": "mount /share: the Docker engine cannot mount it at /etc/passwd: one of them is a directory, and the other a file",
+		before + "mkdir /x: read-only file system: unknown":    "mount /share: the Docker engine cannot mount it at /etc/passwd: the target is in a part of the container that cannot be written",
+		"no such image": "no such image",
+	} {
+		if err := unseen(errors.New(text), places, mounts); !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s:\n%v, want\n%s", text, err, want)
+		}
+	}
+	if err := unseen(nil, places, mounts); err != nil {
+		t.Error(err)
+	}
+	if exit := notStarted(errors.New("Error response from daemon: No command specified")); exit.Code != codeNotExecutable || !strings.Contains(exit.Reason, "give one after --") {
+		t.Errorf("%+v", exit)
 	}
 }
 

@@ -122,12 +122,38 @@ func (p *pins) show(b spawn.Container, f facts) (paths, places []string, err err
 	return paths, places, nil
 }
 
-// unseen explains the error of an engine that does not see a bind mount.
-func unseen(err error, places []string) error {
+// unseen explains the error of an engine that does not see a bind mount. In all other errors it names the directory or
+// file of the host in place of the bind mount, which nobody else knows.
+func unseen(err error, places, mounts []string) error {
+	if err == nil {
+		return nil
+	}
 	for _, at := range places {
-		if err != nil && strings.Contains(err.Error(), at) {
+		if strings.Contains(err.Error(), "bind source path does not exist: "+at) {
 			return fmt.Errorf("the Docker engine does not see the mounts of this node's daemon: it needs the same file systems: %w", err)
 		}
 	}
+	for i, at := range places {
+		m, errMount := job.ParseMount(mounts[i])
+		if errMount == nil && strings.Contains(err.Error(), strconv.Quote(at)) {
+			return fmt.Errorf("mount %s: the Docker engine cannot mount it at %s: %w", m.Source, m.Target, &mountError{err})
+		}
+	}
 	return err
+}
+
+// mountError is an engine's error about a mount. Its text is the reason alone, without the paths of the engine.
+type mountError struct{ err error }
+
+func (m *mountError) Unwrap() error { return m.err }
+
+func (m *mountError) Error() string {
+	text := strings.TrimSuffix(m.err.Error(), ": unknown")
+	switch {
+	case strings.Contains(text, "not a directory"):
+		return "one of them is a directory, and the other a file"
+	case strings.Contains(text, "read-only file system"):
+		return "the target is in a part of the container that cannot be written"
+	}
+	return text
 }

@@ -40,6 +40,8 @@ const (
 	// stopsWithin bounds the check whether an engine is stopping. With socket activation, systemd accepts connections
 	// all the while.
 	stopsWithin = 2 * time.Second
+	// noCommand is what an engine says of an image that does not say what to run.
+	noCommand = "No command specified"
 	// maxSignal is the highest real-time signal.
 	maxSignal = 64
 )
@@ -87,6 +89,8 @@ func notStarted(err error) job.Exit {
 	switch {
 	case client.IsErrConnectionFailed(err):
 		exit.State, exit.Reason = job.NodeFail, "the Docker engine of its node does not answer: "+inOneLine(err)
+	case exit.Reason == noCommand:
+		exit.Reason = "the image has no command of its own: give one after --"
 	case notFound(exit.Reason):
 		exit.Code = codeNotFound
 	case errdefs.IsInternal(err), errdefs.IsUnavailable(err):
@@ -122,7 +126,7 @@ func (c *containerRun) begin(ctx context.Context) error {
 			c.e.log.WarnContext(ctx, "mounts not unmounted", "attempt", c.spec.Attempt.String(), "error", err)
 		}
 	}()
-	return unseen(c.make(ctx, img, shown), places)
+	return unseen(c.make(ctx, img, shown), places, c.spec.Mounts)
 }
 
 // make creates the container and starts it. If the engine lacks something that a container can do without, it tries

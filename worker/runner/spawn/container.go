@@ -103,9 +103,7 @@ func (s *Spawner) PrepareContainer(ctx context.Context, o *Order) (b Container, 
 	if b.Env, err = s.environment(o, who, b.Scratch); err != nil {
 		return Container{}, nil, err
 	}
-	if variable(b.Env, "HOME", "") == "" {
-		b.Env = setVariable(b.Env, "HOME", b.Scratch)
-	}
+	b.Env = setVariable(b.Env, "HOME", variable(o.Start.Env, "HOME", b.Scratch)) // a container inherits none of this host
 	if o.Start.Hostfile != "" {
 		b.Files = append(b.Files, variable(b.Env, "MUSTER_HOSTFILE", ""))
 	}
