@@ -55,7 +55,7 @@ func TestTaskGoesBeforeHigherPriorities(t *testing.T) {
 			}
 			s.do("wait 2m")
 			m := s.offer([]string{"here", "a"})
-			if m.Priority != job.MaxPriority || m.Level != m.Work.Level() || m.Work.Time != time.Duration(m.Limit.Truncate(time.Minute)) {
+			if m.Priority != job.MaxPriority || m.Level != m.Work.Level() || m.Work.Time != m.Limit.Truncate(time.Minute) {
 				t.Fatalf("priority %d, level %d of %v", m.Priority, m.Level, m.Work)
 			}
 			x, _ := s.core.Job(s.id("a"))
