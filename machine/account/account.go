@@ -89,12 +89,8 @@ func (d *directory) Lookup(name string) (User, error) {
 // Name returns the name of the user with a uid; see the function of the same name.
 func (d *directory) Name(uid uint32) (string, error) {
 	nobody := user.UnknownUserIdError(int(uid))
-	all, err := d.inFile()
-	if err != nil {
-		return "", err
-	}
-	if at := slices.IndexFunc(all, func(u User) bool { return u.UID == uid }); at >= 0 {
-		return all[at].Name, nil
+	if u, inFile, err := d.owning(uid); err != nil || inFile {
+		return u.Name, err
 	}
 	if !hasServices(d.sources("passwd")) {
 		return "", nobody
@@ -104,12 +100,16 @@ func (d *directory) Name(uid uint32) (string, error) {
 		return "", err
 	}
 	u, ok := parseUser(line)
-	switch {
-	case line == "" || ok && u.UID != uid:
+	if line == "" || ok && u.UID != uid {
 		return "", nobody
-	case !ok:
+	}
+	if !ok {
 		return "", fmt.Errorf("uid %d: getent passwd answers %.80q", uid, line)
-	case slices.ContainsFunc(all, func(f User) bool { return f.Name == u.Name }):
+	}
+	switch _, taken, err := d.named(u.Name); {
+	case err != nil:
+		return "", err
+	case taken:
 		return "", fmt.Errorf("%w: the directory service calls it %s, which is another account of this host", nobody, u.Name)
 	}
 	return u.Name, nil

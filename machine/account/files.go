@@ -74,6 +74,19 @@ func (d *directory) named(name string) (found User, ok bool, err error) {
 	return found, ok, err
 }
 
+// owning returns the first user in passwd with a uid; false if there is none.
+func (d *directory) owning(uid uint32) (found User, ok bool, err error) {
+	has := fmt.Appendf(nil, ":%d:", uid)
+	err = d.lines("passwd", func(line []byte) bool {
+		if bytes.Contains(line, has) {
+			found, ok = parseUser(string(line))
+			ok = ok && found.UID == uid
+		}
+		return !ok
+	})
+	return found, ok, err
+}
+
 // parseUser reads a line of passwd. It returns false for one that names no user.
 func parseUser(line string) (User, bool) {
 	f := strings.Split(line, ":")
