@@ -85,10 +85,12 @@ func TestManyTabs(t *testing.T) {
 // A tab that does not read is given up.
 func TestTabThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gone := make(chan time.Duration, 1)
+		gone, flood := make(chan time.Duration, 1), make(chan struct{})
 		s := open(t, func(w http.ResponseWriter, r *http.Request) {
 			began := time.Now()
 			fmt.Fprint(w, "event: open\n")
+			_ = http.NewResponseController(w).Flush()
+			<-flood
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
 					break
@@ -97,6 +99,10 @@ func TestTabThatDoesNotRead(t *testing.T) {
 			gone <- time.Since(began)
 		})
 		defer s.stream(t.Context()).Body.Close()
+		// The proxy flushes the first words in a goroutine of its own, and with the lock of later writes. If one of these held
+		// the lock, the bubble's time would stand still.
+		synctest.Wait()
+		close(flood)
 		if took := <-gone; took < writeWait || took > 2*writeWait {
 			t.Errorf("it was given up after %s", took)
 		}

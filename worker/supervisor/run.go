@@ -35,7 +35,8 @@ type entry struct {
 // state is what Run's goroutine owns.
 type state struct {
 	d        *Driver
-	wg       sync.WaitGroup
+	keepers  sync.WaitGroup // goroutines that keep connected to a runner
+	wg       sync.WaitGroup // all others
 	entries  map[job.Attempt]*entry
 	ends     *ends
 	runners  *runners
@@ -53,7 +54,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	s.ends = newEnds(d.dir, func(generation int) bool { return s.runners.links[generation] != nil }, d.log)
 	d.clearLogs(ctx)
 	s.runners.run = s.wg.Go
-	s.runners.launch = func(n int, r role, pause time.Duration) { s.wg.Go(func() { s.live(ctx, n, r, pause) }) }
+	s.runners.launch = func(n int, r role, pause time.Duration) { s.keepers.Go(func() { s.live(ctx, n, r, pause) }) }
 	generations, err := d.dir.Generations()
 	if err != nil {
 		return err
@@ -77,7 +78,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		s.runners.newest = max(s.runners.newest, n)
 		s.runners.links[n] = &link{}
 		k := &keeper{s: s, d: d, n: n}
-		s.wg.Go(func() { k.run(ctx) })
+		s.keepers.Go(func() { k.run(ctx) })
 	}
 	s.loop(ctx, out)
 	d.inbox.close()
@@ -117,14 +118,20 @@ func (s *state) loop(ctx context.Context, out chan<- worker.DriverEvent) {
 
 // drop closes every connection and waits for the goroutines that Run started.
 func (s *state) drop() {
-	done := make(chan struct{})
-	go func() {
-		s.wg.Wait()
-		close(done)
-	}()
+	s.await(&s.keepers) // a runner is told that this daemon ends before its connection is closed
 	for _, k := range s.runners.links {
 		k.cut()
 	}
+	s.await(&s.wg)
+}
+
+// await waits for goroutines that have something to do for this one.
+func (s *state) await(all *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(done)
+	}()
 	for {
 		select {
 		case <-s.d.do: // not executed: the caller only needs not to block
