@@ -314,7 +314,13 @@ func dockerOutputFiles(t *testing.T, x dockerTest) {
 	for name, want := range map[string]string{
 		"two.out": "out\n", "two.err": "err\n", "three.out": strings.Repeat("0123456789\n", 200_000) + "end\n",
 	} {
-		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(text) != want {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		got := string(text)
+		if name == "three.out" { // the engine reads two pipes, so the last line of one may come before those of the other
+			before, after, _ := strings.Cut(got, "end\n")
+			got = before + after + "end\n"
+		}
+		if err != nil || got != want {
 			t.Errorf("%s: %d bytes that begin with %.20q, %v", name, len(text), text, err)
 		}
 	}

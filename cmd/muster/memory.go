@@ -20,10 +20,10 @@ const (
 	// restBytes bounds the bytes that an idle daemon allocates between two checks: some dozens of times what gossip
 	// and the DHT need, and as much as a hundred tasks need.
 	restBytes = 8 << 20
-	// lowestLimit is the limit of the Go runtime's memory while the live heap is small: three times what a daemon needs
-	// that runs an array of 10,000 tasks. With gcPercent alone, a few large answers at once make the heap three times as
-	// large as they are, and it stays so until the daemon rests.
-	lowestLimit = 48 << 20
+	// lowestLimit is the limit of the Go runtime's memory while the live heap is small: twice what a daemon needs that
+	// runs an array of 10,000 tasks. With gcPercent alone, a few large answers at once make the heap three times as large
+	// as they are, and it stays so until the daemon rests.
+	lowestLimit = 28 << 20
 	// besideHeap is what the runtime needs beside the heap: stacks, its tables, and spans that are not full.
 	besideHeap = 16 << 20
 )
