@@ -43,7 +43,7 @@ func TestRest(t *testing.T) {
 
 func TestLimitFor(t *testing.T) {
 	for live, want := range map[uint64]int64{
-		0: lowestLimit, 16 << 20: lowestLimit, 32 << 20: 64 << 20, 1 << 30: 1536<<20 + besideHeap, math.MaxUint64: math.MaxInt64/4/2*3 + besideHeap,
+		0: lowestLimit, 8 << 20: lowestLimit, 16 << 20: 40 << 20, 32 << 20: 64 << 20, 1 << 30: 1536<<20 + besideHeap, math.MaxUint64: math.MaxInt64/4/2*3 + besideHeap,
 	} {
 		if got := limitFor(live); got != want {
 			t.Errorf("%d live: %d, want %d", live, got, want)
