@@ -42,7 +42,7 @@ func TestBadInput(t *testing.T) {
 		{2, []string{"nodes 513", "512"}, []string{"submit", "--nodes", "513", "--", "true"}},
 		{2, []string{"multiple of --nodes 2"}, []string{"submit", "-N", "2", "--gpus", "3", "--", "true"}},
 		{1, []string{"zzzz"}, []string{"show", "zzzz"}},
-		{2, []string{"UPPER"}, []string{"show", "UPPER"}},
+		{1, []string{"UPPER", "not found"}, []string{"show", "UPPER"}},
 		{2, []string{"priority"}, []string{"submit", "--priority", "101", "--", "true"}},
 	} {
 		r := amy.fails(c.code, c.words, c.args...)
