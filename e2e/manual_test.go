@@ -132,8 +132,8 @@ var variable = []struct {
 	{regexp.MustCompile(`\b[\d.]+%`), "PERCENT"},
 	{regexp.MustCompile(`\b\d+\.\d\d\b`), "HOURS"},
 	{regexp.MustCompile(`(?m)^in use +.*$(\n +(disks|network): .*$)*`), "in use USE"}, // nothing is known of a node's first seconds
-	{regexp.MustCompile(`(?m)^used +cpu .*$`), "used USE"}, // of a task of a millisecond
-	{regexp.MustCompile(`(?m)^now +(\w+): .*$`), "now $1: WHY"}, // it depends on what ran before
+	{regexp.MustCompile(`(?m)^used +cpu .*$`), "used USE"},                            // of a task of a millisecond
+	{regexp.MustCompile(`(?m)^now +(\w+): .*$`), "now $1: WHY"},                       // it depends on what ran before
 	{regexp.MustCompile(`[ \t]+`), " "},
 	{regexp.MustCompile(`(?m) +$`), ""},
 }
