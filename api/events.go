@@ -115,7 +115,11 @@ func (r *eventRoutes) stream(ctx context.Context, in *eventsInput) (*huma.Stream
 		_, proof := r.directory.Home()
 		w.Header().Set(headerFounding, proof.String())
 		ctx, cancel := context.WithCancel(hctx.Context())
-		f := follower{eventRoutes: r, asker: requesterOf(ctx), out: make(chan outgoing, eventQueue), stop: cancel, peer: requesterOf(ctx).from == fromPeer, ended: in.Ended, single: len(groups) == 1, known: known, mine: in.Mine}
+		queue := eventQueue
+		if in.Ended { // each job ends once
+			queue = min(queue, len(in.Job))
+		}
+		f := follower{eventRoutes: r, asker: requesterOf(ctx), out: make(chan outgoing, queue), stop: cancel, peer: requesterOf(ctx).from == fromPeer, ended: in.Ended, single: len(groups) == 1, known: known, mine: in.Mine}
 		defer f.sources.Wait()
 		defer cancel()
 		for g, ids := range groups {

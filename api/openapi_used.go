@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"maps"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -16,27 +17,34 @@ const schemaRef = "#/components/schemas/"
 type shownSchemas struct {
 	huma.Registry
 
-	shown map[string]*huma.Schema
+	// shown is found out when somebody asks for the document: that costs more memory than all else at a daemon's start.
+	shown func() map[string]*huma.Schema
 }
 
 // MarshalJSON implements json.Marshaler.
-func (s *shownSchemas) MarshalJSON() ([]byte, error) { return json.Marshal(s.shown) }
+func (s *shownSchemas) MarshalJSON() ([]byte, error) { return json.Marshal(s.shown()) }
 
 // hideUnused keeps the document from showing schemas to which no operation refers.
 func hideUnused(doc *huma.OpenAPI) {
-	all, shown := doc.Components.Schemas.Map(), map[string]*huma.Schema{}
+	all := doc.Components.Schemas.Map()
+	doc.Components.Schemas = &shownSchemas{doc.Components.Schemas, sync.OnceValue(func() map[string]*huma.Schema { return usedIn(doc, all) })}
+}
+
+// usedIn returns those of the schemas to which operations refer.
+func usedIn(doc *huma.OpenAPI, all map[string]*huma.Schema) map[string]*huma.Schema {
+	used := map[string]*huma.Schema{}
 	var follow func(v any)
 	follow = func(v any) {
 		for name := range refsIn(v) {
-			if shown[name] == nil && all[name] != nil {
-				shown[name] = all[name]
+			if used[name] == nil && all[name] != nil {
+				used[name] = all[name]
 				follow(all[name])
 			}
 		}
 	}
 	follow(doc.Paths)
 	follow(doc.Components.Responses)
-	doc.Components.Schemas = &shownSchemas{doc.Components.Schemas, shown}
+	return used
 }
 
 // refsIn returns the names of the schemas to which a part of the document refers.
@@ -57,7 +65,7 @@ func refsIn(v any) map[string]bool {
 // shown returns the schemas of a document.
 func shown(doc *huma.OpenAPI) map[string]*huma.Schema {
 	if s, ok := doc.Components.Schemas.(*shownSchemas); ok {
-		return s.shown
+		return s.shown()
 	}
 	return doc.Components.Schemas.Map()
 }

@@ -73,12 +73,12 @@ func SetBacklog(l *Loop, b Backlog) {
 func (l *Loop) Watch(ctx context.Context, f job.Query) (<-chan job.Job, error) {
 	watchers := &l.execute.watchers // only the loop touches them
 	w := &watcher{filter: f, out: make(chan job.Job), latest: map[job.ID]*job.Job{}, bell: make(chan struct{}, 1)}
-	unwatch := func() { l.calls.box.putAlways(mail{look: func(*Core) { delete(watchers.all, w) }}) }
+	unwatch := func() { l.calls.box.putAlways(mail{look: func(*Core) { watchers.remove(w) }}) }
 	archived, err := query(ctx, l.calls, func(c *Core) (archived []Listed, err error) {
 		if len(watchers.all) >= maxWatchers {
 			return nil, ErrBusy
 		}
-		watchers.all[w] = true
+		watchers.add(w)
 		for _, x := range slices.Backward(c.Page(f)) {
 			if x.Job != nil {
 				w.put(x.Job)

@@ -4,6 +4,7 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/musterhq/muster/job"
@@ -30,41 +31,82 @@ type watcher struct {
 
 // watchers is the set of open watchers. Only the goroutine of the loop uses it.
 type watchers struct {
-	all map[*watcher]bool
+	all    map[*watcher]bool
+	naming map[job.ID][]*watcher // those that ask for certain jobs, by the job
+	others map[*watcher]bool     // all others
 }
 
-func newWatchers() watchers { return watchers{all: map[*watcher]bool{}} }
+func newWatchers() watchers {
+	return watchers{all: map[*watcher]bool{}, naming: map[job.ID][]*watcher{}, others: map[*watcher]bool{}}
+}
 
-// publish gives changed jobs to the watchers whose filter chooses them.
+func (ws *watchers) add(w *watcher) {
+	ws.all[w] = true
+	if len(w.filter.IDs) == 0 {
+		ws.others[w] = true
+	}
+	for _, id := range w.filter.IDs {
+		if !slices.Contains(ws.naming[id], w) { // it may name a job twice
+			ws.naming[id] = append(ws.naming[id], w)
+		}
+	}
+}
+
+func (ws *watchers) remove(w *watcher) {
+	delete(ws.all, w)
+	delete(ws.others, w)
+	for _, id := range w.filter.IDs {
+		left := slices.DeleteFunc(ws.naming[id], func(x *watcher) bool { return x == w })
+		if ws.naming[id] = left; len(left) == 0 {
+			delete(ws.naming, id)
+		}
+	}
+}
+
+// publish gives changed jobs to the watchers whose filter chooses them. A job that nobody watches costs next to nothing.
 func (ws *watchers) publish(c *Core, ids []job.ID) {
 	if len(ws.all) == 0 {
 		return
 	}
 	for _, id := range ids {
-		e := c.entries.byID[id]
-		if e == nil {
+		e, naming := c.entries.byID[id], ws.naming[id]
+		if e == nil || len(naming)+len(ws.others) == 0 {
 			continue
 		}
-		j := c.views.brief(e)
-		for w := range ws.all {
-			if watches(&w.filter, &j) {
-				w.put(&j)
+		ended := c.views.stateOf(e).Ended()
+		var j *job.Job // made for the first watcher that may want it
+		give := func(w *watcher) {
+			if w.filter.Ended && !ended {
+				return
+			}
+			if j == nil {
+				j = new(c.views.brief(e))
+			}
+			if w.watches(j) {
+				w.put(j)
 			}
 		}
+		for _, w := range naming {
+			give(w)
+		}
+		for w := range ws.others {
+			give(w)
+		}
 	}
-}
-
-// watches is Match without the states, because a watcher wants to see when a job leaves a state.
-func watches(f *job.Query, j *job.Job) bool {
-	g := *f
-	g.States = nil
-	return g.Match(j)
 }
 
 func (ws *watchers) end() {
 	for w := range ws.all {
 		w.end()
 	}
+}
+
+// watches is Match without the ids, which are known to match, and without the states, because a watcher wants to see when a
+// job leaves a state.
+func (w *watcher) watches(j *job.Job) bool {
+	f := w.filter
+	f.IDs, f.States = nil, nil
+	return f.Match(j)
 }
 
 func (w *watcher) put(j *job.Job) { w.set(j, true) }

@@ -15,6 +15,8 @@ import (
 const (
 	// gcPercent accepts a few MB more of a small heap, so that the garbage collector runs half as often.
 	gcPercent = 200
+	// startsWithin is after how long what a daemon allocates is no part of its start any more.
+	startsWithin = 5 * time.Second
 	// restLook is how often the daemon checks whether it is idle.
 	restLook = 30 * time.Second
 	// restBytes bounds the bytes that an idle daemon allocates between two checks: some dozens of times what gossip
@@ -56,8 +58,14 @@ func adjustAfterCollection(ctx context.Context) {
 	}, ctx)
 }
 
-// rest frees unused memory once after each period of work, until ctx ends. The runtime on its own would keep it.
+// rest frees unused memory once after the start and after each period of work, until ctx ends. The runtime on its own would
+// keep it.
 func rest(ctx context.Context, free func()) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(startsWithin):
+	}
 	look := time.NewTicker(restLook)
 	defer look.Stop()
 	before, worked := allocated(), true

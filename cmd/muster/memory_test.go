@@ -22,11 +22,14 @@ func TestRest(t *testing.T) {
 			rest(ctx, func() { freed.Add(1) })
 			close(done)
 		}()
+		sink = make([]byte, 2*restBytes) // the start is no work
+		time.Sleep(startsWithin)
+		synctest.Wait()
 		time.Sleep(restLook / 2) // from here on between two checks
 		for i, c := range []struct {
 			work bool
 			want int32
-		}{{true, 0}, {true, 0}, {false, 1}, {false, 1}, {true, 1}, {false, 2}, {false, 2}} {
+		}{{false, 1}, {true, 1}, {true, 1}, {false, 2}, {false, 2}, {true, 2}, {false, 3}, {false, 3}} {
 			if c.work {
 				sink = make([]byte, 2*restBytes)
 			}

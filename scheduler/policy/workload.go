@@ -73,7 +73,6 @@ const (
 func newWorkload(kinds []asked) *workload {
 	byAmount := slices.Clone(kinds)
 	slices.SortStableFunc(byAmount, func(a, b asked) int { return cmp.Compare(b.weight(), a.weight()) })
-	w := &workload{byDevice: map[device]*served{}, fills: map[string]*fill{}, empty: &fill{}}
 	var cpus, memory, milli, withGPU, without float64
 	for _, k := range byAmount[:min(len(byAmount), maxClasses)] {
 		if k.gpus == 0 {
@@ -88,6 +87,7 @@ func newWorkload(kinds []asked) *workload {
 	if withGPU == 0 {
 		return nil
 	}
+	w := &workload{byDevice: map[device]*served{}, fills: map[string]*fill{}, empty: &fill{}}
 	w.cpuStep, w.memoryStep = cpus*gpu.Whole/milli/grain, memory*gpu.Whole/milli/grain
 	rateWithout := 0.0
 	if without > 0 {
