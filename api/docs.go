@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"html"
 	"html/template"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,26 +17,47 @@ import (
 	"github.com/musterhq/muster/api/guide"
 )
 
-// Docs serves the documentation of a version, without a daemon.
-func Docs(version string) http.Handler {
-	return lazily(version, func() *huma.OpenAPI {
-		return newRouter(Config{Version: version}, Needs{}, nil, nil, newAdmission(nil), nil, slog.New(slog.DiscardHandler)).api.OpenAPI()
-	})
-}
+// docsPaths are the paths of the documentation.
+var docsPaths = []string{"/docs", "/docs/", "/openapi.json", "/openapi.yaml", "/openapi-3.0.json", "/openapi-3.0.yaml"}
 
-// lazily serves the documentation, which is made for the first who reads it.
-func lazily(version string, doc func() *huma.OpenAPI) http.Handler {
-	make := sync.OnceValues(func() (*guide.Guide, error) {
+// Docs serves the documentation of a version, without a daemon. Each part is made for the first who reads it.
+func Docs(version string) http.Handler {
+	doc := sync.OnceValue(func() *huma.OpenAPI { return documentOf(version) })
+	pages := sync.OnceValues(func() (http.Handler, error) {
 		text, sections := docsPage(doc())
 		return guide.New(version, text, sections)
 	})
+	formats := map[string]http.Handler{
+		"/openapi.json":     format("json", func() ([]byte, error) { return json.Marshal(doc()) }),
+		"/openapi.yaml":     format("yaml", func() ([]byte, error) { return doc().YAML() }),
+		"/openapi-3.0.json": format("json", func() ([]byte, error) { return doc().Downgrade() }),
+		"/openapi-3.0.yaml": format("yaml", func() ([]byte, error) { return doc().DowngradeYAML() }),
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		g, err := make()
+		if h := formats[r.URL.Path]; h != nil {
+			h.ServeHTTP(w, r)
+			return
+		}
+		g, err := pages()
 		if err != nil { // the guides are part of the program, and a test renders them
 			refuse(w, err)
 			return
 		}
 		g.ServeHTTP(w, r)
+	})
+}
+
+// format serves a format of the OpenAPI document.
+func format(name string, write func() ([]byte, error)) http.Handler {
+	text := sync.OnceValues(write)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		b, err := text()
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/openapi+"+name)
+		_, _ = w.Write(b)
 	})
 }
 

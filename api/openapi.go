@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -64,13 +65,55 @@ var requests = []string{"Spec", "Resources", "ChangeRequest", "DeclareDeadReques
 
 // OpenAPI returns the document of this version as JSON.
 func OpenAPI(version string) ([]byte, error) {
-	limits := newAdmission(nil)
-	rt := newRouter(Config{Version: version}, Needs{}, nil, nil, limits, nil, slog.New(slog.DiscardHandler))
-	text, err := json.Marshal(rt.api.OpenAPI())
+	text, err := json.Marshal(documentOf(version))
 	if err != nil {
 		return nil, fmt.Errorf("api: the OpenAPI document: %w", err)
 	}
 	return text, nil
+}
+
+// documentOf returns the document of this version.
+func documentOf(version string) *huma.OpenAPI {
+	return newRouter(Config{Version: version}, Needs{}, nil, nil, newAdmission(nil), nil, slog.New(slog.DiscardHandler)).api.OpenAPI()
+}
+
+// forgetDocument lets go of what only readers of the document need, which is a sixth of the heap of a daemon at rest. The
+// schemas stay by which requests are checked.
+func (rt *router) forgetDocument() {
+	doc, checked := rt.api.OpenAPI(), map[string]bool{}
+	schemas := doc.Components.Schemas.Map()
+	for _, all := range []*huma.OpenAPI{doc, &rt.inner} {
+		for op := range operations(all) {
+			for _, p := range op.Parameters {
+				followRefs(p.Schema, schemas, checked)
+			}
+			if op.RequestBody != nil {
+				for _, c := range op.RequestBody.Content {
+					followRefs(c.Schema, schemas, checked)
+				}
+			}
+			op.Responses, op.Description = nil, ""
+		}
+		all.Paths = nil
+	}
+	maps.DeleteFunc(schemas, func(name string, _ *huma.Schema) bool { return !checked[name] })
+	doc.Components.Responses, rt.all = nil, nil
+}
+
+// followRefs adds the names of the schemas that a schema refers to, and of those that these refer to.
+func followRefs(s *huma.Schema, schemas map[string]*huma.Schema, names map[string]bool) {
+	if s == nil {
+		return
+	}
+	if name, is := strings.CutPrefix(s.Ref, schemaRef); is && !names[name] {
+		names[name] = true
+		followRefs(schemas[name], schemas, names)
+	}
+	more, _ := s.AdditionalProperties.(*huma.Schema)
+	parts := slices.Concat([]*huma.Schema{s.Items, s.Not, more}, s.OneOf, s.AnyOf, s.AllOf, slices.Collect(maps.Values(s.Properties)))
+	for _, part := range parts {
+		followRefs(part, schemas, names)
+	}
 }
 
 // operations returns the operations of a document, by path and method.

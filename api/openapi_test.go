@@ -150,3 +150,19 @@ func TestDocsHaveLines(t *testing.T) {
 		}
 	}
 }
+
+// Each format of the document is served, also after the daemon has forgotten its own copy, and none is made twice.
+func TestDocumentFormats(t *testing.T) {
+	s := bareServer(t)
+	for path, begins := range map[string]string{
+		"/openapi.json": `{"components":`, "/openapi-3.0.json": `{"components":`, "/openapi.yaml": "components:\n", "/openapi-3.0.yaml": "components:\n",
+	} {
+		text := page(t, s, path)
+		if !strings.HasPrefix(text, begins) || !strings.Contains(text, "/v1/jobs/{id}/why") || strings.Contains(text, "/peer/v1") {
+			t.Errorf("%s: %.200s", path, text)
+		}
+		if page(t, s, path) != text {
+			t.Errorf("%s differs the second time", path)
+		}
+	}
+}

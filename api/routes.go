@@ -48,16 +48,16 @@ type router struct {
 	feeds     *feedRoutes
 	viewer    *viewer
 	mux       *http.ServeMux
-	docs      http.Handler
 	api       huma.API
 	all       []huma.Operation // as they were added
+	inner     huma.OpenAPI     // the routes between daemons, which the document does not show
 }
 
 // newRouter returns a router with all routes.
 func newRouter(cfg Config, needs Needs, d *daemons, follows *followRoutes, limits *admission, tickets *web.Tickets[requester], log *slog.Logger) *router {
 	config := huma.DefaultConfig("muster", cfg.Version)
 	config.Info.Description = "A peer-to-peer scheduler of GPU jobs. Each daemon of a cluster answers requests about the whole cluster."
-	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
+	config.OpenAPIPath, config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", "", nil
 	config.Transformers = []huma.Transformer{toProblem}
 	config.RejectUnknownQueryParameters = true
 	mux := http.NewServeMux()
@@ -68,10 +68,8 @@ func newRouter(cfg Config, needs Needs, d *daemons, follows *followRoutes, limit
 	add(rt, post("make-ticket", "/v1/tickets", "Get a ticket with which a web page opens one WebSocket", http.StatusCreated), rules{}, (&ticketRoutes{tickets}).make)
 
 	rt.scrapes(needs, log)
+	rt.hide()
 	finishOpenAPI(rt.api.OpenAPI())
-	rt.docs = limits.plain(lazily(cfg.Version, rt.api.OpenAPI))
-	mux.Handle("GET /docs", rt.docs)
-	mux.Handle("GET /docs/", rt.docs)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, problemOfStatus(http.StatusNotFound, r.Method+" "+r.URL.Path+": there is no such route; /docs lists them"))
 	})
@@ -206,6 +204,18 @@ func jobFile(op huma.Operation) huma.Operation {
 	return op
 }
 
+// hide takes the hidden routes out of the document.
+func (rt *router) hide() {
+	doc := rt.api.OpenAPI()
+	rt.inner.Paths = map[string]*huma.PathItem{}
+	for _, op := range rt.all {
+		if op.Hidden {
+			rt.inner.Paths[op.Path] = doc.Paths[op.Path]
+			delete(doc.Paths, op.Path)
+		}
+	}
+}
+
 func hiddenOp(op huma.Operation) huma.Operation {
 	op.Hidden = true
 	return op
@@ -221,6 +231,7 @@ func add[I, O any](rt *router, op huma.Operation, w rules, handle func(context.C
 		Content:     map[string]*huma.MediaType{contentProb: {Schema: rt.api.OpenAPI().Components.Schemas.Schema(problemSchema, true, "Problem")}},
 	}
 	rt.all = append(rt.all, op)
+	op.Hidden = false // huma would not say by which schemas its requests are checked; see hide
 	op.Middlewares = huma.Middlewares{noting(op), rt.admission.admit(w)}
 	if w.owner {
 		op.Middlewares = append(op.Middlewares, rt.toOwner(w))

@@ -130,8 +130,13 @@ func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 	d := newDaemons(cfg.Self, needs.Peers, needs.Transport, m, log)
 	follows := &followRoutes{daemons: d, progress: needs.Progress, directory: needs.Directory}
 	rt := newRouter(cfg, needs, d, follows, limits, auth.tickets, log)
+	rt.forgetDocument()
+	docs := limits.plain(Docs(cfg.Version))
+	for _, path := range docsPaths {
+		rt.mux.Handle("GET "+path, docs)
+	}
 	return &Server{
-		cfg: cfg, auth: auth, daemons: d, follows: follows, viewer: rt.viewer, feeds: rt.feeds, routes: rt.mux, docs: rt.docs, metrics: m, log: log, secure: secure,
+		cfg: cfg, auth: auth, daemons: d, follows: follows, viewer: rt.viewer, feeds: rt.feeds, routes: rt.mux, docs: docs, metrics: m, log: log, secure: secure,
 		entries: needs.Audit, peerListener: needs.PeerListener, admission: limits, ready: make(chan struct{}),
 	}, nil
 }

@@ -1,14 +1,21 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"math"
+	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 var sink []byte
@@ -77,4 +84,58 @@ func TestLimitFollowsTheHeap(t *testing.T) {
 	until("low again", func(now int64) bool { return now < 256<<20 })
 	stop()
 	until("gone", func(now int64) bool { return now == math.MaxInt64 })
+}
+
+// A part of a file is no longer in memory after its release, and reads as before.
+func TestReleaseFile(t *testing.T) {
+	page := os.Getpagesize()
+	text := bytes.Repeat([]byte("muster "), 16*page)
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mapped, err := unix.Mmap(int(f.Fd()), 0, len(text), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mapped) //nolint:errcheck // the test ends
+	if !bytes.Equal(mapped, text) {
+		t.Fatal("the file is not what was written")
+	}
+	if n := resident(t, path); n < len(text)/2 {
+		t.Skipf("%d of %d bytes are in memory after they were read", n, len(text))
+	}
+	releaseFile(mapped[100:200]) // less than a page: nothing to give back
+	releaseFile(nil)
+	releaseFile(mapped[1 : len(mapped)-1])
+	if n := resident(t, path); n > 2*page {
+		t.Errorf("%d bytes are still in memory, want only the first and the last page", n)
+	}
+	if !bytes.Equal(mapped, text) {
+		t.Error("the file reads differently after its release")
+	}
+}
+
+// resident is how many bytes of a file this process has in memory.
+func resident(t *testing.T, path string) int {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Skip(err)
+	}
+	_, of, found := strings.Cut(string(maps), path)
+	_, rss, more := strings.Cut(of, "Rss:")
+	if !found || !more {
+		t.Fatalf("%s is not mapped", path)
+	}
+	n, err := strconv.Atoi(strings.Fields(rss)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n << 10
 }
