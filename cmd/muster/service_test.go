@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/node"
 )
@@ -49,11 +51,19 @@ func newManager(t *testing.T) manager {
 // next returns the oldest unread message, empty if there is none. A datagram has arrived when its sender continues.
 func (m manager) next() string {
 	m.t.Helper()
-	buf := make([]byte, 4096)
-	_ = m.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
-	n, err := m.conn.Read(buf)
+	raw, err := m.conn.SyscallConn()
 	if err != nil {
+		m.t.Fatal(err)
+	}
+	buf, n := make([]byte, 4096), 0
+	if controlErr := raw.Control(func(fd uintptr) { n, _, err = unix.Recvfrom(int(fd), buf, unix.MSG_DONTWAIT) }); controlErr != nil {
+		m.t.Fatal(controlErr)
+	}
+	if errors.Is(err, unix.EAGAIN) {
 		return ""
+	}
+	if err != nil {
+		m.t.Fatal(err)
 	}
 	return string(buf[:n])
 }

@@ -171,10 +171,15 @@ func TestCPUShare(t *testing.T) {
 				r.expect(worker.DriverStarted)
 			}
 			a, b := r.attempt(0), r.attempt(1)
-			await(t, "all to be busy", func() bool { return len(marked(b)) == 8 && cpuTime(t, a) > 50*time.Millisecond })
-			one, many := -cpuTime(t, a), -cpuTime(t, b) // the time before is not measured, because one task started earlier
-			time.Sleep(time.Second)
-			one, many = one+cpuTime(t, a), many+cpuTime(t, b)
+			await(t, "all to be busy", func() bool { return len(marked(b)) == 8 && cpuTime(t, marked(a)) > 50*time.Millisecond })
+			pidsA, pidsB := marked(a), marked(b)
+			oneBefore, manyBefore := cpuTimes(t, pidsA, pidsB) // not measured, because one task started earlier
+			var one, many time.Duration
+			await(t, "a second of CPU time", func() bool { // however long other programs let them wait
+				one, many = cpuTimes(t, pidsA, pidsB)
+				one, many = one-oneBefore, many-manyBefore
+				return one+many >= time.Second
+			})
 			for _, x := range []job.Attempt{a, b} {
 				if err := r.d.Stop(x, 0, "enough"); err != nil {
 					t.Fatal(err)
@@ -189,10 +194,23 @@ func TestCPUShare(t *testing.T) {
 	})
 }
 
-// cpuTime returns the CPU time of the living processes of an attempt.
-func cpuTime(t *testing.T, a job.Attempt) (sum time.Duration) {
+// cpuTimes returns the CPU times of a and b at one moment: it reads again if a ran for more than the clock's two ticks
+// while b was read.
+func cpuTimes(t *testing.T, a, b []int) (ofA, ofB time.Duration) {
 	t.Helper()
-	for _, pid := range marked(a) {
+	const tick = 10 * time.Millisecond
+	await(t, "both CPU times at once", func() bool {
+		ofA = cpuTime(t, a)
+		ofB = cpuTime(t, b)
+		return cpuTime(t, a)-ofA <= 2*tick
+	})
+	return ofA, ofB
+}
+
+// cpuTime returns the CPU time of living processes.
+func cpuTime(t *testing.T, pids []int) (sum time.Duration) {
+	t.Helper()
+	for _, pid := range pids {
 		p, err := process.NewProcess(int32(pid))
 		if err != nil {
 			t.Fatal(err)

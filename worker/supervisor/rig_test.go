@@ -75,7 +75,9 @@ func beRunner(args []string) int {
 			cfg.Generation, _ = strconv.Atoi(args[i+1])
 		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	// As in cmd/muster-runner. SIGINT too, because tasks inherit a signal that is ignored and not caught, and a shell
+	// without job control has its background processes ignore SIGINT.
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	if err := runner.Main(ctx, cfg, log); err != nil {
 		log.Error("runner failed", "error", err)
