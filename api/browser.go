@@ -38,19 +38,22 @@ func checkPage(g web.Guard, r *http.Request, page bool) error {
 	return err
 }
 
-// servePage serves the dashboard and the documentation, which hold nothing that is secret. It returns false for all other requests, and for
+// servePage serves the dashboard, also for pages that are not there, and the documentation. They hold nothing that is secret. It returns false for all other requests, and for
 // those that identify is to refuse.
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request) bool {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-	guides := guide.Serves(r.URL.Path)
-	if !reads || !guides && !ui.Serves(r.URL.Path) || checkPage(s.auth.guard, r, guides || ui.IsPage(r.URL.Path)) != nil {
+	guides, missing := guide.Serves(r.URL.Path), ui.IsMissing(r) && !web.IsSocket(r)
+	if !reads || !guides && !missing && !ui.Serves(r.URL.Path) || checkPage(s.auth.guard, r, guides || missing || ui.IsPage(r.URL.Path)) != nil {
 		return false
 	}
-	if guides {
+	switch {
+	case guides:
 		s.docs.ServeHTTP(w, r)
-		return true
+	case missing:
+		ui.ServeMissing(w, r)
+	default:
+		ui.Serve(w, r)
 	}
-	ui.Serve(w, r)
 	return true
 }
 

@@ -34,6 +34,7 @@ type Job struct {
 	Array        string     `json:"array"`
 	SubmittedAt  time.Time  `json:"submitted_at"`
 	Estimated    *time.Time `json:"estimated_start" doc:"While it waits: when its first waiting task should start at the latest; null if that is not known."`
+	BeginAt      *time.Time `json:"begin_at,omitempty" doc:"It does not start before this time, which is begin of its job file; absent if it has none."`
 	StartedAt    *time.Time `json:"started_at"`
 	EndedAt      *time.Time `json:"ended_at"`
 	Owner        job.Peer   `json:"owner" doc:"Id of the daemon that owns the job."`
@@ -148,6 +149,9 @@ func plainDocument(j *job.Job, copies int) Job {
 	}
 	if d.Array == "" && len(j.Spec.EachLine) > 0 {
 		d.Array = fmt.Sprintf("0-%d", len(j.Spec.EachLine)-1)
+	}
+	if j.Spec.Begin != nil {
+		d.BeginAt = at(*j.Spec.Begin)
 	}
 	addCounts(d.Counts, j.Counts)
 	if j.Ends.Exited {

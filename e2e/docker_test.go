@@ -512,7 +512,7 @@ func dockerEnds(t *testing.T, x dockerTest) {
 	if doc := x.d.untilState(polite, "CANCELLED"); x.d.ok("logs", "--stdout", polite) != "ready\nbye" {
 		t.Errorf("cancelled: %+v, %q", doc, x.d.ok("logs", polite))
 	}
-	if doc := x.d.untilState(hog, "OUT_OF_MEMORY"); !strings.Contains(x.d.ok("show", hog), "lack of memory") {
+	if doc := x.d.untilState(hog, "OUT_OF_MEMORY"); !strings.Contains(x.d.ok("show", hog), "lack of memory: it had asked for 32MiB; give it more with --mem") {
 		t.Errorf("memory hog: %+v", doc)
 	}
 	doc := x.d.untilState(limit, "TIMEOUT")

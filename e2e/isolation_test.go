@@ -49,7 +49,7 @@ func bounded(t *testing.T, d *daemon) {
 
 	if !unbounded("memory") {
 		hog := d.ok("submit", "--mem", "32MiB", "--", "sh", "-c", `x=$(head -c 314572800 /dev/zero | tr '\0' x); echo ${#x}`)
-		if doc := d.untilState(hog, "OUT_OF_MEMORY"); *doc.ExitCode != 137 {
+		if doc := d.untilState(hog, "OUT_OF_MEMORY"); *doc.ExitCode != 137 || !strings.Contains(doc.Reason, "it reached its limit of 32MiB; give it more with --mem") {
 			t.Errorf("a task over its memory limit: %+v", doc)
 		}
 	}

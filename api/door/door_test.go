@@ -84,6 +84,16 @@ func TestWithoutTheSecret(t *testing.T) {
 				t.Errorf("GET %s: %d %v", path, a.StatusCode, a.Header)
 			}
 		}
+		missing := s.ask("GET", "/nosuch", "", "Authorization", "", "Origin", "", "Sec-Fetch-Site", "none", "Accept", "text/html,*/*;q=0.8")
+		if missing.StatusCode != http.StatusNotFound || !strings.Contains(missing.Header.Get("Content-Type"), "text/html") || !strings.Contains(missing.Header.Get("Content-Security-Policy"), "script-src 'self'") {
+			t.Errorf("a page that is not there: %d %v", missing.StatusCode, missing.Header)
+		}
+		if a := s.ask("GET", "/nosuch", "", "Authorization", "", "Accept", "application/json"); a.StatusCode != http.StatusUnauthorized {
+			t.Errorf("a program at the same address: %d", a.StatusCode)
+		}
+		if a := s.ask("GET", "/nosuch", "", "Authorization", "", "Accept", "text/html", "Sec-Fetch-Site", "cross-site"); a.StatusCode != http.StatusForbidden {
+			t.Errorf("another page: %d", a.StatusCode)
+		}
 		for path, status := range map[string]int{"/docs": http.StatusOK, "/docs/manual": http.StatusOK, "/docs/search?q=jobs": http.StatusOK, "/docs/../v1/jobs": http.StatusNotFound, "/docs/%2e%2e/v1/jobs": http.StatusNotFound} {
 			a := s.ask("GET", path, "", "Authorization", "", "Origin", "", "Sec-Fetch-Site", "none")
 			if a.StatusCode != status || strings.Contains(a.Header.Get("Content-Security-Policy"), "unsafe") || !strings.Contains(a.Header.Get("Content-Security-Policy"), "default-src 'none'") {

@@ -36,7 +36,7 @@ func (d *Door) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 	}
 	path := r.URL.Path
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-	if err := d.guard.Check(r, reads && (ui.IsPage(path) || guide.Serves(path))); err != nil {
+	if err := d.guard.Check(r, reads && (ui.IsPage(path) || ui.IsMissing(r) || guide.Serves(path))); err != nil {
 		status := http.StatusForbidden
 		if no, ok := errors.AsType[*web.RefusalError](err); ok {
 			status = no.Status
@@ -49,6 +49,8 @@ func (d *Door) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 		ui.Serve(w, r)
 	case reads && guide.Serves(path) && !web.IsSocket(r):
 		d.docs.ServeHTTP(w, r)
+	case ui.IsMissing(r) && !web.IsSocket(r):
+		ui.ServeMissing(w, r)
 	case path == pathTrade:
 		d.trade(w, r)
 	case web.IsSocket(r):

@@ -129,6 +129,40 @@ func IsPage(address string) bool {
 	return strings.HasPrefix(address, "/") && slices.Contains(Pages, first) && (first != "" || address == "/")
 }
 
+// others are the first parts of addresses that are not for people: what is not there is told as a program expects it.
+var others = []string{"door", "docs", "health", "metrics", "openapi.json", "peer", "ready", "ui", "v1"}
+
+// IsMissing reports whether a browser asks for a page, at an address that nothing of a daemon has.
+func IsMissing(r *http.Request) bool {
+	first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	return reads && first != "" && !slices.Contains(Pages, first) && !slices.Contains(others, first) && wantsPage(r)
+}
+
+// wantsPage reports whether a request names HTML among what it accepts.
+func wantsPage(r *http.Request) bool {
+	for kind := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		if kind, _, _ = strings.Cut(kind, ";"); strings.EqualFold(strings.TrimSpace(kind), "text/html") {
+			return true
+		}
+	}
+	return false
+}
+
+// ServeMissing answers a request for a page that is not there: the dashboard says so itself.
+func ServeMissing(w http.ResponseWriter, r *http.Request) {
+	page := site()["/"]
+	h := w.Header()
+	h.Set("Content-Type", page.kind)
+	h.Set("Cache-Control", ask)
+	h.Set("Content-Security-Policy", page.policy)
+	h.Set("Content-Length", strconv.Itoa(len(page.plain)))
+	w.WriteHeader(http.StatusNotFound)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(page.plain) // if the reader is gone the error does not matter
+	}
+}
+
 // Serve answers a request for an address of the dashboard.
 func Serve(w http.ResponseWriter, r *http.Request) {
 	address := r.URL.Path

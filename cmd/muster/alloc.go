@@ -206,7 +206,7 @@ func (a *allocation) nodes() string {
 			names = append(names, t.Node)
 		}
 	}
-	return printable(strings.Join(names, ", "))
+	return printable(nodeNames(names))
 }
 
 // tellEnd says when the job ends before its shell.

@@ -245,8 +245,9 @@ func TestLogs(t *testing.T) {
 
 func TestLogsOfAJobThatWaits(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{
-		"GET /v1/jobs/" + idA: answer(http.StatusOK, jobDoc(idA, "PENDING", "")),
-		"GET /v1/events":      events(jobDoc(idA, "SUCCEEDED", `,"exit_code":0`)),
+		"GET /v1/jobs/" + idA:     answer(http.StatusOK, jobDoc(idA, "PENDING", "")),
+		"GET /v1/jobs/{id}/tasks": problem(http.StatusServiceUnavailable, "unavailable", `"detail": "why it waits is not known now"`),
+		"GET /v1/events":          events(jobDoc(idA, "SUCCEEDED", `,"exit_code":0`)),
 		"GET /v1/jobs/{id}/tasks/{t}/logs": func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Query().Get("follow") != "true" {
 				problem(http.StatusConflict, "conflict", `"detail": "none yet"`)(w, r)
@@ -260,6 +261,50 @@ func TestLogsOfAJobThatWaits(t *testing.T) {
 	}
 	if r := f.muster("logs", "-n", "1", idA); r.code != 1 || r.err != "muster: none yet\n" {
 		t.Errorf("logs -n: exit %d, %q", r.code, r.err)
+	}
+}
+
+// logs of what never started says why there is nothing, and fails. What has started may well have said nothing.
+func TestLogsOfWhatHasNotStarted(t *testing.T) {
+	none := problem(http.StatusConflict, "conflict", `"detail": "none yet"`)
+	for _, c := range []struct {
+		name, job, task string // of the documents
+		args            string
+		log             http.HandlerFunc
+		code            int
+		want            string
+	}{
+		{"waiting", jobDoc(idA, "PENDING", ""), `"state":"PENDING","reason":"Dependency","reason_detail":"afterok:x is RUNNING"`, idA, none, 1,
+			"job " + idA + " has no output: it is PENDING (Dependency: afterok:x is RUNNING); why: muster why " + idA + "; to wait for its output: muster logs -f " + idA},
+		{"the last lines", jobDoc(idA, "PENDING", ""), `"state":"PENDING","reason":"NoMatch"`, idA + " -n 3", none, 1,
+			"job " + idA + " has no output: it is PENDING (NoMatch); why: muster why " + idA + "; to wait for its output: muster logs -f " + idA},
+		{"held", jobDoc(idA, "HELD", ""), `"state":"HELD","reason":"Held"`, idA, none, 1,
+			"job " + idA + " has no output: it is HELD (Held); to let it start: muster release " + idA},
+		{"cancelled", jobDoc(idA, "CANCELLED", ""), `"state":"CANCELLED","reason":"by amy"`, idA, logOf("", "", ""), 1,
+			"job " + idA + " has no output: it is CANCELLED (by amy); it had not started"},
+		{"followed, then cancelled", jobDoc(idA, "CANCELLED", ""), `"state":"CANCELLED","reason":"by amy"`, "-f " + idA, logOf("", "", ""), 1,
+			"job " + idA + " has no output: it is CANCELLED (by amy); it had not started"},
+		{"a task of an array", arrayDoc("0-3", 4, "PENDING"), `"task":2,"state":"PENDING","reason":"BeginTime"`, idA + ".2", none, 1,
+			"task " + idA + ".2 has no output: it is PENDING (BeginTime); why: muster why " + idA + ".2; to wait for its output: muster logs -f " + idA + ".2"},
+		{"all of an array", arrayDoc("0-3", 4, "PENDING"), `"state":"PENDING"`, "--all " + idA, none, 1,
+			"job " + idA + " has no output: it is PENDING; why: muster why " + idA + "; to wait for its output: muster logs -f " + idA},
+		{"has started", jobDoc(idA, "FAILED", ""), `"state":"FAILED","started_at":"2026-01-02T03:04:05Z","exit_code":1`, idA, logOf("", "", ""), 0, ""},
+		{"starts meanwhile", jobDoc(idA, "PENDING", ""), `"state":"RUNNING"`, idA, logOf("", "", ""), 0, ""},
+		{"has run, all", arrayDoc("0-3", 4, "CANCELLED")[:1] + `"started_at":"2026-01-02T03:04:05Z",` + arrayDoc("0-3", 4, "CANCELLED")[1:], `"state":"CANCELLED"`, "--all " + idA, logOf("", "", ""), 0, ""},
+	} {
+		f := newFake(t, map[string]http.HandlerFunc{
+			"GET /v1/jobs/" + idA:              answer(http.StatusOK, c.job),
+			"GET /v1/jobs/{id}/tasks":          answer(http.StatusOK, `{"schema":"muster.tasks/v1","partial":[],"items":[{`+c.task+`}]}`),
+			"GET /v1/events":                   events(c.job),
+			"GET /v1/jobs/{id}/tasks/{t}/logs": c.log,
+		})
+		want := ""
+		if c.want != "" {
+			want = "muster: " + c.want + "\n"
+		}
+		if r := f.muster(append([]string{"logs"}, strings.Fields(c.args)...)...); r.code != c.code || r.err != want || r.stdout != "" {
+			t.Errorf("%s: exit %d, %q, %q; want %d, %q", c.name, r.code, r.stdout, r.err, c.code, want)
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ func jobColumns(start bool) table.Columns[api.Job] {
 		{Name: "st", Help: "its state as a code of Slurm", Cell: func(j api.Job) string { return j.State.Code() }},
 		{Name: "state", Help: "its state", Level: table.Chosen, Cell: func(j api.Job) string { return string(j.State) }},
 		{Name: "time", Help: "how long it has run", Level: took, Cell: jobTime, Order: table.By(timeOf)},
-		{Name: "start", Help: "when it should start at the latest", Level: startLevel, Cell: func(j api.Job) string { return minute(j.Estimated) }, Order: byTime(func(j api.Job) *time.Time { return j.Estimated })},
+		{Name: "start", Help: "when it should start at the latest; from TIME: not before its --begin", Level: startLevel, Cell: startCell, Order: byTime(expectedStart)},
 		{Name: "node", Help: "where it runs", Level: took, Least: 6, Cell: func(j api.Job) string { return dash(placeOf(j)) }},
 		{Name: "gpus", Help: "its GPUs, or the share of one", Cell: jobGPUs, Order: table.By(gpuAmount)},
 		{Name: "cpus", Help: "CPUs of each task", Level: table.Chosen, Cell: func(j api.Job) string { return strconv.Itoa(j.Resources.CPUs) }, Order: table.By(func(j api.Job) int { return j.Resources.CPUs })},

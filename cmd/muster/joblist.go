@@ -24,7 +24,7 @@ func (v jobVerbs) jobsCommand() *cli.Command {
 			&cli.BoolFlag{Name: "me", Usage: "only your own jobs", DisableDefaultText: true},
 			&cli.StringFlag{Name: "name", Usage: "only jobs whose name matches `GLOB`"},
 			sinceFlag("only jobs that were submitted"),
-			&cli.BoolFlag{Name: "start", Usage: "list waiting jobs, and when each should start at the latest", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "start", Usage: "list waiting jobs, and when each should start", DisableDefaultText: true},
 			watchFlag("redraw on every change; without a terminal, print a line for each job that changes")),
 		Action: v.jobs,
 	}

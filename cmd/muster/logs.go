@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"sync"
 
 	"github.com/urfave/cli/v2"
@@ -63,16 +64,20 @@ func (v taskVerbs) logs(c *cli.Context) error {
 		return v.allLogs(c, client, j, gang)
 	}
 	r := api.LogRequest{Job: j.ID, Task: task, Stream: streamOf(c), Attempt: c.Int("attempt"), Exact: c.IsSet("attempt"), Follow: c.Bool("follow")}
+	out := &copied{w: v.out}
 	if c.IsSet("lines") {
-		if err := v.lastLines(c.Context, client, &r, c.Int("lines")); err != nil || !r.Follow {
-			return asUsage(err)
-		}
+		err = v.lastLines(c.Context, client, &r, c.Int("lines"), out)
 	}
-	_, err = client.Logs(c.Context, r, v.out)
+	if err == nil && (r.Follow || !c.IsSet("lines")) {
+		_, err = client.Logs(c.Context, r, out)
+	}
 	if c.Err() != nil {
 		return exitError{code: exitCtrlC} // the user has seen enough
 	}
-	return asUsage(err)
+	if err == nil && c.IsSet("lines") && c.Int("lines") == 0 {
+		return nil // nothing was asked for
+	}
+	return explained(c.Context, client, j, []job.Range{{First: task, Last: task}}, out.n, err)
 }
 
 // streamOf returns the stream that the flags choose; empty means both.
@@ -89,11 +94,12 @@ func streamOf(c *cli.Context) string {
 func (v taskVerbs) allLogs(c *cli.Context, client *api.Client, j api.Job, tasks []job.Range) error {
 	layout, _ := j.Layout() // without one, tasks have their numbers
 	l := allLogs{client: client, job: j.ID, layout: layout, tasks: tasks, stream: streamOf(c), follow: c.Bool("follow")}
-	err := l.copy(c.Context, new(sync.Mutex), v.out)
+	out := &copied{w: v.out}
+	err := l.copy(c.Context, new(sync.Mutex), out)
 	if c.Err() != nil {
 		return exitError{code: exitCtrlC}
 	}
-	return asUsage(err)
+	return explained(c.Context, client, j, tasks, out.n, err)
 }
 
 // oneLog returns the task whose output is printed, or the tasks of a gang.
@@ -120,7 +126,7 @@ func oneLog(c *cli.Context, j api.Job, tasks []job.Range) (task int, gang []job.
 var tailBytes = []int64{64 << 10, 8 << 20}
 
 // lastLines prints the last n lines that exist now, and sets r to continue after them.
-func (v taskVerbs) lastLines(ctx context.Context, client *api.Client, r *api.LogRequest, n int) error {
+func (v taskVerbs) lastLines(ctx context.Context, client *api.Client, r *api.LogRequest, n int, out io.Writer) error {
 	var text bytes.Buffer
 	for _, part := range tailBytes {
 		once := *r
@@ -138,7 +144,7 @@ func (v taskVerbs) lastLines(ctx context.Context, client *api.Client, r *api.Log
 			break // the log is no longer than this, or enough lines were found
 		}
 	}
-	_, err := v.out.Write(tail(text.Bytes(), n))
+	_, err := out.Write(tail(text.Bytes(), n))
 	return err
 }
 

@@ -118,6 +118,8 @@ func showJob(out io.Writer, room int, j api.Job, now *api.TaskUsage) error {
 	case j.State != job.Pending:
 	case j.Reason == job.ReasonBeginTime && j.Spec != nil && j.Spec.Begin != nil:
 		row(w, "starts", clock(j.Spec.Begin)+" or later")
+	case notBefore(j) != nil:
+		row(w, "starts", clock(notBefore(j))+" or later")
 	default:
 		row(w, "starts", latest(j.Estimated))
 	}
@@ -260,7 +262,7 @@ func (v jobVerbs) whyCommand() *cli.Command {
 				return v.printJSON(x)
 			}
 			w := new(table.Sheet)
-			explanationRows(w, x)
+			explanationRows(w, x, notBefore(j))
 			if strings.HasPrefix(x.Reason, job.ReasonDependency) {
 				if j, err = client.Job(c.Context, j.ID); err != nil { // listings do not have the dependencies
 					return err

@@ -46,7 +46,7 @@ func (f specFlag) toggle() bool { return !strings.Contains(f.usage, "`") }
 var specFlags = []specFlag{
 	{names: []string{"name", "J"}, usage: "`NAME` of the job; default: the name of its program or script", set: func(s *job.Spec, v string) error { s.Name = v; return nil }},
 	{names: []string{"cpus", "c"}, usage: "`N` CPUs for each task", set: func(s *job.Spec, v string) error { return number(v, &s.Resources.CPUs) }},
-	{names: []string{"mem"}, usage: "memory for each task: a `SIZE` such as 8GiB", set: func(s *job.Spec, v string) error { return s.Resources.Memory.UnmarshalText([]byte(v)) }},
+	{names: []string{"mem"}, usage: "memory for each task: a `SIZE` such as 8GiB", set: setMemory},
 	{names: []string{"gpus", "G"}, usage: "GPUs for each task, or with --nodes for all tasks of a gang together: `[MODEL:]N` such as 2, H100:2 or A100|H100:2", late: (*lateOptions).setGPUs},
 	{names: []string{"gpus-per-node"}, usage: "GPUs for each task of a gang: `[MODEL:]N`", late: (*lateOptions).setGPUsPerNode},
 	{names: []string{"gpu-mem"}, usage: "minimum memory of each GPU: a `SIZE`", set: func(s *job.Spec, v string) error { return s.Resources.GPUMemory.UnmarshalText([]byte(v)) }},

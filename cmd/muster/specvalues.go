@@ -139,3 +139,13 @@ func setTime(s *job.Spec, v string) error {
 	}
 	return err
 }
+
+// setMemory takes a size of memory. An error about a bare number says what it means in Slurm, and how it is written here.
+func setMemory(s *job.Spec, v string) error {
+	err := s.Resources.Memory.UnmarshalText([]byte(v))
+	var theirs job.Size
+	if bare := strings.TrimSpace(v); err != nil && bare != "" && strings.Trim(bare, "0123456789") == "" && slurmMem(&theirs, bare) == nil {
+		return fmt.Errorf("size %.40q: a number needs a unit: %.20sMiB, which it is in Slurm, or %.20sGiB; sizes are written such as 8GiB or 500MB", v, bare, bare)
+	}
+	return err
+}

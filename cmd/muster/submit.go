@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -265,11 +267,13 @@ func (v submitVerbs) offers(c *cli.Context, client *api.Client, spec job.Spec) (
 // explain prints where a request could run, and which requirements exclude which nodes.
 func explain(out io.Writer, room int, x api.Explanation) error {
 	w := new(table.Sheet)
-	explanationRows(w, x)
+	explanationRows(w, x, nil)
 	return w.Print(out, room)
 }
 
-func explanationRows(w *table.Sheet, x api.Explanation) {
+// explanationRows writes an explanation. The job that it is about does not start before the time begin, if not nil.
+func explanationRows(w *table.Sheet, x api.Explanation, begin *time.Time) {
+	label := "now"
 	if x.Job != "" {
 		row(w, "job", string(x.Job))
 		row(w, "state", string(x.State))
@@ -282,6 +286,9 @@ func explanationRows(w *table.Sheet, x api.Explanation) {
 			row(w, "reason", "it no longer waits; see: muster show "+name)
 			return
 		}
+		if state == job.Held || slices.Contains(barring, x.Reason) {
+			label = "has room"
+		}
 	}
 	if x.Reason != "" {
 		row(w, "reason", withDetail(x.Reason, x.ReasonDetail))
@@ -289,8 +296,8 @@ func explanationRows(w *table.Sheet, x api.Explanation) {
 	if x.Ahead > 0 {
 		row(w, "ahead", fmt.Sprintf("%d other waiting %s first, of jobs that were submitted at the same node", x.Ahead, plural(x.Ahead, "task goes", "tasks go")))
 	}
-	if begins := x.Reason == job.ReasonBeginTime && x.Estimated == nil; x.Job != "" && !begins && (x.State == job.Pending || x.Estimated != nil) {
-		row(w, "starts", latest(x.Estimated))
+	if text := startText(x, begin); text != "" {
+		row(w, "starts", text)
 	}
 	for _, clause := range x.Clauses {
 		row(w, clause.Clause, fmt.Sprintf("met by %d of %d nodes", clause.Meets, clause.Of))
@@ -299,7 +306,7 @@ func explanationRows(w *table.Sheet, x api.Explanation) {
 		}
 	}
 	for _, n := range x.Now {
-		row(w, "now", n.Node+": "+localTimes(n.Why))
+		row(w, label, n.Node+": "+localTimes(n.Why))
 	}
 	for _, n := range x.Later {
 		row(w, "later", n.Node+": "+localTimes(n.Why))
@@ -310,4 +317,27 @@ func explanationRows(w *table.Sheet, x api.Explanation) {
 	if len(x.Now) == 0 && x.Job == "" {
 		row(w, "now", "no node")
 	}
+}
+
+// barring are the reasons for which a task does not start, whatever room there is.
+var barring = []string{job.ReasonDependency, job.ReasonDependencyNeverSatisfied, job.ReasonBeginTime, job.ReasonArrayThrottle}
+
+// startText tells when a job should start; empty if there is nothing to say.
+func startText(x api.Explanation, begin *time.Time) string {
+	waits := x.State == job.Pending || x.Estimated != nil
+	switch {
+	case x.Job == "" || x.State.Ended():
+		return ""
+	case x.State == job.Held:
+		return "after its release: muster release " + string(x.Job)
+	case x.Reason == job.ReasonDependency && begin != nil:
+		return "when its dependencies are met, and not before " + clock(begin)
+	case x.Reason == job.ReasonDependency:
+		return "when its dependencies are met"
+	case begin != nil:
+		return clock(begin) + " or later"
+	case !waits, x.Reason == job.ReasonBeginTime && x.Estimated == nil: // the time has just come
+		return ""
+	}
+	return latest(x.Estimated)
 }

@@ -339,7 +339,7 @@ func TestWhyOfTasksOfAnArray(t *testing.T) {
 	}
 	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs/" + idA: answer(http.StatusOK, doc), "GET /v1/jobs/" + idA + "/why": why})
 	for arg, want := range map[string]string{
-		idA:        "job     " + idA + "\nstate   RUNNING\ntask 7  PENDING\nreason  ArrayThrottle\nnow     n1: this host\n",
+		idA:        "job       " + idA + "\nstate     RUNNING\ntask 7    PENDING\nreason    ArrayThrottle\nhas room  n1: this host\n",
 		idA + ".3": "job     " + idA + "\nstate   RUNNING\ntask 3  SUCCEEDED\nreason  it no longer waits; see: muster show " + idA + ".3\n",
 	} {
 		if r := f.muster("why", arg); r.code != 0 || r.stdout != want {

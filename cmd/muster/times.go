@@ -3,10 +3,12 @@ package main
 // Times and amounts as people read them: in the time zone of the reader, and with units.
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
 )
 
@@ -32,6 +34,26 @@ func latest(t *time.Time) string {
 		return "unknown"
 	}
 	return clock(t) + " or before"
+}
+
+// notBefore returns the time of --begin of a job that has not come; nil if there is none.
+func notBefore(j api.Job) *time.Time {
+	if j.BeginAt == nil || j.StartedAt != nil || j.Ended() || !j.BeginAt.After(time.Now()) {
+		return nil
+	}
+	return j.BeginAt
+}
+
+// expectedStart is when a waiting job should start: at the time of its --begin at the earliest, or else when it is
+// estimated to start at the latest; nil if neither is known.
+func expectedStart(j api.Job) *time.Time { return cmp.Or(notBefore(j), j.Estimated) }
+
+// startCell writes expectedStart for listings.
+func startCell(j api.Job) string {
+	if t := notBefore(j); t != nil {
+		return "from " + minute(t)
+	}
+	return minute(j.Estimated)
 }
 
 // utcTime is a time as daemons write it in sentences: they do not know the reader's time zone.

@@ -242,6 +242,14 @@ func (t *Tree) OOMKills(name string) int64 {
 	return count(filepath.Join(t.unified, name, "memory.events"), "oom_kill")
 }
 
+// FullMemory reports whether a task has reached its limit of memory.
+func (t *Tree) FullMemory(name string) bool {
+	if h := t.find(Memory); h != nil {
+		return h.full(name)
+	}
+	return t.unified != "" && count(filepath.Join(t.unified, name, "memory.events"), "oom") > 0
+}
+
 // Remove removes the tree's groups that have no process. It may wait a moment for the kernel.
 func (t *Tree) Remove() {
 	for _, dir := range t.Dirs() {

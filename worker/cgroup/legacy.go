@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -311,4 +312,29 @@ func (h *legacy) oomKills(name string) int64 {
 		return -1
 	}
 	return n
+}
+
+// charged is how many bytes the kernel takes at a time from the limit of a group: 64 pages. Without room for so many it
+// takes single pages.
+const charged = 256 << 10
+
+// full reports whether a task has reached its limit of memory. The kernel's count of that, memory.failcnt, stays 0 on
+// some versions.
+func (h *legacy) full(name string) bool {
+	path := h.group(name)
+	if path == "" {
+		return false
+	}
+	most, err1 := number(filepath.Join(path, "memory.max_usage_in_bytes"))
+	limit, err2 := number(filepath.Join(path, "memory.limit_in_bytes"))
+	return err1 == nil && err2 == nil && most > limit-charged
+}
+
+// number reads a file that holds one number.
+func number(path string) (int64, error) {
+	b, err := readBounded(path)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 }

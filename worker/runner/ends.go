@@ -84,7 +84,7 @@ func (l *loop) exited(t *task, status unix.WaitStatus, usage unix.Rusage, now ti
 	case t.watch.cause != causeNone && t.watch.signalled():
 		t.caused()
 	case outOfMemory && exit.State == job.Failed:
-		exit.State, exit.Reason = job.OutOfMemory, "the kernel ended it for lack of memory"
+		exit.State, exit.Reason = job.OutOfMemory, protocol.OutOfMemory(t.memory, l.procs.fullMemory(t))
 	}
 	l.settle(t, now)
 }

@@ -93,6 +93,9 @@ func (p *processes) killStrangers() {
 	}
 }
 
+// fullMemory reports whether a task has reached its limit of memory, as far as that is counted.
+func (p *processes) fullMemory(t *task) bool { return p.group != nil && p.group.FullMemory(t.name) }
+
 // outOfMemory reports whether the kernel's OOM killer killed processes of a task. If tasks have no OOM counters of
 // their own, each OOM kill that the runner's own control group counts is attributed to one killed task.
 func (p *processes) outOfMemory(t *task) bool {

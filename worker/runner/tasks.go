@@ -62,6 +62,7 @@ type task struct {
 	began     time.Time
 	container *container // nil: the task is a process
 	record    protocol.Record
+	memory    job.Size      // limit of its memory; 0: none
 	scratch   job.Size      // limit of its scratch directory; 0: none
 	who       spawn.Account // the user that it runs as
 	where     string        // the directory that it started in

@@ -47,7 +47,7 @@ func TestMemoryHog(t *testing.T) {
 		for i := range 2 { // each task has its own count of OOM kills
 			k := r.shell(1+i, hog)
 			k.Spec.Resources.Memory = 32 * mib
-			if e := r.run(k); e.State != job.OutOfMemory || e.Reason != "the kernel ended it for lack of memory" {
+			if e := r.run(k); e.State != job.OutOfMemory || e.Reason != "the kernel ended it for lack of memory: it reached its limit of 32MiB; give it more with --mem" {
 				t.Errorf("%+v", e)
 			}
 		}

@@ -240,7 +240,7 @@ func TestOutOfMemory(t *testing.T) {
 			t.Skipf("no memory limit can be set: %v", err)
 		}
 	}
-	if e := r.run(r.shell(1, "x=$(head -c 300M /dev/zero | tr '\\0' x); echo ${#x}")); e.State != job.OutOfMemory || e.Signal != int(unix.SIGKILL) {
+	if e := r.run(r.shell(1, "x=$(head -c 300M /dev/zero | tr '\\0' x); echo ${#x}")); e.State != job.OutOfMemory || e.Signal != int(unix.SIGKILL) || e.Reason != "the kernel ended it for lack of memory: it had asked for none; set some aside for it with --mem" {
 		t.Errorf("%+v", e)
 	}
 	if e := r.run(r.shell(2, "kill -KILL $$")); e.State != job.Failed {

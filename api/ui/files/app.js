@@ -25,13 +25,19 @@ const PAGES = [
   ['/users', 'Users', Users], ['/members', 'Members', Members], ['/submit', 'Submit', Submit],
 ];
 
+// isPage tells whether there is a page at a path.
+function isPage(path) {
+  const [, kind, id] = path.split('/');
+  return PAGES.some(([p]) => p === path) || ((kind === 'jobs' || kind === 'nodes') && !!id);
+}
+
 function Page({ path }) {
   const page = PAGES.find(([p]) => p === path);
   if (page) return html`<${page[2]} />`;
   const [, kind, id, tab] = path.split('/');
   if (kind === 'jobs' && id) return html`<${JobPage} key=${id} id=${decoded(id)} tab=${tab || 'story'} />`;
   if (kind === 'nodes' && id) return html`<${NodePage} key=${id} id=${decoded(id)} />`;
-  return html`<header class="head"><h1 tabindex="-1">Not found</h1></header><p class="empty">There is no such page. <${A} href="/">Overview<//></p>`;
+  return html`<header class="head"><h1 tabindex="-1">Not found</h1></header><p class="empty">The dashboard has no page at this address. <${A} href="/">To the overview<//></p>`;
 }
 
 function decoded(text) {
@@ -49,7 +55,7 @@ function App() {
   return html`<a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); document.querySelector('main h1')?.focus(); }}>Skip to the content</a>
     <nav aria-label="Pages"><${A} href="/" class="brand">muster<//><ul>${PAGES.map(([p, name]) => html`<li><${A} href=${p} aria-current=${p === here ? 'page' : undefined}>${name}<//></li>`)}<li><a href="/docs">Docs</a></li></ul><${Who} /></nav>
     <${Banner} />
-    <main id="main" class=${ok || refused ? '' : 'stale'}>${refused ? html`<${Refused} />` : html`<${Page} path=${path} />`}</main>
+    <main id="main" class=${ok || refused ? '' : 'stale'}>${refused && isPage(path) ? html`<${Refused} />` : html`<${Page} path=${path} />`}</main>
     <${Question} /><${Shortcuts} /><${Notices} />`;
 }
 

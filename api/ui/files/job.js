@@ -87,7 +87,7 @@ function Summary({ j, tab }) {
   return html`<${Facts} rows=${[
     ['Id', html`<code>${j.id}</code>`], ['User', html`<${Name} of=${j.user} />${j.spec?.project ? html` <span class="note">project <${Name} of=${j.spec.project} /></span>` : ''}`],
     ['Submitted', html`<${Ago} at=${j.submitted_at} suffix=" ago" />`],
-    ['Started', j.started_at ? html`<${Ago} at=${j.started_at} suffix=" ago" />` : j.estimated_start ? `by ${time(j.estimated_start)}, as far as is known` : NONE],
+    ['Started', j.started_at ? html`<${Ago} at=${j.started_at} suffix=" ago" />` : Date.parse(j.begin_at) > Date.now() && !ended(j.state) ? `not before ${time(j.begin_at)}` : j.estimated_start ? `by ${time(j.estimated_start)}, as far as is known` : NONE],
     ['Ran', j.started_at ? html`<${Ran} from=${j.started_at} to=${j.ended_at} />${j.time_limit ? html` <span class="note">of ${duration(j.time_limit)}</span>` : ''}` : NONE],
     ended(j.state) && ['Exit code', j.exit_code ?? NONE], [j.task_count > 1 ? 'Each task' : 'Asks for', asks],
     j.task_count > 1 && ['Tasks', html`${Object.entries(j.counts || {}).map(([s, n]) => html`<span class="tally"><${State} of=${s} /> ${count(n)}</span>`)}`],

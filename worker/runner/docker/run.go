@@ -18,6 +18,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/runner/proc"
+	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
@@ -429,7 +430,7 @@ func (c *containerRun) exit(code int, s *container.State, restarted, stopped boo
 	case code == 0:
 		x.State = job.Succeeded
 	case s != nil && s.OOMKilled, killedForMemory(c.id):
-		x.State, x.Reason = job.OutOfMemory, "the kernel ended it for lack of memory"
+		x.State, x.Reason = job.OutOfMemory, protocol.OutOfMemory(c.spec.Limits.Memory, false)
 	case stopped && !c.run.signalled.Load():
 		x.State, x.Reason = job.NodeFail, "its Docker engine was stopped, and the container ended with it"
 	case restarted && killed && !c.run.signalled.Load():
