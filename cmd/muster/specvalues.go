@@ -137,5 +137,8 @@ func setTime(s *job.Spec, v string) error {
 	if err != nil && strings.ContainsAny(v, ":-") && slurmTime(&theirs, v) == nil {
 		return fmt.Errorf("%w; in Slurm this is %s", err, theirs.TimeLimit)
 	}
+	if err != nil && strings.HasPrefix(v, "--") { // the next flag
+		return fmt.Errorf("%w; %s", err, inDocker["time"])
+	}
 	return err
 }
