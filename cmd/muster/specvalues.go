@@ -104,29 +104,15 @@ func put(m *map[string]string, k, v string) error {
 	if k == "" {
 		return errors.New("a name is missing")
 	}
+	if len(*m) > job.MaxEnv { // each of very many would copy the ones before it
+		return fmt.Errorf("more than %d variables", job.MaxEnv)
+	}
 	next := maps.Clone(*m)
 	if next == nil {
 		next = map[string]string{}
 	}
 	next[k] = v
 	*m = next
-	return nil
-}
-
-func setEnvFile(s *job.Spec, path string) error {
-	text, err := readFile(path)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	for i, line := range strings.Split(string(text), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		if err := setEnv(s, line); err != nil {
-			return fmt.Errorf("%s:%d: %w", path, i+1, err)
-		}
-	}
 	return nil
 }
 
