@@ -125,6 +125,7 @@ var fieldTexts = map[string]string{
 	"Clause.meets":           "Number of nodes that meet it.",
 	"Clause.of":              "Number of nodes.",
 	"Clause.fails":           "Nodes that do not meet it, at most 32.",
+	"Clause.advice":          "If no node meets it, and asking for less would not help: what would.",
 	"Failed.reason":          "What the node has instead.",
 	"Nearest.cpus":           "So many CPUs would fit.",
 	"Nearest.memory":         "So much memory would fit, in bytes.",

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	accounts "github.com/musterhq/muster/machine/account"
 )
 
 // ReadPrivate reads at most this number of bytes of a file with a secret. The error says what is wrong if the file is not
@@ -33,7 +35,7 @@ func ReadPrivate(path string, most int64) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s: it is not a regular file", path)
 	case owner != os.Geteuid():
-		return nil, fmt.Errorf("%s: it belongs to user %s; a file with a secret must be %s's own", path, userForPeople(owner), userForPeople(os.Geteuid()))
+		return nil, fmt.Errorf("%s: it belongs to user %s; a file with a secret must be %s's own", path, accounts.ForPeople(owner), accounts.ForPeople(os.Geteuid()))
 	case info.Mode().Perm()&0o077 != 0:
 		return nil, fmt.Errorf("%s: others may read or change it (mode %04o); run `chmod 600 %s`", path, info.Mode().Perm(), path)
 	}
@@ -53,7 +55,7 @@ func CheckDirectory(path string) error {
 	const othersWrite = 0o022
 	switch owner := ownerOf(info); {
 	case owner != 0 && owner != os.Geteuid():
-		return fmt.Errorf("%s: the directory belongs to user %s, who could replace what is in it", path, userForPeople(owner))
+		return fmt.Errorf("%s: the directory belongs to user %s, who could replace what is in it", path, accounts.ForPeople(owner))
 	case info.Mode().Perm()&othersWrite != 0 && info.Mode()&os.ModeSticky == 0:
 		return fmt.Errorf("%s: others may write to the directory (mode %04o) and could replace what is in it", path, info.Mode().Perm())
 	}

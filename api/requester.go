@@ -150,15 +150,6 @@ func NameOf(uid int) (string, error) {
 	return name, err
 }
 
-// userForPeople is NameOf for messages: the uid if the name is not known.
-func userForPeople(uid int) string {
-	name, err := NameOf(uid)
-	if err != nil {
-		return strconv.Itoa(uid)
-	}
-	return name
-}
-
 // authenticator determines who makes a request.
 type authenticator struct {
 	httpUser     string

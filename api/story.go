@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -79,51 +78,26 @@ type storyInput struct {
 type storyOutput struct{ Body Listing[JobEvent] }
 
 func (r *jobRoutes) story(ctx context.Context, in *storyInput) (*storyOutput, error) {
-	q := job.TaskQuery{After: -1, Limit: in.Limit, Begun: true}
+	q := job.TaskQuery{Limit: in.Limit, Begun: true}
 	if q.Limit == 0 {
 		q.Limit = storyTasks
 	}
-	var err error
-	if in.Cursor != "" {
-		if q.After, err = taskCursor(in.Cursor); err != nil {
-			return nil, err
-		}
-	}
-	j, err := r.may(ctx, partRow, in.ID, "show")
+	p, err := r.taskPage(ctx, in.ID, in.Tasks, in.Cursor, q)
 	if err != nil {
 		return nil, err
 	}
-	if in.Tasks != "" {
-		if q.Ranges, err = tasksNamed(j, in.Tasks); err != nil {
-			return nil, err
-		}
-	}
-	tasks, err := r.jobs.Tasks(ctx, j.ID, q)
-	if err != nil {
-		return nil, about(in.ID, err)
-	}
-	layout, err := j.Spec.Layout()
-	if err != nil {
-		return nil, err
-	}
-	s := story{job: &j, layout: layout}
+	s := story{job: &p.job, layout: p.layout}
 	whole := in.Tasks == "" && in.Cursor == "" // the first page has what happened to the job as a whole
 	if whole {
 		s.begin()
 	}
-	for _, t := range tasks {
-		d := taskDocument(j.ID, layout, t)
-		requesterOf(ctx).hide(&j, &d)
-		s.task(&d)
+	for i := range p.tasks {
+		s.task(&p.tasks[i])
 	}
 	if whole {
 		s.end()
 	}
-	l := Listing[JobEvent]{Schema: SchemaJobEvents, Items: s.sorted(), Partial: []string{}}
-	if n := len(tasks); n == q.Limit {
-		l.Next = strconv.Itoa(tasks[n-1].Index)
-	}
-	return &storyOutput{l}, nil
+	return &storyOutput{Listing[JobEvent]{Schema: SchemaJobEvents, Items: s.sorted(), Partial: []string{}, Next: p.next}}, nil
 }
 
 // story collects the events of one page.

@@ -20,7 +20,7 @@ type tasksInput struct {
 type tasksOutput struct{ Body Listing[Task] }
 
 func (r *jobRoutes) tasks(ctx context.Context, in *tasksInput) (*tasksOutput, error) {
-	q := job.TaskQuery{After: -1, Limit: in.Limit}
+	q := job.TaskQuery{Limit: in.Limit}
 	if q.Limit == 0 {
 		q.Limit = defaultLimit
 	}
@@ -31,40 +31,54 @@ func (r *jobRoutes) tasks(ctx context.Context, in *tasksInput) (*tasksOutput, er
 		}
 		q.States = append(q.States, s)
 	}
-	if in.Cursor != "" {
-		after, err := taskCursor(in.Cursor)
-		if err != nil {
-			return nil, err
-		}
-		q.After = after
-	}
-	j, err := r.may(ctx, partRow, in.ID, "show")
+	p, err := r.taskPage(ctx, in.ID, in.Tasks, in.Cursor, q)
 	if err != nil {
 		return nil, err
 	}
-	if in.Tasks != "" {
-		if q.Ranges, err = tasksNamed(j, in.Tasks); err != nil {
-			return nil, err
+	return &tasksOutput{Listing[Task]{Schema: SchemaTasks, Items: p.tasks, Partial: []string{}, Next: p.next}}, nil
+}
+
+// taskPage is a page of the tasks of a job.
+type taskPage struct {
+	job    job.Job
+	layout job.Layout
+	tasks  []Task // without what the requester may not see
+	next   string // cursor of the next page; empty: this is the last one
+}
+
+// taskPage returns the tasks of a query that have these numbers (empty: all) and come after the cursor.
+func (r *jobRoutes) taskPage(ctx context.Context, id, numbers, cursor string, q job.TaskQuery) (p taskPage, err error) {
+	q.After = -1
+	if cursor != "" {
+		if q.After, err = taskCursor(cursor); err != nil {
+			return p, err
 		}
 	}
-	tasks, err := r.jobs.Tasks(ctx, j.ID, q)
-	if err != nil {
-		return nil, about(in.ID, err)
+	if p.job, err = r.may(ctx, partRow, id, "show"); err != nil {
+		return p, err
 	}
-	layout, err := j.Spec.Layout()
-	if err != nil {
-		return nil, err
+	if numbers != "" {
+		if q.Ranges, err = tasksNamed(p.job, numbers); err != nil {
+			return p, err
+		}
 	}
-	l := Listing[Task]{Schema: SchemaTasks, Items: make([]Task, 0, len(tasks)), Partial: []string{}}
+	tasks, err := r.jobs.Tasks(ctx, p.job.ID, q)
+	if err != nil {
+		return p, about(id, err)
+	}
+	if p.layout, err = p.job.Spec.Layout(); err != nil {
+		return p, err
+	}
+	p.tasks = make([]Task, 0, len(tasks))
 	for _, t := range tasks {
-		d := taskDocument(j.ID, layout, t)
-		requesterOf(ctx).hide(&j, &d)
-		l.Items = append(l.Items, d)
+		d := taskDocument(p.job.ID, p.layout, t)
+		requesterOf(ctx).hide(&p.job, &d)
+		p.tasks = append(p.tasks, d)
 	}
 	if n := len(tasks); n == q.Limit {
-		l.Next = strconv.Itoa(tasks[n-1].Index)
+		p.next = strconv.Itoa(tasks[n-1].Index)
 	}
-	return &tasksOutput{l}, nil
+	return p, nil
 }
 
 // taskCursor reads the cursor of a listing of tasks: the index of the last task of the page before.

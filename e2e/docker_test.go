@@ -538,7 +538,7 @@ func dockerMounts(t *testing.T, x dockerTest) {
 	if r.stdout != "shared\n" || r.code == 0 || !strings.Contains(r.stderr, "Read-only") {
 		t.Errorf("read-only mount: %+v", r)
 	}
-	x.d.fails(3, []string{"mount: /etc", "lets containers see " + x.share}, x.in("submit", "true", "--mount", "/etc:/in")...)
+	x.d.fails(3, []string{"mount: /etc", "lets containers see " + x.share, "its setting docker-mount, as in muster daemon --docker-mount /etc, or submit it with --hold"}, x.in("submit", "true", "--mount", "/etc:/in")...)
 	x.d.fails(2, []string{"mount", "or has . or .. in it"}, x.in("submit", "true", "--mount", x.share+"/../etc:/in")...)
 	id := x.d.ok(x.in("submit", "true", "--mount", x.share+"/elsewhere:/in")...)
 	if x.d.untilState(id, "FAILED"); !strings.Contains(x.d.ok("show", id), "not allowed") {
@@ -621,7 +621,7 @@ func dockerPull(t *testing.T, x dockerTest) {
 	}
 	gone := x.d.ok("submit", "--image", at+"/absent:1", "--", "true")
 	doc := x.d.untilState(gone, "FAILED")
-	if text := x.d.ok("show", gone); doc.Tasks[0].Attempt != 1 || !strings.Contains(text, "absent:1 cannot be pulled: manifest") {
+	if text := x.d.ok("show", gone); doc.Tasks[0].Attempt != 1 || !strings.Contains(text, "absent:1 cannot be pulled: manifest") || !strings.Contains(text, "check its name and tag") {
 		t.Errorf("absent image: %s", text)
 	}
 	stopped := x.d.ok("submit", "--image", at+"/there:1", "--", "true")

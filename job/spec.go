@@ -195,6 +195,14 @@ func checkCommand(s Spec) error {
 	return nil
 }
 
+// CheckVariable returns an error if a variable of a task, or a parameter, cannot have this name or value.
+func CheckVariable(name, value string) error {
+	if !envName.MatchString(name) || strings.ContainsRune(value, 0) {
+		return fmt.Errorf("%.60q: a name is letters, digits and _, a value has no zero byte", name)
+	}
+	return nil
+}
+
 func checkText(s Spec) error {
 	if utf8.RuneCountInString(s.Name) > MaxName {
 		return fmt.Errorf("name: %d characters; at most %d", utf8.RuneCountInString(s.Name), MaxName)
@@ -206,13 +214,13 @@ func checkText(s Spec) error {
 		return fmt.Errorf("env: %d variables; at most %d", len(s.Env)+len(s.Params), MaxEnv)
 	}
 	for k, v := range s.Env {
-		if !envName.MatchString(k) || strings.ContainsRune(v, 0) {
-			return fmt.Errorf("env %.60q: a name is letters, digits and _, a value has no zero byte", k)
+		if err := CheckVariable(k, v); err != nil {
+			return fmt.Errorf("env %w", err)
 		}
 	}
 	for k, v := range s.Params {
-		if !envName.MatchString(k) || strings.ContainsRune(v, 0) {
-			return fmt.Errorf("params %.60q: a name is letters, digits and _, a value has no zero byte", k)
+		if err := CheckVariable(k, v); err != nil {
+			return fmt.Errorf("params %w", err)
 		}
 	}
 	if len(s.Policy) > MaxName || !printable(s.Policy) {

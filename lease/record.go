@@ -58,7 +58,8 @@ type Clause struct {
 	Clause string   `json:"clause"` // "gpus: 2 × h100"
 	Meets  int      `json:"meets"`
 	Of     int      `json:"of"`
-	Fails  []Failed `json:"fails,omitempty"` // at most MaxFails
+	Fails  []Failed `json:"fails,omitempty"`  // at most MaxFails
+	Advice string   `json:"advice,omitempty"` // what would help if no host meets it, and asking for less would not
 }
 
 // Failed is a host that does not meet a clause, and why.

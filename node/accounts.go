@@ -5,7 +5,6 @@ package node
 import (
 	"fmt"
 	"os"
-	"strconv"
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/machine/account"
@@ -23,15 +22,6 @@ func onlyUser(cfg Config) (string, error) {
 		return "", fmt.Errorf("whose tasks to run: the name of the user of this daemon is not known: %w; start it again", err)
 	}
 	return name, nil
-}
-
-// userForPeople returns the name of a user for a message: the uid if the name is not known.
-func userForPeople(uid int) string {
-	name, err := api.NameOf(uid)
-	if err != nil {
-		return strconv.Itoa(uid)
-	}
-	return name
 }
 
 // noRoot reports whether the daemon is root's and yet runs no tasks of root.

@@ -269,7 +269,7 @@ func (c Config) Validate() error {
 	case c.NoWorker && c.NoScheduler:
 		return badSetting("no-worker no-scheduler", "set only one of them; a daemon with both does nothing")
 	}
-	if err := errors.Join(c.checkTimes(), c.checkRights(), c.checkDocker(), c.checkMetrics()); err != nil {
+	if err := errors.Join(c.checkTimes(), c.checkRights(), c.CheckDocker(), c.checkMetrics()); err != nil {
 		return err
 	}
 	if _, _, err := parseGPUs(c.GPUs, c.Name); err != nil {

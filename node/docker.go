@@ -94,7 +94,8 @@ func CheckMount(dir string) error {
 	return nil
 }
 
-func (c Config) checkDocker() error {
+// CheckDocker returns an error if a setting for containers is not valid.
+func (c Config) CheckDocker() error {
 	if len(c.DockerMounts) > lease.MaxMounts {
 		return badSetting("docker-mount", "%d directories; at most %d", len(c.DockerMounts), lease.MaxMounts)
 	}

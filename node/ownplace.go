@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/machine/account"
 )
 
 // fallbackDir is in a directory where everybody can make files. So it may be there already, made by someone else.
@@ -53,7 +54,7 @@ func claim(dir string) error {
 	}
 	switch {
 	case int(is.Uid) != os.Geteuid():
-		return refused("it belongs to user %s", userForPeople(int(is.Uid)))
+		return refused("it belongs to user %s", account.ForPeople(int(is.Uid)))
 	case is.Mode&0o022 != 0:
 		return refused("others may write to it (mode %04o)", is.Mode&0o777)
 	}

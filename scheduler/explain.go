@@ -128,6 +128,11 @@ func explainReason(x lease.Explanation, known int) job.Reason {
 			failing = append(failing, fmt.Sprintf("%s: %d of %d nodes (%s: %s)", cl.Clause, cl.Meets, cl.Of, cl.Fails[0].Name, cl.Fails[0].Reason))
 		}
 	}
+	for _, cl := range x.Clauses {
+		if cl.Advice != "" {
+			failing = append(failing, cl.Advice)
+		}
+	}
 	return job.Reason{Word: job.ReasonNoMatch, Detail: strings.Join(failing, "; ")}
 }
 

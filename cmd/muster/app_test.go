@@ -58,6 +58,8 @@ func TestBadCommandLines(t *testing.T) {
 		{"peers --with-invited", 2, "--revoke"},
 		{"peers --revoke a --restore b", 2, "--restore"},
 		{"dev --nodes 0", 2, "want 1 to"},
+		{"dev --docker-mount data", 2, "dev: docker-mount: \"data\": want an absolute path"},
+		{"dev --docker-host nowhere", 2, "dev: docker-host: \"nowhere\": want an address such as"},
 		{"daemon --gate", 2, "not yet in this version"},
 		{"completion tcsh", 2, "bash, zsh or fish"},
 		{"submit", 2, "needs a command or a script"},

@@ -104,7 +104,7 @@ func takeFlag(path string, flags []cli.Flag, words []string) (taken, rest []stri
 	case !value || strings.Contains(word, "="):
 		return append(taken, word), rest, nil
 	case len(rest) == 0 || rest[0] == "--":
-		return nil, nil, usagef("flag %s needs a value; see `%s --help`", word, path)
+		return nil, nil, noValue(path, flags, word)
 	}
 	return append(taken, word+"="+rest[0]), rest[1:], nil
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,8 @@ func (v hostVerbs) devCommand() *cli.Command {
 			&cli.IntFlag{Name: "cpus", Usage: "`N` CPUs of each daemon; 0: all of this machine's", DefaultText: "0"},
 			&cli.StringFlag{Name: "gpus", Value: "sim:2xH100-80GB", Usage: "`GPUS` of each daemon: none, auto or simulated"},
 			&cli.BoolFlag{Name: "cgroups-off", Usage: "as for muster daemon", DisableDefaultText: true},
+			&cli.StringFlag{Name: "docker-host", Usage: "`URL` of the Docker engine for containers, or none; as for muster daemon"},
+			&cli.StringSliceFlag{Name: "docker-mount", Usage: "`DIR` that containers may mount; as for muster daemon"},
 		},
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
@@ -49,13 +52,34 @@ func (v hostVerbs) devCommand() *cli.Command {
 			if n := c.Int("cpus"); n < 0 {
 				return usagef("--cpus %d: want a number of CPUs; 0 for all", n)
 			}
-			args := []string{"--cpus", strconv.Itoa(c.Int("cpus")), "--gpus", c.String("gpus")}
-			if c.Bool("cgroups-off") {
-				args = append(args, "--cgroups-off")
+			args, err := devArgs(c)
+			if err != nil {
+				return err
 			}
 			return v.dev(c.Context, c.Int("nodes"), args)
 		},
 	}
+}
+
+// devArgs returns the flags of each daemon. What a daemon would refuse is refused before the first one starts.
+func devArgs(c *cli.Context) ([]string, error) {
+	args := []string{"--cpus", strconv.Itoa(c.Int("cpus")), "--gpus", c.String("gpus")}
+	if c.Bool("cgroups-off") {
+		args = append(args, "--cgroups-off")
+	}
+	if c.IsSet("docker-host") {
+		args = append(args, "--docker-host="+c.String("docker-host"))
+	}
+	cfg := defaultConfig()
+	cfg.DockerHost = cmp.Or(c.String("docker-host"), cfg.DockerHost)
+	cfg.DockerMounts = c.StringSlice("docker-mount")
+	for _, dir := range cfg.DockerMounts {
+		args = append(args, "--docker-mount="+dir)
+	}
+	if err := cfg.CheckDocker(); err != nil {
+		return nil, usagef("dev: %w", err)
+	}
+	return args, nil
 }
 
 // devCluster holds the daemons of one `muster dev`.

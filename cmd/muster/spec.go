@@ -64,7 +64,7 @@ var specFlags = []specFlag{
 	{names: []string{"constraint", "C"}, usage: "what the node must have: `EXPR` such as 'rack=r1&gpu.memory>=40GB'", set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
 	{names: []string{"prefer"}, usage: "what the node should have: `EXPR[:WEIGHT],...` such as 'rack=r1:2,nvlink'", many: true, set: addPrefer},
 	{names: []string{"trusted-labels"}, usage: "labels in --constraint and --prefer are only those that an inviter has signed for the node", set: func(s *job.Spec, _ string) error { s.TrustedLabels = true; return nil }},
-	{names: []string{"nodelist", "w"}, usage: "only these nodes: `NODE,...` such as n1,gpu*,n[4-7]", set: func(s *job.Spec, v string) error { s.NodeList = nodeList(v); return nil }},
+	{names: []string{"nodelist", "w"}, usage: "only these nodes: `NODE,...` such as n1,gpu*,n[4-7]", set: setNodeList},
 	{names: []string{"exclude", "x"}, usage: "not these nodes: `NODE,...`", set: func(s *job.Spec, v string) error { s.Exclude = nodeList(v); return nil }},
 	{names: []string{"share-output"}, usage: "let all users read the output of its tasks", set: func(s *job.Spec, _ string) error { s.ShareOutput = true; return nil }},
 	{names: []string{"exclusive"}, usage: "each task gets a whole node, with all its CPUs and GPUs", set: func(s *job.Spec, _ string) error { s.Exclusive = true; return nil }},
@@ -75,16 +75,16 @@ var specFlags = []specFlag{
 	{names: []string{"env"}, usage: "variable of the task: `K=V`, or K alone to take it from here", many: true, set: setEnv},
 	{names: []string{"workdir", "D"}, usage: "working directory `DIR` on the node, or in the image; default: a scratch directory, or that of the image", set: setWorkdir},
 	{names: []string{"output", "o"}, usage: "also write the output to `FILE` on the node; %j job, %t task, %a index in the array, %x name, %n node, %u user", set: func(s *job.Spec, v string) error { s.Output = v; return nil }},
-	{names: []string{"error", "e"}, usage: "also write stderr to `FILE` on the node; default: the file of --output", set: func(s *job.Spec, v string) error { s.Error = v; return nil }},
+	{names: []string{"error", "e"}, usage: "also write stderr to `FILE` on the node; default: the file of --output", set: setError},
 	{names: []string{"param"}, usage: "parameter `K=V`: {K} in the command, MUSTER_PARAM_K in the environment", many: true, set: setParam},
 	{names: []string{"upload"}, usage: "upload `PATH`; the task starts in a copy of it; .musterignore excludes files", many: true, set: func(s *job.Spec, v string) error { s.Upload = append(s.Upload, v); return nil }},
 	{names: []string{"download"}, usage: "keep files that match `GLOB` when the task ends; run, submit -W and submit -f also copy them here", many: true, set: func(s *job.Spec, v string) error { s.Download = append(s.Download, v); return nil }},
 	{names: []string{"image"}, usage: "container image `REF` that the task runs in, such as registry/name:tag", set: setImage},
-	{names: []string{"mount"}, usage: "mount a directory of the node: `SRC:DST[:ro]`", many: true, set: func(s *job.Spec, v string) error { s.Mounts = append(s.Mounts, v); return nil }},
+	{names: []string{"mount"}, usage: "mount a directory of the node: `SRC:DST[:ro]`", many: true, set: addMount},
 	{names: []string{"array", "a"}, usage: "an array of tasks: `INDICES` such as 0-99%8, 1,3,5 or 0-30:10; %8: at most 8 at once", set: setArray},
 	{names: []string{"each-line"}, usage: "one task for each line of `FILE`, which is its MUSTER_ENTRY; - for standard input", read: readEachLine},
 	{names: []string{"hold"}, usage: "accept the job, but start it only after muster release", set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
-	{names: []string{"dependency", "d"}, usage: "start after other jobs: `LIST` such as afterok:ID,after:ID+10; , all, ? any of them", set: func(s *job.Spec, v string) error { s.Dependency = []string{v}; return nil }},
+	{names: []string{"dependency", "d"}, usage: "start after other jobs: `LIST` such as afterok:ID,after:ID+10; , all, ? any of them", set: setDependency},
 	{names: []string{"kill-on-invalid-dep"}, usage: "cancel the job if a dependency can never be met", set: func(s *job.Spec, _ string) error { s.KillOnInvalidDep = true; return nil }},
 	{names: []string{"nodes", "N"}, usage: "a gang: `N` tasks on as many nodes, which start together; if one fails, all end", late: (*lateOptions).setNodes},
 	{names: []string{"ntasks-per-node"}, usage: "`N` processes that torchrun or MPI is to start on each node; default: one for each GPU, or one", set: setTasksPerNode},
@@ -357,6 +357,9 @@ func setGPUs(s *job.Spec, v string) error {
 	}
 	s.Resources.GPUModel = model
 	if err := number(n, &s.Resources.GPUs); err != nil || (two && model == "") {
+		if v == "all" {
+			return fmt.Errorf("%.40q: want N or MODEL:N; %s", v, inDocker["gpus"])
+		}
 		return fmt.Errorf("%.40q: want N or MODEL:N", v)
 	}
 	return nil

@@ -104,6 +104,9 @@ func put(m *map[string]string, k, v string) error {
 	if k == "" {
 		return errors.New("a name is missing")
 	}
+	if len(*m) > job.MaxEnv { // each of very many would copy the ones before it
+		return fmt.Errorf("more than %d variables", job.MaxEnv)
+	}
 	next := maps.Clone(*m)
 	if next == nil {
 		next = map[string]string{}
@@ -113,29 +116,15 @@ func put(m *map[string]string, k, v string) error {
 	return nil
 }
 
-func setEnvFile(s *job.Spec, path string) error {
-	text, err := readFile(path)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	for i, line := range strings.Split(string(text), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		if err := setEnv(s, line); err != nil {
-			return fmt.Errorf("%s:%d: %w", path, i+1, err)
-		}
-	}
-	return nil
-}
-
 // setTime takes a time limit. An error says how a clock of Slurm, such as 1-12:00:00, is written here.
 func setTime(s *job.Spec, v string) error {
 	err := s.TimeLimit.UnmarshalText([]byte(v))
 	var theirs job.Spec
 	if err != nil && strings.ContainsAny(v, ":-") && slurmTime(&theirs, v) == nil {
 		return fmt.Errorf("%w; in Slurm this is %s", err, theirs.TimeLimit)
+	}
+	if err != nil && strings.HasPrefix(v, "--") { // the next flag
+		return fmt.Errorf("%w; %s", err, inDocker["time"])
 	}
 	return err
 }

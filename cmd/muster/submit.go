@@ -3,6 +3,7 @@ package main
 // The verbs submit, run and offers.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,7 +123,11 @@ func refused(err error) error {
 	if text := nearestFit(p.Explanation.Nearest); text != "" {
 		b.WriteString("; " + text)
 	}
-	b.WriteString("; ask for less, or submit it with --hold")
+	advice := "ask for less"
+	for _, clause := range p.Explanation.Clauses {
+		advice = cmp.Or(clause.Advice, advice)
+	}
+	b.WriteString("; " + advice + ", or submit it with --hold")
 	return exitError{exitNever, errors.New(b.String())}
 }
 

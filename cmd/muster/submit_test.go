@@ -240,6 +240,11 @@ func TestSubmitRefused(t *testing.T) {
 	if r := f.muster("offers", "-G", "3"); r.code != 0 || r.stdout != "reason  NoMatch\nnow     no node\n" {
 		t.Errorf("offers: exit %d, %q", r.code, r.stdout)
 	}
+	noEngine := `"explanation": {"clauses": [{"clause": "driver: docker", "meets": 0, "of": 1, "fails": [{"node": "n1", "reason": "no Docker engine"}], "advice": "start an engine"}]}`
+	f = newFake(t, map[string]http.HandlerFunc{"POST /v1/jobs": problem(http.StatusUnprocessableEntity, "no-match", noEngine)})
+	if r := f.muster("run", "--image", "a", "x"); r.code != 3 || !strings.HasSuffix(r.err, "(n1: no Docker engine); start an engine, or submit it with --hold\n") {
+		t.Errorf("exit %d, %q", r.code, r.err)
+	}
 	f = newFake(t, map[string]http.HandlerFunc{"POST /v1/jobs": problem(http.StatusUnprocessableEntity, "bad-request", `"detail": "line one\nline two \u001b[31m"`)})
 	if r := f.muster("submit", "x"); r.code != 2 || r.err != "muster: line one; line two ·[31m\n" {
 		t.Errorf("exit %d, %q", r.code, r.err)

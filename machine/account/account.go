@@ -30,6 +30,15 @@ func Lookup(name string) (User, error) { return host.Lookup(name) }
 // Any other error means that nothing could be learned. It may take as long as a directory service is waited for.
 func Name(uid uint32) (string, error) { return host.Name(uid) }
 
+// ForPeople returns the name of a user of this host for a message: the uid if the name is not known.
+func ForPeople(uid int) string {
+	name, err := Name(uint32(uid)) //nolint:gosec // the kernel has 32 bits
+	if err != nil {
+		return strconv.Itoa(uid)
+	}
+	return name
+}
+
 // Groups returns the groups of a user of this host, the user's own group first.
 func Groups(u User) ([]uint32, error) { return host.Groups(u) }
 

@@ -275,3 +275,12 @@ func BenchmarkLookup(b *testing.B) {
 		})
 	}
 }
+
+// A message names a user by name, or by uid if nobody has it.
+func TestForPeople(t *testing.T) {
+	for uid, want := range map[int]string{0: "root", 1<<31 - 7: "2147483641"} {
+		if got := ForPeople(uid); got != want {
+			t.Errorf("uid %d: %q, want %q", uid, got, want)
+		}
+	}
+}

@@ -22,6 +22,7 @@ type Clause struct {
 	met    func(h *Host) bool // says whether Test returns nothing, without the words; nil: there is no faster way
 	amount bool               // of CPUs or memory: searches compare footprints instead, which is faster
 	gpus   bool               // it is about the number of GPUs
+	advice string             // what would help if no host meets it; empty: nothing but to ask for less or otherwise
 	// Quiet leaves the clause out of explanations where every host meets it.
 	Quiet bool
 }
@@ -137,11 +138,11 @@ func trusting(s job.Spec) string {
 }
 
 func driverClause(s job.Spec) Clause {
-	driver := lease.DriverExec
+	driver, advice := lease.DriverExec, ""
 	if s.Image != "" {
-		driver = lease.DriverDocker
+		driver, advice = lease.DriverDocker, noEngine
 	}
-	return Clause{Text: "driver: " + driver, Test: func(h *Host) string {
+	return Clause{Text: "driver: " + driver, advice: advice, Test: func(h *Host) string {
 		switch {
 		case !h.Profile.Worker:
 			return "runs no tasks"
@@ -154,7 +155,13 @@ func driverClause(s job.Spec) Clause {
 	}}
 }
 
-// mountClauses demand a host that allows each mount of the job.
+const (
+	noEngine = "a job with --image needs a node where a Docker engine runs and the daemon finds it (its setting docker-host)"
+	// noMount is followed by the directory.
+	noMount = "a node's daemon must let containers mount the directory: its setting docker-mount, as in muster daemon --docker-mount "
+)
+
+// mountClauses demand a host that allows each mount of the job. What a host without an engine would allow is not known.
 func mountClauses(s job.Spec) []Clause {
 	var out []Clause
 	for _, text := range s.Mounts {
@@ -162,10 +169,12 @@ func mountClauses(s job.Spec) []Clause {
 		if err != nil {
 			continue // a spec is checked before it comes here
 		}
-		out = append(out, Clause{Text: "mount: " + m.Source, Test: func(h *Host) string {
+		out = append(out, Clause{Text: "mount: " + m.Source, advice: lease.Clip(noMount + m.Source), Test: func(h *Host) string {
 			switch {
 			case m.Below(h.Profile.Mounts):
 				return ""
+			case !slices.Contains(h.Profile.Drivers, lease.DriverDocker):
+				return "no Docker engine"
 			case len(h.Profile.Mounts) == 0:
 				return "lets containers see no directory (docker-mount)"
 			}

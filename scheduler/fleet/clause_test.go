@@ -94,6 +94,40 @@ func TestImageClauses(t *testing.T) {
 	}
 }
 
+// If no host runs containers, or none lets them see a directory, the advice says what is needed. Of mounts that a host
+// without an engine would allow nothing is known.
+func TestAdvice(t *testing.T) {
+	bare := &Host{Profile: lease.Profile{Worker: true, CPUs: 1, Drivers: []string{lease.DriverExec}}}
+	engine := &Host{Profile: lease.Profile{Worker: true, CPUs: 1, Drivers: []string{lease.DriverExec, lease.DriverDocker}, Mounts: []string{"/data"}}}
+	const ask, container, mount = "", "a job with --image needs a node where a Docker engine runs", "its setting docker-mount, as in muster daemon --docker-mount /etc"
+	for _, c := range []struct {
+		spec  job.Spec
+		hosts []*Host
+		want  string
+	}{
+		{job.Spec{Image: "busybox"}, []*Host{bare, bare}, container},
+		{job.Spec{Image: "busybox", Mounts: []string{"/etc:/in"}}, []*Host{bare}, container},
+		{job.Spec{Image: "busybox", Mounts: []string{"/etc:/in"}}, []*Host{bare, engine}, mount},
+		{job.Spec{Image: "busybox", Mounts: []string{"/data:/in"}}, []*Host{bare, engine}, ask},
+		{job.Spec{Image: "busybox", Resources: job.Resources{CPUs: 2}}, []*Host{engine}, ask},
+		{job.Spec{Image: "busybox"}, nil, ask},
+	} {
+		clauses, err := ClausesOf(c.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, x := range Explain(clauses, c.hosts) {
+			if x.Advice != "" {
+				all = append(all, x.Advice)
+			}
+		}
+		if got := strings.Join(all, "|"); len(all) > 1 || (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v on %d hosts: %q, want %q", c.spec, len(c.hosts), got, c.want)
+		}
+	}
+}
+
 // A task with input goes only to hosts that pass it on; earlier versions do not.
 func TestInputClause(t *testing.T) {
 	old := &Host{Profile: lease.Profile{Worker: true, Drivers: []string{lease.DriverExec}}}

@@ -75,9 +75,10 @@ func (t *Table) Meet(clauses []Clause, n int) bool {
 	})
 }
 
-// Explain says for each clause how many of the hosts meet it, and why the others do not.
+// Explain says for each clause how many of the hosts meet it, and why the others do not. Advice is given only for the
+// first clause that has any: what follows from it, such as a mount where no host runs containers, is not known yet.
 func Explain(clauses []Clause, hosts []*Host) []lease.Clause {
-	out := make([]lease.Clause, 0, len(clauses))
+	out, advised := make([]lease.Clause, 0, len(clauses)), false
 	for _, c := range clauses {
 		x := lease.Clause{Clause: c.Text, Of: len(hosts)}
 		for _, h := range hosts {
@@ -87,6 +88,9 @@ func Explain(clauses []Clause, hosts []*Host) []lease.Clause {
 			} else if len(x.Fails) < lease.MaxFails {
 				x.Fails = append(x.Fails, lease.Failed{Node: h.Peer, Name: h.Name(), Reason: why})
 			}
+		}
+		if x.Meets == 0 && x.Of > 0 && !advised {
+			x.Advice, advised = c.advice, c.advice != ""
 		}
 		if !c.Quiet || x.Meets < x.Of {
 			out = append(out, x)

@@ -261,6 +261,32 @@ func TestMayPass(t *testing.T) {
 	}
 }
 
+// The reason of a task whose image cannot be pulled says what to do, however long the words of the registry are.
+func TestNotPulled(t *testing.T) {
+	const network, name, private = "the node does not reach the registry", "check its name and tag", "muster has no credentials"
+	for text, want := range map[string]string{
+		`Get "https://r.invalid/v2/": dial tcp: lookup r.invalid on 10.0.0.1:53: no such host`:                                                  network,
+		`Get "http://r:1/v2/": dial tcp 127.0.0.1:1: connect: connection refused`:                                                               network,
+		`Get "https://r/v2/": net/http: request canceled (Client.Timeout exceeded while awaiting headers)`:                                      network,
+		"manifest for a:9 not found: manifest unknown: manifest unknown":                                                                        name,
+		"pull access denied for a, repository does not exist or may require 'docker login': denied: requested access to the resource is denied": private,
+		`Head "https://r/v2/a/manifests/1": unauthorized: authentication required`:                                                              private,
+		"toomanyrequests: You have reached your pull rate limit":                                                                                "try later",
+		"no matching manifest for linux/amd64 in the manifest list entries":                                                                     "not made for the node's processor",
+		"write /var/lib/docker/tmp/x: no space left on device":                                                                                  "free space",
+		`Get "https://r/v2/": x509: certificate signed by unknown authority`:                                                                    "does not trust the registry",
+		"denied: " + strings.Repeat("é", 2000):                                                                                                  private,
+	} {
+		got := notPulled("a:1", errors.New("Error response from daemon: "+text)).Error()
+		if !strings.HasPrefix(got, "image a:1 cannot be pulled: "+text[:6]) || !strings.Contains(got, want) || len(got) > 700 || strings.ContainsRune(got, '\n') {
+			t.Errorf("%.80s:\n%s, want %s", text, got, want)
+		}
+	}
+	if got := notPulled("a:1", errors.New("strange")).Error(); got != "image a:1 cannot be pulled: strange" {
+		t.Error(got)
+	}
+}
+
 func TestNotes(t *testing.T) {
 	n := &notes{path: filepath.Join(t.TempDir(), "boxes")}
 	for _, line := range []note{{ID: "a", Host: "h"}, {ID: "b", Host: "h"}, {ID: "a", PID: 7, Ticks: 9, Boot: "x"}} {

@@ -45,7 +45,7 @@ func (l *link) image(ctx context.Context, b spawn.Container) (client.ImageInspec
 			return img, err
 		}
 		if try == pullTries || !mayPass(err) {
-			return img, fmt.Errorf("image %s cannot be pulled: %s", b.Image, inOneLine(err))
+			return img, notPulled(b.Image, err)
 		}
 		b.Progress(fmt.Sprintf("pulling %s failed, attempt %d of %d: %s", b.Image, try, pullTries, inOneLine(err)))
 		if !pause(ctx, wait) {
@@ -53,21 +53,6 @@ func (l *link) image(ctx context.Context, b spawn.Container) (client.ImageInspec
 		}
 		wait *= 2
 	}
-}
-
-// mayPass reports whether the same pull may succeed later. It may unless the registry has clearly refused.
-func mayPass(err error) bool {
-	switch {
-	case errdefs.IsNotFound(err), errdefs.IsUnauthorized(err), errdefs.IsPermissionDenied(err), errdefs.IsInvalidArgument(err):
-		return false
-	}
-	text := strings.ToLower(err.Error())
-	for _, word := range []string{"not found", "denied", "unauthorized", "manifest unknown", "no matching manifest", "no space left"} {
-		if strings.Contains(text, word) {
-			return false
-		}
-	}
-	return true
 }
 
 func inOneLine(err error) string {
