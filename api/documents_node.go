@@ -348,8 +348,15 @@ func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, 
 	return d
 }
 
-// aged adds to a detail that it is of some time ago, because nobody has looked since.
+// aged adds to a detail that it is of some time ago, because nobody has looked since. The longer ago, the less exactly it
+// says when: whoever follows the node is told of each change of the text.
 func aged(detail string, ago time.Duration) string {
+	switch {
+	case ago >= time.Hour:
+		ago = ago.Truncate(time.Hour)
+	case ago >= time.Minute:
+		ago = ago.Truncate(time.Minute)
+	}
 	text := job.Duration(ago.Truncate(time.Second)).String() + " ago: let go while the node is drained"
 	if detail != "" {
 		text = detail + ", " + text

@@ -17,8 +17,10 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// eventBatch is the number of events that are written together.
-const eventBatch = 256
+const (
+	eventBatch  = 256                    // events that are written together
+	streamPause = 100 * time.Millisecond // between two batches to a client: each wakes it, and a busy cluster has many events
+)
 
 // ofCluster reports whether a stream has events of the whole cluster: all but those of named jobs, which begin with their
 // present states and come from the owner of the jobs without a pause.
@@ -128,6 +130,7 @@ type clusterStream struct {
 }
 
 // run writes the events after one, until ctx ends or the client is gone. Without follow it ends with those that there are.
+// An event after a quiet time is written at once.
 func (s *clusterStream) run(ctx context.Context, at uint64, missed, follow bool) error {
 	if err := s.mark(EventOpen, at, ""); err != nil {
 		return err
@@ -146,6 +149,9 @@ func (s *clusterStream) run(ctx context.Context, at uint64, missed, follow bool)
 		}
 		if !follow {
 			return nil
+		}
+		if n > 0 && !sleep(ctx, streamPause) {
+			return ctx.Err()
 		}
 		alive.Reset(signOfLife)
 		select {

@@ -164,6 +164,46 @@ func TestEventsAreMerged(t *testing.T) {
 	})
 }
 
+// countedWriter counts the writes to a client.
+type countedWriter struct {
+	header http.Header
+	writes []time.Time
+}
+
+func (w *countedWriter) Header() http.Header { return w.header }
+func (w *countedWriter) WriteHeader(int)     {}
+func (w *countedWriter) Flush()              {}
+func (w *countedWriter) Write(text []byte) (int, error) {
+	w.writes = append(w.writes, time.Now())
+	return len(text), nil
+}
+
+// Events of a busy cluster wake a client ten times a second, however many there are. One after a quiet time is sent at once.
+func TestEventsAreWrittenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newView(&daemons{self: "me"}, nil, nil, feedHello{})
+		ctx, cancel := context.WithCancel(t.Context())
+		w := &countedWriter{header: http.Header{}}
+		s := clusterStream{view: v, filter: &eventFilter{}, w: w, flush: func() error { return nil }}
+		done := make(chan struct{})
+		go func() { defer close(done); _ = s.run(ctx, 0, false, true) }()
+		sleep(ctx, 5*time.Second)
+		synctest.Wait()
+		w.writes = nil
+		began := time.Now()
+		for range 100 { // in two seconds
+			v.tell(&change{viewEvent: viewEvent{kind: EventGone}})
+			sleep(ctx, 20*time.Millisecond)
+		}
+		sleep(ctx, time.Second)
+		cancel()
+		<-done
+		if n := len(w.writes); n < 18 || n > 21 || !w.writes[0].Equal(began) {
+			t.Errorf("%d writes in two seconds, the first after %s", n, w.writes[0].Sub(began))
+		}
+	})
+}
+
 // A daemon of an earlier version, which has no feed, is asked as before.
 func TestPictureOfEarlierVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

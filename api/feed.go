@@ -26,15 +26,16 @@ const (
 
 // feedLine is one line. It is about one thing, and an empty line about none.
 type feedLine struct {
-	Hello  *feedHello  `json:"hello,omitempty"`
-	Node   *Node       `json:"node,omitempty"`
-	Job    *Job        `json:"job,omitempty"`
-	Gone   job.ID      `json:"gone,omitempty"` // the job was deleted, or with Older is not told any more
-	Older  bool        `json:"older,omitempty"`
-	Totals *feedTotals `json:"totals,omitempty"`
-	Queue  *QueueInfo  `json:"queue,omitempty"`
-	Synced bool        `json:"synced,omitempty"` // all that there is was told once
-	Anew   bool        `json:"anew,omitempty"`   // the feed begins again
+	Hello    *feedHello    `json:"hello,omitempty"`
+	Node     *Node         `json:"node,omitempty"`
+	Measured *feedMeasured `json:"measured,omitempty"` // of the node
+	Job      *Job          `json:"job,omitempty"`
+	Gone     job.ID        `json:"gone,omitempty"` // the job was deleted, or with Older is not told any more
+	Older    bool          `json:"older,omitempty"`
+	Totals   *feedTotals   `json:"totals,omitempty"`
+	Queue    *QueueInfo    `json:"queue,omitempty"`
+	Synced   bool          `json:"synced,omitempty"` // all that there is was told once
+	Anew     bool          `json:"anew,omitempty"`   // the feed begins again
 }
 
 // feedHello is the first line: what the daemon lets others than a job's user see. The daemon that shows its jobs obeys it.
@@ -58,7 +59,7 @@ func parseFeedLine(text []byte) (l feedLine, err error) {
 		return l, fmt.Errorf("%w: %w", errFeed, err)
 	}
 	things := 0
-	for _, there := range []bool{l.Hello != nil, l.Node != nil, l.Job != nil, l.Gone != "", l.Totals != nil, l.Queue != nil, l.Synced, l.Anew} {
+	for _, there := range []bool{l.Hello != nil, l.Node != nil, l.Measured != nil, l.Job != nil, l.Gone != "", l.Totals != nil, l.Queue != nil, l.Synced, l.Anew} {
 		if there {
 			things++
 		}
@@ -67,6 +68,7 @@ func parseFeedLine(text []byte) (l feedLine, err error) {
 		l.Hello != nil && (len(l.Hello.Operators) > maxOperators || slices.ContainsFunc(l.Hello.Operators, func(u string) bool { return !validUser(u) })) ||
 		l.Job != nil && (len(text) > maxFeedJob || !validJob(l.Job)) ||
 		l.Node != nil && !slices.Contains([]NodeState{NodeReady, NodeDraining, NodeSuspect, NodeLost}, l.Node.State) ||
+		l.Measured != nil && !l.Measured.valid() ||
 		l.Totals != nil && !l.Totals.valid() ||
 		l.Queue != nil && !l.Queue.valid()
 	if bad {

@@ -24,7 +24,7 @@ func (d *daemons) feedOf(ctx context.Context, directory Directory, peer job.Peer
 	defer cancel(nil)
 	alive := time.AfterFunc(feedSilence, func() { cancel(errNoAnswer) })
 	defer alive.Stop()
-	u := url.URL{Scheme: "http", Host: string(peer), Path: pathFeed}
+	u := url.URL{Scheme: "http", Host: string(peer), Path: pathFeed, RawQuery: "measured=true"}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return fmt.Errorf("api: feed of %s: %w", peer.Short(), err)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +31,11 @@ func helloOf(cfg Config) feedHello {
 	return feedHello{Own: cfg.OwnOnly, Operators: valid[:min(len(valid), maxOperators)]}
 }
 
-func (r *feedRoutes) feed(ctx context.Context, _ *struct{}) (*huma.StreamResponse, error) {
+type feedInput struct {
+	Measured bool `query:"measured" doc:"Tell measured values of the node in lines of their own."`
+}
+
+func (r *feedRoutes) feed(ctx context.Context, in *feedInput) (*huma.StreamResponse, error) {
 	a := requesterOf(ctx)
 	withJobs := !a.ownOnly || slices.Contains(a.roles, roleScheduler) // other daemons speak for no users
 	_, proof := r.directory.Home()
@@ -45,12 +48,12 @@ func (r *feedRoutes) feed(ctx context.Context, _ *struct{}) (*huma.StreamRespons
 		defer r.open.leave(req.RemoteAddr)
 		w.Header().Set("Content-Type", "application/jsonl")
 		w.Header().Set(headerFounding, proof.String())
-		r.write(hctx.Context(), w, withJobs)
+		r.write(hctx.Context(), w, func(key string) bool { return forReader(key, withJobs, in.Measured) })
 	}}, nil
 }
 
-// write writes the feed until ctx ends or the reader is gone.
-func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, withJobs bool) {
+// write writes the feed until ctx ends or the reader is gone: the lines with the keys that the reader gets.
+func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, gets func(key string) bool) {
 	lines, leave := r.read(ctx)
 	defer leave()
 	if _, err := w.Write(encodeLine(feedLine{Hello: &r.hello})); err != nil {
@@ -63,7 +66,7 @@ func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, withJobs 
 			text = encodeLine(feedLine{Anew: true})
 		}
 		for _, l := range batch {
-			if withJobs || !strings.HasPrefix(l.Key, keyJob) && l.Key != keyQueue {
+			if gets(l.Key) {
 				text = append(text, l.Text...)
 			}
 		}

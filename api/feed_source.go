@@ -21,11 +21,13 @@ const (
 
 // Keys of the lines. The key of a job is keyJob with its ID.
 const (
-	keyNode   = "n"
-	keyTotals = "t"
-	keyQueue  = "q" // also of users, as those of jobs
-	keySynced = "s"
-	keyJob    = "j"
+	keyNode     = "n"
+	keyMeasured = "m" // of the node
+	keyWhole    = "w" // the node with what is measured, for readers of earlier versions
+	keyTotals   = "t"
+	keyQueue    = "q" // also of users, as those of jobs
+	keySynced   = "s"
+	keyJob      = "j"
 )
 
 // feedSource follows the node and the jobs of this daemon as long as somebody reads.
@@ -69,6 +71,7 @@ type ownRows struct {
 	*feedSource
 
 	lines  *picture.Log
+	node   nodeLines
 	shelf  *picture.Shelf
 	counts map[job.State]int
 	total  int       // of counts
@@ -131,12 +134,12 @@ func (o *ownRows) follow(ctx context.Context) error {
 }
 
 func (o *ownRows) lookAtNode(ctx context.Context) {
-	info, err := o.node.Node(ctx)
+	info, err := o.feedSource.node.Node(ctx)
 	if err != nil {
 		return // asked again soon
 	}
 	n := NodeDocument(info)
-	o.lines.Set(keyNode, encodeLine(feedLine{Node: &n}))
+	o.node.tell(o.lines, &n)
 }
 
 func (o *ownRows) lookAtCounts(ctx context.Context) {

@@ -6,6 +6,7 @@ package api
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -94,7 +95,7 @@ func (collect) Describe(chan<- *prometheus.Desc) {}
 func (c collect) Collect(ch chan<- prometheus.Metric) { c(ch) }
 
 // here returns what there is to scrape of this node now, for the requester of ctx.
-func (s *scrapes) here(ctx context.Context) (prometheus.Gatherers, error) {
+func (s *scrapes) here(ctx context.Context) (together, error) {
 	now := prometheus.NewRegistry()
 	if s.measured != nil {
 		asks := requesterOf(ctx)
@@ -103,7 +104,27 @@ func (s *scrapes) here(ctx context.Context) (prometheus.Gatherers, error) {
 			return nil, fmt.Errorf("api: metrics: %w", err)
 		}
 	}
-	return prometheus.Gatherers{s.registry, now}, nil
+	return together{s.registry, now}, nil
+}
+
+// together gathers from registries that have families of different names. Each has checked its own: prometheus.Gatherers
+// would check all of them again.
+type together []prometheus.Gatherer
+
+// Gather implements prometheus.Gatherer.
+func (t together) Gather() (all []*dto.MetricFamily, err error) {
+	var errs []error
+	for _, g := range t {
+		families, err := g.Gather()
+		all, errs = append(all, families...), append(errs, err)
+	}
+	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
+	for i := 1; i < len(all); i++ {
+		if all[i].GetName() == all[i-1].GetName() { // then they must be joined, and checked
+			return prometheus.Gatherers(t).Gather()
+		}
+	}
+	return all, errors.Join(errs...)
 }
 
 // ServeHTTP serves /metrics.

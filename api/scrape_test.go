@@ -6,8 +6,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +20,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
@@ -228,3 +233,91 @@ func FuzzCleaned(f *testing.F) {
 		}
 	})
 }
+
+// manyTasks is a daemon on which 100 tasks run.
+type manyTasks struct{}
+
+func (manyTasks) Collect(_ context.Context, sees func(string) bool, to chan<- prometheus.Metric) {
+	for _, name := range manyNames {
+		for i := range 100 {
+			if sees("bob") {
+				to <- prometheus.MustNewConstMetric(name, prometheus.GaugeValue, float64(i)*1.25, fmt.Sprintf("%010d-mdxchras0wg7e", i), "0", "bob")
+			}
+		}
+	}
+}
+
+// manyNames are as many as a task has.
+var manyNames = func() (all []*prometheus.Desc) {
+	for i := range 10 {
+		all = append(all, prometheus.NewDesc(fmt.Sprintf("muster_task_%d", i), "A figure of the task.", []string{"job", "task", "user"}, nil))
+	}
+	return all
+}()
+
+// BenchmarkMetrics measures a scrape of a daemon with 100 tasks: of its own, as Prometheus asks, and through another.
+func BenchmarkMetrics(b *testing.B) {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s := &scrapes{registry: reg, measured: manyTasks{}, log: slog.New(slog.DiscardHandler)}
+	req := httptest.NewRequestWithContext(context.WithValue(b.Context(), requesterKey{}, requester{scraper: true}), http.MethodGet, "/metrics", http.NoBody)
+	req.Header.Set("Accept-Encoding", "gzip")
+	b.Run("own", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, req)
+			if w.Code != http.StatusOK {
+				b.Fatal(w.Code)
+			}
+		}
+	})
+	text, err := s.own(req.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("cleaned", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := cleaned(text); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// What is gathered together is in order, also if two registries have a family of the same name.
+func TestTogether(t *testing.T) {
+	gauge := func(name, label string) *prometheus.Registry {
+		reg := prometheus.NewRegistry()
+		reg.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: "A figure.", ConstLabels: prometheus.Labels{"of": label}}))
+		return reg
+	}
+	for _, c := range []struct {
+		names [3]string
+		want  string
+	}{{[3]string{"c", "a", "b"}, "a:1 b:1 c:1 "}, {[3]string{"b", "a", "b"}, "a:1 b:2 "}} {
+		all := together{}
+		for i, name := range c.names {
+			all = append(all, gauge(name, fmt.Sprint(i)))
+		}
+		families, err := all.Gather()
+		got := ""
+		for _, f := range families {
+			got += fmt.Sprintf("%s:%d ", f.GetName(), len(f.GetMetric()))
+		}
+		if err != nil || got != c.want {
+			t.Errorf("%v: %s, %v, want %s", c.names, got, err, c.want)
+		}
+	}
+	bad := collect(func(ch chan<- prometheus.Metric) {
+		ch <- prometheus.NewInvalidMetric(prometheus.NewDesc("x", "A figure.", nil, nil), errSource)
+	})
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(bad)
+	if families, err := (together{gauge("a", ""), reg}).Gather(); err == nil || len(families) != 1 {
+		t.Errorf("%v, %v", families, err)
+	}
+}
+
+var errSource = errors.New("it cannot be read")

@@ -199,6 +199,9 @@ func (w *view) followOnce(ctx context.Context, p job.Peer, self bool, told func(
 			return each(&feedLine{})
 		}
 		for _, x := range batch {
+			if !forReader(x.Key, true, true) {
+				continue
+			}
 			l, err := parseFeedLine(x.Text)
 			if err == nil {
 				err = each(&l)
@@ -242,6 +245,10 @@ func (w *view) apply(m *viewMember, l *feedLine) {
 			w.nodeEvents(m, m.node, l.Node)
 		}
 		m.node, m.text = l.Node, textOf(l.Node)
+	case l.Measured != nil && m.node != nil:
+		if now, ok := l.Measured.on(m.node); ok {
+			m.node, m.text = now, textOf(now)
+		}
 	case l.Job != nil:
 		w.applyJob(m, l.Job)
 	case l.Gone != "":

@@ -302,9 +302,15 @@ func (p *Pool) Held(uuid string) job.Size {
 	return 0
 }
 
-// Foreign records how much memory programs use that muster did not start.
-func (p *Pool) Foreign(uuid string, bytes job.Size) {
-	if i, known := p.index[uuid]; known {
-		p.slots[i].foreign = max(0, bytes)
+// Foreign records how much memory programs use that muster did not start. It reports whether the device can give more or
+// less than before because of that.
+func (p *Pool) Foreign(uuid string, bytes job.Size) (changed bool) {
+	i, known := p.index[uuid]
+	if !known {
+		return false
 	}
+	s := p.slots[i]
+	before := s.foreign
+	s.foreign = max(0, bytes)
+	return before != s.foreign && max(before, s.foreign) > ForeignLimit
 }

@@ -10,39 +10,42 @@ import (
 
 // collect sends what is known of the GPU. What a driver cannot tell has no series.
 func (g *GPU) collect(to sink) {
-	id := g.UUID
+	id, l := g.UUID, pairsOf(gpuHealthy, g.UUID)
 	to.gauge(gpuInfo, 1, id, strconv.Itoa(g.Index), g.Class, g.Model, g.Driver)
-	to.gauge(gpuSetAside, number(g.SetAside), id)
-	to.gauge(gpuHeld, g.Allocated, id)
+	to.gaugeOf(l, gpuSetAside, number(g.SetAside))
+	to.gaugeOf(l, gpuHeld, g.Allocated)
 	if g.Memory > 0 {
-		to.gauge(gpuMemory, float64(g.Memory), id)
+		to.gaugeOf(l, gpuMemory, float64(g.Memory))
 	}
 	s := g.Status
 	if s == nil || s.Health == gpu.Unknown {
 		return
 	}
-	to.gauge(gpuHealthy, number(s.Health == gpu.Healthy), id)
+	to.gaugeOf(l, gpuHealthy, number(s.Health == gpu.Healthy))
 	if s.Known() {
-		to.gauge(gpuMemoryUsed, float64(s.MemoryUsed), id)
-		to.counter(gpuErrors, float64(s.ECC), id)
+		to.gaugeOf(l, gpuMemoryUsed, float64(s.MemoryUsed))
+		to.counterOf(l, gpuErrors, float64(s.ECC))
 	}
 	if s.Utilization >= 0 {
-		to.gauge(gpuUtilization, float64(s.Utilization)/100, id)
+		to.gaugeOf(l, gpuUtilization, float64(s.Utilization)/100)
 	}
 	if s.Temperature > 0 {
-		to.gauge(gpuTemperature, float64(s.Temperature), id)
+		to.gaugeOf(l, gpuTemperature, float64(s.Temperature))
 	}
 	if s.PowerMilli > 0 {
-		to.gauge(gpuPower, float64(s.PowerMilli)/1000, id)
+		to.gaugeOf(l, gpuPower, float64(s.PowerMilli)/1000)
 	}
 }
 
 func (t *Task) collect(to sink, uses *Use) {
 	id := string(t.Attempt.Job)
-	to.time(taskStart, t.Started, id, t.Task, t.User)
-	to.gauge(taskCPUs, float64(t.CPUs), id, t.Task, t.User)
-	to.gauge(taskMemory, float64(t.Memory), id, t.Task, t.User)
-	to.gauge(taskGPUs, float64(len(t.GPUs)), id, t.Task, t.User)
+	l := pairsOf(taskStart, id, t.Task, t.User)
+	if !t.Started.IsZero() {
+		to.gaugeOf(l, taskStart, float64(t.Started.UnixMilli())/1000)
+	}
+	to.gaugeOf(l, taskCPUs, float64(t.CPUs))
+	to.gaugeOf(l, taskMemory, float64(t.Memory))
+	to.gaugeOf(l, taskGPUs, float64(len(t.GPUs)))
 	for _, uuid := range t.GPUs {
 		to.gauge(gpuTask, 1, uuid, id, t.Task, t.User)
 	}
@@ -50,6 +53,6 @@ func (t *Task) collect(to sink, uses *Use) {
 		return
 	}
 	if u, known := uses.Tasks[t.Attempt]; known {
-		u.collect(to, id, t.Task, t.User)
+		u.collect(to, l)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // NewRegistry returns a registry with the metrics of the process and of the Go runtime, and with the version of muster.
@@ -59,13 +60,48 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // sink takes the metrics of a scrape.
 type sink chan<- prometheus.Metric
 
+// pairs are labels with their values. All series about the same thing share them.
+type pairs []*dto.LabelPair
+
+// pairsOf returns the labels of a series, and of all others that have the same.
+func pairsOf(d *prometheus.Desc, values ...string) pairs {
+	return prometheus.MakeLabelPairs(d, valid(values))
+}
+
+// value is the value of one series.
+type value struct {
+	desc    *prometheus.Desc
+	counter bool
+	value   float64
+	labels  pairs
+}
+
+// Desc implements prometheus.Metric.
+func (v *value) Desc() *prometheus.Desc { return v.desc }
+
+// Write implements prometheus.Metric.
+func (v *value) Write(to *dto.Metric) error {
+	to.Label = v.labels
+	if v.counter {
+		to.Counter = &dto.Counter{Value: &v.value}
+	} else {
+		to.Gauge = &dto.Gauge{Value: &v.value}
+	}
+	return nil
+}
+
 func (s sink) gauge(d *prometheus.Desc, v float64, labels ...string) {
-	s <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, valid(labels)...)
+	s <- &value{d, false, v, pairsOf(d, labels...)}
 }
 
 func (s sink) counter(d *prometheus.Desc, v float64, labels ...string) {
-	s <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, valid(labels)...)
+	s <- &value{d, true, v, pairsOf(d, labels...)}
 }
+
+// gaugeOf and counterOf send series whose labels are made.
+func (s sink) gaugeOf(l pairs, d *prometheus.Desc, v float64) { s <- &value{d, false, v, l} }
+
+func (s sink) counterOf(l pairs, d *prometheus.Desc, v float64) { s <- &value{d, true, v, l} }
 
 func (s sink) histogram(d *prometheus.Desc, h Histogram) {
 	buckets, n := make(map[float64]uint64, len(h.Bounds)), uint64(0)

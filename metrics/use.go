@@ -51,25 +51,25 @@ var (
 )
 
 func (u *HostUse) collect(to sink) {
-	to.known(nodeCPUsUsed, prometheus.GaugeValue, u.CPUs)
-	to.known(nodeMemoryUsed, prometheus.GaugeValue, u.Memory)
-	to.known(nodeRead, prometheus.GaugeValue, u.Read)
-	to.known(nodeWritten, prometheus.GaugeValue, u.Written)
-	to.known(nodeReceived, prometheus.GaugeValue, u.Received)
-	to.known(nodeSent, prometheus.GaugeValue, u.Sent)
+	to.known(nil, nodeCPUsUsed, false, u.CPUs)
+	to.known(nil, nodeMemoryUsed, false, u.Memory)
+	to.known(nil, nodeRead, false, u.Read)
+	to.known(nil, nodeWritten, false, u.Written)
+	to.known(nil, nodeReceived, false, u.Received)
+	to.known(nil, nodeSent, false, u.Sent)
 }
 
-func (u *TaskUse) collect(to sink, labels ...string) {
-	to.known(taskCPUSeconds, prometheus.CounterValue, u.CPUSeconds, labels...)
-	to.known(taskMemoryUsed, prometheus.GaugeValue, u.Memory, labels...)
-	to.known(taskRead, prometheus.CounterValue, u.Read, labels...)
-	to.known(taskWritten, prometheus.CounterValue, u.Written, labels...)
-	to.known(taskProcesses, prometheus.GaugeValue, u.Processes, labels...)
+func (u *TaskUse) collect(to sink, l pairs) {
+	to.known(l, taskCPUSeconds, true, u.CPUSeconds)
+	to.known(l, taskMemoryUsed, false, u.Memory)
+	to.known(l, taskRead, true, u.Read)
+	to.known(l, taskWritten, true, u.Written)
+	to.known(l, taskProcesses, false, u.Processes)
 }
 
 // known sends a value unless it is not known.
-func (s sink) known(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+func (s sink) known(l pairs, d *prometheus.Desc, counter bool, v float64) {
 	if !math.IsNaN(v) {
-		s <- prometheus.MustNewConstMetric(d, kind, v, valid(labels)...)
+		s <- &value{d, counter, v, l}
 	}
 }

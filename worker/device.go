@@ -23,7 +23,6 @@ type device struct {
 	foreign     map[int]bool     // PIDs of others on it
 	idle        job.Size         // memory in use when neither a task nor a process used it; -1: unknown
 	rest        job.Size         // memory in use that no listed process had, when no task held it
-	taken       job.Size         // memory that others have
 	breaker     breaker
 	brokenUntil BootTime // the end of the quarantine for causeBreaker
 	faults      faults
@@ -166,14 +165,10 @@ func (ds *devices) use(d *device, s gpu.Status) (back bool) {
 			d.idle = s.MemoryUsed
 		}
 	}
-	taken := u.taken(ds.account.capacity.gpus.Held(d.UUID), d.rest)
-	if held && taken == d.taken {
-		return back
+	if ds.account.capacity.gpus.Foreign(d.UUID, u.taken(ds.account.capacity.gpus.Held(d.UUID), d.rest)) {
+		ds.account.freeChanged()
+		ds.turn.arbitrate = true
 	}
-	d.taken = taken
-	ds.account.capacity.gpus.Foreign(d.UUID, taken)
-	ds.account.freeChanged()
-	ds.turn.arbitrate = true
 	return back
 }
 

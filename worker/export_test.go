@@ -46,6 +46,13 @@ func Refusals(c *Core) int {
 	return n
 }
 
+// Arbitrates passes an event to a core, and reports whether the turn will arbitrate because of it. The turn itself is due.
+func Arbitrates(c *Core, now Moment, ev Event) bool {
+	c.turn.now = now.Boot
+	c.take(now, ev)
+	return c.turn.arbitrate
+}
+
 // Residents returns how many users a core remembers as looked up.
 func Residents(c *Core) int { return len(c.offers.residents.of) }
 

@@ -189,3 +189,42 @@ func TestGPUsOfADrainedHostAreLetGo(t *testing.T) {
 		t.Errorf("after a restart: %q", got)
 	}
 }
+
+// A status that tells placement nothing new causes no arbitration, on a free GPU and on one that a task holds.
+func TestUnchangedStatusCausesNoArbitration(t *testing.T) {
+	h, s := lone(t)
+	arbitrations := func(e worker.DeviceStatus, times int) (n int) {
+		for i := range times {
+			e.Devices[0].Utilization, e.Devices[0].Temperature, e.Devices[0].PowerMilli = i%100, 40+i%9, 90_000+i
+			if worker.Arbitrates(h.core, h.now, e) {
+				n++
+			}
+			h.round()
+		}
+		return n
+	}
+	for _, c := range []struct {
+		what string
+		of   worker.DeviceStatus
+		want int // of 100 statuses
+	}{
+		{"nothing runs", using(0, nil), 0},
+		{"the driver's own memory", using(gib/2, nil), 0},
+		{"a program begins", using(gib/2, map[int]job.Size{9: gib}), 1},
+		{"it uses more", using(gib/2, map[int]job.Size{9: 2 * gib}), 1},
+		{"it ends", using(0, nil), 1},
+		{"a program too small to count", using(0, map[int]job.Size{9: 10 << 20}), 0},
+		{"it ends, too", using(0, nil), 0},
+	} {
+		if got := arbitrations(c.of, 100); got != c.want {
+			t.Errorf("%s: %d arbitrations, want %d", c.what, got, c.want)
+		}
+	}
+	h.run(amy, 1, attempt(1, 1), s, shareOf(20*gib))
+	if got := arbitrations(using(0, map[int]job.Size{43: 10 * gib}, 43), 100); got != 0 {
+		t.Errorf("a task runs: %d arbitrations", got)
+	}
+	if got := arbitrations(using(0, map[int]job.Size{9: gib}), 100); got != 1 {
+		t.Errorf("a program beside the task: %d arbitrations, want 1", got)
+	}
+}

@@ -39,6 +39,7 @@ type cluster struct {
 	over    map[job.ID]*work // those of them that have ended
 	count   count            // of the tasks of all jobs
 	fresh   []*task          // rows that are in no list yet
+	gone    bool             // rows that are in a list are no longer true
 	anew    bool             // all rows are
 	moved   bool             // nodes or GPUs have changed
 	partial string           // the nodes that did not answer

@@ -67,7 +67,7 @@ func (c *cluster) drop(id job.ID) {
 	if w == nil {
 		return
 	}
-	w.gone = true
+	w.gone, c.gone = true, true
 	c.count.active, c.count.waiting = c.count.active-w.count.active, c.count.waiting-w.count.waiting
 	delete(c.jobs, id)
 	delete(c.over, id)

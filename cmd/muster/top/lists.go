@@ -98,7 +98,9 @@ func (l *lists) work(c *cluster, only job.Peer, w *wish, anew bool, now time.Tim
 		}
 		slices.SortFunc(l.tasks, order)
 	} else {
-		l.tasks = slices.DeleteFunc(l.tasks, func(t *task) bool { return t.gone })
+		if c.gone {
+			l.tasks = slices.DeleteFunc(l.tasks, func(t *task) bool { return t.gone })
+		}
 		for _, t := range c.fresh {
 			if wanted(t) {
 				at, _ := slices.BinarySearchFunc(l.tasks, t, order)
@@ -106,7 +108,7 @@ func (l *lists) work(c *cluster, only job.Peer, w *wish, anew bool, now time.Tim
 			}
 		}
 	}
-	c.fresh = nil
+	c.fresh, c.gone = nil, false
 }
 
 // mayRunOn reports whether a task belongs to the list of one node; empty: of all. Tasks of large jobs are not told singly:

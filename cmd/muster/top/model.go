@@ -156,7 +156,6 @@ func (m *model) update(msg any, now time.Time) (effects []any) {
 	if tick {
 		m.stale.lists = m.cluster.forget(now) || m.stale.lists
 		m.cluster.moved = m.cluster.moved || m.wishes[m.upper].order != "" // by what is measured, or grows old
-		m.totals = m.cluster.totals(now)
 	}
 	_, events := msg.(changes)
 	m.stale.frame = !events || m.small() && !now.Before(m.stale.next)

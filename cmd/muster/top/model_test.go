@@ -313,17 +313,25 @@ func TestFeed(t *testing.T) {
 	})
 }
 
-// A large cluster costs little: only what is on the screen is drawn.
+// BenchmarkLarge measures the CPU of one refresh of a large cluster, in which jobs change or nothing does. It should be that of
+// what is on the screen.
 func BenchmarkLarge(b *testing.B) {
-	m := shown(large(500, 8, 10_000), 200, 60)
-	b.ReportAllocs()
-	now := noon
-	for b.Loop() {
-		now = now.Add(time.Second)
-		j := running(77, "train", "amy", 3, 0)
-		m.update(changes{[]api.Event{{Kind: api.EventJob, ID: j.ID, Job: &j}}}, now)
-		m.update(ticked{}, now)
-		_ = m.frame(colours)
+	for _, changing := range []bool{true, false} {
+		b.Run(fmt.Sprintf("changing=%t", changing), func(b *testing.B) {
+			m := shown(large(500, 8, 10_000), 200, 60)
+			b.ReportAllocs()
+			now, began := noon, cpuTime(b)
+			for b.Loop() {
+				now = now.Add(time.Second)
+				if changing {
+					j := running(77, "train", "amy", 3, 0)
+					m.update(changes{[]api.Event{{Kind: api.EventJob, ID: j.ID, Job: &j}}}, now)
+				}
+				m.update(ticked{}, now)
+				_ = m.frame(colours)
+			}
+			b.ReportMetric(float64(cpuTime(b)-began)/float64(time.Microsecond)/float64(b.N), "µs-CPU/op")
+		})
 	}
 }
 

@@ -44,11 +44,15 @@ const frames = 10
 
 // Run shows the view on a terminal until the user leaves it or ctx ends.
 func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
+	return run(ctx, cfg, tea.WithInput(in), tea.WithOutput(out))
+}
+
+func run(ctx context.Context, cfg Config, terminal ...tea.ProgramOption) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	f := feed{cfg.Daemon}
 	p := tea.NewProgram(&screen{ctx: ctx, cfg: cfg, feed: f, model: newModel(cfg.Node, cfg.Refresh)},
-		tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithFPS(frames))
+		append(terminal, tea.WithContext(ctx), tea.WithFPS(frames))...)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

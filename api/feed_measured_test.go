@@ -1,0 +1,217 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/picture"
+	"github.com/musterhq/muster/usage"
+)
+
+// busyNode is a host with 8 GPUs whose n-th samples are these.
+func busyNode(n int) NodeInfo {
+	at := time.Unix(1_800_000_000+int64(n)*5, 0)
+	p := lease.Profile{Peer: fedPeer(1), Name: "ben", CPUs: 128, Memory: 1 << 40, Worker: true, Drivers: []string{"exec", "docker"}, Labels: map[string]string{"rack": "r1", "leaf": "l1"}}
+	info := NodeInfo{State: NodeReady, Addrs: []string{"/ip4/10.0.0.1/tcp/4980"}, Read: at, Usage: usage.Sample{At: at, Values: usage.Unknown()}, Holders: map[string][]job.ID{}}
+	info.Usage.Values[usage.CPU], info.Usage.Values[usage.Memory] = 64+float64(n)/7, float64(300<<30+n)
+	for i := range 8 {
+		d := gpu.Device{UUID: fmt.Sprintf("GPU-5f3c9a04-0000-4000-8000-%012d", i), Index: i, Model: "NVIDIA H100 80GB HBM3", Class: "h100-80gb", Memory: 80 << 30, Driver: "570.1"}
+		p.GPUs = append(p.GPUs, d)
+		info.Status = append(info.Status, gpu.Status{UUID: d.UUID, Health: gpu.Healthy, MemoryUsed: job.Size(60<<30 + n), Utilization: (90 + n + i) % 100, Temperature: 55 + n%9, PowerMilli: 412_000 + n})
+		info.Holders[d.UUID] = []job.ID{job.NewID(7, 1)}
+	}
+	info.Profile = p
+	return info
+}
+
+// toldOf returns what a reader that has read all gets of a node, as it is then and as the lines say.
+func toldOf(t *testing.T, o *nodeLines, lines *picture.Log, after uint64, measured bool, info NodeInfo) (got []picture.Line, next uint64) {
+	t.Helper()
+	n := NodeDocument(info)
+	o.tell(lines, &n)
+	got, next, _ = lines.Since(after, feedBatch)
+	return slices.DeleteFunc(got, func(l picture.Line) bool { return !forReader(l.Key, true, measured) }), next
+}
+
+// A sample costs a small line, and the picture has the node as it is. Anything else costs the whole document.
+func TestSampleIsASmallLine(t *testing.T) {
+	for _, measured := range []bool{true, false} {
+		w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
+		m := &viewMember{Member: Member{Peer: fedPeer(1)}, sight: &seen{}, shelf: picture.NewShelf()}
+		o, lines, at := nodeLines{}, picture.NewLog(), uint64(0)
+		sizes := []int{}
+		for n := range 12 { // a minute
+			info := busyNode(n)
+			if n >= 6 {
+				info.Holders[info.Status[3].UUID] = nil
+			}
+			var got []picture.Line
+			got, at = toldOf(t, &o, lines, at, measured, info)
+			size := 0
+			for _, x := range got {
+				l, err := parseFeedLine(x.Text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.apply(m, &l)
+				size += len(x.Text)
+			}
+			sizes = append(sizes, size)
+			if want := NodeDocument(info); !reflect.DeepEqual(m.node, &want) || !bytes.Equal(m.text, textOf(&want)) {
+				t.Fatalf("sample %d, measured %t: the picture has\n%s, want\n%s", n, measured, m.text, textOf(&want))
+			}
+			again, _ := toldOf(t, &o, lines, at, measured, info)
+			if len(again) > 0 {
+				t.Errorf("told twice: %s", again[0].Text)
+			}
+		}
+		t.Logf("bytes of each sample, measured %t: %v", measured, sizes)
+		for n, size := range sizes {
+			whole := n == 0 || n == 6
+			if measured && !whole && size > 800 || (whole || !measured) && size < 3000 {
+				t.Errorf("sample %d, measured %t: %d bytes", n, measured, size)
+			}
+		}
+	}
+}
+
+// Values for another number of GPUs than the node has say nothing, and those that miss some are no line.
+func TestMeasuredLinesThatDoNotFit(t *testing.T) {
+	w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
+	m := &viewMember{Member: Member{Peer: fedPeer(1)}, sight: &seen{}, shelf: picture.NewShelf()}
+	n := NodeDocument(busyNode(0))
+	values := measuredOf(&n)
+	w.apply(m, &feedLine{Measured: values})
+	if m.node != nil {
+		t.Error("a node that was never told")
+	}
+	w.apply(m, &feedLine{Node: &n})
+	before := m.node
+	few := *values
+	few.Memory, few.Busy, few.Heat, few.Power = few.Memory[1:], few.Busy[1:], few.Heat[1:], few.Power[1:]
+	w.apply(m, &feedLine{Measured: &few})
+	if m.node != before {
+		t.Error("the values of 7 GPUs count for a node with 8")
+	}
+	for _, text := range []string{`{"measured":{"utilization":[1,2]}}`, `{"measured":{"memory_used":[1],"utilization":[1],"temperature":[1]}}`, `{"measured":{},"synced":true}`} {
+		if _, err := parseFeedLine([]byte(text)); err == nil {
+			t.Errorf("%s is taken", text)
+		}
+	}
+}
+
+// The feed of a daemon has both kinds of readers.
+func TestFeedOfSamples(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		v := amy.looked(t)
+		count := func(query string) (nodes, samples int) {
+			ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
+			defer cancel()
+			u := url.URL{Scheme: "http", Host: string(ben.peer), Path: pathFeed, RawQuery: query}
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			setRequester(req.Header, requester{})
+			resp, err := v.http.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			next := time.AfterFunc(time.Second, func() {
+				for i := range 10 {
+					ben.mu.Lock()
+					ben.now = usage.Sample{At: time.Now(), Values: usage.Unknown()}
+					ben.now.Values[usage.CPU] = float64(i) + 0.25
+					ben.mu.Unlock()
+					sleep(t.Context(), 5*time.Second)
+				}
+			})
+			defer next.Stop()
+			for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+				l, err := parseFeedLine(lineText(lines.Bytes()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if l.Node != nil {
+					nodes++
+				}
+				if l.Measured != nil {
+					samples++
+				}
+			}
+			return nodes, samples
+		}
+		if nodes, samples := count("measured=true"); nodes != 1 || samples < 10 || samples > 12 {
+			t.Errorf("%d nodes and %d samples in a minute", nodes, samples)
+		}
+		if l, err := amy.client.Nodes(t.Context()); err != nil || !slices.ContainsFunc(l.Items, func(n Node) bool { return n.ID == ben.peer && n.Usage != nil && *n.Usage.CPUs == 9.25 }) {
+			t.Errorf("nodes: %+v, %v", l, err)
+		}
+		if nodes, samples := count(""); nodes < 10 || nodes > 12 || samples != 0 {
+			t.Errorf("a reader of an earlier version gets %d nodes and %d samples", nodes, samples)
+		}
+	})
+}
+
+// lineText is a line; an empty one is a document that says nothing.
+func lineText(text []byte) []byte {
+	if len(text) == 0 {
+		return []byte("{}")
+	}
+	return text
+}
+
+// The longer ago a drained host was looked at, the less often what it says of that changes.
+func TestAgeOfALastLook(t *testing.T) {
+	texts := map[string]bool{}
+	for ago := time.Duration(0); ago < 10*time.Hour; ago += time.Second {
+		texts[aged("", ago)] = true
+	}
+	if len(texts) > 60+60+10 || !texts["3m ago: let go while the node is drained"] && !texts["3m0s ago: let go while the node is drained"] {
+		t.Errorf("%d texts in ten hours", len(texts))
+	}
+}
+
+// BenchmarkSample measures what a sample of a node with 8 GPUs costs a daemon on which somebody looks, as a line of its own
+// and as a whole node.
+func BenchmarkSample(b *testing.B) {
+	for _, measured := range []bool{true, false} {
+		b.Run(fmt.Sprintf("measured=%t", measured), func(b *testing.B) {
+			w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
+			m := &viewMember{Member: Member{Peer: fedPeer(1)}, sight: &seen{}, shelf: picture.NewShelf()}
+			texts := [][]byte{}
+			for n := range 12 {
+				d := NodeDocument(busyNode(n))
+				l := feedLine{Node: &d}
+				if n > 0 && measured {
+					l = feedLine{Measured: measuredOf(&d)}
+				}
+				texts = append(texts, encodeLine(l))
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				text := texts[i%len(texts)]
+				l, err := parseFeedLine(text)
+				if err != nil {
+					b.Fatal(err)
+				}
+				w.apply(m, &l)
+			}
+		})
+	}
+}
