@@ -83,7 +83,9 @@ func quantile(all []time.Duration, q float64) float64 {
 // BenchmarkFed measures listings, the way of a change to a viewer, and what viewers cost, in one run.
 func BenchmarkFed(b *testing.B) {
 	for b.Loop() {
+		none := memory(b)
 		socket, f := fedServer(b)
+		b.ReportMetric(memory(b)-none, "MB/server")
 		ctx, cancel := context.WithCancel(b.Context())
 		before := memory(b)
 		c := socketClient(socket)
@@ -125,6 +127,8 @@ func BenchmarkFed(b *testing.B) {
 		b.ReportMetric(fifty-one, "%/50-viewers")
 		cancel()
 		c.CloseIdleConnections()
+		pace(b, keepView+10*time.Second)
+		b.ReportMetric(memory(b)-before, "MB/after")
 	}
 }
 
