@@ -1,20 +1,15 @@
 package api
 
-// A daemon that is fed as by a large cluster: its real server, and feeds of 499 other members with 8 GPUs each, 10,000 jobs
-// and 50 changes a second.
+// What listings, events and viewers cost a daemon that is fed as by a large cluster.
 
 import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
 	"io"
-	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -23,132 +18,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/musterhq/muster/job"
 )
-
-const (
-	fedNodes   = 500
-	fedGPUs    = 8
-	fedJobs    = 10_000
-	fedChanges = 50 // a second
-)
-
-// fed is the transport to the other members.
-type fed struct{ peers map[string]chan []byte }
-
-func (f *fed) RoundTrip(r *http.Request) (*http.Response, error) {
-	changes := f.peers[r.URL.Host]
-	if changes == nil || r.URL.Path != pathFeed {
-		return nil, fmt.Errorf("no route to %s", r.URL)
-	}
-	body, w := io.Pipe()
-	go func() {
-		alive := time.NewTicker(feedAlive)
-		defer alive.Stop()
-		text := fedSnapshot(job.Peer(r.URL.Host))
-		for {
-			if _, err := w.Write(text); err != nil {
-				return
-			}
-			select {
-			case text = <-changes:
-			case <-alive.C:
-				text = []byte("\n")
-			case <-r.Context().Done():
-				w.CloseWithError(r.Context().Err())
-				return
-			}
-		}
-	}()
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: body, Request: r}, nil
-}
-
-func fedPeer(i int) job.Peer { return job.Peer(fmt.Sprintf("12D3KooWfed%041d", i)) }
-
-func fedGroup(p job.Peer) job.Group {
-	n, _ := strconv.Atoi(strings.TrimPrefix(string(p), "12D3KooWfed"))
-	return job.Group(n + 1)
-}
-
-func fedJob(p job.Peer, n int, detail string) feedLine {
-	id := job.NewID(fedGroup(p), uint64(n))
-	began := time.Unix(1_700_000_000, 0).UTC()
-	return feedLine{Job: &Job{
-		Schema: SchemaJob, ID: id, Name: "train-" + strconv.Itoa(n), User: "ada", State: job.Running, ReasonDetail: detail, Nodes: 1, Owner: p, Copies: 1, SubmittedAt: began, StartedAt: &began,
-		TaskCount: 1, Counts: map[job.State]int{job.Running: 1},
-		Tasks: []Task{{Schema: SchemaTask, Job: id, State: job.Running, NodeID: p, Node: "node", Attempt: 1, PID: 4711, GPUs: []string{"GPU-0", "GPU-1"}, StartedAt: &began}},
-	}}
-}
-
-func fedSnapshot(p job.Peer) []byte {
-	n := Node{
-		Schema: SchemaNode, ID: p, Name: "node-" + string(p[len(p)-4:]), State: NodeReady, Addrs: []string{"/ip4/10.0.0.1/tcp/4980"}, Version: "test", CPUs: 128, Memory: 1 << 40,
-		NodeLabels: NodeLabels{Labels: map[string]string{"rack": "r1", "leaf": "l1"}}, TasksRun: TasksRun{Worker: true, Drivers: []string{"exec", "docker"}},
-	}
-	for i := range fedGPUs {
-		n.GPUs = append(n.GPUs, GPU{
-			Schema: SchemaGPU, Node: n.Name, NodeID: p, UUID: fmt.Sprintf("GPU-%s-%d", p, i), Index: i, Model: "NVIDIA H100 80GB HBM3", Class: "h100-80gb", Memory: 80 << 30,
-			MemoryUsed: 1 << 30, Utilization: 97, GPUReading: GPUReading{Temperature: 60, Power: 512.5}, Health: "healthy", Jobs: []job.ID{job.NewID(fedGroup(p), 1)}, Job: job.NewID(fedGroup(p), 1),
-		})
-	}
-	var b bytes.Buffer
-	b.Write(encodeLine(feedLine{Hello: &feedHello{Operators: []string{"root"}}}))
-	b.Write(encodeLine(feedLine{Node: &n}))
-	for i := range fedJobs / fedNodes {
-		b.Write(encodeLine(fedJob(p, i, "")))
-	}
-	b.Write(encodeLine(feedLine{Totals: &feedTotals{Jobs: map[job.State]int{job.Running: fedJobs / fedNodes}}}))
-	b.Write(encodeLine(feedLine{Synced: true}))
-	return b.Bytes()
-}
-
-// fedServer runs the server and returns its socket.
-func fedServer(b *testing.B) (socket string, f *fed) {
-	b.Helper()
-	dir, err := os.MkdirTemp("", "api") //nolint:usetesting // b.TempDir can be longer than a socket's name may be
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { os.RemoveAll(dir) })
-	f = &fed{peers: map[string]chan []byte{}}
-	all := &cluster{}
-	for i := range fedNodes {
-		d := &daemon{name: fmt.Sprintf("node-%04d", i), peer: fedPeer(i), cluster: all, group: fedGroup(fedPeer(i)), jobs: map[job.ID]job.Job{}, watchers: map[chan job.Job][]job.ID{}}
-		all.daemons = append(all.daemons, d)
-		if i > 0 {
-			f.peers[string(d.peer)] = make(chan []byte, 8)
-		}
-	}
-	d := all.daemons[0]
-	cfg := DefaultConfig()
-	cfg.Self, cfg.Socket = d.peer, filepath.Join(dir, "muster.sock")
-	d.server, err = New(cfg, Needs{Jobs: d, Explain: d, Watch: d, Node: d, Logs: d, Peers: d, Directory: d, Self: d, Transport: f}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(b.Context())
-	done := make(chan error, 1)
-	go func() { done <- d.server.Run(ctx) }()
-	b.Cleanup(func() { stop(); <-done })
-	<-d.server.Ready()
-	return cfg.Socket, f
-}
-
-// change has members tell of changes until ctx ends. Each says when it was made.
-func (f *fed) change(ctx context.Context) {
-	tick := time.NewTicker(time.Second / fedChanges)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			p := fedPeer(1 + rand.IntN(fedNodes-1)) //nolint:gosec // no secret
-			f.peers[string(p)] <- encodeLine(fedJob(p, rand.IntN(fedJobs/fedNodes), "made:"+strconv.FormatInt(time.Now().UnixNano(), 10)+";"))
-		}
-	}
-}
 
 func socketClient(socket string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -213,7 +83,9 @@ func quantile(all []time.Duration, q float64) float64 {
 // BenchmarkFed measures listings, the way of a change to a viewer, and what viewers cost, in one run.
 func BenchmarkFed(b *testing.B) {
 	for b.Loop() {
+		none := memory(b)
 		socket, f := fedServer(b)
+		b.ReportMetric(memory(b)-none, "MB/server")
 		ctx, cancel := context.WithCancel(b.Context())
 		before := memory(b)
 		c := socketClient(socket)
@@ -231,7 +103,7 @@ func BenchmarkFed(b *testing.B) {
 		})
 		fedWait(b, c)
 		b.ReportMetric(memory(b)-before, "MB/picture")
-		go f.change(ctx)
+		go f.change(ctx, fedChanges)
 		one := fedCPU(b)
 		var took []time.Duration
 		counting <- true
@@ -255,6 +127,8 @@ func BenchmarkFed(b *testing.B) {
 		b.ReportMetric(fifty-one, "%/50-viewers")
 		cancel()
 		c.CloseIdleConnections()
+		pace(b, keepView+10*time.Second)
+		b.ReportMetric(memory(b)-before, "MB/after")
 	}
 }
 

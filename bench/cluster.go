@@ -58,7 +58,7 @@ func onCluster(nodes, cpus int, measure func(*cluster, context.Context, *report)
 		go func() { _, _ = io.Copy(io.Discard, out) }()
 		c := &cluster{program: program, dir: filepath.Dir(strings.TrimSpace(strings.TrimPrefix(line, "export MUSTER_SOCKET=")))}
 		for i := range nodes {
-			client, err := api.NewClient(api.ClientConfig{Socket: filepath.Join(c.dir, fmt.Sprintf("dev%d.sock", i+1))})
+			client, err := api.NewClient(api.ClientConfig{Socket: c.socket(i + 1)})
 			if err != nil {
 				return err
 			}
@@ -67,6 +67,8 @@ func onCluster(nodes, cpus int, measure func(*cluster, context.Context, *report)
 		return measure(c, ctx, r)
 	}
 }
+
+func (c *cluster) socket(n int) string { return filepath.Join(c.dir, fmt.Sprintf("dev%d.sock", n)) }
 
 func command(args ...string) job.Spec {
 	s := job.DefaultSpec()

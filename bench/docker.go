@@ -30,7 +30,7 @@ func docker(ctx context.Context, program string, r *report) error {
 		fmt.Fprintf(os.Stderr, "docker is left out, as there is no Docker engine to use: %v\n", err)
 		return nil
 	}
-	client, stop, err := oneDaemon(ctx, program, "--docker-host", host)
+	_, client, stop, err := oneDaemon(ctx, program, "--docker-host", host)
 	if err != nil {
 		return err
 	}
@@ -91,19 +91,19 @@ func importImage(ctx context.Context) error {
 	return nil
 }
 
-// oneDaemon runs a daemon with the flags until stop is called.
-func oneDaemon(ctx context.Context, program string, flags ...string) (client *api.Client, stop func(), err error) {
+// oneDaemon runs a daemon with the flags until stop is called. Its socket is in a directory of its own.
+func oneDaemon(ctx context.Context, program string, flags ...string) (socket string, client *api.Client, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "muster-bench-")
 	if err != nil {
-		return nil, nil, err
+		return "", nil, nil, err
 	}
-	socket := filepath.Join(dir, "s")
+	socket = filepath.Join(dir, "s")
 	cmd := exec.CommandContext(ctx, program, append([]string{
 		"daemon", "--config", os.DevNull, "--data-dir", filepath.Join(dir, "data"), "--socket", socket, "--gpus", "none", "--allow-root",
 		"--listen", "/ip4/127.0.0.1/tcp/0",
 	}, flags...)...)
 	if err := cmd.Start(); err != nil {
-		return nil, nil, err
+		return "", nil, nil, err
 	}
 	stop = func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -114,15 +114,15 @@ func oneDaemon(ctx context.Context, program string, flags ...string) (client *ap
 	}
 	if client, err = api.NewClient(api.ClientConfig{Socket: socket}); err != nil {
 		stop()
-		return nil, nil, err
+		return "", nil, nil, err
 	}
 	for range 100 {
 		if _, err = client.Daemon(ctx, false); err == nil {
 			wait(ctx, time.Second) // its journal has a leader by then
-			return client, stop, nil
+			return socket, client, stop, nil
 		}
 		wait(ctx, 100*time.Millisecond)
 	}
 	stop()
-	return nil, nil, fmt.Errorf("muster daemon did not start: %w", err)
+	return "", nil, nil, fmt.Errorf("muster daemon did not start: %w", err)
 }

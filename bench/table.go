@@ -60,8 +60,10 @@ var table = []benchmark{
 		reading{figure: "view-nodes", label: "p99", bench: "Fed", metric: "ms/nodes-p99"},
 		reading{figure: "view-event", label: "p50", bench: "Fed", metric: "ms/event-p50"},
 		reading{figure: "view-event", label: "p99", bench: "Fed", metric: "ms/event-p99"},
+		reading{figure: "view-memory", label: "the whole server, nobody looks", bench: "Fed", metric: "MB/server"},
 		reading{figure: "view-memory", label: "the picture and the feeds of the benchmark", bench: "Fed", metric: "MB/picture"},
 		reading{figure: "view-memory", label: "49 more viewers", bench: "Fed", metric: "MB/50-viewers"},
+		reading{figure: "view-memory", label: "what is left 40 s after the last has gone", bench: "Fed", metric: "MB/after"},
 		reading{figure: "view-cpu", bench: "Fed", metric: "%/50-viewers"},
 	), []figure{
 		{
@@ -69,8 +71,28 @@ var table = []benchmark{
 			What: "`/v1/nodes` of a daemon that is fed as by 500 nodes with 4,000 GPUs and 10,000 jobs, 50 changes a second",
 		},
 		{Name: "view-event", Unit: "ms", Aim: "p50 ≤ 150 ms, p99 ≤ 500 ms", What: "a change in a feed → the event at a client of the same daemon"},
-		{Name: "view-memory", Unit: "MB", Aim: "50 viewers ≤ 30 MB", What: "memory of the same daemon while somebody looks, with its clients"},
+		{Name: "view-memory", Unit: "MB", Aim: "50 viewers ≤ 30 MB; nobody looks ≤ 2 MB", What: "memory of the same daemon before, while and after somebody looks, with its clients"},
 		{Name: "view-cpu", Unit: "% of a core", Aim: "≤ 10 %", What: "CPU of 49 more viewers, with their clients"},
+	}},
+	{"page", onFed(fedChanges, pages), []figure{
+		{Name: "page-first", Unit: "ms", Aim: "≤ 1,500 ms", What: "address opened → overview with data, in headless Chromium through `muster ui`, before a daemon that is fed like that of `view-nodes`"},
+		{Name: "page-code", Unit: "KB", Aim: "≤ 250 KB", What: "code, styles and page that it loads, compressed"},
+		{Name: "page-long", Unit: "ms", Aim: "≤ 100 ms", What: "longest task of each of these pages in 36 s; 0: none of 50 ms or more"},
+		{Name: "page-heap", Unit: "MB", Aim: "≤ 80 MB", What: "JavaScript heap of the tab after a walk through these pages"},
+		{Name: "page-memory", Unit: "MB", What: "private memory of the tab's process after that"},
+	}},
+	{"page-change", inTurn(onFed(fedChanges, pageChanges), onCluster(devNodes, inFlight, (*cluster).pageChanges)), []figure{
+		{Name: "page-change", Unit: "ms", Aim: "p50 ≤ 150 ms, p99 ≤ 500 ms", What: "a job starts or ends at one daemon → it is drawn in the overview of another"},
+	}},
+	{"page-log", pageLog, []figure{
+		{Name: "page-log", Unit: "MB/s", Aim: "≥ 20 MB/s", What: "1 GiB of output followed in the page of its job while it is written"},
+		{Name: "page-log-memory", Unit: "MB", Aim: "≤ 150 MB", What: "private memory of the tab's process after that"},
+		{Name: "page-log-jump", Unit: "ms", Aim: "≤ 300 ms", What: "a click into the whole of that output → the lines of that place are drawn"},
+	}},
+	{"top", inTurn(onFed(fedChanges, top("50 changes a second")), onFed(0, top("no changes"))), []figure{
+		{Name: "top-memory", Unit: "MB", Aim: "≤ 30 MB", What: "RSS of `muster top` at a daemon that is fed like that of `view-nodes`"},
+		{Name: "top-cpu", Unit: "% of a core", Aim: "≤ 2 %", What: "CPU of it"},
+		{Name: "top-bytes", Unit: "KB/s", Aim: "≤ 4 KB/s without changes", What: "what it is sent"},
 	}},
 	{"core-memory", goBench("./scheduler", "Memory$", "3x",
 		reading{figure: "core-memory-array", label: "a million that wait", bench: "Memory", metric: "MB/million-waiting"},

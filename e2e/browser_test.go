@@ -22,6 +22,8 @@ import (
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	browser "github.com/musterhq/muster/internal/chromium"
 )
 
 // Bounds of browsers, which are slow on a busy machine.
@@ -41,26 +43,14 @@ type chromium struct {
 // newChromium starts a browser. Where there is none the test is skipped. rules say where host names lead.
 func newChromium(t *testing.T, rules string) *chromium {
 	t.Helper()
-	program := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			program = path
-			break
-		}
-	}
-	if program == "" {
-		t.Skip("needs a browser: install Debian's package chromium")
-	}
 	c := &chromium{t: t, profile: t.TempDir()}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:len(chromedp.DefaultExecAllocatorOptions):len(chromedp.DefaultExecAllocatorOptions)],
-		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(c.profile), chromedp.WSURLReadTimeout(slow),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-popup-blocking", true))
+	flags := map[string]any{"disable-popup-blocking": true}
 	if rules != "" {
-		opts = append(opts, chromedp.Flag("host-resolver-rules", rules))
+		flags["host-resolver-rules"] = rules
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), browserLife)
-	ctx, stop := chromedp.NewExecAllocator(ctx, opts...)
-	c.ctx, _ = chromedp.NewContext(ctx)
+	tab, stop := browser.New(ctx, chromiumProgram(t), c.profile, 1280, 800, flags)
+	c.ctx = tab
 	t.Cleanup(func() {
 		c.close()
 		stop()

@@ -271,6 +271,8 @@ func TestDashboardParts(t *testing.T) {
 		{"a quote without an end", "shell.js", `String(m.words("a 'b"))`, "null"},
 		{"a word is read as it was", "shell.js", `JSON.stringify(m.words(m.quote("it's $HOME \"x\"")))`, `["it's $HOME \"x\""]`},
 		{"events in pieces", "events.js", `(() => { const got = []; const p = new m.Parser((e) => got.push(e.kind + e.n)); for (const c of ': alive\nevent: job\ndata: {"n":\ndata: 1}\r\n\r\nid: 7\ndata: not json\n\ndata: {"kind":"x","n":2}\n\n') p.feed(c); return got.join(); })()`, "job1,x2"},
+		{"the first event after a quiet time does not wait", "events.js", `(async () => { const got = []; const later = () => new Promise((f) => setTimeout(f, 20)); const b = new m.Batches((all) => got.push(all.join('+')), 3000); b.add(1); b.add(2); await later(); const soon = got.join(); b.add(3); await later(); b.add(4); while (got.length < 2) await later(); return soon + '|' + got.join(); })()`, "1+2|1+2,3+4"},
+		{"what has not changed stays the object that it was", "resource.js", `(() => { const a = {items: [{id: 1, g: [1]}, {id: 2}]}; const b = m.reuse(a, {items: [{id: 1, g: [1]}, {id: 2, x: 3}]}); return [b.items[0] === a.items[0], b.items[1] === a.items[1], b.items[1].x, m.reuse(a, structuredClone(a)) === a, m.reuse(a, {items: []}) === a].join(); })()`, "true,false,3,true,false"},
 		{"a task that waits again is on no node", "joblist.js", `m.slim({tasks: [{state: 'PENDING', node: 'b'}, {state: 'RUNNING', node: 'n10'}, {state: 'RUNNING', node: 'n2'}]}).on.join()`, "n2,n10"},
 		{"unknown is no number", "format.js", `[m.percent(-1), m.bytes(undefined), m.count(-1), m.duration(NaN), m.percent(0)].join()`, "–,–,–,–,0 %"},
 		{"control characters are seen", "format.js", `m.plain('a\u001b\u202eb\nc')`, "a\u241b\ufffdb\u240ac"},

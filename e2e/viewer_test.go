@@ -29,6 +29,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/musterhq/muster/api/ui"
+	browser "github.com/musterhq/muster/internal/chromium"
 )
 
 // watching bounds what a page may take on a machine that is busy with other tests.
@@ -82,13 +83,11 @@ func (d *daemon) front() string {
 
 func chromiumProgram(t *testing.T) string {
 	t.Helper()
-	for _, name := range []string{os.Getenv("MUSTER_CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); name != "" && err == nil {
-			return path
-		}
+	program, err := browser.Program()
+	if err != nil {
+		t.Skip(err)
 	}
-	t.Skip("no Chromium: install chromium, or name one in MUSTER_CHROMIUM")
-	return ""
+	return program
 }
 
 // browse opens a tab of a new browser. At the end of the test no page may have had an error.
@@ -99,19 +98,8 @@ func browse(t *testing.T, base string, width, height int) *viewer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	flags := []chromedp.ExecAllocatorOption{
-		chromedp.NoFirstRun, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.ExecPath(chromiumProgram(t)),
-		chromedp.UserDataDir(dir), chromedp.WindowSize(width, height), chromedp.WSURLReadTimeout(watching),
-	}
-	for _, f := range []string{"disable-quic", "disable-background-networking", "disable-component-update", "disable-sync"} {
-		flags = append(flags, chromedp.Flag(f, true))
-	}
-	alloc, end := chromedp.NewExecAllocator(context.Background(), flags...)
-	ctx, leave := chromedp.NewContext(alloc)
-	t.Cleanup(func() {
-		leave()
-		end()
-	})
+	ctx, stop := browser.New(context.Background(), chromiumProgram(t), dir, width, height, nil)
+	t.Cleanup(stop)
 	b := &viewer{t: t, ctx: ctx, base: base}
 	if err := chromedp.Listen(ctx, b.hear); err != nil { // also starts the browser
 		t.Fatal(err)

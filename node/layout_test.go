@@ -41,6 +41,7 @@ var allowedImports = map[string][]string{
 	"scheduler/fleet":        {"job", "gpu", "lease", "share"},
 	"scheduler/place":        {"job", "lease", "scheduler/fleet", "scheduler/policy"},
 	"scheduler/policy":       {"job", "gpu", "lease", "scheduler/fleet"},
+	"internal/chromium":      {},
 	"internal/logtest":       {},
 	"internal/stories":       {"job"},
 	"internal/rogue":         {"job", "dht", "p2p", "p2p/gossip", "p2p/peerhttp", "p2p/session", "p2p/wirepb"}, // the hostile member of tests

@@ -15,7 +15,8 @@ export function bytes(n) {
   return (n < 10 && i > 0 ? n.toFixed(1) : Math.round(n)) + ' ' + units[i];
 }
 
-export const count = (n) => (known(n) && n >= 0 ? n.toLocaleString('en') : NONE);
+const grouped = new Intl.NumberFormat('en'); // to make one for each number takes longer than all else in a table
+export const count = (n) => (known(n) && n >= 0 ? grouped.format(n) : NONE);
 export const percent = (n) => (known(n) && n >= 0 ? Math.round(n) + ' %' : NONE);
 
 // part is a share of a whole in percent, -1 if it is not known.

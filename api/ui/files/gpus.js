@@ -4,7 +4,7 @@ import { html, Component, useState, useMemo } from './lib.js';
 import { useStore } from './store.js';
 import { nodes } from './resource.js';
 import { place, setParams, A } from './router.js';
-import { Head, Name, Empty, JobLink, NodeLink, NodeState } from './parts.js';
+import { Head, Name, Empty, JobLink, NodeLink, NodeState, useGradually } from './parts.js';
 import { bytes, percent, plain, plural, compare, NONE } from './format.js';
 import { GPU, gpuState, answers } from './states.js';
 import { userOf } from './holders.js';
@@ -16,6 +16,7 @@ export function Gpus() {
   const owners = useStore(userOf);
   const [open, setOpen] = useState('');
   const view = useMemo(() => list && pick(list, f, owners), [list, owners, JSON.stringify(f)]);
+  const drawn = useGradually(view ? view.nodes : 0, 50);
   if (!list) return html`<${Head} title="GPUs" fresh=${nodes} /><${Empty}>Loading…<//>`;
   const dense = view.gpus > 600 ? 'tiny' : view.gpus > 96 ? 'small' : 'large';
   const chosen = list.find((n) => n.id === open) || view.groups[0]?.[1][0].node;
@@ -24,12 +25,12 @@ export function Gpus() {
     <${Legend} />
     ${view.gpus === 0 ? html`<${Empty}>${list.some((n) => n.gpus.length) ? 'No GPU matches the filter.' : 'No node of this cluster has a GPU.'}<//>` : ''}
     <div class=${'map ' + dense} onKeyDown=${walk} onFocusIn=${(e) => e.target.dataset?.node && setOpen(e.target.dataset.node)} onMouseOver=${(e) => { const id = e.target.closest?.('[data-node]')?.dataset.node; if (id) setOpen(id); }}>
-      ${view.groups.map(([name, members], g) => html`<section key=${name} aria-label=${name || 'GPUs'}>${name && html`<h2>${plain(name)} <small>${plural(members.length, 'node')}</small></h2>`}<div class="nodes">${members.map((m, i) => html`<${Tile} key=${m.node.id} node=${m.node} shown=${m.shown} f=${f} dense=${dense} first=${g === 0 && i === 0} />`)}</div></section>`)}
+      ${view.groups.map(([name, members, above], g) => above < drawn && html`<section key=${name} aria-label=${name || 'GPUs'}>${name && html`<h2>${plain(name)} <small>${plural(members.length, 'node')}</small></h2>`}<div class="nodes">${members.slice(0, drawn - above).map((m, i) => html`<${Tile} key=${m.node.id} node=${m.node} shown=${m.shown} f=${f} dense=${dense} first=${g === 0 && i === 0} />`)}</div></section>`)}
     </div>
     <aside class=${'detail ' + dense} aria-label="The chosen node">${chosen && html`<${Detail} node=${chosen} owners=${owners} />`}</aside>`;
 }
 
-// pick returns the groups of nodes that have a GPU which passes the filter.
+// pick returns the groups of nodes that have a GPU which passes the filter: name, nodes, and how many nodes are above it.
 function pick(list, f, owners) {
   const groups = new Map();
   const counts = {};
@@ -53,13 +54,19 @@ function pick(list, f, owners) {
     groups.get(group).push({ node, shown });
   }
   for (const members of groups.values()) members.sort((a, b) => compare(a.node.name, b.node.name));
-  return { gpus, nodes: n, counts, groups: [...groups].sort((a, b) => compare(a[0], b[0])) };
+  let above = 0;
+  const sorted = [...groups].sort((a, b) => compare(a[0], b[0])).map(([name, members]) => [name, members, (above += members.length) - members.length]);
+  return { gpus, nodes: n, counts, groups: sorted };
 }
 
-// Tile is a node of the map. It is drawn again only when the node has changed.
+// looks is all that a cell shows.
+const looks = (g, { node, dense }) => [g.uuid, g.index, g.simulated, gpuState(g, node), dense === 'large' ? g.utilization : level(g)].join();
+
+// Tile is a node of the map. It is drawn again only when it would look different.
 class Tile extends Component {
   shouldComponentUpdate(next) {
-    return next.node !== this.props.node || next.dense !== this.props.dense || next.shown.length !== this.props.shown.length || next.shown.some((g, i) => g !== this.props.shown[i]);
+    return next.node.name !== this.props.node.name || next.node.state !== this.props.node.state || next.first !== this.props.first || next.dense !== this.props.dense ||
+      next.shown.length !== this.props.shown.length || next.shown.some((g, i) => g !== this.props.shown[i] && looks(g, next) !== looks(this.props.shown[i], this.props));
   }
 
   render({ node, shown, dense, first }) {

@@ -108,11 +108,11 @@ function Counts({ s }) {
 function Waits({ s }) {
   const w = s.waits;
   if (!w) return html`<p class="line">Waiting times: ${NONE}</p>`;
-  const took = (x) => (x === null ? NONE : x < 1 ? '< 1 s' : duration(x));
-  return html`<h3>Waiting times</h3><ul class="counts" title="Of the jobs that started in the last hour">
-    <li><span>started in the last hour</span><b>${count(w.started)}</b></li><li><span>half waited at most</span><b>${took(w.p50)}</b></li>
-    <li><span>19 of 20 waited at most</span><b>${took(w.p95)}</b></li><li><span>the longest waited</span><b>${took(w.longest)}</b></li>
-    <li><span>waits longest now, for</span><b><${Ago} at=${w.waiting_since} /></b></li></ul>
+  const took = (x) => (x === null ? NONE : x < 1 ? '< 1s' : duration(x));
+  return html`<h3>Waiting times of the jobs that started in the last hour</h3><ul class="counts">
+    <li><span>jobs</span><b>${count(w.started)}</b></li><li><span>median</span><b>${took(w.p50)}</b></li>
+    <li><span>95th percentile</span><b>${took(w.p95)}</b></li><li><span>longest</span><b>${took(w.longest)}</b></li>
+    <li><span>oldest that waits</span><b><${Ago} at=${w.waiting_since} /></b></li></ul>
     ${w.partial.length > 0 && html`<p class="note">without the jobs of ${w.partial.map(plain).join(', ')}</p>`}`;
 }
 
@@ -174,5 +174,5 @@ function Latest() {
     };
   }, []);
   if (!rows.length) return html`<${Empty}>Nothing yet.<//>`;
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="Table of the latest changes"><table class="plain"><tbody>${rows.map((j) => html`<tr key=${j.id + j.state}><td class="n"><${Ago} at=${touched(j)} suffix=" ago" /></td><td><${State} of=${j.state} /></td><td><${JobLink} id=${j.id} /></td><td><${Name} of=${j.name} /></td><td><${Name} of=${j.user} /></td><td class="grow">${[kind(j), j.on.length && 'on ' + j.on.map(plain).join(', '), plain(j.reason)].filter(Boolean).join(' · ')}</td></tr>`)}</tbody></table></div>`;
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Table of the latest changes"><table class="plain latest"><tbody>${rows.map((j) => html`<tr key=${j.id + j.state}><td class="n"><${Ago} at=${touched(j)} suffix=" ago" /></td><td><${State} of=${j.state} /></td><td><${JobLink} id=${j.id} /></td><td><${Name} of=${j.name} /></td><td><${Name} of=${j.user} /></td><td class="grow">${[kind(j), j.on.length && 'on ' + j.on.map(plain).join(', '), plain(j.reason)].filter(Boolean).join(' · ')}</td></tr>`)}</tbody></table></div>`;
 }

@@ -1,6 +1,6 @@
 // Small parts that many pages draw.
 
-import { html, useState, useEffect, useRef } from './lib.js';
+import { html, Component, useState, useEffect, useRef } from './lib.js';
 import { useStore, clock } from './store.js';
 import { link } from './api.js';
 import { ago, ran, time, plain, NONE, duration } from './format.js';
@@ -52,6 +52,22 @@ export function Fresh({ of }) {
 export function Head({ title, children, fresh, after }) {
   useEffect(() => { document.title = `${typeof title === 'string' ? plain(title) : 'muster'} · muster`; }, [title]);
   return html`<header class="head"><h1 tabindex="-1"><${Name} of=${title} /></h1>${after}<div class="acts">${children}</div>${fresh && html`<${Fresh} of=${fresh} />`}</header>`;
+}
+
+// useGradually returns how many of n parts to draw: a step more each time, so that a long page does not hold up the tab.
+export function useGradually(n, step) {
+  const [drawn, setDrawn] = useState(step);
+  useEffect(() => {
+    if (drawn >= n) return undefined;
+    const t = setTimeout(() => setDrawn(drawn + step));
+    return () => clearTimeout(t);
+  }, [drawn, n]);
+  return drawn;
+}
+
+// Drawn is drawn again only when one of its properties is another.
+export class Drawn extends Component {
+  shouldComponentUpdate(next) { return Object.keys(next).some((k) => next[k] !== this.props[k]); }
 }
 
 export const Empty = ({ children }) => html`<p class="empty">${children}</p>`;

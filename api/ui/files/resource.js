@@ -64,7 +64,7 @@ export class Resource extends Store {
         const data = await resp.json();
         this.took = Date.now() - this.begun;
         this.etag = resp.headers.get('ETag') || '';
-        if (this.busy === mine) this.set({ data, at: Date.now() - 1000 * (data.age || 0), error: null });
+        if (this.busy === mine) this.set({ data: reuse(this.value.data, data), at: Date.now() - 1000 * (data.age || 0), error: null });
       }
     } catch (error) {
       if (this.busy === mine && error.name !== 'AbortError') this.set({ ...this.value, error });
@@ -89,6 +89,19 @@ export class Resource extends Store {
     }
     if (data !== this.value.data) this.set({ ...this.value, data });
   }
+}
+
+// reuse returns a new document in which what has not changed is the old object, so that only what has changed is drawn.
+export function reuse(old, now) {
+  if (!old || !now || typeof old !== 'object' || typeof now !== 'object' || Array.isArray(old) !== Array.isArray(now)) return now;
+  const keys = Object.keys(now);
+  let same = keys.length === Object.keys(old).length;
+  for (const k of keys) {
+    if (old[k] === now[k]) continue;
+    now[k] = reuse(old[k], now[k]);
+    same &&= old[k] === now[k];
+  }
+  return same ? old : now;
 }
 
 // put returns a listing in which an item stands in the place of the one with the same key.
