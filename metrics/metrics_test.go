@@ -149,3 +149,22 @@ func BenchmarkScrape(b *testing.B) {
 		series(b, gather(b, s))
 	}
 }
+
+// The series of a task share their labels, which are made once.
+func TestLabelsAreShared(t *testing.T) {
+	collected := func(tasks int) float64 {
+		s := full(8, tasks)
+		ch := make(chan prometheus.Metric, 10_000)
+		return testing.AllocsPerRun(10, func() {
+			s.Collect(ch)
+			for len(ch) > 0 {
+				<-ch
+			}
+		})
+	}
+	if per := (collected(200) - collected(100)) / 100; per > 50 { // a task has 10 series
+		t.Errorf("%.1f allocations for a task", per)
+	} else {
+		t.Logf("%.1f allocations for a task", per)
+	}
+}
