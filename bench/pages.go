@@ -65,7 +65,7 @@ func browse(ctx context.Context, program, socket string, measure func(t *tab) er
 	t.ctx, stop = chromium.New(ctx, browser, dir, 1280, 800, nil)
 	defer stop()
 	if err := chromedp.Do(t.ctx); err != nil {
-		return fmt.Errorf("Chromium did not start: %w", err)
+		return fmt.Errorf("chromium did not start: %w", err)
 	}
 	if _, err := chromedp.Call(t.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: watcher}); err != nil {
 		return err
