@@ -145,13 +145,10 @@ func plainDocument(j *job.Job, copies int) Job {
 		Schema: SchemaJob, ID: j.ID, Name: j.Spec.Name, User: j.User, State: j.State(), Priority: j.Spec.Priority,
 		Nodes: max(j.Spec.Nodes, 1), Array: j.Spec.Array, SubmittedAt: j.Submitted.UTC(), Owner: j.Owner, Copies: copies,
 		TimeLimit: j.Spec.TimeLimit.D().Seconds(), DefaultTime: j.Spec.DefaultTime, Resources: needDocument(j.Spec.Resources), Tasks: make([]Task, 0, len(j.Tasks)),
-		Counts: map[job.State]int{}, TaskCount: j.Counts.Total(), Estimated: at(j.Starts), StartedAt: at(j.Ends.Began),
+		Counts: map[job.State]int{}, TaskCount: j.Counts.Total(), Estimated: at(j.Starts), BeginAt: beginOf(&j.Spec), StartedAt: at(j.Ends.Began),
 	}
 	if d.Array == "" && len(j.Spec.EachLine) > 0 {
 		d.Array = fmt.Sprintf("0-%d", len(j.Spec.EachLine)-1)
-	}
-	if j.Spec.Begin != nil {
-		d.BeginAt = at(*j.Spec.Begin)
 	}
 	addCounts(d.Counts, j.Counts)
 	if j.Ends.Exited {
@@ -276,6 +273,14 @@ func needDocument(r job.Resources) TaskNeed {
 	return TaskNeed{
 		CPUs: r.CPUs, Memory: int64(r.Memory), GPUs: r.GPUs, GPUModel: r.GPUModel, GPUMemory: int64(r.GPUMemory), GPUShare: r.GPUShare,
 	}
+}
+
+// beginOf returns the time of --begin in UTC, or nil if there is none.
+func beginOf(s *job.Spec) *time.Time {
+	if s.Begin == nil {
+		return nil
+	}
+	return at(*s.Begin)
 }
 
 // at returns t in UTC, or nil for the zero time.

@@ -133,7 +133,7 @@ var variable = []struct {
 	{regexp.MustCompile(`\b\d+\.\d\d\b`), "HOURS"},
 	{regexp.MustCompile(`(?m)^in use +.*$(\n +(disks|network): .*$)*`), "in use USE"}, // nothing is known of a node's first seconds
 	{regexp.MustCompile(`(?m)^used +cpu .*$`), "used USE"},                            // of a task of a millisecond
-	{regexp.MustCompile(`(?m)^now +(\w+): .*$`), "now $1: WHY"},                       // it depends on what ran before
+	{regexp.MustCompile(`(?m)^(now|has room) +(\w+): .*$`), "$1 $2: WHY"},             // it depends on what ran before
 	{regexp.MustCompile(`[ \t]+`), " "},
 	{regexp.MustCompile(`(?m) +$`), ""},
 }

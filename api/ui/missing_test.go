@@ -14,11 +14,25 @@ func TestMissing(t *testing.T) {
 		method, path, accept string
 		want                 bool
 	}{
-		{"GET", "/nosuch", browser, true}, {"HEAD", "/nosuch", browser, true}, {"GET", "/nosuch/a/b", "application/xml, TEXT/HTML;q=0.9", true}, {"GET", "/v1x", browser, true},
-		{"POST", "/nosuch", browser, false}, {"GET", "/nosuch", "*/*", false}, {"GET", "/nosuch", "", false}, {"GET", "/nosuch", "application/json", false}, {"GET", "/nosuch", "text/html5", false},
+		{"GET", "/nosuch", browser, true},
+		{"HEAD", "/nosuch", browser, true},
+		{"GET", "/nosuch/a/b", "application/xml, TEXT/HTML;q=0.9", true},
+		{"GET", "/v1x", browser, true},
+		{"POST", "/nosuch", browser, false},
+		{"GET", "/nosuch", "*/*", false},
+		{"GET", "/nosuch", "", false},
+		{"GET", "/nosuch", "application/json", false},
+		{"GET", "/nosuch", "text/html5", false},
 		{"GET", "/favicon.ico", "image/avif,image/webp,*/*;q=0.8", false},
-		{"GET", "/", browser, false}, {"GET", "/jobs", browser, false}, {"GET", "//", browser, false}, {"GET", "/v1/nosuch", browser, false}, {"GET", "/metrics", browser, false},
-		{"GET", "/ui/0123456789abcdef/x.js", browser, false}, {"GET", "/door/trade", browser, false}, {"GET", "/docs/nosuch", browser, false}, {"GET", "/openapi.json", browser, false},
+		{"GET", "/", browser, false},
+		{"GET", "/jobs", browser, false},
+		{"GET", "//", browser, false},
+		{"GET", "/v1/nosuch", browser, false},
+		{"GET", "/metrics", browser, false},
+		{"GET", "/ui/0123456789abcdef/x.js", browser, false},
+		{"GET", "/door/trade", browser, false},
+		{"GET", "/docs/nosuch", browser, false},
+		{"GET", "/openapi.json", browser, false},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), c.method, c.path, nil)
 		r.Header.Set("Accept", c.accept)

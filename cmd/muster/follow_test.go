@@ -274,20 +274,34 @@ func TestLogsOfWhatHasNotStarted(t *testing.T) {
 		code            int
 		want            string
 	}{
-		{"waiting", jobDoc(idA, "PENDING", ""), `"state":"PENDING","reason":"Dependency","reason_detail":"afterok:x is RUNNING"`, idA, none, 1,
-			"job " + idA + " has no output: it is PENDING (Dependency: afterok:x is RUNNING); why: muster why " + idA + "; to wait for its output: muster logs -f " + idA},
-		{"the last lines", jobDoc(idA, "PENDING", ""), `"state":"PENDING","reason":"NoMatch"`, idA + " -n 3", none, 1,
-			"job " + idA + " has no output: it is PENDING (NoMatch); why: muster why " + idA + "; to wait for its output: muster logs -f " + idA},
-		{"held", jobDoc(idA, "HELD", ""), `"state":"HELD","reason":"Held"`, idA, none, 1,
-			"job " + idA + " has no output: it is HELD (Held); to let it start: muster release " + idA},
-		{"cancelled", jobDoc(idA, "CANCELLED", ""), `"state":"CANCELLED","reason":"by amy"`, idA, logOf("", "", ""), 1,
-			"job " + idA + " has no output: it is CANCELLED (by amy); it had not started"},
-		{"followed, then cancelled", jobDoc(idA, "CANCELLED", ""), `"state":"CANCELLED","reason":"by amy"`, "-f " + idA, logOf("", "", ""), 1,
-			"job " + idA + " has no output: it is CANCELLED (by amy); it had not started"},
-		{"a task of an array", arrayDoc("0-3", 4, "PENDING"), `"task":2,"state":"PENDING","reason":"BeginTime"`, idA + ".2", none, 1,
-			"task " + idA + ".2 has no output: it is PENDING (BeginTime); why: muster why " + idA + ".2; to wait for its output: muster logs -f " + idA + ".2"},
-		{"all of an array", arrayDoc("0-3", 4, "PENDING"), `"state":"PENDING"`, "--all " + idA, none, 1,
-			"job " + idA + " has no output: it is PENDING; why: muster why " + idA + "; to wait for its output: muster logs -f " + idA},
+		{
+			"waiting", jobDoc(idA, "PENDING", ""), `"state":"PENDING","reason":"Dependency","reason_detail":"afterok:x is RUNNING"`, idA, none, 1,
+			"job " + idA + " has no output: it is PENDING (Dependency: afterok:x is RUNNING); why: muster why " + idA + "; to wait for its output: muster logs -f " + idA,
+		},
+		{
+			"the last lines", jobDoc(idA, "PENDING", ""), `"state":"PENDING","reason":"NoMatch"`, idA + " -n 3", none, 1,
+			"job " + idA + " has no output: it is PENDING (NoMatch); why: muster why " + idA + "; to wait for its output: muster logs -f " + idA,
+		},
+		{
+			"held", jobDoc(idA, "HELD", ""), `"state":"HELD","reason":"Held"`, idA, none, 1,
+			"job " + idA + " has no output: it is HELD (Held); to let it start: muster release " + idA,
+		},
+		{
+			"cancelled", jobDoc(idA, "CANCELLED", ""), `"state":"CANCELLED","reason":"by amy"`, idA, logOf("", "", ""), 1,
+			"job " + idA + " has no output: it is CANCELLED (by amy); it had not started",
+		},
+		{
+			"followed, then cancelled", jobDoc(idA, "CANCELLED", ""), `"state":"CANCELLED","reason":"by amy"`, "-f " + idA, logOf("", "", ""), 1,
+			"job " + idA + " has no output: it is CANCELLED (by amy); it had not started",
+		},
+		{
+			"a task of an array", arrayDoc("0-3", 4, "PENDING"), `"task":2,"state":"PENDING","reason":"BeginTime"`, idA + ".2", none, 1,
+			"task " + idA + ".2 has no output: it is PENDING (BeginTime); why: muster why " + idA + ".2; to wait for its output: muster logs -f " + idA + ".2",
+		},
+		{
+			"all of an array", arrayDoc("0-3", 4, "PENDING"), `"state":"PENDING"`, "--all " + idA, none, 1,
+			"job " + idA + " has no output: it is PENDING; why: muster why " + idA + "; to wait for its output: muster logs -f " + idA,
+		},
 		{"has started", jobDoc(idA, "FAILED", ""), `"state":"FAILED","started_at":"2026-01-02T03:04:05Z","exit_code":1`, idA, logOf("", "", ""), 0, ""},
 		{"starts meanwhile", jobDoc(idA, "PENDING", ""), `"state":"RUNNING"`, idA, logOf("", "", ""), 0, ""},
 		{"has run, all", arrayDoc("0-3", 4, "CANCELLED")[:1] + `"started_at":"2026-01-02T03:04:05Z",` + arrayDoc("0-3", 4, "CANCELLED")[1:], `"state":"CANCELLED"`, "--all " + idA, logOf("", "", ""), 0, ""},
