@@ -18,8 +18,12 @@ import (
 )
 
 const (
-	eventBatch  = 256                    // events that are written together
-	streamPause = 100 * time.Millisecond // between two batches to a client: each wakes it, and a busy cluster has many events
+	// eventBatch is the number of events that are written together.
+	eventBatch = 256
+	// streamPause is the time between two batches to a client: each wakes it, and a busy cluster has many events.
+	streamPause = 100 * time.Millisecond
+	// ownWithin bounds how long a stream waits for this daemon's own jobs before it is open.
+	ownWithin = 2 * time.Second
 )
 
 // ofCluster reports whether a stream has events of the whole cluster: all but those of named jobs, which begin with their
@@ -132,6 +136,9 @@ type clusterStream struct {
 // run writes the events after one, until ctx ends or the client is gone. Without follow it ends with those that there are.
 // An event after a quiet time is written at once.
 func (s *clusterStream) run(ctx context.Context, at uint64, missed, follow bool) error {
+	if follow {
+		s.awaitOwn(ctx)
+	}
 	if err := s.mark(EventOpen, at, ""); err != nil {
 		return err
 	}
@@ -163,6 +170,20 @@ func (s *clusterStream) run(ctx context.Context, at uint64, missed, follow bool)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// awaitOwn waits until the picture has this daemon's own jobs. A job that is submitted before is no event, so a client
+// that lists the jobs once the stream is open would never learn of it. If that takes long, the stream opens without
+// them, and a later open event names this daemon.
+func (s *clusterStream) awaitOwn(ctx context.Context) {
+	late := time.NewTimer(ownWithin)
+	defer late.Stop()
+	select {
+	case <-s.ready:
+	case <-late.C:
+		s.late.Store(true)
+	case <-ctx.Done():
 	}
 }
 

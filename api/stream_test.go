@@ -485,6 +485,62 @@ func TestEventsOfAll(t *testing.T) {
 	})
 }
 
+// slowJobs lists jobs only after a while.
+type slowJobs struct {
+	Jobs
+
+	takes time.Duration
+}
+
+func (s slowJobs) List(ctx context.Context, q job.Query) ([]job.Job, error) {
+	time.Sleep(s.takes)
+	return s.Jobs.List(ctx, q)
+}
+
+// A stream is open when changes of the daemon's own jobs are events. If its jobs take long to list, the stream opens
+// without them, and an open event of the daemon follows.
+func TestEventsBeginWithTheOwnJobs(t *testing.T) {
+	for _, c := range []struct {
+		takes time.Duration // each of two lists
+		opens []job.Peer
+		after time.Duration
+	}{{0, []job.Peer{""}, 0}, {ownWithin / 4, []job.Peer{""}, ownWithin / 2}, {ownWithin, []job.Peer{"", "own"}, ownWithin}} {
+		synctest.Test(t, func(t *testing.T) {
+			amy := newCluster(t, "amy").daemons[0]
+			amy.server.viewer.make = func(inner func() *view) func() *view {
+				return func() *view {
+					v := inner()
+					v.source.jobs = slowJobs{amy, c.takes}
+					return v
+				}
+			}(amy.server.viewer.make)
+			began, opens := time.Now(), 0
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for e, err := range amy.client.Events(ctx, EventFilter{}) {
+				if err != nil {
+					t.Fatalf("lists of %s: %d of %d open events, no event of the job: %v", c.takes, opens, len(c.opens), err)
+				}
+				if e.Kind == EventJob && opens == len(c.opens) {
+					return
+				}
+				if e.Kind != EventOpen || opens == len(c.opens) {
+					continue
+				}
+				if want := c.opens[opens]; (e.NodeID == "") != (want == "") || want != "" && e.NodeID != amy.peer {
+					t.Errorf("open event %d names %q", opens, e.NodeID)
+				}
+				if took := time.Since(began); opens == 0 && took != c.after {
+					t.Errorf("lists of %s: the stream opens after %s, want %s", c.takes, took, c.after)
+				}
+				if opens++; opens == len(c.opens) {
+					amy.put(amy.newJob(1))
+				}
+			}
+		})
+	}
+}
+
 // A daemon that does not come back ends the stream with an error, after longer than a restart takes.
 func TestEventsGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -38,6 +38,8 @@ type view struct {
 	begun     time.Time
 	bytes     *room
 	own       atomic.Bool   // this daemon's own feed is followed: listings do not need it, streams of events do
+	ready     chan struct{} // closed when the own feed has told all jobs: from then on their changes are events
+	late      atomic.Bool   // a stream of events has begun before ready was closed
 	look      chan struct{} // has one element when the members are to be looked at now
 
 	mu      sync.Mutex
@@ -65,7 +67,7 @@ type viewMember struct {
 func newView(d *daemons, directory Directory, source *feedSource, hello feedHello) *view {
 	return &view{
 		daemons: d, self: d.self, directory: directory, source: source, hello: hello, begun: time.Now(), epoch: rand.Text()[:8],
-		ring: picture.NewRing[viewEvent](maxEvents, maxEventBytes), look: make(chan struct{}, 1), bytes: newRoom("bytes of rows", viewBytes, 0), members: map[job.Peer]*viewMember{},
+		ring: picture.NewRing[viewEvent](maxEvents, maxEventBytes), look: make(chan struct{}, 1), ready: make(chan struct{}), bytes: newRoom("bytes of rows", viewBytes, 0), members: map[job.Peer]*viewMember{},
 	}
 }
 
@@ -295,7 +297,23 @@ func (w *view) applySynced(m *viewMember) {
 	if !m.synced || !m.silent.IsZero() {
 		w.contactEvent(EventOpen, m.Peer, "")
 	}
+	if m.Peer == w.self && !m.synced {
+		w.ownReady()
+	}
 	m.synced = true
+}
+
+// ownReady lets streams of events begin.
+func (w *view) ownReady() {
+	select {
+	case <-w.ready:
+		return
+	default:
+		close(w.ready)
+	}
+	if w.late.Load() {
+		w.tell(&change{viewEvent: viewEvent{kind: EventOpen, nodes: []job.Peer{w.self}}, node: w.self})
+	}
 }
 
 // applyJob notes the present state of a job.
