@@ -24,14 +24,17 @@ type strangerConn struct {
 	closed chan struct{}
 }
 
-// newStrangerConn returns a connection that closes when its time is over.
-func newStrangerConn(c manet.Conn, within time.Duration) *strangerConn {
-	s := &strangerConn{Conn: c, closed: make(chan struct{})}
+// newStrangerConn returns a connection that closes when its time is over. It is whole before anybody else can close it.
+func newStrangerConn(c manet.Conn, who *stranger, within time.Duration) *strangerConn {
+	s := &strangerConn{Conn: c, who: who, closed: make(chan struct{})}
+	made := make(chan struct{})
 	s.late = time.AfterFunc(within, func() {
+		<-made
 		if !s.who.admitted.Load() {
 			_ = s.Close()
 		}
 	})
+	close(made)
 	return s
 }
 
@@ -103,12 +106,10 @@ func (l *strangerListener) Accept() (manet.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		one := newStrangerConn(c, helloTimeout)
-		one.who = l.room.enter(addrOf(c.RemoteMultiaddr()), func() { _ = one.Close() })
-		if one.who != nil {
+		one := newStrangerConn(c, l.room.stranger(), helloTimeout)
+		if l.room.take(one.who, addrOf(c.RemoteMultiaddr()), func() { _ = one.Close() }) {
 			return one, nil
 		}
-		one.who = newStranger(time.Now())
 		_ = one.SetLinger(0)
 		_ = one.Close()
 	}

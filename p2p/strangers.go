@@ -36,8 +36,8 @@ const (
 
 // stranger is one connection that is not admitted yet.
 type stranger struct {
-	room  *strangers // nil if this daemon dialled
-	from  netip.Prefix
+	room  *strangers   // nil if this daemon dialled
+	from  netip.Prefix // guarded by room.mu
 	since time.Time
 
 	bytes    atomic.Int64 // received so far, as far as counted
@@ -124,34 +124,50 @@ func addrOf(a ma.Multiaddr) netip.Addr {
 	return addr
 }
 
-// enter gives a new connection a place; nil if there is none. If all places are taken, that of the stranger that has
-// been silent for longest is free, if it was silent for too long. That connection is then ended.
+// stranger returns a stranger that has no place yet.
+func (s *strangers) stranger() *stranger {
+	one := newStranger(time.Now())
+	one.room = s
+	return one
+}
+
+// enter gives a new connection a place; nil if there is none.
 func (s *strangers) enter(ip netip.Addr, end func()) *stranger {
-	now := time.Now()
-	one := newStranger(now)
-	one.room, one.from, one.end = s, networkOf(ip), end
+	one := s.stranger()
+	if !s.take(one, ip, end) {
+		return nil
+	}
+	return one
+}
+
+// take gives a stranger of this room a place, unless there is none. If all places are taken, that of the stranger that has been
+// silent for longest is free, if it was silent for too long. That connection is then ended. From now on others may end
+// this one.
+func (s *strangers) take(one *stranger, ip netip.Addr, end func()) bool {
+	now, from := one.since, networkOf(ip)
 	s.mu.Lock()
 	var out *stranger
 	switch {
-	case s.from[one.from] >= s.each:
-		out = s.silentLocked(one.from, now)
+	case s.from[from] >= s.each:
+		out = s.silentLocked(from, now)
 	case len(s.list) >= s.limit:
 		out = s.silentLocked(s.crowdedLocked(), now)
 	}
 	if out != nil {
 		s.removeLocked(out)
 	}
-	if s.from[one.from] >= s.each || len(s.list) >= s.limit {
+	if s.from[from] >= s.each || len(s.list) >= s.limit {
 		s.mu.Unlock()
-		return nil
+		return false
 	}
+	one.from, one.end = from, end
 	s.list[one] = struct{}{}
 	s.from[one.from]++
 	s.mu.Unlock()
 	if out != nil {
 		out.end()
 	}
-	return one
+	return true
 }
 
 // silentLocked returns the stranger of a network whose place another may have: first one that never sent anything.

@@ -48,8 +48,7 @@ func (u *strangerUpgrader) UpgradeGatedMaListener(t transport.Transport, l trans
 
 // Upgrade upgrades a connection that this daemon dialled. The other side is a stranger, too, until hello.
 func (u *strangerUpgrader) Upgrade(ctx context.Context, t transport.Transport, c manet.Conn, dir network.Direction, p peer.ID, scope network.ConnManagementScope) (transport.CapableConn, error) {
-	one := newStrangerConn(c, dialBound)
-	one.who = newStranger(time.Now())
+	one := newStrangerConn(c, newStranger(time.Now()), dialBound)
 	return u.Upgrader.Upgrade(ctx, t, one, dir, p, &strangerScope{ConnManagementScope: scope, who: one.who})
 }
 

@@ -103,7 +103,7 @@ func TestReleaseFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Munmap(mapped) //nolint:errcheck // the test ends
+	defer unix.Munmap(mapped)
 	if !bytes.Equal(mapped, text) {
 		t.Fatal("the file is not what was written")
 	}

@@ -50,6 +50,8 @@ type Net struct {
 	sim  *simnet.Simnet
 	opts Options
 
+	adding sync.Mutex // held while an endpoint is added
+
 	given []*p2p.Given
 	dirs  []string
 	stops []func()
@@ -194,8 +196,15 @@ func (nw *Net) TryStart(ctx context.Context, i int) error {
 func (nw *Net) sockets(ip net.IP, bidi simnet.NodeBiDiLinkSettings) []quicreuse.Option {
 	return []quicreuse.Option{
 		quicreuse.OverrideSourceIPSelector(func() (quicreuse.SourceIPSelector, error) { return source{ip}, nil }),
-		quicreuse.OverrideListenUDP(func(_ string, at *net.UDPAddr) (net.PacketConn, error) { return nw.sim.NewEndpoint(at, bidi), nil }),
+		quicreuse.OverrideListenUDP(func(_ string, at *net.UDPAddr) (net.PacketConn, error) { return nw.endpoint(at, bidi), nil }),
 	}
+}
+
+// endpoint adds a socket to the simulated network, which does not expect several at once.
+func (nw *Net) endpoint(at *net.UDPAddr, bidi simnet.NodeBiDiLinkSettings) net.PacketConn {
+	nw.adding.Lock()
+	defer nw.adding.Unlock()
+	return nw.sim.NewEndpoint(at, bidi)
 }
 
 // Stranger is a QUIC client on the network, without a credential and without limits of its own.
@@ -212,7 +221,7 @@ func (nw *Net) Stranger(ip net.IP) *Stranger {
 	cm, err := quicreuse.NewConnManager(quic.StatelessResetKey{}, quic.TokenGeneratorKey{},
 		quicreuse.OverrideSourceIPSelector(func() (quicreuse.SourceIPSelector, error) { return source{ip}, nil }),
 		quicreuse.OverrideListenUDP(func(string, *net.UDPAddr) (net.PacketConn, error) {
-			return nw.sim.NewEndpoint(&net.UDPAddr{IP: ip, Port: port}, bidi), nil
+			return nw.endpoint(&net.UDPAddr{IP: ip, Port: port}, bidi), nil
 		}))
 	if err != nil {
 		nw.t.Fatal(err)
