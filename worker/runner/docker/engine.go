@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/runner/protocol"
@@ -57,6 +58,8 @@ func New(cfg Config, log *slog.Logger) *Engine {
 // link is a client of one engine and what is known about that engine.
 type link struct {
 	*client.Client
+
+	asking singleflight.Group // for the facts
 
 	mu      sync.Mutex
 	facts   *facts // guarded by mu; nil: not known yet

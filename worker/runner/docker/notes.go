@@ -4,6 +4,8 @@ package docker
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/google/renameio/v2"
 	"github.com/moby/moby/client"
 
 	"github.com/musterhq/muster/worker/runner/proc"
@@ -29,47 +32,101 @@ type note struct {
 	Removed bool   `json:"removed,omitempty"`
 }
 
+// maxNotes is after how many lines the file is written anew, if most of them are about containers that were removed.
+const maxNotes = 4096
+
 // notes appends to the file. Each line is one write, so that a reader sees it whole or not at all. Nothing is synced:
 // a crash of the host ends every container anyway.
 type notes struct {
-	path string
-	mu   sync.Mutex
-	file *os.File        // guarded by mu
-	live map[string]bool // guarded by mu; ids that were not removed
+	path  string
+	mu    sync.Mutex
+	file  *os.File        // guarded by mu
+	live  map[string]note // guarded by mu; the newest line of each container that was not removed, by id
+	lines int             // guarded by mu; in the file
+	torn  bool            // guarded by mu; the last line may not be whole
 }
 
 func (n *notes) add(line note) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	return n.addLocked(line)
+}
+
+func (n *notes) addLocked(line note) error {
 	if n.file == nil {
 		f, err := os.OpenFile(n.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 		if err != nil {
 			return fmt.Errorf("docker: open notes: %w", err)
 		}
-		n.file, n.live = f, map[string]bool{}
+		n.file = f
+		if n.live == nil {
+			n.live = map[string]note{}
+		}
 	}
 	b, err := json.Marshal(line)
-	if err == nil {
-		_, err = n.file.Write(append(b, '\n'))
-	}
 	if err != nil {
 		return fmt.Errorf("docker: note container: %w", err)
 	}
-	n.live[line.ID] = true
+	b = append(b, '\n')
+	if n.torn {
+		b = append([]byte("\n"), b...) // a part of a line must not spoil the next one
+	}
+	if _, err = n.file.Write(b); err != nil {
+		n.torn = true
+		return fmt.Errorf("docker: note container: %w", err)
+	}
+	n.torn = false
+	n.lines++
+	n.live[line.ID] = line.after(n.live[line.ID])
 	return nil
 }
 
-// removed notes that a container was removed. After the last one it empties the file.
+// after is the line with what only the line before it says.
+func (l note) after(before note) note {
+	l.Host = cmp.Or(l.Host, before.Host)
+	return l
+}
+
+// removed notes that a container was removed. After the last one it empties the file. A file with many removed containers
+// is written anew.
 func (n *notes) removed(id string) {
-	if err := n.add(note{ID: id, Removed: true}); err != nil {
-		return // a reader of the notes finds that the container does not exist
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.live, id)
-	if len(n.live) == 0 {
-		_ = n.file.Truncate(0) // an error only lets the file grow
+	if err := n.addLocked(note{ID: id, Removed: true}); err != nil {
+		return // a reader of the notes finds that the container does not exist
 	}
+	delete(n.live, id)
+	switch {
+	case len(n.live) == 0:
+		if n.file.Truncate(0) == nil { // an error only lets the file grow
+			n.lines = 0
+		}
+	case n.lines >= maxNotes && n.lines >= 8*len(n.live):
+		n.rewriteLocked()
+	}
+}
+
+// rewriteLocked replaces the file by one with the live containers alone. After an error the old file is used on.
+func (n *notes) rewriteLocked() {
+	n.lines = 0 // an error must not cause an attempt at each removal
+	var b bytes.Buffer
+	lines := json.NewEncoder(&b)
+	for _, l := range n.live {
+		if lines.Encode(l) != nil {
+			return
+		}
+	}
+	if renameio.WriteFile(n.path, b.Bytes(), 0o600) != nil {
+		return
+	}
+	f, err := os.OpenFile(n.path, os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		_ = n.file.Close()
+		n.file = nil // the next line opens it
+		return
+	}
+	_ = n.file.Close()
+	n.file, n.lines = f, len(n.live)
 }
 
 // readNotes returns the newest line of each container that was not removed, by id.
@@ -92,10 +149,7 @@ func readNotes(path string) (map[string]note, error) {
 			delete(all, line.ID)
 			continue
 		}
-		if line.Host == "" {
-			line.Host = all[line.ID].Host
-		}
-		all[line.ID] = line
+		all[line.ID] = line.after(all[line.ID])
 	}
 	return all, nil
 }

@@ -158,19 +158,35 @@ func (c *containerRun) make(ctx context.Context, img client.ImageInspectResult, 
 	}
 }
 
-// learn returns the engine's facts. It asks the engine only once.
+// learn returns the engine's facts. It asks the engine only once, and for all who wait at once: an engine that hangs keeps
+// none of them from being cancelled.
 func (l *link) learn(ctx context.Context) (facts, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.facts == nil {
-		info, err := l.Info(ctx, client.InfoOptions{})
-		if err != nil {
-			return facts{}, err
-		}
-		f := factsOf(info.Info)
-		l.facts = &f
+	known := l.facts
+	l.mu.Unlock()
+	if known != nil {
+		return *known, nil
 	}
-	return *l.facts, nil
+	asked := l.asking.DoChan("", func() (any, error) {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), askWithin)
+		defer stop()
+		info, err := l.Info(ctx, client.InfoOptions{})
+		return info, err
+	})
+	select {
+	case a := <-asked:
+		if a.Err != nil {
+			return facts{}, a.Err
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.facts == nil {
+			l.facts = new(factsOf(a.Val.(client.SystemInfoResult).Info)) //nolint:errcheck,forcetypeassert // made above
+		}
+		return *l.facts, nil
+	case <-ctx.Done():
+		return facts{}, ctx.Err()
+	}
 }
 
 // lacks reports whether a start with these facts failed for something that the engine lacks and that a container can

@@ -1,0 +1,105 @@
+package docker
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// The notes of a host that is never without a container do not grow for ever, and still tell which containers there are.
+func TestNotesOfABusyHost(t *testing.T) {
+	n := &notes{path: filepath.Join(t.TempDir(), "boxes")}
+	stays := note{ID: "stays", Host: "h", PID: 7, Ticks: 9, Boot: "x"}
+	for _, line := range []note{{ID: "stays", Host: "h"}, {ID: "stays", PID: 7, Ticks: 9, Boot: "x"}} {
+		if err := n.add(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	most := int64(0)
+	for i := range 3 * maxNotes {
+		id := strconv.Itoa(i)
+		if err := n.add(note{ID: id, Host: "h"}); err != nil {
+			t.Fatal(err)
+		}
+		n.removed(id)
+		if i%100 == 0 {
+			info, err := os.Stat(n.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, info.Size())
+		}
+	}
+	if most > 100*maxNotes {
+		t.Errorf("the file had %d bytes, for one container that lives", most)
+	}
+	if all, err := readNotes(n.path); err != nil || len(all) != 1 || all["stays"] != stays {
+		t.Errorf("notes %+v, %v, want only %+v", all, err, stays)
+	}
+}
+
+// A line that was written in part, because the disk was full, does not spoil the next one.
+func TestTornNote(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "boxes")
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	n := &notes{path: path, file: full, live: map[string]note{}}
+	if n.add(note{ID: "lost", Host: "h"}) == nil {
+		t.Fatal("a full disk takes a line")
+	}
+	full.Close()
+	if err := os.WriteFile(path, []byte(`{"id":"lo`), 0o600); err != nil { // what of it came to the disk
+		t.Fatal(err)
+	}
+	n.file = nil
+	if err := n.add(note{ID: "kept", Host: "h"}); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := readNotes(path); err != nil || len(all) != 1 || all["kept"].Host != "h" {
+		t.Errorf("notes %+v, %v, want kept", all, err)
+	}
+}
+
+// An engine that does not answer keeps nobody else waiting: who is cancelled goes at once.
+func TestLearnOfASilentEngine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "engine")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path) // accepts and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := connect("unix://" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	engine := &link{Client: c}
+	first, cancel := context.WithCancel(t.Context())
+	asked := make(chan error, 1)
+	go func() { _, err := engine.learn(first); asked <- err }()
+	if _, err := l.Accept(); err != nil { // the first one asks
+		t.Fatal(err)
+	}
+	second, cancelled := context.WithCancel(t.Context())
+	cancelled()
+	done := make(chan error, 1)
+	go func() { _, err := engine.learn(second); done <- err }()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("a silent engine told its facts")
+		}
+	case <-time.After(askWithin / 2):
+		t.Error("one who was cancelled waits for the engine's answer to another")
+	}
+	cancel()
+	if <-asked == nil {
+		t.Error("a silent engine told its facts")
+	}
+}
