@@ -181,7 +181,7 @@ func (l *link) learn(ctx context.Context) (facts, error) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.facts == nil {
-			l.facts = new(factsOf(a.Val.(client.SystemInfoResult).Info)) //nolint:errcheck,forcetypeassert // made above
+			l.facts = new(factsOf(a.Val.(client.SystemInfoResult).Info))
 		}
 		return *l.facts, nil
 	case <-ctx.Done():
