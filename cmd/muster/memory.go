@@ -10,8 +10,9 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"strconv"
+	"strings"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -99,12 +100,34 @@ func sample(name string) uint64 {
 	return s[0].Value.Uint64()
 }
 
-// releaseFile gives back the whole pages of a part of this program's file that nobody writes to. Who reads them again gets
-// them from the file.
-func releaseFile(part []byte) {
-	page := os.Getpagesize()
-	ahead := int(-uintptr(unsafe.Pointer(unsafe.SliceData(part))) % uintptr(page)) //nolint:gosec // less than a page
-	if whole := (len(part) - ahead) / page * page; whole > 0 {
-		_ = unix.Madvise(part[ahead:ahead+whole], unix.MADV_DONTNEED) // else they stay
+// releaseFile gives back the pages of a mapped file that this process only reads, such as those of its own program that
+// it read at its start. Those that it needs again come back from the page cache, one fault for many.
+func releaseFile(path string) {
+	maps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		return // then they stay
+	}
+	var from, to uint64 // the last mapping of the file that cannot be written to
+	for line := range strings.Lines(string(maps)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		start, end, isMapping := strings.Cut(key, "-")
+		switch {
+		case isMapping:
+			from, to = 0, 0
+			if value[1] != 'w' && strings.HasSuffix(value, " "+path) {
+				from, _ = strconv.ParseUint(start, 16, 64)
+				to, _ = strconv.ParseUint(end, 16, 64)
+			}
+		case key == "Anonymous:" && strings.TrimSpace(value) == "0 kB": // else something was written before
+			_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(from), uintptr(to-from), unix.MADV_DONTNEED) // else they stay
+		}
+	}
+}
+
+// releaseMemory gives back the memory that this process does not need at present.
+func releaseMemory() {
+	debug.FreeOSMemory()
+	if program, err := os.Readlink("/proc/self/exe"); err == nil {
+		releaseFile(program)
 	}
 }

@@ -110,14 +110,55 @@ func TestReleaseFile(t *testing.T) {
 	if n := resident(t, path); n < len(text)/2 {
 		t.Skipf("%d of %d bytes are in memory after they were read", n, len(text))
 	}
-	releaseFile(mapped[100:200]) // less than a page: nothing to give back
-	releaseFile(nil)
-	releaseFile(mapped[1 : len(mapped)-1])
-	if n := resident(t, path); n > 2*page {
-		t.Errorf("%d bytes are still in memory, want only the first and the last page", n)
+	releaseFile(path + "r") // another file
+	if n := resident(t, path); n < len(text)/2 {
+		t.Errorf("%d of %d bytes are in memory after the release of another file", n, len(text))
+	}
+	releaseFile(path)
+	if n := resident(t, path); n != 0 {
+		t.Errorf("%d bytes are still in memory", n)
 	}
 	if !bytes.Equal(mapped, text) {
 		t.Error("the file reads differently after its release")
+	}
+}
+
+// What was written to a private mapping stays, even if it can no longer be written to.
+func TestReleaseFileKeepsWrites(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, make([]byte, os.Getpagesize()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	mapped, err := unix.Mmap(int(f.Fd()), 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mapped)
+	mapped[0] = 'm'
+	if err := unix.Mprotect(mapped, unix.PROT_READ); err != nil {
+		t.Fatal(err)
+	}
+	releaseFile(path)
+	if mapped[0] != 'm' {
+		t.Error("a write to the mapping is lost")
+	}
+}
+
+// The pages of the program itself are given back, and it runs on.
+func TestReleaseMemory(t *testing.T) {
+	program, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Skip(err)
+	}
+	before := resident(t, program)
+	releaseMemory()
+	if after := resident(t, program); after >= before {
+		t.Errorf("%d bytes of the program are in memory, %d before", after, before)
 	}
 }
 

@@ -68,12 +68,7 @@ func (s *service) run(ctx context.Context) error {
 	defer signal.Stop(hangups)
 	wg.Go(func() { s.reloads(ctx, hangups) })
 	wg.Go(func() { s.beats(ctx) })
-	wg.Go(func() {
-		rest(ctx, func() {
-			debug.FreeOSMemory()
-			releaseFile(runnerProgram) // a daemon reads it only at its start
-		})
-	})
+	wg.Go(func() { rest(ctx, releaseMemory) })
 
 	s.mu.Lock()
 	cfg := s.cfg.Config

@@ -53,6 +53,9 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) { //nolint:ireturn // 
 	for _, e := range s.model.update(ours, time.Now()) {
 		cmds = append(cmds, s.start(e))
 	}
+	if _, ok := msg.(loaded); ok && s.cfg.Listed != nil {
+		cmds = append(cmds, func() tea.Msg { s.cfg.Listed(); return nil })
+	}
 	s.old = s.old || s.model.stale.frame
 	return s, tea.Batch(cmds...)
 }

@@ -36,6 +36,7 @@ type Config struct {
 	Node    job.Peer      // only this node; empty: all
 	Refresh time.Duration // how often the screen follows, and readings are asked for
 	Colours bool
+	Listed  func()                        // called after everything was listed, which needs more memory than what follows; nil: nothing to do
 	Verb    func(args []string) *exec.Cmd // another verb of this program
 }
 
