@@ -27,12 +27,12 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath -ldflags=$(LAZY))
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall check unit test e2e demo bench benchmarks study race fuzz soak generate manual pictures fmt lint help
+.PHONY: build install uninstall check unit test e2e demo bench profile benchmarks study race fuzz soak generate manual pictures fmt lint help
 
 build: ## build the program, bin/muster
-	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
+	CGO_ENABLED=0 $(GO) build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
 	gzip -9nf cmd/muster/runner.bin
-	$(GO) build -tags embedrunner -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
+	$(GO) build -tags 'embedrunner $(TAGS)' -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
 
 install: ## install the program, its systemd unit, man pages, completion, and the dashboard and rules for monitoring below DESTDIR and PREFIX; a running daemon must be restarted
 	@test -x bin/muster || { echo "no program: run make build first" >&2; exit 1; }
@@ -78,6 +78,14 @@ demo: build ## start three daemons on this machine, and compile muster as a job
 
 bench: build ## measure the figures of docs/benchmarks.md
 	$(GO) run ./bench
+
+profile: ## measure anew where the CPU time of busy daemons and runners goes; the compiler optimizes both programs by that
+	@dir=$$(mktemp -d) && \
+	  $(MAKE) build TAGS=profile LDFLAGS="$(LAZY) -X github.com/musterhq/muster/internal/profile.dir=$$dir" && \
+	  for row in rate array gang; do $(GO) run ./bench -only $$row -muster bin/muster || exit 1; done && \
+	  $(GO) tool pprof -proto $$dir/muster-runner* > cmd/muster-runner/default.pgo && rm $$dir/muster-runner* && \
+	  $(GO) tool pprof -proto $$dir/* > cmd/muster/default.pgo && rm -r $$dir
+	$(MAKE) build
 
 benchmarks: ## run each benchmark of the packages once, to see that it works
 	@out=$$($(GO) test -run '^$$' -bench . -benchtime 1x \

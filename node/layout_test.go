@@ -43,6 +43,7 @@ var allowedImports = map[string][]string{
 	"scheduler/policy":       {"job", "gpu", "lease", "scheduler/fleet"},
 	"internal/chromium":      {},
 	"internal/logtest":       {},
+	"internal/profile":       {},
 	"internal/stories":       {"job"},
 	"internal/rogue":         {"job", "dht", "p2p", "p2p/gossip", "p2p/peerhttp", "p2p/session", "p2p/wirepb"}, // the hostile member of tests
 	"worker":                 {"job", "gpu", "lease", "share", "timers", "worker/leaseclock"},
@@ -98,11 +99,11 @@ var allowedImports = map[string][]string{
 	"sim/report/units":      {},
 	"sim/scenario":          {"share", "lease", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/gossip", "sim/load", "sim/record", "sim/report"},
 	"cmd/study":             {"gpu", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/units", "sim/scenario"},
-	"cmd/muster-runner":     {"worker/runner", "worker/runner/spawn"},
+	"cmd/muster-runner":     {"internal/profile", "worker/runner", "worker/runner/spawn"},
 	"cmd/muster/manual":     {"job", "job/jobfile"},
 	"cmd/muster/table":      {},
 	"cmd/muster/top":        {"api", "cmd/muster/table", "gpu", "job"},
-	"cmd/muster":            {"cmd/muster/manual", "cmd/muster/table", "cmd/muster/top", "job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "api/door", "api/ui", "audit", "node", "blob", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/page", "sim/scenario"},
+	"cmd/muster":            {"cmd/muster/manual", "cmd/muster/table", "cmd/muster/top", "internal/profile", "job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "api/door", "api/ui", "audit", "node", "blob", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/page", "sim/scenario"},
 }
 
 // outside lists the directories without layers. They run the built program.

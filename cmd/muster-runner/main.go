@@ -15,6 +15,9 @@ import (
 // version is set by the linker.
 var version = "dev"
 
+// atExit is called at the end of the program. A build with the tag profile sets it.
+var atExit = func() {}
+
 func main() {
 	if code, failed := spawn.Become(); failed {
 		os.Exit(code)
@@ -22,5 +25,6 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := runner.Command(ctx, version, os.Args[1:], nil)
 	stop()
+	atExit()
 	os.Exit(code)
 }

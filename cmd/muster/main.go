@@ -17,6 +17,9 @@ var (
 	date    string
 )
 
+// atExit is called at the end of the program. A build with the tag profile sets it.
+var atExit = func() {}
+
 func main() {
 	if code, failed := spawn.Become(); failed {
 		os.Exit(code)
@@ -24,6 +27,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args, streams{os.Stdin, os.Stdout, os.Stderr})
 	stop()
+	atExit()
 	os.Exit(code)
 }
 
