@@ -29,7 +29,7 @@ func (d *daemons) feedOf(ctx context.Context, directory Directory, peer job.Peer
 	if err != nil {
 		return fmt.Errorf("api: feed of %s: %w", peer.Short(), err)
 	}
-	setRequester(req.Header, requester{}) // in the name of the daemon, for all its users
+	setRequester(req.Header, requester{})  // in the name of the daemon, for all its users
 	req.Header.Set(headerMeasured, "true") // no parameter: earlier versions refuse those that they do not know
 	resp, err := d.http.Do(req)
 	if err != nil {
