@@ -132,9 +132,9 @@ func TestEventsResume(t *testing.T) {
 		for i := range maxEvents + 10 { // more than the ring has
 			x := ben.newJob(3)
 			x.Spec.Priority = i % 100
-			amy.server.viewer.now.with(ben.peer, func(m *viewMember) {
+			amy.picture().with(ben.peer, func(m *viewMember) {
 				d := briefDocument(&x, 1)
-				amy.server.viewer.now.apply(m, &feedLine{Job: &d})
+				amy.picture().apply(m, &feedLine{Job: &d})
 			})
 		}
 		got := kinds(amy.heard(t, "kind=job", first[1].EventID, time.Second, nil))

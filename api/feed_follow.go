@@ -24,12 +24,13 @@ func (d *daemons) feedOf(ctx context.Context, directory Directory, peer job.Peer
 	defer cancel(nil)
 	alive := time.AfterFunc(feedSilence, func() { cancel(errNoAnswer) })
 	defer alive.Stop()
-	u := url.URL{Scheme: "http", Host: string(peer), Path: pathFeed, RawQuery: "measured=true"}
+	u := url.URL{Scheme: "http", Host: string(peer), Path: pathFeed}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return fmt.Errorf("api: feed of %s: %w", peer.Short(), err)
 	}
-	setRequester(req.Header, requester{}) // in the name of the daemon, for all its users
+	setRequester(req.Header, requester{})  // in the name of the daemon, for all its users
+	req.Header.Set(headerMeasured, "true") // no parameter: earlier versions refuse those that they do not know
 	resp, err := d.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("api: feed of %s: %w: %w", peer.Short(), ErrUnavailable, followError(ctx, err))

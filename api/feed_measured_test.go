@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -118,15 +120,18 @@ func TestFeedOfSamples(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
 		v := amy.looked(t)
-		count := func(query string) (nodes, samples int) {
+		count := func(measured bool) (nodes, samples int) {
 			ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
 			defer cancel()
-			u := url.URL{Scheme: "http", Host: string(ben.peer), Path: pathFeed, RawQuery: query}
+			u := url.URL{Scheme: "http", Host: string(ben.peer), Path: pathFeed}
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 			if err != nil {
 				t.Fatal(err)
 			}
 			setRequester(req.Header, requester{})
+			if measured {
+				req.Header.Set(headerMeasured, "true")
+			}
 			resp, err := v.http.Do(req)
 			if err != nil {
 				t.Fatal(err)
@@ -156,16 +161,45 @@ func TestFeedOfSamples(t *testing.T) {
 			}
 			return nodes, samples
 		}
-		if nodes, samples := count("measured=true"); nodes != 1 || samples < 10 || samples > 12 {
+		if nodes, samples := count(true); nodes != 1 || samples < 10 || samples > 12 {
 			t.Errorf("%d nodes and %d samples in a minute", nodes, samples)
 		}
 		if l, err := amy.client.Nodes(t.Context()); err != nil || !slices.ContainsFunc(l.Items, func(n Node) bool { return n.ID == ben.peer && n.Usage != nil && *n.Usage.CPUs == 9.25 }) {
 			t.Errorf("nodes: %+v, %v", l, err)
 		}
-		if nodes, samples := count(""); nodes < 10 || nodes > 12 || samples != 0 {
+		if nodes, samples := count(false); nodes < 10 || nodes > 12 || samples != 0 {
 			t.Errorf("a reader of an earlier version gets %d nodes and %d samples", nodes, samples)
 		}
 	})
+}
+
+// earlier is a daemon of an earlier version: it has feeds of whole nodes, and refuses parameters that it does not know.
+type earlier struct{ node Node }
+
+func (e earlier) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r}
+	text := encodeLine(feedLine{Node: &e.node})
+	if r.URL.RawQuery != "" {
+		resp.StatusCode, text = http.StatusUnprocessableEntity, []byte(`{"detail":"unknown query parameter"}`)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	return resp, nil
+}
+
+// While a cluster is upgraded, the feeds of daemons of the version before are followed.
+func TestFeedOfAnEarlierVersion(t *testing.T) {
+	n := NodeDocument(busyNode(0))
+	d := &daemons{http: &http.Client{Transport: earlier{n}}}
+	told := 0
+	err := d.feedOf(t.Context(), nil, fedPeer(1), func(l *feedLine) error {
+		if l.Node != nil {
+			told++
+		}
+		return nil
+	})
+	if told != 1 || !errors.Is(err, ErrUnavailable) {
+		t.Errorf("%d nodes, %v", told, err)
+	}
 }
 
 // lineText is a line; an empty one is a document that says nothing.

@@ -32,7 +32,7 @@ func helloOf(cfg Config) feedHello {
 }
 
 type feedInput struct {
-	Measured bool `query:"measured" doc:"Tell measured values of the node in lines of their own."`
+	Measured bool `header:"Muster-Measured" doc:"Tell measured values of the node in lines of their own."`
 }
 
 func (r *feedRoutes) feed(ctx context.Context, in *feedInput) (*huma.StreamResponse, error) {

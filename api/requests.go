@@ -13,6 +13,7 @@ const (
 	headerOffset   = "Muster-Offset"   // offset in the log of the first byte of the body
 	headerEnd      = "Muster-End"      // trailer: the offset after the last byte; if it is missing, the body was cut off
 	headerNext     = "Muster-Next"     // trailer: output was removed here, and the log goes on at this offset
+	headerMeasured = "Muster-Measured" // "true": tell measured values of the node in lines of their own
 )
 
 // Bounds of texts in a request.

@@ -26,7 +26,7 @@ func (d *daemon) looked(t *testing.T) *view {
 	}
 	sleep(t.Context(), time.Second/2) // of the virtual clock
 	synctest.Wait()
-	v := d.server.viewer.now
+	v := d.picture()
 	if v == nil {
 		t.Fatal("two looks make no picture")
 	}
@@ -151,7 +151,7 @@ func TestSightsInThePicture(t *testing.T) {
 			if seen := strings.Contains(text, string(j.ID)); seen != (want != "") || seen && !strings.Contains(text, `"pid":4711`) {
 				t.Errorf("%s: %s", user, text)
 			}
-			if v := amy.server.viewer.now; v == nil || len(v.members) != 2 {
+			if v := amy.picture(); v == nil || len(v.members) != 2 {
 				t.Fatal("not from the picture")
 			}
 		}
@@ -167,7 +167,7 @@ func TestPictureIsDropped(t *testing.T) {
 		if _, err := amy.client.Nodes(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if amy.server.viewer.now != nil {
+		if amy.picture() != nil {
 			t.Error("one look makes a picture")
 		}
 		v := amy.looked(t)
@@ -186,7 +186,7 @@ func TestPictureIsDropped(t *testing.T) {
 			<-opened
 		}
 		sleep(t.Context(), 2*keepView)
-		if amy.server.viewer.now != v {
+		if amy.picture() != v {
 			t.Error("dropped while streams are open")
 		}
 		ben.server.feeds.open.mu.Lock()
@@ -196,12 +196,15 @@ func TestPictureIsDropped(t *testing.T) {
 		ben.server.feeds.open.mu.Unlock()
 		cancel()
 		sleep(t.Context(), keepView-time.Second)
-		if amy.server.viewer.now == nil {
+		if amy.picture() == nil {
 			t.Error("dropped too soon")
 		}
 		sleep(t.Context(), 2*time.Second)
 		synctest.Wait()
-		if amy.server.viewer.now != nil || ben.server.feeds.lines != nil {
+		ben.server.feeds.mu.Lock()
+		lines := ben.server.feeds.lines
+		ben.server.feeds.mu.Unlock()
+		if amy.picture() != nil || lines != nil {
 			t.Error("not dropped")
 		}
 		amy.client.Close()
@@ -212,6 +215,13 @@ func TestPictureIsDropped(t *testing.T) {
 			t.Errorf("%d goroutines, before %d:\n%s", after, before, stacks)
 		}
 	})
+}
+
+// picture returns the picture that a daemon has now; nil: none.
+func (d *daemon) picture() *view {
+	d.server.viewer.mu.Lock()
+	defer d.server.viewer.mu.Unlock()
+	return d.server.viewer.now
 }
 
 // bubbled returns how many goroutines the test's bubble has, and their stacks. Those of the rest of the process, such as

@@ -129,8 +129,8 @@ func IsPage(address string) bool {
 	return strings.HasPrefix(address, "/") && slices.Contains(Pages, first) && (first != "" || address == "/")
 }
 
-// others are the first parts of addresses that are not for people: what is not there is told as a program expects it.
-var others = []string{"door", "docs", "health", "metrics", "openapi.json", "peer", "ready", "ui", "v1"}
+// others are the first parts of addresses that are not for people. What is missing there is answered with a problem document.
+var others = []string{"door", "docs", "health", "metrics", "openapi.json", "openapi.yaml", "openapi-3.0.json", "openapi-3.0.yaml", "peer", "ready", "ui", "v1"}
 
 // IsMissing reports whether a browser asks for a page, at an address that nothing of a daemon has.
 func IsMissing(r *http.Request) bool {

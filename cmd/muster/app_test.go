@@ -59,6 +59,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"peers --revoke a --restore b", 2, "--restore"},
 		{"dev --nodes 0", 2, "want 1 to"},
 		{"dev --docker-mount data", 2, "dev: docker-mount: \"data\": want an absolute path"},
+		{"dev --docker-host=", 2, "dev: docker-host: \"\": want an address such as"},
 		{"dev --docker-host nowhere", 2, "dev: docker-host: \"nowhere\": want an address such as"},
 		{"daemon --gate", 2, "not yet in this version"},
 		{"completion tcsh", 2, "bash, zsh or fish"},

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,11 +66,11 @@ func devArgs(c *cli.Context) ([]string, error) {
 	if c.Bool("cgroups-off") {
 		args = append(args, "--cgroups-off")
 	}
-	if c.IsSet("docker-host") {
-		args = append(args, "--docker-host="+c.String("docker-host"))
-	}
 	cfg := defaultConfig()
-	cfg.DockerHost = cmp.Or(c.String("docker-host"), cfg.DockerHost)
+	if c.IsSet("docker-host") {
+		cfg.DockerHost = c.String("docker-host")
+		args = append(args, "--docker-host="+cfg.DockerHost)
+	}
 	cfg.DockerMounts = c.StringSlice("docker-mount")
 	for _, dir := range cfg.DockerMounts {
 		args = append(args, "--docker-mount="+dir)

@@ -44,6 +44,8 @@ func TestWhyPromisesNoStart(t *testing.T) {
 		{"PENDING", "BeginTime", "", "reason    BeginTime\nhas room  n1: this host\n"}, // of a daemon that does not tell the time
 		{"PENDING", "Dependency", "", "starts      when its dependencies are met\nhas room    n1: this host\ndepends on  afterok:" + idB + " waiting: RUNNING\n"},
 		{"PENDING", "Dependency", begin, "starts      when its dependencies are met, and not before 2999-01-02 09:00:00 UTC\nhas room    n1: this host\ndepends on  afterok:" + idB + " waiting: RUNNING\n"},
+		{"PENDING", "DependencyNeverSatisfied", "", "starts      never: its dependencies cannot be met\nhas room    n1: this host\ndepends on  afterok:" + idB + " waiting: RUNNING\n"},
+		{"PENDING", "DependencyNeverSatisfied", begin, "starts      never: its dependencies cannot be met\nhas room    n1: this host\ndepends on  afterok:" + idB + " waiting: RUNNING\n"},
 		{"HELD", "Held", "", "starts    after its release: muster release " + idA + "\nhas room  n1: this host\n"},
 	} {
 		doc := waitingDoc(idA, c.state, fmt.Sprintf(`"reason":%q%s,"dependencies":[{"condition":"afterok","job":%q,"state":"waiting","job_state":"RUNNING"}]`, c.reason, c.begin, idB))

@@ -335,6 +335,8 @@ func startText(x api.Explanation, begin *time.Time) string {
 		return ""
 	case x.State == job.Held:
 		return "after its release: muster release " + string(x.Job)
+	case x.Reason == job.ReasonDependencyNeverSatisfied:
+		return "never: its dependencies cannot be met"
 	case x.Reason == job.ReasonDependency && begin != nil:
 		return "when its dependencies are met, and not before " + clock(begin)
 	case x.Reason == job.ReasonDependency:

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/moby/moby/api/types/jsonstream"
 	"github.com/moby/moby/api/types/mount"
@@ -275,12 +276,17 @@ func TestNotPulled(t *testing.T) {
 		"no matching manifest for linux/amd64 in the manifest list entries":                                                                     "not made for the node's processor",
 		"write /var/lib/docker/tmp/x: no space left on device":                                                                                  "free space",
 		`Get "https://r/v2/": x509: certificate signed by unknown authority`:                                                                    "does not trust the registry",
+		`Get "https://r/v2/team/forbidden/manifests/1": dial tcp 10.0.0.1:443: i/o timeout`:                                                     network,
+		"denied: \xff " + strings.Repeat("é", 2000) + " END":                                                                                    private,
 		"denied: " + strings.Repeat("é", 2000):                                                                                                  private,
 	} {
 		got := notPulled("a:1", errors.New("Error response from daemon: "+text)).Error()
-		if !strings.HasPrefix(got, "image a:1 cannot be pulled: "+text[:6]) || !strings.Contains(got, want) || len(got) > 700 || strings.ContainsRune(got, '\n') {
+		if !strings.HasPrefix(got, "image a:1 cannot be pulled: "+text[:6]) || !strings.Contains(got, want) || len(got) > 700 || len(text) > 500 && len(got) < 400 || !utf8.ValidString(got) || strings.ContainsRune(got, '\n') {
 			t.Errorf("%.80s:\n%s, want %s", text, got, want)
 		}
+	}
+	if err := errors.New(`Get "https://r/v2/team/forbidden/manifests/1": dial tcp 10.0.0.1:443: i/o timeout`); !mayPass(err) {
+		t.Error("a registry that is not reached has refused, because of the name of the image")
 	}
 	if got := notPulled("a:1", errors.New("strange")).Error(); got != "image a:1 cannot be pulled: strange" {
 		t.Error(got)

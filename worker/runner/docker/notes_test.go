@@ -2,12 +2,19 @@ package docker
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/musterhq/muster/job"
 )
 
 // The notes of a host that is never without a container do not grow for ever, and still tell which containers there are.
@@ -102,4 +109,27 @@ func TestLearnOfASilentEngine(t *testing.T) {
 	if <-asked == nil {
 		t.Error("a silent engine told its facts")
 	}
+}
+
+// A task whose engine takes connections and says nothing is not one that failed by itself: it can run on another node.
+func TestSilentEngineIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := client.New(client.WithDialContext(func(context.Context, string, string) (net.Conn, error) {
+			here, there := net.Pipe()
+			go io.Copy(io.Discard, there) // until the client has had enough
+			return here, nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		began := time.Now()
+		_, err = (&link{Client: c}).learn(t.Context())
+		if took := time.Since(began); took != askWithin {
+			t.Errorf("a silent engine was given up after %s", took)
+		}
+		if x := notStarted(err); x.State != job.NodeFail || !strings.Contains(x.Reason, "does not answer") {
+			t.Errorf("the task is %s: %s", x.State, x.Reason)
+		}
+	})
 }

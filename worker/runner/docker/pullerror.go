@@ -5,7 +5,6 @@ package docker
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/containerd/errdefs"
 )
@@ -20,17 +19,18 @@ var refusals = []struct {
 	advice string
 	final  bool // the same pull cannot succeed later
 }{
-	{[]string{"no space left"}, "free space on the disk of the node's Docker engine", true},
-	{[]string{"no matching manifest", "does not match the specified platform"}, "the image is not made for the node's processor; choose another one, or other nodes", true},
-	// An engine cannot tell a private image from one that is not there: registries hide the difference.
-	{[]string{"access denied", "access to the resource is denied", "unauthorized", "authentication required", "no basic auth", "forbidden"}, "check its name; if it is private, pull it on the node first, with docker login and docker pull: muster has no credentials", true},
-	{[]string{"not found", "manifest unknown", "name unknown", "does not exist"}, "the registry does not have it: check its name and tag", true},
-	{[]string{"denied"}, "check its name; if it is private, pull it on the node first, with docker login and docker pull: muster has no credentials", true},
-	{[]string{"toomanyrequests", "too many requests", "rate limit"}, "the registry lets nobody pull so often: try later, or pull it on the node first, with docker login and docker pull", false},
-	{[]string{"x509", "certificate", "server gave http response to https"}, "the node's Docker engine does not trust the registry: its settings need the registry's certificate", false},
+	// First, because the words of the network come with the address of the image, whose name may have any of the words below.
 	{[]string{
 		"no such host", "connection refused", "i/o timeout", "network is unreachable", "no route to host", "temporary failure in name resolution", "server misbehaving", "tls handshake timeout", "client.timeout", "context deadline exceeded",
-	}, "the node does not reach the registry: check its name and the node's network, or use an image that the node has (docker images; docker load brings one there)", false},
+	}, "the node does not reach the registry: check the name of the registry and the node's network, or use an image that the node has (docker images; docker load brings one there)", false},
+	{[]string{"no space left"}, "free space on the disk of the node's Docker engine", true},
+	{[]string{"no matching manifest", "does not match the specified platform"}, "the image is not made for the node's processor; choose another image, or other nodes", true},
+	// An engine cannot tell a private image from one that is not there: registries hide the difference.
+	{[]string{"access denied", "access to the resource is denied", "unauthorized", "authentication required", "no basic auth", "forbidden"}, "check the name of the image; if it is private, pull it on the node first, with docker login and docker pull: muster has no credentials", true},
+	{[]string{"not found", "manifest unknown", "name unknown", "does not exist"}, "the registry does not have the image: check its name and tag", true},
+	{[]string{"denied"}, "check the name of the image; if it is private, pull it on the node first, with docker login and docker pull: muster has no credentials", true},
+	{[]string{"toomanyrequests", "too many requests", "rate limit"}, "the registry limits how often this node may pull: try later, or pull it on the node first, with docker login and docker pull", false},
+	{[]string{"x509", "certificate", "server gave http response to https"}, "the node's Docker engine does not trust the registry: its settings need the registry's certificate", false},
 }
 
 // mayPass reports whether the same pull may succeed later. It may unless the registry has clearly refused.
@@ -57,14 +57,10 @@ func adviceOn(text string) (advice string, final bool) {
 
 // notPulled returns the error of a task whose image cannot be pulled: the engine's words, and what to do.
 func notPulled(image string, err error) error {
-	text := inOneLine(err)
+	text := strings.ToValidUTF8(inOneLine(err), "")
 	advice, _ := adviceOn(text)
 	if len(text) > maxWords {
-		text = text[:maxWords]
-		for !utf8.ValidString(text) && text != "" {
-			text = text[:len(text)-1]
-		}
-		text += "…"
+		text = strings.ToValidUTF8(text[:maxWords], "") + "…"
 	}
 	if advice != "" {
 		text += "; " + advice

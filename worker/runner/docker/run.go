@@ -88,7 +88,7 @@ func notStarted(err error) job.Exit {
 	now := time.Now()
 	exit := job.Exit{State: job.Failed, Code: codeNotExecutable, Reason: inOneLine(err), Began: now, Ended: now}
 	switch {
-	case client.IsErrConnectionFailed(err):
+	case client.IsErrConnectionFailed(err), errors.Is(err, errSilent):
 		exit.State, exit.Reason = job.NodeFail, "the Docker engine of its node does not answer: "+inOneLine(err)
 	case exit.Reason == noCommand:
 		exit.Reason = "the image has no command of its own: give one after --"
@@ -158,6 +158,9 @@ func (c *containerRun) make(ctx context.Context, img client.ImageInspectResult, 
 	}
 }
 
+// errSilent means that the engine took a request and did not answer it.
+var errSilent = fmt.Errorf("no answer within %s", askWithin)
+
 // learn returns the engine's facts. It asks the engine only once, and for all who wait at once: an engine that hangs keeps
 // none of them from being cancelled.
 func (l *link) learn(ctx context.Context) (facts, error) {
@@ -171,6 +174,9 @@ func (l *link) learn(ctx context.Context) (facts, error) {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), askWithin)
 		defer stop()
 		info, err := l.Info(ctx, client.InfoOptions{})
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = errSilent
+		}
 		return info, err
 	})
 	select {
