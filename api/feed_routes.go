@@ -85,14 +85,23 @@ func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, gets func
 func followLog(ctx context.Context, lines *picture.Log, each func(batch []picture.Line, anew bool) error) error {
 	alive := time.NewTimer(feedAlive)
 	defer alive.Stop()
+	var synced []picture.Line // held back until the reader has the lines of all jobs, also of those that have changed since
 	for at, missed := uint64(0), false; ; {
 		changed := lines.Changed()
 		batch, next, anew := lines.Since(at, feedBatch)
 		if anew {
-			at, missed = 0, true
+			at, missed, synced = 0, true, nil
 			continue
 		}
 		at = next
+		full := len(batch) == feedBatch
+		if i := slices.IndexFunc(batch, func(l picture.Line) bool { return l.Key == keySynced }); i >= 0 {
+			synced = slices.Clone(batch[i : i+1])
+			batch = slices.Delete(batch, i, i+1)
+		}
+		if !full {
+			batch, synced = append(batch, synced...), nil
+		}
 		if len(batch) > 0 || missed {
 			if err := each(batch, missed); err != nil {
 				return err
@@ -100,7 +109,7 @@ func followLog(ctx context.Context, lines *picture.Log, each func(batch []pictur
 			missed = false
 			alive.Reset(feedAlive)
 		}
-		if len(batch) == feedBatch {
+		if full {
 			continue
 		}
 		if len(batch) > 0 && !sleep(ctx, feedPause) {

@@ -292,6 +292,9 @@ func (w *view) applySynced(m *viewMember) {
 	}
 	for _, r := range m.shelf.Retain(m.sync) {
 		w.bytes.give(account{party: party{daemon: m.Peer}}, r.Size())
+		if from := m.shelf.From([]job.State{r.State}); from.ID == "" || r.Position().Compare(from) < 0 { // else it is only too old to be told
+			w.goneEvent(m, r)
+		}
 	}
 	m.sync = nil
 	if !m.synced || !m.silent.IsZero() {
@@ -334,7 +337,11 @@ func (w *view) applyJob(m *viewMember, j *Job) {
 	if m.sync != nil {
 		m.sync[r.ID] = true
 	}
-	if m.sync == nil || old != nil {
+	news := m.sync == nil || old != nil
+	if m.sync != nil && m.synced { // it is new since the feed broke or began anew, unless it is too old to be kept
+		news = news || m.shelf.Get(r.ID) != nil
+	}
+	if news {
 		w.jobEvents(m, old, r, j)
 	}
 }
