@@ -185,10 +185,14 @@ func TestSharesOfAGPU(t *testing.T) {
 	doc := func(uuid, free, jobs string) string {
 		return `{"node":"n1","uuid":"` + uuid + `","model":"H100","memory":85899345920,"memory_used":0,"utilization":0,"health":"healthy","free":` + free + `,"jobs":[` + jobs + `]}`
 	}
-	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/gpus": answer(http.StatusOK, `{"items":[`+
+	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/nodes": answer(http.StatusOK, `{"items":[{"id":"x","name":"n1","state":"ready","free":{"cpus":3,"gpus":1},"gpus":[`+
+		doc("a", "0.2", `"`+idA+`"`)+","+doc("b", "1", "")+","+doc("c", "0.3", `"`+idB+`"`)+`]}]}`), "GET /v1/gpus": answer(http.StatusOK, `{"items":[`+
 		doc("a", "0.2", `"`+idA+`","`+idB+`"`)+","+doc("b", "1", "")+","+doc("c", "0", "")+`]}`)}) // nobody has c, and it cannot be given
 	want := "UUID  GIVEN  JOB\na     0.8    " + idA + "," + idB + "\nb     -      -\nc     -      -\n"
 	if r := f.muster("gpus", "-o", "uuid,given,job"); r.stdout != want {
 		t.Errorf("%s\nwant\n%s", r.stdout, want)
+	}
+	if r := f.muster("nodes", "-o", "name,free"); r.stdout != "NAME  FREE\nn1    3 cpus, 1.5 gpus\n" {
+		t.Errorf("%s", r.stdout)
 	}
 }
