@@ -36,6 +36,7 @@ func hugeCluster(t *testing.T) *fake {
 		return fmt.Sprintf(`{"id":"12D3KooW%s","name":"%s%s","state":"ready","self":true,"roles":["worker","scheduler","inviter"],"addrs":["/%s","/%s"],"last_seen_at":"2026-01-02T03:04:05Z"%s}`, name, name, long, long, long, more)
 	}
 	return newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/stats": answer(http.StatusOK, `{"waits":null}`),
 		"GET /v1/jobs": func(w http.ResponseWriter, r *http.Request) {
 			doc := jobsDoc(huge(idA, "OUT_OF_MEMORY"), huge(idB, "PENDING"))
 			if r.URL.Query().Get("state") == "PENDING" {

@@ -172,7 +172,7 @@ func TestJobsThatWaitAgain(t *testing.T) {
 // A share of a GPU is not a whole one.
 func TestJobsWithSharesOfGPUs(t *testing.T) {
 	shared := strings.Replace(jobDoc(idA, "RUNNING", ""), `"gpus":2,"gpu_model"`, `"gpu_share":0.25,"gpu_model"`, 1)
-	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs": answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+shared+`]}`)})
+	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/stats": answer(http.StatusOK, `{"waits":null}`), "GET /v1/jobs": answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+shared+`]}`)})
 	for _, line := range []string{"jobs", "jobs --start"} {
 		if r := f.muster(strings.Fields(line)...); r.code != 0 || !strings.Contains(r.stdout, "  0.25  ") {
 			t.Errorf("%s: exit %d, %q", line, r.code, r.stdout)
@@ -416,6 +416,7 @@ func TestEstimatedStarts(t *testing.T) {
 	known := strings.Replace(jobDoc(idA, "PENDING", ""), `"reason":""`, `"reason":"Resources","estimated_start":"2026-01-02T09:00:00Z"`, 1)
 	unknown := strings.Replace(jobDoc(idB, "PENDING", ""), `"reason":""`, `"reason":"Priority","estimated_start":null`, 1)
 	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/stats": answer(http.StatusOK, `{"waits":null}`),
 		"GET /v1/jobs": func(w http.ResponseWriter, r *http.Request) {
 			if got := r.URL.Query().Get("state"); got != "PENDING" {
 				t.Errorf("asks for state %q", got)
