@@ -150,7 +150,7 @@ func TestFanOut(t *testing.T) {
 		}
 		s, err := amy.client.Stats(ctx)
 		if err != nil || s.Nodes[NodeReady] != 2 || s.Nodes[NodeSuspect] != 2 || s.Nodes[NodeLost] != 1 || s.Jobs[job.Pending] != 2 ||
-			s.GPUs != (Amount{2, 2}) || s.Models["h100-80gb"] != (Amount{2, 2}) || s.CPUs != (Amount{32, 16}) || len(s.Partial) != 3 {
+			s.GPUs.Total != 2 || s.GPUs.Free != 2 || *s.GPUs.Held != 0 || s.Models["h100-80gb"].Total != 2 || s.Models["h100-80gb"].Free != 2 || s.CPUs != (Amount{32, 16}) || len(s.Partial) != 3 {
 			t.Errorf("Stats = %+v, %v", s, err)
 		}
 	})

@@ -4,6 +4,7 @@ package api
 
 import (
 	"maps"
+	"math"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -196,16 +197,16 @@ type Candidate struct {
 
 // Stats holds totals of the cluster.
 type Stats struct {
-	Schema string            `json:"schema"`
-	Nodes  map[NodeState]int `json:"nodes" nullable:"false"`
-	Jobs   map[job.State]int `json:"jobs" nullable:"false"`
-	CPUs   Amount            `json:"cpus"`
-	Memory Amount            `json:"memory"`
-	GPUs   Amount            `json:"gpus"`
-	Models map[string]Amount `json:"models" nullable:"false" doc:"Numbers of GPUs by class."`
-	InUse  *GPUsInUse        `json:"gpu_utilization,omitempty" doc:"How much of the GPUs is in use, beside how many are allocated; absent if no driver tells."`
-	Waits  *Waits            `json:"waits" doc:"How long jobs wait; null: unknown."`
-	Users  []UserLoad        `json:"users" nullable:"false" doc:"What users have now: the 100 that hold most GPUs, then those with the most running and pending tasks. Those whose jobs the requester may not see are left out."`
+	Schema string               `json:"schema"`
+	Nodes  map[NodeState]int    `json:"nodes" nullable:"false"`
+	Jobs   map[job.State]int    `json:"jobs" nullable:"false"`
+	CPUs   Amount               `json:"cpus"`
+	Memory Amount               `json:"memory"`
+	GPUs   GPUAmount            `json:"gpus"`
+	Models map[string]GPUAmount `json:"models" nullable:"false" doc:"Numbers of GPUs by class."`
+	InUse  *GPUsInUse           `json:"gpu_utilization,omitempty" doc:"How much of the GPUs is in use, beside how many are allocated; absent if no driver tells."`
+	Waits  *Waits               `json:"waits" doc:"How long jobs wait; null: unknown."`
+	Users  []UserLoad           `json:"users" nullable:"false" doc:"What users have now: the 100 that hold most GPUs, then those with the most running and pending tasks. Those whose jobs the requester may not see are left out."`
 	// MoreUsers counts those beyond.
 	MoreUsers int        `json:"more_users,omitempty" doc:"Users that are left out, at least."`
 	Queue     *QueueInfo `json:"queue,omitempty" doc:"Only in answers to other daemons: what waits and users are worked out from."`
@@ -223,6 +224,13 @@ type GPUsInUse struct {
 type Amount struct {
 	Total int64 `json:"total"`
 	Free  int64 `json:"free"`
+}
+
+// GPUAmount is a number of GPUs, over the nodes that answer.
+type GPUAmount struct {
+	Total int64    `json:"total"`
+	Free  int64    `json:"free" doc:"GPUs of which no task holds a part."`
+	Held  *float64 `json:"held" doc:"How much of them jobs hold. A share of a GPU counts as such: 1.5 if one is held and half of another one. null: unknown, because a node of an earlier version does not tell."`
 }
 
 // Daemon is the document of the daemon that answers: its identity and its settings.
@@ -289,6 +297,17 @@ type NodeInfo struct {
 	Idle        map[string]time.Time // by GPU UUID: since when a task holds it without using it
 	Usage       usage.Sample         // the newest of the host; with a zero time if it is not known
 }
+
+// Held is how much of the GPU jobs hold, from 0 to 1. One that no job holds may not be free either, if it is set aside.
+func (g *GPU) Held() float64 {
+	if len(g.Jobs) == 0 && g.Job == "" {
+		return 0
+	}
+	return min(max(0, toShare(1-g.Free)), 1)
+}
+
+// toShare rounds a number of GPUs to the smallest share.
+func toShare(gpus float64) float64 { return math.Round(gpus*wholeGPU) / wholeGPU }
 
 // NodeDocument returns the document of a node.
 func NodeDocument(n NodeInfo) Node {

@@ -5,8 +5,10 @@ package api
 
 import (
 	"bytes"
+	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/musterhq/muster/picture"
@@ -54,40 +56,60 @@ func (m *feedMeasured) on(n *Node) (*Node, bool) {
 	return &now, true
 }
 
-// nodeLines tells of a node: all if more has changed than what is measured, or else only that.
+// nodeLines tells of a node: all if more has changed than what is measured, or else only that. Nothing else is encoded.
 type nodeLines struct {
-	plain, measured []byte // what was told last
+	plain    *Node // what was told last
+	measured *feedMeasured
+	whole    *wholeNode
 }
 
-// tell tells of the node as it is now.
+// wholeNode is the newest document of the node, for readers of earlier versions: it is encoded only if there are any.
+type wholeNode struct{ atomic.Pointer[Node] }
+
+// line returns the line about the whole node.
+func (w *wholeNode) line() []byte { return encodeLine(feedLine{Node: w.Load()}) }
+
+// tell tells of the node as it is now. The node must not be changed after that.
 func (o *nodeLines) tell(lines *picture.Log, n *Node) {
-	plain := plainNode(n)
+	plain, measured := plainNode(n), measuredOf(n)
+	plain.GPUs = make([]GPU, 0, len(n.GPUs))
 	for _, g := range n.GPUs {
 		plain.GPUs = append(plain.GPUs, plainGPU(g))
 	}
-	text, measured := textOf(plain), encodeLine(feedLine{Measured: measuredOf(n)})
-	same := bytes.Equal(text, o.plain)
-	if same && bytes.Equal(measured, o.measured) {
+	same := sameNode(plain, o.plain)
+	if same && reflect.DeepEqual(measured, o.measured) {
 		return
 	}
-	o.plain, o.measured = text, measured
-	whole := encodeLine(feedLine{Node: n})
+	o.plain, o.measured = plain, measured
+	o.whole.Store(n) // before the lines, so that no reader of them gets an older one
+	line := encodeLine(feedLine{Measured: measured})
 	if !same {
-		lines.Set(keyNode, whole)
+		lines.Set(keyNode, encodeLine(feedLine{Node: n}))
 	}
-	lines.Set(keyMeasured, measured) // after the node's: it is the newest in any case
-	lines.Set(keyWhole, whole)
+	lines.Set(keyMeasured, line) // after the node's: it is the newest in any case
 }
 
-// forReader reports whether a reader gets a line. One of an earlier version gets whole nodes only.
-func forReader(key string, withJobs, withMeasured bool) bool {
+// sameNode reports whether the documents are the same.
+func sameNode(a, b *Node) bool {
+	return a != nil && b != nil && (reflect.DeepEqual(a, b) || bytes.Equal(textOf(a), textOf(b)))
+}
+
+// reader is what the reader of a feed gets.
+type reader struct {
+	jobs     bool
+	measured bool // else it is of an earlier version, and gets whole nodes only
+	whole    *wholeNode
+}
+
+// text returns what the reader gets of a line; nil: nothing.
+func (r reader) text(l picture.Line) []byte {
 	switch {
-	case key == keyNode || key == keyMeasured:
-		return withMeasured
-	case key == keyWhole:
-		return !withMeasured
-	case key == keyQueue || strings.HasPrefix(key, keyJob):
-		return withJobs
+	case l.Key == keyMeasured && !r.measured:
+		return r.whole.line()
+	case l.Key == keyNode && !r.measured: // one with measured values follows
+		return nil
+	case (l.Key == keyQueue || strings.HasPrefix(l.Key, keyJob)) && !r.jobs:
+		return nil
 	}
-	return true
+	return l.Text
 }

@@ -43,8 +43,14 @@ func toldOf(t *testing.T, o *nodeLines, lines *picture.Log, after uint64, measur
 	t.Helper()
 	n := NodeDocument(info)
 	o.tell(lines, &n)
-	got, next, _ = lines.Since(after, feedBatch)
-	return slices.DeleteFunc(got, func(l picture.Line) bool { return !forReader(l.Key, true, measured) }), next
+	all, next, _ := lines.Since(after, feedBatch)
+	to := reader{jobs: true, measured: measured, whole: o.whole}
+	for _, l := range all {
+		if l.Text = to.text(l); l.Text != nil {
+			got = append(got, l)
+		}
+	}
+	return got, next
 }
 
 // A sample costs a small line, and the picture has the node as it is. Anything else costs the whole document.
@@ -52,7 +58,7 @@ func TestSampleIsASmallLine(t *testing.T) {
 	for _, measured := range []bool{true, false} {
 		w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
 		m := &viewMember{Member: Member{Peer: fedPeer(1)}, sight: &seen{}, shelf: picture.NewShelf()}
-		o, lines, at := nodeLines{}, picture.NewLog(), uint64(0)
+		o, lines, at := nodeLines{whole: new(wholeNode)}, picture.NewLog(), uint64(0)
 		sizes := []int{}
 		for n := range 12 { // a minute
 			info := busyNode(n)
@@ -71,8 +77,8 @@ func TestSampleIsASmallLine(t *testing.T) {
 				size += len(x.Text)
 			}
 			sizes = append(sizes, size)
-			if want := NodeDocument(info); !reflect.DeepEqual(m.node, &want) || !bytes.Equal(m.text, textOf(&want)) {
-				t.Fatalf("sample %d, measured %t: the picture has\n%s, want\n%s", n, measured, m.text, textOf(&want))
+			if want := NodeDocument(info); !reflect.DeepEqual(m.node, &want) || !bytes.Equal(m.document(), textOf(&want)) {
+				t.Fatalf("sample %d, measured %t: the picture has\n%s, want\n%s", n, measured, m.document(), textOf(&want))
 			}
 			again, _ := toldOf(t, &o, lines, at, measured, info)
 			if len(again) > 0 {
@@ -245,6 +251,29 @@ func BenchmarkSample(b *testing.B) {
 					b.Fatal(err)
 				}
 				w.apply(m, &l)
+			}
+		})
+	}
+}
+
+// BenchmarkTell measures what a look at the own node with 8 GPUs costs a daemon of which others keep a picture: after a
+// sample, and with nothing new.
+func BenchmarkTell(b *testing.B) {
+	docs := []Node{}
+	for n := range 12 {
+		docs = append(docs, NodeDocument(busyNode(n)))
+	}
+	for _, name := range []string{"sample", "same"} {
+		b.Run(name, func(b *testing.B) {
+			o, lines := nodeLines{whole: new(wholeNode)}, picture.NewLog()
+			o.tell(lines, &docs[0])
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if name == "sample" {
+					o.tell(lines, &docs[i%len(docs)])
+				} else {
+					o.tell(lines, &docs[0])
+				}
 			}
 		})
 	}

@@ -48,12 +48,12 @@ func (r *feedRoutes) feed(ctx context.Context, in *feedInput) (*huma.StreamRespo
 		defer r.open.leave(req.RemoteAddr)
 		w.Header().Set("Content-Type", "application/jsonl")
 		w.Header().Set(headerFounding, proof.String())
-		r.write(hctx.Context(), w, func(key string) bool { return forReader(key, withJobs, in.Measured) })
+		r.write(hctx.Context(), w, reader{jobs: withJobs, measured: in.Measured, whole: &r.whole})
 	}}, nil
 }
 
-// write writes the feed until ctx ends or the reader is gone: the lines with the keys that the reader gets.
-func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, gets func(key string) bool) {
+// write writes the feed until ctx ends or the reader is gone.
+func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, to reader) {
 	lines, leave := r.read(ctx)
 	defer leave()
 	if _, err := w.Write(encodeLine(feedLine{Hello: &r.hello})); err != nil {
@@ -66,9 +66,7 @@ func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, gets func
 			text = encodeLine(feedLine{Anew: true})
 		}
 		for _, l := range batch {
-			if gets(l.Key) {
-				text = append(text, l.Text...)
-			}
+			text = append(text, to.text(l)...)
 		}
 		if len(text) == 0 {
 			text = []byte("\n")
@@ -85,14 +83,25 @@ func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, gets func
 func followLog(ctx context.Context, lines *picture.Log, each func(batch []picture.Line, anew bool) error) error {
 	alive := time.NewTimer(feedAlive)
 	defer alive.Stop()
+	var synced []picture.Line // held back until the reader has the lines of all jobs, also of those that have changed since
+	whole := false            // synced was given out: until then nothing is merged, because somebody waits for the whole
 	for at, missed := uint64(0), false; ; {
 		changed := lines.Changed()
 		batch, next, anew := lines.Since(at, feedBatch)
 		if anew {
-			at, missed = 0, true
+			at, missed, synced = 0, true, nil
 			continue
 		}
 		at = next
+		full := len(batch) == feedBatch
+		if i := slices.IndexFunc(batch, func(l picture.Line) bool { return l.Key == keySynced }); i >= 0 {
+			synced = slices.Clone(batch[i : i+1])
+			batch = slices.Delete(batch, i, i+1)
+		}
+		if !full {
+			whole = whole || len(synced) > 0
+			batch, synced = append(batch, synced...), nil
+		}
 		if len(batch) > 0 || missed {
 			if err := each(batch, missed); err != nil {
 				return err
@@ -100,10 +109,10 @@ func followLog(ctx context.Context, lines *picture.Log, each func(batch []pictur
 			missed = false
 			alive.Reset(feedAlive)
 		}
-		if len(batch) == feedBatch {
+		if full {
 			continue
 		}
-		if len(batch) > 0 && !sleep(ctx, feedPause) {
+		if len(batch) > 0 && whole && !sleep(ctx, feedPause) {
 			return ctx.Err()
 		}
 		select {

@@ -23,7 +23,6 @@ const (
 const (
 	keyNode     = "n"
 	keyMeasured = "m" // of the node
-	keyWhole    = "w" // the node with what is measured, for readers of earlier versions
 	keyTotals   = "t"
 	keyQueue    = "q" // also of users, as those of jobs
 	keySynced   = "s"
@@ -37,6 +36,7 @@ type feedSource struct {
 	jobs      Jobs
 	directory Directory
 	log       *slog.Logger
+	whole     wholeNode
 
 	mu      sync.Mutex
 	readers int          // guarded by mu
@@ -51,7 +51,7 @@ func (s *feedSource) read(ctx context.Context) (lines *picture.Log, leave func()
 	if s.readers++; s.readers == 1 {
 		ctx, cancel := context.WithCancel(job.WithAsker(context.WithoutCancel(ctx), ""))
 		s.lines, s.stop = picture.NewLog(), cancel
-		own := ownRows{feedSource: s, lines: s.lines, shelf: picture.NewShelf()}
+		own := ownRows{feedSource: s, lines: s.lines, node: nodeLines{whole: &s.whole}, shelf: picture.NewShelf()}
 		go own.run(ctx)
 	}
 	return s.lines, sync.OnceFunc(s.leave)

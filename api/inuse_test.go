@@ -36,3 +36,39 @@ func TestGPUsInUse(t *testing.T) {
 		t.Errorf("%+v", sum.InUse)
 	}
 }
+
+// How much of the GPUs jobs hold is told with shares. One that is set aside is held by no job, and where one node does not
+// tell, it is unknown.
+func TestGPUsHeld(t *testing.T) {
+	node := func(gpus ...GPU) Stats {
+		n := &Node{State: NodeReady, GPUs: gpus}
+		return nodeStats(n, nil)
+	}
+	held := func(free float64) GPU { return GPU{Class: "h100-80gb", Free: free, Jobs: []job.ID{job.NewID(7, 1)}} }
+	sum := node(held(0), held(0.7), GPU{Class: "h100-80gb", Free: 1}, GPU{Class: "h100-80gb"}) // the last is set aside
+	sum.add(node(held(0.9), held(0.9), GPU{Class: "a100-40gb", Free: 1}))
+	for what, a := range map[string]GPUAmount{"all": sum.GPUs, "h100-80gb": sum.Models["h100-80gb"]} {
+		if a.Held == nil || *a.Held != 1.5 {
+			t.Errorf("%s: %+v held %g, want 1.5", what, a, seconds(a.Held))
+		}
+	}
+	if a := sum.Models["a100-40gb"]; a.Total != 1 || a.Free != 1 || a.Held == nil || *a.Held != 0 {
+		t.Errorf("a100-40gb: %+v", a)
+	}
+	two, much := 2.0, 1e9
+	old := Stats{Nodes: map[NodeState]int{NodeReady: 1}, GPUs: GPUAmount{Total: 2, Free: 1}, Models: map[string]GPUAmount{"h100-80gb": {Total: 2, Free: 1}}}
+	sum.add(old)
+	if sum.GPUs.Held != nil || sum.GPUs.Total != 9 || sum.Models["h100-80gb"].Held != nil || sum.Models["a100-40gb"].Held == nil {
+		t.Errorf("with a node that does not tell: %+v", sum)
+	}
+	for held, ok := range map[*float64]bool{nil: true, &two: true, &much: false} {
+		s := old
+		if s.GPUs.Held = held; s.ofOneNode() != ok {
+			t.Errorf("held %g of 2 is believed: %t", seconds(held), !ok)
+		}
+		s.GPUs.Held, s.Models = nil, map[string]GPUAmount{"x": {Total: 2, Held: held}}
+		if s.ofOneNode() != ok {
+			t.Errorf("held %g of 2 of a model is believed: %t", seconds(held), !ok)
+		}
+	}
+}

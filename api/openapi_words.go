@@ -136,6 +136,7 @@ var fieldTexts = map[string]string{
 	"Stats.jobs":             "Jobs by state.",
 	"Amount.total":           "What the nodes have.",
 	"Amount.free":            "What no task holds.",
+	"GPUAmount.total":        "What the nodes have.",
 	"Daemon.id":              "Its id.",
 	"Daemon.data_dir":        "Its data directory.",
 	"Daemon.pid":             "Its process.",

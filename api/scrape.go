@@ -226,8 +226,7 @@ func cleaned(text []byte) ([]byte, error) {
 	case bytes.Count(text, []byte("\n")) > maxScrapeLines, bytes.Count(text, []byte("=")) > maxScrapeLabels:
 		return nil, fmt.Errorf("it has more than %d lines or %d labels", maxScrapeLines, maxScrapeLabels)
 	}
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	families, err := parsed(text)
 	if err != nil {
 		return nil, fmt.Errorf("read: %w", err)
 	}
@@ -238,11 +237,38 @@ func cleaned(text []byte) ([]byte, error) {
 		}
 		f := families[name]
 		for _, m := range f.GetMetric() {
+			if twice(m.GetLabel()) {
+				return nil, fmt.Errorf("read: %s has a label twice", name)
+			}
 			m.TimestampMs = nil
 		}
 		out = append(out, f)
 	}
 	return written(out)
+}
+
+// twice reports whether two labels have the same name. The parser lets some of these through: a series without a name gets
+// the labels of the one before.
+func twice(labels []*dto.LabelPair) bool {
+	seen := make(map[string]bool, len(labels))
+	for _, l := range labels {
+		if seen[l.GetName()] {
+			return true
+		}
+		seen[l.GetName()] = true
+	}
+	return false
+}
+
+// parsed reads metrics. The parser panics on some texts that are no metrics, such as a type followed by an empty name.
+func parsed(text []byte) (families map[string]*dto.MetricFamily, err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			families, err = nil, fmt.Errorf("the parser gave up: %v", why)
+		}
+	}()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	return parser.TextToMetricFamilies(bytes.NewReader(text))
 }
 
 // written returns metrics as text.

@@ -211,6 +211,8 @@ func FuzzCleaned(f *testing.F) {
 	for _, text := range []string{
 		"", "muster_a 1\n", "# HELP muster_a x\n# TYPE muster_a histogram\nmuster_a_bucket{le=\"1\"} 1\nmuster_a_bucket{le=\"+Inf\"} 2\nmuster_a_sum 3\nmuster_a_count 2\n",
 		"# TYPE go_gc summary\ngo_gc{quantile=\"0\"} 1\ngo_gc_sum 1\ngo_gc_count 1\n", "muster_a{x=\"\\\"\\n\\\\\"} NaN 17\n", "{\"muster_a\",x=\"1\"} 1\n",
+		"#TYPE A0000 \n{}0",                  // the parser panics
+		"#\nmuster_a{e=\"0\"}0\n{e=\"\"}0\n", // and gives one series the labels of another
 	} {
 		f.Add([]byte(text))
 	}

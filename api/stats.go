@@ -87,25 +87,36 @@ func (s *Stats) ofOneNode() bool {
 		}
 		n += count
 	}
-	return n == 1 && (s.Queue == nil || s.Queue.valid())
+	for _, a := range s.Models {
+		if !a.valid() {
+			return false
+		}
+	}
+	return n == 1 && s.GPUs.valid() && (s.Queue == nil || s.Queue.valid())
 }
 
 func nodeStats(n *Node, counts map[job.State]int) Stats {
 	s := Stats{
-		Schema: SchemaStats, Nodes: map[NodeState]int{n.State: 1}, Jobs: map[job.State]int{}, Models: map[string]Amount{},
+		Schema: SchemaStats, Nodes: map[NodeState]int{n.State: 1}, Jobs: map[job.State]int{}, Models: map[string]GPUAmount{},
 		CPUs: Amount{int64(n.CPUs), int64(n.Free.CPUs)}, Memory: Amount{n.Memory, n.Free.Memory},
-		GPUs: Amount{int64(len(n.GPUs)), int64(n.Free.GPUs)}, Users: []UserLoad{}, Partial: []string{},
+		GPUs: GPUAmount{0, int64(n.Free.GPUs), new(float64)}, Users: []UserLoad{}, Partial: []string{},
 	}
 	for state, count := range counts {
 		s.Jobs[state] += count
 	}
-	for _, g := range n.GPUs {
-		m := s.Models[g.Class]
-		m.Total++
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		held := g.Held()
+		one := GPUAmount{Total: 1, Held: &held}
+		s.GPUs = s.GPUs.plus(one)
 		if g.Free == 1 {
-			m.Free++
+			one.Free = 1
 		}
-		s.Models[g.Class] = m
+		m, there := s.Models[g.Class]
+		if !there {
+			m.Held = new(float64)
+		}
+		s.Models[g.Class] = m.plus(one)
 		if u := g.Utilization; u >= 0 && g.ReadAt != nil {
 			s.inUse(&GPUsInUse{Known: 1, Busy: float64(min(u, 100)) / 100})
 		}
@@ -121,7 +132,10 @@ func (s *Stats) add(o Stats) {
 		s.Jobs[k] += v
 	}
 	for k, v := range o.Models {
-		s.Models[k] = s.Models[k].plus(v)
+		if m, there := s.Models[k]; there {
+			v = m.plus(v)
+		}
+		s.Models[k] = v
 	}
 	s.inUse(o.InUse)
 	s.CPUs, s.Memory, s.GPUs = s.CPUs.plus(o.CPUs), s.Memory.plus(o.Memory), s.GPUs.plus(o.GPUs)
@@ -140,3 +154,18 @@ func (s *Stats) inUse(u *GPUsInUse) {
 }
 
 func (a Amount) plus(b Amount) Amount { return Amount{a.Total + b.Total, a.Free + b.Free} }
+
+// plus adds amounts. If it is not known how much of one jobs hold, it is not of the sum.
+func (a GPUAmount) plus(b GPUAmount) GPUAmount {
+	sum := GPUAmount{Total: a.Total + b.Total, Free: a.Free + b.Free}
+	if a.Held != nil && b.Held != nil {
+		held := toShare(*a.Held + *b.Held)
+		sum.Held = &held
+	}
+	return sum
+}
+
+// valid reports whether what another daemon tells can be true.
+func (a GPUAmount) valid() bool {
+	return a.Held == nil || *a.Held >= 0 && *a.Held <= float64(a.Total)
+}

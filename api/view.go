@@ -54,7 +54,7 @@ type viewMember struct {
 	told   time.Time          // when it last said something
 	sight  *seen
 	node   *Node
-	text   []byte // the document of node
+	text   []byte // the document of node, once it was asked for
 	shelf  *picture.Shelf
 	counts map[job.State]int
 	queue  *QueueInfo      // nil: it has not told
@@ -62,6 +62,14 @@ type viewMember struct {
 	synced bool            // it has told all that there is, at some time
 	broken bool            // its feed has broken
 	silent time.Time       // since when it is silent; zero: it is not
+}
+
+// document returns the document of the node as JSON. It changes far more often than somebody asks for it.
+func (m *viewMember) document() []byte {
+	if m.text == nil {
+		m.text = textOf(m.node)
+	}
+	return m.text
 }
 
 func newView(d *daemons, directory Directory, source *feedSource, hello feedHello) *view {
@@ -144,7 +152,7 @@ func (w *view) meet(m *viewMember, now Member, tell bool) {
 		n := *m.node // listings may have it
 		n.Labels = maps.Clone(n.Labels)
 		n.vouch(now.Signed)
-		m.node, m.text = &n, textOf(&n)
+		m.node, m.text = &n, nil
 	}
 }
 
@@ -201,9 +209,6 @@ func (w *view) followOnce(ctx context.Context, p job.Peer, self bool, told func(
 			return each(&feedLine{})
 		}
 		for _, x := range batch {
-			if !forReader(x.Key, true, true) {
-				continue
-			}
 			l, err := parseFeedLine(x.Text)
 			if err == nil {
 				err = each(&l)
@@ -246,10 +251,10 @@ func (w *view) apply(m *viewMember, l *feedLine) {
 		if m.node != nil || m.sync == nil {
 			w.nodeEvents(m, m.node, l.Node)
 		}
-		m.node, m.text = l.Node, textOf(l.Node)
+		m.node, m.text = l.Node, nil
 	case l.Measured != nil && m.node != nil:
 		if now, ok := l.Measured.on(m.node); ok {
-			m.node, m.text = now, textOf(now)
+			m.node, m.text = now, nil
 		}
 	case l.Job != nil:
 		w.applyJob(m, l.Job)
@@ -292,6 +297,9 @@ func (w *view) applySynced(m *viewMember) {
 	}
 	for _, r := range m.shelf.Retain(m.sync) {
 		w.bytes.give(account{party: party{daemon: m.Peer}}, r.Size())
+		if from := m.shelf.From([]job.State{r.State}); from.ID == "" || r.Position().Compare(from) < 0 { // else it is only too old to be told
+			w.goneEvent(m, r)
+		}
 	}
 	m.sync = nil
 	if !m.synced || !m.silent.IsZero() {
@@ -334,7 +342,11 @@ func (w *view) applyJob(m *viewMember, j *Job) {
 	if m.sync != nil {
 		m.sync[r.ID] = true
 	}
-	if m.sync == nil || old != nil {
+	news := m.sync == nil || old != nil
+	if m.sync != nil && m.synced { // it is new since the feed broke or began anew, unless it is too old to be kept
+		news = news || m.shelf.Get(r.ID) != nil
+	}
+	if news {
 		w.jobEvents(m, old, r, j)
 	}
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"path"
 	"slices"
 	"time"
@@ -24,7 +25,7 @@ func (v jobVerbs) jobsCommand() *cli.Command {
 			&cli.BoolFlag{Name: "me", Usage: "only your own jobs", DisableDefaultText: true},
 			&cli.StringFlag{Name: "name", Usage: "only jobs whose name matches `GLOB`"},
 			sinceFlag("only jobs that were submitted"),
-			&cli.BoolFlag{Name: "start", Usage: "list waiting jobs, and when each should start", DisableDefaultText: true},
+			&cli.BoolFlag{Name: "start", Usage: "list waiting jobs, and when each should start; on stderr, how long the jobs waited that started in the last hour", DisableDefaultText: true},
 			watchFlag("redraw on every change; without a terminal, print a line for each job that changes")),
 		Action: v.jobs,
 	}
@@ -48,7 +49,13 @@ func (v jobVerbs) jobs(c *cli.Context) error {
 	}
 	defer client.Close()
 	if !c.Bool("watch") {
-		return asUsage(chosen.list(c.Context, client, view))
+		err := asUsage(chosen.list(c.Context, client, view))
+		if err == nil && c.Bool("start") && view.form == formTable {
+			if text := waited(c.Context, client); text != "" {
+				fmt.Fprintln(v.err, printable(text))
+			}
+		}
+		return err
 	}
 	return asUsage(watched[api.Job]{
 		view: view, key: func(j api.Job) string { return string(j.ID) }, look: lookOfJob,

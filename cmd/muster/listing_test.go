@@ -36,6 +36,7 @@ func hugeCluster(t *testing.T) *fake {
 		return fmt.Sprintf(`{"id":"12D3KooW%s","name":"%s%s","state":"ready","self":true,"roles":["worker","scheduler","inviter"],"addrs":["/%s","/%s"],"last_seen_at":"2026-01-02T03:04:05Z"%s}`, name, name, long, long, long, more)
 	}
 	return newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/stats": answer(http.StatusOK, `{"waits":null}`),
 		"GET /v1/jobs": func(w http.ResponseWriter, r *http.Request) {
 			doc := jobsDoc(huge(idA, "OUT_OF_MEMORY"), huge(idB, "PENDING"))
 			if r.URL.Query().Get("state") == "PENDING" {
@@ -185,10 +186,14 @@ func TestSharesOfAGPU(t *testing.T) {
 	doc := func(uuid, free, jobs string) string {
 		return `{"node":"n1","uuid":"` + uuid + `","model":"H100","memory":85899345920,"memory_used":0,"utilization":0,"health":"healthy","free":` + free + `,"jobs":[` + jobs + `]}`
 	}
-	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/gpus": answer(http.StatusOK, `{"items":[`+
+	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/nodes": answer(http.StatusOK, `{"items":[{"id":"x","name":"n1","state":"ready","free":{"cpus":3,"gpus":1},"gpus":[`+
+		doc("a", "0.2", `"`+idA+`"`)+","+doc("b", "1", "")+","+doc("c", "0.3", `"`+idB+`"`)+`]}]}`), "GET /v1/gpus": answer(http.StatusOK, `{"items":[`+
 		doc("a", "0.2", `"`+idA+`","`+idB+`"`)+","+doc("b", "1", "")+","+doc("c", "0", "")+`]}`)}) // nobody has c, and it cannot be given
 	want := "UUID  GIVEN  JOB\na     0.8    " + idA + "," + idB + "\nb     -      -\nc     -      -\n"
 	if r := f.muster("gpus", "-o", "uuid,given,job"); r.stdout != want {
 		t.Errorf("%s\nwant\n%s", r.stdout, want)
+	}
+	if r := f.muster("nodes", "-o", "name,free"); r.stdout != "NAME  FREE\nn1    3 cpus, 1.5 gpus\n" {
+		t.Errorf("%s", r.stdout)
 	}
 }

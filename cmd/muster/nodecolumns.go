@@ -22,9 +22,9 @@ func nodeColumns(nodes []api.Node) table.Columns[api.Node] {
 		{Name: "cpus", Help: "its CPUs", Cell: func(n api.Node) string { return strconv.Itoa(n.CPUs) }, Order: table.By(func(n api.Node) int { return n.CPUs })},
 		{Name: "memory", Help: "its memory", Cell: func(n api.Node) string { return size(n.Memory) }, Order: table.By(func(n api.Node) int64 { return n.Memory })},
 		{Name: "gpus", Help: "its GPUs by class; (sim) are simulated", Least: 8, Cell: func(n api.Node) string { return gpuSummary(n.GPUs) }, Order: table.By(func(n api.Node) int { return len(n.GPUs) })},
-		{Name: "free", Help: "its free CPUs and wholly free GPUs", Cell: func(n api.Node) string { return freeOf(n) }, Order: table.By(func(n api.Node) float64 { return float64(n.Free.GPUs) + float64(n.Free.CPUs)/1e9 })},
-		{Name: "free-memory", Help: "its free memory", Level: table.Wide, Cell: func(n api.Node) string { return size(n.Free.Memory) }, Order: table.By(func(n api.Node) int64 { return n.Free.Memory })},
-		{Name: "running", Help: "how many tasks run there", Level: table.Wide, Cell: func(n api.Node) string { return strconv.Itoa(n.Running) }, Order: table.By(func(n api.Node) int { return n.Running })},
+		{Name: "free", Help: "its free CPUs, and what is free of its GPUs; shares count as such", Cell: func(n api.Node) string { return freeOf(n) }, Order: table.By(func(n api.Node) float64 { return freeGPUs(n) + float64(n.Free.CPUs)/1e9 })},
+		{Name: "free-memory", Help: "its free memory", Level: table.Wide, Cell: func(n api.Node) string { return ifAnswers(n, size(n.Free.Memory)) }, Order: table.By(func(n api.Node) int64 { return n.Free.Memory })},
+		{Name: "running", Help: "how many tasks run there", Level: table.Wide, Cell: func(n api.Node) string { return ifAnswers(n, strconv.Itoa(n.Running)) }, Order: table.By(func(n api.Node) int { return n.Running })},
 		{Name: "cpus-used", Help: "its CPUs in use, by whichever program", Level: table.Wide, Cell: func(n api.Node) string { return inUse(n, nowCPUs, cpusText) }, Order: table.By(useOrder(nowCPUs))},
 		{Name: "memory-used", Help: "its memory in use, by whichever program", Level: table.Wide, Cell: func(n api.Node) string { return inUse(n, nowMemory, bytesText) }, Order: table.By(useOrder(nowMemory))},
 		{Name: "gpus-busy", Help: "how busy its GPUs are, on average", Level: table.Wide, Cell: func(n api.Node) string { return inUse(n, nowGPUs, percentText) }, Order: table.By(useOrder(nowGPUs))},
@@ -145,18 +145,16 @@ func gpuBusy(g api.GPU) string {
 	return text
 }
 
-// givenOf is how much of a GPU jobs have. One that no job holds may not be free either: then nothing is given.
-func givenOf(g api.GPU) float64 {
-	if len(g.Jobs) == 0 && g.Job == "" {
-		return 0
-	}
-	return math.Round((1-g.Free)*1000) / 1000
-}
+// givenOf is how much of a GPU jobs have.
+func givenOf(g api.GPU) float64 { return g.Held() }
 
 func gpuGiven(g api.GPU) string {
 	given := givenOf(g)
-	return unit(given > 0, "%s", strconv.FormatFloat(given, 'g', -1, 64))
+	return unit(given > 0, "%s", share(given))
 }
+
+// share writes a number of GPUs of which shares count as such.
+func share(gpus float64) string { return strconv.FormatFloat(math.Round(gpus*1000)/1000, 'f', -1, 64) }
 
 // gpuJobs names the jobs of a GPU.
 func gpuJobs(g api.GPU) string {
@@ -170,6 +168,27 @@ func gpuJobs(g api.GPU) string {
 	return strings.Join(ids, ",")
 }
 
+// ifAnswers returns what a node has told, or a dash if it does not answer: then that is not known.
+func ifAnswers(n api.Node, text string) string {
+	if n.State == api.NodeSuspect || n.State == api.NodeLost {
+		return dash("")
+	}
+	return text
+}
+
 func freeOf(n api.Node) string {
-	return fmt.Sprintf("%d %s, %d %s", n.Free.CPUs, plural(n.Free.CPUs, "cpu", "cpus"), n.Free.GPUs, plural(n.Free.GPUs, "gpu", "gpus"))
+	gpus := freeGPUs(n)
+	word := "gpus"
+	if gpus == 1 {
+		word = "gpu"
+	}
+	return ifAnswers(n, fmt.Sprintf("%d %s, %s %s", n.Free.CPUs, plural(n.Free.CPUs, "cpu", "cpus"), share(gpus), word))
+}
+
+// freeGPUs is what is free of the GPUs of a node; shares count as such.
+func freeGPUs(n api.Node) (free float64) {
+	for i := range n.GPUs {
+		free += n.GPUs[i].Free
+	}
+	return free
 }

@@ -142,8 +142,8 @@ func showNode(out io.Writer, room int, n api.Node) error {
 	if n.Arch != "" {
 		row(w, "platform", n.OS+"/"+n.Arch)
 	}
-	row(w, "cpus", fmt.Sprintf("%d, %d free", n.CPUs, n.Free.CPUs))
-	row(w, "memory", fmt.Sprintf("%s, %s free", size(n.Memory), size(n.Free.Memory)))
+	row(w, "cpus", fmt.Sprintf("%d, %s free", n.CPUs, ifAnswers(n, strconv.Itoa(n.Free.CPUs))))
+	row(w, "memory", fmt.Sprintf("%s, %s free", size(n.Memory), ifAnswers(n, size(n.Free.Memory))))
 	row(w, "disk", size(n.Disk))
 	if n.Usage != nil {
 		row(w, "in use", fmt.Sprintf("%s cpus, %s of memory, gpus %s busy", inUse(n, nowCPUs, cpusText), inUse(n, nowMemory, bytesText), inUse(n, nowGPUs, percentText)))

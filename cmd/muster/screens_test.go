@@ -90,7 +90,7 @@ func TestCommandsInDocuments(t *testing.T) {
 func TestScreensOfListings(t *testing.T) {
 	empty := answer(http.StatusOK, `{"items":[]}`)
 	f := newFake(t, map[string]http.HandlerFunc{
-		"GET /v1/jobs": empty, "GET /v1/nodes": empty, "GET /v1/gpus": empty, "GET /v1/peers": empty, "GET /v1/users": empty, "GET /v1/audit": empty,
+		"GET /v1/stats": answer(http.StatusOK, `{"waits":null}`), "GET /v1/jobs": empty, "GET /v1/nodes": empty, "GET /v1/gpus": empty, "GET /v1/peers": empty, "GET /v1/users": empty, "GET /v1/audit": empty,
 	})
 	found := map[string]int{}
 	for file, text := range documents(t) {

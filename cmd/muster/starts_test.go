@@ -21,6 +21,7 @@ func TestStartOfJobsThatBeginLater(t *testing.T) {
 	f := newFake(t, map[string]http.HandlerFunc{
 		"GET /v1/jobs":        answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+over+`,`+later+`]}`),
 		"GET /v1/jobs/" + idB: answer(http.StatusOK, later),
+		"GET /v1/stats":       answer(http.StatusInternalServerError, `{}`), // the listing does not need it
 	})
 	a, b := idA+"  train  amy   PD  -                          2     Resources\n", idB+"  train  amy   PD  from 2999-01-02 09:00 UTC  2     BeginTime\n"
 	head := "ID                        NAME   USER  ST  START                      GPUS  REASON\n"
@@ -64,5 +65,26 @@ func TestNodesOfAnAllocation(t *testing.T) {
 	a := allocation{job: api.Job{Tasks: []api.Task{{Node: "n3"}, {Node: "n1"}, {Node: "n2"}, {Node: "n2"}, {Node: "big"}}}}
 	if got := a.nodes(); got != "n[1-3],big" {
 		t.Errorf("nodes: %q", got)
+	}
+}
+
+// jobs --start says how long jobs waited that have started, apart from the listing. What is not known is left out.
+func TestWaitsOfJobsThatStarted(t *testing.T) {
+	const list = `{"schema":"muster.jobs/v1","partial":[],"items":[]}`
+	for stats, want := range map[string]string{
+		`{"partial":[],"waits":{"started":12,"p50":0.4,"p95":95,"longest":7260,"partial":[]}}`:        "muster: the jobs that started in the last hour (12) waited less than 1s (median), 1m35s (95th percentile), at most 2h1m\n",
+		`{"partial":["n8"],"waits":{"started":1,"p50":3,"p95":3,"longest":3,"partial":["n\u001b9"]}}`: "muster: the jobs that started in the last hour (1) waited 3s (median), 3s (95th percentile), at most 3s; not counting those of n8, n·9\n",
+		`{"partial":[],"waits":{"started":0,"p50":null,"p95":null,"longest":null,"partial":[]}}`:      "muster: no job has started in the last hour\n",
+		`{"partial":[],"waits":null}`: "",
+	} {
+		f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs": answer(http.StatusOK, list), "GET /v1/stats": answer(http.StatusOK, stats)})
+		if r := f.muster("jobs", "--start"); r.code != 0 || r.err != want || strings.Contains(r.stdout, "waited") {
+			t.Errorf("%s: exit %d, %q and %q, want %q", stats, r.code, r.stdout, r.err, want)
+		}
+		for _, form := range []string{"--json", "--jsonl", "-q"} {
+			if r := f.muster("jobs", "--start", form); r.code != 0 || r.err != "" {
+				t.Errorf("%s: exit %d, %q", form, r.code, r.err)
+			}
+		}
 	}
 }

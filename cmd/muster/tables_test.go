@@ -18,7 +18,7 @@ import (
 
 const gpuDoc = `{"schema":"muster.gpu/v1","node":"n1","uuid":"GPU-1","index":0,"model":"H100","class":"h100-80gb","memory":85899345920,"memory_used":1073741824,
 	"utilization":93,"health":"healthy","simulated":true,"job":"` + idA + `"},
-	{"schema":"muster.gpu/v1","node":"n1","uuid":"GPU-2","index":1,"model":"H100","class":"h100-80gb","memory":85899345920,"memory_used":-1,"utilization":-1,"health":"failed","detail":"fell off\nthe bus","simulated":true,"job":""}`
+	{"schema":"muster.gpu/v1","node":"n1","uuid":"GPU-2","index":1,"model":"H100","class":"h100-80gb","memory":85899345920,"memory_used":-1,"utilization":-1,"health":"failed","detail":"fell off\nthe bus","simulated":true,"free":1,"job":""}`
 
 const nodeDoc = `{"schema":"muster.node/v1","id":"12D3KooWNode","name":"n1","state":"suspect","detail":"silent for 7s","version":"v1","worker":true,"no_root":true,"drivers":["exec"],
 	"labels":{"zone":"b","rack":"r1"},"os":"linux","arch":"arm64","addrs":["/ip4/10.0.0.1/tcp/4980"],"cpus":8,"memory":68719476736,"disk":1099511627776,
@@ -75,8 +75,8 @@ gpus: 2  met by 1 of 2 nodes
          n2: has none
 later    n1: 2 GPUs are taken
 `, ""},
-		{"nodes", `NAME  STATE    CPUS  MEMORY  GPUS               FREE           LABELS          REASON
-n1    suspect  8     64GiB   2 h100-80gb (sim)  3 cpus, 1 gpu  rack=r1,zone=b  silent for 7s
+		{"nodes", `NAME  STATE    CPUS  MEMORY  GPUS               FREE  LABELS          REASON
+n1    suspect  8     64GiB   2 h100-80gb (sim)  -     rack=r1,zone=b  silent for 7s
 `, ""},
 		{"node show n1", `node        n1
 id          12D3KooWNode
@@ -88,8 +88,8 @@ addresses   /ip4/10.0.0.1/tcp/4980
 runs tasks  true (exec)
 of user     all but root
 platform    linux/arm64
-cpus        8, 3 free
-memory      64GiB, 1GiB free
+cpus        8, - free
+memory      64GiB, - free
 disk        1TiB
 in use      -
 #  MODEL             MEMORY  USED  UTIL  GIVEN  HEALTH                    JOB
@@ -172,7 +172,7 @@ func TestJobsThatWaitAgain(t *testing.T) {
 // A share of a GPU is not a whole one.
 func TestJobsWithSharesOfGPUs(t *testing.T) {
 	shared := strings.Replace(jobDoc(idA, "RUNNING", ""), `"gpus":2,"gpu_model"`, `"gpu_share":0.25,"gpu_model"`, 1)
-	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs": answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+shared+`]}`)})
+	f := newFake(t, map[string]http.HandlerFunc{"GET /v1/stats": answer(http.StatusOK, `{"waits":null}`), "GET /v1/jobs": answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[`+shared+`]}`)})
 	for _, line := range []string{"jobs", "jobs --start"} {
 		if r := f.muster(strings.Fields(line)...); r.code != 0 || !strings.Contains(r.stdout, "  0.25  ") {
 			t.Errorf("%s: exit %d, %q", line, r.code, r.stdout)
@@ -416,6 +416,7 @@ func TestEstimatedStarts(t *testing.T) {
 	known := strings.Replace(jobDoc(idA, "PENDING", ""), `"reason":""`, `"reason":"Resources","estimated_start":"2026-01-02T09:00:00Z"`, 1)
 	unknown := strings.Replace(jobDoc(idB, "PENDING", ""), `"reason":""`, `"reason":"Priority","estimated_start":null`, 1)
 	f := newFake(t, map[string]http.HandlerFunc{
+		"GET /v1/stats": answer(http.StatusOK, `{"waits":null}`),
 		"GET /v1/jobs": func(w http.ResponseWriter, r *http.Request) {
 			if got := r.URL.Query().Get("state"); got != "PENDING" {
 				t.Errorf("asks for state %q", got)

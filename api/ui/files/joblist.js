@@ -10,6 +10,9 @@ const FIRST = 200;
 const PAGE = 1000;
 export const MOST = 20000; // jobs that a tab keeps
 
+// gpusOf is how many GPUs a task holds. A share of one counts as such.
+export const gpusOf = (r) => r?.gpus || r?.gpu_share || 0;
+
 // slim keeps of a job what lists show, so that 10,000 of them are small.
 export function slim(j) {
   const tasks = (j.tasks || []).filter((t) => !waiting(t.state)); // a task that waits again still names the node of its last attempt
@@ -17,7 +20,7 @@ export function slim(j) {
   return {
     id: j.id, name: j.name, user: j.user, state: j.state, reason: j.reason, detail: j.reason_detail, priority: j.priority, nodes: j.nodes, array: j.array,
     submitted: j.submitted_at, started: j.started_at, ended: j.ended_at, estimated: j.estimated_start, exit: j.exit_code,
-    tasks: j.task_count, counts: j.counts, gpus: j.resources?.gpus, cpus: j.resources?.cpus, on: nodes, onIDs: [...new Set(tasks.map((t) => t.node_id).filter(Boolean))],
+    tasks: j.task_count, counts: j.counts, gpus: gpusOf(j.resources), cpus: j.resources?.cpus, on: nodes, onIDs: [...new Set(tasks.map((t) => t.node_id).filter(Boolean))],
   };
 }
 

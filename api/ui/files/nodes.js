@@ -14,6 +14,9 @@ import { Head, State, NodeState, Ago, Ran, Name, JobLink, NodeLink, Facts, Label
 import { bytes, count, percent, part, plain, plural, short, time, compare, NONE } from './format.js';
 import { answers, running, gpuState, kind } from './states.js';
 
+// freeGPUs is what is free of the GPUs of a node. Shares count as such.
+const freeGPUs = (n) => n.gpus.reduce((sum, g) => sum + g.free, 0);
+
 export function Nodes() {
   const list = useStore(nodes).data?.items;
   const { params } = useStore(place);
@@ -30,7 +33,7 @@ class Row extends Drawn {
     const live = answers(n);
     const of = (free, all) => `${live ? free : NONE} / ${all}`;
     return html`<tr><th scope="row"><${NodeLink} id=${n.id} name=${n.name} /></th><td><${NodeState} of=${n.state} /></td>
-      <td class="n">${n.gpus.length ? of(count(n.free.gpus), count(n.gpus.length)) : '0'}${n.gpus[0]?.simulated ? html` <span class="sim">sim</span>` : ''}</td><td class="n">${percent(utilisation([n]).mean)}</td>
+      <td class="n">${n.gpus.length ? of(count(freeGPUs(n)), count(n.gpus.length)) : '0'}${n.gpus[0]?.simulated ? html` <span class="sim">sim</span>` : ''}</td><td class="n">${percent(utilisation([n]).mean)}</td>
       <td class="n">${of(count(n.free.cpus), count(n.cpus))}</td><td class="n">${of(bytes(n.free.memory), bytes(n.memory))}</td><td class="n">${live ? count(n.running) : NONE}</td><td><${Labels} of=${n.labels} signed=${n.signed_labels} /></td>
       <td class="grow">${plain(n.drain?.reason || n.detail)}${n.gpus.some((g) => gpuState(g, n) === 'unhealthy') ? html` <span class="bad">▲ ${plural(n.gpus.filter((g) => gpuState(g, n) === 'unhealthy').length, 'unhealthy GPU')}</span>` : ''}</td></tr>`;
   }

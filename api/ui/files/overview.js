@@ -51,7 +51,7 @@ function sample() {
   const rows = samples.value;
   if (!list || !s || (rows.length && now - rows[rows.length - 1][0] < 5)) return;
   const used = utilisation(list).mean;
-  const held = part(s.gpus.total - s.gpus.free, s.gpus.total);
+  const held = part(s.gpus.held, s.gpus.total);
   samples.set([...rows.slice(-719), [now, held < 0 ? null : held, used < 0 ? null : used]]);
 }
 
@@ -82,10 +82,10 @@ function Capacity({ s, list }) {
 }
 
 function Amount({ name, a, show, use, sub, note }) {
-  const held = a.total - a.free;
+  const held = a.held === undefined ? a.total - a.free : a.held; // null: not known
   const p = part(held, a.total);
   return html`<tr class=${sub ? 'sub' : ''}><th scope="row">${name}</th><td class="n">${a.total ? show(held) : NONE}</td><td class="n">${a.total ? show(a.total) : NONE}</td>
-    <td class="w">${a.total > 0 && html`<${Bar} label=${`${percent(p)} allocated${use >= 0 ? `, ${percent(use)} in use` : ''}`} parts=${[['held', p]]} />${use >= 0 && html`<${Bar} label=${`${percent(use)} in use`} parts=${[['used', use]]} />`}`}</td>
+    <td class="w">${p >= 0 && html`<${Bar} label=${`${percent(p)} allocated${use >= 0 ? `, ${percent(use)} in use` : ''}`} parts=${[['held', p]]} />${use >= 0 && html`<${Bar} label=${`${percent(use)} in use`} parts=${[['used', use]]} />`}`}</td>
     <td class="n">${percent(p)}</td><td class="n" title=${note || undefined}>${percent(use)}${note ? '*' : ''}</td></tr>`;
 }
 
@@ -122,7 +122,7 @@ function Users({ s }) {
   if (!rows.length) return null;
   const more = s.users.length - rows.length + (s.more_users || 0);
   return html`<h3>Users</h3><div class="scroll" tabindex="0" role="region" aria-label="Table of the users that hold most"><table class="plain"><thead><tr><th scope="col">User</th><th scope="col" class="n">GPUs</th><th scope="col" class="n">Running</th><th scope="col" class="n">Pending</th></tr></thead>
-    <tbody>${rows.map((u) => html`<tr key=${u.user}><td><${A} href=${'/jobs?user=' + encodeURIComponent(u.user)}><${Name} of=${u.user} /><//></td><td class="n">${Number(u.gpus.toFixed(2))}</td><td class="n">${count(u.running)}</td><td class="n">${count(u.pending)}</td></tr>`)}</tbody></table></div>
+    <tbody>${rows.map((u) => html`<tr key=${u.user}><td><${A} href=${'/jobs?user=' + encodeURIComponent(u.user)}><${Name} of=${u.user} /><//></td><td class="n">${count(u.gpus)}</td><td class="n">${count(u.running)}</td><td class="n">${count(u.pending)}</td></tr>`)}</tbody></table></div>
     ${more > 0 && html`<p class="line"><${A} href="/users">${plural(more, 'more user')}<//></p>`}`;
 }
 

@@ -59,7 +59,7 @@ func nodeColumns() []column[*node] {
 	return []column[*node]{
 		{head: "NODE", least: 8, most: 28, cell: func(n *node, _ int, _ time.Time) cell { return text(n.name) }, key: func(n *node, _ time.Time) rank { return word(n.name) }},
 		{head: "STATE", least: 8, cell: nodeState, key: func(n *node, _ time.Time) rank { return word(string(n.state)) }},
-		{head: "GPUS", least: 5, right: true, cell: nodeHeld, key: func(n *node, _ time.Time) rank { return number(float64(n.held())) }},
+		{head: "GPUS", least: 5, right: true, cell: nodeHeld, key: func(n *node, _ time.Time) rank { return number(n.held()) }},
 		{head: "UTIL", least: 14, most: 32, cell: func(n *node, w int, now time.Time) cell { return bar(n.sums(now).busy, w) }, key: func(n *node, now time.Time) rank { return number(n.sums(now).busy) }, all: true},
 		{head: "GPU MEM", least: 14, most: 32, cell: func(n *node, w int, now time.Time) cell { return bar(n.sums(now).full, w) }, key: func(n *node, now time.Time) rank { return number(n.sums(now).full) }, all: true},
 		{head: "POWER", least: 6, right: true, cell: func(n *node, _ int, now time.Time) cell { return watts(n.sums(now).power) }, key: func(n *node, now time.Time) rank { return number(n.sums(now).power) }, all: true},
@@ -102,15 +102,24 @@ func about(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
-// held counts the GPUs of the node that jobs hold, wholly or in part.
-func (n *node) held() (held int) {
+// held is how much of the GPUs of the node jobs hold.
+func (n *node) held() (held float64) {
 	for _, d := range n.gpus {
-		if len(d.jobs) > 0 {
-			held++
-		}
+		held += d.held()
 	}
 	return held
 }
+
+// held is how much of the GPU jobs hold, from 0 to 1.
+func (d *device) held() float64 {
+	if len(d.jobs) == 0 {
+		return 0
+	}
+	return min(max(0, 1-d.free), 1)
+}
+
+// share writes a number of GPUs of which shares count as such.
+func share(gpus float64) string { return strconv.FormatFloat(math.Round(gpus*1000)/1000, 'f', -1, 64) }
 
 // model is that of the first GPU; the others of a host are usually the same.
 func (n *node) model() string {
@@ -131,7 +140,7 @@ func nodeHeld(n *node, _ int, _ time.Time) cell {
 	if !n.answers() {
 		return cell{fmt.Sprintf("%s/%d", unknown, len(n.gpus)), faint}
 	}
-	return text(fmt.Sprintf("%d/%d", n.held(), len(n.gpus)))
+	return text(fmt.Sprintf("%s/%d", share(n.held()), len(n.gpus)))
 }
 
 func nodeCPUs(n *node, _ int, _ time.Time) cell {
@@ -269,7 +278,7 @@ func (c *cluster) state(d *device, now time.Time) cell {
 	case len(d.jobs) > 1:
 		return text(fmt.Sprintf("%s and %d more", c.holder(d), len(d.jobs)-1))
 	case d.free > 0:
-		return text(fmt.Sprintf("%s %s", strconv.FormatFloat(math.Round((1-d.free)*1000)/1000, 'g', -1, 64), c.holder(d)))
+		return text(fmt.Sprintf("%s %s", share(d.held()), c.holder(d)))
 	}
 	return text(c.holder(d))
 }

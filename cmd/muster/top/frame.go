@@ -145,7 +145,7 @@ func headLines(m *model) []line {
 	if t.lost > 0 {
 		parts[0] += fmt.Sprintf(" (%d silent)", t.lost)
 	}
-	parts = append(parts, fmt.Sprintf("%s, %d held", counted(t.gpus, "GPU"), t.held))
+	parts = append(parts, fmt.Sprintf("%s, %s held", counted(t.gpus, "GPU"), share(t.held)))
 	if t.busy >= 0 {
 		parts = append(parts, fmt.Sprintf("util %d%%", t.busy))
 	}

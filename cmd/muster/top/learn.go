@@ -165,10 +165,11 @@ func (c *cluster) forget(now time.Time) (any bool) {
 
 // totals are sums over the nodes that answer.
 type totals struct {
-	nodes, lost, gpus, held int
-	busy                    int // mean utilization of those GPUs of which it is known; -1 unless all were measured just now
-	power                   float64
-	running, waiting        int
+	nodes, lost, gpus int
+	held              float64 // GPUs; a share counts as such
+	busy              int     // mean utilization of those GPUs of which it is known; -1 unless all were measured just now
+	power             float64
+	running, waiting  int
 }
 
 func (c *cluster) totals(now time.Time) (t totals) {
@@ -181,9 +182,7 @@ func (c *cluster) totals(now time.Time) (t totals) {
 		}
 		for _, d := range n.gpus {
 			t.gpus++
-			if len(d.jobs) > 0 {
-				t.held++
-			}
+			t.held += d.held()
 			r, ok := d.known()
 			if !ok || d.stale(now) > 0 {
 				continue

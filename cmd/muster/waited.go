@@ -1,0 +1,41 @@
+package main
+
+// What is said of waiting times beside the list of jobs that wait.
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+)
+
+// waited says how long the jobs waited that started in the last hour. If that is not known, it says nothing: the listing
+// does not need it.
+func waited(ctx context.Context, client *api.Client) string {
+	s, err := client.Stats(ctx)
+	if err != nil || s.Waits == nil {
+		return ""
+	}
+	w := s.Waits
+	if w.Started == 0 || w.P50 == nil || w.P95 == nil || w.Longest == nil {
+		return "muster: no job has started in the last hour"
+	}
+	text := fmt.Sprintf("muster: the jobs that started in the last hour (%d) waited %s (median), %s (95th percentile), at most %s",
+		w.Started, waitText(*w.P50), waitText(*w.P95), waitText(*w.Longest))
+	if left := append(append([]string{}, s.Partial...), w.Partial...); len(left) > 0 {
+		text += fmt.Sprintf("; not counting those of %s", strings.Join(left, ", "))
+	}
+	return text
+}
+
+// waitText writes a wait. Daemons know it to a tenth.
+func waitText(seconds float64) string {
+	d := time.Duration(min(max(seconds, 0), (100*365*24*time.Hour).Seconds()) * float64(time.Second))
+	if d < time.Second {
+		return "less than 1s"
+	}
+	return job.Duration(d.Round(time.Second)).String()
+}
