@@ -27,6 +27,7 @@ var refusals = []struct {
 	{[]string{"not found", "manifest unknown", "name unknown", "does not exist"}, "the registry does not have it: check its name and tag", true},
 	{[]string{"denied"}, "check its name; if it is private, pull it on the node first, with docker login and docker pull: muster has no credentials", true},
 	{[]string{"toomanyrequests", "too many requests", "rate limit"}, "the registry lets nobody pull so often: try later, or pull it on the node first, with docker login and docker pull", false},
+	{[]string{"no progress for"}, "the registry, the network or the node's Docker engine hangs: try docker pull on the node", false},
 	{[]string{"x509", "certificate", "server gave http response to https"}, "the node's Docker engine does not trust the registry: its settings need the registry's certificate", false},
 	{[]string{
 		"no such host", "connection refused", "i/o timeout", "network is unreachable", "no route to host", "temporary failure in name resolution", "server misbehaving", "tls handshake timeout", "client.timeout", "context deadline exceeded",
