@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/internal/shipped"
+	"github.com/musterhq/muster/internal/rulestest"
 )
 
 // tool returns a program of Debian's package prometheus.
@@ -181,7 +181,7 @@ func TestPromtool(t *testing.T) {
 			t.Errorf("check metrics: %s", line)
 		}
 	}
-	for _, args := range [][]string{append([]string{"check", "rules"}, shipped.Files()...), {"test", "rules", "tests.yml"}} {
+	for _, args := range [][]string{append([]string{"check", "rules"}, rulestest.Files()...), {"test", "rules", "tests.yml"}} {
 		cmd := exec.CommandContext(t.Context(), promtool, args...)
 		cmd.Dir = "../packaging/prometheus"
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -199,7 +199,7 @@ func prometheus(t *testing.T, s scraped) func(expr string) (n int, err string) {
 		t.Fatal(err)
 	}
 	config := strings.NewReplacer("127.0.0.1:4780", s.addr, "/etc/prometheus/muster-token", s.tokenFile, "15s", "1s").Replace(string(text))
-	for _, file := range shipped.Files() {
+	for _, file := range rulestest.Files() {
 		rules, err := os.ReadFile("../packaging/prometheus/" + file)
 		if err != nil {
 			t.Fatal(err)
@@ -297,7 +297,7 @@ func TestPrometheus(t *testing.T) {
 	if asked < 25 {
 		t.Errorf("only %d expressions", asked)
 	}
-	for _, r := range shipped.Rules(t, "../packaging/prometheus") {
+	for _, r := range rulestest.Rules(t, "../packaging/prometheus") {
 		// without its condition, what an alert looks at is there
 		looks := regexp.MustCompile(`(==|<|>) *[0-9.]+( \* 86400)?$`).ReplaceAllString(strings.TrimSpace(r.Expr), "")
 		switch r.Alert {

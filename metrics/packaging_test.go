@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/musterhq/muster/internal/shipped"
+	"github.com/musterhq/muster/internal/rulestest"
 )
 
 var (
@@ -48,7 +48,7 @@ func parts(expr string) (names, labels []string) {
 func expressions(t *testing.T) (all map[string]string, recorded []string) {
 	t.Helper()
 	all = map[string]string{}
-	for _, r := range shipped.Rules(t, "../packaging/prometheus") {
+	for _, r := range rulestest.Rules(t, "../packaging/prometheus") {
 		all[r.File+" "+r.Alert+r.Record] = r.Expr
 		if r.Record != "" {
 			recorded = append(recorded, r.Record)

@@ -43,7 +43,7 @@ var allowedImports = map[string][]string{
 	"scheduler/policy":       {"job", "gpu", "lease", "scheduler/fleet"},
 	"internal/chromium":      {},
 	"internal/logtest":       {},
-	"internal/shipped":       {},
+	"internal/rulestest":     {},
 	"internal/stories":       {"job"},
 	"internal/rogue":         {"job", "dht", "p2p", "p2p/gossip", "p2p/peerhttp", "p2p/session", "p2p/wirepb"}, // the hostile member of tests
 	"worker":                 {"job", "gpu", "lease", "share", "timers", "worker/leaseclock"},

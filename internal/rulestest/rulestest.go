@@ -1,5 +1,5 @@
-// Package shipped reads the files for Prometheus that are shipped beside the program, for tests.
-package shipped
+// Package rulestest reads the files for Prometheus that are shipped beside the program, for tests.
+package rulestest
 
 import (
 	"os"
