@@ -211,8 +211,7 @@ func (c *Client) Release(ctx context.Context, id job.ID, x Change) (Job, error) 
 
 // Requeue runs tasks of a job again. Those that are active end first.
 func (c *Client) Requeue(ctx context.Context, id job.ID, x Change) (Job, error) {
-	text := changeRequest{Tasks: job.RangesText(x.Tasks), Reason: x.Reason}
-	return c.post(ctx, id, "requeue", requeueRequest{changeRequest: text, Failed: x.Failed})
+	return c.post(ctx, id, "requeue", requeueRequest{Tasks: job.RangesText(x.Tasks), Reason: x.Reason, Failed: x.Failed})
 }
 
 func (c *Client) change(ctx context.Context, id job.ID, verb string, x Change) (Job, error) {

@@ -33,6 +33,7 @@ type Job struct {
 	Nodes        int        `json:"nodes" doc:"The tasks of a gang, each on a node of its own; 1: no gang."`
 	Array        string     `json:"array"`
 	SubmittedAt  time.Time  `json:"submitted_at"`
+	Warnings     []string   `json:"warnings,omitempty" doc:"Only in the answer to a submission: what is most likely not what was meant, such as the name of a node that there is not."`
 	Estimated    *time.Time `json:"estimated_start" doc:"While it waits: when its first waiting task should start at the latest; null if that is not known."`
 	BeginAt      *time.Time `json:"begin_at,omitempty" doc:"It does not start before this time, which is begin of its job file; absent if it has none."`
 	StartedAt    *time.Time `json:"started_at"`

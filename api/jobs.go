@@ -53,7 +53,8 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 	if err := r.hasTree(spec.Tree); err != nil {
 		return nil, err
 	}
-	if err := r.pinNodes(ctx, &spec); err != nil {
+	warnings, err := r.pinNodes(ctx, &spec)
+	if err != nil {
 		return nil, err
 	}
 	a := requesterOf(ctx)
@@ -64,7 +65,9 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 	}
 	a.note.about(string(j.ID))
 	a.note.with("name", j.Spec.Name)
-	return r.answer(ctx, j), nil
+	out := r.answer(ctx, j)
+	out.Body.Warnings = warnings
+	return out, nil
 }
 
 // parentsWait returns how long the owners of the jobs that a new one depends on are waited for.
@@ -142,7 +145,7 @@ func (r *jobRoutes) offers(ctx context.Context, in *specInput) (*explanationOutp
 	if err != nil {
 		return nil, err
 	}
-	if err := r.pinNodes(ctx, &spec); err != nil {
+	if _, err := r.pinNodes(ctx, &spec); err != nil {
 		return nil, err
 	}
 	e, err := r.explain.Offers(ctx, Submission{Spec: spec, User: requesterOf(ctx).user})
@@ -319,7 +322,7 @@ func (r *jobRoutes) requeue(ctx context.Context, in *requeueInput) (*jobOutput, 
 	}
 	change, failed := changeInput{ID: in.ID}, false
 	if in.Body != nil {
-		change.Body, failed = &in.Body.changeRequest, in.Body.Failed
+		change.Body, failed = &changeRequest{Tasks: in.Body.Tasks, Reason: in.Body.Reason}, in.Body.Failed
 	}
 	tasks, err := change.tasks(own)
 	if err != nil {

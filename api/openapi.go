@@ -60,8 +60,16 @@ func eventsOf(op huma.Operation) huma.Operation {
 	return op
 }
 
-// requests are the documents in which an unknown field is an error.
-var requests = []string{"Spec", "Resources", "ChangeRequest", "DeclareDeadRequest", "InviteRequest", "JoinRequest", "TicketRequest"}
+// addRequests adds the names of the schemas of the bodies of a document's requests.
+func addRequests(doc *huma.OpenAPI, schemas map[string]*huma.Schema, names map[string]bool) {
+	for op := range operations(doc) {
+		if op.RequestBody != nil {
+			for _, c := range op.RequestBody.Content {
+				followRefs(c.Schema, schemas, names)
+			}
+		}
+	}
+}
 
 // OpenAPI returns the document of this version as JSON.
 func OpenAPI(version string) ([]byte, error) {
@@ -83,14 +91,10 @@ func (rt *router) forgetDocument() {
 	doc, checked := rt.api.OpenAPI(), map[string]bool{}
 	schemas := doc.Components.Schemas.Map()
 	for _, all := range []*huma.OpenAPI{doc, &rt.inner} {
+		addRequests(all, schemas, checked)
 		for op := range operations(all) {
 			for _, p := range op.Parameters {
 				followRefs(p.Schema, schemas, checked)
-			}
-			if op.RequestBody != nil {
-				for _, c := range op.RequestBody.Content {
-					followRefs(c.Schema, schemas, checked)
-				}
 			}
 			op.Responses, op.Description = nil, ""
 		}
@@ -141,8 +145,10 @@ func finishOpenAPI(doc *huma.OpenAPI) {
 	}
 	// Only a command or a script is required: everything else has a default.
 	schemas.Map()["Spec"].Required, schemas.Map()["Resources"].Required = nil, nil
+	strict := map[string]bool{} // an unknown field in these is an error; a later version may add one to those between daemons
+	addRequests(doc, schemas.Map(), strict)
 	for name, schema := range schemas.Map() {
-		if schema.Type == huma.TypeObject && !slices.Contains(requests, name) && schema.AdditionalProperties == false {
+		if schema.Type == huma.TypeObject && !strict[name] && schema.AdditionalProperties == false {
 			schema.AdditionalProperties = nil // fields may be added to our answers
 		}
 	}

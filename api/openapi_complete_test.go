@@ -5,9 +5,15 @@ package api
 import (
 	"encoding/json"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/musterhq/muster/job"
 )
 
 type (
@@ -93,6 +99,8 @@ func (s specSchema) check(t *testing.T, where, field string, request bool) {
 
 func TestOpenAPIDescribesEverything(t *testing.T) {
 	doc := document(t)
+	full, strict := documentOf("v"), map[string]bool{}
+	addRequests(full, full.Components.Schemas.Map(), strict)
 	fields, params := 0, 0
 	for name, schema := range doc.Components.Schemas {
 		for field, s := range schema.Properties {
@@ -100,7 +108,7 @@ func TestOpenAPIDescribesEverything(t *testing.T) {
 			if s.Description == "" {
 				t.Errorf("%s.%s: no description", name, field)
 			}
-			s.check(t, name+"."+field, field, slices.Contains(requests, name))
+			s.check(t, name+"."+field, field, strict[name])
 		}
 	}
 	for path, methods := range doc.Paths {
@@ -131,6 +139,44 @@ func TestOpenAPIDescribesEverything(t *testing.T) {
 	if fields < 200 || params < 40 {
 		t.Errorf("only %d fields and %d parameters were found", fields, params)
 	}
+}
+
+// Every request that has a document refuses a field that it does not know: a misspelled option changes nothing unnoticed.
+func TestRequestsRefuseUnknownFields(t *testing.T) {
+	full := documentOf("v")
+	schemas := full.Components.Schemas.Map()
+	strict := map[string]bool{}
+	addRequests(full, schemas, strict)
+	for name := range strict {
+		if s := schemas[name]; s.Type == huma.TypeObject && s.AdditionalProperties != false {
+			t.Errorf("%s takes any field", name)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		amy, tried := newCluster(t, "amy").daemons[0], 0
+		spec := job.DefaultSpec()
+		spec.Command = []string{"true"}
+		j, err := amy.client.Submit(t.Context(), spec, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, methods := range document(t).Paths {
+			for method, op := range methods {
+				if op.RequestBody == nil || op.RequestBody.Content["application/json"].Schema == nil {
+					continue
+				}
+				tried++
+				target := strings.NewReplacer("jobs/{id}", "jobs/"+string(j.ID), "{id}", "amy").Replace(path)
+				status, _, body := amy.raw(t, strings.ToUpper(method), target, `{"nosuchfield": 1}`)
+				if status != http.StatusUnprocessableEntity || !strings.Contains(body, "nosuchfield") {
+					t.Errorf("%s: %d %s", target, status, body)
+				}
+			}
+		}
+		if tried < 10 {
+			t.Errorf("only %d requests have a document", tried)
+		}
+	})
 }
 
 func TestOpenAPIDocumentsErrors(t *testing.T) {

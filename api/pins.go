@@ -6,6 +6,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,32 +15,57 @@ import (
 )
 
 // pinNodes replaces the names of nodes in a job by the nodes that they mean now. A name that means several is an error, and
-// so is a glob that matches the name of several. A name that means none stays as it is, and so does a glob.
-func (d *daemons) pinNodes(ctx context.Context, s *job.Spec) error {
+// so is a glob that matches the name of several. A name that means none stays as it is, and so does a glob: its node may come
+// later. The warnings name those names.
+func (d *daemons) pinNodes(ctx context.Context, s *job.Spec) (warnings []string, err error) {
 	names := constraintNames(s.Constraint)
 	if !slices.ContainsFunc(s.NodeList, byName) && !slices.ContainsFunc(s.Exclude, byName) && len(names) == 0 {
-		return nil
+		return nil, nil
 	}
 	members, err := d.peers.Members(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	named := namedMembers{all: members, byName: map[string][]Member{}, byEnd: map[int]map[string][]int{}}
 	for _, m := range members {
 		named.byName[m.Name] = append(named.byName[m.Name], m)
 	}
 	if s.NodeList, err = named.pin("nodelist", s.NodeList); err != nil {
-		return err
+		return nil, err
 	}
 	if s.Exclude, err = named.pin("exclude", s.Exclude); err != nil {
-		return err
+		return nil, err
 	}
 	for _, name := range names {
 		if found := named.byName[name]; len(found) > 1 {
-			return means("constraint: name", name, found, "name the node with --nodelist, by its id")
+			return nil, means("constraint: name", name, found, "name the node with --nodelist, by its id")
 		}
 	}
-	return nil
+	return append(unmeant("nodelist", s.NodeList), unmeant("exclude", s.Exclude)...), nil
+}
+
+// unmeant returns a warning about the names of a list that mean no member; nil if there are none. The list is pinned.
+func unmeant(field string, list []string) []string {
+	const most = 8
+	var names []string
+	more := 0
+	for _, text := range list {
+		switch {
+		case !job.LiteralNode(text):
+		case len(names) == most:
+			more++
+		default:
+			names = append(names, quote(text))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	text := field + ": no node goes by " + strings.Join(names, ", ")
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more names", more)
+	}
+	return []string{text}
 }
 
 // byName reports whether an entry of a list of nodes goes by names, and not only by an ID.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,6 +49,16 @@ func TestNamesArePinned(t *testing.T) {
 		})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if want := []string{`nodelist: no node goes by "unknown"`}; !slices.Equal(j.Warnings, want) {
+			t.Errorf("warnings %q, want %q", j.Warnings, want)
+		}
+		if again, err := amy.client.Job(t.Context(), j.ID); err != nil || again.Warnings != nil {
+			t.Errorf("later: warnings %q, %v", again.Warnings, err)
+		}
+		many, err := submit(func(s *job.Spec) { s.Exclude = strings.Fields("ben2 b3 b4 b5 b6 b7 b8 b9 b10 b11") })
+		if want := `exclude: no node goes by "ben2", "b3", "b4", "b5", "b6", "b7", "b8", "b9" and 2 more names`; err != nil || len(many.Warnings) != 1 || many.Warnings[0] != want {
+			t.Errorf("warnings %q, %v, want %q", many.Warnings, err, want)
 		}
 		want := "amy=" + string(amy.peer) + " a* unknown ben=" + string(cal.peer) + " ben=" + string(ben.peer)
 		if got := strings.Join(append(j.Spec.NodeList, j.Spec.Exclude...), " "); got != want {

@@ -30,9 +30,9 @@ type changeRequest struct {
 
 // requeueRequest is the body of requeue.
 type requeueRequest struct {
-	changeRequest
-
-	Failed bool `json:"failed,omitempty" doc:"Only tasks that have ended, and not with SUCCEEDED."`
+	Tasks  string `json:"tasks,omitempty" maxLength:"24576" doc:"Only the tasks of the job with these numbers, such as 3 or 0-9,12; empty means all. A gang is run again as a whole."`
+	Reason string `json:"reason,omitempty" maxLength:"1024"`
+	Failed bool   `json:"failed,omitempty" doc:"Only tasks that have ended, and not with SUCCEEDED."`
 }
 
 // revokeRequest is the body of revoke.

@@ -20,9 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/internal/rulestest"
 )
 
 // tool returns a program of Debian's package prometheus.
@@ -182,7 +181,7 @@ func TestPromtool(t *testing.T) {
 			t.Errorf("check metrics: %s", line)
 		}
 	}
-	for _, args := range [][]string{{"check", "rules", "alerts.yml", "dcgm.yml"}, {"test", "rules", "tests.yml"}} {
+	for _, args := range [][]string{append([]string{"check", "rules"}, rulestest.Files()...), {"test", "rules", "tests.yml"}} {
 		cmd := exec.CommandContext(t.Context(), promtool, args...)
 		cmd.Dir = "../packaging/prometheus"
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -200,7 +199,7 @@ func prometheus(t *testing.T, s scraped) func(expr string) (n int, err string) {
 		t.Fatal(err)
 	}
 	config := strings.NewReplacer("127.0.0.1:4780", s.addr, "/etc/prometheus/muster-token", s.tokenFile, "15s", "1s").Replace(string(text))
-	for _, file := range []string{"alerts.yml", "dcgm.yml"} {
+	for _, file := range rulestest.Files() {
 		rules, err := os.ReadFile("../packaging/prometheus/" + file)
 		if err != nil {
 			t.Fatal(err)
@@ -298,32 +297,16 @@ func TestPrometheus(t *testing.T) {
 	if asked < 25 {
 		t.Errorf("only %d expressions", asked)
 	}
-	for _, file := range []string{"alerts.yml", "dcgm.yml"} {
-		text, err := os.ReadFile("../packaging/prometheus/" + file)
-		if err != nil {
-			t.Fatal(err)
+	for _, r := range rulestest.Rules(t, "../packaging/prometheus") {
+		// without its condition, what an alert looks at is there
+		looks := regexp.MustCompile(`(==|<|>) *[0-9.]+( \* 86400)?$`).ReplaceAllString(strings.TrimSpace(r.Expr), "")
+		switch r.Alert {
+		case "MusterNotScraped", "MusterQueueStuck", "MusterGPUIdle", "MusterInvitersEnding": // the founder has let all in
+			looks = r.Expr
 		}
-		var rules struct {
-			Groups []struct {
-				Rules []struct{ Alert, Record, Expr string }
-			}
-		}
-		if err := yaml.Unmarshal(text, &rules); err != nil {
-			t.Fatal(err)
-		}
-		for _, g := range rules.Groups {
-			for _, r := range g.Rules {
-				// without its condition, what an alert looks at is there
-				looks := regexp.MustCompile(`(==|<|>) *[0-9.]+( \* 86400)?$`).ReplaceAllString(strings.TrimSpace(r.Expr), "")
-				switch r.Alert {
-				case "MusterNotScraped", "MusterQueueStuck", "MusterGPUIdle", "MusterInvitersEnding": // the founder has let all in
-					looks = r.Expr
-				}
-				n, why := ask(looks)
-				if quiet := looks == r.Expr && r.Alert != ""; why != "" || n == 0 && !quiet {
-					t.Errorf("%s: %d results for %s: %s", r.Alert+r.Record, n, looks, why)
-				}
-			}
+		n, why := ask(looks)
+		if quiet := looks == r.Expr && r.Alert != ""; why != "" || n == 0 && !quiet {
+			t.Errorf("%s: %d results for %s: %s", r.Alert+r.Record, n, looks, why)
 		}
 	}
 }

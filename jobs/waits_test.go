@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/job"
@@ -360,6 +362,18 @@ func TestParentOfAnotherOwner(t *testing.T) {
 	}
 }
 
+// cpuTime returns how long this goroutine's thread has computed. Other work of the machine is not in it. The goroutine stays
+// on its thread until the end of the test.
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	runtime.LockOSThread()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_THREAD, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // Waiting dependencies take little memory, and 10,000 jobs are told of the end of one in one step.
 func TestManyChildren(t *testing.T) {
 	const n = 10_000
@@ -386,13 +400,14 @@ func TestManyChildren(t *testing.T) {
 	if each := (heap() - before - without) / n; each > 600 {
 		t.Errorf("a dependency takes %.0f bytes", each)
 	}
-	began := time.Now()
+	began := cpuTime(t)
 	f.end(n, 0, job.Succeeded)
+	took := cpuTime(t) - began
 	if len(f.last.Others) != n || f.table.Parents.Links() != 0 {
 		t.Errorf("%d jobs have changed, %d dependencies are waited for", len(f.last.Others), f.table.Parents.Links())
 	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("it took %s", took)
+	if took > time.Second {
+		t.Errorf("it took %s of a CPU", took)
 	}
 	for _, j := range list {
 		if waits(j) != "-" {

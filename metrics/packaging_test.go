@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
+	"github.com/musterhq/muster/internal/rulestest"
 )
 
 var (
@@ -48,26 +48,10 @@ func parts(expr string) (names, labels []string) {
 func expressions(t *testing.T) (all map[string]string, recorded []string) {
 	t.Helper()
 	all = map[string]string{}
-	for _, file := range []string{"alerts.yml", "dcgm.yml"} {
-		text, err := os.ReadFile("../packaging/prometheus/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var rules struct {
-			Groups []struct {
-				Rules []struct{ Alert, Record, Expr string }
-			}
-		}
-		if err := yaml.Unmarshal(text, &rules); err != nil {
-			t.Fatal(err)
-		}
-		for _, g := range rules.Groups {
-			for _, r := range g.Rules {
-				all[file+" "+r.Alert+r.Record] = r.Expr
-				if r.Record != "" {
-					recorded = append(recorded, r.Record)
-				}
-			}
+	for _, r := range rulestest.Rules(t, "../packaging/prometheus") {
+		all[r.File+" "+r.Alert+r.Record] = r.Expr
+		if r.Record != "" {
+			recorded = append(recorded, r.Record)
 		}
 	}
 	text, err := os.ReadFile("../packaging/grafana/muster.json")

@@ -44,6 +44,7 @@ var allowedImports = map[string][]string{
 	"internal/chromium":      {},
 	"internal/logtest":       {},
 	"internal/profile":       {},
+	"internal/rulestest":     {},
 	"internal/stories":       {"job"},
 	"internal/rogue":         {"job", "dht", "p2p", "p2p/gossip", "p2p/peerhttp", "p2p/session", "p2p/wirepb"}, // the hostile member of tests
 	"worker":                 {"job", "gpu", "lease", "share", "timers", "worker/leaseclock"},

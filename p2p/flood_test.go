@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/libp2p/go-libp2p"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/transport"
+	manet "github.com/multiformats/go-multiaddr/net"
 
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/p2ptest"
@@ -127,39 +127,91 @@ func holdMany(ctx context.Context, c *p2ptest.Stranger, to string) {
 	}
 }
 
-// TestHundredStrangersAtOnce checks that a hundred hosts at one address that come at the same moment are all admitted.
+// A stranger that opens a stream and says no more is cut off after five seconds, handshakes included.
+func TestSilentStrangerIsCutOffInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nw := p2ptest.New(t, 1, p2ptest.Options{})
+		begin := time.Now()
+		conn, err := nw.Stranger(net.IPv4(2, 0, 0, 1).To4()).Dial(t.Context(), nw.Addr(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := conn.OpenStream(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Write([]byte{19}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, 10*time.Second, "the connection is ended", conn.IsClosed)
+		if took := time.Since(begin); took < 5*time.Second || took > 5200*time.Millisecond {
+			t.Errorf("cut off after %s, want 5 s", took)
+		}
+	})
+}
+
+// A hundred hosts of one network that come at the same moment all get places, over simulated QUIC.
 func TestHundredStrangersAtOnce(t *testing.T) {
-	for kind, listen := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			h := start(t, config(listen))
-			to, err := peer.AddrInfoFromString(h.Addrs()[0])
+	synctest.Test(t, func(t *testing.T) {
+		nw := p2ptest.New(t, 1, p2ptest.Options{})
+		conns := make([]transport.CapableConn, 100)
+		var wg sync.WaitGroup
+		for i := range conns {
+			c := nw.Stranger(net.IPv4(2, 0, 0, byte(1+i)).To4())
+			wg.Go(func() {
+				conn, err := c.Dial(t.Context(), nw.Addr(0))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				s, err := conn.OpenStream(t.Context())
+				if err == nil {
+					_, err = s.Write([]byte{19})
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				conns[i] = conn
+			})
+		}
+		wg.Wait()
+		pass(2 * time.Second) // those without a place are ended at once
+		for i, c := range conns {
+			if c == nil || c.IsClosed() {
+				t.Errorf("stranger %d was turned away", i)
+			}
+		}
+	})
+}
+
+// The same over TCP, at one address: this daemon greets each of them, which it does only after a place is given. One without
+// a place is reset before.
+func TestHundredStrangersAtOnceOverTCP(t *testing.T) {
+	h := start(t, config(kinds["tcp"]))
+	info, err := peer.AddrInfoFromString(h.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, to, err := manet.DialArgs(info.Addrs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var come, greeted sync.WaitGroup
+	come.Add(100)
+	for range 100 {
+		greeted.Go(func() {
+			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", to)
+			come.Done()
 			if err != nil {
-				t.Fatal(err)
+				t.Error(err)
+				return
 			}
-			var wg sync.WaitGroup
-			for range 100 {
-				wg.Go(func() {
-					c, err := libp2p.New(libp2p.NoListenAddrs, libp2p.DisableMetrics(), libp2p.DisableRelay())
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					defer c.Close()
-					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-					defer cancel()
-					if err := c.Connect(ctx, *to); err != nil {
-						t.Error(err)
-						return
-					}
-					s, err := c.Network().NewStream(ctx, to.ID)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					_ = s.Reset()
-				})
+			defer c.Close()
+			if _, err := c.Read(make([]byte, 1)); err != nil {
+				t.Error(err)
 			}
-			wg.Wait()
+			come.Wait() // nobody leaves before all have come
 		})
 	}
+	greeted.Wait()
 }

@@ -157,7 +157,8 @@ func TestSilentStrangerIsCutOff(t *testing.T) {
 	}
 }
 
-// wantCut waits until the connection that started at begin is gone.
+// wantCut waits until the connection that started at begin is gone. How late that is depends on the machine:
+// TestSilentStrangerIsCutOffInTime and TestStrangerThatWaitsIsClosed have a fake clock.
 func wantCut(t *testing.T, c host.Host, id peer.ID, begin time.Time) {
 	t.Helper()
 	gone := make(chan struct{})
@@ -172,8 +173,8 @@ func wantCut(t *testing.T, c host.Host, id peer.ID, begin time.Time) {
 		case <-t.Context().Done():
 		}
 	}
-	if took := time.Since(begin); took > 7*time.Second || took < 4*time.Second {
-		t.Errorf("cut off after %s, want about 5 s", took)
+	if took := time.Since(begin); took < 5*time.Second {
+		t.Errorf("cut off after %s, want 5 s", took)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -187,20 +188,27 @@ func TestStrangersPlacesAreKept(t *testing.T) {
 
 func pass(d time.Duration) { <-time.NewTimer(d).C }
 
-// pair returns both ends of a TCP connection; the accepted one is a stranger.
+// pipeConn is a connection in memory, which goes by the fake clock of a bubble.
+type pipeConn struct{ net.Conn }
+
+func (pipeConn) LocalMultiaddr() ma.Multiaddr  { return ma.StringCast("/ip4/2.0.0.1/tcp/1") }
+func (pipeConn) RemoteMultiaddr() ma.Multiaddr { return ma.StringCast("/ip4/2.0.0.2/tcp/2") }
+
+// pipeListener accepts one connection.
+type pipeListener struct {
+	manet.Listener
+
+	conn net.Conn
+}
+
+func (l pipeListener) Accept() (manet.Conn, error) { return pipeConn{l.conn}, nil }
+
+// pair returns both ends of a connection; the accepted one is a stranger.
 func pair(t *testing.T, room *strangers) (*strangerConn, net.Conn) {
 	t.Helper()
-	l, err := manet.Listen(ma.StringCast("/ip4/127.0.0.1/tcp/0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	here, c := net.Pipe()
 	t.Cleanup(func() { c.Close() })
-	in, err := (&strangerListener{Listener: l, room: room}).Accept()
+	in, err := (&strangerListener{Listener: pipeListener{conn: here}, room: room}).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,56 +217,48 @@ func pair(t *testing.T, room *strangers) (*strangerConn, net.Conn) {
 }
 
 func TestStrangersBytesAreNotRead(t *testing.T) {
-	room := newStrangers()
-	in, out := pair(t, room)
-	go func() { _, _ = out.Write(make([]byte, 4*strangerBytes)) }()
-	read := make(chan int, 100)
-	go func() {
-		defer close(read)
-		total, b := 0, make([]byte, 40000)
-		for total < 2*strangerBytes {
-			n, err := in.Read(b)
-			total += n
-			read <- total
-			if err != nil {
-				return
+	synctest.Test(t, func(t *testing.T) {
+		room := newStrangers()
+		in, out := pair(t, room)
+		go func() { _, _ = out.Write(make([]byte, 4*strangerBytes)) }()
+		var total atomic.Int64
+		go func() {
+			b := make([]byte, 40000)
+			for total.Load() < 2*strangerBytes {
+				n, err := in.Read(b)
+				total.Add(int64(n))
+				if err != nil {
+					return
+				}
 			}
+		}()
+		synctest.Wait() // nothing more can be read
+		if n := total.Load(); n != strangerBytes || room.count() != 1 {
+			t.Errorf("read %d, want %d; %d strangers", n, strangerBytes, room.count())
 		}
-	}()
-	total := 0
-	for total < strangerBytes {
-		total = <-read
-	}
-	select {
-	case more := <-read:
-		t.Errorf("read %d bytes of a stranger, want %d", more, strangerBytes)
-	case <-time.NewTimer(200 * time.Millisecond).C:
-	}
-	if total != strangerBytes || room.count() != 1 {
-		t.Errorf("read %d, %d strangers", total, room.count())
-	}
-	in.who.admit()
-	for n := range read {
-		total = n
-	}
-	if total < 2*strangerBytes || room.count() != 0 {
-		t.Errorf("after admission: read %d, %d strangers", total, room.count())
-	}
+		in.who.admit()
+		synctest.Wait()
+		if n := total.Load(); n < 2*strangerBytes || room.count() != 0 {
+			t.Errorf("after admission: read %d, %d strangers", n, room.count())
+		}
+	})
 }
 
 func TestStrangerThatWaitsIsClosed(t *testing.T) {
-	room := newStrangers()
-	in, out := pair(t, room)
-	begin := time.Now()
-	if _, err := io.ReadAll(out); err != nil && time.Since(begin) < 4*time.Second {
-		t.Error(err)
-	}
-	if took := time.Since(begin); took < 4*time.Second || took > 7*time.Second || room.count() != 0 {
-		t.Errorf("ended after %s, %d strangers", took, room.count())
-	}
-	if _, err := in.Read(make([]byte, 1)); err == nil {
-		t.Error("a closed connection is read")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		room := newStrangers()
+		in, out := pair(t, room)
+		begin := time.Now()
+		if _, err := io.ReadAll(out); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took != helloTimeout || room.count() != 0 {
+			t.Errorf("ended after %s, %d strangers", took, room.count())
+		}
+		if _, err := in.Read(make([]byte, 1)); err == nil {
+			t.Error("a closed connection is read")
+		}
+	})
 }
 
 func TestStrangersScope(t *testing.T) {

@@ -71,6 +71,7 @@ func (v submitVerbs) alloc(c *cli.Context) error {
 	if err != nil {
 		return ours(refused(err))
 	}
+	v.warnOf(j)
 	a := &allocation{streams: v.streams, client: client, job: j}
 	for name, flag := range map[string]string{"MUSTER_SOCKET": "socket", "MUSTER_ADDR": "addr", "MUSTER_API_TOKEN_FILE": "api-token"} {
 		if c.IsSet(flag) {

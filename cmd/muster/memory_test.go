@@ -63,6 +63,8 @@ func TestLimitFor(t *testing.T) {
 
 // The limit follows the live heap up and down, and ends with the daemon.
 func TestLimitFollowsTheHeap(t *testing.T) {
+	before := debug.SetMemoryLimit(math.MaxInt64) // as without GOMEMLIMIT
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 	ctx, stop := context.WithCancel(t.Context())
 	limitHeap(ctx)
 	until := func(what string, holds func(int64) bool) {
@@ -84,6 +86,20 @@ func TestLimitFollowsTheHeap(t *testing.T) {
 	until("low again", func(now int64) bool { return now < 256<<20 })
 	stop()
 	until("gone", func(now int64) bool { return now == math.MaxInt64 })
+}
+
+// A limit that was set with GOMEMLIMIT stays, whatever the heap is.
+func TestLimitOfTheUserStays(t *testing.T) {
+	const set = 3 << 30
+	before := debug.SetMemoryLimit(set)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	limitHeap(t.Context())
+	for range 3 {
+		runtime.GC()
+		if now := debug.SetMemoryLimit(-1); now != set {
+			t.Errorf("the limit is %d, want %d", now, int64(set))
+		}
+	}
 }
 
 // A part of a file is no longer in memory after its release, and reads as before.

@@ -90,6 +90,9 @@ func (v submitVerbs) submitSeveral(c *cli.Context, client *api.Client, file jobf
 		}
 	}
 	err = s.submit(c.Context, client, key)
+	for _, j := range s.accepted {
+		v.warnOf(j)
+	}
 	if printed := v.printSeveral(c, s); err == nil {
 		err = printed
 	}

@@ -73,6 +73,7 @@ func (v submitVerbs) submit(c *cli.Context) error {
 	if err != nil {
 		return refused(err)
 	}
+	v.warnOf(j)
 	if c.Bool("json") {
 		err = v.printJSON(j)
 	} else {
@@ -89,6 +90,13 @@ func (v submitVerbs) submit(c *cli.Context) error {
 		return f.download(c.Context, j.ID, spec, f.waitFor(c.Context, []chosen{{Job: j}}))
 	}
 	return nil
+}
+
+// warnOf prints the warnings about a job that was accepted.
+func (s streams) warnOf(j api.Job) {
+	for _, text := range j.Warnings {
+		fmt.Fprintf(s.err, "muster: warning: job %s: %s\n", j.ID, printable(text))
+	}
 }
 
 // refused returns the error of a refused submission. If nothing in the cluster could ever run the job, the error has
@@ -199,6 +207,7 @@ func (v submitVerbs) run(c *cli.Context) error {
 	if err != nil {
 		return ours(refused(err))
 	}
+	v.warnOf(j)
 	f := follower{v.streams, client}
 	if in != nil {
 		err = f.followWithInput(c.Context, j, in)

@@ -257,6 +257,16 @@ func TestSubmitRefused(t *testing.T) {
 	}
 }
 
+// A job that was accepted, and most likely does not mean what its user meant: the warning is no part of the output.
+func TestSubmitWarns(t *testing.T) {
+	id := job.NewID(1, 2)
+	f := newFake(t, map[string]http.HandlerFunc{"POST /v1/jobs": answer(http.StatusCreated, `{"id": "`+string(id)+`", "warnings": ["exclude: no node goes by \"n9\u001b\""]}`)})
+	want := "muster: warning: job " + string(id) + ": exclude: no node goes by \"n9·\"\n"
+	if r := f.muster("submit", "-x", "n9", "x"); r.code != 0 || r.stdout != string(id)+"\n" || r.err != want {
+		t.Errorf("exit %d, %q, %q; want %q", r.code, r.stdout, r.err, want)
+	}
+}
+
 // What sbatch calls constraints, in a script.
 func TestSlurmConstraints(t *testing.T) {
 	f, last := taker(t)

@@ -23,6 +23,8 @@ type Clause struct {
 	amount bool               // of CPUs or memory: searches compare footprints instead, which is faster
 	gpus   bool               // it is about the number of GPUs
 	advice string             // what would help if no host meets it; empty: nothing but to ask for less or otherwise
+	// advise is advice that depends on the hosts; nil: there is none.
+	advise func(hosts []*Host) string
 	// Quiet leaves the clause out of explanations where every host meets it.
 	Quiet bool
 }
@@ -68,7 +70,7 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 	}
 	for _, term := range c.Terms() {
 		met := func(h *Host) bool { return term.Met(h.told.of(s.TrustedLabels)) }
-		out = append(out, Clause{Text: "constraint " + term.Text + trusting(s), met: met, Test: func(h *Host) string {
+		out = append(out, Clause{Text: "constraint " + term.Text + trusting(s), met: met, advise: noSuchLabel(term, s.TrustedLabels), Test: func(h *Host) string {
 			if met(h) {
 				return ""
 			}
@@ -80,7 +82,8 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 		entries []string
 		has     bool   // whether a host must be listed
 		why     string // if it is not as it must be
-	}{{"nodelist", s.NodeList, true, "not listed"}, {"exclude", s.Exclude, false, "excluded"}} {
+		advise  func(hosts []*Host) string
+	}{{"nodelist", s.NodeList, true, "not listed", noSuchNode(s.NodeList)}, {"exclude", s.Exclude, false, "excluded", nil}} {
 		nodes, err := job.ParseNodes(list.entries)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", list.field, err)
@@ -88,7 +91,7 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 		if len(list.entries) == 0 {
 			continue
 		}
-		out = append(out, Clause{Text: lease.Clip(list.field + ": " + strings.Join(list.entries, ",")), Test: func(h *Host) string {
+		out = append(out, Clause{advise: list.advise, Text: lease.Clip(list.field + ": " + strings.Join(list.entries, ",")), Test: func(h *Host) string {
 			if nodes.Has(h.Profile.Name, h.Peer) == list.has {
 				return ""
 			}

@@ -90,7 +90,11 @@ func Explain(clauses []Clause, hosts []*Host) []lease.Clause {
 			}
 		}
 		if x.Meets == 0 && x.Of > 0 && !advised {
-			x.Advice, advised = c.advice, c.advice != ""
+			x.Advice = c.advice
+			if c.advise != nil {
+				x.Advice = c.advise(hosts)
+			}
+			advised = x.Advice != ""
 		}
 		if !c.Quiet || x.Meets < x.Of {
 			out = append(out, x)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/runner/protocol"
@@ -53,17 +52,6 @@ type Engine struct {
 // New returns an Engine. It connects to no engine before the first container.
 func New(cfg Config, log *slog.Logger) *Engine {
 	return &Engine{cfg: cfg, log: log, notes: &notes{path: protocol.Dir(cfg.Dir).Containers(cfg.Generation)}, pins: &pins{dir: protocol.Dir(cfg.Dir).Pins(cfg.Generation)}, link: map[string]*link{}}
-}
-
-// link is a client of one engine and what is known about that engine.
-type link struct {
-	*client.Client
-
-	asking singleflight.Group // for the facts
-
-	mu      sync.Mutex
-	facts   *facts // guarded by mu; nil: not known yet
-	cleaned bool   // guarded by mu; containers of dead runners were removed
 }
 
 // connect makes a client. Client and engine negotiate the API version at the first request.
@@ -208,8 +196,7 @@ func AwaitLoss(ctx context.Context, host string) error {
 	}
 	defer c.Close() //nolint:errcheck // nothing was kept
 	began := time.Now()
-	// Events of this type are rare. What matters is that the connection breaks when the engine goes away.
-	got := c.Events(ctx, client.EventsListOptions{Filters: client.Filters{}.Add("type", "daemon")})
+	got := c.Events(ctx, ownEvents())
 	for {
 		select {
 		case <-got.Messages:

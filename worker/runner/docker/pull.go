@@ -24,6 +24,11 @@ const (
 	pullFirst = time.Second // doubles
 	// tellEvery is how often progress is reported.
 	tellEvery = time.Second
+	// stalledAfter ends a pull of which nothing has moved: no byte of a download, no layer. A registry that is slow moves
+	// some bytes in that time, and an engine that unpacks a large layer says so.
+	stalledAfter = 5 * time.Minute
+	// queuedAfter ends a pull whose layers all wait: an engine downloads a few layers at a time, and others come first.
+	queuedAfter = time.Hour
 )
 
 // image returns the image. It pulls the image if the engine does not have it.
@@ -59,21 +64,33 @@ func inOneLine(err error) string {
 	return strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "Error response from daemon: ")), " ")
 }
 
+// pull pulls an image. It ends a pull that stalls.
 func (l *link) pull(ctx context.Context, b spawn.Container) error {
-	body, err := l.ImagePull(ctx, b.Image, client.ImagePullOptions{})
+	p := progress{image: b.Image, layers: map[string]*layer{}, moved: time.Now()}
+	told := make(chan struct{})
+	defer func() { <-told }()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		defer close(told)
+		if err := p.tell(ctx, b.Progress); err != nil {
+			stop(err)
+		}
+	}()
+	err := l.follow(ctx, &p)
+	if stalled, ok := errors.AsType[*stalledError](context.Cause(ctx)); ok {
+		return stalled
+	}
+	return err
+}
+
+// follow has the engine pull the image, and takes its messages to their end.
+func (l *link) follow(ctx context.Context, p *progress) error {
+	body, err := l.ImagePull(ctx, p.image, client.ImagePullOptions{})
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	p := progress{image: b.Image, layers: map[string]*layer{}}
-	told := make(chan struct{})
-	defer func() { <-told }()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() {
-		defer close(told)
-		p.tell(ctx, b.Progress)
-	}()
 	for m, err := range body.JSONMessages(ctx) {
 		switch {
 		case err != nil:
@@ -91,21 +108,72 @@ type progress struct {
 	image  string
 	mu     sync.Mutex
 	layers map[string]*layer // guarded by mu
+	moved  time.Time         // guarded by mu; when the last message came that told something new
 }
 
 // tell calls to with each change of the progress until ctx ends. It uses a timer, because the engine is silent while
-// the registry does not answer.
-func (p *progress) tell(ctx context.Context, to func(string)) {
+// the registry does not answer. It returns an error if the pull stalls.
+func (p *progress) tell(ctx context.Context, to func(string)) error {
 	last := ""
 	for pause(ctx, tellEvery) {
 		if text := p.String(); text != last {
 			last = text
 			to(text)
 		}
+		if err := p.stalled(time.Now()); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// stalledError says that a pull made no progress for some time.
+type stalledError struct {
+	after  time.Duration
+	queued bool
+}
+
+// Error returns what did not move, for people.
+func (e *stalledError) Error() string {
+	text := fmt.Sprintf("no progress for %.0f minutes", e.after.Minutes())
+	if e.queued {
+		text += ": its layers wait for other downloads of the engine"
+	}
+	return text
+}
+
+// stalled returns an error if nothing has moved for too long.
+func (p *progress) stalled(now time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := &stalledError{after: stalledAfter}
+	if p.queuedLocked() {
+		e.after, e.queued = queuedAfter, true
+	}
+	if now.Sub(p.moved) < e.after {
+		return nil
+	}
+	return e
+}
+
+// queuedLocked says whether every layer that is not there yet waits for its turn.
+func (p *progress) queuedLocked() bool {
+	waits := false
+	for _, l := range p.layers {
+		switch {
+		case l.done:
+		case l.state == "waiting":
+			waits = true
+		default:
+			return false
+		}
+	}
+	return waits
 }
 
 type layer struct {
+	state          string // as in the engine's last message, in lower case
+	at             int64  // of that message: how far the state is
 	done           bool
 	current, total int64 // bytes of the download; total is 0 until it is known
 }
@@ -124,6 +192,14 @@ func (p *progress) take(m jsonstream.Message) {
 		}
 		of = &layer{}
 		p.layers[m.ID] = of
+	}
+	at := int64(0)
+	if m.Progress != nil {
+		at = m.Progress.Current
+	}
+	// some engines repeat the state of each layer all the time
+	if state != of.state || at != of.at {
+		of.state, of.at, p.moved = state, at, time.Now()
 	}
 	switch {
 	case state == "downloading" && m.Progress != nil:

@@ -23,6 +23,7 @@ var refusals = []struct {
 	{[]string{
 		"no such host", "connection refused", "i/o timeout", "network is unreachable", "no route to host", "temporary failure in name resolution", "server misbehaving", "tls handshake timeout", "client.timeout", "context deadline exceeded",
 	}, "the node does not reach the registry: check the name of the registry and the node's network, or use an image that the node has (docker images; docker load brings one there)", false},
+	{[]string{"no progress for"}, "the registry, the network or the node's Docker engine hangs: try docker pull on the node", false},
 	{[]string{"no space left"}, "free space on the disk of the node's Docker engine", true},
 	{[]string{"no matching manifest", "does not match the specified platform"}, "the image is not made for the node's processor; choose another image, or other nodes", true},
 	// An engine cannot tell a private image from one that is not there: registries hide the difference.

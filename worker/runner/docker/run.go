@@ -133,11 +133,11 @@ func (c *containerRun) begin(ctx context.Context) error {
 // make creates the container and starts it. If the engine lacks something that a container can do without, it tries
 // again without that.
 func (c *containerRun) make(ctx context.Context, img client.ImageInspectResult, shown []string) error {
+	f, err := c.l.learn(ctx)
+	if err != nil {
+		return err
+	}
 	for {
-		f, err := c.l.learn(ctx)
-		if err != nil {
-			return err
-		}
 		c.init = !f.noInit
 		host, err := hostConfig(c.spec, shown, f)
 		if err != nil {
@@ -151,64 +151,11 @@ func (c *containerRun) make(ctx context.Context, img client.ImageInspectResult, 
 		}
 		c.id = made.ID
 		err = c.start(ctx)
-		if err == nil || !c.l.lacks(f, err) {
+		if err == nil || !c.l.lacks(&f, err) {
 			return err
 		}
 		c.undo(context.WithoutCancel(ctx))
 	}
-}
-
-// errSilent means that the engine took a request and did not answer it.
-var errSilent = fmt.Errorf("no answer within %s", askWithin)
-
-// learn returns the engine's facts. It asks the engine only once, and for all who wait at once: an engine that hangs keeps
-// none of them from being cancelled.
-func (l *link) learn(ctx context.Context) (facts, error) {
-	l.mu.Lock()
-	known := l.facts
-	l.mu.Unlock()
-	if known != nil {
-		return *known, nil
-	}
-	asked := l.asking.DoChan("", func() (any, error) {
-		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), askWithin)
-		defer stop()
-		info, err := l.Info(ctx, client.InfoOptions{})
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = errSilent
-		}
-		return info, err
-	})
-	select {
-	case a := <-asked:
-		if a.Err != nil {
-			return facts{}, a.Err
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.facts == nil {
-			l.facts = new(factsOf(a.Val.(client.SystemInfoResult).Info))
-		}
-		return *l.facts, nil
-	case <-ctx.Done():
-		return facts{}, ctx.Err()
-	}
-}
-
-// lacks reports whether a start with these facts failed for something that the engine lacks and that a container can
-// do without. If so, it records that in the facts.
-func (l *link) lacks(with facts, err error) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch text := err.Error(); {
-	case !with.noInit && strings.Contains(text, "docker-init"):
-		l.facts.noInit = true
-	case !with.noLimits && strings.Contains(text, "rlimit"):
-		l.facts.noLimits = true
-	default:
-		return false
-	}
-	return true
 }
 
 // start attaches to the output and then starts the process.

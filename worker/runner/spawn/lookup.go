@@ -51,7 +51,7 @@ func program(name, workdir string, env []string) (string, error) {
 		}
 		return at, executable(at, name)
 	}
-	found := Refuse(codeNotFound, "command not found: %s", name)
+	found := notFound(name)
 	for _, dir := range filepath.SplitList(variable(env, "PATH", defaultPath)) {
 		if dir == "" {
 			dir = "."
@@ -78,13 +78,31 @@ func executable(path, name string) error {
 	case errors.Is(err, os.ErrPermission):
 		return &StartError{Code: CodeNotExecutable, Text: "permission denied: " + name, hidden: true}
 	case err != nil:
-		return Refuse(codeNotFound, "command not found: %s", name)
+		return notFound(name)
 	case info.IsDir():
 		return Refuse(CodeNotExecutable, "is a directory: %s", name)
 	case info.Mode()&0o111 == 0:
 		return Refuse(CodeNotExecutable, "not executable: %s", name)
 	}
 	return nil
+}
+
+// notFound is the reason of a program that is not there. In docker run the image comes first, where muster has the program.
+func notFound(name string) error {
+	if namesImage(name) {
+		return Refuse(codeNotFound, "command not found: %s; if that is an image, name it with --image %s and put only the command after --", name, name)
+	}
+	return Refuse(codeNotFound, "command not found: %s", name)
+}
+
+// namesImage says whether the name of a program is rather that of an image with its tag or its digest.
+func namesImage(name string) bool {
+	const most = 512 // bytes; also bounds the reason
+	image, tag, tagged := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
+	image = strings.TrimSuffix(image, "@sha256")
+	return len(name) <= most && tagged && image != "" && tag != "" && !strings.ContainsAny(name[:1], "/._-") && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("/:@._-", r)
+	})
 }
 
 // variable returns the value of a variable in env, or otherwise. If env has it twice, the last one counts.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -56,5 +57,21 @@ func TestHiddenDirectoryInPath(t *testing.T) {
 	}
 	if at, err := program("there", dir, env); err != nil || at != filepath.Join(dir, "there") {
 		t.Errorf("program(there) = %s, %v", at, err)
+	}
+}
+
+// Who gives an image in place of the program, as docker run takes it, is told of --image. Nobody else is.
+func TestImageAsProgram(t *testing.T) {
+	for name, hint := range map[string]bool{
+		"busybox:1": true, "registry.example:5000/team/train:v1.2": true, "alpine@sha256:" + strings.Repeat("a", 64): true,
+		"busybox": false, "./run:1": false, "/no/such:1": false, "C:": false, ":1": false, "say hello:1": false, "": false, "a:" + strings.Repeat("b", 600): false,
+	} {
+		_, err := program(name, t.TempDir(), []string{"PATH=/nosuch"})
+		var r *StartError
+		if !errors.As(err, &r) || r.Code != codeNotFound || !strings.HasPrefix(r.Text, "command not found: "+name) {
+			t.Errorf("%q: %v", name, err)
+		} else if got := strings.Contains(r.Text, "--image "+name+" "); got != hint {
+			t.Errorf("%q: %s", name, r.Text)
+		}
 	}
 }

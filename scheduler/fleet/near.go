@@ -1,0 +1,137 @@
+package fleet
+
+// Misspelled names of nodes and labels: what would help if no host has such a name.
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+const (
+	// maxNear bounds the names that are offered for one that no host has.
+	maxNear = 5
+	// maxNearBytes bounds the names that are compared letter by letter.
+	maxNearBytes = 64
+)
+
+// noSuchNode says that no host is in the list of nodes, and which have names near the first entry.
+func noSuchNode(entries []string) func(hosts []*Host) string {
+	return func(hosts []*Host) string {
+		names := make([]string, 0, len(hosts))
+		for _, h := range hosts {
+			names = append(names, h.Name())
+		}
+		name, _, pinned := strings.Cut(entries[0], "=")
+		text := "no node has the name " + strconv.Quote(name)
+		switch {
+		case len(entries) > 1:
+			text = "no node is in the list"
+		case job.GlobNode(name):
+			text = "no node has a name such as " + strconv.Quote(name)
+		case pinned:
+			text = "the node " + strconv.Quote(name) + " is not known, or runs no tasks"
+		}
+		return lease.Clip(text + meant(name, names, "nodes"))
+	}
+}
+
+// noSuchLabel says that no host has a label of a term, and which labels are near. It returns nothing if the labels are there
+// and only their values differ.
+func noSuchLabel(term job.Term, trusted bool) func(hosts []*Host) string {
+	return func(hosts []*Host) string {
+		has := map[string]bool{}
+		for _, h := range hosts {
+			for label := range h.told.of(trusted).Labels {
+				has[label] = true
+			}
+		}
+		for _, c := range term.Comparisons() {
+			if !c.Label || has[c.Name] {
+				continue
+			}
+			signed := ""
+			if trusted {
+				signed = "signed "
+			}
+			labels := make([]string, 0, len(has))
+			for label := range has {
+				labels = append(labels, label)
+			}
+			return lease.Clip("no node has the " + signed + "label " + strconv.Quote(c.Name) + meant(c.Name, labels, signed+"labels"))
+		}
+		return ""
+	}
+}
+
+// meant advises the names that somebody may have meant, or else some of all.
+func meant(name string, all []string, what string) string {
+	slices.Sort(all)
+	all = slices.Compact(all)
+	such := nearTo(name, all)
+	switch {
+	case len(all) == 0:
+		return "; there are no " + what
+	case len(such) == 0:
+		such = all[:min(len(all), maxNear)]
+	}
+	return "; give one that is there, such as " + strings.Join(such, ", ")
+}
+
+// nearTo returns the names that are nearest to one, at most maxNear: those that differ in a few letters, hold it, or are held
+// by it.
+func nearTo(name string, all []string) []string {
+	type scored struct {
+		name string
+		off  int
+	}
+	var near []scored
+	name = strings.ToLower(name)
+	few := max(1, min(len(name), maxNearBytes)/3)
+	for _, other := range all {
+		low := strings.ToLower(other)
+		off := distance(name, low, few)
+		if off > few && len(name) > 1 && len(low) > 1 && (strings.Contains(low, name) || strings.Contains(name, low)) {
+			off = few
+		}
+		if off <= few && low != "" {
+			near = append(near, scored{other, off})
+		}
+	}
+	slices.SortStableFunc(near, func(a, b scored) int { return cmp.Compare(a.off, b.off) })
+	out := make([]string, 0, maxNear)
+	for _, n := range near[:min(len(near), maxNear)] {
+		out = append(out, n.name)
+	}
+	return out
+}
+
+// distance returns how many letters must be changed, added or removed to make one text the other; most+1 if more than most,
+// or if a text is long.
+func distance(a, b string, most int) int {
+	if len(a) > maxNearBytes || len(b) > maxNearBytes || max(len(a)-len(b), len(b)-len(a)) > most {
+		return most + 1
+	}
+	var row [maxNearBytes + 1]int
+	for j := range len(b) + 1 {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			d := min(row[j], row[j+1]) + 1
+			if a[i] == b[j] {
+				d = min(d, diagonal)
+			} else {
+				d = min(d, diagonal+1)
+			}
+			diagonal, row[j+1] = row[j+1], d
+		}
+	}
+	return min(row[len(b)], most+1)
+}

@@ -1,0 +1,60 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// Who misspells the name of a node or of a label is told so, with the names that are near. Asking for less would not help.
+func TestAdviceOnMisspelledNames(t *testing.T) {
+	table := NewTable()
+	for i, labels := range []map[string]string{{"rack": "r1"}, {"rack": "r2", "zone": "a"}, {}} {
+		p := lease.Profile{Name: fmt.Sprint("gpu", i+1), CPUs: 4, Worker: true, Drivers: []string{lease.DriverExec, lease.DriverSigned}, Labels: labels}
+		table.Hello(table.Add(job.Peer("p-"+p.Name), false), lease.Hello{Profile: p}, start)
+	}
+	for _, c := range []struct {
+		spec job.Spec
+		want string // empty: no advice
+	}{
+		{job.Spec{NodeList: []string{"gpu11"}}, `no node has the name "gpu11"; give one that is there, such as gpu1`},
+		{job.Spec{NodeList: []string{"GPU2"}}, `no node has the name "GPU2"; give one that is there, such as gpu2, gpu1, gpu3`},
+		{job.Spec{NodeList: []string{"wholly-other"}}, `no node has the name "wholly-other"; give one that is there, such as gpu1, gpu2, gpu3`},
+		{job.Spec{NodeList: []string{"gpx*"}}, `no node has a name such as "gpx*"; give one that is there, such as gpu1`},
+		{job.Spec{NodeList: []string{"a", "b"}}, `no node is in the list; give one that is there, such as gpu1`},
+		{job.Spec{NodeList: []string{"gpu9=p-gone"}}, `the node "gpu9" is not known, or runs no tasks; give one that is there, such as gpu1`},
+		{job.Spec{NodeList: []string{"gpu1"}, Constraint: "rack=r9"}, ""}, // the label is there
+		{job.Spec{Constraint: "rak=r1"}, `no node has the label "rak"; give one that is there, such as rack`},
+		{job.Spec{Constraint: "rak=r1", TrustedLabels: true}, `no node has the signed label "rak"; there are no signed labels`},
+		{job.Spec{Resources: job.Resources{CPUs: 9}}, ""},
+		{job.Spec{Constraint: "gpu.cc>=9.0"}, ""},
+		{job.Spec{NodeList: []string{"gpu1", "gpu11"}}, ""},
+	} {
+		clauses, err := ClausesOf(c.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, x := range Explain(clauses, table.Sorted()) {
+			got += x.Advice
+		}
+		if c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%v %s: %q, want %q", c.spec.NodeList, c.spec.Constraint, got, c.want)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	long := strings.Repeat("a", 65)
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"abc", "abc", 0}, {"abc", "abd", 1}, {"abc", "ab", 1}, {"abc", "xabc", 1}, {"kitten", "sitting", 3}, {"abc", "xyz", 3}, {"abcdef", "uvwxyz", 4}, {"a", "abcdef", 4}, {long, long, 4}} {
+		if got := distance(c.a, c.b, 3); got != c.want || distance(c.b, c.a, 3) != c.want {
+			t.Errorf("%q and %q: %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
