@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -31,42 +30,45 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// A database that cannot write its tables retries slowly, and does not fill the log. The clock is a fake one.
+// A database that cannot write its tables retries slowly, and does not fill the log. No fake clock: Pebble pauses with its
+// lock held.
 func TestFullDiskIsRetriedSlowly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var on atomic.Bool
-		var tries atomic.Int32
-		cfg := DefaultConfig()
-		cfg.Dir = "db"
-		cfg.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-			if on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") {
-				tries.Add(1)
-				return syscall.ENOSPC
-			}
-			return nil
-		}))
-		var said bytes.Buffer
-		log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelError}))
-		s, err := Open(cfg, log)
-		if err != nil {
-			t.Fatal(err)
+	var on atomic.Bool
+	tries := make(chan time.Time, 1000)
+	cfg := DefaultConfig()
+	cfg.Dir = t.TempDir()
+	cfg.FS = errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") {
+			tries <- time.Now()
+			return syscall.ENOSPC
 		}
-		on.Store(true)
-		flushed, err := s.db.AsyncFlush()
-		if err != nil {
-			t.Fatal(err)
+		return nil
+	}))
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelError}))
+	s, err := Open(cfg, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on.Store(true)
+	flushed, err := s.db.AsyncFlush()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := <-tries
+	for range 4 {
+		next := <-tries
+		if pause := next.Sub(last); pause < backgroundPause {
+			t.Errorf("tried again after %s, want at least %s", pause, backgroundPause)
 		}
-		time.Sleep(4*backgroundPause + backgroundPause/2)
-		on.Store(false)
-		<-flushed
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if n := tries.Load(); n != 5 {
-			t.Errorf("tried %d times in %s, want at once and after each pause", n, 4*backgroundPause)
-		}
-		if out := said.String(); strings.Count(out, "\n") != 1 || !strings.Contains(out, "no space left on device") || strings.Contains(out, "stack trace") {
-			t.Errorf("it said:\n%.3000s", out)
-		}
-	})
+		last = next
+	}
+	on.Store(false)
+	<-flushed
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if out := said.String(); strings.Count(out, "\n") != 1 || !strings.Contains(out, "no space left on device") || strings.Contains(out, "stack trace") {
+		t.Errorf("it said:\n%.3000s", out)
+	}
 }
