@@ -81,10 +81,11 @@ func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, gets func
 }
 
 // followLog gives out all lines of a log, then those that change, in batches, until ctx ends or each returns an error. An
-// empty batch is a sign of life. A change after a quiet time is given out at once.
+// empty batch is a sign of life. A pacer says when.
 func followLog(ctx context.Context, lines *picture.Log, each func(batch []picture.Line, anew bool) error) error {
 	alive := time.NewTimer(feedAlive)
 	defer alive.Stop()
+	pace := pacer{pause: feedPause}
 	for at, missed := uint64(0), false; ; {
 		changed := lines.Changed()
 		batch, next, anew := lines.Since(at, feedBatch)
@@ -103,7 +104,7 @@ func followLog(ctx context.Context, lines *picture.Log, each func(batch []pictur
 		if len(batch) == feedBatch {
 			continue
 		}
-		if len(batch) > 0 && !sleep(ctx, feedPause) {
+		if len(batch) > 0 && !pace.rest(ctx, changed) {
 			return ctx.Err()
 		}
 		select {
