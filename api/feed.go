@@ -17,7 +17,7 @@ const (
 	pathFeed     = "/peer/v1/feed"
 	maxFeedLine  = 1 << 20                // bytes: a node with its GPUs
 	maxFeedJob   = 64 << 10               // bytes of the line about a job
-	feedPause    = 200 * time.Millisecond // between two batches: rapid changes of one object are merged
+	feedPause    = 200 * time.Millisecond // between two batches under load: rapid changes of one object are merged
 	feedAlive    = time.Second            // longest time without a line, after which an empty one shows that the daemon is alive
 	feedBatch    = 256                    // lines that are written together
 	maxOperators = 256                    // names that a daemon tells

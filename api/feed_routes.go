@@ -79,12 +79,13 @@ func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, to reader
 }
 
 // followLog gives out all lines of a log, then those that change, in batches, until ctx ends or each returns an error. An
-// empty batch is a sign of life. A change after a quiet time is given out at once.
+// empty batch is a sign of life. A pacer says when.
 func followLog(ctx context.Context, lines *picture.Log, each func(batch []picture.Line, anew bool) error) error {
 	alive := time.NewTimer(feedAlive)
 	defer alive.Stop()
 	var synced []picture.Line // held back until the reader has the lines of all jobs, also of those that have changed since
 	whole := false            // synced was given out: until then nothing is merged, because somebody waits for the whole
+	pace := pacer{pause: feedPause}
 	for at, missed := uint64(0), false; ; {
 		changed := lines.Changed()
 		batch, next, anew := lines.Since(at, feedBatch)
@@ -112,7 +113,7 @@ func followLog(ctx context.Context, lines *picture.Log, each func(batch []pictur
 		if full {
 			continue
 		}
-		if len(batch) > 0 && whole && !sleep(ctx, feedPause) {
+		if len(batch) > 0 && whole && !pace.rest(ctx, changed) {
 			return ctx.Err()
 		}
 		select {

@@ -87,11 +87,12 @@ export class Indexer {
   constructor(columns) {
     this.columns = Math.max(20, columns);
     this.rows = []; // { at, style, cont } with offsets in the buffer
+    this.spare = []; // rows that were forgotten, to be used again: a fast log has millions
     this.reset(0);
   }
 
   reset(at) {
-    this.rows.length = 0;
+    this.forget(this.rows.length);
     this.at = at;
     this.style = PLAIN;
     this.column = 0;
@@ -141,7 +142,11 @@ export class Indexer {
   }
 
   begin(at, cont) {
-    this.rows.push({ at, style: this.style, cont });
+    const row = this.spare.pop() || { at: 0, style: PLAIN, cont: false };
+    row.at = at;
+    row.style = this.style;
+    row.cont = cont;
+    this.rows.push(row);
     this.column = 0;
     this.fresh = false;
   }
@@ -150,10 +155,17 @@ export class Indexer {
   shift(by) {
     let k = 0;
     while (k < this.rows.length && this.rows[k].at < by) k++;
-    this.rows.splice(0, k);
+    this.forget(k);
     for (const r of this.rows) r.at -= by;
     this.at -= by;
     return k;
+  }
+
+  // forget removes the first rows.
+  forget(k) {
+    for (let i = 0; i < k; i++) this.spare.push(this.rows[i]);
+    this.rows.copyWithin(0, k);
+    this.rows.length -= k;
   }
 }
 

@@ -127,23 +127,29 @@ export class Parser {
   }
 }
 
-// Batches gives out events in batches that are at least so many milliseconds apart: an event after a quiet time is drawn
-// at once, and 50 changes a second cost 5 drawings a second.
+const SHARE = 10; // drawing takes about one part of so many of the time
+
+// Batches gives out events in batches. An event after a quiet time is drawn at once. The pause after that is as long as the
+// drawing was dear, but within bounds, in milliseconds: a large page draws 50 changes a second 5 times a second.
 export class Batches {
-  constructor(each, pause) {
-    Object.assign(this, { each, pause, waiting: [], timer: 0, last: -Infinity });
+  constructor(each, most, least = most) {
+    Object.assign(this, { each, most, least, waiting: [], timer: 0, last: -Infinity, took: 0 });
   }
 
   add(event) {
     this.waiting.push(event);
-    this.timer ||= setTimeout(() => {
-      const batch = this.waiting;
-      [this.timer, this.waiting, this.last] = [0, [], performance.now()];
-      this.each(batch);
-    }, Math.max(0, this.last + this.pause - performance.now()));
+    const pause = Math.min(this.most, Math.max(this.least, SHARE * this.took));
+    this.timer ||= setTimeout(() => this.give(), Math.max(0, this.last + pause - performance.now()));
+  }
+
+  give() {
+    const batch = this.waiting;
+    [this.timer, this.waiting, this.last] = [0, [], performance.now()];
+    this.each(batch);
+    setTimeout(() => { this.took = performance.now() - this.last; }); // after what this task and its promises draw
   }
 }
 
-const batches = new Batches(deliver, 200);
+const batches = new Batches(deliver, 200, 50);
 
 function deliver(batch) { for (const f of [...listeners]) f(batch); }

@@ -73,8 +73,8 @@ class Tile extends Component {
     const states = {};
     for (const g of shown) states[gpuState(g, node)] = (states[gpuState(g, node)] || 0) + 1;
     const says = `, ${node.state}: ${Object.entries(states).map(([s, n]) => `${n} ${GPU[s]}`).join(', ')}`;
-    return html`<${A} href=${'/nodes/' + encodeURIComponent(node.id)} class=${'tile ' + node.state} data-node=${node.id} tabindex=${first ? 0 : -1}>
-      <span class="tname">${node.state === 'ready' ? '' : html`<b aria-hidden="true">${node.state === 'draining' ? '◐ ' : '? '}</b>`}${plain(node.name)}${shown[0].simulated ? html` <span class="sim">sim</span>` : ''}</span><span class="sr">${says}</span>
+    return html`<${A} href=${'/nodes/' + encodeURIComponent(node.id)} class=${'tile ' + node.state} data-node=${node.id} aria-label=${dense === 'tiny' ? plain(node.name) + (shown[0].simulated ? ' sim' : '') + says : undefined} tabindex=${first ? 0 : -1}>
+      <span class="tname">${node.state === 'ready' ? '' : html`<b aria-hidden="true">${node.state === 'draining' ? '◐ ' : '? '}</b>`}${plain(node.name)}${shown[0].simulated ? html` <span class="sim">sim</span>` : ''}</span>${dense === 'tiny' ? '' : html`<span class="sr">${says}</span>`}
       <span class="cells" aria-hidden="true">${shown.map((g) => html`<i class=${'cell ' + gpuState(g, node) + ' u' + level(g)}>${dense === 'large' ? html`<em>${g.index}</em><span>${g.utilization >= 0 && answers(node) ? percent(g.utilization) : NONE}</span>` : ''}</i>`)}</span><//>`;
   }
 }

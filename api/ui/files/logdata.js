@@ -209,30 +209,23 @@ export class Log extends Store {
     }
   }
 
-  // pump adds what comes to the window, once a frame: more than a window in a frame is not looked at.
+  // pump adds what comes to the window, once a frame: more than a window in a frame is not looked at. All goes through one
+  // buffer, because what a fast log leaves to the collector of garbage counts, too.
   async pump(reader, mine) {
-    let parts = [];
-    let size = 0;
+    const tail = new Tail(WINDOW);
     let frame = 0;
     const flush = () => {
       frame = 0;
-      if (this.work !== mine || !size) return;
-      const all = new Uint8Array(size);
-      let at = 0;
-      for (const p of parts) {
-        all.set(p, at);
-        at += p.length;
-      }
-      [parts, size] = [[], 0];
-      this.append(all);
+      if (this.work !== mine) return;
+      const { bytes, skipped } = tail.take();
+      if (skipped) this.replace(this.end + skipped, bytes, true);
+      else if (bytes.length) this.append(bytes);
     };
     for (;;) {
       const { done, value } = await reader.read();
       if (this.work !== mine) return;
       if (done) break;
-      parts.push(value);
-      size += value.length;
-      if (size > 4 * WINDOW) flush();
+      tail.add(value);
       frame ||= requestAnimationFrame(flush);
     }
     cancelAnimationFrame(frame);
@@ -270,5 +263,29 @@ export class Log extends Store {
     const nl = this.buf.subarray(from, Math.min(to, from + 16384)).indexOf(10);
     if (nl >= 0) to = from + nl;
     return [from, Math.min(to, from + 16384)];
+  }
+}
+
+// Tail keeps the last bytes of what was added, at least half of its size.
+export class Tail {
+  constructor(size) { Object.assign(this, { buf: new Uint8Array(size), used: 0, skipped: 0 }); }
+
+  add(bytes) {
+    const over = Math.max(0, bytes.length - this.buf.length);
+    if (this.used + bytes.length > this.buf.length) { // forget the older half, or more for a large piece
+      const by = Math.min(this.used, Math.max(this.buf.length >> 1, this.used + bytes.length - this.buf.length));
+      this.buf.copyWithin(0, by, this.used);
+      this.used -= by;
+      this.skipped += by + over;
+    }
+    this.buf.set(bytes.subarray(over), this.used);
+    this.used += bytes.length - over;
+  }
+
+  // take returns what is kept, until the next call of add, and how many bytes in front of that are not.
+  take() {
+    const taken = { bytes: this.buf.subarray(0, this.used), skipped: this.skipped };
+    this.used = this.skipped = 0;
+    return taken;
   }
 }

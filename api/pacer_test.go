@@ -1,0 +1,117 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/picture"
+)
+
+// paced is what a feed and a stream of events have in common: each calls wrote when it writes a batch, and change
+// gives it something to write.
+type paced struct {
+	name  string
+	begin func(ctx context.Context, wrote func()) (change func())
+}
+
+func pacedOnes() []paced {
+	return []paced{
+		{"feed", func(ctx context.Context, wrote func()) func() {
+			lines, n := picture.NewLog(), 0
+			go func() {
+				_ = followLog(ctx, lines, func(batch []picture.Line, _ bool) error {
+					if len(batch) > 0 {
+						wrote()
+					}
+					return nil
+				})
+			}()
+			return func() { n++; lines.Set("j", fmt.Appendln(nil, n)) }
+		}},
+		{"events", func(ctx context.Context, wrote func()) func() {
+			v := newView(&daemons{self: "me"}, nil, nil, feedHello{})
+			s := clusterStream{view: v, filter: &eventFilter{}, w: &countedWriter{header: http.Header{}}, flush: func() error { wrote(); return nil }}
+			go func() { _ = s.run(ctx, 0, false, true) }()
+			return func() { v.tell(&change{viewEvent: viewEvent{kind: EventGone}}) }
+		}},
+	}
+}
+
+// A job that ends has two states within a few milliseconds, and the next one starts then. All that is told soon, although
+// the first of it was told at once.
+func TestChangesAfterAQuietTime(t *testing.T) {
+	for _, one := range pacedOnes() {
+		t.Run(one.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var writes []time.Duration
+				var began time.Time
+				change := one.begin(t.Context(), func() { writes = append(writes, time.Since(began)) })
+				sleep(t.Context(), 5*time.Second)
+				for range 5 { // jobs
+					sleep(t.Context(), 500*time.Millisecond)
+					synctest.Wait()
+					writes, began = nil, time.Now()
+					change()
+					sleep(t.Context(), 2*time.Millisecond)
+					change()
+					sleep(t.Context(), 8*time.Millisecond)
+					change()
+					sleep(t.Context(), 190*time.Millisecond)
+					synctest.Wait()
+					if len(writes) != 2 || writes[0] != 0 || writes[1] > 50*time.Millisecond {
+						t.Errorf("written after %v", writes)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Whatever the time between changes is, there are ten batches a second at most, and what has changed is never kept longer
+// than the pause of a feed.
+func TestBatchesASecond(t *testing.T) {
+	for _, one := range pacedOnes() {
+		for _, gaps := range [][]time.Duration{{time.Millisecond}, {20 * time.Millisecond}, {51 * time.Millisecond}, {111 * time.Millisecond}, {201 * time.Millisecond}, {time.Millisecond, 249 * time.Millisecond}, {60 * time.Millisecond, 60 * time.Millisecond, 201 * time.Millisecond}} {
+			t.Run(fmt.Sprint(one.name, gaps), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var writes []time.Time
+					change := one.begin(t.Context(), func() { writes = append(writes, time.Now()) })
+					sleep(t.Context(), 5*time.Second)
+					synctest.Wait()
+					writes = nil
+					var first time.Time // change that is not written yet
+					for i, began := 0, time.Now(); time.Since(began) < 20*time.Second; i++ {
+						n := len(writes)
+						if first.IsZero() {
+							first = time.Now()
+						}
+						change()
+						sleep(t.Context(), gaps[i%len(gaps)])
+						synctest.Wait()
+						if len(writes) > n {
+							if late := writes[len(writes)-1].Sub(first); late > feedPause {
+								t.Fatalf("a change was kept for %s", late)
+							}
+							first = time.Time{}
+						}
+					}
+					for i, w := range writes {
+						n := 1
+						for _, x := range writes[i+1:] {
+							if x.Sub(w) < time.Second {
+								n++
+							}
+						}
+						if n > 10 {
+							t.Fatalf("%d batches in a second", n)
+						}
+					}
+				})
+			})
+		}
+	}
+}
