@@ -39,9 +39,10 @@ func TestEventsOfABreak(t *testing.T) {
 			})
 			var got []string
 			for _, e := range all {
-				if e.Kind == EventJob {
+				switch e.Kind { //nolint:exhaustive // the stream has only these
+				case EventJob:
 					got = append(got, fmt.Sprintf("%s %s", e.ID, e.Job.State))
-				} else if e.Kind == EventGone {
+				case EventGone:
 					got = append(got, fmt.Sprintf("%s gone", e.ID))
 				}
 			}

@@ -78,31 +78,44 @@ func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, to reader
 	})
 }
 
+// syncing holds back the line which says that all was told, until the reader has the lines of all jobs, also of those that
+// have changed since it was written.
+type syncing struct {
+	line []picture.Line // none or one
+	told bool           // until then nothing is merged, because somebody waits for the whole
+}
+
+// last moves the line to the end of the batch that is the last for now; a full one is not.
+func (s *syncing) last(batch []picture.Line, full bool) []picture.Line {
+	if i := slices.IndexFunc(batch, func(l picture.Line) bool { return l.Key == keySynced }); i >= 0 {
+		s.line = slices.Clone(batch[i : i+1])
+		batch = slices.Delete(batch, i, i+1)
+	}
+	if full {
+		return batch
+	}
+	s.told = s.told || len(s.line) > 0
+	batch, s.line = append(batch, s.line...), nil
+	return batch
+}
+
 // followLog gives out all lines of a log, then those that change, in batches, until ctx ends or each returns an error. An
 // empty batch is a sign of life. A pacer says when.
 func followLog(ctx context.Context, lines *picture.Log, each func(batch []picture.Line, anew bool) error) error {
 	alive := time.NewTimer(feedAlive)
 	defer alive.Stop()
-	var synced []picture.Line // held back until the reader has the lines of all jobs, also of those that have changed since
-	whole := false            // synced was given out: until then nothing is merged, because somebody waits for the whole
+	var s syncing
 	pace := pacer{pause: feedPause}
 	for at, missed := uint64(0), false; ; {
 		changed := lines.Changed()
 		batch, next, anew := lines.Since(at, feedBatch)
 		if anew {
-			at, missed, synced = 0, true, nil
+			at, missed, s.line = 0, true, nil
 			continue
 		}
 		at = next
 		full := len(batch) == feedBatch
-		if i := slices.IndexFunc(batch, func(l picture.Line) bool { return l.Key == keySynced }); i >= 0 {
-			synced = slices.Clone(batch[i : i+1])
-			batch = slices.Delete(batch, i, i+1)
-		}
-		if !full {
-			whole = whole || len(synced) > 0
-			batch, synced = append(batch, synced...), nil
-		}
+		batch = s.last(batch, full)
 		if len(batch) > 0 || missed {
 			if err := each(batch, missed); err != nil {
 				return err
@@ -113,7 +126,7 @@ func followLog(ctx context.Context, lines *picture.Log, each func(batch []pictur
 		if full {
 			continue
 		}
-		if len(batch) > 0 && whole && !pace.rest(ctx, changed) {
+		if len(batch) > 0 && s.told && !pace.rest(ctx, changed) {
 			return ctx.Err()
 		}
 		select {

@@ -22,6 +22,7 @@ func pacedOnes() []paced {
 	return []paced{
 		{"feed", func(ctx context.Context, wrote func()) func() {
 			lines, n := picture.NewLog(), 0
+			lines.Set(keySynced, []byte("all told\n")) // until then a feed does not wait
 			go func() {
 				_ = followLog(ctx, lines, func(batch []picture.Line, _ bool) error {
 					if len(batch) > 0 {
