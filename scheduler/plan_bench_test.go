@@ -24,12 +24,12 @@ func pendingSpec(i int, policy string) job.Spec {
 
 // cpuTime adds up the CPU time of the calling goroutine. It is what the same work takes on an idle machine.
 type cpuTime struct {
-	b     *testing.B
+	b     testing.TB
 	sum   time.Duration
 	began time.Duration
 }
 
-func startCPU(b *testing.B) *cpuTime {
+func startCPU(b testing.TB) *cpuTime {
 	runtime.LockOSThread()
 	b.Cleanup(runtime.UnlockOSThread)
 	return &cpuTime{b: b}

@@ -45,7 +45,7 @@ func mayPass(err error) bool {
 }
 
 func adviceOn(text string) (advice string, final bool) {
-	text = strings.ToLower(text)
+	text = strings.ToLower(withoutNames(text))
 	for _, r := range refusals {
 		for _, words := range r.words {
 			if strings.Contains(text, words) {
@@ -54,6 +54,21 @@ func adviceOn(text string) (advice string, final bool) {
 		}
 	}
 	return "", false
+}
+
+// withoutNames leaves out the names and addresses in what an engine says of a pull: words with a slash, and what follows
+// "for" (pull access denied for NAME). Users choose image names, and a name may have any words in it.
+func withoutNames(text string) string {
+	var kept []string
+	named := false
+	for word := range strings.FieldsSeq(text) {
+		address := strings.Contains(word, "/") && !strings.EqualFold(word, "i/o")
+		if !named && !address {
+			kept = append(kept, word)
+		}
+		named = strings.EqualFold(word, "for")
+	}
+	return strings.Join(kept, " ")
 }
 
 // notPulled returns the error of a task whose image cannot be pulled: the engine's words, and what to do.
