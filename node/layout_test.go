@@ -46,6 +46,7 @@ var allowedImports = map[string][]string{
 	"internal/profile":       {},
 	"internal/rulestest":     {},
 	"internal/stories":       {"job"},
+	"internal/timerslack":    {},
 	"internal/rogue":         {"job", "dht", "p2p", "p2p/gossip", "p2p/peerhttp", "p2p/session", "p2p/wirepb"}, // the hostile member of tests
 	"worker":                 {"job", "gpu", "lease", "share", "timers", "worker/leaseclock"},
 	"worker/leaseclock":      {},
@@ -55,10 +56,10 @@ var allowedImports = map[string][]string{
 	"worker/runner/proc":     {"job"},
 	"worker/runner/protocol": {"job", "worker/output", "worker/runner/proc"},
 	"worker/runner/pump":     {"worker/output"},
-	"worker/runner/spawn":    {"job", "machine/account", "worker/cgroup", "worker/output", "worker/runner/proc", "worker/runner/protocol", "worker/runner/pump"},
+	"worker/runner/spawn":    {"internal/timerslack", "job", "machine/account", "worker/cgroup", "worker/output", "worker/runner/proc", "worker/runner/protocol", "worker/runner/pump"},
 	"worker/runner/scratch":  {"job", "worker/runner/protocol"},
 	"worker/runner/docker":   {"job", "worker/runner/proc", "worker/runner/protocol", "worker/runner/spawn"},
-	"worker/supervisor":      {"job", "gpu", "worker", "worker/cgroup", "worker/output", "worker/runner/proc", "worker/runner/protocol", "worker/runner/scratch"},
+	"worker/supervisor":      {"internal/timerslack", "job", "gpu", "worker", "worker/cgroup", "worker/output", "worker/runner/proc", "worker/runner/protocol", "worker/runner/scratch"},
 	"worker/meter":           {"job", "gpu", "usage", "worker/cgroup"},
 	"worker/files":           {"job", "blob", "worker", "worker/runner/protocol", "worker/runner/scratch", "worker/runner/spawn"},
 	"p2p":                    {"job", "gpu", "lease", "p2p/wirepb"},
@@ -104,7 +105,7 @@ var allowedImports = map[string][]string{
 	"cmd/muster/manual":     {"job", "job/jobfile"},
 	"cmd/muster/table":      {},
 	"cmd/muster/top":        {"api", "cmd/muster/table", "gpu", "job"},
-	"cmd/muster":            {"cmd/muster/manual", "cmd/muster/table", "cmd/muster/top", "internal/profile", "job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "api/door", "api/ui", "audit", "node", "blob", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/page", "sim/scenario"},
+	"cmd/muster":            {"cmd/muster/manual", "cmd/muster/table", "cmd/muster/top", "internal/profile", "internal/timerslack", "job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "api/door", "api/ui", "audit", "node", "blob", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/page", "sim/scenario"},
 }
 
 // outside lists the directories without layers. They run the built program.

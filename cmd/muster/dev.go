@@ -22,6 +22,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/internal/timerslack"
 )
 
 const (
@@ -180,7 +181,7 @@ func (d *devCluster) launch(cmd *exec.Cmd, log, socket string) (*devDaemon, erro
 		return nil, err
 	}
 	cmd.Stderr, cmd.Env = file, append(cmd.Env, "NOTIFY_SOCKET="+socket)
-	if err := cmd.Start(); err != nil {
+	if err := timerslack.Start(cmd.Start); err != nil {
 		return nil, errors.Join(err, notify.Close())
 	}
 	p := &devDaemon{cmd: cmd, notify: notify, ready: make(chan struct{}), ended: make(chan struct{})}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/internal/timerslack"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/cgroup"
@@ -251,7 +252,7 @@ func (d *Driver) launch(n int, r role) (*os.Process, error) {
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = runnerEnv()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
+	if err := timerslack.Start(cmd.Start); err != nil {
 		return nil, fmt.Errorf("supervisor: start runner: %w", err)
 	}
 	return cmd.Process, nil

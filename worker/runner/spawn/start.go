@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/internal/timerslack"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/output"
@@ -40,10 +41,11 @@ func (s *Spawner) Run(orders <-chan *Order) {
 	}
 }
 
-// ownThread locks the calling goroutine to its thread. Moves says that the thread now has a working directory of its
-// own, which some hosts do not permit.
+// ownThread locks the calling goroutine to its thread. The processes that it forks have the kernel's timer slack, not
+// ours. Moves says that the thread now has a working directory of its own, which some hosts do not permit.
 func ownThread() (moves bool) {
 	runtime.LockOSThread()
+	_ = timerslack.Set(timerslack.Default) // every kernel can
 	return unix.Unshare(unix.CLONE_FS) == nil
 }
 
