@@ -22,7 +22,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/internal/timerslack"
 )
 
 const (
@@ -181,7 +180,7 @@ func (d *devCluster) launch(cmd *exec.Cmd, log, socket string) (*devDaemon, erro
 		return nil, err
 	}
 	cmd.Stderr, cmd.Env = file, append(cmd.Env, "NOTIFY_SOCKET="+socket)
-	if err := timerslack.Start(cmd.Start); err != nil {
+	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, notify.Close())
 	}
 	p := &devDaemon{cmd: cmd, notify: notify, ready: make(chan struct{}), ended: make(chan struct{})}

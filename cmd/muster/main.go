@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/musterhq/muster/internal/timerslack"
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
@@ -23,6 +24,9 @@ var atExit = func() {}
 func main() {
 	if code, failed := spawn.Become(); failed {
 		os.Exit(code)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "daemon" {
+		timerslack.Restart()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args, streams{os.Stdin, os.Stdout, os.Stderr})

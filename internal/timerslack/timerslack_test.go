@@ -2,6 +2,7 @@ package timerslack
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -9,18 +10,44 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// The service manager starts daemons with the same timer slack.
-func TestUnit(t *testing.T) {
-	unit, err := os.ReadFile("../../packaging/muster.service.in")
-	if err != nil {
-		t.Fatal(err)
+// A program that starts itself anew does so once, and keeps its arguments, its environment and its process.
+func TestRestart(t *testing.T) {
+	const key = "MUSTER_TEST_RESTART"
+	if os.Getenv(key) != "" {
+		before, err := slackNow()
+		fmt.Println(os.Getpid(), before, err)
+		Restart()
+		os.Exit(0)
 	}
-	if want := "\nTimerSlackNSec=" + Ours.String() + "\n"; !strings.Contains(string(unit), want) {
-		t.Errorf("muster.service.in has no line %q", want)
+	for _, parent := range []time.Duration{Default, 2 * Ours} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestRestart$")
+		cmd.Env = append(os.Environ(), key+"=1")
+		var out bytes.Buffer
+		cmd.Stdout = &out
+		runtime.LockOSThread()
+		if err := Set(parent); err != nil {
+			t.Fatal(err)
+		}
+		err := cmd.Start()
+		if err := Set(Default); err != nil {
+			t.Fatal(err)
+		}
+		runtime.UnlockOSThread()
+		if err == nil {
+			err = cmd.Wait()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("%d %s <nil>\n", cmd.Process.Pid, parent)
+		if parent < Ours {
+			want += fmt.Sprintf("%d %s <nil>\n", cmd.Process.Pid, Ours)
+		}
+		if out.String() != want {
+			t.Errorf("begun with a slack of %s: %q, want %q", parent, &out, want)
+		}
 	}
 }
 
@@ -44,7 +71,7 @@ func TestStart(t *testing.T) {
 	if got, want := strings.TrimSpace(out.String()), strconv.Itoa(int(Ours)); got != want {
 		t.Errorf("timer slack of the process is %s ns, want %s", got, want)
 	}
-	if after, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || time.Duration(after) != own {
-		t.Errorf("timer slack of the thread afterwards is %d ns, %v; want %d", after, err, own)
+	if after, err := slackNow(); err != nil || after != own {
+		t.Errorf("timer slack of the thread afterwards is %s, %v; want %s", after, err, own)
 	}
 }
