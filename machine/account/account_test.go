@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -19,6 +20,8 @@ func testDirectory(t *testing.T, files map[string]string, getent string) (d *dir
 	dir := t.TempDir()
 	put := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
+		syscall.ForkLock.RLock() // a process of another test would keep it open for writing, and then it cannot be executed
+		defer syscall.ForkLock.RUnlock()
 		if err := os.WriteFile(path, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}

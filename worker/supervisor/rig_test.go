@@ -23,7 +23,6 @@ import (
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner"
-	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
@@ -162,29 +161,32 @@ func testDir(t testing.TB) string {
 	return dir
 }
 
-// endRunners ends the runners of a directory and waits until they are gone.
+// endRunners ends the runners of a directory and waits until they are gone, also one that has just been started and has no
+// files there yet.
 func endRunners(t testing.TB, dir string) {
-	d := protocol.Dir(dir)
-	all, err := d.Generations()
+	for _, pid := range runnersOf(t, dir) {
+		_ = unix.Kill(pid, unix.SIGTERM)
+	}
+	await(t, "end of runners", func() bool { return len(runnersOf(t, dir)) == 0 })
+}
+
+// runnersOf returns the processes that were started as runners of a directory.
+func runnersOf(t testing.TB, dir string) (pids []int) {
+	all, err := os.ReadDir("/proc")
 	if err != nil {
-		t.Error(err)
+		t.Fatal(err)
 	}
-	for _, n := range all {
-		if info, err := d.ReadInfo(n); err == nil && info.PID > 0 {
-			if lock, err := d.TryLock(n); err == nil && lock == nil {
-				_ = unix.Kill(info.PID, unix.SIGTERM)
-			} else if lock != nil {
-				_ = lock.Close()
-			}
+	for _, e := range all {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
 		}
-		await(t, "end of runner", func() bool {
-			lock, err := d.TryLock(n)
-			if lock != nil {
-				_ = lock.Close()
-			}
-			return err != nil || lock != nil
-		})
+		words, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // empty of a process that has ended
+		if err == nil && strings.Contains(string(words), "\x00--dir\x00"+dir+"\x00") {
+			pids = append(pids, pid)
+		}
 	}
+	return pids
 }
 
 // nobody is the id of the user nobody and of its group.
