@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	tourRounds = 3
+	tourRounds = 10               // 10 min
 	tourStay   = 12 * time.Second // at each page
 )
 

@@ -6,7 +6,7 @@ import { JobList, MOST } from './joblist.js';
 import { stats } from './resource.js';
 import { Virtual } from './virtual.js';
 import { place, setParams, A } from './router.js';
-import { Head, State, Ago, Ran, Name, JobLink, Failure, Empty } from './parts.js';
+import { Head, State, Ago, Ran, Name, JobLink, Failure, Empty, Drawn } from './parts.js';
 import { count, plain, plural, NONE } from './format.js';
 import { JOB, kind, ended, running } from './states.js';
 
@@ -32,15 +32,17 @@ export function Jobs() {
     <${Filter} params=${params} />
     <${Failure} error=${error} />
     ${at && !jobs.length ? html`<${Empty}>No job matches. ${!free && html`<button onClick=${() => setParams({ state: '', user: '', name: '' })}>Clear the filter</button>`}<//>` : html`<${Virtual} label="Jobs" count=${jobs.length} total=${Math.max(total, jobs.length)} height=${matchMedia('(max-width: 700px)').matches ? 52 : 28} onNear=${() => list.more()}
-      head=${html`<div role="row" class="jrow"><span role="columnheader">State</span><span role="columnheader">Job</span><span role="columnheader">Name</span><span role="columnheader">User</span><span role="columnheader" class="n">Tasks</span><span role="columnheader" class="n">GPUs</span><span role="columnheader" class="n">Submitted</span><span role="columnheader" class="n">Ran</span><span role="columnheader">Where, or why not</span></div>`}
-      row=${(i, style) => html`<${Row} key=${jobs[i].id} i=${i} j=${jobs[i]} style=${style} />`} />`}`;
+      head=${html`<div role="row" class="vrow jrow"><span role="columnheader">State</span><span role="columnheader">Job</span><span role="columnheader">Name</span><span role="columnheader">User</span><span role="columnheader" class="n">Tasks</span><span role="columnheader" class="n">GPUs</span><span role="columnheader" class="n">Submitted</span><span role="columnheader" class="n">Ran</span><span role="columnheader">Where, or why not</span></div>`}
+      row=${(i, style) => html`<${Row} key=${jobs[i].id} i=${i} j=${jobs[i]} ...${style} />`} />`}`;
 }
 
-function Row({ i, j, style }) {
-  return html`<div role="row" class="jrow" aria-rowindex=${i + 2} data-row=${i} style=${style}>
-    <span role="cell"><${State} of=${j.state} /></span><span role="cell"><${JobLink} id=${j.id} /></span><span role="cell"><${Name} of=${j.name} /></span><span role="cell" class="user"><${Name} of=${j.user} /></span>
-    <span role="cell" class="n" title=${kind(j)}>${tasks(j)}</span><span role="cell" class="n gp">${j.gpus ? count(j.gpus * (j.tasks || 1)) : ''}</span><span role="cell" class="n"><${Ago} at=${j.submitted} /></span>
-    <span role="cell" class="n ran">${j.started ? html`<${Ran} from=${j.started} to=${j.ended} />` : NONE}</span><span role="cell" class="where"><${Where} j=${j} /></span></div>`;
+class Row extends Drawn {
+  render({ i, j, top, height }) {
+    return html`<div role="row" class="vrow jrow" aria-rowindex=${i + 2} data-row=${i} style=${{ top, height }}>
+      <span role="cell"><${State} of=${j.state} /></span><span role="cell"><${JobLink} id=${j.id} /></span><span role="cell"><${Name} of=${j.name} /></span><span role="cell" class="user"><${Name} of=${j.user} /></span>
+      <span role="cell" class="n" title=${kind(j)}>${tasks(j)}</span><span role="cell" class="n gp">${j.gpus ? count(j.gpus * (j.tasks || 1)) : ''}</span><span role="cell" class="n"><${Ago} at=${j.submitted} /></span>
+      <span role="cell" class="n ran">${j.started ? html`<${Ran} from=${j.started} to=${j.ended} />` : NONE}</span><span role="cell" class="where"><${Where} j=${j} /></span></div>`;
+  }
 }
 
 // tasks says what a job consists of: ⫴ an array, ⧉ a gang.

@@ -8,9 +8,10 @@ import { ask, act } from './dialog.js';
 import { JobList } from './joblist.js';
 import { userOf } from './holders.js';
 import { GpuTable } from './gpus.js';
+import { Virtual } from './virtual.js';
 import { utilisation } from './overview.js';
 import { place, setParams, A } from './router.js';
-import { Head, State, NodeState, Ago, Ran, Name, JobLink, NodeLink, Facts, Labels, Empty, Bar, Drawn, useGradually } from './parts.js';
+import { Head, State, NodeState, Ago, Ran, Name, JobLink, NodeLink, Facts, Labels, Empty, Bar, Drawn } from './parts.js';
 import { bytes, count, percent, part, plain, plural, short, time, compare, NONE } from './format.js';
 import { answers, running, gpuState, kind } from './states.js';
 
@@ -22,20 +23,24 @@ export function Nodes() {
   const { params } = useStore(place);
   const text = params.get('q') || '';
   const rows = useMemo(() => (list || []).filter((n) => !text || [n.name, n.state, n.id, ...Object.entries(n.labels).map(([k, v]) => `${k}=${v}`)].some((s) => s.includes(text))).sort((a, b) => compare(a.name, b.name)), [list, text]);
-  const drawn = useGradually(Math.min(rows.length, 1000), 40);
   return html`<${Head} title="Nodes" fresh=${nodes} after=${list && html`<span class="note">${plural(rows.length, 'node')}</span>`} />
     <div class="filter" role="search" aria-label="Filter nodes"><input type="search" data-filter aria-label="Name, state or label" placeholder="Name, state or label=value" value=${text} onInput=${(e) => setParams({ q: e.target.value })} /></div>
-    ${!list ? html`<${Empty}>Loading…<//>` : html`<div class="scroll" tabindex="0" role="region" aria-label="Table of nodes"><table class="plain rows"><thead><tr><th scope="col">Node</th><th scope="col">State</th><th scope="col" class="n">GPUs free</th><th scope="col" class="n">In use</th><th scope="col" class="n">CPUs free</th><th scope="col" class="n">Memory free</th><th scope="col" class="n">Tasks</th><th scope="col">Labels</th><th scope="col">Note</th></tr></thead><tbody>${rows.slice(0, Math.min(drawn, 1000)).map((n) => html`<${Row} key=${n.id} n=${n} />`)}</tbody></table></div>`}`;
+    ${!list ? html`<${Empty}>Loading…<//>` : !rows.length ? html`<${Empty}>No node matches.<//>` : html`<${Virtual} label="Nodes" count=${rows.length} height=${matchMedia('(max-width: 700px)').matches ? 52 : 28}
+      head=${html`<div role="row" class="vrow nrow"><span role="columnheader">Node</span><span role="columnheader">State</span><span role="columnheader" class="n">GPUs free</span><span role="columnheader" class="n">In use</span><span role="columnheader" class="n">CPUs free</span><span role="columnheader" class="n">Memory free</span><span role="columnheader" class="n">Tasks</span><span role="columnheader">Labels</span><span role="columnheader">Note</span></div>`}
+      row=${(i, style) => html`<${Row} key=${rows[i].id} i=${i} n=${rows[i]} ...${style} />`} />`}`;
 }
 
 class Row extends Drawn {
-  render({ n }) {
+  render({ i, n, top, height }) {
     const live = answers(n);
     const of = (free, all) => `${live ? free : NONE} / ${all}`;
-    return html`<tr><th scope="row"><${NodeLink} id=${n.id} name=${n.name} /></th><td><${NodeState} of=${n.state} /></td>
-      <td class="n">${n.gpus.length ? of(count(freeGPUs(n)), count(n.gpus.length)) : '0'}${n.gpus[0]?.simulated ? html` <span class="sim">sim</span>` : ''}</td><td class="n">${percent(utilisation([n]).mean)}</td>
-      <td class="n">${of(count(n.free.cpus), count(n.cpus))}</td><td class="n">${of(bytes(n.free.memory), bytes(n.memory))}</td><td class="n">${live ? count(n.running) : NONE}</td><td><${Labels} of=${n.labels} signed=${n.signed_labels} /></td>
-      <td class="grow">${plain(n.drain?.reason || n.detail)}${n.gpus.some((g) => gpuState(g, n) === 'unhealthy') ? html` <span class="bad">▲ ${plural(n.gpus.filter((g) => gpuState(g, n) === 'unhealthy').length, 'unhealthy GPU')}</span>` : ''}</td></tr>`;
+    const bad = n.gpus.filter((g) => gpuState(g, n) === 'unhealthy').length;
+    const why = plain(n.drain?.reason || n.detail);
+    return html`<div role="row" class="vrow nrow" aria-rowindex=${i + 2} data-row=${i} style=${{ top, height }}>
+      <span role="rowheader"><${NodeLink} id=${n.id} name=${n.name} /></span><span role="cell"><${NodeState} of=${n.state} /></span>
+      <span role="cell" class="n">${n.gpus.length ? of(count(freeGPUs(n)), count(n.gpus.length)) : '0'}${n.gpus[0]?.simulated ? html` <span class="sim">sim</span>` : ''}</span><span role="cell" class="n use">${percent(utilisation([n]).mean)}</span>
+      <span role="cell" class="n cpus">${of(count(n.free.cpus), count(n.cpus))}</span><span role="cell" class="n mem">${of(bytes(n.free.memory), bytes(n.memory))}</span><span role="cell" class="n ran">${live ? count(n.running) : NONE}</span><span role="cell" class="marks"><${Labels} of=${n.labels} signed=${n.signed_labels} /></span>
+      <span role="cell" class="where" title=${why || undefined}>${bad ? html`<span class="bad">▲ ${plural(bad, 'unhealthy GPU')}</span> ` : ''}${why}</span></div>`;
   }
 }
 

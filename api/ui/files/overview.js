@@ -62,7 +62,7 @@ export function Overview() {
   return html`<${Head} title="Overview" fresh=${stats} />
     <div class="overview">
       <section aria-labelledby="o-cap"><h2 id="o-cap">Capacity</h2>${s ? html`<${Capacity} s=${s} list=${list} />` : html`<${Empty}>Loading…<//>`}<${History} /></section>
-      <section aria-labelledby="o-queue"><h2 id="o-queue">Jobs</h2>${s && html`<${Counts} s=${s} /><${Waits} s=${s} />`}<${Queue} />${s && html`<${Users} s=${s} />`}</section>
+      <section aria-labelledby="o-queue"><h2 id="o-queue">Jobs</h2>${s ? html`<${Counts} s=${s} /><${Waits} s=${s} />` : html`<${Empty}>Loading…<//>`}<${Queue} />${s && html`<${Users} s=${s} />`}</section>
       <section aria-labelledby="o-new" class="wide"><h2 id="o-new">Latest changes</h2><${Latest} /></section>
     </div>`;
 }
@@ -156,23 +156,26 @@ function Queue() {
 const touched = (j) => j.ended || j.started || j.submitted;
 
 function Latest() {
-  const [rows, setRows] = useState([]);
+  const [rows, setRows] = useState(null);
   useEffect(() => {
     let over = false;
+    let again = 0;
     const merge = (fresh) => setRows((old) => {
-      const all = new Map([...old, ...fresh].map((r) => [r.id + r.state, r]));
+      const all = new Map([...(old || []), ...fresh].map((r) => [r.id + r.state, r]));
       return [...all.values()].sort((a, b) => (touched(a) < touched(b) ? 1 : -1)).slice(0, 14);
     });
-    get('/v1/jobs?limit=50').then((l) => { if (!over) merge(l.items.map(slim)); }, () => {});
+    const load = () => get('/v1/jobs?limit=50').then((l) => { if (!over) merge(l.items.map(slim)); }, () => { if (!over) again = setTimeout(load, 5000); });
     const stop = onEvent((batch) => {
       const jobs = batch.filter((e) => e.kind === 'job' && e.job).map((e) => slim(e.job));
       if (jobs.length) merge(jobs);
     });
+    load();
     return () => {
       over = true;
+      clearTimeout(again);
       stop();
     };
   }, []);
-  if (!rows.length) return html`<${Empty}>Nothing yet.<//>`;
+  if (!rows?.length) return html`<${Empty}>${rows ? 'Nothing yet.' : 'Loading…'}<//>`;
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Table of the latest changes"><table class="plain latest"><tbody>${rows.map((j) => html`<tr key=${j.id + j.state}><td class="n"><${Ago} at=${touched(j)} suffix=" ago" /></td><td><${State} of=${j.state} /></td><td><${JobLink} id=${j.id} /></td><td><${Name} of=${j.name} /></td><td><${Name} of=${j.user} /></td><td class="grow">${[kind(j), j.on.length && 'on ' + j.on.map(plain).join(', '), plain(j.reason)].filter(Boolean).join(' · ')}</td></tr>`)}</tbody></table></div>`;
 }

@@ -18,8 +18,8 @@ export function Virtual({ count, height, row, label, onNear, head, total }) {
     watch.observe(box.current);
     return () => watch.disconnect();
   }, []);
-  const first = Math.max(0, Math.floor(view.top / height) - 8);
-  const last = Math.min(count, Math.ceil((view.top + view.size) / height) + 8);
+  const first = Math.max(0, Math.floor(view.top / height) - 5);
+  const last = Math.min(count, Math.ceil((view.top + view.size) / height) + 5);
   useEffect(() => { if (onNear && last > count - 50) onNear(); }, [last, count]);
   const keys = (e) => {
     const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: 20, PageUp: -20, Home: -count, End: count }[e.key];

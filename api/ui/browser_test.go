@@ -1,0 +1,139 @@
+package ui
+
+// The dashboard in Debian's Chromium, before a daemon that answers what a test wants.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/musterhq/muster/internal/chromium"
+)
+
+// daemon answers the requests of the dashboard. What it does not know is not found.
+type daemon map[string]http.HandlerFunc
+
+func (d daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch answer := d[r.URL.Path]; {
+	case answer != nil:
+		answer(w, r)
+	case r.URL.Path == "/v1/events":
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	case strings.HasPrefix(r.URL.Path, "/v1/"):
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"code":"not_found","title":"not found"}`))
+	default:
+		Serve(w, r)
+	}
+}
+
+// says answers with a document.
+func says(document any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(document)
+	}
+}
+
+// page opens a page before a daemon. Without a browser the test is skipped.
+func page(t *testing.T, d daemon, path string) context.Context {
+	t.Helper()
+	program, err := chromium.Program()
+	if errors.Is(err, chromium.ErrNone) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir() // before the browser, which is to have left when it is removed
+	server := httptest.NewServer(d)
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	tab, stop := chromium.New(t.Context(), program, dir, 1280, 800, nil)
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(tab)
+		stop()
+	})
+	if err := chromedp.Do(tab, chromedp.Navigate(server.URL+path)); err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+func eval[T any](t *testing.T, tab context.Context, expression string) T {
+	t.Helper()
+	v, err := chromedp.Run(tab, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// until waits until an expression of the page is true.
+func until(t *testing.T, tab context.Context, expression string) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) {
+		if eval[bool](t, tab, expression) {
+			return
+		}
+	}
+	t.Fatalf("%s was never true; the page is %s", expression, eval[string](t, tab, "document.documentElement.innerText"))
+}
+
+// A list of thousands of nodes has the rows that are seen, whichever these are: a table of all is laid out anew with each change.
+func TestManyNodes(t *testing.T) {
+	const all = 3000
+	var nodes []any
+	for i := range all {
+		nodes = append(nodes, map[string]any{
+			"id": fmt.Sprintf("id%d", i), "name": fmt.Sprintf("node-%04d", i), "state": "ready", "labels": map[string]string{"rack": "r1"}, "signed_labels": map[string]string{},
+			"gpus": []any{}, "cpus": 8, "memory": 1 << 30, "running": 1, "free": map[string]any{"cpus": 7, "memory": 1 << 29}, "drivers": []string{}, "addrs": []string{},
+		})
+	}
+	tab := page(t, daemon{"/v1/nodes": says(map[string]any{"items": nodes})}, "/nodes")
+	until(t, tab, "document.body.innerText.includes('node-0000')")
+	const rows = "document.querySelectorAll('[data-row]').length"
+	if n := eval[int](t, tab, rows); n < 10 || n > 60 {
+		t.Errorf("%d of %d rows are drawn", n, all)
+	}
+	eval[bool](t, tab, "document.querySelector('[role=table]').scrollTop = 1e9, true")
+	until(t, tab, "document.body.innerText.includes('node-2999')")
+	if n := eval[int](t, tab, rows); n > 60 {
+		t.Errorf("at the end %d of %d rows are drawn", n, all)
+	}
+	if said := eval[string](t, tab, "document.querySelector('[role=table]').getAttribute('aria-rowcount')"); said != fmt.Sprint(all+1) {
+		t.Errorf("the table says that it has %s rows", said)
+	}
+}
+
+// What is not there yet is loading, and not none.
+func TestLatestChangesLoad(t *testing.T) {
+	arrived := make(chan struct{})
+	tab := page(t, daemon{"/v1/jobs": func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("state") == "" {
+			select {
+			case <-arrived:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		says(map[string]any{"items": []any{}})(w, r)
+	}}, "/")
+	const changes = "document.querySelector('[aria-labelledby=o-new]')?.innerText || ''"
+	until(t, tab, "Boolean("+changes+")")
+	if text := eval[string](t, tab, changes); !strings.Contains(text, "Loading") || strings.Contains(text, "Nothing") {
+		t.Errorf("before they are loaded the changes are %q", text)
+	}
+	close(arrived)
+	until(t, tab, "("+changes+").includes('Nothing yet.')")
+}
