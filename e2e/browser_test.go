@@ -131,7 +131,9 @@ func (x *tab) until(expression string) {
 // eval returns the value of an expression, which may be a promise.
 func eval[T any](x *tab, expression string) T {
 	x.t.Helper()
-	v, err := chromedp.Run(x.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	ctx, cancel := context.WithTimeout(x.ctx, time.Minute)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
 		x.t.Fatalf("%.200s: %v", expression, err)
 	}

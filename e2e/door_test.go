@@ -67,7 +67,7 @@ func TestDashboardByTheDoor(t *testing.T) {
 
 	if opened := eval[bool](first, `new Promise(done => {
 		const w = window.open("/nodes");
-		const look = () => { if (w.document && w.document.querySelector("main table")) done(true); else setTimeout(look, 50); };
+		const look = () => { if (w.document && w.document.querySelector("main [role=table]")) done(true); else setTimeout(look, 50); };
 		look();
 	})`); !opened {
 		t.Error("a tab that the page opens is not in")

@@ -82,17 +82,20 @@ function extended(codes, k) {
 const clamp = (n) => (n >= 0 ? Math.min(255, n) : 0);
 const rgb = (r, g, b) => `rgb(${clamp(r)},${clamp(g)},${clamp(b)})`;
 
-// Indexer finds where rows begin in bytes that come in pieces. A row is a line, or as much of it as fits.
+// Indexer finds where rows begin in bytes that come in pieces. A row is a line, or as much of it as fits. The offsets of the
+// first count rows in the buffer are in offsets, and the styles they begin with in styles. Both only grow: a fast log has
+// millions of rows, and an object for each, or an array for each frame, would fill the memory faster than it is collected.
 export class Indexer {
   constructor(columns) {
     this.columns = Math.max(20, columns);
-    this.rows = []; // { at, style, cont } with offsets in the buffer
-    this.spare = []; // rows that were forgotten, to be used again: a fast log has millions
+    this.count = 0;
+    this.offsets = new Int32Array(1024);
+    this.styles = [];
     this.reset(0);
   }
 
   reset(at) {
-    this.forget(this.rows.length);
+    this.count = 0;
     this.at = at;
     this.style = PLAIN;
     this.column = 0;
@@ -107,13 +110,13 @@ export class Indexer {
     while (i < end) {
       const c = b[i];
       if (c === 10) {
-        if (this.fresh) this.begin(i, false);
+        if (this.fresh) this.begin(i);
         this.fresh = true;
         this.returned = false;
         i++;
         continue;
       }
-      if (this.fresh) this.begin(i, false);
+      if (this.fresh) this.begin(i);
       if (c === ESC) {
         const next = sequence(b, i, end);
         if (next < 0 && !last) break;
@@ -129,43 +132,41 @@ export class Indexer {
       if (this.returned) { // what is written after a carriage return takes the place of the row
         this.returned = false;
         this.column = 0;
-        const row = this.rows[this.rows.length - 1];
-        row.at = i;
-        row.style = this.style;
+        this.offsets[this.count - 1] = i;
+        this.styles[this.count - 1] = this.style;
       }
       const width = c === 9 ? 8 - (this.column % 8) : c < 32 || (c >= 0x80 && c < 0xc0) ? 0 : (c >= 0xe3 && c <= 0xed) || c >= 0xf0 ? 2 : 1;
-      if (width && this.column + width > this.columns) this.begin(i, true);
+      if (width && this.column + width > this.columns) this.begin(i);
       this.column += width;
       i++;
     }
     this.at = i;
   }
 
-  begin(at, cont) {
-    const row = this.spare.pop() || { at: 0, style: PLAIN, cont: false };
-    row.at = at;
-    row.style = this.style;
-    row.cont = cont;
-    this.rows.push(row);
+  begin(at) {
+    if (this.count === this.offsets.length) {
+      const more = new Int32Array(2 * this.count);
+      more.set(this.offsets);
+      this.offsets = more;
+    }
+    this.offsets[this.count] = at;
+    this.styles[this.count++] = this.style;
     this.column = 0;
     this.fresh = false;
   }
 
-  // shift forgets the rows in front of an offset, and moves the others there.
+  // shift forgets the rows in front of an offset, and moves the others there. It returns how many it forgot. The row to which
+  // the next bytes belong stays, whatever is left of it.
   shift(by) {
     let k = 0;
-    while (k < this.rows.length && this.rows[k].at < by) k++;
-    this.forget(k);
-    for (const r of this.rows) r.at -= by;
+    while (k < this.count && this.offsets[k] < by) k++;
+    if (k > 0 && k === this.count && !this.fresh) k--;
+    this.offsets.copyWithin(0, k, this.count);
+    this.styles.copyWithin(0, k, this.count);
+    this.count -= k;
+    for (let i = 0; i < this.count; i++) this.offsets[i] = Math.max(0, this.offsets[i] - by);
     this.at -= by;
     return k;
-  }
-
-  // forget removes the first rows.
-  forget(k) {
-    for (let i = 0; i < k; i++) this.spare.push(this.rows[i]);
-    this.rows.copyWithin(0, k);
-    this.rows.length -= k;
   }
 }
 

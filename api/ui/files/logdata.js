@@ -6,6 +6,8 @@ import { Indexer } from './ansi.js';
 
 export const WINDOW = 2 << 20; // bytes that are kept
 const STEP = 256 << 10; // bytes that are loaded when a border of the window is reached
+const PIECE = 256 << 10; // bytes that are read at once of what is followed
+const SMALL = 32 << 10; // and of what is mostly less
 const MOST_ROWS = 200000; // in the window, which may be all line breaks
 
 // Log holds a window: bytes from start to end of a log of size bytes.
@@ -17,7 +19,11 @@ export class Log extends Store {
     this.work = null;
   }
 
-  get rows() { return this.index.rows; }
+  // rows is how many rows the window has.
+  get rows() { return this.index.count; }
+
+  // place returns the offset in the log of a row.
+  place(i) { return this.start + this.index.offsets[i]; }
 
   changed() { this.set(this.value + 1); }
 
@@ -62,22 +68,18 @@ export class Log extends Store {
     try {
       const resp = await open(this.url(offset, false), { signal: one.signal });
       const start = Number(resp.headers.get('Muster-Offset') || 0);
-      const parts = [];
+      let bytes = new Uint8Array(0);
       let got = 0;
-      const reader = resp.body.getReader();
+      const pieces = new Pieces(resp.body, Math.min(n, SMALL));
       while (got < n) {
-        const { done, value } = await reader.read();
-        if (done) break;
-        parts.push(value.subarray(0, n - got));
-        got += Math.min(value.length, n - got);
+        const piece = await pieces.next();
+        if (!piece) break;
+        if (!got) bytes = new Uint8Array(n);
+        const fits = piece.subarray(0, n - got);
+        bytes.set(fits, got);
+        got += fits.length;
       }
-      const bytes = new Uint8Array(got);
-      let at = 0;
-      for (const p of parts) {
-        bytes.set(p, at);
-        at += p.length;
-      }
-      return { start, bytes, short: got < n };
+      return { start, bytes: bytes.subarray(0, got), short: got < n };
     } finally {
       signal.removeEventListener('abort', end);
       one.abort();
@@ -139,14 +141,14 @@ export class Log extends Store {
       const from = Math.max(0, this.start - STEP);
       const { start, bytes } = await this.read(from, this.start - from, mine.signal);
       if (this.work !== mine || start + bytes.length < this.start) return 0; // removed meanwhile
-      const old = this.rows.length;
+      const old = this.rows;
       const keep = Math.min(this.end - this.start, WINDOW - bytes.length);
       const both = new Uint8Array(bytes.length + keep);
       both.set(bytes, 0);
       both.set(this.buf.subarray(0, keep), bytes.length);
       const lost = this.end - this.start - keep;
       this.replace(start, both, from > 0);
-      return lost ? this.rowAt(this.start + bytes.length) : this.rows.length - old;
+      return lost ? this.rowAt(this.start + bytes.length) : this.rows - old;
     } catch (error) {
       this.failed(mine, error);
       return 0;
@@ -163,7 +165,7 @@ export class Log extends Store {
       return;
     }
     let used = this.end - this.start;
-    if (used + bytes.length > WINDOW || this.rows.length > MOST_ROWS) {
+    if (used + bytes.length > WINDOW || this.rows > MOST_ROWS) {
       const by = Math.min(used, Math.max(used + bytes.length - WINDOW, used >> 1));
       this.buf.copyWithin(0, by, used);
       this.start += by;
@@ -195,7 +197,7 @@ export class Log extends Store {
       const start = Number(resp.headers.get('Muster-Offset') || 0);
       if (start !== this.end) this.replace(start, new Uint8Array(0), false);
       this.changed();
-      await this.pump(resp.body.getReader(), mine);
+      await this.pump(new Pieces(resp.body, PIECE), mine);
       if (this.work !== mine) return false;
       this.eof = true;
       this.index.feed(this.buf, this.end - this.start, true);
@@ -211,7 +213,7 @@ export class Log extends Store {
 
   // pump adds what comes to the window, once a frame: more than a window in a frame is not looked at. All goes through one
   // buffer, because what a fast log leaves to the collector of garbage counts, too.
-  async pump(reader, mine) {
+  async pump(pieces, mine) {
     const tail = new Tail(WINDOW);
     let frame = 0;
     const flush = () => {
@@ -222,10 +224,10 @@ export class Log extends Store {
       else if (bytes.length) this.append(bytes);
     };
     for (;;) {
-      const { done, value } = await reader.read();
+      const piece = await pieces.next();
       if (this.work !== mine) return;
-      if (done) break;
-      tail.add(value);
+      if (!piece) break;
+      tail.add(piece);
       frame ||= requestAnimationFrame(flush);
     }
     cancelAnimationFrame(frame);
@@ -247,10 +249,10 @@ export class Log extends Store {
   rowAt(offset) {
     const at = offset - this.start;
     let lo = 0;
-    let hi = this.rows.length - 1;
+    let hi = this.rows - 1;
     while (lo < hi) {
       const mid = (lo + hi + 1) >> 1;
-      if (this.rows[mid].at <= at) lo = mid;
+      if (this.index.offsets[mid] <= at) lo = mid;
       else hi = mid - 1;
     }
     return lo;
@@ -258,11 +260,31 @@ export class Log extends Store {
 
   // bounds returns the bytes of a row, without its line break.
   bounds(i) {
-    const from = this.rows[i].at;
-    let to = i + 1 < this.rows.length ? this.rows[i + 1].at : this.end - this.start;
+    const from = this.index.offsets[i];
+    let to = i + 1 < this.rows ? this.index.offsets[i + 1] : this.end - this.start;
     const nl = this.buf.subarray(from, Math.min(to, from + 16384)).indexOf(10);
     if (nl >= 0) to = from + nl;
     return [from, Math.min(to, from + 16384)];
+  }
+}
+
+// Pieces reads a body piece by piece, all into one buffer: a buffer for each piece of a fast log is more than is collected.
+class Pieces {
+  constructor(body, size) {
+    try {
+      this.reader = body.getReader({ mode: 'byob' });
+      this.room = new Uint8Array(size);
+    } catch { // a browser that cannot
+      this.reader = body.getReader();
+    }
+  }
+
+  // next returns a piece, which is good until the next call, or null at the end.
+  async next() {
+    const { done, value } = await (this.room ? this.reader.read(this.room) : this.reader.read());
+    if (done) return null;
+    if (this.room) this.room = new Uint8Array(value.buffer);
+    return value;
   }
 }
 

@@ -144,24 +144,23 @@ function LogView({ log, state, newest }) {
   };
 
   const first = Math.max(0, Math.floor(top / ROW) - 10);
-  const last = Math.min(log.rows.length, Math.ceil((top + height) / ROW) + 10);
+  const last = Math.min(log.rows, Math.ceil((top + height) / ROW) + 10);
   const rows = [];
-  for (let i = first; i < last; i++) rows.push(html`<${Row} key=${log.start + log.rows[i].at} log=${log} i=${i} end=${i === log.rows.length - 1 ? version : 0} marked=${mark >= 0 && i === log.rowAt(mark)} />`);
-  const here = log.rows.length ? log.start + (log.rows[Math.min(log.rows.length - 1, Math.floor(top / ROW))]?.at ?? 0) : 0;
+  for (let i = first; i < last; i++) rows.push(html`<${Row} key=${log.place(i)} log=${log} i=${i} end=${i === log.rows - 1 ? version : 0} marked=${mark >= 0 && i === log.rowAt(mark)} />`);
+  const here = log.rows ? log.place(Math.min(log.rows - 1, Math.floor(top / ROW))) : 0;
   return html`<${Tools} log=${log} paused=${paused} pause=${pause} jump=${jump} toEnd=${toEnd} here=${here} mark=${mark} setMark=${setMark} state=${state} following=${stick.current && log.live && !paused} />
     <${Failure} error=${log.error} />
     <div class="log" ref=${box} tabindex="0" role="region" aria-label="Output" onScroll=${scroll} onKeyDown=${keys}>
       <span class="probe" aria-hidden="true">${'0'.repeat(50)}</span>
-      <div class="logrows" style=${{ height: log.rows.length * ROW + 'px' }}><div style=${{ transform: `translateY(${first * ROW}px)` }}>${rows}</div></div>
-      ${!log.rows.length && html`<p class="empty">${log.loading ? 'Loading…' : ended(state) ? 'It wrote nothing.' : log.live ? 'No output yet.' : ''}</p>`}
+      <div class="logrows" style=${{ height: log.rows * ROW + 'px' }}><div style=${{ transform: `translateY(${first * ROW}px)` }}>${rows}</div></div>
+      ${!log.rows && html`<p class="empty">${log.loading ? 'Loading…' : ended(state) ? 'It wrote nothing.' : log.live ? 'No output yet.' : ''}</p>`}
     </div>`;
 }
 
 function Row({ log, i, marked }) {
-  if (i >= log.rows.length) return null;
+  if (i >= log.rows) return null;
   const [from, to] = log.bounds(i);
-  const r = log.rows[i];
-  return html`<div class=${'lrow' + (marked ? ' marked' : '')}>${spans(log.buf, from, to, r.style).map((s) => html`<span ...${look(s.style)}>${s.text}</span>`)}</div>`;
+  return html`<div class=${'lrow' + (marked ? ' marked' : '')}>${spans(log.buf, from, to, log.index.styles[i]).map((s) => html`<span ...${look(s.style)}>${s.text}</span>`)}</div>`;
 }
 
 function Tools({ log, paused, pause, jump, toEnd, here, mark, setMark, state, following }) {

@@ -25,7 +25,7 @@ export function Nodes() {
   const rows = useMemo(() => (list || []).filter((n) => !text || [n.name, n.state, n.id, ...Object.entries(n.labels).map(([k, v]) => `${k}=${v}`)].some((s) => s.includes(text))).sort((a, b) => compare(a.name, b.name)), [list, text]);
   return html`<${Head} title="Nodes" fresh=${nodes} after=${list && html`<span class="note">${plural(rows.length, 'node')}</span>`} />
     <div class="filter" role="search" aria-label="Filter nodes"><input type="search" data-filter aria-label="Name, state or label" placeholder="Name, state or label=value" value=${text} onInput=${(e) => setParams({ q: e.target.value })} /></div>
-    ${!list ? html`<${Empty}>Loading…<//>` : !rows.length ? html`<${Empty}>No node matches.<//>` : html`<${Virtual} label="Nodes" count=${rows.length} height=${matchMedia('(max-width: 700px)').matches ? 52 : 28}
+    ${!list ? html`<${Empty}>Loading…<//>` : !rows.length ? html`<${Empty}>No node matches.<//>` : html`<${Virtual} label="Nodes" count=${rows.length} height=${matchMedia('(max-width: 700px)').matches ? 74 : 28}
       head=${html`<div role="row" class="vrow nrow"><span role="columnheader">Node</span><span role="columnheader">State</span><span role="columnheader" class="n">GPUs free</span><span role="columnheader" class="n">In use</span><span role="columnheader" class="n">CPUs free</span><span role="columnheader" class="n">Memory free</span><span role="columnheader" class="n">Tasks</span><span role="columnheader">Labels</span><span role="columnheader">Note</span></div>`}
       row=${(i, style) => html`<${Row} key=${rows[i].id} i=${i} n=${rows[i]} ...${style} />`} />`}`;
 }
