@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/musterhq/muster/api"
@@ -162,4 +163,50 @@ func TestTop(t *testing.T) {
 	amy.fails(2, []string{"--once"}, "top")
 	amy.fails(2, []string{"200ms"}, "top", "--once", "--refresh", "0.1")
 	amy.fails(1, []string{"nowhere"}, "top", "--once", "--node", "nowhere")
+}
+
+// SIGINT is for the verb that has the terminal, and top may see it only after that verb has ended: top outlives it.
+func TestTopSignals(t *testing.T) {
+	t.Parallel()
+	amy := newDaemon(t, "amy", "--gpus", "none").start()
+	id := strings.TrimSpace(amy.ok("submit", "-J", "train", "--", "sh", "-c", "echo step one; sleep 600"))
+	amy.untilState(id, "RUNNING")
+	p := inTmux(t, 80, 24, []string{"MUSTER_SOCKET=" + amy.socket}, "sh", "-c",
+		`trap : INT; "$0" top; echo "top ended with $?"; stty -a; cat`, amy.program)
+	p.shows("q leave", id)
+	top := p.child()
+	for range 5 {
+		p.keys("l")
+		p.shows("$ muster logs -f "+id, "step one", "not", "q leave")
+		p.keys("C-c")
+		p.shows("q leave", "not", "step one")
+		if err := syscall.Kill(top, syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.keys("?")
+	p.shows("this help")
+	if err := syscall.Kill(top, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.shows("top ended with 0", " icanon", " echo", "not", "q leave")
+}
+
+// child returns the process id of the only child of the program that runs in the pane.
+func (p pane) child() int {
+	p.t.Helper()
+	shell, err := p.tmux("display-message", "-p", "#{pane_pid}")
+	if err != nil {
+		p.t.Fatalf("display-message: %v: %s", err, shell)
+	}
+	shell = strings.TrimSpace(shell)
+	children, err := os.ReadFile(filepath.Join("/proc", shell, "task", shell, "children"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(children)))
+	if err != nil {
+		p.t.Fatalf("the children of %s: %v", shell, err)
+	}
+	return pid
 }

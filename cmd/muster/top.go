@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/cmd/muster/top"
@@ -71,8 +73,10 @@ func (v watchVerbs) top(c *cli.Context) error {
 		return err
 	}
 	debug.SetGCPercent(topGCPercent)
-	// Ctrl-C ends the other verbs that top runs, and not top.
-	return top.Run(context.WithoutCancel(c.Context), cfg, v.in, v.out)
+	// Ctrl-C ends the other verbs that top runs, and not top: only SIGTERM does.
+	ctx, stop := signal.NotifyContext(context.WithoutCancel(c.Context), unix.SIGTERM)
+	defer stop()
+	return top.Run(ctx, cfg, v.in, v.out)
 }
 
 // nodeToShow returns the id of the node that the user names. Without one it asks the daemon whether it is there.

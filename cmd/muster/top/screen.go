@@ -120,8 +120,11 @@ func (o *other) SetStderr(io.Writer) {}
 // Run runs the verb. The view comes back after Enter, or at once if the user has ended the verb.
 func (o *other) Run() error {
 	o.cmd.Stdin, o.cmd.Stdout, o.cmd.Stderr = o.in, o.out, os.Stderr
-	fmt.Fprintf(o.out, "$ muster %s\n", strings.Join(o.args, " "))
-	err := o.cmd.Run()
+	err := o.cmd.Start()
+	fmt.Fprintf(o.out, "$ muster %s\n", strings.Join(o.args, " ")) // from here on Ctrl-C reaches the verb
+	if err == nil {
+		err = o.cmd.Wait()
+	}
 	if exit := (&exec.ExitError{}); errors.As(err, &exit) && (exit.ExitCode() == 128+int(syscall.SIGINT) || exit.ExitCode() == -1) {
 		return nil
 	}

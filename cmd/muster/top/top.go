@@ -43,7 +43,8 @@ type Config struct {
 // frames is how often the terminal is written to at most, a second.
 const frames = 10
 
-// Run shows the view on a terminal until the user leaves it or ctx ends.
+// Run shows the view on a terminal until the user leaves it or ctx ends. It takes no signal itself: Ctrl-C is a key here,
+// and where another verb has the terminal it is for that verb, also if the view comes back before the signal is seen.
 func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	return run(ctx, cfg, tea.WithInput(in), tea.WithOutput(out))
 }
@@ -53,7 +54,7 @@ func run(ctx context.Context, cfg Config, terminal ...tea.ProgramOption) error {
 	defer end()
 	f := feed{cfg.Daemon}
 	p := tea.NewProgram(&screen{ctx: ctx, cfg: cfg, feed: f, model: newModel(cfg.Node, cfg.Refresh)},
-		append(terminal, tea.WithContext(ctx), tea.WithFPS(frames))...)
+		append(terminal, tea.WithContext(ctx), tea.WithFPS(frames), tea.WithoutSignalHandler())...)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -62,7 +63,7 @@ func run(ctx context.Context, cfg Config, terminal ...tea.ProgramOption) error {
 	_, err := p.Run()
 	end()
 	<-ended
-	if errors.Is(err, tea.ErrInterrupted) || errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil && !errors.Is(err, tea.ErrProgramPanic) {
+	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil && !errors.Is(err, tea.ErrProgramPanic) {
 		return nil
 	}
 	return err
