@@ -49,8 +49,8 @@ func TestWaitlist(t *testing.T) {
 					t.Fatalf("%d tasks, want %d", l.count, len(all))
 				}
 				lim := limits{
-					left:   fleet.Footprint{CPUs: rapid.IntRange(-1, 9).Draw(t, "left"), GPUs: rapid.IntRange(0, 2).Draw(t, "left gpus")},
-					most:   fleet.Footprint{CPUs: rapid.IntRange(-1, 9).Draw(t, "most"), GPUs: rapid.IntRange(0, 2).Draw(t, "most gpus")},
+					left:   fleet.Footprint{CPUs: rapid.Int32Range(-1, 9).Draw(t, "left"), GPUs: rapid.Int16Range(0, 2).Draw(t, "left gpus")},
+					most:   fleet.Footprint{CPUs: rapid.Int32Range(-1, 9).Draw(t, "most"), GPUs: rapid.Int16Range(0, 2).Draw(t, "most gpus")},
 					queues: rapid.Bool().Draw(t, "queues"),
 				}
 				if rapid.Bool().Draw(t, "before") {

@@ -40,15 +40,16 @@ func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(slot, w
 	return func(yield func(int, int) bool) {
 		foot, left := s.Foot, t.left
 		for _, part := range [][2]int{{from, len(left)}, {0, from}} {
-			for slot := part[0]; slot < part[1]; slot++ {
-				if !foot.Within(left[slot]) || !s.Pool.has.at(slot) {
+			for i, room := range left[part[0]:part[1]] {
+				if !foot.Within(room) {
+					continue
+				}
+				slot := part[0] + i
+				if !s.Pool.has.at(slot) {
 					continue
 				}
 				weight := s.Pool.weight(slot)
-				if weight < *least {
-					continue
-				}
-				if !s.excluded(t.all[slot]) && !yield(slot, weight) {
+				if weight >= *least && !s.excluded(t.all[slot]) && !yield(slot, weight) {
 					return
 				}
 			}
@@ -60,8 +61,9 @@ func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(slot, w
 func NearestWithRoom(t *Table, s *Shape, from int, least *int) func(yield func(slot, weight int) bool) {
 	return func(yield func(int, int) bool) {
 		var rooms [unknownRank + 1]int // hosts with room, by rank
-		for slot := range t.left {
-			if s.Foot.Within(t.left[slot]) && s.Pool.has.at(slot) {
+		foot := s.Foot
+		for slot, room := range t.left {
+			if foot.Within(room) && s.Pool.has.at(slot) {
 				rooms[t.near[slot]]++
 			}
 		}
@@ -75,10 +77,17 @@ func NearestWithRoom(t *Table, s *Shape, from int, least *int) func(yield func(s
 
 // equallyNear yields the n hosts of this rank with room. It returns false if yield does.
 func equallyNear(t *Table, s *Shape, from int, rank uint8, n int, least *int, yield func(int, int) bool) bool {
-	foot, left, near := s.Foot, t.left, t.near
+	foot, left := s.Foot, t.left
 	for _, part := range [][2]int{{from, len(left)}, {0, from}} {
-		for slot := part[0]; slot < part[1] && n > 0; slot++ {
-			if near[slot] != rank || !foot.Within(left[slot]) || !s.Pool.has.at(slot) {
+		for i, at := range t.near[part[0]:part[1]] {
+			if at != rank {
+				continue
+			}
+			if n == 0 {
+				return true
+			}
+			slot := part[0] + i
+			if !foot.Within(left[slot]) || !s.Pool.has.at(slot) {
 				continue
 			}
 			n--
@@ -101,10 +110,10 @@ const queueLooks = 256
 // WithQueue iterates over hosts where the request may queue. It begins at the slot from, and wraps around at the last.
 func (t *Table) WithQueue(r *Request, from int) func(yield func(*Host) bool) {
 	return func(yield func(*Host) bool) {
-		looks := 0
+		looks, precedence := 0, r.Rank.Precedence()
 		for _, part := range [][2]int{{from, len(t.queue)}, {0, from}} {
 			for slot := part[0]; slot < part[1]; slot++ {
-				if t.queue[slot] > r.Rank.Precedence() || !r.Pool.has.at(slot) {
+				if t.queue[slot] > precedence || !r.Pool.has.at(slot) {
 					continue
 				}
 				h := t.all[slot]

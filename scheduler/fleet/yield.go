@@ -6,9 +6,14 @@ package fleet
 // queue. It begins at the slot from, and wraps around at the last.
 func (t *Table) WithYield(r *Request, from int) func(yield func(*Host) bool) {
 	return func(yield func(*Host) bool) {
+		precedence := r.Rank.Precedence()
 		for _, part := range [][2]int{{from, len(t.yields)}, {0, from}} {
-			for slot := part[0]; slot < part[1]; slot++ {
-				if t.yields[slot] >= r.Rank.Precedence() || t.queue[slot] > r.Rank.Precedence() || !r.Pool.has.at(slot) {
+			for i, least := range t.yields[part[0]:part[1]] {
+				if least >= precedence {
+					continue
+				}
+				slot := part[0] + i
+				if t.queue[slot] > precedence || !r.Pool.has.at(slot) {
 					continue
 				}
 				if h := t.all[slot]; t.MayQueue(h, r) && t.Could(r.Shape, h) && !yield(h) {
@@ -29,8 +34,7 @@ func (h *Host) Yield(r *Request) (precedence int, taken Footprint, ok bool) {
 		if y.Precedence() >= r.Rank.Precedence() {
 			break
 		}
-		left.CPUs, left.GPUs, left.Memory = left.CPUs+y.CPUs, left.GPUs+y.GPUs, left.Memory+y.Memory
-		taken.CPUs, taken.GPUs, taken.Memory = taken.CPUs+y.CPUs, taken.GPUs+y.GPUs, taken.Memory+y.Memory
+		left, taken = left.plus(y), taken.plus(y)
 		if r.Foot.Within(left) {
 			return y.Precedence(), taken, true
 		}
