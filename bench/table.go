@@ -2,7 +2,10 @@ package main
 
 // The table of benchmarks. Its order is that of docs/benchmarks.md.
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // benchmark measures some figures together. How gets the path of the program, and adds the readings of one run.
 type benchmark struct {
@@ -54,6 +57,10 @@ var table = []benchmark{
 	{"queue", onCluster(1, 0, (*cluster).queue, "--gpus", "sim:1xH100-80GB"), []figure{
 		{Name: "queue-page", Unit: "ms", Aim: "≤ 30 ms", What: "the first page of a listing while 20,000 jobs wait for a GPU"},
 		{Name: "queue-list", Unit: "ms", Aim: "≤ 500 ms", What: "`muster jobs` of all of them"},
+	}},
+	{"metrics", onCluster(1, 128, (*cluster).scrape, "--gpus", fmt.Sprintf("sim:%dxH100-80GB", scrapedGPUs)), []figure{
+		{Name: "metrics", Unit: "ms", Aim: "p50 ≤ 15 ms", What: "`/metrics` of a daemon with 8 GPUs on which 100 tasks run"},
+		{Name: "metrics-series", Unit: "series", Aim: "≤ 3,000", What: "series of the answer"},
 	}},
 	{"view", goBench("./api", "Fed$", "1x",
 		reading{figure: "view-nodes", label: "p50", bench: "Fed", metric: "ms/nodes-p50"},
