@@ -280,6 +280,11 @@ func FuzzFeedLine(f *testing.F) {
 		w.members["p"] = m
 		w.apply(m, &l)
 		w.apply(m, &l)
+		if m.node != nil {
+			if s := nodeStats(m.node, m.counts); !s.ofOneNode() {
+				panic(fmt.Sprintf("totals that cannot be: %+v", s))
+			}
+		}
 		all, _, _ := w.ring.After(0, maxEvents)
 		for _, e := range all {
 			if !strings.HasSuffix(string(e.frame), "\n\n") || strings.Count(string(e.frame), "\n") != 4 {

@@ -67,7 +67,7 @@ func parseFeedLine(text []byte) (l feedLine, err error) {
 	bad := things > 1 ||
 		l.Hello != nil && (len(l.Hello.Operators) > maxOperators || slices.ContainsFunc(l.Hello.Operators, func(u string) bool { return !validUser(u) })) ||
 		l.Job != nil && (len(text) > maxFeedJob || !validJob(l.Job)) ||
-		l.Node != nil && !slices.Contains([]NodeState{NodeReady, NodeDraining, NodeSuspect, NodeLost}, l.Node.State) ||
+		l.Node != nil && !l.Node.plausible() ||
 		l.Measured != nil && !l.Measured.valid() ||
 		l.Totals != nil && !l.Totals.valid() ||
 		l.Queue != nil && !l.Queue.valid()
@@ -89,14 +89,9 @@ func validJob(j *Job) bool {
 }
 
 func (t *feedTotals) valid() bool {
-	for s, n := range t.Jobs {
-		if n < 0 || n > maxCount || !slices.Contains(job.States(), s) {
-			return false
-		}
-	}
 	_, err1 := parseCursor(t.Open)
 	_, err2 := parseCursor(t.Ended)
-	return err1 == nil && err2 == nil
+	return err1 == nil && err2 == nil && plausibleCounts(t.Jobs)
 }
 
 // encodeLine returns a line with its end.

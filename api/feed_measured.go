@@ -36,10 +36,18 @@ func measuredOf(n *Node) *feedMeasured {
 	return m
 }
 
-// valid reports whether each GPU has each value.
+// valid reports whether each GPU has each value, and can have it.
 func (m *feedMeasured) valid() bool {
 	n := len(m.Memory)
-	return len(m.Busy) == n && len(m.Heat) == n && len(m.Power) == n
+	if len(m.Busy) != n || len(m.Heat) != n || len(m.Power) != n || !m.Usage.plausible() {
+		return false
+	}
+	for i := range n {
+		if !measuredOnGPU(m.Memory[i], m.Busy[i], m.Power[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // on returns the document of a node with these values. It returns false if they are of another number of GPUs.

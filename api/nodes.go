@@ -103,7 +103,7 @@ func (r *nodeRoutes) nodes(ctx context.Context, fresh bool) (rows []nodeRow, par
 	for i := range answers {
 		a := &answers[i]
 		if a.err == nil && (len(a.value.Items) != 1 || !a.value.Items[0].isOf(a.member.Peer)) {
-			a.err = fmt.Errorf("%w: its answer is not about itself", ErrUnavailable)
+			a.err = fmt.Errorf("%w: its answer is not about itself, or cannot be true", ErrUnavailable)
 			r.metrics.dropped(len(a.value.Items))
 		}
 		if a.err != nil {
@@ -168,9 +168,9 @@ func oldest(rows []nodeRow) (age time.Duration) {
 	return age
 }
 
-// isOf reports whether a node and its GPUs are those of a daemon.
+// isOf reports whether a node and its GPUs are those of a daemon, and what is told of them can be true.
 func (n *Node) isOf(p job.Peer) bool {
-	return n.ID == p && !slices.ContainsFunc(n.GPUs, func(g GPU) bool { return g.NodeID != p })
+	return n.ID == p && n.plausible() && !slices.ContainsFunc(n.GPUs, func(g GPU) bool { return g.NodeID != p })
 }
 
 // seen returns a node with what this daemon knows of the time; if it never met the node, nothing.

@@ -12,14 +12,16 @@ import (
 	"strings"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // pinNodes replaces the names of nodes in a job by the nodes that they mean now. A name that means several is an error, and
 // so is a glob that matches the name of several. A name that means none stays as it is, and so does a glob: its node may come
-// later. The warnings name those names.
+// later. The warnings name those names, and what the job prefers although no node has it.
 func (d *daemons) pinNodes(ctx context.Context, s *job.Spec) (warnings []string, err error) {
 	names := constraintNames(s.Constraint)
-	if !slices.ContainsFunc(s.NodeList, byName) && !slices.ContainsFunc(s.Exclude, byName) && len(names) == 0 {
+	prefers := s.Preferences()
+	if !slices.ContainsFunc(s.NodeList, byName) && !slices.ContainsFunc(s.Exclude, byName) && len(names) == 0 && len(prefers) == 0 {
 		return nil, nil
 	}
 	members, err := d.peers.Members(ctx)
@@ -41,7 +43,27 @@ func (d *daemons) pinNodes(ctx context.Context, s *job.Spec) (warnings []string,
 			return nil, means("constraint: name", name, found, "name the node with --nodelist, by its id")
 		}
 	}
-	return append(unmeant("nodelist", s.NodeList), unmeant("exclude", s.Exclude)...), nil
+	return slices.Concat(unmeant("nodelist", s.NodeList), unmeant("exclude", s.Exclude), unmet(prefers, members)), nil
+}
+
+// unmet returns a warning about each preference that no member meets; none if it is not known what one of them has.
+func unmet(prefers []job.Preference, members []Member) (warnings []string) {
+	for i := range members {
+		if len(prefers) == 0 || members[i].Profile.Peer == "" {
+			return nil
+		}
+		f := lease.FactsOf(&members[i].Profile)
+		prefers = slices.DeleteFunc(prefers, func(p job.Preference) bool {
+			if p.Trusted {
+				return p.Met(new(f.Trusted()))
+			}
+			return p.Met(&f)
+		})
+	}
+	for _, p := range prefers {
+		warnings = append(warnings, fmt.Sprintf("prefer: no node meets %s", quote(p.Text)))
+	}
+	return warnings
 }
 
 // unmeant returns a warning about the names of a list that mean no member; nil if there are none. The list is pinned.

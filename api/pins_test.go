@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // What a name means is found out when the job is accepted. A name of two nodes means neither.
@@ -86,4 +87,39 @@ func TestPinsOfManyMembers(t *testing.T) {
 	if len(n.byEnd) != 1 {
 		t.Errorf("the members were looked through %d times for names of one length", len(n.byEnd))
 	}
+}
+
+// What a job prefers in vain is most likely misspelt. Nobody is warned if a node may have it of which nothing is known.
+func TestPreferenceThatNoNodeMeets(t *testing.T) {
+	profile := func(peer job.Peer, own, signed map[string]string) Member {
+		return Member{Peer: peer, Profile: lease.Profile{Peer: peer, Labels: own, Signed: signed}}
+	}
+	rack := map[string]string{"rack": "r1"}
+	amy, ben := profile("amy", rack, nil), profile("ben", rack, rack)
+	for _, c := range []struct {
+		prefer  string
+		trusted bool
+		members []Member
+		want    []string
+	}{
+		{"rack=r1", false, []Member{amy}, nil},
+		{"rack=r1", true, []Member{amy}, []string{`prefer: no node meets "rack=r1"`}},
+		{"rack=r1", true, []Member{amy, ben}, nil},
+		{"rakc=r1:9,rack=r1,rack=r2", false, []Member{amy, ben}, []string{`prefer: no node meets "rakc=r1"`, `prefer: no node meets "rack=r2"`}},
+		{"rack=r2", false, []Member{amy, {Peer: "cat"}}, nil},
+		{"", false, []Member{amy}, nil},
+	} {
+		s := job.Spec{Prefer: c.prefer, TrustedLabels: c.trusted}
+		if got := unmet(s.Preferences(), c.members); !slices.Equal(got, c.want) {
+			t.Errorf("%q, trusted %v: %q, want %q", c.prefer, c.trusted, got, c.want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		amy := newCluster(t, "amy", "ben").daemons[0]
+		spec := job.DefaultSpec()
+		spec.Command, spec.Prefer = []string{"true"}, "rack=r9:3"
+		if j, err := amy.client.Submit(t.Context(), spec, ""); err != nil || !slices.Equal(j.Warnings, []string{`prefer: no node meets "rack=r9"`}) {
+			t.Errorf("%q, %v", j.Warnings, err)
+		}
+	})
 }

@@ -40,7 +40,7 @@ func (r *nodeRoutes) stats(ctx context.Context, in *statsInput) (*listingOutput,
 	for i := range answers {
 		a := &answers[i]
 		if a.err == nil && !a.value.ofOneNode() {
-			a.err = fmt.Errorf("%w: its totals are not of itself", ErrUnavailable)
+			a.err = fmt.Errorf("%w: its totals are not of itself, or cannot be true", ErrUnavailable)
 			r.metrics.dropped(1)
 		}
 		if a.err != nil {
@@ -76,23 +76,6 @@ func (r *nodeRoutes) ownStats(ctx context.Context) (own Stats, queue *QueueInfo,
 	n, a := NodeDocument(info), requesterOf(ctx)
 	q = q.told()
 	return nodeStats(&n, counts), q.seenBy(func(user string) bool { return a.may(partRow, &job.Job{User: user}) }), nil
-}
-
-// ofOneNode reports whether the totals are those of one node, and what it tells of its queue can be true.
-func (s *Stats) ofOneNode() bool {
-	n := 0
-	for _, count := range s.Nodes {
-		if count < 0 || count > 1 {
-			return false
-		}
-		n += count
-	}
-	for _, a := range s.Models {
-		if !a.valid() {
-			return false
-		}
-	}
-	return n == 1 && s.GPUs.valid() && (s.Queue == nil || s.Queue.valid())
 }
 
 func nodeStats(n *Node, counts map[job.State]int) Stats {
@@ -163,9 +146,4 @@ func (a GPUAmount) plus(b GPUAmount) GPUAmount {
 		sum.Held = &held
 	}
 	return sum
-}
-
-// valid reports whether what another daemon tells can be true.
-func (a GPUAmount) valid() bool {
-	return a.Held == nil || *a.Held >= 0 && *a.Held <= float64(a.Total)
 }

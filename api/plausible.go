@@ -1,0 +1,76 @@
+package api
+
+// Bounds of what is believed when another daemon tells of its node: no member may turn the totals of a cluster negative, or
+// add a state that no node has.
+
+import (
+	"slices"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+const (
+	maxNodeBytes   = 1 << 49 // of memory, 512 TiB: the sum over 10,000 nodes is far below 2^63
+	maxNodePercent = 1000    // some drivers tell a little more than 100
+)
+
+var nodeStates = []NodeState{NodeReady, NodeDraining, NodeSuspect, NodeLost}
+
+// plausible reports whether what another daemon tells of its node can be true.
+func (n *Node) plausible() bool {
+	return slices.Contains(nodeStates, n.State) &&
+		within(n.CPUs, job.MaxCPUs) && within(n.Memory, maxNodeBytes) && n.Disk >= 0 && within(n.Running, lease.MaxLive) &&
+		within(n.Free.CPUs, n.CPUs) && within(n.Free.Memory, n.Memory) && within(n.Free.GPUs, len(n.GPUs)) && len(n.GPUs) <= lease.MaxGPUs &&
+		n.Usage.plausible() && !slices.ContainsFunc(n.GPUs, func(g GPU) bool { return !g.plausible() })
+}
+
+func (g *GPU) plausible() bool {
+	return g.Index >= 0 && within(g.Memory, maxNodeBytes) && within(g.Free, 1) && measuredOnGPU(g.MemoryUsed, g.Utilization, g.Power)
+}
+
+// measuredOnGPU reports whether a GPU can use so much memory, percent and power; -1: memory or percent are not known.
+func measuredOnGPU(memory int64, percent int, power float64) bool {
+	return memory >= -1 && memory <= maxNodeBytes && percent >= -1 && percent <= maxNodePercent && power >= 0
+}
+
+func (u *NodeNow) plausible() bool {
+	return u == nil || !slices.ContainsFunc([]*float64{u.CPUs, u.Memory, u.Read, u.Write, u.Received, u.Sent, u.GPU}, func(x *float64) bool { return x != nil && *x < 0 })
+}
+
+// ofOneNode reports whether the totals are those of one node, and can be true.
+func (s *Stats) ofOneNode() bool {
+	n := 0
+	for state, count := range s.Nodes {
+		if !slices.Contains(nodeStates, state) || !within(count, 1) {
+			return false
+		}
+		n += count
+	}
+	for _, a := range s.Models {
+		if !a.plausible() {
+			return false
+		}
+	}
+	return n == 1 && plausibleCounts(s.Jobs) && s.GPUs.plausible() && s.CPUs.plausible(job.MaxCPUs) && s.Memory.plausible(maxNodeBytes) &&
+		(s.Queue == nil || s.Queue.valid())
+}
+
+// plausibleCounts reports whether one daemon can have so many jobs in each state.
+func plausibleCounts(jobs map[job.State]int) bool {
+	for s, n := range jobs {
+		if !within(n, maxCount) || !slices.Contains(job.States(), s) {
+			return false
+		}
+	}
+	return true
+}
+
+func (a Amount) plausible(most int64) bool { return within(a.Total, most) && within(a.Free, a.Total) }
+
+func (a GPUAmount) plausible() bool {
+	return within(a.Total, lease.MaxGPUs) && within(a.Free, a.Total) && (a.Held == nil || within(*a.Held, float64(a.Total)))
+}
+
+// within reports whether a number is from 0 to most.
+func within[T int | int64 | float64](n, most T) bool { return n >= 0 && n <= most }
