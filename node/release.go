@@ -45,7 +45,7 @@ func (d *devices) resume(ctx context.Context) error {
 	}
 }
 
-// follow lets go of the GPUs of a drained host, and else looks at them.
+// follow lets go of the GPUs of a drained host, once it has looked at them, and else looks at them.
 func (d *devices) follow(ctx context.Context, w watcher, of whose) {
 	holder, holds := d.driver.(gpu.Releaser)
 	if !holds {
@@ -59,12 +59,15 @@ func (d *devices) follow(ctx context.Context, w watcher, of whose) {
 		}
 		return
 	}
-	timed, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
 	act := holder.Resume
 	if drained {
 		act = holder.Release
+		if _, read := d.latest(); read.IsZero() { // a daemon that starts on a drained host
+			d.look(ctx, w, of)
+		}
 	}
+	timed, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
 	switch err := act(timed); {
 	case ctx.Err() != nil:
 		return

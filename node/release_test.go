@@ -159,6 +159,37 @@ func TestGPUsAreLetGoWhileDrained(t *testing.T) {
 	})
 }
 
+// What is shown of GPUs while they are let go is what was read last, so a daemon that starts on a drained host reads it once.
+func TestGPUsOfAHostDrainedBeforeTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver := &holder{Driver: gputest.New(gputest.Devices(2, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)...)}
+		d := &devices{
+			driver: driver, poll: make(chan struct{}, 1), relist: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler), letGo: letGo{takeUp: make(chan chan struct{})},
+		}
+		d.list(t.Context(), firstWait)
+		d.drain(true)
+		w := &told{}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = d.run(ctx, w, func(context.Context, []int) map[int]bool { return nil }, func(func(*lease.Profile)) {})
+		}()
+		defer func() { stop(); <-ended }()
+		began := time.Now()
+		time.Sleep(time.Hour)
+		if driver.open() {
+			t.Error("not let go")
+		}
+		if status, at := d.latest(); len(status) != 2 || status[0].Health != gpu.Healthy || !at.Equal(began) {
+			t.Errorf("known while drained: %+v of %s, want of %s", status, at, began)
+		}
+		if health, times := w.last(); health != gpu.Healthy || times != 1 {
+			t.Errorf("the worker was told %d times, last of a GPU that is %s", times, health)
+		}
+	})
+}
+
 // The status of the GPUs is read as often as samples of usage are taken, every five seconds, so that each sample is new.
 func TestGPUsAreReadForEachSample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
