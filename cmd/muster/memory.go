@@ -100,21 +100,21 @@ func sample(name string) uint64 {
 	return s[0].Value.Uint64()
 }
 
-// releaseFile gives back the pages of a mapped file that this process only reads, such as those of its own program that
-// it read at its start. Those that it needs again come back from the page cache, one fault for many.
-func releaseFile(path string) {
+// releaseFiles gives back the pages of mapped files that this process only reads, such as those of its own program that it
+// read at its start. Those that it needs again come back from the page cache, one fault for many.
+func releaseFiles(which func(path string) bool) {
 	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
 		return // then they stay
 	}
-	var from, to uint64 // the last mapping of the file that cannot be written to
+	var from, to uint64 // the last mapping of such a file that cannot be written to
 	for line := range strings.Lines(string(maps)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		start, end, isMapping := strings.Cut(key, "-")
 		switch {
 		case isMapping:
 			from, to = 0, 0
-			if value[1] != 'w' && strings.HasSuffix(value, " "+path) {
+			if _, path, ok := strings.Cut(value, " /"); ok && value[1] != 'w' && which("/"+path) {
 				from, _ = strconv.ParseUint(start, 16, 64)
 				to, _ = strconv.ParseUint(end, 16, 64)
 			}
@@ -124,10 +124,10 @@ func releaseFile(path string) {
 	}
 }
 
-// releaseMemory gives back the memory that this process does not need at present.
+// releaseMemory gives back the memory that this process does not need at present: free parts of its heap, and pages of the
+// program and its libraries.
 func releaseMemory() {
 	debug.FreeOSMemory()
-	if program, err := os.Readlink("/proc/self/exe"); err == nil {
-		releaseFile(program)
-	}
+	program, _ := os.Readlink("/proc/self/exe")
+	releaseFiles(func(path string) bool { return path == program || strings.Contains(path, ".so") })
 }

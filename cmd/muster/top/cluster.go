@@ -5,9 +5,11 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/cmd/muster/table"
@@ -37,14 +39,15 @@ type cluster struct {
 	gpus    map[gpuKey]*device
 	jobs    map[job.ID]*work
 	over    map[job.ID]*work // those of them that have ended
-	count   count            // of the tasks of all jobs
-	fresh   []*task          // rows that are in no list yet
-	gone    bool             // rows that are in a list are no longer true
-	anew    bool             // all rows are
-	moved   bool             // nodes or GPUs have changed
-	partial string           // the nodes that did not answer
-	age     time.Duration    // of the oldest part of the listing of nodes, when it was made
-	left    bool             // there are more jobs than maxJobs
+	active  int              // tasks of all jobs
+	waiting int
+	fresh   []*task       // rows that are in no list yet
+	gone    bool          // rows that are in a list are no longer true
+	anew    bool          // all rows are
+	moved   bool          // nodes or GPUs have changed
+	partial string        // the nodes that did not answer
+	age     time.Duration // of the oldest part of the listing of nodes, when it was made
+	left    bool          // there are more jobs than maxJobs
 }
 
 func newCluster() *cluster {
@@ -96,32 +99,45 @@ type reading struct {
 	learnt time.Time // when it came here
 }
 
-// work is a job that has not ended, or has just.
+// work is a job that has not ended, or has just. There may be tens of thousands, so they are small.
 type work struct {
 	id        job.ID
 	name      string
 	user      string
 	state     job.State
-	priority  int
-	submitted time.Time
-	ended     time.Time
+	submitted instant
+	ended     instant
+	told      instant // if the owner does not answer: when it told this; 0: it answers
 	need      need
 	count     count
+	tasks     []*task // those that are shown
+	priority  int8
 	gang      bool
-	told      time.Time // if the owner does not answer: when it told this; zero: it answers
-	tasks     []*task   // those that are shown
-	gone      bool      // there is a newer one, or none
+	gone      bool // there is a newer one, or none
 }
+
+// instant is a time in nanoseconds since 1970; 0: none.
+type instant int64
+
+func instantOf(t time.Time) instant {
+	if t.IsZero() {
+		return 0
+	}
+	return instant(t.UnixNano())
+}
+
+// since returns how long ago it was.
+func (i instant) since(now time.Time) time.Duration { return time.Duration(now.UnixNano() - int64(i)) }
 
 // need is what each task of a job requests.
 type need struct {
-	cpus   int
 	memory int64
-	gpus   float64 // a share counts as a part
+	gpus   float32 // a share counts as a part
+	cpus   int32
 }
 
 // count says in which states the tasks of a job are.
-type count struct{ all, active, waiting, ended int }
+type count struct{ all, active, waiting, ended int32 }
 
 // whole is the number of a row that stands for all tasks of a job.
 const whole = -1
@@ -130,14 +146,14 @@ const whole = -1
 type task struct {
 	*work
 
-	number int // whole: the row is about the job
-	stage  int // of its life: it runs, waits, or has ended
 	state  job.State
 	node   job.Peer
 	place  string // the name of its node
 	why    string // it waits, or how it ended
-	began  time.Time
-	gpus   float64
+	began  instant
+	gpus   float32
+	number int32 // whole: the row is about the job
+	stage  int8  // of its life: it runs, waits, or has ended
 }
 
 // clean returns a text of others so that it can be shown, and not too much of it.
@@ -145,8 +161,11 @@ func clean(s string) string {
 	if len(s) > maxText*4 {
 		s = s[:maxText*4]
 	}
-	return table.Cut(table.Clean(s), maxText)
+	return shared(table.Cut(table.Clean(s), maxText))
 }
+
+// shared returns an equal text whose memory others with the same text use too, such as the rows of a user.
+func shared(s string) string { return unique.Make(s).Value() }
 
 func nodeOf(d *api.Node, now time.Time) *node {
 	n := &node{
@@ -236,10 +255,12 @@ func workOf(j *api.Job, now time.Time) *work {
 		return nil
 	}
 	w := &work{
-		id: j.ID, name: clean(j.Name), user: clean(j.User), state: job.State(clean(string(j.State))), priority: j.Priority, submitted: j.SubmittedAt, gang: j.Nodes > 1,
-		need: need{j.Resources.CPUs, j.Resources.Memory, max(float64(j.Resources.GPUs), j.Resources.GPUShare)},
+		id: j.ID, name: clean(j.Name), user: clean(j.User), state: job.State(clean(string(j.State))), submitted: instantOf(j.SubmittedAt), gang: j.Nodes > 1,
+		priority: int8(min(max(j.Priority, 0), 100)), //nolint:gosec // it is bounded
+		need:     need{j.Resources.Memory, float32(max(float64(j.Resources.GPUs), j.Resources.GPUShare)), small(j.Resources.CPUs)},
 	}
-	for state, n := range j.Counts {
+	for state, tasks := range j.Counts {
+		n := small(tasks)
 		switch {
 		case state.Ended():
 			w.count.ended += n
@@ -251,10 +272,10 @@ func workOf(j *api.Job, now time.Time) *work {
 		w.count.all += n
 	}
 	if j.EndedAt != nil && j.State.Ended() {
-		w.ended = now
+		w.ended = instantOf(now)
 	}
 	if j.Age > 0 {
-		w.told = now.Add(-seconds(j.Age))
+		w.told = instantOf(now.Add(-seconds(j.Age)))
 	}
 	if len(j.Tasks) == 0 || len(j.Tasks) < j.TaskCount {
 		w.tasks = []*task{wholeJob(w, j)}
@@ -268,10 +289,13 @@ func workOf(j *api.Job, now time.Time) *work {
 	return w
 }
 
+// small returns a number of others as one of 32 bits.
+func small(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)) } //nolint:gosec // it is bounded
+
 func wholeJob(w *work, j *api.Job) *task {
-	t := &task{work: w, number: whole, stage: stageOf(w.state), state: w.state, why: clean(j.Reason), gpus: w.need.gpus * float64(max(w.count.active, 1))}
+	t := &task{work: w, number: whole, stage: stageOf(w.state), state: w.state, why: clean(j.Reason), gpus: w.need.gpus * float32(max(w.count.active, 1))}
 	if j.StartedAt != nil {
-		t.began = *j.StartedAt
+		t.began = instantOf(*j.StartedAt)
 	}
 	if w.count.active > 0 {
 		t.place = fmt.Sprintf("%d of %d run", w.count.active, w.count.all)
@@ -280,11 +304,11 @@ func wholeJob(w *work, j *api.Job) *task {
 }
 
 func taskOf(w *work, d *api.Task) *task {
-	t := &task{work: w, number: d.Task, stage: stageOf(d.State), state: job.State(clean(string(d.State))), why: clean(d.Reason), gpus: w.need.gpus}
+	t := &task{work: w, number: small(d.Task), stage: stageOf(d.State), state: job.State(clean(string(d.State))), why: clean(d.Reason), gpus: w.need.gpus}
 	if d.State.Active() || d.State.Ended() {
-		t.node, t.place = d.NodeID, clean(cmp.Or(d.Node, string(d.NodeID)))
+		t.node, t.place = job.Peer(shared(string(d.NodeID))), clean(cmp.Or(d.Node, string(d.NodeID)))
 		if d.StartedAt != nil {
-			t.began = *d.StartedAt
+			t.began = instantOf(*d.StartedAt)
 		}
 	}
 	return t
@@ -300,11 +324,11 @@ func (t *task) label() string {
 
 // since is how long the task has run, or ran; 0: it has not.
 func (t *task) since(now time.Time) time.Duration {
-	if t.began.IsZero() {
+	switch {
+	case t.began == 0:
 		return 0
+	case t.ended != 0:
+		return max(time.Duration(t.ended-t.began), 0)
 	}
-	if !t.ended.IsZero() {
-		now = t.ended
-	}
-	return max(now.Sub(t.began), 0)
+	return max(t.began.since(now), 0)
 }

@@ -289,11 +289,11 @@ func taskColumns() []column[*task] {
 		{head: "USER", least: 6, most: 16, cell: func(t *task, _ int, _ time.Time) cell { return text(t.user) }, key: func(t *task, _ time.Time) rank { return word(t.user) }},
 		{head: "NAME", least: 10, most: 40, cell: func(t *task, _ int, _ time.Time) cell { return text(t.name) }, key: func(t *task, _ time.Time) rank { return word(t.name) }},
 		{head: "ST", least: 3, cell: taskState, key: func(t *task, _ time.Time) rank { return word(t.state.Code()) }},
-		{head: "TIME", least: 6, right: true, cell: taskTime, key: func(t *task, _ time.Time) rank { return number(-float64(t.began.UnixNano())) }},
-		{head: "GPUS", least: 4, right: true, cell: func(t *task, _ int, _ time.Time) cell { return text(strconv.FormatFloat(t.gpus, 'g', 4, 64)) }, key: func(t *task, _ time.Time) rank { return number(t.gpus) }},
-		{head: "CPUS", least: 4, from: 100, right: true, cell: func(t *task, _ int, _ time.Time) cell { return text(strconv.Itoa(t.need.cpus)) }, key: func(t *task, _ time.Time) rank { return number(float64(t.need.cpus)) }},
+		{head: "TIME", least: 6, right: true, cell: taskTime, key: func(t *task, _ time.Time) rank { return number(-float64(t.began)) }},
+		{head: "GPUS", least: 4, right: true, cell: func(t *task, _ int, _ time.Time) cell { return text(strconv.FormatFloat(float64(t.gpus), 'g', 4, 32)) }, key: func(t *task, _ time.Time) rank { return number(float64(t.gpus)) }},
+		{head: "CPUS", least: 4, from: 100, right: true, cell: func(t *task, _ int, _ time.Time) cell { return text(strconv.Itoa(int(t.need.cpus))) }, key: func(t *task, _ time.Time) rank { return number(float64(t.need.cpus)) }},
 		{head: "MEMORY", least: 8, from: 110, right: true, cell: taskMemory, key: func(t *task, _ time.Time) rank { return number(float64(t.need.memory)) }},
-		{head: "PRIO", least: 4, from: 120, right: true, cell: func(t *task, _ int, _ time.Time) cell { return text(strconv.Itoa(t.priority)) }, key: func(t *task, _ time.Time) rank { return number(float64(t.priority)) }},
+		{head: "PRIO", least: 4, from: 120, right: true, cell: func(t *task, _ int, _ time.Time) cell { return text(strconv.Itoa(int(t.priority))) }, key: func(t *task, _ time.Time) rank { return number(float64(t.priority)) }},
 		{head: "NODE OR REASON", least: 14, most: 60, cell: taskPlace, key: func(t *task, _ time.Time) rank { return word(cmp.Or(t.place, t.why)) }},
 	}
 }
@@ -312,7 +312,7 @@ func taskState(t *task, _ int, _ time.Time) cell {
 }
 
 func taskTime(t *task, _ int, now time.Time) cell {
-	if t.began.IsZero() {
+	if t.began == 0 {
 		return cell{unknown, faint}
 	}
 	return text(short(t.since(now)))
@@ -330,8 +330,8 @@ func taskPlace(t *task, _ int, now time.Time) cell {
 	if s == "" || t.state.Ended() {
 		s = strings.TrimSpace(s + " " + t.why)
 	}
-	if !t.told.IsZero() {
-		return cell{"told " + short(now.Sub(t.told)) + " ago: " + s, warn}
+	if t.told != 0 {
+		return cell{"told " + short(t.told.since(now)) + " ago: " + s, warn}
 	}
 	return text(s)
 }

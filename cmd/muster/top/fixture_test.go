@@ -158,8 +158,8 @@ func shown(f *fake, width, height int) *model {
 		n.seen = noon
 	}
 	for _, w := range l.jobs {
-		if !w.told.IsZero() {
-			w.told = noon.Add(-time.Minute)
+		if w.told != 0 {
+			w.told = instantOf(noon.Add(-time.Minute))
 		}
 	}
 	m.update(l, noon)

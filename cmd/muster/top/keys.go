@@ -279,7 +279,7 @@ func (m *model) cancel(t *task, all bool) {
 		m.say(t.label()+" has ended", true)
 		return
 	}
-	x := cancel{t.id, t.number, t.label()}
+	x := cancel{t.id, int(t.number), t.label()}
 	if all || t.gang || t.count.all == 1 {
 		x.task, x.label = whole, string(t.id)
 	}
@@ -308,10 +308,10 @@ func (t *task) hits(all bool) string {
 		if len(places) > 0 {
 			on = " on " + strings.Join(places, ", ")
 		}
-		ends = append(ends, "ends "+counted(n, "task")+on)
+		ends = append(ends, "ends "+counted(int(n), "task")+on)
 	}
 	if n := t.count.waiting; n > 0 {
-		ends = append(ends, "drops "+counted(n, "task")+" before the start")
+		ends = append(ends, "drops "+counted(int(n), "task")+" before the start")
 	}
 	return who + ": " + strings.Join(ends, ", ")
 }

@@ -43,7 +43,7 @@ func (c *cluster) load(l loaded, now time.Time) {
 		c.put(w)
 	}
 	for id, w := range old.jobs {
-		if c.jobs[id] == nil && w.state.Ended() && now.Sub(w.ended) < endedFor {
+		if c.jobs[id] == nil && w.state.Ended() && w.ended.since(now) < endedFor {
 			c.put(w)
 		}
 	}
@@ -57,7 +57,7 @@ func (c *cluster) put(w *work) {
 	if w.state.Ended() {
 		c.over[w.id] = w
 	}
-	c.count.active, c.count.waiting = c.count.active+w.count.active, c.count.waiting+w.count.waiting
+	c.active, c.waiting = c.active+int(w.count.active), c.waiting+int(w.count.waiting)
 	c.fresh = append(c.fresh, w.tasks...)
 }
 
@@ -68,7 +68,7 @@ func (c *cluster) drop(id job.ID) {
 		return
 	}
 	w.gone, c.gone = true, true
-	c.count.active, c.count.waiting = c.count.active-w.count.active, c.count.waiting-w.count.waiting
+	c.active, c.waiting = c.active-int(w.count.active), c.waiting-int(w.count.waiting)
 	delete(c.jobs, id)
 	delete(c.over, id)
 }
@@ -155,7 +155,7 @@ func (c *cluster) measure(gpus []api.GPU, now time.Time) {
 // forget drops jobs that ended some time ago.
 func (c *cluster) forget(now time.Time) (any bool) {
 	for id, w := range c.over {
-		if now.Sub(w.ended) >= endedFor {
+		if w.ended.since(now) >= endedFor {
 			c.drop(id)
 			any = true
 		}
@@ -192,7 +192,7 @@ func (c *cluster) totals(now time.Time) (t totals) {
 			}
 		}
 	}
-	t.running, t.waiting = c.count.active, c.count.waiting
+	t.running, t.waiting = c.active, c.waiting
 	if t.busy = -1; known > 0 && fresh == t.gpus {
 		t.busy = sum / known
 	} else {

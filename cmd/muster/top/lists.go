@@ -199,13 +199,13 @@ func byTask(a, b *task) int {
 	if order := cmp.Compare(a.stage, b.stage); order != 0 {
 		return order
 	}
-	if order := b.submitted.Compare(a.submitted); order != 0 {
+	if order := cmp.Compare(b.submitted, a.submitted); order != 0 {
 		return order
 	}
 	return cmp.Or(strings.Compare(string(a.id), string(b.id)), cmp.Compare(a.number, b.number))
 }
 
-func stageOf(s job.State) int {
+func stageOf(s job.State) int8 {
 	switch {
 	case s.Active():
 		return 0
