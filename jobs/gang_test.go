@@ -126,6 +126,35 @@ func TestHowGangsEnd(t *testing.T) {
 	}
 }
 
+// A gang of which one member was preempted was preempted: each member of its next attempt is told so.
+func TestPreemptedGangs(t *testing.T) {
+	for name, c := range map[string]struct {
+		ends []job.Record
+		want bool
+	}{
+		"one is preempted":          {[]job.Record{ended(1, 1, job.Preempted), exits(0, 1, 143), exits(2, 1, 143)}, true},
+		"the others fail first":     {[]job.Record{exits(0, 1, 1), exits(2, 1, 1), ended(1, 1, job.Preempted)}, true},
+		"another was not started":   {[]job.Record{ended(1, 1, job.Preempted), refused(0, 1), exits(2, 1, 143)}, true},
+		"one fails":                 {[]job.Record{exits(1, 1, 3), exits(0, 1, 143), exits(2, 1, 143)}, false},
+		"the attempt before it was": {[]job.Record{ended(1, 1, job.Preempted), exits(0, 1, 143), exits(2, 1, 143), assignGang(0, 2), exits(2, 2, 3), exits(0, 2, 143), exits(1, 2, 143)}, false},
+	} {
+		g := gangs(t, func(s *job.Spec) { s.Retries = 1 })
+		j := g.table.Job(id(0))
+		for i := range 3 {
+			if jobs.Preempted(j, i) {
+				t.Errorf("%s: member %d of the first attempt is told that it was preempted", name, i)
+			}
+		}
+		n := 2 + len(c.ends)/6
+		g.do(c.ends...).do(assignGang(0, n), assignGang(3, 1))
+		for i := range 6 {
+			if got := jobs.Preempted(j, i); got != (c.want && i < 3) {
+				t.Errorf("%s: task %d: preempted is %v", name, i, got)
+			}
+		}
+	}
+}
+
 // The end of a job is that of the members that ended by themselves.
 func TestEndsOfGangs(t *testing.T) {
 	kill := exits(1, 1, 137)

@@ -141,8 +141,19 @@ func Outcomes(j *Job, index int) []job.Outcome {
 	return t.Outcomes()
 }
 
-// Preempted reports whether the newest attempt of a task that has ended was preempted.
+// Preempted reports whether the newest attempt of a task that has ended was preempted. A gang was if a
+// member of it was.
 func Preempted(j *Job, index int) bool {
+	gang := j.Element(index)
+	for i := gang.First; i <= gang.Last; i++ {
+		if preempted(j, i) {
+			return true
+		}
+	}
+	return false
+}
+
+func preempted(j *Job, index int) bool {
 	exit := j.tasks.get(index).Exit
 	if exit == nil {
 		o := j.tasks.history.of[uint32(index)]

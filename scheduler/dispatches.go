@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
@@ -344,7 +345,7 @@ func (ds *dispatches) start(d *dispatch) {
 	t.process.devices = d.devices
 	ds.send(o.worker.Peer, lease.Start{
 		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User,
-		File: t.e.taskFile(), Element: t.e.element(t.index),
+		File: t.e.taskFile(), Element: t.e.element(t.index, jobs.Preempted(j, t.index)),
 	})
 	ds.files.started(t.e)
 	placed(ds.turn, t)

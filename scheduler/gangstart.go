@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -90,12 +91,13 @@ func (gs *gangStarts) start(d *dispatch) {
 	t.dispatch, t.going, t.declines = nil, false, 0
 	offers := slices.Clone(d.offers)
 	slices.SortFunc(offers, func(a, b *offer) int { return a.seat.rank - b.seat.rank })
+	preempted := jobs.Preempted(t.e.job, t.index)
 	for _, o := range offers {
-		gs.startMember(t.e.task(t.index+o.seat.rank), o, members)
+		gs.startMember(t.e.task(t.index+o.seat.rank), o, members, preempted)
 	}
 }
 
-func (gs *gangStarts) startMember(t *task, o *offer, members *lease.Gang) {
+func (gs *gangStarts) startMember(t *task, o *offer, members *lease.Gang, preempted bool) {
 	t.move(gs.turn, startSent)
 	gs.offers.drop(o)
 	t.hear(gs.attempts.sessionOf(t))
@@ -103,7 +105,7 @@ func (gs *gangStarts) startMember(t *task, o *offer, members *lease.Gang) {
 	t.process.devices = o.seat.devices
 	gs.send(o.worker.Peer, lease.Start{
 		Offer: o.id, Attempt: t.attempt(), Group: gs.cfg.Group, Epoch: gs.epoch, Session: o.seat.session, User: t.e.job.User,
-		File: t.e.taskFile(), Element: t.e.element(t.index), Gang: members,
+		File: t.e.taskFile(), Element: t.e.element(t.index, preempted), Gang: members,
 	})
 	placed(gs.turn, t)
 	gs.notify(Notice{Kind: TaskStarted, Attempt: t.attempt(), Peer: o.worker.Peer, Node: o.worker.Name(), Detail: o.seat.why})

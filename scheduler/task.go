@@ -244,8 +244,8 @@ func (e *entry) taskFile() *job.File {
 }
 
 // element is what distinguishes the task from the others of its job.
-func (e *entry) element(index int) lease.Element {
-	x := lease.Element{Preempted: jobs.Preempted(e.job, index), Rank: index % e.job.Gang()}
+func (e *entry) element(index int, preempted bool) lease.Element {
+	x := lease.Element{Preempted: preempted, Rank: index % e.job.Gang()}
 	if !e.layout.IsArray() {
 		return x
 	}

@@ -81,12 +81,37 @@ func (m *meter) of(a share.Account) *line {
 	return l
 }
 
-// forget drops half of the lines: those that hold nothing and have used least.
+// forget makes room for lines. It looks at half of those that hold nothing: those that have used least. Of these it adds
+// the ones of projects without a share of their own to their users' other use. If that is too little, the half is dropped.
 func (m *meter) forget() {
-	idle := slices.DeleteFunc(m.entries(), func(e share.Entry) bool { return m.lines[e.Account].tasks > 0 })
-	for _, e := range idle[len(idle)/2:] {
+	for _, e := range m.idlest() {
+		if own := m.weights.Account(e.Account); own != e.Account {
+			m.merge(own, m.lines[e.Account])
+			delete(m.lines, e.Account)
+		}
+	}
+	if len(m.lines) <= maxAccounts*3/4 {
+		return
+	}
+	for _, e := range m.idlest() {
 		delete(m.lines, e.Account)
 	}
+}
+
+// idlest returns half of the accounts that hold nothing: those that have used least.
+func (m *meter) idlest() []share.Entry {
+	idle := slices.DeleteFunc(m.entries(), func(e share.Entry) bool { return m.lines[e.Account].tasks > 0 })
+	return idle[len(idle)/2:]
+}
+
+// merge adds the use of a line to that of an account. Both are charged.
+func (m *meter) merge(to share.Account, l *line) {
+	sum := m.lines[to]
+	if sum == nil {
+		sum = &line{at: l.at}
+		m.lines[to] = sum
+	}
+	sum.used = sum.used.Plus(l.used, 1)
 }
 
 // use counts what a task of an account begins to hold or, with sign -1, ceases to hold.
@@ -127,25 +152,43 @@ func (m *meter) arm() {
 	})
 }
 
-// entries returns what accounts have used by now, those with the largest part of this host first.
+// entries returns what accounts have used by now, sorted.
 func (m *meter) entries() []share.Entry {
 	out := make([]share.Entry, 0, len(m.lines))
 	for a, l := range m.lines {
 		l.charge(m.turn.now, m.weights.HalfLife)
 		out = append(out, share.Entry{Account: a, Used: l.used})
 	}
-	slices.SortFunc(out, func(a, b share.Entry) int {
-		return cmp.Or(cmp.Compare(b.Used.Of(m.has), a.Used.Of(m.has)), a.Compare(b.Account))
-	})
+	m.sort(out)
 	return out
 }
 
-// report returns what is told to schedulers; nil if nothing is.
+// sort puts the accounts with the largest part of this host first.
+func (m *meter) sort(all []share.Entry) {
+	slices.SortFunc(all, func(a, b share.Entry) int {
+		return cmp.Or(cmp.Compare(b.Used.Of(m.has), a.Used.Of(m.has)), a.Compare(b.Account))
+	})
+}
+
+// report returns what is told to schedulers; nil if nothing is. If there are too many accounts, the use of projects without
+// a share of their own is told as their users' other use.
 func (m *meter) report() *lease.Usage {
 	if len(m.lines) == 0 {
 		return nil
 	}
 	all := m.entries()
+	if len(all) > lease.MaxUsage {
+		used := map[share.Account]share.Use{}
+		for _, e := range all {
+			own := m.weights.Account(e.Account)
+			used[own] = used[own].Plus(e.Used, 1)
+		}
+		all = all[:0]
+		for a, u := range used {
+			all = append(all, share.Entry{Account: a, Used: u})
+		}
+		m.sort(all)
+	}
 	return &lease.Usage{Entries: all[:min(len(all), lease.MaxUsage)]}
 }
 

@@ -194,6 +194,47 @@ func TestUsageIsBounded(t *testing.T) {
 	}
 }
 
+// A user who names another project with each job is counted and told as one who names none.
+func TestInventedProjectsHideNoUse(t *testing.T) {
+	const projects = 5000
+	h := sharing(t, 1, share.Weights{HalfLife: share.MaxHalfLife, Projects: map[string]float64{"vision": 2}})
+	h.meet(amy, 1)
+	told := 0.0
+	use := func(id int, user, project string, d time.Duration) {
+		m := of(user, uint64(id), uint64(id), gpus(1))
+		m.Project = project
+		h.says(amy, m)
+		h.now.Boot = h.now.Boot.Add(d)
+		h.says(amy, lease.Release{Offer: m.ID})
+		if id%50 == 0 {
+			h.renew(amy)
+		}
+		for _, a := range got[lease.Availability](h, amy) {
+			if a.Usage == nil {
+				continue
+			}
+			told = 0
+			for _, e := range a.Usage.Entries {
+				if e.User == "eve" {
+					told += e.Used.GPU
+				}
+			}
+		}
+	}
+	use(1, "cyd", "vision", time.Second)
+	for i := range projects {
+		use(i+2, "eve", fmt.Sprintf("project%d", i), time.Second)
+	}
+	h.pass(time.Minute)
+	use(projects+2, "ada", "", time.Second)
+	within(t, "counted", h.used("eve"), projects)
+	within(t, "told", told, projects)
+	if n := len(h.core.Usage(h.now).Entries); n > 4096 {
+		t.Errorf("%d accounts are counted", n)
+	}
+	within(t, "a project with a share of its own", h.used("cyd"), 1)
+}
+
 // What gangs have used does not count among gangs, or two could wait for each other. Single tasks go between them by use,
 // but do not take a place away, however little their users have used.
 func TestUseAndGangs(t *testing.T) {

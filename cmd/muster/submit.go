@@ -261,7 +261,7 @@ func (r specReader) offerSpec(c *cli.Context) (job.Spec, error) {
 // dryRun prints offers instead of submitting, with the exit codes of submit.
 func (v submitVerbs) dryRun(c *cli.Context, client *api.Client, spec job.Spec) error {
 	x, err := v.offers(c, client, spec)
-	if err == nil && len(x.Now) == 0 && len(x.Later) == 0 {
+	if err == nil && (x.Reason == job.ReasonNoMatch || len(x.Now) == 0 && len(x.Later) == 0) {
 		return exitError{code: exitNever}
 	}
 	return err

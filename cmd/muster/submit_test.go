@@ -240,6 +240,13 @@ func TestSubmitRefused(t *testing.T) {
 	if r := f.muster("offers", "-G", "3"); r.code != 0 || r.stdout != "reason  NoMatch\nnow     no node\n" {
 		t.Errorf("offers: exit %d, %q", r.code, r.stdout)
 	}
+	// Some nodes could run a member of the gang, but not as many as it has.
+	few := newFake(t, map[string]http.HandlerFunc{
+		"POST /v1/offers": answer(http.StatusOK, `{"reason": "NoMatch", "clauses": [], "now": [{"node": "n1", "why": "room"}], "later": []}`),
+	})
+	if r := few.muster("submit", "--dry-run", "-N", "2", "x"); r.code != 3 || !strings.Contains(r.stdout, "n1: room") {
+		t.Errorf("submit --dry-run of a gang that is too large: exit %d, %q", r.code, r.stdout)
+	}
 	noEngine := `"explanation": {"clauses": [{"clause": "driver: docker", "meets": 0, "of": 1, "fails": [{"node": "n1", "reason": "no Docker engine"}], "advice": "start an engine"}]}`
 	f = newFake(t, map[string]http.HandlerFunc{"POST /v1/jobs": problem(http.StatusUnprocessableEntity, "no-match", noEngine)})
 	if r := f.muster("run", "--image", "a", "x"); r.code != 3 || !strings.HasSuffix(r.err, "(n1: no Docker engine); start an engine, or submit it with --hold\n") {
