@@ -120,7 +120,7 @@ fmt: ## format all code
 
 # The lowest priority, so that it slows the tests down as little as possible.
 lint: ## run only the linters, including vet
-	nice -n 19 $(TOOL) golangci-lint run
+	nice -n 19 $(TOOL) golangci-lint run --allow-parallel-runners
 
 help: ## print this list
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
