@@ -127,7 +127,12 @@ func top(label string) func(ctx context.Context, program, socket string, r *repo
 		if err != nil {
 			return err
 		}
-		r.value("top-memory", label, float64(after.ResidentMemory())/1e6)
+		status, err := p.NewStatus()
+		if err != nil {
+			return err
+		}
+		r.value("top-memory", label+": own", float64(status.RssAnon)/1e6)
+		r.value("top-memory", label+": resident", float64(after.ResidentMemory())/1e6)
 		r.value("top-cpu", label, 100*(after.CPUTime()-before.CPUTime())/watch.Seconds())
 		r.value("top-bytes", label, float64(bytes.Load()-from)/1e3/watch.Seconds())
 		return ctx.Err()

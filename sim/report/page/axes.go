@@ -7,12 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-
 	"github.com/musterhq/muster/sim/report/units"
 )
 
@@ -20,53 +14,57 @@ import (
 const (
 	wide, narrow = 1120, 548
 	low, high    = 190, 250
-	textSize     = 11
 	left         = 46 // room for the marks of the vertical axis, so that pictures below each other are aligned
 )
 
-var sans = font.Font{Typeface: "Liberation", Variant: "Sans", Size: textSize}
+// mark is a place on an axis with what is written there.
+type mark struct {
+	at    float64
+	label string
+}
 
-// newPlot returns an empty plot with quiet axes. Its marks are those that the tickers say.
-func newPlot(x, y plot.Ticker) *plot.Plot {
-	p := plot.New()
-	p.BackgroundColor = nil
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Tick.Label.Font = sans
-		a.Tick.Label.Color = ink("mute")
-		a.Label.TextStyle.Font = sans
-		a.Label.TextStyle.Color = ink("mute")
-		a.Color = ink("axis")
-		a.Width = 1
-		a.Tick.Color = ink("axis")
-		a.Tick.Width = 1
-		a.Tick.Length = 4
-		a.Padding = 0
+// axis goes from one value of the data to another.
+type axis struct {
+	from, to float64
+	marks    []mark
+}
+
+// plot is a picture with two axes.
+type plot struct {
+	*picture
+	x, y                     axis
+	left, right, top, bottom float64 // of what the axes enclose
+}
+
+// newPlot returns a plot with quiet axes and no data. It has so much room for the marks at its left.
+func newPlot(w, h, room float64, x, y axis) *plot {
+	p := &plot{picture: newPicture(w, h), x: x, y: y, left: room, right: w - 8, top: 8, bottom: h - 18}
+	for _, m := range x.marks {
+		if m.at == x.to {
+			p.right = min(p.right, w-textWidth(m.label)/2)
+		}
 	}
-	p.Y.Width, p.Y.Tick.Width, p.Y.Tick.Length = 0, 0, 0
-	p.X.Tick.Marker, p.Y.Tick.Marker = x, y
-	grid := plotter.NewGrid()
-	grid.Vertical.Width = 0
-	grid.Horizontal.Color, grid.Horizontal.Width = ink("grid"), 1
-	p.Add(grid)
+	for _, m := range y.marks {
+		at := p.at(x.from, m.at)
+		p.line("grid", 1, at, point{p.right, at.y})
+		p.text("mute", atEnd, point{at.x - 9, at.y}, m.label)
+	}
+	p.line("axis", 1, point{p.left, p.bottom}, point{p.right, p.bottom})
+	for _, m := range x.marks {
+		at := p.at(m.at, y.from)
+		p.line("axis", 1, at, point{at.x, at.y + 4})
+		p.text("mute", atMiddle, point{at.x, at.y + 12}, m.label)
+	}
 	return p
 }
 
-// drawPlot draws a plot with its data from the same place on as every other one.
-func drawPlot(p *plot.Plot, w, h, room vg.Length, label string) string {
-	widest := vg.Length(0)
-	for _, t := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
-		if !t.IsMinor() {
-			widest = max(widest, p.Y.Tick.Label.Width(t.Label))
-		}
+// at returns where a point of the data is drawn.
+func (p *plot) at(x, y float64) point {
+	return point{
+		p.left + (x-p.x.from)/(p.x.to-p.x.from)*(p.right-p.left),
+		p.bottom - (y-p.y.from)/(p.y.to-p.y.from)*(p.bottom-p.top),
 	}
-	p.Y.Padding = 7
-	c := newCanvas(w, h)
-	p.Draw(draw.Crop(draw.New(c), max(0, room-widest-p.Y.Label.TextStyle.Width(" ")-p.Y.Padding), -8, 0, -4))
-	return c.svg(label)
 }
-
-// timeTicks marks round times, at most so many.
-type timeTicks struct{ most int }
 
 var timeSteps = []time.Duration{
 	time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
@@ -76,9 +74,11 @@ var timeSteps = []time.Duration{
 
 const day = 24 * time.Hour
 
-func (t timeTicks) Ticks(from, to float64) []plot.Tick {
+// times marks round times from 0 on, about a dozen.
+func times(to float64) []mark {
+	const most = 12
 	i := 0
-	for i < len(timeSteps)-1 && (to-from)/timeSteps[i].Seconds() > float64(t.most) {
+	for i < len(timeSteps)-1 && to/timeSteps[i].Seconds() > most {
 		i++
 	}
 	step := timeSteps[i].Seconds()
@@ -91,39 +91,34 @@ func (t timeTicks) Ticks(from, to float64) []plot.Tick {
 	case timeSteps[i] >= time.Minute:
 		unit, name = 60, "min"
 	}
-	var out []plot.Tick
-	for x := math.Ceil(from/step) * step; x <= to && len(out) <= 2*t.most; x += step {
-		out = append(out, plot.Tick{Value: x, Label: strconv.FormatFloat(math.Round(x/unit*1000)/1000, 'f', -1, 64) + " " + name})
+	var out []mark
+	for x := 0.0; x <= to && len(out) <= 2*most; x += step {
+		out = append(out, mark{x, strconv.FormatFloat(math.Round(x/unit*1000)/1000, 'f', -1, 64) + " " + name})
 	}
 	return out
 }
 
-// marks are fixed ones.
-type marks []plot.Tick
-
-func (m marks) Ticks(float64, float64) []plot.Tick { return m }
-
 // percents marks parts of a whole up to most, in steps of 25 %, or larger ones.
-func percents(most float64) marks {
+func percents(most float64) []mark {
 	step := 0.25
 	for most/step > 8 {
 		step *= 2
 	}
-	var m marks
+	var m []mark
 	for x := 0.0; x <= most+1e-9; x += step {
-		m = append(m, plot.Tick{Value: x, Label: strconv.Itoa(int(math.Round(100*x))) + "%"})
+		m = append(m, mark{x, strconv.Itoa(int(math.Round(100*x))) + "%"})
 	}
 	return m
 }
 
 // counts marks round numbers from 0 to beyond most.
-func counts(most float64) (m marks, top float64) {
+func counts(most float64) (m []mark, top float64) {
 	step := 1.0
 	for i := 0; most/step > 5; i++ {
 		step *= []float64{2, 2.5, 2}[i%3]
 	}
 	for x := 0.0; ; x += step {
-		m = append(m, plot.Tick{Value: x, Label: units.Count(int64(math.Round(x)))})
+		m = append(m, mark{x, units.Count(int64(math.Round(x)))})
 		if x >= most {
 			return m, max(x, step)
 		}
@@ -131,10 +126,10 @@ func counts(most float64) (m marks, top float64) {
 }
 
 // decades marks powers of ten on the scale of log1.
-func decades(most float64) (m marks, top float64) {
-	m = marks{{Value: 0, Label: "0"}}
+func decades(most float64) (m []mark, top float64) {
+	m = []mark{{0, "0"}}
 	for x := 1.0; ; x *= 10 {
-		m = append(m, plot.Tick{Value: log1(x), Label: units.Count(int64(x))})
+		m = append(m, mark{log1(x), units.Count(int64(x))})
 		if x >= most {
 			return m, log1(x)
 		}
@@ -145,15 +140,15 @@ func decades(most float64) (m marks, top float64) {
 func log1(x float64) float64 { return math.Log10(1 + max(0, x)) }
 
 // spans marks spans of time on the scale of log1, in seconds.
-func spans(most float64) (m marks, top float64) {
-	m = marks{{Value: 0, Label: "0"}}
+func spans(most float64) (m []mark, top float64) {
+	m = []mark{{0, "0"}}
 	for _, x := range []float64{1, 10, 60, 600, 3600, 6 * 3600, 86400, 10 * 86400, 100 * 86400, 1000 * 86400} {
-		m = append(m, plot.Tick{Value: log1(x), Label: roundSpan(x)})
+		m = append(m, mark{log1(x), roundSpan(x)})
 		if x >= most {
 			break
 		}
 	}
-	return m, m[len(m)-1].Value
+	return m, m[len(m)-1].at
 }
 
 // roundSpan says a span without the parts that are 0.

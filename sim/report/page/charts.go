@@ -6,24 +6,12 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-
 	"github.com/musterhq/muster/sim/report"
 )
 
-// curve is one line of a picture.
-type curve struct {
-	ink   ink
-	width vg.Length
-	at    plotter.XYs
-}
-
 // steps returns the means of a series as a line with steps.
-func steps(s report.Series, end float64, values []float64, scale func(float64) float64) plotter.XYs {
-	var out plotter.XYs
+func steps(s report.Series, end float64, values []float64, scale func(float64) float64) []point {
+	var out []point
 	for i, v := range values {
 		if scale != nil {
 			v = scale(v)
@@ -32,84 +20,78 @@ func steps(s report.Series, end float64, values []float64, scale func(float64) f
 		if from >= end {
 			break
 		}
-		out = append(out, plotter.XY{X: from, Y: v}, plotter.XY{X: min(end, from+s.Step), Y: v})
+		out = append(out, point{from, v}, point{min(end, from+s.Step), v})
 	}
 	return out
 }
 
-// Plot draws the line. What is above the axis is drawn at its end.
-func (l curve) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	points := make([]vg.Point, 0, len(l.at))
-	for _, q := range l.at {
-		points = append(points, vg.Point{X: x(q.X), Y: y(min(q.Y, p.Y.Max))})
-	}
-	c.StrokeLines(draw.LineStyle{Color: l.ink, Width: l.width}, points)
+// curve draws a line. What is above the axis is drawn at its end.
+func (p *plot) curve(k ink, width float64, at []point) {
+	p.line(k, width, p.within(at)...)
 }
 
-// area is what is below a line.
-type area struct {
-	ink ink
-	at  plotter.XYs
-}
-
-func (a area) Plot(c draw.Canvas, p *plot.Plot) {
-	if len(a.at) == 0 {
+// area draws what is below a line.
+func (p *plot) area(k ink, at []point) {
+	if len(at) == 0 {
 		return
 	}
-	x, y := p.Transforms(&c)
-	points := []vg.Point{{X: x(a.at[0].X), Y: y(p.Y.Min)}}
-	for _, q := range a.at {
-		points = append(points, vg.Point{X: x(q.X), Y: y(min(q.Y, p.Y.Max))})
-	}
-	points = append(points, vg.Point{X: x(a.at[len(a.at)-1].X), Y: y(p.Y.Min)})
-	c.FillPolygon(a.ink, points)
+	from, until := point{at[0].x, p.y.from}, point{at[len(at)-1].x, p.y.from}
+	p.fill(k, p.within(slices.Concat([]point{from}, at, []point{until}))...)
 }
 
-// faultMarks are marks on the axis of time, one for each fault.
-type faultMarks []report.FaultCost
+// within returns where points of the data are drawn.
+func (p *plot) within(at []point) []point {
+	out := make([]point, 0, len(at))
+	for _, q := range at {
+		out = append(out, p.at(q.x, min(q.y, p.y.to)))
+	}
+	return out
+}
 
-func (f faultMarks) Plot(c draw.Canvas, p *plot.Plot) {
-	x, _ := p.Transforms(&c)
-	for _, m := range f {
-		if m.At <= p.X.Max {
-			at := x(m.At)
-			c.FillPolygon(ink("fault"), []vg.Point{{X: at - 3, Y: c.Min.Y - 1}, {X: at + 3, Y: c.Min.Y - 1}, {X: at, Y: c.Min.Y + 6}})
+// faultMarks draws marks on the axis of time, one for each fault.
+func (p *plot) faultMarks(faults []report.FaultCost) {
+	for _, m := range faults {
+		if m.At <= p.x.to {
+			foot := p.at(m.At, p.y.from)
+			p.fill("fault", point{foot.x - 3, foot.y + 1}, point{foot.x + 3, foot.y + 1}, point{foot.x, foot.y - 6})
 		}
 	}
 }
-
-// faultBands are bands for the time of faults that hit several machines. They are drawn below everything else.
-type faultBands []report.FaultCost
 
 // manyFaults is how many bands are drawn at most.
 const manyFaults = 24
 
-func (f faultBands) Plot(c draw.Canvas, p *plot.Plot) {
-	x, _ := p.Transforms(&c)
+// faultBands draws bands for the time of faults that hit several machines. They are drawn below everything else.
+func (p *plot) faultBands(faults []report.FaultCost) {
 	bands := 0
-	for _, m := range f {
-		if m.At > p.X.Max || m.Machines < 2 || bands == manyFaults {
+	for _, m := range faults {
+		if m.At > p.x.to || m.Machines < 2 || bands == manyFaults {
 			continue
 		}
 		bands++
-		at, until := x(m.At), x(p.X.Max)
+		until := p.x.to
 		if m.Until > 0 {
-			until = x(min(p.X.Max, m.Until))
+			until = min(until, m.Until)
 		}
-		c.FillPolygon(ink("fault-band"), []vg.Point{{X: at, Y: c.Min.Y}, {X: until, Y: c.Min.Y}, {X: until, Y: c.Max.Y}, {X: at, Y: c.Max.Y}})
-		c.StrokeLine2(draw.LineStyle{Color: ink("fault"), Width: 1, Dashes: []vg.Length{3, 3}}, at, c.Min.Y, at, c.Max.Y)
+		a, b := p.at(m.At, p.y.to), p.at(until, p.y.from)
+		p.box("fault-band", a.x, a.y, b.x-a.x, b.y-a.y)
+		p.dashed("fault", point{a.x, a.y}, point{a.x, b.y})
 	}
 }
 
 // useChart draws what is allocated over time.
 func useChart(f *report.Figures) string {
-	p := newPlot(timeTicks{12}, percents(1))
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, max(f.End, 1e-3), 0, 1
-	line := func(values []float64) plotter.XYs { return steps(f.Series, f.End, values, nil) }
-	p.Add(faultBands(f.Faults), area{"gpu-area", line(f.Series.GPUs)}, curve{"mem", 1.2, line(f.Series.Memory)}, curve{"cpu", 1.2, line(f.Series.CPUs)},
-		curve{"frag", 1.2, line(f.Series.Fragments)}, curve{"gpu", 1.8, line(f.Series.GPUs)}, faultMarks(f.Faults))
-	return drawPlot(p, wide, high, left, "GPUs, CPUs and memory in use, and fragments, over time")
+	end := max(f.End, 1e-3)
+	p := newPlot(wide, high, left, axis{0, end, times(end)}, axis{0, 1, percents(1)})
+	line := func(values []float64) []point { return steps(f.Series, f.End, values, nil) }
+	p.faultBands(f.Faults)
+	p.area("gpu-area", line(f.Series.GPUs))
+	p.curve("mem", 1.2, line(f.Series.Memory))
+	p.curve("cpu", 1.2, line(f.Series.CPUs))
+	p.curve("frag", 1.2, line(f.Series.Fragments))
+	p.curve("gpu", 1.8, line(f.Series.GPUs))
+	p.faultMarks(f.Faults)
+	return p.svg("GPUs, CPUs and memory in use, and fragments, over time")
 }
 
 // runInk is the color of a run.
@@ -121,7 +103,7 @@ func runInk(i int) ink {
 }
 
 // runWidth is the width of a run's line: muster's is the thick one.
-func runWidth(i int) vg.Length {
+func runWidth(i int) float64 {
 	if i == 0 {
 		return 2
 	}
@@ -141,48 +123,38 @@ func queueChart(runs []report.Run) (svg string, logarithmic bool) {
 		m, top = decades(most)
 		scale = log1
 	}
-	p := newPlot(timeTicks{12}, m)
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, max(end, 1e-3), 0, top
-	p.Add(faultBands(runs[0].Figures.Faults))
+	end = max(end, 1e-3)
+	p := newPlot(wide, low, left, axis{0, end, times(end)}, axis{0, top, m})
+	p.faultBands(runs[0].Figures.Faults)
 	for i, r := range slices.Backward(runs) {
 		at := steps(r.Figures.Series, r.Figures.End, r.Figures.Series.Waiting, scale)
 		if i == 0 {
-			p.Add(area{"run0-area", at})
+			p.area("run0-area", at)
 		}
-		p.Add(curve{runInk(i), runWidth(i), at})
+		p.curve(runInk(i), runWidth(i), at)
 	}
-	p.Add(faultMarks(runs[0].Figures.Faults))
-	return drawPlot(p, wide, low, left, "jobs that wait, over time"), logarithmic
+	p.faultMarks(runs[0].Figures.Faults)
+	return p.svg("jobs that wait, over time"), logarithmic
 }
 
 // rows are names on a vertical axis, from the top.
-func rows(names []string) marks {
-	var m marks
+func rows(names []string) axis {
+	a := axis{from: -0.6, to: float64(len(names)) - 0.4}
 	for i, n := range names {
-		m = append(m, plot.Tick{Value: float64(len(names) - 1 - i), Label: n})
+		a.marks = append(a.marks, mark{float64(len(names) - 1 - i), n})
 	}
-	return m
+	return a
 }
 
-// dots are the quantiles of one row: a line from p50 to p99, and dots for p50, p95 and p99 and the mean.
-type dots struct {
-	y      float64
-	spread report.Spread
-}
-
-func (d dots) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	at := func(v float64) vg.Point { return vg.Point{X: x(min(log1(v), p.X.Max)), Y: y(d.y)} }
-	s := d.spread
-	c.StrokeLines(draw.LineStyle{Color: ink("gpu-area"), Width: 7}, []vg.Point{at(s.P50), at(s.P99)})
-	disc := func(v float64, k ink, r vg.Length) {
-		c.DrawGlyph(draw.GlyphStyle{Color: k, Radius: r, Shape: draw.CircleGlyph{}}, at(v))
-	}
-	disc(s.P99, "gpu-light", 3.5)
-	disc(s.P95, "gpu-mid", 3.5)
-	disc(s.P50, "gpu", 3.5)
+// dots draws the quantiles of one row: a line from p50 to p99, and dots for p50, p95 and p99 and the mean.
+func (p *plot) dots(y float64, s report.Spread) {
+	at := func(v float64) point { return p.at(min(log1(v), p.x.to), y) }
+	p.line("gpu-area", 7, at(s.P50), at(s.P99))
+	p.disc("gpu-light", 3.5, at(s.P99))
+	p.disc("gpu-mid", 3.5, at(s.P95))
+	p.disc("gpu", 3.5, at(s.P50))
 	mean := at(s.Mean)
-	c.StrokeLine2(draw.LineStyle{Color: ink("fg"), Width: 1.5}, mean.X, mean.Y-6, mean.X, mean.Y+6)
+	p.line("fg", 1.5, point{mean.x, mean.y - 6}, point{mean.x, mean.y + 6})
 }
 
 // spreadChart draws how long groups of jobs wait.
@@ -198,16 +170,15 @@ func spreadChart(groups []report.Group, label string) string {
 		most = max(most, g.Wait.P99, g.Wait.Mean)
 	}
 	m, top := spans(most)
-	p := newPlot(m, rows(names))
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, top, -0.6, float64(len(groups))-0.4
+	p := newPlot(narrow, spreadHigh(groups), 96, axis{0, top, m}, rows(names))
 	for i, g := range groups {
-		p.Add(dots{float64(len(groups) - 1 - i), g.Wait})
+		p.dots(float64(len(groups)-1-i), g.Wait)
 	}
-	return drawPlot(p, narrow, spreadHigh(groups), 96, label)
+	return p.svg(label)
 }
 
 // spreadHigh is how high the picture of groups is.
-func spreadHigh(groups []report.Group) vg.Length { return vg.Length(40 + 22*len(groups)) }
+func spreadHigh(groups []report.Group) float64 { return float64(40 + 22*len(groups)) }
 
 func nameOf(g report.Group) string {
 	if g.Name == "" {
@@ -217,20 +188,19 @@ func nameOf(g report.Group) string {
 }
 
 // loadChart draws what is allocated while so much is asked for.
-func loadChart(runs []report.Run, high vg.Length) string {
+func loadChart(runs []report.Run, high float64) string {
 	const most = 1.3
-	p := newPlot(percents(most), percents(1))
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, most, 0, 1
-	p.Add(curve{"ideal", 1, plotter.XYs{{X: 0, Y: 0}, {X: 1, Y: 1}, {X: most, Y: 1}}})
+	p := newPlot(narrow, high, left, axis{0, most, percents(most)}, axis{0, 1, percents(1)})
+	p.curve("ideal", 1, []point{{0, 0}, {1, 1}, {most, 1}})
 	for i, r := range slices.Backward(runs) {
-		p.Add(curve{runInk(i), runWidth(i), coarse(pointsOf(r), most)})
+		p.curve(runInk(i), runWidth(i), coarse(pointsOf(r), most))
 	}
-	return drawPlot(p, narrow, high, left, "GPUs allocated against GPUs asked for")
+	return p.svg("GPUs allocated against GPUs asked for")
 }
 
 // coarse returns the means over steps of a few percent, weighted by the time that each point was so. What was so for
 // hardly any time is left out.
-func coarse(points []report.Point, most float64) plotter.XYs {
+func coarse(points []report.Point, most float64) []point {
 	const step, hardly = 0.025, 1e-4
 	type sum struct{ asked, allocated, weight float64 }
 	bins := make([]sum, int(most/step)+1)
@@ -247,10 +217,10 @@ func coarse(points []report.Point, most float64) plotter.XYs {
 			bins[i].weight += weight
 		}
 	}
-	var out plotter.XYs
+	var out []point
 	for _, b := range bins {
 		if b.weight > hardly*all {
-			out = append(out, plotter.XY{X: b.asked / b.weight, Y: b.allocated / b.weight})
+			out = append(out, point{b.asked / b.weight, b.allocated / b.weight})
 		}
 	}
 	return out
@@ -266,25 +236,15 @@ func pointsOf(r report.Run) []report.Point {
 	return nil
 }
 
-// bar is a bar of one row. One that is longer than the axis has a gap near its end.
-type bar struct {
-	y, x float64
-	ink  ink
-}
-
-func (b bar) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	at := y(b.y)
-	from := func(a, b vg.Length, k ink) {
-		c.FillPolygon(k, []vg.Point{{X: a, Y: at - 5}, {X: b, Y: at - 5}, {X: b, Y: at + 5}, {X: a, Y: at + 5}})
-	}
-	end := x(min(b.x, p.X.Max))
-	if b.x <= p.X.Max {
-		from(x(p.X.Min), end, b.ink)
+// bar draws the bar of one row. One that is longer than the axis has a gap near its end.
+func (p *plot) bar(y, x float64, k ink) {
+	from, end := p.at(p.x.from, y), p.at(min(x, p.x.to), y)
+	if x <= p.x.to {
+		p.box(k, from.x, from.y-5, end.x-from.x, 10)
 		return
 	}
-	from(x(p.X.Min), end-9, b.ink)
-	from(end-6, end, b.ink)
+	p.box(k, from.x, from.y-5, end.x-9-from.x, 10)
+	p.box(k, end.x-6, from.y-5, 6, 10)
 }
 
 // farther is how many times as long as the next one a bar must be to be cut.
@@ -308,14 +268,13 @@ func barChart(runs []report.Run, f report.Figure) (svg string, cut bool) {
 	if n := len(sorted); n > 2 && sorted[n-2] > 0 && most > farther*sorted[n-2] {
 		most, cut = 1.25*sorted[n-2], true
 	}
-	p := newPlot(marks{{Value: 0, Label: "0"}, {Value: most, Label: f.Say(most)}}, rows(names))
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, most, -0.6, float64(len(runs))-0.4
+	p := newPlot(272, float64(34+18*len(runs)), 82, axis{0, most, []mark{{0, "0"}, {most, f.Say(most)}}}, rows(names))
 	for i, v := range values {
 		k := ink("bar")
 		if i == 0 {
 			k = "run0"
 		}
-		p.Add(bar{float64(len(runs) - 1 - i), v, k})
+		p.bar(float64(len(runs)-1-i), v, k)
 	}
-	return drawPlot(p, 272, vg.Length(34+18*len(runs)), 82, f.Name+" of each run"), cut
+	return p.svg(f.Name + " of each run"), cut
 }

@@ -9,9 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-
 	"github.com/musterhq/muster/sim/report"
 )
 
@@ -37,11 +34,11 @@ type drawing struct {
 	net    *report.Network
 	most   float64      // use of the busiest link
 	tiers  [][]int      // switches by tier, the hosts' first
-	at     []vg.Point   // middle of each switch
-	width  []vg.Length  // of its box
+	at     []point      // middle of each switch
+	width  []float64    // of its box
 	hosts  [][]hostCell // by switch
-	cell   vg.Length    // size of a host
-	height vg.Length
+	cell   float64      // size of a host
+	height float64
 }
 
 // hostCell is a host and the use of its link.
@@ -55,15 +52,14 @@ func fabricChart(n *report.Network) string {
 	if len(n.Switches) == 0 {
 		return ""
 	}
-	d := &drawing{net: n, at: make([]vg.Point, len(n.Switches)), width: make([]vg.Length, len(n.Switches)), hosts: make([][]hostCell, len(n.Switches))}
+	d := &drawing{net: n, at: make([]point, len(n.Switches)), width: make([]float64, len(n.Switches)), hosts: make([][]hostCell, len(n.Switches))}
 	d.measure()
 	d.place()
-	c := newCanvas(wide, d.height)
-	dc := draw.New(c)
-	d.links(&dc)
-	d.switches(&dc)
-	d.cells(&dc)
-	return c.svg("the network: switches, hosts, and the use of each link")
+	p := newPicture(wide, d.height)
+	d.links(p)
+	d.switches(p)
+	d.cells(p)
+	return p.svg("the network: switches, hosts, and the use of each link")
 }
 
 // measure sorts switches into tiers and hosts below switches.
@@ -98,29 +94,29 @@ func (d *drawing) measure() {
 // place gives each switch its place: the tiers from the top, each over the whole width.
 func (d *drawing) place() {
 	leaves := d.tiers[0]
-	column := vg.Length(wide) / vg.Length(len(leaves))
+	column := float64(wide) / float64(len(leaves))
 	most := 1
 	for _, s := range leaves {
 		most = max(most, len(d.hosts[s]))
 	}
 	// The largest cells with which the rack with most hosts is at most twice as high as it is wide, or 120 points.
-	high := max(120, 2*float64(column))
+	high := max(120, 2*column)
 	d.cell = 2
 	for size := 12.0; size >= 2; size -= 0.5 {
-		across := math.Floor(float64(column-rackGap) / size)
+		across := math.Floor((column - rackGap) / size)
 		if across >= 1 && math.Ceil(float64(most)/across)*size <= high {
-			d.cell = vg.Length(size)
+			d.cell = size
 			break
 		}
 	}
 	across := max(1, int((column-rackGap)/d.cell))
-	below := vg.Length((most+across-1)/across)*d.cell + 8
-	d.height = below + boxHigh + vg.Length(len(d.tiers)-1)*tierGap + 4
+	below := float64((most+across-1)/across)*d.cell + 8
+	d.height = below + boxHigh + float64(len(d.tiers)-1)*tierGap + 4
 	for t, tier := range d.tiers {
-		y := below + boxHigh/2 + vg.Length(t)*tierGap
-		step := vg.Length(wide) / vg.Length(len(tier))
+		y := d.height - below - boxHigh/2 - float64(t)*tierGap
+		step := float64(wide) / float64(len(tier))
 		for i, s := range tier {
-			d.at[s] = vg.Point{X: step * (vg.Length(i) + 0.5), Y: y}
+			d.at[s] = point{step * (float64(i) + 0.5), y}
 			d.width[s] = min(step-rackGap, 96)
 			if t == 0 {
 				d.width[s] = column - rackGap
@@ -130,49 +126,34 @@ func (d *drawing) place() {
 }
 
 // links draws the links between switches, the most used ones on top. Links of one color are one path.
-func (d *drawing) links(c *draw.Canvas) {
-	paths := make([]vg.Path, heats)
+func (d *drawing) links(p *picture) {
+	var paths [heats]path
 	for _, l := range d.net.Links {
 		if l.A.Switch < 0 || l.B.Switch < 0 || l.A.Switch >= len(d.at) || l.B.Switch >= len(d.at) {
 			continue
 		}
-		a, b := d.at[l.A.Switch], d.at[l.B.Switch]
-		if a.Y < b.Y {
-			a, b = b, a
+		above, below := d.at[l.A.Switch], d.at[l.B.Switch]
+		if above.y > below.y {
+			above, below = below, above
 		}
-		h := heatOf(l.Used, d.most)
-		paths[h].Move(vg.Point{X: a.X, Y: a.Y - boxHigh/2})
-		paths[h].Line(vg.Point{X: b.X, Y: b.Y + boxHigh/2})
+		paths[heatOf(l.Used, d.most)].line(point{above.x, above.y + boxHigh/2}, point{below.x, below.y - boxHigh/2})
 	}
-	for h, p := range paths {
-		c.SetLineStyle(draw.LineStyle{Color: heatInk(h), Width: vg.Length(0.8 + 0.25*float64(h))})
-		c.Stroke(p)
+	for h := range paths {
+		p.stroke(heatInk(h), 0.8+0.25*float64(h), &paths[h])
 	}
-}
-
-func box(p *vg.Path, x, y, w, h vg.Length) {
-	p.Move(vg.Point{X: x, Y: y})
-	p.Line(vg.Point{X: x + w, Y: y})
-	p.Line(vg.Point{X: x + w, Y: y + h})
-	p.Line(vg.Point{X: x, Y: y + h})
-	p.Close()
 }
 
 // switches draws the boxes, with the name of a switch where there is room.
-func (d *drawing) switches(c *draw.Canvas) {
-	var p vg.Path
+func (d *drawing) switches(p *picture) {
+	var boxes path
 	for i, at := range d.at {
-		box(&p, at.X-d.width[i]/2, at.Y-boxHigh/2, d.width[i], boxHigh)
+		boxes.box(at.x-d.width[i]/2, at.y-boxHigh/2, d.width[i], boxHigh)
 	}
-	c.SetColor(ink("box"))
-	c.Fill(p)
-	style := newPlot(nil, nil).X.Tick.Label
-	style.Color = ink("fg")
-	style.XAlign, style.YAlign = draw.XCenter, draw.YCenter
+	p.fillPath("box", &boxes)
 	for i, s := range d.net.Switches {
 		for _, name := range []string{s.Name, shortName(s.Name)} {
-			if style.Width(name) < d.width[i]-4 {
-				c.FillText(style, d.at[i], name)
+			if textWidth(name) < d.width[i]-4 {
+				p.text("fg", atMiddle, d.at[i], name)
 				break
 			}
 		}
@@ -185,19 +166,18 @@ func shortName(name string) string {
 }
 
 // cells draws the hosts of each rack. Hosts of one color are one path.
-func (d *drawing) cells(c *draw.Canvas) {
-	paths := make([]vg.Path, heats)
+func (d *drawing) cells(p *picture) {
+	var paths [heats]path
 	for s, hosts := range d.hosts {
 		across := max(1, int(d.width[s]/d.cell))
-		x0 := d.at[s].X - vg.Length(min(across, len(hosts)))*d.cell/2
-		y0 := d.at[s].Y - boxHigh/2 - 4
+		x0 := d.at[s].x - float64(min(across, len(hosts)))*d.cell/2
+		y0 := d.at[s].y + boxHigh/2 + 4
 		for i, h := range hosts {
 			gap := d.cell / 8
-			box(&paths[heatOf(h.used, d.most)], x0+vg.Length(i%across)*d.cell+gap, y0-vg.Length(i/across+1)*d.cell+gap, d.cell-2*gap, d.cell-2*gap)
+			paths[heatOf(h.used, d.most)].box(x0+float64(i%across)*d.cell+gap, y0+float64(i/across)*d.cell+gap, d.cell-2*gap, d.cell-2*gap)
 		}
 	}
-	for h, p := range paths {
-		c.SetColor(heatInk(h))
-		c.Fill(p)
+	for h := range paths {
+		p.fillPath(heatInk(h), &paths[h])
 	}
 }

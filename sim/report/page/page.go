@@ -1,5 +1,5 @@
 // Package page draws the report of a simulation: one HTML file without a script, which needs nothing from the network.
-// Its pictures are SVG, drawn by gonum/plot. It follows the reader's choice of light or dark.
+// Its pictures are SVG. It follows the reader's choice of light or dark.
 package page
 
 import (
@@ -11,8 +11,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-
-	"gonum.org/v1/plot/vg"
 
 	"github.com/musterhq/muster/sim/report"
 	"github.com/musterhq/muster/sim/report/units"
@@ -120,7 +118,7 @@ func (v *view) draw() {
 		return
 	}
 	v.Own = all[0].Figures
-	beside := vg.Length(high) // as high as the pictures to its left
+	beside := float64(high) // as high as the pictures to its left
 	if f := v.Own; f != nil {
 		beside = max(beside, spreadHigh(f.Sizes))
 		if len(f.Classes) > 0 {
