@@ -170,7 +170,8 @@ func answered(resp *http.Response) error {
 		to.begun()
 	}
 	requesterOf(resp.Request.Context()).note.begin(resp.StatusCode)
-	if resp.StatusCode/100 == 3 && resp.StatusCode != http.StatusNotModified { // daemons answer or refuse
+	switch s := resp.StatusCode; { // daemons answer or refuse; who must sign in here, and whether this one is there, is not theirs to say
+	case s/100 == 3 && s != http.StatusNotModified, s == http.StatusUnauthorized, s == http.StatusProxyAuthRequired, s == http.StatusBadGateway, s == http.StatusGatewayTimeout:
 		return fmt.Errorf("it answered %d", resp.StatusCode)
 	}
 	web.Clean(resp)

@@ -26,7 +26,7 @@ type (
 		ListingInput
 
 		Free bool     `query:"free" doc:"Only GPUs that are wholly free."`
-		Node []string `query:"node" maxItems:"256" doc:"Only GPUs of the nodes with these ids."`
+		Node []string `query:"node" maxItems:"256" doc:"Only GPUs of these nodes, by id or name."`
 	}
 	statsInput struct {
 		Fresh   bool   `query:"fresh" doc:"Ask all nodes now. Otherwise the answer has what they have told within the last second."`
@@ -231,7 +231,7 @@ func (r *nodeRoutes) listGPUs(ctx context.Context, in *gpusInput) (*listingOutpu
 	l := listing{schema: SchemaGPUs, partial: partial, age: oldest(rows)}
 	var gpus []*GPU
 	for _, n := range rows {
-		if len(in.Node) > 0 && !slices.Contains(in.Node, string(n.ID)) {
+		if len(in.Node) > 0 && !slices.ContainsFunc(in.Node, Member{Peer: n.ID, Name: n.Name}.goesBy) {
 			continue
 		}
 		for i := range n.GPUs {

@@ -276,7 +276,11 @@ func TestListGPUs(t *testing.T) {
 		if l, err := amy.client.ListGPUs(t.Context(), f); err != nil || !l.Same || l.Tag != f.Tag || len(l.Items) > 0 {
 			t.Errorf("again: %+v, %v", l, err)
 		}
-		f.Nodes = append(f.Nodes, amy.peer)
+		f.Tag, f.Nodes = "", []job.Peer{"ben"} // by name
+		if l, err := amy.client.ListGPUs(t.Context(), f); err != nil || len(l.Items) != 1 || l.Items[0].NodeID != ben.peer {
+			t.Errorf("by name: %+v, %v", l, err)
+		}
+		f.Nodes = []job.Peer{ben.peer, amy.peer}
 		if l, err := amy.client.ListGPUs(t.Context(), f); err != nil || l.Same || len(l.Items) != 2 {
 			t.Errorf("of two nodes: %+v, %v", l, err)
 		}
