@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -332,6 +334,37 @@ func TestPictureBoundsALiar(t *testing.T) {
 	if w.bytes.used != 0 || len(w.bytes.has) != 0 {
 		t.Errorf("%d bytes are left", w.bytes.used)
 	}
+}
+
+// A member that floods its feed is read at the pace of an honest one, also if it begins anew each time.
+func TestFloodOfAFeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "mal")
+		amy, mal := c.daemons[0], c.daemons[1]
+		var sent atomic.Int64
+		flood := func(w http.ResponseWriter, r *http.Request) {
+			j := mal.newJob(1)
+			for n := 0; r.Context().Err() == nil && n < feedBurst; { // no more, so that this test ends if nothing else bounds it
+				j.Spec.Priority = (j.Spec.Priority + 1) % 100
+				doc := briefDocument(&j, 1)
+				line := bytes.Repeat(append(encodeLine(feedLine{Job: &doc}), '\n', '\n'), 1000)
+				n += len(line)
+				if _, err := w.Write(line); err != nil {
+					return
+				}
+				sent.Add(int64(len(line)))
+			}
+		}
+		mal.mu.Lock()
+		mal.lies = map[string]any{pathFeed: http.HandlerFunc(flood)}
+		mal.mu.Unlock()
+		_, leave := amy.server.viewer.hold(t.Context())
+		sleep(t.Context(), 20*time.Second)
+		leave()
+		if most := int64(feedBurst + 22*feedRate); sent.Load() > most || sent.Load() < feedBurst/2 {
+			t.Errorf("%d bytes of a flood were read in 20 s, want %d at most", sent.Load(), most)
+		}
+	})
 }
 
 // Parameters of listings shape them, and wrong ones are errors that name the right ones.
