@@ -424,3 +424,30 @@ func TestListingParameters(t *testing.T) {
 		}
 	})
 }
+
+// A listing by priority has all jobs that have not ended, of this daemon and of others, however many are newer and have ended.
+func TestSortedListingHasOldJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		for _, d := range []*daemon{amy, ben} {
+			for i := range maxLimit + 100 {
+				j := d.newJob(uint64(i))
+				if i > 0 {
+					j = ended(running(j, amy), job.Exit{State: job.Succeeded})
+				}
+				d.put(j)
+			}
+		}
+		amy.looked(t)
+		sleep(t.Context(), 2*time.Second)
+		l, err := amy.client.Jobs(t.Context(), JobFilter{Limit: 2})
+		if err != nil || len(l.Items) != 2 || l.Next == "" {
+			t.Fatalf("the newest: %d, %q, %v", len(l.Items), l.Next, err)
+		}
+		_, _, text := amy.raw(t, http.MethodGet, "/v1/jobs?sort=state&limit=2&fields=id,state,owner", "")
+		if strings.Count(text, `"PENDING"`) != 2 || !strings.Contains(text, string(ben.peer)) || !strings.Contains(text, string(amy.peer)) {
+			t.Errorf("%s", text)
+		}
+	})
+}
