@@ -3,9 +3,11 @@ package api
 // What web pages can do to the TCP listener, and what they get from it.
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -126,6 +128,27 @@ func TestHostileDaemonHasNoPage(t *testing.T) {
 			if resp := amy.ask(t, "GET", log); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Location") != "" {
 				t.Errorf("%v comes as %d %v", lie, resp.StatusCode, resp.Header)
 			}
+		}
+	})
+}
+
+// The document of a hostile daemon breaks off at the size that no document has, before it fills the memory of a browser.
+func TestHostileDocumentBreaksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		ben.lies = map[string]any{"/v1/nodes/" + string(ben.peer) + "/usage": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			space := bytes.Repeat([]byte(" "), 1<<20)
+			for range 2 * maxAnswer / len(space) {
+				if _, err := w.Write(space); err != nil {
+					return
+				}
+			}
+		})}
+		resp := amy.ask(t, "GET", "/v1/nodes/ben/usage")
+		if n, err := io.Copy(io.Discard, resp.Body); err == nil || n > maxAnswer {
+			t.Errorf("%d bytes, then %v", n, err)
 		}
 	})
 }

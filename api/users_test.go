@@ -80,8 +80,11 @@ func TestUsersOfALiar(t *testing.T) {
 		n1, mal := c.daemons[0], c.daemons[1]
 		ada := share.Account{User: "ada"}
 		for name, change := range map[string]func(u *UsersInfo){
-			"no lie":         func(*UsersInfo) {},
-			"endless use":    func(u *UsersInfo) { u.Accounts[0].Used.GPU = math.MaxFloat64; u.Accounts = append(u.Accounts, u.Accounts[0]) },
+			"no lie": func(*UsersInfo) {},
+			"endless use": func(u *UsersInfo) {
+				u.Accounts[0].Used.GPU = math.MaxFloat64
+				u.Accounts = append(u.Accounts, u.Accounts[0])
+			},
 			"use below 0":    func(u *UsersInfo) { u.Accounts[0].Used.CPU = -1e9 },
 			"GPUs below 0":   func(u *UsersInfo) { u.Has.GPU = -2 },
 			"tasks below 0":  func(u *UsersInfo) { u.Accounts[0].Waiting = -1 },
