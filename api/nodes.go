@@ -53,7 +53,7 @@ var nodeOrders = orders[nodeRow]{
 	"cpus":    func(a, b *nodeRow) int { return cmp.Compare(a.CPUs, b.CPUs) },
 	"memory":  func(a, b *nodeRow) int { return cmp.Compare(a.Memory, b.Memory) },
 	"disk":    func(a, b *nodeRow) int { return cmp.Compare(a.Disk, b.Disk) },
-	"running": func(a, b *nodeRow) int { return cmp.Compare(a.Running, b.Running) },
+	"running": func(a, b *nodeRow) int { return cmp.Compare(a.RunningOr(-1), b.RunningOr(-1)) },
 	"age":     func(a, b *nodeRow) int { return cmp.Compare(a.age, b.age) },
 }
 
@@ -188,7 +188,7 @@ func silentNode(m Member) Node {
 	p := m.Profile
 	p.Peer, p.Name = m.Peer, m.label()
 	n := NodeDocument(NodeInfo{Profile: p, State: m.State, Detail: cmp.Or(m.Detail, "it does not answer"), Addrs: m.Addrs})
-	if n.State != NodeLost {
+	if n.Running = nil; n.State != NodeLost {
 		n.State = NodeSuspect
 	}
 	return n

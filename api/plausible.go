@@ -22,7 +22,7 @@ var nodeStates = []NodeState{NodeReady, NodeDraining, NodeSuspect, NodeLost}
 // plausible reports whether what another daemon tells of its node can be true.
 func (n *Node) plausible() bool {
 	return slices.Contains(nodeStates, n.State) &&
-		within(n.CPUs, job.MaxCPUs) && within(n.Memory, maxNodeBytes) && n.Disk >= 0 && within(n.Running, lease.MaxLive) &&
+		within(n.CPUs, job.MaxCPUs) && within(n.Memory, maxNodeBytes) && n.Disk >= 0 && within(n.RunningOr(0), lease.MaxLive) &&
 		within(n.Free.CPUs, n.CPUs) && within(n.Free.Memory, n.Memory) && within(n.Free.GPUs, len(n.GPUs)) && len(n.GPUs) <= lease.MaxGPUs &&
 		n.Usage.plausible() && !slices.ContainsFunc(n.GPUs, func(g GPU) bool { return !g.plausible() })
 }

@@ -82,7 +82,7 @@ n1    suspect  8     64GiB   2 h100-80gb (sim)  -     rack=r1,zone=b  silent for
 id          12D3KooWNode
 state       suspect: silent for 7s
 version     v1
-running     0
+running     -
 own labels  rack=r1,zone=b
 addresses   /ip4/10.0.0.1/tcp/4980
 runs tasks  true (exec)
