@@ -3,9 +3,11 @@ package api
 // What web pages can do to the TCP listener, and what they get from it.
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -119,11 +121,34 @@ func TestHostileDaemonHasNoPage(t *testing.T) {
 		if h.Get("Content-Type") != "application/octet-stream" || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment") || h.Get("Link")+h.Get("Refresh")+h.Get("Clear-Site-Data")+h.Get("Service-Worker-Allowed") != "" {
 			t.Errorf("the page of a host comes as %v", h)
 		}
-		ben.mu.Lock()
-		ben.lies = map[string]any{attempt: moved}
-		ben.mu.Unlock()
-		if resp := amy.ask(t, "GET", log); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Location") != "" {
-			t.Errorf("a way elsewhere comes as %d %v", resp.StatusCode, resp.Header)
+		for _, lie := range []any{moved, http.StatusUnauthorized, http.StatusBadGateway, http.StatusGatewayTimeout} { // a page would ask for the token, or say that this daemon is gone
+			ben.mu.Lock()
+			ben.lies = map[string]any{attempt: lie}
+			ben.mu.Unlock()
+			if resp := amy.ask(t, "GET", log); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Location") != "" {
+				t.Errorf("%v comes as %d %v", lie, resp.StatusCode, resp.Header)
+			}
+		}
+	})
+}
+
+// The document of a hostile daemon breaks off at the size that no document has, before it fills the memory of a browser.
+func TestHostileDocumentBreaksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		ben.lies = map[string]any{"/v1/nodes/" + string(ben.peer) + "/usage": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			space := bytes.Repeat([]byte(" "), 1<<20)
+			for range 2 * maxAnswer / len(space) {
+				if _, err := w.Write(space); err != nil {
+					return
+				}
+			}
+		})}
+		resp := amy.ask(t, "GET", "/v1/nodes/ben/usage")
+		if n, err := io.Copy(io.Discard, resp.Body); err == nil || n > maxAnswer {
+			t.Errorf("%d bytes, then %v", n, err)
 		}
 	})
 }

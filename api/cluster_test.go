@@ -171,7 +171,7 @@ func TestNode(t *testing.T) {
 			t.Errorf("Node(amy) = %+v, %v", n, err)
 		}
 		began := time.Now()
-		if n, err := amy.client.Node(t.Context(), "cal"); err != nil || n.State != NodeSuspect || n.CPUs != 16 || n.Free.CPUs != 0 || n.Detail == "" || time.Since(began) != fanWait {
+		if n, err := amy.client.Node(t.Context(), "cal"); err != nil || n.State != NodeSuspect || n.CPUs != 16 || n.Free.CPUs != 0 || n.Running != nil || n.Detail == "" || time.Since(began) != fanWait {
 			t.Errorf("Node(cal) = %+v, %v", n, err)
 		}
 		ben.name = "amy"

@@ -56,8 +56,16 @@ type Node struct {
 
 // NodeLoad is the part of a node's document that says what runs there, and what is in use.
 type NodeLoad struct {
-	Running int      `json:"running" doc:"Number of tasks that run there."`
+	Running *int     `json:"running" doc:"Number of tasks that run there; null: unknown, because the node does not answer."`
 	Usage   *NodeNow `json:"usage" doc:"What the whole host uses, also what is not of tasks, beside what tasks have reserved; null: unknown."`
+}
+
+// RunningOr returns the number of tasks that run there, or this one if that is unknown.
+func (l *NodeLoad) RunningOr(unknown int) int {
+	if l.Running == nil {
+		return unknown
+	}
+	return *l.Running
 }
 
 // Hearing is the part of a node's document that says how old the document is.
@@ -315,7 +323,7 @@ func NodeDocument(n NodeInfo) Node {
 	d := Node{
 		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, NodeLabels: NodeLabels{map[string]string{}, map[string]string{}}, Arch: p.Arch, OS: p.OS, Addrs: append([]string{}, n.Addrs...),
 		Version: p.Version, TasksRun: TasksRun{p.Worker, append([]string{}, p.Drivers...), p.OnlyUser, p.NoRoot}, CPUs: p.CPUs, Memory: int64(p.Memory), Disk: int64(p.Disk),
-		Free: freeDocument(n.Free), NodeLoad: NodeLoad{Running: n.Running}, Drain: n.Drain, GPUs: make([]GPU, 0, len(p.GPUs)),
+		Free: freeDocument(n.Free), NodeLoad: NodeLoad{Running: new(n.Running)}, Drain: n.Drain, GPUs: make([]GPU, 0, len(p.GPUs)),
 	}
 	maps.Copy(d.Labels, p.Labels)
 	d.vouch(p.Signed)

@@ -4,6 +4,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"path"
 	"time"
@@ -83,8 +84,12 @@ func (rt *router) toNode(ctx huma.Context, next func(huma.Context)) {
 		next(ctx)
 	case requesterOf(ctx.Context()).from == fromPeer:
 		refuse(out, &notFoundError{"node", ctx.Param("id"), "the request reached the daemon of another node"})
-	default:
+	case r.Method != http.MethodGet:
 		rt.forward(out, r.WithContext(ctx.Context()), toDaemon(m, r), answerLimit{limit: forwardChange, whole: true})
+	case m.State == NodeLost: // somebody waits for what is shown; a change is tried all the same
+		refuse(out, fmt.Errorf("node %s: %w: it does not answer; try again when its daemon runs", m.label(), ErrUnavailable))
+	default:
+		rt.forward(out, r.WithContext(ctx.Context()), toDaemon(m, r), answerLimit{limit: forwardRead, whole: true})
 	}
 }
 

@@ -132,6 +132,7 @@ type clusterStream struct {
 	filter *eventFilter
 	w      http.ResponseWriter
 	flush  func() error
+	alive  *time.Timer // rings when nothing was written for a while, also if the filter has dropped events meanwhile
 }
 
 // run writes the events after one, until ctx ends or the client is gone. Without follow it ends with those that there are.
@@ -140,11 +141,11 @@ func (s *clusterStream) run(ctx context.Context, at uint64, missed, follow bool)
 	if follow {
 		s.awaitOwn(ctx)
 	}
+	s.alive = time.NewTimer(signOfLife)
+	defer s.alive.Stop()
 	if err := s.mark(EventOpen, at, ""); err != nil {
 		return err
 	}
-	alive := time.NewTimer(signOfLife)
-	defer alive.Stop()
 	pace := pacer{pause: streamPause}
 	for {
 		changed := s.ring.Changed()
@@ -162,10 +163,9 @@ func (s *clusterStream) run(ctx context.Context, at uint64, missed, follow bool)
 		if n > 0 && !pace.rest(ctx, changed) {
 			return ctx.Err()
 		}
-		alive.Reset(signOfLife)
 		select {
 		case <-changed:
-		case <-alive.C:
+		case <-s.alive.C:
 			if err := s.put([]byte(": alive\n\n")); err != nil {
 				return err
 			}
@@ -214,6 +214,7 @@ func (s *clusterStream) write(events []viewEvent) error {
 }
 
 func (s *clusterStream) put(text []byte) error {
+	s.alive.Reset(signOfLife)
 	if _, err := s.w.Write(text); err != nil {
 		return err
 	}

@@ -204,6 +204,28 @@ func TestEventsAreWrittenTogether(t *testing.T) {
 	})
 }
 
+// A client to which no event of a busy cluster goes is shown that its stream is alive.
+func TestFilteredEventsAreAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newView(&daemons{self: "me"}, nil, nil, feedHello{})
+		ctx, cancel := context.WithCancel(t.Context())
+		w := &countedWriter{header: http.Header{}}
+		s := clusterStream{view: v, filter: &eventFilter{kinds: []EventKind{EventMember}}, w: w, flush: func() error { return nil }}
+		close(v.ready)
+		done := make(chan struct{})
+		go func() { defer close(done); _ = s.run(ctx, 0, false, true) }()
+		for range 61 {
+			v.tell(&change{viewEvent: viewEvent{kind: EventGone}})
+			sleep(ctx, time.Second)
+		}
+		cancel()
+		<-done
+		if len(w.writes) != 7 {
+			t.Errorf("%d writes in a minute: %v", len(w.writes), w.writes)
+		}
+	})
+}
+
 // A daemon of an earlier version, which has no feed, is asked as before.
 func TestPictureOfEarlierVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -145,7 +145,7 @@ func fedNode(p job.Peer) Node {
 		Schema: SchemaNode, ID: p, Name: fedName(p), State: NodeReady, Addrs: []string{"/ip4/10.0.0.1/tcp/4980"}, Version: "test", CPUs: 128, Memory: 1 << 40,
 		NodeLabels: NodeLabels{Labels: map[string]string{"rack": "r" + strconv.Itoa(group/20), "leaf": "l" + strconv.Itoa(group/5)}}, TasksRun: TasksRun{Worker: true, Drivers: []string{"exec", "docker"}},
 	}
-	n.Running = fedJobs / fedNodes
+	n.Running = new(fedJobs / fedNodes)
 	for i := range fedGPUs {
 		holder := job.NewID(fedGroup(p), uint64(i))
 		n.GPUs = append(n.GPUs, GPU{
@@ -161,7 +161,7 @@ func fedFreed(p job.Peer) feedLine {
 	n := fedNode(p)
 	if i := rand.IntN(fedGPUs + 1); i < fedGPUs { //nolint:gosec // no secret
 		n.GPUs[i].Jobs, n.GPUs[i].Job, n.GPUs[i].Free = []job.ID{}, "", 1
-		n.Free.GPUs, n.Running = 1, n.Running-1
+		n.Free.GPUs, n.Running = 1, new(*n.Running-1)
 	}
 	return feedLine{Node: &n}
 }

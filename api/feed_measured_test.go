@@ -197,7 +197,7 @@ func TestFeedOfAnEarlierVersion(t *testing.T) {
 	n := NodeDocument(busyNode(0))
 	d := &daemons{http: &http.Client{Transport: earlier{n}}}
 	told := 0
-	err := d.feedOf(t.Context(), nil, fedPeer(1), func(l *feedLine) error {
+	err := d.feedOf(t.Context(), nil, fedPeer(1), newFeedPace(), func(l *feedLine) error {
 		if l.Node != nil {
 			told++
 		}

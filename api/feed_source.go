@@ -177,14 +177,7 @@ func (o *ownRows) tellTotals() {
 // list reads all jobs that are told, page by page, and forgets those that are no longer there.
 func (o *ownRows) list(ctx context.Context) error {
 	o.lookAtCounts(ctx)
-	var open, ended []job.State
-	for _, s := range job.States() {
-		if s.Ended() {
-			ended = append(ended, s)
-		} else {
-			open = append(open, s)
-		}
-	}
+	open, ended := openAndEnded(nil)
 	there := map[job.ID]bool{}
 	if err := o.listStates(ctx, open, picture.MaxOpen, there); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
@@ -80,6 +81,7 @@ type destination struct {
 	path  string
 	who   string
 	begun func() // called when the answer begins
+	whole bool   // the answer is a document of at most maxAnswer bytes
 }
 
 type destinationKey struct{}
@@ -98,6 +100,7 @@ func (d *daemons) forward(w http.ResponseWriter, r *http.Request, to destination
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	requesterOf(ctx).note.with("forwarded_to", string(to.peer))
+	to.whole = p.whole
 	changed := func() {}
 	if r.Method != http.MethodGet {
 		changed = func() { d.changes.sent(to.peer) }
@@ -168,14 +171,36 @@ func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReversePr
 func answered(resp *http.Response) error {
 	if to, ok := resp.Request.Context().Value(destinationKey{}).(destination); ok {
 		to.begun()
+		if to.whole {
+			resp.Body = &boundedAnswer{resp.Body, maxAnswer}
+		}
 	}
 	requesterOf(resp.Request.Context()).note.begin(resp.StatusCode)
-	if resp.StatusCode/100 == 3 && resp.StatusCode != http.StatusNotModified { // daemons answer or refuse
+	switch s := resp.StatusCode; { // daemons answer or refuse; who must sign in here, and whether this one is there, is not theirs to say
+	case s/100 == 3 && s != http.StatusNotModified, s == http.StatusUnauthorized, s == http.StatusProxyAuthRequired, s == http.StatusBadGateway, s == http.StatusGatewayTimeout:
 		return fmt.Errorf("it answered %d", resp.StatusCode)
 	}
 	web.Clean(resp)
 	return nil
 }
+
+// boundedAnswer is the answer of another daemon that breaks off when it is longer than any document is.
+type boundedAnswer struct {
+	io.ReadCloser
+
+	left int
+}
+
+// Read implements io.Reader.
+func (d *boundedAnswer) Read(b []byte) (int, error) {
+	n, err := d.ReadCloser.Read(b)
+	if d.left -= n; d.left < 0 {
+		return 0, errAnswerTooLong
+	}
+	return n, err
+}
+
+var errAnswerTooLong = errors.New("its answer is too long")
 
 // setRequester tells the other daemon who makes the request.
 func setRequester(header http.Header, a requester) {

@@ -83,7 +83,7 @@ type jobPage struct {
 }
 
 // page returns what a request asks for. An order other than that of time is one of the jobs that have not ended and the
-// latest that have: of each owner maxLimit at least.
+// latest that have, as the picture has them; of an owner that is asked, of its newest maxLimit.
 func (in *listInput) page(a requester) (*jobPage, error) {
 	if err := checkFields[Job](in.Fields); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (in *listInput) query(a requester) (job.Query, error) {
 	return q, nil
 }
 
-// asked returns the query for the owners of jobs.
+// asked returns the query for other owners of jobs.
 func (p *jobPage) asked() job.Query {
 	q := p.Query
 	if p.order != nil {
@@ -175,13 +175,14 @@ func (p *jobPage) take(m *viewMember, c contact, told time.Time, a *requester) {
 	})
 }
 
-// lacking returns the members whose older jobs the page needs, and forgets what the picture has of them.
+// lacking returns the members whose older jobs the page needs, and forgets what the picture has of them. In an order other
+// than that of time it needs no more than the picture has.
 func (p *jobPage) lacking(others []Member) (ask []Member) {
-	if len(p.from) == 0 {
+	if len(p.from) == 0 || p.order != nil {
 		return nil
 	}
 	slices.SortFunc(p.items, func(a, b jobItem) int { return a.Position().Compare(b.Position()) })
-	limit := p.asked().Limit
+	limit := p.Limit
 	for _, m := range others {
 		from, short := p.from[m.Peer]
 		if !short || len(p.items) >= limit && p.items[limit-1].Position().Compare(from) < 0 {
@@ -244,7 +245,7 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 	if err != nil {
 		return nil, err
 	}
-	own, err := r.listed(ctx, p.asked())
+	own, err := r.own(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +256,6 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 		doc.OwnerName = name
 		p.items = append(p.items, itemOf(&doc))
 	}
-	p.more = len(own) >= p.asked().Limit
 	if err := r.ask(ctx, p, in.fresh()); err != nil {
 		return nil, err
 	}
@@ -266,6 +266,51 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 	out := l.answer(&in.ListingInput)
 	_, proof := r.directory.Home()
 	return &jobsOutput{out.Status, out.Type, out.ETag, l.next, proof.String(), out.Body}, nil
+}
+
+// own returns the jobs of this daemon: those of the page, or for an order other than that of time those that the picture
+// has of other daemons, too.
+func (r *jobRoutes) own(ctx context.Context, p *jobPage) (own []job.Job, err error) {
+	if p.order == nil {
+		own, err = r.listed(ctx, p.Query)
+		p.more = len(own) >= p.Limit
+		return own, err
+	}
+	open, ended := openAndEnded(p.States)
+	for _, k := range []struct {
+		states []job.State
+		most   int
+	}{{open, picture.MaxOpen}, {ended, picture.MaxEnded}} {
+		q := p.Query
+		q.States, q.Limit = k.states, min(maxLimit, k.most)
+		for left := k.most; left > 0 && len(q.States) > 0; left -= q.Limit {
+			page, err := r.listed(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			own = append(own, page...)
+			if len(page) < q.Limit {
+				break
+			}
+			q.After = page[len(page)-1].Position()
+		}
+	}
+	return own, nil
+}
+
+// openAndEnded splits states into those of jobs that have not ended, and the others. No states means all.
+func openAndEnded(states []job.State) (open, ended []job.State) {
+	if len(states) == 0 {
+		states = job.States()
+	}
+	for _, s := range states {
+		if s.Ended() {
+			ended = append(ended, s)
+		} else {
+			open = append(open, s)
+		}
+	}
+	return open, ended
 }
 
 // ask adds the jobs of all others: those that the picture has, and of members of which it does not have all, their answers.

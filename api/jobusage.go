@@ -79,7 +79,7 @@ func (r *usageRoutes) job(ctx context.Context, in *jobUsageInput) (*jobUsageOutp
 		Schema: SchemaJobUsage, Job: j.ID, Name: row.Name, User: row.User, Project: j.Spec.Project, State: row.State, StartedAt: row.StartedAt, EndedAt: row.EndedAt,
 	}
 	now := time.Now()
-	q := job.TaskQuery{After: -1, Limit: maxLimit}
+	q := job.TaskQuery{After: -1, Limit: maxLimit, Begun: true}
 	for {
 		tasks, err := r.jobs.Tasks(ctx, j.ID, q)
 		if err != nil {

@@ -26,7 +26,7 @@ type (
 		ListingInput
 
 		Free bool     `query:"free" doc:"Only GPUs that are wholly free."`
-		Node []string `query:"node" maxItems:"256" doc:"Only GPUs of the nodes with these ids."`
+		Node []string `query:"node" maxItems:"256" doc:"Only GPUs of these nodes, by id or name."`
 	}
 	statsInput struct {
 		Fresh   bool   `query:"fresh" doc:"Ask all nodes now. Otherwise the answer has what they have told within the last second."`
@@ -53,7 +53,7 @@ var nodeOrders = orders[nodeRow]{
 	"cpus":    func(a, b *nodeRow) int { return cmp.Compare(a.CPUs, b.CPUs) },
 	"memory":  func(a, b *nodeRow) int { return cmp.Compare(a.Memory, b.Memory) },
 	"disk":    func(a, b *nodeRow) int { return cmp.Compare(a.Disk, b.Disk) },
-	"running": func(a, b *nodeRow) int { return cmp.Compare(a.Running, b.Running) },
+	"running": func(a, b *nodeRow) int { return cmp.Compare(a.RunningOr(-1), b.RunningOr(-1)) },
 	"age":     func(a, b *nodeRow) int { return cmp.Compare(a.age, b.age) },
 }
 
@@ -188,7 +188,7 @@ func silentNode(m Member) Node {
 	p := m.Profile
 	p.Peer, p.Name = m.Peer, m.label()
 	n := NodeDocument(NodeInfo{Profile: p, State: m.State, Detail: cmp.Or(m.Detail, "it does not answer"), Addrs: m.Addrs})
-	if n.State != NodeLost {
+	if n.Running = nil; n.State != NodeLost {
 		n.State = NodeSuspect
 	}
 	return n
@@ -231,7 +231,7 @@ func (r *nodeRoutes) listGPUs(ctx context.Context, in *gpusInput) (*listingOutpu
 	l := listing{schema: SchemaGPUs, partial: partial, age: oldest(rows)}
 	var gpus []*GPU
 	for _, n := range rows {
-		if len(in.Node) > 0 && !slices.Contains(in.Node, string(n.ID)) {
+		if len(in.Node) > 0 && !slices.ContainsFunc(in.Node, Member{Peer: n.ID, Name: n.Name}.goesBy) {
 			continue
 		}
 		for i := range n.GPUs {

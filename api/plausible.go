@@ -11,6 +11,8 @@ import (
 )
 
 const (
+	maxUsed        = 1e15    // GPU-seconds or CPU-seconds of an account on one host: more than the largest uses in 30 years
+	maxAccounts    = 1 << 14 // that one daemon tells of
 	maxNodeBytes   = 1 << 49 // of memory, 512 TiB: the sum over 10,000 nodes is far below 2^63
 	maxNodePercent = 1000    // some drivers tell a little more than 100
 )
@@ -20,7 +22,7 @@ var nodeStates = []NodeState{NodeReady, NodeDraining, NodeSuspect, NodeLost}
 // plausible reports whether what another daemon tells of its node can be true.
 func (n *Node) plausible() bool {
 	return slices.Contains(nodeStates, n.State) &&
-		within(n.CPUs, job.MaxCPUs) && within(n.Memory, maxNodeBytes) && n.Disk >= 0 && within(n.Running, lease.MaxLive) &&
+		within(n.CPUs, job.MaxCPUs) && within(n.Memory, maxNodeBytes) && n.Disk >= 0 && within(n.RunningOr(0), lease.MaxLive) &&
 		within(n.Free.CPUs, n.CPUs) && within(n.Free.Memory, n.Memory) && within(n.Free.GPUs, len(n.GPUs)) && len(n.GPUs) <= lease.MaxGPUs &&
 		n.Usage.plausible() && !slices.ContainsFunc(n.GPUs, func(g GPU) bool { return !g.plausible() })
 }
@@ -36,6 +38,26 @@ func measuredOnGPU(memory int64, percent int, power float64) bool {
 
 func (u *NodeNow) plausible() bool {
 	return u == nil || !slices.ContainsFunc([]*float64{u.CPUs, u.Memory, u.Read, u.Write, u.Received, u.Sent, u.GPU}, func(x *float64) bool { return x != nil && *x < 0 })
+}
+
+// plausible reports whether what another daemon tells of users can be true.
+func (u *UsersInfo) plausible() bool {
+	for i := range u.Accounts {
+		a := &u.Accounts[i]
+		if !validUser(a.User) || job.CheckProject(a.Project) != nil || !within(a.Used.GPU, maxUsed) || !within(a.Used.CPU, maxUsed) || !within(a.Running, maxLoad) || !within(a.Waiting, maxLoad) {
+			return false
+		}
+	}
+	for user, l := range u.Limits.Users {
+		if !validUser(user) || !l.plausible() {
+			return false
+		}
+	}
+	return len(u.Accounts) <= maxAccounts && within(u.Has.GPU, lease.MaxGPUs) && within(u.Has.CPU, job.MaxCPUs) && u.Limits.PerUser.plausible()
+}
+
+func (l UserLimit) plausible() bool {
+	return !slices.ContainsFunc([]*int64{l.Tasks, l.GPUs, l.CPUs, l.Memory}, func(q *int64) bool { return q != nil && *q < 0 })
 }
 
 // ofOneNode reports whether the totals are those of one node, and can be true.

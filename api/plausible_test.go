@@ -31,7 +31,7 @@ func absurd(of func() Node) map[string]Node {
 		"free GPUs":      one(func(n *Node) { n.Free.GPUs = 1_000_000 }),
 		"minus GPUs":     one(func(n *Node) { n.Free.GPUs = -1 }),
 		"GPUs":           one(func(n *Node) { n.GPUs = make([]GPU, lease.MaxGPUs+1) }),
-		"running":        one(func(n *Node) { n.Running = -1 }),
+		"running":        one(func(n *Node) { n.Running = new(-1) }),
 		"usage":          one(func(n *Node) { n.Usage = &NodeNow{CPUs: &minus} }),
 		"share of a GPU": one(func(n *Node) { n.GPUs = []GPU{{NodeID: n.ID, Free: -1e300}} }),
 		"memory of GPUs": one(func(n *Node) { n.GPUs = []GPU{{NodeID: n.ID, Memory: math.MaxInt64}} }),

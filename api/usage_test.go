@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -116,6 +117,17 @@ func TestNodeUsage(t *testing.T) {
 		err := amy.client.call(t.Context(), "GET", "/v1/nodes/eve/usage", url.Values{}, nil, &u)
 		if err == nil || !strings.Contains(err.Error(), "not found") {
 			t.Errorf("of a node that there is not: %v", err)
+		}
+		close(ben.silent)
+		for state, limit := range map[NodeState]time.Duration{NodeSuspect: forwardRead, NodeLost: 0} {
+			amy.mu.Lock()
+			amy.states[ben.peer] = state
+			amy.mu.Unlock()
+			began := time.Now()
+			err := amy.client.call(t.Context(), "GET", "/v1/nodes/ben/usage", url.Values{}, nil, &u)
+			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "node ben") || time.Since(began) != limit {
+				t.Errorf("of a node that is %s: %v after %s, want %s", state, err, time.Since(began), limit)
+			}
 		}
 	})
 }

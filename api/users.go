@@ -5,6 +5,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/musterhq/muster/share"
@@ -88,7 +89,12 @@ func (r *userRoutes) list(ctx context.Context, _ *struct{}) (*usersOutput, error
 		return nil, err
 	}
 	limits := limitsOf(all.Limits)
-	for _, a := range answers {
+	for i := range answers {
+		a := &answers[i]
+		if a.err == nil && !a.value.plausible() {
+			a.err = fmt.Errorf("%w: what it tells of users cannot be true", ErrUnavailable)
+			r.metrics.dropped(1)
+		}
 		if a.err == nil {
 			all.Has = all.Has.Plus(a.value.Has, 1)
 			all.Accounts = append(all.Accounts, a.value.Accounts...)

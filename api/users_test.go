@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,46 @@ func TestUsersOfTheCluster(t *testing.T) {
 			x.Share, x.Used, w.Share, w.Used = 0, 0, 0, 0
 			if !reflect.DeepEqual(x, w) {
 				t.Errorf("row %d: %+v, want %+v", i, x, w)
+			}
+		}
+	})
+}
+
+// What a member tells of users and cannot be true counts for nothing, and the member is named. All else is still listed.
+func TestUsersOfALiar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "n1", "mal")
+		n1, mal := c.daemons[0], c.daemons[1]
+		ada := share.Account{User: "ada"}
+		for name, change := range map[string]func(u *UsersInfo){
+			"no lie": func(*UsersInfo) {},
+			"endless use": func(u *UsersInfo) {
+				u.Accounts[0].Used.GPU = math.MaxFloat64
+				u.Accounts = append(u.Accounts, u.Accounts[0])
+			},
+			"use below 0":    func(u *UsersInfo) { u.Accounts[0].Used.CPU = -1e9 },
+			"GPUs below 0":   func(u *UsersInfo) { u.Has.GPU = -2 },
+			"tasks below 0":  func(u *UsersInfo) { u.Accounts[0].Waiting = -1 },
+			"no name":        func(u *UsersInfo) { u.Accounts[0].User = "" },
+			"no user's name": func(u *UsersInfo) { u.Accounts[0].User = "a\x1b[2J" },
+			"wrong project":  func(u *UsersInfo) { u.Accounts[0].Project = "=1+1" },
+			"limit below 0":  func(u *UsersInfo) { u.Limits.PerUser.Tasks = new(int64(-1)) },
+			"many accounts":  func(u *UsersInfo) { u.Accounts = slices.Repeat(u.Accounts, maxAccounts+1) },
+		} {
+			lie := UsersInfo{Has: share.Use{GPU: 2, CPU: 8}, Accounts: []AccountInfo{{Account: ada, Used: share.Use{GPU: 3600}, Running: 1}}}
+			change(&lie)
+			mal.mu.Lock()
+			mal.lies = map[string]any{"/peer/v1/users": lie}
+			mal.mu.Unlock()
+			l, err := n1.client.Users(t.Context())
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			believed := name == "no lie"
+			at := slices.IndexFunc(l.Items, func(u User) bool { return u.User == "ada" })
+			if at < 0 || (l.Items[at].GPUSeconds == 7200) != believed || (len(l.Partial) == 0) != believed {
+				t.Errorf("%s: partial %v, %+v", name, l.Partial, l.Items)
 			}
 		}
 	})

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/picture"
 )
@@ -169,8 +171,9 @@ func (w *view) leave(m *viewMember) {
 
 // follow keeps what the picture has of one member up to date, until ctx ends.
 func (w *view) follow(ctx context.Context, p job.Peer, self bool) {
+	pace := newFeedPace()
 	for n := 1; ctx.Err() == nil; n++ {
-		err := w.followOnce(ctx, p, self, func() { n = 0 })
+		err := w.followOnce(ctx, p, self, pace, func() { n = 0 })
 		_, refused := errors.AsType[*Problem](err)
 		switch {
 		case ctx.Err() != nil:
@@ -186,7 +189,7 @@ func (w *view) follow(ctx context.Context, p job.Peer, self bool) {
 	w.with(p, func(m *viewMember) { m.broken = true })
 }
 
-func (w *view) followOnce(ctx context.Context, p job.Peer, self bool, told func()) error {
+func (w *view) followOnce(ctx context.Context, p job.Peer, self bool, pace *rate.Limiter, told func()) error {
 	w.with(p, func(m *viewMember) { m.sync = map[job.ID]bool{} })
 	each := func(l *feedLine) error {
 		told()
@@ -194,7 +197,7 @@ func (w *view) followOnce(ctx context.Context, p job.Peer, self bool, told func(
 		return ctx.Err()
 	}
 	if !self {
-		return w.feedOf(ctx, w.directory, p, each)
+		return w.feedOf(ctx, w.directory, p, pace, each)
 	}
 	lines, leave := w.source.read(ctx)
 	defer leave()

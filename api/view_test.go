@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -276,7 +278,11 @@ func TestListGPUs(t *testing.T) {
 		if l, err := amy.client.ListGPUs(t.Context(), f); err != nil || !l.Same || l.Tag != f.Tag || len(l.Items) > 0 {
 			t.Errorf("again: %+v, %v", l, err)
 		}
-		f.Nodes = append(f.Nodes, amy.peer)
+		f.Tag, f.Nodes = "", []job.Peer{"ben"} // by name
+		if l, err := amy.client.ListGPUs(t.Context(), f); err != nil || len(l.Items) != 1 || l.Items[0].NodeID != ben.peer {
+			t.Errorf("by name: %+v, %v", l, err)
+		}
+		f.Nodes = []job.Peer{ben.peer, amy.peer}
 		if l, err := amy.client.ListGPUs(t.Context(), f); err != nil || l.Same || len(l.Items) != 2 {
 			t.Errorf("of two nodes: %+v, %v", l, err)
 		}
@@ -328,6 +334,37 @@ func TestPictureBoundsALiar(t *testing.T) {
 	if w.bytes.used != 0 || len(w.bytes.has) != 0 {
 		t.Errorf("%d bytes are left", w.bytes.used)
 	}
+}
+
+// A member that floods its feed is read at the pace of an honest one, also if it begins anew each time.
+func TestFloodOfAFeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "mal")
+		amy, mal := c.daemons[0], c.daemons[1]
+		var sent atomic.Int64
+		flood := func(w http.ResponseWriter, r *http.Request) {
+			j := mal.newJob(1)
+			for n := 0; r.Context().Err() == nil && n < feedBurst; { // no more, so that this test ends if nothing else bounds it
+				j.Spec.Priority = (j.Spec.Priority + 1) % 100
+				doc := briefDocument(&j, 1)
+				line := bytes.Repeat(append(encodeLine(feedLine{Job: &doc}), '\n', '\n'), 1000)
+				n += len(line)
+				if _, err := w.Write(line); err != nil {
+					return
+				}
+				sent.Add(int64(len(line)))
+			}
+		}
+		mal.mu.Lock()
+		mal.lies = map[string]any{pathFeed: http.HandlerFunc(flood)}
+		mal.mu.Unlock()
+		_, leave := amy.server.viewer.hold(t.Context())
+		sleep(t.Context(), 20*time.Second)
+		leave()
+		if most := int64(feedBurst + 22*feedRate); sent.Load() > most || sent.Load() < feedBurst/2 {
+			t.Errorf("%d bytes of a flood were read in 20 s, want %d at most", sent.Load(), most)
+		}
+	})
 }
 
 // Parameters of listings shape them, and wrong ones are errors that name the right ones.
@@ -384,6 +421,33 @@ func TestListingParameters(t *testing.T) {
 				t.Errorf("%s", text)
 			}
 			amy.looked(t)
+		}
+	})
+}
+
+// A listing by priority has all jobs that have not ended, of this daemon and of others, however many are newer and have ended.
+func TestSortedListingHasOldJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		for _, d := range []*daemon{amy, ben} {
+			for i := range maxLimit + 100 {
+				j := d.newJob(uint64(i))
+				if i > 0 {
+					j = ended(running(j, amy), job.Exit{State: job.Succeeded})
+				}
+				d.put(j)
+			}
+		}
+		amy.looked(t)
+		sleep(t.Context(), 2*time.Second)
+		l, err := amy.client.Jobs(t.Context(), JobFilter{Limit: 2})
+		if err != nil || len(l.Items) != 2 || l.Next == "" {
+			t.Fatalf("the newest: %d, %q, %v", len(l.Items), l.Next, err)
+		}
+		_, _, text := amy.raw(t, http.MethodGet, "/v1/jobs?sort=state&limit=2&fields=id,state,owner", "")
+		if strings.Count(text, `"PENDING"`) != 2 || !strings.Contains(text, string(ben.peer)) || !strings.Contains(text, string(amy.peer)) {
+			t.Errorf("%s", text)
 		}
 	})
 }

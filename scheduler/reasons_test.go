@@ -135,3 +135,17 @@ func TestReasons(t *testing.T) {
 		})
 	}
 }
+
+// The answer to a submission is given before the job is placed. It says so, and does not name others when there is room.
+func TestReasonOfASubmission(t *testing.T) {
+	x := newBench(t, 1, 8)
+	fx := x.core.Step(x.now, Submit{Token: 99, User: "amy", Spec: benchSpec(0)})
+	fx = x.core.Step(x.now, Committed{job.Committed{Index: x.index + 1, Epoch: job.Epoch{Term: 1}, Records: fx.Propose}})
+	if len(fx.Reply) != 1 || len(fx.Reply[0].Job.Tasks) != 1 {
+		t.Fatalf("replies: %+v", fx.Reply)
+	}
+	why := fx.Reply[0].Job.Tasks[0].Reason
+	if why.Word != job.ReasonPriority || !strings.Contains(why.Detail, "its turn") {
+		t.Errorf("reason: %+v", why)
+	}
+}

@@ -414,6 +414,8 @@ func (vs *views) waitReason(t *task) job.Reason {
 	switch {
 	case g.Gang > 1 && x.Fits < g.Gang:
 		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("a member fits on %d nodes now, and it needs %d at once; %s", x.Fits, g.Gang, lackText(x.Lack, x.Open, g.Need.Exclusive))}
+	case x.Fits > 0 && g.ready:
+		return job.Reason{Word: job.ReasonPriority, Detail: "its turn to be placed comes next"}
 	case x.Fits > 0:
 		return job.Reason{Word: job.ReasonPriority, Detail: "what is free is set aside for others"}
 	case len(x.Quarantined) > 0:

@@ -70,12 +70,13 @@ func (v clusterVerbs) changeNode(c *cli.Context, change func(*api.Client, string
 
 // runningText returns a text such as "2 tasks run on until 2026-01-02 15:04:05 UTC".
 func runningText(n api.Node) string {
-	text := fmt.Sprintf("%d tasks run", n.Running)
-	if n.Running == 1 {
+	running := n.RunningOr(0) // it has just answered
+	text := fmt.Sprintf("%d tasks run", running)
+	if running == 1 {
 		text = "1 task runs"
 	}
 	switch {
-	case n.Running == 0:
+	case running == 0:
 		return "nothing runs there"
 	case n.Drain != nil && n.Drain.Deadline != nil:
 		return text + " on until " + clock(n.Drain.Deadline)

@@ -223,7 +223,7 @@ func eventText(e api.Event) string {
 		return fmt.Sprintf("%s.%d %s%s%s", e.Task.Job, e.Task.Task, e.Task.State, at(e.Task.Node), bracketed(e.Task.Reason))
 	case e.Node != nil:
 		n := e.Node
-		return fmt.Sprintf("%s %s, %d tasks, free %d of %d cpus%s", n.Name, n.State, n.Running, n.Free.CPUs, n.CPUs, bracketed(n.Detail))
+		return fmt.Sprintf("%s %s, %d tasks, free %d of %d cpus%s", n.Name, n.State, n.RunningOr(0), n.Free.CPUs, n.CPUs, bracketed(n.Detail))
 	case e.GPU != nil:
 		g := e.GPU
 		holder := "free"

@@ -24,7 +24,7 @@ func nodeColumns(nodes []api.Node) table.Columns[api.Node] {
 		{Name: "gpus", Help: "its GPUs by class; (sim) are simulated", Least: 8, Cell: func(n api.Node) string { return gpuSummary(n.GPUs) }, Order: table.By(func(n api.Node) int { return len(n.GPUs) })},
 		{Name: "free", Help: "its free CPUs, and what is free of its GPUs; shares count as such", Cell: func(n api.Node) string { return freeOf(n) }, Order: table.By(func(n api.Node) float64 { return freeGPUs(n) + float64(n.Free.CPUs)/1e9 })},
 		{Name: "free-memory", Help: "its free memory", Level: table.Wide, Cell: func(n api.Node) string { return ifAnswers(n, size(n.Free.Memory)) }, Order: table.By(func(n api.Node) int64 { return n.Free.Memory })},
-		{Name: "running", Help: "how many tasks run there", Level: table.Wide, Cell: func(n api.Node) string { return ifAnswers(n, strconv.Itoa(n.Running)) }, Order: table.By(func(n api.Node) int { return n.Running })},
+		{Name: "running", Help: "how many tasks run there", Level: table.Wide, Cell: runningOf, Order: table.By(func(n api.Node) int { return n.RunningOr(-1) })},
 		{Name: "cpus-used", Help: "its CPUs in use, by whichever program", Level: table.Wide, Cell: func(n api.Node) string { return inUse(n, nowCPUs, cpusText) }, Order: table.By(useOrder(nowCPUs))},
 		{Name: "memory-used", Help: "its memory in use, by whichever program", Level: table.Wide, Cell: func(n api.Node) string { return inUse(n, nowMemory, bytesText) }, Order: table.By(useOrder(nowMemory))},
 		{Name: "gpus-busy", Help: "how busy its GPUs are, on average", Level: table.Wide, Cell: func(n api.Node) string { return inUse(n, nowGPUs, percentText) }, Order: table.By(useOrder(nowGPUs))},
@@ -175,6 +175,8 @@ func ifAnswers(n api.Node, text string) string {
 	}
 	return text
 }
+
+func runningOf(n api.Node) string { return ifAnswers(n, strconv.Itoa(n.RunningOr(0))) }
 
 func freeOf(n api.Node) string {
 	gpus := freeGPUs(n)

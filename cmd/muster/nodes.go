@@ -124,7 +124,7 @@ func showNode(out io.Writer, room int, n api.Node) error {
 	if n.Drain != nil {
 		row(w, "drained", "by "+dash(n.Drain.By)+" at "+clock(&n.Drain.Since))
 	}
-	row(w, "running", ifAnswers(n, strconv.Itoa(n.Running)))
+	row(w, "running", runningOf(n))
 	own := maps.Clone(n.Labels)
 	maps.DeleteFunc(own, func(k, _ string) bool { _, signed := n.Signed[k]; return signed })
 	if len(n.Signed) > 0 {

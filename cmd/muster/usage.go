@@ -8,6 +8,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,7 +36,7 @@ func (v watchVerbs) usageCommand() *cli.Command {
 			&cli.BoolFlag{Name: "me", Usage: "only your own jobs", DisableDefaultText: true},
 			&cli.StringFlag{Name: "project", Usage: "only jobs of `PROJECT`"},
 			&cli.StringFlag{Name: "since", Usage: "only jobs submitted in the last `D`, such as 7d, or since a time such as 08:00 or 2026-12-01", Value: "24h"},
-			&cli.BoolFlag{Name: "csv", Usage: "print the columns as CSV; what is not known is empty", DisableDefaultText: true}),
+			&cli.BoolFlag{Name: "csv", Usage: "print the columns as CSV; what is not known is empty, and what would be a formula has an apostrophe before it", DisableDefaultText: true}),
 		Action: v.usage,
 	}
 }
@@ -109,37 +110,88 @@ func (v watchVerbs) usage(c *cli.Context) error {
 
 // usageOf returns what the jobs have held and used that have run, the newest first, and the nodes that did not answer.
 func usageOf(ctx context.Context, client *api.Client, chosen jobChoice) (all []api.JobUsage, partial []string, err error) {
+	a := usageAsker{client: client, silent: map[string]bool{}}
 	for l, err := range chosen.pages(ctx, client, 0) {
 		if err != nil {
 			return nil, nil, err
 		}
-		partial = append(partial, l.Partial...)
-		ran := slices.DeleteFunc(l.Items, func(j api.Job) bool { return j.StartedAt == nil })
-		page, errs := make([]api.JobUsage, len(ran)), make([]error, len(ran))
-		slots := make(chan struct{}, usageAtOnce)
-		var wg sync.WaitGroup
-		for i := range ran {
-			slots <- struct{}{}
-			wg.Go(func() {
-				page[i], errs[i] = client.JobUsage(ctx, ran[i].ID)
-				<-slots
-			})
+		for _, name := range l.Partial { // the listing has what its daemon said last
+			a.setSilent(name)
 		}
-		wg.Wait()
-		for i, err := range errs {
-			switch {
-			case err == nil:
-				all = append(all, page[i])
-			case errors.Is(err, api.ErrNotFound): // it was deleted meanwhile
-			case errors.Is(err, api.ErrUnavailable):
-				partial = append(partial, ownerOf(ran[i]))
-			default:
-				return nil, nil, fmt.Errorf("usage of job %s: %w", ran[i].ID, err)
-			}
+		ran := slices.DeleteFunc(l.Items, func(j api.Job) bool { return j.StartedAt == nil })
+		page, err := a.ask(ctx, ran)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, page...)
+	}
+	partial = slices.AppendSeq([]string{}, maps.Keys(a.silent))
+	slices.Sort(partial)
+	return all, partial, nil
+}
+
+// usageAsker asks for the usage of jobs. An owner that does not answer is not asked for its other jobs: each would take as
+// long.
+type usageAsker struct {
+	client *api.Client
+
+	mu     sync.Mutex
+	silent map[string]bool // guarded by mu: names of owners
+}
+
+// ask returns the usage of those of the jobs whose owners answer, in order.
+func (a *usageAsker) ask(ctx context.Context, jobs []api.Job) (all []api.JobUsage, err error) {
+	answers, errs := make([]*api.JobUsage, len(jobs)), make([]error, len(jobs))
+	slots := make(chan struct{}, usageAtOnce)
+	var wg sync.WaitGroup
+	for i := range jobs {
+		slots <- struct{}{}
+		wg.Go(func() {
+			answers[i], errs[i] = a.one(ctx, &jobs[i])
+			<-slots
+		})
+	}
+	wg.Wait()
+	for i, u := range answers {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		if u != nil {
+			all = append(all, *u)
 		}
 	}
-	slices.Sort(partial)
-	return all, slices.Compact(partial), nil
+	return all, nil
+}
+
+// one returns the usage of a job; nil: its owner is silent, or it was deleted meanwhile.
+func (a *usageAsker) one(ctx context.Context, j *api.Job) (*api.JobUsage, error) {
+	owner := ownerOf(*j)
+	if a.isSilent(owner) {
+		return nil, nil //nolint:nilnil // as said above
+	}
+	u, err := a.client.JobUsage(ctx, j.ID)
+	switch {
+	case err == nil:
+		return &u, nil
+	case errors.Is(err, api.ErrNotFound):
+	case errors.Is(err, api.ErrUnavailable):
+		a.setSilent(owner)
+	default:
+		return nil, fmt.Errorf("usage of job %s: %w", j.ID, err)
+	}
+	return nil, nil //nolint:nilnil // as said above
+}
+
+func (a *usageAsker) isSilent(owner string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.silent[owner]
+}
+
+func (a *usageAsker) setSilent(owner string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.silent[owner] = true
 }
 
 // grouped adds up jobs. Groups other than jobs come in the order of their names.
@@ -219,6 +271,18 @@ func part(used *float64, held float64) *float64 {
 	return &x
 }
 
+// csvCell returns a cell of a table for CSV: the unknown is empty, and no cell begins as a formula does, which a spreadsheet
+// would compute.
+func csvCell(cell string) string {
+	switch {
+	case cell == "-":
+		return ""
+	case strings.IndexAny(cell, "=+-@") == 0:
+		return "'" + cell
+	}
+	return cell
+}
+
 // printCSV prints the chosen columns as CSV.
 func printCSV(v view[usageRow], l api.Listing[usageRow]) error {
 	columns, err := v.shown(v.all(nil))
@@ -243,9 +307,7 @@ func printCSV(v view[usageRow], l api.Listing[usageRow]) error {
 	lines := [][]string{slices.Clone(line)}
 	for _, u := range l.Items {
 		for i, c := range columns {
-			if line[i] = printable(c.Cell(u)); line[i] == "-" {
-				line[i] = ""
-			}
+			line[i] = csvCell(printable(c.Cell(u)))
 		}
 		lines = append(lines, slices.Clone(line))
 	}

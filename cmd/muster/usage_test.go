@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -37,6 +39,43 @@ func TestUsage(t *testing.T) {
 	for line, want := range map[string]string{"usage --by node": "--by", "usage --csv --json": "--csv", "usage --me --user amy": "--me", "usage x": "argument"} {
 		if r := f.muster(strings.Fields(line)...); r.code != 2 || !strings.Contains(r.err, want) {
 			t.Errorf("%s: exit %d: %s", line, r.code, r.err)
+		}
+	}
+}
+
+// An owner that does not answer is asked once, however many jobs it has, and is named. What no owner says is no null in JSON.
+func TestUsageOfASilentOwner(t *testing.T) {
+	var rows []string
+	routes, asked := map[string]http.HandlerFunc{}, new(atomic.Int32)
+	for i := range 40 {
+		id := fmt.Sprintf("7f3k2%05d-7f3k2aaaaaaa", i)
+		rows = append(rows, `{"id":"`+id+`","owner_name":"ben","user":"amy","state":"RUNNING","submitted_at":"2126-01-02T03:04:05Z","started_at":"2126-01-02T03:04:05Z","tasks":[]}`)
+		routes["GET /v1/jobs/"+id+"/usage"] = func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			answer(http.StatusServiceUnavailable, `{"code":"unavailable","detail":"owner ben does not answer"}`)(w, r)
+		}
+	}
+	for partial, most := range map[string]int32{"": usageAtOnce, `"ben"`: 0} {
+		asked.Store(0)
+		routes["GET /v1/jobs"] = answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[`+partial+`],"items":[`+strings.Join(rows, ",")+`]}`)
+		r := newFake(t, routes).muster("usage", "--json")
+		if r.code != 0 || asked.Load() > most || !strings.Contains(r.stdout, `"partial": [
+    "ben"
+  ]`) {
+			t.Errorf("partial [%s]: asked %d times, want %d at most; exit %d\n%s%s", partial, asked.Load(), most, r.code, r.stdout, r.err)
+		}
+	}
+	routes["GET /v1/jobs"] = answer(http.StatusOK, `{"schema":"muster.jobs/v1","partial":[],"items":[]}`)
+	if r := newFake(t, routes).muster("usage", "--json"); !strings.Contains(r.stdout, `"items": [],`) || !strings.Contains(r.stdout, `"partial": []`) {
+		t.Errorf("of no job: %s", r.stdout)
+	}
+}
+
+// A spreadsheet computes no cell, whatever name a job has.
+func TestCSVCell(t *testing.T) {
+	for cell, want := range map[string]string{"-": "", "=1+1": "'=1+1", "@SUM(A1)": "'@SUM(A1)", "-1": "'-1", "+1": "'+1", "a=b": "a=b", "": "", "0.25": "0.25"} {
+		if got := csvCell(cell); got != want {
+			t.Errorf("%q: %q, want %q", cell, got, want)
 		}
 	}
 }

@@ -170,7 +170,7 @@ func shared(s string) string { return unique.Make(s).Value() }
 func nodeOf(d *api.Node, now time.Time) *node {
 	n := &node{
 		id: d.ID, name: clean(cmp.Or(d.Name, string(d.ID))), state: api.NodeState(clean(string(d.State))), detail: clean(d.Detail), cpus: d.CPUs, cpusFree: d.Free.CPUs,
-		memory: d.Memory, memFree: d.Free.Memory, running: d.Running,
+		memory: d.Memory, memFree: d.Free.Memory, running: d.RunningOr(0),
 	}
 	labels := make([]string, 0, len(d.Labels))
 	for k, v := range d.Labels {

@@ -83,7 +83,7 @@ func sim() *fake {
 	age := 0.2
 	f := &fake{events: make(chan api.Event)}
 	for n, state := range []api.NodeState{api.NodeReady, api.NodeReady, api.NodeDraining} {
-		d := api.Node{ID: peer(n), Name: fmt.Sprintf("sim%d", n+1), State: state, CPUs: 64, Memory: 256 << 30, NodeLoad: api.NodeLoad{Running: 2 - n}, Hearing: api.Hearing{Age: &age}}
+		d := api.Node{ID: peer(n), Name: fmt.Sprintf("sim%d", n+1), State: state, CPUs: 64, Memory: 256 << 30, NodeLoad: api.NodeLoad{Running: new(2 - n)}, Hearing: api.Hearing{Age: &age}}
 		d.Labels = map[string]string{"rack": fmt.Sprintf("r%d", n+1)}
 		d.Free = api.NodeFree{CPUs: 48 + 8*n, Memory: (192 + 32*int64(n)) << 30}
 		f.nodes = append(f.nodes, d)
