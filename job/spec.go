@@ -150,6 +150,17 @@ func (s Spec) Validate() error {
 	return nil
 }
 
+// ValidateFields is Validate for those fields whose meaning depends on no other, of a job that is not submitted yet.
+func (s Spec) ValidateFields() error {
+	for _, check := range []func(Spec) error{checkText, checkNumbers, checkHosts, checkProject} {
+		if err := check(s); err != nil {
+			return err
+		}
+	}
+	_, err := ParseDependencies(s.Dependency, true)
+	return err
+}
+
 // checkHosts checks what the job asks of its hosts.
 func checkHosts(s Spec) error {
 	if _, err := ParseConstraint(s.Constraint); err != nil {
