@@ -367,15 +367,12 @@ func setGPUs(s *job.Spec, v string) error {
 
 func setRetryOn(s *job.Spec, v string) error {
 	s.RetryOn = nil
-	for _, word := range list(v) {
+	for word := range strings.SplitSeq(v, ",") {
 		var code int
-		if err := number(word, &code); err != nil {
-			return err
+		if number(strings.TrimSpace(word), &code) != nil {
+			return fmt.Errorf("%.40q: want exit codes such as 75,137", v)
 		}
 		s.RetryOn = append(s.RetryOn, code)
-	}
-	if len(s.RetryOn) == 0 {
-		return fmt.Errorf("%.40q: want exit codes such as 75,137", v)
 	}
 	return nil
 }
