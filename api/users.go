@@ -53,6 +53,7 @@ type User struct {
 	CPUSeconds float64 `json:"cpu_seconds" doc:"Decayed with the half-life."`
 	Running    int     `json:"running" doc:"Tasks that are assigned to a node."`
 	Waiting    int     `json:"waiting" doc:"Tasks that are PENDING."`
+	Others     int     `json:"others,omitempty" doc:"This many projects without a weight are not listed: the user has used less in them than in those that are, and this line counts them too."`
 	// Limits are those of the user, whatever the project is.
 	Limits []NodesLimit `json:"limits,omitempty" doc:"What the user may hold on one node at a time, in all projects together. Nodes without a limit for the user are left out, and so is a project as a whole."`
 }
@@ -106,36 +107,31 @@ func (r *userRoutes) list(ctx context.Context, _ *struct{}) (*usersOutput, error
 	return &usersOutput{Listing[User]{Schema: SchemaUsers, Items: items, Partial: silent(r.daemons, answers)}}, nil
 }
 
-// userDocuments adds up the accounts, and works out the shares of users and projects by the weights. The projects come
-// in the order of their names, each before its users; if there are none, there are only users.
+// userDocuments adds up the accounts, works out the shares of users and projects by the weights, and leaves out projects
+// of which a user has too many. The projects come in the order of their names, each before its users; if there are none, there are only users.
 func userDocuments(all UsersInfo) []User {
 	w := &all.Weights
-	users, projects := map[share.Account]*User{}, map[string]*User{}
+	users := map[share.Account]*User{}
 	for _, a := range all.Accounts {
 		u := users[a.Account]
 		if u == nil {
 			u = &User{Schema: SchemaUser, User: a.User, Project: a.Project, Weight: w.User(a.User)}
 			users[a.Account] = u
 		}
-		p := projects[a.Project]
-		if p == nil {
-			p = &User{Schema: SchemaUser, Project: a.Project, Weight: w.Project(a.Project)}
-			projects[a.Project] = p
-		}
-		for _, x := range []*User{u, p} {
-			x.GPUSeconds += a.Used.GPU
-			x.CPUSeconds += a.Used.CPU
-			x.Running += a.Running
-			x.Waiting += a.Waiting
-		}
+		u.add(&User{GPUSeconds: a.Used.GPU, CPUSeconds: a.Used.CPU, Running: a.Running, Waiting: a.Waiting})
 	}
 	setShares(w, all.Has, users)
-	out := make([]User, 0, len(users)+len(projects))
+	mergeProjects(w, users)
+	projects := map[string]*User{}
+	out := make([]User, 0, 2*len(users))
 	for _, u := range users {
 		out = append(out, *u)
 		p := projects[u.Project]
-		p.Share += u.Share
-		p.Used += u.Used
+		if p == nil {
+			p = &User{Schema: SchemaUser, Project: u.Project, Weight: w.Project(u.Project)}
+			projects[u.Project] = p
+		}
+		p.add(u)
 	}
 	if len(projects) > 1 || projects[""] == nil && len(projects) > 0 {
 		for _, p := range projects {

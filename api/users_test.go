@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -129,5 +130,41 @@ func TestSharesOfInventedProjects(t *testing.T) {
 	}
 	if math.Abs(bob-0.5) > 1e-9 {
 		t.Errorf("bob should have %v, want a half", bob)
+	}
+}
+
+// Of the projects that a user invents, those are listed that have tasks and those with the most use. Nothing is lost of the
+// others, and a project with a weight, or one that another user's list has, stays.
+func TestListOfInventedProjects(t *testing.T) {
+	info := UsersInfo{Has: share.Use{GPU: 1}, Weights: share.Weights{Projects: map[string]float64{"vision": 1}}}
+	account := func(user, project string, used float64, running int) {
+		info.Accounts = append(info.Accounts, AccountInfo{Account: share.Account{User: user, Project: project}, Used: share.Use{GPU: used}, Running: running})
+	}
+	for i := range 280 {
+		account("eve", fmt.Sprintf("p%03d", i), float64(i), 0)
+	}
+	account("eve", "runs", 0, 1)
+	account("eve", "vision", 0, 0)
+	account("eve", "lab", 0, 0)
+	account("bob", "lab", 5, 0)
+	used, shares := 0.0, 0.0
+	var projects []string
+	for _, u := range userDocuments(info) {
+		if u.User == "" {
+			continue
+		}
+		if u.Project == "" && (u.User != "eve" || u.Others != 271) {
+			t.Errorf("%+v, want 271 others of eve", u)
+		}
+		if u.User == "eve" {
+			projects = append(projects, u.Project)
+		}
+		used, shares = used+u.GPUSeconds, shares+u.Share
+	}
+	if want := []string{"", "lab", "p271", "p272", "p273", "p274", "p275", "p276", "p277", "p278", "p279", "runs", "vision"}; !slices.Equal(projects, want) {
+		t.Errorf("projects of eve %v, want %v", projects, want)
+	}
+	if used != 279*280/2+5 || math.Abs(shares-1) > 1e-9 {
+		t.Errorf("used %v, shares %v together", used, shares)
 	}
 }

@@ -254,6 +254,9 @@ func TestTerminalFromTheStart(t *testing.T) {
 	s = onTerminal(t, ben.client("run", "-it", "-w", "cat", "--", "stty", "size"), 17, 71)
 	s.hear("17 71")
 	s.exits(0)
+	s = onTerminal(t, ben.client("run", "-it", "-w", "cat", "--", "stty", "size"), 0, 0) // it tells no size
+	s.hear("24 80")
+	s.exits(0)
 }
 
 // TestClientGone checks that a task ends soon if its client is told to end, and after client-timeout if the client is

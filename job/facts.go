@@ -116,7 +116,7 @@ var factTable = map[string]*fact{
 	"nvlink": {flag: func(f *Facts) Truth { return f.NVLink }},
 
 	"gpu.count": {amount: func(f *Facts, _ *GPUKind) (Version, bool) { return Version{int64(f.GPUs)}, true }, read: readCount, show: showCount},
-	"gpu.model": {perGPU: true, text: func(_ *Facts, g *GPUKind) string { return g.Class }, equal: isModel},
+	"gpu.model": {perGPU: true, text: func(_ *Facts, g *GPUKind) string { return g.Class }, equal: IsModel},
 	"gpu.memory": {
 		perGPU: true, read: readSize, show: showSize,
 		amount: func(_ *Facts, g *GPUKind) (Version, bool) { return Version{int64(g.Memory)}, g.Memory > 0 },
@@ -162,9 +162,9 @@ func readSize(text string) (Version, error) {
 func showCount(v Version) string { return strconv.FormatInt(v[0], 10) }
 func showSize(v Version) string  { return Size(v[0]).String() }
 
-// isModel reports whether a class of GPUs has a model: h100-80gb has h100 and h100-80gb. A MIG instance never stands
+// IsModel reports whether a class of GPUs has a model: h100-80gb has h100 and h100-80gb. A MIG instance never stands
 // for the whole GPU: h100-80gb-mig-1g.10gb has 1g.10gb and its whole name.
-func isModel(class, model string) bool {
+func IsModel(class, model string) bool {
 	model = strings.TrimPrefix(strings.ToLower(model), "nvidia-")
 	if _, instance, isMIG := strings.Cut(class, "-mig-"); isMIG {
 		return model == class || model == instance

@@ -39,6 +39,15 @@ func Pinned(name string, p Peer) string {
 	return name + "=" + string(p)
 }
 
+// NodesText writes a list of nodes for people: without the IDs of pinned nodes.
+func NodesText(list []string) string {
+	names := make([]string, len(list))
+	for i, text := range list {
+		names[i], _, _ = strings.Cut(text, "=")
+	}
+	return strings.Join(names, ",")
+}
+
 // pinnedID returns the ID of an entry with a name and an ID.
 func pinnedID(text string) (Peer, error) {
 	name, id, _ := strings.Cut(text, "=")

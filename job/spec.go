@@ -127,6 +127,7 @@ const (
 	MaxLease        = 24 * time.Hour
 	DefaultLease    = 300 * time.Second
 	DefaultGrace    = 10 * time.Second
+	MaxGrace        = time.Hour
 	MaxTimeLimit    = 366 * 24 * time.Hour
 	MaxBegin        = 366 * 24 * time.Hour // from the submission
 	defaultCPUs     = 1
@@ -148,6 +149,17 @@ func (s Spec) Validate() error {
 		}
 	}
 	return nil
+}
+
+// ValidateFields is Validate for those fields whose meaning depends on no other, of a job that is not submitted yet.
+func (s Spec) ValidateFields() error {
+	for _, check := range []func(Spec) error{checkText, checkNumbers, checkHosts, checkProject} {
+		if err := check(s); err != nil {
+			return err
+		}
+	}
+	_, err := ParseDependencies(s.Dependency, true)
+	return err
 }
 
 // checkHosts checks what the job asks of its hosts.
@@ -247,8 +259,8 @@ func checkNumbers(s Spec) error {
 		return fmt.Errorf("retries %d: want 0 to %d", s.Retries, MaxRetries)
 	case s.TimeLimit < 0 || s.TimeLimit.D() > MaxTimeLimit:
 		return fmt.Errorf("time_limit %s: want 0s to %s", s.TimeLimit, Duration(MaxTimeLimit))
-	case s.Grace < 0 || s.Grace.D() > time.Hour:
-		return fmt.Errorf("grace %s: want 0s to 1h", s.Grace)
+	case s.Grace < 0 || s.Grace.D() > MaxGrace:
+		return fmt.Errorf("grace %s: want 0s to %s", s.Grace, Duration(MaxGrace))
 	case s.Lease != 0 && (s.Lease.D() < MinLease || s.Lease.D() > MaxLease):
 		return fmt.Errorf("lease %s: want %s to %s", s.Lease, Duration(MinLease), Duration(MaxLease))
 	case s.Partition != "" && s.Partition != "fence" && s.Partition != "hold":

@@ -384,7 +384,11 @@ func (w *Waits) NeverWhy(task int) string {
 		name := string(conditions[x.when]) + ":" + string(x.parent)
 		switch {
 		case x.is(job.AfterCorr):
-			if w.eachOf(i).never.Has(task) {
+			switch {
+			case !w.eachOf(i).never.Has(task):
+			case x.outcome == lost:
+				return fmt.Sprintf("%s: task %d of it is not known to have succeeded, and its owner has deleted it", name, w.layout.Number(task))
+			default:
 				return fmt.Sprintf("%s: task %d of it does not exist or did not succeed", name, w.layout.Number(task))
 			}
 		case x.outcome == lost && x.saw == sawGone:

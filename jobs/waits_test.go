@@ -354,8 +354,10 @@ func TestParentOfAnotherOwner(t *testing.T) {
 	if waits(ok) != "N" || waits(f.table.Job(id(2))) != "N" || waits(f.table.Job(id(3))) != "NNNN" || f.table.Parents.Awaited(other).Ask {
 		t.Errorf("after it was deleted: %s, it is asked for: %v", waits(ok), f.table.Parents.Awaited(other).Ask)
 	}
-	if why := ok.Waits.NeverWhy(0); !strings.Contains(why, "deleted") {
-		t.Errorf("the reason is %q", why)
+	for _, j := range []*jobs.Job{ok, f.table.Job(id(3))} {
+		if why := j.Waits.NeverWhy(0); !strings.Contains(why, "deleted") {
+			t.Errorf("the reason is %q", why)
+		}
 	}
 	if told(job.ParentRecord{State: job.Succeeded}) {
 		t.Error("a deleted job has come back")

@@ -53,6 +53,7 @@ type Config struct {
 	CgroupsOff            bool         // do not use cgroups
 	CPUQuota              bool         // a task gets no more CPU time than it asked for, even if nobody else wants it
 	SetAside              job.Duration // worker.Config.SetAside
+	PreemptGrace          job.Duration // worker.Config.PreemptGrace
 	LossLimit             int          // a task is held after it has lost this number of different hosts
 	GangHold              job.Duration // how long a gang holds places at some hosts while others have none for it
 	Order                 string       // by what tasks of one priority are ordered; see lease.Orders
@@ -83,7 +84,7 @@ func DefaultConfig() Config {
 	}
 	return Config{
 		DataDir: defaultDataDir(), Socket: DefaultSocket(), Name: name, GPUs: "auto", Program: "/proc/self/exe", Version: "dev",
-		SetAside: job.Duration(worker.DefaultSetAside), LossLimit: scheduler.DefaultConfig().LossLimit, GangHold: job.Duration(scheduler.DefaultConfig().GangHold), Order: lease.ByAge.String(), Policy: scheduler.DefaultConfig().Policy, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
+		SetAside: job.Duration(worker.DefaultSetAside), PreemptGrace: job.Duration(worker.DefaultPreemptGrace), LossLimit: scheduler.DefaultConfig().LossLimit, GangHold: job.Duration(scheduler.DefaultConfig().GangHold), Order: lease.ByAge.String(), Policy: scheduler.DefaultConfig().Policy, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
 		Visibility:   VisibleAll,
 		MetricsTasks: defaultMetricsTasks,
 		DockerHost:   docker.DefaultHost,
@@ -233,6 +234,8 @@ func (c Config) checkTimes() error {
 	switch {
 	case c.SetAside.D() < worker.MinSetAside || c.SetAside.D() > worker.MaxSetAside:
 		return badSetting("set-aside", "%s: want %s to %s", c.SetAside, job.Duration(worker.MinSetAside), job.Duration(worker.MaxSetAside))
+	case c.PreemptGrace < 0 || c.PreemptGrace.D() > job.MaxGrace:
+		return badSetting("preempt-grace", "%s: want 0s to %s", c.PreemptGrace, job.Duration(job.MaxGrace))
 	case c.MaxWait != 0 && (c.MaxWait.D() < scheduler.MinMaxWait || c.MaxWait.D() > scheduler.MaxMaxWait):
 		return badSetting("max-wait", "%s: want 0s, or a time from %s to %s", c.MaxWait, job.Duration(scheduler.MinMaxWait), job.Duration(scheduler.MaxMaxWait))
 	case c.DefaultTime < 0 || c.DefaultTime.D() > job.MaxTimeLimit:

@@ -164,10 +164,10 @@ func (s *attempts) age(now Moment, a *attempt) {
 	}
 }
 
-// preempt ends an attempt so that it can run elsewhere. An attempt that was told to end before keeps its first reason.
+// preempt ends an attempt so that it can run elsewhere, in the time that the host gives it at most. An attempt that was told to end before keeps its first reason.
 func (s *attempts) preempt(now Moment, a *attempt, why string) {
 	a.rec.Preempted = a.rec.Preempted || a.rec.Reason == ""
-	s.end(now, a, a.rec.File.Spec().GraceOr(), why)
+	s.end(now, a, min(a.rec.File.Spec().GraceOr(), s.cfg.PreemptGrace), why)
 }
 
 // stopFailed repeats a Stop that the driver could not take, after retryStop.

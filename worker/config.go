@@ -25,6 +25,8 @@ type Config struct {
 	Limits     Limits
 	// SetAside is for how long free resources are first set aside for an offer if nothing shows when it fits. See turns.
 	SetAside time.Duration
+	// PreemptGrace bounds the time between TERM and KILL of a task that this host preempts, whatever its job says.
+	PreemptGrace time.Duration
 	// Shares are the weights of users and projects. The zero value counts no usage.
 	Shares share.Weights
 	Usage  Usage // what an earlier run of the daemon has saved
@@ -47,9 +49,12 @@ const (
 	MaxSetAside     = 24 * time.Hour
 )
 
+// DefaultPreemptGrace is the default of Config.PreemptGrace. It is at most job.MaxGrace.
+const DefaultPreemptGrace = 5 * time.Minute
+
 // DefaultConfig returns a configuration without the host.
 func DefaultConfig() Config {
-	return Config{IP: "127.0.0.1", FirstPort: 20000, LastPort: 29999, SetAside: DefaultSetAside}
+	return Config{IP: "127.0.0.1", FirstPort: 20000, LastPort: 29999, SetAside: DefaultSetAside, PreemptGrace: DefaultPreemptGrace}
 }
 
 // Validate returns an error if the configuration is not valid.
@@ -61,6 +66,8 @@ func (c Config) Validate() error {
 		return errors.New("worker: config: profile without a store id")
 	case c.SetAside < MinSetAside || c.SetAside > MaxSetAside:
 		return fmt.Errorf("worker: config: set aside for %s: want %s to %s", c.SetAside, MinSetAside, MaxSetAside)
+	case c.PreemptGrace < 0 || c.PreemptGrace > job.MaxGrace:
+		return fmt.Errorf("worker: config: grace of preempted tasks %s: want 0s to %s", c.PreemptGrace, job.MaxGrace)
 	case c.Boot == "":
 		return errors.New("worker: config: no boot id")
 	case c.Profile.CPUs < 0 || c.Profile.Memory < 0 || len(c.Profile.GPUs) > lease.MaxGPUs:

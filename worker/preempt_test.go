@@ -19,6 +19,7 @@ type filled struct {
 	*host
 	session lease.Session
 	n       uint64
+	grace   time.Duration // of the tasks
 }
 
 func newFilled(t *testing.T, gpus int) *filled {
@@ -33,7 +34,7 @@ func (f *filled) run(priority, devices int, preemptible bool) job.Attempt {
 	f.n++
 	a := attempt(f.n, 1)
 	m := start(f.n, a, f.session, gpus(devices))
-	m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible = priority, preemptible })
+	m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible, s.Grace = priority, preemptible, job.Duration(f.grace) })
 	f.says(amy, offer(f.n, a, gpus(devices)))
 	f.says(amy, m)
 	f.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: int(f.n)})
@@ -120,6 +121,25 @@ func TestPreemptedTaskMakesRoom(t *testing.T) {
 	e := all[len(all)-1]
 	if e.Attempt != low || e.State != job.Preempted || !strings.Contains(e.Exit.Reason, "preempted by job") || !strings.Contains(e.Exit.Reason, "priority 90") {
 		t.Fatalf("the victim's end %+v", e)
+	}
+}
+
+// A preempted task has the grace of its job, but not more than its host gives.
+func TestGraceOfPreemptedTasks(t *testing.T) {
+	for _, c := range []struct{ asks, gives, want time.Duration }{
+		{time.Hour, worker.DefaultPreemptGrace, 5 * time.Minute},
+		{time.Minute, worker.DefaultPreemptGrace, time.Minute},
+		{0, worker.DefaultPreemptGrace, job.DefaultGrace},
+		{time.Minute, 0, 0},
+	} {
+		cfg := config(1)
+		cfg.PreemptGrace = c.gives
+		h := newHost(t, cfg)
+		f := &filled{host: h, session: h.meet(amy, 1), grace: c.asks}
+		f.run(50, 1, true)
+		if f.ask(90, 1); len(h.done.Stop) != 1 || h.done.Stop[0].Grace != c.want {
+			t.Errorf("grace %s at a host that gives %s: %+v, want %s", c.asks, c.gives, h.done.Stop, c.want)
+		}
 	}
 }
 

@@ -92,11 +92,11 @@ func (v streams) enterTerminal(r *api.ExecRequest, st *api.ExecStreams) (restore
 	}
 	fd := int(in.Fd()) //nolint:gosec // a descriptor is small
 	size := func() (rows, cols uint16) {
-		w, h, err := term.GetSize(fd)
+		size, err := inputSize(fd)
 		if err != nil {
 			return 0, 0
 		}
-		return uint16(h), uint16(w) //nolint:gosec // the kernel has 16 bits for each
+		return size.Rows, size.Cols
 	}
 	r.Term = os.Getenv("TERM")
 	r.Rows, r.Cols = size()

@@ -26,6 +26,19 @@ const cancelWait = 10 * time.Second
 // nullDevice is the device number of /dev/null.
 var nullDevice = unix.Mkdev(1, 3)
 
+// inputSize returns the size of a terminal, and 24x80 if the terminal tells none, as a serial console or a terminal that a
+// program has opened may do.
+func inputSize(fd int) (job.Terminal, error) {
+	w, h, err := term.GetSize(fd)
+	if err != nil {
+		return job.Terminal{}, err
+	}
+	if w <= 0 || h <= 0 {
+		return job.Terminal{Rows: 24, Cols: usualWidth}, nil
+	}
+	return job.Terminal{Rows: uint16(h), Cols: uint16(w)}, nil //nolint:gosec // the kernel has 16 bits for each
+}
+
 // jobInput is where the input of a job comes from.
 type jobInput struct {
 	file     *os.File
@@ -42,11 +55,11 @@ func (v submitVerbs) inputOf(c *cli.Context, s *job.Spec) (*jobInput, error) {
 	}
 	switch {
 	case in.terminal:
-		w, h, err := term.GetSize(fd)
-		if err != nil || w <= 0 || h <= 0 {
+		size, err := inputSize(fd)
+		if err != nil {
 			return nil, usagef("run: -it: the standard input is not a terminal")
 		}
-		s.TTY = job.Terminal{Rows: uint16(h), Cols: uint16(w)}.String() //nolint:gosec // the kernel has 16 bits for each
+		s.TTY = size.String()
 		if kind := os.Getenv("TERM"); kind != "" && s.Env["TERM"] == "" {
 			s.Env = maps.Clone(s.Env)
 			if err := put(&s.Env, "TERM", kind); err != nil {
@@ -157,11 +170,11 @@ func (in *jobInput) open() (input api.Input, restore func()) {
 	}
 	fd := int(in.file.Fd()) //nolint:gosec // a descriptor is small
 	input.Size = func() (rows, cols uint16) {
-		w, h, err := term.GetSize(fd)
+		size, err := inputSize(fd)
 		if err != nil {
 			return 0, 0
 		}
-		return uint16(h), uint16(w) //nolint:gosec // the kernel has 16 bits for each
+		return size.Rows, size.Cols
 	}
 	changed, resized, done := make(chan os.Signal, 1), make(chan struct{}, 1), make(chan struct{})
 	signal.Notify(changed, unix.SIGWINCH)

@@ -151,6 +151,9 @@ func (r specReader) eachDirective(name, text string, s *job.Spec, late *lateOpti
 				return usagef("%s:%d: %w", name, i+1, err)
 			}
 		}
+		if err := s.ValidateFields(); err != nil {
+			return usagef("%s:%d: %w", name, i+1, err)
+		}
 	}
 	return nil
 }

@@ -84,6 +84,7 @@ run-others-as-me  false                                    default
 cgroups-off   false                                    default
 cpu-quota     false                                    default
 set-aside     10m                                    default
+preempt-grace 5m                                     default
 loss-limit    3                                        default
 policy        frag                                     default
 order         age                                      default

@@ -110,7 +110,7 @@ func TestDependencyInScripts(t *testing.T) {
 	for text, want := range map[string]string{
 		"#SBATCH -d singleton":              "singleton is not supported",
 		"#SBATCH --kill-on-invalid-dep=may": "want yes or no",
-		"#MUSTER --dependency=afterok":      "want afterok:ID",
+		"#MUSTER --dependency=afterok":      `script:2: dependency "afterok": want afterok:ID`,
 	} {
 		if err := os.WriteFile("script", []byte("#!/bin/sh\n"+text+"\n"), 0o600); err != nil {
 			t.Fatal(err)

@@ -99,8 +99,8 @@ func showJob(out io.Writer, room int, j api.Job, now *api.TaskUsage) error {
 			{"constraint", j.Spec.Constraint},
 			{"prefer", j.Spec.Prefer},
 			{"labels", trusted},
-			{"nodelist", strings.Join(j.Spec.NodeList, ",")},
-			{"exclude", strings.Join(j.Spec.Exclude, ",")},
+			{"nodelist", job.NodesText(j.Spec.NodeList)},
+			{"exclude", job.NodesText(j.Spec.Exclude)},
 		} {
 			if given.value != "" {
 				row(w, given.what, given.value)

@@ -50,8 +50,8 @@ var slurm = []slurmOption{
 	{names: []string{"no-requeue"}, toggle: true, set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
 	{names: []string{"hold", "H"}, toggle: true, set: func(s *job.Spec, _ string) error { s.Hold = true; return nil }},
 	{names: []string{"nodes", "N"}, late: slurmNodes},
-	{names: []string{"ntasks", "n"}, late: func(l *lateOptions, _ *job.Spec, v string) error { return slurmCount(v, &l.slurm.processes) }},
-	{names: []string{"ntasks-per-node"}, late: func(l *lateOptions, _ *job.Spec, v string) error { return slurmCount(v, &l.slurm.perNode) }},
+	{names: []string{"ntasks", "tasks", "n"}, late: func(l *lateOptions, _ *job.Spec, v string) error { return slurmCount(v, &l.slurm.processes) }},
+	{names: []string{"ntasks-per-node", "tasks-per-node"}, late: func(l *lateOptions, _ *job.Spec, v string) error { return slurmCount(v, &l.slurm.perNode) }},
 	{names: []string{"kill-on-bad-exit"}, toggle: true, set: setKillOnBadExit},
 	{names: []string{"signal"}, set: slurmSignal},
 	{names: []string{"array", "a"}, set: setArray},
@@ -202,16 +202,32 @@ func slurmExclusive(s *job.Spec, v string) error {
 	return nil
 }
 
-// slurmGres accepts gpu, gpu:N and gpu:MODEL:N, of each node.
+// slurmGres accepts gpu, gpu:N, gpu:MODEL and gpu:MODEL:N, of each node, and none. A count may have "=" before it, and
+// gres/ or gres: before the word gpu.
 func slurmGres(l *lateOptions, s *job.Spec, v string) error {
-	kind, count, some := strings.Cut(v, ":")
-	if kind != "gpu" {
-		return fmt.Errorf("%.40q: only gpu is supported", v)
+	gpus := ""
+	for _, entry := range list(v) {
+		plain := strings.ReplaceAll(strings.ReplaceAll(entry, "=", ":"), "gres/", "gres:")
+		kind, count, _ := strings.Cut(strings.TrimPrefix(plain, "gres:"), ":")
+		switch {
+		case kind == "none":
+			continue
+		case kind != "gpu":
+			return fmt.Errorf("%.40q: only gpu is supported", entry)
+		case gpus != "":
+			return fmt.Errorf("%.60q: GPUs of one model only; write gpu:MODEL:N once", v)
+		}
+		switch gpus = count; {
+		case count == "":
+			gpus = "1"
+		case strings.Trim(count, "0123456789") != "" && !strings.Contains(count, ":"):
+			gpus += ":1"
+		}
 	}
-	if !some {
-		count = "1"
+	if gpus == "" {
+		return nil
 	}
-	return addGPUs(&l.gpus.perNode, s, count)
+	return addGPUs(&l.gpus.perNode, s, gpus)
 }
 
 // slurmTime accepts minutes, M:S, H:M:S, D-H, D-H:M and D-H:M:S. Zero and UNLIMITED are no limit.
@@ -266,8 +282,12 @@ func slurmSignal(s *job.Spec, v string) error {
 	return nil
 }
 
-// slurmMem accepts megabytes, or a number with K, M, G or T.
+// slurmMem accepts megabytes, or a number with K, M, G or T. KB, MB, GB and TB mean the same as these: for Slurm all are
+// powers of 1024.
 func slurmMem(into *job.Size, v string) error {
+	if n := len(v); n > 1 && strings.EqualFold(v[n-1:], "B") && strings.ContainsAny(v[n-2:n-1], "KMGTkmgt") {
+		v = v[:n-1]
+	}
 	if v != "" && strings.Trim(v, "0123456789") == "" {
 		v += "M"
 	}

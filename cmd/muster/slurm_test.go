@@ -124,7 +124,31 @@ var slurmScripts = map[string]slurmScript{
 	"variables.sh": {spec: `{"output":"out-%j.txt"}`, warnings: []string{
 		"variables.sh:4: warning: SLURM_JOB_NODELIST is not set here; use MUSTER_NODE_IPS", "variables.sh:5: warning: SLURM_CLUSTER_NAME is not set here; use the variables named MUSTER_",
 	}},
-	"time_bad.sh": {refused: `time_bad.sh:3: --time: "one-hour": want minutes, H:M:S or D-H:M:S`},
+	"comments.sh": {spec: `{"name":"resnet50 train","time_limit":"24h","output":"logs/%x-%j.out","resources":{"cpus":8,"memory":"32GiB","gpus":2,"gpu_model":"h100"}}`, warnings: []string{
+		"comments.sh:3: warning: #SBATCH --partition=gpu: has no meaning", "comments.sh:9: warning: #SBATCH --mail-type: no mail is sent", "comments.sh:14: warning: srun is a program of Slurm",
+	}},
+	"gres_equals.sh":       {spec: `{"time_limit":"90m","resources":{"cpus":1,"gpus":2}}`},
+	"gres_model.sh":        {spec: `{"resources":{"cpus":1,"gpus":1,"gpu_model":"h100"}}`},
+	"gres_model_equals.sh": {spec: `{"resources":{"cpus":1,"gpus":2,"gpu_model":"h100"}}`},
+	"gres_models.sh":       {refused: `gres_models.sh:2: --gres: "gpu:a100:1,gpu:h100:1": GPUs of one model only; write gpu:MODEL:N once`},
+	"gres_none.sh":         {spec: `{}`},
+	"gres_tres.sh":         {spec: `{"resources":{"cpus":1,"gpus":1,"gpu_model":"h100"}}`},
+	"gres_two.sh":          {refused: `gres_two.sh:2: --gres: "tmpspace:10G": only gpu is supported`},
+	"features.sh":          {spec: `{"constraint":"skylake|cascade"}`},
+	"features_comma.sh":    {refused: `features_comma.sh:2: constraint "intel,ib": at character 6: unexpected ','; write & for and, | for or`},
+	"mem_units.sh":         {spec: `{"time_limit":"12h","resources":{"cpus":1,"memory":"4000MiB"}}`},
+	"array_memory.sh":      {spec: `{"array":"1-1000:7%20","error":"logs/err_%A-%a.txt","resources":{"cpus":1,"memory":"2GiB"}}`},
+	"short_forms.sh": {spec: `{"name":"test","time_limit":"10m","nodes":1,"ntasks_per_node":4,"resources":{"cpus":16,"memory":"8GiB"}}`, warnings: []string{
+		"short_forms.sh:2: warning: #SBATCH --mail-type: no mail is sent", "short_forms.sh:4: warning: #SBATCH -p short: has no meaning",
+	}},
+	"old_habits.sh": {spec: `{"project":"phys_2024","nodes":1,"requeue":false,"resources":{"cpus":4,"gpus":1,"gpu_model":"a100_80gb"}}`, warnings: []string{
+		"--qos=normal", "--get-user-env", "--export: ALL: variables are not handed on", "--parsable", "--verbose", "-v", "--open-mode=truncate",
+		"old_habits.sh:17: warning: SLURM_JOB_NODELIST is not set here", "old_habits.sh:17: warning: SLURMD_NODENAME is not set here; use MUSTER_NODE_IPS or hostname",
+	}},
+	"time_seconds.sh": {spec: `{"time_limit":"90s"}`},
+	"time_hours.sh":   {refused: `time_hours.sh:2: --time: "12h": want minutes, H:M:S or D-H:M:S`},
+	"singleton.sh":    {refused: `singleton.sh:2: dependency "singleton": singleton is not supported`},
+	"time_bad.sh":     {refused: `time_bad.sh:3: --time: "one-hour": want minutes, H:M:S or D-H:M:S`},
 }
 
 func TestSlurmScripts(t *testing.T) {

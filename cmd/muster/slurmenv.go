@@ -12,11 +12,11 @@ import (
 )
 
 // slurmVariable finds the variables of Slurm that a line of a script reads.
-var slurmVariable = regexp.MustCompile(`\$\{?#?(SLURM_[A-Z0-9_]+)`)
+var slurmVariable = regexp.MustCompile(`\$\{?#?(SLURMD?_[A-Z0-9_]+)`)
 
 // slurmNearest maps variables of Slurm to ours that say something like it.
 var slurmNearest = map[string]string{
-	"SLURM_NODELIST": "MUSTER_NODE_IPS", "SLURM_JOB_NODELIST": "MUSTER_NODE_IPS", "SLURM_PROCID": "MUSTER_NODE_RANK", "SLURM_TMPDIR": "MUSTER_SCRATCH",
+	"SLURM_NODELIST": "MUSTER_NODE_IPS", "SLURM_JOB_NODELIST": "MUSTER_NODE_IPS", "SLURM_PROCID": "MUSTER_NODE_RANK", "SLURM_TMPDIR": "MUSTER_SCRATCH", "SLURMD_NODENAME": "MUSTER_NODE_IPS or hostname",
 }
 
 // warnSlurmVariables warns once for each variable of Slurm that a script with #SBATCH lines reads and that it will not

@@ -318,6 +318,9 @@ func explanationRows(w *table.Sheet, x api.Explanation, begin *time.Time) {
 		for _, f := range clause.Fails {
 			row(w, "", f.Name+": "+localTimes(f.Reason))
 		}
+		if clause.Advice != "" {
+			row(w, "", clause.Advice)
+		}
 	}
 	for _, n := range x.Now {
 		row(w, label, n.Node+": "+localTimes(n.Why))

@@ -21,6 +21,7 @@ func (v clusterVerbs) usersCommand() *cli.Command {
 		Description: "SHARE is the part that a user or project should have by the weights in the configuration (shares), among all\n" +
 			"that are listed. USED is the part that it has used of what all have used. Of jobs of one priority those go first whose\n" +
 			"user and project have used less of their share. Usage decays: by default, what was used a day ago counts half.\n" +
+			"Of the projects without a weight those are listed in which a user has used most, ten of each user; - (+N) counts N others.\n" +
 			"LIMITS is what a user may hold on one node at a time, by the configuration of the nodes (limits).",
 		Flags: listFlags(),
 		Action: func(c *cli.Context) error {
@@ -60,7 +61,7 @@ func userColumns() table.Columns[api.User] {
 		return c
 	}
 	return table.Columns[api.User]{
-		{Name: "project", Help: "the project", Least: 7, Cell: func(u api.User) string { return dash(u.Project) }},
+		{Name: "project", Help: "the project", Least: 7, Cell: projectText},
 		{Name: "user", Help: "the user, or all of the project", Least: 4, IsKey: true, Cell: func(u api.User) string { return cmp.Or(u.User, "(all)") }},
 		weight,
 		figure("share", "the part that the user or project should have", func(u api.User) float64 { return u.Share }, percent),
@@ -71,6 +72,14 @@ func userColumns() table.Columns[api.User] {
 		count("waiting", "tasks that wait", func(u api.User) int { return u.Waiting }),
 		{Name: "limits", Help: "what the user may hold on a node", Least: 6, Cell: func(u api.User) string { return dash(limitsText(u.Limits)) }},
 	}
+}
+
+// projectText is the project, and how many others the line counts.
+func projectText(u api.User) string {
+	if u.Others > 0 {
+		return fmt.Sprintf("- (+%d)", u.Others)
+	}
+	return dash(u.Project)
 }
 
 // limitsText says what a user may hold on a node, and on how many nodes that holds.

@@ -91,7 +91,7 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 		if len(list.entries) == 0 {
 			continue
 		}
-		out = append(out, Clause{advise: list.advise, Text: lease.Clip(list.field + ": " + strings.Join(list.entries, ",")), Test: func(h *Host) string {
+		out = append(out, Clause{advise: list.advise, Text: lease.Clip(list.field + ": " + job.NodesText(list.entries)), Test: func(h *Host) string {
 			if nodes.Has(h.Profile.Name, h.Peer) == list.has {
 				return ""
 			}

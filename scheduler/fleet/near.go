@@ -15,6 +15,8 @@ import (
 const (
 	// maxNear bounds the names that are offered for one that no host has.
 	maxNear = 5
+	// minModelWord is the length from which a word is looked for in the classes of GPUs, where gb is in most.
+	minModelWord = 3
 	// maxNearBytes bounds the names that are compared letter by letter.
 	maxNearBytes = 64
 )
@@ -62,10 +64,35 @@ func noSuchLabel(term job.Term, trusted bool) func(hosts []*Host) string {
 			for label := range has {
 				labels = append(labels, label)
 			}
-			return lease.Clip("no node has the " + signed + "label " + strconv.Quote(c.Name) + meant(c.Name, labels, signed+"labels"))
+			text := "no node has the " + signed + "label " + strconv.Quote(c.Name)
+			if model := modelIn(c, hosts); model != "" {
+				return lease.Clip(text + "; for the model of a GPU write gpu.model=" + model)
+			}
+			return lease.Clip(text + meant(c.Name, labels, signed+"labels"))
 		}
 		return ""
 	}
+}
+
+// modelIn returns the model of a GPU that a comparison with a label means: its name or its value is part of the class of a
+// GPU of a host. It is the word itself if gpu.model knows that, and else the whole class. Empty: it means none.
+func modelIn(c job.Comparison, hosts []*Host) string {
+	for _, word := range []string{c.Value, c.Name} {
+		if word = strings.ToLower(word); len(word) < minModelWord {
+			continue
+		}
+		for _, h := range hosts {
+			for _, g := range h.told.facts.Kinds {
+				switch {
+				case job.IsModel(g.Class, word):
+					return word
+				case strings.Contains(g.Class, word):
+					return g.Class
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // meant advises the names that somebody may have meant, or else some of all.

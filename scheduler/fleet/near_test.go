@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -14,6 +15,7 @@ func TestAdviceOnMisspelledNames(t *testing.T) {
 	table := NewTable()
 	for i, labels := range []map[string]string{{"rack": "r1"}, {"rack": "r2", "zone": "a"}, {}} {
 		p := lease.Profile{Name: fmt.Sprint("gpu", i+1), CPUs: 4, Worker: true, Drivers: []string{lease.DriverExec, lease.DriverSigned}, Labels: labels}
+		p.GPUs = []gpu.Device{{Class: "h100-80gb"}, {Class: "rtx-6000-ada"}}[i%2 : i%2+1]
 		table.Hello(table.Add(job.Peer("p-"+p.Name), false), lease.Hello{Profile: p}, start)
 	}
 	for _, c := range []struct {
@@ -29,6 +31,10 @@ func TestAdviceOnMisspelledNames(t *testing.T) {
 		{job.Spec{NodeList: []string{"gpu1"}, Constraint: "rack=r9"}, ""}, // the label is there
 		{job.Spec{Constraint: "rak=r1"}, `no node has the label "rak"; give one that is there, such as rack`},
 		{job.Spec{Constraint: "rak=r1", TrustedLabels: true}, `no node has the signed label "rak"; there are no signed labels`},
+		{job.Spec{Constraint: "H100"}, `no node has the label "H100"; for the model of a GPU write gpu.model=h100`},
+		{job.Spec{Constraint: "gpu=h100-80gb"}, `no node has the label "gpu"; for the model of a GPU write gpu.model=h100-80gb`},
+		{job.Spec{Constraint: "rack&(ada|a100)"}, `no node has the label "ada"; for the model of a GPU write gpu.model=rtx-6000-ada`},
+		{job.Spec{Constraint: "gb"}, `no node has the label "gb"; give one that is there, such as rack, zone`},
 		{job.Spec{Resources: job.Resources{CPUs: 9}}, ""},
 		{job.Spec{Constraint: "gpu.cc>=9.0"}, ""},
 		{job.Spec{NodeList: []string{"gpu1", "gpu11"}}, ""},
@@ -44,6 +50,21 @@ func TestAdviceOnMisspelledNames(t *testing.T) {
 		if c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
 			t.Errorf("%v %s: %q, want %q", c.spec.NodeList, c.spec.Constraint, got, c.want)
 		}
+	}
+}
+
+// The clause of a list of nodes has their names, without the IDs to which they are pinned.
+func TestClauseOfPinnedNodes(t *testing.T) {
+	clauses, err := ClausesOf(job.Spec{NodeList: []string{"gpu1=12D3KooWone", "gpu[2-3]"}, Exclude: []string{"gpu4=12D3KooWfour"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range clauses {
+		got = append(got, c.Text)
+	}
+	if text := strings.Join(got, "; "); !strings.HasSuffix(text, "nodelist: gpu1,gpu[2-3]; exclude: gpu4") {
+		t.Errorf("clauses %q", text)
 	}
 }
 

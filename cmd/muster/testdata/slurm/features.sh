@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --constraint="intel&gpu"
+#SBATCH -C skylake|cascade
+hostname

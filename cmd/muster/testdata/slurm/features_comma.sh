@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --constraint=intel,ib
+hostname

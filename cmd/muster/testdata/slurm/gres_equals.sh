@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --gres gpu=2
+#SBATCH -t 90
+hostname

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --gres=gpu:a100:1,gpu:h100:1
+id

@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --time=12h
+hostname
