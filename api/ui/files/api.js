@@ -59,6 +59,25 @@ function found() {
   if (!link.value.ok || link.value.refused) link.set({ ok: true, since: 0, refused: false, detail: '' });
 }
 
+// visible waits until the tab is seen.
+export async function visible() {
+  while (document.hidden) await new Promise((done) => document.addEventListener('visibilitychange', done, { once: true }));
+}
+
+// again calls ask at once, and then after each pause in milliseconds while the tab is visible, until the returned function
+// is called. ask gets a signal that tells it of that.
+export function again(ask, pause) {
+  const end = new AbortController();
+  (async () => {
+    while (!end.signal.aborted) {
+      await ask(end.signal);
+      await new Promise((done) => setTimeout(done, pause));
+      await visible();
+    }
+  })();
+  return () => end.abort();
+}
+
 // query returns a path with the parameters that have a value.
 export function query(path, params) {
   const q = new URLSearchParams();

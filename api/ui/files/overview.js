@@ -4,7 +4,7 @@ import { html, useState, useEffect, useMemo } from './lib.js';
 import { useStore, Store } from './store.js';
 import { nodes, stats } from './resource.js';
 import { onEvent } from './events.js';
-import { get } from './api.js';
+import { get, again } from './api.js';
 import { slim } from './joblist.js';
 import { Chart } from './chart.js';
 import { A } from './router.js';
@@ -129,22 +129,12 @@ function Users({ s }) {
 // Queue shows why jobs wait, and what waits longest.
 function Queue() {
   const [waiting, setWaiting] = useState(null);
-  useEffect(() => {
-    let timer = 0;
-    let over = false;
-    const load = async () => {
-      try {
-        const list = await get('/v1/jobs?state=PENDING,HELD&limit=500');
-        if (!over) setWaiting({ jobs: list.items.map(slim), more: Boolean(list.next) });
-      } catch { /* the banner or the next try says it */ }
-      if (!over) timer = setTimeout(load, document.hidden ? 30000 : 8000);
-    };
-    load();
-    return () => {
-      over = true;
-      clearTimeout(timer);
-    };
-  }, []);
+  useEffect(() => again(async (signal) => {
+    try {
+      const list = await get('/v1/jobs?state=PENDING,HELD&fields=id,name,submitted_at,reason&limit=500', { signal });
+      setWaiting({ jobs: list.items.map(slim), more: Boolean(list.next) });
+    } catch { /* the banner or the next try says it */ }
+  }, 8000), []);
   if (!waiting || !waiting.jobs.length) return waiting ? html`<p class="line">Nothing waits.</p>` : null;
   const why = {};
   for (const j of waiting.jobs) why[j.reason || NONE] = (why[j.reason || NONE] || 0) + 1;
