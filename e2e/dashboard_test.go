@@ -203,9 +203,10 @@ func TestDashboardByKeys(t *testing.T) {
 
 // TestDashboardDaemonGone kills the daemon behind a page, which says so, and comes back by itself.
 func TestDashboardDaemonGone(t *testing.T) {
-	amy, _, base := withPage(t)
-	b := browse(t, base, 1280, 800)
-	b.open("/")
+	amy, _, _ := withPage(t)
+	door := amy.openDoor()
+	b := browse(t, strings.TrimSuffix(door.root, "/"), 1280, 800)
+	b.open("/#code=" + door.code)
 	b.shows("Capacity")
 	b.open("/nodes")
 	b.shows("amy", "ben")

@@ -2,6 +2,7 @@
 
 import { headers, atDoor } from './session.js';
 import { Store } from './store.js';
+import { plain } from './format.js';
 
 // link says whether the daemon answers: since when it does not, and whether it refuses this tab.
 export const link = new Store({ ok: true, since: 0, refused: false, detail: '' });
@@ -36,7 +37,7 @@ export async function open(path, { method = 'GET', body, head = {}, signal } = {
   }
   const doc = await resp.json().catch(() => ({}));
   if (resp.status === 401) link.set({ ok: true, since: 0, refused: true, door: atDoor(resp), detail: doc.detail || '' });
-  else if (resp.status === 502 || resp.status === 504 || (resp.status === 503 && !doc.code)) lost('it answers with status ' + resp.status);
+  else if (resp.status === 502 || resp.status === 504 || (resp.status === 503 && !doc.code)) lost(doc.detail ? plain(doc.detail) : 'it answers with status ' + resp.status);
   else found();
   throw new Problem(resp.status, doc);
 }
