@@ -78,7 +78,7 @@ func TestDashboardPages(t *testing.T) {
 		{"/nodes", []string{"amy", "rack=r1", "ready"}},
 		{"/nodes/amy", []string{"Drain…", "h100-80gb", "What runs here"}},
 		{"/topology", []string{"rack r1", "rack r2", "NV18"}},
-		{"/users", []string{"Running"}},
+		{"/users", []string{"Tasks running"}},
 		{"/members", []string{"amy", "inviter", "this daemon"}},
 		{"/submit", []string{"Command", "muster submit"}},
 	}

@@ -3,7 +3,7 @@
 import { get, query } from './api.js';
 import { onEvent } from './events.js';
 import { Store } from './store.js';
-import { waiting } from './states.js';
+import { running, tally, waiting } from './states.js';
 import { compare } from './format.js';
 
 const FIRST = 200;
@@ -12,6 +12,9 @@ export const MOST = 20000; // jobs that a tab keeps
 
 // gpusOf is how many GPUs a task holds. A share of one counts as such.
 export const gpusOf = (r) => r?.gpus || r?.gpu_share || 0;
+
+// gpusOfAll is how many GPUs the tasks of a job hold, or will hold when it starts.
+export const gpusOfAll = (j) => j.gpus * Math.max(1, j.nodes || 1, tally(j.counts, (s) => running(s) || s === 'RESERVED'));
 
 // slim keeps of a job what lists show, so that 10,000 of them are small.
 export function slim(j) {
