@@ -90,13 +90,13 @@ func until(t *testing.T, tab context.Context, expression string) {
 	t.Fatalf("%s was never true; the page is %s", expression, eval[string](t, tab, "document.documentElement.innerText"))
 }
 
-// nodes is a listing of nodes without GPUs, 50 a rack.
-func nodes(n int) any {
+// nodes is a listing of nodes with these GPUs, 50 a rack.
+func nodes(n int, gpus ...any) any {
 	var all []any
 	for i := range n {
 		all = append(all, map[string]any{
 			"id": fmt.Sprintf("id%d", i), "name": fmt.Sprintf("node-%04d", i), "state": "ready", "labels": map[string]string{"rack": fmt.Sprintf("r%d", i/50)}, "signed_labels": map[string]string{},
-			"gpus": []any{}, "cpus": 8, "memory": 1 << 30, "running": 1, "free": map[string]any{"cpus": 7, "memory": 1 << 29}, "drivers": []string{}, "addrs": []string{},
+			"gpus": append([]any{}, gpus...), "cpus": 8, "memory": 1 << 30, "running": 1, "free": map[string]any{"cpus": 7, "memory": 1 << 29}, "drivers": []string{}, "addrs": []string{},
 		})
 	}
 	return map[string]any{"items": all}

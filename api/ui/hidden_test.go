@@ -40,7 +40,7 @@ func TestHoldersAfterGap(t *testing.T) {
 	gap := make(chan struct{})
 	var late atomic.Bool
 	tab := page(t, daemon{
-		"/v1/nodes": says(nodes(1)),
+		"/v1/nodes": says(nodes(1, map[string]any{"uuid": "GPU-1", "class": "h100", "health": "healthy", "utilization": 5, "jobs": []string{"1-1"}})),
 		"/v1/jobs": func(w http.ResponseWriter, r *http.Request) {
 			user := "amy"
 			if late.Load() {

@@ -69,3 +69,21 @@ func TestCountsOnPhone(t *testing.T) {
 		t.Errorf("a number ends at pixel %.0f of 390", right)
 	}
 }
+
+// Without a GPU in the cluster nothing pretends that there are some, or that this is not known.
+func TestWithoutGPUs(t *testing.T) {
+	some := map[string]any{"total": 8, "free": 7}
+	tab := page(t, daemon{
+		"/v1/nodes": says(nodes(2)),
+		"/v1/stats": says(map[string]any{"jobs": map[string]int{}, "nodes": map[string]int{"ready": 2}, "gpus": map[string]any{"total": 0, "held": 0}, "models": map[string]any{}, "cpus": some, "memory": some}),
+	}, "/")
+	until(t, tab, "Boolean(document.querySelector('table.capacity'))")
+	if row := eval[string](t, tab, "document.querySelector('table.capacity tbody tr').innerText"); strings.Join(strings.Fields(row), " ") != "GPUs 0 0 – –" {
+		t.Errorf("the row of GPUs is %q", row)
+	}
+	eval[bool](t, tab, "document.querySelector('nav a[href=\"/gpus\"]').click() || true")
+	until(t, tab, "document.body.innerText.includes('No node of this cluster has a GPU.')")
+	if n := eval[int](t, tab, "document.querySelectorAll('.legend, .filter, .detail').length"); n > 0 {
+		t.Errorf("the page has %d parts that are about GPUs", n)
+	}
+}

@@ -60,7 +60,7 @@ export function NodePage({ id }) {
       <button type="button" disabled=${Boolean(out) || !live} onClick=${() => drain(n)}>Drain…</button>
       <button type="button" disabled=${!live || !(out || bad)} onClick=${() => resume(n)}>Resume…</button><//>
     ${n.drain && html`<p class="callout warn">◐ Taken out of service by ${plain(n.drain.by)} <${Ago} at=${n.drain.since} /> ago${n.drain.reason ? `: ${plain(n.drain.reason)}` : ''}. ${n.drain.deadline ? `What still runs at ${time(n.drain.deadline)} is ended and runs again elsewhere.` : 'What runs there runs on.'}</p>`}
-    ${!live && html`<p class="callout warn">? ${plain(n.detail || 'it does not answer')}${n.seen_at ? html`; it was last heard from <${Ago} at=${n.seen_at} /> ago` : ''}. What runs there and what is free there is not known.</p>`}
+    ${!live && html`<p class="callout warn">? ${plain(n.name)}: ${plain(n.detail || 'it does not answer')}${n.seen_at ? html`; it was last heard from <${Ago} at=${n.seen_at} /> ago` : ''}. What runs there and what is free there is not known.</p>`}
     <${Facts} rows=${[
       ['Tasks', live ? `${plural(n.running, 'task')} run${n.running === 1 ? 's' : ''} here` : NONE],
       ['CPUs', html`${live ? count(n.cpus - n.free.cpus) : NONE} of ${count(n.cpus)} allocated ${share(n.free.cpus, n.cpus)}`],

@@ -85,7 +85,7 @@ function Capacity({ s, list }) {
 function Amount({ name, a, show, use, sub, note }) {
   const held = a.held === undefined ? a.total - a.free : a.held; // null: not known
   const p = part(held, a.total);
-  return html`<tr class=${sub ? 'sub' : ''}><th scope="row">${name}</th><td class="n">${a.total ? show(held) : NONE}</td><td class="n">${a.total ? show(a.total) : NONE}</td>
+  return html`<tr class=${sub ? 'sub' : ''}><th scope="row">${name}</th><td class="n">${show(held)}</td><td class="n">${show(a.total)}</td>
     <td class="w">${p >= 0 && html`<${Bar} label=${`${percent(p)} allocated${use >= 0 ? `, ${percent(use)} in use` : ''}`} parts=${[['held', p]]} />${use >= 0 && html`<${Bar} label=${`${percent(use)} in use`} parts=${[['used', use]]} />`}`}</td>
     <td class="n">${percent(p)}</td><td class="n" title=${note || undefined}>${percent(use)}${note ? '*' : ''}</td></tr>`;
 }
