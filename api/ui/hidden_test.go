@@ -3,6 +3,7 @@ package ui
 // What a tab does that nobody sees, and when it is seen again.
 
 import (
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -65,4 +66,27 @@ func TestHoldersAfterGap(t *testing.T) {
 	late.Store(true)
 	close(gap)
 	until(t, tab, "("+users+").includes('ben')")
+}
+
+// A tab that stays open while jobs come keeps a bounded number of them, the newest.
+func TestJobsAreBounded(t *testing.T) {
+	tab := page(t, daemon{}, "/users")
+	got := eval[struct {
+		Most, Kept   int
+		Done         bool
+		First, Final string
+	}](t, tab, `(async () => { `+modules+`
+		const { JobList, MOST } = await load('joblist.js');
+		window.fetch = async () => new Response('{"items":[]}');
+		const list = new JobList({ state: '', user: '', name: '' });
+		await list.more();
+		const born = (i) => new Date(1e12 + 1000 * i).toISOString();
+		const job = (i) => ({ kind: 'job', id: '1-' + i, job: { id: '1-' + i, name: 'x', user: 'amy', state: 'PENDING', submitted_at: born(i) } });
+		for (let i = 0; i < MOST + 100; i += 100) list.events(Array.from({ length: 100 }, (_, k) => job(i + k)));
+		const { jobs, done } = list.value;
+		return { Most: MOST, Kept: jobs.length, Done: done, First: jobs[0].id, Final: jobs[jobs.length - 1].id };
+	})()`)
+	if got.Kept != got.Most || got.Done || got.First != fmt.Sprintf("1-%d", got.Most+99) || got.Final != "1-100" {
+		t.Errorf("after %d jobs and 100 more the tab has %+v", got.Most, got)
+	}
 }

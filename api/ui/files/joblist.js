@@ -96,6 +96,7 @@ export class JobList extends Store {
     if (batch.some((e) => e.kind === 'gap')) return void this.page('', Math.min(PAGE, Math.max(FIRST, this.value.jobs.length)));
     let jobs = null;
     let moved = false;
+    let { done } = this.value;
     for (const e of batch) {
       const at = this.index.get(e.id);
       if (e.kind === 'gone' && at !== undefined) {
@@ -117,9 +118,11 @@ export class JobList extends Store {
     if (!jobs) return;
     if (moved) {
       jobs = jobs.filter(Boolean).sort((a, b) => (a.submitted < b.submitted ? 1 : a.submitted > b.submitted ? -1 : 0));
+      done &&= jobs.length <= MOST;
+      jobs = jobs.slice(0, MOST);
       this.index = new Map(jobs.map((j, i) => [j.id, i]));
     }
-    this.set({ ...this.value, jobs, at: Date.now() });
+    this.set({ ...this.value, jobs, done, at: Date.now() });
   }
 
   // isNew reports whether a job belongs to the part of the list that is loaded.
