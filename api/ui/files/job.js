@@ -6,7 +6,7 @@ import { onEvent } from './events.js';
 import { ask, act } from './dialog.js';
 import { A } from './router.js';
 import { Head, State, Ago, Ran, Name, Facts, Failure, Empty, NodeLink } from './parts.js';
-import { bytes, count, duration, plain, plural, time, compare, NONE } from './format.js';
+import { bytes, count, duration, known, plain, plural, time, compare, NONE } from './format.js';
 import { quote } from './shell.js';
 import { ended, waiting, running, kind, tally } from './states.js';
 import { StoryTab } from './story.js';
@@ -101,7 +101,7 @@ function Summary({ j, tab }) {
 
 // usage names what a job has used, as far as the daemon tells it.
 function usage(u) {
-  return [u.cpu_seconds >= 0 && `${duration(u.cpu_seconds)} of CPU`, u.memory_peak >= 0 && `${bytes(u.memory_peak)} at most`, u.gpu_utilization >= 0 && `GPUs ${Math.round(u.gpu_utilization)} % in use`].filter(Boolean).join(', ') || NONE;
+  return [known(u.cpu_seconds) && `${duration(u.cpu_seconds)} of CPU`, known(u.memory_peak) && `${bytes(u.memory_peak)} at most`, known(u.gpu_utilization) && `GPUs ${Math.round(u.gpu_utilization)} % in use`].filter(Boolean).join(', ') || NONE;
 }
 
 // hits says what an act ends.

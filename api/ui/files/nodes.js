@@ -12,7 +12,7 @@ import { Virtual } from './virtual.js';
 import { utilisation } from './overview.js';
 import { place, setParams, A } from './router.js';
 import { Head, State, NodeState, Ago, Ran, Name, JobLink, NodeLink, Facts, Labels, Empty, Bar, Drawn } from './parts.js';
-import { bytes, count, percent, part, plain, plural, short, time, compare, NONE } from './format.js';
+import { bytes, count, known, percent, part, plain, plural, short, time, compare, NONE } from './format.js';
 import { answers, running, gpuState, kind } from './states.js';
 
 // What the daemon calls the ways in which a node runs tasks, in words. Its other words there are for daemons.
@@ -65,7 +65,7 @@ export function NodePage({ id }) {
       ['Tasks', live ? `${plural(n.running, 'task')} run${n.running === 1 ? 's' : ''} here` : NONE],
       ['CPUs', html`${live ? count(n.cpus - n.free.cpus) : NONE} of ${count(n.cpus)} allocated ${share(n.free.cpus, n.cpus)}`],
       ['Memory', html`${live ? bytes(n.memory - n.free.memory) : NONE} of ${bytes(n.memory)} allocated ${share(n.free.memory, n.memory)}`],
-      ['In use', live && n.usage ? [n.usage.cpus >= 0 && `${n.usage.cpus.toFixed(1)} CPUs`, n.usage.memory >= 0 && bytes(n.usage.memory)].filter(Boolean).join(', ') : ''],
+      ['In use', live && n.usage ? [known(n.usage.cpus) && `${n.usage.cpus.toFixed(1)} CPUs`, known(n.usage.memory) && bytes(n.usage.memory)].filter(Boolean).join(', ') : ''],
       ['Disk', bytes(n.disk)], ['Runs', n.worker ? n.drivers.map((d) => WAYS[d]).filter(Boolean).join(', ') : 'no tasks'], n.only_user && ['Only for', plain(n.only_user)], n.no_root && ['Only for', 'all but root'],
       ['System', plain([n.os, n.arch].filter(Boolean).join(' '))], n.gpu_driver && ['GPU driver', plain(n.gpu_driver)], ['Version', plain(n.version)],
       ['Labels', html`<${Labels} of=${n.labels} signed=${n.signed_labels} />`, 'wide'], ['Id', html`<code class="wrap">${n.id}</code>`, 'wide'], ['Addresses', n.addrs.map((a) => html`<code class="wrap row">${plain(a)}</code>`), 'wide'],
