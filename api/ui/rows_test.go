@@ -88,24 +88,25 @@ func TestWithoutGPUs(t *testing.T) {
 	}
 }
 
-// What a node or a job has used and nobody knows is not 0.
+// What a node or a job has used is shown, and what of it nobody knows is not 0.
 func TestUnknownUsage(t *testing.T) {
 	list, _ := nodes(1).(map[string]any)["items"].([]any)
 	n, _ := list[0].(map[string]any)
 	n["usage"] = map[string]any{"cpus": nil, "memory": 1 << 30}
 	j := map[string]any{
 		"id": "1-1", "name": "x", "user": "amy", "state": "SUCCEEDED", "submitted_at": "2026-01-02T03:04:05Z", "resources": map[string]any{"cpus": 1}, "task_count": 1, "priority": 50,
-		"usage": map[string]any{"cpu_seconds": 60, "memory_peak": nil, "gpu_utilization": nil},
+		"started_at": "2026-01-02T03:04:05Z", "ended_at": "2026-01-02T03:06:05Z",
 	}
-	tab := page(t, daemon{"/v1/nodes": says(map[string]any{"items": list}), "/v1/jobs/1-1": says(j)}, "/nodes/node-0000")
+	used := map[string]any{"cpu_seconds": 60, "cpu_seconds_known": 120, "memory_peak": nil, "gpu_seconds": nil, "gpu_seconds_known": 0}
+	tab := page(t, daemon{"/v1/nodes": says(map[string]any{"items": list}), "/v1/jobs/1-1": says(j), "/v1/jobs/1-1/usage": says(used)}, "/nodes/node-0000")
 	const fact = "[...document.querySelectorAll('.facts div')].find((d) => d.innerText.startsWith('%s'))?.innerText.replace(/\\s+/g, ' ') || ''"
 	until(t, tab, "Boolean(document.querySelector('.facts'))")
 	if text := eval[string](t, tab, fmt.Sprintf(fact, "In use")); text != "In use 1.0 GiB" {
 		t.Errorf("the node says %q", text)
 	}
 	eval[bool](t, tab, "history.pushState(null, '', '/jobs/1-1'), dispatchEvent(new PopStateEvent('popstate')), true")
-	until(t, tab, "Boolean("+fmt.Sprintf(fact, "Used")+")")
-	if text := eval[string](t, tab, fmt.Sprintf(fact, "Used")); text != "Used 1m 00s of CPU" {
+	until(t, tab, "("+fmt.Sprintf(fact, "Used")+").includes('CPU')")
+	if text := eval[string](t, tab, fmt.Sprintf(fact, "Used")); text != "Used 1m 00s of CPU time (50 % of what it held)" {
 		t.Errorf("the job says %q", text)
 	}
 }

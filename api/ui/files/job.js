@@ -6,7 +6,7 @@ import { onEvent } from './events.js';
 import { ask, act } from './dialog.js';
 import { A } from './router.js';
 import { Head, State, Ago, Ran, Name, Facts, Failure, Empty, NodeLink } from './parts.js';
-import { bytes, count, duration, known, plain, plural, time, compare, NONE } from './format.js';
+import { bytes, count, duration, known, part, percent, plain, plural, time, compare, NONE } from './format.js';
 import { quote } from './shell.js';
 import { ended, waiting, running, kind, tally } from './states.js';
 import { StoryTab } from './story.js';
@@ -82,7 +82,6 @@ export function JobPage({ id, tab }) {
 function Summary({ j, tab }) {
   const r = j.resources || {};
   const on = [...new Map((j.tasks || []).filter((t) => t.node && (ended(j.state) ? !waiting(t.state) : running(t.state))).map((t) => [t.node_id, t.node]))].sort((a, b) => compare(a[1], b[1]));
-  const used = j.usage;
   const asks = [plural(r.cpus, 'CPU'), r.memory > 0 && bytes(r.memory), r.gpus > 0 && `${plural(r.gpus, r.gpu_model ? plain(r.gpu_model) + ' GPU' : 'GPU')}${r.gpu_memory ? `, ${bytes(r.gpu_memory)} each` : ''}`, r.gpu_share > 0 && `${Math.round(100 * r.gpu_share)} % of a GPU`].filter(Boolean).join(', ');
   return html`<${Facts} rows=${[
     ['Id', html`<code>${j.id}</code>`], ['User', html`<${Name} of=${j.user} />${j.spec?.project ? html` <span class="note">project <${Name} of=${j.spec.project} /></span>` : ''}`],
@@ -91,7 +90,7 @@ function Summary({ j, tab }) {
     ['Ran', j.started_at ? html`<${Ran} from=${j.started_at} to=${j.ended_at} />${j.time_limit ? html` <span class="note">of ${duration(j.time_limit)}</span>` : ''}` : NONE],
     ended(j.state) && ['Exit code', j.exit_code ?? NONE], [j.task_count > 1 ? 'Each task' : 'Asks for', asks],
     on.length > 0 && [ended(j.state) ? 'Ran on' : 'Runs on', html`${on.slice(0, 8).map(([id, name], i) => html`${i ? ', ' : ''}<${NodeLink} id=${id} name=${name} />`)}${on.length > 8 ? ` and ${on.length - 8} more` : ''}`],
-    ['Priority', count(j.priority)], used && ['Used', usage(used)],
+    ['Priority', count(j.priority)], j.started_at && ended(j.state) && ['Used', html`<${Used} j=${j} />`, 'wide'],
     j.task_count > 1 && ['Tasks', html`${Object.entries(j.counts || {}).map(([s, n]) => html`<span class="tally"><${State} of=${s} /> ${count(n)}</span>`)}`, 'wide'],
     j.reason && tab !== 'why' && ['Reason', html`<${Name} of=${j.reason} />${j.reason_detail ? html`<small>: ${plain(j.reason_detail)}</small>` : ''}`, 'wide'],
     j.dependencies?.length && ['Waits for', html`${j.dependencies.map((d) => html`<span class="tally">${plain(d.condition)} <${A} href=${'/jobs/' + encodeURIComponent(d.job)} class="id">${d.job}<//> (${plain(d.state)})</span>`)}`],
@@ -99,9 +98,16 @@ function Summary({ j, tab }) {
   ]} />`;
 }
 
-// usage names what a job has used, as far as the daemon tells it.
-function usage(u) {
-  return [known(u.cpu_seconds) && `${duration(u.cpu_seconds)} of CPU`, known(u.memory_peak) && `${bytes(u.memory_peak)} at most`, known(u.gpu_utilization) && `GPUs ${Math.round(u.gpu_utilization)} % in use`].filter(Boolean).join(', ') || NONE;
+// Used is what the tasks of a job have used that have ended, as far as that is known.
+function Used({ j }) {
+  const [u, setU] = useState({});
+  useEffect(() => {
+    const end = new AbortController();
+    get(`/v1/jobs/${encodeURIComponent(j.id)}/usage`, { signal: end.signal }).then(setU, () => { /* it stays unknown */ });
+    return () => end.abort();
+  }, [j.id, j.state]);
+  const share = (used, held) => (used > 0 && held > 0 ? ` (${percent(part(used, held))} of what it held)` : '');
+  return [known(u.cpu_seconds) && `${duration(u.cpu_seconds)} of CPU time${share(u.cpu_seconds, u.cpu_seconds_known)}`, known(u.memory_peak) && `at most ${bytes(u.memory_peak)} of memory${j.task_count > 1 ? ' in a task' : ''}`, known(u.gpu_seconds) && `${duration(u.gpu_seconds)} of GPU time${share(u.gpu_seconds, u.gpu_seconds_known)}`].filter(Boolean).join(', ') || NONE;
 }
 
 // hits says what an act ends.
