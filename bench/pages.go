@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	tourRounds = 10               // 10 min
+	tourRounds = 10               // 12 min
 	tourStay   = 12 * time.Second // at each page
 )
 
@@ -150,7 +150,7 @@ func (t *tab) first(r *report) error {
 
 // tour walks through the pages as a person does, and measures the longest task of each, and what stays in memory.
 func (t *tab) tour(ctx context.Context, r *report) error {
-	stops := []string{"/", "/gpus", "/jobs", "/nodes", "/users"}
+	stops := []string{"/", "/gpus", "/jobs", "/nodes", "/topology", "/users"}
 	longest := make([]float64, len(stops))
 	for range tourRounds {
 		for i, path := range stops {

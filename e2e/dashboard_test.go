@@ -78,7 +78,7 @@ func TestDashboardPages(t *testing.T) {
 		{"/nodes", []string{"amy", "rack=r1", "ready"}},
 		{"/nodes/amy", []string{"Drain…", "h100-80gb", "What runs here"}},
 		{"/topology", []string{"rack r1", "rack r2", "NV18"}},
-		{"/users", []string{"Running"}},
+		{"/users", []string{"Tasks running"}},
 		{"/members", []string{"amy", "inviter", "this daemon"}},
 		{"/submit", []string{"Command", "muster submit"}},
 	}
@@ -203,9 +203,10 @@ func TestDashboardByKeys(t *testing.T) {
 
 // TestDashboardDaemonGone kills the daemon behind a page, which says so, and comes back by itself.
 func TestDashboardDaemonGone(t *testing.T) {
-	amy, _, base := withPage(t)
-	b := browse(t, base, 1280, 800)
-	b.open("/")
+	amy, _, _ := withPage(t)
+	door := amy.openDoor()
+	b := browse(t, strings.TrimSuffix(door.root, "/"), 1280, 800)
+	b.open("/#code=" + door.code)
 	b.shows("Capacity")
 	b.open("/nodes")
 	b.shows("amy", "ben")

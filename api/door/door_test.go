@@ -193,7 +193,7 @@ func TestPassedOn(t *testing.T) {
 func TestDaemonGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-		if a := s.ask("GET", "/v1/jobs", ""); a.StatusCode != http.StatusServiceUnavailable || !strings.Contains(a.body, `"code":"unavailable"`) {
+		if a := s.ask("GET", "/v1/jobs", ""); a.StatusCode != http.StatusBadGateway || !strings.Contains(a.body, `"code":"unavailable"`) {
 			t.Errorf("%d %s", a.StatusCode, a.body)
 		}
 	})

@@ -203,7 +203,7 @@ func newProxy(to http.RoundTripper) *httputil.ReverseProxy {
 				refuse(out, http.StatusRequestEntityTooLarge, "too-large", "the request is larger than a door passes on; use the command line")
 				return
 			}
-			refuse(out, http.StatusServiceUnavailable, "unavailable", err.Error())
+			refuse(out, http.StatusBadGateway, "unavailable", err.Error()) // 503 is what a daemon says of another one
 		},
 	}
 }

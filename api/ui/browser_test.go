@@ -90,17 +90,22 @@ func until(t *testing.T, tab context.Context, expression string) {
 	t.Fatalf("%s was never true; the page is %s", expression, eval[string](t, tab, "document.documentElement.innerText"))
 }
 
+// nodes is a listing of nodes with these GPUs, 50 a rack.
+func nodes(n int, gpus ...any) any {
+	var all []any
+	for i := range n {
+		all = append(all, map[string]any{
+			"id": fmt.Sprintf("id%d", i), "name": fmt.Sprintf("node-%04d", i), "state": "ready", "labels": map[string]string{"rack": fmt.Sprintf("r%d", i/50)}, "signed_labels": map[string]string{},
+			"gpus": append([]any{}, gpus...), "cpus": 8, "memory": 1 << 30, "running": 1, "free": map[string]any{"cpus": 7, "memory": 1 << 29}, "drivers": []string{}, "addrs": []string{},
+		})
+	}
+	return map[string]any{"items": all}
+}
+
 // A list of thousands of nodes has the rows that are seen, whichever these are: a table of all is laid out anew with each change.
 func TestManyNodes(t *testing.T) {
 	const all = 3000
-	var nodes []any
-	for i := range all {
-		nodes = append(nodes, map[string]any{
-			"id": fmt.Sprintf("id%d", i), "name": fmt.Sprintf("node-%04d", i), "state": "ready", "labels": map[string]string{"rack": "r1"}, "signed_labels": map[string]string{},
-			"gpus": []any{}, "cpus": 8, "memory": 1 << 30, "running": 1, "free": map[string]any{"cpus": 7, "memory": 1 << 29}, "drivers": []string{}, "addrs": []string{},
-		})
-	}
-	tab := page(t, daemon{"/v1/nodes": says(map[string]any{"items": nodes})}, "/nodes")
+	tab := page(t, daemon{"/v1/nodes": says(nodes(all))}, "/nodes")
 	until(t, tab, "document.body.innerText.includes('node-0000')")
 	const rows = "document.querySelectorAll('[data-row]').length"
 	if n := eval[int](t, tab, rows); n < 10 || n > 60 {
@@ -113,6 +118,31 @@ func TestManyNodes(t *testing.T) {
 	}
 	if said := eval[string](t, tab, "document.querySelector('[role=table]').getAttribute('aria-rowcount')"); said != fmt.Sprint(all+1) {
 		t.Errorf("the table says that it has %s rows", said)
+	}
+}
+
+// The topology of many nodes is drawn in parts, so that the tab is not held up.
+func TestTopologyInParts(t *testing.T) {
+	const all = 1000
+	watched := make(chan struct{})
+	tab := page(t, daemon{"/v1/nodes": func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-watched:
+		case <-r.Context().Done():
+			return
+		}
+		says(nodes(all))(w, r)
+	}}, "/topology")
+	until(t, tab, "document.body.innerText.includes('Loading')")
+	const drawn = "document.querySelectorAll('.leaves button').length"
+	eval[bool](t, tab, `window.most = window.last = 0, new MutationObserver(() => { const n = `+drawn+`; most = Math.max(most, n - last); last = n; }).observe(document.body, { childList: true, subtree: true }), true`)
+	close(watched)
+	until(t, tab, fmt.Sprintf("%s === %d", drawn, all))
+	if most := eval[int](t, tab, "most"); most > 50 {
+		t.Errorf("%d nodes were drawn at once", most)
+	}
+	if text := eval[string](t, tab, "document.querySelector('.tree').innerText"); !strings.Contains(text, "rack r19 50 nodes") {
+		t.Errorf("the topology is %q", text)
 	}
 }
 

@@ -2,6 +2,7 @@
 
 import { headers, atDoor } from './session.js';
 import { Store } from './store.js';
+import { plain } from './format.js';
 
 // link says whether the daemon answers: since when it does not, and whether it refuses this tab.
 export const link = new Store({ ok: true, since: 0, refused: false, detail: '' });
@@ -36,7 +37,7 @@ export async function open(path, { method = 'GET', body, head = {}, signal } = {
   }
   const doc = await resp.json().catch(() => ({}));
   if (resp.status === 401) link.set({ ok: true, since: 0, refused: true, door: atDoor(resp), detail: doc.detail || '' });
-  else if (resp.status === 502 || resp.status === 504 || (resp.status === 503 && !doc.code)) lost('it answers with status ' + resp.status);
+  else if (resp.status === 502 || resp.status === 504 || (resp.status === 503 && !doc.code)) lost(doc.detail ? plain(doc.detail) : 'it answers with status ' + resp.status);
   else found();
   throw new Problem(resp.status, doc);
 }
@@ -57,6 +58,25 @@ export function lost(detail) {
 
 function found() {
   if (!link.value.ok || link.value.refused) link.set({ ok: true, since: 0, refused: false, detail: '' });
+}
+
+// visible waits until the tab is seen.
+export async function visible() {
+  while (document.hidden) await new Promise((done) => document.addEventListener('visibilitychange', done, { once: true }));
+}
+
+// again calls ask at once, and then after each pause in milliseconds while the tab is visible, until the returned function
+// is called. ask gets a signal that tells it of that.
+export function again(ask, pause) {
+  const end = new AbortController();
+  (async () => {
+    while (!end.signal.aborted) {
+      await ask(end.signal);
+      await new Promise((done) => setTimeout(done, pause));
+      await visible();
+    }
+  })();
+  return () => end.abort();
 }
 
 // query returns a path with the parameters that have a value.

@@ -2,7 +2,7 @@
 
 export const NONE = '–';
 
-const known = (n) => typeof n === 'number' && Number.isFinite(n);
+export const known = (n) => typeof n === 'number' && Number.isFinite(n);
 
 export function bytes(n) {
   if (!known(n) || n < 0) return NONE;

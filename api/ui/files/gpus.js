@@ -18,16 +18,17 @@ export function Gpus() {
   const view = useMemo(() => list && pick(list, f, owners), [list, owners, JSON.stringify(f)]);
   const drawn = useGradually(view ? view.nodes : 0, 50);
   if (!list) return html`<${Head} title="GPUs" fresh=${nodes} /><${Empty}>Loading…<//>`;
+  if (!list.some((n) => n.gpus.length)) return html`<${Head} title="GPUs" fresh=${nodes} /><${Empty}>No node of this cluster has a GPU.<//>`;
   const dense = view.gpus > 600 ? 'tiny' : view.gpus > 96 ? 'small' : 'large';
   const chosen = list.find((n) => n.id === open) || view.groups[0]?.[1][0].node;
   return html`<${Head} title="GPUs" fresh=${nodes} after=${html`<span class="note">${plural(view.gpus, 'GPU')} on ${plural(view.nodes, 'node')}</span>`} />
     <${Filter} f=${f} list=${list} owners=${owners} counts=${view.counts} />
     <${Legend} />
-    ${view.gpus === 0 ? html`<${Empty}>${list.some((n) => n.gpus.length) ? 'No GPU matches the filter.' : 'No node of this cluster has a GPU.'}<//>` : ''}
+    ${view.gpus === 0 ? html`<${Empty}>No GPU matches the filter.<//>` : ''}
     <div class=${'map ' + dense} onKeyDown=${walk} onFocusIn=${(e) => e.target.dataset?.node && setOpen(e.target.dataset.node)} onMouseOver=${(e) => { const id = e.target.closest?.('[data-node]')?.dataset.node; if (id) setOpen(id); }}>
       ${view.groups.map(([name, members, above], g) => above < drawn && html`<section key=${name} aria-label=${name || 'GPUs'}>${name && html`<h2>${plain(name)} <small>${plural(members.length, 'node')}</small></h2>`}<div class="nodes">${members.slice(0, drawn - above).map((m, i) => html`<${Tile} key=${m.node.id} node=${m.node} shown=${m.shown} f=${f} dense=${dense} first=${g === 0 && i === 0} />`)}</div></section>`)}
     </div>
-    <aside class=${'detail ' + dense} aria-label="The chosen node">${chosen && html`<${Detail} node=${chosen} owners=${owners} />`}</aside>`;
+    ${chosen && html`<aside class=${'detail ' + dense} aria-label="The chosen node"><${Detail} node=${chosen} owners=${owners} /></aside>`}`;
 }
 
 // pick returns the groups of nodes that have a GPU which passes the filter: name, nodes, and how many nodes are above it.

@@ -1,6 +1,6 @@
 // Whose jobs hold GPUs: the documents of GPUs name jobs, and only those of jobs name users.
 
-import { get } from './api.js';
+import { get, again } from './api.js';
 import { onEvent } from './events.js';
 import { Store } from './store.js';
 import { running } from './states.js';
@@ -12,35 +12,32 @@ const AGAIN = 60000; // without events the list is loaded anew after this time
 class Holders extends Store {
   watch(f) {
     if (!this.watchers.size) {
-      this.stop = onEvent((batch) => this.events(batch));
-      this.load();
+      const ends = [onEvent((batch) => this.events(batch)), again((signal) => this.load(signal), AGAIN)];
+      this.stop = () => ends.forEach((end) => end());
     }
     const off = super.watch(f);
     return () => {
       off();
-      if (!this.watchers.size) {
-        this.stop();
-        clearTimeout(this.timer);
-      }
+      if (!this.watchers.size) this.stop();
     };
   }
 
-  async load() {
+  async load(signal) {
     const all = new Map();
     let cursor = '';
     try {
       for (let i = 0; i < PAGES; i++) {
-        const list = await get(`/v1/jobs?state=STARTING,RUNNING,UNREACHABLE,COMPLETING&limit=1000${cursor && '&cursor=' + encodeURIComponent(cursor)}`);
+        const list = await get(`/v1/jobs?state=STARTING,RUNNING,UNREACHABLE,COMPLETING&fields=id,user&limit=1000${cursor && '&cursor=' + encodeURIComponent(cursor)}`, { signal });
         for (const j of list.items) all.set(j.id, j.user);
         cursor = list.next;
         if (!cursor) break;
       }
       this.set(all);
     } catch { /* the map stays without users; the banner says why */ }
-    if (this.watchers.size) this.timer = setTimeout(() => this.load(), AGAIN);
   }
 
   events(batch) {
+    if (batch.some((e) => e.kind === 'gap')) return void this.load();
     let all = null;
     for (const e of batch) {
       if (e.kind !== 'job' || !e.job) continue;

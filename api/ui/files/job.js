@@ -6,9 +6,9 @@ import { onEvent } from './events.js';
 import { ask, act } from './dialog.js';
 import { A } from './router.js';
 import { Head, State, Ago, Ran, Name, Facts, Failure, Empty, NodeLink } from './parts.js';
-import { bytes, count, duration, plain, plural, time, compare, NONE } from './format.js';
+import { bytes, count, duration, known, part, percent, plain, plural, time, compare, NONE } from './format.js';
 import { quote } from './shell.js';
-import { ended, waiting, running, kind } from './states.js';
+import { ended, waiting, running, kind, tally } from './states.js';
 import { StoryTab } from './story.js';
 import { WhyTab } from './why.js';
 import { TasksTab } from './taskrows.js';
@@ -81,8 +81,7 @@ export function JobPage({ id, tab }) {
 
 function Summary({ j, tab }) {
   const r = j.resources || {};
-  const on = [...new Map((j.tasks || []).filter((t) => t.node && running(t.state)).map((t) => [t.node_id, t.node]))].sort((a, b) => compare(a[1], b[1]));
-  const used = j.usage;
+  const on = [...new Map((j.tasks || []).filter((t) => t.node && (ended(j.state) ? !waiting(t.state) : running(t.state))).map((t) => [t.node_id, t.node]))].sort((a, b) => compare(a[1], b[1]));
   const asks = [plural(r.cpus, 'CPU'), r.memory > 0 && bytes(r.memory), r.gpus > 0 && `${plural(r.gpus, r.gpu_model ? plain(r.gpu_model) + ' GPU' : 'GPU')}${r.gpu_memory ? `, ${bytes(r.gpu_memory)} each` : ''}`, r.gpu_share > 0 && `${Math.round(100 * r.gpu_share)} % of a GPU`].filter(Boolean).join(', ');
   return html`<${Facts} rows=${[
     ['Id', html`<code>${j.id}</code>`], ['User', html`<${Name} of=${j.user} />${j.spec?.project ? html` <span class="note">project <${Name} of=${j.spec.project} /></span>` : ''}`],
@@ -90,25 +89,31 @@ function Summary({ j, tab }) {
     ['Started', j.started_at ? html`<${Ago} at=${j.started_at} suffix=" ago" />` : Date.parse(j.begin_at) > Date.now() && !ended(j.state) ? `not before ${time(j.begin_at)}` : j.estimated_start ? `by ${time(j.estimated_start)}, as far as is known` : NONE],
     ['Ran', j.started_at ? html`<${Ran} from=${j.started_at} to=${j.ended_at} />${j.time_limit ? html` <span class="note">of ${duration(j.time_limit)}</span>` : ''}` : NONE],
     ended(j.state) && ['Exit code', j.exit_code ?? NONE], [j.task_count > 1 ? 'Each task' : 'Asks for', asks],
-    j.task_count > 1 && ['Tasks', html`${Object.entries(j.counts || {}).map(([s, n]) => html`<span class="tally"><${State} of=${s} /> ${count(n)}</span>`)}`],
-    on.length > 0 && ['Runs on', html`${on.slice(0, 8).map(([id, name], i) => html`${i ? ', ' : ''}<${NodeLink} id=${id} name=${name} />`)}${on.length > 8 ? ` and ${on.length - 8} more` : ''}`],
-    ['Priority', count(j.priority)], used && ['Used', usage(used)],
-    j.reason && tab !== 'why' && ['Reason', html`<${Name} of=${j.reason} />${j.reason_detail ? html`<small> ${plain(j.reason_detail)}</small>` : ''}`, 'wide'],
+    on.length > 0 && [ended(j.state) ? 'Ran on' : 'Runs on', html`${on.slice(0, 8).map(([id, name], i) => html`${i ? ', ' : ''}<${NodeLink} id=${id} name=${name} />`)}${on.length > 8 ? ` and ${on.length - 8} more` : ''}`],
+    ['Priority', count(j.priority)], j.started_at && ended(j.state) && ['Used', html`<${Used} j=${j} />`, 'wide'],
+    j.task_count > 1 && ['Tasks', html`${Object.entries(j.counts || {}).map(([s, n]) => html`<span class="tally"><${State} of=${s} /> ${count(n)}</span>`)}`, 'wide'],
+    j.reason && tab !== 'why' && ['Reason', html`<${Name} of=${j.reason} />${j.reason_detail ? html`<small>: ${plain(j.reason_detail)}</small>` : ''}`, 'wide'],
     j.dependencies?.length && ['Waits for', html`${j.dependencies.map((d) => html`<span class="tally">${plain(d.condition)} <${A} href=${'/jobs/' + encodeURIComponent(d.job)} class="id">${d.job}<//> (${plain(d.state)})</span>`)}`],
     j.spec && ['Command', html`<code class="wrap">${plain((j.spec.command?.map(quote).join(' ') || j.spec.script || '').slice(0, 500))}</code>`, 'wide'], j.spec?.image && ['Image', html`<code class="wrap">${plain(j.spec.image)}</code>`, 'wide'],
   ]} />`;
 }
 
-// usage names what a job has used, as far as the daemon tells it.
-function usage(u) {
-  return [u.cpu_seconds >= 0 && `${duration(u.cpu_seconds)} of CPU`, u.memory_peak >= 0 && `${bytes(u.memory_peak)} at most`, u.gpu_utilization >= 0 && `GPUs ${Math.round(u.gpu_utilization)} % in use`].filter(Boolean).join(', ') || NONE;
+// Used is what the tasks of a job have used that have ended, as far as that is known.
+function Used({ j }) {
+  const [u, setU] = useState({});
+  useEffect(() => {
+    const end = new AbortController();
+    get(`/v1/jobs/${encodeURIComponent(j.id)}/usage`, { signal: end.signal }).then(setU, () => { /* it stays unknown */ });
+    return () => end.abort();
+  }, [j.id, j.state]);
+  const share = (used, held) => (used > 0 && held > 0 ? ` (${percent(part(used, held))} of what it held)` : '');
+  return [known(u.cpu_seconds) && `${duration(u.cpu_seconds)} of CPU time${share(u.cpu_seconds, u.cpu_seconds_known)}`, known(u.memory_peak) && `at most ${bytes(u.memory_peak)} of memory${j.task_count > 1 ? ' in a task' : ''}`, known(u.gpu_seconds) && `${duration(u.gpu_seconds)} of GPU time${share(u.gpu_seconds, u.gpu_seconds_known)}`].filter(Boolean).join(', ') || NONE;
 }
 
 // hits says what an act ends.
 function hits(j) {
-  const n = (f) => Object.entries(j.counts || {}).reduce((sum, [s, c]) => sum + (f(s) ? c : 0), 0);
   const nodes = new Set((j.tasks || []).filter((t) => running(t.state)).map((t) => t.node_id)).size;
-  const [runs, waits] = [n(running), n(waiting)];
+  const [runs, waits] = [tally(j.counts, running), tally(j.counts, waiting)];
   return [runs && html`<b>${plural(runs, 'task')}</b> run${runs === 1 ? 's' : ''}${nodes ? ` on ${plural(nodes, 'node')}` : ''} and ${runs === 1 ? 'is' : 'are'} ended.`, waits && html`<b>${plural(waits, 'task')}</b> wait${waits === 1 ? 's' : ''} and never start${waits === 1 ? 's' : ''}.`];
 }
 
@@ -129,7 +134,7 @@ function actsOf(j, change) {
       if (a) change(`Held ${j.id}`, 'hold', { reason: a.reason || undefined });
     },
     requeue: async () => {
-      const runs = Object.entries(j.counts || {}).reduce((n, [s, c]) => n + (running(s) ? c : 0), 0);
+      const runs = tally(j.counts, running);
       const a = await ask({ title: `Run ${title} again?`, action: 'Run it again', danger: runs > 0, hits: [runs > 0 && html`<b>${plural(runs, 'task')}</b> run${runs === 1 ? 's' : ''} and ${runs === 1 ? 'is' : 'are'} ended first.`, `${plural(j.task_count, 'task')} start${j.task_count === 1 ? 's' : ''} from the beginning.`], fields: reason });
       if (a) change(`${j.id} runs again`, 'requeue', { reason: a.reason || undefined });
     },

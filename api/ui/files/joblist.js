@@ -3,7 +3,7 @@
 import { get, query } from './api.js';
 import { onEvent } from './events.js';
 import { Store } from './store.js';
-import { waiting } from './states.js';
+import { running, tally, waiting } from './states.js';
 import { compare } from './format.js';
 
 const FIRST = 200;
@@ -12,6 +12,9 @@ export const MOST = 20000; // jobs that a tab keeps
 
 // gpusOf is how many GPUs a task holds. A share of one counts as such.
 export const gpusOf = (r) => r?.gpus || r?.gpu_share || 0;
+
+// gpusOfAll is how many GPUs the tasks of a job hold, or will hold when it starts.
+export const gpusOfAll = (j) => j.gpus * Math.max(1, j.nodes || 1, tally(j.counts, (s) => running(s) || s === 'RESERVED'));
 
 // slim keeps of a job what lists show, so that 10,000 of them are small.
 export function slim(j) {
@@ -93,6 +96,7 @@ export class JobList extends Store {
     if (batch.some((e) => e.kind === 'gap')) return void this.page('', Math.min(PAGE, Math.max(FIRST, this.value.jobs.length)));
     let jobs = null;
     let moved = false;
+    let { done } = this.value;
     for (const e of batch) {
       const at = this.index.get(e.id);
       if (e.kind === 'gone' && at !== undefined) {
@@ -114,9 +118,11 @@ export class JobList extends Store {
     if (!jobs) return;
     if (moved) {
       jobs = jobs.filter(Boolean).sort((a, b) => (a.submitted < b.submitted ? 1 : a.submitted > b.submitted ? -1 : 0));
+      done &&= jobs.length <= MOST;
+      jobs = jobs.slice(0, MOST);
       this.index = new Map(jobs.map((j, i) => [j.id, i]));
     }
-    this.set({ ...this.value, jobs, at: Date.now() });
+    this.set({ ...this.value, jobs, done, at: Date.now() });
   }
 
   // isNew reports whether a job belongs to the part of the list that is loaded.

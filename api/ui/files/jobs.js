@@ -2,13 +2,13 @@
 
 import { html, useState, useEffect, useMemo, useRef } from './lib.js';
 import { useStore } from './store.js';
-import { JobList, MOST } from './joblist.js';
+import { JobList, MOST, gpusOfAll } from './joblist.js';
 import { stats } from './resource.js';
 import { Virtual } from './virtual.js';
 import { place, setParams, A } from './router.js';
 import { Head, State, Ago, Ran, Name, JobLink, Failure, Empty, Drawn } from './parts.js';
 import { count, plain, plural, NONE } from './format.js';
-import { JOB, kind, ended, running } from './states.js';
+import { JOB, kind, ended, outcome, tally } from './states.js';
 
 // Each filter in the words of a person, and as the daemon wants it.
 const SETS = { active: 'PENDING,HELD,RESERVED,STARTING,RUNNING,UNREACHABLE,COMPLETING', failed: 'FAILED,TIMEOUT,OUT_OF_MEMORY,NODE_FAIL' };
@@ -40,7 +40,7 @@ class Row extends Drawn {
   render({ i, j, top, height }) {
     return html`<div role="row" class="vrow jrow" aria-rowindex=${i + 2} data-row=${i} style=${{ top, height }}>
       <span role="cell"><${State} of=${j.state} /></span><span role="cell"><${JobLink} id=${j.id} /></span><span role="cell"><${Name} of=${j.name} /></span><span role="cell" class="user"><${Name} of=${j.user} /></span>
-      <span role="cell" class="n" title=${kind(j)}>${tasks(j)}</span><span role="cell" class="n gp">${j.gpus ? count(j.gpus * (j.tasks || 1)) : ''}</span><span role="cell" class="n"><${Ago} at=${j.submitted} /></span>
+      <span role="cell" class=${kind(j) ? 'n' : 'n one'} title=${kind(j)}>${tasks(j)}</span><span role="cell" class="n gp">${j.gpus ? count(gpusOfAll(j)) : ''}</span><span role="cell" class="n"><${Ago} at=${j.submitted} /></span>
       <span role="cell" class="n ran">${j.started ? html`<${Ran} from=${j.started} to=${j.ended} />` : NONE}</span><span role="cell" class="where"><${Where} j=${j} /></span></div>`;
   }
 }
@@ -49,15 +49,14 @@ class Row extends Drawn {
 function tasks(j) {
   const k = kind(j);
   if (!k) return j.tasks === 1 ? '1' : count(j.tasks);
-  const over = Object.entries(j.counts || {}).reduce((n, [s, c]) => n + (ended(s) ? c : 0), 0);
+  const over = tally(j.counts, ended);
   return html`<abbr title=${k}>${j.array ? 'array' : 'gang'}</abbr> ${ended(j.state) || !over ? count(j.tasks) : `${count(over)}/${count(j.tasks)}`}`;
 }
 
 function Where({ j }) {
-  if (j.reason && !running(j.state)) return html`<span title=${plain(j.detail)}><${Name} of=${j.reason} /></span>`;
-  if (j.on.length) return html`<${Name} of=${j.on.slice(0, 3).join(', ') + (j.on.length > 3 ? ` and ${j.on.length - 3} more` : '')} />`;
-  const n = (j.counts || {}).RUNNING;
-  return n && j.tasks > 1 ? html`<span>${count(n)} running</span>` : ended(j.state) && j.exit ? html`<span>exit code ${j.exit}</span>` : null;
+  const n = j.tasks > 1 && j.counts?.RUNNING;
+  const on = j.on.length ? `on ${j.on.slice(0, 3).join(', ')}${j.on.length > 3 ? ` and ${j.on.length - 3} more` : ''}` : n ? `${count(n)} running` : '';
+  return html`<span title=${plain(j.detail)}><${Name} of=${[outcome(j), on].filter(Boolean).join(' · ')} none="" /></span>`;
 }
 
 function Filter({ params }) {

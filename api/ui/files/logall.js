@@ -1,6 +1,7 @@
 // The output of several tasks as one: the end of each, then what each adds. It is asked for in turn, because a browser
 // has only a few connections to a daemon.
 
+import { visible } from './api.js';
 import { Log } from './logdata.js';
 
 const TAIL = 16 << 10;
@@ -36,6 +37,7 @@ export class AllLog extends Log {
       this.live = true;
       this.changed();
       await new Promise((done) => setTimeout(done, ROUND));
+      await visible();
     }
     return false;
   }

@@ -204,7 +204,7 @@ function Tools({ log, paused, pause, jump, toEnd, here, mark, setMark, state, fo
     <button type="button" aria-pressed=${paused ? 'true' : 'false'} onClick=${pause}>${paused ? '▶ Go on' : 'Ⅱ Pause'}</button><button type="button" onClick=${toEnd}>↓ End</button>
     ${!log.all && html`<input class="seek" type="range" min="0" max=${Math.max(1, log.size)} value=${here} aria-label="Place in the log" aria-valuetext=${`${bytes(here)} of ${bytes(log.size)}`} onChange=${(e) => jump(Number(e.target.value))} />
     <span class="find"><input type="search" data-filter placeholder="Search" aria-label="Search in the whole log" value=${text} onInput=${(e) => { setText(e.target.value); setSaid(''); setMark(-1); }} onKeyDown=${keys} /><button type="button" aria-label="Next match" disabled=${!text} onClick=${() => search(false)}>↓</button><button type="button" aria-label="Previous match" disabled=${!text} onClick=${() => search(true)}>↑</button></span>`}
-    <span class="note" role="status">${said || (paused ? 'paused' : following ? (ended(state) ? 'complete' : 'following') : log.loading ? 'loading…' : ended(state) ? 'complete' : log.live ? 'more arrives below' : 'not following')} · ${log.all ? '' : `${bytes(here)} of `}${bytes(log.size)}</span>
+    <span class="note" role="status">${said || (paused ? 'paused' : following ? (ended(state) ? 'complete' : 'following') : log.loading ? 'loading…' : ended(state) ? 'complete' : log.live ? 'more arrives below' : 'not following')} · ${log.all || !here ? '' : `${bytes(here)} of `}${bytes(log.size)}</span>
     ${!log.all && html`<${Copy} label="Copy command" text=${`muster logs -f ${name.split('.').slice(0, 2).join('.')}`} />`}
   </div>`;
 }

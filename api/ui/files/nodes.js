@@ -12,8 +12,11 @@ import { Virtual } from './virtual.js';
 import { utilisation } from './overview.js';
 import { place, setParams, A } from './router.js';
 import { Head, State, NodeState, Ago, Ran, Name, JobLink, NodeLink, Facts, Labels, Empty, Bar, Drawn } from './parts.js';
-import { bytes, count, percent, part, plain, plural, short, time, compare, NONE } from './format.js';
+import { bytes, count, known, percent, part, plain, plural, short, time, compare, NONE } from './format.js';
 import { answers, running, gpuState, kind } from './states.js';
+
+// What the daemon calls the ways in which a node runs tasks, in words. Its other words there are for daemons.
+const WAYS = { exec: 'processes', docker: 'containers' };
 
 // freeGPUs is what is free of the GPUs of a node. Shares count as such.
 const freeGPUs = (n) => n.gpus.reduce((sum, g) => sum + g.free, 0);
@@ -51,17 +54,19 @@ export function NodePage({ id }) {
   if (!n) return html`<${Head} title=${short(id)} fresh=${nodes} /><${Empty}>${all.data ? 'There is no such node.' : 'Loading…'}<//>`;
   const live = answers(n);
   const out = n.state === 'draining' || n.drain;
+  const bad = n.gpus.some((g) => gpuState(g, n) === 'unhealthy');
   const share = (free, all) => live && html`<${Bar} label=${percent(part(all - free, all)) + ' allocated'} parts=${[['held', part(all - free, all)]]} />`;
   return html`<${Head} title=${n.name} fresh=${nodes} after=${html`<${NodeState} of=${n.state} />`}>
       <button type="button" disabled=${Boolean(out) || !live} onClick=${() => drain(n)}>Drain…</button>
-      <button type="button" disabled=${!live} onClick=${() => resume(n)}>Resume…</button><//>
+      <button type="button" disabled=${!live || !(out || bad)} onClick=${() => resume(n)}>Resume…</button><//>
     ${n.drain && html`<p class="callout warn">◐ Taken out of service by ${plain(n.drain.by)} <${Ago} at=${n.drain.since} /> ago${n.drain.reason ? `: ${plain(n.drain.reason)}` : ''}. ${n.drain.deadline ? `What still runs at ${time(n.drain.deadline)} is ended and runs again elsewhere.` : 'What runs there runs on.'}</p>`}
-    ${!live && html`<p class="callout warn">? It does not answer${n.detail ? `: ${plain(n.detail)}` : ''}. What is free there is not known.</p>`}
+    ${!live && html`<p class="callout warn">? ${plain(n.name)}: ${plain(n.detail || 'it does not answer')}${n.seen_at ? html`; it was last heard from <${Ago} at=${n.seen_at} /> ago` : ''}. What runs there and what is free there is not known.</p>`}
     <${Facts} rows=${[
       ['Tasks', live ? `${plural(n.running, 'task')} run${n.running === 1 ? 's' : ''} here` : NONE],
       ['CPUs', html`${live ? count(n.cpus - n.free.cpus) : NONE} of ${count(n.cpus)} allocated ${share(n.free.cpus, n.cpus)}`],
       ['Memory', html`${live ? bytes(n.memory - n.free.memory) : NONE} of ${bytes(n.memory)} allocated ${share(n.free.memory, n.memory)}`],
-      ['Disk', bytes(n.disk)], ['Runs tasks', n.worker ? plain(n.drivers.join(', ')) : 'no'], n.only_user && ['Only for', plain(n.only_user)], n.no_root && ['Only for', 'all but root'],
+      ['In use', live && n.usage ? [known(n.usage.cpus) && `${n.usage.cpus.toFixed(1)} CPUs`, known(n.usage.memory) && bytes(n.usage.memory)].filter(Boolean).join(', ') : ''],
+      ['Disk', bytes(n.disk)], ['Runs', n.worker ? n.drivers.map((d) => WAYS[d]).filter(Boolean).join(', ') : 'no tasks'], n.only_user && ['Only for', plain(n.only_user)], n.no_root && ['Only for', 'all but root'],
       ['System', plain([n.os, n.arch].filter(Boolean).join(' '))], n.gpu_driver && ['GPU driver', plain(n.gpu_driver)], ['Version', plain(n.version)],
       ['Labels', html`<${Labels} of=${n.labels} signed=${n.signed_labels} />`, 'wide'], ['Id', html`<code class="wrap">${n.id}</code>`, 'wide'], ['Addresses', n.addrs.map((a) => html`<code class="wrap row">${plain(a)}</code>`), 'wide'],
     ]} />
@@ -80,7 +85,7 @@ function Running({ node }) {
   const here = jobs.filter((j) => running(j.state) && (j.onIDs.includes(node.id) || holders.has(j.id)));
   if (!at) return html`<${Empty}>Loading…<//>`;
   return html`${here.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Table of jobs"><table class="plain rows"><thead><tr><th scope="col">Job</th><th scope="col">State</th><th scope="col">Name</th><th scope="col">User</th><th scope="col">Kind</th><th scope="col" class="n">Runs for</th></tr></thead><tbody>${here.slice(0, 500).map((j) => html`<tr key=${j.id}><th scope="row"><${JobLink} id=${j.id} /></th><td><${State} of=${j.state} /></td><td><${Name} of=${j.name} /></td><td><${Name} of=${j.user} /></td><td>${kind(j)}</td><td class="n"><${Ran} from=${j.started} /></td></tr>`)}</tbody></table></div>`}
-    ${answers(node) && node.running > here.length ? html`<p class="note">${plural(node.running, 'task')} run${node.running === 1 ? 's' : ''} here. This list leaves out tasks of arrays that hold no GPU: <${A} href="/jobs?state=RUNNING">all running jobs<//>.</p>` : !here.length && html`<${Empty}>Nothing runs here.<//>`}`;
+    ${answers(node) && node.running > here.length ? html`<p class="note">${plural(node.running, 'task')} run${node.running === 1 ? 's' : ''} here. This list has each job once, and leaves out arrays that hold no GPU here: <${A} href="/jobs?state=RUNNING">all running jobs<//>.</p>` : !here.length && html`<${Empty}>${answers(node) ? 'Nothing runs here.' : 'Not known.'}<//>`}`;
 }
 
 // current is what a node says of itself now: what the page shows may be some seconds old, and a question must name what it

@@ -1,6 +1,6 @@
 // The states of jobs, tasks, nodes and GPUs: a sign and a tone for each, so that none is told by colour alone.
 
-import { plain } from './format.js';
+import { count, plain } from './format.js';
 
 export const JOB = {
   PENDING: ['○', 'wait', 'PD'], HELD: ['Ⅱ', 'wait', 'HD'], RESERVED: ['◔', 'wait', 'RS'], STARTING: ['◑', 'busy', 'ST'],
@@ -16,6 +16,9 @@ export const NODE = {
 export const ended = (s) => ['SUCCEEDED', 'FAILED', 'CANCELLED', 'TIMEOUT', 'OUT_OF_MEMORY', 'NODE_FAIL', 'PREEMPTED'].includes(s);
 export const running = (s) => ['STARTING', 'RUNNING', 'UNREACHABLE', 'COMPLETING'].includes(s);
 export const waiting = (s) => ['PENDING', 'HELD', 'RESERVED'].includes(s);
+
+// tally is how many tasks are in the states that f wants.
+export const tally = (counts, f) => Object.entries(counts || {}).reduce((sum, [s, n]) => sum + (f(s) ? n : 0), 0);
 
 // answers reports whether what a node says of itself is of now.
 export const answers = (node) => node.state === 'ready' || node.state === 'draining';
@@ -37,4 +40,11 @@ export function kind(j) {
   const gang = j.nodes > 1 ? `gang of ${j.nodes}` : '';
   const array = j.array ? `array ${plain(j.array)}` : '';
   return array && gang ? `${array} × ${gang}` : array || gang;
+}
+
+// outcome is why a job waits or how it ended, as far as its state does not tell that; of an array, how many tasks failed.
+export function outcome(j) {
+  const failed = tally(j.counts, (s) => ended(s) && s !== 'SUCCEEDED' && s !== 'CANCELLED');
+  if (j.array) return [failed && `${count(failed)} failed`, !ended(j.state) && plain(j.reason)].filter(Boolean).join(' · ');
+  return plain(j.reason) || (j.state === 'FAILED' && j.exit ? `exit code ${j.exit}` : '');
 }

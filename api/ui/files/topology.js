@@ -3,7 +3,7 @@
 import { html, useState, useMemo } from './lib.js';
 import { useStore } from './store.js';
 import { nodes } from './resource.js';
-import { Head, Name, NodeLink, NodeState, Empty } from './parts.js';
+import { Head, Name, NodeLink, NodeState, Empty, useGradually } from './parts.js';
 import { plain, plural, compare, NONE } from './format.js';
 import { answers } from './states.js';
 
@@ -14,16 +14,18 @@ export function Topology() {
   const list = useStore(nodes).data?.items;
   const levels = useMemo(() => LEVELS.filter((l) => (list || []).some((n) => l in n.labels)), [list]);
   const [chosen, choose] = useState('');
+  const drawn = useGradually((list || []).length, 50);
   if (!list) return html`<${Head} title="Topology" fresh=${nodes} /><${Empty}>Loading…<//>`;
   const node = list.find((n) => n.id === chosen) || list.find((n) => n.gpus.length > 1) || list[0];
   return html`<${Head} title="Topology" fresh=${nodes} after=${html`<span class="note">${levels.length ? 'by the labels ' + levels.join(', ') : 'no node has a label spine, leaf or rack'}</span>`} />
-    <div class="topology"><section aria-label="Network">${html`<${Level} top list=${list} levels=${levels} choose=${choose} chosen=${node?.id} />`}</section>
+    <div class="topology"><section aria-label="Network">${html`<${Level} top drawn=${drawn} list=${list} levels=${levels} choose=${choose} chosen=${node?.id} />`}</section>
     ${node && html`<section aria-labelledby="t-links"><h2 id="t-links">Links between the GPUs of <${NodeLink} id=${node.id} name=${node.name} /></h2><${Links} node=${node} /></section>`}</div>`;
 }
 
-function Level({ top, list, levels, choose, chosen }) {
+// Level draws nodes, grouped by the labels levels: as many of them as drawn.
+function Level({ top, drawn, list, levels, choose, chosen }) {
   if (!levels.length) {
-    return html`<ul class="leaves">${list.slice().sort((a, b) => compare(a.name, b.name)).map((n) => html`<li key=${n.id}><button type="button" aria-pressed=${n.id === chosen ? 'true' : 'false'} onClick=${() => choose(n.id)}><${Name} of=${n.name} /> ${answers(n) ? '' : html`<${NodeState} of=${n.state} />`}<small>${n.gpus.length ? plural(n.gpus.length, 'GPU') : ''}${island(n)}</small></button></li>`)}</ul>`;
+    return html`<ul class="leaves">${list.slice().sort((a, b) => compare(a.name, b.name)).slice(0, drawn).map((n) => html`<li key=${n.id}><button type="button" aria-pressed=${n.id === chosen ? 'true' : 'false'} onClick=${() => choose(n.id)}><${Name} of=${n.name} /> ${answers(n) ? '' : html`<${NodeState} of=${n.state} />`}<small>${n.gpus.length ? plural(n.gpus.length, 'GPU') : ''}${island(n)}</small></button></li>`)}</ul>`;
   }
   const [level, ...rest] = levels;
   const groups = new Map();
@@ -32,7 +34,9 @@ function Level({ top, list, levels, choose, chosen }) {
     if (!groups.has(value)) groups.set(value, []);
     groups.get(value).push(n);
   }
-  return html`<ul class="tree">${[...groups].sort((a, b) => compare(a[0], b[0])).map(([value, members]) => html`<li key=${value}><details open=${top || list.length <= 130 || groups.size === 1}><summary><b>${level} ${plain(value) || NONE}</b> <small>${plural(members.length, 'node')}, ${plural(members.reduce((n, m) => n + m.gpus.length, 0), 'GPU')}${members.every(answers) ? '' : html`, <span class="warn">${members.filter((m) => !answers(m)).length} silent</span>`}</small></summary><${Level} list=${members} levels=${rest} choose=${choose} chosen=${chosen} /></details></li>`)}</ul>`;
+  let left = drawn;
+  const sorted = [...groups].sort((a, b) => compare(a[0], b[0])).map(([value, members]) => [value, members, (left -= members.length) + members.length]);
+  return html`<ul class="tree">${sorted.map(([value, members, room]) => room > 0 && html`<li key=${value}><details open=${top || list.length <= 130 || groups.size === 1}><summary><b>${level} ${plain(value) || NONE}</b> <small>${plural(members.length, 'node')}, ${plural(members.reduce((n, m) => n + m.gpus.length, 0), 'GPU')}${members.every(answers) ? '' : html`, <span class="warn">${members.filter((m) => !answers(m)).length} silent</span>`}</small></summary><${Level} drawn=${room} list=${members} levels=${rest} choose=${choose} chosen=${chosen} /></details></li>`)}</ul>`;
 }
 
 const island = (n) => (n.gpus.some((g) => g.links?.some((l) => l.kind === 'nvlink')) ? ', NVLink' : '');

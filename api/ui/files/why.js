@@ -2,7 +2,7 @@
 // submitted yet.
 
 import { html, useState, useEffect } from './lib.js';
-import { get } from './api.js';
+import { get, again } from './api.js';
 import { useStore } from './store.js';
 import { place } from './router.js';
 import { State, NodeLink, Failure, Empty, Bar } from './parts.js';
@@ -13,25 +13,16 @@ export function WhyTab({ job }) {
   const [e, setE] = useState(null);
   const [error, setError] = useState(null);
   useEffect(() => {
-    let over = false;
-    let timer = 0;
-    const load = async () => {
+    const task = params.get('task');
+    const path = `/v1/jobs/${encodeURIComponent(job.id)}/why${task ? '?tasks=' + encodeURIComponent(task) : ''}`;
+    return again(async (signal) => {
       try {
-        const task = params.get('task');
-        const doc = await get(`/v1/jobs/${encodeURIComponent(job.id)}/why${task ? '?tasks=' + encodeURIComponent(task) : ''}`);
-        if (over) return;
-        setE(doc);
+        setE(await get(path, { signal }));
         setError(null);
       } catch (err) {
-        if (!over) setError(err);
+        if (!signal.aborted) setError(err);
       }
-      if (!over) timer = setTimeout(load, document.hidden ? 60000 : 6000);
-    };
-    load();
-    return () => {
-      over = true;
-      clearTimeout(timer);
-    };
+    }, 6000);
   }, [job.id, job.state, params.get('task')]);
   if (!e) return error ? html`<${Failure} error=${error} />` : html`<${Empty}>Asking…<//>`;
   const later = !job.started_at && Date.parse(job.begin_at) > Date.now() ? job.begin_at : '';
