@@ -97,7 +97,7 @@ async function drain(shown) {
   const held = new Set(n.gpus.flatMap((g) => g.jobs)).size;
   const answer = await ask({
     title: `Drain ${plain(n.name)}?`, action: 'Drain it', danger: false,
-    hits: ['Nothing new starts there.', n.running ? html`<b>${plural(n.running, 'task')}</b> run there${held ? ` and hold GPUs for ${plural(held, 'job')}` : ''}. Without a deadline they run on; with one, those that still run then are ended and run again elsewhere.` : 'Nothing runs there now.'],
+    hits: ['Nothing new starts there.', n.running ? html`<b>${plural(n.running, 'task')}</b> run there${held ? ` and hold GPUs for ${plural(held, 'job')}` : ''}. Without a deadline they run on; with one, those that still run then are ended and run again elsewhere.` : answers(n) ? 'Nothing runs there now.' : 'It does not answer: what runs there is not known.'],
     fields: [{ name: 'reason', label: 'Reason' }, { name: 'minutes', label: 'Deadline in minutes', hint: 'empty: none' }],
   });
   if (!answer) return;
