@@ -23,16 +23,17 @@ PROMETHEUS := prometheus.yml alerts.yml dcgm.yml
 
 # go-nvml calls functions that NVIDIA has marked as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
-# The program and its tests are compiled with the same flags, so that each dependency is compiled once.
-export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath -ldflags=$(LAZY))
+# Tests, linters and tools are compiled with the same flags and without the profiles of the programs, so that each dependency
+# is compiled once for all of them.
+export GOFLAGS := $(strip $(filter-out -trimpath -pgo=%,$(GOFLAGS)) -trimpath -pgo=off -ldflags=$(LAZY))
 
 .DEFAULT_GOAL := build
 .PHONY: build install uninstall check unit test e2e demo bench profile benchmarks study race fuzz soak generate manual pictures fmt lint help
 
 build: ## build the program, bin/muster
-	CGO_ENABLED=0 $(GO) build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
+	CGO_ENABLED=0 $(GO) build -pgo=auto -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
 	gzip -9nf cmd/muster/runner.bin
-	$(GO) build -tags 'embedrunner $(TAGS)' -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
+	$(GO) build -pgo=auto -tags 'embedrunner $(TAGS)' -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
 
 install: ## install the program, its systemd unit, man pages, completion, and the dashboard and rules for monitoring below DESTDIR and PREFIX; a running daemon must be restarted
 	@test -x bin/muster || { echo "no program: run make build first" >&2; exit 1; }
@@ -65,11 +66,12 @@ check: build ## build, check the format, lint, and run the tests of the packages
 	$(MAKE) -j2 unit lint
 	$(MAKE) benchmarks
 
+# The linters include vet.
 unit: ## run the tests of the packages, including simulated networks
-	$(GO) test -timeout 30m ./...
+	$(GO) test -vet=off -timeout 30m ./...
 
 e2e: build ## run the tests with real daemons on loopback
-	$(GO) test -count=1 -tags e2e -timeout 40m ./e2e/...
+	$(GO) test -vet=off -count=1 -tags e2e -timeout 40m ./e2e/...
 
 test: check e2e ## run everything that CI requires
 
@@ -88,7 +90,7 @@ profile: ## measure anew where the CPU time of busy daemons and runners goes; th
 	$(MAKE) build
 
 benchmarks: ## run each benchmark of the packages once, to see that it works
-	@out=$$($(GO) test -run '^$$' -bench . -benchtime 1x \
+	@out=$$($(GO) test -vet=off -run '^$$' -bench . -benchtime 1x \
 	  $$(git grep -l '^func Benchmark' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|') 2>&1) || { echo "$$out"; exit 1; }
 
 study: ## simulate what partial knowledge and failures cost, and write the tables of docs/study.md
