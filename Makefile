@@ -103,8 +103,8 @@ fuzz: ## fuzz each decoder of external data for a minute
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz' || true); do \
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; done; done
 
-soak: ## run 20,000 random simulations of schedulers and workers, which print the seeds that failed, and a network of 200 daemons
-	$(GO) test -count=1 -timeout 6h ./sim -run '^TestRandomWorlds$$' -sim.seeds=20000
+soak: ## run 20,000 random simulations of schedulers and workers, which print the seeds that failed, 20 of shares, and a network of 200 daemons
+	$(GO) test -count=1 -timeout 6h ./sim -run '^(TestRandomWorlds|TestUsersGetTheirShares)$$' -sim.seeds=20000 -sim.shares=20
 	$(GO) test -count=1 -timeout 1h ./node -run '^TestManyDaemons$$' -node.daemons=200
 
 generate: manual ## generate the protobuf code and the tables of the manual
