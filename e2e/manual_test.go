@@ -151,7 +151,6 @@ func plain(text string) string {
 
 // TestManualScreens runs the examples of the manual. With -update it writes them anew; then run `make generate`.
 func TestManualScreens(t *testing.T) {
-	t.Parallel()
 	for _, tool := range []string{"bash", "curl", "jq"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("the examples of the manual need %s, which is not installed", tool)
