@@ -10,6 +10,8 @@ DATE     ?= $(shell git log -1 --format=%cs 2>/dev/null)
 LAZY     := -extldflags=-Wl,-z,lazy
 LDFLAGS  := -s -w -X main.version=$(VERSION) -X main.date=$(DATE) $(LAZY)
 FUZZTIME ?= 60s
+# The lowest priority, so that it slows the tests down as little as possible.
+IDLE     := nice -n 19
 PREFIX   ?= /usr/local
 UNITDIR  ?= $(PREFIX)/lib/systemd/system
 MANDIR   ?= $(PREFIX)/share/man
@@ -23,16 +25,17 @@ PROMETHEUS := prometheus.yml alerts.yml dcgm.yml
 
 # go-nvml calls functions that NVIDIA has marked as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
-# The program and its tests are compiled with the same flags, so that each dependency is compiled once.
-export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath -ldflags=$(LAZY))
+# Tests, linters and tools are compiled with the same flags and without the profiles of the programs, so that each dependency
+# is compiled once for all of them.
+export GOFLAGS := $(strip $(filter-out -trimpath -pgo=%,$(GOFLAGS)) -trimpath -pgo=off -ldflags=$(LAZY))
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall check unit test e2e demo bench profile benchmarks study race fuzz soak generate manual pictures fmt lint help
+.PHONY: build install uninstall check unit test e2e demo bench profile benchmarks study race fuzz soak generate manual pictures fmt lint portable help
 
 build: ## build the program, bin/muster
-	CGO_ENABLED=0 $(GO) build -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
+	CGO_ENABLED=0 $(GO) build -pgo=auto -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
 	gzip -9nf cmd/muster/runner.bin
-	$(GO) build -tags 'embedrunner $(TAGS)' -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
+	$(GO) build -pgo=auto -tags 'embedrunner $(TAGS)' -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
 
 install: ## install the program, its systemd unit, man pages, completion, and the dashboard and rules for monitoring below DESTDIR and PREFIX; a running daemon must be restarted
 	@test -x bin/muster || { echo "no program: run make build first" >&2; exit 1; }
@@ -58,20 +61,18 @@ uninstall: ## remove what install has installed; the data directory and the conf
 	rmdir '$(DESTDIR)$(DATADIR)/grafana' '$(DESTDIR)$(DATADIR)/prometheus' '$(DESTDIR)$(DATADIR)' 2>/dev/null || true
 
 check: build ## build, check the format, lint, and run the tests of the packages
-	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); \
-	  if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
-	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/muster
-	$(GO) mod tidy -diff
-	$(MAKE) -j2 unit lint
-	$(MAKE) benchmarks
+	$(MAKE) -j2 unit lint benchmarks portable
 
+# The linters include vet.
 unit: ## run the tests of the packages, including simulated networks
-	$(GO) test -timeout 30m ./...
+	$(GO) test -vet=off -timeout 30m ./...
 
 e2e: build ## run the tests with real daemons on loopback
-	$(GO) test -count=1 -tags e2e -timeout 40m ./e2e/...
+	$(GO) test -vet=off -count=1 -tags e2e -parallel 4 -timeout 40m ./e2e/...
 
-test: check e2e ## run everything that CI requires
+# The daemons' tests wait more than they compute, so all that runs at the lowest priority runs beside them.
+test: build unit ## run everything that CI requires
+	$(MAKE) -j4 e2e lint benchmarks portable
 
 demo: build ## start three daemons on this machine, and compile muster as a job
 	scripts/demo.sh
@@ -88,7 +89,7 @@ profile: ## measure anew where the CPU time of busy daemons and runners goes; th
 	$(MAKE) build
 
 benchmarks: ## run each benchmark of the packages once, to see that it works
-	@out=$$($(GO) test -run '^$$' -bench . -benchtime 1x \
+	@out=$$($(IDLE) $(GO) test -vet=off -run '^$$' -bench . -benchtime 1x \
 	  $$(git grep -l '^func Benchmark' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|') 2>&1) || { echo "$$out"; exit 1; }
 
 study: ## simulate what partial knowledge and failures cost, and write the tables of docs/study.md
@@ -102,8 +103,8 @@ fuzz: ## fuzz each decoder of external data for a minute
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz' || true); do \
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; done; done
 
-soak: ## run 20,000 random simulations of schedulers and workers, which print the seeds that failed, and a network of 200 daemons
-	$(GO) test -count=1 -timeout 6h ./sim -run '^TestRandomWorlds$$' -sim.seeds=20000
+soak: ## run 20,000 random simulations of schedulers and workers, which print the seeds that failed, 20 of shares, and a network of 200 daemons
+	$(GO) test -count=1 -timeout 6h ./sim -run '^(TestRandomWorlds|TestUsersGetTheirShares)$$' -sim.seeds=20000 -sim.shares=20
 	$(GO) test -count=1 -timeout 1h ./node -run '^TestManyDaemons$$' -node.daemons=200
 
 generate: manual ## generate the protobuf code and the tables of the manual
@@ -118,9 +119,14 @@ manual: ## make the tables and screens of docs/manual.md anew
 fmt: ## format all code
 	$(TOOL) gofumpt -w $$(git ls-files '*.go' | grep -v '\.pb\.go$$')
 
-# The lowest priority, so that it slows the tests down as little as possible.
-lint: ## run only the linters, including vet
-	nice -n 19 $(TOOL) golangci-lint run --allow-parallel-runners
+lint: ## run the linters, including vet, and check the format
+	@out=$$($(IDLE) $(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); \
+	  if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
+	$(IDLE) $(TOOL) golangci-lint run --allow-parallel-runners
+
+portable: ## see that the program can be built without cgo, and that go.mod is tidy
+	CGO_ENABLED=0 $(IDLE) $(GO) build -o /dev/null ./cmd/muster
+	$(GO) mod tidy -diff
 
 help: ## print this list
 	@grep -E '^[a-z0-9]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12

@@ -113,6 +113,7 @@ echo "index $MUSTER_ARRAY_INDEX"
 `
 
 func TestArray(t *testing.T) {
+	t.Parallel()
 	all := trio(t)
 	amy, ben, cat := all[0], all[1], all[2]
 	dir, n := t.TempDir(), arrayTasks()
@@ -277,6 +278,7 @@ func TestArrayOfAMillion(t *testing.T) {
 
 // run of an array prints the lines of all its tasks, ends with them, and exits with the highest code.
 func TestRunOfAnArray(t *testing.T) {
+	t.Parallel()
 	all := trio(t)
 	r := all[1].muster("run", "--array", "1-40", "--", "sh", "-c", "echo line $MUSTER_ARRAY_INDEX; exit $((MUSTER_ARRAY_INDEX % 10))")
 	if r.code != 9 || strings.Count(r.stdout, "\n") != 40 || !strings.Contains(r.stdout, "40| line 40\n") {

@@ -51,6 +51,7 @@ func did(a audit.Action, o audit.Outcome, user string, from audit.Origin) func(*
 
 // TestAuditOfUsers does everything that is logged by the socket, by HTTP and by another member.
 func TestAuditOfUsers(t *testing.T) {
+	t.Parallel()
 	asRoot(t)
 	secret := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(secret, []byte("0123456789abcdef\n"), 0o600); err != nil {
@@ -180,6 +181,7 @@ func TestAuditOfUsers(t *testing.T) {
 
 // TestAuditOfStrangersAndMembers tries the gate without a right to it, and has members do what they may not.
 func TestAuditOfStrangersAndMembers(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	inv := amy.invite("--roles", "worker", "--uses", "2")
 	guest := rogue.Join(t, "guest", inv.Bootstrap, inv.Token)

@@ -29,6 +29,7 @@ func eightGPUs(t *testing.T, more ...string) (amy, ben *daemon) {
 // TestBackfill: a job for eight GPUs waits for the one that a task with a time limit holds. Jobs that end before that run
 // first. Those that would not, or that do not say, wait.
 func TestBackfill(t *testing.T) {
+	t.Parallel()
 	amy, ben := eightGPUs(t)
 	g := newGate(t)
 	holder := amy.ok(append([]string{"submit", "-c", "0", "-G", "1", "-t", "10m", "--"}, g.script("exit 0")...)...)
@@ -90,6 +91,7 @@ func TestBackfill(t *testing.T) {
 // TestEighthGPUInForeignHands: nothing shows when a job for eight GPUs can start, because a task without a limit holds
 // one. The other seven are kept for it in turns only.
 func TestEighthGPUInForeignHands(t *testing.T) {
+	t.Parallel()
 	amy, ben := eightGPUs(t, "--set-aside", "4s")
 	g := newGate(t)
 	holder := amy.ok(append([]string{"submit", "-c", "0", "-G", "1", "--"}, g.script("exit 0")...)...)

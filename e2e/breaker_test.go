@@ -43,6 +43,7 @@ func (d *daemon) submitAs(uid uint32, args ...string) {
 }
 
 func TestHostIsPausedAfterFailuresOfManyUsers(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to submit as several users")
 	}

@@ -37,6 +37,7 @@ func (d *daemon) nodeOf(flags ...string) string {
 }
 
 func TestConstraints(t *testing.T) {
+	t.Parallel()
 	n1, n2, n3 := racks(t)
 	for _, c := range []struct {
 		flags []string
@@ -85,6 +86,7 @@ func TestConstraints(t *testing.T) {
 }
 
 func TestBegin(t *testing.T) {
+	t.Parallel()
 	n1, _, n3 := racks(t)
 	id := n1.ok("submit", "--begin", "now+3s", "--", "true")
 	submitted := time.Now()
@@ -108,6 +110,7 @@ func TestBegin(t *testing.T) {
 // A task that wants a node for itself starts although small tasks come all the time, runs beside none of them, and has
 // all GPUs. Time limits show when it can start; the tasks that come later have none, and wait.
 func TestExclusiveBesideSmallTasks(t *testing.T) {
+	t.Parallel()
 	_, n2, n3 := racks(t)
 	dir := t.TempDir()
 	// Each task notes when it begins and ends, on the one host where all must run.

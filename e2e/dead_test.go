@@ -44,6 +44,7 @@ func (d *daemon) untilSilent(name string) {
 }
 
 func TestHostGoneForGood(t *testing.T) {
+	t.Parallel()
 	g, never := newGate(t), newGate(t)
 	amy, ben, cat, held := heldOnCat(t, g, never)
 	again, gone := string(held[0].ID), string(held[1].ID)
@@ -92,6 +93,7 @@ func TestHostGoneForGood(t *testing.T) {
 // TestDeclaredDeadByMistake declares a host dead whose runner is still running. Its tasks are ended as soon as its
 // daemon is back. The new attempts continue.
 func TestDeclaredDeadByMistake(t *testing.T) {
+	t.Parallel()
 	g := newGate(t)
 	amy, ben, cat, held := heldOnCat(t, g)
 	id, pid := string(held[0].ID), held[0].Tasks[0].PID

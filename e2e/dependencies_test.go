@@ -45,6 +45,7 @@ func waitsFor(word string) func(api.Job) bool {
 }
 
 func TestChainOfJobs(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	g, d := newGate(t), newDiary(t)
 	first := amy.ok(append([]string{"submit"}, append([]string{"--"}, g.script("echo first >> "+d.path)...)...)...)
@@ -70,6 +71,7 @@ func TestChainOfJobs(t *testing.T) {
 }
 
 func TestDiamondOverTwoOwners(t *testing.T) {
+	t.Parallel()
 	amy, ben, cat := three(t)
 	g, d := newGate(t), newDiary(t)
 	top := amy.ok(append([]string{"submit", "--"}, g.script("echo top >> "+d.path)...)...)
@@ -91,6 +93,7 @@ func TestDiamondOverTwoOwners(t *testing.T) {
 }
 
 func TestFailedParent(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	g, d := newGate(t), newDiary(t)
 	bad := amy.ok(append([]string{"submit", "--"}, g.script("exit 3")...)...)
@@ -129,6 +132,7 @@ func TestFailedParent(t *testing.T) {
 // Whichever of the two owners is restarted, and whenever: the job that depends runs after the other one, and never
 // before.
 func TestOwnersOfParentAndChildRestart(t *testing.T) {
+	t.Parallel()
 	amy, ben, cat := three(t)
 	d := newDiary(t)
 	pair := func(name string) (g gate, parent, child string) {
@@ -185,6 +189,7 @@ func TestOwnersOfParentAndChildRestart(t *testing.T) {
 
 // Each element of an array runs after the same element of another one, whoever owns it.
 func TestArrayAfterArray(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	dir := t.TempDir()
 	submit := func(at *daemon, array, script, more string) string {
@@ -240,6 +245,7 @@ func TestArrayAfterArray(t *testing.T) {
 }
 
 func TestJobFileWithSeveralJobs(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	d := newDiary(t)
 	path := filepath.Join(t.TempDir(), "jobs.yaml")

@@ -212,6 +212,7 @@ func busyRoot(t *testing.T) []byte {
 
 // TestDocker tests the life of containers on one engine.
 func TestDocker(t *testing.T) {
+	t.Parallel()
 	e := newEngine(t)
 	share := e.path("share")
 	if err := os.Mkdir(share, 0o755); err != nil {

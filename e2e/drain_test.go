@@ -57,6 +57,7 @@ func (d *daemon) stop() {
 }
 
 func TestDrainMovesRunningTasks(t *testing.T) {
+	t.Parallel()
 	amy, ben := pair(t)
 	dir := t.TempDir()
 	// The first attempt runs until it is stopped. The second ends by itself.

@@ -205,6 +205,7 @@ func healthyGPUs(n int) func([]api.GPU) string {
 // TestDriverIsInstalledLaterAndReplaced checks that no restart of the daemon is needed, and that sleeping cards are
 // listed.
 func TestDriverIsInstalledLaterAndReplaced(t *testing.T) {
+	t.Parallel()
 	c := newCards(t, 2)
 	d := c.daemon().start()
 	if n := len(d.node("cat").GPUs); n != 0 {
@@ -239,6 +240,7 @@ func TestDriverIsInstalledLaterAndReplaced(t *testing.T) {
 
 // TestCardThatIsLostComesBack checks a lost card, and one whose memory cannot be read.
 func TestCardThatIsLostComesBack(t *testing.T) {
+	t.Parallel()
 	c := newCards(t, 2).install()
 	d := c.daemon().start()
 	d.gpusAre(patience, healthyGPUs(2))
@@ -271,6 +273,7 @@ func TestCardThatIsLostComesBack(t *testing.T) {
 
 // TestDrainedHostLetsGoOfItsGPUs checks that nothing of muster has a GPU open while its host is drained.
 func TestDrainedHostLetsGoOfItsGPUs(t *testing.T) {
+	t.Parallel()
 	c := newCards(t, 2).install()
 	d := c.daemon().start()
 	d.gpusAre(patience, healthyGPUs(2))
@@ -374,6 +377,7 @@ func TestMemoryIsAttributedByControlGroup(t *testing.T) {
 
 // TestTasksFindTheDriversLibraries checks LD_LIBRARY_PATH of tasks.
 func TestTasksFindTheDriversLibraries(t *testing.T) {
+	t.Parallel()
 	c := newCards(t, 1).install()
 	d := c.daemon().start()
 	if got := d.ok("run", "--", "sh", "-c", "echo $LD_LIBRARY_PATH"); got != c.path {

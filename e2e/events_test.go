@@ -18,6 +18,7 @@ import (
 
 // TestEventsOfTheCluster follows the events at one daemon while another one's jobs run, and looks at listings meanwhile.
 func TestEventsOfTheCluster(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "sim:2xH100-80GB", "--cpus", "8").start()
 	ben := newDaemon(t, "ben", "--gpus", "none", "--no-worker").start(amy.invite().flags()...)
 	amy.untilNodes(2)

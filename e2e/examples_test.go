@@ -111,6 +111,7 @@ func (d *daemon) runExample(x example) {
 }
 
 func TestExampleInContainer(t *testing.T) {
+	t.Parallel()
 	e := newEngine(t)
 	if out, err := exec.Command("docker", "-H", e.host, "tag", busyImage, "busybox:1.36").CombinedOutput(); err != nil {
 		t.Fatalf("docker tag: %v\n%s", err, out)

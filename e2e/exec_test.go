@@ -17,6 +17,7 @@ import (
 )
 
 func TestExec(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	g := newGate(t)
 	id := amy.ok(append([]string{"submit", "-w", "cat", "--env", "COLOUR=blue", "--"}, g.script("true")...)...)
@@ -80,6 +81,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 }
 
 func TestExecTerminal(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	g := newGate(t)
 	id := amy.ok(append([]string{"submit", "-w", "cat", "--"}, g.script("true")...)...)

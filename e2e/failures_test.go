@@ -17,6 +17,7 @@ import (
 func itoa(n int) string { return strconv.Itoa(n) }
 
 func TestBootstrapDaemonGoneForGood(t *testing.T) {
+	t.Parallel()
 	amy, ben, cat := three(t)
 	amy.kill()
 	id := ben.ok("submit", "-G", "H100:1", "--", "echo", "still here")
@@ -43,6 +44,7 @@ func TestBootstrapDaemonGoneForGood(t *testing.T) {
 
 // An owner that cannot be reached is named in one line, with its addresses and what to do.
 func TestOwnerThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	id := amy.ok("submit", "--hold", "true")
 	amy.kill()
@@ -61,6 +63,7 @@ func TestOwnerThatDoesNotAnswer(t *testing.T) {
 }
 
 func TestWorkerDaemonKilledWhileTaskRuns(t *testing.T) {
+	t.Parallel()
 	amy, _, cat := three(t)
 	g := newGate(t)
 	id := amy.ok(append([]string{"submit", "-G", "2", "--"}, g.script("echo after $$; exit 9")...)...)
@@ -94,6 +97,7 @@ func TestWorkerDaemonKilledWhileTaskRuns(t *testing.T) {
 }
 
 func TestTaskEndsWhileItsDaemonIsDown(t *testing.T) {
+	t.Parallel()
 	amy, _, cat := three(t)
 	g := newGate(t)
 	id := amy.ok(append([]string{"submit", "-G", "8", "--"}, g.script("exit 6")...)...)
@@ -126,6 +130,7 @@ func untilGone(t *testing.T, pid int) {
 }
 
 func TestSubmittersDaemonKilled(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	g := newGate(t)
 	running := amy.ok(append([]string{"submit", "-G", "4", "--"}, g.script("exit 4")...)...)

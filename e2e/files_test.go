@@ -97,6 +97,7 @@ func (d *daemon) untilChunks() {
 }
 
 func TestUpload(t *testing.T) {
+	t.Parallel()
 	amy, ben, cat := three(t)
 	dir := project(t, 1000, 20_000)
 	write(t, filepath.Join(dir, "junk.o"), "junk")
@@ -137,6 +138,7 @@ func TestUpload(t *testing.T) {
 
 // TestStagingIsShown delays chunks at the owner and checks what is shown for a task that waits for its files.
 func TestStagingIsShown(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	dir := project(t, 4, 300_000)
 	r := amy.in(dir, "submit", "--hold", "--upload", ".", "-w", "cat", "--", "sh", "-c", "cat $(find . -type f) | wc -c")
@@ -213,6 +215,7 @@ func TestUploadRefused(t *testing.T) {
 }
 
 func TestDownload(t *testing.T) {
+	t.Parallel()
 	amy, ben, cat := three(t)
 	dir, here := t.TempDir(), t.TempDir()
 	const task = `mkdir -p ckpt/deep && echo 1 > ckpt/a && echo 2 > ckpt/deep/b && echo no > other && ln -s /etc/passwd ckpt/evil; exit 3`
@@ -250,6 +253,7 @@ func TestDownload(t *testing.T) {
 // TestUploadSurvivesKills kills each of the three processes that an upload needs. Chunks that have arrived are not sent
 // again.
 func TestUploadSurvivesKills(t *testing.T) {
+	t.Parallel()
 	amy, _, cat := three(t)
 	dir := project(t, 300, 200_000)
 

@@ -52,6 +52,7 @@ func onLoopback(t *testing.T, n int) []*daemon {
 
 // Three hosts with different addresses meet at the address and port of rank 0.
 func TestGangMeets(t *testing.T) {
+	t.Parallel()
 	program := filepath.Join(t.TempDir(), "rendezvous")
 	if out, err := exec.Command("go", "build", "-o", program, "./testdata/rendezvous").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -88,6 +89,7 @@ func TestGangMeets(t *testing.T) {
 
 // Members in containers meet as well, at the same address and port: a gang has the network of its hosts.
 func TestGangOfContainersMeets(t *testing.T) {
+	t.Parallel()
 	e := newEngine(t)
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "1", "--docker-host", e.host).start()
 	ben := newDaemon(t, "ben", "--gpus", "none", "--cpus", "1", "--docker-host", e.host).start(amy.invite().flags()...)
@@ -120,6 +122,7 @@ func mpiScript(t *testing.T) string {
 
 // mpirun starts a program of two processes on each of three hosts, by the host file and through muster exec.
 func TestGangOfMPI(t *testing.T) {
+	t.Parallel()
 	for _, need := range []string{"mpirun", "mpicc"} {
 		if _, err := exec.LookPath(need); err != nil {
 			t.Skipf("Open MPI is not installed: %v", err)
@@ -149,6 +152,7 @@ func TestGangOfMPI(t *testing.T) {
 
 // A member that is killed ends the gang, and everybody is told which it was.
 func TestGangMemberKilled(t *testing.T) {
+	t.Parallel()
 	n := onLoopback(t, 3)
 	id := n[0].ok("submit", "-N", "3", "sleep", "1000")
 	doc := n[1].untilDoc(id, "running everywhere", allRun)
@@ -176,6 +180,7 @@ func TestGangMemberKilled(t *testing.T) {
 
 // With --kill-on-bad-exit=no each rank ends by itself, and the highest exit code counts.
 func TestGangGoesOn(t *testing.T) {
+	t.Parallel()
 	n := onLoopback(t, 3)
 	id := n[0].ok("submit", "-N", "3", "--kill-on-bad-exit=no", "--", "sh", "-c", "exit $((MUSTER_NODE_RANK * 3))")
 	if r := n[1].muster("wait", id); r.code != 6 {
@@ -193,6 +198,7 @@ func TestGangGoesOn(t *testing.T) {
 
 // A host that is lost takes the whole gang with it, which then runs on the hosts that are left.
 func TestGangHostLost(t *testing.T) {
+	t.Parallel()
 	l := newLab(t, 4)
 	n := l.daemons(4, "--gpus", "none", "--cpus", "1")
 	starts := filepath.Join(t.TempDir(), "starts")
@@ -307,6 +313,7 @@ func TestGangsOfTwoOwners(t *testing.T) {
 
 // The tasks of an array of gangs are named by index and rank, and each gang is complete.
 func TestArrayOfGangs(t *testing.T) {
+	t.Parallel()
 	n := onLoopback(t, 3)
 	id := n[0].ok("submit", "-a", "5,9", "-N", "2", "--", "sh", "-c", `echo "$MUSTER_ARRAY_INDEX $MUSTER_NODE_RANK of $MUSTER_NUM_NODES"; exit $((MUSTER_ARRAY_INDEX == 9 && MUSTER_NODE_RANK == 1))`)
 	if r := n[1].muster("wait", id); r.code != 1 {

@@ -36,6 +36,7 @@ func allHealthy(n api.Node) bool {
 }
 
 func TestFaultPutsGPUIntoQuarantine(t *testing.T) {
+	t.Parallel()
 	cat, script := faulty(t)
 	g := newGate(t)
 	runs := cat.ok(append([]string{"submit", "-G", "2", "--"}, g.script("exit 0")...)...)
@@ -73,6 +74,7 @@ func TestFaultPutsGPUIntoQuarantine(t *testing.T) {
 
 // TestQuarantineSurvivesRestart checks that a daemon that was killed still knows which GPU was in quarantine.
 func TestQuarantineSurvivesRestart(t *testing.T) {
+	t.Parallel()
 	cat, script := faulty(t)
 	fmt.Fprint(script, "0 xid 79\n")
 	cat.untilNode("cat", "with a GPU in quarantine", func(n api.Node) bool { return !allHealthy(n) })
@@ -91,6 +93,7 @@ func TestQuarantineSurvivesRestart(t *testing.T) {
 }
 
 func TestForeignMemoryCountsAsTaken(t *testing.T) {
+	t.Parallel()
 	cat, script := faulty(t)
 	fmt.Fprint(script, "0 foreign 70GiB\n0 xid 31\n")
 	big := cat.ok("submit", "-G", "2", "--", "true")
@@ -107,6 +110,7 @@ func TestForeignMemoryCountsAsTaken(t *testing.T) {
 
 // TestSharesOfOneGPU checks that shares of one GPU run together up to its memory and its thousandths, and not beyond.
 func TestSharesOfOneGPU(t *testing.T) {
+	t.Parallel()
 	cat := newDaemon(t, "cat", "--gpus", "sim:1xH100-80GB", "--cpus", "8").start()
 	share := func(share, memory string) (string, gate) {
 		g := newGate(t)

@@ -82,6 +82,7 @@ func (d *daemon) metrics() string {
 
 // A guest's host runs what it is given, and can do nothing else.
 func TestGuestOnlyRunsTasks(t *testing.T) {
+	t.Parallel()
 	root, user, guest := threeWithGuest(t)
 	for _, from := range []*daemon{root, user} {
 		id := from.ok("submit", "-w", "guest", "--", "echo", "ran")
@@ -134,6 +135,7 @@ func TestGuestOnlyRunsTasks(t *testing.T) {
 
 // Members that send what their roles do not allow: the session ends, the log says why, and nothing happens.
 func TestRolesOfMembers(t *testing.T) {
+	t.Parallel()
 	root := newDaemon(t, "root", "--gpus", "none", "--cpus", "4").start()
 	inv := root.invite("--roles", "worker", "--uses", "3")
 	worker, second := rogue.Join(t, "worker", inv.Bootstrap, inv.Token), rogue.Join(t, "second", inv.Bootstrap, inv.Token)
@@ -232,6 +234,7 @@ func denied(t *testing.T, d *daemon, r *rogue.Peer, m proto.Message, why string)
 
 // Labels that are signed with the invitation hold against what a host says of itself, and so does its id against its name.
 func TestSignedLabelsAndNames(t *testing.T) {
+	t.Parallel()
 	root := newDaemon(t, "root", "--gpus", "none", "--cpus", "4").start()
 	root.fails(2, []string{"secure", "K=V"}, "invite", "--label", "secure")
 	root.fails(2, []string{"cpus"}, "invite", "--label", "cpus=9")
@@ -289,6 +292,7 @@ func TestSignedLabelsAndNames(t *testing.T) {
 // A host takes the name of another. It gets no job that was accepted for the other, and a selector that means both is
 // refused.
 func TestTwoHostsOfOneName(t *testing.T) {
+	t.Parallel()
 	root := newDaemon(t, "root", "--gpus", "none", "--cpus", "4").start()
 	newDaemon(t, "box", "--gpus", "none", "--cpus", "1").start(root.invite("--roles", "worker").flags()...)
 	root.untilNodes(2)

@@ -3,6 +3,9 @@
 package e2e
 
 // The harness: daemons that run for one test, and the command line with which tests use them.
+//
+// Most tests wait more than they compute, so they run beside one another (t.Parallel). Those that measure times, memory or
+// load, or load the machine themselves, run before them, one by one.
 
 import (
 	"bufio"

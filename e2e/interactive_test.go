@@ -119,6 +119,7 @@ func (s *screen) exits(want int) {
 }
 
 func TestStandardInputReachesTheTask(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	big := make([]byte, 10<<20)
 	source := rand.NewChaCha8([32]byte{1})
@@ -170,6 +171,7 @@ func TestStandardInputReachesTheTask(t *testing.T) {
 
 // TestInputSurvivesRestarts kills the client's daemon and then that of the task while input is on its way.
 func TestInputSurvivesRestarts(t *testing.T) {
+	t.Parallel()
 	_, ben, cat := three(t)
 	cmd := ben.client("run", "-w", "cat", "--", "cat")
 	in, err1 := cmd.StdinPipe()
@@ -222,6 +224,7 @@ func TestInputSurvivesRestarts(t *testing.T) {
 }
 
 func TestTerminalFromTheStart(t *testing.T) {
+	t.Parallel()
 	amy, ben, cat := three(t)
 	s := onTerminal(t, ben.client("run", "-it", "-w", "cat", "--", "sh"), 31, 97)
 	s.say("tty; echo kind=$TERM")
@@ -303,6 +306,7 @@ func TestClientGone(t *testing.T) {
 }
 
 func TestAlloc(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	s := onTerminal(t, ben.client("alloc", "-w", "cat", "-c", "1"), 24, 80)
 	s.hear("holds cat")
@@ -352,6 +356,7 @@ func TestAlloc(t *testing.T) {
 
 // TestInputWithoutMemory checks that input goes through without being held: 1 GiB, and a task that never reads.
 func TestInputWithoutMemory(t *testing.T) {
+	t.Parallel()
 	atFullSize(t)
 	_, ben, cat := three(t)
 	gib := "head -c 1073741824 /dev/zero | " + ben.program + " --socket " + ben.socket + " run -w cat -- sh -c 'wc -c; sleep 1'"

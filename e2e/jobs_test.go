@@ -15,6 +15,7 @@ import (
 )
 
 func TestGPUJobRunsOnHostWithGPUs(t *testing.T) {
+	t.Parallel()
 	amy, ben, cat := three(t)
 
 	id := amy.ok("submit", "-J", "train", "-G", "H100:2", "--", "sh", "-c", `echo "on $CUDA_VISIBLE_DEVICES"; echo done >&2`)
@@ -46,6 +47,7 @@ func TestGPUJobRunsOnHostWithGPUs(t *testing.T) {
 }
 
 func TestRunExitsWithCodeOfJob(t *testing.T) {
+	t.Parallel()
 	amy, _, _ := three(t)
 	if r := amy.muster("run", "--", "sh", "-c", "echo out; echo err >&2; exit 7"); r.code != 7 || r.stdout != "out\n" || !strings.Contains(r.stderr, "err") {
 		t.Errorf("exit %d, stdout %q, stderr %q", r.code, r.stdout, r.stderr)
@@ -66,6 +68,7 @@ func TestRunExitsWithCodeOfJob(t *testing.T) {
 }
 
 func TestSecondJobWaitsForTheDevices(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	g := newGate(t)
 	first := amy.ok(append([]string{"submit", "-G", "8", "--"}, g.script("true")...)...)
@@ -86,6 +89,7 @@ func TestSecondJobWaitsForTheDevices(t *testing.T) {
 }
 
 func TestCancelFromAnotherDaemon(t *testing.T) {
+	t.Parallel()
 	amy, ben, cat := three(t)
 	g := newGate(t)
 	id := amy.ok(append([]string{"submit", "-G", "1", "--"}, g.script("true")...)...)
@@ -112,6 +116,7 @@ func alive(pid int) bool {
 }
 
 func TestImpossibleRequest(t *testing.T) {
+	t.Parallel()
 	amy, _, _ := three(t)
 	r := amy.fails(3, []string{"gpus"}, "submit", "-G", "A100:2", "--mem", "1MiB", "--", "true")
 	for _, name := range []string{"amy", "ben", "cat"} {
@@ -128,6 +133,7 @@ func TestImpossibleRequest(t *testing.T) {
 }
 
 func TestWaitExitsWithCodeOfJob(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	id := amy.ok("submit", "--", "sh", "-c", "exit 3")
 	if r := ben.muster("wait", id); r.code != 3 {
@@ -143,6 +149,7 @@ func TestWaitExitsWithCodeOfJob(t *testing.T) {
 }
 
 func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
 	amy, _, _ := three(t)
 	a := amy.ok("submit", "--idempotency-key", "k1", "--", "true")
 	b := amy.ok("submit", "--idempotency-key", "k1", "--", "true")

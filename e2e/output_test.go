@@ -53,6 +53,7 @@ func (r *reader) Write(p []byte) (int, error) {
 // TestFollowThroughRestarts follows, at ben, a job that amy owns and cat runs, while each of them is killed and
 // restarted in turn.
 func TestFollowThroughRestarts(t *testing.T) {
+	t.Parallel()
 	amy, ben, cat := three(t)
 	const parts, each = 24, 120_000
 	want := numbers(parts * each)
@@ -92,6 +93,7 @@ func TestFollowThroughRestarts(t *testing.T) {
 }
 
 func TestOutputIsBounded(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--no-worker").start()
 	ben := newDaemon(t, "ben", "--gpus", "none", "--cpus", "4", "--output-limit", "1MiB").start(amy.invite().flags()...)
 	amy.untilNodes(2)
@@ -137,6 +139,7 @@ func TestOutputIsBounded(t *testing.T) {
 
 // TestOutputOfAllKinds writes to both streams in turn, with all byte values.
 func TestOutputOfAllKinds(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	gates := []gate{newGate(t), newGate(t)} // used in turn: a gate is closed before a task waits at it again
 	id := amy.ok("submit", "--", "sh", "-c", fmt.Sprintf(

@@ -47,6 +47,7 @@ func claims(t *testing.T, s *rogue.Session, a *wirepb.AttemptRef, group uint64, 
 // from it, also when the daemons of both restart. Requests about the jobs go to the owner, also those of a third host that
 // heard the false claim first.
 func TestOnlyTheOwnerOfAJobIsObeyed(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	ben := newDaemon(t, "ben", "--gpus", "none", "--cpus", "4").start(amy.invite().flags()...)
 	amy.untilNodes(2)

@@ -46,6 +46,7 @@ func poisoned(dir string, hosts []*daemon) []string {
 }
 
 func TestPoisonTaskIsHeld(t *testing.T) {
+	t.Parallel()
 	const (
 		hostsLost = 3 // the task is held after it has lost this number of hosts
 		mostRuns  = 6 // while another host is away, the same host may be used again

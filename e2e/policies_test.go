@@ -12,6 +12,7 @@ import (
 )
 
 func TestPolicies(t *testing.T) {
+	t.Parallel()
 	n1 := newDaemon(t, "n1", "--gpus", "sim:2xH100-80GB", "--cpus", "8").start()
 	inv := n1.invite("--uses", "2")
 	n2 := newDaemon(t, "n2", "--gpus", "sim:4xH100-80GB", "--cpus", "8").start(inv.flags()...)

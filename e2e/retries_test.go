@@ -31,6 +31,7 @@ func attempts(j api.Job) string {
 // Only the named exit codes have a task run again, and each time it runs on another node. All its attempts are shown,
 // and their output can be read at every daemon.
 func TestRetryOnExitCodes(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	id := amy.ok("submit", "--retries", "5", "--retry-on", "75,137", "--", "sh", "-c",
 		"echo attempt $MUSTER_ATTEMPT; [ $MUSTER_ATTEMPT = 2 ] && kill -9 $$; exit $((74 + MUSTER_ATTEMPT))")
@@ -82,6 +83,7 @@ func TestRetryOnExitCodes(t *testing.T) {
 
 // A task that saves its state runs again soon. That costs no retry, and a wait goes on until the end.
 func TestCheckpointExitCode(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	dir := t.TempDir()
 	id := amy.ok("submit", "--checkpoint-exit-code", "85", "--", "sh", "-c",
@@ -121,6 +123,7 @@ func TestCheckpointExitCode(t *testing.T) {
 // A requeue runs a job again that has ended, also after a restart of its owner, when only the disk has the job. The
 // restart of the owner right after the requeue loses nothing.
 func TestRequeueAfterRestart(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	dir := t.TempDir()
 	id := amy.ok("submit", "--", "sh", "-c", fmt.Sprintf("echo attempt $MUSTER_ATTEMPT; test -e %s/ready", dir))
@@ -164,6 +167,7 @@ func TestRequeueAfterRestart(t *testing.T) {
 
 // A task that runs ends before it runs again. Whoever waits for the job or follows it does not see an end in between.
 func TestRequeueOfARunningTask(t *testing.T) {
+	t.Parallel()
 	amy, ben, _ := three(t)
 	dir := t.TempDir()
 	id := amy.ok("submit", "--", "sh", "-c", fmt.Sprintf("echo attempt $MUSTER_ATTEMPT; [ $MUSTER_ATTEMPT = 2 ] && exit 7; : >%s/runs; sleep 600", dir))
@@ -196,6 +200,7 @@ func TestRequeueOfARunningTask(t *testing.T) {
 
 // A requeued job has the files that were uploaded with it. If they are gone, it is refused.
 func TestRequeueNeedsItsFiles(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("content"), 0o600); err != nil {

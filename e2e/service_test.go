@@ -108,7 +108,7 @@ func TestServiceNotifications(t *testing.T) {
 // build builds the program with the given version.
 func build(t *testing.T, path, version string) {
 	t.Helper()
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", path, "./cmd/muster")
+	cmd := exec.Command("go", "build", "-trimpath", "-pgo=auto", "-ldflags", "-s -w -X main.version="+version, "-o", path, "./cmd/muster")
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "CGO_CFLAGS=-O2 -g -Wno-deprecated-declarations") // as in the Makefile
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -117,6 +117,7 @@ func build(t *testing.T, path, version string) {
 }
 
 func TestUpgradeKeepsTasks(t *testing.T) {
+	t.Parallel()
 	cat := newDaemon(t, "cat", "--gpus", "sim:4xH100-80GB")
 	cat.program = filepath.Join(cat.dir, "muster")
 	build(t, cat.program, "v1.0.0")

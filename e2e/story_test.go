@@ -37,6 +37,7 @@ func (d *daemon) asks(method, path, body string) (status int, text string) {
 
 // TestStoryOfAJob follows a job that is held, fails and is run again, at another daemon and over a kill of its owner.
 func TestStoryOfAJob(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4", "--default-time", "90m").start()
 	ben := newDaemon(t, "ben", "--gpus", "none", "--no-worker").start(amy.invite().flags()...)
 	amy.untilNodes(2)

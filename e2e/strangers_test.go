@@ -34,6 +34,7 @@ func (d *daemon) exits(words ...string) {
 }
 
 func TestTokens(t *testing.T) {
+	t.Parallel()
 	for _, transport := range []string{"tcp", "quic"} {
 		t.Run(transport, func(t *testing.T) {
 			amy := newDaemon(t, "amy", "--gpus", "none").start()
@@ -96,6 +97,7 @@ func TestNoInvitation(t *testing.T) {
 }
 
 func TestRevokedPeer(t *testing.T) {
+	t.Parallel()
 	for _, transport := range []string{"tcp", "quic"} {
 		t.Run(transport, func(t *testing.T) {
 			amy := newDaemon(t, "amy", "--gpus", "none").start()
@@ -120,6 +122,7 @@ func TestRevokedPeer(t *testing.T) {
 
 // TestRevokedWithInvited revokes an inviter with its guests, and lets it back in. The inviter cannot put the founder out.
 func TestRevokedWithInvited(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	ben := newDaemon(t, "ben", "--gpus", "none").start(amy.invite("--roles", "worker,scheduler,inviter").flags()...)
 	cat := newDaemon(t, "cat", "--gpus", "none").start(ben.invite().flags()...)
@@ -169,6 +172,7 @@ func TestRevokedWithInvited(t *testing.T) {
 // TestRawClient checks that a libp2p program without a credential can open only hello and join, and is disconnected
 // after five seconds.
 func TestRawClient(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	inv := amy.invite()
 	var doc struct{ Cluster string }

@@ -3,6 +3,7 @@ package sim
 // Users and projects get their shares of full hosts, and nothing of theirs starves.
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -132,8 +133,10 @@ const (
 	projectsFor, projectsJobs = 15 * time.Hour, 700
 )
 
+var shareWorlds = flag.Uint64("sim.shares", 1, "how many worlds TestUsersGetTheirShares runs")
+
 func TestUsersGetTheirShares(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range *shareWorlds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 3))
