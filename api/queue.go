@@ -37,7 +37,7 @@ type UserLoad struct {
 // Waits says how long jobs wait. A job waits from when it could be placed, had there been room, until the first of its
 // tasks is sent to a node, and again while none of its tasks is assigned.
 type Waits struct {
-	Started int64      `json:"started" doc:"Jobs that started for the first time within the last hour."`
+	Started int64      `json:"started" doc:"Jobs that started for the first time within the last hour. A daemon counts from its start on."`
 	P50     *float64   `json:"p50" doc:"Half of these jobs waited no longer, in seconds, at most a tenth too high; null: none started."`
 	P95     *float64   `json:"p95" doc:"19 of 20 of these jobs waited no longer, as p50."`
 	Longest *float64   `json:"longest" doc:"How long the one of these jobs waited that waited longest, in seconds; null: none started."`

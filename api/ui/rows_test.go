@@ -4,6 +4,7 @@ package ui
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -14,9 +15,7 @@ import (
 func TestRowsOfJobs(t *testing.T) {
 	job := func(name, state, array string, more map[string]any) map[string]any {
 		j := map[string]any{"id": "1-" + name, "name": name, "user": "amy", "state": state, "reason": "", "nodes": 1, "array": array, "submitted_at": "2026-01-02T03:04:05Z", "task_count": 1, "exit_code": nil, "resources": map[string]any{"cpus": 1}}
-		for k, v := range more {
-			j[k] = v
-		}
+		maps.Copy(j, more)
 		return j
 	}
 	tab := page(t, daemon{"/v1/jobs": says(map[string]any{"items": []any{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/cmd/muster/table"
+	"github.com/musterhq/muster/lease"
 )
 
 func (v clusterVerbs) nodesCommand() *cli.Command {
@@ -132,7 +133,7 @@ func showNode(out io.Writer, room int, n api.Node) error {
 	}
 	row(w, "own labels", dash(labels(own, ",")))
 	row(w, "addresses", dash(strings.Join(n.Addrs, " ")))
-	row(w, "runs tasks", fmt.Sprintf("%v (%s)", n.Worker, dash(strings.Join(n.Drivers, ", "))))
+	row(w, "runs", waysText(n))
 	if n.OnlyUser != "" {
 		row(w, "of user", n.OnlyUser+" only")
 	}
@@ -162,6 +163,20 @@ func showNode(out io.Writer, room int, n api.Node) error {
 	gpus := new(table.Sheet)
 	columns.Fill(gpus, n.GPUs)
 	return gpus.Print(out, room)
+}
+
+// waysText says in what ways a node runs tasks.
+func waysText(n api.Node) string {
+	if !n.Worker {
+		return "no tasks"
+	}
+	var ways []string
+	for _, way := range []struct{ driver, name string }{{lease.DriverExec, "processes"}, {lease.DriverDocker, "containers"}} {
+		if slices.Contains(n.Drivers, way.driver) {
+			ways = append(ways, way.name)
+		}
+	}
+	return dash(strings.Join(ways, ", "))
 }
 
 func (v clusterVerbs) gpusCommand() *cli.Command {

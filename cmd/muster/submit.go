@@ -17,6 +17,7 @@ import (
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/cmd/muster/table"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 func (v submitVerbs) submitCommand() *cli.Command {
@@ -313,15 +314,7 @@ func explanationRows(w *table.Sheet, x api.Explanation, begin *time.Time) {
 	if text := startText(x, begin); text != "" {
 		row(w, "starts", text)
 	}
-	for _, clause := range x.Clauses {
-		row(w, clause.Clause, fmt.Sprintf("met by %d of %d nodes", clause.Meets, clause.Of))
-		for _, f := range clause.Fails {
-			row(w, "", f.Name+": "+localTimes(f.Reason))
-		}
-		if clause.Advice != "" {
-			row(w, "", clause.Advice)
-		}
-	}
+	clauseRows(w, x.Clauses)
 	for _, n := range x.Now {
 		row(w, label, n.Node+": "+localTimes(n.Why))
 	}
@@ -333,6 +326,19 @@ func explanationRows(w *table.Sheet, x api.Explanation, begin *time.Time) {
 	}
 	if len(x.Now) == 0 && x.Job == "" {
 		row(w, "now", "no node")
+	}
+}
+
+// clauseRows writes by how many nodes each clause is met, and what those lack that do not meet it.
+func clauseRows(w *table.Sheet, clauses []lease.Clause) {
+	for _, c := range clauses {
+		row(w, c.Clause, fmt.Sprintf("met by %d of %d nodes", c.Meets, c.Of))
+		for _, f := range c.Fails {
+			row(w, "", f.Name+": "+localTimes(f.Reason))
+		}
+		if c.Advice != "" {
+			row(w, "", c.Advice)
+		}
 	}
 }
 

@@ -85,7 +85,7 @@ version     v1
 running     -
 own labels  rack=r1,zone=b
 addresses   /ip4/10.0.0.1/tcp/4980
-runs tasks  true (exec)
+runs        processes
 of user     all but root
 platform    linux/arm64
 cpus        8, - free

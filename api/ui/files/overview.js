@@ -114,6 +114,7 @@ function Waits({ s }) {
     <li><span>jobs</span><b>${count(w.started)}</b></li><li><span>median</span><b>${took(w.p50)}</b></li>
     <li><span>95th percentile</span><b>${took(w.p95)}</b></li><li><span>longest</span><b>${took(w.longest)}</b></li>
     <li><span>oldest that waits</span><b><${Ago} at=${w.waiting_since} /></b></li></ul>
+    ${w.started === 0 && html`<p class="note">A daemon counts from its start on.</p>`}
     ${w.partial.length > 0 && html`<p class="note">without the jobs of ${w.partial.map(plain).join(', ')}</p>`}`;
 }
 

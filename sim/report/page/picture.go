@@ -43,7 +43,7 @@ func (d *path) box(x, y, w, h float64) {
 // number returns a coordinate with at most two digits after the point. What lies far outside is drawn at a place outside.
 func number(x float64) string {
 	const far = 1e5
-	if !(x > -far) { //nolint:staticcheck // also NaN
+	if !(x > -far) { // also if it is not a number
 		x = -far
 	}
 	t := strconv.FormatFloat(min(x, far), 'f', 2, 64)
