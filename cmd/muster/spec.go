@@ -220,7 +220,23 @@ func (r specReader) finishSpec(c *cli.Context, spec *job.Spec, late *lateOptions
 	if err != nil {
 		return usagef("%s: %w", c.Command.Name, err)
 	}
+	if isHereOnly(spec) {
+		fmt.Fprintf(r.err, "muster: warning: %s is in this directory, but a task starts in a new scratch directory; use -D DIR if nodes have it, or --upload .\n", printable(spec.Command[0]))
+	}
 	return nil
+}
+
+// isHereOnly reports whether the command is a file below this directory that the task will not find.
+func isHereOnly(s *job.Spec) bool {
+	if len(s.Command) == 0 || s.Image != "" || s.Workdir != "" || s.SubmitDir != "" || len(s.Upload) > 0 {
+		return false
+	}
+	name := s.Command[0]
+	if filepath.IsAbs(name) || !strings.Contains(name, "/") {
+		return false
+	}
+	is, err := os.Stat(name)
+	return err == nil && is.Mode().IsRegular()
 }
 
 // baseSpec returns the spec of a command or a script. The first argument may name a script, unless it follows "--".

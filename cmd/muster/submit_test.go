@@ -293,3 +293,27 @@ func TestSlurmConstraints(t *testing.T) {
 		t.Errorf("stderr %q, want %q", r.err, want)
 	}
 }
+
+// A command that is a file of this directory is not found in the scratch directory of a task, unless the job says how it gets there.
+func TestSubmitOfAFileThatIsHereOnly(t *testing.T) {
+	t.Chdir(t.TempDir())
+	f, _ := taker(t)
+	if err := os.WriteFile("work.sh", []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const warning = "muster: warning: ./work.sh is in this directory, but a task starts in a new scratch directory; use -D DIR if nodes have it, or --upload .\n"
+	for line, want := range map[string]string{
+		"submit -- ./work.sh":             warning,
+		"submit --array 0-9 -- ./work.sh": warning,
+		"submit -D . -- ./work.sh":        "",
+		"submit --image img -- ./work.sh": "",
+		"submit -- ./none.sh":             "",
+		"submit -- work.sh":               "",
+		"submit ./work.sh":                "", // it is read here
+		"submit -- /bin/sh ./work.sh":     "",
+	} {
+		if r := f.muster(strings.Fields(line)...); r.code != 0 || r.err != want {
+			t.Errorf("%s: exit %d, stderr %q, want %q", line, r.code, r.err, want)
+		}
+	}
+}
