@@ -76,7 +76,7 @@ func (r *userRoutes) here(ctx context.Context, _ *struct{}) (*hostUsesOutput, er
 	if err != nil {
 		return nil, err
 	}
-	info.Accounts = append([]AccountInfo{}, info.Accounts...)
+	info.Accounts = accountsTold(&info.Weights, info.Accounts)
 	return &hostUsesOutput{info}, nil
 }
 
@@ -108,7 +108,8 @@ func (r *userRoutes) list(ctx context.Context, _ *struct{}) (*usersOutput, error
 }
 
 // userDocuments adds up the accounts, works out the shares of users and projects by the weights, and leaves out projects
-// of which a user has too many. The projects come in the order of their names, each before its users; if there are none, there are only users.
+// of which a user has too many. The projects come in the order of their names, each before its users; if there are none,
+// there are only users.
 func userDocuments(all UsersInfo) []User {
 	w := &all.Weights
 	users := map[share.Account]*User{}

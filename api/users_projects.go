@@ -1,6 +1,6 @@
 package api
 
-// Which projects are listed of each user: any user may name any project, and as many as he likes.
+// Which projects are told and listed of each user: any user may name any project, and as many as he likes.
 
 import (
 	"cmp"
@@ -8,6 +8,31 @@ import (
 
 	"github.com/musterhq/muster/share"
 )
+
+// accountsTold returns what a daemon tells another one of its accounts: at most maxAccounts, or else without the projects that
+// have no weight, which then count with the jobs of their users that have no project. So no user can have it tell more than
+// others believe by naming another project with each job.
+func accountsTold(w *share.Weights, all []AccountInfo) []AccountInfo {
+	if len(all) <= maxAccounts {
+		return append([]AccountInfo{}, all...)
+	}
+	at := map[share.Account]int{}
+	var out []AccountInfo
+	for i := range all {
+		a := &all[i]
+		account := w.Account(a.Account)
+		n, there := at[account]
+		if !there {
+			n = len(out)
+			at[account], out = n, append(out, AccountInfo{Account: account})
+		}
+		sum := &out[n]
+		sum.Used = sum.Used.Plus(a.Used, 1)
+		sum.Running += a.Running
+		sum.Waiting += a.Waiting
+	}
+	return out
+}
 
 // maxProjects bounds the projects without a weight that are listed because of one user.
 const maxProjects = 10

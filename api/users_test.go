@@ -168,3 +168,27 @@ func TestListOfInventedProjects(t *testing.T) {
 		t.Errorf("used %v, shares %v together", used, shares)
 	}
 }
+
+// usersFunc is what a daemon knows of users.
+type usersFunc func() UsersInfo
+
+func (f usersFunc) Users(context.Context) (UsersInfo, error) { return f(), nil }
+
+// A user who names another project with each of many jobs does not make other daemons take his daemon for a liar. Nothing
+// of anybody is lost by that, and projects with a weight stay.
+func TestManyProjectsAreBelieved(t *testing.T) {
+	info := UsersInfo{Has: share.Use{GPU: 1}, Weights: share.Weights{Projects: map[string]float64{"vision": 1}}}
+	info.Accounts = append(info.Accounts, AccountInfo{Account: share.Account{User: "ada", Project: "vision"}, Used: share.Use{GPU: 7}, Running: 2})
+	for i := range 2 * maxAccounts {
+		info.Accounts = append(info.Accounts, AccountInfo{Account: share.Account{User: "bob", Project: fmt.Sprint("p", i)}, Used: share.Use{CPU: 1}, Waiting: 3})
+	}
+	r := userRoutes{users: usersFunc(func() UsersInfo { return info })}
+	out, err := r.here(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []AccountInfo{info.Accounts[0], {Account: share.Account{User: "bob"}, Used: share.Use{CPU: 2 * maxAccounts}, Waiting: 6 * maxAccounts}}
+	if !out.Body.plausible() || !reflect.DeepEqual(out.Body.Accounts, want) {
+		t.Errorf("plausible %v, %d accounts, first %+v", out.Body.plausible(), len(out.Body.Accounts), out.Body.Accounts[:min(3, len(out.Body.Accounts))])
+	}
+}

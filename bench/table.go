@@ -97,7 +97,7 @@ var table = []benchmark{
 		{Name: "page-log-jump", Unit: "ms", Aim: "≤ 300 ms", What: "a click into the whole of that output → the lines of that place are drawn"},
 	}},
 	{"top", inTurn(onFed(fedChanges, top("50 changes a second")), onFed(0, top("no changes"))), []figure{
-		{Name: "top-memory", Unit: "MB", Aim: "≤ 30 MB of its own", What: "memory of `muster top` at a daemon that is fed like that of `view-nodes`: its own, and resident, with pages of the program's file, which the daemon of a host has mapped too"},
+		{Name: "top-memory", Unit: "MB", Aim: "≤ 30 MB", What: "memory of `muster top` at a daemon that is fed like that of `view-nodes`: its own, and resident, with pages of the program's file, which the daemon of a host has mapped too"},
 		{Name: "top-cpu", Unit: "% of a core", Aim: "≤ 2 %", What: "CPU of it"},
 		{Name: "top-bytes", Unit: "KB/s", Aim: "≤ 4 KB/s without changes", What: "what it is sent"},
 	}},

@@ -367,13 +367,13 @@ func TestLossAndPartition(t *testing.T) {
 
 // daemons is the size of the large cluster. It has to exceed the 20 hosts of a bucket of the DHT several times, so that
 // no host knows all others and a query takes several hops. Time and memory grow with its square.
-var daemons = flag.Int("node.daemons", 60, "daemons in TestManyDaemons")
+var daemons = flag.Int("node.daemons", 100, "daemons in TestManyDaemons")
 
 // Many daemons without gossip. A query for a class finds all hosts that have it, and a job finds a worker in under ten
 // seconds, even when 30 % of the hosts are silent.
 func TestManyDaemons(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes twenty seconds of processor time")
+		t.Skip("takes half a minute of processor time")
 	}
 	n := *daemons
 	first := n - n/5 // the hosts from this one on have a GPU

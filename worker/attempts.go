@@ -164,7 +164,8 @@ func (s *attempts) age(now Moment, a *attempt) {
 	}
 }
 
-// preempt ends an attempt so that it can run elsewhere, in the time that the host gives it at most. An attempt that was told to end before keeps its first reason.
+// preempt ends an attempt so that it can run elsewhere. It has its grace to end, but at most Config.PreemptGrace. An attempt
+// that was told to end before keeps its first reason.
 func (s *attempts) preempt(now Moment, a *attempt, why string) {
 	a.rec.Preempted = a.rec.Preempted || a.rec.Reason == ""
 	s.end(now, a, min(a.rec.File.Spec().GraceOr(), s.cfg.PreemptGrace), why)

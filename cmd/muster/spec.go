@@ -221,7 +221,7 @@ func (r specReader) finishSpec(c *cli.Context, spec *job.Spec, late *lateOptions
 		return usagef("%s: %w", c.Command.Name, err)
 	}
 	if isHereOnly(spec) {
-		fmt.Fprintf(r.err, "muster: warning: %s is in this directory, but a task starts in a new scratch directory; use -D DIR if nodes have it, or --upload .\n", printable(spec.Command[0]))
+		fmt.Fprintf(r.err, "muster: warning: %s is in this directory, but a task starts in a new scratch directory; use --upload . or, if nodes have this directory, -D .\n", printable(spec.Command[0]))
 	}
 	return nil
 }

@@ -301,7 +301,7 @@ func TestSubmitOfAFileThatIsHereOnly(t *testing.T) {
 	if err := os.WriteFile("work.sh", []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	const warning = "muster: warning: ./work.sh is in this directory, but a task starts in a new scratch directory; use -D DIR if nodes have it, or --upload .\n"
+	const warning = "muster: warning: ./work.sh is in this directory, but a task starts in a new scratch directory; use --upload . or, if nodes have this directory, -D .\n"
 	for line, want := range map[string]string{
 		"submit -- ./work.sh":             warning,
 		"submit --array 0-9 -- ./work.sh": warning,

@@ -145,6 +145,23 @@ func TestUnusualDocuments(t *testing.T) {
 	}
 }
 
+// Figures that cannot be drawn are drawn outside, and never at a coordinate that is no number or has hundreds of digits.
+func TestHugeFigures(t *testing.T) {
+	d, err := report.Read(strings.NewReader(`{"schema":"muster.simulation/v1","runs":[{"name":"a","figures":{"end_s":9,"series":{"step_s":1,"gpus":[1e300,-1e300],"cpus":[0,1e9],"memory":[],"fragments":[],"waiting":[1e300]},
+		"sizes":[{"name":"x","wait_s":{"n":1,"p50":-5,"p95":1e300,"p99":1e300,"mean":1e308}}],"curve":[{"asked":1e300,"allocated":1e300,"for_s":1e308},{"asked":0.5,"allocated":1e308,"for_s":1e308}]}}],
+		"network":{"switches":[{"name":"s","tier":1},{"name":"t","tier":2}],"racks":[0],"links":[{"a":{"switch":0,"machine":-1},"b":{"switch":1,"machine":-1},"used":1e308}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := write(t, d)
+	if strings.Count(text, "<svg") < 4 {
+		t.Errorf("%d pictures", strings.Count(text, "<svg"))
+	}
+	if bad := regexp.MustCompile(` (?:d|x|y|cx|cy|r|viewBox)="[^"]*(?:NaN|Inf|[0-9]{7})[^"]*"`).FindString(text); bad != "" {
+		t.Errorf("a coordinate is no number, or far outside: %.200s", bad)
+	}
+}
+
 func BenchmarkPage(b *testing.B) {
 	d := reporttest.Document(7)
 	for b.Loop() {
