@@ -3,7 +3,6 @@ package api
 // The stream of events of the cluster, from the picture.
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"slices"
@@ -20,6 +19,8 @@ import (
 const (
 	// eventBatch is the number of events that are written together.
 	eventBatch = 256
+	// maxEventWrite bounds what is unpacked of a batch at once: in bytes, and one event more.
+	maxEventWrite = 256 << 10
 	// streamPause is the time between two batches to a client under load: each wakes it, and a busy cluster has many
 	// events. With the second batch, which is early, there are ten in the first second.
 	streamPause = 110 * time.Millisecond
@@ -71,10 +72,10 @@ func (r *eventRoutes) filter(ctx context.Context, in *eventsInput) (*eventFilter
 	return f, nil
 }
 
-// frame returns the event as the requester may see it; nil: not at all.
-func (f *eventFilter) frame(e *viewEvent) []byte {
+// selects reports whether the requester gets an event, and whether all that is in it.
+func (f *eventFilter) selects(e *viewEvent) (chosen, all bool) {
 	if e.kind == EventOpen || e.kind == EventSilent { // the stream itself is the worse for it
-		return e.frame
+		return true, false
 	}
 	switch {
 	case len(f.kinds) > 0 && !slices.Contains(f.kinds, e.kind),
@@ -83,11 +84,9 @@ func (f *eventFilter) frame(e *viewEvent) []byte {
 		len(f.jobs) > 0 && !f.jobs[e.job],
 		f.node != "" && !slices.Contains(e.nodes, f.node),
 		e.sight != nil && !e.sight.may(&f.asker, e.user):
-		return nil
-	case e.full != nil && e.sight.all(&f.asker, e.user):
-		return e.full
+		return false, false
 	}
-	return e.frame
+	return true, e.sight != nil && e.sight.all(&f.asker, e.user)
 }
 
 // cluster streams events of the whole cluster.
@@ -203,14 +202,19 @@ func (s *clusterStream) batch(at uint64, missed bool) (n int, next uint64, err e
 
 // write writes those of the events that the client is to get.
 func (s *clusterStream) write(events []viewEvent) error {
-	var text bytes.Buffer
+	var text []byte
 	for i := range events {
-		text.Write(s.filter.frame(&events[i]))
+		if chosen, all := s.filter.selects(&events[i]); chosen {
+			text = s.packer.Append(text, events[i].frame, all)
+		}
+		if last := i == len(events)-1; len(text) > 0 && (last || len(text) > maxEventWrite) {
+			if err := s.put(text); err != nil {
+				return err
+			}
+			text = text[:0]
+		}
 	}
-	if text.Len() == 0 {
-		return nil
-	}
-	return s.put(text.Bytes())
+	return nil
 }
 
 func (s *clusterStream) put(text []byte) error {

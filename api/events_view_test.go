@@ -309,8 +309,11 @@ func FuzzFeedLine(f *testing.F) {
 		}
 		all, _, _ := w.ring.After(0, maxEvents)
 		for _, e := range all {
-			if !strings.HasSuffix(string(e.frame), "\n\n") || strings.Count(string(e.frame), "\n") != 4 {
-				panic(fmt.Sprintf("a broken event: %q", e.frame))
+			for _, all := range []bool{false, true} {
+				text := string(w.packer.Append(nil, e.frame, all))
+				if !strings.HasSuffix(text, "\n\n") || strings.Count(text, "\n") != 4 {
+					panic(fmt.Sprintf("a broken event: %q", text))
+				}
 			}
 		}
 	})

@@ -32,15 +32,21 @@ const (
 	fedJobs    = 10_000
 	fedChanges = 50 // a second
 	fedUsers   = 40
+	fedViewing = "all viewers have their streams"
 )
 
 var (
 	fedSocket = flag.String("fed.socket", "", "BenchmarkFedServer: serve on this socket until the process is ended")
+	fedViews  = flag.Int("fed.viewers", 0, "BenchmarkFedViewers: streams of events to open at fed.socket until standard input is closed")
 	fedRate   = flag.Int("fed.changes", fedChanges, "BenchmarkFedServer: changes a second, 0 for none")
 )
 
 // fed is the transport to the other members.
-type fed struct{ peers map[string]chan []byte }
+type fed struct {
+	peers     map[string]chan []byte
+	snapshots *os.File          // what they tell at first. In memory it would pass for the reader's
+	at        map[string][2]int // where in the file, and how long
+}
 
 func (f *fed) RoundTrip(r *http.Request) (*http.Response, error) {
 	changes := f.peers[r.URL.Host]
@@ -53,27 +59,58 @@ func (f *fed) RoundTrip(r *http.Request) (*http.Response, error) {
 		ok.Body = io.NopCloser(bytes.NewReader(text))
 		return ok, err
 	}
-	body, w := io.Pipe()
-	go func() {
-		alive := time.NewTicker(feedAlive)
-		defer alive.Stop()
-		text := fedSnapshot(job.Peer(r.URL.Host))
-		for {
-			if _, err := w.Write(text); err != nil {
-				return
-			}
-			select {
-			case text = <-changes:
-			case <-alive.C:
-				text = []byte("\n")
-			case <-r.Context().Done():
-				w.CloseWithError(r.Context().Err())
-				return
-			}
-		}
-	}()
-	ok.Body = body
+	ok.Body = &fedFeed{ctx: r.Context(), first: f.snapshot(r.URL.Host), changes: changes}
 	return ok, nil
+}
+
+// fedFeed is the feed of a member. It has no goroutine: what is measured is the reader.
+type fedFeed struct {
+	ctx     context.Context //nolint:containedctx // that of the request, as of any body
+	first   io.Reader
+	text    []byte // still to be read, after first
+	changes <-chan []byte
+}
+
+func (f *fedFeed) Read(b []byte) (int, error) {
+	if n, err := f.first.Read(b); err == nil {
+		return n, nil
+	}
+	if len(f.text) == 0 {
+		f.text = nil
+		alive := time.NewTimer(feedAlive)
+		defer alive.Stop()
+		select {
+		case f.text = <-f.changes:
+		case <-alive.C:
+			f.text = []byte("\n")
+		case <-f.ctx.Done():
+			return 0, f.ctx.Err()
+		}
+	}
+	n := copy(b, f.text)
+	f.text = f.text[n:]
+	return n, nil
+}
+
+func (*fedFeed) Close() error { return nil }
+
+func (f *fed) snapshot(host string) io.Reader {
+	at := f.at[host]
+	return io.NewSectionReader(f.snapshots, int64(at[0]), int64(at[1]))
+}
+
+// keep writes what a member tells at first to the file.
+func (f *fed) keep(b *testing.B, p job.Peer) {
+	b.Helper()
+	end, err := f.snapshots.Seek(0, io.SeekEnd)
+	if err != nil {
+		b.Fatal(err)
+	}
+	n, err := f.snapshots.Write(fedSnapshot(p))
+	if err != nil {
+		b.Fatal(err)
+	}
+	f.at[string(p)] = [2]int{int(end), n}
 }
 
 // fedAnswer is what a member answers to a daemon that has no picture yet.
@@ -192,7 +229,12 @@ func fedSnapshot(p job.Peer) []byte {
 // newFed returns a server on a socket, and its transport.
 func newFed(b *testing.B, socket string) (*daemon, *fed) {
 	b.Helper()
-	f := &fed{peers: map[string]chan []byte{}}
+	file, err := os.CreateTemp(b.TempDir(), "snapshots")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { file.Close() })
+	f := &fed{peers: map[string]chan []byte{}, snapshots: file, at: map[string][2]int{}}
 	all := &cluster{}
 	for i := range fedNodes {
 		p := fedPeer(i)
@@ -200,12 +242,12 @@ func newFed(b *testing.B, socket string) (*daemon, *fed) {
 		all.daemons = append(all.daemons, d)
 		if i > 0 {
 			f.peers[string(d.peer)] = make(chan []byte, 8)
+			f.keep(b, p)
 		}
 	}
 	d := all.daemons[0]
 	cfg := DefaultConfig()
 	cfg.Self, cfg.Socket = d.peer, socket
-	var err error
 	d.server, err = New(cfg, Needs{Jobs: d, Explain: d, Watch: d, Node: d, Users: d, Logs: d, Peers: d, Directory: d, Self: d, Transport: f}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
@@ -213,8 +255,8 @@ func newFed(b *testing.B, socket string) (*daemon, *fed) {
 	return d, f
 }
 
-// fedServer runs the server and returns its socket.
-func fedServer(b *testing.B) (socket string, f *fed) {
+// fedServer runs the server and returns its socket, too.
+func fedServer(b *testing.B) (socket string, d *daemon, f *fed) {
 	b.Helper()
 	dir, err := os.MkdirTemp("", "api") //nolint:usetesting // b.TempDir can be longer than a socket's name may be
 	if err != nil {
@@ -222,13 +264,13 @@ func fedServer(b *testing.B) (socket string, f *fed) {
 	}
 	b.Cleanup(func() { os.RemoveAll(dir) })
 	socket = filepath.Join(dir, "muster.sock")
-	d, f := newFed(b, socket)
+	d, f = newFed(b, socket)
 	ctx, stop := context.WithCancel(b.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.server.Run(ctx) }()
 	b.Cleanup(func() { stop(); <-done })
 	<-d.server.Ready()
-	return socket, f
+	return socket, d, f
 }
 
 // change has members tell of changes until ctx ends: of five, four are about jobs and one about a node. A change of

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -35,49 +36,82 @@ func (d *daemons) feedOf(ctx context.Context, directory Directory, peer job.Peer
 	defer cancel(nil)
 	alive := time.AfterFunc(feedSilence, func() { cancel(errNoAnswer) })
 	defer alive.Stop()
+	var resp *http.Response
+	err := apart(func() (err error) {
+		resp, err = d.openFeed(ctx, peer) //nolint:bodyclose // below
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	from := proven{directory, peer, proofIn(resp.Header)}
+	for lines := newLineReader(resp.Body, maxFeedLine); ; {
+		line, err := lines.next()
+		if err == nil {
+			err = pace.WaitN(ctx, len(line)+feedLineFee)
+		}
+		if err != nil {
+			return fmt.Errorf("api: feed of %s: %w: %w", peer.Short(), ErrUnavailable, followError(ctx, feedError(err)))
+		}
+		alive.Reset(feedSilence)
+		if err := apart(func() error { return d.feedLine(&from, line, each) }); err != nil {
+			return err
+		}
+	}
+}
+
+// apart runs f on a goroutine of its own, which takes its stack away when it ends. Requests and JSON make a stack of 8 KB or
+// more, which would stay so for as long as a feed is followed, and there are hundreds of feeds.
+func apart(f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return <-done
+}
+
+// openFeed asks for the feed of another daemon.
+func (d *daemons) openFeed(ctx context.Context, peer job.Peer) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: string(peer), Path: pathFeed}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return fmt.Errorf("api: feed of %s: %w", peer.Short(), err)
+		return nil, fmt.Errorf("api: feed of %s: %w", peer.Short(), err)
 	}
 	setRequester(req.Header, requester{})  // in the name of the daemon, for all its users
 	req.Header.Set(headerMeasured, "true") // no parameter: earlier versions refuse those that they do not know
 	resp, err := d.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("api: feed of %s: %w: %w", peer.Short(), ErrUnavailable, followError(ctx, err))
+		return nil, fmt.Errorf("api: feed of %s: %w: %w", peer.Short(), ErrUnavailable, followError(ctx, err))
 	}
-	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return readProblem(resp)
+		defer resp.Body.Close()
+		return nil, readProblem(resp)
 	}
-	from := proven{directory, peer, proofIn(resp.Header)}
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(make([]byte, 0, 4<<10), maxFeedLine)
-	for lines.Scan() {
-		if err := pace.WaitN(ctx, len(lines.Bytes())+feedLineFee); err != nil {
-			return fmt.Errorf("api: feed of %s: %w", peer.Short(), err)
-		}
-		alive.Reset(feedSilence)
-		var l feedLine
-		if len(lines.Bytes()) > 0 {
-			if l, err = parseFeedLine(lines.Bytes()); err != nil {
-				return fmt.Errorf("api: feed of %s: %w", peer.Short(), err)
-			}
-		}
-		if l.Node != nil && !l.Node.isOf(peer) || l.Job != nil && !from.tells(l.Job) {
-			d.metrics.dropped(1)
-			l = feedLine{}
-		}
-		if err := each(&l); err != nil {
-			return err
+	return resp, nil
+}
+
+// feedLine calls each with a line. An empty one is a sign of life.
+func (d *daemons) feedLine(from *proven, text []byte, each func(*feedLine) error) error {
+	var l feedLine
+	if len(text) > 0 {
+		var err error
+		if l, err = parseFeedLine(text); err != nil {
+			return fmt.Errorf("api: feed of %s: %w", from.peer.Short(), err)
 		}
 	}
-	err = lines.Err()
-	if err == nil {
-		err = errStreamEnded
+	if l.Node != nil && !l.Node.isOf(from.peer) || l.Job != nil && !from.tells(l.Job) {
+		d.metrics.dropped(1)
+		l = feedLine{}
 	}
-	if errors.Is(err, bufio.ErrTooLong) {
-		err = errFeed
+	return each(&l)
+}
+
+// feedError returns why a feed ends after an error of reading it.
+func feedError(err error) error {
+	switch {
+	case errors.Is(err, io.EOF):
+		return errStreamEnded
+	case errors.Is(err, bufio.ErrTooLong):
+		return errFeed
 	}
-	return fmt.Errorf("api: feed of %s: %w: %w", peer.Short(), ErrUnavailable, followError(ctx, err))
+	return err
 }

@@ -77,8 +77,9 @@ func TestSampleIsASmallLine(t *testing.T) {
 				size += len(x.Text)
 			}
 			sizes = append(sizes, size)
-			if want := NodeDocument(info); !reflect.DeepEqual(m.node, &want) || !bytes.Equal(m.document(), textOf(&want)) {
-				t.Fatalf("sample %d, measured %t: the picture has\n%s, want\n%s", n, measured, m.document(), textOf(&want))
+			doc := m.document(w.packer)
+			if want, text := NodeDocument(info), doc.appendTo(nil); !reflect.DeepEqual(m.node, &want) || !bytes.Equal(text, textOf(&want)) {
+				t.Fatalf("sample %d, measured %t: the picture has\n%s, want\n%s", n, measured, text, textOf(&want))
 			}
 			again, _ := toldOf(t, &o, lines, at, measured, info)
 			if len(again) > 0 {

@@ -55,8 +55,8 @@ var jobOrders = orders[jobItem]{
 	"state":        func(a, b *jobItem) int { return strings.Compare(string(a.State), string(b.State)) },
 	"priority":     func(a, b *jobItem) int { return cmp.Compare(a.Priority, b.Priority) },
 	"submitted_at": func(a, b *jobItem) int { return a.Submitted.Compare(b.Submitted) },
-	"started_at":   func(a, b *jobItem) int { return a.Started.Compare(b.Started) },
-	"ended_at":     func(a, b *jobItem) int { return a.Ended.Compare(b.Ended) },
+	"started_at":   func(a, b *jobItem) int { return cmp.Compare(a.Started, b.Started) },
+	"ended_at":     func(a, b *jobItem) int { return cmp.Compare(a.Ended, b.Ended) },
 }
 
 // jobItem is a job in a listing.
@@ -66,7 +66,9 @@ type jobItem struct {
 	of job.Peer // the member that has told of it; empty: it was asked for
 }
 
-func itemOf(d *Job) jobItem { return jobItem{Row: indexOf(d), item: item{text: textOf(d)}} }
+func itemOf(d *Job) jobItem {
+	return jobItem{Row: indexOf(d), item: item{itemText: itemText{text: textOf(d)}}}
+}
 
 // jobPage is a page of a listing: what is asked for, and what has been found.
 type jobPage struct {
@@ -80,6 +82,7 @@ type jobPage struct {
 	from   map[job.Peer]job.Position // where the picture may lack jobs, by member
 	age    time.Duration
 	silent []string
+	packer *picture.Packer // of the rows that the picture has
 }
 
 // page returns what a request asks for. An order other than that of time is one of the jobs that have not ended and the
@@ -167,11 +170,8 @@ func (p *jobPage) take(m *viewMember, c contact, told time.Time, a *requester) {
 		if !r.Match(&p.Query) || !m.sight.may(a, r.User) {
 			return
 		}
-		x := jobItem{Row: r, item: item{text: r.Text, age: age, aged: old}, of: m.Peer}
-		if r.Full != nil && m.sight.all(a, r.User) {
-			x.text = r.Full
-		}
-		p.items = append(p.items, x)
+		doc := itemText{packed: r.Packed, packer: p.packer, more: m.sight.all(a, r.User)}
+		p.items = append(p.items, jobItem{Row: r, item: item{itemText: doc, age: age, aged: old}, of: m.Peer})
 	})
 }
 
@@ -323,6 +323,9 @@ func (r *jobRoutes) ask(ctx context.Context, p *jobPage, fresh bool) error {
 	a := requesterOf(ctx)
 	if !fresh && a.from != fromPeer {
 		v = r.viewer.look(ctx)
+	}
+	if v != nil {
+		p.packer = v.packer
 	}
 	ask := v.see(others, func(m *viewMember, c contact, told time.Time) { p.take(m, c, told, &a) })
 	ask = append(ask, p.lacking(others)...)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/musterhq/muster/picture"
 )
 
 // ListingInput has the parameters of all listings. It is exported for the library that reads them by reflection.
@@ -76,9 +78,43 @@ func checkFields[T any](fields []string) error {
 	return nil
 }
 
+// itemText is an object of a listing as JSON, without age and seen.
+type itemText struct {
+	text   []byte
+	packed []byte // by the packer, instead of text
+	more   bool   // the requester may see more of what is packed
+	packer *picture.Packer
+}
+
+// appendTo adds the document.
+func (d *itemText) appendTo(b []byte) []byte {
+	if d.packed == nil {
+		return append(b, d.text...)
+	}
+	return d.packer.Append(b, d.packed, d.more)
+}
+
+// size returns about how many bytes the document takes.
+func (d *itemText) size() int {
+	if d.packed == nil {
+		return len(d.text)
+	}
+	return picture.Length(d.packed)
+}
+
+// addTo adds the document to a sum, as it is kept.
+func (d *itemText) addTo(sum *maphash.Hash) {
+	_, _ = sum.Write(d.text)
+	_, _ = sum.Write(d.packed)
+	if d.more {
+		_ = sum.WriteByte(1)
+	}
+}
+
 // item is one object of a listing.
 type item struct {
-	text []byte        // as JSON, without age and seen
+	itemText
+
 	age  time.Duration // since this daemon was told of it
 	aged bool          // the age is shown
 	seen time.Time     // zero: it is not shown
@@ -99,13 +135,16 @@ func (x *item) appendTo(b []byte, fields []string) []byte {
 		head = append(x.seen.UTC().AppendFormat(head, time.RFC3339Nano), '"')
 	}
 	if len(fields) == 0 && len(head) > 0 {
-		b = append(append(append(b, '{'), head...), ',')
-		return append(b, x.text[1:]...)
+		b = append(append(b, '{'), head...)
+		begin := len(b)
+		b = x.itemText.appendTo(b)
+		b[begin] = ',' // instead of the document's brace
+		return b
 	}
 	if len(fields) == 0 {
-		return append(b, x.text...)
+		return x.itemText.appendTo(b)
 	}
-	return appendFields(b, fields, x.text, append(append([]byte{'{'}, head...), '}'))
+	return appendFields(b, fields, x.itemText.appendTo(nil), append(append([]byte{'{'}, head...), '}'))
 }
 
 // appendFields adds an object of some fields of others.
@@ -155,8 +194,8 @@ func (l *listing) answer(in *ListingInput) *listingOutput {
 	sum.SetSeed(etagSeed)
 	size := 256
 	for i := range l.items {
-		_, _ = sum.Write(l.items[i].text)
-		size += len(l.items[i].text) + 64
+		l.items[i].addTo(&sum)
+		size += l.items[i].size() + 64
 	}
 	slices.Sort(l.partial)
 	l.partial = slices.Compact(l.partial)

@@ -83,7 +83,7 @@ type nodeRow struct {
 }
 
 func rowOfNode(n *Node, seen time.Time) nodeRow {
-	return nodeRow{Node: n, item: item{text: textOf(n), aged: true, seen: seen}}
+	return nodeRow{Node: n, item: item{itemText: itemText{text: textOf(n)}, aged: true, seen: seen}}
 }
 
 // nodes returns this node and, unless the request is from another daemon, all others. A node that does not answer
@@ -141,7 +141,7 @@ func (r *nodeRoutes) told(ctx context.Context, rows []nodeRow, fresh bool) (all 
 			rows = append(rows, silentRow(m.Member, told))
 			return
 		}
-		x := nodeRow{Node: m.node, item: item{text: m.document(), aged: true, age: time.Since(told), seen: told}, counts: m.counts}
+		x := nodeRow{Node: m.node, item: item{itemText: m.document(v.packer), aged: true, age: time.Since(told), seen: told}, counts: m.counts}
 		if q := m.queue; q != nil {
 			x.queue = q.seenBy(func(user string) bool { return m.sight.may(&a, user) })
 		}
@@ -245,7 +245,7 @@ func (r *nodeRoutes) listGPUs(ctx context.Context, in *gpusInput) (*listingOutpu
 		slices.SortStableFunc(gpus, order)
 	}
 	for _, g := range gpus {
-		l.items = append(l.items, item{text: textOf(g)})
+		l.items = append(l.items, item{itemText: itemText{text: textOf(g)}})
 	}
 	return l.answer(&in.ListingInput), nil
 }

@@ -36,6 +36,7 @@ type view struct {
 	source    *feedSource
 	hello     feedHello
 	ring      *picture.Ring[viewEvent]
+	packer    *picture.Packer
 	epoch     string // tells the numbers of its events from those of other pictures
 	begun     time.Time
 	bytes     *room
@@ -56,7 +57,7 @@ type viewMember struct {
 	told   time.Time          // when it last said something
 	sight  *seen
 	node   *Node
-	text   []byte // the document of node, once it was asked for
+	packed []byte // the document of node, once it was asked for
 	shelf  *picture.Shelf
 	counts map[job.State]int
 	queue  *QueueInfo      // nil: it has not told
@@ -66,18 +67,18 @@ type viewMember struct {
 	silent time.Time       // since when it is silent; zero: it is not
 }
 
-// document returns the document of the node as JSON. It changes far more often than somebody asks for it.
-func (m *viewMember) document() []byte {
-	if m.text == nil {
-		m.text = textOf(m.node)
+// document returns the document of the node. It changes far more often than somebody asks for it.
+func (m *viewMember) document(p *picture.Packer) itemText {
+	if m.packed == nil {
+		m.packed = p.Pack(textOf(m.node), nil)
 	}
-	return m.text
+	return itemText{packed: m.packed, packer: p}
 }
 
 func newView(d *daemons, directory Directory, source *feedSource, hello feedHello) *view {
 	return &view{
 		daemons: d, self: d.self, directory: directory, source: source, hello: hello, begun: time.Now(), epoch: rand.Text()[:8],
-		ring: picture.NewRing[viewEvent](maxEvents, maxEventBytes), look: make(chan struct{}, 1), ready: make(chan struct{}), bytes: newRoom("bytes of rows", viewBytes, 0), members: map[job.Peer]*viewMember{},
+		ring: picture.NewRing[viewEvent](maxEvents, maxEventBytes), packer: picture.NewPacker(typicalText()), look: make(chan struct{}, 1), ready: make(chan struct{}), bytes: newRoom("bytes of rows", viewBytes, 0), members: map[job.Peer]*viewMember{},
 	}
 }
 
@@ -154,7 +155,7 @@ func (w *view) meet(m *viewMember, now Member, tell bool) {
 		n := *m.node // listings may have it
 		n.Labels = maps.Clone(n.Labels)
 		n.vouch(now.Signed)
-		m.node, m.text = &n, nil
+		m.node, m.packed = &n, nil
 	}
 }
 
@@ -251,13 +252,14 @@ func (w *view) apply(m *viewMember, l *feedLine) {
 		m.sight = &seen{own: l.Hello.Own, operators: l.Hello.Operators}
 	case l.Node != nil:
 		l.Node.vouch(m.Signed)
+		l.Node.share()
 		if m.node != nil || m.sync == nil {
 			w.nodeEvents(m, m.node, l.Node)
 		}
-		m.node, m.text = l.Node, nil
+		m.node, m.packed = l.Node, nil
 	case l.Measured != nil && m.node != nil:
 		if now, ok := l.Measured.on(m.node); ok {
-			m.node, m.text = now, nil
+			m.node, m.packed = now, nil
 		}
 	case l.Job != nil:
 		w.applyJob(m, l.Job)
@@ -330,7 +332,7 @@ func (w *view) ownReady() {
 // applyJob notes the present state of a job.
 func (w *view) applyJob(m *viewMember, j *Job) {
 	j.OwnerName = m.label() // what a daemon calls itself does not count
-	r := rowOf(j)
+	r, docs := rowOf(j, w.packer)
 	by := account{party: party{daemon: m.Peer}}
 	old := m.shelf.Get(r.ID)
 	before := m.shelf.Size()
@@ -350,22 +352,38 @@ func (w *view) applyJob(m *viewMember, j *Job) {
 		news = news || m.shelf.Get(r.ID) != nil
 	}
 	if news {
-		w.jobEvents(m, old, r, j)
+		w.jobEvents(m, old, r, docs)
 	}
 }
 
+// jobDocs is a job with its documents as JSON: that for everybody who may see it, and that for its user and operators; nil:
+// they are the same.
+type jobDocs struct {
+	*Job
+
+	text, more []byte
+}
+
+// forAll returns the document for the job's user and operators.
+func (d *jobDocs) forAll() []byte {
+	if d.more == nil {
+		return d.text
+	}
+	return d.more
+}
+
 // rowOf returns the row of a job that a member has told.
-func rowOf(j *Job) *picture.Row {
+func rowOf(j *Job, p *picture.Packer) (*picture.Row, *jobDocs) {
 	r := indexOf(j)
+	d := &jobDocs{Job: j}
 	secret := false
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
 		t.StderrTail = "" // no listing has it
 		secret = secret || t.PID != 0
-		r.Tasks = append(r.Tasks, picture.Mark{Number: t.Task, Attempt: t.Attempt, State: t.State, Node: t.NodeID, Reason: t.Reason})
 	}
 	if secret {
-		r.Full = textOf(j)
+		d.more = textOf(j)
 		plain := *j
 		plain.Tasks = slices.Clone(j.Tasks)
 		for i := range plain.Tasks {
@@ -373,18 +391,19 @@ func rowOf(j *Job) *picture.Row {
 		}
 		j = &plain
 	}
-	r.Text = textOf(j)
-	return r
+	d.text = textOf(j)
+	r.Packed = p.Pack(d.text, d.more)
+	return r, d
 }
 
 // indexOf returns what a job is found and sorted by.
 func indexOf(j *Job) *picture.Row {
-	r := &picture.Row{ID: j.ID, User: j.User, Name: j.Name, State: j.State, Priority: j.Priority, Submitted: j.SubmittedAt}
+	r := &picture.Row{ID: j.ID, User: one(j.User), Name: one(j.Name), State: one(j.State), Priority: j.Priority, Submitted: j.SubmittedAt}
 	if j.StartedAt != nil {
-		r.Started = *j.StartedAt
+		r.Started = j.StartedAt.UnixNano()
 	}
 	if j.EndedAt != nil {
-		r.Ended = *j.EndedAt
+		r.Ended = j.EndedAt.UnixNano()
 	}
 	return r
 }

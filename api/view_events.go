@@ -41,17 +41,16 @@ type viewEvent struct {
 	user  string
 	nodes []job.Peer // that it is about
 	sight *seen      // nil: everybody may see it
-	frame []byte
-	full  []byte // for those who may see everything; nil: frame
+	frame []byte     // packed; those who may see everything see more
 }
 
 // change is an event before it is encoded. Its document is a field of the same name.
 type change struct {
 	viewEvent
-	field    string
-	doc, all []byte // all: the document for those who may see everything
-	node     job.Peer
-	detail   string
+	field     string
+	doc, more []byte // more: the document for those who may see everything
+	node      job.Peer
+	detail    string
 }
 
 // tell adds an event to the ring.
@@ -60,11 +59,12 @@ func (w *view) tell(c *change) {
 	w.ring.Add(now, func(number uint64) (viewEvent, int) {
 		e := c.viewEvent
 		id := w.epoch + "-" + strconv.FormatUint(number, 10)
-		e.frame = frameOf(id, now, c, c.doc)
-		if c.all != nil {
-			e.full = frameOf(id, now, c, c.all)
+		var more []byte
+		if c.more != nil {
+			more = frameOf(id, now, c, c.more)
 		}
-		return e, len(e.frame) + len(e.full)
+		e.frame = w.packer.Pack(frameOf(id, now, c, c.doc), more)
+		return e, len(e.frame)
 	})
 }
 
@@ -91,35 +91,44 @@ func frameOf(id string, at time.Time, c *change, doc []byte) []byte {
 }
 
 // jobEvents tells of a job that has changed, and of its tasks.
-func (w *view) jobEvents(m *viewMember, old, now *picture.Row, doc *Job) {
-	if old != nil && bytes.Equal(old.Text, now.Text) && bytes.Equal(old.Full, now.Full) {
-		return
+func (w *view) jobEvents(m *viewMember, old, now *picture.Row, doc *jobDocs) {
+	var before Job // no tasks: they are all new
+	if old != nil {
+		text, more := w.packer.Append(nil, old.Packed, false), w.packer.Append(nil, old.Packed, true)
+		if bytes.Equal(text, doc.text) && bytes.Equal(more, doc.forAll()) {
+			return
+		}
+		_ = json.Unmarshal(text, &before) // we have encoded it
 	}
 	e := viewEvent{kind: EventJob, job: now.ID, user: now.User, sight: m.sight}
-	for _, t := range now.Tasks {
-		if t.Node != "" && !slices.Contains(e.nodes, t.Node) {
-			e.nodes = append(e.nodes, t.Node)
+	for i := range doc.Tasks {
+		if p := doc.Tasks[i].NodeID; p != "" && !slices.Contains(e.nodes, p) {
+			e.nodes = append(e.nodes, p)
 		}
 	}
-	w.tell(&change{viewEvent: e, field: "job", doc: now.Text, all: now.Full})
-	for i, t := range now.Tasks {
-		if old != nil && slices.Contains(old.Tasks, t) {
+	w.tell(&change{viewEvent: e, field: "job", doc: doc.text, more: doc.more})
+	for _, task := range doc.Tasks {
+		if slices.ContainsFunc(before.Tasks, func(t Task) bool { return sameStep(&t, &task) }) {
 			continue
 		}
 		te := e
 		te.kind, te.nodes = EventTask, nil
-		if t.Node != "" {
-			te.nodes = []job.Peer{t.Node}
+		if task.NodeID != "" {
+			te.nodes = []job.Peer{task.NodeID}
 		}
-		task := doc.Tasks[i]
 		c := change{viewEvent: te, field: "task"}
 		if task.PID != 0 {
-			c.all = textOf(&task)
+			c.more = textOf(&task)
 			task.PID = 0
 		}
 		c.doc = textOf(&task)
 		w.tell(&c)
 	}
+}
+
+// sameStep reports whether nothing has happened to a task between two of its documents.
+func sameStep(a, b *Task) bool {
+	return a.Task == b.Task && a.Attempt == b.Attempt && a.State == b.State && a.NodeID == b.NodeID && a.Reason == b.Reason
 }
 
 // goneEvent tells that a job was deleted.

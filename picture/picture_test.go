@@ -127,7 +127,7 @@ func TestRing(t *testing.T) {
 }
 
 func row(n int, s job.State) *Row {
-	return &Row{ID: job.NewID(7, uint64(n)), State: s, User: "amy", Name: "n", Submitted: time.Unix(int64(n), 0), Text: make([]byte, 100)}
+	return &Row{ID: job.NewID(7, uint64(n)), State: s, User: "amy", Name: "n", Submitted: time.Unix(int64(n), 0), Packed: make([]byte, 100)}
 }
 
 // A shelf keeps the newest jobs, and says from where on some may be missing.

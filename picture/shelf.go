@@ -18,30 +18,21 @@ const (
 	slack    = 64 // so many more before the oldest are dropped together
 )
 
-// Row is a job in a listing: what it is found and sorted by, and its document.
+// Row is a job in a listing: what it is found and sorted by, and its documents.
 type Row struct {
-	ID                        job.ID
-	User, Name                string
-	State                     job.State
-	Priority                  int
-	Submitted, Started, Ended time.Time
-	Tasks                     []Mark // of a job of few tasks
-	Text                      []byte // the document for everybody who may see the job
-	Full                      []byte // that for its user and operators; nil: Text
-}
-
-// Mark is what tells versions of a task apart.
-type Mark struct {
-	Number, Attempt int
-	State           job.State
-	Node            job.Peer
-	Reason          string
+	ID             job.ID
+	User, Name     string
+	State          job.State
+	Priority       int
+	Submitted      time.Time
+	Started, Ended int64  // in ns since 1970; 0: not yet
+	Packed         []byte // its documents, as a Packer packs them
 }
 
 // Position returns the job's place in a listing.
 func (r *Row) Position() job.Position { return job.Position{Submitted: r.Submitted, ID: r.ID} }
 
-// rowBytes is about what a row takes beside its texts.
+// rowBytes is about what a row takes beside its documents.
 const rowBytes = 512
 
 // Size returns about how many bytes the row takes.
@@ -49,7 +40,7 @@ func (r *Row) Size() int64 {
 	if r == nil {
 		return 0
 	}
-	return int64(rowBytes + len(r.Text) + len(r.Full))
+	return int64(rowBytes + len(r.Packed))
 }
 
 // Match reports whether a query selects the job, as job.Query.Match does for a whole job.

@@ -1,0 +1,46 @@
+package api
+
+// What is alike in the documents and events of a picture is in memory once.
+
+import (
+	"time"
+	"unique"
+
+	"github.com/musterhq/muster/job"
+)
+
+// typicalText has the words of most rows and events of a picture: events of a task, a GPU, a node and a job.
+func typicalText() []byte {
+	at, code, peer, id := time.Unix(1_800_000_000, 123456789).UTC(), 0, job.Peer("12D3KooW"), job.NewID(1, 1)
+	t := Task{
+		Schema: SchemaTask, Job: id, State: job.Running, NodeID: peer, Node: "node", Attempt: 1, Runs: 1, PID: 1, Isolation: "cgroup v2 (cpu, memory, pids, devices)",
+		ExitCode: &code, GPUs: []string{"GPU-"}, StartedAt: &at, EndedAt: &at,
+	}
+	n := Node{Schema: SchemaNode, ID: peer, Name: "node", State: NodeReady, Addrs: []string{"/ip4/10.0.0.1/tcp/4980"}}
+	g := GPU{Schema: SchemaGPU, Node: "node", NodeID: peer, UUID: "GPU-", Health: "healthy", Jobs: []job.ID{id}, Job: id, GPUReading: GPUReading{ReadAt: &at}}
+	j := Job{
+		Schema: SchemaJob, ID: id, User: "user", State: job.Running, ExitCode: &code, Nodes: 1, SubmittedAt: at, StartedAt: &at, EndedAt: &at, Owner: peer, OwnerName: "node", Copies: 3,
+		ExitStatus: &code, TaskCount: 1, Counts: map[job.State]int{job.Pending: 1, job.Running: 1, job.Succeeded: 1}, Tasks: []Task{t},
+	}
+	var text []byte
+	for _, c := range []change{
+		{viewEvent: viewEvent{kind: EventTask, job: id}, field: "task", doc: textOf(&t)},
+		{viewEvent: viewEvent{kind: EventGPU}, field: "gpu", node: peer, doc: textOf(&g)},
+		{viewEvent: viewEvent{kind: EventNode}, field: "node", node: peer, doc: textOf(&n)},
+		{viewEvent: viewEvent{kind: EventJob, job: id}, field: "job", doc: textOf(&j)},
+	} {
+		text = append(text, frameOf("-1", at, &c, c.doc)...)
+	}
+	return text
+}
+
+// one returns a string that shares its memory with equal ones: many rows have the same.
+func one[S ~string](s S) S { return unique.Make(s).Value() }
+
+// share makes the strings of a node's GPUs those that others have, too.
+func (n *Node) share() {
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		g.Schema, g.Node, g.NodeID, g.Model, g.Class, g.Compute, g.Health = one(g.Schema), one(g.Node), one(g.NodeID), one(g.Model), one(g.Class), one(g.Compute), one(g.Health)
+	}
+}
