@@ -209,12 +209,17 @@ func (x *term) judge(f facts) standing {
 	return bad
 }
 
+// due is when the delay of a dependency that is met is over; in ns since 1970, 0 for none.
+func (x *term) due() int64 {
+	if x.delay == 0 {
+		return 0
+	}
+	return x.since + int64(time.Duration(x.delay)*time.Minute)
+}
+
 // add counts a dependency that is met.
 func (w *Waits) add(x *term) {
-	due := int64(0)
-	if x.delay > 0 {
-		due = x.since + int64(time.Duration(x.delay)*time.Minute)
-	}
+	due := x.due()
 	if w.met == 0 || w.any == (due < w.due) { // the earliest of any, the latest of all
 		w.due = due
 	}
@@ -342,6 +347,9 @@ func (w *Waits) List() []job.Depends {
 			d.Detail = wasDeleted
 		case x.saw != sawNothing:
 			d.Parent = stateOf(x.saw - 1)
+		}
+		if x.outcome == met && x.delay > 0 {
+			d.Detail = "with its delay at " + storepb.Time(x.due()).UTC().Format(time.RFC3339)
 		}
 		out = append(out, d)
 	}

@@ -320,6 +320,11 @@ func TestDelayAfterTheStart(t *testing.T) {
 	if waits(all) != "-" || !all.Waits.DueAt().Equal(f.at.Add(time.Minute)) {
 		t.Errorf("both have started: %s at %s", waits(all), all.Waits.DueAt())
 	}
+	for n, d := range all.Waits.List() {
+		if due := f.at.Add([]time.Duration{-53 * time.Minute, time.Minute}[n]); d.Outcome != job.DependencyMet || d.Detail != "with its delay at "+due.UTC().Format(time.RFC3339) {
+			t.Errorf("dependency %d: %s, %q, want its delay at %s", n, d.Outcome, d.Detail, due)
+		}
+	}
 	if f.table.Parents.Awaited(id(0)) != (jobs.Awaited{}) {
 		t.Errorf("afterwards: %+v", f.table.Parents.Awaited(id(0)))
 	}

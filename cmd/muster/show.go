@@ -158,7 +158,7 @@ func dependencyRows(w *table.Sheet, j api.Job) {
 		case d.Detail == "" && d.JobState != "":
 			text += ": " + string(d.JobState)
 		case d.Detail != "":
-			text += ": " + more
+			text += ": " + localTimes(more)
 		}
 		row(w, what, text)
 		what = ""
