@@ -17,7 +17,10 @@ import (
 // Bounds of the ring of events.
 const (
 	maxEvents     = 8192
-	maxEventBytes = 8 << 20
+	maxEventBytes = 8 << 20 // packed
+	// leastPart is the part of its length for which an event counts at least. What a member tells can be packed to nearly
+	// nothing, and a reader of the whole ring is sent 128 MiB at most.
+	leastPart = 16
 )
 
 // seen says who besides a job's user may see a member's jobs.
@@ -63,8 +66,9 @@ func (w *view) tell(c *change) {
 		if c.more != nil {
 			more = frameOf(id, now, c, c.more)
 		}
-		e.frame = w.packer.Pack(frameOf(id, now, c, c.doc), more)
-		return e, len(e.frame)
+		frame := frameOf(id, now, c, c.doc)
+		e.frame = w.packer.Pack(frame, more)
+		return e, max(len(e.frame), max(len(frame), len(more))/leastPart)
 	})
 }
 

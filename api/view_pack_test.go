@@ -79,6 +79,24 @@ func TestLargeEventsArePutInPieces(t *testing.T) {
 	}
 }
 
+// A member that tells what can be packed to nearly nothing does not have readers sent gigabytes.
+func TestEmptyEventsFillTheRing(t *testing.T) {
+	w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
+	doc := []byte(`"` + strings.Repeat("x", maxFeedJob) + `"`)
+	for range maxEvents {
+		w.tell(&change{viewEvent: viewEvent{kind: EventJob}, field: "job", doc: doc, more: doc})
+	}
+	events, _, _ := w.ring.After(0, maxEvents)
+	sent, packed := 0, 0
+	for _, e := range events {
+		sent += picture.Length(e.frame)
+		packed += len(e.frame)
+	}
+	if sent > leastPart*maxEventBytes || sent < leastPart*maxEventBytes*9/10 || packed > 1<<20 {
+		t.Errorf("%d events of %d bytes, packed %d", len(events), sent, packed)
+	}
+}
+
 // The same rows have the same ETag, and others another one, also for those who may see more.
 func TestPackedTextsInSums(t *testing.T) {
 	p := picture.NewPacker(typicalText())
