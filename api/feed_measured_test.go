@@ -77,7 +77,7 @@ func TestSampleIsASmallLine(t *testing.T) {
 				size += len(x.Text)
 			}
 			sizes = append(sizes, size)
-			doc := m.document(w.packer)
+			doc := m.document(w.packer.Packer)
 			if want, text := NodeDocument(info), doc.appendTo(nil); !reflect.DeepEqual(m.node, &want) || !bytes.Equal(text, textOf(&want)) {
 				t.Fatalf("sample %d, measured %t: the picture has\n%s, want\n%s", n, measured, text, textOf(&want))
 			}

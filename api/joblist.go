@@ -325,7 +325,7 @@ func (r *jobRoutes) ask(ctx context.Context, p *jobPage, fresh bool) error {
 		v = r.viewer.look(ctx)
 	}
 	if v != nil {
-		p.packer = v.packer
+		p.packer = v.packer.Packer
 	}
 	ask := v.see(others, func(m *viewMember, c contact, told time.Time) { p.take(m, c, told, &a) })
 	ask = append(ask, p.lacking(others)...)

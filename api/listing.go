@@ -91,7 +91,11 @@ func (d *itemText) appendTo(b []byte) []byte {
 	if d.packed == nil {
 		return append(b, d.text...)
 	}
-	return d.packer.Append(b, d.packed, d.more)
+	begin := len(b)
+	if b = d.packer.Append(b, d.packed, d.more); len(b) == begin { // never: the picture has packed it
+		return append(b, "{}"...)
+	}
+	return b
 }
 
 // size returns about how many bytes the document takes.
@@ -102,13 +106,12 @@ func (d *itemText) size() int {
 	return picture.Length(d.packed)
 }
 
-// addTo adds the document to a sum, as it is kept.
-func (d *itemText) addTo(sum *maphash.Hash) {
-	_, _ = sum.Write(d.text)
-	_, _ = sum.Write(d.packed)
-	if d.more {
-		_ = sum.WriteByte(1)
+// sum returns a sum of the document. It is the same whether the document is packed or not.
+func (d *itemText) sum() uint64 {
+	if d.packed == nil {
+		return picture.Sum(d.text)
 	}
+	return picture.SumOf(d.packed, d.more)
 }
 
 // item is one object of a listing.
@@ -138,6 +141,9 @@ func (x *item) appendTo(b []byte, fields []string) []byte {
 		b = append(append(b, '{'), head...)
 		begin := len(b)
 		b = x.itemText.appendTo(b)
+		if len(b)-begin <= len("{}") {
+			return append(b[:begin], '}')
+		}
 		b[begin] = ',' // instead of the document's brace
 		return b
 	}
@@ -194,7 +200,7 @@ func (l *listing) answer(in *ListingInput) *listingOutput {
 	sum.SetSeed(etagSeed)
 	size := 256
 	for i := range l.items {
-		l.items[i].addTo(&sum)
+		maphash.WriteComparable(&sum, l.items[i].sum())
 		size += l.items[i].size() + 64
 	}
 	slices.Sort(l.partial)

@@ -141,7 +141,7 @@ func (r *nodeRoutes) told(ctx context.Context, rows []nodeRow, fresh bool) (all 
 			rows = append(rows, silentRow(m.Member, told))
 			return
 		}
-		x := nodeRow{Node: m.node, item: item{itemText: m.document(v.packer), aged: true, age: time.Since(told), seen: told}, counts: m.counts}
+		x := nodeRow{Node: m.node, item: item{itemText: m.document(v.packer.Packer), aged: true, age: time.Since(told), seen: told}, counts: m.counts}
 		if q := m.queue; q != nil {
 			x.queue = q.seenBy(func(user string) bool { return m.sight.may(&a, user) })
 		}

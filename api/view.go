@@ -19,12 +19,13 @@ import (
 )
 
 const (
-	memberLook  = time.Second     // between two looks at the list of members
-	askAgain    = time.Minute     // before a member of an earlier version is asked for a feed again
-	freshFor    = 2 * time.Second // a member that has told nothing for longer is asked by listings
-	maxFeeds    = 1024            // members that are followed; others are asked by listings
-	viewBytes   = 128 << 20       // of the rows of jobs, of all members together
-	longestWait = 5 * time.Second // between two tries to follow a member
+	memberLook  = time.Second        // between two looks at the list of members
+	askAgain    = time.Minute        // before a member of an earlier version is asked for a feed again
+	freshFor    = 2 * time.Second    // a member that has told nothing for longer is asked by listings
+	maxFeeds    = 1024               // members that are followed; others are asked by listings
+	mostRow     = maxFeedJob + 4<<10 // bytes of a job's document: escaped anew, what a member tells can be six times as long
+	viewBytes   = 128 << 20          // of the rows of jobs, of all members together
+	longestWait = 5 * time.Second    // between two tries to follow a member
 )
 
 // view is the picture.
@@ -36,7 +37,7 @@ type view struct {
 	source    *feedSource
 	hello     feedHello
 	ring      *picture.Ring[viewEvent]
-	packer    *picture.Packer
+	packer    *packs
 	epoch     string // tells the numbers of its events from those of other pictures
 	begun     time.Time
 	bytes     *room
@@ -78,7 +79,7 @@ func (m *viewMember) document(p *picture.Packer) itemText {
 func newView(d *daemons, directory Directory, source *feedSource, hello feedHello) *view {
 	return &view{
 		daemons: d, self: d.self, directory: directory, source: source, hello: hello, begun: time.Now(), epoch: rand.Text()[:8],
-		ring: picture.NewRing[viewEvent](maxEvents, maxEventBytes), packer: picture.NewPacker(typicalText()), look: make(chan struct{}, 1), ready: make(chan struct{}), bytes: newRoom("bytes of rows", viewBytes, 0), members: map[job.Peer]*viewMember{},
+		ring: picture.NewRing[viewEvent](maxEvents, maxEventBytes), packer: newPacks(), look: make(chan struct{}, 1), ready: make(chan struct{}), bytes: newRoom("bytes of rows", viewBytes, 0), members: map[job.Peer]*viewMember{},
 	}
 }
 
@@ -252,7 +253,7 @@ func (w *view) apply(m *viewMember, l *feedLine) {
 		m.sight = &seen{own: l.Hello.Own, operators: l.Hello.Operators}
 	case l.Node != nil:
 		l.Node.vouch(m.Signed)
-		l.Node.share()
+		w.packer.share(l.Node)
 		if m.node != nil || m.sync == nil {
 			w.nodeEvents(m, m.node, l.Node)
 		}
@@ -337,7 +338,7 @@ func (w *view) applyJob(m *viewMember, j *Job) {
 	old := m.shelf.Get(r.ID)
 	before := m.shelf.Size()
 	more := r.Size() - old.Size()
-	if more > 0 && !w.bytes.take(by, more) {
+	if len(docs.text) > mostRow || more > 0 && !w.bytes.take(by, more) {
 		m.shelf.Refuse(r)
 		w.bytes.give(by, before-m.shelf.Size())
 		return
@@ -373,8 +374,9 @@ func (d *jobDocs) forAll() []byte {
 }
 
 // rowOf returns the row of a job that a member has told.
-func rowOf(j *Job, p *picture.Packer) (*picture.Row, *jobDocs) {
+func rowOf(j *Job, p *packs) (*picture.Row, *jobDocs) {
 	r := indexOf(j)
+	r.User, r.Name, r.State = one(p, r.User), one(p, r.Name), one(p, r.State)
 	d := &jobDocs{Job: j}
 	secret := false
 	for i := range j.Tasks {
@@ -398,7 +400,7 @@ func rowOf(j *Job, p *picture.Packer) (*picture.Row, *jobDocs) {
 
 // indexOf returns what a job is found and sorted by.
 func indexOf(j *Job) *picture.Row {
-	r := &picture.Row{ID: j.ID, User: one(j.User), Name: one(j.Name), State: one(j.State), Priority: j.Priority, Submitted: j.SubmittedAt}
+	r := &picture.Row{ID: j.ID, User: j.User, Name: j.Name, State: j.State, Priority: j.Priority, Submitted: j.SubmittedAt}
 	if j.StartedAt != nil {
 		r.Started = j.StartedAt.UnixNano()
 	}

@@ -4,9 +4,9 @@ package api
 
 import (
 	"time"
-	"unique"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/picture"
 )
 
 // typicalText has the words of most rows and events of a picture: events of a task, a GPU, a node and a job.
@@ -34,13 +34,40 @@ func typicalText() []byte {
 	return text
 }
 
-// one returns a string that shares its memory with equal ones: many rows have the same.
-func one[S ~string](s S) S { return unique.Make(s).Value() }
+// packs has what the documents and events of a picture are packed with, and the strings that many rows have.
+type packs struct {
+	*picture.Packer
+
+	names map[string]string
+}
+
+func newPacks() *packs { return &packs{picture.NewPacker(typicalText()), map[string]string{}} }
+
+// Bounds of the strings that are shared. When there are too many, new ones are learnt.
+const (
+	maxNames = 4096
+	maxName  = 128 // bytes
+)
+
+// one returns a string that shares its memory with equal ones, if it is short.
+func one[S ~string](t *packs, s S) S {
+	if len(s) > maxName {
+		return s
+	}
+	if same, known := t.names[string(s)]; known {
+		return S(same)
+	}
+	if len(t.names) >= maxNames {
+		clear(t.names)
+	}
+	t.names[string(s)] = string(s)
+	return s
+}
 
 // share makes the strings of a node's GPUs those that others have, too.
-func (n *Node) share() {
+func (t *packs) share(n *Node) {
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
-		g.Schema, g.Node, g.NodeID, g.Model, g.Class, g.Compute, g.Health = one(g.Schema), one(g.Node), one(g.NodeID), one(g.Model), one(g.Class), one(g.Compute), one(g.Health)
+		g.Schema, g.Node, g.NodeID, g.Model, g.Class, g.Compute, g.Health = one(t, g.Schema), one(t, g.Node), one(t, g.NodeID), one(t, g.Model), one(t, g.Class), one(t, g.Compute), one(t, g.Health)
 	}
 }

@@ -1,12 +1,14 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/picture"
@@ -97,6 +99,58 @@ func TestEmptyEventsFillTheRing(t *testing.T) {
 	}
 }
 
+// A job whose document JSON makes much larger than it was told is not kept: its owner is asked for it.
+func TestEscapedRowIsNotKept(t *testing.T) {
+	w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
+	p := fedPeer(1)
+	m := &viewMember{Member: Member{Peer: p}, shelf: picture.NewShelf(), sight: &seen{}}
+	w.members[p] = m
+	j := fedJob(p, 1)
+	w.apply(m, &feedLine{Job: &j})
+	big := fedJob(p, 1)
+	big.ReasonDetail = strings.Repeat("<", maxFeedJob-2000)
+	w.apply(m, &feedLine{Job: &big})
+	if r := m.shelf.Get(j.ID); r != nil || m.shelf.Size() != 0 || m.shelf.From(nil).ID != j.ID {
+		t.Errorf("it is kept: %d bytes, missing from %v", m.shelf.Size(), m.shelf.From(nil))
+	}
+}
+
+// Large listings are whole, and a document that is not there spoils none.
+func TestLargeListing(t *testing.T) {
+	p := picture.NewPacker(typicalText())
+	doc := itemText{packed: p.Pack([]byte(`{"a":"`+strings.Repeat("x", 64<<10)+`"}`), nil), packer: p}
+	lost := itemText{packed: []byte{1}, packer: p}
+	var l listing
+	for range 600 {
+		l.items = append(l.items, item{itemText: doc}, item{itemText: doc, aged: true})
+	}
+	l.items = append(l.items, item{itemText: lost}, item{itemText: lost, aged: true})
+	var got Listing[struct{ A string }]
+	if err := json.Unmarshal(l.answer(&ListingInput{}).Body, &got); err != nil || len(got.Items) != 1202 {
+		t.Fatalf("%d items, %v", len(got.Items), err)
+	}
+	for i, x := range got.Items[:1200] {
+		if len(x.A) != 64<<10 {
+			t.Fatalf("item %d has %d bytes", i, len(x.A))
+		}
+	}
+}
+
+// Names are shared while they are in use, however many there were.
+func TestSharedNames(t *testing.T) {
+	x := newPacks()
+	first := one(x, strings.Clone("amy"))
+	if again := one(x, strings.Clone("amy")); unsafe.StringData(again) != unsafe.StringData(first) {
+		t.Error("the same name is there twice")
+	}
+	for n := range 3 * maxNames {
+		one(x, strconv.Itoa(n))
+	}
+	if long := strings.Repeat("x", maxName+1); one(x, long) != long || len(x.names) > maxNames {
+		t.Errorf("%d names", len(x.names))
+	}
+}
+
 // The same rows have the same ETag, and others another one, also for those who may see more.
 func TestPackedTextsInSums(t *testing.T) {
 	p := picture.NewPacker(typicalText())
@@ -113,6 +167,9 @@ func TestPackedTextsInSums(t *testing.T) {
 	}
 	if tag(one) != tag(again) || tag(one) == tag(more) || tag(one) == tag(other) {
 		t.Errorf("%s, %s again, %s with more, %s of another", tag(one), tag(again), tag(more), tag(other))
+	}
+	if plain := (itemText{text: one.appendTo(nil)}); tag(plain) != tag(one) {
+		t.Errorf("%s, and %s of the same document that was asked for", tag(one), tag(plain))
 	}
 	x := item{itemText: more, aged: true}
 	if got := x.appendTo([]byte("["), nil); string(got) != `[{"age":0.000,"a":1}` {

@@ -6,6 +6,7 @@ package jobs
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -348,8 +349,8 @@ func (w *Waits) List() []job.Depends {
 		case x.saw != sawNothing:
 			d.Parent = stateOf(x.saw - 1)
 		}
-		if x.outcome == met && x.delay > 0 {
-			d.Detail = "with its delay at " + storepb.Time(x.due()).UTC().Format(time.RFC3339)
+		if x.outcome == met && x.delay > 0 && x.since > 0 { // else its start was never known here, and the delay is over
+			d.Detail = strings.TrimPrefix(d.Detail+", with its delay at "+storepb.Time(x.due()).UTC().Format(time.RFC3339), ", ")
 		}
 		out = append(out, d)
 	}

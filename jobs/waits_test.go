@@ -681,3 +681,14 @@ func TestBadWaitRows(t *testing.T) {
 		}
 	}
 }
+
+// Of a job whose owner had deleted it before its start was known here, both are told, and no time that never was.
+func TestDelayAfterAnUnknownStart(t *testing.T) {
+	f := newFamily(t)
+	j := f.submit(1, "", false, "after:x+10")
+	f.apply(job.ParentRecord{Parent: other, At: f.at})
+	d := j.Waits.List()[0]
+	if waits(j) != "-" || d.Outcome != job.DependencyMet || !strings.Contains(d.Detail, "deleted") || strings.Contains(d.Detail, "1970") {
+		t.Errorf("%s: %s, parent %q, %q", waits(j), d.Outcome, d.Parent, d.Detail)
+	}
+}

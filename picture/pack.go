@@ -4,6 +4,9 @@ package picture
 
 import (
 	"encoding/binary"
+	"hash/maphash"
+	"math"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -11,7 +14,8 @@ import (
 
 const (
 	packWindow  = 64 << 10 // bytes: beyond it a text is not found in the other
-	maxUnpacked = 16 << 20 // bytes of two texts: those of a node have 1 MB each
+	maxUnpacked = 16 << 20 // bytes of two texts: of 1 MB that a member tells of a node, JSON makes 6 at most
+	beside      = 64       // bytes that the decoder wants beside what it decodes
 	keepWork    = 64 << 10 // bytes: a larger one is not kept for the next
 	packDict    = 1        // the number of the dictionary; there is one
 )
@@ -46,30 +50,88 @@ func (p *Packer) Pack(text, more []byte) []byte {
 	defer p.mu.Unlock()
 	work := append(append(p.work[:0], text...), more...)
 	both := len(work)
-	work = binary.AppendUvarint(work, uint64(len(text)))
-	work = p.enc.EncodeAll(work[:both], work)
+	h := head{text: len(text), all: both, sum: Sum(text)}
+	if h.more = h.sum; more != nil {
+		h.more = Sum(more)
+	}
+	work = p.enc.EncodeAll(work[:both], h.appendTo(work))
 	if cap(work) <= keepWork {
 		p.work = work
 	}
 	return append(make([]byte, 0, len(work)-both), work[both:]...)
 }
 
-// Length returns the length of the text for everybody that was packed.
-func Length(packed []byte) int {
-	n, _ := binary.Uvarint(packed)
-	return int(n) //nolint:gosec // of a text in memory
-}
-
 // Append adds a text that was packed to b: with more, the one for those who may see more.
 func (p *Packer) Append(b, packed []byte, more bool) []byte {
-	n, head := binary.Uvarint(packed)
-	both, err := p.dec.DecodeAll(packed[max(head, 0):], b)
-	if err != nil || n > uint64(len(both)-len(b)) { // Pack has made it
+	h, frame := headOf(packed)
+	if h.all > maxUnpacked { // Pack has made it
 		return b
 	}
-	end := len(b) + int(n) //nolint:gosec // checked above
-	if more && end < len(both) {
-		return append(both[:len(b)], both[end:]...)
+	b = slices.Grow(b, h.all+beside)
+	both, err := p.dec.DecodeAll(frame, b[len(b):]) // the bound of the decoder counts what is there before
+	if err != nil || h.text > len(both) {
+		return b
 	}
-	return both[:end]
+	if more && h.text < len(both) {
+		return append(b, both[h.text:]...)
+	}
+	return append(b, both[:h.text]...)
+}
+
+// Length returns the length of the text for everybody that was packed.
+func Length(packed []byte) int {
+	h, _ := headOf(packed)
+	return h.text
+}
+
+// seed makes the sums of this process unlike those of others.
+var seed = maphash.MakeSeed()
+
+// Sum returns a sum of a text, by which texts of this process are told apart.
+func Sum(text []byte) uint64 { return maphash.Bytes(seed, text) }
+
+// SumOf returns Sum of a text that was packed, as Append would add it.
+func SumOf(packed []byte, more bool) uint64 {
+	h, _ := headOf(packed)
+	if more {
+		return h.more
+	}
+	return h.sum
+}
+
+// head is what is packed, before the compressed texts.
+type head struct {
+	text, all int    // bytes of the first text, and of both
+	sum, more uint64 // of the texts
+}
+
+func (h head) appendTo(b []byte) []byte {
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(h.text)), uint64(h.all)) //nolint:gosec // lengths
+	b = binary.LittleEndian.AppendUint64(b, h.sum)
+	if h.text < h.all {
+		b = binary.LittleEndian.AppendUint64(b, h.more)
+	}
+	return b
+}
+
+// headOf returns the head and the rest; zero and nothing for what Pack has not made.
+func headOf(packed []byte) (h head, frame []byte) {
+	text, n := binary.Uvarint(packed)
+	if n <= 0 {
+		return head{}, nil
+	}
+	all, m := binary.Uvarint(packed[n:])
+	frame = packed[max(n+m, 0):]
+	sums := 8
+	if text < all {
+		sums = 16
+	}
+	if m <= 0 || text > all || all > math.MaxInt32 || len(frame) < sums {
+		return head{}, nil
+	}
+	h = head{text: int(text), all: int(all), sum: binary.LittleEndian.Uint64(frame)} //nolint:gosec // checked above
+	if h.more = h.sum; text < all {
+		h.more = binary.LittleEndian.Uint64(frame[8:])
+	}
+	return h, frame[sums:]
 }

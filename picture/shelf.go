@@ -32,6 +32,10 @@ type Row struct {
 // Position returns the job's place in a listing.
 func (r *Row) Position() job.Position { return job.Position{Submitted: r.Submitted, ID: r.ID} }
 
+// leastPart is the part of its length for which a document counts at least: what a member tells can be packed to nearly
+// nothing, and is sent as it was.
+const leastPart = 16
+
 // rowBytes is about what a row takes beside its documents.
 const rowBytes = 512
 
@@ -40,7 +44,7 @@ func (r *Row) Size() int64 {
 	if r == nil {
 		return 0
 	}
-	return int64(rowBytes + len(r.Packed))
+	return int64(rowBytes + max(len(r.Packed), Length(r.Packed)/leastPart))
 }
 
 // Match reports whether a query selects the job, as job.Query.Match does for a whole job.
