@@ -1,6 +1,6 @@
 package picture
 
-// Packing: what is said of jobs takes an eighth of its length.
+// Packing: what is said of jobs takes a part of its length.
 
 import (
 	"encoding/binary"
