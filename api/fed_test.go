@@ -255,7 +255,7 @@ func newFed(b *testing.B, socket string) (*daemon, *fed) {
 	return d, f
 }
 
-// fedServer runs the server and returns its socket, too.
+// fedServer runs the server. It returns the socket, the daemon, and the transport to the other members.
 func fedServer(b *testing.B) (socket string, d *daemon, f *fed) {
 	b.Helper()
 	dir, err := os.MkdirTemp("", "api") //nolint:usetesting // b.TempDir can be longer than a socket's name may be

@@ -21,7 +21,7 @@ func newLineReader(r io.Reader, most int) *lineReader {
 }
 
 // next returns a line without its end, valid until the next call. It returns bufio.ErrTooLong for one beyond the bound, and
-// io.EOF at the end, which a line that was cut off is, too.
+// io.EOF at the end, also instead of a line that was cut off.
 func (l *lineReader) next() ([]byte, error) {
 	line, err := l.r.ReadSlice('\n')
 	if err == bufio.ErrBufferFull { //nolint:errorlint // bufio returns it as it is

@@ -201,7 +201,7 @@ func (l *listing) answer(in *ListingInput) *listingOutput {
 	size := 256
 	for i := range l.items {
 		maphash.WriteComparable(&sum, l.items[i].sum())
-		size += l.items[i].size() + 64
+		size += l.items[i].size() + 128 // for its age, and what unpacking needs at the end
 	}
 	slices.Sort(l.partial)
 	l.partial = slices.Compact(l.partial)

@@ -365,14 +365,6 @@ type jobDocs struct {
 	text, more []byte
 }
 
-// forAll returns the document for the job's user and operators.
-func (d *jobDocs) forAll() []byte {
-	if d.more == nil {
-		return d.text
-	}
-	return d.more
-}
-
 // rowOf returns the row of a job that a member has told.
 func rowOf(j *Job, p *packs) (*picture.Row, *jobDocs) {
 	r := indexOf(j)

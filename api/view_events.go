@@ -17,10 +17,7 @@ import (
 // Bounds of the ring of events.
 const (
 	maxEvents     = 8192
-	maxEventBytes = 8 << 20 // packed
-	// leastPart is the part of its length for which an event counts at least. What a member tells can be packed to nearly
-	// nothing, and a reader of the whole ring is sent 128 MiB at most.
-	leastPart = 16
+	maxEventBytes = 8 << 20 // of picture.Weight: who reads the whole ring is sent 128 MiB at most
 )
 
 // seen says who besides a job's user may see a member's jobs.
@@ -66,9 +63,8 @@ func (w *view) tell(c *change) {
 		if c.more != nil {
 			more = frameOf(id, now, c, c.more)
 		}
-		frame := frameOf(id, now, c, c.doc)
-		e.frame = w.packer.Pack(frame, more)
-		return e, max(len(e.frame), max(len(frame), len(more))/leastPart)
+		e.frame = w.packer.Pack(frameOf(id, now, c, c.doc), more)
+		return e, picture.Weight(e.frame)
 	})
 }
 
@@ -98,11 +94,10 @@ func frameOf(id string, at time.Time, c *change, doc []byte) []byte {
 func (w *view) jobEvents(m *viewMember, old, now *picture.Row, doc *jobDocs) {
 	var before Job // no tasks: they are all new
 	if old != nil {
-		text, more := w.packer.Append(nil, old.Packed, false), w.packer.Append(nil, old.Packed, true)
-		if bytes.Equal(text, doc.text) && bytes.Equal(more, doc.forAll()) {
+		if picture.Same(old.Packed, now.Packed) {
 			return
 		}
-		_ = json.Unmarshal(text, &before) // we have encoded it
+		_ = json.Unmarshal(w.packer.Append(nil, old.Packed, false), &before) // we have encoded it
 	}
 	e := viewEvent{kind: EventJob, job: now.ID, user: now.User, sight: m.sight}
 	for i := range doc.Tasks {

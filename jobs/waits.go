@@ -350,7 +350,7 @@ func (w *Waits) List() []job.Depends {
 			d.Parent = stateOf(x.saw - 1)
 		}
 		if x.outcome == met && x.delay > 0 && x.since > 0 { // else its start was never known here, and the delay is over
-			d.Detail = strings.TrimPrefix(d.Detail+", with its delay at "+storepb.Time(x.due()).UTC().Format(time.RFC3339), ", ")
+			d.Detail = strings.TrimPrefix(d.Detail+", the delay ends at "+storepb.Time(x.due()).UTC().Format(time.RFC3339), ", ")
 		}
 		out = append(out, d)
 	}

@@ -321,7 +321,7 @@ func TestDelayAfterTheStart(t *testing.T) {
 		t.Errorf("both have started: %s at %s", waits(all), all.Waits.DueAt())
 	}
 	for n, d := range all.Waits.List() {
-		if due := f.at.Add([]time.Duration{-53 * time.Minute, time.Minute}[n]); d.Outcome != job.DependencyMet || d.Detail != "with its delay at "+due.UTC().Format(time.RFC3339) {
+		if due := f.at.Add([]time.Duration{-53 * time.Minute, time.Minute}[n]); d.Outcome != job.DependencyMet || d.Detail != "the delay ends at "+due.UTC().Format(time.RFC3339) {
 			t.Errorf("dependency %d: %s, %q, want its delay at %s", n, d.Outcome, d.Detail, due)
 		}
 	}

@@ -1,6 +1,6 @@
 package picture
 
-// Packing: what is said of jobs takes a part of its length.
+// Packing: the texts of rows, nodes and events are kept compressed.
 
 import (
 	"encoding/binary"
@@ -18,6 +18,7 @@ const (
 	beside      = 64       // bytes that the decoder wants beside what it decodes
 	keepWork    = 64 << 10 // bytes: a larger one is not kept for the next
 	packDict    = 1        // the number of the dictionary; there is one
+	leastPart   = 16       // a packed text counts for this part of its length at least
 )
 
 // Packer compresses what is said of an object: a text for everybody, and one for those who may see more. Such texts look
@@ -84,6 +85,10 @@ func Length(packed []byte) int {
 	return h.text
 }
 
+// Weight returns for how many bytes a packed text counts in the bounds of what is kept. What packs to nearly nothing counts for
+// more than it takes, because it is sent as it was.
+func Weight(packed []byte) int { return max(len(packed), Length(packed)/leastPart) }
+
 // seed makes the sums of this process unlike those of others.
 var seed = maphash.MakeSeed()
 
@@ -97,6 +102,11 @@ func SumOf(packed []byte, more bool) uint64 {
 		return h.more
 	}
 	return h.sum
+}
+
+// Same reports whether the same texts were packed.
+func Same(a, b []byte) bool {
+	return SumOf(a, false) == SumOf(b, false) && SumOf(a, true) == SumOf(b, true)
 }
 
 // head is what is packed, before the compressed texts.

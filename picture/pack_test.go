@@ -75,6 +75,24 @@ func TestSums(t *testing.T) {
 	}
 }
 
+// Packed texts are told apart by both texts.
+func TestSame(t *testing.T) {
+	p := NewPacker(typical)
+	one := p.Pack([]byte("x"), []byte("y"))
+	for _, c := range []struct {
+		text, more string
+		same       bool
+	}{{"x", "y", true}, {"x", "z", false}, {"z", "y", false}, {"xy", "", false}} {
+		more := []byte(c.more)
+		if c.more == "" {
+			more = nil
+		}
+		if Same(one, p.Pack([]byte(c.text), more)) != c.same {
+			t.Errorf("%q and %q: want %t", c.text, c.more, c.same)
+		}
+	}
+}
+
 // What is packed to nearly nothing takes a part of its length of a shelf.
 func TestRowsOfEmptyTexts(t *testing.T) {
 	r := Row{Packed: NewPacker(typical).Pack(make([]byte, 64<<10), nil)}

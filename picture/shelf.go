@@ -32,19 +32,15 @@ type Row struct {
 // Position returns the job's place in a listing.
 func (r *Row) Position() job.Position { return job.Position{Submitted: r.Submitted, ID: r.ID} }
 
-// leastPart is the part of its length for which a document counts at least: what a member tells can be packed to nearly
-// nothing, and is sent as it was.
-const leastPart = 16
-
 // rowBytes is about what a row takes beside its documents.
 const rowBytes = 512
 
-// Size returns about how many bytes the row takes.
+// Size returns for about how many bytes the row counts.
 func (r *Row) Size() int64 {
 	if r == nil {
 		return 0
 	}
-	return int64(rowBytes + max(len(r.Packed), Length(r.Packed)/leastPart))
+	return int64(rowBytes + Weight(r.Packed))
 }
 
 // Match reports whether a query selects the job, as job.Query.Match does for a whole job.
