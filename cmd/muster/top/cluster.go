@@ -27,18 +27,12 @@ const (
 	unknown   = "–"
 )
 
-// gpuKey identifies a GPU. A node that claims the UUID of another node's GPU has one of its own.
-type gpuKey struct {
-	node job.Peer
-	uuid string
-}
-
 // cluster is what is known.
 type cluster struct {
 	nodes   map[job.Peer]*node
-	gpus    map[gpuKey]*device
 	jobs    map[job.ID]*work
 	over    map[job.ID]*work // those of them that have ended
+	gpus    int              // of all nodes
 	active  int              // tasks of all jobs
 	waiting int
 	fresh   []*task       // rows that are in no list yet
@@ -51,7 +45,7 @@ type cluster struct {
 }
 
 func newCluster() *cluster {
-	return &cluster{nodes: map[job.Peer]*node{}, gpus: map[gpuKey]*device{}, jobs: map[job.ID]*work{}, over: map[job.ID]*work{}, anew: true, moved: true}
+	return &cluster{nodes: map[job.Peer]*node{}, jobs: map[job.ID]*work{}, over: map[job.ID]*work{}, anew: true, moved: true}
 }
 
 // node is a node.
@@ -73,44 +67,73 @@ type node struct {
 // answers reports whether what the node has free is known.
 func (n *node) answers() bool { return n.state == api.NodeReady || n.state == api.NodeDraining }
 
-// device is a GPU.
+// device returns the GPU of the node with this UUID, or nil. A node that claims the UUID of another node's GPU has one of
+// its own.
+func (n *node) device(uuid string) *device {
+	for _, d := range n.gpus {
+		if d.uuid == uuid {
+			return d
+		}
+	}
+	return nil
+}
+
+// common is a text that many rows have, such as a user or a state: 8 bytes a row, and one copy for all.
+type common[T ~string] struct{ handle unique.Handle[T] }
+
+func commonOf[T ~string](s T) (c common[T]) {
+	if s != "" {
+		c.handle = unique.Make(s)
+	}
+	return c
+}
+
+// is returns the text.
+func (c common[T]) is() (s T) {
+	if c != (common[T]{}) {
+		s = c.handle.Value()
+	}
+	return s
+}
+
+// device is a GPU. There are thousands, so they are small.
 type device struct {
 	node      *node
 	uuid      string
-	index     int
-	model     string
+	model     common[string]
 	memory    int64
-	health    gpu.Health
+	health    common[gpu.Health]
 	detail    string
-	simulated bool
 	free      float64
 	jobs      []job.ID
-	reading   reading
 	past      []int8 // utilization at the last readings, -1 where it is not known
+	reading   reading
+	index     int32
+	simulated bool
 }
 
 // reading is what was measured of a GPU; what is not known is -1, or 0 for temperature and power.
 type reading struct {
-	busy   int
+	taken  instant // by the clock of the node
+	learnt instant // when it came here
 	used   int64
-	heat   int
-	power  float64
-	taken  time.Time // by the clock of the node
-	learnt time.Time // when it came here
+	power  float32
+	heat   int16
+	busy   int8
 }
 
 // work is a job that has not ended, or has just. There may be tens of thousands, so they are small.
 type work struct {
 	id        job.ID
 	name      string
-	user      string
-	state     job.State
+	user      common[string]
+	state     common[job.State]
 	submitted instant
 	ended     instant
 	told      instant // if the owner does not answer: when it told this; 0: it answers
 	need      need
 	count     count
-	tasks     []*task // those that are shown
+	tasks     []task // those that are shown
 	priority  int8
 	gang      bool
 	gone      bool // there is a newer one, or none
@@ -146,10 +169,10 @@ const whole = -1
 type task struct {
 	*work
 
-	state  job.State
-	node   job.Peer
-	place  string // the name of its node
-	why    string // it waits, or how it ended
+	state  common[job.State]
+	node   common[job.Peer]
+	place  common[string] // the name of its node
+	why    common[string] // it waits, or how it ended
 	began  instant
 	gpus   float32
 	number int32 // whole: the row is about the job
@@ -157,19 +180,16 @@ type task struct {
 }
 
 // clean returns a text of others so that it can be shown, and not too much of it.
-func clean(s string) string {
+func clean[T ~string](s T) T {
 	if len(s) > maxText*4 {
 		s = s[:maxText*4]
 	}
-	return shared(table.Cut(table.Clean(s), maxText))
+	return T(table.Cut(table.Clean(string(s)), maxText))
 }
-
-// shared returns an equal text whose memory others with the same text use too, such as the rows of a user.
-func shared(s string) string { return unique.Make(s).Value() }
 
 func nodeOf(d *api.Node, now time.Time) *node {
 	n := &node{
-		id: d.ID, name: clean(cmp.Or(d.Name, string(d.ID))), state: api.NodeState(clean(string(d.State))), detail: clean(d.Detail), cpus: d.CPUs, cpusFree: d.Free.CPUs,
+		id: d.ID, name: clean(cmp.Or(d.Name, string(d.ID))), state: clean(d.State), detail: clean(d.Detail), cpus: d.CPUs, cpusFree: d.Free.CPUs,
 		memory: d.Memory, memFree: d.Free.Memory, running: d.RunningOr(0),
 	}
 	labels := make([]string, 0, len(d.Labels))
@@ -193,7 +213,7 @@ func seconds(s float64) time.Duration {
 
 func deviceOf(g *api.GPU) *device {
 	d := &device{
-		uuid: g.UUID, index: g.Index, model: clean(cmp.Or(g.Class, g.Model)), memory: g.Memory, health: gpu.Health(clean(string(g.Health))), detail: clean(g.Detail),
+		uuid: g.UUID, index: small(g.Index), model: commonOf(clean(cmp.Or(g.Class, g.Model))), memory: g.Memory, health: commonOf(clean(g.Health)), detail: clean(g.Detail),
 		simulated: g.Simulated, free: g.Free, jobs: slices.Clone(g.Jobs[:min(len(g.Jobs), 16)]),
 	}
 	if len(d.jobs) == 0 && g.Job != "" {
@@ -203,11 +223,11 @@ func deviceOf(g *api.GPU) *device {
 }
 
 func readingOf(g *api.GPU, now time.Time) reading {
-	r := reading{busy: min(g.Utilization, 100), used: g.MemoryUsed, heat: g.Temperature, power: g.Power, learnt: now}
-	if g.ReadAt != nil {
-		r.taken = *g.ReadAt
-	} else {
-		r.learnt = time.Time{} // nothing was ever measured
+	r := reading{used: g.MemoryUsed, power: float32(g.Power)}
+	r.busy = int8(min(max(g.Utilization, -1), 100))           //nolint:gosec // it is bounded
+	r.heat = int16(min(max(g.Temperature, 0), math.MaxInt16)) //nolint:gosec // it is bounded
+	if g.ReadAt != nil {                                      // else nothing was ever measured
+		r.taken, r.learnt = instantOf(*g.ReadAt), instantOf(now)
 	}
 	return r
 }
@@ -215,11 +235,11 @@ func readingOf(g *api.GPU, now time.Time) reading {
 // take notes a reading, if it is another than the last.
 func (d *device) take(r reading) {
 	last := d.reading
-	if !last.learnt.IsZero() && r.taken.Equal(last.taken) && r.busy == last.busy {
+	if last.learnt != 0 && r.taken == last.taken && r.busy == last.busy {
 		return
 	}
-	if !last.learnt.IsZero() { // where nothing was read, nothing is known
-		for missed := r.learnt.Sub(last.learnt)/readEvery - 1; missed > 1 && len(d.past) > 0; missed-- {
+	if last.learnt != 0 { // where nothing was read, nothing is known
+		for missed := time.Duration(r.learnt-last.learnt)/readEvery - 1; missed > 1 && len(d.past) > 0; missed-- {
 			d.past = append(d.past, -1)
 			if len(d.past) >= 2*history {
 				break
@@ -227,7 +247,7 @@ func (d *device) take(r reading) {
 		}
 	}
 	d.reading = r
-	d.past = append(d.past, int8(max(r.busy, -1))) //nolint:gosec // at most 100
+	d.past = append(d.past, r.busy)
 	if n := len(d.past); n > history {
 		d.past = append(d.past[:0], d.past[n-history:]...)
 	}
@@ -235,7 +255,7 @@ func (d *device) take(r reading) {
 
 // known is the reading if the node answers; otherwise nothing is known.
 func (d *device) known() (r reading, ok bool) {
-	if d.reading.learnt.IsZero() || !d.node.answers() {
+	if d.reading.learnt == 0 || !d.node.answers() {
 		return reading{busy: -1, used: -1}, false
 	}
 	return d.reading, true
@@ -243,7 +263,7 @@ func (d *device) known() (r reading, ok bool) {
 
 // stale returns how old a reading is that should be newer; 0: it is new enough.
 func (d *device) stale(now time.Time) time.Duration {
-	if age := now.Sub(d.reading.learnt); !d.reading.learnt.IsZero() && age > staleFor {
+	if age := d.reading.learnt.since(now); d.reading.learnt != 0 && age > staleFor {
 		return age
 	}
 	return 0
@@ -255,7 +275,7 @@ func workOf(j *api.Job, now time.Time) *work {
 		return nil
 	}
 	w := &work{
-		id: j.ID, name: clean(j.Name), user: clean(j.User), state: job.State(clean(string(j.State))), submitted: instantOf(j.SubmittedAt), gang: j.Nodes > 1,
+		id: j.ID, name: clean(j.Name), user: commonOf(clean(j.User)), state: commonOf(clean(j.State)), submitted: instantOf(j.SubmittedAt), gang: j.Nodes > 1,
 		priority: int8(min(max(j.Priority, 0), 100)), //nolint:gosec // it is bounded
 		need:     need{j.Resources.Memory, float32(max(float64(j.Resources.GPUs), j.Resources.GPUShare)), small(j.Resources.CPUs)},
 	}
@@ -278,9 +298,16 @@ func workOf(j *api.Job, now time.Time) *work {
 		w.told = instantOf(now.Add(-seconds(j.Age)))
 	}
 	if len(j.Tasks) == 0 || len(j.Tasks) < j.TaskCount {
-		w.tasks = []*task{wholeJob(w, j)}
+		w.tasks = []task{wholeJob(w, j)}
 		return w
 	}
+	shown := 0
+	for i := range j.Tasks {
+		if j.State.Ended() || !j.Tasks[i].State.Ended() {
+			shown++
+		}
+	}
+	w.tasks = make([]task, 0, shown)
 	for i := range j.Tasks {
 		if t := &j.Tasks[i]; !t.State.Ended() || j.State.Ended() {
 			w.tasks = append(w.tasks, taskOf(w, t))
@@ -292,21 +319,21 @@ func workOf(j *api.Job, now time.Time) *work {
 // small returns a number of others as one of 32 bits.
 func small(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)) } //nolint:gosec // it is bounded
 
-func wholeJob(w *work, j *api.Job) *task {
-	t := &task{work: w, number: whole, stage: stageOf(w.state), state: w.state, why: clean(j.Reason), gpus: w.need.gpus * float32(max(w.count.active, 1))}
+func wholeJob(w *work, j *api.Job) task {
+	t := task{work: w, number: whole, stage: stageOf(j.State), state: w.state, why: commonOf(clean(j.Reason)), gpus: w.need.gpus * float32(max(w.count.active, 1))}
 	if j.StartedAt != nil {
 		t.began = instantOf(*j.StartedAt)
 	}
 	if w.count.active > 0 {
-		t.place = fmt.Sprintf("%d of %d run", w.count.active, w.count.all)
+		t.place = commonOf(fmt.Sprintf("%d of %d run", w.count.active, w.count.all))
 	}
 	return t
 }
 
-func taskOf(w *work, d *api.Task) *task {
-	t := &task{work: w, number: small(d.Task), stage: stageOf(d.State), state: job.State(clean(string(d.State))), why: clean(d.Reason), gpus: w.need.gpus}
+func taskOf(w *work, d *api.Task) task {
+	t := task{work: w, number: small(d.Task), stage: stageOf(d.State), state: commonOf(clean(d.State)), why: commonOf(clean(d.Reason)), gpus: w.need.gpus}
 	if d.State.Active() || d.State.Ended() {
-		t.node, t.place = job.Peer(shared(string(d.NodeID))), clean(cmp.Or(d.Node, string(d.NodeID)))
+		t.node, t.place = commonOf(d.NodeID), commonOf(clean(cmp.Or(d.Node, string(d.NodeID))))
 		if d.StartedAt != nil {
 			t.began = instantOf(*d.StartedAt)
 		}

@@ -84,9 +84,9 @@ func nodeState(n *node, _ int, now time.Time) cell {
 	case api.NodeLost:
 	}
 	if n.seen.IsZero() {
-		return cell{clean(string(n.state)), bad}
+		return cell{string(clean(n.state)), bad}
 	}
-	return cell{clean(string(n.state)) + " " + about(now.Sub(n.seen)), bad}
+	return cell{string(clean(n.state)) + " " + about(now.Sub(n.seen)), bad}
 }
 
 // about writes a duration in its largest unit.
@@ -131,9 +131,9 @@ func (n *node) model() string {
 
 func (d *device) label() string {
 	if d.simulated {
-		return d.model + " (sim)"
+		return d.model.is() + " (sim)"
 	}
-	return d.model
+	return d.model.is()
 }
 
 func nodeHeld(n *node, _ int, _ time.Time) cell {
@@ -180,12 +180,12 @@ func (n *node) sums(now time.Time) sums {
 			continue
 		}
 		if r.busy >= 0 {
-			busy, known = busy+r.busy, known+1
+			busy, known = busy+int(r.busy), known+1
 		}
 		if r.used >= 0 {
 			used, memory = used+r.used, memory+d.memory
 		}
-		s.power, s.heat = s.power+r.power, max(s.heat, r.heat)
+		s.power, s.heat = s.power+float64(r.power), max(s.heat, int(r.heat))
 	}
 	if known > 0 {
 		s.busy = float64(busy) / float64(known)
@@ -218,14 +218,14 @@ func (n *node) past(width int) []int8 {
 func gpuColumns(c *cluster) []column[*device] {
 	return []column[*device]{
 		{head: "NODE", least: 8, most: 24, cell: func(d *device, _ int, _ time.Time) cell { return text(d.node.name) }, key: func(d *device, _ time.Time) rank { return word(d.node.name) }},
-		{head: "#", least: 2, right: true, cell: func(d *device, _ int, _ time.Time) cell { return text(strconv.Itoa(d.index)) }},
+		{head: "#", least: 2, right: true, cell: func(d *device, _ int, _ time.Time) cell { return text(strconv.Itoa(int(d.index))) }},
 		{head: "UTIL", least: 13, most: 36, cell: gpuBusy, key: func(d *device, _ time.Time) rank { r, _ := d.known(); return number(float64(r.busy)) }, all: true},
 		{head: "MEMORY", least: 13, most: 36, cell: gpuFull, key: func(d *device, _ time.Time) rank { r, _ := d.known(); return number(float64(r.used)) }, all: true},
 		{head: "USED", least: 15, from: 120, right: true, cell: gpuUsed},
-		{head: "POWER", least: 5, right: true, cell: func(d *device, _ int, _ time.Time) cell { r, _ := d.known(); return watts(r.power) }, key: func(d *device, _ time.Time) rank { r, _ := d.known(); return number(r.power) }, all: true},
-		{head: "TEMP", least: 4, right: true, cell: func(d *device, _ int, _ time.Time) cell { r, _ := d.known(); return degrees(r.heat) }, key: func(d *device, _ time.Time) rank { r, _ := d.known(); return number(float64(r.heat)) }, all: true},
+		{head: "POWER", least: 5, right: true, cell: func(d *device, _ int, _ time.Time) cell { r, _ := d.known(); return watts(float64(r.power)) }, key: func(d *device, _ time.Time) rank { r, _ := d.known(); return number(float64(r.power)) }, all: true},
+		{head: "TEMP", least: 4, right: true, cell: func(d *device, _ int, _ time.Time) cell { r, _ := d.known(); return degrees(int(r.heat)) }, key: func(d *device, _ time.Time) rank { r, _ := d.known(); return number(float64(r.heat)) }, all: true},
 		{head: "HISTORY", least: 8, most: history, cell: func(d *device, w int, _ time.Time) cell { return text(spark(d.past, w)) }},
-		{head: "MODEL", least: 15, most: 20, from: 100, cell: func(d *device, _ int, _ time.Time) cell { return text(d.label()) }, key: func(d *device, _ time.Time) rank { return word(d.model) }},
+		{head: "MODEL", least: 15, most: 20, from: 100, cell: func(d *device, _ int, _ time.Time) cell { return text(d.label()) }, key: func(d *device, _ time.Time) rank { return word(d.model.is()) }},
 		{head: "HELD BY", least: 14, most: 48, cell: func(d *device, _ int, now time.Time) cell { return c.state(d, now) }, key: func(d *device, _ time.Time) rank { return word(c.holder(d)) }},
 	}
 }
@@ -261,7 +261,7 @@ func (c *cluster) holder(d *device) string {
 	if w == nil || w.name == "" {
 		return string(id)
 	}
-	return w.user + "/" + w.name
+	return w.user.is() + "/" + w.name
 }
 
 // state says what is wrong with a GPU, or else who holds it.
@@ -269,8 +269,8 @@ func (c *cluster) state(d *device, now time.Time) cell {
 	switch {
 	case !d.node.answers():
 		return cell{"node " + string(d.node.state), bad}
-	case d.health != gpu.Healthy:
-		return cell{strings.TrimSuffix(clean(string(d.health))+": "+d.detail, ": "), bad}
+	case d.health.is() != gpu.Healthy:
+		return cell{strings.TrimSuffix(string(d.health.is())+": "+d.detail, ": "), bad}
 	case d.stale(now) > 0:
 		return cell{"read " + short(d.stale(now)) + " ago", warn}
 	case len(d.jobs) == 0:
@@ -286,26 +286,27 @@ func (c *cluster) state(d *device, now time.Time) cell {
 func taskColumns() []column[*task] {
 	return []column[*task]{
 		{head: "TASK", least: 24, most: 30, cell: func(t *task, _ int, _ time.Time) cell { return text(t.label()) }, key: func(t *task, _ time.Time) rank { return word(t.label()) }},
-		{head: "USER", least: 6, most: 16, cell: func(t *task, _ int, _ time.Time) cell { return text(t.user) }, key: func(t *task, _ time.Time) rank { return word(t.user) }},
+		{head: "USER", least: 6, most: 16, cell: func(t *task, _ int, _ time.Time) cell { return text(t.user.is()) }, key: func(t *task, _ time.Time) rank { return word(t.user.is()) }},
 		{head: "NAME", least: 10, most: 40, cell: func(t *task, _ int, _ time.Time) cell { return text(t.name) }, key: func(t *task, _ time.Time) rank { return word(t.name) }},
-		{head: "ST", least: 3, cell: taskState, key: func(t *task, _ time.Time) rank { return word(t.state.Code()) }},
+		{head: "ST", least: 3, cell: taskState, key: func(t *task, _ time.Time) rank { return word(t.state.is().Code()) }},
 		{head: "TIME", least: 6, right: true, cell: taskTime, key: func(t *task, _ time.Time) rank { return number(-float64(t.began)) }},
 		{head: "GPUS", least: 4, right: true, cell: func(t *task, _ int, _ time.Time) cell { return text(strconv.FormatFloat(float64(t.gpus), 'g', 4, 32)) }, key: func(t *task, _ time.Time) rank { return number(float64(t.gpus)) }},
 		{head: "CPUS", least: 4, from: 100, right: true, cell: func(t *task, _ int, _ time.Time) cell { return text(strconv.Itoa(int(t.need.cpus))) }, key: func(t *task, _ time.Time) rank { return number(float64(t.need.cpus)) }},
 		{head: "MEMORY", least: 8, from: 110, right: true, cell: taskMemory, key: func(t *task, _ time.Time) rank { return number(float64(t.need.memory)) }},
 		{head: "PRIO", least: 4, from: 120, right: true, cell: func(t *task, _ int, _ time.Time) cell { return text(strconv.Itoa(int(t.priority))) }, key: func(t *task, _ time.Time) rank { return number(float64(t.priority)) }},
-		{head: "NODE OR REASON", least: 14, most: 60, cell: taskPlace, key: func(t *task, _ time.Time) rank { return word(cmp.Or(t.place, t.why)) }},
+		{head: "NODE OR REASON", least: 14, most: 60, cell: taskPlace, key: func(t *task, _ time.Time) rank { return word(cmp.Or(t.place.is(), t.why.is())) }},
 	}
 }
 
 func taskState(t *task, _ int, _ time.Time) cell {
-	code := cmp.Or(t.state.Code(), clean(string(t.state)))
+	state := t.state.is()
+	code := cmp.Or(state.Code(), string(state))
 	switch {
-	case t.state == job.Running:
+	case state == job.Running:
 		return cell{code, good}
-	case t.state == job.Unreachable || t.state == job.Held:
+	case state == job.Unreachable || state == job.Held:
 		return cell{code, warn}
-	case t.state.Ended() && t.state != job.Succeeded:
+	case state.Ended() && state != job.Succeeded:
 		return cell{code, bad}
 	}
 	return text(code)
@@ -326,9 +327,9 @@ func taskMemory(t *task, _ int, _ time.Time) cell {
 }
 
 func taskPlace(t *task, _ int, now time.Time) cell {
-	s := t.place
-	if s == "" || t.state.Ended() {
-		s = strings.TrimSpace(s + " " + t.why)
+	s := t.place.is()
+	if s == "" || t.state.is().Ended() {
+		s = strings.TrimSpace(s + " " + t.why.is())
 	}
 	if t.told != 0 {
 		return cell{"told " + short(t.told.since(now)) + " ago: " + s, warn}

@@ -149,8 +149,8 @@ func shown(f *fake, width, height int) *model {
 	l := feed{f}.load(context.Background())
 	for _, list := range l.devices { // as if they had come at noon
 		for _, d := range list {
-			if !d.reading.learnt.IsZero() {
-				d.reading.learnt = noon
+			if d.reading.learnt != 0 {
+				d.reading.learnt = instantOf(noon)
 			}
 		}
 	}

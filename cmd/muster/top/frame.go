@@ -4,6 +4,7 @@ package top
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -35,17 +36,17 @@ const (
 )
 
 // write writes a line.
-func (l line) write(b *strings.Builder, p paint) {
+func (l line) write(b io.StringWriter, p paint) {
 	for _, c := range l {
 		code := ""
 		if p != bare {
 			code = sgr[c.look][p]
 		}
 		if code == "" {
-			b.WriteString(c.text)
+			_, _ = b.WriteString(c.text) // into memory
 			continue
 		}
-		b.WriteString("\x1b[" + code + "m" + c.text + "\x1b[m")
+		_, _ = b.WriteString("\x1b[" + code + "m" + c.text + "\x1b[m")
 	}
 }
 
@@ -72,16 +73,23 @@ func (m *model) split() split {
 	return split{upper, room - upper}
 }
 
-// frame draws the screen.
+// drawn returns the lines of the screen.
+func (m *model) drawn() []line {
+	lines := screenLines(m)
+	if m.width > 0 {
+		for i, l := range lines {
+			lines[i] = l.within(m.width)
+		}
+	}
+	return lines
+}
+
+// frame returns the screen as a text.
 func (m *model) frame(p paint) string {
 	var b strings.Builder
-	lines := screenLines(m)
-	for i, l := range lines {
+	for i, l := range m.drawn() {
 		if i > 0 {
 			b.WriteByte('\n')
-		}
-		if m.width > 0 {
-			l = l.within(m.width)
 		}
 		if p == bare {
 			l = line{text(strings.TrimRight(l.text(), " "))}

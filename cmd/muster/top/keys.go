@@ -260,7 +260,7 @@ func (m *model) confine() {
 }
 
 func (m *model) exec(t *task) []any {
-	if t.state != job.Running || t.number == whole {
+	if t.state.is() != job.Running || t.number == whole {
 		m.say(t.label()+": a command needs one task that runs", true)
 		return nil
 	}
@@ -275,7 +275,7 @@ func (m *model) exec(t *task) []any {
 
 // cancel asks whether a task, or a whole job, is to be cancelled, and says what that ends.
 func (m *model) cancel(t *task, all bool) {
-	if t.work.state.Ended() {
+	if t.work.state.is().Ended() {
 		m.say(t.label()+" has ended", true)
 		return
 	}
@@ -288,19 +288,20 @@ func (m *model) cancel(t *task, all bool) {
 
 // hits says what a cancellation ends.
 func (t *task) hits(all bool) string {
-	who := fmt.Sprintf(" (%s of %s)", dash(t.name), t.user)
+	who := fmt.Sprintf(" (%s of %s)", dash(t.name), t.user.is())
 	if !all {
-		if t.state.Active() {
-			return who + " on " + t.place
+		if t.state.is().Active() {
+			return who + " on " + t.place.is()
 		}
 		return who + ", which waits"
 	}
 	var ends []string
 	if n := t.count.active; n > 0 {
 		var places []string
-		for _, x := range t.tasks {
-			if x.state.Active() && x.number != whole && !slices.Contains(places, x.place) {
-				places = append(places, x.place)
+		for i := range t.tasks {
+			x := &t.tasks[i]
+			if x.state.is().Active() && x.number != whole && !slices.Contains(places, x.place.is()) {
+				places = append(places, x.place.is())
 			}
 		}
 		slices.Sort(places)

@@ -32,7 +32,7 @@ func (c *cluster) load(l loaded, now time.Time) {
 		c.nodes[n.id] = n
 		for _, d := range l.devices[n.id] {
 			c.addDevice(n, d)
-			if o := old.gpus[gpuKey{n.id, d.uuid}]; o != nil {
+			if o := old.device(n.id, d.uuid); o != nil {
 				r := d.reading
 				d.reading, d.past = o.reading, o.past
 				d.take(r)
@@ -43,7 +43,7 @@ func (c *cluster) load(l loaded, now time.Time) {
 		c.put(w)
 	}
 	for id, w := range old.jobs {
-		if c.jobs[id] == nil && w.state.Ended() && w.ended.since(now) < endedFor {
+		if c.jobs[id] == nil && w.state.is().Ended() && w.ended.since(now) < endedFor {
 			c.put(w)
 		}
 	}
@@ -54,11 +54,13 @@ func (c *cluster) load(l loaded, now time.Time) {
 func (c *cluster) put(w *work) {
 	c.drop(w.id)
 	c.jobs[w.id] = w
-	if w.state.Ended() {
+	if w.state.is().Ended() {
 		c.over[w.id] = w
 	}
 	c.active, c.waiting = c.active+int(w.count.active), c.waiting+int(w.count.waiting)
-	c.fresh = append(c.fresh, w.tasks...)
+	for i := range w.tasks {
+		c.fresh = append(c.fresh, &w.tasks[i])
+	}
 }
 
 // drop forgets a job.
@@ -73,13 +75,20 @@ func (c *cluster) drop(id job.ID) {
 	delete(c.over, id)
 }
 
+// device returns a GPU; nil: there is none.
+func (c *cluster) device(of job.Peer, uuid string) *device {
+	if n := c.nodes[of]; n != nil {
+		return n.device(uuid)
+	}
+	return nil
+}
+
 func (c *cluster) addDevice(n *node, d *device) {
-	key := gpuKey{n.id, d.uuid}
-	if c.gpus[key] != nil {
+	if n.device(d.uuid) != nil {
 		return
 	}
 	d.node = n
-	c.gpus[key] = d
+	c.gpus++
 	n.gpus = append(n.gpus, d)
 	slices.SortFunc(n.gpus, func(a, b *device) int { return cmp.Compare(a.index, b.index) })
 }
@@ -102,7 +111,7 @@ func (c *cluster) hear(e *api.Event, now time.Time) (again bool) {
 	case e.Member != nil:
 		if n := c.nodes[e.Member.ID]; n != nil && e.Member.State != api.PeerRevoked {
 			c.moved = true
-			n.state = api.NodeState(clean(string(e.Member.State)))
+			n.state = clean(api.NodeState(e.Member.State))
 		}
 		return true
 	}
@@ -132,7 +141,7 @@ func (c *cluster) hearNode(d *api.Node, now time.Time) (again bool) {
 }
 
 func (c *cluster) hearGPU(g *api.GPU, now time.Time) (again bool) {
-	old := c.gpus[gpuKey{g.NodeID, g.UUID}]
+	old := c.device(g.NodeID, g.UUID)
 	if old == nil {
 		return true
 	}
@@ -146,7 +155,7 @@ func (c *cluster) hearGPU(g *api.GPU, now time.Time) (again bool) {
 // measure notes readings of GPUs.
 func (c *cluster) measure(gpus []api.GPU, now time.Time) {
 	for i := range gpus {
-		if d := c.gpus[gpuKey{gpus[i].NodeID, gpus[i].UUID}]; d != nil {
+		if d := c.device(gpus[i].NodeID, gpus[i].UUID); d != nil {
 			d.take(readingOf(&gpus[i], now))
 		}
 	}
@@ -188,7 +197,7 @@ func (c *cluster) totals(now time.Time) (t totals) {
 				continue
 			}
 			if fresh++; r.busy >= 0 {
-				sum, known, t.power = sum+r.busy, known+1, t.power+r.power
+				sum, known, t.power = sum+int(r.busy), known+1, t.power+float64(r.power)
 			}
 		}
 	}

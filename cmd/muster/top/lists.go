@@ -70,7 +70,7 @@ func (l *lists) hosts(c *cluster, only job.Peer, wishes *[kinds]wish, now time.T
 			l.nodes = append(l.nodes, n)
 		}
 		for _, d := range n.gpus {
-			if gpus == "" || has(gpus, n.name, d.model, string(d.health), d.uuid, string(first(d.jobs)), c.holder(d)) {
+			if gpus == "" || has(gpus, n.name, d.model.is(), string(d.health.is()), d.uuid, string(first(d.jobs)), c.holder(d)) {
 				l.gpus = append(l.gpus, d)
 			}
 		}
@@ -90,8 +90,8 @@ func (l *lists) work(c *cluster, only job.Peer, w *wish, anew bool, now time.Tim
 	if anew || len(c.fresh) > many {
 		l.tasks = l.tasks[:0]
 		for _, x := range c.jobs {
-			for _, t := range x.tasks {
-				if wanted(t) {
+			for i := range x.tasks {
+				if t := &x.tasks[i]; wanted(t) {
 					l.tasks = append(l.tasks, t)
 				}
 			}
@@ -114,12 +114,12 @@ func (l *lists) work(c *cluster, only job.Peer, w *wish, anew bool, now time.Tim
 // mayRunOn reports whether a task belongs to the list of one node; empty: of all. Tasks of large jobs are not told singly:
 // some of them may run there.
 func (t *task) mayRunOn(node job.Peer) bool {
-	return node == "" || t.node == node || t.number == whole && t.count.active > 0
+	return node == "" || t.node.is() == node || t.number == whole && t.count.active > 0
 }
 
 // matches reports whether the task has the text of a filter, which is in lower case.
 func (t *task) matches(filter string) bool {
-	return filter == "" || has(filter, string(t.id), t.user, t.name, t.place, string(t.state), t.state.Code(), t.why)
+	return filter == "" || has(filter, string(t.id), t.user.is(), t.name, t.place.is(), string(t.state.is()), t.state.is().Code(), t.why.is())
 }
 
 // has reports whether one of the texts contains the filter, which is in lower case.

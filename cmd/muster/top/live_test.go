@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/api"
@@ -151,7 +150,7 @@ func benchLive(b *testing.B, every time.Duration, batch int) {
 		ctx, end := context.WithCancel(b.Context())
 		done := make(chan error, 1)
 		go func() {
-			done <- run(ctx, Config{Daemon: client, Refresh: time.Second, Colours: true}, tea.WithWindowSize(200, 60), tea.WithInput(nil), tea.WithOutput(io.Discard), tea.WithEnvironment([]string{"TERM=xterm-256color"}))
+			done <- Run(ctx, Config{Daemon: client, Refresh: time.Second, Colours: true, Size: func() (int, int) { return 200, 60 }}, nil, io.Discard)
 		}()
 		pause(ctx, start)
 		began, sent := cpuTime(b), d.sent.Load()

@@ -169,7 +169,7 @@ func (m *model) update(msg any, now time.Time) (effects []any) {
 }
 
 // small reports whether the lists are so short that a change is shown at once, and not with the next tick.
-func (m *model) small() bool { return len(m.cluster.jobs)+len(m.cluster.gpus) < rebuildRows }
+func (m *model) small() bool { return len(m.cluster.jobs)+m.cluster.gpus < rebuildRows }
 
 func (m *model) say(text string, failed bool) {
 	m.said = said{clean(text), failed, m.now.Add(saidFor)}
@@ -264,13 +264,13 @@ func (m *model) ask() (effects []any) {
 
 // watched returns the nodes whose GPUs are to be measured: those on the screen, or none for all. any says that there are some.
 func (m *model) watched() (nodes []job.Peer, any bool) {
-	if len(m.cluster.gpus) == 0 || m.width == 0 && m.height == 0 {
+	if m.cluster.gpus == 0 || m.width == 0 && m.height == 0 {
 		return nil, false
 	}
 	if m.only != "" {
 		return []job.Peer{m.only}, true
 	}
-	if len(m.cluster.gpus) <= fewGPUs || m.sortsReadings() {
+	if m.cluster.gpus <= fewGPUs || m.sortsReadings() {
 		return nil, true
 	}
 	first, rows := m.wishes[m.upper].first, m.split().upper

@@ -88,7 +88,7 @@ func TestEventsDuringLoad(t *testing.T) {
 	ended.State, ended.Tasks[0].State = job.Failed, job.Failed
 	m.update(changes{[]api.Event{{Kind: api.EventJob, ID: idOf(1), Job: &ended}}}, noon.Add(61*time.Second))
 	m.update(feed{f}.load(context.Background()), noon.Add(62*time.Second)) // it still has the job running
-	if s := m.cluster.jobs[idOf(1)].state; s != job.Failed {
+	if s := m.cluster.jobs[idOf(1)].state.is(); s != job.Failed {
 		t.Errorf("the job is %s", s)
 	}
 	m.update(ticked{}, noon.Add(3*time.Minute))
@@ -159,7 +159,7 @@ func TestSelectionAndOrder(t *testing.T) {
 	}
 	users := func() (all []string) {
 		for _, x := range m.lists.tasks {
-			all = append(all, x.user)
+			all = append(all, x.user.is())
 		}
 		return all
 	}

@@ -1,6 +1,6 @@
 package top
 
-// The screen: bubbletea around the model.
+// The screen: bubbletea around the model, and the canvas.
 
 import (
 	"context"
@@ -14,16 +14,33 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 )
 
 // screen is the model as bubbletea takes it.
 type screen struct {
-	ctx   context.Context //nolint:containedctx // bubbletea calls Update without one
-	cfg   Config
-	feed  feed
-	model *model
-	drawn string
-	old   bool
+	ctx    context.Context //nolint:containedctx // bubbletea calls Update without one
+	cfg    Config
+	feed   feed
+	model  *model
+	canvas *canvas
+	last   time.Time // when the canvas was drawn
+	due    bool      // it will be drawn
+}
+
+// Messages of the screen.
+type (
+	resized  struct{}            // the terminal may have another size
+	due      struct{}            // the canvas is to be drawn
+	returned struct{ err error } // another verb, which had the terminal, has ended
+)
+
+func newScreen(ctx context.Context, cfg Config, f feed, out io.Writer) *screen {
+	c := &canvas{out: out, paint: attribute}
+	if cfg.Colours {
+		c.paint = colours
+	}
+	return &screen{ctx: ctx, cfg: cfg, feed: f, model: newModel(cfg.Node, cfg.Refresh), canvas: c}
 }
 
 // Init starts the clock.
@@ -31,6 +48,17 @@ func (s *screen) Init() tea.Cmd { return s.tick() }
 
 func (s *screen) tick() tea.Cmd {
 	return tea.Tick(s.cfg.Refresh, func(time.Time) tea.Msg { return ticked{} })
+}
+
+// answered keeps from bubbletea what the terminal answers about itself: it draws nothing.
+func (s *screen) answered(_ tea.Model, msg tea.Msg) tea.Msg { //nolint:ireturn // bubbletea wants it so
+	if r, ok := msg.(tea.ModeReportMsg); ok {
+		if r.Mode == ansi.ModeSynchronizedOutput && r.Value == ansi.ModeReset {
+			s.canvas.setAtomic()
+		}
+		return nil
+	}
+	return msg
 }
 
 // Update carries out a message, and starts what the model asks for.
@@ -42,10 +70,17 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) { //nolint:ireturn // 
 		ours = pressed{msg.String(), msg.Text}
 	case tea.PasteMsg:
 		ours = pasted{msg.Content}
-	case tea.WindowSizeMsg:
-		ours = sized{msg.Width, msg.Height}
+	case resized, tea.ResumeMsg: // while the program was stopped nobody told it the size
+		width, height := s.cfg.Size()
+		s.canvas.resize(width)
+		ours = sized{width, height}
+	case returned:
+		ours = msg.told()
 	case ticked:
 		cmds = append(cmds, s.tick())
+	case due:
+		s.due = false
+		return s, s.draw()
 	case opened, silenced, changes, loaded, measured, told:
 	default:
 		return s, nil // of the terminal itself
@@ -56,8 +91,32 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) { //nolint:ireturn // 
 	if _, ok := msg.(loaded); ok && s.cfg.Listed != nil {
 		cmds = append(cmds, func() tea.Msg { s.cfg.Listed(); return nil })
 	}
-	s.old = s.old || s.model.stale.frame
+	if s.model.stale.frame && !s.due {
+		wait := time.Until(s.last.Add(time.Second / frames))
+		if wait <= 0 {
+			cmds = append(cmds, s.draw())
+		} else {
+			s.due = true
+			cmds = append(cmds, tea.Tick(wait, func(time.Time) tea.Msg { return due{} }))
+		}
+	}
 	return s, tea.Batch(cmds...)
+}
+
+// draw draws the frame.
+func (s *screen) draw() tea.Cmd {
+	s.last = time.Now()
+	if err := s.canvas.draw(s.model.drawn()); err != nil {
+		return tea.Quit // the terminal is gone
+	}
+	return nil
+}
+
+// View is all that bubbletea draws: nothing, on the alternate screen.
+func (s *screen) View() tea.View {
+	v := tea.NewView(" ")
+	v.AltScreen = true
+	return v
 }
 
 // start starts an effect.
@@ -70,33 +129,19 @@ func (s *screen) start(effect any) tea.Cmd {
 	case cancel:
 		return func() tea.Msg { return s.feed.cancel(s.ctx, e) }
 	case verb:
-		return tea.Exec(&other{cmd: s.cfg.Verb(e.args), args: e.args, stay: e.stay}, returned)
+		return tea.Exec(&other{cmd: s.cfg.Verb(e.args), args: e.args, stay: e.stay, out: s.canvas.out}, func(err error) tea.Msg { return returned{err} })
 	case suspend:
 		return tea.Suspend
 	}
 	return tea.Quit
 }
 
-// returned says how another verb ended. What it had to say the user has read.
-func returned(err error) tea.Msg { //nolint:ireturn // bubbletea wants it so
-	if exit := (&exec.ExitError{}); err != nil && !errors.As(err, &exit) {
-		return told{err.Error(), true}
+// told says how the verb ended. What it had to say the user has read.
+func (r returned) told() told {
+	if exit := (&exec.ExitError{}); r.err != nil && !errors.As(r.err, &exit) {
+		return told{r.err.Error(), true}
 	}
 	return told{}
-}
-
-// View returns the frame, which is drawn only if the model has changed.
-func (s *screen) View() tea.View {
-	if s.old || s.drawn == "" {
-		p := attribute
-		if s.cfg.Colours {
-			p = colours
-		}
-		s.drawn, s.old = s.model.frame(p), false
-	}
-	v := tea.NewView(s.drawn)
-	v.AltScreen = true
-	return v
 }
 
 // other is another verb of the program, which has the terminal while it runs.
@@ -105,16 +150,16 @@ type other struct {
 	args []string
 	stay bool
 	in   io.Reader
-	out  io.Writer
+	out  io.Writer // the terminal itself
 }
 
-// SetStdin is called before Run, as are the others.
+// SetStdin is called before Run.
 func (o *other) SetStdin(r io.Reader) { o.in = r }
 
-// SetStdout sets the output.
-func (o *other) SetStdout(w io.Writer) { o.out = w }
+// SetStdout does nothing: all goes to the terminal.
+func (o *other) SetStdout(io.Writer) {}
 
-// SetStderr does nothing: all goes to the terminal.
+// SetStderr does nothing.
 func (o *other) SetStderr(io.Writer) {}
 
 // Run runs the verb. The view comes back after Enter, or at once if the user has ended the verb.

@@ -4,7 +4,7 @@
 // time to time for the readings of the GPUs that are on the screen, since readings are no events.
 //
 // The model decides everything: it is a function of messages and the time, and returns what is to be asked or done. The
-// feed asks the daemon, and the screen is bubbletea's.
+// feed asks the daemon. bubbletea has the terminal, reads its keys and gives it to other verbs; the canvas draws on it.
 package top
 
 import (
@@ -12,7 +12,11 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"os"
 	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -36,6 +40,7 @@ type Config struct {
 	Node    job.Peer      // only this node; empty: all
 	Refresh time.Duration // how often the screen follows, and readings are asked for
 	Colours bool
+	Size    func() (columns, lines int)   // of the terminal; needed by Run only
 	Listed  func()                        // called after everything was listed, which needs more memory than what follows; nil: nothing to do
 	Verb    func(args []string) *exec.Cmd // another verb of this program
 }
@@ -43,26 +48,34 @@ type Config struct {
 // frames is how often the terminal is written to at most, a second.
 const frames = 10
 
-// Run shows the view on a terminal until the user leaves it or ctx ends. It takes no signal itself: Ctrl-C is a key here,
-// and where another verb has the terminal it is for that verb, also if the view comes back before the signal is seen.
+// Run shows the view on a terminal until the user leaves it or ctx ends. It takes no signal but that of another size:
+// Ctrl-C is a key here, and where another verb has the terminal it is for that verb, also if the view comes back before the
+// signal is seen.
 func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
-	return run(ctx, cfg, tea.WithInput(in), tea.WithOutput(out))
-}
-
-func run(ctx context.Context, cfg Config, terminal ...tea.ProgramOption) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	f := feed{cfg.Daemon}
-	p := tea.NewProgram(&screen{ctx: ctx, cfg: cfg, feed: f, model: newModel(cfg.Node, cfg.Refresh)},
-		append(terminal, tea.WithContext(ctx), tea.WithFPS(frames), tea.WithoutSignalHandler())...)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		f.follow(ctx, func(msg any) { p.Send(msg) })
-	}()
+	s := newScreen(ctx, cfg, f, out)
+	// The library has no more than one cell to draw, and takes the canvas for no terminal whose size it should follow.
+	p := tea.NewProgram(s, tea.WithInput(in), tea.WithOutput(s.canvas), tea.WithWindowSize(1, 1), tea.WithFilter(s.answered),
+		tea.WithContext(ctx), tea.WithFPS(frames), tea.WithoutSignalHandler())
+	var own sync.WaitGroup
+	own.Go(func() { f.follow(ctx, func(msg any) { p.Send(msg) }) })
+	own.Go(func() {
+		sizes := make(chan os.Signal, 1)
+		signal.Notify(sizes, syscall.SIGWINCH)
+		defer signal.Stop(sizes)
+		for ctx.Err() == nil {
+			p.Send(resized{})
+			select {
+			case <-sizes:
+			case <-ctx.Done():
+			}
+		}
+	})
 	_, err := p.Run()
 	end()
-	<-ended
+	own.Wait()
 	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil && !errors.Is(err, tea.ErrProgramPanic) {
 		return nil
 	}
