@@ -35,7 +35,7 @@ export GOFLAGS := $(strip $(filter-out -trimpath -pgo=%,$(GOFLAGS)) -trimpath -p
 build: ## build the program, bin/muster
 	CGO_ENABLED=0 $(GO) build -pgo=auto -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
 	gzip -9nf cmd/muster/runner.bin
-	$(GO) build -pgo=auto -tags 'embedrunner $(TAGS)' -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
+	$(GO) build -pgo=auto -tags 'embedrunner urfave_cli_no_docs $(TAGS)' -ldflags '$(LDFLAGS)' -o bin/muster ./cmd/muster
 
 install: ## install the program, its systemd unit, man pages, completion, and the dashboard and rules for monitoring below DESTDIR and PREFIX; a running daemon must be restarted
 	@test -x bin/muster || { echo "no program: run make build first" >&2; exit 1; }

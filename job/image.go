@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/musterhq/muster/internal/pattern"
 )
 
 const (
@@ -18,7 +19,7 @@ const (
 
 // imageRef matches a reference as registries define it, [HOST[:PORT]/]NAME[:TAG][@DIGEST]. The container engine makes
 // the final check when it pulls the image.
-var imageRef = regexp.MustCompile(`^(?:(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]+)?/)?` +
+var imageRef = pattern.Of(`^(?:(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]+)?/)?` +
 	`[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*` +
 	`(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9]*(?:[+._-][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$`)
 
@@ -76,7 +77,7 @@ func checkImage(s Spec) error {
 		return fmt.Errorf("mounts: %d; at most %d", len(s.Mounts), maxMounts)
 	case s.Image != "" && s.Workdir != "" && len(s.Download) > 0:
 		return errors.New("download: files of a container can be kept only from its scratch directory; leave workdir out to start there")
-	case s.Image != "" && (len(s.Image) > maxImage || !imageRef.MatchString(s.Image)):
+	case s.Image != "" && (len(s.Image) > maxImage || !imageRef().MatchString(s.Image)):
 		return fmt.Errorf("image %.80q: not a reference such as registry/name:tag (names are in lower case)", s.Image)
 	}
 	targets := map[string]bool{}

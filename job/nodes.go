@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/musterhq/muster/internal/pattern"
 )
 
 // Nodes is a parsed list of nodes.
@@ -133,15 +134,15 @@ type nodeRange struct {
 }
 
 // numberList is a list of numbers in brackets. Other brackets are those of a glob.
-var numberList = regexp.MustCompile(`^\[([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)\]`)
+var numberList = pattern.Of(`^\[([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)\]`)
 
 // globPart is the first part of a glob, with backslashes and brackets.
-var globPart = regexp.MustCompile(`^(\\.|\[\^?(\\.|[^\]\\])+\]|[^\[\]\\])`)
+var globPart = pattern.Of(`^(\\.|\[\^?(\\.|[^\]\\])+\]|[^\[\]\\])`)
 
 func parseNodePattern(text string) (nodePattern, error) {
 	var p nodePattern
 	for text != "" {
-		if m := numberList.FindStringSubmatch(text); m != nil {
+		if m := numberList().FindStringSubmatch(text); m != nil {
 			ranges, err := parseNodeRanges(m[1])
 			if err != nil {
 				return nil, err
@@ -150,7 +151,7 @@ func parseNodePattern(text string) (nodePattern, error) {
 			text = text[len(m[0]):]
 			continue
 		}
-		glob := globPart.FindString(text)
+		glob := globPart().FindString(text)
 		if _, err := path.Match(glob, "x"); err != nil || glob == "" {
 			return nil, errors.New("a bracket or a backslash is out of place")
 		}

@@ -5,12 +5,13 @@ package job
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/musterhq/muster/internal/pattern"
 )
 
 // ErrNotYet means that this version does not support something that the documented interface has. Remove it from the
@@ -139,7 +140,7 @@ func DefaultSpec() Spec {
 	return Spec{Priority: defaultPriority, Requeue: true, Resources: Resources{CPUs: defaultCPUs}}
 }
 
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var envName = pattern.Of(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate returns an error that names the first field that is not valid.
 func (s Spec) Validate() error {
@@ -209,7 +210,7 @@ func checkCommand(s Spec) error {
 
 // CheckVariable returns an error if a variable of a task, or a parameter, cannot have this name or value.
 func CheckVariable(name, value string) error {
-	if !envName.MatchString(name) || strings.ContainsRune(value, 0) {
+	if !envName().MatchString(name) || strings.ContainsRune(value, 0) {
 		return fmt.Errorf("%.60q: a name is letters, digits and _, a value has no zero byte", name)
 	}
 	return nil

@@ -5,14 +5,14 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"strings"
 
+	"github.com/musterhq/muster/internal/pattern"
 	"github.com/musterhq/muster/job"
 )
 
 // slurmVariable finds the variables of Slurm that a line of a script reads.
-var slurmVariable = regexp.MustCompile(`\$\{?#?(SLURMD?_[A-Z0-9_]+)`)
+var slurmVariable = pattern.Of(`\$\{?#?(SLURMD?_[A-Z0-9_]+)`)
 
 // slurmNearest maps variables of Slurm to ours that say something like it.
 var slurmNearest = map[string]string{
@@ -27,7 +27,7 @@ func (r specReader) warnSlurmVariables(name, text string) {
 		if strings.HasPrefix(strings.TrimSpace(line), "#") {
 			continue
 		}
-		for _, found := range slurmVariable.FindAllStringSubmatch(line, -1) {
+		for _, found := range slurmVariable().FindAllStringSubmatch(line, -1) {
 			if v := found[1]; !told[v] && !job.IsSlurmEnv(v) {
 				told[v] = true
 				use := cmp.Or(slurmNearest[v], "the variables named MUSTER_")
@@ -38,7 +38,7 @@ func (r specReader) warnSlurmVariables(name, text string) {
 }
 
 // slurmProgram finds the programs of Slurm that a line of a script starts.
-var slurmProgram = regexp.MustCompile("(?:^|[;&|(`]|\\b(?:then|do|else|exec|time|if|while|!))\\s*(?:[A-Za-z_][A-Za-z_0-9]*=\\S*\\s+)*(srun|sbatch|sbcast|scontrol|scancel|squeue|sacct|sinfo)(?:\\s|[);|&`]|$)")
+var slurmProgram = pattern.Of("(?:^|[;&|(`]|\\b(?:then|do|else|exec|time|if|while|!))\\s*(?:[A-Za-z_][A-Za-z_0-9]*=\\S*\\s+)*(srun|sbatch|sbcast|scontrol|scancel|squeue|sacct|sinfo)(?:\\s|[);|&`]|$)")
 
 // slurmInstead says what a script does instead of starting a program of Slurm.
 var slurmInstead = map[string]string{
@@ -55,7 +55,7 @@ func (r specReader) warnSlurmPrograms(name, text string) {
 		if strings.HasPrefix(strings.TrimSpace(line), "#") {
 			continue
 		}
-		for _, found := range slurmProgram.FindAllStringSubmatch(line, -1) {
+		for _, found := range slurmProgram().FindAllStringSubmatch(line, -1) {
 			if p := found[1]; !told[p] {
 				told[p] = true
 				fmt.Fprintf(r.err, "muster: %s:%d: warning: %s is a program of Slurm, which nodes may not have; %s\n", name, i+1, p, slurmInstead[p])

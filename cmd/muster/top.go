@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -29,7 +30,7 @@ const (
 
 // topGCPercent keeps the heap of top near to what it shows: it runs for days beside the user's work. Then the garbage of a
 // busy cluster is collected every few seconds, within 10 ms.
-const topGCPercent = 20
+const topGCPercent = 10
 
 func (v watchVerbs) topCommand() *cli.Command {
 	return &cli.Command{
@@ -74,6 +75,7 @@ func (v watchVerbs) top(c *cli.Context) error {
 		return err
 	}
 	debug.SetGCPercent(topGCPercent)
+	runtime.GOMAXPROCS(1)
 	// Ctrl-C ends the other verbs that top runs, and not top: only SIGTERM does.
 	ctx, stop := signal.NotifyContext(context.WithoutCancel(c.Context), unix.SIGTERM)
 	defer stop()

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/gpu/nvidia"
+	"github.com/musterhq/muster/internal/pattern"
 	"github.com/musterhq/muster/job"
 )
 
@@ -52,7 +52,7 @@ var known = map[string]struct {
 
 const errUse = "write it like sim:8xH100-80GB or sim:4xH100,2xT4-16GB"
 
-var part = regexp.MustCompile(`^(?:([0-9]{1,6})x)?([A-Za-z][A-Za-z0-9. ]{0,31})(?:-([0-9]{1,4})[Gg]i?[Bb])?$`)
+var part = pattern.Of(`^(?:([0-9]{1,6})x)?([A-Za-z][A-Za-z0-9. ]{0,31})(?:-([0-9]{1,4})[Gg]i?[Bb])?$`)
 
 // Driver lists simulated devices.
 type Driver struct {
@@ -108,7 +108,7 @@ func None() *Driver { return &Driver{kernel: nvidia.NewKernel("/")} }
 
 // parsePart parses "8xH100-80GB"; at most room devices.
 func parsePart(text string, room int) ([]gpu.Device, error) {
-	m := part.FindStringSubmatch(text)
+	m := part().FindStringSubmatch(text)
 	if m == nil {
 		return nil, fmt.Errorf("%.40q: %s", text, errUse)
 	}

@@ -5,10 +5,10 @@ package load
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/musterhq/muster/internal/pattern"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -126,11 +126,11 @@ func (m *Machine) label(k, v string) {
 	m.Labels[k] = v
 }
 
-var modelMemory = regexp.MustCompile(`(?i)[- ]([0-9]{1,4})gi?b?\b`)
+var modelMemory = pattern.Of(`(?i)[- ]([0-9]{1,4})gi?b?\b`)
 
 // memoryOf returns the memory that a model's name tells: 80 GiB for H100-80GB.
 func memoryOf(model string) job.Size {
-	if m := modelMemory.FindStringSubmatch(model); m != nil {
+	if m := modelMemory().FindStringSubmatch(model); m != nil {
 		if gib, _ := strconv.Atoi(m[1]); gib > 0 {
 			return job.Size(gib) << 30
 		}
@@ -144,8 +144,8 @@ func (m Machine) Class() string { return lease.ModelName(m.Model) }
 const machinesUse = "write it like 512x8xH100-80GB,64cpu,512GiB, and join groups with +"
 
 var (
-	gpuPart = regexp.MustCompile(`^(?:([0-9]{1,6})x)?(?:([0-9]{1,3})x)?([A-Za-z][A-Za-z0-9. -]{0,63})$`)
-	cpuPart = regexp.MustCompile(`^([0-9]+(?:\.[0-9]{1,3})?) ?cpus?$`)
+	gpuPart = pattern.Of(`^(?:([0-9]{1,6})x)?(?:([0-9]{1,3})x)?([A-Za-z][A-Za-z0-9. -]{0,63})$`)
+	cpuPart = pattern.Of(`^([0-9]+(?:\.[0-9]{1,3})?) ?cpus?$`)
 )
 
 // ParseMachines reads groups of equal machines, such as "512x8xH100-80GB,64cpu,512GiB": 512 machines, each with 8 GPUs of
@@ -181,7 +181,7 @@ func parseGroup(text string) (n int, m Machine, err error) {
 	if n, m, err = parseGPUs(parts[0]); err != nil {
 		return 0, m, err
 	}
-	cpus := cpuPart.FindStringSubmatch(parts[1])
+	cpus := cpuPart().FindStringSubmatch(parts[1])
 	if cpus == nil {
 		return 0, m, fmt.Errorf("%.40q is not a number of CPUs, such as 64cpu; %s", parts[1], machinesUse)
 	}
@@ -207,7 +207,7 @@ func parseGPUs(text string) (n int, m Machine, err error) {
 		}
 		return n, m, nil
 	}
-	p := gpuPart.FindStringSubmatch(text)
+	p := gpuPart().FindStringSubmatch(text)
 	if p == nil {
 		return 0, m, fmt.Errorf("%.40q is not a number of machines and GPUs; %s", text, machinesUse)
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/musterhq/muster/sim/report"
 	"github.com/musterhq/muster/sim/report/units"
@@ -42,7 +43,7 @@ func Write(out io.Writer, d *report.Document, others ...report.Named) error {
 	}
 	v.Drawn, v.Tight = chosen(v.Runs, len(v.Runs)-len(d.Runs)), len(v.Runs) > mostWide
 	v.draw()
-	return pageTemplate.Execute(out, v)
+	return pageTemplate().Execute(out, v)
 }
 
 // namedRun is a run with the name under which it is shown.
@@ -185,31 +186,34 @@ func (v *view) compare(all []report.Run) {
 	}
 }
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"span": units.Span, "percent": units.Percent, "digits": units.Digits,
-	"count":   func(n int) string { return units.Count(n) },
-	"count64": func(n int64) string { return units.Count(n) },
-	"bytes":   func(n any) string { return units.Bytes(asFloat(n)) },
-	"gpuh":    func(s float64) string { return units.Digits(s / 3600) },
-	"ink":     func(i int) string { return string(runInk(i)) },
-	"fine":    func(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) },
-	"whole":   func(x float64) string { return units.Count(int64(x + 0.5)) },
-	"orNone": func(s string) string {
-		if s == "" {
-			return "(none)"
-		}
-		return s
-	},
-	"per":   func(n int64, jobs int) string { return units.Digits(float64(n) / float64(max(1, jobs))) },
-	"each":  func(all float64, n int64) float64 { return all / float64(max(1, n)) },
-	"hits":  report.Hits,
-	"head":  func(n int, all []report.FaultCost) []report.FaultCost { return all[:min(n, len(all))] },
-	"part":  func(a, b int) string { return units.Percent(float64(a) / float64(max(1, b))) },
-	"heats": func() []int { return []int{0, 1, 2, 3, 4, 5, 6, 7} },
-	"top":   func(n int, all []report.Group) []report.Group { return all[:min(n, len(all))] },
-	"title": func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
-	"paths": func(all []report.PathUse) []report.PathUse { return all[:min(10, len(all))] },
-}).Parse(pageText))
+// pageTemplate is parsed when the first page is written.
+var pageTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"span": units.Span, "percent": units.Percent, "digits": units.Digits,
+		"count":   func(n int) string { return units.Count(n) },
+		"count64": func(n int64) string { return units.Count(n) },
+		"bytes":   func(n any) string { return units.Bytes(asFloat(n)) },
+		"gpuh":    func(s float64) string { return units.Digits(s / 3600) },
+		"ink":     func(i int) string { return string(runInk(i)) },
+		"fine":    func(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) },
+		"whole":   func(x float64) string { return units.Count(int64(x + 0.5)) },
+		"orNone": func(s string) string {
+			if s == "" {
+				return "(none)"
+			}
+			return s
+		},
+		"per":   func(n int64, jobs int) string { return units.Digits(float64(n) / float64(max(1, jobs))) },
+		"each":  func(all float64, n int64) float64 { return all / float64(max(1, n)) },
+		"hits":  report.Hits,
+		"head":  func(n int, all []report.FaultCost) []report.FaultCost { return all[:min(n, len(all))] },
+		"part":  func(a, b int) string { return units.Percent(float64(a) / float64(max(1, b))) },
+		"heats": func() []int { return []int{0, 1, 2, 3, 4, 5, 6, 7} },
+		"top":   func(n int, all []report.Group) []report.Group { return all[:min(n, len(all))] },
+		"title": func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
+		"paths": func(all []report.PathUse) []report.PathUse { return all[:min(10, len(all))] },
+	}).Parse(pageText))
+})
 
 func asFloat(n any) float64 {
 	switch n := n.(type) {
