@@ -63,7 +63,7 @@ func (v watchVerbs) top(c *cli.Context) error {
 		return err
 	}
 	defer client.Close()
-	cfg := top.Config{Daemon: client, Refresh: refresh, Colours: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Size: func() (int, int) { return terminalSize(v.out) }, Listed: releaseMemory, Verb: verbOf(c)}
+	cfg := top.Config{Daemon: client, Refresh: refresh, Colours: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Size: func() (int, int) { return terminalSize(v.out) }, Rest: releaseMemory, Verb: verbOf(c)}
 	if cfg.Node, err = nodeToShow(c.Context, client, c.String("node")); err != nil {
 		return asUsage(err)
 	}

@@ -42,6 +42,7 @@ type cluster struct {
 	partial string        // the nodes that did not answer
 	age     time.Duration // of the oldest part of the listing of nodes, when it was made
 	left    bool          // there are more jobs than maxJobs
+	round   uint8         // number of the last listing
 }
 
 func newCluster() *cluster {
@@ -124,6 +125,15 @@ type reading struct {
 
 // work is a job that has not ended, or has just. There may be tens of thousands, so they are small.
 type work struct {
+	facts
+
+	tasks []task // those that are shown
+	gone  bool   // there is a newer one, or none
+	round uint8  // of the listing, or before it, in which the job was last told
+}
+
+// facts are what is told of a job.
+type facts struct {
 	id        job.ID
 	name      string
 	user      common[string]
@@ -133,10 +143,8 @@ type work struct {
 	told      instant // if the owner does not answer: when it told this; 0: it answers
 	need      need
 	count     count
-	tasks     []task // those that are shown
 	priority  int8
 	gang      bool
-	gone      bool // there is a newer one, or none
 }
 
 // instant is a time in nanoseconds since 1970; 0: none.
@@ -168,7 +176,10 @@ const whole = -1
 // task is a row: one task, or a job whose tasks are not told singly.
 type task struct {
 	*work
+	taskFacts
+}
 
+type taskFacts struct {
 	state  common[job.State]
 	node   common[job.Peer]
 	place  common[string] // the name of its node
@@ -177,6 +188,11 @@ type task struct {
 	gpus   float32
 	number int32 // whole: the row is about the job
 	stage  int8  // of its life: it runs, waits, or has ended
+}
+
+// same reports whether nothing that is shown of the job is other.
+func (w *work) same(o *work) bool {
+	return w.facts == o.facts && slices.EqualFunc(w.tasks, o.tasks, func(a, b task) bool { return a.taskFacts == b.taskFacts })
 }
 
 // clean returns a text of others so that it can be shown, and not too much of it.
@@ -274,11 +290,11 @@ func workOf(j *api.Job, now time.Time) *work {
 	if _, err := job.ParseID(string(j.ID)); err != nil {
 		return nil
 	}
-	w := &work{
+	w := &work{facts: facts{
 		id: j.ID, name: clean(j.Name), user: commonOf(clean(j.User)), state: commonOf(clean(j.State)), submitted: instantOf(j.SubmittedAt), gang: j.Nodes > 1,
 		priority: int8(min(max(j.Priority, 0), 100)), //nolint:gosec // it is bounded
 		need:     need{j.Resources.Memory, float32(max(float64(j.Resources.GPUs), j.Resources.GPUShare)), small(j.Resources.CPUs)},
-	}
+	}}
 	for state, tasks := range j.Counts {
 		n := small(tasks)
 		switch {
@@ -320,7 +336,7 @@ func workOf(j *api.Job, now time.Time) *work {
 func small(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)) } //nolint:gosec // it is bounded
 
 func wholeJob(w *work, j *api.Job) task {
-	t := task{work: w, number: whole, stage: stageOf(j.State), state: w.state, why: commonOf(clean(j.Reason)), gpus: w.need.gpus * float32(max(w.count.active, 1))}
+	t := task{w, taskFacts{number: whole, stage: stageOf(j.State), state: w.state, why: commonOf(clean(j.Reason)), gpus: w.need.gpus * float32(max(w.count.active, 1))}}
 	if j.StartedAt != nil {
 		t.began = instantOf(*j.StartedAt)
 	}
@@ -331,7 +347,7 @@ func wholeJob(w *work, j *api.Job) task {
 }
 
 func taskOf(w *work, d *api.Task) task {
-	t := task{work: w, number: small(d.Task), stage: stageOf(d.State), state: commonOf(clean(d.State)), why: commonOf(clean(d.Reason)), gpus: w.need.gpus}
+	t := task{w, taskFacts{number: small(d.Task), stage: stageOf(d.State), state: commonOf(clean(d.State)), why: commonOf(clean(d.Reason)), gpus: w.need.gpus}}
 	if d.State.Active() || d.State.Ended() {
 		t.node, t.place = commonOf(d.NodeID), commonOf(clean(cmp.Or(d.Node, string(d.NodeID))))
 		if d.StartedAt != nil {

@@ -85,8 +85,8 @@ func (f feed) events(ctx context.Context, to chan<- api.Event, send func(any)) {
 	}
 }
 
-// load lists everything.
-func (f feed) load(ctx context.Context) (l loaded) {
+// load lists everything. It sends what there is on the way to the last message, which it returns.
+func (f feed) load(ctx context.Context, send func(any)) loaded {
 	now := time.Now()
 	nodes, err := f.daemon.ListNodes(ctx, api.ListFilter{Fields: nodeFields})
 	if err != nil {
@@ -96,37 +96,46 @@ func (f feed) load(ctx context.Context) (l loaded) {
 	if err != nil {
 		return loaded{err: err}
 	}
-	l.bytes = nodes.Bytes + gpus.Bytes
-	l.partial = clean(strings.Join(nodes.Partial, ", "))
-	l.age = seconds(nodes.Age)
-	for i := range nodes.Items {
-		l.nodes = append(l.nodes, nodeOf(&nodes.Items[i], now))
-	}
-	l.devices = make(map[job.Peer][]*device, len(l.nodes))
-	for i := range gpus.Items {
-		g := &gpus.Items[i]
-		d := deviceOf(g)
-		d.take(readingOf(g, now))
-		l.devices[g.NodeID] = append(l.devices[g.NodeID], d)
-	}
-	open := slices.DeleteFunc(job.States(), job.State.Ended)
+	send(hostsOf(nodes, gpus.Items, now))
 	const perJob = 700 // bytes, about
-	for page, err := range f.daemon.JobPages(ctx, api.JobFilter{States: open, Fields: jobFields, Limit: pageSize}) {
+	l, jobs := loaded{bytes: nodes.Bytes + gpus.Bytes}, 0
+	open := slices.DeleteFunc(job.States(), job.State.Ended)
+	for answer, err := range f.daemon.JobPages(ctx, api.JobFilter{States: open, Fields: jobFields, Limit: pageSize}) {
 		if err != nil {
-			return loaded{err: err, bytes: l.bytes}
+			l.err = err
+			return l
 		}
-		for i := range page.Items {
-			if len(l.jobs) >= maxJobs {
+		var p page
+		for i := range answer.Items {
+			if jobs >= maxJobs {
 				l.left = true
-				return l
+				break
 			}
-			if w := workOf(&page.Items[i], now); w != nil {
-				l.jobs = append(l.jobs, w)
+			if w := workOf(&answer.Items[i], now); w != nil {
+				p.jobs = append(p.jobs, w)
+				jobs++
 			}
 			l.bytes += perJob
 		}
+		send(p)
+		if l.left {
+			break
+		}
 	}
 	return l
+}
+
+func hostsOf(nodes api.Listed[api.Node], gpus []api.GPU, now time.Time) hosts {
+	h := hosts{partial: clean(strings.Join(nodes.Partial, ", ")), age: seconds(nodes.Age), devices: make(map[job.Peer][]*device, len(nodes.Items))}
+	for i := range nodes.Items {
+		h.nodes = append(h.nodes, nodeOf(&nodes.Items[i], now))
+	}
+	for i := range gpus {
+		d := deviceOf(&gpus[i])
+		d.take(readingOf(&gpus[i], now))
+		h.devices[gpus[i].NodeID] = append(h.devices[gpus[i].NodeID], d)
+	}
+	return h
 }
 
 // read asks for the readings of GPUs.

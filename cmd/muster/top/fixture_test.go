@@ -146,25 +146,36 @@ func shown(f *fake, width, height int) *model {
 	m := newModel("", time.Second)
 	m.update(sized{width, height}, noon)
 	m.update(opened{}, noon)
-	l := feed{f}.load(context.Background())
-	for _, list := range l.devices { // as if they had come at noon
-		for _, d := range list {
-			if d.reading.learnt != 0 {
-				d.reading.learnt = instantOf(noon)
+	l := feed{f}.load(context.Background(), func(msg any) {
+		switch msg := msg.(type) { // as if they had come at noon
+		case hosts:
+			for _, list := range msg.devices {
+				for _, d := range list {
+					if d.reading.learnt != 0 {
+						d.reading.learnt = instantOf(noon)
+					}
+				}
+			}
+			for _, n := range msg.nodes {
+				n.seen = noon
+			}
+		case page:
+			for _, w := range msg.jobs {
+				if w.told != 0 {
+					w.told = instantOf(noon.Add(-time.Minute))
+				}
 			}
 		}
-	}
-	for _, n := range l.nodes {
-		n.seen = noon
-	}
-	for _, w := range l.jobs {
-		if w.told != 0 {
-			w.told = instantOf(noon.Add(-time.Minute))
-		}
-	}
+		m.update(msg, noon)
+	})
 	m.update(l, noon)
 	m.update(measured{same: true}, noon)
 	return m
+}
+
+// listAll has the model list everything.
+func listAll(m *model, f *fake, now time.Time) {
+	m.update(feed{f}.load(context.Background(), func(msg any) { m.update(msg, now) }), now)
 }
 
 func keys(m *model, now time.Time, names ...string) (effects []any) {

@@ -11,48 +11,78 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// loaded is the answer to load: all nodes, GPUs and jobs.
-type loaded struct {
-	nodes   []*node
-	devices map[job.Peer][]*device
-	jobs    []*work
-	partial string
-	age     time.Duration
-	left    bool
-	bytes   int
-	err     error
+// The answer to load: hosts, then pages, and then loaded. What is already known is kept and brought up to date, so that a
+// cluster need not be there twice.
+type (
+	hosts struct { // all nodes and GPUs
+		nodes   []*node
+		devices map[job.Peer][]*device
+		partial string
+		age     time.Duration
+	}
+	page   struct{ jobs []*work }
+	loaded struct { // there is nothing more
+		left  bool
+		bytes int
+		err   error // the listing is not whole
+	}
+)
+
+// list begins a listing. GPUs keep their histories.
+func (c *cluster) list(h hosts) {
+	c.round++
+	c.partial, c.age, c.moved = h.partial, h.age, true
+	old := c.nodes
+	c.nodes, c.gpus = make(map[job.Peer]*node, len(h.nodes)), 0
+	for _, n := range h.nodes {
+		if c.nodes[n.id] != nil {
+			continue
+		}
+		var gpus []*device
+		if o := old[n.id]; o != nil {
+			gpus = o.gpus
+			*o = *n
+			n = o
+		}
+		c.nodes[n.id] = n
+		for _, d := range h.devices[n.id] {
+			if i := slices.IndexFunc(gpus, func(o *device) bool { return o.uuid == d.uuid }); i >= 0 {
+				gpus[i].renew(d)
+				d = gpus[i]
+			}
+			c.addDevice(n, d)
+		}
+	}
 }
 
-// load replaces all that is known by a listing. GPUs keep their histories, and jobs that have just ended stay.
-func (c *cluster) load(l loaded, now time.Time) {
-	old := *c
-	*c = *newCluster()
-	c.partial, c.age, c.left = l.partial, l.age, l.left
-	for _, n := range l.nodes {
-		c.nodes[n.id] = n
-		for _, d := range l.devices[n.id] {
-			c.addDevice(n, d)
-			if o := old.device(n.id, d.uuid); o != nil {
-				r := d.reading
-				d.reading, d.past = o.reading, o.past
-				d.take(r)
-			}
+// renew notes what is told of the GPU now.
+func (d *device) renew(to *device) {
+	r, of := to.reading, d.node
+	to.reading, to.past = d.reading, d.past
+	*d = *to
+	d.node = of
+	d.take(r)
+}
+
+// listed ends a listing: jobs that are not in it, and of which nobody has told since it began, have gone. Those that have
+// just ended stay.
+func (c *cluster) listed(left bool) {
+	c.left = left
+	for id, w := range c.jobs {
+		if w.round != c.round && !w.state.is().Ended() {
+			c.drop(id)
 		}
 	}
-	for _, w := range l.jobs {
-		c.put(w)
-	}
-	for id, w := range old.jobs {
-		if c.jobs[id] == nil && w.state.is().Ended() && w.ended.since(now) < endedFor {
-			c.put(w)
-		}
-	}
-	c.fresh = nil
 }
 
 // put notes the present state of a job.
 func (c *cluster) put(w *work) {
+	if old := c.jobs[w.id]; old != nil && old.same(w) {
+		old.round = c.round
+		return
+	}
 	c.drop(w.id)
+	w.round = c.round
 	c.jobs[w.id] = w
 	if w.state.is().Ended() {
 		c.over[w.id] = w
@@ -146,9 +176,9 @@ func (c *cluster) hearGPU(g *api.GPU, now time.Time) (again bool) {
 		return true
 	}
 	d := deviceOf(g)
-	d.node, d.reading, d.past = old.node, old.reading, old.past
-	*old, c.moved = *d, true
-	old.take(readingOf(g, now))
+	d.reading = readingOf(g, now)
+	old.renew(d)
+	c.moved = true
 	return false
 }
 

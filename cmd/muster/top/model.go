@@ -136,6 +136,14 @@ func (m *model) update(msg any, now time.Time) (effects []any) {
 		m.link.open, m.link.why = false, clean(msg.why)
 	case changes:
 		m.hear(msg.of)
+	case hosts:
+		m.cluster.list(msg)
+	case page:
+		for _, w := range msg.jobs {
+			m.cluster.put(w)
+		}
+		m.stale.lists, m.stale.frame = true, false
+		return nil
 	case loaded:
 		m.load(msg)
 	case measured:
@@ -162,7 +170,7 @@ func (m *model) update(msg any, now time.Time) (effects []any) {
 	if events && m.stale.frame {
 		m.stale.next = now.Add(m.refresh)
 	}
-	if m.stale.frame && (tick || m.stale.lists || m.stale.wish) {
+	if m.stale.frame && m.link.began && (tick || m.stale.lists || m.stale.wish) {
 		m.rebuild()
 	}
 	return append(effects, m.ask()...)
@@ -194,18 +202,18 @@ func (m *model) hear(events []api.Event) {
 func (m *model) load(l loaded) {
 	m.link.loading = false
 	m.link.nextLoad = m.now.Add(pace(loadPause, l.bytes, loadRate))
-	queue := m.link.queue
-	m.link.queue = nil
 	if l.err != nil {
 		m.link.stale = true
 		m.say(l.err.Error(), true)
-		return
+	} else {
+		m.cluster.listed(l.left)
+		m.link.began = true
 	}
-	m.cluster.load(l, m.now)
-	m.link.began, m.stale.lists = true, true
-	for i := range queue {
-		m.cluster.hear(&queue[i], m.now)
+	m.stale.lists = true
+	for i := range m.link.queue { // what was listed may be older
+		m.cluster.hear(&m.link.queue[i], m.now)
 	}
+	m.link.queue = nil
 }
 
 func (m *model) measured(a measured) {

@@ -66,7 +66,7 @@ func TestLoadsAgain(t *testing.T) {
 		now := noon.Add(time.Duration(i) * 100 * time.Millisecond)
 		for range asked[load](m.update(open, now)) {
 			loads++
-			l := feed{sim()}.load(context.Background())
+			l := feed{sim()}.load(context.Background(), func(msg any) { m.update(msg, now) })
 			l.bytes = 5 * loadRate
 			m.update(l, now)
 		}
@@ -87,13 +87,63 @@ func TestEventsDuringLoad(t *testing.T) {
 	ended := running(1, "train", "amy", 0, 0, 1)
 	ended.State, ended.Tasks[0].State = job.Failed, job.Failed
 	m.update(changes{[]api.Event{{Kind: api.EventJob, ID: idOf(1), Job: &ended}}}, noon.Add(61*time.Second))
-	m.update(feed{f}.load(context.Background()), noon.Add(62*time.Second)) // it still has the job running
+	listAll(m, f, noon.Add(62*time.Second)) // it still has the job running
 	if s := m.cluster.jobs[idOf(1)].state.is(); s != job.Failed {
 		t.Errorf("the job is %s", s)
 	}
 	m.update(ticked{}, noon.Add(3*time.Minute))
 	if m.cluster.jobs[idOf(1)] != nil {
 		t.Error("a job that ended two minutes ago is still shown")
+	}
+}
+
+// A listing changes only what is other: rows that are the same stay, and those that are not in it go, unless somebody has
+// told of them since it began. One that is not whole changes nothing back.
+func TestListsAgain(t *testing.T) {
+	f := sim()
+	m := shown(f, 120, 40)
+	old, gpu := m.cluster.jobs[idOf(1)], m.cluster.device(peer(0), "GPU-sim-0-0")
+	node := m.cluster.nodes[peer(0)]
+	m.update(changes{[]api.Event{{Kind: api.EventGap}}}, noon.Add(time.Minute))
+	started := running(3, "later", "amy", 2, 0) // the listing has it waiting
+	more := running(9, "new", "dan", 0, 0)
+	m.update(changes{[]api.Event{{Kind: api.EventJob, ID: idOf(3), Job: &started}, {Kind: api.EventJob, ID: idOf(9), Job: &more}, {Kind: api.EventGone, ID: idOf(4)}}}, noon.Add(61*time.Second))
+	f.nodes, f.gpus, f.jobs = f.nodes[:2], f.gpus[:8], []api.Job{f.jobs[0], f.jobs[2], f.jobs[3]}
+	f.gpus[0].Free, f.nodes[0].Detail = 0.25, "slow"
+	ids := func() (all []job.ID) {
+		for id := range m.cluster.jobs {
+			all = append(all, id)
+		}
+		slices.Sort(all)
+		return all
+	}
+	listAll(m, f, noon.Add(62*time.Second))
+	if got := ids(); !slices.Equal(got, []job.ID{idOf(1), idOf(3), idOf(9)}) {
+		t.Errorf("jobs are %v", got)
+	}
+	if s := m.cluster.jobs[idOf(3)].state.is(); s != job.Running {
+		t.Errorf("what was told during the listing is undone: %s", s)
+	}
+	if m.cluster.jobs[idOf(1)] != old || m.cluster.nodes[peer(0)] != node || m.cluster.device(peer(0), "GPU-sim-0-0") != gpu {
+		t.Error("what is the same is there anew")
+	}
+	if len(m.cluster.nodes) != 2 || m.cluster.gpus != 8 || gpu.free != 0.25 || node.detail != "slow" || len(node.gpus) != 4 {
+		t.Errorf("%d nodes, %d GPUs", len(m.cluster.nodes), m.cluster.gpus)
+	}
+	if n := m.totals.running + m.totals.waiting; n != 1+1+1 {
+		t.Errorf("%d tasks", n)
+	}
+
+	m = shown(sim(), 120, 40)
+	m.update(changes{[]api.Event{{Kind: api.EventGap}}}, noon.Add(time.Minute))
+	m.update(changes{[]api.Event{{Kind: api.EventJob, ID: idOf(3), Job: &started}}}, noon.Add(61*time.Second))
+	feed{sim()}.load(t.Context(), func(msg any) { m.update(msg, noon.Add(62*time.Second)) })
+	m.update(loaded{err: errors.New("cut off")}, noon.Add(62*time.Second))
+	if got, s := ids(), m.cluster.jobs[idOf(3)].state.is(); !slices.Equal(got, []job.ID{idOf(1), idOf(2), idOf(3), idOf(4)}) || s != job.Running {
+		t.Errorf("after half a listing: %v, %s", got, s)
+	}
+	if x := asked[load](m.update(ticked{}, noon.Add(10*time.Minute))); len(x) != 1 {
+		t.Errorf("asks %d times for the rest", len(x))
 	}
 }
 
@@ -195,7 +245,7 @@ func TestFilterAndNode(t *testing.T) {
 	}
 	fixed := newModel(peer(1), time.Second)
 	fixed.update(sized{120, 40}, noon)
-	fixed.update(feed{sim()}.load(context.Background()), noon)
+	listAll(fixed, sim(), noon)
 	keys(fixed, noon, "tab", "enter", "esc")
 	if fixed.only != peer(1) || len(fixed.lists.nodes) != 1 {
 		t.Error("--node was undone")

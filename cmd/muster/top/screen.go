@@ -22,10 +22,12 @@ type screen struct {
 	ctx    context.Context //nolint:containedctx // bubbletea calls Update without one
 	cfg    Config
 	feed   feed
+	send   func(any) // a message to Update
 	model  *model
 	canvas *canvas
 	last   time.Time // when the canvas was drawn
 	due    bool      // it will be drawn
+	rested time.Time // when memory was given back
 }
 
 // Messages of the screen.
@@ -40,7 +42,7 @@ func newScreen(ctx context.Context, cfg Config, f feed, out io.Writer) *screen {
 	if cfg.Colours {
 		c.paint = colours
 	}
-	return &screen{ctx: ctx, cfg: cfg, feed: f, model: newModel(cfg.Node, cfg.Refresh), canvas: c}
+	return &screen{ctx: ctx, cfg: cfg, feed: f, model: newModel(cfg.Node, cfg.Refresh), canvas: c, rested: time.Now()}
 }
 
 // Init starts the clock.
@@ -81,15 +83,16 @@ func (s *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) { //nolint:ireturn // 
 	case due:
 		s.due = false
 		return s, s.draw()
-	case opened, silenced, changes, loaded, measured, told:
+	case opened, silenced, changes, hosts, page, loaded, measured, told:
 	default:
 		return s, nil // of the terminal itself
 	}
 	for _, e := range s.model.update(ours, time.Now()) {
 		cmds = append(cmds, s.start(e))
 	}
-	if _, ok := msg.(loaded); ok && s.cfg.Listed != nil {
-		cmds = append(cmds, func() tea.Msg { s.cfg.Listed(); return nil })
+	if _, ok := msg.(loaded); s.cfg.Rest != nil && (ok || time.Since(s.rested) >= restEvery) {
+		s.rested = time.Now()
+		cmds = append(cmds, func() tea.Msg { s.cfg.Rest(); return nil })
 	}
 	if s.model.stale.frame && !s.due {
 		wait := time.Until(s.last.Add(time.Second / frames))
@@ -123,7 +126,7 @@ func (s *screen) View() tea.View {
 func (s *screen) start(effect any) tea.Cmd {
 	switch e := effect.(type) {
 	case load:
-		return func() tea.Msg { return s.feed.load(s.ctx) }
+		return func() tea.Msg { return s.feed.load(s.ctx, s.send) }
 	case measure:
 		return func() tea.Msg { return s.feed.read(s.ctx, e) }
 	case cancel:

@@ -41,12 +41,16 @@ type Config struct {
 	Refresh time.Duration // how often the screen follows, and readings are asked for
 	Colours bool
 	Size    func() (columns, lines int)   // of the terminal; needed by Run only
-	Listed  func()                        // called after everything was listed, which needs more memory than what follows; nil: nothing to do
+	Rest    func()                        // gives back memory that is not in use; nil: nothing to do
 	Verb    func(args []string) *exec.Cmd // another verb of this program
 }
 
-// frames is how often the terminal is written to at most, a second.
-const frames = 10
+const (
+	// frames is how often the terminal is written to at most, a second.
+	frames = 10
+	// restEvery is how often memory is given back, also after everything was listed: that needs more than what follows.
+	restEvery = time.Minute
+)
 
 // Run shows the view on a terminal until the user leaves it or ctx ends. It takes no signal but that of another size:
 // Ctrl-C is a key here, and where another verb has the terminal it is for that verb, also if the view comes back before the
@@ -59,8 +63,9 @@ func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	// The library has no more than one cell to draw, and takes the canvas for no terminal whose size it should follow.
 	p := tea.NewProgram(s, tea.WithInput(in), tea.WithOutput(s.canvas), tea.WithWindowSize(1, 1), tea.WithFilter(s.answered),
 		tea.WithContext(ctx), tea.WithFPS(frames), tea.WithoutSignalHandler())
+	s.send = func(msg any) { p.Send(msg) }
 	var own sync.WaitGroup
-	own.Go(func() { f.follow(ctx, func(msg any) { p.Send(msg) }) })
+	own.Go(func() { f.follow(ctx, s.send) })
 	own.Go(func() {
 		sizes := make(chan os.Signal, 1)
 		signal.Notify(sizes, syscall.SIGWINCH)
@@ -84,13 +89,13 @@ func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 
 // Once returns a frame with all rows, at most so wide. With 0 no cell is cut, and there is nothing but text.
 func Once(ctx context.Context, cfg Config, width int) (string, error) {
-	l := feed{cfg.Daemon}.load(ctx)
-	if l.err != nil {
-		return "", l.err
-	}
 	now := time.Now()
 	m := newModel(cfg.Node, cfg.Refresh)
 	m.link.loading = true
+	l := feed{cfg.Daemon}.load(ctx, func(msg any) { m.update(msg, now) })
+	if l.err != nil {
+		return "", l.err
+	}
 	m.update(l, now)
 	m.update(sized{width, 0}, now)
 	m.focus = kinds // no row is selected
