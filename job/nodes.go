@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
-
-	"github.com/musterhq/muster/internal/pattern"
 )
 
 // Nodes is a parsed list of nodes.
@@ -134,10 +134,14 @@ type nodeRange struct {
 }
 
 // numberList is a list of numbers in brackets. Other brackets are those of a glob.
-var numberList = pattern.Of(`^\[([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)\]`)
+var numberList = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\[([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)\]`)
+})
 
 // globPart is the first part of a glob, with backslashes and brackets.
-var globPart = pattern.Of(`^(\\.|\[\^?(\\.|[^\]\\])+\]|[^\[\]\\])`)
+var globPart = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(\\.|\[\^?(\\.|[^\]\\])+\]|[^\[\]\\])`)
+})
 
 func parseNodePattern(text string) (nodePattern, error) {
 	var p nodePattern

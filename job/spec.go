@@ -5,13 +5,13 @@ package job
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/musterhq/muster/internal/pattern"
 )
 
 // ErrNotYet means that this version does not support something that the documented interface has. Remove it from the
@@ -140,7 +140,9 @@ func DefaultSpec() Spec {
 	return Spec{Priority: defaultPriority, Requeue: true, Resources: Resources{CPUs: defaultCPUs}}
 }
 
-var envName = pattern.Of(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var envName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+})
 
 // Validate returns an error that names the first field that is not valid.
 func (s Spec) Validate() error {

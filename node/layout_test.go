@@ -18,12 +18,12 @@ const module = "github.com/musterhq/muster/"
 // allowedImports lists each package and the packages of this module that it may import. A new import between packages
 // is a change of this table, so a reviewer sees it.
 var allowedImports = map[string][]string{
-	"job":                    {"internal/pattern"},
+	"job":                    {},
 	"job/jobfile":            {"job"},
 	"gpu":                    {"job"},
 	"gpu/nvidia":             {"gpu"},
-	"gpu/nvml":               {"gpu", "gpu/nvidia", "internal/pattern", "job"},
-	"gpu/simgpu":             {"gpu", "gpu/nvidia", "internal/pattern", "job"},
+	"gpu/nvml":               {"gpu", "gpu/nvidia", "job"},
+	"gpu/simgpu":             {"gpu", "gpu/nvidia", "job"},
 	"gpu/gputest":            {"gpu", "job"},
 	"machine":                {"job"},
 	"machine/account":        {},
@@ -43,7 +43,6 @@ var allowedImports = map[string][]string{
 	"scheduler/policy":       {"job", "gpu", "lease", "scheduler/fleet"},
 	"internal/chromium":      {},
 	"internal/logtest":       {},
-	"internal/pattern":       {},
 	"internal/profile":       {},
 	"internal/rulestest":     {},
 	"internal/stories":       {"job"},
@@ -90,7 +89,7 @@ var allowedImports = map[string][]string{
 		"p2p", "p2p/session", "p2p/gossip", "p2p/peerhttp", "dht", "store", "journal", "api", "blob", "worker/files", "worker/meter", "audit", "metrics", "metrics/jobfiles", "usage", "waits",
 	},
 	"sim":                   {"job", "jobs", "gpu", "lease", "share", "scheduler", "worker", "timers", "sim/load", "sim/record"},
-	"sim/load":              {"internal/pattern", "job", "job/jobfile", "gpu", "lease"},
+	"sim/load":              {"job", "job/jobfile", "gpu", "lease"},
 	"sim/record":            {},
 	"sim/fabric":            {},
 	"sim/gossip":            {"sim/fabric"},
@@ -106,7 +105,7 @@ var allowedImports = map[string][]string{
 	"cmd/muster/manual":     {"job", "job/jobfile"},
 	"cmd/muster/table":      {},
 	"cmd/muster/top":        {"api", "cmd/muster/table", "gpu", "job"},
-	"cmd/muster":            {"cmd/muster/manual", "cmd/muster/table", "cmd/muster/top", "internal/pattern", "internal/profile", "internal/timerslack", "job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "api/door", "api/ui", "audit", "node", "blob", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/page", "sim/scenario"},
+	"cmd/muster":            {"cmd/muster/manual", "cmd/muster/table", "cmd/muster/top", "internal/profile", "internal/timerslack", "job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "api/door", "api/ui", "audit", "node", "blob", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/page", "sim/scenario"},
 }
 
 // outside lists the directories without layers. They run the built program.

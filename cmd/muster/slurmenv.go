@@ -5,14 +5,17 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
+	"sync"
 
-	"github.com/musterhq/muster/internal/pattern"
 	"github.com/musterhq/muster/job"
 )
 
 // slurmVariable finds the variables of Slurm that a line of a script reads.
-var slurmVariable = pattern.Of(`\$\{?#?(SLURMD?_[A-Z0-9_]+)`)
+var slurmVariable = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\$\{?#?(SLURMD?_[A-Z0-9_]+)`)
+})
 
 // slurmNearest maps variables of Slurm to ours that say something like it.
 var slurmNearest = map[string]string{
@@ -38,7 +41,9 @@ func (r specReader) warnSlurmVariables(name, text string) {
 }
 
 // slurmProgram finds the programs of Slurm that a line of a script starts.
-var slurmProgram = pattern.Of("(?:^|[;&|(`]|\\b(?:then|do|else|exec|time|if|while|!))\\s*(?:[A-Za-z_][A-Za-z_0-9]*=\\S*\\s+)*(srun|sbatch|sbcast|scontrol|scancel|squeue|sacct|sinfo)(?:\\s|[);|&`]|$)")
+var slurmProgram = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("(?:^|[;&|(`]|\\b(?:then|do|else|exec|time|if|while|!))\\s*(?:[A-Za-z_][A-Za-z_0-9]*=\\S*\\s+)*(srun|sbatch|sbcast|scontrol|scancel|squeue|sacct|sinfo)(?:\\s|[);|&`]|$)")
+})
 
 // slurmInstead says what a script does instead of starting a program of Slurm.
 var slurmInstead = map[string]string{

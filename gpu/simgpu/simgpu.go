@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/gpu/nvidia"
-	"github.com/musterhq/muster/internal/pattern"
 	"github.com/musterhq/muster/job"
 )
 
@@ -52,7 +52,9 @@ var known = map[string]struct {
 
 const errUse = "write it like sim:8xH100-80GB or sim:4xH100,2xT4-16GB"
 
-var part = pattern.Of(`^(?:([0-9]{1,6})x)?([A-Za-z][A-Za-z0-9. ]{0,31})(?:-([0-9]{1,4})[Gg]i?[Bb])?$`)
+var part = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:([0-9]{1,6})x)?([A-Za-z][A-Za-z0-9. ]{0,31})(?:-([0-9]{1,4})[Gg]i?[Bb])?$`)
+})
 
 // Driver lists simulated devices.
 type Driver struct {

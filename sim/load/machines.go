@@ -5,10 +5,11 @@ package load
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
-	"github.com/musterhq/muster/internal/pattern"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -126,7 +127,9 @@ func (m *Machine) label(k, v string) {
 	m.Labels[k] = v
 }
 
-var modelMemory = pattern.Of(`(?i)[- ]([0-9]{1,4})gi?b?\b`)
+var modelMemory = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)[- ]([0-9]{1,4})gi?b?\b`)
+})
 
 // memoryOf returns the memory that a model's name tells: 80 GiB for H100-80GB.
 func memoryOf(model string) job.Size {
@@ -144,8 +147,12 @@ func (m Machine) Class() string { return lease.ModelName(m.Model) }
 const machinesUse = "write it like 512x8xH100-80GB,64cpu,512GiB, and join groups with +"
 
 var (
-	gpuPart = pattern.Of(`^(?:([0-9]{1,6})x)?(?:([0-9]{1,3})x)?([A-Za-z][A-Za-z0-9. -]{0,63})$`)
-	cpuPart = pattern.Of(`^([0-9]+(?:\.[0-9]{1,3})?) ?cpus?$`)
+	gpuPart = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:([0-9]{1,6})x)?(?:([0-9]{1,3})x)?([A-Za-z][A-Za-z0-9. -]{0,63})$`)
+	})
+	cpuPart = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([0-9]+(?:\.[0-9]{1,3})?) ?cpus?$`)
+	})
 )
 
 // ParseMachines reads groups of equal machines, such as "512x8xH100-80GB,64cpu,512GiB": 512 machines, each with 8 GPUs of

@@ -141,7 +141,7 @@ func (c *cluster) hear(e *api.Event, now time.Time) (again bool) {
 	case e.Member != nil:
 		if n := c.nodes[e.Member.ID]; n != nil && e.Member.State != api.PeerRevoked {
 			c.moved = true
-			n.state = clean(api.NodeState(e.Member.State))
+			n.state = clean(e.Member.State)
 		}
 		return true
 	}
