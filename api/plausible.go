@@ -28,7 +28,13 @@ func (n *Node) plausible() bool {
 }
 
 func (g *GPU) plausible() bool {
-	return g.Index >= 0 && within(g.Memory, maxNodeBytes) && within(g.Free, 1) && measuredOnGPU(g.MemoryUsed, g.Utilization, g.Power)
+	return g.Index >= 0 && within(g.Memory, maxNodeBytes) && within(g.Free, 1) && measuredOnGPU(g.MemoryUsed, g.Utilization, g.Power) &&
+		(g.Job == "" || isJob(g.Job)) && len(g.Jobs) <= lease.MaxLive && !slices.ContainsFunc(g.Jobs, func(id job.ID) bool { return !isJob(id) })
+}
+
+func isJob(id job.ID) bool {
+	_, err := job.ParseID(string(id))
+	return err == nil
 }
 
 // measuredOnGPU reports whether a GPU can use so much memory, percent and power; -1: memory or percent are not known.

@@ -36,6 +36,8 @@ func absurd(of func() Node) map[string]Node {
 		"share of a GPU": one(func(n *Node) { n.GPUs = []GPU{{NodeID: n.ID, Free: -1e300}} }),
 		"memory of GPUs": one(func(n *Node) { n.GPUs = []GPU{{NodeID: n.ID, Memory: math.MaxInt64}} }),
 		"use of GPUs":    one(func(n *Node) { n.GPUs = []GPU{{NodeID: n.ID, MemoryUsed: -2}} }),
+		"job of a GPU":   one(func(n *Node) { n.GPUs = []GPU{{NodeID: n.ID, Job: "\x1b]0;x\a"}} }),
+		"jobs of a GPU":  one(func(n *Node) { n.GPUs = []GPU{{NodeID: n.ID, Jobs: []job.ID{"0000000000-mdxchras0wg7"}}} }),
 		"percent":        one(func(n *Node) { n.GPUs = []GPU{{NodeID: n.ID, Utilization: 1 << 40}} }),
 		"power":          one(func(n *Node) { n.GPUs = []GPU{{NodeID: n.ID, GPUReading: GPUReading{Power: -1e9}}} }),
 	}

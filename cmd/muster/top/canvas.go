@@ -35,8 +35,8 @@ func (c *canvas) Write(b []byte) (int, error) {
 	defer c.mu.Unlock()
 	on := bytes.LastIndex(b, []byte(ansi.SetModeAltScreenSaveCursor))
 	off := bytes.LastIndex(b, []byte(ansi.ResetModeAltScreenSaveCursor))
-	if off >= 0 && c.on { // a terminal that has no other screen goes on below what is there
-		c.buf.WriteString(ansi.SetModeAutoWrap + ansi.CursorPosition(1, max(len(c.lines), 1)))
+	if off >= 0 && c.on { // a terminal that has no other screen goes on in the last line
+		c.buf.WriteString(ansi.SetModeAutoWrap + ansi.CursorPosition(1, max(len(c.lines), 1)) + ansi.EraseLineRight)
 	}
 	c.buf.Write(b)
 	if on >= 0 || off >= 0 {
@@ -109,11 +109,12 @@ func (c *canvas) change(y int, old, now line) {
 	}
 }
 
-// sure reports whether every terminal gives each letter one column: those of Latin, and the signs that frames are made of.
+// sure reports whether each letter has one column, at every terminal: those of Latin, some signs, and what bars and
+// histories are made of.
 func (l line) sure() bool {
 	for _, p := range l {
 		for _, r := range p.text {
-			if r >= '\u0300' && r < '\u2010' || r > '\u259f' {
+			if r >= '\u0300' && r < '\u2010' || r > '\u203a' && r < '\u2500' || r > '\u259f' {
 				return false
 			}
 		}

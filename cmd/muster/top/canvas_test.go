@@ -27,6 +27,7 @@ type glass struct {
 	second bool // the alternate screen is shown
 	cells  [2][][]rune
 	wrote  int
+	single bool // there is no alternate screen
 	broken error
 	// anything means that sequences of bubbletea are fine, too.
 	anything bool
@@ -51,7 +52,7 @@ func (g *glass) resize(wide, high int) {
 }
 
 func (g *glass) screen() [][]rune {
-	if g.second {
+	if g.second && !g.single {
 		return g.cells[1]
 	}
 	return g.cells[0]
@@ -141,6 +142,7 @@ func TestCanvas(t *testing.T) {
 	time.Local = time.UTC
 	f := sim()
 	f.nodes[1].Name, f.jobs[0].Name = "sim日本", "trai\u0301n👍"
+	odd := []string{"⌛ sweep", "1\u20e3 later", "⏩⏩⏩", "plain", "é–·█"}
 	for _, p := range []paint{colours, attribute} {
 		g := newGlass(t, 100, 30)
 		c := &canvas{out: g, paint: p}
@@ -161,7 +163,7 @@ func TestCanvas(t *testing.T) {
 			case x == 2:
 				_, _ = c.Write([]byte(ansi.ResetModeAltScreenSaveCursor))
 			case x < 8:
-				j := running(random.IntN(6), "t"+strconv.Itoa(i), "amy", random.IntN(3), 0)
+				j := running(random.IntN(6), odd[random.IntN(len(odd))], "amy", random.IntN(3), 0)
 				m.update(changes{[]api.Event{{Kind: api.EventJob, ID: j.ID, Job: &j}}}, now)
 			case x < 10:
 				m.update(ticked{}, now)
@@ -211,6 +213,27 @@ func TestCanvasFullLine(t *testing.T) {
 		if _ = c.draw([]line{l}); g.shows() != full {
 			t.Errorf("%v: the screen is\n%s", l, g.shows())
 		}
+	}
+}
+
+// A terminal without an alternate screen goes on in an empty line below what was there.
+func TestCanvasSingleScreen(t *testing.T) {
+	g := newGlass(t, 80, 24)
+	g.single = true
+	c := &canvas{out: g, paint: colours}
+	c.resize(80)
+	_, _ = c.Write([]byte(ansi.SetModeAltScreenSaveCursor))
+	m := shown(sim(), 80, 24)
+	_ = c.draw(m.drawn())
+	c.setAtomic()
+	g.wrote = 0
+	_, _ = c.Write([]byte(ansi.ResetModeAltScreenSaveCursor + "$ ls"))
+	lines := strings.Split(g.shows(), "\n")
+	if len(lines) != 24 || lines[23] != "$ ls" || !strings.HasPrefix(lines[0], "muster top") || !g.wraps {
+		t.Errorf("the screen is\n%s", g.shows())
+	}
+	if most := len(ansi.SetModeAutoWrap+ansi.CursorPosition(1, 24)+ansi.EraseLineRight+ansi.ResetModeAltScreenSaveCursor) + len("$ ls"); g.wrote > most {
+		t.Errorf("%d bytes to leave, want %d", g.wrote, most) // nothing that the next program would have to end
 	}
 }
 

@@ -42,7 +42,7 @@ type cluster struct {
 	partial string        // the nodes that did not answer
 	age     time.Duration // of the oldest part of the listing of nodes, when it was made
 	left    bool          // there are more jobs than maxJobs
-	round   uint8         // number of the last listing
+	round   uint32        // number of the last listing
 }
 
 func newCluster() *cluster {
@@ -129,7 +129,7 @@ type work struct {
 
 	tasks []task // those that are shown
 	gone  bool   // there is a newer one, or none
-	round uint8  // of the listing, or before it, in which the job was last told
+	round uint32 // of the listing, or before it, in which the job was last told
 }
 
 // facts are what is told of a job.
@@ -230,21 +230,26 @@ func seconds(s float64) time.Duration {
 func deviceOf(g *api.GPU) *device {
 	d := &device{
 		uuid: g.UUID, index: small(g.Index), model: commonOf(clean(cmp.Or(g.Class, g.Model))), memory: g.Memory, health: commonOf(clean(g.Health)), detail: clean(g.Detail),
-		simulated: g.Simulated, free: g.Free, jobs: slices.Clone(g.Jobs[:min(len(g.Jobs), 16)]),
+		simulated: g.Simulated, free: g.Free,
 	}
-	if len(d.jobs) == 0 && g.Job != "" {
-		d.jobs = []job.ID{g.Job}
+	holders := g.Jobs[:min(len(g.Jobs), 16)]
+	if len(holders) == 0 && g.Job != "" {
+		holders = []job.ID{g.Job}
 	}
+	d.jobs = slices.DeleteFunc(slices.Clone(holders), func(id job.ID) bool {
+		_, err := job.ParseID(string(id))
+		return err != nil
+	})
 	return d
 }
 
 func readingOf(g *api.GPU, now time.Time) reading {
-	r := reading{used: g.MemoryUsed, power: float32(g.Power)}
+	if g.ReadAt == nil { // nothing was ever measured
+		return reading{busy: -1, used: -1}
+	}
+	r := reading{taken: instantOf(*g.ReadAt), learnt: instantOf(now), used: g.MemoryUsed, power: float32(g.Power)}
 	r.busy = int8(min(max(g.Utilization, -1), 100))           //nolint:gosec // it is bounded
 	r.heat = int16(min(max(g.Temperature, 0), math.MaxInt16)) //nolint:gosec // it is bounded
-	if g.ReadAt != nil {                                      // else nothing was ever measured
-		r.taken, r.learnt = instantOf(*g.ReadAt), instantOf(now)
-	}
 	return r
 }
 

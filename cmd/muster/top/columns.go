@@ -84,9 +84,9 @@ func nodeState(n *node, _ int, now time.Time) cell {
 	case api.NodeLost:
 	}
 	if n.seen.IsZero() {
-		return cell{string(clean(n.state)), bad}
+		return cell{string(n.state), bad}
 	}
-	return cell{string(clean(n.state)) + " " + about(now.Sub(n.seen)), bad}
+	return cell{string(n.state) + " " + about(now.Sub(n.seen)), bad}
 }
 
 // about writes a duration in its largest unit.

@@ -171,7 +171,10 @@ func TestHostileTexts(t *testing.T) {
 	}
 	for i := range f.gpus {
 		f.gpus[i].Class, f.gpus[i].Model, f.gpus[i].Detail = evil, evil, evil
+		f.gpus[i].Jobs = []job.ID{job.ID(evil), job.ID("\x1b]0;own\a\r\n-mdxchras0wg7e")}
 	}
+	f.gpus[1].Jobs, f.gpus[1].Job = nil, job.ID(evil)
+	f.gpus[2].UUID = evil
 	for i := range f.jobs {
 		j := &f.jobs[i]
 		if j.Name, j.User, j.Reason = evil, evil, evil; i == 1 {

@@ -75,6 +75,18 @@ func (c *cluster) listed(left bool) {
 	}
 }
 
+// add notes jobs that were listed. Those that the last listings had are there until this one has ended, so there may be
+// twice as many; more are there only if one listing after the other breaks off.
+func (c *cluster) add(p page) {
+	for _, w := range p.jobs {
+		if c.jobs[w.id] == nil && len(c.jobs) >= 2*maxJobs {
+			c.left = true
+			return
+		}
+		c.put(w)
+	}
+}
+
 // put notes the present state of a job.
 func (c *cluster) put(w *work) {
 	if old := c.jobs[w.id]; old != nil && old.same(w) {
@@ -88,7 +100,7 @@ func (c *cluster) put(w *work) {
 		c.over[w.id] = w
 	}
 	c.active, c.waiting = c.active+int(w.count.active), c.waiting+int(w.count.waiting)
-	for i := range w.tasks {
+	for i := 0; i < len(w.tasks) && !c.anew; i++ {
 		c.fresh = append(c.fresh, &w.tasks[i])
 	}
 }

@@ -120,7 +120,7 @@ type stale struct {
 }
 
 func newModel(only job.Peer, refresh time.Duration) *model {
-	return &model{only: only, fixed: only != "", refresh: refresh, cluster: newCluster(), focus: ofTasks, upper: ofNodes}
+	return &model{only: only, fixed: only != "", refresh: refresh, cluster: newCluster(), totals: totals{busy: -1}, focus: ofTasks, upper: ofNodes}
 }
 
 // update carries out a message, and returns what is to be done.
@@ -139,9 +139,7 @@ func (m *model) update(msg any, now time.Time) (effects []any) {
 	case hosts:
 		m.cluster.list(msg)
 	case page:
-		for _, w := range msg.jobs {
-			m.cluster.put(w)
-		}
+		m.cluster.add(msg)
 		m.stale.lists, m.stale.frame = true, false
 		return nil
 	case loaded:

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -144,6 +145,113 @@ func TestListsAgain(t *testing.T) {
 	}
 	if x := asked[load](m.update(ticked{}, noon.Add(10*time.Minute))); len(x) != 1 {
 		t.Errorf("asks %d times for the rest", len(x))
+	}
+}
+
+// A row with the same tasks is drawn anew if the job is other.
+func TestJobChanges(t *testing.T) {
+	f := sim()
+	m := shown(f, 120, 40)
+	j := f.jobs[0]
+	j.Name, j.Priority = "trained", 77
+	m.update(changes{[]api.Event{{Kind: api.EventJob, ID: j.ID, Job: &j}}}, noon.Add(time.Minute))
+	m.update(ticked{}, noon.Add(time.Minute))
+	if !strings.Contains(m.frame(bare), "trained") || !strings.Contains(m.frame(bare), " 77 ") {
+		t.Errorf("the frame is\n%s", m.frame(bare))
+	}
+}
+
+// After a listing GPUs have their histories, and jobs that have just ended are still there.
+func TestListingKeeps(t *testing.T) {
+	f := sim()
+	m := shown(f, 200, 60)
+	for i := range 5 {
+		at := noon.Add(time.Duration(i) * readEvery)
+		g := f.gpus[3]
+		g.Utilization, g.ReadAt = 10*i, &at
+		m.update(measured{gpus: []api.GPU{g}}, at)
+	}
+	d := m.cluster.device(peer(0), f.gpus[3].UUID)
+	past := slices.Clone(d.past)
+	ended := f.jobs[1]
+	ended.State, ended.Counts = job.Succeeded, map[job.State]int{job.Succeeded: 1}
+	ended.Tasks = slices.Clone(ended.Tasks)
+	ended.Tasks[0].State, ended.EndedAt = job.Succeeded, &noon
+	now := noon.Add(time.Minute)
+	m.update(changes{[]api.Event{{Kind: api.EventJob, ID: ended.ID, Job: &ended}}}, now)
+	f.jobs = f.jobs[:1]
+	listAll(m, f, now.Add(time.Second))
+	if len(past) < 5 || len(d.past) < len(past) || !slices.Equal(d.past[:len(past)], past) {
+		t.Errorf("history %v, and it was %v", d.past, past)
+	}
+	if m.cluster.jobs[ended.ID] == nil || len(m.cluster.jobs) != 2 {
+		t.Errorf("%d jobs", len(m.cluster.jobs))
+	}
+}
+
+// A listing that breaks off says so; nothing of it makes others go, however often it happens, and jobs are bounded.
+func TestListingsBreakOff(t *testing.T) {
+	f := &broken{fake: sim()}
+	l := feed{f}.load(t.Context(), func(any) {})
+	if l.err == nil {
+		t.Fatal("a listing of which the second page is missing is whole")
+	}
+	m := shown(f.fake, 120, 40)
+	m.stale.frame = true
+	m.update(page{}, noon)
+	if m.stale.frame {
+		t.Error("each page causes a frame")
+	}
+	for i := range 2*maxJobs + 10 {
+		m.cluster.add(page{[]*work{{facts: facts{id: idOf(1000 + i)}}}})
+	}
+	if n := len(m.cluster.jobs); n > 2*maxJobs || !m.cluster.left {
+		t.Errorf("%d jobs; there are more: %t", n, m.cluster.left)
+	}
+}
+
+// broken lists one page of jobs, and then fails.
+type broken struct{ *fake }
+
+func (b *broken) JobPages(context.Context, api.JobFilter) iter.Seq2[api.Listing[api.Job], error] {
+	return func(yield func(api.Listing[api.Job], error) bool) {
+		if yield(api.Listing[api.Job]{Items: b.jobs[:2]}, nil) {
+			yield(api.Listing[api.Job]{}, errors.New("cut off"))
+		}
+	}
+}
+
+// Of too many jobs the first are shown, and the user is told.
+func TestTooManyJobs(t *testing.T) {
+	f := sim()
+	for i := range maxJobs {
+		f.jobs = append(f.jobs, waiting(100+i, "more", "amy"))
+	}
+	m := shown(f, 120, 40)
+	if n := len(m.cluster.jobs); n != maxJobs || !strings.Contains(m.frame(bare), fmt.Sprintf("only %d jobs are shown", maxJobs)) {
+		t.Errorf("%d jobs, in\n%s", n, m.frame(bare))
+	}
+}
+
+// Until everything has been listed once nothing is known, and what members tell meanwhile does not pile up.
+func TestBeforeTheListing(t *testing.T) {
+	m := newModel("", time.Second)
+	m.update(sized{80, 24}, noon)
+	m.update(opened{}, noon)
+	for i := range 1000 {
+		j := running(1, "t"+fmt.Sprint(i), "amy", 0, 0)
+		m.update(changes{[]api.Event{{Kind: api.EventJob, ID: j.ID, Job: &j}}}, noon.Add(time.Duration(i)*time.Second))
+		m.update(ticked{}, noon.Add(time.Duration(i)*time.Second))
+	}
+	if f := m.frame(bare); strings.Contains(f, "util") || strings.Contains(f, "t999") || !strings.Contains(f, "…") {
+		t.Errorf("the frame is\n%s", f)
+	}
+	if n := len(m.cluster.fresh); n > 1 {
+		t.Errorf("%d rows for one job", n)
+	}
+	listAll(m, sim(), noon.Add(time.Hour))
+	if f := m.frame(bare); !strings.Contains(f, "3 nodes") || !strings.Contains(f, "sweep") {
+		t.Errorf("the frame is\n%s", f)
 	}
 }
 

@@ -74,6 +74,43 @@ func TestScreen(t *testing.T) {
 	})
 }
 
+// However fast keys come, there are ten frames a second, and the last one shows what the last key did.
+func TestScreenOfManyKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &countedGlass{glass: newGlass(t, 100, 30)}
+		size := [2]int{100, 30}
+		s := newScreen(t.Context(), Config{Refresh: time.Second, Size: func() (int, int) { return size[0], size[1] }}, feed{sim()}, c)
+		_, _ = s.canvas.Write([]byte("\x1b[?1049h"))
+		s.Update(resized{})
+		listAll(s.model, sim(), time.Now())
+		time.Sleep(time.Second)
+		c.writes = 0
+		for i := range 100 {
+			s.Update(tea.KeyPressMsg{Code: []rune{tea.KeyDown, tea.KeyUp}[i%2]}) // down and up
+			if time.Sleep(10 * time.Millisecond); s.due && time.Since(s.last) >= time.Second/frames {
+				s.Update(due{})
+			}
+			if i == 0 && c.writes != 1 {
+				t.Error("the first key does not show at once")
+			}
+		}
+		if c.writes > frames+1 {
+			t.Errorf("%d frames for 100 keys in a second", c.writes)
+		}
+		s.Update(due{})
+		if last := len(s.model.lists.tasks) - 1; last < 1 || s.model.wishes[ofTasks].row != 0 || c.shows() != wanted(s.model.drawn(), c.glass) {
+			t.Errorf("row %d of %d is chosen; the screen is\n%s", s.model.wishes[ofTasks].row, last, c.shows())
+		}
+		size = [2]int{120, 40}
+		c.resize(120, 40)
+		time.Sleep(time.Second)
+		s.Update(tea.ResumeMsg{}) // it was stopped
+		if want := wanted(s.model.drawn(), c.glass); s.model.width != 120 || c.shows() != want {
+			t.Errorf("the screen is\n%s\nwant\n%s", c.shows(), want)
+		}
+	})
+}
+
 // A terminal that is gone ends the view.
 func TestScreenGone(t *testing.T) {
 	s := newScreen(t.Context(), Config{Refresh: time.Second, Size: func() (int, int) { return 80, 24 }}, feed{sim()}, brokenTerminal{})
