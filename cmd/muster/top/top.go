@@ -49,7 +49,7 @@ const (
 	// frames is how often the terminal is written to at most, a second.
 	frames = 10
 	// restEvery is how often memory is given back, also after everything was listed: that needs more than what follows.
-	restEvery = time.Minute
+	restEvery = 15 * time.Second
 )
 
 // Run shows the view on a terminal until the user leaves it or ctx ends. It takes no signal but that of another size:
