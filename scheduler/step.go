@@ -142,7 +142,11 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 	w.Heard(c.now)
 	switch m := msg.(type) {
 	case lease.Availability:
+		before := w.Free.Preemptible
 		c.hosts.availability(w, m)
+		if !slices.Equal(before, w.Free.Preemptible) {
+			c.dispatches.yielding(w)
+		}
 		c.offers.expect(w, m.Forecasts)
 		c.pending.shares.hear(w, m.Usage)
 	case lease.Commit:
