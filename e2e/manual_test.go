@@ -149,8 +149,21 @@ func plain(text string) string {
 	return text
 }
 
+// waiting are the screens that wait: for a task that runs for a while, and for a host to be lost.
+var waiting = []string{"muster-usage", "muster-node-declare-dead"}
+
 // TestManualScreens runs the examples of the manual. With -update it writes them anew; then run `make generate`.
 func TestManualScreens(t *testing.T) {
+	playScreens(t, func(name string) bool { return !slices.Contains(waiting, name) })
+}
+
+func TestManualScreensThatWait(t *testing.T) {
+	t.Parallel()
+	playScreens(t, func(name string) bool { return slices.Contains(waiting, name) })
+}
+
+func playScreens(t *testing.T, wanted func(name string) bool) {
+	t.Helper()
 	for _, tool := range []string{"bash", "curl", "jq"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("the examples of the manual need %s, which is not installed", tool)
@@ -166,7 +179,11 @@ func TestManualScreens(t *testing.T) {
 	}
 	s := newStage(t)
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+		name := strings.TrimSuffix(filepath.Base(file), ".txt")
+		if !wanted(name) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
 			text, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)

@@ -76,6 +76,7 @@ func (d *daemon) pending(id string) {
 // until the other GPU is free as well, which is by the time limit of a task. That holds even if the job's offer must be
 // renewed.
 func TestJobForTwoGPUsKeepsItsPlace(t *testing.T) {
+	t.Parallel()
 	amy, ben := twoGPUs(t)
 	var holders [2]string
 	var gates [2]gate
