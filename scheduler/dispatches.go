@@ -417,47 +417,6 @@ func afterDecline(ds *dispatches, w *worker, o *offer, m lease.Decline) place.Av
 	return a
 }
 
-// preempt has preemptible tasks make room for a queued task at one host, unless they do already or no host has such
-// tasks.
-func (ds *dispatches) preempt(d *dispatch) {
-	if d.preempt != nil || d.winner != nil {
-		return
-	}
-	ds.hosts.fleet.Count(ds.now)
-	h := ds.placement.preempt(d.task, ds.hosts.anySlot())
-	if h == nil {
-		return
-	}
-	d.preempt = h
-	for _, o := range d.offers {
-		if o.worker.Host == h {
-			ds.offers.sendOffer(o, queueWait)
-			return
-		}
-	}
-	if len(d.offers) < spreadMost {
-		ds.queueAtHost(d, ds.hosts.workers[h.Peer], false)
-	}
-}
-
-// yielding looks, once a host has told of other preemptible tasks than before, whether they can make room for tasks that
-// queue there and had none to make room for them. It looks at the first ones only; for others the offers are renewed.
-func (ds *dispatches) yielding(w *worker) {
-	offers := slices.DeleteFunc(ds.offers.to(w), func(o *offer) bool {
-		return o.seat != nil || !o.queued() || o.dispatch.preempt != nil || o.dispatch.winner != nil
-	})
-	slices.SortFunc(offers, func(a, b *offer) int { return a.claim.Rank.Compare(&b.claim.Rank) })
-	for _, o := range offers[:min(len(offers), yieldLooks)] {
-		r := o.dispatch.task.request()
-		if _, _, ok := w.Yield(&r); ok {
-			ds.preempt(o.dispatch)
-		}
-	}
-}
-
-// yieldLooks bounds the queued tasks that are looked at when a host tells of other preemptible tasks.
-const yieldLooks = 16
-
 // notSent handles a message that could not be sent because it is out of bounds. The task waits, and a notice reports
 // the defect.
 func (ds *dispatches) notSent(e NotSent) {

@@ -136,12 +136,22 @@ func first(ids []job.ID) job.ID {
 
 // sortBy sorts rows that are in the natural order by the column that the user wants.
 func sortBy[T any](rows []T, columns []column[T], w *wish, now time.Time) {
-	if key := keyOf(columns, w); key != nil {
-		ranks := make(map[any]rank, len(rows))
-		for _, x := range rows {
-			ranks[x] = key(x, now)
-		}
-		slices.SortStableFunc(rows, func(a, b T) int { return w.turned(ranks[a].compare(ranks[b])) })
+	key := keyOf(columns, w)
+	if key == nil {
+		return
+	}
+	type ranked struct {
+		rank
+
+		row T
+	}
+	all := make([]ranked, len(rows))
+	for i, x := range rows {
+		all[i] = ranked{key(x, now), x}
+	}
+	slices.SortStableFunc(all, func(a, b ranked) int { return w.turned(a.compare(b.rank)) })
+	for i, x := range all {
+		rows[i] = x.row
 	}
 }
 

@@ -1,0 +1,57 @@
+package scheduler
+
+// Preemption: when a queued task asks a host to end preemptible tasks for it.
+// See docs/adr, ADR 88.
+
+import "slices"
+
+// preempt has preemptible tasks make room for a queued task at one host, unless they do already or no host has such
+// tasks.
+func (ds *dispatches) preempt(d *dispatch) {
+	if d.preempt != nil || d.winner != nil {
+		return
+	}
+	ds.hosts.fleet.Count(ds.now)
+	h := ds.placement.preempt(d.task, ds.hosts.anySlot())
+	if h == nil {
+		return
+	}
+	d.preempt = h
+	for _, o := range d.offers {
+		if o.worker.Host == h {
+			ds.offers.sendOffer(o, queueWait)
+			return
+		}
+	}
+	if len(d.offers) < spreadMost {
+		ds.queueAtHost(d, ds.hosts.workers[h.Peer], false)
+	}
+}
+
+// yielding looks, once a host has told of other preemptible tasks than before, whether they can make room for tasks and
+// gangs that queue there and had none to make room for them. It looks at the first ones only; for others the offers are
+// renewed.
+func (ds *dispatches) yielding(w *worker) {
+	offers := slices.DeleteFunc(ds.offers.to(w), func(o *offer) bool {
+		return !o.queued() || o.dispatch.preempts() || o.dispatch.winner != nil
+	})
+	slices.SortFunc(offers, func(a, b *offer) int { return a.claim.Rank.Compare(&b.claim.Rank) })
+	for _, o := range offers[:min(len(offers), yieldLooks)] {
+		r := o.dispatch.task.request()
+		switch _, _, ok := w.Yield(&r); {
+		case !ok, ds.offers.byID[o.id] != o: // another task took its place meanwhile
+		case o.seat != nil:
+			ds.offers.changed(o.dispatch)
+		default:
+			ds.preempt(o.dispatch)
+		}
+	}
+}
+
+// preempts reports whether preemptible tasks are to make room for the task, or for a member of the gang.
+func (d *dispatch) preempts() bool {
+	return d.preempt != nil || slices.ContainsFunc(d.offers, func(o *offer) bool { return o.seat != nil && o.seat.preempt })
+}
+
+// yieldLooks bounds the queued tasks that are looked at when a host tells of other preemptible tasks.
+const yieldLooks = 16
