@@ -417,6 +417,29 @@ func afterDecline(ds *dispatches, w *worker, o *offer, m lease.Decline) place.Av
 	return a
 }
 
+// preempt has preemptible tasks make room for a queued task at one host, unless they do already or no host has such
+// tasks.
+func (ds *dispatches) preempt(d *dispatch) {
+	if d.preempt != nil || d.winner != nil {
+		return
+	}
+	ds.hosts.fleet.Count(ds.now)
+	h := ds.placement.preempt(d.task, ds.hosts.anySlot())
+	if h == nil {
+		return
+	}
+	d.preempt = h
+	for _, o := range d.offers {
+		if o.worker.Host == h {
+			ds.offers.sendOffer(o, queueWait)
+			return
+		}
+	}
+	if len(d.offers) < spreadMost {
+		ds.queueAtHost(d, ds.hosts.workers[h.Peer], false)
+	}
+}
+
 // notSent handles a message that could not be sent because it is out of bounds. The task waits, and a notice reports
 // the defect.
 func (ds *dispatches) notSent(e NotSent) {

@@ -1,32 +1,9 @@
 package scheduler
 
-// Preemption: when a queued task asks a host to end preemptible tasks for it.
+// News of preemptible tasks: which queued tasks and gangs ask for them.
 // See docs/adr, ADR 88.
 
 import "slices"
-
-// preempt has preemptible tasks make room for a queued task at one host, unless they do already or no host has such
-// tasks.
-func (ds *dispatches) preempt(d *dispatch) {
-	if d.preempt != nil || d.winner != nil {
-		return
-	}
-	ds.hosts.fleet.Count(ds.now)
-	h := ds.placement.preempt(d.task, ds.hosts.anySlot())
-	if h == nil {
-		return
-	}
-	d.preempt = h
-	for _, o := range d.offers {
-		if o.worker.Host == h {
-			ds.offers.sendOffer(o, queueWait)
-			return
-		}
-	}
-	if len(d.offers) < spreadMost {
-		ds.queueAtHost(d, ds.hosts.workers[h.Peer], false)
-	}
-}
 
 // yielding looks, once a host has told of other preemptible tasks than before, whether they can make room for tasks and
 // gangs that queue there and had none to make room for them. It looks at the first ones only; for others the offers are
