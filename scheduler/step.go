@@ -140,13 +140,15 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 		return // the session has ended; what the message says is asked for in the next session
 	}
 	w.Heard(c.now)
-	switch m := msg.(type) {
-	case lease.Availability:
-		before := w.Free.Preemptible
-		c.hosts.availability(w, m)
-		if !slices.Equal(before, w.Free.Preemptible) {
+	preemptible := w.Free.Preemptible
+	defer func() {
+		if !slices.Equal(preemptible, w.Free.Preemptible) { // a Decline tells, too
 			c.dispatches.yielding(w)
 		}
+	}()
+	switch m := msg.(type) {
+	case lease.Availability:
+		c.hosts.availability(w, m)
 		c.offers.expect(w, m.Forecasts)
 		c.pending.shares.hear(w, m.Usage)
 	case lease.Commit:

@@ -206,18 +206,24 @@ func verbFree(s *story, a []string, o stories.Options) {
 	for i := range o.Number("aside", 0) {
 		free.Quarantined = append(free.Quarantined, fmt.Sprintf("%s-gpu%d", a[0], len(free.GPUs)+i))
 	}
-	for y := range strings.SplitSeq(o["yields"], ",") {
-		p, n, _ := strings.Cut(y, ":")
-		priority, _ := strconv.Atoi(p)
-		if cpus, err := strconv.Atoi(n); err == nil {
-			free.Preemptible = append(free.Preemptible, lease.Preemptible{Priority: priority, CPUs: cpus})
-		}
-	}
+	free.Preemptible = yieldsOf(o)
 	var under []string
 	if o["under"] != "" {
 		under = strings.Split(o["under"], ",")
 	}
 	s.from(a[0], lease.Availability{Free: free, Draining: o["draining"] != "", Detail: o["draining"], UnderQuota: under})
+}
+
+// yieldsOf parses yields=PRIORITY:CPUS,...
+func yieldsOf(o stories.Options) (all []lease.Preemptible) {
+	for y := range strings.SplitSeq(o["yields"], ",") {
+		p, n, _ := strings.Cut(y, ":")
+		priority, _ := strconv.Atoi(p)
+		if cpus, err := strconv.Atoi(n); err == nil {
+			all = append(all, lease.Preemptible{Priority: priority, CPUs: cpus})
+		}
+	}
+	return all
 }
 
 func verbSubmit(s *story, a []string, o stories.Options) {
@@ -343,7 +349,7 @@ func verbDecline(s *story, a []string, o stories.Options) {
 		word = job.ReasonResources
 	}
 	s.from(a[0], lease.Decline{
-		Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word}, Free: lease.Free{CPUs: o.Number("free", 0)}, Never: o["never"] != "" || o["nouser"] != "", NoUser: o["nouser"] != "",
+		Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word}, Free: lease.Free{CPUs: o.Number("free", 0), Preemptible: yieldsOf(o)}, Never: o["never"] != "" || o["nouser"] != "", NoUser: o["nouser"] != "",
 	})
 }
 

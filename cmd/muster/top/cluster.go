@@ -129,7 +129,7 @@ type work struct {
 
 	tasks []task // those that are shown
 	gone  bool   // there is a newer one, or none
-	round uint32 // of the listing, or before it, in which the job was last told
+	round uint32 // number of the last listing when the job was last told
 }
 
 // facts are what is told of a job.
@@ -322,13 +322,7 @@ func workOf(j *api.Job, now time.Time) *work {
 		w.tasks = []task{wholeJob(w, j)}
 		return w
 	}
-	shown := 0
-	for i := range j.Tasks {
-		if j.State.Ended() || !j.Tasks[i].State.Ended() {
-			shown++
-		}
-	}
-	w.tasks = make([]task, 0, shown)
+	w.tasks = make([]task, 0, len(j.Tasks))
 	for i := range j.Tasks {
 		if t := &j.Tasks[i]; !t.State.Ended() || j.State.Ended() {
 			w.tasks = append(w.tasks, taskOf(w, t))

@@ -48,7 +48,7 @@ type Config struct {
 const (
 	// frames is how often the terminal is written to at most, a second.
 	frames = 10
-	// restEvery is how often memory is given back, also after everything was listed: that needs more than what follows.
+	// restEvery is how often memory is given back. That happens after each listing, too, which needs more than what follows.
 	restEvery = 15 * time.Second
 )
 
