@@ -1,7 +1,7 @@
 package api
 
-// Claims: the proof that this daemon has founded its journal group, and the operator's way to have a false claim forgotten.
-// See docs/adr, ADR 114.
+// Claims: the proofs that this daemon has founded its journal groups, and the operator's way to have the epoch of an owner
+// forgotten. See docs/adr, ADR 114 and 157.
 
 import (
 	"context"
@@ -18,36 +18,49 @@ const (
 	pathFoundings = "/peer/v1/foundings/"
 	// maxFounding bounds the answer of a daemon that is asked for its proof.
 	maxFounding = 1 << 10
+	// maxFoundings bounds the proofs that are read of one answer. A daemon has a group, and one of the version before.
+	maxFoundings = 4
 )
 
-// Claim is what this host knew of the owner of the jobs of a group.
+// Claim is what this host knows of the owner of the jobs of a group.
 type Claim struct {
 	Group string   `json:"group" doc:"The end of the ids of its jobs."`
-	Owner job.Peer `json:"owner" doc:"The daemon that was taken for the owner of the jobs."`
+	Owner job.Peer `json:"owner" doc:"The daemon that owns the jobs."`
 }
 
-// headerFounding has the proof that the daemon that answers has founded the group of the jobs in its answer.
+// headerFounding has a proof that the daemon that answers has founded a group of the jobs in its answer. There may be
+// several such headers.
 const headerFounding = "Muster-Founding"
 
-// proofIn returns the proof of an answer; none if there is none that can be read.
-func proofIn(h http.Header) job.Founding {
-	f, err := job.ParseFounding(h.Get(headerFounding))
-	if err != nil {
-		return job.Founding{}
+// proofsIn returns the proofs of an answer that can be read.
+func proofsIn(h http.Header) (proofs []job.Founding) {
+	lines := h.Values(headerFounding)
+	for _, v := range lines[:min(len(lines), maxFoundings)] {
+		if f, err := job.ParseFounding(v); err == nil {
+			proofs = append(proofs, f)
+		}
 	}
-	return f
+	return proofs
+}
+
+// showProofs returns the headers with the proofs of this daemon.
+func showProofs(d Directory) (lines []string) {
+	for _, f := range d.Foundings() {
+		lines = append(lines, f.String())
+	}
+	return lines
 }
 
 // proven says whose jobs another daemon may tell of: its own.
 type proven struct {
 	directory Directory
 	peer      job.Peer
-	proof     job.Founding
+	proofs    []job.Founding
 }
 
 // tells reports whether what the daemon says of a job is believed.
 func (p proven) tells(j *Job) bool {
-	return j.Owner == p.peer && p.directory.Believes(p.peer, j.ID.Group(), p.proof)
+	return j.Owner == p.peer && p.directory.Believes(p.peer, j.ID.Group(), p.proofs)
 }
 
 // sends reports whether an event of the daemon is believed. asked has the jobs whose events were asked for; empty: all.
@@ -62,7 +75,10 @@ func (p proven) sends(e *Event, asked map[job.ID]bool) bool {
 }
 
 // claimRoutes serves the routes of claims.
-type claimRoutes struct{ directory Directory }
+type claimRoutes struct {
+	directory Directory
+	self      job.Peer
+}
 
 type groupInput struct {
 	Group string `path:"group" maxLength:"16" doc:"The end of the id of a job, after the dash."`
@@ -82,16 +98,17 @@ func (r *claimRoutes) founding(_ context.Context, in *groupInput) (*foundingOutp
 	if err != nil {
 		return nil, bad("%w", err)
 	}
-	own, f := r.directory.Home()
-	if g != own || f == (job.Founding{}) {
-		return nil, &notFoundError{"group", in.Group, "this daemon has not founded it"}
+	for _, f := range r.directory.Foundings() {
+		if f.Proves(r.self, g) {
+			return &foundingOutput{foundingAnswer{f.String()}}, nil
+		}
 	}
-	return &foundingOutput{foundingAnswer{f.String()}}, nil
+	return nil, &notFoundError{"group", in.Group, "this daemon has not founded it"}
 }
 
-// forget has this host forget which daemon owns a group.
+// forget has this host forget the epoch of a group.
 func (r *claimRoutes) forget(ctx context.Context, in *groupInput) (*claimOutput, error) {
-	if err := operator(ctx, "forget the claim of "+quote(in.Group)); err != nil {
+	if err := operator(ctx, "forget the epoch of "+quote(in.Group)); err != nil {
 		return nil, err
 	}
 	g, err := job.ParseGroup(in.Group)
@@ -136,7 +153,7 @@ func (a Foundings) Founding(ctx context.Context, p job.Peer, g job.Group) (f job
 	return job.ParseFounding(answer.Founding)
 }
 
-// ForgetClaim has the daemon forget which daemon owns the jobs of a group.
+// ForgetClaim has the daemon forget the epoch of the owner of a group's jobs.
 func (c *Client) ForgetClaim(ctx context.Context, g job.Group) (out Claim, err error) {
 	err = c.call(ctx, http.MethodPost, "/v1/claims/"+g.String()+"/forget", nil, nil, &out)
 	return out, err

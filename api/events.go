@@ -112,8 +112,7 @@ func (r *eventRoutes) stream(ctx context.Context, in *eventsInput) (*huma.Stream
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same context, and it ends with the server too
 		_, w := humago.Unwrap(hctx)
-		_, proof := r.directory.Home()
-		w.Header().Set(headerFounding, proof.String())
+		w.Header()[headerFounding] = showProofs(r.directory)
 		ctx, cancel := context.WithCancel(hctx.Context())
 		queue := eventQueue
 		if in.Ended { // each job ends once
@@ -370,7 +369,7 @@ func (d *eventRoutes) eventsOf(ctx context.Context, peer job.Peer, in eventsInpu
 	if resp.StatusCode != http.StatusOK {
 		return readProblem(resp)
 	}
-	from, asked := proven{d.directory, peer, proofIn(resp.Header)}, map[job.ID]bool{}
+	from, asked := proven{d.directory, peer, proofsIn(resp.Header)}, map[job.ID]bool{}
 	for _, id := range in.Job {
 		asked[job.ID(id)] = true
 	}

@@ -686,9 +686,9 @@ func (d *daemon) Owner(_ context.Context, g job.Group) (job.Peer, bool, error) {
 	return "", false, fmt.Errorf("journal group %s: %w", g, ErrNotFound)
 }
 
-func (d *daemon) Home() (job.Group, job.Founding) { return d.group, job.Founding{} }
+func (d *daemon) Foundings() []job.Founding { return nil }
 
-func (d *daemon) Believes(p job.Peer, g job.Group, _ job.Founding) bool {
+func (d *daemon) Believes(p job.Peer, g job.Group, _ []job.Founding) bool {
 	owner, _, err := d.Owner(context.Background(), g)
 	return err != nil || owner == p
 }

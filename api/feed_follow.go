@@ -45,7 +45,7 @@ func (d *daemons) feedOf(ctx context.Context, directory Directory, peer job.Peer
 		return err
 	}
 	defer resp.Body.Close()
-	from := proven{directory, peer, proofIn(resp.Header)}
+	from := proven{directory, peer, proofsIn(resp.Header)}
 	for lines := newLineReader(resp.Body, maxFeedLine); ; {
 		line, err := lines.next()
 		if err == nil {

@@ -38,7 +38,7 @@ type feedInput struct {
 func (r *feedRoutes) feed(ctx context.Context, in *feedInput) (*huma.StreamResponse, error) {
 	a := requesterOf(ctx)
 	withJobs := !a.ownOnly || slices.Contains(a.roles, roleScheduler) // other daemons speak for no users
-	_, proof := r.directory.Home()
+	proofs := showProofs(r.directory)
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same context, and it ends with the server too
 		req, w := humago.Unwrap(hctx)
 		if !r.open.enter(req.RemoteAddr, peerFeeds) {
@@ -47,7 +47,7 @@ func (r *feedRoutes) feed(ctx context.Context, in *feedInput) (*huma.StreamRespo
 		}
 		defer r.open.leave(req.RemoteAddr)
 		w.Header().Set("Content-Type", "application/jsonl")
-		w.Header().Set(headerFounding, proof.String())
+		w.Header()[headerFounding] = proofs
 		r.write(hctx.Context(), w, reader{jobs: withJobs, measured: in.Measured, whole: &r.whole})
 	}}, nil
 }

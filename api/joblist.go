@@ -40,10 +40,10 @@ type listInput struct {
 
 type jobsOutput struct {
 	Status   int
-	Type     string `header:"Content-Type" hidden:"true"`
-	ETag     string `header:"ETag" doc:"Stays the same while nothing but the ages changes."`
-	Cursor   string `header:"Muster-Cursor" doc:"The field next, for clients that have not decoded the listing yet."`
-	Founding string `header:"Muster-Founding" doc:"Proves to other daemons that this one has founded the group of its jobs."`
+	Type     string   `header:"Content-Type" hidden:"true"`
+	ETag     string   `header:"ETag" doc:"Stays the same while nothing but the ages changes."`
+	Cursor   string   `header:"Muster-Cursor" doc:"The field next, for clients that have not decoded the listing yet."`
+	Founding []string `header:"Muster-Founding" doc:"Proves to other daemons that this one has founded a group of its jobs."`
 	Body     []byte
 }
 
@@ -223,17 +223,17 @@ func (p *jobPage) cut(last bool) (next string) {
 	return ""
 }
 
-// peerJobs is the listing of another daemon, with its proof.
+// peerJobs is the listing of another daemon, with its proofs.
 type peerJobs struct {
 	Listing[Job]
-	proof job.Founding
+	proofs []job.Founding
 }
 
-func (p *peerJobs) readHeader(h http.Header) { p.proof = proofIn(h) }
+func (p *peerJobs) readHeader(h http.Header) { p.proofs = proofsIn(h) }
 
 // theirs returns the jobs in a member's answer that are its own, and counts the others.
 func (r *jobRoutes) theirs(a *answer[peerJobs]) []Job {
-	p, n := proven{r.directory, a.member.Peer, a.value.proof}, len(a.value.Items)
+	p, n := proven{r.directory, a.member.Peer, a.value.proofs}, len(a.value.Items)
 	items := slices.DeleteFunc(a.value.Items, func(j Job) bool { return !p.tells(&j) })
 	r.metrics.dropped(n - len(items))
 	return items
@@ -264,8 +264,7 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 		l.items = append(l.items, x.item)
 	}
 	out := l.answer(&in.ListingInput)
-	_, proof := r.directory.Home()
-	return &jobsOutput{out.Status, out.Type, out.ETag, l.next, proof.String(), out.Body}, nil
+	return &jobsOutput{out.Status, out.Type, out.ETag, l.next, showProofs(r.directory), out.Body}, nil
 }
 
 // own returns the jobs of this daemon: those of the page, or for an order other than that of time those that the picture

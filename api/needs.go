@@ -189,13 +189,12 @@ type Directory interface {
 	Owner(ctx context.Context, g job.Group) (p job.Peer, self bool, err error)
 	// Copies returns the number of daemons that store the records of a group that this daemon owns.
 	Copies(g job.Group) int
-	// Home returns the group of this daemon's jobs, and the proof that it has founded the group; none for a group of an
-	// earlier version.
-	Home() (job.Group, job.Founding)
-	// Believes reports whether a daemon may own a group: it gives the proof that it has founded the group, or no other is
-	// known to own a group of an earlier version.
-	Believes(p job.Peer, g job.Group, proof job.Founding) bool
-	// ForgetClaim has this host forget which daemon owns a group's jobs. It returns the owner; "" if none was known.
+	// Foundings returns the proofs that this daemon has founded the groups of its jobs. A proof of the version before comes
+	// first, because daemons of that version read no other.
+	Foundings() []job.Founding
+	// Believes reports whether a daemon owns a group: it is known to, or one of these numbers proves it.
+	Believes(p job.Peer, g job.Group, proofs []job.Founding) bool
+	// ForgetClaim has this host forget the epoch of the owner of a group's jobs. It returns the owner; "" if none is known.
 	ForgetClaim(ctx context.Context, g job.Group) (owner job.Peer, err error)
 }
 

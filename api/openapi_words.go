@@ -45,7 +45,7 @@ var operationTexts = map[string]string{
 	"make-ticket":       "Gives a web page, which can send no token with a WebSocket, a ticket for one. It has the rights of the request. Only over TCP.",
 	"invite":            "Makes a token. This daemon must have the role inviter. Only for operators.",
 	"join":              "Lets this daemon join a cluster with a token. Only for operators.",
-	"forget-claim":      "For a host that believes the wrong daemon. Only for operators.",
+	"forget-claim":      "For an owner that was restored from a backup. Only for operators.",
 	"list-audit":        "Lists who did what. Users who are no operators see only what they did themselves.",
 	"get-daemon":        "Returns what `muster doctor` and `muster config show` print about the running daemon.",
 	"health":            "Answers as long as the daemon runs.",

@@ -157,7 +157,7 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	events := &eventRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, directory: needs.Directory, viewer: rt.viewer, log: log}
 	used := &usageRoutes{daemons: rt.daemons, usage: needs.Usage}
 	daemon := &daemonRoutes{needs.Self}
-	claims := &claimRoutes{needs.Directory}
+	claims := &claimRoutes{needs.Directory, rt.self}
 	entries := &auditRoutes{daemons: rt.daemons, log: needs.Audit}
 
 	add(rt, listingOf[Listing[Node]](rt, get("list-nodes", "/v1/nodes", "List nodes")), rules{peers: anyMember, large: true}, nodes.list)
@@ -178,7 +178,7 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	add(rt, post("restore-peer", "/v1/peers/{id}/restore", "Take the revocation of a member back", http.StatusNoContent), rules{}, members.restore)
 	add(rt, post("invite", "/v1/invitations", "Make a token with which hosts can join", http.StatusCreated), rules{}, members.invite)
 	add(rt, post("join", "/v1/join", "Join a cluster", http.StatusOK), rules{}, members.join)
-	add(rt, post("forget-claim", "/v1/claims/{group}/forget", "Have this host forget which daemon owns the jobs of a group", http.StatusOK), rules{}, claims.forget)
+	add(rt, post("forget-claim", "/v1/claims/{group}/forget", "Have this host accept an older epoch of the owner of a group", http.StatusOK), rules{}, claims.forget)
 	add(rt, hiddenOp(get("get-founding", pathFoundings+"{group}", "Get the proof that this daemon has founded a group")), rules{peers: anyMember, only: true}, claims.founding)
 	add(rt, get("list-audit", "/v1/audit", "List entries of the audit log, newest first"), rules{peers: schedulers, large: true}, entries.list)
 	add(rt, get("get-daemon", "/v1/daemon", "Get this daemon's identity, and its settings with their origin"), rules{}, daemon.get)

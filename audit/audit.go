@@ -152,7 +152,7 @@ var actions = map[Action]struct {
 	Drain:       {steering, "a node was drained"},
 	Resume:      {steering, "a drain was ended"},
 	DeclareDead: {steering, "a node was declared dead"},
-	ForgetClaim: {steering, "the owner of a group was forgotten"},
+	ForgetClaim: {steering, "the epoch of a group was forgotten"},
 
 	Hello:        {refusals, "a host was not let in"},
 	Role:         {refusals, "a member sent what its roles do not allow"},

@@ -57,8 +57,8 @@ func TestOnlyTheOwnerOfAJobIsObeyed(t *testing.T) {
 	id := amy.ok("submit", "-w", "ben", "--", "sh", "-c", "echo from ben; sleep 600")
 	j := amy.untilState(id, "RUNNING")
 	group := job.ID(id).Group()
-	if !group.Founded() {
-		t.Errorf("the id %s does not show who has founded its group", id)
+	if group.OfVersionBefore() {
+		t.Errorf("the group of %s could be claimed with a proof of the version before", id)
 	}
 	a := &wirepb.AttemptRef{Job: id, N: int64(j.Tasks[0].Attempt)}
 	owners := j.Owner
@@ -92,9 +92,9 @@ func TestOnlyTheOwnerOfAJobIsObeyed(t *testing.T) {
 	amy.untilState(id, "RUNNING")
 	cat.ok("cancel", id)
 	amy.until(id, "its end", func(j api.Job) bool { return j.State == job.Cancelled })
-	// Nobody needs a claim to be forgotten; the verb is for jobs of earlier versions.
+	// Nobody needs the epoch to be forgotten; the verb is for an owner that was restored from a backup.
 	out := ben.ok("node", "forget-claim", id)
-	if !containsAll(out, []string{string(owners), "has forgotten that"}) {
+	if !containsAll(out, []string{string(owners), "has forgotten the epoch"}) {
 		t.Errorf("forget-claim: %q", out)
 	}
 	amy.untilState(amy.ok("submit", "-w", "ben", "--", "true"), "SUCCEEDED")

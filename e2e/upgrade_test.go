@@ -14,26 +14,27 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
 )
 
-// The jobs of root in testdata/db-before.tar.gz, the database of a daemon of the version before: one that ran, one that was
-// submitted with the idempotency key "again", one that is held, and one that depends on it.
+// The jobs of root in testdata/data-before.tar.gz, the database and the key of a daemon of the version before: one that ran,
+// one that was submitted with the idempotency key "again", one that is held, and one that depends on it.
 const (
-	ranBefore   = "1qkns68t25-edqcwdpsz7fqj"
-	keyedBefore = "q3f5zn07e7-edqcwdpsz7fqj"
-	heldBefore  = "ya4zv2jx9p-edqcwdpsz7fqj"
-	childBefore = "jk4p03nvzc-edqcwdpsz7fqj"
+	ranBefore   = "pa5wexchwf-a3m7p0nz1g5vg"
+	keyedBefore = "ydf41t3kpv-a3m7p0nz1g5vg"
+	heldBefore  = "4s48twbrhv-a3m7p0nz1g5vg"
+	childBefore = "r7cbxawzgw-a3m7p0nz1g5vg"
 )
 
-// unpackBefore gives a daemon that has never run the database of the version before.
-func (d *daemon) unpackBefore() *daemon {
+// unpack gives a daemon that has never run the data directory in an archive of testdata.
+func (d *daemon) unpack(archive string) *daemon {
 	d.t.Helper()
 	data := filepath.Join(d.dir, "data")
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		d.t.Fatal(err)
 	}
-	if out, err := exec.Command("tar", "-C", data, "-xzf", "testdata/db-before.tar.gz").CombinedOutput(); err != nil {
+	if out, err := exec.Command("tar", "-C", data, "-xzf", "testdata/"+archive).CombinedOutput(); err != nil {
 		d.t.Fatalf("unpack: %v\n%s", err, out)
 	}
 	return d
@@ -66,14 +67,14 @@ func (d *daemon) submitKeyed(key, body string) string {
 // at another daemon, and jobs of the two groups depend on each other.
 func TestDataDirectoryOfTheVersionBefore(t *testing.T) {
 	asRoot(t)
-	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").unpackBefore().start()
+	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").unpack("data-before.tar.gz").start()
 	group := job.ID(amy.ok("submit", "--hold", "--", "true")).Group()
-	if !group.Founded() || job.ID(heldBefore).Group().Founded() {
+	if group.OfVersionBefore() || !job.ID(heldBefore).Group().OfVersionBefore() {
 		t.Errorf("the group of new jobs is %s", group)
 	}
 	amy.kill()
 	amy.start()
-	ben := newDaemon(t, "ben", "--gpus", "none", "--no-worker").start(amy.invite().flags()...)
+	ben := newDaemon(t, "ben", "--gpus", "none", "--cpus", "4").start(amy.invite().flags()...)
 	amy.untilNodes(2)
 	after := amy.ok("submit", "-d", "afterok:"+heldBefore, "--", "echo", "after")
 	if job.ID(after).Group() != group {
@@ -120,5 +121,25 @@ func TestDataDirectoryOfTheVersionBefore(t *testing.T) {
 	}
 	ben.ok("requeue", ranBefore)
 	amy.untilState(ranBefore, "SUCCEEDED")
+	// A job of before runs on another host too, which believes the proof of that time.
+	amy.ok("node", "drain", "amy")
+	amy.ok("requeue", keyedBefore)
+	amy.until(keyedBefore, "its end on ben", func(j api.Job) bool { return j.State == job.Succeeded && j.Tasks[0].Node == "ben" })
+	amy.ok("node", "resume", "amy")
 	ben.untilState(ben.ok("submit", "-w", "amy", "--", "true"), "SUCCEEDED")
+}
+
+// TestDataDirectoryTwoVersionsBack starts a daemon on jobs of a group that nothing proves. It says so in one line, and what is
+// on disk stays as it was.
+func TestDataDirectoryTwoVersionsBack(t *testing.T) {
+	asRoot(t)
+	t.Parallel()
+	amy := newDaemon(t, "amy", "--gpus", "none").unpack("db-drawn.tar.gz")
+	for range 2 {
+		from := amy.launch()
+		<-amy.done
+		if line := amy.waitLog(from, "jobs …-edqcwdpsz7fqj"); !containsAll(line, []string{"nothing in it was changed", "another data directory"}) {
+			t.Errorf("it says %q", line)
+		}
+	}
 }

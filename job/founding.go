@@ -1,6 +1,6 @@
 package job
 
-// Founding: how the ID of a journal group is bound to the daemon that founded it. See docs/adr, ADR 114.
+// Founding: how the ID of a journal group is bound to the daemon that founded it. See docs/adr, ADR 114 and 157.
 
 import (
 	"crypto/rand"
@@ -10,31 +10,30 @@ import (
 	"fmt"
 )
 
-// Founding is the number with which a daemon has founded its journal group. The ID of the group is the beginning of the
-// SHA-256 digest of the daemon's peer ID and this number. So the number proves who founded the group, and a number for
-// another daemon would take about 2^64 tries to find. It is no secret. The zero value is none.
+// Founding is the number with which a daemon has founded its journal group. The SHA-256 digest of the daemon's peer ID and
+// this number begins with the ID of the group, followed by extraBits zero bits. So the number proves who founded the group:
+// a number for another daemon would take about 2^84 tries to find. It is no secret. The zero value is none.
 type Founding [foundingBytes]byte
 
 const (
 	foundingBytes = 16
 	foundingLabel = "muster group of "
+	// extraBits is how many bits of the digest must be zero after those that are the ID. Each bit doubles the tries of the
+	// founder, who can choose the ID, and those of a forger, who cannot. With 20 bits the founder needs a tenth of a second.
+	extraBits = 20
 )
 
-// Founded groups are recognised by their ID. An ID that was drawn at random, as earlier versions did, looks like one of a
-// founded group once in 2^markBits times.
+// The version before did not ask for extra bits. The IDs of its groups have a mark instead, which this version avoids: so
+// its proof, which 2^64 tries forge, counts for no group of this version.
 const (
 	markBits = 20
 	marker   = 0x9e3779b97f4a7c15 // odd, so that each ID has another product
 )
 
-// Founded reports whether the ID is one of a group that was founded with a Founding. Only its founder may claim such a
-// group. Earlier versions drew the IDs of their groups at random; nothing proves who founded those.
-func (g Group) Founded() bool {
-	return g != 0 && uint64(g)*marker>>(64-markBits) == 0
-}
+// OfVersionBefore reports whether the ID is one of a group that was founded by the version before.
+func (g Group) OfVersionBefore() bool { return uint64(g)*marker>>(64-markBits) == 0 }
 
-// Found draws numbers until one gives this daemon the ID of a founded group. That takes a million tries on average, which
-// is a tenth of a second.
+// Found draws numbers until one founds a group of this daemon. That takes a million tries on average.
 func Found(founder Peer) (Founding, Group) {
 	var f Founding
 	_, _ = rand.Read(f[:]) // never fails: it ends the program if it has no random bytes
@@ -46,7 +45,7 @@ func Found(founder Peer) (Founding, Group) {
 func FoundFrom(founder Peer, f Founding) (Founding, Group) {
 	try := newTry(founder)
 	for {
-		if g := try.group(f); g.Founded() {
+		if g, extra := try.digest(f); extra == 0 && !g.OfVersionBefore() {
 			return f, g
 		}
 		low := f[foundingBytes-8:]
@@ -56,11 +55,18 @@ func FoundFrom(founder Peer, f Founding) (Founding, Group) {
 
 // Proves reports whether the founder has founded this group with this number.
 func (f Founding) Proves(founder Peer, g Group) bool {
-	return f != (Founding{}) && g.Founded() && f.Group(founder) == g
+	if f == (Founding{}) {
+		return false
+	}
+	got, extra := newTry(founder).digest(f)
+	return got == g && (extra == 0 || g.OfVersionBefore())
 }
 
-// Group returns the group that the founder has founded with this number.
-func (f Founding) Group(founder Peer) Group { return newTry(founder).group(f) }
+// Group returns the group that the founder has founded with this number. The number is trusted: see Proves.
+func (f Founding) Group(founder Peer) Group {
+	g, _ := newTry(founder).digest(f)
+	return g
+}
 
 // String returns the number as 32 hexadecimal digits, or "" if there is none.
 func (f Founding) String() string {
@@ -90,8 +96,9 @@ func newTry(founder Peer) try {
 	return append(t, make([]byte, 1+foundingBytes)...) // a zero byte ends the ID of the founder
 }
 
-func (t try) group(f Founding) Group {
+// digest returns the group of a number, and the extra bits, which are zero if the number founds the group.
+func (t try) digest(f Founding) (g Group, extra uint32) {
 	copy(t[len(t)-foundingBytes:], f[:])
 	sum := sha256.Sum256(t)
-	return Group(binary.BigEndian.Uint64(sum[:]))
+	return Group(binary.BigEndian.Uint64(sum[:])), binary.BigEndian.Uint32(sum[8:]) >> (32 - extraBits)
 }

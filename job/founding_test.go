@@ -1,13 +1,14 @@
 package job
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 )
 
 func TestOnlyTheFounderProvesAGroup(t *testing.T) {
 	f, g := Found("amy")
-	if !g.Founded() || !f.Proves("amy", g) {
+	if g.OfVersionBefore() || !f.Proves("amy", g) || f.Group("amy") != g {
 		t.Fatalf("group %s, founding %s: not proven", g, f)
 	}
 	other, theirs := Found("amy")
@@ -32,27 +33,59 @@ func TestOnlyTheFounderProvesAGroup(t *testing.T) {
 	}
 }
 
-// A group of an earlier version, whose ID was drawn at random, is not taken for one that needs a proof.
-func TestDrawnGroupsAreNotFounded(t *testing.T) {
+// A number whose digest begins with the ID proves nothing without the extra bits. Such a number was all that the version
+// before asked for.
+func TestSixtyFourBitsProveNoGroup(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	n := 0
-	for range 1 << 22 {
-		if Group(r.Uint64()).Founded() {
-			n++
+	for range 1 << 18 {
+		var f Founding
+		binary.BigEndian.PutUint64(f[:], r.Uint64())
+		binary.BigEndian.PutUint64(f[8:], r.Uint64())
+		g, extra := newTry("mallory").digest(f)
+		if proven := f.Proves("mallory", g); proven != (extra == 0 || g.OfVersionBefore()) {
+			t.Fatalf("number %s: its digest begins with %s, then has %05x; proven: %t", f, g, extra, proven)
 		}
 	}
-	if n > 16 { // 4 are expected
-		t.Errorf("%d of 2^22 drawn groups look founded", n)
-	}
-	for g := range Group(1000) {
-		if g.Founded() {
-			t.Errorf("group %d looks founded", uint64(g))
+}
+
+// Each extra bit is checked: no number for which one of them is not zero proves a group.
+func TestEachExtraBitIsChecked(t *testing.T) {
+	lacks := map[uint32]bool{}
+	for n := uint32(0); len(lacks) < extraBits; n++ {
+		f := Founding{0: 1}
+		binary.BigEndian.PutUint32(f[12:], n)
+		g, extra := newTry("mallory").digest(f)
+		if g.OfVersionBefore() || extra == 0 {
+			continue
+		}
+		lacks[extra&-extra] = true // its lowest bit that is not zero
+		if f.Proves("mallory", g) {
+			t.Fatalf("number %s proves %s, and the extra bits are %05x", f, g, extra)
 		}
 	}
-	var f Founding
-	f[0] = 1
-	if f.Proves("amy", newTry("amy").group(f)) {
-		t.Error("a founding proves a group that is not marked as founded")
+}
+
+// foundBefore founds a group as the version before did: its ID has a mark, and nothing else is asked of the digest.
+func foundBefore(founder Peer) (Founding, Group) {
+	for n := uint64(1); ; n++ {
+		var f Founding
+		binary.BigEndian.PutUint64(f[8:], n)
+		if g := f.Group(founder); g.OfVersionBefore() {
+			return f, g
+		}
+	}
+}
+
+// Groups of the version before are proven as they were then, and no ID of this version looks like theirs.
+func TestGroupsOfTheVersionBefore(t *testing.T) {
+	f, g := foundBefore("amy")
+	if !f.Proves("amy", g) || f.Proves("bob", g) {
+		t.Errorf("the group %s of the version before is not proven by its founder alone", g)
+	}
+	for n := range 8 {
+		if _, g := FoundFrom("amy", Founding{0: byte(n)}); g.OfVersionBefore() {
+			t.Errorf("group %s could be claimed with a proof of the version before", g)
+		}
 	}
 }
 

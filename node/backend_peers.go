@@ -3,9 +3,9 @@ package node
 // The interfaces of package api for the cluster: its members, and the owners of groups.
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -156,24 +156,24 @@ func (b directoryBackend) Owner(ctx context.Context, g job.Group) (job.Peer, boo
 // Copies returns the number of daemons that keep the journal of a group. In this version it is only the owner.
 func (b directoryBackend) Copies(job.Group) int { return 1 }
 
-// Home returns the group of this daemon's jobs, and the proof that it has founded the group.
-func (b directoryBackend) Home() (job.Group, job.Founding) { return b.own.group, b.own.founding }
-
-// Believes reports whether a daemon may own a group.
-func (b directoryBackend) Believes(p job.Peer, g job.Group, proof job.Founding) bool {
-	if g.Founded() {
-		return b.learn(g, p, proof)
+// Foundings returns the proofs that this daemon has founded the groups of its jobs, those of the version before first.
+func (b directoryBackend) Foundings() (proofs []job.Founding) {
+	for _, h := range b.own {
+		proofs = append(proofs, h.Founding)
 	}
-	owner := b.ownerOf(g) // what is listed binds no group
-	return owner == "" || owner == p
+	return proofs
 }
 
-// ForgetClaim forgets the owner of a group, in the directory and in the ledger.
+// Believes reports whether a daemon owns a group: it is known to, or one of these numbers proves it.
+func (b directoryBackend) Believes(p job.Peer, g job.Group, proofs []job.Founding) bool {
+	return b.ownerOf(g) == p || slices.ContainsFunc(proofs, func(f job.Founding) bool { return b.learn(g, p, f) })
+}
+
+// ForgetClaim forgets the epoch of a group in the ledger.
 func (b directoryBackend) ForgetClaim(ctx context.Context, g job.Group) (job.Peer, error) {
-	owner := b.forget(g)
 	if b.work == nil {
-		return owner, nil
+		return "", nil
 	}
-	bound, err := b.work.ForgetClaim(ctx, g)
-	return cmp.Or(bound, owner), apiErrorOf(err)
+	owner, err := b.work.ForgetClaim(ctx, g)
+	return owner, apiErrorOf(err)
 }

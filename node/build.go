@@ -30,7 +30,7 @@ type base struct {
 	store *store.Store
 	audit *audit.Log
 	host  *p2p.Host
-	home  home
+	homes homes
 	// registry has the metrics that are counted as things happen.
 	registry *prometheus.Registry
 }
@@ -76,7 +76,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	if err := b.enterCluster(ctx); err != nil {
 		return nil, err
 	}
-	if b.home, err = homeOf(b.store, b.host.Peer()); err != nil {
+	if b.homes, err = b.store.Homes(b.host.Peer()); err != nil {
 		return nil, err
 	}
 	b.cfg = b.cfg.withRoles(b.host.Credential().Roles)

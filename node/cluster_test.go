@@ -175,7 +175,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 		v.found = empty{}
 	}
 	group := job.Group(i + 1)
-	groups, err := newDirectory(v.host.Peer(), home{group: group}, empty{}, v.found, empty{}, log)
+	groups, err := newDirectory(v.host.Peer(), homes{{Group: group}}, empty{}, v.found, empty{}, log)
 	must(err)
 	v.router = &router{
 		self: v.host.Peer(), groups: groups, signed: v.host.Grants.Labels, closeConn: func(p peer.ID) error { return v.host.Libp2p().Network().ClosePeer(p) },

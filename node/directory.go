@@ -51,38 +51,27 @@ const (
 // groupClass is the DHT class under which the owner of a group can be found.
 func groupClass(g job.Group) string { return "group/" + g.String() }
 
-// home is the group for the jobs that this daemon accepts, with the proof that it has founded it. A data directory of an
-// earlier version has another group besides, for which there is no proof. This daemon owns both.
-type home struct {
-	group    job.Group
-	founding job.Founding
-	earlier  job.Group // 0: none
+// homes are the groups of this daemon. New jobs are of the last one. The one before it, if any, has the jobs that were
+// accepted by the version before.
+type homes []store.Home
+
+func (h homes) has(g job.Group) bool {
+	return slices.ContainsFunc(h, func(x store.Home) bool { return x.Group == g })
 }
 
-// homeOf reads the groups of a daemon. It founds its group if it has none.
-func homeOf(disk *store.Store, self job.Peer) (h home, err error) {
-	if h.group, h.founding, err = disk.Home(self); err == nil {
-		h.earlier, err = disk.Earlier()
+// groups returns the IDs of the groups.
+func (h homes) groups() (ids []job.Group) {
+	for _, x := range h {
+		ids = append(ids, x.Group)
 	}
-	return h, err
+	return ids
 }
 
-// all returns the groups of this daemon.
-func (h home) all() []job.Group {
-	if h.earlier == 0 {
-		return []job.Group{h.group}
-	}
-	return []job.Group{h.group, h.earlier}
-}
-
-func (h home) has(g job.Group) bool { return slices.Contains(h.all(), g) }
-
-// directory holds the owners of the groups that this daemon knows. An owner has proved that it has founded the group. A
-// group of an earlier version has no proof: its owner is the first daemon that claimed it in a session. The directory is
-// safe for concurrent use.
+// directory holds the owners of the groups that this daemon knows. An owner has proved that it has founded the group. The
+// directory is safe for concurrent use.
 type directory struct {
 	self job.Peer
-	own  home
+	own  homes
 	kv   groupKV
 	dht  finder
 	ask  prover
@@ -93,7 +82,7 @@ type directory struct {
 	of    map[job.Peer][]job.Group // guarded by mu: the same, the oldest first
 }
 
-func newDirectory(self job.Peer, own home, kv groupKV, dht finder, ask prover, log *slog.Logger) (*directory, error) {
+func newDirectory(self job.Peer, own homes, kv groupKV, dht finder, ask prover, log *slog.Logger) (*directory, error) {
 	d := &directory{
 		self: self, own: own, kv: kv, dht: dht, ask: ask, log: log, owner: map[job.Group]job.Peer{}, of: map[job.Peer][]job.Group{},
 	}
@@ -105,7 +94,7 @@ func newDirectory(self job.Peer, own home, kv groupKV, dht finder, ask prover, l
 		g, err := job.ParseGroup(strings.TrimPrefix(k, groupPrefix))
 		p, proof, _ := strings.Cut(string(v), " ")
 		f, err1 := job.ParseFounding(proof)
-		if err != nil || err1 != nil || g.Founded() && !f.Proves(job.Peer(p), g) {
+		if err != nil || err1 != nil || !f.Proves(job.Peer(p), g) {
 			continue // an earlier version has believed it without a proof
 		}
 		d.addLocked(g, job.Peer(p))
@@ -137,16 +126,13 @@ func (d *directory) learn(g job.Group, p job.Peer, f job.Founding) bool {
 	if d.ownerOf(g) == p {
 		return true
 	}
-	if g.Founded() && !f.Proves(p, g) {
-		return false
-	}
+	return f.Proves(p, g) && d.bind(g, p, f)
+}
+
+// bind records that a peer has proved that it owns a group. It returns false if there is no room.
+func (d *directory) bind(g job.Group, p job.Peer, f job.Founding) bool {
 	d.mu.Lock()
-	known, full := d.owner[g], len(d.owner) >= maxGroups
-	switch {
-	case known == p:
-		d.mu.Unlock()
-		return true
-	case known != "" && !g.Founded(), known == "" && full:
+	if d.owner[g] == "" && len(d.owner) >= maxGroups {
 		d.mu.Unlock()
 		return false
 	}
@@ -161,11 +147,7 @@ func (d *directory) learn(g job.Group, p job.Peer, f job.Founding) bool {
 	if oldest != 0 {
 		d.remove(oldest)
 	}
-	row := string(p)
-	if f != (job.Founding{}) {
-		row += " " + f.String()
-	}
-	if err := d.kv.Put(groupPrefix+g.String(), []byte(row)); err != nil {
+	if err := d.kv.Put(groupPrefix+g.String(), []byte(string(p)+" "+f.String())); err != nil {
 		d.log.Warn("group directory not written", "group", g.String(), "error", err)
 	}
 	return true
@@ -175,18 +157,6 @@ func (d *directory) remove(g job.Group) {
 	if err := d.kv.Delete(groupPrefix + g.String()); err != nil {
 		d.log.Warn("group directory not written", "group", g.String(), "error", err)
 	}
-}
-
-// forget forgets the owner of a group, and returns it; "" if none was known.
-func (d *directory) forget(g job.Group) job.Peer {
-	d.mu.Lock()
-	p := d.owner[g]
-	d.dropLocked(g)
-	d.mu.Unlock()
-	if p != "" {
-		d.remove(g)
-	}
-	return p
 }
 
 // ownerOf returns the owner of a group if it is known, else "".
@@ -219,7 +189,7 @@ func (d *directory) Owner(ctx context.Context, g job.Group) (p job.Peer, self bo
 }
 
 // search looks for the owner of a group in the DHT, where any member can say that it owns any group. It asks those that
-// say so for the proof, all at once. For a group of an earlier version it returns the first, and does not remember it.
+// say so for the proof, all at once.
 func (d *directory) search(ctx context.Context, g job.Group) job.Peer {
 	ctx, cancel := context.WithTimeout(ctx, proofTime)
 	defer cancel()
@@ -227,9 +197,6 @@ func (d *directory) search(ctx context.Context, g job.Group) job.Peer {
 	var asking sync.WaitGroup
 	n := 0
 	for p := range d.dht.Find(ctx, groupClass(g), maxCandidates) {
-		if !g.Founded() {
-			return p
-		}
 		if n++; n > maxCandidates {
 			break
 		}

@@ -52,7 +52,7 @@ func (m memoryKV) Scan(prefix string) (map[string][]byte, error) {
 
 func directoryOf(t *testing.T, kv memoryKV, dht finder, ask prover) *directory {
 	t.Helper()
-	d, err := newDirectory("me", home{group: 1}, kv, dht, ask, slog.New(slog.DiscardHandler))
+	d, err := newDirectory("me", homes{{Group: 1}}, kv, dht, ask, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,25 +93,35 @@ func TestOnlyTheFounderGetsRequests(t *testing.T) {
 	})
 }
 
-// Nothing proves whose a group of an earlier version is. The first daemon that claims it in a session has it until an
-// operator has the claim forgotten; the DHT alone binds nothing.
-func TestGroupsOfAnEarlierVersionAreBound(t *testing.T) {
-	kv := memoryKV{}
-	d := directoryOf(t, kv, found{"mallory"}, foundings{})
-	if p, _, err := d.Owner(t.Context(), 7); p != "mallory" || err != nil || d.knows(7) {
-		t.Errorf("owner %q, %v; known %t", p, err, d.knows(7))
+// A group that nobody proves has no owner, whoever claims it: neither in a session, nor by the DHT, nor by what the version
+// before has on disk, which believed the first daemon that claimed it.
+func TestGroupsWithoutAProofHaveNoOwner(t *testing.T) {
+	for _, dht := range []found{{"mallory"}, {}} {
+		d := directoryOf(t, memoryKV{groupPrefix + job.Group(7).String(): "mallory"}, dht, foundings{"mallory": {}})
+		if d.learn(7, "mallory", job.Founding{}) || d.learn(1, "mallory", job.Founding{}) {
+			t.Error("a claim without a proof counts")
+		}
+		if p, _, err := d.Owner(t.Context(), 7); !errors.Is(err, errNoOwner) || d.knows(7) {
+			t.Errorf("owner %q, %v; known %t", p, err, d.knows(7))
+		}
 	}
-	if !d.learn(7, "amy", job.Founding{}) || d.learn(7, "mallory", job.Founding{}) {
-		t.Error("the second claim counts")
+}
+
+// What a daemon tells of its jobs is believed with any of its proofs, and with none of another daemon.
+func TestBelievedWithAnyOfItsProofs(t *testing.T) {
+	f, g := job.Found("amy")
+	other, _ := job.Found("amy")
+	b := directoryBackend{directory: directoryOf(t, memoryKV{}, found{}, foundings{})}
+	for _, proofs := range [][]job.Founding{nil, {{}}, {other}} {
+		if b.Believes("amy", g, proofs) {
+			t.Errorf("believed with %v", proofs)
+		}
 	}
-	if p, _, _ := directoryOf(t, kv, found{"mallory"}, foundings{}).Owner(t.Context(), 7); p != "amy" {
-		t.Errorf("after a restart: owner %q", p)
+	if b.Believes("mallory", g, []job.Founding{other, f}) || !b.Believes("amy", g, []job.Founding{other, f}) || b.Believes("mallory", g, nil) {
+		t.Error("the wrong daemon is believed")
 	}
-	if p := d.forget(7); p != "amy" || len(kv) > 0 || d.knows(7) || d.forget(7) != "" {
-		t.Errorf("forgotten: owner %q, on disk %v", p, kv)
-	}
-	if d.learn(1, "mallory", job.Founding{}) {
-		t.Error("mallory owns the group of this daemon")
+	if !b.Believes("amy", g, nil) {
+		t.Error("amy is not known any more")
 	}
 }
 
@@ -120,11 +130,11 @@ func TestDirectoryIsBoundedByMember(t *testing.T) {
 	kv := memoryKV{}
 	d := directoryOf(t, kv, found{}, foundings{})
 	for i := range 100 {
-		d.learn(job.Group(1000+i), job.Peer(fmt.Sprint("honest", i)), job.Founding{})
+		d.bind(job.Group(1000+i), job.Peer(fmt.Sprint("honest", i)), job.Founding{})
 	}
 	before := maps.Clone(kv)
 	for i := range 100_000 {
-		d.learn(job.Group(10_000+i), "mallory", job.Founding{})
+		d.bind(job.Group(10_000+i), "mallory", job.Founding{})
 	}
 	if n := len(kv) - len(before); n != maxGroupsOf || len(d.owner) != len(kv) || len(d.of) != 101 {
 		t.Errorf("mallory has %d rows; %d owners, %d groups", n, len(d.of), len(d.owner))

@@ -101,7 +101,7 @@ func (x *execution) buildFiles(b base, hw *hardware, jobs jobsBackend, from hold
 func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, err error) {
 	wc := worker.DefaultConfig()
 	wc.Profile, wc.Boot, wc.Seed, wc.Inherit = offered(hw.profile), hw.boot, draw(), environment()
-	wc.Own = b.home.all()
+	wc.Own = b.homes.groups()
 	if wc.NotForOthers, err = notForOthers(b.cfg); err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func newOverlay(b base, profile lease.Profile, onSession func(job.Peer)) (_ *ove
 		return nil, err
 	}
 	prover := api.Foundings{HTTP: &http.Client{Transport: n.toPeers}}
-	groups, err := newDirectory(b.host.Peer(), b.home, b.store, holding{n.table, b.host, p2p.RoleScheduler}, prover, b.part("node"))
+	groups, err := newDirectory(b.host.Peer(), b.homes, b.store, holding{n.table, b.host, p2p.RoleScheduler}, prover, b.part("node"))
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (n *overlay) become(host lease.Profile) {
 func (n *overlay) advertise(host lease.Profile) {
 	var classes []string
 	if n.router.owners.home != nil {
-		for _, g := range n.router.groups.own.all() {
+		for _, g := range n.router.groups.own.groups() {
 			classes = append(classes, groupClass(g))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/share"
+	"github.com/musterhq/muster/store"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -47,15 +48,15 @@ const saveEvery = 100 * time.Millisecond
 // The zero value is that of a daemon without the scheduler role.
 type owners struct {
 	home *owner               // owner of the group for new jobs; nil without the scheduler role
-	by   map[job.Group]*owner // with home, and the group of an earlier version if its jobs are on disk
+	by   map[job.Group]*owner // with home, and the group of the version before if its jobs are on disk
 }
 
-// add makes o the owner of a group; the first one is home.
+// add makes o the owner of a group; the last one is home.
 func (s *owners) add(g job.Group, o *owner) {
 	if s.by == nil {
-		s.home, s.by = o, map[job.Group]*owner{}
+		s.by = map[job.Group]*owner{}
 	}
-	s.by[g] = o
+	s.home, s.by[g] = o, o
 }
 
 // of returns the owner of a group: home if this daemon does not have the group, nil without the scheduler role.
@@ -158,23 +159,27 @@ func newOwners(b base, net *overlay) (all owners, err error) {
 	jc := journal.DefaultConfig()
 	jc.Took = func(d time.Duration) { commits.Observe(d.Seconds()) }
 	shared := newAnnouncements(net.topic)
-	for _, g := range b.home.all() {
-		o, err := newOwner(b, net, g, jc, shared)
+	for i, h := range b.homes {
+		why := forEarlier
+		if i == len(b.homes)-1 {
+			why = forScheduler
+		}
+		o, err := newOwner(b, net, h, why, jc, shared)
 		if err != nil {
 			return owners{}, err
 		}
-		all.add(g, o)
+		all.add(h.Group, o)
 	}
 	net.router.owners = all
 	return all, nil
 }
 
-// newOwner builds the owner of a group.
-func newOwner(b base, net *overlay, group job.Group, jc journal.Config, shared *announcements) (_ *owner, err error) {
+// newOwner builds the owner of a group, which wants sessions for this reason.
+func newOwner(b base, net *overlay, of store.Home, why reason, jc journal.Config, shared *announcements) (_ *owner, err error) {
 	// The journal needs the owner to deliver to. The scheduler in it needs the rows that the journal loads, so it is
 	// set afterwards.
 	o := &owner{led: make(chan struct{}), parents: newParents()}
-	if o.journal, err = journal.New(jc, b.store, group, o, b.part("journal")); err != nil {
+	if o.journal, err = journal.New(jc, b.store, of.Group, o, b.part("journal")); err != nil {
 		return nil, err
 	}
 	saved, err := load(o.journal)
@@ -185,11 +190,8 @@ func newOwner(b base, net *overlay, group job.Group, jc journal.Config, shared *
 	if sc.Shares, err = share.Parse(b.cfg.Shares); err != nil {
 		return nil, err
 	}
-	sc.Self, sc.Group, sc.Seed, sc.LossLimit, sc.SaveEvery = b.host.Peer(), group, draw(), b.cfg.LossLimit, saveEvery
-	why := forEarlier
-	if group == b.home.group {
-		sc.Founding, why = b.home.founding, forScheduler
-	}
+	sc.Self, sc.Group, sc.Seed, sc.LossLimit, sc.SaveEvery = b.host.Peer(), of.Group, draw(), b.cfg.LossLimit, saveEvery
+	sc.Founding = of.Founding
 	limits, err := worker.ParseLimits(b.cfg.Limits)
 	if err != nil {
 		return nil, err
@@ -200,7 +202,7 @@ func newOwner(b base, net *overlay, group job.Group, jc journal.Config, shared *
 	sc.MaxWait = b.cfg.MaxWait.D()
 	sc.Order, _ = lease.ParseOrder(b.cfg.Order) // Validate has seen it
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
-		Journal: o.journal, Sessions: toWorkers{net.router, why}, Finder: holding{net.table, b.host, p2p.RoleWorker}, Announcer: shared.of(group),
+		Journal: o.journal, Sessions: toWorkers{net.router, why}, Finder: holding{net.table, b.host, p2p.RoleWorker}, Announcer: shared.of(of.Group),
 		Parents: o.parents,
 	}, b.part("scheduler"))
 	if err != nil {

@@ -5,7 +5,8 @@
 // # Keys
 //
 //	m/store            the store's id: 128 random bits, drawn when the directory is made
-//	m/founding/PEER    the number with which a daemon has founded its journal group: see job.Founding
+//	m/founded/PEER     the number with which a daemon has founded its journal group: see job.Founding
+//	m/founding/PEER    the same of the version before
 //	r/GROUP/a          index of the last journal entry that the rows of the group reflect
 //	r/GROUP/...        everything else under r/GROUP/ is the log of the group: see package journal
 //	s/GROUP/j/JOB      row of a job: the job and its tasks

@@ -103,7 +103,6 @@ func TestR5NewSessionBeforeItIsAdmitted(t *testing.T) {
 
 func TestR2NewOwnerBeforeItIsAdmitted(t *testing.T) {
 	h, m := asking(t)
-	h.round(worker.ForgetClaim{Group: group})
 	h.meet(bob, 2)
 	h.admits(m.Attempt)
 	if ev := one[lease.Event](h, bob); ev.Refused == "" {

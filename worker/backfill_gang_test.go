@@ -36,7 +36,7 @@ func TestOnlyTheFirstOfAKindHoldsBack(t *testing.T) {
 				}
 				h.says(amy, m)
 			}
-			h.round(worker.Up{Peer: bob})
+			h.owner(bob, group+1)
 			for i := range uint64(2 * cpus) {
 				m := timed(1000+i, job.Resources{CPUs: 1}, 0)
 				m.Age, m.Group = 0, group+1

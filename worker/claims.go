@@ -1,6 +1,6 @@
 package worker
 
-// Claims: which daemon owns each journal group. Only its commands count for the group. See docs/adr, ADR 114.
+// Claims: which daemon owns each journal group. Only its commands count for the group. See docs/adr, ADR 114 and 157.
 
 import (
 	"log/slog"
@@ -27,21 +27,15 @@ func newClaims(t *turn, l *ledger, s *sessions) *claims {
 }
 
 // take returns the group of a command if its sender owns it, else nil. A sender that proves that it has founded the group
-// owns it, whatever was known before. A group of an earlier version has no proof: it is bound to the daemon that owns its
-// attempts here, or to the first that claims it. Then the epoch is that of the claim, and isNew is true.
+// owns it, whatever was known before. Then the epoch is that of the claim, and isNew is true.
 func (c *claims) take(now Moment, from job.Peer, m lease.GroupEpoch) (g *group, isNew bool) {
 	g = c.groups[m.Group]
 	switch {
 	case g != nil && g.bound && g.owner == from:
 		g.used = now.Boot
 		return g, false
-	case m.Group.Founded():
-		if !m.Founding.Proves(from, m.Group) {
-			c.ignore(from, m.Group, "it does not prove that it has founded the group")
-			return nil, false
-		}
-	case g != nil && g.ownedBy() != "" && g.ownedBy() != from:
-		c.ignore(from, m.Group, "the group belongs to "+string(g.ownedBy()))
+	case !m.Founding.Proves(from, m.Group):
+		c.ignore(from, m.Group, "it does not prove that it has founded the group")
 		return nil, false
 	}
 	if why := c.noRoom(now, from, g == nil); why != "" {
@@ -57,14 +51,6 @@ func (c *claims) take(now Moment, from job.Peer, m lease.GroupEpoch) (g *group, 
 	c.sweepLater(now)
 	c.ledger.claim(g)
 	return g, true
-}
-
-// ownedBy returns the daemon to which a group of an earlier version belongs; "" if nothing shows that.
-func (g *group) ownedBy() job.Peer {
-	if g.owner != "" {
-		return g.owner
-	}
-	return g.lastOwner
 }
 
 // bind makes a daemon the only one whose commands count for the group.
@@ -142,8 +128,7 @@ func (c *claims) ownerOf(id job.Group) job.Peer {
 	return ""
 }
 
-// forget forgets the owner of a group and its epoch, as an operator says. The attempts stay. A daemon that has proved that
-// it has founded the group stays its owner; only its epoch is forgotten.
+// forget forgets the epoch of a group, as an operator says. Its owner and its attempts stay.
 func (c *claims) forget(id job.Group) {
 	g := c.groups[id]
 	if g == nil {
@@ -151,11 +136,6 @@ func (c *claims) forget(id job.Group) {
 	}
 	c.turn.log(slog.LevelInfo, "claim forgotten", slog.String("group", id.String()), slog.String("owner", string(g.owner)))
 	g.epoch = lease.Epoch{}
-	if !g.bound || !id.Founded() {
-		c.unbind(g)
-		g.lastOwner, g.session = "", session{}
-		c.sessions.own(g, "")
-	}
 	c.ledger.claim(g)
 }
 

@@ -59,7 +59,7 @@ func TestOnlyTheOwnerCommands(t *testing.T) {
 	for name, g := range map[string]struct {
 		group    job.Group
 		founding job.Founding
-	}{"founded": {amysGroup, amysFounding}, "of an earlier version": {group, job.Founding{}}} {
+	}{"proven": {amysGroup, amysFounding}, "proven by the harness": {group, job.Founding{}}} {
 		for _, e := range []lease.Epoch{epoch(1), epoch(3), epoch(4), {Generation: math.MaxUint64, Term: math.MaxUint64}} {
 			t.Run(fmt.Sprint(name, " ", e), func(t *testing.T) {
 				h, a := owned(t, g.group, g.founding)
@@ -117,7 +117,7 @@ func TestFounderTakesItsGroupBack(t *testing.T) {
 	if r := one[lease.Renew](h, amy); r.Group != amysGroup {
 		t.Fatalf("renew = %+v", r)
 	}
-	// An operator can have the epoch forgotten, if amy was restored from a backup. The proof stands.
+	// An operator can have the epoch forgotten, if amy was restored from a backup. She stays the owner.
 	h.round(worker.ForgetClaim{Group: amysGroup})
 	h.says(mallory, lease.Owns{Groups: []lease.GroupEpoch{{Group: amysGroup, Epoch: last}}})
 	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: amysGroup, Epoch: epoch(1)}}})
@@ -126,39 +126,40 @@ func TestFounderTakesItsGroupBack(t *testing.T) {
 	}
 }
 
-// A claim of an earlier version's ledger names no owner. The group goes to the owner of its attempts here, under its own
-// epoch; without attempts, to the first that claims it.
-func TestGroupsOfAnEarlierVersion(t *testing.T) {
-	poisoned := lease.Claim{Group: group, Epoch: lease.Epoch{Generation: 1, Term: math.MaxUint64}}
-	for name, c := range map[string]struct {
-		runs  bool
-		first job.Peer // that claims the group
-		owner job.Peer
+// A group without a proof is nobody's, even if its owner's attempts run here and the ledger names no owner. The ID of a group
+// of the version before needs the proof of that version, and no other ID is proven by it.
+func TestGroupsNeedAProof(t *testing.T) {
+	before, f := job.Group(0), job.Founding{1}
+	for ; before == 0 || !before.OfVersionBefore(); before = f.Group(amy) {
+		for i := len(f) - 1; ; i-- {
+			if f[i]++; f[i] != 0 {
+				break
+			}
+		}
+	}
+	short := job.Founding{2} // 64 bits of its digest are those of the ID
+	for _, c := range []struct {
+		name     string
+		group    job.Group
+		founding job.Founding
+		counts   bool
 	}{
-		"with an attempt": {true, mallory, amy}, "without": {false, amy, amy}, "without, and another comes first": {false, mallory, mallory},
+		{"drawn", 7, job.Founding{}, false},
+		{"64 bits", short.Group(amy), short, false},
+		{"of the version before", before, f, true},
+		{"of the version before, no proof", before, job.Founding{}, false},
+		{"all bits", amysGroup, amysFounding, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			h, a := owned(t, group, job.Founding{})
-			if h.claims[group] = poisoned; !c.runs {
-				clear(h.records)
-				h.boot()
-			} else {
-				h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
-			}
-			h.round(worker.Up{Peer: mallory}, worker.Up{Peer: amy})
-			for _, p := range []job.Peer{c.first, amy, mallory} {
-				h.says(p, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(5)}}})
-			}
-			if got := h.claims[group]; got != (lease.Claim{Group: group, Epoch: epoch(5), Owner: c.owner}) {
-				t.Fatalf("claim = %+v", got)
-			}
-			h.round(worker.ForgetClaim{Group: group}, worker.ForgetClaim{Group: 99})
-			if _, known := h.claims[group]; known {
-				t.Fatalf("claims = %+v", h.claims)
-			}
-			h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
-			if got := h.claims[group]; got != (lease.Claim{Group: group, Epoch: epoch(2), Owner: amy}) {
-				t.Fatalf("after it was forgotten: %+v", got)
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t, config(0))
+			h.claims[c.group] = lease.Claim{Group: c.group, Epoch: epoch(math.MaxUint64)}
+			a := job.Attempt{Job: job.NewID(c.group, 1), N: 1}
+			h.records[a] = lease.Record{Attempt: a, Group: c.group, Epoch: epoch(1), Owner: amy, Phase: lease.PhaseRefused}
+			h.boot()
+			h.round(worker.Up{Peer: amy})
+			h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: c.group, Epoch: epoch(2), Founding: c.founding}}})
+			if owner := h.claims[c.group].Owner; (owner == amy) != c.counts {
+				t.Errorf("the owner is %q", owner)
 			}
 		})
 	}
@@ -168,15 +169,20 @@ func TestGroupsOfAnEarlierVersion(t *testing.T) {
 func TestOneMemberDoesNotFillTheGroups(t *testing.T) {
 	h := newHost(t, config(0))
 	h.round(worker.Up{Peer: mallory})
+	var claims []lease.Owns
+	for i := range 20 {
+		f, g := job.FoundFrom(mallory, job.Founding{byte(i)})
+		claims = append(claims, lease.Owns{Groups: []lease.GroupEpoch{{Group: g, Epoch: epoch(1), Founding: f}}})
+	}
 	for n := range 40_000 {
-		h.says(mallory, lease.Owns{Groups: []lease.GroupEpoch{{Group: job.Group(1000 + n), Epoch: epoch(1)}}})
+		h.says(mallory, claims[n%len(claims)])
 		clear(h.sent)
 		if n%1000 == 0 {
 			h.pass(2 * time.Hour)
 		}
 	}
-	if n := len(h.claims); n > 16 {
-		t.Errorf("mallory has %d groups here", n)
+	if n := len(h.claims); n != 16 {
+		t.Errorf("mallory has %d groups here, want 16", n)
 	}
 	h.round(worker.Up{Peer: amy})
 	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: amysGroup, Epoch: epoch(1), Founding: amysFounding}}})

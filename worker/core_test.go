@@ -19,9 +19,11 @@ import (
 const (
 	amy   = job.Peer("amy") // schedulers
 	bob   = job.Peer("bob")
-	group = job.Group(7)
 	store = "store-1"
 )
+
+// group is the group of most tests, and proof that amy has founded it. A host adds the proof to her claims.
+var proof, group = job.FoundFrom(amy, job.Founding{})
 
 var errDisk = errors.New("no space left on device")
 
@@ -156,6 +158,11 @@ func join(to *worker.Effects, more worker.Effects) {
 // turn does one turn of the core.
 func (h *host) turn(events ...worker.Event) worker.Effects {
 	h.t.Helper()
+	for _, e := range events {
+		if m, ok := e.(worker.Message); ok && m.From == amy {
+			prove(m.Msg)
+		}
+	}
 	w := h.core.Step(h.now, events...)
 	h.wrote = w
 	var err error
@@ -220,6 +227,13 @@ func (h *host) says(from job.Peer, msgs ...lease.ToWorker) worker.Effects {
 	return h.round(events...)
 }
 
+// prove adds amy's proof to her claim of the group.
+func prove(m lease.ToWorker) {
+	if owns, ok := m.(lease.Owns); ok && owns.Groups[0].Group == group {
+		owns.Groups[0].Founding = proof
+	}
+}
+
 // pass lets time pass, with a round whenever a timer of the core is due.
 func (h *host) pass(d time.Duration) {
 	end := h.now.Boot.Add(d)
@@ -267,6 +281,9 @@ func one[T lease.ToScheduler](h *host, p job.Peer) T {
 // meet opens a session with an owner and answers its first renewal.
 func (h *host) meet(p job.Peer, term uint64) lease.Session {
 	h.t.Helper()
+	if p != amy {
+		worker.Bind(h.core, group, p)
+	}
 	h.round(worker.Up{Peer: p})
 	h.says(p, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(term)}}})
 	return h.answer(p, term)

@@ -78,7 +78,7 @@ type (
 	// SharesChanged replaces the weights of users and projects.
 	SharesChanged struct{ Weights share.Weights }
 
-	// ForgetClaim forgets which daemon owns a group, because an operator said so. The next claim that counts binds it again.
+	// ForgetClaim forgets the epoch of a group, because an operator said so. The next one of its owner counts, lower or not.
 	ForgetClaim struct{ Group job.Group }
 
 	// Drain begins or ends a drain of the host. Running tasks go on, until the deadline if there is one.

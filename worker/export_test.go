@@ -53,6 +53,16 @@ func Arbitrates(c *Core, now Moment, ev Event) bool {
 	return c.turn.arbitrate
 }
 
+// Bind makes a daemon the owner of a group, whoever has founded it. It is for groups of which a test has no proof.
+func Bind(c *Core, g job.Group, owner job.Peer) {
+	claims := c.leases.claims
+	if claims.groups[g] == nil {
+		claims.groups[g] = newGroup(g)
+	}
+	claims.groups[g].epoch = lease.Epoch{}
+	claims.bind(Moment{}, claims.groups[g], owner)
+}
+
 // Residents returns how many users a core remembers as looked up.
 func Residents(c *Core) int { return len(c.offers.residents.of) }
 

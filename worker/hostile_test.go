@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-const theirGroup = group + 5
+var theirGroup = group + 5
 
 // A scheduler asks about attempts that never were, without end and without acknowledging anything. The host keeps a bounded
 // number of its refusals, forgets them in the end, and takes tasks of others meanwhile, also after a restart.
@@ -19,11 +19,14 @@ func TestQueriesDoNotCloseTheHost(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.round(worker.Up{Peer: mallory})
+	for i := range job.Group(16) {
+		worker.Bind(h.core, theirGroup+i, mallory)
+	}
 	for batch := range 100 {
 		var asks []lease.ToWorker
 		for i := range 400 {
 			n := uint64(batch*400 + i)
-			g := theirGroup + job.Group(i%20)
+			g := theirGroup + job.Group(i%16)
 			asks = append(asks, lease.Query{Attempt: job.Attempt{Job: job.NewID(g, n), N: 1}, Group: g, Epoch: epoch(1), Store: store})
 		}
 		h.says(mallory, asks...)

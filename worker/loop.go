@@ -224,7 +224,7 @@ func (l *Loop) SetLimits(to Limits) { l.deliver(LimitsChanged{Limits: to}) }
 // Drain begins, changes or ends a drain.
 func (l *Loop) Drain(d Drain) { l.deliver(d) }
 
-// ForgetClaim forgets which daemon owns a journal group, and returns the owner; "" if none was known.
+// ForgetClaim forgets the epoch of a journal group, and returns the group's owner; "" if none is known.
 func (l *Loop) ForgetClaim(ctx context.Context, g job.Group) (owner job.Peer, err error) {
 	answer := make(chan job.Peer, 1)
 	if err := l.ask(ctx, func(c *Core) { answer <- c.leases.claims.ownerOf(g) }); err != nil {

@@ -163,7 +163,7 @@ func with(t *testing.T, f func(t *testing.T, s *site)) {
 func (s *site) meet() lease.Session {
 	s.t.Helper()
 	s.loop.Up(amy, lease.Path{})
-	s.loop.Deliver(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	s.loop.Deliver(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1), Founding: proof}}})
 	synctest.Wait()
 	all := take[lease.Renew](s)
 	if len(all) != 1 {
@@ -370,7 +370,7 @@ func TestLoopIsDrivenByTurns(t *testing.T) {
 	}
 	says := func(m lease.ToWorker) { loop.Turn(t.Context(), worker.Message{From: amy, Msg: m}) }
 	loop.Turn(t.Context(), worker.Up{Peer: amy})
-	says(lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	says(lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1), Founding: proof}}})
 	renew := take[lease.Renew](s)[0]
 	says(answerTo(renew, 1, true))
 	says(offer(1, attempt(1, 1), gpus(1)))

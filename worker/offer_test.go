@@ -295,7 +295,6 @@ func TestQueuedOfferOfAnOldOwnerIsStale(t *testing.T) {
 	m := offer(2, attempt(2, 1), gpus(1))
 	m.Wait = time.Minute
 	h.says(amy, m)
-	h.round(worker.ForgetClaim{Group: group})
 	h.meet(bob, 2)
 	h.round(exited(attempt(1, 1), 0))
 	one[lease.Stale](h, amy)

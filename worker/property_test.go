@@ -428,14 +428,15 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 		},
 		"takeover": func(*rapid.T) {
 			w.term++
-			w.tell(worker.ForgetClaim{Group: group})
 			if w.owner == amy {
 				w.owner = bob
 			} else {
 				w.owner = amy
 			}
+			worker.Bind(w.core, group, w.owner)
 			w.connect()
 		},
+		"epoch forgotten": func(*rapid.T) { w.tell(worker.ForgetClaim{Group: group}) },
 		"elected again": func(*rapid.T) {
 			w.term++
 			w.connect()
@@ -478,8 +479,8 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 				delete(w.runs, s.Attempt)
 			}
 			w.after()
-			if c, known := w.claims[group]; known && c.Owner != w.owner { // the disk failed when the operator said so
-				w.tell(worker.ForgetClaim{Group: group})
+			if w.owner != amy { // who proves nothing, and the disk may have failed
+				worker.Bind(w.core, group, w.owner)
 			}
 			w.connect()
 		},

@@ -27,6 +27,7 @@ func theirs(g job.Group, id, number uint64, need job.Resources) lease.Offer {
 // owner makes a scheduler the owner of a group.
 func (h *host) owner(p job.Peer, g job.Group) {
 	h.t.Helper()
+	worker.Bind(h.core, g, p)
 	h.round(worker.Up{Peer: p})
 	h.says(p, lease.Owns{Groups: []lease.GroupEpoch{{Group: g, Epoch: epoch(1)}}})
 	h.renew(p)

@@ -54,13 +54,14 @@ type story struct {
 	renewals map[job.Peer]lease.Renew           // the newest
 	sessions []lease.Session                    // in the order in which they were made
 	running  map[job.Attempt]worker.DriverEvent // tasks in the driver
+	others   map[job.Peer]bool                  // that have offered jobs of their own group
 	owners   map[job.Peer]bool                  // those that have claimed the group; the others have one of their own
 }
 
 func newStory(t *testing.T) *story {
 	s := &story{
 		t: t, jobs: map[string]job.Attempt{}, ids: map[job.ID]string{}, offers: map[string]uint64{},
-		renewals: map[job.Peer]lease.Renew{}, running: map[job.Attempt]worker.DriverEvent{}, owners: map[job.Peer]bool{amy: true},
+		renewals: map[job.Peer]lease.Renew{}, running: map[job.Attempt]worker.DriverEvent{}, owners: map[job.Peer]bool{amy: true}, others: map[job.Peer]bool{},
 	}
 	s.host = newHost(t, config(0))
 	s.began = s.now

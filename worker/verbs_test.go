@@ -17,11 +17,11 @@ import (
 )
 
 var storyVerbs = map[string]func(*story, stories.Command){
-	"host":   verbHost,
-	"up":     func(s *story, c stories.Command) { s.round(worker.Up{Peer: job.Peer(c.Arg(0))}) },
-	"down":   func(s *story, c stories.Command) { s.round(worker.Down{Peer: job.Peer(c.Arg(0))}) },
-	"owns":   verbOwns,
-	"forget": verbForget,
+	"host": verbHost,
+	"up":   func(s *story, c stories.Command) { s.round(worker.Up{Peer: job.Peer(c.Arg(0))}) },
+	"down": func(s *story, c stories.Command) { s.round(worker.Down{Peer: job.Peer(c.Arg(0))}) },
+	"owns": verbOwns,
+	"bind": func(s *story, c stories.Command) { worker.Bind(s.core, group, job.Peer(c.Arg(0))) },
 	"meet": func(s *story, c stories.Command) {
 		s.round(worker.Up{Peer: job.Peer(c.Arg(0))})
 		verbOwns(s, c)
@@ -72,6 +72,8 @@ func verbHost(s *story, c stories.Command) {
 	s.began = s.now
 }
 
+// bind PEER: the peer has taken the group over.
+
 // owns PEER [term=N]: the peer owns the group since that term.
 func verbOwns(s *story, c stories.Command) {
 	s.owners[job.Peer(c.Arg(0))] = true
@@ -83,11 +85,12 @@ func (s *story) group(c stories.Command) job.Group {
 	if s.owners[job.Peer(c.Arg(0))] {
 		return group
 	}
+	if peer := job.Peer(c.Arg(0)); !s.others[peer] {
+		s.others[peer] = true
+		worker.Bind(s.core, group+1, peer)
+	}
 	return group + 1
 }
-
-// forget: an operator has the host forget who owns the group.
-func verbForget(s *story, _ stories.Command) { s.round(worker.ForgetClaim{Group: group}) }
 
 // renewed PEER [term=N] [drop=JOB,...]: answers the newest Renew, and keeps all attempts but those of drop.
 func verbRenewed(s *story, c stories.Command) {

@@ -102,9 +102,10 @@ func TestWantFollowsTheOwner(t *testing.T) {
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
 	h.round(worker.Up{Peer: bob})
-	h.round(worker.ForgetClaim{Group: group}, worker.Message{From: bob, Msg: lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}}})
+	worker.Bind(h.core, group, bob)
+	h.round(worker.Message{From: bob, Msg: lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}}})
 	h.wantSessions([]job.Peer{bob}, []job.Peer{amy})
-	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	h.says(mallory, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(3)}}})
 	h.wantSessions(nil, nil)
 }
 
@@ -114,13 +115,13 @@ func TestOwnerIsNotDisplacedUnderItsEpoch(t *testing.T) {
 	s := h.meet(amy, 1)
 	a := attempt(1, 1)
 	h.run(amy, 1, a, s, gpus(1))
-	h.round(exited(a, 0), worker.Up{Peer: bob})
-	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	h.round(exited(a, 0), worker.Up{Peer: mallory})
+	h.says(mallory, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
 	h.wantSessions(nil, nil)
-	if n := len(got[lease.Event](h, bob)) + len(got[lease.Renew](h, bob)); n > 0 {
+	if n := len(got[lease.Event](h, mallory)) + len(got[lease.Renew](h, mallory)); n > 0 {
 		t.Fatalf("it was sent %d messages", n)
 	}
-	h.says(bob, lease.Ack{Attempt: a, Group: group, Epoch: epoch(1), N: 4})
+	h.says(mallory, lease.Ack{Attempt: a, Group: group, Epoch: epoch(1), N: 4})
 	if _, kept := h.records[a]; !kept {
 		t.Fatal("its acknowledgement counted")
 	}

@@ -1,6 +1,6 @@
 package main
 
-// The verb with which an operator has a host forget a claim.
+// The verb with which an operator has a host obey an owner that was restored from a backup.
 
 import (
 	"fmt"
@@ -13,10 +13,9 @@ import (
 
 func (v clusterVerbs) forgetClaimCommand() *cli.Command {
 	return &cli.Command{
-		Name: "forget-claim", Usage: "have this host forget which daemon owns a job", ArgsUsage: "JOB",
-		Description: "For this host only, and for jobs of daemons of earlier versions, which nothing proves whose they are: if another member was the first to claim them here, this host ignores their owner. " +
-			"After this verb the next daemon that claims them owns them here. JOB is the whole id of a job, or its end after the dash. " +
-			"Jobs of this version need it only if their owner was restored from a backup.",
+		Name: "forget-claim", Usage: "have this host obey the restored owner of a job", ArgsUsage: "JOB",
+		Description: "For this host only, and for jobs whose daemon was restored from a backup. Such a daemon counts on from an older epoch than the one that this host knows, so the host ignores it. " +
+			"After this verb the host accepts the older epoch, from the same daemon only. JOB is the whole id of a job, or its end after the dash.",
 		Flags:  clientFlags(jsonFlag()),
 		Action: v.forgetClaim,
 	}
@@ -47,6 +46,6 @@ func (v clusterVerbs) forgetClaim(c *cli.Context) error {
 	if c.Bool("json") {
 		return v.printJSON(claim)
 	}
-	fmt.Fprintf(v.out, "this host has forgotten that %s owns the jobs …-%s; the next daemon that claims them, and can, owns them here\n", printable(string(claim.Owner)), printable(claim.Group))
+	fmt.Fprintf(v.out, "this host has forgotten the epoch of %s, which owns the jobs …-%s; the next one that it sends counts\n", printable(string(claim.Owner)), printable(claim.Group))
 	return nil
 }
