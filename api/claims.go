@@ -76,8 +76,8 @@ func (p proven) sends(e *Event, asked map[job.ID]bool) bool {
 
 // claimRoutes serves the routes of claims.
 type claimRoutes struct {
+	*daemons
 	directory Directory
-	self      job.Peer
 }
 
 type groupInput struct {

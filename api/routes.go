@@ -157,7 +157,7 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	events := &eventRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, directory: needs.Directory, viewer: rt.viewer, log: log}
 	used := &usageRoutes{daemons: rt.daemons, usage: needs.Usage}
 	daemon := &daemonRoutes{needs.Self}
-	claims := &claimRoutes{needs.Directory, rt.self}
+	claims := &claimRoutes{rt.daemons, needs.Directory}
 	entries := &auditRoutes{daemons: rt.daemons, log: needs.Audit}
 
 	add(rt, listingOf[Listing[Node]](rt, get("list-nodes", "/v1/nodes", "List nodes")), rules{peers: anyMember, large: true}, nodes.list)

@@ -46,7 +46,9 @@ func (c *claims) take(now Moment, from job.Peer, m lease.GroupEpoch) (g *group, 
 		g = newGroup(m.Group)
 		c.groups[m.Group] = g
 	}
-	g.epoch = m.Epoch
+	if g.epoch = m.Epoch; g.owner != from {
+		g.session = session{} // a lease with another owner is none with this one
+	}
 	c.bind(now, g, from)
 	c.sweepLater(now)
 	c.ledger.claim(g)
