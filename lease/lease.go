@@ -250,7 +250,7 @@ type Usage struct {
 type GroupEpoch struct {
 	Group    job.Group
 	Epoch    Epoch
-	Founding job.Founding // proves that the sender has founded the group; none for the groups of earlier versions
+	Founding job.Founding // proves that the sender has founded the group; only claims have it
 }
 
 // Claim is what a worker has on disk about the owner of a group.

@@ -20,7 +20,7 @@ const (
 	forWorker                        // the owner of a live attempt
 	forNeighbours                    // a neighbour
 	forCallers                       // a scheduler that announced a resource class of this host
-	forEarlier                       // as forScheduler, for the jobs of an earlier version
+	forEarlier                       // as forScheduler, for the jobs of the version before
 )
 
 // keeper opens and closes sessions. Want returns false if too many sessions are kept.

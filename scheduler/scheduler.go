@@ -55,7 +55,7 @@ func (e *NoMatchError) Error() string {
 type Config struct {
 	Self  job.Peer  // the worker of the same daemon is local
 	Group job.Group // the journal group whose jobs these are
-	// Founding proves to hosts that this daemon has founded the group; none for a group of an earlier version.
+	// Founding proves to hosts that this daemon has founded the group.
 	Founding job.Founding
 	// Seed feeds every draw: job ids, offer ids, jitter. Drawn afresh at each
 	// start of a daemon, fixed in a replay.

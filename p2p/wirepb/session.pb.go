@@ -955,7 +955,7 @@ type GroupEpoch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         uint64                 `protobuf:"fixed64,1,opt,name=group,proto3" json:"group,omitempty"`
 	Epoch         *EpochRef              `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Founding      []byte                 `protobuf:"bytes,3,opt,name=founding,proto3" json:"founding,omitempty"` // 16 bytes that prove that the sender has founded the group; empty for the groups of earlier versions
+	Founding      []byte                 `protobuf:"bytes,3,opt,name=founding,proto3" json:"founding,omitempty"` // 16 bytes that prove that the sender has founded the group
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
