@@ -22,13 +22,13 @@ func TestOwnersByGroup(t *testing.T) {
 	if s.of(1) != nil {
 		t.Error("a daemon that owns no group has an owner")
 	}
-	first, second := &owner{}, &owner{}
-	s.add(1, first)
-	s.add(2, second)
-	if s.of(1) != first || s.of(2) != second || s.home != first {
+	before, own := &owner{}, &owner{}
+	s.add(1, before)
+	s.add(2, own)
+	if s.of(1) != before || s.of(2) != own || s.home != own {
 		t.Errorf("owners %+v", s)
 	}
-	if s.of(3) != first {
+	if s.of(3) != own {
 		t.Error("a group that this daemon does not own is not answered by its home group's owner")
 	}
 }

@@ -59,7 +59,7 @@ func TestCommitHasTheAddressOfTheSession(t *testing.T) {
 		wc := worker.DefaultConfig()
 		wc.Profile, wc.Boot = lease.Profile{Peer: b.self, Name: "b", Store: "s", CPUs: 8, Worker: true}, "boot"
 		b.work, err = worker.New(wc, worker.Parts{
-			Ledger: memoryLedger{}, Sender: toSchedulers{b}, Driver: driver, Adopter: driver,
+			Ledger: memoryLedger{7: from.Peer()}, Sender: toSchedulers{b}, Driver: driver, Adopter: driver,
 			PortFree: func(port int) bool { return port%7 == 0 },
 			Clocks: func() worker.Moment {
 				return worker.Moment{Boot: worker.BootTime(time.Now().UnixNano()), Wall: time.Now()}
