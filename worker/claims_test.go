@@ -15,7 +15,7 @@ import (
 
 const mallory job.Peer = "mallory"
 
-// foundedBy returns a group of amy with the proof that she has founded it. It is made once, because that takes some time.
+// amysGroup is a group that amy has founded with a number drawn at random. It is made once, because that takes some time.
 var amysFounding, amysGroup = job.Found(amy)
 
 // command is one message of each kind about a group, under an epoch.
