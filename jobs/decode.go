@@ -5,6 +5,8 @@ package jobs
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"unique"
 
 	"google.golang.org/protobuf/proto"
 
@@ -38,6 +40,7 @@ func Decode(rows []job.Row) (*Job, error) {
 		j.tasks.clean(&j.dirty)
 		j.dirty.header = j.File.Text() != nil
 	}
+	j.tasks.shareValues(&j.dirty)
 	recount(j)
 	if j.Waits != nil {
 		j.Waits.recount()
@@ -75,9 +78,9 @@ func decodeHeader(data []byte) (*Job, error) {
 		return nil, err
 	}
 	j.Waits = newWaits(&j.Spec)
-	first := job.Task{State: job.Pending}
+	first := value{state: number(job.Pending)}
 	if m.GetFirst() != nil {
-		if first, err = taskOf(m.GetFirst()); err != nil {
+		if first, err = decodeValue(m.GetFirst()); err != nil {
 			return nil, err
 		}
 	}
@@ -140,13 +143,18 @@ func decodePart(j *Job, r job.Row) error {
 	if r.Part[0] == partOutcomes && n < j.tasks.n {
 		return j.tasks.history.decode(n, r.Data)
 	}
-	if n >= j.tasks.n || j.tasks.chunks[n/chunkTasks].cells == nil {
+	if n >= j.tasks.n || j.tasks.chunks[n/chunkTasks].mixed == nil {
 		return fmt.Errorf("%w: no such task", errBadRow)
 	}
 	x := j.tasks.cell(uint32(n))
+	if x == nil {
+		return fmt.Errorf("%w: task %d has no attempt", errBadRow, n)
+	}
+	j.tasks.held -= x.note.bytes()
 	if x.note == nil {
 		x.note = &note{}
 	}
+	defer func() { j.tasks.held += x.note.bytes() }()
 	switch r.Part[0] {
 	case partNote:
 		var m jobspb.Note
@@ -155,8 +163,8 @@ func decodePart(j *Job, r job.Row) error {
 		}
 		tail, used := x.note.tail, x.note.usage
 		*x.note = note{
-			reason: job.Reason{Word: m.GetReasonWord(), Detail: m.GetReasonDetail()}, exitReason: m.GetExitReason(),
-			devices: m.GetDevices(), lost: peers(m.GetLost()), isolation: m.GetIsolation(), tail: tail, usage: used,
+			reason: job.Reason{Word: shared(m.GetReasonWord()), Detail: shared(m.GetReasonDetail())}, exitReason: shared(m.GetExitReason()),
+			devices: m.GetDevices(), lost: peers(m.GetLost()), isolation: shared(m.GetIsolation()), tail: tail, usage: used,
 		}
 	case partTail:
 		x.note.tail = string(r.Data)
@@ -168,25 +176,86 @@ func decodePart(j *Job, r job.Row) error {
 	return nil
 }
 
-// recount counts the tasks again, and finds when the last end of a task was recorded.
-func recount(j *Job) {
-	j.tasks.counts, j.tasks.assigned, j.tasks.ends = job.Counts{}, 0, nil
-	for k := range j.tasks.chunks {
-		c := &j.tasks.chunks[k]
-		c.pending = 0
-		if c.cells == nil {
-			j.tasks.counts.Add(c.alike.State, j.tasks.size(k))
-			c.count(c.alike.State, j.tasks.size(k))
-			j.close(c.alike)
+// shared returns the text, in memory that all equal texts share: many tasks have the same reason.
+func shared(text string) string {
+	if text == "" {
+		return ""
+	}
+	return unique.Make(text).Value()
+}
+
+// shareValues replaces the cells of tasks that were never assigned. Rows of older versions have such cells, and a note of
+// each. They count as changed, so that the next change of the job writes them as this version does.
+func (ts *tasks) shareValues(d *dirty) {
+	for k := range ts.chunks {
+		c := &ts.chunks[k]
+		old := c.mixed
+		if old == nil || old.values != nil || !slices.ContainsFunc(old.cells, func(x cell) bool { return x.attempt == 0 }) {
 			continue
 		}
-		for i := range c.cells {
-			t := j.tasks.task(k*chunkTasks+i, &c.cells[i])
-			j.tasks.counts.Add(t.State, 1)
-			c.count(t.State, 1)
-			j.tasks.assigned += count(t.Assigned)
-			j.tasks.countEnd(&t, 1)
+		before := *c
+		ts.drop(c, ts.size(k))
+		d.chunk(c, k)
+		for i := range ts.size(k) {
+			x := before.cell(i)
+			t := ts.task(k*chunkTasks+i, x)
+			if v, plain := valueOf(&t); plain {
+				ts.setValue(c, i, ts.size(k), ts.values.of(v))
+				if x.note != nil {
+					d.notes = append(d.notes, uint32(k*chunkTasks+i)) //nolint:gosec // at most job.MaxTasks
+				}
+				continue
+			}
+			*ts.giveCell(c, i, ts.size(k)) = *x
+			ts.held += x.note.bytes()
+		}
+		ts.unmix(c)
+	}
+}
+
+// drop gives all tasks of a chunk the value at the submission.
+func (ts *tasks) drop(c *chunk, size int) {
+	if m := c.mixed; m != nil {
+		for _, id := range m.values {
+			if id != ownCell {
+				ts.values.used[id]--
+			}
+		}
+		ts.held -= m.bytes()
+	} else {
+		ts.values.used[c.value] -= int32(size) //nolint:gosec // at most chunkTasks
+	}
+	ts.values.used[0] += int32(size) //nolint:gosec // at most chunkTasks
+	*c = chunk{dirty: c.dirty}
+}
+
+// recount counts the tasks again, and finds when the last end of a task was recorded.
+func recount(j *Job) {
+	ts := &j.tasks
+	ts.counts, ts.assigned, ts.ends = job.Counts{}, 0, nil
+	for i := range ts.values.list {
+		if ts.values.used[i] > 0 {
+			t := ts.values.list[i].task(0)
+			ts.counts.Add(t.State, int(ts.values.used[i]))
 			j.close(&t)
+		}
+	}
+	for k := range ts.chunks {
+		c := &ts.chunks[k]
+		c.pending = 0
+		if c.mixed == nil {
+			c.count(ts.values.state(c.value), ts.size(k))
+			continue
+		}
+		for i := range ts.size(k) {
+			c.count(stateOf(ts.stateAt(c, i)), 1)
+			if x := c.cell(i); x != nil {
+				t := ts.task(k*chunkTasks+i, x)
+				ts.counts.Add(t.State, 1)
+				ts.assigned += count(t.Assigned)
+				ts.countEnd(&t, 1)
+				j.close(&t)
+			}
 		}
 	}
 }
@@ -197,95 +266,116 @@ func (ts *tasks) decodeChunk(k int, data []byte) error {
 		return err
 	}
 	c := &ts.chunks[k]
+	ts.drop(c, ts.size(k))
 	if m.GetAlike() != nil {
-		t, err := taskOf(m.GetAlike())
+		v, err := decodeValue(m.GetAlike())
 		if err != nil {
 			return err
 		}
-		*c = chunk{alike: &t}
+		ts.setAll(c, ts.size(k), ts.values.of(v))
 		return nil
 	}
 	r := chunkReader{m: &m, n: ts.size(k)}
-	cells, err := r.read(ts)
-	if err != nil {
-		return err
-	}
-	*c = chunk{cells: cells, placed: r.placed()}
-	return nil
+	return r.read(ts, c)
 }
 
-// chunkReader turns columns into cells.
+// decodeValue decodes the value of a task that was never assigned.
+func decodeValue(m *jobspb.Task) (value, error) {
+	t, err := taskOf(m)
+	if err != nil {
+		return value{}, err
+	}
+	v, plain := valueOf(&t)
+	if !plain {
+		return value{}, fmt.Errorf("%w: a task that was never assigned is %.40q", errBadRow, t.State)
+	}
+	v.reason = job.Reason{Word: shared(v.reason.Word), Detail: shared(v.reason.Detail)}
+	return v, nil
+}
+
+// chunkReader turns columns into values and cells.
 type chunkReader struct {
 	m *jobspb.Chunk
 	n int
 }
 
-// placed returns when the newest attempts were assigned; nil if none is known.
-func (r *chunkReader) placed() []int64 {
-	if len(r.m.Placed) == 0 {
-		return nil
-	}
-	out := make([]int64, r.n)
-	for i, offset := range r.m.Placed {
-		if offset != 0 {
-			out[i] = r.m.Base + int64(offset)
-		}
-	}
-	return out
-}
-
-// read decodes the cells. It checks that each column is empty or has a value for each task, and that all references in
+// read decodes the tasks. It checks that each column is empty or has an entry for each task, and that all references in
 // the columns are valid.
-func (r *chunkReader) read(ts *tasks) ([]cell, error) {
+func (r *chunkReader) read(ts *tasks, c *chunk) error {
 	m := r.m
 	for _, n := range []int{
 		len(m.State), len(m.Flags), len(m.Attempt), len(m.Runs), len(m.Host), len(m.Epoch), len(m.Exit), len(m.Code), len(m.Signal),
 		len(m.Text), len(m.Settled), len(m.Started), len(m.Ended), len(m.Closed), len(m.Began), len(m.Exited), len(m.Placed),
 	} {
 		if n != 0 && n != r.n {
-			return nil, fmt.Errorf("%w: a column of %d for %d tasks", errBadRow, n, r.n)
+			return fmt.Errorf("%w: a column of %d for %d tasks", errBadRow, n, r.n)
 		}
 	}
 	states, err := numbersOf(m.GetStates())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	epochs, texts := []uint32{0}, []uint16{0}
+	epochs, texts, ids := []uint32{0}, []uint16{0}, []uint8{}
 	for _, e := range m.GetEpochs() {
 		epochs = append(epochs, ts.epochOf(e.Value()))
 	}
 	for _, t := range m.GetTexts() {
 		texts = append(texts, ts.textOf(t))
 	}
-	cells, columns := make([]cell, r.n), timeColumns(m)
-	for i := range cells {
-		x := &cells[i]
-		ok := true
-		x.state, ok = pick(states, int(at(m.State, i)), ok)
-		x.flags = uint16(at(m.Flags, i)) & (flagAssigned | flagExit | flagRan | flagCancel | flagRequeue)
-		x.attempt, x.runs = at(m.Attempt, i), at(m.Runs, i)
-		x.settled = at(m.Settled, i)
-		x.host = at(m.Host, i)
-		ok = ok && int(x.host) < len(ts.hosts.list)
-		x.epoch, ok = pick(epochs, int(at(m.Epoch, i)), ok)
-		x.text, ok = pick(texts, int(at(m.Text, i)), ok)
-		if x.flags&flagExit != 0 {
-			x.exit, ok = pick(states, int(at(m.Exit, i)), ok)
+	for _, t := range m.GetValues() {
+		v, err := decodeValue(t)
+		if err != nil {
+			return err
 		}
-		if !ok {
-			return nil, fmt.Errorf("%w: task %d has an invalid reference", errBadRow, i)
+		id := ts.values.of(v)
+		ts.values.used[id]++ // so that the next one does not take its place
+		ids = append(ids, id)
+	}
+	for i := range r.n {
+		if state := int(at(m.State, i)); state < len(ids) {
+			ts.setValue(c, i, r.n, ids[state])
+			continue
 		}
-		x.code, x.signal = at(m.Code, i), at(m.Signal, i)
-		for c, to := range x.times() {
-			if offset := at(*columns[c], i); offset != 0 {
-				*to = m.Base + int64(offset)
-			}
+		x := cell{}
+		if err := r.cell(ts, &x, i, states, epochs, texts); err != nil {
+			return err
 		}
-		if uint16(at(m.Flags, i))&flagSame != 0 {
-			x.began, x.exited = x.started, x.ended
+		*ts.giveCell(c, i, r.n) = x
+	}
+	for _, id := range ids {
+		ts.values.used[id]--
+	}
+	return nil
+}
+
+// cell decodes the cell of a task.
+func (r *chunkReader) cell(ts *tasks, x *cell, i int, states []uint8, epochs []uint32, texts []uint16) error {
+	m, ok := r.m, true
+	x.state, ok = pick(states, int(at(m.State, i)), ok)
+	x.flags = uint16(at(m.Flags, i)) & (flagAssigned | flagExit | flagRan | flagCancel | flagRequeue)
+	x.attempt, x.runs = at(m.Attempt, i), at(m.Runs, i)
+	x.settled = at(m.Settled, i)
+	x.host = at(m.Host, i)
+	ok = ok && int(x.host) < len(ts.hosts.list)
+	x.epoch, ok = pick(epochs, int(at(m.Epoch, i)), ok)
+	x.text, ok = pick(texts, int(at(m.Text, i)), ok)
+	if x.flags&flagExit != 0 {
+		x.exit, ok = pick(states, int(at(m.Exit, i)), ok)
+	}
+	if !ok {
+		return fmt.Errorf("%w: task %d has an invalid reference", errBadRow, i)
+	}
+	x.code, x.signal = at(m.Code, i), at(m.Signal, i)
+	columns := timeColumns(m)
+	for c, to := range x.times() {
+		if offset := at(*columns[c], i); offset != 0 {
+			*to = m.Base + int64(offset) //nolint:gosec // as it was written
 		}
 	}
-	return cells, nil
+	if uint16(at(m.Flags, i))&flagSame != 0 {
+		x.began, x.exited = x.started, x.ended
+	}
+	return nil
 }
 
 // at returns the value of task i in a column; in an empty column every value is zero.

@@ -1,0 +1,243 @@
+package jobs_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/jobs/jobspb"
+	"github.com/musterhq/muster/jobs/jobstest"
+	"github.com/musterhq/muster/store/storepb"
+)
+
+// scattered returns each n-th task of a job of many tasks, in lists that one record may have.
+func scattered(n int) (lists [][]job.Range) {
+	var list []job.Range
+	for i := 0; i < many; i += n {
+		if list = append(list, job.Range{First: i, Last: i}); len(list) == job.MaxRanges {
+			lists, list = append(lists, list), nil
+		}
+	}
+	return append(lists, list)
+}
+
+// pattern is something that a user can do to an array, and what it may cost.
+type pattern struct {
+	name string
+	do   func(apply func(job.Record))
+	most float64 // bytes of memory for each task
+	disk float64 // bytes of rows for each task
+}
+
+func patterns() []pattern {
+	cancel := func(apply func(job.Record), n int) {
+		for k, list := range scattered(n) {
+			apply(job.CancelRecord{Job: id(0), Tasks: list, Reason: fmt.Sprint("reason ", k), At: start.Add(time.Duration(k) * time.Second)})
+		}
+	}
+	hold := func(apply func(job.Record), release bool) {
+		for _, list := range scattered(2) {
+			apply(job.HoldRecord{Job: id(0), Tasks: list, Release: release, Reason: "wait", At: start})
+		}
+	}
+	attempt := func(apply func(job.Record), i, n int, state job.State) {
+		a := job.Attempt{Job: id(0), Task: i, N: n}
+		at := start.Add(time.Duration(i) * time.Millisecond)
+		apply(job.AssignRecord{Attempt: a, Node: job.Peer(hosts[i%8]), NodeName: "n", Store: "s", At: at})
+		exit := job.Exit{State: state, Code: i % 256, Started: true, Began: at, Ended: at.Add(time.Second), Isolation: "cgroup v2 (cpu, memory, pids, devices)"}
+		apply(job.ResultRecord{Attempt: a, Exit: exit, At: at.Add(2 * time.Second)})
+	}
+	ran := func(apply func(job.Record), each, n int, state job.State) {
+		for i := 0; i < many; i += each {
+			attempt(apply, i, n, state)
+		}
+	}
+	again := job.RequeueRecord{Job: id(0), At: start}
+	return []pattern{
+		{"untouched", func(func(job.Record)) {}, 0.3, 0.1},
+		{"one cancelled of each 256", func(f func(job.Record)) { cancel(f, 256) }, 2, 2},
+		{"one cancelled of each 2", func(f func(job.Record)) { cancel(f, 2) }, 2, 2},
+		{"each cancelled on its own", func(f func(job.Record)) {
+			for i := range many - 1 {
+				f(job.CancelRecord{Job: id(0), Tasks: []job.Range{{First: i, Last: i}}, Reason: fmt.Sprint(strings.Repeat("x", 300), i), At: start.Add(time.Duration(i))})
+			}
+		}, 4, 80},
+		{"each held on its own", func(f func(job.Record)) {
+			for i := range many {
+				f(job.HoldRecord{Job: id(0), Tasks: []job.Range{{First: i, Last: i}}, Reason: fmt.Sprint(strings.Repeat("x", 200), i), At: start.Add(time.Duration(i))})
+			}
+		}, 4, 80},
+		{"held alternately", func(f func(job.Record)) { hold(f, false) }, 2, 2},
+		{"held and released", func(f func(job.Record)) { hold(f, false); hold(f, true) }, 0.4, 0.4},
+		{"cancelled and requeued, over and over", func(f func(job.Record)) {
+			for range 20 {
+				cancel(f, 2)
+				f(again)
+			}
+		}, 0.6, 0.6},
+		{"one ran of each 256", func(f func(job.Record)) { ran(f, 256, 1, job.Succeeded) }, 3, 15},
+		{"all ran", func(f func(job.Record)) { ran(f, 1, 1, job.Succeeded) }, 100, 60},
+		{"all failed with different codes", func(f func(job.Record)) { ran(f, 1, 1, job.Failed) }, 100, 60},
+		{"all ran and wait again", func(f func(job.Record)) { ran(f, 1, 1, job.Failed); f(again) }, 100, 60},
+		{"all ran twice", func(f func(job.Record)) { ran(f, 1, 1, job.Failed); f(again); ran(f, 1, 2, job.Failed) }, 300, 150},
+	}
+}
+
+// What a user can do to an array costs little memory for each task, and after a restart as much as before. Memory tells
+// it.
+func TestMemoryOfPatterns(t *testing.T) {
+	for _, p := range patterns() {
+		t.Run(p.name, func(t *testing.T) {
+			table, rows := jobs.NewTable(group), jobstest.Disk{}
+			seq := uint64(0)
+			apply := func(r job.Record) {
+				seq++
+				if c := table.Apply(r, seq, job.Epoch{Term: 1}); c.Job == nil || !c.Moved {
+					t.Fatalf("%#v changes nothing", r)
+				}
+			}
+			apply(job.SubmitRecord{Job: id(0), User: "amy", Spec: job.DefaultSpec(), At: start, Tasks: many})
+			p.do(apply)
+			j := table.Job(id(0))
+			taken, err := j.TakeRows()
+			if err != nil {
+				t.Fatal(err)
+			}
+			size := 0.0
+			for _, r := range taken {
+				size += float64(len(r.Data)+len(r.Part)) / many
+			}
+			rows.Save(taken, nil)
+			taken = nil
+			told, both := float64(j.Memory())/many, heap()
+			runtime.KeepAlive(table)
+			table, j = nil, nil
+			without := heap()
+			read, err := jobs.Decode(rows.Rows(id(0), "", ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held, again, toldAgain := (both-without)/many, (heap()-without)/many, float64(read.Memory())/many
+			runtime.KeepAlive(rows)
+			runtime.KeepAlive(read)
+			t.Logf("%.2f bytes of memory for each task (told: %.2f), %.2f after a restart (told: %.2f), %.2f bytes on disk", held, told, again, toldAgain, size)
+			if held > p.most || again > p.most || size > p.disk {
+				t.Errorf("want at most %v of memory and %v on disk", p.most, p.disk)
+			}
+			const slack = 0.3 // garbage of other tests, and free slots
+			if told < 0.6*held-slack || told > 1.5*held+slack || toldAgain < 0.6*again-slack || toldAgain > 1.5*told+slack {
+				t.Error("Memory tells something else")
+			}
+		})
+	}
+}
+
+// Rows of the version before, with a cell and a note of each task of a chunk that was touched, are read, cost as little
+// memory as those of this one, and are replaced with the next change.
+func TestRowsOfTouchedArraysOfTheVersionBefore(t *testing.T) {
+	const n = 600
+	rows := jobstest.Disk{}
+	table := jobs.NewTable(group)
+	j := table.Apply(job.SubmitRecord{Job: id(0), User: "amy", Spec: job.DefaultSpec(), At: start, Tasks: n}, 1, job.Epoch{}).Job
+	first, err := j.TakeRows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows.Save(first, nil)
+	nanos := storepb.Nanos(start)
+	for k := range uint32(3) {
+		size := min(256, n-256*int(k))
+		c := &jobspb.Chunk{
+			Base: nanos - 1, States: []string{"CANCELLED", "PENDING"}, State: make([]byte, size), Ended: make([]uint64, size), Closed: make([]uint64, size),
+		}
+		for i := range size {
+			if c.State[i] = 1; i == 7 {
+				c.State[i], c.Ended[i], c.Closed[i] = 0, 1, 1
+				note := &jobspb.Note{ReasonWord: jobs.ReasonCancelled, ReasonDetail: "enough"}
+				rows.Save([]job.Row{{Job: id(0), Part: "u" + string([]byte{0, 0, byte(k), 7}), Data: marshal(t, note)}}, nil)
+			}
+		}
+		rows.Save([]job.Row{{Job: id(0), Part: "t" + string([]byte{0, 0, 0, byte(k)}), Data: marshal(t, c)}}, nil)
+	}
+	check := func(what string) *jobs.Job {
+		t.Helper()
+		table := jobs.NewTable(group)
+		j, err := jobs.Decode(rows.Rows(id(0), "", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		table.Load(j)
+		if c := j.Counts(); c.Of(job.Cancelled) != 3 || c.Of(job.Pending) != n-3 {
+			t.Errorf("%s: counts %v", what, c)
+		}
+		for _, i := range []int{7, 263, 519} {
+			if x := j.Task(i); x.State != job.Cancelled || x.Reason.Detail != "enough" || !x.Ended.Equal(start) || !x.Closed.Equal(start) {
+				t.Errorf("%s: task %d: %+v", what, i, x)
+			}
+		}
+		if m := j.Memory(); m > 8000 {
+			t.Errorf("%s: %d bytes of memory", what, m)
+		}
+		// The next change writes all rows that this version writes otherwise.
+		table.Apply(job.RequeueRecord{Job: id(0), Tasks: []job.Range{{First: 263, Last: 263}}, At: start}, 2, job.Epoch{})
+		table.Apply(job.AssignRecord{Attempt: attempt(263, 1), Node: "n"}, 3, job.Epoch{Term: 1})
+		return j
+	}
+	j = check("before")
+	taken, err := j.TakeRows()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows.Save(taken, nil)
+	for name := range rows[id(0)] {
+		if strings.HasPrefix(name, "u") {
+			t.Errorf("the note %q is still there", name)
+		}
+	}
+	read, err := jobs.Decode(rows.Rows(id(0), "", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := read.Task(263); x.State != job.Reserved || x.Reason != (job.Reason{}) {
+		t.Errorf("task 263: %+v", x)
+	}
+	if x := read.Task(519); x.State != job.Cancelled || x.Reason.Detail != "enough" {
+		t.Errorf("task 519: %+v", x)
+	}
+}
+
+func marshal(t *testing.T, m proto.Message) []byte {
+	t.Helper()
+	data, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// A job tells the acts on tasks that never ran apart only up to a bound. Beyond it a task still has its own state.
+func TestTooManyActs(t *testing.T) {
+	var records []job.Record
+	for i := range 100 {
+		records = append(records, job.CancelRecord{Job: id(0), Tasks: []job.Range{{First: i, Last: i}}, Reason: fmt.Sprint("act ", i), At: start.Add(time.Duration(i))})
+	}
+	j := apply(t, 600, records...)
+	for i := range 100 {
+		if x, want := j.Task(i), fmt.Sprint("act ", min(i, 63)); x.State != job.Cancelled || x.Reason.Detail != want {
+			t.Errorf("task %d: %s, %s; want %s", i, x.State, x.Reason.Detail, want)
+		}
+	}
+	if c := j.Counts(); c.Of(job.Cancelled) != 100 || c.Of(job.Pending) != 500 {
+		t.Errorf("counts %v", c)
+	}
+	j = apply(t, 600, append(records, job.RequeueRecord{Job: id(0), At: start}, records[99])...)
+	if x := j.Task(99); x.Reason.Detail != "act 99" {
+		t.Errorf("a value that no task has keeps others out: %s", x.Reason.Detail)
+	}
+}
