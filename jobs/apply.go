@@ -263,6 +263,9 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 		return true
 	}
 	exit := r.Exit
+	if j.tasks.n > 1 { // there may be a million of them
+		exit.Reason = clip(exit.Reason)
+	}
 	if !exit.State.Ended() {
 		exit.State = job.Failed
 	}

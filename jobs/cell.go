@@ -54,7 +54,9 @@ func (n *note) empty() bool {
 }
 
 // cell returns the cell of a task, or nil if it has none.
-func (ts *tasks) cell(index uint32) *cell { return ts.chunks[index/chunkTasks].cell(int(index % chunkTasks)) }
+func (ts *tasks) cell(index uint32) *cell {
+	return ts.chunks[index/chunkTasks].cell(int(index % chunkTasks))
+}
 
 // note returns the note of a task, or nil if it has none.
 func (ts *tasks) note(index uint32) *note {
@@ -208,4 +210,3 @@ func (ts *tasks) textOf(s string) uint16 {
 	ts.texts = append(ts.texts, s)
 	return uint16(len(ts.texts))
 }
-

@@ -5,7 +5,6 @@ package jobs
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"unique"
 
 	"google.golang.org/protobuf/proto"
@@ -37,10 +36,9 @@ func Decode(rows []job.Row) (*Job, error) {
 		}
 	}
 	if !j.dirty.header { // rows without chunks stay dirty, so that the next change writes all rows in the new format
-		j.tasks.clean(&j.dirty)
+		j.dirty.hosts = len(j.tasks.hosts.list)
 		j.dirty.header = j.File.Text() != nil
 	}
-	j.tasks.shareValues(&j.dirty)
 	recount(j)
 	if j.Waits != nil {
 		j.Waits.recount()
@@ -134,7 +132,7 @@ func decodePart(j *Job, r job.Row) error {
 		if n >= len(j.tasks.chunks) {
 			return fmt.Errorf("%w: the job has %d chunks", errBadRow, len(j.tasks.chunks))
 		}
-		return j.tasks.decodeChunk(n, r.Data)
+		return j.tasks.decodeChunk(n, r.Data, &j.dirty)
 	case partWaits:
 		return j.Waits.decode(r.Data)
 	case partEach:
@@ -143,10 +141,13 @@ func decodePart(j *Job, r job.Row) error {
 	if r.Part[0] == partOutcomes && n < j.tasks.n {
 		return j.tasks.history.decode(n, r.Data)
 	}
-	if n >= j.tasks.n || j.tasks.chunks[n/chunkTasks].mixed == nil {
+	if n >= j.tasks.n {
 		return fmt.Errorf("%w: no such task", errBadRow)
 	}
-	x := j.tasks.cell(uint32(n))
+	x := j.tasks.cell(uint32(n)) //nolint:gosec // it was 4 bytes
+	if x == nil && r.Part[0] == partNote {
+		return j.tasks.decodeReason(n, r.Data, &j.dirty)
+	}
 	if x == nil {
 		return fmt.Errorf("%w: task %d has no attempt", errBadRow, n)
 	}
@@ -176,41 +177,27 @@ func decodePart(j *Job, r job.Row) error {
 	return nil
 }
 
+// decodeReason reads the note of a task that was never assigned. Older versions had the reason of a task there. The note
+// counts as changed, so that the next change of the job removes it.
+func (ts *tasks) decodeReason(index int, data []byte, d *dirty) error {
+	var m jobspb.Note
+	if err := proto.Unmarshal(data, &m); err != nil {
+		return err
+	}
+	c, i, size := &ts.chunks[index/chunkTasks], index%chunkTasks, ts.size(index/chunkTasks)
+	v := ts.values.list[c.valueAt(i)]
+	v.reason = job.Reason{Word: shared(m.GetReasonWord()), Detail: shared(m.GetReasonDetail())}
+	ts.setValue(c, i, size, ts.values.of(v))
+	d.notes = append(d.notes, uint32(index)) //nolint:gosec // at most job.MaxTasks
+	return nil
+}
+
 // shared returns the text, in memory that all equal texts share: many tasks have the same reason.
 func shared(text string) string {
 	if text == "" {
 		return ""
 	}
 	return unique.Make(text).Value()
-}
-
-// shareValues replaces the cells of tasks that were never assigned. Rows of older versions have such cells, and a note of
-// each. They count as changed, so that the next change of the job writes them as this version does.
-func (ts *tasks) shareValues(d *dirty) {
-	for k := range ts.chunks {
-		c := &ts.chunks[k]
-		old := c.mixed
-		if old == nil || old.values != nil || !slices.ContainsFunc(old.cells, func(x cell) bool { return x.attempt == 0 }) {
-			continue
-		}
-		before := *c
-		ts.drop(c, ts.size(k))
-		d.chunk(c, k)
-		for i := range ts.size(k) {
-			x := before.cell(i)
-			t := ts.task(k*chunkTasks+i, x)
-			if v, plain := valueOf(&t); plain {
-				ts.setValue(c, i, ts.size(k), ts.values.of(v))
-				if x.note != nil {
-					d.notes = append(d.notes, uint32(k*chunkTasks+i)) //nolint:gosec // at most job.MaxTasks
-				}
-				continue
-			}
-			*ts.giveCell(c, i, ts.size(k)) = *x
-			ts.held += x.note.bytes()
-		}
-		ts.unmix(c)
-	}
 }
 
 // drop gives all tasks of a chunk the value at the submission.
@@ -243,7 +230,7 @@ func recount(j *Job) {
 	for k := range ts.chunks {
 		c := &ts.chunks[k]
 		c.pending = 0
-		if c.mixed == nil {
+		if ts.unmix(c); c.mixed == nil {
 			c.count(ts.values.state(c.value), ts.size(k))
 			continue
 		}
@@ -260,7 +247,7 @@ func recount(j *Job) {
 	}
 }
 
-func (ts *tasks) decodeChunk(k int, data []byte) error {
+func (ts *tasks) decodeChunk(k int, data []byte, d *dirty) error {
 	var m jobspb.Chunk
 	if err := proto.Unmarshal(data, &m); err != nil {
 		return err
@@ -276,7 +263,11 @@ func (ts *tasks) decodeChunk(k int, data []byte) error {
 		return nil
 	}
 	r := chunkReader{m: &m, n: ts.size(k)}
-	return r.read(ts, c)
+	old, err := r.read(ts, c)
+	if old {
+		d.chunk(c, k)
+	}
+	return err
 }
 
 // decodeValue decodes the value of a task that was never assigned.
@@ -300,20 +291,21 @@ type chunkReader struct {
 }
 
 // read decodes the tasks. It checks that each column is empty or has an entry for each task, and that all references in
-// the columns are valid.
-func (r *chunkReader) read(ts *tasks, c *chunk) error {
+// the columns are valid. Rows of older versions have entries in many columns for tasks that were never assigned, too; then
+// old is true.
+func (r *chunkReader) read(ts *tasks, c *chunk) (old bool, err error) {
 	m := r.m
 	for _, n := range []int{
 		len(m.State), len(m.Flags), len(m.Attempt), len(m.Runs), len(m.Host), len(m.Epoch), len(m.Exit), len(m.Code), len(m.Signal),
 		len(m.Text), len(m.Settled), len(m.Started), len(m.Ended), len(m.Closed), len(m.Began), len(m.Exited), len(m.Placed),
 	} {
 		if n != 0 && n != r.n {
-			return fmt.Errorf("%w: a column of %d for %d tasks", errBadRow, n, r.n)
+			return false, fmt.Errorf("%w: a column of %d for %d tasks", errBadRow, n, r.n)
 		}
 	}
 	states, err := numbersOf(m.GetStates())
 	if err != nil {
-		return err
+		return false, err
 	}
 	epochs, texts, ids := []uint32{0}, []uint16{0}, []uint8{}
 	for _, e := range m.GetEpochs() {
@@ -325,7 +317,7 @@ func (r *chunkReader) read(ts *tasks, c *chunk) error {
 	for _, t := range m.GetValues() {
 		v, err := decodeValue(t)
 		if err != nil {
-			return err
+			return false, err
 		}
 		id := ts.values.of(v)
 		ts.values.used[id]++ // so that the next one does not take its place
@@ -338,14 +330,22 @@ func (r *chunkReader) read(ts *tasks, c *chunk) error {
 		}
 		x := cell{}
 		if err := r.cell(ts, &x, i, states, epochs, texts); err != nil {
-			return err
+			return false, err
+		}
+		if x.attempt == 0 {
+			t := ts.task(0, &x)
+			if v, plain := valueOf(&t); plain {
+				ts.setValue(c, i, r.n, ts.values.of(v))
+				old = true
+				continue
+			}
 		}
 		*ts.giveCell(c, i, r.n) = x
 	}
 	for _, id := range ids {
 		ts.values.used[id]--
 	}
-	return nil
+	return old, nil
 }
 
 // cell decodes the cell of a task.

@@ -82,4 +82,3 @@ func (ts *tasks) sum() job.Ends {
 	}
 	return out
 }
-

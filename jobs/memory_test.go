@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"bytes"
 	"fmt"
 	"runtime"
 	"strings"
@@ -141,75 +142,71 @@ func TestMemoryOfPatterns(t *testing.T) {
 // Rows of the version before, with a cell and a note of each task of a chunk that was touched, are read, cost as little
 // memory as those of this one, and are replaced with the next change.
 func TestRowsOfTouchedArraysOfTheVersionBefore(t *testing.T) {
-	const n = 600
-	rows := jobstest.Disk{}
-	table := jobs.NewTable(group)
-	j := table.Apply(job.SubmitRecord{Job: id(0), User: "amy", Spec: job.DefaultSpec(), At: start, Tasks: n}, 1, job.Epoch{}).Job
-	first, err := j.TakeRows()
+	for _, n := range []int{1, 10, 600} {
+		rows, touched := touchedBefore(t, n)
+		check := func(what string, again int) *jobs.Job {
+			t.Helper()
+			j, err := jobs.Decode(rows.Rows(id(0), "", ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c := j.Counts(); c.Of(job.Cancelled) != len(touched)-again || c.Of(job.Pending) != n-len(touched) || c.Of(job.Reserved) != again {
+				t.Errorf("%s: counts %v", what, c)
+			}
+			for _, i := range touched[again:] {
+				if x := j.Task(i); x.State != job.Cancelled || x.Reason.Detail != "enough" || !x.Ended.Equal(start) || !x.Closed.Equal(start) {
+					t.Errorf("%s: task %d: %+v", what, i, x)
+				}
+			}
+			if m := j.Memory(); m > 5000 {
+				t.Errorf("%s: %d bytes of memory", what, m)
+			}
+			return j
+		}
+		// The next change writes all rows as this version does.
+		j, table := check("before", 0), jobs.NewTable(group)
+		table.Load(j)
+		table.Apply(job.RequeueRecord{Job: id(0), Tasks: []job.Range{{First: touched[0], Last: touched[0]}}, At: start}, 2, job.Epoch{})
+		table.Apply(job.AssignRecord{Attempt: attempt(touched[0], 1), Node: "n"}, 3, job.Epoch{Term: 1})
+		taken, err := j.TakeRows()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows.Save(taken, nil)
+		for name := range rows[id(0)] {
+			if strings.HasPrefix(name, "u") {
+				t.Errorf("the note %q is still there", name)
+			}
+		}
+		if x := check("after", 1).Task(touched[0]); x.State != job.Reserved || x.Reason != (job.Reason{}) {
+			t.Errorf("task %d: %+v", touched[0], x)
+		}
+	}
+}
+
+// touchedBefore returns the rows of a job of n tasks of which the last of each chunk was cancelled, as the version before
+// wrote them.
+func touchedBefore(t *testing.T, n int) (rows jobstest.Disk, touched []int) {
+	rows = jobstest.Disk{}
+	first, err := jobs.NewTable(group).Apply(job.SubmitRecord{Job: id(0), User: "amy", Spec: job.DefaultSpec(), At: start, Tasks: n}, 1, job.Epoch{}).Job.TakeRows()
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows.Save(first, nil)
-	nanos := storepb.Nanos(start)
-	for k := range uint32(3) {
-		size := min(256, n-256*int(k))
+	part := func(kind string, i int) string { return kind + string([]byte{0, 0, byte(i >> 8), byte(i)}) } //nolint:gosec // small numbers
+	for k := range (n + 255) / 256 {
+		size := min(256, n-256*k)
 		c := &jobspb.Chunk{
-			Base: nanos - 1, States: []string{"CANCELLED", "PENDING"}, State: make([]byte, size), Ended: make([]uint64, size), Closed: make([]uint64, size),
+			Base: storepb.Nanos(start) - 1, States: []string{"CANCELLED", "PENDING"}, State: bytes.Repeat([]byte{1}, size), Ended: make([]uint64, size), Closed: make([]uint64, size),
 		}
-		for i := range size {
-			if c.State[i] = 1; i == 7 {
-				c.State[i], c.Ended[i], c.Closed[i] = 0, 1, 1
-				note := &jobspb.Note{ReasonWord: jobs.ReasonCancelled, ReasonDetail: "enough"}
-				rows.Save([]job.Row{{Job: id(0), Part: "u" + string([]byte{0, 0, byte(k), 7}), Data: marshal(t, note)}}, nil)
-			}
-		}
-		rows.Save([]job.Row{{Job: id(0), Part: "t" + string([]byte{0, 0, 0, byte(k)}), Data: marshal(t, c)}}, nil)
+		c.State[size-1], c.Ended[size-1], c.Closed[size-1] = 0, 1, 1
+		touched = append(touched, 256*k+size-1)
+		note := &jobspb.Note{ReasonWord: jobs.ReasonCancelled, ReasonDetail: "enough"}
+		rows.Save([]job.Row{
+			{Job: id(0), Part: part("t", k), Data: marshal(t, c)}, {Job: id(0), Part: part("u", touched[k]), Data: marshal(t, note)},
+		}, nil)
 	}
-	check := func(what string) *jobs.Job {
-		t.Helper()
-		table := jobs.NewTable(group)
-		j, err := jobs.Decode(rows.Rows(id(0), "", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
-		table.Load(j)
-		if c := j.Counts(); c.Of(job.Cancelled) != 3 || c.Of(job.Pending) != n-3 {
-			t.Errorf("%s: counts %v", what, c)
-		}
-		for _, i := range []int{7, 263, 519} {
-			if x := j.Task(i); x.State != job.Cancelled || x.Reason.Detail != "enough" || !x.Ended.Equal(start) || !x.Closed.Equal(start) {
-				t.Errorf("%s: task %d: %+v", what, i, x)
-			}
-		}
-		if m := j.Memory(); m > 8000 {
-			t.Errorf("%s: %d bytes of memory", what, m)
-		}
-		// The next change writes all rows that this version writes otherwise.
-		table.Apply(job.RequeueRecord{Job: id(0), Tasks: []job.Range{{First: 263, Last: 263}}, At: start}, 2, job.Epoch{})
-		table.Apply(job.AssignRecord{Attempt: attempt(263, 1), Node: "n"}, 3, job.Epoch{Term: 1})
-		return j
-	}
-	j = check("before")
-	taken, err := j.TakeRows()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows.Save(taken, nil)
-	for name := range rows[id(0)] {
-		if strings.HasPrefix(name, "u") {
-			t.Errorf("the note %q is still there", name)
-		}
-	}
-	read, err := jobs.Decode(rows.Rows(id(0), "", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if x := read.Task(263); x.State != job.Reserved || x.Reason != (job.Reason{}) {
-		t.Errorf("task 263: %+v", x)
-	}
-	if x := read.Task(519); x.State != job.Cancelled || x.Reason.Detail != "enough" {
-		t.Errorf("task 519: %+v", x)
-	}
+	return rows, touched
 }
 
 func marshal(t *testing.T, m proto.Message) []byte {

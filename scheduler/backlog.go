@@ -45,7 +45,7 @@ const (
 	memoryPerJob = 3 << 10 // bytes, of a job of one task and of its soft state
 	leanPerJob   = 2 << 10 // bytes
 	tasksPerJob  = 2_000   // a task that waits is at most one byte, and a third of one for its chunk; see jobs.Job.Memory
-	actsPerJob   = 4       // acts on tasks of one job: each keeps its reason, up to 256 bytes, and which tasks it was about
+	actsPerJob   = 3       // acts on tasks of one job: each keeps its reason, up to 256 bytes, and which tasks it was about
 	mostActs     = 64      // that a job keeps
 )
 
