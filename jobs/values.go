@@ -1,6 +1,7 @@
 package jobs
 
 // Values: what is known of tasks that were never assigned. Many tasks share one.
+// See docs/adr, ADR 154.
 
 import (
 	"cmp"

@@ -1,7 +1,7 @@
 package scheduler
 
 // The backlog: how much of each user waits at this daemon, pending or held, and how much may.
-// See docs/adr, ADR 123.
+// See docs/adr, ADR 123 and ADR 154.
 
 import (
 	"errors"
