@@ -144,6 +144,11 @@ func decodePart(j *Job, r job.Row) error {
 	if n >= j.tasks.n {
 		return fmt.Errorf("%w: no such task", errBadRow)
 	}
+	return decodeTexts(j, n, r)
+}
+
+// decodeTexts reads a row with texts of a task.
+func decodeTexts(j *Job, n int, r job.Row) error {
 	x := j.tasks.cell(uint32(n)) //nolint:gosec // it was 4 bytes
 	if x == nil && r.Part[0] == partNote {
 		return j.tasks.decodeReason(n, r.Data, &j.dirty)
@@ -247,29 +252,6 @@ func recount(j *Job) {
 	}
 }
 
-func (ts *tasks) decodeChunk(k int, data []byte, d *dirty) error {
-	var m jobspb.Chunk
-	if err := proto.Unmarshal(data, &m); err != nil {
-		return err
-	}
-	c := &ts.chunks[k]
-	ts.drop(c, ts.size(k))
-	if m.GetAlike() != nil {
-		v, err := decodeValue(m.GetAlike())
-		if err != nil {
-			return err
-		}
-		ts.setAll(c, ts.size(k), ts.values.of(v))
-		return nil
-	}
-	r := chunkReader{m: &m, n: ts.size(k)}
-	old, err := r.read(ts, c)
-	if old {
-		d.chunk(c, k)
-	}
-	return err
-}
-
 // decodeValue decodes the value of a task that was never assigned.
 func decodeValue(m *jobspb.Task) (value, error) {
 	t, err := taskOf(m)
@@ -282,116 +264,6 @@ func decodeValue(m *jobspb.Task) (value, error) {
 	}
 	v.reason = job.Reason{Word: shared(v.reason.Word), Detail: shared(v.reason.Detail)}
 	return v, nil
-}
-
-// chunkReader turns columns into values and cells.
-type chunkReader struct {
-	m *jobspb.Chunk
-	n int
-}
-
-// read decodes the tasks. It checks that each column is empty or has an entry for each task, and that all references in
-// the columns are valid. Rows of older versions have entries in many columns for tasks that were never assigned, too; then
-// old is true.
-func (r *chunkReader) read(ts *tasks, c *chunk) (old bool, err error) {
-	m := r.m
-	for _, n := range []int{
-		len(m.State), len(m.Flags), len(m.Attempt), len(m.Runs), len(m.Host), len(m.Epoch), len(m.Exit), len(m.Code), len(m.Signal),
-		len(m.Text), len(m.Settled), len(m.Started), len(m.Ended), len(m.Closed), len(m.Began), len(m.Exited), len(m.Placed),
-	} {
-		if n != 0 && n != r.n {
-			return false, fmt.Errorf("%w: a column of %d for %d tasks", errBadRow, n, r.n)
-		}
-	}
-	states, err := numbersOf(m.GetStates())
-	if err != nil {
-		return false, err
-	}
-	epochs, texts, ids := []uint32{0}, []uint16{0}, []uint8{}
-	for _, e := range m.GetEpochs() {
-		epochs = append(epochs, ts.epochOf(e.Value()))
-	}
-	for _, t := range m.GetTexts() {
-		texts = append(texts, ts.textOf(t))
-	}
-	for _, t := range m.GetValues() {
-		v, err := decodeValue(t)
-		if err != nil {
-			return false, err
-		}
-		id := ts.values.of(v)
-		ts.values.used[id]++ // so that the next one does not take its place
-		ids = append(ids, id)
-	}
-	for i := range r.n {
-		if state := int(at(m.State, i)); state < len(ids) {
-			ts.setValue(c, i, r.n, ids[state])
-			continue
-		}
-		x := cell{}
-		if err := r.cell(ts, &x, i, states, epochs, texts); err != nil {
-			return false, err
-		}
-		if x.attempt == 0 {
-			t := ts.task(0, &x)
-			if v, plain := valueOf(&t); plain {
-				ts.setValue(c, i, r.n, ts.values.of(v))
-				old = true
-				continue
-			}
-		}
-		*ts.giveCell(c, i, r.n) = x
-	}
-	for _, id := range ids {
-		ts.values.used[id]--
-	}
-	return old, nil
-}
-
-// cell decodes the cell of a task.
-func (r *chunkReader) cell(ts *tasks, x *cell, i int, states []uint8, epochs []uint32, texts []uint16) error {
-	m, ok := r.m, true
-	x.state, ok = pick(states, int(at(m.State, i)), ok)
-	x.flags = uint16(at(m.Flags, i)) & (flagAssigned | flagExit | flagRan | flagCancel | flagRequeue)
-	x.attempt, x.runs = at(m.Attempt, i), at(m.Runs, i)
-	x.settled = at(m.Settled, i)
-	x.host = at(m.Host, i)
-	ok = ok && int(x.host) < len(ts.hosts.list)
-	x.epoch, ok = pick(epochs, int(at(m.Epoch, i)), ok)
-	x.text, ok = pick(texts, int(at(m.Text, i)), ok)
-	if x.flags&flagExit != 0 {
-		x.exit, ok = pick(states, int(at(m.Exit, i)), ok)
-	}
-	if !ok {
-		return fmt.Errorf("%w: task %d has an invalid reference", errBadRow, i)
-	}
-	x.code, x.signal = at(m.Code, i), at(m.Signal, i)
-	columns := timeColumns(m)
-	for c, to := range x.times() {
-		if offset := at(*columns[c], i); offset != 0 {
-			*to = m.Base + int64(offset) //nolint:gosec // as it was written
-		}
-	}
-	if uint16(at(m.Flags, i))&flagSame != 0 {
-		x.began, x.exited = x.started, x.ended
-	}
-	return nil
-}
-
-// at returns the value of task i in a column; in an empty column every value is zero.
-func at[T any](column []T, i int) (v T) {
-	if i < len(column) {
-		v = column[i]
-	}
-	return v
-}
-
-// pick returns list[i]. It returns false if ok is false or i is out of range.
-func pick[T any](list []T, i int, ok bool) (v T, valid bool) {
-	if !ok || i >= len(list) {
-		return v, false
-	}
-	return list[i], true
 }
 
 func numbersOf(names []string) ([]uint8, error) {

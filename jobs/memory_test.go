@@ -115,7 +115,6 @@ func TestMemoryOfPatterns(t *testing.T) {
 				size += float64(len(r.Data)+len(r.Part)) / many
 			}
 			rows.Save(taken, nil)
-			taken = nil
 			told, both := float64(j.Memory())/many, heap()
 			runtime.KeepAlive(table)
 			table, j = nil, nil
