@@ -157,6 +157,6 @@ func (b *backlog) checkGrown(user string) error {
 		return nil
 	}
 	most, by := b.share(user)
-	return fmt.Errorf("%w: user %s: what waits and has run in part holds the memory of %d jobs, and %d are the most (%s: pending_jobs); cancel some, or wait until some has ended",
+	return fmt.Errorf("%w: user %s: what waits, some of which has run, holds the memory of %d jobs, and %d are the most (%s: pending_jobs); cancel some, or wait until some has ended",
 		ErrBacklog, user, b.of[user].Jobs, most.Jobs, by)
 }

@@ -108,15 +108,17 @@ func TestBacklogCountsOnlyWhatWaits(t *testing.T) {
 
 // An array and a job with long lists of nodes count as what they cost, and large job files by their bytes.
 func TestBacklogCountsCosts(t *testing.T) {
-	x := newBacklog(t, Backlog{PerUser: Amount{Jobs: 20, Bytes: 1 << 20}, All: Amount{Jobs: 200, Bytes: 1 << 30}})
+	x := newBacklog(t, Backlog{
+		PerUser: Amount{Jobs: 20, Bytes: 1 << 20}, Users: map[string]Amount{"amy": {Jobs: 80, Bytes: 1 << 20}}, All: Amount{Jobs: 200, Bytes: 1 << 30},
+	})
 	array := heldSpec()
 	array.Array = "0-999999"
 	if err := x.ask("amy", false, array); !errors.Is(err, ErrBacklog) {
 		t.Errorf("an array of a million tasks: %v", err)
 	}
-	array.Array = "0-4999"
+	array.Array = "0-99999"
 	if err := x.ask("amy", false, array); err != nil {
-		t.Errorf("an array of 5,000 tasks: %v", err)
+		t.Errorf("an array of 100,000 tasks: %v", err)
 	}
 	list := heldSpec()
 	for i := range 1000 {
