@@ -53,19 +53,6 @@ func (n *note) empty() bool {
 	return n.reason == (job.Reason{}) && n.exitReason == "" && n.isolation == "" && n.tail == "" && n.usage == "" && len(n.devices) == 0 && len(n.lost) == 0
 }
 
-// cell returns the cell of a task, or nil if it has none.
-func (ts *tasks) cell(index uint32) *cell {
-	return ts.chunks[index/chunkTasks].cell(int(index % chunkTasks))
-}
-
-// note returns the note of a task, or nil if it has none.
-func (ts *tasks) note(index uint32) *note {
-	if x := ts.cell(index); x != nil {
-		return x.note
-	}
-	return nil
-}
-
 // task returns the task that a cell holds.
 func (ts *tasks) task(index int, x *cell) job.Task {
 	h := &ts.hosts.list[x.host]

@@ -205,22 +205,6 @@ func shared(text string) string {
 	return unique.Make(text).Value()
 }
 
-// drop gives all tasks of a chunk the value at the submission.
-func (ts *tasks) drop(c *chunk, size int) {
-	if m := c.mixed; m != nil {
-		for _, id := range m.values {
-			if id != ownCell {
-				ts.values.used[id]--
-			}
-		}
-		ts.held -= m.bytes()
-	} else {
-		ts.values.used[c.value] -= int32(size) //nolint:gosec // at most chunkTasks
-	}
-	ts.values.used[0] += int32(size) //nolint:gosec // at most chunkTasks
-	*c = chunk{dirty: c.dirty}
-}
-
 // recount counts the tasks again, and finds when the last end of a task was recorded.
 func recount(j *Job) {
 	ts := &j.tasks

@@ -30,7 +30,7 @@ const (
 
 // Memory returns about how many bytes of memory the job holds now, without its job file. It takes the same time for a job
 // of any size.
-func (j *Job) Memory() int {
+func Memory(j *Job) int {
 	ts := &j.tasks
 	n := jobBytes + len(j.Cancelled) + j.acts.bytes() + j.Waits.bytes()
 	n += len(ts.chunks)*chunkBytes + ts.held + ts.values.bytes() + ts.history.held

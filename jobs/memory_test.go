@@ -115,7 +115,7 @@ func TestMemoryOfPatterns(t *testing.T) {
 				size += float64(len(r.Data)+len(r.Part)) / many
 			}
 			rows.Save(taken, nil)
-			told, both := float64(j.Memory())/many, heap()
+			told, both := float64(jobs.Memory(j))/many, heap()
 			runtime.KeepAlive(table)
 			table, j = nil, nil
 			without := heap()
@@ -123,7 +123,7 @@ func TestMemoryOfPatterns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			held, again, toldAgain := (both-without)/many, (heap()-without)/many, float64(read.Memory())/many
+			held, again, toldAgain := (both-without)/many, (heap()-without)/many, float64(jobs.Memory(read))/many
 			runtime.KeepAlive(rows)
 			runtime.KeepAlive(read)
 			t.Logf("%.2f bytes of memory for each task (told: %.2f), %.2f after a restart (told: %.2f), %.2f bytes on disk", held, told, again, toldAgain, size)
@@ -157,7 +157,7 @@ func TestRowsOfTouchedArraysOfTheVersionBefore(t *testing.T) {
 					t.Errorf("%s: task %d: %+v", what, i, x)
 				}
 			}
-			if m := j.Memory(); m > 5000 {
+			if m := jobs.Memory(j); m > 5000 {
 				t.Errorf("%s: %d bytes of memory", what, m)
 			}
 			return j

@@ -11,11 +11,7 @@ import (
 
 // tasks holds the tasks of one job.
 type tasks struct {
-	n      int
-	values values
-	chunks []chunk
-	held   int // bytes of memory of the chunks, beyond the chunks themselves; see Job.Memory
-	counts job.Counts
+	chunked
 	// assigned is the number of tasks with an attempt that may be running.
 	assigned int
 	ends     map[end]int // number of ended tasks with each end
@@ -44,7 +40,10 @@ type dirty struct {
 }
 
 func newTasks(n int, first value) tasks {
-	ts := tasks{n: n, values: newValues(first, n), chunks: make([]chunk, (n+chunkTasks-1)/chunkTasks), hosts: newHosts(), epochs: make([]job.Epoch, 1, 2)}
+	ts := tasks{
+		chunked: chunked{n: n, values: newValues(first, n), chunks: make([]chunk, (n+chunkTasks-1)/chunkTasks)},
+		hosts:   newHosts(), epochs: make([]job.Epoch, 1, 2),
+	}
 	ts.history = newHistory(n, ts.hosts)
 	for k := range ts.chunks {
 		ts.chunks[k].count(stateOf(first.state), ts.size(k))
@@ -52,9 +51,6 @@ func newTasks(n int, first value) tasks {
 	ts.counts.Add(stateOf(first.state), n)
 	return ts
 }
-
-// size returns the number of tasks in a chunk.
-func (ts *tasks) size(chunk int) int { return min(chunkTasks, ts.n-chunk*chunkTasks) }
 
 func (ts *tasks) get(index int) job.Task {
 	c := &ts.chunks[index/chunkTasks]
@@ -88,14 +84,6 @@ func (ts *tasks) set(index int, t job.Task, d *dirty) {
 	ts.assigned += count(t.Assigned)
 	ts.countEnd(&t, 1)
 	ts.fill(x, &t, index, d)
-}
-
-// move counts n tasks of a chunk in another state.
-func (ts *tasks) move(c *chunk, from, to job.State, n int) {
-	ts.counts.Add(from, -n)
-	ts.counts.Add(to, n)
-	c.count(from, -n)
-	c.count(to, n)
 }
 
 // each changes the tasks of the ranges that are in one of the states. No ranges means all tasks. Tasks that have the same
@@ -191,27 +179,6 @@ func (e *eacher) of(id uint8) int16 {
 		e.next[to] = 0 // it stood for another one
 	}
 	return int16(to) + 1
-}
-
-// runs calls f with each run of tasks in the same state, in order.
-func (ts *tasks) runs(f func(first, last int, s job.State)) {
-	first, state := 0, ts.stateAt(&ts.chunks[0], 0)
-	end := func(i int, s uint8) {
-		if s != state {
-			f(first, i-1, stateOf(state))
-			first, state = i, s
-		}
-	}
-	for k := range ts.chunks {
-		c := &ts.chunks[k]
-		for i := range ts.size(k) {
-			end(k*chunkTasks+i, ts.stateAt(c, i))
-			if c.mixed == nil {
-				break
-			}
-		}
-	}
-	f(first, ts.n-1, stateOf(state))
 }
 
 func (d *dirty) chunk(c *chunk, k int) {

@@ -44,7 +44,7 @@ type Amount struct {
 const (
 	memoryPerJob = 3 << 10 // bytes, of a job of one task and of its soft state
 	leanPerJob   = 2 << 10 // bytes
-	tasksPerJob  = 2_000   // a task that waits is at most one byte, and a third of one for its chunk; see jobs.Job.Memory
+	tasksPerJob  = 2_000   // a task that waits is at most one byte, and a third of one for its chunk; see jobs.Memory
 	actsPerJob   = 3       // acts on tasks of one job: each keeps its reason, up to 256 bytes, and which tasks it was about
 	mostActs     = 64      // that a job keeps
 )
@@ -68,7 +68,7 @@ func costOf(s *job.Spec, tasks, fileBytes int) Amount {
 // costNow returns what a job costs now. least is what it costs at least while it waits. A job whose last task has started
 // costs what it holds beyond a usual job, until it has ended.
 func costNow(j *jobs.Job, least Amount) Amount {
-	held, counts := int64(j.Memory()/memoryPerJob), j.Counts()
+	held, counts := int64(jobs.Memory(j)/memoryPerJob), j.Counts()
 	switch {
 	case counts.Of(job.Pending)+counts.Of(job.Held) > 0:
 		return Amount{Jobs: max(least.Jobs, held), Bytes: least.Bytes}
