@@ -81,9 +81,9 @@ func (t *Table) submit(r job.SubmitRecord, seq uint64) Change {
 	if _, archived := t.index.find(r.Job.Drawn()); archived {
 		return Change{}
 	}
-	first := job.Task{State: job.Pending}
+	first := value{state: number(job.Pending)}
 	if r.Spec.Hold {
-		first.State, first.Reason = job.Held, job.Reason{Word: ReasonHeld, Detail: "submitted with hold"}
+		first.state, first.reason = number(job.Held), job.Reason{Word: ReasonHeld, Detail: "submitted with hold"}
 	}
 	j := &Job{ID: r.Job, User: r.User, Submitted: r.At, Queued: r.At, Key: r.Key, Seq: seq, tasks: newTasks(max(r.Tasks, 1), first)}
 	j.Spec, j.File = keep(r.Spec)
@@ -263,6 +263,9 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 		return true
 	}
 	exit := r.Exit
+	if j.tasks.n > 1 { // there may be a million of them
+		exit.Reason = clip(exit.Reason)
+	}
 	if !exit.State.Ended() {
 		exit.State = job.Failed
 	}
@@ -353,7 +356,7 @@ func cancel(j *Job, r job.CancelRecord) bool {
 		return false
 	}
 	r.Tasks = Widen(j, r.Tasks)
-	text := cmp.Or(r.Reason, "cancelled")
+	text := cmp.Or(clip(r.Reason), "cancelled")
 	why := job.Reason{Word: ReasonCancelled, Detail: text}
 	moved := false
 	if len(r.Tasks) == 0 {
@@ -390,7 +393,7 @@ func requeue(j *Job, r job.RequeueRecord, seq uint64) bool {
 	} else {
 		j.each(r.Tasks, active, func(t *job.Task) {
 			if t.Ending != job.EndsRequeued {
-				t.Ending, t.Reason, moved = job.EndsRequeued, job.Reason{Word: ReasonRequeued, Detail: r.Reason}, true
+				t.Ending, t.Reason, moved = job.EndsRequeued, job.Reason{Word: ReasonRequeued, Detail: clip(r.Reason)}, true
 			}
 		})
 	}
@@ -412,7 +415,7 @@ func requeue(j *Job, r job.RequeueRecord, seq uint64) bool {
 }
 
 func hold(j *Job, r job.HoldRecord) bool {
-	from, to, why := job.Pending, job.Held, job.Reason{Word: ReasonHeld, Detail: r.Reason}
+	from, to, why := job.Pending, job.Held, job.Reason{Word: ReasonHeld, Detail: clip(r.Reason)}
 	if r.Release {
 		from, to, why = job.Held, job.Pending, job.Reason{}
 	}

@@ -5,6 +5,7 @@ package jobs
 import (
 	"encoding/binary"
 	"fmt"
+	"unique"
 
 	"google.golang.org/protobuf/proto"
 
@@ -35,7 +36,7 @@ func Decode(rows []job.Row) (*Job, error) {
 		}
 	}
 	if !j.dirty.header { // rows without chunks stay dirty, so that the next change writes all rows in the new format
-		j.tasks.clean(&j.dirty)
+		j.dirty.hosts = len(j.tasks.hosts.list)
 		j.dirty.header = j.File.Text() != nil
 	}
 	recount(j)
@@ -75,9 +76,9 @@ func decodeHeader(data []byte) (*Job, error) {
 		return nil, err
 	}
 	j.Waits = newWaits(&j.Spec)
-	first := job.Task{State: job.Pending}
+	first := value{state: number(job.Pending)}
 	if m.GetFirst() != nil {
-		if first, err = taskOf(m.GetFirst()); err != nil {
+		if first, err = decodeValue(m.GetFirst()); err != nil {
 			return nil, err
 		}
 	}
@@ -131,7 +132,7 @@ func decodePart(j *Job, r job.Row) error {
 		if n >= len(j.tasks.chunks) {
 			return fmt.Errorf("%w: the job has %d chunks", errBadRow, len(j.tasks.chunks))
 		}
-		return j.tasks.decodeChunk(n, r.Data)
+		return j.tasks.decodeChunk(n, r.Data, &j.dirty)
 	case partWaits:
 		return j.Waits.decode(r.Data)
 	case partEach:
@@ -140,13 +141,26 @@ func decodePart(j *Job, r job.Row) error {
 	if r.Part[0] == partOutcomes && n < j.tasks.n {
 		return j.tasks.history.decode(n, r.Data)
 	}
-	if n >= j.tasks.n || j.tasks.chunks[n/chunkTasks].cells == nil {
+	if n >= j.tasks.n {
 		return fmt.Errorf("%w: no such task", errBadRow)
 	}
-	x := j.tasks.cell(uint32(n))
+	return decodeTexts(j, n, r)
+}
+
+// decodeTexts reads a row with texts of a task.
+func decodeTexts(j *Job, n int, r job.Row) error {
+	x := j.tasks.cell(uint32(n)) //nolint:gosec // it was 4 bytes
+	if x == nil && r.Part[0] == partNote {
+		return j.tasks.decodeReason(n, r.Data, &j.dirty)
+	}
+	if x == nil {
+		return fmt.Errorf("%w: task %d has no attempt", errBadRow, n)
+	}
+	j.tasks.held -= x.note.bytes()
 	if x.note == nil {
 		x.note = &note{}
 	}
+	defer func() { j.tasks.held += x.note.bytes() }()
 	switch r.Part[0] {
 	case partNote:
 		var m jobspb.Note
@@ -155,8 +169,8 @@ func decodePart(j *Job, r job.Row) error {
 		}
 		tail, used := x.note.tail, x.note.usage
 		*x.note = note{
-			reason: job.Reason{Word: m.GetReasonWord(), Detail: m.GetReasonDetail()}, exitReason: m.GetExitReason(),
-			devices: m.GetDevices(), lost: peers(m.GetLost()), isolation: m.GetIsolation(), tail: tail, usage: used,
+			reason: job.Reason{Word: shared(m.GetReasonWord()), Detail: shared(m.GetReasonDetail())}, exitReason: shared(m.GetExitReason()),
+			devices: m.GetDevices(), lost: peers(m.GetLost()), isolation: shared(m.GetIsolation()), tail: tail, usage: used,
 		}
 	case partTail:
 		x.note.tail = string(r.Data)
@@ -168,140 +182,72 @@ func decodePart(j *Job, r job.Row) error {
 	return nil
 }
 
-// recount counts the tasks again, and finds when the last end of a task was recorded.
-func recount(j *Job) {
-	j.tasks.counts, j.tasks.assigned, j.tasks.ends = job.Counts{}, 0, nil
-	for k := range j.tasks.chunks {
-		c := &j.tasks.chunks[k]
-		c.pending = 0
-		if c.cells == nil {
-			j.tasks.counts.Add(c.alike.State, j.tasks.size(k))
-			c.count(c.alike.State, j.tasks.size(k))
-			j.close(c.alike)
-			continue
-		}
-		for i := range c.cells {
-			t := j.tasks.task(k*chunkTasks+i, &c.cells[i])
-			j.tasks.counts.Add(t.State, 1)
-			c.count(t.State, 1)
-			j.tasks.assigned += count(t.Assigned)
-			j.tasks.countEnd(&t, 1)
-			j.close(&t)
-		}
-	}
-}
-
-func (ts *tasks) decodeChunk(k int, data []byte) error {
-	var m jobspb.Chunk
+// decodeReason reads the note of a task that was never assigned. Older versions had the reason of a task there. The note
+// counts as changed, so that the next change of the job removes it.
+func (ts *tasks) decodeReason(index int, data []byte, d *dirty) error {
+	var m jobspb.Note
 	if err := proto.Unmarshal(data, &m); err != nil {
 		return err
 	}
-	c := &ts.chunks[k]
-	if m.GetAlike() != nil {
-		t, err := taskOf(m.GetAlike())
-		if err != nil {
-			return err
-		}
-		*c = chunk{alike: &t}
-		return nil
-	}
-	r := chunkReader{m: &m, n: ts.size(k)}
-	cells, err := r.read(ts)
-	if err != nil {
-		return err
-	}
-	*c = chunk{cells: cells, placed: r.placed()}
+	c, i, size := &ts.chunks[index/chunkTasks], index%chunkTasks, ts.size(index/chunkTasks)
+	v := ts.values.list[c.valueAt(i)]
+	v.reason = job.Reason{Word: shared(m.GetReasonWord()), Detail: shared(m.GetReasonDetail())}
+	ts.setValue(c, i, size, ts.values.of(v))
+	d.notes = append(d.notes, uint32(index)) //nolint:gosec // at most job.MaxTasks
 	return nil
 }
 
-// chunkReader turns columns into cells.
-type chunkReader struct {
-	m *jobspb.Chunk
-	n int
+// shared returns the text, in memory that all equal texts share: many tasks have the same reason.
+func shared(text string) string {
+	if text == "" {
+		return ""
+	}
+	return unique.Make(text).Value()
 }
 
-// placed returns when the newest attempts were assigned; nil if none is known.
-func (r *chunkReader) placed() []int64 {
-	if len(r.m.Placed) == 0 {
-		return nil
-	}
-	out := make([]int64, r.n)
-	for i, offset := range r.m.Placed {
-		if offset != 0 {
-			out[i] = r.m.Base + int64(offset)
+// recount counts the tasks again, and finds when the last end of a task was recorded.
+func recount(j *Job) {
+	ts := &j.tasks
+	ts.counts, ts.assigned, ts.ends = job.Counts{}, 0, nil
+	for i := range ts.values.list {
+		if ts.values.used[i] > 0 {
+			t := ts.values.list[i].task(0)
+			ts.counts.Add(t.State, int(ts.values.used[i]))
+			j.close(&t)
 		}
 	}
-	return out
-}
-
-// read decodes the cells. It checks that each column is empty or has a value for each task, and that all references in
-// the columns are valid.
-func (r *chunkReader) read(ts *tasks) ([]cell, error) {
-	m := r.m
-	for _, n := range []int{
-		len(m.State), len(m.Flags), len(m.Attempt), len(m.Runs), len(m.Host), len(m.Epoch), len(m.Exit), len(m.Code), len(m.Signal),
-		len(m.Text), len(m.Settled), len(m.Started), len(m.Ended), len(m.Closed), len(m.Began), len(m.Exited), len(m.Placed),
-	} {
-		if n != 0 && n != r.n {
-			return nil, fmt.Errorf("%w: a column of %d for %d tasks", errBadRow, n, r.n)
+	for k := range ts.chunks {
+		c := &ts.chunks[k]
+		c.pending = 0
+		if ts.unmix(c); c.mixed == nil {
+			c.count(ts.values.state(c.value), ts.size(k))
+			continue
 		}
-	}
-	states, err := numbersOf(m.GetStates())
-	if err != nil {
-		return nil, err
-	}
-	epochs, texts := []uint32{0}, []uint16{0}
-	for _, e := range m.GetEpochs() {
-		epochs = append(epochs, ts.epochOf(e.Value()))
-	}
-	for _, t := range m.GetTexts() {
-		texts = append(texts, ts.textOf(t))
-	}
-	cells, columns := make([]cell, r.n), timeColumns(m)
-	for i := range cells {
-		x := &cells[i]
-		ok := true
-		x.state, ok = pick(states, int(at(m.State, i)), ok)
-		x.flags = uint16(at(m.Flags, i)) & (flagAssigned | flagExit | flagRan | flagCancel | flagRequeue)
-		x.attempt, x.runs = at(m.Attempt, i), at(m.Runs, i)
-		x.settled = at(m.Settled, i)
-		x.host = at(m.Host, i)
-		ok = ok && int(x.host) < len(ts.hosts.list)
-		x.epoch, ok = pick(epochs, int(at(m.Epoch, i)), ok)
-		x.text, ok = pick(texts, int(at(m.Text, i)), ok)
-		if x.flags&flagExit != 0 {
-			x.exit, ok = pick(states, int(at(m.Exit, i)), ok)
-		}
-		if !ok {
-			return nil, fmt.Errorf("%w: task %d has an invalid reference", errBadRow, i)
-		}
-		x.code, x.signal = at(m.Code, i), at(m.Signal, i)
-		for c, to := range x.times() {
-			if offset := at(*columns[c], i); offset != 0 {
-				*to = m.Base + int64(offset)
+		for i := range ts.size(k) {
+			c.count(stateOf(ts.stateAt(c, i)), 1)
+			if x := c.cell(i); x != nil {
+				t := ts.task(k*chunkTasks+i, x)
+				ts.counts.Add(t.State, 1)
+				ts.assigned += count(t.Assigned)
+				ts.countEnd(&t, 1)
+				j.close(&t)
 			}
 		}
-		if uint16(at(m.Flags, i))&flagSame != 0 {
-			x.began, x.exited = x.started, x.ended
-		}
 	}
-	return cells, nil
 }
 
-// at returns the value of task i in a column; in an empty column every value is zero.
-func at[T any](column []T, i int) (v T) {
-	if i < len(column) {
-		v = column[i]
+// decodeValue decodes the value of a task that was never assigned.
+func decodeValue(m *jobspb.Task) (value, error) {
+	t, err := taskOf(m)
+	if err != nil {
+		return value{}, err
 	}
-	return v
-}
-
-// pick returns list[i]. It returns false if ok is false or i is out of range.
-func pick[T any](list []T, i int, ok bool) (v T, valid bool) {
-	if !ok || i >= len(list) {
-		return v, false
+	v, plain := valueOf(&t)
+	if !plain {
+		return value{}, fmt.Errorf("%w: a task that was never assigned is %.40q", errBadRow, t.State)
 	}
-	return list[i], true
+	v.reason = job.Reason{Word: shared(v.reason.Word), Detail: shared(v.reason.Detail)}
+	return v, nil
 }
 
 func numbersOf(names []string) ([]uint8, error) {

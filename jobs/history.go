@@ -43,6 +43,7 @@ type history struct {
 	hosts *hosts
 	// dirty has the indexes of tasks whose outcomes have changed since TakeRows was last called.
 	dirty []uint32
+	held  int // bytes of memory of the outcomes
 }
 
 func newHistory(tasks int, hosts *hosts) history {
@@ -54,6 +55,7 @@ func (h *history) put(index int, o *outcomes) {
 		h.of = map[uint32]*outcomes{}
 	}
 	h.of[uint32(index)] = o
+	h.held += outcomesBytes
 }
 
 func (h *history) change(index int, o *outcomes) {
@@ -98,7 +100,9 @@ func (h *history) add(index int, x outcome) {
 		o = &outcomes{}
 		h.put(index, o)
 	}
+	h.held += outcomeBytes + len(x.reason)
 	if len(o.list) >= h.each {
+		h.held -= outcomeBytes + len(o.list[0].reason)
 		o.list = append(o.list[:0], o.list[1:]...)
 		o.older++
 	}
@@ -114,7 +118,9 @@ func (h *history) replace(index, n int, x job.Exit) {
 	}
 	for i := range o.list {
 		if o.list[i].n == uint32(n) {
+			h.held -= len(o.list[i].reason)
 			o.list[i].set(x)
+			h.held += len(o.list[i].reason)
 			h.change(index, o)
 		}
 	}
@@ -213,7 +219,9 @@ func (h *history) decode(index int, data []byte) error {
 		last = x.GetN()
 		y := outcome{n: last, host: x.GetHost(), placed: x.GetPlaced()}
 		y.set(*e)
+		y.reason = shared(y.reason)
 		o.list = append(o.list, y)
+		h.held += outcomeBytes + len(y.reason)
 	}
 	h.put(index, o)
 	return nil

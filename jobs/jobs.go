@@ -4,9 +4,10 @@
 // that does not fit the present state of its job changes nothing. So the same records always lead to the same table, on
 // the daemon that owns the jobs and on each daemon that follows.
 //
-// A Job has a header and tasks. The tasks are in chunks of 256. As long as no record is about a task of a chunk, all
-// its tasks are the same and are stored as one value. The number of tasks in each state is updated with each change. So
-// one record costs the same for a job of one task and for a job of a million tasks.
+// A Job has a header and tasks. The tasks are in chunks of 256. Tasks that were never assigned share values: as long as all
+// tasks of a chunk have the same one, the chunk is that value, else it has one byte for each task. Tasks that were assigned
+// have cells. The number of tasks in each state is updated with each change. So one record costs the same for a job of one
+// task and for a job of a million tasks. A job tells how much memory it holds; see Memory.
 //
 // The job file of a job may be large. What only the start of a task needs is then on disk alone; see File.
 //

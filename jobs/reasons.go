@@ -20,7 +20,7 @@ const (
 	reasonTooMany = "NodesLost"
 )
 
-// maxOutcomeReason bounds the reason of an outcome or an act, in bytes.
+// maxOutcomeReason bounds the reason of an outcome or an act, and that which tasks have because of an act, in bytes.
 const maxOutcomeReason = 256
 
 // clip bounds a reason that a job keeps.

@@ -42,7 +42,7 @@ func (j *Job) TakeRows() ([]job.Row, error) {
 		rows = append(rows, job.Row{Job: j.ID, Part: part(partChunk, k), Data: data})
 	}
 	for _, i := range d.notes {
-		data, err := notePB(j.tasks.cell(i).note)
+		data, err := notePB(j.tasks.note(i))
 		if err != nil {
 			return nil, fmt.Errorf("jobs: note of %s.%d: %w", j.ID, i, err)
 		}
@@ -56,10 +56,10 @@ func (j *Job) TakeRows() ([]job.Row, error) {
 		rows = append(rows, job.Row{Job: j.ID, Part: part(partOutcomes, i), Data: data})
 	}
 	for _, i := range d.tails {
-		rows = append(rows, job.Row{Job: j.ID, Part: part(partTail, i), Data: tailOf(j.tasks.cell(i).note)})
+		rows = append(rows, job.Row{Job: j.ID, Part: part(partTail, i), Data: tailOf(j.tasks.note(i))})
 	}
 	for _, i := range d.usage {
-		rows = append(rows, job.Row{Job: j.ID, Part: part(partUsage, i), Data: usageOf(j.tasks.cell(i).note)})
+		rows = append(rows, job.Row{Job: j.ID, Part: part(partUsage, i), Data: usageOf(j.tasks.note(i))})
 	}
 	rows, err := j.Waits.rows(j.ID, d.waits, rows)
 	if err != nil {
@@ -77,22 +77,15 @@ func (ts *tasks) clean(d *dirty) {
 	for _, k := range d.chunks {
 		ts.chunks[k].dirty = false
 	}
-	for _, i := range d.notes {
-		ts.cell(i).flags &^= flagNote
-	}
-	for _, i := range d.tails {
-		ts.cell(i).flags &^= flagTail
-	}
-	for _, i := range d.usage {
-		ts.cell(i).flags &^= flagUsage
+	for _, list := range [][]uint32{d.notes, d.tails, d.usage} {
+		for _, i := range list {
+			if x := ts.cell(i); x != nil {
+				x.flags &^= flagNote | flagTail | flagUsage
+			}
+		}
 	}
 	ts.history.clean()
 	*d = dirty{hosts: len(ts.hosts.list), chunks: d.chunks[:0], notes: d.notes[:0], tails: d.tails[:0], usage: d.usage[:0], taken: d.taken}
-}
-
-// cell returns the cell of a task. Its chunk must have cells.
-func (ts *tasks) cell(index uint32) *cell {
-	return &ts.chunks[index/chunkTasks].cells[index%chunkTasks]
 }
 
 func headerRow(j *Job) ([]byte, error) {
@@ -102,7 +95,7 @@ func headerRow(j *Job) ([]byte, error) {
 	}
 	m := &jobspb.Header{
 		Id: string(j.ID), User: j.User, Spec: spec, Submitted: storepb.Nanos(j.Submitted), Key: j.Key, Cancelled: j.Cancelled,
-		Queued: storepb.Nanos(j.Queued), Seq: j.Seq, Count: int64(j.tasks.n), First: taskPB(&j.tasks.first),
+		Queued: storepb.Nanos(j.Queued), Seq: j.Seq, Count: int64(j.tasks.n), First: j.tasks.values.list[0].pb(),
 		Acts: j.acts.pb(), OlderActs: j.acts.older,
 	}
 	if f := j.File; f != nil {
@@ -139,142 +132,6 @@ func notePB(n *note) ([]byte, error) {
 	return proto.Marshal(m)
 }
 
-// chunkPB encodes a chunk in columns.
-func (ts *tasks) chunkPB(k int) *jobspb.Chunk {
-	c := &ts.chunks[k]
-	if c.cells == nil {
-		return &jobspb.Chunk{Alike: taskPB(c.alike)}
-	}
-	w := chunkWriter{ts: ts, m: &jobspb.Chunk{}, n: len(c.cells)}
-	w.write(c)
-	return w.m
-}
-
-// chunkWriter turns cells into columns.
-type chunkWriter struct {
-	ts *tasks
-	m  *jobspb.Chunk
-	n  int
-}
-
-func (w *chunkWriter) write(c *chunk) {
-	m, cells := w.m, c.cells
-	m.Base = baseOf(c)
-	for i, at := range c.placed {
-		if at != 0 {
-			if m.Placed == nil {
-				m.Placed = make([]uint64, w.n)
-			}
-			m.Placed[i] = uint64(at - m.Base)
-		}
-	}
-	states, epochs, texts := numbering[uint8]{}, numbering[uint32]{}, numbering[uint16]{}
-	epochs.of(0)
-	texts.of(0)
-	for i := range cells {
-		x := &cells[i]
-		w.set8(&m.State, i, uint8(states.of(x.state)))
-		flags := x.flags & (flagAssigned | flagExit | flagRan | flagCancel | flagRequeue)
-		same := x.flags&flagExit != 0 && x.began == x.started && x.exited == x.ended
-		if same {
-			flags |= flagSame
-		}
-		w.set8(&m.Flags, i, uint8(flags)) //nolint:gosec // those on disk fit
-		w.set32(&m.Attempt, i, x.attempt)
-		w.set32(&m.Runs, i, x.runs)
-		w.set32(&m.Settled, i, x.settled)
-		w.set32(&m.Host, i, x.host)
-		w.set32(&m.Epoch, i, epochs.of(x.epoch))
-		if x.flags&flagExit != 0 {
-			w.set8(&m.Exit, i, uint8(states.of(x.exit)))
-		}
-		if x.code != 0 {
-			if m.Code == nil {
-				m.Code = make([]int32, w.n)
-			}
-			m.Code[i] = x.code
-		}
-		w.set8(&m.Signal, i, x.signal)
-		w.set32(&m.Text, i, texts.of(x.text))
-		w.setTimes(i, x, same)
-	}
-	for _, s := range states.list {
-		m.States = append(m.States, string(stateOf(s)))
-	}
-	for _, e := range epochs.list[1:] {
-		m.Epochs = append(m.Epochs, storepb.FromEpoch(w.ts.epochs[e]))
-	}
-	for _, at := range texts.list[1:] {
-		m.Texts = append(m.Texts, w.ts.texts[at-1])
-	}
-}
-
-// baseOf returns the time from which the offsets in a chunk count: 1 ns before the first time of all cells, so that the
-// offset 0 can mean "no time". It is 0 if the cells have no times.
-func baseOf(c *chunk) (base int64) {
-	first := func(at int64) {
-		if at != 0 && (base == 0 || at <= base) {
-			base = at - 1
-		}
-	}
-	for i := range c.cells {
-		for _, at := range c.cells[i].times() {
-			first(*at)
-		}
-	}
-	for _, at := range c.placed {
-		first(at)
-	}
-	return base
-}
-
-// setTimes writes the times of a cell. If same is true, it leaves out the times of the exit, which are those of the
-// task.
-func (w *chunkWriter) setTimes(i int, x *cell, same bool) {
-	columns := timeColumns(w.m)
-	for c, at := range x.times() {
-		if *at == 0 || same && c >= firstExitTime {
-			continue
-		}
-		if *columns[c] == nil {
-			*columns[c] = make([]uint64, w.n)
-		}
-		(*columns[c])[i] = uint64(*at - w.m.Base)
-	}
-}
-
-// times returns pointers to the times of a cell, in the order of timeColumns.
-func (x *cell) times() [5]*int64 {
-	return [5]*int64{&x.started, &x.ended, &x.closed, &x.began, &x.exited}
-}
-
-// firstExitTime is the index in times from which on they are times of the exit.
-const firstExitTime = 3
-
-func timeColumns(m *jobspb.Chunk) [5]*[]uint64 {
-	return [5]*[]uint64{&m.Started, &m.Ended, &m.Closed, &m.Began, &m.Exited}
-}
-
-func (w *chunkWriter) set8(column *[]byte, i int, v uint8) {
-	if v == 0 {
-		return
-	}
-	if *column == nil {
-		*column = make([]byte, w.n)
-	}
-	(*column)[i] = v
-}
-
-func (w *chunkWriter) set32(column *[]uint32, i int, v uint32) {
-	if v == 0 {
-		return
-	}
-	if *column == nil {
-		*column = make([]uint32, w.n)
-	}
-	(*column)[i] = v
-}
-
 // numbering numbers the distinct values that it is given, from 0.
 type numbering[T comparable] struct{ list []T }
 
@@ -287,10 +144,10 @@ func (p *numbering[T]) of(v T) uint32 {
 	return uint32(i)
 }
 
-// taskPB encodes a task that has no attempts.
-func taskPB(t *job.Task) *jobspb.Task {
+// pb encodes a task that has the value.
+func (v *value) pb() *jobspb.Task {
 	return &jobspb.Task{
-		State: string(t.State), ReasonWord: t.Reason.Word, ReasonDetail: t.Reason.Detail, Ended: storepb.Nanos(t.Ended), Closed: storepb.Nanos(t.Closed),
+		State: string(stateOf(v.state)), ReasonWord: v.reason.Word, ReasonDetail: v.reason.Detail, Ended: v.ended, Closed: v.closed,
 	}
 }
 

@@ -2,11 +2,7 @@ package jobs
 
 // Which tasks of a job are in some states, without a look at each of them.
 
-import (
-	"slices"
-
-	"github.com/musterhq/muster/job"
-)
+import "github.com/musterhq/muster/job"
 
 // CountsIn returns the number of tasks of the ranges in each state. No ranges means all tasks.
 func (j *Job) CountsIn(ranges []job.Range) job.Counts {
@@ -19,11 +15,11 @@ func (j *Job) CountsIn(ranges []job.Range) job.Counts {
 		for first < end {
 			k := first / chunkTasks
 			next := min(end, (k+1)*chunkTasks)
-			if x := &j.tasks.chunks[k]; x.cells == nil {
-				c.Add(x.alike.State, next-first)
+			if x := &j.tasks.chunks[k]; x.mixed == nil {
+				c.Add(j.tasks.values.state(x.value), next-first)
 			} else {
 				for i := first; i < next; i++ {
-					c.Add(stateOf(x.cells[i%chunkTasks].state), 1)
+					c.Add(stateOf(j.tasks.stateAt(x, i%chunkTasks)), 1)
 				}
 			}
 			first = next
@@ -46,11 +42,11 @@ func (j *Job) Each(ranges []job.Range, states []job.State, visit func(index int)
 		for i := max(0, r.First); i <= min(r.Last, j.tasks.n-1); i++ {
 			c := &j.tasks.chunks[i/chunkTasks]
 			switch {
-			case len(states) == 0:
-			case c.cells == nil && !slices.Contains(states, c.alike.State):
+			case len(states) == 0 || wanted[j.tasks.stateAt(c, i%chunkTasks)]:
+			case c.mixed == nil:
 				i |= chunkTasks - 1 // the last task of the chunk
 				continue
-			case c.cells != nil && !wanted[c.cells[i%chunkTasks].state]:
+			default:
 				continue
 			}
 			if !visit(i) {
@@ -65,10 +61,11 @@ func EachBegun(j *Job, ranges []job.Range, visit func(index int) bool) {
 	for _, r := range ranges {
 		for i := max(0, r.First); i <= min(r.Last, j.tasks.n-1); i++ {
 			c := &j.tasks.chunks[i/chunkTasks]
-			switch {
-			case c.cells == nil: // no record was about one of its tasks alone
+			if c.mixed == nil || len(c.mixed.cells) == 0 {
 				i |= chunkTasks - 1
-			case c.cells[i%chunkTasks].attempt > 0 && !visit(i):
+				continue
+			}
+			if x := c.cell(i % chunkTasks); x != nil && x.attempt > 0 && !visit(i) {
 				return
 			}
 		}
@@ -89,7 +86,7 @@ func (j *Job) NextPending(from int) int {
 		switch c := &j.tasks.chunks[i/chunkTasks]; {
 		case c.pending == 0:
 			i |= chunkTasks - 1
-		case c.cells == nil || stateOf(c.cells[i%chunkTasks].state) == job.Pending:
+		case stateOf(j.tasks.stateAt(c, i%chunkTasks)) == job.Pending:
 			return i
 		}
 	}

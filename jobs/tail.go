@@ -22,9 +22,11 @@ func (j *Job) DropTails() {
 		} else if x.note != nil {
 			n := *x.note
 			n.tail, n.usage = "", ""
+			j.tasks.held -= x.note.bytes()
 			if x.note = &n; n.empty() {
 				x.note = nil
 			}
+			j.tasks.held += x.note.bytes()
 		}
 	}
 	j.dirty.taken = kept

@@ -1,13 +1,14 @@
 package scheduler
 
 // The backlog: how much of each user waits at this daemon, pending or held, and how much may.
-// See docs/adr, ADR 123.
+// See docs/adr, ADR 123 and ADR 154.
 
 import (
 	"errors"
 	"fmt"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 )
 
 // ErrBacklog refuses a job because too much of its user waits at this daemon. Cancel some of it, or wait until some has
@@ -26,37 +27,55 @@ type Backlog struct {
 // DefaultBacklog has the bounds of a daemon without settings.
 func DefaultBacklog() Backlog {
 	return Backlog{
-		PerUser: Amount{Jobs: 100_000, Bytes: 2 << 30}, // about 300 MB of memory
+		PerUser: Amount{Jobs: 100_000, Bytes: 2 << 30}, // 300 MB of memory
 		All:     Amount{Jobs: 400_000, Bytes: 8 << 30},
 	}
 }
 
 // Amount is how much waits.
 type Amount struct {
-	// Jobs counts a job once, and once more for each tasksPerJob of its tasks and each leanPerJob of what placement needs
-	// of its job file, because that is what it costs in memory.
+	// Jobs counts memory: a job counts once for each memoryPerJob that it holds, and for each leanPerJob of what placement
+	// needs of its job file. An array counts from its submission as much as cancels of its tasks could make it hold, so that
+	// no cancel ever needs more room than there is.
 	Jobs  int64
 	Bytes int64 // of job files, most of them on disk
 }
 
 const (
-	tasksPerJob = 10_000
-	leanPerJob  = 2 << 10
+	memoryPerJob = 3 << 10 // bytes, of a job of one task and of its soft state
+	leanPerJob   = 2 << 10 // bytes
+	tasksPerJob  = 2_000   // a task that waits is at most one byte, and a third of one for its chunk; see jobs.Memory
+	actsPerJob   = 3       // acts on tasks of one job: each keeps its reason, up to 256 bytes, and which tasks it was about
+	mostActs     = 64      // that a job keeps
 )
 
 func (a Amount) plus(b Amount) Amount { return Amount{a.Jobs + b.Jobs, a.Bytes + b.Bytes} }
 
 func (a Amount) minus(b Amount) Amount { return Amount{a.Jobs - b.Jobs, a.Bytes - b.Bytes} }
 
-// costOf returns what a job costs while it waits. fileBytes is the length of its job file if that lies on disk alone, else
-// 0.
+// costOf returns the least that a job costs while it waits. fileBytes is the length of its job file if that lies on disk
+// alone, else 0.
 func costOf(s *job.Spec, tasks, fileBytes int) Amount {
 	memory := s.LeanBytes()
 	if fileBytes == 0 {
 		memory += s.Bulk()
 		fileBytes = memory
 	}
-	return Amount{Jobs: int64(1 + tasks/tasksPerJob + memory/leanPerJob), Bytes: int64(fileBytes)}
+	acts := min(tasks-1, mostActs) / actsPerJob // a cancel of the only task ends the job
+	return Amount{Jobs: int64(1 + tasks/tasksPerJob + acts + memory/leanPerJob), Bytes: int64(fileBytes)}
+}
+
+// costNow returns what a job costs now. least is what it costs at least while it waits. A job whose last task has started
+// costs what it holds beyond a usual job, until it has ended.
+func costNow(j *jobs.Job, least Amount) Amount {
+	held, counts := int64(jobs.Memory(j)/memoryPerJob), j.Counts()
+	switch {
+	case counts.Of(job.Pending)+counts.Of(job.Held) > 0:
+		return Amount{Jobs: max(least.Jobs, held), Bytes: least.Bytes}
+	case j.Ended():
+		return Amount{}
+	}
+	return Amount{Jobs: held}
 }
 
 // backlog counts what waits.
@@ -64,12 +83,40 @@ type backlog struct {
 	limits *Backlog // nil: none
 	all    Amount
 	of     map[string]Amount // by user
+	// beyond is what users have beyond their own bounds, because their tasks have run: it takes no room from others.
+	beyond Amount
+}
+
+// setLimits replaces the bounds.
+func (b *backlog) setLimits(limits *Backlog) {
+	b.limits, b.beyond = limits, Amount{}
+	for user, has := range b.of {
+		b.beyond = b.beyond.plus(b.excess(user, has))
+	}
+}
+
+// share returns the own bound of a user, and the name of the setting that says so.
+func (b *backlog) share(user string) (most Amount, by string) {
+	if own, named := b.limits.Users[user]; named {
+		return own, "limits.users." + user
+	}
+	return b.limits.PerUser, "limits.per_user"
+}
+
+// excess returns by how much what a user has is beyond the user's own bound.
+func (b *backlog) excess(user string, has Amount) Amount {
+	if b.limits == nil {
+		return Amount{}
+	}
+	most, _ := b.share(user)
+	return Amount{max(0, has.Jobs-most.Jobs), max(0, has.Bytes-most.Bytes)}
 }
 
 // shift adds what a user has waiting; negative amounts take it off.
 func (b *backlog) shift(user string, x Amount) {
-	b.all = b.all.plus(x)
-	if b.of[user] = b.of[user].plus(x); b.of[user] == (Amount{}) {
+	before, now := b.of[user], b.of[user].plus(x)
+	b.all, b.beyond = b.all.plus(x), b.beyond.plus(b.excess(user, now)).minus(b.excess(user, before))
+	if b.of[user] = now; now == (Amount{}) {
 		delete(b.of, user)
 	}
 }
@@ -79,11 +126,9 @@ func (b *backlog) check(user string, operator bool, x Amount) error {
 	if b.limits == nil {
 		return nil
 	}
-	has, most, by := b.of[user], b.limits.PerUser, "limits.per_user"
-	if own, named := b.limits.Users[user]; named {
-		most, by = own, "limits.users."+user
-	}
-	free := b.limits.All.minus(b.all)
+	has := b.of[user]
+	most, by := b.share(user)
+	free := b.limits.All.minus(b.all).plus(b.beyond)
 	if operator {
 		has, most, by = b.all, b.limits.All, "limits.all"
 	} else if free.Jobs < most.Jobs || free.Bytes < most.Bytes {
@@ -103,4 +148,15 @@ func (b *backlog) check(user string, operator bool, x Amount) error {
 			ErrBacklog, who, job.Size(has.Bytes), job.Size(x.Bytes), job.Size(max(0, most.Bytes)), by, advice)
 	}
 	return nil
+}
+
+// checkGrown returns ErrBacklog if a user has more waiting than the user's own bound. It is for acts that make a job hold
+// more, other than by a cancel.
+func (b *backlog) checkGrown(user string) error {
+	if b.limits == nil || b.excess(user, b.of[user]) == (Amount{}) {
+		return nil
+	}
+	most, by := b.share(user)
+	return fmt.Errorf("%w: user %s: what waits, some of which has run, holds the memory of %d jobs, and %d are the most (%s: pending_jobs); cancel some, or wait until some has ended",
+		ErrBacklog, user, b.of[user].Jobs, most.Jobs, by)
 }

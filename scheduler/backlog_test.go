@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 )
 
 func newBacklog(t *testing.T, b Backlog) *filed {
 	x := newFiled(t)
-	x.core.entries.backlog.limits = &b
+	x.core.entries.backlog.setLimits(&b)
 	return x
 }
 
@@ -108,7 +109,9 @@ func TestBacklogCountsOnlyWhatWaits(t *testing.T) {
 
 // An array and a job with long lists of nodes count as what they cost, and large job files by their bytes.
 func TestBacklogCountsCosts(t *testing.T) {
-	x := newBacklog(t, Backlog{PerUser: Amount{Jobs: 20, Bytes: 1 << 20}, All: Amount{Jobs: 100, Bytes: 1 << 30}})
+	x := newBacklog(t, Backlog{
+		PerUser: Amount{Jobs: 20, Bytes: 1 << 20}, Users: map[string]Amount{"amy": {Jobs: 80, Bytes: 1 << 20}}, All: Amount{Jobs: 200, Bytes: 1 << 30},
+	})
 	array := heldSpec()
 	array.Array = "0-999999"
 	if err := x.ask("amy", false, array); !errors.Is(err, ErrBacklog) {
@@ -184,5 +187,85 @@ func TestBacklogAfterRestart(t *testing.T) {
 	y.core.Step(y.now, NotProposed{Records: fx.Propose})
 	if n := y.core.entries.backlog.all; n != (Amount{}) {
 		t.Errorf("%+v is counted of what the journal refused", n)
+	}
+}
+
+// commit has the journal commit records that the core did not propose.
+func (x *filed) commit(records ...job.Record) {
+	x.index++
+	x.core.Step(x.now, Committed{job.Committed{Index: x.index, Epoch: job.Epoch{Term: 1}, Records: records}})
+}
+
+// act asks for acts on single tasks of a job until one is refused, and returns how many were not.
+func (x *filed) act(from, to int, e func(tok Token, tasks []job.Range) Event) int {
+	for i := from; i < to; i++ {
+		x.tok++
+		if x.request(e(x.tok, []job.Range{{First: i, Last: i}})) != nil {
+			return i - from
+		}
+	}
+	return to - from
+}
+
+// Whatever tasks of an array are cancelled or held, and with whatever reasons, it costs no more than at its submission. So
+// no cancel needs room that there is not.
+func TestActsOnArraysCostNothing(t *testing.T) {
+	for _, tasks := range []int{2, 10, 70, 300, 20_000} {
+		x := newBacklog(t, DefaultBacklog())
+		array := heldSpec()
+		array.Array = fmt.Sprintf("0-%d", tasks-1)
+		id := x.submit(array)
+		e := x.core.entries.byID[id]
+		least := e.costs
+		reason := func(i int) string { return fmt.Sprint(i, strings.Repeat("x", 2000)) }
+		n := x.act(0, min(tasks-1, 300), func(tok Token, list []job.Range) Event {
+			first := list[0].First
+			for i := first + 1000; i < tasks && len(list) < job.MaxRanges; i += 1000 { // as many ranges as there is room for
+				list = append(list, job.Range{First: i, Last: i})
+			}
+			return Cancel{Token: tok, Job: id, Tasks: list, Reason: reason(first)}
+		})
+		if n != min(tasks-1, 300) || e.costs != least {
+			t.Errorf("after %d cancels an array of %d tasks costs %+v, at its submission %+v; it holds %d bytes", n, tasks, e.costs, least, jobs.Memory(e.job))
+		}
+	}
+}
+
+// An array whose tasks have run costs what it holds. Then its user gets no room for more, except by cancels, and others get
+// as much as before.
+func TestBacklogCountsWhatHasRun(t *testing.T) {
+	x := newBacklog(t, Backlog{PerUser: Amount{Jobs: 40, Bytes: 1 << 20}, All: Amount{Jobs: 80, Bytes: 1 << 20}})
+	array := heldSpec()
+	array.Array = "0-3999"
+	id := x.submit(array)
+	e := x.core.entries.byID[id]
+	for i := range 3000 {
+		a := job.Attempt{Job: id, Task: i, N: 1}
+		exit := job.Exit{State: job.Failed, Code: 1, Started: true, Began: x.now, Ended: x.now}
+		x.commit(job.HoldRecord{Job: id, Tasks: []job.Range{{First: i, Last: i}}, Release: true}, job.AssignRecord{Attempt: a, Node: "n"}, job.ResultRecord{Attempt: a, Exit: exit, At: x.now})
+	}
+	if held := int64(jobs.Memory(e.job) / memoryPerJob); e.costs.Jobs != held || held < 60 || x.core.entries.backlog.of["amy"].Jobs != held {
+		t.Fatalf("it costs %+v, and holds %d bytes", e.costs, jobs.Memory(e.job))
+	}
+	tasks := []job.Range{{First: 0, Last: 9}}
+	for what, refused := range map[string]Event{
+		"a submission": Submit{Token: 1001, User: "amy", Spec: heldSpec()},
+		"a requeue":    Requeue{Token: 1002, Job: id, Tasks: tasks},
+	} {
+		if err := x.request(refused); !errors.Is(err, ErrBacklog) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "40 are the most") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := x.ask("bob", false, heldSpec()); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+	if err := x.request(Cancel{Token: 1003, Job: id, Tasks: []job.Range{{First: 3500, Last: 3500}}}); err != nil {
+		t.Errorf("a cancel of a task: %v", err)
+	}
+	if err := x.request(Cancel{Token: 1004, Job: id}); err != nil {
+		t.Errorf("a cancel: %v", err)
+	}
+	if err := x.ask("amy", false, heldSpec()); err != nil {
+		t.Errorf("after the cancel: %v", err)
 	}
 }

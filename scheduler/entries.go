@@ -52,19 +52,12 @@ func (es *entries) save(e *entry) {
 	es.showing(e)
 }
 
-// weigh counts the job in the backlog while tasks of it wait.
+// weigh counts in the backlog what the job costs now.
 func (es *entries) weigh(e *entry) {
-	counts := e.job.Counts()
-	waits := counts.Of(job.Pending)+counts.Of(job.Held) > 0
-	if waits == (e.costs != (Amount{})) {
-		return
+	if costs := costNow(e.job, e.least); costs != e.costs {
+		es.backlog.shift(e.job.User, costs.minus(e.costs))
+		e.costs = costs
 	}
-	var costs Amount
-	if waits {
-		costs = costOf(&e.job.Spec, e.job.Len(), e.job.File.Size())
-	}
-	es.backlog.shift(e.job.User, costs.minus(e.costs))
-	e.costs = costs
 }
 
 // bornAt is when a job that was queued at that time was born, by the clock of this life of the daemon. A new job is born
@@ -116,6 +109,7 @@ func (es *entries) wrote(at time.Time) {
 // pending.follow.
 func (es *entries) add(j *jobs.Job) *entry {
 	e := &entry{job: j, priority: j.Spec.Priority}
+	e.least = costOf(&j.Spec, j.Len(), j.File.Size())
 	counts := j.Counts()
 	e.placed = j.Assigned()+counts.Ended() > 0 || j.Brief(0).Attempt > 0
 	es.bear(e)
@@ -152,8 +146,16 @@ func roomToRequeue(es *entries, id job.ID, e *entry) error {
 	if x, archived := es.table.Archived(id); archived {
 		return es.backlog.check(x.User(), false, Amount{Jobs: 1})
 	}
-	if e.costs != (Amount{}) {
-		return nil // it waits already
+	if e.costs.Jobs < e.least.Jobs { // it does not wait
+		return es.backlog.check(e.job.User, false, e.least.minus(e.costs))
 	}
-	return es.backlog.check(e.job.User, false, costOf(&e.job.Spec, e.job.Len(), e.job.File.Size()))
+	return roomToGrow(es, e)
+}
+
+// roomToGrow returns ErrBacklog if the job holds more than it cost at its submission, and its user has too much waiting.
+func roomToGrow(es *entries, e *entry) error {
+	if e.costs.Jobs <= e.least.Jobs {
+		return nil
+	}
+	return es.backlog.checkGrown(e.job.User)
 }

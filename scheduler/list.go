@@ -64,7 +64,7 @@ func (l *Loop) SetShares(w share.Weights) {
 
 // SetBacklog replaces the bounds of what waits. Jobs that are accepted stay.
 func SetBacklog(l *Loop, b Backlog) {
-	l.calls.box.putAlways(mail{look: func(c *Core) { c.entries.backlog.limits = &b }})
+	l.calls.box.putAlways(mail{look: func(c *Core) { c.entries.backlog.setLimits(&b) }})
 }
 
 // Watch sends the jobs that the filter chooses: first as they are, then every change. Of several changes that were not

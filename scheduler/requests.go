@@ -354,6 +354,8 @@ func (rq *requests) hold(a Hold) {
 		rq.answer(a.Token, e, nil)
 	case counts.Of(from) == 0:
 		rq.answer(a.Token, nil, rq.conflict(e, a.Tasks, kind))
+	case !a.Release && roomToGrow(rq.entries, e) != nil: // what is released can run and end
+		rq.answer(a.Token, nil, roomToGrow(rq.entries, e))
 	default:
 		rq.await(kind, a.Job, a.Token)
 		rq.propose(job.HoldRecord{Job: a.Job, Tasks: a.Tasks, Release: a.Release, Reason: lease.Clip(a.Reason), At: rq.now})

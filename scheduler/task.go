@@ -67,6 +67,7 @@ type filing struct {
 	file    *job.File // of its tasks, once one was started; not kept for a job of one task, nor if the file is on disk
 	opened  *opened   // what was read from disk
 	opening bool      // it is being read, or is in files.line
+	least   Amount    // what it costs at least while it waits
 	costs   Amount    // that the backlog counts
 }
 

@@ -453,8 +453,8 @@ func (x *Task) GetClosed() int64 {
 	return 0
 }
 
-// Chunk holds the tasks of one chunk. They are either all alike, or stored in columns with one value for each task. A
-// column whose values are all zero is left out.
+// Chunk holds the tasks of one chunk. They are either all alike, or stored in columns with an entry for each task. A
+// column whose entries are all zero is left out.
 type Chunk struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Alike  *Task                  `protobuf:"bytes,1,opt,name=alike" json:"alike,omitempty"`
@@ -462,8 +462,11 @@ type Chunk struct {
 	States []string               `protobuf:"bytes,3,rep,name=states" json:"states,omitempty"` // the columns refer to them by index, from 0
 	Epochs []*storepb.Epoch       `protobuf:"bytes,5,rep,name=epochs" json:"epochs,omitempty"`
 	Texts  []string               `protobuf:"bytes,6,rep,name=texts" json:"texts,omitempty"`
-	State  []byte                 `protobuf:"bytes,10,opt,name=state" json:"state,omitempty"`
-	Flags  []byte                 `protobuf:"bytes,11,opt,name=flags" json:"flags,omitempty"` // 1: assigned, 2: has an exit, 4: a process ran in that attempt, 8: the exit's times are those of the task,
+	// The values of tasks that were never assigned. Those are the tasks whose state has an index below the number of values;
+	// it is also the index of their value.
+	Values []*Task `protobuf:"bytes,27,rep,name=values" json:"values,omitempty"`
+	State  []byte  `protobuf:"bytes,10,opt,name=state" json:"state,omitempty"`
+	Flags  []byte  `protobuf:"bytes,11,opt,name=flags" json:"flags,omitempty"` // 1: assigned, 2: has an exit, 4: a process ran in that attempt, 8: the exit's times are those of the task,
 	// 64: told to end, and cancelled, 128: told to end, and requeued
 	Attempt       []uint32 `protobuf:"varint,12,rep,packed,name=attempt" json:"attempt,omitempty"`
 	Runs          []uint32 `protobuf:"varint,13,rep,packed,name=runs" json:"runs,omitempty"`
@@ -545,6 +548,13 @@ func (x *Chunk) GetEpochs() []*storepb.Epoch {
 func (x *Chunk) GetTexts() []string {
 	if x != nil {
 		return x.Texts
+	}
+	return nil
+}
+
+func (x *Chunk) GetValues() []*Task {
+	if x != nil {
+		return x.Values
 	}
 	return nil
 }
@@ -1107,13 +1117,14 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\x05ended\x18\x0f \x01(\x03R\x05ended\x12&\n" +
 	"\x04exit\x18\x10 \x01(\v2\x12.muster.store.ExitR\x04exit\x12\x12\n" +
 	"\x04lost\x18\x11 \x03(\tR\x04lost\x12\x16\n" +
-	"\x06closed\x18\x12 \x01(\x03R\x06closed\"\x9f\x04\n" +
+	"\x06closed\x18\x12 \x01(\x03R\x06closed\"\xca\x04\n" +
 	"\x05Chunk\x12'\n" +
 	"\x05alike\x18\x01 \x01(\v2\x11.muster.jobs.TaskR\x05alike\x12\x12\n" +
 	"\x04base\x18\x02 \x01(\x03R\x04base\x12\x16\n" +
 	"\x06states\x18\x03 \x03(\tR\x06states\x12+\n" +
 	"\x06epochs\x18\x05 \x03(\v2\x13.muster.store.EpochR\x06epochs\x12\x14\n" +
-	"\x05texts\x18\x06 \x03(\tR\x05texts\x12\x14\n" +
+	"\x05texts\x18\x06 \x03(\tR\x05texts\x12)\n" +
+	"\x06values\x18\x1b \x03(\v2\x11.muster.jobs.TaskR\x06values\x12\x14\n" +
 	"\x05state\x18\n" +
 	" \x01(\fR\x05state\x12\x14\n" +
 	"\x05flags\x18\v \x01(\fR\x05flags\x12\x18\n" +
@@ -1197,13 +1208,14 @@ var file_jobs_jobspb_jobs_proto_depIdxs = []int32{
 	11, // 4: muster.jobs.Task.exit:type_name -> muster.store.Exit
 	2,  // 5: muster.jobs.Chunk.alike:type_name -> muster.jobs.Task
 	10, // 6: muster.jobs.Chunk.epochs:type_name -> muster.store.Epoch
-	7,  // 7: muster.jobs.Outcomes.list:type_name -> muster.jobs.Outcome
-	11, // 8: muster.jobs.Outcome.exit:type_name -> muster.store.Exit
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	2,  // 7: muster.jobs.Chunk.values:type_name -> muster.jobs.Task
+	7,  // 8: muster.jobs.Outcomes.list:type_name -> muster.jobs.Outcome
+	11, // 9: muster.jobs.Outcome.exit:type_name -> muster.store.Exit
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_jobs_jobspb_jobs_proto_init() }

@@ -1,0 +1,199 @@
+package jobs
+
+// Cells: tasks that were assigned to a host, or had been.
+
+import (
+	"slices"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/store/storepb"
+)
+
+// cell is one task in 88 bytes. Times are ns since 1970, 0 for none.
+type cell struct {
+	started, ended, closed int64
+	began, exited          int64 // Began and Ended of the exit, by the host's clock
+	placed                 int64 // when the newest attempt was assigned
+	note                   *note
+	attempt, runs          uint32
+	host, epoch            uint32
+	settled                uint32
+	code                   int32
+	text                   uint16 // isolation of the exit: index in texts plus 1, or 0
+	flags                  uint16
+	state, exit            uint8 // numbers of states; see stateOf
+	signal                 uint8
+}
+
+// The flags of a cell.
+const (
+	flagAssigned uint16 = 1 << iota
+	flagExit            // it has an exit
+	flagRan             // a process ran in the attempt of the exit
+	flagSame            // the times of the exit are those of the task; only on disk
+	flagNote            // it is in dirty.notes
+	flagTail            // it is in dirty.tails
+	flagCancel          // it was told to end, and ends as CANCELLED
+	flagRequeue         // it was told to end, and runs again; with flagCancel: another member of its gang decides
+	flagUsage           // it is in dirty.usage; not on disk
+)
+
+// note holds the fields that only some tasks have. Only its tail and its usage ever change.
+type note struct {
+	reason     job.Reason
+	exitReason string
+	devices    []string
+	lost       []job.Peer
+	tail       string // the end of the standard error
+	isolation  string // set if the list of texts is full
+	usage      string // see job.Exit
+}
+
+func (n *note) empty() bool {
+	return n.reason == (job.Reason{}) && n.exitReason == "" && n.isolation == "" && n.tail == "" && n.usage == "" && len(n.devices) == 0 && len(n.lost) == 0
+}
+
+// task returns the task that a cell holds.
+func (ts *tasks) task(index int, x *cell) job.Task {
+	h := &ts.hosts.list[x.host]
+	t := job.Task{
+		Index: index, State: stateOf(x.state), Attempt: int(x.attempt), Runs: int(x.runs),
+		Node: h.peer, NodeName: h.name, Store: h.store, Epoch: ts.epochs[x.epoch], Settled: int(x.settled),
+		Assigned: x.flags&flagAssigned != 0, Ending: endingOf(x.flags), Placed: storepb.Time(x.placed), Started: storepb.Time(x.started), Ended: storepb.Time(x.ended), Closed: storepb.Time(x.closed),
+	}
+	if x.flags&flagExit != 0 {
+		t.Exit = &job.Exit{
+			State: stateOf(x.exit), Code: int(x.code), Signal: int(x.signal), Started: x.flags&flagRan != 0,
+			Began: storepb.Time(x.began), Ended: storepb.Time(x.exited),
+		}
+		if x.text > 0 {
+			t.Exit.Isolation = ts.texts[x.text-1]
+		}
+	}
+	if n := x.note; n != nil {
+		t.Reason, t.Devices, t.Lost = n.reason, n.devices, n.lost
+		if t.Exit != nil {
+			t.Exit.Reason, t.Exit.Tail, t.Exit.Usage = n.exitReason, n.tail, n.usage
+			if n.isolation != "" {
+				t.Exit.Isolation = n.isolation
+			}
+		}
+	}
+	return t
+}
+
+func endingOf(flags uint16) job.Ending {
+	switch {
+	case flags&flagCancel != 0 && flags&flagRequeue != 0:
+		return job.EndsGang
+	case flags&flagCancel != 0:
+		return job.EndsCancelled
+	case flags&flagRequeue != 0:
+		return job.EndsRequeued
+	}
+	return job.NotEnding
+}
+
+// fill writes a task to its cell.
+func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
+	was := *x
+	*x = cell{
+		started: storepb.Nanos(t.Started), ended: storepb.Nanos(t.Ended), closed: storepb.Nanos(t.Closed), placed: storepb.Nanos(t.Placed),
+		attempt: uint32(t.Attempt), runs: uint32(t.Runs),
+		host: ts.hosts.of(host{t.Node, t.NodeName, t.Store}), epoch: ts.epochOf(t.Epoch), settled: uint32(t.Settled),
+		state: number(t.State), flags: x.flags & (flagNote | flagTail | flagUsage), note: was.note,
+	}
+	if t.Assigned {
+		x.flags |= flagAssigned
+	}
+	switch t.Ending {
+	case job.NotEnding:
+	case job.EndsCancelled:
+		x.flags |= flagCancel
+	case job.EndsRequeued:
+		x.flags |= flagRequeue
+	case job.EndsGang:
+		x.flags |= flagCancel | flagRequeue
+	}
+	n := note{reason: t.Reason, devices: t.Devices, lost: t.Lost}
+	if e := t.Exit; e != nil {
+		x.flags |= flagExit
+		if e.Started {
+			x.flags |= flagRan
+		}
+		x.exit, x.code, x.signal = number(e.State), int32(e.Code), uint8(e.Signal)
+		x.began, x.exited = storepb.Nanos(e.Began), storepb.Nanos(e.Ended)
+		n.exitReason, n.tail, n.usage = e.Reason, e.Tail, e.Usage
+		if x.text = ts.textOf(e.Isolation); x.text == 0 {
+			n.isolation = e.Isolation
+		}
+	}
+	ts.setNote(x, &n, index, was.flags&flagExit != 0 && !was.sameExit(x), d)
+}
+
+// sameExit reports whether two cells have the same exit.
+func (x *cell) sameExit(y *cell) bool {
+	return x.exit == y.exit && x.code == y.code && x.signal == y.signal && x.began == y.began && x.exited == y.exited
+}
+
+// setNote sets the note of a cell, and marks the changed parts as dirty. replaced is true if the cell has a new exit,
+// so that the tail and the usage on disk are no longer valid.
+func (ts *tasks) setNote(x *cell, n *note, index int, replaced bool, d *dirty) {
+	old := x.note
+	if old == nil {
+		old = &note{}
+	}
+	if (n.tail != old.tail || replaced && ts.n > 1) && x.flags&flagTail == 0 {
+		x.flags |= flagTail
+		d.tails = append(d.tails, uint32(index))
+	}
+	if (n.usage != old.usage || replaced) && x.flags&flagUsage == 0 {
+		x.flags |= flagUsage
+		d.usage = append(d.usage, uint32(index))
+	}
+	if !n.sameButTexts(old) && x.flags&flagNote == 0 {
+		x.flags |= flagNote
+		d.notes = append(d.notes, uint32(index))
+	}
+	ts.held -= x.note.bytes()
+	if x.note = n; n.empty() {
+		x.note = nil
+	}
+	ts.held += x.note.bytes()
+}
+
+// sameButTexts reports whether two notes are the same, except for what has rows of its own: their tails and usage.
+func (n *note) sameButTexts(o *note) bool {
+	return n.reason == o.reason && n.exitReason == o.exitReason && n.isolation == o.isolation &&
+		slices.Equal(n.devices, o.devices) && slices.Equal(n.lost, o.lost)
+}
+
+// epochOf returns the index of an epoch in epochs, and adds it if it is new.
+func (ts *tasks) epochOf(e job.Epoch) uint32 {
+	for i, x := range slices.Backward(ts.epochs) { // it is nearly always the last
+		if x == e {
+			return uint32(i)
+		}
+	}
+	ts.epochs = append(ts.epochs, e)
+	return uint32(len(ts.epochs) - 1)
+}
+
+// maxTexts bounds the list of texts, because textOf searches it.
+const maxTexts = 64
+
+// textOf returns the index of a text in texts plus 1, and adds the text if it is new. It returns 0 if the text is empty
+// or the list is full.
+func (ts *tasks) textOf(s string) uint16 {
+	if s == "" {
+		return 0
+	}
+	if i := slices.Index(ts.texts, s); i >= 0 {
+		return uint16(i + 1)
+	}
+	if len(ts.texts) >= maxTexts {
+		return 0
+	}
+	ts.texts = append(ts.texts, s)
+	return uint16(len(ts.texts))
+}
