@@ -1,0 +1,217 @@
+//go:build e2e
+
+package e2e
+
+// Members that flood a daemon with messages that they may send: nobody else is slowed down, cut off, or loses a task.
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/internal/rogue"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+const (
+	mailFlood  = 25 * time.Second
+	mailGrowth = 150 << 20 // of the daemon's memory, at most
+	mailLog    = 64 << 10  // of its log at level info, at most; 1 MiB an hour would be 6 KiB
+)
+
+// mailFloods are messages that a guest with 1,024 GPUs sends as fast as its daemon's peer reads them.
+var mailFloods = []struct {
+	name string
+	// frames returns the n-th messages of a flood by this peer. of is a job of the daemon.
+	frames func(p job.Peer, of string, n uint64) []proto.Message
+}{
+	{"availability", func(_ job.Peer, _ string, n uint64) []proto.Message {
+		return []proto.Message{&wirepb.Availability{Seq: n, Free: manyFree(int(n))}}
+	}},
+	{"hello", func(p job.Peer, _ string, n uint64) []proto.Message {
+		return []proto.Message{manyGPUs(p, int(n))}
+	}},
+	{"ping and renewal", func(job.Peer, string, uint64) []proto.Message {
+		return []proto.Message{&wirepb.Ping{Number: 1}, &wirepb.Renew{Group: 7, Session: 1}}
+	}},
+	{"small", func(_ job.Peer, of string, n uint64) []proto.Message {
+		return []proto.Message{
+			&wirepb.Availability{Seq: n, Free: &wirepb.Free{Cpus: int64(n % 8), Memory: 1 << 30}},
+			&wirepb.Decline{Offer: n, Word: "resources", Free: &wirepb.Free{}, Attempt: &wirepb.AttemptRef{Job: of, N: 99}},
+		}
+	}},
+}
+
+func manyFree(n int) *wirepb.Free {
+	f := &wirepb.Free{Cpus: 64, Memory: 1 << 40}
+	for i := range lease.MaxGPUs {
+		f.Gpus = append(f.Gpus, &wirepb.FreeGPU{Uuid: deviceName(lease.MaxGPUs - 1 - i), Memory: 80 << 30, Milli: int64(1000 * ((i + n) % 2))})
+	}
+	return f
+}
+
+func manyGPUs(p job.Peer, n int) *wirepb.WorkerHello {
+	h := &wirepb.WorkerHello{Free: manyFree(n), Profile: &wirepb.Profile{
+		Peer: string(p), Name: "mallory", Version: "1", Store: "store", Arch: "amd64", Os: "linux", Cpus: 64, Memory: 1 << 40, Disk: 1 << 40,
+		Drivers: []string{"exec"}, Worker: true, Labels: map[string]string{"n": strconv.Itoa(n)},
+	}}
+	for i := range lease.MaxGPUs {
+		h.Profile.Gpus = append(h.Profile.Gpus, &wirepb.Device{
+			Uuid: deviceName(i), Index: int64(i), Model: "NVIDIA H100 80GB HBM3", Class: fmt.Sprintf("h100-80gb-%d", i%7), Memory: 80 << 30, Compute: "9.0",
+		})
+	}
+	return h
+}
+
+func deviceName(i int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i) }
+
+// flood sends messages without a pause until ctx ends. If its session is cut it opens the next one.
+func flood(ctx context.Context, r *rogue.Peer, to job.Peer, of string, frames func(job.Peer, string, uint64) []proto.Message, sent, sessions *atomic.Int64) {
+	var encoded [][]byte // some kinds of batches, made beforehand so that sending costs nothing
+	n := uint64(0)
+	for range 4 {
+		var b bytes.Buffer
+		for range 16 {
+			n++
+			for _, m := range frames(r.ID(), of, n) {
+				_, _ = protodelim.MarshalTo(&b, rogue.Frame(m))
+			}
+		}
+		encoded = append(encoded, b.Bytes())
+	}
+	for ctx.Err() == nil {
+		s, err := r.TrySession(to, true)
+		if err != nil {
+			select {
+			case <-ctx.Done():
+			case <-time.NewTimer(100 * time.Millisecond).C:
+			}
+			continue
+		}
+		sessions.Add(1)
+		if s.Send(manyGPUs(r.ID(), 0)) != nil {
+			continue
+		}
+		over := make(chan struct{})
+		go func() {
+			for { // it reads, and answers pings
+				if _, err := s.Next(mailFlood); err != nil {
+					close(over)
+					return
+				}
+			}
+		}()
+		for i := 0; ctx.Err() == nil; i++ {
+			k, err := s.Write(encoded[i%len(encoded)])
+			sent.Add(int64(k))
+			if err != nil {
+				break
+			}
+			select {
+			case <-over:
+				err = context.Canceled
+			default:
+			}
+			if err != nil {
+				break
+			}
+		}
+		s.Reset()
+		<-over
+	}
+}
+
+func TestFloodOfMessages(t *testing.T) {
+	for _, c := range mailFloods {
+		t.Run(c.name, func(t *testing.T) { floodOfMessages(t, c.frames) })
+	}
+}
+
+func floodOfMessages(t *testing.T, frames func(job.Peer, string, uint64) []proto.Message) {
+	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4", "--log-level", "info").start()
+	ben := newDaemon(t, "ben", "--gpus", "none", "--cpus", "4").start(amy.invite().flags()...)
+	amy.untilNodes(2)
+	inv := amy.invite("--roles", "worker")
+	mallory := rogue.Join(t, "mallory", inv.Bootstrap, inv.Token)
+	at := amy.id()
+
+	g := newGate(t)
+	file := filepath.Join(t.TempDir(), "job.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "lease: 30s\ncommand: [sh, -c, 'read line < %s']\n", g.path), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	long := amy.ok("submit", "-w", "ben", "-F", file)
+	was := amy.untilState(long, "RUNNING")
+	amy.untilState(amy.ok("submit", "-w", "amy", "--", "true"), "SUCCEEDED")
+	logged, before := amy.logged(), amy.resident()
+
+	ctx, cancel := context.WithTimeout(t.Context(), mailFlood)
+	defer cancel()
+	var sent, sessions atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		flood(ctx, mallory, at, long, frames, &sent, &sessions)
+	}()
+	var submits []time.Duration
+	most := before
+	var ids []string
+	for ctx.Err() == nil {
+		begin := time.Now()
+		r := amy.muster("submit", "-w", "ben", "--", "true")
+		submits = append(submits, time.Since(begin))
+		if r.code != 0 {
+			t.Errorf("submit: %s", r.stderr)
+		} else {
+			ids = append(ids, string(bytes.TrimSpace([]byte(r.stdout))))
+		}
+		for range 10 {
+			most = max(most, amy.resident())
+			<-time.NewTimer(20 * time.Millisecond).C
+		}
+	}
+	<-done
+	most = max(most, amy.resident())
+	for _, id := range ids {
+		amy.untilState(id, "SUCCEEDED")
+	}
+	text := 0
+	amy.mu.Lock()
+	lines := amy.lines[logged:]
+	amy.mu.Unlock()
+	for _, l := range lines {
+		text += len(l) + 1
+	}
+	slices.Sort(submits)
+	t.Logf("%d MB sent in %d sessions; memory %d MB before, %d MB at most; log %d lines, %d bytes; %d submits: median %s, longest %s",
+		sent.Load()>>20, sessions.Load(), before>>20, most>>20, len(lines), text, len(submits), submits[len(submits)/2].Round(time.Millisecond), submits[len(submits)-1].Round(time.Millisecond))
+	if most-before > mailGrowth {
+		t.Errorf("memory grew by %d MB", (most-before)>>20)
+	}
+	if text > mailLog {
+		t.Errorf("the log grew by %d bytes: %q", text, lines[:min(len(lines), 20)])
+	}
+	for _, l := range lines {
+		if containsAll(l, []string{"peer=" + string(was.Tasks[0].NodeID), "session"}) {
+			t.Errorf("a session with an honest member: %s", l)
+		}
+	}
+	// The flood lasts longer than half the lease, so the task would not outlive the next renewal if it were late.
+	if j := amy.show(long); j.State != job.Running || j.Tasks[0].Attempt != was.Tasks[0].Attempt || ben.show(long).State != job.Running {
+		t.Errorf("the task on the honest host is %s, attempt %d", j.State, j.Tasks[0].Attempt)
+	}
+	g.open()
+	amy.untilState(long, "SUCCEEDED")
+}
