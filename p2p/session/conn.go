@@ -38,6 +38,7 @@ type conn struct {
 	given    atomic.Bool  // this side has given the session up
 	pings    pings
 	roles    roleCheck
+	profiles profiles
 	files    files[*job.File] // that the peer has sent; only the reader uses it
 
 	woken   chan struct{} // a resting session is used again
@@ -168,8 +169,11 @@ func (c *conn) read(h Handler) error {
 		if err != nil {
 			return c.readError(err)
 		}
-		c.source.owed += frameCost
+		c.source.owed += costOf(f)
 		drop, err := c.roles.check(f)
+		if err == nil {
+			err = c.profiles.check(f, time.Now())
+		}
 		if err != nil {
 			return err
 		}
@@ -354,8 +358,10 @@ func (s *source) Read(p []byte) (int, error) {
 	n, err := s.stream.Read(p)
 	s.waiting.Store(0)
 	if n > 0 {
-		wait := s.limiter.ReserveN(time.Now(), min(n+s.owed, maxRate)).Delay()
-		s.owed = 0
+		wait := time.Duration(0)
+		for s.owed += n; s.owed > 0; s.owed -= min(s.owed, maxRate) { // one reservation has at most maxRate
+			wait = s.limiter.ReserveN(time.Now(), min(s.owed, maxRate)).Delay()
+		}
 		if wait > 0 {
 			timer := time.NewTimer(wait)
 			defer timer.Stop()
