@@ -43,6 +43,7 @@ var allowedImports = map[string][]string{
 	"scheduler/place":        {"job", "lease", "scheduler/fleet", "scheduler/policy"},
 	"scheduler/policy":       {"job", "gpu", "lease", "scheduler/fleet"},
 	"internal/chromium":      {},
+	"internal/logcount":      {},
 	"internal/logtest":       {},
 	"internal/profile":       {},
 	"internal/rulestest":     {},
@@ -106,7 +107,7 @@ var allowedImports = map[string][]string{
 	"cmd/muster/manual":     {"job", "job/jobfile"},
 	"cmd/muster/table":      {},
 	"cmd/muster/top":        {"api", "cmd/muster/table", "gpu", "job"},
-	"cmd/muster":            {"cmd/muster/manual", "cmd/muster/table", "cmd/muster/top", "internal/profile", "internal/timerslack", "job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "api/door", "api/ui", "audit", "node", "blob", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/page", "sim/scenario"},
+	"cmd/muster":            {"cmd/muster/manual", "cmd/muster/table", "cmd/muster/top", "internal/profile", "internal/timerslack", "job", "job/jobfile", "lease", "gpu", "gpu/nvml", "internal/logcount", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "api/door", "api/ui", "audit", "node", "blob", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/page", "sim/scenario"},
 }
 
 // outside lists the directories without layers. They run the built program.
