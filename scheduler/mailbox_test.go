@@ -49,8 +49,10 @@ func TestFloodsDelayNobody(t *testing.T) {
 			synctest.Wait()
 		}
 		honest := []Event{
-			SessionUp{Peer: "ben"}, FromWorker{Peer: "ben", Msg: lease.Renew{Group: 7}},
-			FromWorker{Peer: "ben", Msg: lease.Event{State: job.Succeeded}}, SessionDown{Peer: "ben"},
+			SessionUp{Peer: "ben"},
+			FromWorker{Peer: "ben", Msg: lease.Renew{Group: 7}},
+			FromWorker{Peer: "ben", Msg: lease.Event{State: job.Succeeded}},
+			SessionDown{Peer: "ben"},
 		}
 		begin := time.Now()
 		for _, e := range honest {

@@ -45,7 +45,9 @@ func New(to slog.Handler) *Handler {
 }
 
 // Enabled says whether a line of this level is written.
-func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool { return h.to.Enabled(ctx, level) }
+func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.to.Enabled(ctx, level)
+}
 
 // Handle passes a line on, or counts it.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
