@@ -37,8 +37,7 @@ type conn struct {
 	leaving  atomic.Bool  // a Goodbye is in the queue
 	given    atomic.Bool  // this side has given the session up
 	pings    pings
-	roles    roleCheck
-	profiles profiles
+	checks   checks
 	files    files[*job.File] // that the peer has sent; only the reader uses it
 
 	woken   chan struct{} // a resting session is used again
@@ -170,10 +169,7 @@ func (c *conn) read(h Handler) error {
 			return c.readError(err)
 		}
 		c.source.owe(costOf(f))
-		drop, err := c.roles.check(f)
-		if err == nil {
-			err = c.profiles.check(f, time.Now())
-		}
+		drop, err := c.checks.check(f, time.Now())
 		if err != nil {
 			return err
 		}

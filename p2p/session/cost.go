@@ -66,3 +66,17 @@ func (p profiles) check(f *wirepb.Frame, now time.Time) error {
 	}
 	return nil
 }
+
+// checks are those of a frame before it is decoded.
+type checks struct {
+	roles    roleCheck
+	profiles profiles
+}
+
+// check returns an error if the session is to be cut. drop is true for a frame that is ignored.
+func (c *checks) check(f *wirepb.Frame, now time.Time) (drop bool, err error) {
+	if drop, err = c.roles.check(f); drop || err != nil {
+		return drop, err
+	}
+	return false, c.profiles.check(f, now)
+}

@@ -219,9 +219,9 @@ func (c count) after(known count) bool {
 // start turns a stream into a session.
 func (l *loop) start(k *link, o open, opened bool) {
 	c := newConn(l.cfg, k.peer, o, opened)
-	c.source.done, c.profiles = c.done, newProfiles()
+	c.source.done = c.done
 	id := o.stream.Conn().RemotePeer()
-	c.roles = roleCheck{
+	c.checks = checks{profiles: newProfiles(), roles: roleCheck{
 		roles: func() p2p.Roles { return l.host.RolesOf(id) }, knows: o.knows.roles,
 		denied: func(err error) {
 			l.denied.Add(1)
@@ -232,7 +232,7 @@ func (l *loop) start(k *link, o open, opened bool) {
 		first: func(err error) {
 			l.log.Warn("messages ignored of a peer of an earlier version", "peer", string(k.peer), "error", err)
 		},
-	}
+	}}
 	if !opened {
 		_ = c.out.put(acceptFrame(l.mine)) // the first frame of a new queue
 	}
