@@ -169,7 +169,7 @@ func (c *conn) read(h Handler) error {
 			return c.readError(err)
 		}
 		c.source.owe(costOf(f))
-		drop, err := c.checks.check(f, time.Now())
+		drop, err := c.checks.check(f)
 		if err != nil {
 			return err
 		}

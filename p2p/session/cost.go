@@ -57,10 +57,10 @@ func newProfiles() profiles {
 }
 
 // check returns an error if such a message comes too often: the session is to be cut.
-func (p profiles) check(f *wirepb.Frame, now time.Time) error {
+func (p profiles) check(f *wirepb.Frame) error {
 	switch f.GetBody().(type) {
 	case *wirepb.Frame_Hello, *wirepb.Frame_Owns:
-		if !p.limiter.AllowN(now, 1) {
+		if !p.limiter.Allow() {
 			return fmt.Errorf("%w: it says again and again what it has", ErrFlood)
 		}
 	}
@@ -74,9 +74,9 @@ type checks struct {
 }
 
 // check returns an error if the session is to be cut. drop is true for a frame that is ignored.
-func (c *checks) check(f *wirepb.Frame, now time.Time) (drop bool, err error) {
+func (c *checks) check(f *wirepb.Frame) (drop bool, err error) {
 	if drop, err = c.roles.check(f); drop || err != nil {
 		return drop, err
 	}
-	return false, c.profiles.check(f, now)
+	return false, c.profiles.check(f)
 }
