@@ -29,7 +29,7 @@ import (
 const (
 	mailFor    = 25 * time.Second
 	mailGrowth = 150 << 20 // of the daemon's memory, at most
-	mailLog    = 64 << 10  // of its log at level info, at most; 1 MiB an hour would be 6 KiB
+	mailLog    = 64 << 10  // of its log at level info, at most: the first lines of some causes, which are not repeated
 )
 
 // mailFlood is what a member sends as fast as its peer reads it.
@@ -64,17 +64,25 @@ var mailFloods = []mailFlood{
 // offersAndQueries are commands for a group that the peer has founded: offers that wait, and questions about attempts that the
 // host never had.
 func offersAndQueries(p job.Peer, _ string, n uint64) []proto.Message {
-	founding, group := foundedBy(p)
+	_, group := foundedBy(p)
 	epoch := &wirepb.EpochRef{Generation: 1, Term: 1}
 	a := &wirepb.AttemptRef{Job: string(job.NewID(group, n)), N: 1}
 	return []proto.Message{
-		&wirepb.Owns{Groups: []*wirepb.GroupEpoch{{Group: uint64(group), Epoch: epoch, Founding: founding[:]}}},
 		&wirepb.Offer{
 			Id: n, Attempt: a, Group: uint64(group), Epoch: epoch, Priority: 100, User: "root", WaitNs: int64(30 * time.Second),
 			Need: &wirepb.Resources{Cpus: 4 + int64(n%8), Memory: 1 << 30},
 		},
 		&wirepb.Query{Attempt: &wirepb.AttemptRef{Job: string(job.NewID(group, 1<<32+n)), N: 1}, Group: uint64(group), Epoch: epoch},
 	}
+}
+
+// greeting is what the member says first in a session: what it has, or which group it owns.
+func (f mailFlood) greeting(p job.Peer) proto.Message {
+	if f.roles == "worker" {
+		return manyGPUs(p, 0)
+	}
+	founding, group := foundedBy(p)
+	return &wirepb.Owns{Groups: []*wirepb.GroupEpoch{{Group: uint64(group), Epoch: &wirepb.EpochRef{Generation: 1, Term: 1}, Founding: founding[:]}}}
 }
 
 // founded has the groups that the members of floods have founded.
@@ -138,7 +146,7 @@ func (f mailFlood) pour(ctx context.Context, r *rogue.Peer, to job.Peer, of stri
 			continue
 		}
 		sessions.Add(1)
-		if f.roles == "worker" && s.Send(manyGPUs(r.ID(), 0)) != nil {
+		if s.Send(f.greeting(r.ID())) != nil {
 			continue
 		}
 		over := make(chan struct{})
