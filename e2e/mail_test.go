@@ -197,6 +197,10 @@ func (f mailFlood) try(t *testing.T) {
 	mallory := rogue.Join(t, "mallory", inv.Bootstrap, inv.Token)
 	victim := map[string]*daemon{"worker": amy, "scheduler": ben}[f.roles]
 	at := victim.id()
+	listen := victim.args[slices.Index(victim.args, "--listen")+1]
+	if err := mallory.Host.ConnectAddr(t.Context(), listen+"/p2p/"+string(at)); err != nil {
+		t.Fatal(err)
+	}
 
 	g := newGate(t)
 	file := filepath.Join(t.TempDir(), "job.yaml")
