@@ -14,8 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/libp2p/go-libp2p/core/peer"
-
 	"github.com/musterhq/muster/dht"
 	"github.com/musterhq/muster/gpu/simgpu"
 	"github.com/musterhq/muster/job"
@@ -184,7 +182,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	groups, err := newDirectory(v.host.Peer(), homes{{Group: group}}, empty{}, v.found, empty{}, log)
 	must(err)
 	v.router = &router{
-		self: v.host.Peer(), groups: groups, signed: v.host.Grants.Labels, closeConn: func(p peer.ID) error { return v.host.Libp2p().Network().ClosePeer(p) },
+		self: v.host.Peer(), groups: groups, signed: v.host.Grants.Labels,
 		onSession: func(job.Peer) {}, departed: newDeparted(), defects: newDefects(log), log: log,
 	}
 	v.router.sessions, err = session.New(session.DefaultConfig(), guarded{v.host.Libp2p(), v.host}, v.router, log)

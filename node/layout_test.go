@@ -28,6 +28,7 @@ var allowedImports = map[string][]string{
 	"machine":                {"job"},
 	"machine/account":        {},
 	"timers":                 {},
+	"inbox":                  {},
 	"audit":                  {"job"},
 	"share":                  {"job"},
 	"usage":                  {"usage/usagepb"},
@@ -37,18 +38,19 @@ var allowedImports = map[string][]string{
 	"jobs":                   {"job", "jobs/jobspb", "store/storepb"},
 	"jobs/jobspb":            {"store/storepb"},
 	"jobs/jobstest":          {"job", "jobs", "jobs/jobspb", "store/storepb"},
-	"scheduler":              {"job", "jobs", "gpu", "lease", "share", "scheduler/fleet", "scheduler/place", "scheduler/policy", "timers", "waits"},
+	"scheduler":              {"job", "jobs", "gpu", "lease", "share", "scheduler/fleet", "scheduler/place", "scheduler/policy", "inbox", "timers", "waits"},
 	"scheduler/fleet":        {"job", "gpu", "lease", "share"},
 	"scheduler/place":        {"job", "lease", "scheduler/fleet", "scheduler/policy"},
 	"scheduler/policy":       {"job", "gpu", "lease", "scheduler/fleet"},
 	"internal/chromium":      {},
+	"internal/logcount":      {},
 	"internal/logtest":       {},
 	"internal/profile":       {},
 	"internal/rulestest":     {},
 	"internal/stories":       {"job"},
 	"internal/timerslack":    {},
 	"internal/rogue":         {"job", "dht", "p2p", "p2p/gossip", "p2p/peerhttp", "p2p/session", "p2p/wirepb"}, // the hostile member of tests
-	"worker":                 {"job", "gpu", "lease", "share", "timers", "worker/leaseclock"},
+	"worker":                 {"job", "gpu", "inbox", "lease", "share", "timers", "worker/leaseclock"},
 	"worker/leaseclock":      {},
 	"worker/output":          {"job"},
 	"worker/cgroup":          {},
@@ -105,7 +107,7 @@ var allowedImports = map[string][]string{
 	"cmd/muster/manual":     {"job", "job/jobfile"},
 	"cmd/muster/table":      {},
 	"cmd/muster/top":        {"api", "cmd/muster/table", "gpu", "job"},
-	"cmd/muster":            {"cmd/muster/manual", "cmd/muster/table", "cmd/muster/top", "internal/profile", "internal/timerslack", "job", "job/jobfile", "lease", "gpu", "gpu/nvml", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "api/door", "api/ui", "audit", "node", "blob", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/page", "sim/scenario"},
+	"cmd/muster":            {"cmd/muster/manual", "cmd/muster/table", "cmd/muster/top", "internal/profile", "internal/timerslack", "job", "job/jobfile", "lease", "gpu", "gpu/nvml", "internal/logcount", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "api/door", "api/ui", "audit", "node", "blob", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/page", "sim/scenario"},
 }
 
 // outside lists the directories without layers. They run the built program.

@@ -5,8 +5,6 @@ package node
 import (
 	"net/http"
 
-	"github.com/libp2p/go-libp2p/core/peer"
-
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/dht"
 	"github.com/musterhq/muster/job"
@@ -46,7 +44,7 @@ func newOverlay(b base, profile lease.Profile, onSession func(job.Peer)) (_ *ove
 		return nil, err
 	}
 	n.router = &router{
-		self: b.host.Peer(), groups: groups, signed: b.host.Grants.Labels, closeConn: func(p peer.ID) error { return b.host.Libp2p().Network().ClosePeer(p) },
+		self: b.host.Peer(), groups: groups, signed: b.host.Grants.Labels,
 		onSession: onSession, departed: newDeparted(), defects: newDefects(b.part("node")), log: b.part("node"),
 	}
 	sc := session.DefaultConfig()

@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/libp2p/go-libp2p/core/peer"
-
 	"github.com/musterhq/muster/internal/logtest"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -48,7 +46,7 @@ func TestCommitHasTheAddressOfTheSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := &router{
-			self: at.Peer(), closeConn: func(peer.ID) error { return nil }, onSession: func(job.Peer) {}, departed: newDeparted(),
+			self: at.Peer(), onSession: func(job.Peer) {}, departed: newDeparted(),
 			defects: newDefects(log), log: log,
 		}
 		if b.sessions, err = session.New(session.DefaultConfig(), guarded{at.Libp2p(), at}, b, log); err != nil {

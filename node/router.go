@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/libp2p/go-libp2p/core/peer"
-
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p/session"
@@ -37,7 +35,6 @@ type router struct {
 	work      *worker.Loop
 	groups    *directory
 	signed    func(job.Peer) map[string]string // the labels that are signed for a peer
-	closeConn func(peer.ID) error              // closes the connection to a peer
 	onSession func(job.Peer)                   // called when a session has been opened
 	departed  *departed
 	log       *slog.Logger
@@ -81,8 +78,8 @@ func (r *router) FromScheduler(p job.Peer, msg lease.ToWorker) {
 	}
 }
 
-// FromWorker passes a message of another daemon's worker to the scheduler. If the queue of the scheduler is full, it
-// closes the connection. The worker begins again with a Hello in the next session.
+// FromWorker passes a message of another daemon's worker to the scheduler. It waits while too much of that worker waits for
+// the scheduler; the session is not read meanwhile.
 func (r *router) FromWorker(p job.Peer, msg lease.ToScheduler) {
 	if r.owners.home == nil {
 		return
@@ -90,15 +87,8 @@ func (r *router) FromWorker(p job.Peer, msg lease.ToScheduler) {
 	if hello, ok := msg.(lease.Hello); ok {
 		msg = r.vouched(p, hello)
 	}
-	err := r.owners.fromWorker(p, msg)
-	if err == nil {
-		return
-	}
-	r.log.Warn("session closed: the queue of the scheduler is full", "peer", string(p), "error", err)
-	if id, err := peer.Decode(string(p)); err == nil {
-		if err := r.closeConn(id); err != nil {
-			r.log.Debug("connection not closed", "peer", string(p), "error", err)
-		}
+	if err := r.owners.fromWorker(p, msg); err != nil {
+		r.log.Debug("message not taken: the scheduler has ended", "peer", string(p), "error", err)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/musterhq/muster/internal/logtest"
@@ -28,7 +27,7 @@ func twoRouters(t *testing.T) (*router, *router, *logtest.Buffer) {
 	var both []*router
 	for _, h := range nw.Hosts {
 		b := &router{
-			self: h.Peer(), closeConn: func(peer.ID) error { return nil }, onSession: func(job.Peer) {}, departed: newDeparted(),
+			self: h.Peer(), onSession: func(job.Peer) {}, departed: newDeparted(),
 			defects: newDefects(log), log: log,
 		}
 		var err error

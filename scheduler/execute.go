@@ -49,8 +49,8 @@ func (x *executor) arm(timer *time.Timer) {
 // callsFor bounds the time for calls before the mail that came meanwhile is taken: tasks start and end by that mail.
 const callsFor = time.Millisecond
 
-// round gives all mail to the core, then the calls of all askers in turn, for some time. All events up to a look are one
-// step, so that records which they lead to are proposed together.
+// round gives the mail of this daemon to the core and that of the members whose turn it is, then the calls of all askers in
+// turn, for some time. All events up to a look are one step, so that records which they lead to are proposed together.
 func (x *executor) round(ctx context.Context, mails []mail, searches *sync.WaitGroup) error {
 	events := make([]Event, 0, len(mails))
 	for _, m := range mails {
@@ -64,6 +64,7 @@ func (x *executor) round(ctx context.Context, mails []mail, searches *sync.WaitG
 		events = events[:0]
 		m.look(x.core)
 	}
+	events = x.box.takeMail(events)
 	late := time.Now().Add(callsFor)
 	for {
 		m, there := x.box.takeCall()

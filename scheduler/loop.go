@@ -17,6 +17,7 @@ import (
 type Loop struct {
 	*Dependencies
 
+	self    job.Peer
 	calls   *calls
 	reader  *reader
 	execute *executor
@@ -33,6 +34,7 @@ func New(cfg Config, saved Saved, needs Needs, log *slog.Logger) (*Loop, error) 
 	box, replies := newMailbox(), newReplies()
 	cs := &calls{box: box, replies: replies, done: make(chan struct{})}
 	l := &Loop{
+		self:   cfg.Self,
 		calls:  cs,
 		reader: &reader{calls: cs, journal: needs.Journal, self: cfg.Self},
 		execute: &executor{
@@ -79,29 +81,36 @@ func (l *Loop) Deliver(e job.Committed) {
 	l.calls.box.putEntry(Committed{e})
 }
 
-// SessionUp tells the scheduler of a new session, with the addresses of its ends.
-func (l *Loop) SessionUp(p job.Peer, path lease.Path) {
-	l.calls.box.putAlways(mail{event: SessionUp{Peer: p, Path: path}})
-}
-
-// TellRevoked tells the scheduler that a host is no member of the cluster any more.
-func TellRevoked(l *Loop, p job.Peer) {
-	l.calls.box.putAlways(mail{event: Revoked{Peer: p}})
-}
+// SessionUp tells the scheduler of a new session, with the addresses of its ends. As all that is told of a member, it waits
+// while too much of that member waits. It does not wait for the loop if the peer is this daemon.
+func (l *Loop) SessionUp(p job.Peer, path lease.Path) { l.tell(p, SessionUp{Peer: p, Path: path}) }
 
 // TellMeasured tells the scheduler how long a message to the peer of a session and the answer take.
 func TellMeasured(l *Loop, p job.Peer, roundTrip time.Duration) {
-	l.calls.box.putAlways(mail{event: Measured{Peer: p, RoundTrip: roundTrip}})
+	l.tell(p, Measured{Peer: p, RoundTrip: roundTrip})
 }
 
 // SessionDown tells the scheduler that a session has ended.
-func (l *Loop) SessionDown(p job.Peer) { l.calls.box.putAlways(mail{event: SessionDown{Peer: p}}) }
+func (l *Loop) SessionDown(p job.Peer) { l.tell(p, SessionDown{Peer: p}) }
 
-// FromWorker takes a message of a host, in order, and does not wait. ErrBusy says that the message was dropped. Then
-// cut the session, so that the host begins again with a new one.
+// TellRevoked tells the scheduler that a host is no member of the cluster any more. It does not wait.
+func TellRevoked(l *Loop, p job.Peer) {
+	l.calls.box.fromOwn(p, Revoked{Peer: p})
+}
+
+// FromWorker takes a message of a host, in order. It waits while too much of that host waits. ErrBusy, which only this
+// daemon's own worker gets, says that the message was dropped. Then close the local session and open it again.
 func (l *Loop) FromWorker(p job.Peer, m lease.ToScheduler) error {
-	if !l.calls.box.put(mail{event: FromWorker{Peer: p, Msg: m}}) {
+	if !l.tell(p, FromWorker{Peer: p, Msg: m}) {
 		return ErrBusy
 	}
 	return nil
+}
+
+// tell adds an event of a member. This daemon's own worker never waits for its scheduler, which waits for it.
+func (l *Loop) tell(p job.Peer, e Event) bool {
+	if p == l.self {
+		return l.calls.box.fromOwn(p, e)
+	}
+	return l.calls.box.from(p, e)
 }

@@ -455,22 +455,22 @@ func TestWatchKeepsTheNewest(t *testing.T) {
 	})
 }
 
-// Too many messages are refused with ErrBusy.
+// Too many news, and too many messages of the own worker, are refused.
 func TestMailboxIsBounded(t *testing.T) {
 	b := newMailbox()
-	for i := range maxMail {
-		if !b.put(mail{event: Tick{}}) {
+	for i := range maxProgress {
+		if !b.putNews(mail{event: Tick{}}) || !b.fromOwn("self", FromWorker{}) {
 			t.Fatalf("message %d was refused", i)
 		}
 	}
-	if b.put(mail{event: Tick{}}) {
+	if b.putNews(mail{event: Tick{}}) || b.fromOwn("self", FromWorker{}) {
 		t.Error("a message beyond the bound was taken")
 	}
 	if !b.call("amy", mail{event: Tick{}}) {
 		t.Error("messages crowd out requests")
 	}
 	b.putEntry(Committed{})
-	if got := len(b.take(nil)); got != maxMail+1 {
+	if got := len(b.take(nil)); got != maxProgress+1 {
 		t.Errorf("took %d", got)
 	}
 }

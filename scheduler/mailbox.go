@@ -1,16 +1,22 @@
 package scheduler
 
-// The mailbox of the loop: one queue for events, which are handled in order, and one for the calls of each asker.
+// The mailbox of the loop: one queue for events of this daemon, which are handled in order, one for the mail of each member,
+// and one for the calls of each asker. See docs/adr, ADR 152.
 
 import (
+	"math"
 	"sync"
 
+	"github.com/musterhq/muster/inbox"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // The bounds of what waits. Each kind has its own bound, so that no kind can crowd out the others.
 const (
-	maxMail = 16384 // messages of hosts; beyond that the session of the sender is cut
+	maxProgress = 16384 // news of jobs of other daemons that jobs here depend on
+	// maxOwn bounds the messages of this daemon's own worker. Beyond that the local session is closed and opened again.
+	maxOwn = 16384
 	// maxEntries bounds the committed entries that wait. It is more than maxOutgoing plus the proposals of one plan, so
 	// all entries that the core has proposed fit. So the journal never waits here for the loop while the loop waits for
 	// the journal. Only a replay can fill it, and nothing is proposed during a replay.
@@ -19,8 +25,14 @@ const (
 	maxEntryBulk = 8 << 20
 )
 
+// perMember bounds the mail of members. The messages of a member are those of a burst at a busy host. A message is never
+// heavier than some MiB. What is taken at once is some milliseconds' work.
+var perMember = inbox.Limits{Messages: 4096, Weight: 2 << 20, All: 64 << 20, Small: 16 << 10, Share: 64 << 10, Turn: 2 << 20}
+
 // mailbox is the queue. Its lock is held only to append or to swap.
 type mailbox struct {
+	members *inbox.Inbox[job.Peer, Event]
+
 	mu      sync.Mutex
 	mails   []mail // guarded by mu
 	entries int    // committed entries among them; guarded by mu
@@ -33,6 +45,7 @@ type mailbox struct {
 
 func newMailbox() *mailbox {
 	b := &mailbox{bell: make(chan struct{}, 1)}
+	b.members = inbox.New[job.Peer, Event](perMember, b.ring)
 	b.room.L = &b.mu
 	return b
 }
@@ -44,10 +57,37 @@ func (b *mailbox) ring() {
 	}
 }
 
-// put adds a message. It returns false if too many wait, or if the mailbox is closed.
-func (b *mailbox) put(m mail) bool {
+// from adds an event of a member, in order. It waits while too much mail of that member waits; nobody else's mail counts.
+// It returns false if the mailbox is closed.
+func (b *mailbox) from(p job.Peer, e Event) bool {
+	weight := 0
+	if m, ok := e.(FromWorker); ok {
+		weight = lease.Weight(m.Msg)
+	}
+	return b.members.Put(p, e, weight)
+}
+
+// fromOwn adds an event of this daemon's own worker, and does not wait. It returns false if too many messages wait.
+func (b *mailbox) fromOwn(p job.Peer, e Event) bool {
+	if m, ok := e.(FromWorker); ok {
+		return b.members.Offer(p, e, lease.Weight(m.Msg), maxOwn)
+	}
+	return b.members.Offer(p, e, 0, math.MaxInt) // sessions begin and end seldom
+}
+
+// takeMail appends the mail of the members whose turn it is to events.
+func (b *mailbox) takeMail(events []Event) []Event {
+	events, more := b.members.Take(events)
+	if more {
+		b.ring()
+	}
+	return events
+}
+
+// putNews adds news of another daemon's jobs. It returns false if too many wait, or if the mailbox is closed.
+func (b *mailbox) putNews(m mail) bool {
 	b.mu.Lock()
-	ok := !b.closed && len(b.mails)-b.entries < maxMail
+	ok := !b.closed && len(b.mails)-b.entries < maxProgress
 	if ok {
 		b.mails = append(b.mails, m)
 	}
@@ -58,7 +98,7 @@ func (b *mailbox) put(m mail) bool {
 	return ok
 }
 
-// call adds a request or a look of an asker, as put does.
+// call adds a request or a look of an asker, as putNews does.
 func (b *mailbox) call(asker string, m mail) bool {
 	b.mu.Lock()
 	ok := !b.closed && b.askers.put(asker, m)
@@ -101,7 +141,7 @@ func (b *mailbox) putAlways(m mail) {
 	b.ring()
 }
 
-// take returns all mail but the calls. spare is a slice to fill next.
+// take returns all mail but that of members and the calls. spare is a slice to fill next.
 func (b *mailbox) take(spare []mail) []mail {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,4 +164,5 @@ func (b *mailbox) close() {
 	defer b.mu.Unlock()
 	b.closed, b.mails, b.askers = true, nil, askers{}
 	b.room.Broadcast()
+	b.members.Close()
 }

@@ -168,7 +168,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // ParentSeen takes the progress of a job that Parents.Follow asked for. ErrBusy says that too much waits: try again.
 func (l *Dependencies) ParentSeen(p job.Progress) error {
-	if !l.calls.box.put(mail{event: ParentSeen{p}}) {
+	if !l.calls.box.putNews(mail{event: ParentSeen{p}}) {
 		return ErrBusy
 	}
 	return nil
@@ -176,5 +176,5 @@ func (l *Dependencies) ParentSeen(p job.Progress) error {
 
 // ParentsSilent takes note that the owner of jobs that Parents.Follow asked for cannot be asked.
 func (l *Dependencies) ParentsSilent(ids []job.ID, detail string) {
-	l.calls.box.put(mail{event: ParentsSilent{ids, detail}})
+	l.calls.box.putNews(mail{event: ParentsSilent{ids, detail}})
 }

@@ -53,7 +53,7 @@ func (s *attempts) tombstone(g *group, id job.Attempt, why string) {
 			s.dropOldest(g, s.turn.now+1)
 		}
 		if s.graves.ended(g) >= maxEnded || len(s.by) >= 2*MaxRecords {
-			s.turn.log(slog.LevelWarn, "refusal of an attempt not recorded: too many attempts", slog.String("attempt", id.String()))
+			s.turn.log(slog.LevelWarn, "refusal of an attempt not recorded: too many attempts", slog.String("peer", string(g.owner)), slog.String("attempt", id.String()))
 			return
 		}
 		a = &attempt{group: g, phase: refused, rec: lease.Record{
@@ -83,7 +83,8 @@ func (s *attempts) refuse(a *attempt, why string) {
 	s.graves.add(a, s.turn.now)
 	s.sessions.update(a.group)
 	s.ledger.put(a)
-	s.turn.log(slog.LevelInfo, "attempt refused", slog.String("attempt", a.rec.Attempt.String()), slog.String("reason", why))
+	s.turn.log(slog.LevelInfo, "attempt refused",
+		slog.String("peer", string(a.group.owner)), slog.String("attempt", a.rec.Attempt.String()), slog.String("reason", why))
 }
 
 // launch asks the driver to start the attempt. The record of the start is on disk.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/inbox"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/share"
@@ -20,11 +21,16 @@ import (
 var ErrStopped = errors.New("worker has stopped")
 
 const (
-	// maxWaiting bounds the events that wait for the loop. If there are that many, a call that delivers another waits.
+	// maxWaiting bounds the events of this host that wait for the loop. If there are that many, a call that delivers another
+	// waits.
 	maxWaiting = 4096
-	// maxTurn bounds the events that share one save.
+	// maxTurn bounds those that share one save, with what comes from schedulers.
 	maxTurn = 4096
 )
+
+// perScheduler bounds what comes from schedulers: each has a queue of its own, and they take turns. The messages of one are
+// those of a burst of tasks, and a Start with a job file of 1 MiB fits. See docs/adr, ADR 152.
+var perScheduler = inbox.Limits{Messages: 4096, Weight: 2 << 20, All: 64 << 20, Small: 16 << 10, Share: 64 << 10, Turn: 2 << 20}
 
 // Loop runs a Core. Either Run calls each turn, or a caller with its own clock calls Begin and Turn.
 type Loop struct {
@@ -34,7 +40,11 @@ type Loop struct {
 	exec  executor
 	// missed is the value of Missed that was last logged.
 	missed time.Duration
-	in     chan input
+	in     chan input // what happens on this host
+	self   job.Peer
+	// schedulers is what comes from schedulers, this daemon's own among them. bell holds a token while there may be some.
+	schedulers *inbox.Inbox[job.Peer, Event]
+	bell       chan struct{}
 	// adopted is closed when Begin has ended.
 	adopted chan struct{}
 	done    chan struct{}
@@ -55,15 +65,25 @@ func New(cfg Config, parts Parts, log *slog.Logger) (*Loop, error) {
 	if parts.Ledger == nil || parts.Sender == nil || parts.Driver == nil || parts.Adopter == nil || parts.Clocks == nil {
 		return nil, errors.New("worker: a ledger, a sender, a driver, an adopter and clocks are needed")
 	}
+	bell := make(chan struct{}, 1)
 	return &Loop{
 		core: core, parts: parts, log: log, exec: executor{parts: parts, log: log},
-		in: make(chan input, maxWaiting), adopted: make(chan struct{}), done: make(chan struct{}),
+		in: make(chan input, maxWaiting), self: cfg.Profile.Peer, schedulers: inbox.New[job.Peer, Event](perScheduler, func() { ring(bell) }), bell: bell,
+		adopted: make(chan struct{}), done: make(chan struct{}),
 	}, nil
+}
+
+func ring(bell chan struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
+	}
 }
 
 // Run runs the worker until ctx ends, and then returns nil. It returns the error of Begin, if any. Tasks go on after Run
 // has returned.
 func (l *Loop) Run(ctx context.Context) error {
+	defer l.schedulers.Close()
 	defer close(l.done)
 	if err := l.Begin(ctx); err != nil {
 		return err
@@ -79,6 +99,8 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.Turn(ctx)
 		case in := <-l.in:
 			l.take(ctx, in)
+		case <-l.bell:
+			l.take(ctx)
 		}
 	}
 }
@@ -140,8 +162,9 @@ func (l *Loop) now() Moment {
 	return m
 }
 
-// take does one turn with an input and all inputs that wait, and then calls the functions among them.
-func (l *Loop) take(ctx context.Context, first input) {
+// take does one turn with the given inputs, all inputs that wait, and what comes from the schedulers whose turn it is. Then
+// it calls the functions among the inputs.
+func (l *Loop) take(ctx context.Context, first ...input) {
 	var events []Event
 	var asks []func(*Core)
 	add := func(in input) {
@@ -151,7 +174,9 @@ func (l *Loop) take(ctx context.Context, first input) {
 			events = append(events, in.event)
 		}
 	}
-	add(first)
+	for _, in := range first {
+		add(in)
+	}
 	for more := true; more && len(events)+len(asks) < maxTurn; {
 		select {
 		case in := <-l.in:
@@ -159,6 +184,10 @@ func (l *Loop) take(ctx context.Context, first input) {
 		default:
 			more = false
 		}
+	}
+	events, more := l.schedulers.Take(events)
+	if more {
+		ring(l.bell)
 	}
 	l.Turn(ctx, events...)
 	for _, ask := range asks {
@@ -177,14 +206,22 @@ func (l *Loop) deliver(ev Event) {
 	}
 }
 
-// Up says that a session to a scheduler has opened, with the addresses of its ends.
-func (l *Loop) Up(p job.Peer, path lease.Path) { l.deliver(Up{Peer: p, Path: path}) }
+// Up says that a session to a scheduler has opened, with the addresses of its ends. As all that comes from a scheduler, it
+// waits while too much of that scheduler waits.
+func (l *Loop) Up(p job.Peer, path lease.Path) { l.schedulers.Put(p, Up{Peer: p, Path: path}, 0) }
 
 // Down says that the session to a scheduler has ended.
-func (l *Loop) Down(p job.Peer) { l.deliver(Down{Peer: p}) }
+func (l *Loop) Down(p job.Peer) { l.schedulers.Put(p, Down{Peer: p}, 0) }
 
-// Deliver delivers a message of a scheduler. It waits while the loop is behind, so Sender.Send must not call it.
-func (l *Loop) Deliver(from job.Peer, m lease.ToWorker) { l.deliver(Message{From: from, Msg: m}) }
+// Deliver delivers a message of a scheduler, in order. It waits while too much of that scheduler waits, so Sender.Send must
+// not call it.
+func (l *Loop) Deliver(from job.Peer, m lease.ToWorker) {
+	weight := 0
+	if from != l.self { // what this daemon's own scheduler sends is in its memory anyway
+		weight = lease.Weight(m)
+	}
+	l.schedulers.Put(from, Message{From: from, Msg: m}, weight)
+}
 
 // Driven delivers an event of the driver.
 func (l *Loop) Driven(e DriverEvent) { l.deliver(e) }

@@ -214,6 +214,49 @@ func TestLoopSharesOneSaveAmongManyEvents(t *testing.T) {
 	})
 }
 
+// One scheduler sends large job files as fast as it can while the disk is slow. It waits, with few MiB in memory, and what
+// another scheduler sends goes first.
+func TestFloodOfOneSchedulerDelaysNobody(t *testing.T) {
+	with(t, func(t *testing.T, s *site) {
+		s.meet()
+		synctest.Wait()
+		s.set(func() { s.slow = 10 * time.Second })
+		s.loop.Deliver(amy, offer(1, attempt(1, 1), cpu)) // the loop waits for the disk now
+		synctest.Wait()
+		large := start(7, attempt(7, 1), 1, cpu)
+		sp := spec(cpu)
+		sp.Script = strings.Repeat("#", 1<<19)
+		large.File = file(sp)
+		const flood = 100
+		sent, done := 0, make(chan struct{})
+		go func() {
+			defer close(done)
+			s.loop.Up("mallory", lease.Path{})
+			for range flood {
+				s.loop.Deliver("mallory", large)
+				sent++
+			}
+		}()
+		synctest.Wait()
+		if sent > 4 {
+			t.Errorf("%d messages of half a MiB wait", sent)
+		}
+		before := time.Now()
+		s.loop.Deliver(amy, offer(2, attempt(2, 1), cpu))
+		if time.Since(before) > 0 {
+			t.Error("another scheduler has waited")
+		}
+		s.set(func() { s.slow = 0 })
+		pause(10 * time.Second)
+		if c := take[lease.Commit](s); len(c) != 2 {
+			t.Errorf("%d commits, want 2", len(c))
+		}
+		if <-done; sent != flood {
+			t.Errorf("%d of %d messages were taken", sent, flood)
+		}
+	})
+}
+
 func TestLoopRunsATask(t *testing.T) {
 	with(t, func(t *testing.T, s *site) {
 		session := s.meet()

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/gpu/nvml"
+	"github.com/musterhq/muster/internal/logcount"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/docker"
@@ -54,15 +55,16 @@ func (v hostVerbs) daemon(c *cli.Context) error {
 	return s.run(c.Context)
 }
 
-// logHandler formats the log as configured. Of libp2p's own lines it logs only errors.
+// logHandler formats the log as configured. Of libp2p's own lines it logs only errors. Lines that come again and again are
+// counted.
 func logHandler(w io.Writer, format string, level slog.Leveler) slog.Handler {
 	ours, theirs := &slog.HandlerOptions{Level: level}, &slog.HandlerOptions{Level: slog.LevelError}
 	if format == "json" {
-		gologshim.SetDefaultHandler(slog.NewJSONHandler(w, theirs))
-		return slog.NewJSONHandler(w, ours)
+		gologshim.SetDefaultHandler(logcount.New(slog.NewJSONHandler(w, theirs)))
+		return logcount.New(slog.NewJSONHandler(w, ours))
 	}
-	gologshim.SetDefaultHandler(slog.NewTextHandler(w, theirs))
-	return slog.NewTextHandler(w, ours)
+	gologshim.SetDefaultHandler(logcount.New(slog.NewTextHandler(w, theirs)))
+	return logcount.New(slog.NewTextHandler(w, ours))
 }
 
 // errRunner means that the runner has failed and has printed why.

@@ -8,6 +8,7 @@
 // announcements, how long the wants are valid, classes of hosts with the number of tasks that wait for one, and how
 // many workers should open a session to the author.
 //
+// What a neighbour sends beyond its budget, 2 MiB a second, is dropped unread.
 // A message that is out of bounds, or whose author field is not its signer, is rejected and not passed on. A message
 // that is older than one already received from its author, or that comes too often, is ignored and not passed on. So
 // is one whose author is not a scheduler of the cluster.
@@ -161,6 +162,7 @@ func (t *Topic) Run(ctx context.Context) error {
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
 		pubsub.WithFloodPublish(true), // otherwise a host with a mesh of 12 reaches most workers only by lazy gossip
 		pubsub.WithMaxMessageSize(maxRPC),
+		pubsub.WithAppSpecificRpcInspector(budgets{}.inspect),
 		pubsub.WithSubscriptionFilter(pubsub.WrapLimitSubscriptionFilter(pubsub.NewAllowlistSubscriptionFilter(name), maxSubscriptions)),
 		pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return t.members.MayHear(job.Peer(p.String())) }),
 		pubsub.WithLogger(t.log),

@@ -37,7 +37,7 @@ type conn struct {
 	leaving  atomic.Bool  // a Goodbye is in the queue
 	given    atomic.Bool  // this side has given the session up
 	pings    pings
-	roles    roleCheck
+	checks   checks
 	files    files[*job.File] // that the peer has sent; only the reader uses it
 
 	woken   chan struct{} // a resting session is used again
@@ -168,8 +168,8 @@ func (c *conn) read(h Handler) error {
 		if err != nil {
 			return c.readError(err)
 		}
-		c.source.owed += frameCost
-		drop, err := c.roles.check(f)
+		c.source.owe(costOf(f))
+		drop, err := c.checks.check(f)
 		if err != nil {
 			return err
 		}
@@ -341,7 +341,7 @@ type source struct {
 	start   time.Time
 	limiter *rate.Limiter
 	done    <-chan struct{} // ends a wait for the limiter; nil during the greeting
-	owed    int             // cost of the frames of the last read; only the reader uses it
+	owed    int             // cost that is not paid yet; only the reader uses it
 	waiting atomic.Int64    // nanoseconds after start at which the current read began to wait; 0 if none waits
 }
 
@@ -354,18 +354,31 @@ func (s *source) Read(p []byte) (int, error) {
 	n, err := s.stream.Read(p)
 	s.waiting.Store(0)
 	if n > 0 {
-		wait := s.limiter.ReserveN(time.Now(), min(n+s.owed, maxRate)).Delay()
-		s.owed = 0
-		if wait > 0 {
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-s.done:
-			}
-		}
+		s.owed += n
+		s.pay()
 	}
 	return n, err
+}
+
+// owe adds the cost of a frame. Most of it is paid with the next read.
+func (s *source) owe(cost int) {
+	if s.owed += cost; s.owed >= profileCost {
+		s.pay()
+	}
+}
+
+// pay waits until the rate allows what is owed.
+func (s *source) pay() {
+	wait := s.limiter.ReserveN(time.Now(), min(s.owed, maxRate)).Delay()
+	s.owed = 0
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-s.done:
+		}
+	}
 }
 
 // idle returns how long the reader has been waiting for bytes; 0 if it is busy.

@@ -31,6 +31,7 @@ type loop struct {
 	leaving int // sessions that were given up and are not over yet
 	// displaceFrom is the earliest time at which the next session may be given up to make room for a stranger.
 	displaceFrom time.Time
+	bans         bans
 	side         sync.WaitGroup
 	ends         bool // stopping: no more sessions
 }
@@ -50,7 +51,7 @@ type link struct {
 	greeting int                // streams of the peer that are in the greeting
 	tries    int                // failed dials since the last stable session
 	retry    time.Time          // no dial before this time
-	banned   time.Time          // refused until this time, because the peer sent an invalid message
+	banned   time.Time          // refused until this time, because of what the peer sent
 	theirs   count              // the peer's newest stream when cur was agreed
 }
 
@@ -60,6 +61,7 @@ func (l *loop) link(p job.Peer) *link {
 		k = &link{peer: p, unwanted: time.Now()}
 		k.look.Value = k
 		k.id, k.wanted = l.table.wants(p)
+		k.banned = l.bans.until(p)
 		l.links[p] = k
 	}
 	return k
@@ -151,7 +153,12 @@ func (l *loop) backOff(k *link) {
 	}
 }
 
-func (l *loop) ban(k *link) { k.banned = time.Now().Add(l.cfg.BackoffMax) }
+// ban refuses sessions with the peer for a while.
+func (l *loop) ban(k *link) {
+	d := l.bans.add(k.peer, time.Now())
+	k.banned = l.bans.until(k.peer)
+	l.log.Debug("peer refused for a while", "peer", string(k.peer), "for", d)
+}
 
 // arrived handles a stream that a peer has opened.
 func (l *loop) arrived(ctx context.Context, s network.Stream) {
@@ -214,7 +221,7 @@ func (l *loop) start(k *link, o open, opened bool) {
 	c := newConn(l.cfg, k.peer, o, opened)
 	c.source.done = c.done
 	id := o.stream.Conn().RemotePeer()
-	c.roles = roleCheck{
+	c.checks = checks{profiles: newProfiles(), roles: roleCheck{
 		roles: func() p2p.Roles { return l.host.RolesOf(id) }, knows: o.knows.roles,
 		denied: func(err error) {
 			l.denied.Add(1)
@@ -225,7 +232,7 @@ func (l *loop) start(k *link, o open, opened bool) {
 		first: func(err error) {
 			l.log.Warn("messages ignored of a peer of an earlier version", "peer", string(k.peer), "error", err)
 		},
-	}
+	}}
 	if !opened {
 		_ = c.out.put(acceptFrame(l.mine)) // the first frame of a new queue
 	}
@@ -248,7 +255,7 @@ func (l *loop) ended(k *link, c *conn) {
 		k.left = time.Time{}
 		l.leaving--
 	}
-	if errors.Is(c.cause, ErrInvalid) || errors.Is(c.cause, ErrRole) {
+	if deserved(c.cause) {
 		l.ban(k)
 	}
 	if time.Since(c.since) >= stableAfter {

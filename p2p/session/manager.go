@@ -147,7 +147,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer cancel()
 	l := &loop{
 		Manager: m, links: map[job.Peer]*link{}, agenda: timers.New[time.Time, *link](time.Time.Compare), timer: time.NewTimer(0),
-		mine: count{incarnation: rand.Uint64()},
+		mine: count{incarnation: rand.Uint64()}, bans: bans{shortest: m.cfg.BackoffMax},
 	}
 	defer l.timer.Stop()
 	m.host.SetStreamHandler(ID, func(s network.Stream) {
@@ -192,7 +192,7 @@ func (m *Manager) serve(c *conn) {
 	c.cut(c.read(m.handler))
 	m.table.remove(c)
 	switch {
-	case errors.Is(c.cause, ErrInvalid), errors.Is(c.cause, ErrRole), errors.Is(c.cause, ErrBusy):
+	case deserved(c.cause), errors.Is(c.cause, ErrBusy):
 		m.log.Warn("session cut", "peer", string(c.peer), "error", c.cause)
 	default:
 		m.log.Info("session down", "peer", string(c.peer), "error", c.cause)

@@ -34,11 +34,12 @@
 // A peer of an earlier version says in Open or Accept that it does not know this; from it, such messages are ignored.
 //
 // Every message is checked once, on arrival (fromWire), and trusted from then on. A message that is out of bounds or
-// unknown ends the session with a reset, and its sender is refused for [Config.BackoffMax]. So a change that an old
-// peer would refuse or misread needs a new protocol number.
+// unknown ends the session with a reset, and its sender is refused for [Config.BackoffMax], and for longer if that
+// happens again and again. So a change that an old peer would refuse or misread needs a new protocol number.
 //
-// A peer may send 32 MiB a second, about 120,000 offers. Each frame counts as 128 bytes more than its length. What
-// exceeds the rate is read later.
+// A peer may send 32 MiB a second, about 120,000 offers. Each frame counts for more than its length, by what it costs the
+// receiver (see costOf): an Availability for 128 KiB more. What exceeds the rate is read later, and so is what the handler
+// has no room for. Only a peer that says again and again what it has (Hello, Owns) is cut for that.
 package session
 
 import (
@@ -69,8 +70,6 @@ const (
 	// maxRate bounds the bytes that are read from a peer in a second: six times the 20,000 offers that the fastest
 	// scheduler is meant to send.
 	maxRate = 32 << 20
-	// frameCost is the number of bytes that a frame counts against maxRate in addition to its length.
-	frameCost = 128
 	// greetTimeout bounds the wait for Open and for Accept, which takes one round trip.
 	greetTimeout = 5 * time.Second
 	// writeChunk is the number of bytes written under one deadline. A link that cannot carry them within
@@ -99,6 +98,8 @@ var (
 	// ErrRole is a message that its sender's role does not allow: its credential does not make it a scheduler, or not a
 	// worker.
 	ErrRole = errors.New("session: not allowed")
+	// ErrFlood means that the peer sends without end what is sent once.
+	ErrFlood = errors.New("session: flood")
 	// ErrBusy means that the peer does not read what it is sent. The session was cut.
 	ErrBusy = errors.New("session: peer does not read")
 	// ErrSilent means that nothing arrived from the peer for Config.Silence.

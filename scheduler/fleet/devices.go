@@ -21,14 +21,25 @@ type Devices struct {
 	islands []int // for each device of all, the first device that NVLink connects it to; itself if none does
 	ofFree  []int // for each free device, its place in all; -1 if all does not have it
 	byUUID  map[string]gpu.Device
+	places  map[string]int // where in all each device is; nil if there are so few that a search is as fast
 }
+
+// searched is the number of devices of a host up to which they are searched one by one.
+const searched = 16
 
 // devicesOf returns the devices of a profile.
 func devicesOf(all []gpu.Device) Devices {
-	d := Devices{all: all, islands: islandsOf(all), byUUID: make(map[string]gpu.Device, len(all))}
+	d := Devices{all: all, byUUID: make(map[string]gpu.Device, len(all))}
 	for _, g := range all {
 		d.byUUID[g.UUID] = g
 	}
+	if len(all) > searched {
+		d.places = make(map[string]int, len(all))
+		for i := range all {
+			d.places[all[i].UUID] = i
+		}
+	}
+	d.islands = islandsOf(&d)
 	if len(all) > 0 && all[0].Parent == "" {
 		first := kindOf(&all[0])
 		if !slices.ContainsFunc(all, func(g gpu.Device) bool { return kindOf(&g) != first }) {
@@ -49,23 +60,43 @@ func kindOf(d *gpu.Device) kind { return kind{d.Model, d.Class, d.Parent, d.Memo
 // setFree takes in which devices are free.
 func (d *Devices) setFree(free []lease.FreeGPU) {
 	d.ofFree, d.listed = d.ofFree[:0], true
-	for _, g := range free {
-		i := slices.IndexFunc(d.all, func(x gpu.Device) bool { return x.UUID == g.UUID })
+	for j := range free {
+		i := d.place(free[j].UUID)
 		d.ofFree = append(d.ofFree, i)
 		d.listed = d.listed && i >= 0
 	}
 }
 
+// place returns where in all a device is; -1 if all does not have it.
+func (d *Devices) place(uuid string) int {
+	if d.places != nil {
+		if i, there := d.places[uuid]; there {
+			return i
+		}
+		return -1
+	}
+	for i := range d.all {
+		if d.all[i].UUID == uuid {
+			return i
+		}
+	}
+	return -1
+}
+
 // islandsOf returns for each device the first device in its NVLink island.
-func islandsOf(all []gpu.Device) []int {
+func islandsOf(devices *Devices) []int {
+	all := devices.all
 	islands := make([]int, len(all))
 	for i := range islands {
 		islands[i] = i
 	}
 	for i, d := range all {
 		for _, l := range d.Links {
-			j := slices.IndexFunc(all, func(x gpu.Device) bool { return x.UUID == l.To })
-			if l.Kind != gpu.LinkNVLink || j < 0 || islands[i] == islands[j] {
+			if l.Kind != gpu.LinkNVLink {
+				continue
+			}
+			j := devices.place(l.To)
+			if j < 0 || islands[i] == islands[j] {
 				continue
 			}
 			first, other := min(islands[i], islands[j]), max(islands[i], islands[j])

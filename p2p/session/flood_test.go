@@ -1,0 +1,154 @@
+package session
+
+// Peers that send more than they may: they are read slowly or cut, and nobody else is.
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// rawSession opens a session of b, whose manager was stopped, with a. It returns its stream; nil if a refuses it.
+func rawSession(t *testing.T, b, a *node, n uint64) network.Stream {
+	t.Helper()
+	s, err := b.host.NewStream(t.Context(), a.host.ID(), ID)
+	if err != nil {
+		return nil
+	}
+	o, err := say(t.Context(), s, count{incarnation: 1, n: n})
+	if err != nil {
+		return nil
+	}
+	return o.stream
+}
+
+// One peer sends without a pause what each kind of host says now and then. It is read at the rate of its cost, its session
+// stays, and messages of another peer arrive at once.
+func TestFloodIsReadSlowly(t *testing.T) {
+	const span = 20 * time.Second
+	attempt := job.Attempt{Job: job.NewID(7, 1), N: 1}
+	for name, flood := range map[string]struct {
+		msg  any
+		most int // messages a second
+	}{
+		"availability": {lease.Availability{Seq: 1, Free: lease.Free{CPUs: 1}}, maxRate / freeCost},
+		"renewals":     {testRenew(), maxRate / renewCost},
+		"queries":      {lease.Query{Attempt: attempt, Group: 7}, maxRate / renewCost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				a, b, honest := c.nodes[0], c.nodes[1], c.nodes[2]
+				got, slowest := 0, time.Duration(0)
+				a.onAny = func(msg any) {
+					switch m := msg.(type) {
+					case lease.Commit:
+						slowest = max(slowest, time.Duration(time.Now().UnixNano()-int64(m.Offer)))
+					default:
+						got++
+					}
+				}
+				b.stop() // the test itself acts as b
+				honest.Want(a.id())
+				pass(time.Second)
+				s := rawSession(t, b, a, 1)
+				frames := []byte{}
+				for range 1000 {
+					frames = append(frames, frameOf(t, flood.msg)...)
+				}
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					for {
+						if _, err := s.Write(frames); err != nil {
+							return
+						}
+					}
+				}()
+				for at := time.Now(); time.Since(at) < span; pass(100 * time.Millisecond) {
+					if err := honest.Send(a.id(), lease.Commit{Offer: uint64(time.Now().UnixNano()), Attempt: attempt, Group: 7}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !a.isUp(b.id()) || !a.isUp(honest.id()) {
+					t.Errorf("a session was cut: %v", a.lastErr())
+				}
+				_ = s.Reset()
+				<-done
+				pass(time.Second)
+				if most := flood.most * int(span/time.Second+3); got > most || got < most/4 {
+					t.Errorf("%d messages in %s, want at most %d", got, span, most)
+				}
+				if slowest > time.Second/10 {
+					t.Errorf("a message of another peer took %s", slowest)
+				}
+				a.kept(t)
+			})
+		})
+	}
+}
+
+// A peer that says without end what it has is cut, and refused for longer each time. Another peer's session stays.
+func TestFloodOfProfilesIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		a, b, honest := c.nodes[0], c.nodes[1], c.nodes[2]
+		b.stop()
+		honest.Want(a.id())
+		pass(time.Second)
+		hello := frameOf(t, lease.Hello{Profile: lease.Profile{Peer: b.id(), Name: "b", Store: "s", Worker: true}})
+		shortest := DefaultConfig().BackoffMax
+		for n, want := range []time.Duration{shortest, shortest, shortest, 2 * shortest, 4 * shortest} {
+			s := rawSession(t, b, a, uint64(n+1)*1000)
+			if s == nil {
+				t.Fatalf("session %d is refused", n)
+			}
+			for {
+				if _, err := s.Write(hello); err != nil {
+					break
+				}
+				pass(10 * time.Millisecond)
+			}
+			if err := a.lastErr(); !errors.Is(err, ErrFlood) {
+				t.Fatalf("cut for %v", err)
+			}
+			pass(want - time.Second)
+			if s := rawSession(t, b, a, uint64(n+1)*1000+1); s != nil {
+				t.Errorf("ban %d lasts less than %s", n, want)
+			}
+			pass(time.Minute)
+		}
+		if a.ups != 6 || !a.isUp(honest.id()) {
+			t.Errorf("the other peer: %v", a.seen)
+		}
+		a.kept(t)
+	})
+}
+
+func TestBans(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	b := bans{shortest: 10 * time.Second}
+	for range 20 {
+		b.add("mallory", now)
+	}
+	if d := b.until("mallory").Sub(now); d != longestBan {
+		t.Errorf("the 20th ban lasts %s", d)
+	}
+	for n := range 2 * maxBans { // made-up members do not fill the memory, nor free the worst
+		b.add(job.Peer(fmt.Sprint("peer-", n)), now)
+	}
+	if len(b.by) > maxBans || b.until("mallory").Before(now.Add(longestBan)) {
+		t.Errorf("%d bans are remembered; mallory's until %s", len(b.by), b.until("mallory"))
+	}
+	now = now.Add(longestBan + bansKept + time.Second)
+	if d := b.add("mallory", now); d != b.shortest {
+		t.Errorf("after a good while a ban lasts %s", d)
+	}
+}

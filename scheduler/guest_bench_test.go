@@ -1,0 +1,78 @@
+package scheduler
+
+// What the largest messages of a host cost the scheduler.
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// benchGuest is a host with the most GPUs that a message may name, of several models.
+func benchGuest(classes int) (lease.Profile, lease.Free) {
+	p := lease.Profile{Peer: "guest", Name: "guest", Store: "s", CPUs: 256, Memory: 1 << 40, Worker: true, Drivers: []string{lease.DriverExec}}
+	f := lease.Free{CPUs: 64, Memory: 1 << 40}
+	for i := range lease.MaxGPUs {
+		p.GPUs = append(p.GPUs, gpu.Device{UUID: fmt.Sprintf("GPU-%040d", i), Class: fmt.Sprint("h100-80gb-", i%classes), Model: "NVIDIA", Memory: 80 << 30})
+	}
+	for i := range lease.MaxGPUs {
+		f.GPUs = append(f.GPUs, lease.FreeGPU{UUID: p.GPUs[lease.MaxGPUs-1-i].UUID, Memory: 80 << 30, Milli: 1000})
+	}
+	return p, f
+}
+
+func BenchmarkGuestWithManyGPUs(b *testing.B) {
+	for _, c := range []struct{ classes, waiting int }{{1, 0}, {7, 0}, {7, 20_000}} {
+		classes, waiting := c.classes, c.waiting
+		p, f := benchGuest(classes)
+		g := f
+		g.GPUs = g.GPUs[1:]
+		for _, x := range []struct {
+			name string
+			msg  func(n int) lease.ToScheduler
+		}{
+			{"hello", func(int) lease.ToScheduler { return lease.Hello{Profile: p, Free: f} }},
+			{"availability", func(n int) lease.ToScheduler {
+				return lease.Availability{Seq: uint64(n), Free: []lease.Free{f, g}[n%2]}
+			}},
+		} {
+			b.Run(fmt.Sprintf("%s/classes=%d/waiting=%d", x.name, classes, waiting), func(b *testing.B) {
+				cfg := DefaultConfig()
+				cfg.Self, cfg.Group, cfg.Seed = "self", 7, 1
+				now := time.Unix(1e9, 0)
+				c := NewCore(cfg, Saved{}, now)
+				c.Step(now, Committed{job.Committed{Index: 1, Lead: true, Epoch: job.Epoch{Term: 1}}})
+				c.Step(now, SessionUp{Peer: "guest"}, FromWorker{Peer: "guest", Msg: lease.Hello{Profile: p, Free: f}})
+				waitAtGuest(b, c, now, waiting)
+				b.ReportAllocs()
+				b.ResetTimer()
+				for n := range b.N {
+					now = now.Add(time.Millisecond)
+					c.Step(now, FromWorker{Peer: "guest", Msg: x.msg(n + 1)})
+				}
+			})
+		}
+	}
+}
+
+// waitAtGuest submits jobs that the guest could run, if less of it were in use, each with a need of its own.
+func waitAtGuest(b *testing.B, c *Core, now time.Time, n int) {
+	index := uint64(1)
+	for i := range n {
+		s := job.DefaultSpec()
+		s.Command = []string{"true"}
+		s.Resources = job.Resources{CPUs: 65 + i%100, GPUs: 1 + i%8}
+		fx := c.Step(now, Submit{Token: Token(i + 1), User: "amy", Spec: s})
+		for len(fx.Propose) > 0 {
+			index++
+			fx = c.Step(now, Committed{job.Committed{Index: index, Records: fx.Propose, Epoch: job.Epoch{Term: 1}}})
+		}
+	}
+	if got := len(c.entries.byID); got != n {
+		b.Fatalf("%d jobs wait, want %d", got, n)
+	}
+}

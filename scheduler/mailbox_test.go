@@ -1,0 +1,87 @@
+package scheduler
+
+// The mail of members: none waits behind that of another, whatever a member sends.
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// Some members send the largest messages as fast as they can, and the loop is slow. They wait, what waits of them is bounded,
+// and what others send is in the next step: renewals, ends of tasks, sessions.
+func TestFloodsDelayNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newMailbox()
+		p, f := benchGuest(7)
+		hello := FromWorker{Msg: lease.Hello{Profile: p, Free: f}}
+		var floods sync.WaitGroup
+		const members = 100
+		sent := make([]int, members)
+		for i := range members {
+			floods.Go(func() {
+				name := job.Peer(rune('A' + i))
+				for b.from(name, FromWorker{Peer: name, Msg: hello.Msg}) {
+					sent[i]++
+				}
+			})
+		}
+		synctest.Wait()
+		weight := lease.Weight(hello.Msg)
+		total := 0
+		for i, n := range sent {
+			if n > 1+perMember.Weight/weight {
+				t.Errorf("%d messages of member %d wait", n, i)
+			}
+			total += n * weight
+		}
+		if total > perMember.All {
+			t.Errorf("%d MiB wait", total>>20)
+		}
+		for range 200 {
+			b.takeMail(nil) // now all of them have a backlog
+			synctest.Wait()
+		}
+		honest := []Event{
+			SessionUp{Peer: "ben"},
+			FromWorker{Peer: "ben", Msg: lease.Renew{Group: 7}},
+			FromWorker{Peer: "ben", Msg: lease.Event{State: job.Succeeded}},
+			SessionDown{Peer: "ben"},
+		}
+		begin := time.Now()
+		for _, e := range honest {
+			if !b.from("ben", e) || !b.fromOwn("self", FromWorker{Peer: "self"}) || !b.call("amy", mail{event: Tick{}}) {
+				t.Fatal("refused")
+			}
+		}
+		if time.Since(begin) > 0 {
+			t.Error("an honest member has waited")
+		}
+		got := b.takeMail(nil)
+		var kinds []string
+		for _, e := range got[:2*len(honest)] { // they and those of the own worker go first
+			switch e := e.(type) {
+			case SessionUp, SessionDown:
+				kinds = append(kinds, fmt.Sprintf("%T", e))
+			case FromWorker:
+				if e.Peer == "ben" {
+					kinds = append(kinds, fmt.Sprintf("%T", e.Msg))
+				}
+			}
+		}
+		if want := []string{"scheduler.SessionUp", "lease.Renew", "lease.Event", "scheduler.SessionDown"}; !slices.Equal(kinds, want) {
+			t.Errorf("of the honest member came %q first, want %q", kinds, want)
+		}
+		b.close()
+		floods.Wait()
+		if b.from("ben", SessionUp{}) {
+			t.Error("a closed mailbox takes mail")
+		}
+	})
+}
