@@ -378,19 +378,24 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 		ds.offerGone(o, place.Avoidance{})
 		return
 	}
-	preempts := o.dispatch.preempt == w.Host
+	unyielding, stood := o.dispatch.preempt == w.Host && m.Reason.Word == job.ReasonResources, o.keeps
 	ds.offers.drop(o)
-	a := afterDecline(ds, w, o, m)
-	if preempts { // the host knows better what the end of its tasks would free
-		a = place.Avoidance{Peer: w.Peer, Until: ds.now.Add(keptFor), Hard: true}
-	}
-	t.avoid.Add(ds.now, a)
-	if preempts {
+	if unyielding {
+		t.avoid.Add(ds.now, unyieldingFor(ds.turn, w))
+		ds.queueAtHost(o.dispatch, w, stood)
 		ds.preempt(o.dispatch)
+		return
 	}
+	t.avoid.Add(ds.now, afterDecline(ds, w, o, m))
 	if len(o.dispatch.offers) == 0 {
 		ds.over(o.dispatch)
 	}
+}
+
+// unyieldingFor has a task ask the host for a while to end no others for it: the host knows better what their end would free.
+// The task queues there as any other.
+func unyieldingFor(tn *turn, w *worker) place.Avoidance {
+	return place.Avoidance{Peer: w.Peer, Until: tn.now.Add(askAgainFor), Unyielding: true}
 }
 
 // afterDecline returns how the task avoids the host that has declined its offer, and notes what the host has told by

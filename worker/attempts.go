@@ -116,6 +116,7 @@ func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason strin
 	if a.stop == nil {
 		a.stop = &stopping{grace: grace, reason: reason}
 		a.rec.Reason = reason
+		s.setPreemptible(a, job.Spec{}) // it ends already: schedulers need not ask for that
 		s.ledger.put(a)
 	}
 	a.stop.grace = min(a.stop.grace, grace)
