@@ -373,7 +373,7 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 		ds.offerGone(o, place.Avoidance{})
 		return
 	}
-	if m.Never {
+	if m.Never && t.raised <= t.e.priority { // else it may be that: a host may allow less than this daemon
 		t.shape.refusedBy(w.Host, lease.Clip(m.Reason.Detail))
 		ds.offerGone(o, place.Avoidance{})
 		return

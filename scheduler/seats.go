@@ -111,7 +111,7 @@ func (gs *seats) decline(w *worker, o *offer, m lease.Decline) {
 	case m.NoUser:
 		gs.hosts.refusedUser(w, t.e.job.User)
 		return
-	case m.Never:
+	case m.Never && t.raised <= t.e.priority: // else it may be that
 		t.shape.refusedBy(w.Host, lease.Clip(m.Reason.Detail))
 		return
 	case held:

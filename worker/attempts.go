@@ -138,10 +138,7 @@ func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
 	a.preemptible, a.yielding = true, yielding{priority: spec.Priority}
 	if a.offer != nil { // else a restart has lost what the offer said, and no task of its priority ends it
 		m := &a.offer.msg
-		a.work, a.offered, a.width = m.Work, m.Level, lease.Width(m.Need, m.Gang)
-		if m.Priority == job.MaxPriority { // it keeps the highest one that it had while it waited, whatever its job has
-			a.priority = m.Priority
-		}
+		a.priority, a.work, a.offered, a.width = m.Priority, m.Work, m.Level, lease.Width(m.Need, m.Gang) // that of its job may be another one
 	}
 	s.account.yield(a.priority, a.level, &a.rec, 1)
 }
