@@ -373,9 +373,8 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 		ds.offerGone(o, place.Avoidance{})
 		return
 	}
-	if m.Never && t.raised <= t.e.priority { // else it may be that: a host may allow less than this daemon
-		t.shape.refusedBy(w.Host, lease.Clip(m.Reason.Detail))
-		ds.offerGone(o, place.Avoidance{})
+	if m.Never {
+		ds.offerGone(o, refusedForGood(ds, o, m))
 		return
 	}
 	unyielding, stood := o.dispatch.preempt == w.Host && m.Reason.Word == job.ReasonResources, o.keeps
@@ -390,6 +389,19 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 	if len(o.dispatch.offers) == 0 {
 		ds.over(o.dispatch)
 	}
+}
+
+// refusedForGood notes that the host never takes the shape of the offer. A task that goes first because it has waited for long may
+// be refused for that alone, as a host may allow lower priorities than this daemon: then it avoids the host for a while.
+func refusedForGood(ds *dispatches, o *offer, m lease.Decline) place.Avoidance {
+	t := o.dispatch.task
+	if t.raised > t.e.priority {
+		t.declines++
+		t.pause.why = o.worker.Name() + ": " + m.Reason.String()
+		return ds.avoidHard(o)
+	}
+	t.shape.refusedBy(o.worker.Host, lease.Clip(m.Reason.Detail))
+	return place.Avoidance{}
 }
 
 // unyieldingFor has a task ask the host for a while to end no others for it: the host knows better what their end would free.

@@ -111,8 +111,8 @@ func (gs *seats) decline(w *worker, o *offer, m lease.Decline) {
 	case m.NoUser:
 		gs.hosts.refusedUser(w, t.e.job.User)
 		return
-	case m.Never && t.raised <= t.e.priority: // else it may be that
-		t.shape.refusedBy(w.Host, lease.Clip(m.Reason.Detail))
+	case m.Never:
+		t.avoid.Add(gs.now, refusedForGood(gs.dispatches, o, m))
 		return
 	case held:
 		t.pause.why = w.Name() + ": " + m.Reason.String()
