@@ -275,7 +275,7 @@ func (v submitVerbs) offers(c *cli.Context, client *api.Client, spec job.Spec) (
 	x, err := client.Offers(c.Context, forDryRun(spec))
 	switch {
 	case err != nil:
-		return x, asUsage(err)
+		return x, refused(err)
 	case c.Bool("json"):
 		return x, v.printJSON(x)
 	}

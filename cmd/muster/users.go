@@ -90,7 +90,7 @@ func limitsText(all []api.NodesLimit) string {
 		for _, q := range []struct {
 			name string
 			most *int64
-		}{{"tasks", l.Tasks}, {"gpus", l.GPUs}, {"cpus", l.CPUs}, {"priority", l.Priority}} {
+		}{{"priority", l.Priority}, {"tasks", l.Tasks}, {"gpus", l.GPUs}, {"cpus", l.CPUs}} {
 			if q.most != nil {
 				words = append(words, fmt.Sprintf("%s=%d", q.name, *q.most))
 			}
