@@ -14,6 +14,8 @@ type UserLimit struct {
 	GPUs   *int64 `json:"gpus,omitempty"`
 	CPUs   *int64 `json:"cpus,omitempty"`
 	Memory *int64 `json:"memory,omitempty" doc:"Bytes."`
+	// Priority bounds that of each of the user's tasks.
+	Priority *int64 `json:"priority,omitempty" doc:"The highest priority of the user's tasks there, and of the jobs that the user submits there."`
 }
 
 // NodesLimit is a limit that several nodes have for a user.
@@ -35,12 +37,13 @@ func (l LimitsInfo) of(user string) UserLimit {
 	return UserLimit{
 		Tasks: cmp.Or(own.Tasks, l.PerUser.Tasks), GPUs: cmp.Or(own.GPUs, l.PerUser.GPUs),
 		CPUs: cmp.Or(own.CPUs, l.PerUser.CPUs), Memory: cmp.Or(own.Memory, l.PerUser.Memory),
+		Priority: cmp.Or(own.Priority, l.PerUser.Priority),
 	}
 }
 
 // key is the same for equal limits.
-func (l UserLimit) key() (k [8]int64) {
-	for i, q := range []*int64{l.Tasks, l.GPUs, l.CPUs, l.Memory} {
+func (l UserLimit) key() (k [10]int64) {
+	for i, q := range []*int64{l.Tasks, l.GPUs, l.CPUs, l.Memory, l.Priority} {
 		if q != nil {
 			k[2*i], k[2*i+1] = 1, *q
 		}
@@ -82,11 +85,11 @@ func (h hostLimits) fill(users []User) {
 		if users[i].User == "" {
 			continue
 		}
-		by := map[[8]int64]*NodesLimit{}
+		by := map[[10]int64]*NodesLimit{}
 		for _, same := range h {
 			own := same.limits.of(users[i].User)
 			k := own.key()
-			if k == [8]int64{} {
+			if k == [10]int64{} {
 				continue
 			}
 			if by[k] == nil {

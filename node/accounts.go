@@ -7,7 +7,9 @@ import (
 	"os"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/machine/account"
+	"github.com/musterhq/muster/worker"
 )
 
 // onlyUser returns the user whose tasks a daemon runs, or "" if it runs those of all users. A daemon that is not root
@@ -22,6 +24,16 @@ func onlyUser(cfg Config) (string, error) {
 		return "", fmt.Errorf("whose tasks to run: the name of the user of this daemon is not known: %w; start it again", err)
 	}
 	return name, nil
+}
+
+// prioritiesOf returns the highest priorities by the settings. Root and the daemon's own user are operators. A daemon that
+// runs the tasks of others as its own user cannot tell who named an operator, so only its own offers may.
+func prioritiesOf(cfg Config, l worker.Limits) *lease.Priorities {
+	operators := []string{lease.Root}
+	if own, err := api.NameOf(os.Geteuid()); err == nil && own != lease.Root {
+		operators = append(operators, own)
+	}
+	return l.Priorities(operators, cfg.RunOthersAsMe)
 }
 
 // noRoot reports whether the daemon is root's and yet runs no tasks of root.

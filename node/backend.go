@@ -46,6 +46,7 @@ var apiErrors = []struct{ ours, theirs error }{
 	{scheduler.ErrNotFound, api.ErrNotFound},
 	{scheduler.ErrConflict, api.ErrConflict},
 	{scheduler.ErrBacklog, api.ErrConflict},
+	{scheduler.ErrPriority, api.ErrNoMatch},
 	{scheduler.ErrInvalid, api.ErrBad},
 	{scheduler.ErrBusy, api.ErrUnavailable},
 	{scheduler.ErrStopped, api.ErrUnavailable},

@@ -5,9 +5,11 @@ package node
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -188,6 +190,13 @@ func CheckPolicy(name string) error { return scheduler.CheckPolicy(name) }
 
 // CheckLimit returns an error if an entry of Config.Limits is not valid.
 func CheckLimit(name, text string) error { return worker.CheckLimit(name, text) }
+
+// LimitsShown returns the limits with the highest priority of users, which has a default.
+func LimitsShown(set map[string]string) map[string]string {
+	out := map[string]string{"per_user." + string(worker.LimitPriority): strconv.Itoa(lease.UserPriority)}
+	maps.Copy(out, set)
+	return out
+}
 
 // checkUsers checks what is set for users and projects.
 func (c Config) checkUsers() error {

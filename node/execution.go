@@ -110,6 +110,7 @@ func (x *execution) newWorker(b base, hw *hardware, r *router) (_ *worker.Loop, 
 	if wc.Limits, err = worker.ParseLimits(b.cfg.Limits); err != nil {
 		return nil, err
 	}
+	wc.Priorities = prioritiesOf(b.cfg, wc.Limits)
 	wc.SetAside, wc.PreemptGrace = b.cfg.SetAside.D(), b.cfg.PreemptGrace.D()
 	if wc.Shares, err = share.Parse(b.cfg.Shares); err != nil {
 		return nil, err

@@ -196,7 +196,7 @@ func newOwner(b base, net *overlay, of store.Home, why reason, jc journal.Config
 	if err != nil {
 		return nil, err
 	}
-	sc.Backlog = new(backlogOf(limits))
+	sc.Backlog, sc.Priorities = new(backlogOf(limits)), prioritiesOf(b.cfg, limits)
 	sc.Policy = b.cfg.Policy
 	sc.GangHold = b.cfg.GangHold.D()
 	sc.MaxWait = b.cfg.MaxWait.D()

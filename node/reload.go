@@ -81,8 +81,10 @@ func (c *changes) reload(cfg Config) error {
 	}
 	limits, errLimits := worker.ParseLimits(cfg.Limits)
 	if errLimits == nil {
-		c.work.SetLimits(limits)
+		priorities := prioritiesOf(cfg, limits)
+		c.work.SetLimits(limits, priorities)
 		for _, o := range c.owners.by {
+			scheduler.SetPriorities(o.Loop, priorities)
 			scheduler.SetBacklog(o.Loop, backlogOf(limits))
 		}
 	}

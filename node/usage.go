@@ -6,9 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/store"
@@ -52,7 +54,7 @@ func (b usersBackend) Users(ctx context.Context) (api.UsersInfo, error) {
 	if err != nil {
 		return api.UsersInfo{}, apiErrorOf(err)
 	}
-	info := api.UsersInfo{Weights: v.Weights, Has: v.Has, Limits: limitsInfo(v.Limits)}
+	info := api.UsersInfo{Weights: v.Weights, Has: v.Has, Limits: limitsInfo(v.Limits, v.Priorities)}
 	at := map[share.Account]int{}
 	of := func(a share.Account) *api.AccountInfo {
 		i, there := at[a]
@@ -81,7 +83,7 @@ func (b usersBackend) Users(ctx context.Context) (api.UsersInfo, error) {
 }
 
 // limitsInfo returns the limits of users on this host as the API tells them.
-func limitsInfo(l worker.Limits) api.LimitsInfo {
+func limitsInfo(l worker.Limits, p *lease.Priorities) api.LimitsInfo {
 	of := func(l worker.Limit) api.UserLimit {
 		at := func(q worker.Quantity) *int64 {
 			if most, bounded := l[q]; bounded {
@@ -91,12 +93,19 @@ func limitsInfo(l worker.Limits) api.LimitsInfo {
 		}
 		return api.UserLimit{Tasks: at(worker.LimitTasks), GPUs: at(worker.LimitGPUs), CPUs: at(worker.LimitCPUs), Memory: at(worker.LimitMemory)}
 	}
-	info := api.LimitsInfo{PerUser: of(l.PerUser)}
+	info := api.LimitsInfo{PerUser: of(l.PerUser), Users: map[string]api.UserLimit{}}
 	for name, own := range l.Users {
-		if info.Users == nil {
-			info.Users = map[string]api.UserLimit{}
-		}
 		info.Users[name] = of(own)
+	}
+	if p == nil {
+		return info
+	}
+	info.PerUser.Priority = new(int64(p.PerUser))
+	for _, name := range append(slices.Sorted(maps.Keys(p.Users)), p.Operators...) {
+		own := info.Users[name]
+		most, _ := p.Highest(name)
+		own.Priority = new(int64(most))
+		info.Users[name] = own
 	}
 	return info
 }

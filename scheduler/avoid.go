@@ -7,6 +7,8 @@ import "time"
 const (
 	avoidFor = 30 * time.Second // after a task has failed on the host
 	keptFor  = 30 * time.Second // after the host has kept what is free for others
+	// askAgainFor is for how long a host is not asked again to end tasks for one that it has refused that.
+	askAgainFor = 30 * time.Second
 
 	retryFirst = time.Second
 	retryMost  = time.Minute

@@ -15,6 +15,9 @@ import (
 // started. Operators are not refused before all that may wait does.
 var ErrBacklog = errors.New("scheduler: too much waits here")
 
+// ErrPriority refuses a job of a higher priority than its user may give. Ask for less.
+var ErrPriority = errors.New("this priority is not allowed")
+
 // Backlog bounds what waits at this daemon.
 type Backlog struct {
 	PerUser Amount

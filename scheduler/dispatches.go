@@ -374,23 +374,40 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 		return
 	}
 	if m.Never {
-		t.shape.refusedBy(w.Host, lease.Clip(m.Reason.Detail))
-		ds.offerGone(o, place.Avoidance{})
+		ds.offerGone(o, refusedForGood(ds, o, m))
 		return
 	}
-	preempts := o.dispatch.preempt == w.Host
+	unyielding, stood := o.dispatch.preempt == w.Host && m.Reason.Word == job.ReasonResources, o.keeps
 	ds.offers.drop(o)
-	a := afterDecline(ds, w, o, m)
-	if preempts { // the host knows better what the end of its tasks would free
-		a = place.Avoidance{Peer: w.Peer, Until: ds.now.Add(keptFor), Hard: true}
-	}
-	t.avoid.Add(ds.now, a)
-	if preempts {
+	if unyielding {
+		t.avoid.Add(ds.now, unyieldingFor(ds.turn, w))
+		ds.queueAtHost(o.dispatch, w, stood)
 		ds.preempt(o.dispatch)
+		return
 	}
+	t.avoid.Add(ds.now, afterDecline(ds, w, o, m))
 	if len(o.dispatch.offers) == 0 {
 		ds.over(o.dispatch)
 	}
+}
+
+// refusedForGood notes that the host never takes the shape of the offer. A task that goes first because it has waited for long may
+// be refused for that alone, as a host may allow lower priorities than this daemon: then it avoids the host for a while.
+func refusedForGood(ds *dispatches, o *offer, m lease.Decline) place.Avoidance {
+	t := o.dispatch.task
+	if t.raised > t.e.priority {
+		t.declines++
+		t.pause.why = o.worker.Name() + ": " + m.Reason.String()
+		return ds.avoidHard(o)
+	}
+	t.shape.refusedBy(o.worker.Host, lease.Clip(m.Reason.Detail))
+	return place.Avoidance{}
+}
+
+// unyieldingFor has a task ask the host for a while to end no others for it: the host knows better what their end would free.
+// The task queues there as any other.
+func unyieldingFor(tn *turn, w *worker) place.Avoidance {
+	return place.Avoidance{Peer: w.Peer, Until: tn.now.Add(askAgainFor), Unyielding: true}
 }
 
 // afterDecline returns how the task avoids the host that has declined its offer, and notes what the host has told by

@@ -108,7 +108,7 @@ func (es *entries) wrote(at time.Time) {
 // add makes the soft state of a job, and of its tasks that are assigned. Tasks that wait get theirs from
 // pending.follow.
 func (es *entries) add(j *jobs.Job) *entry {
-	e := &entry{job: j, priority: j.Spec.Priority}
+	e := &entry{job: j, priority: allowed(es.turn, j)}
 	e.least = costOf(&j.Spec, j.Len(), j.File.Size())
 	counts := j.Counts()
 	e.placed = j.Assigned()+counts.Ended() > 0 || j.Brief(0).Attempt > 0
@@ -134,6 +134,13 @@ func (es *entries) add(j *jobs.Job) *entry {
 	es.byID[j.ID] = e
 	es.weigh(e)
 	return e
+}
+
+// allowed is the priority of a job, or the highest that its user may give now: the job may have been accepted under another
+// configuration, or by an earlier version.
+func allowed(tn *turn, j *jobs.Job) int {
+	most, _ := tn.cfg.Priorities.Highest(j.User)
+	return min(j.Spec.Priority, most)
 }
 
 // steady is the wall-clock time at the start of this daemon, plus the time since by the monotonic clock. Nobody can set

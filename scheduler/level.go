@@ -23,11 +23,14 @@ const stretch = 16
 // grows no faster than what it gets. Where the time that it has left is known, that many times counts instead: tasks with
 // little left go sooner anyway, and those with much left hold up many others.
 //
-// A task that is overdue has the first level of the highest priority, and keeps it while it runs. See also before.
+// A task that is overdue goes before all of users who may have at most the priority that its user may have, and keeps that
+// while it runs. See also before.
 func rate(tn *turn, t *task, hurry func(*task)) {
-	if t.raised = t.overdue; t.raised {
+	if t.raised = 0; t.overdue {
 		tn.stop(t.lined.timer)
-		t.level, t.work = 0, lease.Work{}
+		most, _ := tn.cfg.Priorities.Highest(t.e.job.User)
+		t.raised, t.level = lease.Overdue(most)
+		t.work = lease.Work{}
 		if tn.cfg.Order != lease.ByAge {
 			t.work = lease.Work{By: tn.cfg.Order, Time: lease.MaxWork}
 		}
@@ -72,17 +75,19 @@ func rate(tn *turn, t *task, hurry func(*task)) {
 }
 
 // before works out the level of a task that has so much time left by its limit, where nobody is to wait for longer than
-// Config.MaxWait. When it has waited for as long, and for lease.MinRun at least, it goes before tasks of higher priorities,
-// with the level of its work. Else long tasks of a higher priority keep short ones waiting until all are overdue, and all
+// Config.MaxWait. When it has waited for as long, and for lease.MinRun at least, it has the highest priority that its user may
+// have, with the level of its work. Else long tasks of a higher priority keep short ones waiting until all are overdue, and all
 // then go by age. As the longest wait has a bound, no task goes to the first level for having waited.
 func before(tn *turn, t *task, left time.Duration, width int, hurry func(*task)) {
 	tn.stop(t.lined.timer)
 	t.work.Time = lease.Times(left, width)
 	t.level = t.work.Level()
 	short := max(lease.MinRun, left) - waited(tn.now, t)
-	if t.raised = short <= 0; !t.raised {
+	if short > 0 {
 		t.lined.timer = tn.after(short, func() { hurry(t) })
+		return
 	}
+	t.raised, _ = tn.cfg.Priorities.Highest(t.e.job.User)
 }
 
 // had returns for how long the attempts of a task have run, by the journal, and the newest of them that ran; 0 if none did.

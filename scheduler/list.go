@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/share"
 )
 
@@ -65,6 +66,11 @@ func (l *Loop) SetShares(w share.Weights) {
 // SetBacklog replaces the bounds of what waits. Jobs that are accepted stay.
 func SetBacklog(l *Loop, b Backlog) {
 	l.calls.box.putAlways(mail{look: func(c *Core) { c.entries.backlog.setLimits(&b) }})
+}
+
+// SetPriorities replaces the highest priorities that users may give. Jobs that are accepted keep theirs.
+func SetPriorities(l *Loop, p *lease.Priorities) {
+	l.calls.box.putAlways(mail{look: func(c *Core) { c.turn.cfg.Priorities = p }})
 }
 
 // Watch sends the jobs that the filter chooses: first as they are, then every change. Of several changes that were not

@@ -78,7 +78,11 @@ func (c *Core) Why(id job.ID) (lease.Explanation, error) {
 
 // Offers says which hosts would take a job of this user with this spec, and why the others would not.
 func (c *Core) Offers(user string, s job.Spec) (lease.Explanation, error) {
-	if err := checkPolicy(s, nil); err != nil {
+	err := checkPolicy(s, nil)
+	if err == nil {
+		err = checkPriority(c.turn, user, s.Priority)
+	}
+	if err != nil {
 		return lease.Explanation{}, err
 	}
 	return c.explain.offers(user, s)

@@ -1,6 +1,6 @@
 package scheduler
 
-// Pending tasks, by shape. Equal requests of one user have the same shape: if its first task finds no room, the others
+// Pending tasks, by shape. Equal requests of one user with one priority have the same shape: if its first task finds no room, the others
 // find none either. So a thousand equal tasks cost one search.
 
 import (
@@ -89,9 +89,10 @@ func (h *shapeHeap) first() *shape {
 	return h.shapes[0]
 }
 
-// shapeKey names a shape: requests of one user and project with equal keys have the same shape.
-func shapeKey(who share.Account, pool string, need job.Resources) string {
-	return fmt.Sprintf("%q %q %d %d %t %s", who.User, who.Project, need.CPUs, need.Memory, need.Exclusive, pool)
+// shapeKey names a shape: requests of one user and project with equal keys have the same shape. The priority is a part of it
+// because a host may refuse some priorities of a user for good, and the others wait for no task that is refused.
+func shapeKey(who share.Account, priority int, pool string, need job.Resources) string {
+	return fmt.Sprintf("%q %q %d %d %d %t %s", who.User, who.Project, priority, need.CPUs, need.Memory, need.Exclusive, pool)
 }
 
 // gangKey adds how many hosts a gang needs at once to the name of its shape.
@@ -110,7 +111,7 @@ func (p *pending) join(t *task) *shape {
 	s := t.e.job.Spec
 	inPool, need := fleet.PoolKey(s), s.Need()
 	who := share.Account{User: t.e.job.User, Project: s.Project}
-	key := gangKey(shapeKey(who, inPool, need), t.e.job.Gang())
+	key := gangKey(shapeKey(who, t.e.priority, inPool, need), t.e.job.Gang())
 	g := p.shapes[key]
 	if g == nil {
 		clauses, err := fleet.ClausesOf(s)

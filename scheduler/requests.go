@@ -157,7 +157,11 @@ func (rq *requests) submit(a Submit) {
 	if a.Key != "" && rq.submittedBefore(a, sum) {
 		return
 	}
-	if err := checkParents(rq, a); err != nil {
+	err = checkPriority(rq.turn, a.User, a.Spec.Priority)
+	if err == nil {
+		err = checkParents(rq, a)
+	}
+	if err != nil {
 		rq.answer(a.Token, nil, err)
 		return
 	}
@@ -170,6 +174,14 @@ func (rq *requests) submit(a Submit) {
 	default:
 		rq.awaitMatch(&match{ask: a, spec: sum, clauses: clauses, until: rq.now.Add(matchWait)})
 	}
+}
+
+// checkPriority refuses a job of a higher priority than its user may give.
+func checkPriority(tn *turn, user string, priority int) error {
+	if why := tn.cfg.Priorities.Exceeds(user, priority); why != "" {
+		return fmt.Errorf("%w: %s; ask for less, or ask an operator to raise it", ErrPriority, why)
+	}
+	return nil
 }
 
 // checkParents refuses a job that depends on jobs that there are not. A job cannot depend on itself or on one that depends
@@ -380,6 +392,9 @@ func (rq *requests) requeue(a Requeue) {
 	if err := roomToRequeue(rq.entries, a.Job, e); err != nil {
 		rq.answer(a.Token, nil, err)
 		return
+	}
+	if e != nil && e.job.Ended() {
+		e.priority = allowed(rq.turn, e.job)
 	}
 	rq.await(toRequeue, a.Job, a.Token)
 	rq.propose(job.RequeueRecord{Job: a.Job, Tasks: a.Tasks, Failed: a.Failed, Reason: lease.Clip(a.Reason), At: rq.now})

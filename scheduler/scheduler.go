@@ -78,6 +78,8 @@ type Config struct {
 	GangHold time.Duration
 	// Backlog bounds what waits; nil: nothing does.
 	Backlog *Backlog
+	// Priorities are the highest priorities of jobs that users submit; nil: any.
+	Priorities *lease.Priorities
 	// Order is by what tasks of one priority are ordered.
 	Order lease.OrderBy
 	// MaxWait is how long tasks wait before they go first, the oldest of each user first; 0: however long. See overdue.

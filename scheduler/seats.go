@@ -112,7 +112,7 @@ func (gs *seats) decline(w *worker, o *offer, m lease.Decline) {
 		gs.hosts.refusedUser(w, t.e.job.User)
 		return
 	case m.Never:
-		t.shape.refusedBy(w.Host, lease.Clip(m.Reason.Detail))
+		t.avoid.Add(gs.now, refusedForGood(gs.dispatches, o, m))
 		return
 	case held:
 		t.pause.why = w.Name() + ": " + m.Reason.String()
@@ -125,8 +125,12 @@ func (gs *seats) decline(w *worker, o *offer, m lease.Decline) {
 		}
 		a.Until = gs.now.Add(backoff(d.gang.revokes))
 		gs.lookLater(d, a.Until)
-	case preempts:
-		a.Until = gs.now.Add(keptFor)
+	case preempts && m.Reason.Word == job.ReasonResources:
+		t.avoid.Add(gs.now, unyieldingFor(gs.turn, w))
+		if t.phase == offering {
+			gs.queueAt(d, w)
+		}
+		return
 	default:
 		a = afterDecline(gs.dispatches, w, o, m)
 	}

@@ -114,7 +114,7 @@ type inLine struct {
 	share   share.Standing // when it last left that queue
 	able    time.Time      // since when it misses nothing but room; zero: since its job does
 	overdue bool           // it is to go first; see overdue
-	raised  bool           // it has the highest priority for that
+	raised  int            // the priority that it has for that, or for having little left; 0: that of its job
 	inTotals
 }
 
@@ -129,13 +129,8 @@ type lined struct {
 // precedence is what comes before anything else in the order of tasks.
 func (t *task) precedence() int { return lease.Precedence(t.priority(), t.level) }
 
-// priority is that of its job, or the highest one for a task that has waited for too long.
-func (t *task) priority() int {
-	if t.raised {
-		return job.MaxPriority
-	}
-	return t.e.priority
-}
+// priority is that of its job, or a higher one for a task that has waited for too long.
+func (t *task) priority() int { return max(t.raised, t.e.priority) }
 
 // tally is how entry.shown counts the task.
 type tally struct {

@@ -336,8 +336,10 @@ func (vs *views) task(t *task, d *job.Task) {
 		switch {
 		case t.overdue:
 			d.Reason.Detail = lease.Clip(d.Reason.Detail + "; it has waited for more than " + job.Duration(vs.cfg.MaxWait).String() + " and goes first (max-wait)")
-		case t.raised:
+		case t.raised > 0:
 			d.Reason.Detail = lease.Clip(d.Reason.Detail + "; it has waited for as long as it has left to run, and goes before higher priorities (max-wait)")
+		case t.e.priority < t.e.job.Spec.Priority:
+			d.Reason.Detail = lease.Clip(fmt.Sprintf("%s; %s, and counts as %d", d.Reason.Detail, vs.cfg.Priorities.Exceeds(t.e.job.User, t.e.job.Spec.Priority), t.e.priority))
 		}
 	}
 }

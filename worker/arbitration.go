@@ -117,7 +117,7 @@ func (r *arbitration) wait(now Moment, o *offer, waited bool) decision {
 // preempt has tasks end for an offer, or a promise of that, or returns why that would not help. What it would get must not
 // be kept for an offer before it: else those after it would get what has ended for it.
 func (r *arbitration) preempt(o *offer) (why string) {
-	outlasted, ok := r.keeps.outlasted(o)
+	outlasted, ok := r.keeps.outlastedBy(o, true)
 	if !ok {
 		return "what tasks could give back is kept for offers that go first"
 	}

@@ -103,6 +103,9 @@ func (o *offer) account() share.Account {
 	return share.Account{User: o.msg.User, Project: o.msg.Project}
 }
 
+// makesRoom reports whether tasks end for the offer, or are promised to it.
+func (o *offer) makesRoom() bool { return o.preempted || o.conditional }
+
 // offerState is the state of an offer.
 type offerState int
 

@@ -117,6 +117,7 @@ func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason strin
 	if a.stop == nil {
 		a.stop = &stopping{grace: grace, reason: reason}
 		a.rec.Reason = reason
+		s.setPreemptible(a, job.Spec{}) // it ends already: schedulers need not ask for that
 		s.ledger.put(a)
 	}
 	a.stop.grace = min(a.stop.grace, grace)
@@ -138,10 +139,7 @@ func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
 	a.preemptible, a.yielding = true, yielding{priority: spec.Priority}
 	if a.offer != nil { // else a restart has lost what the offer said, and no task of its priority ends it
 		m := &a.offer.msg
-		a.work, a.offered, a.width = m.Work, m.Level, lease.Width(m.Need, m.Gang)
-		if m.Priority == job.MaxPriority { // it keeps the highest one that it had while it waited, whatever its job has
-			a.priority = m.Priority
-		}
+		a.priority, a.work, a.offered, a.width = m.Priority, m.Work, m.Level, lease.Width(m.Need, m.Gang) // that of its job may be another one
 	}
 	s.account.yield(a.priority, a.level, &a.rec, 1)
 }

@@ -75,9 +75,6 @@ func (k *keeps) setTurns(o *offer) {
 	k.add(k.setAside(o, until))
 }
 
-// makesRoom reports whether tasks end for the offer, or are promised to it.
-func (o *offer) makesRoom() bool { return o.preempted || o.conditional }
-
 // promise keeps for the offer of a conditional Commit what is free of its need, without turns and with no end: its tasks
 // may be told to end at any moment, whatever their time limits are. What they hold is kept too once they have ended.
 func (k *keeps) promise(o *offer) *keep {

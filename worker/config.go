@@ -23,6 +23,7 @@ type Config struct {
 	// Quarantine is what an earlier run of the daemon has saved.
 	Quarantine Quarantine
 	Limits     Limits
+	Priorities *lease.Priorities // the highest ones of offers; nil: any
 	// SetAside is for how long free resources are first set aside for an offer if nothing shows when it fits. See turns.
 	SetAside time.Duration
 	// PreemptGrace bounds the time between TERM and KILL of a task that this host preempts, whatever its job says.

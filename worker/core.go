@@ -147,7 +147,7 @@ func (c *Core) take(now Moment, ev Event) {
 	case Drain:
 		c.drain.set(now, e)
 	case LimitsChanged:
-		c.account.setLimits(e.Limits)
+		c.limitsChanged(e)
 	case ForgetClaim:
 		c.leases.claims.forget(e.Group)
 	case SharesChanged:
@@ -305,10 +305,24 @@ func (c *Core) profileChanged(now Moment, p lease.Profile) {
 	}
 }
 
+// limitsChanged replaces the limits. If other priorities are allowed than before, all schedulers hear Hello again: what this
+// host has refused for good before may be taken now.
+func (c *Core) limitsChanged(e LimitsChanged) {
+	c.account.setLimits(e.Limits)
+	if c.cfg.Priorities.Equal(e.Priorities) {
+		return
+	}
+	c.cfg.Priorities = e.Priorities
+	c.offers.declineAbove()
+	for _, to := range c.sessions.peers {
+		c.availability.sendHello(to)
+	}
+}
+
 // Usage returns what users and projects have used of this host.
 func (c *Core) Usage(now Moment) UsageView {
 	v := c.account.meter.view(now)
-	v.Limits = c.account.quotas.limits
+	v.Limits, v.Priorities = c.account.quotas.limits, c.cfg.Priorities
 	return v
 }
 

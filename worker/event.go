@@ -73,7 +73,10 @@ type (
 	ProfileChanged struct{ Profile lease.Profile }
 
 	// LimitsChanged replaces the limits of users.
-	LimitsChanged struct{ Limits Limits }
+	LimitsChanged struct {
+		Limits     Limits
+		Priorities *lease.Priorities
+	}
 
 	// SharesChanged replaces the weights of users and projects.
 	SharesChanged struct{ Weights share.Weights }

@@ -129,13 +129,18 @@ func (k *keeps) countWhole() {
 
 // outlasted returns the keeps whose time would come before the offer's task has ended. It returns false if CPUs or memory
 // would then be missing.
-func (k *keeps) outlasted(o *offer) (which uint64, ok bool) {
+func (k *keeps) outlasted(o *offer) (which uint64, ok bool) { return k.outlastedBy(o, false) }
+
+// outlastedBy does so. If further tasks are to end for the offer, the keeps of offers for which tasks end already take
+// nothing from it: these get what their own tasks give back.
+func (k *keeps) outlastedBy(o *offer, preempts bool) (which uint64, ok bool) {
 	until, need := lastsUntil(k.now.Boot, o.msg.Limit), &o.msg.Need
 	for i, x := range k.all {
 		if x.at >= until {
 			continue
 		}
-		if x.need.Exclusive || need.CPUs > max(0, x.spareCPUs) || need.Memory > max(0, x.spareMemory) {
+		short := need.CPUs > max(0, x.spareCPUs) || need.Memory > max(0, x.spareMemory)
+		if x.need.Exclusive || short && (!preempts || !x.offer.makesRoom()) {
 			return 0, false
 		}
 		which |= 1 << i

@@ -256,7 +256,9 @@ func TellLookedUp(l *Loop, user string, is Presence) { l.deliver(LookedUp{User: 
 func (l *Loop) SetShares(w share.Weights) { l.deliver(SharesChanged{Weights: w}) }
 
 // SetLimits replaces the limits of users.
-func (l *Loop) SetLimits(to Limits) { l.deliver(LimitsChanged{Limits: to}) }
+func (l *Loop) SetLimits(to Limits, p *lease.Priorities) {
+	l.deliver(LimitsChanged{Limits: to, Priorities: p})
+}
 
 // Drain begins, changes or ends a drain.
 func (l *Loop) Drain(d Drain) { l.deliver(d) }

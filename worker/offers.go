@@ -67,6 +67,10 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 		f.reports.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
 		return
 	}
+	if why := f.above(from, &m); why != "" {
+		f.reports.decline(from, m, job.Reason{Word: job.ReasonQuota, Detail: why}, true)
+		return
+	}
 	switch is, held := f.residents.hold(now, from, m, f.offer); {
 	case held:
 		return
@@ -203,6 +207,26 @@ func (f *offers) decide(now Moment, r *arbitration, o *offer) verdict {
 func (f *offers) decline(o *offer, why job.Reason, never bool) {
 	f.queue.remove(o)
 	f.reports.decline(o.key.peer, o.msg, why, never)
+}
+
+// above returns why the priority of an offer is too high here, or "".
+func (f *offers) above(from job.Peer, m *lease.Offer) string {
+	if from == f.cfg.Profile.Peer {
+		from = ""
+	}
+	return f.cfg.Priorities.Declines(from, m)
+}
+
+// declineAbove declines the queued offers whose priority is too high now.
+func (f *offers) declineAbove() {
+	for _, o := range slices.Clone(f.queue.ranked) {
+		if o.state != offerQueued {
+			continue
+		}
+		if why := f.above(o.key.peer, &o.msg); why != "" {
+			f.decline(o, job.Reason{Word: job.ReasonQuota, Detail: why}, true)
+		}
+	}
 }
 
 // declineImpossible declines the queued offers that need what this host no longer has.

@@ -35,7 +35,9 @@ func (f *filled) run(priority, devices int, preemptible bool) job.Attempt {
 	a := attempt(f.n, 1)
 	m := start(f.n, a, f.session, gpus(devices))
 	m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible, s.Grace = priority, preemptible, job.Duration(f.grace) })
-	f.says(amy, offer(f.n, a, gpus(devices)))
+	o := offer(f.n, a, gpus(devices))
+	o.Priority = priority
+	f.says(amy, o)
 	f.says(amy, m)
 	f.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: int(f.n)})
 	got[lease.Event](f.host, amy)
@@ -233,7 +235,9 @@ func TestManyVictims(t *testing.T) {
 		a := attempt(f.n, 1)
 		m := start(f.n, a, f.session, job.Resources{CPUs: 2})
 		m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible = i%40, true })
-		f.says(amy, offer(f.n, a, job.Resources{CPUs: 2}))
+		o := offer(f.n, a, job.Resources{CPUs: 2})
+		o.Priority = i % 40
+		f.says(amy, o)
 		f.says(amy, m)
 	}
 	m := offer(5000, attempt(5000, 1), job.Resources{CPUs: 100})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,9 @@ type Limits struct {
 	PerUser Limit
 	Users   map[string]Limit // by user; each quantity here overrides that of PerUser
 	All     Limit            // of all users together; only what waits
+	// PerMember and Members bound the priority of the offers of other daemons, and nothing else; Members by peer id.
+	PerMember Limit
+	Members   map[string]Limit
 }
 
 // Limit bounds some quantities. A quantity that is not in the map is not bounded.
@@ -41,6 +45,9 @@ const (
 	LimitPendingBytes Quantity = "pending_bytes" // of job files
 )
 
+// LimitPriority is the highest priority of tasks; see lease.Priorities.
+const LimitPriority Quantity = "priority"
+
 // quantities lists the quantities in the order in which they are checked.
 var quantities = []Quantity{LimitTasks, LimitGPUs, LimitCPUs, LimitMemory}
 
@@ -48,49 +55,66 @@ const (
 	perUser    = "per_user"
 	usersDot   = "users."
 	allUsers   = "all"
-	limitUsage = "want per_user.WHAT or users.NAME.WHAT, where WHAT is cpus, gpus, memory, tasks, pending_jobs or pending_bytes; or all.pending_jobs or all.pending_bytes"
+	perMember  = "per_member"
+	membersDot = "members."
+	limitUsage = "want per_user.WHAT or users.NAME.WHAT, where WHAT is cpus, gpus, memory, tasks, priority, pending_jobs or pending_bytes; all.pending_jobs or all.pending_bytes; or per_member.priority or members.PEER.priority"
 )
 
 // ParseLimits parses limits as they are in a configuration file: per_user.gpus = 4, users.ada.memory = 64GiB.
 func ParseLimits(settings map[string]string) (Limits, error) {
-	l := Limits{PerUser: Limit{}, Users: map[string]Limit{}, All: Limit{}}
+	l := Limits{PerUser: Limit{}, Users: map[string]Limit{}, All: Limit{}, PerMember: Limit{}, Members: map[string]Limit{}}
+	of := func(all map[string]Limit, who string) Limit {
+		if all[who] == nil {
+			all[who] = Limit{}
+		}
+		return all[who]
+	}
 	for name, text := range settings {
-		who, q, value, err := parseLimit(name, text)
+		kind, who, q, value, err := parseLimit(name, text)
 		if err != nil {
 			return Limits{}, err
 		}
-		to := l.PerUser
-		if strings.HasPrefix(name, allUsers+".") {
-			to = l.All
-		} else if who != "" {
-			if l.Users[who] == nil {
-				l.Users[who] = Limit{}
-			}
-			to = l.Users[who]
+		switch kind {
+		case perUser:
+			l.PerUser[q] = value
+		case usersDot:
+			of(l.Users, who)[q] = value
+		case allUsers:
+			l.All[q] = value
+		case perMember:
+			l.PerMember[q] = value
+		case membersDot:
+			of(l.Members, who)[q] = value
 		}
-		to[q] = value
 	}
 	return l, nil
 }
 
 // CheckLimit returns an error if a limit is not valid.
 func CheckLimit(name, text string) error {
-	_, _, _, err := parseLimit(name, text)
+	_, _, _, _, err := parseLimit(name, text)
 	return err
 }
 
-func parseLimit(name, text string) (user string, q Quantity, value int64, err error) {
+// parseLimit returns for which kind of holder the limit is, and who that is if one is named.
+func parseLimit(name, text string) (kind, who string, q Quantity, value int64, err error) {
 	dot := strings.LastIndexByte(name, '.')
 	if dot < 0 {
-		return "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
+		return "", "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
 	}
-	who, q := name[:dot], Quantity(name[dot+1:])
-	user, named := strings.CutPrefix(who, usersDot)
+	holder, q := name[:dot], Quantity(name[dot+1:])
 	pending := q == LimitPendingJobs || q == LimitPendingBytes
-	if who == perUser || who == allUsers && pending {
-		user = ""
-	} else if !named || user == "" {
-		return "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
+	kind = holder
+	for _, named := range []string{usersDot, membersDot} {
+		if rest, found := strings.CutPrefix(holder, named); found && rest != "" {
+			kind, who = named, rest
+		}
+	}
+	switch {
+	case kind == perUser, kind == usersDot, kind == allUsers && pending:
+	case (kind == perMember || kind == membersDot) && q == LimitPriority:
+	default:
+		return "", "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
 	}
 	switch q {
 	case LimitMemory, LimitPendingBytes:
@@ -99,17 +123,46 @@ func parseLimit(name, text string) (user string, q Quantity, value int64, err er
 			err = errors.New("want 0 or more")
 		}
 		if err != nil {
-			return "", "", 0, fmt.Errorf("%s: %w", name, err)
+			return "", "", "", 0, fmt.Errorf("%s: %w", name, err)
 		}
-		return user, q, int64(size), nil
-	case LimitCPUs, LimitGPUs, LimitTasks, LimitPendingJobs:
+		return kind, who, q, int64(size), nil
+	case LimitCPUs, LimitGPUs, LimitTasks, LimitPendingJobs, LimitPriority:
+		most := int64(math.MaxInt32)
+		want := "a number of 0 or more"
+		if q == LimitPriority {
+			most, want = job.MaxPriority, fmt.Sprintf("a priority from 0 to %d", job.MaxPriority)
+		}
 		n, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || n < 0 {
-			return "", "", 0, fmt.Errorf("%s: %.40q: want a number of 0 or more", name, text)
+		if err != nil || n < 0 || n > most {
+			return "", "", "", 0, fmt.Errorf("%s: %.40q: want %s", name, text, want)
 		}
-		return user, q, n, nil
+		return kind, who, q, n, nil
 	}
-	return "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
+	return "", "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
+}
+
+// Priorities returns the highest priorities by these limits. The operators are users who may have any priority unless they
+// are named; unproved is that of lease.Priorities.
+func (l Limits) Priorities(operators []string, unproved bool) *lease.Priorities {
+	of := func(l Limit, usual int) int {
+		if n, set := l[LimitPriority]; set {
+			return int(n)
+		}
+		return usual
+	}
+	p := &lease.Priorities{
+		PerUser: of(l.PerUser, lease.UserPriority), Users: map[string]int{}, Operators: operators, Unproved: unproved,
+		PerMember: of(l.PerMember, job.MaxPriority), Members: map[job.Peer]int{},
+	}
+	for name, own := range l.Users {
+		if n, set := own[LimitPriority]; set {
+			p.Users[name] = int(n)
+		}
+	}
+	for id, own := range l.Members {
+		p.Members[job.Peer(id)] = of(own, p.PerMember)
+	}
+	return p
 }
 
 // of returns what a user may hold.
@@ -197,7 +250,7 @@ func (q *quotas) over(user string, need job.Resources) string {
 			over, holds = int64(with.milli) > most*gpu.Whole, strconv.FormatFloat(float64(has.milli)/gpu.Whole, 'f', -1, 64)
 		case LimitMemory:
 			over, holds, bound = int64(with.memory) > most, has.memory.String(), job.Size(most).String()
-		case LimitPendingJobs, LimitPendingBytes: // not of this host
+		case LimitPendingJobs, LimitPendingBytes, LimitPriority: // no amounts that tasks hold
 		}
 		if over {
 			return lease.Clip(fmt.Sprintf("user %s holds %s of at most %s %s on this host", user, holds, bound, what))

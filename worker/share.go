@@ -284,6 +284,8 @@ type UsageView struct {
 	Entries []share.Entry
 	Held    map[share.Account]share.Use
 	Limits  Limits // of users on this host; must not be changed
+	// Priorities are the highest ones of offers; nil: any. They must not be changed.
+	Priorities *lease.Priorities
 }
 
 // view returns the present state.

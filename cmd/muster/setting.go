@@ -22,6 +22,12 @@ type setting struct {
 	take  func(c *daemonConfig, from daemonConfig)     // copies the value
 }
 
+// shows returns the setting with another text of its value, which also has what holds where nothing is set.
+func (s setting) shows(get func(daemonConfig) string) setting {
+	s.get = get
+	return s
+}
+
 // reloads marks a setting whose new value a running daemon applies when its file is read again; see node.Reload.
 func (s setting) reloads() setting {
 	s.live = true

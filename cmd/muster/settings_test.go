@@ -73,7 +73,7 @@ gpus          none                                     FILE:4
 gpu-libraries -                                        default
 cpus          2                                        FILE:5
 memory        8GiB                                     FILE:6
-limits        -                                        default
+limits        per_user.priority=50                     default
 shares        -                                        default
 output-limit  256MiB                                   default
 client-timeout 5m                                    default

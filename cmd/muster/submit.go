@@ -104,8 +104,11 @@ func (s streams) warnOf(j api.Job) {
 // its own exit code, and a reason for each requirement that a node does not meet.
 func refused(err error) error {
 	var p *api.Problem
-	if !errors.As(err, &p) || !errors.Is(err, api.ErrNoMatch) || p.Explanation == nil {
+	if !errors.As(err, &p) || !errors.Is(err, api.ErrNoMatch) {
 		return asUsage(err)
+	}
+	if p.Explanation == nil { // a limit that no node can change, such as the highest priority of the user
+		return exitError{exitNever, err}
 	}
 	var b strings.Builder
 	b.WriteString(api.ErrNoMatch.Error())
@@ -272,7 +275,7 @@ func (v submitVerbs) offers(c *cli.Context, client *api.Client, spec job.Spec) (
 	x, err := client.Offers(c.Context, forDryRun(spec))
 	switch {
 	case err != nil:
-		return x, asUsage(err)
+		return x, refused(err)
 	case c.Bool("json"):
 		return x, v.printJSON(x)
 	}

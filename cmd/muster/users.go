@@ -22,7 +22,7 @@ func (v clusterVerbs) usersCommand() *cli.Command {
 			"that are listed. USED is the part that it has used of what all have used. Of jobs of one priority those go first whose\n" +
 			"user and project have used less of their share. Usage decays: by default, what was used a day ago counts half.\n" +
 			"Of the projects without a weight those are listed in which a user has used most, ten of each user; - (+N) counts N others.\n" +
-			"LIMITS is what a user may hold on one node at a time, by the configuration of the nodes (limits).",
+			"LIMITS is what a user may hold on one node at a time, and the highest priority of the user's tasks, by the configuration of the nodes (limits).",
 		Flags: listFlags(),
 		Action: func(c *cli.Context) error {
 			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
@@ -90,7 +90,7 @@ func limitsText(all []api.NodesLimit) string {
 		for _, q := range []struct {
 			name string
 			most *int64
-		}{{"tasks", l.Tasks}, {"gpus", l.GPUs}, {"cpus", l.CPUs}} {
+		}{{"priority", l.Priority}, {"tasks", l.Tasks}, {"gpus", l.GPUs}, {"cpus", l.CPUs}} {
 			if q.most != nil {
 				words = append(words, fmt.Sprintf("%s=%d", q.name, *q.most))
 			}

@@ -16,6 +16,9 @@ type Avoidance struct {
 	Until time.Time
 	Hard  bool // the task does not go there in any case
 	Kept  bool // the host keeps what is free there for tasks of other schedulers; the task may queue behind them
+	// Unyielding says that no preemptible tasks there make room for the task. That is all that it avoids: it may go there, and
+	// queue there.
+	Unyielding bool
 }
 
 // Avoidances are the hosts that a task avoids.
@@ -25,14 +28,16 @@ type Avoidances []Avoidance
 // of them again.
 const maxAvoid = 64
 
-// Add has the task avoid the host. It replaces what the task held against the host before.
+// Add has the task avoid the host. It replaces what the task held against the host before; that no tasks make room for it
+// there is apart from anything else.
 func (as *Avoidances) Add(now time.Time, a Avoidance) {
 	if a.Peer == "" {
 		return
 	}
-	*as = slices.DeleteFunc(*as, func(b Avoidance) bool { return b.Peer == a.Peer || !b.Until.After(now) })
+	*as = slices.DeleteFunc(*as, func(b Avoidance) bool { return b.Peer == a.Peer && b.Unyielding == a.Unyielding || !b.Until.After(now) })
 	if len(*as) >= maxAvoid {
-		*as = (*as)[1:]
+		i := max(0, slices.IndexFunc(*as, func(b Avoidance) bool { return b.Unyielding }))
+		*as = slices.Delete(*as, i, i+1)
 	}
 	*as = append(*as, a)
 }
@@ -40,11 +45,16 @@ func (as *Avoidances) Add(now time.Time, a Avoidance) {
 // at returns how the task avoids the host now, if it does.
 func (as Avoidances) at(now time.Time, p job.Peer) (Avoidance, bool) {
 	for _, a := range as {
-		if a.Peer == p && a.Until.After(now) {
+		if a.Peer == p && !a.Unyielding && a.Until.After(now) {
 			return a, true
 		}
 	}
 	return Avoidance{}, false
+}
+
+// unyielding says whether no preemptible tasks of the host make room for the task.
+func (as Avoidances) unyielding(now time.Time, p job.Peer) bool {
+	return slices.ContainsFunc(as, func(a Avoidance) bool { return a.Peer == p && a.Unyielding && a.Until.After(now) })
 }
 
 // full says whether the task avoids as many hosts as it may, and until when.
@@ -53,7 +63,7 @@ func (as Avoidances) full(now time.Time) (until time.Time, full bool) {
 		return time.Time{}, false
 	}
 	for _, a := range as {
-		if !a.Until.After(now) {
+		if a.Unyielding || !a.Until.After(now) {
 			return time.Time{}, false
 		}
 		until = earlier(until, a.Until)

@@ -28,7 +28,7 @@ func (p *Placer) Preempt(t *Task, from int, now time.Time) *fleet.Host {
 		return cmp.Or(cmp.Compare(len(h.Profile.GPUs), len(best.Profile.GPUs)), cmp.Compare(h.Profile.CPUs, best.Profile.CPUs), cmp.Compare(h.Profile.Memory, best.Profile.Memory))
 	}
 	for h := range p.fleet.WithYield(&t.Request, from) {
-		if _, avoided := t.Avoid.at(now, h.Peer); avoided || !t.Home.Has(h) || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
+		if _, avoided := t.Avoid.at(now, h.Peer); avoided || t.Avoid.unyielding(now, h.Peer) || !t.Home.Has(h) || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
 			continue
 		}
 		if precedence, y, ok := h.Yield(&t.Request); ok {

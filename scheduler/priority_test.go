@@ -1,0 +1,150 @@
+package scheduler
+
+// The highest priority that a user may give: at the submission, for what was accepted before, and at hosts that allow less.
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// priorityStory is a story in which users may give at most this priority.
+func priorityStory(t *testing.T, most int) *story {
+	s := newStory(t, DefaultConfig().KeepWhole)
+	s.cfg.Priorities = &lease.Priorities{PerUser: most, Operators: []string{lease.Root}, PerMember: job.MaxPriority}
+	s.core = NewCore(s.cfg, Saved{}, s.now)
+	s.do("lead")
+	return s
+}
+
+// said does something and returns what came of it.
+func (s *story) said(line string) string {
+	s.out.Reset()
+	s.do(line)
+	return s.out.String()
+}
+
+func TestPriorityAboveTheLimitIsRefused(t *testing.T) {
+	s := priorityStory(t, 60)
+	s.do("worker n1 cpus=4")
+	const why = "priority 61 of user ada is above 60, the highest here (limits.per_user.priority)"
+	spec := func(priority int, hold bool) job.Spec {
+		x := job.DefaultSpec()
+		x.Command, x.Priority, x.Hold = []string{"true"}, priority, hold
+		return x
+	}
+	submit := func(user string, x job.Spec) error {
+		s.tokens++
+		fx := s.core.Step(s.now, Submit{Token: s.tokens, User: user, Operator: true, Spec: x})
+		for _, r := range fx.Reply {
+			if r.Token == s.tokens {
+				return r.Err
+			}
+		}
+		return nil
+	}
+	for _, hold := range []bool{false, true} {
+		if err := submit("ada", spec(61, hold)); !errors.Is(err, ErrPriority) || !strings.Contains(err.Error(), why) {
+			t.Errorf("hold %t: submitted: %v", hold, err)
+		}
+		if err := submit("ada", spec(60, hold)); err != nil {
+			t.Errorf("hold %t: the highest priority is refused: %v", hold, err)
+		}
+	}
+	if err := submit(lease.Root, spec(100, false)); err != nil {
+		t.Errorf("root's job is refused: %v", err)
+	}
+	if _, err := s.core.Offers("ada", spec(61, false)); !errors.Is(err, ErrPriority) {
+		t.Errorf("a dry run: %v", err)
+	}
+	if _, err := s.core.Offers("ada", spec(60, false)); err != nil {
+		t.Errorf("a dry run: %v", err)
+	}
+}
+
+// A job that was accepted with more, by an earlier version or another configuration, goes on with what is allowed now, and
+// people are told.
+func TestAcceptedPriorityIsLowered(t *testing.T) {
+	s := priorityStory(t, 100)
+	s.do("worker n1 cpus=1 free=0")
+	s.do("submit a priority=90")
+	if m := s.offer([]string{"n1", "a"}); m.Priority != 90 {
+		t.Fatalf("offered with %d", m.Priority)
+	}
+	s.cfg.Priorities = &lease.Priorities{PerUser: 50, PerMember: job.MaxPriority}
+	s.do("restart rows")
+	s.do("lead")
+	s.do("worker n1 cpus=1 free=0")
+	if m := s.offer([]string{"n1", "a"}); m.Priority != 50 {
+		t.Fatalf("offered with %d", m.Priority)
+	}
+	x, _ := s.core.Job(s.id("a"))
+	if why := x.Tasks[0].Reason.Detail; !strings.Contains(why, "is above 50, the highest here (limits.per_user.priority), and counts as 50") {
+		t.Errorf("the reason: %s", why)
+	}
+}
+
+// A host that allows less declines the task for good: it is not asked again, and the user's other tasks go there, also those
+// that ask for the same. When the host says Hello again it is asked.
+func TestHostThatAllowsLess(t *testing.T) {
+	s := priorityStory(t, 100)
+	s.do("worker n1 cpus=8")
+	s.do("submit high priority=90")
+	s.do("decline n1 high never=1")
+	for range 10 {
+		if out := s.said("wait 1m"); strings.Contains(out, "high") {
+			t.Fatalf("it is offered again: %s", out)
+		}
+	}
+	if out := s.said("submit low priority=50"); !strings.Contains(out, "n1 <- offer #2 low.0.1") {
+		t.Fatalf("a task of a priority that the host allows: %s", out)
+	}
+	if out := s.said("worker n1 cpus=8"); !strings.Contains(out, "high.0.2") {
+		t.Fatalf("after Hello: %s", out)
+	}
+}
+
+// An overdue task goes just before all of users with the highest priority of its own. A host that allows less declines it,
+// and its other tasks of the kind go there.
+func TestOverdueWithinTheLimit(t *testing.T) {
+	s := priorityStory(t, 60)
+	s.cfg.MaxWait = time.Hour
+	s.core = NewCore(s.cfg, Saved{}, s.now)
+	s.do("lead")
+	s.do("worker n1 cpus=1 free=0")
+	s.do("submit a priority=7")
+	s.do("submit b priority=7")
+	s.do("wait 62m")
+	m := s.offer([]string{"n1", "a"})
+	if m.Priority != 61 || m.Level != lease.MaxLevel || m.Precedence() <= lease.Precedence(60, 0) || m.Precedence() >= lease.Precedence(61, 0) {
+		t.Fatalf("offered with priority %d and level %d", m.Priority, m.Level)
+	}
+	s.do("decline n1 a never=1")
+	if out := s.said("submit c priority=7"); !strings.Contains(out, "n1 <- offer") {
+		t.Fatalf("another task of the kind: %s", out)
+	}
+}
+
+// Thousands of urgent tasks that a host cannot make room for cost the others nothing: the host is offered what waits as soon
+// as it has room.
+func TestDeclinedPreemptionPausesNobody(t *testing.T) {
+	s := priorityStory(t, 100)
+	s.do("worker n1 cpus=4 free=0")
+	s.do("free n1 cpus=0 yields=10:4")
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	for _, name := range names {
+		s.do("submit " + name + " priority=90")
+	}
+	for _, name := range names {
+		if out := s.said("decline n1 " + name); !strings.Contains(out, name+".0.1 wait=30s\n") {
+			t.Fatalf("%s does not queue on as any other: %s", name, out)
+		}
+	}
+	if out := s.said("submit more priority=95"); !strings.Contains(out, "n1 <- offer") {
+		t.Errorf("nothing is offered to the host: %s", out)
+	}
+}

@@ -1,0 +1,119 @@
+package sim
+
+// Idle hosts: what tasks of a high priority have left behind goes to those that wait, at once.
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+)
+
+// idle runs the world up to a time, and returns for how long at most a host had room for a job that waited.
+func (w *world) idle(until time.Duration) (most time.Duration) {
+	since := map[*host]time.Duration{}
+	for w.next(until) {
+		for _, h := range w.hosts {
+			at, idles := since[h]
+			if idles {
+				most = max(most, w.now-at)
+			}
+			if !h.draining.On && w.anyFits(h) {
+				if !idles {
+					since[h] = w.now
+				}
+			} else {
+				delete(since, h)
+			}
+		}
+	}
+	return most
+}
+
+// anyFits reports whether what is free at the host is enough for a job that waits.
+func (w *world) anyFits(h *host) bool {
+	free := h.free()
+	for _, j := range w.works {
+		if j.id != "" && j.spec.Nodes < 2 && j.state == job.Pending && !j.assigned && !j.cancelled && j.could(h) && j.fits(&free) && !j.overQuota(h) {
+			return true
+		}
+	}
+	return false
+}
+
+// Preemptible tasks fill the hosts. Tasks of a high priority come, preempt some, and end or are cancelled; or the hosts are
+// drained meanwhile, or gangs gather in vain. What is free then does not stay free while anything waits that fits. A second is for
+// tasks that take their grace, when an urgent task waits for several of them. And each of the urgent ones preempts at once.
+func TestNothingIdlesAfterPreemption(t *testing.T) {
+	const most = 2 * time.Second
+	const came = time.Minute
+	type load struct {
+		name         string
+		lows         int // preemptible tasks
+		low          job.Resources
+		highs, nodes int
+		high         job.Resources
+		then         func(w *world, highs []*work)
+		within       time.Duration // all urgent tasks have started by then, on one host; 0: some are cancelled
+	}
+	cancelAt := func(at time.Duration) func(*world, []*work) {
+		return func(w *world, highs []*work) {
+			for _, j := range highs {
+				w.at(at, j.cancel)
+			}
+		}
+	}
+	drains := func(w *world, _ []*work) {
+		for _, h := range w.hosts {
+			w.at(came+5*time.Second, func() { h.drain(worker.Drain{On: true}) })
+			w.at(came+40*time.Second, func() { h.drain(worker.Drain{}) })
+		}
+	}
+	for _, s := range []load{
+		{name: "few", lows: 8, low: cpus(1), highs: 4, high: cpus(1), within: 3 * time.Second},
+		{name: "wide", lows: 8, low: cpus(1), highs: 4, high: cpus(2), within: 12 * time.Second},
+		{name: "whole hosts", lows: 8, low: cpus(1), highs: 2, high: cpus(4), within: 12 * time.Second},
+		{name: "wide victims", lows: 8, low: cpus(4), highs: 8, high: cpus(1), within: 15 * time.Second},
+		{name: "odd sizes", lows: 8, low: cpus(2), highs: 8, high: cpus(3), within: time.Minute},
+		{name: "many", lows: 40, low: cpus(1), highs: 60, high: cpus(1), within: 90 * time.Second},
+		{name: "many are cancelled", lows: 40, low: cpus(1), highs: 500, high: cpus(2), then: cancelAt(came + 10*time.Second)},
+		{name: "cancelled while tasks end", lows: 40, low: cpus(1), highs: 3, high: cpus(4), then: cancelAt(came + 500*time.Millisecond)},
+		{name: "drained", lows: 40, low: cpus(1), highs: 10, high: cpus(2), then: drains, within: 90 * time.Second},
+		{name: "GPUs", lows: 8, low: gpus(1), highs: 4, high: gpus(2), within: 12 * time.Second},
+		{name: "GPUs are cancelled", lows: 8, low: gpus(1), highs: 50, high: gpus(2), then: cancelAt(came + 10*time.Second)},
+		{name: "gangs", lows: 40, low: cpus(1), highs: 4, high: cpus(2), nodes: 2},
+		{name: "gangs are cancelled", lows: 40, low: cpus(1), highs: 4, high: cpus(4), nodes: 2, then: cancelAt(came + 500*time.Millisecond)},
+	} {
+		for _, n := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s/%d", s.name, n), func(t *testing.T) {
+				w, o := scene(t, n, hostSpec{cpus: 4, gpus: "4xH100"}, options{})
+				for range s.lows {
+					j := w.newWork(o, "ada", s.low, 20*time.Minute)
+					j.spec.Preemptible, j.spec.Priority, j.spec.Grace = true, 20, job.Duration(time.Second)
+					j.submitAt(time.Second)
+				}
+				var highs []*work
+				for range s.highs {
+					j := w.newWork(o, "bob", s.high, 5*time.Second)
+					j.spec.Priority, j.spec.Nodes = 90, s.nodes
+					j.submitAt(came)
+					highs = append(highs, j)
+				}
+				if s.then != nil {
+					s.then(w, highs)
+				}
+				w.start()
+				if idle := w.idle(5 * time.Minute); idle > most {
+					t.Errorf("a host had room for %v for a job that waited", idle)
+				}
+				for _, j := range highs {
+					if s.within > 0 && (j.starts == 0 || j.startAt > came+s.within) {
+						t.Errorf("urgent job %d started %d times, after %v", j.index, j.starts, j.startAt-came)
+					}
+				}
+			})
+		}
+	}
+}
