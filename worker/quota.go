@@ -111,6 +111,8 @@ func parseLimit(name, text string) (kind, who string, q Quantity, value int64, e
 		}
 	}
 	switch {
+	case strings.HasSuffix(holder, "."): // nobody is named
+		return "", "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
 	case kind == perUser, kind == usersDot, kind == allUsers && pending:
 	case (kind == perMember || kind == membersDot) && q == LimitPriority:
 	default:
