@@ -19,6 +19,7 @@ const clearers = 2
 type recorder struct {
 	dir      protocol.Dir
 	journal  *journal // used only by save
+	room     *room    // of the journal
 	unsaved  []*task  // ended tasks whose exit is not on disk
 	spawner  *spawn.Spawner
 	rounds   chan []*task  // tasks whose exits are written together
@@ -28,7 +29,7 @@ type recorder struct {
 }
 
 func newRecorder(dir protocol.Dir, j *journal, s *spawn.Spawner, log *slog.Logger) *recorder {
-	return &recorder{dir: dir, journal: j, spawner: s, rounds: make(chan []*task), clearing: make(chan struct{}, clearers), log: log}
+	return &recorder{dir: dir, journal: j, room: j.room, spawner: s, rounds: make(chan []*task), clearing: make(chan struct{}, clearers), log: log}
 }
 
 // next returns the tasks whose exits are to be written and the channel to send them on. The channel is nil if there

@@ -12,8 +12,6 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/musterhq/muster/job"
 )
 
 const (
@@ -83,7 +81,7 @@ func (r *remover) empty(dir, top *os.File, depth int) {
 // one removes one entry of a directory.
 func (r *remover) one(dir, top *os.File, name string, depth int) error {
 	at := int(dir.Fd())
-	err := unix.Unlinkat(at, name, 0)
+	err := unlink(at, name)
 	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
 		return err
 	}
@@ -109,6 +107,26 @@ func (r *remover) one(dir, top *os.File, name string, depth int) error {
 		return nil // r.failed is the cause
 	}
 	return err
+}
+
+// unlink removes a file. A full file system that writes what it changes to new blocks may have none left for the new
+// directory; emptying the file first frees some.
+func unlink(at int, name string) error {
+	err := unix.Unlinkat(at, name, 0)
+	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+		return err
+	}
+	fd, errOpen := unix.Openat(at, name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errOpen != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // the next call shows whether it worked
+	var s unix.Stat_t
+	if unix.Fstat(fd, &s) != nil || s.Mode&unix.S_IFMT != unix.S_IFREG || s.Nlink != 1 {
+		return err // another name of the file may be outside of the directory
+	}
+	_ = unix.Ftruncate(fd, 0)
+	return unix.Unlinkat(at, name, 0)
 }
 
 // lift moves a directory to the top, under a name that is not used there.
@@ -151,63 +169,4 @@ func deviceOf(dir *os.File) uint64 {
 		return 0
 	}
 	return s.Dev
-}
-
-// maxDepth is how deep directories in a scratch directory may be. No path can name deeper ones, and a directory that
-// is not measured would not count.
-const maxDepth = 1000
-
-// sizeOf returns the disk space of the files in a directory, and whether the directory is deeper than maxDepth. It
-// never leaves the directory or its file system, even if the user replaces directories by links meanwhile.
-func sizeOf(path string) (total job.Size, deep bool) {
-	top, err := openIn(unix.AT_FDCWD, path)
-	if err != nil {
-		return 0, false // it is gone
-	}
-	defer top.Close()
-	m := measuring{dev: deviceOf(top)}
-	m.below(int(top.Fd()), 0)
-	return m.total, m.deep
-}
-
-type measuring struct {
-	dev   uint64
-	total job.Size
-	deep  bool
-}
-
-// below adds up what is in an open directory. Files that disappear meanwhile do not count.
-func (m *measuring) below(dir, depth int) {
-	buf := make([]byte, 4<<10)
-	for {
-		n, err := unix.ReadDirent(dir, buf)
-		if err != nil || n <= 0 {
-			return
-		}
-		_, _, names := unix.ParseDirent(buf[:n], -1, nil)
-		for _, name := range names {
-			m.one(dir, name, depth)
-		}
-	}
-}
-
-func (m *measuring) one(dir int, name string, depth int) {
-	var s unix.Stat_t
-	if unix.Fstatat(dir, name, &s, unix.AT_SYMLINK_NOFOLLOW) != nil || s.Dev != m.dev {
-		return
-	}
-	m.total += job.Size(s.Blocks) * 512
-	if s.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return
-	}
-	if depth == maxDepth {
-		m.deep = true
-		return
-	}
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return
-	}
-	m.below(fd, depth+1)
-	_ = unix.Close(fd) // a directory
 }
