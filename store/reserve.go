@@ -197,12 +197,21 @@ func (r *reserve) reuse(s *stock, name string, category vfs.DiskWriteCategory) (
 		return nil, syscall.ENOSPC
 	}
 	f, err := r.FS.ReuseForWrite(path, name, category)
+	for full(err) && r.give() { // the directory has to grow for the name
+		f, err = r.FS.ReuseForWrite(path, name, category)
+	}
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		s.names = append(s.names, filepath.Base(path))
 	}
 	return f, err
+}
+
+// give removes a file, so that its space is free. It returns false if there is none.
+func (r *reserve) give() bool {
+	path, ok := r.take(&r.big)
+	return ok && r.FS.Remove(path) == nil
 }
 
 // Unwrap returns the wrapped file system.
@@ -239,11 +248,7 @@ func (f *reserved) Preallocate(offset, length int64) error {
 
 // more removes a file of the reserve and allocates its space for this one. It returns false if there is none.
 func (f *reserved) more() bool {
-	path, ok := f.r.take(&f.r.big)
-	if !ok {
-		return false
-	}
-	if err := f.r.FS.Remove(path); err != nil {
+	if !f.r.give() {
 		return false
 	}
 	_ = f.File.Preallocate(f.written, bigBytes/2) // others may have taken it; the next write shows

@@ -51,8 +51,7 @@ func (j *journal) save(round []*task) error {
 		}
 	}
 	err := j.append(round, true)
-	if diskFull(err) && j.room.has() {
-		j.end() // the next segment has room
+	if diskFull(err) && j.room.has() && j.next() == nil {
 		err = j.append(round, true)
 	}
 	if diskFull(err) {
@@ -65,7 +64,7 @@ func (j *journal) save(round []*task) error {
 // which no room is held.
 func (j *journal) append(round []*task, tails bool) error {
 	if j.file == nil || j.size >= segmentBytes && j.room.has() {
-		if err := j.next(); err != nil {
+		if err := j.next(); err != nil && j.file == nil {
 			return err
 		}
 	}
@@ -86,6 +85,9 @@ func (j *journal) append(round []*task, tails bool) error {
 	if to > j.bytes {
 		// Allocated first, so that a full disk leaves no half of a record.
 		if err := allocate(j.file, to); err != nil {
+			if !diskFull(err) {
+				j.end()
+			}
 			return fmt.Errorf("runner: save ends to %s: %w", j.dir.Journal(j.at), err)
 		}
 	}
@@ -101,17 +103,24 @@ func (j *journal) append(round []*task, tails bool) error {
 	return nil
 }
 
+// prepare begins the first segment, with room, before there is anything to save.
+func (j *journal) prepare() error {
+	if err := j.room.refill(); err != nil {
+		return err
+	}
+	return j.next()
+}
+
 // next begins a segment, with the room that is held, and holds room for the one after it. The segment's name is on disk
 // before any exit in it counts.
 func (j *journal) next() error {
-	j.end()
-	j.at.Number++
-	f, bytes, err := j.room.take(j.dir.Journal(j.at))
+	to := protocol.Segment{Runner: j.at.Runner, Number: j.at.Number + 1}
+	f, bytes, err := j.room.take(j.dir.Journal(to))
 	if err != nil {
-		j.at.Number--
 		return fmt.Errorf("runner: begin a segment of ends: %w", err)
 	}
-	j.file, j.size, j.bytes = f, 0, bytes
+	j.end()
+	j.at, j.file, j.size, j.bytes = to, f, 0, bytes
 	if err := syncDir(string(j.dir)); err != nil {
 		j.end()
 		return err

@@ -89,6 +89,8 @@ func (r *remover) one(dir, top *os.File, name string, depth int) error {
 		return nil
 	} else if errors.Is(gone, unix.ENOTDIR) {
 		return err
+	} else if errors.Is(gone, unix.EBUSY) {
+		return fmt.Errorf("%s: %w: a file system is mounted there", name, gone)
 	}
 	below, err := openIn(at, name)
 	if err != nil {
@@ -143,16 +145,28 @@ func (r *remover) lift(at int, top *os.File, name string, dir *os.File) error {
 
 // openIn opens the directory name in the directory at. It follows no link.
 func openIn(at int, name string) (*os.File, error) {
-	const how = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(at, name, how, 0)
+	fd, err := openBelow(at, name)
 	if errors.Is(err, unix.EACCES) && os.Geteuid() != 0 { // as in open; a link would give another error
 		_ = unix.Fchmodat(at, name, 0o700, 0) // the next call shows whether it worked
-		fd, err = unix.Openat(at, name, how, 0)
+		fd, err = openBelow(at, name)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), name), nil
+}
+
+// openBelow opens the directory name in the directory at, or the path name if at is AT_FDCWD. It enters no file system
+// that is mounted in the directory: its user may have mounted one that never answers.
+func openBelow(at int, name string) (int, error) {
+	const how = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	if at != unix.AT_FDCWD {
+		fd, err := unix.Openat2(at, name, &unix.OpenHow{Flags: how, Resolve: unix.RESOLVE_NO_XDEV})
+		if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) { // older kernels and some containers do not have it
+			return fd, err
+		}
+	}
+	return unix.Openat(at, name, how, 0)
 }
 
 // open makes a directory accessible that a task has closed to its own user. Root can access it anyway.
