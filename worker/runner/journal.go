@@ -24,6 +24,7 @@ type journal struct {
 	file  *os.File // nil: the next save begins a segment
 	size  int64
 	bytes int64 // of the disk that the file has
+	last  bool  // there is no room for a segment after this one, so only what has to be saved is
 }
 
 // openJournal continues after the segments that an earlier runner of the same generation has written.
@@ -60,9 +61,12 @@ func (j *journal) save(round []*task) error {
 	return err
 }
 
-// append writes a round to the newest segment. Without tails it leaves out the ends of the tasks' standard error, for
-// which no room is held.
+// append writes a round to the newest segment. Without tails, and in the last segment, it leaves out the ends of the
+// tasks' standard error, for which no room is held.
 func (j *journal) append(round []*task, tails bool) error {
+	if j.last {
+		j.last = j.room.refill() != nil
+	}
 	if j.file == nil || j.size >= segmentBytes && j.room.has() {
 		if err := j.next(); err != nil && j.file == nil {
 			return err
@@ -73,7 +77,7 @@ func (j *journal) append(round []*task, tails bool) error {
 	enc.SetEscapeHTML(false)
 	for _, t := range round {
 		r := t.record
-		if !tails {
+		if !tails || j.last {
 			r.Exit.Tail = ""
 		}
 		if err := enc.Encode(&r); err != nil {
@@ -125,7 +129,7 @@ func (j *journal) next() error {
 		j.end()
 		return err
 	}
-	_ = j.room.refill() // on a full disk the ends that come go to this segment; the next start tries again
+	j.last = j.room.refill() != nil
 	return nil
 }
 

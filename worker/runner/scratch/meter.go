@@ -93,6 +93,8 @@ func (m *measurement) take(b Bounded, now time.Time, disk int64) {
 	m.took = time.Since(now)
 }
 
+func (m *measurement) bytes() job.Size { return m.used + m.logs }
+
 // holding is what the tasks of one user hold.
 type holding struct {
 	bytes   job.Size
@@ -179,7 +181,11 @@ func (m *Meter) holdings(all []Bounded, by func(*measurement) int64) map[string]
 	return users
 }
 
-func bytesOf(is *measurement) int64 { return int64(is.used + is.logs) }
+// entryBytes counts for each file besides its content when the disk is full. Some file systems keep files with their data,
+// and a million empty ones use them up.
+const entryBytes = 512
+
+func bytesOf(is *measurement) int64 { return int64(is.used+is.logs) + is.files*entryBytes }
 func filesOf(is *measurement) int64 { return is.files }
 
 // overUser returns the largest task of each user whose tasks hold more than they may, not counting those that end for it
@@ -189,7 +195,7 @@ func (m *Meter) overUser(all []Bounded) (over []Over) {
 	for name, u := range m.holdings(rest, bytesOf) {
 		if u.bound > 0 && u.bytes > u.bound {
 			over = append(over, Over{Attempt: u.most.Attempt, Why: fmt.Sprintf("scratch quota: the tasks of user %s hold %s of %s on this host, this one %s of it",
-				name, u.bytes, u.bound, job.Size(u.largest))})
+				name, u.bytes, u.bound, m.last[u.most.Attempt].bytes())})
 		}
 	}
 	return over
@@ -217,10 +223,10 @@ func (m *Meter) overDisk(all []Bounded, now time.Time, d disk) *Over {
 	}
 	users := m.holdings(all, bytesOf)
 	kept := m.kept.read(m.parent, now)
-	name, u, total := most(users, kept, func(u *holding) int64 { return int64(u.bytes) })
+	name, u, total := most(users, kept, func(u *holding) int64 { return int64(u.bytes) + u.files*entryBytes })
 	held := int64(kept[name])
 	if u != nil {
-		held += int64(u.bytes)
+		held += int64(u.bytes) + u.files*entryBytes
 	}
 	parties := int64(len(users) + 1)
 	for other := range kept {
@@ -232,7 +238,7 @@ func (m *Meter) overDisk(all []Bounded, now time.Time, d disk) *Over {
 	if u == nil || held <= share || held < d.total/minShare {
 		return nil
 	}
-	return m.end(u, now, fmt.Sprintf("the disk of this host is full: user %s holds most of it, %s of %s, this task %s of it", name, job.Size(held), job.Size(d.total), job.Size(u.largest)))
+	return m.end(u, now, fmt.Sprintf("the disk of this host is full: user %s holds most of it, %s of %s, this task %s of it", name, u.bytes+kept[name], job.Size(d.total), m.last[u.most.Attempt].bytes()))
 }
 
 // minShare is 1/minShare of the disk: who holds less has not filled it.
