@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/musterhq/muster/internal/inplace"
 )
 
 const (
@@ -88,6 +90,7 @@ func (r *reserve) allocate(path string, bytes int64) bool {
 	if err != nil {
 		return false
 	}
+	inplace.Set(f.Fd())
 	err = f.Preallocate(0, bytes)
 	_ = f.Close() // nothing was written
 	return err == nil || errors.Is(err, syscall.EOPNOTSUPP)
@@ -186,6 +189,9 @@ func (r *reserve) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	}
 	if err != nil {
 		return nil, err
+	}
+	if isLog(name) {
+		inplace.Set(f.Fd())
 	}
 	return &reserved{File: f, r: r}, nil
 }

@@ -27,7 +27,7 @@ func (l *loop) begin(s *protocol.Start, now time.Duration) {
 	if err != nil {
 		return // ReadRequest has checked it
 	}
-	t := &task{attempt: a, name: s.Attempt, order: spawn.NewOrder(a, s), watch: newWatch(s, now), memory: s.Limits.Memory, scratch: s.Limits.Scratch, userScratch: s.Limits.UserScratch, user: s.User, keeps: s.Keeps}
+	t := &task{attempt: a, name: s.Attempt, order: spawn.NewOrder(a, s), watch: newWatch(s, now), memory: s.Limits.Memory, disk: diskLimits{user: s.User, scratch: s.Limits.Scratch, all: s.Limits.UserScratch}, keeps: s.Keeps}
 	t.due.Value = t
 	t.watch.missed(now, l.leases.since(s.Skew))
 	t.record.Attempt = s.Attempt

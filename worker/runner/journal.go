@@ -13,9 +13,6 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// segmentBytes is the size at which a new segment begins: some 800 exits, which are read quickly after a restart.
-const segmentBytes = 256 << 10
-
 // journal appends exits to the segments of one runner.
 type journal struct {
 	dir   protocol.Dir
@@ -29,7 +26,7 @@ type journal struct {
 
 // openJournal continues after the segments that an earlier runner of the same generation has written.
 func openJournal(dir protocol.Dir, generation int) (*journal, error) {
-	j := &journal{dir: dir, at: protocol.Segment{Runner: generation}, room: openRoom(dir.Room(generation))}
+	j := &journal{dir: dir, at: protocol.Segment{Runner: generation}, room: openRoom(protocol.Room(dir, generation))}
 	all, err := dir.Segments()
 	if err != nil {
 		return nil, err

@@ -103,7 +103,7 @@ func (l *loop) overDisk(o scratch.Over) {
 		grace = 0 // what it would save now has no room, and other tasks need some
 	}
 	if t.watch.cause == causeNone {
-		l.log.Warn("task holds too much of the disk", "attempt", t.name, "user", t.user, "reason", o.Why)
+		l.log.Warn("task holds too much of the disk", "attempt", t.name, "user", t.disk.user, "reason", o.Why)
 	}
 	t.watch.end(l.now(), grace, causeScratch, o.Why)
 	l.leases.look(t)

@@ -12,7 +12,12 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/internal/inplace"
 )
+
+// segmentBytes is the size at which a new segment begins: some 800 exits, which are read quickly after a restart.
+const segmentBytes = 256 << 10
 
 // endBytes is the room for the end of one task: a record with the longest reason, but without the end of its standard
 // error.
@@ -51,6 +56,7 @@ func (r *room) fillLocked() error {
 	}
 	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err == nil {
+		inplace.Set(f.Fd())
 		err = allocate(f, r.want)
 		_ = f.Close() // nothing was written
 	}

@@ -31,8 +31,8 @@ func (m *measurer) bounded(all map[job.Attempt]*task) []scratch.Bounded {
 	for _, t := range all {
 		if t.phase == running || t.phase == lingering {
 			found = append(found, scratch.Bounded{
-				Attempt: t.attempt, User: t.user, Path: m.dir.Scratch(t.attempt), Log: m.dir.Task(t.attempt),
-				Bound: t.scratch, UserBound: t.userScratch, Ending: t.watch.cause == causeScratch,
+				Attempt: t.attempt, User: t.disk.user, Path: m.dir.Scratch(t.attempt), Log: m.dir.Task(t.attempt),
+				Bound: t.disk.scratch, UserBound: t.disk.all, Ending: t.watch.cause == causeScratch,
 			})
 		}
 	}

@@ -49,28 +49,33 @@ var nextPhases = map[phase][]phase{
 
 // task is one attempt, from its Start until its exit is on disk and the daemon was told.
 type task struct {
-	attempt     job.Attempt
-	name        string // of the attempt
-	phase       phase
-	order       *spawn.Order // until its process exists
-	watch       watch
-	due         timers.Timer[time.Duration, *task] // of its watch
-	pid         int                                // of its main process
-	ticks       uint64                             // start of the main process, in ticks since boot
-	out         *pump.Outlet                       // until its exit is written
-	inlet       *inlet                             // nil: it gets no input from a client
-	began       time.Time
-	container   *container // nil: the task is a process
-	record      protocol.Record
-	memory      job.Size // limit of its memory; 0: none
-	scratch     job.Size // limit of its scratch directory; 0: none
-	userScratch job.Size // limit of what all tasks of its user hold on the disk; 0: none
-	user        string
-	who         spawn.Account // the user that it runs as
-	where       string        // the directory that it started in
-	keeps       bool          // the daemon, not the runner, removes its scratch directory
-	segment     int           // of the journal, which holds its record
-	silent      bool          // it wrote no output
+	attempt   job.Attempt
+	name      string // of the attempt
+	phase     phase
+	order     *spawn.Order // until its process exists
+	watch     watch
+	due       timers.Timer[time.Duration, *task] // of its watch
+	pid       int                                // of its main process
+	ticks     uint64                             // start of the main process, in ticks since boot
+	out       *pump.Outlet                       // until its exit is written
+	inlet     *inlet                             // nil: it gets no input from a client
+	began     time.Time
+	container *container // nil: the task is a process
+	record    protocol.Record
+	memory    job.Size // limit of its memory; 0: none
+	disk      diskLimits
+	who       spawn.Account // the user that it runs as
+	where     string        // the directory that it started in
+	keeps     bool          // the daemon, not the runner, removes its scratch directory
+	segment   int           // of the journal, which holds its record
+	silent    bool          // it wrote no output
+}
+
+// diskLimits says whose task it is, and how much of the disk it may hold.
+type diskLimits struct {
+	user    string
+	scratch job.Size // limit of its scratch directory; 0: none
+	all     job.Size // limit of what all tasks of the user hold; 0: none
 }
 
 // container is what the loop knows of a task's container.

@@ -67,8 +67,8 @@ func (d Dir) MainProcesses(n int) string { return d.runner(n, "tasks") }
 // Pins is the directory of bind mounts for the containers of runner n. They are unmounted when the runner is dead.
 func (d Dir) Pins(n int) string { return d.runner(n, "pins") }
 
-// Room is the file of runner n that holds disk space for the ends of its tasks.
-func (d Dir) Room(n int) string { return d.runner(n, "room") }
+// Room is the file in d of runner n that holds disk space for the ends of its tasks.
+func Room(d Dir, n int) string { return d.runner(n, "room") }
 
 // Hosts is the directory of hostfiles for the tasks of runner n.
 func (d Dir) Hosts(n int) string { return d.runner(n, "hosts") }
@@ -193,7 +193,7 @@ func (d Dir) TryLock(n int) (*os.File, error) {
 // Remove deletes the files of a dead runner, except its log and its exit journal.
 func (d Dir) Remove(n int) error {
 	_ = unix.Unmount(d.Pins(n), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // most have none
-	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.MainProcesses(n))), gone(os.Remove(d.Containers(n))), gone(os.Remove(d.Pins(n))), gone(os.Remove(d.Room(n))),
+	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.MainProcesses(n))), gone(os.Remove(d.Containers(n))), gone(os.Remove(d.Pins(n))), gone(os.Remove(Room(d, n))),
 		os.RemoveAll(d.Hosts(n)), os.RemoveAll(Spares(d, n)), gone(os.Remove(d.Lock(n))))
 }
 
