@@ -4,6 +4,9 @@ package inplace
 
 import "golang.org/x/sys/unix"
 
+// noCopy is the kernel's FS_NOCOW_FL.
+const noCopy = 0x00800000
+
 // Set has an open, empty file written in place. Where it is not needed, or not supported, it does nothing.
 func Set(fd uintptr) {
 	var fs unix.Statfs_t
@@ -12,6 +15,6 @@ func Set(fd uintptr) {
 	}
 	flags, err := unix.IoctlGetInt(int(fd), unix.FS_IOC_GETFLAGS) //nolint:gosec // a descriptor
 	if err == nil {
-		_ = unix.IoctlSetPointerInt(int(fd), unix.FS_IOC_SETFLAGS, flags|unix.FS_NOCOW_FL) //nolint:gosec // without it only a full disk is worse
+		_ = unix.IoctlSetPointerInt(int(fd), unix.FS_IOC_SETFLAGS, flags|noCopy) //nolint:gosec // without it only a full disk is worse
 	}
 }
