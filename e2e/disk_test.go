@@ -184,9 +184,16 @@ func TestUserWhoFillsTheDisk(t *testing.T) {
 			other := amy.ok(append([]string{"submit", "--"}, g.script("exit 0")...)...)
 			amy.untilState(other, "RUNNING")
 			amy.user = ordinary
+			begin := filepath.Join(amy.dir, "begin")
 			var ids []string
 			for range 3 {
-				ids = append(ids, amy.ok("submit", "--", "sh", "-c", `trap "" TERM; while :; do cat /dev/zero >> "$MUSTER_SCRATCH/x" 2>/dev/null; done`))
+				ids = append(ids, amy.ok("submit", "--", "sh", "-c", `trap "" TERM; until [ -e `+begin+` ]; do sleep 0.05; done; while :; do cat /dev/zero >> "$MUSTER_SCRATCH/x" 2>/dev/null; done`))
+			}
+			for _, id := range ids {
+				amy.untilState(id, "RUNNING")
+			}
+			if err := os.WriteFile(begin, nil, 0o644); err != nil { //nolint:gosec // the tasks look for it
+				t.Fatal(err)
 			}
 			for _, id := range ids {
 				j := amy.untilState(id, "FAILED")

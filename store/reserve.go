@@ -86,7 +86,7 @@ func openReserve(fs vfs.FS, space *space, dir string) (*reserve, error) {
 
 // allocate gives a file of the reserve its disk space, or less if there is too little. It also makes the file.
 func (r *reserve) allocate(path string, bytes int64) bool {
-	f, err := r.FS.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
+	f, err := r.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return false
 	}
@@ -106,7 +106,7 @@ func (r *reserve) fill() {
 		}
 		path := filepath.Join(r.dir, name)
 		if !r.allocate(path, kind.bytes) {
-			_ = r.FS.Remove(path) // it may not have been made
+			_ = r.Remove(path) // it may not have been made
 			return
 		}
 		r.mu.Lock()
@@ -202,9 +202,9 @@ func (r *reserve) reuse(s *stock, name string, category vfs.DiskWriteCategory) (
 	if !ok {
 		return nil, syscall.ENOSPC
 	}
-	f, err := r.FS.ReuseForWrite(path, name, category)
+	f, err := r.ReuseForWrite(path, name, category)
 	for full(err) && r.give() { // the directory has to grow for the name
-		f, err = r.FS.ReuseForWrite(path, name, category)
+		f, err = r.ReuseForWrite(path, name, category)
 	}
 	if err != nil {
 		r.mu.Lock()
@@ -217,7 +217,7 @@ func (r *reserve) reuse(s *stock, name string, category vfs.DiskWriteCategory) (
 // give removes a file, so that its space is free. It returns false if there is none.
 func (r *reserve) give() bool {
 	path, ok := r.take(&r.big)
-	return ok && r.FS.Remove(path) == nil
+	return ok && r.Remove(path) == nil
 }
 
 // Unwrap returns the wrapped file system.

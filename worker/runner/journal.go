@@ -69,20 +69,14 @@ func (j *journal) append(round []*task, tails bool) error {
 			return err
 		}
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
+	b, err := encode(round, tails && !j.last)
+	if err != nil {
+		return err
+	}
 	for _, t := range round {
-		r := t.record
-		if !tails || j.last {
-			r.Exit.Tail = ""
-		}
-		if err := enc.Encode(&r); err != nil {
-			return fmt.Errorf("runner: encode end of %s: %w", t.name, err)
-		}
 		t.segment = j.at.Number
 	}
-	to := j.size + int64(b.Len())
+	to := j.size + int64(len(b))
 	if to > j.bytes {
 		// Allocated first, so that a full disk leaves no half of a record.
 		if err := allocate(j.file, to); err != nil {
@@ -92,8 +86,7 @@ func (j *journal) append(round []*task, tails bool) error {
 			return fmt.Errorf("runner: save ends to %s: %w", j.dir.Journal(j.at), err)
 		}
 	}
-	_, err := j.file.Write(b.Bytes())
-	if err == nil {
+	if _, err = j.file.Write(b); err == nil {
 		err = unix.Fdatasync(int(j.file.Fd()))
 	}
 	if err != nil {
@@ -102,6 +95,23 @@ func (j *journal) append(round []*task, tails bool) error {
 	}
 	j.size, j.bytes = to, max(j.bytes, to)
 	return nil
+}
+
+// encode returns the records of a round, one a line.
+func encode(round []*task, tails bool) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	for _, t := range round {
+		r := t.record
+		if !tails {
+			r.Exit.Tail = ""
+		}
+		if err := enc.Encode(&r); err != nil {
+			return nil, fmt.Errorf("runner: encode end of %s: %w", t.name, err)
+		}
+	}
+	return b.Bytes(), nil
 }
 
 // prepare begins the first segment, with room, before there is anything to save.

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// KeptFiles is the directory of an attempt with its kept files, and KeptAbout the file that says whose they are.
+	// KeptFiles is the directory of an attempt with its kept files.
 	KeptFiles = "files"
+	// KeptAbout is the file that says whose they are.
 	KeptAbout = "files.json"
 	// maxAbout bounds what is read of the latter.
 	maxAbout = 64 << 10

@@ -76,11 +76,11 @@ type measurement struct {
 // due reports whether a directory may exceed the room that is left to it. It can have grown at most by as much as the
 // whole disk has filled up, unless files elsewhere were deleted.
 func (m *measurement) due(now time.Time, disk int64, room job.Size, short bool) bool {
-	factor := time.Duration(restFactor)
+	rest := m.took * restFactor
 	if short {
-		factor = shortFactor
+		rest = m.took * shortFactor
 	}
-	if now.Sub(m.at) < m.took*factor {
+	if now.Sub(m.at) < rest {
 		return false
 	}
 	return short || disk-m.disk >= int64(room)/2 || now.Sub(m.at) >= latest

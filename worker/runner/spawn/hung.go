@@ -96,7 +96,7 @@ func look[T any](ctx context.Context, s *Spawner, user string, f func() (T, erro
 		if up {
 			s.looks.hangs(user, -1)
 			drop(value)
-			s.log.Info("files of a container's start answered late", "user", user, "after", time.Since(began).Round(time.Second).String())
+			s.log.InfoContext(ctx, "files of a container's start answered late", "user", user, "after", time.Since(began).Round(time.Second).String())
 		} else {
 			answer <- found{value, err}
 		}
