@@ -101,7 +101,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	for _, o := range n.owners.by {
 		o.parents.source = n.server
 	}
-	n.changes = &changes{now: n.now, host: b.host, net: n.net, work: n.exec.work, owners: n.owners, server: n.server, gpus: n.hw.gpus}
+	n.changes = &changes{now: n.now, host: b.host, net: n.net, work: n.exec.work, owners: n.owners, server: n.server, gpus: n.hw.gpus, scratch: n.hw.scratch}
 	return n, nil
 }
 

@@ -67,7 +67,7 @@ type Config struct {
 	JobFiles              string       // directory of files that say which jobs hold each GPU; empty: none
 	Policy                string       // placement policy of jobs that name none
 	TaskPIDs              int          // processes and threads that one task may have; 0: any number
-	Scratch               job.Size     // of one task's scratch directory; 0: half of the file system
+	Scratch               job.Size     // of one task's scratch directory; 0: only the user's quota
 	Ulimits               []string     // NAME=SOFT[:HARD] of each process of a task
 	DockerHost            string       // URL of the Docker engine; "none": run no containers
 	DockerMounts          []string     // directories that containers may mount

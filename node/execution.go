@@ -3,6 +3,7 @@ package node
 // The parts that run tasks: the runners, the files of tasks, and the worker that decides on offers.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -90,7 +91,7 @@ func (x *execution) buildFiles(b base, hw *hardware, jobs jobsBackend, from hold
 	}
 	live := func() (map[blob.Hash]bool, error) { return liveTrees(x.work, jobs) }
 	x.blobs = blob.NewStore(blob.Config{Dir: filepath.Join(dir, "blobs"), Live: live}, b.part("blob"))
-	x.files = files.New(files.Config{Dir: filepath.Join(dir, "run"), Boot: hw.boot, AllowRoot: b.cfg.AllowRoot, Most: hw.scratch(b.cfg), Inside: b.cfg.DockerUser}, files.Needs{
+	x.files = files.New(files.Config{Dir: filepath.Join(dir, "run"), Boot: hw.boot, AllowRoot: b.cfg.AllowRoot, Most: cmp.Or(b.cfg.Scratch, hw.scratch.half), Inside: b.cfg.DockerUser}, files.Needs{
 		Driver: x.driver, Adopter: x.driver, Fetcher: blob.NewFetcher(x.blobs), Store: x.blobs, Holders: from.of,
 		Tell: func(e worker.DriverEvent) { x.work.Driven(e) }, // set before the driver runs
 	}, b.part("files"))

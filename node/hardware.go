@@ -3,14 +3,12 @@ package node
 // What this host has.
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"runtime"
 	"strings"
 
 	"github.com/musterhq/muster/gpu/nvml"
-	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/machine"
 	"github.com/musterhq/muster/worker/supervisor"
@@ -22,6 +20,7 @@ type hardware struct {
 	engine  *engine
 	profile lease.Profile // at the start of the daemon; live holds the present one
 	boot    string        // ID of this boot of the host
+	scratch *scratchQuota
 }
 
 // examineHost finds out what this host has when it is idle.
@@ -55,6 +54,9 @@ func examineHost(ctx context.Context, b base) (*hardware, error) {
 	if b.cfg.Memory > 0 {
 		h.profile.Memory = b.cfg.Memory
 	}
+	if h.scratch, err = newScratchQuota(b.cfg, h.profile.Disk); err != nil {
+		return nil, err
+	}
 	h.engine = &engine{host: b.cfg.DockerHost, mounts: b.cfg.DockerMounts, log: b.part("docker")}
 	h.engine.first(ctx, &h.profile)
 	return h, nil
@@ -62,11 +64,8 @@ func examineHost(ctx context.Context, b base) (*hardware, error) {
 
 // taskLimits returns the limits of every task on this host.
 func (h *hardware) taskLimits(cfg Config) supervisor.Limits {
-	return supervisor.Limits{CPUQuota: cfg.CPUQuota, PIDs: cfg.TaskPIDs, Scratch: h.scratch(cfg), Grant: h.gpus.grant}
+	return supervisor.Limits{CPUQuota: cfg.CPUQuota, PIDs: cfg.TaskPIDs, Scratch: cfg.Scratch, UserScratch: h.scratch.of, Grant: h.gpus.grant}
 }
-
-// scratch returns the quota of a task's scratch directory.
-func (h *hardware) scratch(cfg Config) job.Size { return cmp.Or(cfg.Scratch, h.profile.Disk/2) }
 
 // gpuLibraries returns the directories with the libraries of the GPUs' driver that the linker does not search by itself.
 func (c Config) gpuLibraries() []string {

@@ -62,11 +62,3 @@ func runnerIsolation(cfg Config) string {
 	}
 	return ""
 }
-
-func scratchFact(cfg Config) api.Fact {
-	quota := "half of the file system"
-	if cfg.Scratch > 0 {
-		quota = cfg.Scratch.String()
-	}
-	return api.Fact{Name: "scratch", State: api.FactOK, Detail: quota + " for each task; a running task that exceeds it is ended"}
-}

@@ -49,13 +49,14 @@ func (l *live) change(change func(*lease.Profile)) lease.Profile {
 
 // changes applies new settings and a changed profile to the parts of a running daemon.
 type changes struct {
-	now    *live
-	host   *p2p.Host
-	net    *overlay
-	work   *worker.Loop
-	owners owners
-	server *api.Server
-	gpus   *devices
+	now     *live
+	host    *p2p.Host
+	net     *overlay
+	work    *worker.Loop
+	owners  owners
+	server  *api.Server
+	gpus    *devices
+	scratch *scratchQuota
 }
 
 // reload applies new values of the settings that can change while the daemon runs, reads the token file again, and has the
@@ -83,6 +84,7 @@ func (c *changes) reload(cfg Config) error {
 	if errLimits == nil {
 		priorities := prioritiesOf(cfg, limits)
 		c.work.SetLimits(limits, priorities)
+		c.scratch.set(limits)
 		for _, o := range c.owners.by {
 			scheduler.SetPriorities(o.Loop, priorities)
 			scheduler.SetBacklog(o.Loop, backlogOf(limits))

@@ -51,11 +51,19 @@ func (s *Store) CheckSpace() error {
 	switch {
 	case l.err != nil:
 		return fmt.Errorf("store: free space of %s: %w", s.space.dir, l.err)
-	case l.free < l.least:
+	case l.free >= l.least:
+		s.reserve.refill()
+	default:
 		return fmt.Errorf("store: %s: %w: %s MiB free, %s MiB are kept for running work",
 			s.space.dir, ErrNoRoom, mib(l.free), mib(l.least))
 	}
 	return nil
+}
+
+// short reports whether less than times what is kept for running work is free, as far as that is known.
+func (s *space) short(times int64) bool {
+	l := s.look()
+	return l.err == nil && l.free < times*l.least
 }
 
 func (s *space) look() *look {
@@ -66,11 +74,11 @@ func (s *space) look() *look {
 	if err != nil {
 		return &look{at: time.Now(), err: err}
 	}
-	return &look{at: time.Now(), free: clamp(u.AvailBytes), least: reserve(s.most, clamp(u.TotalBytes))}
+	return &look{at: time.Now(), free: clamp(u.AvailBytes), least: leastFree(s.most, clamp(u.TotalBytes))}
 }
 
-// reserve returns how many bytes are kept free on a file system of total bytes.
-func reserve(most, total int64) int64 {
+// leastFree returns how many bytes are kept free on a file system of total bytes.
+func leastFree(most, total int64) int64 {
 	return min(most, max(leastReserve, total/reserveShare))
 }
 

@@ -24,7 +24,7 @@ func TestReserve(t *testing.T) {
 		{1 << 20, 100 * gib, 1 << 20},
 		{0, gib, 0},
 	} {
-		if got := reserve(c.most, c.total); got != c.want {
+		if got := leastFree(c.most, c.total); got != c.want {
 			t.Errorf("reserve(%d, %d) = %d, want %d", c.most, c.total, got, c.want)
 		}
 	}
@@ -38,6 +38,9 @@ func TestFullDiskIsRetriedSlowly(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Dir = t.TempDir()
 	cfg.FS = errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.Contains(op.Path, "/reserve/") {
+			return syscall.ENOSPC
+		}
 		if on.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".sst") {
 			tries <- time.Now()
 			return syscall.ENOSPC

@@ -28,7 +28,8 @@
 //
 // A database that cannot write its write-ahead log cannot go on: the process ends. To avoid that, new work (Submit,
 // Assign, reservations, starts) is refused with ErrNoRoom while the file system has less free than a reserve. The
-// reserve is left for what ends work: results, cancellations, and attempts that are given back.
+// reserve is left for what ends work: results, cancellations, and attempts that are given back. Others may use it up. So
+// the files in DIR/reserve hold disk space for the database: see reserve.go.
 //
 // See docs/adr, ADR 66.
 package store
@@ -118,8 +119,10 @@ type Store struct {
 	log   *slog.Logger
 	id    string
 	space space
-	own   keyCount
-	fatal *fatality
+	// reserve is the database's file system.
+	reserve *reserve
+	own     keyCount
+	fatal   *fatality
 
 	lastLogged atomic.Pointer[time.Time] // when background last logged an error
 }
@@ -142,7 +145,10 @@ func Open(cfg Config, log *slog.Logger) (*Store, error) {
 		return nil, lockError(dir, err)
 	}
 	s := &Store{log: log, space: space{fs: fs, dir: cfg.Dir, most: cfg.Reserve}, fatal: newFatality(cfg.OnFatal, log)}
-	if s.db, err = s.open(dir, fs, lock); err != nil {
+	if s.reserve, err = openReserve(fs, &s.space, filepath.Join(cfg.Dir, "reserve")); err != nil {
+		return nil, errors.Join(fmt.Errorf("store: open the reserve of %s: %w", cfg.Dir, err), lock.Close())
+	}
+	if s.db, err = s.open(dir, s.reserve, lock); err != nil {
 		return nil, errors.Join(fmt.Errorf("store: open %s: %w", dir, err), lock.Close())
 	}
 	// The database holds the lock from here on.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,6 +40,10 @@ const (
 	LimitTasks  Quantity = "tasks"
 )
 
+// LimitScratch is what the tasks of a user hold on the disk of the data directory, in bytes. No task requests it: the runner
+// measures it, and ends tasks of a user who holds more.
+const LimitScratch Quantity = "scratch"
+
 // The quantities of what waits for a host. The scheduler of the daemon bounds them, not the worker.
 const (
 	LimitPendingJobs  Quantity = "pending_jobs"
@@ -57,7 +62,7 @@ const (
 	allUsers   = "all"
 	perMember  = "per_member"
 	membersDot = "members."
-	limitUsage = "want per_user.WHAT or users.NAME.WHAT, where WHAT is cpus, gpus, memory, tasks, priority, pending_jobs or pending_bytes; all.pending_jobs or all.pending_bytes; or per_member.priority or members.PEER.priority"
+	limitUsage = "want per_user.WHAT or users.NAME.WHAT, where WHAT is cpus, gpus, memory, scratch, tasks, priority, pending_jobs or pending_bytes; all.pending_jobs or all.pending_bytes; or per_member.priority or members.PEER.priority"
 )
 
 // ParseLimits parses limits as they are in a configuration file: per_user.gpus = 4, users.ada.memory = 64GiB.
@@ -119,7 +124,7 @@ func parseLimit(name, text string) (kind, who string, q Quantity, value int64, e
 		return "", "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
 	}
 	switch q {
-	case LimitMemory, LimitPendingBytes:
+	case LimitMemory, LimitScratch, LimitPendingBytes:
 		size, err := job.ParseSize(text)
 		if err == nil && size < 0 {
 			err = errors.New("want 0 or more")
@@ -165,6 +170,12 @@ func (l Limits) Priorities(operators []string, unproved bool) *lease.Priorities 
 		p.Members[job.Peer(id)] = of(own, p.PerMember)
 	}
 	return p
+}
+
+// Scratch returns how many bytes of the disk the tasks of a user may hold, if that is limited.
+func (l Limits) Scratch(user string) (job.Size, bool) {
+	most, limited := l.of(user)[LimitScratch]
+	return job.Size(most), limited
 }
 
 // of returns what a user may hold.
@@ -226,7 +237,10 @@ func (q *quotas) shift(user string, need job.Resources, sign int) {
 }
 
 // bounded reports whether the user has any limit.
-func (q *quotas) bounded(user string) bool { return len(q.limits.of(user)) > 0 }
+func (q *quotas) bounded(user string) bool {
+	limit := q.limits.of(user)
+	return slices.ContainsFunc(quantities, func(what Quantity) bool { _, set := limit[what]; return set })
+}
 
 // over returns which limit the user would exceed with this need, for people, or "" if none.
 func (q *quotas) over(user string, need job.Resources) string {
@@ -252,7 +266,7 @@ func (q *quotas) over(user string, need job.Resources) string {
 			over, holds = int64(with.milli) > most*gpu.Whole, strconv.FormatFloat(float64(has.milli)/gpu.Whole, 'f', -1, 64)
 		case LimitMemory:
 			over, holds, bound = int64(with.memory) > most, has.memory.String(), job.Size(most).String()
-		case LimitPendingJobs, LimitPendingBytes, LimitPriority: // no amounts that tasks hold
+		case LimitScratch, LimitPendingJobs, LimitPendingBytes, LimitPriority: // no amounts that tasks ask for
 		}
 		if over {
 			return lease.Clip(fmt.Sprintf("user %s holds %s of at most %s %s on this host", user, holds, bound, what))

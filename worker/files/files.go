@@ -16,6 +16,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/scratch"
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
@@ -69,12 +70,12 @@ func (c Config) staged(a job.Attempt) string { return filepath.Join(c.staging(),
 
 // kept is the directory with the files that are kept of an attempt that has ended.
 func (c Config) kept(a job.Attempt) string {
-	return filepath.Join(protocol.Dir(c.Dir).Task(a), "files")
+	return filepath.Join(protocol.Dir(c.Dir).Task(a), scratch.KeptFiles)
 }
 
 // about is the file that describes the kept files of an attempt.
 func (c Config) about(a job.Attempt) string {
-	return filepath.Join(protocol.Dir(c.Dir).Task(a), "files.json")
+	return filepath.Join(protocol.Dir(c.Dir).Task(a), scratch.KeptAbout)
 }
 
 // scratch is the scratch directory of an attempt.

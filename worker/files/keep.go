@@ -17,6 +17,8 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/scratch"
 )
 
 // about describes the kept files of an attempt that has ended.
@@ -50,8 +52,11 @@ func (k keeper) keep(t worker.Task, e worker.DriverEvent) {
 	}
 	say := about{User: t.User, Container: t.Spec.Image != "", Workdir: workdir(t.Spec)}
 	if say.Workdir == "" {
-		var err error
-		if say.Kept, say.Missing, err = k.move(a, t.Spec.Download); err != nil {
+		err := k.room(t.User, a)
+		if err == nil {
+			say.Kept, say.Missing, err = k.move(a, t.Spec.Download)
+		}
+		if err != nil {
 			say.Problem = err.Error()
 			k.log.Warn("files of attempt not kept", "attempt", a.String(), "error", err)
 		}
@@ -60,6 +65,26 @@ func (k keeper) keep(t worker.Task, e worker.DriverEvent) {
 		k.log.Warn("description of kept files not written", "attempt", a.String(), "error", err)
 	}
 }
+
+// room returns an error if the user keeps too much here. The files of a task that was ended for a full disk must not fill
+// it further: a user may keep as much as that leaves free for others. An answer for a small scratch directory takes no
+// look at the others.
+func (k keeper) room(user string, a job.Attempt) error {
+	var disk unix.Statfs_t
+	dir := protocol.Dir(k.cfg.Dir)
+	if err := unix.Statfs(dir.Tasks(), &disk); err != nil {
+		return fmt.Errorf("files: free space: %w", err)
+	}
+	free := job.Size(disk.Bavail) * job.Size(disk.Bsize) //nolint:gosec // no disk has 2^63 bytes
+	size := scratch.SizeOf(k.cfg.scratch(a))
+	if size <= smallKept || size <= free && size+scratch.KeptBy(dir.Tasks())[user] <= free {
+		return nil
+	}
+	return fmt.Errorf("the disk of its node has %s free: its files of %s, and what else user %s keeps there, would not leave as much for others", free, size, user)
+}
+
+// smallKept is how much a task may always keep.
+const smallKept = 1 << 20
 
 // move moves what globs match. It returns the number of matches, the globs without a match, and the errors of those
 // that failed; an error does not stop the rest. No process of the task is left.

@@ -62,7 +62,7 @@ func (u unpacker) checkSpace(tree blob.Tree) error {
 	if err := unix.Statfs(u.cfg.staging(), &disk); err != nil {
 		return fmt.Errorf("files: free space: %w", err)
 	}
-	if room := job.Size(disk.Bavail) * job.Size(disk.Bsize) / 10 * 9; size > room { //nolint:gosec // no disk has 2^63 bytes
+	if room := job.Size(disk.Bavail) * job.Size(disk.Bsize) / 2; size > room { //nolint:gosec // no disk has 2^63 bytes
 		return fmt.Errorf("they take %s, and this node has room for %s: %w", size, room, unix.ENOSPC)
 	}
 	return nil

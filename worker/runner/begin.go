@@ -3,6 +3,7 @@ package runner
 // From the Start of a task to its process, or to the reason why it has none.
 
 import (
+	"cmp"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,19 +27,20 @@ func (l *loop) begin(s *protocol.Start, now time.Duration) {
 	if err != nil {
 		return // ReadRequest has checked it
 	}
-	t := &task{attempt: a, name: s.Attempt, order: spawn.NewOrder(a, s), watch: newWatch(s, now), memory: s.Limits.Memory, scratch: s.Limits.Scratch, keeps: s.Keeps}
+	t := &task{attempt: a, name: s.Attempt, order: spawn.NewOrder(a, s), watch: newWatch(s, now), memory: s.Limits.Memory, disk: diskLimits{user: s.User, scratch: s.Limits.Scratch, all: s.Limits.UserScratch}, keeps: s.Keeps}
 	t.due.Value = t
 	t.watch.missed(now, l.leases.since(s.Skew))
 	t.record.Attempt = s.Attempt
 	if l.stopping {
 		t.watch.end(now, 0, causeShutdown, "the runner of this node was told to end")
 	}
-	if s.Container != nil {
+	noRoom := l.recorder.room.hold(len(l.tasks.all) + 1)
+	if s.Container != nil && noRoom == nil {
 		l.startContainer(t)
 		return
 	}
 	o := t.order
-	o.Refused = l.starts.refusal(s.User)
+	o.Refused = cmp.Or(noRoom, l.starts.refusal(s.User))
 	o.Slow = func() { l.do <- func() { l.slow(t, o) } }
 	o.Done = func(r spawn.Result) { l.do <- func() { l.spawned(t, o, r) } }
 	l.tasks.move(t, queued)
@@ -121,9 +123,7 @@ func (l *loop) started(t *task, since time.Duration) bool {
 	t.record.PID = t.pid
 	t.watch.started(since)
 	l.leases.look(t)
-	if t.scratch > 0 {
-		l.measurer.need()
-	}
+	l.measurer.need()
 	l.daemon.report(protocol.Report{Started: new(t.asStarted())})
 	return true
 }

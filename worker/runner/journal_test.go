@@ -40,7 +40,7 @@ func newJournal(t *testing.T, dir protocol.Dir, generation int) *journal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(j.close)
+	t.Cleanup(j.end)
 	return j
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/runner/protocol"
@@ -90,14 +89,24 @@ func (l *loop) serve(requests, commands net.Listener, ticked chan<- struct{}) {
 		answer := make(chan []scratch.Bounded, 1)
 		l.do <- func() { answer <- l.measurer.bounded(l.tasks.all) }
 		return <-answer
-	}, func(a job.Attempt, why string) {
-		l.do <- func() {
-			if t := l.tasks.all[a]; t != nil {
-				t.watch.end(l.now(), t.watch.grace, causeScratch, why)
-				l.leases.look(t)
-			}
-		}
-	})
+	}, func(o scratch.Over) { l.do <- func() { l.overDisk(o) } })
+}
+
+// overDisk ends a task that holds too much of the disk.
+func (l *loop) overDisk(o scratch.Over) {
+	t := l.tasks.all[o.Attempt]
+	if t == nil {
+		return
+	}
+	grace := t.watch.grace
+	if o.Full {
+		grace = 0 // what it would save now has no room, and other tasks need some
+	}
+	if t.watch.cause == causeNone {
+		l.log.Warn("task holds too much of the disk", "attempt", t.name, "user", t.disk.user, "reason", o.Why)
+	}
+	t.watch.end(l.now(), grace, causeScratch, o.Why)
+	l.leases.look(t)
 }
 
 // run runs the loop until the runner has drained or shut down, or its daemon has left, and it has no task.

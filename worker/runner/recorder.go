@@ -4,12 +4,20 @@ package runner
 
 import (
 	"log/slog"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/scratch"
 	"github.com/musterhq/muster/worker/runner/spawn"
+)
+
+const (
+	// clearAgain is the pause before a scratch directory is removed again that could not be, for example because the disk
+	// was full or the user's own processes still changed it. It doubles up to clearMost.
+	clearAgain = time.Second
+	clearMost  = 5 * time.Minute
 )
 
 // clearers bounds how many scratch directories are removed at the same time.
@@ -19,6 +27,7 @@ const clearers = 2
 type recorder struct {
 	dir      protocol.Dir
 	journal  *journal // used only by save
+	room     *room    // of the journal
 	unsaved  []*task  // ended tasks whose exit is not on disk
 	spawner  *spawn.Spawner
 	rounds   chan []*task  // tasks whose exits are written together
@@ -28,7 +37,7 @@ type recorder struct {
 }
 
 func newRecorder(dir protocol.Dir, j *journal, s *spawn.Spawner, log *slog.Logger) *recorder {
-	return &recorder{dir: dir, journal: j, spawner: s, rounds: make(chan []*task), clearing: make(chan struct{}, clearers), log: log}
+	return &recorder{dir: dir, journal: j, room: j.room, spawner: s, rounds: make(chan []*task), clearing: make(chan struct{}, clearers), log: log}
 }
 
 // next returns the tasks whose exits are to be written and the channel to send them on. The channel is nil if there
@@ -67,11 +76,24 @@ func (r *recorder) clear(round []*task) {
 			continue
 		}
 		go func() {
-			r.clearing <- struct{}{}
-			defer func() { <-r.clearing }()
-			if err := scratch.Clear(r.dir, t.attempt); err != nil {
-				r.log.Warn("scratch directory not removed", "attempt", t.name, "error", err)
+			for pause := clearAgain; ; pause *= 2 {
+				err := r.remove(t)
+				if err == nil {
+					return
+				}
+				if pause > clearMost {
+					r.log.Warn("scratch directory not removed", "attempt", t.name, "error", err)
+					return
+				}
+				time.Sleep(pause)
 			}
 		}()
 	}
+}
+
+// remove removes the scratch directory of a task. Few are removed at the same time.
+func (r *recorder) remove(t *task) error {
+	r.clearing <- struct{}{}
+	defer func() { <-r.clearing }()
+	return scratch.Clear(r.dir, t.attempt)
 }

@@ -121,6 +121,9 @@ func serve(ctx context.Context, cfg Config, info protocol.Info, s *spawn.Spawner
 	if err != nil {
 		return err
 	}
+	if err := ends.prepare(); err != nil {
+		log.WarnContext(ctx, "no room for the ends of tasks yet", "error", err) // no task starts before there is some
+	}
 	l := newLoop(cfg, info, s, ends, timer, host, log)
 	l.detached = func() (context.Context, context.CancelFunc) { return context.WithCancel(context.WithoutCancel(ctx)) }
 	ticked := make(chan struct{}, 1)

@@ -1,6 +1,6 @@
 package runner
 
-// Enforcing the size limits of tasks' scratch directories.
+// Ending the tasks that hold too much of the disk.
 
 import (
 	"time"
@@ -10,15 +10,11 @@ import (
 	"github.com/musterhq/muster/worker/runner/scratch"
 )
 
-// scratchEvery is how often the free space of the disk is read while a task with a limit runs. One system call serves
-// all tasks.
-const scratchEvery = time.Second
-
-// measurer is the goroutine that measures scratch directories. It sleeps while no task has a limit.
+// measurer is the goroutine that measures what tasks hold on the disk. It sleeps while no task runs.
 type measurer struct {
 	dir   protocol.Dir
 	awake bool          // used only by the loop
-	wake  chan struct{} // a task has a scratch directory to measure
+	wake  chan struct{} // a task runs
 }
 
 // need wakes the goroutine.
@@ -29,31 +25,37 @@ func (m *measurer) need() {
 	}
 }
 
-// bounded lists the running tasks whose scratch directory has a limit. If there are none, the goroutine goes to
-// sleep.
+// bounded lists the running tasks. If there are none, the goroutine goes to sleep.
 func (m *measurer) bounded(all map[job.Attempt]*task) []scratch.Bounded {
 	var found []scratch.Bounded
 	for _, t := range all {
-		if t.scratch > 0 && (t.phase == running || t.phase == lingering) {
-			found = append(found, scratch.Bounded{Attempt: t.attempt, Path: m.dir.Scratch(t.attempt), Bound: t.scratch})
+		if t.phase == running || t.phase == lingering {
+			found = append(found, scratch.Bounded{
+				Attempt: t.attempt, User: t.disk.user, Path: m.dir.Scratch(t.attempt), Log: m.dir.Task(t.attempt),
+				Bound: t.disk.scratch, UserBound: t.disk.all, Ending: t.watch.cause == causeScratch,
+			})
 		}
 	}
 	m.awake = len(found) > 0
 	return found
 }
 
-// run measures the directories that bounded lists. It calls over for each directory that exceeds its limit.
-func (m *measurer) run(bounded func() []scratch.Bounded, over func(a job.Attempt, why string)) {
+// run measures the tasks that bounded lists. It calls over for each that has to end.
+func (m *measurer) run(bounded func() []scratch.Bounded, over func(scratch.Over)) {
 	var meter scratch.Meter
 	for range m.wake {
-		tick := time.NewTicker(scratchEvery)
-		for now := range tick.C {
+		look := time.NewTimer(scratch.Pause(m.dir.Tasks()))
+		for now := range look.C {
 			all := bounded()
 			if len(all) == 0 {
 				break
 			}
-			meter.Measure(m.dir.Tasks(), all, now, over)
+			found, pause := meter.Measure(m.dir.Tasks(), all, now)
+			for _, o := range found {
+				over(o)
+			}
+			look.Reset(pause)
 		}
-		tick.Stop()
+		look.Stop()
 	}
 }

@@ -34,7 +34,11 @@ func (s *starts) next() (chan<- *spawn.Order, *spawn.Order) {
 	if len(s.waiting) == 0 {
 		return nil, nil
 	}
-	return s.orders, s.waiting[0].order
+	o := s.waiting[0].order
+	if o.Refused == nil && len(s.stuck) > 0 {
+		o.Refused = s.refusal(o.Start.User) // others of the user may hang since it was queued
+	}
+	return s.orders, o
 }
 
 // take records that a spawner has taken the order that next returned.

@@ -62,13 +62,20 @@ type task struct {
 	began     time.Time
 	container *container // nil: the task is a process
 	record    protocol.Record
-	memory    job.Size      // limit of its memory; 0: none
-	scratch   job.Size      // limit of its scratch directory; 0: none
+	memory    job.Size // limit of its memory; 0: none
+	disk      diskLimits
 	who       spawn.Account // the user that it runs as
 	where     string        // the directory that it started in
 	keeps     bool          // the daemon, not the runner, removes its scratch directory
 	segment   int           // of the journal, which holds its record
 	silent    bool          // it wrote no output
+}
+
+// diskLimits says whose task it is, and how much of the disk it may hold.
+type diskLimits struct {
+	user    string
+	scratch job.Size // limit of its scratch directory; 0: none
+	all     job.Size // limit of what all tasks of the user hold; 0: none
 }
 
 // container is what the loop knows of a task's container.

@@ -65,6 +65,8 @@ type Limits struct {
 	CPUQuota bool     // no task gets more CPU time than it asked for, even if the host is idle
 	PIDs     int      // processes and threads of one task; 0: no limit
 	Scratch  job.Size // size of one task's scratch directory; 0: no limit
+	// UserScratch returns how much of the disk all tasks of a user may hold; 0: no limit. Nil: nobody has one.
+	UserScratch func(user string) job.Size
 	// Grant returns what a task with these GPUs and this need gets of the driver of the GPUs. nil: nothing.
 	Grant func(uuids []string, need job.Resources) gpu.Grant
 }
@@ -179,6 +181,9 @@ func (d *Driver) inputOf(s job.Spec) *protocol.Input {
 // of returns the limits of one task with what the driver of the GPUs gives it.
 func (b Limits) of(t worker.Task, granted gpu.Grant) protocol.Limits {
 	l := protocol.Limits{CPUs: t.Spec.Resources.CPUs, Quota: b.CPUQuota, Memory: t.Spec.Resources.Memory, PIDs: b.PIDs, Scratch: b.Scratch}
+	if b.UserScratch != nil {
+		l.UserScratch = b.UserScratch(t.User)
+	}
 	for _, c := range granted.Closed {
 		l.Closed = append(l.Closed, protocol.Closed(c))
 	}

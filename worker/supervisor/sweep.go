@@ -80,9 +80,11 @@ type kept struct {
 	path  string
 	since time.Time // when it last changed
 	size  int64
+	user  string // whose files are kept there; empty: only output, whoever's
 }
 
-// sweep removes directories of forgotten attempts, oldest first, until the rest is within the bounds.
+// sweep removes directories of forgotten attempts until the rest is within the bounds: those that are too old, and then
+// the oldest of the user who keeps most.
 func (s *sweeper) sweep(now time.Time, unforgotten map[job.Attempt]bool) error {
 	all, total, err := s.kept(unforgotten)
 	if err != nil {
@@ -93,19 +95,76 @@ func (s *sweeper) sweep(now time.Time, unforgotten map[job.Attempt]bool) error {
 		return &fs.PathError{Op: "statfs", Path: s.dir.Tasks(), Err: err}
 	}
 	most := int64(disk.Blocks) * disk.Bsize / keepShare //nolint:gosec // no disk has 2^63 blocks
-	left := len(all)
-	for _, k := range all {
-		if now.Sub(k.since) < KeepFor && total <= most && left <= keepMost {
-			return nil
+	q := newSweepOrder(all)
+	for left := len(all); left > 0; left-- {
+		i := q.oldest()
+		if now.Sub(all[i].since) < KeepFor {
+			if total <= most && left <= keepMost {
+				return nil
+			}
+			if total > most {
+				i = q.oldestOfGreediest()
+			}
 		}
-		if err := scratch.Remove(k.path); err != nil {
-			s.log.Warn("output not removed", "path", k.path, "error", err)
+		q.take(i)
+		if err := scratch.Remove(all[i].path); err != nil {
+			s.log.Warn("output not removed", "path", all[i].path, "error", err)
 			continue
 		}
-		total -= k.size
-		left--
+		total -= all[i].size
 	}
 	return nil
+}
+
+// sweepOrder says which directory is removed next. What is kept for a user is removed before what is kept for others, as
+// long as the user keeps most.
+type sweepOrder struct {
+	all    []kept // oldest first
+	taken  []bool
+	first  int              // none before it is left
+	byUser map[string][]int // indexes of each user's, oldest first; some may be taken
+	held   map[string]int64
+}
+
+func newSweepOrder(all []kept) *sweepOrder {
+	q := &sweepOrder{all: all, taken: make([]bool, len(all)), byUser: map[string][]int{}, held: map[string]int64{}}
+	for i, k := range all {
+		q.byUser[k.user] = append(q.byUser[k.user], i)
+		q.held[k.user] += k.size
+	}
+	return q
+}
+
+// oldest returns the oldest that is left.
+func (q *sweepOrder) oldest() int {
+	for q.taken[q.first] {
+		q.first++
+	}
+	return q.first
+}
+
+// oldestOfGreediest returns the oldest that is left of the user who keeps most.
+func (q *sweepOrder) oldestOfGreediest() int {
+	user := q.all[q.oldest()].user
+	for other, bytes := range q.held {
+		if bytes > q.held[user] || bytes == q.held[user] && other < user {
+			user = other
+		}
+	}
+	mine := q.byUser[user]
+	for len(mine) > 0 && q.taken[mine[0]] {
+		mine = mine[1:]
+	}
+	q.byUser[user] = mine
+	if len(mine) == 0 {
+		return q.oldest()
+	}
+	return mine[0]
+}
+
+func (q *sweepOrder) take(i int) {
+	q.taken[i] = true
+	q.held[q.all[i].user] -= q.all[i].size
 }
 
 // kept lists the directories that may be removed, oldest first, and the sum of their sizes in bytes.
@@ -124,7 +183,7 @@ func (s *sweeper) kept(unforgotten map[job.Attempt]bool) ([]kept, int64, error) 
 		if err != nil {
 			continue
 		}
-		k := kept{path: s.dir.Task(a), since: info.ModTime(), size: size(s.dir.Task(a))}
+		k := kept{path: s.dir.Task(a), since: info.ModTime(), size: size(s.dir.Task(a)), user: scratch.KeptFor(s.dir.Task(a))}
 		total += k.size
 		all = append(all, k)
 	}

@@ -29,6 +29,7 @@ import (
 //	runner-N.pins/  bind mounts that hold the sources of containers' mounts
 //	runner-N.tasks  the main processes that it has started, if there are no control groups
 //	runner-N.ends-K segment K of the exit journal that runner N has written
+//	runner-N.room   disk space for ends of tasks; becomes the next segment
 //	runner-N.hosts/ hostfiles; tasks with the same hosts share one
 //	runner-N.spare/ empty scratch directories of ended tasks, for later tasks
 //	silent          attempts whose directories later ones have taken, because they wrote no output; silent.1 is the older half
@@ -65,6 +66,9 @@ func (d Dir) MainProcesses(n int) string { return d.runner(n, "tasks") }
 
 // Pins is the directory of bind mounts for the containers of runner n. They are unmounted when the runner is dead.
 func (d Dir) Pins(n int) string { return d.runner(n, "pins") }
+
+// Room is the file in d of runner n that holds disk space for the ends of its tasks.
+func Room(d Dir, n int) string { return d.runner(n, "room") }
 
 // Hosts is the directory of hostfiles for the tasks of runner n.
 func (d Dir) Hosts(n int) string { return d.runner(n, "hosts") }
@@ -189,7 +193,7 @@ func (d Dir) TryLock(n int) (*os.File, error) {
 // Remove deletes the files of a dead runner, except its log and its exit journal.
 func (d Dir) Remove(n int) error {
 	_ = unix.Unmount(d.Pins(n), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // most have none
-	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.MainProcesses(n))), gone(os.Remove(d.Containers(n))), gone(os.Remove(d.Pins(n))),
+	return errors.Join(gone(os.Remove(d.Socket(n))), gone(os.Remove(d.ExecSocket(n))), gone(os.Remove(d.MainProcesses(n))), gone(os.Remove(d.Containers(n))), gone(os.Remove(d.Pins(n))), gone(os.Remove(Room(d, n))),
 		os.RemoveAll(d.Hosts(n)), os.RemoveAll(Spares(d, n)), gone(os.Remove(d.Lock(n))))
 }
 

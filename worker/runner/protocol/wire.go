@@ -118,7 +118,9 @@ type Limits struct {
 	Memory  job.Size `json:"memory,omitempty"`  // without swap
 	PIDs    int      `json:"pids,omitempty"`    // processes and threads
 	Scratch job.Size `json:"scratch,omitempty"` // of its scratch directory
-	Closed  []Closed `json:"closed,omitempty"`  // device files that it may not open
+	// UserScratch is of what all tasks of its user hold on the disk of this host.
+	UserScratch job.Size `json:"user_scratch,omitempty"`
+	Closed      []Closed `json:"closed,omitempty"` // device files that it may not open
 	// DeviceMemory bounds the memory of devices of which it has a share.
 	DeviceMemory []DeviceMemory `json:"device_memory,omitempty"`
 }
@@ -400,7 +402,7 @@ func (s Start) Validate() error {
 		return errors.New("runner: start: submit directory is not absolute")
 	case s.Warn < 0 || s.Warn > maxSignal || s.Warn == int(unix.SIGKILL):
 		return fmt.Errorf("runner: start: warning by signal %d", s.Warn)
-	case s.Limits.CPUs < 0 || s.Limits.CPUs > job.MaxCPUs || s.Limits.Memory < 0 || s.Limits.PIDs < 0 || s.Limits.Scratch < 0 || len(s.Limits.Closed) > maxClosed:
+	case s.Limits.CPUs < 0 || s.Limits.CPUs > job.MaxCPUs || s.Limits.Memory < 0 || s.Limits.PIDs < 0 || s.Limits.Scratch < 0 || s.Limits.UserScratch < 0 || len(s.Limits.Closed) > maxClosed:
 		return fmt.Errorf("runner: start: limits %+v", s.Limits)
 	case len(s.Limits.DeviceMemory) > maxDevices || slices.ContainsFunc(s.Limits.DeviceMemory, func(m DeviceMemory) bool { return m.Bytes <= 0 }):
 		return fmt.Errorf("runner: start: memory of devices %+v", s.Limits.DeviceMemory)

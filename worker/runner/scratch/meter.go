@@ -1,101 +1,321 @@
 package scratch
 
-// Measuring the scratch directories of tasks, and removing them.
+// Measuring what tasks hold on the disk of this host, and deciding which of them have to end for it.
+//
+// See docs/adr, ADR 21 and 156.
 
 import (
-	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
 const (
 	// restFactor bounds the CPU time that measuring takes: a directory that took one second to measure is not
-	// measured again for 50 seconds.
-	restFactor = 50
+	// measured again for 50 seconds. While the disk is nearly full it is shortFactor: only what is known can be ended.
+	restFactor  = 50
+	shortFactor = 4
 	// latest is when a directory is measured again even if the disk did not fill up: other processes may have freed
 	// as much as the task has written.
 	latest = time.Minute
+	// lookMost and lookLeast bound the pause between two looks at the disk.
+	lookMost  = time.Second
+	lookLeast = 20 * time.Millisecond
+	// fastestBytes and fastestFiles are how much of a disk can be used up in a second: a host cannot write its memory
+	// faster, nor make more files.
+	fastestBytes = 8 << 30
+	fastestFiles = 1 << 20
+	// clearMost is how long the files of a task that was ended for a full disk may take to be removed, before another
+	// task is ended for it.
+	clearMost = 10 * time.Second
 )
 
-// Clear removes the scratch directory of an attempt that has ended. Files to keep have to be copied before.
-func Clear(d protocol.Dir, a job.Attempt) error {
-	path := d.Scratch(a)
-	if err := unix.Rmdir(path); err == nil || errors.Is(err, unix.ENOENT) {
-		return nil // most tasks leave nothing
-	}
-	if err := Remove(path); err != nil {
-		return fmt.Errorf("scratch: remove directory of %s: %w", a, err)
-	}
-	return nil
-}
-
-// Bounded is a scratch directory that may hold at most Bound bytes.
+// Bounded is what one running task holds on the disk, and how much it may hold.
 type Bounded struct {
+	Attempt   job.Attempt
+	User      string
+	Path      string   // its scratch directory
+	Log       string   // the directory of its output, which also counts for the user
+	Bound     job.Size // of the scratch directory; 0: none of its own
+	UserBound job.Size // of all tasks of the user; 0: none
+	Ending    bool     // it was told to end because it held too much
+}
+
+// Over is a task that has to end.
+type Over struct {
 	Attempt job.Attempt
-	Path    string
-	Bound   job.Size
+	Why     string // for people
+	Full    bool   // the disk is full: it has to end at once, and cannot save anything
 }
 
-// Meter finds scratch directories that exceed their limits. It remembers earlier measurements. It is not safe for
-// concurrent use.
+// Meter finds tasks that hold too much. It remembers earlier measurements. It is not safe for concurrent use.
 type Meter struct {
-	last map[job.Attempt]*measurement
+	last   map[job.Attempt]*measurement
+	parent string
+	kept   kept
+	victim string    // scratch directory of the task that was last ended for a full disk
+	wait   time.Time // until when no other is ended while that directory is there
 }
 
-// measurement is the last measurement of one directory.
+// measurement is the last measurement of one task.
 type measurement struct {
-	used job.Size
-	deep bool          // it has more than maxDepth levels
-	at   time.Time     // when it was measured
-	disk int64         // bytes in use on the whole disk at that time
-	rest time.Duration // the next measurement is not before at + rest
+	used  job.Size // of the scratch directory
+	logs  job.Size
+	files int64
+	deep  bool          // it has more than maxDepth levels
+	at    time.Time     // when it was measured
+	disk  int64         // bytes in use on the whole disk at that time
+	took  time.Duration // the next measurement is not before some times as long
 }
 
-// due reports whether a directory may exceed its limit now. It can have grown at most by as much as the whole disk
-// has filled up, unless files elsewhere were deleted.
-func (m *measurement) due(now time.Time, disk int64, bound job.Size) bool {
-	if now.Sub(m.at) < m.rest {
+// due reports whether a directory may exceed the room that is left to it. It can have grown at most by as much as the
+// whole disk has filled up, unless files elsewhere were deleted.
+func (m *measurement) due(now time.Time, disk int64, room job.Size, short bool) bool {
+	rest := m.took * restFactor
+	if short {
+		rest = m.took * shortFactor
+	}
+	if now.Sub(m.at) < rest {
 		return false
 	}
-	return disk-m.disk >= int64(bound-m.used)/2 || now.Sub(m.at) >= latest
+	return short || disk-m.disk >= int64(room)/2 || now.Sub(m.at) >= latest
 }
 
-func (m *measurement) take(path string, now time.Time, disk int64) {
-	m.used, m.deep = sizeOf(path)
+func (m *measurement) take(b Bounded, now time.Time, disk int64) {
+	m.used, m.files, m.deep = sizeOf(b.Path)
+	m.logs = filesIn(b.Log)
 	m.at, m.disk = now, disk
-	m.rest = time.Since(now) * restFactor
+	m.took = time.Since(now)
 }
 
-// Measure measures the directories that may have outgrown their limits, and calls over for each that has, with the
-// reason for people. All of them lie on the disk of the directory parent. It forgets directories that are not in all.
-func (m *Meter) Measure(parent string, all []Bounded, now time.Time, over func(a job.Attempt, why string)) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(parent, &fs); err != nil {
-		return // the next call tries again
+func (m *measurement) bytes() job.Size { return m.used + m.logs }
+
+// holding is what the tasks of one user hold.
+type holding struct {
+	bytes   job.Size
+	files   int64
+	bound   job.Size
+	most    *Bounded // its task that holds most
+	largest int64    // what that task holds
+}
+
+// Measure measures the tasks that may hold too much, and returns those that have to end, and when to measure again. All
+// of them lie on the disk of the directory parent. It forgets tasks that are not in all.
+func (m *Meter) Measure(parent string, all []Bounded, now time.Time) ([]Over, time.Duration) {
+	d, err := readDisk(parent)
+	if err != nil {
+		return nil, lookMost // the next call tries again
 	}
-	disk := int64(fs.Blocks-fs.Bfree) * fs.Bsize //nolint:gosec // no disk has 2^63 bytes
+	m.parent = parent
+	m.remeasure(all, now, d)
+	var over []Over
+	for i := range all {
+		b, is := &all[i], m.last[all[i].Attempt]
+		switch {
+		case b.Ending:
+		case b.Bound > 0 && is.used > b.Bound:
+			over = append(over, Over{Attempt: b.Attempt, Why: fmt.Sprintf("scratch quota of %s exceeded: %s used", b.Bound, is.used)})
+			b.Ending = true
+		case is.deep:
+			over = append(over, Over{Attempt: b.Attempt, Why: fmt.Sprintf("its scratch directory is over %d directories deep", maxDepth)})
+			b.Ending = true
+		}
+	}
+	over = append(over, m.overUser(all)...)
+	if o := m.overDisk(all, now, d); o != nil {
+		over = append(over, *o)
+	}
+	return over, d.pause()
+}
+
+// remeasure measures the tasks that are due.
+func (m *Meter) remeasure(all []Bounded, now time.Time, d disk) {
 	before := m.last
 	m.last = make(map[job.Attempt]*measurement, len(all))
+	used := map[string]job.Size{}
 	for _, b := range all {
-		d := before[b.Attempt]
-		if d == nil {
-			d = &measurement{at: now.Add(-latest)}
+		is := before[b.Attempt]
+		if is == nil {
+			is = &measurement{at: now.Add(-latest)}
 		}
-		m.last[b.Attempt] = d
-		if !d.due(now, disk, b.Bound) {
-			continue
+		m.last[b.Attempt] = is
+		used[b.User] += is.used + is.logs
+	}
+	for _, b := range all {
+		is := m.last[b.Attempt]
+		room := job.Size(d.avail)
+		if b.Bound > 0 {
+			room = min(room, b.Bound-is.used)
 		}
-		d.take(b.Path, now, disk)
-		switch {
-		case d.used > b.Bound:
-			over(b.Attempt, fmt.Sprintf("scratch quota of %s exceeded: %s used", b.Bound, d.used))
-		case d.deep:
-			over(b.Attempt, fmt.Sprintf("its scratch directory is over %d directories deep", maxDepth))
+		if b.UserBound > 0 {
+			room = min(room, b.UserBound-used[b.User])
+		}
+		if is.due(now, d.used, room, d.short()) {
+			is.take(b, now, d.used)
 		}
 	}
+}
+
+// holdings adds up what the tasks of each user hold. By says what counts for the largest task.
+func (m *Meter) holdings(all []Bounded, by func(*measurement) int64) map[string]*holding {
+	users := map[string]*holding{}
+	for i := range all {
+		b := &all[i]
+		u, is := users[b.User], m.last[b.Attempt]
+		if u == nil {
+			u = &holding{}
+			users[b.User] = u
+		}
+		u.bound = b.UserBound
+		u.bytes += is.used + is.logs
+		u.files += is.files
+		if n := by(is); u.most == nil || n > u.largest {
+			u.most, u.largest = b, n
+		}
+	}
+	return users
+}
+
+// entryBytes counts for each file besides its content when the disk is full. Some file systems keep files with their data,
+// and a million empty ones use them up.
+const entryBytes = 512
+
+func bytesOf(is *measurement) int64 { return int64(is.used+is.logs) + is.files*entryBytes }
+func filesOf(is *measurement) int64 { return is.files }
+
+// overUser returns the largest task of each user whose tasks hold more than they may, not counting those that end for it
+// already.
+func (m *Meter) overUser(all []Bounded) (over []Over) {
+	rest := slices.DeleteFunc(slices.Clone(all), func(b Bounded) bool { return b.Ending })
+	for name, u := range m.holdings(rest, bytesOf) {
+		if u.bound > 0 && u.bytes > u.bound {
+			over = append(over, Over{Attempt: u.most.Attempt, Why: fmt.Sprintf("scratch quota: the tasks of user %s hold %s of %s on this host, this one %s of it",
+				name, u.bytes, u.bound, m.last[u.most.Attempt].bytes())})
+		}
+	}
+	return over
+}
+
+// overDisk returns the task to end because the disk is nearly full: the largest of the user who holds most, and more
+// than an equal share. Nobody else's task ends for it.
+func (m *Meter) overDisk(all []Bounded, now time.Time, d disk) *Over {
+	if !d.short() {
+		m.victim = ""
+		return nil
+	}
+	if m.victim != "" && now.Before(m.wait) {
+		if _, err := os.Lstat(m.victim); err == nil {
+			return nil // it is being removed
+		}
+	}
+	m.victim = ""
+	if d.avail >= d.floor { // files are short, not bytes
+		name, u, _ := most(m.holdings(all, filesOf), nil, func(u *holding) int64 { return u.files })
+		if u == nil || u.files < d.files/minShare {
+			return nil
+		}
+		return m.end(u, now, fmt.Sprintf("the file system of this host has no room for more files: user %s holds most, %d of %d, this task %d of them", name, u.files, d.files, u.largest))
+	}
+	users := m.holdings(all, bytesOf)
+	kept := m.kept.read(m.parent, now)
+	name, u, total := most(users, kept, func(u *holding) int64 { return int64(u.bytes) + u.files*entryBytes })
+	held := int64(kept[name])
+	if u != nil {
+		held += int64(u.bytes) + u.files*entryBytes
+	}
+	parties := int64(len(users) + 1)
+	for other := range kept {
+		if users[other] == nil {
+			parties++
+		}
+	}
+	share := (d.avail + total) / parties
+	if u == nil || held <= share || held < d.total/minShare {
+		return nil
+	}
+	return m.end(u, now, fmt.Sprintf("the disk of this host is full: user %s holds most of it, %s of %s, this task %s of it", name, u.bytes+kept[name], job.Size(d.total), m.last[u.most.Attempt].bytes()))
+}
+
+// minShare is 1/minShare of the disk: who holds less has not filled it.
+const minShare = 20
+
+// most returns the user who holds most, and what all users hold together.
+func most(users map[string]*holding, kept map[string]job.Size, by func(*holding) int64) (name string, u *holding, total int64) {
+	held := map[string]int64{}
+	for n, x := range users {
+		held[n] += by(x)
+	}
+	for n, bytes := range kept {
+		held[n] += int64(bytes)
+	}
+	first := true
+	for n, x := range held {
+		total += x
+		if first || x > held[name] || x == held[name] && n < name {
+			name, first = n, false
+		}
+	}
+	return name, users[name], total
+}
+
+func (m *Meter) end(u *holding, now time.Time, why string) *Over {
+	m.victim, m.wait = u.most.Path, now.Add(clearMost)
+	return &Over{Attempt: u.most.Attempt, Why: why, Full: true}
+}
+
+// disk is one answer of a file system.
+type disk struct {
+	total, used, avail, floor int64 // bytes
+	files, freeFiles          int64 // 0, 0: it has no bound on files
+	floorFiles                int64
+}
+
+const (
+	// floorShare is the part of a file system below which it is nearly full, but at least floorLeast and at most
+	// floorMost. It is more than what the daemon keeps for itself.
+	floorShare      = 32
+	floorLeast      = 16 << 20
+	floorMost       = 1 << 30
+	floorFilesShare = 50
+	floorFilesMost  = 1 << 14
+)
+
+func readDisk(path string) (disk, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return disk{}, err
+	}
+	d := disk{
+		total: int64(fs.Blocks) * fs.Bsize, avail: int64(fs.Bavail) * fs.Bsize, used: int64(fs.Blocks-fs.Bfree) * fs.Bsize, //nolint:gosec // no disk has 2^63 bytes
+		files: int64(fs.Files), freeFiles: int64(fs.Ffree), //nolint:gosec // nor files
+	}
+	d.floor = min(max(d.total/floorShare, floorLeast), floorMost)
+	d.floorFiles = min(d.files/floorFilesShare, floorFilesMost)
+	return d, nil
+}
+
+// short reports whether the disk is nearly full.
+func (d disk) short() bool { return d.avail < d.floor || d.freeFiles < d.floorFiles }
+
+// Pause returns how long the disk of a directory cannot be used up.
+func Pause(path string) time.Duration {
+	d, err := readDisk(path)
+	if err != nil {
+		return lookMost
+	}
+	return d.pause()
+}
+
+// pause returns how long the disk cannot be used up.
+func (d disk) pause() time.Duration {
+	p := time.Duration(float64(max(0, d.avail-d.floor)) / fastestBytes * float64(time.Second))
+	if d.files > 0 {
+		p = min(p, time.Duration(float64(max(0, d.freeFiles-d.floorFiles))/fastestFiles*float64(time.Second)))
+	}
+	return min(max(p, lookLeast), lookMost)
 }

@@ -12,8 +12,6 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/musterhq/muster/job"
 )
 
 const (
@@ -83,7 +81,7 @@ func (r *remover) empty(dir, top *os.File, depth int) {
 // one removes one entry of a directory.
 func (r *remover) one(dir, top *os.File, name string, depth int) error {
 	at := int(dir.Fd())
-	err := unix.Unlinkat(at, name, 0)
+	err := unlink(at, name)
 	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) {
 		return err
 	}
@@ -91,6 +89,8 @@ func (r *remover) one(dir, top *os.File, name string, depth int) error {
 		return nil
 	} else if errors.Is(gone, unix.ENOTDIR) {
 		return err
+	} else if errors.Is(gone, unix.EBUSY) {
+		return fmt.Errorf("%s: %w: a file system is mounted there", name, gone)
 	}
 	below, err := openIn(at, name)
 	if err != nil {
@@ -111,6 +111,26 @@ func (r *remover) one(dir, top *os.File, name string, depth int) error {
 	return err
 }
 
+// unlink removes a file. A full file system that writes what it changes to new blocks may have none left for the new
+// directory; emptying the file first frees some.
+func unlink(at int, name string) error {
+	err := unix.Unlinkat(at, name, 0)
+	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+		return err
+	}
+	fd, errOpen := unix.Openat(at, name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errOpen != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // the next call shows whether it worked
+	var s unix.Stat_t
+	if unix.Fstat(fd, &s) != nil || s.Mode&unix.S_IFMT != unix.S_IFREG || s.Nlink != 1 {
+		return err // another name of the file may be outside of the directory
+	}
+	_ = unix.Ftruncate(fd, 0)
+	return unix.Unlinkat(at, name, 0)
+}
+
 // lift moves a directory to the top, under a name that is not used there.
 func (r *remover) lift(at int, top *os.File, name string, dir *os.File) error {
 	open(dir) // moving a directory changes its .. entry, which needs write permission
@@ -125,16 +145,28 @@ func (r *remover) lift(at int, top *os.File, name string, dir *os.File) error {
 
 // openIn opens the directory name in the directory at. It follows no link.
 func openIn(at int, name string) (*os.File, error) {
-	const how = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Openat(at, name, how, 0)
+	fd, err := openBelow(at, name)
 	if errors.Is(err, unix.EACCES) && os.Geteuid() != 0 { // as in open; a link would give another error
 		_ = unix.Fchmodat(at, name, 0o700, 0) // the next call shows whether it worked
-		fd, err = unix.Openat(at, name, how, 0)
+		fd, err = openBelow(at, name)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), name), nil
+}
+
+// openBelow opens the directory name in the directory at, or the path name if at is AT_FDCWD. It enters no file system
+// that is mounted in the directory: its user may have mounted one that never answers.
+func openBelow(at int, name string) (int, error) {
+	const how = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	if at != unix.AT_FDCWD {
+		fd, err := unix.Openat2(at, name, &unix.OpenHow{Flags: how, Resolve: unix.RESOLVE_NO_XDEV})
+		if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) { // older kernels and some containers do not have it
+			return fd, err
+		}
+	}
+	return unix.Openat(at, name, how, 0)
 }
 
 // open makes a directory accessible that a task has closed to its own user. Root can access it anyway.
@@ -151,63 +183,4 @@ func deviceOf(dir *os.File) uint64 {
 		return 0
 	}
 	return s.Dev
-}
-
-// maxDepth is how deep directories in a scratch directory may be. No path can name deeper ones, and a directory that
-// is not measured would not count.
-const maxDepth = 1000
-
-// sizeOf returns the disk space of the files in a directory, and whether the directory is deeper than maxDepth. It
-// never leaves the directory or its file system, even if the user replaces directories by links meanwhile.
-func sizeOf(path string) (total job.Size, deep bool) {
-	top, err := openIn(unix.AT_FDCWD, path)
-	if err != nil {
-		return 0, false // it is gone
-	}
-	defer top.Close()
-	m := measuring{dev: deviceOf(top)}
-	m.below(int(top.Fd()), 0)
-	return m.total, m.deep
-}
-
-type measuring struct {
-	dev   uint64
-	total job.Size
-	deep  bool
-}
-
-// below adds up what is in an open directory. Files that disappear meanwhile do not count.
-func (m *measuring) below(dir, depth int) {
-	buf := make([]byte, 4<<10)
-	for {
-		n, err := unix.ReadDirent(dir, buf)
-		if err != nil || n <= 0 {
-			return
-		}
-		_, _, names := unix.ParseDirent(buf[:n], -1, nil)
-		for _, name := range names {
-			m.one(dir, name, depth)
-		}
-	}
-}
-
-func (m *measuring) one(dir int, name string, depth int) {
-	var s unix.Stat_t
-	if unix.Fstatat(dir, name, &s, unix.AT_SYMLINK_NOFOLLOW) != nil || s.Dev != m.dev {
-		return
-	}
-	m.total += job.Size(s.Blocks) * 512
-	if s.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return
-	}
-	if depth == maxDepth {
-		m.deep = true
-		return
-	}
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return
-	}
-	m.below(fd, depth+1)
-	_ = unix.Close(fd) // a directory
 }

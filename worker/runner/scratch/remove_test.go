@@ -134,7 +134,7 @@ func TestRemoveMounted(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(dir, "busy", "kept")); err != nil {
 		t.Errorf("a mounted file is gone: %v", err)
 	}
-	if size, _ := sizeOf(dir); size > 64<<10 {
+	if size, _, _ := sizeOf(dir); size > 64<<10 {
 		t.Errorf("mounted files count: %s", size)
 	}
 }
@@ -148,7 +148,7 @@ func TestSizeOfDeep(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "d", "some"), make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	size, deep := sizeOf(dir)
+	size, _, deep := sizeOf(dir)
 	if size < 1<<20 || size > 64<<20 || deep {
 		t.Errorf("%d levels: %s, deep %v", maxDepth, size, deep)
 	}
@@ -159,7 +159,7 @@ func TestSizeOfDeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	dig(t, dir, 3*maxDepth)
-	if _, deep := sizeOf(dir); !deep {
+	if _, _, deep := sizeOf(dir); !deep {
 		t.Errorf("%d levels are not deep", 3*maxDepth)
 	}
 	if err := Remove(dir); err != nil { // the cleanup of t.TempDir cannot remove it

@@ -5,7 +5,6 @@ package spawn
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/protocol"
@@ -33,34 +32,15 @@ func (s *Spawner) containerCopies(ctx context.Context, o *Order) (map[output.Str
 	if err != nil {
 		return nil, err
 	}
-	type opened struct {
-		all map[output.Stream]*pump.Copy
-		err error
-	}
-	answer, over := make(chan opened), make(chan struct{})
-	defer close(over)
-	go func() {
+	return look(ctx, s, UserName(who), func() (map[output.Stream]*pump.Copy, error) {
 		dir := o.Start.SubmitDir
 		if dir != "" && mayStart(who, dir) != nil {
 			dir = ""
 		}
-		all, err := copies(o, who, dir)
-		select {
-		case answer <- opened{all, err}:
-		case <-over:
-			pump.CloseCopies(all)
-		}
-	}()
-	late := time.NewTimer(s.answer)
-	defer late.Stop()
-	select {
-	case f := <-answer:
-		return f.all, f.err
-	case <-ctx.Done():
-		return nil, Refuse(CodeNotExecutable, "ended while its output files did not answer on this node")
-	case <-late.C:
-		return nil, Refuse(CodeNotExecutable, "%s did not answer within %s on this node", outputFiles(o.Start), s.answer)
-	}
+		return copies(o, who, dir)
+	}, pump.CloseCopies,
+		Refuse(CodeNotExecutable, "ended while its output files did not answer on this node"),
+		Refuse(CodeNotExecutable, "%s did not answer within %s on this node", outputFiles(o.Start), s.answer))
 }
 
 // outputFiles names the output files of a task.

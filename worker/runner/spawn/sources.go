@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,31 +33,9 @@ func (s *Spawner) sources(ctx context.Context, who Account, mounts []string) (So
 	if len(mounts) == 0 {
 		return nil, nil
 	}
-	type found struct {
-		all Sources
-		err error
-	}
-	answer := make(chan found)
-	over := make(chan struct{})
-	defer close(over)
-	go func() {
-		all, err := openSources(who, mounts)
-		select {
-		case answer <- found{all, err}:
-		case <-over:
-			all.Close()
-		}
-	}()
-	late := time.NewTimer(s.answer)
-	defer late.Stop()
-	select {
-	case f := <-answer:
-		return f.all, f.err
-	case <-ctx.Done():
-		return nil, Refuse(CodeNotExecutable, "ended while its mounts did not answer on this node")
-	case <-late.C:
-		return nil, Refuse(CodeNotExecutable, "a mount did not answer within %s on this node: %q", s.answer, mounts)
-	}
+	return look(ctx, s, UserName(who), func() (Sources, error) { return openSources(who, mounts) }, Sources.Close,
+		Refuse(CodeNotExecutable, "ended while its mounts did not answer on this node"),
+		Refuse(CodeNotExecutable, "a mount did not answer within %s on this node: %q", s.answer, mounts))
 }
 
 func openSources(who Account, mounts []string) (all Sources, err error) {

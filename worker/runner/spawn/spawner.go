@@ -44,6 +44,7 @@ type Spawner struct {
 	Pump      *pump.Pump
 	Notes     *os.File // the file protocol.Dir.MainProcesses; nil with control groups
 	spares    *spares
+	looks     looks
 	ticks     tickReader
 	processes processBound
 	score     oomScore

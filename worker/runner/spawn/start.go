@@ -350,6 +350,9 @@ func ExitOf(err error, now time.Time) job.Exit {
 	if r := (*StartError)(nil); errors.As(err, &r) {
 		exit.Code = r.Code
 	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		exit.State = job.NodeFail // the disk of this host is full, which is no fault of the task
+	}
 	return exit
 }
 

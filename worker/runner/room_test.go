@@ -1,0 +1,67 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+// TestEndsOnAFullDisk saves the ends of all tasks that have started, on a disk that was used up meanwhile. A task that
+// starts then is refused.
+func TestEndsOnAFullDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("mounting a small file system needs root")
+	}
+	at := t.TempDir()
+	if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=16m,nr_inodes=64"); err != nil {
+		t.Skipf("no small file system can be mounted here: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+	dir := protocol.Dir(filepath.Join(at, "run"))
+	if err := dir.Make(); err != nil {
+		t.Fatal(err)
+	}
+	j := newJournal(t, dir, 1)
+	if err := j.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	const n = 1500
+	if err := j.room.hold(n); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(at, "fill"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for block := make([]byte, 4<<10); err == nil; {
+		_, err = f.Write(block)
+	}
+	f.Close()
+	for i := 0; err == nil || i == 0; i++ {
+		err = unix.Mknod(filepath.Join(at, fmt.Sprint(i)), unix.S_IFREG|0o600, 0)
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	if err := j.room.hold(100 * n); !diskFull(err) {
+		t.Errorf("room on a full disk: %v", err)
+	}
+	for i := range n {
+		k := deadTask(i)
+		k.record.Exit.Tail = strings.Repeat("x", job.TailBytes)
+		if err := j.save([]*task{k}); err != nil {
+			t.Fatalf("end %d: %v", i, err)
+		}
+	}
+	if all := saved(t, dir); len(all) != n {
+		t.Errorf("%d of %d ends are saved", len(all), n)
+	}
+}

@@ -1,0 +1,131 @@
+package scratch
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+)
+
+// holds makes the directory of a task that holds that many MiB, and returns what is measured.
+func holds(t *testing.T, parent, user string, n uint64, mib int) Bounded {
+	t.Helper()
+	a := job.Attempt{Job: job.NewID(1, n), N: 1}
+	dir := filepath.Join(parent, a.String())
+	if err := os.MkdirAll(filepath.Join(dir, "scratch"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "scratch", "x"), make([]byte, mib<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Bounded{Attempt: a, User: user, Path: filepath.Join(dir, "scratch"), Log: dir}
+}
+
+// TestUserHoldsTooMuch checks that the largest task of the user who holds too much has to end, and no other one while it
+// does.
+func TestUserHoldsTooMuch(t *testing.T) {
+	dir := t.TempDir()
+	all := []Bounded{holds(t, dir, "amy", 1, 3), holds(t, dir, "amy", 2, 5), holds(t, dir, "ben", 3, 6)}
+	for i := range all {
+		all[i].UserBound = 7 << 20
+	}
+	var m Meter
+	now := time.Now()
+	over, _ := m.Measure(dir, all, now)
+	if len(over) != 1 || over[0].Attempt != all[1].Attempt || over[0].Full || !strings.Contains(over[0].Why, "user amy hold 8MiB of 7MiB") {
+		t.Fatalf("%+v", over)
+	}
+	all[1].Ending = true
+	if over, _ = m.Measure(dir, all, now.Add(time.Hour)); len(over) != 0 {
+		t.Errorf("while the task ends: %+v", over)
+	}
+	all[2].Bound = 1 << 20
+	if over, _ = m.Measure(dir, all, now.Add(2*time.Hour)); len(over) != 1 || over[0].Attempt != all[2].Attempt {
+		t.Errorf("task over its own quota: %+v", over)
+	}
+}
+
+// TestOutputCounts checks that the log of a task counts for its user, and not for the quota of the task.
+func TestOutputCounts(t *testing.T) {
+	dir := t.TempDir()
+	b := holds(t, dir, "amy", 1, 1)
+	b.Bound, b.UserBound = 2<<20, 3<<20
+	if err := os.WriteFile(filepath.Join(b.Log, "out"), make([]byte, 4<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var m Meter
+	if over, _ := m.Measure(dir, []Bounded{b}, time.Now()); len(over) != 1 || !strings.Contains(over[0].Why, "hold 5MiB of 3MiB") {
+		t.Errorf("%+v", over)
+	}
+}
+
+// TestDiskIsFull fills a small disk. The user who holds most has to end a task at once, and no other user; who keeps most
+// from earlier tasks is that user, too; and nobody who holds little.
+func TestDiskIsFull(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: mounts")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=100m"); err != nil {
+		t.Skipf("no mounts here: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	all := []Bounded{holds(t, dir, "amy", 1, 30), holds(t, dir, "amy", 2, 20), holds(t, dir, "ben", 3, 36)}
+	var m Meter
+	now := time.Now()
+	over, pause := m.Measure(dir, all, now)
+	if len(over) != 1 || over[0].Attempt != all[0].Attempt || !over[0].Full {
+		t.Fatalf("%+v", over)
+	}
+	if pause != lookLeast {
+		t.Errorf("it looks again after %s", pause)
+	}
+	if over, _ = m.Measure(dir, all, now.Add(clearMost-time.Second)); len(over) != 0 {
+		t.Errorf("while the first task is removed: %+v", over)
+	}
+	if err := Remove(all[0].Path); err != nil {
+		t.Fatal(err)
+	}
+	if over, pause = m.Measure(dir, all[1:], now.Add(clearMost)); len(over) != 0 || pause != lookLeast {
+		t.Errorf("with free space: %+v, again after %s", over, pause)
+	}
+	// Amy keeps 31 MiB of a task that has ended, which makes her the one who holds most.
+	kept := filepath.Join(all[0].Log, KeptFiles)
+	if err := os.Mkdir(kept, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, content := range map[string][]byte{filepath.Join(kept, "x"): make([]byte, 31<<20), filepath.Join(all[0].Log, KeptAbout): []byte(`{"user":"amy"}`)} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if over, _ = m.Measure(dir, all[1:], now.Add(2*clearMost)); len(over) != 1 || over[0].Attempt != all[1].Attempt {
+		t.Errorf("with kept files: %+v", over)
+	}
+	var other Meter
+	if over, _ = other.Measure(dir, []Bounded{holds(t, dir, "eve", 4, 1)}, now); len(over) != 0 {
+		t.Errorf("who holds 1 MiB: %+v", over)
+	}
+}
+
+// TestPauseFollowsTheDisk checks that the disk cannot be used up between two looks.
+func TestPauseFollowsTheDisk(t *testing.T) {
+	for _, c := range []struct {
+		d    disk
+		want time.Duration
+	}{
+		{disk{avail: 1 << 40, floor: 1 << 30}, lookMost},
+		{disk{avail: 3 << 30, floor: 1 << 30}, time.Second / 4},
+		{disk{avail: 1 << 20, floor: 1 << 30}, lookLeast},
+		{disk{avail: 1 << 40, files: 1 << 20, freeFiles: 1 << 18, floorFiles: 1 << 14}, time.Second * 15 / 64},
+	} {
+		if got := c.d.pause(); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.d, got, c.want)
+		}
+	}
+}

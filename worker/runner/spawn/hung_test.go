@@ -1,0 +1,78 @@
+package spawn
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestLooksThatHang has a user start far more containers than may hang, with files that do not answer. They keep a bounded
+// number of goroutines, and so of threads; the next start is refused at once; another user's is not affected; and once the
+// files answer, the user's starts go on.
+func TestLooksThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Spawner{answer: time.Minute, log: slog.New(slog.DiscardHandler)}
+		ended, late := errors.New("ended"), errors.New("late")
+		answers := make(chan struct{})
+		asked, dropped := 0, 0
+		hang := func() (int, error) {
+			asked++ // one at a time: each waits below
+			<-answers
+			return 1, nil
+		}
+		try := func(ctx context.Context, user string, f func() (int, error)) (int, error) {
+			return look(ctx, s, user, f, func(int) { dropped++ }, ended, late)
+		}
+		const starts = 10 * maxLooks
+		results := make(chan error, starts)
+		for range starts {
+			go func() {
+				_, err := try(t.Context(), "amy", hang)
+				results <- err
+			}()
+			synctest.Wait()
+		}
+		if asked != maxLooks {
+			t.Errorf("%d files are looked at at the same time, want %d", asked, maxLooks)
+		}
+		if n, err := try(t.Context(), "ben", func() (int, error) { return 7, nil }); n != 7 || err != nil {
+			t.Errorf("another user: %d, %v", n, err)
+		}
+		given := 0
+		for range starts {
+			if err := <-results; errors.Is(err, late) {
+				given++
+			} else if err == nil {
+				t.Error("a start went on without its files")
+			}
+		}
+		if given != maxLooks {
+			t.Errorf("%d looks were given up, want %d", given, maxLooks)
+		}
+		began := time.Now()
+		if _, err := try(t.Context(), "amy", hang); err == nil || !strings.Contains(err.Error(), "8 starts of user amy hang") || time.Since(began) != 0 {
+			t.Errorf("one more start: %v after %s", err, time.Since(began))
+		}
+		close(answers)
+		synctest.Wait()
+		if dropped != maxLooks {
+			t.Errorf("%d late answers were dropped, want %d", dropped, maxLooks)
+		}
+		if n, err := try(t.Context(), "amy", func() (int, error) { return 7, nil }); n != 7 || err != nil {
+			t.Errorf("when the files answer: %d, %v", n, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := try(ctx, "amy", func() (int, error) { time.Sleep(time.Second); return 1, nil }); err == nil || errors.Is(err, late) {
+			t.Errorf("a start that was cancelled: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if len(s.looks.user) != 0 {
+			t.Errorf("%d users are remembered", len(s.looks.user))
+		}
+	})
+}
