@@ -10,6 +10,7 @@ import (
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/pump"
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 // containerOutput makes the outlet for a container's output, and the writers in b that lead to it.
@@ -40,11 +41,16 @@ func (s *Spawner) containerCopies(ctx context.Context, o *Order) (map[output.Str
 	answer, over := make(chan opened), make(chan struct{})
 	defer close(over)
 	go func() {
-		dir := o.Start.SubmitDir
-		if dir != "" && mayStart(who, dir) != nil {
-			dir = ""
-		}
-		all, err := copies(o, who, dir)
+		var all map[output.Stream]*pump.Copy
+		err := who.As(func(t userfile.Thread) (err error) {
+			dir := noWorkdir
+			if o.Start.SubmitDir != "" {
+				dir, _ = openWorkdir(t, who, o.Start.SubmitDir) // without it, relative paths have no file
+			}
+			defer dir.close()
+			all, err = openCopies(t, o, who, dir)
+			return err
+		})
 		select {
 		case answer <- opened{all, err}:
 		case <-over:
