@@ -33,14 +33,15 @@ func TestRootByPaths(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	mine, closed := filepath.Join(dir, "mine"), filepath.Join(dir, "closed")
-	secret := filepath.Join(closed, "secret")
+	inner := filepath.Join(closed, "inner") // open to all but for the directory above
+	secret := filepath.Join(inner, "secret")
 	err = errors.Join(os.Chmod(dir, 0o755), os.Mkdir(mine, 0o755), os.Chown(mine, nobody, nobody), //nolint:gosec // open on purpose
-		os.Mkdir(closed, 0o755), os.WriteFile(secret, []byte("of root\n"), 0o666), os.Chmod(secret, 0o666)) //nolint:gosec // as above
+		os.MkdirAll(inner, 0o755), os.WriteFile(secret, []byte("of root\n"), 0o666), os.Chmod(secret, 0o666)) //nolint:gosec // as above
 	if err != nil {
 		t.Fatal(err)
 	}
 	process := exec.Command("sleep", "1000") // of root, in the closed directory
-	process.Dir = closed
+	process.Dir = inner
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestRootByPaths(t *testing.T) {
 		t.Errorf("the user has set %s to %s, it was %s", sysctl, after, before)
 	}
 
-	for _, path := range []string{proc + "/cwd", proc + "/root" + closed, closed} {
+	for _, path := range []string{proc + "/cwd", proc + "/root" + inner, inner} {
 		d.fails(126, []string{"workdir " + path}, "run", "-D", path, "--", "cat", "secret")
 		d.fails(126, []string{"output file " + path}, "run", "-o", path+"/secret", "--", "echo", "of the user")
 		d.fails(126, []string{"output file " + path}, "run", "-o", path+"/made", "--", "echo", "of the user")
@@ -76,7 +77,7 @@ func TestRootByPaths(t *testing.T) {
 	if text, err := os.ReadFile(secret); err != nil || string(text) != "of root\n" {
 		t.Errorf("the file of root is %q, %v", text, err)
 	}
-	if _, err := os.Lstat(filepath.Join(closed, "made")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(inner, "made")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the user has made a file in the closed directory: %v", err)
 	}
 

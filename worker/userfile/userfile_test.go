@@ -125,10 +125,11 @@ func TestOpen(t *testing.T) {
 	r := other(t)
 	dir := ground(t)
 	closed, mine := filepath.Join(dir, "closed"), filepath.Join(dir, "mine")
-	if err := errors.Join(os.Mkdir(closed, 0o700), os.Mkdir(mine, 0o755), os.Chown(mine, int(r.Uid), int(r.Gid))); err != nil {
+	inner := filepath.Join(closed, "inner") // open to all but for the directory above
+	if err := errors.Join(os.MkdirAll(inner, 0o755), os.Chmod(closed, 0o700), os.Mkdir(mine, 0o755), os.Chown(mine, int(r.Uid), int(r.Gid))); err != nil {
 		t.Fatal(err)
 	}
-	secret := filepath.Join(closed, "secret")
+	secret := filepath.Join(inner, "secret")
 	for _, path := range []string{secret, filepath.Join(mine, "file")} {
 		if err := errors.Join(os.WriteFile(path, []byte("text"), 0o666), os.Chmod(path, 0o666)); err != nil { //nolint:gosec // open to all but for its directory
 			t.Fatal(err)
@@ -139,7 +140,7 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Close()
-	inside, err := os.Open(closed)
+	inside, err := os.Open(inner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	process := exec.Command("sleep", "1000")
-	process.Dir = closed
+	process.Dir = inner
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}

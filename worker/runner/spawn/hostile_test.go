@@ -37,9 +37,10 @@ func newHostile(t *testing.T, who Account) hostile {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	h := hostile{mine: filepath.Join(dir, "mine")}
 	closed := filepath.Join(dir, "closed")
-	secret := filepath.Join(closed, "secret")
+	inner := filepath.Join(closed, "inner")
+	secret := filepath.Join(inner, "secret")
 	err = errors.Join(os.Chmod(dir, 0o755), os.Mkdir(h.mine, 0o755), os.Chown(h.mine, who.UID, who.GID), //nolint:gosec // open on purpose
-		os.Mkdir(filepath.Join(h.mine, "sub"), 0o755), os.Mkdir(closed, 0o755), os.WriteFile(secret, []byte("#!/bin/sh\n"), 0o777), os.Chmod(secret, 0o777)) //nolint:gosec // as above
+		os.Mkdir(filepath.Join(h.mine, "sub"), 0o755), os.MkdirAll(inner, 0o755), os.WriteFile(secret, []byte("#!/bin/sh\n"), 0o777), os.Chmod(secret, 0o777)) //nolint:gosec // as above
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,14 +49,14 @@ func newHostile(t *testing.T, who Account) hostile {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { file.Close() })
-	inside, err := os.Open(closed)
+	inside, err := os.Open(inner)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { inside.Close() })
 	// A process of root whose directory is closed, and one with mounts of its own.
 	process := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", `mount -t tmpfs -o mode=755 none /mnt && echo >/mnt/secret && chmod 777 /mnt/secret && echo && exec sleep 1000`)
-	process.Dir = closed
+	process.Dir = inner
 	out, err := process.StdoutPipe()
 	if err == nil {
 		err = process.Start()
@@ -80,7 +81,7 @@ func newHostile(t *testing.T, who Account) hostile {
 	}
 	h.dirs = []string{
 		"/proc", "/proc/sys/kernel", "/sys", "/sys/kernel", "/dev", "/dev/pts", fmt.Sprintf("/proc/self/fd/%d", inside.Fd()), fmt.Sprintf("/proc/thread-self/fd/%d", inside.Fd()),
-		fmt.Sprintf("/proc/%d/cwd", pid), fmt.Sprintf("/proc/%d/root", pid), fmt.Sprintf("/proc/%d/root/mnt", pid), closed + "/.", closed + "/../closed/..",
+		fmt.Sprintf("/proc/%d/cwd", pid), fmt.Sprintf("/proc/%d/root", pid), fmt.Sprintf("/proc/%d/root/mnt", pid), inner, closed + "/.", closed + "/../closed/..",
 	}
 	for _, list := range []*[]string{&h.files, &h.dirs} {
 		for i, path := range *list { // the same by a link of the user
