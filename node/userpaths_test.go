@@ -69,7 +69,7 @@ var ownPaths = map[string]struct {
 	"worker/runner/spawn/spawner.go":   {2, "the runner's own"},
 	"worker/runner/spawn/start.go":     {2, "in the task's directory, which is root's"},
 	"worker/runner/spawn/thread.go":    {1, "the root directory"},
-	"worker/supervisor/exec.go":        {1, "the runners' own"},
+	"worker/supervisor/exec.go":        {1, "new terminals"},
 	"worker/supervisor/hostmounts.go":  {3, "mount namespaces in /proc"},
 	"worker/supervisor/orphans.go":     {1, "the runners' own"},
 	"worker/supervisor/run.go":         {1, "the runners' own"},
