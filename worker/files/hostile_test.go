@@ -30,7 +30,7 @@ func TestHostilePlaces(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	closed, link := filepath.Join(dir, "closed"), filepath.Join(dir, "link")
-	inner := filepath.Join(closed, "inner") // open to all but for the directory above
+	inner := filepath.Join(closed, "inner")                            // open to all but for the directory above
 	err = errors.Join(os.Chmod(dir, 0o755), os.MkdirAll(inner, 0o755), //nolint:gosec // open on purpose
 		os.WriteFile(filepath.Join(inner, "secret"), []byte("x"), 0o644)) //nolint:gosec // as above
 	if err != nil {

@@ -84,6 +84,34 @@ func TestRightsOfAThread(t *testing.T) {
 	}
 }
 
+// Files are given to a user without the capability that exceeds quotas, which the thread has again afterwards.
+func TestCharge(t *testing.T) {
+	other(t)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	exceeds := func() bool {
+		var bits uint64
+		if _, err := fmt.Sscanf(status(t, "CapEff"), "%x", &bits); err != nil {
+			t.Fatal(err)
+		}
+		return bits&(1<<unix.CAP_SYS_RESOURCE) != 0
+	}
+	before := exceeds()
+	path := filepath.Join(t.TempDir(), "file")
+	err := Charge(func() error {
+		if exceeds() {
+			t.Error("files are given away beyond the quota")
+		}
+		return errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 54321, 54321))
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if after := exceeds(); after != before {
+		t.Errorf("afterwards the capability is there: %t", after)
+	}
+}
+
 // A user can do nothing to a thread that has the user's rights.
 func TestThreadIsRoots(t *testing.T) {
 	r := other(t)
@@ -102,8 +130,15 @@ func TestThreadIsRoots(t *testing.T) {
 	var failed *exec.ExitError
 	err := As(r, func(Thread) error {
 		for _, command := range [][]string{
-			{"kill", "-0", tid}, {"kill", "-KILL", tid}, {"renice", "-n", "19", "-p", tid}, {"chrt", "--batch", "-p", "0", tid}, {"taskset", "-p", "1", tid},
-			{"ionice", "-c", "3", "-p", tid}, {"prlimit", "--nofile=10", "-p", tid}, {"cat", "/proc/" + tid + "/environ"}, {"ls", "/proc/" + tid + "/fd"},
+			{"kill", "-0", tid},
+			{"kill", "-KILL", tid},
+			{"renice", "-n", "19", "-p", tid},
+			{"chrt", "--batch", "-p", "0", tid},
+			{"taskset", "-p", "1", tid},
+			{"ionice", "-c", "3", "-p", tid},
+			{"prlimit", "--nofile=10", "-p", tid},
+			{"cat", "/proc/" + tid + "/environ"},
+			{"ls", "/proc/" + tid + "/fd"},
 		} {
 			if _, err := exec.LookPath(command[0]); err != nil {
 				t.Log(err)
