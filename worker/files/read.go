@@ -213,7 +213,7 @@ func (k *packing) file(at string, h *tar.Header) error {
 	}
 	if err := userfile.Check(f); err != nil {
 		k.leave(at, err.Error())
-		return nil //nolint:nilerr // what is left out is no error
+		return nil
 	}
 	h.Typeflag, h.Size = tar.TypeReg, info.Size()
 	if err := k.head(h); err != nil {

@@ -137,38 +137,35 @@ func walk(dir int, path string, flags int, mode uint32) (int, error) {
 		return -1, err
 	}
 	defer func() { _ = unix.Close(at) }() // nothing was written to it
-	rest := names(path)
-	for links := 0; len(rest) > 0; {
-		name := rest[0]
+	links := 0
+	for rest := names(path); len(rest) > 0; {
+		name, last := rest[0], len(rest) == 1
 		rest = rest[1:]
 		fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if errors.Is(err, unix.ENOENT) && len(rest) == 0 && flags&unix.O_CREAT != 0 {
-			return unix.Openat(at, name, flags|unix.O_NOFOLLOW, mode)
-		}
 		if err != nil {
+			if last && flags&unix.O_CREAT != 0 && errors.Is(err, unix.ENOENT) {
+				return unix.Openat(at, name, flags|unix.O_NOFOLLOW, mode)
+			}
 			return -1, err
 		}
-		target, err := linkAt(fd)
-		if err == nil && target != "" && (len(rest) > 0 || flags&unix.O_NOFOLLOW == 0) {
+		target := ""
+		if !last || flags&unix.O_NOFOLLOW == 0 {
+			target, err = linkAt(fd)
+		}
+		if err == nil && target != "" {
 			_ = unix.Close(fd) // nothing was written
+			rest = append(names(target), rest...)
 			if links++; links > maxLinks {
 				return -1, ErrLink
 			}
-			next, err := begin(at, target)
-			if err != nil {
-				return -1, err
-			}
-			_ = unix.Close(at) // likewise
-			at, rest = next, append(names(target), rest...)
-			continue
-		}
-		if err != nil {
-			_ = unix.Close(fd) // likewise
-			return -1, err
-		}
-		if len(rest) == 0 {
+			fd, err = begin(at, target)
+		} else if err == nil && last {
 			_ = unix.Close(fd) // likewise
 			return unix.Openat(at, name, flags|unix.O_NOFOLLOW, mode)
+		}
+		if err != nil {
+			_ = unix.Close(fd) // likewise; -1 is harmless
+			return -1, err
 		}
 		_ = unix.Close(at) // likewise
 		at = fd
