@@ -141,36 +141,49 @@ func walk(dir int, path string, flags int, mode uint32) (int, error) {
 	for rest := names(path); len(rest) > 0; {
 		name, last := rest[0], len(rest) == 1
 		rest = rest[1:]
-		fd, err := unix.Openat(at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			if last && flags&unix.O_CREAT != 0 && errors.Is(err, unix.ENOENT) {
-				return unix.Openat(at, name, flags|unix.O_NOFOLLOW, mode)
-			}
+		next, target, err := step(at, name, last, flags, mode)
+		switch {
+		case err != nil:
 			return -1, err
-		}
-		target := ""
-		if !last || flags&unix.O_NOFOLLOW == 0 {
-			target, err = linkAt(fd)
-		}
-		if err == nil && target != "" {
-			_ = unix.Close(fd) // nothing was written
+		case target == "" && last:
+			return next, nil
+		case target != "":
 			rest = append(names(target), rest...)
 			if links++; links > maxLinks {
 				return -1, ErrLink
 			}
-			fd, err = begin(at, target)
-		} else if err == nil && last {
-			_ = unix.Close(fd) // likewise
-			return unix.Openat(at, name, flags|unix.O_NOFOLLOW, mode)
+			if next, err = begin(at, target); err != nil {
+				return -1, err
+			}
 		}
-		if err != nil {
-			_ = unix.Close(fd) // likewise; -1 is harmless
-			return -1, err
-		}
-		_ = unix.Close(at) // likewise
-		at = fd
+		_ = unix.Close(at) // nothing was written to it
+		at = next
 	}
 	return unix.Openat(at, ".", flags&^unix.O_CREAT, 0)
+}
+
+// step opens one name in the directory at: with the flags if it is the last, and else as a directory. If the name is a
+// link that is to be followed, its target is returned instead.
+func step(at int, name string, last bool, flags int, mode uint32) (fd int, target string, err error) {
+	fd, err = unix.Openat(at, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	isNew := last && flags&unix.O_CREAT != 0 && errors.Is(err, unix.ENOENT)
+	if err != nil && !isNew {
+		return -1, "", err
+	}
+	if !isNew && (!last || flags&unix.O_NOFOLLOW == 0) {
+		target, err = linkAt(fd)
+	}
+	if !isNew && !last && target == "" && err == nil {
+		return fd, "", nil
+	}
+	if !isNew {
+		_ = unix.Close(fd) // nothing was written
+		if err != nil || target != "" {
+			return -1, target, err
+		}
+	}
+	fd, err = unix.Openat(at, name, flags|unix.O_NOFOLLOW, mode)
+	return fd, "", err
 }
 
 // begin opens the directory at which a path begins.
