@@ -182,7 +182,7 @@ func (m machine) confined() {
 		{"processes of the user", asUser, "ps -u nobody > /dev/null && id > /dev/null"},
 		{"setuid programs", asUser, `grep -q "NoNewPrivs:.*0" /proc/self/status`},
 		{"programs without address randomization", asUser, "setarch -R true"},
-		{"links from the home", asUser, "cd /tmp && f=$(mktemp) && chmod u+s $f && rm $f"},
+		{"setuid bits of a file of the user", asUser, "cd /tmp && f=$(mktemp) && chmod u+s $f && rm $f"},
 	} {
 		if out, err := m.command(append(c.by, "sh", "-c", c.script)...).CombinedOutput(); err != nil {
 			m.t.Logf("%s: not even without muster here: %v: %s", c.why, err, out)

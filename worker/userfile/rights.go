@@ -68,10 +68,10 @@ func enter(r Rights) error {
 		return err
 	}
 	if errno := setIDs(unix.SYS_SETRESGID, uintptr(r.Gid)); errno != 0 {
-		return fmt.Errorf("set group of a thread: %w", errno)
+		return fmt.Errorf("userfile: set group of a thread: %w", errno)
 	}
 	if errno := setIDs(unix.SYS_SETRESUID, uintptr(r.Uid)); errno != 0 {
-		return fmt.Errorf("set user of a thread: %w", errno)
+		return fmt.Errorf("userfile: set user of a thread: %w", errno)
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func setGroups(groups []uint32) error {
 		first = unsafe.Pointer(&groups[0])
 	}
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(first), 0); errno != 0 {
-		return fmt.Errorf("set groups of a thread: %w", errno)
+		return fmt.Errorf("userfile: set groups of a thread: %w", errno)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func setGroups(groups []uint32) error {
 var groupsOfProcess = sync.OnceValues(func() ([]uint32, error) {
 	all, err := unix.Getgroups()
 	if err != nil {
-		return nil, fmt.Errorf("own groups: %w", err)
+		return nil, fmt.Errorf("userfile: own groups: %w", err)
 	}
 	out := make([]uint32, len(all))
 	for i, g := range all {

@@ -4,7 +4,6 @@ package spawn
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -14,13 +13,7 @@ import (
 
 // As calls f with the rights of the task's user; see userfile.As. Root's own rights are the wrong ones: they allow what
 // the user may not do, and on a file server root may be allowed less than the user.
-func (id Account) As(f func(userfile.Thread) error) error {
-	err := userfile.As(id.cred, f)
-	if r := (*StartError)(nil); err == nil || errors.As(err, &r) {
-		return err
-	}
-	return fmt.Errorf("runner: %w", err)
-}
+func (id Account) As(f func(userfile.Thread) error) error { return userfile.As(id.cred, f) }
 
 // workdir is the directory in which a task starts.
 type workdir struct {
