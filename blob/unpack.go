@@ -23,7 +23,19 @@ const (
 )
 
 // Owner is the owner of unpacked files.
-type Owner struct{ UID, GID int }
+type Owner struct {
+	UID, GID int
+	// Charge calls a function so that the files that it gives away count towards the owner's disk quota. Nil: just call it.
+	Charge func(func() error) error
+}
+
+// give calls a function that gives files to the owner.
+func (o *Owner) give(f func() error) error {
+	if o.Charge == nil {
+		return f()
+	}
+	return o.Charge(f)
+}
 
 // Unpack writes a tree to dir, which must exist and be empty. The copy shares nothing with the store or another copy.
 // Nothing is written outside of dir, whatever the tree says. A nil owner leaves the files to this process's user. The
@@ -65,7 +77,7 @@ func (u unpacking) own(at string) error {
 	if u.owner == nil {
 		return nil
 	}
-	return u.root.Lchown(at, u.owner.UID, u.owner.GID)
+	return u.owner.give(func() error { return u.root.Lchown(at, u.owner.UID, u.owner.GID) })
 }
 
 // groups returns the files and links of a tree by directory, in the tree's order.
@@ -153,7 +165,7 @@ func (u unpacking) one(dir int, e Entry, from *Reader, buf []byte) error {
 		}
 	}
 	if u.owner != nil {
-		if err := unix.Fchown(fd, u.owner.UID, u.owner.GID); err != nil {
+		if err := u.owner.give(func() error { return unix.Fchown(fd, u.owner.UID, u.owner.GID) }); err != nil {
 			return err
 		}
 	}

@@ -148,6 +148,59 @@ func (m machine) journal() string {
 	return m.ok("journalctl", "--no-pager", "-o", "cat", "-u", "muster")
 }
 
+// confined checks what the unit takes from the daemon, and that tasks miss nothing: their mounts are those of the host.
+func (m machine) confined() {
+	m.t.Helper()
+	pid := m.ok("systemctl", "show", "-p", "MainPID", "--value", "muster")
+	const sysctl = "/proc/sys/net/ipv4/ip_default_ttl"
+	for _, script := range []string{"echo 64 > " + sysctl, "cat /dev/kmsg", "touch /usr/bin/x"} {
+		if out, err := m.command("nsenter", "-t", pid, "-m", "--", "timeout", "5", "sh", "-c", script).CombinedOutput(); err == nil {
+			m.t.Errorf("the daemon may %s: %s", script, out)
+		}
+	}
+	kept := m.ok("grep", "CapBnd", "/proc/"+pid+"/status")
+	var bits uint64
+	if _, err := fmt.Sscanf(kept, "CapBnd: %x", &bits); err != nil {
+		m.t.Fatal(err)
+	}
+	for name, bit := range map[string]uint{"sys_module": unix.CAP_SYS_MODULE, "syslog": unix.CAP_SYSLOG, "sys_time": unix.CAP_SYS_TIME, "sys_boot": unix.CAP_SYS_BOOT} {
+		if bits&(1<<bit) != 0 {
+			m.t.Errorf("the daemon has the capability %s", name)
+		}
+	}
+	asUser := []string{"setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"}
+	for _, c := range []struct {
+		why    string
+		by     []string
+		script string
+	}{
+		{"tasks see the mounts of the host", nil, `[ "$(readlink /proc/self/ns/mnt)" = "$(readlink /proc/1/ns/mnt)" ]`},
+		{"root's tasks may write where the host may", nil, "echo 64 > " + sysctl},
+		{"a mount of a task is one of the host", nil, "mkdir -p /mnt/m && mount -t tmpfs none /mnt/m && umount /mnt/m"},
+		{"control groups can be made", nil, "[ -w /sys/fs/cgroup ]"},
+		{"devices", asUser, "echo > /dev/null && head -c 1 /dev/urandom > /dev/null && [ -c /dev/tty ]"},
+		{"processes of the user", asUser, "ps -u nobody > /dev/null && id > /dev/null"},
+		{"setuid programs", asUser, `grep -q "NoNewPrivs:.*0" /proc/self/status`},
+		{"programs without address randomization", asUser, "setarch -R true"},
+		{"setuid bits of a file of the user", asUser, "cd /tmp && f=$(mktemp) && chmod u+s $f && rm $f"},
+	} {
+		if out, err := m.command(append(c.by, "sh", "-c", c.script)...).CombinedOutput(); err != nil {
+			m.t.Logf("%s: not even without muster here: %v: %s", c.why, err, out)
+			continue
+		}
+		if out, err := m.command(append(c.by, "muster", "run", "--", "sh", "-c", c.script)...).CombinedOutput(); err != nil {
+			m.t.Errorf("%s: %v: %s", c.why, err, out)
+		}
+	}
+	// A container without root mounts a /proc of its own, which the kernel refuses where parts of /proc are hidden.
+	const rootless = "unshare --user --map-root-user --mount --pid --fork --mount-proc true"
+	if err := m.command(append(asUser, "sh", "-c", rootless)...).Run(); err != nil {
+		m.t.Logf("containers without root: not even without muster here: %v", err)
+	} else if out, err := m.command(append(asUser, "muster", "run", "--", "sh", "-c", rootless)...).CombinedOutput(); err != nil {
+		m.t.Errorf("containers without root: %v: %s", err, out)
+	}
+}
+
 func TestServiceUnderSystemd(t *testing.T) {
 	m := bootSystemd(t)
 	install := exec.Command("make", "install", "DESTDIR="+m.root)
@@ -166,6 +219,7 @@ func TestServiceUnderSystemd(t *testing.T) {
 		t.Errorf("doctor: %s", doctor)
 	}
 
+	m.confined()
 	m.write("/etc/muster/config.yaml", "label: {rack: r2}\nallow-root: true\ngpus: none\ncpus: 1\n")
 	m.ok("systemctl", "reload", "muster")
 	m.eventually("the label has changed", func() bool { return strings.Contains(m.ok("muster", "nodes"), "rack=r2") })

@@ -68,6 +68,7 @@ func newRunners(b base, hw *hardware, tell func(worker.DriverEvent), used func(j
 	dc.Binary, dc.Args = runnerProgram(b.cfg, dc.Dir, b.log)
 	flags := runner.Config{AllowRoot: b.cfg.AllowRoot, Scope: serviceOfSystemd(), NoGroups: b.cfg.CgroupsOff, Ulimits: b.cfg.Ulimits}
 	dc.Args = append(dc.Args, flags.Flags()...)
+	dc.HostMounts = flags.Scope && os.Geteuid() == 0
 	dc.Engine = protocol.Container{Host: b.cfg.DockerHost, Allowed: b.cfg.DockerMounts, As: b.cfg.DockerUser}
 	dc.EndContainers = docker.EndOrphans
 	inside := runner.Config{AllowRoot: b.cfg.AllowRoot, Scope: flags.Scope, NoGroups: true, Ulimits: b.cfg.Ulimits} // the engine makes the cgroups

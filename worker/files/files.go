@@ -18,6 +18,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/scratch"
 	"github.com/musterhq/muster/worker/runner/spawn"
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 // ErrNone says that no files of an attempt can be read: it left none, or the job did not ask to keep them and they
@@ -96,7 +97,7 @@ func (c Config) owner(t worker.Task) (*blob.Owner, error) {
 	if err != nil || !account.Other() {
 		return nil, err
 	}
-	return &blob.Owner{UID: account.UID, GID: account.GID}, nil
+	return &blob.Owner{UID: account.UID, GID: account.GID, Charge: userfile.Charge}, nil
 }
 
 // workdir returns the task's working directory on this host if the job names one, otherwise "". For a container it is

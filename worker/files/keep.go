@@ -19,6 +19,7 @@ import (
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/scratch"
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 // about describes the kept files of an attempt that has ended.
@@ -87,25 +88,32 @@ func (k keeper) room(user string, a job.Attempt) error {
 const smallKept = 1 << 20
 
 // move moves what globs match. It returns the number of matches, the globs without a match, and the errors of those
-// that failed; an error does not stop the rest. No process of the task is left.
-func (k keeper) move(a job.Attempt, globs []string) (int, []string, error) {
-	from, err := os.OpenRoot(k.cfg.scratch(a))
+// that failed; an error does not stop the rest. No process of the task is left, but its user may have others.
+func (k keeper) move(a job.Attempt, globs []string) (kept int, missing []string, err error) {
+	owner, err := makeKept(k.cfg.kept(a), k.cfg.scratch(a))
 	if err != nil {
-		return 0, nil, fmt.Errorf("files: %w", err)
-	}
-	defer from.Close() //nolint:errcheck // a directory
-	dir := k.cfg.kept(a)
-	if err := makeKept(dir, from); err != nil {
 		return 0, nil, err
 	}
-	to, err := os.OpenRoot(dir)
-	if err != nil {
-		return 0, nil, fmt.Errorf("files: %w", err)
-	}
-	defer to.Close() //nolint:errcheck // a directory
+	err = userfile.As(owner, func(t userfile.Thread) error {
+		from, err := t.OpenRoot(k.cfg.scratch(a))
+		if err != nil {
+			return fmt.Errorf("files: %w", err)
+		}
+		defer from.Close() //nolint:errcheck // a directory
+		to, err := t.OpenRoot(k.cfg.kept(a))
+		if err != nil {
+			return fmt.Errorf("files: %w", err)
+		}
+		defer to.Close() //nolint:errcheck // a directory
+		kept, missing, err = moveMatches(from, to, globs)
+		return err
+	})
+	return kept, missing, err
+}
+
+// moveMatches moves what globs match from one directory to another.
+func moveMatches(from, to *os.Root, globs []string) (kept int, missing []string, err error) {
 	var errs []error
-	var missing []string
-	kept := 0
 	for _, glob := range globs {
 		names, err := match(from, glob)
 		if err != nil {
@@ -129,22 +137,22 @@ func (k keeper) move(a job.Attempt, globs []string) (int, []string, error) {
 }
 
 // makeKept makes the directory for the files that are kept. It is that of the task's user, as the scratch directory is,
-// and nobody else may enter it.
-func makeKept(dir string, scratch *os.Root) error {
+// and nobody else may enter it. The user's rights are returned.
+func makeKept(dir, scratch string) (userfile.Rights, error) {
+	var is unix.Stat_t
+	if err := unix.Lstat(scratch, &is); err != nil {
+		return nil, fmt.Errorf("files: %w", &fs.PathError{Op: "stat", Path: scratch, Err: err})
+	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("files: %w", err)
+		return nil, fmt.Errorf("files: %w", err)
 	}
-	info, err := scratch.Stat(".")
-	if err != nil {
-		return fmt.Errorf("files: %w", err)
+	if err := os.Lchown(dir, int(is.Uid), int(is.Gid)); err != nil {
+		return nil, fmt.Errorf("files: %w", err)
 	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		err = os.Lchown(dir, int(st.Uid), int(st.Gid))
+	if int(is.Uid) == os.Geteuid() {
+		return nil, nil
 	}
-	if err != nil {
-		return fmt.Errorf("files: %w", err)
-	}
-	return nil
+	return &syscall.Credential{Uid: is.Uid, Gid: is.Gid}, nil
 }
 
 // moveOne moves a file, link or directory to the same path in another directory.

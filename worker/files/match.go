@@ -14,6 +14,8 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 // ErrTooMany says that a glob matches, or a directory has, too many files to list at once. Name a directory instead,
@@ -55,6 +57,9 @@ func (l *listing) ReadDir(dir string) ([]fs.DirEntry, error) {
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // a directory
+	if open, ok := f.(*os.File); ok && errors.Is(userfile.Check(open), userfile.ErrKernel) {
+		return nil, nil // it is as good as empty
+	}
 	d, ok := f.(fs.ReadDirFile)
 	if !ok {
 		return nil, &fs.PathError{Op: "readdir", Path: dir, Err: unix.ENOTDIR}

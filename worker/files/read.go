@@ -18,6 +18,7 @@ import (
 	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/runner/spawn"
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 // Place is a directory with files of an attempt, and the account that reads them.
@@ -65,8 +66,8 @@ func (d *Driver) Ended(a job.Attempt) (Place, error) {
 // leaves out links that lead outside of the place, and everything that is not a file, directory or link. The error is
 // ErrNone if nothing matches or everything is left out.
 func (p Place) Pack(ctx context.Context, globs []string, base bool, w io.Writer) error {
-	return p.account.As(func() error {
-		root, err := os.OpenRoot(p.dir)
+	return p.account.As(func(t userfile.Thread) error {
+		root, err := t.OpenRoot(p.dir)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrNone, err)
 		}
@@ -209,6 +210,10 @@ func (k *packing) file(at string, h *tar.Header) error {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
 		return nil // it is not a regular file any more
+	}
+	if err := userfile.Check(f); err != nil {
+		k.leave(at, err.Error())
+		return nil
 	}
 	h.Typeflag, h.Size = tar.TypeReg, info.Size()
 	if err := k.head(h); err != nil {

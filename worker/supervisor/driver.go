@@ -33,11 +33,13 @@ const maxInbox = 1 << 16
 
 // Config says where tasks and runners live and how a runner is started.
 type Config struct {
-	Dir     string   // of the tasks and their runners
-	Binary  string   // path of the runner's program; with /proc/self/exe an upgrade on disk does not matter
-	Args    []string // its arguments before --dir and --generation
-	Version string   // of the binary; runners of another version only drain
-	Node    string   // name of this host, for the names of output files
+	Dir    string   // of the tasks and their runners
+	Binary string   // path of the runner's program; with /proc/self/exe an upgrade on disk does not matter
+	Args   []string // its arguments before --dir and --generation
+	// HostMounts has runners see the mounts of the host, if this process sees others.
+	HostMounts bool
+	Version    string // of the binary; runners of another version only drain
+	Node       string // name of this host, for the names of output files
 	// OutputLimit bounds the log of each task, in bytes on disk.
 	OutputLimit job.Size
 	// ClientTimeout is how long the client of a task with input may be gone; 0: the default.

@@ -252,7 +252,13 @@ func (d *Driver) launch(n int, r role) (*os.Process, error) {
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = runnerEnv()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := timerslack.Start(cmd.Start); err != nil {
+	start := func() error { return timerslack.Start(cmd.Start) }
+	if d.cfg.HostMounts {
+		err = inHostMounts(start)
+	} else {
+		err = start()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("supervisor: start runner: %w", err)
 	}
 	return cmd.Process, nil

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/worker/userfile"
+
 	"github.com/musterhq/muster/worker/output"
 )
 
@@ -20,8 +22,11 @@ const copyWait = 2 * time.Second
 
 // Copy is a file that gets a copy of one or both streams.
 type Copy struct {
-	Path   string
-	FD     int
+	Path string
+	FD   int
+	// Rights are those of the user, with which it is written. Root's would write beyond the user's disk quota, and keep
+	// the setuid bit of a file that somebody else owns.
+	Rights userfile.Rights
 	failed bool // a write failed, which the task's log says
 }
 
@@ -38,20 +43,22 @@ func CloseCopies(all map[output.Stream]*Copy) {
 
 // write appends p to the copy. The first error is passed to note, for the task's log.
 func (d *Copy) write(note func(text string), p []byte) {
-	for len(p) > 0 {
-		n, err := unix.Write(d.FD, p)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			if !d.failed {
-				d.failed = true
-				note(fmt.Sprintf("%s: %v; it lacks output from here on", strings.ToValidUTF8(d.Path, "?"), err))
-			}
-			return
-		default:
-			p = p[n:]
-		}
+	err := userfile.As(d.Rights, func(userfile.Thread) error { return writeAll(d.FD, p) })
+	if err != nil && !d.failed {
+		d.failed = true
+		note(fmt.Sprintf("%s: %v; it lacks output from here on", strings.ToValidUTF8(d.Path, "?"), err))
 	}
+}
+
+func writeAll(fd int, p []byte) error {
+	for len(p) > 0 {
+		n, err := unix.Write(fd, p)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		p = p[max(n, 0):]
+	}
+	return nil
 }
 
 // ownPump gives the task a pump of its own, in a goroutine of its own.

@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 const (
@@ -64,11 +66,20 @@ func Become() (code int, failed bool) {
 
 var errNoLoader = errors.New("its interpreter or loader does not exist")
 
+// find finds the program of the command. The caller's thread has the rights of the task's user: as root it would reveal
+// files that the user may not see.
+func (l *launch) find(t userfile.Thread, env []string) (err error) {
+	if l.path, err = program(t, l.argv[0], l.workdir, env); err != nil {
+		return err
+	}
+	return l.look(t)
+}
+
 // look reads the beginning of the program, so that a hung file system blocks this thread and not the fork. It also
 // decides whether a helper process executes the program. Tasks of the runner's own user need none: that user could
 // stop the runner anyway.
-func (l *launch) look() error {
-	touch(l.path)
+func (l *launch) look(t userfile.Thread) error {
+	touch(t, l.path)
 	l.becomes = l.who.cred != nil && !trusted(l.path)
 	if l.becomes && errors.Is(unix.Faccessat(unix.AT_FDCWD, l.path, unix.X_OK, unix.AT_EACCESS), unix.EACCES) {
 		return l.denied(l.path)
@@ -78,7 +89,7 @@ func (l *launch) look() error {
 
 // denied turns EACCES into a StartError that people understand.
 func (l *launch) denied(what string) error {
-	return Refuse(CodeNotExecutable, "permission denied: user %s may not execute %s in %s", UserName(l.who), what, l.where)
+	return Refuse(CodeNotExecutable, "permission denied: user %s may not execute %s in %s", UserName(l.who), what, l.workdir.path)
 }
 
 // program returns the path and the arguments that a fork executes.

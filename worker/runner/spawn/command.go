@@ -8,6 +8,7 @@ import (
 
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 // ExecOrder asks for a command in a running task.
@@ -33,7 +34,7 @@ func (x *ExecOrder) Withdrawn() bool { return x.claim.withdrawn() }
 // over is closed. It needs a goroutine of its own for two reasons. Its thread may hang in the task's directory, and
 // it has to live as long as the command: the kernel kills a process when the thread that forked it ends.
 func (s *Spawner) RunExec(x *ExecOrder, done func(Result), over <-chan struct{}) {
-	r := s.exec(x, ownThread())
+	r := s.exec(x, ownThread(s.log))
 	for _, f := range x.Files {
 		_ = f.Close() // the command has its own descriptors
 	}
@@ -44,7 +45,7 @@ func (s *Spawner) RunExec(x *ExecOrder, done func(Result), over <-chan struct{})
 }
 
 // exec makes the process of a command.
-func (s *Spawner) exec(x *ExecOrder, moves bool) Result {
+func (s *Spawner) exec(x *ExecOrder, own thread) Result {
 	env, err := proc.Environ(x.PID)
 	if err != nil {
 		return Result{Err: Refuse(CodeOurs, "the task is not running")}
@@ -52,24 +53,24 @@ func (s *Spawner) exec(x *ExecOrder, moves bool) Result {
 	if x.TTY && x.Term != "" {
 		env = setVariable(env, "TERM", x.Term)
 	}
-	l := &launch{who: x.Who, where: x.Where, argv: x.Command}
-	err = x.Who.As(func() (err error) { // as root it would reveal files that the user may not see
-		if l.path, err = program(x.Command[0], l.where, env); err == nil {
-			err = l.look()
+	l := &launch{who: x.Who, argv: x.Command, workdir: noWorkdir}
+	err = x.Who.As(func(t userfile.Thread) (err error) {
+		if l.workdir, err = openWorkdir(t, x.Who, x.Where); err != nil {
+			return err
 		}
-		return err
+		return l.find(t, env)
 	})
+	if err != nil {
+		l.workdir.close()
+		return Result{Err: err}
+	}
+	defer l.workdir.close()
+	l.attr = syscall.ProcAttr{Env: env, Sys: &syscall.SysProcAttr{Setsid: true, Credential: x.Who.cred, Pdeathsig: syscall.SIGKILL}}
+	back, err := own.enter(l)
 	if err != nil {
 		return Result{Err: err}
 	}
-	l.attr = syscall.ProcAttr{Dir: l.where, Env: env, Sys: &syscall.SysProcAttr{Setsid: true, Credential: x.Who.cred, Pdeathsig: syscall.SIGKILL}}
-	if moves {
-		if err := s.goTo(l.who, l.where); err != nil {
-			return Result{Err: err}
-		}
-		defer s.goBack()
-		l.attr.Dir = ""
-	}
+	defer back()
 	for i := range 3 {
 		l.attr.Files = append(l.attr.Files, x.Files[min(i, len(x.Files)-1)].Fd())
 	}

@@ -28,7 +28,7 @@ func TestExecSearchesAsTheUser(t *testing.T) {
 	}
 	for _, name := range []string{"there", "not-there"} { // only root may enter the directory
 		x := &ExecOrder{Exec: protocol.Exec{Command: []string{filepath.Join(dir, name)}}, PID: os.Getpid(), Who: who, Where: "/"}
-		r := new(Spawner).exec(x, false)
+		r := new(Spawner).exec(x, thread{})
 		if want := "permission denied: " + x.Command[0]; r.Err == nil || r.Err.Error() != want {
 			t.Errorf("%s: %v, want %s", name, r.Err, want)
 		}

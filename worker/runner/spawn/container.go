@@ -107,7 +107,7 @@ func (s *Spawner) PrepareContainer(ctx context.Context, o *Order) (b Container, 
 	if o.Start.Hostfile != "" {
 		b.Files = append(b.Files, variable(b.Env, "MUSTER_HOSTFILE", ""))
 	}
-	l := &launch{who: who, where: b.Scratch}
+	l := &launch{who: who, workdir: workdir{b.Scratch, -1}}
 	if o.Start.Script != "" {
 		if err := s.command(o, l, b.Env); err != nil {
 			return Container{}, nil, err

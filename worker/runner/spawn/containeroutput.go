@@ -9,6 +9,7 @@ import (
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/pump"
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 // containerOutput makes the outlet for a container's output, and the writers in b that lead to it.
@@ -32,12 +33,17 @@ func (s *Spawner) containerCopies(ctx context.Context, o *Order) (map[output.Str
 	if err != nil {
 		return nil, err
 	}
-	return look(ctx, s, UserName(who), func() (map[output.Stream]*pump.Copy, error) {
-		dir := o.Start.SubmitDir
-		if dir != "" && mayStart(who, dir) != nil {
-			dir = ""
-		}
-		return copies(o, who, dir)
+	return look(ctx, s, UserName(who), func() (all map[output.Stream]*pump.Copy, err error) {
+		err = who.As(func(t userfile.Thread) (err error) {
+			dir := noWorkdir
+			if o.Start.SubmitDir != "" {
+				dir, _ = openWorkdir(t, who, o.Start.SubmitDir) // without it, relative paths have no file
+			}
+			defer dir.close()
+			all, err = openCopies(t, o, who, dir)
+			return err
+		})
+		return all, err
 	}, pump.CloseCopies,
 		Refuse(CodeNotExecutable, "ended while its output files did not answer on this node"),
 		Refuse(CodeNotExecutable, "%s did not answer within %s on this node", outputFiles(o.Start), s.answer))

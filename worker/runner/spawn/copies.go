@@ -8,51 +8,46 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/worker/output"
-	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/pump"
+	"github.com/musterhq/muster/worker/userfile"
 )
 
-// copiesIn returns the directory of this host to which the paths of a task's output files are relative. It is "" for the
-// scratch directory, with which they would be deleted.
-func (l *launch) copiesIn(s *protocol.Start) string {
-	if s.Workdir == "" && l.where != s.SubmitDir {
-		return ""
+// copies opens the output files of a process, as its user.
+func (l *launch) copies(o *Order) (all map[output.Stream]*pump.Copy, err error) {
+	if o.Start.Stdout == "" && o.Start.Stderr == "" {
+		return nil, nil
 	}
-	return l.where
+	err = l.who.As(func(t userfile.Thread) (err error) {
+		all, err = openCopies(t, o, l.who, l.workdir)
+		return err
+	})
+	return all, err
 }
 
-// copies opens the output files that a task's spec names, as this user. The map has an entry for each stream that has
-// such a file. Without a directory dir, relative paths have none.
-func copies(t *Order, who Account, dir string) (map[output.Stream]*pump.Copy, error) {
+// openCopies opens the output files that a task's spec names, as this user. The map has an entry for each stream that
+// has such a file. Relative paths are in the directory dir. In a scratch directory they have no file, because it would be
+// deleted with the directory.
+func openCopies(t userfile.Thread, o *Order, who Account, dir workdir) (map[output.Stream]*pump.Copy, error) {
 	all := map[output.Stream]*pump.Copy{}
-	for stream, path := range map[output.Stream]string{output.Stdout: t.Start.Stdout, output.Stderr: t.Start.Stderr} {
-		if path == "" {
+	for stream, path := range map[output.Stream]string{output.Stdout: o.Start.Stdout, output.Stderr: o.Start.Stderr} {
+		if path == "" || dir.fd < 0 && !filepath.IsAbs(path) {
 			continue
 		}
-		if !filepath.IsAbs(path) {
-			if dir == "" {
-				continue
-			}
-			path = filepath.Join(dir, path)
-		}
-		if first := all[stream.Other()]; first != nil && first.Path == path {
+		full := dir.abs(path)
+		if first := all[stream.Other()]; first != nil && first.Path == full {
 			all[stream] = first
 			continue
 		}
-		flags := unix.O_WRONLY | unix.O_CREAT | unix.O_APPEND | unix.O_CLOEXEC | unix.O_NOCTTY | unix.O_NONBLOCK
-		if t.Attempt.N == 1 {
+		flags := unix.O_WRONLY | unix.O_CREAT | unix.O_APPEND
+		if o.Attempt.N == 1 {
 			flags |= unix.O_TRUNC
 		}
-		fd := -1
-		err := who.As(func() (err error) {
-			fd, err = unix.Open(path, flags, 0o644)
-			return err
-		})
+		fd, err := dir.open(t, path, flags, 0o644)
 		if err != nil {
 			pump.CloseCopies(all)
-			return nil, Refuse(CodeNotExecutable, "output file %s: %v", path, err)
+			return nil, Refuse(CodeNotExecutable, "output file %s: %v", full, err)
 		}
-		all[stream] = &pump.Copy{Path: path, FD: fd}
+		all[stream] = &pump.Copy{Path: full, FD: fd, Rights: who.cred}
 	}
 	return all, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/machine/account"
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 // The exit codes of a task that never ran, the same as a shell's.
@@ -43,26 +44,19 @@ func Refuse(code int, format string, args ...any) error {
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // program finds the path of the program name for a task with this working directory and environment.
-func program(name, workdir string, env []string) (string, error) {
+func program(t userfile.Thread, name string, workdir workdir, env []string) (string, error) {
 	if strings.Contains(name, "/") {
-		at := name
-		if !filepath.IsAbs(at) {
-			at = filepath.Join(workdir, at)
-		}
-		return at, executable(at, name)
+		return workdir.abs(name), executable(t, workdir, name, name)
 	}
 	found := notFound(name)
 	for _, dir := range filepath.SplitList(variable(env, "PATH", defaultPath)) {
 		if dir == "" {
 			dir = "."
 		}
-		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(workdir, dir)
-		}
 		at := filepath.Join(dir, name)
-		err := executable(at, name)
+		err := executable(t, workdir, at, name)
 		if err == nil {
-			return at, nil
+			return workdir.abs(at), nil
 		}
 		if r := (*StartError)(nil); errors.As(err, &r) && r.Code == CodeNotExecutable && !r.hidden {
 			found = err
@@ -72,16 +66,23 @@ func program(name, workdir string, env []string) (string, error) {
 }
 
 // executable returns the reason why nobody can execute a file, or nil. Whether this user may is left to the kernel.
-func executable(path, name string) error {
-	info, err := os.Stat(path)
+func executable(t userfile.Thread, workdir workdir, path, name string) error {
+	var is unix.Stat_t
+	fd, err := workdir.open(t, path, unix.O_PATH, 0)
+	if err == nil {
+		err = unix.Fstat(fd, &is)
+		_ = unix.Close(fd) // nothing was written
+	}
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		return &StartError{Code: CodeNotExecutable, Text: "permission denied: " + name, hidden: true}
+	case errors.Is(err, userfile.ErrKernel), errors.Is(err, userfile.ErrLink):
+		return Refuse(CodeNotExecutable, "cannot execute %s: %v", name, err)
 	case err != nil:
 		return notFound(name)
-	case info.IsDir():
+	case is.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return Refuse(CodeNotExecutable, "is a directory: %s", name)
-	case info.Mode()&0o111 == 0:
+	case is.Mode&0o111 == 0:
 		return Refuse(CodeNotExecutable, "not executable: %s", name)
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 // TestHiddenDirectoryInPath checks the exit codes, which are those of shells. A program in a directory of PATH that the
@@ -47,7 +49,7 @@ func TestHiddenDirectoryInPath(t *testing.T) {
 	}
 	env := []string{"PATH=" + hidden + ":" + dir}
 	for name, code := range map[string]int{"no-such-program": codeNotFound, filepath.Join(hidden, "x"): CodeNotExecutable} {
-		_, err := program(name, dir, env)
+		_, err := lookUp(name, dir, env)
 		if r := (*StartError)(nil); !errors.As(err, &r) || r.Code != code {
 			t.Errorf("program(%s): %v, want exit code %d", name, err, code)
 		}
@@ -55,9 +57,18 @@ func TestHiddenDirectoryInPath(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "there"), nil, 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
-	if at, err := program("there", dir, env); err != nil || at != filepath.Join(dir, "there") {
+	if at, err := lookUp("there", dir, env); err != nil || at != filepath.Join(dir, "there") {
 		t.Errorf("program(there) = %s, %v", at, err)
 	}
+}
+
+// lookUp is program with the rights of this process.
+func lookUp(name, dir string, env []string) (at string, err error) {
+	err = Account{}.As(func(t userfile.Thread) (err error) {
+		at, err = program(t, name, workdir{dir, -1}, env)
+		return err
+	})
+	return at, err
 }
 
 // Who gives an image in place of the program, as docker run takes it, is told of --image. Nobody else is.
@@ -66,7 +77,7 @@ func TestImageAsProgram(t *testing.T) {
 		"busybox:1": true, "registry.example:5000/team/train:v1.2": true, "alpine@sha256:" + strings.Repeat("a", 64): true,
 		"busybox": false, "./run:1": false, "/no/such:1": false, "C:": false, ":1": false, "say hello:1": false, "": false, "a:" + strings.Repeat("b", 600): false,
 	} {
-		_, err := program(name, t.TempDir(), []string{"PATH=/nosuch"})
+		_, err := lookUp(name, t.TempDir(), []string{"PATH=/nosuch"})
 		var r *StartError
 		if !errors.As(err, &r) || r.Code != codeNotFound || !strings.HasPrefix(r.Text, "command not found: "+name) {
 			t.Errorf("%q: %v", name, err)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 // Sources are the files and directories to mount, in the order of the mounts, opened with O_PATH. An entry is nil if
@@ -39,22 +40,25 @@ func (s *Spawner) sources(ctx context.Context, who Account, mounts []string) (So
 }
 
 func openSources(who Account, mounts []string) (all Sources, err error) {
-	defer func() {
-		if err != nil {
-			all.Close()
-			all = nil
-		}
-	}()
+	err = who.As(func(t userfile.Thread) (err error) {
+		all, err = sourcesOf(t, who, mounts)
+		return err
+	})
+	if err != nil {
+		all.Close()
+		return nil, err
+	}
+	return all, nil
+}
+
+// sourcesOf opens the sources as this user. The caller closes what was opened before an error.
+func sourcesOf(t userfile.Thread, who Account, mounts []string) (all Sources, err error) {
 	for _, text := range mounts {
 		m, err := job.ParseMount(text)
 		if err != nil {
 			return all, err
 		}
-		fd := -1
-		err = who.As(func() (err error) {
-			fd, err = unix.Open(m.Source, unix.O_PATH|unix.O_CLOEXEC, 0)
-			return err
-		})
+		fd, err := t.Open(unix.AT_FDCWD, m.Source, unix.O_PATH, 0)
 		switch {
 		case err == nil:
 			all = append(all, os.NewFile(uintptr(fd), m.Source))

@@ -21,6 +21,7 @@ import (
 	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/pump"
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 // Config says where processes are started and within which limits.
@@ -98,6 +99,11 @@ const ProcessGroup = "process group"
 
 // New returns a spawner. Errors come from the file system; a host that permits no control groups is no error.
 func New(cfg Config, log *slog.Logger) (*Spawner, error) {
+	if os.Geteuid() == 0 {
+		if err := userfile.CheckKernel(); err != nil {
+			return nil, fmt.Errorf("runner: %w", err)
+		}
+	}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, fmt.Errorf("runner: %w", err)

@@ -3,12 +3,12 @@ package spawn
 // Starting a task: its directory, its files, one fork.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,13 +16,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/musterhq/muster/internal/timerslack"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/pump"
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 // shell runs scripts without a #! line.
@@ -32,24 +32,16 @@ const shell = "/bin/sh"
 // when the thread that forked it ends, so that no task outlives the runner. The thread has a working directory of its
 // own, too.
 func (s *Spawner) Run(orders <-chan *Order) {
-	moves := ownThread()
+	own := ownThread(s.log)
 	for o := range orders {
 		late := time.AfterFunc(SlowStart, o.Slow)
-		r := s.start(o, moves)
+		r := s.start(o, own)
 		late.Stop()
 		o.Done(r)
 	}
 }
 
-// ownThread locks the calling goroutine to its thread. The processes that it forks have the kernel's timer slack, not
-// ours. Moves says that the thread now has a working directory of its own, which some hosts do not permit.
-func ownThread() (moves bool) {
-	runtime.LockOSThread()
-	_ = timerslack.Set(timerslack.Default) // every kernel can
-	return unix.Unshare(unix.CLONE_FS) == nil
-}
-
-func (s *Spawner) start(o *Order, moves bool) Result {
+func (s *Spawner) start(o *Order, own thread) Result {
 	if err := s.makeDir(o); err != nil {
 		return Result{Known: errors.Is(err, os.ErrExist), Err: fmt.Errorf("runner: make task directory: %w", err)}
 	}
@@ -62,13 +54,13 @@ func (s *Spawner) start(o *Order, moves bool) Result {
 		return Result{Err: err}
 	}
 	defer l.Close()
-	if moves && l.where != s.dir.Scratch(o.Attempt) {
+	if l.workdir.fd >= 0 {
 		o.step.Store(stepWorkdir)
-		if err := s.goTo(l.who, l.where); err != nil {
+		back, err := own.enter(l)
+		if err != nil {
 			return Result{Err: err}
 		}
-		defer s.goBack()
-		l.attr.Dir = ""
+		defer back()
 	}
 	if !o.claim.make() {
 		return Result{}
@@ -95,7 +87,7 @@ type launch struct {
 	ends    []int         // the task's ends of its pipes or its terminal
 	group   *cgroup.Place // nil: none
 	who     Account
-	where   string
+	workdir workdir
 }
 
 func (l *launch) Close() {
@@ -111,6 +103,7 @@ func (l *launch) Close() {
 	if l.group != nil {
 		l.group.Close()
 	}
+	l.workdir.close()
 }
 
 func (s *Spawner) prepare(o *Order) (*launch, error) {
@@ -127,44 +120,62 @@ func (s *Spawner) prepare(o *Order) (*launch, error) {
 	if err := who.own(scratch); err != nil {
 		return nil, err
 	}
-	l := &launch{who: who, where: scratch}
-	if w := o.Start.Workdir; w != "" {
-		o.step.Store(stepWorkdir)
-		if err := mayStart(who, w); err != nil {
-			return nil, err
-		}
-		l.where = w
-	} else if w := o.Start.SubmitDir; w != "" {
-		o.step.Store(stepWorkdir)
-		if mayStart(who, w) == nil {
-			l.where = w
-		}
-	}
-	env, err := s.environment(o, who, scratch)
-	if err != nil {
-		return nil, err
-	}
-	o.step.Store(stepCommand)
-	if err := s.command(o, l, env); err != nil {
-		return nil, err
-	}
-	o.step.Store(stepOutput)
-	if err := s.streams(o, l); err != nil {
+	l := &launch{who: who, workdir: workdir{scratch, -1}}
+	if err := s.fill(o, l, scratch); err != nil {
 		l.Close()
 		return nil, err
 	}
+	return l, nil
+}
+
+// fill looks up what the task's user named, and opens the task's streams and its control group.
+func (s *Spawner) fill(o *Order, l *launch, scratch string) error {
+	if err := l.findWorkdir(o); err != nil {
+		return err
+	}
+	env, err := s.environment(o, l.who, scratch)
+	if err != nil {
+		return err
+	}
+	o.step.Store(stepCommand)
+	if err := s.command(o, l, env); err != nil {
+		return err
+	}
+	o.step.Store(stepOutput)
+	if err := s.streams(o, l); err != nil {
+		return err
+	}
 	o.step.Store(stepOwn)
-	l.attr.Dir, l.attr.Env = l.where, env
-	l.attr.Sys = &syscall.SysProcAttr{Setsid: true, Credential: who.cred, Pdeathsig: syscall.SIGKILL}
+	l.attr.Dir, l.attr.Env = scratch, env
+	l.attr.Sys = &syscall.SysProcAttr{Setsid: true, Credential: l.who.cred, Pdeathsig: syscall.SIGKILL}
 	l.attr.Sys.Setctty = o.Start.Input != nil && o.Start.Input.TTY // of descriptor 0
 	if s.Group != nil {
 		if l.group, err = s.Group.Place(o.Name, s.limits(o)); err != nil {
-			l.Close()
-			return nil, fmt.Errorf("runner: %w", err)
+			return fmt.Errorf("runner: %w", err)
 		}
 		l.attr.Sys.UseCgroupFD, l.attr.Sys.CgroupFD = l.group.FD >= 0, l.group.FD
 	}
-	return l, nil
+	return nil
+}
+
+// findWorkdir opens the task's working directory: the one that its user named, or that of the submit if this host has
+// it and the user may enter it.
+func (l *launch) findWorkdir(o *Order) error {
+	path := cmp.Or(o.Start.Workdir, o.Start.SubmitDir)
+	if path == "" {
+		return nil
+	}
+	o.step.Store(stepWorkdir)
+	return l.who.As(func(t userfile.Thread) error {
+		w, err := openWorkdir(t, l.who, path)
+		if err == nil {
+			l.workdir = w
+		}
+		if o.Start.Workdir == "" {
+			return nil
+		}
+		return err
+	})
 }
 
 // makeScratch makes the task's scratch directory: from the directory files, which holds its uploaded files, or empty
@@ -202,12 +213,7 @@ func (s *Spawner) environment(o *Order, who Account, scratch string) ([]string, 
 func (s *Spawner) command(o *Order, l *launch, env []string) error {
 	if o.Start.Script == "" {
 		l.argv = o.Start.Command
-		return l.who.As(func() (err error) {
-			if l.path, err = program(o.Start.Command[0], l.where, env); err == nil {
-				err = l.look()
-			}
-			return err
-		})
+		return l.who.As(func(t userfile.Thread) error { return l.find(t, env) })
 	}
 	path := filepath.Join(s.dir.Task(o.Attempt), "script")
 	// No fork may happen while the script is open for writing: the child would
@@ -232,7 +238,7 @@ func (s *Spawner) command(o *Order, l *launch, env []string) error {
 // streams makes the two pipes that the task writes to and, if it gets input, the one that it reads from. Or it makes
 // its terminal.
 func (s *Spawner) streams(o *Order, l *launch) (err error) {
-	copies, err := copies(o, l.who, l.copiesIn(o.Start))
+	copies, err := l.copies(o)
 	if err != nil {
 		return err
 	}
@@ -262,7 +268,7 @@ func (s *Spawner) fork(o *Order, l *launch) Result {
 		r.Err = whyNot(o, l, err)
 		return r
 	}
-	r.PID, r.Who, r.Where = pid, l.who, l.where
+	r.PID, r.Who, r.Where = pid, l.who, l.workdir.path
 	r.Out, r.In, l.out, l.in = l.out, l.in, nil, nil
 	if s.Group == nil {
 		r.Ticks = s.ticks.start(pid, r.From, proc.BootTime())
@@ -354,18 +360,4 @@ func ExitOf(err error, now time.Time) job.Exit {
 		exit.State = job.NodeFail // the disk of this host is full, which is no fault of the task
 	}
 	return exit
-}
-
-// goTo changes the working directory of this thread to dir, with the rights of the task's user. The process that the
-// thread forks then starts there. If the new process itself changed into a hung directory, the whole runner would
-// stop, because vfork does not return until the process has executed its program.
-func (s *Spawner) goTo(who Account, dir string) error {
-	return whyNotIn(who, dir, who.As(func() error { return unix.Chdir(dir) }))
-}
-
-// goBack leaves the task's directory.
-func (s *Spawner) goBack() {
-	if err := unix.Chdir("/"); err != nil {
-		s.log.Error("spawner stays in the directory of a task", "error", err) // at worst its file system cannot be unmounted
-	}
 }

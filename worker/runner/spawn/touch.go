@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 // maxScripts is how many interpreters that are scripts themselves the kernel follows.
@@ -15,17 +17,17 @@ const maxScripts = 4
 
 // touch reads the beginning of a program and of its interpreters, as the kernel does when it executes them. It
 // reports no errors, because the kernel will.
-func touch(path string) {
+func touch(t userfile.Thread, path string) {
 	for range maxScripts {
-		if path = interpreter(path); path == "" {
+		if path = interpreter(t, path); path == "" {
 			return
 		}
 	}
 }
 
 // interpreter returns the interpreter that the first line of a script names, or "" if there is none.
-func interpreter(path string) string {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+func interpreter(t userfile.Thread, path string) string {
+	fd, err := t.Open(unix.AT_FDCWD, path, unix.O_RDONLY, 0)
 	if err != nil {
 		return ""
 	}
