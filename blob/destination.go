@@ -82,7 +82,7 @@ func openBelow(at *os.File, part string, mode fs.FileMode) (*os.File, error) {
 	}
 	fd, err := unix.Openat(int(at.Fd()), part, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		return nil, fmt.Errorf("%w: %.100q is here already, and is no directory; links are not followed", ErrInvalid, part)
+		return nil, fmt.Errorf("%w: %.100q is here already, and is no directory; links are not followed", ErrArchive, part)
 	}
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (d *destination) room(size int64) error {
 	if err := unix.Fstatfs(int(d.root.Fd()), &s); err != nil || s.Bsize <= 0 {
 		return nil //nolint:nilerr // then the write itself fails when there is no room
 	}
-	const most = 1 << 40                                                                    // blocks; the product stays below 1 << 63
+	const most = 1 << 40                                                                // blocks; the product stays below 1 << 63
 	free, all := int64(min(s.Bavail, most))*s.Bsize, int64(min(s.Blocks, most))*s.Bsize //nolint:gosec // bounded
 	if spare := min(all/spareParts, mostSpare); size > free-spare {
 		return fmt.Errorf("%w: a file of %d bytes, and the disk has %d bytes free, of which %d stay free", ErrTooLarge, size, free, spare)

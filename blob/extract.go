@@ -18,16 +18,18 @@ import (
 
 // Bounds of an archive. A host that means well keeps to them; from others they keep the client's memory and disk.
 const (
-	maxExtracted  = 2_000_000 // entries; each takes some 20 bytes of memory
-	maxDepth      = 256       // directories above a file
-	maxTotal      = 1 << 44   // bytes of all files, as of an uploaded tree
-	maxBetween    = 4 << 20   // bytes of headers before a file: the library reads up to 1 MiB of each
-	maxTrailing   = 1 << 20   // bytes after the end of the archive
-	spareParts    = 32        // this part of a file system stays free, but not more than mostSpare
-	mostSpare     = 256 << 20
-	maxNamesTold  = 3 // paths of a Told
-	linksBelowDir = "it leads to something that was not asked for"
+	maxExtracted = 2_000_000 // entries; each takes some 20 bytes of memory
+	maxDepth     = 256       // directories above a file
+	maxTotal     = 1 << 44   // bytes of all files, as of an uploaded tree
+	maxBetween   = 4 << 20   // bytes of headers before a file: the library reads up to 1 MiB of each
+	maxTrailing  = 1 << 20   // bytes after the end of the archive
+	spareParts   = 32        // this part of a file system stays free, but not more than mostSpare
+	mostSpare    = 256 << 20
+	maxNamesTold = 3 // paths of a Told
 )
+
+// ErrArchive says that a host sent something that no archive of what was asked for holds. Do not trust the host.
+var ErrArchive = errors.New("refused")
 
 // Existing says what becomes of a file that is there before.
 type Existing int
@@ -68,7 +70,7 @@ type Extracted struct {
 }
 
 // Extract writes what an archive holds to dir, which is made if it does not exist. Nothing else than what was asked for is
-// written, and nothing outside of dir; no link is followed below dir. An entry that was not asked for is ErrInvalid, and so
+// written, and nothing outside of dir; no link is followed below dir. An entry that was not asked for is ErrArchive, and so
 // is a second file with the same path. Files that are complete stay after an error.
 func Extract(archive io.Reader, dir string, request Extraction) (Extracted, error) {
 	asked, err := ParseAsked(request.Globs)
@@ -136,11 +138,11 @@ func (x *extraction) all(archive io.Reader) error {
 // entry writes one entry.
 func (x *extraction) entry(h *tar.Header, data io.Reader) error {
 	name := strings.TrimSuffix(h.Name, "/")
-	if err := checkPath(name); err != nil {
-		return err
+	if checkPath(name) != nil {
+		return fmt.Errorf("%w: not a plain relative path", ErrArchive)
 	}
 	if strings.Count(name, "/") > maxDepth {
-		return fmt.Errorf("%w: more than %d directories deep", ErrInvalid, maxDepth)
+		return fmt.Errorf("%w: more than %d directories deep", ErrArchive, maxDepth)
 	}
 	if x.last == "" || name != x.last && !strings.HasPrefix(name, x.last+"/") {
 		match, glob, hidden := x.asked.Of(name)
@@ -149,7 +151,7 @@ func (x *extraction) entry(h *tar.Header, data io.Reader) error {
 			x.done.Hidden.add(name)
 			return nil
 		case match == "":
-			return fmt.Errorf("%w: the host sends it, and it was not asked for", ErrInvalid)
+			return fmt.Errorf("%w: the host sent it, and it was not asked for", ErrArchive)
 		}
 		x.last, x.glob = match, glob
 	}
@@ -164,7 +166,7 @@ func (x *extraction) entry(h *tar.Header, data io.Reader) error {
 	if h.Typeflag != tar.TypeDir {
 		key := maphash.String(x.seed, out)
 		if x.seen[key] {
-			return fmt.Errorf("%w: two files are called %.100q; copy them one after the other", ErrInvalid, out)
+			return fmt.Errorf("%w: two files are called %.100q; copy them one after the other", ErrArchive, out)
 		}
 		x.seen[key] = true
 	}
@@ -182,7 +184,7 @@ func (x *extraction) output(name, match string) string {
 func (x *extraction) write(out, name string, h *tar.Header, data io.Reader) error {
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {
-			return fmt.Errorf("%w: a sparse file", ErrInvalid) // a few bytes of it can stand for any number
+			return fmt.Errorf("%w: a sparse file", ErrArchive) // a few bytes of it can stand for any number
 		}
 	}
 	mode := fs.FileMode(h.Mode) & fs.ModePerm //nolint:gosec // masked to permission bits
@@ -200,7 +202,7 @@ func (x *extraction) write(out, name string, h *tar.Header, data io.Reader) erro
 			return x.to.file(at, part, mode, h.Size, h.ModTime, data)
 		})
 	}
-	return fmt.Errorf("%w: neither file, directory nor symbolic link", ErrInvalid)
+	return fmt.Errorf("%w: neither file, directory nor symbolic link", ErrArchive)
 }
 
 // mayLink reports whether a link stays within the directory, and leads to something that was asked for too.
@@ -274,7 +276,7 @@ type bounded struct {
 	left int64
 }
 
-var errEndless = fmt.Errorf("%w: what lies between the files of the archive is too long", ErrInvalid)
+var errEndless = fmt.Errorf("%w: what lies between the files of the archive is too long", ErrArchive)
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {

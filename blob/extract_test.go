@@ -91,36 +91,36 @@ func TestHostileArchives(t *testing.T) {
 		want    map[string]string // beside .bashrc and the links, which were there before
 		err     error
 	}{
-		{"extra files", "out.txt", true, []entry{{name: "out.txt", text: "x"}, {name: ".bashrc", text: "evil"}}, map[string]string{"out.txt": "x"}, ErrInvalid},
-		{"keys", "out.txt", true, []entry{{name: ".ssh/", kind: tar.TypeDir}, {name: ".ssh/authorized_keys", text: "evil"}}, nil, ErrInvalid},
-		{"download", "ckpt/*", false, []entry{{name: "ckpt/a", text: "1"}, {name: "train.py", text: "evil"}}, map[string]string{"ckpt": "dir", "ckpt/a": "1"}, ErrInvalid},
-		{"sibling with the same beginning", "out", false, []entry{{name: "out2", text: "evil"}}, nil, ErrInvalid},
+		{"extra files", "out.txt", true, []entry{{name: "out.txt", text: "x"}, {name: ".bashrc", text: "evil"}}, map[string]string{"out.txt": "x"}, ErrArchive},
+		{"keys", "out.txt", true, []entry{{name: ".ssh/", kind: tar.TypeDir}, {name: ".ssh/authorized_keys", text: "evil"}}, nil, ErrArchive},
+		{"download", "ckpt/*", false, []entry{{name: "ckpt/a", text: "1"}, {name: "train.py", text: "evil"}}, map[string]string{"ckpt": "dir", "ckpt/a": "1"}, ErrArchive},
+		{"sibling with the same beginning", "out", false, []entry{{name: "out2", text: "evil"}}, nil, ErrArchive},
 		{"hidden by a wildcard", "*", true, []entry{{name: ".profile", text: "evil"}, {name: "a", text: "1"}}, map[string]string{"a": "1"}, nil},
 		{"hidden by everything", ".", true, []entry{{name: ".profile", text: "evil"}, {name: ".ssh/", kind: tar.TypeDir}, {name: "a/.x", text: "1"}}, map[string]string{"a": "dir", "a/.x": "1"}, nil},
 		{"an own file", ".bashrc", true, []entry{{name: ".bashrc", text: "evil"}}, nil, nil},
-		{"upwards", ".", true, []entry{{name: "../evil", text: "evil"}}, nil, ErrInvalid},
-		{"upwards later", ".", true, []entry{{name: "a/../../evil", text: "evil"}}, nil, ErrInvalid},
-		{"absolute", ".", true, []entry{{name: "/evil", text: "evil"}}, nil, ErrInvalid},
-		{"no name", ".", true, []entry{{name: "./", kind: tar.TypeDir}}, nil, ErrInvalid},
-		{"not UTF-8", ".", true, []entry{{name: "a\xff", text: "evil"}}, nil, ErrInvalid},
-		{"through a link to a directory", ".", true, []entry{{name: "door/evil", text: "evil"}}, nil, ErrInvalid},
-		{"through a link inside", ".", true, []entry{{name: "inner/evil", text: "evil"}}, nil, ErrInvalid},
-		{"a directory on a link", ".", true, []entry{{name: "door/", kind: tar.TypeDir}}, nil, ErrInvalid},
+		{"upwards", ".", true, []entry{{name: "../evil", text: "evil"}}, nil, ErrArchive},
+		{"upwards later", ".", true, []entry{{name: "a/../../evil", text: "evil"}}, nil, ErrArchive},
+		{"absolute", ".", true, []entry{{name: "/evil", text: "evil"}}, nil, ErrArchive},
+		{"no name", ".", true, []entry{{name: "./", kind: tar.TypeDir}}, nil, ErrArchive},
+		{"not UTF-8", ".", true, []entry{{name: "a\xff", text: "evil"}}, nil, ErrArchive},
+		{"through a link to a directory", ".", true, []entry{{name: "door/evil", text: "evil"}}, nil, ErrArchive},
+		{"through a link inside", ".", true, []entry{{name: "inner/evil", text: "evil"}}, nil, ErrArchive},
+		{"a directory on a link", ".", true, []entry{{name: "door/", kind: tar.TypeDir}}, nil, ErrArchive},
 		{"a file on a link", ".", true, []entry{{name: "file", text: "evil"}}, nil, nil},
 		{"a link on a link", ".", true, []entry{{name: "file", kind: tar.TypeSymlink, link: "a"}}, nil, nil},
-		{"link, then through it", ".", true, []entry{{name: "d", kind: tar.TypeSymlink, link: "sub"}, {name: "sub/", kind: tar.TypeDir}, {name: "d/evil", text: "evil"}}, map[string]string{"d": "-> sub", "sub": "dir"}, ErrInvalid},
-		{"link below a link", ".", true, []entry{{name: "d", kind: tar.TypeSymlink, link: "."}, {name: "d/out", kind: tar.TypeSymlink, link: ".."}}, map[string]string{"d": "-> ."}, ErrInvalid},
+		{"link, then through it", ".", true, []entry{{name: "d", kind: tar.TypeSymlink, link: "sub"}, {name: "sub/", kind: tar.TypeDir}, {name: "d/evil", text: "evil"}}, map[string]string{"d": "-> sub", "sub": "dir"}, ErrArchive},
+		{"link below a link", ".", true, []entry{{name: "d", kind: tar.TypeSymlink, link: "."}, {name: "d/out", kind: tar.TypeSymlink, link: ".."}}, map[string]string{"d": "-> ."}, ErrArchive},
 		{"link out", ".", true, []entry{{name: "l", kind: tar.TypeSymlink, link: "../evil"}, {name: "m", kind: tar.TypeSymlink, link: "/etc/passwd"}}, nil, nil},
 		{"link to what was not asked for", "ckpt/*", false, []entry{{name: "ckpt/l", kind: tar.TypeSymlink, link: "../.bashrc"}, {name: "ckpt/m", kind: tar.TypeSymlink, link: "a"}}, map[string]string{"ckpt": "dir", "ckpt/m": "-> a"}, nil},
 		{"link that leads elsewhere once stripped", "**/l", true, []entry{{name: "a/b/l", kind: tar.TypeSymlink, link: "../../.bashrc"}}, nil, nil},
-		{"hard link", ".", true, []entry{{name: "h", kind: tar.TypeLink, link: ".bashrc"}}, nil, ErrInvalid},
-		{"device", ".", true, []entry{{name: "d", kind: tar.TypeChar}}, nil, ErrInvalid},
-		{"block device", ".", true, []entry{{name: "d", kind: tar.TypeBlock}}, nil, ErrInvalid},
-		{"pipe", ".", true, []entry{{name: "p", kind: tar.TypeFifo}}, nil, ErrInvalid},
-		{"twice", "**/x", true, []entry{{name: "a/x", text: "1"}, {name: "b/x", text: "2"}}, map[string]string{"x": "1"}, ErrInvalid},
-		{"a file as a directory", ".", true, []entry{{name: "f", text: "1"}, {name: "f/x", text: "2"}}, map[string]string{"f": "1"}, ErrInvalid},
-		{"deep", ".", true, []entry{{name: strings.Repeat("d/", maxDepth+1) + "x", text: "1"}}, nil, ErrInvalid},
-		{"long name", ".", true, []entry{{name: strings.Repeat("d", maxName+1), text: "1"}}, nil, ErrInvalid},
+		{"hard link", ".", true, []entry{{name: "h", kind: tar.TypeLink, link: ".bashrc"}}, nil, ErrArchive},
+		{"device", ".", true, []entry{{name: "d", kind: tar.TypeChar}}, nil, ErrArchive},
+		{"block device", ".", true, []entry{{name: "d", kind: tar.TypeBlock}}, nil, ErrArchive},
+		{"pipe", ".", true, []entry{{name: "p", kind: tar.TypeFifo}}, nil, ErrArchive},
+		{"twice", "**/x", true, []entry{{name: "a/x", text: "1"}, {name: "b/x", text: "2"}}, map[string]string{"x": "1"}, ErrArchive},
+		{"a file as a directory", ".", true, []entry{{name: "f", text: "1"}, {name: "f/x", text: "2"}}, map[string]string{"f": "1"}, ErrArchive},
+		{"deep", ".", true, []entry{{name: strings.Repeat("d/", maxDepth+1) + "x", text: "1"}}, nil, ErrArchive},
+		{"long name", ".", true, []entry{{name: strings.Repeat("d", maxName+1), text: "1"}}, nil, ErrArchive},
 	} {
 		for _, existing := range []Existing{KeepExisting, ReplaceNamed} {
 			t.Run(fmt.Sprint(c.name, existing), func(t *testing.T) {
@@ -303,7 +303,7 @@ func TestSparseFile(t *testing.T) {
 	if h, err := again.Next(); err != nil || h.Size != 1<<30 {
 		t.Fatalf("the archive has no sparse file: %+v, %v", h, err)
 	}
-	if _, err := Extract(&b, t.TempDir(), Extraction{Globs: []string{"a"}}); !errors.Is(err, ErrInvalid) {
+	if _, err := Extract(&b, t.TempDir(), Extraction{Globs: []string{"a"}}); !errors.Is(err, ErrArchive) {
 		t.Errorf("a sparse file: %v", err)
 	}
 }
