@@ -23,7 +23,7 @@ func (v taskVerbs) cpCommand() *cli.Command {
 		Flags: append(clientFlags(), &cli.BoolFlag{
 			Name: "force", Aliases: []string{"f"}, Usage: "replace files that are there before",
 		}),
-		Action:      v.cp,
+		Action: v.cp,
 	}
 }
 
