@@ -12,13 +12,13 @@ import (
 )
 
 // resolveName resolves a selector that begins with the name of a job: NAME, NAME.3, NAME.0-9,12 or NAME.3.1. A name may have
-// dots itself. wrong says why the selector names no id; nil means that no job has that id.
-func (c *Client) resolveName(ctx context.Context, selector string, wrong error) ([]Job, job.Selector, error) {
+// dots itself. wrong says why the selector names no id; nil means that no job of the filter has that id.
+func (c *Client) resolveName(ctx context.Context, selector string, wrong error, among JobFilter) ([]Job, job.Selector, error) {
 	id, numbers, _ := strings.Cut(selector, ".")
 	if _, err := job.ParseSelector(id); wrong != nil && (id == "" || err == nil && onlyNumbers(numbers)) {
 		return nil, job.Selector{}, bad("%w", wrong) // there is nothing to look for, or the numbers of the tasks are wrong
 	}
-	jobs, err := c.called(ctx, selector)
+	jobs, err := c.called(ctx, selector, among)
 	for rest := selector; errors.Is(err, ErrNotFound); {
 		dot := strings.LastIndexByte(rest, '.')
 		if dot < 0 || !onlyNumbers(selector[dot+1:]) {
@@ -29,7 +29,7 @@ func (c *Client) resolveName(ctx context.Context, selector string, wrong error) 
 		if wrong != nil {
 			return nil, job.Selector{}, bad("%w", wrong)
 		}
-		found, unknown := c.called(ctx, rest)
+		found, unknown := c.called(ctx, rest, among)
 		switch {
 		case unknown == nil:
 			sel.Last, sel.Prefix = false, string(found[0].ID)
@@ -46,12 +46,13 @@ func onlyNumbers(text string) bool {
 	return text != "" && strings.Trim(text, "0123456789.,-") == ""
 }
 
-// called returns the one job with that name.
-func (c *Client) called(ctx context.Context, name string) ([]Job, error) {
+// called returns the one job of a filter with that name.
+func (c *Client) called(ctx context.Context, name string, among JobFilter) ([]Job, error) {
 	if name == "" || strings.ContainsAny(name, `*?[\`) {
 		return nil, noSuch(name)
 	}
-	l, err := c.Jobs(ctx, JobFilter{Name: name, Limit: maxNamed, Fresh: true})
+	among.Name = name
+	l, err := c.Jobs(ctx, among)
 	switch {
 	case err != nil:
 		return nil, err

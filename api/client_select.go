@@ -14,27 +14,41 @@ import (
 
 // Resolve returns the jobs that a selector means, newest first, and the parsed selector. Its tasks are the numbers of the
 // tasks that it names, also if it names them by rank. "all" means the caller's jobs that have not ended, which may be
-// none. Any other selector that matches nothing is ErrNotFound.
+// none. Any other selector that matches nothing is ErrNotFound. Prefixes and names are looked for among the caller's own jobs
+// first, and only if none of these is meant among those of others, so that nobody can make a name of another ambiguous.
 func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selector, error) {
 	sel, err := job.ParseSelector(selector)
-	if err != nil {
-		return c.resolveName(ctx, selector, err)
-	}
-	if sel.All {
-		jobs, err := c.unended(ctx)
-		return jobs, sel, err
-	}
-	if id, err := job.ParseID(sel.Prefix); err == nil {
-		j, err := c.Job(ctx, id)
-		switch {
-		case errors.Is(err, ErrNotFound):
-			return nil, sel, noSuch(selector)
-		case err != nil:
-			return nil, sel, err
+	if err == nil {
+		if sel.All {
+			jobs, err := c.unended(ctx)
+			return jobs, sel, err
 		}
-		return named(j, sel, selector)
+		if id, err := job.ParseID(sel.Prefix); err == nil {
+			j, err := c.Job(ctx, id)
+			switch {
+			case errors.Is(err, ErrNotFound):
+				return nil, sel, noSuch(selector)
+			case err != nil:
+				return nil, sel, err
+			}
+			return named(j, sel, selector)
+		}
 	}
-	filter := JobFilter{Prefix: sel.Prefix, Limit: maxNamed, Fresh: true}
+	jobs, found, lack := c.resolveAmong(ctx, selector, JobFilter{Mine: true, Limit: maxNamed, Fresh: true})
+	if errors.Is(lack, ErrNotFound) && !sel.Last {
+		jobs, found, lack = c.resolveAmong(ctx, selector, JobFilter{Limit: maxNamed, Fresh: true})
+	}
+	return jobs, found, lack
+}
+
+// resolveAmong returns the one job that a selector means among those of a filter.
+func (c *Client) resolveAmong(ctx context.Context, selector string, among JobFilter) ([]Job, job.Selector, error) {
+	sel, err := job.ParseSelector(selector)
+	if err != nil {
+		return c.resolveName(ctx, selector, err, among)
+	}
+	filter := among
+	filter.Prefix = sel.Prefix
 	if sel.Last {
 		filter = JobFilter{Last: true, Fresh: true}
 	}
@@ -47,10 +61,10 @@ func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selec
 	case len(l.Items) == 0 && sel.Last:
 		return nil, sel, fmt.Errorf("job last: %w; you have not submitted any", ErrNotFound)
 	case len(l.Items) == 0:
-		return c.resolveName(ctx, selector, nil)
+		return c.resolveName(ctx, selector, nil, among)
 	}
 	if !sel.Last {
-		if err := c.alsoName(ctx, sel.Prefix, l.Items); err != nil {
+		if err := c.alsoName(ctx, sel.Prefix, l.Items, among); err != nil {
 			return nil, sel, err
 		}
 	}
@@ -60,10 +74,11 @@ func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selec
 	return named(l.Items[0], sel, selector)
 }
 
-// alsoName returns an error if some ids begin with the prefix and other jobs have it as their name. Nobody can know which of
-// them is meant.
-func (c *Client) alsoName(ctx context.Context, prefix string, begin []Job) error {
-	l, err := c.Jobs(ctx, JobFilter{Name: prefix, Limit: maxNamed, Fresh: true})
+// alsoName returns an error if some ids begin with the prefix and other jobs of the filter have it as their name. Nobody can
+// know which of them is meant.
+func (c *Client) alsoName(ctx context.Context, prefix string, begin []Job, among JobFilter) error {
+	among.Name = prefix
+	l, err := c.Jobs(ctx, among)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ var verbs = map[string]string{
 	"list-nodes": "muster nodes", "get-node": "muster node show N", "drain-node": "muster node drain N", "resume-node": "muster node resume N",
 	"declare-node-dead": "muster node declare-dead N", "list-users": "muster users", "list-gpus": "muster gpus", "get-stats": noVerb,
 	"get-events": "muster events -f", "list-peers": "muster peers", "revoke-peer": "muster peers --revoke MEMBER", "restore-peer": "muster peers --restore MEMBER",
-	"make-ticket": noVerb, "invite": "muster invite", "join": "muster join MULTIADDR --token T", "forget-claim": "muster node forget-claim GROUP",
+	"make-ticket": noVerb, "invite": "muster invite", "join": "muster join MULTIADDR --token-file FILE", "forget-claim": "muster node forget-claim GROUP",
 	"get-job-usage": "muster usage --by job", "get-task-usage": "muster show ID", "get-node-usage": noVerb, "list-targets": noVerb, "get-metrics": noVerb,
 	"list-audit": "muster audit", "get-daemon": "muster doctor", "health": noVerb, "ready": noVerb,
 }

@@ -172,8 +172,8 @@ type FilesRequest struct {
 	Base  bool     // each match at the root, under its own name
 }
 
-// Files calls unpack with the files as a tar archive. If unpack succeeds but the archive was cut off, Files returns
-// an error.
+// Files calls unpack with the files as a tar archive, which it reads to its end. If unpack succeeds but the archive was cut
+// off, Files returns an error.
 func (c *Client) Files(ctx context.Context, r FilesRequest, unpack func(io.Reader) error) error {
 	q := url.Values{}
 	if len(r.Paths) > 0 {
@@ -189,7 +189,12 @@ func (c *Client) Files(ctx context.Context, r FilesRequest, unpack func(io.Reade
 	defer resp.Body.Close()
 	err = unpack(resp.Body)
 	if err == nil {
-		_, err = io.Copy(io.Discard, resp.Body)
+		_, err = io.CopyN(io.Discard, resp.Body, 1) // the trailer follows the end
+		if err == nil {
+			err = fmt.Errorf("files of job %s: the answer goes on after its end", r.Job)
+		} else if errors.Is(err, io.EOF) {
+			err = nil
+		}
 	}
 	if err == nil && resp.Trailer.Get(headerEnd) == "" {
 		err = io.ErrUnexpectedEOF

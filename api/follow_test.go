@@ -278,3 +278,41 @@ func TestDependenciesInDocuments(t *testing.T) {
 		t.Errorf("%+v, in listings %+v", d.Dependencies, briefDocument(&j, 1).Dependencies)
 	}
 }
+
+// With visibility own a job cannot wait for a job that its user may not list, wherever that is: for the user there is none.
+// Otherwise it would tell whether that job is there, and how it ends.
+func TestHiddenParents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		put := func(d *daemon, user string) job.ID {
+			j := d.newJob(uint64(len(user)))
+			j.User = user
+			return d.put(j).ID
+		}
+		own, hers, theirs := put(ben, "amy"), put(amy, "mallory"), put(ben, "mallory")
+		try := func(id job.ID) error {
+			spec := job.DefaultSpec()
+			spec.Command, spec.Dependency = []string{"true"}, []string{"afterok:" + string(id)}
+			_, err := amy.client.Submit(t.Context(), spec, "")
+			return err
+		}
+		for _, id := range []job.ID{own, hers, theirs} {
+			if err := try(id); err != nil {
+				t.Errorf("with visibility all, after job %s: %v", id, err)
+			}
+		}
+		for _, d := range c.daemons {
+			d.server.auth.ownOnly = true
+		}
+		if err := try(own); err != nil {
+			t.Errorf("after an own job: %v", err)
+		}
+		unknown := try(job.NewID(ben.group, 99))
+		for _, id := range []job.ID{hers, theirs} {
+			if err := try(id); !errors.Is(err, ErrBad) || strings.ReplaceAll(err.Error(), string(id), "") != strings.ReplaceAll(unknown.Error(), string(job.NewID(ben.group, 99)), "") {
+				t.Errorf("after job %s: %v, and after one that is not there: %v", id, err, unknown)
+			}
+		}
+	})
+}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -58,7 +59,10 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 		return nil, err
 	}
 	a := requesterOf(ctx)
-	unknown := r.follows.unknownParents(ctx, spec, r.parentsWait(ctx, spec, a.user))
+	wait := r.parentsWait(ctx, spec, a.user)
+	hidden := make(chan []job.ID, 1)
+	go func() { hidden <- r.hiddenParents(ctx, spec, wait) }()
+	unknown := append(r.follows.unknownParents(ctx, spec, wait), <-hidden...)
 	j, err := r.jobs.Submit(ctx, Submission{Spec: spec, User: a.user, Operator: a.operator, Key: in.Key, Unknown: unknown})
 	if err != nil {
 		return nil, err
@@ -68,6 +72,49 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 	out := r.answer(ctx, j)
 	out.Body.Warnings = warnings
 	return out, nil
+}
+
+// hiddenParents returns the other jobs that a spec depends on and that the requester may not even list. To the requester there
+// are no such jobs, and how far they are must not be seen by a job that waits for them.
+func (r *jobRoutes) hiddenParents(ctx context.Context, s job.Spec, within time.Duration) (hidden []job.ID) {
+	d, err := job.ParseDependencies(s.Dependency, false)
+	if err != nil || requesterOf(ctx).operator {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	ids := d.IDs()
+	hides := make([]bool, len(ids))
+	room := make(chan struct{}, parentsAtATime)
+	var asking sync.WaitGroup
+	for i, id := range ids {
+		asking.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			hides[i] = r.hides(ctx, id)
+		})
+	}
+	asking.Wait()
+	for i, id := range ids {
+		if hides[i] {
+			hidden = append(hidden, id)
+		}
+	}
+	return hidden
+}
+
+// hides reports whether the owner of a job says to the requester that there is no such job.
+func (r *jobRoutes) hides(ctx context.Context, id job.ID) bool {
+	peer, self, err := r.directory.Owner(ctx, id.Group())
+	switch {
+	case err != nil:
+		return false // nobody tells how far it is
+	case self:
+		j, err := r.jobs.Get(ctx, id)
+		return err == nil && !requesterOf(ctx).may(partRow, &j)
+	}
+	var doc Job
+	return errors.Is(r.daemons.ask(ctx, peer, "/v1/jobs/"+string(id), nil, &doc), ErrNotFound)
 }
 
 // parentsWait returns how long the owners of the jobs that a new one depends on are waited for.

@@ -152,7 +152,7 @@ func (rt *router) jobs(needs Needs, log *slog.Logger) {
 func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	nodes := &nodeRoutes{daemons: rt.daemons, node: needs.Node, watch: needs.Watch, viewer: rt.viewer}
 	deaths := &deathRoutes{daemons: rt.daemons, deaths: needs.Deaths, log: log}
-	users := &userRoutes{daemons: rt.daemons, users: needs.Users}
+	users := &userRoutes{daemons: rt.daemons, users: needs.Users, sight: &rt.feeds.hello}
 	members := &memberRoutes{daemons: rt.daemons}
 	events := &eventRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, directory: needs.Directory, viewer: rt.viewer, log: log}
 	used := &usageRoutes{daemons: rt.daemons, usage: needs.Usage}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/musterhq/muster/job"
 )
 
 // A word that is the name of a job and the beginning of other jobs' ids means none of them: a name of one letter would
@@ -36,6 +38,48 @@ func TestNamesWithWhichIDsBegin(t *testing.T) {
 		own = ben.put(own)
 		if jobs, _, err := amy.client.Resolve(t.Context(), own.Spec.Name); err != nil || len(jobs) != 1 || jobs[0].ID != own.ID {
 			t.Errorf("Resolve(%s) = %v, %v", own.Spec.Name, jobs, err)
+		}
+	})
+}
+
+// Jobs of another user, whose names and ids a user's words also fit, change nothing of what the words mean to the user: the
+// user's own jobs go first.
+func TestOwnJobsGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		own := amy.newJob(0xabcdef)
+		own.Spec.Name = "train"
+		own = amy.put(own)
+		word := string(own.ID)[:2]
+		foreign := func(n uint64, name string) job.Job {
+			j := ben.newJob(n)
+			j.User, j.Spec.Name = "mallory", name
+			return ben.put(j)
+		}
+		foreign(0x3_8000_0000_0000, "train")            // the same name
+		foreign(0x2_8000_0000_0000, word)               // a name with which the id begins
+		foreign(0x1_8000_0000_0000, string(own.ID))     // a name that is the id
+		begins := foreign(0xabcdee, "other")            // an id with the same beginning
+		foreign(0x4_8000_0000_0000, string(own.ID)[:9]) // a name that is the longer beginning
+		if !strings.HasPrefix(string(begins.ID), word) {
+			t.Fatalf("%s does not begin with %s", begins.ID, word)
+		}
+		for _, text := range []string{"train", "train.0", word, word + ".0", string(own.ID)[:9], string(own.ID)} {
+			for _, d := range c.daemons {
+				if jobs, _, err := d.client.Resolve(t.Context(), text); err != nil || len(jobs) != 1 || jobs[0].ID != own.ID {
+					t.Errorf("at %s Resolve(%s) = %v, %v", d.name, text, jobs, err)
+				}
+			}
+		}
+		if jobs, _, err := amy.client.Resolve(t.Context(), "other"); err != nil || jobs[0].ID != begins.ID {
+			t.Errorf("a job of another user by its name: %v, %v", jobs, err)
+		}
+		second := amy.newJob(0x5_8000_0000_0000)
+		second.Spec.Name = "train"
+		amy.put(second)
+		if _, _, err := amy.client.Resolve(t.Context(), "train"); !errors.Is(err, ErrBad) {
+			t.Errorf("two own jobs of the name: %v", err)
 		}
 	})
 }

@@ -23,6 +23,8 @@ type UsersInfo struct {
 	Has      share.Use     `json:"has"` // GPUs and CPUs of the host
 	Accounts []AccountInfo `json:"accounts"`
 	Limits   LimitsInfo    `json:"limits"`
+	// Sight is what the daemon lets others than a user see of the user. The daemon that lists users obeys it, as for jobs.
+	Sight feedHello `json:"sight,omitzero"`
 }
 
 // AccountInfo is what one daemon knows of a user in a project. Used is decayed, and of its host alone. Running and
@@ -68,6 +70,7 @@ type userRoutes struct {
 	*daemons
 
 	users Users
+	sight *feedHello
 }
 
 // here serves what this daemon knows to another one.
@@ -76,7 +79,11 @@ func (r *userRoutes) here(ctx context.Context, _ *struct{}) (*hostUsesOutput, er
 	if err != nil {
 		return nil, err
 	}
-	info.Accounts = accountsTold(&info.Weights, info.Accounts)
+	info.Accounts, info.Sight = accountsTold(&info.Weights, info.Accounts), *r.sight
+	if a := requesterOf(ctx); r.sight.Own && !slices.Contains(a.roles, roleScheduler) { // it speaks for no users
+		info.Accounts = []AccountInfo{}
+		clear(info.Limits.Users)
+	}
 	return &hostUsesOutput{info}, nil
 }
 
@@ -85,6 +92,9 @@ func (r *userRoutes) list(ctx context.Context, _ *struct{}) (*usersOutput, error
 	if err != nil {
 		return nil, err
 	}
+	asks := requesterOf(ctx)
+	sees := &usersSeen{}
+	sees.add(&asks, all.Accounts, *r.sight)
 	answers, err := fan[UsersInfo](ctx, r.daemons, "/peer/v1/users", nil)
 	if err != nil {
 		return nil, err
@@ -99,12 +109,42 @@ func (r *userRoutes) list(ctx context.Context, _ *struct{}) (*usersOutput, error
 		if a.err == nil {
 			all.Has = all.Has.Plus(a.value.Has, 1)
 			all.Accounts = append(all.Accounts, a.value.Accounts...)
+			sees.add(&asks, a.value.Accounts, a.value.Sight)
 			limits.add(a.value.Limits)
 		}
 	}
-	items := userDocuments(all)
+	items := sees.of(userDocuments(all))
 	limits.fill(items)
 	return &usersOutput{Listing[User]{Schema: SchemaUsers, Items: items, Partial: silent(r.daemons, answers)}}, nil
+}
+
+// usersSeen are the users that a requester is shown. All count for the shares, whether they are shown or not.
+type usersSeen struct {
+	shown map[string]bool
+	some  bool // others are hidden
+}
+
+// add adds the users that a daemon has told of.
+func (s *usersSeen) add(a *requester, accounts []AccountInfo, by feedHello) {
+	if s.shown == nil {
+		s.shown = map[string]bool{}
+	}
+	sight := seen{own: by.Own, operators: by.Operators}
+	for i := range accounts {
+		if user := accounts[i].User; sight.may(a, user) {
+			s.shown[user] = true
+		} else {
+			s.some = true
+		}
+	}
+}
+
+// of returns the rows of the users that are shown. A project as a whole would tell of those that are hidden.
+func (s *usersSeen) of(all []User) []User {
+	if !s.some {
+		return all
+	}
+	return slices.DeleteFunc(all, func(u User) bool { return !s.shown[u.User] })
 }
 
 // userDocuments adds up the accounts, works out the shares of users and projects by the weights, and leaves out projects

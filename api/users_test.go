@@ -182,7 +182,7 @@ func TestManyProjectsAreBelieved(t *testing.T) {
 	for i := range 2 * maxAccounts {
 		info.Accounts = append(info.Accounts, AccountInfo{Account: share.Account{User: "bob", Project: fmt.Sprint("p", i)}, Used: share.Use{CPU: 1}, Waiting: 3})
 	}
-	r := userRoutes{users: usersFunc(func() UsersInfo { return info })}
+	r := userRoutes{users: usersFunc(func() UsersInfo { return info }), sight: &feedHello{}}
 	out, err := r.here(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -191,4 +191,57 @@ func TestManyProjectsAreBelieved(t *testing.T) {
 	if !out.Body.plausible() || !reflect.DeepEqual(out.Body.Accounts, want) {
 		t.Errorf("plausible %v, %d accounts, first %+v", out.Body.plausible(), len(out.Body.Accounts), out.Body.Accounts[:min(3, len(out.Body.Accounts))])
 	}
+}
+
+// With visibility own a user sees only the user's own row, also of a daemon that tells of others. The shares stay those
+// among all. A member that speaks for no users is told of none.
+func TestUsersShowOwnOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben")
+		amy, ben := c.daemons[0], c.daemons[1]
+		rows := func(d *daemon) (names []string, share float64) {
+			t.Helper()
+			l, err := d.client.Users(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, u := range l.Items {
+				names = append(names, u.Project+"/"+u.User)
+				if u.User == "amy" {
+					share = u.Share
+				}
+			}
+			return names, share
+		}
+		all, share := rows(amy)
+		if len(all) != 6 {
+			t.Fatalf("with visibility all: %v", all)
+		}
+		own := func(d *daemon, operators ...string) {
+			d.server.feeds.hello = helloOf(Config{OwnOnly: true, Operators: operators})
+		}
+		own(ben)
+		if got, _ := rows(amy); slices.Contains(got, "/ben") || !slices.Contains(got, "/ada") {
+			t.Errorf("ben hides its users, and amy lists %v", got)
+		}
+		own(amy)
+		got, same := rows(amy)
+		if !slices.Equal(got, []string{"/amy"}) || same != share {
+			t.Errorf("both hide their users, and the user amy sees %v with the share %v, want %v", got, same, share)
+		}
+		own(amy, "amy")
+		own(ben, "amy")
+		if got, _ := rows(amy); len(got) != len(all) {
+			t.Errorf("an operator sees %v", got)
+		}
+		routes := userRoutes{users: ben, sight: &ben.server.feeds.hello}
+		ctx := context.WithValue(t.Context(), requesterKey{}, requester{from: fromPeer, roles: []string{roleWorker}})
+		out, err := routes.here(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told := out.Body; len(told.Accounts) != 0 || len(told.Limits.Users) != 0 {
+			t.Errorf("a guest is told of %+v", told)
+		}
+	})
 }

@@ -133,7 +133,7 @@ func TestFloodBeforeHello(t *testing.T) {
 			wg.Go(func() {
 				<-time.NewTimer(floodTime / 4).C
 				begin := time.Now()
-				ben.ok(append(append([]string{"join"}, inv.Bootstrap...), "--token", inv.Token)...)
+				ben.ok(append(append([]string{"join"}, inv.Bootstrap...), "--insecure-token", "--token", inv.Token)...)
 				join = time.Since(begin)
 			})
 			most := before
@@ -180,7 +180,7 @@ func TestHalfOpenConnections(t *testing.T) {
 		<-time.NewTimer(10 * time.Millisecond).C
 	}
 	from, begin := ben.logged(), time.Now()
-	ben.ok(append(append([]string{"join"}, inv.Bootstrap...), "--token", inv.Token)...)
+	ben.ok(append(append([]string{"join"}, inv.Bootstrap...), "--insecure-token", "--token", inv.Token)...)
 	join := time.Since(begin)
 	ben.waitLog(from, "ready") // it begins anew as a member
 	ben.untilNodes(2)

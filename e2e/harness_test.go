@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -124,13 +125,17 @@ func (d *daemon) launch(more ...string) int {
 	from := len(d.lines)
 	d.grew = make(chan struct{})
 	d.mu.Unlock()
+	env := d.env
+	if i := slices.Index(more, "--token"); i >= 0 { // a daemon takes it there only with another flag, which the version before lacks
+		env, more = append(slices.Clone(env), "MUSTER_TOKEN="+more[i+1]), slices.Delete(slices.Clone(more), i, i+2)
+	}
 	d.cmd = exec.Command(d.program, append(append([]string{}, d.args...), more...)...)
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: d.as}
 	out, in, err := os.Pipe()
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	d.cmd.Env = append(os.Environ(), d.env...)
+	d.cmd.Env = append(os.Environ(), env...)
 	d.cmd.Stdout, d.cmd.Stderr, d.cmd.ExtraFiles = in, in, d.extra
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
@@ -384,7 +389,7 @@ func (d *daemon) invite(args ...string) invitation {
 	return inv
 }
 
-// flags returns the arguments with which another daemon uses the invitation.
+// flags returns the arguments with which another daemon uses the invitation. launch puts the token into the environment.
 func (i invitation) flags() []string {
 	var f []string
 	for _, b := range i.Bootstrap {

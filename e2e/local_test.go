@@ -215,8 +215,11 @@ func TestTokenIsNotOnACommandLine(t *testing.T) {
 	amy.untilNodes(3)
 
 	dan := newDaemon(t, "dan", "--gpus", "none")
-	from := dan.launch(amy.invite().flags()...)
-	dan.waitLog(from, "warning", "--token", "list of processes")
+	inv = amy.invite()
+	dan.launch(append(bootstrap, "--token="+inv.Token)...)
+	dan.exits("daemon: --token", "list of processes", "MUSTER_TOKEN", "--token-file", "--insecure-token")
+	dan.start(append(bootstrap, "--token="+inv.Token, "--insecure-token")...)
+	amy.untilNodes(4)
 }
 
 // TestHTTPOfRootNeedsAToken checks that root never serves HTTP without a token, nor with one that others can read or

@@ -263,7 +263,7 @@ func TestInvitationLine(t *testing.T) {
 	ben := newDaemon(t, "ben", "--gpus", "none").start()
 	inv := amy.invite()
 	from := ben.logged()
-	ben.ok(append(append([]string{"join"}, inv.Bootstrap...), "--token", inv.Token)...)
+	ben.ok(append(append([]string{"join"}, inv.Bootstrap...), "--insecure-token", "--token", inv.Token)...)
 	ben.waitLog(from, "ready")
 	amy.untilNodes(2)
 	ben.untilNodes(2)

@@ -19,7 +19,8 @@ const module = "github.com/musterhq/muster/"
 // is a change of this table, so a reviewer sees it.
 var allowedImports = map[string][]string{
 	"job":                    {},
-	"job/jobfile":            {"job"},
+	"job/jobfile":            {"job", "job/yamldoc"},
+	"job/yamldoc":            {},
 	"gpu":                    {"job"},
 	"gpu/nvidia":             {"gpu"},
 	"gpu/nvml":               {"gpu", "gpu/nvidia", "job"},
@@ -95,7 +96,7 @@ var allowedImports = map[string][]string{
 	"sim":                   {"job", "jobs", "gpu", "lease", "share", "scheduler", "worker", "timers", "sim/load", "sim/record"},
 	"sim/load":              {"job", "job/jobfile", "gpu", "lease"},
 	"sim/record":            {},
-	"sim/fabric":            {},
+	"sim/fabric":            {"job/yamldoc"},
 	"sim/gossip":            {"sim/fabric"},
 	"sim/placing":           {"job", "gpu", "lease", "scheduler/fleet", "scheduler/place", "scheduler/policy", "sim/load"},
 	"sim/central":           {"job", "gpu", "lease", "scheduler/fleet", "scheduler/place", "scheduler/policy", "sim/load", "sim/record"},
@@ -109,7 +110,7 @@ var allowedImports = map[string][]string{
 	"cmd/muster/manual":     {"job", "job/jobfile"},
 	"cmd/muster/table":      {},
 	"cmd/muster/top":        {"api", "cmd/muster/table", "gpu", "job"},
-	"cmd/muster":            {"cmd/muster/manual", "cmd/muster/table", "cmd/muster/top", "internal/profile", "internal/timerslack", "job", "job/jobfile", "lease", "gpu", "gpu/nvml", "internal/logcount", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "api/door", "api/ui", "audit", "node", "blob", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/page", "sim/scenario"},
+	"cmd/muster":            {"cmd/muster/manual", "cmd/muster/table", "cmd/muster/top", "internal/profile", "internal/timerslack", "job", "job/jobfile", "job/yamldoc", "lease", "gpu", "gpu/nvml", "internal/logcount", "machine", "worker/runner", "worker/runner/docker", "worker/runner/spawn", "api", "api/door", "api/ui", "audit", "node", "blob", "scheduler/policy", "sim", "sim/central", "sim/fabric", "sim/load", "sim/placing", "sim/record", "sim/report", "sim/report/page", "sim/scenario"},
 }
 
 // outside lists the directories without layers. They run the built program.

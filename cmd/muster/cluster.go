@@ -81,17 +81,20 @@ func labelsToSign(texts []string) (map[string]string, error) {
 func (v clusterVerbs) joinCommand() *cli.Command {
 	return &cli.Command{
 		Name: "join", Usage: "make the daemon on this host join a cluster", ArgsUsage: "MULTIADDR...",
-		Description: "It takes what `muster invite` prints, with join instead of daemon, or the whole line as its arguments.",
+		Description: "It takes what `muster invite` prints, with join instead of daemon.",
 		Flags: clientFlags(
 			&cli.StringSliceFlag{Name: "bootstrap", Usage: "`MULTIADDR` of a member, as an argument"},
-			&cli.StringFlag{Name: "token", Usage: "the `TOKEN` that muster invite printed; better in " + tokenVariable + " or --token-file, which other users cannot see"},
+			&cli.StringFlag{Name: "token", Usage: "the `TOKEN` that muster invite printed; refused without --" + insecureFlag + ": give it in " + tokenVariable + " or with --token-file, which other users cannot see"},
+			insecureTokenFlag(),
 			&cli.StringFlag{Name: "token-file", Usage: "`FILE` with the token"}),
 		Action: func(c *cli.Context) error {
 			addrs, said := invitation(c.Args().Slice())
 			if addrs = append(c.StringSlice("bootstrap"), addrs...); len(addrs) == 0 {
 				return usagef("join: want the addresses that came with the invitation; see `muster join --help`")
 			}
-			warnOfToken(v.err, c, said)
+			if err := refuseToken(c, said); err != nil {
+				return err
+			}
 			token, err := tokenOf("--token-file", cmp.Or(c.String("token"), said, os.Getenv(tokenVariable)), c.String("token-file"))
 			if err != nil {
 				return err

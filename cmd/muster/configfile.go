@@ -14,9 +14,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/job/yamldoc"
 )
 
 // configLines is the content of a config file.
@@ -80,7 +80,7 @@ func readConfigFile(path string, asked bool) (configLines, error) {
 // parseConfig parses "setting: value", "setting: [values]" and, for labels, "setting: {k: v}". Its errors begin with
 // the position.
 func parseConfig(path string, text []byte) (map[string]fileSetting, error) {
-	doc, err := parser.ParseBytes(text, 0)
+	doc, err := yamldoc.Parse(text, yamldoc.Usual)
 	var at yaml.Error
 	if errors.As(err, &at) && at.GetToken() != nil {
 		return nil, fmt.Errorf("%s:%d: %s", path, at.GetToken().Position.Line, at.GetMessage())

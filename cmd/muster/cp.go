@@ -19,9 +19,11 @@ import (
 func (v taskVerbs) cpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "cp", Usage: "copy files of a task here", ArgsUsage: "ID[.T]:PATH DIR",
-		Description: "PATH is a path or glob below the task's directory; without one, everything is copied. While the task runs, the present files are copied. After its end only files that match the job's --download are available.",
-		Flags:       clientFlags(),
-		Action:      v.cp,
+		Description: "PATH is a path or glob below the task's directory; without one, everything is copied. A wildcard does not match hidden files, whose names begin with a dot: name them, or the directory that they are in. While the task runs, the present files are copied. After its end only files that match the job's --download are available. A file that is there before and differs is kept, unless --force is given. Nothing that was not asked for is written, and nothing through a link in DIR.",
+		Flags: append(clientFlags(), &cli.BoolFlag{
+			Name: "force", Aliases: []string{"f"}, Usage: "replace files that are there before",
+		}),
+		Action: v.cp,
 	}
 }
 
@@ -48,16 +50,58 @@ func (v taskVerbs) cp(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	request := api.FilesRequest{Job: j.ID, Task: task, Paths: []string{path}, Base: true}
-	return asUsage(copyFiles(c.Context, client, request, c.Args().Get(1)))
+	ask := api.FilesRequest{Job: j.ID, Task: task, Paths: []string{path}}
+	request := blob.Extraction{Globs: ask.Paths, Strip: true}
+	if c.Bool("force") {
+		request.Existing = blob.ReplaceExisting
+	}
+	return asUsage(copyFiles(c.Context, client, v.err, ask, request, c.Args().Get(1), "--force replaces them"))
 }
 
-func copyFiles(ctx context.Context, client *api.Client, r api.FilesRequest, dir string) error {
-	return client.Files(ctx, r, func(archive io.Reader) error { return blob.Unarchive(archive, dir) })
+// copyFiles copies files of a task to a directory. It writes a line about files that were replaced, and about those that
+// were left out. Files that were there before and were kept are an error, which ends with what to do.
+func copyFiles(ctx context.Context, client *api.Client, w io.Writer, ask api.FilesRequest, request blob.Extraction, dir, kept string) error {
+	var done blob.Extracted
+	err := client.Files(ctx, ask, func(archive io.Reader) (err error) {
+		done, err = blob.Extract(archive, dir, request)
+		return err
+	})
+	say := func(t blob.Told, text string) {
+		if t.Count > 0 {
+			fmt.Fprintf(w, "muster: %s: %s\n", fmt.Sprintf(text, countFiles(t.Count)), pathsTold(t))
+		}
+	}
+	say(done.Replaced, "replaced %s")
+	say(done.Hidden, "left out %s with hidden names; name them, or copy to a new directory")
+	say(done.Links, "left out %s: links to something that was not asked for")
+	switch {
+	case err != nil:
+		return err
+	case done.Kept.Count > 0:
+		return fmt.Errorf("%s in %s differ and were kept: %s; %s", countFiles(done.Kept.Count), dir, pathsTold(done.Kept), kept)
+	case done.Files == 0 && done.Links.Count > 0:
+		return fmt.Errorf("nothing was copied: %s leads to something that was not asked for; name what it leads to", pathsTold(done.Links))
+	}
+	return nil
 }
 
-// download copies the files that the job asked to keep to the current directory. The files of several tasks go to one
-// directory for each task. end is the error with which the job ended. It takes precedence over an error of the copying,
+func countFiles(n int) string { return fmt.Sprintf("%d %s", n, plural(n, "file", "files")) }
+
+// pathsTold lists the paths that are told.
+func pathsTold(t blob.Told) string {
+	names := make([]string, 0, len(t.First)+1)
+	for _, name := range t.First {
+		names = append(names, printable(name))
+	}
+	if t.Count > len(t.First) {
+		names = append(names, "…")
+	}
+	return strings.Join(names, ", ")
+}
+
+// download copies the files that the job asked to keep to the current directory, by the globs that were submitted here. The
+// files of several tasks go to one directory for each task. Files of an earlier job are replaced, unless only a wildcard
+// means them. end is the error with which the job ended. It takes precedence over an error of the copying,
 // which is then only printed.
 func (f follower) download(ctx context.Context, id job.ID, spec job.Spec, end error) error {
 	if len(spec.Download) == 0 || ctx.Err() != nil {
@@ -78,7 +122,9 @@ func (f follower) download(ctx context.Context, id job.ID, spec job.Spec, end er
 		if t.StartedAt == nil {
 			continue // it never started, so it has no files
 		}
-		errs.add(copyFiles(ctx, f.client, api.FilesRequest{Job: id, Task: t.Task}, dir))
+		request := blob.Extraction{Globs: spec.Download, Existing: blob.ReplaceNamed}
+		errs.add(copyFiles(ctx, f.client, f.err, api.FilesRequest{Job: id, Task: t.Task}, request, dir,
+			fmt.Sprintf("`muster cp --force %s.%s:PATH %s` replaces them", id, taskName(j, t.Task), dir)))
 	}
 	if err = errs.join(); err == nil {
 		return end

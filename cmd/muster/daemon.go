@@ -22,7 +22,7 @@ import (
 func (v hostVerbs) daemonCommand() *cli.Command {
 	return &cli.Command{
 		Name: "daemon", Usage: "run the daemon; each host of a cluster runs one",
-		Flags:  append(settingFlags(), &cli.BoolFlag{Name: "gate", Hidden: true}), // gate: serve as a relay for members; not yet supported
+		Flags:  append(settingFlags(), insecureTokenFlag(), &cli.BoolFlag{Name: "gate", Hidden: true}), // gate: serve as a relay for members; not yet supported
 		Action: v.daemon,
 	}
 }
@@ -34,11 +34,13 @@ func (v hostVerbs) daemon(c *cli.Context) error {
 	if c.Bool("gate") {
 		return usagef("--gate: %w", job.ErrNotYet)
 	}
+	if err := refuseToken(c, ""); err != nil {
+		return err
+	}
 	cfg, err := configOf(c)
 	if err != nil {
 		return err
 	}
-	warnOfToken(v.err, c, "")
 	reread := hideToken(cfg, func() (daemonConfig, error) { return configOf(c) })
 	if err := spawn.CloseInherited(); err != nil { // not earlier: the config file may be one of them, as in --config /dev/fd/3
 		return err

@@ -54,7 +54,7 @@ var failing = []string{
 	"cancel ID", "cancel ID ID", "hold ID", "release ID", "requeue ID --failed", "requeue ID.3", "cp ID:x .", "exec ID -- true", "exec ID.3 -- true",
 	"submit -- true", "submit -W -- true", "submit -F job.yaml", "submit -F two.yaml", "submit --upload job.yaml -- true", "submit -d afterok:ID -- true", "submit --array 0-9 -- true", "submit -- a b c",
 	"run -- true", "run --in ID -- true", "alloc", "offers", "offers -G 1", "submit --dry-run -- true",
-	"node show n1", "node drain n1", "node resume n1", "node declare-dead n1", "node forget-claim ID", "invite", "join /ip4/10.0.0.1/tcp/1 --token T", "peers --revoke n1", "peers --restore n1",
+	"node show n1", "node drain n1", "node resume n1", "node declare-dead n1", "node forget-claim ID", "invite", "join /ip4/10.0.0.1/tcp/1 --token T --insecure-token", "peers --revoke n1", "peers --restore n1",
 	"submit -F nosuch.yaml", "submit -F broken.yaml", "submit -F type.yaml", "submit nosuch.sh", "submit --env-file nosuch -- true", "submit --each-line nosuch -- true", "submit --upload nosuch -- true",
 	"daemon --config nosuch.yaml", "daemon --config type.yaml", "daemon --gpus 0,9x --data-dir d --socket s1",
 	"daemon --memory lots", "daemon --cpus many", "daemon --token-file nosuch", "config validate nosuch.yaml", "config validate type.yaml", "config show --config nosuch.yaml",

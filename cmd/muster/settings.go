@@ -40,7 +40,7 @@ func settings() []setting {
 		text("socket", "`PATH` of the socket on which the daemon serves the verbs", func(c *daemonConfig) *string { return &c.Socket }),
 		texts("listen", "`MULTIADDR` on which the daemon listens for other daemons", func(c *daemonConfig) *[]string { return &c.Listen }, checkListen),
 		texts("bootstrap", "`MULTIADDR` of a daemon of the cluster to join", func(c *daemonConfig) *[]string { return &c.Bootstrap }, checkBootstrap).reloads(),
-		text("token", "`TOKEN` that muster invite printed; needed only to join. All users of the host can see it in the list of processes: MUSTER_TOKEN and --token-file hide it", func(c *daemonConfig) *string { return &c.Token }),
+		text("token", "`TOKEN` that muster invite printed; needed only to join. As a flag it is refused without --insecure-token, because all users of the host can see it in the list of processes: give it in MUSTER_TOKEN or with --token-file", func(c *daemonConfig) *string { return &c.Token }),
 		text("token-file", "`FILE` with that token; only its owner may be able to read it", func(c *daemonConfig) *string { return &c.TokenFile }),
 		text("http", "also serve the API on `HOST:PORT`", func(c *daemonConfig) *string { return &c.HTTP }),
 		text("http-token", "`FILE` with the token for HTTP; without one HTTP must be on loopback, and the daemon not that of root", func(c *daemonConfig) *string { return &c.HTTPToken }),

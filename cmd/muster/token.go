@@ -3,8 +3,6 @@ package main
 // The token of an invitation, on its way from the user to the daemon. Who reads it can join the cluster.
 
 import (
-	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -18,15 +16,24 @@ const (
 	maxToken      = 4 << 10        // bytes of a file
 )
 
-// warnOfToken warns if the token is on the command line, as --token or as the argument said, where every user of the host can see it.
-func warnOfToken(w io.Writer, c *cli.Context, said string) {
-	if c.IsSet("token") || said != "" {
-		where := "--token: "
-		if said != "" {
-			where = "an argument: "
-		}
-		fmt.Fprintf(w, "muster: warning: %sall users of this host can see the token in the list of processes; use %s or --token-file\n", where, tokenVariable)
+// insecureFlag allows a token on the command line.
+const insecureFlag = "insecure-token"
+
+func insecureTokenFlag() cli.Flag {
+	return &cli.BoolFlag{Name: insecureFlag, Usage: "allow --token, though all users of this host can see it in the list of processes", DisableDefaultText: true}
+}
+
+// refuseToken returns an error if the token is on the command line, as --token or as the argument said, where every user of
+// the host can see it, unless --insecure-token allows that.
+func refuseToken(c *cli.Context, said string) error {
+	where := "--token"
+	switch {
+	case !c.IsSet("token") && said == "", c.Bool(insecureFlag):
+		return nil
+	case said != "":
+		where = "an argument"
 	}
+	return usagef("%s: %s shows the token to all users of this host in the list of processes: give it in the variable %s or with --token-file FILE, or allow it with --%s", c.Command.Name, where, tokenVariable, insecureFlag)
 }
 
 // tokenOf returns the token, or reads it from the file if one is named.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/job/yamldoc"
 )
 
 // ErrTooLarge means that a job file is larger than job.MaxSpecBytes. Put large data in files that the job reads.
@@ -64,7 +64,7 @@ func decode(text []byte) (jobs []Job, err error) {
 			err = fmt.Errorf("not valid YAML: %v", r)
 		}
 	}()
-	file, err := parser.ParseBytes(text, 0)
+	file, err := yamldoc.Parse(text, yamldoc.Usual)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -247,5 +248,33 @@ func TestSeveralJobsAreChecked(t *testing.T) {
 	}
 	if f, err := Parse("j", []byte(chain)); err != nil || len(f.Jobs) != MaxJobs {
 		t.Errorf("a chain: %v", err)
+	}
+}
+
+// TestFilesInDepth reads job files of 200 KB that are nested, or whose aliases stand for much. Each is an error in one line
+// that names the line of the file, and takes little memory.
+func TestFilesInDepth(t *testing.T) {
+	const size, most = 200 << 10, 100 << 20
+	laughs := "a: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+	for i := range 9 {
+		laughs += fmt.Sprintf("a: &a%d [%s*a%d]\n", i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), i)
+	}
+	for name, text := range map[string]string{
+		"lists":   "env: " + strings.Repeat("[", size),
+		"closed":  "env: " + strings.Repeat("[", size/2) + strings.Repeat("]", size/2),
+		"keys":    strings.Repeat("{a: ", size/4),
+		"entries": strings.Repeat("- ", size/2),
+		"aliases": laughs,
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Parse("j", []byte(text))
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > most {
+			t.Errorf("%s: allocated %d MiB", name, n>>20)
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), "job file j:") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

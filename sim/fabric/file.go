@@ -18,7 +18,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
+
+	"github.com/musterhq/muster/job/yamldoc"
 )
 
 // MaxFile bounds a topology file, in bytes.
@@ -95,7 +96,7 @@ func (r *reader) read(text []byte) (err error) {
 	if len(text) > MaxFile {
 		return fmt.Errorf("larger than %d MiB", MaxFile>>20)
 	}
-	file, err := parser.ParseBytes(text, 0)
+	file, err := yamldoc.Parse(text, yamldoc.Bounds{Tokens: MaxFile, Keys: MaxFile})
 	if err != nil {
 		return err
 	}

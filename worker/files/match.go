@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bmatcuk/doublestar/v4"
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/worker/userfile"
 )
 
@@ -81,30 +81,34 @@ func within(dir, name string) bool {
 	return dir == "." && name != "." || strings.HasPrefix(name, dir+"/")
 }
 
-// match returns the matches of a glob below a directory, sorted. A matching directory stands for everything below it.
+// match returns the matches of a glob below a directory, sorted; see blob.Glob. A matching directory stands for everything
+// below it.
 // Links are not followed, except those that the glob names as directories before its first wildcard, and never out of
 // the directory. It walks by itself, because the library's own search fails at the first link that leads outside.
 func match(root *os.Root, glob string) ([]string, error) {
-	glob = path.Clean(glob)
-	base, pattern := doublestar.SplitPattern(glob)
-	if !strings.ContainsAny(pattern, `*?[{\`) {
-		if _, err := root.Lstat(glob); err != nil {
+	g, err := blob.ParseGlob(glob)
+	if err != nil {
+		return nil, fmt.Errorf("files: match: %w", err)
+	}
+	if name, ok := g.Literal(); ok {
+		if _, err := root.Lstat(name); err != nil {
 			return nil, nil //nolint:nilerr // it does not exist, or the user may not see it
 		}
-		return []string{glob}, nil
+		return []string{name}, nil
 	}
-	names, err := search(&listing{FS: root.FS()}, base, glob)
+	names, err := search(&listing{FS: root.FS()}, glob, g)
 	if err != nil {
 		return nil, fmt.Errorf("files: match %s: %w", glob, err)
 	}
 	return names, nil
 }
 
-// search walks below the directory base and returns the matches of a glob.
-func search(in *listing, base, glob string) ([]string, error) {
+// search walks below the directory that a glob begins with and returns its matches.
+func search(in *listing, glob string, g blob.Glob) ([]string, error) {
+	base := g.Base()
 	depth := -1 // of the deepest possible match; -1: any
 	if !strings.Contains(glob, "**") && !strings.Contains(glob, "{") {
-		depth = strings.Count(glob, "/")
+		depth = strings.Count(path.Clean(glob), "/")
 	}
 	var names []string
 	err := fs.WalkDir(in, base, func(at string, e fs.DirEntry, err error) error {
@@ -114,7 +118,7 @@ func search(in *listing, base, glob string) ([]string, error) {
 		case err != nil:
 			return err
 		}
-		if at != base && doublestar.MatchUnvalidated(glob, at) {
+		if g.Match(at) {
 			if names = append(names, at); len(names) > maxMatches {
 				return fmt.Errorf("%w: over %d; name a directory, which stands for all that is in it", ErrTooMany, maxMatches)
 			}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"testing"
 	"testing/fstest"
+
+	"github.com/musterhq/muster/blob"
 )
 
 // TestListingIsBounded checks that the directories that are listed at the same time may not have too many files
@@ -47,13 +49,20 @@ func TestMatchIsBounded(t *testing.T) {
 	for i := range maxMatches + 1 {
 		tree[fmt.Sprintf("a/%d", i)] = &fstest.MapFile{}
 	}
-	if _, err := search(&listing{FS: tree}, ".", "**/*[0-9]"); !errors.Is(err, ErrTooMany) {
+	find := func(glob string) ([]string, error) {
+		g, err := blob.ParseGlob(glob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return search(&listing{FS: tree}, glob, g)
+	}
+	if _, err := find("**/*[0-9]"); !errors.Is(err, ErrTooMany) {
 		t.Errorf("all of them by name: %v, want ErrTooMany", err)
 	}
-	if names, err := search(&listing{FS: tree}, ".", "**/1*0"); err != nil || len(names) == 0 {
+	if names, err := find("**/1*0"); err != nil || len(names) == 0 {
 		t.Errorf("some of them: %d, %v", len(names), err)
 	}
-	if names, err := search(&listing{FS: tree}, ".", "*"); err != nil || len(names) != 1 {
+	if names, err := find("*"); err != nil || len(names) != 1 {
 		t.Errorf("the directory: %d, %v", len(names), err)
 	}
 }
