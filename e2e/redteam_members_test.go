@@ -1,0 +1,414 @@
+//go:build e2e
+
+package e2e
+
+// Attacks of hostile members: a guest, which may only run tasks, and a scheduler, which may only submit them.
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protodelim"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/musterhq/muster/internal/rogue"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+var guestsAttacks = []attack{
+	{name: "a guest says hello with 1,024 GPUs", try: (*field).hellos},
+	{name: "a guest tells of 1,024 free GPUs", try: (*field).availability},
+	{name: "a guest tells a few bytes of what is free", try: (*field).smallAvailability},
+	{name: "a guest tells that others' tasks have ended", try: (*field).events},
+	{name: "a guest renews leases of tasks that it never had", try: (*field).renewals},
+	{name: "a guest sends pings", try: (*field).pings},
+	{name: "a guest opens and closes sessions", try: (*field).sessions},
+	{name: "a guest announces work", try: (*field).gossip},
+	{name: "a guest fills the DHT", try: (*field).records},
+	{name: "a guest floods HTTP", try: (*field).requests},
+	{name: "a guest answers cp and --download with more than was asked for", users: true, try: (*field).archives},
+}
+
+var schedulersAttacks = []attack{
+	{name: "a scheduler offers tasks", try: (*field).offers},
+	{name: "a scheduler offers tasks of priority 100", try: (*field).highOffers},
+	{name: "a scheduler releases what it never had", try: (*field).releases},
+	{name: "a scheduler asks for attempts", try: (*field).queries},
+	{name: "a scheduler starts and ends tasks with made-up epochs", try: (*field).starts},
+	{name: "a scheduler owns 1,024 groups", try: (*field).owns},
+}
+
+var joined atomic.Int64
+
+// joins lets a hostile member with a role into the cluster, and revokes it once the attack is over.
+func (f *field) joins(role string) *rogue.Peer {
+	f.t.Helper()
+	inv := f.root.invite("--roles", role)
+	var p *rogue.Peer
+	f.t.Cleanup(func() { // after it has left
+		if p == nil {
+			return
+		}
+		if r := f.as(f.root, nil, "", "peers", "--revoke", string(p.ID())); r.code != 0 {
+			f.t.Errorf("revoke: exit %d: %s", r.code, r.stderr)
+		}
+	})
+	p = rogue.Join(f.t, fmt.Sprintf("%s%d", role, joined.Add(1)), inv.Bootstrap, inv.Token)
+	return p
+}
+
+// encoded returns messages as the bytes of a session, so that sending them costs the attacker little.
+func encoded(messages ...proto.Message) []byte {
+	var b bytes.Buffer
+	for _, m := range messages {
+		if _, err := protodelim.MarshalTo(&b, rogue.Frame(m)); err != nil {
+			panic(err)
+		}
+	}
+	return b.Bytes()
+}
+
+// send has a member send the same messages as fast as they are taken, in a session that it opens again if it is cut.
+func (f *field) send(p *rogue.Peer, messages ...proto.Message) { f.sendAfter(p, nil, messages...) }
+
+// sendAfter is send with a message that begins each session, if it is not nil.
+func (f *field) sendAfter(p *rogue.Peer, first proto.Message, messages ...proto.Message) {
+	data := encoded(messages...)
+	for len(data) < 64<<10 { // several in each write
+		data = append(data, data...)
+	}
+	sent, opened := 0, 0
+	f.flood(1, func(int) {
+		s, err := p.TrySession(f.peers[f.root], true)
+		if err != nil {
+			f.pause(50 * time.Millisecond)
+			return
+		}
+		opened++
+		go func() { // answers pings
+			for {
+				if _, err := s.Next(patience); err != nil {
+					return
+				}
+			}
+		}()
+		over := make(chan struct{})
+		go func() {
+			select {
+			case <-f.ctx.Done():
+				s.Reset()
+			case <-over:
+			}
+		}()
+		defer close(over)
+		defer s.Reset()
+		if first != nil && s.Send(first) != nil {
+			return
+		}
+		for f.ctx.Err() == nil {
+			n, err := s.Write(data)
+			sent += n
+			if err != nil {
+				return
+			}
+		}
+	})
+	f.t.Logf("%d MB were taken in %d sessions", sent>>20, opened)
+}
+
+// wide is the profile of a host with as many GPUs as one may have, and what is free of them.
+func wide(p *rogue.Peer) (*wirepb.Profile, *wirepb.Free) {
+	profile := p.Profile("guest", 1024)
+	free := &wirepb.Free{Cpus: 1024, Memory: 1 << 40}
+	for i := range int64(1024) {
+		uuid := strconv.FormatInt(i, 36) // short, so that much memory is made of few bytes
+		profile.Gpus = append(profile.Gpus, &wirepb.Device{Uuid: uuid, Index: i, Class: uuid, Memory: 1})
+		free.Gpus = append(free.Gpus, &wirepb.FreeGPU{Uuid: uuid, Milli: 1000})
+	}
+	return profile, free
+}
+
+func (f *field) hellos() {
+	p := f.joins("worker")
+	profile, free := wide(p)
+	f.send(p, &wirepb.WorkerHello{Profile: profile, Free: &wirepb.Free{}}, &wirepb.WorkerHello{Profile: profile, Free: free})
+}
+
+func (f *field) availability() {
+	p := f.joins("worker")
+	profile, free := wide(p)
+	f.sendAfter(p, &wirepb.WorkerHello{Profile: profile, Free: free},
+		&wirepb.Availability{Seq: 1, Free: free}, &wirepb.Availability{Seq: 2, Free: &wirepb.Free{Cpus: 1}, Draining: true})
+}
+
+// smallAvailability flips what is free, in messages of a few bytes.
+func (f *field) smallAvailability() {
+	p := f.joins("worker")
+	profile, free := wide(p)
+	var all []proto.Message
+	for seq := range uint64(1000) {
+		all = append(all, &wirepb.Availability{Seq: seq + 1, Free: &wirepb.Free{Cpus: int64(seq % 1000)}, Draining: seq%2 == 0})
+	}
+	f.sendAfter(p, &wirepb.WorkerHello{Profile: profile, Free: free}, all...)
+}
+
+// attempts returns what every member can know of the honest tasks.
+func (f *field) attempts() (of []*wirepb.AttemptRef) {
+	for _, h := range f.honest {
+		of = append(of, &wirepb.AttemptRef{Job: h.id, N: 1})
+	}
+	return of
+}
+
+func (f *field) events() {
+	var all []proto.Message
+	for _, a := range f.attempts() {
+		for n := range uint64(16) {
+			all = append(all, &wirepb.Event{
+				Attempt: a, Group: uint64(job.ID(a.GetJob()).Group()), N: n + 1, State: string(job.Failed),
+				Exit: &wirepb.Exit{State: string(job.Failed), Code: 1, Started: true, Reason: "made up", Tail: bytes.Repeat([]byte("x"), 2048)},
+			})
+		}
+	}
+	f.send(f.joins("worker"), all...)
+}
+
+func (f *field) renewals() {
+	var all []proto.Message
+	for _, a := range f.attempts() {
+		group := job.ID(a.GetJob()).Group()
+		m := &wirepb.Renew{Group: uint64(group), Store: "rogue", Clock: 1, Session: 1, Live: []*wirepb.AttemptRef{a}}
+		for n := range uint64(4000) {
+			m.Live = append(m.Live, &wirepb.AttemptRef{Job: string(job.NewID(group, n)), N: 1})
+		}
+		all = append(all, m)
+	}
+	f.send(f.joins("worker"), all...)
+}
+
+func (f *field) pings() { f.send(f.joins("worker"), &wirepb.Ping{Number: 1}) }
+
+func (f *field) sessions() {
+	p := f.joins("worker")
+	profile, free := wide(p)
+	hello := encoded(&wirepb.WorkerHello{Profile: profile, Free: free})
+	f.flood(1, func(int) {
+		s, err := p.TrySession(f.peers[f.root], true)
+		if err != nil {
+			return
+		}
+		_, _ = s.Write(hello)
+		s.Reset()
+	})
+}
+
+func (f *field) gossip() {
+	p := f.joins("worker")
+	var seq uint64
+	classes := make([]string, 64)
+	for i := range classes {
+		classes[i] = fmt.Sprintf("label/x=%d", i)
+	}
+	f.flood(1, func(int) {
+		seq++
+		p.Announce(seq, 1<<20, classes...)
+	})
+}
+
+func (f *field) records() {
+	p := f.joins("worker")
+	n := 0
+	f.flood(1, func(int) {
+		var classes []string
+		for range 512 {
+			n++
+			classes = append(classes, fmt.Sprintf("label/x=%d", n))
+		}
+		p.Advertise(classes...)
+		f.pause(100 * time.Millisecond)
+	})
+}
+
+func (f *field) requests() {
+	p := f.joins("worker")
+	paths := []string{"/v1/jobs?limit=1000", "/v1/nodes", "/v1/stats", "/v1/jobs/" + f.honest[1].id, "/v1/events"}
+	var n atomic.Int64
+	f.flood(64, func(int) {
+		i := n.Add(1)
+		if i%2 == 0 {
+			_, _ = p.HTTP(http.MethodPost, f.peers[f.root], "/v1/jobs", rogue.Operator("root"), `{"command":["true"]}`)
+			return
+		}
+		path := paths[i/2%int64(len(paths)-1)]
+		_, _ = p.HTTP(http.MethodGet, f.peers[f.root], path, rogue.Operator("root"), "")
+	})
+}
+
+// archives has a guest answer requests for out.txt with an archive that holds more.
+func (f *field) archives() {
+	p := f.joins("worker")
+	p.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/files") {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/x-tar")
+		w.Header().Set("Muster-Attempt", "1")
+		w.Header().Set("Trailer", "Muster-End")
+		out := tar.NewWriter(w)
+		for _, h := range []tar.Header{
+			{Name: "out.txt", Mode: 0o6777}, {Name: ".bashrc", Mode: 0o644}, {Name: ".ssh/authorized_keys", Mode: 0o600},
+			{Name: "bin/ls", Mode: 0o755}, {Name: "link", Typeflag: tar.TypeSymlink, Linkname: ".bashrc"},
+		} {
+			if h.Typeflag == 0 {
+				h.Typeflag, h.Size = tar.TypeReg, 7
+			}
+			if out.WriteHeader(&h) == nil && h.Size > 0 {
+				_, _ = out.Write([]byte("hostile"))
+			}
+		}
+		_ = out.Close()
+		w.Header().Set("Muster-End", "7")
+	}))
+	started := make(chan string, 64)
+	s := p.Session(f.peers[f.root])
+	defer s.Reset()
+	go func() { _ = s.Work(p.Profile("guest", 4), started) }()
+
+	dir := openDir(f.t)
+	if err := os.Chown(dir, int(f.victim.Uid), int(f.victim.Gid)); err != nil {
+		f.t.Fatal(err)
+	}
+	write(f.t, filepath.Join(dir, "download", ".bashrc"), "mine")
+	write(f.t, filepath.Join(dir, "cp", ".bashrc"), "mine")
+	for _, sub := range []string{"download", "cp", "download/.bashrc", "cp/.bashrc"} {
+		if err := os.Chown(filepath.Join(dir, sub), int(f.victim.Uid), int(f.victim.Gid)); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	r := f.as(f.root, f.victim, filepath.Join(dir, "download"), "run", "-w", string(p.ID()), "--download", "out.txt", "--", "true")
+	f.t.Logf("run --download: exit %d: %s", r.code, r.stderr)
+	var id string
+	select {
+	case id = <-started:
+	default:
+		f.t.Error("the guest was given no task")
+		return
+	}
+	r = f.as(f.root, f.victim, "", "cp", id+":out.txt", filepath.Join(dir, "cp"))
+	f.t.Logf("cp: exit %d: %s", r.code, r.stderr)
+	for _, sub := range []string{"download", "cp"} {
+		_ = filepath.WalkDir(filepath.Join(dir, sub), func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			info, err := e.Info()
+			if err != nil {
+				return err
+			}
+			text, _ := os.ReadFile(path)
+			switch {
+			case e.Name() == ".bashrc" && string(text) == "mine", e.Name() == "out.txt" && info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) == 0:
+			default:
+				f.t.Errorf("%s wrote %s (%s): %q", sub, strings.TrimPrefix(path, dir), info.Mode(), text)
+			}
+			return nil
+		})
+	}
+}
+
+// group founds a group of jobs of the hostile scheduler.
+func group(p *rogue.Peer) (*wirepb.Owns, uint64) {
+	founding, g := job.Found(p.ID())
+	return &wirepb.Owns{Groups: []*wirepb.GroupEpoch{{Group: uint64(g), Epoch: epochs, Founding: founding[:]}}}, uint64(g)
+}
+
+var epochs = &wirepb.EpochRef{Generation: 1, Term: 1}
+
+// offersOf are many offers of the scheduler's own tasks.
+func offersOf(p *rogue.Peer, n int, as func(*wirepb.Offer)) []proto.Message {
+	own, g := group(p)
+	all := []proto.Message{own}
+	for i := range n {
+		o := &wirepb.Offer{
+			Id: uint64(i + 1), Attempt: &wirepb.AttemptRef{Job: string(job.NewID(job.Group(g), uint64(i))), N: 1}, Group: g, Epoch: epochs,
+			Need: &wirepb.Resources{Cpus: 1, Memory: 1 << 20}, Priority: 50, User: "nobody", WaitNs: int64(time.Minute),
+		}
+		as(o)
+		all = append(all, o)
+	}
+	return all
+}
+
+func (f *field) offers() {
+	p := f.joins("scheduler")
+	f.send(p, offersOf(p, 1000, func(*wirepb.Offer) {})...)
+}
+
+// highOffers are of the whole host, and may end preemptible tasks of others.
+func (f *field) highOffers() {
+	p := f.joins("scheduler")
+	f.send(p, offersOf(p, 64, func(o *wirepb.Offer) {
+		o.Priority, o.Preempt, o.Need.Cpus = 100, true, 8
+	})...)
+}
+
+func (f *field) releases() {
+	p := f.joins("scheduler")
+	var all []proto.Message
+	for i := range uint64(1000) {
+		all = append(all, &wirepb.Release{Offer: i})
+	}
+	f.send(p, all...)
+}
+
+func (f *field) queries() {
+	p := f.joins("scheduler")
+	own, g := group(p)
+	all := []proto.Message{own}
+	for i := range uint64(500) {
+		all = append(all, &wirepb.Query{Attempt: &wirepb.AttemptRef{Job: string(job.NewID(job.Group(g), i)), N: 1}, Group: g, Epoch: epochs, Store: "x"})
+	}
+	for _, a := range f.attempts() {
+		all = append(all, &wirepb.Query{Attempt: &wirepb.AttemptRef{Job: a.GetJob(), N: 2}, Group: uint64(job.ID(a.GetJob()).Group()), Epoch: epochs})
+	}
+	f.send(p, all...)
+}
+
+func (f *field) starts() {
+	p := f.joins("scheduler")
+	own, _ := group(p)
+	all := []proto.Message{own}
+	for _, a := range f.attempts() {
+		g := uint64(job.ID(a.GetJob()).Group())
+		for _, e := range []*wirepb.EpochRef{{Generation: 1, Term: 2}, {Generation: 1 << 60, Term: 1 << 60}} {
+			all = append(all,
+				&wirepb.Owns{Groups: []*wirepb.GroupEpoch{{Group: g, Epoch: e}}},
+				&wirepb.Start{Offer: 1, Attempt: a, Group: g, Epoch: e, Session: 1, User: "nobody", Spec: []byte(`{"command":["false"]}`)},
+				&wirepb.Signal{Attempt: a, Group: g, Epoch: e, Number: 15},
+				&wirepb.Cancel{Attempt: a, Group: g, Epoch: e, GraceNs: 1, Reason: "made up"},
+				&wirepb.Ack{Attempt: a, Group: g, Epoch: e, N: 99},
+				&wirepb.Renewed{Group: g, Epoch: e, Clock: 1, Session: 1, Verdicts: []*wirepb.Verdict{{Attempt: a}}},
+			)
+		}
+	}
+	f.send(p, all...)
+}
+
+func (f *field) owns() {
+	m := &wirepb.Owns{}
+	for i := range uint64(1024) {
+		m.Groups = append(m.Groups, &wirepb.GroupEpoch{Group: i + 1, Epoch: epochs})
+	}
+	f.send(f.joins("scheduler"), m)
+}
