@@ -19,7 +19,7 @@ import (
 const (
 	mostMemory = 150 << 20 // of each daemon, in bytes
 	mostLog    = 1 << 20   // of one cause in an hour, in bytes
-	firstLog   = 16 << 10  // of one cause in each attack: first lines, which tell who attacks
+	firstLog   = 64 << 10  // of one cause in each attack: the first lines, which tell who attacks; then it has to stop
 )
 
 // costs is what one attack has cost.

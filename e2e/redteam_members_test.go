@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,7 +29,7 @@ import (
 var guestsAttacks = []attack{
 	{name: "a guest says hello with 1,024 GPUs", try: (*field).hellos},
 	{name: "a guest tells of 1,024 free GPUs", try: (*field).availability},
-	{name: "a guest tells a few bytes of what is free", try: (*field).smallAvailability},
+	{name: "a guest fills the queue of the scheduler", try: (*field).fullQueue},
 	{name: "a guest tells that others' tasks have ended", try: (*field).events},
 	{name: "a guest renews leases of tasks that it never had", try: (*field).renewals},
 	{name: "a guest sends pings", try: (*field).pings},
@@ -47,6 +48,19 @@ var schedulersAttacks = []attack{
 	{name: "a scheduler starts and ends tasks with made-up epochs", try: (*field).starts},
 	{name: "a scheduler owns 1,024 groups", try: (*field).owns},
 }
+
+// together are floods of several members and of a user at once.
+var together = []attack{{name: "all floods at once", users: true, long: true, try: func(f *field) {
+	var wg sync.WaitGroup
+	for _, flood := range []func(*field){
+		(*field).hellos, (*field).fullQueue, (*field).events, (*field).requests, (*field).gossip,
+		(*field).offers, (*field).queries, (*field).questions, (*field).guesses, (*field).silence,
+	} {
+		own := *f
+		wg.Go(func() { flood(&own) })
+	}
+	wg.Wait()
+}}}
 
 var joined atomic.Int64
 
@@ -79,20 +93,21 @@ func encoded(messages ...proto.Message) []byte {
 }
 
 // send has a member send the same messages as fast as they are taken, in a session that it opens again if it is cut.
-func (f *field) send(p *rogue.Peer, messages ...proto.Message) { f.sendAfter(p, nil, messages...) }
-
-// sendAfter is send with a message that begins each session, if it is not nil.
-func (f *field) sendAfter(p *rogue.Peer, first proto.Message, messages ...proto.Message) {
+func (f *field) send(p *rogue.Peer, messages ...proto.Message) {
+	f.t.Helper()
 	data := encoded(messages...)
 	for len(data) < 64<<10 { // several in each write
 		data = append(data, data...)
 	}
 	sent, opened := 0, 0
+	s, err := p.Session(f.peers[f.root]), error(nil)
+	f.begins()
 	f.flood(1, func(int) {
-		s, err := p.TrySession(f.peers[f.root], true)
-		if err != nil {
-			f.pause(50 * time.Millisecond)
-			return
+		if opened > 0 {
+			if s, err = p.TrySession(f.peers[f.root], true); err != nil {
+				f.pause(50 * time.Millisecond)
+				return
+			}
 		}
 		opened++
 		go func() { // answers pings
@@ -112,9 +127,6 @@ func (f *field) sendAfter(p *rogue.Peer, first proto.Message, messages ...proto.
 		}()
 		defer close(over)
 		defer s.Reset()
-		if first != nil && s.Send(first) != nil {
-			return
-		}
 		for f.ctx.Err() == nil {
 			n, err := s.Write(data)
 			sent += n
@@ -147,19 +159,19 @@ func (f *field) hellos() {
 func (f *field) availability() {
 	p := f.joins("worker")
 	profile, free := wide(p)
-	f.sendAfter(p, &wirepb.WorkerHello{Profile: profile, Free: free},
+	f.send(p, &wirepb.WorkerHello{Profile: profile, Free: free},
 		&wirepb.Availability{Seq: 1, Free: free}, &wirepb.Availability{Seq: 2, Free: &wirepb.Free{Cpus: 1}, Draining: true})
 }
 
-// smallAvailability flips what is free, in messages of a few bytes.
-func (f *field) smallAvailability() {
+// fullQueue sends messages of a few bytes while the daemon is at work on large ones.
+func (f *field) fullQueue() {
 	p := f.joins("worker")
 	profile, free := wide(p)
-	var all []proto.Message
-	for seq := range uint64(1000) {
-		all = append(all, &wirepb.Availability{Seq: seq + 1, Free: &wirepb.Free{Cpus: int64(seq % 1000)}, Draining: seq%2 == 0})
+	all := []proto.Message{&wirepb.WorkerHello{Profile: profile, Free: free}}
+	for seq := range uint64(500) {
+		all = append(all, &wirepb.Availability{Seq: seq + 1, Free: &wirepb.Free{Cpus: int64(seq)}, Draining: seq%2 == 0})
 	}
-	f.sendAfter(p, &wirepb.WorkerHello{Profile: profile, Free: free}, all...)
+	f.send(p, all...)
 }
 
 // attempts returns what every member can know of the honest tasks.
@@ -200,6 +212,7 @@ func (f *field) pings() { f.send(f.joins("worker"), &wirepb.Ping{Number: 1}) }
 
 func (f *field) sessions() {
 	p := f.joins("worker")
+	f.begins()
 	profile, free := wide(p)
 	hello := encoded(&wirepb.WorkerHello{Profile: profile, Free: free})
 	f.flood(1, func(int) {
@@ -214,6 +227,7 @@ func (f *field) sessions() {
 
 func (f *field) gossip() {
 	p := f.joins("worker")
+	f.begins()
 	var seq uint64
 	classes := make([]string, 64)
 	for i := range classes {
@@ -227,6 +241,7 @@ func (f *field) gossip() {
 
 func (f *field) records() {
 	p := f.joins("worker")
+	f.begins()
 	n := 0
 	f.flood(1, func(int) {
 		var classes []string
@@ -241,6 +256,7 @@ func (f *field) records() {
 
 func (f *field) requests() {
 	p := f.joins("worker")
+	f.begins()
 	paths := []string{"/v1/jobs?limit=1000", "/v1/nodes", "/v1/stats", "/v1/jobs/" + f.honest[1].id, "/v1/events"}
 	var n atomic.Int64
 	f.flood(64, func(int) {
@@ -258,13 +274,13 @@ func (f *field) requests() {
 func (f *field) archives() {
 	p := f.joins("worker")
 	p.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasSuffix(r.URL.Path, "/files") {
-			http.NotFound(w, r)
+		w.Header().Set("Muster-Attempt", "1")
+		w.Header().Set("Trailer", "Muster-End")
+		defer w.Header().Set("Muster-End", "0")
+		if !strings.HasSuffix(r.URL.Path, "/files") { // the output is empty
 			return
 		}
 		w.Header().Set("Content-Type", "application/x-tar")
-		w.Header().Set("Muster-Attempt", "1")
-		w.Header().Set("Trailer", "Muster-End")
 		out := tar.NewWriter(w)
 		for _, h := range []tar.Header{
 			{Name: "out.txt", Mode: 0o6777}, {Name: ".bashrc", Mode: 0o644}, {Name: ".ssh/authorized_keys", Mode: 0o600},
@@ -278,7 +294,6 @@ func (f *field) archives() {
 			}
 		}
 		_ = out.Close()
-		w.Header().Set("Muster-End", "7")
 	}))
 	started := make(chan string, 64)
 	s := p.Session(f.peers[f.root])

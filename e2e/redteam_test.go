@@ -24,13 +24,21 @@ type attack struct {
 }
 
 // attacks lists them by attacker.
-var attacks = slices.Concat(strangersAttacks, guestsAttacks, schedulersAttacks, usersAttacks, pathsAttacks)
+var attacks = slices.Concat(strangersAttacks, guestsAttacks, schedulersAttacks, usersAttacks, pathsAttacks, together)
 
 // field is where one attack happens.
 type field struct {
 	*scene
-	t   *testing.T
-	ctx context.Context //nolint:containedctx // it ends when a flood is to end
+	t    *testing.T
+	span time.Duration   // how long floods last
+	ctx  context.Context //nolint:containedctx // it ends when a flood is to end
+}
+
+// begins starts the time of a flood, once the attacker is ready.
+func (f *field) begins() {
+	ctx, cancel := context.WithTimeout(f.t.Context(), f.span)
+	f.t.Cleanup(cancel)
+	f.ctx = ctx
 }
 
 // flood does something again and again in n goroutines, until its time is over.
@@ -92,8 +100,6 @@ func TestRedTeam(t *testing.T) {
 
 func (s *scene) attack(t *testing.T, a attack, span time.Duration, calm map[string]float64) *costs {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), span)
-	defer cancel()
 	w := s.watch(a.name)
 	ended := false
 	defer func() { // an attack that fails its own test ends this goroutine
@@ -101,7 +107,9 @@ func (s *scene) attack(t *testing.T, a attack, span time.Duration, calm map[stri
 			w.end(calm)
 		}
 	}()
-	a.try(&field{s, t, ctx})
+	f := &field{scene: s, t: t, span: span}
+	f.begins()
+	a.try(f)
 	c := w.end(calm)
 	ended, c.failed = true, t.Failed()
 	if left := s.leftovers(); len(left) > 0 {
