@@ -37,6 +37,7 @@ var guestsAttacks = []attack{
 	{name: "a guest announces work", try: (*field).gossip},
 	{name: "a guest fills the DHT", try: (*field).records},
 	{name: "a guest floods HTTP", try: (*field).requests},
+	{name: "a guest says nothing when it is asked", users: true, try: (*field).silentGuest},
 	{name: "a guest answers cp and --download with more than was asked for", users: true, try: (*field).archives},
 }
 
@@ -270,11 +271,30 @@ func (f *field) requests() {
 	})
 }
 
+// silentGuest takes part and answers no request. Others list and cancel their jobs as if it were not there.
+func (f *field) silentGuest() {
+	p := f.joins("worker")
+	p.Serve(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	s := p.Session(f.peers[f.root])
+	defer s.Reset()
+	profile, free := wide(p)
+	if err := s.Send(&wirepb.WorkerHello{Profile: profile, Free: free}); err != nil {
+		f.t.Fatal(err)
+	}
+	f.as(f.root, f.mallory, "", "submit", "--hold", "--", "true")
+	for _, args := range [][]string{{"jobs"}, {"cancel", "all"}} {
+		if r := f.as(f.root, f.mallory, "", args...); r.code != 0 || strings.Contains(r.stderr, "answer") {
+			f.t.Errorf("%q with a silent guest: exit %d: %s", args, r.code, r.stderr)
+		}
+	}
+}
+
 // archives has a guest answer requests for out.txt with an archive that holds more.
 func (f *field) archives() {
 	p := f.joins("worker")
 	p.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Muster-Attempt", "1")
+		w.Header().Set("Muster-Offset", "0")
 		w.Header().Set("Trailer", "Muster-End")
 		defer w.Header().Set("Muster-End", "0")
 		if !strings.HasSuffix(r.URL.Path, "/files") { // the output is empty
@@ -283,8 +303,11 @@ func (f *field) archives() {
 		w.Header().Set("Content-Type", "application/x-tar")
 		out := tar.NewWriter(w)
 		for _, h := range []tar.Header{
-			{Name: "out.txt", Mode: 0o6777}, {Name: ".bashrc", Mode: 0o644}, {Name: ".ssh/authorized_keys", Mode: 0o600},
-			{Name: "bin/ls", Mode: 0o755}, {Name: "link", Typeflag: tar.TypeSymlink, Linkname: ".bashrc"},
+			{Name: "out.txt", Mode: 0o6777},
+			{Name: ".bashrc", Mode: 0o644},
+			{Name: ".ssh/authorized_keys", Mode: 0o600},
+			{Name: "bin/ls", Mode: 0o755},
+			{Name: "link", Typeflag: tar.TypeSymlink, Linkname: ".bashrc"},
 		} {
 			if h.Typeflag == 0 {
 				h.Typeflag, h.Size = tar.TypeReg, 7

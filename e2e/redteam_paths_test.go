@@ -54,8 +54,14 @@ func (f *field) sysctls() {
 	f.domain("calm")
 	link, dir := f.link("sysctl", name), f.link("kernel", "/proc/sys/kernel")
 	for _, args := range [][]string{
-		{"-o", name}, {"-o", "/proc/self/root" + name}, {"-o", "/proc/sys/../sys/kernel/domainname"}, {"-o", link}, {"-o", dir + "/domainname"},
-		{"-o", filepath.Join(f.home, "out"), "-e", name}, {"-D", "/proc/sys/kernel", "-o", "domainname"}, {"-D", dir, "-o", "domainname"},
+		{"-o", name},
+		{"-o", "/proc/self/root" + name},
+		{"-o", "/proc/sys/../sys/kernel/domainname"},
+		{"-o", link},
+		{"-o", dir + "/domainname"},
+		{"-o", filepath.Join(f.home, "out"), "-e", name},
+		{"-D", "/proc/sys/kernel", "-o", "domainname"},
+		{"-D", dir, "-o", "domainname"},
 		{"-o", "/proc/sys/kernel/%x", "-J", "domainname"},
 	} {
 		args = append(append([]string{"run"}, args...), "--", "sh", "-c", "echo taken; echo taken >&2")
