@@ -141,7 +141,10 @@ func (f *field) send(p *rogue.Peer, messages ...proto.Message) {
 
 // wide is the profile of a host with as many GPUs as one may have, and what is free of them.
 func wide(p *rogue.Peer) (*wirepb.Profile, *wirepb.Free) {
-	profile := p.Profile("guest", 1024)
+	profile := &wirepb.Profile{
+		Peer: string(p.ID()), Name: "guest", Version: "0", Store: "guest", Cpus: 1024, Memory: 1 << 40, Disk: 1 << 40,
+		Drivers: []string{"exec"}, Worker: true, Arch: "amd64", Os: "linux",
+	}
 	free := &wirepb.Free{Cpus: 1024, Memory: 1 << 40}
 	for i := range int64(1024) {
 		uuid := strconv.FormatInt(i, 36) // short, so that much memory is made of few bytes
@@ -318,11 +321,7 @@ func (f *field) archives() {
 		}
 		_ = out.Close()
 	}))
-	started := make(chan string, 64)
-	s := p.Session(f.peers[f.root])
-	defer s.Reset()
-	go func() { _ = s.Work(p.Profile("guest", 4), started) }()
-
+	p.Work(f.peers[f.root], "guest")
 	dir := openDir(f.t)
 	if err := os.Chown(dir, int(f.victim.Uid), int(f.victim.Gid)); err != nil {
 		f.t.Fatal(err)
@@ -336,12 +335,10 @@ func (f *field) archives() {
 	}
 	r := f.as(f.root, f.victim, filepath.Join(dir, "download"), "run", "-w", string(p.ID()), "--download", "out.txt", "--", "true")
 	f.t.Logf("run --download: exit %d: %s", r.code, r.stderr)
-	var id string
-	select {
-	case id = <-started:
-	default:
-		f.t.Error("the guest was given no task")
-		return
+	r = f.as(f.root, f.victim, "", "submit", "-W", "-w", string(p.ID()), "--", "true")
+	id := strings.TrimSpace(r.stdout)
+	if r.code != 0 || id == "" {
+		f.t.Fatalf("the guest has run no task: exit %d: %s", r.code, r.stderr)
 	}
 	r = f.as(f.root, f.victim, "", "cp", id+":out.txt", filepath.Join(dir, "cp"))
 	f.t.Logf("cp: exit %d: %s", r.code, r.stderr)

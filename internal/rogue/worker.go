@@ -1,88 +1,72 @@
 package rogue
 
-// A hostile host that is given tasks, and what it answers about them.
+// A hostile worker: it takes every task, runs nothing, and answers requests for files as it likes.
 
 import (
-	"errors"
 	"log/slog"
 	"net/http"
 	"time"
 
-	"github.com/libp2p/go-libp2p/core/host"
-	"github.com/libp2p/go-libp2p/core/network"
-	"github.com/libp2p/go-libp2p/core/protocol"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/peerhttp"
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// known is a libp2p host that serves members only.
-type known struct {
-	host.Host
-	members *p2p.Host
-}
-
-func (k known) SetStreamHandler(id protocol.ID, serve network.StreamHandler) {
-	_ = k.members.Handle(id, serve)
-}
-
 // Serve answers the HTTP requests of other daemons until the test ends.
 func (p *Peer) Serve(h http.Handler) {
 	p.t.Helper()
-	l, err := peerhttp.Listen(peerhttp.DefaultConfig(), known{p.Host.Libp2p(), p.Host}, slog.New(slog.DiscardHandler))
+	l, err := peerhttp.Listen(peerhttp.DefaultConfig(), p.Host.Libp2p(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	server := &http.Server{Handler: h, ReadHeaderTimeout: patience}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(l) }()
-	p.t.Cleanup(func() {
-		server.Close() //nolint:errcheck // the test is over
-		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-			p.t.Error(err)
-		}
-	})
+	server := http.Server{Handler: h, ReadHeaderTimeout: patience}
+	go func() { _ = server.Serve(l) }() // it returns when the server is closed
+	p.t.Cleanup(func() { _ = server.Close() })
 }
 
-// Profile is that of a host with some CPUs and without GPUs.
-func (p *Peer) Profile(name string, cpus int) *wirepb.Profile {
-	return &wirepb.Profile{
-		Peer: string(p.ID()), Name: name, Version: "rogue", Store: "rogue", Cpus: int64(cpus), Memory: 64 << 30, Disk: 64 << 30,
-		Drivers: []string{"exec"}, Worker: true, Arch: "amd64", Os: "linux",
+// Work offers a host of four CPUs to another daemon. It takes each task that it is offered, and says that the task has run
+// and succeeded. It goes on until the session ends.
+func (p *Peer) Work(to job.Peer, name string) {
+	p.t.Helper()
+	s := p.Session(to)
+	const memory = 8 << 30
+	hello := &wirepb.WorkerHello{
+		Profile: &wirepb.Profile{
+			Peer: string(p.ID()), Name: name, Version: "0", Store: name, Cpus: 4, Memory: memory, Disk: memory,
+			Drivers: []string{"exec"}, Worker: true, Arch: "amd64", Os: "linux",
+		},
+		Free: &wirepb.Free{Cpus: 4, Memory: memory},
 	}
+	if err := s.Send(hello); err != nil {
+		p.t.Fatal(err)
+	}
+	go work(s)
 }
 
-// Work takes the tasks that are offered in a session, and says at once of each that it has run and succeeded. It sends the
-// IDs of the jobs of those that were started, and returns when the session ends.
-func (s *Session) Work(profile *wirepb.Profile, started chan<- string) error {
-	free := &wirepb.Free{Cpus: profile.GetCpus(), Memory: profile.GetMemory()}
-	if err := s.Send(&wirepb.WorkerHello{Profile: profile, Free: free}, &wirepb.Availability{Seq: 1, Free: free}); err != nil {
-		return err
-	}
+func work(s *Session) {
 	for {
-		f, err := s.Next(patience)
+		f, err := s.Next(time.Hour)
 		if err != nil {
-			return err
+			return
 		}
+		var answer []proto.Message
 		switch {
 		case f.GetOffer() != nil:
 			o := f.GetOffer()
-			err = s.Send(&wirepb.Commit{Offer: o.GetId(), Attempt: o.GetAttempt(), Group: o.GetGroup(), Session: 1})
+			answer = append(answer, &wirepb.Commit{Offer: o.GetId(), Attempt: o.GetAttempt(), Group: o.GetGroup(), Session: 1})
 		case f.GetStart() != nil:
-			m := f.GetStart()
-			began := time.Now().UnixNano()
-			err = s.Send(
-				&wirepb.Event{Attempt: m.GetAttempt(), Group: m.GetGroup(), N: 1, State: string(job.Running), Pid: 4711, BeganNs: began},
-				&wirepb.Event{Attempt: m.GetAttempt(), Group: m.GetGroup(), N: 2, State: string(job.Succeeded), Exit: &wirepb.Exit{
-					State: string(job.Succeeded), Started: true, BeganNs: began, EndedNs: began + 1,
-				}},
-			)
-			started <- m.GetAttempt().GetJob()
+			of := f.GetStart()
+			event := func(n uint64, state string, exit *wirepb.Exit) proto.Message {
+				return &wirepb.Event{Attempt: of.GetAttempt(), Group: of.GetGroup(), N: n, State: state, Pid: 1, Exit: exit}
+			}
+			now := time.Now().UnixNano()
+			answer = append(answer, event(1, "STARTING", nil), event(2, "RUNNING", nil),
+				event(3, "SUCCEEDED", &wirepb.Exit{State: "SUCCEEDED", Started: true, BeganNs: now, EndedNs: now}))
 		}
-		if err != nil {
-			return err
+		if s.Send(answer...) != nil {
+			return
 		}
 	}
 }
