@@ -17,9 +17,9 @@ import (
 
 // Bounds of what an attack may cost.
 const (
-	mostMemory = 150 << 20 // of each daemon, in bytes
-	mostLog    = 1 << 20   // of one cause in an hour, in bytes
-	firstLog   = 64 << 10  // of one cause in each attack: the first lines, which tell who attacks; then it has to stop
+	mostMemory = 150 << 20   // of each daemon, in bytes
+	mostLog    = 1 << 20     // of one cause in an hour, in bytes
+	firstLog   = mostLog / 2 // of one cause at once: the first lines tell who attacks. After them it has to stop
 )
 
 // costs is what one attack has cost.

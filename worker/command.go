@@ -30,7 +30,7 @@ func (c *commands) query(now Moment, from job.Peer, m lease.Query) {
 	case a != nil && a.rec.Phase != lease.PhaseReserved:
 		c.reports.retell(a)
 	case m.Store != c.cfg.Profile.Store:
-		c.turn.log(slog.LevelWarn, "asked about an attempt of another store", slog.String("attempt", m.Attempt.String()), slog.String("store", m.Store))
+		c.turn.log(slog.LevelWarn, "asked about an attempt of another store", slog.String("peer", string(from)), slog.String("attempt", m.Attempt.String()), slog.String("store", m.Store))
 	case a != nil && a.phase == asked: // it starts or is refused soon
 	default:
 		c.attempts.tombstone(g, m.Attempt, "never started")
