@@ -224,7 +224,7 @@ func (f *field) questions() {
 	var n atomic.Int64
 	f.flood(64, func(int) {
 		i := n.Add(1)
-		if i%8 == 0 {
+		if i%8 == 0 && i < 1600 { // 200 jobs, which are cancelled in no time
 			_, _ = postTo(c, "/v1/jobs", `{"command":["true"],"hold":true}`)
 			return
 		}
