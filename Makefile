@@ -30,7 +30,7 @@ export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GOFLAGS := $(strip $(filter-out -trimpath -pgo=%,$(GOFLAGS)) -trimpath -pgo=off -ldflags=$(LAZY))
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall check unit test e2e demo bench profile benchmarks study race fuzz soak generate manual pictures fmt lint portable help
+.PHONY: build install uninstall check unit test e2e demo bench profile benchmarks study race fuzz soak redteam generate manual pictures fmt lint portable help
 
 build: ## build the program, bin/muster
 	CGO_ENABLED=0 $(GO) build -pgo=auto -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o cmd/muster/runner.bin ./cmd/muster-runner
@@ -103,7 +103,11 @@ fuzz: ## fuzz each decoder of external data for a minute
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz' || true); do \
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; done; done
 
-soak: ## run 20,000 random simulations of schedulers and workers, which print the seeds that failed, 20 of shares, and a network of 200 daemons
+redteam: build ## attack a cluster in all known ways, some minutes each round, and print what others notice of each attack; see docs/redteam.md
+	MUSTER_E2E_FULL=1 $(GO) test -vet=off -count=1 -tags e2e -timeout 1h -v ./e2e -run '^TestRedTeam$$'
+	$(GO) test -vet=off -count=1 -tags e2e -timeout 2h ./... -run "^($$(grep -oE '\b(Test|Fuzz)[A-Z][A-Za-z0-9]*' docs/trust.md | sort -u | paste -sd'|'))$$"
+
+soak: redteam ## run the red team, 20,000 random simulations of schedulers and workers, which print the seeds that failed, 20 of shares, and a network of 200 daemons
 	$(GO) test -count=1 -timeout 6h ./sim -run '^(TestRandomWorlds|TestUsersGetTheirShares)$$' -sim.seeds=20000 -sim.shares=20
 	$(GO) test -count=1 -timeout 1h ./node -run '^TestManyDaemons$$' -node.daemons=200
 

@@ -106,6 +106,29 @@ func TestSilentOwner(t *testing.T) {
 	})
 }
 
+// A guest, which can have no jobs, is not asked for any, so one that is silent neither delays nor spoils a listing.
+func TestSilentGuestSpoilsNoListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "cal")
+		amy, ben, cal := c.daemons[0], c.daemons[1], c.daemons[2]
+		j := ben.newJob(1)
+		ben.put(j)
+		cal.roles = []string{"worker"}
+		close(cal.silent)
+		for _, fresh := range []bool{false, true} {
+			began := time.Now()
+			l, err := amy.client.Jobs(t.Context(), JobFilter{Fresh: fresh})
+			if took := time.Since(began); err != nil || len(l.Items) != 1 || len(l.Partial) > 0 || took >= fanWait {
+				t.Errorf("after %s: %v, without %v, %v", took, l.Items, l.Partial, err)
+			}
+		}
+		cal.roles = nil // not known
+		if l, err := amy.client.Jobs(t.Context(), JobFilter{Fresh: true}); err != nil || !slices.Equal(l.Partial, []string{"cal"}) {
+			t.Errorf("of a member whose roles are not known: without %v, %v", l.Partial, err)
+		}
+	})
+}
+
 // A listing takes no longer than its bound, and names members that did not answer.
 func TestFanOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -312,12 +312,17 @@ func openAndEnded(states []job.State) (open, ended []job.State) {
 	return open, ended
 }
 
-// ask adds the jobs of all others: those that the picture has, and of members of which it does not have all, their answers.
+// ownsNoJobs reports whether a member surely has no jobs: its roles are known and do not allow any. So a guest that is silent
+// does not leave listings incomplete.
+func ownsNoJobs(m Member) bool { return len(m.Roles) > 0 && !slices.Contains(m.Roles, roleOwner) }
+
+// ask adds the jobs of all others that may have some: those that the picture has, and of members of which it does not have all, their answers.
 func (r *jobRoutes) ask(ctx context.Context, p *jobPage, fresh bool) error {
 	others, err := r.others(ctx)
 	if err != nil {
 		return err
 	}
+	others = slices.DeleteFunc(others, ownsNoJobs)
 	var v *view
 	a := requesterOf(ctx)
 	if !fresh && a.from != fromPeer {

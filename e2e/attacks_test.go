@@ -19,9 +19,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// attack is a function of a page: it tries all that browsers have against the server at base, where a job runs, and
+// pageAttack is a function of a page: it tries all that browsers have against the server at base, where a job runs, and
 // returns what it could read. Its WebSockets run a command.
-const attack = `async (base, job, command) => {
+const pageAttack = `async (base, job, command) => {
   const got = [];
   const read = (how, what) => got.push(how + ": " + String(what).slice(0, 100));
   const within = (p) => Promise.race([Promise.resolve(p).catch(() => {}), new Promise((done) => setTimeout(done, 3000))]);
@@ -133,7 +133,7 @@ func (c *chromium) attackFrom(address, base, job, mark string) []string {
 	x := c.newTab()
 	defer chromedp.Cancel(x.ctx)
 	x.run(chromedp.Navigate(address))
-	return eval[[]string](x, fmt.Sprintf("(%s)(%q, %q, [\"touch\", %q])", attack, base, job, mark))
+	return eval[[]string](x, fmt.Sprintf("(%s)(%q, %q, [\"touch\", %q])", pageAttack, base, job, mark))
 }
 
 // rebindFrom does the same from a page whose name led elsewhere when it was loaded, and leads to the server now. So the
@@ -161,7 +161,7 @@ func (c *chromium) rebindFrom(base, job, mark string) []string {
 		c.t.Fatal(err)
 	}
 	x.run(chromedp.Navigate(base + "/evil"))
-	return eval[[]string](x, fmt.Sprintf("(%s)(%q, %q, [\"touch\", %q])", attack, base, job, mark))
+	return eval[[]string](x, fmt.Sprintf("(%s)(%q, %q, [\"touch\", %q])", pageAttack, base, job, mark))
 }
 
 // TestAttacksOfWebPages has pages of another port, of another site and of a name that leads to loopback attack a door, and

@@ -13,6 +13,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -54,9 +55,12 @@ type daemon struct {
 	verbDir string              // directory of the verbs; empty: that of this process
 }
 
+// tested is the program that the tests run. To see that a test can fail, name a version before.
+var tested = flag.String("muster", "../bin/muster", "the `program` that the tests run")
+
 func binary(t *testing.T) string {
 	t.Helper()
-	path, err := filepath.Abs("../bin/muster")
+	path, err := filepath.Abs(*tested)
 	if err != nil {
 		t.Fatal(err)
 	}
