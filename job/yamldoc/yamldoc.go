@@ -85,7 +85,7 @@ func check(tokens token.Tokens, within Bounds) error {
 	for _, t := range tokens {
 		before := properties
 		properties = 0
-		switch t.Type {
+		switch t.Type { //nolint:exhaustive // other tokens open nothing
 		case token.SequenceStartType, token.MappingStartType:
 			flow++
 			properties = before // they are of the list
