@@ -114,7 +114,7 @@ func (d *destination) stat(name string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), name)
-	defer f.Close() //nolint:errcheck // it is not even open for reading
+	defer f.Close()
 	return f.Stat()
 }
 

@@ -80,12 +80,15 @@ func check(tokens token.Tokens, within Bounds) error {
 	if len(tokens) > within.Tokens {
 		return &Error{tokens[within.Tokens], fmt.Sprintf("too many values: over %d words and signs", within.Tokens)}
 	}
+	if err := checkCounts(tokens); err != nil {
+		return err
+	}
 	var blocks []block
-	flow, aliases, documents, properties := 0, 0, 0, 0
+	flow, properties := 0, 0
 	for _, t := range tokens {
 		before := properties
 		properties = 0
-		switch t.Type {
+		switch t.Type { //nolint:exhaustive // other tokens open nothing
 		case token.SequenceStartType, token.MappingStartType:
 			flow++
 			properties = before // they are of the list
@@ -95,10 +98,6 @@ func check(tokens token.Tokens, within Bounds) error {
 			properties = before + 1
 		case token.StringType:
 			properties = before // also the name of an anchor
-		case token.AliasType:
-			if aliases++; aliases > maxAliases {
-				return &Error{t, fmt.Sprintf("more than %d aliases", maxAliases)}
-			}
 		case token.SequenceEntryType, token.MappingKeyType:
 			if flow == 0 {
 				blocks = enter(blocks, block{column: t.Position.Column, kind: t.Type})
@@ -108,18 +107,27 @@ func check(tokens token.Tokens, within Bounds) error {
 				blocks = enter(blocks, block{column: t.Prev.Position.Column, kind: t.Type})
 			}
 		case token.DocumentHeaderType, token.DocumentEndType:
-			if blocks = blocks[:0]; t.Type == token.DocumentHeaderType {
-				documents++
-			}
-			if documents > maxDocuments {
-				return &Error{t, fmt.Sprintf("more than %d documents", maxDocuments)}
-			}
+			blocks = blocks[:0]
 		}
 		if n := len(blocks); n > 0 && blocks[n-1].n > within.Keys && blocks[n-1].kind != token.SequenceEntryType {
 			return &Error{t, fmt.Sprintf("more than %d keys in one mapping", within.Keys)}
 		}
 		if len(blocks)+flow+properties > maxDepth {
 			return &Error{t, fmt.Sprintf("more than %d values in each other", maxDepth)}
+		}
+	}
+	return nil
+}
+
+// checkCounts returns an error if there are too many aliases or documents.
+func checkCounts(tokens token.Tokens) error {
+	n := map[token.Type]int{}
+	for _, t := range tokens {
+		switch n[t.Type]++; {
+		case n[token.AliasType] > maxAliases:
+			return &Error{t, fmt.Sprintf("more than %d aliases", maxAliases)}
+		case n[token.DocumentHeaderType] > maxDocuments:
+			return &Error{t, fmt.Sprintf("more than %d documents", maxDocuments)}
 		}
 	}
 	return nil
