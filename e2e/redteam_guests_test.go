@@ -41,12 +41,12 @@ var guestsAttacks = []attack{
 	{name: "a guest answers cp and --download with more than was asked for", users: true, try: (*field).archives},
 }
 
-// together are floods of several members and of a user at once.
+// together are floods of several members and of strangers at once.
 var together = []attack{{name: "all floods at once", users: true, long: true, try: func(f *field) {
 	var wg sync.WaitGroup
 	for _, flood := range []func(*field){
 		(*field).hellos, (*field).fullQueue, (*field).events, (*field).requests, (*field).gossip,
-		(*field).offers, (*field).queries, (*field).questions, (*field).guesses, (*field).silence,
+		(*field).offers, (*field).queries, (*field).guesses, (*field).silence,
 	} {
 		own := *f
 		wg.Go(func() { flood(&own) })

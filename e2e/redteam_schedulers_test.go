@@ -90,13 +90,15 @@ func (f *field) starts() {
 		for _, e := range []*wirepb.EpochRef{{Generation: 1, Term: 2}, {Generation: 1 << 60, Term: 1 << 60}} {
 			all = append(all,
 				&wirepb.Owns{Groups: []*wirepb.GroupEpoch{{Group: g, Epoch: e}}},
-				&wirepb.Start{Offer: 1, Attempt: a, Group: g, Epoch: e, Session: 1, User: "nobody", Spec: []byte(`{"command":["false"]}`)},
 				&wirepb.Signal{Attempt: a, Group: g, Epoch: e, Number: 15},
 				&wirepb.Cancel{Attempt: a, Group: g, Epoch: e, GraceNs: 1, Reason: "made up"},
 				&wirepb.Ack{Attempt: a, Group: g, Epoch: e, N: 99},
 				&wirepb.Renewed{Group: g, Epoch: e, Clock: 1, Session: 1, Verdicts: []*wirepb.Verdict{{Attempt: a}}},
 			)
 		}
+	}
+	for _, a := range f.attempts() { // a session may end with these
+		all = append(all, &wirepb.Start{Offer: 1, Attempt: a, Group: uint64(job.ID(a.GetJob()).Group()), Epoch: epochs, Session: 1, User: "nobody", Spec: []byte(`{"command":["false"]}`)})
 	}
 	f.send(p, all...)
 }

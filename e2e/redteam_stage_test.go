@@ -91,6 +91,12 @@ func newScene(t *testing.T) *scene {
 	s.root.untilNodes(2)
 	s.member.untilNodes(2)
 	s.peers = map[*daemon]job.Peer{s.root: s.root.id(), s.member: s.member.id()}
+	t.Cleanup(func() { // while their daemons run
+		for _, h := range s.honest {
+			s.as(h.owner, nil, "", "cancel", h.id)
+			s.as(h.owner, nil, "", "wait", h.id)
+		}
+	})
 	if wrong := s.work(); len(wrong) > 0 {
 		t.Fatal(wrong)
 	}
@@ -125,7 +131,7 @@ func (s *scene) work() (wrong []string) {
 		if err := errors.Join(os.WriteFile(h.ledger, nil, 0o600), os.Chmod(h.ledger, 0o666)); err != nil { //nolint:gosec // the task is another user's
 			return append(wrong, err.Error())
 		}
-		script := fmt.Sprintf(`echo began >> %s; trap 'echo signal >> %[1]s' TERM INT HUP; while :; do sleep 1000 & wait; done`, h.ledger)
+		script := fmt.Sprintf(`echo began >> %s; trap 'echo signal >> %[1]s; exit 1' TERM INT HUP; while :; do sleep 1000 & wait; done`, h.ledger)
 		r := s.as(x.owner, s.owner(), "", append(append([]string{"submit"}, x.args...), "--", "sh", "-c", script)...)
 		if r.code != 0 {
 			return append(wrong, "an honest task is refused: "+r.stderr)
