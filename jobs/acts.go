@@ -5,6 +5,7 @@ package jobs
 import (
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs/jobspb"
@@ -29,6 +30,21 @@ func (as *acts) add(a job.Act) {
 	from := max(0, len(as.list)+1-maxActs)
 	as.older += uint32(from)
 	as.list = append(slices.Clone(as.list[from:]), a)
+}
+
+// The sizes of what an act consists of, in bytes of memory.
+const (
+	actBytes   = int(unsafe.Sizeof(job.Act{}))
+	rangeBytes = int(unsafe.Sizeof(job.Range{}))
+)
+
+// bytes returns the memory of the acts.
+func (as *acts) bytes() int {
+	n := len(as.list) * actBytes
+	for i := range as.list {
+		n += len(as.list[i].Reason) + len(as.list[i].Tasks)*rangeBytes
+	}
+	return n
 }
 
 func (as *acts) pb() (out []*jobspb.Act) {

@@ -4,6 +4,7 @@ package jobs
 
 import (
 	"slices"
+	"unsafe"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/store/storepb"
@@ -49,16 +50,35 @@ type note struct {
 	usage      string // see job.Exit
 }
 
+// The sizes of a cell, of a note, and of a text without its bytes, in bytes of memory.
+const (
+	cellBytes = int(unsafe.Sizeof(cell{}))
+	noteBytes = int(unsafe.Sizeof(note{}))
+	textBytes = int(unsafe.Sizeof(""))
+)
+
+// bytes returns the memory of a note.
+func (n *note) bytes() int {
+	if n == nil {
+		return 0
+	}
+	size := noteBytes + len(n.reason.Detail) + len(n.exitReason) + len(n.tail) + len(n.isolation) + len(n.usage)
+	for _, d := range n.devices {
+		size += textBytes + len(d)
+	}
+	return size + len(n.lost)*textBytes
+}
+
 func (n *note) empty() bool {
 	return n.reason == (job.Reason{}) && n.exitReason == "" && n.isolation == "" && n.tail == "" && n.usage == "" && len(n.devices) == 0 && len(n.lost) == 0
 }
 
-// task returns the task that a cell holds.
-func (ts *tasks) task(index int, x *cell) job.Task {
-	h := &ts.hosts.list[x.host]
+// task returns the task with this index, which the cell holds.
+func (x *cell) task(index int, cm *common) job.Task {
+	h := &cm.hosts.list[x.host]
 	t := job.Task{
 		Index: index, State: stateOf(x.state), Attempt: int(x.attempt), Runs: int(x.runs),
-		Node: h.peer, NodeName: h.name, Store: h.store, Epoch: ts.epochs[x.epoch], Settled: int(x.settled),
+		Node: h.peer, NodeName: h.name, Store: h.store, Epoch: cm.epochs[x.epoch], Settled: int(x.settled),
 		Assigned: x.flags&flagAssigned != 0, Ending: endingOf(x.flags), Placed: storepb.Time(x.placed), Started: storepb.Time(x.started), Ended: storepb.Time(x.ended), Closed: storepb.Time(x.closed),
 	}
 	if x.flags&flagExit != 0 {
@@ -67,7 +87,7 @@ func (ts *tasks) task(index int, x *cell) job.Task {
 			Began: storepb.Time(x.began), Ended: storepb.Time(x.exited),
 		}
 		if x.text > 0 {
-			t.Exit.Isolation = ts.texts[x.text-1]
+			t.Exit.Isolation = cm.texts[x.text-1]
 		}
 	}
 	if n := x.note; n != nil {
@@ -94,14 +114,13 @@ func endingOf(flags uint16) job.Ending {
 	return job.NotEnding
 }
 
-// fill writes a task to its cell.
-func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
-	was := *x
+// fill writes a task to its cell. It returns the note that the cell must get, and leaves the one that it has.
+func (x *cell) fill(t *job.Task, cm *common) *note {
 	*x = cell{
 		started: storepb.Nanos(t.Started), ended: storepb.Nanos(t.Ended), closed: storepb.Nanos(t.Closed), placed: storepb.Nanos(t.Placed),
 		attempt: uint32(t.Attempt), runs: uint32(t.Runs),
-		host: ts.hosts.of(host{t.Node, t.NodeName, t.Store}), epoch: ts.epochOf(t.Epoch), settled: uint32(t.Settled),
-		state: number(t.State), flags: x.flags & (flagNote | flagTail | flagUsage), note: was.note,
+		host: cm.hosts.of(host{t.Node, t.NodeName, t.Store}), epoch: cm.epochOf(t.Epoch), settled: uint32(t.Settled),
+		state: number(t.State), flags: x.flags & (flagNote | flagTail | flagUsage), note: x.note,
 	}
 	if t.Assigned {
 		x.flags |= flagAssigned
@@ -115,7 +134,7 @@ func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 	case job.EndsGang:
 		x.flags |= flagCancel | flagRequeue
 	}
-	n := note{reason: t.Reason, devices: t.Devices, lost: t.Lost}
+	n := &note{reason: t.Reason, devices: t.Devices, lost: t.Lost}
 	if e := t.Exit; e != nil {
 		x.flags |= flagExit
 		if e.Started {
@@ -124,11 +143,11 @@ func (ts *tasks) fill(x *cell, t *job.Task, index int, d *dirty) {
 		x.exit, x.code, x.signal = number(e.State), int32(e.Code), uint8(e.Signal)
 		x.began, x.exited = storepb.Nanos(e.Began), storepb.Nanos(e.Ended)
 		n.exitReason, n.tail, n.usage = e.Reason, e.Tail, e.Usage
-		if x.text = ts.textOf(e.Isolation); x.text == 0 {
+		if x.text = cm.textOf(e.Isolation); x.text == 0 {
 			n.isolation = e.Isolation
 		}
 	}
-	ts.setNote(x, &n, index, was.flags&flagExit != 0 && !was.sameExit(x), d)
+	return n
 }
 
 // sameExit reports whether two cells have the same exit.
@@ -136,64 +155,8 @@ func (x *cell) sameExit(y *cell) bool {
 	return x.exit == y.exit && x.code == y.code && x.signal == y.signal && x.began == y.began && x.exited == y.exited
 }
 
-// setNote sets the note of a cell, and marks the changed parts as dirty. replaced is true if the cell has a new exit,
-// so that the tail and the usage on disk are no longer valid.
-func (ts *tasks) setNote(x *cell, n *note, index int, replaced bool, d *dirty) {
-	old := x.note
-	if old == nil {
-		old = &note{}
-	}
-	if (n.tail != old.tail || replaced && ts.n > 1) && x.flags&flagTail == 0 {
-		x.flags |= flagTail
-		d.tails = append(d.tails, uint32(index))
-	}
-	if (n.usage != old.usage || replaced) && x.flags&flagUsage == 0 {
-		x.flags |= flagUsage
-		d.usage = append(d.usage, uint32(index))
-	}
-	if !n.sameButTexts(old) && x.flags&flagNote == 0 {
-		x.flags |= flagNote
-		d.notes = append(d.notes, uint32(index))
-	}
-	ts.held -= x.note.bytes()
-	if x.note = n; n.empty() {
-		x.note = nil
-	}
-	ts.held += x.note.bytes()
-}
-
 // sameButTexts reports whether two notes are the same, except for what has rows of its own: their tails and usage.
 func (n *note) sameButTexts(o *note) bool {
 	return n.reason == o.reason && n.exitReason == o.exitReason && n.isolation == o.isolation &&
 		slices.Equal(n.devices, o.devices) && slices.Equal(n.lost, o.lost)
-}
-
-// epochOf returns the index of an epoch in epochs, and adds it if it is new.
-func (ts *tasks) epochOf(e job.Epoch) uint32 {
-	for i, x := range slices.Backward(ts.epochs) { // it is nearly always the last
-		if x == e {
-			return uint32(i)
-		}
-	}
-	ts.epochs = append(ts.epochs, e)
-	return uint32(len(ts.epochs) - 1)
-}
-
-// maxTexts bounds the list of texts, because textOf searches it.
-const maxTexts = 64
-
-// textOf returns the index of a text in texts plus 1, and adds the text if it is new. It returns 0 if the text is empty
-// or the list is full.
-func (ts *tasks) textOf(s string) uint16 {
-	if s == "" {
-		return 0
-	}
-	if i := slices.Index(ts.texts, s); i >= 0 {
-		return uint16(i + 1)
-	}
-	if len(ts.texts) >= maxTexts {
-		return 0
-	}
-	ts.texts = append(ts.texts, s)
-	return uint16(len(ts.texts))
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"math/bits"
 	"slices"
+	"unsafe"
 
 	"github.com/musterhq/muster/job"
 )
@@ -36,6 +37,24 @@ type mixed struct {
 	values []uint8 // of each task, or ownCell; nil if all have cells
 	cells  []cell  // in the order of their tasks
 	has    [chunkTasks / 64]uint64
+}
+
+// The sizes of a chunk and of what it has while it is mixed, in bytes of memory.
+const (
+	chunkBytes = int(unsafe.Sizeof(chunk{}))
+	mixedBytes = int(unsafe.Sizeof(mixed{}))
+)
+
+// bytes returns the memory of the chunks.
+func (cs *chunked) bytes() int { return len(cs.chunks)*chunkBytes + cs.held + cs.values.bytes() }
+
+// bytes returns the memory of the chunk's tasks, with their notes.
+func (m *mixed) bytes() int {
+	n := mixedBytes + len(m.values) + cap(m.cells)*cellBytes
+	for i := range m.cells {
+		n += m.cells[i].note.bytes()
+	}
+	return n
 }
 
 // cell returns the cell of the i-th task, or nil if it has none.

@@ -4,6 +4,7 @@ package jobs
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -38,6 +39,18 @@ type chunkWriter struct {
 	states numbering[uint8] // of the cells
 	epochs numbering[uint32]
 	texts  numbering[uint16]
+}
+
+// numbering numbers the distinct values that it is given, from 0.
+type numbering[T comparable] struct{ list []T }
+
+func (p *numbering[T]) of(v T) uint32 {
+	i := slices.Index(p.list, v)
+	if i < 0 {
+		p.list = append(p.list, v)
+		i = len(p.list) - 1
+	}
+	return uint32(i)
 }
 
 // writeValues writes the tasks without cells. The first states are those of the values.
@@ -244,7 +257,7 @@ func (r *chunkReader) read(ts *tasks, c *chunk) (old bool, err error) {
 // put puts a cell into a chunk. It returns true if the task was never assigned: then it has a value instead.
 func (ts *tasks) put(c *chunk, i, size int, x cell) bool {
 	if x.attempt == 0 {
-		t := ts.task(0, &x)
+		t := x.task(0, &ts.common)
 		if v, plain := valueOf(&t); plain {
 			ts.setValue(c, i, size, ts.values.of(v))
 			return true

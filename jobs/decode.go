@@ -5,7 +5,6 @@ package jobs
 import (
 	"encoding/binary"
 	"fmt"
-	"unique"
 
 	"google.golang.org/protobuf/proto"
 
@@ -197,18 +196,10 @@ func (ts *tasks) decodeReason(index int, data []byte, d *dirty) error {
 	return nil
 }
 
-// shared returns the text, in memory that all equal texts share: many tasks have the same reason.
-func shared(text string) string {
-	if text == "" {
-		return ""
-	}
-	return unique.Make(text).Value()
-}
-
 // recount counts the tasks again, and finds when the last end of a task was recorded.
 func recount(j *Job) {
 	ts := &j.tasks
-	ts.counts, ts.assigned, ts.ends = job.Counts{}, 0, nil
+	ts.counts, ts.assigned, ts.ends = job.Counts{}, 0, ends{}
 	for i := range ts.values.list {
 		if ts.values.used[i] > 0 {
 			t := ts.values.list[i].task(0)
@@ -226,7 +217,7 @@ func recount(j *Job) {
 		for i := range ts.size(k) {
 			c.count(stateOf(ts.stateAt(c, i)), 1)
 			if x := c.cell(i); x != nil {
-				t := ts.task(k*chunkTasks+i, x)
+				t := x.task(k*chunkTasks+i, &ts.common)
 				ts.counts.Add(t.State, 1)
 				ts.assigned += count(t.Assigned)
 				ts.countEnd(&t, 1)
@@ -234,61 +225,6 @@ func recount(j *Job) {
 			}
 		}
 	}
-}
-
-// decodeValue decodes the value of a task that was never assigned.
-func decodeValue(m *jobspb.Task) (value, error) {
-	t, err := taskOf(m)
-	if err != nil {
-		return value{}, err
-	}
-	v, plain := valueOf(&t)
-	if !plain {
-		return value{}, fmt.Errorf("%w: a task that was never assigned is %.40q", errBadRow, t.State)
-	}
-	v.reason = job.Reason{Word: shared(v.reason.Word), Detail: shared(v.reason.Detail)}
-	return v, nil
-}
-
-func numbersOf(names []string) ([]uint8, error) {
-	out := make([]uint8, 0, len(names))
-	for _, name := range names {
-		n, known := numbers[job.State(name)]
-		if !known {
-			return nil, fmt.Errorf("%w: no state %.40q", errBadRow, name)
-		}
-		out = append(out, n)
-	}
-	return out, nil
-}
-
-// taskOf decodes a task that is not in columns.
-func taskOf(m *jobspb.Task) (job.Task, error) {
-	if _, known := numbers[job.State(m.GetState())]; !known {
-		return job.Task{}, fmt.Errorf("%w: no state %.40q", errBadRow, m.GetState())
-	}
-	t := job.Task{
-		Index: int(m.GetIndex()), State: job.State(m.GetState()),
-		Reason:  job.Reason{Word: m.GetReasonWord(), Detail: m.GetReasonDetail()},
-		Attempt: int(m.GetAttempt()), Node: job.Peer(m.GetNode()), NodeName: m.GetNodeName(), Store: m.GetStore(),
-		Epoch: m.GetEpoch().Value(), Devices: m.GetDevices(), Assigned: m.GetAssigned(), Runs: int(m.GetRuns()),
-		Started: storepb.Time(m.GetStarted()), Ended: storepb.Time(m.GetEnded()), Closed: storepb.Time(m.GetClosed()), Lost: peers(m.GetLost()),
-	}
-	if e := m.GetExit(); e != nil {
-		if _, known := numbers[job.State(e.GetState())]; !known {
-			return job.Task{}, fmt.Errorf("%w: no state %.40q", errBadRow, e.GetState())
-		}
-		t.Exit = e.Value()
-	}
-	return t, nil
-}
-
-func peers(list []string) []job.Peer {
-	var out []job.Peer
-	for _, s := range list {
-		out = append(out, job.Peer(s))
-	}
-	return out
 }
 
 // decode reads the outcomes.

@@ -5,6 +5,7 @@ package jobs
 
 import (
 	"fmt"
+	"unsafe"
 
 	"google.golang.org/protobuf/proto"
 
@@ -34,6 +35,12 @@ type outcome struct {
 	signal, state uint8
 	started       bool
 }
+
+// The sizes of an outcome, and of the outcomes of a task with their entry in the map, in bytes of memory.
+const (
+	outcomeBytes  = int(unsafe.Sizeof(outcome{}))
+	outcomesBytes = int(unsafe.Sizeof(outcomes{})) + 24
+)
 
 // history holds the outcomes of all tasks that have some.
 type history struct {

@@ -4,6 +4,7 @@ package jobs
 
 import (
 	"slices"
+	"unsafe"
 
 	"github.com/musterhq/muster/job"
 )
@@ -20,6 +21,9 @@ type hosts struct {
 	list []host
 	at   map[host]uint32 // index in list; nil while there are few
 }
+
+// hostBytes is the memory of a host in the list and in the map.
+const hostBytes = 2 * int(unsafe.Sizeof(host{}))
 
 func newHosts() *hosts { return &hosts{list: make([]host, 1, 2)} }
 

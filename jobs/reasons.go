@@ -1,8 +1,11 @@
 package jobs
 
-// The words of the reasons that records set, and the bound of their texts.
+// The words of the reasons that records set, and how their texts are kept.
 
-import "strings"
+import (
+	"strings"
+	"unique"
+)
 
 // Those of all tasks.
 const (
@@ -29,4 +32,12 @@ func clip(text string) string {
 		text = strings.Clone(strings.ToValidUTF8(text[:maxOutcomeReason], ""))
 	}
 	return text
+}
+
+// shared returns the text, in memory that all equal texts share: many tasks have the same reason.
+func shared(text string) string {
+	if text == "" {
+		return ""
+	}
+	return unique.Make(text).Value()
 }

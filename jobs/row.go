@@ -4,7 +4,6 @@ package jobs
 
 import (
 	"fmt"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -130,25 +129,6 @@ func notePB(n *note) ([]byte, error) {
 		return nil, nil
 	}
 	return proto.Marshal(m)
-}
-
-// numbering numbers the distinct values that it is given, from 0.
-type numbering[T comparable] struct{ list []T }
-
-func (p *numbering[T]) of(v T) uint32 {
-	i := slices.Index(p.list, v)
-	if i < 0 {
-		p.list = append(p.list, v)
-		i = len(p.list) - 1
-	}
-	return uint32(i)
-}
-
-// pb encodes a task that has the value.
-func (v *value) pb() *jobspb.Task {
-	return &jobspb.Task{
-		State: string(stateOf(v.state)), ReasonWord: v.reason.Word, ReasonDetail: v.reason.Detail, Ended: v.ended, Closed: v.closed,
-	}
 }
 
 func texts(list []job.Peer) []string {

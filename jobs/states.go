@@ -2,7 +2,11 @@ package jobs
 
 // The numbers of states.
 
-import "github.com/musterhq/muster/job"
+import (
+	"fmt"
+
+	"github.com/musterhq/muster/job"
+)
 
 // States are numbered in the order of job.States.
 var (
@@ -18,6 +22,19 @@ var (
 
 func stateOf(n uint8) job.State { return states[n] }
 func number(s job.State) uint8  { return numbers[s] }
+
+// numbersOf returns the numbers of the states with these names, which are of a row.
+func numbersOf(names []string) ([]uint8, error) {
+	out := make([]uint8, 0, len(names))
+	for _, name := range names {
+		n, known := numbers[job.State(name)]
+		if !known {
+			return nil, fmt.Errorf("%w: no state %.40q", errBadRow, name)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
 
 func count(is bool) int {
 	if is {

@@ -4,7 +4,6 @@ package jobs
 
 import (
 	"slices"
-	"time"
 
 	"github.com/musterhq/muster/job"
 )
@@ -12,19 +11,10 @@ import (
 // tasks holds the tasks of one job.
 type tasks struct {
 	chunked
-	// assigned is the number of tasks with an attempt that may be running.
-	assigned int
-	ends     map[end]int // number of ended tasks with each end
-	began    time.Time   // of the first process
-	last     time.Time   // when the last process ended
-	stale    bool        // an end was taken back: began and last must be found again
-
-	// Values that many tasks have in common. Cells refer to them by their index.
-	hosts  *hosts
-	epochs []job.Epoch
-	texts  []string // the isolation of attempts that ended
-
-	history history
+	common
+	assigned int  // number of tasks with an attempt that may be running
+	ends     ends // of a job with several tasks
+	history  history
 }
 
 // dirty lists the parts of a job that have changed since TakeRows was last called.
@@ -42,7 +32,7 @@ type dirty struct {
 func newTasks(n int, first value) tasks {
 	ts := tasks{
 		chunked: chunked{n: n, values: newValues(first, n), chunks: make([]chunk, (n+chunkTasks-1)/chunkTasks)},
-		hosts:   newHosts(), epochs: make([]job.Epoch, 1, 2),
+		common:  newCommon(),
 	}
 	ts.history = newHistory(n, ts.hosts)
 	for k := range ts.chunks {
@@ -55,7 +45,7 @@ func newTasks(n int, first value) tasks {
 func (ts *tasks) get(index int) job.Task {
 	c := &ts.chunks[index/chunkTasks]
 	if x := c.cell(index % chunkTasks); x != nil {
-		return ts.task(index, x)
+		return x.task(index, &ts.common)
 	}
 	return ts.values.list[c.valueAt(index%chunkTasks)].task(index)
 }
@@ -76,14 +66,57 @@ func (ts *tasks) set(index int, t job.Task, d *dirty) {
 		ts.move(c, stateOf(x.state), t.State, 1)
 		ts.assigned -= count(x.flags&flagAssigned != 0)
 		if stateOf(x.state).Ended() {
-			before := ts.task(index, x)
+			before := x.task(index, &ts.common)
 			ts.countEnd(&before, -1)
-			ts.stale = true
+			ts.ends.stale = true
 		}
 	}
 	ts.assigned += count(t.Assigned)
 	ts.countEnd(&t, 1)
-	ts.fill(x, &t, index, d)
+	was := *x
+	n := x.fill(&t, &ts.common)
+	ts.setNote(x, n, index, was.flags&flagExit != 0 && !was.sameExit(x), d)
+}
+
+// setNote sets the note of a cell, and marks the changed parts as dirty. replaced is true if the cell has a new exit,
+// so that the tail and the usage on disk are no longer valid.
+func (ts *tasks) setNote(x *cell, n *note, index int, replaced bool, d *dirty) {
+	old := x.note
+	if old == nil {
+		old = &note{}
+	}
+	if (n.tail != old.tail || replaced && ts.n > 1) && x.flags&flagTail == 0 {
+		x.flags |= flagTail
+		d.tails = append(d.tails, uint32(index))
+	}
+	if (n.usage != old.usage || replaced) && x.flags&flagUsage == 0 {
+		x.flags |= flagUsage
+		d.usage = append(d.usage, uint32(index))
+	}
+	if !n.sameButTexts(old) && x.flags&flagNote == 0 {
+		x.flags |= flagNote
+		d.notes = append(d.notes, uint32(index))
+	}
+	ts.held -= x.note.bytes()
+	if x.note = n; n.empty() {
+		x.note = nil
+	}
+	ts.held += x.note.bytes()
+}
+
+// countEnd counts the end of a task n times more.
+func (ts *tasks) countEnd(t *job.Task, n int) {
+	if ts.n > 1 { // a single task is looked at when its end is asked for
+		ts.ends.count(t, n)
+	}
+}
+
+// sum sums up how the tasks ended.
+func (ts *tasks) sum() job.Ends {
+	if ts.n == 1 {
+		return job.EndsOf([]job.Task{ts.get(0)})
+	}
+	return ts.ends.sum(&ts.chunked)
 }
 
 // each changes the tasks of the ranges that are in one of the states. No ranges means all tasks. Tasks that have the same

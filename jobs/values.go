@@ -5,6 +5,7 @@ package jobs
 
 import (
 	"cmp"
+	"unsafe"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/store/storepb"
@@ -82,3 +83,15 @@ func (vs *values) of(v value) uint8 {
 
 // state returns the state of a value.
 func (vs *values) state(id uint8) job.State { return stateOf(vs.list[id].state) }
+
+// valueBytes is the memory of a value, with the number of its tasks.
+const valueBytes = int(unsafe.Sizeof(value{})) + 4
+
+// bytes returns the memory of the values.
+func (vs *values) bytes() int {
+	n := cap(vs.list) * valueBytes
+	for i := range vs.list {
+		n += len(vs.list[i].reason.Detail)
+	}
+	return n
+}

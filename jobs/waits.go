@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/store/storepb"
@@ -81,6 +82,24 @@ type each struct {
 	term       int
 	met, never Set
 	dirty      Set // blocks of both sets that have changed since TakeRows
+}
+
+// The sizes of what Waits consists of, in bytes of memory.
+const (
+	termBytes = int(unsafe.Sizeof(term{}))
+	eachBytes = int(unsafe.Sizeof(each{}))
+)
+
+// bytes returns the memory of the dependencies.
+func (w *Waits) bytes() int {
+	if w == nil {
+		return 0
+	}
+	n := len(w.terms)*termBytes + len(w.each)*eachBytes
+	for i := range w.each {
+		n += (len(w.each[i].met.words) + len(w.each[i].never.words) + len(w.each[i].dirty.words)) * 8
+	}
+	return n
 }
 
 // newWaits returns what a new job waits for; nil without dependencies.
