@@ -14,7 +14,7 @@ import (
 
 // Resolve returns the jobs that a selector means, newest first, and the parsed selector. Its tasks are the numbers of the
 // tasks that it names, also if it names them by rank. "all" means the caller's jobs that have not ended, which may be
-// none. Any other selector that matches nothing is ErrNotFound. Prefixes and names are looked for among the caller's own jobs
+// none. If members did not answer it means those of the others, and they are returned with an IncompleteError. Any other selector that matches nothing is ErrNotFound. Prefixes and names are looked for among the caller's own jobs
 // first, and only if none of these is meant among those of others, so that nobody can make a name of another ambiguous.
 func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selector, error) {
 	sel, err := job.ParseSelector(selector)
@@ -139,7 +139,27 @@ func (c *Client) unended(ctx context.Context) ([]Job, error) {
 	case err != nil:
 		return nil, err
 	case len(l.Partial) > 0:
-		return nil, fmt.Errorf("all jobs: %w: %s did not answer; name the jobs instead", ErrUnavailable, strings.Join(l.Partial, ", "))
+		return l.Items, &IncompleteError{l.Partial}
 	}
 	return l.Items, nil
 }
+
+// IncompleteError says that members did not answer, so that jobs of theirs are missing. It is an ErrUnavailable.
+type IncompleteError struct{ Silent []string }
+
+const maxSilent = 5 // number of members that the error names, so that it stays a line that people read
+
+func (e *IncompleteError) Error() string {
+	named := e.Silent[:min(len(e.Silent), maxSilent)]
+	who, gone, it := strings.Join(named, ", "), named[0], "it"
+	if len(e.Silent) > 1 {
+		gone, it = "NAME", "one"
+	}
+	if more := len(e.Silent) - len(named); more > 0 {
+		who += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("all jobs: %s did not answer, so jobs accepted there are left out: try again later, or `muster peers --revoke %s` if %s is gone for good", who, gone, it)
+}
+
+// Unwrap returns ErrUnavailable.
+func (e *IncompleteError) Unwrap() error { return ErrUnavailable }

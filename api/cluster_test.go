@@ -300,8 +300,16 @@ func TestResolve(t *testing.T) {
 		if _, _, err := amy.client.Resolve(ctx, "zzzz"); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "ben") {
 			t.Errorf("with ben silent: %v", err)
 		}
-		if _, _, err := amy.client.Resolve(ctx, "all"); !errors.Is(err, ErrUnavailable) {
+		start := time.Now()
+		jobs, _, err := amy.client.Resolve(ctx, "all")
+		if x, ok := errors.AsType[*IncompleteError](err); !ok || !errors.Is(err, ErrUnavailable) || !slices.Equal(x.Silent, []string{"ben"}) {
 			t.Errorf("all with ben silent: %v", err)
+		}
+		if len(jobs) == 0 || slices.ContainsFunc(jobs, func(j Job) bool { return j.Owner != amy.peer }) {
+			t.Errorf("all with ben silent are %d jobs; want those of amy's daemon", len(jobs))
+		}
+		if d := time.Since(start); d > fanTotal {
+			t.Errorf("all with ben silent took %s", d)
 		}
 	})
 }

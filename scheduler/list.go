@@ -70,7 +70,7 @@ func SetBacklog(l *Loop, b Backlog) {
 
 // SetPriorities replaces the highest priorities that users may give. Jobs that are accepted keep theirs.
 func SetPriorities(l *Loop, p *lease.Priorities) {
-	l.calls.box.putAlways(mail{look: func(c *Core) { c.turn.cfg.Priorities = p }})
+	l.calls.box.putAlways(mail{look: func(c *Core) { c.cfg.Priorities = p }})
 }
 
 // Watch sends the jobs that the filter chooses: first as they are, then every change. Of several changes that were not

@@ -3,7 +3,6 @@ package scheduler
 // Requests of users: each is answered when its record is applied, or refused with a reason.
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -176,14 +175,6 @@ func (rq *requests) submit(a Submit) {
 	}
 }
 
-// checkPriority refuses a job of a higher priority than its user may give.
-func checkPriority(tn *turn, user string, priority int) error {
-	if why := tn.cfg.Priorities.Exceeds(user, priority); why != "" {
-		return fmt.Errorf("%w: %s; ask for less, or ask an operator to raise it", ErrPriority, why)
-	}
-	return nil
-}
-
 // checkParents refuses a job that depends on jobs that there are not. A job cannot depend on itself or on one that depends
 // on it, because its id is not known before.
 func checkParents(rq *requests, a Submit) error {
@@ -228,10 +219,6 @@ func (rq *requests) submittedBefore(a Submit, sum digest) bool {
 		return true
 	}
 	return false
-}
-
-func keyConflict(key string, id job.ID) error {
-	return fmt.Errorf("%w: idempotency key %q was used for another job file, job %s", ErrConflict, key, id)
 }
 
 func (rq *requests) proposeSubmit(a Submit, sum digest) {
@@ -400,25 +387,6 @@ func (rq *requests) requeue(a Requeue) {
 	rq.propose(job.RequeueRecord{Job: a.Job, Tasks: a.Tasks, Failed: a.Failed, Reason: lease.Clip(a.Reason), At: rq.now})
 }
 
-// nothingToRequeue reports whether none of the tasks counted would run again because of a requeue. It is no error if
-// they are about to run anyway.
-func nothingToRequeue(id job.ID, counts job.Counts, failed bool) (none bool, err error) {
-	ended, held := counts.Ended(), counts.Of(job.Held)
-	switch {
-	case counts.Total() == 0:
-		return true, fmt.Errorf("%w: job %s has no such task", ErrConflict, id)
-	case failed && ended == counts.Of(job.Succeeded):
-		return true, noneFailed(id)
-	case !failed && held == counts.Total():
-		return true, fmt.Errorf("%w: job %s is held; `muster release %s` lets it run", ErrConflict, id, id)
-	}
-	return !failed && counts.Of(job.Pending)+held == counts.Total(), nil
-}
-
-func noneFailed(id job.ID) error {
-	return fmt.Errorf("%w: job %s: none of its tasks has failed", ErrConflict, id)
-}
-
 // notRequeued answers the request whose record found the job purged, or archived with rows that cannot be read.
 func (rq *requests) notRequeued(id job.ID) {
 	tok, there := rq.oldest(toRequeue, id)
@@ -427,11 +395,6 @@ func (rq *requests) notRequeued(id job.ID) {
 	} else if there {
 		rq.answerArchived(tok, id)
 	}
-}
-
-// unreadable refuses to requeue an archived job.
-func unreadable(id job.ID, why string) error {
-	return fmt.Errorf("%w: job %s cannot run again, because its rows on disk %s; submit it again", ErrConflict, id, why)
 }
 
 // left answers the request whose record came when the job was archived or purged.
@@ -451,25 +414,15 @@ func holdKind(release bool) changeKind {
 // conflict is the error about tasks of a job that can be neither held nor released.
 func (rq *requests) conflict(e *entry, ranges []job.Range, kind changeKind) error {
 	if len(ranges) == 0 {
-		return conflict("job "+string(e.job.ID)+" is", rq.views.stateOf(e), kind)
+		return conflict("job "+string(e.job.ID)+" is", rq.views.stateOf(e), kind == toRelease)
 	}
-	return conflict("these tasks of job "+string(e.job.ID)+" are", rq.views.stateIn(e, ranges), kind)
-}
-
-func conflict(who string, s job.State, kind changeKind) error {
-	what := "only tasks that wait can be held"
-	if kind == toRelease {
-		what = "only held tasks can be released"
-	}
-	return fmt.Errorf("%w: %s %s: %s", ErrConflict, who, s, what)
+	return conflict("these tasks of job "+string(e.job.ID)+" are", rq.views.stateIn(e, ranges), kind == toRelease)
 }
 
 func (rq *requests) await(kind changeKind, id job.ID, tok Token) {
 	k := changeKey{kind, id}
 	rq.others[k] = append(rq.others[k], tok)
 }
-
-var errNotTaken = errors.New("the journal did not take it")
 
 // refused answers the request whose record the journal has refused.
 func (rq *requests) refused(kind changeKind, id job.ID, err error) {

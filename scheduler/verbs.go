@@ -107,7 +107,7 @@ func (l *Loop) Hold(ctx context.Context, id job.ID, tasks []job.Range, release b
 		return Hold{Token: t, Job: id, Tasks: tasks, Release: release, Reason: reason}
 	})
 	if archived && err == nil {
-		return job.Job{}, conflict("job "+string(j.ID)+" is", j.State(), holdKind(release))
+		return job.Job{}, conflict("job "+string(j.ID)+" is", j.State(), release)
 	}
 	return j, err
 }

@@ -59,16 +59,8 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 		f.reports.decline(from, m, job.Reason{Word: job.ReasonResources, Detail: why}, false)
 		return
 	}
-	if why := f.account.capacity.never(m.Need); why != "" {
-		f.reports.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
-		return
-	}
-	if why := f.cfg.refuses(from, m.User); why != "" {
-		f.reports.decline(from, m, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
-		return
-	}
-	if why := f.above(from, &m); why != "" {
-		f.reports.decline(from, m, job.Reason{Word: job.ReasonQuota, Detail: why}, true)
+	if why := f.never(from, &m); why.Word != "" {
+		f.reports.decline(from, m, why, true)
 		return
 	}
 	switch is, held := f.residents.hold(now, from, m, f.offer); {
@@ -89,6 +81,20 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 		return
 	}
 	f.queue.add(now, key, m, g)
+}
+
+// never returns why this host can never accept the offer, if it cannot.
+func (f *offers) never(from job.Peer, m *lease.Offer) job.Reason {
+	if why := f.account.capacity.never(m.Need); why != "" {
+		return job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}
+	}
+	if why := f.cfg.refuses(from, m.User); why != "" {
+		return job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}
+	}
+	if why := f.above(from, m); why != "" {
+		return job.Reason{Word: job.ReasonQuota, Detail: why}
+	}
+	return job.Reason{}
 }
 
 // lookedUp takes in whether a user has an account here, and declines the queued offers of one that has none.

@@ -53,6 +53,25 @@ const (
 // LimitPriority is the highest priority of tasks; see lease.Priorities.
 const LimitPriority Quantity = "priority"
 
+// amount is what the bound of a quantity may be.
+type amount struct {
+	size bool // such as 64GiB; then it has no highest value
+	most int64
+	want string
+}
+
+var (
+	someNumber   = amount{most: math.MaxInt32, want: "a number of 0 or more"}
+	someSize     = amount{size: true, want: "0 or more"}
+	somePriority = amount{most: job.MaxPriority, want: fmt.Sprintf("a priority from 0 to %d", job.MaxPriority)}
+)
+
+var amounts = map[Quantity]amount{
+	LimitCPUs: someNumber, LimitGPUs: someNumber, LimitTasks: someNumber, LimitPendingJobs: someNumber,
+	LimitMemory: someSize, LimitScratch: someSize, LimitPendingBytes: someSize,
+	LimitPriority: somePriority,
+}
+
 // quantities lists the quantities in the order in which they are checked.
 var quantities = []Quantity{LimitTasks, LimitGPUs, LimitCPUs, LimitMemory}
 
@@ -107,45 +126,49 @@ func parseLimit(name, text string) (kind, who string, q Quantity, value int64, e
 	if dot < 0 {
 		return "", "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
 	}
-	holder, q := name[:dot], Quantity(name[dot+1:])
+	kind, who = holderOf(name[:dot])
+	q = Quantity(name[dot+1:])
+	a, known := amounts[q]
 	pending := q == LimitPendingJobs || q == LimitPendingBytes
-	kind = holder
-	for _, named := range []string{usersDot, membersDot} {
-		if rest, found := strings.CutPrefix(holder, named); found && rest != "" {
-			kind, who = named, rest
-		}
-	}
 	switch {
-	case strings.HasSuffix(holder, "."): // nobody is named
-		return "", "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
-	case kind == perUser, kind == usersDot, kind == allUsers && pending:
+	case known && (kind == perUser || kind == usersDot || kind == allUsers && pending):
 	case (kind == perMember || kind == membersDot) && q == LimitPriority:
 	default:
 		return "", "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
 	}
-	switch q {
-	case LimitMemory, LimitScratch, LimitPendingBytes:
+	if value, err = a.parse(text); err != nil {
+		return "", "", "", 0, fmt.Errorf("%s: %w", name, err)
+	}
+	return kind, who, q, value, nil
+}
+
+// holderOf returns the kind of holder that a limit names before its quantity, and who that is if one is named.
+func holderOf(text string) (kind, who string) {
+	if strings.HasSuffix(text, ".") { // nobody is named
+		return "", ""
+	}
+	for _, named := range []string{usersDot, membersDot} {
+		if who, found := strings.CutPrefix(text, named); found {
+			return named, who
+		}
+	}
+	return text, ""
+}
+
+// parse returns the bound that a text says.
+func (a *amount) parse(text string) (int64, error) {
+	if a.size {
 		size, err := job.ParseSize(text)
 		if err == nil && size < 0 {
-			err = errors.New("want 0 or more")
+			err = errors.New("want " + a.want)
 		}
-		if err != nil {
-			return "", "", "", 0, fmt.Errorf("%s: %w", name, err)
-		}
-		return kind, who, q, int64(size), nil
-	case LimitCPUs, LimitGPUs, LimitTasks, LimitPendingJobs, LimitPriority:
-		most := int64(math.MaxInt32)
-		want := "a number of 0 or more"
-		if q == LimitPriority {
-			most, want = job.MaxPriority, fmt.Sprintf("a priority from 0 to %d", job.MaxPriority)
-		}
-		n, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || n < 0 || n > most {
-			return "", "", "", 0, fmt.Errorf("%s: %.40q: want %s", name, text, want)
-		}
-		return kind, who, q, n, nil
+		return int64(size), err
 	}
-	return "", "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 0 || n > a.most {
+		return 0, fmt.Errorf("%.40q: want %s", text, a.want)
+	}
+	return n, nil
 }
 
 // Priorities returns the highest priorities by these limits. The operators are users who may have any priority unless they

@@ -50,23 +50,25 @@ func (v hostVerbs) daemon(c *cli.Context) error {
 	}
 	level := new(slog.LevelVar)
 	level.Set(cfg.level())
-	s := service{
-		cfg: cfg, level: level, log: slog.New(logHandler(v.err, cfg.LogFormat, level)),
-		reread: reread,
-	}
+	lines, theirs := logHandlers(v.err, cfg.LogFormat, level)
+	gologshim.SetDefaultHandler(theirs)
+	defer theirs.Flush()
+	defer lines.Flush()
+	s := service{cfg: cfg, level: level, log: slog.New(lines), reread: reread}
 	return s.run(c.Context)
 }
 
-// logHandler formats the log as configured. Of libp2p's own lines it logs only errors. Lines that come again and again are
-// counted.
-func logHandler(w io.Writer, format string, level slog.Leveler) slog.Handler {
-	ours, theirs := &slog.HandlerOptions{Level: level}, &slog.HandlerOptions{Level: slog.LevelError}
-	if format == "json" {
-		gologshim.SetDefaultHandler(logcount.New(slog.NewJSONHandler(w, theirs)))
-		return logcount.New(slog.NewJSONHandler(w, ours))
+// logHandlers format the daemon's log and that of libp2p as configured. Of libp2p's own lines they log only errors. Lines
+// that come again and again are counted.
+func logHandlers(w io.Writer, format string, level slog.Leveler) (ours, theirs *logcount.Handler) {
+	of := func(level slog.Leveler) *logcount.Handler {
+		options := &slog.HandlerOptions{Level: level}
+		if format == "json" {
+			return logcount.New(slog.NewJSONHandler(w, options))
+		}
+		return logcount.New(slog.NewTextHandler(w, options))
 	}
-	gologshim.SetDefaultHandler(logcount.New(slog.NewTextHandler(w, theirs)))
-	return logcount.New(slog.NewTextHandler(w, ours))
+	return of(level), of(slog.LevelError)
 }
 
 // errRunner means that the runner has failed and has printed why.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -119,6 +120,9 @@ func eventFilter(c *cli.Context, client *api.Client) (f api.EventFilter, err err
 		return f, nil
 	}
 	jobs, err := selectedBy(c.Context, client, c.String("job"))
+	if _, partly := errors.AsType[*api.IncompleteError](err); partly && len(jobs) > 0 {
+		err = nil // the stream says who is silent
+	}
 	for _, j := range jobs {
 		f.Jobs = append(f.Jobs, j.ID)
 	}

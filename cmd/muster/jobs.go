@@ -3,10 +3,12 @@ package main
 // The verbs that wait for jobs and change them.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 
@@ -69,20 +71,23 @@ type chosen struct {
 	tasks []job.Range
 }
 
-// selected returns the jobs that the arguments of a verb name.
+// selected returns the jobs that the arguments of a verb name. With an IncompleteError it returns those that there are.
 func selected(c *cli.Context, client *api.Client) ([]chosen, error) {
 	if err := wantArgs(c, 1, -1, "a job id, last or all"); err != nil {
 		return nil, err
 	}
 	var all []chosen
+	var incomplete error
 	for _, arg := range c.Args().Slice() {
 		some, err := selectedBy(c.Context, client, arg)
-		if err != nil {
+		if _, partly := errors.AsType[*api.IncompleteError](err); partly {
+			incomplete = err
+		} else if err != nil {
 			return nil, err
 		}
 		all = append(all, some...)
 	}
-	return all, nil
+	return all, incomplete
 }
 
 // selectedBy returns the jobs that one argument names.
@@ -120,10 +125,17 @@ func (v jobVerbs) wait(c *cli.Context) error {
 	}
 	defer client.Close()
 	jobs, err := selected(c, client)
-	if err != nil {
+	_, partly := errors.AsType[*api.IncompleteError](err)
+	if err != nil && !partly {
 		return ours(err)
 	}
-	return follower{v.streams, client}.waitFor(ctx, jobs)
+	if partly { // said now, because the wait may be long
+		say(v.err, err)
+	}
+	if err := (follower{v.streams, client}).waitFor(ctx, jobs); err != nil || !partly {
+		return err
+	}
+	return exitError{code: job.ExitMuster}
 }
 
 func (v jobVerbs) cancelCommand() *cli.Command {
@@ -177,18 +189,65 @@ func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, con
 				}
 				jobs = append(jobs, some...)
 			}
-			done := 0
-			for _, j := range jobs {
+			done, errs := changeAll(jobs, func(j chosen) error {
 				if _, err := change(client, c.Context, j.ID, api.Change{Tasks: j.tasks, Failed: c.Bool("failed"), Reason: c.String("reason")}); err != nil {
-					failed = append(failed, fmt.Errorf("%s %s: %w", verb, j.ID, err))
-					continue
+					return fmt.Errorf("%s %s: %w", verb, j.ID, err)
 				}
-				done++
-			}
+				return nil
+			})
+			failed = append(failed, errs...)
 			if done > 0 && len(failed) > 0 && c.Err() == nil { // not exitUsage, which says that nothing was done
 				return exitError{exitFailed, joined(failed)}
 			}
 			return asUsage(joined(failed))
 		},
 	}
+}
+
+// ownersAtOnce bounds the owners whose jobs are changed at the same time. Each is a request of the user at the daemon.
+const ownersAtOnce = 8
+
+// changeAll changes jobs, and returns how many were changed and the errors. The jobs of one owner are changed one after the
+// other and those of several owners at the same time, so that an owner that does not answer holds up no other. What is left of
+// its jobs is not tried.
+func changeAll(all []chosen, change func(chosen) error) (done int, failed []error) {
+	byOwner := map[job.Peer][]chosen{}
+	var owners []job.Peer
+	for _, j := range all {
+		if byOwner[j.Owner] == nil {
+			owners = append(owners, j.Owner)
+		}
+		byOwner[j.Owner] = append(byOwner[j.Owner], j)
+	}
+	room := make(chan struct{}, ownersAtOnce)
+	errs, changed := make([][]error, len(owners)), make([]int, len(owners))
+	var wg sync.WaitGroup
+	for i, owner := range owners {
+		wg.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			changed[i], errs[i] = changeInTurn(byOwner[owner], change)
+		})
+	}
+	wg.Wait()
+	for i, n := range changed {
+		done, failed = done+n, append(failed, errs[i]...)
+	}
+	return done, failed
+}
+
+// changeInTurn changes the jobs of one owner until it does not answer.
+func changeInTurn(jobs []chosen, change func(chosen) error) (done int, failed []error) {
+	for i, j := range jobs {
+		err := change(j)
+		if err == nil {
+			done++
+			continue
+		}
+		failed = append(failed, err)
+		if left := len(jobs) - i - 1; left > 0 && errors.Is(err, api.ErrUnavailable) {
+			return done, append(failed, fmt.Errorf("%d more %s of %s not tried", left, plural(left, "job", "jobs"), cmp.Or(j.OwnerName, string(j.Owner))))
+		}
+	}
+	return done, failed
 }

@@ -19,7 +19,7 @@ const (
 // insecureFlag allows a token on the command line.
 const insecureFlag = "insecure-token"
 
-func insecureTokenFlag() cli.Flag {
+func insecureTokenFlag() *cli.BoolFlag {
 	return &cli.BoolFlag{Name: insecureFlag, Usage: "allow --token, though all users of this host can see it in the list of processes", DisableDefaultText: true}
 }
 

@@ -1,10 +1,10 @@
 // Package logcount is a slog handler that counts lines which come again and again, instead of writing them. What members,
 // users and strangers do writes lines too, so nobody can fill the disk with the log, or hide other lines in it.
 //
-// A line is of one cause with those of the same place in the code about the same peer, user or address. Of each cause the
-// first lines are written, and then a few an hour. The lines of one place together have a bound as well, because causes can
-// be made up. A minute after lines were left out, one line says how many. Lines below level info are all written: somebody
-// has asked for them.
+// A line is of one kind with those of the same place in the code that have the same message, and of one cause with those of
+// its kind about the same peer, user or address. Of each cause the first lines are written, and then a few an hour. The lines
+// of one kind together have a bound as well, because causes can be made up. A minute after lines were left out, or when the
+// program ends, one line says how many. Lines below level info are all written: somebody has asked for them.
 package logcount
 
 import (
@@ -18,14 +18,18 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The bounds. At 300 bytes a line, an hour of one place is 750 KB at most, and later hours 140 KB.
+// The bounds. At 300 bytes a line, an hour of one kind is 750 KB at most, and later hours 140 KB.
 const (
 	causeBurst = 100
 	causeEvery = 30 * time.Second
-	placeBurst = 2000
-	placeEvery = 8 * time.Second
-	// maxCauses bounds the causes of one place that are told apart. Beyond it only the bound of the place holds.
+	kindBurst  = 2000
+	kindEvery  = 8 * time.Second
+	// maxCauses bounds the causes of one kind that are told apart. Beyond it only the bound of the kind holds.
 	maxCauses = 1024
+	// maxMessages bounds the messages of one place that are told apart. The cores of the worker and the scheduler write all
+	// their lines in one place each, with about 30 messages. A message that is beyond it, as if somebody could make messages
+	// up, is of one kind with the others beyond it.
+	maxMessages = 128
 	// maxPlaces bounds the places, of which there are as many as the program has. A line of no known place is always written.
 	maxPlaces = 4096
 	// tellAfter is how long after the first line that was left out the count is written.
@@ -41,8 +45,11 @@ type Handler struct {
 
 // New returns a handler that passes lines on.
 func New(to slog.Handler) *Handler {
-	return &Handler{to: to, counts: &counts{places: map[uintptr]*place{}, out: to}}
+	return &Handler{to: to, counts: &counts{places: map[uintptr]place{}, out: to}}
 }
+
+// Flush writes how many lines were left out and not told of yet. It is for the end of the program.
+func (h *Handler) Flush() { h.counts.tell() }
 
 // Enabled says whether a line of this level is written.
 func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
@@ -95,12 +102,15 @@ type counts struct {
 	out slog.Handler
 
 	mu     sync.Mutex
-	places map[uintptr]*place // guarded by mu; by program counter
-	timed  bool               // guarded by mu; tell will be called
+	places map[uintptr]place // guarded by mu; by program counter
+	timer  *time.Timer       // guarded by mu; it will call tell; nil: no line was left out since
 }
 
-// place is the lines of one place in the code.
-type place struct {
+// place is the lines of one place in the code, by message. Those of the empty message are the ones beyond maxMessages.
+type place map[string]*kind
+
+// kind is the lines of one place with one message.
+type kind struct {
 	all    *rate.Limiter
 	causes map[string]*rate.Limiter
 	left   int // lines that were left out since tell
@@ -113,72 +123,102 @@ type place struct {
 func (c *counts) allow(r *slog.Record, cause string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := c.places[r.PC]
-	if p == nil {
-		if r.PC == 0 || len(c.places) >= maxPlaces {
-			return true
-		}
-		p = &place{all: rate.NewLimiter(rate.Every(placeEvery), placeBurst), causes: map[string]*rate.Limiter{}}
-		c.places[r.PC] = p
-	}
-	if l := p.of(cause, r.Time); (l == nil || l.AllowN(r.Time, 1)) && p.all.AllowN(r.Time, 1) {
+	k := c.kindOf(r)
+	if k == nil {
 		return true
 	}
-	p.left++
-	p.level, p.last, p.msg = max(p.level, r.Level), cause, r.Message
-	if !c.timed {
-		c.timed = true
-		time.AfterFunc(tellAfter, c.tell)
+	if l := k.of(cause, r.Time); (l == nil || l.AllowN(r.Time, 1)) && k.all.AllowN(r.Time, 1) {
+		return true
+	}
+	k.left++
+	k.level, k.last, k.msg = max(k.level, r.Level), cause, r.Message
+	if c.timer == nil {
+		c.timer = time.AfterFunc(tellAfter, c.tell)
 	}
 	return false
 }
 
+// kindOf returns the kind of a line; nil if its place is not known. The caller holds mu.
+func (c *counts) kindOf(r *slog.Record) *kind {
+	p := c.places[r.PC]
+	if p == nil {
+		if r.PC == 0 || len(c.places) >= maxPlaces {
+			return nil
+		}
+		p = place{}
+		c.places[r.PC] = p
+	}
+	k := p[r.Message]
+	if k != nil {
+		return k
+	}
+	msg := r.Message
+	if len(p) >= maxMessages {
+		msg = ""
+		if k := p[msg]; k != nil {
+			return k
+		}
+	}
+	k = &kind{all: rate.NewLimiter(rate.Every(kindEvery), kindBurst), causes: map[string]*rate.Limiter{}}
+	p[msg] = k
+	return k
+}
+
 // of returns the limiter of a cause; nil if there are too many causes, or the line has none.
-func (p *place) of(cause string, now time.Time) *rate.Limiter {
+func (k *kind) of(cause string, now time.Time) *rate.Limiter {
 	if cause == "" {
 		return nil
 	}
-	l := p.causes[cause]
+	l := k.causes[cause]
 	if l == nil {
-		if len(p.causes) >= maxCauses {
-			for x, l := range p.causes { // those of which no line came lately
+		if len(k.causes) >= maxCauses {
+			for x, l := range k.causes { // those of which no line came lately
 				if l.TokensAt(now) >= causeBurst {
-					delete(p.causes, x)
+					delete(k.causes, x)
 				}
 			}
 		}
-		if len(p.causes) >= maxCauses {
+		if len(k.causes) >= maxCauses {
 			return nil
 		}
 		l = rate.NewLimiter(rate.Every(causeEvery), causeBurst)
-		p.causes[cause] = l
+		k.causes[cause] = l
 	}
 	return l
 }
 
-// tell writes how many lines of each place were left out.
+// tell writes how many lines of each kind were left out.
 func (c *counts) tell() {
 	now := time.Now()
 	var lines []slog.Record
 	c.mu.Lock()
-	c.timed = false
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
 	for pc, p := range c.places {
-		if p.left == 0 {
-			continue
+		for _, k := range p {
+			if k.left > 0 {
+				lines = append(lines, k.count(now, pc))
+			}
 		}
-		r := slog.NewRecord(now, p.level, "log lines left out", pc)
-		r.AddAttrs(slog.String("lines", p.msg), slog.Int("count", p.left))
-		if p.last != "" {
-			r.AddAttrs(slog.String("last_about", p.last))
-		}
-		r.AddAttrs(slog.String("at", whereIs(pc)))
-		lines = append(lines, r)
-		p.left, p.level, p.last = 0, slog.LevelInfo, ""
 	}
 	c.mu.Unlock()
 	for _, r := range lines {
 		_ = c.out.Handle(context.Background(), r) //nolint:forbidigo // no caller has a context; an error has no one to be told to
 	}
+}
+
+// count returns the line that says how many were left out, and begins to count again.
+func (k *kind) count(now time.Time, pc uintptr) slog.Record {
+	r := slog.NewRecord(now, k.level, "log lines left out", pc)
+	r.AddAttrs(slog.String("lines", k.msg), slog.Int("count", k.left))
+	if k.last != "" {
+		r.AddAttrs(slog.String("last_about", k.last))
+	}
+	r.AddAttrs(slog.String("at", whereIs(pc)))
+	k.left, k.level, k.last = 0, slog.LevelInfo, ""
+	return r
 }
 
 // whereIs returns the function and the line of a program counter.

@@ -70,21 +70,95 @@ func TestMadeUpCausesAreBounded(t *testing.T) {
 			t.Errorf("%d bytes in an hour", n)
 		}
 		for _, p := range log.Handler().(*Handler).counts.places {
-			if len(p.causes) > maxCauses {
-				t.Errorf("%d causes are remembered", len(p.causes))
+			for _, k := range p {
+				if len(k.causes) > maxCauses {
+					t.Errorf("%d causes are remembered", len(k.causes))
+				}
 			}
 		}
 		time.Sleep(tellAfter) // the timer ends
 	})
 }
 
+// A flood of one message hides no other message that is written in the same place, as the lines of a core are.
+func TestMessagesOfOnePlaceAreToldApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, text := logger(slog.LevelInfo)
+		const flood = 10 * kindBurst
+		var lines [][2]string // messages, and who they are about
+		for n := range flood {
+			lines = append(lines, [2]string{"offer declined", fmt.Sprint("user-", n)}, [2]string{"offer ignored", "mallory"})
+		}
+		lines = append(lines, [2]string{"quarantined", "mallory"}, [2]string{"journal lost"})
+		for _, l := range lines {
+			log.LogAttrs(t.Context(), slog.LevelWarn, l[0], slog.String("peer", l[1])) //nolint:sloglint // as a core does
+		}
+		for _, msg := range []string{"quarantined", "journal lost"} {
+			if n := len(text.Lines(msg)); n != 1 {
+				t.Errorf("%d lines %q after a flood of others", n, msg)
+			}
+		}
+		time.Sleep(tellAfter)
+		for msg, written := range map[string]int{"offer declined": kindBurst, "offer ignored": causeBurst} {
+			if n := len(text.Lines("log lines left out", fmt.Sprintf("lines=%q count=%d ", msg, flood-written))); n != 1 {
+				t.Errorf("%d counts of %q", n, msg)
+			}
+		}
+	})
+}
+
+// Messages that are made up do not make the log grow either, nor the memory, and those that were known before are written.
+func TestMadeUpMessagesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, text := logger(slog.LevelInfo)
+		for n := range 100_000 {
+			msg := "known"
+			if n%50_000 > 0 {
+				msg = fmt.Sprint("message ", n)
+			}
+			log.Warn(msg) //nolint:sloglint // made up
+		}
+		if n := len(text.Lines("msg=known")); n != 2 {
+			t.Errorf("%d lines with a message that was known", n)
+		}
+		if n := len(text.Lines("msg=")); n > 2+maxMessages+kindBurst {
+			t.Errorf("%d lines", n)
+		}
+		for _, p := range log.Handler().(*Handler).counts.places {
+			if len(p) > maxMessages+1 {
+				t.Errorf("%d messages are remembered", len(p))
+			}
+		}
+		time.Sleep(tellAfter) // the timer ends
+	})
+}
+
+// At the end of the program what was counted is written at once, and only once.
+func TestFlushTellsWhatWasLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, text := logger(slog.LevelInfo)
+		for range 3 * causeBurst {
+			log.Warn("session cut", "peer", "mallory")
+		}
+		log.With("more", 1).Handler().(*Handler).Flush()
+		log.Handler().(*Handler).Flush()
+		if n := len(text.Lines("log lines left out", fmt.Sprintf("count=%d ", 2*causeBurst))); n != 1 {
+			t.Errorf("%d counts after the flush", n)
+		}
+		time.Sleep(2 * tellAfter)
+		if n := len(text.Lines("log lines left out")); n != 1 {
+			t.Errorf("%d counts a while later", n)
+		}
+	})
+}
+
 // Lines for debugging are all written.
 func TestLinesForDebugging(t *testing.T) {
 	log, text := logger(slog.LevelDebug)
-	for range 10 * placeBurst {
+	for range 10 * kindBurst {
 		log.Debug("frame", "peer", "p")
 	}
-	if n := len(text.Lines("frame")); n != 10*placeBurst {
+	if n := len(text.Lines("frame")); n != 10*kindBurst {
 		t.Errorf("%d lines", n)
 	}
 }

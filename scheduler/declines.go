@@ -1,0 +1,86 @@
+package scheduler
+
+// Declines: a host refuses an offer, and the task avoids the host for a while, or for good.
+
+import (
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/place"
+)
+
+// decline handles a Decline: the host refuses an offer. It decides whether the task avoids the host.
+func (ds *dispatches) decline(w *worker, m lease.Decline) {
+	w.SetFree(m.Free)
+	ds.hosts.offerToFreed(w)
+	o := ds.offers.byID[m.Offer]
+	if o == nil || o.worker != w {
+		return
+	}
+	ds.offers.result(o, OfferDeclined)
+	t := o.dispatch.task
+	if m.NoUser {
+		ds.hosts.refusedUser(w, t.e.job.User)
+		t.declines++ // as for a quota
+		ds.offerGone(o, place.Avoidance{})
+		return
+	}
+	if m.Never {
+		ds.offerGone(o, refusedForGood(ds, o, m))
+		return
+	}
+	unyielding, stood := o.dispatch.preempt == w.Host && m.Reason.Word == job.ReasonResources, o.keeps
+	ds.offers.drop(o)
+	if unyielding {
+		t.avoid.Add(ds.now, unyieldingFor(ds.turn, w))
+		ds.queueAtHost(o.dispatch, w, stood)
+		ds.preempt(o.dispatch)
+		return
+	}
+	t.avoid.Add(ds.now, afterDecline(ds, w, o, m))
+	if len(o.dispatch.offers) == 0 {
+		ds.over(o.dispatch)
+	}
+}
+
+// refusedForGood notes that the host never takes the shape of the offer. A task that goes first because it has waited for long may
+// be refused for that alone, as a host may allow lower priorities than this daemon: then it avoids the host for a while.
+func refusedForGood(ds *dispatches, o *offer, m lease.Decline) place.Avoidance {
+	t := o.dispatch.task
+	if t.raised > t.e.priority {
+		t.declines++
+		t.pause.why = o.worker.Name() + ": " + m.Reason.String()
+		return ds.avoidHard(o)
+	}
+	t.shape.refusedBy(o.worker.Host, lease.Clip(m.Reason.Detail))
+	return place.Avoidance{}
+}
+
+// unyieldingFor has a task ask the host for a while to end no others for it: the host knows better what their end would free.
+// The task queues there as any other.
+func unyieldingFor(tn *turn, w *worker) place.Avoidance {
+	return place.Avoidance{Peer: w.Peer, Until: tn.now.Add(askAgainFor), Unyielding: true}
+}
+
+// afterDecline returns how the task avoids the host that has declined its offer, and notes what the host has told by
+// that.
+func afterDecline(ds *dispatches, w *worker, o *offer, m lease.Decline) place.Avoidance {
+	t := o.dispatch.task
+	a := place.Avoidance{}
+	r := t.request()
+	_, lack := w.Devices.Fit(r.Need, w.LeftFor(&r.Rank))
+	switch {
+	case m.Reason.Word == job.ReasonQuota:
+		ds.hosts.refusedQuota(w, t.e.job.User, r.Need, m.Reason.Detail)
+		t.declines++ // so that the next Assign is proposed only after a Commit
+	case lack == "" && m.Reason.Word == job.ReasonResources && !o.queued():
+		a = place.Avoidance{Peer: w.Peer, Until: ds.now.Add(keptFor), Kept: true}
+		ds.hosts.askAgain(w, a.Until) // the other tasks may be gone by then, and the host does not tell
+	case lack == "" || m.Reason.Word != job.ReasonResources:
+		t.declines++ // as far as this daemon knows there was room
+		a = ds.avoidHard(o)
+		t.pause.why = w.Name() + ": " + m.Reason.String()
+	default:
+		ds.hosts.missed(w, o)
+	}
+	return a
+}
