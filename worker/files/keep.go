@@ -167,12 +167,12 @@ func moveOne(from, to *os.Root, name string) error {
 	if err := to.MkdirAll(parent, 0o755); err != nil {
 		return fmt.Errorf("files: keep %s: %w", name, err)
 	}
-	source, err := from.Open(parent)
+	source, err := openDirectory(from, parent)
 	if err != nil {
 		return fmt.Errorf("files: keep %s: %w", name, err)
 	}
 	defer source.Close()
-	target, err := to.Open(parent)
+	target, err := openDirectory(to, parent)
 	if err != nil {
 		return fmt.Errorf("files: keep %s: %w", name, err)
 	}
@@ -185,7 +185,7 @@ func moveOne(from, to *os.Root, name string) error {
 }
 
 func moveAll(from, to *os.Root) error {
-	entries, err := fs.ReadDir(from.FS(), ".")
+	entries, err := fs.ReadDir(directories{from}, ".")
 	if err != nil {
 		return fmt.Errorf("files: %w", err)
 	}
