@@ -186,8 +186,8 @@ func TestUserWhoFillsTheDisk(t *testing.T) {
 			amy.user = ordinary
 			begin := filepath.Join(amy.dir, "begin")
 			var ids []string
-			for range 3 {
-				ids = append(ids, amy.ok("submit", "--", "sh", "-c", `trap "" TERM; until [ -e `+begin+` ]; do sleep 0.05; done; while :; do cat /dev/zero >> "$MUSTER_SCRATCH/x" 2>/dev/null; done`))
+			for _, deleted := range []string{"", "", `; rm "$MUSTER_SCRATCH/x"`} { // a deleted file that is open fills it, too
+				ids = append(ids, amy.ok("submit", "--", "sh", "-c", `trap "" TERM; until [ -e `+begin+` ]; do sleep 0.05; done; exec 9>> "$MUSTER_SCRATCH/x"`+deleted+`; while :; do cat /dev/zero >&9 2>/dev/null; done`))
 			}
 			for _, id := range ids {
 				amy.untilState(id, "RUNNING")

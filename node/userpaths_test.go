@@ -59,6 +59,7 @@ var ownPaths = map[string]struct {
 	"worker/runner/protocol/socket.go": {2, "the runners' own"},
 	"worker/runner/room.go":            {3, "the runner's own"},
 	"worker/runner/scratch/clear.go":   {2, "in a scratch directory, one name after the other, without links"},
+	"worker/runner/scratch/held.go":    {4, "processes in /proc, by their numbers, and what they hold open; no file system is asked"},
 	"worker/runner/scratch/kept.go":    {2, "the daemon's own, and the directories of tasks"},
 	"worker/runner/scratch/meter.go":   {2, "the file system of the scratch directories"},
 	"worker/runner/scratch/size.go":    {2, "in a scratch directory, one name after the other, without links"},

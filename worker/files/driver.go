@@ -55,7 +55,7 @@ func (t *task) finish(why error) {
 // New makes a driver. It reports nothing before Run.
 func New(cfg Config, needs Needs, log *slog.Logger) *Driver {
 	return &Driver{
-		cfg: cfg, needs: needs, log: log, keeper: keeper{cfg, log}, unpacker: newUnpacker(cfg, needs.Store),
+		cfg: cfg, needs: needs, log: log, keeper: keeper{cfg: cfg, log: log}, unpacker: newUnpacker(cfg, needs.Store),
 		ctx: make(chan context.Context, 1), tasks: map[job.Attempt]*task{},
 	}
 }

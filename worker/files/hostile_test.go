@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -110,6 +111,60 @@ func TestKeptByTheUser(t *testing.T) {
 		}
 		if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != uid {
 			t.Errorf("%s is owned by %d", name, st.Uid)
+		}
+	}
+}
+
+// A FIFO where a directory is looked for is not opened: without a writer that would block the thread for ever, and with it
+// the end of the task and the start of the next daemon.
+func TestNoFIFOIsOpened(t *testing.T) {
+	dir := t.TempDir()
+	k := keeper{cfg: Config{Dir: dir}}
+	a, err := job.ParseAttempt("k3v9x0q2mz-0000000000000.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := k.cfg.scratch(a)
+	fifo := filepath.Join(from, "f")
+	if err := errors.Join(os.MkdirAll(from, 0o755), syscall.Mkfifo(fifo, 0o666)); err != nil { //nolint:gosec // a test
+		t.Fatal(err)
+	}
+	opened := make(chan error, 1)
+	go func() { // waits until somebody opens the FIFO to read from it, who would else have waited for this
+		f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+		opened <- errors.Join(err, f.Close())
+	}()
+	for _, glob := range []string{"f/*", "f/**", "f/x", "{f,g}/x"} {
+		if n, missing, err := k.move(a, []string{glob}); n != 0 || len(missing) != 1 || err != nil {
+			t.Errorf("keep %s: %d kept, %q missing, %v", glob, n, missing, err)
+		}
+		if names, err := pack(t, Place{dir: from}, false, glob); !errors.Is(err, ErrNone) {
+			t.Errorf("copy %s: %q, %v", glob, names, err)
+		}
+	}
+	root, err := os.OpenRoot(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	// as if a directory was there a moment before
+	if names, err := fs.ReadDir(listingOf(root), "f"); !errors.Is(err, syscall.ENOTDIR) {
+		t.Errorf("list: %v, %v", names, err)
+	}
+	if f, err := openDirectory(root, "f"); !errors.Is(err, syscall.ENOTDIR) {
+		t.Errorf("open: %v, %v", f, err)
+	}
+	select {
+	case err := <-opened:
+		t.Errorf("the FIFO was opened, %v", err)
+	default:
+		f, err := os.OpenFile(fifo, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := <-opened; err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"sync"
 	"syscall"
 
 	"github.com/google/renameio/v2"
@@ -38,12 +39,32 @@ type about struct {
 type keeper struct {
 	cfg Config
 	log *slog.Logger
+
+	mu    sync.Mutex
+	looks map[string]*sync.Mutex // guarded by mu; by user: held by the one look at what is kept for that user
+}
+
+// turn waits for the user's turn to look at what is kept. Each look may read a million names, and the ends of a user's
+// tasks that look at the same time would each keep a thread.
+func (k *keeper) turn(user string) (end func()) {
+	k.mu.Lock()
+	if k.looks == nil {
+		k.looks = map[string]*sync.Mutex{}
+	}
+	look := k.looks[user]
+	if look == nil {
+		look = &sync.Mutex{}
+		k.looks[user] = look // no more than there are accounts
+	}
+	k.mu.Unlock()
+	look.Lock()
+	return look.Unlock
 }
 
 // keep moves the files that the job's globs match out of the scratch directory, which is removed, to a directory that
 // is kept as long as the task's output. A move is a rename and costs nothing, whatever the size. If the task has a
 // working directory of its own, the files stay there.
-func (k keeper) keep(t worker.Task, e worker.DriverEvent) {
+func (k *keeper) keep(t worker.Task, e worker.DriverEvent) {
 	a := t.Attempt
 	if len(t.Spec.Download) == 0 || e.Kind == worker.DriverFailed {
 		return
@@ -68,20 +89,29 @@ func (k keeper) keep(t worker.Task, e worker.DriverEvent) {
 }
 
 // room returns an error if the user keeps too much here. The files of a task that was ended for a full disk must not fill
-// it further: a user may keep as much as that leaves free for others. An answer for a small scratch directory takes no
-// look at the others.
-func (k keeper) room(user string, a job.Attempt) error {
-	var disk unix.Statfs_t
-	dir := protocol.Dir(k.cfg.Dir)
-	if err := unix.Statfs(dir.Tasks(), &disk); err != nil {
-		return fmt.Errorf("files: free space: %w", err)
-	}
-	free := job.Size(disk.Bavail) * job.Size(disk.Bsize) //nolint:gosec // no disk has 2^63 bytes
+// it further: a user may keep as much as that leaves free for others. Usually the disk itself shows that, and nobody has to
+// look at what is kept.
+func (k *keeper) room(user string, a job.Attempt) error {
 	size := scratch.SizeOf(k.cfg.scratch(a))
-	if size <= smallKept || size <= free && size+scratch.KeptBy(dir.Tasks())[user] <= free {
-		return nil
+	free, used, err := k.disk()
+	if err != nil || size <= smallKept || used <= free {
+		return err // what is kept for the user, with this, is a part of what is used
+	}
+	defer k.turn(user)()
+	if free, _, err = k.disk(); err != nil || size+scratch.KeptOf(protocol.Dir(k.cfg.Dir).Tasks(), user) <= free {
+		return err
 	}
 	return fmt.Errorf("the disk of its node has %s free: its files of %s, and what else user %s keeps there, would not leave as much for others", free, size, user)
+}
+
+// disk returns how much of the disk is free for users, and how much is used.
+func (k *keeper) disk() (free, used job.Size, err error) {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(protocol.Dir(k.cfg.Dir).Tasks(), &disk); err != nil {
+		return 0, 0, fmt.Errorf("files: free space: %w", err)
+	}
+	block := job.Size(disk.Bsize)
+	return job.Size(disk.Bavail) * block, job.Size(disk.Blocks-disk.Bfree) * block, nil //nolint:gosec // no disk has 2^63 bytes
 }
 
 // smallKept is how much a task may always keep.
@@ -89,7 +119,7 @@ const smallKept = 1 << 20
 
 // move moves what globs match. It returns the number of matches, the globs without a match, and the errors of those
 // that failed; an error does not stop the rest. No process of the task is left, but its user may have others.
-func (k keeper) move(a job.Attempt, globs []string) (kept int, missing []string, err error) {
+func (k *keeper) move(a job.Attempt, globs []string) (kept int, missing []string, err error) {
 	owner, err := makeKept(k.cfg.kept(a), k.cfg.scratch(a))
 	if err != nil {
 		return 0, nil, err
@@ -167,12 +197,12 @@ func moveOne(from, to *os.Root, name string) error {
 	if err := to.MkdirAll(parent, 0o755); err != nil {
 		return fmt.Errorf("files: keep %s: %w", name, err)
 	}
-	source, err := from.Open(parent)
+	source, err := openDirectory(from, parent)
 	if err != nil {
 		return fmt.Errorf("files: keep %s: %w", name, err)
 	}
 	defer source.Close()
-	target, err := to.Open(parent)
+	target, err := openDirectory(to, parent)
 	if err != nil {
 		return fmt.Errorf("files: keep %s: %w", name, err)
 	}
@@ -185,7 +215,7 @@ func moveOne(from, to *os.Root, name string) error {
 }
 
 func moveAll(from, to *os.Root) error {
-	entries, err := fs.ReadDir(from.FS(), ".")
+	entries, err := fs.ReadDir(directories{from}, ".")
 	if err != nil {
 		return fmt.Errorf("files: %w", err)
 	}

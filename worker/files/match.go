@@ -37,6 +37,20 @@ type listing struct {
 	within []listed
 }
 
+// listingOf returns the directories below a root for one walk.
+func listingOf(root *os.Root) *listing { return &listing{FS: directories{root}} }
+
+// directories is a file system of which only directories can be opened.
+type directories struct{ root *os.Root }
+
+// Open opens a directory; see fs.FS. Anything else is not opened: a FIFO without a writer would block the thread for
+// ever.
+func (d directories) Open(name string) (fs.File, error) { return openDirectory(d.root, name) }
+
+func openDirectory(root *os.Root, name string) (*os.File, error) {
+	return root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0)
+}
+
 // listed is a directory that the walk is in, and the number of its entries.
 type listed struct {
 	dir string
@@ -96,7 +110,7 @@ func match(root *os.Root, glob string) ([]string, error) {
 		}
 		return []string{name}, nil
 	}
-	names, err := search(&listing{FS: root.FS()}, glob, g)
+	names, err := search(listingOf(root), glob, g)
 	if err != nil {
 		return nil, fmt.Errorf("files: match %s: %w", glob, err)
 	}

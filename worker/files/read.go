@@ -142,7 +142,7 @@ func (k *packing) tree(ctx context.Context, name, strip string) error {
 		k.done[name] = true
 		return k.one(name, strings.TrimPrefix(name, strip))
 	}
-	err = fs.WalkDir(&listing{FS: k.root.FS()}, name, func(at string, _ fs.DirEntry, err error) error {
+	err = fs.WalkDir(listingOf(k.root), name, func(at string, _ fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

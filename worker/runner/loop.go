@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/runner/protocol"
@@ -88,6 +89,16 @@ func (l *loop) serve(requests, commands net.Listener, ticked chan<- struct{}) {
 	go l.measurer.run(func() []scratch.Bounded {
 		answer := make(chan []scratch.Bounded, 1)
 		l.do <- func() { answer <- l.measurer.bounded(l.tasks.all) }
+		return <-answer
+	}, func(a job.Attempt) []int {
+		answer := make(chan []int, 1)
+		l.do <- func() {
+			var pids []int
+			if t := l.tasks.all[a]; t != nil {
+				pids = l.procs.members(t)
+			}
+			answer <- pids
+		}
 		return <-answer
 	}, func(o scratch.Over) { l.do <- func() { l.overDisk(o) } })
 }

@@ -40,9 +40,9 @@ func (m *measurer) bounded(all map[job.Attempt]*task) []scratch.Bounded {
 	return found
 }
 
-// run measures the tasks that bounded lists. It calls over for each that has to end.
-func (m *measurer) run(bounded func() []scratch.Bounded, over func(scratch.Over)) {
-	var meter scratch.Meter
+// run measures the tasks that bounded lists, whose processes members lists. It calls over for each that has to end.
+func (m *measurer) run(bounded func() []scratch.Bounded, members func(job.Attempt) []int, over func(scratch.Over)) {
+	meter := scratch.Meter{Members: members}
 	for range m.wake {
 		look := time.NewTimer(scratch.Pause(m.dir.Tasks()))
 		for now := range look.C {

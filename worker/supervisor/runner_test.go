@@ -5,6 +5,7 @@ package supervisor
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -295,6 +296,29 @@ func TestSweep(t *testing.T) {
 	}
 	if len(kept) != 3 || kept[0] != 1 { // 0 is old, 1 is young, 2 is not forgotten, 3 runs
 		t.Errorf("kept %v, want 1, 2 and 3", kept)
+	}
+}
+
+// What is kept counts by what it takes on the disk: files with holes that are longer than the disk take none of it, and have
+// no output of others removed.
+func TestSweepOfSparseFiles(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	for i := range 2 {
+		r.run(r.task(i, "true"))
+	}
+	sparse := filepath.Join(protocol.Dir(r.dir).Task(r.attempt(1)), "x")
+	if err := errors.Join(os.WriteFile(sparse, nil, 0o600), os.Truncate(sparse, 8<<40)); err != nil {
+		t.Fatal(err)
+	}
+	w := &sweeper{dir: r.d.dir, activity: &activity{}, log: r.d.log} // all of them ended long ago
+	if err := w.sweep(time.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if _, err := os.Stat(protocol.Dir(r.dir).Task(r.attempt(i))); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -79,8 +78,8 @@ func sweepDue(since time.Duration, disk unix.Statfs_t) bool {
 type kept struct {
 	path  string
 	since time.Time // when it last changed
-	size  int64
-	user  string // whose files are kept there; empty: only output, whoever's
+	size  int64     // on disk: a sparse file may be of any length
+	user  string    // whose files are kept there; empty: only output, whoever's
 }
 
 // sweep removes directories of forgotten attempts until the rest is within the bounds: those that are too old, and then
@@ -183,25 +182,10 @@ func (s *sweeper) kept(unforgotten map[job.Attempt]bool) ([]kept, int64, error) 
 		if err != nil {
 			continue
 		}
-		k := kept{path: s.dir.Task(a), since: info.ModTime(), size: size(s.dir.Task(a)), user: scratch.KeptFor(s.dir.Task(a))}
+		k := kept{path: s.dir.Task(a), since: info.ModTime(), size: int64(scratch.SizeOf(s.dir.Task(a))), user: scratch.KeptFor(s.dir.Task(a))}
 		total += k.size
 		all = append(all, k)
 	}
 	slices.SortFunc(all, func(a, b kept) int { return a.since.Compare(b.since) })
 	return all, total, nil
-}
-
-// size returns the bytes of the files in a directory, without following links.
-func size(path string) int64 {
-	var n int64
-	_ = filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return nil //nolint:nilerr // a file that disappears meanwhile does not count
-		}
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
-			n += info.Size()
-		}
-		return nil
-	})
-	return n
 }

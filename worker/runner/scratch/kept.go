@@ -43,21 +43,36 @@ func (k *kept) read(parent string, now time.Time) map[string]job.Size {
 // KeptBy returns what is kept for each user, of the attempts in a directory.
 func KeptBy(parent string) map[string]job.Size {
 	users := map[string]job.Size{}
+	eachKept(parent, func(user, path string) { users[user] += SizeOf(path) })
+	return users
+}
+
+// KeptOf returns what is kept for one user. It does not look at what is kept for others, however much that is.
+func KeptOf(parent, user string) (size job.Size) {
+	eachKept(parent, func(whose, path string) {
+		if whose == user {
+			size += SizeOf(path)
+		}
+	})
+	return size
+}
+
+// eachKept calls f with each directory of kept files, of the attempts in a directory, and its user.
+func eachKept(parent string, f func(user, path string)) {
 	dir, err := os.Open(parent)
 	if err != nil {
-		return users
+		return
 	}
 	defer dir.Close()
 	for {
 		names, err := dir.Readdirnames(keptNames)
 		for _, name := range names {
 			if user := KeptFor(filepath.Join(parent, name)); user != "" {
-				size, _, _ := sizeOf(filepath.Join(parent, name, KeptFiles))
-				users[user] += size
+				f(user, filepath.Join(parent, name, KeptFiles))
 			}
 		}
 		if err != nil {
-			return users
+			return
 		}
 	}
 }

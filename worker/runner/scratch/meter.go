@@ -40,7 +40,7 @@ type Bounded struct {
 	Attempt   job.Attempt
 	User      string
 	Path      string   // its scratch directory
-	Log       string   // the directory of its output, which also counts for the user
+	Log       string   // the directory of its output, which also counts for the user, as do deleted files that it holds open
 	Bound     job.Size // of the scratch directory; 0: none of its own
 	UserBound job.Size // of all tasks of the user; 0: none
 	Ending    bool     // it was told to end because it held too much
@@ -55,6 +55,9 @@ type Over struct {
 
 // Meter finds tasks that hold too much. It remembers earlier measurements. It is not safe for concurrent use.
 type Meter struct {
+	// Members lists the processes of a task. Nil: none are known.
+	Members func(job.Attempt) []int
+
 	last   map[job.Attempt]*measurement
 	parent string
 	kept   kept
@@ -66,7 +69,8 @@ type Meter struct {
 type measurement struct {
 	used  job.Size // of the scratch directory
 	logs  job.Size
-	files int64
+	held  held
+	files int64         // in it
 	deep  bool          // it has more than maxDepth levels
 	at    time.Time     // when it was measured
 	disk  int64         // bytes in use on the whole disk at that time
@@ -86,14 +90,17 @@ func (m *measurement) due(now time.Time, disk int64, room job.Size, short bool) 
 	return short || disk-m.disk >= int64(room)/2 || now.Sub(m.at) >= latest
 }
 
-func (m *measurement) take(b Bounded, now time.Time, disk int64) {
+func (m *measurement) take(b Bounded, pids []int, now time.Time, disk int64) {
 	m.used, m.files, m.deep = sizeOf(b.Path)
 	m.logs = filesIn(b.Log)
+	m.held.take(pids, b.Path)
 	m.at, m.disk = now, disk
 	m.took = time.Since(now)
 }
 
-func (m *measurement) bytes() job.Size { return m.used + m.logs }
+func (m *measurement) bytes() job.Size { return m.used + m.logs + m.held.size }
+
+func (m *measurement) allFiles() int64 { return m.files + m.held.files }
 
 // holding is what the tasks of one user hold.
 type holding struct {
@@ -144,7 +151,7 @@ func (m *Meter) remeasure(all []Bounded, now time.Time, d disk) {
 			is = &measurement{at: now.Add(-latest)}
 		}
 		m.last[b.Attempt] = is
-		used[b.User] += is.used + is.logs
+		used[b.User] += is.bytes()
 	}
 	for _, b := range all {
 		is := m.last[b.Attempt]
@@ -156,7 +163,11 @@ func (m *Meter) remeasure(all []Bounded, now time.Time, d disk) {
 			room = min(room, b.UserBound-used[b.User])
 		}
 		if is.due(now, d.used, room, d.short()) {
-			is.take(b, now, d.used)
+			var pids []int
+			if m.Members != nil {
+				pids = m.Members(b.Attempt)
+			}
+			is.take(b, pids, now, d.used)
 		}
 	}
 }
@@ -172,8 +183,8 @@ func (m *Meter) holdings(all []Bounded, by func(*measurement) int64) map[string]
 			users[b.User] = u
 		}
 		u.bound = b.UserBound
-		u.bytes += is.used + is.logs
-		u.files += is.files
+		u.bytes += is.bytes()
+		u.files += is.allFiles()
 		if n := by(is); u.most == nil || n > u.largest {
 			u.most, u.largest = b, n
 		}
@@ -185,8 +196,8 @@ func (m *Meter) holdings(all []Bounded, by func(*measurement) int64) map[string]
 // and a million empty ones use them up.
 const entryBytes = 512
 
-func bytesOf(is *measurement) int64 { return int64(is.used+is.logs) + is.files*entryBytes }
-func filesOf(is *measurement) int64 { return is.files }
+func bytesOf(is *measurement) int64 { return int64(is.bytes()) + is.allFiles()*entryBytes }
+func filesOf(is *measurement) int64 { return is.allFiles() }
 
 // overUser returns the largest task of each user whose tasks hold more than they may, not counting those that end for it
 // already.

@@ -3,6 +3,7 @@ package scratch
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -127,5 +128,94 @@ func TestPauseFollowsTheDisk(t *testing.T) {
 		if got := c.d.pause(); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.d, got, c.want)
 		}
+	}
+}
+
+// TestDeletedFilesCount checks that what a process holds of deleted files counts for its user, and for nobody else: by a
+// descriptor, by a map alone, and by a descriptor of one thread alone.
+func TestDeletedFilesCount(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: looks at maps")
+	}
+	dir := t.TempDir()
+	b := holds(t, dir, "amy", 1, 1)
+	b.UserBound = 9 << 20
+	open := func() int {
+		fd, err := unix.Open(b.Path, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			t.Skipf("no file without a name: %v", err)
+		}
+		if n, err := unix.Write(fd, make([]byte, 3<<20)); n != 3<<20 || err != nil {
+			t.Fatal(n, err)
+		}
+		return fd
+	}
+	m := Meter{Members: func(job.Attempt) []int { return []int{os.Getpid()} }}
+	now := time.Now()
+	holds := func(want int, what string) {
+		t.Helper()
+		now = now.Add(time.Hour)
+		over, _ := m.Measure(dir, []Bounded{b}, now)
+		if used := m.last[b.Attempt].bytes(); used < job.Size(want)<<20 || used >= job.Size(want+1)<<20 {
+			t.Errorf("%s: %s are held, want %d MiB", what, used, want)
+		}
+		if is := len(over) == 1; is != (want >= 9) {
+			t.Errorf("%s: over is %+v", what, over)
+		}
+	}
+	holds(1, "nothing deleted")
+	fd := open()
+	again, err := unix.Dup(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(4, "a descriptor, twice")
+	mapped := open()
+	text, err := unix.Mmap(mapped, 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(mapped)
+	holds(7, "a map")
+	ready, end := make(chan error), make(chan struct{})
+	var alone func()
+	alone = func() {
+		runtime.LockOSThread() // and ends with it
+		if unix.Gettid() == os.Getpid() {
+			go alone() // the first thread would not end
+			<-end
+			runtime.UnlockOSThread()
+			return
+		}
+		err := unix.Unshare(unix.CLONE_FILES)
+		if err == nil {
+			open()
+		}
+		ready <- err
+		<-end
+		close(ready)
+	}
+	go alone()
+	if err := <-ready; err != nil {
+		t.Fatal(err)
+	}
+	holds(10, "a thread's descriptor")
+	close(end)
+	<-ready
+	unix.Close(fd)
+	unix.Close(again)
+	if err := unix.Munmap(text); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); heldBy([]int{os.Getpid()}, b.Path).files > 0; { // until the thread has ended
+		if time.Now().After(deadline) {
+			t.Fatal("files are still held")
+		}
+		runtime.Gosched()
+	}
+	holds(1, "nothing any more")
+	b.Path = t.TempDir()
+	if h := heldBy(nil, b.Path); h != (held{}) {
+		t.Errorf("nobody holds %+v", h)
 	}
 }

@@ -60,7 +60,7 @@ type remover struct {
 
 // empty removes everything in a directory. Directories that are too deep are moved to the top.
 func (r *remover) empty(dir, top *os.File, depth int) {
-	open(dir)
+	take(dir)
 	for {
 		names, err := dir.Readdirnames(removeNames)
 		for _, name := range names {
@@ -133,7 +133,7 @@ func unlink(at int, name string) error {
 
 // lift moves a directory to the top, under a name that is not used there.
 func (r *remover) lift(at int, top *os.File, name string, dir *os.File) error {
-	open(dir) // moving a directory changes its .. entry, which needs write permission
+	take(dir) // moving a directory changes its .. entry, which needs write permission
 	for {
 		r.lifted++
 		err := unix.Renameat2(at, name, int(top.Fd()), ".muster-"+strconv.Itoa(r.lifted), unix.RENAME_NOREPLACE)
@@ -146,7 +146,7 @@ func (r *remover) lift(at int, top *os.File, name string, dir *os.File) error {
 // openIn opens the directory name in the directory at. It follows no link.
 func openIn(at int, name string) (*os.File, error) {
 	fd, err := openBelow(at, name)
-	if errors.Is(err, unix.EACCES) && os.Geteuid() != 0 { // as in open; a link would give another error
+	if errors.Is(err, unix.EACCES) && os.Geteuid() != 0 { // as in take; a link would give another error
 		_ = unix.Fchmodat(at, name, 0o700, 0) // the next call shows whether it worked
 		fd, err = openBelow(at, name)
 	}
@@ -169,11 +169,14 @@ func openBelow(at int, name string) (int, error) {
 	return unix.Openat(at, name, how, 0)
 }
 
-// open makes a directory accessible that a task has closed to its own user. Root can access it anyway.
-func open(dir *os.File) {
-	if os.Geteuid() != 0 {
-		_ = unix.Fchmod(int(dir.Fd()), 0o700) // the next call shows whether it worked
+// take takes a directory from its user, so that no other process of the user, whatever it holds open, can put files into
+// it while they are removed, or exchange them: there would be no end of it. It also makes a directory accessible that a
+// task has closed to its own user. The next calls show whether it worked.
+func take(dir *os.File) {
+	if os.Geteuid() == 0 {
+		_ = unix.Fchown(int(dir.Fd()), 0, 0)
 	}
+	_ = unix.Fchmod(int(dir.Fd()), 0o700)
 }
 
 // deviceOf returns the number of the device that a directory lies on.

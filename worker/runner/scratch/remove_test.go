@@ -5,9 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/worker/userfile"
 )
 
 // dig makes directories nested that many levels deep, with a file in every hundredth.
@@ -165,4 +169,68 @@ func TestSizeOfDeep(t *testing.T) {
 	if err := Remove(dir); err != nil { // the cleanup of t.TempDir cannot remove it
 		t.Fatal(err)
 	}
+}
+
+// TestRemoveInUse removes a directory in which another process of its user, with rights of its own only, goes on to make
+// files and to exchange names.
+func TestRemoveInUse(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: acts as another user")
+	}
+	const uid = 54321
+	parent, err := os.MkdirTemp("", "muster-remove-") //nolint:usetesting // t.TempDir is closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(parent) })
+	dir := filepath.Join(parent, "scratch")
+	sub := filepath.Join(dir, "sub")
+	err = errors.Join(os.Chmod(parent, 0o711), os.MkdirAll(filepath.Join(sub, "d"), 0o755), os.WriteFile(filepath.Join(sub, "f"), nil, 0o644), //nolint:gosec // the user's
+		os.Chown(dir, uid, uid), os.Chown(sub, uid, uid), os.Chown(filepath.Join(sub, "d"), uid, uid), os.Chmod(sub, 0o777)) //nolint:gosec // as above
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, busy := make(chan struct{}), make(chan error, 4)
+	var all sync.WaitGroup
+	for i, path := range []string{dir, sub} {
+		all.Go(func() {
+			busy <- userfile.As(&syscall.Credential{Uid: uid, Gid: uid}, func(th userfile.Thread) error {
+				at, err := th.Open(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+				if err != nil {
+					return err
+				}
+				defer unix.Close(at) //nolint:errcheck // a directory
+				for n := 0; ; n++ {
+					select {
+					case <-stop:
+						return nil
+					default:
+					}
+					fd, err := unix.Openat(at, strconv.Itoa(n), unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+					if err == nil {
+						_ = unix.Close(fd) // it is empty
+					}
+					if i == 1 {
+						_ = unix.Renameat2(at, "d", at, "f", unix.RENAME_EXCHANGE) // while there are both
+					}
+					if n == 1000 {
+						busy <- nil
+					}
+				}
+			})
+		})
+	}
+	for range 2 {
+		if err := <-busy; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Remove(dir); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory is still there: %v", err)
+	}
+	close(stop)
+	all.Wait()
 }
