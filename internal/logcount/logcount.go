@@ -113,7 +113,8 @@ type place map[string]*kind
 type kind struct {
 	all    *rate.Limiter
 	causes map[string]*rate.Limiter
-	left   int // lines that were left out since tell
+	swept  time.Time // when the causes of which no line came lately were last forgotten
+	left   int       // lines that were left out since tell
 	level  slog.Level
 	last   string // the cause of the newest of them
 	msg    string
@@ -171,7 +172,8 @@ func (k *kind) of(cause string, now time.Time) *rate.Limiter {
 	}
 	l := k.causes[cause]
 	if l == nil {
-		if len(k.causes) >= maxCauses {
+		if len(k.causes) >= maxCauses && now.Sub(k.swept) >= causeEvery { // not with each line of a flood
+			k.swept = now
 			for x, l := range k.causes { // those of which no line came lately
 				if l.TokensAt(now) >= causeBurst {
 					delete(k.causes, x)
