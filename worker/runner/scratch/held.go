@@ -53,15 +53,19 @@ func (h *held) take(pids []int, path string) {
 // heldBy returns the disk space and the number of the deleted files that processes hold open or have mapped, on the file
 // system of the directory path. Those that are only in a socket on their way to another process are not seen.
 func heldBy(pids []int, path string) held {
-	var is unix.Stat_t
-	if len(pids) == 0 || unix.Lstat(path, &is) != nil {
+	if len(pids) == 0 {
 		return held{}
 	}
-	h := holders{dev: is.Dev, seen: map[uint64]bool{}}
+	dir, err := openIn(unix.AT_FDCWD, path)
+	if err != nil {
+		return held{} // it is gone
+	}
+	defer dir.Close()
+	h := holders{in: placeOf(dir), seen: map[inode]bool{}}
 	for _, pid := range pids {
 		own := "/proc/" + strconv.Itoa(pid)
-		h.in(own + "/fd")
-		h.in(own + "/map_files")
+		h.add(own + "/fd")
+		h.add(own + "/map_files")
 		eachName(own+"/task", func(_ int, name string) {
 			tid, err := strconv.Atoi(name)
 			if err != nil || tid == pid {
@@ -69,7 +73,7 @@ func heldBy(pids []int, path string) held {
 			}
 			// Nearly always all threads of a process share their descriptors.
 			if order, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(pid), uintptr(tid), kcmpFiles, 0, 0, 0); errno == 0 && order != 0 {
-				h.in(own + "/task/" + name + "/fd")
+				h.add(own + "/task/" + name + "/fd")
 			}
 		})
 	}
@@ -78,14 +82,17 @@ func heldBy(pids []int, path string) held {
 
 // holders adds up deleted files.
 type holders struct {
-	dev   uint64
-	seen  map[uint64]bool // by inode
+	in    place
+	seen  map[inode]bool
 	total job.Size
 	files int64
 }
 
-// in adds what the links in a directory of /proc lead to. A file system that does not answer is not asked.
-func (h *holders) in(dir string) {
+// inode is one file. Each subvolume has its own numbers.
+type inode struct{ dev, ino uint64 }
+
+// add adds what the links in a directory of /proc lead to. A file system that does not answer is not asked.
+func (h *holders) add(dir string) {
 	var target [unix.PathMax]byte
 	eachName(dir, func(at int, name string) {
 		n, err := unix.Readlinkat(at, name, target[:])
@@ -93,12 +100,16 @@ func (h *holders) in(dir string) {
 			return
 		}
 		var s unix.Statx_t
-		if unix.Statx(at, name, unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &s) != nil ||
-			s.Nlink > 0 || unix.Mkdev(s.Dev_major, s.Dev_minor) != h.dev || h.seen[s.Ino] {
+		if unix.Statx(at, name, asIs, unix.STATX_BASIC_STATS|unix.STATX_MNT_ID, &s) != nil || s.Nlink > 0 {
+			return
+		}
+		is := placeIn(&s)
+		file := inode{is.dev, s.Ino}
+		if is.dev != h.in.dev && (is.old || is.mount != h.in.mount) || h.seen[file] {
 			return
 		}
 		if len(h.seen) < maxHeld {
-			h.seen[s.Ino] = true
+			h.seen[file] = true
 		}
 		h.total += job.Size(s.Blocks) * 512 //nolint:gosec // no disk has 2^63 bytes
 		h.files++

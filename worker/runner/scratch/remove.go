@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,7 +37,7 @@ func Remove(path string) error {
 			return fmt.Errorf("scratch: remove %s: %w", path, err)
 		}
 		before := r.lifted
-		r.dev, r.failed = deviceOf(top), nil
+		r.top, r.failed = top, nil
 		r.empty(top, top, 0)
 		again = r.lifted > before
 		_ = top.Close() // a directory
@@ -53,12 +54,13 @@ func Remove(path string) error {
 
 // remover removes what is in a directory.
 type remover struct {
-	dev    uint64
+	top    *os.File
 	lifted int   // directories that were moved to the top
 	failed error // the first error of each round
 }
 
-// empty removes everything in a directory. Directories that are too deep are moved to the top.
+// empty removes everything in a directory. Directories that are too deep are moved to the top, or to that of their
+// subvolume, and subvolumes in others to the very top.
 func (r *remover) empty(dir, top *os.File, depth int) {
 	take(dir)
 	for {
@@ -97,8 +99,16 @@ func (r *remover) one(dir, top *os.File, name string, depth int) error {
 		return err
 	}
 	defer below.Close()
-	if deviceOf(below) != r.dev {
+	is, in := placeOf(below), placeOf(dir)
+	if is.mounted(in) {
 		return fmt.Errorf("%s: %w: a file system is mounted there", name, unix.EBUSY)
+	}
+	if is.dev != in.dev { // a subvolume, which users may make
+		writable(below)
+		if depth > 0 {
+			return r.lift(at, r.top, name, below)
+		}
+		top = below // nothing but whole subvolumes can be moved out of it
 	}
 	if depth == removeDepth {
 		return r.lift(at, top, name, below)
@@ -179,11 +189,40 @@ func take(dir *os.File) {
 	_ = unix.Fchmod(int(dir.Fd()), 0o700)
 }
 
-// deviceOf returns the number of the device that a directory lies on.
-func deviceOf(dir *os.File) uint64 {
-	var s unix.Stat_t
-	if unix.Fstat(int(dir.Fd()), &s) != nil {
-		return 0
-	}
-	return s.Dev
+// setSubvolumeFlags is BTRFS_IOC_SUBVOL_SETFLAGS of linux/btrfs.h.
+const setSubvolumeFlags = 0x4008941a
+
+// writable makes a subvolume of Btrfs writable. The next calls show whether it worked.
+func writable(dir *os.File) {
+	none := uint64(0)
+	_, _, _ = unix.Syscall(unix.SYS_IOCTL, dir.Fd(), setSubvolumeFlags, uintptr(unsafe.Pointer(&none)))
 }
+
+// place says where a file lies.
+type place struct {
+	dev, mount uint64
+	root       bool // of a mounted file system
+	old        bool // the kernel says neither mount nor root: Linux before 5.8
+}
+
+// mounted reports whether something is mounted at a place in a directory. Subvolumes of Btrfs have devices of their own, too.
+func (p place) mounted(in place) bool { return p.root || p.old && p.dev != in.dev }
+
+// placeOf returns where an open file lies.
+func placeOf(f *os.File) place {
+	var s unix.Statx_t
+	if unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|asIs, unix.STATX_BASIC_STATS|unix.STATX_MNT_ID, &s) != nil {
+		return place{root: true} // so it is not entered
+	}
+	return placeIn(&s)
+}
+
+func placeIn(s *unix.Statx_t) place {
+	return place{
+		dev: unix.Mkdev(s.Dev_major, s.Dev_minor), mount: s.Mnt_id,
+		root: s.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, old: s.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0,
+	}
+}
+
+// asIs has statx ask no file system that a user has mounted: it may not answer.
+const asIs = unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC

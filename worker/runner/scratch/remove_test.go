@@ -199,7 +199,7 @@ func TestRemoveInUse(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				defer unix.Close(at) //nolint:errcheck // a directory
+				defer unix.Close(at)
 				for n := 0; ; n++ {
 					select {
 					case <-stop:

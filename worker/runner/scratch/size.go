@@ -20,7 +20,7 @@ func sizeOf(path string) (total job.Size, files int64, deep bool) {
 		return 0, 0, false // it is gone
 	}
 	defer top.Close()
-	m := measuring{dev: deviceOf(top)}
+	m := measuring{top: placeOf(top)}
 	m.below(int(top.Fd()), 0)
 	return m.total, m.files, m.deep
 }
@@ -32,7 +32,7 @@ func SizeOf(path string) job.Size {
 }
 
 type measuring struct {
-	dev   uint64
+	top   place
 	total job.Size
 	files int64
 	deep  bool
@@ -55,9 +55,7 @@ func (m *measuring) below(dir, depth int) {
 
 func (m *measuring) one(dir int, name string, depth int) {
 	var s unix.Statx_t
-	// A file system that a user has mounted there is not asked, because it may not answer.
-	const how = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
-	if unix.Statx(dir, name, how, unix.STATX_BASIC_STATS, &s) != nil || unix.Mkdev(s.Dev_major, s.Dev_minor) != m.dev {
+	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|asIs, unix.STATX_BASIC_STATS, &s) != nil || placeIn(&s).mounted(m.top) {
 		return
 	}
 	m.total += job.Size(s.Blocks) * 512 //nolint:gosec // no disk has 2^63 bytes
