@@ -12,8 +12,8 @@ import "sync"
 type Limits struct {
 	Messages int // of one member
 	Weight   int // of the mail of one member. One message may always wait.
-	All      int // weight of the mail of all members. Beyond it, only a small message of a member without mail may wait.
-	Small    int // the weight up to which a message is small
+	All      int // weight of the mail of all members. Beyond it, only Small of each may wait.
+	Small    int // weight of the mail of a member that may always wait
 	Share    int // weight that is taken of one member before the next one's turn
 	Turn     int // weight that Take returns
 }
@@ -141,11 +141,17 @@ func (b *Inbox[K, T]) Close() {
 
 // fits reports whether a message of a member may wait. mu is held.
 func (b *Inbox[K, T]) fits(from K, weight int) bool {
-	q := b.queues[from]
-	if q == nil || q.len() == 0 {
-		return weight <= b.limits.Small || b.weight+weight <= b.limits.All
+	messages, waiting := 0, 0
+	if q := b.queues[from]; q != nil {
+		messages, waiting = q.len(), q.weight
 	}
-	return q.len() < b.limits.Messages && q.weight+weight <= b.limits.Weight && b.weight+weight <= b.limits.All
+	switch {
+	case messages >= b.limits.Messages:
+		return false
+	case waiting+weight <= b.limits.Small:
+		return true // others cannot take this room
+	}
+	return b.weight+weight <= b.limits.All && (messages == 0 || waiting+weight <= b.limits.Weight)
 }
 
 // add adds a message. mu is held.

@@ -114,6 +114,34 @@ func TestMailOfAllIsBounded(t *testing.T) {
 	})
 }
 
+// Members that fill the room for all leave some to each other member, also to one that has mail waiting.
+func TestFullQueuesLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := box(small)
+		defer b.Close()
+		for from := 1; from <= 50; from++ {
+			go func() {
+				for n := 0; b.Put(from, letterOf{from, n}, 5); n++ {
+				}
+			}()
+		}
+		synctest.Wait()
+		sent := 0
+		go func() {
+			for b.Put(0, letterOf{0, sent}, 3) {
+				sent++
+			}
+		}()
+		synctest.Wait()
+		if sent != small.Small/3 {
+			t.Errorf("the queues of others leave room for %d messages", sent)
+		}
+		if b.weight > small.All+51*small.Small {
+			t.Errorf("mail of weight %d waits", b.weight)
+		}
+	})
+}
+
 // Nothing is lost, mail of one member stays in order, and memory of members without mail is given back.
 func TestOrderAndCompleteness(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

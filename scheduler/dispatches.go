@@ -364,7 +364,7 @@ func (ds *dispatches) preempt(d *dispatch) {
 		return
 	}
 	ds.hosts.fleet.Count(ds.now)
-	h := ds.placement.preempt(d.task, ds.hosts.anySlot())
+	h := ds.placement.preempt(d, ds.hosts.anySlot())
 	if h == nil {
 		return
 	}
@@ -375,9 +375,7 @@ func (ds *dispatches) preempt(d *dispatch) {
 			return
 		}
 	}
-	if len(d.offers) < spreadMost {
-		ds.queueAtHost(d, ds.hosts.workers[h.Peer], false)
-	}
+	ds.queueAtHost(d, ds.hosts.workers[h.Peer], false)
 }
 
 // notSent handles a message that could not be sent because it is out of bounds. The task waits, and a notice reports

@@ -101,10 +101,18 @@ func (pl *placement) preemptAt(d *dispatch, from, missing int) []*fleet.Host {
 	return pl.placer.PreemptAt(&x, from, pl.now, missing)
 }
 
-// preempt is the host where preemptible tasks are to make room for the task; nil if there is none.
-func (pl *placement) preempt(t *task, from int) *fleet.Host {
-	x := pl.asks(t)
-	return pl.placer.Preempt(&x, from, pl.now)
+// preempt is the host where preemptible tasks are to make room for the task; nil if there is none. If the task queues at as
+// many hosts as it may, it is one of them.
+func (pl *placement) preempt(d *dispatch, from int) *fleet.Host {
+	x := pl.asks(d.task)
+	if d.wantsMore() {
+		return pl.placer.Preempt(&x, from, pl.now)
+	}
+	hosts := make([]*fleet.Host, len(d.offers))
+	for i, o := range d.offers {
+		hosts[i] = o.worker.Host
+	}
+	return pl.placer.PreemptAmong(&x, hosts, pl.now)
 }
 
 // devicesAt chooses devices for a task that is offered to the host in any case; none if it does not fit there now.

@@ -4,6 +4,7 @@ package scheduler
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -146,5 +147,39 @@ func TestDeclinedPreemptionPausesNobody(t *testing.T) {
 	}
 	if out := s.said("submit more priority=95"); !strings.Contains(out, "n1 <- offer") {
 		t.Errorf("nothing is offered to the host: %s", out)
+	}
+}
+
+// A task that no host makes room for asks one after the other, also those where it does not queue, and asks again when some
+// have other tasks that could end.
+func TestManyHostsThatMakeNoRoom(t *testing.T) {
+	s := priorityStory(t, 100)
+	var names []string
+	for i := range spreadMost + 4 {
+		n := fmt.Sprintf("n%d", i)
+		names = append(names, n)
+		s.do("worker " + n + " cpus=4 free=0")
+		s.do("free " + n + " cpus=0 yields=10:4")
+	}
+	s.do("submit a priority=90")
+	d := s.core.entries.byID[s.id("a")].task(0).dispatch
+	for asked := 0; d.preempt != nil; asked++ {
+		if asked > 2*len(names) {
+			t.Fatal("it asks without end")
+		}
+		if !d.at(d.preempt) {
+			t.Fatalf("after %d hosts it waits for one that it has not asked", asked)
+		}
+		s.do("decline " + d.preempt.Name() + " a yields=10:4")
+	}
+	if n := len(d.offers); n > spreadMost {
+		t.Errorf("it queues at %d hosts", n)
+	}
+	for range 3 {
+		s.do("wait 1m")
+		if d.preempt == nil || !d.at(d.preempt) {
+			t.Fatalf("later it asks no host to make room for it")
+		}
+		s.do("decline " + d.preempt.Name() + " a yields=10:4")
 	}
 }

@@ -33,11 +33,18 @@ type renewal struct {
 	msg     lease.Renew
 }
 
-// maxRenewals bounds the renewals of one host that wait for a round. A host asks once in a few seconds at most.
-const maxRenewals = 4
+const (
+	// maxRenewals bounds the renewals of one host that wait for a round. A host asks once in a few seconds at most.
+	maxRenewals = 4
+	// renewGap is how often a host may ask in the long run, and renewBurst how many requests may come at once. A request has
+	// all tasks of the host looked at, and a Query sent for each that it does not name. Of those that come too often nothing
+	// is taken; the host asks again.
+	renewGap   = time.Second / 4
+	renewBurst = 8
+)
 
 func (rn *renewals) renew(w *worker, m lease.Renew) {
-	if m.Group != rn.cfg.Group || !rn.lead || m.Store != w.Profile.Store {
+	if m.Group != rn.cfg.Group || !rn.lead || m.Store != w.Profile.Store || !w.mayRenew(rn.now) {
 		return
 	}
 	live := make(map[job.Attempt]bool, len(m.Live))
@@ -62,6 +69,19 @@ func (rn *renewals) renew(w *worker, m lease.Renew) {
 		rn.next = append(rn.next, renewal{worker: w, session: rn.contact.sessions[w.Peer], msg: m})
 	}
 	rn.begin()
+}
+
+// mayRenew counts a request of the host for renewal. It returns false if too many have come.
+func (w *worker) mayRenew(now time.Time) bool {
+	from := w.renewFrom
+	if from.Before(now) {
+		from = now
+	}
+	if from.Sub(now) >= renewBurst*renewGap {
+		return false
+	}
+	w.renewFrom = from.Add(renewGap)
+	return true
 }
 
 // adopt notes that an attempt is alive. If nothing more is known of it, the host is asked.

@@ -470,6 +470,7 @@ func placeOf(t *task) fleet.Rank {
 type worker struct {
 	*fleet.Host
 	renewing    int               // how many of its renewals wait for a quorum round
+	renewFrom   time.Time         // when all that it has asked for would be due at one in a renewGap
 	waiting     []*dispatch       // that the host committed to without a lease; they wait until it has one
 	askAt       time.Time         // when a timer compares the waiting tasks with the host
 	quotaTimers map[string]*timer // by user; each opens or forgets the quota of the user

@@ -339,7 +339,7 @@ func (c *conn) ping(now time.Time, every time.Duration) time.Duration {
 type source struct {
 	stream  network.Stream
 	start   time.Time
-	limiter *rate.Limiter
+	limiter *rate.Limiter   // of the peer; one of the stream during the greeting
 	done    <-chan struct{} // ends a wait for the limiter; nil during the greeting
 	owed    int             // cost that is not paid yet; only the reader uses it
 	waiting atomic.Int64    // nanoseconds after start at which the current read began to wait; 0 if none waits

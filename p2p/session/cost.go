@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
@@ -25,6 +26,9 @@ const (
 	freeCost = 128 << 10
 	// profileCost is that of a message about the whole host or daemon, which changes what is known of it.
 	profileCost = 1 << 20
+	// sessionCost is that of a session, which may have all tasks at a host looked at when it begins and when it ends: eight a
+	// second.
+	sessionCost = 4 << 20
 )
 
 // costOf returns the cost of a frame.
@@ -41,6 +45,30 @@ func costOf(f *wirepb.Frame) int {
 	}
 	return frameCost
 }
+
+// rates are those at which peers are read. They outlive sessions, so that a new one brings no new allowance. Only the
+// manager's goroutine uses them.
+type rates map[job.Peer]*rate.Limiter
+
+// of returns the rate of a peer, which its sessions share.
+func (rs rates) of(p job.Peer, now time.Time) *rate.Limiter {
+	l := rs[p]
+	if l == nil {
+		if len(rs) >= maxRates {
+			for x, l := range rs {
+				if l.TokensAt(now) >= maxRate { // as good as a new one
+					delete(rs, x)
+				}
+			}
+		}
+		l = rate.NewLimiter(maxRate, maxRate)
+		rs[p] = l
+	}
+	return l
+}
+
+// maxRates is how many rates are kept before those that were not used lately are forgotten. It is more than there are sessions.
+const maxRates = 8192
 
 // A daemon says who it is once in a session, and again when its profile changes, or the groups that it owns. More of that is
 // a flood.

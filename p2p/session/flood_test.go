@@ -95,6 +95,43 @@ func TestFloodIsReadSlowly(t *testing.T) {
 	}
 }
 
+// A peer that begins one session after the other, and says in each as much as it may at once, is not read faster for that.
+func TestFloodOfSessionsIsReadSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const span = 20 * time.Second
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		got := 0
+		a.onAny = func(any) { got++ }
+		b.stop()
+		pass(time.Second)
+		var hellos []byte
+		for range 30 {
+			hellos = append(hellos, frameOf(t, lease.Hello{Profile: lease.Profile{Peer: b.id(), Name: "b", Store: "s", Worker: true}})...)
+		}
+		var last network.Stream
+		for at, n := time.Now(), uint64(1); time.Since(at) < span; n++ {
+			if s := rawSession(t, b, a, n); s != nil {
+				_, _ = s.Write(hellos)
+				last = s
+			}
+			pass(100 * time.Millisecond)
+		}
+		if last == nil {
+			t.Fatal("no session")
+		}
+		_ = last.Reset()
+		pass(time.Second)
+		if most := maxRate / profileCost * int(span/time.Second+3); got > most || got < most/8 {
+			t.Errorf("%d profiles in %s, want at most %d", got, span, most)
+		}
+		if most := maxRate / sessionCost * int(span/time.Second+3); a.ups > most {
+			t.Errorf("%d sessions in %s, want at most %d", a.ups, span, most)
+		}
+		a.kept(t)
+	})
+}
+
 // A peer that says without end what it has is cut, and refused for longer each time. Another peer's session stays.
 func TestFloodOfProfilesIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -32,6 +32,7 @@ type loop struct {
 	// displaceFrom is the earliest time at which the next session may be given up to make room for a stranger.
 	displaceFrom time.Time
 	bans         bans
+	rates        rates
 	side         sync.WaitGroup
 	ends         bool // stopping: no more sessions
 }
@@ -220,6 +221,8 @@ func (c count) after(known count) bool {
 func (l *loop) start(k *link, o open, opened bool) {
 	c := newConn(l.cfg, k.peer, o, opened)
 	c.source.done = c.done
+	c.source.limiter = l.rates.of(k.peer, c.since)
+	c.source.owed += sessionCost
 	id := o.stream.Conn().RemotePeer()
 	c.checks = checks{profiles: newProfiles(), roles: roleCheck{
 		roles: func() p2p.Roles { return l.host.RolesOf(id) }, knows: o.knows.roles,

@@ -17,28 +17,50 @@ import (
 // A task that is overdue is never ended, so it goes to the smallest host: a larger one may be the only one for another
 // task.
 func (p *Placer) Preempt(t *Task, from int, now time.Time) *fleet.Host {
-	var best *fleet.Host
-	var least int
-	var taken fleet.Footprint
+	var best yielder
 	looks := 0
-	bySize := func(h *fleet.Host) int {
-		if !t.Overdue {
-			return 0
-		}
-		return cmp.Or(cmp.Compare(len(h.Profile.GPUs), len(best.Profile.GPUs)), cmp.Compare(h.Profile.CPUs, best.Profile.CPUs), cmp.Compare(h.Profile.Memory, best.Profile.Memory))
-	}
 	for h := range p.fleet.WithYield(&t.Request, from) {
-		if _, avoided := t.Avoid.at(now, h.Peer); avoided || t.Avoid.unyielding(now, h.Peer) || !t.Home.Has(h) || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
-			continue
-		}
-		if precedence, y, ok := h.Yield(&t.Request); ok {
-			if best == nil || cmp.Or(bySize(h), cmp.Compare(precedence, least), cmp.Compare(y.GPUs, taken.GPUs), cmp.Compare(y.CPUs, taken.CPUs)) < 0 {
-				best, least, taken = h, precedence, y
-			}
+		if best.look(t, h, now) {
 			if looks++; looks >= SampleSize {
 				break
 			}
 		}
 	}
-	return best
+	return best.host
+}
+
+// PreemptAmong is Preempt among hosts where the task queues.
+func (p *Placer) PreemptAmong(t *Task, hosts []*fleet.Host, now time.Time) *fleet.Host {
+	var best yielder
+	for _, h := range hosts {
+		best.look(t, h, now)
+	}
+	return best.host
+}
+
+// yielder is the best host so far where tasks would make room, with their precedence and what they would give back.
+type yielder struct {
+	host       *fleet.Host
+	precedence int
+	taken      fleet.Footprint
+}
+
+// look compares a host with the best so far. It returns false if no tasks would make room there.
+func (y *yielder) look(t *Task, h *fleet.Host, now time.Time) bool {
+	if _, avoided := t.Avoid.at(now, h.Peer); avoided || t.Avoid.unyielding(now, h.Peer) || !t.Home.Has(h) || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
+		return false
+	}
+	precedence, taken, ok := h.Yield(&t.Request)
+	if ok && (y.host == nil || cmp.Or(y.bySize(t, h), cmp.Compare(precedence, y.precedence), cmp.Compare(taken.GPUs, y.taken.GPUs), cmp.Compare(taken.CPUs, y.taken.CPUs)) < 0) {
+		*y = yielder{h, precedence, taken}
+	}
+	return ok
+}
+
+func (y *yielder) bySize(t *Task, h *fleet.Host) int {
+	if !t.Overdue {
+		return 0
+	}
+	a, b := &h.Profile, &y.host.Profile
+	return cmp.Or(cmp.Compare(len(a.GPUs), len(b.GPUs)), cmp.Compare(a.CPUs, b.CPUs), cmp.Compare(a.Memory, b.Memory))
 }
