@@ -250,6 +250,21 @@ func TestDownload(t *testing.T) {
 	ben.fails(1, []string{"no files are kept"}, "cp", id+":now", dir)
 }
 
+// TestFIFOKeepsNobodyWaiting leaves a FIFO where a directory is looked for. The end of the task does not wait for a writer,
+// nor does a copy, nor the next daemon.
+func TestFIFOKeepsNobodyWaiting(t *testing.T) {
+	d := newDaemon(t, "amy", "--gpus", "none").start()
+	made, end := newGate(t), newGate(t)
+	id := d.ok("submit", "--download", "f/*", "--", "sh", "-c", "mkfifo f; "+made.script(end.script("exit 0")[2])[2])
+	made.open()
+	d.fails(1, []string{"no file matched f/*"}, "cp", id+":f/*", t.TempDir())
+	end.open()
+	d.untilState(id, "SUCCEEDED")
+	d.kill()
+	d.start()
+	d.untilState(d.ok("submit", "--", "true"), "SUCCEEDED")
+}
+
 // TestUploadSurvivesKills kills each of the three processes that an upload needs. Chunks that have arrived are not sent
 // again.
 func TestUploadSurvivesKills(t *testing.T) {

@@ -80,7 +80,7 @@ func (k *keeper) keep(t worker.Task, e worker.DriverEvent) {
 		}
 		if err != nil {
 			say.Problem = err.Error()
-			k.log.Warn("files of attempt not kept", "attempt", a.String(), "error", err)
+			k.log.Warn("files of attempt not kept", "attempt", a.String(), "user", t.User, "error", err)
 		}
 	}
 	if err := writeJSON(k.cfg.about(a), say); err != nil {

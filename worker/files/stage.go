@@ -130,7 +130,7 @@ func (d *Driver) stage(ctx context.Context, t *task) error {
 		tree, came, err := d.needs.Fetcher.Fetch(ctx, h, d.needs.Holders(ctx, t.Attempt.Job))
 		if err == nil {
 			if err = d.unpacker.unpack(ctx, tree, d.cfg.staged(t.Attempt), owner, func(text func() string) { d.waitsFor(t, text) }); err == nil {
-				d.log.InfoContext(ctx, "files of attempt are here", "attempt", t.Attempt.String(), "files", len(tree.Entries), "bytes", tree.Size(), "fetched", came, "took", time.Since(began))
+				d.log.InfoContext(ctx, "files of attempt are here", "attempt", t.Attempt.String(), "user", t.User, "files", len(tree.Entries), "bytes", tree.Size(), "fetched", came, "took", time.Since(began))
 				return nil
 			}
 			if errors.Is(err, blob.ErrTooLarge) {
@@ -145,7 +145,7 @@ func (d *Driver) stage(ctx context.Context, t *task) error {
 		if errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrInvalid) || errors.Is(err, blob.ErrFull) {
 			return fmt.Errorf("its files cannot be had: %w", err)
 		}
-		d.log.WarnContext(ctx, "files of attempt not fetched yet", "attempt", t.Attempt.String(), "error", err)
+		d.log.WarnContext(ctx, "files of attempt not fetched yet", "attempt", t.Attempt.String(), "user", t.User, "error", err)
 		d.waitsFor(t, fixedText("no node that has its files answers, asking again: %s", strings.TrimPrefix(err.Error(), "api: ")))
 		wait(ctx, pause)
 		if ctx.Err() != nil {

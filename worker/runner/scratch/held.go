@@ -17,8 +17,6 @@ import (
 const (
 	// deletedMark ends the name of a deleted file in /proc.
 	deletedMark = " (deleted)"
-	// maxHeld bounds the files that are remembered so that none counts twice. Beyond it they do.
-	maxHeld = 1 << 16
 	// kcmpFiles has kcmp(2) compare the descriptors of two threads; see linux/kcmp.h.
 	kcmpFiles = 2
 )
@@ -88,9 +86,6 @@ type holders struct {
 	files int64
 }
 
-// inode is one file. Each subvolume has its own numbers.
-type inode struct{ dev, ino uint64 }
-
 // add adds what the links in a directory of /proc lead to. A file system that does not answer is not asked.
 func (h *holders) add(dir string) {
 	var target [unix.PathMax]byte
@@ -108,7 +103,7 @@ func (h *holders) add(dir string) {
 		if is.dev != h.in.dev && (is.old || is.mount != h.in.mount) || h.seen[file] {
 			return
 		}
-		if len(h.seen) < maxHeld {
+		if len(h.seen) < maxSeen {
 			h.seen[file] = true
 		}
 		h.total += job.Size(s.Blocks) * 512 //nolint:gosec // no disk has 2^63 bytes

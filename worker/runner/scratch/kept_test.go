@@ -45,3 +45,19 @@ func TestKept(t *testing.T) {
 		t.Errorf("of eve: %s", n)
 	}
 }
+
+// TestLinksCountOnce checks that a file with several names counts once, as for du.
+func TestLinksCountOnce(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "0"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"1", "2", "3"} {
+		if err := os.Link(filepath.Join(dir, "0"), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if size, files, _ := sizeOf(dir); size>>20 != 1 || files != 1 {
+		t.Errorf("%s in %d files", size, files)
+	}
+}

@@ -36,6 +36,7 @@ type measuring struct {
 	total job.Size
 	files int64
 	deep  bool
+	seen  map[inode]bool // those with several names
 }
 
 // below adds up what is in an open directory. Files that disappear meanwhile do not count.
@@ -58,6 +59,9 @@ func (m *measuring) one(dir int, name string, depth int) {
 	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|asIs, unix.STATX_BASIC_STATS, &s) != nil || placeIn(&s).mounted(m.top) {
 		return
 	}
+	if s.Nlink > 1 && s.Mode&unix.S_IFMT != unix.S_IFDIR && m.again(inode{placeIn(&s).dev, s.Ino}) {
+		return
+	}
 	m.total += job.Size(s.Blocks) * 512 //nolint:gosec // no disk has 2^63 bytes
 	m.files++
 	if s.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -73,6 +77,26 @@ func (m *measuring) one(dir int, name string, depth int) {
 	}
 	m.below(fd, depth+1)
 	_ = unix.Close(fd) // a directory
+}
+
+// inode is one file. Each subvolume has its own numbers.
+type inode struct{ dev, ino uint64 }
+
+// maxSeen bounds the files that are remembered so that none counts twice. Beyond it they do.
+const maxSeen = 1 << 16
+
+// again reports whether a file was seen before, by another of its names.
+func (m *measuring) again(file inode) bool {
+	if m.seen[file] {
+		return true
+	}
+	if m.seen == nil {
+		m.seen = map[inode]bool{}
+	}
+	if len(m.seen) < maxSeen {
+		m.seen[file] = true
+	}
+	return false
 }
 
 // filesIn returns the disk space of the files directly in a directory, such as the output of a task.
