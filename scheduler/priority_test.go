@@ -87,6 +87,11 @@ func TestAcceptedPriorityIsLowered(t *testing.T) {
 	if why := x.Tasks[0].Reason.Detail; !strings.Contains(why, "is above 50, the highest here (limits.per_user.priority), and counts as 50") {
 		t.Errorf("the reason: %s", why)
 	}
+	s.core.cfg.Priorities = &lease.Priorities{PerUser: 100, PerMember: job.MaxPriority} // a reload, which changes nothing about it
+	x, _ = s.core.Job(s.id("a"))
+	if why := x.Tasks[0].Reason.Detail; !strings.Contains(why, "priority 90 was above the highest here when the daemon started, and counts as 50") {
+		t.Errorf("after a reload: %s", why)
+	}
 }
 
 // A host that allows less declines the task for good: it is not asked again, and the user's other tasks go there, also those

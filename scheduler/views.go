@@ -339,7 +339,11 @@ func (vs *views) task(t *task, d *job.Task) {
 		case t.raised > 0:
 			d.Reason.Detail = lease.Clip(d.Reason.Detail + "; it has waited for as long as it has left to run, and goes before higher priorities (max-wait)")
 		case t.e.priority < t.e.job.Spec.Priority:
-			d.Reason.Detail = lease.Clip(fmt.Sprintf("%s; %s, and counts as %d", d.Reason.Detail, vs.cfg.Priorities.Exceeds(t.e.job.User, t.e.job.Spec.Priority), t.e.priority))
+			why := vs.cfg.Priorities.Exceeds(t.e.job.User, t.e.job.Spec.Priority)
+			if why == "" { // a reload allows it now
+				why = fmt.Sprintf("priority %d was above the highest here when the daemon started", t.e.job.Spec.Priority)
+			}
+			d.Reason.Detail = lease.Clip(fmt.Sprintf("%s; %s, and counts as %d", d.Reason.Detail, why, t.e.priority))
 		}
 	}
 }

@@ -38,8 +38,9 @@
 // happens again and again. So a change that an old peer would refuse or misread needs a new protocol number.
 //
 // A peer may send 32 MiB a second, about 120,000 offers. Each frame counts for more than its length, by what it costs the
-// receiver (see costOf): an Availability for 128 KiB more. A new session costs 4 MiB and gets no rate of its own. What exceeds the rate is read later, and so is what the handler
-// has no room for. Only a peer that says again and again what it has (Hello, Owns) is cut for that.
+// receiver (see costOf): an Availability for 128 KiB more. A session costs 4 MiB, and has no rate of its own. What exceeds
+// the rate is read later, and so is what the handler has no room for. Only a peer that says again and again what it has
+// (Hello, Owns) is cut for that.
 package session
 
 import (
