@@ -38,7 +38,9 @@ func TestLookups(t *testing.T) {
 			done <- l.run(ctx, func(user string, is worker.Presence) { answers <- answer{user, is} })
 		}()
 		began := time.Now()
-		l.ask([]string{"hangs", "hangs", "amy", "nobody", "fails"})
+		for _, name := range []string{"hangs", "hangs", "amy", "nobody", "fails"} {
+			l.ask([]worker.UserLookup{{User: name, For: "ada"}})
+		}
 		synctest.Wait()
 		got := map[string]worker.Presence{}
 		for range len(answers) {
@@ -56,6 +58,40 @@ func TestLookups(t *testing.T) {
 		synctest.Wait()
 		if len(answers) != 2 {
 			t.Errorf("%d late answers, want 2", len(answers))
+		}
+	})
+}
+
+// Lookups of made-up users that hang keep nobody else's waiting.
+func TestLookupsThatHangAreOfOneScheduler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		hangs := make(chan struct{})
+		l := newLookups(func(name string) (int, error) {
+			if name == "hangs" {
+				<-hangs
+			}
+			return 1000, nil
+		})
+		answers := make(chan string, worker.MaxLookUps)
+		done := make(chan error, 1)
+		go func() { done <- l.run(ctx, func(user string, _ worker.Presence) { answers <- user }) }()
+		for range worker.MaxLookUps / 2 {
+			l.ask([]worker.UserLookup{{User: "hangs", For: "mallory"}})
+		}
+		l.ask([]worker.UserLookup{{User: "amy", For: "ada"}})
+		synctest.Wait()
+		if len(answers) != 1 || <-answers != "amy" {
+			t.Error("a lookup waits for those of another scheduler")
+		}
+		close(hangs)
+		synctest.Wait()
+		if n := len(answers); n != worker.MaxLookUps/2 {
+			t.Errorf("%d answers after the directory's, want %d", n, worker.MaxLookUps/2)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }

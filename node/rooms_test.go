@@ -12,7 +12,7 @@ import (
 // fileOrder lists the files of some packages in order. A file uses only what it or an earlier file declares.
 var fileOrder = map[string]string{
 	"worker": `
-		clock timer driver bounds phase
+		clock timer driver bounds portions phase
 		refusals quota breaker quarantine usage event config turn share
 		fault environment capacity account foreign device pause health
 		attempt release exit ledger port session forecast report order turns vain gang queue keeps booking backfill arbitration claims graves renew attempts lapses

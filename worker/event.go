@@ -160,7 +160,13 @@ type Effects struct {
 	// Ports are searches for a port. Each is answered with a PortFound. Until then the Commit is not sent.
 	Ports []PortSearch
 	// LookUp are users whose accounts are to be looked up. Each is answered with a LookedUp, now or later.
-	LookUp []string
+	LookUp []UserLookup
+}
+
+// UserLookup is a lookup of a user's account.
+type UserLookup struct {
+	User string
+	For  job.Peer // the scheduler whose offer needs it
 }
 
 // Line is one line for the log.

@@ -48,7 +48,7 @@ type Parts struct {
 	Admit func(user string, spec job.Spec) error
 	// LookUp looks up whether users have an account, and passes each answer to TellLookedUp. It must not wait. May be nil
 	// without Config.LookUp.
-	LookUp func(users []string)
+	LookUp func(users []UserLookup)
 	// PortFree reports whether no program on this host listens on a port. Nil: all ports are free.
 	PortFree func(port int) bool
 	// Clocks is ReadClocks; tests use other clocks.

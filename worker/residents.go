@@ -21,10 +21,10 @@ const (
 	presentFor = 5 * time.Minute
 	absentFor  = 15 * time.Second
 	unknownFor = 30 * time.Second
-	// maxResidents bounds the users that are remembered. Those go first of whom an offer came longest ago.
+	// maxResidents bounds the users that are remembered. Of a scheduler's, those go first of whom an offer came longest ago.
 	maxResidents = 4096
-	// MaxLookUps bounds the lookups at a time, and maxHeld the offers that wait for them. Beyond these nobody is looked up,
-	// and offers are decided without.
+	// MaxLookUps bounds the lookups at a time, and maxHeld the offers that wait for them. Each scheduler has a portion of
+	// them. Beyond it nobody is looked up for it, and its offers are decided without.
 	MaxLookUps = 64
 	maxHeld    = 1024
 )
@@ -36,16 +36,19 @@ type residents struct {
 
 	of    map[string]*list.Element // by user; of *resident
 	order *list.List               // the user of the newest offer last
-	open  int                      // lookups without an answer
-	held  int                      // offers that wait
+	known *Portions                // users that are remembered
+	open  *Portions                // lookups without an answer
+	held  *Portions                // offers that wait
 }
 
 // resident is what is known of one user.
 type resident struct {
 	user  string
+	by    job.Peer // the scheduler that named the user first
 	is    Presence
 	until BootTime // when it is to be looked up again
 	asked bool     // a lookup has no answer yet
+	asker job.Peer // the scheduler for which it is made
 	timer *timer   // ends the wait of the offers
 	held  []heldOffer
 }
@@ -56,7 +59,10 @@ type heldOffer struct {
 }
 
 func newResidents(cfg *Config, t *turn) *residents {
-	return &residents{cfg: cfg, turn: t, of: map[string]*list.Element{}, order: list.New()}
+	return &residents{
+		cfg: cfg, turn: t, of: map[string]*list.Element{}, order: list.New(),
+		known: NewPortions(maxResidents), open: NewPortions(MaxLookUps), held: NewPortions(maxHeld),
+	}
 }
 
 // hold keeps an offer until its user was looked up, and then passes it to decide. It returns false if there is nothing to
@@ -66,55 +72,71 @@ func (r *residents) hold(now Moment, from job.Peer, m lease.Offer, decide func(n
 		return Present, false
 	}
 	u := r.find(m.User)
-	if u == nil {
-		return Unknown, false
+	if u == nil || !u.asked && now.Boot >= u.until {
+		if u = r.ask(now, from, m.User, decide); u == nil {
+			return Unknown, false
+		}
 	}
-	if !u.asked && now.Boot >= u.until {
-		r.ask(now, u, decide)
-	}
-	if u.timer == nil || r.held >= maxHeld {
+	if u.timer == nil || !r.held.Fits(from) {
 		return u.is, false
 	}
-	r.held++
+	r.held.Add(from, 1)
 	u.held = append(u.held, heldOffer{from, m})
 	return Unknown, true
 }
 
-// find returns the user, who counts as the newest then; nil if there are too many.
+// find returns the user, who counts as the newest then; nil if nothing is remembered of the user.
 func (r *residents) find(user string) *resident {
-	if e := r.of[user]; e != nil {
-		r.order.MoveToBack(e)
-		return e.Value.(*resident) //nolint:forcetypeassert // the list holds nothing else
+	e := r.of[user]
+	if e == nil {
+		return nil
 	}
-	if len(r.of) >= maxResidents {
-		oldest := r.order.Front()
+	r.order.MoveToBack(e)
+	return e.Value.(*resident) //nolint:forcetypeassert // the list holds nothing else
+}
+
+// remember adds a user whom a scheduler names. It returns nil if there is no room for more of that scheduler's.
+func (r *residents) remember(from job.Peer, user string) *resident {
+	for e := r.order.Front(); e != nil && !r.known.Fits(from); {
+		oldest := e
+		e = e.Next()
 		u := oldest.Value.(*resident) //nolint:forcetypeassert // the list holds nothing else
-		if u.asked {
-			return nil
+		if u.asked || u.by != from && r.known.of[from] > 0 {
+			continue
 		}
 		r.order.Remove(oldest)
 		delete(r.of, u.user)
+		r.known.Add(u.by, -1)
 	}
-	u := &resident{user: user}
+	if !r.known.Fits(from) {
+		return nil
+	}
+	u := &resident{user: user, by: from}
 	r.of[user] = r.order.PushBack(u)
+	r.known.Add(from, 1)
 	return u
 }
 
-// ask looks a user up, unless too many are looked up already. What was known of the user counts meanwhile only if the
-// user has an account: offers wait for any other answer.
-func (r *residents) ask(now Moment, u *resident, decide func(now Moment, from job.Peer, m lease.Offer)) {
-	if r.open >= MaxLookUps {
+// ask looks a user up for a scheduler. It returns nil if that scheduler has too many looked up already. What was known of
+// the user counts meanwhile only if the user has an account: offers wait for any other answer.
+func (r *residents) ask(now Moment, from job.Peer, user string, decide func(now Moment, from job.Peer, m lease.Offer)) *resident {
+	if !r.open.Fits(from) {
+		return nil
+	}
+	u := r.find(user)
+	if u == nil {
+		if u = r.remember(from, user); u == nil {
+			return nil
+		}
+	}
+	r.open.Add(from, 1)
+	u.asked, u.asker = true, from
+	r.turn.out.LookUp = append(r.turn.out.LookUp, UserLookup{User: user, For: from})
+	if u.is != Present {
 		u.is = Unknown
-		return
+		u.timer = r.turn.timers.set(now.Boot.Add(lookUpWait), func(now Moment) { r.pass(now, u, decide) })
 	}
-	r.open++
-	u.asked = true
-	r.turn.out.LookUp = append(r.turn.out.LookUp, u.user)
-	if u.is == Present {
-		return
-	}
-	u.is = Unknown
-	u.timer = r.turn.timers.set(now.Boot.Add(lookUpWait), func(now Moment) { r.pass(now, u, decide) })
+	return u
 }
 
 // answer takes in the answer of a lookup. It returns false if the user is not known any more, or has an account.
@@ -128,7 +150,7 @@ func (r *residents) answer(now Moment, ev LookedUp, decide func(now Moment, from
 		return false
 	}
 	u.asked, u.is = false, ev.Is
-	r.open--
+	r.open.Add(u.asker, -1)
 	u.until = now.Boot.Add(map[Presence]time.Duration{Unknown: unknownFor, Present: presentFor, Absent: absentFor}[ev.Is])
 	r.pass(now, u, decide)
 	return u.is == Absent
@@ -139,15 +161,15 @@ func (r *residents) pass(now Moment, u *resident, decide func(now Moment, from j
 	r.turn.timers.stop(u.timer)
 	held := u.held
 	u.timer, u.held = nil, nil
-	r.held -= len(held)
 	for _, o := range held {
+		r.held.Add(o.from, -1)
 		decide(now, o.from, o.msg)
 	}
 }
 
 // drop forgets the offers of a scheduler that wait; if id is not 0, only that one.
 func (r *residents) drop(from job.Peer, id uint64) {
-	if r.held == 0 {
+	if r.held.of[from] == 0 {
 		return
 	}
 	for _, e := range r.of {
@@ -157,6 +179,6 @@ func (r *residents) drop(from job.Peer, id uint64) {
 			continue
 		}
 		u.held = slices.DeleteFunc(u.held, func(o heldOffer) bool { return o.from == from && (id == 0 || o.msg.ID == id) })
-		r.held -= before - len(u.held)
+		r.held.Add(from, len(u.held)-before)
 	}
 }

@@ -25,7 +25,11 @@ func inn(t *testing.T) *host {
 func (h *host) asks(n uint64, user string) []string {
 	m := offer(n, attempt(n, 1), job.Resources{CPUs: 1})
 	m.User = user
-	return h.says(amy, m).LookUp
+	var users []string
+	for _, l := range h.says(amy, m).LookUp {
+		users = append(users, l.User)
+	}
+	return users
 }
 
 func (h *host) finds(user string, is worker.Presence) { h.round(worker.LookedUp{User: user, Is: is}) }
@@ -134,7 +138,7 @@ func TestLookupsAreBounded(t *testing.T) {
 		m := offer(n+1, attempt(n+1, 1), job.Resources{CPUs: 1})
 		m.User = fmt.Sprint("u", n)
 		for _, who := range h.says(amy, m).LookUp {
-			open[who] = true
+			open[who.User] = true
 		}
 		most = max(most, len(open))
 		if n%100 == 99 { // the directory answers now and then
@@ -157,4 +161,77 @@ func TestLookupsAreBounded(t *testing.T) {
 	h.asks(30_000, "ada")
 	h.finds("ada", worker.Present)
 	h.commits(1)
+}
+
+// A scheduler that makes up users, or offers thousands of tasks of a user who is being looked up, leaves the lookups and
+// places of the others to them: they are asked for, wait and are answered as without it.
+func TestLookupsOfOneSchedulerLeaveRoom(t *testing.T) {
+	h := inn(t)
+	founding, hers := job.FoundFrom(mallory, job.Founding{})
+	h.round(worker.Up{Peer: mallory})
+	h.says(mallory, lease.Owns{Groups: []lease.GroupEpoch{{Group: hers, Epoch: epoch(1), Founding: founding}}})
+	asks := func(n uint64, user string) int {
+		m := offer(n, job.Attempt{Job: job.NewID(hers, n), N: 1}, cpu)
+		m.Group, m.User = hers, user
+		return len(h.says(mallory, m).LookUp)
+	}
+	asked := 0
+	for n := range uint64(2 * worker.MaxLookUps) {
+		asked += asks(1+n, fmt.Sprint("u", n))
+	}
+	for n := range uint64(3000) {
+		asks(1000+n, "u0")
+	}
+	if asked != worker.MaxLookUps/2 {
+		t.Errorf("%d of mallory's users are looked up at a time, want half of %d", asked, worker.MaxLookUps)
+	}
+	for i, user := range []string{"ada", "bea", "eve"} {
+		n := uint64(i + 1)
+		if who := h.asks(n, user); !slices.Equal(who, []string{user}) {
+			t.Fatalf("looked up for amy: %v, want %s", who, user)
+		}
+		h.asks(n+100, user)
+		h.commits(0) // both wait
+		h.finds(user, worker.Absent)
+		if d := got[lease.Decline](h, amy); len(d) != 2 || !d[0].NoUser || !d[1].NoUser {
+			t.Fatalf("declines = %+v", d)
+		}
+	}
+	h.round(worker.Down{Peer: mallory})
+	for n := range worker.MaxLookUps {
+		h.finds(fmt.Sprint("u", n), worker.Absent)
+	}
+	if n := worker.Sizes(h.core); n["offers.residents.open.of"]+n["offers.residents.held.of"] != 0 {
+		t.Errorf("counted without lookups: %v", n)
+	}
+}
+
+// A scheduler that makes up users has its own ones forgotten for them, however many it makes up.
+func TestMadeUpUsersDisplaceNoOthers(t *testing.T) {
+	h := inn(t)
+	for n := range uint64(50) {
+		user := fmt.Sprint("ada", n)
+		h.asks(n+1, user)
+		h.finds(user, worker.Absent)
+	}
+	founding, hers := job.FoundFrom(mallory, job.Founding{})
+	h.round(worker.Up{Peer: mallory})
+	h.says(mallory, lease.Owns{Groups: []lease.GroupEpoch{{Group: hers, Epoch: epoch(1), Founding: founding}}})
+	for n := range uint64(10_000) {
+		m := offer(n+1, job.Attempt{Job: job.NewID(hers, n+1), N: 1}, cpu)
+		m.Group, m.User = hers, fmt.Sprint("u", n)
+		if e := h.says(mallory, m); len(e.LookUp) != 1 {
+			t.Fatalf("user %d is not looked up", n)
+		}
+		h.finds(m.User, worker.Absent)
+		clear(h.sent)
+	}
+	for n := range uint64(50) {
+		if who := h.asks(100+n, fmt.Sprint("ada", n)); len(who) != 0 {
+			t.Fatalf("looked up again: %v", who)
+		}
+		if d := one[lease.Decline](h, amy); !d.NoUser {
+			t.Fatalf("decline = %+v", d)
+		}
+	}
 }
