@@ -47,9 +47,11 @@ type Amount struct {
 const (
 	memoryPerJob = 3 << 10 // bytes, of a job of one task and of its soft state
 	leanPerJob   = 2 << 10 // bytes
-	tasksPerJob  = 2_000   // a task that waits is at most one byte, and a third of one for its chunk; see jobs.Memory
-	actsPerJob   = 3       // acts on tasks of one job: each keeps its reason, up to 256 bytes, and which tasks it was about
-	mostActs     = 64      // that a job keeps
+	// tasksPerJob counts more than a task that waits can hold, which is one byte, and a third of one for its chunk (see
+	// jobs.Memory): acts on single tasks without end also leave garbage. Measured, the process grows by 150 MB at most.
+	tasksPerJob = 250
+	actsPerJob  = 3  // acts on tasks of one job: each keeps its reason, up to 256 bytes, and which tasks it was about
+	mostActs    = 64 // that a job keeps
 )
 
 func (a Amount) plus(b Amount) Amount { return Amount{a.Jobs + b.Jobs, a.Bytes + b.Bytes} }
