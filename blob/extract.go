@@ -25,7 +25,7 @@ const (
 	maxTrailing  = 1 << 20   // bytes after the end of the archive
 	spareParts   = 32        // this part of a file system stays free, but not more than mostSpare
 	mostSpare    = 256 << 20
-	maxNamesTold = 3 // paths of a Told
+	maxNamed     = 3 // paths of a PathCount
 )
 
 // ErrArchive says that a host sent something that no archive of what was asked for holds. Do not trust the host.
@@ -48,25 +48,25 @@ type Extraction struct {
 	Existing Existing
 }
 
-// Told counts paths and has the first of them, for people.
-type Told struct {
+// PathCount counts paths and has the first of them, for people.
+type PathCount struct {
 	Count int
 	First []string
 }
 
-func (t *Told) add(name string) {
-	if t.Count++; len(t.First) < maxNamesTold {
+func (t *PathCount) add(name string) {
+	if t.Count++; len(t.First) < maxNamed {
 		t.First = append(t.First, name)
 	}
 }
 
 // Extracted is what an extraction has done.
 type Extracted struct {
-	Files    int  // files and links written, or there before with the same content
-	Replaced Told // files that were there before
-	Kept     Told // files that were there before, and differ
-	Hidden   Told // hidden files that nobody asked for by name
-	Links    Told // links to something that was not asked for
+	Files    int       // files and links written, or there before with the same content
+	Replaced PathCount // files that were there before
+	Kept     PathCount // files that were there before, and differ
+	Hidden   PathCount // hidden files that nobody asked for by name
+	Links    PathCount // links to something that was not asked for
 }
 
 // Extract writes what an archive holds to dir, which is made if it does not exist. Nothing else than what was asked for is

@@ -48,11 +48,16 @@ func (p *Priorities) Exceeds(user string, priority int) string {
 	if priority <= most {
 		return ""
 	}
+	return tooHigh(user, priority, most, setting)
+}
+
+// tooHigh is the reason of a priority above the highest.
+func tooHigh(user string, priority, most int, setting string) string {
 	return Clip(fmt.Sprintf("priority %d of user %s is above %d, the highest here (%s)", priority, user, most, setting))
 }
 
-// Declines returns why this host takes no offer of this precedence from another daemon for the user, or "" if it does. Of
-// its own daemon from is empty. An overdue task is allowed; see Overdue.
+// Declines returns why this host does not take an offer, or "" if it does. The offer is from another daemon, or from this
+// host's own daemon if from is empty. An overdue task is allowed; see Overdue.
 func (p *Priorities) Declines(from job.Peer, o *Offer) string {
 	if p == nil {
 		return ""
@@ -73,7 +78,7 @@ func (p *Priorities) Declines(from job.Peer, o *Offer) string {
 	if o.Precedence() <= Precedence(Overdue(most)) {
 		return ""
 	}
-	return Clip(fmt.Sprintf("priority %d of user %s is above %d, the highest here (%s)", o.Priority, o.User, most, setting))
+	return tooHigh(o.User, o.Priority, most, setting)
 }
 
 // Overdue returns the priority and the level of a task that goes before all others of the users who may have at most this

@@ -55,20 +55,23 @@ const LimitPriority Quantity = "priority"
 
 // amount is what the bound of a quantity may be.
 type amount struct {
-	size bool // such as 64GiB; then it has no highest value
-	most int64
-	want string
+	size  bool // such as 64GiB; then it has no highest value
+	least int64
+	most  int64
+	want  string
 }
 
 var (
-	someNumber   = amount{most: math.MaxInt32, want: "a number of 0 or more"}
-	someSize     = amount{size: true, want: "0 or more"}
+	someNumber = amount{most: math.MaxInt32, want: "a number of 0 or more"}
+	someSize   = amount{size: true, want: "0 or more"}
+	// No task runs without a byte on disk, and runners take 0 for no limit.
+	someScratch  = amount{size: true, least: 1, want: "more than 0"}
 	somePriority = amount{most: job.MaxPriority, want: fmt.Sprintf("a priority from 0 to %d", job.MaxPriority)}
 )
 
 var amounts = map[Quantity]amount{
 	LimitCPUs: someNumber, LimitGPUs: someNumber, LimitTasks: someNumber, LimitPendingJobs: someNumber,
-	LimitMemory: someSize, LimitScratch: someSize, LimitPendingBytes: someSize,
+	LimitMemory: someSize, LimitScratch: someScratch, LimitPendingBytes: someSize,
 	LimitPriority: somePriority,
 }
 
@@ -159,7 +162,7 @@ func holderOf(text string) (kind, who string) {
 func (a *amount) parse(text string) (int64, error) {
 	if a.size {
 		size, err := job.ParseSize(text)
-		if err == nil && size < 0 {
+		if err == nil && int64(size) < a.least {
 			err = errors.New("want " + a.want)
 		}
 		return int64(size), err

@@ -147,7 +147,7 @@ func TestStartOfAnotherUser(t *testing.T) {
 func TestParseLimits(t *testing.T) {
 	for name, value := range map[string]string{
 		"gpus": "1", "per_user.gpu": "1", "users.gpus": "1", "users..gpus": "1", "per_user.gpus": "-1", "per_user.tasks": "many",
-		"per_user.memory": "8", "per_user.cpus": "1.5", "all.gpus": "1", "": "",
+		"per_user.memory": "8", "per_user.scratch": "0B", "users.ada.scratch": "0B", "per_user.cpus": "1.5", "all.gpus": "1", "": "",
 	} {
 		if err := worker.CheckLimit(name, value); err == nil {
 			t.Errorf("%s=%s is accepted", name, value)

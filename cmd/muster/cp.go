@@ -66,9 +66,9 @@ func copyFiles(ctx context.Context, client *api.Client, w io.Writer, ask api.Fil
 		done, err = blob.Extract(archive, dir, request)
 		return err
 	})
-	say := func(t blob.Told, text string) {
+	say := func(t blob.PathCount, text string) {
 		if t.Count > 0 {
-			fmt.Fprintf(w, "muster: %s: %s\n", fmt.Sprintf(text, countFiles(t.Count)), pathsTold(t))
+			fmt.Fprintf(w, "muster: %s: %s\n", fmt.Sprintf(text, countFiles(t.Count)), listPaths(t))
 		}
 	}
 	say(done.Replaced, "replaced %s")
@@ -78,17 +78,17 @@ func copyFiles(ctx context.Context, client *api.Client, w io.Writer, ask api.Fil
 	case err != nil:
 		return err
 	case done.Kept.Count > 0:
-		return fmt.Errorf("%s in %s differ and were kept: %s; %s", countFiles(done.Kept.Count), dir, pathsTold(done.Kept), kept)
+		return fmt.Errorf("%s in %s differ and were kept: %s; %s", countFiles(done.Kept.Count), dir, listPaths(done.Kept), kept)
 	case done.Files == 0 && done.Links.Count > 0:
-		return fmt.Errorf("nothing was copied: %s leads to something that was not asked for; name what it leads to", pathsTold(done.Links))
+		return fmt.Errorf("nothing was copied: %s leads to something that was not asked for; name what it leads to", listPaths(done.Links))
 	}
 	return nil
 }
 
 func countFiles(n int) string { return fmt.Sprintf("%d %s", n, plural(n, "file", "files")) }
 
-// pathsTold lists the paths that are told.
-func pathsTold(t blob.Told) string {
+// listPaths lists the first paths of a count.
+func listPaths(t blob.PathCount) string {
 	names := make([]string, 0, len(t.First)+1)
 	for _, name := range t.First {
 		names = append(names, printable(name))
