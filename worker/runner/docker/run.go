@@ -36,6 +36,9 @@ const (
 	awayMost = 2 * time.Minute
 	// outputWithin bounds the wait for the last output of a container that has exited.
 	outputWithin = 10 * time.Second
+	// lateWithin is the same where the engine was asked for the output when the container may have ended already. It
+	// then never says that the output has ended.
+	lateWithin = time.Second
 	// drainWithin is how long output that was read may take to be written; only a copy on a file server takes time.
 	drainWithin = 2 * time.Second
 	// stopsWithin bounds the check whether an engine is stopping. With socket activation, systemd accepts connections
@@ -59,6 +62,7 @@ type containerRun struct {
 	out       client.HijackedResponse
 	in        *inlet        // nil: it gets no input
 	copied    chan struct{} // closed when the output has ended
+	late      bool          // the output was asked for when the container may have ended
 	waits     <-chan container.WaitResponse
 	broken    <-chan error
 	began     time.Time
@@ -343,6 +347,8 @@ func (c *containerRun) rejoin(ctx context.Context) {
 	if err := c.attach(ctx); err != nil {
 		c.e.log.WarnContext(ctx, "output of container not taken up again", "attempt", c.spec.Attempt.String(), "error", err)
 	}
+	s, err := c.state(ctx)
+	c.late = err == nil && !s.Running
 	c.wait(ctx, container.WaitConditionNotRunning)
 }
 
@@ -360,7 +366,11 @@ func (c *containerRun) lost(why error) job.Exit {
 
 // output waits for the rest of the output.
 func (c *containerRun) output() {
-	late := time.NewTimer(outputWithin)
+	within := outputWithin
+	if c.late {
+		within = lateWithin
+	}
+	late := time.NewTimer(within)
 	defer late.Stop()
 	select {
 	case <-c.copied:
