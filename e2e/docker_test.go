@@ -505,6 +505,7 @@ func dockerConfinement(t *testing.T, x dockerTest) {
 
 func dockerEnds(t *testing.T, x dockerTest) {
 	hog := x.d.ok(x.in("submit", "yes | head -c 200000000 | sort > /dev/null", "--mem", "32MiB")...)
+	child := x.d.ok(x.in("submit", "yes | head -c 200000000 | sort > /dev/null; echo written; exit 0", "--mem", "32MiB")...)
 	limit := x.d.ok(x.in("submit", `trap "" TERM; echo deaf; sleep 1000 & wait; sleep 1000`, "--time", "1s", "--grace", "500ms")...)
 	polite := x.d.ok(x.in("submit", `trap "echo bye; exit 7" TERM; echo ready; while true; do sleep 0.05; done`)...)
 	killed := x.d.ok(x.in("submit", "kill -9 $$")...)
@@ -512,6 +513,9 @@ func dockerEnds(t *testing.T, x dockerTest) {
 	x.d.ok("cancel", polite)
 	if doc := x.d.untilState(polite, "CANCELLED"); x.d.ok("logs", "--stdout", polite) != "ready\nbye" {
 		t.Errorf("cancelled: %+v, %q", doc, x.d.ok("logs", polite))
+	}
+	if doc := x.d.untilState(child, "OUT_OF_MEMORY"); *doc.ExitCode != 137 {
+		t.Errorf("a child that was killed, and a main process that does not mind: %+v", doc)
 	}
 	if doc := x.d.untilState(hog, "OUT_OF_MEMORY"); !strings.Contains(x.d.ok("show", hog), "lack of memory: it had asked for 32MiB; give it more with --mem") {
 		t.Errorf("memory hog: %+v", doc)

@@ -231,15 +231,16 @@ func (t *Tree) group(name string) string {
 	return t.find(freezer).group(name)
 }
 
-// OOMKills returns how many processes of a task the OOM killer has killed, or -1 if that is not counted.
-func (t *Tree) OOMKills(name string) int64 {
+// OOMKills returns how many processes of a task the OOM killer has killed, or -1 if that is not counted. The count is
+// not exact if the kernel only says how often the limit was reached.
+func (t *Tree) OOMKills(name string) (n int64, exact bool) {
 	if h := t.find(Memory); h != nil {
 		return h.oomKills(name)
 	}
 	if t.unified == "" {
-		return -1
+		return -1, false
 	}
-	return count(filepath.Join(t.unified, name, "memory.events"), "oom_kill")
+	return count(filepath.Join(t.unified, name, "memory.events"), "oom_kill"), true
 }
 
 // FullMemory reports whether a task has reached its limit of memory.

@@ -294,24 +294,20 @@ func (h *legacy) leave() error {
 }
 
 // oomKills returns how many processes of a task the OOM killer has killed, or -1. Kernels before 4.13 only count how
-// often the limit was reached.
-func (h *legacy) oomKills(name string) int64 {
+// often the limit was reached, which may also have cost no more than cached files; exact is false then.
+func (h *legacy) oomKills(name string) (n int64, exact bool) {
 	path := h.group(name)
 	if path == "" {
-		return -1
+		return -1, false
 	}
 	if n := count(filepath.Join(path, "memory.oom_control"), "oom_kill"); n >= 0 {
-		return n
+		return n, true
 	}
-	b, err := readBounded(filepath.Join(path, "memory.failcnt"))
+	n, err := number(filepath.Join(path, "memory.failcnt"))
 	if err != nil {
-		return -1
+		return -1, false
 	}
-	n, err := strconv.ParseInt(string(b[:max(0, len(b)-1)]), 10, 64)
-	if err != nil {
-		return -1
-	}
-	return n
+	return n, false
 }
 
 // charged is how many bytes the kernel takes at a time from the limit of a group: 64 pages. Without room for so many it

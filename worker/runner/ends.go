@@ -83,8 +83,8 @@ func (l *loop) exited(t *task, status unix.WaitStatus, usage unix.Rusage, now ti
 	switch {
 	case t.watch.cause != causeNone && t.watch.signalled():
 		t.caused()
-	case outOfMemory && exit.State == job.Failed:
-		exit.State, exit.Reason = job.OutOfMemory, protocol.OutOfMemory(t.memory, l.procs.fullMemory(t))
+	case outOfMemory:
+		protocol.EndOutOfMemory(exit, t.memory, l.procs.fullMemory(t))
 	}
 	l.settle(t, now)
 }

@@ -99,13 +99,14 @@ func (p *processes) fullMemory(t *task) bool { return p.group != nil && p.group.
 // outOfMemory reports whether the kernel's OOM killer killed processes of a task. If tasks have no OOM counters of
 // their own, each OOM kill that the runner's own control group counts is attributed to one killed task.
 func (p *processes) outOfMemory(t *task) bool {
+	killed := t.record.Exit.Code == 128+int(unix.SIGKILL)
 	if p.group != nil {
-		if n := p.group.OOMKills(t.name); n >= 0 {
+		if n, exact := p.group.OOMKills(t.name); n >= 0 {
 			p.oomKills += n // the runner's own count includes them
-			return n > 0
+			return n > 0 && (exact || killed)
 		}
 	}
-	if t.record.Exit.Code != 128+int(unix.SIGKILL) {
+	if !killed {
 		return false
 	}
 	if n := cgroup.OOMKills(); n > p.oomKills {

@@ -51,6 +51,11 @@ func TestMemoryHog(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 		}
+		child := r.shell(4, "(exec sh -c '"+strings.ReplaceAll(hog, "'", `'\''`)+"') & wait $!; echo written; exit 0")
+		child.Spec.Resources.Memory = 32 * mib
+		if e := r.run(child); e.State != job.OutOfMemory || e.Code != 128+int(unix.SIGKILL) {
+			t.Errorf("a child that was killed, and a main process that does not mind: %+v", e)
+		}
 		modest := r.shell(3, "kill -KILL $$")
 		modest.Spec.Resources.Memory = 32 * mib
 		if e := r.run(modest); e.State != job.Failed {

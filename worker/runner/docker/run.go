@@ -405,11 +405,13 @@ func (c *containerRun) exit(code int, s *container.State, restarted, stopped boo
 		x.Reason = fmt.Sprintf("ended by signal %d (%s)", n, unix.SignalName(unix.Signal(n)))
 	}
 	killed := x.Signal == int(unix.SIGKILL) || x.Signal == int(unix.SIGTERM)
-	switch {
-	case code == 0:
+	if code == 0 {
 		x.State = job.Succeeded
+	}
+	switch {
 	case s != nil && s.OOMKilled, killedForMemory(c.id):
-		x.State, x.Reason = job.OutOfMemory, protocol.OutOfMemory(c.spec.Limits.Memory, false)
+		protocol.EndOutOfMemory(&x, c.spec.Limits.Memory, false)
+	case code == 0:
 	case stopped && !c.run.signalled.Load():
 		x.State, x.Reason = job.NodeFail, "its Docker engine was stopped, and the container ended with it"
 	case restarted && killed && !c.run.signalled.Load():
