@@ -72,7 +72,7 @@ func pour(ctx context.Context, to peer.AddrInfo, dialled, sent *atomic.Int64) er
 	defer pause.Stop()
 	for ; ctx.Err() == nil; <-pause.C {
 		c.Peerstore().AddAddrs(to.ID, to.Addrs, time.Hour)
-		conn, err := c.Network().DialPeer(network.WithForceDirectDial(ctx, "flood"), to.ID)
+		conn, err := c.Network().DialPeer(ctx, to.ID)
 		if err != nil {
 			continue
 		}

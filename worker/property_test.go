@@ -134,8 +134,8 @@ func (w *walk) heard(p job.Peer, m lease.ToScheduler) {
 		}
 		delete(w.held, key(p, m.Offer)) // what was committed is taken back
 	case lease.Stale:
-		for k, o := range w.open { // a Stale answers all offers of older epochs
-			if o.Epoch.Less(m.Epoch) {
+		for k, o := range w.open { // a Stale answers all offers of older epochs, and of whom the group does not belong to
+			if o.Epoch.Less(m.Epoch) || m.Owner != p && strings.HasPrefix(k, string(p)) {
 				delete(w.open, k)
 			}
 		}
