@@ -12,13 +12,21 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
+// standStill is how late a step may be before the owner counts as one that stood still: it was stopped, or had no CPU. What
+// its hosts have said meanwhile may not have been read yet.
+const standStill = 10 * time.Second
+
 // Step takes the time and the events that have happened, in order, and returns what is to be done. A Step without
 // events does what is due.
 func (c *Core) Step(now time.Time, events ...Event) Effects {
+	due := c.Wake()
 	if now.After(c.now) {
 		c.now = now
 	}
 	c.steps++
+	if c.lead && !due.IsZero() && c.now.Sub(due) >= standStill {
+		c.leadAt = c.now // as a new owner it first has to hear its hosts
+	}
 	c.runTimers()
 	for _, e := range events {
 		c.handle(e)

@@ -65,8 +65,15 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"found": func(s *story, a []string, _ stories.Options) {
 			s.step(Found{Class: a[0], Peers: []job.Peer{job.Peer(a[1])}})
 		},
-		"unsent":  verbUnsent,
-		"wait":    verbWait,
+		"unsent": verbUnsent,
+		"wait":   verbWait,
+		"stand": func(s *story, a []string, _ stories.Options) { // the daemon is stopped meanwhile
+			d, err := time.ParseDuration(a[0])
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			s.now = s.now.Add(d)
+		},
 		"show":    verbShow,
 		"why":     verbWhy,
 		"restart": verbRestart,

@@ -241,12 +241,14 @@ func (g *group) holds(now Moment) bool {
 }
 
 // answered records the answer to the Renew with that clock. It returns false if the answer does not count, because it
-// belongs to another session or to no unanswered Renew. Deadlines count from the time of the request (R3).
+// belongs to another session or to no unanswered Renew, or because the lease that it grants has run out. Deadlines count
+// from the time of the request (R3). An answer that this process read late, because it stood still, counts as if it had
+// been read in time.
 func (g *group) answered(now Moment, id lease.Session, clock BootTime) bool {
-	g.holds(now)
 	s := &g.session
 	i := slices.Index(s.outstanding, clock)
 	if id != s.id || i < 0 || now.Boot >= clock.Add(SessionLease) {
+		g.holds(now)
 		return false
 	}
 	s.outstanding = slices.Delete(s.outstanding, 0, i+1)

@@ -24,7 +24,8 @@ type Driver interface {
 	Stop(a job.Attempt, grace time.Duration, reason string) error
 	// Signal sends a signal to all processes of an attempt.
 	Signal(a job.Attempt, number int) error
-	// Extend moves deadlines later. A deadline that has passed does not move, and no deadline ever moves earlier.
+	// Extend moves deadlines later. A deadline at which the driver has begun to end the task does not move, and no deadline
+	// ever moves earlier.
 	Extend(deadlines map[job.Attempt]BootTime) error
 	// Forget deletes what the driver keeps of an attempt that ended, except its output.
 	Forget(a job.Attempt) error

@@ -96,7 +96,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
-			l.Turn(ctx)
+			l.take(ctx) // what waits comes first: this process may have stood still
 		case in := <-l.in:
 			l.take(ctx, in)
 		case <-l.bell:

@@ -186,11 +186,12 @@ func (l *leases) begin(now Moment, g *group, a *attempt) {
 	}
 }
 
-// keep extends the deadline of an attempt, unless its lease has run out. The clock is that of the answered Renew.
+// keep extends the deadline of an attempt. The clock is that of the answered Renew. An answer that was read late, because
+// this process stood still, counts until the deadline that it grants: until then the owner cannot have given the attempt
+// up (R4, R7).
 func (l *leases) keep(now Moment, g *group, a *attempt, clock BootTime) {
 	until := clock.Add(a.rec.Lease)
-	lapsed := a.deadline != 0 && now.Boot >= a.deadline
-	if a.rec.Hold || a.rec.Exit != nil || lapsed || until <= a.deadline {
+	if a.rec.Hold || a.rec.Exit != nil || until <= now.Boot || until <= a.deadline {
 		return
 	}
 	a.deadline = until

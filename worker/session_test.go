@@ -160,3 +160,23 @@ func TestR5LapseWhileTheDiskFails(t *testing.T) {
 		t.Fatal("not refused")
 	}
 }
+
+// The daemon stands still until the lease is over by what it knows. An answer that came meanwhile is read first, and
+// grants the running task its lease from the time of the request.
+func TestR3AnswerThatIsReadLateCounts(t *testing.T) {
+	for _, over := range []time.Duration{-time.Second, time.Second} {
+		h := newHost(t, config(0))
+		s := h.meet(amy, 1)
+		a := attempt(1, 1)
+		h.run(amy, 1, a, s, cpu)
+		h.pass(lease.RenewEvery)
+		r := got[lease.Renew](h, amy)
+		asked := r[len(r)-1]
+		late := worker.BootTime(asked.Clock).Add(worker.SessionLease + over) // the lease of before is over since 20 s
+		h.jump(late.Sub(h.now.Boot))
+		e := h.says(amy, answerTo(asked, 1, true))
+		if until, extended := e.Extend[a]; extended != (over < 0) || extended && until != worker.BootTime(asked.Clock).Add(worker.SessionLease) {
+			t.Errorf("read %s after the end of what it grants: extended %v until %v", over, extended, until)
+		}
+	}
+}

@@ -22,8 +22,19 @@ type leases struct {
 	skew  leaseclock.Watch
 	timer *timer
 	next  *timers.Heap[time.Duration, *task] // when each watch is due
+	armed time.Duration                      // when the loop should look next; 0: never
+	hears time.Duration                      // until when it only hears others, because it stood still
 	log   *slog.Logger
 }
+
+const (
+	// lateBy is how late the loop may look at a watch that is due. If it looks later, this process stood still: it was
+	// stopped, or the host slept.
+	lateBy = time.Second
+	// hearFor is for how long nothing is ended after this process stood still: what the daemon has sent is read within
+	// milliseconds, and if the daemon stood still too it first has to read what the owners have sent.
+	hearFor = time.Second
+)
 
 func newLeases(host hostClock, t *timer, log *slog.Logger) *leases {
 	c := &leases{host: host, timer: t, next: timers.New[time.Duration, *task](cmp.Compare[time.Duration]), log: log}
@@ -69,12 +80,24 @@ func (c *leases) look(t *task) {
 	}
 }
 
+// catchingUp reports whether this process stood still when a watch was due, and has not yet had the time to hear what
+// others have sent meanwhile.
+func (c *leases) catchingUp(now time.Duration) bool {
+	if late := now - c.armed; c.armed != 0 && late >= lateBy {
+		c.hears = now + hearFor
+		c.log.Warn("this process stood still, reading first what has happened meanwhile", "late_by", late.Round(time.Millisecond).String())
+	}
+	return now < c.hears
+}
+
 // arm sets the timer to when the next watch is due.
 func (c *leases) arm(now time.Duration) {
 	at, ok := c.next.Next()
-	if !ok {
+	if c.armed = 0; !ok {
 		return
 	}
+	at = max(at, c.hears)
+	c.armed = max(at, now)
 	if c.host.every != 0 {
 		at = min(at, now+c.host.every)
 	}

@@ -230,9 +230,19 @@ func (l *loop) paused(now, missed time.Duration) {
 	l.dropUnwanted(now)
 }
 
-// tick sends every signal that is due and sets the timer to the next one.
+// tick sends every signal that is due and sets the timer to the next one. A task that has ended gets none: its exit is
+// not the signal's. If this process stood still, it first hears what has happened meanwhile.
 func (l *loop) tick() {
 	now := l.now()
+	if at, ok := l.leases.next.Next(); !ok || now < at {
+		l.leases.arm(now)
+		return
+	}
+	l.reap()
+	if l.leases.catchingUp(now) {
+		l.leases.arm(now)
+		return
+	}
 	for t, due := l.leases.next.Take(now); due; t, due = l.leases.next.Take(now) {
 		if sig := t.watch.step(now); sig != 0 {
 			l.signal(t, sig, now)

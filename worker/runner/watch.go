@@ -135,9 +135,11 @@ func (w *watch) isOverdue(now time.Duration) bool {
 	return true
 }
 
-// extend moves the deadline later. It does nothing if the deadline has passed or the lease is ending already.
+// extend moves the deadline later. It does nothing if the new deadline has passed too or the lease is ending already. A
+// deadline that has passed unseen, because this process stood still, moves as any other: the daemon sends only what the
+// owner has granted, and the owner grants nothing to an attempt that it has given up (R7).
 func (w *watch) extend(now, deadline time.Duration) {
-	if deadline > w.deadline && w.deadline != 0 && !w.lapsed(now) && w.cause != causeLease {
+	if deadline > w.deadline && deadline > now && w.deadline != 0 && w.cause != causeLease && w.stage < killed {
 		w.deadline, w.paused, w.slept = deadline, 0, false
 	}
 }

@@ -84,10 +84,29 @@ func TestWatch(t *testing.T) {
 			job.NodeFail,
 		},
 		{
-			"a lease that ran out stays so",
+			"a lease that is ending stays so",
 			protocol.Start{Deadline: 130 * sec, Lead: 10 * sec},
-			func(w *watch) { w.extend(130*sec, 400*sec) },
+			func(w *watch) {
+				if w.step(120*sec) != term {
+					t.Error("no TERM before the deadline")
+				}
+				w.extend(121*sec, 400*sec)
+			},
+			map[time.Duration]unix.Signal{130 * sec: kill},
+			job.NodeFail,
+		},
+		{
+			"an extension that has passed too",
+			protocol.Start{Deadline: 130 * sec, Lead: 10 * sec},
+			func(w *watch) { w.extend(140*sec, 140*sec) },
 			map[time.Duration]unix.Signal{120 * sec: term, 130 * sec: kill},
+			job.NodeFail,
+		},
+		{
+			"an extension that was read late",
+			protocol.Start{Deadline: 130 * sec, Lead: 10 * sec},
+			func(w *watch) { w.extend(140*sec, 400*sec) },
+			map[time.Duration]unix.Signal{390 * sec: term, 400 * sec: kill},
 			job.NodeFail,
 		},
 		{
@@ -177,7 +196,7 @@ func TestWatchKills(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "what") {
 			case 0:
 				to := now + drawn("extension")
-				if w.extend(now, to); now < deadline {
+				if w.extend(now, to); to > now {
 					deadline = max(deadline, to)
 				}
 			case 1:
@@ -239,10 +258,14 @@ func TestWatchPaused(t *testing.T) {
 			w.missed(150*sec, 200*sec)
 			w.extend(150*sec, 450*sec)
 		}, map[time.Duration]unix.Signal{440 * sec: term, 450 * sec: kill}, ""},
-		{"a lease that ran out cannot be extended", lease, func(w *watch) {
+		{"an extension that ran out during the pause too", lease, func(w *watch) {
+			w.missed(150*sec, 310*sec)
+			w.extend(150*sec, 450*sec-310*sec)
+		}, map[time.Duration]unix.Signal{150 * sec: kill}, "5m10s"},
+		{"renewed before the pause, read after it", lease, func(w *watch) {
 			w.missed(150*sec, 260*sec)
-			w.extend(150*sec, 450*sec)
-		}, map[time.Duration]unix.Signal{150 * sec: kill}, "4m20s"},
+			w.extend(150*sec, 450*sec-260*sec)
+		}, map[time.Duration]unix.Signal{180 * sec: term, 190 * sec: kill}, ""},
 		{"TERM was sent already", protocol.Start{Deadline: 155 * sec, Lead: 10 * sec}, func(w *watch) {
 			if w.step(150*sec) != term {
 				t.Error("no TERM before the deadline")
