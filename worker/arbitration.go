@@ -72,7 +72,7 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 		return decision{verdict: verdictStale}
 	}
 	devices, fit, over := r.allowed(o)
-	if fit && !here && !r.rest && r.queue.gangs.others.before(now.Boot, o, r.keeps.first) {
+	if fit && !here && !r.rest && r.queue.gangs.others.before(now.Boot, o) {
 		return decision{verdict: verdictLater}
 	}
 	if !fit && !here {
@@ -131,6 +131,7 @@ func (r *arbitration) keep(o *offer) {
 	wants := r.keeps.wants(o)
 	switch {
 	case !wants && o.turn == 0:
+		r.keeps.wait(o)
 	case !r.account.capacity.gpus.Sound(o.msg.Need): // even a host without tasks would have too few usable devices
 		r.queue.loseTurn(o)
 	case wants:
@@ -138,12 +139,17 @@ func (r *arbitration) keep(o *offer) {
 			r.level = o.msg.Precedence()
 			r.queue.takeTurn(o)
 		}
+	default:
+		r.keeps.wait(o)
 	}
 }
 
 // allowed returns the devices for an offer if it fits now, or which quota of its user it would exceed.
 func (r *arbitration) allowed(o *offer) (devices []string, fit bool, over string) {
 	if over = r.account.quotas.over(o.msg.User, r.account.capacity.whole(o.msg.Need)); over != "" {
+		return nil, false, over
+	}
+	if over = r.account.quotas.refusals.behind(o.msg.User, o.msg.Priority); over != "" {
 		return nil, false, over
 	}
 	devices, fit = r.keeps.fits(o)

@@ -129,9 +129,9 @@ type offer struct {
 	turn      uint64 // when it got its turn, counted by the queue; 0: not yet
 	preempted bool   // preemption has made room for it, or could not
 
-	booked  booking  // of the last pass
-	blocked BootTime // since when it has turns, for a gang a turn before; 0: it has had none
-	told    forecast // that its scheduler got last
+	booked booking  // of the last pass
+	turns  rota     // for a gang they begin a turn before it was blocked
+	told   forecast // that its scheduler got last
 
 	// Of gangs only:
 	lead        uint64     // the first turn of it and those after it by rank; 0: none

@@ -28,6 +28,7 @@ type attempts struct {
 	by       map[job.Attempt]*attempt
 	awaiting map[job.Attempt]*attempt // the attempts that wait until the memory of their devices is free again
 	graves   graves
+	pace     pace
 	polling  bool // a timer for the next poll is set
 }
 
@@ -264,6 +265,9 @@ func (s *attempts) complete(now Moment, a *attempt, exit job.Exit) {
 		return
 	}
 	exit = exitOf(now, a, exit)
+	if a.began != 0 && exit.Started {
+		s.pace.ended(now.Boot.Sub(a.began))
+	}
 	s.health.attribute(now, &a.rec, a.fast(now), exit)
 	a.rec.Exit = &exit
 	a.rec.EventN++

@@ -2,7 +2,7 @@ package worker
 
 // Backfill: for which offers something is kept: with a booking if there can be one, else in turns; and for those
 // for which tasks end.
-// See docs/adr, ADR 91.
+// See docs/adr, ADR 91 and ADR 167.
 
 import (
 	"cmp"
@@ -57,22 +57,49 @@ func (k *keeps) block(o *offer) bool {
 // setTurns keeps what is free for an offer without a booking if it has turns, and it is one in which that is kept.
 func (k *keeps) setTurns(o *offer) {
 	if k.turned && !o.makesRoom() {
+		k.wait(o)
 		return // for each further one more would be idle, and none would start sooner
 	}
-	if o.blocked == 0 {
-		o.blocked = k.now.Boot
+	if o.turns.since == 0 {
+		o.turns = rota{since: k.now.Boot, first: k.pace.turn(k.most)}
 		if o.makesRoom() || o.msg.Gang > 0 {
-			o.blocked = o.blocked.Add(-k.first)
+			o.turns.since = o.turns.since.Add(-o.turns.first)
 		}
 	}
-	k.turned = k.turned || k.now.Boot.Sub(o.blocked) < inVain*k.first
-	kept, until := turns(o.blocked, k.now.Boot, k.first)
+	k.turned = k.turned || !o.turns.inVain(k.now.Boot)
+	kept, until := o.turns.at(k.now.Boot)
 	k.next = min(k.next, until)
 	if !kept {
 		k.shared = append(k.shared, o)
+		k.wait(o)
 		return
 	}
 	k.add(k.setAside(o, until))
+}
+
+// wait notes an offer for which nothing is kept from those of its priority.
+func (k *keeps) wait(o *offer) {
+	if len(k.open) < maxKeeps && (!o.msg.Spare || o.makesRoom()) && k.capacity.gpus.Sound(o.msg.Need) {
+		k.open = append(k.open, o)
+	}
+}
+
+// descend is called before the pass goes on with an offer of this priority. For those of higher priorities for which
+// nothing is kept so far it keeps the time for which they can be booked, or else what is free of their need. So of a lower
+// priority only those start that end before, or leave it. At most maxKeeps are kept for, the first ones.
+func (k *keeps) descend(priority int) {
+	for len(k.open) > 0 && k.open[0].msg.Priority > priority {
+		o := k.open[0]
+		if k.open = k.open[1:]; len(k.all) >= maxKeeps {
+			continue
+		}
+		x := k.book(o)
+		if x == nil {
+			x = k.setAside(o, never)
+		}
+		x.strict = true
+		k.add(x)
+	}
 }
 
 // promise keeps for the offer of a conditional Commit what is free of its need, without turns and with no end: its tasks
@@ -123,6 +150,7 @@ func (k *keeps) forecasts() []forecast {
 	out := make([]forecast, 0, len(k.all)+len(k.shared))
 	for _, x := range k.all {
 		switch {
+		case x.strict: // it has one by its turns, or none
 		case x.promised: // when it starts depends on other hosts
 		case x.booked:
 			out = append(out, forecast{offer: x.offer, kind: startsBy, at: x.at})
@@ -131,7 +159,7 @@ func (k *keeps) forecasts() []forecast {
 		}
 	}
 	for _, o := range k.shared {
-		_, until := turns(o.blocked, k.now.Boot, k.first)
+		_, until := o.turns.at(k.now.Boot)
 		out = append(out, forecast{offer: o, kind: sharedOut, at: until})
 	}
 	return out

@@ -58,7 +58,7 @@ func TestBackfillLeavesPromises(t *testing.T) {
 			f.run(50, 1, true) // without a limit
 			if rests {
 				m := timed(400, gpus(2), 0)
-				m.Priority = 95
+				m.Priority = 90
 				f.says(amy, m)
 				for range 63 { // 21 minutes: others may have it for 10, it is kept for 10, and then others may have it again
 					f.pass(20 * time.Second)

@@ -24,7 +24,8 @@ type Config struct {
 	Quarantine Quarantine
 	Limits     Limits
 	Priorities *lease.Priorities // the highest ones of offers; nil: any
-	// SetAside is for how long free resources are first set aside for an offer if nothing shows when it fits. See turns.
+	// SetAside is for how long free resources are first set aside for an offer, at most, if nothing shows when it fits. See
+	// pace.turn.
 	SetAside time.Duration
 	// PreemptGrace bounds the time between TERM and KILL of a task that this host preempts, whatever its job says.
 	PreemptGrace time.Duration

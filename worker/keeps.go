@@ -1,7 +1,7 @@
 package worker
 
 // Keeps: what is kept for offers that do not fit now, and which later offers may have it meanwhile.
-// See docs/adr, ADR 91.
+// See docs/adr, ADR 91 and ADR 167.
 
 import (
 	"slices"
@@ -17,16 +17,19 @@ import (
 //
 // If the tasks here show by their time limits when the offer fits, it is booked for that time, with certain devices. A
 // later offer may run before it if it ends by then, or if it leaves what the booking needs (EASY backfill). Otherwise
-// what is free is set aside for the offer, if it is the first such, in turns: for a while later offers may have it, then for
-// as long they get nothing of it. See block.
+// what is free is set aside for the offer, if it is the first such, in turns: for a while later offers of its priority may
+// have it, then for as long they get nothing of it. See block. Those of lower priorities get nothing of it in any turn. See
+// descend.
 type keeps struct {
 	now      Moment
 	capacity *capacity
 	running  map[job.Attempt]*attempt
-	first    time.Duration         // how long the first turn of an offer lasts
+	pace     *pace
+	most     time.Duration         // how long the first turn of an offer lasts at most
 	devices  map[string]gpu.Device // of this host, by UUID
 	all      []*keep               // by the rank of their offers
 	shared   []*offer              // offers for which nothing is set aside in this turn
+	open     []*offer              // offers for which nothing is kept from those of their priority, in the order of the pass
 	needs    map[job.Resources]struct{}
 	unbooked map[job.Resources]struct{} // nothing shows when an offer with the need fits for which nothing is set aside
 	misfits  map[attemptedFit]struct{}  // no devices were found; later in the pass even less is free
@@ -47,6 +50,7 @@ type keep struct {
 	at, end  BootTime      // from when until when; a turn of setting aside begins now
 	booked   bool
 	promised bool // tasks are promised to the offer
+	strict   bool // it is kept from offers of a lower priority only
 	devices  []string
 	keys     []string // under which the pool holds the part of the devices that is free now
 	// What is left at that time of what is not kept. An offer that runs then must leave it at zero or above.
@@ -60,9 +64,9 @@ type attemptedFit struct {
 	held uint64
 }
 
-func newKeeps(now Moment, c *capacity, devices []gpu.Device, running map[job.Attempt]*attempt, first time.Duration) *keeps {
+func newKeeps(now Moment, c *capacity, devices []gpu.Device, running map[job.Attempt]*attempt, p *pace, most time.Duration) *keeps {
 	k := &keeps{
-		now: now, capacity: c, running: running, first: first, tries: maxSwitches, next: never,
+		now: now, capacity: c, running: running, pace: p, most: most, tries: maxSwitches, next: never,
 		whole: map[uint64]int{}, needs: map[job.Resources]struct{}{}, unbooked: map[job.Resources]struct{}{}, misfits: map[attemptedFit]struct{}{}, devices: make(map[string]gpu.Device, len(devices)),
 	}
 	for _, d := range devices {

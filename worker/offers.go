@@ -144,7 +144,7 @@ func (f *offers) arbitrate(now Moment) {
 	late, known, next := false, []forecast(nil), never
 	for again := len(f.queue.ranked) > 0; again; {
 		f.queue.order()
-		keeps := newKeeps(now, &f.account.capacity, f.cfg.Profile.GPUs, f.attempts.by, f.cfg.SetAside)
+		keeps := newKeeps(now, &f.account.capacity, f.cfg.Profile.GPUs, f.attempts.by, &f.attempts.pace, f.cfg.SetAside)
 		room := makeRoom{preempt: func(o *offer, kept []string) string { return f.preemption.preempt(now, o, kept) }}
 		if len(f.queue.gangs.held) > 0 {
 			room.revoke = func(o *offer) (bool, bool) { return f.wounds.revoke(now, o) }
@@ -155,14 +155,18 @@ func (f *offers) arbitrate(now Moment) {
 		}
 		var later []*offer
 		for _, o := range f.queue.ranked {
-			if o.state == offerQueued && !o.firm && f.decide(now, r, o) == verdictLater {
+			if o.state != offerQueued || o.firm {
+				continue
+			}
+			if len(later) > 0 && o.msg.Priority < later[0].msg.Priority {
+				later = f.decideRest(now, r, later)
+			}
+			keeps.descend(o.msg.Priority)
+			if f.decide(now, r, o) == verdictLater {
 				later = append(later, o)
 			}
 		}
-		r.rest = true
-		for _, o := range later {
-			f.decide(now, r, o)
-		}
+		f.decideRest(now, r, later)
 		keeps.end()
 		known, next = keeps.forecasts(), keeps.next
 		f.queue.sweep()
@@ -179,6 +183,16 @@ func (f *offers) arbitrate(now Moment) {
 	if late {
 		f.turn.timers.set(now.Boot.Add(lateRenewal), func(Moment) { f.turn.arbitrate = true })
 	}
+}
+
+// decideRest decides the offers of one priority that had to wait for the others of it. It returns the empty list.
+func (f *offers) decideRest(now Moment, r *arbitration, later []*offer) []*offer {
+	r.rest = true
+	for _, o := range later {
+		f.decide(now, r, o)
+	}
+	r.rest = false
+	return later[:0]
 }
 
 // decide decides one offer, and answers it unless it stays in the queue.
@@ -200,7 +214,7 @@ func (f *offers) decide(now Moment, r *arbitration, o *offer) verdict {
 	case verdictQuota:
 		f.decline(o, d.why, false)
 		if f.sessions.connected(o.key.peer) {
-			f.account.quotas.refusals.add(o.msg.User, o.key.peer)
+			f.account.quotas.refusals.add(o.msg.User, o.key.peer, o.msg.Priority)
 		}
 	case verdictStale:
 		f.queue.remove(o)

@@ -239,8 +239,8 @@ type quotas struct {
 	refusals refusals
 }
 
-func newQuotas(l Limits) quotas {
-	return quotas{limits: l, usage: map[string]usage{}, refusals: newRefusals()}
+func newQuotas(l Limits, t *turn) quotas {
+	return quotas{limits: l, usage: map[string]usage{}, refusals: newRefusals(t)}
 }
 
 // use adds a need to the usage of a user, or with sign -1 subtracts it.

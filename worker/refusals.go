@@ -1,36 +1,53 @@
 package worker
 
 // Refusals: the schedulers whose offers were declined because of a user's quota. They are told when the user may hold
-// more.
+// more, those first whose task has the highest priority.
+// See docs/adr, ADR 61 and ADR 167.
 
 import (
 	"container/list"
+	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
-// refusal is a user whose quota was reached, and a scheduler whose offer was declined for that.
+// refusal is a user whose quota was reached, and a scheduler whose offers were declined for that.
 type refusal struct {
-	user string
-	peer job.Peer
+	user     string
+	peer     job.Peer
+	priority int // the highest one of those offers
 }
+
+// head is the priority of the tasks of a user whose schedulers were told that he may hold more. Until they have had time to
+// offer these tasks, none of his of a lower priority starts.
+type head struct {
+	priority int
+	timer    *timer // ends it
+}
+
+// headFor is how long schedulers have for that: it is more than a round trip and announceEvery.
+const headFor = time.Second
 
 // refusals records which schedulers to tell. If there are more than maxRefusals, the oldest are dropped.
 type refusals struct {
+	turn    *turn
+	heads   map[string]head                       // by user
 	list    *list.List                            // of refusal, the oldest first
 	of      map[string]map[job.Peer]*list.Element // by user
 	pending map[job.Peer]map[string]struct{}      // users that may hold more, by scheduler that was not told yet
 }
 
-func newRefusals() refusals {
-	return refusals{list: list.New(), of: map[string]map[job.Peer]*list.Element{}, pending: map[job.Peer]map[string]struct{}{}}
+func newRefusals(t *turn) refusals {
+	return refusals{turn: t, heads: map[string]head{}, list: list.New(), of: map[string]map[job.Peer]*list.Element{}, pending: map[job.Peer]map[string]struct{}{}}
 }
 
-func (r *refusals) add(user string, p job.Peer) {
+func (r *refusals) add(user string, p job.Peer, priority int) {
 	if e := r.of[user][p]; e != nil {
+		e.Value = refusal{user, p, max(priority, e.Value.(refusal).priority)}
 		r.list.MoveToBack(e)
 		return
 	}
@@ -41,7 +58,7 @@ func (r *refusals) add(user string, p job.Peer) {
 	if r.of[user] == nil {
 		r.of[user] = map[job.Peer]*list.Element{}
 	}
-	r.of[user][p] = r.list.PushBack(refusal{user, p})
+	r.of[user][p] = r.list.PushBack(refusal{user, p, priority})
 }
 
 func (r *refusals) drop(user string, p job.Peer) {
@@ -55,20 +72,49 @@ func (r *refusals) drop(user string, p job.Peer) {
 	}
 }
 
-// notify makes announce tell the user's refused schedulers that the user may hold more. Each is told once.
-func (r *refusals) notify(user string) {
-	for p := range r.of[user] {
+// notify makes announce tell the user's refused schedulers that the user may hold more. Each is told once: those whose task
+// has the highest priority now, and the next ones when they have had time to offer it.
+func (r *refusals) notify(user string) { r.notifyBelow(user, job.MaxPriority+1) }
+
+// notifyBelow does so for the schedulers whose tasks have a lower priority than this.
+func (r *refusals) notifyBelow(user string, bound int) {
+	first := -1
+	for _, e := range r.of[user] {
+		if n := e.Value.(refusal).priority; n < bound {
+			first = max(first, n)
+		}
+	}
+	if first < 0 {
+		return
+	}
+	for p, e := range r.of[user] {
+		if e.Value.(refusal).priority != first {
+			continue
+		}
 		r.drop(user, p)
 		if r.pending[p] == nil {
 			r.pending[p] = map[string]struct{}{}
 		}
 		r.pending[p][user] = struct{}{}
 	}
+	r.turn.timers.stop(r.heads[user].timer)
+	r.heads[user] = head{priority: first, timer: r.turn.timers.set(r.turn.now.Add(headFor), func(Moment) {
+		delete(r.heads, user)
+		r.notifyBelow(user, first)
+	})}
+}
+
+// behind returns why a task of a user waits for another one of his, for people, or "".
+func (r *refusals) behind(user string, priority int) string {
+	if h, waits := r.heads[user]; waits && priority < h.priority {
+		return lease.Clip(fmt.Sprintf("a task of priority %d of user %s, which had to wait for the limits of this host, goes first", h.priority, user))
+	}
+	return ""
 }
 
 // notifyAll calls notify for all users, because the limits have changed.
 func (r *refusals) notifyAll() {
-	for user := range r.of {
+	for _, user := range slices.Sorted(maps.Keys(r.of)) {
 		r.notify(user)
 	}
 }

@@ -5,6 +5,7 @@ package worker_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -193,5 +194,73 @@ func TestRefusedAgainIsKeptOnce(t *testing.T) {
 	}
 	if n := worker.Refusals(r.core); n != 1 {
 		t.Fatalf("%d refusals are kept", n)
+	}
+}
+
+// Of the tasks of one user that wait for his limit, that of the highest priority starts first, whichever scheduler has it
+// and whichever answers first, and also before one that comes only then.
+func TestHighestPriorityGoesFirstUnderALimit(t *testing.T) {
+	r, a := over(t) // of amy, with the usual priority
+	r.owner(bob, 8)
+	r.says(bob, lease.Release{Offer: 99})
+	high, low := theirs(8, 1, 1, cpu), offer(50, attempt(50, 1), cpu)
+	high.Priority, low.Priority = 90, 10
+	refused := func(p job.Peer) string {
+		t.Helper()
+		d := one[lease.Decline](r.host, p)
+		if d.Reason.Word != job.ReasonQuota {
+			t.Fatalf("decline %+v", d)
+		}
+		return d.Reason.Detail
+	}
+	r.says(bob, high)
+	refused(bob)
+	r.says(amy, low)
+	refused(amy)
+	r.pass(time.Second)
+	r.told(amy)
+	r.round(exited(a, 0))
+	r.wantTold(bob, "ada")
+	r.wantTold(amy)
+	low.ID++
+	r.says(amy, low)
+	if why := refused(amy); !strings.Contains(why, "priority 90 of user ada") {
+		t.Errorf("declined: %s", why)
+	}
+	high.ID++
+	r.says(bob, high)
+	c := one[lease.Commit](r.host, bob)
+	r.pass(2 * time.Second)
+	r.wantTold(amy, "ada")
+	low.ID++
+	r.says(amy, low)
+	if why := refused(amy); !strings.Contains(why, "holds 1 of at most 1") {
+		t.Errorf("declined: %s", why)
+	}
+	r.says(bob, lease.Release{Offer: c.Offer})
+	r.pass(time.Second)
+	r.wantTold(amy, "ada")
+	low.ID++
+	r.says(amy, low)
+	one[lease.Commit](r.host, amy)
+}
+
+// A scheduler that was told first and has no use for it any more delays the tasks of lower priorities by a second.
+func TestNobodyWaitsLongForTheHighestPriority(t *testing.T) {
+	r, a := over(t)
+	r.owner(bob, 8)
+	high := theirs(8, 1, 1, cpu)
+	high.Priority = 90
+	r.says(bob, high)
+	got[lease.Decline](r.host, bob)
+	r.pass(time.Second)
+	r.round(exited(a, 0))
+	r.wantTold(amy)
+	r.pass(1200 * time.Millisecond)
+	r.wantTold(amy, "ada")
+	r.taken("ada", cpu)
+	r.pass(2 * time.Second)
+	if n := worker.Refusals(r.core); n != 0 {
+		t.Errorf("%d refusals are kept", n)
 	}
 }

@@ -196,7 +196,7 @@ func (r *reservations) again(from job.Peer, m lease.Start, closed job.Reason) (*
 
 // undo frees what a reservation holds, and drops its attempt.
 func (r *reservations) undo(a *attempt) {
-	r.queue.gangs.others.heldInVain(r.turn.now, a.offer)
+	r.queue.gangs.others.heldInVain(r.turn.now, a.offer, r.attempts.pace.turn(r.attempts.cfg.SetAside))
 	r.account.release(&a.rec)
 	r.attempts.ports.release(a)
 	r.turn.timers.stop(a.lapse)

@@ -1,9 +1,12 @@
 package worker
 
-// Turns: for how long what is free is kept for those who wait, and for how long others may have it.
-// See docs/adr, ADR 104.
+// Turns: for how long what is free is kept for those who wait, and for how long others of the same priority may have it.
+// See docs/adr, ADR 104 and ADR 167.
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // turns says whether what is free is kept for an offer now that has been blocked since a time without a booking, and when
 // that changes. The first turn is for others: most offers find room by then. Each turn in which it is kept is twice
@@ -18,4 +21,46 @@ func turns(since, now BootTime, first time.Duration) (kept bool, until BootTime)
 			return true, at
 		}
 	}
+}
+
+// rota is the turns of one offer.
+type rota struct {
+	since BootTime      // when the first turn began; 0: there was none
+	first time.Duration // how long the first turn lasts
+}
+
+// at returns the turn at a time: whether what is free is kept for the offer, and until when.
+func (r *rota) at(now BootTime) (kept bool, until BootTime) { return turns(r.since, now, r.first) }
+
+// inVain reports whether so many turns have passed that the offer may never start.
+func (r *rota) inVain(now BootTime) bool { return now.Sub(r.since) >= inVain*r.first }
+
+// pace is how long the last tasks here have run, at most paceOf of them.
+type pace struct {
+	runs  [paceOf]time.Duration
+	count int // of all that have ended
+}
+
+// paceOf is how many tasks decide how long turns are.
+const paceOf = 64
+
+// leastTurn is the least length of a first turn: an owner renews a queued offer every 20 s.
+const leastTurn = 30 * time.Second
+
+// ended notes that a task has run for a time.
+func (p *pace) ended(after time.Duration) {
+	p.runs[p.count%paceOf] = after
+	p.count++
+}
+
+// turn returns how long a first turn lasts: twice the median of the run times, so that most tasks that run when it begins
+// have ended when it does. It is at most the time that is set for this host, which also holds while no task has ended.
+func (p *pace) turn(most time.Duration) time.Duration {
+	n := min(p.count, paceOf)
+	if n == 0 {
+		return most
+	}
+	runs := p.runs
+	slices.Sort(runs[:n])
+	return min(most, max(leastTurn, 2*runs[n/2]))
 }

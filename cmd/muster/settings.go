@@ -65,7 +65,7 @@ func settings() []setting {
 		toggle("run-others-as-me", "without root: run the tasks of all users, as the daemon's own user. Each of them can then read the daemon's key and act as this host", func(c *daemonConfig) *bool { return &c.RunOthersAsMe }),
 		toggle("cgroups-off", "do not use cgroups; track processes by parentage. CPUs, memory and devices are then not limited", func(c *daemonConfig) *bool { return &c.CgroupsOff }),
 		toggle("cpu-quota", "give no task more CPU time than it asked for, even if CPUs are idle", func(c *daemonConfig) *bool { return &c.CPUQuota }),
-		lasting("set-aside", "`TIME` for which free resources are first set aside for a task if no time limits show when it can start", func(c *daemonConfig) *job.Duration { return &c.SetAside }),
+		lasting("set-aside", "`TIME` for which free resources are first set aside for a task if no time limits show when it can start; less where tasks are shorter", func(c *daemonConfig) *job.Duration { return &c.SetAside }),
 		lasting("preempt-grace", "a preempted task has its --grace to end, but at most `TIME`", func(c *daemonConfig) *job.Duration { return &c.PreemptGrace }),
 		count("loss-limit", "hold a task, instead of running it again, after it has lost `N` different hosts", func(c *daemonConfig) *int { return &c.LossLimit }),
 		choice("policy", "placement policy `NAME` of jobs that name none: "+strings.Join(node.Policies(), ", "), func(c *daemonConfig) *string { return &c.Policy }, node.Policies()...),

@@ -1,0 +1,161 @@
+package worker_test
+
+// Explicit priorities: nothing of a lower priority passes a waiting offer of a higher one, unless that delays it by no time
+// that the time limits show.
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/worker"
+)
+
+// urgent is an offer without a time limit, of this priority.
+func urgent(id uint64, need job.Resources, priority int) lease.Offer {
+	m := timed(id, need, 0)
+	m.Priority = priority
+	return m
+}
+
+// While a job for both GPUs waits, none of a lower priority starts on the one that is free, however long it lasts; one of
+// the same priority does, in the turn that is for others.
+func TestNoLowerPriorityStartsBeforeAHigherOne(t *testing.T) {
+	for _, c := range []struct {
+		priority int
+		passes   bool
+	}{{10, false}, {89, false}, {90, true}} {
+		h := newHost(t, config(2))
+		s := h.meet(amy, 1)
+		h.says(amy, urgent(1, gpus(1), 50))
+		h.committed()
+		h.begins(urgent(1, gpus(1), 50), s)
+		h.says(amy, urgent(2, gpus(2), 90))
+		later := urgent(3, gpus(1), c.priority)
+		h.says(amy, later)
+		passed := slices.Contains(h.committed(), 3)
+		if passed != c.passes {
+			t.Errorf("priority %d passes: %v", c.priority, passed)
+		}
+		if passed {
+			continue
+		}
+		h.untilKept(urgent(2, gpus(2), 90), later)
+		h.untilKept(urgent(2, gpus(2), 90), later)
+		h.untilKept(urgent(2, gpus(2), 90), later)
+		if got := h.committed(); len(got) > 0 {
+			t.Fatalf("committed %v", got)
+		}
+		h.round(exited(attempt(1, 1), 0))
+		if got := h.committed(); !slices.Equal(got, []uint64{2}) {
+			t.Errorf("committed %v, want the one of the higher priority", got)
+		}
+	}
+}
+
+// What a task of a lower priority delays is not only the first of those that wait: with a booking for the first of two jobs
+// for four GPUs, one that leaves that booking alone must leave the second one alone too.
+func TestNoLowerPriorityDelaysTheSecondOfANeed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		limit  time.Duration
+		passes bool
+	}{{"without a limit", 0, false}, {"ends later", 2 * time.Hour, false}, {"ends before", 30 * time.Minute, true}} {
+		h := newHost(t, config(8))
+		s := h.meet(amy, 1)
+		for id := range uint64(6) { // two GPUs are free
+			m := timed(id+1, gpus(1), time.Hour)
+			h.says(amy, m)
+			h.begins(m, s)
+		}
+		h.committed()
+		first, second := timed(11, gpus(4), time.Hour), timed(12, gpus(4), time.Hour)
+		first.Priority, second.Priority = 90, 90
+		low := timed(13, gpus(1), c.limit)
+		low.Priority = 10
+		h.says(amy, first, second, low)
+		if passes := slices.Contains(h.committed(), 13); passes != c.passes {
+			t.Errorf("%s: passes %v", c.name, passes)
+		}
+	}
+}
+
+// An offer that needs nothing of what is kept starts whatever its priority.
+func TestLowerPriorityUsesWhatIsLeft(t *testing.T) {
+	h := newHost(t, config(2))
+	s := h.meet(amy, 1)
+	h.says(amy, urgent(1, gpus(1), 50))
+	h.committed()
+	h.begins(urgent(1, gpus(1), 50), s)
+	h.says(amy, urgent(2, gpus(2), 90), urgent(3, job.Resources{CPUs: 2}, 10))
+	if got := h.committed(); !slices.Equal(got, []uint64{3}) {
+		t.Errorf("committed %v, want the one that needs no GPU", got)
+	}
+}
+
+// Spare offers have nothing kept for them: another host keeps it.
+func TestSpareOfferHoldsNothingBack(t *testing.T) {
+	h := newHost(t, config(2))
+	s := h.meet(amy, 1)
+	h.says(amy, urgent(1, gpus(1), 50))
+	h.committed()
+	h.begins(urgent(1, gpus(1), 50), s)
+	high := urgent(2, gpus(2), 90)
+	high.Spare = true
+	h.says(amy, high, urgent(3, gpus(1), 10))
+	if got := h.committed(); !slices.Equal(got, []uint64{3}) {
+		t.Errorf("committed %v", got)
+	}
+}
+
+// After a gang has held a place in vain, single tasks of its priority go first for as long, but none of a lower one.
+func TestNoLowerPriorityGoesBeforeAGang(t *testing.T) {
+	for _, lower := range []int{0, 1} {
+		h := newGangHost(t, 1)
+		gang, other, runs := member(1, 1, gpus(1)), single(90, gpus(1)), single(91, gpus(1))
+		other.Priority -= lower
+		h.wait(5*time.Minute, gang)
+		h.says(amy, lease.Release{Offer: gang.ID})
+		h.says(amy, runs)
+		one[lease.Commit](h, amy)
+		gang.ID++
+		h.says(amy, other)
+		h.says(amy, gang)
+		h.says(amy, lease.Release{Offer: runs.ID})
+		if got := one[lease.Commit](h, amy); (got.Offer == gang.ID) != (lower > 0) {
+			t.Errorf("a single task of a priority that is %d lower: offer %d got the place", lower, got.Offer)
+		}
+	}
+}
+
+// A turn is twice as long as tasks here usually run, at least 30 s, and no longer than set-aside.
+func TestTurnsFollowWhatRuns(t *testing.T) {
+	for _, c := range []struct{ runs, turn time.Duration }{
+		{time.Second, 30 * time.Second}, {36 * time.Second, 72 * time.Second}, {time.Hour, worker.DefaultSetAside},
+	} {
+		h := newHost(t, config(2))
+		s := h.meet(amy, 1)
+		run := func(id uint64) {
+			h.says(amy, timed(id, gpus(1), 0))
+			h.committed()
+			h.begins(timed(id, gpus(1), 0), s)
+		}
+		for id := range uint64(3) {
+			run(id + 1)
+			for left := c.runs; left > 0; left -= 20 * time.Second {
+				h.pass(min(left, 20*time.Second))
+				h.renew(amy)
+			}
+			h.round(exited(attempt(id+1, 1), 0))
+			h.says(amy, lease.Ack{Attempt: attempt(id+1, 1), N: 4})
+		}
+		run(4)
+		h.says(amy, timed(5, gpus(2), 0))
+		h.pass(time.Second)
+		if f := h.forecasts()[5]; f.Shared < c.turn-2*time.Second || f.Shared > c.turn {
+			t.Errorf("tasks of %s: others may have what is free for %+v, want %s", c.runs, f, c.turn)
+		}
+	}
+}
