@@ -59,7 +59,7 @@ var specFlags = []specFlag{
 	{names: []string{"preemptible"}, usage: "tasks of a higher priority may end it; it then runs again, unless --no-requeue", set: func(s *job.Spec, _ string) error { s.Preemptible = true; return nil }},
 	{names: []string{"requeue"}, usage: "run again after the node was lost, the default", set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
 	{names: []string{"no-requeue"}, usage: "do not run again after the node was lost", set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
-	{names: []string{"grace"}, usage: "time between TERM and KILL: `D` such as 30s, default 10s; if it is preempted at most preempt-grace of its node", set: func(s *job.Spec, v string) error { return s.Grace.UnmarshalText([]byte(v)) }},
+	{names: []string{"grace"}, usage: "time between TERM and KILL for all processes of the task: `D` such as 30s, default 10s; if it is preempted at most preempt-grace of its node", set: func(s *job.Spec, v string) error { return s.Grace.UnmarshalText([]byte(v)) }},
 	{names: []string{"signal"}, usage: "signal before the time limit: `[SIG@]D` such as USR1@120s", set: func(s *job.Spec, v string) error { s.Signal = v; return nil }},
 	{names: []string{"constraint", "C"}, usage: "what the node must have: `EXPR` such as 'rack=r1&gpu.memory>=40GB'", set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
 	{names: []string{"prefer"}, usage: "what the node should have: `EXPR[:WEIGHT],...` such as 'rack=r1:2,nvlink'", many: true, set: addPrefer},

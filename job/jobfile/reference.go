@@ -57,7 +57,7 @@ func Fields() []Field {
 		{Name: "time_limit", Flag: "time", Text: "How long each attempt may run. 0s: without a limit.", Example: "4h", Bounds: "0s to " + job.Duration(job.MaxTimeLimit).String()},
 		{Name: "default_time", Text: "time_limit is the setting default-time of the daemon that accepted the job. That daemon sets it.", Example: "true"},
 		{Name: "begin", Flag: "begin", Text: "Not before this time.", Example: "2026-12-01T08:00:00Z", Bounds: "RFC 3339; at most " + job.Duration(job.MaxBegin).String() + " from the submit"},
-		{Name: "grace", Flag: "grace", Text: "Time between SIGTERM and SIGKILL. 0s: " + job.Duration(job.DefaultGrace).String() + ".", Example: "30s", Bounds: "0s to 1h"},
+		{Name: "grace", Flag: "grace", Text: "Time between SIGTERM and SIGKILL, for all processes of the task. 0s: " + job.Duration(job.DefaultGrace).String() + ".", Example: "30s", Bounds: "0s to 1h"},
 		{Name: "signal", Flag: "signal", Text: "A signal, and how long before the time limit it is sent.", Example: "USR1@120s", Bounds: "shorter than time_limit"},
 		{Name: "priority", Flag: "priority", Text: "Jobs of a higher priority go first.", Example: "60", Most: job.MaxPriority},
 		{Name: "preemptible", Flag: "preemptible", Text: "Tasks of a higher priority may end it. It then runs again, unless requeue is false.", Example: "true"},

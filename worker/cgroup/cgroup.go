@@ -158,21 +158,25 @@ func (t *Tree) Join(name string) (*Place, error) {
 // the thread back. The caller has locked its goroutine to the thread. Moving a single thread costs no wait for the
 // kernel's other threads.
 func (p *Place) Fork(fork func() (int, error)) (pid int, err error) {
-	var in []*legacy
+	type entered struct {
+		h *legacy
+		s *slot
+	}
+	var in []entered
 	for _, h := range p.tree.legacy {
-		moved, enterErr := h.enter(p.name)
+		s, enterErr := h.enter(p.name)
 		if err = enterErr; err != nil {
 			break
 		}
-		if moved {
-			in = append(in, h)
+		if s != nil {
+			in = append(in, entered{h, s})
 		}
 	}
 	if err == nil {
 		pid, err = fork()
 	}
-	for _, h := range in {
-		if back := h.leave(); back != nil && err == nil && pid == 0 {
+	for _, e := range in {
+		if back := e.h.leave(e.s); back != nil && err == nil && pid == 0 {
 			err = back
 		}
 	}
@@ -210,14 +214,19 @@ func remove(path string) bool {
 	return err == nil || errors.Is(err, unix.ENOENT)
 }
 
-// Signal signals every process of a task. KILL also reaches processes that are being forked.
+// Signal signals every process of a task. KILL, TERM and HUP also reach processes that are being forked.
 func (t *Tree) Signal(name string, sig unix.Signal) {
 	path := t.group(name)
-	if sig == unix.SIGKILL {
+	switch {
+	case sig != unix.SIGKILL && sig != unix.SIGTERM && sig != unix.SIGHUP:
+		signalMembers(path, sig)
+	case t.unified == "":
+		t.find(freezer).signalFrozen(name, sig)
+	case sig == unix.SIGKILL:
 		Kill(path)
-		return
+	default:
+		signalFrozen(freezeOf(path), path, sig)
 	}
-	signalMembers(path, sig)
 }
 
 // Members lists the processes of a task.

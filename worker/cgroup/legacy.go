@@ -39,9 +39,10 @@ type legacy struct {
 
 // slot is a group that is used by one task at a time.
 type slot struct {
-	dir   string
-	key   string // its limits; empty: it cannot be reused
-	tasks int    // descriptor of its file "tasks", to which thread ids are written
+	dir    string
+	key    string // its limits; empty: it cannot be reused
+	tasks  int    // descriptor of its file "tasks", to which thread ids are written
+	guests int    // guarded by legacy.mu; threads of this process that are in the group while they fork
 }
 
 // maxSpare bounds the groups that are kept for reuse.
@@ -102,7 +103,7 @@ func (h *legacy) tryOut() error {
 	if err := write(filepath.Join(h.dir, "tasks"), "0"); err != nil {
 		return err
 	}
-	return h.leave()
+	return h.leave(nil)
 }
 
 func (h *legacy) close() {
@@ -269,28 +270,48 @@ func (d Closed) denials() []bound {
 	return all
 }
 
-// enter moves the calling thread into the group of a task. It returns false if the task has none in this hierarchy.
-// It holds the lock so that the task's group is not closed meanwhile: the descriptor could then belong to another
-// file.
-func (h *legacy) enter(name string) (bool, error) {
+// enter moves the calling thread into the group of a task, and returns the group. It returns nil if the task has none in
+// this hierarchy. It holds the lock so that the task's group is not closed meanwhile: the descriptor could then belong to
+// another file.
+func (h *legacy) enter(name string) (*slot, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.used[name]
 	if s == nil {
-		return false, nil
+		return nil, nil //nolint:nilnil // there is no group, and that is no error
 	}
 	if _, err := unix.Write(s.tasks, []byte("0")); err != nil {
-		return false, fmt.Errorf("cgroup: enter %s: %w", s.dir, err)
+		return nil, fmt.Errorf("cgroup: enter %s: %w", s.dir, err)
 	}
-	return true, nil
+	s.guests++
+	return s, nil
 }
 
-// leave moves the calling thread back.
-func (h *legacy) leave() error {
+// leave moves the calling thread back from a group; nil is the directory of the tree.
+func (h *legacy) leave(s *slot) error {
 	if _, err := h.home.WriteAt([]byte("0"), 0); err != nil {
 		return fmt.Errorf("cgroup: leave group of task: %w", err)
 	}
+	if s != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		s.guests--
+	}
 	return nil
+}
+
+// signalFrozen signals each process of a task once, in the hierarchy of the freezer. It holds the lock so that no thread of
+// this process enters a frozen group. If one is there already, the group is not frozen: Go's runtime may need the thread.
+func (h *legacy) signalFrozen(name string, sig unix.Signal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch s := h.used[name]; {
+	case s == nil:
+	case s.guests > 0:
+		signalMembers(s.dir, sig)
+	default:
+		signalFrozen(legacyFreezeOf(s.dir), s.dir, sig)
+	}
 }
 
 // oomKills returns how many processes of a task the OOM killer has killed, or -1. Kernels before 4.13 only count how

@@ -32,18 +32,7 @@ func Kill(path string) {
 	if err := write(filepath.Join(path, "cgroup.kill"), "1"); err == nil {
 		return
 	}
-	state := filepath.Join(path, "freezer.state")
-	if write(state, "FROZEN") != nil {
-		return // the group is gone, and its processes with it
-	}
-	for range frozenTries {
-		if b, err := readBounded(state); err != nil || strings.TrimSpace(string(b)) == "FROZEN" {
-			break
-		}
-		time.Sleep(frozenPause)
-	}
-	signalMembers(path, unix.SIGKILL)
-	_ = write(state, "THAWED") // they die once they run
+	signalFrozen(legacyFreezeOf(path), path, unix.SIGKILL) // they die once they run
 }
 
 // Populated reports whether a process is in or below a group.
@@ -54,11 +43,59 @@ func Populated(path string) bool {
 	return len(members(path)) > 0
 }
 
-// signalMembers signals each process of a group. It opens the processes and lists them again, so that no process that
-// reuses a pid is signalled.
-func signalMembers(path string, sig unix.Signal) {
+// signalFrozen signals each process of a group once. It freezes the group meanwhile, so that no process forks, and lists the
+// processes until all are frozen and none is new. Otherwise the child of a process that dies of the signal may get none, and
+// a program that a handler of the signal starts may get it.
+func signalFrozen(z freeze, path string, sig unix.Signal) {
+	if write(z.file, z.on) != nil {
+		signalMembers(path, sig)
+		return
+	}
+	done := map[int]bool{}
+	for range frozenTries {
+		frozen := z.isOn()
+		if n := signalNew(path, sig, done); frozen && n == 0 {
+			break
+		}
+		if !frozen {
+			time.Sleep(frozenPause)
+		}
+	}
+	_ = write(z.file, z.off) // fails only if the group is gone
+}
+
+// freeze is the kernel's file that freezes a group.
+type freeze struct {
+	file    string
+	on, off string // what is written to it
+	isOn    func() bool
+}
+
+// freezeOf returns the file of a group of version 2.
+func freezeOf(path string) freeze {
+	return freeze{filepath.Join(path, "cgroup.freeze"), "1", "0", func() bool { return count(filepath.Join(path, "cgroup.events"), "frozen") != 0 }}
+}
+
+// legacyFreezeOf returns the file of a group of version 1.
+func legacyFreezeOf(path string) freeze {
+	file := filepath.Join(path, "freezer.state")
+	return freeze{file, "FROZEN", "THAWED", func() bool {
+		b, err := readBounded(file)
+		return err != nil || strings.TrimSpace(string(b)) == "FROZEN"
+	}}
+}
+
+// signalMembers signals each process of a group.
+func signalMembers(path string, sig unix.Signal) { signalNew(path, sig, map[int]bool{}) }
+
+// signalNew signals the processes of a group that are not in done, adds them to it, and returns how many these were. It opens
+// the processes and lists them again, so that no process that reuses a pid is signalled.
+func signalNew(path string, sig unix.Signal, done map[int]bool) (n int) {
 	held := map[int]int{}
 	for _, pid := range members(path) {
+		if done[pid] {
+			continue
+		}
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			held[pid] = fd
 		}
@@ -69,7 +106,9 @@ func signalMembers(path string, sig unix.Signal) {
 			_ = unix.PidfdSendSignal(fd, sig, nil, 0) // fails if it is gone
 		}
 		_ = unix.Close(fd) // nothing was written to it
+		done[pid] = true
 	}
+	return len(held)
 }
 
 // Finder finds the groups of processes. It looks up once where each hierarchy is mounted.

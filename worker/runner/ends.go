@@ -98,11 +98,15 @@ func (t *task) caused() {
 	}
 }
 
-// settle queues a task's exit for the disk if the task has no process left. Otherwise it has the remaining processes
-// killed.
+// settle queues a task's exit for the disk if the task has no process left. Otherwise the remaining processes have the rest
+// of the grace, or are killed if there is none.
 func (l *loop) settle(t *task, now time.Duration) {
 	if l.procs.empty(t) {
+		outlived := t.phase == lingering
 		if l.tasks.move(t, ended) {
+			if outlived {
+				t.record.Exit.Ended = time.Now()
+			}
 			t.watch.stage = off
 			l.leases.look(t)
 			l.recorder.unsaved = append(l.recorder.unsaved, t)
@@ -110,8 +114,7 @@ func (l *loop) settle(t *task, now time.Duration) {
 		return
 	}
 	if t.phase == lingering || l.tasks.move(t, lingering) {
-		t.watch.leftovers(now)
-		l.leases.look(t)
+		l.linger(t, now)
 	}
 }
 

@@ -4,6 +4,8 @@ package runner
 // their own.
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/worker/cgroup"
@@ -48,6 +50,20 @@ func (p *processes) members(t *task) []int {
 	return p.walk.members(t)
 }
 
+// rest lists the processes of a task for which its end waits in the grace: those that live and are not of a command of
+// muster exec.
+func (p *processes) rest(t *task) []int {
+	commands := map[int]bool{}
+	for pid, x := range p.walk.execs.running {
+		if x.task == t {
+			for _, d := range proc.Descendants(pid) {
+				commands[d] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(p.members(t), func(pid int) bool { return commands[pid] || proc.Ended(pid) })
+}
+
 // signal signals all processes of a task.
 func (p *processes) signal(t *task, sig unix.Signal) {
 	if t.container != nil {
@@ -56,10 +72,6 @@ func (p *processes) signal(t *task, sig unix.Signal) {
 	}
 	if p.group != nil {
 		p.group.Signal(t.name, sig)
-		return
-	}
-	if sig == unix.SIGKILL {
-		p.walk.kill(t)
 		return
 	}
 	p.walk.signal(t, sig)
@@ -83,7 +95,7 @@ func (p *processes) forget(t *task) {
 // killStrangers kills the processes that ended tasks left behind, once no task runs. Without control groups such a
 // process may not be attributable to any task.
 func (p *processes) killStrangers() {
-	if p.group != nil || len(p.tasks.mains) > 0 || p.tasks.starting() > 0 {
+	if p.group != nil || len(p.tasks.mains)+len(p.tasks.left) > 0 || p.tasks.starting() > 0 {
 		return
 	}
 	for _, pid := range p.walk.strangers() {

@@ -26,7 +26,7 @@ const (
 	spawning               // a spawner has its order
 	preparing              // its container has no process yet
 	running                // its main process exists
-	lingering              // its main process ended, other processes of it run
+	lingering              // its main process ended, other processes of it run: in the grace, or until they are killed
 	ended                  // no process of it is left; its exit is being written
 	gone                   // its exit is on disk, and the daemon was told
 )
@@ -67,6 +67,7 @@ type task struct {
 	who       spawn.Account // the user that it runs as
 	where     string        // the directory that it started in
 	keeps     bool          // the daemon, not the runner, removes its scratch directory
+	awaited   bool          // a goroutine waits for processes that the main process left in the grace
 	segment   int           // of the journal, which holds its record
 	silent    bool          // it wrote no output
 }

@@ -88,34 +88,65 @@ func (w *walker) unclaimed(t *task, pid int) bool {
 			return false
 		}
 	}
+	for other := range w.tasks.left {
+		if other.ticks <= since && other != t && other.watch.inGrace() {
+			return false
+		}
+	}
 	return w.tasks.starting() == 0 // a task that is being started may have forked the stranger
 }
 
-// maxStops bounds the rounds in which the processes of a task are stopped.
-const maxStops = 50
+const (
+	// maxStops bounds the rounds in which the processes of a task are stopped.
+	maxStops = 50
+	// stopPause is the pause before it is looked again whether all have stopped. A process that hangs in the kernel does not.
+	stopPause = time.Millisecond
+)
 
-// kill kills every process of a task. It first stops them, until it finds no new one. Otherwise a task that forks
-// faster than it is killed would never end.
-func (w *walker) kill(t *task) {
-	stopped := map[int]bool{}
-	for range maxStops {
-		before := len(stopped)
-		for _, pid := range w.members(t) {
-			if start := proc.StartTicks(pid); start != 0 && !stopped[pid] {
-				stopped[pid] = true
-				proc.SignalProcess(pid, start, unix.SIGSTOP)
-			}
-		}
-		if len(stopped) == before {
-			break
-		}
+// signal signals every process of a task. KILL, TERM and HUP also reach processes that are being forked.
+func (w *walker) signal(t *task, sig unix.Signal) {
+	if sig != unix.SIGKILL && sig != unix.SIGTERM && sig != unix.SIGHUP {
+		w.signalMembers(t, sig)
+		return
 	}
-	w.signal(t, unix.SIGKILL)
+	stopped := w.stop(t)
+	w.signalMembers(t, sig)
+	if sig == unix.SIGKILL {
+		return // they die as they are
+	}
+	for pid, start := range stopped {
+		proc.SignalProcess(pid, start, unix.SIGCONT)
+	}
 }
 
-// signal signals every process of a task: first its process group at once, then the processes outside of the
-// group.
-func (w *walker) signal(t *task, sig unix.Signal) {
+// stop stops the processes of a task until all have stopped and none is new, and returns them with their starts. Otherwise a
+// process that is forked just now would get no signal, and a task that forks faster than it is killed would never end.
+func (w *walker) stop(t *task) map[int]uint64 {
+	stopped := map[int]uint64{}
+	for range maxStops {
+		found, run := false, false
+		for _, pid := range w.members(t) {
+			switch start := proc.StartTicks(pid); {
+			case start == 0:
+			case stopped[pid] == 0:
+				stopped[pid], found = start, true
+				proc.SignalProcess(pid, start, unix.SIGSTOP)
+			case !proc.Stopped(pid):
+				run = true
+			}
+		}
+		if !found && !run {
+			break
+		}
+		if !found {
+			time.Sleep(stopPause)
+		}
+	}
+	return stopped
+}
+
+// signalMembers signals the process group of a task at once, then the processes outside of the group.
+func (w *walker) signalMembers(t *task, sig unix.Signal) {
 	all := w.members(t)
 	main := w.tasks.hasMain(t) // not reaped, so its pid was not reused
 	if main {

@@ -181,6 +181,9 @@ func (w *watch) leftovers(now time.Duration) {
 	}
 }
 
+// inGrace reports whether TERM was sent and KILL was not.
+func (w *watch) inGrace() bool { return w.stage == termed }
+
 // next returns when step has to be called again; zero means never.
 func (w *watch) next() time.Duration {
 	if w.stage == off {

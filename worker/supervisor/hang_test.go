@@ -70,12 +70,14 @@ func TestHungStartsDoNotDelayOthers(t *testing.T) {
 		dir, answer := hungDir(t)
 		r := newRig(t, mode, testDir(t), "1")
 		waiting := map[job.Attempt]bool{}
-		for i := range 2 {
-			for j, k := range hangs(r, dir) {
-				k.Attempt = r.attempt(1 + 4*i + j)
-				r.start(k)
-				waiting[k.Attempt] = true
-			}
+		hang := func(n int) {
+			k := hangs(r, dir)[(n-1)%4]
+			k.Attempt = r.attempt(n)
+			r.start(k)
+			waiting[k.Attempt] = true
+		}
+		for n := range 7 { // once eight are known to hang, every other start of the user is refused
+			hang(1 + n)
 		}
 		healthy := r.task(100, "true")
 		r.start(healthy)
@@ -90,8 +92,10 @@ func TestHungStartsDoNotDelayOthers(t *testing.T) {
 		}
 		for !ended || len(waiting) > 0 {
 			switch e := r.next(); {
-			case e.Attempt == healthy.Attempt:
-				ended = e.Kind == worker.DriverExited && e.Exit.State == job.Succeeded
+			case e.Attempt == healthy.Attempt && e.Kind == worker.DriverExited && e.Exit.State == job.Succeeded:
+				ended = true
+				hang(8)
+			case e.Attempt == healthy.Attempt && (e.Kind == worker.DriverStarted || e.Kind == worker.DriverStarting):
 			case e.Kind == worker.DriverStarting && strings.Contains(e.Detail, "which does not answer"):
 				delete(waiting, e.Attempt)
 				if e.Attempt == r.attempt(1) { // a cancelled attempt ends at once

@@ -185,7 +185,11 @@ func TestRunnerToldToEnd(t *testing.T) {
 	k := r.task(0, "sleep", "1000")
 	r.start(k)
 	r.expect(worker.DriverStarted)
-	endRunners(t, dir)
+	for _, pid := range runnersOf(t, dir) { // another one is started in its place, so nobody waits until there is none
+		if err := unix.Kill(pid, unix.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if e := r.expect(worker.DriverExited).Exit; e.State != job.NodeFail || e.Reason != "the runner of this node was told to end" {
 		t.Errorf("%+v", e)
 	}

@@ -6,6 +6,7 @@ package proc
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,6 +96,12 @@ func Ended(pid int) bool {
 	return len(f) == 0 || f[0] == "Z" || f[0] == "X"
 }
 
+// Stopped reports whether a process was stopped by a signal, or has ended.
+func Stopped(pid int) bool {
+	f := statFields(pid)
+	return len(f) == 0 || strings.Contains("TtZX", f[0])
+}
+
 // Handles reports whether a process has a handler for a signal.
 func Handles(pid int, sig unix.Signal) bool {
 	b, err := ReadBounded("/proc/"+strconv.Itoa(pid)+"/status", MaxSmallFile)
@@ -156,6 +163,37 @@ func SignalProcess(pid int, start uint64, sig unix.Signal) {
 		return
 	}
 	_ = unix.PidfdSendSignal(fd, sig, nil, 0) // it is gone, or runs as another user; callers that wait for its end try again
+}
+
+// Open opens a process for AwaitEnd. It returns an error if there is no such process.
+func Open(pid int) (*os.File, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true) // so that Go's runtime can wait for it
+	}
+	if err != nil {
+		return nil, fmt.Errorf("runner: open process %d: %w", pid, err)
+	}
+	return os.NewFile(uintptr(fd), "process "+strconv.Itoa(pid)), nil
+}
+
+// AwaitEnd waits until a process that Open has opened has ended. Meanwhile it takes no thread, if the kernel permits that.
+func AwaitEnd(process *os.File) {
+	raw, err := process.SyscallConn()
+	if err != nil {
+		return // it was closed
+	}
+	ready := func(fd uintptr, within int) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, within) //nolint:gosec // a descriptor is small
+		return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+	}
+	if raw.Read(func(fd uintptr) bool { return ready(fd, 0) }) == nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) { // Go's runtime cannot wait for it on this kernel
+		for !ready(fd, -1) {
+		}
+	})
 }
 
 // AllPIDs lists the processes of the host.

@@ -1,0 +1,128 @@
+package supervisor
+
+// The grace of a task is that of all its processes, whichever of them ends first.
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/runner/protocol"
+)
+
+// saves is a program that saves its work when it gets TERM, which takes longer than the shell around it lives. It starts
+// another program for that, which must not get the signal.
+const saves = `trap "sleep 0.3; echo saved; exit 0" TERM; echo up; while :; do sleep 0.01; done`
+
+// awaitOutput waits until a task has written a text.
+func (r *rig) awaitOutput(a job.Attempt, text string) {
+	r.t.Helper()
+	await(r.t, fmt.Sprintf("output %q", text), func() bool { return r.output(a, output.Stdout) == text })
+}
+
+// A shell without a trap dies of TERM at once. The program that it has started has the grace all the same.
+func TestGraceOfAChild(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		for name, script := range map[string]string{
+			"child": "sh -c '%s'; echo never", "background": "sh -c '%s' & sleep 1000; echo never", "session": "setsid sh -c '%s' & wait; echo never",
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, mode, testDir(t), "1")
+				k := r.shell(1, fmt.Sprintf(script, saves))
+				r.start(k)
+				r.expect(worker.DriverStarted)
+				r.awaitOutput(k.Attempt, "up\n")
+				before := time.Now()
+				if err := r.d.Stop(k.Attempt, time.Minute, "enough"); err != nil {
+					t.Fatal(err)
+				}
+				e := r.expect(worker.DriverExited).Exit
+				if took := time.Since(before); e.State != job.Cancelled || e.Signal != int(unix.SIGTERM) || e.Code != 143 || took > patience || e.Ended.Sub(before) < 300*time.Millisecond {
+					t.Errorf("after %s: %+v", took, e)
+				}
+				if out := r.output(k.Attempt, output.Stdout); out != "up\nsaved\n" {
+					t.Errorf("output %q", out)
+				}
+			})
+		}
+	})
+}
+
+// A process that does not end is killed after the grace, and not before.
+func TestGraceEnds(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		at := filepath.Join(r.dir, "pid")
+		k := r.shell(1, fmt.Sprintf(hiding, at))
+		k.TimeLimit, k.Grace = time.Second, time.Second
+		r.start(k)
+		main := r.expect(worker.DriverStarted).PID
+		hidden := pidIn(t, at)
+		await(t, "end of the shell", func() bool { return !alive(main) })
+		if !alive(hidden) {
+			t.Error("a process of the task was killed in the grace")
+		}
+		e := r.expect(worker.DriverExited).Exit
+		if took := e.Ended.Sub(e.Began); e.State != job.Timeout || e.Signal != int(unix.SIGTERM) || took < 2*time.Second {
+			t.Errorf("after %s: %+v", took, e)
+		}
+		if alive(hidden) {
+			t.Error("a process outlived the task")
+		}
+	})
+}
+
+// The end of a task does not wait for a command of muster exec.
+func TestGraceIsNotForCommands(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		k := r.shell(1, fmt.Sprintf("sh -c '%s'", saves))
+		r.start(k)
+		r.expect(worker.DriverStarted)
+		r.awaitOutput(k.Attempt, "up\n")
+		at := filepath.Join(r.dir, "pid")
+		s, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"sh", "-c", fmt.Sprintf(`trap "" TERM; echo $$ >%s; while :; do sleep 1; done`, at)}}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		pidIn(t, at)
+		before := time.Now()
+		if err := r.d.Stop(k.Attempt, time.Hour, "enough"); err != nil {
+			t.Fatal(err)
+		}
+		if e := r.expect(worker.DriverExited).Exit; e.Signal != int(unix.SIGTERM) || e.Ended.Sub(before) < 300*time.Millisecond {
+			t.Errorf("%+v", e)
+		}
+		if out := r.output(k.Attempt, output.Stdout); out != "up\nsaved\n" {
+			t.Errorf("output %q", out)
+		}
+	})
+}
+
+// What a task leaves when it ends by itself is killed at once.
+func TestNoGraceForLeftovers(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		at := filepath.Join(r.dir, "pid")
+		k := r.shell(1, fmt.Sprintf(`( setsid sh -c 'trap "" TERM; echo $$ >%s; sleep 1000; echo' & ); while [ ! -s %[1]s ]; do sleep 0.01; done; exit 3`, at))
+		k.Grace = time.Hour
+		if e := r.run(k); e.State != job.Failed || e.Code != 3 {
+			t.Errorf("%+v", e)
+		}
+		if pid := pidIn(t, at); alive(pid) {
+			t.Errorf("process %d outlived the task", pid)
+		}
+	})
+}
