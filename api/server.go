@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/musterhq/muster/internal/keptsocket"
 	"github.com/musterhq/muster/job"
 )
 
@@ -221,7 +222,7 @@ func (s *Server) listen(ctx context.Context) ([]listener, error) {
 		return nil, err
 	}
 	if s.cfg.Socket != "" {
-		l, err := listenSocket(ctx, s.cfg.Socket)
+		l, err := keptsocket.Listen(s.cfg.Socket, func() (net.Listener, error) { return listenSocket(ctx, s.cfg.Socket) }, s.log)
 		if err != nil {
 			return fail(err)
 		}

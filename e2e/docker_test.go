@@ -508,7 +508,13 @@ func dockerEnds(t *testing.T, x dockerTest) {
 	child := x.d.ok(x.in("submit", "yes | head -c 200000000 | sort > /dev/null; echo written; exit 0", "--mem", "32MiB")...)
 	limit := x.d.ok(x.in("submit", `trap "" TERM; echo deaf; sleep 1000 & wait; sleep 1000`, "--time", "1s", "--grace", "500ms")...)
 	polite := x.d.ok(x.in("submit", `trap "echo bye; exit 7" TERM; echo ready; while true; do sleep 0.05; done`)...)
+	saves := x.d.ok(x.in("submit", `sh -c 'trap "sleep 0.5; echo saved; exit 0" TERM; echo up; while :; do sleep 0.05; done'; echo never`, "--grace", "1m")...)
 	killed := x.d.ok(x.in("submit", "kill -9 $$")...)
+	x.d.until(saves, "up", func(j api.Job) bool { return j.State == "RUNNING" && x.d.ok("logs", saves) == "up" })
+	x.d.ok("cancel", saves)
+	if doc := x.d.untilState(saves, "CANCELLED"); *doc.ExitCode != 143 || x.d.ok("logs", saves) != "up\nsaved" {
+		t.Errorf("a program whose shell died of TERM: %+v, %q", doc, x.d.ok("logs", saves))
+	}
 	x.d.until(polite, "ready", func(j api.Job) bool { return j.State == "RUNNING" && x.d.ok("logs", polite) == "ready" })
 	x.d.ok("cancel", polite)
 	if doc := x.d.untilState(polite, "CANCELLED"); x.d.ok("logs", "--stdout", polite) != "ready\nbye" {
@@ -527,7 +533,7 @@ func dockerEnds(t *testing.T, x dockerTest) {
 	if r := x.d.muster("wait", killed); r.code != 128+9 || x.d.show(killed).State != "FAILED" {
 		t.Errorf("killed: exit %d, %+v", r.code, x.d.show(killed))
 	}
-	for _, id := range []string{hog, limit, polite, killed} {
+	for _, id := range []string{hog, limit, polite, saves, killed} {
 		x.e.untilGone(id)
 	}
 }

@@ -117,10 +117,12 @@ func (d *instant) Start(t worker.Task) error {
 	})
 	return nil
 }
-func (d *instant) Stop(job.Attempt, time.Duration, string) error       { return nil }
-func (d *instant) Signal(job.Attempt, int) error                       { return nil }
-func (d *instant) Extend(map[job.Attempt]worker.BootTime) error        { return nil }
-func (d *instant) Forget(job.Attempt) error                            { return nil }
+func (d *instant) Stop(job.Attempt, time.Duration, string) error { return nil }
+func (d *instant) Signal(job.Attempt, int) error                 { return nil }
+func (d *instant) Extend(map[job.Attempt]worker.BootTime) error  { return nil }
+func (d *instant) Forget(job.Attempt) error                      { return nil }
+func (d *instant) NeverBegun(job.Attempt) bool                   { return false }
+
 func (d *instant) Adopt(context.Context) ([]worker.DriverEvent, error) { return nil, nil }
 
 // empty finds and keeps nothing.

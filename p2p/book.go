@@ -8,6 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +22,8 @@ import (
 const (
 	bookFile   = "peers.json"
 	bookSchema = "muster.peers/v1"
+	// aside is added to the name of a book that cannot be read.
+	aside = ".damaged"
 	// maxBook bounds the members in the book; the one not seen for the longest time is dropped first.
 	maxBook = 4096
 	// maxGone bounds the revoked members whose names are kept; the first ones are dropped.
@@ -109,16 +114,20 @@ type book struct {
 
 func newBook(d disk) *book { return &book{disk: d, newcomer: make(chan struct{}, 1)} }
 
-// open loads the members of a cluster, and forgets those of a former cluster.
-func (b *book) open(cluster clusterID) error {
+// open loads the members of a cluster, and forgets those of a former cluster. A book that cannot be read is put aside, and
+// the daemon begins a new one: its bootstrap hosts and its neighbours tell it of the members again.
+func (b *book) open(cluster clusterID, log *slog.Logger) {
 	text, err := b.disk.read(bookFile)
-	if err != nil {
-		return err
-	}
 	var j bookJSON
-	if text != nil {
-		if j, err = parseBook(text); err != nil {
-			return fmt.Errorf("p2p: read %s/%s: %w: restore it, or remove it", b.disk.dir, bookFile, err)
+	if err == nil && text != nil {
+		j, err = parseBook(text)
+	}
+	if err != nil {
+		j = bookJSON{}
+		path := filepath.Join(b.disk.dir, bookFile)
+		log.Warn("peer book put aside and begun anew: members are dialled once the bootstrap hosts or neighbours tell of them", "path", path, "aside", path+aside, "error", err)
+		if err := os.Rename(path, path+aside); err != nil {
+			log.Warn("peer book not put aside", "path", path, "error", err)
 		}
 	}
 	b.mu.Lock()
@@ -130,7 +139,6 @@ func (b *book) open(cluster clusterID) error {
 			b.peers[j.Peers[i].id] = &j.Peers[i]
 		}
 	}
-	return nil
 }
 
 // save writes the book if it has changed.

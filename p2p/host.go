@@ -268,10 +268,10 @@ func knownMembership(cfg Config, own *ownMembership, log *slog.Logger) (*members
 
 // settle loads the state of the cluster and makes this daemon its member.
 func (h *Host) settle(m *membership) error {
-	err := errors.Join(h.revoked.open(m.cluster, m.key), h.issuer.invites.open(m.cluster), h.book.open(m.cluster))
-	if err != nil {
+	if err := errors.Join(h.revoked.open(m.cluster, m.key), h.issuer.invites.open(m.cluster)); err != nil {
 		return err
 	}
+	h.book.open(m.cluster, h.log)
 	h.revoked.forgetIn(h.book) // the book of a daemon that was killed may be older than the list
 	h.own.current.Store(m)
 	return nil

@@ -659,6 +659,24 @@ func TestTwentyHosts(t *testing.T) {
 	})
 }
 
+// The peer book is a cache. One that cannot be read is put aside, and does not stop the start.
+func TestDamagedPeerBookIsPutAside(t *testing.T) {
+	cfg := p2p.DefaultConfig()
+	cfg.DataDir, cfg.Listen = t.TempDir(), []string{"/ip4/127.0.0.1/tcp/0"}
+	path := filepath.Join(cfg.DataDir, "peers.json")
+	for _, text := range []string{"", "{", `{"schema":"muster.peers/v1","peers":[{"peer":"x"}]}`} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := start(t, cfg).Close(); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(path + ".damaged"); err != nil || string(b) != text {
+			t.Errorf("put aside: %q, %v, want %q", b, err, text)
+		}
+	}
+}
+
 func TestDamagedFilesAreClearErrors(t *testing.T) {
 	dir := t.TempDir()
 	cfg := p2p.DefaultConfig()
@@ -667,10 +685,10 @@ func TestDamagedFilesAreClearErrors(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"identity.key", "cluster.key", "membership.json", "peers.json", "invites.json", "revoked.list"} {
+	for _, name := range []string{"identity.key", "cluster.key", "membership.json", "invites.json", "revoked.list"} {
 		path := filepath.Join(dir, name)
 		keep, err := os.ReadFile(path)
-		if err != nil && name != "peers.json" && name != "invites.json" && name != "revoked.list" {
+		if err != nil && name != "invites.json" && name != "revoked.list" {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm() != 0o600 {

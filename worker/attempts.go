@@ -236,13 +236,13 @@ func (s *attempts) stray(a *attempt, e DriverEvent) {
 }
 
 // adopted completes a restart. If an attempt runs according to the ledger but the driver does not know it, it has ended,
-// and its exit is lost.
-func (s *attempts) adopted(now Moment, found []DriverEvent) {
+// and its exit is lost. Or the daemon has ended between the record of its start and the start.
+func (s *attempts) adopted(now Moment, e Adopted) {
 	for _, a := range s.by {
 		a.readopt(now)
 	}
-	known := make(map[job.Attempt]bool, len(found))
-	for _, e := range found {
+	known := make(map[job.Attempt]bool, len(e.Found))
+	for _, e := range e.Found {
 		known[e.Attempt] = true
 		s.reported(now, e)
 	}
@@ -253,6 +253,8 @@ func (s *attempts) adopted(now Moment, found []DriverEvent) {
 		case a.phase != launched || known[a.rec.Attempt]:
 		case a.rec.Boot != s.cfg.Boot:
 			s.complete(now, a, lost("host restarted"))
+		case a.rec.PID == 0 && slices.Contains(e.NeverBegun, a.rec.Attempt):
+			s.finish(now, a, exitOf(now, a, neverStarted()))
 		default:
 			s.complete(now, a, lost("runner died"))
 		}

@@ -123,7 +123,7 @@ func (c *Core) take(now Moment, ev Event) {
 	case Adopted:
 		c.health.load(now)
 		c.account.meter.load(now, c.cfg.Boot, c.attempts.holding(), e.Found)
-		c.attempts.adopted(now, e.Found)
+		c.attempts.adopted(now, e)
 		c.leases.claims.begin(now)
 		c.attempts.begin(now)
 		c.drain.arm(now)

@@ -90,6 +90,11 @@ func newHost(t tb, cfg worker.Config) *host {
 // boot restarts the daemon on the same disk. The driver reports the given events.
 func (h *host) boot(found ...worker.DriverEvent) {
 	h.t.Helper()
+	h.bootWith(worker.Adopted{Found: found})
+}
+
+func (h *host) bootWith(adopted worker.Adopted) {
+	h.t.Helper()
 	core, err := worker.NewCore(h.cfg)
 	if err != nil {
 		h.t.Fatal(err)
@@ -101,7 +106,7 @@ func (h *host) boot(found ...worker.DriverEvent) {
 		records = append(records, r)
 	}
 	core.Restore(records, slices.Collect(maps.Values(h.claims)))
-	h.round(worker.Adopted{Found: found})
+	h.round(adopted)
 }
 
 // round does what a loop does with events: a turn, and another for the answers if the host's policy was asked or a port is

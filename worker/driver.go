@@ -37,6 +37,9 @@ type Adopter interface {
 	// disk and was not forgotten (DriverExited, DriverFailed). Attempts that were forgotten lately may be among them.
 	// Any other attempt has no process.
 	Adopt(ctx context.Context) ([]DriverEvent, error)
+	// NeverBegun reports whether nothing was ever done to start an attempt that Adopt has not reported. It must be called
+	// after Adopt, and on an attempt of this boot.
+	NeverBegun(a job.Attempt) bool
 }
 
 // FenceLead is how long before its deadline a task gets TERM.

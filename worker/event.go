@@ -32,7 +32,11 @@ type (
 	}
 
 	// Adopted completes a restart with the attempts that the driver knows. Any other attempt in the ledger has no process.
-	Adopted struct{ Found []DriverEvent }
+	Adopted struct {
+		Found []DriverEvent
+		// NeverBegun are attempts in the ledger that the driver was never asked to start.
+		NeverBegun []job.Attempt
+	}
 
 	// Admitted answers an Admission.
 	Admitted struct {

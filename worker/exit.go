@@ -48,6 +48,11 @@ func stoppedState(rec *lease.Record) job.State {
 	return job.Cancelled
 }
 
+// neverStarted returns the exit of an attempt whose daemon ended before it could ask the driver for the start.
+func neverStarted() job.Exit {
+	return job.Exit{State: job.NodeFail, Code: job.ExitMuster, Reason: "never started: the daemon of its node ended just before"}
+}
+
 // lost returns the exit of an attempt whose real exit is not known.
 func lost(reason string) job.Exit {
 	if reason == "" {

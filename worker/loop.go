@@ -117,8 +117,22 @@ func (l *Loop) Begin(ctx context.Context) error {
 		return fmt.Errorf("worker: adopt running tasks: %w", err)
 	}
 	close(l.adopted)
-	l.Turn(ctx, Adopted{Found: found})
+	l.Turn(ctx, Adopted{Found: found, NeverBegun: l.neverBegun(records, found)})
 	return nil
+}
+
+// neverBegun returns the attempts that started according to the ledger, and that the driver was never asked to start.
+func (l *Loop) neverBegun(records []lease.Record, found []DriverEvent) (all []job.Attempt) {
+	known := make(map[job.Attempt]bool, len(found))
+	for _, e := range found {
+		known[e.Attempt] = true
+	}
+	for _, r := range records {
+		if r.Phase == lease.PhaseStarted && r.PID == 0 && r.Exit == nil && !known[r.Attempt] && l.parts.Adopter.NeverBegun(r.Attempt) {
+			all = append(all, r.Attempt)
+		}
+	}
+	return all
 }
 
 // Turn handles the events in order, saves what they change and carries out the effects. When it returns, there is nothing

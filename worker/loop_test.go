@@ -116,6 +116,8 @@ func (s *site) Forget(a job.Attempt) error {
 	return nil
 }
 
+func (s *site) NeverBegun(job.Attempt) bool { return false }
+
 func (s *site) Adopt(context.Context) ([]worker.DriverEvent, error) { return nil, s.refuse }
 
 func newSite(t *testing.T) *site {

@@ -226,15 +226,19 @@ func verbStatus(s *story, c stories.Command) {
 	s.round(worker.DeviceStatus{Devices: []gpu.Status{st}})
 }
 
-// restart [JOB...] [boot=NAME]: restarts the daemon. The driver reports the jobs as it last did.
+// restart [JOB...] [boot=NAME] [unbegun=JOB]: restarts the daemon. The driver reports the jobs as it last did, and that it was
+// never asked to start one.
 func verbRestart(s *story, c stories.Command) {
-	var found []worker.DriverEvent
+	var adopted worker.Adopted
 	for _, name := range c.Args {
-		found = append(found, s.running[s.attempt(c, name)])
+		adopted.Found = append(adopted.Found, s.running[s.attempt(c, name)])
+	}
+	if name := c.Options["unbegun"]; name != "" {
+		adopted.NeverBegun = append(adopted.NeverBegun, s.attempt(c, name))
 	}
 	s.cfg.Boot = option(c, "boot", s.cfg.Boot)
 	s.cfg.Seed++
-	s.boot(found...)
+	s.bootWith(adopted)
 }
 
 // show: the attempts that are on disk, and what is free.

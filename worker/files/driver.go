@@ -187,6 +187,9 @@ func gone(err error) error {
 	return err
 }
 
+// NeverBegun reports whether the wrapped driver has never begun an attempt; see worker.Adopter.
+func (d *Driver) NeverBegun(a job.Attempt) bool { return d.needs.Adopter.NeverBegun(a) }
+
 // Adopt returns the attempts that an earlier daemon left, and continues to stage or keep their files; see
 // worker.Adopter.
 func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {

@@ -46,9 +46,11 @@ func (d *inner) Stop(a job.Attempt, _ time.Duration, _ string) error {
 	return nil
 }
 
-func (d *inner) Signal(job.Attempt, int) error                       { return nil }
-func (d *inner) Extend(map[job.Attempt]worker.BootTime) error        { return nil }
-func (d *inner) Forget(job.Attempt) error                            { return nil }
+func (d *inner) Signal(job.Attempt, int) error                { return nil }
+func (d *inner) Extend(map[job.Attempt]worker.BootTime) error { return nil }
+func (d *inner) Forget(job.Attempt) error                     { return nil }
+func (d *inner) NeverBegun(job.Attempt) bool                  { return false }
+
 func (d *inner) Adopt(context.Context) ([]worker.DriverEvent, error) { return d.found, nil }
 
 // away is a holder that does not answer until there is closed.

@@ -185,7 +185,7 @@ func (l *loop) containerStarted(t *task, pid int, p spawn.Process, in spawn.Sink
 	}
 	t.pid, t.began, t.container.process = pid, time.Now(), p
 	if l.started(t, proc.BootTime()) && t.watch.signalled() {
-		p.Signal(unix.SIGTERM) // TERM was due before the process existed
+		p.End(unix.SIGTERM) // TERM was due before the process existed
 	}
 }
 

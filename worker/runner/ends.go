@@ -114,7 +114,7 @@ func (l *loop) settle(t *task, now time.Duration) {
 		return
 	}
 	if t.phase == lingering || l.tasks.move(t, lingering) {
-		l.linger(t, now)
+		l.graces.outlived(t, now, func(t *task) { l.settle(t, l.now()) })
 	}
 }
 

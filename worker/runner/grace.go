@@ -16,34 +16,40 @@ import (
 // maxAwaited bounds the processes of a task that are waited for at the same time. Each takes a descriptor.
 const maxAwaited = 64
 
-// linger handles a task whose main process has ended and other processes have not. In the grace it waits for them. Otherwise
-// it has them killed.
-func (l *loop) linger(t *task, now time.Duration) {
-	if !t.watch.inGrace() {
+// graces waits for what the main processes of tasks have left in the grace.
+type graces struct {
+	do      chan<- func() // runs a function in the loop
+	procs   *processes
+	leases  *leases
+	awaited map[*task]bool // tasks whose processes a goroutine waits for
+}
+
+// outlived handles a task whose main process has ended and other processes have not. In the grace it waits for them, and
+// calls settle when they have ended. Otherwise it has them killed.
+func (g *graces) outlived(t *task, now time.Duration, settle func(*task)) {
+	if g.awaited[t] && t.watch.inGrace() {
+		return
+	}
+	var left []int
+	if t.watch.inGrace() {
+		left = g.procs.rest(t)
+	}
+	if len(left) == 0 { // at most commands of muster exec are left, which end with the task
 		t.watch.leftovers(now)
-		l.leases.look(t)
+		g.leases.look(t)
 		return
 	}
-	if t.awaited {
-		return
-	}
-	left := l.procs.rest(t)
-	if len(left) == 0 { // only commands of muster exec, which end with the task
-		t.watch.leftovers(now)
-		l.leases.look(t)
-		return
-	}
-	t.awaited = true
-	all := l.open(t, left)
+	g.awaited[t] = true
+	all := g.open(t, left)
 	go func() {
 		for _, f := range all {
 			proc.AwaitEnd(f)
 			_ = f.Close() // nothing was written to it
 		}
-		l.do <- func() {
-			t.awaited = false
+		g.do <- func() {
+			delete(g.awaited, t)
 			if t.phase == lingering {
-				l.settle(t, l.now())
+				settle(t)
 			}
 		}
 	}()
@@ -51,14 +57,14 @@ func (l *loop) linger(t *task, now time.Duration) {
 
 // open opens processes of a task, at most maxAwaited. It lists the task's processes once more after that, so that none is
 // another process with a pid that was reused.
-func (l *loop) open(t *task, pids []int) []*os.File {
+func (g *graces) open(t *task, pids []int) []*os.File {
 	held := map[int]*os.File{}
 	for _, pid := range pids[:min(len(pids), maxAwaited)] {
 		if f, err := proc.Open(pid); err == nil {
 			held[pid] = f
 		}
 	}
-	still := l.procs.members(t)
+	still := g.procs.members(t)
 	all := make([]*os.File, 0, len(held))
 	for pid, f := range held {
 		if slices.Contains(still, pid) {

@@ -30,6 +30,7 @@ type loop struct {
 	tasks      *tasks
 	starts     *starts
 	procs      *processes
+	graces     *graces
 	execs      *execs
 	containers *containerStarter
 	leases     *leases
@@ -57,6 +58,7 @@ func newLoop(cfg Config, info protocol.Info, s *spawn.Spawner, ends *journal, ti
 	l.procs = &processes{
 		group: s.Group, walk: &walker{tasks: l.tasks, execs: l.execs, containers: l.containers}, tasks: l.tasks, oomKills: cgroup.OOMKills(),
 	}
+	l.graces = &graces{do: l.do, procs: l.procs, leases: l.leases, awaited: map[*task]bool{}}
 	l.recorder = newRecorder(l.dir, ends, s, log)
 	l.measurer = &measurer{dir: l.dir, wake: make(chan struct{}, 1)}
 	return l
@@ -266,7 +268,7 @@ func (l *loop) signal(t *task, sig unix.Signal, now time.Duration) {
 	if sig == unix.SIGKILL && t.watch.isOverdue(now) {
 		l.log.Warn("task does not end though it was killed", "attempt", t.name, "pid", t.pid)
 	}
-	l.procs.signal(t, sig)
+	l.procs.end(t, sig)
 	if sig == unix.SIGTERM && t.inlet != nil && t.inlet.terminal {
 		l.procs.signal(t, unix.SIGHUP) // a shell on a terminal ignores TERM
 	}

@@ -110,6 +110,8 @@ func (p someProcess) Signal(sig unix.Signal) {
 	}
 }
 
+func (p someProcess) End(unix.Signal) {}
+
 func (p someProcess) Members() []int { return nil }
 
 // daemon is the daemon's side of a connection to a runner.

@@ -77,6 +77,15 @@ func (p *processes) signal(t *task, sig unix.Signal) {
 	p.walk.signal(t, sig)
 }
 
+// end sends all processes of a task a signal that ends them. The task lives on until they have ended.
+func (p *processes) end(t *task, sig unix.Signal) {
+	if t.container != nil {
+		t.container.end(sig)
+		return
+	}
+	p.signal(t, sig)
+}
+
 // empty reports whether a task whose main process has ended has no process left.
 func (p *processes) empty(t *task) bool {
 	if p.group != nil {

@@ -17,6 +17,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -24,6 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/internal/keptsocket"
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/spawn"
@@ -97,12 +99,15 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 
 // serve runs the loop and feeds it connections, ended children and the timer.
 func serve(ctx context.Context, cfg Config, info protocol.Info, s *spawn.Spawner, host hostClock, log *slog.Logger) error {
-	listener, err := protocol.Listen(protocol.Dir(cfg.Dir).Socket(cfg.Generation))
+	listen := func(path string) (net.Listener, error) {
+		return keptsocket.Listen(path, func() (net.Listener, error) { return protocol.Listen(path) }, log)
+	}
+	listener, err := listen(protocol.Dir(cfg.Dir).Socket(cfg.Generation))
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	execs, err := protocol.Listen(protocol.Dir(cfg.Dir).ExecSocket(cfg.Generation))
+	execs, err := listen(protocol.Dir(cfg.Dir).ExecSocket(cfg.Generation))
 	if err != nil {
 		return err
 	}

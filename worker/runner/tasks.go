@@ -67,7 +67,6 @@ type task struct {
 	who       spawn.Account // the user that it runs as
 	where     string        // the directory that it started in
 	keeps     bool          // the daemon, not the runner, removes its scratch directory
-	awaited   bool          // a goroutine waits for processes that the main process left in the grace
 	segment   int           // of the journal, which holds its record
 	silent    bool          // it wrote no output
 }
@@ -91,6 +90,15 @@ func (b *container) signal(sig unix.Signal) {
 		return
 	}
 	b.process.Signal(sig)
+}
+
+// end sends a signal that ends the container, from whose processes the grace is not taken.
+func (b *container) end(sig unix.Signal) {
+	if b.process == nil || sig == unix.SIGKILL {
+		b.signal(sig)
+		return
+	}
+	b.process.End(sig)
 }
 
 // asStarted returns the report that the task has a process.

@@ -55,8 +55,16 @@ func (w *walker) strangers() []int {
 	return all
 }
 
-// members lists the processes of a task, beginning with its main process if that lives.
+// members lists the processes of a task, beginning with its main process if that lives. A process whose parent ends just now
+// may be missing from a list, so an empty one is made again.
 func (w *walker) members(t *task) []int {
+	if all := w.list(t); len(all) > 0 {
+		return all
+	}
+	return w.list(t)
+}
+
+func (w *walker) list(t *task) []int {
 	var all []int
 	if w.tasks.hasMain(t) {
 		all = proc.Descendants(t.pid)

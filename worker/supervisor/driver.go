@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -255,6 +256,12 @@ func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("supervisor: adopt tasks: %w", ctx.Err())
 	}
+}
+
+// NeverBegun reports whether no runner has begun an attempt; see worker.Adopter. A runner begins with the attempt's directory.
+func (d *Driver) NeverBegun(a job.Attempt) bool {
+	_, err := os.Lstat(d.dir.Task(a))
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // Ping returns nil once Run's goroutine has answered, or an error if ctx ends first.

@@ -342,17 +342,11 @@ func (s *state) missing(e *entry) {
 	case !errors.Is(err, os.ErrNotExist):
 		s.d.log.Error("exit of task is unreadable", "attempt", e.attempt.String(), "error", err)
 		s.ended(e.attempt, nil)
-	case e.start != nil && s.neverBegun(e.attempt):
+	case e.start != nil && s.d.NeverBegun(e.attempt):
 		s.dispatch(e)
 	default:
 		s.ended(e.attempt, nil)
 	}
-}
-
-// neverBegun reports whether no runner has begun an attempt.
-func (s *state) neverBegun(a job.Attempt) bool {
-	_, err := os.Lstat(s.d.dir.Task(a))
-	return errors.Is(err, os.ErrNotExist)
 }
 
 // unforgotten returns the attempts whose exits are still needed, and those whose directories later attempts may take; nil

@@ -122,6 +122,8 @@ type running struct {
 	local     bool                   // first is a process of this host that we can see
 	kill      func(sig string) error // signals the first process through the engine
 	signalled atomic.Bool            // TERM or KILL was sent
+	stop      unix.Signal            // what its command gets in place of TERM
+	held      atomic.Bool            // docker-init is stopped until the other processes have ended
 }
 
 // askWithin bounds one request to the engine.
@@ -134,6 +136,9 @@ func (r *running) Signal(sig unix.Signal) {
 		r.signalled.Store(true)
 	}
 	go func() {
+		if sig == unix.SIGKILL && r.local && r.commandEnded() && r.release() {
+			return // docker-init ends with the exit code of the command, and the kernel kills the others
+		}
 		if r.local && r.first.signalAll(sig, r.init) {
 			return
 		}

@@ -58,7 +58,8 @@ type containerRun struct {
 
 	id        string
 	init      bool
-	startSent bool // the engine was asked to start it, so a process may exist
+	stop      unix.Signal // what the command gets in place of TERM
+	startSent bool        // the engine was asked to start it, so a process may exist
 	out       client.HijackedResponse
 	in        *inlet        // nil: it gets no input
 	copied    chan struct{} // closed when the output has ended
@@ -141,6 +142,7 @@ func (c *containerRun) make(ctx context.Context, img client.ImageInspectResult, 
 	if err != nil {
 		return err
 	}
+	c.stop = stopSignalOf(img, c.spec.Command)
 	for {
 		c.init = !f.noInit
 		host, err := hostConfig(c.spec, shown, f)
@@ -177,7 +179,7 @@ func (c *containerRun) start(ctx context.Context) error {
 		return err
 	}
 	c.began = time.Now()
-	c.run = &running{id: c.id, init: c.init, kill: func(sig string) error {
+	c.run = &running{id: c.id, init: c.init, stop: c.stop, kill: func(sig string) error {
 		ctx, cancel := context.WithTimeout(on, askWithin)
 		defer cancel()
 		_, err := c.l.ContainerKill(ctx, c.id, client.ContainerKillOptions{Signal: sig})

@@ -26,9 +26,9 @@ const (
 	maxEnviron = 4 << 20
 )
 
-// children lists the direct children of a process. The list is exact for the runner itself, because only the calling
+// Children lists the direct children of a process. The list is exact for the runner itself, because only the calling
 // goroutine reaps. For other processes it may miss children that come and go meanwhile, so call it again.
-func children(pid int) []int {
+func Children(pid int) []int {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
 		return nil
@@ -60,7 +60,7 @@ func ChildrenOf(path string) []int {
 func Descendants(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {
-		all = append(all, children(all[i])...)
+		all = append(all, Children(all[i])...)
 	}
 	return all
 }

@@ -63,6 +63,9 @@ type Sink interface {
 type Process interface {
 	// Signal sends a signal to all processes of the container. It does not wait.
 	Signal(sig unix.Signal)
+	// End is Signal with a signal that ends the container, TERM or HUP. The container lives on until all of its processes
+	// have ended. It does not wait for that.
+	End(sig unix.Signal)
 	// Members lists the pids of its processes, as far as this host sees them.
 	Members() []int
 }
