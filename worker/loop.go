@@ -117,18 +117,18 @@ func (l *Loop) Begin(ctx context.Context) error {
 		return fmt.Errorf("worker: adopt running tasks: %w", err)
 	}
 	close(l.adopted)
-	l.Turn(ctx, Adopted{Found: found, NeverBegun: l.neverBegun(records, found)})
+	l.Turn(ctx, Adopted{Found: found, NeverBegun: neverBegun(l.parts.Adopter, records, found)})
 	return nil
 }
 
 // neverBegun returns the attempts that started according to the ledger, and that the driver was never asked to start.
-func (l *Loop) neverBegun(records []lease.Record, found []DriverEvent) (all []job.Attempt) {
+func neverBegun(a Adopter, records []lease.Record, found []DriverEvent) (all []job.Attempt) {
 	known := make(map[job.Attempt]bool, len(found))
 	for _, e := range found {
 		known[e.Attempt] = true
 	}
 	for _, r := range records {
-		if r.Phase == lease.PhaseStarted && r.PID == 0 && r.Exit == nil && !known[r.Attempt] && l.parts.Adopter.NeverBegun(r.Attempt) {
+		if r.Phase == lease.PhaseStarted && r.PID == 0 && r.Exit == nil && !known[r.Attempt] && a.NeverBegun(r.Attempt) {
 			all = append(all, r.Attempt)
 		}
 	}
