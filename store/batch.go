@@ -73,7 +73,7 @@ func (s *Store) Read(key []byte) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, damaged(err)
 	}
 	own := append([]byte{}, v...)
 	return own, closer.Close()
@@ -102,13 +102,17 @@ func (s *Store) ReadPrefix(prefix []byte, f func(key, val []byte) error) error {
 func (s *Store) ReadRange(from, to []byte, f func(key, val []byte) error) (err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
-		return err
+		return damaged(err)
 	}
-	defer func() { err = errors.Join(err, it.Close()) }()
+	defer func() {
+		if closing := it.Close(); err == nil { // it repeats an error of reading
+			err = damaged(closing)
+		}
+	}()
 	for ok := it.First(); ok; ok = it.Next() {
 		v, err := it.ValueAndErr()
 		if err != nil {
-			return err
+			return damaged(err)
 		}
 		switch err := f(it.Key(), v); {
 		case errors.Is(err, ErrStop):
@@ -117,7 +121,7 @@ func (s *Store) ReadRange(from, to []byte, f func(key, val []byte) error) (err e
 			return fmt.Errorf("key %q: %w", it.Key(), err)
 		}
 	}
-	return it.Error()
+	return damaged(it.Error())
 }
 
 // after returns the first key beyond all that begin with prefix, or nil if there is none.

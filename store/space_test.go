@@ -53,6 +53,9 @@ func TestFullDiskIsRetriedSlowly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := s.Put("k", nil); err != nil {
+		t.Fatal(err)
+	}
 	on.Store(true)
 	flushed, err := s.db.AsyncFlush()
 	if err != nil {

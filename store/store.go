@@ -187,13 +187,16 @@ func (s *Store) open(dir string, fs vfs.FS, lock *pebble.Lock) (*pebble.DB, erro
 	opts := &pebble.Options{
 		Cache: cache, MemTableSize: memTableBytes, MaxOpenFiles: maxOpenFiles,
 		FS: ours, Lock: lock, Logger: logger, FormatMajorVersion: diskFormat,
-		EventListener: &pebble.EventListener{BackgroundError: s.background},
+		EventListener: &pebble.EventListener{BackgroundError: s.background, DataCorruption: s.corrupt},
 	}
 	opts.Experimental.FileCacheShards = 1
 	opts.Experimental.CompactionScheduler = newOneCompaction()
+	if err := checkLogs(fs, dir); err != nil {
+		return nil, damaged(err)
+	}
 	db, err := pebble.Open(dir, opts)
 	ours.open.Store(err == nil)
-	return db, err
+	return db, damaged(err)
 }
 
 const (
@@ -203,6 +206,11 @@ const (
 	// stays full for longer than a write takes.
 	backgroundPause = 100 * time.Millisecond
 )
+
+// corrupt logs that Pebble has read a table which has changed since it was written. Whoever reads gets ErrDamaged.
+func (s *Store) corrupt(info pebble.DataCorruptionInfo) {
+	s.log.Error("a file of the database has changed since it was written", "file", info.Path)
+}
 
 // background logs that Pebble could not flush or compact. Pebble calls it before it tries again, and waits for it.
 func (s *Store) background(err error) {
@@ -233,6 +241,10 @@ func (s *Store) identify() error {
 		_, _ = rand.Read(id) // never fails: it ends the program if it has no random bytes
 		if err := s.WriteSync(func(b Batch) error { return b.Set(keyStore, id) }); err != nil {
 			return fmt.Errorf("store: write the store's id: %w", err)
+		}
+		// The log that a new database begins with does not say what of it was synced; the next one does. See checkLogs.
+		if err := s.db.Flush(); err != nil {
+			return fmt.Errorf("store: begin a log: %w", err)
 		}
 	}
 	if len(id) != idBytes {

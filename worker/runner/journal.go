@@ -3,8 +3,6 @@ package runner
 // The exit journal: how tasks exited, on disk before the daemon is told.
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 
@@ -99,19 +97,19 @@ func (j *journal) append(round []*task, tails bool) error {
 
 // encode returns the records of a round, one a line.
 func encode(round []*task, tails bool) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
+	var b []byte
 	for _, t := range round {
 		r := t.record
 		if !tails {
 			r.Exit.Tail = ""
 		}
-		if err := enc.Encode(&r); err != nil {
+		line, err := r.Line()
+		if err != nil {
 			return nil, fmt.Errorf("runner: encode end of %s: %w", t.name, err)
 		}
+		b = append(b, line...)
 	}
-	return b.Bytes(), nil
+	return b, nil
 }
 
 // prepare begins the first segment, with room, before there is anything to save.

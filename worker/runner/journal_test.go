@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -158,5 +159,40 @@ func TestJournalAfterFault(t *testing.T) {
 	}
 	if all := saved(t, dir); len(all) != 2 || all[round[0].name].Segment.Number != 2 {
 		t.Errorf("%+v", all)
+	}
+}
+
+// TestChangedByteOfJournal changes each byte of a segment in turn: the ends that are read are those that were saved, or it is
+// damaged.
+func TestChangedByteOfJournal(t *testing.T) {
+	t.Parallel()
+	dir := protocol.Dir(t.TempDir())
+	j := newJournal(t, dir, 1)
+	if err := j.save([]*task{deadTask(1), deadTask(2), deadTask(3)}); err != nil {
+		t.Fatal(err)
+	}
+	want, path := saved(t, dir), dir.Journal(j.at)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range text {
+		changed := bytes.Clone(text)
+		changed[at] ^= 1 << (at % 7)
+		if err := os.WriteFile(path, changed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ends, err := dir.Ends()
+		if errors.Is(err, protocol.ErrDamaged) {
+			continue
+		}
+		if err != nil || len(ends) != len(want) {
+			t.Fatalf("byte %d of %q: %d ends, %v", at, text, len(ends), err)
+		}
+		for _, e := range ends {
+			if e != want[e.Attempt] {
+				t.Fatalf("byte %d of %q: read %+v", at, text, e)
+			}
+		}
 	}
 }

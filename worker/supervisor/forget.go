@@ -4,6 +4,7 @@ package supervisor
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 
@@ -50,7 +51,7 @@ func (e *ends) read() ([]protocol.End, error) {
 	}
 	all, err := e.dir.Ends()
 	if err != nil {
-		e.log.Error("some exits of tasks are unreadable", "error", err)
+		return nil, fmt.Errorf("%w; move the file away to start without it: the tasks whose exits are in it then count as lost", err)
 	}
 	for _, end := range all {
 		if a, err := job.ParseAttempt(end.Attempt); err == nil {

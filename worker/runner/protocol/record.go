@@ -4,10 +4,13 @@ package protocol
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -80,8 +83,14 @@ func (d Dir) Ends() ([]End, error) {
 	return all, bad
 }
 
-// readSegment reads one file. A broken last line is no error: the runner died while it wrote the line, before it told
-// anyone.
+// ErrDamaged says that a file of the journal has changed since it was written.
+var ErrDamaged = errors.New("the exits of tasks are damaged")
+
+// hole is how many zeros in a line are a part of the file that was never written before a power cut.
+const hole = 16
+
+// readSegment reads one file. A last line without its end, and a line with a hole, are no error: the runner or the host died
+// while the line was written, before anyone was told.
 func (d Dir) readSegment(s Segment) ([]End, error) {
 	f, err := os.Open(d.Journal(s))
 	if errors.Is(err, os.ErrNotExist) {
@@ -95,24 +104,60 @@ func (d Dir) readSegment(s Segment) ([]End, error) {
 	var bad error
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, proc.MaxSmallFile)
-	for lines.Scan() {
-		if bad != nil {
-			return ends, bad // a broken line that was not the last
-		}
+	lines.Split(wholeLines)
+	for n := 1; lines.Scan(); n++ {
+		line, whole := bytes.CutSuffix(lines.Bytes(), []byte{'\n'})
 		e := End{Segment: s}
-		if err := e.parse(lines.Bytes()); err != nil {
-			bad = fmt.Errorf("runner: read ends of %s: line %d: %w", d.Journal(s), len(ends)+1, err)
-			continue
+		err := e.parse(line)
+		switch {
+		case err == nil:
+			ends = append(ends, e)
+		case whole && !bytes.Contains(line, make([]byte, hole)), !whole && endsBadly(line):
+			bad = errors.Join(bad, fmt.Errorf("runner: %w: line %d of %s: %w", ErrDamaged, n, d.Journal(s), err))
 		}
-		ends = append(ends, e)
 	}
 	if err := lines.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
 		return ends, fmt.Errorf("runner: read ends: %w", err)
 	}
-	return ends, nil
+	return ends, bad
+}
+
+// endsBadly reports whether a line is whole but for its last byte, which should be its end.
+func endsBadly(line []byte) bool {
+	var e End
+	return len(line) > 0 && sumField.Match(line[:len(line)-1]) && e.parse(line[:len(line)-1]) == nil
+}
+
+// wholeLines splits into lines with their ends, of which the last may have none.
+func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i+1], nil
+	}
+	if atEOF && len(data) > 0 {
+		return len(data), data, nil
+	}
+	return 0, nil, nil
+}
+
+// sumField is how the checksum at the end of a line looks. Lines of earlier versions have none.
+var sumField = regexp.MustCompile(`^(.*),"sum":"([0-9a-f]{8})"\}$`)
+
+// Line returns the line of a record, with a checksum.
+func (r *Record) Line() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(r); err != nil {
+		return nil, err
+	}
+	text := bytes.TrimSuffix(b.Bytes(), []byte("}\n"))
+	return fmt.Appendf(text, ",\"sum\":\"%08x\"}\n", crc32.ChecksumIEEE(text)), nil
 }
 
 func (e *End) parse(line []byte) error {
+	if m := sumField.FindSubmatch(line); m != nil && string(m[2]) != fmt.Sprintf("%08x", crc32.ChecksumIEEE(m[1])) {
+		return errors.New("its checksum is another one")
+	}
 	if err := json.Unmarshal(line, &e.Record); err != nil {
 		return err
 	}
