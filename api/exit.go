@@ -11,10 +11,14 @@ func (j Job) Exit() (code int, ended bool) {
 	if !j.State.Ended() {
 		return 0, false
 	}
-	if j.ExitStatus == nil {
-		return job.ExitMuster, true
+	if j.ExitStatus != nil {
+		return *j.ExitStatus, true
 	}
-	return *j.ExitStatus, true
+	x := job.Task{State: j.State, Exit: &job.Exit{}} // its owner has an earlier version, which does not say it
+	if j.ExitCode != nil {
+		x.Exit.Code = *j.ExitCode
+	}
+	return x.Status(), true
 }
 
 // Exit returns the same for a task.

@@ -50,7 +50,12 @@ type Profile struct {
 	OnlyUser string `json:"only_user,omitempty"`
 	// NoRoot is true if the host runs no tasks of the user Root.
 	NoRoot bool `json:"no_root,omitempty"`
+	// Format is the newest format that the host knows, by the greeting of its session; 0: that of this daemon.
+	Format job.Format `json:"format,omitempty"`
 }
+
+// Knows says whether the host knows a format.
+func (p *Profile) Knows(f job.Format) bool { return p.Format == 0 || p.Format >= f }
 
 // Root is the name of the user whose tasks a daemon of root runs only if that is allowed.
 const Root = "root"

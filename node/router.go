@@ -144,6 +144,9 @@ type toWorkers struct {
 func (r toWorkers) Send(to job.Peer, m lease.ToWorker) error {
 	if to != r.self {
 		err := r.send(to, m)
+		if held := (*session.HeldBackError)(nil); errors.As(err, &held) {
+			return &scheduler.HeldBackError{Wait: held.Wait, Times: held.Times}
+		}
 		if errors.Is(err, session.ErrInvalid) {
 			err = fmt.Errorf("%w: %w", scheduler.ErrUnsendable, err)
 		}

@@ -378,39 +378,6 @@ func (ds *dispatches) preempt(d *dispatch) {
 	ds.queueAtHost(d, ds.hosts.workers[h.Peer], false)
 }
 
-// notSent handles a message that could not be sent because it is out of bounds. The task waits, and a notice reports
-// the defect.
-func (ds *dispatches) notSent(e NotSent) {
-	d := Notice{Kind: MessageDefect, Peer: e.To, Node: ds.hosts.nameOf(e.To), Detail: e.Err.Error()}
-	switch m := e.Msg.(type) {
-	case lease.Offer:
-		d.Attempt = m.Attempt
-		if o := ds.offers.byID[m.ID]; o != nil && o.worker.Peer == e.To {
-			t := o.dispatch.task
-			if o.seat != nil { // its daemon may not know gangs
-				t.shape.refusedBy(o.worker.Host, d.Detail)
-				ds.offerGone(o, place.Avoidance{})
-				break
-			}
-			unsendable(ds.turn, t)
-			ds.abandon(o.dispatch)
-		}
-	case lease.Start:
-		d.Attempt = m.Attempt
-		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.job.Has(m.Attempt.Task) {
-			if t := e.task(m.Attempt.Task); t.durable().Assigned && t.attempt() == m.Attempt {
-				unsendable(ds.turn, t)
-				if w := ds.hosts.workers[d.Peer]; w != nil && t.shape != nil {
-					t.shape.refusedBy(w.Host, d.Detail) // that session would carry none of the others either
-				}
-				ds.attempts.giveUp(t, job.ProofDeclined, "its start could not be sent")
-			}
-		}
-	default: // a timer sends it again if it is needed
-	}
-	ds.notify(d)
-}
-
 // lostLead takes back all offers.
 func (ds *dispatches) lostLead() {
 	for _, j := range ds.entries.table.Jobs() {

@@ -244,6 +244,8 @@ const (
 	IllegalMove // of an attempt, from one phase to another
 	RowsDamaged // of an archived job that a record would change; nothing was changed
 	FileDefect  // the file of a job cannot be read
+	// StartHeldBack is a Start that the session keeps back for a while; Detail says why, and for how long.
+	StartHeldBack
 )
 
 // Listed is a job of a listing.

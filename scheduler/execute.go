@@ -100,7 +100,7 @@ func (x *executor) step(ctx context.Context, events []Event, searches *sync.Wait
 	for _, o := range fx.Send {
 		switch err := x.needs.Sessions.Send(o.To, o.Msg); {
 		case err == nil:
-		case errors.Is(err, ErrUnsendable):
+		case errors.Is(err, ErrUnsendable), errors.As(err, new(*HeldBackError)):
 			x.box.putAlways(mail{event: NotSent{To: o.To, Msg: o.Msg, Err: err}})
 		default:
 			x.log.DebugContext(ctx, "message not sent", "peer", o.To, "error", err)
@@ -266,6 +266,8 @@ func (x *executor) logNotice(t Notice) {
 		x.log.Info("worker gone", "peer", t.Peer, "node", t.Node)
 	case MessageDefect:
 		x.log.Warn("a task waits since a message about it could not be sent", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "error", t.Detail)
+	case StartHeldBack:
+		x.log.Warn("the start of a task is kept back", "peer", t.Peer, "node", t.Node, "attempt", t.Attempt, "why", t.Detail)
 	case NodeDead:
 		x.log.Warn("node declared dead: what was assigned to it is given up", "peer", t.Peer, "node", t.Node, "user", t.Detail)
 	case RowDefect:

@@ -31,8 +31,9 @@ type Journal interface {
 
 // Sessions carries messages to hosts.
 type Sessions interface {
-	// Send queues a message, in order, and returns at once. ErrUnsendable says that the message is out of bounds. Any
-	// other error says that there is no session: a SessionDown follows or has come.
+	// Send queues a message, in order, and returns at once. ErrUnsendable says that the message is out of bounds, and a
+	// HeldBackError that this host does not get it now. Any other error says that there is no session: a SessionDown
+	// follows or has come.
 	Send(to job.Peer, m lease.ToWorker) error
 	// Want opens a session with the peer and keeps it.
 	Want(p job.Peer)

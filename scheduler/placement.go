@@ -4,6 +4,7 @@ package scheduler
 // See docs/adr, ADR 78.
 
 import (
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/scheduler/fleet"
@@ -23,6 +24,9 @@ type placement struct {
 // asks is what a decision may know of the task.
 func (pl *placement) asks(t *task) place.Task {
 	x := place.Task{Request: t.request(), Policy: pl.policies.named[pl.policies.of(&t.e.job.Spec)], Avoid: t.avoid}
+	if len(t.e.shuns) > 0 {
+		x.Avoid = append(slices.Clone(t.e.shuns), t.avoid...)
+	}
 	if d := t.dispatch; d != nil && d.gang != nil {
 		x.Home = d.gang.homeAt(pl.now.Sub(t.e.born), pl.cfg.GangHold)
 	}

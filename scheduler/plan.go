@@ -159,7 +159,7 @@ func (pn *planner) try(t *task) place.Verdict {
 		pn.dispatches.offerQueued(t, d.Queue, d.Preempt, d.Why)
 		pn.search.look(t.shape.class, false)
 	case place.Pauses:
-		pn.pending.pause(t, d.Until)
+		pn.pending.pause(t, shunning(pn.turn, t, d.Until))
 	case place.Blocked:
 	}
 	return d.Verdict

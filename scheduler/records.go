@@ -315,6 +315,9 @@ func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord, x jobs.Change
 	case job.ProofNeverStarted:
 		t.declines++
 		t.pause.why = d.NodeName + " did not start it"
+		if r.Detail != "" {
+			t.pause.why = lease.Clip(t.pause.why + ": " + r.Detail)
+		}
 		t.avoid.Add(rc.now, place.Avoidance{Peer: d.Node, Until: rc.now.Add(backoff(t.declines)), Hard: true})
 	case job.ProofOperator: // an operator has declared the host dead: no pause
 		t.avoid.Add(rc.now, place.Avoidance{Peer: d.Node, Until: rc.now.Add(avoidFor)})

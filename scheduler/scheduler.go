@@ -41,6 +41,20 @@ var (
 	ErrUnsendable = errors.New("scheduler: message out of its bounds")
 )
 
+// HeldBackError is a message that a session keeps back, because sessions with that host broke off when it was sent. It has not
+// reached the host. Send it again after Wait.
+type HeldBackError struct {
+	Wait  time.Duration
+	Times int // that a session broke off; 0: it waits for another such message
+}
+
+func (e *HeldBackError) Error() string {
+	if e.Times == 0 {
+		return "scheduler: its start waits for another one"
+	}
+	return fmt.Sprintf("scheduler: its start is kept back: the session broke off %d times when it was sent", e.Times)
+}
+
 // NoMatchError refuses a job that no known host could ever run.
 type NoMatchError struct {
 	Explanation lease.Explanation

@@ -69,6 +69,9 @@ type filing struct {
 	opening bool      // it is being read, or is in files.line
 	least   Amount    // what it costs at least while it waits
 	costs   Amount    // that the backlog counts
+	// shuns are hosts that its file does not reach; all its tasks avoid them. shunned tells people why, of the last one.
+	shuns   place.Avoidances
+	shunned string
 }
 
 // opened is a job file that was read from disk.

@@ -65,8 +65,9 @@ func init() { //nolint:gochecknoinits // the verbs refer to each other's table t
 		"found": func(s *story, a []string, _ stories.Options) {
 			s.step(Found{Class: a[0], Peers: []job.Peer{job.Peer(a[1])}})
 		},
-		"unsent": verbUnsent,
-		"wait":   verbWait,
+		"unsent":   verbUnsent,
+		"heldback": verbHeldBack,
+		"wait":     verbWait,
 		"stand": func(s *story, a []string, _ stories.Options) { // the daemon is stopped meanwhile
 			d, err := time.ParseDuration(a[0])
 			if err != nil {
@@ -165,11 +166,11 @@ func resources(o stories.Options) job.Resources {
 	}
 }
 
-// worker NAME cpus=4 mem=8GiB gpus=2 model=h100-80gb store=S rack=r1 [relay=1]: a session and its Hello.
+// worker NAME cpus=4 mem=8GiB gpus=2 model=h100-80gb store=S rack=r1 [relay=1] [format=2]: a session and its Hello.
 func verbWorker(s *story, a []string, o stories.Options) {
 	p := lease.Profile{
 		Name: a[0], CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0), Store: a[0] + "-disk", Drivers: []string{"exec"}, Worker: true,
-		NoRoot: o["noroot"] != "",
+		NoRoot: o["noroot"] != "", Format: job.Format(o.Number("format", 0)),
 	}
 	if o["store"] != "" {
 		p.Store = o["store"]
@@ -338,6 +339,16 @@ func verbUnsent(s *story, a []string, _ stories.Options) {
 		m = lease.Start{Attempt: s.offer(a).Attempt}
 	}
 	s.step(NotSent{To: job.Peer(a[0]), Msg: m, Err: fmt.Errorf("%w: a number is out of range", ErrUnsendable)})
+}
+
+// heldback WORKER JOB[.TASK] WAIT TIMES: the session keeps back the Start after the newest offer of the task.
+func verbHeldBack(s *story, a []string, _ stories.Options) {
+	wait, err := time.ParseDuration(a[2])
+	times, err2 := strconv.Atoi(a[3])
+	if err := errors.Join(err, err2); err != nil {
+		s.t.Fatal(err)
+	}
+	s.step(NotSent{To: job.Peer(a[0]), Msg: lease.Start{Attempt: s.offer(a).Attempt}, Err: &HeldBackError{Wait: wait, Times: times}})
 }
 
 func (s *story) offer(a []string) lease.Offer {

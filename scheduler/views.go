@@ -385,7 +385,7 @@ func (vs *views) reason(t *task) job.Reason {
 	case t.barred:
 		return vs.following(t.e, t.index)
 	case !t.queued && t.pause.until.After(vs.now):
-		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", job.Duration(t.pause.until.Sub(vs.now).Round(time.Millisecond)), t.pause.why)}
+		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", job.Duration(nextTry(t, vs.now).Sub(vs.now).Round(time.Millisecond)), t.pause.why)}
 	}
 	return vs.waitReason(t)
 }
@@ -453,6 +453,9 @@ func (vs *views) noMatch(g *shape, t *task) string {
 // whyOf explains the state of a job with this view.
 func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
 	x, err := vs.explain.offers(j.User, j.Spec)
+	if e := vs.entries.byID[j.ID]; e != nil {
+		notWhereHeldBack(vs.now, e, &x)
+	}
 	x.Job, x.State, x.Reason, x.Starts = j.ID, j.State(), j.Reason, j.Starts
 	return x, err
 }

@@ -183,6 +183,8 @@ func (s *starts) admitted(now Moment, e Admitted) {
 // mayStart returns why a Start is refused, or "" if it is not. It checks that the lease is live now (R5).
 func (s *starts) mayStart(now Moment, g *group, m lease.Start) string {
 	switch {
+	case m.File.Strange() != "":
+		return m.File.Strange()
 	case s.drain.now.On:
 		return "this host is drained: " + s.drain.now.String()
 	case !g.holds(now):

@@ -123,7 +123,7 @@ func verbOffer(s *story, c stories.Command) {
 	s.from(c, m)
 }
 
-// start PEER JOB [lease=D] [hold=1] [user=NAME] [session=sN] [term=N]: by default in the newest session.
+// start PEER JOB [lease=D] [hold=1] [strange=WHY] [user=NAME] [session=sN] [term=N]: by default in the newest session.
 func verbStart(s *story, c stories.Command) {
 	session := s.renewals[job.Peer(c.Arg(0))].Session
 	if name := c.Options["session"]; name != "" {
@@ -134,6 +134,9 @@ func verbStart(s *story, c stories.Command) {
 	m.File = edited(m.File, func(s *job.Spec) { s.Lease = job.Duration(c.Options.Duration("lease", 0)) })
 	if c.Options["hold"] != "" {
 		m.File = edited(m.File, func(s *job.Spec) { s.Partition = "hold" })
+	}
+	if why := c.Options["strange"]; why != "" { // a later version wrote it
+		m.File = job.StrangeFile([]byte("{}"), "cannot run it: "+why)
 	}
 	s.from(c, m)
 }

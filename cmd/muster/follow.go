@@ -174,8 +174,11 @@ func (f follower) waitFor(ctx context.Context, all []chosen) error {
 	highest := 0
 	note := func(who string, state job.State, why string, code int) {
 		highest = max(highest, code)
-		if code != 0 && why != "" {
+		switch {
+		case code != 0 && why != "":
 			fmt.Fprintf(f.err, "muster: %s: %s: %s\n", who, state, why)
+		case code == job.ExitMuster:
+			fmt.Fprintf(f.err, "muster: %s: %s, and its owner does not say why\n", who, state)
 		}
 	}
 	err := f.waitForJobs(ctx, ids, func(j api.Job) {

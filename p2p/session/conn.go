@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -37,6 +38,7 @@ type conn struct {
 	leaving  atomic.Bool  // a Goodbye is in the queue
 	given    atomic.Bool  // this side has given the session up
 	pings    pings
+	underWay underWay
 	checks   checks
 	files    files[*job.File] // that the peer has sent; only the reader uses it
 
@@ -67,6 +69,31 @@ type features struct {
 	arrays bool // arrays, and job files that are named by their digest
 	gangs  bool
 	roles  bool // which messages need which role
+	format job.Format
+}
+
+// greeting is what Open and Accept say of their sender.
+type greeting interface {
+	GetArrays() bool
+	GetGangs() bool
+	GetRoles() bool
+	GetFormat() uint32
+}
+
+// featuresOf returns what a peer knows by its greeting. Its format follows from the rest if it does not say it.
+func featuresOf(g greeting) features {
+	f := features{arrays: g.GetArrays(), gangs: g.GetGangs(), roles: g.GetRoles(), format: job.FormatFirst}
+	switch said := job.Format(min(g.GetFormat(), math.MaxInt32)); {
+	case said > 0:
+		f.format = said
+	case f.roles:
+		f.format = job.FormatRoles
+	case f.gangs:
+		f.format = job.FormatGangs
+	case f.arrays:
+		f.format = job.FormatArrays
+	}
+	return f
 }
 
 // count is the number of streams that a daemon has opened since its start.
@@ -155,6 +182,15 @@ func (c *conn) send(f *wirepb.Frame) error {
 	return err
 }
 
+// sendMessage puts a message of package lease in the queue, unless it is to be kept back (HeldBackError).
+func (c *conn) sendMessage(f *wirepb.Frame) error {
+	s, suspicious := subjectOf(f)
+	if !suspicious {
+		return c.send(f)
+	}
+	return c.underWay.send(f, s, c.send, func() uint64 { return c.sendPing(time.Now()) })
+}
+
 func (c *conn) info() Info {
 	return Info{
 		Peer: c.peer, Addr: c.stream.Conn().RemoteMultiaddr().String(), Path: c.path, Opened: c.opened, Since: c.since, RTT: c.pings.roundTrip(),
@@ -180,6 +216,7 @@ func (c *conn) read(h Handler) error {
 		case *wirepb.Frame_Ping:
 			err = c.send(pong(b.Ping.GetNumber()))
 		case *wirepb.Frame_Pong:
+			c.underWay.answered(b.Pong.GetNumber())
 			if rtt, changed := c.pings.answered(b.Pong.GetNumber(), time.Now()); changed {
 				h.Measured(c.peer, rtt)
 			}
@@ -224,6 +261,12 @@ func (c *conn) deliver(f *wirepb.Frame, h Handler) error {
 	case lease.Hello:
 		if m.Profile.Peer != c.peer {
 			return fmt.Errorf("%w: the profile is of %s", ErrInvalid, m.Profile.Peer)
+		}
+		m.Profile.Format = c.out.knows.format
+		h.FromWorker(c.peer, m)
+	case lease.Event:
+		if m.N == 1 {
+			c.underWay.reported(m.Attempt)
 		}
 		h.FromWorker(c.peer, m)
 	case lease.ToScheduler:
@@ -330,8 +373,15 @@ func (c *conn) ping(now time.Time, every time.Duration) time.Duration {
 	if quiet < every && !c.pings.due(now) {
 		return every - quiet
 	}
-	_ = c.send(&wirepb.Frame{Body: &wirepb.Frame_Ping{Ping: &wirepb.Ping{Number: c.pings.next(now)}}})
+	c.underWay.pinged(c.sendPing(now))
 	return every
+}
+
+// sendPing queues a Ping and returns its number.
+func (c *conn) sendPing(now time.Time) uint64 {
+	number := c.pings.next(now)
+	_ = c.send(&wirepb.Frame{Body: &wirepb.Frame_Ping{Ping: &wirepb.Ping{Number: number}}})
+	return number
 }
 
 // source is the stream as the frame reader sees it. It records how long a read has waited, and limits reads to

@@ -156,3 +156,44 @@ func TestFilesOfALiar(t *testing.T) {
 		t.Errorf("a wrong digest beside the file: %v", err)
 	}
 }
+
+// A job file with a field or a value of a later version arrives, and says why this version cannot run the job: it is for the
+// worker to refuse. It is carried once as any other. What is no JSON object breaks the protocol.
+func TestFileOfALaterVersion(t *testing.T) {
+	o := testOffer(1)
+	good := string(named("a", 10).Text())
+	for text, want := range map[string]string{
+		strings.Replace(good, "{", `{"moon":true,`, 1):             `unknown field "moon"`,
+		strings.Replace(good, "{", `{"partition":"orbit",`, 1):     "want fence or hold",
+		strings.Replace(good, "{", `{"signal":{"by":"radio"},`, 1): "signal",
+		"[1]": "",
+		"{":   "",
+	} {
+		var in files[*job.File]
+		frame, err := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: named("a", 10)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		frame.GetStart().Spec = []byte(text)
+		msg, err := fromWire(frame, &in)
+		if want == "" {
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("%s: %v", text, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%.40s: %v", text, err)
+			continue
+		}
+		f := msg.(lease.Start).File
+		if !strings.Contains(f.Strange(), want) || !isSentence(f.Strange()) {
+			t.Errorf("%.40s: %q", text, f.Strange())
+		}
+		sum := f.Digest()
+		frame.GetStart().Spec, frame.GetStart().File = nil, sum[:]
+		if again, err := fromWire(frame, &in); err != nil || again.(lease.Start).File != f {
+			t.Errorf("%.40s by its digest: %v", text, err)
+		}
+	}
+}

@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"strings"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -21,6 +21,7 @@ import (
 var (
 	errSentence = fmt.Errorf("a sentence is longer than %d bytes or not printable", lease.MaxDetail)
 	errUnknown  = errors.New("unknown kind of message")
+	errNoJSON   = errors.New("a job file that is no JSON object")
 )
 
 // fromWire decodes and checks the message of a frame. It returns a lease.ToWorker or a lease.ToScheduler. The files are
@@ -207,11 +208,7 @@ func (d *decoder) file(m *wirepb.Start) *job.File {
 		d.fail(errNoFile)
 		return nil
 	}
-	s := d.spec(m.GetSpec())
-	if d.err != nil {
-		return nil
-	}
-	f, err := job.FileOf(s, bytes.Clone(m.GetSpec()))
+	f, err := fileOfWire(bytes.Clone(m.GetSpec()))
 	if err != nil {
 		d.fail(err)
 		return nil
@@ -224,25 +221,38 @@ func (d *decoder) file(m *wirepb.Start) *job.File {
 	return f
 }
 
-// spec decodes a job file strictly. A field that the JSON leaves out gets its default, but for the number of CPUs:
-// EncodeSpec leaves it out if it is 0.
-func (d *decoder) spec(b []byte) job.Spec {
+// fileOfWire decodes a job file. A field that the JSON leaves out gets its default, but for the number of CPUs: EncodeSpec
+// leaves it out if it is 0. A later version may have written fields and values that this one does not know: that is for the
+// worker to refuse (job.StrangeFile), and ends no session. What is no JSON object is an error.
+func fileOfWire(text []byte) (*job.File, error) {
+	if err := checkSpecSize(text); err != nil {
+		return nil, err
+	}
+	if trimmed := bytes.TrimLeft(text, " \t\r\n"); !json.Valid(text) || trimmed[0] != '{' {
+		return nil, errNoJSON
+	}
 	s := job.DefaultSpec()
 	s.Resources.CPUs = 0
-	if err := checkSpecSize(b); err != nil {
-		d.fail(err)
-		return s
-	}
-	dec := json.NewDecoder(bytes.NewReader(b))
+	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&s); err != nil {
-		d.fail(fmt.Errorf("spec: %w", err))
-		return s
+	err := dec.Decode(&s)
+	if err != nil {
+		return job.StrangeFile(text, strangeWhy(err)), nil
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		d.fail(errors.New("spec: extra data after the JSON document"))
+	f, err := job.FileOf(s, text)
+	if err != nil {
+		return nil, err
 	}
-	return s
+	if err := f.Validate(); err != nil {
+		return job.StrangeFile(text, strangeWhy(err)), nil
+	}
+	return f, nil
+}
+
+// strangeWhy tells people what of a job file this version does not know. The error is of package json, or of the check of
+// the job.
+func strangeWhy(err error) string {
+	return sentence("this node has another version of muster, which cannot run the job: " + strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // founding decodes the proof of a group's founder, which may be missing.

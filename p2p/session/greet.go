@@ -72,7 +72,7 @@ func say(ctx context.Context, s network.Stream, mine count) (*open, error) {
 		return nil, errNotGreeted
 	}
 	o.theirs = count{incarnation: accept.Accept.GetIncarnation(), n: accept.Accept.GetCount()}
-	o.knows = features{arrays: accept.Accept.GetArrays(), gangs: accept.Accept.GetGangs(), roles: accept.Accept.GetRoles()}
+	o.knows = featuresOf(accept.Accept)
 	return o, s.SetDeadline(time.Time{})
 }
 
@@ -101,6 +101,6 @@ func readOpen(ctx context.Context, s network.Stream) (*open, error) {
 		return nil, errNotGreeted
 	}
 	o.theirs = count{incarnation: first.Open.GetIncarnation(), n: first.Open.GetCount()}
-	o.knows = features{arrays: first.Open.GetArrays(), gangs: first.Open.GetGangs(), roles: first.Open.GetRoles()}
+	o.knows = featuresOf(first.Open)
 	return o, s.SetDeadline(time.Time{})
 }

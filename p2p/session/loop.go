@@ -33,6 +33,7 @@ type loop struct {
 	displaceFrom time.Time
 	bans         bans
 	rates        rates
+	trials       trials
 	side         sync.WaitGroup
 	ends         bool // stopping: no more sessions
 }
@@ -220,6 +221,7 @@ func (c count) after(known count) bool {
 // start turns a stream into a session.
 func (l *loop) start(k *link, o open, opened bool) {
 	c := newConn(l.cfg, k.peer, o, opened)
+	c.underWay.suspects = l.trials.of(k.peer, o.knows)
 	c.source.done = c.done
 	c.source.limiter = l.rates.of(k.peer, c.since)
 	c.source.owed += sessionCost
@@ -261,6 +263,7 @@ func (l *loop) ended(k *link, c *conn) {
 	if deserved(c.cause) {
 		l.ban(k)
 	}
+	l.trials.ended(c, time.Now())
 	if time.Since(c.since) >= stableAfter {
 		k.tries = 0
 	}

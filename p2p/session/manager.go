@@ -100,7 +100,7 @@ func (m *Manager) look() {
 }
 
 // Send queues a message of package lease for the peer and returns at once. Messages to one peer arrive in the order
-// in which they were sent, or the session ends. Errors: ErrNoSession, ErrBusy, ErrInvalid.
+// in which they were sent, or the session ends. Errors: ErrNoSession, ErrBusy, ErrInvalid, a HeldBackError.
 func (m *Manager) Send(p job.Peer, msg any) error {
 	c := m.table.get(p)
 	if c == nil {
@@ -113,7 +113,7 @@ func (m *Manager) Send(p job.Peer, msg any) error {
 	if inUse(msg) {
 		c.use()
 	}
-	return c.send(f)
+	return c.sendMessage(f)
 }
 
 // Peers returns the open sessions in no particular order.
@@ -147,7 +147,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer cancel()
 	l := &loop{
 		Manager: m, links: map[job.Peer]*link{}, agenda: timers.New[time.Time, *link](time.Time.Compare), timer: time.NewTimer(0),
-		mine: count{incarnation: rand.Uint64()}, bans: bans{shortest: m.cfg.BackoffMax}, rates: rates{},
+		mine: count{incarnation: rand.Uint64()}, bans: bans{shortest: m.cfg.BackoffMax}, rates: rates{}, trials: trials{},
 	}
 	defer l.timer.Stop()
 	m.host.SetStreamHandler(ID, func(s network.Stream) {
@@ -281,11 +281,11 @@ func (t *table) takeChanged() []job.Peer {
 }
 
 func openFrame(c count) *wirepb.Frame {
-	return &wirepb.Frame{Body: &wirepb.Frame_Open{Open: &wirepb.Open{Incarnation: c.incarnation, Count: c.n, Arrays: true, Gangs: true, Roles: true}}}
+	return &wirepb.Frame{Body: &wirepb.Frame_Open{Open: &wirepb.Open{Incarnation: c.incarnation, Count: c.n, Arrays: true, Gangs: true, Roles: true, Format: uint32(job.FormatNow)}}}
 }
 
 func acceptFrame(c count) *wirepb.Frame {
-	return &wirepb.Frame{Body: &wirepb.Frame_Accept{Accept: &wirepb.Accept{Incarnation: c.incarnation, Count: c.n, Arrays: true, Gangs: true, Roles: true}}}
+	return &wirepb.Frame{Body: &wirepb.Frame_Accept{Accept: &wirepb.Accept{Incarnation: c.incarnation, Count: c.n, Arrays: true, Gangs: true, Roles: true, Format: uint32(job.FormatNow)}}}
 }
 
 var errNotGreeted = fmt.Errorf("%w: unexpected first frame of a session", ErrInvalid)

@@ -37,6 +37,10 @@
 // unknown ends the session with a reset, and its sender is refused for [Config.BackoffMax], and for longer if that
 // happens again and again. So a change that an old peer would refuse or misread needs a new protocol number.
 //
+// A Start, or a long Event, with which a session may have broken off is sent alone in the next one, and then with growing
+// delays (trials.go). A job file with fields that this version does not know ends no session: the worker refuses the Start.
+// Open and Accept carry the newest format of jobs that their sender knows, so that no owner offers a host what it does not know.
+//
 // A peer may send 32 MiB a second, about 120,000 offers. Each frame counts for more than its length, by what it costs the
 // receiver (see costOf): an Availability for 128 KiB more. A session costs 4 MiB, and has no rate of its own. What exceeds
 // the rate is read later, and so is what the handler has no room for. Only a peer that says again and again what it has

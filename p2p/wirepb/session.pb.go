@@ -425,6 +425,7 @@ type Open struct {
 	Arrays        bool                   `protobuf:"varint,3,opt,name=arrays,proto3" json:"arrays,omitempty"` // the daemon knows arrays, and job files that are named by their digest
 	Gangs         bool                   `protobuf:"varint,4,opt,name=gangs,proto3" json:"gangs,omitempty"`   // the daemon knows gangs
 	Roles         bool                   `protobuf:"varint,5,opt,name=roles,proto3" json:"roles,omitempty"`   // the daemon sends only what its roles allow
+	Format        uint32                 `protobuf:"varint,6,opt,name=format,proto3" json:"format,omitempty"` // the newest format of jobs that the daemon knows (job.Format); 0: it follows from the fields above
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -494,6 +495,13 @@ func (x *Open) GetRoles() bool {
 	return false
 }
 
+func (x *Open) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
 // Accept is the first frame of the other side, with that side's own count.
 type Accept struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -502,6 +510,7 @@ type Accept struct {
 	Arrays        bool                   `protobuf:"varint,3,opt,name=arrays,proto3" json:"arrays,omitempty"` // as in Open
 	Gangs         bool                   `protobuf:"varint,4,opt,name=gangs,proto3" json:"gangs,omitempty"`
 	Roles         bool                   `protobuf:"varint,5,opt,name=roles,proto3" json:"roles,omitempty"`
+	Format        uint32                 `protobuf:"varint,6,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -569,6 +578,13 @@ func (x *Accept) GetRoles() bool {
 		return x.Roles
 	}
 	return false
+}
+
+func (x *Accept) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
 }
 
 // Ping asks for a Pong with the same number.
@@ -3477,19 +3493,21 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x06cancel\x18\x16 \x01(\v2\x15.muster.p2p.v1.CancelH\x00R\x06cancel\x122\n" +
 	"\x05hello\x18\x17 \x01(\v2\x1a.muster.p2p.v1.WorkerHelloH\x00R\x05hello\x12,\n" +
 	"\x05stale\x18\x18 \x01(\v2\x14.muster.p2p.v1.StaleH\x00R\x05staleB\x06\n" +
-	"\x04body\"\x82\x01\n" +
+	"\x04body\"\x9a\x01\n" +
 	"\x04Open\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x16\n" +
 	"\x06arrays\x18\x03 \x01(\bR\x06arrays\x12\x14\n" +
 	"\x05gangs\x18\x04 \x01(\bR\x05gangs\x12\x14\n" +
-	"\x05roles\x18\x05 \x01(\bR\x05roles\"\x84\x01\n" +
+	"\x05roles\x18\x05 \x01(\bR\x05roles\x12\x16\n" +
+	"\x06format\x18\x06 \x01(\rR\x06format\"\x9c\x01\n" +
 	"\x06Accept\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x16\n" +
 	"\x06arrays\x18\x03 \x01(\bR\x06arrays\x12\x14\n" +
 	"\x05gangs\x18\x04 \x01(\bR\x05gangs\x12\x14\n" +
-	"\x05roles\x18\x05 \x01(\bR\x05roles\"\x1e\n" +
+	"\x05roles\x18\x05 \x01(\bR\x05roles\x12\x16\n" +
+	"\x06format\x18\x06 \x01(\rR\x06format\"\x1e\n" +
 	"\x04Ping\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\"\x1e\n" +
 	"\x04Pong\x12\x16\n" +

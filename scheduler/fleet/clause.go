@@ -64,6 +64,7 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 	if s.Nodes > 1 {
 		out = append(out, addressClause)
 	}
+	out = append(out, formatClauses(&s)...)
 	c, err := job.ParseConstraint(s.Constraint)
 	if err != nil {
 		return nil, err
@@ -103,11 +104,29 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 
 // addressClause demands a host that the other members of a gang reach at its own address.
 var addressClause = Clause{Text: "address: reachable", Test: func(h *Host) string {
-	if h.Local || h.Address != "" {
+	switch {
+	case h.Local || h.Address != "":
 		return ""
+	case !h.Profile.Knows(job.FormatGangs):
+		return "has an earlier version, which does not know gangs"
 	}
-	return "is reached through a relay only"
+	return "has no address that the others could use: its session goes through a relay, or by a link-local address"
 }}
+
+// formatClauses demand a host whose version knows all fields of the job.
+func formatClauses(s *job.Spec) []Clause {
+	need, field := s.NeededFormat()
+	if field == "" {
+		return nil
+	}
+	met := func(h *Host) bool { return h.Profile.Knows(need) }
+	return []Clause{{Text: "version: knows " + field, Quiet: true, met: met, Test: func(h *Host) string {
+		if met(h) {
+			return ""
+		}
+		return "has an earlier version, which does not know the field " + field
+	}}}
+}
 
 // driverClauses demand a Docker engine if the task has an image, else a host that starts processes. If the task gets
 // input, they also demand a host that passes it on.

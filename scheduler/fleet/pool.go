@@ -79,6 +79,9 @@ func PoolKey(s job.Spec) string {
 	if s.Nodes > 1 {
 		gang = " gang"
 	}
+	if need, field := s.NeededFormat(); field != "" {
+		gang += fmt.Sprintf(" %d %s", need, field)
+	}
 	return fmt.Sprintf("%d %g %q %d %q %q %q %t %t %q %q %t",
 		r.GPUs, r.GPUShare, r.GPUModel, r.GPUMemory, s.Constraint, s.NodeList, s.Exclude, s.Image != "", s.TakesInput(), s.Mounts, s.Prefer, s.TrustedLabels) + gang
 }

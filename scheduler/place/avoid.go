@@ -52,6 +52,17 @@ func (as Avoidances) at(now time.Time, p job.Peer) (Avoidance, bool) {
 	return Avoidance{}, false
 }
 
+// Ends says whether one of the avoidances ends at this time.
+func (as Avoidances) Ends(at time.Time) bool {
+	return slices.ContainsFunc(as, func(a Avoidance) bool { return a.Until.Equal(at) })
+}
+
+// Hard says whether the task does not go to a host now in any case.
+func (as Avoidances) Hard(now time.Time, p job.Peer) bool {
+	a, avoided := as.at(now, p)
+	return avoided && a.Hard
+}
+
 // unyielding says whether no preemptible tasks of the host make room for the task.
 func (as Avoidances) unyielding(now time.Time, p job.Peer) bool {
 	return slices.ContainsFunc(as, func(a Avoidance) bool { return a.Peer == p && a.Unyielding && a.Until.After(now) })

@@ -1,0 +1,186 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// startOf is the Start of a task of a job with this name.
+func startOf(n uint64, name string) lease.Start {
+	o := testOffer(n)
+	return lease.Start{Offer: n, Attempt: o.Attempt, Group: o.Group, Epoch: o.Epoch, Session: 1, User: "amy", File: named(name, 10)}
+}
+
+// wait lets virtual time pass until ok.
+func wait(t *testing.T, ok func() bool) {
+	t.Helper()
+	for began := time.Now(); !ok(); pass(2 * oneWay) {
+		if time.Since(began) > 5*time.Minute {
+			t.Fatal("it does not come")
+		}
+	}
+}
+
+// poison has the node cut the session whenever a Start of a job with this name arrives, as a daemon does that cannot read it.
+func (n *node) poison(of *node, name string) (arrived func() int) {
+	seen := 0
+	n.recorder.onAny = func(msg any) {
+		if m, is := msg.(lease.Start); is && m.File.Spec().Name == name {
+			seen++
+			n.table.get(of.id()).cut(errors.New("cannot read it"))
+		}
+	}
+	return func() int { return seen }
+}
+
+// A Start that ends its session is sent once more, and then after a minute, two minutes, four and so on. Meanwhile it is kept
+// back, and everything else arrives.
+func TestStartThatEndsItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		arrived := b.poison(a, "poison")
+		a.Want(b.id())
+		wait(t, func() bool { return a.isUp(b.id()) })
+
+		began, held, others := time.Now(), 0, 0
+		for time.Since(began) < time.Hour {
+			switch err := a.Send(b.id(), startOf(uint64(2+held), "poison")); {
+			case errors.As(err, new(*HeldBackError)):
+				held++
+			case err != nil && !errors.Is(err, ErrNoSession):
+				t.Fatal(err)
+			}
+			if err := a.Send(b.id(), startOf(1, fmt.Sprint("good ", others))); err == nil {
+				others++
+			} else if !errors.Is(err, ErrNoSession) {
+				t.Fatalf("another job's start: %v", err)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		// At once, once more, and after 1, 3, 7, 15 and 31 minutes.
+		if n := arrived(); n < 6 || n > 7 {
+			t.Errorf("in an hour it was sent %d times", n)
+		}
+		if others < 690 {
+			t.Errorf("of 720 starts of other jobs %d were sent", others)
+		}
+		var e *HeldBackError
+		if err := a.Send(b.id(), startOf(9, "poison")); !errors.As(err, &e) || e.Wait < time.Minute || e.Times < 6 {
+			t.Errorf("after an hour: %v", err)
+		}
+		a.kept(t)
+		b.kept(t)
+	})
+}
+
+// What was under way when a host lost power is sent again without a delay, whatever it was.
+func TestInnocentMessagesAreNotDelayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		a.Want(b.id())
+		wait(t, func() bool { return a.isUp(b.id()) })
+		gone := func(int, int) time.Duration { return never }
+		c.slow.Store(&gone)
+		for i := range uint64(100) {
+			if err := a.Send(b.id(), startOf(i+1, fmt.Sprint("job ", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wait(t, func() bool { return !a.isUp(b.id()) })
+		c.slow.Store(nil)
+		wait(t, func() bool { return a.isUp(b.id()) })
+		got := 0
+		b.recorder.onAny = func(msg any) {
+			if _, is := msg.(lease.Start); is {
+				got++
+			}
+		}
+		began := time.Now()
+		for i := range uint64(100) {
+			for {
+				err := a.Send(b.id(), startOf(i+1, fmt.Sprint("job ", i)))
+				if err == nil {
+					break
+				}
+				if !errors.As(err, new(*HeldBackError)) {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * oneWay)
+			}
+		}
+		wait(t, func() bool { return got == 100 })
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("100 starts took %s", took)
+		}
+	})
+}
+
+// What a peer can make us remember by breaking off sessions is bounded, and is forgotten.
+func TestSuspectsAreBounded(t *testing.T) {
+	ts, now := trials{}, time.Unix(1e9, 0)
+	for i := range 2 * maxTried {
+		c := &conn{peer: job.Peer(fmt.Sprint(i)), cause: ErrSilent}
+		c.underWay.suspects = ts.of(c.peer, features{})
+		for j := range 2 * maxUnderWay {
+			u := &c.underWay
+			u.n++
+			u.sent = append(u.sent, onWay{n: u.n, subject: subject{byte(j), byte(j >> 8)}})
+		}
+		ts.ended(c, now)
+		if n := len(ts[c.peer].by); n > maxUnderWay {
+			t.Fatalf("%d suspects", n)
+		}
+	}
+	if len(ts) > maxTried {
+		t.Errorf("%d peers", len(ts))
+	}
+	for p := range ts {
+		c := &conn{peer: p, cause: ErrGoodbye}
+		c.underWay.suspects = ts.of(p, features{})
+		ts.ended(c, now.Add(2*suspicionEnds))
+	}
+	if len(ts) > 0 {
+		t.Errorf("%d peers have old suspects", len(ts))
+	}
+}
+
+// An Event that is long and ends sessions is sent without what makes it long: its owner learns the end.
+func TestLongEventThatEndsItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		long, short := 0, 0
+		b.recorder.onAny = func(msg any) { // called with the lock of the recorder
+			if m, is := msg.(lease.Event); is && len(m.Exit.Tail) > 0 {
+				long++
+				b.table.get(a.id()).cut(errors.New("it does not get through"))
+			} else if is {
+				short++
+			}
+		}
+		a.Want(b.id())
+		o := testOffer(1)
+		end := lease.Event{Attempt: o.Attempt, Group: o.Group, N: 3, State: job.Succeeded, Exit: &job.Exit{State: job.Succeeded, Started: true, Tail: string(make([]byte, longEvent))}}
+		for range 3 {
+			wait(t, func() bool { return a.isUp(b.id()) })
+			if err := a.Send(b.id(), end); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Second)
+		}
+		if long != 2 || short != 1 {
+			t.Errorf("it arrived %d times whole and %d times short", long, short)
+		}
+		if len(end.Exit.Tail) != longEvent {
+			t.Error("the sender's own copy was changed")
+		}
+	})
+}

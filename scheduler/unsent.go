@@ -1,0 +1,121 @@
+package scheduler
+
+// Messages to hosts that were not sent: those that are out of bounds, and Starts that a session keeps back.
+// See docs/adr, ADR 165.
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/place"
+)
+
+// notSent handles a message that could not be sent because it is out of bounds, or is kept back. The task waits. In the first
+// case a notice reports the defect.
+func (ds *dispatches) notSent(e NotSent) {
+	var held *HeldBackError
+	if errors.As(e.Err, &held) {
+		ds.heldBack(e, held)
+		return
+	}
+	d := Notice{Kind: MessageDefect, Peer: e.To, Node: ds.hosts.nameOf(e.To), Detail: e.Err.Error()}
+	switch m := e.Msg.(type) {
+	case lease.Offer:
+		d.Attempt = m.Attempt
+		if o := ds.offers.byID[m.ID]; o != nil && o.worker.Peer == e.To {
+			t := o.dispatch.task
+			if o.seat != nil { // its daemon may not know gangs
+				t.shape.refusedBy(o.worker.Host, d.Detail)
+				ds.offerGone(o, place.Avoidance{})
+				break
+			}
+			unsendable(ds.turn, t)
+			ds.abandon(o.dispatch)
+		}
+	case lease.Start:
+		d.Attempt = m.Attempt
+		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.job.Has(m.Attempt.Task) {
+			if t := e.task(m.Attempt.Task); t.durable().Assigned && t.attempt() == m.Attempt {
+				unsendable(ds.turn, t)
+				if w := ds.hosts.workers[d.Peer]; w != nil && t.shape != nil {
+					t.shape.refusedBy(w.Host, d.Detail) // that session would carry none of the others either
+				}
+				ds.attempts.giveUp(t, job.ProofDeclined, "its start could not be sent")
+			}
+		}
+	default: // a timer sends it again if it is needed
+	}
+	ds.notify(d)
+}
+
+// heldBack takes an attempt back whose Start is kept back: its host has nothing of it. All tasks of the job avoid the host
+// meanwhile, as they have the same job file.
+func (ds *dispatches) heldBack(n NotSent, held *HeldBackError) {
+	m, isStart := n.Msg.(lease.Start)
+	if !isStart {
+		return // nothing else is kept back
+	}
+	e := ds.entries.byID[m.Attempt.Job]
+	if e == nil || !e.job.Has(m.Attempt.Task) {
+		return
+	}
+	t := e.task(m.Attempt.Task)
+	if !t.durable().Assigned || t.attempt() != m.Attempt {
+		return
+	}
+	why := fmt.Sprintf("the session with %s broke off %d times when its start was sent", ds.hosts.nameOf(n.To), held.Times)
+	if held.Times == 0 {
+		why = ds.hosts.nameOf(n.To) + " gets the start of another job first, with which its session broke off"
+	}
+	t.leader().pause.why, e.shunned = why, why
+	e.shuns.Add(ds.now, place.Avoidance{Peer: n.To, Until: ds.now.Add(held.Wait), Hard: true})
+	ds.attempts.giveUp(t, job.ProofDeclined, why)
+	ds.notify(Notice{Kind: StartHeldBack, Attempt: m.Attempt, Peer: n.To, Node: ds.hosts.nameOf(n.To), Detail: fmt.Sprintf("%s: tried again in %s", why, job.Duration(held.Wait))})
+}
+
+// lookAgain is how often a job is placed anew while it waits for a host where its Start is kept back: another host may have
+// come.
+const lookAgain = 10 * time.Second
+
+// shunning returns until when a task pauses that placement has pause until a time. If it waits for a host where its Start is
+// kept back, it says so.
+func shunning(tn *turn, t *task, until time.Time) time.Time {
+	if !t.e.shuns.Ends(until) {
+		return until
+	}
+	t.pause.why = t.e.shunned
+	if soon := tn.now.Add(lookAgain); soon.Before(until) {
+		return soon
+	}
+	return until
+}
+
+// nextTry returns when a task that pauses is tried again, for people: not when it is only placed anew.
+func nextTry(t *task, now time.Time) time.Time {
+	next := t.pause.until
+	if t.pause.why != t.e.shunned {
+		return next
+	}
+	for _, a := range t.e.shuns {
+		if a.Until.After(now) && a.Until.After(next) {
+			next = a.Until
+		}
+	}
+	return next
+}
+
+// notWhereHeldBack moves the hosts that the job avoids because its Starts are kept back to those that may run it later.
+func notWhereHeldBack(now time.Time, e *entry, x *lease.Explanation) {
+	x.Now = slices.DeleteFunc(x.Now, func(c lease.Candidate) bool {
+		if !e.shuns.Hard(now, c.Node) {
+			return false
+		}
+		c.Why = e.shunned
+		x.Later = append(x.Later, c)
+		return true
+	})
+}
