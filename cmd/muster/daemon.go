@@ -3,6 +3,7 @@ package main
 // The verb daemon, and the hidden verbs that the daemon starts: the runner and the NVML agent.
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -80,41 +81,38 @@ func (v hostVerbs) runnerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "runner", Hidden: true, SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
-			if runner.Command(c.Context, version, c.Args().Slice(), nil) != 0 {
-				return errRunner
-			}
-			return nil
+			return runnerOf(c, func(*runner.Config, *slog.Logger) {}, nil)
 		},
 	}
 }
 
-// guardFlag starts the program as the guard of a container runner: see docs/adr/025.
-const guardFlag = "--guard"
+// runnerOf runs a runner, or the guard of one: see docs/adr, ADR 25 and 161.
+func runnerOf(c *cli.Context, finish func(*runner.Config, *slog.Logger), orphans func(context.Context, runner.Config) error) error {
+	args, failed := c.Args().Slice(), 0
+	if n := len(args) - 1; n >= 0 && args[n] == runner.GuardFlag {
+		failed = runner.GuardCommand(c.Context, args[:n], orphans)
+	} else {
+		failed = runner.Command(c.Context, version, args, func(cfg *runner.Config, log *slog.Logger) {
+			finish(cfg, log)
+			cfg.Guard = append(append([]string{"/proc/self/exe"}, os.Args[1:]...), runner.GuardFlag)
+		})
+	}
+	if failed != 0 {
+		return errRunner
+	}
+	return nil
+}
 
-// containerRunnerCommand is the runner of a host's containers. Daemons start it, and it starts its own guard.
+// containerRunnerCommand is the runner of a host's containers. Daemons start it.
 func (v hostVerbs) containerRunnerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "container-runner", Hidden: true, SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
-			args := c.Args().Slice()
-			if n := len(args) - 1; n >= 0 && args[n] == guardFlag {
-				if err := spawn.CloseInherited(); err != nil {
-					return err
-				}
-				cfg, err := runner.Parse(args[:n])
-				if err != nil {
-					return err
-				}
-				return docker.Guard(c.Context, cfg.Dir, cfg.Generation)
-			}
-			failed := runner.Command(c.Context, version, args, func(cfg *runner.Config, log *slog.Logger) {
+			return runnerOf(c, func(cfg *runner.Config, log *slog.Logger) {
 				cfg.Containers = docker.New(docker.Config{Dir: cfg.Dir, Generation: cfg.Generation}, log)
-				cfg.Guard = append(append([]string{"/proc/self/exe"}, os.Args[1:]...), guardFlag)
+			}, func(ctx context.Context, cfg runner.Config) error {
+				return docker.EndOrphans(ctx, cfg.Dir, cfg.Generation)
 			})
-			if failed != 0 {
-				return errRunner
-			}
-			return nil
 		},
 	}
 }

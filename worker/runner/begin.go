@@ -123,6 +123,8 @@ func (l *loop) started(t *task, since time.Duration) bool {
 	t.record.PID = t.pid
 	t.watch.started(since)
 	l.leases.look(t)
+	l.guards.put(t, l.procs.groupOf(t), l.leases.skew.Skew())
+	l.containers.keepGuard()
 	l.measurer.need()
 	l.daemon.report(protocol.Report{Started: new(t.asStarted())})
 	return true
@@ -192,7 +194,9 @@ func (l *loop) containerStarted(t *task, pid int, p spawn.Process, in spawn.Sink
 // containerEnded handles the exit of a container that has no process left. Known says that an earlier runner has had
 // the attempt.
 func (l *loop) containerEnded(t *task, exit job.Exit, known bool) {
+	t.watch.ended(l.leases.boot(), exit.Signal)
 	signalled := t.watch.signalled()
+	l.guards.free(t)
 	t.inlet.close()
 	t.watch.stage = off
 	l.leases.look(t)

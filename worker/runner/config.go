@@ -25,7 +25,7 @@ type Config struct {
 	Answer time.Duration
 	// Containers runs the tasks that have an image. Nil: such tasks are refused.
 	Containers Containers
-	// Guard is the command line of the process that ends this runner's containers when the runner dies.
+	// Guard is the command line of the guard of this runner; see GuardCommand. Nil: it has none.
 	Guard []string
 	// NoGroups turns control groups off.
 	NoGroups bool

@@ -76,6 +76,7 @@ func (l *loop) exited(t *task, status unix.WaitStatus, usage unix.Rusage, now ti
 	default:
 		exit.State, exit.Code = job.Failed, status.ExitStatus()
 	}
+	t.watch.ended(now, exit.Signal)
 	t.watch.limitAt, t.watch.warnAt = 0, 0
 	t.watch.fed()
 	t.inlet.close()
@@ -109,6 +110,7 @@ func (l *loop) settle(t *task, now time.Duration) {
 			}
 			t.watch.stage = off
 			l.leases.look(t)
+			l.guards.free(t)
 			l.recorder.unsaved = append(l.recorder.unsaved, t)
 		}
 		return

@@ -34,6 +34,7 @@ type loop struct {
 	execs      *execs
 	containers *containerStarter
 	leases     *leases
+	guards     *guarding
 	recorder   *recorder
 	measurer   *measurer
 	daemon     *daemonConn
@@ -49,7 +50,7 @@ const waiting = 32
 func newLoop(cfg Config, info protocol.Info, s *spawn.Spawner, ends *journal, timer *timer, host hostClock, log *slog.Logger) *loop {
 	l := &loop{
 		cfg: cfg, info: info, dir: protocol.Dir(cfg.Dir), do: make(chan func(), waiting), tasks: newTasks(log), starts: newStarts(s),
-		leases: newLeases(host, timer, log), daemon: newDaemonConn(cfg.Idle, log), early: earlyDeaths{}, log: log,
+		leases: newLeases(host, timer, log), guards: &guarding{slots: map[*task]int{}, log: log}, daemon: newDaemonConn(cfg.Idle, log), early: earlyDeaths{}, log: log,
 	}
 	l.containers = &containerStarter{engine: cfg.Containers, spawner: s, dir: l.dir, command: cfg.Guard, log: log}
 	l.execs = &execs{
@@ -190,6 +191,7 @@ func (l *loop) request(k *link, m protocol.Request) {
 		for _, e := range m.Extend {
 			if t := l.tasks.find(e.Attempt); t != nil {
 				l.leases.extend(t, now, e)
+				l.guards.extend(t, l.leases.skew.Skew())
 			}
 		}
 	case m.Drain:

@@ -86,6 +86,14 @@ func (p *processes) end(t *task, sig unix.Signal) {
 	p.signal(t, sig)
 }
 
+// groupOf is the directory of the control group that holds a task's processes, or empty.
+func (p *processes) groupOf(t *task) string {
+	if p.group == nil || t.container != nil {
+		return ""
+	}
+	return p.group.Group(t.name)
+}
+
 // empty reports whether a task whose main process has ended has no process left.
 func (p *processes) empty(t *task) bool {
 	if p.group != nil {

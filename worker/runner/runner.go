@@ -6,8 +6,8 @@
 // of the next generation and lets the older one drain. One daemon is connected at a time; a newer connection replaces
 // it.
 //
-// Leases are deadlines on CLOCK_BOOTTIME, and only the runner enforces them: it sends TERM before the deadline and
-// KILL at the deadline (R4). If the wall clock jumps forward against CLOCK_BOOTTIME, this host was paused while its
+// Leases are deadlines on CLOCK_BOOTTIME, and the runner enforces them: it sends TERM before the deadline and
+// KILL at the deadline (R4). If it does not, because it is stopped, its guard does (package guard). If the wall clock jumps forward against CLOCK_BOOTTIME, this host was paused while its
 // leases ran on. Every deadline then moves earlier by the jump (package leaseclock). A task dies with its runner.
 //
 // One goroutine, the loop, owns all state. Package spawn starts processes for it and package pump reads their output.
@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/internal/keptsocket"
+	"github.com/musterhq/muster/worker/runner/guard"
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/spawn"
@@ -90,15 +91,22 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	if s.Group != nil {
 		info.Cgroup, info.Groups, info.Isolation = s.Group.Dir(), s.Group.Dirs(), s.Group.String()
 	}
+	table, err := guard.New()
+	if err != nil {
+		log.WarnContext(ctx, "tasks have no guard", "error", err)
+	} else {
+		defer table.Close()
+		info.Leases = int(table.File().Fd())
+	}
 	if err := protocol.WriteInfo(lock, info); err != nil {
 		return err
 	}
 	defer dir.Remove(cfg.Generation) //nolint:errcheck // a daemon that finds the files sees that the lock is free
-	return serve(ctx, cfg, info, s, host, log)
+	return serve(ctx, cfg, info, table, s, host, log)
 }
 
 // serve runs the loop and feeds it connections, ended children and the timer.
-func serve(ctx context.Context, cfg Config, info protocol.Info, s *spawn.Spawner, host hostClock, log *slog.Logger) error {
+func serve(ctx context.Context, cfg Config, info protocol.Info, table *guard.Table, s *spawn.Spawner, host hostClock, log *slog.Logger) error {
 	listen := func(path string) (net.Listener, error) {
 		return keptsocket.Listen(path, func() (net.Listener, error) { return protocol.Listen(path) }, log)
 	}
@@ -130,6 +138,9 @@ func serve(ctx context.Context, cfg Config, info protocol.Info, s *spawn.Spawner
 		log.WarnContext(ctx, "no room for the ends of tasks yet", "error", err) // no task starts before there is some
 	}
 	l := newLoop(cfg, info, s, ends, timer, host, log)
+	if l.guards.table = table; table != nil {
+		l.containers.table = table.File()
+	}
 	l.detached = func() (context.Context, context.CancelFunc) { return context.WithCancel(context.WithoutCancel(ctx)) }
 	ticked := make(chan struct{}, 1)
 	l.serve(listener, execs, ticked) //nolint:contextcheck // a container outlives the request that starts it

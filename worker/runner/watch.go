@@ -173,6 +173,15 @@ func (w *watch) end(now, grace time.Duration, why cause, detail string) {
 	}
 }
 
+// ended records how the main process has ended. If it was killed after the deadline and not by this process, the guard or
+// the daemon has done it.
+func (w *watch) ended(now time.Duration, signal int) {
+	if w.cause == causeNone && w.lapsed(now) && unix.Signal(signal) == unix.SIGKILL {
+		w.end(now, 0, causeLease, w.over("lease ran out while the runner stood still"))
+		w.stage, w.killedAt = killed, now
+	}
+}
+
 // leftovers records that the main process has ended and others have not. They are killed until none is left.
 func (w *watch) leftovers(now time.Duration) {
 	if w.stage < killed {

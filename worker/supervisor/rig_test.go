@@ -29,6 +29,7 @@ import (
 // The first argument of the test binary makes it a runner or a daemon.
 const (
 	asRunner = "as-runner"
+	guarded  = "guarded" // a flag of the runner: it has a guard, as in cmd/muster-runner
 	asDaemon = "as-daemon"
 )
 
@@ -39,6 +40,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case asRunner:
+			if n := len(os.Args) - 1; os.Args[n] == runner.GuardFlag {
+				os.Exit(runner.GuardCommand(context.Background(), os.Args[n-4:n], nil))
+			}
 			os.Exit(beRunner(os.Args[2:]))
 		case asDaemon:
 			os.Exit(beDaemon(os.Args[2:]))
@@ -58,6 +62,8 @@ func beRunner(args []string) int {
 			cfg.NoGroups = true
 		case a == "nounified":
 			cfg.NoUnified = true
+		case a == guarded:
+			cfg.Guard = append(append([]string{"/proc/self/exe"}, os.Args[1:]...), runner.GuardFlag)
 		case a == "noroot":
 			cfg.AllowRoot = false
 		case a == patientMode:
@@ -213,9 +219,14 @@ func rigForOthersIn(t *testing.T, mode string) *rig {
 
 func newRig(t testing.TB, mode, dir, version string) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: dir, mode: mode, events: make(chan worker.DriverEvent, 4096)}
+	return newRigOf(t, config(mode, dir, version), mode)
+}
+
+func newRigOf(t testing.TB, cfg Config, mode string) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: cfg.Dir, mode: mode, events: make(chan worker.DriverEvent, 4096)}
 	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	d, err := New(config(mode, dir, version), func(e worker.DriverEvent) { r.events <- e }, log)
+	d, err := New(cfg, func(e worker.DriverEvent) { r.events <- e }, log)
 	if err != nil {
 		t.Fatal(err)
 	}

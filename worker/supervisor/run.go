@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/runner/guard"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
@@ -91,6 +92,8 @@ func (d *Driver) Run(ctx context.Context) error {
 
 func (s *state) loop(ctx context.Context, out chan<- worker.DriverEvent) {
 	s.advance()
+	f := newFence(s)
+	defer f.timer.Stop()
 	for {
 		var first worker.DriverEvent
 		to := out
@@ -108,6 +111,9 @@ func (s *state) loop(ctx context.Context, out chan<- worker.DriverEvent) {
 			f()
 		case to <- first:
 			s.out = s.out[1:]
+			continue
+		case <-f.timer.C:
+			f.look()
 			continue
 		case <-ctx.Done():
 			return
@@ -250,19 +256,29 @@ func (s *state) signal(a job.Attempt, m protocol.Signal) {
 }
 
 func (s *state) extend(deadlines map[job.Attempt]worker.BootTime) {
-	frames := map[int][]protocol.Extension{}
+	frames, inTables := map[int][]protocol.Extension{}, map[int]map[string]guard.Extension{}
 	for a, at := range deadlines {
 		e := s.entries[a]
 		if e == nil || at <= e.deadline {
 			continue
 		}
 		e.deadline = at
-		batch := append(frames[e.runner], e.extension())
+		x := e.extension()
+		if k := s.runners.links[e.runner]; k != nil && k.table != nil {
+			if inTables[e.runner] == nil {
+				inTables[e.runner] = map[string]guard.Extension{}
+			}
+			inTables[e.runner][x.Attempt] = guard.Extension{Deadline: x.Deadline, Skew: x.Skew}
+		}
+		batch := append(frames[e.runner], x)
 		if len(batch) == extendBatch {
 			s.runners.request(s.runners.links[e.runner], protocol.Request{Extend: batch})
 			batch = nil
 		}
 		frames[e.runner] = batch
+	}
+	for n, all := range inTables { // a runner that stands still reads no request, but its guard goes by the table
+		s.runners.links[n].table.ExtendAll(all)
 	}
 	for n, batch := range frames {
 		if len(batch) > 0 {

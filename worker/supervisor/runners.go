@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/musterhq/muster/worker/runner/guard"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
@@ -38,9 +39,10 @@ type link struct {
 	// welcomed says that it was reached once. Then version is known.
 	welcomed  bool
 	version   string
-	isolation string // how its tasks are isolated, for people
-	cgroup    string // parent of its tasks' control groups; empty: they have none
-	own       bool   // this daemon started it; it may have another version if the binary was upgraded
+	isolation string       // how its tasks are isolated, for people
+	cgroup    string       // parent of its tasks' control groups; empty: they have none
+	table     *guard.Table // of the leases of its tasks; nil: it has none
+	own       bool         // this daemon started it; it may have another version if the binary was upgraded
 }
 
 func (k *link) cut() {
@@ -105,6 +107,12 @@ func (rs *runners) welcomed(n int, conn net.Conn, info protocol.Info) *link {
 	k := rs.links[n]
 	k.cut()
 	k.conn, k.queue = conn, make(chan []byte, maxQueue)
+	if k.table == nil && info.Leases != 0 {
+		var err error
+		if k.table, err = guard.Open(info); err != nil {
+			rs.log.Warn("table of leases not opened: a runner that stands still reads no renewal", "error", err)
+		}
+	}
 	k.settled, k.welcomed, k.version, k.isolation, k.cgroup = true, true, info.Version, info.Isolation, info.Cgroup
 	queue := k.queue
 	rs.run(func() { write(conn, queue) })
@@ -134,6 +142,9 @@ func (rs *runners) disconnected(n int, conn net.Conn) {
 func (rs *runners) gone(n int) {
 	if k := rs.links[n]; k != nil {
 		k.cut()
+		if k.table != nil {
+			k.table.Close()
+		}
 	}
 	delete(rs.links, n)
 	for _, r := range []role{processes, containers} {

@@ -156,6 +156,8 @@ type Info struct {
 	Containers bool `json:"containers,omitempty"`
 	// Isolation says for people how its tasks are isolated.
 	Isolation string `json:"isolation,omitempty"`
+	// Leases is the file descriptor, in the runner, of its table of leases; see package guard. 0: it has none.
+	Leases int `json:"leases,omitempty"`
 }
 
 // ReadInfo reads the lock file of runner n.

@@ -1,0 +1,49 @@
+package supervisor
+
+// Ending tasks whose lease is over if neither their runner nor its guard does. See docs/adr, ADR 161.
+
+import (
+	"time"
+
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/runner/guard"
+)
+
+// fenceMost is how long the fence waits between two looks.
+const fenceMost = 5 * time.Second
+
+// fence looks at the tables of leases of all runners. Run's goroutine uses it.
+type fence struct {
+	s       *state
+	read    func() leaseclock.Reading
+	watches map[*guard.Table]*guard.Watch
+	timer   *time.Timer
+}
+
+func newFence(s *state) *fence {
+	return &fence{s: s, read: leaseclock.Reader(), watches: map[*guard.Table]*guard.Watch{}, timer: time.NewTimer(fenceMost)}
+}
+
+// look ends the tasks whose lease is over. Killing may wait for the kernel, so goroutines do it.
+func (f *fence) look() {
+	wait, now := fenceMost, f.read()
+	living := map[*guard.Table]*guard.Watch{}
+	for _, k := range f.s.runners.links {
+		if k.table == nil {
+			continue
+		}
+		w := f.watches[k.table]
+		if w == nil {
+			w = guard.NewWatch(k.table, guard.DaemonAfter)
+		}
+		living[k.table] = w
+		over, next := w.Look(now)
+		wait = min(wait, next)
+		for _, e := range over {
+			f.s.d.log.Error("ending a task: its lease is over, and its runner does not end it", "attempt", e.Attempt.String())
+			f.s.wg.Go(func() { e.Kill(false) })
+		}
+	}
+	f.watches = living
+	f.timer.Reset(wait)
+}

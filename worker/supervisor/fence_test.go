@@ -1,0 +1,123 @@
+package supervisor
+
+// A runner that is stopped: its guard ends the tasks whose lease is over, or else the daemon does. And a runner that is
+// killed: nothing of its tasks goes on.
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
+	"github.com/musterhq/muster/worker/runner/proc"
+)
+
+// stoppedRunner stops the runner of a rig, and returns its pid.
+func stoppedRunner(t *testing.T, r *rig) (pid int) {
+	t.Helper()
+	info, err := r.d.dir.ReadInfo(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(info.PID, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(info.PID, unix.SIGCONT) }) // it may have gone on already
+	return info.PID
+}
+
+// TestStoppedRunner: a task that is renewed goes on, though its runner reads no renewal; the processes of one that is not
+// are gone a moment after its deadline, also those that the shell has started.
+func TestStoppedRunner(t *testing.T) {
+	for _, who := range []string{guarded, "daemon"} {
+		for _, mode := range modes {
+			t.Run(who+" "+mode, func(t *testing.T) {
+				t.Parallel()
+				dir := testDir(t)
+				cfg := config(mode, dir, "1")
+				if who == guarded {
+					cfg.Args = append(cfg.Args, guarded)
+				}
+				r := newRigOf(t, cfg, mode)
+				const over, renewed = 1, 2
+				deadline := worker.Now().Add(3 * time.Second)
+				for n := range 3 {
+					k := r.shell(n, "sleep 1000 & echo $!; wait")
+					if n != 0 {
+						k.Hold, k.Deadline = false, deadline
+					}
+					r.start(k)
+					r.expect(worker.DriverStarted)
+				}
+				child := map[int]int{}
+				for n := range 3 {
+					await(t, "the child of a task", func() bool {
+						child[n], _ = strconv.Atoi(strings.TrimSpace(r.output(r.attempt(n), "stdout")))
+						return child[n] > 0
+					})
+				}
+				pid := stoppedRunner(t, r)
+				if err := r.d.Extend(map[job.Attempt]worker.BootTime{r.attempt(renewed): deadline.Add(time.Hour)}); err != nil {
+					t.Fatal(err)
+				}
+				await(t, "end of the task whose lease is over", func() bool { return proc.StartTicks(child[over]) == 0 || proc.Ended(child[over]) })
+				if now := worker.Now(); now < deadline {
+					t.Errorf("it ended %s before its deadline", deadline.Sub(now))
+				}
+				if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+					t.Fatal(err)
+				}
+				e := r.expect(worker.DriverExited)
+				if e.Attempt != r.attempt(over) || e.Exit.State != job.NodeFail || e.Exit.Reason != "lease ran out while the runner stood still" {
+					t.Errorf("%+v", e)
+				}
+				for _, n := range []int{0, renewed} {
+					if proc.StartTicks(child[n]) == 0 || proc.Ended(child[n]) {
+						t.Errorf("task %d does not go on", n)
+					}
+					if err := r.d.Stop(r.attempt(n), 0, "enough"); err != nil {
+						t.Fatal(err)
+					}
+					if e := r.expect(worker.DriverExited); e.Exit.State != job.Cancelled {
+						t.Errorf("task %d: %+v", n, e)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestDaemonAndRunnerKilled kills a daemon and its runner at once. The guard ends what the shell of a task has started, and no
+// other daemon is needed for it.
+func TestDaemonAndRunnerKilled(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		dir := testDir(t)
+		cfg := config(mode, dir, "1")
+		cfg.Args = append(cfg.Args, guarded)
+		r := newRigOf(t, cfg, mode)
+		k := r.shell(0, "trap '' TERM HUP; sleep 1000 & echo $!; wait")
+		r.start(k)
+		r.expect(worker.DriverStarted)
+		child := 0
+		await(t, "the child of the task", func() bool {
+			child, _ = strconv.Atoi(strings.TrimSpace(r.output(k.Attempt, "stdout")))
+			return child > 0
+		})
+		info, err := r.d.dir.ReadInfo(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.stop() // the daemon ends first, so that it does not clean up
+		if err := unix.Kill(info.PID, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "end of the child", func() bool { return proc.StartTicks(child) == 0 || proc.Ended(child) })
+		await(t, "end of the guard", func() bool { return len(runnersOf(t, dir)) == 0 })
+		_ = os.Remove(r.d.dir.Lock(1)) // nobody else cleans up here
+	})
+}
