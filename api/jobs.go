@@ -4,6 +4,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -155,10 +156,10 @@ func decodeSpec(body []byte) (job.Spec, error) {
 			return spec, bad("download %.100q: not a glob", glob)
 		}
 	}
-	if err := spec.Validate(); err != nil {
+	if err := cmp.Or(spec.Validate(), spec.CheckPartition()); err != nil {
 		return spec, bad("%w", err)
 	}
-	return spec, nil
+	return spec.WithPartition(), nil
 }
 
 // specProblem says which field of a job file is wrong.

@@ -53,9 +53,9 @@ type Spec struct {
 	Retries     int      `json:"retries,omitempty"`  // further runs after a failed one
 	RetryOn     []int    `json:"retry_on,omitempty"` // only after these exit codes; empty: after any
 	Requeue     bool     `json:"requeue"`            // run again if the worker is lost
-	// what a task does that is cut off from its owner: "fence" (default) or "hold"
+	// what a task does that is cut off from its owner; see WithPartition for a job that does not say
 	Partition string `json:"partition,omitempty"`
-	// how long a task runs on without contact with its owner; 0: the default
+	// how long a fenced task runs on without contact with its owner; 0: the default
 	Lease      Duration `json:"lease,omitempty"`
 	Dependency []string `json:"dependency,omitempty"` // see ParseDependencies
 	// a job whose dependencies can never be met is cancelled
@@ -266,8 +266,8 @@ func checkNumbers(s Spec) error {
 		return fmt.Errorf("grace %s: want 0s to %s", s.Grace, Duration(MaxGrace))
 	case s.Lease != 0 && (s.Lease.D() < MinLease || s.Lease.D() > MaxLease):
 		return fmt.Errorf("lease %s: want %s to %s", s.Lease, Duration(MinLease), Duration(MaxLease))
-	case s.Partition != "" && s.Partition != "fence" && s.Partition != "hold":
-		return fmt.Errorf("partition %.20q: want fence or hold", s.Partition)
+	case s.Partition != "" && s.Partition != PartitionFence && s.Partition != PartitionHold:
+		return fmt.Errorf("partition %.20q: want hold or fence", s.Partition)
 	}
 	return nil
 }
@@ -308,6 +308,40 @@ func checkGang(s Spec) error {
 		return fmt.Errorf("ntasks_per_node %d: want 1 to %d", s.TasksPerNode, MaxCPUs)
 	}
 	return nil
+}
+
+// The values of Spec.Partition. A job without one was accepted by an older version, and is fenced.
+const (
+	// PartitionHold: the worker never ends a task for lack of contact, and its owner never gives one up for the silence of
+	// its host.
+	PartitionHold = "hold"
+	// PartitionFence: the worker ends a task that has had no contact for its lease, and then its owner runs it again.
+	PartitionFence = "fence"
+)
+
+// Holds reports whether silence of its host or of its owner ends no task of the job.
+func (s Spec) Holds() bool { return s.Partition == PartitionHold }
+
+// CheckPartition returns an error if a draft asks for a lease and for tasks that have none. It is no part of Validate:
+// older versions have accepted such jobs.
+func (s Spec) CheckPartition() error {
+	if s.Lease != 0 && s.Holds() {
+		return fmt.Errorf("lease %s: with partition hold no lease ends a task: leave it out, or say partition fence", s.Lease)
+	}
+	return nil
+}
+
+// WithPartition returns the spec with what a job that is accepted now does on lost contact, if it does not say: it
+// holds. A job that names a lease is fenced, because a lease has no other meaning.
+func (s Spec) WithPartition() Spec {
+	switch {
+	case s.Partition != "":
+	case s.Lease != 0:
+		s.Partition = PartitionFence
+	default:
+		s.Partition = PartitionHold
+	}
+	return s
 }
 
 // LeaseOr returns the job's lease, or the default.

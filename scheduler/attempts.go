@@ -245,7 +245,7 @@ func (at *attempts) check(t *task) {
 		at.watch(t, at.now.Add(reportWait))
 		return
 	}
-	if t.e.job.Spec.Partition == partitionHold {
+	if t.e.job.Spec.Holds() {
 		return // only its host or an operator ends it
 	}
 	due := at.writeOffAt(t)
@@ -256,9 +256,6 @@ func (at *attempts) check(t *task) {
 	at.notify(Notice{Kind: TaskWrittenOff, Attempt: t.attempt(), Peer: d.Node, Node: d.NodeName})
 	at.giveUp(t, job.ProofExpired, fmt.Sprintf("%s was silent until the lease had run out", d.NodeName))
 }
-
-// partitionHold is the option of a job whose tasks are never given up because their host is silent.
-const partitionHold = "hold"
 
 // writeOffAt is when the attempt has ended for certain (R4): 1.03 leases and a margin after the last moment at which
 // its lease can have been renewed.

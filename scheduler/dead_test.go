@@ -32,7 +32,7 @@ func TestDeclareDead(t *testing.T) {
 		const n = 40
 		for i := range n {
 			r := request(fmt.Sprint("j", i))
-			r.Spec.Partition = partitionHold
+			r.Spec.Partition = job.PartitionHold
 			if _, err := h.loop.Submit(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}

@@ -14,13 +14,20 @@ import (
 	"github.com/musterhq/muster/share"
 )
 
-// silence is the reason of a task whose host does not answer.
-func silence(d *job.Task, partition string) string {
+// silence is the reason of a task whose host does not answer: what becomes of it, and what a person can do.
+func silence(d *job.Task, spec job.Spec, ending job.Ending) string {
 	name := cmp.Or(d.NodeName, string(d.Node))
-	if partition == partitionHold {
-		return name + " does not answer; the task waits for it (partition: hold); if that host is gone for good: muster node declare-dead " + name
+	does := name + " does not answer"
+	if ending != job.NotEnding {
+		does += "; it is told to end the task when it is back"
 	}
-	return name + " does not answer; its lease has not run out"
+	if !spec.Holds() {
+		return does + "; its lease has not run out"
+	}
+	if ending == job.NotEnding {
+		does += "; the task goes on there and waits for it (partition: hold)"
+	}
+	return does + "; if that host is gone for good: muster node declare-dead " + name
 }
 
 // closedReason is the reason if none of the hosts that could run the task takes tasks now.

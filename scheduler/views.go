@@ -329,7 +329,7 @@ func (vs *views) task(t *task, d *job.Task) {
 			d.Reason = why
 		}
 		if seen == job.Unreachable {
-			d.Reason.Detail = silence(d, t.e.job.Spec.Partition)
+			d.Reason.Detail = silence(d, t.e.job.Spec, t.e.job.Ending(t.index))
 		}
 	case d.State == job.Pending:
 		d.Reason = addEstimate(vs.entries, t, vs.reason(t))

@@ -107,7 +107,7 @@ func (s *starts) askPolicy(a *attempt) {
 // tooLate reports whether so little of the lease is left that the task would soon get TERM.
 func tooLate(now Moment, g *group, m lease.Start) bool {
 	spec := m.File.Spec()
-	return spec.Partition != "hold" && g.session.anchor.Add(spec.LeaseOr()).Sub(now.Boot) < minStart
+	return !spec.Holds() && g.session.anchor.Add(spec.LeaseOr()).Sub(now.Boot) < minStart
 }
 
 // awaitLease lets a Start wait for the answer to a Renew. The Commit may have sent one; otherwise awaitLease does.
@@ -169,7 +169,7 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	spec := m.File.Spec()
 	a.rec.Epoch, a.rec.Session, a.rec.File, a.rec.Element = m.Epoch, m.Session, m.File, m.Element
 	a.rec.Gang = m.Gang
-	a.rec.Lease, a.rec.Hold = spec.LeaseOr(), spec.Partition == "hold"
+	a.rec.Lease, a.rec.Hold = spec.LeaseOr(), spec.Holds()
 	a.rec.EventN, a.rec.Recorded = 1, now.Wall
 	a.expect(now, lease.LimitOf(&spec))
 	s.turn.arbitrate = s.turn.arbitrate || m.Gang != nil // an offer may be booked for the end of this task now

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/urfave/cli/v2"
@@ -189,18 +191,62 @@ func (v jobVerbs) changeCommand(verb, usage string, change func(*api.Client, con
 				}
 				jobs = append(jobs, some...)
 			}
+			var notes noteLines
 			done, errs := changeAll(jobs, func(j chosen) error {
-				if _, err := change(client, c.Context, j.ID, api.Change{Tasks: j.tasks, Failed: c.Bool("failed"), Reason: c.String("reason")}); err != nil {
+				now, err := change(client, c.Context, j.ID, api.Change{Tasks: j.tasks, Failed: c.Bool("failed"), Reason: c.String("reason")})
+				if err != nil {
 					return fmt.Errorf("%s %s: %w", verb, j.ID, err)
 				}
+				notes.add(endsLater(verb, now))
 				return nil
 			})
+			notes.print(v.err)
 			failed = append(failed, errs...)
 			if done > 0 && len(failed) > 0 && c.Err() == nil { // not exitUsage, which says that nothing was done
 				return exitError{exitFailed, joined(failed)}
 			}
 			return asUsage(joined(failed))
 		},
+	}
+}
+
+// endsLater says of a job that was told to end that some of its tasks do so later: their nodes do not answer. It is empty
+// if there are none.
+func endsLater(verb string, j api.Job) string {
+	n := j.Counts[job.Unreachable]
+	if n == 0 || verb != "cancel" && verb != "requeue" {
+		return ""
+	}
+	var nodes []string
+	for _, t := range j.Tasks {
+		if t.State == job.Unreachable && !slices.Contains(nodes, t.Node) {
+			nodes = append(nodes, t.Node)
+		}
+	}
+	where := "their nodes do not answer"
+	if len(nodes) > 0 {
+		where = strings.Join(nodes, ", ") + plural(len(nodes), " does", " do") + " not answer"
+	}
+	return fmt.Sprintf("muster: %s %s: %s: %s when the node is back; if it is gone for good: muster node declare-dead NODE", verb, j.ID, where, plural(n, "the task ends", fmt.Sprintf("%d tasks end", n)))
+}
+
+// noteLines are lines for people, which several goroutines add.
+type noteLines struct {
+	mu    sync.Mutex
+	lines []string // guarded by mu
+}
+
+func (n *noteLines) add(line string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if line != "" {
+		n.lines = append(n.lines, line)
+	}
+}
+
+func (n *noteLines) print(to io.Writer) {
+	for _, line := range n.lines {
+		fmt.Fprintln(to, printable(line))
 	}
 }
 

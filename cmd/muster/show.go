@@ -127,6 +127,9 @@ func showJob(out io.Writer, room int, j api.Job, now *api.TaskUsage) error {
 	row(w, "ended", clock(j.EndedAt))
 	row(w, "elapsed", elapsed(j.StartedAt, j.EndedAt))
 	row(w, "owner", fmt.Sprintf("%s, kept in %d %s", ownerOf(j), j.Copies, plural(j.Copies, "copy", "copies")))
+	if j.Spec != nil {
+		row(w, "if silent", ifSilent(j))
+	}
 	if j.TaskCount > 1 {
 		severalRows(w, j)
 	}
@@ -140,6 +143,18 @@ func showJob(out io.Writer, room int, j api.Job, now *api.TaskUsage) error {
 		return err
 	}
 	return attemptTable(out, room, j)
+}
+
+// ifSilent says in one sentence what becomes of a task whose node and whose owner lose contact.
+func ifSilent(j api.Job) string {
+	again := "runs elsewhere"
+	if !j.Spec.Requeue {
+		again = "ends as NODE_FAIL"
+	}
+	if j.Spec.Holds() {
+		return fmt.Sprintf("a task goes on without contact; it %s only after its node has said that it is gone or has restarted, or was declared dead (hold)", again)
+	}
+	return fmt.Sprintf("a task that has had no contact with %s for %s ends on its node, and then it %s (fence)", ownerOf(j), job.Duration(j.Spec.LeaseOr()), again)
 }
 
 // dependencyRows writes what a job waits for of other jobs, and how far that is.

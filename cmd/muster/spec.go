@@ -59,6 +59,8 @@ var specFlags = []specFlag{
 	{names: []string{"preemptible"}, usage: "tasks of a higher priority may end it; it then runs again, unless --no-requeue", set: func(s *job.Spec, _ string) error { s.Preemptible = true; return nil }},
 	{names: []string{"requeue"}, usage: "run again after the node was lost, the default", set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
 	{names: []string{"no-requeue"}, usage: "do not run again after the node was lost", set: func(s *job.Spec, _ string) error { s.Requeue = false; return nil }},
+	{names: []string{"on-partition"}, usage: "if a node loses contact: `hold`, the default: its tasks go on; fence: they end when the lease is over, and run elsewhere", set: setPartition},
+	{names: []string{"lease"}, usage: "with fence, which it implies: how long a task goes on without contact: `D` from 30s to 24h, default 5m", set: func(s *job.Spec, v string) error { return s.Lease.UnmarshalText([]byte(v)) }},
 	{names: []string{"grace"}, usage: "time between TERM and KILL for all processes of the task: `D` such as 30s, default 10s; if it is preempted at most preempt-grace of its node", set: func(s *job.Spec, v string) error { return s.Grace.UnmarshalText([]byte(v)) }},
 	{names: []string{"signal"}, usage: "signal before the time limit: `[SIG@]D` such as USR1@120s", set: func(s *job.Spec, v string) error { s.Signal = v; return nil }},
 	{names: []string{"constraint", "C"}, usage: "what the node must have: `EXPR` such as 'rack=r1&gpu.memory>=40GB'", set: func(s *job.Spec, v string) error { s.Constraint = v; return nil }},
@@ -213,7 +215,7 @@ func (r specReader) finishSpec(c *cli.Context, spec *job.Spec, late *lateOptions
 	if _, err := uploadLimit(c); err != nil {
 		return err
 	}
-	err = errors.Join(checkUTF8(*spec), spec.ValidateDraft())
+	err = errors.Join(checkUTF8(*spec), spec.ValidateDraft(), spec.CheckPartition())
 	if err == nil {
 		err = node.CheckPolicy(spec.Policy)
 	}
@@ -400,6 +402,15 @@ func setCheckpoint(s *job.Spec, v string) error {
 		err = errors.New("0 is the exit code of a success")
 	}
 	return err
+}
+
+// setPartition refuses an empty word, which would mean the default.
+func setPartition(s *job.Spec, v string) error {
+	if v != job.PartitionHold && v != job.PartitionFence {
+		return fmt.Errorf("%.40q: want hold or fence", v)
+	}
+	s.Partition = v
+	return nil
 }
 
 // setImage refuses an empty name: it is most likely an unset shell variable.

@@ -125,6 +125,9 @@ func TestSubmit(t *testing.T) {
 			s.Script, s.Name, s.TimeLimit = string(script), "my job", job.Duration(time.Hour)
 			s.Resources.GPUs, s.Resources.GPUModel, s.Nodes = 1, "H100", 2
 		}},
+		{[]string{"--on-partition", "fence", "--lease", "90s", "x"}, "", func(s *job.Spec) {
+			s.Command, s.Name, s.Partition, s.Lease = []string{"x"}, "x", job.PartitionFence, job.Duration(90*time.Second)
+		}},
 		{[]string{"--retries", "3", "--retry-on", "75, 137", "--checkpoint-exit-code", "85", "x"}, "", func(s *job.Spec) {
 			s.Command, s.Name, s.Retries, s.RetryOn, s.CheckpointExitCode = []string{"x"}, "x", 3, []int{75, 137}, 85
 		}},
@@ -160,30 +163,35 @@ func TestDirectives(t *testing.T) {
 		t.Errorf("warnings %q, want %q", r.err, want)
 	}
 	for line, want := range map[string]string{
-		"#MUSTER --frob":         "-:2: no such flag: --frob",
-		"#MUSTER --mem=8":        "-:2: --mem: size",
-		"#MUSTER --mem":          "-:2: --mem needs a value",
-		"#MUSTER gpus":           `-:2: "gpus": want a flag`,
-		"#MUSTER --array=2-1":    "array \"2-1\"",
-		"#MUSTER --array=":       "--array: it names no index",
-		"#SBATCH --array=":       "--array: it names no index",
-		"#MUSTER --name='a":      "-:2: a ' is not closed",
-		"#MUSTER --each-line f":  "-:2: --each-line: only on the command line",
-		"#SBATCH --array=x":      "array \"x\"",
-		"#SBATCH -N x":           `-:2: -N: "x": want a whole number`,
-		"#SBATCH -N 0":           `-:2: -N: "0": want 1 to 1000000`,
-		"#SBATCH -n 0":           `-:2: -n: "0": want 1 to 1000000`,
-		"#MUSTER -N2 -G3":        "--gpus 3 is for the whole job and must be a multiple of --nodes 2",
-		"#SBATCH --time=1:2:3:4": "want minutes",
-		"#SBATCH --gres=fpga:1":  "only gpu",
-		"#SBATCH --mem=x":        "want a number and a unit",
-		"#SBATCH -C [a|b]":       "-:2: -C: \"[a|b]\": [a|b], the same feature on all nodes of a job, is not supported",
-		"#SBATCH -C 'a*2&b'":     "numbers of nodes (a*2) are not supported",
-		"#SBATCH --prefer=a*2":   "numbers of nodes (a*2) are not supported",
-		"#SBATCH -C a&&&b":       "constraint \"a&&&b\": at character 4",
-		"#SBATCH --begin=soon":   "-:2: --begin: \"soon\": want a time such as 16:00",
-		"#SBATCH -w n[3-1]":      "the range 3-1 ends before it begins",
-		"#SBATCH -=":             "warning: #SBATCH -=: has no meaning",
+		"#MUSTER --frob":                         "-:2: no such flag: --frob",
+		"#MUSTER --mem=8":                        "-:2: --mem: size",
+		"#MUSTER --mem":                          "-:2: --mem needs a value",
+		"#MUSTER --on-partition=":                `-:2: --on-partition: "": want hold or fence`,
+		"#MUSTER --on-partition x":               `-:2: --on-partition: "x": want hold or fence`,
+		"#MUSTER --lease 1s":                     "lease 1s: want 30s to 1d",
+		"#MUSTER --lease 25h":                    "lease 1d1h: want 30s to 1d",
+		"#MUSTER --lease 1m --on-partition hold": "lease 1m: with partition hold no lease ends a task",
+		"#MUSTER gpus":                           `-:2: "gpus": want a flag`,
+		"#MUSTER --array=2-1":                    "array \"2-1\"",
+		"#MUSTER --array=":                       "--array: it names no index",
+		"#SBATCH --array=":                       "--array: it names no index",
+		"#MUSTER --name='a":                      "-:2: a ' is not closed",
+		"#MUSTER --each-line f":                  "-:2: --each-line: only on the command line",
+		"#SBATCH --array=x":                      "array \"x\"",
+		"#SBATCH -N x":                           `-:2: -N: "x": want a whole number`,
+		"#SBATCH -N 0":                           `-:2: -N: "0": want 1 to 1000000`,
+		"#SBATCH -n 0":                           `-:2: -n: "0": want 1 to 1000000`,
+		"#MUSTER -N2 -G3":                        "--gpus 3 is for the whole job and must be a multiple of --nodes 2",
+		"#SBATCH --time=1:2:3:4":                 "want minutes",
+		"#SBATCH --gres=fpga:1":                  "only gpu",
+		"#SBATCH --mem=x":                        "want a number and a unit",
+		"#SBATCH -C [a|b]":                       "-:2: -C: \"[a|b]\": [a|b], the same feature on all nodes of a job, is not supported",
+		"#SBATCH -C 'a*2&b'":                     "numbers of nodes (a*2) are not supported",
+		"#SBATCH --prefer=a*2":                   "numbers of nodes (a*2) are not supported",
+		"#SBATCH -C a&&&b":                       "constraint \"a&&&b\": at character 4",
+		"#SBATCH --begin=soon":                   "-:2: --begin: \"soon\": want a time such as 16:00",
+		"#SBATCH -w n[3-1]":                      "the range 3-1 ends before it begins",
+		"#SBATCH -=":                             "warning: #SBATCH -=: has no meaning",
 	} {
 		r := f.musterIn(t.Context(), head+line+"\n", "submit", "-")
 		if bad := !strings.HasPrefix(want, "warning"); (r.code == 2) != bad || !strings.Contains(r.err, want) || strings.Count(r.err, "\n") != 1 {
