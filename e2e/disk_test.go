@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/internal/needtest"
 )
 
 func mountSmall(t *testing.T, dir, size string) {
@@ -34,16 +35,10 @@ var smallDisks = []string{"tmpfs", "ext4", "xfs", "btrfs"}
 // mountDisk mounts a file system of 400 MiB of a kind. It skips the test if this host cannot make one.
 func mountDisk(t *testing.T, kind, dir string) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("mounting a small file system needs root")
-	}
+	needtest.Root(t, "mounts a small file system")
 	if kind == "tmpfs" {
 		mountSmall(t, dir, "400m,nr_inodes=4000")
 		return
-	}
-	make, err := exec.LookPath("mkfs." + kind)
-	if err != nil {
-		t.Skipf("no %s can be made here: %v", kind, err)
 	}
 	image := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
@@ -52,8 +47,8 @@ func mountDisk(t *testing.T, kind, dir string) {
 	if err := os.Truncate(image, 400<<20); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(make, "-q", image).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", make, err, out)
+	if out, err := exec.Command("mkfs."+kind, "-q", image).CombinedOutput(); err != nil {
+		t.Skipf("no %s can be made here: %v: %s", kind, err, out)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -151,6 +146,32 @@ func TestFullDiskKeepsEnds(t *testing.T) {
 			amy.until(amy.untilAccepted("true"), "SUCCEEDED", func(j api.Job) bool { return j.State == "SUCCEEDED" })
 		})
 	}
+}
+
+// TestFullDiskIsTold uses up the disk of a host to which nothing was offered. Others do not take it for a host with room, and
+// are told why in one sentence; and they take it for one again once there is space.
+func TestFullDiskIsTold(t *testing.T) {
+	amy := newDaemon(t, "amy", "--gpus", "none", "--no-worker").start()
+	ben := newDaemon(t, "ben", "--gpus", "none", "--cpus", "4")
+	mountDisk(t, "tmpfs", ben.dir+"/data")
+	ben.start(amy.invite().flags()...)
+	amy.untilNodes(2)
+	filled := fillDisk(t, ben.dir+"/data")
+	for verb, want := range map[string]string{
+		"offers": "ben: takes no tasks: the disk of the data directory is nearly full: ",
+		"nodes":  "  the disk of the data directory is nearly full: ",
+	} {
+		untilRight(t, patience, func() string {
+			if out := amy.ok(verb); !strings.Contains(out, want) {
+				return out
+			}
+			return ""
+		})
+	}
+	if err := os.Remove(filled); err != nil {
+		t.Fatal(err)
+	}
+	amy.ok("run", "--", "true")
 }
 
 // untilAccepted submits a command until the daemon has room for it.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/internal/needtest"
 )
 
 // listed bounds the wait for another list of the GPUs, which is made every 30 s.
@@ -49,9 +50,7 @@ type cards struct {
 // newCards builds the library; it is not installed yet.
 func newCards(t *testing.T, n int) *cards {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("no gcc on this host: the library of these tests cannot be built")
-	}
+	needtest.Headers(t, "gcc", "fcntl.h", "stdio.h", "stdlib.h", "string.h", "unistd.h")
 	dir, err := os.MkdirTemp("", "muster-gpus-") //nolint:usetesting // tasks of other users read it
 	if err != nil {
 		t.Fatal(err)

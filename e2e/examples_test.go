@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/musterhq/muster/internal/needtest"
 )
 
 const examplesDir = "../examples"
@@ -70,9 +72,7 @@ func TestExamples(t *testing.T) {
 	for _, x := range exampleFiles {
 		t.Run(x.file, func(t *testing.T) {
 			if x.needs != "" {
-				if _, err := exec.LookPath(x.needs); err != nil {
-					t.Skipf("the example %s needs %s, which is not installed here", x.file, x.needs)
-				}
+				needtest.Runs(t, x.needs, "--version")
 			}
 			n1.t = t
 			n1.runExample(x)

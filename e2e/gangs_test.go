@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/internal/needtest"
 	"github.com/musterhq/muster/job"
 )
 
@@ -123,11 +124,7 @@ func mpiScript(t *testing.T) string {
 // mpirun starts a program of two processes on each of three hosts, by the host file and through muster exec.
 func TestGangOfMPI(t *testing.T) {
 	t.Parallel()
-	for _, need := range []string{"mpirun", "mpicc"} {
-		if _, err := exec.LookPath(need); err != nil {
-			t.Skipf("Open MPI is not installed: %v", err)
-		}
-	}
+	needtest.MPI(t)
 	program := filepath.Join(t.TempDir(), "sum")
 	if out, err := exec.Command("mpicc", "-o", program, "testdata/mpi/sum.c").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"sync/atomic"
 	"testing"
+
+	"github.com/musterhq/muster/internal/needtest"
 )
 
 // lab is a network of hosts. The bridge has a namespace too, so that the machine's own network is not touched.
@@ -24,15 +26,9 @@ var labs atomic.Int32
 // newLab makes a network of n hosts, with the addresses 10.77.0.1 and so on.
 func newLab(t *testing.T, n int) *lab {
 	t.Helper()
-	for _, need := range []string{"ip", "nsenter", "unshare", "hostname"} {
-		if _, err := exec.LookPath(need); err != nil || os.Getuid() != 0 {
-			t.Skip("a network of hosts needs root, and the programs ip, nsenter, unshare and hostname")
-		}
-	}
+	needtest.Hosts(t)
 	l := &lab{t, fmt.Sprintf("muster-%d-%d", os.Getpid(), labs.Add(1))}
-	if out, err := exec.Command("ip", "netns", "add", l.name).CombinedOutput(); err != nil {
-		t.Skipf("this machine makes no network namespaces: %s", out)
-	}
+	l.ip("netns", "add", l.name)
 	t.Cleanup(func() { l.ip("netns", "del", l.name) })
 	l.ip("-n", l.name, "link", "add", "name", "lan", "type", "bridge")
 	l.ip("-n", l.name, "link", "set", "lan", "up")

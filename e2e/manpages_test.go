@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/internal/needtest"
 )
 
 // installed runs make install below a new directory, and returns the directory below PREFIX.
@@ -62,12 +64,10 @@ func TestManPages(t *testing.T) {
 		}
 	}
 	t.Run("man", func(t *testing.T) {
-		man, err := exec.LookPath("man")
-		if err != nil {
-			t.Skip("man is not installed")
-		}
+		asked := []string{"--warnings", "-E", "UTF-8", "-l", "-Tutf8"} // of man-db and groff
+		man := needtest.Runs(t, "man", append(asked, emptyPage(t))...)
 		for _, page := range pages {
-			cmd := exec.Command(man, "--warnings", "-E", "UTF-8", "-l", "-Tutf8", page)
+			cmd := exec.Command(man, append(asked, page)...)
 			cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "MANWIDTH=80")
 			var errs strings.Builder
 			cmd.Stderr = &errs
@@ -78,10 +78,7 @@ func TestManPages(t *testing.T) {
 		}
 	})
 	t.Run("mandoc", func(t *testing.T) {
-		mandoc, err := exec.LookPath("mandoc")
-		if err != nil {
-			t.Skip("mandoc is not installed")
-		}
+		mandoc := needtest.Runs(t, "mandoc", "-T", "ascii", emptyPage(t))
 		if out, err := exec.Command(mandoc, append([]string{"-T", "lint", "-W", "warning"}, pages...)...).CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -97,20 +94,29 @@ func TestManPages(t *testing.T) {
 	})
 }
 
-// shellCompletions are the commands that print what each shell suggests for a line, one word a line.
-var shellCompletions = map[string]struct{ installed, script string }{
-	"bash": {"share/bash-completion/completions/muster", `
+// emptyPage makes a man page that says nothing.
+func emptyPage(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "empty.1")
+	write(t, path, ".TH EMPTY 1\n.SH NAME\nempty \\- says nothing\n")
+	return path
+}
+
+// shellCompletions are the commands that print what each shell suggests for a line, one word a line, and a command that
+// says whether the shell has what it needs for that.
+var shellCompletions = map[string]struct{ needs, installed, script string }{
+	"bash": {"true", "share/bash-completion/completions/muster", `
 . "$SCRIPT"
 read -r -a COMP_WORDS <<<"$LINE"
 [[ $LINE == *' ' ]] && COMP_WORDS+=("")
 COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
 _muster
 printf '%s\n' "${COMPREPLY[@]}"`},
-	"fish": {"share/fish/vendor_completions.d/muster.fish", `
+	"fish": {"true", "share/fish/vendor_completions.d/muster.fish", `
 source $SCRIPT
 complete -C "$LINE" | string replace -r '\t.*' ''
 true`},
-	"zsh": {"share/zsh/site-functions/_muster", `
+	"zsh": {"autoload -Uz compinit && compinit -D", "share/zsh/site-functions/_muster", `
 autoload -Uz compinit
 compinit -D
 _files() { : }
@@ -128,10 +134,7 @@ func TestCompletionInShells(t *testing.T) {
 	id := d.ok("submit", "--hold", "--name", "later", "--", "true")
 	for shell, c := range shellCompletions {
 		t.Run(shell, func(t *testing.T) {
-			path, err := exec.LookPath(shell)
-			if err != nil {
-				t.Skipf("%s is not installed", shell)
-			}
+			path := needtest.Runs(t, shell, "-c", c.needs)
 			suggest := func(line string) string {
 				cmd := exec.Command(path, "-c", c.script)
 				cmd.Env = append(os.Environ(), "SCRIPT="+filepath.Join(root, c.installed), "LINE="+line, "MUSTER_SOCKET="+d.socket, "PATH="+filepath.Join(root, "bin")+":"+os.Getenv("PATH"))

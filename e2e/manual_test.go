@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/musterhq/muster/internal/needtest"
 )
 
 var update = flag.Bool("update", false, "write the screens of the manual anew")
@@ -165,9 +167,7 @@ func TestManualScreensThatWait(t *testing.T) {
 func playScreens(t *testing.T, wanted func(name string) bool) {
 	t.Helper()
 	for _, tool := range []string{"bash", "curl", "jq"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("the examples of the manual need %s, which is not installed", tool)
-		}
+		needtest.Runs(t, tool, "--version")
 	}
 	files, err := filepath.Glob(screensDir + "/*.txt")
 	if err != nil || len(files) < 30 {

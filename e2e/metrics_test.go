@@ -21,17 +21,14 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/internal/needtest"
 	"github.com/musterhq/muster/internal/rulestest"
 )
 
 // tool returns a program of Debian's package prometheus.
 func tool(t *testing.T, name string) string {
 	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Skipf("%s is not installed (Debian: apt-get install prometheus)", name)
-	}
-	return path
+	return needtest.Runs(t, name, "--version")
 }
 
 // scraped is a cluster that can be scraped through one daemon.

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/internal/needtest"
 )
 
 // machine is a container whose first process is systemd.
@@ -28,13 +30,9 @@ type machine struct {
 
 func bootSystemd(t *testing.T) machine {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("booting systemd needs root")
-	}
-	for _, program := range []string{"systemd-nspawn", "nsenter", "systemctl"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("booting systemd needs %s (Debian: systemd-container)", program)
-		}
+	needtest.Root(t, "boots systemd")
+	for _, program := range []string{"systemd-nspawn", "nsenter", "systemctl"} { // Debian: systemd-container
+		needtest.Runs(t, program, "--version")
 	}
 	layers := t.TempDir()
 	if err := unix.Mount("tmpfs", layers, "tmpfs", 0, ""); err != nil {

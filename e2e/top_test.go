@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/internal/needtest"
 	"github.com/musterhq/muster/job"
 )
 
@@ -27,9 +28,7 @@ type pane struct {
 // inTmux runs a program on a terminal of this size, until the test ends.
 func inTmux(t *testing.T, columns, lines int, env []string, program ...string) pane {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		t.Skip("no tmux: install tmux")
-	}
+	needtest.Tmux(t)
 	dir, err := os.MkdirTemp("", "t") //nolint:usetesting // short: a socket's path has 107 letters
 	if err != nil {
 		t.Fatal(err)

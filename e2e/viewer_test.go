@@ -30,6 +30,7 @@ import (
 
 	"github.com/musterhq/muster/api/ui"
 	browser "github.com/musterhq/muster/internal/chromium"
+	"github.com/musterhq/muster/internal/needtest"
 )
 
 // watching bounds what a page may take on a machine that is busy with other tests.
@@ -83,11 +84,7 @@ func (d *daemon) front() string {
 
 func chromiumProgram(t *testing.T) string {
 	t.Helper()
-	program, err := browser.Program()
-	if err != nil {
-		t.Skip(err)
-	}
-	return program
+	return needtest.Browser(t)
 }
 
 // browse opens a tab of a new browser. At the end of the test no page may have had an error.
@@ -268,10 +265,7 @@ func axe(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("MUSTER_AXE")
 	if path == "" {
-		npm, err := exec.LookPath("npm")
-		if err != nil {
-			t.Skip("no axe-core: install npm, or name the file axe.min.js in MUSTER_AXE")
-		}
+		npm := needtest.Runs(t, "npm", "--version") // or name the file axe.min.js in MUSTER_AXE
 		dir := t.TempDir()
 		cmd := exec.CommandContext(t.Context(), npm, "install", "--prefix", dir, "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "axe-core@4.14.1")
 		if out, err := cmd.CombinedOutput(); err != nil {

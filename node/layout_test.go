@@ -45,6 +45,7 @@ var allowedImports = map[string][]string{
 	"scheduler/policy":       {"job", "gpu", "lease", "scheduler/fleet"},
 	"internal/chromium":      {},
 	"internal/logcount":      {},
+	"internal/needtest":      {"internal/chromium"}, // tests only
 	"internal/logtest":       {},
 	"internal/profile":       {},
 	"internal/rulestest":     {},

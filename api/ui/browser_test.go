@@ -5,7 +5,6 @@ package ui
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/musterhq/muster/internal/chromium"
+	"github.com/musterhq/muster/internal/needtest"
 )
 
 // daemon answers the requests of the dashboard. What it does not know is not found.
@@ -49,13 +49,7 @@ func says(document any) http.HandlerFunc {
 // page opens a page before a daemon. Without a browser the test is skipped.
 func page(t *testing.T, d daemon, path string) context.Context {
 	t.Helper()
-	program, err := chromium.Program()
-	if errors.Is(err, chromium.ErrNone) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := needtest.Browser(t)
 	dir := t.TempDir() // before the browser, which is to have left when it is removed
 	server := httptest.NewServer(d)
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/musterhq/muster/internal/needtest"
 	"github.com/musterhq/muster/job"
 )
 
@@ -302,10 +303,7 @@ func TestComplete(t *testing.T) {
 // TestBashCompletion runs the script in bash with a fake program that prints its arguments.
 func TestBashCompletion(t *testing.T) {
 	alone(t)
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("no bash here")
-	}
+	bash := needtest.Runs(t, "bash", "-c", "true")
 	r := program(t.Context(), "", "completion", "bash")
 	script := r.stdout + `muster() { printf '<%s>' "$@"; }
 COMP_WORDS=(muster jobs --st more) COMP_CWORD=2

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/internal/needtest"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -59,10 +59,7 @@ func BenchmarkBare(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer null.Close()
-	path, err := exec.LookPath("true")
-	if err != nil {
-		b.Fatal(err)
-	}
+	path := needtest.Runs(b, "true")
 	slots := make(chan struct{}, inFlight)
 	for b.Loop() {
 		slots <- struct{}{}

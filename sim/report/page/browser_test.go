@@ -18,6 +18,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/internal/needtest"
 )
 
 // browser opens pages.
@@ -25,13 +27,7 @@ type browser struct{ program string }
 
 func newBrowser(t *testing.T) browser {
 	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if p, err := exec.LookPath(name); err == nil {
-			return browser{p}
-		}
-	}
-	t.Skip("Chromium is not installed: the page is not opened in a browser")
-	return browser{}
+	return browser{needtest.Browser(t)}
 }
 
 // opened is what happened when a page was opened.
