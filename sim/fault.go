@@ -139,7 +139,7 @@ func happens(w *World, f *Fault) {
 		w.after(f.For, func() { h.powerOn(false) })
 	case Kill:
 		if h.up {
-			h.restart(max(f.For, restartLeast))
+			h.restart(max(f.For, RestartLeast))
 		}
 	case Leave:
 		h.drain(worker.Drain{On: true, Reason: "it leaves"})
@@ -175,8 +175,8 @@ func ownerLost(o *owner) {
 	}
 }
 
-// restartLeast is how long a daemon takes at least that is killed and started again.
-const restartLeast = 300 * time.Millisecond
+// RestartLeast is how long a daemon takes at least that is killed and started again.
+const RestartLeast = 300 * time.Millisecond
 
 // pace sets the speed of the host.
 func (h *host) pace(speed float64) {

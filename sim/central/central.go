@@ -1,5 +1,6 @@
 // Package central is what a simulation compares muster with: schedulers of one place that see the whole cluster at once,
-// know each job the moment it is submitted, and start it in no time. There is no network and no failure.
+// know each job the moment it is submitted, and start it in no time. There is no network. Machines fail as Options.Faults
+// says.
 //
 // They are simple on purpose: the orders of the literature, each with the same placement.
 package central
@@ -57,8 +58,12 @@ type Options struct {
 	Order   Order
 	Place   Place
 	Restart time.Duration // what a job that was preempted loses at its next start
-	Seed    uint64
-	Horizon time.Duration // when the run ends; 0: with the last job
+	Faults  []Fault       // in any order
+	// Checkpoint is how often a running task saves its state. After a fault it goes on from there; 0: from where it began
+	// this time.
+	Checkpoint time.Duration
+	Seed       uint64
+	Horizon    time.Duration // when the run ends; 0: with the last job
 }
 
 // Run has the scheduler run the load, and tells the sink what happens. The error is that of the context or of a job that
@@ -71,6 +76,8 @@ func Run(ctx context.Context, l *load.Load, o Options, sink record.Sink) error {
 	if err := r.prepare(l); err != nil {
 		return err
 	}
+	r.faults.run = r
+	r.faults.add()
 	return r.play()
 }
 
@@ -91,6 +98,7 @@ type run struct {
 	ends        ends
 	tick        time.Duration // when LeastAttained looks again; 0: never
 	starts      int
+	faults      faults
 }
 
 // play goes from event to event.
@@ -107,6 +115,7 @@ func (r *run) play() error {
 		for x := r.ends.due(at); x != nil; x = r.ends.due(at) {
 			r.finish(x)
 		}
+		r.faults.happens()
 		for len(r.arrivals) > 0 && r.arrivals[0].submit <= at {
 			r.waiting.add(r.arrivals[0])
 			r.arrivals = r.arrivals[1:]
@@ -131,6 +140,11 @@ func (r *run) next() (at time.Duration, ok bool) {
 	if r.options.Order == LeastAttained && r.waiting.len() > 0 && len(r.running) > 0 {
 		sooner(r.tick)
 	}
+	if ok || r.waiting.len() > 0 || r.faults.unknown > 0 { // else all is over
+		if t, more := r.faults.next(); more {
+			sooner(t)
+		}
+	}
 	return at, ok
 }
 
@@ -152,10 +166,10 @@ func (r *run) schedule() {
 // start begins or goes on with a task, or with all members of a gang.
 func (r *run) start(x *item, where []record.Alloc) {
 	r.waiting.remove(x)
-	if x.started {
-		x.left += r.options.Restart
-	}
-	x.started, x.since, x.where = true, r.now, where
+	x.costs = r.loss(x)
+	x.left += x.costs
+	x.since, x.where = r.now, where
+	x.done, x.paced, x.speed = 0, r.now, r.cluster.speed(where)
 	r.starts++
 	x.order = r.starts
 	x.slot = len(r.running)
@@ -163,16 +177,18 @@ func (r *run) start(x *item, where []record.Alloc) {
 		r.preemptible++
 	}
 	r.running = append(r.running, x)
-	r.ends.add(x, r.now+x.left)
+	r.ends.add(x, r.now+time.Duration(float64(x.left)/x.speed))
 	r.sink.Take(record.Record{At: r.now, Kind: record.Start, Job: x.job, Task: x.task, Alloc: where})
 }
 
 // stop ends a task before its work is done; what it has done is kept.
 func (r *run) stop(x *item) {
+	done := r.worked(x)
 	r.leave(x)
 	r.ends.drop(x)
 	x.attained += float64(x.gpus()) * (r.now - x.since).Seconds()
-	x.left -= r.now - x.since
+	x.left -= done
+	x.resumes = true
 	r.sink.Take(record.Record{At: r.now, Kind: record.Preempt, Job: x.job, Task: x.task})
 	r.waiting.add(x)
 }
@@ -182,7 +198,13 @@ func (r *run) finish(x *item) {
 	r.sink.Take(record.Record{At: r.now, Kind: record.Finish, Job: x.job, Task: x.task})
 }
 
+// leave takes a task from those that run, and gives back what it holds.
 func (r *run) leave(x *item) {
+	r.unlist(x)
+	r.free(x)
+}
+
+func (r *run) unlist(x *item) {
 	if x.preemptible {
 		r.preemptible--
 	}
@@ -190,6 +212,10 @@ func (r *run) leave(x *item) {
 	r.running[x.slot] = r.running[last]
 	r.running[x.slot].slot = x.slot
 	r.running = r.running[:last]
+	x.slot = -1
+}
+
+func (r *run) free(x *item) {
 	r.places.release(x)
 	r.waiting.freed(r.cluster, x.where)
 }

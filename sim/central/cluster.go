@@ -21,13 +21,15 @@ type machine struct {
 	model       string
 	left        []int // thousandths of each device
 	all         int   // their sum
+	closed      int   // faults for which it takes no tasks
+	speed       float64
 }
 
 func newCluster(list []load.Machine) *cluster {
 	c := &cluster{machines: make([]machine, len(list))}
 	for i := range list {
 		l := &list[i]
-		m := machine{total: l.CPUs, cpus: l.CPUs, memory: l.Memory, mem: l.Memory, model: lease.ModelName(l.Model), left: make([]int, l.GPUs), all: l.GPUs * gpu.Whole}
+		m := machine{total: l.CPUs, cpus: l.CPUs, memory: l.Memory, mem: l.Memory, model: lease.ModelName(l.Model), left: make([]int, l.GPUs), all: l.GPUs * gpu.Whole, speed: 1}
 		for d := range m.left {
 			m.left[d] = gpu.Whole
 		}
@@ -62,7 +64,7 @@ func (m *machine) allows(s *shape) bool {
 
 // fits says whether a member fits now.
 func (m *machine) fits(s *shape) bool {
-	if m.cpus < s.need.CPUs || m.mem < s.need.Memory || s.need.Exclusive && (m.cpus < m.total || m.all < len(m.left)*gpu.Whole) || !m.allows(s) {
+	if m.closed > 0 || m.cpus < s.need.CPUs || m.mem < s.need.Memory || s.need.Exclusive && (m.cpus < m.total || m.all < len(m.left)*gpu.Whole) || !m.allows(s) {
 		return false
 	}
 	n := s.devices

@@ -26,13 +26,17 @@ type item struct {
 	preemptible bool
 	left        time.Duration // of its work
 	attained    float64       // GPU-seconds up to its last end
-	started     bool          // it has run before
+	resumes     bool          // its next start goes on where it was, which costs time
 	since       time.Duration // start of this run
+	costs       time.Duration // what that start costs
+	paced       time.Duration // when the speed of this run last changed
+	done        time.Duration // of left, by then
+	speed       float64       // since then
 	order       int           // of this start among all
 	where       []record.Alloc
 	key         float64 // by which it waits
 	at          int     // place among the ends, see ends
-	slot        int     // place among those that run
+	slot        int     // place among those that run; -1: it does not
 	end         time.Duration
 }
 

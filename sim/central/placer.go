@@ -21,7 +21,8 @@ import (
 type placer interface {
 	place(x *item) []record.Alloc // takes what it returns; nil: the task does not fit
 	takeBack(x *item, where []record.Alloc)
-	release(x *item) // of a task that runs
+	release(x *item)     // of a task that runs
+	refresh(machine int) // a fault has changed what it can give
 }
 
 func (r *run) newPlacer(machines []load.Machine) (placer, error) { //nolint:ireturn // there are two
@@ -54,6 +55,7 @@ func (p simple) place(x *item) []record.Alloc {
 
 func (p simple) takeBack(x *item, where []record.Alloc) { p.r.cluster.give(x.shape, where) }
 func (p simple) release(x *item)                        { p.r.cluster.give(x.shape, x.where) }
+func (p simple) refresh(int)                            {}
 
 // random chooses any machines where a shape fits.
 func (r *run) random(s *shape) []record.Alloc {
@@ -127,6 +129,9 @@ func newPolicies(r *run, p policy.Policy, machines []load.Machine) (*policies, e
 // free is what a machine has free, as its daemon would tell.
 func (p *policies) free(i int) lease.Free {
 	m := &p.r.cluster.machines[i]
+	if m.closed > 0 {
+		return lease.Free{}
+	}
 	f := lease.Free{CPUs: m.cpus, Memory: m.mem, Tasks: p.tasksAt[i]}
 	for d, left := range m.left {
 		if left > 0 {
@@ -172,6 +177,8 @@ func (p *policies) takeBack(x *item, where []record.Alloc) {
 }
 
 func (p *policies) release(x *item) { p.takeBack(x, x.where) }
+
+func (p *policies) refresh(machine int) { p.hosts[machine].SetFree(p.free(machine)) }
 
 // changed tells the table what is free now.
 func (p *policies) changed(where []record.Alloc, tasks int) {

@@ -4,6 +4,7 @@ package central
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -61,10 +62,11 @@ func (r *run) backfill(first *item) {
 			break
 		}
 	}
-	if where == nil {
-		return // it fits nowhere even on an empty cluster, which prepare excludes
+	if where == nil { // too many machines are out: nobody delays it
+		at = math.MaxInt64
+	} else {
+		later.take(first.shape, where)
 	}
-	later.take(first.shape, where)
 	blocked := map[*shape]bool{} // those that do not fit now
 	for _, x := range r.waiting.sorted(backfillDepth)[1:] {
 		if blocked[x.shape] {
@@ -74,7 +76,7 @@ func (r *run) backfill(first *item) {
 		switch {
 		case got == nil:
 			blocked[x.shape] = true
-		case r.now+x.left+r.loss(x) <= at:
+		case at-r.now >= x.left+r.loss(x):
 			r.start(x, got)
 		case later.has(x.shape, got):
 			later.take(x.shape, got)
@@ -87,7 +89,7 @@ func (r *run) backfill(first *item) {
 
 // loss is what the next start of a task costs it.
 func (r *run) loss(x *item) time.Duration {
-	if x.started {
+	if x.resumes {
 		return r.options.Restart
 	}
 	return 0
@@ -119,7 +121,7 @@ func (r *run) preempt(x *item) bool {
 func (r *run) rank(y *item) float64 {
 	switch r.options.Order {
 	case Remaining:
-		return (y.left - (r.now - y.since)).Seconds() * float64(max(1, y.gpus()))
+		return (y.left - r.worked(y)).Seconds() * float64(max(1, y.gpus()))
 	case LeastAttained:
 		return level(y.attained + float64(y.gpus())*(r.now-y.since).Seconds())
 	case FIFO, Greedy, Centre, EASY, Shortest, Preemptive:

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/sim"
+	"github.com/musterhq/muster/sim/central"
 	"github.com/musterhq/muster/sim/fabric"
 	"github.com/musterhq/muster/sim/load"
 	"github.com/musterhq/muster/sim/report"
@@ -63,6 +64,56 @@ func (s *Scenario) reported() []report.Fault {
 		out = append(out, r)
 	}
 	slices.SortStableFunc(out, func(a, b report.Fault) int { return cmp.Compare(a.At, b.At) })
+	return out
+}
+
+// centralFaults are the faults as the yardsticks have them: at the same machines and times. A fault of the network cuts
+// machines off, if it does.
+func (s *Scenario) centralFaults() []central.Fault {
+	order := make([]int, len(s.Faults))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.Faults[a].At, s.Faults[b].At) })
+	var out []central.Fault
+	last := map[int]int{} // by machine: its last fault of out that is for good, plus 1
+	seen := map[int]bool{}
+	for _, i := range order {
+		f := &s.Faults[i]
+		x := central.Fault{At: f.At, For: f.For, Machines: []int{f.Machine}, Device: f.Device, Speed: f.Speed}
+		switch f.Kind {
+		case sim.Crash:
+			x.Kind = central.Off
+		case sim.Kill:
+			x.Kind, x.For = central.Closed, max(f.For, sim.RestartLeast)
+		case sim.Leave:
+			x.Kind = central.Closed
+		case sim.Join:
+			if at := last[f.Machine]; at > 0 {
+				out[at-1].For = f.At - out[at-1].At
+				last[f.Machine] = 0
+			}
+			if seen[f.Machine] || f.At == 0 {
+				continue
+			}
+			x.Kind, x.At, x.For = central.Closed, 0, f.At // it is not there before
+		case sim.DeviceOut:
+			x.Kind = central.DeviceOut
+		case sim.Slow:
+			x.Kind = central.Slow
+		case sim.Break:
+			if len(f.hosts) == 0 {
+				continue
+			}
+			x.Kind, x.Machines = central.Cut, f.hosts
+		}
+		if f.Kind != sim.Break {
+			seen[f.Machine] = true
+		}
+		if out = append(out, x); x.For == 0 && (f.Kind == sim.Crash || f.Kind == sim.Leave) {
+			last[f.Machine] = len(out)
+		}
+	}
 	return out
 }
 

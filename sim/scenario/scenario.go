@@ -138,8 +138,8 @@ func (s *Scenario) config(tally *report.Tally) (sim.Config, *network, *carrier, 
 		cfg.News = news
 	}
 	cfg.Stale, cfg.Measured = s.News.Stale, s.News.asked()
-	for _, f := range s.Faults {
-		one, err := f.of(net)
+	for i := range s.Faults {
+		one, err := s.Faults[i].of(net)
 		if err != nil {
 			return cfg, nil, nil, err
 		}
@@ -172,19 +172,22 @@ func (s *Scenario) settings(cfg sim.Config) []report.Setting {
 	add("stale", s.News.Stale.String(), s.News.Stale > 0)
 	add("loss", fmt.Sprintf("%g%%", 100*s.Loss), s.Loss > 0)
 	add("faults", fmt.Sprint(len(s.Faults)), len(s.Faults) > 0)
+	add("faults of the yardsticks", "the same", len(s.Faults) > 0 && len(s.Yardsticks) > 0)
 	add("restart", s.Restart.String(), s.Restart > 0)
 	add("checkpoint", s.Checkpoint.String(), s.Checkpoint > 0)
 	add("until", s.Horizon.String(), s.Horizon > 0)
 	return out
 }
 
-// yardsticks runs each of them on the same load.
+// yardsticks runs each of them on the same load, with the same faults.
 func (s *Scenario) yardsticks(ctx context.Context, d *report.Document) error {
+	faults := s.centralFaults()
 	for _, order := range s.Yardsticks {
 		tally, err := report.NewTally(&s.Load)
 		if err != nil {
 			return err
 		}
+		tally.Checkpoint = s.Checkpoint
 		place := central.BestFit
 		if order == central.Centre && len(s.Load.Machines) <= MostCompared {
 			place = central.Place(s.policy())
@@ -193,12 +196,12 @@ func (s *Scenario) yardsticks(ctx context.Context, d *report.Document) error {
 			s.Progress(string(order), sim.Progress{Jobs: len(s.Load.Jobs)})
 		}
 		err = central.Run(ctx, &s.Load, central.Options{
-			Order: order, Place: place, Restart: s.Restart, Seed: s.Seed, Horizon: s.Horizon,
+			Order: order, Place: place, Restart: s.Restart, Checkpoint: s.Checkpoint, Seed: s.Seed, Horizon: s.Horizon, Faults: faults,
 		}, tally)
 		if err != nil {
 			return fmt.Errorf("yardstick %s: %w", order, err)
 		}
-		d.Runs = append(d.Runs, report.Run{Name: string(order), Policy: string(place), Figures: tally.Figures(s.Horizon, nil)})
+		d.Runs = append(d.Runs, report.Run{Name: string(order), Policy: string(place), Figures: tally.Figures(s.Horizon, s.reported())})
 	}
 	return nil
 }

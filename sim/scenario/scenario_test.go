@@ -3,7 +3,9 @@ package scenario
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -326,5 +328,59 @@ func TestTopologyIsNear(t *testing.T) {
 	}
 	if hops["topology"] >= hops["frag"] {
 		t.Errorf("hops on average: %v", hops)
+	}
+}
+
+// The yardsticks have the same faults as muster: a power cut of all machines ends what runs there, and the document says so.
+func TestYardsticksHaveTheFaults(t *testing.T) {
+	s := small(t, 1)
+	s.Yardsticks = central.Orders
+	for i := range s.Load.Machines {
+		s.Faults = append(s.Faults, Fault{Fault: sim.Fault{At: 2000 * time.Second, Kind: sim.Crash, Machine: i, For: 10 * time.Minute}})
+	}
+	out, err := s.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range out.Document.Runs {
+		f := r.Figures
+		if f.Again.Lost == 0 || f.Again.Recovery.N != f.Again.Lost || f.Again.Recovery.Mean < 300 || len(f.Faults) != len(s.Faults) || f.Jobs.Finished != f.Jobs.Submitted {
+			t.Errorf("%s: %d runs lost, which ran again after %v; %d faults; %d of %d jobs finished", r.Name, f.Again.Lost, f.Again.Recovery, len(f.Faults), f.Jobs.Finished, f.Jobs.Submitted)
+		}
+		t.Logf("%s: %d lost, mean wait %.0f s", r.Name, f.Again.Lost, f.Wait.Mean)
+	}
+	var text strings.Builder
+	report.Summary(&text, &out.Document)
+	if !strings.Contains(text.String(), "faults of the yardsticks the same") {
+		t.Errorf("the summary does not say which faults the yardsticks had:\n%s", text.String())
+	}
+}
+
+// A fault of the network cuts off the machines that are in it or behind it, for the yardsticks too, and machines that come or go
+// do so for all.
+func TestFaultsOfTheYardsticks(t *testing.T) {
+	script := `at_s,kind,what,for_s
+0,join,host-00001,
+100,leave,host-00002,
+500,join,host-00003,
+600,rack,leaf1,60
+700,switch,spine0,60
+800,join,host-00002,
+`
+	s := small(t, 1)
+	var err error
+	if s.Faults, err = ReadScript("faults.csv", strings.NewReader(script), &s.Load); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := s.config(nil); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range s.centralFaults() {
+		got = append(got, fmt.Sprint(f.Kind, f.Machines, " ", f.At, " ", f.For))
+	}
+	want := []string{"closed[2] 1m40s 11m40s", "closed[3] 0s 8m20s", "cut[4 5 6 7] 10m0s 1m0s"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
