@@ -182,7 +182,7 @@ type Explanation struct {
 	Now          []Candidate    `json:"now" nullable:"false" doc:"Nodes that would take the request now, best first."`
 	Later        []Candidate    `json:"later" nullable:"false" doc:"Nodes that could take the request once enough is free."`
 	Nearest      *Nearest       `json:"nearest,omitempty" doc:"If no node would take the request now: with how much less of one resource one would."`
-	Ahead        int            `json:"ahead" doc:"Waiting tasks of the same owner that go first."`
+	Ahead        int            `json:"ahead" doc:"Waiting tasks of the same owner that are before it now and could use a node that it could use."`
 	Estimated    *time.Time     `json:"estimated_start" doc:"When the job's first waiting task should start at the latest; null if that is not known."`
 }
 

@@ -314,3 +314,12 @@ func (p *Pool) Foreign(uuid string, bytes job.Size) (changed bool) {
 	s.foreign = max(0, bytes)
 	return before != s.foreign && max(before, s.foreign) > ForeignLimit
 }
+
+// TakenByForeign returns how much memory of a device programs use that muster did not start; 0 if the device counts as free
+// though they do.
+func TakenByForeign(p *Pool, uuid string) job.Size {
+	if i, known := p.index[uuid]; known && p.slots[i].foreign > ForeignLimit {
+		return p.slots[i].foreign
+	}
+	return 0
+}

@@ -25,7 +25,7 @@ var meanings = map[State]string{
 // Meaning returns what the state says of a task.
 func (s State) Meaning() string { return meanings[s] }
 
-// Reasons returns the words of the reasons of tasks that wait.
+// Reasons returns all words of reasons: first those of tasks that wait.
 func Reasons() []Meaning {
 	return []Meaning{
 		{ReasonResources, "Nodes that could run it have not enough free. `muster why` says what is missing."},
@@ -42,5 +42,14 @@ func Reasons() []Meaning {
 		{ReasonNoPeers, "No other node is known or answers."},
 		{ReasonBackoff, "Its last attempt failed or was declined; it pauses before the next one."},
 		{ReasonStaging, "Its files are being sent."},
+		{ReasonNodeSilent, "Its node does not answer, and may still run it."},
+		{ReasonHeld, "A person holds it."},
+		{ReasonNodeLost, "Its node was lost while it ran. A task that has lost several nodes is held."},
+		{ReasonNodesLost, "A member of a gang that has lost several nodes. The gang is held when its other members have ended."},
+		{ReasonRequeued, "A person had it run again."},
+		{ReasonCancelled, "A person ended it."},
+		{ReasonExit, "Its last attempt has failed, and it runs again."},
+		{ReasonGangEnded, "Another member of its gang has ended, which the detail names."},
+		{ReasonNotStarted, "Its node did not start it, and so its gang did not run."},
 	}
 }

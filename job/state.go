@@ -124,3 +124,17 @@ const (
 	ReasonBackoff                  = "Backoff"
 	ReasonStaging                  = "Staging"
 )
+
+// ReasonNodeSilent is the reason of an UNREACHABLE task.
+const ReasonNodeSilent = "NodeSilent"
+
+// The reasons that records of the journal set.
+const (
+	ReasonHeld       = "Held"
+	ReasonRequeued   = "Requeued"
+	ReasonCancelled  = "Cancelled"
+	ReasonNodeLost   = "NodeLost"
+	ReasonNodesLost  = "NodesLost" // of a member of a gang, until the gang is settled and held
+	ReasonExit       = "Exit"
+	ReasonNotStarted = "NotStarted" // of a member of a gang: its host did not start it
+)

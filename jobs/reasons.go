@@ -5,22 +5,23 @@ package jobs
 import (
 	"strings"
 	"unique"
+
+	"github.com/musterhq/muster/job"
 )
 
 // Those of all tasks.
 const (
-	ReasonHeld      = "Held"
-	ReasonRequeued  = "Requeued"
-	ReasonCancelled = "Cancelled"
-	ReasonLost      = "NodeLost"
-	ReasonExit      = "Exit"
+	ReasonHeld      = job.ReasonHeld
+	ReasonRequeued  = job.ReasonRequeued
+	ReasonCancelled = job.ReasonCancelled
+	ReasonLost      = job.ReasonNodeLost
+	ReasonExit      = job.ReasonExit
 )
 
 // Those of members of a gang.
 const (
-	ReasonNotStarted = "NotStarted" // its host did not start it
-	// reasonTooMany is the word of a member whose host was lost, until the gang is settled and held.
-	reasonTooMany = "NodesLost"
+	ReasonNotStarted = job.ReasonNotStarted
+	reasonTooMany    = job.ReasonNodesLost
 )
 
 // maxOutcomeReason bounds the reason of an outcome or an act, and that which tasks have because of an act, in bytes.

@@ -10,6 +10,7 @@
 package lease
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -93,6 +94,30 @@ type Free struct {
 	Quarantined []string `json:"aside,omitempty"`
 	// Preemptible is what preemptible tasks hold, by precedence, the least first. A task of a higher one can have it.
 	Preemptible []Preemptible `json:"preemptible,omitempty"`
+	// Foreign says of which devices programs use memory that muster did not start. No task gets that memory.
+	Foreign []ForeignUse `json:"foreign,omitempty"`
+}
+
+// MaxForeign bounds Free.Foreign. Hosts with more such devices leave out the others.
+const MaxForeign = 64
+
+// ForeignUse is how much of the memory of a device programs use that muster did not start.
+type ForeignUse struct {
+	UUID   string   `json:"uuid"`
+	Memory job.Size `json:"memory"`
+	PID    int      `json:"pid,omitempty"`    // of the program that uses most; 0: no program is listed
+	Others int      `json:"others,omitempty"` // programs besides that one
+}
+
+// By says for people who uses the memory.
+func (u ForeignUse) By() string {
+	switch {
+	case u.PID == 0:
+		return "programs that are not listed"
+	case u.Others > 0:
+		return fmt.Sprintf("PID %d and %d more, not muster's", u.PID, u.Others)
+	}
+	return fmt.Sprintf("PID %d, not muster's", u.PID)
 }
 
 // MaxPreemptible bounds Free.Preemptible.

@@ -67,5 +67,5 @@ func weightOfGPUs(all []gpu.Device) int {
 }
 
 func weightOfFree(f *Free) int {
-	return weightOfEntry * (len(f.GPUs) + len(f.Quarantined) + len(f.Preemptible))
+	return weightOfEntry * (len(f.GPUs) + len(f.Quarantined) + len(f.Preemptible) + len(f.Foreign))
 }

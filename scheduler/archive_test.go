@@ -211,10 +211,10 @@ func TestArchiveRestored(t *testing.T) {
 // A running task shows when its process began, also after a new session and a new life of the daemon.
 func TestStartedAtAfterAdoption(t *testing.T) {
 	s := newStory(t, 0)
-	for _, line := range []string{"lead", "worker n1", "submit a", "take n1 a"} {
+	for _, line := range []string{"lead", "worker n1", "submit a", "take n1 a", "wait 1m"} {
 		s.do(line)
 	}
-	began := s.now.Add(-time.Minute)
+	began := s.now.Add(-50 * time.Second)
 	running := lease.Event{Attempt: job.Attempt{Job: s.id("a"), N: 1}, Group: 7, N: 2, State: job.Running, PID: 9, Began: began}
 	for _, after := range []string{"wait 1s", "worker n1", "restart journal"} {
 		s.do(after)

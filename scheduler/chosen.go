@@ -9,16 +9,31 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// ahead returns how many waiting tasks of other jobs of this owner rank before the first waiting task of a job.
+// ahead returns how many waiting tasks of other jobs of this owner rank before the first waiting task of a job. Those that
+// can use none of the hosts that the job can use do not count.
 func ahead(vs *views, e *entry) (n int) {
 	first := e.front
 	if first == nil || first.durable().State != job.Pending {
 		return 0
 	}
 	counted := map[*entry]bool{e: true} // jobs whose waiting tasks are counted together, those that are offered among them
+	own := vs.pending.join(first)
+	rivals := map[*shape]bool{} // whether a shape can use a host that this job can use
+	rival := func(g *shape) bool {
+		is, known := rivals[g]
+		if !known {
+			is = fleet.Rivals(&own.Shape, &g.Shape)
+			rivals[g] = is
+		}
+		return is
+	}
 	for _, g := range vs.pending.shapes {
+		if !rival(g) {
+			continue
+		}
 		at, _ := g.queue.place(first)
 		for _, t := range g.queue.items()[:at] {
 			switch {
@@ -33,7 +48,7 @@ func ahead(vs *views, e *entry) (n int) {
 	}
 	for _, c := range vs.pending.queued.chunks {
 		for i := range c.waits {
-			if w := &c.waits[i]; !counted[w.task.e] && rank(w.task, first) < 0 {
+			if w := &c.waits[i]; !counted[w.task.e] && rival(w.task.shape) && rank(w.task, first) < 0 {
 				n++
 			}
 		}
@@ -48,26 +63,6 @@ func (vs *views) markRefusals(x *lease.Explanation, e *entry) {
 		return
 	}
 	vs.explain.addRefusals(x, &e.tasks[i].shape.Shape)
-}
-
-// markQuotas moves hosts from Now to Later that have refused the job because of its user's quota.
-func (vs *views) markQuotas(x *lease.Explanation, e *entry) {
-	i := slices.IndexFunc(e.tasks, func(t *task) bool { return t.shape != nil })
-	if i < 0 {
-		return
-	}
-	x.Now = slices.DeleteFunc(x.Now, func(cand lease.Candidate) bool {
-		w := vs.hosts.workers[cand.Node]
-		if w == nil {
-			return false
-		}
-		why := e.tasks[i].shape.OverQuota(w.Host) // all tasks of a job have one shape
-		if why != "" {
-			cand.Why = "Quota: " + why
-			x.Later = append(x.Later, cand)
-		}
-		return why != ""
-	})
 }
 
 // chosen returns the listed job if the filter chooses it. Of an archived job only the index entry is compared.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
@@ -22,16 +23,16 @@ type explainer struct {
 }
 
 // of says clause by clause which known hosts meet a request, and which of them could run it now.
-func (ex *explainer) of(s job.Spec, clauses []fleet.Clause) lease.Explanation {
+func (ex *explainer) of(user string, s job.Spec, clauses []fleet.Clause) lease.Explanation {
 	hosts := ex.hosts.fleet.Sorted()
 	x := lease.Explanation{Clauses: fleet.Explain(clauses, hosts), Now: []lease.Candidate{}, Later: []lease.Candidate{}}
-	now, later := ex.addCandidates(&x, s, clauses, hosts)
+	now, later := ex.addCandidates(&x, user, s, clauses, hosts)
 	if s.Nodes > 1 {
 		x.Clauses = append(x.Clauses, lease.Clause{Clause: fmt.Sprintf("room for a member now; %d are needed at once", s.Nodes), Meets: now, Of: len(hosts)})
 	}
 	if len(x.Now) == 0 {
 		idle := len(x.Later) == 0
-		x.Nearest = fleet.Nearest(clauses, s.Resources, hosts, idle)
+		x.Nearest = fleet.Nearest(clauses, user, s.Need(), s.Nodes, hosts, idle)
 		x.Nearest.Ever = idle && x.Nearest != (lease.Nearest{})
 	}
 	x.Reason = explainReason(x, len(hosts))
@@ -48,7 +49,7 @@ const maxCandidates = 64
 // the others with what they lack.
 //
 // It returns how many there are of both.
-func (ex *explainer) addCandidates(x *lease.Explanation, s job.Spec, clauses []fleet.Clause, hosts []*fleet.Host) (now, later int) {
+func (ex *explainer) addCandidates(x *lease.Explanation, user string, s job.Spec, clauses []fleet.Clause, hosts []*fleet.Host) (now, later int) {
 	need := s.Need()
 	prefers := s.Preferences()
 	feasible := map[int][]*fleet.Host{} // by weight
@@ -58,6 +59,11 @@ func (ex *explainer) addCandidates(x *lease.Explanation, s job.Spec, clauses []f
 		}
 		cand := lease.Candidate{Node: host.Peer, Name: host.Name(), Free: host.Free}
 		if cand.Why = lacks(host, need); cand.Why == "" {
+			if over := host.Quotas.Over(user, need); over != "" {
+				cand.Why = job.Reason{Word: job.ReasonQuota, Detail: over}.String()
+			}
+		}
+		if cand.Why == "" {
 			w := fleet.Weight(prefers, host)
 			feasible[w] = append(feasible[w], host)
 			now++
@@ -108,9 +114,28 @@ func lacks(host *fleet.Host, need job.Resources) string {
 	case lack == "tasks":
 		return fmt.Sprintf("other tasks are there: %d", host.Free.Tasks)
 	case lack != "":
-		return "not enough free " + lack
+		return "not enough free " + lack + ": " + short(host, need, lack)
 	}
 	return ""
+}
+
+// short says how much of a resource is wanted and how much of it is free. If programs that muster did not start use GPUs
+// that the need could have, it names one of these programs for each of a few GPUs.
+func short(host *fleet.Host, need job.Resources, lack string) string {
+	switch lack {
+	case "cpus":
+		return fmt.Sprintf("%d wanted, %d free", need.CPUs, host.Free.CPUs)
+	case "memory":
+		return fmt.Sprintf("%s wanted, %s free", need.Memory, host.Free.Memory)
+	}
+	text := fmt.Sprintf("%d wanted, %d free", gpu.Count(need), host.Devices.Room(need, &host.Free))
+	if need.GPUShare > 0 {
+		text = fmt.Sprintf("%g of one wanted", need.GPUShare)
+	}
+	for _, used := range host.Devices.Foreign(need, &host.Free) {
+		text += "; " + used
+	}
+	return lease.Clip(text)
 }
 
 func explainReason(x lease.Explanation, known int) job.Reason {
@@ -142,7 +167,7 @@ func (ex *explainer) offers(user string, s job.Spec) (lease.Explanation, error) 
 	if err != nil {
 		return lease.Explanation{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return ex.of(s, clauses), nil
+	return ex.of(user, s, clauses), nil
 }
 
 // shape is the same for a job that was accepted before. It names what hosts have said about its shape, too.

@@ -72,7 +72,6 @@ func (c *Core) Why(id job.ID) (lease.Explanation, error) {
 	x, err := c.views.whyOf(c.views.of(e))
 	x.Ahead = ahead(c.views, e)
 	c.views.markRefusals(&x, e)
-	c.views.markQuotas(&x, e)
 	return x, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
@@ -147,5 +148,40 @@ func TestReasonOfASubmission(t *testing.T) {
 	why := fx.Reply[0].Job.Tasks[0].Reason
 	if why.Word != job.ReasonPriority || !strings.Contains(why.Detail, "its turn") {
 		t.Errorf("reason: %+v", why)
+	}
+}
+
+// What a node lacks is told with numbers, and memory of a GPU that others use with the program that uses it.
+func TestLackIsToldWithNumbers(t *testing.T) {
+	x := newBench(t, 0, 0)
+	uuid := "GPU-1"
+	free := lease.Free{
+		CPUs: 3, Memory: 8 << 30, GPUs: []lease.FreeGPU{{UUID: uuid, Memory: 19 << 30, Milli: 237}},
+		Foreign: []lease.ForeignUse{{UUID: uuid, Memory: 61 << 30, PID: 4711}},
+	}
+	x.step(SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: lease.Hello{
+		Profile: lease.Profile{
+			Name: "w0", Store: "s", CPUs: 8, Memory: 64 << 30, Worker: true, Drivers: []string{lease.DriverExec},
+			GPUs: []gpu.Device{{UUID: uuid, Index: 5, Model: "H100", Class: "h100-80gb", Memory: 80 << 30}},
+		}, Free: free,
+	}})
+	for _, c := range []struct {
+		need job.Resources
+		want string
+	}{
+		{job.Resources{CPUs: 4}, "not enough free cpus: 4 wanted, 3 free"},
+		{job.Resources{CPUs: 1, Memory: 9 << 30}, "not enough free memory: 9GiB wanted, 8GiB free"},
+		{job.Resources{CPUs: 1, GPUs: 1}, "not enough free gpus: 1 wanted, 0 free; 61GiB of 80GiB of GPU 5 are used by PID 4711, not muster's"},
+	} {
+		s := job.DefaultSpec()
+		s.Command, s.Resources = []string{"true"}, c.need
+		e, err := x.core.Offers("amy", s)
+		if err != nil || len(e.Later) != 1 || e.Later[0].Why != c.want {
+			t.Errorf("%+v: %+v, %v, want %q", c.need, e.Later, err, c.want)
+		}
+	}
+	_, task := x.waits(t, func(s *job.Spec) { s.Resources = job.Resources{CPUs: 1, GPUs: 1} })
+	if got, want := task().Reason.Detail, "w0: 61GiB of 80GiB of GPU 5 are used by PID 4711, not muster's"; !strings.Contains(got, want) {
+		t.Errorf("reason %q, want %q in it", got, want)
 	}
 }

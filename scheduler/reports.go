@@ -3,6 +3,8 @@ package scheduler
 // What hosts report of attempts, and when their reports are acknowledged.
 
 import (
+	"time"
+
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
@@ -64,7 +66,7 @@ func (rs *reports) progress(w *worker, t *task, m lease.Event) {
 	}
 	switch {
 	case !m.Began.IsZero():
-		t.process.since = m.Began
+		t.process.since, _ = byOwnClock(m.Began, time.Time{}, t.e.job.Task(t.index).Placed, rs.now)
 	case m.State == job.Running && t.process.state != job.Running:
 		t.process.since = rs.now // the host has an older version
 	}
@@ -99,6 +101,7 @@ func (rs *reports) result(w *worker, t *task, m lease.Event) {
 	exit.State = m.State
 	exit.Reason, exit.Tail = lease.Clip(exit.Reason), tail(exit.Tail)
 	if t.durable().Attempt == m.Attempt.N {
+		exit.Began, exit.Ended = byOwnClock(exit.Began, exit.Ended, t.e.job.Task(t.index).Placed, rs.now)
 		rs.attempts.saw(t, job.Completing)
 		t.hear(rs.attempts.sessionOf(t))
 		rs.entries.changed(t)

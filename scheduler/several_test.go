@@ -210,3 +210,20 @@ func TestAheadOfAnArray(t *testing.T) {
 		t.Errorf("ahead of the first: %d, %v; of the second: %d, %v, want the %d that wait", a.Ahead, err1, b.Ahead, err2, waiting)
 	}
 }
+
+// Tasks that can use no host that a job could use are not ahead of it.
+func TestAheadOnOtherHosts(t *testing.T) {
+	x := newBench(t, 2, 1)
+	on := func(name, array string) func(*job.Spec) {
+		return func(s *job.Spec) { s.NodeList, s.Array = []string{name}, array }
+	}
+	x.waits(t, on("w0", "0-99"))
+	x.waits(t, on("w1", "0-3"))
+	last, _ := x.waits(t, on("w1", ""))
+	either, _ := x.waits(t, on("w[0-1]", ""))
+	a, err1 := x.core.Why(last)
+	b, err2 := x.core.Why(either)
+	if err1 != nil || err2 != nil || a.Ahead < 3 || a.Ahead > 4 || b.Ahead < 100 {
+		t.Errorf("ahead of a job for w1: %d, %v, want those for w1 only; of a job for both: %d, %v", a.Ahead, err1, b.Ahead, err2)
+	}
+}

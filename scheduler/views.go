@@ -363,11 +363,8 @@ func (vs *views) seen(t *task) (job.State, job.Reason) {
 	case t.process.state == job.Reserved && vs.attempts.reached(t) != nil:
 		return job.Starting, job.Reason{}
 	}
-	return job.Unreachable, job.Reason{Word: reasonSilent}
+	return job.Unreachable, job.Reason{Word: job.ReasonNodeSilent}
 }
-
-// reasonSilent is the word of a task whose host does not answer.
-const reasonSilent = "NodeSilent"
 
 // reason is why a PENDING task waits. Its word is never empty.
 func (vs *views) reason(t *task) job.Reason {
@@ -430,7 +427,11 @@ func (vs *views) waitReason(t *task) job.Reason {
 			Detail: lease.Clip("GPUs that it could have are set aside on " + strings.Join(x.Quarantined, ", ") + "; `muster gpus` says why"),
 		}
 	}
-	return job.Reason{Word: job.ReasonResources, Detail: lackText(x.Lack, x.Open, g.Need.Exclusive)}
+	why := lackText(x.Lack, x.Open, g.Need.Exclusive)
+	if x.Foreign != "" {
+		why += "; " + x.Foreign
+	}
+	return job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}
 }
 
 // outlook returns the outlook of a shape. It is computed once in a step, so that a listing of many tasks of one shape

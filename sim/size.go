@@ -116,6 +116,9 @@ func freeSize(f *lease.Free) int {
 	for _, q := range f.Quarantined {
 		n += 2 + len(q)
 	}
+	for i := range f.Foreign {
+		n += sizeFreeGPU + len(f.Foreign[i].UUID)
+	}
 	return n
 }
 

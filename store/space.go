@@ -54,10 +54,30 @@ func (s *Store) CheckSpace() error {
 	case l.free >= l.least:
 		s.reserve.refill()
 	default:
-		return fmt.Errorf("store: %s: %w: %s MiB free, %s MiB are kept for running work",
-			s.space.dir, ErrNoRoom, mib(l.free), mib(l.least))
+		return fmt.Errorf("store: %s: %w", s.space.dir, noRoomError{l.free, l.least})
 	}
 	return nil
+}
+
+// noRoomError is an ErrNoRoom with figures.
+type noRoomError struct{ free, least int64 } // bytes
+
+func (e noRoomError) Error() string {
+	return fmt.Sprintf("%v: %s MiB free, %s MiB are kept for running work", ErrNoRoom, mib(e.free), mib(e.least))
+}
+
+func (noRoomError) Is(target error) bool { return target == ErrNoRoom }
+
+// WhyNoRoom says for people why there is no space for new work; empty if there is.
+func (s *Store) WhyNoRoom() string {
+	err := s.CheckSpace()
+	if err == nil {
+		return ""
+	}
+	if full, ok := errors.AsType[noRoomError](err); ok {
+		return full.Error()
+	}
+	return "the free space of its data directory cannot be read: " + err.Error()
 }
 
 // short reports whether less than times what is kept for running work is free, as far as that is known.

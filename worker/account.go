@@ -24,6 +24,7 @@ type account struct {
 	yields   map[int]yields // what preemptible tasks hold, by precedence
 	left     lease.Free     // what is free; valid unless stale
 	stale    bool
+	foreign  func() []lease.ForeignUse // what others use of the devices
 }
 
 func newAccount(cfg *Config, t *turn) (*account, error) {
@@ -95,7 +96,7 @@ func (a *account) freeChanged() { a.stale, a.turn.announce = true, true }
 func (a *account) free() lease.Free {
 	if a.stale {
 		a.left, a.stale = a.capacity.free(), false
-		a.left.Preemptible = a.preemptible()
+		a.left.Preemptible, a.left.Foreign = a.preemptible(), a.foreign()
 	}
 	return a.left
 }

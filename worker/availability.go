@@ -18,6 +18,7 @@ type availability struct {
 	attempts *attempts
 	drain    *drainState
 	reports  *reports
+	noRoom   string // why the data directory has no room for new work; empty: it has
 }
 
 // closed returns why the host accepts no tasks. Its Word is empty if the host accepts tasks.
@@ -29,12 +30,42 @@ func (g *availability) closed() job.Reason {
 		return job.Reason{Word: job.ReasonNodesDraining, Detail: g.drain.now.String()}
 	case g.health.host.why != "":
 		return job.Reason{Word: job.ReasonNodesDraining, Detail: g.health.host.why}
+	case g.noRoom != "":
+		return job.Reason{Word: job.ReasonNodesDraining, Detail: lease.Clip(g.noRoom)}
 	case g.ledger.failed != nil:
-		return job.Reason{Word: job.ReasonResources, Detail: lease.Clip("ledger: " + g.ledger.failed.Error())}
+		return job.Reason{Word: job.ReasonNodesDraining, Detail: lease.Clip("its ledger cannot be written: " + causeOf(g.ledger.failed))}
 	case len(g.attempts.by)-g.attempts.graves.count >= MaxRecords:
 		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("%d attempts are not acknowledged or still run", len(g.attempts.by)-g.attempts.graves.count)}
 	}
 	return job.Reason{}
+}
+
+// roomChanged notes whether the data directory has room for new work.
+func (g *availability) roomChanged(why string) {
+	if g.noRoom == why {
+		return
+	}
+	g.noRoom = why
+	g.reports.turn.reopen()
+}
+
+// causeOf is the innermost error of a chain: what went wrong, without what was being done. The log has all of it.
+func causeOf(err error) string {
+	for {
+		switch x := err.(type) { //nolint:errorlint // it goes through the chain itself
+		case interface{ Unwrap() error }:
+			if inner := x.Unwrap(); inner != nil {
+				err = inner
+				continue
+			}
+		case interface{ Unwrap() []error }:
+			if inner := x.Unwrap(); len(inner) > 0 {
+				err = inner[0]
+				continue
+			}
+		}
+		return err.Error()
+	}
 }
 
 // message returns the next Availability: what is free, and why the host drains, if it does.

@@ -146,6 +146,8 @@ func (c *Core) take(now Moment, ev Event) {
 		c.profileChanged(now, e.Profile)
 	case Drain:
 		c.drain.set(now, e)
+	case RoomChanged:
+		c.availability.roomChanged(e.Why)
 	case LimitsChanged:
 		c.limitsChanged(e)
 	case ForgetClaim:

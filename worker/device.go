@@ -21,6 +21,7 @@ type device struct {
 	gpu.Device
 	quarantine  map[cause]string // why no task gets it; empty: it is not in quarantine
 	foreign     map[int]bool     // PIDs of others on it
+	most        int              // of foreign: the one that uses most memory; 0: there is none
 	idle        job.Size         // memory in use when neither a task nor a process used it; -1: unknown
 	rest        job.Size         // memory in use that no listed process had, when no task held it
 	breaker     breaker
@@ -158,7 +159,7 @@ func (ds *devices) use(d *device, s gpu.Status) (back bool) {
 	if stuck && back {
 		ds.clear(d, causeMemory)
 	}
-	d.foreign = u.pids
+	d.foreign, d.most = u.pids, u.most.PID
 	if !held && (back || !stuck) {
 		d.rest = u.rest
 		if len(s.Processes) == 0 {
@@ -170,6 +171,17 @@ func (ds *devices) use(d *device, s gpu.Status) (back bool) {
 		ds.turn.arbitrate = true
 	}
 	return back
+}
+
+// foreign says of which devices programs that muster did not start use so much that it counts as taken.
+func (ds *devices) foreign() (all []lease.ForeignUse) {
+	for _, g := range ds.account.capacity.gpus.Devices() {
+		if taken := gpu.TakenByForeign(ds.account.capacity.gpus, g.UUID); taken > 0 && len(all) < lease.MaxForeign {
+			d := ds.by[g.UUID]
+			all = append(all, lease.ForeignUse{UUID: g.UUID, Memory: taken, PID: d.most, Others: max(0, len(d.foreign)-1)})
+		}
+	}
+	return all
 }
 
 // toWaitFor returns the devices whose memory must be free again before a task that held them has ended. It leaves out

@@ -76,6 +76,9 @@ type (
 	// ProfileChanged replaces the profile of this host.
 	ProfileChanged struct{ Profile lease.Profile }
 
+	// RoomChanged says that the data directory has no room for new work, and why, for people; or that it has room: then Why
+	// is empty.
+	RoomChanged struct{ Why string }
 	// LimitsChanged replaces the limits of users.
 	LimitsChanged struct {
 		Limits     Limits
@@ -119,6 +122,7 @@ func (DeviceRestored) workerEvent() {}
 func (LookedUp) workerEvent()       {}
 func (ProfileChanged) workerEvent() {}
 func (LimitsChanged) workerEvent()  {}
+func (RoomChanged) workerEvent()    {}
 func (SharesChanged) workerEvent()  {}
 func (ForgetClaim) workerEvent()    {}
 func (Drain) workerEvent()          {}

@@ -17,6 +17,7 @@ const reserve = job.Size(1 << 30)
 type memoryUse struct {
 	tasks  bool         // a process of a task is on the device
 	pids   map[int]bool // processes of others
+	most   gpu.Process  // of them: the one that uses most
 	others job.Size     // used by them
 	rest   job.Size     // of nobody who is listed
 }
@@ -40,6 +41,9 @@ func memoryUseOf(s gpu.Status, tasks, foreign map[int]bool, free bool) (u memory
 		}
 		u.pids[p.PID] = true
 		u.others += p.Memory
+		if p.Memory > u.most.Memory || u.most.PID == 0 {
+			u.most = p
+		}
 	}
 	u.rest = max(0, u.rest)
 	return u

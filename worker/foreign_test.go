@@ -3,6 +3,7 @@ package worker_test
 // Whose the memory in use on a GPU is, and when the GPUs of a drained host are let go.
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -39,6 +40,26 @@ func using(more job.Size, programs map[int]job.Size, ours ...int) worker.DeviceS
 	}
 	e.Devices = statusOf(s).Devices
 	return e
+}
+
+// What is told of a device that others use names the program that uses most, and goes away with them.
+func TestForeignProgramsAreNamed(t *testing.T) {
+	h, _ := lone(t)
+	h.round(using(0, map[int]job.Size{4711: 40 * gib, 4712: 21 * gib}))
+	uuid := h.cfg.Profile.GPUs[0].UUID
+	want := []lease.ForeignUse{{UUID: uuid, Memory: 61 * gib, PID: 4711, Others: 1}}
+	if got := h.core.View().Free.Foreign; !slices.Equal(got, want) {
+		t.Errorf("used by others: %+v, want %+v", got, want)
+	}
+	h.round(using(3*gib, nil)) // of no program that is listed
+	want = []lease.ForeignUse{{UUID: uuid, Memory: 3 * gib}}
+	if got := h.core.View().Free.Foreign; !slices.Equal(got, want) {
+		t.Errorf("used by nobody who is listed: %+v, want %+v", got, want)
+	}
+	h.round(using(10<<20, map[int]job.Size{4711: 10 << 20})) // as much as a screen needs
+	if got := h.core.View().Free.Foreign; len(got) > 0 {
+		t.Errorf("used by a screen: %+v", got)
+	}
 }
 
 // taken returns the memory of the first GPU that is not free.

@@ -27,6 +27,7 @@ func newHealth(cfg *Config, t *turn, a *account) *health {
 		devices: devices{turn: t, account: a, by: map[string]*device{}},
 	}
 	h.devices.update(cfg.Profile.GPUs)
+	a.foreign = h.devices.foreign
 	return h
 }
 

@@ -263,6 +263,9 @@ func (l *Loop) ChangeProfile(change func(*lease.Profile)) {
 	}
 }
 
+// TellRoom says why the data directory has no room for new work; "" if it has. The host then accepts no tasks.
+func TellRoom(l *Loop, why string) { l.deliver(RoomChanged{Why: why}) }
+
 // TellLookedUp delivers the answer of a lookup; see Parts.LookUp.
 func TellLookedUp(l *Loop, user string, is Presence) { l.deliver(LookedUp{User: user, Is: is}) }
 

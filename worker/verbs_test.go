@@ -45,6 +45,7 @@ var storyVerbs = map[string]func(*story, stories.Command){
 	"drain":   verbDrain,
 	"resume":  func(s *story, _ stories.Command) { s.round(worker.Drain{}) },
 	"limits":  verbLimits,
+	"room":    func(s *story, c stories.Command) { s.round(worker.RoomChanged{Why: strings.Join(c.Args, " ")}) },
 	"fault":   verbFault,
 	"status":  verbStatus,
 	"restart": verbRestart,

@@ -312,7 +312,7 @@ func explanationRows(w *table.Sheet, x api.Explanation, begin *time.Time) {
 		row(w, "reason", withDetail(x.Reason, x.ReasonDetail))
 	}
 	if x.Ahead > 0 {
-		row(w, "ahead", fmt.Sprintf("%d other waiting %s first, of jobs that were submitted at the same node", x.Ahead, plural(x.Ahead, "task goes", "tasks go")))
+		row(w, "ahead", fmt.Sprintf("%d other waiting %s before it now, of jobs that were submitted at the same node", x.Ahead, plural(x.Ahead, "task is", "tasks are")))
 	}
 	if text := startText(x, begin); text != "" {
 		row(w, "starts", text)

@@ -83,6 +83,9 @@ func elapsed(from, to *time.Time) string {
 		end = *to
 	}
 	d := end.Sub(*from)
+	if d < 0 { // the clock of this host is behind
+		return "-"
+	}
 	if d >= time.Minute {
 		return job.Duration(d.Round(time.Second)).String()
 	}

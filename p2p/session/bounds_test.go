@@ -51,6 +51,9 @@ func largestFree() lease.Free {
 			return lease.FreeGPU{UUID: longestID(i), Memory: math.MaxInt64, Milli: wholeDevice}
 		}),
 		Quarantined: many(lease.MaxGPUs, longestID),
+		Foreign: many(lease.MaxForeign, func(i int) lease.ForeignUse {
+			return lease.ForeignUse{UUID: longestID(i), Memory: math.MaxInt64, PID: maxPID, Others: maxPID}
+		}),
 	}
 }
 

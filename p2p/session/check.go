@@ -27,9 +27,10 @@ const (
 	maxGrace    = time.Hour // as in a job file
 	maxHold     = time.Hour // of an offer to a gang's member; workers have a bound of their own
 	maxPort     = 1<<16 - 1
-	maxPath     = 4096 // bytes of a directory's path; PATH_MAX of Linux
-	maxSignal   = 64   // the highest signal number of Linux
-	wholeDevice = 1000 // thousandths
+	maxPID      = 1 << 22 // PID_MAX_LIMIT of Linux
+	maxPath     = 4096    // bytes of a directory's path; PATH_MAX of Linux
+	maxSignal   = 64      // the highest signal number of Linux
+	wholeDevice = 1000    // thousandths
 )
 
 var (
@@ -368,6 +369,17 @@ func checkFree(f lease.Free) error {
 			return errRange
 		}
 		before = y.Precedence()
+	}
+	if err := within(len(f.Foreign), lease.MaxForeign); err != nil {
+		return err
+	}
+	for _, u := range f.Foreign {
+		if u.Memory < 0 || u.PID < 0 || u.PID > maxPID || u.Others < 0 || u.Others > maxPID {
+			return errRange
+		}
+		if err := checkID(u.UUID); err != nil {
+			return err
+		}
 	}
 	return checkDevices(f.Quarantined)
 }

@@ -308,6 +308,9 @@ func freeOf(f *wirepb.Free) lease.Free {
 	for i, g := range f.GetGpus() {
 		out.GPUs[i] = lease.FreeGPU{UUID: g.GetUuid(), Memory: job.Size(g.GetMemory()), Milli: int(g.GetMilli())}
 	}
+	for _, u := range f.GetForeign() {
+		out.Foreign = append(out.Foreign, lease.ForeignUse{UUID: u.GetUuid(), Memory: job.Size(u.GetMemory()), PID: int(u.GetPid()), Others: int(u.GetOthers())})
+	}
 	yields := f.GetYields()
 	if len(yields) == 0 {
 		yields = f.GetPreemptible()

@@ -296,7 +296,17 @@ func drawFree(t *rapid.T) lease.Free {
 			return lease.FreeGPU{UUID: anyWord.Draw(t, "uuid"), Memory: anySize.Draw(t, "memory"), Milli: rapid.IntRange(0, wholeDevice).Draw(t, "milli")}
 		})),
 		Tasks: rapid.IntRange(0, lease.MaxLive).Draw(t, "tasks"), Exclusive: rapid.Bool().Draw(t, "exclusive"),
+		Foreign: drawForeign(t),
 	}
+}
+
+func drawForeign(t *rapid.T) (all []lease.ForeignUse) {
+	for range rapid.IntRange(0, 2).Draw(t, "foreign") {
+		all = append(all, lease.ForeignUse{
+			UUID: anyWord.Draw(t, "uuid"), Memory: anySize.Draw(t, "memory"), PID: rapid.IntRange(0, maxPID).Draw(t, "pid"), Others: rapid.IntRange(0, 3).Draw(t, "others"),
+		})
+	}
+	return all
 }
 
 // devicesOf draws free devices. No two have the same ID.

@@ -178,6 +178,9 @@ func free(f lease.Free) *wirepb.Free {
 		gpus[i] = &wirepb.FreeGPU{Uuid: g.UUID, Memory: int64(g.Memory), Milli: int64(g.Milli)}
 	}
 	out := &wirepb.Free{Cpus: int64(f.CPUs), Memory: int64(f.Memory), Gpus: gpus, Aside: f.Quarantined, Tasks: int64(f.Tasks), Exclusive: f.Exclusive}
+	for _, u := range f.Foreign {
+		out.Foreign = append(out.Foreign, &wirepb.ForeignUse{Uuid: u.UUID, Memory: int64(u.Memory), Pid: int64(u.PID), Others: int64(u.Others)})
+	}
 	levels := false
 	for _, y := range f.Preemptible {
 		levels = levels || y.Level > 0

@@ -2387,6 +2387,7 @@ type Free struct {
 	Exclusive   bool                   `protobuf:"varint,7,opt,name=exclusive,proto3" json:"exclusive,omitempty"` // one of them has the host for itself
 	// Instead of preemptible, if some have levels: the least precedence first. Older versions read preemptible.
 	Yields        []*Preemptible `protobuf:"bytes,8,rep,name=yields,proto3" json:"yields,omitempty"`
+	Foreign       []*ForeignUse  `protobuf:"bytes,9,rep,name=foreign,proto3" json:"foreign,omitempty"` // why devices are not free though no task holds them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2477,6 +2478,82 @@ func (x *Free) GetYields() []*Preemptible {
 	return nil
 }
 
+func (x *Free) GetForeign() []*ForeignUse {
+	if x != nil {
+		return x.Foreign
+	}
+	return nil
+}
+
+// ForeignUse is the memory of a device that programs use which muster did not start.
+type ForeignUse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Memory        int64                  `protobuf:"varint,2,opt,name=memory,proto3" json:"memory,omitempty"` // bytes
+	Pid           int64                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`       // of the program that uses most; 0: no program is listed
+	Others        int64                  `protobuf:"varint,4,opt,name=others,proto3" json:"others,omitempty"` // programs besides that one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForeignUse) Reset() {
+	*x = ForeignUse{}
+	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForeignUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForeignUse) ProtoMessage() {}
+
+func (x *ForeignUse) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForeignUse.ProtoReflect.Descriptor instead.
+func (*ForeignUse) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ForeignUse) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *ForeignUse) GetMemory() int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *ForeignUse) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *ForeignUse) GetOthers() int64 {
+	if x != nil {
+		return x.Others
+	}
+	return 0
+}
+
 // Preemptible is what the preemptible tasks of one priority hold.
 type Preemptible struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2491,7 +2568,7 @@ type Preemptible struct {
 
 func (x *Preemptible) Reset() {
 	*x = Preemptible{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2503,7 +2580,7 @@ func (x *Preemptible) String() string {
 func (*Preemptible) ProtoMessage() {}
 
 func (x *Preemptible) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2516,7 +2593,7 @@ func (x *Preemptible) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preemptible.ProtoReflect.Descriptor instead.
 func (*Preemptible) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{27}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Preemptible) GetPriority() int64 {
@@ -2566,7 +2643,7 @@ type FreeGPU struct {
 
 func (x *FreeGPU) Reset() {
 	*x = FreeGPU{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2578,7 +2655,7 @@ func (x *FreeGPU) String() string {
 func (*FreeGPU) ProtoMessage() {}
 
 func (x *FreeGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2591,7 +2668,7 @@ func (x *FreeGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreeGPU.ProtoReflect.Descriptor instead.
 func (*FreeGPU) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{28}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FreeGPU) GetUuid() string {
@@ -2631,7 +2708,7 @@ type Availability struct {
 
 func (x *Availability) Reset() {
 	*x = Availability{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2643,7 +2720,7 @@ func (x *Availability) String() string {
 func (*Availability) ProtoMessage() {}
 
 func (x *Availability) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2656,7 +2733,7 @@ func (x *Availability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Availability.ProtoReflect.Descriptor instead.
 func (*Availability) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{29}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Availability) GetSeq() uint64 {
@@ -2722,7 +2799,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +2811,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +2824,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{30}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Forecast) GetOffer() uint64 {
@@ -2788,7 +2865,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2800,7 +2877,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2813,7 +2890,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Usage) GetEntries() []*UsageEntry {
@@ -2835,7 +2912,7 @@ type UsageEntry struct {
 
 func (x *UsageEntry) Reset() {
 	*x = UsageEntry{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +2924,7 @@ func (x *UsageEntry) String() string {
 func (*UsageEntry) ProtoMessage() {}
 
 func (x *UsageEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +2937,7 @@ func (x *UsageEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageEntry.ProtoReflect.Descriptor instead.
 func (*UsageEntry) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UsageEntry) GetUser() string {
@@ -2908,7 +2985,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2920,7 +2997,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2933,7 +3010,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Commit) GetOffer() uint64 {
@@ -3008,7 +3085,7 @@ type Decline struct {
 
 func (x *Decline) Reset() {
 	*x = Decline{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3097,7 @@ func (x *Decline) String() string {
 func (*Decline) ProtoMessage() {}
 
 func (x *Decline) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3110,7 @@ func (x *Decline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decline.ProtoReflect.Descriptor instead.
 func (*Decline) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{34}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Decline) GetOffer() uint64 {
@@ -3105,7 +3182,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +3194,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +3207,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{35}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Event) GetAttempt() *AttemptRef {
@@ -3229,7 +3306,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3241,7 +3318,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3254,7 +3331,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{36}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Exit) GetState() string {
@@ -3341,7 +3418,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3430,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3443,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{37}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Renew) GetGroup() uint64 {
@@ -3416,7 +3493,7 @@ type Stale struct {
 
 func (x *Stale) Reset() {
 	*x = Stale{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[38]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +3505,7 @@ func (x *Stale) String() string {
 func (*Stale) ProtoMessage() {}
 
 func (x *Stale) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[38]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +3518,7 @@ func (x *Stale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stale.ProtoReflect.Descriptor instead.
 func (*Stale) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{38}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Stale) GetGroup() uint64 {
@@ -3660,7 +3737,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"DeviceLink\x12\x0e\n" +
 	"\x02to\x18\x01 \x01(\tR\x02to\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
-	"\anvlinks\x18\x03 \x01(\x03R\anvlinks\"\x9a\x02\n" +
+	"\anvlinks\x18\x03 \x01(\x03R\anvlinks\"\xcf\x02\n" +
 	"\x04Free\x12\x12\n" +
 	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12*\n" +
@@ -3669,7 +3746,14 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\vpreemptible\x18\x05 \x03(\v2\x1a.muster.p2p.v1.PreemptibleR\vpreemptible\x12\x14\n" +
 	"\x05tasks\x18\x06 \x01(\x03R\x05tasks\x12\x1c\n" +
 	"\texclusive\x18\a \x01(\bR\texclusive\x122\n" +
-	"\x06yields\x18\b \x03(\v2\x1a.muster.p2p.v1.PreemptibleR\x06yields\"\x7f\n" +
+	"\x06yields\x18\b \x03(\v2\x1a.muster.p2p.v1.PreemptibleR\x06yields\x123\n" +
+	"\aforeign\x18\t \x03(\v2\x19.muster.p2p.v1.ForeignUseR\aforeign\"b\n" +
+	"\n" +
+	"ForeignUse\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x16\n" +
+	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x10\n" +
+	"\x03pid\x18\x03 \x01(\x03R\x03pid\x12\x16\n" +
+	"\x06others\x18\x04 \x01(\x03R\x06others\"\x7f\n" +
 	"\vPreemptible\x12\x1a\n" +
 	"\bpriority\x18\x01 \x01(\x03R\bpriority\x12\x12\n" +
 	"\x04cpus\x18\x02 \x01(\x03R\x04cpus\x12\x16\n" +
@@ -3768,7 +3852,7 @@ func file_p2p_wirepb_session_proto_rawDescGZIP() []byte {
 	return file_p2p_wirepb_session_proto_rawDescData
 }
 
-var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Frame)(nil),        // 0: muster.p2p.v1.Frame
 	(*Open)(nil),         // 1: muster.p2p.v1.Open
@@ -3797,30 +3881,31 @@ var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Device)(nil),       // 24: muster.p2p.v1.Device
 	(*DeviceLink)(nil),   // 25: muster.p2p.v1.DeviceLink
 	(*Free)(nil),         // 26: muster.p2p.v1.Free
-	(*Preemptible)(nil),  // 27: muster.p2p.v1.Preemptible
-	(*FreeGPU)(nil),      // 28: muster.p2p.v1.FreeGPU
-	(*Availability)(nil), // 29: muster.p2p.v1.Availability
-	(*Forecast)(nil),     // 30: muster.p2p.v1.Forecast
-	(*Usage)(nil),        // 31: muster.p2p.v1.Usage
-	(*UsageEntry)(nil),   // 32: muster.p2p.v1.UsageEntry
-	(*Commit)(nil),       // 33: muster.p2p.v1.Commit
-	(*Decline)(nil),      // 34: muster.p2p.v1.Decline
-	(*Event)(nil),        // 35: muster.p2p.v1.Event
-	(*Exit)(nil),         // 36: muster.p2p.v1.Exit
-	(*Renew)(nil),        // 37: muster.p2p.v1.Renew
-	(*Stale)(nil),        // 38: muster.p2p.v1.Stale
-	nil,                  // 39: muster.p2p.v1.Profile.LabelsEntry
+	(*ForeignUse)(nil),   // 27: muster.p2p.v1.ForeignUse
+	(*Preemptible)(nil),  // 28: muster.p2p.v1.Preemptible
+	(*FreeGPU)(nil),      // 29: muster.p2p.v1.FreeGPU
+	(*Availability)(nil), // 30: muster.p2p.v1.Availability
+	(*Forecast)(nil),     // 31: muster.p2p.v1.Forecast
+	(*Usage)(nil),        // 32: muster.p2p.v1.Usage
+	(*UsageEntry)(nil),   // 33: muster.p2p.v1.UsageEntry
+	(*Commit)(nil),       // 34: muster.p2p.v1.Commit
+	(*Decline)(nil),      // 35: muster.p2p.v1.Decline
+	(*Event)(nil),        // 36: muster.p2p.v1.Event
+	(*Exit)(nil),         // 37: muster.p2p.v1.Exit
+	(*Renew)(nil),        // 38: muster.p2p.v1.Renew
+	(*Stale)(nil),        // 39: muster.p2p.v1.Stale
+	nil,                  // 40: muster.p2p.v1.Profile.LabelsEntry
 }
 var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	11, // 0: muster.p2p.v1.Frame.offer:type_name -> muster.p2p.v1.Offer
-	33, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
-	34, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
+	34, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
+	35, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
 	13, // 3: muster.p2p.v1.Frame.start:type_name -> muster.p2p.v1.Start
-	35, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
+	36, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
 	19, // 5: muster.p2p.v1.Frame.ack:type_name -> muster.p2p.v1.Ack
-	29, // 6: muster.p2p.v1.Frame.availability:type_name -> muster.p2p.v1.Availability
+	30, // 6: muster.p2p.v1.Frame.availability:type_name -> muster.p2p.v1.Availability
 	12, // 7: muster.p2p.v1.Frame.release:type_name -> muster.p2p.v1.Release
-	37, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
+	38, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
 	20, // 9: muster.p2p.v1.Frame.renewed:type_name -> muster.p2p.v1.Renewed
 	3,  // 10: muster.p2p.v1.Frame.ping:type_name -> muster.p2p.v1.Ping
 	4,  // 11: muster.p2p.v1.Frame.pong:type_name -> muster.p2p.v1.Pong
@@ -3832,7 +3917,7 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	17, // 17: muster.p2p.v1.Frame.signal:type_name -> muster.p2p.v1.Signal
 	18, // 18: muster.p2p.v1.Frame.cancel:type_name -> muster.p2p.v1.Cancel
 	22, // 19: muster.p2p.v1.Frame.hello:type_name -> muster.p2p.v1.WorkerHello
-	38, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
+	39, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
 	10, // 21: muster.p2p.v1.Owns.groups:type_name -> muster.p2p.v1.GroupEpoch
 	7,  // 22: muster.p2p.v1.GroupEpoch.epoch:type_name -> muster.p2p.v1.EpochRef
 	6,  // 23: muster.p2p.v1.Offer.attempt:type_name -> muster.p2p.v1.AttemptRef
@@ -3855,28 +3940,29 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	6,  // 40: muster.p2p.v1.Verdict.attempt:type_name -> muster.p2p.v1.AttemptRef
 	23, // 41: muster.p2p.v1.WorkerHello.profile:type_name -> muster.p2p.v1.Profile
 	26, // 42: muster.p2p.v1.WorkerHello.free:type_name -> muster.p2p.v1.Free
-	39, // 43: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
+	40, // 43: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
 	24, // 44: muster.p2p.v1.Profile.gpus:type_name -> muster.p2p.v1.Device
 	25, // 45: muster.p2p.v1.Device.links:type_name -> muster.p2p.v1.DeviceLink
-	28, // 46: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
-	27, // 47: muster.p2p.v1.Free.preemptible:type_name -> muster.p2p.v1.Preemptible
-	27, // 48: muster.p2p.v1.Free.yields:type_name -> muster.p2p.v1.Preemptible
-	26, // 49: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
-	30, // 50: muster.p2p.v1.Availability.forecasts:type_name -> muster.p2p.v1.Forecast
-	31, // 51: muster.p2p.v1.Availability.usage:type_name -> muster.p2p.v1.Usage
-	32, // 52: muster.p2p.v1.Usage.entries:type_name -> muster.p2p.v1.UsageEntry
-	6,  // 53: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
-	6,  // 54: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
-	26, // 55: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
-	6,  // 56: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
-	36, // 57: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
-	6,  // 58: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 59: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
-	60, // [60:60] is the sub-list for method output_type
-	60, // [60:60] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	29, // 46: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
+	28, // 47: muster.p2p.v1.Free.preemptible:type_name -> muster.p2p.v1.Preemptible
+	28, // 48: muster.p2p.v1.Free.yields:type_name -> muster.p2p.v1.Preemptible
+	27, // 49: muster.p2p.v1.Free.foreign:type_name -> muster.p2p.v1.ForeignUse
+	26, // 50: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
+	31, // 51: muster.p2p.v1.Availability.forecasts:type_name -> muster.p2p.v1.Forecast
+	32, // 52: muster.p2p.v1.Availability.usage:type_name -> muster.p2p.v1.Usage
+	33, // 53: muster.p2p.v1.Usage.entries:type_name -> muster.p2p.v1.UsageEntry
+	6,  // 54: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
+	6,  // 55: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
+	26, // 56: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
+	6,  // 57: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
+	37, // 58: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
+	6,  // 59: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 60: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
+	61, // [61:61] is the sub-list for method output_type
+	61, // [61:61] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_session_proto_init() }
@@ -3913,7 +3999,7 @@ func file_p2p_wirepb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_p2p_wirepb_session_proto_rawDesc), len(file_p2p_wirepb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

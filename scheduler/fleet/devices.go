@@ -3,6 +3,7 @@ package fleet
 // The devices of one host, and whether a need fits them.
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
@@ -200,6 +201,38 @@ func (d *Devices) sound(need job.Resources, quarantine []string) bool {
 		return slices.Contains(quarantine, g.UUID)
 	}), need) >= n
 }
+
+// Room returns on how many devices a task of the need would find room, one by one.
+func (d *Devices) Room(need job.Resources, free *lease.Free) int {
+	need.GPUModel = lease.ModelName(need.GPUModel)
+	return len(choose(need, free, d.byUUID))
+}
+
+// namedForeign is how many devices Foreign names.
+const namedForeign = 3
+
+// Foreign says for people which devices that the need could have are used by programs that muster did not start, and how
+// much of their memory: at most namedForeign of them. It is empty if the need fits nevertheless.
+func (d *Devices) Foreign(need job.Resources, free *lease.Free) (out []string) {
+	if len(free.Foreign) == 0 || gpu.Count(need) == 0 || d.Room(need, free) >= gpu.Count(need) {
+		return nil
+	}
+	need.GPUModel = lease.ModelName(need.GPUModel)
+	for _, u := range free.Foreign {
+		g, known := d.byUUID[u.UUID]
+		if !known || !lease.GPUMeets(g, need) {
+			continue
+		}
+		if len(out) == namedForeign {
+			return append(out, "and others")
+		}
+		out = append(out, fmt.Sprintf("%s of %s of GPU %d are used by %s", rounded(u.Memory), g.Memory, g.Index, u.By()))
+	}
+	return out
+}
+
+// rounded is a size in whole MiB, for people.
+func rounded(s job.Size) job.Size { return s - s%(1<<20) }
 
 // LacksQuarantined says whether the need does not fit now, but would if the devices in quarantine were free as well.
 func (d *Devices) LacksQuarantined(need job.Resources, free *lease.Free) bool {

@@ -82,12 +82,12 @@ func TestExclusiveQuota(t *testing.T) {
 	var qs Quotas
 	qs.refuse("amy", alone, "enough")
 	small := job.Resources{CPUs: 4}
-	if qs.over("amy", small) != "" || qs.over("amy", alone) == "" {
-		t.Errorf("after an exclusive task was refused, a small one is %q and an exclusive one %q", qs.over("amy", small), qs.over("amy", alone))
+	if qs.Over("amy", small) != "" || qs.Over("amy", alone) == "" {
+		t.Errorf("after an exclusive task was refused, a small one is %q and an exclusive one %q", qs.Over("amy", small), qs.Over("amy", alone))
 	}
 	qs.refuse("amy", small, "enough")
 	large := job.Resources{CPUs: 4, Exclusive: true}
-	if qs.over("amy", large) == "" {
+	if qs.Over("amy", large) == "" {
 		t.Error("after a small task was refused, a whole host is not")
 	}
 }

@@ -3,45 +3,72 @@ package fleet
 // The nearest fit: with how much less of one resource a need would fit.
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
-// Nearest returns how much of each resource the need could have at one of the hosts, if the rest of it stayed as it is.
-// A resource is zero if less of it alone would not help. With idle hosts are compared as if no task ran there, otherwise
-// by what is free.
-func Nearest(clauses []Clause, need job.Resources, hosts []*Host, idle bool) (out lease.Nearest) {
+// Nearest returns how much of each resource the need could have at one of the hosts, or at as many hosts as a gang has
+// members, if the rest of it stayed as it is. CPUs and memory are those of a member, GPUs those of all members. A resource is
+// zero if less of it alone would not help. With idle hosts are compared as if no task ran there, otherwise by what is free.
+// Hosts that have refused the need to the user because of a limit are left out: what they would take is not known.
+func Nearest(clauses []Clause, user string, need job.Resources, members int, hosts []*Host, idle bool) lease.Nearest {
 	clauses = withoutCounts(clauses)
 	need.GPUModel = lease.ModelName(need.GPUModel)
+	var each [3][]int64 // by resource: with how much of it the request would fit, of each host
 	for _, h := range hosts {
-		if !h.Open() || !Meets(clauses, h) {
+		if !h.Open() || !Meets(clauses, h) || user != "" && h.Quotas.Over(user, need) != "" {
 			continue
 		}
 		free := &h.Free
 		if idle {
 			free = idleOf(&h.Profile)
 		}
-		out = nearest(h, need, free, out)
+		for i, fits := range nearest(h, need, free) {
+			if fits > 0 {
+				each[i] = append(each[i], fits)
+			}
+		}
 	}
-	return out
+	members = max(members, 1)
+	var most [3]int64
+	for i, all := range each {
+		if slices.SortFunc(all, func(a, b int64) int { return cmp.Compare(b, a) }); len(all) >= members {
+			most[i] = all[members-1]
+		}
+	}
+	asked := [3]int64{int64(need.CPUs), int64(need.Memory), int64(need.GPUs)}
+	for i := range most {
+		if most[i] >= asked[i] { // so many hosts have all of it: this resource is not what is short
+			most[i] = 0
+		}
+	}
+	return lease.Nearest{CPUs: int(most[0]), Memory: job.Size(most[1]), GPUs: int(most[2]) * members}
 }
 
-// nearest adds what one host could give.
-func nearest(h *Host, need job.Resources, free *lease.Free, out lease.Nearest) lease.Nearest {
+// nearest returns for each resource with how much of it the need would fit at the host, if the rest stayed as it is; 0 if
+// less of it alone does not help. Where all fits, it is what is asked for.
+func nearest(h *Host, need job.Resources, free *lease.Free) (fits [3]int64) {
+	if shared(need, free) {
+		return fits
+	}
 	one := need
 	one.GPUs = min(1, need.GPUs)
 	able := len(choose(one, free, h.Devices.byUUID))
 	cpus, memory, gpus := free.CPUs >= need.CPUs, free.Memory >= need.Memory, able >= gpu.Count(need)
-	switch {
-	case memory && gpus && !cpus:
-		out.CPUs = max(out.CPUs, free.CPUs)
-	case cpus && gpus && !memory:
-		out.Memory = max(out.Memory, free.Memory)
-	case cpus && memory && !gpus && need.GPUs > 1:
-		out.GPUs = max(out.GPUs, able)
+	if memory && gpus {
+		fits[0] = int64(min(free.CPUs, need.CPUs))
 	}
-	return out
+	if cpus && gpus {
+		fits[1] = int64(min(free.Memory, need.Memory))
+	}
+	if cpus && memory && need.GPUs > 1 {
+		fits[2] = int64(min(able, need.GPUs))
+	}
+	return fits
 }
 
 // idleOf returns what is free on a host without tasks.

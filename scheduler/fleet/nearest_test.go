@@ -39,17 +39,25 @@ func TestNearest(t *testing.T) {
 	down := near(&table, "e", 8, 64e9, 8, 8, "h100-80gb")
 	down.Down(time.Time{})
 	hosts = append(hosts, down)
+	for _, h := range hosts[:2] { // they have refused eve a GPU, because of a limit
+		h.Quotas.refuse("eve", job.Resources{CPUs: 1, GPUs: 1}, "limit")
+	}
 	for name, c := range map[string]struct {
-		need job.Resources
-		idle bool
-		want lease.Nearest
+		need  job.Resources
+		idle  bool
+		want  lease.Nearest
+		nodes int
+		user  string
 	}{
-		"gpus":            {job.Resources{CPUs: 1, Memory: 32e9, GPUs: 4, GPUModel: "h100"}, false, lease.Nearest{Memory: 16e9, GPUs: 3}},
-		"cpus":            {job.Resources{CPUs: 4, GPUs: 2, GPUModel: "h100", Memory: 32e9}, false, lease.Nearest{CPUs: 2, Memory: 16e9, GPUs: 1}},
-		"one gpu or none": {job.Resources{CPUs: 1, GPUs: 1, GPUModel: "v100"}, false, lease.Nearest{}},
-		"two at once":     {job.Resources{CPUs: 9, Memory: 65e9}, false, lease.Nearest{}},
-		"ever":            {job.Resources{CPUs: 1, GPUs: 16, GPUModel: "h100"}, true, lease.Nearest{GPUs: 8}},
-		"ever, memory":    {job.Resources{CPUs: 1, Memory: 100e9}, true, lease.Nearest{Memory: 64e9}},
+		"gang":            {need: job.Resources{CPUs: 1, GPUs: 4, GPUModel: "h100", Memory: 1e9}, nodes: 2, want: lease.Nearest{GPUs: 6}},
+		"larger gang":     {need: job.Resources{CPUs: 1, GPUs: 4, GPUModel: "h100", Memory: 1e9}, nodes: 4, want: lease.Nearest{}},
+		"limit":           {need: job.Resources{CPUs: 1, GPUs: 4, GPUModel: "h100", Memory: 32e9}, user: "eve", want: lease.Nearest{GPUs: 1}},
+		"gpus":            {need: job.Resources{CPUs: 1, Memory: 32e9, GPUs: 4, GPUModel: "h100"}, idle: false, want: lease.Nearest{Memory: 16e9, GPUs: 3}},
+		"cpus":            {need: job.Resources{CPUs: 4, GPUs: 2, GPUModel: "h100", Memory: 32e9}, idle: false, want: lease.Nearest{CPUs: 2, Memory: 16e9, GPUs: 1}},
+		"one gpu or none": {need: job.Resources{CPUs: 1, GPUs: 1, GPUModel: "v100"}, idle: false, want: lease.Nearest{}},
+		"two at once":     {need: job.Resources{CPUs: 9, Memory: 65e9}, idle: false, want: lease.Nearest{}},
+		"ever":            {need: job.Resources{CPUs: 1, GPUs: 16, GPUModel: "h100"}, idle: true, want: lease.Nearest{GPUs: 8}},
+		"ever, memory":    {need: job.Resources{CPUs: 1, Memory: 100e9}, idle: true, want: lease.Nearest{Memory: 64e9}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := job.DefaultSpec()
@@ -58,7 +66,7 @@ func TestNearest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := Nearest(clauses, c.need, hosts, c.idle); got != c.want {
+			if got := Nearest(clauses, c.user, c.need, c.nodes, hosts, c.idle); got != c.want {
 				t.Errorf("nearest %+v, want %+v", got, c.want)
 			}
 		})

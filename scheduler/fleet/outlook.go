@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/musterhq/muster/lease"
 )
@@ -16,6 +17,7 @@ type Outlook struct {
 	Quota       string         // why the quota does not allow it at a host where it fits
 	Quarantined []string       // of Open: names of those that lack only devices in quarantine; at most maxQuarantined
 	Lack        map[string]int // of Open: how many lack what; see Devices.Fit
+	Foreign     string         // of Open: of one that lacks GPUs, whose programs that muster did not start use some; for people
 	Draining    int            // of Able: those that have a session and take no tasks
 	Detail      string         // why one of the draining hosts takes no tasks
 }
@@ -55,6 +57,9 @@ func (x *Outlook) add(h *Host, s *Shape) {
 		x.Lack["gpus"]++
 		if len(x.Quarantined) < maxQuarantined && h.Devices.LacksQuarantined(s.Need, &h.Free) {
 			x.Quarantined = append(x.Quarantined, h.Name())
+		}
+		if used := h.Devices.Foreign(s.Need, &h.Free); x.Foreign == "" && len(used) > 0 {
+			x.Foreign = h.Name() + ": " + strings.Join(used, ", ")
 		}
 	default:
 		if why := s.OverQuota(h); why == "" {

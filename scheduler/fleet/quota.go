@@ -48,9 +48,9 @@ func noLarger(r, need job.Resources) bool {
 // milliOf returns how many thousandths of devices the need takes in all.
 func milliOf(need job.Resources) int { return gpu.Count(need) * gpu.Milli(need) }
 
-// over returns why the host would refuse the need to the user. It is empty if the host is not known to refuse it, or if
+// Over returns why the host would refuse the need to the user. It is empty if the host is not known to refuse it, or if
 // a task may find out.
-func (qs *Quotas) over(user string, need job.Resources) string {
+func (qs *Quotas) Over(user string, need job.Resources) string {
 	q := qs.users[user]
 	if q == nil || !q.covers(need) || q.open && q.probe == 0 {
 		return ""

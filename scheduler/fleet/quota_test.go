@@ -18,7 +18,7 @@ func TestQuotasAreBounded(t *testing.T) {
 			if want := fmt.Sprint("u", i-maxQuotas); times != n+1 || n == 0 && i >= maxQuotas && forgotten != want {
 				t.Fatalf("refusal %d of %s: %d times, %q forgotten", n, user, times, forgotten)
 			}
-			if qs.over(user, need) != "over" {
+			if qs.Over(user, need) != "over" {
 				t.Fatalf("%+v of %s is not refused", need, user)
 			}
 		}
@@ -36,22 +36,22 @@ func TestQuotaProbe(t *testing.T) {
 	var qs Quotas
 	need := job.Resources{CPUs: 2}
 	qs.refuse("amy", need, "")
-	if qs.over("amy", need) == "" || qs.over("amy", job.Resources{CPUs: 1}) != "" || qs.over("bob", need) != "" {
+	if qs.Over("amy", need) == "" || qs.Over("amy", job.Resources{CPUs: 1}) != "" || qs.Over("bob", need) != "" {
 		t.Fatal("what is refused is what was, to whom it was")
 	}
 	qs.Ease("amy")
-	if !qs.Open("amy") || qs.Open("bob") || qs.over("amy", need) != "" {
+	if !qs.Open("amy") || qs.Open("bob") || qs.Over("amy", need) != "" {
 		t.Fatal("a quota that is open lets a claim ask")
 	}
 	probe := &Claim{ID: 7, User: "amy", Need: need}
 	qs.ask(probe)
-	if !qs.IsProbe(probe) || qs.over("amy", need) == "" {
+	if !qs.IsProbe(probe) || qs.Over("amy", need) == "" {
 		t.Fatal("a second claim may ask")
 	}
-	if !qs.Probed(probe) || qs.Probed(probe) || qs.over("amy", need) != "" {
+	if !qs.Probed(probe) || qs.Probed(probe) || qs.Over("amy", need) != "" {
 		t.Fatal("the next claim may not ask after the first")
 	}
-	if times, _ := qs.refuse("amy", need, "still"); times != 1 || qs.over("amy", need) != "still" {
+	if times, _ := qs.refuse("amy", need, "still"); times != 1 || qs.Over("amy", need) != "still" {
 		t.Fatalf("refused %d times since the user held less", times)
 	}
 }

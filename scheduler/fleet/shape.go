@@ -66,7 +66,7 @@ func (s *Shape) OverQuota(h *Host) string {
 	if h.Quotas.Users() == 0 {
 		return ""
 	}
-	return h.Quotas.over(s.User, s.Need)
+	return h.Quotas.Over(s.User, s.Need)
 }
 
 // FitsNow says whether the request fits at the host now.

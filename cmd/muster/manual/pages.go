@@ -109,7 +109,7 @@ func (b Book) mainPage() page {
 		part{title: "OPTIONS", items: b.items(b.App.Flags)},
 		part{title: "SELECTORS", items: selectors()},
 		part{title: "STATES", items: states()},
-		part{title: "REASONS", text: []string{"Of tasks that wait:"}, items: reasons()},
+		part{title: "REASONS", text: []string{"Of tasks that wait, are held or have lost their node:"}, items: reasons()},
 		part{title: "EXIT STATUS", items: exitCodes()},
 		part{title: "ENVIRONMENT OF A TASK", items: variables()},
 		part{title: "SEE ALSO", text: []string{"muster-config(5), muster-job(5)"}})
