@@ -510,8 +510,8 @@ func dockerEnds(t *testing.T, x dockerTest) {
 	killed := x.d.ok(x.in("submit", "kill -9 $$")...)
 	x.d.until(saves, "up", func(j api.Job) bool { return j.State == "RUNNING" && x.d.ok("logs", saves) == "up" })
 	x.d.ok("cancel", saves)
-	if doc := x.d.untilState(saves, "CANCELLED"); *doc.ExitCode != 143 || x.d.ok("logs", saves) != "up\nsaved" {
-		t.Errorf("a program whose shell died of TERM: %+v, %q", doc, x.d.ok("logs", saves))
+	if doc := x.d.untilState(saves, "CANCELLED"); *doc.ExitCode != 143 || x.d.ok("logs", "--stdout", saves) != "up\nsaved" {
+		t.Errorf("a program whose shell died of TERM: %+v, %q", doc, x.d.ok("logs", "--stdout", saves))
 	}
 	x.d.until(polite, "ready", func(j api.Job) bool { return j.State == "RUNNING" && x.d.ok("logs", polite) == "ready" })
 	x.d.ok("cancel", polite)

@@ -60,7 +60,7 @@ func contain(t *testing.T, script string) *contained {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.running.first, c.running.init, c.running.local, c.running.stop = first, true, true, unix.SIGTERM
+	c.first, c.init, c.local, c.stop = first, true, true, unix.SIGTERM
 	return c
 }
 
