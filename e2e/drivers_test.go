@@ -338,15 +338,16 @@ func TestMemoryIsAttributedByControlGroup(t *testing.T) {
 		}
 	}
 	g := newGate(t)
-	script := fmt.Sprintf("setsid sleep 600 & echo fork $!; read line < %s", g.path)
+	script := fmt.Sprintf("setsid sleep 7650 & echo begun; read line < %s", g.path)
 	runs := d.ok("submit", "--gpu-share", "0.25", "--gpu-mem", "20GiB", "--", "sh", "-c", script)
 	d.untilState(runs, "RUNNING")
 	var fork int
 	untilRight(t, patience, func() string {
-		out := d.ok("logs", runs)
-		if _, err := fmt.Sscanf(out, "fork %d", &fork); err != nil {
-			return "the task has not begun: " + out
+		all := running("sleep\x007650\x00")
+		if len(all) != 1 {
+			return fmt.Sprintf("the task has not begun: %q", all)
 		}
+		fork, _ = strconv.Atoi(all[0])
 		return ""
 	})
 	c.use(0, 300, map[int]int{fork: 10 << 10})

@@ -43,15 +43,18 @@ func TestExec(t *testing.T) {
 	// A command ends when its client ends. The remaining commands end with the task.
 	for _, gone := range []string{"client", "task"} {
 		at := filepath.Join(t.TempDir(), "pid")
-		client := exec.Command(binary(t), "exec", id, "--", "sh", "-c", "echo $$ > "+at+"; sleep 1000; true")
+		script := "echo begun > " + at + "; sleep 1000; true"
+		client := exec.Command(binary(t), "exec", id, "--", "sh", "-c", script)
 		client.Env = append(os.Environ(), "MUSTER_SOCKET="+ben.socket)
 		if err := client.Start(); err != nil {
 			t.Fatal(err)
 		}
 		pid := 0
 		eventually(t, "the command runs", func() bool {
-			text, _ := os.ReadFile(at)
-			pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+			_, err := os.Stat(at)
+			if all := running("sh\x00-c\x00" + script + "\x00"); err == nil && len(all) > 0 {
+				pid, _ = strconv.Atoi(all[0])
+			}
 			return pid > 0
 		})
 		if gone == "client" {

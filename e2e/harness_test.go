@@ -461,7 +461,7 @@ func (d *daemon) untilNodes(n int) {
 	}
 }
 
-// gate is a task that prints its pid and runs until open is called. It waits by reading a named pipe.
+// gate is a task that prints the pid that it sees and runs until open is called. It waits by reading a named pipe.
 type gate struct {
 	t    *testing.T
 	path string

@@ -37,6 +37,7 @@ type crowd struct {
 	hosts []*daemon
 	ids   []string
 	begun map[string]int // attempts of each job that had begun when all were running
+	pids  map[string]int // of the main process of each job, then
 	dir   string         // where each attempt writes its number and pid, by job
 	gate  gate           // all tasks wait at it
 	ask   http.Client    // client of the owner's API
@@ -45,7 +46,7 @@ type crowd struct {
 // newCrowd starts the hosts, and then the owner, which runs no tasks itself.
 func newCrowd(t *testing.T, hosts int, args ...string) *crowd {
 	t.Helper()
-	c := &crowd{t: t, begun: map[string]int{}, dir: t.TempDir(), gate: newGate(t)}
+	c := &crowd{t: t, begun: map[string]int{}, pids: map[string]int{}, dir: t.TempDir(), gate: newGate(t)}
 	args = append(args, "--gpus", "none", "--cpus", "2", "--log-level", "info")
 	for i := range hosts {
 		name := fmt.Sprintf("host%d", i)
@@ -83,7 +84,7 @@ func (c *crowd) load() {
 	c.t.Helper()
 	spec := job.DefaultSpec()
 	spec.Name, spec.Lease = "stays", job.Duration(shortLease)
-	spec.Command = []string{"sh", "-c", fmt.Sprintf("echo $MUSTER_ATTEMPT $$ >>%s/$MUSTER_JOB_ID; read line <%s; exit 0", c.dir, c.gate.path)}
+	spec.Command = []string{"sh", "-c", fmt.Sprintf("echo $MUSTER_ATTEMPT >>%s/$MUSTER_JOB_ID; read line <%s; exit 0", c.dir, c.gate.path)}
 	file := filepath.Join(c.t.TempDir(), "job.json")
 	for _, h := range c.hosts {
 		spec.Constraint = "at=" + h.name
@@ -109,6 +110,7 @@ func (c *crowd) load() {
 		if c.begun[id] = len(c.attempts(id)); c.begun[id] > 1 {
 			twice++
 		}
+		c.pids[id] = c.job(id).Tasks[0].PID
 	}
 	c.t.Logf("all run; %d of them began more than once", twice)
 }
@@ -128,16 +130,13 @@ func (c *crowd) job(id string) api.Job {
 	return doc
 }
 
-// attempt is what an attempt of a task has written about itself.
-type attempt struct{ number, pid int }
-
-func (c *crowd) attempts(id string) []attempt {
+// attempts returns the numbers that the attempts of a task have written.
+func (c *crowd) attempts(id string) []int {
 	text, _ := os.ReadFile(filepath.Join(c.dir, id)) // there is no file before the first attempt
-	var all []attempt
+	var all []int
 	for line := range strings.Lines(string(text)) {
-		var a attempt
-		if _, err := fmt.Sscan(line, &a.number, &a.pid); err == nil {
-			all = append(all, a)
+		if n, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
+			all = append(all, n)
 		}
 	}
 	return all
@@ -148,7 +147,7 @@ func (c *crowd) settled() string {
 	c.t.Helper()
 	n := 0
 	for _, id := range c.ids {
-		if all := c.attempts(id); c.job(id).State == "RUNNING" && len(all) > 0 && alive(all[len(all)-1].pid) {
+		if j := c.job(id); j.State == "RUNNING" && len(c.attempts(id)) > 0 && j.Tasks[0].PID > 0 && alive(j.Tasks[0].PID) {
 			n++
 		}
 	}
@@ -162,7 +161,7 @@ func (c *crowd) settled() string {
 func (c *crowd) lost() int {
 	n := 0
 	for _, id := range c.ids {
-		if all := c.attempts(id); len(all) != c.begun[id] || !alive(all[len(all)-1].pid) {
+		if len(c.attempts(id)) != c.begun[id] || !alive(c.pids[id]) {
 			n++
 		}
 	}
@@ -176,7 +175,7 @@ func (c *crowd) wrong() string {
 	for _, id := range c.ids {
 		j := c.job(id)
 		word := string(j.State)
-		if all := c.attempts(id); j.Tasks[0].Attempt != all[c.begun[id]-1].number {
+		if all := c.attempts(id); j.Tasks[0].Attempt != all[c.begun[id]-1] {
 			word += " in another attempt"
 		}
 		seen[word]++

@@ -31,6 +31,8 @@ type Config struct {
 	NoGroups bool
 	// NoUnified turns control groups of version 2 off, as on a host that has only version 1.
 	NoUnified bool
+	// NoSpaces turns PID namespaces off, as on a host that does not permit them.
+	NoSpaces bool
 	// Ulimits are the resource limits of each process of a task, as NAME=SOFT[:HARD].
 	Ulimits []string
 }

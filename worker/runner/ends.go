@@ -109,6 +109,7 @@ func (l *loop) settle(t *task, now time.Duration) {
 				t.record.Exit.Ended = time.Now()
 			}
 			t.watch.stage = off
+			t.endSpace()
 			l.leases.look(t)
 			l.guards.free(t)
 			l.recorder.unsaved = append(l.recorder.unsaved, t)

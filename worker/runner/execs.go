@@ -102,8 +102,13 @@ func (e *execs) begin(x *execution) {
 	case e.perUser[t.who.UID] >= protocol.MaxUserExecs:
 		x.reports <- protocol.ExecReport{Code: spawn.CodeOurs, Error: fmt.Sprintf("user %s has %d commands open on its node, which is the limit for a user", spawn.UserName(t.who), protocol.MaxUserExecs)}
 	default:
+		space, err := t.space.Clone()
+		if err != nil {
+			x.reports <- protocol.ExecReport{Code: spawn.CodeOurs, Error: err.Error()}
+			break
+		}
 		x.task = t
-		x.PID, x.Task, x.Who, x.Where = t.pid, t.name, t.who, t.where
+		x.PID, x.Space, x.Task, x.Who, x.Where = t.pid, space, t.name, t.who, t.where
 		e.starting++
 		e.perUser[t.who.UID]++
 		go e.spawner.RunExec(&x.ExecOrder, func(r spawn.Result) { e.do <- func() { e.started(x, r) } }, x.over)

@@ -57,7 +57,7 @@ func newLoop(cfg Config, info protocol.Info, s *spawn.Spawner, ends *journal, ti
 		do: l.do, tasks: l.tasks, spawner: s, inputs: &inputs{do: l.do, tasks: l.tasks, leases: l.leases}, early: l.early, answer: cfg.Answer, running: map[int]*execution{}, perUser: map[int]int{},
 	}
 	l.procs = &processes{
-		group: s.Group, walk: &walker{tasks: l.tasks, execs: l.execs, containers: l.containers}, tasks: l.tasks, oomKills: cgroup.OOMKills(),
+		group: s.Group, walk: &walker{tasks: l.tasks, execs: l.execs, containers: l.containers, spaces: info.PIDNamespace}, tasks: l.tasks, oomKills: cgroup.OOMKills(),
 	}
 	l.graces = &graces{do: l.do, procs: l.procs, leases: l.leases, awaited: map[*task]bool{}}
 	l.recorder = newRecorder(l.dir, ends, s, log)

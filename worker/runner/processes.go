@@ -70,6 +70,12 @@ func (p *processes) signal(t *task, sig unix.Signal) {
 		t.container.signal(sig)
 		return
 	}
+	if sig == unix.SIGKILL && t.space != nil {
+		t.space.Kill() // ends all at once, those that are being forked included
+		if p.group == nil {
+			return
+		}
+	}
 	if p.group != nil {
 		p.group.Signal(t.name, sig)
 		return
@@ -94,7 +100,7 @@ func (p *processes) groupOf(t *task) string {
 	return p.group.Group(t.name)
 }
 
-// empty reports whether a task whose main process has ended has no process left.
+// empty reports whether a task whose main process has ended has no process left, but for the init of its namespace.
 func (p *processes) empty(t *task) bool {
 	if p.group != nil {
 		return p.group.Empty(t.name)

@@ -77,19 +77,22 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	if err := spawn.ApplyUlimits(cfg.Ulimits, log); err != nil {
 		return err
 	}
-	s, err := spawn.New(spawn.Config{Dir: dir, Generation: cfg.Generation, Answer: cfg.Answer, AllowRoot: cfg.AllowRoot, NoGroups: cfg.NoGroups, NoUnified: cfg.NoUnified}, log)
+	s, err := spawn.New(spawn.Config{Dir: dir, Generation: cfg.Generation, Answer: cfg.Answer, AllowRoot: cfg.AllowRoot, NoGroups: cfg.NoGroups, NoUnified: cfg.NoUnified, NoSpaces: cfg.NoSpaces || cfg.Containers != nil}, log)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	go s.Pump.Run()
-	info := protocol.Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: proc.BootID()}
+	info := protocol.Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: proc.BootID(), PIDNamespace: s.Spaces()}
 	info.Isolation = spawn.ProcessGroup
 	if info.Containers = cfg.Containers != nil; info.Containers {
 		info.Isolation = "container"
 	}
 	if s.Group != nil {
 		info.Cgroup, info.Groups, info.Isolation = s.Group.Dir(), s.Group.Dirs(), s.Group.String()
+	}
+	if info.PIDNamespace {
+		info.Isolation += ", PID namespace"
 	}
 	table, err := guard.New()
 	if err != nil {
@@ -144,7 +147,7 @@ func serve(ctx context.Context, cfg Config, info protocol.Info, table *guard.Tab
 	l.detached = func() (context.Context, context.CancelFunc) { return context.WithCancel(context.WithoutCancel(ctx)) }
 	ticked := make(chan struct{}, 1)
 	l.serve(listener, execs, ticked) //nolint:contextcheck // a container outlives the request that starts it
-	log.InfoContext(ctx, "runner started", "pid", info.PID, "generation", info.Generation, "version", info.Version, "isolation", info.Isolation)
+	log.InfoContext(ctx, "runner started", "pid", info.PID, "generation", info.Generation, "version", info.Version, "isolation", info.Isolation, "pid_namespace", info.PIDNamespace)
 	l.run(ctx, deaths, ticked)
 	log.InfoContext(ctx, "runner ended", "pid", info.PID, "generation", info.Generation)
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/timers"
+	"github.com/musterhq/muster/worker/runner/pidspace"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/pump"
 	"github.com/musterhq/muster/worker/runner/spawn"
@@ -57,6 +58,7 @@ type task struct {
 	due       timers.Timer[time.Duration, *task] // of its watch
 	pid       int                                // of its main process
 	ticks     uint64                             // start of the main process, in ticks since boot
+	space     *pidspace.Space                    // nil: its processes are in the namespaces of the host
 	out       *pump.Outlet                       // until its exit is written
 	inlet     *inlet                             // nil: it gets no input from a client
 	began     time.Time
@@ -99,6 +101,13 @@ func (b *container) end(sig unix.Signal) {
 		return
 	}
 	b.process.End(sig)
+}
+
+// endSpace ends the namespaces of a task that has no process.
+func (t *task) endSpace() {
+	t.space.Kill()
+	t.space.Close()
+	t.space = nil
 }
 
 // asStarted returns the report that the task has a process.

@@ -1,7 +1,8 @@
 package runner
 
-// The processes of a task on a host without control groups. They are found among the runner's descendants. The runner
-// is their subreaper: a process that loses its parent becomes the runner's child, whatever session it is in.
+// The processes of a task on a host without control groups. They are found among the runner's descendants. A process that
+// loses its parent becomes a child of the task's init, whatever session it is in. Without PID namespaces it becomes the
+// runner's child, because the runner is the subreaper.
 
 import (
 	"fmt"
@@ -19,6 +20,7 @@ type walker struct {
 	tasks      *tasks
 	execs      *execs
 	containers *containerStarter
+	spaces     bool // each task has a PID namespace, so that the runner gets no strangers
 }
 
 // owner returns the attempt that a stranger belongs to, by its environment or its session. It returns false if the
@@ -46,6 +48,9 @@ func (w *walker) owner(pid int, end time.Time) (job.Attempt, bool) {
 // the subreaper, which is the runner's main thread. The spawners' threads have only the main processes that they
 // forked. So the short list of the main thread is enough.
 func (w *walker) strangers() []int {
+	if w.spaces {
+		return nil
+	}
 	var all []int
 	for _, pid := range proc.ChildrenOf(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())) {
 		if w.tasks.mains[pid] == nil && pid != w.containers.guard && !proc.Ended(pid) {
@@ -68,6 +73,9 @@ func (w *walker) list(t *task) []int {
 	var all []int
 	if w.tasks.hasMain(t) {
 		all = proc.Descendants(t.pid)
+	}
+	if t.space != nil {
+		all = append(all, proc.Descendants(t.space.PID)[1:]...) // but init
 	}
 	for pid, x := range w.execs.running {
 		if x.task == t {

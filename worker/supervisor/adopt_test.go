@@ -185,7 +185,7 @@ func TestRunnerKilled(t *testing.T) {
 		at := filepath.Join(dir, "pid")
 		r.start(r.shell(0, fmt.Sprintf(hiding, at)))
 		main := r.expect(worker.DriverStarted).PID
-		hidden := pidIn(t, at)
+		hidden := writerOf(t, at)
 		killRunner(t, dir, 1)
 		e := r.expect(worker.DriverLost)
 		if e.Attempt != r.attempt(0) || e.Exit.State != job.NodeFail {
@@ -206,7 +206,7 @@ func TestBothKilled(t *testing.T) {
 		dir := testDir(t)
 		at := filepath.Join(dir, "pid")
 		main := killDaemon(t, mode, dir, fmt.Sprintf(hiding, at))
-		hidden := pidIn(t, at)
+		hidden := writerOf(t, at)
 		killRunner(t, dir, 1)
 		r := newRig(t, mode, dir, "1")
 		if len(r.found) != 0 {
@@ -323,5 +323,25 @@ func TestIdleRunnerEnds(t *testing.T) {
 	await(t, "idle runner to end", func() bool {
 		all, err := protocol.Dir(dir).Generations()
 		return err == nil && len(all) == 0
+	})
+}
+
+// The kernel ends all processes of a task with its runner, though no daemon is there: also those that have left their
+// session and their parents.
+func TestNothingOutlivesTheRunner(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		dir := testDir(t)
+		at := filepath.Join(dir, "pid")
+		main := killDaemon(t, mode, dir, fmt.Sprintf(hiding, at))
+		hidden := writerOf(t, at)
+		if hidden == 0 || !alive(hidden) {
+			t.Fatalf("process %d of the task does not live", hidden)
+		}
+		if info, err := protocol.Dir(dir).ReadInfo(1); err != nil || !info.PIDNamespace {
+			t.Skipf("no PID namespaces on this host: %+v, %v", info, err)
+		}
+		killRunner(t, dir, 1)
+		await(t, "end of the main process and of the hidden one", func() bool { return !alive(main) && !alive(hidden) })
 	})
 }

@@ -130,7 +130,7 @@ func TestLeftovers(t *testing.T) {
 				if e.Code != 5 || e.State != job.Failed {
 					t.Errorf("%+v", e)
 				}
-				if pid := pidIn(t, at); alive(pid) {
+				if pid := writerOf(t, at); alive(pid) {
 					t.Errorf("process %d is alive after the end of its task", pid)
 				}
 
@@ -140,7 +140,7 @@ func TestLeftovers(t *testing.T) {
 				k := r.shell(1, leave+"; sleep 1000")
 				r.start(k)
 				r.expect(worker.DriverStarted)
-				pid := pidIn(t, at)
+				pid := writerOf(t, at)
 				if err := r.d.Stop(k.Attempt, 100*time.Millisecond, "enough"); err != nil {
 					t.Fatal(err)
 				}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/runner/protocol"
@@ -17,9 +18,10 @@ func TestExec(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		dir := testDir(t)
 		r := newRig(t, mode, dir, "1")
-		k := r.task(0, "sleep", "1000")
+		long := fmt.Sprintf("1000.%d", time.Now().UnixNano()) // no other process of the host has it
+		k := r.task(0, "sleep", long)
 		r.start(k)
-		main := r.expect(worker.DriverStarted).PID
+		r.expect(worker.DriverStarted)
 		run := func(script string) (string, int) {
 			s, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"sh", "-c", script}}, os.Geteuid())
 			if err != nil {
@@ -36,7 +38,7 @@ func TestExec(t *testing.T) {
 			}
 			return string(out), code
 		}
-		out, code := run(fmt.Sprintf(`cmp /proc/$$/cgroup /proc/%d/cgroup && echo "$MUSTER_SCRATCH" && pwd; exit 4`, main))
+		out, code := run(fmt.Sprintf(`cmp /proc/$$/cgroup /proc/$(pgrep -x -f "sleep %s")/cgroup && echo "$MUSTER_SCRATCH" && pwd; exit 4`, long))
 		if lines := strings.Fields(out); code != 4 || len(lines) != 2 || lines[0] != lines[1] || lines[0] != filepath.Join(r.d.dir.Task(k.Attempt), "scratch") {
 			t.Errorf("%q, exit %d", out, code)
 		}
@@ -47,7 +49,7 @@ func TestExec(t *testing.T) {
 		if _, err := r.d.Exec(t.Context(), k.Attempt, protocol.Command{Command: []string{"sh", "-c", fmt.Sprintf(hiding, at)}}, 0); err != nil {
 			t.Fatal(err)
 		}
-		hidden := pidIn(t, at)
+		hidden := writerOf(t, at)
 		if err := r.d.Stop(k.Attempt, 0, "enough"); err != nil {
 			t.Fatal(err)
 		}

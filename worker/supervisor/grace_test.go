@@ -66,7 +66,7 @@ func TestGraceEnds(t *testing.T) {
 		k.TimeLimit, k.Grace = time.Second, time.Second
 		r.start(k)
 		main := r.expect(worker.DriverStarted).PID
-		hidden := pidIn(t, at)
+		hidden := writerOf(t, at)
 		await(t, "end of the shell", func() bool { return !alive(main) })
 		if !alive(hidden) {
 			t.Error("a process of the task was killed in the grace")
@@ -96,7 +96,7 @@ func TestGraceIsNotForCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		pidIn(t, at)
+		writerOf(t, at)
 		before := time.Now()
 		if err := r.d.Stop(k.Attempt, time.Hour, "enough"); err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestNoGraceForLeftovers(t *testing.T) {
 		if e := r.run(k); e.State != job.Failed || e.Code != 3 {
 			t.Errorf("%+v", e)
 		}
-		if pid := pidIn(t, at); alive(pid) {
+		if pid := writerOf(t, at); alive(pid) {
 			t.Errorf("process %d outlived the task", pid)
 		}
 	})

@@ -23,6 +23,7 @@ import (
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner"
+	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
@@ -51,7 +52,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beRunner reads flags as cmd does: [nogroups] [nounified] [noroot] [patient] [staying] [ulimit=U]... [version=V] --dir D --generation N.
+// beRunner reads flags as cmd does: [nogroups] [bare] [nounified] [noroot] [patient] [staying] [ulimit=U]... [version=V] --dir D --generation N.
 func beRunner(args []string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	cfg := runner.DefaultConfig()
@@ -60,6 +61,8 @@ func beRunner(args []string) int {
 		switch {
 		case a == "nogroups":
 			cfg.NoGroups = true
+		case a == "bare":
+			cfg.NoGroups, cfg.NoSpaces = true, true
 		case a == "nounified":
 			cfg.NoUnified = true
 		case a == guarded:
@@ -137,8 +140,9 @@ func config(mode, dir, version string) Config {
 }
 
 // modes are the ways to isolate the processes of a task: with all control groups that the host has, with those of
-// version 1 only, and without control groups. On a host that permits no control groups all modes are the same.
-var modes = []string{"groups", "nounified", "nogroups"}
+// version 1 only, without control groups, and also without PID namespaces. On a host that permits neither all modes are the
+// same.
+var modes = []string{"groups", "nounified", "nogroups", "bare"}
 
 func eachMode(t *testing.T, f func(t *testing.T, mode string)) {
 	for _, mode := range modes {
@@ -364,18 +368,19 @@ func alive(pid int) bool {
 	return state != "Z" && state != "X"
 }
 
-// pidIn waits until a task has written a pid into a file, and returns it.
-func pidIn(t testing.TB, path string) int {
+// writerOf waits until a shell of a task has written to a file that its command line names, and returns its pid; 0: it has
+// ended. The shell itself knows only its pid in the namespace of the task.
+func writerOf(t testing.TB, path string) int {
 	t.Helper()
-	pid := 0
-	await(t, "pid in "+path, func() bool {
+	await(t, "a line in "+path, func() bool {
 		b, err := os.ReadFile(path)
-		text, whole := strings.CutSuffix(string(b), "\n")
-		if err != nil || !whole {
-			return false
-		}
-		pid, err = strconv.Atoi(text)
-		return err == nil
+		return err == nil && strings.HasSuffix(string(b), "\n")
 	})
-	return pid
+	for _, pid := range proc.AllPIDs() {
+		words, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // empty of a process that has ended
+		if err == nil && strings.HasPrefix(string(words), "sh\x00-c\x00trap ") && strings.Contains(string(words), path) {
+			return pid
+		}
+	}
+	return 0
 }

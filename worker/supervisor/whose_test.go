@@ -1,13 +1,12 @@
 package supervisor
 
 import (
+	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/musterhq/muster/worker"
-	"github.com/musterhq/muster/worker/output"
 )
 
 // A process of a task stays one when it leaves its parents and its session. Where tasks have no control groups, nothing is
@@ -15,15 +14,17 @@ import (
 func TestWhoseProcesses(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		r := newRig(t, mode, testDir(t), "1")
-		k := r.shell(0, "(setsid sleep 600 & echo $!)\nexec sleep 600")
+		k := r.shell(0, "(setsid sleep 601 &)\nexec sleep 600")
 		r.start(k)
 		groups := strings.HasPrefix(r.expect(worker.DriverStarted).Isolation, "cgroup")
 		var fork int
 		await(t, "the fork", func() (ok bool) {
-			text, whole := strings.CutSuffix(r.output(k.Attempt, output.Stdout), "\n")
-			n, err := strconv.Atoi(text)
-			fork = n
-			return whole && err == nil
+			for _, pid := range marked(k.Attempt) {
+				if words, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); string(words) == "sleep\x00601\x00" {
+					fork = pid
+				}
+			}
+			return fork != 0
 		})
 		self := os.Getpid()
 		got := r.d.Whose(t.Context(), []int{fork, self, 1 << 30})

@@ -158,6 +158,9 @@ type Info struct {
 	Isolation string `json:"isolation,omitempty"`
 	// Leases is the file descriptor, in the runner, of its table of leases; see package guard. 0: it has none.
 	Leases int `json:"leases,omitempty"`
+	// PIDNamespace says that the kernel ends all processes of its tasks when the runner ends, however it ends. A runner
+	// of an older version never says so, and a runner of containers does not.
+	PIDNamespace bool `json:"pid_namespace,omitempty"`
 }
 
 // ReadInfo reads the lock file of runner n.

@@ -40,6 +40,28 @@ func (w workdir) open(t userfile.Thread, path string, flags int, mode uint32) (i
 	return t.Open(unix.AT_FDCWD, filepath.Join(w.path, path), flags, mode)
 }
 
+// again changes into the directory by its path, in the mounts that this thread has now: with the descriptor the thread
+// would be in the mounts in which it was opened, and the kernel could not say where that is. The path must still lead to
+// the same directory.
+func (w workdir) again(t userfile.Thread) error {
+	fd, err := t.Directory(w.path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
+	var before, now unix.Stat_t
+	if err := errors.Join(unix.Fstat(w.fd, &before), unix.Fstat(fd, &now)); err != nil {
+		return err
+	}
+	if before.Dev != now.Dev || before.Ino != now.Ino {
+		return errMoved
+	}
+	return unix.Fchdir(fd)
+}
+
+// errMoved says that a path leads to another directory than a moment ago.
+var errMoved = errors.New("somebody has replaced it just now")
+
 // abs returns an absolute path for people and programs.
 func (w workdir) abs(path string) string {
 	if filepath.IsAbs(path) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/musterhq/muster/worker/runner/pidspace"
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/userfile"
@@ -15,10 +16,11 @@ import (
 type ExecOrder struct {
 	protocol.Exec
 
-	PID   int     // of the task's main process
-	Task  string  // name of the attempt
-	Who   Account // the user that the task runs as
-	Where string  // the directory in which it started
+	PID   int             // of the task's main process
+	Space *pidspace.Space // of the task; nil: none
+	Task  string          // name of the attempt
+	Who   Account         // the user that the task runs as
+	Where string          // the directory in which it started
 	Files []*os.File
 
 	claim claim
@@ -34,10 +36,11 @@ func (x *ExecOrder) Withdrawn() bool { return x.claim.withdrawn() }
 // over is closed. It needs a goroutine of its own for two reasons. Its thread may hang in the task's directory, and
 // it has to live as long as the command: the kernel kills a process when the thread that forked it ends.
 func (s *Spawner) RunExec(x *ExecOrder, done func(Result), over <-chan struct{}) {
-	r := s.exec(x, ownThread(s.log))
+	r := s.exec(x, s.ownThread())
 	for _, f := range x.Files {
 		_ = f.Close() // the command has its own descriptors
 	}
+	x.Space.Close()
 	done(r)
 	if r.Err == nil {
 		<-over
@@ -53,7 +56,7 @@ func (s *Spawner) exec(x *ExecOrder, own thread) Result {
 	if x.TTY && x.Term != "" {
 		env = setVariable(env, "TERM", x.Term)
 	}
-	l := &launch{who: x.Who, argv: x.Command, workdir: noWorkdir}
+	l := &launch{who: x.Who, argv: x.Command, workdir: noWorkdir, space: x.Space}
 	err = x.Who.As(func(t userfile.Thread) (err error) {
 		if l.workdir, err = openWorkdir(t, x.Who, x.Where); err != nil {
 			return err

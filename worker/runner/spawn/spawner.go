@@ -16,9 +16,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/musterhq/muster/worker/cgroup"
+	"github.com/musterhq/muster/worker/runner/pidspace"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/pump"
 	"github.com/musterhq/muster/worker/userfile"
@@ -32,6 +36,7 @@ type Config struct {
 	AllowRoot  bool
 	NoGroups   bool // as in runner.Config
 	NoUnified  bool // as in runner.Config
+	NoSpaces   bool // as in runner.Config
 }
 
 // Spawner starts processes. Its methods are safe for concurrent use.
@@ -40,7 +45,8 @@ type Spawner struct {
 	hosts     string // directory of the hostfiles
 	answer    time.Duration
 	allowRoot bool
-	Group     *cgroup.Tree // nil: no control groups
+	Group     *cgroup.Tree    // nil: no control groups
+	spaces    *pidspace.Maker // nil: no namespaces
 	null      *os.File
 	Pump      *pump.Pump
 	Notes     *os.File // the file protocol.Dir.MainProcesses; nil with control groups
@@ -62,8 +68,9 @@ type Result struct {
 	From  time.Duration // CLOCK_BOOTTIME before the fork
 	Known bool          // the attempt already had a directory: an earlier runner has had it
 	Out   *pump.Outlet
-	In    *os.File // where its input is written; nil: it gets none
-	Err   error    // why there is no process; nil if the order was withdrawn
+	Space *pidspace.Space // nil: it is in the namespaces of the host
+	In    *os.File        // where its input is written; nil: it gets none
+	Err   error           // why there is no process; nil if the order was withdrawn
 }
 
 // newGroup makes the control groups above those of the tasks. Each directory and generation has its own.
@@ -126,9 +133,31 @@ func New(cfg Config, log *slog.Logger) (*Spawner, error) {
 			return nil, fmt.Errorf("runner: open notes: %w", err)
 		}
 	}
+	if !cfg.NoSpaces && os.Geteuid() == 0 {
+		if s.spaces, err = newSpaces(); err != nil {
+			log.Info("no PID namespaces for tasks: only their main processes end with this runner", "error", err)
+		}
+	}
 	s.score.lower()
 	return s, nil
 }
+
+// newSpaces returns a maker of namespaces. It needs a thread of its own.
+func newSpaces() (m *pidspace.Maker, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // for ever: the thread ends with this goroutine
+		if err = unix.Unshare(unix.CLONE_FS); err == nil {
+			m, err = pidspace.New()
+		}
+	}()
+	<-done
+	return m, err
+}
+
+// Spaces reports whether each task has a PID namespace.
+func (s *Spawner) Spaces() bool { return s.spaces != nil }
 
 // Close removes the control groups and closes what New has opened.
 func (s *Spawner) Close() {
@@ -136,6 +165,9 @@ func (s *Spawner) Close() {
 	s.score.close()
 	if s.Notes != nil {
 		_ = s.Notes.Close() // needs no sync: no process survives a reboot
+	}
+	if s.spaces != nil {
+		s.spaces.Close()
 	}
 	if s.Group != nil {
 		s.Group.Remove()

@@ -19,6 +19,7 @@ import (
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/output"
+	"github.com/musterhq/muster/worker/runner/pidspace"
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/pump"
@@ -32,7 +33,7 @@ const shell = "/bin/sh"
 // when the thread that forked it ends, so that no task outlives the runner. The thread has a working directory of its
 // own, too.
 func (s *Spawner) Run(orders <-chan *Order) {
-	own := ownThread(s.log)
+	own := s.ownThread()
 	for o := range orders {
 		late := time.AfterFunc(SlowStart, o.Slow)
 		r := s.start(o, own)
@@ -54,18 +55,28 @@ func (s *Spawner) start(o *Order, own thread) Result {
 		return Result{Err: err}
 	}
 	defer l.Close()
+	if own.spaces != nil {
+		if l.space, err = own.spaces.Make(); err != nil {
+			return Result{Err: fmt.Errorf("runner: %w", err)}
+		}
+	}
 	if l.workdir.fd >= 0 {
 		o.step.Store(stepWorkdir)
-		back, err := own.enter(l)
-		if err != nil {
-			return Result{Err: err}
-		}
-		defer back()
+	}
+	back, err := own.enter(l)
+	if err != nil {
+		return Result{Err: err}
 	}
 	if !o.claim.make() {
+		back()
 		return Result{}
 	}
-	return s.fork(o, l)
+	r := s.fork(o, l)
+	back()
+	if r.Err == nil && s.Group == nil {
+		s.note(o, &r)
+	}
+	return r
 }
 
 // Mode is the mode of a task directory. Other users must be able to pass through it to their scratch directories.
@@ -86,6 +97,7 @@ type launch struct {
 	in      *os.File      // where its input is written; nil: it gets none
 	ends    []int         // the task's ends of its pipes or its terminal
 	group   *cgroup.Place // nil: none
+	space   *pidspace.Space
 	who     Account
 	workdir workdir
 }
@@ -103,6 +115,8 @@ func (l *launch) Close() {
 	if l.group != nil {
 		l.group.Close()
 	}
+	l.space.Kill() // no process was started in it
+	l.space.Close()
 	l.workdir.close()
 }
 
@@ -269,13 +283,7 @@ func (s *Spawner) fork(o *Order, l *launch) Result {
 		return r
 	}
 	r.PID, r.Who, r.Where = pid, l.who, l.workdir.path
-	r.Out, r.In, l.out, l.in = l.out, l.in, nil, nil
-	if s.Group == nil {
-		r.Ticks = s.ticks.start(pid, r.From, proc.BootTime())
-		if err := s.note(o, pid, r.Ticks); err != nil {
-			s.log.Warn("task process not noted", "attempt", o.Name, "error", err)
-		}
-	}
+	r.Out, r.In, r.Space, l.out, l.in, l.space = l.out, l.in, l.space, nil, nil, nil
 	return r
 }
 
@@ -292,17 +300,17 @@ func (s *Spawner) make(o *Order, l *launch) (int, error) {
 	return l.group.Fork(fork)
 }
 
-// note records the main process on disk for the case that the runner dies. Appending a line to one file is cheaper
-// than writing a file for each task.
-func (s *Spawner) note(o *Order, pid int, ticks uint64) error {
-	b, err := json.Marshal(protocol.MainProcess{Attempt: o.Name, PID: pid, Ticks: ticks})
+// note finds out when the main process has started, and records it on disk for the case that the runner dies. Appending
+// a line to one file is cheaper than writing a file for each task.
+func (s *Spawner) note(o *Order, r *Result) {
+	r.Ticks = s.ticks.start(r.PID, r.From, proc.BootTime())
+	b, err := json.Marshal(protocol.MainProcess{Attempt: o.Name, PID: r.PID, Ticks: r.Ticks})
 	if err == nil {
 		_, err = s.Notes.Write(append(b, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("runner: note process: %w", err)
+		s.log.Warn("task process not noted", "attempt", o.Name, "error", err)
 	}
-	return nil
 }
 
 // whyNot turns an error of the fork into a StartError that people understand.

@@ -1,0 +1,4 @@
+package pidspace
+
+// machine is the architecture in an ELF file.
+const machine = 62

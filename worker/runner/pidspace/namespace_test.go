@@ -1,0 +1,224 @@
+package pidspace
+
+import (
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maker returns a maker whose namespaces the test's thread can enter.
+func maker(t testing.TB) *Maker {
+	t.Helper()
+	runtime.LockOSThread() // for ever: the thread has a working directory of its own, and ends with the test
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		t.Skipf("no working directory of a thread: %v", err)
+	}
+	m, err := New()
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+// start starts a shell in a namespace. What it writes to standard output comes out of the file.
+func start(t testing.TB, m *Maker, s *Space, script string) (pid int, out *os.File) {
+	t.Helper()
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Enter(s); err != nil {
+		t.Fatal(err)
+	}
+	pid, err = syscall.ForkExec("/bin/sh", []string{"sh", "-c", script}, &syscall.ProcAttr{
+		Env: []string{"PATH=/bin:/usr/bin"}, Files: []uintptr{0, in.Fd(), 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if back := m.Leave(); back != nil {
+		t.Fatal(back)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = in.Close() // nothing was written to it
+	return pid, out
+}
+
+// statusOf waits for a child.
+func statusOf(t testing.TB, pid int) unix.WaitStatus {
+	t.Helper()
+	var status unix.WaitStatus
+	for {
+		_, err := unix.Wait4(pid, &status, 0, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status
+	}
+}
+
+// endOf waits for the end of a pipe, which comes when all processes that could write to it have ended.
+func endOf(t *testing.T, out *os.File) {
+	t.Helper()
+	if err := out.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := readAll(out); err != nil {
+		t.Fatalf("a process lives: %q, %v", b, err)
+	}
+}
+
+const leavesFork = "(setsid sleep 1000 & setsid sh -c 'sleep 1000 & wait' &); echo ready; wait; sleep 1000"
+
+// ready waits until the script has written its line.
+func ready(t *testing.T, out *os.File) {
+	t.Helper()
+	var b [6]byte
+	if n, err := out.Read(b[:]); err != nil || string(b[:n]) != "ready\n" {
+		t.Fatalf("%q, %v", b[:n], err)
+	}
+}
+
+func TestAllEndWithInit(t *testing.T) {
+	m := maker(t)
+	s, err := m.Make()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	pid, out := start(t, m, s, leavesFork)
+	ready(t, out)
+	s.Kill()
+	if status := statusOf(t, pid); !status.Signaled() || status.Signal() != unix.SIGKILL {
+		t.Errorf("status %x", status)
+	}
+	endOf(t, out)
+	statusOf(t, s.PID)
+	if err := m.Enter(s); err == nil {
+		t.Error("a namespace without an init can be entered")
+	}
+}
+
+// A runner that is killed closes its end of the pipe, as Close does.
+func TestAllEndWithTheMaker(t *testing.T) {
+	m := maker(t)
+	s, err := m.Make()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	pid, out := start(t, m, s, leavesFork)
+	ready(t, out)
+	m.Close()
+	m.program = nil
+	m.home, m.alive = [2]int{-1, -1}, [2]int{-1, -1}
+	statusOf(t, pid)
+	endOf(t, out)
+	statusOf(t, s.PID)
+}
+
+// A process sees its own namespace, and the exit status is its own.
+func TestViewFromInside(t *testing.T) {
+	m := maker(t)
+	dir := t.TempDir()
+	s, err := m.Make()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		s.Kill()
+		statusOf(t, s.PID)
+		s.Close()
+	}()
+	pid, out := start(t, m, s, `cat /proc/1/comm; ls /proc | grep -c '^[0-9]'; [ -e /proc/$$/stat ] && echo own
+		(sh -c 'exit 3' & ) ; mount -t tmpfs inside `+dir+` && : >`+dir+`/inside && echo mounted; kill -SEGV $$`)
+	b, err := readAll(out)
+	want := "muster-init\n4\nown\nmounted\n"
+	if string(b) != want || err != nil {
+		t.Errorf("%q, want %q, %v", b, want, err)
+	}
+	if status := statusOf(t, pid); !status.Signaled() || status.Signal() != unix.SIGSEGV {
+		t.Errorf("status %x", status)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) > 0 {
+		t.Errorf("what was mounted inside is seen outside: %v, %v", names, err)
+	}
+	if text, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(text), dir) {
+		t.Errorf("mounts of the host, %v:\n%s", err, text)
+	}
+}
+
+// Tasks that run at the same time have other pids.
+func TestPIDsDiffer(t *testing.T) {
+	m := maker(t)
+	if _, err := os.Stat("/proc/sys/kernel/ns_last_pid"); err != nil {
+		t.Skip(err)
+	}
+	seen := map[string]bool{}
+	for range 10 {
+		s, err := m.Make()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			s.Kill()
+			statusOf(t, s.PID)
+			s.Close()
+		}()
+		pid, out := start(t, m, s, "echo $$")
+		b, err := readAll(out)
+		if text := string(b); err != nil || seen[text] || text == "2\n" {
+			t.Errorf("pid %q for the second time, or not set, %v", text, err)
+		} else {
+			seen[text] = true
+		}
+		statusOf(t, pid)
+	}
+}
+
+func readAll(f *os.File) ([]byte, error) {
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// BenchmarkStart compares a process in a namespace of its own with a bare one.
+func BenchmarkStart(b *testing.B) {
+	b.Run("bare", func(b *testing.B) {
+		for b.Loop() {
+			pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Setsid: true}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			statusOf(b, pid)
+		}
+	})
+	b.Run("inside", func(b *testing.B) {
+		m := maker(b)
+		for b.Loop() {
+			s, err := m.Make()
+			if err == nil {
+				err = m.Enter(s)
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Setsid: true}})
+			if back := m.Leave(); back != nil || err != nil {
+				b.Fatal(err, back)
+			}
+			statusOf(b, pid)
+			s.Kill()
+			statusOf(b, s.PID)
+			s.Close()
+		}
+	})
+}
