@@ -3,6 +3,7 @@ package node
 // The interface of package api that describes and drains this host.
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
@@ -36,6 +37,7 @@ func (b nodeBackend) Node(ctx context.Context) (api.NodeInfo, error) {
 	if v.Profile.Worker && v.Closed.Word != "" {
 		info.State, info.Detail = api.NodeDraining, v.Closed.Detail
 	}
+	info.Detail = cmp.Or(info.Detail, twinDetail(b.host))
 	for uuid, attempts := range v.Holders {
 		for _, text := range attempts {
 			if a, err := job.ParseAttempt(text); err == nil {

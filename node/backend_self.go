@@ -37,5 +37,5 @@ func (b selfBackend) Facts(ctx context.Context) ([]api.Fact, error) {
 	own := b.host.Credential()
 	return append(doctor(ctx, b.now.config(), b.gpus), dataFact(b.cfg.DataDir),
 		inviterFact(own, b.cfg.Name, b.host.Members()), endFact(own.InvitersEnd(), time.Now()), grantFact(own, b.host.Grants.Endorsable()),
-		auditFact(b.audit.Losses())), nil
+		auditFact(b.audit.Losses()), twinFact(b.host.Twins.Seen())), nil
 }

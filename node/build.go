@@ -133,8 +133,14 @@ func (b *base) enterCluster(ctx context.Context) (err error) {
 	if b.host, err = p2p.New(cfg, b.part("p2p")); err != nil {
 		return err
 	}
-	return b.host.Enter(ctx)
+	if err := b.host.Enter(ctx); err != nil {
+		return err
+	}
+	return b.host.Twins.Alone(ctx) // before it starts or owns anything
 }
+
+// TwinError says that an older daemon with the identity of this one runs. Starting it again does not help.
+type TwinError = p2p.TwinError
 
 // draw returns a random number that is not 0.
 func draw() uint64 {

@@ -128,3 +128,49 @@ func ForgeYears(t *testing.T, h *Host) *Credential {
 	}
 	return c
 }
+
+// CheckTwinProofs checks which proofs count, and which of two daemons is the younger.
+func CheckTwinProofs(t *testing.T) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	me, err := newIdentity(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tw := newTwins(&ownMembership{identity: me}, connected{}, nil, nil, nil)
+	nonce, other := make([]byte, nonceSize), make([]byte, nonceSize)
+	other[0] = 1
+	good := tw.prove(nonce)
+	if !proves(me.id, nonce, good) {
+		t.Error("a good proof does not count")
+	}
+	if proves(me.id, other, good) {
+		t.Error("a proof counts again")
+	}
+	for name, change := range map[string]func(p *wirepb.TwinProof){
+		"age":       func(p *wirepb.TwinProof) { p.AgeNs++ },
+		"instance":  func(p *wirepb.TwinProof) { p.Instance = append([]byte{p.Instance[0] ^ 1}, p.Instance[1:]...) },
+		"signature": func(p *wirepb.TwinProof) { p.Signature = nil },
+		"short":     func(p *wirepb.TwinProof) { p.Instance = p.Instance[1:] },
+	} {
+		p := tw.prove(nonce)
+		if change(p); proves(me.id, nonce, p) {
+			t.Errorf("%s: a changed proof counts", name)
+		}
+	}
+	for _, c := range []struct {
+		theirs, mine time.Duration
+		want         bool
+	}{{time.Hour, time.Second, true}, {time.Second, time.Hour, false}} {
+		if got := tw.younger(&wirepb.TwinProof{AgeNs: int64(c.theirs)}, c.mine); got != c.want {
+			t.Errorf("of %s and %s: %v", c.theirs, c.mine, got)
+		}
+	}
+	a, b := newTwins(tw.own, connected{}, nil, nil, nil), newTwins(tw.own, connected{}, nil, nil, nil)
+	if a.younger(b.prove(nonce), time.Second) == b.younger(a.prove(nonce), time.Second) {
+		t.Error("of two of the same age both stop, or none")
+	}
+}

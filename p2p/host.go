@@ -101,6 +101,7 @@ func (c Config) Validate() error {
 type Host struct {
 	Grants    *Grants
 	Revoked   *RevokedPeers
+	Twins     *Twins
 	cfg       Config
 	own       *ownMembership
 	roster    *roster
@@ -146,7 +147,7 @@ func New(cfg Config, log *slog.Logger) (*Host, error) {
 	node.Network().Notify(&network.NotifyBundle{ConnectedF: h.onConnected, DisconnectedF: h.onDisconnected})
 	for id, serve := range map[protocol.ID]func(network.Stream){
 		HelloID: h.admission.serveHello, JoinID: h.issuer.serveJoin, RevokedID: h.spreader.serveRevoked,
-		RevokedFirstID: h.spreader.serveRevoked,
+		RevokedFirstID: h.spreader.serveRevoked, TwinID: h.Twins.serve,
 	} {
 		if err := h.Handle(id, serve); err != nil {
 			return nil, errors.Join(err, h.Close())
@@ -174,6 +175,7 @@ func (h *Host) addActors(node host.Host) {
 	h.close = sync.OnceValue(node.Close)
 	members := connected{network: node.Network(), roster: h.roster, log: h.log}
 	h.dialer = newDialer(h.own, h.cfg.Bootstrap, node, h.admission, h.log)
+	h.Twins = newTwins(h.own, members, h.dialer, h.book, h.log)
 	h.joiner = &joiner{own: h.own, book: h.book, gates: h.gates, settle: h.settle, changed: h.onClusterChanged, log: h.log}
 	h.renewer = &renewer{
 		own: h.own, members: members, admission: h.admission, now: make(chan struct{}, 1), asked: map[peer.ID]time.Time{}, log: h.log,
@@ -311,18 +313,23 @@ func taken(err error) error {
 	return err
 }
 
-// Run keeps the host connected and its credential valid until ctx ends, then closes the host.
+// Run keeps the host connected and its credential valid until ctx ends, then closes the host. It ends with a TwinError if an
+// older daemon with the same key runs.
 func (h *Host) Run(ctx context.Context) error {
 	if h.own.load() == nil {
 		return fmt.Errorf("p2p: run: %w", ErrNotReady)
 	}
 	keeper := bookKeeper{book: h.book, roster: h.roster, addrs: h.host.Peerstore(), log: h.log}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var wg sync.WaitGroup
 	for _, part := range []func(context.Context){h.dialer.run, h.renewer.run, h.spreader.run, keeper.run} {
 		wg.Go(func() { part(ctx) })
 	}
+	twin := h.Twins.run(ctx)
+	stop()
 	wg.Wait()
-	return h.Close()
+	return errors.Join(twin, h.Close())
 }
 
 // Close closes the host. Run does so by itself.

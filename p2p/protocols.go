@@ -21,6 +21,7 @@ const (
 	RevokedID protocol.ID = "/muster/revoked/2"
 	// RevokedFirstID is what daemons of the version before speak: revocations of form 0 only.
 	RevokedFirstID protocol.ID = "/muster/revoked/1"
+	TwinID         protocol.ID = "/muster/twin/1"
 	SessionID      protocol.ID = "/muster/session/1"
 	HTTPID         protocol.ID = "/muster/http/1"
 )
@@ -62,6 +63,7 @@ var protocols = []Protocol{
 	{ID: JoinID, Access: Anyone, MaxMessage: 12 << 10, PerSecond: 0.2, Burst: 5, Deadline: helloTimeout, What: "a token or a credential for a newer credential"},
 	{ID: RevokedID, Access: Members, MaxMessage: 256 << 10, PerSecond: 1, Burst: 20, Deadline: 30 * time.Second, What: "revocations, and those that were taken back"},
 	{ID: RevokedFirstID, Access: Members, MaxMessage: 256 << 10, PerSecond: 1, Burst: 20, Deadline: 30 * time.Second, What: "revocations, as of the version before"},
+	{ID: TwinID, Access: Members, MaxMessage: 8 << 10, PerSecond: 1, Burst: 20, Deadline: 2 * time.Second, What: "whether two daemons have one key: proofs that they run"},
 	{ID: SessionID, Access: Members, Roles: RoleWorker | RoleScheduler, MaxMessage: 1<<21 - 1, PerSecond: 2, Burst: 20, What: "scheduler and worker: offers, commits, events, leases; package session says which message needs which role"},
 	{ID: HTTPID, Access: Members, MaxMessage: 1 << 20, PerSecond: 50, Burst: 200, What: "the HTTP API between daemons; the table of routes in package api says which needs which role"},
 	{ID: "/muster/<cluster>/kad/1.0.0", Access: Members, MaxMessage: 4 << 20, Library: true, What: "the DHT"},

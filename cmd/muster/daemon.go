@@ -15,6 +15,7 @@ import (
 	"github.com/musterhq/muster/gpu/nvml"
 	"github.com/musterhq/muster/internal/logcount"
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/node"
 	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/docker"
 	"github.com/musterhq/muster/worker/runner/spawn"
@@ -56,8 +57,15 @@ func (v hostVerbs) daemon(c *cli.Context) error {
 	defer theirs.Flush()
 	defer lines.Flush()
 	s := service{cfg: cfg, level: level, log: slog.New(lines), reread: reread}
-	return s.run(c.Context)
+	err = s.run(c.Context)
+	if errors.As(err, new(*node.TwinError)) {
+		return exitError{exitTwin, err}
+	}
+	return err
 }
+
+// exitTwin is EX_CONFIG of sysexits.h: a service manager is not to start the daemon again.
+const exitTwin = 78
 
 // logHandlers format the daemon's log and that of libp2p as configured. Of libp2p's own lines they log only errors. Lines
 // that come again and again are counted.

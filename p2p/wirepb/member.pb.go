@@ -916,6 +916,191 @@ func (x *RevocationList) GetEntries() []*Revocation {
 	return nil
 }
 
+// TwinAsk asks a member whether another running daemon has the sender's key, or
+// has the receiver prove that it runs.
+type TwinAsk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nonce         []byte                 `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"`       // 32 random bytes, which proofs sign
+	Instance      []byte                 `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"` // 16 random bytes, of this life of the sender
+	Prove         bool                   `protobuf:"varint,3,opt,name=prove,proto3" json:"prove,omitempty"`      // the receiver answers with a proof of its own; instance is empty
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TwinAsk) Reset() {
+	*x = TwinAsk{}
+	mi := &file_p2p_wirepb_member_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TwinAsk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TwinAsk) ProtoMessage() {}
+
+func (x *TwinAsk) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_member_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TwinAsk.ProtoReflect.Descriptor instead.
+func (*TwinAsk) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *TwinAsk) GetNonce() []byte {
+	if x != nil {
+		return x.Nonce
+	}
+	return nil
+}
+
+func (x *TwinAsk) GetInstance() []byte {
+	if x != nil {
+		return x.Instance
+	}
+	return nil
+}
+
+func (x *TwinAsk) GetProve() bool {
+	if x != nil {
+		return x.Prove
+	}
+	return false
+}
+
+// TwinReply has the proofs of the running daemons with that key, but for the one
+// that asked.
+type TwinReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Proofs        []*TwinProof           `protobuf:"bytes,1,rep,name=proofs,proto3" json:"proofs,omitempty"`
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // where the asker is, as seen by the member
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TwinReply) Reset() {
+	*x = TwinReply{}
+	mi := &file_p2p_wirepb_member_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TwinReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TwinReply) ProtoMessage() {}
+
+func (x *TwinReply) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_member_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TwinReply.ProtoReflect.Descriptor instead.
+func (*TwinReply) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *TwinReply) GetProofs() []*TwinProof {
+	if x != nil {
+		return x.Proofs
+	}
+	return nil
+}
+
+func (x *TwinReply) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+// TwinProof is signed by the key of a daemon that runs.
+type TwinProof struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Instance      []byte                 `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	AgeNs         int64                  `protobuf:"varint,2,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"` // since this life of the daemon began
+	Signature     []byte                 `protobuf:"bytes,3,opt,name=signature,proto3" json:"signature,omitempty"`       // of these and the nonce
+	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`           // as seen by the member that passes it on; not signed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TwinProof) Reset() {
+	*x = TwinProof{}
+	mi := &file_p2p_wirepb_member_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TwinProof) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TwinProof) ProtoMessage() {}
+
+func (x *TwinProof) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_member_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TwinProof.ProtoReflect.Descriptor instead.
+func (*TwinProof) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_member_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *TwinProof) GetInstance() []byte {
+	if x != nil {
+		return x.Instance
+	}
+	return nil
+}
+
+func (x *TwinProof) GetAgeNs() int64 {
+	if x != nil {
+		return x.AgeNs
+	}
+	return 0
+}
+
+func (x *TwinProof) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
+func (x *TwinProof) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
 var File_p2p_wirepb_member_proto protoreflect.FileDescriptor
 
 const file_p2p_wirepb_member_proto_rawDesc = "" +
@@ -995,7 +1180,19 @@ const file_p2p_wirepb_member_proto_rawDesc = "" +
 	"\x04back\x18\x06 \x01(\bR\x04back\x12!\n" +
 	"\fwith_invited\x18\a \x01(\bR\vwithInvited\"E\n" +
 	"\x0eRevocationList\x123\n" +
-	"\aentries\x18\x01 \x03(\v2\x19.muster.p2p.v1.RevocationR\aentriesB'Z%github.com/musterhq/muster/p2p/wirepbb\x06proto3"
+	"\aentries\x18\x01 \x03(\v2\x19.muster.p2p.v1.RevocationR\aentries\"Q\n" +
+	"\aTwinAsk\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\fR\x05nonce\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\fR\binstance\x12\x14\n" +
+	"\x05prove\x18\x03 \x01(\bR\x05prove\"W\n" +
+	"\tTwinReply\x120\n" +
+	"\x06proofs\x18\x01 \x03(\v2\x18.muster.p2p.v1.TwinProofR\x06proofs\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"v\n" +
+	"\tTwinProof\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\fR\binstance\x12\x15\n" +
+	"\x06age_ns\x18\x02 \x01(\x03R\x05ageNs\x12\x1c\n" +
+	"\tsignature\x18\x03 \x01(\fR\tsignature\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddressB'Z%github.com/musterhq/muster/p2p/wirepbb\x06proto3"
 
 var (
 	file_p2p_wirepb_member_proto_rawDescOnce sync.Once
@@ -1009,7 +1206,7 @@ func file_p2p_wirepb_member_proto_rawDescGZIP() []byte {
 	return file_p2p_wirepb_member_proto_rawDescData
 }
 
-var file_p2p_wirepb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_p2p_wirepb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_p2p_wirepb_member_proto_goTypes = []any{
 	(*Credential)(nil),      // 0: muster.p2p.v1.Credential
 	(*Endorsement)(nil),     // 1: muster.p2p.v1.Endorsement
@@ -1024,6 +1221,9 @@ var file_p2p_wirepb_member_proto_goTypes = []any{
 	(*Revocation)(nil),      // 10: muster.p2p.v1.Revocation
 	(*RevocationBody)(nil),  // 11: muster.p2p.v1.RevocationBody
 	(*RevocationList)(nil),  // 12: muster.p2p.v1.RevocationList
+	(*TwinAsk)(nil),         // 13: muster.p2p.v1.TwinAsk
+	(*TwinReply)(nil),       // 14: muster.p2p.v1.TwinReply
+	(*TwinProof)(nil),       // 15: muster.p2p.v1.TwinProof
 }
 var file_p2p_wirepb_member_proto_depIdxs = []int32{
 	3,  // 0: muster.p2p.v1.Credential.links:type_name -> muster.p2p.v1.Link
@@ -1039,11 +1239,12 @@ var file_p2p_wirepb_member_proto_depIdxs = []int32{
 	0,  // 10: muster.p2p.v1.JoinReply.grant:type_name -> muster.p2p.v1.Credential
 	0,  // 11: muster.p2p.v1.Revocation.issuer:type_name -> muster.p2p.v1.Credential
 	10, // 12: muster.p2p.v1.RevocationList.entries:type_name -> muster.p2p.v1.Revocation
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	15, // 13: muster.p2p.v1.TwinReply.proofs:type_name -> muster.p2p.v1.TwinProof
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_member_proto_init() }
@@ -1057,7 +1258,7 @@ func file_p2p_wirepb_member_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_p2p_wirepb_member_proto_rawDesc), len(file_p2p_wirepb_member_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

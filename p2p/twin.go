@@ -1,0 +1,315 @@
+package p2p
+
+// Twins: two running daemons with one key, as after a data directory was copied. Members tell them of each other, and the
+// younger one stops.
+// See docs/adr, ADR 166.
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	mrand "math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/p2p/wirepb"
+)
+
+const (
+	// twinWait bounds the questions before a daemon starts, and twinAnswers is how many answers are enough.
+	twinWait    = time.Second
+	twinAnswers = 3
+	twinAsked   = 8 // members that are asked before the start
+	// twinEvery is how often a running daemon asks twinAnswers members.
+	twinEvery = 20 * time.Second
+	// proofWait bounds the wait for a proof. A connection of a daemon that was killed gives none.
+	proofWait = 400 * time.Millisecond
+	// maxProofs bounds the connections of a peer that are asked, and the proofs in an answer.
+	maxProofs = 8
+	// sameAge is within what difference of age the numbers of the instances decide: both sides measure it a little differently.
+	sameAge = 2 * time.Second
+	// twinKept is for how long a sighting is told, and maxSightings how many are kept.
+	twinKept     = 10 * time.Minute
+	maxSightings = 64
+
+	nonceSize    = 32
+	instanceSize = 16
+)
+
+// TwinError says that an older daemon with the same key runs. This one must stop.
+type TwinError struct {
+	Peer        job.Peer
+	Here, There string // addresses of this daemon and of the other one, as a member sees them
+}
+
+func (e *TwinError) Error() string {
+	return fmt.Sprintf("an older daemon with the identity of this one (%s) runs at %s, and this one is at %s: the data directory was copied. "+
+		"Stop the other one for good, or make this host a member of its own: empty its data directory, and join with a token of `muster invite`", e.Peer, e.There, e.Here)
+}
+
+// Sighting is an identity of which two daemons were seen to run.
+type Sighting struct {
+	Peer        job.Peer
+	Here, There string // their addresses
+	At          time.Time
+}
+
+// Twins looks for other daemons with the key of this one, and tells others of theirs.
+type Twins struct {
+	own      *ownMembership
+	members  connected
+	dialer   *dialer
+	book     *book
+	instance [instanceSize]byte // of this life of the daemon
+	began    time.Time
+	log      *slog.Logger
+
+	mu   sync.Mutex
+	seen map[peer.ID]Sighting // guarded by mu
+}
+
+func newTwins(own *ownMembership, members connected, d *dialer, b *book, log *slog.Logger) *Twins {
+	t := &Twins{own: own, members: members, dialer: d, book: b, began: time.Now(), log: log, seen: map[peer.ID]Sighting{}}
+	_, _ = rand.Read(t.instance[:]) // never fails: it ends the program if it has no random bytes
+	return t
+}
+
+// Seen returns the identities of which two daemons were seen to run of late, the newest first.
+func (t *Twins) Seen() []Sighting {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []Sighting
+	for id, s := range t.seen {
+		if time.Since(s.At) >= twinKept {
+			delete(t.seen, id)
+			continue
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b Sighting) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Peer, b.Peer)) })
+	return all
+}
+
+// note keeps a sighting, and logs it if it is new.
+func (t *Twins) note(id peer.ID, here, there string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, known := t.seen[id]
+	if !known && len(t.seen) >= maxSightings {
+		return
+	}
+	t.seen[id] = Sighting{Peer: job.Peer(id.String()), Here: here, There: there, At: time.Now()}
+	if !known {
+		t.log.Warn("two daemons have one identity: a data directory was copied", "peer", id, "at", here, "and_at", there)
+	}
+}
+
+// Alone asks some members whether an older daemon with this key runs, and returns a TwinError then. It waits for a second at
+// most, and not at all if no member is known. A member that does not answer in time counts as one that knows nothing.
+func (t *Twins) Alone(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, twinWait)
+	defer cancel()
+	known := t.known()
+	answers := make(chan error, len(known))
+	for _, info := range known {
+		go func() {
+			err := t.dialer.connect(ctx, info)
+			if err == nil {
+				err = t.ask(ctx, info.ID)
+			}
+			answers <- err
+		}()
+	}
+	good := 0
+	for range known {
+		select {
+		case err := <-answers:
+			if twin := (*TwinError)(nil); errors.As(err, &twin) {
+				return twin
+			}
+			if err == nil {
+				good++
+			}
+		case <-ctx.Done():
+			return nil
+		}
+		if good >= twinAnswers {
+			return nil
+		}
+	}
+	return nil
+}
+
+// known returns some members with addresses, those of the configuration first.
+func (t *Twins) known() []peer.AddrInfo {
+	out := t.dialer.seeds()
+	contacts := t.book.list()
+	slices.SortFunc(contacts, func(a, b contact) int { return b.LastSeen.Compare(a.LastSeen) })
+	for _, c := range contacts {
+		out = append(out, peer.AddrInfo{ID: c.id, Addrs: c.dial})
+	}
+	met := map[peer.ID]bool{t.own.identity.id: true}
+	out = slices.DeleteFunc(out, func(i peer.AddrInfo) bool { was := met[i.ID]; met[i.ID] = true; return was })
+	return out[:min(len(out), twinAsked)]
+}
+
+// run asks some connected members again and again, and returns a TwinError if an older daemon with this key runs.
+func (t *Twins) run(ctx context.Context) error {
+	for {
+		timer := time.NewTimer(twinEvery/2 + mrand.N(twinEvery))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+		present := t.members.roster.present()
+		mrand.Shuffle(len(present), func(i, j int) { present[i], present[j] = present[j], present[i] })
+		for _, g := range present[:min(len(present), twinAnswers)] {
+			within, cancel := context.WithTimeout(ctx, twinWait)
+			err := t.ask(within, g.id)
+			cancel()
+			if errors.As(err, new(*TwinError)) {
+				return err
+			}
+		}
+	}
+}
+
+// ask asks a connected member. It returns a TwinError if an older daemon with this key runs. A younger one is noted: it stops
+// by itself.
+func (t *Twins) ask(ctx context.Context, p peer.ID) error {
+	s, err := t.members.open(ctx, p)
+	if err != nil {
+		return err
+	}
+	var nonce [nonceSize]byte
+	_, _ = rand.Read(nonce[:])
+	var r wirepb.TwinReply
+	if err := ask(ctx, s, TwinID, &wirepb.TwinAsk{Nonce: nonce[:], Instance: t.instance[:]}, &r); err != nil {
+		return err
+	}
+	for _, proof := range r.GetProofs()[:min(len(r.GetProofs()), maxProofs)] {
+		if !proves(t.own.identity.id, nonce[:], proof) || bytes.Equal(proof.GetInstance(), t.instance[:]) {
+			continue // the member lies, or means this daemon
+		}
+		here, there := addressText(r.GetAddress()), addressText(proof.GetAddress())
+		if t.younger(proof, time.Since(t.began)) {
+			return &TwinError{Peer: job.Peer(t.own.identity.id.String()), Here: here, There: there}
+		}
+		t.note(t.own.identity.id, here, there)
+	}
+	return nil
+}
+
+// younger says whether this daemon, of this age, is the younger one.
+func (t *Twins) younger(proof *wirepb.TwinProof, age time.Duration) bool {
+	d := time.Duration(proof.GetAgeNs()) - age
+	if d.Abs() < sameAge {
+		return bytes.Compare(proof.GetInstance(), t.instance[:]) < 0
+	}
+	return d > 0
+}
+
+// serve answers a member: with the proofs of the other daemons that have its key, or with that of this one.
+func (t *Twins) serve(s network.Stream) {
+	var m wirepb.TwinAsk
+	err := readMsg(s, &m, limitOf(TwinID))
+	if err == nil && len(m.GetNonce()) != nonceSize {
+		err = errHello
+	}
+	if err != nil {
+		_ = s.Reset()
+		return
+	}
+	r := &wirepb.TwinReply{Address: s.Conn().RemoteMultiaddr().String()}
+	if m.GetProve() {
+		r.Proofs = []*wirepb.TwinProof{t.prove(m.GetNonce())}
+	} else {
+		r.Proofs = t.others(s.Conn(), m.GetNonce(), m.GetInstance())
+	}
+	if err := writeMsg(s, r); err != nil {
+		_ = s.Reset()
+		return
+	}
+	s.Close()
+}
+
+// others has the daemons at the other connections of a peer prove that they run, and returns the proofs of those that are not
+// the one that asks. Each signs the number of the asker, so a proof is of this moment.
+func (t *Twins) others(asker network.Conn, nonce, instance []byte) []*wirepb.TwinProof {
+	id := asker.RemotePeer()
+	conns := t.members.network.ConnsToPeer(id)
+	conns = slices.DeleteFunc(conns, func(c network.Conn) bool { return c.ID() == asker.ID() })
+	conns = conns[:min(len(conns), maxProofs)]
+	found := make([]*wirepb.TwinProof, len(conns))
+	ctx, cancel := context.WithTimeout(context.Background(), proofWait)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, c := range conns {
+		wg.Go(func() {
+			s, err := c.NewStream(ctx)
+			if err != nil {
+				return
+			}
+			var r wirepb.TwinReply
+			if err := ask(ctx, s, TwinID, &wirepb.TwinAsk{Nonce: nonce, Prove: true}, &r); err != nil || len(r.GetProofs()) != 1 {
+				return
+			}
+			if p := r.GetProofs()[0]; proves(id, nonce, p) && !bytes.Equal(p.GetInstance(), instance) {
+				p.Address = c.RemoteMultiaddr().String()
+				found[i] = p
+			}
+		})
+	}
+	wg.Wait()
+	found = slices.DeleteFunc(found, func(p *wirepb.TwinProof) bool { return p == nil })
+	if len(found) > 0 {
+		t.note(id, asker.RemoteMultiaddr().String(), found[0].GetAddress())
+	}
+	return found
+}
+
+// prove signs that this daemon runs.
+func (t *Twins) prove(nonce []byte) *wirepb.TwinProof {
+	p := &wirepb.TwinProof{Instance: t.instance[:], AgeNs: int64(time.Since(t.began))}
+	p.Signature = ed25519.Sign(t.own.identity.key, twinText(t.own.identity.id, nonce, p))
+	return p
+}
+
+// proves says whether a proof is of a daemon with the key of this peer, for this nonce.
+func proves(id peer.ID, nonce []byte, p *wirepb.TwinProof) bool {
+	key, err := edKey(id)
+	return err == nil && len(p.GetInstance()) == instanceSize && p.GetAgeNs() >= 0 && ed25519.Verify(key, twinText(id, nonce, p), p.GetSignature())
+}
+
+// twinText is what a proof signs. All its parts have a fixed length but for the peer ID, which is that of the key.
+func twinText(id peer.ID, nonce []byte, p *wirepb.TwinProof) []byte {
+	b := append([]byte("muster twin of "), id...)
+	b = append(append(append(b, 0), nonce...), p.GetInstance()...)
+	return binary.BigEndian.AppendUint64(b, uint64(p.GetAgeNs()))
+}
+
+// addressText is an address that a member has named, for people.
+func addressText(s string) string {
+	if len(s) > maxAddr {
+		s = s[:maxAddr]
+	}
+	for _, r := range s {
+		if r < ' ' || r > '~' {
+			return "an unknown address"
+		}
+	}
+	return cmp.Or(s, "an unknown address")
+}
