@@ -17,11 +17,11 @@ var fileOrder = map[string]string{
 		fault environment capacity account foreign device pause health
 		attempt release exit ledger port session forecast report order turns vain gang queue keeps booking backfill arbitration claims graves renew attempts lapses
 		command reserve wound preempt drain availability residents offers start
-		core restore parts execute loop worker`,
+		core restore parts hang execute loop worker`,
 	"scheduler": `
 		backlog clocks scheduler event submitted totals turn avoid phase gang policies queue search task retry waitlist
 		entries files history hosts share assigned contact parents level pending placement attempts offers stands dispatches declines yielding gather seats gangstart neighbours gangs plan reports
-		explain reasons estimates views chosen renew refusals requests forget deaths anew overdue records starts core sessions owner look waiting step
+		explain reasons estimates views chosen renew refusals requests forget deaths anew overdue unrenewed records starts core sessions owner look waiting step
 		askers mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }
 

@@ -125,6 +125,7 @@ func armTimers(c *Core) {
 	(&overdue{turn: c.turn, entries: c.entries, pending: c.pending}).begin()
 	c.after(forgetWorker/4, c.forgetWorkers)
 	c.after(giveUpEvery, c.contact.giveUpIdle)
+	c.after(unrenewedEvery, (&unrenewed{turn: c.turn, assigned: c.assigned, attempts: c.attempts, dispatches: c.dispatches}).look)
 	c.after(purgeEvery, c.history.purgeOld)
 }
 

@@ -89,7 +89,7 @@ func (rq *requests) take(tok Token, do func()) {
 		return
 	}
 	rq.open[tok] = rq.after(commitWait, func() {
-		rq.answer(tok, nil, fmt.Errorf("%w: not committed within %s; it may be yet", ErrBusy, commitWait))
+		rq.answer(tok, nil, fmt.Errorf("%w: not on disk within %s: the disk of the data directory does not answer, or is slow; it may be yet", ErrBusy, commitWait))
 	})
 	if !rq.lead {
 		rq.early = append(rq.early, func() {

@@ -57,7 +57,7 @@ func NewCore(cfg Config) (*Core, error) {
 		return nil, err
 	}
 	c.health = newHealth(c.cfg, c.turn, c.account)
-	c.reports = &reports{turn: c.turn}
+	c.reports = &reports{turn: c.turn, ledger: c.ledger}
 	c.queue = newQueue(c.turn, c.account.meter)
 	c.leases = &leases{
 		cfg: c.cfg, turn: c.turn, ledger: c.ledger, sessions: c.sessions, reports: c.reports,
@@ -246,7 +246,8 @@ func (c *Core) saved(now Moment, b batch) {
 }
 
 // notSaved handles a failed write. It undoes the reservations and starts that were not announced yet. Everything else
-// in the batch is written again later.
+// in the batch is written again later. The owners are told at once what has happened: they write it down themselves, and what
+// this host has on disk after a crash starts nothing again.
 func (c *Core) notSaved(b batch, err error) {
 	c.turn.arbitrate = true
 	c.turn.timers.set(c.ledger.retry, func(Moment) {})
@@ -256,11 +257,13 @@ func (c *Core) notSaved(b batch, err error) {
 		switch a.phase {
 		case asked, starting:
 			c.attempts.refuse(a, why)
+			c.reports.tell(a)
 		case reserving, reserved:
 			c.reservations.undo(a)
 			c.reports.decline(a.offer.key.peer, a.offer.msg, job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}, false)
 		case launched, completing, done, refused:
 			c.ledger.put(a)
+			c.reports.tell(a)
 		}
 	}
 }

@@ -52,6 +52,7 @@ type host struct {
 	wrote   worker.Writes                // what the last turn wrote
 	claims  map[job.Group]lease.Claim
 	failing bool
+	unsaved bool               // the last write has failed
 	refuses string             // why the host's policy refuses all tasks; empty: it refuses none
 	mute    bool               // the policy does not answer
 	asked   []worker.Admission // questions to the policy without an answer
@@ -174,8 +175,9 @@ func (h *host) turn(events ...worker.Event) worker.Effects {
 	switch {
 	case w.Empty():
 	case h.failing:
-		err = errDisk
+		err, h.unsaved = errDisk, true
 	default:
+		h.unsaved = false
 		for _, r := range w.Put {
 			h.records[r.Attempt] = r
 		}

@@ -15,6 +15,7 @@ import (
 type executor struct {
 	parts Parts
 	log   *slog.Logger
+	disk  disk
 	keep  *Quarantine // the quarantine that is not on disk yet; nil: none
 	next  []Event     // results of the effects, for the next turn
 }
@@ -75,7 +76,8 @@ func (x *executor) keepQuarantine(now *Quarantine) {
 	if x.keep == nil || x.parts.Keep == nil {
 		return
 	}
-	err := x.parts.Keep(*x.keep)
+	q := *x.keep
+	err := x.disk.write(func() error { return x.parts.Keep(q) })
 	switch {
 	case err == nil:
 		x.keep = nil
@@ -89,7 +91,7 @@ func (x *executor) keepUsage(now *Usage) {
 	if now == nil || x.parts.KeepUsage == nil {
 		return
 	}
-	if err := x.parts.KeepUsage(*now); err != nil {
+	if err := x.disk.write(func() error { return x.parts.KeepUsage(*now) }); err != nil {
 		x.log.Warn("usage of users cannot be written", "error", err)
 	}
 }

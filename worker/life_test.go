@@ -208,14 +208,17 @@ func TestFailingDisk(t *testing.T) {
 		t.Fatalf("extended %v", e.Extend)
 	}
 	h.round(exited(attempt(1, 1), 7))
-	if st := h.states(amy); len(st) > 0 {
-		t.Fatalf("told %v though it is not on disk", st)
+	h.pass(1100 * time.Millisecond)
+	if st := h.states(amy); !slices.Equal(st, []job.State{job.Cancelled, job.Completing, job.Failed}) {
+		t.Fatalf("told %v, want the refusal and the end, though they are not on disk", st)
 	}
 	h.failing = false
 	h.pass(1100 * time.Millisecond)
-	all := got[lease.Event](h, amy)
-	if len(all) != 3 || all[0].Refused == "" || all[2].State != job.Failed {
-		t.Fatalf("after the disk is back: %+v", all)
+	if again := got[lease.Event](h, amy); len(again) > 0 {
+		t.Fatalf("after the disk is back: %+v", again)
+	}
+	if p, q := h.records[attempt(1, 1)].Phase, h.records[attempt(2, 1)].Phase; p != lease.PhaseDone || q != lease.PhaseRefused {
+		t.Fatalf("on disk: %v and %v", p, q)
 	}
 	h.says(amy, offer(6, attempt(6, 1), job.Resources{CPUs: 8, GPUs: 1}))
 	one[lease.Commit](h, amy)

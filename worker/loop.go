@@ -144,7 +144,7 @@ func (l *Loop) Turn(ctx context.Context, events ...Event) {
 		w := l.core.Step(l.now(), events...)
 		var err error
 		if !w.Empty() {
-			err = l.parts.Ledger.Save(w.Put, w.Gone, w.Claims, w.Sync)
+			err = l.exec.disk.write(func() error { return l.parts.Ledger.Save(w.Put, w.Gone, w.Claims, w.Sync) })
 		}
 		l.exec.carryOut(ctx, l.core.Saved(l.now(), err))
 		if len(l.exec.next) == 0 {

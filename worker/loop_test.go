@@ -25,6 +25,7 @@ type site struct {
 
 	mu      sync.Mutex
 	slow    time.Duration                // how long a save takes; guarded by mu, as all fields below
+	hung    chan struct{}                // no Save returns before it is closed; nil: they do
 	failing error                        // returned by Save and Load
 	refuse  error                        // returned by Start and Adopt
 	policy  error                        // returned by Admit
@@ -38,8 +39,11 @@ type site struct {
 
 func (s *site) Save(put []lease.Record, gone []job.Attempt, _ []lease.Claim, _ bool) error {
 	s.mu.Lock()
-	slow := s.slow
+	slow, hung := s.slow, s.hung
 	s.mu.Unlock()
+	if hung != nil {
+		<-hung
+	}
 	pause(slow)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +75,7 @@ func (s *site) Send(_ job.Peer, m lease.ToScheduler) error {
 			s.t.Errorf("Commit of %s sent before its record was on disk", m.Attempt)
 		}
 	case lease.Event:
-		if s.records[m.Attempt].EventN < m.N {
+		if s.records[m.Attempt].EventN < m.N && s.hung == nil {
 			s.t.Errorf("event %d of %s sent before it was on disk", m.N, m.Attempt)
 		}
 	default:
@@ -222,7 +226,7 @@ func TestFloodOfOneSchedulerDelaysNobody(t *testing.T) {
 	with(t, func(t *testing.T, s *site) {
 		s.meet()
 		synctest.Wait()
-		s.set(func() { s.slow = 10 * time.Second })
+		s.set(func() { s.slow = 9 * time.Second })
 		s.loop.Deliver(amy, offer(1, attempt(1, 1), cpu)) // the loop waits for the disk now
 		synctest.Wait()
 		large := start(7, attempt(7, 1), 1, cpu)
@@ -249,7 +253,7 @@ func TestFloodOfOneSchedulerDelaysNobody(t *testing.T) {
 			t.Error("another scheduler has waited")
 		}
 		s.set(func() { s.slow = 0 })
-		pause(11 * time.Second) // not 10, at which the first save ends: nobody knows which timer fires first
+		pause(10 * time.Second) // not 9, at which the first save ends: nobody knows which timer fires first
 		if c := take[lease.Commit](s); len(c) != 2 {
 			t.Errorf("%d commits, want 2", len(c))
 		}
@@ -433,4 +437,71 @@ func TestLoopIsDrivenByTurns(t *testing.T) {
 	if next, _ := loop.Wake(); next <= at {
 		t.Fatalf("wake = %v after a turn at %v", next, at)
 	}
+}
+
+// While the disk hangs the loop goes on: a task that was to start is refused and never starts, another one is cancelled and its
+// end is told, offers are declined with the reason, and leases are renewed. Once the disk answers all is as before.
+func TestLoopGoesOnWhileTheDiskHangs(t *testing.T) {
+	with(t, func(t *testing.T, s *site) {
+		session := s.meet()
+		runs, starts := attempt(1, 1), attempt(2, 1)
+		s.loop.Deliver(amy, offer(1, runs, cpu))
+		s.loop.Deliver(amy, offer(2, starts, cpu))
+		synctest.Wait()
+		s.loop.Deliver(amy, start(1, runs, session, cpu))
+		synctest.Wait()
+		s.loop.Driven(worker.DriverEvent{Attempt: runs, Kind: worker.DriverStarted, PID: 9})
+		synctest.Wait()
+		take[lease.Event](s)
+		thaw := make(chan struct{})
+		s.set(func() { s.hung, s.calls = thaw, nil })
+		s.loop.Deliver(amy, start(2, starts, session, cpu))
+		pause(11 * time.Second)
+		const why = "the disk of the data directory does not answer"
+		if ev := take[lease.Event](s); len(ev) != 1 || ev[0].Attempt != starts || !strings.Contains(ev[0].Refused, why) {
+			t.Fatalf("told %+v, want that the start was refused", ev)
+		}
+		s.loop.Deliver(amy, lease.Cancel{Attempt: runs, Group: group, Epoch: epoch(1)})
+		synctest.Wait()
+		s.set(func() {
+			if have := strings.Join(s.calls, " "); have != "stop "+runs.String() {
+				t.Errorf("driver was asked %q, want a stop", have)
+			}
+		})
+		s.loop.Driven(exited(runs, 0))
+		pause(2 * time.Second)
+		if ev := take[lease.Event](s); len(ev) == 0 || ev[len(ev)-1].State != job.Cancelled {
+			t.Errorf("told %+v, want the end of the cancelled task", ev)
+		}
+		s.loop.Deliver(amy, offer(3, attempt(3, 1), cpu))
+		synctest.Wait()
+		if d := take[lease.Decline](s); len(d) != 1 || !strings.Contains(d[0].Reason.Detail, why) {
+			t.Errorf("declines %+v", d)
+		}
+		pause(time.Minute)
+		if r := take[lease.Renew](s); len(r) == 0 {
+			t.Error("no lease was renewed")
+		}
+		close(thaw)
+		s.set(func() { s.hung = nil })
+		pause(2 * time.Second)
+		s.set(func() {
+			if p := s.records[starts].Phase; p != lease.PhaseRefused {
+				t.Errorf("the start that was refused is %v on disk", p)
+			}
+		})
+		take[lease.Commit](s)
+		s.loop.Deliver(amy, offer(4, attempt(4, 1), cpu))
+		synctest.Wait()
+		if c := take[lease.Commit](s); len(c) != 1 {
+			t.Errorf("%d commits once the disk answers, want 1", len(c))
+		}
+		s.set(func() {
+			for _, call := range s.calls {
+				if call == "start "+starts.String() {
+					t.Error("the start that was refused has started")
+				}
+			}
+		})
+	})
 }

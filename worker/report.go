@@ -10,6 +10,7 @@ import (
 // reports sends events, declines and availability to schedulers.
 type reports struct {
 	turn     *turn
+	ledger   *ledger
 	declines []decline
 	seq      uint64   // number of the newest Availability
 	sent     BootTime // when it was sent
@@ -41,10 +42,11 @@ func states(rec *lease.Record) []job.State {
 	return all
 }
 
-// tell sends the owner the events that are on disk and were not sent in this session.
+// tell sends the owner the events that were not sent in this session and are on disk, or cannot be written there. That an
+// attempt which this host does not know never starts must be on disk (R6).
 func (r *reports) tell(a *attempt) {
-	g := a.group
-	if a.dirty || !g.resynced || a.told >= a.rec.EventN {
+	g, unknown := a.group, a.phase == refused && a.offer == nil
+	if a.dirty && (r.ledger.failed == nil || unknown) || !g.resynced || a.told >= a.rec.EventN {
 		return
 	}
 	base := lease.Event{Attempt: a.rec.Attempt, Group: a.rec.Group, Devices: a.rec.Devices}

@@ -158,7 +158,7 @@ func (l *loop) neverStarted(t *task, err error) {
 	}
 	t.record.Exit.Reason = lease.Clip(t.record.Exit.Reason)
 	l.procs.forget(t)
-	l.recorder.unsaved = append(l.recorder.unsaved, t)
+	l.recorder.add(t)
 }
 
 // startContainer starts the container of a task. The task's watch is active from now on, because the lease may run
@@ -217,5 +217,5 @@ func (l *loop) containerEnded(t *task, exit job.Exit, known bool) {
 		t.caused()
 	}
 	t.record.Exit.Reason = lease.Clip(t.record.Exit.Reason)
-	l.recorder.unsaved = append(l.recorder.unsaved, t)
+	l.recorder.add(t)
 }

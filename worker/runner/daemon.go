@@ -146,3 +146,16 @@ func (k *link) write() {
 	}
 	_ = k.conn.Close() // detached
 }
+
+// reportUnsaved tells the daemon of exits that are not on disk. If this host crashes now they are lost here, but the owners
+// of the tasks have them. See docs/adr, ADR 164.
+func (d *daemonConn) reportUnsaved(round []*task) {
+	for _, t := range round {
+		if t.told || t.phase != ended {
+			continue
+		}
+		t.told = true
+		exit := t.record.Exit
+		d.report(protocol.Report{Ended: &protocol.Ended{Attempt: t.name, Exit: &exit, CPU: t.record.CPU, MaxRSS: t.record.MaxRSS}})
+	}
+}

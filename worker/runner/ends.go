@@ -15,12 +15,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-const (
-	// maxEarly is how long the exit of an unknown process is remembered. Its start is reported right after the fork.
-	maxEarly = 10 * time.Second
-	// saveAgain is the pause before exits that could not be written are written again, for example on a full disk.
-	saveAgain = time.Second
-)
+// maxEarly is how long the exit of an unknown process is remembered. Its start is reported right after the fork.
+const maxEarly = 10 * time.Second
 
 // reap waits for every child that has ended. Then it checks which tasks without a main process have other processes
 // left.
@@ -112,7 +108,7 @@ func (l *loop) settle(t *task, now time.Duration) {
 			t.endSpace()
 			l.leases.look(t)
 			l.guards.free(t)
-			l.recorder.unsaved = append(l.recorder.unsaved, t)
+			l.recorder.add(t)
 		}
 		return
 	}
@@ -121,12 +117,19 @@ func (l *loop) settle(t *task, now time.Duration) {
 	}
 }
 
-// saved reports the exits that are on disk. After an error they are written again.
+// saved reports the exits that are on disk. After an error they are told and written again.
 func (l *loop) saved(round []*task, err error) {
+	l.recorder.back()
+	for _, t := range round {
+		if t.tail != "" {
+			t.record.Exit.Tail = t.tail
+		}
+	}
 	if err != nil {
 		l.recorder.failed(round, err)
+		l.daemon.reportUnsaved(round)
 		time.AfterFunc(saveAgain, func() {
-			l.do <- func() { l.recorder.unsaved = append(l.recorder.unsaved, round...) }
+			l.do <- func() { l.recorder.add(round...) }
 		})
 		return
 	}

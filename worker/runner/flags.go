@@ -18,7 +18,9 @@ import (
 // sets what no flag can say.
 func Command(ctx context.Context, version string, args []string, finish func(*Config, *slog.Logger)) int {
 	cfg, err := Parse(args)
-	log := slog.New(slog.NewTextHandler(newLogFile(protocol.Dir(cfg.Dir).Log(cfg.Generation)), nil))
+	lines := newLineQueue(newLogFile(protocol.Dir(cfg.Dir).Log(cfg.Generation)))
+	defer lines.close()
+	log := slog.New(slog.NewTextHandler(lines, nil))
 	if err == nil {
 		err = spawn.CloseInherited()
 	}

@@ -42,7 +42,7 @@ func openJournal(dir protocol.Dir, generation int) (*journal, error) {
 func (j *journal) save(round []*task) error {
 	for _, t := range round {
 		if t.out != nil {
-			t.record.Exit.Tail = t.out.Finish()
+			t.tail = t.out.Finish()
 			t.silent, t.out = t.out.Silent(), nil
 		}
 	}
@@ -100,8 +100,11 @@ func encode(round []*task, tails bool) ([]byte, error) {
 	var b []byte
 	for _, t := range round {
 		r := t.record
-		if !tails {
+		switch {
+		case !tails:
 			r.Exit.Tail = ""
+		case t.tail != "":
+			r.Exit.Tail = t.tail
 		}
 		line, err := r.Line()
 		if err != nil {

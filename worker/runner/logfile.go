@@ -3,7 +3,9 @@ package runner
 // The log file of a runner. It is rotated when it is full, and kept for a while after the runner's death.
 
 import (
+	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -53,4 +55,52 @@ func (f *logFile) rotate() {
 		_ = unix.Dup3(fd, std, 0) // both are open
 	}
 	_ = unix.Close(fd)
+}
+
+// lineQueue passes lines on to a writer in another goroutine, so that nobody who logs waits for the disk.
+type lineQueue struct {
+	lines   chan []byte   // nil: the last one
+	written chan struct{} // closed when that has come
+}
+
+const (
+	// maxLines bounds the lines that wait. More are dropped: then the disk does not answer.
+	maxLines = 256
+	// closeTime is how long close waits for the disk.
+	closeTime = time.Second
+)
+
+func newLineQueue(to io.Writer) lineQueue {
+	q := lineQueue{lines: make(chan []byte, maxLines), written: make(chan struct{})}
+	go func() {
+		defer close(q.written)
+		for line := <-q.lines; line != nil; line = <-q.lines {
+			_, _ = to.Write(line) // there is nowhere to say that it failed
+		}
+	}()
+	return q
+}
+
+// Write implements io.Writer.
+func (q lineQueue) Write(p []byte) (int, error) {
+	select {
+	case q.lines <- append([]byte{}, p...):
+	default:
+	}
+	return len(p), nil
+}
+
+// close waits until all lines are written, but not for long.
+func (q lineQueue) close() {
+	late := time.NewTimer(closeTime)
+	defer late.Stop()
+	select {
+	case q.lines <- nil:
+	case <-late.C:
+		return
+	}
+	select {
+	case <-q.written:
+	case <-late.C:
+	}
 }

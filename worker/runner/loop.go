@@ -71,6 +71,9 @@ func (l *loop) serve(requests, commands net.Listener, ticked chan<- struct{}) {
 		k := &link{conn: conn, queue: make(chan []byte, maxQueue)}
 		l.do <- func() {
 			l.daemon.attach(k, l.tasks.welcome(l.info))
+			for _, t := range l.tasks.all {
+				t.told = false // this daemon has to be told, too
+			}
 			go func() {
 				err := k.read(func(m protocol.Request) { l.do <- func() { l.request(k, m) } })
 				l.do <- func() { l.daemon.detach(k, err) }
@@ -136,10 +139,12 @@ func (l *loop) run(ctx context.Context, deaths <-chan os.Signal, ticked <-chan s
 			l.reap()
 		case <-ticked:
 		case <-l.leases.host.set:
+		case <-l.recorder.late.C:
+			l.daemon.reportUnsaved(l.recorder.hangs())
 		case orders <- order:
 			l.tasks.move(l.starts.take(), spawning)
 		case rounds <- round:
-			l.recorder.unsaved = nil
+			l.recorder.sent()
 		case <-l.daemon.idle.C:
 			l.daemon.restart()
 			if l.daemon.link == nil && len(l.tasks.all) == 0 {

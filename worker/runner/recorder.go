@@ -4,6 +4,7 @@ package runner
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,15 +21,26 @@ const (
 	clearMost  = 5 * time.Minute
 )
 
+const (
+	// saveAgain is the pause before exits that could not be written are written again, for example on a full disk.
+	saveAgain = time.Second
+	// saveTime is how long the disk has for the exits of a round before the daemon is told without it.
+	saveTime = 10 * time.Second
+)
+
 // clearers bounds how many scratch directories are removed at the same time.
 const clearers = 2
 
 // recorder writes the exits of tasks to the journal.
 type recorder struct {
 	dir      protocol.Dir
-	journal  *journal // used only by save
-	room     *room    // of the journal
-	unsaved  []*task  // ended tasks whose exit is not on disk
+	journal  *journal    // used only by save
+	room     *room       // of the journal
+	unsaved  []*task     // ended tasks whose exit is not on disk
+	saving   []*task     // those that are being written
+	since    time.Time   // when save last took or returned a round, or could have taken one
+	late     *time.Timer // fires when that may be long ago
+	armed    bool        // late is set
 	spawner  *spawn.Spawner
 	rounds   chan []*task  // tasks whose exits are written together
 	faults   int           // consecutive rounds that could not be written
@@ -37,7 +49,11 @@ type recorder struct {
 }
 
 func newRecorder(dir protocol.Dir, j *journal, s *spawn.Spawner, log *slog.Logger) *recorder {
-	return &recorder{dir: dir, journal: j, room: j.room, spawner: s, rounds: make(chan []*task), clearing: make(chan struct{}, clearers), log: log}
+	late := time.NewTimer(0)
+	late.Stop()
+	return &recorder{
+		dir: dir, journal: j, room: j.room, spawner: s, rounds: make(chan []*task), clearing: make(chan struct{}, clearers), late: late, log: log,
+	}
 }
 
 // next returns the tasks whose exits are to be written and the channel to send them on. The channel is nil if there
@@ -47,6 +63,44 @@ func (r *recorder) next() (chan<- []*task, []*task) {
 		return nil, nil
 	}
 	return r.rounds, r.unsaved
+}
+
+// add takes on tasks that have ended.
+func (r *recorder) add(ended ...*task) {
+	if len(r.unsaved) == 0 && r.saving == nil {
+		r.since = time.Now()
+	}
+	r.unsaved = append(r.unsaved, ended...)
+	if !r.armed {
+		r.arm(saveTime)
+	}
+}
+
+// sent notes that save has taken what next returned.
+func (r *recorder) sent() {
+	r.saving, r.unsaved, r.since = r.unsaved, nil, time.Now()
+}
+
+// back notes that save has returned what it had taken.
+func (r *recorder) back() { r.saving, r.since = nil, time.Now() }
+
+func (r *recorder) arm(after time.Duration) {
+	r.armed = true
+	r.late.Reset(after)
+}
+
+// hangs returns the tasks whose exits wait for a disk that does not answer. It is called when late fires.
+func (r *recorder) hangs() []*task {
+	r.armed = false
+	if r.saving == nil && len(r.unsaved) == 0 {
+		return nil
+	}
+	if left := saveTime - time.Since(r.since); left > 0 {
+		r.arm(left)
+		return nil
+	}
+	r.arm(saveAgain)
+	return slices.Concat(r.saving, r.unsaved)
 }
 
 // save is the goroutine that writes exits. Tasks that end while a round is synced form the next round.

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,24 +25,56 @@ const segmentBytes = 256 << 10
 // error.
 const endBytes = 2 << 10
 
-// room is the file whose space is allocated. Its methods are safe for concurrent use.
-type room struct {
-	path string
+// holdTime is how long a start waits for room. All that the runner does waits with it.
+const holdTime = time.Second
 
-	mu    sync.Mutex
-	bytes int64 // guarded by mu; allocated in the file; 0: there is no file, or nothing is allocated in it
-	want  int64 // guarded by mu; what hold was last asked for
+// errHangs says that the room could not be allocated in time.
+var errHangs = errors.New("runner: allocate room for the ends of tasks: the disk of the data directory does not answer")
+
+// room is the file whose space is allocated. Its methods but hold are safe for concurrent use.
+type room struct {
+	path    string
+	holding chan error // of a hold that has not returned in time; nil: none
+
+	mu    sync.Mutex   // of the file
+	bytes atomic.Int64 // allocated in the file; 0: there is no file, or nothing is allocated in it
+	want  atomic.Int64 // what hold was last asked for
 }
 
 // openRoom returns the room at a path, where a runner of the same generation may have left a file.
-func openRoom(path string) *room { return &room{path: path, want: segmentBytes} }
+func openRoom(path string) *room {
+	r := &room{path: path}
+	r.want.Store(segmentBytes)
+	return r
+}
 
-// hold allocates room for the ends of that many tasks. It makes a system call only if the room has to grow.
+// hold allocates room for the ends of that many tasks. It makes a system call only if the room has to grow, and waits for it no
+// longer than holdTime.
 func (r *room) hold(tasks int) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.want = max(segmentBytes, (int64(tasks)*endBytes+segmentBytes-1)/segmentBytes*segmentBytes)
-	return r.fillLocked()
+	want := max(segmentBytes, (int64(tasks)*endBytes+segmentBytes-1)/segmentBytes*segmentBytes)
+	r.want.Store(want)
+	if r.bytes.Load() >= want {
+		return nil
+	}
+	if r.holding != nil {
+		select {
+		case <-r.holding:
+			r.holding = nil
+		default:
+			return errHangs
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.refill() }()
+	late := time.NewTimer(holdTime)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		r.holding = done
+		return errHangs
+	}
 }
 
 // refill allocates again what was last asked for.
@@ -51,19 +85,20 @@ func (r *room) refill() error {
 }
 
 func (r *room) fillLocked() error {
-	if r.bytes >= r.want {
+	want := r.want.Load()
+	if r.bytes.Load() >= want {
 		return nil
 	}
 	f, err := os.OpenFile(r.path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err == nil {
 		inplace.Set(f.Fd())
-		err = allocate(f, r.want)
+		err = allocate(f, want)
 		_ = f.Close() // nothing was written
 	}
 	if err != nil {
 		return fmt.Errorf("runner: allocate room for the ends of tasks: %w", err)
 	}
-	r.bytes = r.want
+	r.bytes.Store(want)
 	return nil
 }
 
@@ -71,9 +106,9 @@ func (r *room) fillLocked() error {
 func (r *room) take(segment string) (f *os.File, bytes int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	bytes = r.bytes
+	bytes = r.bytes.Load()
 	if bytes > 0 && unix.Renameat2(unix.AT_FDCWD, r.path, unix.AT_FDCWD, segment, unix.RENAME_NOREPLACE) == nil {
-		r.bytes = 0
+		r.bytes.Store(0)
 		f, err = os.OpenFile(segment, os.O_WRONLY, 0)
 		return f, bytes, err
 	}
@@ -82,11 +117,7 @@ func (r *room) take(segment string) (f *os.File, bytes int64, err error) {
 }
 
 // has reports whether there is room in the file.
-func (r *room) has() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.bytes > 0
-}
+func (r *room) has() bool { return r.bytes.Load() > 0 }
 
 // allocate gives a file that many bytes of the disk without changing its size. A file system that cannot is no error.
 func allocate(f *os.File, bytes int64) error {

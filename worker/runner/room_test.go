@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,5 +64,28 @@ func TestEndsOnAFullDisk(t *testing.T) {
 	}
 	if all := saved(t, dir); len(all) != n {
 		t.Errorf("%d of %d ends are saved", len(all), n)
+	}
+}
+
+// TestRoomOnADiskThatHangs has a task start while the room is being allocated and that does not return. It is refused soon,
+// and the next one at once.
+func TestRoomOnADiskThatHangs(t *testing.T) {
+	t.Parallel()
+	r := openRoom(filepath.Join(t.TempDir(), "room"))
+	r.mu.Lock()
+	if err := r.hold(1); !errors.Is(err, errHangs) {
+		t.Errorf("hold = %v", err)
+	}
+	before := time.Now()
+	if err := r.hold(1); !errors.Is(err, errHangs) || time.Since(before) > holdTime/2 {
+		t.Errorf("the next hold = %v after %v", err, time.Since(before))
+	}
+	r.mu.Unlock()
+	if err := <-r.holding; err != nil {
+		t.Fatal(err)
+	}
+	r.holding = nil
+	if err := r.hold(1); err != nil {
+		t.Errorf("once the disk answers: %v", err)
 	}
 }

@@ -28,7 +28,7 @@ const (
 	preparing              // its container has no process yet
 	running                // its main process exists
 	lingering              // its main process ended, other processes of it run: in the grace, or until they are killed
-	ended                  // no process of it is left; its exit is being written
+	ended                  // no process of it is left; its exit is being written, and told if that takes long
 	gone                   // its exit is on disk, and the daemon was told
 )
 
@@ -69,8 +69,15 @@ type task struct {
 	who       spawn.Account // the user that it runs as
 	where     string        // the directory that it started in
 	keeps     bool          // the daemon, not the runner, removes its scratch directory
-	segment   int           // of the journal, which holds its record
-	silent    bool          // it wrote no output
+	saving
+}
+
+// saving is what is known of a task while its exit is written.
+type saving struct {
+	segment int    // of the journal, which holds its record
+	silent  bool   // it wrote no output
+	tail    string // the end of its standard error
+	told    bool   // the daemon knows how it exited, though that is not on disk
 }
 
 // diskLimits says whose task it is, and how much of the disk it may hold.

@@ -20,11 +20,12 @@ type ends struct {
 	left   map[protocol.Segment]int // number of exits in each file that were not forgotten
 	newest map[int]int              // newest segment of each runner, which the runner may still write to
 	lives  func(generation int) bool
+	remove func(file func()) // removes a file, now or soon
 }
 
 func newEnds(dir protocol.Dir, lives func(generation int) bool, log *slog.Logger) *ends {
 	return &ends{
-		dir: dir, log: log, lives: lives,
+		dir: dir, log: log, lives: lives, remove: func(file func()) { file() },
 		at: map[job.Attempt]protocol.Segment{}, left: map[protocol.Segment]int{}, newest: map[int]int{},
 	}
 }
@@ -100,9 +101,11 @@ func (e *ends) drop(s protocol.Segment) {
 		return
 	}
 	delete(e.left, s)
-	if err := os.Remove(e.dir.Journal(s)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		e.log.Warn("file of forgotten exits not removed", "error", err)
-	}
+	e.remove(func() {
+		if err := os.Remove(e.dir.Journal(s)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			e.log.Warn("file of forgotten exits not removed", "error", err)
+		}
+	})
 }
 
 // names returns the attempts whose exits were not forgotten.

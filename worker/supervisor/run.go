@@ -53,6 +53,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 	s := &state{d: d, entries: map[job.Attempt]*entry{}, runners: newRunners(d.cfg.Version, d.log)}
 	s.ends = newEnds(d.dir, func(generation int) bool { return s.runners.links[generation] != nil }, d.log)
+	s.ends.remove = func(file func()) { go file() } // a disk that does not answer holds up nothing else
 	d.clearLogs(ctx)
 	s.runners.run = s.wg.Go
 	s.runners.launch = func(n int, r role, pause time.Duration) { s.keepers.Go(func() { s.live(ctx, n, r, pause) }) }
@@ -317,7 +318,10 @@ func (s *state) started(n int, m protocol.Started) {
 // ended records the exit of an attempt; nil means that the exit is not known.
 func (s *state) ended(a job.Attempt, exit *job.Exit) {
 	if s.entries[a] == nil {
-		return // reported already
+		if exit != nil { // reported already, before it was on disk: the worker may have forgotten it
+			s.report(endOf(a, *exit))
+		}
+		return
 	}
 	delete(s.entries, a)
 	s.d.activity.end(a)
