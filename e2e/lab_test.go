@@ -62,15 +62,35 @@ func (l *lab) unplug(i int) {
 	l.ip("-n", l.name, "link", "set", l.plug(i), "down")
 }
 
+// plugIn puts a host back on the network.
+func (l *lab) plugIn(i int) {
+	l.t.Helper()
+	l.ip("-n", l.name, "link", "set", l.plug(i), "up")
+}
+
 // daemons starts a daemon on each of n hosts.
 func (l *lab) daemons(n int, args ...string) []*daemon {
+	l.t.Helper()
+	return l.prepared(n, func(*daemon) {}, args...)
+}
+
+// onSmallDisks starts a daemon on each of n hosts. Each has a small file system of its own for its data.
+func (l *lab) onSmallDisks(n int, args ...string) []*daemon {
+	l.t.Helper()
+	return l.prepared(n, func(d *daemon) { mountSmall(l.t, d.dir+"/data", "200m,nr_inodes=4000") }, args...)
+}
+
+// prepared starts a daemon on each of n hosts, each after a preparation.
+func (l *lab) prepared(n int, prepare func(*daemon), args ...string) []*daemon {
 	l.t.Helper()
 	var all []*daemon
 	var joins []string
 	for i := range n {
 		name := fmt.Sprintf("n%d", i+1)
 		within := []string{"nsenter", "--net=/run/netns/" + l.host(i), "unshare", "--uts", "sh", "-c", `hostname "$0" && exec "$@"`, name}
-		d := newDaemonAt(l.t, within, l.address(i), name, args...).start(joins...)
+		d := newDaemonAt(l.t, within, l.address(i), name, args...)
+		prepare(d)
+		d.start(joins...)
 		if all = append(all, d); i == 0 {
 			joins = d.invite("--uses", fmt.Sprint(n)).flags()
 		}

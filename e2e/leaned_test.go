@@ -1,0 +1,281 @@
+//go:build e2e
+
+package e2e
+
+// A cluster of four hosts that somebody leans on: what runs on them is killed and paused, their network is cut and their disks
+// are filled, while jobs run. A lock and a ledger outside of muster tell what ran twice and what was lost.
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/api"
+)
+
+const (
+	// leanedFor is how long a run leans on the cluster; MUSTER_LEANED overrides it.
+	leanedFor = 40 * time.Second
+	// leanedLease is the lease of the jobs that another host may take over.
+	leanedLease = "10s"
+	// afterLeaning bounds how long the cluster takes to end all jobs once nobody leans on it.
+	afterLeaning = 3 * time.Minute
+)
+
+// leaned is a cluster under faults, and the jobs that it was given.
+type leaned struct {
+	t     *testing.T
+	lab   *lab
+	hosts []*daemon
+	dir   string // of the locks and the ledger
+	name  string // of all jobs
+
+	mu     sync.Mutex
+	jobs   map[string]leanedJob // guarded by mu: by ID
+	shells map[string]bool      // guarded by mu: jobs of which a process was killed
+	faults map[string]int       // guarded by mu: how often each kind was done
+}
+
+type leanedJob struct {
+	n       int
+	code    int
+	requeue bool
+}
+
+// leanedScript locks a file of the job from a process that its shell has left to itself, writes start and end into a ledger and
+// exits with a code. So a task that runs twice, or whose child outlives it, is seen.
+const leanedScript = `exec 9>>job-%[1]d
+flock -n 9 || { echo "job %[1]d runs twice at $(hostname), attempt $MUSTER_ATTEMPT" >>wrong; exit 99; }
+echo "%[1]d start $(hostname) $MUSTER_ATTEMPT" >>ledger
+setsid sleep %[2]s & wait $!
+echo "%[1]d end $(hostname) $MUSTER_ATTEMPT" >>ledger
+exit %[3]d`
+
+// submit gives one job to any of the hosts, again and again until one has accepted it.
+func (l *leaned) submit(n int, chance *rand.Rand) {
+	j := leanedJob{n: n, requeue: chance.IntN(5) > 0}
+	if chance.IntN(4) == 0 {
+		j.code = 3
+	}
+	took := fmt.Sprintf("%d.%02d", chance.IntN(6), chance.IntN(100))
+	args := []string{"submit", "-J", l.name, "-D", l.dir, "-c", "1", "-G", "1", "--idempotency-key", l.name + "-" + strconv.Itoa(n)}
+	if !j.requeue {
+		args = append(args, "--no-requeue")
+	}
+	switch chance.IntN(3) {
+	case 0:
+		args = append(args, "--on-partition", "fence", "--lease", leanedLease)
+	case 1:
+		args = append(args, "--on-partition", "hold")
+	}
+	args = append(args, "--", "sh", "-c", fmt.Sprintf(leanedScript, n, took, j.code))
+	owner := l.hosts[chance.IntN(len(l.hosts))] // the key of a job holds at one daemon
+	for late := time.Now().Add(afterLeaning); ; {
+		r := owner.muster(args...)
+		if r.code == 0 {
+			l.mu.Lock()
+			l.jobs[strings.TrimSpace(r.stdout)] = j
+			l.mu.Unlock()
+			return
+		}
+		if time.Now().After(late) {
+			l.t.Errorf("job %d is not accepted: %s", n, r.stderr)
+			return
+		}
+		time.Sleep(100 * time.Millisecond) // its host is away on purpose
+	}
+}
+
+// open returns how many of the jobs have not ended, as the ledger tells.
+func (l *leaned) open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text, _ := os.ReadFile(filepath.Join(l.dir, "ledger"))
+	ended := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 && f[1] == "end" {
+			ended[f[0]] = true
+		}
+	}
+	return len(l.jobs) - len(ended)
+}
+
+// lean does one fault to a host, waits, and takes it back.
+func (l *leaned) lean(i int, chance *rand.Rand) {
+	d := l.hosts[i]
+	span := time.Duration(500+chance.IntN(20_000)) * time.Millisecond
+	kinds := []struct {
+		name string
+		do   func() (undo func())
+	}{
+		{"daemon killed", func() func() { d.kill(); return func() { d.start() } }},
+		{"runner killed", func() func() { d.killRunners(); return nil }},
+		{"both killed", func() func() { d.kill(); d.killRunners(); return func() { d.start() } }},
+		{"daemon paused", func() func() { return stopped(d.cmd.Process.Pid) }},
+		{"runner paused", func() func() { return stopped(d.runners()...) }},
+		{"both paused", func() func() { return stopped(append(d.runners(), d.cmd.Process.Pid)...) }},
+		{"cut off", func() func() { l.lab.unplug(i); return func() { l.lab.plugIn(i) } }},
+		{"cut off, its runner paused", func() func() {
+			l.lab.unplug(i)
+			on := stopped(d.runners()...)
+			return func() { l.lab.plugIn(i); on() }
+		}},
+		{"disk full", func() func() {
+			in := fillAll(l.t, filepath.Join(d.dir, "data"))
+			return func() { _ = os.RemoveAll(in) }
+		}},
+		{"shell killed", func() func() { l.killShell(chance); return nil }},
+	}
+	kind := kinds[chance.IntN(len(kinds))]
+	l.mu.Lock()
+	l.faults[kind.name]++
+	l.mu.Unlock()
+	l.t.Logf("%s n%d: %s for %s", time.Now().Format("15:04:05.0"), i+1, kind.name, span)
+	undo := kind.do()
+	if undo == nil {
+		return
+	}
+	time.Sleep(span) // how long the fault lasts
+	undo()
+}
+
+// stopped stops processes and returns what lets them go on.
+func stopped(pids ...int) func() {
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+	}
+	return func() {
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	}
+}
+
+// killShell kills one of the tasks' shells: that job may end by a signal.
+func (l *leaned) killShell(chance *rand.Rand) {
+	found := processesNamed(l.t, l.name)
+	if len(found) == 0 {
+		return
+	}
+	proc := filepath.Dir(found[chance.IntN(len(found))])
+	pid, _ := strconv.Atoi(filepath.Base(proc))
+	env, _ := os.ReadFile(filepath.Join(proc, "environ"))
+	for v := range strings.SplitSeq(string(env), "\x00") {
+		if id, is := strings.CutPrefix(v, "MUSTER_JOB_ID="); is && pid > 1 {
+			l.mu.Lock()
+			l.shells[id] = true
+			l.mu.Unlock()
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// TestLeanedOn leans on four hosts. No job is lost, none runs twice at once, and each ends with its own code.
+func TestLeanedOn(t *testing.T) {
+	span := leanedFor
+	if text := os.Getenv("MUSTER_LEANED"); text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		span = d
+	}
+	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number is fine
+	t.Logf("seed %d", seed)
+	const hosts = 4
+	l := &leaned{
+		t: t, lab: newLab(t, hosts), dir: t.TempDir(), name: fmt.Sprintf("leaned-%d", seed),
+		jobs: map[string]leanedJob{}, shells: map[string]bool{}, faults: map[string]int{},
+	}
+	l.hosts = l.lab.onSmallDisks(hosts, "--gpus", "sim:4xH100-80GB", "--cpus", "8")
+	stop := make(chan struct{})
+	done := func() bool {
+		select {
+		case <-stop:
+			return true
+		default:
+			return false
+		}
+	}
+	var work sync.WaitGroup
+	for i := range hosts {
+		work.Go(func() {
+			chance := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // repeatable, not secret
+			for n := i; !done(); n += hosts {
+				if l.open() > 24 {
+					n -= hosts
+					time.Sleep(100 * time.Millisecond) // a bound on the load, not a wait for a condition
+					continue
+				}
+				l.submit(n, chance)
+			}
+		})
+		work.Go(func() {
+			chance := rand.New(rand.NewPCG(seed, 100+uint64(i))) //nolint:gosec // repeatable, not secret
+			for !done() {
+				time.Sleep(time.Duration(chance.IntN(8000)) * time.Millisecond) // the random moment of the next fault
+				if !done() {
+					l.lean(i, chance)
+				}
+			}
+		})
+	}
+	time.Sleep(span) // how long somebody leans on it
+	close(stop)
+	work.Wait()
+	l.settle()
+}
+
+// settle waits for the end of each job and judges it by what the jobs have written.
+func (l *leaned) settle() {
+	l.t.Helper()
+	late := time.Now().Add(afterLeaning)
+	again, nodeFail := 0, 0
+	for id, j := range l.jobs {
+		var doc api.Job
+		for {
+			r := l.hosts[0].muster("show", id, "--json")
+			if r.code == 0 && json.Unmarshal([]byte(r.stdout), &doc) == nil && doc.Ended() {
+				break
+			}
+			if time.Now().After(late) {
+				l.t.Errorf("job %s (%d) has not ended after %s: %s%s", id, j.n, afterLeaning, r.stdout, r.stderr)
+				break
+			}
+			time.Sleep(100 * time.Millisecond) // nothing tells of a job at a daemon that has just come back
+		}
+		switch {
+		case !doc.Ended():
+		case l.shells[id] && doc.State == "FAILED":
+		case doc.State == "NODE_FAIL" && !j.requeue:
+			nodeFail++
+		case doc.ExitCode == nil || *doc.ExitCode != j.code:
+			l.t.Errorf("job %s (%d) ended %s, exit code %v, want %d: %s %s", id, j.n, doc.State, doc.ExitCode, j.code, doc.Reason, doc.ReasonDetail)
+		case doc.Tasks[0].Attempt > 1:
+			again++
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(l.dir, "wrong")); err == nil {
+		l.t.Errorf("%s", text)
+	}
+	kinds := make([]string, 0, len(l.faults))
+	total := 0
+	for kind, n := range l.faults {
+		kinds, total = append(kinds, fmt.Sprintf("%d %s", n, kind)), total+n
+	}
+	slices.Sort(kinds)
+	l.t.Logf("%d jobs, %d faults (%s); %d ran again, %d ended with their host", len(l.jobs), total, strings.Join(kinds, ", "), again, nodeFail)
+	if len(l.jobs) == 0 || total == 0 {
+		l.t.Error("nothing was tested")
+	}
+	eventually(l.t, "end of all processes of ended jobs", func() bool { return len(processesNamed(l.t, l.name)) == 0 })
+}
