@@ -21,7 +21,7 @@ type roomWatch struct {
 }
 
 func watchRoom(s *store.Store, w *worker.Loop) *roomWatch {
-	return &roomWatch{why: s.WhyNoRoom, tell: func(why string) { worker.TellRoom(w, why) }}
+	return &roomWatch{why: func() string { return store.WhyNoRoom(s) }, tell: func(why string) { worker.TellRoom(w, why) }}
 }
 
 // run looks until ctx ends. The figures that it tells are those of the first look, so that others hear of a full disk

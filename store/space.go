@@ -69,7 +69,7 @@ func (e noRoomError) Error() string {
 func (noRoomError) Is(target error) bool { return target == ErrNoRoom }
 
 // WhyNoRoom says for people why there is no space for new work; empty if there is.
-func (s *Store) WhyNoRoom() string {
+func WhyNoRoom(s *Store) string {
 	err := s.CheckSpace()
 	if err == nil {
 		return ""
