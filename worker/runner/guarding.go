@@ -34,8 +34,11 @@ func (g *guarding) put(t *task, group string, skew time.Duration) {
 	if e.Deadline == 0 {
 		e.Deadline = guard.Never
 	}
+	if t.space != nil {
+		e.PID, e.Ticks = t.space.PID, 0
+	}
 	if e.Ticks == 0 {
-		e.Ticks = proc.StartTicks(t.pid)
+		e.Ticks = proc.StartTicks(e.PID)
 	}
 	slot, err := g.table.Put(e)
 	if err != nil {

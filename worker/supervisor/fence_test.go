@@ -4,9 +4,10 @@ package supervisor
 // killed: nothing of its tasks goes on.
 
 import (
+	"fmt"
+	"hash/fnv"
+	"io"
 	"os"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,27 @@ func stoppedRunner(t *testing.T, r *rig) (pid int) {
 	return info.PID
 }
 
+// nap is for how long a child of a task sleeps, and by which it is found: no other process of the host sleeps for so long.
+func nap(r *rig, n int) string {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, r.dir)
+	return fmt.Sprintf("%d.%d", 1000+n, h.Sum32())
+}
+
+// sleeper waits for the child of a task and returns its pid on the host. The shell knows only that in its namespace.
+func sleeper(t *testing.T, nap string) (pid int) {
+	t.Helper()
+	await(t, "sleep "+nap, func() bool {
+		for _, p := range proc.AllPIDs() {
+			if words, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p)); err == nil && string(words) == "sleep\x00"+nap+"\x00" {
+				pid = p
+			}
+		}
+		return pid > 0
+	})
+	return pid
+}
+
 // TestStoppedRunner: a task that is renewed goes on, though its runner reads no renewal; the processes of one that is not
 // are gone a moment after its deadline, also those that the shell has started.
 func TestStoppedRunner(t *testing.T) {
@@ -47,7 +69,7 @@ func TestStoppedRunner(t *testing.T) {
 				const over, renewed = 1, 2
 				deadline := worker.Now().Add(3 * time.Second)
 				for n := range 3 {
-					k := r.shell(n, "sleep 1000 & echo $!; wait")
+					k := r.shell(n, "sleep "+nap(r, n)+" & wait")
 					if n != 0 {
 						k.Hold, k.Deadline = false, deadline
 					}
@@ -56,10 +78,7 @@ func TestStoppedRunner(t *testing.T) {
 				}
 				child := map[int]int{}
 				for n := range 3 {
-					await(t, "the child of a task", func() bool {
-						child[n], _ = strconv.Atoi(strings.TrimSpace(r.output(r.attempt(n), "stdout")))
-						return child[n] > 0
-					})
+					child[n] = sleeper(t, nap(r, n))
 				}
 				pid := stoppedRunner(t, r)
 				if err := r.d.Extend(map[job.Attempt]worker.BootTime{r.attempt(renewed): deadline.Add(time.Hour)}); err != nil {
@@ -100,14 +119,10 @@ func TestDaemonAndRunnerKilled(t *testing.T) {
 		cfg := config(mode, dir, "1")
 		cfg.Args = append(cfg.Args, guarded)
 		r := newRigOf(t, cfg, mode)
-		k := r.shell(0, "trap '' TERM HUP; sleep 1000 & echo $!; wait")
+		k := r.shell(0, "trap '' TERM HUP; sleep "+nap(r, 0)+" & wait")
 		r.start(k)
 		r.expect(worker.DriverStarted)
-		child := 0
-		await(t, "the child of the task", func() bool {
-			child, _ = strconv.Atoi(strings.TrimSpace(r.output(k.Attempt, "stdout")))
-			return child > 0
-		})
+		child := sleeper(t, nap(r, 0))
 		info, err := r.d.dir.ReadInfo(1)
 		if err != nil {
 			t.Fatal(err)

@@ -83,16 +83,18 @@ func (t *Table) All() (all []Entry) {
 }
 
 // Kill kills the processes of a task, and reports whether there were any. A control group is killed as a whole only while
-// the main process of the task is in it, or its runner is dead: else the group may hold another task by now.
+// the process of the entry lives, or its runner is dead: else the group may hold another task by now.
 func (e Entry) Kill(runnerDead bool) bool {
 	found := proc.StartTicks(e.PID) == e.Ticks && !proc.Ended(e.PID)
 	if e.Group != "" && (found || runnerDead) {
 		found = found || cgroup.Populated(e.Group)
 		cgroup.Kill(e.Group)
-		return found
 	}
 	if found {
 		proc.SignalProcess(e.PID, e.Ticks, unix.SIGKILL) // and with it all of a PID namespace of which it is the first
+	}
+	if e.Group != "" {
+		return found
 	}
 	end := time.Now().Add(proc.ExecTime)
 	for _, pid := range proc.AllPIDs() {

@@ -24,8 +24,8 @@ import (
 type Entry struct {
 	Attempt job.Attempt
 	Group   string // directory of the control group that holds its processes; empty: it has none
-	PID     int    // of its main process
-	Ticks   uint64 // start of the main process, in ticks since boot
+	PID     int    // of the first process of its PID namespace, or without one of its main process
+	Ticks   uint64 // start of that process, in ticks since boot
 	// Deadline is a reading of CLOCK_BOOTTIME. Never is for a task without a lease.
 	Deadline time.Duration
 	Skew     time.Duration // the wall clock minus CLOCK_BOOTTIME at which Deadline is right
