@@ -187,7 +187,7 @@ func (s *Store) open(dir string, fs vfs.FS, lock *pebble.Lock) (*pebble.DB, erro
 	opts := &pebble.Options{
 		Cache: cache, MemTableSize: memTableBytes, MaxOpenFiles: maxOpenFiles,
 		FS: ours, Lock: lock, Logger: logger, FormatMajorVersion: diskFormat,
-		EventListener: &pebble.EventListener{BackgroundError: s.background, DataCorruption: s.corrupt},
+		EventListener: &pebble.EventListener{BackgroundError: s.background, DataCorruption: logCorrupt(s.log)},
 	}
 	opts.Experimental.FileCacheShards = 1
 	opts.Experimental.CompactionScheduler = newOneCompaction()
@@ -207,9 +207,12 @@ const (
 	backgroundPause = 100 * time.Millisecond
 )
 
-// corrupt logs that Pebble has read a table which has changed since it was written. Whoever reads gets ErrDamaged.
-func (s *Store) corrupt(info pebble.DataCorruptionInfo) {
-	s.log.Error("a file of the database has changed since it was written", "file", info.Path)
+// logCorrupt returns a hook that logs that Pebble has read a table which has changed since it was written. Whoever reads gets
+// ErrDamaged.
+func logCorrupt(log *slog.Logger) func(pebble.DataCorruptionInfo) {
+	return func(info pebble.DataCorruptionInfo) {
+		log.Error("a file of the database has changed since it was written", "file", info.Path)
+	}
 }
 
 // background logs that Pebble could not flush or compact. Pebble calls it before it tries again, and waits for it.
