@@ -6,8 +6,6 @@ package scheduler
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -19,7 +17,7 @@ import (
 func (ds *dispatches) notSent(e NotSent) {
 	var held *HeldBackError
 	if errors.As(e.Err, &held) {
-		ds.heldBack(e, held)
+		heldBack(ds, e, held)
 		return
 	}
 	d := Notice{Kind: MessageDefect, Peer: e.To, Node: ds.hosts.nameOf(e.To), Detail: e.Err.Error()}
@@ -54,7 +52,7 @@ func (ds *dispatches) notSent(e NotSent) {
 
 // heldBack takes an attempt back whose Start is kept back: its host has nothing of it. All tasks of the job avoid the host
 // meanwhile, as they have the same job file.
-func (ds *dispatches) heldBack(n NotSent, held *HeldBackError) {
+func heldBack(ds *dispatches, n NotSent, held *HeldBackError) {
 	m, isStart := n.Msg.(lease.Start)
 	if !isStart {
 		return // nothing else is kept back
@@ -75,47 +73,4 @@ func (ds *dispatches) heldBack(n NotSent, held *HeldBackError) {
 	e.shuns.Add(ds.now, place.Avoidance{Peer: n.To, Until: ds.now.Add(held.Wait), Hard: true})
 	ds.attempts.giveUp(t, job.ProofDeclined, why)
 	ds.notify(Notice{Kind: StartHeldBack, Attempt: m.Attempt, Peer: n.To, Node: ds.hosts.nameOf(n.To), Detail: fmt.Sprintf("%s: tried again in %s", why, job.Duration(held.Wait))})
-}
-
-// lookAgain is how often a job is placed anew while it waits for a host where its Start is kept back: another host may have
-// come.
-const lookAgain = 10 * time.Second
-
-// shunning returns until when a task pauses that placement has pause until a time. If it waits for a host where its Start is
-// kept back, it says so.
-func shunning(tn *turn, t *task, until time.Time) time.Time {
-	if !t.e.shuns.Ends(until) {
-		return until
-	}
-	t.pause.why = t.e.shunned
-	if soon := tn.now.Add(lookAgain); soon.Before(until) {
-		return soon
-	}
-	return until
-}
-
-// nextTry returns when a task that pauses is tried again, for people: not when it is only placed anew.
-func nextTry(t *task, now time.Time) time.Time {
-	next := t.pause.until
-	if t.pause.why != t.e.shunned {
-		return next
-	}
-	for _, a := range t.e.shuns {
-		if a.Until.After(now) && a.Until.After(next) {
-			next = a.Until
-		}
-	}
-	return next
-}
-
-// notWhereHeldBack moves the hosts that the job avoids because its Starts are kept back to those that may run it later.
-func notWhereHeldBack(now time.Time, e *entry, x *lease.Explanation) {
-	x.Now = slices.DeleteFunc(x.Now, func(c lease.Candidate) bool {
-		if !e.shuns.Hard(now, c.Node) {
-			return false
-		}
-		c.Why = e.shunned
-		x.Later = append(x.Later, c)
-		return true
-	})
 }

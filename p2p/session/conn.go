@@ -38,7 +38,6 @@ type conn struct {
 	leaving  atomic.Bool  // a Goodbye is in the queue
 	given    atomic.Bool  // this side has given the session up
 	pings    pings
-	underWay underWay
 	checks   checks
 	files    files[*job.File] // that the peer has sent; only the reader uses it
 
@@ -188,7 +187,7 @@ func (c *conn) sendMessage(f *wirepb.Frame) error {
 	if !suspicious {
 		return c.send(f)
 	}
-	return c.underWay.send(f, s, c.send, func() uint64 { return c.sendPing(time.Now()) })
+	return c.out.underWay.send(f, s, c.send, func() uint64 { return c.sendPing(time.Now()) })
 }
 
 func (c *conn) info() Info {
@@ -216,7 +215,7 @@ func (c *conn) read(h Handler) error {
 		case *wirepb.Frame_Ping:
 			err = c.send(pong(b.Ping.GetNumber()))
 		case *wirepb.Frame_Pong:
-			c.underWay.answered(b.Pong.GetNumber())
+			c.out.underWay.answered(b.Pong.GetNumber())
 			if rtt, changed := c.pings.answered(b.Pong.GetNumber(), time.Now()); changed {
 				h.Measured(c.peer, rtt)
 			}
@@ -266,7 +265,7 @@ func (c *conn) deliver(f *wirepb.Frame, h Handler) error {
 		h.FromWorker(c.peer, m)
 	case lease.Event:
 		if m.N == 1 {
-			c.underWay.reported(m.Attempt)
+			c.out.underWay.reported(m.Attempt)
 		}
 		h.FromWorker(c.peer, m)
 	case lease.ToScheduler:
@@ -373,7 +372,7 @@ func (c *conn) ping(now time.Time, every time.Duration) time.Duration {
 	if quiet < every && !c.pings.due(now) {
 		return every - quiet
 	}
-	c.underWay.pinged(c.sendPing(now))
+	c.out.underWay.pinged(c.sendPing(now))
 	return every
 }
 

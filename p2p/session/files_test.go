@@ -164,7 +164,7 @@ func TestFileOfALaterVersion(t *testing.T) {
 	good := string(named("a", 10).Text())
 	for text, want := range map[string]string{
 		strings.Replace(good, "{", `{"moon":true,`, 1):             `unknown field "moon"`,
-		strings.Replace(good, "{", `{"partition":"orbit",`, 1):     "want fence or hold",
+		strings.Replace(good, "{", `{"partition":"orbit",`, 1):     `partition "orbit"`,
 		strings.Replace(good, "{", `{"signal":{"by":"radio"},`, 1): "signal",
 		"[1]": "",
 		"{":   "",

@@ -221,7 +221,7 @@ func (c count) after(known count) bool {
 // start turns a stream into a session.
 func (l *loop) start(k *link, o open, opened bool) {
 	c := newConn(l.cfg, k.peer, o, opened)
-	c.underWay.suspects = l.trials.of(k.peer, o.knows)
+	c.out.underWay.suspects = l.trials.of(k.peer, o.knows)
 	c.source.done = c.done
 	c.source.limiter = l.rates.of(k.peer, c.since)
 	c.source.owed += sessionCost

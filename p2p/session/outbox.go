@@ -11,7 +11,8 @@ import (
 )
 
 type outbox struct {
-	wake chan struct{} // holds one token while there may be something to take
+	wake     chan struct{} // holds one token while there may be something to take
+	underWay underWay
 
 	mu     sync.Mutex
 	buf    []byte      // guarded by mu; encoded frames

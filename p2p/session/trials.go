@@ -273,8 +273,8 @@ func (ts trials) of(p job.Peer, knows features) *suspects {
 
 // ended suspects what was under way in a session that has ended.
 func (ts trials) ended(c *conn, now time.Time) {
-	s := c.underWay.suspects
-	c.underWay.blame(c.cause, now)
+	s := c.out.underWay.suspects
+	c.out.underWay.blame(c.cause, now)
 	if !s.expire(now) {
 		if ts[c.peer] == s {
 			delete(ts, c.peer)

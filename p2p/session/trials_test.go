@@ -127,10 +127,10 @@ func TestInnocentMessagesAreNotDelayed(t *testing.T) {
 func TestSuspectsAreBounded(t *testing.T) {
 	ts, now := trials{}, time.Unix(1e9, 0)
 	for i := range 2 * maxTried {
-		c := &conn{peer: job.Peer(fmt.Sprint(i)), cause: ErrSilent}
-		c.underWay.suspects = ts.of(c.peer, features{})
+		c := &conn{peer: job.Peer(fmt.Sprint(i)), cause: ErrSilent, out: &outbox{}}
+		c.out.underWay.suspects = ts.of(c.peer, features{})
 		for j := range 2 * maxUnderWay {
-			u := &c.underWay
+			u := &c.out.underWay
 			u.n++
 			u.sent = append(u.sent, onWay{n: u.n, subject: subject{byte(j), byte(j >> 8)}})
 		}
@@ -143,8 +143,8 @@ func TestSuspectsAreBounded(t *testing.T) {
 		t.Errorf("%d peers", len(ts))
 	}
 	for p := range ts {
-		c := &conn{peer: p, cause: ErrGoodbye}
-		c.underWay.suspects = ts.of(p, features{})
+		c := &conn{peer: p, cause: ErrGoodbye, out: &outbox{}}
+		c.out.underWay.suspects = ts.of(p, features{})
 		ts.ended(c, now.Add(2*suspicionEnds))
 	}
 	if len(ts) > 0 {

@@ -1,0 +1,54 @@
+package scheduler
+
+// Hosts that all tasks of a job avoid, because its Starts are kept back from them: for how long, and what people are told.
+// See docs/adr, ADR 165.
+
+import (
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/lease"
+)
+
+// lookAgain is how often a job is placed anew while it waits for a host where its Start is kept back: another host may have
+// come.
+const lookAgain = 10 * time.Second
+
+// shunning returns until when a task pauses that placement has pause until a time. If it waits for a host where its Start is
+// kept back, it says so.
+func shunning(tn *turn, t *task, until time.Time) time.Time {
+	if !t.e.shuns.Ends(until) {
+		return until
+	}
+	t.pause.why = t.e.shunned
+	if soon := tn.now.Add(lookAgain); soon.Before(until) {
+		return soon
+	}
+	return until
+}
+
+// nextTry returns when a task that pauses is tried again, for people: not when it is only placed anew.
+func nextTry(t *task, now time.Time) time.Time {
+	next := t.pause.until
+	if t.pause.why != t.e.shunned {
+		return next
+	}
+	for _, a := range t.e.shuns {
+		if a.Until.After(now) && a.Until.After(next) {
+			next = a.Until
+		}
+	}
+	return next
+}
+
+// notWhereHeldBack moves the hosts that the job avoids because its Starts are kept back to those that may run it later.
+func notWhereHeldBack(now time.Time, e *entry, x *lease.Explanation) {
+	x.Now = slices.DeleteFunc(x.Now, func(c lease.Candidate) bool {
+		if !e.shuns.Hard(now, c.Node) {
+			return false
+		}
+		c.Why = e.shunned
+		x.Later = append(x.Later, c)
+		return true
+	})
+}
