@@ -15,7 +15,7 @@ var fileOrder = map[string]string{
 		clock timer driver bounds portions phase
 		refusals quota breaker quarantine usage event config turn share
 		fault environment capacity account foreign device pause health
-		attempt release exit ledger port session forecast report order turns vain gang queue keeps booking backfill arbitration claims graves renew attempts lapses
+		turns attempt release exit ledger port session forecast report order vain gang queue keeps booking backfill arbitration claims graves renew attempts lapses
 		command reserve wound preempt drain availability residents offers start
 		core restore parts hang execute loop worker`,
 	"scheduler": `

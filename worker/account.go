@@ -28,7 +28,7 @@ type account struct {
 }
 
 func newAccount(cfg *Config, t *turn) (*account, error) {
-	a := &account{turn: t, quotas: newQuotas(cfg.Limits, t), meter: newMeter(cfg, t), holders: map[string]int{}, yields: map[int]yields{}, stale: true}
+	a := &account{turn: t, quotas: newQuotas(cfg.Limits, &t.timers, &t.now), meter: newMeter(cfg, t), holders: map[string]int{}, yields: map[int]yields{}, stale: true}
 	var err error
 	a.capacity, err = newCapacity(cfg.Profile)
 	return a, err

@@ -284,6 +284,3 @@ func (k *keeps) devicesOf(which uint64) (out []string) {
 	}
 	return out
 }
-
-// end ends the pass.
-func (k *keeps) end() { k.hold(0) }

@@ -167,7 +167,7 @@ func (f *offers) arbitrate(now Moment) {
 			}
 		}
 		f.decideRest(now, r, later)
-		keeps.end()
+		keeps.hold(0)
 		known, next = keeps.forecasts(), keeps.next
 		f.queue.sweep()
 		// A reservation may have brought a user to a limit. Another pass then declines that user's other offers, so that

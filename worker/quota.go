@@ -239,8 +239,8 @@ type quotas struct {
 	refusals refusals
 }
 
-func newQuotas(l Limits, t *turn) quotas {
-	return quotas{limits: l, usage: map[string]usage{}, refusals: newRefusals(t)}
+func newQuotas(l Limits, timers *timerHeap, now *BootTime) quotas {
+	return quotas{limits: l, usage: map[string]usage{}, refusals: newRefusals(timers, now)}
 }
 
 // use adds a need to the usage of a user, or with sign -1 subtracts it.

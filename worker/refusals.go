@@ -34,15 +34,16 @@ const headFor = time.Second
 
 // refusals records which schedulers to tell. If there are more than maxRefusals, the oldest are dropped.
 type refusals struct {
-	turn    *turn
+	timers  *timerHeap
+	now     *BootTime                             // of this turn
 	heads   map[string]head                       // by user
 	list    *list.List                            // of refusal, the oldest first
 	of      map[string]map[job.Peer]*list.Element // by user
 	pending map[job.Peer]map[string]struct{}      // users that may hold more, by scheduler that was not told yet
 }
 
-func newRefusals(t *turn) refusals {
-	return refusals{turn: t, heads: map[string]head{}, list: list.New(), of: map[string]map[job.Peer]*list.Element{}, pending: map[job.Peer]map[string]struct{}{}}
+func newRefusals(timers *timerHeap, now *BootTime) refusals {
+	return refusals{timers: timers, now: now, heads: map[string]head{}, list: list.New(), of: map[string]map[job.Peer]*list.Element{}, pending: map[job.Peer]map[string]struct{}{}}
 }
 
 func (r *refusals) add(user string, p job.Peer, priority int) {
@@ -97,8 +98,8 @@ func (r *refusals) notifyBelow(user string, bound int) {
 		}
 		r.pending[p][user] = struct{}{}
 	}
-	r.turn.timers.stop(r.heads[user].timer)
-	r.heads[user] = head{priority: first, timer: r.turn.timers.set(r.turn.now.Add(headFor), func(Moment) {
+	r.timers.stop(r.heads[user].timer)
+	r.heads[user] = head{priority: first, timer: r.timers.set(r.now.Add(headFor), func(Moment) {
 		delete(r.heads, user)
 		r.notifyBelow(user, first)
 	})}
