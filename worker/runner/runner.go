@@ -83,7 +83,7 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	}
 	defer s.Close()
 	go s.Pump.Run()
-	info := protocol.Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: proc.BootID(), PIDNamespace: s.Spaces()}
+	info := protocol.Info{Generation: cfg.Generation, PID: os.Getpid(), Version: cfg.Version, Boot: proc.BootID(), PIDNamespace: s.Spaces != nil}
 	info.Isolation = spawn.ProcessGroup
 	if info.Containers = cfg.Containers != nil; info.Containers {
 		info.Isolation = "container"

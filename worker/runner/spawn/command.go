@@ -36,7 +36,7 @@ func (x *ExecOrder) Withdrawn() bool { return x.claim.withdrawn() }
 // over is closed. It needs a goroutine of its own for two reasons. Its thread may hang in the task's directory, and
 // it has to live as long as the command: the kernel kills a process when the thread that forked it ends.
 func (s *Spawner) RunExec(x *ExecOrder, done func(Result), over <-chan struct{}) {
-	r := s.exec(x, s.ownThread())
+	r := s.exec(x, ownThread(s.Spaces, s.log))
 	for _, f := range x.Files {
 		_ = f.Close() // the command has its own descriptors
 	}

@@ -46,7 +46,7 @@ type Spawner struct {
 	answer    time.Duration
 	allowRoot bool
 	Group     *cgroup.Tree    // nil: no control groups
-	spaces    *pidspace.Maker // nil: no namespaces
+	Spaces    *pidspace.Maker // nil: no namespaces
 	null      *os.File
 	Pump      *pump.Pump
 	Notes     *os.File // the file protocol.Dir.MainProcesses; nil with control groups
@@ -134,7 +134,7 @@ func New(cfg Config, log *slog.Logger) (*Spawner, error) {
 		}
 	}
 	if !cfg.NoSpaces && os.Geteuid() == 0 {
-		if s.spaces, err = newSpaces(); err != nil {
+		if s.Spaces, err = newSpaces(); err != nil {
 			log.Info("no PID namespaces for tasks: only their main processes end with this runner", "error", err)
 		}
 	}
@@ -156,9 +156,6 @@ func newSpaces() (m *pidspace.Maker, err error) {
 	return m, err
 }
 
-// Spaces reports whether each task has a PID namespace.
-func (s *Spawner) Spaces() bool { return s.spaces != nil }
-
 // Close removes the control groups and closes what New has opened.
 func (s *Spawner) Close() {
 	_ = s.null.Close() // was only read
@@ -166,8 +163,8 @@ func (s *Spawner) Close() {
 	if s.Notes != nil {
 		_ = s.Notes.Close() // needs no sync: no process survives a reboot
 	}
-	if s.spaces != nil {
-		s.spaces.Close()
+	if s.Spaces != nil {
+		s.Spaces.Close()
 	}
 	if s.Group != nil {
 		s.Group.Remove()

@@ -33,7 +33,7 @@ const shell = "/bin/sh"
 // when the thread that forked it ends, so that no task outlives the runner. The thread has a working directory of its
 // own, too.
 func (s *Spawner) Run(orders <-chan *Order) {
-	own := s.ownThread()
+	own := ownThread(s.Spaces, s.log)
 	for o := range orders {
 		late := time.AfterFunc(SlowStart, o.Slow)
 		r := s.start(o, own)

@@ -29,10 +29,10 @@ type thread struct {
 
 // ownThread locks the calling goroutine to its thread. The processes that it forks have the kernel's timer slack, not
 // ours.
-func (s *Spawner) ownThread() thread {
+func ownThread(spaces *pidspace.Maker, log *slog.Logger) thread {
 	runtime.LockOSThread()
 	_ = timerslack.Set(timerslack.Default) // every kernel can
-	return thread{moves: unix.Unshare(unix.CLONE_FS) == nil, spaces: s.spaces, log: s.log}
+	return thread{moves: unix.Unshare(unix.CLONE_FS) == nil, spaces: spaces, log: log}
 }
 
 // enter has the next process start in the namespaces of its task, if that has any, and in its working directory. Where it
