@@ -12,6 +12,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"math/bits"
+	"slices"
 )
 
 const (
@@ -156,7 +157,7 @@ func (f chunkFormat) lengthOff(b []byte) bool {
 func (f chunkFormat) restOff(b []byte, written int) bool {
 	rest := f.chunk(b, int(binary.LittleEndian.Uint16(b[lengthAt:])))
 	off := raw(binary.LittleEndian.Uint32(b)) ^ crc32.Checksum(rest, polynomial)
-	for i := len(rest) - 1; i >= 0; i-- {
+	for i := range slices.Backward(rest) {
 		v := byteOf[off>>24]
 		if polynomial[v] == off && kindAt+i < written {
 			c := append([]byte{}, b[:f.header]...)
