@@ -28,19 +28,6 @@ func (p *Pool) Prefers() []job.Preference { return p.prefers }
 // MostWeight returns what all preferences weigh together.
 func (p *Pool) MostWeight() int { return p.most }
 
-// Rivals says whether a host is in the pools of both shapes.
-func Rivals(a, b *Shape) bool {
-	if a.Pool == b.Pool {
-		return true
-	}
-	for i, word := range a.Pool.has[:min(len(a.Pool.has), len(b.Pool.has))] {
-		if word&b.Pool.has[i] != 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // compare notes what the host of the slot meets.
 func (p *Pool) compare(slot int, h *Host) {
 	p.has.set(slot, Meets(p.clauses, h))

@@ -73,3 +73,16 @@ func (s *Shape) OverQuota(h *Host) string {
 func (r *Request) FitsNow(h *Host) bool {
 	return !h.Claims.full() && h.Devices.Suffices(r.Need, h.LeftFor(&r.Rank))
 }
+
+// Rivals says whether a host is in the pools of both shapes.
+func Rivals(a, b *Shape) bool {
+	if a.Pool == b.Pool {
+		return true
+	}
+	for i, word := range a.Pool.has[:min(len(a.Pool.has), len(b.Pool.has))] {
+		if word&b.Pool.has[i] != 0 {
+			return true
+		}
+	}
+	return false
+}

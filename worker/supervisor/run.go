@@ -93,7 +93,7 @@ func (d *Driver) Run(ctx context.Context) error {
 
 func (s *state) loop(ctx context.Context, out chan<- worker.DriverEvent) {
 	s.advance()
-	f := newFence(s)
+	f := newFence(s.runners)
 	defer f.timer.Stop()
 	for {
 		var first worker.DriverEvent

@@ -1,0 +1,99 @@
+package runner
+
+// The process of the guard of a runner.
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/musterhq/muster/worker/leaseclock"
+	"github.com/musterhq/muster/worker/runner/guard"
+	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/spawn"
+)
+
+// GuardFlag is the last argument of a program that is to be the guard of the runner which the arguments before describe.
+const GuardFlag = "--guard"
+
+// guardMemory keeps the heap of the guard small.
+const guardMemory = 8 << 20
+
+// GuardCommand is the whole program of a guard, from the flags of its runner to its exit code.
+func GuardCommand(ctx context.Context, args []string, orphans func(context.Context, Config) error) int {
+	cfg, err := Parse(args)
+	table, tableErr := guard.Inherited()
+	log := slog.New(slog.NewTextHandler(newLogFile(protocol.Dir(cfg.Dir).Log(cfg.Generation)), nil))
+	if err == nil {
+		err = spawn.CloseInherited()
+	}
+	if err == nil {
+		if tableErr != nil {
+			log.WarnContext(ctx, "guard goes by no leases", "error", tableErr)
+		}
+		err = beGuard(ctx, cfg, table, orphans, log)
+	}
+	if err != nil {
+		log.ErrorContext(ctx, "guard ended", "error", err)
+		return 1
+	}
+	return 0
+}
+
+// beGuard ends the tasks of the runner whose lease is over, waits until the runner is
+// dead, and ends what it has left: at last by orphans, unless that is nil. Without a table it knows no leases.
+func beGuard(ctx context.Context, cfg Config, table *guard.Table, orphans func(context.Context, Config) error, log *slog.Logger) error {
+	runtime.GOMAXPROCS(1)
+	debug.SetMemoryLimit(guardMemory)
+	dir := protocol.Dir(cfg.Dir)
+	if cfg.Scope {
+		if err := enterScope(ctx); err != nil {
+			log.WarnContext(ctx, "no systemd scope for the guard: it ends with the control group of its runner", "error", err)
+		}
+	}
+	dead := make(chan error, 1)
+	go func() { dead <- dir.AwaitDeath(cfg.Generation) }()
+	var err error
+	if table == nil {
+		err = <-dead
+	} else {
+		err = goBy(table, dead, log)
+	}
+	if orphans != nil {
+		err = errors.Join(err, orphans(context.WithoutCancel(ctx), cfg))
+	}
+	return err
+}
+
+// goBy ends tasks by the table until the runner is dead, and then all that are left.
+func goBy(table *guard.Table, dead <-chan error, log *slog.Logger) error {
+	read, watch := leaseclock.Reader(), guard.NewWatch(table, guard.After)
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-dead:
+			for pause, left := retryFirst, true; left && err == nil; pause = min(2*pause, retryMost) {
+				left = false
+				for _, e := range table.All() {
+					left = e.Kill(true) || left
+				}
+				if left {
+					time.Sleep(pause)
+				}
+			}
+			return err
+		case <-look.C:
+		}
+		over, wait := watch.Look(read())
+		for _, e := range over {
+			if e.Kill(false) {
+				log.Warn("guard ended a task: its lease is over, and its runner did not end it", "attempt", e.Attempt.String())
+			}
+		}
+		look.Reset(wait)
+	}
+}
