@@ -79,6 +79,6 @@ func (s Spec) TaskFile() (*File, error) {
 	if !s.SlurmEnv || len(s.EachLine) > 0 || len(s.Array) > maxTaskArray { // variables of Slurm tell of the array
 		s.Array = ""
 	}
-	s.EachLine, s.Dependency, s.KillOnInvalidDep, s.Begin, s.Project, s.DefaultTime = nil, nil, false, nil, "", false
+	s.EachLine, s.Dependency, s.KillOnInvalidDep, s.Begin, s.Project, s.DefaultTime, s.MaxFailures = nil, nil, false, nil, "", false, 0
 	return NewFile(s)
 }

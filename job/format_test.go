@@ -19,7 +19,7 @@ var (
 		"tree", "download", "mounts", "output", "error", "signal", "hold", "checkpoint_exit_code",
 		"cpus", "memory", "gpus", "gpu_model", "gpu_memory", "gpu_share",
 	}
-	ownersFields = []string{"default_time", "begin", "dependency", "kill_on_invalid_dep", "project"}
+	ownersFields = []string{"default_time", "begin", "dependency", "kill_on_invalid_dep", "project", "max_failures"}
 )
 
 // Each field of a job file is known since a format, so that no field can be added that hosts of earlier versions get unasked.

@@ -107,6 +107,9 @@ type ResultRecord struct {
 	Exit    Exit
 	At      time.Time // by the owner's clock
 	Hold    string    // as in UnassignRecord
+	// Elsewhere is set if the host could not start the attempt. The task then waits for another host even if it is not to
+	// run again: it never ran.
+	Elsewhere bool
 }
 
 // CancelRecord asks for the end of tasks. They end one by one, as workers confirm.

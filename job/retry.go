@@ -23,6 +23,8 @@ func checkRetries(s Spec) error {
 		return fmt.Errorf("retry_on: %d exit codes; at most %d", len(s.RetryOn), maxExitCode)
 	case len(s.RetryOn) > 0 && s.Retries == 0:
 		return errors.New("retry_on: it needs retries, the number of further runs (--retries N)")
+	case s.MaxFailures < 0 || s.MaxFailures > MaxTasks:
+		return fmt.Errorf("max_failures %d: want 1 to %d, or 0 for no limit", s.MaxFailures, MaxTasks)
 	case n < 0 || n > maxExitCode:
 		return fmt.Errorf("checkpoint_exit_code %d: want 1 to %d", n, maxExitCode)
 	case n > 0 && slices.Contains(s.RetryOn, n):

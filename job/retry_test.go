@@ -19,6 +19,8 @@ func TestRetriesAreChecked(t *testing.T) {
 		"the same code many times": {func(s *Spec) { s.Retries, s.RetryOn = 2, []int{1, 1} }, ""},
 		"a checkpoint":             {func(s *Spec) { s.CheckpointExitCode = 85 }, ""},
 		"a checkpoint and codes":   {func(s *Spec) { s.CheckpointExitCode, s.Retries, s.RetryOn = 85, 1, []int{1} }, ""},
+		"a bound of failures":      {func(s *Spec) { s.MaxFailures = 1 }, ""},
+		"a negative bound":         {func(s *Spec) { s.MaxFailures = -1 }, "max_failures -1: want 1 to"},
 		"a checkpoint of 256":      {func(s *Spec) { s.CheckpointExitCode = 256 }, "checkpoint_exit_code 256: want 1 to 255"},
 		"a negative checkpoint":    {func(s *Spec) { s.CheckpointExitCode = -1 }, "checkpoint_exit_code -1: want 1 to 255"},
 		"both at once":             {func(s *Spec) { s.CheckpointExitCode, s.Retries, s.RetryOn = 85, 1, []int{85} }, "also in retry_on"},

@@ -88,6 +88,8 @@ type Spec struct {
 	TTY   string `json:"tty,omitempty"`
 	// a task that exits with this code has saved its state and runs again; 0: none
 	CheckpointExitCode int `json:"checkpoint_exit_code,omitempty"`
+	// the job is cancelled once so many of its tasks have failed for good; 0: never
+	MaxFailures int `json:"max_failures,omitempty"`
 	// tasks also have the variables of SlurmEnv
 	SlurmEnv bool `json:"slurm_env,omitempty"`
 }

@@ -27,6 +27,11 @@ type Exit struct {
 	Usage string `json:"-"`
 }
 
+// FailedStart reports whether the host was the cause that no process of the attempt ever ran.
+func (x Exit) FailedStart() bool {
+	return x.State == NodeFail && !x.Started && (x.Code == ExitMuster || x.Code == ExitNotExecutable)
+}
+
 // UsageBytes bounds the report about what an attempt used that travels with its result. It is usage.MaxBytes.
 const UsageBytes = 4 << 10
 

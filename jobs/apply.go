@@ -277,7 +277,9 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 	again := false
 	switch exit.State {
 	case job.NodeFail: // not the fault of the task: it costs no retry
-		to, why = afterLoss(j, r.Hold, why.Detail)
+		if to, why = afterLoss(j, r.Hold, why.Detail); to == job.NodeFail && r.Elsewhere {
+			to, why = job.Pending, job.Reason{}
+		}
 	case job.Preempted:
 		again = saved || j.Spec.Requeue
 	case job.Failed, job.Timeout, job.OutOfMemory:

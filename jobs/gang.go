@@ -52,7 +52,10 @@ func memberResult(j *Job, t *job.Task, r job.ResultRecord) bool {
 		own = true
 	}
 	why := exitReason(exit)
-	if lost {
+	switch {
+	case lost && r.Elsewhere && r.Hold == "":
+		why.Word = ReasonNotStarted
+	case lost:
 		why = lossReason(r.Hold, why.Detail)
 	}
 	if !endMember(j, t, exit.State, why, own || lost) {

@@ -101,7 +101,7 @@ func recordPB(r job.Record) (*journalpb.Record, error) {
 	case job.ResultRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Result{Result: &journalpb.Result{
 			Attempt: storepb.FromAttempt(r.Attempt), Devices: r.Devices, Exit: storepb.FromExit(&r.Exit), At: storepb.Nanos(r.At),
-			Hold: r.Hold,
+			Hold: r.Hold, Elsewhere: r.Elsewhere,
 		}}}, nil
 	case job.CancelRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Cancel{Cancel: &journalpb.Cancel{
@@ -150,7 +150,7 @@ func recordOf(m *journalpb.Record) (job.Record, error) {
 	case *journalpb.Record_UnassignGang:
 		return unassignGangOf(k.UnassignGang)
 	case *journalpb.Record_Result:
-		e := job.ResultRecord{Devices: k.Result.GetDevices(), At: storepb.Time(k.Result.GetAt()), Hold: k.Result.GetHold()}
+		e := job.ResultRecord{Devices: k.Result.GetDevices(), At: storepb.Time(k.Result.GetAt()), Hold: k.Result.GetHold(), Elsewhere: k.Result.GetElsewhere()}
 		if exit := k.Result.GetExit().Value(); exit != nil {
 			e.Exit = *exit
 		}

@@ -48,7 +48,7 @@ var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
 	case 3:
 		r = job.ResultRecord{
 			Attempt: storetest.Attempt.Draw(t, "attempt"), Devices: storetest.Words.Draw(t, "devices"), Exit: storetest.Exit.Draw(t, "exit"),
-			At: storetest.Time.Draw(t, "at"), Hold: storetest.Text.Draw(t, "hold"),
+			At: storetest.Time.Draw(t, "at"), Hold: storetest.Text.Draw(t, "hold"), Elsewhere: rapid.Bool().Draw(t, "elsewhere"),
 		}
 	case 4:
 		r = job.CancelRecord{Job: storetest.ID.Draw(t, "job"), Tasks: anyRanges.Draw(t, "tasks"), Reason: storetest.Text.Draw(t, "reason"), At: storetest.Time.Draw(t, "at")}

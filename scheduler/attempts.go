@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 )
 
@@ -167,21 +168,48 @@ func (at *attempts) stopReport(t *task) {
 // holdAfterLoss returns why the task is to be held if its host is lost now: it has lost too many hosts and may be the
 // cause. It is empty if the task may run again.
 func (at *attempts) holdAfterLoss(t *task) string {
-	d := t.durable()
-	hosts := []job.Peer{d.Node}
+	hosts := at.lostBy(t)
+	if len(hosts) < at.cfg.LossLimit {
+		return ""
+	}
+	return lease.Clip(fmt.Sprintf("%d hosts were lost while they ran it (%s); `muster release` runs it again", len(hosts), strings.Join(hosts, ", ")))
+}
+
+// lostBy names the hosts that the task has lost or that could not start it, with its present one.
+func (at *attempts) lostBy(t *task) []string {
+	hosts := []job.Peer{t.durable().Node}
 	for _, p := range slices.Backward(t.e.job.Lost(t.index)) {
 		if !slices.Contains(hosts, p) {
 			hosts = append(hosts, p)
 		}
 	}
-	if len(hosts) < at.cfg.LossLimit {
-		return ""
-	}
 	names := make([]string, 0, len(hosts))
 	for _, p := range slices.Backward(hosts) {
 		names = append(names, at.hosts.nameOf(p))
 	}
-	return lease.Clip(fmt.Sprintf("%d hosts were lost while they ran it (%s); `muster release` runs it again", len(hosts), strings.Join(names, ", ")))
+	return names
+}
+
+// maxFailedStarts bounds the attempts of a task that hosts could not start, for a task that has few hosts.
+const maxFailedStarts = 10
+
+// afterFailedStart decides about a task whose host could not start it: it goes elsewhere without spending a retry. If
+// that has happened on as many hosts as a task may lose, or again and again, this is how the task fails. A task that has
+// lost hosts while it ran is held instead, as after another loss.
+func (at *attempts) afterFailedStart(t *task, r *job.ResultRecord) {
+	hosts, times := at.lostBy(t), len(t.e.job.Lost(t.index))+1
+	lost := slices.ContainsFunc(jobs.Outcomes(t.e.job, t.index), func(o job.Outcome) bool {
+		return o.N > t.e.job.Task(t.index).Settled && o.N < r.Attempt.N && o.Exit.State == job.NodeFail && !o.Exit.FailedStart()
+	})
+	switch {
+	case lost:
+		r.Hold = at.holdAfterLoss(t)
+	case len(hosts) >= at.cfg.LossLimit:
+		r.Exit.State, r.Exit.Reason = job.Failed, lease.Clip(fmt.Sprintf("%d hosts could not start it (%s): %s", len(hosts), strings.Join(hosts, ", "), r.Exit.Reason))
+	case times >= maxFailedStarts:
+		r.Exit.State, r.Exit.Reason = job.Failed, lease.Clip(fmt.Sprintf("could not be started %d times (on %s): %s", times, strings.Join(hosts, ", "), r.Exit.Reason))
+	}
+	r.Elsewhere = r.Exit.State == job.NodeFail && r.Hold == ""
 }
 
 // saw notes the state that the host has reported of the attempt.

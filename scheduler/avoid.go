@@ -5,8 +5,12 @@ package scheduler
 import "time"
 
 const (
-	avoidFor = 30 * time.Second // after a task has failed on the host
-	keptFor  = 30 * time.Second // after the host has kept what is free for others
+	avoidFor = 30 * time.Second // after a task has lost the host
+	// failedFor is for how long a task goes to another host if it fits there, after it has failed on one. For waitFor it also
+	// waits for room at another.
+	failedFor = 24 * time.Hour
+	waitFor   = 5 * time.Minute
+	keptFor   = 30 * time.Second // after the host has kept what is free for others
 	// askAgainFor is for how long a host is not asked again to end tasks for one that it has refused that.
 	askAgainFor = 30 * time.Second
 

@@ -73,6 +73,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	ps := newPolicies(&cfg)
 	c.placement = &placement{
 		turn: t, policies: ps, hosts: c.hosts, pending: c.pending, placer: place.New(&c.hosts.fleet, &ps.typical),
+		leftOut: &leftOut{by: map[*entry]*tallies{}},
 	}
 	if cfg.Candidates > 0 {
 		c.placement.placer.Sample = cfg.Candidates
@@ -110,7 +111,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	}
 	c.records = &records{
 		turn: t, policies: ps, entries: c.entries, history: c.history, assigned: c.assigned, contact: c.contact, pending: c.pending,
-		attempts: c.attempts, dispatches: c.dispatches, gangStarts: gathering.starts, reports: c.reports, requests: c.requests, deaths: c.deaths,
+		attempts: c.attempts, dispatches: c.dispatches, leftOut: c.placement.leftOut, gangStarts: gathering.starts, reports: c.reports, requests: c.requests, deaths: c.deaths,
 		anew: &anew{turn: t, entries: c.entries, search: c.search, pending: c.pending, views: c.views, requests: c.requests},
 	}
 	joinFiles(c)

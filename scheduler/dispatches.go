@@ -89,6 +89,7 @@ func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chos
 		ds.offers.keep(o)
 	}
 	ds.contact.used(w.Peer)
+	ds.placement.leftOut.tried(t.e, w.Peer, ds.now)
 	if state == fleet.Queued {
 		ds.offers.sendOffer(o, queueWait)
 		ds.renew(o)

@@ -42,6 +42,7 @@ func (c *Core) deposed(epoch job.Epoch) {
 	c.dispatches.lostLead()
 	c.forgetUnconfirmed()
 	c.deaths.lostLead()
+	c.placement.leftOut.lostLead()
 	c.requests.lostLead()
 	c.records.anew.lostLead()
 	c.search.lostLead()

@@ -19,17 +19,19 @@ type placement struct {
 	hosts    *hosts
 	pending  *pending
 	placer   *place.Placer
+	leftOut  *leftOut
 }
 
 // asks is what a decision may know of the task.
 func (pl *placement) asks(t *task) place.Task {
-	x := place.Task{Request: t.request(), Policy: pl.policies.named[pl.policies.of(&t.e.job.Spec)], Avoid: t.avoid}
+	x := place.Task{Request: t.request(), Policy: pl.policies.named[pl.policies.of(&t.e.job.Spec)], Avoid: pl.leftOut.add(t.e, t.avoid, pl.now)}
 	if len(t.e.shuns) > 0 {
-		x.Avoid = append(slices.Clone(t.e.shuns), t.avoid...)
+		x.Avoid = append(slices.Clone(t.e.shuns), x.Avoid...)
 	}
 	if d := t.dispatch; d != nil && d.gang != nil {
 		x.Home = d.gang.homeAt(pl.now.Sub(t.e.born), pl.cfg.GangHold)
 	}
+	pl.placer.FindElsewhere(&x, pl.now)
 	return x
 }
 

@@ -106,11 +106,14 @@ func (rs *reports) result(w *worker, t *task, m lease.Event) {
 		t.hear(rs.attempts.sessionOf(t))
 		rs.entries.changed(t)
 	}
-	hold := ""
-	if exit.State == job.NodeFail {
-		hold = rs.attempts.holdAfterLoss(t)
+	r := job.ResultRecord{Attempt: m.Attempt, Devices: m.Devices, Exit: exit, At: rs.now}
+	switch {
+	case exit.FailedStart():
+		rs.attempts.afterFailedStart(t, &r)
+	case exit.State == job.NodeFail:
+		r.Hold = rs.attempts.holdAfterLoss(t)
 	}
-	rs.proposeEnd(job.ResultRecord{Attempt: m.Attempt, Devices: m.Devices, Exit: exit, At: rs.now, Hold: hold})
+	rs.proposeEnd(r)
 }
 
 // proposeEnd proposes the end of an attempt again and again, until its event is acknowledged.

@@ -17,13 +17,14 @@ import (
 // grows, because the task may do nothing else.
 const quickSave = 10 * time.Second
 
-// backOff makes a task wait, and avoid the host of its newest attempt, if that attempt failed or lost its host. It goes
-// by the durable state alone, so a new owner does the same. After a requeue by a person the task does not wait.
+// backOff makes a task wait if its newest attempt failed or lost its host. It avoids the hosts where it has failed. It
+// goes by the durable state alone, so a new owner does the same. After a requeue by a person the task does not wait.
 func (t *task) backOff(tn *turn) {
 	if b := t.durable(); b.Attempt == 0 || b.State != job.Pending {
 		return
 	}
 	if t.e.job.Gang() == 1 {
+		t.avoidFailed(tn)
 		t.backOffAs(tn, t.index)
 		return
 	}
@@ -53,9 +54,30 @@ func (t *task) backOffAs(tn *turn, index int) {
 	case last.Exit.State == job.NodeFail:
 		name := cmp.Or(last.NodeName, last.Node.Short())
 		pause, why = doubled(lossFirst, len(d.Lost), lossMost), "after "+name+" was lost"
+		if last.Exit.FailedStart() {
+			pause, why = doubled(retryFirst, len(d.Lost), lossMost), "after "+name+" could not start it: "+last.Exit.Reason
+		}
 	}
 	t.wait(tn, pause, why)
-	t.avoid.Add(tn.now, place.Avoidance{Peer: last.Node, Until: t.pause.until.Add(avoidFor)})
+	if last.Exit.State == job.NodeFail && !last.Exit.FailedStart() {
+		t.avoid.Add(tn.now, place.Avoidance{Peer: last.Node, Until: t.pause.until.Add(avoidFor)})
+		return
+	}
+	t.avoid.Add(tn.now, place.Avoidance{Peer: last.Node, Failed: true, Until: tn.now.Add(failedFor), WaitUntil: t.pause.until.Add(waitFor)})
+}
+
+// avoidFailed has the task avoid the hosts where it has failed, also before a requeue. Of these it goes first to the one
+// where it failed first. Of the members of a gang, most have failed because another one did.
+func (t *task) avoidFailed(tn *turn) {
+	for i, o := range jobs.Outcomes(t.e.job, t.index) {
+		switch {
+		case o.Exit.FailedStart():
+		case o.Exit.State != job.Failed && o.Exit.State != job.OutOfMemory && o.Exit.State != job.Timeout, t.e.job.Spec.Saved(o.Exit):
+			continue
+		}
+		until := tn.now.Add(failedFor - time.Hour + time.Duration(i)*time.Second)
+		t.avoid.Add(tn.now, place.Avoidance{Peer: o.Node, Failed: true, Until: until})
+	}
 }
 
 // wait makes the task wait for about that long.

@@ -67,3 +67,97 @@ func TestNewOwnerBacksOff(t *testing.T) {
 		}
 	}
 }
+
+// A task that has one host only is not tried there for ever: the tenth failed start is how it fails.
+func TestFailedStartsOnOneHostAreBounded(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Self, cfg.Group, cfg.Seed = "here", 7, 1
+	id, spec := job.NewID(7, 1), job.DefaultSpec()
+	spec.Command = []string{"true"}
+	exit := job.Exit{State: job.NodeFail, Code: job.ExitMuster, Reason: "too many open files", Began: storyStart, Ended: storyStart}
+	for failed := range maxFailedStarts {
+		records := []job.Record{job.SubmitRecord{Job: id, User: "amy", Spec: spec, At: storyStart, Tasks: 1}}
+		for n := 1; n <= failed+1; n++ {
+			a := job.Attempt{Job: id, N: n}
+			records = append(records, job.AssignRecord{Attempt: a, Node: "n1", NodeName: "n1", Store: "s"})
+			if n <= failed {
+				records = append(records, job.ResultRecord{Attempt: a, Exit: exit, At: storyStart, Elsewhere: true})
+			}
+		}
+		c := NewCore(cfg, Saved{}, storyStart)
+		c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Records: records}})
+		c.Step(storyStart, Committed{job.Committed{Index: 2, Epoch: job.Epoch{Term: 2}, Lead: true}},
+			SessionUp{Peer: "n1"}, FromWorker{Peer: "n1", Msg: lease.Hello{
+				Profile: lease.Profile{Name: "n1", Store: "s", CPUs: 32, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: 32},
+			}})
+		fx := c.Step(storyStart, FromWorker{Peer: "n1", Msg: lease.Event{
+			Attempt: job.Attempt{Job: id, N: failed + 1}, Group: 7, N: 2, State: exit.State, Exit: &exit,
+		}})
+		var got job.ResultRecord
+		for _, r := range fx.Propose {
+			got, _ = r.(job.ResultRecord)
+		}
+		want := job.NodeFail
+		if failed+1 == maxFailedStarts {
+			want = job.Failed
+		}
+		if got.Exit.State != want || got.Elsewhere != (want == job.NodeFail) || got.Hold != "" {
+			t.Errorf("after %d failed starts: %+v, want %s", failed+1, got, want)
+		}
+	}
+}
+
+// A job leaves a host out on which its tasks fail at once while they do well elsewhere, though it has most room. After 30
+// s a single task tries it. A job that fails everywhere leaves out none.
+func TestJobLeavesOutAHostWhereItFails(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Self, cfg.Group, cfg.Seed = "here", 7, 1
+	id, spec := job.NewID(7, 1), job.DefaultSpec()
+	spec.Command, spec.Array = []string{"true"}, "0-99"
+	for _, elsewhere := range []job.State{job.Succeeded, job.Failed} {
+		ends := func(first int, node job.Peer, s job.State) (records []job.Record) {
+			for index := first; index < first+3; index++ {
+				a := job.Attempt{Job: id, Task: index, N: 1}
+				exit := job.Exit{State: s, Started: true, Began: storyStart, Ended: storyStart.Add(time.Second)}
+				records = append(records, job.AssignRecord{Attempt: a, Node: node, NodeName: string(node), Store: "s"}, job.ResultRecord{Attempt: a, Exit: exit, At: storyStart})
+			}
+			return records
+		}
+		c := NewCore(cfg, Saved{}, storyStart)
+		c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 2}, Lead: true}})
+		records := []job.Record{job.SubmitRecord{Job: id, User: "amy", Spec: spec, At: storyStart, Tasks: 100}}
+		records = append(records, ends(0, "n2", elsewhere)...)
+		records = append(records, ends(3, "n1", job.Failed)...)
+		c.Step(storyStart, Committed{job.Committed{Index: 2, Epoch: job.Epoch{Term: 2}, Records: records}})
+		up := func(p job.Peer, cpus int) []Event {
+			return []Event{SessionUp{Peer: p}, FromWorker{Peer: p, Msg: lease.Hello{
+				Profile: lease.Profile{Name: string(p), Store: "s", CPUs: 32, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: cpus},
+			}}}
+		}
+		offered := func(fx Effects) (n int) {
+			for _, o := range fx.Send {
+				if _, ok := o.Msg.(lease.Offer); ok && o.To == "n1" {
+					n++
+				}
+			}
+			return n
+		}
+		n := offered(c.Step(storyStart, append(up("n1", 32), up("n2", 1)...)...))
+		if elsewhere == job.Failed {
+			if n == 0 {
+				t.Error("a host is left out by a job that fails everywhere")
+			}
+			continue
+		}
+		if n > 0 {
+			t.Errorf("%d tasks are offered to the host where they fail", n)
+		}
+		n = 0
+		for at := storyStart; at.Before(storyStart.Add(leaveFirst + 5*time.Second)); at = at.Add(500 * time.Millisecond) {
+			n += offered(c.Step(at))
+		}
+		if n != 1 {
+			t.Errorf("%d tasks try the host after its pause, want 1", n)
+		}
+	}
+}

@@ -248,7 +248,7 @@ func verbSubmit(s *story, a []string, o stories.Options) {
 		}
 		spec.RetryOn = append(spec.RetryOn, n)
 	}
-	spec.CheckpointExitCode = o.Number("checkpoint", 0)
+	spec.CheckpointExitCode, spec.MaxFailures = o.Number("checkpoint", 0), o.Number("maxfailures", 0)
 	spec.KillOnInvalidDep = o["kill"] != ""
 	if o["dep"] != "" {
 		spec.Dependency = []string{s.named(o["dep"])}
@@ -388,7 +388,7 @@ func verbEvent(s *story, a []string, o stories.Options) {
 	}
 	if m.State.Ended() {
 		began := s.now.Add(-o.Duration("ran", time.Minute))
-		m.Exit = &job.Exit{State: m.State, Code: o.Number("code", 0), Started: true, Began: began, Ended: s.now}
+		m.Exit = &job.Exit{State: m.State, Code: o.Number("code", 0), Started: o["started"] != "no", Began: began, Ended: s.now}
 	}
 	if m.State == job.Running {
 		m.PID = 4711

@@ -131,6 +131,7 @@ func (w *world) assigned(o *owner, r job.AssignRecord, moved bool) {
 	}
 	if moved {
 		j.alone, j.turnAt = 0, w.now // it has had its turn, whatever comes of it
+		w.retried(o, j, r.Node)
 	}
 	for _, p := range j.tries {
 		if p.attempt.Task != r.Attempt.Task || j.spec.Nodes > 1 && p.over || p.attempt.N >= r.Attempt.N || p.attempt.N <= j.requeued || p.why == byHost || p.why == byLease || p.why == byStop {
@@ -146,6 +147,57 @@ func (w *world) assigned(o *owner, r job.AssignRecord, moved bool) {
 			}
 		}
 	}
+}
+
+// retried checks that a job does not return to a host where it failed while it fits at another one (P8): one that has
+// been idle for a while, and for which nothing else waits.
+func (w *world) retried(o *owner, j *work, to job.Peer) {
+	if j.spec.Nodes > 1 || !j.failedAt(o.links[to].h) {
+		return
+	}
+	for _, h := range w.hosts {
+		if l := o.links[h.peer]; !j.could(h) || j.failedAt(h) || !l.oUp || l.usable() < longestPause || !h.takes(o) || j.overQuota(h) || h.idleFor() < longestPause {
+			continue
+		}
+		free := h.free()
+		wanted := slices.ContainsFunc(w.works, func(other *work) bool {
+			return other != j && other.state == job.Pending && other.could(h)
+		})
+		if !wanted && j.fits(&free) && h.closedWhy(j, &free) == "" {
+			w.fail("P8: %s returns to %s, where it failed, though %s has been idle for %v", j, to, h.peer, h.idleFor())
+		}
+	}
+}
+
+// waitsElsewhere says whether the job may wait for another host than this one, where it failed.
+func (j *work) waitsElsewhere(h *host) bool {
+	return j.failedAt(h) && slices.ContainsFunc(j.world().hosts, func(other *host) bool {
+		return j.could(other) && other.takes(j.owner) && !j.failedAt(other)
+	})
+}
+
+// failedAt says whether the job has failed at the host of itself.
+func (j *work) failedAt(h *host) bool {
+	return slices.ContainsFunc(j.tries, func(p *proc) bool {
+		return p.h == h && p.over && (p.exit.State == job.Failed || p.exit.State == job.Timeout) && !j.spec.Saved(p.exit)
+	})
+}
+
+// idleFor is for how long nothing has run at the host.
+func (h *host) idleFor() time.Duration {
+	last := time.Duration(0)
+	for _, j := range h.ref().works {
+		for _, p := range j.tries {
+			switch {
+			case p.h != h:
+			case !p.over:
+				return 0
+			default:
+				last = max(last, p.overAt)
+			}
+		}
+	}
+	return h.w.now - last
 }
 
 // unassigned checks that nothing is written off that lives (R4).

@@ -92,7 +92,7 @@ func (h *host) takes(o *owner) bool {
 func (w *world) lookAt(h *host) {
 	var first *work
 	for _, j := range w.waiting {
-		if j.could(h) && h.takes(j.owner) && !j.overQuota(h) {
+		if j.could(h) && h.takes(j.owner) && !j.overQuota(h) && !j.waitsElsewhere(h) {
 			first = j
 			break
 		}

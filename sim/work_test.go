@@ -63,6 +63,8 @@ type work struct {
 	alone    time.Duration // since when it is first wherever it could run; 0: it is not
 	aloneAt  []*host       // where that is
 	aloneEnd time.Duration // when all these hosts have room for it, if nothing else begins there; 0: not known yet
+
+	failsAt *host // where it always fails; nil: nowhere
 }
 
 // newWork adds a job of an owner that asks for this.

@@ -324,7 +324,7 @@ func (w *world) finishes(p *proc) (job.State, int, bool) {
 		h.powerOff()
 		w.after(j.poisonFor, func() { h.powerOn(false) })
 		return "", 0, false
-	case nth <= j.fails:
+	case nth <= j.fails, j.failsAt == h:
 		return job.Failed, 1, true
 	case nth <= j.fails+j.saves:
 		return job.Failed, j.spec.CheckpointExitCode, true

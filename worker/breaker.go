@@ -1,7 +1,7 @@
 package worker
 
-// Breaker: if different jobs fail in a row on a host or a GPU, it gets no tasks for a while. Otherwise a broken host
-// would make every queued task fail.
+// Breaker: if different jobs fail in a row on a host or a GPU, or the host cannot start tasks, it gets no tasks for a while.
+// Otherwise a broken host would make every queued task fail.
 
 import (
 	"fmt"
@@ -18,7 +18,8 @@ const (
 	// many jobs of one user count, so that one user's bad commands do not pause a host for others.
 	breakerJobs    = 5
 	breakerPerUser = 3
-	// breakerOurs is how many jobs the host may fail to start, whichever users they belong to.
+	// breakerOurs is how many tasks in a row the host may fail to start, whichever jobs they belong to. After a pause, the
+	// first one pauses it again.
 	breakerOurs = 3
 	// breakerFirst is the first pause. Each further pause is twice as long, up to breakerMost, until a task succeeds.
 	breakerFirst = 30 * time.Second
@@ -27,49 +28,54 @@ const (
 	exitOurs = job.ExitMuster
 )
 
-// failure is a job that failed within fastFailure or could not be started.
+// failure is a job that failed within fastFailure, or a task that could not be started.
 type failure struct {
 	job  job.ID
 	user string
-	ours bool     // the host could not start it
+	ours bool     // the host could not start the task
 	on   []string // UUIDs of its devices
 }
 
 // breaker counts the failures on a host or a GPU since the last success there.
 type breaker struct {
-	failures []failure
-	trips    int
+	failures  []failure
+	unstarted int // tasks in a row that the host could not start
+	trips     int
 }
 
 // note counts a failure. It returns why the breaker trips, or "" if it does not.
 func (b *breaker) note(f failure) (why string) {
-	ours, ofUser := 0, 0
+	if f.ours {
+		b.unstarted++
+		switch {
+		case b.unstarted >= breakerOurs:
+			return fmt.Sprintf("it could not start %d tasks in a row; its log says why", b.unstarted)
+		case b.trips > 0:
+			return "it could not start the first task after a pause; its log says why"
+		}
+		return ""
+	}
+	ofUser := 0
 	for _, other := range b.failures {
 		if other.job == f.job {
 			return ""
 		}
-		if other.ours {
-			ours++
-		}
-		if !other.ours && other.user == f.user {
+		if other.user == f.user {
 			ofUser++
 		}
 	}
-	if !f.ours && ofUser >= breakerPerUser {
+	if ofUser >= breakerPerUser {
 		return ""
 	}
 	b.failures = append(b.failures, f)
-	if f.ours {
-		ours++
-	}
-	switch {
-	case ours >= breakerOurs:
-		return fmt.Sprintf("it could not start %d different jobs in a row", ours)
-	case len(b.failures) >= breakerJobs:
+	if len(b.failures) >= breakerJobs {
 		return fmt.Sprintf("%d different jobs failed in a row, each within %s", len(b.failures), fastFailure)
 	}
 	return ""
 }
+
+// started notes that the host has started a task, however that ended.
+func (b *breaker) started() { b.unstarted = 0 }
 
 // forget resets the breaker. It returns whether that changes what is saved on disk.
 func (b *breaker) forget() (kept bool) {
@@ -80,7 +86,7 @@ func (b *breaker) forget() (kept bool) {
 
 // trip counts a pause and returns its length.
 func (b *breaker) trip() time.Duration {
-	b.failures = nil
+	b.failures, b.unstarted = nil, 0
 	b.trips++
 	return pauseAfter(b.trips - 1)
 }

@@ -172,9 +172,9 @@ func TestBreakerCountsTasksThatTheHostCouldNotStart(t *testing.T) {
 		if !ok {
 			t.Fatalf("paused too early: %s", r.closed())
 		}
-		r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 125, Reason: "make scratch directory"}})
+		r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.NodeFail, Code: 125, Reason: "make scratch directory"}})
 	}
-	if why := r.closed(); !strings.Contains(why, "could not start 3 different jobs") {
+	if why := r.closed(); !strings.Contains(why, "could not start 3 tasks in a row") {
 		t.Fatalf("closed = %q", why)
 	}
 	r.round(worker.Drain{}) // resume

@@ -102,7 +102,7 @@ func (x *executor) callDriver(e Effects) {
 		if err := x.parts.Driver.Start(t); err != nil {
 			x.log.Error("task cannot be started", "attempt", t.Attempt.String(), "error", err)
 			x.next = append(x.next, DriverEvent{Attempt: t.Attempt, Kind: DriverFailed, Exit: job.Exit{
-				State: job.Failed, Code: exitOurs, Reason: lease.Clip(err.Error()),
+				State: job.NodeFail, Code: exitOurs, Reason: lease.Clip(err.Error()),
 			}})
 		}
 	}

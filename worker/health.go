@@ -3,6 +3,7 @@ package worker
 // Health: which failures count against the host and which against its GPUs, and what of that is saved on disk.
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -42,17 +43,25 @@ func (h *health) list(now Moment, all []gpu.Device) {
 }
 
 // attribute records the exit of an attempt; fast says that it began within fastFailure. A failure counts against the
-// devices of the attempt and against the host. Failures that pause a device do not count against the host.
+// devices of the attempt and against the host; that the host could not start the attempt counts against the host alone.
+// Failures that pause a device do not count against the host.
 func (h *health) attribute(now Moment, rec *lease.Record, fast bool, exit job.Exit) {
 	spec := rec.File.Spec()
 	if exit.State == job.Succeeded || spec.Saved(exit) {
 		h.clearFailures(rec.Devices)
 		return
 	}
-	if exit.State != job.Failed || exit.Started && !fast {
+	if exit.Started {
+		h.host.started()
+	}
+	ours := exit.FailedStart() && exit.Code == exitOurs
+	if !ours && (exit.State != job.Failed || exit.Started && !fast) {
 		return
 	}
-	f := failure{job: rec.Attempt.Job, user: rec.User, ours: !exit.Started && exit.Code == exitOurs, on: rec.Devices}
+	if ours {
+		h.turn.log(slog.LevelWarn, "task not started, because of this host", slog.String("attempt", rec.Attempt.String()), slog.String("reason", exit.Reason))
+	}
+	f := failure{job: rec.Attempt.Job, user: rec.User, ours: ours, on: rec.Devices}
 	paused := false
 	for _, uuid := range rec.Devices {
 		d := h.devices.by[uuid]

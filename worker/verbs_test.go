@@ -165,7 +165,8 @@ func verbAck(s *story, c stories.Command) {
 	s.from(c, lease.Ack{Attempt: s.attempt(c, c.Arg(1)), Group: s.group(c), Epoch: term(c), N: uint64(n)})
 }
 
-// process JOB starting|started|exited|failed|lost [code=N] [signal=N] [detail=WORD]: what the driver reports.
+// process JOB starting|started|exited|failed|lost [code=N] [signal=N] [detail=WORD] [host=yes]: what the driver reports. With
+// host=yes the host was the cause that it was not started.
 func verbProcess(s *story, c stories.Command) {
 	a := s.attempt(c, c.Arg(0))
 	e := worker.DriverEvent{Attempt: a, Kind: worker.DriverKind(c.Arg(1)), Detail: c.Options["detail"]}
@@ -176,6 +177,9 @@ func verbProcess(s *story, c stories.Command) {
 	case worker.DriverExited, worker.DriverFailed, worker.DriverLost:
 		e.Exit = exited(a, c.Options.Number("code", 0)).Exit
 		e.Exit.Signal = c.Options.Number("signal", 0)
+		if c.Options["host"] == "yes" {
+			e.Exit.State = job.NodeFail
+		}
 	}
 	s.running[a] = e
 	s.round(e)

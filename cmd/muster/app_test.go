@@ -85,6 +85,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"submit --retries 1 --retry-on 75,, true", 2, "--retry-on: \"75,,\": want exit codes such as 75,137"},
 		{"submit --retries 1 --retry-on= true", 2, "--retry-on: \"\": want exit codes such as 75,137"},
 		{"submit --retries 1 --retry-on 0 true", 2, "retry_on 0: want exit codes from 1 to 255"},
+		{"submit --max-failures 0 true", 2, "--max-failures: 0: want 1 or more"},
 		{"submit --checkpoint-exit-code 0 true", 2, "--checkpoint-exit-code: 0 is the exit code of a success"},
 		{"submit --checkpoint-exit-code 300 true", 2, "checkpoint_exit_code 300: want 1 to 255"},
 		{"submit --param x true", 2, "want K=V"},

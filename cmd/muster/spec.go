@@ -55,6 +55,7 @@ var specFlags = []specFlag{
 	{names: []string{"priority"}, usage: "`N` from 0 to 100, default 50", set: func(s *job.Spec, v string) error { return number(v, &s.Priority) }},
 	{names: []string{"retries"}, usage: "run a failed task again, up to `N` times", set: func(s *job.Spec, v string) error { return number(v, &s.Retries) }},
 	{names: []string{"retry-on"}, usage: "retry only after these exit codes: `CODE,...` such as 75,137", set: setRetryOn},
+	{names: []string{"max-failures"}, usage: "cancel the job, and what runs of it, once `N` tasks have failed, with their retries", set: setMaxFailures},
 	{names: []string{"checkpoint-exit-code"}, usage: "a task that exits with `N` has saved its state; it runs again, without a retry", set: setCheckpoint},
 	{names: []string{"preemptible"}, usage: "tasks of a higher priority may end it; it then runs again, unless --no-requeue", set: func(s *job.Spec, _ string) error { s.Preemptible = true; return nil }},
 	{names: []string{"requeue"}, usage: "run again after the node was lost, the default", set: func(s *job.Spec, _ string) error { s.Requeue = true; return nil }},
@@ -411,6 +412,15 @@ func setPartition(s *job.Spec, v string) error {
 	}
 	s.Partition = v
 	return nil
+}
+
+// setMaxFailures refuses 0, which could mean none or that no failure counts.
+func setMaxFailures(s *job.Spec, v string) error {
+	err := number(v, &s.MaxFailures)
+	if err == nil && s.MaxFailures <= 0 {
+		err = fmt.Errorf("%d: want 1 or more; 1 ends the job at the first failure", s.MaxFailures)
+	}
+	return err
 }
 
 // setImage refuses an empty name: it is most likely an unset shell variable.

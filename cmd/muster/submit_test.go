@@ -128,6 +128,9 @@ func TestSubmit(t *testing.T) {
 		{[]string{"--on-partition", "fence", "--lease", "90s", "x"}, "", func(s *job.Spec) {
 			s.Command, s.Name, s.Partition, s.Lease = []string{"x"}, "x", job.PartitionFence, job.Duration(90*time.Second)
 		}},
+		{[]string{"--max-failures", "7", "-a", "0-9", "x"}, "", func(s *job.Spec) {
+			s.Command, s.Name, s.MaxFailures, s.Array = []string{"x"}, "x", 7, "0-9"
+		}},
 		{[]string{"--retries", "3", "--retry-on", "75, 137", "--checkpoint-exit-code", "85", "x"}, "", func(s *job.Spec) {
 			s.Command, s.Name, s.Retries, s.RetryOn, s.CheckpointExitCode = []string{"x"}, "x", 3, []int{75, 137}, 85
 		}},

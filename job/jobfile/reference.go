@@ -64,6 +64,7 @@ func Fields() []Field {
 		{Name: "retries", Flag: "retries", Text: "How often a task that has failed runs again.", Example: "2", Most: job.MaxRetries},
 		{Name: "retry_on", Flag: "retry-on", Text: "Only after these exit codes a task that has failed runs again.", Example: "[75, 137]", Least: 1, Most: 255, Bounds: "needs retries"},
 		{Name: "checkpoint_exit_code", Flag: "checkpoint-exit-code", Text: "A task that exits with this code has saved its state. It runs again, and this is no retry. 0: there is none.", Example: "85", Most: 255},
+		{Name: "max_failures", Flag: "max-failures", Text: "Once so many tasks have failed, with their retries, the job is cancelled: tasks that wait, and those that run. 0: never.", Example: "10", Most: job.MaxTasks},
 		{Name: "requeue", Flag: "no-requeue", Text: "Run again if the node was lost.", Example: "false"},
 		{Name: "partition", Flag: "on-partition", Text: "What a task does if its node loses contact with the daemon that owns the job. hold, the default: it goes on, and runs elsewhere only after its node has said that it is gone or has restarted, or was declared dead. fence: when the lease is over it ends, and then it runs elsewhere.", Example: "fence", Words: []string{"", "hold", "fence"}},
 		{Name: "lease", Flag: "lease", Text: "How long a task goes on without contact, with partition fence, which it implies. 0s: " + job.Duration(job.DefaultLease).String() + ".", Example: "10m", Bounds: job.Duration(job.MinLease).String() + " to " + job.Duration(job.MaxLease).String()},

@@ -741,6 +741,7 @@ type Result struct {
 	Exit          *storepb.Exit          `protobuf:"bytes,3,opt,name=exit" json:"exit,omitempty"`
 	At            int64                  `protobuf:"varint,4,opt,name=at" json:"at,omitempty"` // by the owner's clock
 	Hold          string                 `protobuf:"bytes,5,opt,name=hold" json:"hold,omitempty"`
+	Elsewhere     bool                   `protobuf:"varint,6,opt,name=elsewhere" json:"elsewhere,omitempty"` // the host could not start it, so it runs elsewhere even if it is not to run again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -808,6 +809,13 @@ func (x *Result) GetHold() string {
 		return x.Hold
 	}
 	return ""
+}
+
+func (x *Result) GetElsewhere() bool {
+	if x != nil {
+		return x.Elsewhere
+	}
+	return false
 }
 
 type Cancel struct {
@@ -1338,13 +1346,14 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05proof\x18\x02 \x01(\tR\x05proof\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x0e\n" +
-	"\x02at\x18\x04 \x01(\x03R\x02at\"\x9f\x01\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\"\xbd\x01\n" +
 	"\x06Result\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x18\n" +
 	"\adevices\x18\x02 \x03(\tR\adevices\x12&\n" +
 	"\x04exit\x18\x03 \x01(\v2\x12.muster.store.ExitR\x04exit\x12\x0e\n" +
 	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x12\n" +
-	"\x04hold\x18\x05 \x01(\tR\x04hold\"o\n" +
+	"\x04hold\x18\x05 \x01(\tR\x04hold\x12\x1c\n" +
+	"\telsewhere\x18\x06 \x01(\bR\telsewhere\"o\n" +
 	"\x06Cancel\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +

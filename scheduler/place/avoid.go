@@ -1,6 +1,7 @@
 package place
 
-// Avoidance: hosts where a task is not placed for a while.
+// Avoidance: hosts where a task is not placed for a while, and those where it has failed.
+// See docs/adr, ADR 169.
 
 import (
 	"slices"
@@ -19,6 +20,15 @@ type Avoidance struct {
 	// Unyielding says that no preemptible tasks there make room for the task. That is all that it avoids: it may go there, and
 	// queue there.
 	Unyielding bool
+	// Failed says that the task has failed there. Until WaitUntil it does not go there as long as an open host where it has
+	// not failed could ever take it; after that only if it fits at no other host.
+	Failed    bool
+	WaitUntil time.Time
+}
+
+// alike says whether the two are of one kind: one replaces the other.
+func (a Avoidance) alike(b Avoidance) bool {
+	return a.Peer == b.Peer && a.Unyielding == b.Unyielding && a.Failed == b.Failed
 }
 
 // Avoidances are the hosts that a task avoids.
@@ -29,12 +39,12 @@ type Avoidances []Avoidance
 const maxAvoid = 64
 
 // Add has the task avoid the host. It replaces what the task held against the host before; that no tasks make room for it
-// there is apart from anything else.
+// there and that it has failed there are apart from anything else.
 func (as *Avoidances) Add(now time.Time, a Avoidance) {
 	if a.Peer == "" {
 		return
 	}
-	*as = slices.DeleteFunc(*as, func(b Avoidance) bool { return b.Peer == a.Peer && b.Unyielding == a.Unyielding || !b.Until.After(now) })
+	*as = slices.DeleteFunc(*as, func(b Avoidance) bool { return b.alike(a) || !b.Until.After(now) })
 	if len(*as) >= maxAvoid {
 		i := max(0, slices.IndexFunc(*as, func(b Avoidance) bool { return b.Unyielding }))
 		*as = slices.Delete(*as, i, i+1)
@@ -42,14 +52,41 @@ func (as *Avoidances) Add(now time.Time, a Avoidance) {
 	*as = append(*as, a)
 }
 
-// at returns how the task avoids the host now, if it does.
-func (as Avoidances) at(now time.Time, p job.Peer) (Avoidance, bool) {
+// at returns how the task avoids the host now, if it does. Elsewhere says that an open host where it has not failed could
+// ever take it.
+func (as Avoidances) at(now time.Time, p job.Peer, elsewhere bool) (found Avoidance, avoided bool) {
 	for _, a := range as {
-		if a.Peer == p && !a.Unyielding && a.Until.After(now) {
-			return a, true
+		if a.Peer != p || a.Unyielding || !a.Until.After(now) {
+			continue
+		}
+		if a.Failed && elsewhere && a.WaitUntil.After(now) {
+			a.Until, a.Hard = a.WaitUntil, true
+		}
+		if !avoided || a.Hard && !found.Hard || found.Failed && !a.Failed && !found.Hard {
+			found, avoided = a, true
 		}
 	}
-	return Avoidance{}, false
+	return found, avoided
+}
+
+// WaitsUntil is until when the task waits for another host, because it has failed at this one; zero if it does not.
+func (as Avoidances) WaitsUntil(p job.Peer) time.Time {
+	for _, a := range as {
+		if a.Peer == p && a.Failed {
+			return a.WaitUntil
+		}
+	}
+	return time.Time{}
+}
+
+// failedAt says whether the task has failed at the host.
+func (as Avoidances) failedAt(p job.Peer) bool {
+	return slices.ContainsFunc(as, func(a Avoidance) bool { return a.Peer == p && a.Failed })
+}
+
+// waits says whether the task waits for a host where it has not failed.
+func (as Avoidances) waits(now time.Time) bool {
+	return slices.ContainsFunc(as, func(a Avoidance) bool { return a.Failed && a.WaitUntil.After(now) })
 }
 
 // Ends says whether one of the avoidances ends at this time.
@@ -59,7 +96,7 @@ func (as Avoidances) Ends(at time.Time) bool {
 
 // Hard says whether the task does not go to a host now in any case.
 func (as Avoidances) Hard(now time.Time, p job.Peer) bool {
-	a, avoided := as.at(now, p)
+	a, avoided := as.at(now, p, false)
 	return avoided && a.Hard
 }
 
@@ -74,7 +111,7 @@ func (as Avoidances) full(now time.Time) (until time.Time, full bool) {
 		return time.Time{}, false
 	}
 	for _, a := range as {
-		if a.Unyielding || !a.Until.After(now) {
+		if a.Unyielding || a.Failed || !a.Until.After(now) {
 			return time.Time{}, false
 		}
 		until = earlier(until, a.Until)

@@ -73,8 +73,12 @@ func (p *Placer) Decide(t *Task, from int, now time.Time) Decision {
 // avoids, or sooner if another host may get room before. It is zero if the task avoids no host that could run it.
 func (p *Placer) until(t *Task, now time.Time) time.Time {
 	var until time.Time
-	for _, a := range t.Avoid {
-		if h := p.fleet.Host(a.Peer); a.Hard && a.Until.After(now) && h != nil && h.Open() && p.fleet.Could(t.Shape, h) {
+	for _, each := range t.Avoid {
+		h := p.fleet.Host(each.Peer)
+		if h == nil {
+			continue
+		}
+		if a, avoided := t.avoids(now, h); avoided && a.Hard && h.Open() && p.fleet.Could(t.Shape, h) {
 			until = earlier(until, a.Until)
 		}
 	}
@@ -87,7 +91,7 @@ func (p *Placer) until(t *Task, now time.Time) time.Time {
 // anyOpen says whether an open host could run the task that the task does not avoid in any case.
 func (p *Placer) anyOpen(t *Task, now time.Time) bool {
 	for h := range p.fleet.Candidates(t.Shape) {
-		if a, avoided := t.Avoid.at(now, h.Peer); h.Open() && (!avoided || !a.Hard) {
+		if a, avoided := t.avoids(now, h); h.Open() && (!avoided || !a.Hard) {
 			return true
 		}
 	}

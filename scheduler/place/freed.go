@@ -14,7 +14,7 @@ func (p *Placer) MayTake(t *Task, h *fleet.Host, now time.Time) (may bool, again
 	if !p.fleet.Could(t.Shape, h) || t.OverQuota(h) != "" {
 		return false, time.Time{}
 	}
-	a, avoided := t.Avoid.at(now, h.Peer)
+	a, avoided := t.avoids(now, h)
 	switch {
 	case avoided && a.Hard:
 		return false, a.Until
@@ -32,7 +32,7 @@ func (p *Placer) MayTakeQueued(t *Task, h *fleet.Host, now time.Time) (may bool,
 	if !t.Home.Has(h) || !p.fleet.Could(t.Shape, h) || t.OverQuota(h) != "" || !t.FitsNow(h) {
 		return false, time.Time{}
 	}
-	if a, avoided := t.Avoid.at(now, h.Peer); avoided && !a.Kept {
+	if a, avoided := t.avoids(now, h); avoided && !a.Kept && (a.Hard || !a.Failed) {
 		return false, a.Until
 	}
 	return true, time.Time{}

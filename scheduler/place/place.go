@@ -29,6 +29,33 @@ type Task struct {
 	Avoid  Avoidances
 	At     []*fleet.Host // to which it is offered now
 	Home   Home          // outside of it the task goes nowhere
+	// Elsewhere says that open hosts where the task has not failed could ever take it: one, or as many as a gang needs. It is
+	// only known of a task that waits for that.
+	Elsewhere bool
+}
+
+// FindElsewhere fills in Elsewhere.
+func (p *Placer) FindElsewhere(t *Task, now time.Time) {
+	if !t.Avoid.waits(now) {
+		return
+	}
+	n := max(1, t.Shape.Gang)
+	for h := range p.fleet.Candidates(t.Shape) {
+		if h.Open() && t.Home.Has(h) && !t.Avoid.failedAt(h.Peer) {
+			if n--; n == 0 {
+				t.Elsewhere = true
+				return
+			}
+		}
+	}
+}
+
+// avoids returns how the task avoids the host now, if it does.
+func (t *Task) avoids(now time.Time, h *fleet.Host) (Avoidance, bool) {
+	if len(t.Avoid) == 0 {
+		return Avoidance{}, false
+	}
+	return t.Avoid.at(now, h.Peer, t.Elsewhere)
 }
 
 // Home is the hosts with a label, such as one rack. The zero value is all hosts.

@@ -47,7 +47,7 @@ type yielder struct {
 
 // look compares a host with the best so far. It returns false if no tasks would make room there.
 func (y *yielder) look(t *Task, h *fleet.Host, now time.Time) bool {
-	if _, avoided := t.Avoid.at(now, h.Peer); avoided || t.Avoid.unyielding(now, h.Peer) || !t.Home.Has(h) || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
+	if _, avoided := t.avoids(now, h); avoided || t.Avoid.unyielding(now, h.Peer) || !t.Home.Has(h) || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
 		return false
 	}
 	precedence, taken, ok := h.Yield(&t.Request)

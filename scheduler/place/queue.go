@@ -24,7 +24,7 @@ func (p *Placer) Queue(t *Task, from int, now time.Time) []*fleet.Host {
 func (p *Placer) queueAt(t *Task, from int, now time.Time, most int) []*fleet.Host {
 	p.full, p.queue = p.full[:0], p.queue[:0]
 	for h := range p.fleet.WithQueue(&t.Request, from) {
-		a, avoided := t.Avoid.at(now, h.Peer)
+		a, avoided := t.avoids(now, h)
 		if avoided && a.Hard || !t.Home.Has(h) || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
 			continue
 		}

@@ -70,11 +70,7 @@ func (p *Placer) consider(t *Task, row fleet.Row, weight int, now time.Time) {
 	if !t.Foot.Within(row.Left) || len(t.At) > 0 && slices.Contains(t.At, h) || !t.Home.Has(h) {
 		return
 	}
-	var a Avoidance
-	avoided := false
-	if len(t.Avoid) > 0 {
-		a, avoided = t.Avoid.at(now, h.Peer)
-	}
+	a, avoided := t.avoids(now, h)
 	switch {
 	case avoided && a.Hard:
 		p.again = append(p.again, Again{h, a.Until})

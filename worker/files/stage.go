@@ -137,12 +137,15 @@ func (d *Driver) stage(ctx context.Context, t *task) error {
 				return fmt.Errorf("its files: %w", err)
 			}
 			if !errors.Is(err, blob.ErrMissing) || refetched {
-				return stopped{job.Exit{State: job.Failed, Code: hostFailed, Reason: "its files: " + err.Error()}}
+				return stopped{job.Exit{State: job.NodeFail, Code: hostFailed, Reason: "its files: " + err.Error()}}
 			}
 			refetched = true // a chunk was pruned between fetching and unpacking
 			continue
 		}
-		if errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrInvalid) || errors.Is(err, blob.ErrFull) {
+		if errors.Is(err, blob.ErrFull) { // the store of another host may have room for this user
+			return stopped{job.Exit{State: job.NodeFail, Code: neverRan, Reason: "its files cannot be had: " + err.Error()}}
+		}
+		if errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrInvalid) {
 			return fmt.Errorf("its files cannot be had: %w", err)
 		}
 		d.log.WarnContext(ctx, "files of attempt not fetched yet", "attempt", t.Attempt.String(), "user", t.User, "error", err)

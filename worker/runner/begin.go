@@ -60,7 +60,7 @@ func (l *loop) slow(t *task, o *spawn.Order) {
 	}
 	time.AfterFunc(l.cfg.Answer-spawn.SlowStart, func() {
 		l.do <- func() {
-			l.withdraw(t, o, spawn.Refuse(spawn.CodeNotExecutable, "%s did not answer within %s on this node", o.WaitsFor(), l.cfg.Answer))
+			l.withdraw(t, o, spawn.RefuseHere("%s did not answer within %s on this node", o.WaitsFor(), l.cfg.Answer))
 		}
 	})
 }

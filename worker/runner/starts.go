@@ -79,7 +79,7 @@ func (s *starts) refusal(user string) error {
 	if n < maxStuckUser {
 		return nil
 	}
-	return spawn.Refuse(spawn.CodeNotExecutable, "%d starts of user %s hang in files that do not answer on this node", n, user)
+	return spawn.RefuseHere("%d starts of user %s hang in files that do not answer on this node", n, user)
 }
 
 // takeUnwanted removes and returns the waiting tasks for which unwanted returns true.

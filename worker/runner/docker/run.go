@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,21 +89,36 @@ func (e *Engine) Run(ctx context.Context, b spawn.Container) job.Exit {
 	return exit
 }
 
-// notStarted returns the exit of a task that never ran. If the engine is down, that is not the task's fault.
+// shortages are what an engine says, in the words of the C library, when its host has run out of something. Its errors
+// have no numbers.
+var shortages = []string{
+	"no space left on device", "too many open files", "cannot allocate memory", "resource temporarily unavailable", "input/output error",
+}
+
+// notStarted returns the exit of a task that never ran. If the engine is down, or its host has run out of something, that
+// is not the task's fault.
 func notStarted(err error) job.Exit {
 	now := time.Now()
 	exit := job.Exit{State: job.Failed, Code: codeNotExecutable, Reason: inOneLine(err), Began: now, Ended: now}
 	switch {
 	case client.IsErrConnectionFailed(err), errors.Is(err, errSilent):
-		exit.State, exit.Reason = job.NodeFail, "the Docker engine of its node does not answer: "+inOneLine(err)
+		exit.State, exit.Code, exit.Reason = job.NodeFail, codeOurs, "the Docker engine of its node does not answer: "+inOneLine(err)
+	case errdefs.IsUnavailable(err), short(exit.Reason):
+		exit.State, exit.Code = job.NodeFail, codeOurs
 	case exit.Reason == noCommand:
 		exit.Reason = "the image has no command of its own: give one after --"
 	case notFound(exit.Reason):
 		exit.Code = codeNotFound
-	case errdefs.IsInternal(err), errdefs.IsUnavailable(err):
+	case errdefs.IsInternal(err): // the engine says so of many mistakes of users, too
 		exit.Code = codeOurs
 	}
 	return exit
+}
+
+// short reports whether the engine's error message ends with a shortage. What comes before that may be words of the user.
+func short(text string) bool {
+	text = strings.TrimSuffix(text, ": unknown")
+	return slices.ContainsFunc(shortages, func(s string) bool { return strings.HasSuffix(text, ": "+s) })
 }
 
 // notFound reports whether the engine's error message means that the program does not exist.

@@ -83,5 +83,5 @@ func openWorkdir(t userfile.Thread, who Account, dir string) (workdir, error) {
 	case errors.Is(err, unix.EACCES):
 		return noWorkdir, Refuse(CodeNotExecutable, "workdir %s: user %s may not enter it on this node", dir, UserName(who))
 	}
-	return noWorkdir, Refuse(CodeNotExecutable, "workdir %s: %v", dir, err)
+	return noWorkdir, refuseFor(err, "workdir %s: %v", dir, err)
 }

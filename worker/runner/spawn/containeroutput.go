@@ -46,7 +46,7 @@ func (s *Spawner) containerCopies(ctx context.Context, o *Order) (map[output.Str
 		return all, err
 	}, pump.CloseCopies,
 		Refuse(CodeNotExecutable, "ended while its output files did not answer on this node"),
-		Refuse(CodeNotExecutable, "%s did not answer within %s on this node", outputFiles(o.Start), s.answer))
+		RefuseHere("%s did not answer within %s on this node", outputFiles(o.Start), s.answer))
 }
 
 // outputFiles names the output files of a task.

@@ -45,7 +45,7 @@ func openCopies(t userfile.Thread, o *Order, who Account, dir workdir) (map[outp
 		fd, err := dir.open(t, path, flags, 0o644)
 		if err != nil {
 			pump.CloseCopies(all)
-			return nil, Refuse(CodeNotExecutable, "output file %s: %v", full, err)
+			return nil, refuseFor(err, "output file %s: %v", full, err)
 		}
 		all[stream] = &pump.Copy{Path: full, FD: fd, Rights: who.cred}
 	}

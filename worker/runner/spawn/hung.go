@@ -39,7 +39,7 @@ func (l *looks) begin(user string, over <-chan struct{}) (end func(), err error)
 	}
 	if u.hang >= maxLooks {
 		l.mu.Unlock()
-		return nil, Refuse(CodeNotExecutable, "%d starts of user %s hang in files that do not answer on this node", u.hang, user)
+		return nil, RefuseHere("%d starts of user %s hang in files that do not answer on this node", u.hang, user)
 	}
 	u.uses++
 	l.mu.Unlock()
@@ -56,7 +56,7 @@ func (l *looks) begin(user string, over <-chan struct{}) (end func(), err error)
 		return func() { <-u.slots; rest() }, nil
 	case <-over:
 		end()
-		return nil, Refuse(CodeNotExecutable, "other starts of user %s wait for files that do not answer on this node", user)
+		return nil, RefuseHere("other starts of user %s wait for files that do not answer on this node", user)
 	}
 }
 

@@ -25,21 +25,6 @@ const (
 	codeNotFound      = job.ExitNotFound
 )
 
-// StartError is the reason why a task cannot be started. The task ends with its exit code.
-type StartError struct {
-	Code   int
-	Text   string
-	hidden bool // the file is in a directory that the user may not search
-}
-
-// Error returns the reason, for people.
-func (r *StartError) Error() string { return r.Text }
-
-// Refuse returns a StartError with an exit code.
-func Refuse(code int, format string, args ...any) error {
-	return &StartError{Code: code, Text: fmt.Sprintf(format, args...)}
-}
-
 // defaultPath is searched when a task's environment has no PATH.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -58,7 +43,7 @@ func program(t userfile.Thread, name string, workdir workdir, env []string) (str
 		if err == nil {
 			return workdir.abs(at), nil
 		}
-		if r := (*StartError)(nil); errors.As(err, &r) && r.Code == CodeNotExecutable && !r.hidden {
+		if r := (*StartError)(nil); errors.As(err, &r) && (r.Host || r.Code == CodeNotExecutable && !r.hidden) {
 			found = err
 		}
 	}
@@ -78,6 +63,8 @@ func executable(t userfile.Thread, workdir workdir, path, name string) error {
 		return &StartError{Code: CodeNotExecutable, Text: "permission denied: " + name, hidden: true}
 	case errors.Is(err, userfile.ErrKernel), errors.Is(err, userfile.ErrLink):
 		return Refuse(CodeNotExecutable, "cannot execute %s: %v", name, err)
+	case isOne(err, exhausted), isOne(err, unreachable):
+		return refuseFor(err, "cannot execute %s: %v", name, err)
 	case err != nil:
 		return notFound(name)
 	case is.Mode&unix.S_IFMT == unix.S_IFDIR:
@@ -145,14 +132,14 @@ func AccountOf(name string, allowRoot bool) (Account, error) {
 	}
 	u, err := account.Lookup(name)
 	if _, missing := errors.AsType[user.UnknownUserError](err); missing {
-		return Account{}, Refuse(CodeNotExecutable, "user %q: no such user on this node%s", name, strings.TrimPrefix(err.Error(), user.UnknownUserError(name).Error()))
+		return Account{}, RefuseHere("user %q: no such user on this node%s", name, strings.TrimPrefix(err.Error(), user.UnknownUserError(name).Error()))
 	}
 	if err != nil {
 		return Account{}, Refuse(CodeOurs, "user %q on this node: %v", name, err)
 	}
 	if u.UID == 0 {
 		if !allowRoot {
-			return Account{}, Refuse(CodeNotExecutable, "user %q: this node runs no tasks of root; its daemon needs --allow-root", name)
+			return Account{}, RefuseHere("user %q: this node runs no tasks of root; its daemon needs --allow-root", name)
 		}
 		return Account{name: u.Name, home: u.Home}, nil
 	}

@@ -36,7 +36,7 @@ func (s *Spawner) sources(ctx context.Context, who Account, mounts []string) (So
 	}
 	return look(ctx, s, UserName(who), func() (Sources, error) { return openSources(who, mounts) }, Sources.Close,
 		Refuse(CodeNotExecutable, "ended while its mounts did not answer on this node"),
-		Refuse(CodeNotExecutable, "a mount did not answer within %s on this node: %q", s.answer, mounts))
+		RefuseHere("a mount did not answer within %s on this node: %q", s.answer, mounts))
 }
 
 func openSources(who Account, mounts []string) (all Sources, err error) {
@@ -67,7 +67,7 @@ func sourcesOf(t userfile.Thread, who Account, mounts []string) (all Sources, er
 		case errors.Is(err, unix.EACCES):
 			return all, Refuse(CodeNotExecutable, "mount %s: user %s may not see it on this node", m.Source, UserName(who))
 		default:
-			return all, Refuse(CodeNotExecutable, "mount %s: %v", m.Source, err)
+			return all, refuseFor(err, "mount %s: %v", m.Source, err)
 		}
 	}
 	return all, nil

@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/output"
 	"github.com/musterhq/muster/worker/runner/pidspace"
@@ -325,15 +324,11 @@ func whyNot(o *Order, l *launch, err error) error {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		return l.denied(what)
 	case errors.Is(err, unix.EAGAIN):
-		return Refuse(CodeNotExecutable, "cannot execute %s: user %s has as many processes as a task may have, or as the host allows", what, UserName(l.who))
+		return RefuseHere("cannot execute %s: user %s has as many processes as a task may have, or as the host allows", what, UserName(l.who))
 	case errors.Is(err, unix.E2BIG):
 		return Refuse(CodeNotExecutable, "cannot execute %s: the command and its environment are too long", what)
 	}
-	code := CodeNotExecutable
-	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		code = CodeOurs
-	}
-	return Refuse(code, "cannot execute %s: %v", what, err)
+	return refuseFor(err, "cannot execute %s: %v", what, err)
 }
 
 // UserName returns the name of an account for people, or its uid if it has no name.
@@ -356,16 +351,4 @@ func startIn(fd int) error {
 		return nil
 	}
 	return fmt.Errorf("start: %w", err)
-}
-
-// ExitOf returns the exit of a task that was never started because of err.
-func ExitOf(err error, now time.Time) job.Exit {
-	exit := job.Exit{State: job.Failed, Code: CodeOurs, Reason: err.Error(), Began: now, Ended: now}
-	if r := (*StartError)(nil); errors.As(err, &r) {
-		exit.Code = r.Code
-	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		exit.State = job.NodeFail // the disk of this host is full, which is no fault of the task
-	}
-	return exit
 }

@@ -69,7 +69,7 @@ func (own thread) changeDir(l *launch) error {
 		return l.workdir.again(t)
 	})
 	if err != nil {
-		return Refuse(CodeNotExecutable, "workdir %s: %v", l.workdir.path, err)
+		return refuseFor(err, "workdir %s: %v", l.workdir.path, err)
 	}
 	l.attr.Dir = ""
 	return nil

@@ -1,0 +1,76 @@
+package spawn
+
+// Whether this host or the task's user is the cause of a failed start. What this host cannot start may start on another
+// one. See docs/adr, ADR 169.
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/musterhq/muster/job"
+)
+
+var (
+	// exhausted are the errors of a host that has run out of something that every start needs.
+	exhausted = []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS}
+	// unreachable are the errors of a file system that another host may reach. They concern those who use that file system.
+	unreachable = []unix.Errno{
+		unix.EIO, unix.EREMOTEIO, unix.ESTALE, unix.ENOTCONN, unix.ETIMEDOUT, unix.EHOSTDOWN, unix.EHOSTUNREACH, unix.ECONNREFUSED,
+	}
+)
+
+// StartError is the reason why a task cannot be started, with the exit code for it.
+type StartError struct {
+	Code   int
+	Text   string
+	Host   bool // this host is the cause; with another code than CodeOurs, only for some of its users
+	hidden bool // the file is in a directory that the user may not search
+}
+
+// Error returns the reason, for people.
+func (r *StartError) Error() string { return r.Text }
+
+// Refuse returns a StartError with an exit code. The host is the cause if the code is CodeOurs.
+func Refuse(code int, format string, args ...any) error {
+	return &StartError{Code: code, Text: fmt.Sprintf(format, args...), Host: code == CodeOurs}
+}
+
+// RefuseHere returns a StartError whose cause is this host, but which need not concern other users.
+func RefuseHere(format string, args ...any) error {
+	return &StartError{Code: CodeNotExecutable, Text: fmt.Sprintf(format, args...), Host: true}
+}
+
+// refuseFor returns a StartError for an error of the system about something that the user named.
+func refuseFor(err error, format string, args ...any) error {
+	switch {
+	case isOne(err, exhausted):
+		return Refuse(CodeOurs, format, args...)
+	case isOne(err, unreachable):
+		return RefuseHere(format, args...)
+	}
+	return Refuse(CodeNotExecutable, format, args...)
+}
+
+func isOne(err error, of []unix.Errno) bool {
+	return slices.ContainsFunc(of, func(e unix.Errno) bool { return errors.Is(err, e) })
+}
+
+// ExitOf returns the exit of a task that was never started because of err. NODE_FAIL says that this host is the cause,
+// as it is of every error that is not a StartError. The code is then CodeOurs if the host cannot start other tasks either.
+func ExitOf(err error, now time.Time) job.Exit {
+	exit := job.Exit{State: job.NodeFail, Code: CodeOurs, Reason: err.Error(), Began: now, Ended: now}
+	if errors.Is(err, unix.EDQUOT) {
+		exit.Code = CodeNotExecutable // only this user's space is used up
+	}
+	if r := (*StartError)(nil); errors.As(err, &r) {
+		exit.Code = r.Code
+		if !r.Host {
+			exit.State = job.Failed
+		}
+	}
+	return exit
+}
