@@ -17,13 +17,14 @@ func TestExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		state, more string
 		code        int
+		says        string
 	}{
-		{"SUCCEEDED", `,"exit_code":0`, 0},
-		{"FAILED", `,"exit_code":7`, 7},
-		{"FAILED", `,"signal":9`, 137},
-		{"TIMEOUT", `,"signal":15`, 124},
-		{"CANCELLED", ``, 125},
-		{"NODE_FAIL", ``, 125},
+		{"SUCCEEDED", `,"exit_code":0`, 0, ""},
+		{"FAILED", `,"exit_code":7`, 7, ""},
+		{"FAILED", `,"signal":9`, 137, ""},
+		{"TIMEOUT", `,"signal":15`, 124, ""},
+		{"CANCELLED", ``, 125, "muster: job " + idA + ": CANCELLED, and its owner does not say why\n"},
+		{"NODE_FAIL", ``, 125, "muster: job " + idA + ": NODE_FAIL, and its owner does not say why\n"},
 	} {
 		ended := jobDoc(idA, c.state, c.more)
 		f := newFake(t, map[string]http.HandlerFunc{
@@ -35,7 +36,7 @@ func TestExitCodes(t *testing.T) {
 		if r := f.muster("wait", idA); r.code != c.code || r.stdout != "" {
 			t.Errorf("wait for %s%s: exit %d, want %d (%s)", c.state, c.more, r.code, c.code, r.err)
 		}
-		if r := f.muster("run", "x"); r.code != c.code || r.stdout != "out\n" || r.err != "err\n" {
+		if r := f.muster("run", "x"); r.code != c.code || r.stdout != "out\n" || r.err != "err\n"+c.says {
 			t.Errorf("run to %s%s: exit %d, want %d; stdout %q, stderr %q", c.state, c.more, r.code, c.code, r.stdout, r.err)
 		}
 		if r := f.muster("submit", "-W", "x"); r.code != c.code || r.stdout != idA+"\n" {

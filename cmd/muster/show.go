@@ -127,7 +127,7 @@ func showJob(out io.Writer, room int, j api.Job, now *api.TaskUsage) error {
 	row(w, "ended", clock(j.EndedAt))
 	row(w, "elapsed", elapsed(j.StartedAt, j.EndedAt))
 	row(w, "owner", fmt.Sprintf("%s, kept in %d %s", ownerOf(j), j.Copies, plural(j.Copies, "copy", "copies")))
-	if j.Spec != nil {
+	if j.Spec != nil && !j.Ended() {
 		row(w, "if silent", ifSilent(j))
 	}
 	if j.TaskCount > 1 {
