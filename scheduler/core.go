@@ -72,8 +72,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	}
 	ps := newPolicies(&cfg)
 	c.placement = &placement{
-		turn: t, policies: ps, hosts: c.hosts, pending: c.pending, placer: place.New(&c.hosts.fleet, &ps.typical),
-		leftOut: &leftOut{by: map[*entry]*tallies{}},
+		turn: t, policies: ps, hosts: c.hosts, pending: c.pending, placer: place.New(&c.hosts.fleet, &ps.typical), leftOut: &leftOut{by: map[*entry]*tallies{}},
 	}
 	if cfg.Candidates > 0 {
 		c.placement.placer.Sample = cfg.Candidates

@@ -3,7 +3,6 @@ package scheduler
 // What happens when a record is committed: the jobs change, and whatever waited for the record goes on.
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/musterhq/muster/job"
@@ -334,7 +333,7 @@ func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord, x jobs.Change
 	} else {
 		rc.movedTask(e, r.Attempt.Task)
 	}
-	rc.endAfterFailures(e)
+	endAfterFailures(rc.turn, e)
 }
 
 func (rc *records) appliedResult(e *entry, r job.ResultRecord, x jobs.Change) {
@@ -348,7 +347,7 @@ func (rc *records) appliedResult(e *entry, r job.ResultRecord, x jobs.Change) {
 			rc.notify(Notice{Kind: TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})
 		}
 		rc.movedGang(e, x)
-		rc.endAfterFailures(e)
+		endAfterFailures(rc.turn, e)
 		return
 	}
 	if rc.lead {
@@ -362,23 +361,7 @@ func (rc *records) appliedResult(e *entry, r job.ResultRecord, x jobs.Change) {
 		rc.notify(Notice{Kind: TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})
 	}
 	rc.movedTask(e, r.Attempt.Task)
-	rc.endAfterFailures(e)
-}
-
-// endAfterFailures cancels the job if as many of its tasks have failed as it allows. Of the members of a gang, those count
-// that did not end because of another one.
-func (rc *records) endAfterFailures(e *entry) {
-	most := e.job.Spec.MaxFailures
-	if most == 0 || !rc.lead || e.job.Cancelled != "" || e.job.Ended() {
-		return
-	}
-	counts, failed := e.job.Counts(), 0
-	for _, s := range []job.State{job.Failed, job.Timeout, job.OutOfMemory, job.NodeFail} {
-		failed += counts.Of(s)
-	}
-	if failed >= most {
-		rc.propose(job.CancelRecord{Job: e.job.ID, At: rc.now, Reason: fmt.Sprintf("%d tasks failed (max-failures %d)", failed, most)})
-	}
+	endAfterFailures(rc.turn, e)
 }
 
 // surplus ends the newest attempt of a task, because an older attempt has turned out to have succeeded.

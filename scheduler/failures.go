@@ -1,0 +1,25 @@
+package scheduler
+
+// The end of a job of which as many tasks have failed as it allows (max_failures).
+
+import (
+	"fmt"
+
+	"github.com/musterhq/muster/job"
+)
+
+// endAfterFailures cancels the job if as many of its tasks have failed as it allows. Of the members of a gang, those count
+// that did not end because of another one.
+func endAfterFailures(tn *turn, e *entry) {
+	most := e.job.Spec.MaxFailures
+	if most == 0 || !tn.lead || e.job.Cancelled != "" || e.job.Ended() {
+		return
+	}
+	counts, failed := e.job.Counts(), 0
+	for _, s := range []job.State{job.Failed, job.Timeout, job.OutOfMemory, job.NodeFail} {
+		failed += counts.Of(s)
+	}
+	if failed >= most {
+		tn.propose(job.CancelRecord{Job: e.job.ID, At: tn.now, Reason: fmt.Sprintf("%d tasks failed (max-failures %d)", failed, most)})
+	}
+}
