@@ -36,8 +36,8 @@ func TestEveryFieldHasAFormat(t *testing.T) {
 	}
 	var check func(of reflect.Type)
 	check = func(of reflect.Type) {
-		for i := range of.NumField() {
-			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name == "-" {
 				continue
 			}
@@ -45,7 +45,7 @@ func TestEveryFieldHasAFormat(t *testing.T) {
 				t.Errorf("the field %s of %s is in %d of the lists of formats; give it a format of its own in job/format.go", name, of.Name(), known[name])
 			}
 			delete(known, name)
-			if of.Field(i).Type == reflect.TypeFor[Resources]() {
+			if field.Type == reflect.TypeFor[Resources]() {
 				check(reflect.TypeFor[Resources]())
 			}
 		}

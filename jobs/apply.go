@@ -273,8 +273,7 @@ func result(j *Job, t *job.Task, r job.ResultRecord) bool {
 	if saved { // it has not failed
 		exit.State, exit.Reason = job.Preempted, "it saved its state"
 	}
-	to, why := exit.State, exitReason(exit)
-	again := false
+	to, why, again := exit.State, exitReason(exit), false
 	switch exit.State {
 	case job.NodeFail: // not the fault of the task: it costs no retry
 		if to, why = afterLoss(j, r.Hold, why.Detail); to == job.NodeFail && r.Elsewhere {

@@ -254,7 +254,7 @@ func (t *Twins) others(asker network.Conn, nonce, instance []byte) []*wirepb.Twi
 	conns = slices.DeleteFunc(conns, func(c network.Conn) bool { return c.ID() == asker.ID() })
 	conns = conns[:min(len(conns), maxProofs)]
 	found := make([]*wirepb.TwinProof, len(conns))
-	ctx, cancel := context.WithTimeout(context.Background(), proofWait)
+	ctx, cancel := context.WithTimeout(context.Background(), proofWait) //nolint:forbidigo // a handler of streams gets none; it ends by itself
 	defer cancel()
 	var wg sync.WaitGroup
 	for i, c := range conns {

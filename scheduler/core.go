@@ -66,8 +66,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 		paths: map[job.Peer]lease.Path{}, distances: map[job.Peer]fleet.Distance{},
 	}
 	c.pending = &pending{
-		turn: t, hosts: c.hosts, search: c.search, shares: sh, shapes: map[string]*shape{},
-		begins:  timers.New[time.Time, *entry](time.Time.Compare),
+		turn: t, hosts: c.hosts, search: c.search, shares: sh, shapes: map[string]*shape{}, begins: timers.New[time.Time, *entry](time.Time.Compare),
 		parents: &parents{turn: t, entries: c.entries, followed: map[job.ID]*parent{}, inLine: map[job.ID]bool{}, under: map[job.ID]int{}},
 	}
 	ps := newPolicies(&cfg)

@@ -15,8 +15,7 @@ import (
 // notSent handles a message that could not be sent because it is out of bounds, or is kept back. The task waits. In the first
 // case a notice reports the defect.
 func (ds *dispatches) notSent(e NotSent) {
-	var held *HeldBackError
-	if errors.As(e.Err, &held) {
+	if held, is := errors.AsType[*HeldBackError](e.Err); is {
 		heldBack(ds, e, held)
 		return
 	}

@@ -153,8 +153,7 @@ func (c *Core) take(now Moment, ev Event) {
 	case ForgetClaim:
 		c.leases.claims.forget(e.Group)
 	case SharesChanged:
-		c.account.meter.setWeights(e.Weights)
-		c.queue.unsorted = true
+		c.sharesChanged(e)
 	default:
 		panic(fmt.Sprintf("worker: unknown event %T", ev))
 	}
@@ -308,6 +307,12 @@ func (c *Core) profileChanged(now Moment, p lease.Profile) {
 	for _, to := range c.sessions.peers {
 		c.availability.sendHello(to)
 	}
+}
+
+// sharesChanged replaces the weights of the shares, by which the queue is sorted.
+func (c *Core) sharesChanged(e SharesChanged) {
+	c.account.meter.setWeights(e.Weights)
+	c.queue.unsorted = true
 }
 
 // limitsChanged replaces the limits. If other priorities are allowed than before, all schedulers hear Hello again: what this

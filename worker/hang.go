@@ -14,7 +14,7 @@ var errHangs = errors.New("the disk of the data directory does not answer")
 // disk makes the loop's writes, one after the other, in goroutines of their own. The loop waits for each, but not for
 // longer than hangsAfter.
 type disk struct {
-	hung chan error // of a write that has not returned in time; nil: none
+	hung chan struct{} // closed when a write has returned that had not in time; nil: there is none
 }
 
 // write calls f and returns its error, or errHangs if f takes too long. Until that f has returned, no other is called.
@@ -27,12 +27,13 @@ func (d *disk) write(f func() error) error {
 			return errHangs
 		}
 	}
-	done := make(chan error, 1)
-	go func() { done <- f() }()
+	var err error
+	done := make(chan struct{})
+	go func() { err = f(); close(done) }()
 	late := time.NewTimer(hangsAfter)
 	defer late.Stop()
 	select {
-	case err := <-done:
+	case <-done:
 		return err
 	case <-late.C:
 		d.hung = done

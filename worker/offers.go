@@ -153,20 +153,7 @@ func (f *offers) arbitrate(now Moment) {
 		for _, o := range f.queue.gangs.firm() { // what is ended for them is for nobody else
 			f.decide(now, r, o)
 		}
-		var later []*offer
-		for _, o := range f.queue.ranked {
-			if o.state != offerQueued || o.firm {
-				continue
-			}
-			if len(later) > 0 && o.msg.Priority < later[0].msg.Priority {
-				later = f.decideRest(now, r, later)
-			}
-			keeps.descend(o.msg.Priority)
-			if f.decide(now, r, o) == verdictLater {
-				later = append(later, o)
-			}
-		}
-		f.decideRest(now, r, later)
+		f.decideRanked(now, r, keeps)
 		keeps.hold(0)
 		known, next = keeps.forecasts(), keeps.next
 		f.queue.sweep()
@@ -183,6 +170,24 @@ func (f *offers) arbitrate(now Moment) {
 	if late {
 		f.turn.timers.set(now.Boot.Add(lateRenewal), func(Moment) { f.turn.arbitrate = true })
 	}
+}
+
+// decideRanked decides the offers in their order, each priority whole before a lower one.
+func (f *offers) decideRanked(now Moment, r *arbitration, keeps *keeps) {
+	var later []*offer
+	for _, o := range f.queue.ranked {
+		if o.state != offerQueued || o.firm {
+			continue
+		}
+		if len(later) > 0 && o.msg.Priority < later[0].msg.Priority {
+			later = f.decideRest(now, r, later)
+		}
+		keeps.descend(o.msg.Priority)
+		if f.decide(now, r, o) == verdictLater {
+			later = append(later, o)
+		}
+	}
+	f.decideRest(now, r, later)
 }
 
 // decideRest decides the offers of one priority that had to wait for the others of it. It returns the empty list.

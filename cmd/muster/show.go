@@ -87,29 +87,7 @@ func showJob(out io.Writer, room int, j api.Job, now *api.TaskUsage) error {
 	if j.ExitCode != nil {
 		row(w, "exit code", fmt.Sprint(*j.ExitCode))
 	}
-	if j.Spec != nil {
-		row(w, "command", commandOf(*j.Spec))
-		trusted := ""
-		if j.Spec.TrustedLabels {
-			trusted = "only signed ones count"
-		}
-		for _, given := range []struct{ what, value string }{
-			{"image", j.Spec.Image},
-			{"workdir", j.Spec.Workdir},
-			{"constraint", j.Spec.Constraint},
-			{"prefer", j.Spec.Prefer},
-			{"labels", trusted},
-			{"nodelist", job.NodesText(j.Spec.NodeList)},
-			{"exclude", job.NodesText(j.Spec.Exclude)},
-		} {
-			if given.value != "" {
-				row(w, given.what, given.value)
-			}
-		}
-		if j.Spec.Begin != nil {
-			row(w, "begin", clock(j.Spec.Begin))
-		}
-	}
+	specRows(w, j)
 	row(w, "asks for", needOf(j))
 	row(w, "priority", fmt.Sprint(j.Priority))
 	dependencyRows(w, j)
@@ -143,6 +121,34 @@ func showJob(out io.Writer, room int, j api.Job, now *api.TaskUsage) error {
 		return err
 	}
 	return attemptTable(out, room, j)
+}
+
+// specRows writes what the job runs, and where it may run.
+func specRows(w *table.Sheet, j api.Job) {
+	if j.Spec == nil {
+		return
+	}
+	row(w, "command", commandOf(*j.Spec))
+	trusted := ""
+	if j.Spec.TrustedLabels {
+		trusted = "only signed ones count"
+	}
+	for _, given := range []struct{ what, value string }{
+		{"image", j.Spec.Image},
+		{"workdir", j.Spec.Workdir},
+		{"constraint", j.Spec.Constraint},
+		{"prefer", j.Spec.Prefer},
+		{"labels", trusted},
+		{"nodelist", job.NodesText(j.Spec.NodeList)},
+		{"exclude", job.NodesText(j.Spec.Exclude)},
+	} {
+		if given.value != "" {
+			row(w, given.what, given.value)
+		}
+	}
+	if j.Spec.Begin != nil {
+		row(w, "begin", clock(j.Spec.Begin))
+	}
 }
 
 // ifSilent says in one sentence what becomes of a task whose node and whose owner lose contact.

@@ -12,7 +12,7 @@ import (
 
 func listenAt(t *testing.T, path string) *Listener {
 	t.Helper()
-	l, err := Listen(path, func() (net.Listener, error) { return net.Listen("unix", path) }, slog.New(slog.DiscardHandler)) //nolint:noctx // a local socket
+	l, err := Listen(path, func() (net.Listener, error) { return net.Listen("unix", path) }, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func answer(l *Listener) chan error {
 }
 
 func answers(path string) bool {
-	conn, err := net.Dial("unix", path) //nolint:noctx // as above
+	conn, err := net.Dial("unix", path)
 	if err != nil {
 		return false
 	}

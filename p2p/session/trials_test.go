@@ -30,7 +30,7 @@ func wait(t *testing.T, ok func() bool) {
 // poison has the node cut the session whenever a Start of a job with this name arrives, as a daemon does that cannot read it.
 func (n *node) poison(of *node, name string) (arrived func() int) {
 	seen := 0
-	n.recorder.onAny = func(msg any) {
+	n.onAny = func(msg any) {
 		if m, is := msg.(lease.Start); is && m.File.Spec().Name == name {
 			seen++
 			n.table.get(of.id()).cut(errors.New("cannot read it"))
@@ -98,7 +98,7 @@ func TestInnocentMessagesAreNotDelayed(t *testing.T) {
 		c.slow.Store(nil)
 		wait(t, func() bool { return a.isUp(b.id()) })
 		got := 0
-		b.recorder.onAny = func(msg any) {
+		b.onAny = func(msg any) {
 			if _, is := msg.(lease.Start); is {
 				got++
 			}
@@ -158,7 +158,7 @@ func TestLongEventThatEndsItsSession(t *testing.T) {
 		c := newCluster(t, 2)
 		a, b := c.nodes[0], c.nodes[1]
 		long, short := 0, 0
-		b.recorder.onAny = func(msg any) { // called with the lock of the recorder
+		b.onAny = func(msg any) { // called with the lock of the recorder
 			if m, is := msg.(lease.Event); is && len(m.Exit.Tail) > 0 {
 				long++
 				b.table.get(a.id()).cut(errors.New("it does not get through"))

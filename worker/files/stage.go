@@ -142,11 +142,8 @@ func (d *Driver) stage(ctx context.Context, t *task) error {
 			refetched = true // a chunk was pruned between fetching and unpacking
 			continue
 		}
-		if errors.Is(err, blob.ErrFull) { // the store of another host may have room for this user
-			return stopped{job.Exit{State: job.NodeFail, Code: neverRan, Reason: "its files cannot be had: " + err.Error()}}
-		}
-		if errors.Is(err, blob.ErrMissing) || errors.Is(err, blob.ErrInvalid) {
-			return fmt.Errorf("its files cannot be had: %w", err)
+		if err, never := unfetchable(err); never {
+			return err
 		}
 		d.log.WarnContext(ctx, "files of attempt not fetched yet", "attempt", t.Attempt.String(), "user", t.User, "error", err)
 		d.waitsFor(t, fixedText("no node that has its files answers, asking again: %s", strings.TrimPrefix(err.Error(), "api: ")))
@@ -155,6 +152,17 @@ func (d *Driver) stage(ctx context.Context, t *task) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// unfetchable reports whether a fetch that has failed so can never succeed here, and how the attempt then ends.
+func unfetchable(err error) (end error, never bool) {
+	switch {
+	case errors.Is(err, blob.ErrFull): // the store of another host may have room for this user
+		return stopped{job.Exit{State: job.NodeFail, Code: neverRan, Reason: "its files cannot be had: " + err.Error()}}, true
+	case errors.Is(err, blob.ErrMissing), errors.Is(err, blob.ErrInvalid):
+		return fmt.Errorf("its files cannot be had: %w", err), true
+	}
+	return nil, false
 }
 
 func wait(ctx context.Context, d time.Duration) {

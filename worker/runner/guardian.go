@@ -76,14 +76,8 @@ func goBy(table *guard.Table, dead <-chan error, log *slog.Logger) error {
 	for {
 		select {
 		case err := <-dead:
-			for pause, left := retryFirst, true; left && err == nil; pause = min(2*pause, retryMost) {
-				left = false
-				for _, e := range table.All() {
-					left = e.Kill(true) || left
-				}
-				if left {
-					time.Sleep(pause)
-				}
+			if err == nil {
+				endAll(table)
 			}
 			return err
 		case <-look.C:
@@ -95,5 +89,18 @@ func goBy(table *guard.Table, dead <-chan error, log *slog.Logger) error {
 			}
 		}
 		look.Reset(wait)
+	}
+}
+
+// endAll ends all tasks of the table, again and again until none is left.
+func endAll(table *guard.Table) {
+	for pause, left := retryFirst, true; left; pause = min(2*pause, retryMost) {
+		left = false
+		for _, e := range table.All() {
+			left = e.Kill(true) || left
+		}
+		if left {
+			time.Sleep(pause)
+		}
 	}
 }

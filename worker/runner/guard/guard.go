@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// After is how long after a deadline the guard ends the task, and DaemonAfter how long after it the daemon does. R4
-	// allows for 1 s and 3 % of the lease.
-	After       = 500 * time.Millisecond
+	// After is how long after a deadline the guard ends the task. R4 allows for 1 s and 3 % of the lease.
+	After = 500 * time.Millisecond
+	// DaemonAfter is how long after a deadline the daemon ends the task.
 	DaemonAfter = time.Second
 	// lookMost is how long a watch goes without a look at the table: no task is started with less than 15 s of its lease.
 	lookMost = 5 * time.Second
