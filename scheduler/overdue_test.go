@@ -64,7 +64,7 @@ func TestOverdueTaskIsRaised(t *testing.T) {
 func TestOverdueTaskThatRan(t *testing.T) {
 	s := overdueStory(t, time.Hour)
 	s.do("worker here cpus=1")
-	s.do("submit a priority=7")
+	s.do("submit a priority=7 partition=hold")
 	s.do("take here a")
 	s.do("event here a RUNNING")
 	s.do("wait 30m")
