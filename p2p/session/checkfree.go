@@ -1,0 +1,80 @@
+package session
+
+// The check of what a host says is free.
+
+import (
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+func checkFree(f lease.Free) error {
+	if f.CPUs < 0 || f.CPUs > job.MaxCPUs || f.Memory < 0 || f.Tasks < 0 || f.Tasks > lease.MaxLive {
+		return errRange
+	}
+	if err := within(len(f.GPUs), lease.MaxGPUs); err != nil {
+		return err
+	}
+	for _, g := range f.GPUs {
+		if g.Memory < 0 || g.Milli < 0 || g.Milli > wholeDevice {
+			return errRange
+		}
+		if err := checkID(g.UUID); err != nil {
+			return err
+		}
+	}
+	if repeated(f.GPUs) {
+		return errSame
+	}
+	before := -1
+	if err := within(len(f.Preemptible), lease.MaxPreemptible); err != nil {
+		return err
+	}
+	for _, y := range f.Preemptible { // in rising order
+		if y.Precedence() <= before || y.Level < 0 || y.Level > lease.MaxLevel || y.Priority < 0 || y.Priority > job.MaxPriority || y.CPUs < 0 || y.CPUs > maxHeld || y.Memory < 0 || y.GPUs < 0 || y.GPUs > maxHeld {
+			return errRange
+		}
+		before = y.Precedence()
+	}
+	if err := checkForeign(f.Foreign); err != nil {
+		return err
+	}
+	return checkDevices(f.Quarantined)
+}
+
+// checkForeign checks what programs of others use of the GPUs.
+func checkForeign(all []lease.ForeignUse) error {
+	if err := within(len(all), lease.MaxForeign); err != nil {
+		return err
+	}
+	for _, u := range all {
+		if u.Memory < 0 || u.PID < 0 || u.PID > maxPID || u.Others < 0 || u.Others > maxPID {
+			return errRange
+		}
+		if err := checkID(u.UUID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repeated reports whether two of the devices are the same. For the usual hosts it allocates nothing.
+func repeated(devices []lease.FreeGPU) bool {
+	if len(devices) > 16 {
+		seen := make(map[string]bool, len(devices))
+		for i := range devices {
+			seen[devices[i].UUID] = true
+		}
+		return len(seen) < len(devices)
+	}
+	for i := range devices {
+		for j := range i {
+			if devices[i].UUID == devices[j].UUID {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// maxHeld bounds the CPUs and devices of many tasks together. Shares of a device count once for each task.
+const maxHeld = 1 << 30
