@@ -19,7 +19,7 @@ import (
 func jobFileOf(t *testing.T, size int, node string) string {
 	t.Helper()
 	spec := job.DefaultSpec()
-	spec.Name, spec.Constraint = "large", "name="+node
+	spec.Name, spec.Constraint, spec.Partition = "large", "name="+node, "hold" // a daemon adds the word if a file has none
 	spec.Script = "#!/bin/sh\nwc -c <\"$0\"\nexit 7\n#"
 	text := func() []byte {
 		out, err := json.Marshal(spec)

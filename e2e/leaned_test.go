@@ -26,7 +26,7 @@ const (
 	// leanedFor is how long a run leans on the cluster; MUSTER_LEANED overrides it.
 	leanedFor = 40 * time.Second
 	// leanedLease is the lease of the jobs that another host may take over.
-	leanedLease = "10s"
+	leanedLease = "30s"
 	// afterLeaning bounds how long the cluster takes to end all jobs once nobody leans on it.
 	afterLeaning = 3 * time.Minute
 )
@@ -112,7 +112,7 @@ func (l *leaned) open() int {
 // lean does one fault to a host, waits, and takes it back.
 func (l *leaned) lean(i int, chance *rand.Rand) {
 	d := l.hosts[i]
-	span := time.Duration(500+chance.IntN(20_000)) * time.Millisecond
+	span := time.Duration(500+chance.IntN(40_000)) * time.Millisecond
 	kinds := []struct {
 		name string
 		do   func() (undo func())

@@ -85,7 +85,7 @@ func TestHungStartsDoNotDelayOthers(t *testing.T) {
 		reasons := map[string]int{}
 		fail := func(e worker.DriverEvent) {
 			what, _, timely := strings.Cut(e.Exit.Reason, " did not answer within "+answerIn.String())
-			if !timely || e.Exit.State != job.Failed || e.Exit.Code != 126 {
+			if !timely || e.Exit.State != job.NodeFail || e.Exit.Started || e.Exit.Code != 126 {
 				t.Errorf("%+v", e)
 			}
 			reasons[what]++
