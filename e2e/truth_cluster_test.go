@@ -215,8 +215,8 @@ func (c *devCluster) killHost(host int) time.Time {
 			tasks = append(tasks, pid)
 		}
 	}
-	if len(parents) != 2 {
-		c.t.Errorf("%s has processes %v, want a daemon and a runner", dir, parents)
+	if len(parents) != 3 {
+		c.t.Errorf("%s has processes %v, want a daemon, a runner and its guard", dir, parents)
 	}
 	at := time.Now()
 	for _, pid := range append(parents, tasks...) {

