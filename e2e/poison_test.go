@@ -13,16 +13,20 @@ import (
 	"testing"
 )
 
-// poison is a command that kills the daemon and its runner, unless the file mild exists. Before that it writes the
-// name of its host.
+// poison is a command that has its host killed (see revive), unless the file mild exists: it writes the name of its host.
 func poison(dir string) []string {
 	return []string{"sh", "-c", fmt.Sprintf(`cd %s; [ -e mild ] && exit 0
-host=${MUSTER_SCRATCH%%%%/data/*}; echo "$host" >>runs; pkill -KILL -f "$host/data"; exec sleep 600`, dir)}
+host=${MUSTER_SCRATCH%%%%/data/*}; echo "$host" >>runs; touch "$host/kill"; exec sleep 600`, dir)}
 }
 
-// revive restarts the daemons that have died. It does not wait for them, because the task may not have ended yet.
+// revive kills the daemon and the runner of each host on which the task runs, and restarts the daemons that have died. It does
+// not wait for them, because the task may not have ended yet.
 func revive(hosts []*daemon) {
 	for _, h := range hosts {
+		if os.Remove(filepath.Join(h.dir, "kill")) == nil {
+			h.kill()
+			h.killRunners()
+		}
 		select {
 		case <-h.done:
 			h.launch()
