@@ -188,6 +188,8 @@ func TestLeanedOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		span = d
+	} else {
+		atFullSize(t)
 	}
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number is fine
 	t.Logf("seed %d", seed)
