@@ -96,6 +96,9 @@ func (w *world) committed(o *owner, r job.Record, seq uint64, epoch job.Epoch) {
 	case job.RequeueRecord:
 		if j := w.byID[r.Job]; j != nil && c.Moved {
 			j.requeued = j.attempt
+			if j.assigned {
+				j.asked = append(j.asked, j.attempt)
+			}
 			if over { // it ages anew, and a cancel before its end is done
 				j.cancelled = false
 				j.acceptAt, j.bornAt, j.bornIn = w.now, w.now, o.life
@@ -149,10 +152,6 @@ func (w *world) assigned(o *owner, r job.AssignRecord, moved bool) {
 	}
 }
 
-// idleBeforeRetry is for how long another host must have been idle before a return counts as wrong. In one world of 600 (seed
-// 192) a job returned when others had been idle for 6 minutes; the cause is not known yet.
-const idleBeforeRetry = 10 * time.Minute
-
 // retried checks that a job does not return to a host where it failed while it fits at another one (P8): one that has
 // been idle for a while, and for which nothing else waits.
 func (w *world) retried(o *owner, j *work, to job.Peer) {
@@ -160,7 +159,7 @@ func (w *world) retried(o *owner, j *work, to job.Peer) {
 		return
 	}
 	for _, h := range w.hosts {
-		if l := o.links[h.peer]; !j.could(h) || j.failedAt(h) || !l.oUp || l.usable() < longestPause || !h.takes(o) || j.overQuota(h) || h.idleFor() < idleBeforeRetry {
+		if l := o.links[h.peer]; !j.could(h) || j.failedAt(h) || !l.oUp || l.usable() < longestPause || !h.takes(o) || j.overQuota(h) || h.idleFor() < longestPause {
 			continue
 		}
 		free := h.free()
@@ -180,10 +179,10 @@ func (j *work) waitsElsewhere(h *host) bool {
 	})
 }
 
-// failedAt says whether the job has failed at the host of itself.
+// failedAt says whether the job has failed at the host of itself: an attempt that its user told to end has not.
 func (j *work) failedAt(h *host) bool {
 	return slices.ContainsFunc(j.tries, func(p *proc) bool {
-		return p.h == h && p.over && (p.exit.State == job.Failed || p.exit.State == job.Timeout) && !j.spec.Saved(p.exit)
+		return p.h == h && p.over && (p.exit.State == job.Failed || p.exit.State == job.Timeout) && !j.spec.Saved(p.exit) && !slices.Contains(j.asked, p.attempt.N)
 	})
 }
 

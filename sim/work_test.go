@@ -42,7 +42,8 @@ type work struct {
 	attempt  int
 	assigned bool
 	node     job.Peer
-	requeued int // number of the attempt that was the newest at the last requeue
+	requeued int   // number of the attempt that was the newest at the last requeue
+	asked    []int // the attempts that a requeue told to end: how they ended says nothing of their hosts
 	starts   int
 	startAt  time.Duration // of the first attempt
 	endAt    time.Duration
