@@ -71,7 +71,7 @@ func (c *Clock) next(until time.Duration) bool {
 	}
 	first := c.heap[0]
 	c.remove()
-	c.now = first.at
+	c.now = max(c.now, first.at) // it is late if time was skipped
 	c.ran++
 	first.do()
 	return true

@@ -89,7 +89,7 @@ func (w *World) addFaults() error {
 		if f.Kind == DeviceOut {
 			w.retries = usualRetries
 		}
-		w.at(warmUp+f.At, func() { happens(w, f) })
+		w.appoint(warmUp+f.At, func() { happens(w, f) })
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func happens(w *World, f *Fault) {
 			}
 			return
 		}
-		w.after(f.For, func() { h.powerOn(false) })
+		w.appoint(w.now+f.For, func() { h.powerOn(false) })
 	case Kill:
 		if h.up {
 			h.restart(max(f.For, RestartLeast))
@@ -144,7 +144,7 @@ func happens(w *World, f *Fault) {
 	case Leave:
 		h.drain(worker.Drain{On: true, Reason: "it leaves"})
 		if f.For > 0 {
-			w.after(f.For, func() { h.drain(worker.Drain{}) })
+			w.appoint(w.now+f.For, func() { h.drain(worker.Drain{}) })
 		}
 	case Join:
 		h.draining = worker.Drain{}
@@ -157,7 +157,7 @@ func happens(w *World, f *Fault) {
 	case Slow:
 		h.pace(f.Speed)
 		if f.For > 0 {
-			w.after(f.For, func() { h.pace(1) })
+			w.appoint(w.now+f.For, func() { h.pace(1) })
 		}
 	case Break:
 	}
@@ -204,7 +204,7 @@ func deviceOut(h *host, f *Fault) {
 		}
 	}
 	if f.For > 0 {
-		h.w.after(f.For, func() { delete(h.sick, uuid) })
+		h.w.appoint(h.w.now+f.For, func() { delete(h.sick, uuid) })
 	}
 }
 
@@ -221,7 +221,7 @@ func (w *World) breaks(f *Fault) {
 	w.logf("fault of the network: %s", f.Part)
 	review(w)
 	if f.For > 0 {
-		w.after(f.For, func() {
+		w.appoint(w.now+f.For, func() {
 			if err := net.Mend(f.Part); err != nil {
 				w.err = fmt.Errorf("sim: repair of part %q of the network: %w", f.Part, err)
 			}

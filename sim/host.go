@@ -171,7 +171,7 @@ func (h *host) kill() {
 func (h *host) restart(after time.Duration) {
 	h.kill()
 	life := h.life
-	h.w.after(after, func() {
+	h.w.appoint(h.w.now+after, func() {
 		if h.life == life && !h.up {
 			h.boot()
 		}

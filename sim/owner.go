@@ -190,7 +190,7 @@ func (o *owner) restart(after time.Duration) {
 	}
 	o.kill()
 	life := o.life
-	o.w.after(after, func() {
+	o.w.appoint(o.w.now+after, func() {
 		if o.life == life && !o.up {
 			o.boot(0)
 		}

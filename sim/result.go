@@ -11,6 +11,9 @@ import (
 type Result struct {
 	End    time.Duration // virtual time of the end
 	Events int           // of the clock
+	// Skipped is the quiet time that the clock has passed over at once. The messages and the events of idle daemons in it are
+	// not counted.
+	Skipped time.Duration
 
 	Jobs    int    // in the load
 	Refusal string // of the first job that was refused for good; empty: none was
@@ -120,7 +123,7 @@ func (a *Ages) Below(part float64) time.Duration {
 func (w *World) result() Result {
 	r := w.counts
 	r.End, r.Events, r.Jobs, r.Ended = w.Now(), w.ran, len(w.works), len(w.works)-w.left
-	r.Defects = w.found
+	r.Defects, r.Skipped = w.found, w.skipped
 	for k, c := range w.kinds {
 		if c.Count > 0 {
 			c.Kind = kindNames[k]

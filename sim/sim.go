@@ -168,6 +168,7 @@ func (w *World) Run(ctx context.Context) (Result, error) {
 		most = w.cfg.Horizon + warmUp
 	}
 	for w.left > 0 && len(w.defects) == 0 && w.err == nil {
+		w.skip(most)
 		if !w.next(most) {
 			if w.cfg.Horizon == 0 {
 				return w.result(), fmt.Errorf("%w: %d of %d", ErrStuck, w.left, len(w.works))

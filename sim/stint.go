@@ -81,6 +81,7 @@ func (s *submission) reopen(e *element, k int) {
 	w.tell(record.Record{Kind: record.Lost, Job: s.index, Task: k})
 	if s.left++; s.left == 1 {
 		w.left++
+		w.open++
 	}
 }
 

@@ -83,11 +83,7 @@ func (w *World) addJobs() error {
 			s.owner = w.routed(s.user, turn)
 			turn++
 		}
-		if s.missing == 0 {
-			w.at(warmUp+w.cfg.Load.Jobs[s.index].Submit, s.submit)
-		} else {
-			w.at(warmUp+w.cfg.Load.Jobs[s.index].Submit, s.comes)
-		}
+		w.appoint(warmUp+w.cfg.Load.Jobs[s.index].Submit, s.comes)
 	}
 	return nil
 }
@@ -174,6 +170,9 @@ const limitSlack = time.Second
 // comes is when the job is to be submitted, if the jobs on which it depends are accepted by then.
 func (s *submission) comes() {
 	s.due = true
+	if s.left > 0 {
+		s.w.open++
+	}
 	if s.missing == 0 {
 		s.submit()
 	}
@@ -286,6 +285,10 @@ func (w *World) ended(s *submission, e *element) {
 		return
 	}
 	w.left--
+	if s.due {
+		w.open--
+		w.stirred = w.now
+	}
 	if !w.durable {
 		delete(w.byID, s.id)
 		s.elements = nil

@@ -25,6 +25,7 @@ type World struct {
 
 	cluster
 	counted
+	quiet
 
 	later   []func() // flushes of messages, at the end of a turn
 	pids    int

@@ -11,14 +11,15 @@ type Network struct {
 	// Racks[i] is the switch, as an index in Switches, to which machine i is joined; -1: none.
 	Racks    []int     `json:"racks,omitempty"`
 	Links    []Link    `json:"links,omitempty"`
-	Messages int64     `json:"messages"`        // of control
-	Bytes    int64     `json:"bytes"`           // of them
-	Dropped  int64     `json:"dropped"`         // messages that never arrived
-	Copied   int64     `json:"copied_bytes"`    // files of jobs
-	Copies   int64     `json:"copies"`          // how many times files went to a host
-	CopyTime float64   `json:"copy_s"`          // how long they took, all together
-	Queueing float64   `json:"queueing_s"`      // how long messages waited for links, all together
-	Paths    []PathUse `json:"paths,omitempty"` // of files, those with the most bytes first
+	Messages int64     `json:"messages"`          // of control
+	Bytes    int64     `json:"bytes"`             // of them
+	Dropped  int64     `json:"dropped"`           // messages that never arrived
+	Copied   int64     `json:"copied_bytes"`      // files of jobs
+	Copies   int64     `json:"copies"`            // how many times files went to a host
+	CopyTime float64   `json:"copy_s"`            // how long they took, all together
+	Queueing float64   `json:"queueing_s"`        // how long messages waited for links, all together
+	Quiet    float64   `json:"quiet_s,omitempty"` // time without jobs that was skipped: what idle daemons send in it is not counted
+	Paths    []PathUse `json:"paths,omitempty"`   // of files, those with the most bytes first
 }
 
 // PathName names a path by the nodes on it; "a link" if there are none.

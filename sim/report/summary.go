@@ -262,6 +262,9 @@ func distances(out io.Writer, f *Figures, n *Network) {
 		"network " + n.Topology, units.Count(n.Messages) + " messages", units.Bytes(float64(n.Bytes)),
 		fmt.Sprintf("%s messages and %s for each job", units.Digits(float64(n.Messages)/jobs), units.Bytes(float64(n.Bytes)/jobs)),
 	}
+	if n.Quiet > 0 {
+		words = append(words, "without "+units.Span(n.Quiet)+" in which nothing happened")
+	}
 	if n.Dropped > 0 {
 		words = append(words, units.Count(n.Dropped)+" lost")
 	}

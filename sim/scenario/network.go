@@ -178,11 +178,11 @@ func (n *network) hosts(part string) []int {
 // report is what the network carried.
 func (n *network) report(shape string, machines int, r sim.Result) *report.Network {
 	if n == nil {
-		return &report.Network{Topology: "a link of its own for each pair", Messages: int64(r.Messages), Bytes: r.Bytes, Copies: int64(r.Copies), Copied: r.Copied, CopyTime: r.CopyTime.Seconds()}
+		return &report.Network{Topology: "a link of its own for each pair", Messages: int64(r.Messages), Bytes: r.Bytes, Copies: int64(r.Copies), Copied: r.Copied, CopyTime: r.CopyTime.Seconds(), Quiet: r.Skipped.Seconds()}
 	}
 	stats, t := n.Stats(), n.Topology()
 	out := &report.Network{
-		Topology: shape, Messages: int64(r.Messages), Bytes: r.Bytes, Dropped: stats.Lost + stats.Unrouted,
+		Topology: shape, Messages: int64(r.Messages), Bytes: r.Bytes, Dropped: stats.Lost + stats.Unrouted, Quiet: r.Skipped.Seconds(),
 		Copied: r.Copied, Copies: int64(r.Copies), CopyTime: r.CopyTime.Seconds(),
 	}
 	names := NodeNames(t)

@@ -1,0 +1,86 @@
+package sim
+
+// Quiet time: while there is no job, and nothing is to happen soon, the clock goes on at once. See docs/adr, ADR 176.
+
+import (
+	"container/heap"
+	"time"
+)
+
+const (
+	// restFor is for how long nothing has happened before time is skipped, and the least that is.
+	restFor = 10 * time.Minute
+	// readyFor is how long before the next appointment all goes on as usual: sessions are renewed, and news spreads.
+	readyFor = 5 * time.Minute
+)
+
+// quiet is what the world knows of quiet time. Daemons do not know that time is skipped: their timers are late, as those of
+// hosts that were all suspended together.
+type quiet struct {
+	appointments moments
+	stirred      time.Duration // since when it has been quiet, if it is, or when to look again
+	open         int           // jobs that users have come to submit and that have not ended
+	skipped      time.Duration
+	ticks        bool // no time is skipped
+}
+
+// moments is a heap of moments.
+type moments []time.Duration
+
+func (m moments) Len() int           { return len(m) }
+func (m moments) Less(i, j int) bool { return m[i] < m[j] }
+func (m moments) Swap(i, j int)      { m[i], m[j] = m[j], m[i] }
+func (m *moments) Push(x any)        { *m = append(*m, x.(time.Duration)) }
+func (m *moments) Pop() any {
+	last := len(*m) - 1
+	x := (*m)[last]
+	*m = (*m)[:last]
+	return x
+}
+
+// appoint has something happen at a moment that comes from outside: a user comes, or a fault happens or ends. No time is
+// skipped across it.
+func (w *World) appoint(at time.Duration, do func()) {
+	at = max(at, w.now)
+	heap.Push(&w.appointments, at)
+	w.at(at, do)
+}
+
+// skip lets quiet time pass, up to a while before the next appointment or the end of the run.
+func (w *World) skip(end time.Duration) {
+	if w.open > 0 || w.ticks || w.now < w.stirred+restFor {
+		return
+	}
+	for len(w.appointments) > 0 && w.appointments[0] <= w.now {
+		w.stirred = max(w.stirred, w.appointments[0])
+		heap.Pop(&w.appointments)
+	}
+	if len(w.appointments) > 0 {
+		end = min(end, w.appointments[0])
+	}
+	to := end - readyFor
+	if w.now < w.stirred+restFor || to < w.now+restFor || end == endOfTime {
+		return
+	}
+	if !w.settled() {
+		w.stirred = w.now
+		return
+	}
+	w.skipped += to - w.now
+	w.now = to
+}
+
+// settled says whether all schedulers know that their jobs have ended.
+func (w *World) settled() bool {
+	for _, o := range w.owners {
+		if !o.up {
+			continue
+		}
+		for state, n := range o.core.Counts() {
+			if n > 0 && !state.Ended() {
+				return false
+			}
+		}
+	}
+	return true
+}
