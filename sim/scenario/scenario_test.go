@@ -351,7 +351,7 @@ func TestYardsticksHaveTheFaults(t *testing.T) {
 	}
 	var text strings.Builder
 	report.Summary(&text, &out.Document)
-	if !strings.Contains(text.String(), "faults of the yardsticks the same") {
+	if !strings.Contains(text.String(), "faults of the yardsticks the same") || !strings.Contains(text.String(), "on-partition fence") {
 		t.Errorf("the summary does not say which faults the yardsticks had:\n%s", text.String())
 	}
 }
