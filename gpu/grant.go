@@ -20,6 +20,9 @@ type Grant struct {
 	// Memory is the most that the task may take of the memory of devices of which it has a share. A kernel that accounts
 	// this memory holds every program to it.
 	Memory []MemoryLimit
+	// Shared are paths of this host that the task must see even if it has a /tmp and a /dev/shm of its own, because its programs
+	// meet a service of the driver there.
+	Shared []string
 	// Engine says how a container engine is asked for the devices.
 	Engine Engine
 }

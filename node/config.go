@@ -53,6 +53,7 @@ type Config struct {
 	AllowRoot             bool         // run tasks of root as root
 	RunOthersAsMe         bool         // a daemon that is not root runs the tasks of all users, as its own user
 	CgroupsOff            bool         // do not use cgroups
+	PrivateTmp            bool         // each task has a /tmp and a /dev/shm of its own, if this process may make them
 	CPUQuota              bool         // a task gets no more CPU time than it asked for, even if nobody else wants it
 	SetAside              job.Duration // worker.Config.SetAside
 	PreemptGrace          job.Duration // worker.Config.PreemptGrace
@@ -89,6 +90,7 @@ func DefaultConfig() Config {
 		SetAside: job.Duration(worker.DefaultSetAside), PreemptGrace: job.Duration(worker.DefaultPreemptGrace), LossLimit: scheduler.DefaultConfig().LossLimit, GangHold: job.Duration(scheduler.DefaultConfig().GangHold), Order: lease.ByAge.String(), Policy: scheduler.DefaultConfig().Policy, TaskPIDs: defaultTaskPIDs, Ulimits: spawn.DefaultUlimits(),
 		Visibility:   VisibleAll,
 		MetricsTasks: defaultMetricsTasks,
+		PrivateTmp:   true,
 		DockerHost:   docker.DefaultHost,
 		OutputLimit:  supervisor.DefaultOutputLimit, ClientTimeout: job.DefaultClientTimeout,
 	}

@@ -82,6 +82,7 @@ no-scheduler  false                                    default
 allow-root    true                                     flag
 run-others-as-me  false                                    default
 cgroups-off   false                                    default
+private-tmp   true                                     default
 cpu-quota     false                                    default
 set-aside     10m                                    default
 preempt-grace 5m                                     default

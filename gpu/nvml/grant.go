@@ -5,6 +5,7 @@ package nvml
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/musterhq/muster/gpu"
@@ -13,7 +14,8 @@ import (
 
 const mebibyte = 1 << 20
 
-// sharedMemory is what clients of MPS and its server share besides the pipe directory. A container has another one.
+// sharedMemory is what clients of MPS and its server share besides the pipe directory. A container and a task may have
+// another one.
 const sharedMemory = "/dev/shm"
 
 // Grant returns what a task with these devices gets. A kernel that accounts the memory of GPUs holds a task to the memory
@@ -21,6 +23,13 @@ const sharedMemory = "/dev/shm"
 // task changes its environment.
 func (d *Driver) Grant(devices []gpu.Device, need job.Resources) gpu.Grant {
 	g := d.kernel.Grant(devices)
+	pipe := ""
+	if slices.ContainsFunc(devices, func(dev gpu.Device) bool { return !dev.Simulated }) {
+		pipe = mpsPipe()
+	}
+	if pipe != "" { // programs use MPS where it runs, also those with whole GPUs
+		g.Shared = []string{pipe, sharedMemory}
+	}
 	if len(devices) != 1 || devices[0].Simulated || devices[0].Parent != "" {
 		return g
 	}
@@ -31,7 +40,6 @@ func (d *Driver) Grant(devices []gpu.Device, need job.Resources) gpu.Grant {
 	if memory > 0 && devices[0].PCI != "" {
 		g.Memory = []gpu.MemoryLimit{{PCI: devices[0].PCI, Bytes: memory}}
 	}
-	pipe := mpsPipe()
 	if pipe == "" {
 		return g
 	}
@@ -40,6 +48,6 @@ func (d *Driver) Grant(devices []gpu.Device, need job.Resources) gpu.Grant {
 		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": strconv.Itoa(max(1, milli*100/gpu.Whole)),
 		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT":  fmt.Sprintf("0=%dM", max(1, memory/mebibyte)),
 	})
-	g.Engine.Mounts = []string{pipe, sharedMemory}
+	g.Engine.Mounts = slices.Clone(g.Shared)
 	return g
 }

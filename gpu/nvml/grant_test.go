@@ -38,6 +38,9 @@ func TestSharesUnderMPS(t *testing.T) {
 	if percent, memory, pipe := limits(share, whole); percent+memory+pipe != "" {
 		t.Errorf("without MPS: %q %q %q", percent, memory, pipe)
 	}
+	if shared := d.Grant([]gpu.Device{whole}, share).Shared; shared != nil {
+		t.Errorf("shared without MPS: %v", shared)
+	}
 	dir := runMPS(t)
 	if percent, memory, pipe := limits(share, whole); percent != "25" || memory != "0=10240M" || pipe != dir {
 		t.Errorf("a share under MPS: %q %q %q", percent, memory, pipe)
@@ -59,6 +62,13 @@ func TestSharesUnderMPS(t *testing.T) {
 		"two GPUs":          {job.Resources{GPUs: 2}, []gpu.Device{whole, mig}},
 		"a simulated share": {share, []gpu.Device{{UUID: "GPU-sim-0", Simulated: true}}},
 	} {
+		want := []string{dir, "/dev/shm"} // programs meet the server there, also those that have a GPU alone
+		if name == "no GPU" || name == "a simulated share" {
+			want = nil
+		}
+		if shared := d.Grant(c.devices, c.need).Shared; !slices.Equal(shared, want) {
+			t.Errorf("%s: shared with MPS: %v, want %v", name, shared, want)
+		}
 		if percent, memory, pipe := limits(c.need, c.devices...); percent+memory+pipe != "" {
 			t.Errorf("%s: %q %q %q", name, percent, memory, pipe)
 		}

@@ -105,7 +105,7 @@ func (l *loop) spawned(t *task, o *spawn.Order, r spawn.Result) {
 		return
 	}
 	t.pid, t.ticks, t.began, t.who, t.where, t.out = r.PID, r.Ticks, r.Began, r.Who, r.Where, r.Out
-	t.space = r.Space
+	t.space, t.tmp = r.Space, r.Tmp
 	t.inlet = inletOf(r.In, o.Start.Input)
 	if !l.started(t, r.From) {
 		return

@@ -33,6 +33,8 @@ type Config struct {
 	NoUnified bool
 	// NoSpaces turns PID namespaces off, as on a host that does not permit them.
 	NoSpaces bool
+	// SharedTmp leaves tasks the /tmp and the /dev/shm of the host.
+	SharedTmp bool
 	// Ulimits are the resource limits of each process of a task, as NAME=SOFT[:HARD].
 	Ulimits []string
 }

@@ -45,7 +45,7 @@ func (c Config) Flags() []string {
 	for _, f := range []struct {
 		name string
 		set  bool
-	}{{"--allow-root", c.AllowRoot}, {"--scope", c.Scope}, {"--no-cgroups", c.NoGroups}} {
+	}{{"--allow-root", c.AllowRoot}, {"--scope", c.Scope}, {"--no-cgroups", c.NoGroups}, {"--shared-tmp", c.SharedTmp}} {
 		if f.set {
 			args = append(args, f.name)
 		}
@@ -63,6 +63,7 @@ func Parse(args []string) (Config, error) {
 	f.BoolVar(&cfg.AllowRoot, "allow-root", false, "")
 	f.BoolVar(&cfg.Scope, "scope", false, "")
 	f.BoolVar(&cfg.NoGroups, "no-cgroups", false, "")
+	f.BoolVar(&cfg.SharedTmp, "shared-tmp", false, "")
 	ulimits := f.String("ulimits", strings.Join(cfg.Ulimits, ","), "")
 	if err := f.Parse(args); err != nil {
 		return Config{}, err

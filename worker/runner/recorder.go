@@ -1,6 +1,6 @@
 package runner
 
-// The recorder writes the exits of tasks to disk and then removes their scratch directories.
+// The recorder writes the exits of tasks to disk and then removes their directories.
 
 import (
 	"log/slog"
@@ -121,33 +121,34 @@ func (r *recorder) failed(round []*task, err error) {
 	}
 }
 
-// clear removes the scratch directories of tasks whose exit is on disk, or keeps them for other tasks. A large directory does not delay the next
-// round.
+// clear removes the scratch directories of tasks whose exit is on disk, and their /tmp, or keeps them for other tasks. A large directory does
+// not delay the next round.
 func (r *recorder) clear(round []*task) {
 	for _, t := range round {
+		if t.tmp != nil && !r.spawner.Tmps.Spare(t.tmp) {
+			go r.remove(t, func() error { return scratch.Remove(t.tmp.Path) })
+		}
 		path := r.dir.Scratch(t.attempt)
 		if t.keeps || t.pid != 0 && t.container == nil && r.spawner.Spare(path, t.who) || unix.Rmdir(path) == nil {
 			continue
 		}
-		go func() {
-			for pause := clearAgain; ; pause *= 2 {
-				err := r.remove(t)
-				if err == nil {
-					return
-				}
-				if pause > clearMost {
-					r.log.Warn("scratch directory not removed", "attempt", t.name, "error", err)
-					return
-				}
-				time.Sleep(pause)
-			}
-		}()
+		go r.remove(t, func() error { return scratch.Clear(r.dir, t.attempt) })
 	}
 }
 
-// remove removes the scratch directory of a task. Few are removed at the same time.
-func (r *recorder) remove(t *task) error {
-	r.clearing <- struct{}{}
-	defer func() { <-r.clearing }()
-	return scratch.Clear(r.dir, t.attempt)
+// remove removes a directory of a task by once, again and again until that succeeds. Few are removed at the same time.
+func (r *recorder) remove(t *task, once func() error) {
+	for pause := clearAgain; ; pause *= 2 {
+		r.clearing <- struct{}{}
+		err := once()
+		<-r.clearing
+		if err == nil {
+			return
+		}
+		if pause > clearMost {
+			r.log.Warn("directory of a task not removed", "attempt", t.name, "error", err)
+			return
+		}
+		time.Sleep(pause)
+	}
 }

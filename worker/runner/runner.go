@@ -77,7 +77,7 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	if err := spawn.ApplyUlimits(cfg.Ulimits, log); err != nil {
 		return err
 	}
-	s, err := spawn.New(spawn.Config{Dir: dir, Generation: cfg.Generation, Answer: cfg.Answer, AllowRoot: cfg.AllowRoot, NoGroups: cfg.NoGroups, NoUnified: cfg.NoUnified, NoSpaces: cfg.NoSpaces || cfg.Containers != nil}, log)
+	s, err := spawn.New(spawn.Config{Dir: dir, Generation: cfg.Generation, Answer: cfg.Answer, AllowRoot: cfg.AllowRoot, NoGroups: cfg.NoGroups, NoUnified: cfg.NoUnified, NoSpaces: cfg.NoSpaces || cfg.Containers != nil, SharedTmp: cfg.SharedTmp}, log)
 	if err != nil {
 		return err
 	}
@@ -93,6 +93,11 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	}
 	if info.PIDNamespace {
 		info.Isolation += ", PID namespace"
+	}
+	if s.Tmps != nil {
+		info.Isolation += spawn.PrivateTmp
+	} else if !info.Containers {
+		info.SharedTmp = s.WhyShared
 	}
 	table, err := guard.New()
 	if err != nil {

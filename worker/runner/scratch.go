@@ -30,10 +30,14 @@ func (m *measurer) bounded(all map[job.Attempt]*task) []scratch.Bounded {
 	var found []scratch.Bounded
 	for _, t := range all {
 		if t.phase == running || t.phase == lingering {
-			found = append(found, scratch.Bounded{
+			b := scratch.Bounded{
 				Attempt: t.attempt, User: t.disk.user, Path: m.dir.Scratch(t.attempt), Log: m.dir.Task(t.attempt),
 				Bound: t.disk.scratch, UserBound: t.disk.all, Ending: t.watch.cause == causeScratch,
-			})
+			}
+			if t.tmp != nil {
+				b.Tmp = t.tmp.Path
+			}
+			found = append(found, b)
 		}
 	}
 	m.awake = len(found) > 0

@@ -58,7 +58,6 @@ type task struct {
 	due       timers.Timer[time.Duration, *task] // of its watch
 	pid       int                                // of its main process
 	ticks     uint64                             // start of the main process, in ticks since boot
-	space     *pidspace.Space                    // nil: its processes are in the namespaces of the host
 	out       *pump.Outlet                       // until its exit is written
 	inlet     *inlet                             // nil: it gets no input from a client
 	began     time.Time
@@ -69,7 +68,14 @@ type task struct {
 	who       spawn.Account // the user that it runs as
 	where     string        // the directory that it started in
 	keeps     bool          // the daemon, not the runner, removes its scratch directory
+	own
 	saving
+}
+
+// own is what a task does not share with the host.
+type own struct {
+	space *pidspace.Space // nil: its processes are in the namespaces of the host
+	tmp   *spawn.TmpDir   // nil: it has the /tmp of the host
 }
 
 // saving is what is known of a task while its exit is written.

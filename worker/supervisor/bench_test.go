@@ -80,9 +80,14 @@ func BenchmarkBare(b *testing.B) {
 }
 
 func BenchmarkTasks(b *testing.B) {
-	for _, mode := range modes {
-		b.Run(mode, func(b *testing.B) {
-			dir := testDir(b)
+	for _, name := range append([]string{"private"}, modes...) {
+		b.Run(name, func(b *testing.B) {
+			dir, mode := "", name
+			if name == "private" { // tasks have a /tmp of their own
+				dir, mode = dirElsewhere(b), "groups"
+			} else {
+				dir = testDir(b)
+			}
 			r := newRig(b, mode, dir, "1")
 			r.start(r.task(0, "/bin/true"))
 			for r.next().Kind != worker.DriverExited { // then the runner runs

@@ -125,7 +125,7 @@ func (d *Driver) Start(t worker.Task) error {
 		User: t.User, Env: withVariables(environmentOf(t, d.cfg.Libraries), granted.Env), Hostfile: t.Hostfile, Files: t.Files, Keeps: len(t.Spec.Download) > 0,
 		Hold: t.Hold, Lead: worker.FenceLead,
 		Limit: t.TimeLimit, Grace: t.Grace, Warn: t.Warning.Signal, WarnBefore: t.Warning.Before, Limits: d.cfg.Limits.of(t, granted),
-		OutputLimit: d.cfg.OutputLimit,
+		OutputLimit: d.cfg.OutputLimit, Shared: granted.Shared,
 	}
 	if s.Script != "" {
 		s.Command, s.Args = nil, s.Command

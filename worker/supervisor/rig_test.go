@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beRunner reads flags as cmd does: [nogroups] [bare] [nounified] [noroot] [patient] [staying] [ulimit=U]... [version=V] --dir D --generation N.
+// beRunner reads flags as cmd does: [nogroups] [bare] [nounified] [sharedtmp] [noroot] [patient] [staying] [ulimit=U]... [version=V] --dir D --generation N.
 func beRunner(args []string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	cfg := runner.DefaultConfig()
@@ -65,6 +65,8 @@ func beRunner(args []string) int {
 			cfg.NoGroups, cfg.NoSpaces = true, true
 		case a == "nounified":
 			cfg.NoUnified = true
+		case a == "sharedtmp":
+			cfg.SharedTmp = true
 		case a == guarded:
 			cfg.Guard = append(append([]string{"/proc/self/exe"}, os.Args[1:]...), runner.GuardFlag)
 		case a == "noroot":

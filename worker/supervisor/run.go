@@ -55,6 +55,11 @@ func (d *Driver) Run(ctx context.Context) error {
 	s.ends = newEnds(d.dir, func(generation int) bool { return s.runners.links[generation] != nil }, d.log)
 	s.ends.remove = func(file func()) { go file() } // a disk that does not answer holds up nothing else
 	d.clearLogs(ctx)
+	left, err := protocol.LeftTmps(d.dir)
+	if err != nil {
+		return err
+	}
+	d.removeTmps(ctx, left...)
 	s.runners.run = s.wg.Go
 	s.runners.launch = func(n int, r role, pause time.Duration) { s.keepers.Go(func() { s.live(ctx, n, r, pause) }) }
 	generations, err := d.dir.Generations()

@@ -22,6 +22,7 @@ import (
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/runner/protocol"
+	"github.com/musterhq/muster/worker/runner/scratch"
 )
 
 const (
@@ -169,8 +170,20 @@ func (k *keeper) cleanUp(ctx context.Context, lock *os.File) error {
 	if err := k.d.dir.Remove(k.n); err != nil {
 		k.d.log.WarnContext(ctx, "files of dead runner not removed", "generation", k.n, "error", err)
 	}
+	k.d.removeTmps(ctx, protocol.Tmps(k.d.dir, k.n))
 	k.d.clearLogs(ctx)
 	return errDead
+}
+
+// removeTmps removes the directories that tasks of dead runners had as their /tmp. That may take long, and nobody waits for it.
+func (d *Driver) removeTmps(ctx context.Context, paths ...string) {
+	for _, path := range paths {
+		go func() {
+			if err := scratch.Remove(path); err != nil {
+				d.log.WarnContext(ctx, "what tasks left in /tmp not removed, until the daemon starts again", "error", err)
+			}
+		}()
+	}
 }
 
 func (d *Driver) clearLogs(ctx context.Context) {

@@ -94,6 +94,15 @@ func (t Thread) OpenRoot(path string) (*os.Root, error) {
 // this process and in one that it forks, until that executes a program.
 func Name(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
+// PathOf returns the path of an open file, without symbolic links, or "" if the kernel does not tell.
+func PathOf(fd int) string {
+	path, err := os.Readlink(Name(fd))
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
 // oldKernel is set once the kernel has said that it has no openat2: Linux before 5.6, or a filter of system calls.
 var oldKernel atomic.Bool
 

@@ -6,7 +6,7 @@
 // process in the namespace, as a child of its own: so it learns how the process exited without asking init.
 //
 // The namespace has a mount namespace with a /proc of its own, because ps, gdb and others look there for the pids that
-// they were told. All other mounts are those of the host. A mount that the host makes later appears in the task, and one
+// they were told. All other mounts are those of the host, unless package private adds some. A mount that the host makes later appears in the task, and one
 // that the task makes does not appear in the host.
 //
 // A thread that starts a process in a namespace enters it (Space.Enter) and comes back (Maker.Leave). It must be locked to
@@ -77,31 +77,42 @@ func (m *Maker) open() (err error) {
 
 // try makes a namespace and tries to execute a program in it. ENOENT means success: only the program was missing.
 func (m *Maker) try() error {
+	var before, inside unix.Stat_t
+	if err := unix.Stat("/", &before); err != nil {
+		return err
+	}
+	return m.Within(func() error {
+		if err := unix.Stat("/", &inside); err != nil {
+			return err
+		}
+		if _, err := syscall.ForkExec(probeName, []string{probeName}, &syscall.ProcAttr{}); !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("start a process: %w", err)
+		}
+		if before.Dev != inside.Dev || before.Ino != inside.Ino {
+			return errors.New("this process runs below a root directory of its own (chroot)")
+		}
+		return nil
+	})
+}
+
+// Within calls f on this thread in namespaces that end when f returns. Nothing else may wait for every child of this
+// process meanwhile.
+func (m *Maker) Within(f func() error) error {
 	s, err := m.Make()
 	if err != nil {
 		return err
 	}
 	defer func() {
 		s.Kill()
-		_, _ = unix.Wait4(s.PID, nil, 0, nil) // it is killed, and nobody else waits for it yet
+		_, _ = unix.Wait4(s.PID, nil, 0, nil) // it is killed
 		s.Close()
 	}()
-	var before, inside unix.Stat_t
-	if err := unix.Stat("/", &before); err != nil {
-		return err
-	}
 	if err := m.Enter(s); err != nil {
 		return err
 	}
-	err = unix.Stat("/", &inside)
-	if _, forkErr := syscall.ForkExec(probeName, []string{probeName}, &syscall.ProcAttr{}); err == nil && !errors.Is(forkErr, unix.ENOENT) {
-		err = fmt.Errorf("start a process: %w", forkErr)
-	}
+	err = f()
 	if back := m.Leave(); err == nil {
 		err = back
-	}
-	if err == nil && (before.Dev != inside.Dev || before.Ino != inside.Ino) {
-		err = errors.New("this process runs below a root directory of its own (chroot)")
 	}
 	return err
 }

@@ -32,6 +32,7 @@ import (
 //	runner-N.room   disk space for ends of tasks; becomes the next segment
 //	runner-N.hosts/ hostfiles; tasks with the same hosts share one
 //	runner-N.spare/ empty scratch directories of ended tasks, for later tasks
+//	runner-N.tmp/   the directories that tasks have as their /tmp
 //	silent          attempts whose directories later ones have taken, because they wrote no output; silent.1 is the older half
 //	tasks/ATTEMPT/  the file script, the directory scratch/, and the log (package output)
 type Dir string
@@ -75,6 +76,9 @@ func (d Dir) Hosts(n int) string { return d.runner(n, "hosts") }
 
 // Spares is the directory in d of empty scratch directories of runner n.
 func Spares(d Dir, n int) string { return d.runner(n, "spare") }
+
+// Tmps is the directory in d of those that tasks of runner n have as their /tmp. It stays when the runner is dead.
+func Tmps(d Dir, n int) string { return d.runner(n, "tmp") }
 
 // Containers is the file that lists the containers of runner n.
 func (d Dir) Containers(n int) string { return d.runner(n, "boxes") }
@@ -161,6 +165,9 @@ type Info struct {
 	// PIDNamespace says that the kernel ends all processes of its tasks when the runner ends, however it ends. A runner
 	// of an older version never says so, and a runner of containers does not.
 	PIDNamespace bool `json:"pid_namespace,omitempty"`
+	// SharedTmp says for people why tasks have the /tmp and the /dev/shm of the host. It is empty if they have their own, if
+	// the runner runs containers, and if it is of an older version.
+	SharedTmp string `json:"shared_tmp,omitempty"`
 }
 
 // ReadInfo reads the lock file of runner n.

@@ -25,25 +25,41 @@ func OlderLog(path string) string { return path + ".1" }
 // ClearLogs removes the logs of dead runners except the newest few. A runner that is just starting has no lock file
 // either, but its log is among the newest.
 func (d Dir) ClearLogs() error {
-	entries, err := os.ReadDir(string(d))
-	if err != nil {
-		return fmt.Errorf("runner: list %s: %w", d, err)
-	}
-	var logs []int
-	for _, e := range entries {
-		name, isLog := strings.CutSuffix(e.Name(), ".log")
-		name, isRunner := strings.CutPrefix(name, "runner-")
-		n, err := strconv.Atoi(name)
-		if err != nil || !isLog || !isRunner {
-			continue
-		}
-		if _, err := os.Lstat(d.Lock(n)); errors.Is(err, os.ErrNotExist) {
-			logs = append(logs, n)
-		}
-	}
-	slices.Sort(logs)
+	logs, err := left(d, "log")
 	for _, n := range logs[:max(0, len(logs)-KeptLogs)] {
 		err = errors.Join(err, gone(os.Remove(OlderLog(d.Log(n)))), gone(os.Remove(d.Log(n))))
 	}
 	return err
+}
+
+// LeftTmps lists the directories Tmps of dead runners.
+func LeftTmps(d Dir) ([]string, error) {
+	var all []string
+	runners, err := left(d, "tmp")
+	for _, n := range runners {
+		all = append(all, Tmps(d, n))
+	}
+	return all, err
+}
+
+// left lists the runners of which there is a file with this extension and no lock file, oldest first.
+func left(d Dir, ext string) ([]int, error) {
+	entries, err := os.ReadDir(string(d))
+	if err != nil {
+		return nil, fmt.Errorf("runner: list %s: %w", d, err)
+	}
+	var all []int
+	for _, e := range entries {
+		name, isOne := strings.CutSuffix(e.Name(), "."+ext)
+		name, isRunner := strings.CutPrefix(name, "runner-")
+		n, err := strconv.Atoi(name)
+		if err != nil || !isOne || !isRunner {
+			continue
+		}
+		if _, err := os.Lstat(d.Lock(n)); errors.Is(err, os.ErrNotExist) {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
 }

@@ -76,6 +76,9 @@ type Start struct {
 	// Spare is an ended attempt whose directory the runner may take for this one, if it is empty. Older runners ignore
 	// the field.
 	Spare string `json:"spare,omitempty"`
+	// Shared are paths of the host that the task sees although it has a /tmp and a /dev/shm of its own. Older runners ignore
+	// the field.
+	Shared []string `json:"shared,omitempty"`
 	// Keeps tells the runner not to remove the scratch directory when the task has ended; the daemon does.
 	Keeps    bool          `json:"keeps,omitempty"`
 	Deadline time.Duration `json:"deadline"` // of the lease, on CLOCK_BOOTTIME; none with Hold
@@ -411,7 +414,7 @@ func (s Start) Validate() error {
 	case !s.Hold && s.Deadline == 0:
 		return errors.New("runner: start: neither deadline nor hold")
 	}
-	all := [][]string{s.Command, s.Args, s.Env, {s.Workdir, s.SubmitDir, s.User, s.Files, s.Stdout, s.Stderr}}
+	all := [][]string{s.Command, s.Args, s.Env, s.Shared, {s.Workdir, s.SubmitDir, s.User, s.Files, s.Stdout, s.Stderr}}
 	if c := s.Container; c != nil {
 		if c.Image == "" || c.Host == "" {
 			return errors.New("runner: start: a container without image or engine")

@@ -6,7 +6,6 @@ package scratch
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -40,6 +39,7 @@ type Bounded struct {
 	Attempt   job.Attempt
 	User      string
 	Path      string   // its scratch directory
+	Tmp       string   // the directory that it has as its /tmp, which counts as a part of the former; empty: it has none
 	Log       string   // the directory of its output, which also counts for the user, as do deleted files that it holds open
 	Bound     job.Size // of the scratch directory; 0: none of its own
 	UserBound job.Size // of all tasks of the user; 0: none
@@ -61,13 +61,13 @@ type Meter struct {
 	last   map[job.Attempt]*measurement
 	parent string
 	kept   kept
-	victim string    // scratch directory of the task that was last ended for a full disk
-	wait   time.Time // until when no other is ended while that directory is there
+	victim []string  // directories of the task that was last ended for a full disk
+	wait   time.Time // until when no other is ended while there is something in them
 }
 
 // measurement is the last measurement of one task.
 type measurement struct {
-	used  job.Size // of the scratch directory
+	used  job.Size // of the scratch directory and /tmp
 	logs  job.Size
 	held  held
 	files int64         // in it
@@ -92,6 +92,10 @@ func (m *measurement) due(now time.Time, disk int64, room job.Size, short bool) 
 
 func (m *measurement) take(b Bounded, pids []int, now time.Time, disk int64) {
 	m.used, m.files, m.deep = sizeOf(b.Path)
+	if b.Tmp != "" {
+		used, files, deep := sizeOf(b.Tmp)
+		m.used, m.files, m.deep = m.used+used, m.files+files, m.deep || deep
+	}
 	m.logs = filesIn(b.Log)
 	m.held.take(pids, b.Path)
 	m.at, m.disk = now, disk
@@ -129,7 +133,7 @@ func (m *Meter) Measure(parent string, all []Bounded, now time.Time) ([]Over, ti
 			over = append(over, Over{Attempt: b.Attempt, Why: fmt.Sprintf("scratch quota of %s exceeded: %s used", b.Bound, is.used)})
 			b.Ending = true
 		case is.deep:
-			over = append(over, Over{Attempt: b.Attempt, Why: fmt.Sprintf("its scratch directory is over %d directories deep", maxDepth)})
+			over = append(over, Over{Attempt: b.Attempt, Why: fmt.Sprintf("its scratch directory or its /tmp is over %d directories deep", maxDepth)})
 			b.Ending = true
 		}
 	}
@@ -216,15 +220,13 @@ func (m *Meter) overUser(all []Bounded) (over []Over) {
 // than an equal share. Nobody else's task ends for it.
 func (m *Meter) overDisk(all []Bounded, now time.Time, d disk) *Over {
 	if !d.short() {
-		m.victim = ""
+		m.victim = nil
 		return nil
 	}
-	if m.victim != "" && now.Before(m.wait) {
-		if _, err := os.Lstat(m.victim); err == nil {
-			return nil // it is being removed
-		}
+	if now.Before(m.wait) && slices.ContainsFunc(m.victim, holdsSome) {
+		return nil // they are being removed
 	}
-	m.victim = ""
+	m.victim = nil
 	if d.avail >= d.floor { // files are short, not bytes
 		name, u, _ := most(m.holdings(all, filesOf), nil, func(u *holding) int64 { return u.files })
 		if u == nil || u.files < d.files/minShare {
@@ -275,8 +277,19 @@ func most(users map[string]*holding, kept map[string]job.Size, by func(*holding)
 }
 
 func (m *Meter) end(u *holding, now time.Time, why string) *Over {
-	m.victim, m.wait = u.most.Path, now.Add(clearMost)
+	m.victim, m.wait = []string{u.most.Path, u.most.Tmp}, now.Add(clearMost)
 	return &Over{Attempt: u.most.Attempt, Why: why, Full: true}
+}
+
+// holdsSome reports whether there is something in a directory. An empty one may serve another task.
+func holdsSome(path string) bool {
+	dir, err := openIn(unix.AT_FDCWD, path)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(1)
+	return err == nil && len(names) > 0
 }
 
 // disk is one answer of a file system.

@@ -65,6 +65,38 @@ func TestOutputCounts(t *testing.T) {
 	}
 }
 
+// TestTmpCounts checks that the /tmp of a task counts for the quota of the task and for its user, and that no other task ends for a
+// full disk while it is removed.
+func TestTmpCounts(t *testing.T) {
+	dir := t.TempDir()
+	b, tmp := holds(t, dir, "amy", 1, 1), holds(t, dir, "", 2, 4)
+	b.Bound, b.UserBound, b.Tmp = 8<<20, 3<<20, tmp.Path
+	var m Meter
+	if over, _ := m.Measure(dir, []Bounded{b}, time.Now()); len(over) != 1 || !strings.Contains(over[0].Why, "hold 5MiB of 3MiB") {
+		t.Errorf("%+v", over)
+	}
+	b.Bound = 4 << 20
+	if over, _ := new(Meter).Measure(dir, []Bounded{b}, time.Now()); len(over) != 1 || !strings.Contains(over[0].Why, "scratch quota of 4MiB exceeded: 5MiB used") {
+		t.Errorf("%+v", over)
+	}
+	m.end(&holding{most: &b}, time.Now(), "")
+	if err := Remove(b.Path); err != nil {
+		t.Fatal(err)
+	}
+	full := disk{avail: 1, floor: 2, files: 100, freeFiles: 100, total: 100}
+	other := holds(t, dir, "amy", 3, 9)
+	m.last[other.Attempt] = &measurement{used: 9 << 20}
+	if over := m.overDisk([]Bounded{other}, time.Now(), full); over != nil {
+		t.Errorf("while /tmp is removed: %+v", over)
+	}
+	if err := os.Remove(filepath.Join(b.Tmp, "x")); err != nil { // another task may get the directory
+		t.Fatal(err)
+	}
+	if over := m.overDisk([]Bounded{other}, time.Now(), full); over == nil {
+		t.Error("nothing ends although all is removed")
+	}
+}
+
 // TestDiskIsFull fills a small disk. The user who holds most has to end a task at once, and no other user; who keeps most
 // from earlier tasks is that user, too; and nobody who holds little.
 func TestDiskIsFull(t *testing.T) {

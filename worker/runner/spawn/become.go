@@ -79,7 +79,7 @@ func (l *launch) find(t userfile.Thread, env []string) (err error) {
 // decides whether a helper process executes the program. Tasks of the runner's own user need none: that user could
 // stop the runner anyway.
 func (l *launch) look(t userfile.Thread) error {
-	touch(t, l.path)
+	l.programs = touch(t, l.path)
 	l.becomes = l.who.cred != nil && !trusted(l.path)
 	if l.becomes && errors.Is(unix.Faccessat(unix.AT_FDCWD, l.path, unix.X_OK, unix.AT_EACCESS), unix.EACCES) {
 		return l.denied(l.path)

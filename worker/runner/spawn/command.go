@@ -57,19 +57,16 @@ func (s *Spawner) exec(x *ExecOrder, own thread) Result {
 		env = setVariable(env, "TERM", x.Term)
 	}
 	l := &launch{who: x.Who, argv: x.Command, workdir: noWorkdir, space: x.Space}
-	err = x.Who.As(func(t userfile.Thread) (err error) {
-		if l.workdir, err = openWorkdir(t, x.Who, x.Where); err != nil {
-			return err
-		}
-		return l.find(t, env)
-	})
-	if err != nil {
-		l.workdir.close()
-		return Result{Err: err}
-	}
-	defer l.workdir.close()
 	l.attr = syscall.ProcAttr{Env: env, Sys: &syscall.SysProcAttr{Setsid: true, Credential: x.Who.cred, Pdeathsig: syscall.SIGKILL}}
-	back, err := own.enter(l)
+	defer func() { l.workdir.close() }()
+	back, err := own.enter(l, func() error {
+		return x.Who.As(func(t userfile.Thread) (err error) {
+			if l.workdir, err = openWorkdir(t, x.Who, x.Where); err != nil {
+				return err
+			}
+			return l.find(t, env)
+		})
+	})
 	if err != nil {
 		return Result{Err: err}
 	}

@@ -10,6 +10,7 @@
 package spawn
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -37,6 +38,7 @@ type Config struct {
 	NoGroups   bool // as in runner.Config
 	NoUnified  bool // as in runner.Config
 	NoSpaces   bool // as in runner.Config
+	SharedTmp  bool // as in runner.Config
 }
 
 // Spawner starts processes. Its methods are safe for concurrent use.
@@ -47,6 +49,8 @@ type Spawner struct {
 	allowRoot bool
 	Group     *cgroup.Tree    // nil: no control groups
 	Spaces    *pidspace.Maker // nil: no namespaces
+	Tmps      *TmpDirs        // nil: tasks have the /tmp and the /dev/shm of the host
+	WhyShared string          // for people, if Tmps is nil
 	null      *os.File
 	Pump      *pump.Pump
 	Notes     *os.File // the file protocol.Dir.MainProcesses; nil with control groups
@@ -69,6 +73,7 @@ type Result struct {
 	Known bool          // the attempt already had a directory: an earlier runner has had it
 	Out   *pump.Outlet
 	Space *pidspace.Space // nil: it is in the namespaces of the host
+	Tmp   *TmpDir         // nil: it has the /tmp of the host
 	In    *os.File        // where its input is written; nil: it gets none
 	Err   error           // why there is no process; nil if the order was withdrawn
 }
@@ -101,8 +106,12 @@ func Isolation(noGroups bool) (string, error) {
 	return t.String(), nil
 }
 
-// ProcessGroup is the name of the isolation without control groups.
-const ProcessGroup = "process group"
+const (
+	// ProcessGroup is the name of the isolation without control groups.
+	ProcessGroup = "process group"
+	// PrivateTmp ends the name of the isolation if tasks have a /tmp and a /dev/shm of their own.
+	PrivateTmp = ", private /tmp"
+)
 
 // New returns a spawner. Errors come from the file system; a host that permits no control groups is no error.
 func New(cfg Config, log *slog.Logger) (*Spawner, error) {
@@ -133,27 +142,49 @@ func New(cfg Config, log *slog.Logger) (*Spawner, error) {
 			return nil, fmt.Errorf("runner: open notes: %w", err)
 		}
 	}
-	if !cfg.NoSpaces && os.Geteuid() == 0 {
-		if s.Spaces, err = newSpaces(); err != nil {
-			log.Info("no PID namespaces for tasks: only their main processes end with this runner", "error", err)
-		}
+	s.Spaces, s.Tmps, err = newSpaces(cfg, log)
+	if err != nil {
+		s.WhyShared = err.Error()
 	}
 	s.score.lower()
 	return s, nil
 }
 
-// newSpaces returns a maker of namespaces. It needs a thread of its own.
-func newSpaces() (m *pidspace.Maker, err error) {
-	done := make(chan struct{})
+// newSpaces returns what gives tasks namespaces and directories of their own, as far as this host permits. The error says
+// why they have no directories.
+func newSpaces(cfg Config, log *slog.Logger) (spaces *pidspace.Maker, tmps *TmpDirs, err error) {
+	if cfg.NoSpaces {
+		return nil, nil, errors.New("tasks have no mounts of their own")
+	}
+	if os.Geteuid() != 0 {
+		return nil, nil, errors.New("only a daemon of root gives them their own")
+	}
+	err = onThread(func() (err error) { spaces, err = pidspace.New(); return err })
+	if err != nil {
+		log.Info("no PID namespaces for tasks: only their main processes end with this runner", "error", err)
+		return nil, nil, fmt.Errorf("tasks have no mounts of their own: %w", err)
+	}
+	if cfg.SharedTmp {
+		return spaces, nil, errors.New("by the setting private-tmp")
+	}
+	if tmps, err = newTmpDirs(cfg.Dir, cfg.Generation, spaces, log); err != nil {
+		log.Info("tasks share /tmp and /dev/shm of the host", "error", err)
+	}
+	return spaces, tmps, err
+}
+
+// onThread calls f on a thread that has a working directory of its own.
+func onThread(f func() error) error {
+	done := make(chan error, 1)
 	go func() {
-		defer close(done)
 		runtime.LockOSThread() // for ever: the thread ends with this goroutine
-		if err = unix.Unshare(unix.CLONE_FS); err == nil {
-			m, err = pidspace.New()
+		err := unix.Unshare(unix.CLONE_FS)
+		if err == nil {
+			err = f()
 		}
+		done <- err
 	}()
-	<-done
-	return m, err
+	return <-done
 }
 
 // Close removes the control groups and closes what New has opened.
@@ -165,6 +196,9 @@ func (s *Spawner) Close() {
 	}
 	if s.Spaces != nil {
 		s.Spaces.Close()
+	}
+	if s.Tmps != nil {
+		s.Tmps.close()
 	}
 	if s.Group != nil {
 		s.Group.Remove()

@@ -59,10 +59,14 @@ func (s *Spawner) start(o *Order, own thread) Result {
 			return Result{Err: fmt.Errorf("runner: %w", err)}
 		}
 	}
+	if s.Tmps != nil {
+		s.Tmps.give(o, l)
+		defer s.Tmps.takeBack(l)
+	}
 	if l.workdir.fd >= 0 {
 		o.step.Store(stepWorkdir)
 	}
-	back, err := own.enter(l)
+	back, err := own.enter(l, nil)
 	if err != nil {
 		return Result{Err: err}
 	}
@@ -97,8 +101,11 @@ type launch struct {
 	ends    []int         // the task's ends of its pipes or its terminal
 	group   *cgroup.Place // nil: none
 	space   *pidspace.Space
+	tmp     *TmpDir // nil: the /tmp of the host, or, for a command in a task, that of the task
 	who     Account
 	workdir workdir
+	// programs are the paths of the program and its interpreters, as far as they are known.
+	programs []string
 }
 
 func (l *launch) Close() {
@@ -282,7 +289,8 @@ func (s *Spawner) fork(o *Order, l *launch) Result {
 		return r
 	}
 	r.PID, r.Who, r.Where = pid, l.who, l.workdir.path
-	r.Out, r.In, r.Space, l.out, l.in, l.space = l.out, l.in, l.space, nil, nil, nil
+	r.Out, r.In, r.Space, r.Tmp = l.out, l.in, l.space, l.tmp
+	l.out, l.in, l.space, l.tmp = nil, nil, nil, nil
 	return r
 }
 

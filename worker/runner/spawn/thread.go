@@ -39,19 +39,30 @@ func ownThread(spaces *pidspace.Maker, log *slog.Logger) thread {
 // can, the thread itself goes there, with the rights of the task's user, until it is called back. If the new process
 // itself changed into a hung directory, the whole runner would stop, because vfork does not return until the process has
 // executed its program.
-func (own thread) enter(l *launch) (back func(), err error) {
+//
+// Look, unless nil, is called before the directory is entered, where paths lead through the mounts of the task.
+func (own thread) enter(l *launch, look func() error) (back func(), err error) {
 	inside := l.space != nil
 	if inside {
 		if err := own.spaces.Enter(l.space); err != nil {
 			return nil, fmt.Errorf("runner: %w", err)
 		}
 		l.attr.Sys.Pdeathsig = 0 // it ends with its namespace; and the parent of its namespace's processes has no pid there
-	}
-	if l.workdir.fd >= 0 {
-		if err := own.changeDir(l); err != nil {
-			own.leave(inside)
-			return nil, err
+		if l.tmp != nil {
+			if err := l.tmp.mount(); err != nil {
+				own.log.Warn("task shares the /tmp of the host", "attempt", l.tmp.task, "error", err)
+			}
 		}
+	}
+	if look != nil {
+		err = look()
+	}
+	if err == nil && l.workdir.fd >= 0 {
+		err = own.changeDir(l)
+	}
+	if err != nil {
+		own.leave(inside)
+		return nil, err
 	}
 	return func() { own.leave(inside) }, nil
 }
