@@ -196,7 +196,7 @@ func (r *jobRoutes) offers(ctx context.Context, in *specInput) (*explanationOutp
 	if _, err := r.pinNodes(ctx, &spec); err != nil {
 		return nil, err
 	}
-	e, err := r.explain.Offers(ctx, Submission{Spec: spec, User: requesterOf(ctx).user})
+	e, err := r.explain.Offers(ctx, Submission{Spec: spec, User: requesterOf(ctx).user, Operator: requesterOf(ctx).operator})
 	if err != nil {
 		return nil, err
 	}

@@ -72,8 +72,9 @@ func TestHighestPriorityOfAUser(t *testing.T) {
 	amy.fails(3, []string{"above 80", "limits.users.nobody.priority"}, "submit", "--priority", "81", "--", "true")
 }
 
-// A scheduler that lets its users give any priority: a host that does not declines their tasks with the limit's name, ends
-// nobody's task for them, and runs the others. When the host raises the limit, they run there at once.
+// A scheduler that lets its users give any priority: a job that no host takes for its priority is refused with the limit's
+// name. One that was accepted nevertheless waits and says why; no host ends anybody's task for it, and the others run. When
+// the host raises the limit, it runs there at once.
 func TestPriorityIsTheHostsToDecide(t *testing.T) {
 	asRoot(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -91,8 +92,10 @@ func TestPriorityIsTheHostsToDecide(t *testing.T) {
 	amy.untilState(low, "RUNNING")
 
 	liar.user = ordinary
-	high := liar.ok("submit", "-c", "1", "--priority", "100", "--", "true")
 	const why = "priority 100 of user nobody is above 50, the highest here (limits.per_user.priority)"
+	liar.fails(3, []string{why, "ask an operator of a node to raise the limit"}, "submit", "-c", "1", "--priority", "100", "--", "true")
+	high := liar.ok("submit", "--hold", "-c", "1", "--priority", "100", "--", "true")
+	liar.ok("release", high)
 	liar.until(high, "declined for its priority", func(j api.Job) bool {
 		return j.State == "PENDING" && j.Reason == "NoMatch" && strings.Contains(j.ReasonDetail, why)
 	})

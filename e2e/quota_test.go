@@ -11,6 +11,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,6 +55,69 @@ func TestPerUserLimit(t *testing.T) {
 	if out := cat.ok("config", "show", "--config", file); !strings.Contains(out, "per_user.tasks=3") {
 		t.Errorf("config show:\n%s", out)
 	}
+}
+
+// TestLimitThatCanNeverBeMet checks that a job which a limit never lets start is refused with the limit's name, and that a job
+// which waits when the limit is lowered says so, until it is raised again.
+func TestLimitThatCanNeverBeMet(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	set := func(limits string) {
+		t.Helper()
+		write(t, file, "limits:\n  per_user: {"+limits+"}\n")
+	}
+	const usual = "gpus: 4, cpus: 6, memory: 4GiB, pending_jobs: 20"
+	set(usual)
+	cat := newDaemon(t, "cat", "--config", file, "--gpus", "sim:8xH100-80GB", "--cpus", "8", "--memory", "8GiB").start()
+	for limit, args := range map[string][]string{
+		"at most 4 gpus there (limits.per_user.gpus), 5 wanted":           {"-G", "5"},
+		"at most 4 gpus there (limits.per_user.gpus), 6 wanted":           {"-G", "6", "-a", "0-3"},
+		"at most 6 cpus there (limits.per_user.cpus), 7 wanted":           {"-c", "7"},
+		"at most 4GiB memory there (limits.per_user.memory), 5GiB wanted": {"--mem", "5GiB"},
+		"at most 4 gpus there (limits.per_user.gpus), 8 wanted":           {"--exclusive"},
+	} {
+		args = append(args, "--", "true")
+		words := []string{"nothing in the cluster could ever run this", limit, "ask an operator of a node to raise the limit"}
+		for _, verb := range []string{"submit", "run"} {
+			if r := cat.fails(3, words, append([]string{verb}, args...)...); strings.Count(r.stderr, "\n") != 1 || r.stdout != "" {
+				t.Errorf("%s %q says in several lines:\n%s%s", verb, args, r.stderr, r.stdout)
+			}
+		}
+		if r := cat.muster(append([]string{"submit", "--dry-run"}, args...)...); r.code != 3 || !strings.Contains(r.stdout, limit) || strings.Join(strings.Fields(r.stdout)[len(strings.Fields(r.stdout))-3:], " ") != "now no node" {
+			t.Errorf("a dry run of %q: %+v", args, r)
+		}
+	}
+	words := []string{"30 jobs", "20 are the most that may wait (limits.per_user.pending_jobs); split the job"}
+	cat.user = ordinary
+	cat.fails(3, words, "submit", "-a", "0-1999", "--", "true")
+	cat.fails(3, words, "submit", "--dry-run", "-a", "0-1999", "--", "true")
+	cat.user = nil
+
+	g := newGate(t)
+	first := cat.ok(append([]string{"submit", "-G", "4", "--"}, g.script("exit 0")...)...)
+	cat.untilState(first, "RUNNING")
+	second := cat.ok("submit", "-G", "4", "--", "true")
+	cat.until(second, "PENDING for the quota", func(j api.Job) bool { return j.State == "PENDING" && j.Reason == "Quota" })
+	reload := func(limits string) {
+		from := cat.logged()
+		set(limits)
+		cat.signal(syscall.SIGHUP)
+		cat.waitLog(from, "reloaded", "changed=[limits]")
+	}
+	reload("gpus: 3")
+	impossible := func(j api.Job) bool {
+		return j.State == "PENDING" && j.Reason == "NoMatch" && strings.Contains(j.ReasonDetail, "at most 3 gpus there (limits.per_user.gpus), 4 wanted")
+	}
+	cat.until(second, "impossible", impossible)
+	if out := cat.ok("why", second); !strings.Contains(out, "limits of user") || strings.Contains(out, "\nnow") {
+		t.Errorf("why:\n%s", out)
+	}
+	g.open()
+	cat.untilState(first, "SUCCEEDED")
+	cat.stop()
+	cat.start()
+	cat.until(second, "impossible after a restart", impossible)
+	reload(usual)
+	cat.untilState(second, "SUCCEEDED")
 }
 
 // oneTaskEach writes a configuration that allows each user one task at a time on a host.

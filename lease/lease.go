@@ -53,6 +53,8 @@ type Profile struct {
 	NoRoot bool `json:"no_root,omitempty"`
 	// Format is the newest format that the host knows, by the greeting of its session; 0: that of this daemon.
 	Format job.Format `json:"format,omitempty"`
+	// Limits is what its users may have there; nil: it does not tell.
+	Limits *UserLimits `json:"-"`
 }
 
 // Knows says whether the host knows a format.

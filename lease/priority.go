@@ -67,11 +67,7 @@ func (p *Priorities) Declines(from job.Peer, o *Offer) string {
 		if _, named := p.Users[o.User]; !named && p.Unproved && p.PerUser < most {
 			most, setting = p.PerUser, "limits.per_user.priority"
 		}
-		of, by := p.PerMember, "limits.per_member.priority"
-		if own, named := p.Members[from]; named {
-			of, by = own, "limits.members."+string(from)+".priority"
-		}
-		if of < most {
+		if of, by := p.OfMember(from); of < most {
 			most, setting = of, by
 		}
 	}
@@ -79,6 +75,17 @@ func (p *Priorities) Declines(from job.Peer, o *Offer) string {
 		return ""
 	}
 	return tooHigh(o.User, o.Priority, most, setting)
+}
+
+// OfMember returns the highest priority of the offers of another daemon, and the name of the setting.
+func (p *Priorities) OfMember(from job.Peer) (most int, setting string) {
+	if p == nil {
+		return job.MaxPriority, ""
+	}
+	if own, named := p.Members[from]; named {
+		return own, "limits.members." + string(from) + ".priority"
+	}
+	return p.PerMember, "limits.per_member.priority"
 }
 
 // Overdue returns the priority and the level of a task that goes before all others of the users who may have at most this

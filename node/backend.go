@@ -46,7 +46,7 @@ var apiErrors = []struct{ ours, theirs error }{
 	{scheduler.ErrNotFound, api.ErrNotFound},
 	{scheduler.ErrConflict, api.ErrConflict},
 	{scheduler.ErrBacklog, api.ErrConflict},
-	{scheduler.ErrPriority, api.ErrNoMatch},
+	{scheduler.ErrLimit, api.ErrNoMatch},
 	{scheduler.ErrInvalid, api.ErrBad},
 	{scheduler.ErrBusy, api.ErrUnavailable},
 	{scheduler.ErrStopped, api.ErrUnavailable},
@@ -216,7 +216,7 @@ func (b jobsBackend) Offers(ctx context.Context, s api.Submission) (lease.Explan
 		return lease.Explanation{}, fmt.Errorf("offers: %w", acceptsNone(b.own().Roles))
 	}
 	b.complete(&s.Spec)
-	x, err := b.home.Offers(ctx, s.User, s.Spec)
+	x, err := b.home.Offers(ctx, s.User, s.Operator, s.Spec)
 	return x, apiErrorOf(err)
 }
 

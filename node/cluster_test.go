@@ -184,7 +184,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	groups, err := newDirectory(v.host.Peer(), homes{{Group: group}}, empty{}, v.found, empty{}, log)
 	must(err)
 	v.router = &router{
-		self: v.host.Peer(), groups: groups, signed: v.host.Grants.Labels,
+		self: v.host.Peer(), groups: groups, signed: v.host.Grants.Labels, may: v.host.Grants.MayHave,
 		onSession: func(job.Peer) {}, departed: newDeparted(), defects: newDefects(log), log: log,
 	}
 	v.router.sessions, err = session.New(session.DefaultConfig(), guarded{v.host.Libp2p(), v.host}, v.router, log)

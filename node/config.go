@@ -195,7 +195,7 @@ func CheckLimit(name, text string) error { return worker.CheckLimit(name, text) 
 
 // LimitsShown returns the limits with the highest priority of users, which has a default.
 func LimitsShown(set map[string]string) map[string]string {
-	out := map[string]string{"per_user." + string(worker.LimitPriority): strconv.Itoa(lease.UserPriority)}
+	out := map[string]string{"per_user." + string(lease.LimitPriority): strconv.Itoa(lease.UserPriority)}
 	maps.Copy(out, set)
 	return out
 }

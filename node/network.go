@@ -44,7 +44,7 @@ func newOverlay(b base, profile lease.Profile, onSession func(job.Peer)) (_ *ove
 		return nil, err
 	}
 	n.router = &router{
-		self: b.host.Peer(), groups: groups, signed: b.host.Grants.Labels,
+		self: b.host.Peer(), groups: groups, signed: b.host.Grants.Labels, may: b.host.Grants.MayHave,
 		onSession: onSession, departed: newDeparted(), defects: newDefects(b.part("node")), log: b.part("node"),
 	}
 	sc := session.DefaultConfig()

@@ -130,11 +130,11 @@ func load(from *journal.Journal) (saved scheduler.Saved, err error) {
 
 // backlogOf returns the limits of what waits.
 func backlogOf(l worker.Limits) scheduler.Backlog {
-	with := func(a scheduler.Amount, l worker.Limit) scheduler.Amount {
-		if n, set := l[worker.LimitPendingJobs]; set {
+	with := func(a scheduler.Amount, l lease.Limit) scheduler.Amount {
+		if n, set := l[lease.LimitPendingJobs]; set {
 			a.Jobs = n
 		}
-		if n, set := l[worker.LimitPendingBytes]; set {
+		if n, set := l[lease.LimitPendingBytes]; set {
 			a.Bytes = n
 		}
 		return a

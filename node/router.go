@@ -11,6 +11,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/session"
 	"github.com/musterhq/muster/scheduler"
 	"github.com/musterhq/muster/worker"
@@ -35,6 +36,7 @@ type router struct {
 	work      *worker.Loop
 	groups    *directory
 	signed    func(job.Peer) map[string]string // the labels that are signed for a peer
+	may       func(job.Peer, p2p.Roles) bool   // whether a peer may have a role
 	onSession func(job.Peer)                   // called when a session has been opened
 	departed  *departed
 	log       *slog.Logger
@@ -174,9 +176,14 @@ func (r toSchedulers) Want(p job.Peer) { r.wants.want(p, forWorker) }
 // Unwant ends a Want.
 func (r toSchedulers) Unwant(p job.Peer) { r.wants.unwant(p, forWorker) }
 
-// Send sends a message to a scheduler. It does not block.
+// Send sends a message to a scheduler. It does not block. A peer without the role scheduler, which has no use for them, does
+// not hear which users this host names in its limits.
 func (r toSchedulers) Send(to job.Peer, m lease.ToScheduler) error {
 	if to != r.self {
+		if hello, ok := m.(lease.Hello); ok && !r.may(to, p2p.RoleScheduler) {
+			hello.Profile.Limits = nil
+			m = hello
+		}
 		return r.send(to, m)
 	}
 	if r.owners.home == nil {

@@ -84,14 +84,14 @@ func (b usersBackend) Users(ctx context.Context) (api.UsersInfo, error) {
 
 // limitsInfo returns the limits of users on this host as the API tells them.
 func limitsInfo(l worker.Limits, p *lease.Priorities) api.LimitsInfo {
-	of := func(l worker.Limit) api.UserLimit {
-		at := func(q worker.Quantity) *int64 {
+	of := func(l lease.Limit) api.UserLimit {
+		at := func(q lease.Quantity) *int64 {
 			if most, bounded := l[q]; bounded {
 				return &most
 			}
 			return nil
 		}
-		return api.UserLimit{Tasks: at(worker.LimitTasks), GPUs: at(worker.LimitGPUs), CPUs: at(worker.LimitCPUs), Memory: at(worker.LimitMemory)}
+		return api.UserLimit{Tasks: at(lease.LimitTasks), GPUs: at(lease.LimitGPUs), CPUs: at(lease.LimitCPUs), Memory: at(lease.LimitMemory)}
 	}
 	info := api.LimitsInfo{PerUser: of(l.PerUser), Users: map[string]api.UserLimit{}}
 	for name, own := range l.Users {

@@ -15,8 +15,8 @@ import (
 // started. Operators are not refused before all that may wait does.
 var ErrBacklog = errors.New("scheduler: too much waits here")
 
-// ErrPriority refuses a job of a higher priority than its user may give. Ask for less.
-var ErrPriority = errors.New("this priority is not allowed")
+// ErrLimit refuses a job that a limit of this daemon never lets start, however little its user has here. Ask for less.
+var ErrLimit = errors.New("a limit does not allow it")
 
 // Backlog bounds what waits at this daemon.
 type Backlog struct {
@@ -151,6 +151,27 @@ func (b *backlog) check(user string, operator bool, x Amount) error {
 	case next.Bytes > most.Bytes:
 		return fmt.Errorf("%w: %s: job files of %s, this one has %s, and %s are the most (%s: pending_bytes); %s",
 			ErrBacklog, who, job.Size(has.Bytes), job.Size(x.Bytes), job.Size(max(0, most.Bytes)), by, advice)
+	}
+	return nil
+}
+
+// checkEver returns ErrLimit if a user may never have so much waiting.
+func (b *backlog) checkEver(user string, operator bool, x Amount) error {
+	if b.limits == nil {
+		return nil
+	}
+	most, by := b.share(user)
+	if all := b.limits.All; operator || all.Jobs < most.Jobs || all.Bytes < most.Bytes {
+		most, by = all, "limits.all"
+	}
+	const advice = "split the job, or ask an operator to raise the limit"
+	switch {
+	case x.Jobs > most.Jobs:
+		return fmt.Errorf("%w: by the memory that it holds while it waits the job counts as %d jobs of user %s, and %d are the most that may wait (%s.pending_jobs); %s",
+			ErrLimit, x.Jobs, user, most.Jobs, by, advice)
+	case x.Bytes > most.Bytes:
+		return fmt.Errorf("%w: the job file has %s, and %s are the most that may wait of user %s (%s.pending_bytes); %s",
+			ErrLimit, job.Size(x.Bytes), job.Size(most.Bytes), user, by, advice)
 	}
 	return nil
 }

@@ -172,6 +172,7 @@ func (ex *explainer) offers(user string, s job.Spec) (lease.Explanation, error) 
 
 // shape is the same for a job that was accepted before. It names what hosts have said about its shape, too.
 func (ex *explainer) shape(user string, s job.Spec, g *fleet.Shape) lease.Explanation {
+	s.Priority = g.Priority
 	x, err := ex.offers(user, s)
 	if ex.addRefusals(&x, g) {
 		x.Reason = explainReason(x, len(ex.hosts.fleet.Sorted()))

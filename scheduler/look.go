@@ -76,10 +76,10 @@ func (c *Core) Why(id job.ID) (lease.Explanation, error) {
 }
 
 // Offers says which hosts would take a job of this user with this spec, and why the others would not.
-func (c *Core) Offers(user string, s job.Spec) (lease.Explanation, error) {
+func (c *Core) Offers(user string, operator bool, s job.Spec) (lease.Explanation, error) {
 	err := checkPolicy(s, nil)
 	if err == nil {
-		err = checkPriority(c.turn, user, s.Priority)
+		err = checkLimits(c.entries, user, operator, &s)
 	}
 	if err != nil {
 		return lease.Explanation{}, err

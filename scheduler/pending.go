@@ -122,7 +122,7 @@ func (p *pending) join(t *task) *shape {
 		prefers := s.Preferences()                     // likewise
 		need.GPUModel = lease.ModelName(need.GPUModel) // here, so that no comparison has to do it
 		g = &shape{key: key, account: who, standing: p.shares.table.Of(who), queue: queue[*task]{order: rank}, Shape: fleet.Shape{
-			User: t.e.job.User, Project: s.Project, Need: need, Gang: t.e.job.Gang(), Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),
+			User: t.e.job.User, Project: s.Project, Need: need, Gang: t.e.job.Gang(), Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...), Priority: t.e.priority,
 		}}
 		g.class = p.search.class(fleet.ClassesFor(s))
 		g.class.shapes++

@@ -48,7 +48,7 @@ func TestPolicyOfJob(t *testing.T) {
 		s := benchSpec(0)
 		s.Resources.GPUs, s.Policy = 1, c.jobs
 		x.core.placement.policies.asked(&s, 1)
-		offers, err := x.core.Offers("amy", s)
+		offers, err := x.core.Offers("amy", false, s)
 		if err != nil || offers.Now[0].Name != c.host || offers.Now[0].Why != c.why {
 			t.Errorf("%+v: the dry run says %+v, %v", c, offers.Now, err)
 		}
@@ -93,7 +93,7 @@ func TestUnknownPolicy(t *testing.T) {
 	s := benchSpec(0)
 	s.Policy = "best"
 	fx := x.core.Step(x.now, Submit{Token: 1, Spec: s})
-	_, err := x.core.Offers("amy", s)
+	_, err := x.core.Offers("amy", false, s)
 	for _, err := range []error{fx.Reply[0].Err, err} {
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `policy "best": want one of balanced, frag, pack,`) {
 			t.Errorf("refused with %v", err)
@@ -152,7 +152,7 @@ func TestUsualRequestsOfSavedJobs(t *testing.T) {
 	y.step(Committed{job.Committed{Index: 9, Epoch: job.Epoch{Term: 2}, Lead: true}})
 	y.step(SessionUp{Peer: "h"}, FromWorker{Peer: "h", Msg: gpuHost("h", 2)})
 	s.Hold = false
-	offers, err := y.core.Offers("amy", s)
+	offers, err := y.core.Offers("amy", false, s)
 	if err != nil || len(offers.Now) != 1 || offers.Now[0].Why != "least fragmentation: leaves 1 of 2 GPUs" {
 		t.Errorf("%+v, %v", offers.Now, err)
 	}

@@ -49,7 +49,7 @@ func TestPriorityAboveTheLimitIsRefused(t *testing.T) {
 		return nil
 	}
 	for _, hold := range []bool{false, true} {
-		if err := submit("ada", spec(61, hold)); !errors.Is(err, ErrPriority) || !strings.Contains(err.Error(), why) {
+		if err := submit("ada", spec(61, hold)); !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), why) {
 			t.Errorf("hold %t: submitted: %v", hold, err)
 		}
 		if err := submit("ada", spec(60, hold)); err != nil {
@@ -59,10 +59,10 @@ func TestPriorityAboveTheLimitIsRefused(t *testing.T) {
 	if err := submit(lease.Root, spec(100, false)); err != nil {
 		t.Errorf("root's job is refused: %v", err)
 	}
-	if _, err := s.core.Offers("ada", spec(61, false)); !errors.Is(err, ErrPriority) {
+	if _, err := s.core.Offers("ada", false, spec(61, false)); !errors.Is(err, ErrLimit) {
 		t.Errorf("a dry run: %v", err)
 	}
-	if _, err := s.core.Offers("ada", spec(60, false)); err != nil {
+	if _, err := s.core.Offers("ada", false, spec(60, false)); err != nil {
 		t.Errorf("a dry run: %v", err)
 	}
 }

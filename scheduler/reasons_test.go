@@ -175,7 +175,7 @@ func TestLackIsToldWithNumbers(t *testing.T) {
 	} {
 		s := job.DefaultSpec()
 		s.Command, s.Resources = []string{"true"}, c.need
-		e, err := x.core.Offers("amy", s)
+		e, err := x.core.Offers("amy", false, s)
 		if err != nil || len(e.Later) != 1 || e.Later[0].Why != c.want {
 			t.Errorf("%+v: %+v, %v, want %q", c.need, e.Later, err, c.want)
 		}

@@ -9,12 +9,17 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// checkPriority refuses a job of a higher priority than its user may give.
-func checkPriority(tn *turn, user string, priority int) error {
-	if why := tn.cfg.Priorities.Exceeds(user, priority); why != "" {
-		return fmt.Errorf("%w: %s; ask for less, or ask an operator to raise it", ErrPriority, why)
+// checkLimits refuses a job that the limits of this daemon never let start: its priority is higher than its user may give, or
+// it is more than of the user may ever wait here.
+func checkLimits(es *entries, user string, operator bool, s *job.Spec) error {
+	if why := es.cfg.Priorities.Exceeds(user, s.Priority); why != "" {
+		return fmt.Errorf("%w: %s; ask for less, or ask an operator to raise it", ErrLimit, why)
 	}
-	return nil
+	l, err := s.Layout()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return es.backlog.checkEver(user, operator, submitCosts(s, l.Tasks()))
 }
 
 func keyConflict(key string, id job.ID) error {

@@ -156,7 +156,7 @@ func (rq *requests) submit(a Submit) {
 	if a.Key != "" && rq.submittedBefore(a, sum) {
 		return
 	}
-	err = checkPriority(rq.turn, a.User, a.Spec.Priority)
+	err = checkLimits(rq.entries, a.User, a.Operator, &a.Spec)
 	if err == nil {
 		err = checkParents(rq, a)
 	}

@@ -196,8 +196,8 @@ func (l *Loop) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
 }
 
 // Offers says which hosts would take a job of this user with this spec, without submitting it.
-func (l *Loop) Offers(ctx context.Context, user string, s job.Spec) (lease.Explanation, error) {
-	return query(ctx, l.calls, func(c *Core) (lease.Explanation, error) { return c.Offers(user, s) })
+func (l *Loop) Offers(ctx context.Context, user string, operator bool, s job.Spec) (lease.Explanation, error) {
+	return query(ctx, l.calls, func(c *Core) (lease.Explanation, error) { return c.Offers(user, operator, s) })
 }
 
 // Nodes returns the hosts that this scheduler knows.

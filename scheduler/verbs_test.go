@@ -175,6 +175,7 @@ func verbWorker(s *story, a []string, o stories.Options) {
 	if o["store"] != "" {
 		p.Store = o["store"]
 	}
+	p.Limits = userLimits(s, o["limits"])
 	if o["rack"] != "" {
 		p.Labels = map[string]string{"rack": o["rack"]}
 	}
@@ -194,6 +195,30 @@ func verbWorker(s *story, a []string, o stories.Options) {
 		s.step(up)
 	}
 	s.from(a[0], lease.Hello{Profile: p, Free: free})
+}
+
+// userLimits are what a host tells of its users: gpus:4,ada/gpus:8.
+func userLimits(s *story, text string) *lease.UserLimits {
+	if text == "" {
+		return nil
+	}
+	l := &lease.UserLimits{PerUser: lease.Limit{}, Users: map[string]lease.Limit{}}
+	for part := range strings.SplitSeq(text, ",") {
+		name, most, _ := strings.Cut(part, ":")
+		n, err := strconv.ParseInt(most, 10, 64)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		to := l.PerUser
+		if user, what, own := strings.Cut(name, "/"); own {
+			if l.Users[user] == nil {
+				l.Users[user] = lease.Limit{}
+			}
+			name, to = what, l.Users[user]
+		}
+		to[lease.Quantity(name)] = n
+	}
+	return l
 }
 
 // addressOf is the address at which the sessions with a host reach it.

@@ -453,8 +453,13 @@ func (vs *views) noMatch(g *shape, t *task) string {
 
 // whyOf explains the state of a job with this view.
 func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
-	x, err := vs.explain.offers(j.User, j.Spec)
-	if e := vs.entries.byID[j.ID]; e != nil {
+	e := vs.entries.byID[j.ID]
+	s := j.Spec
+	if e != nil {
+		s.Priority = e.priority
+	}
+	x, err := vs.explain.offers(j.User, s)
+	if e != nil {
 		notWhereHeldBack(vs.now, e, &x)
 	}
 	x.Job, x.State, x.Reason, x.Starts = j.ID, j.State(), j.Reason, j.Starts

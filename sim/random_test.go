@@ -96,7 +96,7 @@ func randomWorld(t testing.TB, seed uint64) *world {
 		s.labels = map[string]string{"rack": [...]string{"r0", "r1", "r2"}[r.IntN(3)]}
 		s.ppm = int64(r.IntN(401)) - 200
 		if r.IntN(5) == 0 {
-			s.limits = worker.Limits{PerUser: worker.Limit{worker.LimitTasks: int64(1 + r.IntN(4))}}
+			s.limits = worker.Limits{PerUser: lease.Limit{lease.LimitTasks: int64(1 + r.IntN(4))}}
 		}
 		h := w.addHost(s)
 		h.cfg.SetAside = setAside

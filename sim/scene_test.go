@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -130,7 +131,7 @@ func (w *world) runAll(until time.Duration) {
 func TestQuotaAtManyHosts(t *testing.T) {
 	for _, n := range []int{17, 100} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			limits := worker.Limits{PerUser: worker.Limit{worker.LimitTasks: 1}}
+			limits := worker.Limits{PerUser: lease.Limit{lease.LimitTasks: 1}}
 			w, o := scene(t, n, hostSpec{cpus: 4, limits: limits}, options{standing: 128})
 			for range n {
 				w.newWork(o, "ada", cpus(1), endless).submitAt(time.Second)
@@ -173,7 +174,7 @@ func (w *world) runAny(most time.Duration, so func() bool) bool {
 // TestManyTasksOverQuota: 20,000 tasks of a user who may have four at a time on
 // each of ten hosts with room for many more.
 func TestManyTasksOverQuota(t *testing.T) {
-	limits := worker.Limits{PerUser: worker.Limit{worker.LimitTasks: 4}}
+	limits := worker.Limits{PerUser: lease.Limit{lease.LimitTasks: 4}}
 	w, o := scene(t, 10, hostSpec{cpus: 64, limits: limits}, options{sampling: time.Hour, keepEnded: 100, keepWhole: 16})
 	for i := range 20_000 {
 		w.newWork(o, "ada", cpus(1), 30*time.Second).submitAt(time.Second + time.Duration(i)*time.Millisecond)

@@ -47,7 +47,7 @@ func (a *account) setProfile(p lease.Profile) error {
 
 // setLimits replaces the limits of users.
 func (a *account) setLimits(l Limits) {
-	a.quotas.limits = l
+	a.quotas.set(l)
 	a.quotas.refusals.notifyAll()
 	a.turn.reopen()
 }

@@ -95,7 +95,12 @@ func (g *availability) tellUsage(to []job.Peer) {
 // sendHello sends the profile and what is free. To the scheduler a Hello means that the host accepts tasks, so
 // an Availability follows if the host drains.
 func (g *availability) sendHello(to job.Peer) {
-	g.reports.turn.send(to, lease.Hello{Profile: g.cfg.Profile, Free: g.account.free()})
+	p := g.cfg.Profile
+	if to != p.Peer {
+		most, _ := g.cfg.Priorities.OfMember(to)
+		p.Limits = p.Limits.ToMember(most)
+	}
+	g.reports.turn.send(to, lease.Hello{Profile: p, Free: g.account.free()})
 	if g.closed().Word == job.ReasonNodesDraining {
 		g.reports.turn.send(to, g.message())
 	}

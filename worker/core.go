@@ -52,6 +52,7 @@ func NewCore(cfg Config) (*Core, error) {
 	c := &Core{
 		cfg: &cfg, turn: &turn{timers: newTimerHeap()}, ledger: &ledger{gone: map[job.Attempt]struct{}{}}, sessions: newSessions(cfg.Profile.Peer),
 	}
+	c.cfg.Profile.Limits = cfg.Limits.told(cfg.Priorities)
 	var err error
 	if c.account, err = newAccount(c.cfg, c.turn); err != nil {
 		return nil, err
@@ -301,9 +302,15 @@ func (c *Core) profileChanged(now Moment, p lease.Profile) {
 		c.turn.log(slog.LevelError, "profile of this host is not usable", slog.Any("error", err))
 		return
 	}
+	p.Limits = c.cfg.Profile.Limits
 	c.cfg.Profile = p
 	c.health.list(now, p.GPUs)
 	c.offers.declineImpossible()
+	c.helloAll()
+}
+
+// helloAll says Hello again to all schedulers, because the profile has changed or what this host refuses for good.
+func (c *Core) helloAll() {
 	for _, to := range c.sessions.peers {
 		c.availability.sendHello(to)
 	}
@@ -315,18 +322,17 @@ func (c *Core) sharesChanged(e SharesChanged) {
 	c.queue.unsorted = true
 }
 
-// limitsChanged replaces the limits. If other priorities are allowed than before, all schedulers hear Hello again: what this
+// limitsChanged replaces the limits. If users may have something else than before, all schedulers hear Hello again: what this
 // host has refused for good before may be taken now.
 func (c *Core) limitsChanged(e LimitsChanged) {
 	c.account.setLimits(e.Limits)
-	if c.cfg.Priorities.Equal(e.Priorities) {
+	told := e.Limits.told(e.Priorities)
+	if c.cfg.Priorities.Equal(e.Priorities) && c.cfg.Profile.Limits.Equal(told) {
 		return
 	}
-	c.cfg.Priorities = e.Priorities
-	c.offers.declineAbove()
-	for _, to := range c.sessions.peers {
-		c.availability.sendHello(to)
-	}
+	c.cfg.Priorities, c.cfg.Profile.Limits = e.Priorities, told
+	c.offers.declineImpossible()
+	c.helloAll()
 }
 
 // Usage returns what users and projects have used of this host.

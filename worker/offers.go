@@ -91,6 +91,9 @@ func (f *offers) never(from job.Peer, m *lease.Offer) job.Reason {
 	if why := f.cfg.refuses(from, m.User); why != "" {
 		return job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}
 	}
+	if why := f.account.quotas.own.Never(m.User, f.account.capacity.whole(m.Need)); why != "" {
+		return job.Reason{Word: job.ReasonQuota, Detail: why}
+	}
 	if why := f.above(from, m); why != "" {
 		return job.Reason{Word: job.ReasonQuota, Detail: why}
 	}
@@ -242,26 +245,14 @@ func (f *offers) above(from job.Peer, m *lease.Offer) string {
 	return f.cfg.Priorities.Declines(from, m)
 }
 
-// declineAbove declines the queued offers whose priority is too high now.
-func (f *offers) declineAbove() {
-	for _, o := range slices.Clone(f.queue.ranked) {
-		if o.state != offerQueued {
-			continue
-		}
-		if why := f.above(o.key.peer, &o.msg); why != "" {
-			f.decline(o, job.Reason{Word: job.ReasonQuota, Detail: why}, true)
-		}
-	}
-}
-
-// declineImpossible declines the queued offers that need what this host no longer has.
+// declineImpossible declines the queued offers that this host can never accept, as it or its limits have changed.
 func (f *offers) declineImpossible() {
 	for _, o := range f.queue.ranked {
 		if o.state != offerQueued {
 			continue
 		}
-		if why := f.account.capacity.never(o.msg.Need); why != "" {
-			f.decline(o, job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}, true)
+		if why := f.never(o.key.peer, &o.msg); why.Word != "" {
+			f.decline(o, why, true)
 		}
 	}
 }

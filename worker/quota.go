@@ -5,53 +5,24 @@ package worker
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 )
 
 // Limits bounds what each user may hold on this host at a time. The zero value sets no bounds.
 type Limits struct {
-	PerUser Limit
-	Users   map[string]Limit // by user; each quantity here overrides that of PerUser
-	All     Limit            // of all users together; only what waits
+	PerUser lease.Limit
+	Users   map[string]lease.Limit // by user; each quantity here overrides that of PerUser
+	All     lease.Limit            // of all users together; only what waits
 	// PerMember and Members bound the priority of the offers of other daemons, and nothing else; Members by peer id.
-	PerMember Limit
-	Members   map[string]Limit
+	PerMember lease.Limit
+	Members   map[string]lease.Limit
 }
-
-// Limit bounds some quantities. A quantity that is not in the map is not bounded.
-type Limit map[Quantity]int64
-
-// Quantity is something that can be bounded.
-type Quantity string
-
-// The quantities. Memory is in bytes. A share of a GPU counts as that part of a GPU.
-const (
-	LimitCPUs   Quantity = "cpus"
-	LimitGPUs   Quantity = "gpus"
-	LimitMemory Quantity = "memory"
-	LimitTasks  Quantity = "tasks"
-)
-
-// LimitScratch is what the tasks of a user hold on the disk of the data directory, in bytes. No task requests it: the runner
-// measures it, and ends tasks of a user who holds more.
-const LimitScratch Quantity = "scratch"
-
-// The quantities of what waits for a host. The scheduler of the daemon bounds them, not the worker.
-const (
-	LimitPendingJobs  Quantity = "pending_jobs"
-	LimitPendingBytes Quantity = "pending_bytes" // of job files
-)
-
-// LimitPriority is the highest priority of tasks; see lease.Priorities.
-const LimitPriority Quantity = "priority"
 
 // amount is what the bound of a quantity may be.
 type amount struct {
@@ -69,14 +40,11 @@ var (
 	somePriority = amount{most: job.MaxPriority, want: fmt.Sprintf("a priority from 0 to %d", job.MaxPriority)}
 )
 
-var amounts = map[Quantity]amount{
-	LimitCPUs: someNumber, LimitGPUs: someNumber, LimitTasks: someNumber, LimitPendingJobs: someNumber,
-	LimitMemory: someSize, LimitScratch: someScratch, LimitPendingBytes: someSize,
-	LimitPriority: somePriority,
+var amounts = map[lease.Quantity]amount{
+	lease.LimitCPUs: someNumber, lease.LimitGPUs: someNumber, lease.LimitTasks: someNumber, lease.LimitPendingJobs: someNumber,
+	lease.LimitMemory: someSize, lease.LimitScratch: someScratch, lease.LimitPendingBytes: someSize,
+	lease.LimitPriority: somePriority,
 }
-
-// quantities lists the quantities in the order in which they are checked.
-var quantities = []Quantity{LimitTasks, LimitGPUs, LimitCPUs, LimitMemory}
 
 const (
 	perUser    = "per_user"
@@ -89,10 +57,10 @@ const (
 
 // ParseLimits parses limits as they are in a configuration file: per_user.gpus = 4, users.ada.memory = 64GiB.
 func ParseLimits(settings map[string]string) (Limits, error) {
-	l := Limits{PerUser: Limit{}, Users: map[string]Limit{}, All: Limit{}, PerMember: Limit{}, Members: map[string]Limit{}}
-	of := func(all map[string]Limit, who string) Limit {
+	l := Limits{PerUser: lease.Limit{}, Users: map[string]lease.Limit{}, All: lease.Limit{}, PerMember: lease.Limit{}, Members: map[string]lease.Limit{}}
+	of := func(all map[string]lease.Limit, who string) lease.Limit {
 		if all[who] == nil {
-			all[who] = Limit{}
+			all[who] = lease.Limit{}
 		}
 		return all[who]
 	}
@@ -124,18 +92,18 @@ func CheckLimit(name, text string) error {
 }
 
 // parseLimit returns for which kind of holder the limit is, and who that is if one is named.
-func parseLimit(name, text string) (kind, who string, q Quantity, value int64, err error) {
+func parseLimit(name, text string) (kind, who string, q lease.Quantity, value int64, err error) {
 	dot := strings.LastIndexByte(name, '.')
 	if dot < 0 {
 		return "", "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
 	}
 	kind, who = holderOf(name[:dot])
-	q = Quantity(name[dot+1:])
+	q = lease.Quantity(name[dot+1:])
 	a, known := amounts[q]
-	pending := q == LimitPendingJobs || q == LimitPendingBytes
+	pending := q == lease.LimitPendingJobs || q == lease.LimitPendingBytes
 	switch {
 	case known && (kind == perUser || kind == usersDot || kind == allUsers && pending):
-	case (kind == perMember || kind == membersDot) && q == LimitPriority:
+	case (kind == perMember || kind == membersDot) && q == lease.LimitPriority:
 	default:
 		return "", "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
 	}
@@ -177,8 +145,8 @@ func (a *amount) parse(text string) (int64, error) {
 // Priorities returns the highest priorities by these limits. The operators are users who may have any priority unless they
 // are named; unproved is that of lease.Priorities.
 func (l Limits) Priorities(operators []string, unproved bool) *lease.Priorities {
-	of := func(l Limit, usual int) int {
-		if n, set := l[LimitPriority]; set {
+	of := func(l lease.Limit, usual int) int {
+		if n, set := l[lease.LimitPriority]; set {
 			return int(n)
 		}
 		return usual
@@ -188,7 +156,7 @@ func (l Limits) Priorities(operators []string, unproved bool) *lease.Priorities 
 		PerMember: of(l.PerMember, job.MaxPriority), Members: map[job.Peer]int{},
 	}
 	for name, own := range l.Users {
-		if n, set := own[LimitPriority]; set {
+		if n, set := own[lease.LimitPriority]; set {
 			p.Users[name] = int(n)
 		}
 	}
@@ -200,47 +168,66 @@ func (l Limits) Priorities(operators []string, unproved bool) *lease.Priorities 
 
 // Scratch returns how many bytes of the disk the tasks of a user may hold, if that is limited.
 func (l Limits) Scratch(user string) (job.Size, bool) {
-	most, limited := l.of(user)[LimitScratch]
+	own := lease.UserLimits{PerUser: l.PerUser, Users: l.Users}
+	most, _, limited := own.Most(user, lease.LimitScratch)
 	return job.Size(most), limited
 }
 
-// of returns what a user may hold.
-func (l Limits) of(user string) Limit {
-	own, named := l.Users[user]
-	if !named {
-		return l.PerUser
+// told returns what schedulers hear of the limits. An operator is named with the priority that he may have, unless any member
+// may name him.
+func (l Limits) told(p *lease.Priorities) *lease.UserLimits {
+	out := &lease.UserLimits{PerUser: toldOf(l.PerUser), Users: map[string]lease.Limit{}}
+	for name, own := range l.Users {
+		if own = toldOf(own); len(own) > 0 {
+			out.Users[name] = own
+		}
 	}
-	out := maps.Clone(l.PerUser)
-	if out == nil {
-		out = Limit{}
+	if p != nil {
+		out.PerUser[lease.LimitPriority] = int64(p.PerUser)
+		for _, name := range p.Operators {
+			if _, named := p.Users[name]; named || p.Unproved {
+				continue
+			}
+			if out.Users[name] == nil {
+				out.Users[name] = lease.Limit{}
+			}
+			out.Users[name][lease.LimitPriority] = job.MaxPriority
+		}
 	}
-	maps.Copy(out, own)
+	if len(out.PerUser) == 0 && len(out.Users) == 0 {
+		return nil
+	}
+	return out.Bounded()
+}
+
+// toldOf returns the quantities that concern the placement of tasks.
+func toldOf(l lease.Limit) lease.Limit {
+	out := lease.Limit{}
+	for _, q := range append(slices.Clone(lease.HeldQuantities), lease.LimitPriority) {
+		if most, set := l[q]; set {
+			out[q] = most
+		}
+	}
 	return out
-}
-
-// usage is what a user holds.
-type usage struct {
-	tasks, cpus int
-	milli       int // of GPUs
-	memory      job.Size
-}
-
-func (u *usage) add(need job.Resources, sign int) {
-	u.tasks += sign
-	u.cpus += sign * need.CPUs
-	u.milli += sign * gpu.Count(need) * gpu.Milli(need)
-	u.memory += job.Size(sign) * need.Memory
 }
 
 // quotas records what users hold here, what they may hold, and whose offers were declined for that.
 type quotas struct {
 	limits   Limits
-	usage    map[string]usage // by user
+	own      *lease.UserLimits     // the same, of all users
+	usage    map[string]lease.Held // by user
 	refusals refusals
 }
 
 func newQuotas(l Limits, timers *timerHeap, now *BootTime) quotas {
-	return quotas{limits: l, usage: map[string]usage{}, refusals: newRefusals(timers, now)}
+	q := quotas{usage: map[string]lease.Held{}, refusals: newRefusals(timers, now)}
+	q.set(l)
+	return q
+}
+
+// set replaces the limits.
+func (q *quotas) set(l Limits) {
+	q.limits, q.own = l, &lease.UserLimits{PerUser: l.PerUser, Users: l.Users}
 }
 
 // use adds a need to the usage of a user, or with sign -1 subtracts it.
@@ -254,8 +241,8 @@ func (q *quotas) use(user string, need job.Resources, sign int) {
 // shift is use for a moment: the usage changes back before anything else happens.
 func (q *quotas) shift(user string, need job.Resources, sign int) {
 	u := q.usage[user]
-	u.add(need, sign)
-	if u.tasks == 0 {
+	u.Add(need, sign)
+	if u.Tasks == 0 {
 		delete(q.usage, user)
 		return
 	}
@@ -264,38 +251,23 @@ func (q *quotas) shift(user string, need job.Resources, sign int) {
 
 // bounded reports whether the user has any limit.
 func (q *quotas) bounded(user string) bool {
-	limit := q.limits.of(user)
-	return slices.ContainsFunc(quantities, func(what Quantity) bool { _, set := limit[what]; return set })
+	return slices.ContainsFunc(lease.HeldQuantities, func(what lease.Quantity) bool {
+		_, _, set := q.own.Most(user, what)
+		return set
+	})
 }
 
 // over returns which limit the user would exceed with this need, for people, or "" if none.
 func (q *quotas) over(user string, need job.Resources) string {
-	limit := q.limits.of(user)
-	if len(limit) == 0 {
+	if len(q.limits.PerUser)+len(q.limits.Users) == 0 {
 		return ""
 	}
 	has := q.usage[user]
 	with := has
-	with.add(need, 1)
-	for _, what := range quantities {
-		most, bounded := limit[what]
-		if !bounded {
-			continue
-		}
-		over, holds, bound := false, "", strconv.FormatInt(most, 10)
-		switch what {
-		case LimitTasks:
-			over, holds = int64(with.tasks) > most, strconv.Itoa(has.tasks)
-		case LimitCPUs:
-			over, holds = int64(with.cpus) > most, strconv.Itoa(has.cpus)
-		case LimitGPUs:
-			over, holds = int64(with.milli) > most*gpu.Whole, strconv.FormatFloat(float64(has.milli)/gpu.Whole, 'f', -1, 64)
-		case LimitMemory:
-			over, holds, bound = int64(with.memory) > most, has.memory.String(), job.Size(most).String()
-		case LimitScratch, LimitPendingJobs, LimitPendingBytes, LimitPriority: // no amounts that tasks ask for
-		}
-		if over {
-			return lease.Clip(fmt.Sprintf("user %s holds %s of at most %s %s on this host", user, holds, bound, what))
+	with.Add(need, 1)
+	for _, what := range lease.HeldQuantities {
+		if most, setting, set := q.own.Most(user, what); set && with.Exceeds(what, most) {
+			return lease.Clip(fmt.Sprintf("%s on this host (%s)", has.Over(user, what, most), setting))
 		}
 	}
 	return ""

@@ -40,6 +40,17 @@ func (r *tries) wantQuota(user string, need job.Resources, word string) {
 	}
 }
 
+// wantNever checks that an offer is declined for good: whatever ends, the user may not have it.
+func (r *tries) wantNever(user string, need job.Resources, word string) {
+	r.t.Helper()
+	if _, ok := r.taken(user, need); ok {
+		r.t.Fatalf("%s got %+v", user, need)
+	}
+	if d := one[lease.Decline](r.host, amy); d.Reason.Word != job.ReasonQuota || !d.Never || !strings.Contains(d.Reason.Detail, word) {
+		r.t.Fatalf("decline = %+v, want %q for good", d, word)
+	}
+}
+
 func TestLimitsOfAUser(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit, value string
@@ -101,7 +112,7 @@ func TestNothingIsHeldBackForAUserAtTheLimit(t *testing.T) {
 
 func TestLimitsOfOneUser(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.gpus": "0", "per_user.tasks": "2", "users.ada.gpus": "1", "users.a.b.tasks": "0"})
-	r.wantQuota("bea", gpus(1), "holds 0 of at most 0 gpus")
+	r.wantNever("bea", gpus(1), "user bea may hold at most 0 gpus there (limits.per_user.gpus), 1 wanted")
 	if _, ok := r.taken("ada", gpus(1)); !ok {
 		t.Fatal("a user with a higher limit was refused")
 	}
@@ -109,10 +120,50 @@ func TestLimitsOfOneUser(t *testing.T) {
 		t.Fatal("two tasks are allowed")
 	}
 	r.wantQuota("ada", cpu, "holds 2 of at most 2 tasks")
-	r.wantQuota("a.b", cpu, "holds 0 of at most 0 tasks")
+	r.wantNever("a.b", cpu, "user a.b may hold at most 0 tasks there (limits.users.a.b.tasks), 1 wanted")
 	r.round(worker.LimitsChanged{Limits: limits(t, nil)})
 	if _, ok := r.taken("ada", cpu); !ok {
 		t.Fatal("refused after the limit was removed")
+	}
+}
+
+// Schedulers hear the limits when a session begins, and again when they change. A queued offer that becomes impossible is
+// declined for good.
+func TestLimitsAreTold(t *testing.T) {
+	cfg := config(2)
+	cfg.Limits = limits(t, map[string]string{"per_user.gpus": "2", "per_user.scratch": "1GiB", "users.ada.pending_jobs": "7", "users.bea.cpus": "3"})
+	cfg.Priorities = priorities(t, map[string]string{"users.bea.priority": "70"})
+	r := &tries{host: newHost(t, cfg)}
+	told := func() *lease.UserLimits {
+		t.Helper()
+		return one[lease.Hello](r.host, amy).Profile.Limits
+	}
+	r.round(worker.Up{Peer: amy})
+	want := &lease.UserLimits{
+		PerUser: lease.Limit{lease.LimitGPUs: 2, lease.LimitPriority: lease.UserPriority},
+		Users:   map[string]lease.Limit{"bea": {lease.LimitCPUs: 3}, lease.Root: {lease.LimitPriority: job.MaxPriority}},
+	}
+	if got := told(); !want.Equal(got) {
+		t.Errorf("told %+v, want %+v", got, want)
+	}
+	r.s = r.meet(amy, 1)
+	one[lease.Hello](r.host, amy)
+	if _, ok := r.taken("cyd", gpus(2)); !ok {
+		t.Fatal("not taken within the limit")
+	}
+	m := offer(10, attempt(10, 1), gpus(2))
+	m.Wait = time.Minute
+	r.says(amy, m)
+	r.round(worker.LimitsChanged{Limits: limits(t, map[string]string{"per_user.gpus": "1"}), Priorities: cfg.Priorities})
+	if d := one[lease.Decline](r.host, amy); d.Offer != 10 || !d.Never || !strings.Contains(d.Reason.Detail, "limits.per_user.gpus") {
+		t.Errorf("declined %+v", d)
+	}
+	if got := told(); got.PerUser[lease.LimitGPUs] != 1 {
+		t.Errorf("told %+v after the change", got)
+	}
+	r.round(worker.LimitsChanged{Limits: limits(t, map[string]string{"per_user.gpus": "1"}), Priorities: cfg.Priorities})
+	if again := got[lease.Hello](r.host, amy); len(again) > 0 {
+		t.Error("Hello is sent though nothing has changed")
 	}
 }
 

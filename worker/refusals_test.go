@@ -129,15 +129,22 @@ func TestRefusalsAreForgottenWithTheSession(t *testing.T) {
 	}
 }
 
+// refuseAll has the first task of each of so many users get a place, and the second one refused.
+func (r *tries) refuseAll(users int) {
+	for i := range uint64(users) {
+		for n := range uint64(2) {
+			o := offer(2*i+n+1, attempt(2*i+n+1, 1), job.Resources{})
+			o.User = fmt.Sprintf("u%05d", i)
+			r.says(amy, o)
+		}
+	}
+}
+
 // If there are more users than fit into one message, the rest follows in the next.
 func TestManyUsersAreToldInTurn(t *testing.T) {
-	r := limited(t, map[string]string{"per_user.tasks": "0"})
+	r := limited(t, map[string]string{"per_user.tasks": "1"})
 	const users = 2*lease.MaxUnderQuota + 10
-	for i := range uint64(users) {
-		o := offer(i+1, attempt(i+1, 1), cpu)
-		o.User = fmt.Sprintf("u%04d", i)
-		r.says(amy, o)
-	}
+	r.refuseAll(users)
 	got[lease.Decline](r.host, amy)
 	r.pass(time.Second)
 	r.wantTold(amy)
@@ -163,12 +170,8 @@ func TestManyUsersAreToldInTurn(t *testing.T) {
 
 // If there are too many refusals, the oldest are dropped.
 func TestRefusalsAreBounded(t *testing.T) {
-	r := limited(t, map[string]string{"per_user.tasks": "0"})
-	for i := range uint64(worker.MaxRefusals + 10) {
-		o := offer(i+1, attempt(i+1, 1), cpu)
-		o.User = fmt.Sprintf("u%05d", i)
-		r.says(amy, o)
-	}
+	r := limited(t, map[string]string{"per_user.tasks": "1"})
+	r.refuseAll(worker.MaxRefusals + 10)
 	if n := worker.Refusals(r.core); n != worker.MaxRefusals {
 		t.Fatalf("%d refusals are kept", n)
 	}

@@ -118,15 +118,8 @@ func refused(err error) error {
 			continue
 		}
 		fmt.Fprintf(&b, "; %s: met by %d of %d nodes", clause.Clause, clause.Meets, clause.Of)
-		for i, f := range clause.Fails {
-			sep := ", "
-			if i == 0 {
-				sep = " ("
-			}
-			fmt.Fprintf(&b, "%s%s: %s", sep, f.Name, f.Reason)
-		}
-		if len(clause.Fails) > 0 {
-			b.WriteString(")")
+		if text := whichFail(clause.Fails); text != "" {
+			b.WriteString(" (" + text + ")")
 		}
 	}
 	if detail := p.Explanation.ReasonDetail; b.Len() == said && detail != "" { // such as too few nodes for a gang
@@ -141,6 +134,22 @@ func refused(err error) error {
 	}
 	b.WriteString("; " + advice + ", or submit it with --hold")
 	return exitError{exitNever, errors.New(b.String())}
+}
+
+// whichFail tells why nodes do not meet a clause. Nodes with the same reason are named together.
+func whichFail(fails []lease.Failed) string {
+	var reasons []string
+	names := map[string][]string{}
+	for _, f := range fails {
+		if names[f.Reason] == nil {
+			reasons = append(reasons, f.Reason)
+		}
+		names[f.Reason] = append(names[f.Reason], f.Name)
+	}
+	for i, why := range reasons {
+		reasons[i] = nodeNames(names[why]) + ": " + why
+	}
+	return strings.Join(reasons, ", ")
 }
 
 // nearestFit tells with how much less of one resource a request would fit; empty if that is not known.

@@ -70,6 +70,15 @@ func largestProfile() lease.Profile {
 			}
 		}),
 	}
+	most := lease.Limit{}
+	for i := range lease.MaxQuantities {
+		most[lease.Quantity(fmt.Sprintf("%0*d", maxQuantity, i))] = maxLimit
+	}
+	p.Limits = &lease.UserLimits{PerUser: most, Users: map[string]lease.Limit{}, Member: most, More: true}
+	for i := range lease.MaxLimitedUsers {
+		p.Limits.Users[fmt.Sprintf("%0*d", job.MaxName, i)] = most
+	}
+	p.Limits = p.Limits.Bounded()
 	for i := range lease.MaxLabels {
 		p.Labels[fmt.Sprintf("%0*d", job.MaxName, i)] = longest(job.MaxName)
 	}

@@ -3,6 +3,7 @@ package session
 // Bounds of what a host tells of its users and of the offers that wait there.
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -48,3 +49,42 @@ func checkUsage(u *lease.Usage) error {
 	}
 	return nil
 }
+
+// checkLimits checks what the users of a host may have.
+func checkLimits(l *lease.UserLimits) error {
+	if l == nil {
+		return nil
+	}
+	if err := cmp.Or(within(len(l.Users), lease.MaxLimitedUsers), within(l.Size(), lease.MaxLimits)); err != nil {
+		return err
+	}
+	for user, own := range l.Users {
+		if user == "" || len(user) > job.MaxName || !printable(user) {
+			return errName
+		}
+		if err := checkLimit(own); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(checkLimit(l.PerUser), checkLimit(l.Member))
+}
+
+func checkLimit(l lease.Limit) error {
+	if err := within(len(l), lease.MaxQuantities); err != nil {
+		return err
+	}
+	for q, n := range l {
+		if n < 0 || n > maxLimit || len(q) > maxQuantity {
+			return errRange
+		}
+		if err := checkID(string(q)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	maxLimit    = 1 << 53 // so that it can be counted in thousandths
+	maxQuantity = 32      // bytes of a name
+)

@@ -342,9 +342,37 @@ func profileOf(p *wirepb.Profile) lease.Profile {
 		CPUs: int(p.GetCpus()), Memory: job.Size(p.GetMemory()), Disk: job.Size(p.GetDisk()),
 		GPUs: some[gpu.Device](len(p.GetGpus())), Drivers: p.GetDrivers(), Worker: p.GetWorker(), Mounts: p.GetMounts(),
 		Arch: p.GetArch(), OS: p.GetOs(), OnlyUser: p.GetOnlyUser(), NoRoot: p.GetNoRoot(),
+		Limits: userLimitsOf(p),
 	}
 	for i, d := range p.GetGpus() {
 		out.GPUs[i] = deviceOf(d)
+	}
+	return out
+}
+
+// userLimitsOf decodes the limits of users; nil if the host tells none. Of several entries of one user the last counts.
+func userLimitsOf(p *wirepb.Profile) *lease.UserLimits {
+	if len(p.GetLimits()) == 0 {
+		return nil
+	}
+	out := &lease.UserLimits{PerUser: lease.Limit{}, Users: map[string]lease.Limit{}, More: p.GetMoreLimits()}
+	if len(p.GetMemberLimits()) > 0 {
+		out.Member = limitOf(p.GetMemberLimits())
+	}
+	for _, l := range p.GetLimits() {
+		if l.GetUser() == "" {
+			out.PerUser = limitOf(l.GetMost())
+		} else {
+			out.Users[l.GetUser()] = limitOf(l.GetMost())
+		}
+	}
+	return out
+}
+
+func limitOf(most map[string]int64) lease.Limit {
+	out := make(lease.Limit, len(most))
+	for q, n := range most {
+		out[lease.Quantity(q)] = n
 	}
 	return out
 }

@@ -318,6 +318,21 @@ func devicesOf(t *rapid.T, g *rapid.Generator[lease.FreeGPU]) []lease.FreeGPU {
 	return l
 }
 
+func drawLimits(t *rapid.T) *lease.UserLimits {
+	if !rapid.Bool().Draw(t, "limits") {
+		return nil
+	}
+	limit := rapid.Custom(func(t *rapid.T) lease.Limit {
+		return rapid.MapOfN(rapid.Custom(func(t *rapid.T) lease.Quantity { return lease.Quantity(anyWord.Draw(t, "quantity")) }), rapid.Int64Range(0, maxLimit), 0, 4).Draw(t, "limit")
+	})
+	users := rapid.MapOfN(anyWord, limit, 0, 3).Draw(t, "users")
+	l := &lease.UserLimits{PerUser: limit.Draw(t, "per user"), Users: users, More: rapid.Bool().Draw(t, "more")}
+	if m := limit.Draw(t, "member"); len(m) > 0 {
+		l.Member = m
+	}
+	return l
+}
+
 func drawHello(t *rapid.T) any {
 	p := lease.Profile{
 		Peer: job.Peer(anyWord.Draw(t, "peer")), Name: anyName.Draw(t, "name"), Version: anyName.Draw(t, "version"), Store: anyWord.Draw(t, "store"),
@@ -325,6 +340,7 @@ func drawHello(t *rapid.T) any {
 		Drivers: listOf(t, anyWord, 3, "drivers"), Mounts: listOf(t, anyWord, 3, "mounts"), Worker: rapid.Bool().Draw(t, "worker"),
 		Arch: anyWord.Draw(t, "arch"), OS: anyWord.Draw(t, "os"), OnlyUser: anyWord.Draw(t, "only user"), NoRoot: rapid.Bool().Draw(t, "no root"),
 	}
+	p.Limits = drawLimits(t)
 	if labels := rapid.MapOfN(anyWord, anyWord, 0, 5).Draw(t, "labels"); len(labels) > 0 {
 		p.Labels = labels
 	}

@@ -4,6 +4,7 @@ package session
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ import (
 // people, and leaves out links if there are too many.
 func toWire(msg any) (*wirepb.Frame, error) {
 	if h, ok := msg.(lease.Hello); ok {
-		h.Profile.GPUs = fewLinks(h.Profile.GPUs)
+		h.Profile.GPUs, h.Profile.Limits = fewLinks(h.Profile.GPUs), tellable(h.Profile.Limits)
 		msg = h
 	}
 	if err := check(msg); err != nil {
@@ -220,11 +221,55 @@ func profile(p lease.Profile) *wirepb.Profile {
 	for i, d := range p.GPUs {
 		gpus[i] = device(d)
 	}
-	return &wirepb.Profile{
+	out := &wirepb.Profile{
 		Peer: string(p.Peer), Name: p.Name, Version: p.Version, Store: p.Store, Labels: p.Labels, Cpus: int64(p.CPUs),
 		Memory: int64(p.Memory), Disk: int64(p.Disk), Gpus: gpus, Drivers: p.Drivers, Worker: p.Worker, Mounts: p.Mounts,
-		Arch: p.Arch, Os: p.OS, OnlyUser: p.OnlyUser, NoRoot: p.NoRoot,
+		Arch: p.Arch, Os: p.OS, OnlyUser: p.OnlyUser, NoRoot: p.NoRoot, Limits: userLimits(p.Limits),
 	}
+	if l := p.Limits; l != nil {
+		out.MoreLimits, out.MemberLimits = l.More, most(l.Member)
+	}
+	return out
+}
+
+// userLimits encodes the limits of users, those of every user first.
+func userLimits(l *lease.UserLimits) (out []*wirepb.UserLimit) {
+	if l == nil {
+		return nil
+	}
+	out = append(out, &wirepb.UserLimit{Most: most(l.PerUser)})
+	for _, user := range slices.Sorted(maps.Keys(l.Users)) {
+		out = append(out, &wirepb.UserLimit{User: user, Most: most(l.Users[user])})
+	}
+	return out
+}
+
+func most(l lease.Limit) map[string]int64 {
+	m := make(map[string]int64, len(l))
+	for q, n := range l {
+		m[string(q)] = n
+	}
+	return m
+}
+
+// tellable returns the limits without the users and the amounts that a receiver would refuse: a Hello must not fail for one
+// odd name in a configuration. Such users may have limits that are not told.
+func tellable(l *lease.UserLimits) *lease.UserLimits {
+	if checkLimits(l) == nil {
+		return l
+	}
+	out := &lease.UserLimits{PerUser: lease.Limit{}, Users: map[string]lease.Limit{}, Member: l.Member, More: true}
+	for q, n := range l.PerUser {
+		if n <= maxLimit {
+			out.PerUser[q] = n
+		}
+	}
+	for user, own := range l.Bounded().Users {
+		if checkLimits(&lease.UserLimits{Users: map[string]lease.Limit{user: own}}) == nil {
+			out.Users[user] = own
+		}
+	}
+	return out
 }
 
 // fewLinks returns the devices without their links if a Hello cannot hold so many. A host without known links still

@@ -2035,6 +2035,9 @@ type Profile struct {
 	Os            string                 `protobuf:"bytes,14,opt,name=os,proto3" json:"os,omitempty"`
 	OnlyUser      string                 `protobuf:"bytes,16,opt,name=only_user,json=onlyUser,proto3" json:"only_user,omitempty"`
 	NoRoot        bool                   `protobuf:"varint,17,opt,name=no_root,json=noRoot,proto3" json:"no_root,omitempty"`
+	Limits        []*UserLimit           `protobuf:"bytes,18,rep,name=limits,proto3" json:"limits,omitempty"`                                                                                                            // that the host tells
+	MoreLimits    bool                   `protobuf:"varint,19,opt,name=more_limits,json=moreLimits,proto3" json:"more_limits,omitempty"`                                                                                 // further users have limits of their own
+	MemberLimits  map[string]int64       `protobuf:"bytes,20,rep,name=member_limits,json=memberLimits,proto3" json:"member_limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // of all that the receiver offers, whoever the user is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2181,6 +2184,80 @@ func (x *Profile) GetNoRoot() bool {
 	return false
 }
 
+func (x *Profile) GetLimits() []*UserLimit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *Profile) GetMoreLimits() bool {
+	if x != nil {
+		return x.MoreLimits
+	}
+	return false
+}
+
+func (x *Profile) GetMemberLimits() map[string]int64 {
+	if x != nil {
+		return x.MemberLimits
+	}
+	return nil
+}
+
+// UserLimit is what a user may have on a host.
+type UserLimit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`                                                                            // empty: every user, for the quantities in which the host names no other limit for him
+	Most          map[string]int64       `protobuf:"bytes,2,rep,name=most,proto3" json:"most,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // by quantity
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserLimit) Reset() {
+	*x = UserLimit{}
+	mi := &file_p2p_wirepb_session_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserLimit) ProtoMessage() {}
+
+func (x *UserLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_session_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserLimit.ProtoReflect.Descriptor instead.
+func (*UserLimit) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *UserLimit) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *UserLimit) GetMost() map[string]int64 {
+	if x != nil {
+		return x.Most
+	}
+	return nil
+}
+
 // Device is one GPU.
 type Device struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2202,7 +2279,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[24]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +2291,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[24]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +2304,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{24}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Device) GetUuid() string {
@@ -2326,7 +2403,7 @@ type DeviceLink struct {
 
 func (x *DeviceLink) Reset() {
 	*x = DeviceLink{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2338,7 +2415,7 @@ func (x *DeviceLink) String() string {
 func (*DeviceLink) ProtoMessage() {}
 
 func (x *DeviceLink) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[25]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2351,7 +2428,7 @@ func (x *DeviceLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceLink.ProtoReflect.Descriptor instead.
 func (*DeviceLink) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{25}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeviceLink) GetTo() string {
@@ -2394,7 +2471,7 @@ type Free struct {
 
 func (x *Free) Reset() {
 	*x = Free{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2406,7 +2483,7 @@ func (x *Free) String() string {
 func (*Free) ProtoMessage() {}
 
 func (x *Free) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[26]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2419,7 +2496,7 @@ func (x *Free) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Free.ProtoReflect.Descriptor instead.
 func (*Free) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{26}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Free) GetCpus() int64 {
@@ -2498,7 +2575,7 @@ type ForeignUse struct {
 
 func (x *ForeignUse) Reset() {
 	*x = ForeignUse{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2510,7 +2587,7 @@ func (x *ForeignUse) String() string {
 func (*ForeignUse) ProtoMessage() {}
 
 func (x *ForeignUse) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[27]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2523,7 +2600,7 @@ func (x *ForeignUse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForeignUse.ProtoReflect.Descriptor instead.
 func (*ForeignUse) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{27}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ForeignUse) GetUuid() string {
@@ -2568,7 +2645,7 @@ type Preemptible struct {
 
 func (x *Preemptible) Reset() {
 	*x = Preemptible{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2580,7 +2657,7 @@ func (x *Preemptible) String() string {
 func (*Preemptible) ProtoMessage() {}
 
 func (x *Preemptible) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[28]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2593,7 +2670,7 @@ func (x *Preemptible) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preemptible.ProtoReflect.Descriptor instead.
 func (*Preemptible) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{28}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Preemptible) GetPriority() int64 {
@@ -2643,7 +2720,7 @@ type FreeGPU struct {
 
 func (x *FreeGPU) Reset() {
 	*x = FreeGPU{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2732,7 @@ func (x *FreeGPU) String() string {
 func (*FreeGPU) ProtoMessage() {}
 
 func (x *FreeGPU) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[29]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2745,7 @@ func (x *FreeGPU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreeGPU.ProtoReflect.Descriptor instead.
 func (*FreeGPU) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{29}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FreeGPU) GetUuid() string {
@@ -2708,7 +2785,7 @@ type Availability struct {
 
 func (x *Availability) Reset() {
 	*x = Availability{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2720,7 +2797,7 @@ func (x *Availability) String() string {
 func (*Availability) ProtoMessage() {}
 
 func (x *Availability) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[30]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2733,7 +2810,7 @@ func (x *Availability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Availability.ProtoReflect.Descriptor instead.
 func (*Availability) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{30}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Availability) GetSeq() uint64 {
@@ -2799,7 +2876,7 @@ type Forecast struct {
 
 func (x *Forecast) Reset() {
 	*x = Forecast{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2888,7 @@ func (x *Forecast) String() string {
 func (*Forecast) ProtoMessage() {}
 
 func (x *Forecast) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[31]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2901,7 @@ func (x *Forecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forecast.ProtoReflect.Descriptor instead.
 func (*Forecast) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{31}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Forecast) GetOffer() uint64 {
@@ -2865,7 +2942,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +2954,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[32]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +2967,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{32}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Usage) GetEntries() []*UsageEntry {
@@ -2912,7 +2989,7 @@ type UsageEntry struct {
 
 func (x *UsageEntry) Reset() {
 	*x = UsageEntry{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2924,7 +3001,7 @@ func (x *UsageEntry) String() string {
 func (*UsageEntry) ProtoMessage() {}
 
 func (x *UsageEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2937,7 +3014,7 @@ func (x *UsageEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageEntry.ProtoReflect.Descriptor instead.
 func (*UsageEntry) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UsageEntry) GetUser() string {
@@ -2985,7 +3062,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2997,7 +3074,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3010,7 +3087,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{34}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Commit) GetOffer() uint64 {
@@ -3085,7 +3162,7 @@ type Decline struct {
 
 func (x *Decline) Reset() {
 	*x = Decline{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3097,7 +3174,7 @@ func (x *Decline) String() string {
 func (*Decline) ProtoMessage() {}
 
 func (x *Decline) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3110,7 +3187,7 @@ func (x *Decline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decline.ProtoReflect.Descriptor instead.
 func (*Decline) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{35}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Decline) GetOffer() uint64 {
@@ -3182,7 +3259,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3194,7 +3271,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3207,7 +3284,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{36}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Event) GetAttempt() *AttemptRef {
@@ -3306,7 +3383,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3318,7 +3395,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3331,7 +3408,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{37}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Exit) GetState() string {
@@ -3418,7 +3495,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[38]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3430,7 +3507,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[38]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3443,7 +3520,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{38}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Renew) GetGroup() uint64 {
@@ -3493,7 +3570,7 @@ type Stale struct {
 
 func (x *Stale) Reset() {
 	*x = Stale{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[39]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3505,7 +3582,7 @@ func (x *Stale) String() string {
 func (*Stale) ProtoMessage() {}
 
 func (x *Stale) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[39]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3518,7 +3595,7 @@ func (x *Stale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stale.ProtoReflect.Descriptor instead.
 func (*Stale) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{39}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Stale) GetGroup() uint64 {
@@ -3697,7 +3774,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04keep\x18\x02 \x01(\bR\x04keep\"h\n" +
 	"\vWorkerHello\x120\n" +
 	"\aprofile\x18\x01 \x01(\v2\x16.muster.p2p.v1.ProfileR\aprofile\x12'\n" +
-	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\"\xe7\x03\n" +
+	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\"\xca\x05\n" +
 	"\aProfile\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3715,10 +3792,23 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04arch\x18\r \x01(\tR\x04arch\x12\x0e\n" +
 	"\x02os\x18\x0e \x01(\tR\x02os\x12\x1b\n" +
 	"\tonly_user\x18\x10 \x01(\tR\bonlyUser\x12\x17\n" +
-	"\ano_root\x18\x11 \x01(\bR\x06noRoot\x1a9\n" +
+	"\ano_root\x18\x11 \x01(\bR\x06noRoot\x120\n" +
+	"\x06limits\x18\x12 \x03(\v2\x18.muster.p2p.v1.UserLimitR\x06limits\x12\x1f\n" +
+	"\vmore_limits\x18\x13 \x01(\bR\n" +
+	"moreLimits\x12M\n" +
+	"\rmember_limits\x18\x14 \x03(\v2(.muster.p2p.v1.Profile.MemberLimitsEntryR\fmemberLimits\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb5\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
+	"\x11MemberLimitsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x90\x01\n" +
+	"\tUserLimit\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x126\n" +
+	"\x04most\x18\x02 \x03(\v2\".muster.p2p.v1.UserLimit.MostEntryR\x04most\x1a7\n" +
+	"\tMostEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xb5\x02\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x03R\x05index\x12\x14\n" +
@@ -3852,7 +3942,7 @@ func file_p2p_wirepb_session_proto_rawDescGZIP() []byte {
 	return file_p2p_wirepb_session_proto_rawDescData
 }
 
-var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Frame)(nil),        // 0: muster.p2p.v1.Frame
 	(*Open)(nil),         // 1: muster.p2p.v1.Open
@@ -3878,34 +3968,37 @@ var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Verdict)(nil),      // 21: muster.p2p.v1.Verdict
 	(*WorkerHello)(nil),  // 22: muster.p2p.v1.WorkerHello
 	(*Profile)(nil),      // 23: muster.p2p.v1.Profile
-	(*Device)(nil),       // 24: muster.p2p.v1.Device
-	(*DeviceLink)(nil),   // 25: muster.p2p.v1.DeviceLink
-	(*Free)(nil),         // 26: muster.p2p.v1.Free
-	(*ForeignUse)(nil),   // 27: muster.p2p.v1.ForeignUse
-	(*Preemptible)(nil),  // 28: muster.p2p.v1.Preemptible
-	(*FreeGPU)(nil),      // 29: muster.p2p.v1.FreeGPU
-	(*Availability)(nil), // 30: muster.p2p.v1.Availability
-	(*Forecast)(nil),     // 31: muster.p2p.v1.Forecast
-	(*Usage)(nil),        // 32: muster.p2p.v1.Usage
-	(*UsageEntry)(nil),   // 33: muster.p2p.v1.UsageEntry
-	(*Commit)(nil),       // 34: muster.p2p.v1.Commit
-	(*Decline)(nil),      // 35: muster.p2p.v1.Decline
-	(*Event)(nil),        // 36: muster.p2p.v1.Event
-	(*Exit)(nil),         // 37: muster.p2p.v1.Exit
-	(*Renew)(nil),        // 38: muster.p2p.v1.Renew
-	(*Stale)(nil),        // 39: muster.p2p.v1.Stale
-	nil,                  // 40: muster.p2p.v1.Profile.LabelsEntry
+	(*UserLimit)(nil),    // 24: muster.p2p.v1.UserLimit
+	(*Device)(nil),       // 25: muster.p2p.v1.Device
+	(*DeviceLink)(nil),   // 26: muster.p2p.v1.DeviceLink
+	(*Free)(nil),         // 27: muster.p2p.v1.Free
+	(*ForeignUse)(nil),   // 28: muster.p2p.v1.ForeignUse
+	(*Preemptible)(nil),  // 29: muster.p2p.v1.Preemptible
+	(*FreeGPU)(nil),      // 30: muster.p2p.v1.FreeGPU
+	(*Availability)(nil), // 31: muster.p2p.v1.Availability
+	(*Forecast)(nil),     // 32: muster.p2p.v1.Forecast
+	(*Usage)(nil),        // 33: muster.p2p.v1.Usage
+	(*UsageEntry)(nil),   // 34: muster.p2p.v1.UsageEntry
+	(*Commit)(nil),       // 35: muster.p2p.v1.Commit
+	(*Decline)(nil),      // 36: muster.p2p.v1.Decline
+	(*Event)(nil),        // 37: muster.p2p.v1.Event
+	(*Exit)(nil),         // 38: muster.p2p.v1.Exit
+	(*Renew)(nil),        // 39: muster.p2p.v1.Renew
+	(*Stale)(nil),        // 40: muster.p2p.v1.Stale
+	nil,                  // 41: muster.p2p.v1.Profile.LabelsEntry
+	nil,                  // 42: muster.p2p.v1.Profile.MemberLimitsEntry
+	nil,                  // 43: muster.p2p.v1.UserLimit.MostEntry
 }
 var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	11, // 0: muster.p2p.v1.Frame.offer:type_name -> muster.p2p.v1.Offer
-	34, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
-	35, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
+	35, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
+	36, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
 	13, // 3: muster.p2p.v1.Frame.start:type_name -> muster.p2p.v1.Start
-	36, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
+	37, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
 	19, // 5: muster.p2p.v1.Frame.ack:type_name -> muster.p2p.v1.Ack
-	30, // 6: muster.p2p.v1.Frame.availability:type_name -> muster.p2p.v1.Availability
+	31, // 6: muster.p2p.v1.Frame.availability:type_name -> muster.p2p.v1.Availability
 	12, // 7: muster.p2p.v1.Frame.release:type_name -> muster.p2p.v1.Release
-	38, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
+	39, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
 	20, // 9: muster.p2p.v1.Frame.renewed:type_name -> muster.p2p.v1.Renewed
 	3,  // 10: muster.p2p.v1.Frame.ping:type_name -> muster.p2p.v1.Ping
 	4,  // 11: muster.p2p.v1.Frame.pong:type_name -> muster.p2p.v1.Pong
@@ -3917,7 +4010,7 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	17, // 17: muster.p2p.v1.Frame.signal:type_name -> muster.p2p.v1.Signal
 	18, // 18: muster.p2p.v1.Frame.cancel:type_name -> muster.p2p.v1.Cancel
 	22, // 19: muster.p2p.v1.Frame.hello:type_name -> muster.p2p.v1.WorkerHello
-	39, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
+	40, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
 	10, // 21: muster.p2p.v1.Owns.groups:type_name -> muster.p2p.v1.GroupEpoch
 	7,  // 22: muster.p2p.v1.GroupEpoch.epoch:type_name -> muster.p2p.v1.EpochRef
 	6,  // 23: muster.p2p.v1.Offer.attempt:type_name -> muster.p2p.v1.AttemptRef
@@ -3939,30 +4032,33 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	21, // 39: muster.p2p.v1.Renewed.verdicts:type_name -> muster.p2p.v1.Verdict
 	6,  // 40: muster.p2p.v1.Verdict.attempt:type_name -> muster.p2p.v1.AttemptRef
 	23, // 41: muster.p2p.v1.WorkerHello.profile:type_name -> muster.p2p.v1.Profile
-	26, // 42: muster.p2p.v1.WorkerHello.free:type_name -> muster.p2p.v1.Free
-	40, // 43: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
-	24, // 44: muster.p2p.v1.Profile.gpus:type_name -> muster.p2p.v1.Device
-	25, // 45: muster.p2p.v1.Device.links:type_name -> muster.p2p.v1.DeviceLink
-	29, // 46: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
-	28, // 47: muster.p2p.v1.Free.preemptible:type_name -> muster.p2p.v1.Preemptible
-	28, // 48: muster.p2p.v1.Free.yields:type_name -> muster.p2p.v1.Preemptible
-	27, // 49: muster.p2p.v1.Free.foreign:type_name -> muster.p2p.v1.ForeignUse
-	26, // 50: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
-	31, // 51: muster.p2p.v1.Availability.forecasts:type_name -> muster.p2p.v1.Forecast
-	32, // 52: muster.p2p.v1.Availability.usage:type_name -> muster.p2p.v1.Usage
-	33, // 53: muster.p2p.v1.Usage.entries:type_name -> muster.p2p.v1.UsageEntry
-	6,  // 54: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
-	6,  // 55: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
-	26, // 56: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
-	6,  // 57: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
-	37, // 58: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
-	6,  // 59: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 60: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
-	61, // [61:61] is the sub-list for method output_type
-	61, // [61:61] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	27, // 42: muster.p2p.v1.WorkerHello.free:type_name -> muster.p2p.v1.Free
+	41, // 43: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
+	25, // 44: muster.p2p.v1.Profile.gpus:type_name -> muster.p2p.v1.Device
+	24, // 45: muster.p2p.v1.Profile.limits:type_name -> muster.p2p.v1.UserLimit
+	42, // 46: muster.p2p.v1.Profile.member_limits:type_name -> muster.p2p.v1.Profile.MemberLimitsEntry
+	43, // 47: muster.p2p.v1.UserLimit.most:type_name -> muster.p2p.v1.UserLimit.MostEntry
+	26, // 48: muster.p2p.v1.Device.links:type_name -> muster.p2p.v1.DeviceLink
+	30, // 49: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
+	29, // 50: muster.p2p.v1.Free.preemptible:type_name -> muster.p2p.v1.Preemptible
+	29, // 51: muster.p2p.v1.Free.yields:type_name -> muster.p2p.v1.Preemptible
+	28, // 52: muster.p2p.v1.Free.foreign:type_name -> muster.p2p.v1.ForeignUse
+	27, // 53: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
+	32, // 54: muster.p2p.v1.Availability.forecasts:type_name -> muster.p2p.v1.Forecast
+	33, // 55: muster.p2p.v1.Availability.usage:type_name -> muster.p2p.v1.Usage
+	34, // 56: muster.p2p.v1.Usage.entries:type_name -> muster.p2p.v1.UsageEntry
+	6,  // 57: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
+	6,  // 58: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
+	27, // 59: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
+	6,  // 60: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
+	38, // 61: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
+	6,  // 62: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 63: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
+	64, // [64:64] is the sub-list for method output_type
+	64, // [64:64] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_session_proto_init() }
@@ -3999,7 +4095,7 @@ func file_p2p_wirepb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_p2p_wirepb_session_proto_rawDesc), len(file_p2p_wirepb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -22,6 +22,7 @@ type Clause struct {
 	met    func(h *Host) bool // says whether Test returns nothing, without the words; nil: there is no faster way
 	amount bool               // of CPUs or memory: searches compare footprints instead, which is faster
 	gpus   bool               // it is about the number of GPUs
+	held   bool               // it is about how much a user may hold
 	advice string             // what would help if no host meets it; empty: nothing but to ask for less or otherwise
 	// advise is advice that depends on the hosts; nil: there is none.
 	advise func(hosts []*Host) string
@@ -36,7 +37,7 @@ func ClausesOfUser(user string, s job.Spec) ([]Clause, error) {
 		return nil, err
 	}
 	met := func(h *Host) bool { return runsTasksOf(h, user) }
-	return append(out, Clause{Text: "user: " + user, Quiet: true, met: met, Test: func(h *Host) string {
+	return append(append(out, limitClauses(user, &s)...), Clause{Text: "user: " + user, Quiet: true, met: met, Test: func(h *Host) string {
 		only := h.Profile.OnlyUser
 		switch {
 		case met(h):
@@ -48,6 +49,18 @@ func ClausesOfUser(user string, s job.Spec) ([]Clause, error) {
 		}
 		return lease.Clip("has no user " + user)
 	}}), nil
+}
+
+// raiseLimits is the advice if no host lets the user have what a job asks for.
+const raiseLimits = "ask for less, or ask an operator of a node to raise the limit"
+
+// limitClauses demand a host that lets the user have at a time what one task of the job asks for, and its priority.
+func limitClauses(user string, s *job.Spec) []Clause {
+	need, priority := s.Need(), s.Priority
+	return []Clause{
+		{held: true, Text: lease.Clip("limits of user " + user), Quiet: true, advice: raiseLimits, Test: func(h *Host) string { return neverHolds(h, user, need) }},
+		{Text: fmt.Sprintf("priority: %d", priority), Quiet: true, advice: raiseLimits, Test: func(h *Host) string { return neverGoes(h, user, priority) }},
+	}
 }
 
 // runsTasksOf says whether the host runs tasks of the user, by its profile and by what it has refused.

@@ -27,7 +27,7 @@ func Nearest(clauses []Clause, user string, need job.Resources, members int, hos
 		if idle {
 			free = idleOf(&h.Profile)
 		}
-		for i, fits := range nearest(h, need, free) {
+		for i, fits := range nearest(h, user, need, free) {
 			if fits > 0 {
 				each[i] = append(each[i], fits)
 			}
@@ -50,23 +50,26 @@ func Nearest(clauses []Clause, user string, need job.Resources, members int, hos
 }
 
 // nearest returns for each resource with how much of it the need would fit at the host, if the rest stayed as it is; 0 if
-// less of it alone does not help. Where all fits, it is what is asked for.
-func nearest(h *Host, need job.Resources, free *lease.Free) (fits [3]int64) {
-	if shared(need, free) {
+// less of it alone does not help. Where all fits, it is what is asked for. What the user may never hold there counts as not
+// free.
+func nearest(h *Host, user string, need job.Resources, free *lease.Free) (fits [3]int64) {
+	most := capOf(h, user)
+	if shared(need, free) || most.none(need) {
 		return fits
 	}
 	one := need
 	one.GPUs = min(1, need.GPUs)
-	able := len(choose(one, free, h.Devices.byUUID))
-	cpus, memory, gpus := free.CPUs >= need.CPUs, free.Memory >= need.Memory, able >= gpu.Count(need)
-	if memory && gpus {
-		fits[0] = int64(min(free.CPUs, need.CPUs))
+	able := min(int64(len(choose(one, free, h.Devices.byUUID))), most.gpus)
+	cpus, memory := min(int64(free.CPUs), most.cpus), min(int64(free.Memory), most.memory)
+	enoughCPUs, enoughMemory, enoughGPUs := cpus >= int64(need.CPUs), memory >= int64(need.Memory), able >= int64(gpu.Count(need))
+	if enoughMemory && enoughGPUs {
+		fits[0] = min(cpus, int64(need.CPUs))
 	}
-	if cpus && gpus {
-		fits[1] = int64(min(free.Memory, need.Memory))
+	if enoughCPUs && enoughGPUs {
+		fits[1] = min(memory, int64(need.Memory))
 	}
-	if cpus && memory && need.GPUs > 1 {
-		fits[2] = int64(min(able, need.GPUs))
+	if enoughCPUs && enoughMemory && need.GPUs > 1 {
+		fits[2] = min(able, int64(need.GPUs))
 	}
 	return fits
 }

@@ -108,10 +108,17 @@ func Explain(clauses []Clause, hosts []*Host) []lease.Clause {
 	return out
 }
 
-// Refusals says which of the hosts have said that they can never run the shape. It returns nothing if none has.
+// Refusals says which of the hosts have said that they can never run the shape, and for another reason than their limits, which they
+// tell. It returns nothing if none has.
 func (s *Shape) Refusals(hosts []*Host) []lease.Clause {
 	if len(s.never) == 0 {
 		return nil
 	}
-	return Explain([]Clause{{Text: "allowed by the node", Quiet: true, Test: s.RefusedBy}}, hosts)
+	said := func(h *Host) string {
+		if !s.allowedAt(h) {
+			return ""
+		}
+		return s.RefusedBy(h)
+	}
+	return Explain([]Clause{{Text: "allowed by the node", Quiet: true, Test: said}}, hosts)
 }

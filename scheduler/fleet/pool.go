@@ -93,7 +93,7 @@ func withoutAmounts(clauses []Clause) []Clause {
 
 // withoutCounts leaves out all clauses about how much of a resource there is.
 func withoutCounts(clauses []Clause) []Clause {
-	return slices.DeleteFunc(slices.Clone(clauses), func(c Clause) bool { return c.amount || c.gpus })
+	return slices.DeleteFunc(slices.Clone(clauses), func(c Clause) bool { return c.amount || c.gpus || c.held })
 }
 
 // bitset is a set of small non-negative numbers.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // Shape is what a user asks for. All tasks of the user that ask for the same have one Shape, whatever their jobs.
@@ -16,6 +17,9 @@ type Shape struct {
 	Foot    Footprint     // of Need
 	Pool    *Pool         // the hosts that meet the other clauses
 	Gang    int           // how many hosts an element needs at once; 0: one
+	// Priority is that of the jobs, before any task of them goes first for its age. Hosts may refuse some to the user.
+	Priority int
+	limits   allowed
 	// never holds the hosts that said that they can never run the shape.
 	never map[job.Peer]refusal
 }
@@ -47,9 +51,33 @@ func (s *Shape) Refuse(h *Host, why string) {
 // Forget forgets the word of a host that is not known any more.
 func (s *Shape) Forget(h *Host) { delete(s.never, h.Peer) }
 
-// excluded says whether the host has said that it can never run the shape, or that it runs no tasks of the user.
+// excluded says whether the host has said that it can never run the shape, or that it runs no tasks of the user, or whether
+// the shape is more than the user may ever have there.
 func (s *Shape) excluded(h *Host) bool {
-	return len(s.never) > 0 && s.RefusedBy(h) != "" || !runsTasksOf(h, s.User)
+	return len(s.never) > 0 && s.RefusedBy(h) != "" || !runsTasksOf(h, s.User) || !s.allowedAt(h)
+}
+
+// allowed is whether the limits that were compared last with a shape allow it. Most hosts of a cluster have the same.
+type allowed struct {
+	by *lease.UserLimits
+	is bool
+}
+
+// allowedAt says whether the user may ever have the shape at the host.
+func (s *Shape) allowedAt(h *Host) bool {
+	l := h.Profile.Limits
+	if l == nil {
+		return true
+	}
+	same := !h.Local && !s.Need.Exclusive // else it depends on more than the limits
+	if same && l == s.limits.by {
+		return s.limits.is
+	}
+	is := neverHolds(h, s.User, s.Need) == "" && neverGoes(h, s.User, s.Priority) == ""
+	if same {
+		s.limits = allowed{l, is}
+	}
+	return is
 }
 
 // RefusedBy returns why the host has said that it can never run the shape. It is empty if it has not.

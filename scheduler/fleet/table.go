@@ -26,12 +26,13 @@ type Table struct {
 	rows   *rows
 	pools  map[string]*Pool
 	kinds  map[kind]*gpu.Device // a device of each kind, shared by the hosts with such devices
+	limits sameLimits
 }
 
 // NewTable returns a table without hosts.
 func NewTable() Table {
 	return Table{
-		rows: &rows{}, byPeer: map[job.Peer]*Host{}, pools: map[string]*Pool{}, kinds: map[kind]*gpu.Device{},
+		rows: &rows{}, byPeer: map[job.Peer]*Host{}, pools: map[string]*Pool{}, kinds: map[kind]*gpu.Device{}, limits: sameLimits{},
 	}
 }
 
@@ -83,6 +84,7 @@ func (t *Table) Hello(h *Host, m lease.Hello, now time.Time) {
 		}
 		h.Devices.alike = t.kinds[k]
 	}
+	h.Profile.Limits = t.limits.share(h.Profile.Limits)
 	slot := h.row.slot
 	t.most[slot] = footprintOfProfile(&h.Profile)
 	for _, p := range t.pools {

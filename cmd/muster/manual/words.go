@@ -22,7 +22,7 @@ func exitCodes() []item {
 		{"0", "Done."},
 		{"1", "It failed."},
 		{"2", "The command line, the job file or the configuration is wrong. Nothing was done."},
-		{"3", "`submit`: nothing in the cluster could ever run the job. It is not accepted, unless with `--hold`."},
+		{"3", "`submit`: nothing in the cluster could ever run the job, or a limit never lets it start. Where nodes stand against it, `--hold` has it accepted."},
 		{"N", "`run`, `wait`, `submit -W` and `submit -f`: the exit code of the job; of several tasks the highest."},
 		{"124", "The time limit ended the job."},
 		{"125", "muster or the node failed, not the program. One line on stderr says why."},

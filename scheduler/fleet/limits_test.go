@@ -1,0 +1,86 @@
+package fleet
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// A host is no candidate for what its limits never allow, in any search. Limits that are told again count from then on, and hosts
+// with equal limits share them.
+func TestLimitsExclude(t *testing.T) {
+	table := NewTable()
+	limits := &lease.UserLimits{PerUser: lease.Limit{lease.LimitCPUs: 2, lease.LimitPriority: 50}, Users: map[string]lease.Limit{"ada": {lease.LimitCPUs: 3}}}
+	hosts := []*Host{table.Add("n1", false), table.Add("n2", false), table.Add("here", true)}
+	hello := func(l *lease.UserLimits) {
+		for _, h := range hosts {
+			copied := &lease.UserLimits{PerUser: maps.Clone(l.PerUser), Users: l.Users}
+			p := lease.Profile{Name: string(h.Peer), CPUs: 4, Worker: true, Drivers: []string{lease.DriverExec}, Limits: copied}
+			table.Hello(h, lease.Hello{Profile: p, Free: lease.Free{CPUs: 4}}, start)
+		}
+		table.Count(start)
+	}
+	hello(limits)
+	if hosts[0].Profile.Limits != hosts[1].Profile.Limits {
+		t.Error("equal limits are kept twice")
+	}
+	clauses, err := ClausesOf(job.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, least := table.JoinPool(PoolKey(job.Spec{}), clauses), 0
+	shapes := map[string]*Shape{}
+	for name, s := range map[string]*Shape{
+		"two":           {User: "eve", Need: job.Resources{CPUs: 2}, Priority: 50},
+		"three":         {User: "eve", Need: job.Resources{CPUs: 3}, Priority: 50},
+		"three of ada":  {User: "ada", Need: job.Resources{CPUs: 3}, Priority: 50},
+		"four of ada":   {User: "ada", Need: job.Resources{CPUs: 4}, Priority: 50},
+		"all":           {User: "eve", Need: job.Resources{CPUs: 1, Exclusive: true}, Priority: 50},
+		"high priority": {User: "eve", Need: job.Resources{CPUs: 1}, Priority: 51},
+	} {
+		s.Pool, s.Foot = pool, FootprintOf(s.Need)
+		shapes[name] = s
+	}
+	check := func(when string, want map[string]int) {
+		t.Helper()
+		for name, s := range shapes {
+			for range 2 { // the second time by what the first one has worked out
+				found := [3]int{}
+				for range table.WithRoom(s, 0, &least) {
+					found[0]++
+				}
+				for range NearestWithRoom(&table, s, 0, &least) {
+					found[1]++
+				}
+				for range table.Candidates(s) {
+					found[2]++
+				}
+				if n := want[name]; found != [3]int{n, n, n} {
+					t.Errorf("%s: %s: found %v, want %d", when, name, found, n)
+				}
+			}
+			x := job.Spec{Resources: s.Need, Exclusive: s.Need.Exclusive, Priority: s.Priority}
+			all, err := ClausesOfUser(s.User, x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			meet := 0
+			for _, h := range hosts {
+				if Meets(all, h) {
+					meet++
+				}
+			}
+			if meet != want[name] {
+				t.Errorf("%s: %s: %d meet the clauses, want %d", when, name, meet, want[name])
+			}
+		}
+	}
+	check("at first", map[string]int{"two": 3, "three": 0, "three of ada": 3, "four of ada": 0, "all": 0, "high priority": 1})
+	limits.PerUser[lease.LimitCPUs] = 4
+	hello(limits)
+	check("after a change", map[string]int{"two": 3, "three": 3, "three of ada": 3, "four of ada": 0, "all": 3, "high priority": 1})
+	hello(&lease.UserLimits{})
+	check("without limits", map[string]int{"two": 3, "three": 3, "three of ada": 3, "four of ada": 3, "all": 3, "high priority": 3})
+}

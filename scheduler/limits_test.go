@@ -1,0 +1,123 @@
+package scheduler
+
+// Limits that can never be met: at the submission, in a dry run, and for jobs that were accepted before.
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// limitStory is a story with one host of 8 GPUs that has limits; see userLimits.
+func limitStory(t *testing.T, limits string) *story {
+	s := newStory(t, DefaultConfig().KeepWhole)
+	s.do("lead")
+	s.do("worker n1 gpus=8 cpus=16 mem=64GiB limits=" + limits)
+	return s
+}
+
+// A dry run says what a submission would: nothing takes the job, and which limit of which node stands against it.
+func TestImpossibleLimitsInADryRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits string
+		need   job.Resources
+		want   string
+		near   lease.Nearest
+	}{
+		"gpus":   {"gpus:4", job.Resources{CPUs: 1, GPUs: 5}, "user ada may hold at most 4 gpus there (limits.per_user.gpus), 5 wanted", lease.Nearest{Ever: true, GPUs: 4}},
+		"a user": {"gpus:8,ada/gpus:4", job.Resources{CPUs: 1, GPUs: 5}, "(limits.users.ada.gpus), 5 wanted", lease.Nearest{Ever: true, GPUs: 4}},
+		"shares": {"gpus:0", job.Resources{CPUs: 1, GPUShare: 0.5}, "at most 0 gpus there (limits.per_user.gpus), 0.5 wanted", lease.Nearest{}},
+		"cpus":   {"cpus:2", job.Resources{CPUs: 3}, "at most 2 cpus there (limits.per_user.cpus), 3 wanted", lease.Nearest{Ever: true, CPUs: 2}},
+		"memory": {"memory:1073741824", job.Resources{CPUs: 1, Memory: 2 << 30}, "at most 1GiB memory there (limits.per_user.memory), 2GiB wanted", lease.Nearest{Ever: true, Memory: 1 << 30}},
+		"tasks":  {"tasks:0", job.Resources{CPUs: 1}, "at most 0 tasks there (limits.per_user.tasks), 1 wanted", lease.Nearest{}},
+		"whole":  {"cpus:15", job.Resources{CPUs: 1, Exclusive: true}, "at most 15 cpus there (limits.per_user.cpus), 16 wanted", lease.Nearest{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := limitStory(t, c.limits)
+			x := job.DefaultSpec()
+			x.Command, x.Resources, x.Exclusive = []string{"true"}, c.need, c.need.Exclusive
+			x.Resources.Exclusive = false
+			e, err := s.core.Offers("ada", false, x)
+			if err != nil || len(e.Now)+len(e.Later) > 0 || e.Reason.Word != job.ReasonNoMatch {
+				t.Fatalf("%+v, %v", e, err)
+			}
+			if !strings.Contains(e.Reason.Detail, "limits of user ada: 0 of 1 nodes (n1: ") || !strings.Contains(e.Reason.Detail, c.want) || !strings.Contains(e.Reason.Detail, raisedBy) {
+				t.Errorf("the reason: %s", e.Reason.Detail)
+			}
+			if e.Nearest != c.near {
+				t.Errorf("nearest %+v, want %+v", e.Nearest, c.near)
+			}
+		})
+	}
+}
+
+const raisedBy = "ask an operator of a node to raise the limit"
+
+// A priority that its daemon allows and no host does.
+func TestPriorityThatNoHostAllows(t *testing.T) {
+	s := limitStory(t, "priority:50,root/priority:100")
+	x := job.DefaultSpec()
+	x.Command, x.Priority = []string{"true"}, 90
+	e, err := s.core.Offers("ada", false, x)
+	if err != nil || e.Reason.Word != job.ReasonNoMatch || !strings.Contains(e.Reason.Detail, "priority 90 of user ada is above 50, the highest here (limits.per_user.priority)") {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if e, err := s.core.Offers(lease.Root, false, x); err != nil || len(e.Now) != 1 {
+		t.Errorf("root: %+v, %v", e, err)
+	}
+	s.core.hosts.workers["n1"].Profile.Limits = s.core.hosts.workers["n1"].Profile.Limits.ToMember(40)
+	x.Priority = 41
+	if e, err := s.core.Offers("ada", false, x); err != nil || !strings.Contains(e.Reason.Detail, "priority 41 of user ada is above 40, the highest here (limits.per_member.priority or limits.members)") {
+		t.Errorf("what the daemon may offer: %+v, %v", e, err)
+	}
+	s = limitStory(t, "priority:50,root/priority:100")
+	s.do("submit high priority=90 hold=1")
+	s.do("release high")
+	if out := s.said("show high"); !strings.Contains(out, "NoMatch") || !strings.Contains(out, "limits.per_user.priority") {
+		t.Errorf("a job that was accepted: %s", out)
+	}
+	if out := s.said("submit low priority=50"); !strings.Contains(out, "n1 <- offer") {
+		t.Errorf("one of a priority that the host allows: %s", out)
+	}
+}
+
+// A job that is more than of its user may ever wait is refused for good, and not with the advice to wait until some has started.
+func TestMoreThanMayEverWait(t *testing.T) {
+	s := limitStory(t, "gpus:8")
+	s.core.entries.backlog.setLimits(&Backlog{PerUser: Amount{Jobs: 10, Bytes: 1000}, All: Amount{Jobs: 100, Bytes: 5000}, Users: map[string]Amount{"bob": {Jobs: 1000, Bytes: 9000}}})
+	spec := func(array string, bytes int) job.Spec {
+		x := job.DefaultSpec()
+		x.Command, x.Array = []string{"true", strings.Repeat("x", bytes)}, array
+		return x
+	}
+	for name, c := range map[string]struct {
+		user     string
+		operator bool
+		spec     job.Spec
+		want     string
+	}{
+		"jobs":               {"ada", false, spec("0-2999", 0), "counts as 34 jobs of user ada, and 10 are the most that may wait (limits.per_user.pending_jobs); split the job"},
+		"bytes":              {"ada", false, spec("", 2000), "that may wait of user ada (limits.per_user.pending_bytes); split the job"},
+		"what all may have":  {"bob", false, spec("", 6000), "(limits.all.pending_bytes)"},
+		"an operator":        {"root", true, spec("", 6000), "(limits.all.pending_bytes)"},
+		"an operator's jobs": {"root", true, spec("0-2999", 0), ""},
+		"fits":               {"ada", false, spec("0-9", 0), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.tokens++
+			var err error
+			for _, r := range s.core.Step(s.now, Submit{Token: s.tokens, User: c.user, Operator: c.operator, Spec: c.spec}).Reply {
+				err = r.Err
+			}
+			_, dry := s.core.Offers(c.user, c.operator, c.spec)
+			for _, err := range []error{err, dry} {
+				if (err != nil) != (c.want != "") || err != nil && (!errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), c.want)) {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+			}
+		})
+	}
+}
