@@ -232,7 +232,7 @@ func (t *Tree) Signal(name string, sig unix.Signal) {
 // Members lists the processes of a task.
 func (t *Tree) Members(name string) []int { return members(t.group(name)) }
 
-// Group is the directory of the group that holds the processes of a task. When the task has ended, another one may get it.
+// Group is the directory of the group that holds the processes of a task. No other task of this tree ever gets it.
 func (t *Tree) Group(name string) string { return t.group(name) }
 
 // group is the directory of the group that holds the processes of a task.

@@ -102,6 +102,31 @@ func TestDenied(t *testing.T) {
 	}
 }
 
+// Whoever kills by the directory of a task's group hits no later task.
+func TestNoTaskGetsTheGroupOfAnother(t *testing.T) {
+	for _, b := range both {
+		t.Run(b.name, func(t *testing.T) {
+			tree, seen := newTree(t, b.o), map[string]bool{}
+			for n := range 3 {
+				name := fmt.Sprintf("task%d", n)
+				pid, err := spawn(tree, name, Limits{CPUs: 1}, "/bin/true")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if group := tree.Group(name); group == "" || seen[group] {
+					t.Errorf("%s has the group %q of another", name, group)
+				} else {
+					seen[group] = true
+				}
+				reap(t, pid)
+				if !tree.Empty(name) {
+					t.Errorf("%s is not empty", name)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkPlace(b *testing.B) {
 	for _, c := range both {
 		for name, l := range map[string]Limits{

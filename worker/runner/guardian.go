@@ -84,7 +84,7 @@ func goBy(table *guard.Table, dead <-chan error, log *slog.Logger) error {
 		}
 		over, wait := watch.Look(read())
 		for _, e := range over {
-			if e.Kill(false) {
+			if e.Kill() {
 				log.Warn("guard ended a task: its lease is over, and its runner did not end it", "attempt", e.Attempt.String())
 			}
 		}
@@ -97,7 +97,7 @@ func endAll(table *guard.Table) {
 	for pause, left := retryFirst, true; left; pause = min(2*pause, retryMost) {
 		left = false
 		for _, e := range table.All() {
-			left = e.Kill(true) || left
+			left = e.Kill() || left
 		}
 		if left {
 			time.Sleep(pause)

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -107,6 +108,49 @@ func TestStoppedRunner(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestStoppedRunnerAndNoMainProcess: where tasks have no PID namespaces, what a task's main process has left is ended too when
+// the runner is stopped, whether that has seen the end of the main process or not.
+func TestStoppedRunnerAndNoMainProcess(t *testing.T) {
+	for _, who := range []string{guarded, "daemon"} {
+		for _, mode := range []string{"groups", "nounified", "bare"} {
+			for _, seen := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s %s seen=%t", who, mode, seen), func(t *testing.T) {
+					t.Parallel()
+					cfg := config(mode, testDir(t), "1")
+					cfg.Args = append(cfg.Args, noSpaces)
+					if who == guarded {
+						cfg.Args = append(cfg.Args, guarded)
+					}
+					r := newRigOf(t, cfg, mode)
+					k := r.shell(0, "sh -c 'trap \"\" TERM; exec sleep "+nap(r, 0)+"' & while [ ! -e go ]; do sleep 0.01; done")
+					k.Hold, k.Deadline = false, worker.Now().Add(5*time.Second)
+					r.start(k)
+					main := r.expect(worker.DriverStarted).PID
+					child := sleeper(t, nap(r, 0))
+					if seen { // before the deadline the shell gets TERM, and its child has the rest of the lease
+						await(t, "end of the shell", func() bool { return proc.StartTicks(main) == 0 })
+					}
+					pid := stoppedRunner(t, r)
+					if !seen {
+						if err := os.WriteFile(filepath.Join(r.d.dir.Scratch(k.Attempt), "go"), nil, 0o600); err != nil {
+							t.Fatal(err)
+						}
+						await(t, "end of the shell", func() bool { return proc.Ended(main) })
+					}
+					if proc.Ended(child) || worker.Now() >= k.Deadline {
+						t.Fatal("the task did not end in its lease")
+					}
+					await(t, "end of the child", func() bool { return proc.Ended(child) })
+					if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+						t.Fatal(err)
+					}
+					r.expect(worker.DriverExited)
+				})
+			}
 		}
 	}
 }

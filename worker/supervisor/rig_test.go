@@ -30,7 +30,8 @@ import (
 // The first argument of the test binary makes it a runner or a daemon.
 const (
 	asRunner = "as-runner"
-	guarded  = "guarded" // a flag of the runner: it has a guard, as in cmd/muster-runner
+	guarded  = "guarded"  // a flag of the runner: it has a guard, as in cmd/muster-runner
+	noSpaces = "nospaces" // a flag of the runner: tasks have no PID namespaces
 	asDaemon = "as-daemon"
 )
 
@@ -52,7 +53,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beRunner reads flags as cmd does: [nogroups] [bare] [nounified] [sharedtmp] [noroot] [patient] [staying] [ulimit=U]... [version=V] --dir D --generation N.
+// beRunner reads flags as cmd does: [nogroups] [bare] [nounified] [nospaces] [sharedtmp] [noroot] [patient] [staying] [ulimit=U]... [version=V] --dir D --generation N.
 func beRunner(args []string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	cfg := runner.DefaultConfig()
@@ -67,6 +68,8 @@ func beRunner(args []string) int {
 			cfg.NoUnified = true
 		case a == "sharedtmp":
 			cfg.SharedTmp = true
+		case a == noSpaces:
+			cfg.NoSpaces = true
 		case a == guarded:
 			cfg.Guard = append(append([]string{"/proc/self/exe"}, os.Args[1:]...), runner.GuardFlag)
 		case a == "noroot":

@@ -82,18 +82,16 @@ func (t *Table) All() (all []Entry) {
 	return all
 }
 
-// Kill kills the processes of a task, and reports whether there were any. A control group is killed as a whole only while
-// the process of the entry lives, or its runner is dead: else the group may hold another task by now.
-func (e Entry) Kill(runnerDead bool) bool {
+// Kill kills the processes of a task, and reports whether there were any. It kills the control group as a whole, also when the
+// main process has ended: no other task gets this group (cgroup.Tree.Group).
+func (e Entry) Kill() bool {
 	found := proc.StartTicks(e.PID) == e.Ticks && !proc.Ended(e.PID)
-	if e.Group != "" && (found || runnerDead) {
-		found = found || cgroup.Populated(e.Group)
-		cgroup.Kill(e.Group)
-	}
 	if found {
 		proc.SignalProcess(e.PID, e.Ticks, unix.SIGKILL) // and with it all of a PID namespace of which it is the first
 	}
 	if e.Group != "" {
+		found = cgroup.Populated(e.Group) || found
+		cgroup.Kill(e.Group)
 		return found
 	}
 	end := time.Now().Add(proc.ExecTime)
