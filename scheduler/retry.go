@@ -67,16 +67,23 @@ func (t *task) backOffAs(tn *turn, index int) {
 }
 
 // avoidFailed has the task avoid the hosts where it has failed, also before a requeue. Of these it goes first to the one
-// where it failed first. Of the members of a gang, most have failed because another one did.
+// where it failed first. It waits for another host as long as after each of its failures since the requeue; a new owner does
+// not know how long ago they were. Of the members of a gang, most have failed because another one did.
 func (t *task) avoidFailed(tn *turn) {
+	settled := t.e.job.Task(t.index).Settled
 	for i, o := range jobs.Outcomes(t.e.job, t.index) {
 		switch {
 		case o.Exit.FailedStart():
 		case o.Exit.State != job.Failed && o.Exit.State != job.OutOfMemory && o.Exit.State != job.Timeout, t.e.job.Spec.Saved(o.Exit):
 			continue
 		}
-		until := tn.now.Add(failedFor - time.Hour + time.Duration(i)*time.Second)
-		t.avoid.Add(tn.now, place.Avoidance{Peer: o.Node, Failed: true, Until: until})
+		a := place.Avoidance{Peer: o.Node, Failed: true, Until: tn.now.Add(failedFor - time.Hour + time.Duration(i)*time.Second)}
+		if o.N > settled {
+			if a.WaitUntil = t.avoid.WaitsUntil(o.Node); a.WaitUntil.IsZero() {
+				a.WaitUntil = tn.now.Add(waitFor)
+			}
+		}
+		t.avoid.Add(tn.now, a)
 	}
 }
 
