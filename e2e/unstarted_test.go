@@ -49,8 +49,13 @@ func TestTasksOfAHostWithoutDescriptorsRunElsewhere(t *testing.T) {
 	t.Parallel()
 	amy, ben, _ := three(t)
 	amy.limitRunners()
-	id := ben.ok("submit", "--array", "0-99", "--no-requeue", "--", "true")
-	ben.ok("wait", id)
+	var ids []string
+	for range 3 { // one job alone pauses no host
+		ids = append(ids, ben.ok("submit", "--array", "0-99", "--no-requeue", "--", "true"))
+	}
+	for _, id := range ids {
+		ben.ok("wait", id)
+	}
 	ben.untilNode("amy", "paused", func(n api.Node) bool { return strings.Contains(n.Detail, "it could not start") })
 	if text := amy.log(); !strings.Contains(text, "too many open files") {
 		t.Errorf("the log of the host does not say why it could not start tasks:\n%s", text)

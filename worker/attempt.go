@@ -72,10 +72,6 @@ func (a *attempt) runs() bool { return a.phase == starting || a.phase == launche
 // ended reports whether all that is missing is the owner's acknowledgement.
 func (a *attempt) ended() bool { return a.phase == done || a.phase == refused }
 
-// fast reports whether the attempt began within fastFailure. For an attempt that an earlier run of the daemon started
-// this is not known, and the result is false.
-func (a *attempt) fast(now Moment) bool { return a.began != 0 && now.Boot.Sub(a.began) < fastFailure }
-
 // lasting reports whether the record must survive a power cut. That is so before its process is started, and if no
 // process was started and none will be.
 func (a *attempt) lasting() bool {

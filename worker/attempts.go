@@ -203,6 +203,7 @@ func (s *attempts) reported(now Moment, e DriverEvent) {
 			}
 			a.rec.EventN++
 			a.begun(now)
+			s.steady(now, a)
 			s.age(now, a)
 			s.ledger.put(a)
 		}
@@ -213,12 +214,24 @@ func (s *attempts) reported(now Moment, e DriverEvent) {
 		if a.rec.Exit == nil {
 			e.Exit.Started = false
 			exit := exitOf(now, a, e.Exit)
-			s.health.attribute(now, &a.rec, a.fast(now), exit)
+			s.health.attribute(now, &a.rec, a.began, exit)
 			s.finish(now, a, exit)
 		}
 	case DriverLost:
 		s.complete(now, a, lost(e.Exit.Reason))
 	}
+}
+
+// steady tells the breakers that the process of the attempt has begun, and later whether it runs for fastFailure.
+func (s *attempts) steady(now Moment, a *attempt) {
+	if !s.health.started(now, a.rec.Devices) {
+		return
+	}
+	s.turn.timers.set(now.Boot.Add(fastFailure), func(Moment) {
+		if a.runs() {
+			s.health.held(a.began, a.rec.Devices)
+		}
+	})
 }
 
 // stray handles an event about a task that should not run here. It stops such a task, because no owner would learn of
@@ -270,7 +283,7 @@ func (s *attempts) complete(now Moment, a *attempt, exit job.Exit) {
 	if a.began != 0 && exit.Started {
 		s.pace.ended(now.Boot.Sub(a.began))
 	}
-	s.health.attribute(now, &a.rec, a.fast(now), exit)
+	s.health.attribute(now, &a.rec, a.began, exit)
 	a.rec.Exit = &exit
 	a.rec.EventN++
 	a.move(s.turn, completing)

@@ -5,6 +5,7 @@ package worker
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -18,10 +19,11 @@ const (
 	// many jobs of one user count, so that one user's bad commands do not pause a host for others.
 	breakerJobs    = 5
 	breakerPerUser = 3
-	// breakerOurs is how many tasks in a row the host may fail to start, whichever jobs they belong to. After a pause, the
-	// first one pauses it again.
+	// breakerOurs is of how many different jobs in a row the host may fail to start tasks. It counts a job once, so that
+	// no job alone pauses a host for others. After a pause, the first task that the host cannot start pauses it again.
 	breakerOurs = 3
-	// breakerFirst is the first pause. Each further pause is twice as long, up to breakerMost, until a task succeeds.
+	// breakerFirst is the first pause. Each further pause is twice as long, up to breakerMost, until a task succeeds, or
+	// runs for longer than fastFailure.
 	breakerFirst = 30 * time.Second
 	breakerMost  = 30 * time.Minute
 	// exitOurs is the exit code of a task that the host could not start.
@@ -39,19 +41,27 @@ type failure struct {
 // breaker counts the failures on a host or a GPU since the last success there.
 type breaker struct {
 	failures  []failure
-	unstarted int // tasks in a row that the host could not start
+	unstarted []job.ID // jobs in a row of which the host could not start a task
 	trips     int
+	from      BootTime // the end of the last pause. What began before that says nothing about the host since.
+	trial     bool     // it was paused, and no task that began since has started or failed to
 }
+
+// counts reports whether an attempt that began then counts. Those that were on their way at the start of a pause do not:
+// they failed for the reason of which the pause is the result already.
+func (b *breaker) counts(began BootTime) bool { return began != 0 && began >= b.from }
 
 // note counts a failure. It returns why the breaker trips, or "" if it does not.
 func (b *breaker) note(f failure) (why string) {
 	if f.ours {
-		b.unstarted++
-		switch {
-		case b.unstarted >= breakerOurs:
-			return fmt.Sprintf("it could not start %d tasks in a row; its log says why", b.unstarted)
-		case b.trips > 0:
+		if b.trial {
 			return "it could not start the first task after a pause; its log says why"
+		}
+		if !slices.Contains(b.unstarted, f.job) {
+			b.unstarted = append(b.unstarted, f.job)
+		}
+		if n := len(b.unstarted); n >= breakerOurs {
+			return fmt.Sprintf("it could not start tasks of %d jobs in a row; its log says why", n)
 		}
 		return ""
 	}
@@ -75,18 +85,26 @@ func (b *breaker) note(f failure) (why string) {
 }
 
 // started notes that the host has started a task, however that ended.
-func (b *breaker) started() { b.unstarted = 0 }
+func (b *breaker) started() { b.unstarted, b.trial = nil, false }
 
-// forget resets the breaker. It returns whether that changes what is saved on disk.
+// held notes that a task has run for longer than fastFailure. It returns whether that changes what is saved on disk.
+func (b *breaker) held() (kept bool) {
+	kept = b.trips > 0
+	b.trips = 0
+	return kept
+}
+
+// forget resets the breaker, except that attempts from before the last pause still do not count. It returns whether that
+// changes what is saved on disk.
 func (b *breaker) forget() (kept bool) {
 	kept = b.trips > 0
-	*b = breaker{}
+	*b = breaker{from: b.from}
 	return kept
 }
 
 // trip counts a pause and returns its length.
 func (b *breaker) trip() time.Duration {
-	b.failures, b.unstarted = nil, 0
+	b.failures, b.unstarted = nil, nil
 	b.trips++
 	return pauseAfter(b.trips - 1)
 }

@@ -164,6 +164,147 @@ func TestBreakerIgnoresSlowFailures(t *testing.T) {
 	}
 }
 
+// unstarted is the event of an attempt that the host could not start.
+func unstarted(a job.Attempt) worker.DriverEvent {
+	return worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.NodeFail, Code: 125, Reason: "make scratch directory"}}
+}
+
+// cannotStart begins tasks of as many jobs at once. The host can start none of them.
+func (r *tries) cannotStart(jobs int) {
+	r.t.Helper()
+	var all []worker.Event
+	for range jobs {
+		a, ok := r.taken("ada", cpu)
+		if !ok {
+			r.t.Fatalf("paused too early: %s", r.closed())
+		}
+		all = append(all, unstarted(a))
+	}
+	for _, e := range all {
+		r.jump(time.Millisecond)
+		r.round(e)
+	}
+}
+
+// A host that is short of something for a moment fails all starts that are on their way. That is one pause, also if they
+// fail only when it is over.
+func TestStartsOnTheirWayPauseTheHostOnce(t *testing.T) {
+	r := newTries(t, 0)
+	late, ok := r.taken("bea", cpu)
+	if !ok {
+		t.Fatal("not taken")
+	}
+	r.cannotStart(7)
+	r.pass(29 * time.Second)
+	if r.closed() == "" {
+		t.Fatal("the pause is too short")
+	}
+	r.pass(2 * time.Second)
+	if why := r.closed(); why != "" {
+		t.Fatalf("the pause is longer than 30 s: %s", why)
+	}
+	r.round(unstarted(late))
+	if why := r.closed(); why != "" {
+		t.Fatalf("a start from before the pause has paused the host: %s", why)
+	}
+	// Of the starts after the pause the first is the trial. The others do not count.
+	r.cannotStart(7)
+	if why := r.closed(); !strings.Contains(why, "could not start the first task after a pause") {
+		t.Fatalf("closed = %q", why)
+	}
+	r.pass(59 * time.Second)
+	if r.closed() == "" {
+		t.Fatal("the second pause is no longer than the first")
+	}
+	r.pass(2 * time.Second)
+	if why := r.closed(); why != "" {
+		t.Fatalf("the second pause is longer than a minute: %s", why)
+	}
+	// A start that succeeds ends the trial.
+	r.ends("ada", cpu, 1, time.Second)
+	r.cannotStart(1)
+	if why := r.closed(); why != "" {
+		t.Fatalf("a single failure paused the host: %s", why)
+	}
+}
+
+// The same for jobs that fail: those that ran at the start of the pause do not make it longer.
+func TestFailuresOnTheirWayPauseTheHostOnce(t *testing.T) {
+	r := newTries(t, 0)
+	var all []job.Attempt
+	for i := range 8 {
+		a, ok := r.taken(fmt.Sprint("user", i), job.Resources{})
+		if !ok {
+			t.Fatal("not taken")
+		}
+		r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+		all = append(all, a)
+	}
+	more := func() {
+		for _, a := range all {
+			r.round(exited(a, 1))
+		}
+	}
+	for i := range 2 {
+		r.fails(fmt.Sprint("other", i), job.Resources{})
+	}
+	more()
+	r.pass(31 * time.Second)
+	if why := r.closed(); why != "" {
+		t.Fatalf("still paused: %s", why)
+	}
+}
+
+// A host is paused for a minute, and then starts a task that runs for days. The next pause is a short one.
+func TestStartThatHoldsMakesTheNextPauseShort(t *testing.T) {
+	r := newTries(t, 0)
+	r.cannotStart(3)
+	r.pass(31 * time.Second)
+	r.cannotStart(1)
+	r.pass(61 * time.Second)
+	a, ok := r.taken("bea", cpu)
+	if !ok {
+		t.Fatalf("still paused: %s", r.closed())
+	}
+	r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
+	r.pass(31 * time.Second)
+	r.answer(amy, 1)
+	r.cannotStart(1)
+	if why := r.closed(); why != "" {
+		t.Fatalf("a single failure paused the host: %s", why)
+	}
+	r.cannotStart(2)
+	r.pass(31 * time.Second)
+	if why := r.closed(); why != "" {
+		t.Fatalf("the pause is longer than 30 s: %s", why)
+	}
+}
+
+// A job counts once: no job alone pauses a host for others, however many of its tasks the host cannot start.
+func TestBreakerCountsAJobOnce(t *testing.T) {
+	r := newTries(t, 0)
+	for i := range 10 {
+		r.n++
+		m := offer(r.n, attempt(1, 1), cpu)
+		m.Attempt.Task = i + 1
+		r.says(amy, m)
+		if why := r.closed(); why != "" {
+			t.Fatalf("one job paused the host: %s", why)
+		}
+		r.says(amy, start(r.n, m.Attempt, r.s, cpu))
+		r.round(unstarted(m.Attempt))
+	}
+	r.n++
+	r.cannotStart(1)
+	if why := r.closed(); why != "" {
+		t.Fatalf("two jobs paused the host: %s", why)
+	}
+	r.cannotStart(1)
+	if why := r.closed(); !strings.Contains(why, "could not start tasks of 3 jobs in a row") {
+		t.Fatalf("closed = %q", why)
+	}
+}
+
 // A task that the host could not start counts against the host, whichever user it belongs to.
 func TestBreakerCountsTasksThatTheHostCouldNotStart(t *testing.T) {
 	r := newTries(t, 0)
@@ -172,9 +313,9 @@ func TestBreakerCountsTasksThatTheHostCouldNotStart(t *testing.T) {
 		if !ok {
 			t.Fatalf("paused too early: %s", r.closed())
 		}
-		r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.NodeFail, Code: 125, Reason: "make scratch directory"}})
+		r.round(unstarted(a))
 	}
-	if why := r.closed(); !strings.Contains(why, "could not start 3 tasks in a row") {
+	if why := r.closed(); !strings.Contains(why, "could not start tasks of 3 jobs in a row") {
 		t.Fatalf("closed = %q", why)
 	}
 	r.round(worker.Drain{}) // resume

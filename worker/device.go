@@ -278,6 +278,7 @@ func (ds *devices) fail(now Moment, d *device, f failure) (tripped bool) {
 
 func (ds *devices) pause(now Moment, d *device, why string, pause time.Duration) {
 	d.brokenUntil = now.Boot.Add(pause)
+	d.breaker.from = d.brokenUntil
 	ds.put(d, causeBreaker, why)
 	ds.turn.timers.set(d.brokenUntil, func(Moment) {
 		if ds.by[d.UUID] == d {

@@ -42,18 +42,40 @@ func (h *health) list(now Moment, all []gpu.Device) {
 	}
 }
 
-// attribute records the exit of an attempt; fast says that it began within fastFailure. A failure counts against the
-// devices of the attempt and against the host; that the host could not start the attempt counts against the host alone.
-// Failures that pause a device do not count against the host.
-func (h *health) attribute(now Moment, rec *lease.Record, fast bool, exit job.Exit) {
+// started notes that the process of an attempt has begun. It returns whether held is to be called if the attempt runs for
+// fastFailure, because the host or a device was paused before.
+func (h *health) started(now Moment, devices []string) (paused bool) {
+	if h.host.counts(now.Boot) {
+		h.host.started()
+	}
+	return h.host.trips > 0 || slices.ContainsFunc(devices, func(uuid string) bool {
+		d := h.devices.by[uuid]
+		return d != nil && d.breaker.trips > 0
+	})
+}
+
+// held notes that an attempt that began then has run for fastFailure: the next pause of the host and of its devices is a
+// short one again. That does not wait for a success, because a task may run for days.
+func (h *health) held(began BootTime, devices []string) {
+	kept := h.host.counts(began) && h.host.held()
+	for _, uuid := range devices {
+		if d := h.devices.by[uuid]; d != nil && d.breaker.counts(began) {
+			kept = d.breaker.held() || kept
+		}
+	}
+	h.turn.keep = h.turn.keep || kept
+}
+
+// attribute records the exit of an attempt that began then; 0: that is not known. A failure counts against the devices of
+// the attempt and against the host; that the host could not start the attempt counts against the host alone. Failures that
+// pause a device do not count against the host.
+func (h *health) attribute(now Moment, rec *lease.Record, began BootTime, exit job.Exit) {
 	spec := rec.File.Spec()
 	if exit.State == job.Succeeded || spec.Saved(exit) {
 		h.clearFailures(rec.Devices)
 		return
 	}
-	if exit.Started {
-		h.host.started()
-	}
+	fast := began != 0 && now.Boot.Sub(began) < fastFailure
 	ours := exit.FailedStart() && exit.Code == exitOurs
 	if !ours && (exit.State != job.Failed || exit.Started && !fast) {
 		return
@@ -65,7 +87,7 @@ func (h *health) attribute(now Moment, rec *lease.Record, fast bool, exit job.Ex
 	paused := false
 	for _, uuid := range rec.Devices {
 		d := h.devices.by[uuid]
-		if d == nil || f.ours {
+		if d == nil || f.ours || !d.breaker.counts(began) {
 			continue
 		}
 		if h.devices.fail(now, d, f) {
@@ -73,7 +95,7 @@ func (h *health) attribute(now Moment, rec *lease.Record, fast bool, exit job.Ex
 			paused = true
 		}
 	}
-	if !paused {
+	if !paused && h.host.counts(began) {
 		h.host.fail(now, f)
 	}
 }
@@ -93,6 +115,7 @@ func (h *health) clearFailures(devices []string) {
 func (h *health) reset() {
 	h.clearFailures(nil)
 	h.host.resume()
+	h.host.from = 0
 	for _, uuid := range slices.Sorted(maps.Keys(h.devices.by)) {
 		h.devices.reset(uuid)
 	}
@@ -140,6 +163,7 @@ func (h *health) load(now Moment) {
 	}
 	was := h.saved
 	h.host.trips = was.Host.Trips
+	h.host.trial = h.host.trips > 0
 	if left := was.Host.left(now); left > 0 {
 		h.host.pause(now, was.Host.Why, left)
 	}

@@ -28,13 +28,14 @@ func (h *hostBreaker) fail(now Moment, f failure) {
 // pause begins a pause of the host.
 func (h *hostBreaker) pause(now Moment, why string, pause time.Duration) {
 	until := now.Boot.Add(pause)
-	h.why, h.until = why, until
+	h.why, h.until, h.from = why, until, until
 	h.turn.log(slog.LevelError, "host paused: it accepts no tasks", slog.String("reason", why), slog.Duration("pause", pause))
 	h.turn.keep = true
 	h.turn.reopen()
 	h.turn.timers.set(until, func(Moment) {
 		if h.until == until {
 			h.resume()
+			h.trial = h.trips > 0
 		}
 	})
 }
