@@ -5,6 +5,7 @@ package e2e
 // Two daemons on copies of one data directory.
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,87 @@ import (
 	"testing"
 	"time"
 )
+
+// copyOf returns a daemon on a copy of the data directory of another one.
+func copyOf(d *daemon) *daemon {
+	d.t.Helper()
+	twin := newDaemon(d.t, d.name)
+	if out, err := exec.Command("cp", "-a", filepath.Join(d.dir, "data"), filepath.Join(twin.dir, "data")).CombinedOutput(); err != nil {
+		d.t.Fatalf("%v: %s", err, out)
+	}
+	// On the host of a real copy no process is alive that the files of the runners name.
+	if err := os.RemoveAll(filepath.Join(twin.dir, "data", "run")); err != nil {
+		d.t.Fatal(err)
+	}
+	return twin
+}
+
+// untilTwin waits until a daemon has ended because an older one has its identity.
+func (d *daemon) untilTwin() {
+	d.t.Helper()
+	select {
+	case <-d.done:
+	case <-time.After(time.Minute):
+		d.t.Fatalf("the copy runs:\n%s", d.log())
+	}
+	<-d.said
+	if code := d.cmd.ProcessState.ExitCode(); code != 78 {
+		d.t.Errorf("the copy ended with %d:\n%s", code, d.log())
+	}
+}
+
+// A daemon that stops because of an older one ends its tasks: their owners take the other daemon for their host. That holds for
+// one that learns of the other while it runs, and for one that was killed and starts again.
+func TestTasksOfACopyEnd(t *testing.T) {
+	amy := newDaemon(t, "amy").start()
+	bob := newDaemon(t, "bob")
+	bob.start(amy.invite().flags()...)
+	amy.untilNodes(2)
+	second, third := copyOf(bob), copyOf(bob)
+
+	amy.kill() // nobody tells the copies of each other
+	time.Sleep(2100 * time.Millisecond)
+	lives := func(d *daemon) func() bool {
+		path := filepath.Join(d.dir, "beats")
+		d.untilState(d.ok("submit", "--on-partition", "hold", "--", "sh", "-c", "trap '' TERM; while :; do echo >> "+path+"; sleep 0.1; done"), "RUNNING")
+		size := func() int64 {
+			info, err := os.Stat(path)
+			if err != nil {
+				return 0
+			}
+			return info.Size()
+		}
+		for size() == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		return func() bool {
+			before := size()
+			time.Sleep(time.Second)
+			return size() > before
+		}
+	}
+	second.start()
+	learns := lives(second)
+	third.start()
+	restarts := lives(third)
+	third.kill()
+	if !learns() || !restarts() {
+		t.Fatal("a task does not run")
+	}
+	amy.start()
+	second.untilTwin()
+	if learns() {
+		t.Error("the task of the copy that learnt of the older one runs on")
+	}
+	third.launch()
+	third.untilTwin()
+	if restarts() {
+		t.Error("the task of the copy that started again runs on")
+	}
+	if id := strings.TrimSpace(amy.ok("submit", "-w", "bob", "--", "true")); id != "" {
+		amy.untilState(id, "SUCCEEDED")
+	}
+}
 
 // A daemon on a copy of the data directory of a running one ends with 78 before it starts anything, and names both addresses.
 // The other one goes on, and the member that reached both says so.
@@ -21,21 +103,10 @@ func TestCopiedDataDirectory(t *testing.T) {
 	bob.start(amy.invite().flags()...)
 	amy.untilNodes(2)
 
-	twin := newDaemon(t, "bob")
-	if out, err := exec.Command("cp", "-a", filepath.Join(bob.dir, "data"), filepath.Join(twin.dir, "data")).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	twin := copyOf(bob)
 	time.Sleep(2100 * time.Millisecond) // so that the older one is older for certain
 	twin.launch()
-	select {
-	case <-twin.done:
-	case <-time.After(time.Minute):
-		t.Fatalf("the copy runs:\n%s", twin.log())
-	}
-	<-twin.said
-	if code := twin.cmd.ProcessState.ExitCode(); code != 78 {
-		t.Errorf("the copy ended with %d:\n%s", code, twin.log())
-	}
+	twin.untilTwin()
 	port := func(d *daemon) string {
 		listen := d.args[slices.Index(d.args, "--listen")+1]
 		return listen[strings.LastIndex(listen, "/")+1:]

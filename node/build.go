@@ -21,6 +21,8 @@ import (
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/peerhttp"
 	"github.com/musterhq/muster/store"
+	"github.com/musterhq/muster/worker/runner/docker"
+	"github.com/musterhq/muster/worker/supervisor"
 )
 
 // base holds what the parts of a daemon are built from.
@@ -74,7 +76,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 		return nil, err
 	}
 	if err := b.enterCluster(ctx); err != nil {
-		return nil, err
+		return nil, errors.Join(err, b.endTasksOfTwin(ctx, err))
 	}
 	if b.homes, err = b.store.Homes(b.host.Peer()); err != nil {
 		return nil, err
@@ -141,6 +143,21 @@ func (b *base) enterCluster(ctx context.Context) (err error) {
 
 // TwinError says that an older daemon with the identity of this one runs. Starting it again does not help.
 type TwinError = p2p.TwinError
+
+// endTasksOfTwin ends all tasks of this host if the daemon stops because of its twin. Otherwise they would run on without an owner,
+// which takes the twin for their host, and has them run again.
+func (b *base) endTasksOfTwin(ctx context.Context, why error) error {
+	if !errors.As(why, new(*TwinError)) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTasksWithin)
+	defer cancel()
+	b.log.WarnContext(ctx, "ending all tasks of this host: another daemon has its identity")
+	return supervisor.EndAll(ctx, b.runDir(), docker.EndOrphans, b.part("exec"))
+}
+
+// runDir is the directory of the tasks and their runners.
+func (b *base) runDir() string { return filepath.Join(b.cfg.DataDir, "run") }
 
 // draw returns a random number that is not 0.
 func draw() uint64 {
@@ -218,7 +235,7 @@ func (n *Node) Run(ctx context.Context) error {
 		part{"start", n.start},
 	)
 	err := runAll(ctx, stopGrace, n.log, parts)
-	return errors.Join(err, n.close())
+	return errors.Join(err, n.endTasksOfTwin(ctx, err), n.close())
 }
 
 // Reload applies new values of the settings that can change while the daemon runs, and reads the token file again. cfg

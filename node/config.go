@@ -152,7 +152,8 @@ const (
 	maxNameBytes  = 64
 	// defaultTaskPIDs is more than the data loaders of eight GPUs need, and far less than the limit of a host.
 	defaultTaskPIDs = 16384
-	stopGrace       = 5 * time.Second // for each part
+	stopGrace       = 5 * time.Second  // for each part
+	endTasksWithin  = 20 * time.Second // for the tasks of a daemon that stops because of its twin
 	// Each task has some five series, and more for its GPUs.
 	defaultMetricsTasks, maxMetricsTasks = 1000, 5000
 )

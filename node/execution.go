@@ -64,7 +64,7 @@ func (x *execution) lookUp(ctx context.Context) error {
 
 // newRunners builds the driver that runs tasks.
 func newRunners(b base, hw *hardware, tell func(worker.DriverEvent), used func(job.Attempt, time.Duration, job.Size) string) (*supervisor.Driver, error) {
-	dc := supervisor.Config{Dir: filepath.Join(b.cfg.DataDir, "run"), Version: b.cfg.Version, Node: b.cfg.Name, OutputLimit: b.cfg.OutputLimit, ClientTimeout: b.cfg.ClientTimeout}
+	dc := supervisor.Config{Dir: b.runDir(), Version: b.cfg.Version, Node: b.cfg.Name, OutputLimit: b.cfg.OutputLimit, ClientTimeout: b.cfg.ClientTimeout}
 	dc.Binary, dc.Args = runnerProgram(b.cfg, dc.Dir, b.log)
 	flags := runner.Config{AllowRoot: b.cfg.AllowRoot, Scope: serviceOfSystemd(), NoGroups: b.cfg.CgroupsOff, SharedTmp: !b.cfg.PrivateTmp, Ulimits: b.cfg.Ulimits}
 	dc.Args = append(dc.Args, flags.Flags()...)

@@ -194,24 +194,42 @@ func (d *Driver) clearLogs(ctx context.Context) {
 
 // killUnreachable kills a runner that lives but cannot be reached.
 func (k *keeper) killUnreachable() {
-	info, err := k.d.dir.ReadInfo(k.n)
-	if err != nil || info.PID <= 0 {
-		return
+	if killed, err := signalRunner(k.d.dir, k.n, unix.SIGKILL); err == nil && killed {
+		k.d.log.Error("runner lives but its socket is gone, it was killed", "generation", k.n)
+	}
+}
+
+// signalRunner sends a signal to a runner that lives. It returns false if the runner is dead.
+func signalRunner(d protocol.Dir, n int, sig unix.Signal) (sent bool, err error) {
+	info, err := d.ReadInfo(n)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if info.PID <= 0 {
+		return false, fmt.Errorf("supervisor: runner %d has not written its pid", n)
 	}
 	fd, err := unix.PidfdOpen(info.PID, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return false, nil
+	}
 	if err != nil {
-		return
+		return false, fmt.Errorf("supervisor: open runner %d: %w", n, err)
 	}
 	defer unix.Close(fd) //nolint:errcheck // nothing was written to it
-	lock, err := k.d.dir.TryLock(k.n)
+	lock, err := d.TryLock(n)
 	if lock != nil {
-		_ = lock.Close() // the runner has just died
+		_ = lock.Close() // the runner is dead; nothing was written
 	}
 	if err != nil || lock != nil {
-		return
+		return false, err
 	}
-	k.d.log.Error("runner lives but its socket is gone, ending it", "generation", k.n, "pid", info.PID)
-	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it still held its lock, so its pid was not reused
+	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) { // it still held its lock, so its pid was not reused
+		return false, fmt.Errorf("supervisor: signal runner %d: %w", n, err)
+	}
+	return true, nil
 }
 
 // exited reports whether a child process has exited, without reaping it.
