@@ -126,6 +126,8 @@ const (
 	tickEvery      = 500 * time.Millisecond
 	heartbeatTicks = 1
 	electionTicks  = 6
+	// maxTerm is the highest term that a daemon passes because somebody has named it. Elections and restarts do not come so far.
+	maxTerm = 1 << 40
 	// maxInflight bounds the unacknowledged messages to one voter.
 	maxInflight = 64
 )
@@ -240,6 +242,16 @@ func (j *Journal) ReadIndex(done func(job.Epoch, error)) {
 		return
 	}
 	j.queue.notify()
+}
+
+// Raise has this daemon, if it leads the group, give up its epoch and lead again with one beyond the given one. That is for an owner
+// of which a copy has led: the group's log knows nothing of that epoch. It returns at once. It does nothing if the epoch is already
+// beyond that, or if the given one is of another generation or out of bounds.
+func (j *Journal) Raise(beyond job.Epoch) {
+	if beyond.Generation == j.entries.generation && beyond.Term <= maxTerm {
+		j.queue.putRaise(beyond.Term)
+		j.queue.notify()
+	}
 }
 
 // Ping returns nil once the goroutine of Run has answered, even if the group has no leader. It returns an error if ctx

@@ -60,6 +60,7 @@ type queue struct {
 	reads   []readDone        // guarded by mu
 	inbox   []*raftpb.Message // guarded by mu
 	pings   []chan struct{}   // guarded by mu
+	raise   uint64            // guarded by mu; a term that this daemon is to be beyond; 0: any will do
 }
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
@@ -144,6 +145,22 @@ func (q *queue) putMessage(m *raftpb.Message) error {
 	}
 	q.inbox = append(q.inbox, m)
 	return nil
+}
+
+// putRaise asks for a term beyond this one.
+func (q *queue) putRaise(term uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.raise = max(q.raise, term)
+}
+
+// takeRaise removes and returns the term that this daemon is to be beyond.
+func (q *queue) takeRaise() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	term := q.raise
+	q.raise = 0
+	return term
 }
 
 // takeRecords exchanges the records that wait for an empty batch.

@@ -30,7 +30,7 @@ func (j *Journal) work(ctx context.Context) error {
 			return err
 		}
 		if !j.node.HasReady() {
-			return j.cut()
+			return cut(j)
 		}
 		for j.node.HasReady() && ctx.Err() == nil {
 			rd := j.node.Ready()
@@ -55,6 +55,9 @@ func (j *Journal) feed() error {
 			j.log.Debug("raft message refused", "from", m.GetFrom(), "error", err)
 		}
 	}
+	if err := raise(j, j.queue.takeRaise()); err != nil {
+		return err
+	}
 	status := j.node.BasicStatus()
 	leads := status.RaftState == raft.StateLeader
 	if j.led != 0 && (!leads || status.GetTerm() != j.led) {
@@ -72,6 +75,26 @@ func (j *Journal) feed() error {
 		refuse(j.queue.takeReads(), ErrNotOwner)
 		j.queue.takeRecords(&j.spare)
 		return j.giveBack(j.spare.buf, ErrNotOwner)
+	}
+	return nil
+}
+
+// raise has a leader step down if its term is not beyond the given one, as a message of a higher term does, and stand for election.
+func raise(j *Journal, term uint64) error {
+	status := j.node.BasicStatus()
+	if status.RaftState != raft.StateLeader || term < status.GetTerm() {
+		return nil
+	}
+	// A late vote for this daemon: it has no effect but that of its term. The next election is for the term after that.
+	vote := &raftpb.Message{Type: new(raftpb.MsgVoteResp), From: new(j.id), To: new(j.id), Term: new(max(term, status.GetTerm()+1))}
+	if err := j.node.Step(vote); err != nil {
+		return fmt.Errorf("step down for an epoch beyond term %d: %w", term, err)
+	}
+	if !j.alone() {
+		return nil // the voters elect somebody in time
+	}
+	if err := j.node.Campaign(); err != nil {
+		return fmt.Errorf("lead with an epoch beyond term %d: %w", term, err)
 	}
 	return nil
 }
@@ -252,7 +275,7 @@ func refuse(reads []readDone, err error) {
 
 // cut deletes old entries if the log is beyond its bounds. It waits until at least half of the log can be deleted,
 // because the rest has to be counted again.
-func (j *Journal) cut() error {
+func cut(j *Journal) error {
 	saved := j.saved.Load()
 	if !j.entries.large.Load() || saved <= j.entries.cut || saved-j.entries.cut < (j.entries.last-j.entries.cut)/2 {
 		return nil

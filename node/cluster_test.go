@@ -70,6 +70,8 @@ func (m *memoryJournal) Propose(records ...job.Record) error {
 	return nil
 }
 
+func (m *memoryJournal) Raise(job.Epoch) {}
+
 func (m *memoryJournal) ReadIndex(done func(job.Epoch, error)) { done(memoryEpoch, nil) }
 
 func (m *memoryJournal) Save(_ uint64, rows []job.Row, gone []job.ID) error {

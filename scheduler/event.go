@@ -150,6 +150,7 @@ type Effects struct {
 	Propose  []job.Record
 	Send     []Outgoing   // in order for each host
 	Read     Token        // if not 0, begin a quorum round
+	Raise    job.Epoch    // if not zero, lead again with an epoch beyond it
 	Find     []string     // classes of hosts to search for
 	Want     []job.Peer   // sessions to open and keep
 	Unwant   []job.Peer   // sessions that need not be kept any more
@@ -246,6 +247,8 @@ const (
 	FileDefect  // the file of a job cannot be read
 	// StartHeldBack is a Start that the session keeps back for a while; Detail says why, and for how long.
 	StartHeldBack
+	// CopyHasLed says that a host knows a newer epoch of this same daemon.
+	CopyHasLed
 )
 
 // Listed is a job of a listing.

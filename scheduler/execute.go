@@ -106,6 +106,9 @@ func (x *executor) step(ctx context.Context, events []Event, searches *sync.Wait
 			x.log.DebugContext(ctx, "message not sent", "peer", o.To, "error", err)
 		}
 	}
+	if fx.Raise != (job.Epoch{}) {
+		x.needs.Journal.Raise(fx.Raise)
+	}
 	if fx.Read != 0 {
 		x.readIndex(fx.Read)
 	}
@@ -280,5 +283,7 @@ func (x *executor) logNotice(t Notice) {
 		x.log.Error("defect: illegal move of an attempt", "peer", t.Peer, "attempt", t.Attempt, "move", t.Detail)
 	case NewerOwner:
 		x.log.Error("a newer owner of these jobs exists", "peer", t.Peer, "epoch", t.Detail)
+	case CopyHasLed:
+		x.log.Warn("a copy of this daemon has led these jobs; taking a higher epoch", "peer", t.Peer, "epoch", t.Detail)
 	}
 }

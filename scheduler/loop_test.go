@@ -52,6 +52,8 @@ func (j *fakeJournal) Propose(records ...job.Record) error {
 	}
 }
 
+func (j *fakeJournal) Raise(job.Epoch) {}
+
 func (j *fakeJournal) ReadIndex(done func(job.Epoch, error)) { go done(job.Epoch{Term: 1}, nil) }
 
 func (j *fakeJournal) Save(applied uint64, rows []job.Row, gone []job.ID) error {

@@ -18,6 +18,8 @@ type Journal interface {
 	// ReadIndex begins a quorum round. When the round is over it calls done with the epoch in which this daemon still
 	// leads.
 	ReadIndex(done func(job.Epoch, error))
+	// Raise has this daemon, if it leads, lead again with an epoch beyond the given one. It returns at once.
+	Raise(beyond job.Epoch)
 	// Save writes rows as they are after the entry applied, and deletes the rows of jobs that are gone. A crash may
 	// lose the write. Then the journal delivers the entries after the last write again.
 	Save(applied uint64, rows []job.Row, gone []job.ID) error

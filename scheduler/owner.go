@@ -5,8 +5,10 @@ package scheduler
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // becomeLeader begins the ownership (R10). Attempts of an earlier owner are not started; the hosts are asked about them
@@ -47,4 +49,30 @@ func (c *Core) deposed(epoch job.Epoch) {
 	c.records.anew.lostLead()
 	c.search.lostLead()
 	c.pending.parents.lostLead()
+}
+
+const (
+	// raiseFirst is the time between two epochs that are taken because a host knows a higher one. It doubles each time, up to
+	// raiseMost: a host can name any epoch, and each change has the hosts asked about all that runs.
+	raiseFirst = time.Minute
+	raiseMost  = 24 * time.Hour
+)
+
+// stale handles the word of a host that it knows a newer epoch of the group. If the owner was this daemon, a copy of it has led, with
+// the same key and a log of its own. See docs/adr, ADR 166.
+func stale(c *Core, w *worker, m lease.Stale) {
+	if m.Group != c.cfg.Group || !c.epoch.Less(m.Epoch) {
+		return
+	}
+	if m.Owner != c.cfg.Self || m.Epoch.Generation != c.epoch.Generation {
+		c.notify(Notice{Kind: NewerOwner, Peer: w.Peer, Node: w.Name(), Detail: m.Epoch.String()})
+		return
+	}
+	if !c.lead || c.now.Before(c.raises.next) {
+		return
+	}
+	c.raises.pause = min(max(2*c.raises.pause, raiseFirst), raiseMost)
+	c.raises.next = c.now.Add(c.raises.pause)
+	c.fx.Raise = m.Epoch
+	c.notify(Notice{Kind: CopyHasLed, Peer: w.Peer, Node: w.Name(), Detail: m.Epoch.String()})
 }

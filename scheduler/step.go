@@ -176,9 +176,7 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 	case lease.Renew:
 		c.renewals.renew(w, m)
 	case lease.Stale:
-		if m.Group == c.cfg.Group && c.epoch.Less(m.Epoch) {
-			c.notify(Notice{Kind: NewerOwner, Peer: p, Node: w.Name(), Detail: m.Epoch.String()})
-		}
+		stale(c, w, m)
 	}
 }
 

@@ -175,6 +175,9 @@ func (s *story) show(fx Effects) {
 		}
 		s.printf("%s <- %s", o.To, s.messageText(o.Msg))
 	}
+	if fx.Raise != (job.Epoch{}) {
+		s.printf("raise %s", fx.Raise)
+	}
 	if fx.Read != 0 {
 		s.read = fx.Read
 		s.printf("read %d", fx.Read)

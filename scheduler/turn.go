@@ -28,6 +28,13 @@ type turn struct {
 	epoch    job.Epoch // of the newest ownership
 	leadAt   time.Time // when that began
 	outgoing int       // how many records are proposed and not yet applied
+	raises   raises
+}
+
+// raises says when the next epoch may be taken because a host knows a higher one.
+type raises struct {
+	next  time.Time
+	pause time.Duration // after the last one
 }
 
 // timer is something to do at a time, unless it is stopped before.

@@ -1,0 +1,57 @@
+package scheduler
+
+import (
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// A copy of this daemon has led its jobs, and the hosts know its epoch: they answer nothing that comes with the lower epoch of this
+// one. It leads again with a higher one. A host that goes on to name higher ones gains little.
+func TestEpochOfACopyIsPassed(t *testing.T) {
+	x := renewing(t, 1)
+	hears := func(m lease.Stale) Effects {
+		t.Helper()
+		return x.core.Step(x.now, FromWorker{Peer: "w0", Msg: m})
+	}
+	self, of := x.core.cfg.Self, func(n uint64) job.Epoch { return job.Epoch{Generation: x.core.epoch.Generation, Term: n} }
+	has := func(fx Effects, kind Kind) (n int) {
+		for _, t := range fx.Notices {
+			if t.Kind == kind {
+				n++
+			}
+		}
+		return n
+	}
+	for what, m := range map[string]lease.Stale{
+		"an epoch of this one": {Group: x.core.cfg.Group, Owner: self, Epoch: x.core.epoch},
+		"another owner":        {Group: x.core.cfg.Group, Owner: "w9", Epoch: of(9)},
+		"another generation":   {Group: x.core.cfg.Group, Owner: self, Epoch: job.Epoch{Generation: x.core.epoch.Generation + 1, Term: 9}},
+		"another group":        {Group: x.core.cfg.Group + 1, Owner: self, Epoch: of(9)},
+	} {
+		if fx := hears(m); fx.Raise != (job.Epoch{}) {
+			t.Errorf("%s: an epoch beyond %s is wanted", what, fx.Raise)
+		}
+	}
+	m := lease.Stale{Group: x.core.cfg.Group, Owner: self, Epoch: of(9)}
+	if fx := hears(m); fx.Raise != m.Epoch || has(fx, CopyHasLed) != 1 || has(fx, NewerOwner) != 0 {
+		t.Fatalf("raise %s, notices %+v", fx.Raise, fx.Notices)
+	}
+	x.core.Step(x.now, Deposed{Epoch: x.core.epoch})
+	x.core.Step(x.now, Committed{job.Committed{Index: x.core.Applied() + 1, Epoch: of(10), Lead: true}})
+	if fx := hears(m); fx.Raise != (job.Epoch{}) {
+		t.Error("a late Stale counts")
+	}
+	raised := 0
+	for range 24 * 60 {
+		x.now = x.now.Add(time.Minute)
+		if fx := hears(lease.Stale{Group: x.core.cfg.Group, Owner: self, Epoch: of(x.core.epoch.Term + 5)}); fx.Raise != (job.Epoch{}) {
+			raised++
+		}
+	}
+	if raised == 0 || raised > 11 {
+		t.Errorf("in a day %d epochs were taken because a host named one", raised)
+	}
+}
