@@ -232,7 +232,7 @@ func (s *suspects) add(m subject, failed bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x, there := s.by[m]
-	if !there && len(s.by) >= maxUnderWay {
+	if !there && len(s.by) >= maxUnderWay && !s.makeRoom(now) {
 		return
 	}
 	x.last = now
@@ -250,12 +250,41 @@ func (s *suspects) add(m subject, failed bool, now time.Time) {
 func (s *suspects) expire(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forgetOld(now)
+	return len(s.by) > 0
+}
+
+// forgetOld forgets the suspicions that are old. mu is held.
+func (s *suspects) forgetOld(now time.Time) {
 	for m, x := range s.by {
 		if now.Sub(x.last) > suspicionEnds && now.Sub(x.until) > suspicionEnds {
 			delete(s.by, m)
 		}
 	}
-	return len(s.by) > 0
+}
+
+// makeRoom forgets the old suspicions, or else one of a session before this one: the oldest of those that have not failed on trial, or
+// the oldest of all. It returns whether there is room now. mu is held.
+func (s *suspects) makeRoom(now time.Time) bool {
+	if s.forgetOld(now); len(s.by) < maxUnderWay {
+		return true
+	}
+	var first subject
+	var least suspicion
+	found := false
+	for m, x := range s.by {
+		if !x.last.Before(now) {
+			continue
+		}
+		failed, others := x.failed > 0, least.failed > 0
+		if !found || !failed && others || failed == others && x.last.Before(least.last) {
+			first, least, found = m, x, true
+		}
+	}
+	if found {
+		delete(s.by, first)
+	}
+	return found
 }
 
 // trials are the suspects of all peers. Only the manager's goroutine uses it.

@@ -184,3 +184,33 @@ func TestLongEventThatEndsItsSession(t *testing.T) {
 		}
 	})
 }
+
+// However many messages are suspected, one more that ends sessions is kept back like the others: it takes the place of one that has not
+// ended any for certain, or of the oldest one.
+func TestOneMoreSuspect(t *testing.T) {
+	for _, failed := range []bool{false, true} {
+		s, now := &suspects{}, time.Unix(1e9, 0)
+		for i := range maxUnderWay {
+			s.add(subject{byte(i), 1}, failed, now.Add(time.Duration(i)*time.Second))
+		}
+		now = now.Add(10 * time.Minute)
+		s.add(subject{2}, true, now)
+		if _, err := s.check(subject{2}, now); err == nil {
+			t.Errorf("failed %v: it is sent", failed)
+		}
+		if there, _ := s.check(subject{0, 1}, now); there || len(s.by) != maxUnderWay {
+			t.Errorf("failed %v: of %d the oldest is there: %v", failed, len(s.by), there)
+		}
+		for i := range 2 * maxUnderWay { // of one session
+			s.add(subject{byte(i), byte(3 + i>>8)}, false, now.Add(time.Minute))
+		}
+		if there, _ := s.check(subject{0, 3}, now); !there || len(s.by) != maxUnderWay {
+			t.Errorf("failed %v: of %d the first of a session is there: %v", failed, len(s.by), there)
+		}
+		now = now.Add(2*suspicionEnds + time.Hour)
+		s.add(subject{9}, false, now)
+		if len(s.by) != 1 {
+			t.Errorf("failed %v: %d old suspects are left", failed, len(s.by)-1)
+		}
+	}
+}
