@@ -195,7 +195,7 @@ func (l *loop) containerStarted(t *task, pid int, p spawn.Process, in spawn.Sink
 // containerEnded handles the exit of a container that has no process left. Known says that an earlier runner has had
 // the attempt.
 func (l *loop) containerEnded(t *task, exit job.Exit, known bool) {
-	t.watch.ended(l.leases.boot(), exit.Signal)
+	t.watch.ended(l.leases.boot(), exit.Signal, l.guards.killed(t))
 	signalled := t.watch.signalled()
 	l.guards.free(t)
 	t.inlet.close()

@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -27,13 +25,10 @@ type Containers interface {
 
 // containerStarter starts the containers of a runner, and its guard.
 type containerStarter struct {
+	guardProcess
 	engine  Containers // nil: this runner has no engine
 	spawner *spawn.Spawner
 	dir     protocol.Dir
-	command []string // of the guard; nil: there is none
-	guard   int      // pid of the guard; 0: it does not run
-	table   *os.File // of the leases, for the guard; nil: there is none
-	log     *slog.Logger
 }
 
 // run runs a container to its end, in a goroutine of its own. It calls progress with the reason why the container has
@@ -55,30 +50,4 @@ func (b *containerStarter) run(ctx context.Context, o *spawn.Order, progress fun
 	c.Cut()
 	exit.Tail = out.Finish()
 	return exit, false
-}
-
-// keepGuard starts the guard if it does not run. It ends tasks whose lease is over if this runner stands still. Unlike
-// processes, containers do not die with their runner, and neither do descendants of a task's main process: the guard waits
-// until the runner's lock is free and then ends them.
-func (b *containerStarter) keepGuard() {
-	if b.guard != 0 || b.command == nil {
-		return
-	}
-	p, err := os.StartProcess(b.command[0], b.command, &os.ProcAttr{
-		Env: os.Environ(), Files: []*os.File{nil, os.Stdout, os.Stderr, b.table}, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
-		b.log.Error("guard not started: what tasks leave would outlive this runner", "error", err)
-		return
-	}
-	b.guard = p.Pid
-	_ = p.Release() // the loop reaps every child
-}
-
-// guardDied starts another guard if there is any task.
-func (b *containerStarter) guardDied(all map[job.Attempt]*task) {
-	if b.guard = 0; len(all) > 0 {
-		b.log.Warn("guard died, starting another")
-		b.keepGuard()
-	}
 }

@@ -48,7 +48,7 @@ func (l *loop) reaped(pid int, status unix.WaitStatus, usage unix.Rusage, now ti
 		l.exited(t, status, usage, now)
 	case l.execs.reaped(pid, status):
 	case pid == l.containers.guard:
-		l.containers.guardDied(l.tasks.all)
+		l.containers.guardDied()
 	case l.tasks.starting()+l.execs.starting > 0:
 		l.early[pid] = earlyDeath{status: status, usage: usage, at: proc.BootTime()}
 	}
@@ -72,7 +72,7 @@ func (l *loop) exited(t *task, status unix.WaitStatus, usage unix.Rusage, now ti
 	default:
 		exit.State, exit.Code = job.Failed, status.ExitStatus()
 	}
-	t.watch.ended(now, exit.Signal)
+	t.watch.ended(now, exit.Signal, l.guards.killed(t))
 	t.watch.limitAt, t.watch.warnAt = 0, 0
 	t.watch.fed()
 	t.inlet.close()

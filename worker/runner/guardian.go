@@ -10,8 +10,11 @@ import (
 	"runtime/debug"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/musterhq/muster/worker/leaseclock"
 	"github.com/musterhq/muster/worker/runner/guard"
+	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
@@ -26,6 +29,7 @@ const guardMemory = 8 << 20
 func GuardCommand(ctx context.Context, args []string, orphans func(context.Context, Config) error) int {
 	cfg, err := Parse(args)
 	table, tableErr := guard.Inherited()
+	runnerFD := inheritedRunner()
 	log := slog.New(slog.NewTextHandler(newLogFile(protocol.Dir(cfg.Dir).Log(cfg.Generation)), nil))
 	if err == nil {
 		err = spawn.CloseInherited()
@@ -34,7 +38,7 @@ func GuardCommand(ctx context.Context, args []string, orphans func(context.Conte
 		if tableErr != nil {
 			log.WarnContext(ctx, "guard goes by no leases", "error", tableErr)
 		}
-		err = beGuard(ctx, cfg, table, orphans, log)
+		err = beGuard(ctx, cfg, table, runnerFD, orphans, log)
 	}
 	if err != nil {
 		log.ErrorContext(ctx, "guard ended", "error", err)
@@ -43,9 +47,21 @@ func GuardCommand(ctx context.Context, args []string, orphans func(context.Conte
 	return 0
 }
 
+// inheritedFD is the descriptor by which a guard gets the pidfd of its runner.
+const inheritedFD = guard.InheritedFD + 1
+
+// inheritedRunner returns the pidfd of the runner that this process has inherited, or -1. No child of this process gets it.
+func inheritedRunner() int {
+	if err := unix.PidfdSendSignal(inheritedFD, 0, nil, 0); errors.Is(err, unix.EBADF) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		return -1 // nothing, or another file
+	}
+	unix.CloseOnExec(inheritedFD)
+	return inheritedFD
+}
+
 // beGuard ends the tasks of the runner whose lease is over, waits until the runner is
 // dead, and ends what it has left: at last by orphans, unless that is nil. Without a table it knows no leases.
-func beGuard(ctx context.Context, cfg Config, table *guard.Table, orphans func(context.Context, Config) error, log *slog.Logger) error {
+func beGuard(ctx context.Context, cfg Config, table *guard.Table, runnerFD int, orphans func(context.Context, Config) error, log *slog.Logger) error {
 	runtime.GOMAXPROCS(1)
 	debug.SetMemoryLimit(guardMemory)
 	dir := protocol.Dir(cfg.Dir)
@@ -55,17 +71,26 @@ func beGuard(ctx context.Context, cfg Config, table *guard.Table, orphans func(c
 		}
 	}
 	dead := make(chan error, 1)
-	go func() { dead <- dir.AwaitDeath(cfg.Generation) }()
+	go func() { dead <- awaitRunner(runnerFD, dir, cfg.Generation) }()
 	var err error
 	if table == nil {
 		err = <-dead
 	} else {
 		err = goBy(table, dead, log)
 	}
-	if orphans != nil {
-		err = errors.Join(err, orphans(context.WithoutCancel(ctx), cfg))
+	if err != nil || orphans == nil {
+		return err // with an error the runner may live
 	}
-	return err
+	return orphans(context.WithoutCancel(ctx), cfg)
+}
+
+// awaitRunner returns when the runner of this guard is dead, or with the error why that cannot be seen. The runner's files
+// may be gone while it lives, so it goes by the pidfd that it has inherited. A runner on a kernel without those passes none.
+func awaitRunner(runnerFD int, dir protocol.Dir, generation int) error {
+	if runnerFD < 0 {
+		return dir.AwaitDeath(generation)
+	}
+	return proc.AwaitDeath(runnerFD)
 }
 
 // goBy ends tasks by the table until the runner is dead, and then all that are left.
@@ -84,6 +109,7 @@ func goBy(table *guard.Table, dead <-chan error, log *slog.Logger) error {
 		}
 		over, wait := watch.Look(read())
 		for _, e := range over {
+			table.MarkKilled(e.Attempt)
 			if e.Kill() {
 				log.Warn("guard ended a task: its lease is over, and its runner did not end it", "attempt", e.Attempt.String())
 			}
@@ -97,6 +123,7 @@ func endAll(table *guard.Table) {
 	for pause, left := retryFirst, true; left; pause = min(2*pause, retryMost) {
 		left = false
 		for _, e := range table.All() {
+			table.MarkKilled(e.Attempt)
 			left = e.Kill() || left
 		}
 		if left {

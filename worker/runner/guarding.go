@@ -51,6 +51,12 @@ func (g *guarding) extend(t *task, skew time.Duration) {
 	}
 }
 
+// killed reports whether the guard or the daemon has killed a task.
+func (g *guarding) killed(t *task) bool {
+	slot, ok := g.slots[t]
+	return ok && g.table.Killed(slot)
+}
+
 // free tells that a task has no process any more.
 func (g *guarding) free(t *task) {
 	if slot, ok := g.slots[t]; ok {

@@ -52,7 +52,8 @@ func newLoop(cfg Config, info protocol.Info, s *spawn.Spawner, ends *journal, ti
 		cfg: cfg, info: info, dir: protocol.Dir(cfg.Dir), do: make(chan func(), waiting), tasks: newTasks(log), starts: newStarts(s),
 		leases: newLeases(host, timer, log), guards: &guarding{slots: map[*task]int{}, log: log}, daemon: newDaemonConn(cfg.Idle, log), early: earlyDeaths{}, log: log,
 	}
-	l.containers = &containerStarter{engine: cfg.Containers, spawner: s, dir: l.dir, command: cfg.Guard, log: log}
+	l.containers = &containerStarter{engine: cfg.Containers, spawner: s, dir: l.dir}
+	l.containers.guardProcess = guardProcess{command: cfg.Guard, do: l.do, needed: func() bool { return len(l.tasks.all) > 0 }, log: log}
 	l.execs = &execs{
 		do: l.do, tasks: l.tasks, spawner: s, inputs: &inputs{do: l.do, tasks: l.tasks, leases: l.leases}, early: l.early, answer: cfg.Answer, running: map[int]*execution{}, perUser: map[int]int{},
 	}

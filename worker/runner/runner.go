@@ -149,6 +149,9 @@ func serve(ctx context.Context, cfg Config, info protocol.Info, table *guard.Tab
 	if l.guards.table = table; table != nil {
 		l.containers.table = table.File()
 	}
+	if cfg.Guard != nil {
+		l.containers.self = openSelf(log)
+	}
 	l.detached = func() (context.Context, context.CancelFunc) { return context.WithCancel(context.WithoutCancel(ctx)) }
 	ticked := make(chan struct{}, 1)
 	l.serve(listener, execs, ticked) //nolint:contextcheck // a container outlives the request that starts it

@@ -23,6 +23,7 @@ const (
 	causeShutdown
 	causeScratch
 	causeAway
+	causeGuard
 )
 
 const (
@@ -174,12 +175,21 @@ func (w *watch) end(now, grace time.Duration, why cause, detail string) {
 }
 
 // ended records how the main process has ended. If it was killed after the deadline and not by this process, the guard or
-// the daemon has done it.
-func (w *watch) ended(now time.Duration, signal int) {
-	if w.cause == causeNone && w.lapsed(now) && unix.Signal(signal) == unix.SIGKILL {
-		w.end(now, 0, causeLease, w.over("lease ran out while the runner stood still"))
-		w.stage, w.killedAt = killed, now
+// the daemon has done it. If they have noted that they did (guarded), but the lease is not over for this process, it is the
+// fault of the node, and not of the task.
+func (w *watch) ended(now time.Duration, signal int, guarded bool) {
+	if w.cause != causeNone || unix.Signal(signal) != unix.SIGKILL {
+		return
 	}
+	switch {
+	case w.lapsed(now):
+		w.end(now, 0, causeLease, w.over("lease ran out while the runner stood still"))
+	case guarded:
+		w.end(now, 0, causeGuard, "the guard of this node's runner ended it, and the runner does not know why")
+	default:
+		return
+	}
+	w.stage, w.killedAt = killed, now
 }
 
 // leftovers records that the main process has ended and others have not. They are killed until none is left.
@@ -272,7 +282,7 @@ func (c cause) state() job.State {
 		return job.Cancelled
 	case causeLimit:
 		return job.Timeout
-	case causeLease, causeShutdown:
+	case causeLease, causeShutdown, causeGuard:
 		return job.NodeFail
 	case causeNone, causeScratch:
 	}

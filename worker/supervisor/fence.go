@@ -44,6 +44,7 @@ func (f *fence) look() {
 		wait = min(wait, next)
 		for _, e := range over {
 			f.log.Error("ending a task: its lease is over, and its runner does not end it", "attempt", e.Attempt.String())
+			k.table.MarkKilled(e.Attempt)
 			f.run(func() { e.Kill() })
 		}
 	}

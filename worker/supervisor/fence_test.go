@@ -155,6 +155,60 @@ func TestStoppedRunnerAndNoMainProcess(t *testing.T) {
 	}
 }
 
+// TestGuardWithoutFiles: a guard that starts when the files of its living runner are gone ends no task, and does its work: it
+// ends a task whose lease is over, and all when the runner is dead.
+func TestGuardWithoutFiles(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		dir := testDir(t)
+		cfg := config(mode, dir, "1")
+		cfg.Args = append(cfg.Args, guarded)
+		r := newRigOf(t, cfg, mode)
+		const held, leased = 0, 1
+		child := map[int]int{}
+		for n := range 2 {
+			k := r.shell(n, "sleep "+nap(r, n)+" & wait")
+			if n == leased {
+				k.Hold, k.Deadline = false, worker.Now().Add(5*time.Second)
+			}
+			r.start(k)
+			r.expect(worker.DriverStarted)
+			child[n] = sleeper(t, nap(r, n))
+		}
+		info, err := r.d.dir.ReadInfo(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.stop() // only the guard acts from now on
+		guardOf := func() int {
+			for _, pid := range runnersOf(t, dir) {
+				if pid != info.PID && !proc.Ended(pid) {
+					return pid
+				}
+			}
+			return 0
+		}
+		before := guardOf()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Kill(before, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "another guard", func() bool { now := guardOf(); return now != 0 && now != before })
+		if err := unix.Kill(info.PID, unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "end of the task whose lease is over", func() bool { return proc.Ended(child[leased]) })
+		if proc.Ended(child[held]) {
+			t.Error("the guard has ended a task of a living runner")
+		}
+		if err := unix.Kill(info.PID, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "end of all", func() bool { return proc.Ended(child[held]) && len(runnersOf(t, dir)) == 0 })
+	})
+}
+
 // TestDaemonAndRunnerKilled kills a daemon and its runner at once. The guard ends what the shell of a task has started, and no
 // other daemon is needed for it.
 func TestDaemonAndRunnerKilled(t *testing.T) {

@@ -226,11 +226,3 @@ func forceRemove(ctx context.Context, c *client.Client, id string) error {
 	}
 	return err
 }
-
-// Guard waits until runner n is dead, ends its containers and returns.
-func Guard(ctx context.Context, dir string, n int) error {
-	if err := protocol.Dir(dir).AwaitDeath(n); err != nil {
-		return err
-	}
-	return EndOrphans(context.WithoutCancel(ctx), dir, n)
-}

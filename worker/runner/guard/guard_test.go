@@ -113,6 +113,22 @@ func TestOverAfterItsDeadline(t *testing.T) {
 	}
 }
 
+// The runner sees which tasks others have killed. The next task in the slot was not.
+func TestKilledIsNoted(t *testing.T) {
+	t.Parallel()
+	runners, others := tables(t)
+	one := put(t, runners, Entry{Attempt: attempt(1), Group: strings.Repeat("x", groupBytes-1), Deadline: Never})
+	two := put(t, runners, Entry{Attempt: attempt(2), Deadline: Never})
+	others.MarkKilled(attempt(1))
+	if !runners.Killed(one) || runners.Killed(two) {
+		t.Errorf("killed: %v, %v", runners.Killed(one), runners.Killed(two))
+	}
+	runners.Free(one)
+	if put(t, runners, Entry{Attempt: attempt(3), Deadline: Never}); runners.Killed(one) {
+		t.Error("another task counts as killed")
+	}
+}
+
 // A guard that stood still first lets the others write what was renewed.
 func TestGuardThatStoodStill(t *testing.T) {
 	t.Parallel()

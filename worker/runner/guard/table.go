@@ -46,7 +46,8 @@ const (
 	atTicks    = 24
 	atName     = 32
 	atGroup    = atName + nameBytes
-	groupBytes = slotBytes - atGroup
+	groupBytes = atKilled - atGroup
+	atKilled   = slotBytes - 8
 	memoryName = "muster-leases"
 )
 
@@ -198,6 +199,18 @@ func (t *Table) Extend(slot int, deadline, skew time.Duration) {
 		}
 	}
 }
+
+// MarkKilled notes that a task is about to be killed in place of its runner.
+func (t *Table) MarkKilled(a job.Attempt) {
+	for slot, name := 1, a.String(); slot < t.used(); slot++ {
+		if atomic.LoadInt64(t.word(slot, atDeadline)) != 0 && string(t.text(slot, atName, nameBytes)) == name {
+			atomic.StoreInt64(t.word(slot, atKilled), 1)
+		}
+	}
+}
+
+// Killed reports whether MarkKilled was called for the task of a slot, by whichever process.
+func (t *Table) Killed(slot int) bool { return atomic.LoadInt64(t.word(slot, atKilled)) != 0 }
 
 // Extension is a later deadline of a task, as in Entry.
 type Extension struct{ Deadline, Skew time.Duration }

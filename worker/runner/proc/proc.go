@@ -196,6 +196,22 @@ func AwaitEnd(process *os.File) {
 	})
 }
 
+// AwaitDeath waits until the process of a pidfd has ended. Meanwhile it takes a thread. With an error, the process may live.
+func AwaitDeath(pidfd int) error {
+	for {
+		poll := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}} //nolint:gosec // a descriptor is small
+		switch _, err := unix.Poll(poll, -1); {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("runner: wait for the end of a process: %w", err)
+		case poll[0].Revents&unix.POLLIN != 0:
+			return nil
+		default:
+			return fmt.Errorf("runner: wait for the end of a process: poll says %#x", poll[0].Revents)
+		}
+	}
+}
+
 // AllPIDs lists the processes of the host.
 func AllPIDs() []int {
 	d, err := os.Open("/proc")

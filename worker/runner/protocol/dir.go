@@ -217,12 +217,9 @@ func gone(err error) error {
 	return err
 }
 
-// AwaitDeath returns when runner n is dead, or with the error why that cannot be seen.
+// AwaitDeath returns when runner n is dead, or with the error why that cannot be seen: without its lock file it may live.
 func (d Dir) AwaitDeath(n int) error {
 	f, err := os.OpenFile(d.Lock(n), os.O_RDWR, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
 		return fmt.Errorf("runner: open lock of runner %d: %w", n, err)
 	}
