@@ -1,7 +1,8 @@
 package api
 
 // The route that declares a node dead. Every daemon that owns jobs then gives up its tasks on that node. First every
-// owner is asked whether the node answers it; only if it answers nobody do they act.
+// owner is asked whether the node answers it; only if it answers nobody do they act. If it answers with a new data directory,
+// they give up the tasks that were started with an earlier one: the node itself knows nothing of these.
 
 import (
 	"context"
@@ -32,7 +33,8 @@ type Death struct {
 
 // DeclareDeadRequest states that a node runs nothing any more.
 type DeclareDeadRequest struct {
-	DryRun bool `json:"dry_run,omitempty" doc:"Change nothing. Report whether the node may be declared dead, and how many tasks would be given up."`
+	DryRun bool   `json:"dry_run,omitempty" doc:"Change nothing. Report whether the node may be declared dead, and how many tasks would be given up."`
+	Store  string `json:"store,omitempty" maxLength:"128" doc:"Id of the data directory with which the node answers. Only tasks that were started with an earlier one are given up. Only between daemons."`
 }
 
 type (
@@ -72,17 +74,24 @@ func (d *deathRoutes) declare(ctx context.Context, in *deathInput) (*deathOutput
 	if err := operator(ctx, "declare node "+quote(in.ID)+" dead"); err != nil {
 		return nil, err
 	}
-	dryRun := in.Body != nil && in.Body.DryRun
+	var body DeclareDeadRequest
+	if in.Body != nil {
+		body = *in.Body
+	}
+	dryRun := body.DryRun
 	if dryRun {
 		requesterOf(ctx).note.never()
 	}
 	if requesterOf(ctx).from == fromPeer { // another daemon gives the whole ID; this daemon need not know the node
 		m := Member{Peer: job.Peer(in.ID)}
-		tasks, err := d.deadHere(ctx, m.Peer, dryRun)
+		tasks, err := d.deadHere(ctx, m.Peer, body)
 		if err != nil {
 			return nil, err
 		}
 		return &deathOutput{deathOf(m, dryRun, []answer[int]{{value: tasks}})}, nil
+	}
+	if body.Store != "" {
+		return nil, fmt.Errorf("%w: the store of a node is asked of the node itself", ErrBad)
 	}
 	m, err := d.perhapsDead(ctx, in.ID)
 	if err != nil {
@@ -94,12 +103,12 @@ func (d *deathRoutes) declare(ctx context.Context, in *deathInput) (*deathOutput
 	if err != nil {
 		return nil, err
 	}
-	checked, err := d.checkDead(ctx, m, owners)
+	checked, store, err := d.checkDead(ctx, m, owners)
 	if err != nil || dryRun {
 		return &deathOutput{deathOf(m, true, checked)}, err
 	}
 	d.log.WarnContext(ctx, "node declared dead", "node", m.label(), "peer", string(m.Peer), "user", requesterOf(ctx).user)
-	acted, err := d.actDead(ctx, m, checked)
+	acted, err := d.actDead(ctx, m, store, checked)
 	if err != nil {
 		return nil, err
 	}
@@ -143,8 +152,9 @@ func silence(m Member) int {
 	return slices.Index([]NodeState{NodeReady, NodeDraining, NodeSuspect, NodeLost}, m.State)
 }
 
-// checkDead asks the node and all owners whether the node answers. It returns what each owner would give up.
-func (d *deathRoutes) checkDead(ctx context.Context, m Member, owners []Member) ([]answer[int], error) {
+// checkDead asks the node and all owners whether the node answers. It returns what each owner would give up. A store is that
+// of a node that answers, and of which owners have tasks that were started with an earlier one.
+func (d *deathRoutes) checkDead(ctx context.Context, m Member, owners []Member) (all []answer[int], store string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, deathCheckAll)
 	defer cancel()
 	alive := make(chan bool, 1)
@@ -154,18 +164,25 @@ func (d *deathRoutes) checkDead(ctx context.Context, m Member, owners []Member) 
 		var n Node
 		err := d.ask(ctx, m.Peer, "/v1/nodes/"+string(m.Peer), url.Values{}, &n)
 		_, refused := errors.AsType[*Problem](err)
+		store = n.Store
 		alive <- err == nil || refused
 	}()
-	answers := d.askOwners(ctx, m.Peer, owners, true, deathCheck)
-	if <-alive {
-		return nil, errAnswers(m.label(), d.nameOf(d.self))
+	answers := d.askOwners(ctx, m.Peer, owners, DeclareDeadRequest{DryRun: true}, deathCheck)
+	if !<-alive {
+		return answers, "", refusal(m, answers)
 	}
-	return answers, refusal(m, answers)
+	if store != "" {
+		answers = d.askOwners(ctx, m.Peer, owners, DeclareDeadRequest{DryRun: true, Store: store}, deathCheck)
+	}
+	if store == "" || deathOf(m, true, answers).Tasks == 0 {
+		return nil, "", errAnswers(m.label(), d.nameOf(d.self))
+	}
+	return answers, store, refusal(m, answers)
 }
 
 // actDead makes the owners give up their tasks on the node. Owners that did not answer the check stay marked as
 // silent.
-func (d *deathRoutes) actDead(ctx context.Context, m Member, checked []answer[int]) ([]answer[int], error) {
+func (d *deathRoutes) actDead(ctx context.Context, m Member, store string, checked []answer[int]) ([]answer[int], error) {
 	ctx, cancel := context.WithTimeout(ctx, deathAct)
 	defer cancel()
 	var silent []answer[int]
@@ -177,7 +194,7 @@ func (d *deathRoutes) actDead(ctx context.Context, m Member, checked []answer[in
 		}
 		owners = append(owners, a.member)
 	}
-	acted := d.askOwners(ctx, m.Peer, owners, false, deathAct)
+	acted := d.askOwners(ctx, m.Peer, owners, DeclareDeadRequest{Store: store}, deathAct)
 	for _, a := range acted {
 		if a.err != nil {
 			d.log.WarnContext(ctx, "an owner could not give up its tasks on a node declared dead", "owner", a.member.label(), "node", m.label(), "error", a.err)
@@ -193,13 +210,13 @@ func (d *deathRoutes) actDead(ctx context.Context, m Member, checked []answer[in
 }
 
 // askOwners sends the request to each owner; this daemon does its own part directly.
-func (d *deathRoutes) askOwners(ctx context.Context, node job.Peer, owners []Member, dryRun bool, wait time.Duration) []answer[int] {
+func (d *deathRoutes) askOwners(ctx context.Context, node job.Peer, owners []Member, body DeclareDeadRequest, wait time.Duration) []answer[int] {
 	return askAll(ctx, owners, wait, func(ctx context.Context, o Member) (int, error) {
 		if o.Self {
-			return d.deadHere(ctx, node, dryRun)
+			return d.deadHere(ctx, node, body)
 		}
 		var death Death
-		err := d.exchange(ctx, http.MethodPost, o.Peer, "/v1/nodes/"+string(node)+"/declare-dead", nil, DeclareDeadRequest{DryRun: dryRun}, &death)
+		err := d.exchange(ctx, http.MethodPost, o.Peer, "/v1/nodes/"+string(node)+"/declare-dead", nil, body, &death)
 		if err == nil && (death.Tasks < 0 || death.Tasks > maxGiven) {
 			err = fmt.Errorf("%w: %d tasks in its answer", ErrUnavailable, death.Tasks)
 		}
@@ -209,10 +226,23 @@ func (d *deathRoutes) askOwners(ctx context.Context, node job.Peer, owners []Mem
 
 // deadHere is the part of this daemon: it counts or gives up the tasks of its jobs on the node, unless the node
 // answers.
-func (d *deathRoutes) deadHere(ctx context.Context, node job.Peer, dryRun bool) (tasks int, err error) {
+func (d *deathRoutes) deadHere(ctx context.Context, node job.Peer, body DeclareDeadRequest) (tasks int, err error) {
+	if body.Store == "" {
+		if err := d.silentHere(ctx, node); err != nil {
+			return 0, err
+		}
+	}
+	if body.DryRun {
+		return d.deaths.MayBeDead(ctx, node, body.Store)
+	}
+	return d.deaths.DeclareDead(ctx, node, body.Store, requesterOf(ctx).user)
+}
+
+// silentHere returns an error if the node answers this daemon.
+func (d *deathRoutes) silentHere(ctx context.Context, node job.Peer) error {
 	members, err := d.peers.Members(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	here := d.self.Short()
 	for _, m := range members {
@@ -224,13 +254,10 @@ func (d *deathRoutes) deadHere(ctx context.Context, node job.Peer, dryRun bool) 
 			continue
 		}
 		if m.Peer == node && (m.State == NodeReady || m.State == NodeDraining) {
-			return 0, errAnswers(m.label(), here)
+			return errAnswers(m.label(), here)
 		}
 	}
-	if dryRun {
-		return d.deaths.MayBeDead(ctx, node)
-	}
-	return d.deaths.DeclareDead(ctx, node, requesterOf(ctx).user)
+	return nil
 }
 
 // refusal returns an error that names the first owner that the node answers, or nil. It does not pass on the owner's

@@ -102,6 +102,25 @@ func TestDeclareDeadOfOneThatAnswers(t *testing.T) {
 	})
 }
 
+// Tasks of an earlier data directory of a node that answers with a new one are given up.
+func TestDeclareDeadOfAnEarlierStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "amy", "ben", "dan")
+		amy, ben, dan := c.daemons[0], c.daemons[1], c.daemons[2]
+		amy.server.auth.operators = []string{"amy"}
+		store := dan.profile().Store
+		ben.held[job.Peer(string(dan.peer)+" before "+store)] = 2
+		for _, dryRun := range []bool{true, false} {
+			if d, err := amy.client.DeclareDead(t.Context(), "dan", dryRun); err != nil || d.Tasks != 2 || d.Daemons != 1 || d.DryRun != dryRun {
+				t.Errorf("%+v, %v", d, err)
+			}
+		}
+		if want := fmt.Sprintf("dead %s before %s by amy", dan.peer.Short(), store); !slices.Contains(ben.asked, want) {
+			t.Errorf("%q, want %q", ben.asked, want)
+		}
+	})
+}
+
 // Daemons that do not answer are named, within the time that a client waits. The others give up their tasks.
 func TestDeclareDeadWithSilentOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -42,16 +42,22 @@ type Node struct {
 	Version string   `json:"version"`
 	TasksRun
 
-	CPUs   int      `json:"cpus"`
-	Memory int64    `json:"memory"`
-	Disk   int64    `json:"disk"`
-	Free   NodeFree `json:"free"`
+	CPUs   int   `json:"cpus"`
+	Memory int64 `json:"memory"`
+	NodeData
+	Free NodeFree `json:"free"`
 	NodeLoad
 	Drain  *Drain `json:"drain,omitempty" doc:"Set if a person has taken the node out of service."`
 	GPUs   []GPU  `json:"gpus" nullable:"false"`
 	Driver string `json:"gpu_driver,omitempty" doc:"Version of the driver of its GPUs."`
 
 	Hearing
+}
+
+// NodeData is the part of a node's document that says where it keeps its data.
+type NodeData struct {
+	Disk  int64  `json:"disk"`
+	Store string `json:"store,omitempty" doc:"Id of its data directory. A new data directory has another one."`
 }
 
 // NodeLoad is the part of a node's document that says what runs there, and what is in use.
@@ -322,7 +328,7 @@ func NodeDocument(n NodeInfo) Node {
 	p := n.Profile
 	d := Node{
 		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, NodeLabels: NodeLabels{map[string]string{}, map[string]string{}}, Arch: p.Arch, OS: p.OS, Addrs: append([]string{}, n.Addrs...),
-		Version: p.Version, TasksRun: TasksRun{p.Worker, append([]string{}, p.Drivers...), p.OnlyUser, p.NoRoot}, CPUs: p.CPUs, Memory: int64(p.Memory), Disk: int64(p.Disk),
+		Version: p.Version, TasksRun: TasksRun{p.Worker, append([]string{}, p.Drivers...), p.OnlyUser, p.NoRoot}, CPUs: p.CPUs, Memory: int64(p.Memory), NodeData: NodeData{int64(p.Disk), p.Store},
 		Free: freeDocument(n.Free), NodeLoad: NodeLoad{Running: new(n.Running)}, Drain: n.Drain, GPUs: make([]GPU, 0, len(p.GPUs)),
 	}
 	maps.Copy(d.Labels, p.Labels)

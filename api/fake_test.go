@@ -455,19 +455,26 @@ func (d *daemon) LookAnew(_ context.Context, user string) (Looked, error) {
 	}, nil
 }
 
-func (d *daemon) MayBeDead(_ context.Context, node job.Peer) (int, error) {
+func (d *daemon) MayBeDead(_ context.Context, node job.Peer, store string) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if store != "" {
+		return d.held[job.Peer(string(node)+" before "+store)], nil
+	}
 	if d.meets == node {
 		return 0, fmt.Errorf("%w: node answers", ErrConflict)
 	}
 	return d.held[node], nil
 }
 
-func (d *daemon) DeclareDead(ctx context.Context, node job.Peer, by string) (int, error) {
-	n, err := d.MayBeDead(ctx, node)
+func (d *daemon) DeclareDead(ctx context.Context, node job.Peer, store, by string) (int, error) {
+	n, err := d.MayBeDead(ctx, node, store)
 	if err != nil {
 		return 0, err
+	}
+	if store != "" {
+		d.note("dead %s before %s by %s", node.Short(), store, by)
+		return n, nil
 	}
 	d.note("dead %s by %s", node.Short(), by)
 	d.mu.Lock()
@@ -576,7 +583,7 @@ func (d *daemon) Queue(context.Context) (QueueInfo, error) {
 
 func (d *daemon) profile() lease.Profile {
 	return lease.Profile{
-		Peer: d.peer, Name: d.name, Version: "test", CPUs: 16, Memory: 64 << 30, Worker: true, Drivers: []string{"exec"},
+		Peer: d.peer, Name: d.name, Version: "test", Store: "store-" + d.name, CPUs: 16, Memory: 64 << 30, Worker: true, Drivers: []string{"exec"},
 		GPUs: []gpu.Device{{UUID: "GPU-" + d.name, Model: "NVIDIA H100 80GB HBM3", Class: "h100-80gb", Memory: 80 << 30}},
 	}
 }

@@ -56,11 +56,12 @@ type Scheduling interface {
 
 // Deaths gives up the tasks of this daemon's jobs on a host that is gone for good.
 type Deaths interface {
-	// MayBeDead counts the tasks that DeclareDead would give up. It returns ErrConflict if the host answers.
-	MayBeDead(ctx context.Context, node job.Peer) (tasks int, err error)
+	// MayBeDead counts the tasks that DeclareDead would give up. It returns ErrConflict if the host answers, unless it does
+	// so with this store, the id of a data directory: then only the tasks of its earlier ones count.
+	MayBeDead(ctx context.Context, node job.Peer, store string) (tasks int, err error)
 	// DeclareDead gives up the tasks, in the name of the user by, and returns when that is durable. An unknown host
 	// has no tasks. It is safe to repeat.
-	DeclareDead(ctx context.Context, node job.Peer, by string) (tasks int, err error)
+	DeclareDead(ctx context.Context, node job.Peer, store, by string) (tasks int, err error)
 }
 
 // Explain explains placement.

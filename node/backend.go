@@ -190,14 +190,14 @@ func (b jobsBackend) Forget(ctx context.Context, id job.ID) error {
 }
 
 // MayBeDead counts the tasks of this daemon's jobs on a host that does not answer.
-func (b jobsBackend) MayBeDead(ctx context.Context, node job.Peer) (tasks int, err error) {
-	tasks, err = b.sum(func(o *owner) (int, error) { return o.MayBeDead(ctx, node) })
+func (b jobsBackend) MayBeDead(ctx context.Context, node job.Peer, store string) (tasks int, err error) {
+	tasks, err = b.sum(func(o *owner) (int, error) { return o.MayBeDead(ctx, node, store) })
 	return tasks, apiErrorOf(err)
 }
 
 // DeclareDead gives up the tasks of this daemon's jobs on a host.
-func (b jobsBackend) DeclareDead(ctx context.Context, node job.Peer, by string) (tasks int, err error) {
-	tasks, err = b.sum(func(o *owner) (int, error) { return o.DeclareDead(ctx, node, by) })
+func (b jobsBackend) DeclareDead(ctx context.Context, node job.Peer, store, by string) (tasks int, err error) {
+	tasks, err = b.sum(func(o *owner) (int, error) { return o.DeclareDead(ctx, node, store, by) })
 	return tasks, apiErrorOf(err)
 }
 

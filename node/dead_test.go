@@ -27,7 +27,7 @@ func TestDeclareDeadOfAHostThatComesBack(t *testing.T) {
 		pass(500 * time.Millisecond)
 		nw.Blackhole(1, true)
 		dead := nw.Peer(1)
-		if _, err := owner.DeclareDead(t.Context(), dead, "root"); !errors.Is(err, api.ErrConflict) {
+		if _, err := owner.DeclareDead(t.Context(), dead, "", "root"); !errors.Is(err, api.ErrConflict) {
 			t.Errorf("while its session lasts: %v", err)
 		}
 		pass(time.Minute)
@@ -38,17 +38,17 @@ func TestDeclareDeadOfAHostThatComesBack(t *testing.T) {
 			}
 		}
 		state(job.Unreachable)
-		if n, err := owner.MayBeDead(t.Context(), dead); n != 1 || err != nil {
+		if n, err := owner.MayBeDead(t.Context(), dead, ""); n != 1 || err != nil {
 			t.Errorf("MayBeDead = %d, %v", n, err)
 		}
-		if n, err := owner.DeclareDead(t.Context(), dead, "root"); n != 1 || err != nil {
+		if n, err := owner.DeclareDead(t.Context(), dead, "", "root"); n != 1 || err != nil {
 			t.Errorf("DeclareDead = %d, %v", n, err)
 		}
 		state(job.Pending)
 		nw.Blackhole(1, false)
 		pass(2 * time.Minute)
 		state(job.Succeeded)
-		if _, err := owner.MayBeDead(t.Context(), dead); !errors.Is(err, api.ErrConflict) {
+		if _, err := owner.MayBeDead(t.Context(), dead, ""); !errors.Is(err, api.ErrConflict) {
 			t.Errorf("it is a node again: %v", err)
 		}
 	})
@@ -57,8 +57,8 @@ func TestDeclareDeadOfAHostThatComesBack(t *testing.T) {
 // A daemon that accepts no jobs has no tasks to give up.
 func TestDeclareDeadWithoutScheduler(t *testing.T) {
 	for _, do := range []func() (int, error){
-		func() (int, error) { return jobsBackend{}.MayBeDead(t.Context(), "p") },
-		func() (int, error) { return jobsBackend{}.DeclareDead(t.Context(), "p", "root") },
+		func() (int, error) { return jobsBackend{}.MayBeDead(t.Context(), "p", "") },
+		func() (int, error) { return jobsBackend{}.DeclareDead(t.Context(), "p", "", "root") },
 	} {
 		if n, err := do(); n != 0 || err != nil {
 			t.Errorf("%d, %v", n, err)

@@ -39,21 +39,21 @@ func TestDeclareDead(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for what, try := range map[string]func() (int, error){
-			"MayBeDead":   func() (int, error) { return h.loop.MayBeDead(t.Context(), "n1") },
-			"DeclareDead": func() (int, error) { return h.loop.DeclareDead(t.Context(), "n1", "root") },
+			"MayBeDead":   func() (int, error) { return h.loop.MayBeDead(t.Context(), "n1", "") },
+			"DeclareDead": func() (int, error) { return h.loop.DeclareDead(t.Context(), "n1", "", "root") },
 		} {
 			if _, err := try(); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "node n1 answers: drain it instead") {
 				t.Errorf("%s of a host that answers = %v", what, err)
 			}
 		}
-		if given, err := h.loop.DeclareDead(t.Context(), "never heard of", "root"); given != 0 || err != nil {
+		if given, err := h.loop.DeclareDead(t.Context(), "never heard of", "", "root"); given != 0 || err != nil {
 			t.Errorf("DeclareDead of a stranger = %d, %v", given, err)
 		}
 		h.loop.SessionDown("n1")
-		if would, err := h.loop.MayBeDead(t.Context(), "n1"); would != n || err != nil {
+		if would, err := h.loop.MayBeDead(t.Context(), "n1", ""); would != n || err != nil {
 			t.Errorf("MayBeDead = %d, %v; want %d", would, err, n)
 		}
-		if given, err := h.loop.DeclareDead(t.Context(), "n1", "root"); given != n || err != nil {
+		if given, err := h.loop.DeclareDead(t.Context(), "n1", "", "root"); given != n || err != nil {
 			t.Fatalf("DeclareDead = %d, %v; want %d", given, err, n)
 		}
 		h.journal.mu.Lock()
@@ -78,6 +78,43 @@ func TestDeclareDead(t *testing.T) {
 		list, err = h.loop.Jobs(t.Context(), job.Query{States: []job.State{job.Running}})
 		if err != nil || len(list) != n || list[0].Tasks[0].NodeName != "n2" || list[0].Tasks[0].Attempt != 2 {
 			t.Errorf("%d jobs run elsewhere, %v; want %d", len(list), err, n)
+		}
+	})
+}
+
+// A host that answers with a new data directory knows nothing of the tasks that it had. These can be declared dead, and only
+// these.
+func TestDeclareDeadOfAnEarlierStore(t *testing.T) {
+	inHouse(t, nil, func(t *testing.T, h house) {
+		h.host.runs = 24 * time.Hour
+		h.host.connect("n1")
+		submit := func(key string) {
+			r := request(key)
+			r.Spec.Partition = job.PartitionHold
+			if _, err := h.loop.Submit(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		submit("before")
+		h.loop.SessionDown("n1")
+		h.host.store = "new"
+		h.host.connect("n1")
+		time.Sleep(time.Minute)
+		submit("after")
+		if _, err := h.loop.DeclareDead(t.Context(), "n1", "another", "root"); !errors.Is(err, ErrConflict) {
+			t.Errorf("with a store that it does not have: %v", err)
+		}
+		if given, err := h.loop.DeclareDead(t.Context(), "n1", h.host.store, "root"); given != 1 || err != nil {
+			t.Errorf("DeclareDead = %d, %v, want 1", given, err)
+		}
+		time.Sleep(2 * time.Minute)
+		list, err := h.loop.Jobs(t.Context(), job.Query{States: []job.State{job.Running}})
+		if err != nil || len(list) != 2 {
+			t.Fatalf("%d jobs run, %v", len(list), err)
+		}
+		if a, b := list[0].Tasks[0].Attempt, list[1].Tasks[0].Attempt; a != 1 || b != 2 {
+			t.Errorf("attempts %d and %d, want 1 of the newest job and 2 of the one before", a, b)
 		}
 	})
 }

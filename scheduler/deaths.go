@@ -31,19 +31,24 @@ type death struct {
 	given   int            // how many attempts are given up, with those of waiting
 }
 
-// mayBeDead returns how many attempts are given up if the host is declared dead. It is an error if the host answers
-// this scheduler.
-func (dd *deaths) mayBeDead(p job.Peer) (attempts int, err error) {
-	if w := dd.hosts.workers[p]; w != nil && w.Up {
-		return 0, fmt.Errorf("%w: node %s answers: drain it instead", ErrConflict, w.Name())
+// dead returns the attempts that are given up if the host is declared dead. It is an error if the host answers this
+// scheduler. But if a store is given, the host may answer with it: then only its earlier data directories are dead.
+func (dd *deaths) dead(p job.Peer, store string) (all []*task, err error) {
+	if w := dd.hosts.workers[p]; w != nil && w.Up && (store == "" || w.Profile.Store != store) {
+		return nil, fmt.Errorf("%w: node %s answers: drain it instead", ErrConflict, w.Name())
 	}
-	return len(dd.assigned.byNode[p]), nil
+	all = dd.assigned.at(p)
+	if store != "" {
+		all = slices.DeleteFunc(slices.Clone(all), func(t *task) bool { return t.durable().Store == store })
+	}
+	return all, nil
 }
 
 // declare gives up every attempt that is assigned to the host. The request is answered when the journal has all of the
 // Unassigns.
 func (dd *deaths) declare(a DeclareDead) {
-	if _, err := dd.mayBeDead(a.Peer); err != nil {
+	all, err := dd.dead(a.Peer, a.Store)
+	if err != nil {
 		dd.requests.answer(a.Token, nil, err)
 		return
 	}
@@ -52,7 +57,7 @@ func (dd *deaths) declare(a DeclareDead) {
 	if d == nil {
 		d = &death{waiting: map[*task]bool{}}
 	}
-	for _, t := range dd.assigned.at(a.Peer) {
+	for _, t := range all {
 		if d.waiting[t] {
 			continue
 		}

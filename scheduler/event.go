@@ -265,6 +265,7 @@ type Listed struct {
 type DeclareDead struct {
 	Token Token
 	Peer  job.Peer
+	Store string // the data directory that the host has now, if it answers: only earlier ones are dead
 	By    string // the user who gives it
 }
 

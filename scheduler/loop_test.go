@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,8 +123,9 @@ func (j *fakeJournal) commit(m job.Committed) {
 
 // fakeHost stands for all hosts: it commits to every offer, and its tasks end after a while.
 type fakeHost struct {
-	loop *Loop
-	runs time.Duration
+	loop  *Loop
+	runs  time.Duration
+	store string // of a host that connects now; "": s
 
 	mu     sync.Mutex
 	wanted []job.Peer // guarded by mu
@@ -169,7 +171,7 @@ func (h *fakeHost) Send(to job.Peer, m lease.ToWorker) error {
 func (h *fakeHost) connect(p job.Peer) {
 	h.loop.SessionUp(p, lease.Path{})
 	_ = h.loop.FromWorker(p, lease.Hello{
-		Profile: lease.Profile{Name: string(p), Store: "s", CPUs: 64, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: 64},
+		Profile: lease.Profile{Name: string(p), Store: cmp.Or(h.store, "s"), CPUs: 64, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: 64},
 	})
 }
 

@@ -12,16 +12,20 @@ import (
 )
 
 // MayBeDead returns how many attempts DeclareDead would give up. It is ErrConflict if the host answers this scheduler.
-func (l *Loop) MayBeDead(ctx context.Context, p job.Peer) (attempts int, err error) {
-	return query(ctx, l.calls, func(c *Core) (int, error) { return c.deaths.mayBeDead(p) })
+func (l *Loop) MayBeDead(ctx context.Context, p job.Peer, store string) (attempts int, err error) {
+	return query(ctx, l.calls, func(c *Core) (int, error) {
+		all, err := c.deaths.dead(p, store)
+		return len(all), err
+	})
 }
 
 // DeclareDead gives up every attempt of this scheduler that is assigned to the host, because the user by guarantees
 // that nothing runs there any more. It returns how many there were, once that is committed. ErrConflict says that the
 // host answers. A host that this scheduler does not know has no attempts. ErrBusy says that the journal took too long:
-// the attempts may still be given up, and DeclareDead may be called again.
-func (l *Loop) DeclareDead(ctx context.Context, p job.Peer, by string) (given int, err error) {
-	r, err := l.calls.ask(ctx, func(t Token) Event { return DeclareDead{Token: t, Peer: p, By: by} })
+// the attempts may still be given up, and DeclareDead may be called again. A store is the data directory with which the host
+// answers now: then only the attempts of earlier ones are given up.
+func (l *Loop) DeclareDead(ctx context.Context, p job.Peer, store, by string) (given int, err error) {
+	r, err := l.calls.ask(ctx, func(t Token) Event { return DeclareDead{Token: t, Peer: p, Store: store, By: by} })
 	return r.Given, err
 }
 

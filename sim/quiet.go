@@ -62,7 +62,7 @@ func (w *World) skip(end time.Duration) {
 	if w.now < w.stirred+restFor || to < w.now+restFor || end == endOfTime {
 		return
 	}
-	if !w.settled() {
+	if !settled(w) {
 		w.stirred = w.now
 		return
 	}
@@ -71,7 +71,7 @@ func (w *World) skip(end time.Duration) {
 }
 
 // settled says whether all schedulers know that their jobs have ended.
-func (w *World) settled() bool {
+func settled(w *World) bool {
 	for _, o := range w.owners {
 		if !o.up {
 			continue

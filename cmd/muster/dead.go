@@ -21,7 +21,7 @@ func (v clusterVerbs) declareDeadCommand() *cli.Command {
 	return &cli.Command{
 		Name: "declare-dead", Usage: "give up the tasks of a node that will not come back", ArgsUsage: "NODE",
 		Description: "For a host that will not come back: destroyed, or wiped. Its tasks run again elsewhere, or end as NODE_FAIL (--no-requeue) or CANCELLED; " +
-			"until then they wait for the node, unless they are fenced (`--on-partition fence`). Make sure that nothing runs there any more: such a task would run twice. A node that answers any daemon is refused. " +
+			"until then they wait for the node, unless they are fenced (`--on-partition fence`). Make sure that nothing runs there any more: such a task would run twice. A node that answers any daemon is refused, unless it answers with a new data directory and tasks of an earlier one still wait for it: then these are given up. " +
 			"On a terminal the verb asks for confirmation.",
 		Flags: clientFlags(
 			jsonFlag(),

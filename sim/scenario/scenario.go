@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/policy"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/sim"
@@ -174,7 +173,7 @@ func (s *Scenario) settings(cfg sim.Config) []report.Setting {
 	add("loss", fmt.Sprintf("%g%%", 100*s.Loss), s.Loss > 0)
 	add("faults", fmt.Sprint(len(s.Faults)), len(s.Faults) > 0)
 	add("faults of the yardsticks", "the same", len(s.Faults) > 0 && len(s.Yardsticks) > 0)
-	add("on-partition", job.PartitionFence, len(s.Faults) > 0)
+	add("on-partition", "fence", len(s.Faults) > 0)
 	add("restart", s.Restart.String(), s.Restart > 0)
 	add("checkpoint", s.Checkpoint.String(), s.Checkpoint > 0)
 	add("until", s.Horizon.String(), s.Horizon > 0)
