@@ -89,7 +89,7 @@ func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chos
 		ds.offers.keep(o)
 	}
 	ds.contact.used(w.Peer)
-	ds.placement.leftOut.tried(t.e, w.Peer, ds.now)
+	ds.placement.leftOut.tried(t, w.Peer, ds.now)
 	if state == fleet.Queued {
 		ds.offers.sendOffer(o, queueWait)
 		ds.renew(o)
@@ -249,6 +249,11 @@ func (ds *dispatches) commit(w *worker, m lease.Commit) {
 		return
 	}
 	if d.winner == o {
+		return
+	}
+	if until, left := ds.placement.leaves(d.task, w.Peer); left {
+		ds.offers.release(o)
+		ds.offerGone(o, place.Avoidance{Peer: w.Peer, Failed: true, Until: until, WaitUntil: until})
 		return
 	}
 	w.Hold(&o.claim, m.Devices)

@@ -125,7 +125,9 @@ func (j *fakeJournal) commit(m job.Committed) {
 type fakeHost struct {
 	loop  *Loop
 	runs  time.Duration
-	store string // of a host that connects now; "": s
+	store string                               // of a host that connects now; "": s
+	cpus  int                                  // likewise; 0: 64
+	send  func(job.Peer, lease.ToWorker) error // in place of Send, if it is set
 
 	mu     sync.Mutex
 	wanted []job.Peer // guarded by mu
@@ -147,6 +149,9 @@ func (h *fakeHost) Want(p job.Peer) {
 }
 
 func (h *fakeHost) Send(to job.Peer, m lease.ToWorker) error {
+	if h.send != nil {
+		return h.send(to, m)
+	}
 	switch m := m.(type) {
 	case lease.Offer:
 		return h.loop.FromWorker(to, lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: 1})
@@ -171,7 +176,7 @@ func (h *fakeHost) Send(to job.Peer, m lease.ToWorker) error {
 func (h *fakeHost) connect(p job.Peer) {
 	h.loop.SessionUp(p, lease.Path{})
 	_ = h.loop.FromWorker(p, lease.Hello{
-		Profile: lease.Profile{Name: string(p), Store: cmp.Or(h.store, "s"), CPUs: 64, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: 64},
+		Profile: lease.Profile{Name: string(p), Store: cmp.Or(h.store, "s"), CPUs: cmp.Or(h.cpus, 64), Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: cmp.Or(h.cpus, 64)},
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/scheduler/policy"
@@ -33,6 +34,15 @@ func (pl *placement) asks(t *task) place.Task {
 	}
 	pl.placer.FindElsewhere(&x, pl.now)
 	return x
+}
+
+// leaves says whether the job of the task leaves the host out, and until when, and another one could take the task.
+func (pl *placement) leaves(t *task, p job.Peer) (until time.Time, leaves bool) {
+	until, leaves = pl.leftOut.refuses(t, p, pl.now)
+	if leaves {
+		leaves = pl.asks(t).Elsewhere
+	}
+	return until, leaves
 }
 
 // near reports whether the policy of the task goes by the cost of paths.

@@ -154,6 +154,14 @@ func (rc *records) movedTask(e *entry, index int) {
 	rc.entries.save(e)
 	rc.settle(e.task(index))
 	rc.pending.follow(e)
+	noteEnd(rc, e)
+}
+
+// noteEnd notes when a job has ended.
+func noteEnd(rc *records, e *entry) {
+	if e.job.Ended() {
+		rc.leftOut.forget(e)
+	}
 	rc.history.noteEnd(e)
 }
 
@@ -163,7 +171,7 @@ func (rc *records) settleAll(e *entry, ranges []job.Range) {
 		rc.settle(t)
 	}
 	rc.pending.followAll(e)
-	rc.history.noteEnd(e)
+	noteEnd(rc, e)
 }
 
 // settle updates the soft state of a task to its durable state.
@@ -232,7 +240,7 @@ func (rc *records) settleGang(e *entry, gang job.Range) {
 		rc.settle(t)
 	}
 	rc.pending.follow(e)
-	rc.history.noteEnd(e)
+	noteEnd(rc, e)
 }
 
 // appliedGang goes on with the dispatch that proposed to assign a gang, as appliedAssign does for a task.
@@ -355,7 +363,7 @@ func (rc *records) appliedResult(e *entry, r job.ResultRecord, x jobs.Change) {
 			rc.surplus(t, before)
 		}
 		if x.Moved {
-			rc.leftOut.ended(e, before.Node, r.Exit, rc.now)
+			rc.leftOut.ended(t, before.Node, r.Exit, rc.now)
 		}
 		t.backOff(rc.turn)
 		rc.notify(Notice{Kind: TaskEnded, Attempt: r.Attempt, Peer: before.Node, Node: before.NodeName, State: d.State, Detail: describe(r.Exit)})

@@ -24,6 +24,16 @@ type Avoidance struct {
 	// not failed could ever take it; after that only if it fits at no other host.
 	Failed    bool
 	WaitUntil time.Time
+	// LeftOut says that other tasks of its job have failed there at once. It goes there last.
+	LeftOut bool
+}
+
+// before says whether the task rather goes to the host of this one, if it goes to one that it avoids.
+func (a Avoidance) before(b Avoidance) bool {
+	if a.LeftOut != b.LeftOut {
+		return b.LeftOut
+	}
+	return a.Until.Before(b.Until)
 }
 
 // alike says whether the two are of one kind: one replaces the other.

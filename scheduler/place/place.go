@@ -81,7 +81,7 @@ type Placer struct {
 	search        fleet.Search
 	rooms         []fleet.Room // of hosts of which the table has none
 	fits, shunned candidates
-	shunnedUntil  time.Time // when the task ceases to avoid the host in shunned
+	shunnedAs     Avoidance // how the task avoids the host in shunned
 	chosen        []policy.Choice
 	full          []fullHost
 	queue         []*fleet.Host

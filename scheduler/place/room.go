@@ -95,10 +95,10 @@ func (p *Placer) consider(t *Task, row fleet.Row, weight int, now time.Time) {
 	switch {
 	case !avoided:
 		p.fits.add(p.candidate(h, room, free), weight)
-	case len(p.shunned.seen) == 0 || a.Until.Before(p.shunnedUntil):
+	case len(p.shunned.seen) == 0 || a.before(p.shunnedAs):
 		p.shunned.clear()
 		p.shunned.add(p.candidate(h, room, free), weight)
-		p.shunnedUntil = a.Until
+		p.shunnedAs = a
 	}
 }
 

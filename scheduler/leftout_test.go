@@ -1,0 +1,177 @@
+package scheduler
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// places are hosts with some places each, for tasks of one CPU: on some they fail at once, on the others they run for a while.
+// Offers for which there is no place wait in the host's queue.
+type places struct {
+	house house
+	runs  time.Duration
+	bad   map[job.Peer]bool
+
+	mu     sync.Mutex
+	free   map[job.Peer]int
+	queue  map[job.Peer][]lease.Offer
+	failed int // tasks that have failed at once
+	ran    map[job.Peer]int
+}
+
+// badRuns is how long a task runs that fails at once.
+const badRuns = 20 * time.Millisecond
+
+func newPlaces(h house, runs time.Duration, bad ...job.Peer) *places {
+	p := &places{house: h, runs: runs, bad: map[job.Peer]bool{}, free: map[job.Peer]int{}, queue: map[job.Peer][]lease.Offer{}, ran: map[job.Peer]int{}}
+	for _, peer := range bad {
+		p.bad[peer] = true
+	}
+	h.host.send = p.send
+	return p
+}
+
+func (p *places) connect(peer job.Peer, places int) {
+	p.free[peer], p.house.host.cpus = places, places
+	p.house.host.connect(peer)
+}
+
+func (p *places) send(to job.Peer, m lease.ToWorker) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch m := m.(type) {
+	case lease.Offer:
+		for _, o := range p.queue[to] {
+			if o.ID == m.ID {
+				return nil
+			}
+		}
+		p.queue[to] = append(p.queue[to], m)
+		return p.commit(to)
+	case lease.Release:
+		for i, o := range p.queue[to] {
+			if o.ID == m.Offer {
+				p.queue[to] = append(p.queue[to][:i], p.queue[to][i+1:]...)
+				return nil
+			}
+		}
+		p.free[to]++
+		return p.commit(to)
+	case lease.Start:
+		bad, runs := p.bad[to], p.runs
+		if bad {
+			runs = badRuns
+		}
+		time.AfterFunc(runs, func() { p.end(to, m, bad, runs) })
+		return p.house.loop.FromWorker(to, lease.Event{Attempt: m.Attempt, Group: m.Group, N: 1, State: job.Running})
+	}
+	return nil
+}
+
+// commit takes the offers of a host for which it has places. It is called with the lock.
+func (p *places) commit(to job.Peer) error {
+	for p.free[to] > 0 && len(p.queue[to]) > 0 {
+		o := p.queue[to][0]
+		p.queue[to] = p.queue[to][1:]
+		p.free[to]--
+		if err := p.house.loop.FromWorker(to, lease.Commit{Offer: o.ID, Attempt: o.Attempt, Group: o.Group, Session: 1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *places) end(at job.Peer, m lease.Start, bad bool, runs time.Duration) {
+	now := time.Now()
+	e := lease.Event{Attempt: m.Attempt, Group: m.Group, N: 2, State: job.Succeeded}
+	if bad {
+		e.State = job.Failed
+	}
+	e.Exit = &job.Exit{State: e.State, Started: true, Began: now.Add(-runs), Ended: now}
+	_ = p.house.loop.FromWorker(at, e)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if bad {
+		p.failed++
+	}
+	p.ran[at]++
+	p.free[at]++
+	_ = p.commit(at)
+	_ = p.house.loop.FromWorker(at, lease.Availability{Free: lease.Free{CPUs: p.free[at]}})
+}
+
+func (p *places) submit(t *testing.T, tasks, user string) {
+	t.Helper()
+	r := request("array")
+	r.User = user
+	r.Spec.Array, r.Spec.Resources.CPUs = tasks, 1
+	if _, err := p.house.loop.Submit(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A host where an array fails at once does not eat it, although no task has ended elsewhere yet. Once it is well again it gets
+// its share of the tasks, also of those that run for long.
+func TestBadHostDoesNotEatAnArray(t *testing.T) {
+	inHouse(t, nil, func(t *testing.T, h house) {
+		p := newPlaces(h, time.Minute, "bad")
+		p.connect("bad", 2)
+		p.connect("good", 4)
+		p.submit(t, "0-59", "amy")
+		time.Sleep(5 * time.Minute)
+		p.mu.Lock()
+		if p.failed > 12 || p.ran["good"] < 12 {
+			t.Errorf("%d tasks have failed on the bad host, %d have run on the good one", p.failed, p.ran["good"])
+		}
+		failed := p.failed
+		p.bad["bad"], p.runs = false, time.Hour
+		p.mu.Unlock()
+		time.Sleep(10 * time.Minute)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.free["bad"] != 0 || p.failed != failed {
+			t.Errorf("%d places are idle on the host that is well again", p.free["bad"])
+		}
+	})
+}
+
+// The same while the good host is full of other work: nothing is known of how the job does there.
+func TestBadHostDoesNotEatAnArrayThatWaits(t *testing.T) {
+	inHouse(t, nil, func(t *testing.T, h house) {
+		p := newPlaces(h, 10*time.Minute, "bad")
+		p.connect("good", 4)
+		p.submit(t, "0-3", "ben")
+		time.Sleep(time.Second)
+		p.connect("bad", 2)
+		p.submit(t, "0-59", "amy")
+		time.Sleep(2 * time.Minute)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.failed > 14 {
+			t.Errorf("%d tasks have failed", p.failed)
+		}
+	})
+}
+
+// With no other host that could take them, and where they fail on each host, all tasks run at once.
+func TestFailuresEverywhereAreNotHeldUp(t *testing.T) {
+	for _, hosts := range [][]job.Peer{{"bad"}, {"bad", "worse", "worst"}} {
+		inHouse(t, nil, func(t *testing.T, h house) {
+			p := newPlaces(h, time.Minute, hosts...)
+			for _, peer := range hosts {
+				p.connect(peer, 2)
+			}
+			p.submit(t, "0-299", "amy")
+			time.Sleep(40 * time.Second)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if p.failed != 300 {
+				t.Errorf("%d of 300 tasks have ended at %v", p.failed, hosts)
+			}
+		})
+	}
+}
