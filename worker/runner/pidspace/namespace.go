@@ -37,7 +37,8 @@ type Maker struct {
 	program *os.File     // init
 	home    [2]int       // the PID and the mount namespace of the host
 	alive   [2]int       // a pipe; init ends when nobody can write to it
-	last    atomic.Int64 // pid of the init that was made last
+	pids    int64        // pids are below it
+	made    atomic.Int64 // how many namespaces were made, on top of a number that each maker begins with
 }
 
 // Space is the namespaces of one task. The zero value of *Space is none.
@@ -71,7 +72,8 @@ func (m *Maker) open() (err error) {
 			return fmt.Errorf("namespaces of this process: %w", err)
 		}
 	}
-	m.last.Store(int64(os.Getpid()))
+	m.pids = maxPID()
+	m.made.Store(int64(os.Getpid()))
 	return unix.Pipe2(m.alive[:], unix.O_CLOEXEC)
 }
 
@@ -138,7 +140,7 @@ func (m *Maker) Make() (*Space, error) {
 	defer unix.Close(ready[0]) //nolint:errcheck // was only read
 	fd := -1
 	pid, err := syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", m.program.Fd()), []string{initName}, &syscall.ProcAttr{
-		Env:   initWords(m.last.Load()),
+		Env:   initWords(lastPID(m.made.Add(1), m.pids)),
 		Files: []uintptr{uintptr(m.alive[0]), uintptr(ready[1])},
 		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: kinds, PidFD: &fd},
 	})
@@ -147,7 +149,6 @@ func (m *Maker) Make() (*Space, error) {
 		return nil, fmt.Errorf("pidspace: start its init: %w", err)
 	}
 	s := &Space{PID: pid, init: fd}
-	m.last.Store(int64(pid))
 	if fd < 0 {
 		_ = unix.Kill(pid, unix.SIGKILL) // not reaped, so its pid was not reused
 		return nil, errors.New("pidspace: the kernel has no pidfds")

@@ -4,6 +4,8 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -157,14 +159,15 @@ func TestViewFromInside(t *testing.T) {
 	}
 }
 
-// Tasks that run at the same time have other pids.
+// Tasks that run at the same time have other pids, and so have the processes that they start.
 func TestPIDsDiffer(t *testing.T) {
 	m := maker(t)
 	if _, err := os.Stat("/proc/sys/kernel/ns_last_pid"); err != nil {
 		t.Skip(err)
 	}
-	seen := map[string]bool{}
-	for range 10 {
+	const children = 50
+	seen := map[string]int{}
+	for n := range 10 {
 		s, err := m.Make()
 		if err != nil {
 			t.Fatal(err)
@@ -174,14 +177,47 @@ func TestPIDsDiffer(t *testing.T) {
 			statusOf(t, s.PID)
 			s.Close()
 		}()
-		pid, out := start(t, m, s, "echo $$")
+		pid, out := start(t, m, s, "echo $$; for n in $(seq "+strconv.Itoa(children)+"); do sh -c 'echo $$; :'; done")
 		b, err := readAll(out)
-		if text := string(b); err != nil || seen[text] || text == "2\n" {
-			t.Errorf("pid %q for the second time, or not set, %v", text, err)
-		} else {
-			seen[text] = true
+		all := strings.Fields(string(b))
+		if err != nil || len(all) != children+1 || all[0] == "2" {
+			t.Errorf("task %d: pids %q, %v", n, all, err)
+		}
+		for _, text := range all {
+			if other, is := seen[text]; is && other != n {
+				t.Errorf("task %d has pid %s of task %d", n, text, other)
+			}
+			seen[text] = n
 		}
 		statusOf(t, pid)
+	}
+}
+
+// However many tasks run at the same time, the pids with which they begin are about as far from each other as can be.
+func TestPIDsAreSpread(t *testing.T) {
+	t.Parallel()
+	for _, pids := range []int64{leastPIDs, 1 << 22} {
+		for _, tasks := range []int64{2, 4, 10, 100} {
+			for first := int64(1); first < 1<<40; first = first*7 + 1 {
+				var all []int64
+				for n := range tasks {
+					last := lastPID(first+n, pids)
+					if last < lowestPID || last >= pids {
+						t.Fatalf("%d of %d pids", last, pids)
+					}
+					all = append(all, last)
+				}
+				slices.Sort(all)
+				for i, at := range all[1:] {
+					if apart, want := at-all[i], (pids-lowestPID)/(3*tasks); apart < want {
+						t.Fatalf("of %d tasks from the %d. on, two begin %d pids apart, want %d", tasks, first, apart, want)
+					}
+				}
+			}
+		}
+	}
+	if got := maxPID(); got < leastPIDs {
+		t.Errorf("this host has %d pids", got)
 	}
 }
 
