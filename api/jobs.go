@@ -156,7 +156,7 @@ func decodeSpec(body []byte) (job.Spec, error) {
 			return spec, bad("download %.100q: not a glob", glob)
 		}
 	}
-	if err := cmp.Or(spec.Validate(), spec.CheckPartition()); err != nil {
+	if err := cmp.Or(spec.Validate(), spec.CheckPartition(), spec.CheckMemory()); err != nil {
 		return spec, bad("%w", err)
 	}
 	return spec.WithPartition(), nil

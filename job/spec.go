@@ -324,6 +324,18 @@ const (
 // Holds reports whether silence of its host or of its owner ends no task of the job.
 func (s Spec) Holds() bool { return s.Partition == PartitionHold }
 
+// MinMemory is the least memory with which a process can be started and do something.
+const MinMemory Size = 1 << 20
+
+// CheckMemory returns an error if a draft asks for so little memory that no process starts. It is no part of Validate, for
+// the same reason as CheckPartition.
+func (s Spec) CheckMemory() error {
+	if m := s.Resources.Memory; m > 0 && m < MinMemory {
+		return fmt.Errorf("resources.memory %s: no process starts with less than %s", m, MinMemory)
+	}
+	return nil
+}
+
 // CheckPartition returns an error if a draft asks for a lease and for tasks that have none. It is no part of Validate:
 // older versions have accepted such jobs.
 func (s Spec) CheckPartition() error {

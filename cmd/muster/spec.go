@@ -216,7 +216,7 @@ func (r specReader) finishSpec(c *cli.Context, spec *job.Spec, late *lateOptions
 	if _, err := uploadLimit(c); err != nil {
 		return err
 	}
-	err = errors.Join(checkUTF8(*spec), spec.ValidateDraft(), spec.CheckPartition())
+	err = errors.Join(checkUTF8(*spec), spec.ValidateDraft(), spec.CheckPartition(), spec.CheckMemory())
 	if err == nil {
 		err = node.CheckPolicy(spec.Policy)
 	}

@@ -173,6 +173,7 @@ func TestDirectives(t *testing.T) {
 		"#MUSTER --on-partition x":               `-:2: --on-partition: "x": want hold or fence`,
 		"#MUSTER --lease 1s":                     "lease 1s: want 30s to 1d",
 		"#MUSTER --lease 25h":                    "lease 1d1h: want 30s to 1d",
+		"#MUSTER --mem 1B":                       "resources.memory 1B: no process starts with less than 1MiB",
 		"#MUSTER --lease 1m --on-partition hold": "lease 1m: with partition hold no lease ends a task",
 		"#MUSTER gpus":                           `-:2: "gpus": want a flag`,
 		"#MUSTER --array=2-1":                    "array \"2-1\"",

@@ -44,7 +44,7 @@ func Fields() []Field {
 		{Name: "submit_dir", Text: "Working directory on nodes that have it, if workdir is empty. Scripts of Slurm get the directory of the submit.", Example: "/home/me", Bounds: "an absolute path"},
 		{Name: "resources", Text: "What each task gets.", Example: "{cpus: 8, memory: 64GiB, gpus: 4}"},
 		{Name: "resources.cpus", Flag: "cpus", Text: "CPUs of each task.", Example: "8", Most: job.MaxCPUs},
-		{Name: "resources.memory", Flag: "mem", Text: "Memory of each task. Without it the task has no limit, and none is set aside for it.", Example: "64GiB", Bounds: "a size with its unit"},
+		{Name: "resources.memory", Flag: "mem", Text: "Memory of each task. Without it the task has no limit, and none is set aside for it.", Example: "64GiB", Bounds: "a size with its unit, at least " + job.MinMemory.String()},
 		{Name: "resources.gpus", Flag: "gpus", Text: "Whole GPUs of each task. In a job file this is the number for one task of a gang too.", Example: "4", Most: job.MaxGPUs},
 		{Name: "resources.gpu_model", Flag: "gpus", Text: "Model of the GPUs; several are separated by " + job.ModelOr + ".", Example: "A100|H100", Bounds: text},
 		{Name: "resources.gpu_memory", Flag: "gpu-mem", Text: "Least memory of each GPU.", Example: "40GB", Bounds: "a size with its unit"},

@@ -36,6 +36,34 @@ const mib = job.Size(1) << 20
 // hog is a script that uses 300 MiB of memory.
 const hog = "x=$(head -c 314572800 /dev/zero | tr '\\0' x); echo ${#x}"
 
+// With a limit of next to nothing the kernel starts no process: it says that there is no memory, or that too many files are
+// open. That says nothing of the host.
+func TestStartWithNextToNoMemory(t *testing.T) {
+	t.Parallel()
+	eachMode(t, func(t *testing.T, mode string) {
+		r := newRig(t, mode, testDir(t), "1")
+		r.needs("memory")
+		for i, memory := range []job.Size{1, 4 << 10, 64 << 10, 256 << 10} {
+			k := r.task(i, "true")
+			k.Spec.Resources.Memory = memory
+			r.start(k)
+			first := r.next()
+			e := first.Exit
+			if first.Kind == worker.DriverStarted { // the kernel ended it a moment later
+				e = r.expect(worker.DriverExited).Exit
+			}
+			if e.State == job.NodeFail || e.State == job.Failed && !strings.Contains(e.Reason, "too small to start a process") {
+				t.Errorf("with %s: %+v", memory, e)
+			}
+		}
+		k := r.task(9, "true")
+		k.Spec.Resources.Memory = job.MinMemory
+		if e := r.run(k); e.State != job.Succeeded {
+			t.Errorf("with %s: %+v", job.MinMemory, e)
+		}
+	})
+}
+
 func TestMemoryHog(t *testing.T) {
 	t.Parallel()
 	eachMode(t, func(t *testing.T, mode string) {

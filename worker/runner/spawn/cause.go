@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,7 +16,8 @@ import (
 )
 
 var (
-	// exhausted are the errors of a host that has run out of something that every start needs.
+	// exhausted are the errors of a host, of a group with a limit, or of a user's file system that has run out of something
+	// that every start needs.
 	exhausted = []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS}
 	// unreachable are the errors of a file system that another host may reach. They concern those who use that file system.
 	unreachable = []unix.Errno{
@@ -44,15 +46,55 @@ func RefuseHere(format string, args ...any) error {
 	return &StartError{Code: CodeNotExecutable, Text: fmt.Sprintf(format, args...), Host: true}
 }
 
-// refuseFor returns a StartError for an error of the system about something that the user named.
+// refuseFor returns a StartError for an error of the system about something that the user named. A file system may be the
+// user's own, and say that the host has run out of something. So that counts only if the host cannot open its own root.
 func refuseFor(err error, format string, args ...any) error {
 	switch {
-	case isOne(err, exhausted):
+	case isOne(err, exhausted) && isOne(openRoot(), exhausted):
 		return Refuse(CodeOurs, format, args...)
+	case isOne(err, exhausted):
+		return RefuseHere(format, args...)
 	case isOne(err, unreachable):
 		return RefuseHere(format, args...)
 	}
 	return Refuse(CodeNotExecutable, format, args...)
+}
+
+// openRoot tries to open a directory that no user has made.
+func openRoot() error {
+	fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err == nil {
+		_ = unix.Close(fd) // nothing was written to it
+	}
+	return err
+}
+
+// startsWithin is more memory than the start of a process takes from the limit of its task.
+const startsWithin = 16 << 20
+
+// refuseStart returns a StartError for a start that failed because something was exhausted. The host is the cause only if it
+// cannot start another process of this user either, outside of the limits of the task. In a group with next to no memory the
+// kernel says that there is none, or that there are too many open files.
+func refuseStart(what string, who Account, memory job.Size, err error) error {
+	switch {
+	case isOne(tryStart(&syscall.SysProcAttr{Credential: who.cred}), exhausted):
+		return Refuse(CodeOurs, "cannot execute %s: %v", what, err)
+	case memory > 0 && memory < startsWithin:
+		return Refuse(CodeNotExecutable, "cannot execute %s: its memory limit of %s is too small to start a process; give it more with --mem", what, memory)
+	}
+	return RefuseHere("cannot execute %s: %v", what, err)
+}
+
+// probeName is a path that never exists. Executing it shows whether a process can be started.
+const probeName = "/proc/self/muster-probe"
+
+// tryStart tries to start a process. ENOENT means success: only the program was missing.
+func tryStart(as *syscall.SysProcAttr) error {
+	_, err := syscall.ForkExec(probeName, []string{probeName}, &syscall.ProcAttr{Sys: as})
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return fmt.Errorf("start: %w", err)
 }
 
 func isOne(err error, of []unix.Errno) bool {

@@ -17,9 +17,10 @@ import (
 // a host pauses itself.
 func TestExitOfTellsTheHostFromTheUser(t *testing.T) {
 	l := &launch{who: Account{name: "ada"}}
-	fork := func(errno unix.Errno) error {
-		return whyNot(&Order{Start: &protocol.Start{Command: []string{"x"}}}, l, errno)
+	bounded := func(memory job.Size, errno unix.Errno) error {
+		return whyNot(&Order{Start: &protocol.Start{Command: []string{"x"}, Limits: protocol.Limits{Memory: memory}}}, l, errno)
 	}
+	fork := func(errno unix.Errno) error { return bounded(0, errno) }
 	for name, c := range map[string]struct {
 		err   error
 		state job.State
@@ -29,11 +30,15 @@ func TestExitOfTellsTheHostFromTheUser(t *testing.T) {
 		"no scratch directory":        {fmt.Errorf("runner: make scratch directory: %w", unix.EROFS), job.NodeFail, CodeOurs},
 		"no space or inodes":          {&os.PathError{Op: "mkdir", Path: "/x", Err: unix.ENOSPC}, job.NodeFail, CodeOurs},
 		"no control group":            {errors.New("runner: cgroup: no such file or directory"), job.NodeFail, CodeOurs},
-		"no memory for a fork":        {fork(unix.ENOMEM), job.NodeFail, CodeOurs},
-		"no files for a fork":         {fork(unix.ENFILE), job.NodeFail, CodeOurs},
+		"no memory, others may start": {fork(unix.ENOMEM), job.NodeFail, CodeNotExecutable},
+		"no files, others may start":  {fork(unix.ENFILE), job.NodeFail, CodeNotExecutable},
+		"its limit is 1 byte":         {bounded(1, unix.ENFILE), job.Failed, CodeNotExecutable},
+		"its limit is no cause":       {bounded(1<<30, unix.ENOMEM), job.NodeFail, CodeNotExecutable},
 		"no processes":                {fork(unix.EAGAIN), job.NodeFail, CodeNotExecutable},
 		"the user's quota":            {fmt.Errorf("runner: write script: %w", unix.EDQUOT), job.NodeFail, CodeNotExecutable},
-		"workdir, no descriptors":     {refuseFor(unix.EMFILE, "workdir"), job.NodeFail, CodeOurs},
+		"workdir says no descriptors": {refuseFor(unix.EMFILE, "workdir"), job.NodeFail, CodeNotExecutable},
+		"workdir says no files":       {refuseFor(unix.ENFILE, "workdir"), job.NodeFail, CodeNotExecutable},
+		"workdir says no memory":      {refuseFor(unix.ENOMEM, "workdir"), job.NodeFail, CodeNotExecutable},
 		"workdir on a stale mount":    {refuseFor(unix.ESTALE, "workdir"), job.NodeFail, CodeNotExecutable},
 		"a file does not answer":      {RefuseHere("did not answer"), job.NodeFail, CodeNotExecutable},
 		"program not found":           {notFound("x"), job.Failed, codeNotFound},
@@ -49,4 +54,36 @@ func TestExitOfTellsTheHostFromTheUser(t *testing.T) {
 			t.Errorf("%s: %s with code %d, want %s with %d", name, x.State, x.Code, c.state, c.code)
 		}
 	}
+}
+
+// withoutDescriptors calls f while this process can open no file.
+func withoutDescriptors(t *testing.T, f func()) {
+	t.Helper()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	f()
+}
+
+// A host that has really run out of something says the same of its own root and of other processes.
+func TestExhaustedHostIsTheCause(t *testing.T) {
+	o := &Order{Start: &protocol.Start{Command: []string{"x"}, Limits: protocol.Limits{Memory: 1}}}
+	withoutDescriptors(t, func() {
+		for name, err := range map[string]error{
+			"a workdir": refuseFor(unix.EMFILE, "workdir"), "a start": whyNot(o, &launch{}, unix.EMFILE),
+		} {
+			if x := ExitOf(err, time.Now()); x.State != job.NodeFail || x.Code != CodeOurs {
+				t.Errorf("%s: %s with code %d", name, x.State, x.Code)
+			}
+		}
+	})
 }

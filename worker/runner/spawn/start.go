@@ -336,6 +336,9 @@ func whyNot(o *Order, l *launch, err error) error {
 	case errors.Is(err, unix.E2BIG):
 		return Refuse(CodeNotExecutable, "cannot execute %s: the command and its environment are too long", what)
 	}
+	if isOne(err, exhausted) {
+		return refuseStart(what, l.who, o.Start.Limits.Memory, err)
+	}
 	return refuseFor(err, "cannot execute %s: %v", what, err)
 }
 
@@ -347,16 +350,7 @@ func UserName(who Account) string {
 	return strconv.Itoa(who.UID)
 }
 
-// probeName is a path that never exists. Executing it shows whether a process can be started in a control group.
-const probeName = "/proc/self/muster-probe"
-
-// startIn tries to start a process in a control group. ENOENT means success: only the program was missing.
+// startIn tries to start a process in a control group.
 func startIn(fd int) error {
-	_, err := syscall.ForkExec(probeName, []string{probeName}, &syscall.ProcAttr{
-		Sys: &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd},
-	})
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	return fmt.Errorf("start: %w", err)
+	return tryStart(&syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd})
 }
