@@ -35,7 +35,7 @@ type containerStarter struct {
 // not started yet, and began once the container has a process. Known says that an earlier runner has had the attempt.
 func (b *containerStarter) run(ctx context.Context, o *spawn.Order, progress func(string), began func(int, spawn.Process, spawn.Sink)) (exit job.Exit, known bool) {
 	if b.engine == nil {
-		return spawn.ExitOf(spawn.Refuse(spawn.CodeOurs, "this runner has no container engine"), time.Now()), false
+		return spawn.ExitOf(spawn.RefuseHere("this runner has no container engine"), time.Now()), false
 	}
 	if err := os.Mkdir(b.dir.Task(o.Attempt), b.spawner.Mode()); err != nil {
 		return spawn.ExitOf(fmt.Errorf("runner: make task directory: %w", err), time.Now()), errors.Is(err, os.ErrExist)

@@ -225,6 +225,20 @@ func TestMountErrors(t *testing.T) {
 	}
 }
 
+// An engine that is away or short of something concerns those who use it. The code for which the host pauses itself would
+// keep all other tasks from it, too.
+func TestFailuresOfTheEngineDoNotPauseTheHost(t *testing.T) {
+	_, away := Probe(t.Context(), "unix:///does/not/exist.sock")
+	for name, err := range map[string]error{
+		"away": away, "silent": errSilent, "full": errors.New("write /var/lib/docker/tmp/1: no space left on device"),
+		"processes": errors.New("OCI runtime create failed: fork/exec /proc/self/exe: resource temporarily unavailable: unknown"),
+	} {
+		if x := notStarted(err); x.State != job.NodeFail || x.Code != codeNotExecutable || !x.FailedStart() {
+			t.Errorf("%s: %s with code %d: %s", name, x.State, x.Code, x.Reason)
+		}
+	}
+}
+
 func TestProgress(t *testing.T) {
 	p := progress{image: "a:1", layers: map[string]*layer{}}
 	for _, c := range []struct{ line, want string }{

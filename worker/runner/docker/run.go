@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// The exit codes of a task that never ran. codeOurs says that the host is the cause; the others are the same as a
+	// The exit codes of a task that never ran. codeOurs says that the engine has failed; the others are the same as a
 	// shell's.
 	codeOurs          = job.ExitMuster
 	codeNotExecutable = job.ExitNotExecutable
@@ -95,16 +95,17 @@ var shortages = []string{
 	"no space left on device", "too many open files", "cannot allocate memory", "resource temporarily unavailable", "input/output error",
 }
 
-// notStarted returns the exit of a task that never ran. If the engine is down, or its host has run out of something, that
-// is not the task's fault.
+// notStarted returns the exit of a task that never ran. If the engine is down, or has run out of something, that is not the
+// task's fault. But it has another code than CodeOurs, because it keeps no task from this host that needs no engine; the
+// profile says when the engine is down. And the engine says so of a user's own limits, too.
 func notStarted(err error) job.Exit {
 	now := time.Now()
 	exit := job.Exit{State: job.Failed, Code: codeNotExecutable, Reason: inOneLine(err), Began: now, Ended: now}
 	switch {
 	case client.IsErrConnectionFailed(err), errors.Is(err, errSilent):
-		exit.State, exit.Code, exit.Reason = job.NodeFail, codeOurs, "the Docker engine of its node does not answer: "+inOneLine(err)
+		exit.State, exit.Code, exit.Reason = job.NodeFail, codeNotExecutable, "the Docker engine of its node does not answer: "+inOneLine(err)
 	case errdefs.IsUnavailable(err), short(exit.Reason):
-		exit.State, exit.Code = job.NodeFail, codeOurs
+		exit.State = job.NodeFail
 	case exit.Reason == noCommand:
 		exit.Reason = "the image has no command of its own: give one after --"
 	case notFound(exit.Reason):
