@@ -187,7 +187,7 @@ func (c *conn) sendMessage(f *wirepb.Frame) error {
 	if !suspicious {
 		return c.send(f)
 	}
-	return c.out.underWay.send(f, s, c.send, func() uint64 { return c.sendPing(time.Now()) })
+	return c.out.underWay.send(f, s, c.send, func() (uint64, error) { return c.sendPing(time.Now()) })
 }
 
 func (c *conn) info() Info {
@@ -372,15 +372,14 @@ func (c *conn) ping(now time.Time, every time.Duration) time.Duration {
 	if quiet < every && !c.pings.due(now) {
 		return every - quiet
 	}
-	c.out.underWay.pinged(c.sendPing(now))
+	c.out.underWay.sendPing(func() (uint64, error) { return c.sendPing(now) })
 	return every
 }
 
 // sendPing queues a Ping and returns its number.
-func (c *conn) sendPing(now time.Time) uint64 {
-	number := c.pings.next(now)
-	_ = c.send(&wirepb.Frame{Body: &wirepb.Frame_Ping{Ping: &wirepb.Ping{Number: number}}})
-	return number
+func (c *conn) sendPing(now time.Time) (number uint64, err error) {
+	number = c.pings.next(now)
+	return number, c.send(&wirepb.Frame{Body: &wirepb.Frame_Ping{Ping: &wirepb.Ping{Number: number}}})
 }
 
 // source is the stream as the frame reader sees it. It records how long a read has waited, and limits reads to

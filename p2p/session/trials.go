@@ -90,9 +90,9 @@ type onWay struct {
 	attempt job.Attempt
 }
 
-// send sends a message that may be suspected, unless it is to be kept back. put puts it into the queue, and ping returns the
-// number of a Ping that was put behind it.
-func (u *underWay) send(f *wirepb.Frame, s subject, put func(*wirepb.Frame) error, ping func() uint64) error {
+// send sends a message that may be suspected, unless it is to be kept back. put puts it into the queue, and ping puts a Ping behind it
+// and returns its number.
+func (u *underWay) send(f *wirepb.Frame, s subject, put func(*wirepb.Frame) error, ping func() (uint64, error)) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	suspected, err := u.suspects.check(s, time.Now())
@@ -117,7 +117,9 @@ func (u *underWay) send(f *wirepb.Frame, s subject, put func(*wirepb.Frame) erro
 	}
 	if suspected && u.trial == 0 {
 		u.trial = u.n
-		u.ping, u.confirms = ping(), u.n
+		if number, err := ping(); err == nil { // else a later Ping confirms it
+			u.ping, u.confirms = number, u.n
+		}
 	}
 	return nil
 }
@@ -132,11 +134,11 @@ func (u *underWay) subjectOf(n uint64) subject {
 	return subject{}
 }
 
-// pinged notes that a Ping was put into the queue. Its answer confirms all that was sent before.
-func (u *underWay) pinged(number uint64) {
+// sendPing puts a Ping into the queue. Its answer confirms all that was sent before, and nothing is sent meanwhile.
+func (u *underWay) sendPing(ping func() (uint64, error)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.ping == 0 && len(u.sent) > 0 {
+	if number, err := ping(); err == nil && u.ping == 0 && len(u.sent) > 0 {
 		u.ping, u.confirms = number, u.n
 	}
 }

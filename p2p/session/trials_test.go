@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p/wirepb"
 )
 
 // startOf is the Start of a task of a job with this name.
@@ -212,5 +213,58 @@ func TestOneMoreSuspect(t *testing.T) {
 		if len(s.by) != 1 {
 			t.Errorf("failed %v: %d old suspects are left", failed, len(s.by)-1)
 		}
+	}
+}
+
+// The answer to a Ping says nothing of a message that is sent after it. A Ping that was not queued confirms nothing later.
+func TestPingsConfirmWhatCameBefore(t *testing.T) {
+	u := &underWay{suspects: &suspects{}}
+	now := time.Now()
+	ping := func() (uint64, error) { return 7, nil }
+	sends := func(name string) subject {
+		t.Helper()
+		f := startFrame(startOf(1, name))
+		s, _ := subjectOf(f)
+		u.suspects.add(s, false, now)
+		if err := u.send(f, s, func(*wirepb.Frame) error { return nil }, func() (uint64, error) { return 0, ErrBusy }); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first := sends("first")
+	if u.ping != 0 {
+		t.Fatal("a Ping that was not queued is awaited")
+	}
+	u.sendPing(func() (uint64, error) { return 5, ErrBusy })
+	if u.ping != 0 {
+		t.Fatal("a Ping of the watcher that was not queued is awaited")
+	}
+	u.sendPing(func() (uint64, error) {
+		if u.mu.TryLock() {
+			t.Error("a message can be sent between a Ping and the note of what it confirms")
+			u.mu.Unlock()
+		}
+		return ping()
+	})
+	u.trial = 0 // so that the next one is sent now
+	second := sends("second")
+	u.trial = 0
+	u.answered(7)
+	if there, _ := u.suspects.check(first, now); there {
+		t.Error("what came before the Ping is suspected")
+	}
+	if there, _ := u.suspects.check(second, now); !there {
+		t.Error("what came after the Ping is acquitted")
+	}
+}
+
+// A session whose queue takes no more has no Ping under way.
+func TestPingOfAFullQueue(t *testing.T) {
+	c := newConn(Config{}, "p", open{source: &source{}}, true)
+	c.out.underWay.suspects = &suspects{}
+	c.out.underWay.sent = []onWay{{n: 1}}
+	c.out.buf = make([]byte, MaxQueue)
+	if c.ping(time.Now(), 0); c.out.underWay.ping != 0 {
+		t.Error("a Ping that did not fit into the queue is awaited")
 	}
 }
