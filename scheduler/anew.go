@@ -87,30 +87,59 @@ func (a *anew) waiting(wishes []*lookWish) (out []*entry) {
 			out = append(out, e)
 		}
 	}
-	slices.SortFunc(out, func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(a.job.Seq, b.job.Seq), cmp.Compare(a.job.ID, b.job.ID))
-	})
+	slices.SortFunc(out, inOrderOfJobs)
 	return out
+}
+
+// inOrderOfJobs orders jobs, the oldest first.
+func inOrderOfJobs(a, b *entry) int {
+	return cmp.Or(cmp.Compare(a.job.Seq, b.job.Seq), cmp.Compare(a.job.ID, b.job.ID))
 }
 
 // endBackOffs ends those of the waiting tasks of a job. It returns how many tasks paused.
 func (a *anew) endBackOffs(e *entry) (n int) {
+	e.shuns = nil
 	for _, t := range slices.Clone(e.tasks) {
 		if t.phase != idle || t.durable().State != job.Pending || !t.leads() {
 			continue
 		}
 		t.avoid, t.declines = nil, 0
-		if t.pause.until.After(a.now) {
-			t.pause.until = a.now
+		if a.endPause(t) {
 			n++
-		}
-		a.pending.requeue(t)
-		if g := t.shape; t.queued && g != nil && g.parked == t {
-			a.pending.unlist(g)
-			a.pending.ready.put(g)
 		}
 	}
 	return n
+}
+
+// changed has the jobs go again to a host that has another version now: what the earlier one could not take says nothing of it.
+func (a *anew) changed(p job.Peer) {
+	var again []*entry
+	for _, e := range a.entries.byID {
+		if e.shuns.Forget(p) {
+			again = append(again, e)
+		}
+	}
+	slices.SortFunc(again, inOrderOfJobs)
+	for _, e := range again {
+		for _, t := range slices.Clone(e.tasks) {
+			if t.phase == idle && t.durable().State == job.Pending && t.leads() && t.pause.why == e.shunned {
+				a.endPause(t)
+			}
+		}
+	}
+}
+
+// endPause has a waiting task placed again now. It returns whether the task paused.
+func (a *anew) endPause(t *task) (paused bool) {
+	if paused = t.pause.until.After(a.now); paused {
+		t.pause.until = a.now
+	}
+	a.pending.requeue(t)
+	if g := t.shape; t.queued && g != nil && g.parked == t {
+		a.pending.unlist(g)
+		a.pending.ready.put(g)
+	}
+	return paused
 }
 
 // placed notes that a task was assigned to a host.

@@ -101,6 +101,9 @@ func (c *Core) hello(p job.Peer, m lease.Hello) {
 		c.notify(Notice{Kind: WorkerFound, Peer: p, Node: m.Profile.Name})
 	}
 	w.Address = c.contact.paths[p].Remote
+	if before := &w.Profile; before.Name != "" && (before.Version != m.Profile.Version || before.Format != m.Profile.Format) {
+		defer c.records.anew.changed(p)
+	}
 	c.hosts.fleet.Hello(w.Host, m, c.now)
 	fleet.SetDistance(&c.hosts.fleet, w.Host, c.contact.distances[p])
 	c.hosts.profiles++

@@ -170,7 +170,7 @@ func resources(o stories.Options) job.Resources {
 func verbWorker(s *story, a []string, o stories.Options) {
 	p := lease.Profile{
 		Name: a[0], CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0), Store: a[0] + "-disk", Drivers: []string{"exec"}, Worker: true,
-		NoRoot: o["noroot"] != "", Format: job.Format(o.Number("format", 0)),
+		NoRoot: o["noroot"] != "", Version: o["version"], Format: job.Format(o.Number("format", 0)),
 	}
 	if o["store"] != "" {
 		p.Store = o["store"]

@@ -262,6 +262,7 @@ func (c *conn) deliver(f *wirepb.Frame, h Handler) error {
 			return fmt.Errorf("%w: the profile is of %s", ErrInvalid, m.Profile.Peer)
 		}
 		m.Profile.Format = c.out.knows.format
+		c.out.underWay.suspects.is(m.Profile.Version)
 		h.FromWorker(c.peer, m)
 	case lease.Event:
 		if m.N == 1 {

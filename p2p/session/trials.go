@@ -200,9 +200,10 @@ func (u *underWay) blame(cause error, now time.Time) {
 
 // suspects are the suspected messages to one peer.
 type suspects struct {
-	mu    sync.Mutex
-	by    map[subject]suspicion // guarded by mu
-	knows features              // of the peer when they became suspected
+	mu      sync.Mutex
+	by      map[subject]suspicion // guarded by mu
+	version string                // guarded by mu; of the peer, by its last Hello; empty: none has come
+	knows   features              // of the peer when they became suspected
 }
 
 // suspicion is what speaks against a message.
@@ -221,6 +222,16 @@ func (s *suspects) check(m subject, now time.Time) (suspected bool, err error) {
 		return true, &HeldBackError{Wait: x.until.Sub(now), Times: x.failed + 1}
 	}
 	return there, nil
+}
+
+// is notes the version of the peer. What was suspected of another one is forgotten.
+func (s *suspects) is(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.version != "" && s.version != version {
+		clear(s.by)
+	}
+	s.version = version
 }
 
 func (s *suspects) acquit(m subject) {

@@ -268,3 +268,42 @@ func TestPingOfAFullQueue(t *testing.T) {
 		t.Error("a Ping that did not fit into the queue is awaited")
 	}
 }
+
+// What the earlier version of a peer could not take is sent to the new one at once, though it says that it knows the same.
+func TestSuspectsOfAnEarlierVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		a, b := c.nodes[0], c.nodes[1]
+		arrived := b.poison(a, "poison")
+		a.Want(b.id())
+		up := func(version string) {
+			t.Helper()
+			wait(t, func() bool { return a.isUp(b.id()) })
+			if err := b.Send(a.id(), lease.Hello{Profile: lease.Profile{Peer: b.id(), Name: "b", Store: "s", Version: version}}); err != nil {
+				t.Fatal(err)
+			}
+			pass(4 * oneWay)
+		}
+		for range 2 {
+			up("v1")
+			if err := a.Send(b.id(), startOf(1, "poison")); err != nil {
+				t.Fatal(err)
+			}
+			wait(t, func() bool { return !a.isUp(b.id()) })
+		}
+		up("v1")
+		if err := a.Send(b.id(), startOf(1, "poison")); !errors.As(err, new(*HeldBackError)) {
+			t.Fatalf("to the version that ended the session: %v", err)
+		}
+		b.onAny = nil
+		up("v2")
+		if err := a.Send(b.id(), startOf(1, "poison")); err != nil {
+			t.Errorf("to the next version: %v", err)
+		}
+		if n := arrived(); n != 2 {
+			t.Errorf("it ended %d sessions", n)
+		}
+		a.kept(t)
+		b.kept(t)
+	})
+}

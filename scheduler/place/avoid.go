@@ -62,6 +62,13 @@ func (as *Avoidances) Add(now time.Time, a Avoidance) {
 	*as = append(*as, a)
 }
 
+// Forget has the task not avoid a host any more. It returns whether it did.
+func (as *Avoidances) Forget(p job.Peer) bool {
+	before := len(*as)
+	*as = slices.DeleteFunc(*as, func(a Avoidance) bool { return a.Peer == p })
+	return len(*as) < before
+}
+
 // at returns how the task avoids the host now, if it does. Elsewhere says that an open host where it has not failed could
 // ever take it.
 func (as Avoidances) at(now time.Time, p job.Peer, elsewhere bool) (found Avoidance, avoided bool) {
