@@ -46,15 +46,27 @@ func (ds *dispatches) direct(t *task, w *worker, chosen []string, why string) {
 	}
 }
 
-// offerQueued lets the task queue at full hosts. At one of them preemptible tasks are to make room; nil: at none.
-func (ds *dispatches) offerQueued(t *task, hosts []*fleet.Host, preempt *fleet.Host, why string) {
+// offerQueued lets the task queue at full hosts. At one of them preemptible tasks are to make room; nil: at none. At further
+// hosts it queues so that no tasks of a lower priority pass it.
+func (ds *dispatches) offerQueued(t *task, hosts, passed []*fleet.Host, preempt *fleet.Host, why string) {
 	d := ds.begin(t, why)
 	d.preempt = preempt
 	stand := ds.stands.choose(hosts)
 	for _, h := range hosts {
 		ds.queueAtHost(d, ds.hosts.workers[h.Peer], slices.Contains(stand, h))
 	}
+	queueWhere(ds, d, passed)
 	ds.pending.queued.add(t)
+}
+
+// queueWhere lets the task queue at hosts where it would be passed. They keep nothing for it before it would queue there
+// otherwise: else one task would leave free what it needs at many hosts.
+func queueWhere(ds *dispatches, d *dispatch, passed []*fleet.Host) {
+	for _, h := range passed {
+		from := d.since.Add(time.Duration(len(d.offers)) * spreadEvery)
+		ds.queueAtHost(d, ds.hosts.workers[h.Peer], false)
+		d.offers[len(d.offers)-1].from = from
+	}
 }
 
 // queueAtHost lets the task queue at a full host.
@@ -118,17 +130,21 @@ func (ds *dispatches) renew(o *offer) {
 	})
 }
 
-// spread lets a task that has waited long queue at one more host. The hosts where it queues may never get room or never
-// commit.
+// spread lets a task queue at the hosts where tasks of a lower priority have come that would pass it. If it has waited long it
+// queues at one more host: those where it queues may never get room or never commit.
 func (ds *dispatches) spread(d *dispatch) {
 	n := len(d.offers)
-	if n >= spreadMost || ds.now.Sub(d.since) < time.Duration(n)*spreadEvery {
+	long := n < spreadMost && ds.now.Sub(d.since) >= time.Duration(n)*spreadEvery
+	if passed := n < place.QueueWide && ds.pending.queued.lowest() < d.task.priority(); !long && !passed {
 		return
 	}
 	ds.hosts.fleet.Count(ds.now)
-	if h := ds.placement.oneMore(d, ds.hosts.anySlot()); h != nil {
-		ds.queueAtHost(d, ds.hosts.workers[h.Peer], false)
+	next, passed := ds.placement.more(d, ds.hosts.anySlot())
+	if long && next != nil {
+		ds.queueAtHost(d, ds.hosts.workers[next.Peer], false)
+		passed = slices.DeleteFunc(passed, func(h *fleet.Host) bool { return h == next })
 	}
+	queueWhere(ds, d, passed)
 }
 
 // assign proposes the Assign of the task to the host.

@@ -68,16 +68,17 @@ func (pl *placement) decide(t *task, from int) place.Decision {
 	return pl.placer.Decide(&x, from, pl.now)
 }
 
-// oneMore is one more full host at which the dispatch may queue; nil if there is none.
-func (pl *placement) oneMore(d *dispatch, from int) *fleet.Host {
+// more is one more full host at which the dispatch may queue, nil if there is none, and those where tasks of a lower priority
+// would pass its task. They are valid until the next question.
+func (pl *placement) more(d *dispatch, from int) (next *fleet.Host, passed []*fleet.Host) {
 	x := pl.asks(d.task)
 	for _, o := range d.offers {
 		x.At = append(x.At, o.worker.Host)
 	}
 	if hosts := pl.placer.Queue(&x, from, pl.now); len(hosts) > 0 {
-		return hosts[0]
+		next = hosts[0]
 	}
-	return nil
+	return next, pl.placer.Passed(&x, 0)
 }
 
 // gather says where the members of a gang go that lack a host: where they fit now, and where they may queue. Hosts that

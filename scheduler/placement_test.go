@@ -136,7 +136,10 @@ func (w *twins) ask() {
 			w.verdicts[d.Verdict]++
 			w.same(decisionText(d), func() string { return decisionText(c.placement.decide(t, from)) })
 			if t.dispatch != nil {
-				more := func() string { return fmt.Sprintf("%p", c.placement.oneMore(t.dispatch, from)) }
+				more := func() string {
+					next, passed := c.placement.more(t.dispatch, from)
+					return fmt.Sprintf("%p %p", next, passed)
+				}
 				w.same(more(), more)
 			}
 		}

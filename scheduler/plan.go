@@ -156,7 +156,7 @@ func (pn *planner) try(t *task) place.Verdict {
 		pn.dispatches.direct(t, pn.hosts.workers[d.Host.Peer], d.Devices, d.Why)
 	case place.Queues:
 		pn.pending.dispatched(t)
-		pn.dispatches.offerQueued(t, d.Queue, d.Preempt, d.Why)
+		pn.dispatches.offerQueued(t, d.Queue, d.Passed, d.Preempt, d.Why)
 		pn.search.look(t.shape.class, false)
 	case place.Pauses:
 		pn.pending.pause(t, shunning(pn.turn, t, d.Until))

@@ -167,7 +167,7 @@ func (ss *stands) stand(d *dispatch) bool {
 		switch {
 		case !o.queued():
 			continue
-		case !o.keeps && ss.may(o.worker, 0):
+		case !o.keeps && !ss.now.Before(o.from) && ss.may(o.worker, 0):
 			ss.offers.keep(o)
 			ss.offers.sendOffer(o, queueWait)
 		}

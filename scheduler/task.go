@@ -147,6 +147,8 @@ type pause struct {
 	until time.Time
 	armed time.Time // the value of until that a timer is set for
 	why   string    // shown to people
+	// placed says that there is a pause because the task found no host that it does not avoid. It has not just failed then.
+	placed bool
 }
 
 // process is what the host reports of the task's process. It is only shown to people.
@@ -586,6 +588,7 @@ type offer struct {
 	leases   uint64      // how many renewals of the host had been answered when the offer was sent
 	claim    fleet.Claim // on the host, with the id of the offer
 	keeps    bool        // the host keeps what is free for it, while it queues there; see stands
+	from     time.Time   // when it may begin to do so
 	timer    *timer      // for the answer of the host, then for the Assign; of a queued offer or one of a gang for its renewal
 	seat     *seat       // of a member of a gang; nil: none
 	expected expectation // of the host, while the offer queues there

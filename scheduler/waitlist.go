@@ -4,6 +4,7 @@ package scheduler
 // See docs/adr, ADR 59.
 
 import (
+	"math"
 	"slices"
 
 	"github.com/musterhq/muster/scheduler/fleet"
@@ -91,6 +92,15 @@ func (l *waitlist) remove(t *task) {
 	case gone.CPUs == c.least.CPUs || gone.GPUs == c.least.GPUs || gone.Memory == c.least.Memory:
 		c.measure()
 	}
+}
+
+// lowest is the priority of the last task; the highest there is if there is none.
+func (l *waitlist) lowest() int {
+	if l.count == 0 {
+		return math.MaxInt
+	}
+	last := l.chunks[len(l.chunks)-1]
+	return last.waits[len(last.waits)-1].place.Priority
 }
 
 // sort puts the tasks into the order of their ranks as they are now.

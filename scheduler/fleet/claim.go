@@ -99,6 +99,19 @@ func (cs *Claims) IDs() []uint64 {
 // Queued returns how many claims are queued.
 func (cs *Claims) Queued() int { return cs.queued }
 
+// QueuedAround returns how many of them have at least this priority, and how many a lower one.
+func (cs *Claims) QueuedAround(priority int) (before, after int) {
+	if cs.queued == 0 {
+		return 0, 0
+	}
+	for _, c := range cs.all {
+		if c.State == Queued && c.Rank.Priority < priority {
+			after++
+		}
+	}
+	return cs.queued - after, after
+}
+
 // None says whether there is no claim and no task waits for the host's lease.
 func (cs *Claims) None() bool { return len(cs.all)+cs.unleased == 0 }
 

@@ -28,6 +28,7 @@ type Decision struct {
 	Host    *fleet.Host   // Fits: where
 	Devices []string      // Fits: UUIDs of those that the task gets there
 	Queue   []*fleet.Host // Queues: at which hosts
+	Passed  []*fleet.Host // Queues: others where it is to queue so that no tasks of a lower priority pass it
 	Preempt *fleet.Host   // Queues: of these the one where preemptible tasks are to make room; nil: none
 	Why     string        // Fits, Queues: why the task goes there, for people
 	Until   time.Time     // Pauses: when the task is placed again
@@ -56,8 +57,10 @@ func (p *Placer) Decide(t *Task, from int, now time.Time) Decision {
 		return d
 	}
 	d.Queue = p.Queue(t, from, now)
+	d.Passed = p.Passed(t, queueHosts)
 	if d.Preempt = p.Preempt(t, from, now); d.Preempt != nil && !slices.Contains(d.Queue, d.Preempt) {
 		d.Queue = append(d.Queue, d.Preempt)
+		d.Passed = slices.DeleteFunc(d.Passed, func(h *fleet.Host) bool { return h == d.Preempt })
 	}
 	if len(d.Queue) > 0 {
 		d.Verdict, d.Why = Queues, whyQueued

@@ -50,7 +50,10 @@ func (p *Placer) FindElsewhere(t *Task, now time.Time) {
 	}
 }
 
-// avoids returns how the task avoids the host now, if it does.
+// Avoids returns how the task avoids the host now, if it does.
+func (t *Task) Avoids(now time.Time, h *fleet.Host) (Avoidance, bool) { return t.avoids(now, h) }
+
+// avoids does so.
 func (t *Task) avoids(now time.Time, h *fleet.Host) (Avoidance, bool) {
 	if len(t.Avoid) == 0 {
 		return Avoidance{}, false
@@ -85,6 +88,7 @@ type Placer struct {
 	chosen        []policy.Choice
 	full          []fullHost
 	queue         []*fleet.Host
+	passed        []*fleet.Host
 	again         []Again
 }
 
@@ -120,4 +124,7 @@ func (cs *candidates) add(c policy.Candidate, weight int) {
 type fullHost struct {
 	*fleet.Host
 	shunned bool // the task avoids it while there is another
+	// before and after are how many tasks of this scheduler queue there: of the priority of the task or a higher one, and of
+	// a lower one.
+	before, after int
 }

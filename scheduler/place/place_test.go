@@ -232,6 +232,41 @@ func TestQueueAtFurtherHosts(t *testing.T) {
 	}
 }
 
+// A task of more than the usual priority queues at many hosts, but for those that it avoids. Any other does so where tasks of a
+// lower priority queue: they count as none that go before it.
+func TestQueuesWhereItWouldBePassed(t *testing.T) {
+	var hosts []host
+	for i := range 20 {
+		hosts = append(hosts, host{name: string(rune('a' + i)), queued: map[int]int{16: 3, 18: 1}[i]})
+	}
+	table, p := aFleet(hosts...)
+	for _, c := range []struct {
+		priority      int
+		avoid         []Avoidance
+		queue, passed string
+	}{
+		{5, nil, "a b c", ""},
+		{6, nil, "q s a", ""},
+		{51, nil, "q s a", "b c d e f g h i j"},
+		{51, []Avoidance{avoid("a", 9), avoid("c", 9)}, "q s b", "d e f g h i j k l"},
+	} {
+		task := aTask(table, 1, 0, c.avoid...)
+		task.Rank.Priority = c.priority
+		if d := p.Decide(task, 0, now); names(d.Queue) != c.queue || names(d.Passed) != c.passed {
+			t.Errorf("priority %d, avoiding %v: at %q, %q; want %q, %q", c.priority, c.avoid, names(d.Queue), names(d.Passed), c.queue, c.passed)
+		}
+	}
+	for i := range 5 {
+		table.Host(job.Peer("p-" + string(rune('k'+i)))).Claim(&fleet.Claim{ID: 1, Rank: fleet.Rank{Priority: 1}, Need: job.Resources{CPUs: 8}, State: fleet.Queued})
+	}
+	table.Count(now)
+	task := aTask(table, 1, 0)
+	task.Rank.Priority = 6
+	if d := p.Decide(task, 0, now); names(d.Queue) != "k l m" || names(d.Passed) != "n o q s" {
+		t.Errorf("where seven hosts have tasks of a lower priority it queues at %q, %q", names(d.Queue), names(d.Passed))
+	}
+}
+
 // What a host that got room may take: of the tasks that fitted nowhere, and of those that queue at other hosts.
 func TestHostThatGotRoom(t *testing.T) {
 	for _, c := range []struct {

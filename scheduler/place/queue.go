@@ -7,18 +7,46 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// queueHosts is at how many hosts a task queues at first.
-const queueHosts = 3
+const (
+	// queueHosts is at how many hosts a task queues at first.
+	queueHosts = 3
+	// QueueWide is at how many it queues if tasks of a lower priority could pass it at others. It leaves some of the hosts where
+	// a task may queue for those that get room, and for one where others end for it.
+	QueueWide = 12
+)
 
-// Queue returns the full hosts where the task is to queue: of up to SampleSize hosts those with the fewest queued
-// tasks. Hosts that the task avoids while there is another come last. The slice is valid until the next call of the
-// Placer.
+// Queue returns the full hosts where the task is to queue: of up to SampleSize hosts those with the fewest queued tasks that
+// do not go after it. Hosts that the task avoids while there is another come last. The slice is valid until the next call of
+// the Placer.
 func (p *Placer) Queue(t *Task, from int, now time.Time) []*fleet.Host {
 	return p.queueAt(t, from, now, queueHosts)
 }
+
+// Passed returns hosts among those of the last call of Queue, but for the first ones, where tasks of a lower priority would pass
+// the task because it does not queue there: up to QueueWide in all. This scheduler knows where its own tasks queue. Those of
+// others may queue anywhere, which counts for a task of more than the usual priority.
+func (p *Placer) Passed(t *Task, first int) []*fleet.Host {
+	p.passed = p.passed[:0]
+	for _, h := range p.full[min(len(p.full), first):] {
+		if len(t.At)+first+len(p.passed) >= QueueWide {
+			break
+		}
+		if !h.shunned && (t.Urgent() || h.after > 0) {
+			p.passed = append(p.passed, h.Host)
+		}
+	}
+	return p.passed
+}
+
+// usualPriority is that of a job whose user gives none.
+var usualPriority = job.DefaultSpec().Priority
+
+// Urgent says whether the task has more than the usual priority.
+func (t *Task) Urgent() bool { return t.Rank.Priority > usualPriority }
 
 // queueAt does so for at most so many hosts.
 func (p *Placer) queueAt(t *Task, from int, now time.Time, most int) []*fleet.Host {
@@ -28,7 +56,9 @@ func (p *Placer) queueAt(t *Task, from int, now time.Time, most int) []*fleet.Ho
 		if avoided && a.Hard || !t.Home.Has(h) || t.OverQuota(h) != "" || slices.Contains(t.At, h) {
 			continue
 		}
-		if p.full = append(p.full, fullHost{h, avoided && !a.Kept}); len(p.full) >= max(SampleSize, most) {
+		x := fullHost{Host: h, shunned: avoided && !a.Kept}
+		x.before, x.after = h.Claims.QueuedAround(t.Rank.Priority)
+		if p.full = append(p.full, x); len(p.full) >= max(SampleSize, most) {
 			break
 		}
 	}
@@ -39,7 +69,7 @@ func (p *Placer) queueAt(t *Task, from int, now time.Time, most int) []*fleet.Ho
 			}
 			return 1
 		}
-		return cmp.Compare(a.Claims.Queued(), b.Claims.Queued())
+		return cmp.Or(cmp.Compare(a.before, b.before), cmp.Compare(min(b.after, 1), min(a.after, 1)))
 	})
 	for _, h := range p.full[:min(len(p.full), most)] {
 		p.queue = append(p.queue, h.Host)
