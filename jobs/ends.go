@@ -16,6 +16,7 @@ const maxCode = 255
 type end struct {
 	code, status int
 	silent       bool // no process ended by itself
+	cancelled    bool // the task was cancelled
 }
 
 // ends sums up how the tasks of a job ended.
@@ -32,7 +33,7 @@ func (es *ends) count(t *job.Task, n int) {
 	if !t.State.Ended() || t.Exit == nil && !spared {
 		return
 	}
-	e := end{silent: spared}
+	e := end{silent: spared, cancelled: t.State == job.Cancelled}
 	if !spared {
 		e.code, e.status = min(max(t.Exit.Code, -1), maxCode), min(max(t.Status(), -1), maxCode)
 	}
@@ -71,19 +72,31 @@ func (es *ends) respan(cs *chunked) {
 	}
 }
 
-// sum sums up the ends.
+// sum sums up the ends. Codes of cancelled tasks count only if no other task ended badly: they tell how the cancellation ended
+// them.
 func (es *ends) sum(cs *chunked) job.Ends {
 	if es.stale {
 		es.respan(cs)
 	}
-	out := job.Ends{Began: es.began, Last: es.last}
-	counted := 0
+	out, cancelled := job.Ends{Began: es.began, Last: es.last}, job.Ends{}
+	badly, early := cs.counts.Ended()-cs.counts.Of(job.Cancelled), cs.counts.Of(job.Cancelled)
 	for e, n := range es.of {
-		out.Exited, out.Code, out.Status = out.Exited || !e.silent, max(out.Code, e.code), max(out.Status, e.status)
-		counted += n
+		of, left := &out, &badly
+		if e.cancelled {
+			of, left = &cancelled, &early
+		}
+		of.Exited, of.Code, of.Status = of.Exited || !e.silent, max(of.Code, e.code), max(of.Status, e.status)
+		*left -= n
 	}
-	if cs.counts.Ended() > counted { // the others have ended without a process, for example when they were cancelled
+	if badly > 0 { // so many have ended without a process
 		out.Status = max(out.Status, job.ExitMuster)
 	}
+	if early > 0 { // so many were cancelled before they had one
+		cancelled.Status = max(cancelled.Status, job.ExitMuster)
+	}
+	if out.Status == 0 {
+		out.Code, out.Status = max(out.Code, cancelled.Code), cancelled.Status
+	}
+	out.Exited = out.Exited || cancelled.Exited
 	return out
 }

@@ -430,6 +430,35 @@ func TestRequeueAfterCancel(t *testing.T) {
 	}
 }
 
+// What a cancellation does to running tasks tells nothing of the tasks that failed before: their code is that of the job.
+func TestCodeOfAFailedJob(t *testing.T) {
+	exit := func(task int, s job.State, code, signal int) job.ResultRecord {
+		return job.ResultRecord{Attempt: attempt(task, 1), At: start, Exit: job.Exit{State: s, Started: true, Code: code, Signal: signal, Ended: start}}
+	}
+	cancel := job.CancelRecord{Job: id(0), Reason: "2 of its tasks have failed", At: start}
+	assign := func(n int) (records []job.Record) {
+		for i := range n {
+			records = append(records, job.AssignRecord{Attempt: attempt(i, 1), Node: "n"})
+		}
+		return records
+	}
+	for name, c := range map[string]struct {
+		ends         []job.Record
+		state        job.State
+		code, status int
+	}{
+		"one failed":           {[]job.Record{exit(0, job.Failed, 3, 0), cancel, exit(1, job.Cancelled, 143, 0), exit(2, job.Cancelled, 0, 15)}, job.Failed, 3, 3},
+		"one timed out":        {[]job.Record{exit(0, job.Timeout, 0, 15), cancel, exit(1, job.Cancelled, 143, 0), exit(2, job.Cancelled, 0, 15)}, job.Timeout, 0, job.ExitTimeLimit},
+		"none failed":          {[]job.Record{exit(0, job.Succeeded, 0, 0), cancel, exit(1, job.Cancelled, 0, 15), exit(2, job.Cancelled, 0, 1)}, job.Cancelled, 0, 143},
+		"none ended by itself": {[]job.Record{cancel, exit(0, job.Cancelled, 7, 0), exit(1, job.Cancelled, 0, 0), exit(2, job.Cancelled, 0, 0)}, job.Cancelled, 7, job.ExitMuster},
+	} {
+		j := apply(t, 5, append(assign(3), c.ends...)...)
+		if v := j.View(0, 0); v.State() != c.state || v.Ends.Code != c.code || v.Ends.Status != c.status {
+			t.Errorf("%s: %s, ends %+v, want %s, %d and %d", name, v.State(), v.Ends, c.state, c.code, c.status)
+		}
+	}
+}
+
 // A host that reports many different exit codes makes the sum of the ends no larger.
 func TestCodesOfALiar(t *testing.T) {
 	table := jobs.NewTable(group)

@@ -23,7 +23,7 @@ func exitCodes() []item {
 		{"1", "It failed."},
 		{"2", "The command line, the job file or the configuration is wrong. Nothing was done."},
 		{"3", "`submit`: nothing in the cluster could ever run the job, or a limit never lets it start. Where nodes stand against it, `--hold` has it accepted."},
-		{"N", "`run`, `wait`, `submit -W` and `submit -f`: the exit code of the job; of several tasks the highest."},
+		{"N", "`run`, `wait`, `submit -W` and `submit -f`: the exit code of the job; of several tasks the highest, of cancelled ones only if none has failed."},
 		{"124", "The time limit ended the job."},
 		{"125", "muster or the node failed, not the program. One line on stderr says why."},
 		{"126, 127", "The program could not be executed, or was not found."},
