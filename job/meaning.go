@@ -28,7 +28,7 @@ func (s State) Meaning() string { return meanings[s] }
 // Reasons returns all words of reasons: first those of tasks that wait.
 func Reasons() []Meaning {
 	return []Meaning{
-		{ReasonResources, "Nodes that could run it have not enough free. `muster why` says what is missing."},
+		{ReasonResources, "Nodes that could run it have not enough free, or only those have on which it has failed. `muster why` says what is missing."},
 		{ReasonPriority, "Others go first: of a higher priority, of users who have used less, or older ones."},
 		{ReasonDependency, "Another job has not started or ended yet."},
 		{ReasonDependencyNeverSatisfied, "Another job has ended so that the dependency can never be met."},

@@ -21,7 +21,7 @@ var fileOrder = map[string]string{
 	"scheduler": `
 		backlog clocks scheduler event submitted totals turn avoid phase gang policies queue search task retry leftout shuns waitlist
 		entries files history hosts share assigned contact parents level pending placement attempts offers stands dispatches unsent declines yielding gather seats gangstart neighbours gangs plan reports
-		explain reasons estimates views chosen renew refusals requests forget deaths anew overdue unrenewed failures records starts core sessions owner look waiting step
+		explain reasons estimates away views chosen renew refusals requests forget deaths anew overdue unrenewed failures records starts core sessions owner look waiting step
 		askers mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }
 

@@ -95,6 +95,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.explain = &explainer{policies: ps, hosts: c.hosts}
 	c.views = &views{
 		turn: t, entries: c.entries, hosts: c.hosts, pending: c.pending, attempts: c.attempts, explain: c.explain,
+		placement: c.placement,
 	}
 	c.renewals = &renewals{
 		turn: t, entries: c.entries, assigned: c.assigned, contact: c.contact, attempts: c.attempts, dispatches: c.dispatches,

@@ -159,6 +159,7 @@ func (pn *planner) try(t *task) place.Verdict {
 		pn.dispatches.offerQueued(t, d.Queue, d.Passed, d.Preempt, d.Why)
 		pn.search.look(t.shape.class, false)
 	case place.Pauses:
+		t.pause.placed = true
 		pn.pending.pause(t, shunning(pn.turn, t, d.Until))
 	case place.Blocked:
 	}

@@ -89,7 +89,7 @@ func (t *task) avoidFailed(tn *turn) {
 
 // wait makes the task wait for about that long.
 func (t *task) wait(tn *turn, d time.Duration, why string) {
-	t.pause.until, t.pause.why = tn.now.Add(tn.jitter(d)), why
+	t.pause.until, t.pause.why, t.pause.placed = tn.now.Add(tn.jitter(d)), why, false
 }
 
 // quickSaves returns how many attempts in a row have saved their state soon after they began, up to the newest.

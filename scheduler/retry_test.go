@@ -152,6 +152,13 @@ func TestJobLeavesOutAHostWhereItFails(t *testing.T) {
 		if n > 0 {
 			t.Errorf("%d tasks are offered to the host where they fail", n)
 		}
+		x, err := c.Why(id)
+		if err != nil || slices.ContainsFunc(x.Now, func(c lease.Candidate) bool { return c.Node == "n1" }) ||
+			!slices.ContainsFunc(x.Later, func(c lease.Candidate) bool {
+				return c.Node == "n1" && c.Why == "left out: tasks of the job fail there at once, until "+storyStart.Add(leaveFirst).UTC().Format("15:04 UTC")
+			}) {
+			t.Errorf("people are told of the host: %v; now %+v, later %+v", err, x.Now, x.Later)
+		}
 		n = 0
 		for at := storyStart; at.Before(storyStart.Add(leaveFirst + 5*time.Second)); at = at.Add(500 * time.Millisecond) {
 			n += offered(c.Step(at))

@@ -17,11 +17,12 @@ import (
 // views makes the views of jobs.
 type views struct {
 	*turn
-	entries  *entries
-	hosts    *hosts
-	pending  *pending
-	attempts *attempts
-	explain  *explainer
+	entries   *entries
+	hosts     *hosts
+	pending   *pending
+	attempts  *attempts
+	explain   *explainer
+	placement *placement
 
 	claimants claimants
 	waiting   waitText // of the job that was asked for last since the last step
@@ -382,6 +383,11 @@ func (vs *views) reason(t *task) job.Reason {
 	case t.barred:
 		return vs.following(t.e, t.index)
 	case !t.queued && t.pause.until.After(vs.now):
+		if t.pause.placed {
+			if why := roomElsewhere(vs.placement, t, vs.outlook(vs.pending.join(t)).Fits); why.Word != "" {
+				return why
+			}
+		}
 		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", job.Duration(nextTry(t, vs.now).Sub(vs.now).Round(time.Millisecond)), t.pause.why)}
 	}
 	return vs.waitReason(t)
@@ -410,6 +416,9 @@ func (vs *views) waitReason(t *task) job.Reason {
 	}
 	if ahead, _ := g.queue.place(t); t.queued && ahead > 0 {
 		return job.Reason{Word: job.ReasonPriority, Detail: fmt.Sprintf("behind %d waiting %s for the same", ahead, map[bool]string{true: "task that asks", false: "tasks that ask"}[ahead == 1])}
+	}
+	if why := roomElsewhere(vs.placement, t, x.Fits); why.Word != "" && (g.Gang == 1 || x.Fits >= g.Gang) {
+		return why
 	}
 	if why := vs.claimants.ahead(vs.pending, g, t.priority()); why != "" {
 		return job.Reason{Word: job.ReasonPriority, Detail: why}
@@ -461,6 +470,7 @@ func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
 	x, err := vs.explain.offers(j.User, s)
 	if e != nil {
 		notWhereHeldBack(vs.now, e, &x)
+		notWhereAway(vs.placement, e, &x)
 	}
 	x.Job, x.State, x.Reason, x.Starts = j.ID, j.State(), j.Reason, j.Starts
 	return x, err
