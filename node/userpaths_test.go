@@ -53,6 +53,7 @@ var ownPaths = map[string]struct {
 	"worker/runner/journal.go":            {1, "the runner's own"},
 	"worker/runner/logfile.go":            {2, "the runner's own"},
 	"worker/runner/pidspace/namespace.go": {3, "namespaces in /proc, and the root directory"},
+	"worker/runner/pidspace/pids.go":      {1, "the kernel's"},
 	"worker/runner/private/mount.go":      {8, "names directly in /tmp, without links, which are mounted for the user and not read; and the runner's own"},
 	"worker/runner/private/private.go":    {2, "/tmp, /dev/shm and the data directory"},
 	"worker/runner/proc/kernel.go":        {1, "the kernel's"},
