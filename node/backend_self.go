@@ -20,6 +20,7 @@ type selfBackend struct {
 	audit *audit.Log
 	now   *live
 	gpus  *devices
+	data  *dataFiles
 	began time.Time
 }
 
@@ -35,7 +36,7 @@ func (b selfBackend) Daemon(context.Context) (api.Daemon, error) {
 // Facts examines the host.
 func (b selfBackend) Facts(ctx context.Context) ([]api.Fact, error) {
 	own := b.host.Credential()
-	return append(doctor(ctx, b.now.config(), b.gpus), dataFact(b.cfg.DataDir),
+	return append(doctor(ctx, b.now.config(), b.gpus), dataFact(b.data),
 		inviterFact(own, b.cfg.Name, b.host.Members()), endFact(own.InvitersEnd(), time.Now()), grantFact(own, b.host.Grants.Endorsable()),
 		auditFact(b.audit.Losses()), twinFact(b.host.Twins.Seen())), nil
 }

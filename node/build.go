@@ -33,6 +33,7 @@ type base struct {
 	audit *audit.Log
 	host  *p2p.Host
 	homes homes
+	data  *dataFiles
 	// registry has the metrics that are counted as things happen.
 	registry *prometheus.Registry
 }
@@ -120,6 +121,7 @@ func (b *base) openDisk(failed func(error)) (err error) {
 	if err := os.Chmod(b.cfg.DataDir, mode); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
+	b.data = newDataFiles(b.cfg.DataDir)
 	cfg := store.DefaultConfig()
 	cfg.Dir = b.cfg.DataDir
 	cfg.OnFatal = failed
@@ -193,7 +195,7 @@ func (n *Node) newServer() (*api.Server, error) {
 		Logs:      logsBackend{x.driver, x.files, x.work},
 		Peers:     peersBackend{n.host, n.cfg.Name, n.now, n.owners.home, n.net.router.departed},
 		Directory: directoryBackend{n.net.router.groups, x.work},
-		Self:      selfBackend{n.startup, n.cfg, n.host, n.audit, n.now, n.hw.gpus, n.began},
+		Self:      selfBackend{n.startup, n.cfg, n.host, n.audit, n.now, n.hw.gpus, n.data, n.began},
 		Uploads:   x.blobs, Files: filesBackend{x.files, x.work},
 		Exec:      execBackend{x.driver, x.work, n.cfg.AllowRoot, n.cfg.DockerHost, &openExecs{of: map[string]int{}}},
 		Audit:     auditBackend{n.audit, n.host},
@@ -213,7 +215,7 @@ func (n *Node) Run(ctx context.Context) error {
 		{"driver", n.exec.driver.Run},
 		{"files", n.exec.files.Run},
 		{"worker", n.exec.work.Run},
-		{"room", watchRoom(n.store, n.exec.work).run},
+		{"room", watchRoom(n.store, n.data, n.exec.work).run},
 		{"users", n.exec.lookUp},
 		{"meter", n.exec.meter.Run},
 		{"gpus", func(ctx context.Context) error {

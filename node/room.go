@@ -1,9 +1,10 @@
 package node
 
-// Room on the disk of the data directory. While there is none for new work the host accepts no tasks, and says why, so that
-// no scheduler takes it for a host with room.
+// Room on the disk of the data directory. While there is none for new work, or files of it are gone, the host accepts no tasks,
+// and says why, so that no scheduler takes it for a host with room.
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -20,8 +21,8 @@ type roomWatch struct {
 	tell func(why string) // is called when that begins and when it ends
 }
 
-func watchRoom(s *store.Store, w *worker.Loop) *roomWatch {
-	return &roomWatch{why: func() string { return store.WhyNoRoom(s) }, tell: func(why string) { worker.TellRoom(w, why) }}
+func watchRoom(s *store.Store, d *dataFiles, w *worker.Loop) *roomWatch {
+	return &roomWatch{why: func() string { return cmp.Or(store.WhyNoRoom(s), d.look().String()) }, tell: func(why string) { worker.TellRoom(w, why) }}
 }
 
 // run looks until ctx ends. The figures that it tells are those of the first look, so that others hear of a full disk

@@ -62,6 +62,8 @@ var ownPaths = map[string]struct {
 	"worker/runner/protocol/logs.go":      {2, "the runners' own"},
 	"worker/runner/protocol/record.go":    {2, "the runners' own"},
 	"worker/runner/protocol/socket.go":    {2, "the runners' own"},
+	"worker/runner/protocol/locks.go":     {2, "the runners' own"},
+	"worker/runner/runner.go":             {1, "the runner's own"},
 	"worker/runner/room.go":               {3, "the runner's own"},
 	"worker/runner/scratch/clear.go":      {2, "in a scratch directory, one name after the other, without links"},
 	"worker/runner/scratch/held.go":       {3, "processes in /proc, by their numbers, and what they hold open; no file system is asked"},

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -89,5 +90,32 @@ func TestNoLockIsNoDeath(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("no answer")
+	}
+}
+
+// A runner whose files were deleted removes none of another runner that has its number by now.
+func TestRunnerRemovesItsOwnFiles(t *testing.T) {
+	t.Parallel()
+	for _, deleted := range []bool{false, true} {
+		dir := protocol.Dir(t.TempDir())
+		lock, err := dir.TryLock(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if deleted {
+			if err := os.Remove(dir.Lock(1)); err != nil {
+				t.Fatal(err)
+			}
+			other, err := dir.TryLock(1)
+			if err != nil || other == nil {
+				t.Fatal(other, err)
+			}
+			defer other.Close()
+		}
+		removeOwn(dir, 1, lock)
+		_ = lock.Close() // nothing was written to it
+		if _, err := os.Stat(dir.Lock(1)); os.IsNotExist(err) == deleted {
+			t.Errorf("deleted before: %t; then: %v", deleted, err)
+		}
 	}
 }
