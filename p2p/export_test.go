@@ -3,8 +3,11 @@ package p2p
 // Access to internals for tests.
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
+	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -143,7 +146,7 @@ func CheckTwinProofs(t *testing.T) {
 	tw := newTwins(&ownMembership{identity: me}, connected{}, nil, nil, nil)
 	nonce, other := make([]byte, nonceSize), make([]byte, nonceSize)
 	other[0] = 1
-	good := tw.prove(nonce)
+	good := tw.prove(nonce, nil)
 	if !proves(me.id, nonce, good) {
 		t.Error("a good proof does not count")
 	}
@@ -156,21 +159,77 @@ func CheckTwinProofs(t *testing.T) {
 		"signature": func(p *wirepb.TwinProof) { p.Signature = nil },
 		"short":     func(p *wirepb.TwinProof) { p.Instance = p.Instance[1:] },
 	} {
-		p := tw.prove(nonce)
+		p := tw.prove(nonce, nil)
 		if change(p); proves(me.id, nonce, p) {
 			t.Errorf("%s: a changed proof counts", name)
 		}
 	}
-	for _, c := range []struct {
-		theirs, mine time.Duration
-		want         bool
-	}{{time.Hour, time.Second, true}, {time.Second, time.Hour, false}} {
-		if got := tw.younger(&wirepb.TwinProof{AgeNs: int64(c.theirs)}, c.mine); got != c.want {
-			t.Errorf("of %s and %s: %v", c.theirs, c.mine, got)
+	if p := tw.prove(nonce, nil); true {
+		if p.Loser = tw.instance[:]; proves(me.id, nonce, p) {
+			t.Error("a proof with a loser that was not signed counts")
 		}
 	}
-	a, b := newTwins(tw.own, connected{}, nil, nil, nil), newTwins(tw.own, connected{}, nil, nil, nil)
-	if a.younger(b.prove(nonce), time.Second) == b.younger(a.prove(nonce), time.Second) {
-		t.Error("of two of the same age both stop, or none")
+	two := func() (a, b *Twins) { // of the same key; a has the lower number
+		a, b = newTwins(tw.own, connected{}, nil, nil, nil), newTwins(tw.own, connected{}, nil, nil, nil)
+		if bytes.Compare(a.instance[:], b.instance[:]) > 0 {
+			a, b = b, a
+		}
+		return a, b
+	}
+	asks := func(who, whom *Twins, age, other, late time.Duration) (stops bool) {
+		p := whom.prove(nonce, who.instance[:])
+		if !proves(me.id, nonce, p) {
+			t.Fatal("a proof does not count")
+		}
+		p.AgeNs = int64(other)
+		return who.loses(p, age+late)
+	}
+	for _, c := range []struct{ a, b time.Duration }{{time.Hour, time.Second}, {time.Second, time.Hour}} {
+		a, b := two()
+		if got, want := asks(a, b, c.a, c.b, 0), c.a < c.b; got != want {
+			t.Errorf("of %s and %s: the first stops: %v", c.a, c.b, got)
+		}
+		if got, want := asks(b, a, c.b, c.a, 0), c.b < c.a; got != want {
+			t.Errorf("of %s and %s: the second stops: %v", c.a, c.b, got)
+		}
+	}
+	// Whatever the difference and however late the answers, one of two stops, and one does not.
+	for _, bFirst := range []bool{false, true} {
+		for _, late := range []time.Duration{0, time.Millisecond, 400 * time.Millisecond, time.Second} {
+			for d := -4 * time.Second; d <= 4*time.Second; d += 100 * time.Millisecond {
+				a, b := two()
+				var aStops, bStops bool
+				for turn := 0; turn < 4 && !aStops && !bStops; turn++ {
+					if turn%2 == 0 == bFirst {
+						bStops = asks(b, a, time.Minute+d, time.Minute, late)
+						continue
+					}
+					aStops = asks(a, b, time.Minute, time.Minute+d, late)
+				}
+				if !aStops && !bStops {
+					t.Errorf("the second is older by %s, and answers take %s: none stops", d, late)
+				}
+				if aStops && asks(b, a, time.Minute+d, time.Minute, 0) || bStops && asks(a, b, time.Minute, time.Minute+d, 0) {
+					t.Errorf("the second is older by %s, and answers take %s: both stop", d, late)
+				}
+			}
+		}
+	}
+}
+
+// CheckTwinSightings checks that old sightings make room for new ones.
+func CheckTwinSightings(t *testing.T) {
+	t.Helper()
+	tw := newTwins(nil, connected{}, nil, nil, slog.New(slog.DiscardHandler))
+	for i := range maxSightings + 1 {
+		tw.note(peer.ID(fmt.Sprint("old ", i)), "here", "there")
+	}
+	if len(tw.seen) != maxSightings {
+		t.Fatalf("%d sightings", len(tw.seen))
+	}
+	time.Sleep(twinKept)
+	tw.note("new", "here", "there")
+	if len(tw.seen) != 1 {
+		t.Errorf("%d sightings, want the new one alone", len(tw.seen))
 	}
 }

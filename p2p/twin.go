@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	mrand "math/rand/v2"
 	"slices"
 	"sync"
@@ -75,12 +76,13 @@ type Twins struct {
 	began    time.Time
 	log      *slog.Logger
 
-	mu   sync.Mutex
-	seen map[peer.ID]Sighting // guarded by mu
+	mu     sync.Mutex
+	seen   map[peer.ID]Sighting            // guarded by mu
+	losers map[[instanceSize]byte]struct{} // guarded by mu; instances that are to stop, as this one has decided
 }
 
 func newTwins(own *ownMembership, members connected, d *dialer, b *book, log *slog.Logger) *Twins {
-	t := &Twins{own: own, members: members, dialer: d, book: b, began: time.Now(), log: log, seen: map[peer.ID]Sighting{}}
+	t := &Twins{own: own, members: members, dialer: d, book: b, began: time.Now(), log: log, seen: map[peer.ID]Sighting{}, losers: map[[instanceSize]byte]struct{}{}}
 	_, _ = rand.Read(t.instance[:]) // never fails: it ends the program if it has no random bytes
 	return t
 }
@@ -89,22 +91,22 @@ func newTwins(own *ownMembership, members connected, d *dialer, b *book, log *sl
 func (t *Twins) Seen() []Sighting {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var all []Sighting
-	for id, s := range t.seen {
-		if time.Since(s.At) >= twinKept {
-			delete(t.seen, id)
-			continue
-		}
-		all = append(all, s)
-	}
+	t.forgetOld()
+	all := slices.Collect(maps.Values(t.seen))
 	slices.SortFunc(all, func(a, b Sighting) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Peer, b.Peer)) })
 	return all
+}
+
+// forgetOld forgets old sightings. mu is held.
+func (t *Twins) forgetOld() {
+	maps.DeleteFunc(t.seen, func(_ peer.ID, s Sighting) bool { return time.Since(s.At) >= twinKept })
 }
 
 // note keeps a sighting, and logs it if it is new.
 func (t *Twins) note(id peer.ID, here, there string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.forgetOld()
 	_, known := t.seen[id]
 	if !known && len(t.seen) >= maxSightings {
 		return
@@ -205,7 +207,7 @@ func (t *Twins) ask(ctx context.Context, p peer.ID) error {
 			continue // the member lies, or means this daemon
 		}
 		here, there := addressText(r.GetAddress()), addressText(proof.GetAddress())
-		if t.younger(proof, time.Since(t.began)) {
+		if t.loses(proof, time.Since(t.began)) {
 			return &TwinError{Peer: job.Peer(t.own.identity.id.String()), Here: here, There: there}
 		}
 		t.note(t.own.identity.id, here, there)
@@ -213,13 +215,34 @@ func (t *Twins) ask(ctx context.Context, p peer.ID) error {
 	return nil
 }
 
-// younger says whether this daemon, of this age, is the younger one.
-func (t *Twins) younger(proof *wirepb.TwinProof, age time.Duration) bool {
-	d := time.Duration(proof.GetAgeNs()) - age
-	if d.Abs() < sameAge {
-		return bytes.Compare(proof.GetInstance(), t.instance[:]) < 0
+// loses says whether this daemon, of this age, is the one of the two that stops: the younger one, or within sameAge of the same age the
+// one with the greater number.
+//
+// Each measures the age of the other too low, by the time that an answer takes. So near that bound each could take the other for the
+// younger one. Both cannot stop. That one of them does is for the one with the lower number to say: once it has decided that the
+// other stops, it abides by that and tells the other.
+func (t *Twins) loses(proof *wirepb.TwinProof, age time.Duration) bool {
+	if bytes.Equal(proof.GetLoser(), t.instance[:]) {
+		return true
 	}
-	return d > 0
+	older := time.Duration(proof.GetAgeNs()) - age // than this one; a little too low
+	if bytes.Compare(proof.GetInstance(), t.instance[:]) < 0 {
+		return older > -sameAge
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	other := [instanceSize]byte(proof.GetInstance())
+	if _, decided := t.losers[other]; decided {
+		return false
+	}
+	if older >= sameAge {
+		return true
+	}
+	if len(t.losers) >= maxSightings {
+		clear(t.losers) // of twins that were started and stopped so often; those that run are decided about anew
+	}
+	t.losers[other] = struct{}{}
+	return false
 }
 
 // serve answers a member: with the proofs of the other daemons that have its key, or with that of this one.
@@ -235,7 +258,7 @@ func (t *Twins) serve(s network.Stream) {
 	}
 	r := &wirepb.TwinReply{Address: s.Conn().RemoteMultiaddr().String()}
 	if m.GetProve() {
-		r.Proofs = []*wirepb.TwinProof{t.prove(m.GetNonce())}
+		r.Proofs = []*wirepb.TwinProof{t.prove(m.GetNonce(), m.GetInstance())}
 	} else {
 		r.Proofs = t.others(s.Conn(), m.GetNonce(), m.GetInstance())
 	}
@@ -264,7 +287,7 @@ func (t *Twins) others(asker network.Conn, nonce, instance []byte) []*wirepb.Twi
 				return
 			}
 			var r wirepb.TwinReply
-			if err := ask(ctx, s, TwinID, &wirepb.TwinAsk{Nonce: nonce, Prove: true}, &r); err != nil || len(r.GetProofs()) != 1 {
+			if err := ask(ctx, s, TwinID, &wirepb.TwinAsk{Nonce: nonce, Instance: instance, Prove: true}, &r); err != nil || len(r.GetProofs()) != 1 {
 				return
 			}
 			if p := r.GetProofs()[0]; proves(id, nonce, p) && !bytes.Equal(p.GetInstance(), instance) {
@@ -281,9 +304,16 @@ func (t *Twins) others(asker network.Conn, nonce, instance []byte) []*wirepb.Twi
 	return found
 }
 
-// prove signs that this daemon runs.
-func (t *Twins) prove(nonce []byte) *wirepb.TwinProof {
+// prove signs that this daemon runs, and whether it has decided that the one that asks is to stop.
+func (t *Twins) prove(nonce, asker []byte) *wirepb.TwinProof {
 	p := &wirepb.TwinProof{Instance: t.instance[:], AgeNs: int64(time.Since(t.began))}
+	if len(asker) == instanceSize {
+		t.mu.Lock()
+		if _, loses := t.losers[[instanceSize]byte(asker)]; loses {
+			p.Loser = asker
+		}
+		t.mu.Unlock()
+	}
 	p.Signature = ed25519.Sign(t.own.identity.key, twinText(t.own.identity.id, nonce, p))
 	return p
 }
@@ -291,14 +321,14 @@ func (t *Twins) prove(nonce []byte) *wirepb.TwinProof {
 // proves says whether a proof is of a daemon with the key of this peer, for this nonce.
 func proves(id peer.ID, nonce []byte, p *wirepb.TwinProof) bool {
 	key, err := edKey(id)
-	return err == nil && len(p.GetInstance()) == instanceSize && p.GetAgeNs() >= 0 && ed25519.Verify(key, twinText(id, nonce, p), p.GetSignature())
+	return err == nil && len(p.GetInstance()) == instanceSize && (len(p.GetLoser()) == 0 || len(p.GetLoser()) == instanceSize) && p.GetAgeNs() >= 0 && ed25519.Verify(key, twinText(id, nonce, p), p.GetSignature())
 }
 
-// twinText is what a proof signs. All its parts have a fixed length but for the peer ID, which is that of the key.
+// twinText is what a proof signs. All its parts have a fixed length but for the peer ID, which is that of the key, and the last one.
 func twinText(id peer.ID, nonce []byte, p *wirepb.TwinProof) []byte {
 	b := append([]byte("muster twin of "), id...)
 	b = append(append(append(b, 0), nonce...), p.GetInstance()...)
-	return binary.BigEndian.AppendUint64(b, uint64(p.GetAgeNs()))
+	return append(binary.BigEndian.AppendUint64(b, uint64(p.GetAgeNs())), p.GetLoser()...)
 }
 
 // addressText is an address that a member has named, for people.

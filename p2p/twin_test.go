@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/musterhq/muster/p2p"
@@ -84,4 +85,9 @@ func TestFounderDoesNotWaitForTwins(t *testing.T) {
 // No member can make up a proof, or use one again.
 func TestProofsOfTwins(t *testing.T) {
 	p2p.CheckTwinProofs(t)
+}
+
+// Sightings that nobody has asked for are forgotten too.
+func TestSightingsOfTwinsEnd(t *testing.T) {
+	synctest.Test(t, p2p.CheckTwinSightings)
 }

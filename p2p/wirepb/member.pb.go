@@ -922,7 +922,7 @@ type TwinAsk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         []byte                 `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"`       // 32 random bytes, which proofs sign
 	Instance      []byte                 `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"` // 16 random bytes, of this life of the sender
-	Prove         bool                   `protobuf:"varint,3,opt,name=prove,proto3" json:"prove,omitempty"`      // the receiver answers with a proof of its own; instance is empty
+	Prove         bool                   `protobuf:"varint,3,opt,name=prove,proto3" json:"prove,omitempty"`      // the receiver answers with a proof of its own; instance is that of the daemon which has asked the sender
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1037,8 +1037,9 @@ type TwinProof struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Instance      []byte                 `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
 	AgeNs         int64                  `protobuf:"varint,2,opt,name=age_ns,json=ageNs,proto3" json:"age_ns,omitempty"` // since this life of the daemon began
-	Signature     []byte                 `protobuf:"bytes,3,opt,name=signature,proto3" json:"signature,omitempty"`       // of these and the nonce
+	Signature     []byte                 `protobuf:"bytes,3,opt,name=signature,proto3" json:"signature,omitempty"`       // of these, the nonce and the loser
 	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`           // as seen by the member that passes it on; not signed
+	Loser         []byte                 `protobuf:"bytes,5,opt,name=loser,proto3" json:"loser,omitempty"`               // the instance that asks, if this one has decided that the other is to stop; else empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1099,6 +1100,13 @@ func (x *TwinProof) GetAddress() string {
 		return x.Address
 	}
 	return ""
+}
+
+func (x *TwinProof) GetLoser() []byte {
+	if x != nil {
+		return x.Loser
+	}
+	return nil
 }
 
 var File_p2p_wirepb_member_proto protoreflect.FileDescriptor
@@ -1187,12 +1195,13 @@ const file_p2p_wirepb_member_proto_rawDesc = "" +
 	"\x05prove\x18\x03 \x01(\bR\x05prove\"W\n" +
 	"\tTwinReply\x120\n" +
 	"\x06proofs\x18\x01 \x03(\v2\x18.muster.p2p.v1.TwinProofR\x06proofs\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"v\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x8c\x01\n" +
 	"\tTwinProof\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\fR\binstance\x12\x15\n" +
 	"\x06age_ns\x18\x02 \x01(\x03R\x05ageNs\x12\x1c\n" +
 	"\tsignature\x18\x03 \x01(\fR\tsignature\x12\x18\n" +
-	"\aaddress\x18\x04 \x01(\tR\aaddressB'Z%github.com/musterhq/muster/p2p/wirepbb\x06proto3"
+	"\aaddress\x18\x04 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05loser\x18\x05 \x01(\fR\x05loserB'Z%github.com/musterhq/muster/p2p/wirepbb\x06proto3"
 
 var (
 	file_p2p_wirepb_member_proto_rawDescOnce sync.Once
