@@ -72,6 +72,7 @@ var ownPaths = map[string]struct {
 	"worker/runner/scratch/size.go":       {2, "in a scratch directory, one name after the other, without links"},
 	"worker/runner/scratch/remove.go":     {4, "in a scratch directory, one name after the other, without links"},
 	"worker/runner/spawn/become.go":       {4, "programs that were opened, looked at with the user's rights: only root can change what trusted accepts"},
+	"worker/runner/spawn/cause.go":        {1, "the root directory"},
 	"worker/runner/spawn/hostfile.go":     {2, "in directories of root"},
 	"worker/runner/spawn/inherited.go":    {1, "this process's own descriptors"},
 	"worker/runner/spawn/input.go":        {2, "new terminals"},
