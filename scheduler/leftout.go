@@ -58,7 +58,7 @@ type tallyAt struct {
 // ended counts the end of an attempt on a host.
 func (lo *leftOut) ended(t *task, p job.Peer, x job.Exit, now time.Time) {
 	e := t.e
-	quick := x.State == job.Failed && !e.job.Spec.Saved(x) && (!x.Started || x.Ended.Sub(x.Began) < quickFailure)
+	quick := x.FailedStart() || x.State == job.Failed && !e.job.Spec.Saved(x) && (!x.Started || x.Ended.Sub(x.Began) < quickFailure)
 	if !quick && (!x.Started || x.State == job.Cancelled || x.State == job.NodeFail || x.State == job.Preempted && !e.job.Spec.Saved(x)) {
 		return // it tells nothing of the host
 	}
@@ -89,7 +89,9 @@ func (lo *leftOut) ended(t *task, p job.Peer, x job.Exit, now time.Time) {
 		return // it was on its way when the host was left out
 	}
 	h.row++
-	h.longest = max(h.longest, x.Ended.Sub(x.Began))
+	if x.Started {
+		h.longest = max(h.longest, x.Ended.Sub(x.Began))
+	}
 	if h.row < quickFailures && h.left.IsZero() {
 		return
 	}

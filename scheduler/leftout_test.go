@@ -15,6 +15,8 @@ type places struct {
 	house house
 	runs  time.Duration
 	bad   map[job.Peer]bool
+	// unstarted says that the bad ones cannot start a task at all.
+	unstarted bool
 
 	mu     sync.Mutex
 	free   map[job.Peer]int
@@ -92,6 +94,9 @@ func (p *places) end(at job.Peer, m lease.Start, bad bool, runs time.Duration) {
 		e.State = job.Failed
 	}
 	e.Exit = &job.Exit{State: e.State, Started: true, Began: now.Add(-runs), Ended: now}
+	if bad && p.unstarted {
+		e.State, *e.Exit = job.NodeFail, job.Exit{State: job.NodeFail, Code: job.ExitMuster, Reason: "too many open files in system", Ended: now}
+	}
 	_ = p.house.loop.FromWorker(at, e)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,6 +140,23 @@ func TestBadHostDoesNotEatAnArray(t *testing.T) {
 		defer p.mu.Unlock()
 		if p.free["bad"] != 0 || p.failed != failed {
 			t.Errorf("%d places are idle on the host that is well again", p.free["bad"])
+		}
+	})
+}
+
+// A host that cannot start the tasks of an array is left out, too. None of them has failed for that.
+func TestHostThatCannotStartIsLeftOut(t *testing.T) {
+	inHouse(t, nil, func(t *testing.T, h house) {
+		p := newPlaces(h, 20*time.Second, "bad")
+		p.unstarted = true
+		p.connect("bad", 2)
+		p.connect("good", 4)
+		p.submit(t, "0-59", "amy")
+		time.Sleep(6 * time.Minute)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.failed > 12 || p.ran["good"] != 60 {
+			t.Errorf("%d starts have failed on the bad host, %d tasks have run on the good one", p.failed, p.ran["good"])
 		}
 	})
 }
