@@ -42,8 +42,8 @@ func (d *daemon) untilTwin() {
 	}
 }
 
-// A daemon that stops because of an older one ends its tasks: their owners take the other daemon for their host. That holds for
-// one that learns of the other while it runs, and for one that was killed and starts again.
+// A daemon that stops because of an older one ends its tasks: their owners take the other daemon for their host. That holds
+// for one that learns of the other while it runs, and for one that was killed and starts again.
 func TestTasksOfACopyEnd(t *testing.T) {
 	amy := newDaemon(t, "amy").start()
 	bob := newDaemon(t, "bob")

@@ -244,9 +244,9 @@ func (j *Journal) ReadIndex(done func(job.Epoch, error)) {
 	j.queue.notify()
 }
 
-// Raise has this daemon, if it leads the group, give up its epoch and lead again with one beyond the given one. That is for an owner
-// of which a copy has led: the group's log knows nothing of that epoch. It returns at once. It does nothing if the epoch is already
-// beyond that, or if the given one is of another generation or out of bounds.
+// Raise has this daemon, if it leads the group, give up its epoch and lead again with one beyond the given one. That is for
+// an owner of which a copy has led: the group's log knows nothing of that epoch. It returns at once. It does nothing if the
+// epoch is already beyond that, or if the given one is of another generation or out of bounds.
 func (j *Journal) Raise(beyond job.Epoch) {
 	if beyond.Generation == j.entries.generation && beyond.Term <= maxTerm {
 		j.queue.putRaise(beyond.Term)

@@ -9,7 +9,8 @@ import (
 	"github.com/musterhq/muster/store/storetest"
 )
 
-// An owner that hears of a higher epoch of itself leads again with one beyond it, at once and after a restart. Nothing is lost.
+// An owner that hears of a higher epoch of itself leads again with one beyond it, at once and after a restart. Nothing is
+// lost.
 func TestRaise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs := storetest.Disk()

@@ -146,8 +146,8 @@ func (b *base) enterCluster(ctx context.Context) (err error) {
 // TwinError says that an older daemon with the identity of this one runs. Starting it again does not help.
 type TwinError = p2p.TwinError
 
-// endTasksOfTwin ends all tasks of this host if the daemon stops because of its twin. Otherwise they would run on without an owner,
-// which takes the twin for their host, and has them run again.
+// endTasksOfTwin ends all tasks of this host if the daemon stops because of its twin. Otherwise they would run on without an
+// owner, which takes the twin for their host, and has them run again.
 func (b *base) endTasksOfTwin(ctx context.Context, why error) error {
 	if !errors.As(why, new(*TwinError)) {
 		return nil

@@ -215,12 +215,12 @@ func (t *Twins) ask(ctx context.Context, p peer.ID) error {
 	return nil
 }
 
-// loses says whether this daemon, of this age, is the one of the two that stops: the younger one, or within sameAge of the same age the
-// one with the greater number.
+// loses says whether this daemon, of this age, is the one of the two that stops: the younger one, or within sameAge of the
+// same age the one with the greater number.
 //
-// Each measures the age of the other too low, by the time that an answer takes. So near that bound each could take the other for the
-// younger one. Both cannot stop. That one of them does is for the one with the lower number to say: once it has decided that the
-// other stops, it abides by that and tells the other.
+// Each measures the age of the other too low, by the time that an answer takes. So near that bound each could take the other
+// for the younger one. Both cannot stop. That one of them does is for the one with the lower number to say: once it has
+// decided that the other stops, it abides by that and tells the other.
 func (t *Twins) loses(proof *wirepb.TwinProof, age time.Duration) bool {
 	if bytes.Equal(proof.GetLoser(), t.instance[:]) {
 		return true
@@ -324,7 +324,8 @@ func proves(id peer.ID, nonce []byte, p *wirepb.TwinProof) bool {
 	return err == nil && len(p.GetInstance()) == instanceSize && (len(p.GetLoser()) == 0 || len(p.GetLoser()) == instanceSize) && p.GetAgeNs() >= 0 && ed25519.Verify(key, twinText(id, nonce, p), p.GetSignature())
 }
 
-// twinText is what a proof signs. All its parts have a fixed length but for the peer ID, which is that of the key, and the last one.
+// twinText is what a proof signs. All its parts have a fixed length but for the peer ID, which is that of the key, and the
+// last one.
 func twinText(id peer.ID, nonce []byte, p *wirepb.TwinProof) []byte {
 	b := append([]byte("muster twin of "), id...)
 	b = append(append(append(b, 0), nonce...), p.GetInstance()...)

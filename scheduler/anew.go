@@ -111,7 +111,8 @@ func (a *anew) endBackOffs(e *entry) (n int) {
 	return n
 }
 
-// changed has the jobs go again to a host that has another version now: what the earlier one could not take says nothing of it.
+// changed has the jobs go again to a host that has another version now: what the earlier one could not take says nothing of
+// it.
 func (a *anew) changed(p job.Peer) {
 	var again []*entry
 	for _, e := range a.entries.byID {

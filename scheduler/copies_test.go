@@ -8,8 +8,8 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// A copy of this daemon has led its jobs, and the hosts know its epoch: they answer nothing that comes with the lower epoch of this
-// one. It leads again with a higher one. A host that goes on to name higher ones gains little.
+// A copy of this daemon has led its jobs, and the hosts know its epoch: they answer nothing that comes with the lower epoch
+// of this one. It leads again with a higher one. A host that goes on to name higher ones gains little.
 func TestEpochOfACopyIsPassed(t *testing.T) {
 	x := renewing(t, 1)
 	hears := func(m lease.Stale) Effects {

@@ -58,8 +58,8 @@ const (
 	raiseMost  = 24 * time.Hour
 )
 
-// stale handles the word of a host that it knows a newer epoch of the group. If the owner was this daemon, a copy of it has led, with
-// the same key and a log of its own. See docs/adr, ADR 166.
+// stale handles the word of a host that it knows a newer epoch of the group. If the owner was this daemon, a copy of it has
+// led, with the same key and a log of its own. See docs/adr, ADR 166.
 func stale(c *Core, w *worker, m lease.Stale) {
 	if m.Group != c.cfg.Group || !c.epoch.Less(m.Epoch) {
 		return

@@ -90,8 +90,8 @@ type onWay struct {
 	attempt job.Attempt
 }
 
-// send sends a message that may be suspected, unless it is to be kept back. put puts it into the queue, and ping puts a Ping behind it
-// and returns its number.
+// send sends a message that may be suspected, unless it is to be kept back. put puts it into the queue, and ping puts a Ping
+// behind it and returns its number.
 func (u *underWay) send(f *wirepb.Frame, s subject, put func(*wirepb.Frame) error, ping func() (uint64, error)) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -276,8 +276,8 @@ func (s *suspects) forgetOld(now time.Time) {
 	}
 }
 
-// makeRoom forgets the old suspicions, or else one of a session before this one: the oldest of those that have not failed on trial, or
-// the oldest of all. It returns whether there is room now. mu is held.
+// makeRoom forgets the old suspicions, or else one of a session before this one: the oldest of those that have not failed on
+// trial, or the oldest of all. It returns whether there is room now. mu is held.
 func (s *suspects) makeRoom(now time.Time) bool {
 	if s.forgetOld(now); len(s.by) < maxUnderWay {
 		return true
@@ -303,8 +303,8 @@ func (s *suspects) makeRoom(now time.Time) bool {
 // trials are the suspects of all peers. Only the manager's goroutine uses it.
 type trials map[job.Peer]*suspects
 
-// of returns the suspects of a peer for a new session. Those of a peer that knows more than before, or less, are forgotten: it
-// has another version now.
+// of returns the suspects of a peer for a new session. Those of a peer that knows more than before, or less, are forgotten:
+// it has another version now.
 func (ts trials) of(p job.Peer, knows features) *suspects {
 	if s := ts[p]; s != nil && s.knows == knows {
 		return s

@@ -186,8 +186,8 @@ func TestLongEventThatEndsItsSession(t *testing.T) {
 	})
 }
 
-// However many messages are suspected, one more that ends sessions is kept back like the others: it takes the place of one that has not
-// ended any for certain, or of the oldest one.
+// However many messages are suspected, one more that ends sessions is kept back like the others: it takes the place of one
+// that has not ended any for certain, or of the oldest one.
 func TestOneMoreSuspect(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		s, now := &suspects{}, time.Unix(1e9, 0)

@@ -16,14 +16,15 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// endAllWithin is how long a runner that was told to end may take: it gives its tasks 5 s after TERM. Then it is killed, and its
-// tasks with it.
+// endAllWithin is how long a runner that was told to end may take: it gives its tasks 5 s after TERM. Then it is killed, and
+// its tasks with it.
 const endAllWithin = 10 * time.Second
 
-// EndAll ends all runners of a directory, and their tasks with them. No driver may run there. It returns when no task has a process,
-// or with an error that names what may be left. endContainers is Config.EndContainers.
+// EndAll ends all runners of a directory, and their tasks with them. No driver may run there. It returns when no task has a
+// process, or with an error that names what may be left. endContainers is Config.EndContainers.
 //
-// A runner that is dead already is left alone: what its lock file says may be of another host, from which the directory was copied.
+// A runner that is dead already is left alone: what its lock file says may be of another host, from which the directory was
+// copied.
 func EndAll(ctx context.Context, dir string, endContainers func(ctx context.Context, dir string, generation int) error, log *slog.Logger) error {
 	d := protocol.Dir(dir)
 	generations, err := d.Generations()

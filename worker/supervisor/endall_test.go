@@ -16,7 +16,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// A daemon that stops for good ends all tasks: those that hold too, and those that ignore TERM, also if their runner stands still.
+// A daemon that stops for good ends all tasks: those that hold too, and those that ignore TERM, also if their runner stands
+// still.
 func TestEndAll(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode string) {
 		for _, still := range []bool{false, true} {
