@@ -141,7 +141,7 @@ func (all *tallies) elsewhere(e *entry, p job.Peer, h *tallyAt, now time.Time) f
 		return fails
 	}
 	for _, t := range e.tasks {
-		if b := t.durable(); b.Assigned && b.State == job.Running && b.Node != p && now.Sub(e.job.Task(t.index).Placed) >= max(time.Second, 5*h.longest) {
+		if b := t.durable(); b.Assigned && t.phase == running && b.Node != p && now.Sub(e.job.Task(t.index).Placed) >= max(time.Second, 5*h.longest) {
 			return does
 		}
 	}
@@ -197,7 +197,7 @@ func (all *tallies) healed(p job.Peer, h *tallyAt, now time.Time) bool {
 	if h.trial == nil || now.Sub(h.begun) < trialFor {
 		return false
 	}
-	if b := h.trial.durable(); !b.Assigned || b.Node != p || b.State != job.Running {
+	if b := h.trial.durable(); !b.Assigned || b.Node != p || h.trial.phase != running {
 		return false
 	}
 	all.takesBack(p, h)
