@@ -45,7 +45,7 @@ type Job struct {
 	DefaultTime  bool       `json:"time_limit_default,omitempty" doc:"time_limit is not of the job file, but the setting default-time of the daemon that accepted the job."`
 	Resources    TaskNeed   `json:"resources" doc:"What each task requests."`
 	// ExitStatus is nil until the job has ended.
-	ExitStatus *int              `json:"exit_status" doc:"Exit code of run and wait for it: the highest of its tasks; 124 for the time limit, 125 if no process ran to its own end."`
+	ExitStatus *int              `json:"exit_status" doc:"Exit code of run and wait for it: the highest of its tasks, and of those that were cancelled only if no other failed; 124 for the time limit, 125 if no process ran to its own end."`
 	TaskCount  int               `json:"task_count"`
 	Counts     map[job.State]int `json:"counts" nullable:"false" doc:"Number of its tasks in each state."`
 	Tasks      []Task            `json:"tasks" nullable:"false" doc:"The first tasks; /v1/jobs/{id}/tasks lists all. Of a job of many tasks only GET /v1/jobs/{id} has some."`
