@@ -92,9 +92,13 @@ func (lo *leftOut) ended(t *task, p job.Peer, x job.Exit, now time.Time) {
 	if x.Started {
 		h.longest = max(h.longest, x.Ended.Sub(x.Began))
 	}
-	if h.row < quickFailures && h.left.IsZero() {
-		return
+	if h.row >= quickFailures || !h.left.IsZero() {
+		all.leave(e, p, h, now)
 	}
+}
+
+// leave has the job leave the host out for a while, if it does better elsewhere, or nobody knows.
+func (all *tallies) leave(e *entry, p job.Peer, h *tallyAt, now time.Time) {
 	pause := time.Duration(0)
 	switch all.elsewhere(e, p, h, now) {
 	case does:
@@ -204,8 +208,12 @@ func (all *tallies) healed(p job.Peer, h *tallyAt, now time.Time) bool {
 	return true
 }
 
-// forget forgets a job that has ended.
-func (lo *leftOut) forget(e *entry) { delete(lo.by, e) }
+// noteEnd forgets the job if it has ended.
+func (lo *leftOut) noteEnd(e *entry) {
+	if e.job.Ended() {
+		delete(lo.by, e)
+	}
+}
 
 // lostLead forgets all.
 func (lo *leftOut) lostLead() { clear(lo.by) }

@@ -15,11 +15,7 @@ type Journal interface {
 	// committed comes back through Loop.Deliver, any other through Loop.NotProposed. An error says that none was
 	// queued. Propose must not wait for Deliver.
 	Propose(records ...job.Record) error
-	// ReadIndex begins a quorum round. When the round is over it calls done with the epoch in which this daemon still
-	// leads.
-	ReadIndex(done func(job.Epoch, error))
-	// Raise has this daemon, if it leads, lead again with an epoch beyond the given one. It returns at once.
-	Raise(beyond job.Epoch)
+	Leadership
 	// Save writes rows as they are after the entry applied, and deletes the rows of jobs that are gone. A crash may
 	// lose the write. Then the journal delivers the entries after the last write again.
 	Save(applied uint64, rows []job.Row, gone []job.ID) error
@@ -29,6 +25,15 @@ type Journal interface {
 	// File returns the job file of a job as it was saved with the part job.PartFile; nil if there is none. Any goroutine
 	// may call it.
 	File(id job.ID) ([]byte, error)
+}
+
+// Leadership is with which epoch this daemon owns its jobs.
+type Leadership interface {
+	// ReadIndex begins a quorum round. When the round is over it calls done with the epoch in which this daemon still
+	// leads.
+	ReadIndex(done func(job.Epoch, error))
+	// Raise has this daemon, if it leads, lead again with an epoch beyond the given one. It returns at once.
+	Raise(beyond job.Epoch)
 }
 
 // Sessions carries messages to hosts.

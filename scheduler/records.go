@@ -154,14 +154,7 @@ func (rc *records) movedTask(e *entry, index int) {
 	rc.entries.save(e)
 	rc.settle(e.task(index))
 	rc.pending.follow(e)
-	noteEnd(rc, e)
-}
-
-// noteEnd notes when a job has ended.
-func noteEnd(rc *records, e *entry) {
-	if e.job.Ended() {
-		rc.leftOut.forget(e)
-	}
+	rc.leftOut.noteEnd(e)
 	rc.history.noteEnd(e)
 }
 
@@ -171,7 +164,8 @@ func (rc *records) settleAll(e *entry, ranges []job.Range) {
 		rc.settle(t)
 	}
 	rc.pending.followAll(e)
-	noteEnd(rc, e)
+	rc.leftOut.noteEnd(e)
+	rc.history.noteEnd(e)
 }
 
 // settle updates the soft state of a task to its durable state.
@@ -240,7 +234,7 @@ func (rc *records) settleGang(e *entry, gang job.Range) {
 		rc.settle(t)
 	}
 	rc.pending.follow(e)
-	noteEnd(rc, e)
+	rc.history.noteEnd(e)
 }
 
 // appliedGang goes on with the dispatch that proposed to assign a gang, as appliedAssign does for a task.
@@ -390,10 +384,9 @@ func (rc *records) appliedCancel(e *entry, r job.CancelRecord, ok bool) {
 		rc.moved(e, r.Tasks)
 	}
 	rc.requests.settled(toCancel, e, nil)
-	if !ok || !rc.lead {
-		return
+	if ok && rc.lead {
+		rc.endActive(e, r.Tasks)
 	}
-	rc.endActive(e, r.Tasks)
 }
 
 func (rc *records) appliedRequeue(e *entry, r job.RequeueRecord, ok bool) {

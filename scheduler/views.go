@@ -3,6 +3,7 @@ package scheduler
 // The views of jobs for people: the durable state, what hosts report, and for each waiting task the reason.
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -354,13 +355,10 @@ func (vs *views) seen(t *task) (job.State, job.Reason) {
 	switch {
 	case t.dispatch != nil, t.phase.over() && !vs.attempts.started(t) && vs.attempts.reached(t) != nil:
 		return job.Reserved, job.Reason{}
-	case vs.attempts.heard(t) && t.process.state != "":
-		if t.process.detail != "" {
-			return t.process.state, job.Reason{Word: job.ReasonStaging, Detail: t.process.detail}
-		}
-		return t.process.state, job.Reason{}
+	case vs.attempts.heard(t) && t.process.state != "" && t.process.detail != "":
+		return t.process.state, job.Reason{Word: job.ReasonStaging, Detail: t.process.detail}
 	case vs.attempts.heard(t):
-		return job.Running, job.Reason{}
+		return cmp.Or(t.process.state, job.Running), job.Reason{}
 	case t.process.state == job.Reserved && vs.attempts.reached(t) != nil:
 		return job.Starting, job.Reason{}
 	}
@@ -383,10 +381,8 @@ func (vs *views) reason(t *task) job.Reason {
 	case t.barred:
 		return vs.following(t.e, t.index)
 	case !t.queued && t.pause.until.After(vs.now):
-		if t.pause.placed {
-			if why := roomElsewhere(vs.placement, t, vs.outlook(vs.pending.join(t)).Fits); why.Word != "" {
-				return why
-			}
+		if why := roomElsewhere(vs.placement, t, vs.outlook(vs.pending.join(t)).Fits); t.pause.placed && why.Word != "" {
+			return why
 		}
 		return job.Reason{Word: job.ReasonBackoff, Detail: fmt.Sprintf("next attempt in %s, %s", job.Duration(nextTry(t, vs.now).Sub(vs.now).Round(time.Millisecond)), t.pause.why)}
 	}
@@ -431,10 +427,8 @@ func (vs *views) waitReason(t *task) job.Reason {
 	case x.Fits > 0:
 		return job.Reason{Word: job.ReasonPriority, Detail: "what is free is set aside for others"}
 	case len(x.Quarantined) > 0:
-		return job.Reason{
-			Word:   job.ReasonGPUUnhealthy,
-			Detail: lease.Clip("GPUs that it could have are set aside on " + strings.Join(x.Quarantined, ", ") + "; `muster gpus` says why"),
-		}
+		where := strings.Join(x.Quarantined, ", ")
+		return job.Reason{Word: job.ReasonGPUUnhealthy, Detail: lease.Clip("GPUs that it could have are set aside on " + where + "; `muster gpus` says why")}
 	}
 	why := lackText(x.Lack, x.Open, g.Need.Exclusive)
 	if x.Foreign != "" {
