@@ -12,6 +12,7 @@ import (
 	"github.com/musterhq/muster/internal/logtest"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/p2ptest"
 	"github.com/musterhq/muster/p2p/session"
 	"github.com/musterhq/muster/worker"
@@ -46,7 +47,7 @@ func TestCommitHasTheAddressOfTheSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := &router{
-			self: at.Peer(), onSession: func(job.Peer) {}, departed: newDeparted(),
+			self: at.Peer(), onSession: func(job.Peer) {}, departed: newDeparted(), may: func(job.Peer, p2p.Roles) bool { return true },
 			defects: newDefects(log), log: log,
 		}
 		if b.sessions, err = session.New(session.DefaultConfig(), guarded{at.Libp2p(), at}, b, log); err != nil {
