@@ -81,7 +81,7 @@ func (t *Table) Meet(clauses []Clause, n int) bool {
 }
 
 // Explain says for each clause how many of the hosts meet it, and why the others do not. Advice is given only for the
-// first clause that has any: what follows from it, such as a mount where no host runs containers, is not known yet.
+// first clause that has any and that no host meets which runs tasks: what follows from it, such as a mount where no host runs containers, is not known yet.
 func Explain(clauses []Clause, hosts []*Host) []lease.Clause {
 	out, advised := make([]lease.Clause, 0, len(clauses)), false
 	for _, c := range clauses {
@@ -94,7 +94,7 @@ func Explain(clauses []Clause, hosts []*Host) []lease.Clause {
 				x.Fails = append(x.Fails, lease.Failed{Node: h.Peer, Name: h.Name(), Reason: why})
 			}
 		}
-		if x.Meets == 0 && x.Of > 0 && !advised {
+		if !advised && x.Of > 0 && (x.Meets == 0 || noWorkerMeets(&c, hosts)) {
 			x.Advice = c.advice
 			if c.advise != nil {
 				x.Advice = c.advise(hosts)
@@ -106,6 +106,20 @@ func Explain(clauses []Clause, hosts []*Host) []lease.Clause {
 		}
 	}
 	return out
+}
+
+// noWorkerMeets says whether there are hosts that run tasks, and none of them meets the clause.
+func noWorkerMeets(c *Clause, hosts []*Host) bool {
+	workers := 0
+	for _, h := range hosts {
+		if !h.Profile.Worker {
+			continue
+		}
+		if workers++; c.Test(h) == "" {
+			return false
+		}
+	}
+	return workers > 0
 }
 
 // Refusals says which of the hosts have said that they can never run the shape, and for another reason than their limits, which they
