@@ -63,12 +63,13 @@ uninstall: ## remove what install has installed; the data directory and the conf
 check: build ## build, check the format, lint, and run the tests of the packages
 	$(MAKE) -j2 unit lint benchmarks portable
 
+# What hangs ends with the stacks of its goroutines, well before those who wait for the gate lose patience.
 # The linters include vet.
 unit: ## run the tests of the packages, including simulated networks
-	$(GO) test -vet=off -timeout 30m ./...
+	$(GO) test -vet=off -timeout 20m ./...
 
 e2e: build ## run the tests with real daemons on loopback
-	$(GO) test -vet=off -count=1 -tags e2e -parallel 4 -timeout 40m ./e2e/...
+	$(GO) test -vet=off -count=1 -tags e2e -parallel 4 -timeout 35m ./e2e/...
 
 # The daemons' tests wait more than they compute, so all that runs at the lowest priority runs beside them.
 test: build unit ## run everything that CI requires
@@ -89,7 +90,7 @@ profile: ## measure anew where the CPU time of busy daemons and runners goes; th
 	$(MAKE) build
 
 benchmarks: ## run each benchmark of the packages once, to see that it works
-	@out=$$($(IDLE) $(GO) test -vet=off -run '^$$' -bench . -benchtime 1x \
+	@out=$$($(IDLE) timeout -s QUIT -k 60 35m $(GO) test -vet=off -run '^$$' -bench . -benchtime 1x \
 	  $$(git grep -l '^func Benchmark' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|') 2>&1) || { echo "$$out"; exit 1; }
 
 study: ## simulate what partial knowledge and failures cost, and write the tables of docs/study.md

@@ -111,6 +111,7 @@ func (d *daemon) killRunners() {
 // TestKilledAtRandom kills the worker's daemon, its runner, both, and the owner's daemon. No job is lost, runs twice
 // at once or ends with a wrong code. At the end nothing holds a device and no process is left.
 func TestKilledAtRandom(t *testing.T) {
+	t.Parallel()
 	kills := chaosKills
 	if n, err := strconv.Atoi(os.Getenv("MUSTER_CHAOS")); err == nil {
 		kills = n

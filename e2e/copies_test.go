@@ -45,6 +45,7 @@ func (d *daemon) untilTwin() {
 // A daemon that stops because of an older one ends its tasks: their owners take the other daemon for their host. That holds
 // for one that learns of the other while it runs, and for one that was killed and starts again.
 func TestTasksOfACopyEnd(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy").start()
 	bob := newDaemon(t, "bob")
 	bob.start(amy.invite().flags()...)
@@ -98,6 +99,7 @@ func TestTasksOfACopyEnd(t *testing.T) {
 // A daemon on a copy of the data directory of a running one ends with 78 before it starts anything, and names both addresses.
 // The other one goes on, and the member that reached both says so.
 func TestCopiedDataDirectory(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy").start()
 	bob := newDaemon(t, "bob")
 	bob.start(amy.invite().flags()...)

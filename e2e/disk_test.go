@@ -110,6 +110,7 @@ func fillAll(t *testing.T, dir string) string {
 // TestFullDiskKeepsEnds uses up the disk of the data directory while tasks run. Their ends are saved and told, a cancel
 // ends a task, and a daemon that starts then answers, whether its runner lives or not.
 func TestFullDiskKeepsEnds(t *testing.T) {
+	t.Parallel()
 	for _, kind := range smallDisks {
 		t.Run(kind, func(t *testing.T) {
 			amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "8")
@@ -151,6 +152,7 @@ func TestFullDiskKeepsEnds(t *testing.T) {
 // TestFullDiskIsTold uses up the disk of a host to which nothing was offered. Others do not take it for a host with room, and
 // are told why in one sentence; and they take it for one again once there is space.
 func TestFullDiskIsTold(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--no-worker").start()
 	ben := newDaemon(t, "ben", "--gpus", "none", "--cpus", "4")
 	mountDisk(t, "tmpfs", ben.dir+"/data")
@@ -191,6 +193,7 @@ func (d *daemon) untilAccepted(command ...string) (id string) {
 // TestUserWhoFillsTheDisk has three tasks of one user write as much as they can. They are ended with the reason, their
 // files are removed, and the task of another user runs on.
 func TestUserWhoFillsTheDisk(t *testing.T) {
+	t.Parallel()
 	for _, kind := range smallDisks {
 		t.Run(kind, func(t *testing.T) {
 			amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "8")
@@ -235,6 +238,7 @@ func TestUserWhoFillsTheDisk(t *testing.T) {
 
 // TestUserWhoUsesUpTheFiles has a task make files until there can be no more, on a file system with a bound on them.
 func TestUserWhoUsesUpTheFiles(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "8")
 	mountDisk(t, "tmpfs", amy.dir+"/data")
 	amy.start()
@@ -247,6 +251,7 @@ func TestUserWhoUsesUpTheFiles(t *testing.T) {
 
 // TestScratchOfAUser bounds what all tasks of a user hold together.
 func TestScratchOfAUser(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "8", "--limits", "per_user.scratch=30MiB").start()
 	write := func(mb int) string {
 		return amy.ok("submit", "--", "sh", "-c", fmt.Sprintf(`head -c %dM /dev/zero > "$MUSTER_SCRATCH/x"; sleep 1000`, mb))

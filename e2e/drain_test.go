@@ -115,6 +115,7 @@ func TestDrainEndsTaskThatMayNotRunAgain(t *testing.T) {
 }
 
 func TestDrainSurvivesRestart(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	g := newGate(t)
 	id := amy.ok(append([]string{"submit", "--"}, g.script("exit 3")...)...)

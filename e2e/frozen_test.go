@@ -7,15 +7,26 @@ package e2e
 import (
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/musterhq/muster/api"
 )
 
-// freeze has every write to the file system at dir wait until thaw is called, or the test ends.
+// freeze has every write to the file system at dir wait until thaw is called, or the test ends. A process of its own thaws it
+// if the tests are killed meanwhile: nothing could end the daemons that wait for it.
 func freeze(t *testing.T, dir string) (thaw func()) {
 	t.Helper()
+	late := exec.Command("sh", "-c", `sleep 300; fsfreeze --unfreeze "$0"`, dir)
+	late.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := late.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-late.Process.Pid, syscall.SIGKILL)
+		_ = late.Wait()
+	})
 	thaw = func() { _ = exec.Command("fsfreeze", "--unfreeze", dir).Run() }
 	t.Cleanup(thaw)
 	if out, err := exec.Command("fsfreeze", "--freeze", dir).CombinedOutput(); err != nil {
@@ -27,6 +38,7 @@ func freeze(t *testing.T, dir string) (thaw func()) {
 // TestFrozenDisk freezes the disk of a worker's data directory. A task there is cancelled, the exit of another one is told, a
 // new one runs elsewhere, and the node says what is wrong. After a thaw it takes tasks again.
 func TestFrozenDisk(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").start()
 	ben := newDaemon(t, "ben", "--gpus", "none", "--cpus", "4")
 	mountDisk(t, "ext4", ben.dir+"/data")
@@ -63,6 +75,7 @@ func TestFrozenDisk(t *testing.T) {
 // TestFrozenDiskOfTheOwner freezes the disk of the daemon that accepts jobs. A submission fails soon, with the reason, and what
 // is only read is answered.
 func TestFrozenDiskOfTheOwner(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4")
 	mountDisk(t, "ext4", amy.dir+"/data")
 	amy.start()

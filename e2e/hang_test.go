@@ -37,6 +37,7 @@ func hungDir(t *testing.T) string {
 }
 
 func TestHungDirectoryBlocksOnlyItsTasks(t *testing.T) {
+	t.Parallel()
 	dir := hungDir(t)
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "16").start()
 	var hung []string

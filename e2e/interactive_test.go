@@ -265,6 +265,7 @@ func TestTerminalFromTheStart(t *testing.T) {
 // TestClientGone checks that a task ends soon if its client is told to end, and after client-timeout if the client is
 // killed.
 func TestClientGone(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--client-timeout", "5s").start()
 	sink := filepath.Join(t.TempDir(), "said")
 	for _, c := range []struct {

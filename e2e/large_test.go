@@ -40,6 +40,7 @@ func jobFileOf(t *testing.T, size int, node string) string {
 }
 
 func TestLargestJobFileRunsElsewhere(t *testing.T) {
+	t.Parallel()
 	amy, _ := pair(t)
 	for _, less := range []int{4096, 1, 0} {
 		id := amy.ok("submit", "-F", jobFileOf(t, job.MaxSpecBytes-less, "ben"))

@@ -105,6 +105,7 @@ func asRoot(t *testing.T) {
 // TestOnlyItsOwnUsersTasks runs a daemon of an ordinary user in a cluster. Tasks of others are not offered to it, whether
 // or not other hosts could run them: they would read its key.
 func TestOnlyItsOwnUsersTasks(t *testing.T) {
+	t.Parallel()
 	asRoot(t)
 	amy := newDaemon(t, "amy", "--gpus", "none", "--no-worker").start()
 	ben := newDaemon(t, "ben", "--gpus", "none", "--config", os.DevNull)

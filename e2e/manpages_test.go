@@ -53,6 +53,7 @@ func TestMonitoringIsInstalled(t *testing.T) {
 }
 
 func TestManPages(t *testing.T) {
+	t.Parallel()
 	root := installed(t)
 	pages, err := filepath.Glob(filepath.Join(root, "share/man/man*/*"))
 	if err != nil || len(pages) < 30 {

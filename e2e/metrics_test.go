@@ -168,6 +168,7 @@ func userName(t *testing.T) string {
 
 // Prometheus' own tool finds nothing wrong with our names, nor with the rules.
 func TestPromtool(t *testing.T) {
+	t.Parallel()
 	promtool := tool(t, "promtool")
 	s := startScraped(t)
 	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
@@ -246,6 +247,7 @@ func prometheus(t *testing.T, s scraped) func(expr string) (n int, err string) {
 // Debian's Prometheus scrapes three daemons through one. Each expression of the dashboard gives data, and each of the
 // rules is understood.
 func TestPrometheus(t *testing.T) {
+	t.Parallel()
 	tool(t, "prometheus")
 	s := startScraped(t)
 	ask := prometheus(t, s)

@@ -12,6 +12,7 @@ import (
 
 // TestOpenAPIValidator gives the document to a public validator, and compiles a client that is made from it.
 func TestOpenAPIValidator(t *testing.T) {
+	t.Parallel()
 	doc, err := exec.Command(binary(t), "manual", "--openapi").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -60,6 +60,7 @@ func TestPerUserLimit(t *testing.T) {
 // TestLimitThatCanNeverBeMet checks that a job which a limit never lets start is refused with the limit's name, and that a job
 // which waits when the limit is lowered says so, until it is raised again.
 func TestLimitThatCanNeverBeMet(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	set := func(limits string) {
 		t.Helper()

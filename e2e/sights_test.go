@@ -14,6 +14,7 @@ import (
 
 // TestOutputIsItsOwners runs a job of one user, and looks at it as another and as root.
 func TestOutputIsItsOwners(t *testing.T) {
+	t.Parallel()
 	asRoot(t)
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	ben := newDaemon(t, "ben", "--gpus", "none", "--no-worker").start(amy.invite().flags()...)

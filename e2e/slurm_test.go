@@ -12,6 +12,7 @@ import (
 )
 
 func TestSlurmScript(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	dir := filepath.Join(t.TempDir(), "project")
 	if err := os.Mkdir(dir, 0o700); err != nil {

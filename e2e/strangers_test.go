@@ -76,6 +76,7 @@ func TestTokens(t *testing.T) {
 // TestNoInvitation checks that a daemon cannot join with addresses but no token, or with the credential of another
 // cluster.
 func TestNoInvitation(t *testing.T) {
+	t.Parallel()
 	for _, transport := range []string{"tcp", "quic"} {
 		t.Run(transport, func(t *testing.T) {
 			amy := newDaemon(t, "amy", "--gpus", "none").start()

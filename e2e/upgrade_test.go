@@ -66,6 +66,7 @@ func (d *daemon) submitKeyed(key, body string) string {
 // TestDataDirectoryOfTheVersionBefore starts such a daemon twice. All verbs work on the jobs of before and on new ones, also
 // at another daemon, and jobs of the two groups depend on each other.
 func TestDataDirectoryOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
 	asRoot(t)
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "4").unpack("data-before.tar.gz").start()
 	group := job.ID(amy.ok("submit", "--hold", "--", "true")).Group()

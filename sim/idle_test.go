@@ -43,6 +43,20 @@ func (w *world) anyFits(h *host) bool {
 	return false
 }
 
+// A job that waits for the devices of another starts as that ends, also if their owners differ: within the time of some messages.
+func TestNextStartsAtOnce(t *testing.T) {
+	w, o := scene(t, 1, hostSpec{gpus: "8xH100", cpus: 16}, options{})
+	first := w.newWork(o, "ada", gpus(8), time.Minute)
+	first.submitAt(time.Second)
+	second := w.newWork(w.addOwner(nil), "bob", gpus(8), time.Second)
+	second.submitAt(10 * time.Second)
+	w.start()
+	w.runAll(time.Hour)
+	if gap := second.startAt - first.endAt; first.starts != 1 || second.starts != 1 || gap < 0 || gap > 100*time.Millisecond {
+		t.Errorf("the second job starts %d times, %v after the first has ended", second.starts, gap)
+	}
+}
+
 // Preemptible tasks fill the hosts. Tasks of a high priority come, preempt some, and end or are cancelled; or the hosts are
 // drained meanwhile, or gangs gather in vain. What is free then does not stay free while anything waits that fits. A second is for
 // tasks that take their grace, when an urgent task waits for several of them. And each of the urgent ones preempts at once.

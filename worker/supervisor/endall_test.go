@@ -54,9 +54,7 @@ func TestEndAll(t *testing.T) {
 						t.Errorf("process %d runs on", pid)
 					}
 				}
-				if len(runnersOf(t, r.dir)) > 0 {
-					t.Error("a runner runs on")
-				}
+				await(t, "end of the runner", func() bool { return len(runnersOf(t, r.dir)) == 0 })
 			})
 		}
 	})

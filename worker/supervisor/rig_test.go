@@ -4,6 +4,7 @@ package supervisor
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -49,6 +50,10 @@ func TestMain(m *testing.M) {
 		case asDaemon:
 			os.Exit(beDaemon(os.Args[2:]))
 		}
+	}
+	// Most tests wait more than they compute. A flag of the command line counts more.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
