@@ -267,7 +267,7 @@ func axe(t *testing.T) string {
 	if path == "" {
 		npm := needtest.Runs(t, "npm", "--version") // or name the file axe.min.js in MUSTER_AXE
 		dir := t.TempDir()
-		cmd := exec.CommandContext(t.Context(), npm, "install", "--prefix", dir, "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "axe-core@4.14.1")
+		cmd := exec.CommandContext(t.Context(), npm, "install", "--prefix", dir, "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-timeout=20000", "--fetch-retries=1", "axe-core@4.14.1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Skipf("no axe-core: npm cannot install it; name the file axe.min.js in MUSTER_AXE: %v\n%s", err, out)
 		}

@@ -12,7 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp "$here"/* "$work"
 cd "$work"
-npm ci --no-audit --no-fund --ignore-scripts --loglevel=error >install.log 2>&1 || { echo "npm cannot install the validator: $(tail -n 3 install.log)" >&2; exit 3; }
+npm ci --fetch-timeout=20000 --fetch-retries=1 --no-audit --no-fund --ignore-scripts --loglevel=error >install.log 2>&1 || { echo "npm cannot install the validator: $(tail -n 3 install.log)" >&2; exit 3; }
 cp "$document" muster.json
 export REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true
 npx --no-install redocly lint --config redocly.yaml --max-problems 1000 muster.json
