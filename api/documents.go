@@ -94,6 +94,7 @@ type Task struct {
 	Runs         int        `json:"runs" doc:"Number of attempts that count for retries: a process ran, and did not end with the checkpoint exit code."`
 	PID          int        `json:"pid"`
 	Isolation    string     `json:"isolation,omitempty" doc:"What confines its processes, such as cgroup v2 (cpu, memory, pids, devices) or process group."`
+	Fencing      string     `json:"fencing,omitempty" enum:"yes,no,unknown" doc:"While it is assigned: whether its node ends it with its lease for certain, if its job has one. If not, it runs elsewhere only when that node is back, was rebooted or is declared dead."`
 	ExitCode     *int       `json:"exit_code"`
 	Signal       int        `json:"signal" doc:"The signal that ended the process, or 0."`
 	GPUs         []string   `json:"gpus" nullable:"false" doc:"UUIDs of its GPUs."`
@@ -235,6 +236,9 @@ func taskDocument(id job.ID, l job.Layout, t job.Task) Task {
 		d.Index = l.Index(t.Index)
 	}
 	d.Reason, d.ReasonDetail = reason(t.State, t.Reason)
+	if t.Assigned {
+		d.Fencing = t.Fencing.String()
+	}
 	if t.Exit != nil && t.State.Ended() {
 		code := t.Exit.Code
 		d.ExitCode, d.Signal, d.StderrTail, d.Isolation = &code, t.Exit.Signal, t.Exit.Tail, t.Exit.Isolation

@@ -92,6 +92,8 @@ type TasksRun struct {
 	Drivers  []string `json:"drivers" nullable:"false"`
 	OnlyUser string   `json:"only_user,omitempty" doc:"It runs only tasks of this user. Empty: those of all users."`
 	NoRoot   bool     `json:"no_root,omitempty" doc:"It runs no tasks of root."`
+	Fencing  string   `json:"fencing,omitempty" enum:"yes,no,unknown" doc:"Whether it ends tasks with their leases for certain, even if its daemon and its runner are killed or stopped. Absent or unknown: its version does not say."`
+	Boot     string   `json:"boot_id,omitempty" doc:"ID of the present boot of the host. Empty: its version does not say."`
 }
 
 // NodeFree holds the free resources of a node. GPUs counts only wholly free devices.
@@ -328,7 +330,7 @@ func NodeDocument(n NodeInfo) Node {
 	p := n.Profile
 	d := Node{
 		Schema: SchemaNode, ID: p.Peer, Name: p.Name, State: n.State, Detail: n.Detail, NodeLabels: NodeLabels{map[string]string{}, map[string]string{}}, Arch: p.Arch, OS: p.OS, Addrs: append([]string{}, n.Addrs...),
-		Version: p.Version, TasksRun: TasksRun{p.Worker, append([]string{}, p.Drivers...), p.OnlyUser, p.NoRoot}, CPUs: p.CPUs, Memory: int64(p.Memory), NodeData: NodeData{int64(p.Disk), p.Store},
+		Version: p.Version, TasksRun: TasksRun{p.Worker, append([]string{}, p.Drivers...), p.OnlyUser, p.NoRoot, p.Fencing.String(), p.Fencing.Boot}, CPUs: p.CPUs, Memory: int64(p.Memory), NodeData: NodeData{int64(p.Disk), p.Store},
 		Free: freeDocument(n.Free), NodeLoad: NodeLoad{Running: new(n.Running)}, Drain: n.Drain, GPUs: make([]GPU, 0, len(p.GPUs)),
 	}
 	maps.Copy(d.Labels, p.Labels)

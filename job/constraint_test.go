@@ -20,10 +20,10 @@ var (
 	h100 = GPUKind{Class: "h100-80gb", Memory: 80e9, Compute: version("9.0"), Driver: version("550.54.15")}
 	a40  = GPUKind{Class: "a40-48gb", Memory: 48e9, Compute: version("8.6"), Driver: version("550.54.15")}
 
-	cpuNode = &Facts{Name: "c1", Arch: "amd64", OS: "linux", CPUs: 64, Memory: 256 << 30, NVLink: No, Labels: map[string]string{
+	cpuNode = &Facts{Name: "c1", Arch: "amd64", OS: "linux", CPUs: 64, Memory: 256 << 30, NVLink: No, Fencing: No, Labels: map[string]string{
 		"rack": "r1", "old": "yes", "zone": "eu", "gen": "3", "scratch": "2TB",
 	}}
-	gpuNode   = &Facts{Name: "g1", Arch: "arm64", OS: "linux", CPUs: 8, Memory: 64 << 30, GPUs: 8, Kinds: []GPUKind{h100}, NVLink: Yes}
+	gpuNode   = &Facts{Name: "g1", Arch: "arm64", OS: "linux", CPUs: 8, Memory: 64 << 30, GPUs: 8, Kinds: []GPUKind{h100}, NVLink: Yes, Fencing: Yes}
 	mixedNode = &Facts{Name: "m1", CPUs: 8, GPUs: 2, Kinds: []GPUKind{h100, a40}, NVLink: No}
 	mutedNode = &Facts{Name: "x1", GPUs: 1, Kinds: []GPUKind{{}}} // tells little
 	wildNode  = &Facts{Name: "w1", GPUs: 20}                      // GPUs of too many kinds
@@ -99,6 +99,9 @@ func TestConstraintMet(t *testing.T) {
 		{gpuNode, "nvlink", "yes"},
 		{cpuNode, "nvlink", "no"},
 		{mutedNode, "nvlink", neither},
+		{gpuNode, "fencing", "yes"},
+		{cpuNode, "fencing", "no"},
+		{mutedNode, "fencing", neither},
 
 		// Without a GPU nothing about GPUs holds but their number.
 		{cpuNode, "gpu.count>=1", "no"},
@@ -172,7 +175,7 @@ func TestConstraintErrors(t *testing.T) {
 		"gpu.memory>=40":                   `at character 13: gpu.memory: size "40": a number needs a unit`,
 		"gpu.cc>=new":                      `at character 9: gpu.cc: "new" is not a version such as 9.0`,
 		"gpu.cc":                           "at character 7: gpu.cc needs a comparison, such as gpu.cc=VALUE",
-		"x&gpu.mem>=40GB":                  `at character 12: "gpu.mem" is not a fact; these are arch cpus driver gpu.cc`,
+		"x&gpu.mem>=40GB":                  `at character 12: "gpu.mem" is not a fact; these are arch cpus driver fencing gpu.cc`,
 		"arch<arm64":                       "arch can only be compared with = and !=",
 		"nvlink=yes":                       "nvlink has no value; write nvlink or !nvlink",
 		"cpus>=64GB":                       `cpus: "64GB" is not a number`,

@@ -41,6 +41,8 @@ type Facts struct {
 	// Kinds are the kinds of its GPUs. It is empty although there are GPUs if there are more than MaxKinds.
 	Kinds  []GPUKind
 	NVLink Truth // NVLink joins all its GPUs
+	// Fencing is Yes if its tasks end with their leases for certain; see type Fencing.
+	Fencing Truth
 }
 
 // Trusted returns the facts with only those labels that are signed. All else is what the node says of itself.
@@ -108,12 +110,13 @@ type fact struct {
 
 // factTable lists the facts by their names. A fact wins over a label of the same name.
 var factTable = map[string]*fact{
-	"name":   {text: func(f *Facts, _ *GPUKind) string { return f.Name }},
-	"arch":   {text: func(f *Facts, _ *GPUKind) string { return f.Arch }},
-	"os":     {text: func(f *Facts, _ *GPUKind) string { return f.OS }},
-	"cpus":   {amount: func(f *Facts, _ *GPUKind) (Version, bool) { return Version{int64(f.CPUs)}, true }, read: readCount, show: showCount},
-	"memory": {amount: func(f *Facts, _ *GPUKind) (Version, bool) { return Version{int64(f.Memory)}, f.Memory > 0 }, read: readSize, show: showSize},
-	"nvlink": {flag: func(f *Facts) Truth { return f.NVLink }},
+	"name":    {text: func(f *Facts, _ *GPUKind) string { return f.Name }},
+	"arch":    {text: func(f *Facts, _ *GPUKind) string { return f.Arch }},
+	"os":      {text: func(f *Facts, _ *GPUKind) string { return f.OS }},
+	"cpus":    {amount: func(f *Facts, _ *GPUKind) (Version, bool) { return Version{int64(f.CPUs)}, true }, read: readCount, show: showCount},
+	"memory":  {amount: func(f *Facts, _ *GPUKind) (Version, bool) { return Version{int64(f.Memory)}, f.Memory > 0 }, read: readSize, show: showSize},
+	"nvlink":  {flag: func(f *Facts) Truth { return f.NVLink }},
+	"fencing": {flag: func(f *Facts) Truth { return f.Fencing }},
 
 	"gpu.count": {amount: func(f *Facts, _ *GPUKind) (Version, bool) { return Version{int64(f.GPUs)}, true }, read: readCount, show: showCount},
 	"gpu.model": {perGPU: true, text: func(_ *Facts, g *GPUKind) string { return g.Class }, equal: IsModel},

@@ -49,6 +49,7 @@ type AssignRecord struct {
 	Node     Peer
 	NodeName string
 	Store    string    // ID of the worker's store: a wiped disk counts as another worker
+	Fencing  Fencing   // as the worker says
 	At       time.Time // by the owner's clock; zero in records of older versions
 }
 
@@ -89,6 +90,7 @@ type Assignee struct {
 	Node     Peer
 	NodeName string
 	Store    string // as in AssignRecord
+	Fencing  Fencing
 }
 
 // UnassignGangRecord ends the attempts of all tasks of a gang, none of which was started. Once the owner has proposed the

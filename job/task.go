@@ -48,9 +48,11 @@ type Task struct {
 	Node     Peer
 	NodeName string
 	Store    string // ID of the store of the worker to which the attempt was assigned
-	Epoch    Epoch  // the epoch in which the attempt was assigned
-	Devices  []string
-	PID      int
+	// Fencing is what that host said of itself when the attempt was assigned to it.
+	Fencing Fencing
+	Epoch   Epoch // the epoch in which the attempt was assigned
+	Devices []string
+	PID     int
 	// Isolation says for people what confines the processes of the newest attempt, such as "cgroup v2 (cpu, memory,
 	// pids, devices)" or "process group".
 	Isolation string

@@ -144,7 +144,7 @@ func assignGang(t *Table, r job.AssignGangRecord, epoch job.Epoch) Change {
 		i := c.Gang.First + k
 		task := j.Task(i)
 		assigned(j, &task, job.AssignRecord{
-			Attempt: job.Attempt{Job: j.ID, Task: i, N: r.Attempt.N}, Node: x.Node, NodeName: x.NodeName, Store: x.Store, At: r.At,
+			Attempt: job.Attempt{Job: j.ID, Task: i, N: r.Attempt.N}, Node: x.Node, NodeName: x.NodeName, Store: x.Store, Fencing: x.Fencing, At: r.At,
 		}, epoch)
 		put(j, task)
 	}

@@ -92,7 +92,7 @@ func assigned(j *Job, t *job.Task, r job.AssignRecord, epoch job.Epoch) bool {
 	}
 	j.tasks.history.keepNewest(t)
 	t.Attempt, t.Assigned = r.Attempt.N, true
-	t.Node, t.NodeName, t.Store, t.Epoch = r.Node, r.NodeName, r.Store, epoch
+	t.Node, t.NodeName, t.Store, t.Fencing, t.Epoch = r.Node, r.NodeName, r.Store, r.Fencing, epoch
 	t.Placed, t.Devices, t.Started, t.Ended = r.At, nil, time.Time{}, time.Time{}
 	return true
 }

@@ -78,7 +78,7 @@ func (x *cell) task(index int, cm *common) job.Task {
 	h := &cm.hosts.list[x.host]
 	t := job.Task{
 		Index: index, State: stateOf(x.state), Attempt: int(x.attempt), Runs: int(x.runs),
-		Node: h.peer, NodeName: h.name, Store: h.store, Epoch: cm.epochs[x.epoch], Settled: int(x.settled),
+		Node: h.peer, NodeName: h.name, Store: h.store, Fencing: h.fencing, Epoch: cm.epochs[x.epoch], Settled: int(x.settled),
 		Assigned: x.flags&flagAssigned != 0, Ending: endingOf(x.flags), Placed: storepb.Time(x.placed), Started: storepb.Time(x.started), Ended: storepb.Time(x.ended), Closed: storepb.Time(x.closed),
 	}
 	if x.flags&flagExit != 0 {
@@ -119,7 +119,7 @@ func (x *cell) fill(t *job.Task, cm *common) *note {
 	*x = cell{
 		started: storepb.Nanos(t.Started), ended: storepb.Nanos(t.Ended), closed: storepb.Nanos(t.Closed), placed: storepb.Nanos(t.Placed),
 		attempt: uint32(t.Attempt), runs: uint32(t.Runs),
-		host: cm.hosts.of(host{t.Node, t.NodeName, t.Store}), epoch: cm.epochOf(t.Epoch), settled: uint32(t.Settled),
+		host: cm.hosts.of(host{t.Node, t.NodeName, t.Store, t.Fencing}), epoch: cm.epochOf(t.Epoch), settled: uint32(t.Settled),
 		state: number(t.State), flags: x.flags & (flagNote | flagTail | flagUsage), note: x.note,
 	}
 	if t.Assigned {

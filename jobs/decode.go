@@ -123,7 +123,8 @@ func decodePart(j *Job, r job.Row) error {
 		if err := proto.Unmarshal(r.Data, &m); err != nil {
 			return err
 		}
-		if at := j.tasks.hosts.of(host{job.Peer(m.GetPeer()), m.GetName(), m.GetStore()}); int(at) != n {
+		h := host{job.Peer(m.GetPeer()), m.GetName(), m.GetStore(), job.Fencing{Certain: m.GetFences(), Boot: m.GetBoot()}}
+		if at := j.tasks.hosts.of(h); int(at) != n {
 			return fmt.Errorf("%w: host %d in place of %d", errBadRow, at, n)
 		}
 		return nil

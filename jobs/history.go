@@ -159,7 +159,7 @@ func (o *outcomes) encode() ([]byte, error) {
 
 // keep keeps the outcome of an attempt on the host that the task has.
 func (h *history) keep(t *job.Task, n int, x job.Exit) {
-	o := outcome{n: uint32(n), host: h.hosts.of(host{t.Node, t.NodeName, t.Store}), placed: storepb.Nanos(t.Placed)}
+	o := outcome{n: uint32(n), host: h.hosts.of(host{t.Node, t.NodeName, t.Store, t.Fencing}), placed: storepb.Nanos(t.Placed)}
 	o.set(x)
 	h.add(t.Index, o)
 }

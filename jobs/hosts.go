@@ -11,9 +11,10 @@ import (
 
 // host is a host on which attempts ran.
 type host struct {
-	peer  job.Peer
-	name  string
-	store string
+	peer    job.Peer
+	name    string
+	store   string
+	fencing job.Fencing // as it said when it got an attempt; the same host may be listed several times
 }
 
 // hosts numbers the hosts of a job. Number 0 means no host.

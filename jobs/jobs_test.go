@@ -54,7 +54,8 @@ func anyRecord(t *rapid.T, table *jobs.Table) job.Record {
 			return anyGangRecord(t, a, text.Draw(t, "detail"), at)
 		}
 		host := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "host")
-		return job.AssignRecord{Attempt: a, Node: job.Peer(host), NodeName: host, Store: "s" + host, At: rapid.SampledFrom([]time.Time{{}, at}).Draw(t, "placed")}
+		boot := rapid.SampledFrom([]string{"", "b1", "b2"}).Draw(t, "boot") // a host that was booted anew has another row
+		return job.AssignRecord{Attempt: a, Node: job.Peer(host), NodeName: host, Store: "s" + host, Fencing: job.Fencing{Certain: boot == "b1", Boot: boot}, At: rapid.SampledFrom([]time.Time{{}, at}).Draw(t, "placed")}
 	case 4:
 		proof := rapid.SampledFrom([]job.Proof{job.ProofDeclined, job.ProofDead, job.ProofExpired, job.ProofNeverStarted}).Draw(t, "proof")
 		return job.UnassignRecord{Attempt: a, Proof: proof, Detail: text.Draw(t, "detail"), At: at, Hold: hold}
@@ -86,7 +87,7 @@ func anyGangRecord(t *rapid.T, a job.Attempt, detail string, at time.Time) job.R
 	hosts := rapid.Permutation([]string{"a", "b", "c", "d", "d"}).Draw(t, "hosts")[:rapid.SampledFrom([]int{2, 3, 3, 3, 3, 4}).Draw(t, "members")]
 	r := job.AssignGangRecord{Attempt: a, At: at}
 	for _, h := range hosts {
-		r.Members = append(r.Members, job.Assignee{Node: job.Peer(h), NodeName: h, Store: "s" + h})
+		r.Members = append(r.Members, job.Assignee{Node: job.Peer(h), NodeName: h, Store: "s" + h, Fencing: job.Fencing{Certain: h == "a", Boot: "b" + h}})
 	}
 	return r
 }

@@ -27,7 +27,7 @@ func (j *Job) TakeRows() ([]job.Row, error) {
 	rows = j.File.row(j.ID, rows)
 	for ; d.hosts < len(j.tasks.hosts.list); d.hosts++ {
 		h := j.tasks.hosts.list[d.hosts]
-		data, err := proto.Marshal(&jobspb.Host{Peer: string(h.peer), Name: h.name, Store: h.store})
+		data, err := proto.Marshal(&jobspb.Host{Peer: string(h.peer), Name: h.name, Store: h.store, Boot: h.fencing.Boot, Fences: h.fencing.Certain})
 		if err != nil {
 			return nil, fmt.Errorf("jobs: host %d of %s: %w", d.hosts, j.ID, err)
 		}

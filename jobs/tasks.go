@@ -232,6 +232,7 @@ type Brief struct {
 	Node     job.Peer
 	NodeName string
 	Store    string
+	Fencing  job.Fencing
 }
 
 func (ts *tasks) brief(index int) Brief {
@@ -243,7 +244,7 @@ func (ts *tasks) brief(index int) Brief {
 	h := &ts.hosts.list[x.host]
 	return Brief{
 		State: stateOf(x.state), Attempt: int(x.attempt), Runs: int(x.runs), Assigned: x.flags&flagAssigned != 0, Ending: endingOf(x.flags),
-		Node: h.peer, NodeName: h.name, Store: h.store,
+		Node: h.peer, NodeName: h.name, Store: h.store, Fencing: h.fencing,
 	}
 }
 

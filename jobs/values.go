@@ -40,7 +40,7 @@ func newValues(first value, n int) values {
 // valueOf returns the value of a task. It returns false if the task has more than a value has room for.
 func valueOf(t *job.Task) (value, bool) {
 	plain := t.Attempt == 0 && t.Runs == 0 && t.Settled == 0 && t.Exit == nil && !t.Assigned && t.Ending == job.NotEnding && t.Node == "" &&
-		t.NodeName == "" && t.Store == "" && t.Epoch == job.Epoch{} && len(t.Devices) == 0 && len(t.Lost) == 0 && t.Placed.IsZero() && t.Started.IsZero()
+		t.NodeName == "" && t.Store == "" && t.Fencing == job.Fencing{} && t.Epoch == job.Epoch{} && len(t.Devices) == 0 && len(t.Lost) == 0 && t.Placed.IsZero() && t.Started.IsZero()
 	plain = plain && (t.State == job.Pending || t.State == job.Held || t.State == job.Cancelled) && t.Reason.Word != job.ReasonGangEnded
 	return value{state: number(t.State), reason: t.Reason, ended: storepb.Nanos(t.Ended), closed: storepb.Nanos(t.Closed)}, plain
 }

@@ -82,6 +82,7 @@ func recordPB(r job.Record) (*journalpb.Record, error) {
 	case job.AssignRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Assign{Assign: &journalpb.Assign{
 			Attempt: storepb.FromAttempt(r.Attempt), Node: string(r.Node), NodeName: r.NodeName, Store: r.Store, At: storepb.Nanos(r.At),
+			Boot: r.Fencing.Boot, Fences: r.Fencing.Certain,
 		}}}, nil
 	case job.UnassignRecord:
 		return &journalpb.Record{Kind: &journalpb.Record_Unassign{Unassign: &journalpb.Unassign{
@@ -91,7 +92,9 @@ func recordPB(r job.Record) (*journalpb.Record, error) {
 	case job.AssignGangRecord:
 		m := &journalpb.AssignGang{Attempt: storepb.FromAttempt(r.Attempt), At: storepb.Nanos(r.At)}
 		for _, x := range r.Members {
-			m.Members = append(m.Members, &journalpb.Assignee{Node: string(x.Node), NodeName: x.NodeName, Store: x.Store})
+			m.Members = append(m.Members, &journalpb.Assignee{
+				Node: string(x.Node), NodeName: x.NodeName, Store: x.Store, Boot: x.Fencing.Boot, Fences: x.Fencing.Certain,
+			})
 		}
 		return &journalpb.Record{Kind: &journalpb.Record_AssignGang{AssignGang: m}}, nil
 	case job.UnassignGangRecord:
@@ -138,6 +141,7 @@ func recordOf(m *journalpb.Record) (job.Record, error) {
 		a, err := k.Assign.GetAttempt().Value()
 		return job.AssignRecord{
 			Attempt: a, Node: job.Peer(k.Assign.GetNode()), NodeName: k.Assign.GetNodeName(), Store: k.Assign.GetStore(), At: storepb.Time(k.Assign.GetAt()),
+			Fencing: job.Fencing{Certain: k.Assign.GetFences(), Boot: k.Assign.GetBoot()},
 		}, err
 	case *journalpb.Record_Unassign:
 		u := k.Unassign
@@ -264,7 +268,9 @@ func assignGangOf(m *journalpb.AssignGang) (job.AssignGangRecord, error) {
 		return r, err
 	}
 	for _, x := range m.GetMembers() {
-		r.Members = append(r.Members, job.Assignee{Node: job.Peer(x.GetNode()), NodeName: x.GetNodeName(), Store: x.GetStore()})
+		r.Members = append(r.Members, job.Assignee{
+			Node: job.Peer(x.GetNode()), NodeName: x.GetNodeName(), Store: x.GetStore(), Fencing: job.Fencing{Certain: x.GetFences(), Boot: x.GetBoot()},
+		})
 	}
 	return r, nil
 }

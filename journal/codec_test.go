@@ -16,12 +16,16 @@ import (
 	"github.com/musterhq/muster/store/storetest"
 )
 
+func anyFencing(t *rapid.T) job.Fencing {
+	return job.Fencing{Certain: rapid.Bool().Draw(t, "fences"), Boot: storetest.Text.Draw(t, "boot")}
+}
+
 var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
 	switch rapid.IntRange(0, 10).Draw(t, "kind") {
 	case 9:
 		g := job.AssignGangRecord{Attempt: storetest.Attempt.Draw(t, "attempt"), At: storetest.Time.Draw(t, "at")}
 		for range rapid.IntRange(2, 5).Draw(t, "members") {
-			g.Members = append(g.Members, job.Assignee{Node: job.Peer(storetest.Text.Draw(t, "node")), NodeName: storetest.Text.Draw(t, "name"), Store: storetest.Text.Draw(t, "store")})
+			g.Members = append(g.Members, job.Assignee{Node: job.Peer(storetest.Text.Draw(t, "node")), NodeName: storetest.Text.Draw(t, "name"), Store: storetest.Text.Draw(t, "store"), Fencing: anyFencing(t)})
 		}
 		g.Attempt.Task = min(g.Attempt.Task, job.MaxTasks-len(g.Members))
 		r = g
@@ -38,7 +42,7 @@ var anyRecord = rapid.Custom(func(t *rapid.T) (r job.Record) {
 	case 1:
 		r = job.AssignRecord{
 			Attempt: storetest.Attempt.Draw(t, "attempt"), Node: job.Peer(storetest.Text.Draw(t, "node")),
-			NodeName: storetest.Text.Draw(t, "name"), Store: storetest.Text.Draw(t, "store"), At: storetest.Time.Draw(t, "at"),
+			NodeName: storetest.Text.Draw(t, "name"), Store: storetest.Text.Draw(t, "store"), At: storetest.Time.Draw(t, "at"), Fencing: anyFencing(t),
 		}
 	case 2:
 		r = job.UnassignRecord{

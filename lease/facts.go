@@ -13,8 +13,19 @@ import (
 func FactsOf(p *Profile) job.Facts {
 	return job.Facts{
 		Labels: p.Labels, Signed: p.Signed, Name: p.Name, Arch: p.Arch, OS: p.OS, CPUs: p.CPUs, Memory: p.Memory,
-		GPUs: len(p.GPUs), Kinds: kindsOf(p.GPUs), NVLink: joined(p.GPUs),
+		GPUs: len(p.GPUs), Kinds: kindsOf(p.GPUs), NVLink: joined(p.GPUs), Fencing: fencing(p.Fencing),
 	}
+}
+
+// fencing says whether the tasks of the host end with their leases for certain, if the host says so at all.
+func fencing(f job.Fencing) job.Truth {
+	switch {
+	case !f.Known():
+		return job.Unknown
+	case f.Certain:
+		return job.Yes
+	}
+	return job.No
 }
 
 // kindsOf returns the different kinds of devices, or none if there are more than job.MaxKinds.

@@ -53,7 +53,7 @@ func TestFactsOfDevices(t *testing.T) {
 	}}
 	p.Signed = map[string]string{"rack": "r1"}
 	f := FactsOf(&p)
-	want := "{map[rack:r1] map[rack:r1] n arm64 linux 8 1GiB 3 [{h100-80gb 80GB 9.0 550.54.15} {t4 16GB 7.5 0.0}] 0}"
+	want := "{map[rack:r1] map[rack:r1] n arm64 linux 8 1GiB 3 [{h100-80gb 80GB 9.0 550.54.15} {t4 16GB 7.5 0.0}] 0 0}"
 	if got := fmt.Sprint(f); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -67,5 +67,15 @@ func TestFactsOfDevices(t *testing.T) {
 	p.GPUs = append(p.GPUs, gpu.Device{UUID: "one more", Memory: 1})
 	if f = FactsOf(&p); len(f.Kinds) != 0 || f.GPUs != job.MaxKinds+1 {
 		t.Errorf("%d kinds of %d GPUs", len(f.Kinds), f.GPUs)
+	}
+}
+
+func TestFencingFact(t *testing.T) {
+	for f, want := range map[job.Fencing]job.Truth{
+		{}: job.Unknown, {Certain: true}: job.Unknown, {Boot: "b"}: job.No, {Certain: true, Boot: "b"}: job.Yes,
+	} {
+		if got := FactsOf(&Profile{Fencing: f}).Fencing; got != want {
+			t.Errorf("%+v: %d, want %d", f, got, want)
+		}
 	}
 }

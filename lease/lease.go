@@ -51,6 +51,8 @@ type Profile struct {
 	OnlyUser string `json:"only_user,omitempty"`
 	// NoRoot is true if the host runs no tasks of the user Root.
 	NoRoot bool `json:"no_root,omitempty"`
+	// Fencing is what holds of the attempts that the host gets now.
+	Fencing job.Fencing `json:"fencing,omitzero"`
 	// Format is the newest format that the host knows, by the greeting of its session; 0: that of this daemon.
 	Format job.Format `json:"format,omitempty"`
 	// Limits is what its users may have there; nil: it does not tell.

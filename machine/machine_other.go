@@ -21,3 +21,6 @@ func Incarnation(ctx context.Context) (string, error) {
 	}
 	return fmt.Sprint(at), nil
 }
+
+// BootID is Incarnation.
+func BootID(ctx context.Context) (string, error) { return Incarnation(ctx) }

@@ -222,6 +222,7 @@ func (n *Node) Run(ctx context.Context) error {
 			return n.hw.gpus.run(ctx, n.exec.work, n.exec.driver.Whose, n.changes.become)
 		}},
 		{"docker", func(ctx context.Context) error { return n.hw.engine.run(ctx, n.changes.become) }},
+		{"fencing", func(ctx context.Context) error { return n.exec.fences.run(ctx, n.changes.become) }},
 	}
 	if n.cfg.JobFiles != "" {
 		parts = append(parts, part{"job files", (&jobFiles{dir: n.cfg.JobFiles, work: n.exec.work, log: n.part("node")}).run})

@@ -32,7 +32,7 @@ const (
 
 // doctor examines the host and its GPUs, which were listed.
 func doctor(ctx context.Context, cfg Config, gpus *devices) []api.Fact {
-	facts := []api.Fact{gpuFact(cfg, gpus), isolationFact(cfg), tmpFact(cfg), scratchFact(cfg), serviceFact(), dockerFact(ctx, cfg), httpFact(cfg)}
+	facts := []api.Fact{gpuFact(cfg, gpus), isolationFact(cfg), fencingFact(cfg), tmpFact(cfg), scratchFact(cfg), serviceFact(), dockerFact(ctx, cfg), httpFact(cfg)}
 	facts = append(facts, portFacts(ctx, cfg)...)
 	facts = append(facts, bootstrapFacts(ctx, cfg)...)
 	return append(facts, fileFact(), diskFact(ctx, cfg), clockFact())

@@ -34,14 +34,15 @@ type execution struct {
 	drains *drains
 	users  *lookups
 	meter  *meter.Meter
+	fences *fencing
 }
 
 // newExecution builds the parts that run tasks. The owners of the router must be set already.
 func newExecution(b base, hw *hardware, r *router, from holders) (*execution, error) {
-	x := &execution{drains: &drains{disk: b.store}, users: newLookups(uidOf)}
+	x := &execution{drains: &drains{disk: b.store}, users: newLookups(uidOf), fences: newFencing(b.part("node"))}
 	tell := func(e worker.DriverEvent) { x.files.Driven(e) } // set below, before the driver runs
 	var err error
-	if x.driver, err = newRunners(b, hw, tell, x.ended); err != nil {
+	if x.driver, err = newRunners(b, hw, tell, x.ended, x.fences.told); err != nil {
 		return nil, err
 	}
 	x.newMeter(b, hw)
@@ -63,7 +64,7 @@ func (x *execution) lookUp(ctx context.Context) error {
 }
 
 // newRunners builds the driver that runs tasks.
-func newRunners(b base, hw *hardware, tell func(worker.DriverEvent), used func(job.Attempt, time.Duration, job.Size) string) (*supervisor.Driver, error) {
+func newRunners(b base, hw *hardware, tell func(worker.DriverEvent), used func(job.Attempt, time.Duration, job.Size) string, fences func(bool, string)) (*supervisor.Driver, error) {
 	dc := supervisor.Config{Dir: b.runDir(), Version: b.cfg.Version, Node: b.cfg.Name, OutputLimit: b.cfg.OutputLimit, ClientTimeout: b.cfg.ClientTimeout}
 	dc.Binary, dc.Args = runnerProgram(b.cfg, dc.Dir, b.log)
 	flags := runner.Config{AllowRoot: b.cfg.AllowRoot, Scope: serviceOfSystemd(), NoGroups: b.cfg.CgroupsOff, SharedTmp: !b.cfg.PrivateTmp, Ulimits: b.cfg.Ulimits}
@@ -73,7 +74,7 @@ func newRunners(b base, hw *hardware, tell func(worker.DriverEvent), used func(j
 	dc.EndContainers = docker.EndOrphans
 	inside := runner.Config{AllowRoot: b.cfg.AllowRoot, Scope: flags.Scope, NoGroups: true, Ulimits: b.cfg.Ulimits} // the engine makes the cgroups
 	dc.ContainerBinary, dc.ContainerArgs = b.cfg.Program, append([]string{"container-runner"}, inside.Flags()...)
-	dc.Usage = used
+	dc.Usage, dc.Fences = used, fences
 	dc.Limits, dc.Libraries = hw.taskLimits(b.cfg), b.cfg.gpuLibraries
 	return supervisor.New(dc, tell, b.part("exec"))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/musterhq/muster/gpu/nvml"
+	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/machine"
 	"github.com/musterhq/muster/worker/supervisor"
@@ -33,6 +34,10 @@ func examineHost(ctx context.Context, b base) (*hardware, error) {
 	if err != nil {
 		return nil, err
 	}
+	boot, err := machine.BootID(ctx)
+	if err != nil {
+		return nil, err
+	}
 	h := &hardware{boot: facts.Incarnation}
 	if h.gpus, err = newDevices(b.cfg, b.part("gpu")); err != nil {
 		return nil, err
@@ -46,6 +51,7 @@ func examineHost(ctx context.Context, b base) (*hardware, error) {
 		Peer: b.host.Peer(), Name: b.cfg.Name, Version: b.cfg.Version, Store: b.store.ID(), Labels: b.cfg.Labels,
 		Arch: runtime.GOARCH, OS: runtime.GOOS,
 		CPUs: facts.CPUs, Memory: facts.Memory, Disk: facts.Disk, GPUs: gpus, Drivers: []string{lease.DriverExec, lease.DriverInput, lease.DriverSigned}, Worker: !b.cfg.NoWorker, OnlyUser: only, NoRoot: noRoot(b.cfg),
+		Fencing: job.Fencing{Boot: boot}, // the rest follows when the runner has said it
 	}
 	h.profile.Sign(b.host.Credential().Labels)
 	if b.cfg.CPUs > 0 {

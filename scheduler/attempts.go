@@ -259,7 +259,7 @@ func (at *attempts) watch(t *task, when time.Time) {
 }
 
 // check asks the host about an attempt that it has not reported in this session (R8). If there is no session, check
-// gives the attempt up once its lease has run out for certain (R4).
+// gives the attempt up once its lease has run out for certain (R4), or once the host has restarted.
 func (at *attempts) check(t *task) {
 	d := t.durable()
 	if !at.lead || !d.Assigned || !t.phase.watched() || at.entries.byID[t.e.job.ID] != t.e {
@@ -273,7 +273,11 @@ func (at *attempts) check(t *task) {
 		at.watch(t, at.now.Add(reportWait))
 		return
 	}
-	if t.e.job.Spec.Holds() {
+	if at.restarted(t) {
+		at.writeOff(t, job.ProofDead, d.NodeName+" has restarted, with another data directory")
+		return
+	}
+	if !at.lapses(t) {
 		return // only its host or an operator ends it
 	}
 	due := at.writeOffAt(t)
@@ -281,8 +285,24 @@ func (at *attempts) check(t *task) {
 		at.watch(t, due)
 		return
 	}
+	at.writeOff(t, job.ProofExpired, d.NodeName+" was silent until the lease had run out")
+}
+
+// writeOff gives up an attempt without a word of its host.
+func (at *attempts) writeOff(t *task, proof job.Proof, detail string) {
+	d := t.durable()
 	at.notify(Notice{Kind: TaskWrittenOff, Attempt: t.attempt(), Peer: d.Node, Node: d.NodeName})
-	at.giveUp(t, job.ProofExpired, fmt.Sprintf("%s was silent until the lease had run out", d.NodeName))
+	at.giveUp(t, proof, detail)
+}
+
+// lapses reports whether the attempt ends with its lease for certain. Otherwise it may go on for as long as its host is silent:
+// its job wants that, or its host cannot fence it.
+func (at *attempts) lapses(t *task) bool { return !t.e.job.Spec.Holds() && t.durable().Fencing.Certain }
+
+// restarted reports whether the host of the attempt was booted anew since, so that nothing of the attempt goes on.
+func (at *attempts) restarted(t *task) bool {
+	w := at.hosts.workers[t.durable().Node]
+	return w != nil && t.durable().Fencing.Restarted(w.Profile.Fencing)
 }
 
 // writeOffAt is when the attempt has ended for certain (R4): 1.03 leases and a margin after the last moment at which

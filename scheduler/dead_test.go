@@ -19,6 +19,10 @@ func (m *model) perish() {
 			delete(m.world.ghosts, a)
 		}
 	}
+	for _, a := range m.strays {
+		delete(m.world.ghosts, a)
+	}
+	m.strays, m.dead = nil, false
 	m.tries, m.live, m.session, m.until = map[job.Attempt]*modelTry{}, false, 0, time.Time{}
 	m.reserved, m.queued = map[uint64]lease.Offer{}, nil
 }

@@ -64,9 +64,7 @@ func (dd *deaths) declare(a DeclareDead) {
 		d.waiting[t] = true
 		d.given++
 		dd.dispatches.takeBack(t)
-		at := t.durable()
-		dd.notify(Notice{Kind: TaskWrittenOff, Attempt: t.attempt(), Peer: at.Node, Node: at.NodeName})
-		dd.attempts.giveUp(t, job.ProofOperator, fmt.Sprintf("%s was declared dead by %s", at.NodeName, a.By))
+		dd.attempts.writeOff(t, job.ProofOperator, fmt.Sprintf("%s was declared dead by %s", t.durable().NodeName, a.By))
 	}
 	over := func(t Token) bool { return dd.requests.open[t] == nil } // answered with ErrBusy
 	d.tokens = append(slices.DeleteFunc(d.tokens, over), a.Token)

@@ -158,7 +158,7 @@ func (ds *dispatches) assign(d *dispatch, w *worker) {
 	d.target = w.Peer
 	ds.propose(job.AssignRecord{
 		Attempt: job.Attempt{Job: d.task.e.job.ID, Task: d.task.index, N: d.n},
-		Node:    w.Peer, NodeName: w.Name(), Store: w.Profile.Store, At: ds.now,
+		Node:    w.Peer, NodeName: w.Name(), Store: w.Profile.Store, Fencing: w.Profile.Fencing, At: ds.now,
 	})
 }
 

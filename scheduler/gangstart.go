@@ -51,7 +51,7 @@ func (gs *gangStarts) proposeGang(d *dispatch) {
 func (d *dispatch) assignees() []job.Assignee {
 	out := make([]job.Assignee, d.gang.size)
 	for _, o := range d.offers {
-		out[o.seat.rank] = job.Assignee{Node: o.worker.Peer, NodeName: o.worker.Name(), Store: o.worker.Profile.Store}
+		out[o.seat.rank] = job.Assignee{Node: o.worker.Peer, NodeName: o.worker.Name(), Store: o.worker.Profile.Store, Fencing: o.worker.Profile.Fencing}
 	}
 	return out
 }

@@ -24,6 +24,38 @@ import (
 // with the counts of its tasks. Accepted jobs are kept. The journal alone gives the same jobs. When nothing fails any
 // more, every job ends. The first two are checked by world.
 func TestHistories(t *testing.T) {
+	histories(t, (*world).actions)
+}
+
+// The same holds with hosts that do not fence their tasks: these go on, whatever their leases, when daemon and runner are dead.
+// A task runs elsewhere only when such a host is back, was rebooted, or was declared dead.
+func TestHistoriesOfHostsThatDoNotFence(t *testing.T) {
+	histories(t, func(w *world) map[string]func(*rapid.T) {
+		some := w.models[1:]
+		for _, m := range some {
+			m.unfenced = true
+		}
+		one := func(t *rapid.T) *model { return rapid.SampledFrom(some).Draw(t, "worker") }
+		all := w.actions()
+		few := map[string]func(*rapid.T){ // so that hosts die while tasks run, and stay dead for longer than leases
+			"die":    func(t *rapid.T) { one(t).die() },
+			"reboot": func(t *rapid.T) { one(t).reboot() },
+			"wipe":   func(t *rapid.T) { one(t).wipe() },
+			"live": func(t *rapid.T) { // those that are not dead are connected and renew their leases
+				for range rapid.IntRange(1, 12).Draw(t, "times") {
+					w.live()
+				}
+			},
+		}
+		for _, name := range []string{"submit", "cancel", "connect", "cut", "flush", "pass", "end", "declare dead", "restart", "depose", ""} {
+			few[name] = all[name]
+		}
+		return few
+	})
+}
+
+// histories checks random histories of these actions.
+func histories(t *testing.T, actions func(w *world) map[string]func(*rapid.T)) {
 	if f := flag.Lookup("rapid.steps"); f.Value.String() == f.DefValue { // one task alone takes ten steps to its end
 		if err := f.Value.Set("120"); err != nil {
 			t.Fatal(err)
@@ -32,140 +64,7 @@ func TestHistories(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		t.Repeat(map[string]func(*rapid.T){
-			"submit": func(t *rapid.T) {
-				spec := job.DefaultSpec()
-				spec.Command, spec.Lease = []string{"true"}, job.Duration(worldLease)
-				spec.Resources.CPUs = rapid.IntRange(1, 3).Draw(t, "cpus")
-				spec.Priority = rapid.IntRange(40, 60).Draw(t, "priority")
-				spec.Retries = rapid.IntRange(0, 1).Draw(t, "retries")
-				spec.Requeue = rapid.Bool().Draw(t, "requeue")
-				spec.CheckpointExitCode = rapid.SampledFrom([]int{0, 85}).Draw(t, "checkpoint")
-				spec.Array = rapid.SampledFrom([]string{"", "", "0-4", "0-4%1", "2-8:2%2"}).Draw(t, "array")
-				if rapid.IntRange(0, 2).Draw(t, "bulk") == 0 { // its file is on disk
-					spec.Params = map[string]string{"p": strings.Repeat(strconv.Itoa(len(w.ids)%10), job.MaxBulk)}
-					if spec.Array == "" {
-						spec.EachLine = []string{"one", "two"}[:rapid.IntRange(0, 2).Draw(t, "lines")]
-					}
-				}
-				spec.Dependency, spec.KillOnInvalidDep = w.dependencies(t), rapid.Bool().Draw(t, "kill")
-				w.step(Submit{Token: w.token(), Spec: spec})
-			},
-			"cancel": func(t *rapid.T) { w.step(Cancel{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
-			"hold":   func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
-			"requeue": func(t *rapid.T) {
-				w.step(Requeue{Token: w.token(), Job: w.job(t), Tasks: someTasks(t), Failed: rapid.Bool().Draw(t, "failed"), Reason: "again"})
-			},
-			"release": func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Tasks: someTasks(t), Release: true}) },
-			"far": func(t *rapid.T) { // a job of another owner moves on, or is requeued
-				w.far[rapid.SampledFrom(farJobs).Draw(t, "far")] = rapid.SampledFrom([]job.State{job.Pending, job.Running, job.Succeeded, job.Failed, ""}).Draw(t, "state")
-			},
-			"tell": func(t *rapid.T) {
-				switch id := rapid.SampledFrom(farJobs).Draw(t, "far"); {
-				case rapid.IntRange(0, 3).Draw(t, "silent") == 0:
-					w.step(ParentsSilent{Jobs: []job.ID{id}, Detail: "its owner does not answer"})
-				default:
-					w.tell(id) // also if nobody has asked
-				}
-			},
-			"connect": func(t *rapid.T) {
-				if m := w.model(t); !m.up {
-					m.connect()
-				}
-			},
-			"cut": func(t *rapid.T) { w.model(t).cut() },
-			"to worker": func(t *rapid.T) {
-				m := w.model(t)
-				for n := rapid.IntRange(1, 4).Draw(t, "n"); n > 0 && len(m.toWorker) > 0; n-- {
-					x := m.toWorker[0]
-					m.toWorker = m.toWorker[1:]
-					m.hear(x)
-				}
-			},
-			"to owner": func(t *rapid.T) {
-				m := w.model(t)
-				for n := rapid.IntRange(1, 4).Draw(t, "n"); n > 0 && len(m.toOwner) > 0; n-- {
-					w.deliver(m)
-				}
-			},
-			"commit": func(t *rapid.T) {
-				n := rapid.IntRange(0, len(w.pending)).Draw(t, "records")
-				records := w.pending[:n:n]
-				w.pending = w.pending[n:]
-				w.commit(job.Committed{Records: records})
-			},
-			"lose": func(*rapid.T) {
-				lost := w.pending
-				w.pending = nil
-				w.step(NotProposed{Records: lost, Err: errors.New("disk full")})
-			},
-			"read": func(t *rapid.T) {
-				if w.read != 0 {
-					var err error
-					if rapid.Bool().Draw(t, "fails") {
-						err = errors.New("no quorum")
-					}
-					w.readDone(err)
-				}
-			},
-			"file": func(t *rapid.T) {
-				if len(w.files) > 0 {
-					var err error
-					if rapid.IntRange(0, 3).Draw(t, "broken") == 0 {
-						err = errors.New("input/output error")
-					}
-					w.readFile(err)
-				}
-			},
-			"renew": func(t *rapid.T) {
-				m := w.model(t)
-				m.lapse()
-				m.ask()
-			},
-			"end": func(t *rapid.T) {
-				m := w.model(t)
-				m.lapse()
-				for _, a := range m.attempts() {
-					if m.tries[a].runs {
-						m.end(a, rapid.SampledFrom([]job.State{job.Succeeded, job.Failed}).Draw(t, "state"))
-						m.tries[a].event.Exit.Code = rapid.SampledFrom([]int{0, 85}).Draw(t, "code")
-						return
-					}
-				}
-			},
-			"wipe": func(t *rapid.T) { // an empty data directory while tasks run: they run on until the lease ends
-				m := w.model(t)
-				m.lapse()
-				m.cut()
-				m.store += "'"
-				for a, try := range m.tries {
-					if try.runs {
-						w.ghosts[a] = m.until
-					}
-				}
-				m.tries, m.live, m.session, m.until = map[job.Attempt]*modelTry{}, false, 0, time.Time{}
-			},
-			"declare dead": func(t *rapid.T) { // and nothing runs there any more
-				if m := w.model(t); !m.up {
-					m.perish()
-					w.step(DeclareDead{Token: w.token(), Peer: m.peer, By: "root"})
-				}
-			},
-			"pass":    func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond) },
-			"flush":   func(*rapid.T) { w.flush() },
-			"restart": func(t *rapid.T) { w.restart(rapid.Bool().Draw(t, "from rows")) },
-			"depose": func(t *rapid.T) {
-				if w.core.lead {
-					w.depose(rapid.IntRange(0, len(w.pending)).Draw(t, "committed"))
-				} else {
-					w.elect()
-				}
-			},
-			"purge": func(t *rapid.T) { w.purge(w.job(t)) },
-			"stall": func(*rapid.T) { w.stalled = !w.stalled },
-			"lists": func(t *rapid.T) { w.checkPages(t) },
-			"":      func(t *rapid.T) { w.check(t) },
-		})
+		t.Repeat(actions(w))
 		w.settle()
 		w.check(t)
 		for _, id := range w.ids {
@@ -177,7 +76,146 @@ func TestHistories(t *testing.T) {
 				t.Fatalf("all is well, yet %s is %s: %s, attempt %+v", id, j.State(), j.Tasks[0].Reason, j.Tasks[0])
 			}
 		}
+
 	})
+}
+
+// actions are what happens in a history.
+func (w *world) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"submit": func(t *rapid.T) {
+			spec := job.DefaultSpec()
+			spec.Command, spec.Lease = []string{"true"}, job.Duration(worldLease)
+			spec.Resources.CPUs = rapid.IntRange(1, 3).Draw(t, "cpus")
+			spec.Priority = rapid.IntRange(40, 60).Draw(t, "priority")
+			spec.Retries = rapid.IntRange(0, 1).Draw(t, "retries")
+			spec.Requeue = rapid.Bool().Draw(t, "requeue")
+			spec.CheckpointExitCode = rapid.SampledFrom([]int{0, 85}).Draw(t, "checkpoint")
+			spec.Array = rapid.SampledFrom([]string{"", "", "0-4", "0-4%1", "2-8:2%2"}).Draw(t, "array")
+			if rapid.IntRange(0, 2).Draw(t, "bulk") == 0 { // its file is on disk
+				spec.Params = map[string]string{"p": strings.Repeat(strconv.Itoa(len(w.ids)%10), job.MaxBulk)}
+				if spec.Array == "" {
+					spec.EachLine = []string{"one", "two"}[:rapid.IntRange(0, 2).Draw(t, "lines")]
+				}
+			}
+			spec.Dependency, spec.KillOnInvalidDep = w.dependencies(t), rapid.Bool().Draw(t, "kill")
+			w.step(Submit{Token: w.token(), Spec: spec})
+		},
+		"cancel": func(t *rapid.T) { w.step(Cancel{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
+		"hold":   func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Tasks: someTasks(t)}) },
+		"requeue": func(t *rapid.T) {
+			w.step(Requeue{Token: w.token(), Job: w.job(t), Tasks: someTasks(t), Failed: rapid.Bool().Draw(t, "failed"), Reason: "again"})
+		},
+		"release": func(t *rapid.T) { w.step(Hold{Token: w.token(), Job: w.job(t), Tasks: someTasks(t), Release: true}) },
+		"far": func(t *rapid.T) { // a job of another owner moves on, or is requeued
+			w.far[rapid.SampledFrom(farJobs).Draw(t, "far")] = rapid.SampledFrom([]job.State{job.Pending, job.Running, job.Succeeded, job.Failed, ""}).Draw(t, "state")
+		},
+		"tell": func(t *rapid.T) {
+			switch id := rapid.SampledFrom(farJobs).Draw(t, "far"); {
+			case rapid.IntRange(0, 3).Draw(t, "silent") == 0:
+				w.step(ParentsSilent{Jobs: []job.ID{id}, Detail: "its owner does not answer"})
+			default:
+				w.tell(id) // also if nobody has asked
+			}
+		},
+		"connect": func(t *rapid.T) {
+			if m := w.model(t); !m.up {
+				m.connect()
+			}
+		},
+		"cut": func(t *rapid.T) { w.model(t).cut() },
+		"to worker": func(t *rapid.T) {
+			m := w.model(t)
+			for n := rapid.IntRange(1, 4).Draw(t, "n"); n > 0 && len(m.toWorker) > 0; n-- {
+				x := m.toWorker[0]
+				m.toWorker = m.toWorker[1:]
+				m.hear(x)
+			}
+		},
+		"to owner": func(t *rapid.T) {
+			m := w.model(t)
+			for n := rapid.IntRange(1, 4).Draw(t, "n"); n > 0 && len(m.toOwner) > 0; n-- {
+				w.deliver(m)
+			}
+		},
+		"commit": func(t *rapid.T) {
+			n := rapid.IntRange(0, len(w.pending)).Draw(t, "records")
+			records := w.pending[:n:n]
+			w.pending = w.pending[n:]
+			w.commit(job.Committed{Records: records})
+		},
+		"lose": func(*rapid.T) {
+			lost := w.pending
+			w.pending = nil
+			w.step(NotProposed{Records: lost, Err: errors.New("disk full")})
+		},
+		"read": func(t *rapid.T) {
+			if w.read != 0 {
+				var err error
+				if rapid.Bool().Draw(t, "fails") {
+					err = errors.New("no quorum")
+				}
+				w.readDone(err)
+			}
+		},
+		"file": func(t *rapid.T) {
+			if len(w.files) > 0 {
+				var err error
+				if rapid.IntRange(0, 3).Draw(t, "broken") == 0 {
+					err = errors.New("input/output error")
+				}
+				w.readFile(err)
+			}
+		},
+		"renew": func(t *rapid.T) {
+			m := w.model(t)
+			m.lapse()
+			m.ask()
+		},
+		"end": func(t *rapid.T) {
+			m := w.model(t)
+			m.lapse()
+			for _, a := range m.attempts() {
+				if m.tries[a].runs {
+					m.end(a, rapid.SampledFrom([]job.State{job.Succeeded, job.Failed}).Draw(t, "state"))
+					m.tries[a].event.Exit.Code = rapid.SampledFrom([]int{0, 85}).Draw(t, "code")
+					return
+				}
+			}
+		},
+		"wipe": func(t *rapid.T) { // an empty data directory while tasks run: they run on until the lease ends
+			m := w.model(t)
+			m.lapse()
+			m.cut()
+			m.store += "'"
+			for a, try := range m.tries {
+				if try.runs {
+					w.ghosts[a] = m.until
+				}
+			}
+			m.tries, m.live, m.session, m.until = map[job.Attempt]*modelTry{}, false, 0, time.Time{}
+		},
+		"declare dead": func(t *rapid.T) { // and nothing runs there any more
+			if m := w.model(t); !m.up {
+				m.perish()
+				w.step(DeclareDead{Token: w.token(), Peer: m.peer, By: "root"})
+			}
+		},
+		"pass":    func(t *rapid.T) { w.pass(time.Duration(rapid.IntRange(1, 20_000).Draw(t, "ms")) * time.Millisecond) },
+		"flush":   func(*rapid.T) { w.flush() },
+		"restart": func(t *rapid.T) { w.restart(rapid.Bool().Draw(t, "from rows")) },
+		"depose": func(t *rapid.T) {
+			if w.core.lead {
+				w.depose(rapid.IntRange(0, len(w.pending)).Draw(t, "committed"))
+			} else {
+				w.elect()
+			}
+		},
+		"purge": func(t *rapid.T) { w.purge(w.job(t)) },
+		"stall": func(*rapid.T) { w.stalled = !w.stalled },
+		"lists": func(t *rapid.T) { w.checkPages(t) },
+		"":      func(t *rapid.T) { w.check(t) },
+	}
 }
 
 // someTasks draws ranges of tasks; none means all.

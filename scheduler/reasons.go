@@ -14,18 +14,29 @@ import (
 	"github.com/musterhq/muster/share"
 )
 
-// silence is the reason of a task whose host does not answer: what becomes of it, and what a person can do.
-func silence(d *job.Task, spec job.Spec, ending job.Ending) string {
+// silence is the reason of a task whose host does not answer, or has another data directory than when it got the task: what
+// becomes of the task, and what a person can do.
+func silence(d *job.Task, spec job.Spec, ending job.Ending, answers bool) string {
 	name := cmp.Or(d.NodeName, string(d.Node))
 	does := name + " does not answer"
-	if ending != job.NotEnding {
+	switch {
+	case answers:
+		does = name + " has another data directory, which knows nothing of the task"
+	case ending != job.NotEnding:
 		does += "; it is told to end the task when it is back"
 	}
-	if !spec.Holds() {
+	switch {
+	case !spec.Holds() && d.Fencing.Certain:
 		return does + "; its lease has not run out"
-	}
-	if ending == job.NotEnding {
+	case answers:
+		return does + ": it may go on there; a reboot of that host settles it, or muster node declare-dead " + name
+	case ending != job.NotEnding:
+	case spec.Holds():
 		does += "; the task goes on there and waits for it (partition: hold)"
+	case d.Fencing.Known():
+		does += "; the task may go on there and waits for it, because that host does not fence its tasks"
+	default:
+		does += "; the task may go on there and waits for it, because the version of that host does not say whether it fences its tasks"
 	}
 	return does + "; if that host is gone for good: muster node declare-dead " + name
 }

@@ -110,9 +110,13 @@ func (c *Core) hello(p job.Peer, m lease.Hello) {
 	c.hosts.offerToFreed(w)
 	for _, t := range c.assigned.at(p) {
 		c.entries.changed(t)
-		if t.sameStore(w) {
+		switch {
+		case t.sameStore(w):
 			c.attempts.watch(t, c.now.Add(reportWait))
-		} else {
+		case c.attempts.restarted(t):
+			c.dispatches.takeBack(t)
+			c.attempts.watch(t, c.now)
+		default:
 			c.attempts.watch(t, c.attempts.writeOffAt(t))
 		}
 	}

@@ -41,10 +41,9 @@ func (u *unrenewed) look() {
 
 func (u *unrenewed) check(t *task) {
 	d := t.durable()
-	if !d.Assigned || !t.phase.watched() || t.e.job.Spec.Holds() || u.attempts.reached(t) == nil || u.now.Before(u.attempts.writeOffAt(t)) {
+	if !d.Assigned || !t.phase.watched() || !u.attempts.lapses(t) || u.attempts.reached(t) == nil || u.now.Before(u.attempts.writeOffAt(t)) {
 		return
 	}
 	u.dispatches.takeBack(t)
-	u.notify(Notice{Kind: TaskWrittenOff, Attempt: t.attempt(), Peer: d.Node, Node: d.NodeName})
-	u.attempts.giveUp(t, job.ProofExpired, fmt.Sprintf("%s answers, but renewed no lease until this one had run out", d.NodeName))
+	u.attempts.writeOff(t, job.ProofExpired, fmt.Sprintf("%s answers, but renewed no lease until this one had run out", d.NodeName))
 }

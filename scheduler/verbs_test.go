@@ -166,11 +166,16 @@ func resources(o stories.Options) job.Resources {
 	}
 }
 
-// worker NAME cpus=4 mem=8GiB gpus=2 model=h100-80gb store=S rack=r1 [relay=1] [format=2]: a session and its Hello.
+// worker NAME cpus=4 mem=8GiB gpus=2 model=h100-80gb store=S rack=r1 [relay=1] [format=2] [boot=B] [fences=no|untold]: a session
+// and its Hello. By default the host fences its tasks.
 func verbWorker(s *story, a []string, o stories.Options) {
 	p := lease.Profile{
 		Name: a[0], CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0), Store: a[0] + "-disk", Drivers: []string{"exec"}, Worker: true,
 		NoRoot: o["noroot"] != "", Version: o["version"], Format: job.Format(o.Number("format", 0)),
+		Fencing: job.Fencing{Certain: o["fences"] == "", Boot: cmp.Or(o["boot"], "boot-1")},
+	}
+	if o["fences"] == "untold" { // a host of an earlier version
+		p.Fencing = job.Fencing{}
 	}
 	if o["store"] != "" {
 		p.Store = o["store"]

@@ -331,7 +331,8 @@ func (vs *views) task(t *task, d *job.Task) {
 			d.Reason = why
 		}
 		if seen == job.Unreachable {
-			d.Reason.Detail = silence(d, t.e.job.Spec, t.e.job.Ending(t.index))
+			w := vs.hosts.workers[d.Node]
+			d.Reason.Detail = silence(d, t.e.job.Spec, t.e.job.Ending(t.index), w != nil && w.Up && !t.sameStore(w))
 		}
 	case d.State == job.Pending:
 		d.Reason = addEstimate(vs.entries, t, vs.reason(t))

@@ -6,6 +6,7 @@ package scheduler
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -44,6 +45,62 @@ type model struct {
 	reserved map[uint64]lease.Offer
 	queued   []lease.Offer
 	tries    map[job.Attempt]*modelTry
+	loose
+}
+
+// loose is what is known of a host that does not fence its tasks.
+type loose struct {
+	unfenced bool
+	boots    int
+	dead     bool          // its daemon and its runner are, and its processes go on
+	strays   []job.Attempt // processes that go on of which it knows nothing; also in world.ghosts
+}
+
+// never is after all histories.
+var never = storyStart.AddDate(1000, 0, 0)
+
+func (m *model) fencing() job.Fencing {
+	return job.Fencing{Certain: !m.unfenced, Boot: fmt.Sprint("boot-", m.boots)}
+}
+
+// die is the end of the daemon and the runner of a host that does not fence its tasks: these go on, whatever their leases.
+func (m *model) die() {
+	m.lapse()
+	m.cut()
+	m.dead = true
+}
+
+// wipe gives a host that does not fence its tasks an empty data directory, while these go on.
+func (m *model) wipe() {
+	m.die()
+	m.store += "'"
+	for _, a := range m.attempts() {
+		if m.tries[a].runs {
+			m.strays, m.world.ghosts[a] = append(m.strays, a), never
+		}
+	}
+	m.tries, m.live, m.session, m.until, m.dead = map[job.Attempt]*modelTry{}, false, 0, time.Time{}, false
+}
+
+// reboot ends all that goes on at a host.
+func (m *model) reboot() {
+	m.cut()
+	m.boots++
+	m.revive()
+	for _, a := range m.strays {
+		delete(m.world.ghosts, a)
+	}
+	m.strays = nil
+}
+
+// revive begins another life of the daemon. It ends what an earlier one has left.
+func (m *model) revive() {
+	m.dead, m.live, m.session = false, false, 0
+	for _, a := range m.attempts() {
+		if m.tries[a].runs {
+			m.end(a, job.NodeFail)
+		}
+	}
 }
 
 func (m *model) say(x lease.ToScheduler) {
@@ -69,7 +126,7 @@ func (m *model) sayFree() { m.say(lease.Availability{Free: lease.Free{CPUs: m.fr
 
 // lapse ends all tasks once the lease is over. It must be called before anything else.
 func (m *model) lapse() {
-	if !m.live || m.world.now.Before(m.until) {
+	if !m.live || m.dead || m.world.now.Before(m.until) {
 		return
 	}
 	m.live, m.session = false, 0
@@ -141,11 +198,14 @@ func (m *model) ask() {
 }
 
 func (m *model) connect() {
+	if m.dead {
+		m.revive()
+	}
 	m.up = true
 	w := m.world
 	w.step(SessionUp{Peer: m.peer})
 	m.say(lease.Hello{
-		Profile: lease.Profile{Name: string(m.peer), Store: m.store, CPUs: m.cpus, Drivers: []string{"exec"}, Worker: true},
+		Profile: lease.Profile{Name: string(m.peer), Store: m.store, CPUs: m.cpus, Drivers: []string{"exec"}, Worker: true, Fencing: m.fencing()},
 		Free:    lease.Free{CPUs: m.free()},
 	})
 	for _, a := range m.attempts() {
@@ -582,8 +642,25 @@ func (w *world) restart(rows bool) {
 	w.elect()
 }
 
+// live lets some time pass in which all is well with the hosts that are not dead.
+func (w *world) live() {
+	for _, m := range w.models {
+		if m.lapse(); !m.up && !m.dead {
+			m.connect()
+		}
+		m.ask()
+	}
+	w.flush()
+	w.pass(worldLease / 5)
+}
+
 // settle lets nothing fail any more, until nothing more happens.
 func (w *world) settle() {
+	for _, m := range w.models {
+		if m.unfenced {
+			m.reboot()
+		}
+	}
 	if !w.core.lead {
 		w.elect()
 	}

@@ -70,6 +70,7 @@ type driver struct {
 
 // rough is what tests make worse.
 type rough struct {
+	unfenced     bool          // its tasks go on when daemon and runner are dead
 	real         bool          // a status of the devices is needed
 	wallOff      time.Duration // error of the wall clock
 	diskBadUntil time.Duration
@@ -124,6 +125,7 @@ func (h *host) boot() {
 	h.up, h.upAt = true, w.now
 	h.cfg.Profile.Store = h.store
 	h.cfg.Boot = fmt.Sprintf("boot-%d", h.boots)
+	h.cfg.Profile.Fencing = job.Fencing{Certain: !h.unfenced, Boot: h.cfg.Boot}
 	h.cfg.Seed = w.chance.Uint64()
 	h.cfg.Draining = h.draining
 	core, err := worker.NewCore(h.cfg)
@@ -134,6 +136,7 @@ func (h *host) boot() {
 	}
 	h.core = core
 	h.inbox, h.turning, h.saving, h.alarm.at, h.polling = h.inbox[:0], false, false, 0, false
+	endOrphans(h)
 	records, epochs := h.disk.restored()
 	core.Restore(records, epochs)
 	w.logf("%s begins, with %d records", h.peer, len(records))

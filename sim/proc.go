@@ -33,10 +33,8 @@ type proc struct {
 	attempt job.Attempt
 	task    worker.Task
 	pid     int
-	begun   bool // its process exists
-	over    bool
-	killing bool // it has been told to end
-	hold    bool
+	progress
+	hold bool
 
 	deadline worker.BootTime
 	endsAt   time.Duration // when its work is done, as far as is known
@@ -51,6 +49,14 @@ type proc struct {
 		bytes  int64 // that were copied for it
 		waited time.Duration
 	}
+}
+
+// progress is how far a process has come.
+type progress struct {
+	begun   bool // it exists
+	over    bool
+	killing bool // it has been told to end
+	orphan  bool // its runner is dead: nobody keeps its lease
 }
 
 func compareAttempts(a, b job.Attempt) int {
@@ -103,7 +109,7 @@ func (p *proc) guard() {
 	at := p.h.clock.when(p.deadline.Add(-worker.FenceLead))
 	p.h.w.at(at, func() {
 		switch {
-		case p.over || p.killing:
+		case p.over || p.killing || p.orphan:
 		case p.h.clock.read(p.h.w.now) < p.deadline.Add(-worker.FenceLead):
 			p.guard()
 		default:
@@ -121,6 +127,10 @@ func (p *proc) finish() {
 	if p.over || !p.begun {
 		return
 	}
+	if p.orphan {
+		p.lose()
+		return
+	}
 	state, code := job.Succeeded, 0
 	if p.h.w.watch != nil {
 		var ends bool
@@ -133,7 +143,7 @@ func (p *proc) finish() {
 
 // kill asks the process to end within the grace.
 func (p *proc) kill(why cause, grace time.Duration, reason string) {
-	if p.over {
+	if p.over || p.orphan {
 		return
 	}
 	if !p.killing {
@@ -145,7 +155,7 @@ func (p *proc) kill(why cause, grace time.Duration, reason string) {
 		after = between(w.chance, 0, max(grace, 50*time.Millisecond))
 	}
 	w.after(after, func() {
-		if p.over || !p.begun {
+		if p.over || !p.begun || p.orphan {
 			return
 		}
 		state, code := job.Cancelled, 143
@@ -188,6 +198,35 @@ func (p *proc) preempted() bool {
 func (p *proc) vanish() {
 	p.over, p.why, p.overAt = true, byHost, p.h.w.now
 	p.stint.left(p)
+}
+
+// runnerDies is the end of the daemon and the runner of a host that does not fence its tasks: these go on, whatever their leases.
+func runnerDies(h *host) {
+	if !h.up {
+		return
+	}
+	h.w.logf("the runner of %s dies", h.peer)
+	h.kill()
+	for _, p := range h.running() {
+		if p.orphan = true; !p.begun || p.killing {
+			p.lose()
+		}
+	}
+}
+
+// endOrphans is what the next daemon does: it ends what a dead runner has left.
+func endOrphans(h *host) {
+	for _, p := range h.running() {
+		if p.orphan {
+			p.lose()
+		}
+	}
+}
+
+// lose is the end of a process that nobody has seen.
+func (p *proc) lose() {
+	p.vanish()
+	p.kind, p.exit = worker.DriverLost, job.Exit{State: job.NodeFail, Reason: "the runner of its node died, and the task with it"}
 }
 
 func (p *proc) event() worker.DriverEvent {

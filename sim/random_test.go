@@ -311,7 +311,7 @@ func (h *host) die(r *rand.Rand, m *mood) {
 	if !m.mayVanish || h.local != nil {
 		k = 7
 	}
-	if k == 0 && w.spare(h) {
+	if k == 0 && w.spare(h) && !h.unfenced {
 		h.gone = true
 		return
 	}

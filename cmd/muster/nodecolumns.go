@@ -32,6 +32,7 @@ func nodeColumns(nodes []api.Node) table.Columns[api.Node] {
 		{Name: "network", Help: "what it receives and sends in a second", Level: table.Wide, Cell: func(n api.Node) string { return inUse(n, nowReceived, bytesText) + " " + inUse(n, nowSent, bytesText) }, Order: table.By(useOrder(nowReceived, nowSent))},
 		{Name: "labels", Help: "its labels", Least: 6, Cell: func(n api.Node) string { return dash(labels(marked(n), ",")) }},
 		{Name: "reason", Help: "why it takes no tasks", Least: 6, Cell: func(n api.Node) string { return dash(localTimes(n.Detail)) }},
+		{Name: "fencing", Help: "whether it ends tasks with their leases for certain", Level: table.Chosen, Cell: func(n api.Node) string { return dash(n.Fencing) }},
 		{Name: "version", Help: "the version of its daemon", Level: table.Chosen, Cell: func(n api.Node) string { return n.Version }},
 		{Name: "id", Help: "its id", Level: table.Wide, IsKey: true, Cell: func(n api.Node) string { return string(n.ID) }},
 	}

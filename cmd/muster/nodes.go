@@ -140,6 +140,9 @@ func showNode(out io.Writer, room int, n api.Node) error {
 	if n.NoRoot {
 		row(w, "of user", "all but root")
 	}
+	if n.Worker {
+		row(w, "fencing", fencingText(n.Fencing))
+	}
 	if n.Arch != "" {
 		row(w, "platform", n.OS+"/"+n.Arch)
 	}
@@ -163,6 +166,18 @@ func showNode(out io.Writer, room int, n api.Node) error {
 	gpus := new(table.Sheet)
 	columns.Fill(gpus, n.GPUs)
 	return gpus.Print(out, room)
+}
+
+// fencingText says whether a node ends tasks with their leases for certain, and what follows if not.
+func fencingText(fences string) string {
+	const follows = "tasks with --on-partition fence run elsewhere only when this node is back, has rebooted or is declared dead"
+	switch fences {
+	case "yes":
+		return "yes: tasks end with their leases for certain"
+	case "no":
+		return "no: " + follows
+	}
+	return "unknown, its version does not say: " + follows
 }
 
 // waysText says in what ways a node runs tasks.

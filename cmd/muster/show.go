@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -160,7 +161,21 @@ func ifSilent(j api.Job) string {
 	if j.Spec.Holds() {
 		return fmt.Sprintf("a task goes on without contact; it %s only after its node has said that it is gone or has restarted, or was declared dead (hold)", again)
 	}
-	return fmt.Sprintf("a task that has had no contact with %s for %s ends on its node, and then it %s (fence)", ownerOf(j), job.Duration(j.Spec.LeaseOr()), again)
+	ends := fmt.Sprintf("a task that has had no contact with %s for %s ends on its node", ownerOf(j), job.Duration(j.Spec.LeaseOr()))
+	if nodes := unfencedNodes(j.Tasks); len(nodes) > 0 {
+		return fmt.Sprintf("%s; on %s, of which that is not certain, it %s only after that node is back, has rebooted or was declared dead (fence)", ends, strings.Join(nodes, ", "), again)
+	}
+	return fmt.Sprintf("%s, and then it %s (fence)", ends, again)
+}
+
+// unfencedNodes names the nodes that have tasks and do not end them with their leases for certain.
+func unfencedNodes(tasks []api.Task) (nodes []string) {
+	for _, t := range tasks {
+		if (t.Fencing == "no" || t.Fencing == "unknown") && !slices.Contains(nodes, t.Node) {
+			nodes = append(nodes, t.Node)
+		}
+	}
+	return nodes
 }
 
 // dependencyRows writes what a job waits for of other jobs, and how far that is.

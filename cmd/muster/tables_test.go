@@ -87,6 +87,7 @@ own labels  rack=r1,zone=b
 addresses   /ip4/10.0.0.1/tcp/4980
 runs        processes
 of user     all but root
+fencing     unknown, its version does not say: tasks with --on-partition fence run elsewhere only when this node is back, has rebooted or is declared dead
 platform    linux/arm64
 cpus        8, - free
 memory      64GiB, - free

@@ -683,6 +683,8 @@ type Host struct {
 	Peer          string                 `protobuf:"bytes,1,opt,name=peer" json:"peer,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name" json:"name,omitempty"`
 	Store         string                 `protobuf:"bytes,3,opt,name=store" json:"store,omitempty"`
+	Boot          string                 `protobuf:"bytes,4,opt,name=boot" json:"boot,omitempty"` // when it got an attempt; empty: of an older version
+	Fences        bool                   `protobuf:"varint,5,opt,name=fences" json:"fences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -736,6 +738,20 @@ func (x *Host) GetStore() string {
 		return x.Store
 	}
 	return ""
+}
+
+func (x *Host) GetBoot() string {
+	if x != nil {
+		return x.Boot
+	}
+	return ""
+}
+
+func (x *Host) GetFences() bool {
+	if x != nil {
+		return x.Fences
+	}
+	return false
 }
 
 // Note holds the fields that only some tasks have.
@@ -1142,11 +1158,13 @@ const file_jobs_jobspb_jobs_proto_rawDesc = "" +
 	"\x06exited\x18\x17 \x03(\x04R\x06exited\x12\x18\n" +
 	"\asettled\x18\x19 \x03(\rR\asettled\x12\x16\n" +
 	"\x06placed\x18\x1a \x03(\x04R\x06placed\x12\x12\n" +
-	"\x04text\x18\x18 \x03(\rR\x04text\"D\n" +
+	"\x04text\x18\x18 \x03(\rR\x04text\"p\n" +
 	"\x04Host\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05store\x18\x03 \x01(\tR\x05store\"\xb9\x01\n" +
+	"\x05store\x18\x03 \x01(\tR\x05store\x12\x12\n" +
+	"\x04boot\x18\x04 \x01(\tR\x04boot\x12\x16\n" +
+	"\x06fences\x18\x05 \x01(\bR\x06fences\"\xb9\x01\n" +
 	"\x04Note\x12\x1f\n" +
 	"\vreason_word\x18\x01 \x01(\tR\n" +
 	"reasonWord\x12#\n" +

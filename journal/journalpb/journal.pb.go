@@ -399,7 +399,9 @@ type Assign struct {
 	Node          string                 `protobuf:"bytes,2,opt,name=node" json:"node,omitempty"`
 	NodeName      string                 `protobuf:"bytes,3,opt,name=node_name,json=nodeName" json:"node_name,omitempty"`
 	Store         string                 `protobuf:"bytes,4,opt,name=store" json:"store,omitempty"`
-	At            int64                  `protobuf:"varint,5,opt,name=at" json:"at,omitempty"` // by the owner's clock; 0 in records of older versions
+	At            int64                  `protobuf:"varint,5,opt,name=at" json:"at,omitempty"`    // by the owner's clock; 0 in records of older versions
+	Boot          string                 `protobuf:"bytes,6,opt,name=boot" json:"boot,omitempty"` // of the host; empty: of an older version
+	Fences        bool                   `protobuf:"varint,7,opt,name=fences" json:"fences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -467,6 +469,20 @@ func (x *Assign) GetAt() int64 {
 		return x.At
 	}
 	return 0
+}
+
+func (x *Assign) GetBoot() string {
+	if x != nil {
+		return x.Boot
+	}
+	return ""
+}
+
+func (x *Assign) GetFences() bool {
+	if x != nil {
+		return x.Fences
+	}
+	return false
 }
 
 type Unassign struct {
@@ -611,6 +627,8 @@ type Assignee struct {
 	Node          string                 `protobuf:"bytes,1,opt,name=node" json:"node,omitempty"`
 	NodeName      string                 `protobuf:"bytes,2,opt,name=node_name,json=nodeName" json:"node_name,omitempty"`
 	Store         string                 `protobuf:"bytes,3,opt,name=store" json:"store,omitempty"`
+	Boot          string                 `protobuf:"bytes,4,opt,name=boot" json:"boot,omitempty"` // as in Assign
+	Fences        bool                   `protobuf:"varint,5,opt,name=fences" json:"fences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -664,6 +682,20 @@ func (x *Assignee) GetStore() string {
 		return x.Store
 	}
 	return ""
+}
+
+func (x *Assignee) GetBoot() string {
+	if x != nil {
+		return x.Boot
+	}
+	return ""
+}
+
+func (x *Assignee) GetFences() bool {
+	if x != nil {
+		return x.Fences
+	}
+	return false
 }
 
 type UnassignGang struct {
@@ -1320,13 +1352,15 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"\x04spec\x18\x03 \x01(\fR\x04spec\x12\x10\n" +
 	"\x03key\x18\x04 \x01(\tR\x03key\x12\x0e\n" +
 	"\x02at\x18\x05 \x01(\x03R\x02at\x12\x14\n" +
-	"\x05tasks\x18\x06 \x01(\x03R\x05tasks\"\x90\x01\n" +
+	"\x05tasks\x18\x06 \x01(\x03R\x05tasks\"\xbc\x01\n" +
 	"\x06Assign\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1b\n" +
 	"\tnode_name\x18\x03 \x01(\tR\bnodeName\x12\x14\n" +
 	"\x05store\x18\x04 \x01(\tR\x05store\x12\x0e\n" +
-	"\x02at\x18\x05 \x01(\x03R\x02at\"\x8d\x01\n" +
+	"\x02at\x18\x05 \x01(\x03R\x02at\x12\x12\n" +
+	"\x04boot\x18\x06 \x01(\tR\x04boot\x12\x16\n" +
+	"\x06fences\x18\a \x01(\bR\x06fences\"\x8d\x01\n" +
 	"\bUnassign\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05proof\x18\x02 \x01(\tR\x05proof\x12\x16\n" +
@@ -1337,11 +1371,13 @@ const file_journal_journalpb_journal_proto_rawDesc = "" +
 	"AssignGang\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x122\n" +
 	"\amembers\x18\x02 \x03(\v2\x18.muster.journal.AssigneeR\amembers\x12\x0e\n" +
-	"\x02at\x18\x03 \x01(\x03R\x02at\"Q\n" +
+	"\x02at\x18\x03 \x01(\x03R\x02at\"}\n" +
 	"\bAssignee\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1b\n" +
 	"\tnode_name\x18\x02 \x01(\tR\bnodeName\x12\x14\n" +
-	"\x05store\x18\x03 \x01(\tR\x05store\"}\n" +
+	"\x05store\x18\x03 \x01(\tR\x05store\x12\x12\n" +
+	"\x04boot\x18\x04 \x01(\tR\x04boot\x12\x16\n" +
+	"\x06fences\x18\x05 \x01(\bR\x06fences\"}\n" +
 	"\fUnassignGang\x12/\n" +
 	"\aattempt\x18\x01 \x01(\v2\x15.muster.store.AttemptR\aattempt\x12\x14\n" +
 	"\x05proof\x18\x02 \x01(\tR\x05proof\x12\x16\n" +

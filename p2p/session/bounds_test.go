@@ -60,7 +60,7 @@ func largestFree() lease.Free {
 func largestProfile() lease.Profile {
 	p := lease.Profile{
 		Peer: job.Peer(longest(maxPeer)), Name: longest(job.MaxName), Version: longest(job.MaxName), Store: longestID(0), Labels: map[string]string{},
-		Arch: longestID(0), OS: longestID(0), CPUs: job.MaxCPUs, Memory: math.MaxInt64, Disk: math.MaxInt64, Worker: true,
+		Arch: longestID(0), OS: longestID(0), Fencing: job.Fencing{Certain: true, Boot: longestID(0)}, CPUs: job.MaxCPUs, Memory: math.MaxInt64, Disk: math.MaxInt64, Worker: true,
 		Drivers: many(maxDrivers, longestID),
 		Mounts:  many(lease.MaxMounts, func(int) string { return "/" + longest(maxPath-1) }),
 		GPUs: many(lease.MaxGPUs, func(i int) gpu.Device {

@@ -294,7 +294,7 @@ func checkProfile(p lease.Profile) error {
 			return err
 		}
 	}
-	if err := errors.Join(checkPeer(p.Peer), optionalID(p.Store), optionalID(p.Arch), optionalID(p.OS), checkLimits(p.Limits)); err != nil {
+	if err := errors.Join(checkPeer(p.Peer), optionalID(p.Store), optionalID(p.Arch), optionalID(p.OS), checkLimits(p.Limits), optionalID(p.Fencing.Boot)); err != nil {
 		return err
 	}
 	return checkGPUs(p.GPUs)

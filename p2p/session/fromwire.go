@@ -342,7 +342,8 @@ func profileOf(p *wirepb.Profile) lease.Profile {
 		CPUs: int(p.GetCpus()), Memory: job.Size(p.GetMemory()), Disk: job.Size(p.GetDisk()),
 		GPUs: some[gpu.Device](len(p.GetGpus())), Drivers: p.GetDrivers(), Worker: p.GetWorker(), Mounts: p.GetMounts(),
 		Arch: p.GetArch(), OS: p.GetOs(), OnlyUser: p.GetOnlyUser(), NoRoot: p.GetNoRoot(),
-		Limits: userLimitsOf(p),
+		Limits:  userLimitsOf(p),
+		Fencing: job.Fencing{Certain: p.GetFences(), Boot: p.GetBoot()},
 	}
 	for i, d := range p.GetGpus() {
 		out.GPUs[i] = deviceOf(d)

@@ -339,6 +339,7 @@ func drawHello(t *rapid.T) any {
 		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"), Disk: anySize.Draw(t, "disk"),
 		Drivers: listOf(t, anyWord, 3, "drivers"), Mounts: listOf(t, anyWord, 3, "mounts"), Worker: rapid.Bool().Draw(t, "worker"),
 		Arch: anyWord.Draw(t, "arch"), OS: anyWord.Draw(t, "os"), OnlyUser: anyWord.Draw(t, "only user"), NoRoot: rapid.Bool().Draw(t, "no root"),
+		Fencing: job.Fencing{Certain: rapid.Bool().Draw(t, "fences"), Boot: anyWord.Draw(t, "boot")},
 	}
 	p.Limits = drawLimits(t)
 	if labels := rapid.MapOfN(anyWord, anyWord, 0, 5).Draw(t, "labels"); len(labels) > 0 {

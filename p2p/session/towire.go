@@ -225,6 +225,7 @@ func profile(p lease.Profile) *wirepb.Profile {
 		Peer: string(p.Peer), Name: p.Name, Version: p.Version, Store: p.Store, Labels: p.Labels, Cpus: int64(p.CPUs),
 		Memory: int64(p.Memory), Disk: int64(p.Disk), Gpus: gpus, Drivers: p.Drivers, Worker: p.Worker, Mounts: p.Mounts,
 		Arch: p.Arch, Os: p.OS, OnlyUser: p.OnlyUser, NoRoot: p.NoRoot, Limits: userLimits(p.Limits),
+		Boot: p.Fencing.Boot, Fences: p.Fencing.Certain,
 	}
 	if l := p.Limits; l != nil {
 		out.MoreLimits, out.MemberLimits = l.More, most(l.Member)

@@ -2038,6 +2038,8 @@ type Profile struct {
 	Limits        []*UserLimit           `protobuf:"bytes,18,rep,name=limits,proto3" json:"limits,omitempty"`                                                                                                            // that the host tells
 	MoreLimits    bool                   `protobuf:"varint,19,opt,name=more_limits,json=moreLimits,proto3" json:"more_limits,omitempty"`                                                                                 // further users have limits of their own
 	MemberLimits  map[string]int64       `protobuf:"bytes,20,rep,name=member_limits,json=memberLimits,proto3" json:"member_limits,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // of all that the receiver offers, whoever the user is
+	Boot          string                 `protobuf:"bytes,21,opt,name=boot,proto3" json:"boot,omitempty"`                                                                                                                // ID of the boot of the host; empty: of an older version
+	Fences        bool                   `protobuf:"varint,22,opt,name=fences,proto3" json:"fences,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2203,6 +2205,20 @@ func (x *Profile) GetMemberLimits() map[string]int64 {
 		return x.MemberLimits
 	}
 	return nil
+}
+
+func (x *Profile) GetBoot() string {
+	if x != nil {
+		return x.Boot
+	}
+	return ""
+}
+
+func (x *Profile) GetFences() bool {
+	if x != nil {
+		return x.Fences
+	}
+	return false
 }
 
 // UserLimit is what a user may have on a host.
@@ -3774,7 +3790,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x04keep\x18\x02 \x01(\bR\x04keep\"h\n" +
 	"\vWorkerHello\x120\n" +
 	"\aprofile\x18\x01 \x01(\v2\x16.muster.p2p.v1.ProfileR\aprofile\x12'\n" +
-	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\"\xca\x05\n" +
+	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\"\xf6\x05\n" +
 	"\aProfile\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3796,7 +3812,9 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x06limits\x18\x12 \x03(\v2\x18.muster.p2p.v1.UserLimitR\x06limits\x12\x1f\n" +
 	"\vmore_limits\x18\x13 \x01(\bR\n" +
 	"moreLimits\x12M\n" +
-	"\rmember_limits\x18\x14 \x03(\v2(.muster.p2p.v1.Profile.MemberLimitsEntryR\fmemberLimits\x1a9\n" +
+	"\rmember_limits\x18\x14 \x03(\v2(.muster.p2p.v1.Profile.MemberLimitsEntryR\fmemberLimits\x12\x12\n" +
+	"\x04boot\x18\x15 \x01(\tR\x04boot\x12\x16\n" +
+	"\x06fences\x18\x16 \x01(\bR\x06fences\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +

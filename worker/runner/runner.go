@@ -105,6 +105,7 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	} else {
 		defer table.Close()
 		info.Leases = int(table.File().Fd())
+		info.Fences = cfg.Guard != nil && (info.PIDNamespace || s.Group != nil || info.Containers)
 	}
 	if err := protocol.WriteInfo(lock, info); err != nil {
 		return err
@@ -164,7 +165,7 @@ func serve(ctx context.Context, cfg Config, info protocol.Info, table *guard.Tab
 	l.detached = func() (context.Context, context.CancelFunc) { return context.WithCancel(context.WithoutCancel(ctx)) }
 	ticked := make(chan struct{}, 1)
 	l.serve(listener, execs, ticked) //nolint:contextcheck // a container outlives the request that starts it
-	log.InfoContext(ctx, "runner started", "pid", info.PID, "generation", info.Generation, "version", info.Version, "isolation", info.Isolation, "pid_namespace", info.PIDNamespace)
+	log.InfoContext(ctx, "runner started", "pid", info.PID, "generation", info.Generation, "version", info.Version, "isolation", info.Isolation, "pid_namespace", info.PIDNamespace, "fences", info.Fences)
 	l.run(ctx, deaths, ticked)
 	log.InfoContext(ctx, "runner ended", "pid", info.PID, "generation", info.Generation)
 	return nil

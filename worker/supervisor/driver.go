@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -58,6 +59,10 @@ type Config struct {
 	// EndContainers ends the containers that a dead runner left, and returns when none of them has a process. Nil:
 	// runners on this host have no containers.
 	EndContainers func(ctx context.Context, dir string, generation int) error
+	// Fences is called when the runner of processes says whether it fences tasks, and how it isolates them, for people. It must
+	// not wait. Once a runner has said that it does, each task that has a lease is fenced or refused, whatever later runners
+	// say. Nil: nobody wants to know.
+	Fences func(fences bool, isolation string)
 	// Usage returns what travels with the result of an attempt about what it used; empty: that is not known. cpu and rss
 	// are what the runner reported at the end; 0: not known. Nil: nothing is measured.
 	Usage func(a job.Attempt, cpu time.Duration, rss job.Size) string
@@ -101,6 +106,7 @@ type Driver struct {
 	activity *activity
 	follows  output.Follows
 	spares   *spares
+	fences   atomic.Bool // a runner has said that it fences tasks
 }
 
 // New makes a driver that passes events to tell, in a goroutine of its own. Tell may block, but not after Run's

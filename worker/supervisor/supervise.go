@@ -327,6 +327,9 @@ func (s *state) welcomed(n int, conn net.Conn, w protocol.Welcome) {
 		}
 	}
 	cur := s.runners.current(k.role)
+	if k.role == processes && cur == n {
+		s.d.fenced(w.Info)
+	}
 	for a, e := range s.entries {
 		switch {
 		case e.runner == n && !has[a]:
@@ -337,6 +340,16 @@ func (s *state) welcomed(n int, conn net.Conn, w protocol.Welcome) {
 	}
 	s.runners.drainOthers(cur, k.role)
 	s.d.log.Info("runner connected", "generation", n, "pid", w.Info.PID, "version", w.Info.Version, "tasks", len(has))
+}
+
+// fenced notes whether the runner of processes fences tasks.
+func (d *Driver) fenced(info protocol.Info) {
+	if info.Fences {
+		d.fences.Store(true)
+	}
+	if d.cfg.Fences != nil {
+		d.cfg.Fences(d.fences.Load(), info.Isolation)
+	}
 }
 
 // starting records an attempt that an earlier daemon has requested.

@@ -168,6 +168,9 @@ type Info struct {
 	// SharedTmp says for people why tasks have the /tmp and the /dev/shm of the host. It is empty if they have their own, if
 	// the runner runs containers, and if it is of an older version.
 	SharedTmp string `json:"shared_tmp,omitempty"`
+	// Fences says that it can end each task with its lease for certain, and does so for those whose Start asks for it. See
+	// docs/adr, ADR 175.
+	Fences bool `json:"fences,omitempty"`
 }
 
 // ReadInfo reads the lock file of runner n.

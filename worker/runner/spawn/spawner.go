@@ -106,6 +106,25 @@ func Isolation(noGroups bool) (string, error) {
 	return t.String(), nil
 }
 
+// CanEndAll reports whether a runner that is started like this process could end all processes of a task for certain, those
+// that are being forked included: with their PID namespace or their control group.
+func CanEndAll(noGroups bool) bool {
+	if os.Geteuid() == 0 {
+		err := onThread(func() error {
+			m, err := pidspace.New()
+			if err == nil {
+				m.Close()
+			}
+			return err
+		})
+		if err == nil {
+			return true
+		}
+	}
+	how, _ := Isolation(noGroups) // the error says why there are no control groups
+	return how != ProcessGroup
+}
+
 const (
 	// ProcessGroup is the name of the isolation without control groups.
 	ProcessGroup = "process group"

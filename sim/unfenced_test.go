@@ -1,0 +1,49 @@
+package sim
+
+// Worlds with hosts that do not fence their tasks.
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestUnfencedHosts: in random worlds some hosts lose their daemon and their runner at once, and their tasks go on, whatever
+// their leases. No task runs twice (P5), and once all is well every job ends (P7).
+func TestUnfencedHosts(t *testing.T) {
+	n := 100
+	if testing.Short() {
+		n = 20
+	}
+	died := 0
+	t.Run("seeds", func(t *testing.T) {
+		for _, seed := range worldSeeds(n) {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				w := randomWorld(t, seed)
+				r := rand.New(rand.NewPCG(seed, 2))
+				for i, h := range w.hosts {
+					if h.unfenced = i%2 == 0; h.unfenced {
+						w.each(r, 2, func() {
+							if h.up {
+								died += len(h.running())
+							}
+							runnerDies(h)
+							life := h.life
+							w.after(between(r, time.Second, 15*time.Minute), func() {
+								if h.life == life && !h.up && h.power {
+									h.boot()
+								}
+							})
+						})
+					}
+				}
+				w.runRandom()
+				w.report()
+			})
+		}
+	})
+	if died < n {
+		t.Errorf("%d tasks have lost their runner", died)
+	}
+}
