@@ -76,7 +76,6 @@ func histories(t *testing.T, actions func(w *world) map[string]func(*rapid.T)) {
 				t.Fatalf("all is well, yet %s is %s: %s, attempt %+v", id, j.State(), j.Tasks[0].Reason, j.Tasks[0])
 			}
 		}
-
 	})
 }
 

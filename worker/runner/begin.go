@@ -34,13 +34,14 @@ func (l *loop) begin(s *protocol.Start, now time.Duration) {
 	if l.stopping {
 		t.watch.end(now, 0, causeShutdown, "the runner of this node was told to end")
 	}
-	noRoom := l.recorder.room.hold(len(l.tasks.all) + 1)
-	if s.Container != nil && noRoom == nil {
+	refused := cmp.Or(l.recorder.room.hold(len(l.tasks.all)+1), l.guards.reserve(t, s, l.leases.skew.Skew()))
+	if s.Container != nil && refused == nil {
 		l.startContainer(t)
 		return
 	}
 	o := t.order
-	o.Refused = cmp.Or(noRoom, l.starts.refusal(s.User))
+	o.Making = l.guards.making(t, s)
+	o.Refused = cmp.Or(refused, l.starts.refusal(s.User))
 	o.Slow = func() { l.do <- func() { l.slow(t, o) } }
 	o.Done = func(r spawn.Result) { l.do <- func() { l.spawned(t, o, r) } }
 	l.tasks.move(t, queued)
@@ -101,6 +102,10 @@ func (l *loop) spawned(t *task, o *spawn.Order, r spawn.Result) {
 		l.known(t)
 		return
 	case r.PID == 0:
+		if now := l.now(); t.watch.lapsed(now) {
+			t.watch.end(now, 0, causeLease, t.watch.over("lease ran out before its start"))
+			r.Err = spawn.Refuse(spawn.CodeNotExecutable, "%s", t.watch.detail)
+		}
 		l.neverStarted(t, r.Err)
 		return
 	}
@@ -124,8 +129,7 @@ func (l *loop) started(t *task, since time.Duration) bool {
 	t.record.PID = t.pid
 	t.watch.started(since)
 	l.leases.look(t)
-	l.guards.put(t, l.procs.groupOf(t), l.leases.skew.Skew())
-	l.containers.keepGuard()
+	l.guards.started(t, l.procs.groupOf(t))
 	l.measurer.need()
 	l.daemon.report(protocol.Report{Started: new(t.asStarted())})
 	return true
@@ -136,6 +140,7 @@ func (l *loop) known(t *task) {
 	if !l.tasks.move(t, gone) {
 		return
 	}
+	l.guards.free(t)
 	e := protocol.Ended{Attempt: t.name}
 	if end, err := l.dir.FindEnd(t.attempt); err == nil {
 		e.Exit = &end.Exit
@@ -152,6 +157,7 @@ func (l *loop) neverStarted(t *task, err error) {
 		return
 	}
 	t.order = nil
+	l.guards.free(t)
 	t.record.Exit = spawn.ExitOf(err, time.Now())
 	if t.watch.cause != causeNone {
 		t.record.Exit.State = t.watch.cause.state()
@@ -169,7 +175,7 @@ func (l *loop) startContainer(t *task) {
 	l.tasks.move(t, preparing)
 	t.watch.begin()
 	l.leases.look(t)
-	l.containers.keepGuard()
+	l.guards.preparing(t)
 	o := t.order
 	progress := func(text string) { l.do <- func() { l.daemon.progress(t, text) } }
 	began := func(pid int, p spawn.Process, in spawn.Sink) { l.do <- func() { l.containerStarted(t, pid, p, in) } }

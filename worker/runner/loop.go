@@ -50,10 +50,11 @@ const waiting = 32
 func newLoop(cfg Config, info protocol.Info, s *spawn.Spawner, ends *journal, timer *timer, host hostClock, log *slog.Logger) *loop {
 	l := &loop{
 		cfg: cfg, info: info, dir: protocol.Dir(cfg.Dir), do: make(chan func(), waiting), tasks: newTasks(log), starts: newStarts(s),
-		leases: newLeases(host, timer, log), guards: &guarding{slots: map[*task]int{}, log: log}, daemon: newDaemonConn(cfg.Idle, log), early: earlyDeaths{}, log: log,
+		leases: newLeases(host, timer, log), guards: &guarding{slots: map[*task]int{}, fences: info.Fences, log: log}, daemon: newDaemonConn(cfg.Idle, log), early: earlyDeaths{}, log: log,
 	}
 	l.containers = &containerStarter{engine: cfg.Containers, spawner: s, dir: l.dir}
 	l.containers.guardProcess = guardProcess{command: cfg.Guard, do: l.do, needed: func() bool { return len(l.tasks.all) > 0 }, log: log}
+	l.guards.keep = func() bool { l.containers.keepGuard(); return l.containers.guard != 0 }
 	l.execs = &execs{
 		do: l.do, tasks: l.tasks, spawner: s, inputs: &inputs{do: l.do, tasks: l.tasks, leases: l.leases}, early: l.early, answer: cfg.Answer, running: map[int]*execution{}, perUser: map[int]int{},
 	}

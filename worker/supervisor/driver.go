@@ -156,6 +156,7 @@ func (d *Driver) Start(t worker.Task) error {
 		}
 		e.deadline = t.Deadline
 		s.Deadline, s.Skew = t.Deadline.OnHost()
+		s.Fenced = d.fences.Load()
 	}
 	if s.Container == nil {
 		s.Spare = d.spares.take(t.Attempt, t.User, d.follows.Followed)

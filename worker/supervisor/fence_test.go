@@ -209,6 +209,61 @@ func TestGuardWithoutFiles(t *testing.T) {
 	})
 }
 
+// TestRunnerSaysWhetherItFences: a runner fences tasks if it has a guard, and the kernel lets somebody end all processes of a
+// task. A task that must be fenced starts there, and is refused elsewhere.
+func TestRunnerSaysWhetherItFences(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode string) {
+		for _, who := range []string{guarded, "unguarded"} {
+			dir := testDir(t)
+			cfg := config(mode, dir, "1")
+			if who == guarded {
+				cfg.Args = append(cfg.Args, guarded)
+			}
+			told := make(chan bool, 1)
+			cfg.Fences = func(fences bool, isolation string) {
+				if isolation == "" {
+					t.Error("no isolation")
+				}
+				select {
+				case told <- fences:
+				default:
+				}
+			}
+			r := newRigOf(t, cfg, mode)
+			fences := <-told
+			info, err := r.d.dir.ReadInfo(1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := who == guarded && (info.PIDNamespace || info.Cgroup != ""); fences != want || info.Fences != want {
+				t.Errorf("%s: %v, with %q", who, fences, info.Isolation)
+			}
+			start := func(n int, fenced, hold bool) worker.DriverEvent {
+				r.d.fences.Store(fenced)
+				k := r.shell(n, "true")
+				if !hold {
+					k.Hold, k.Deadline = false, worker.Now().Add(time.Hour)
+				}
+				r.start(k)
+				if e := r.next(); e.Kind != worker.DriverStarted {
+					return e
+				}
+				return r.expect(worker.DriverExited)
+			}
+			if e := start(1, true, false); (e.Exit.State == job.Succeeded) != fences || !fences && !e.Exit.FailedStart() {
+				t.Errorf("%s: fenced: %+v", who, e)
+			}
+			if e := start(2, true, true); e.Exit.State != job.Succeeded {
+				t.Errorf("%s: on hold: %+v", who, e)
+			}
+			if e := start(3, false, false); e.Exit.State != job.Succeeded {
+				t.Errorf("%s: not to be fenced: %+v", who, e)
+			}
+			r.stop()
+		}
+	})
+}
+
 // TestDaemonAndRunnerKilled kills a daemon and its runner at once. The guard ends what the shell of a task has started, and no
 // other daemon is needed for it.
 func TestDaemonAndRunnerKilled(t *testing.T) {

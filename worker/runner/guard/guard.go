@@ -7,6 +7,9 @@
 // after the deadline, so that usually the runner has ended the task in its own way, and both stay within the time after
 // which the owner runs the task again (R4).
 //
+// A task has its place in the table before it has a process. So a runner that is stopped at any moment has no process of
+// which the others do not know.
+//
 // See docs/adr, ADR 161.
 package guard
 
@@ -63,6 +66,8 @@ func (w *Watch) Look(r leaseclock.Reading) (over []Entry, wait time.Duration) {
 			next = min(next, due)
 		case r.Boot < w.hears:
 			next = min(next, w.hears)
+		case e.PID == 0:
+			next = min(next, r.Boot+hearFor) // it may get a process
 		default:
 			over = append(over, e)
 			next = min(next, r.Boot+hearFor) // until it is gone
@@ -85,7 +90,10 @@ func (t *Table) All() (all []Entry) {
 // Kill kills the processes of a task, and reports whether there were any. It kills the control group as a whole, also when the
 // main process has ended: no other task gets this group (cgroup.Tree.Group).
 func (e Entry) Kill() bool {
-	found := proc.StartTicks(e.PID) == e.Ticks && !proc.Ended(e.PID)
+	if e.PID == 0 {
+		return false
+	}
+	found := e.PID != Making && proc.StartTicks(e.PID) == e.Ticks && !proc.Ended(e.PID)
 	if found {
 		proc.SignalProcess(e.PID, e.Ticks, unix.SIGKILL) // and with it all of a PID namespace of which it is the first
 	}

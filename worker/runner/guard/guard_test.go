@@ -3,8 +3,10 @@ package guard
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -85,7 +87,7 @@ func TestOverAfterItsDeadline(t *testing.T) {
 	runners, others := tables(t)
 	const skew = 1000 * sec
 	plain := put(t, runners, Entry{Attempt: attempt(1), Group: "/g/1", PID: 11, Ticks: 111, Deadline: 130 * sec, Skew: skew})
-	put(t, runners, Entry{Attempt: attempt(2), Deadline: 130 * sec, Skew: skew})
+	put(t, runners, Entry{Attempt: attempt(2), PID: 12, Deadline: 130 * sec, Skew: skew})
 	put(t, runners, Entry{Attempt: attempt(3), Deadline: Never, Skew: skew})
 	freed := put(t, runners, Entry{Attempt: attempt(4), Deadline: 130 * sec, Skew: skew})
 	runners.Free(freed)
@@ -129,12 +131,66 @@ func TestKilledIsNoted(t *testing.T) {
 	}
 }
 
+// A task has its place before it has a process: until then there is nothing to end, and the guard looks again soon.
+func TestTaskWithoutAProcess(t *testing.T) {
+	t.Parallel()
+	runners, others := tables(t)
+	slot := put(t, runners, Entry{Attempt: attempt(1), Deadline: 130 * sec, Skew: 1000 * sec})
+	w, now := NewWatch(others, After), 100*sec
+	w.play(131*sec, &now)
+	over, wait := w.Look(at(now))
+	if len(over) != 0 || wait > hearFor {
+		t.Fatalf("%v are over, and it looks again in %s", over, wait)
+	}
+	if (Entry{Attempt: attempt(1), Group: "/nowhere", Deadline: sec}).Kill() {
+		t.Error("something was killed")
+	}
+	if runners.Over(slot, 130*sec-1) || !runners.Over(slot, 130*sec) {
+		t.Error("the runner sees another deadline")
+	}
+	if err := runners.SetProcess(slot, 12, 34, "/g/1"); err != nil {
+		t.Fatal(err)
+	}
+	want := Entry{Attempt: attempt(1), Group: "/g/1", PID: 12, Ticks: 34, Deadline: 130 * sec, Skew: 1000 * sec}
+	if over, _ = w.Look(at(now)); len(over) != 1 || over[0] != want {
+		t.Errorf("over: %+v", over)
+	}
+	if err := runners.SetProcess(slot, 12, 34, strings.Repeat("x", groupBytes)); !errors.Is(err, ErrFull) {
+		t.Errorf("a name that is too long: %v", err)
+	}
+}
+
+// A process that is being made when the runner is stopped is found by its environment, if it has neither a namespace nor a
+// group of the task's name.
+func TestKillWhileItIsMade(t *testing.T) {
+	t.Parallel()
+	a := attempt(7)
+	cmd := exec.Command("sleep", "1000")
+	cmd.Env = []string{"MUSTER_JOB_ID=" + string(a.Job), "MUSTER_TASK=7", "MUSTER_ATTEMPT=1"}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	e := Entry{Attempt: a, PID: Making}
+	for deadline := time.Now().Add(time.Minute); !e.Kill(); { // until it has executed its program
+		if time.Now().After(deadline) {
+			t.Fatal("the process was not found")
+		}
+	}
+	err := cmd.Wait()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+		t.Errorf("%v", err)
+	}
+	if e.Kill() {
+		t.Error("it was found again")
+	}
+}
+
 // A guard that stood still first lets the others write what was renewed.
 func TestGuardThatStoodStill(t *testing.T) {
 	t.Parallel()
 	runners, others := tables(t)
-	put(t, runners, Entry{Attempt: attempt(1), Deadline: 130 * sec, Skew: 1000 * sec})
-	put(t, runners, Entry{Attempt: attempt(2), Deadline: 130 * sec, Skew: 1000 * sec})
+	put(t, runners, Entry{Attempt: attempt(1), PID: 11, Deadline: 130 * sec, Skew: 1000 * sec})
+	put(t, runners, Entry{Attempt: attempt(2), PID: 12, Deadline: 130 * sec, Skew: 1000 * sec})
 	w := NewWatch(runners, After)
 	w.wants(t, at(100*sec))
 	w.wants(t, at(150*sec))
@@ -146,8 +202,8 @@ func TestGuardThatStoodStill(t *testing.T) {
 func TestPausedHost(t *testing.T) {
 	t.Parallel()
 	runners, _ := tables(t)
-	put(t, runners, Entry{Attempt: attempt(1), Deadline: 200 * sec, Skew: 1000 * sec})
-	put(t, runners, Entry{Attempt: attempt(2), Deadline: 200 * sec, Skew: 1100 * sec}) // from after the pause
+	put(t, runners, Entry{Attempt: attempt(1), PID: 11, Deadline: 200 * sec, Skew: 1000 * sec})
+	put(t, runners, Entry{Attempt: attempt(2), PID: 12, Deadline: 200 * sec, Skew: 1100 * sec}) // from after the pause
 	w := NewWatch(runners, After)
 	w.wants(t, at(100*sec))
 	r := at(104 * sec)

@@ -24,12 +24,16 @@ import (
 type Entry struct {
 	Attempt job.Attempt
 	Group   string // directory of the control group that holds its processes; empty: it has none
-	PID     int    // of the first process of its PID namespace, or without one of its main process
-	Ticks   uint64 // start of that process, in ticks since boot
+	// PID is that of the first process of its PID namespace, or without one of its main process. 0: there is neither yet.
+	PID   int
+	Ticks uint64 // start of that process, in ticks since boot
 	// Deadline is a reading of CLOCK_BOOTTIME. Never is for a task without a lease.
 	Deadline time.Duration
 	Skew     time.Duration // the wall clock minus CLOCK_BOOTTIME at which Deadline is right
 }
+
+// Making is the PID of an entry whose main process is being made, and has no PID namespace.
+const Making = -1
 
 // Never is the deadline of a task that no lease ends.
 const Never time.Duration = math.MaxInt64
@@ -172,12 +176,27 @@ func (t *Table) Put(e Entry) (slot int, err error) {
 	}
 	clear(t.mem[slot*slotBytes+atName : (slot+1)*slotBytes])
 	copy(t.mem[slot*slotBytes+atName:], name)
-	copy(t.mem[slot*slotBytes+atGroup:], e.Group)
-	atomic.StoreInt64(t.word(slot, atPID), int64(e.PID))
-	atomic.StoreInt64(t.word(slot, atTicks), int64(e.Ticks)) //nolint:gosec // ticks since boot
+	atomic.StoreInt64(t.word(slot, atPID), 0)
+	_ = t.SetProcess(slot, e.PID, e.Ticks, e.Group) // its length was checked
 	atomic.StoreInt64(t.word(slot, atSkew), int64(e.Skew))
 	atomic.StoreInt64(t.word(slot, atDeadline), int64(e.Deadline)) // last: now the slot counts
 	return slot, nil
+}
+
+// SetProcess says which process a slot is about, as in Entry. Only the runner calls it, from any goroutine.
+func (t *Table) SetProcess(slot, pid int, ticks uint64, group string) error {
+	if len(group) >= groupBytes {
+		return ErrFull
+	}
+	copy(t.mem[slot*slotBytes+atGroup:], group)
+	atomic.StoreInt64(t.word(slot, atTicks), int64(ticks)) //nolint:gosec // ticks since boot
+	atomic.StoreInt64(t.word(slot, atPID), int64(pid))     // last: now others read the rest
+	return nil
+}
+
+// Over reports whether the deadline of a slot has passed, by CLOCK_BOOTTIME. It may move later until then.
+func (t *Table) Over(slot int, now time.Duration) bool {
+	return now >= time.Duration(atomic.LoadInt64(t.word(slot, atDeadline)))
 }
 
 // Free frees a slot. Only the runner calls it.
@@ -235,9 +254,11 @@ func (t *Table) get(slot int) (Entry, bool) {
 	}
 	a, err := job.ParseAttempt(string(t.text(slot, atName, nameBytes)))
 	e := Entry{
-		Attempt: a, Group: string(t.text(slot, atGroup, groupBytes)), PID: int(atomic.LoadInt64(t.word(slot, atPID))),
-		Ticks: uint64(atomic.LoadInt64(t.word(slot, atTicks))), Skew: time.Duration(atomic.LoadInt64(t.word(slot, atSkew))), //nolint:gosec // as in Put
-		Deadline: time.Duration(deadline),
+		Attempt: a, PID: int(atomic.LoadInt64(t.word(slot, atPID))),
+		Skew: time.Duration(atomic.LoadInt64(t.word(slot, atSkew))), Deadline: time.Duration(deadline),
+	}
+	if e.PID != 0 { // read before what it tells of
+		e.Group, e.Ticks = string(t.text(slot, atGroup, groupBytes)), uint64(atomic.LoadInt64(t.word(slot, atTicks))) //nolint:gosec // as in SetProcess
 	}
 	return e, err == nil && atomic.LoadInt64(t.word(slot, atDeadline)) == deadline
 }

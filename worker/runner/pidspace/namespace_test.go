@@ -110,6 +110,38 @@ func TestAllEndWithInit(t *testing.T) {
 	}
 }
 
+// A thread that was stopped when it was about to make a process makes none in a namespace that has ended meanwhile.
+func TestNothingStartsInAnEndedNamespace(t *testing.T) {
+	m := maker(t)
+	s, err := m.Make()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := m.Enter(s); err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
+	var info unix.Siginfo
+	for {
+		err := unix.Waitid(unix.P_PIDFD, s.init, &info, unix.WEXITED|unix.WNOWAIT, nil) // nobody has reaped it yet
+		if err == nil {
+			break
+		}
+		if err != unix.EINTR {
+			t.Fatal(err)
+		}
+	}
+	pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{Sys: &syscall.SysProcAttr{Setsid: true}})
+	if back := m.Leave(); back != nil {
+		t.Fatal(back)
+	}
+	if err == nil {
+		t.Errorf("process %d was made", pid)
+	}
+	statusOf(t, s.PID)
+}
+
 // A runner that is killed closes its end of the pipe, as Close does.
 func TestAllEndWithTheMaker(t *testing.T) {
 	m := maker(t)

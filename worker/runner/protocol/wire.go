@@ -84,10 +84,12 @@ type Start struct {
 	Deadline time.Duration `json:"deadline"` // of the lease, on CLOCK_BOOTTIME; none with Hold
 	// Skew is the wall clock minus CLOCK_BOOTTIME at which Deadline was computed. If the runner has seen the skew
 	// jump since, it moves Deadline by the jump. 0: not known, as from older daemons. Older runners ignore the field.
-	Skew  time.Duration `json:"skew,omitempty"`
-	Hold  bool          `json:"hold,omitempty"`  // the task has no deadline
-	Lead  time.Duration `json:"lead"`            // TERM is sent so long before the deadline
-	Limit time.Duration `json:"limit,omitempty"` // time limit; 0: none
+	Skew time.Duration `json:"skew,omitempty"`
+	Hold bool          `json:"hold,omitempty"` // the task has no deadline
+	Lead time.Duration `json:"lead"`           // TERM is sent so long before the deadline
+	// Fenced has the runner refuse the task unless it can end it at its deadline for certain; see Info.Fences.
+	Fenced bool          `json:"fenced,omitempty"`
+	Limit  time.Duration `json:"limit,omitempty"` // time limit; 0: none
 	// Warn is a signal that is sent WarnBefore the time limit; 0: none.
 	Warn       int           `json:"warn,omitempty"`
 	WarnBefore time.Duration `json:"warn_before,omitempty"`

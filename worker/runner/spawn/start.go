@@ -63,6 +63,7 @@ func (s *Spawner) start(o *Order, own thread) Result {
 		s.Tmps.give(o, l)
 		defer s.Tmps.takeBack(l)
 	}
+	making := s.making(o, l)
 	if l.workdir.fd >= 0 {
 		o.step.Store(stepWorkdir)
 	}
@@ -74,12 +75,31 @@ func (s *Spawner) start(o *Order, own thread) Result {
 		back()
 		return Result{}
 	}
+	if err := making(); err != nil {
+		back()
+		return Result{Err: err}
+	}
 	r := s.fork(o, l)
 	back()
 	if r.Err == nil && s.Group == nil {
 		s.note(o, &r)
 	}
 	return r
+}
+
+// making returns the call of Order.Making. It finds out what that tells while this thread is not in the namespaces of the task.
+func (s *Spawner) making(o *Order, l *launch) func() error {
+	if o.Making == nil {
+		return func() error { return nil }
+	}
+	first, ticks, group := 0, uint64(0), ""
+	if l.space != nil {
+		first, ticks = l.space.PID, proc.StartTicks(l.space.PID)
+	}
+	if s.Group != nil {
+		group = s.Group.Group(o.Name)
+	}
+	return func() error { return o.Making(first, ticks, group) }
 }
 
 // Mode is the mode of a task directory. Other users must be able to pass through it to their scratch directories.
