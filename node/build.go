@@ -215,7 +215,7 @@ func (n *Node) Run(ctx context.Context) error {
 		{"driver", n.exec.driver.Run},
 		{"files", n.exec.files.Run},
 		{"worker", n.exec.work.Run},
-		{"room", watchRoom(n.store, n.data, n.exec.work).run},
+		{"room", watchRoom(n.store, n.data, n.exec.work, n.part("node")).run},
 		{"users", n.exec.lookUp},
 		{"meter", n.exec.meter.Run},
 		{"gpus", func(ctx context.Context) error {

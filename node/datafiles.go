@@ -42,6 +42,17 @@ func (l lost) String() string {
 	return fmt.Sprintf("files of its data directory are gone while the daemon runs: %s", strings.Join(append(l.own, l.running...), ", "))
 }
 
+// advice says what to do; empty: nothing is gone.
+func (l lost) advice() string {
+	switch {
+	case len(l.own) > 0:
+		return "accept no more work here (muster node drain), let running tasks end, and stop the daemon; then put the directory back, or start anew with an empty one as a new host"
+	case l.any():
+		return "the runner makes them again within seconds; if it cannot, let the tasks that run here end, or cancel them, and restart the daemon, which makes them too but does not find tasks that still run"
+	}
+	return ""
+}
+
 // look looks at all files. What it has never seen is not gone.
 func (d *dataFiles) look() (l lost) {
 	d.mu.Lock()

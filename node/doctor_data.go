@@ -18,10 +18,10 @@ func dataFact(d *dataFiles) api.Fact {
 	switch gone := d.look(); {
 	case len(gone.own) > 0:
 		f.State, f.Detail = api.FactFail, fmt.Sprintf("%s was deleted, moved or replaced while the daemon runs: what happens now is not on disk", d.dir)
-		f.Advice = "accept no more work here (muster node drain), let running tasks end, and stop the daemon; then put the directory back, or start anew with an empty one as a new host"
+		f.Advice = gone.advice()
 	case gone.any():
 		f.State, f.Detail = api.FactFail, fmt.Sprintf("%s: %s", d.dir, gone)
-		f.Advice = "let the tasks that run here end, or cancel them, and restart the daemon, which makes the files again; it does not find tasks that still run"
+		f.Advice = gone.advice()
 	case err != nil:
 		f.State, f.Detail = api.FactFail, err.Error()
 		f.Advice = "make the directory readable for the daemon"

@@ -4,8 +4,8 @@ package node
 // and says why, so that no scheduler takes it for a host with room.
 
 import (
-	"cmp"
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/musterhq/muster/store"
@@ -15,25 +15,49 @@ import (
 // roomEvery is how often the daemon looks whether there is room.
 const roomEvery = 2 * time.Second
 
-// roomWatch tells the worker when the data directory has no room for new work any more, and when it has again.
+// trouble is what is wrong with a data directory.
+type trouble int
+
+const (
+	noTrouble trouble = iota
+	noRoom
+	filesGone
+)
+
+// roomWatch tells the worker when the data directory takes no new work any more, and when it does again.
 type roomWatch struct {
-	why  func() string    // why there is no room, for people; empty: there is
-	tell func(why string) // is called when that begins and when it ends
+	look func() (is trouble, why, advice string) // why and advice are for people
+	tell func(why string)                        // is called when a trouble begins and when it ends
+	log  *slog.Logger
 }
 
-func watchRoom(s *store.Store, d *dataFiles, w *worker.Loop) *roomWatch {
-	return &roomWatch{why: func() string { return cmp.Or(store.WhyNoRoom(s), d.look().String()) }, tell: func(why string) { worker.TellRoom(w, why) }}
+func watchRoom(s *store.Store, d *dataFiles, w *worker.Loop, log *slog.Logger) *roomWatch {
+	return &roomWatch{log: log, tell: func(why string) { worker.TellRoom(w, why) }, look: func() (trouble, string, string) {
+		if gone := d.look(); gone.any() {
+			return filesGone, gone.String(), gone.advice()
+		}
+		if why := store.WhyNoRoom(s); why != "" {
+			return noRoom, why, ""
+		}
+		return noTrouble, "", ""
+	}}
 }
 
 // run looks until ctx ends. The figures that it tells are those of the first look, so that others hear of a full disk
-// once.
+// once. The log says what to do about files that are gone.
 func (w *roomWatch) run(ctx context.Context) error {
 	ticker := time.NewTicker(roomEvery)
 	defer ticker.Stop()
-	short := false
+	was := noTrouble
 	for {
-		if why := w.why(); (why != "") != short {
-			short = !short
+		if is, why, advice := w.look(); is != was {
+			switch {
+			case is == filesGone:
+				w.log.ErrorContext(ctx, "this host accepts no more tasks", "reason", why, "advice", advice)
+			case was == filesGone:
+				w.log.WarnContext(ctx, "the files of the data directory are there again")
+			}
+			was = is
 			w.tell(why)
 		}
 		select {

@@ -62,7 +62,7 @@ func (j *journal) append(round []*task, tails bool) error {
 	if j.last {
 		j.last = j.room.refill() != nil
 	}
-	if j.file == nil || j.size >= segmentBytes && j.room.has() {
+	if j.file == nil || j.size >= segmentBytes && j.room.has() || removed(j.file) {
 		if err := j.next(); err != nil && j.file == nil {
 			return err
 		}
@@ -153,6 +153,12 @@ func (j *journal) end() {
 	}
 	_ = j.file.Close()
 	j.file = nil
+}
+
+// removed reports whether an open file has no name any more.
+func removed(f *os.File) bool {
+	var is unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &is) == nil && is.Nlink == 0
 }
 
 func syncDir(path string) error {

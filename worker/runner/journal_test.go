@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,40 @@ func TestJournalCutOff(t *testing.T) {
 				t.Error("a broken line in the middle is not an error")
 			}
 		})
+	}
+}
+
+// TestJournalOfARemovedDirectory removes the directory. What ends meanwhile is told nevertheless, and once the directory is there
+// again, ends are saved in it, with their room.
+func TestJournalOfARemovedDirectory(t *testing.T) {
+	t.Parallel()
+	dir := protocol.Dir(filepath.Join(t.TempDir(), "run"))
+	if err := dir.Make(); err != nil {
+		t.Fatal(err)
+	}
+	j := newJournal(t, dir, 1)
+	if err := j.save([]*task{deadTask(1)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(string(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.save([]*task{deadTask(2)}); err != nil {
+		t.Error(err)
+	}
+	if err := dir.Make(); err != nil {
+		t.Fatal(err)
+	}
+	for n := 3; n < 5; n++ {
+		if err := j.save([]*task{deadTask(n)}); err != nil {
+			t.Error(err)
+		}
+	}
+	if all := saved(t, dir); len(all) != 2 || !j.room.has() {
+		t.Errorf("%d ends are saved; room: %v", len(all), j.room.has())
+	}
+	if is, err := os.Stat(protocol.Room(dir, 1)); err != nil || is.Size() != 0 {
+		t.Errorf("the room is not there again: %v", err)
 	}
 }
 

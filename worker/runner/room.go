@@ -107,10 +107,15 @@ func (r *room) take(segment string) (f *os.File, bytes int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	bytes = r.bytes.Load()
-	if bytes > 0 && unix.Renameat2(unix.AT_FDCWD, r.path, unix.AT_FDCWD, segment, unix.RENAME_NOREPLACE) == nil {
-		r.bytes.Store(0)
-		f, err = os.OpenFile(segment, os.O_WRONLY, 0)
-		return f, bytes, err
+	if bytes > 0 {
+		err = unix.Renameat2(unix.AT_FDCWD, r.path, unix.AT_FDCWD, segment, unix.RENAME_NOREPLACE)
+		if err == nil || errors.Is(err, unix.ENOENT) { // or somebody has removed it
+			r.bytes.Store(0)
+		}
+		if err == nil {
+			f, err = os.OpenFile(segment, os.O_WRONLY, 0)
+			return f, bytes, err
+		}
 	}
 	f, err = os.OpenFile(segment, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	return f, 0, err

@@ -110,17 +110,10 @@ func live(ctx context.Context, cfg Config, host hostClock, log *slog.Logger) err
 	if err := protocol.WriteInfo(lock, info); err != nil {
 		return err
 	}
-	defer removeOwn(dir, cfg.Generation, lock)
+	keeper := &lockKeeper{dir: dir, info: info, lock: lock, log: log}
+	defer keeper.release()
+	go keeper.run()
 	return serve(ctx, cfg, info, table, s, host, log)
-}
-
-// removeOwn deletes the files of this runner. If its lock file was deleted, those of its name may be another runner's.
-func removeOwn(dir protocol.Dir, generation int, lock *os.File) {
-	ours, err1 := lock.Stat()
-	named, err2 := os.Stat(dir.Lock(generation))
-	if err1 == nil && err2 == nil && os.SameFile(ours, named) {
-		_ = dir.Remove(generation) // a daemon that finds the files sees that the lock is free
-	}
 }
 
 // serve runs the loop and feeds it connections, ended children and the timer.

@@ -48,10 +48,32 @@ type keeper struct {
 	process *os.Process   // if this daemon started it, until it was reaped
 	fresh   bool          // it was just started and may not hold its lock yet
 	info    protocol.Info // known once it is dead
+	pidfd   *os.File      // of the runner; nil: it was not reached yet
+}
+
+// lives reports whether the runner is known to live. Then a missing lock file means that the file was removed.
+func (k *keeper) lives() bool {
+	if k.pidfd == nil {
+		return false
+	}
+	fds := []unix.PollFd{{Fd: int32(k.pidfd.Fd()), Events: unix.POLLIN}} //nolint:gosec // a descriptor
+	n, err := unix.Poll(fds, 0)
+	return n == 0 && err == nil
+}
+
+// reached notes the process of the runner.
+func (k *keeper) reached(info protocol.Info) {
+	if k.pidfd != nil || info.PID <= 0 {
+		return
+	}
+	if fd, err := unix.PidfdOpen(info.PID, 0); err == nil {
+		k.pidfd = os.NewFile(uintptr(fd), "runner")
+	}
 }
 
 func (k *keeper) run(ctx context.Context) {
 	pause, heard := redialFirst, time.Now()
+	defer func() { _ = k.pidfd.Close() }() // holds no data, and nil has none
 	for ctx.Err() == nil {
 		reached, err := k.visit(ctx)
 		switch {
@@ -81,7 +103,7 @@ func (k *keeper) run(ctx context.Context) {
 // visit connects to the runner and reads its reports until the connection breaks. If the runner is dead, it cleans up
 // and returns errDead.
 func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
-	if !k.fresh || exited(k.process) {
+	if (!k.fresh || exited(k.process)) && !k.lives() {
 		lock, err := k.d.dir.TryLock(k.n)
 		if err != nil {
 			return false, err
@@ -110,6 +132,7 @@ func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 	if ctx.Err() != nil {
 		return true, leave(conn) // the deadline that its end has set may be undone
 	}
+	k.reached(m.Welcome.Info)
 	k.d.do <- func() { k.s.welcomed(k.n, conn, *m.Welcome) }
 	err = k.listen(r)
 	if ctx.Err() != nil {
@@ -269,7 +292,15 @@ func (s *state) live(ctx context.Context, n int, r role, pause time.Duration) {
 
 // launch starts the process of runner n, detached from this daemon so that it outlives it.
 func (d *Driver) launch(n int, r role) (*os.Process, error) {
-	out, err := os.OpenFile(d.dir.Log(n), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	open := func() (*os.File, error) {
+		return os.OpenFile(d.dir.Log(n), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	}
+	out, err := open()
+	if errors.Is(err, os.ErrNotExist) { // somebody has removed the directory
+		if err = protocol.MakeAgain(d.dir); err == nil {
+			out, err = open()
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("supervisor: open log of runner: %w", err)
 	}

@@ -38,8 +38,8 @@ func (l *Locks) Lost() (paths []string) {
 		case proc.Ended(k.pid) || proc.StartTicks(k.pid) != k.ticks:
 			delete(l.of, n)
 			continue
-		case err == nil && os.SameFile(k.file, now):
-			k.missed = 0
+		case err == nil && (os.SameFile(k.file, now) || l.isOf(n, k)):
+			k.file, k.missed = now, 0
 		case err == nil || os.IsNotExist(err):
 			k.missed++
 		}
@@ -50,6 +50,12 @@ func (l *Locks) Lost() (paths []string) {
 	slices.Sort(paths)
 	l.find()
 	return paths
+}
+
+// isOf reports whether a lock file is of this runner, which has made it again.
+func (l *Locks) isOf(n int, k *heldLock) bool {
+	info, err := l.dir.ReadInfo(n)
+	return err == nil && info.PID == k.pid && info.Boot == proc.BootID()
 }
 
 // find finds the locks of new runners.

@@ -85,9 +85,17 @@ func (ts *TmpDirs) take(who spareOwner) (*TmpDir, error) {
 	for {
 		t := ts.pick(who)
 		if t.made {
+			if _, err := os.Lstat(t.Path); err != nil {
+				continue // somebody has removed it
+			}
 			return t, nil
 		}
 		err := unix.Mkdir(t.Path, scratchMode)
+		if errors.Is(err, unix.ENOENT) { // somebody has removed the directory that it is in
+			if err = os.Mkdir(ts.dir, scratchMode); err == nil || errors.Is(err, os.ErrExist) {
+				err = unix.Mkdir(t.Path, scratchMode)
+			}
+		}
 		if errors.Is(err, unix.EEXIST) { // a dead runner of this generation has left it
 			continue
 		}
