@@ -21,6 +21,7 @@ import (
 type daemons struct {
 	self    job.Peer
 	peers   Peers
+	clocks  Clocks                 // nil: nothing is known of clocks
 	http    *http.Client           // its transport accepts http://PEER/...
 	proxy   *httputil.ReverseProxy // its transport accepts http://PEER/...
 	metrics *metrics
@@ -34,6 +35,14 @@ func newDaemons(self job.Peer, peers Peers, transport http.RoundTripper, m *metr
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return &daemons{self: self, peers: peers, http: client, proxy: newProxy(transport, log), metrics: m}
+}
+
+// ahead returns by how many seconds the clock of another daemon is ahead, as far as is known.
+func (d *daemons) ahead(p job.Peer) float64 {
+	if d.clocks == nil {
+		return 0
+	}
+	return d.clocks.Ahead(p).Seconds()
 }
 
 // nameOf returns the name of a daemon for people.

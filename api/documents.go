@@ -56,7 +56,12 @@ type Job struct {
 	Spec *job.Spec `json:"spec,omitempty" doc:"The job file. Its values have units. Not in listings."`
 	// Age is set in listings if the owner does not answer.
 	Age float64 `json:"age,omitempty" doc:"In listings, if the owner of the job does not answer: the seconds since it said this."`
+	// ClockAhead is not in events.
+	ClockAhead float64 `json:"clock_ahead,omitempty" doc:"By how many seconds the clock of its owner is ahead of that of the daemon that was asked; negative: behind; absent: it is about right, or that is not known. All times of the job are by the clock of its owner. Not in events."`
 }
+
+// Ahead is ClockAhead as a duration.
+func (j Job) Ahead() time.Duration { return time.Duration(j.ClockAhead * float64(time.Second)) }
 
 // Dependency is one dependency of a job.
 type Dependency struct {

@@ -45,6 +45,8 @@ type TaskUsage struct {
 type IdleGPU struct {
 	UUID  string    `json:"uuid" doc:"UUID of the GPU."`
 	Since time.Time `json:"since" doc:"Since when, by the clock of the node."`
+	// Seconds is not told by nodes of earlier versions.
+	Seconds float64 `json:"seconds,omitempty" doc:"For how many seconds."`
 }
 
 // NodeUsage is the document of what a node used in the last hour.

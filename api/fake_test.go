@@ -55,8 +55,22 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
 
-func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
+// namedConn is a connection that a daemon has opened.
+type namedConn struct {
+	net.Conn
+	peer job.Peer
+}
+
+func (c namedConn) RemoteAddr() net.Addr { return &net.UnixAddr{Name: string(c.peer), Net: "pipe"} }
+
+func (p *pipes) dial(ctx context.Context) (net.Conn, error) { return p.dialAs(ctx, "") }
+
+// dialAs is dial of a daemon, which the other side knows; empty: it does not.
+func (p *pipes) dialAs(ctx context.Context, peer job.Peer) (net.Conn, error) {
 	near, far := net.Pipe()
+	if peer != "" {
+		far = namedConn{far, peer}
+	}
 	select {
 	case p.conns <- far:
 		p.mu.Lock()
@@ -91,7 +105,11 @@ func (p *pipes) cut() {
 type cluster struct {
 	t       *testing.T
 	daemons []*daemon
+	fast    map[job.Peer]time.Duration // by how much clocks are ahead; set before anything is asked
 }
+
+// Ahead implements Clocks.
+func (d *daemon) Ahead(p job.Peer) time.Duration { return d.cluster.fast[p] - d.cluster.fast[d.peer] }
 
 // daemon is one server with the fakes that it uses.
 type daemon struct {
@@ -161,6 +179,9 @@ func (d *daemon) start(t *testing.T) {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 		host, _, _ := net.SplitHostPort(addr)
 		for _, o := range d.cluster.daemons {
+			if string(o.peer) == host && d.cluster.fast != nil {
+				return o.back.dialAs(ctx, d.peer)
+			}
 			if string(o.peer) == host {
 				return o.back.dial(ctx)
 			}
@@ -170,7 +191,7 @@ func (d *daemon) start(t *testing.T) {
 	var err error
 	d.openAudit(t)
 	d.server, err = New(cfg, Needs{
-		Jobs: d, Deaths: d, Explain: d, Scheduling: d, Watch: d, Progress: d, Node: d, Users: d, Logs: d, Peers: d, Directory: d, Self: d, Audit: d.audit, Files: d, Exec: inputsOf{d}, Uploads: d.uploads, Transport: transport, Measured: Measured{Usage: d.used, Registry: prometheus.NewRegistry(), Metrics: measured{d}},
+		Jobs: d, Deaths: d, Explain: d, Scheduling: d, Watch: d, Progress: d, Node: d, Users: d, Logs: d, Peers: d, Directory: d, Self: d, Clocks: d, Audit: d.audit, Files: d, Exec: inputsOf{d}, Uploads: d.uploads, Transport: transport, Measured: Measured{Usage: d.used, Registry: prometheus.NewRegistry(), Metrics: measured{d}},
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -66,6 +66,11 @@ type jobItem struct {
 	of job.Peer // the member that has told of it; empty: it was asked for
 }
 
+// submitted is when it was submitted, by the clock of this daemon.
+func (x *jobItem) submitted() time.Time {
+	return x.Submitted.Add(-time.Duration(x.ahead * float64(time.Second)))
+}
+
 func itemOf(d *Job) jobItem {
 	return jobItem{Row: indexOf(d), item: item{itemText: itemText{text: textOf(d)}}}
 }
@@ -155,7 +160,7 @@ func (p *jobPage) forwarded() url.Values {
 }
 
 // take adds what the picture has of a member.
-func (p *jobPage) take(m *viewMember, c contact, told time.Time, a *requester) {
+func (p *jobPage) take(m *viewMember, c contact, told time.Time, a *requester, ahead float64) {
 	age := time.Since(told)
 	if from := m.shelf.From(p.States); c == contactKnown && from.ID != "" {
 		p.from[m.Peer] = from
@@ -171,7 +176,7 @@ func (p *jobPage) take(m *viewMember, c contact, told time.Time, a *requester) {
 			return
 		}
 		doc := itemText{packed: r.Packed, packer: p.packer, more: m.sight.all(a, r.User)}
-		p.items = append(p.items, jobItem{Row: r, item: item{itemText: doc, age: age, aged: old}, of: m.Peer})
+		p.items = append(p.items, jobItem{Row: r, item: item{itemText: doc, age: age, aged: old, ahead: ahead}, of: m.Peer})
 	})
 }
 
@@ -200,10 +205,7 @@ func (p *jobPage) lacking(others []Member) (ask []Member) {
 func (p *jobPage) cut(last bool) (next string) {
 	slices.SortFunc(p.items, func(a, b jobItem) int { return a.Position().Compare(b.Position()) })
 	if !p.since.IsZero() {
-		old := slices.IndexFunc(p.items, func(x jobItem) bool { return x.Submitted.Before(p.since) })
-		if old >= 0 {
-			p.items, p.more = p.items[:old], false
-		}
+		p.leaveOutOlder()
 	}
 	if p.order != nil {
 		slices.SortStableFunc(p.items, func(a, b jobItem) int { return p.order(&a, &b) })
@@ -221,6 +223,17 @@ func (p *jobPage) cut(last bool) (next string) {
 		return cursor(p.items[len(p.items)-1].Position())
 	}
 	return ""
+}
+
+// leaveOutOlder leaves out jobs from before since. Those of one daemon are in order, and each has told of its newest: there are no
+// more if none of these is left, or where all clocks agree, if one is left out.
+func (p *jobPage) leaveOutOlder() {
+	n := len(p.items)
+	agree := !slices.ContainsFunc(p.items, func(x jobItem) bool { return x.ahead != 0 })
+	p.items = slices.DeleteFunc(p.items, func(x jobItem) bool { return x.submitted().Before(p.since) })
+	if len(p.items) == 0 || agree && len(p.items) < n {
+		p.more = false
+	}
 }
 
 // peerJobs is the listing of another daemon, with its proofs.
@@ -331,7 +344,7 @@ func (r *jobRoutes) ask(ctx context.Context, p *jobPage, fresh bool) error {
 	if v != nil {
 		p.packer = v.packer.Packer
 	}
-	ask := v.see(others, func(m *viewMember, c contact, told time.Time) { p.take(m, c, told, &a) })
+	ask := v.see(others, func(m *viewMember, c contact, told time.Time) { p.take(m, c, told, &a, r.ahead(m.Peer)) })
 	ask = append(ask, p.lacking(others)...)
 	answers := askThem[peerJobs](ctx, r.daemons, ask, "/v1/jobs", p.forwarded())
 	for i := range answers {
@@ -343,8 +356,10 @@ func (r *jobRoutes) ask(ctx context.Context, p *jobPage, fresh bool) error {
 			continue
 		}
 		for _, j := range r.theirs(a) {
-			j.Age, j.OwnerName = 0, a.member.label()
-			p.items = append(p.items, itemOf(&j))
+			j.Age, j.OwnerName, j.ClockAhead = 0, a.member.label(), 0
+			x := itemOf(&j)
+			x.ahead = r.ahead(a.member.Peer)
+			p.items = append(p.items, x)
 		}
 		p.more = p.more || a.value.Next != ""
 	}

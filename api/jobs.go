@@ -134,6 +134,9 @@ func (r *jobRoutes) parentsWait(ctx context.Context, s job.Spec, user string) ti
 func (r *jobRoutes) answer(ctx context.Context, j job.Job) *jobOutput {
 	d := requesterOf(ctx).shown(&j, JobDocument(j, r.directory.Copies(j.ID.Group())))
 	d.OwnerName = r.nameOf(d.Owner)
+	if a := requesterOf(ctx); a.from == fromPeer { // to whose requester the answer goes
+		d.ClockAhead = 0 - r.ahead(a.daemon)
+	}
 	return &jobOutput{d}
 }
 

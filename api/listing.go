@@ -120,7 +120,9 @@ type item struct {
 
 	age  time.Duration // since this daemon was told of it
 	aged bool          // the age is shown
-	seen time.Time     // zero: it is not shown
+	// ahead is by how many seconds the clock of the daemon that owns it is ahead; 0: it is not shown.
+	ahead float64
+	seen  time.Time // zero: it is not shown
 }
 
 // appendTo adds the item as JSON, with only these fields if there are any.
@@ -129,6 +131,12 @@ func (x *item) appendTo(b []byte, fields []string) []byte {
 	if x.aged {
 		head = append(head, `"age":`...)
 		head = appendAge(head, x.age)
+	}
+	if x.ahead != 0 {
+		if len(head) > 0 {
+			head = append(head, ',')
+		}
+		head = strconv.AppendFloat(append(head, `"clock_ahead":`...), x.ahead, 'f', -1, 64)
 	}
 	if !x.seen.IsZero() {
 		if len(head) > 0 {

@@ -226,12 +226,21 @@ type Needs struct {
 	Files      Files
 	Exec       Exec
 	Self       Self
-	Audit      Audit
+	// Clocks may be nil: then nothing is known of clocks.
+	Clocks Clocks
+	Audit  Audit
 	Measured
 	// Transport carries requests to http://PEER/… to the PeerListener of another daemon.
 	Transport http.RoundTripper
 	// PeerListener accepts connections of other daemons, which are authenticated members. It may be nil.
 	PeerListener net.Listener
+}
+
+// Clocks knows whose clock is wrong. No decision goes by it: it is for the times that people see.
+type Clocks interface {
+	// Ahead returns by how much the clock of another daemon is ahead of that of this one, in whole seconds; 0: it is about right, or
+	// not known.
+	Ahead(p job.Peer) time.Duration
 }
 
 // Measured holds what the daemon measures.

@@ -41,7 +41,7 @@ type Waits struct {
 	P50     *float64   `json:"p50" doc:"Half of these jobs waited no longer, in seconds, at most a tenth too high; null: none started."`
 	P95     *float64   `json:"p95" doc:"19 of 20 of these jobs waited no longer, as p50."`
 	Longest *float64   `json:"longest" doc:"How long the one of these jobs waited that waited longest, in seconds; null: none started."`
-	Since   *time.Time `json:"waiting_since" doc:"Since when the job waits that has now waited longest, by the clock of its daemon; null: none waits."`
+	Since   *time.Time `json:"waiting_since" doc:"Since when the job waits that has now waited longest, by the clock of the daemon that was asked, as far as it knows whose clock is wrong; null: none waits."`
 	Partial []string   `json:"partial" nullable:"false" doc:"Names of the nodes that answer, but do not tell this: their daemons are of an earlier version. Their jobs and users are not counted here."`
 }
 
@@ -97,16 +97,18 @@ type queueSum struct {
 	partial []string
 }
 
-// add adds what a member tells; nil: nothing.
-func (s *queueSum) add(name string, q *QueueInfo) {
+// add adds what a member tells, whose clock is ahead by so many seconds; nil: nothing.
+func (s *queueSum) add(name string, q *QueueInfo, ahead float64) {
 	if q == nil {
 		s.partial = append(s.partial, name)
 		return
 	}
 	s.told = true
 	s.waited.Add(q.Waited)
-	if q.Oldest != nil && (s.oldest == nil || q.Oldest.Before(*s.oldest)) {
-		s.oldest = q.Oldest
+	if q.Oldest == nil {
+		// none of its jobs waits
+	} else if at := q.Oldest.Add(-time.Duration(ahead * float64(time.Second))); s.oldest == nil || at.Before(*s.oldest) {
+		s.oldest = &at
 	}
 	if s.users == nil {
 		s.users = map[string]UserLoad{}

@@ -129,6 +129,7 @@ func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 	}
 	limits := newAdmission(m)
 	d := newDaemons(cfg.Self, needs.Peers, needs.Transport, m, log)
+	d.clocks = needs.Clocks
 	follows := &followRoutes{daemons: d, progress: needs.Progress, directory: needs.Directory}
 	rt := newRouter(cfg, needs, d, follows, limits, auth.tickets, log)
 	rt.forgetDocument()

@@ -27,7 +27,7 @@ func (r *nodeRoutes) stats(ctx context.Context, in *statsInput) (*listingOutput,
 	}
 	answers := askThem[Stats](ctx, r.daemons, ask, "/v1/stats", nil)
 	sum, queues := own, queueSum{}
-	queues.add("", queue)
+	queues.add("", queue, 0)
 	for _, x := range rows {
 		if x.silent {
 			sum.Nodes[x.State]++
@@ -35,7 +35,7 @@ func (r *nodeRoutes) stats(ctx context.Context, in *statsInput) (*listingOutput,
 			continue
 		}
 		sum.add(nodeStats(x.Node, x.counts))
-		queues.add(x.Name, x.queue)
+		queues.add(x.Name, x.queue, r.ahead(x.ID))
 	}
 	for i := range answers {
 		a := &answers[i]
@@ -49,7 +49,7 @@ func (r *nodeRoutes) stats(ctx context.Context, in *statsInput) (*listingOutput,
 			continue
 		}
 		sum.add(a.value)
-		queues.add(a.member.label(), a.value.Queue)
+		queues.add(a.member.label(), a.value.Queue, r.ahead(a.member.Peer))
 	}
 	queues.into(&sum)
 	sum.Partial = append(sum.Partial, silent(r.daemons, answers)...)

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/usage"
@@ -104,7 +106,7 @@ func (r *usageRoutes) attempt(ctx context.Context, in *attemptUsageInput) (*task
 		d.Life = lifeDocument(u.Report, s.Start)
 	}
 	for _, uuid := range slices.Sorted(maps.Keys(u.Idle)) {
-		d.Idle = append(d.Idle, IdleGPU{UUID: uuid, Since: u.Idle[uuid].UTC()})
+		d.Idle = append(d.Idle, IdleGPU{UUID: uuid, Since: u.Idle[uuid].UTC(), Seconds: math.Round(time.Since(u.Idle[uuid]).Seconds())})
 	}
 	return &taskUsageOutput{d}, nil
 }

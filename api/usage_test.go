@@ -74,7 +74,7 @@ func TestTaskUsage(t *testing.T) {
 		if err != nil || u.Used == nil || *u.Used.CPUs != 2 || *u.Used.CPUSeconds != 40 || u.Used.GPU != nil || u.Used.ReadBytes != nil {
 			t.Fatalf("while it runs: %+v, %v", u.Used, err)
 		}
-		if !u.Life.Start.Equal(*at(j.Tasks[0].Started)) || len(u.Life.CPUs) != 2 || *u.Life.CPUs[1] != 3 || u.Life.GPU != nil || len(u.Recent.At) != 1 || len(u.Idle) != 1 {
+		if !u.Life.Start.Equal(*at(j.Tasks[0].Started)) || len(u.Life.CPUs) != 2 || *u.Life.CPUs[1] != 3 || u.Life.GPU != nil || len(u.Recent.At) != 1 || len(u.Idle) != 1 || u.Idle[0].Seconds != 3600 {
 			t.Errorf("while it runs: life %+v, recent %+v, idle %v", u.Life, u.Recent, u.Idle)
 		}
 		b, err := reportOf(1, 3).Encode()

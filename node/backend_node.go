@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"strings"
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
@@ -21,6 +22,7 @@ type nodeBackend struct {
 	work   *worker.Loop
 	drains *drains
 	meter  *meter.Meter
+	clocks *clocks
 	log    *slog.Logger
 }
 
@@ -38,6 +40,9 @@ func (b nodeBackend) Node(ctx context.Context) (api.NodeInfo, error) {
 		info.State, info.Detail = api.NodeDraining, v.Closed.Detail
 	}
 	info.Detail = cmp.Or(info.Detail, twinDetail(b.host))
+	if off := b.clocks.detail(); off != "" {
+		info.Detail = strings.TrimPrefix(info.Detail+"; "+off, "; ")
+	}
 	for uuid, attempts := range v.Holders {
 		for _, text := range attempts {
 			if a, err := job.ParseAttempt(text); err == nil {

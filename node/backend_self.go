@@ -16,6 +16,7 @@ import (
 type selfBackend struct {
 	*startup
 	cfg   Config // at the start of the daemon
+	times *clocks
 	host  *p2p.Host
 	audit *audit.Log
 	now   *live
@@ -36,7 +37,7 @@ func (b selfBackend) Daemon(context.Context) (api.Daemon, error) {
 // Facts examines the host.
 func (b selfBackend) Facts(ctx context.Context) ([]api.Fact, error) {
 	own := b.host.Credential()
-	return append(doctor(ctx, b.now.config(), b.gpus), dataFact(b.data),
+	return append(doctor(ctx, b.now.config(), b.gpus), dataFact(b.data), b.times.fact(),
 		inviterFact(own, b.cfg.Name, b.host.Members()), endFact(own.InvitersEnd(), time.Now()), grantFact(own, b.host.Grants.Endorsable()),
 		auditFact(b.audit.Losses()), twinFact(b.host.Twins.Seen())), nil
 }

@@ -52,6 +52,7 @@ type Node struct {
 	now     *live
 	server  *api.Server
 	changes *changes
+	clocks  *clocks
 	startup *startup
 }
 
@@ -90,6 +91,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (_ *Node, err error)
 	if n.net, err = newOverlay(b, n.hw.profile, s.sessionOpened); err != nil {
 		return nil, err
 	}
+	n.clocks = newClocks(n.net.router.sessions, b.part("node"))
 	if n.owners, err = newOwners(b, n.net); err != nil {
 		return nil, err
 	}
@@ -190,12 +192,13 @@ func (n *Node) newServer() (*api.Server, error) {
 	x, jobs := n.exec, jobsBackend{n.owners, n.host.Credential, n.cfg.TrustedLabels, n.cfg.DefaultTime}
 	return api.New(ac, api.Needs{
 		Jobs: jobs, Deaths: jobs, Explain: jobs, Scheduling: jobs, Watch: jobs, Progress: jobs,
-		Node:      nodeBackend{n.host, n.hw.gpus, x.work, x.drains, x.meter, n.log},
+		Node:      nodeBackend{n.host, n.hw.gpus, x.work, x.drains, x.meter, n.clocks, n.log},
 		Users:     usersBackend{x.work, n.owners},
 		Logs:      logsBackend{x.driver, x.files, x.work},
 		Peers:     peersBackend{n.host, n.cfg.Name, n.now, n.owners.home, n.net.router.departed},
 		Directory: directoryBackend{n.net.router.groups, x.work},
-		Self:      selfBackend{n.startup, n.cfg, n.host, n.audit, n.now, n.hw.gpus, n.data, n.began},
+		Self:      selfBackend{n.startup, n.cfg, n.clocks, n.host, n.audit, n.now, n.hw.gpus, n.data, n.began},
+		Clocks:    n.clocks,
 		Uploads:   x.blobs, Files: filesBackend{x.files, x.work},
 		Exec:      execBackend{x.driver, x.work, n.cfg.AllowRoot, n.cfg.DockerHost, &openExecs{of: map[string]int{}}},
 		Audit:     auditBackend{n.audit, n.host},
@@ -232,6 +235,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	parts = append(parts,
 		part{"sessions", n.net.router.sessions.Run},
+		part{"clocks", n.clocks.run},
 		part{"callers", n.net.callers.run},
 		part{"neighbours", n.followMembers},
 		part{"api", n.server.Run},

@@ -47,7 +47,7 @@ var _ api.Metrics = (*measurer)(nil)
 // measurer returns what looks up the metrics of this daemon.
 func (n *Node) measurer() *measurer {
 	return &measurer{
-		node: nodeBackend{n.host, n.hw.gpus, n.exec.work, n.exec.drains, n.exec.meter, n.log}, meter: n.exec.meter,
+		node: nodeBackend{n.host, n.hw.gpus, n.exec.work, n.exec.drains, n.exec.meter, n.clocks, n.log}, meter: n.exec.meter,
 		peers: peersBackend{n.host, n.cfg.Name, n.now, n.owners.home, n.net.router.departed}, owners: n.owners,
 		dataDir: n.cfg.DataDir, most: n.cfg.MetricsTasks,
 	}

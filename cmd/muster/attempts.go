@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/cmd/muster/table"
@@ -31,7 +32,7 @@ func attemptTable(out io.Writer, room int, j api.Job) error {
 			row(w, "TASK", "ATTEMPT", "NODE", "STATE", "EXIT", "TIME", "ENDED", "REASON")
 		}
 		rows += len(t.Attempts)
-		attemptRows(w, l.Name(t.Task), t)
+		attemptRows(w, l.Name(t.Task), t, nowOf(j))
 	}
 	err := w.Print(out, room)
 	if left > 0 && err == nil {
@@ -40,7 +41,8 @@ func attemptTable(out io.Writer, room int, j api.Job) error {
 	return err
 }
 
-func attemptRows(w *table.Sheet, name string, t api.Task) {
+// attemptRows writes the attempts of a task. now is what the clock reads by which its times are.
+func attemptRows(w *table.Sheet, name string, t api.Task, now time.Time) {
 	if t.Older > 0 {
 		row(w, name, "...", "", "", "", "", "", fmt.Sprintf("%d older %s", t.Older, plural(t.Older, "attempt", "attempts")))
 	}
@@ -54,7 +56,7 @@ func attemptRows(w *table.Sheet, name string, t api.Task) {
 		}
 		took := "-"
 		if a.StartedAt != nil && (a.EndedAt != nil || !a.State.Ended()) {
-			took = elapsed(a.StartedAt, a.EndedAt)
+			took = elapsed(a.StartedAt, a.EndedAt, now)
 		}
 		row(w, name, strconv.Itoa(a.Attempt), dash(a.Node), string(a.State), code, took, clock(a.EndedAt), dash(a.Reason))
 	}

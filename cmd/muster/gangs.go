@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/cmd/muster/table"
@@ -47,7 +48,7 @@ func severalRows(w *table.Sheet, j api.Job) {
 	row(w, taskWord(j)+"s", strings.Join(parts, ", "))
 	l, err := j.Layout()
 	for _, t := range j.Tasks {
-		row(w, fmt.Sprintf("%s %s", taskWord(j), l.Name(t.Task)), taskLine(t))
+		row(w, fmt.Sprintf("%s %s", taskWord(j), l.Name(t.Task)), taskLine(t, nowOf(j)))
 	}
 	if err == nil && len(j.Tasks) < j.TaskCount {
 		row(w, "", fmt.Sprintf("other %ss: muster show %s.%s", taskWord(j), j.ID, page(j, l)))
@@ -65,8 +66,8 @@ func page(j api.Job, l job.Layout) string {
 	return fmt.Sprintf("%s-%s", first, until)
 }
 
-// taskLine tells the state of a task in one line.
-func taskLine(t api.Task) string {
+// taskLine tells the state of a task in one line. now is what the clock reads by which its times are.
+func taskLine(t api.Task, now time.Time) string {
 	text := string(t.State)
 	if t.Reason != "" {
 		text += " (" + withDetail(t.Reason, t.ReasonDetail) + ")"
@@ -75,7 +76,7 @@ func taskLine(t api.Task) string {
 		text += fmt.Sprintf(", exit code %d", *t.ExitCode)
 	}
 	if t.Attempt > 0 {
-		text += fmt.Sprintf(", attempt %d on %s, %s", t.Attempt, dash(t.Node), elapsed(t.StartedAt, t.EndedAt))
+		text += fmt.Sprintf(", attempt %d on %s, %s", t.Attempt, dash(t.Node), elapsed(t.StartedAt, t.EndedAt, now))
 	}
 	return text
 }

@@ -92,12 +92,8 @@ func timeOf(j api.Job) time.Duration {
 	case j.EndedAt != nil:
 		return j.EndedAt.Sub(*j.StartedAt)
 	}
-	return sinceStart(*j.StartedAt)
+	return max(nowOf(j).Sub(*j.StartedAt), -1) // -1: not known, as that clock has changed
 }
-
-// sinceStart returns how long it is since a time by the clock of the daemon that accepted a job; -1: not known, as the clock
-// of this host is behind that one.
-func sinceStart(at time.Time) time.Duration { return max(time.Since(at), -1) }
 
 // placeOf says where a job runs or ran. While it waits, its nodes belong to an attempt that is over.
 func placeOf(j api.Job) string {

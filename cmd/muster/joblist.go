@@ -57,17 +57,20 @@ func (v jobVerbs) jobs(c *cli.Context) error {
 		}
 		return err
 	}
+	clocks := &ownerClocks{}
 	return asUsage(watched[api.Job]{
 		view: view, key: func(j api.Job) string { return string(j.ID) }, look: lookOfJob,
 		fetch: func(ctx context.Context, rows int) (api.Listing[api.Job], error) {
-			return chosen.fetch(ctx, client, rows)
+			l, err := chosen.fetch(ctx, client, rows)
+			clocks.learn(l.Items)
+			return l, err
 		},
 		again: func(ctx context.Context, id string) (api.Job, bool) {
 			j, err := client.Job(ctx, job.ID(id))
 			return j, err == nil
 		},
 		over:   api.Job.Ended,
-		follow: func(ctx context.Context, n news[api.Job]) error { return chosen.follow(ctx, client, n) },
+		follow: func(ctx context.Context, n news[api.Job]) error { return chosen.follow(ctx, client, n, clocks) },
 	}.run(c.Context))
 }
 
@@ -147,8 +150,8 @@ func (f jobChoice) pages(ctx context.Context, client *api.Client, rows int) func
 	return func(yield func(api.Listing[api.Job], error) bool) {
 		for l, err := range client.JobPages(ctx, filter) {
 			n := len(l.Items)
-			l.Items = slices.DeleteFunc(l.Items, func(j api.Job) bool { return j.SubmittedAt.Before(f.since) })
-			if !yield(l, err) || len(l.Items) < n { // those that follow are older
+			l.Items = slices.DeleteFunc(l.Items, func(j api.Job) bool { return f.before(j) })
+			if !yield(l, err) || n > 0 && len(l.Items) == 0 { // those that follow are older
 				return
 			}
 		}
@@ -175,24 +178,29 @@ func (f jobChoice) fetch(ctx context.Context, client *api.Client, rows int) (all
 }
 
 // follow reports changes of the chosen jobs, also that one has ended.
-func (f jobChoice) follow(ctx context.Context, client *api.Client, n news[api.Job]) error {
+func (f jobChoice) follow(ctx context.Context, client *api.Client, n news[api.Job], clocks *ownerClocks) error {
 	for ev, err := range client.Events(ctx, api.EventFilter{Mine: f.Mine}) {
 		switch {
 		case err != nil:
 			return err
 		case ev.Kind == api.EventOpen:
 			n.stale()
-		case ev.Kind == api.EventJob && ev.Job != nil && f.includes(*ev.Job):
-			n.item(ctx, *ev.Job)
+		case ev.Kind == api.EventJob && ev.Job != nil:
+			if j := clocks.told(*ev.Job); f.includes(j) {
+				n.item(ctx, j)
+			}
 		}
 	}
 	return nil
 }
 
+// before reports whether a job was submitted before those that the flags choose.
+func (f jobChoice) before(j api.Job) bool { return j.SubmittedAt.Add(-j.Ahead()).Before(f.since) }
+
 // includes reports whether a job is one of those that the flags choose. It may have ended since it was listed.
 func (f jobChoice) includes(j api.Job) bool {
 	named, err := path.Match(f.Name, j.Name)
-	return (f.User == "" || j.User == f.User) && (f.Name == "" || err == nil && named) && !j.SubmittedAt.Before(f.since) &&
+	return (f.User == "" || j.User == f.User) && (f.Name == "" || err == nil && named) && !f.before(j) &&
 		(f.any || slices.Contains(f.States, j.State))
 }
 

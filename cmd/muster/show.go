@@ -104,7 +104,7 @@ func showJob(out io.Writer, room int, j api.Job, now *api.TaskUsage) error {
 	}
 	row(w, "started", clock(j.StartedAt))
 	row(w, "ended", clock(j.EndedAt))
-	row(w, "elapsed", elapsed(j.StartedAt, j.EndedAt))
+	row(w, "elapsed", elapsed(j.StartedAt, j.EndedAt, nowOf(j)))
 	row(w, "owner", fmt.Sprintf("%s, kept in %d %s", ownerOf(j), j.Copies, plural(j.Copies, "copy", "copies")))
 	if j.Spec != nil && !j.Ended() {
 		row(w, "if silent", ifSilent(j))

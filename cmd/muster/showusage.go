@@ -41,7 +41,7 @@ func usageRows(w *table.Sheet, j api.Job, t api.Task, now *api.TaskUsage) {
 	}
 	if now != nil {
 		for _, g := range now.Idle {
-			row(w, "", fmt.Sprintf("gpu %s idle for %s", g.UUID, elapsed(&g.Since, nil)))
+			row(w, "", "gpu "+g.UUID+" idle "+idleFor(g))
 		}
 	}
 }
@@ -51,7 +51,7 @@ func usageLines(j api.Job, t api.Task, u *api.Used) (lines []string) {
 	need := j.Resources
 	if u.CPUSeconds != nil {
 		line := "cpu " + seconds(math.Round(*u.CPUSeconds*10)/10)
-		if ran := ranFor(t); ran > 0 {
+		if ran := ranFor(t, nowOf(j)); ran > 0 {
 			line += fmt.Sprintf(": %.2f cpus", *u.CPUSeconds/ran) + ofWhole(*u.CPUSeconds/ran, float64(need.CPUs), fmt.Sprint(need.CPUs))
 		}
 		lines = append(lines, line)
@@ -86,12 +86,21 @@ func ofWhole(x, whole float64, text string) string {
 	return fmt.Sprintf(" of %s (%.0f%%)", text, 100*x/whole)
 }
 
-// ranFor returns how many seconds the newest attempt of a task has run; 0: not known.
-func ranFor(t api.Task) float64 {
+// idleFor says for how long a GPU has been idle, or since when by the clock of its node, if that has an earlier version.
+func idleFor(g api.IdleGPU) string {
+	if g.Seconds == 0 {
+		return "since " + clock(&g.Since)
+	}
+	return "for " + seconds(math.Round(g.Seconds))
+}
+
+// ranFor returns how many seconds the newest attempt of a task has run; 0: not known. now is what the clock reads by which its
+// times are.
+func ranFor(t api.Task, now time.Time) float64 {
 	if t.StartedAt == nil {
 		return 0
 	}
-	end := time.Now()
+	end := now
 	if t.EndedAt != nil {
 		end = *t.EndedAt
 	}

@@ -38,7 +38,7 @@ func latest(t *time.Time) string {
 
 // notBefore returns the time of --begin of a job that has not come; nil if there is none.
 func notBefore(j api.Job) *time.Time {
-	if j.BeginAt == nil || j.StartedAt != nil || j.Ended() || !j.BeginAt.After(time.Now()) {
+	if j.BeginAt == nil || j.StartedAt != nil || j.Ended() || !j.BeginAt.After(nowOf(j)) {
 		return nil
 	}
 	return j.BeginAt
@@ -73,17 +73,21 @@ func localTimes(s string) string {
 	})
 }
 
-// elapsed returns how long the job has run, in whole seconds from one minute on.
-func elapsed(from, to *time.Time) string {
+// nowOf returns what the clock of the daemon reads that accepted a job. Its times are by that clock.
+func nowOf(j api.Job) time.Time { return time.Now().Add(j.Ahead()) }
+
+// elapsed returns how long something has lasted by one clock, in whole seconds from one minute on. If it still lasts, now is what
+// that clock reads.
+func elapsed(from, to *time.Time, now time.Time) string {
 	if from == nil {
 		return "-"
 	}
-	end := time.Now()
+	end := now
 	if to != nil {
 		end = *to
 	}
 	d := end.Sub(*from)
-	if d < 0 { // the clock of this host is behind
+	if d < 0 { // the clock has changed
 		return "-"
 	}
 	if d >= time.Minute {

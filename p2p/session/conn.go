@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -192,7 +191,7 @@ func (c *conn) sendMessage(f *wirepb.Frame) error {
 
 func (c *conn) info() Info {
 	return Info{
-		Peer: c.peer, Addr: c.stream.Conn().RemoteMultiaddr().String(), Path: c.path, Opened: c.opened, Since: c.since, RTT: c.pings.roundTrip(),
+		Peer: c.peer, Addr: c.stream.Conn().RemoteMultiaddr().String(), Path: c.path, Opened: c.opened, Since: c.since, RTT: c.pings.roundTrip(), Clock: c.pings.clock(),
 	}
 }
 
@@ -213,10 +212,10 @@ func (c *conn) read(h Handler) error {
 		}
 		switch b := f.GetBody().(type) {
 		case *wirepb.Frame_Ping:
-			err = c.send(pong(b.Ping.GetNumber()))
+			err = c.send(pong(b.Ping.GetNumber(), time.Now()))
 		case *wirepb.Frame_Pong:
 			c.out.underWay.answered(b.Pong.GetNumber())
-			if rtt, changed := c.pings.answered(b.Pong.GetNumber(), time.Now()); changed {
+			if rtt, changed := c.pings.answered(b.Pong.GetNumber(), timeOf(b.Pong.GetClock()), time.Now()); changed {
 				h.Measured(c.peer, rtt)
 			}
 		case *wirepb.Frame_Goodbye:
@@ -437,80 +436,4 @@ func (s *source) idle(now time.Time) time.Duration {
 		return 0
 	}
 	return max(0, now.Sub(s.start)-time.Duration(w))
-}
-
-// pings measures round trips. At any time at most one Ping is timed; the others keep the session alive. Each has a random
-// number. So a peer cannot answer a Ping before it has come, to seem nearer than it is.
-type pings struct {
-	mu    sync.Mutex
-	last  uint64        // guarded by mu; counts Pings
-	sent  time.Time     // guarded by mu; when the newest Ping was queued
-	timed uint64        // guarded by mu; number of the timed Ping, or 0
-	at    time.Time     // guarded by mu; when the timed Ping was sent
-	rtt   time.Duration // guarded by mu; smoothed as in TCP
-	told  time.Duration // guarded by mu; as Handler.Measured was told
-}
-
-func (p *pings) next(now time.Time) uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.last++
-	p.sent = now
-	number := rand.Uint64() | 1
-	if p.timed == 0 {
-		p.timed, p.at = number, now
-	}
-	return number
-}
-
-// answered takes a Pong. It returns the smoothed round trip, and whether Handler.Measured is to be told of it.
-func (p *pings) answered(number uint64, now time.Time) (rtt time.Duration, changed bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.timed == 0 || number != p.timed {
-		return p.rtt, false
-	}
-	took := max(now.Sub(p.at), 1)
-	if p.rtt == 0 {
-		p.rtt = took
-	} else {
-		p.rtt += (took - p.rtt) / 8
-	}
-	p.timed = 0
-	if changed = p.told == 0 || p.rtt > p.told+p.told/4 || p.told > p.rtt+p.rtt/4; changed {
-		p.told = p.rtt
-	}
-	return p.rtt, changed
-}
-
-// unanswered returns how long the timed Ping has waited for its Pong; 0 if none is timed.
-func (p *pings) unanswered(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.timed == 0 {
-		return 0
-	}
-	return now.Sub(p.at)
-}
-
-// due reports whether it is time to measure again.
-func (p *pings) due(now time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.timed == 0 && (p.last == 0 || now.Sub(p.sent) >= pingAgain)
-}
-
-func (p *pings) sinceLast(now, start time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.last == 0 {
-		return now.Sub(start)
-	}
-	return now.Sub(p.sent)
-}
-
-func (p *pings) roundTrip() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.rtt
 }

@@ -137,6 +137,15 @@ func (m *Manager) RTT(p job.Peer) (time.Duration, bool) {
 	return d, d > 0
 }
 
+// Clock returns how far the clock of the peer is ahead, as measured by pings. Without a session it is not known.
+func (m *Manager) Clock(p job.Peer) Clock {
+	c := m.table.get(p)
+	if c == nil {
+		return Clock{}
+	}
+	return c.pings.clock()
+}
+
 // Denied returns how many messages have come that their sender's role does not allow.
 func (m *Manager) Denied() uint64 { return m.denied.Load() }
 
@@ -294,6 +303,7 @@ func goodbyeFrame() *wirepb.Frame {
 	return &wirepb.Frame{Body: &wirepb.Frame_Goodbye{Goodbye: &wirepb.Goodbye{}}}
 }
 
-func pong(number uint64) *wirepb.Frame {
-	return &wirepb.Frame{Body: &wirepb.Frame_Pong{Pong: &wirepb.Pong{Number: number}}}
+// pong answers a Ping with what the clock of this host reads.
+func pong(number uint64, now time.Time) *wirepb.Frame {
+	return &wirepb.Frame{Body: &wirepb.Frame_Pong{Pong: &wirepb.Pong{Number: number, Clock: now.UnixNano()}}}
 }

@@ -26,10 +26,10 @@ func TestRoundTripsAreTold(t *testing.T) {
 	} {
 		number := p.next(now)
 		now = now.Add(c.took)
-		if rtt, told := p.answered(number, now); told != c.told || rtt <= 0 || rtt != p.roundTrip() {
+		if rtt, told := p.answered(number, time.Time{}, now); told != c.told || rtt <= 0 || rtt != p.roundTrip() {
 			t.Errorf("Ping %d: %s, told %v, want %v", i, rtt, told, c.told)
 		}
-		if _, told := p.answered(number, now); told {
+		if _, told := p.answered(number, time.Time{}, now); told {
 			t.Errorf("Ping %d: its second answer counts", i)
 		}
 	}
@@ -44,16 +44,47 @@ func TestAnswersBeforeThePing(t *testing.T) {
 		number := p.next(now)
 		for guess := range uint64(1000) { // near the number before, and near zero
 			for _, n := range []uint64{guess, last + guess, last - guess} {
-				if _, told := p.answered(n, now); told && n != number || p.roundTrip() != 0 && p.roundTrip() < 4*time.Millisecond {
+				if _, told := p.answered(n, time.Time{}, now); told && n != number || p.roundTrip() != 0 && p.roundTrip() < 4*time.Millisecond {
 					t.Fatalf("the answer %d to the Ping %d counts: %s", n, number, p.roundTrip())
 				}
 			}
 		}
 		now = now.Add(5 * time.Millisecond)
-		p.answered(number, now)
+		p.answered(number, time.Time{}, now)
 		last = number
 	}
 	if p.roundTrip() != 5*time.Millisecond {
 		t.Errorf("the round trip is %s, want 5ms", p.roundTrip())
+	}
+}
+
+// How far the clock of a peer is ahead is known to half of a round trip, whatever the clock of this host reads meanwhile. Slow answers
+// say nothing.
+func TestClockOfAPeer(t *testing.T) {
+	p := &pings{}
+	now := time.Unix(1000, 0)
+	if p.clock() != (Clock{}) {
+		t.Errorf("%+v before the first answer", p.clock())
+	}
+	for _, c := range []struct {
+		there, back, ahead time.Duration
+		want               Clock
+	}{
+		{40 * time.Millisecond, 40 * time.Millisecond, time.Hour, Clock{true, time.Hour, 40 * time.Millisecond}},
+		{0, 80 * time.Millisecond, -5 * time.Second, Clock{true, -5*time.Second - 40*time.Millisecond, 40 * time.Millisecond}},
+		{time.Second, 3 * time.Second, 7 * time.Hour, Clock{true, -5*time.Second - 40*time.Millisecond, 40 * time.Millisecond}},
+	} {
+		number := p.next(now)
+		clock := now.Add(c.there + c.ahead)
+		now = now.Add(c.there + c.back)
+		p.answered(number, clock, now)
+		if got := p.clock(); got != c.want {
+			t.Errorf("%+v, want %+v", got, c.want)
+		}
+	}
+	number := p.next(now)
+	p.answered(number, time.Time{}, now.Add(time.Millisecond)) // of an earlier version
+	if !p.clock().Known {
+		t.Error("what was known is forgotten")
 	}
 }

@@ -184,4 +184,5 @@ type Info struct {
 	Opened bool          // this side opened it
 	Since  time.Time     // when it came up
 	RTT    time.Duration // measured with pings; 0 until the first was answered
+	Clock  Clock         // likewise
 }

@@ -200,7 +200,7 @@ func TestGivenUpReadsAsTheEndOfTheStream(t *testing.T) {
 				t.Fatal("never given up")
 			}
 			if p := f.GetPing(); p != nil {
-				answer, err := appendFrame(nil, pong(p.GetNumber()))
+				answer, err := appendFrame(nil, pong(p.GetNumber(), time.Now()))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -211,7 +211,7 @@ func TestGivenUpReadsAsTheEndOfTheStream(t *testing.T) {
 		}
 		// A peer that keeps sending instead of ending its half is not waited for.
 		for range 20 {
-			answer, err := appendFrame(nil, pong(0))
+			answer, err := appendFrame(nil, pong(0, time.Now()))
 			if err != nil {
 				t.Fatal(err)
 			}

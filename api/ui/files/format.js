@@ -40,6 +40,12 @@ export function time(text) {
   return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
 }
 
+// here is a time by our clock that was told by one that is ahead by so many seconds.
+export function here(text, ahead) {
+  const d = new Date(Date.parse(text) - 1000 * ahead);
+  return ahead && !isNaN(d) ? d.toISOString() : text;
+}
+
 // ago is the time since an instant, at the time now.
 export function ago(text, now) {
   const t = Date.parse(text);

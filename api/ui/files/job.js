@@ -6,7 +6,7 @@ import { onEvent } from './events.js';
 import { ask, act } from './dialog.js';
 import { A } from './router.js';
 import { Head, State, Ago, Ran, Name, Facts, Failure, Empty, NodeLink } from './parts.js';
-import { bytes, count, duration, known, part, percent, plain, plural, time, compare, NONE } from './format.js';
+import { bytes, count, duration, here, known, part, percent, plain, plural, time, compare, NONE } from './format.js';
 import { quote } from './shell.js';
 import { ended, waiting, running, kind, tally } from './states.js';
 import { StoryTab } from './story.js';
@@ -85,9 +85,9 @@ function Summary({ j, tab }) {
   const asks = [plural(r.cpus, 'CPU'), r.memory > 0 && bytes(r.memory), r.gpus > 0 && `${plural(r.gpus, r.gpu_model ? plain(r.gpu_model) + ' GPU' : 'GPU')}${r.gpu_memory ? `, ${bytes(r.gpu_memory)} each` : ''}`, r.gpu_share > 0 && `${Math.round(100 * r.gpu_share)} % of a GPU`].filter(Boolean).join(', ');
   return html`<${Facts} rows=${[
     ['Id', html`<code>${j.id}</code>`], ['User', html`<${Name} of=${j.user} />${j.spec?.project ? html` <span class="note">project <${Name} of=${j.spec.project} /></span>` : ''}`],
-    ['Submitted', html`<${Ago} at=${j.submitted_at} suffix=" ago" />`],
-    ['Started', j.started_at ? html`<${Ago} at=${j.started_at} suffix=" ago" />` : Date.parse(j.begin_at) > Date.now() && !ended(j.state) ? `not before ${time(j.begin_at)}` : j.estimated_start ? `by ${time(j.estimated_start)}, as far as is known` : NONE],
-    ['Ran', j.started_at ? html`<${Ran} from=${j.started_at} to=${j.ended_at} />${j.time_limit ? html` <span class="note">of ${duration(j.time_limit)}</span>` : ''}` : NONE],
+    ['Submitted', html`<${Ago} at=${here(j.submitted_at, j.clock_ahead)} suffix=" ago" />`],
+    ['Started', j.started_at ? html`<${Ago} at=${here(j.started_at, j.clock_ahead)} suffix=" ago" />` : Date.parse(j.begin_at) > Date.now() && !ended(j.state) ? `not before ${time(j.begin_at)}` : j.estimated_start ? `by ${time(j.estimated_start)}, as far as is known` : NONE],
+    ['Ran', j.started_at ? html`<${Ran} from=${here(j.started_at, j.clock_ahead)} to=${here(j.ended_at, j.clock_ahead)} />${j.time_limit ? html` <span class="note">of ${duration(j.time_limit)}</span>` : ''}` : NONE],
     ended(j.state) && ['Exit code', j.exit_code ?? NONE], [j.task_count > 1 ? 'Each task' : 'Asks for', asks],
     on.length > 0 && [ended(j.state) ? 'Ran on' : 'Runs on', html`${on.slice(0, 8).map(([id, name], i) => html`${i ? ', ' : ''}<${NodeLink} id=${id} name=${name} />`)}${on.length > 8 ? ` and ${on.length - 8} more` : ''}`],
     ['Priority', count(j.priority)], j.started_at && ended(j.state) && ['Used', html`<${Used} j=${j} />`, 'wide'],

@@ -4,7 +4,7 @@ import { get, query } from './api.js';
 import { onEvent } from './events.js';
 import { Store } from './store.js';
 import { running, tally, waiting } from './states.js';
-import { compare } from './format.js';
+import { compare, here } from './format.js';
 
 const FIRST = 200;
 const PAGE = 1000;
@@ -16,13 +16,24 @@ export const gpusOf = (r) => r?.gpus || r?.gpu_share || 0;
 // gpusOfAll is how many GPUs the tasks of a job hold, or will hold when it starts.
 export const gpusOfAll = (j) => j.gpus * Math.max(1, j.nodes || 1, tally(j.counts, (s) => running(s) || s === 'RESERVED'));
 
-// slim keeps of a job what lists show, so that 10,000 of them are small.
+// clocks is by how many seconds the clocks of owners are ahead, by the last part of the ids of their jobs. Events do not have it.
+const clocks = new Map();
+const groupOf = (id) => id.slice(id.lastIndexOf('-') + 1);
+
+// listed is slim of a job of a listing.
+export function listed(j) {
+  clocks.set(groupOf(j.id), j.clock_ahead);
+  return slim(j);
+}
+
+// slim keeps of a job what lists show, so that 10,000 of them are small. Its times are by our clock.
 export function slim(j) {
+  const ahead = clocks.get(groupOf(j.id));
   const tasks = (j.tasks || []).filter((t) => !waiting(t.state)); // a task that waits again still names the node of its last attempt
   const nodes = [...new Set(tasks.map((t) => t.node).filter(Boolean))].sort(compare);
   return {
     id: j.id, name: j.name, user: j.user, state: j.state, reason: j.reason, detail: j.reason_detail, priority: j.priority, nodes: j.nodes, array: j.array,
-    submitted: j.submitted_at, started: j.started_at, ended: j.ended_at, estimated: j.estimated_start, exit: j.exit_code,
+    submitted: here(j.submitted_at, ahead), started: here(j.started_at, ahead), ended: here(j.ended_at, ahead), estimated: j.estimated_start, exit: j.exit_code,
     tasks: j.task_count, counts: j.counts, gpus: gpusOf(j.resources), cpus: j.resources?.cpus, on: nodes, onIDs: [...new Set(tasks.map((t) => t.node_id).filter(Boolean))],
   };
 }
@@ -70,7 +81,7 @@ export class JobList extends Store {
       this.next = list.next || '';
       const jobs = cursor ? this.value.jobs.slice() : [];
       if (!cursor) this.index.clear();
-      for (const j of list.items) this.put(jobs, slim(j));
+      for (const j of list.items) this.put(jobs, listed(j));
       this.set({ jobs, done: !list.next, error: null, at: Date.now(), partial: list.partial || [] });
     } catch (error) {
       if (error.name !== 'AbortError') {

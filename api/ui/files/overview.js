@@ -5,7 +5,7 @@ import { useStore, Store } from './store.js';
 import { nodes, stats } from './resource.js';
 import { onEvent } from './events.js';
 import { get, again } from './api.js';
-import { slim } from './joblist.js';
+import { listed, slim } from './joblist.js';
 import { Chart } from './chart.js';
 import { A } from './router.js';
 import { Head, State, Ago, Name, NodeLink, JobLink, Bar, Empty } from './parts.js';
@@ -133,8 +133,8 @@ function Queue() {
   const [waiting, setWaiting] = useState(null);
   useEffect(() => again(async (signal) => {
     try {
-      const list = await get('/v1/jobs?state=PENDING,HELD&fields=id,name,submitted_at,reason&limit=500', { signal });
-      setWaiting({ jobs: list.items.map(slim), more: Boolean(list.next) });
+      const list = await get('/v1/jobs?state=PENDING,HELD&fields=id,name,submitted_at,reason,clock_ahead&limit=500', { signal });
+      setWaiting({ jobs: list.items.map(listed), more: Boolean(list.next) });
     } catch { /* the banner or the next try says it */ }
   }, 8000), []);
   if (!waiting || !waiting.jobs.length) return waiting ? html`<p class="line">Nothing waits.</p>` : null;
@@ -156,7 +156,7 @@ function Latest() {
       const all = new Map([...(old || []), ...fresh].map((r) => [r.id + r.state, r]));
       return [...all.values()].sort((a, b) => (touched(a) < touched(b) ? 1 : -1)).slice(0, 14);
     });
-    const load = () => get('/v1/jobs?limit=50').then((l) => { if (!over) merge(l.items.map(slim)); }, () => { if (!over) again = setTimeout(load, 5000); });
+    const load = () => get('/v1/jobs?limit=50').then((l) => { if (!over) merge(l.items.map(listed)); }, () => { if (!over) again = setTimeout(load, 5000); });
     const stop = onEvent((batch) => {
       const jobs = batch.filter((e) => e.kind === 'job' && e.job).map((e) => slim(e.job));
       if (jobs.length) merge(jobs);

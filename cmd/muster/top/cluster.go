@@ -43,10 +43,12 @@ type cluster struct {
 	age     time.Duration // of the oldest part of the listing of nodes, when it was made
 	left    bool          // there are more jobs than maxJobs
 	round   uint32        // number of the last listing
+	// ahead is by how many seconds the clocks are ahead of the daemons that own the groups of jobs.
+	ahead map[job.Group]float64
 }
 
 func newCluster() *cluster {
-	return &cluster{nodes: map[job.Peer]*node{}, jobs: map[job.ID]*work{}, over: map[job.ID]*work{}, anew: true, moved: true}
+	return &cluster{nodes: map[job.Peer]*node{}, jobs: map[job.ID]*work{}, over: map[job.ID]*work{}, ahead: map[job.Group]float64{}, anew: true, moved: true}
 }
 
 // node is a node.
@@ -296,7 +298,7 @@ func workOf(j *api.Job, now time.Time) *work {
 		return nil
 	}
 	w := &work{facts: facts{
-		id: j.ID, name: clean(j.Name), user: commonOf(clean(j.User)), state: commonOf(clean(j.State)), submitted: instantOf(j.SubmittedAt), gang: j.Nodes > 1,
+		id: j.ID, name: clean(j.Name), user: commonOf(clean(j.User)), state: commonOf(clean(j.State)), submitted: instantOf(j.SubmittedAt.Add(-j.Ahead())), gang: j.Nodes > 1,
 		priority: int8(min(max(j.Priority, 0), 100)), //nolint:gosec // it is bounded
 		need:     need{j.Resources.Memory, float32(max(float64(j.Resources.GPUs), j.Resources.GPUShare)), small(j.Resources.CPUs)},
 	}}
@@ -325,7 +327,7 @@ func workOf(j *api.Job, now time.Time) *work {
 	w.tasks = make([]task, 0, len(j.Tasks))
 	for i := range j.Tasks {
 		if t := &j.Tasks[i]; !t.State.Ended() || j.State.Ended() {
-			w.tasks = append(w.tasks, taskOf(w, t))
+			w.tasks = append(w.tasks, taskOf(w, t, j.Ahead()))
 		}
 	}
 	return w
@@ -337,7 +339,7 @@ func small(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)
 func wholeJob(w *work, j *api.Job) task {
 	t := task{w, taskFacts{number: whole, stage: stageOf(j.State), state: w.state, why: commonOf(clean(j.Reason)), gpus: w.need.gpus * float32(max(w.count.active, 1))}}
 	if j.StartedAt != nil {
-		t.began = instantOf(*j.StartedAt)
+		t.began = instantOf(j.StartedAt.Add(-j.Ahead()))
 	}
 	if w.count.active > 0 {
 		t.place = commonOf(fmt.Sprintf("%d of %d run", w.count.active, w.count.all))
@@ -345,12 +347,13 @@ func wholeJob(w *work, j *api.Job) task {
 	return t
 }
 
-func taskOf(w *work, d *api.Task) task {
+// taskOf returns what is shown of a task. Its times are by a clock that is so far ahead.
+func taskOf(w *work, d *api.Task, ahead time.Duration) task {
 	t := task{w, taskFacts{number: small(d.Task), stage: stageOf(d.State), state: commonOf(clean(d.State)), why: commonOf(clean(d.Reason)), gpus: w.need.gpus}}
 	if d.State.Active() || d.State.Ended() {
 		t.node, t.place = commonOf(d.NodeID), commonOf(clean(cmp.Or(d.Node, string(d.NodeID))))
 		if d.StartedAt != nil {
-			t.began = instantOf(*d.StartedAt)
+			t.began = instantOf(d.StartedAt.Add(-ahead))
 		}
 	}
 	return t

@@ -27,7 +27,7 @@ var (
 	nodeFields    = []string{"id", "name", "state", "detail", "labels", "cpus", "memory", "free", "running", "age"}
 	gpuFields     = []string{"node_id", "uuid", "index", "model", "class", "memory", "memory_used", "utilization", "temperature", "power", "read_at", "health", "detail", "simulated", "free", "job", "jobs"}
 	readingFields = []string{"node_id", "uuid", "memory_used", "utilization", "temperature", "power", "read_at"}
-	jobFields     = []string{"id", "name", "user", "state", "reason", "priority", "nodes", "submitted_at", "started_at", "ended_at", "resources", "task_count", "counts", "tasks", "age"}
+	jobFields     = []string{"id", "name", "user", "state", "reason", "priority", "nodes", "submitted_at", "started_at", "ended_at", "resources", "task_count", "counts", "tasks", "age", "clock_ahead"}
 )
 
 // follow sends the events of the cluster until ctx ends. A stream that breaks is opened again.
@@ -105,13 +105,14 @@ func (f feed) load(ctx context.Context, send func(any)) loaded {
 			l.err = err
 			return l
 		}
-		var p page
+		p := page{ahead: map[job.Group]float64{}}
 		for i := range answer.Items {
 			if jobs >= maxJobs {
 				l.left = true
 				break
 			}
 			if w := workOf(&answer.Items[i], now); w != nil {
+				p.ahead[w.id.Group()] = answer.Items[i].ClockAhead
 				p.jobs = append(p.jobs, w)
 				jobs++
 			}

@@ -4,6 +4,7 @@ package top
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,7 +21,10 @@ type (
 		partial string
 		age     time.Duration
 	}
-	page   struct{ jobs []*work }
+	page struct {
+		jobs  []*work
+		ahead map[job.Group]float64 // as in cluster
+	}
 	loaded struct { // there is nothing more
 		left  bool
 		bytes int
@@ -78,6 +82,7 @@ func (c *cluster) listed(left bool) {
 // add notes jobs that were listed. Those that the last listings had are there until this one has ended, so there may be
 // twice as many; more are there only if one listing after the other breaks off.
 func (c *cluster) add(p page) {
+	maps.Copy(c.ahead, p.ahead)
 	for _, w := range p.jobs {
 		if c.jobs[w.id] == nil && len(c.jobs) >= 2*maxJobs {
 			c.left = true
@@ -165,7 +170,9 @@ func (c *cluster) hearJob(j *api.Job, now time.Time) {
 		c.left = true
 		return
 	}
-	if w := workOf(j, now); w != nil {
+	told := *j
+	told.ClockAhead = c.ahead[j.ID.Group()] // events do not have it
+	if w := workOf(&told, now); w != nil {
 		c.put(w)
 	}
 }

@@ -203,7 +203,7 @@ func TestListingsBreakOff(t *testing.T) {
 		t.Error("each page causes a frame")
 	}
 	for i := range 2*maxJobs + 10 {
-		m.cluster.add(page{[]*work{{facts: facts{id: idOf(1000 + i)}}}})
+		m.cluster.add(page{jobs: []*work{{facts: facts{id: idOf(1000 + i)}}}})
 	}
 	if n := len(m.cluster.jobs); n > 2*maxJobs || !m.cluster.left {
 		t.Errorf("%d jobs; there are more: %t", n, m.cluster.left)
@@ -518,5 +518,34 @@ func TestFramesOfManyChanges(t *testing.T) {
 	m.update(ticked{}, now.Add(time.Second))
 	if !m.stale.frame || m.stale.lists || m.cluster.jobs[last.ID] == nil {
 		t.Error("the tick does not show the last change")
+	}
+}
+
+// Ages are by the clock of this host: an owner whose clock is an hour ahead has started nothing in an hour from now. Events do not
+// tell how far that clock is ahead, so it is kept from the listing.
+func TestClockThatIsOff(t *testing.T) {
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+		f := sim()
+		fast := func(j api.Job) api.Job {
+			at := j.StartedAt.Add(ahead)
+			j.SubmittedAt, j.StartedAt, j.Tasks[0].StartedAt = at, &at, &at
+			return j
+		}
+		listed := fast(running(1, "train", "amy", 0, 0, 1))
+		listed.ClockAhead = ahead.Seconds()
+		f.jobs = []api.Job{listed} // the others have the same owner
+		m := shown(f, 120, 40)
+		check := func(how string) {
+			t.Helper()
+			want := instantOf(noon.Add(-67 * time.Minute))
+			if w := m.cluster.jobs[idOf(1)]; w == nil || w.submitted != want || len(w.tasks) != 1 || w.tasks[0].began != want {
+				t.Errorf("%s, %s ahead: %+v", how, ahead, w)
+			}
+		}
+		check("listed")
+		told := fast(running(1, "train", "amy", 0, 0, 1))
+		told.Priority++
+		m.update(changes{[]api.Event{{Kind: api.EventJob, ID: idOf(1), Job: &told}}}, noon.Add(time.Second))
+		check("told")
 	}
 }

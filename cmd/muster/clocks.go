@@ -1,0 +1,35 @@
+package main
+
+// By how much the clocks of the owners of jobs are ahead: listings tell it, and events do not.
+
+import (
+	"sync"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+)
+
+// ownerClocks remembers what listings have told. Its methods are safe for concurrent use.
+type ownerClocks struct {
+	mu    sync.Mutex
+	ahead map[job.Group]float64 // guarded by mu; in seconds, by the group of the jobs
+}
+
+func (o *ownerClocks) learn(listed []api.Job) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ahead == nil {
+		o.ahead = map[job.Group]float64{}
+	}
+	for _, j := range listed {
+		o.ahead[j.ID.Group()] = j.ClockAhead
+	}
+}
+
+// told returns a job of an event, with what is known of the clock of its owner.
+func (o *ownerClocks) told(j api.Job) api.Job {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	j.ClockAhead = o.ahead[j.ID.Group()]
+	return j
+}
