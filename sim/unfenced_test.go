@@ -5,6 +5,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -12,21 +13,22 @@ import (
 // TestUnfencedHosts: in random worlds some hosts lose their daemon and their runner at once, and their tasks go on, whatever
 // their leases. No task runs twice (P5), and once all is well every job ends (P7).
 func TestUnfencedHosts(t *testing.T) {
-	n := 100
+	n := 40
 	if testing.Short() {
 		n = 20
 	}
-	died := 0
+	var died atomic.Int64
 	t.Run("seeds", func(t *testing.T) {
 		for _, seed := range worldSeeds(n) {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
 				w := randomWorld(t, seed)
 				r := rand.New(rand.NewPCG(seed, 2))
 				for i, h := range w.hosts {
 					if h.unfenced = i%2 == 0; h.unfenced {
 						w.each(r, 2, func() {
 							if h.up {
-								died += len(h.running())
+								died.Add(int64(len(h.running())))
 							}
 							runnerDies(h)
 							life := h.life
@@ -43,7 +45,7 @@ func TestUnfencedHosts(t *testing.T) {
 			})
 		}
 	})
-	if died < n {
+	if died := died.Load(); died < int64(n) {
 		t.Errorf("%d tasks have lost their runner", died)
 	}
 }

@@ -34,7 +34,7 @@ import (
 )
 
 var (
-	seeds   = flag.Int("sim.seeds", 200, "how many random worlds TestRandomWorlds runs")
+	seeds   = flag.Int("sim.seeds", 100, "how many random worlds TestRandomWorlds runs")
 	oneSeed = flag.Uint64("sim.seed", 0, "run this random world alone, and log all that happens in it")
 )
 
