@@ -223,9 +223,13 @@ func (c *Client) post(ctx context.Context, id job.ID, verb string, in any) (j Jo
 	return j, err
 }
 
-// Users returns what users and projects have used of the cluster, and their shares.
-func (c *Client) Users(ctx context.Context) (l Listing[User], err error) {
-	err = c.call(ctx, http.MethodGet, "/v1/users", nil, nil, &l)
+// Users returns what users and projects have used of the cluster, and their shares: all, or these users.
+func (c *Client) Users(ctx context.Context, users ...string) (l Listing[User], err error) {
+	q := url.Values{}
+	if len(users) > 0 {
+		q.Set("user", strings.Join(users, ","))
+	}
+	err = c.call(ctx, http.MethodGet, "/v1/users", q, nil, &l)
 	return l, err
 }
 

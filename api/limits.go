@@ -8,14 +8,27 @@ import (
 	"slices"
 )
 
-// UserLimit bounds what a user may hold on one node at a time. Nil: not bounded.
+// UserLimit bounds what a user may hold on one node at a time, or in the cluster. Nil: not bounded.
 type UserLimit struct {
 	Tasks  *int64 `json:"tasks,omitempty"`
 	GPUs   *int64 `json:"gpus,omitempty"`
 	CPUs   *int64 `json:"cpus,omitempty"`
 	Memory *int64 `json:"memory,omitempty" doc:"Bytes."`
-	// Priority bounds that of each of the user's tasks.
+	// Priority and MaxTime bound those of each of the user's tasks.
 	Priority *int64 `json:"priority,omitempty" doc:"The highest priority of the user's tasks there, and of the jobs that the user submits there."`
+	MaxTime  *int64 `json:"max_time,omitempty" doc:"The longest time limit of the user's tasks there, and of the jobs that the user submits there, in seconds."`
+
+	ClusterTasks  *int64 `json:"cluster_tasks,omitempty" doc:"On all nodes together, of the jobs that the user submits there."`
+	ClusterGPUs   *int64 `json:"cluster_gpus,omitempty" doc:"As cluster_tasks."`
+	ClusterCPUs   *int64 `json:"cluster_cpus,omitempty" doc:"As cluster_tasks."`
+	ClusterMemory *int64 `json:"cluster_memory,omitempty" doc:"Bytes. As cluster_tasks."`
+}
+
+// all lists the quantities.
+func (l *UserLimit) all() []**int64 {
+	return []**int64{
+		&l.Tasks, &l.GPUs, &l.CPUs, &l.Memory, &l.Priority, &l.MaxTime, &l.ClusterTasks, &l.ClusterGPUs, &l.ClusterCPUs, &l.ClusterMemory,
+	}
 }
 
 // NodesLimit is a limit that several nodes have for a user.
@@ -33,19 +46,21 @@ type LimitsInfo struct {
 
 // of returns what the user may hold.
 func (l LimitsInfo) of(user string) UserLimit {
-	own := l.Users[user]
-	return UserLimit{
-		Tasks: cmp.Or(own.Tasks, l.PerUser.Tasks), GPUs: cmp.Or(own.GPUs, l.PerUser.GPUs),
-		CPUs: cmp.Or(own.CPUs, l.PerUser.CPUs), Memory: cmp.Or(own.Memory, l.PerUser.Memory),
-		Priority: cmp.Or(own.Priority, l.PerUser.Priority),
+	out, own := l.PerUser, l.Users[user]
+	each := out.all()
+	for i, q := range own.all() {
+		*each[i] = cmp.Or(*q, *each[i])
 	}
+	return out
 }
 
-// key is the same for equal limits.
-func (l UserLimit) key() (k [10]int64) {
-	for i, q := range []*int64{l.Tasks, l.GPUs, l.CPUs, l.Memory, l.Priority} {
-		if q != nil {
-			k[2*i], k[2*i+1] = 1, *q
+// limitKey is the same for equal limits.
+type limitKey [20]int64
+
+func (l UserLimit) key() (k limitKey) {
+	for i, q := range l.all() {
+		if *q != nil {
+			k[2*i], k[2*i+1] = 1, **q
 		}
 	}
 	return k
@@ -85,11 +100,11 @@ func (h hostLimits) fill(users []User) {
 		if users[i].User == "" {
 			continue
 		}
-		by := map[[10]int64]*NodesLimit{}
+		by := map[limitKey]*NodesLimit{}
 		for _, same := range h {
 			own := same.limits.of(users[i].User)
 			k := own.key()
-			if k == [10]int64{} {
+			if k == (limitKey{}) {
 				continue
 			}
 			if by[k] == nil {

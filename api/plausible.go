@@ -63,7 +63,7 @@ func (u *UsersInfo) plausible() bool {
 }
 
 func (l UserLimit) plausible() bool {
-	return !slices.ContainsFunc([]*int64{l.Tasks, l.GPUs, l.CPUs, l.Memory}, func(q *int64) bool { return q != nil && *q < 0 })
+	return !slices.ContainsFunc(l.all(), func(q **int64) bool { return *q != nil && **q < 0 })
 }
 
 // ofOneNode reports whether the totals are those of one node, and can be true.

@@ -153,6 +153,7 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	nodes := &nodeRoutes{daemons: rt.daemons, node: needs.Node, watch: needs.Watch, viewer: rt.viewer}
 	deaths := &deathRoutes{daemons: rt.daemons, deaths: needs.Deaths, log: log}
 	users := &userRoutes{daemons: rt.daemons, users: needs.Users, sight: &rt.feeds.hello}
+	allotted := &allotmentRoutes{needs.Users}
 	members := &memberRoutes{daemons: rt.daemons}
 	events := &eventRoutes{daemons: rt.daemons, jobs: needs.Jobs, watch: needs.Watch, directory: needs.Directory, viewer: rt.viewer, log: log}
 	used := &usageRoutes{daemons: rt.daemons, usage: needs.Usage}
@@ -167,6 +168,7 @@ func (rt *router) cluster(needs Needs, log *slog.Logger) {
 	add(rt, post("resume-node", "/v1/nodes/{id}/resume", "End a drain, and the quarantine of the node's GPUs", http.StatusOK), rules{peers: schedulers, node: true}, nodes.resume)
 	add(rt, post("declare-node-dead", "/v1/nodes/{id}/declare-dead", "Declare a node dead: give up its tasks", http.StatusOK), rules{peers: schedulers}, deaths.declare)
 	add(rt, get("list-users", "/v1/users", "List users and projects: what they have used, and their shares"), rules{large: true}, users.list)
+	add(rt, jobFile(hiddenOp(post("swap-allotments", pathAllotments, "Tell what is allotted to users, and get what is here", http.StatusOK))), rules{peers: schedulers, only: true}, allotted.swap)
 	add(rt, hiddenOp(get("get-host-users", "/peer/v1/users", "Get what users have used of this host")), rules{peers: anyMember, only: true, large: true}, users.here)
 	add(rt, listingOf[Listing[GPU]](rt, get("list-gpus", "/v1/gpus", "List GPUs")), rules{large: true}, nodes.listGPUs)
 	add(rt, listingOf[Stats](rt, get("get-stats", "/v1/stats", "Get totals of the cluster: nodes, jobs, CPUs, memory and GPUs")), rules{peers: anyMember, large: true}, nodes.stats)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/musterhq/muster/share"
@@ -15,6 +16,8 @@ import (
 type Users interface {
 	// Users returns what accounts have used of this host, and what the jobs that this daemon owns run and wait for.
 	Users(ctx context.Context) (UsersInfo, error)
+
+	Allotments
 }
 
 // UsersInfo is what one daemon knows of users and projects.
@@ -55,9 +58,10 @@ type User struct {
 	CPUSeconds float64 `json:"cpu_seconds" doc:"Decayed with the half-life."`
 	Running    int     `json:"running" doc:"Tasks that are assigned to a node."`
 	Waiting    int     `json:"waiting" doc:"Tasks that are PENDING."`
+	Idle       bool    `json:"idle,omitempty" doc:"The user has used nothing and has no jobs, and so counts for no share."`
 	Others     int     `json:"others,omitempty" doc:"This many projects without a weight are not listed: the user has used less in them than in those that are, and this line counts them too."`
 	// Limits are those of the user, whatever the project is.
-	Limits []NodesLimit `json:"limits,omitempty" doc:"What the user may hold on one node at a time, in all projects together. Nodes without a limit for the user are left out, and so is a project as a whole."`
+	Limits []NodesLimit `json:"limits,omitempty" doc:"What the user may hold on one node at a time, and in the cluster, in all projects together. Nodes without a limit for the user are left out, and so is a project as a whole."`
 }
 
 type (
@@ -87,14 +91,18 @@ func (r *userRoutes) here(ctx context.Context, _ *struct{}) (*hostUsesOutput, er
 	return &hostUsesOutput{info}, nil
 }
 
-func (r *userRoutes) list(ctx context.Context, _ *struct{}) (*usersOutput, error) {
+type usersInput struct {
+	User []string `query:"user" maxItems:"1000" doc:"List these users only, also those who have used nothing. Otherwise those are listed who have used something or have jobs, who asks, and who is named in the limits of a node."`
+}
+
+func (r *userRoutes) list(ctx context.Context, in *usersInput) (*usersOutput, error) {
 	all, err := r.users.Users(ctx)
 	if err != nil {
 		return nil, err
 	}
 	asks := requesterOf(ctx)
 	sees := &usersSeen{}
-	sees.add(&asks, all.Accounts, *r.sight)
+	sees.add(&asks, &all, *r.sight)
 	answers, err := fan[UsersInfo](ctx, r.daemons, "/peer/v1/users", nil)
 	if err != nil {
 		return nil, err
@@ -109,32 +117,64 @@ func (r *userRoutes) list(ctx context.Context, _ *struct{}) (*usersOutput, error
 		if a.err == nil {
 			all.Has = all.Has.Plus(a.value.Has, 1)
 			all.Accounts = append(all.Accounts, a.value.Accounts...)
-			sees.add(&asks, a.value.Accounts, a.value.Sight)
+			sees.add(&asks, &a.value, a.value.Sight)
 			limits.add(a.value.Limits)
 		}
 	}
-	items := sees.of(userDocuments(all))
+	items := r.withIdle(&asks, sees.of(userDocuments(all)), &all.Weights, slices.Sorted(maps.Keys(sees.named)), in.User)
 	limits.fill(items)
 	return &usersOutput{Listing[User]{Schema: SchemaUsers, Items: items, Partial: silent(r.daemons, answers)}}, nil
+}
+
+// maxIdle bounds the users who are listed because a node names them in its limits.
+const maxIdle = 1000
+
+// withIdle adds the users who have used nothing and have no jobs: who asks and those whom a node names, or those who are asked for. Of
+// the others it then leaves out who is not asked for.
+func (r *userRoutes) withIdle(asks *requester, items []User, w *share.Weights, named, wanted []string) []User {
+	names := append([]string{asks.user}, named[:min(len(named), maxIdle)]...)
+	if len(wanted) > 0 {
+		names = wanted
+		items = slices.DeleteFunc(items, func(u User) bool { return !slices.Contains(wanted, u.User) })
+	}
+	listed, sight := map[string]bool{"": true}, seen{own: r.sight.Own, operators: r.sight.Operators}
+	for i := range items {
+		listed[items[i].User] = true
+	}
+	for _, name := range names {
+		if listed[name] || !validUser(name) || !sight.may(asks, name) {
+			continue
+		}
+		listed[name] = true
+		items = append(items, User{Schema: SchemaUser, User: name, Weight: w.User(name), Idle: true})
+	}
+	slices.SortStableFunc(items, func(a, b User) int { return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.User, b.User)) })
+	return items
 }
 
 // usersSeen are the users that a requester is shown. All count for the shares, whether they are shown or not.
 type usersSeen struct {
 	shown map[string]bool
-	some  bool // others are hidden
+	named map[string]bool // by the limits of a node, and not hidden
+	some  bool            // others are hidden
 }
 
 // add adds the users that a daemon has told of.
-func (s *usersSeen) add(a *requester, accounts []AccountInfo, by feedHello) {
+func (s *usersSeen) add(a *requester, told *UsersInfo, by feedHello) {
 	if s.shown == nil {
-		s.shown = map[string]bool{}
+		s.shown, s.named = map[string]bool{}, map[string]bool{}
 	}
 	sight := seen{own: by.Own, operators: by.Operators}
-	for i := range accounts {
-		if user := accounts[i].User; sight.may(a, user) {
+	for i := range told.Accounts {
+		if user := told.Accounts[i].User; sight.may(a, user) {
 			s.shown[user] = true
 		} else {
 			s.some = true
+		}
+	}
+	for user := range told.Limits.Users {
+		if sight.may(a, user) {
+			s.named[user] = true
 		}
 	}
 }

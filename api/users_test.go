@@ -10,8 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/share"
 )
+
+func (*daemon) Allotments(context.Context, job.Peer, []lease.Allotment) ([]lease.Allotment, error) {
+	return nil, nil
+}
 
 // Users has each daemon tell the same of its host: its users have used an hour of a GPU and wait.
 func (d *daemon) Users(context.Context) (UsersInfo, error) {
@@ -44,6 +50,7 @@ func TestUsersOfTheCluster(t *testing.T) {
 		nine, four := new(int64(9)), new(int64(4))
 		limits := map[string][]NodesLimit{
 			"ada": {{UserLimit{Tasks: nine, GPUs: four}, 2}},
+			"amy": {{UserLimit{Tasks: nine}, 2}},
 			"bob": {{UserLimit{Tasks: nine}, 2}},
 			"n1":  {{UserLimit{Tasks: new(int64(1))}, 1}, {UserLimit{Tasks: nine}, 1}}, // n1 itself has another limit for this user
 			"n2":  {{UserLimit{Tasks: new(int64(1))}, 1}, {UserLimit{Tasks: nine}, 1}},
@@ -51,6 +58,7 @@ func TestUsersOfTheCluster(t *testing.T) {
 		want := []User{ // jobs of no project share a third of all, ada three fifths of that
 			{Project: "", User: "", Weight: 1, Share: 1. / 3, Used: 2. / 3, GPUSeconds: 7200, CPUSeconds: 7200, Running: 2, Waiting: 2},
 			{Project: "", User: "ada", Weight: 3, Share: 3. / 5 / 3, Used: 2. / 3, GPUSeconds: 7200, CPUSeconds: 7200, Running: 2},
+			{Project: "", User: "amy", Weight: 1, Idle: true}, // who asks
 			{Project: "", User: "n1", Weight: 1, Share: 1. / 5 / 3, Waiting: 1},
 			{Project: "", User: "n2", Weight: 1, Share: 1. / 5 / 3, Waiting: 1},
 			{Project: "vision", User: "", Weight: 2, Share: 2. / 3, Used: 1. / 3, CPUSeconds: 4 * 3600, Waiting: 4},
@@ -72,6 +80,68 @@ func TestUsersOfTheCluster(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A list shows the limits of those, too, who have run nothing yet: who asks and whom a node names, or those who are asked for.
+func TestLimitsOfUsersWhoHaveRunNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "n1", "n2")
+		nothing := UsersInfo{Limits: LimitsInfo{
+			PerUser: UserLimit{ClusterGPUs: new(int64(4)), MaxTime: new(int64(3600))},
+			Users:   map[string]UserLimit{"eve": {Priority: new(int64(10))}},
+		}}
+		for _, d := range c.daemons[1:] {
+			d.mu.Lock()
+			d.lies = map[string]any{"/peer/v1/users": nothing}
+			d.mu.Unlock()
+		}
+		client := c.daemons[0].client
+		list := func(users ...string) (rows []string, all map[string][]NodesLimit) {
+			t.Helper()
+			l, err := client.Users(t.Context(), users...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = map[string][]NodesLimit{}
+			for _, u := range l.Items {
+				row := u.Project + "/" + u.User
+				if u.Idle {
+					row += " idle"
+				}
+				rows, all[u.User] = append(rows, row), u.Limits
+			}
+			return rows, all
+		}
+		all, _ := list()
+		if want := []string{"/", "/ada", "/amy idle", "/eve idle", "/n1", "vision/", "vision/bob"}; !slices.Equal(all, want) {
+			t.Errorf("all: %q, want %q", all, want)
+		}
+		some, limits := list("zoe", "eve", "bob", "zoe")
+		if want := []string{"/eve idle", "/zoe idle", "vision/bob"}; !slices.Equal(some, want) {
+			t.Errorf("some: %q, want %q", some, want)
+		}
+		hour, four, nine := new(int64(3600)), new(int64(4)), new(int64(9))
+		if got, want := limits["zoe"], []NodesLimit{{UserLimit{Tasks: nine}, 1}, {UserLimit{ClusterGPUs: four, MaxTime: hour}, 1}}; !sameLimitsOf(got, want) {
+			t.Errorf("zoe %+v, want %+v", got, want)
+		}
+		if got, want := limits["eve"], []NodesLimit{{UserLimit{Tasks: nine}, 1}, {UserLimit{ClusterGPUs: four, MaxTime: hour, Priority: new(int64(10))}, 1}}; !sameLimitsOf(got, want) {
+			t.Errorf("eve %+v, want %+v", got, want)
+		}
+		if bad, _ := list("a b"); len(bad) != 0 {
+			t.Errorf("what is no name of a user is listed: %q", bad)
+		}
+	})
+}
+
+// sameLimitsOf reports whether both have the same limits, in any order.
+func sameLimitsOf(a, b []NodesLimit) bool {
+	byKey := func(x, y NodesLimit) int {
+		kx, ky := x.key(), y.key()
+		return slices.Compare(kx[:], ky[:])
+	}
+	slices.SortFunc(a, byKey)
+	slices.SortFunc(b, byKey)
+	return reflect.DeepEqual(a, b)
 }
 
 // What a member tells of users and cannot be true counts for nothing, and the member is named. All else is still listed.
@@ -171,6 +241,10 @@ func TestListOfInventedProjects(t *testing.T) {
 
 // usersFunc is what a daemon knows of users.
 type usersFunc func() UsersInfo
+
+func (usersFunc) Allotments(context.Context, job.Peer, []lease.Allotment) ([]lease.Allotment, error) {
+	return nil, nil
+}
 
 func (f usersFunc) Users(context.Context) (UsersInfo, error) { return f(), nil }
 

@@ -11,11 +11,13 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
 )
 
 func TestPerUserLimit(t *testing.T) {
@@ -185,4 +187,95 @@ func TestQuotaOnManyHosts(t *testing.T) {
 	c.owner.overQuota(waits)
 	c.end()
 	c.owner.untilState(waits, "SUCCEEDED")
+}
+
+// TestLimitOverTheCluster checks that a user who submits at three daemons at once has the limit once, whatever they offer, and that what
+// ends at one of them starts a job at another.
+func TestLimitOverTheCluster(t *testing.T) {
+	asRoot(t)
+	limits := []string{"--gpus", "sim:4xH100-80GB", "--cpus", "8", "--limits", "per_user.cluster_gpus=4", "--limits", "per_user.max_time=2h"}
+	amy := newDaemon(t, "amy", limits...).start()
+	inv := amy.invite("--uses", "2")
+	ben := newDaemon(t, "ben", limits...).start(inv.flags()...)
+	cat := newDaemon(t, "cat", limits...).start(inv.flags()...)
+	all := []*daemon{amy, ben, cat}
+	for _, d := range all {
+		d.untilNodes(3)
+	}
+	var ids []string
+	var mu sync.Mutex
+	var submits sync.WaitGroup
+	for _, d := range all {
+		for range 4 {
+			submits.Go(func() {
+				id := d.ok("submit", "-G", "1", "--", "sleep", "1000")
+				mu.Lock()
+				defer mu.Unlock()
+				ids = append(ids, id)
+			})
+		}
+	}
+	submits.Wait()
+	states := func() map[job.State]int {
+		n := map[job.State]int{}
+		for _, id := range ids {
+			n[amy.show(id).State]++
+		}
+		return n
+	}
+	untilRight(t, patience, func() string {
+		if n := states(); n[job.Running] != 4 || n[job.Pending] != 8 {
+			return fmt.Sprintf("states %v, want 4 RUNNING and 8 PENDING", n)
+		}
+		return ""
+	})
+	staysRight(t, 5*time.Second, func() string {
+		if n := states(); n[job.Running] != 4 || n[job.Pending] != 8 {
+			return fmt.Sprintf("states %v, want 4 RUNNING and 8 PENDING", n)
+		}
+		return ""
+	})
+	const why = "user root holds 4 of at most 4 gpus in the cluster (limits.per_user.cluster_gpus)"
+	untilRight(t, patience, func() string {
+		for _, id := range ids {
+			if j := amy.show(id); j.State == job.Pending && (j.Reason != "Quota" || !strings.HasPrefix(j.ReasonDetail, why)) {
+				return fmt.Sprintf("job %s waits for %s: %s", id, j.Reason, j.ReasonDetail)
+			}
+		}
+		return ""
+	})
+	for _, d := range all { // each knows what the others have started
+		if out := d.ok("submit", "--dry-run", "-G", "1", "--", "true"); !strings.Contains(out, why) {
+			t.Errorf("a dry run at %s:\n%s", d.name, out)
+		}
+	}
+	ben.fails(3, []string{"user root may hold at most 4 gpus in the cluster (limits.per_user.cluster_gpus), 6 wanted"}, "submit", "-N", "3", "-G", "6", "--", "true")
+	ben.fails(3, []string{"a task of user root may run for 2h at most (limits.per_user.max_time), 3h wanted"}, "submit", "--dry-run", "-t", "3h", "--", "true")
+	if out := ben.ok("show", ids[0]); !strings.Contains(out, "at most 2h (the default)") {
+		t.Errorf("show:\n%s", out)
+	}
+	for _, d := range all {
+		if out := d.ok("users", "nobody"); !strings.Contains(out, "max_time=2h cluster_gpus=4 on each of 3 nodes") || strings.Contains(out, "root") {
+			t.Errorf("users:\n%s", out)
+		}
+	}
+	for ended := map[string]bool{}; len(ended) < len(ids); { // four by four
+		untilRight(t, patience, func() string {
+			if n := states(); n[job.Running] != 4 || n[job.Pending] != len(ids)-4-len(ended) {
+				return fmt.Sprintf("states %v after the end of %d jobs", n, len(ended))
+			}
+			return ""
+		})
+		for _, id := range ids {
+			if amy.show(id).State == job.Running {
+				ended[id] = true
+			}
+		}
+		for id := range ended {
+			if amy.show(id).State == job.Running {
+				amy.ok("cancel", id)
+				amy.untilState(id, "CANCELLED")
+			}
+		}
+	}
 }

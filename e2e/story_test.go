@@ -44,7 +44,7 @@ func TestStoryOfAJob(t *testing.T) {
 	ben.untilNodes(2)
 
 	id := amy.ok("submit", "--hold", "--", "sh", "-c", "exit 3")
-	if text := amy.ok("show", id); !strings.Contains(text, "at most 1h30m (default-time)") {
+	if text := amy.ok("show", id); !strings.Contains(text, "at most 1h30m (the default)") {
 		t.Errorf("the default time limit is not told:\n%s", text)
 	}
 	amy.ok("release", id)

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
@@ -37,8 +39,23 @@ const (
 // LimitPriority is the highest priority of tasks; see Priorities.
 const LimitPriority Quantity = "priority"
 
-// HeldQuantities lists the quantities of which tasks hold something, in the order in which they are checked.
-var HeldQuantities = []Quantity{LimitTasks, LimitGPUs, LimitCPUs, LimitMemory}
+// LimitTime is the longest time limit of tasks, in seconds. It bounds those without a time limit, too.
+const LimitTime Quantity = "max_time"
+
+// The quantities of all hosts together. See docs/adr, ADR 174.
+const (
+	LimitClusterCPUs   Quantity = "cluster_cpus"
+	LimitClusterGPUs   Quantity = "cluster_gpus"
+	LimitClusterMemory Quantity = "cluster_memory"
+	LimitClusterTasks  Quantity = "cluster_tasks"
+)
+
+// ClusterQuantities lists the quantities of all hosts together, and HeldQuantities all those of which tasks hold something, each in
+// the order in which they are checked.
+var (
+	ClusterQuantities = []Quantity{LimitClusterTasks, LimitClusterGPUs, LimitClusterCPUs, LimitClusterMemory}
+	HeldQuantities    = append([]Quantity{LimitTasks, LimitGPUs, LimitCPUs, LimitMemory}, ClusterQuantities...)
+)
 
 // Limit bounds some quantities. A quantity that is not in the map is not bounded.
 type Limit map[Quantity]int64
@@ -95,6 +112,19 @@ func (l *UserLimits) Most(user string, q Quantity) (most int64, setting string, 
 	return 0, "", false
 }
 
+// Limits reports whether a quantity is limited for any user.
+func (l *UserLimits) Limits(q Quantity) bool {
+	if l == nil {
+		return false
+	}
+	_, every := l.PerUser[q]
+	for _, own := range l.Users {
+		_, one := own[q]
+		every = every || one
+	}
+	return every
+}
+
 // Never returns why a user can never have a task with this need on the host, for people, or "" if that is not known. The need
 // of an exclusive task is all that the host has; see Whole.
 func (l *UserLimits) Never(user string, need job.Resources) string {
@@ -105,7 +135,7 @@ func (l *UserLimits) Never(user string, need job.Resources) string {
 	wanted.Add(need, 1)
 	for _, q := range HeldQuantities {
 		if most, setting, limited := l.Most(user, q); limited && wanted.Exceeds(q, most) {
-			return Clip(fmt.Sprintf("user %s may hold at most %s there (%s), %s wanted", user, AmountText(q, most), setting, wanted.text(q)))
+			return Clip(wanted.never(user, q, most, setting))
 		}
 	}
 	return ""
@@ -123,6 +153,29 @@ func (l *UserLimits) NeverOf(user string, priority int) string {
 		return tooHigh(user, priority, int(most), "limits.per_member.priority or limits.members")
 	}
 	return ""
+}
+
+// NeverFor returns why a user can never have a task of this time limit on the host, for people, or "" if that is not known. 0 is
+// no time limit.
+func (l *UserLimits) NeverFor(user string, limit job.Duration) string {
+	seconds, setting, limited := l.Most(user, LimitTime)
+	most := job.Duration(time.Duration(seconds) * time.Second)
+	switch {
+	case !limited || limit > 0 && limit <= most:
+		return ""
+	case limit == 0:
+		return Clip(fmt.Sprintf("a task of user %s may run for %s at most (%s), and no time limit is given (-t)", user, most, setting))
+	}
+	return Clip(fmt.Sprintf("a task of user %s may run for %s at most (%s), %s wanted (-t)", user, most, setting, limit))
+}
+
+// NeverHolds returns why a user can never have a task on the host that holds something for so long at most, for people, or "" if
+// that is not known; see LimitOf. It is a time limit and a grace: of the grace any is allowed that a job may have.
+func (l *UserLimits) NeverHolds(user string, held time.Duration) string {
+	if held == 0 {
+		return l.NeverFor(user, 0)
+	}
+	return l.NeverFor(user, job.Duration(max(1, held-job.MaxGrace)))
 }
 
 // ToMember returns the limits as a daemon hears them that may offer at most this priority.
@@ -167,61 +220,78 @@ func Whole(need job.Resources, cpus, gpus int) job.Resources {
 	return need
 }
 
-// Held is what tasks of a user hold.
-type Held struct {
-	Tasks, CPUs int
-	Milli       int // thousandths of GPUs
-	Memory      job.Size
-}
-
-// Add adds what a task with this need holds, or with sign -1 subtracts it.
-func (h *Held) Add(need job.Resources, sign int) {
-	h.Tasks += sign
-	h.CPUs += sign * need.CPUs
-	h.Milli += sign * gpu.Count(need) * gpu.Milli(need)
-	h.Memory += job.Size(sign) * need.Memory
-}
-
-// amount returns how much of a quantity is held, and how many of these make one of the limit's.
-func (h *Held) amount(q Quantity) (n, unit int64) {
-	switch q {
-	case LimitTasks:
-		return int64(h.Tasks), 1
-	case LimitCPUs:
-		return int64(h.CPUs), 1
-	case LimitGPUs:
-		return int64(h.Milli), gpu.Whole
-	case LimitMemory:
-		return int64(h.Memory), 1
-	case LimitPriority, LimitScratch, LimitPendingJobs, LimitPendingBytes: // no amounts that tasks ask for
+// never says that a user can never have what is held.
+func (h *Held) never(user string, q Quantity, most int64, setting string) string {
+	where := "there"
+	if of, cluster := clusterWide(q); cluster {
+		q, where = of, "in the cluster"
 	}
-	return 0, 1
-}
-
-// Exceeds reports whether more of a quantity is held than a limit says.
-func (h *Held) Exceeds(q Quantity, most int64) bool {
-	n, unit := h.amount(q)
-	return n > most*unit
-}
-
-// text says how much of a quantity is held, without its name.
-func (h *Held) text(q Quantity) string {
-	n, unit := h.amount(q)
-	if q == LimitMemory {
-		return job.Size(n).String()
-	}
-	return strconv.FormatFloat(float64(n)/float64(unit), 'f', -1, 64)
+	return fmt.Sprintf("user %s may hold at most %s %s (%s), %s wanted", user, amountText(q, most), where, setting, h.text(q))
 }
 
 // Over says for people how much of a quantity a user holds and may hold.
 func (h *Held) Over(user string, q Quantity, most int64) string {
-	return fmt.Sprintf("user %s holds %s of at most %s", user, h.text(q), AmountText(q, most))
+	if of, cluster := clusterWide(q); cluster {
+		return fmt.Sprintf("user %s holds %s of at most %s in the cluster", user, h.text(q), amountText(of, most))
+	}
+	return fmt.Sprintf("user %s holds %s of at most %s", user, h.text(q), amountText(q, most))
 }
 
-// AmountText says for people how much of a quantity a limit allows: "4 gpus", "64GiB memory".
-func AmountText(q Quantity, most int64) string {
+// clusterWide returns the name of a quantity of all hosts together, and whether it is one.
+func clusterWide(q Quantity) (of Quantity, is bool) {
+	name, is := strings.CutPrefix(string(q), "cluster_")
+	return Quantity(name), is
+}
+
+// amountText says for people how much of a quantity a limit allows: "4 gpus", "64GiB memory".
+func amountText(q Quantity, most int64) string {
 	if q == LimitMemory {
 		return job.Size(most).String() + " memory"
 	}
 	return strconv.FormatInt(most, 10) + " " + string(q)
+}
+
+// unlimited is more than tasks can hold of anything that is not limited.
+const unlimited = 1 << 50
+
+// InCluster returns what a user may hold on all hosts together, and whether anything of that is limited.
+func (l *UserLimits) InCluster(user string) (most Held, limited bool) {
+	if l == nil {
+		return Held{}, false
+	}
+	of := func(q Quantity, unit int64) int64 {
+		n, _, is := l.Most(user, q)
+		if !is || n > unlimited/unit {
+			return unlimited
+		}
+		limited = true
+		return n * unit
+	}
+	most = Held{
+		Tasks: int(of(LimitClusterTasks, 1)), CPUs: int(of(LimitClusterCPUs, 1)), Milli: int(of(LimitClusterGPUs, gpu.Whole)),
+		Memory: job.Size(of(LimitClusterMemory, 1)),
+	}
+	return most, limited
+}
+
+// NeverInCluster returns why a user can never hold so much on all hosts together, for people, or "" if that is not so.
+func (l *UserLimits) NeverInCluster(user string, wanted Held) string {
+	for _, q := range ClusterQuantities {
+		if most, setting, limited := l.Most(user, q); limited && wanted.Exceeds(q, most) {
+			return Clip(wanted.never(user, q, most, setting))
+		}
+	}
+	return ""
+}
+
+// OverInCluster returns which limit a user would exceed who holds this on all hosts together, with a further need, for people, or ""
+// if none.
+func (l *UserLimits) OverInCluster(user string, held, need Held) string {
+	with := held.Plus(need)
+	for _, q := range ClusterQuantities {
+		if most, setting, limited := l.Most(user, q); limited && with.Exceeds(q, most) {
+			return Clip(held.Over(user, q, most) + " (" + setting + ")")
+		}
+	}
+	return ""
 }

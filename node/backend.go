@@ -104,7 +104,6 @@ type jobsBackend struct {
 	owners
 	own     func() *p2p.Credential // of this daemon
 	trusted bool                   // all jobs count only signed labels
-	limit   job.Duration           // time limit of jobs that give none; 0: none
 }
 
 // Submit accepts a job.
@@ -112,7 +111,7 @@ func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, err
 	if b.home == nil {
 		return job.Job{}, fmt.Errorf("submit: %w", acceptsNone(b.own().Roles))
 	}
-	b.complete(&s.Spec)
+	b.complete(s.User, &s.Spec)
 	to, err := b.acceptor(ctx, s.User, s.Key)
 	if err != nil {
 		return job.Job{}, apiErrorOf(err)
@@ -121,12 +120,13 @@ func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, err
 	return j, apiErrorOf(err)
 }
 
-// complete adds to a job file what the settings of this daemon say.
-func (b jobsBackend) complete(s *job.Spec) {
+// complete adds to the job file of a user what the settings of this daemon say.
+func (b jobsBackend) complete(user string, s *job.Spec) {
 	s.TrustedLabels = s.TrustedLabels || b.trusted
-	s.DefaultTime = s.TimeLimit == 0 && b.limit > 0
+	limit := b.times.of(user)
+	s.DefaultTime = s.TimeLimit == 0 && limit > 0
 	if s.DefaultTime {
-		s.TimeLimit = b.limit
+		s.TimeLimit = limit
 	}
 }
 
@@ -215,7 +215,8 @@ func (b jobsBackend) Offers(ctx context.Context, s api.Submission) (lease.Explan
 	if b.home == nil {
 		return lease.Explanation{}, fmt.Errorf("offers: %w", acceptsNone(b.own().Roles))
 	}
-	b.complete(&s.Spec)
+	b.complete(s.User, &s.Spec)
+	b.home.allotter.refresh(ctx, b.home.Loop, s.User)
 	x, err := b.home.Offers(ctx, s.User, s.Operator, s.Spec)
 	return x, apiErrorOf(err)
 }

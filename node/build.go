@@ -189,11 +189,11 @@ func (n *Node) newServer() (*api.Server, error) {
 	ac.MetricsTokenFile = n.cfg.HTTPMetricsToken
 	ac.CertFile, ac.KeyFile, ac.Hosts = n.cfg.HTTPCert, n.cfg.HTTPKey, httpHosts(n.cfg)
 	ac.OwnOnly = n.cfg.Visibility == VisibleOwn
-	x, jobs := n.exec, jobsBackend{n.owners, n.host.Credential, n.cfg.TrustedLabels, n.cfg.DefaultTime}
+	x, jobs := n.exec, jobsBackend{n.owners, n.host.Credential, n.cfg.TrustedLabels}
 	return api.New(ac, api.Needs{
 		Jobs: jobs, Deaths: jobs, Explain: jobs, Scheduling: jobs, Watch: jobs, Progress: jobs,
 		Node:      nodeBackend{n.host, n.hw.gpus, x.work, x.drains, x.meter, n.clocks, n.log},
-		Users:     usersBackend{x.work, n.owners},
+		Users:     usersBackend{x.work, allotments{n.owners}},
 		Logs:      logsBackend{x.driver, x.files, x.work},
 		Peers:     peersBackend{n.host, n.cfg.Name, n.now, n.owners.home, n.net.router.departed},
 		Directory: directoryBackend{n.net.router.groups, x.work},
@@ -231,7 +231,7 @@ func (n *Node) Run(ctx context.Context) error {
 		parts = append(parts, part{"job files", (&jobFiles{dir: n.cfg.JobFiles, work: n.exec.work, log: n.part("node")}).run})
 	}
 	for _, o := range n.owners.by {
-		parts = append(parts, part{"scheduler", o.Run}, part{"journal", o.journal.Run}, part{"parents", o.parents.run})
+		parts = append(parts, part{"scheduler", o.Run}, part{"journal", o.journal.Run}, part{"parents", o.parents.run}, part{"allotter", o.allotter.run})
 	}
 	parts = append(parts,
 		part{"sessions", n.net.router.sessions.Run},

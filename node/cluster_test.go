@@ -223,7 +223,7 @@ func start(t *testing.T, nw *p2ptest.Net, i int, s shape) *virtual {
 	sc.Self, sc.Group, sc.Seed = v.host.Peer(), group, uint64(i+1)
 	journal := &memoryJournal{rows: jobstest.Disk{}, deliver: func(c job.Committed) { v.sched.Deliver(c) }}
 	v.sched, err = scheduler.New(sc, scheduler.Saved{}, scheduler.Needs{
-		Journal: journal, Sessions: toWorkers{v.router, forScheduler}, Finder: unfiltered{v.found, v.host}, Announcer: announce, Parents: newParents(),
+		Journal: journal, Sessions: toWorkers{v.router, forScheduler}, Finder: unfiltered{v.found, v.host}, Announcer: announce, Parents: newParents(), Allotter: newAllotter(v.host.Peer(), func() []job.Peer { return nil }, log),
 	}, log)
 	must(err)
 	v.router.owners.add(group, &owner{Loop: v.sched})

@@ -203,8 +203,12 @@ func LimitsShown(set map[string]string) map[string]string {
 
 // checkUsers checks what is set for users and projects.
 func (c Config) checkUsers() error {
-	if _, err := worker.ParseLimits(c.Limits); err != nil {
+	limits, err := worker.ParseLimits(c.Limits)
+	if err != nil {
 		return badSetting("limits", "%w", err)
+	}
+	if seconds, set := limits.PerUser[lease.LimitTime]; set && c.DefaultTime.D() > time.Duration(seconds)*time.Second {
+		return badSetting("default-time limits", "a default of %s is above per_user.max_time=%s: jobs without a time limit would have more than users may give", c.DefaultTime, job.Duration(time.Duration(seconds)*time.Second))
 	}
 	if _, err := share.Parse(c.Shares); err != nil {
 		return badSetting("shares", "%w", err)

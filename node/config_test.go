@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/worker"
 )
 
 func TestFindSocketSkipsSocketOfAnotherUser(t *testing.T) {
@@ -50,7 +51,7 @@ func TestDefaultTimeIsMarked(t *testing.T) {
 		{limit: 0, asked: 0, says: true},
 	} {
 		s := job.Spec{TimeLimit: c.asked, DefaultTime: c.says}
-		jobsBackend{limit: c.limit}.complete(&s)
+		jobsBackend{owners: owners{times: newTimeLimits(Config{DefaultTime: c.limit}, worker.Limits{})}}.complete("ada", &s)
 		if s.TimeLimit != c.want || s.DefaultTime != c.marked {
 			t.Errorf("%+v: %s, %v", c, s.TimeLimit, s.DefaultTime)
 		}

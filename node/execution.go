@@ -46,7 +46,7 @@ func newExecution(b base, hw *hardware, r *router, from holders) (*execution, er
 		return nil, err
 	}
 	x.newMeter(b, hw)
-	if err := x.buildFiles(b, hw, jobsBackend{r.owners, b.host.Credential, b.cfg.TrustedLabels, b.cfg.DefaultTime}, from); err != nil {
+	if err := x.buildFiles(b, hw, jobsBackend{r.owners, b.host.Credential, b.cfg.TrustedLabels}, from); err != nil {
 		return nil, err
 	}
 	if x.work, err = x.newWorker(b, hw, r); err != nil {

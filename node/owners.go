@@ -5,8 +5,10 @@ package node
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
+	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/journal"
 	"github.com/musterhq/muster/lease"
@@ -21,9 +23,10 @@ import (
 // owner is the scheduler and the journal of one group. It owns the group's jobs while its journal is the leader.
 type owner struct {
 	*scheduler.Loop
-	journal *journal.Journal
-	parents *parents      // that its jobs depend on
-	led     chan struct{} // closed when it first owns the jobs
+	journal  *journal.Journal
+	parents  *parents // that its jobs depend on
+	allotter *allotter
+	led      chan struct{} // closed when it first owns the jobs
 }
 
 var _ journal.Owner = (*owner)(nil)
@@ -49,6 +52,8 @@ const saveEvery = 100 * time.Millisecond
 type owners struct {
 	home *owner               // owner of the group for new jobs; nil without the scheduler role
 	by   map[job.Group]*owner // with home, and the group of the version before if its jobs are on disk
+	// times are the time limits of jobs that give none; nil without the scheduler role.
+	times *timeLimits
 }
 
 // add makes o the owner of a group; the last one is home.
@@ -57,6 +62,16 @@ func (s *owners) add(g job.Group, o *owner) {
 		s.by = map[job.Group]*owner{}
 	}
 	s.home, s.by[g] = o, o
+}
+
+// except returns the other owners.
+func (s owners) except(one *owner) (out []*owner) {
+	for _, o := range s.by {
+		if o != one {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // of returns the owner of a group: home if this daemon does not have the group, nil without the scheduler role.
@@ -156,6 +171,11 @@ func newOwners(b base, net *overlay) (all owners, err error) {
 	if err := b.registry.Register(commits); err != nil {
 		return owners{}, fmt.Errorf("metrics: %w", err)
 	}
+	limits, err := worker.ParseLimits(b.cfg.Limits)
+	if err != nil {
+		return owners{}, err
+	}
+	all.times = newTimeLimits(b.cfg, limits)
 	jc := journal.DefaultConfig()
 	jc.Took = func(d time.Duration) { commits.Observe(d.Seconds()) }
 	shared := newAnnouncements(net.topic)
@@ -164,21 +184,27 @@ func newOwners(b base, net *overlay) (all owners, err error) {
 		if i == len(b.homes)-1 {
 			why = forScheduler
 		}
-		o, err := newOwner(b, net, h, why, jc, shared)
+		o, err := newOwner(b, net, h, why, jc, shared, limits)
 		if err != nil {
 			return owners{}, err
 		}
 		all.add(h.Group, o)
+	}
+	for _, o := range all.by {
+		o.allotter.others = func() []*owner { return all.except(o) }
 	}
 	net.router.owners = all
 	return all, nil
 }
 
 // newOwner builds the owner of a group, which wants sessions for this reason.
-func newOwner(b base, net *overlay, of store.Home, why reason, jc journal.Config, shared *announcements) (_ *owner, err error) {
+func newOwner(b base, net *overlay, of store.Home, why reason, jc journal.Config, shared *announcements, limits worker.Limits) (_ *owner, err error) {
 	// The journal needs the owner to deliver to. The scheduler in it needs the rows that the journal loads, so it is
 	// set afterwards.
-	o := &owner{led: make(chan struct{}), parents: newParents()}
+	o := &owner{
+		led: make(chan struct{}), parents: newParents(),
+		allotter: newAllotter(b.host.Peer(), holding{net.table, b.host, p2p.RoleScheduler}.Members, b.part("scheduler")),
+	}
 	if o.journal, err = journal.New(jc, b.store, of.Group, o, b.part("journal")); err != nil {
 		return nil, err
 	}
@@ -192,22 +218,20 @@ func newOwner(b base, net *overlay, of store.Home, why reason, jc journal.Config
 	}
 	sc.Self, sc.Group, sc.Seed, sc.LossLimit, sc.SaveEvery = b.host.Peer(), of.Group, draw(), b.cfg.LossLimit, saveEvery
 	sc.Founding = of.Founding
-	limits, err := worker.ParseLimits(b.cfg.Limits)
-	if err != nil {
-		return nil, err
-	}
-	sc.Backlog, sc.Priorities = new(backlogOf(limits)), prioritiesOf(b.cfg, limits)
+	sc.Backlog, sc.Priorities, sc.Limits = new(backlogOf(limits)), prioritiesOf(b.cfg, limits), jobLimits(limits)
 	sc.Policy = b.cfg.Policy
 	sc.GangHold = b.cfg.GangHold.D()
 	sc.MaxWait = b.cfg.MaxWait.D()
 	sc.Order, _ = lease.ParseOrder(b.cfg.Order) // Validate has seen it
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
 		Journal: o.journal, Sessions: toWorkers{net.router, why}, Finder: holding{net.table, b.host, p2p.RoleWorker}, Announcer: shared.of(of.Group),
-		Parents: o.parents,
+		Parents: o.parents, Allotter: o.allotter,
 	}, b.part("scheduler"))
 	if err != nil {
 		return nil, err
 	}
+	o.allotter.source = api.AskAllotments{HTTP: &http.Client{Transport: net.toPeers}}
+	o.allotter.tell = func(e scheduler.AllotmentsHeard) { scheduler.TellAllotted(o.Loop, e) }
 	o.parents.finder, o.parents.tell = net.router.groups, o
 	return o, nil
 }

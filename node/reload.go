@@ -85,7 +85,11 @@ func (c *changes) reload(cfg Config) error {
 		priorities := prioritiesOf(cfg, limits)
 		c.work.SetLimits(limits, priorities)
 		c.scratch.set(limits)
+		if c.owners.times != nil {
+			c.owners.times.set(limits)
+		}
 		for _, o := range c.owners.by {
+			scheduler.SetLimits(o.Loop, jobLimits(limits))
 			scheduler.SetPriorities(o.Loop, priorities)
 			scheduler.SetBacklog(o.Loop, backlogOf(limits))
 		}

@@ -43,7 +43,7 @@ func saveUsage(disk *store.Store, now worker.Usage) error {
 // usersBackend gives the API access to what users and projects use.
 type usersBackend struct {
 	work *worker.Loop
-	owners
+	allotments
 }
 
 var _ api.Users = usersBackend{}
@@ -91,7 +91,11 @@ func limitsInfo(l worker.Limits, p *lease.Priorities) api.LimitsInfo {
 			}
 			return nil
 		}
-		return api.UserLimit{Tasks: at(lease.LimitTasks), GPUs: at(lease.LimitGPUs), CPUs: at(lease.LimitCPUs), Memory: at(lease.LimitMemory)}
+		return api.UserLimit{
+			Tasks: at(lease.LimitTasks), GPUs: at(lease.LimitGPUs), CPUs: at(lease.LimitCPUs), Memory: at(lease.LimitMemory), MaxTime: at(lease.LimitTime),
+			ClusterTasks: at(lease.LimitClusterTasks), ClusterGPUs: at(lease.LimitClusterGPUs), ClusterCPUs: at(lease.LimitClusterCPUs),
+			ClusterMemory: at(lease.LimitClusterMemory),
+		}
 	}
 	info := api.LimitsInfo{PerUser: of(l.PerUser), Users: map[string]api.UserLimit{}}
 	for name, own := range l.Users {

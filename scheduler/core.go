@@ -55,7 +55,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c := &Core{turn: t}
 	c.search = &search{turn: t, classes: map[string]*class{}}
 	c.entries = &entries{
-		turn: t, table: jobs.NewTable(cfg.Group), applied: saved.Applied, byID: map[job.ID]*entry{}, started: now,
+		turn: t, table: jobs.NewTable(cfg.Group), applied: saved.Applied, byID: map[job.ID]*entry{}, started: now, holders: holders{},
 	}
 	c.history = &history{turn: t, entries: c.entries, rows: saved.Applied, purging: map[uint64]bool{}}
 	c.hosts = &hosts{turn: t, workers: map[job.Peer]*worker{}, fleet: fleet.NewTable()}
@@ -87,7 +87,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	gathering := newGangs(c)
 	c.plan = &planner{
 		turn: t, hosts: c.hosts, search: c.search, pending: c.pending, placement: c.placement, dispatches: c.dispatches,
-		gangs: gathering,
+		gangs: gathering, allotments: newAllotments(t, c.entries, c.hosts, c.pending),
 	}
 	c.reports = &reports{
 		turn: t, entries: c.entries, hosts: c.hosts, attempts: c.attempts, dispatches: c.dispatches, acks: map[job.Attempt]ack{},
@@ -95,7 +95,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.explain = &explainer{policies: ps, hosts: c.hosts}
 	c.views = &views{
 		turn: t, entries: c.entries, hosts: c.hosts, pending: c.pending, attempts: c.attempts, explain: c.explain,
-		placement: c.placement,
+		placement: c.placement, allot: c.plan.allotments,
 	}
 	c.renewals = &renewals{
 		turn: t, entries: c.entries, assigned: c.assigned, contact: c.contact, attempts: c.attempts, dispatches: c.dispatches,

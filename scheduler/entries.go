@@ -19,6 +19,7 @@ type entries struct {
 	unsaved []*entry // the jobs whose rows this step has changed
 	bulk    int      // bytes of their job files that are in memory
 	backlog backlog
+	holders holders
 
 	started  time.Time // when this life of the daemon began; steady counts from it
 	youngest time.Time // when the newest job was born
@@ -108,7 +109,7 @@ func (es *entries) wrote(at time.Time) {
 // add makes the soft state of a job, and of its tasks that are assigned. Tasks that wait get theirs from
 // pending.follow.
 func (es *entries) add(j *jobs.Job) *entry {
-	e := &entry{job: j, priority: allowed(es.turn, j)}
+	e := &entry{job: j, priority: allowed(es.turn, j), holder: es.holders.join(j.User)}
 	e.least = costOf(&j.Spec, j.Len(), j.File.Size())
 	counts := j.Counts()
 	e.placed = j.Assigned()+counts.Ended() > 0 || j.Brief(0).Attempt > 0
@@ -134,6 +135,14 @@ func (es *entries) add(j *jobs.Job) *entry {
 	es.byID[j.ID] = e
 	es.weigh(e)
 	return e
+}
+
+// remove forgets the soft state of a job, if there is any.
+func (es *entries) remove(id job.ID) {
+	if e := es.byID[id]; e != nil {
+		es.holders.leave(e.job.User)
+		delete(es.byID, id)
+	}
 }
 
 // allowed is the priority of a job, or the highest that its user may give now: the job may have been accepted under another

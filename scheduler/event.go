@@ -162,8 +162,32 @@ type Effects struct {
 	Files    []FileWanted // job files to read; each is answered with FileRead
 	Gone     []job.ID     // jobs whose rows are to be deleted
 	Changed  []job.ID     // jobs that look different now, for watchers
+	Allot    []AllotmentAsk
 	Reply    []Reply
 	Notices  []Notice
+}
+
+// AllotmentAsk is what other daemons are to hear of a user whose tasks are limited in the cluster. If Round is not 0, what they say is
+// to come back as AllotmentsHeard.
+type AllotmentAsk struct {
+	Round uint64
+	State lease.Allotment
+	To    job.Peer // empty: all others that accept jobs, and the other owners of this daemon
+}
+
+// AllotmentsHeard brings what the daemons have answered that were reached.
+type AllotmentsHeard struct {
+	User    string
+	Round   uint64
+	Answers []AllotmentAnswer
+}
+
+func (AllotmentsHeard) event() {}
+
+// AllotmentAnswer is what the owners of a daemon have answered.
+type AllotmentAnswer struct {
+	Peer   job.Peer
+	States []lease.Allotment
 }
 
 // Outgoing is a message to a host.

@@ -133,6 +133,9 @@ func (x *executor) step(ctx context.Context, events []Event, searches *sync.Wait
 	if fx.Announce {
 		x.needs.Announcer.Announce(fx.Wants)
 	}
+	if len(fx.Allot) > 0 {
+		x.needs.Allotter.Allot(fx.Allot)
+	}
 	x.save(fx)
 	for _, r := range fx.Reply {
 		x.replies.reply(r)

@@ -215,7 +215,7 @@ func (h *history) retire() {
 			if e.changedAt > h.rows {
 				return
 			}
-			delete(h.entries.byID, e.job.ID)
+			h.entries.remove(e.job.ID)
 			h.entries.table.Archive(e.job, h.endOf(e))
 		}
 		h.final[0] = nil
@@ -288,7 +288,7 @@ func (h *history) purge(x ending) bool {
 
 // purged deletes the soft state of a job after its Purge was committed.
 func (h *history) purged(id job.ID) {
-	delete(h.entries.byID, id)
+	h.entries.remove(id)
 	h.forgetEnd(id)
 	h.fx.Gone = append(h.fx.Gone, id)
 }

@@ -20,6 +20,7 @@ type hosts struct {
 	fleet    fleet.Table // the same hosts, for searches
 	freed    []*worker   // hosts that may take more than when the waiting tasks were last compared with them
 	profiles uint64      // rises with each Hello, and with each host that is forgotten
+	timed    bool        // a host has said how long tasks may run there
 }
 
 // askAgain has the waiting tasks compared with the host again at this time.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -119,5 +120,89 @@ func TestMoreThanMayEverWait(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A job that may run for longer than its user's tasks may is refused, in a dry run too, also on hold; and so is one that no host lets run
+// for so long.
+func TestLongestTimeLimit(t *testing.T) {
+	s := limitStory(t, "max_time:7200,bob/max_time:86400")
+	s.core.cfg.Limits = &lease.UserLimits{PerUser: lease.Limit{lease.LimitTime: 14400}, Users: map[string]lease.Limit{"bob": {lease.LimitTime: 200000}}}
+	for name, c := range map[string]struct {
+		user   string
+		limit  time.Duration
+		hold   bool
+		ours   string // why this daemon refuses it
+		theirs string // why no host takes it
+	}{
+		"fits":               {"ada", time.Hour, false, "", ""},
+		"too long":           {"ada", 5 * time.Hour, false, "a task of user ada may run for 4h at most (limits.per_user.max_time), 5h wanted (-t)", ""},
+		"on hold":            {"ada", 5 * time.Hour, true, "a task of user ada may run for 4h at most", ""},
+		"no limit":           {"ada", 0, false, "a task of user ada may run for 4h at most (limits.per_user.max_time), and no time limit is given (-t)", ""},
+		"too long for hosts": {"ada", 3 * time.Hour, false, "", "time limit: 3h: 0 of 1 nodes (n1: a task of user ada may run for 2h at most (limits.per_user.max_time), 3h wanted (-t))"},
+		"of one user":        {"bob", 20 * time.Hour, false, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := job.DefaultSpec()
+			x.Command, x.TimeLimit, x.Hold = []string{"true"}, job.Duration(c.limit), c.hold
+			e, err := s.core.Offers(c.user, false, x)
+			switch {
+			case c.ours != "":
+				if !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), c.ours) || !strings.Contains(err.Error(), "ask for less") {
+					t.Errorf("%v", err)
+				}
+			case err != nil || (len(e.Now) == 0) != (c.theirs != "") || !strings.Contains(e.Reason.Detail, c.theirs):
+				t.Errorf("%+v, %v", e, err)
+			}
+			s.tokens++
+			refused := error(nil)
+			for _, r := range s.core.Step(s.now, Submit{Token: s.tokens, User: c.user, Spec: x}).Reply {
+				refused = r.Err
+			}
+			if (refused != nil) != (c.ours != "") {
+				t.Errorf("submitted: %v", refused)
+			}
+		})
+	}
+}
+
+// Where hosts allow different times, a long task waits for the host that allows it, and no short one of the same kind waits behind it.
+// Tasks that waited before a host said so are told apart as well.
+func TestTimeLimitsOfHosts(t *testing.T) {
+	s := newStory(t, DefaultConfig().KeepWhole)
+	s.do("lead")
+	s.do("worker n1 cpus=1")
+	s.do("worker n2 cpus=1")
+	s.do("submit a limit=1h")
+	s.do("take n1 a")
+	s.do("submit b limit=1h")
+	s.do("take n2 b")
+	s.do("free n1 cpus=0 tasks=1")
+	s.do("free n2 cpus=0 tasks=1")
+	s.do("submit long limit=10h")
+	s.do("submit short limit=1h")
+	s.do("worker n1 cpus=1 free=0 again=1 limits=max_time:7200")
+	s.do("decline n1 long never=1")
+	if out := s.said("show long"); strings.Contains(out, "NoMatch") {
+		t.Errorf("n2 could run it: %s", out)
+	}
+	if out := s.said("free n1 cpus=1"); strings.Contains(out, "offer") && !strings.Contains(out, "short") {
+		t.Errorf("n1 has room: %s", out)
+	}
+	s.do("worker n2 cpus=1 free=0 again=1 limits=max_time:7200")
+	s.do("decline n2 long never=1")
+	if out := s.said("show long"); !strings.Contains(out, "NoMatch: time limit: 10h: 0 of 2 nodes") {
+		t.Errorf("no node allows it: %s", out)
+	}
+	if n := len(s.core.pending.shapes); n != 2 {
+		t.Errorf("%d shapes", n)
+	}
+	s.do("submit other limit=90m")
+	if out := s.said("free n2 cpus=1"); strings.Contains(out, "long") {
+		t.Errorf("offered to a host that does not allow it: %s", out)
+	}
+	s.do("worker n2 cpus=1 again=1 limits=max_time:86400")
+	if out := s.said("show long"); strings.Contains(out, "NoMatch") {
+		t.Errorf("after the limit was raised: %s", out)
 	}
 }

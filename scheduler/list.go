@@ -73,6 +73,36 @@ func SetPriorities(l *Loop, p *lease.Priorities) {
 	l.calls.box.putAlways(mail{look: func(c *Core) { c.cfg.Priorities = p }})
 }
 
+// SetLimits replaces the limits of users: the longest time limits of jobs that are submitted, and what tasks may hold in the cluster.
+func SetLimits(l *Loop, to *lease.UserLimits) {
+	l.calls.box.putAlways(mail{look: func(c *Core) {
+		if !c.cfg.Limits.Equal(to) {
+			c.cfg.Limits = to
+			c.plan.allotments.reset()
+		}
+	}})
+}
+
+// AllotmentOf returns what this owner tells others of a user, and whether the user has limits over the cluster.
+func AllotmentOf(ctx context.Context, l *Loop, user string) (s lease.Allotment, limited bool, err error) {
+	s, err = query(ctx, l.calls, func(c *Core) (lease.Allotment, error) {
+		if _, limited := c.cfg.Limits.InCluster(user); !limited {
+			return lease.Allotment{}, nil
+		}
+		return c.plan.allotments.state(user), nil
+	})
+	return s, s.User != "", err
+}
+
+// TellAllotted brings the answers to a question of Allotter.Allot, or what was asked for besides.
+func TellAllotted(l *Loop, e AllotmentsHeard) { l.calls.box.putAlways(mail{event: e}) }
+
+// SwapAllotments takes in what an owner of another daemon, or another one of this daemon, says of users, and returns what this owner
+// says of them.
+func SwapAllotments(ctx context.Context, l *Loop, from job.Peer, states []lease.Allotment) ([]lease.Allotment, error) {
+	return query(ctx, l.calls, func(c *Core) ([]lease.Allotment, error) { return c.plan.allotments.swap(from, states), nil })
+}
+
 // Watch sends the jobs that the filter chooses: first as they are, then every change. Of several changes that were not
 // read yet only the newest is sent. The channel is closed when ctx ends, when the scheduler ends, or when the reader is
 // too far behind: then list and watch again.

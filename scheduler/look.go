@@ -84,7 +84,9 @@ func (c *Core) Offers(user string, operator bool, s job.Spec) (lease.Explanation
 	if err != nil {
 		return lease.Explanation{}, err
 	}
-	return c.explain.offers(user, s)
+	x, err := c.explain.offers(user, s)
+	c.views.byAllotment(&x, user, &s, nil)
+	return x, err
 }
 
 // Node is a host as this scheduler knows it.

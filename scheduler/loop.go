@@ -28,7 +28,7 @@ func New(cfg Config, saved Saved, needs Needs, log *slog.Logger) (*Loop, error) 
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if needs.Journal == nil || needs.Sessions == nil || needs.Finder == nil || needs.Announcer == nil || needs.Parents == nil {
+	if needs.Journal == nil || needs.Sessions == nil || needs.Finder == nil || needs.Announcer == nil || needs.Parents == nil || needs.Allotter == nil {
 		return nil, errors.New("scheduler: a neighbour is missing")
 	}
 	box, replies := newMailbox(), newReplies()

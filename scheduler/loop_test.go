@@ -140,6 +140,10 @@ type fakeParents struct{}
 func (fakeParents) Follow([]job.Follow) {}
 func (fakeParents) Unfollow([]job.ID)   {}
 
+type fakeAllotter struct{}
+
+func (fakeAllotter) Allot([]AllotmentAsk) {}
+
 func (h *fakeHost) Unwant(job.Peer) {}
 
 func (h *fakeHost) Want(p job.Peer) {
@@ -223,7 +227,7 @@ func inHouseUntil(t *testing.T, finds []job.Peer, end error, f func(t *testing.T
 		h := house{journal: newFakeJournal(), host: &fakeHost{runs: time.Second}}
 		cfg := DefaultConfig()
 		cfg.Self, cfg.Group, cfg.Seed, cfg.KeepWhole = "here", 7, 1, 2
-		loop, err := New(cfg, Saved{}, Needs{Journal: h.journal, Sessions: h.host, Finder: fakeFinder{finds}, Announcer: fakeAnnouncer{}, Parents: fakeParents{}}, slog.New(slog.DiscardHandler))
+		loop, err := New(cfg, Saved{}, Needs{Journal: h.journal, Sessions: h.host, Finder: fakeFinder{finds}, Announcer: fakeAnnouncer{}, Parents: fakeParents{}, Allotter: fakeAllotter{}}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

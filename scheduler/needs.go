@@ -72,6 +72,12 @@ type Parents interface {
 	Unfollow(ids []job.ID)
 }
 
+// Allotter tells other daemons what is allotted to users whose tasks are limited in the cluster, and asks them the same.
+type Allotter interface {
+	// Allot returns at once. What is asked for comes through TellAllotted, when all have answered or do not.
+	Allot(asks []AllotmentAsk)
+}
+
 // Needs are the parts of the daemon that a Loop uses.
 type Needs struct {
 	Journal   Journal
@@ -79,4 +85,5 @@ type Needs struct {
 	Finder    Finder
 	Announcer Announcer
 	Parents   Parents
+	Allotter  Allotter
 }

@@ -41,6 +41,7 @@ func (c *Core) deposed(epoch job.Epoch) {
 		return
 	}
 	c.lead, c.outgoing = false, 0
+	c.plan.allotments.reset()
 	c.dispatches.lostLead()
 	c.forgetUnconfirmed()
 	c.deaths.lostLead()

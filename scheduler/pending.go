@@ -5,7 +5,6 @@ package scheduler
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"slices"
 	"time"
@@ -35,60 +34,6 @@ type pending struct {
 	hurry  func(*task) // gives a task that waits the level that it has by now
 }
 
-// shapeHeap is a heap of shapes with waiting tasks, by the rank of their first task.
-type shapeHeap struct{ shapes []*shape }
-
-func (h *shapeHeap) Len() int { return len(h.shapes) }
-
-func (h *shapeHeap) Less(i, j int) bool {
-	return rank(h.shapes[i].queue.first(), h.shapes[j].queue.first()) < 0
-}
-
-func (h *shapeHeap) Swap(i, j int) {
-	h.shapes[i], h.shapes[j] = h.shapes[j], h.shapes[i]
-	h.shapes[i].at, h.shapes[j].at = i, j
-}
-
-// Push implements heap.Interface.
-func (h *shapeHeap) Push(x any) {
-	g, _ := x.(*shape)
-	g.at = len(h.shapes)
-	h.shapes = append(h.shapes, g)
-}
-
-// Pop implements heap.Interface.
-func (h *shapeHeap) Pop() any {
-	last := len(h.shapes) - 1
-	g := h.shapes[last]
-	h.shapes[last] = nil
-	h.shapes = h.shapes[:last]
-	return g
-}
-
-// put adds a shape. It does nothing if the heap holds the shape.
-func (h *shapeHeap) put(g *shape) {
-	if !g.ready {
-		g.ready = true
-		heap.Push(h, g)
-	}
-}
-
-// remove removes a shape. It does nothing if the heap does not hold the shape.
-func (h *shapeHeap) remove(g *shape) {
-	if g.ready {
-		heap.Remove(h, g.at)
-		g.ready = false
-	}
-}
-
-// first returns the shape whose first task ranks before all others; nil if the heap is empty.
-func (h *shapeHeap) first() *shape {
-	if len(h.shapes) == 0 {
-		return nil
-	}
-	return h.shapes[0]
-}
-
 // shapeKey names a shape: requests of one user and project with equal keys have the same shape. The priority is a part of it
 // because a host may refuse some priorities of a user for good, and the others wait for no task that is refused.
 func shapeKey(who share.Account, priority int, pool string, need job.Resources) string {
@@ -105,13 +50,27 @@ func gangKey(key string, nodes int) string {
 
 // join adds the task to the shape of its request, and returns the shape. It makes the shape if there is none.
 func (p *pending) join(t *task) *shape {
-	if t.shape != nil {
-		return t.shape
+	if t.shape == nil {
+		t.shape = shapeOf(p, t)
+		t.shape.tasks++
 	}
+	return t.shape
+}
+
+// timeless stands for the time limits of tasks that have one shape whatever their time limits are.
+const timeless job.Duration = -1
+
+// shapeOf returns the shape of the task's request. It makes the shape if there is none. Time limits are part of a shape only where
+// hosts have limits for them.
+func shapeOf(p *pending, t *task) *shape {
 	s := t.e.job.Spec
 	inPool, need := fleet.PoolKey(s), s.Need()
 	who := share.Account{User: t.e.job.User, Project: s.Project}
-	key := gangKey(shapeKey(who, t.e.priority, inPool, need), t.e.job.Gang())
+	key, limit := gangKey(shapeKey(who, t.e.priority, inPool, need), t.e.job.Gang()), timeless
+	if p.hosts.timed {
+		limit = s.TimeLimit
+		key += " " + limit.String()
+	}
 	g := p.shapes[key]
 	if g == nil {
 		clauses, err := fleet.ClausesOf(s)
@@ -122,14 +81,13 @@ func (p *pending) join(t *task) *shape {
 		prefers := s.Preferences()                     // likewise
 		need.GPUModel = lease.ModelName(need.GPUModel) // here, so that no comparison has to do it
 		g = &shape{key: key, account: who, standing: p.shares.table.Of(who), queue: queue[*task]{order: rank}, Shape: fleet.Shape{
-			User: t.e.job.User, Project: s.Project, Need: need, Gang: t.e.job.Gang(), Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...), Priority: t.e.priority,
+			User: t.e.job.User, Project: s.Project, Need: need, Gang: t.e.job.Gang(), Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),
+			Priority: t.e.priority, TimeLimit: limit,
 		}}
 		g.class = p.search.class(fleet.ClassesFor(s))
 		g.class.shapes++
 		p.shapes[key] = g
 	}
-	g.tasks++
-	t.shape = g
 	return g
 }
 
@@ -148,6 +106,11 @@ func (p *pending) leave(t *task) {
 	p.dequeue(t)
 	p.setWaiting(t, false)
 	t.shape = nil
+	leaveShape(p, g)
+}
+
+// leaveShape takes a task off the count of its shape, and deletes the shape if it has no other.
+func leaveShape(p *pending, g *shape) {
 	if g.tasks--; g.tasks > 0 {
 		return
 	}
@@ -155,6 +118,29 @@ func (p *pending) leave(t *task) {
 	p.hosts.fleet.LeavePool(g.Pool)
 	if g.class.shapes--; g.class.shapes == 0 {
 		delete(p.search.classes, g.class.key)
+	}
+}
+
+// splitByTime gives the tasks shapes by their time limits, too, because a host has limits for them.
+func splitByTime(p *pending, es *entries) {
+	p.hosts.timed = true
+	for _, j := range es.table.Jobs() {
+		for _, t := range es.byID[j.ID].tasks {
+			before := t.shape
+			if before == nil {
+				continue
+			}
+			t.shape = shapeOf(p, t)
+			t.shape.tasks++
+			if t.queued {
+				p.unlist(before)
+				before.queue.remove(t)
+				p.unlist(t.shape)
+				t.shape.queue.add(t)
+				p.ready.put(t.shape)
+			}
+			leaveShape(p, before)
+		}
 	}
 }
 
@@ -317,7 +303,7 @@ func (p *pending) holdBack(t *task) {
 // dispatched takes the task out of the queue because it is about to be offered.
 func (p *pending) dispatched(t *task) {
 	t.going = true
-	t.count()
+	reckon(t)
 	p.dequeue(t)
 }
 
@@ -401,7 +387,7 @@ func (p *pending) dequeue(t *task) {
 	t.queued = false
 	g := t.shape
 	t.share = g.standing
-	first, ready := g.queue.first() == t, g.ready
+	first, ready, capped := g.queue.first() == t, g.ready, g.capped
 	if first {
 		p.unlist(g)
 	}
@@ -412,6 +398,8 @@ func (p *pending) dequeue(t *task) {
 	case g.queue.len() == 0:
 	case ready:
 		p.ready.put(g)
+	case capped:
+		g.capped = true
 	default:
 		p.park(g)
 	}
@@ -424,9 +412,10 @@ func (p *pending) park(g *shape) {
 	p.parked.add(g.parked)
 }
 
-// unlist removes a shape from the list that holds it: ready or parked.
+// unlist removes a shape from the list that holds it: ready, parked, or those that wait for an allotment.
 func (p *pending) unlist(g *shape) {
 	p.ready.remove(g)
+	g.capped = false
 	if g.parked != nil {
 		p.parked.remove(g.parked)
 		g.parked = nil
@@ -446,7 +435,7 @@ func (p *pending) rerank() {
 
 // sort puts the shapes into the order of the standings that they have now.
 func (p *pending) sort() {
-	heap.Init(&p.ready)
+	p.ready.sort()
 	p.parked.sort()
 	for _, w := range p.hosts.freed {
 		w.resume.parked = nil // the place where the search stopped

@@ -3,6 +3,9 @@ package scheduler
 // The plan of a step: which waiting tasks are placed, and in which order. It acts on what placement decides.
 
 import (
+	"slices"
+
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 )
@@ -16,6 +19,7 @@ type planner struct {
 	placement  *placement
 	dispatches *dispatches
 	gangs      *gangs
+	allotments *allotments
 
 	again bool // it stopped at a bound
 }
@@ -38,6 +42,8 @@ func (pn *planner) plan() {
 	if !pn.lead {
 		return
 	}
+	defer pn.allotments.askAll()
+	pn.allotments.look()
 	pn.gangs.look()
 	defer func() { pn.again = pn.again || len(pn.gangs.offers.due) > 0 }()
 	if pn.outgoing >= maxOutgoing {
@@ -136,6 +142,9 @@ func (pn *planner) try(t *task) place.Verdict {
 		pn.pending.holdBack(t)
 		return place.Pauses
 	}
+	if !pn.admits(t, t.shape.need()) {
+		return place.Pauses
+	}
 	pn.hosts.fleet.Count(pn.now)
 	if t.e.job.Gang() > 1 {
 		v := pn.gangs.begin(t)
@@ -148,6 +157,9 @@ func (pn *planner) try(t *task) place.Verdict {
 	d := pn.placement.decide(t, pn.hosts.anySlot())
 	for _, a := range d.Again {
 		pn.hosts.askAgain(pn.hosts.workers[a.Host.Peer], a.At)
+	}
+	if t.shape.Need.Exclusive && !pn.admits(t, mostOf(t, &d)) { // it holds all of its host
+		return place.Pauses
 	}
 	switch d.Verdict {
 	case place.Fits:
@@ -164,4 +176,60 @@ func (pn *planner) try(t *task) place.Verdict {
 	case place.Blocked:
 	}
 	return d.Verdict
+}
+
+// mostOf is what a task holds at most of the hosts where it is to go.
+func mostOf(t *task, d *place.Decision) lease.Held {
+	most := t.shape.need()
+	for _, h := range append(d.Queue, d.Host) {
+		most = most.Greatest(needAt(t, h))
+	}
+	return most
+}
+
+// admits reports whether the task may go by the limits of its user over the cluster, if it holds this. Tasks of the user that rank
+// after it, and only queue at hosts, make way for it. If it may not, its shape waits for an allotment.
+func (pn *planner) admits(t *task, need lease.Held) bool {
+	if pn.allotments.admits(t, need) || pn.makeWay(t, need) && pn.allotments.admits(t, need) {
+		return true
+	}
+	pn.allotments.cap(t)
+	return false
+}
+
+// makeWay takes back the offers of as many tasks of the user that only queue, and rank after the task, as it takes that it may go. It
+// returns false if all of them are not enough.
+func (pn *planner) makeWay(t *task, need lease.Held) bool {
+	room, _ := pn.allotments.room(t.e.job.User)
+	room = room.Minus(pn.allotments.users[t.e.job.User].keptFrom(t))
+	var back []*task
+	for _, c := range slices.Backward(pn.pending.queued.chunks) {
+		for _, w := range slices.Backward(c.waits) {
+			x := w.task
+			if x.e.holder != t.e.holder || rank(x, t) < 0 || !onlyQueues(x) {
+				continue
+			}
+			back, room = append(back, x), room.Plus(x.holds)
+			if room.Fits(need) > 0 {
+				for _, x := range back {
+					pn.dispatches.abandon(x.dispatch)
+				}
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// onlyQueues reports whether no host holds anything for the task, or is about to.
+func onlyQueues(t *task) bool {
+	d := t.dispatch
+	if d == nil || t.phase != offering || d.winner != nil {
+		return false
+	}
+	if d.gang == nil {
+		return true
+	}
+	n := d.seats()
+	return n[seated]+n[promised] == 0
 }

@@ -171,7 +171,7 @@ func (rc *records) settleAll(e *entry, ranges []job.Range) {
 // settle updates the soft state of a task to its durable state.
 func (rc *records) settle(t *task) {
 	d := t.durable()
-	t.count()
+	reckon(t)
 	t.touch()
 	if d.Assigned {
 		if rc.assigned.put(t, d.Node) && rc.contact.sessions[d.Node] == 0 {

@@ -3,16 +3,23 @@ package scheduler
 // Refusals: why a request of a user cannot be met.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 )
 
 // checkLimits refuses a job that the limits of this daemon never let start: its priority is higher than its user may give, or
 // it is more than of the user may ever wait here.
 func checkLimits(es *entries, user string, operator bool, s *job.Spec) error {
 	if why := es.cfg.Priorities.Exceeds(user, s.Priority); why != "" {
+		return fmt.Errorf("%w: %s; ask for less, or ask an operator to raise it", ErrLimit, why)
+	}
+	var wanted lease.Held
+	wanted.Add(s.Need(), max(1, s.Nodes))
+	if why := cmp.Or(es.cfg.Limits.NeverFor(user, s.TimeLimit), es.cfg.Limits.NeverInCluster(user, wanted)); why != "" {
 		return fmt.Errorf("%w: %s; ask for less, or ask an operator to raise it", ErrLimit, why)
 	}
 	l, err := s.Layout()

@@ -94,6 +94,9 @@ type Config struct {
 	Backlog *Backlog
 	// Priorities are the highest priorities of jobs that users submit; nil: any.
 	Priorities *lease.Priorities
+	// Limits are those of users here: the longest time limit of the jobs that they submit, and what their tasks may hold in the cluster;
+	// nil: none. It must not be changed.
+	Limits *lease.UserLimits
 	// Order is by what tasks of one priority are ordered.
 	Order lease.OrderBy
 	// MaxWait is how long tasks wait before they go first, the oldest of each user first; 0: however long. See overdue.

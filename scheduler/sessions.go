@@ -107,6 +107,9 @@ func (c *Core) hello(p job.Peer, m lease.Hello) {
 	c.hosts.fleet.Hello(w.Host, m, c.now)
 	fleet.SetDistance(&c.hosts.fleet, w.Host, c.contact.distances[p])
 	c.hosts.profiles++
+	if !c.hosts.timed && m.Profile.Limits.Limits(lease.LimitTime) {
+		splitByTime(c.pending, c.entries)
+	}
 	c.hosts.offerToFreed(w)
 	for _, t := range c.assigned.at(p) {
 		c.entries.changed(t)

@@ -93,6 +93,8 @@ func (c *Core) handle(e Event) {
 		c.renewals.readDone(e)
 	case ParentSeen:
 		c.pending.parents.seen(e.Progress)
+	case AllotmentsHeard:
+		c.plan.allotments.answered(e)
 	case ParentsSilent:
 		c.pending.parents.silent(e.Jobs, e.Detail)
 	case FileRead:

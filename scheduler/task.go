@@ -36,10 +36,8 @@ type entry struct {
 	marks
 	filing
 	spans
-	// shown corrects the counts of the job: its assigned tasks count in the states that their hosts have reported.
-	// touched are tasks for which it may have changed; see views.counts.
-	shown   job.Counts
-	touched []*task
+	shows
+	holder *holder // of its user
 	// changedAt is the index of the journal entry that its rows must reflect.
 	changedAt uint64
 }
@@ -60,6 +58,12 @@ type marks struct {
 	saving  bool // it is in entries.unsaved
 	tailed  bool // it is in history.tailed
 	showing bool // it is in Effects.Changed
+}
+
+// shows corrects the counts of a job for people.
+type shows struct {
+	shown   job.Counts // its assigned tasks count in the states that their hosts have reported
+	touched []*task    // tasks for which it may have changed; see views.counts
 }
 
 // filing is the job file of a job, and what the job costs while it waits.
@@ -88,10 +92,9 @@ type task struct {
 	node  job.Peer // the host that it is assigned to; empty if none
 
 	inLine
-	waiting  int  // as how many tasks its class counts it; 0: it does not
-	barred   bool // it is in entry.barred
-	going    bool // it is offered, or about to be
-	active   bool // entry.active counts it
+	waiting int  // as how many tasks its class counts it; 0: it does not
+	barred  bool // it is in entry.barred
+	reckoned
 	pause    pause
 	avoid    place.Avoidances
 	declines int // by hosts or the journal, since the last Start
@@ -106,6 +109,13 @@ type task struct {
 	// Only shown to people.
 	process process
 	tally   tally
+}
+
+// reckoned says as what a task counts.
+type reckoned struct {
+	going  bool       // it is offered, or about to be
+	active bool       // entry.active counts it
+	holds  lease.Held // that its holder counts for it
 }
 
 // inLine is the place of a task among those that wait.
@@ -349,6 +359,12 @@ func (t *task) count() {
 	t.active = active
 }
 
+// reckon counts the task anew, for its job and its user.
+func reckon(t *task) {
+	t.count()
+	t.hold()
+}
+
 // find returns the place of a task in tasks, and whether it is there.
 func (e *entry) find(index int) (int, bool) {
 	return slices.BinarySearchFunc(e.tasks, index, func(t *task, index int) int { return cmp.Compare(t.index, index) })
@@ -381,7 +397,47 @@ func (t *task) move(tn *turn, to phase) {
 		})
 	}
 	t.phase = to
+	t.hold()
 	t.touch()
+}
+
+// hold counts for the user what the task holds of hosts, or is about to get: from the moment at which it is offered until the
+// journal says that it is not assigned. Rank 0 of a gang stands for all members until they are assigned.
+func (t *task) hold() {
+	n, e := 0, t.e
+	switch d := t.durable(); {
+	case d.Assigned:
+		n = 1
+	case t.leads() && (t.going || t.phase.proposed() && d.State == job.Pending || t.phase == held):
+		n = e.job.Gang()
+	}
+	exclusive := n > 0 && e.job.Spec.Exclusive // it holds all of its host
+	if n == t.holds.Tasks && !exclusive {
+		return
+	}
+	host := (*fleet.Host)(nil)
+	if exclusive {
+		if host = largestOf(t); host == nil && n == t.holds.Tasks {
+			return
+		}
+	}
+	var now lease.Held
+	now.Add(wholeOf(host, e.job.Spec.Need()), n)
+	e.holder.change(t.holds, now)
+	t.holds = now
+}
+
+// largestOf returns the host with the most GPUs to which the task is offered; nil if it is offered to none.
+func largestOf(t *task) (host *fleet.Host) {
+	if t.dispatch == nil {
+		return nil
+	}
+	for _, o := range t.dispatch.offers {
+		if h := o.worker.Host; host == nil || len(h.Profile.GPUs) > len(host.Profile.GPUs) {
+			host = h
+		}
+	}
+	return host
 }
 
 // proposes reports whether the Assign of attempt n is under way.
@@ -408,7 +464,7 @@ func (t *task) endDispatch(tn *turn) {
 	default:
 		t.move(tn, idle)
 	}
-	t.count()
+	reckon(t)
 }
 
 // sameStore reports whether the host still has the data directory that the attempt was assigned to. Only that data
@@ -453,6 +509,7 @@ type shape struct {
 	standing share.Standing // by the latest snapshot
 	queue    queue[*task]
 	ready    bool // it is in pending.ready
+	capped   bool // it waits for an allotment, and is in neither list
 	at       int  // its place in pending.ready
 	tasks    int  // how many tasks have this shape and have not ended
 
@@ -522,51 +579,6 @@ func (e *entry) showSeated(g *gang, n int) {
 	g.shown = n
 }
 
-// seats counts the offers of a gang by the state of their seats.
-func (d *dispatch) seats() (n [seated + 1]int) {
-	for _, o := range d.offers {
-		n[o.seat.state]++
-	}
-	return n
-}
-
-// missing returns how many members have no host that has committed or has been asked to.
-func (d *dispatch) missing() int {
-	n := d.gang.size
-	for _, o := range d.offers {
-		if o.seat.state != inQueue || o.seat.preempt {
-			n--
-		}
-	}
-	return max(n, 0)
-}
-
-// holder returns the offer whose host holds or promises the place of a rank; nil if there is none.
-func (d *dispatch) holder(rank int) *offer {
-	for _, o := range d.offers {
-		if o.seat.rank == rank && o.seat.state >= promised {
-			return o
-		}
-	}
-	return nil
-}
-
-// openRank returns the rank that needs an offer most: of those without a place the first that has the fewest offers. It
-// returns false if each rank has a place.
-func (d *dispatch) openRank() (rank int, open bool) {
-	offers, taken := make([]int, d.gang.size), make([]bool, d.gang.size)
-	for _, o := range d.offers {
-		offers[o.seat.rank]++
-		taken[o.seat.rank] = taken[o.seat.rank] || o.seat.state >= promised
-	}
-	for r := range offers {
-		if !taken[r] && (!open || offers[r] < offers[rank]) {
-			rank, open = r, true
-		}
-	}
-	return rank, open
-}
-
 // lose notes that the host which had committed holds the task no longer.
 func (d *dispatch) lose(tn *turn) {
 	d.winner = nil
@@ -618,29 +630,6 @@ func (o *offer) device() string {
 		return o.claim.Devices[0]
 	}
 	return ""
-}
-
-// request is what the task asks for, in the terms of package fleet. The task has a shape.
-func (t *task) request() fleet.Request {
-	return fleet.Request{
-		Shape: &t.shape.Shape, Rank: placeOf(t), Limited: t.e.job.Spec.TimeLimit > 0, Gang: t.e.job.Gang() > 1, Gathers: t.dispatch.gathers(), Overdue: t.overdue,
-	}
-}
-
-// gathers reports whether the dispatch is one of a gang that keeps its places in queues.
-func (d *dispatch) gathers() bool { return d != nil && d.gang != nil && d.gang.gathers }
-
-// wantsMore reports whether the task may be offered to one more host that got room.
-func (d *dispatch) wantsMore() bool {
-	if d.gang != nil {
-		return d.missing() > 0
-	}
-	return len(d.offers) < spreadMost
-}
-
-// at reports whether the task is offered to the host.
-func (d *dispatch) at(h *fleet.Host) bool {
-	return slices.ContainsFunc(d.offers, func(o *offer) bool { return o.worker.Host == h })
 }
 
 // widened returns the elements that have tasks in the ranges, and how many of their tasks are in each state. The job may be

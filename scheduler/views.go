@@ -24,6 +24,7 @@ type views struct {
 	attempts  *attempts
 	explain   *explainer
 	placement *placement
+	allot     *allotments
 
 	claimants claimants
 	waiting   waitText // of the job that was asked for last since the last step
@@ -393,6 +394,9 @@ func (vs *views) reason(t *task) job.Reason {
 // waitReason is the reason of a task that waits in the queue of its shape.
 func (vs *views) waitReason(t *task) job.Reason {
 	g := vs.pending.join(t)
+	if why := vs.cfg.Limits.NeverInCluster(g.User, g.need()); why != "" {
+		return job.Reason{Word: job.ReasonNoMatch, Detail: why}
+	}
 	x := vs.outlook(g)
 	switch {
 	case x.Able == 0 && len(vs.hosts.workers) == 0:
@@ -407,6 +411,9 @@ func (vs *views) waitReason(t *task) job.Reason {
 		why := closedReason(x)
 		why.Detail = lease.Clip(fmt.Sprintf("it needs %d nodes at once; %s", g.Gang, why.Detail))
 		return why
+	}
+	if g.capped {
+		return job.Reason{Word: job.ReasonQuota, Detail: vs.allot.whyCapped(g)}
 	}
 	if x.Fits == 0 && x.Quota != "" {
 		return job.Reason{Word: job.ReasonQuota, Detail: lease.Clip(x.Quota)}
@@ -453,20 +460,4 @@ func (vs *views) noMatch(g *shape, t *task) string {
 		g.noMatch, g.noMatchAt = vs.explain.shape(t.e.job.User, t.e.job.Spec, &g.Shape).Reason.Detail, vs.hosts.profiles
 	}
 	return g.noMatch
-}
-
-// whyOf explains the state of a job with this view.
-func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
-	e := vs.entries.byID[j.ID]
-	s := j.Spec
-	if e != nil {
-		s.Priority = e.priority
-	}
-	x, err := vs.explain.offers(j.User, s)
-	if e != nil {
-		notWhereHeldBack(vs.now, e, &x)
-		notWhereAway(vs.placement, e, &x)
-	}
-	x.Job, x.State, x.Reason, x.Starts = j.ID, j.State(), j.Reason, j.Starts
-	return x, err
 }

@@ -3,6 +3,7 @@ package worker
 // Offers: receiving them, and carrying out what the arbitration decides about them.
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -91,10 +92,8 @@ func (f *offers) never(from job.Peer, m *lease.Offer) job.Reason {
 	if why := f.cfg.refuses(from, m.User); why != "" {
 		return job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}
 	}
-	if why := f.account.quotas.own.Never(m.User, f.account.capacity.whole(m.Need)); why != "" {
-		return job.Reason{Word: job.ReasonQuota, Detail: why}
-	}
-	if why := f.above(from, m); why != "" {
+	own := f.account.quotas.own
+	if why := cmp.Or(own.Never(m.User, f.account.capacity.whole(m.Need)), own.NeverHolds(m.User, m.Limit), f.above(from, m)); why != "" {
 		return job.Reason{Word: job.ReasonQuota, Detail: why}
 	}
 	return job.Reason{}

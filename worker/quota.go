@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/lease"
@@ -27,6 +28,7 @@ type Limits struct {
 // amount is what the bound of a quantity may be.
 type amount struct {
 	size  bool // such as 64GiB; then it has no highest value
+	time  bool // such as 24h, and counted in seconds
 	least int64
 	most  int64
 	want  string
@@ -37,13 +39,15 @@ var (
 	someSize   = amount{size: true, want: "0 or more"}
 	// No task runs without a byte on disk, and runners take 0 for no limit.
 	someScratch  = amount{size: true, least: 1, want: "more than 0"}
+	someTime     = amount{time: true, least: 1, most: int64(job.MaxTimeLimit / time.Second), want: "a time from 1s to " + job.Duration(job.MaxTimeLimit).String() + ", such as 24h"}
 	somePriority = amount{most: job.MaxPriority, want: fmt.Sprintf("a priority from 0 to %d", job.MaxPriority)}
 )
 
 var amounts = map[lease.Quantity]amount{
 	lease.LimitCPUs: someNumber, lease.LimitGPUs: someNumber, lease.LimitTasks: someNumber, lease.LimitPendingJobs: someNumber,
 	lease.LimitMemory: someSize, lease.LimitScratch: someScratch, lease.LimitPendingBytes: someSize,
-	lease.LimitPriority: somePriority,
+	lease.LimitPriority: somePriority, lease.LimitTime: someTime,
+	lease.LimitClusterCPUs: someNumber, lease.LimitClusterGPUs: someNumber, lease.LimitClusterTasks: someNumber, lease.LimitClusterMemory: someSize,
 }
 
 const (
@@ -52,7 +56,7 @@ const (
 	allUsers   = "all"
 	perMember  = "per_member"
 	membersDot = "members."
-	limitUsage = "want per_user.WHAT or users.NAME.WHAT, where WHAT is cpus, gpus, memory, scratch, tasks, priority, pending_jobs or pending_bytes; all.pending_jobs or all.pending_bytes; or per_member.priority or members.PEER.priority"
+	limitUsage = "want per_user.WHAT or users.NAME.WHAT, where WHAT is cpus, gpus, memory, scratch, tasks, cluster_cpus, cluster_gpus, cluster_memory, cluster_tasks, max_time, priority, pending_jobs or pending_bytes; all.pending_jobs or all.pending_bytes; or per_member.priority or members.PEER.priority"
 )
 
 // ParseLimits parses limits as they are in a configuration file: per_user.gpus = 4, users.ada.memory = 64GiB.
@@ -135,6 +139,14 @@ func (a *amount) parse(text string) (int64, error) {
 		}
 		return int64(size), err
 	}
+	if a.time {
+		d, err := job.ParseDuration(text)
+		n := int64(d.D() / time.Second)
+		if err != nil || n < a.least || d.D() > job.MaxTimeLimit {
+			return 0, fmt.Errorf("%.40q: want %s", text, a.want)
+		}
+		return n, nil
+	}
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 0 || n > a.most {
 		return 0, fmt.Errorf("%.40q: want %s", text, a.want)
@@ -203,7 +215,7 @@ func (l Limits) told(p *lease.Priorities) *lease.UserLimits {
 // toldOf returns the quantities that concern the placement of tasks.
 func toldOf(l lease.Limit) lease.Limit {
 	out := lease.Limit{}
-	for _, q := range append(slices.Clone(lease.HeldQuantities), lease.LimitPriority) {
+	for _, q := range append(slices.Clone(lease.HeldQuantities), lease.LimitPriority, lease.LimitTime) {
 		if most, set := l[q]; set {
 			out[q] = most
 		}

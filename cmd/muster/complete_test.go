@@ -60,6 +60,7 @@ func TestCompleteFromDaemon(t *testing.T) {
 		"submit -d afterok:":   {"afterok:" + a, "afterok:" + b},
 		"submit --dependency=afterok:" + idA + ",afterany:" + idB[:3]: {"--dependency=afterok:" + idA + ",afterany:" + b},
 		"jobs -u a":                {"ada\t", "amy\t"},
+		"users ada am":             {"amy\t"},
 		"events --user am":         {"amy\t"},
 		"submit --project ":        {"vision\t"},
 		"audit --action dec":       {"declare-dead\ta node was declared dead"},

@@ -58,6 +58,8 @@ func (at place) arguments(ctx context.Context) (all []suggestion, files bool) {
 			all = at.nodes(ctx)
 		}
 		return all, false
+	case at.path == "users":
+		return at.shares(ctx, func(u api.User) string { return u.User }), false
 	case ofJobs && (jobs.most == 0 || at.plain < jobs.most):
 		return at.jobs(ctx, jobs.states), false
 	}

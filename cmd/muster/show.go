@@ -269,7 +269,7 @@ func needOf(j api.Job) string {
 	if j.TimeLimit > 0 {
 		limit := "at most " + job.Duration(j.TimeLimit*float64(time.Second)).String()
 		if j.DefaultTime {
-			limit += " (default-time)"
+			limit += " (the default)"
 		}
 		parts = append(parts, limit)
 	}

@@ -467,7 +467,7 @@ func TestUseOfNodes(t *testing.T) {
 
 // show says whether a time limit was asked for.
 func TestShowTellsTheDefaultTime(t *testing.T) {
-	for more, want := range map[string]string{``: "at most 1h30m\n", `,"time_limit_default":true`: "at most 1h30m (default-time)\n"} {
+	for more, want := range map[string]string{``: "at most 1h30m\n", `,"time_limit_default":true`: "at most 1h30m (the default)\n"} {
 		doc := strings.Replace(jobDoc(idA, "RUNNING", ""), `"task_count":1`, `"task_count":1,"time_limit":5400`+more, 1)
 		f := newFake(t, map[string]http.HandlerFunc{"GET /v1/jobs/" + idA: answer(http.StatusOK, doc)})
 		if r := f.muster("show", idA); r.code != 0 || !strings.Contains(r.stdout, want) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -17,17 +18,16 @@ import (
 
 func (v clusterVerbs) usersCommand() *cli.Command {
 	return &cli.Command{
-		Name: "users", Usage: "list users and projects with what they have used, the share that they should have, and their limits",
+		Name: "users", Usage: "list users and projects with what they have used, the share that they should have, and their limits", ArgsUsage: "[USER...]",
 		Description: "SHARE is the part that a user or project should have by the weights in the configuration (shares), among all\n" +
 			"that are listed. USED is the part that it has used of what all have used. Of jobs of one priority those go first whose\n" +
 			"user and project have used less of their share. Usage decays: by default, what was used a day ago counts half.\n" +
 			"Of the projects without a weight those are listed in which a user has used most, ten of each user; - (+N) counts N others.\n" +
-			"LIMITS is what a user may hold on one node at a time, and the highest priority of the user's tasks, by the configuration of the nodes (limits).",
+			"LIMITS is what a user may hold on one node at a time, and with cluster_ on all nodes together, the highest priority and the longest\n" +
+			"time limit of the user's tasks, by the configuration of the nodes (limits). USER... lists these users only, also those who have\n" +
+			"run nothing yet; you and the users whom a node names in its limits are always listed.",
 		Flags: listFlags(),
 		Action: func(c *cli.Context) error {
-			if err := wantArgs(c, 0, 0, "no argument"); err != nil {
-				return err
-			}
 			view, err := viewOf(v.streams, c, same(userColumns()))
 			if err != nil {
 				return err
@@ -37,7 +37,7 @@ func (v clusterVerbs) usersCommand() *cli.Command {
 				return err
 			}
 			defer client.Close()
-			l, err := client.Users(c.Context)
+			l, err := client.Users(c.Context, c.Args().Slice()...)
 			if err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ func userColumns() table.Columns[api.User] {
 		{Name: "project", Help: "the project", Least: 7, Cell: projectText},
 		{Name: "user", Help: "the user, or all of the project", Least: 4, IsKey: true, Cell: func(u api.User) string { return cmp.Or(u.User, "(all)") }},
 		weight,
-		figure("share", "the part that the user or project should have", func(u api.User) float64 { return u.Share }, percent),
+		shareColumn(),
 		figure("used", "the part that it has used", func(u api.User) float64 { return u.Used }, percent),
 		headed("GPU-HOURS", figure("gpu-hours", "its use of GPUs, decayed", func(u api.User) float64 { return u.GPUSeconds }, hours)),
 		headed("CPU-HOURS", figure("cpu-hours", "its use of CPUs, decayed", func(u api.User) float64 { return u.CPUSeconds }, hours)),
@@ -72,6 +72,17 @@ func userColumns() table.Columns[api.User] {
 		count("waiting", "tasks that wait", func(u api.User) int { return u.Waiting }),
 		{Name: "limits", Help: "what the user may hold on a node", Least: 6, Cell: func(u api.User) string { return dash(limitsText(u.Limits)) }},
 	}
+}
+
+// shareColumn is the share of a user or project. One who has used nothing and has no jobs counts for none.
+func shareColumn() table.Column[api.User] {
+	share := func(u api.User) string {
+		if u.Idle {
+			return dash("")
+		}
+		return percent(u.Share)
+	}
+	return table.Column[api.User]{Name: "share", Help: "the part that the user or project should have", Cell: share, Order: table.By(func(u api.User) float64 { return u.Share })}
 }
 
 // projectText is the project, and how many others the line counts.
@@ -82,21 +93,32 @@ func projectText(u api.User) string {
 	return dash(u.Project)
 }
 
-// limitsText says what a user may hold on a node, and on how many nodes that holds.
+// limitsText says what a user may have, and on how many nodes that holds.
 func limitsText(all []api.NodesLimit) string {
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	bytes := func(n int64) string { return job.Size(n).String() }
 	texts := make([]string, 0, len(all))
 	for _, l := range all {
 		var words []string
 		for _, q := range []struct {
 			name string
 			most *int64
-		}{{"priority", l.Priority}, {"tasks", l.Tasks}, {"gpus", l.GPUs}, {"cpus", l.CPUs}} {
+			text func(int64) string
+		}{
+			{"priority", l.Priority, number},
+			{"max_time", l.MaxTime, func(n int64) string { return job.Duration(time.Duration(n) * time.Second).String() }},
+			{"tasks", l.Tasks, number},
+			{"gpus", l.GPUs, number},
+			{"cpus", l.CPUs, number},
+			{"memory", l.Memory, bytes},
+			{"cluster_tasks", l.ClusterTasks, number},
+			{"cluster_gpus", l.ClusterGPUs, number},
+			{"cluster_cpus", l.ClusterCPUs, number},
+			{"cluster_memory", l.ClusterMemory, bytes},
+		} {
 			if q.most != nil {
-				words = append(words, fmt.Sprintf("%s=%d", q.name, *q.most))
+				words = append(words, q.name+"="+q.text(*q.most))
 			}
-		}
-		if l.Memory != nil {
-			words = append(words, "memory="+job.Size(*l.Memory).String())
 		}
 		texts = append(texts, fmt.Sprintf("%s on each of %d nodes", strings.Join(words, " "), l.Nodes))
 	}

@@ -55,7 +55,7 @@ func Fields() []Field {
 		{Name: "array", Flag: "array", Text: "Indices of an array of tasks, and after % how many may be active at once.", Example: "0-99%8", Bounds: fmt.Sprintf("indices to %d, at most %d tasks", job.MaxIndex, job.MaxTasks)},
 		{Name: "each_line", Flag: "each-line", Text: "One task for each element, which it has as MUSTER_ENTRY.", Example: "[a.wav, b.wav]", Bounds: "an element is at most 128KiB"},
 		{Name: "time_limit", Flag: "time", Text: "How long each attempt may run. 0s: without a limit.", Example: "4h", Bounds: "0s to " + job.Duration(job.MaxTimeLimit).String()},
-		{Name: "default_time", Text: "time_limit is the setting default-time of the daemon that accepted the job. That daemon sets it.", Example: "true"},
+		{Name: "default_time", Text: "time_limit is the setting default-time of the daemon that accepted the job, or the longest that its user may have there (limits: max_time). That daemon sets it.", Example: "true"},
 		{Name: "begin", Flag: "begin", Text: "Not before this time.", Example: "2026-12-01T08:00:00Z", Bounds: "RFC 3339; at most " + job.Duration(job.MaxBegin).String() + " from the submit"},
 		{Name: "grace", Flag: "grace", Text: "Time between SIGTERM and SIGKILL, for all processes of the task. 0s: " + job.Duration(job.DefaultGrace).String() + ".", Example: "30s", Bounds: "0s to 1h"},
 		{Name: "signal", Flag: "signal", Text: "A signal, and how long before the time limit it is sent.", Example: "USR1@120s", Bounds: "shorter than time_limit"},

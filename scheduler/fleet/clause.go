@@ -54,13 +54,22 @@ func ClausesOfUser(user string, s job.Spec) ([]Clause, error) {
 // raiseLimits is the advice if no host lets the user have what a job asks for.
 const raiseLimits = "ask for less, or ask an operator of a node to raise the limit"
 
-// limitClauses demand a host that lets the user have at a time what one task of the job asks for, and its priority.
+// limitClauses demand a host that lets the user have at a time what one task of the job asks for, its priority and its time limit.
 func limitClauses(user string, s *job.Spec) []Clause {
-	need, priority := s.Need(), s.Priority
+	need, priority, limit := s.Need(), s.Priority, s.TimeLimit
 	return []Clause{
 		{held: true, Text: lease.Clip("limits of user " + user), Quiet: true, advice: raiseLimits, Test: func(h *Host) string { return neverHolds(h, user, need) }},
 		{Text: fmt.Sprintf("priority: %d", priority), Quiet: true, advice: raiseLimits, Test: func(h *Host) string { return neverGoes(h, user, priority) }},
+		{Text: "time limit: " + timeText(limit), Quiet: true, advice: raiseLimits, Test: func(h *Host) string { return h.Profile.Limits.NeverFor(user, limit) }},
 	}
+}
+
+// timeText is a time limit for people.
+func timeText(limit job.Duration) string {
+	if limit == 0 {
+		return "none"
+	}
+	return limit.String()
 }
 
 // runsTasksOf says whether the host runs tasks of the user, by its profile and by what it has refused.

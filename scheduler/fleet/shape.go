@@ -19,7 +19,9 @@ type Shape struct {
 	Gang    int           // how many hosts an element needs at once; 0: one
 	// Priority is that of the jobs, before any task of them goes first for its age. Hosts may refuse some to the user.
 	Priority int
-	limits   allowed
+	// TimeLimit is that of its tasks, 0 for none; negative: they may differ. Hosts may allow only some to the user.
+	TimeLimit job.Duration
+	limits    allowed
 	// never holds the hosts that said that they can never run the shape.
 	never map[job.Peer]refusal
 }
@@ -73,7 +75,7 @@ func (s *Shape) allowedAt(h *Host) bool {
 	if same && l == s.limits.by {
 		return s.limits.is
 	}
-	is := neverHolds(h, s.User, s.Need) == "" && neverGoes(h, s.User, s.Priority) == ""
+	is := neverHolds(h, s.User, s.Need) == "" && neverGoes(h, s.User, s.Priority) == "" && (s.TimeLimit < 0 || l.NeverFor(s.User, s.TimeLimit) == "")
 	if same {
 		s.limits = allowed{l, is}
 	}

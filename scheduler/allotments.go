@@ -1,0 +1,454 @@
+package scheduler
+
+// Allotments: which part of a user's limits over the whole cluster the jobs of this daemon may use.
+//
+// No server counts over all hosts. Each daemon counts what the tasks of its own jobs hold, and starts others only within what it
+// has allotted itself. To allot itself more it asks all other daemons, which note its wish, and takes what they leave. Of two that ask
+// at once at least one hears of the other before it decides.
+// See docs/adr, ADR 174.
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/fleet"
+)
+
+const (
+	// askAgainFirst is when the others are asked again for a user whose tasks wait for an allotment. It doubles up to
+	// askAgainMost. A daemon that gives something back says so at once.
+	askAgainFirst = time.Second
+	askAgainMost  = 10 * time.Second
+	// askGap is between word of a daemon that has given something back and the round for it, and askAfterGiving between giving
+	// something back here and the next round: the other one asks first.
+	askGap         = 50 * time.Millisecond
+	askAfterGiving = 500 * time.Millisecond
+	// askLimit is when a round is begun anew of which nothing has come. That is not how a daemon looks that is not reached.
+	askLimit = time.Minute
+	// wishKept is how long a wish counts that is not told again: longer than askAgainMost with its jitter.
+	wishKept = 20 * time.Second
+	// heldKept is how long what the tasks of a daemon hold counts that is not reached.
+	heldKept = time.Hour
+	// unusedFor is when an allotment is given back that nothing uses.
+	unusedFor = time.Minute
+)
+
+// allotments keeps the allotments of this owner. Users without a limit over the cluster have none.
+type allotments struct {
+	*turn
+	entries *entries
+	hosts   *hosts
+	pending *pending
+
+	users map[string]*allotment
+	told  *told
+	due   []*allotment // of users who hold less than before
+	// wishes are those for which the others are asked at the end of the step.
+	wishes []*allotment
+	life   uint64 // drawn at the start
+	seq    uint64 // of what was told, and of the rounds
+}
+
+func newAllotments(t *turn, es *entries, hs *hosts, p *pending) *allotments {
+	return &allotments{turn: t, entries: es, hosts: hs, pending: p, users: map[string]*allotment{}, told: newTold(), life: lifeOf(&t.cfg)}
+}
+
+// lifeOf returns a number of this life of the owner that does not tell its seed.
+func lifeOf(cfg *Config) uint64 {
+	sum := sha256.Sum256(binary.LittleEndian.AppendUint64(nil, cfg.Seed))
+	return binary.LittleEndian.Uint64(sum[:])
+}
+
+// allotment is what this owner may use of the limits of one user.
+type allotment struct {
+	capped
+
+	has    lease.Held    // it may use that; at least what its tasks hold
+	asks   *asking       // nil: no round is under way
+	again  *timer        // begins the next round
+	pause  time.Duration // before it
+	eased  bool          // another daemon has given something back since the round began
+	used   bool          // a task went by it since the timer of its use looked
+	idle   bool          // that timer is set
+	noted  bool          // it is in allotments.due
+	wishes bool          // it is in allotments.wishes
+}
+
+// asking is a round: all other daemons are asked.
+type asking struct {
+	round uint64
+	began time.Time
+	wish  lease.Allotment // as it was told when the round began
+}
+
+// held is what the tasks of a user hold.
+func (a *allotments) held(user string) lease.Held {
+	if h := a.entries.holders[user]; h != nil {
+		return h.Held
+	}
+	return lease.Held{}
+}
+
+// room returns what further tasks of a user may hold by his allotment, and whether he has limits over the cluster.
+func (a *allotments) room(user string) (room lease.Held, limited bool) {
+	most, limited := a.cfg.Limits.InCluster(user)
+	if !limited {
+		return room, false
+	}
+	x := a.of(user)
+	return x.has.Least(most).Minus(a.held(user)), true
+}
+
+// admits reports whether a task that holds this may go by the limits of its user over the cluster. What the first one of a higher
+// priority needs that waits is kept for it.
+func (a *allotments) admits(t *task, need lease.Held) bool {
+	room, limited := a.room(t.e.job.User)
+	if !limited {
+		return true
+	}
+	x := a.users[t.e.job.User]
+	ok := room.Minus(x.keptFrom(t)).Fits(need) > 0
+	if x.used = x.used || ok; ok {
+		a.watchUse(x)
+	}
+	return ok
+}
+
+// of returns the allotment of a user, and makes it if there is none.
+func (a *allotments) of(user string) *allotment {
+	x := a.users[user]
+	if x == nil {
+		x = &allotment{capped: newCapped(a.hosts, user), has: a.held(user)}
+		a.users[user] = x
+	}
+	if h := a.entries.holders[user]; h != nil && h.easing == nil {
+		h.easing = func() { // the user holds less
+			if !x.noted {
+				x.noted, a.due = true, append(a.due, x)
+			}
+		}
+	}
+	x.has = x.has.Greatest(a.held(user))
+	return x
+}
+
+// cap has the shape of a task wait for an allotment.
+func (a *allotments) cap(t *task) {
+	g, x := t.shape, a.of(t.e.job.User)
+	a.pending.unlist(g)
+	x.add(g)
+	if x.asks == nil && x.again == nil && !x.wishes {
+		x.wishes, a.wishes = true, append(a.wishes, x)
+	}
+}
+
+// askAll begins rounds for the users whose tasks have begun to wait in this step.
+func (a *allotments) askAll() {
+	all := a.wishes
+	a.wishes = nil
+	for _, x := range all {
+		if x.wishes = false; a.users[x.user] == x && x.again == nil && a.gains(x) {
+			a.ask(x)
+		}
+	}
+}
+
+// state returns what other daemons are told of a user.
+func (a *allotments) state(user string) lease.Allotment {
+	a.seq++
+	s := lease.Allotment{User: user, Group: a.cfg.Group, Life: a.life, Seq: a.seq, Held: a.held(user), Priority: -1}
+	s.Has, s.Wants = s.Held, s.Held
+	x := a.users[user]
+	most, limited := a.cfg.Limits.InCluster(user)
+	if x == nil || !limited || !a.lead {
+		return s
+	}
+	s.Has = s.Has.Greatest(x.has.Where(most, s.Held))
+	s.Wants = s.Has
+	if g := x.first(); g != nil {
+		s.Priority = g.queue.first().priority()
+		s.Wants = s.Held.Plus(x.fitting(most.Minus(s.Held))).Where(most, s.Held).Greatest(s.Has)
+	}
+	s.Part = partOf(s.Held, most)
+	if x.asks != nil {
+		s.Asks, s.Priority, s.Part, s.Wants = true, x.asks.wish.Priority, x.asks.wish.Part, x.asks.wish.Wants.Greatest(s.Has)
+	}
+	return s
+}
+
+// partOf returns which part of a limit is held, in millionths: of the quantities that of which most is held.
+func partOf(held, most lease.Held) (part int) {
+	for _, q := range [][2]int{{held.Tasks, most.Tasks}, {held.CPUs, most.CPUs}, {held.Milli, most.Milli}, {int(held.Memory), int(most.Memory)}} {
+		part = max(part, int(1e6*float64(q[0])/float64(max(1, q[1]))))
+	}
+	return part
+}
+
+// ask begins a round: all other daemons hear what waits here, and say what they have.
+func (a *allotments) ask(x *allotment) {
+	a.stop(x.again)
+	x.again = nil
+	if !a.lead || x.asks != nil {
+		return
+	}
+	wish := a.state(x.user)
+	x.asks = &asking{round: a.seq, began: a.now, wish: wish}
+	wish.Asks = true
+	round := x.asks.round
+	a.fx.Allot = append(a.fx.Allot, AllotmentAsk{Round: round, State: wish})
+	a.after(askLimit, func() {
+		if a.users[x.user] == x && x.asks != nil && x.asks.round == round {
+			x.asks = nil
+			a.ask(x)
+		}
+	})
+}
+
+// askLater begins the next round after a while, if no sooner one is planned.
+func (a *allotments) askLater(x *allotment, d time.Duration) {
+	if x.asks != nil {
+		return
+	}
+	a.stop(x.again)
+	x.again = a.after(d, func() {
+		x.again = nil
+		if a.users[x.user] == x && a.gains(x) {
+			a.ask(x)
+		}
+	})
+}
+
+// answered takes in what other daemons say of a user, and ends the round for which they were asked.
+func (a *allotments) answered(e AllotmentsHeard) {
+	if _, limited := a.cfg.Limits.InCluster(e.User); !limited {
+		return
+	}
+	a.told.forgetOld(a.now.Add(-heldKept))
+	reached := map[job.Peer]bool{}
+	for _, from := range e.Answers {
+		reached[from.Peer] = true
+		a.told.answer(e.User, from, a.now)
+	}
+	x := a.users[e.User]
+	if x == nil || x.asks == nil || x.asks.round != e.Round {
+		return
+	}
+	most, _ := a.cfg.Limits.InCluster(x.user)
+	l := a.left(x, most, reached)
+	held := a.held(x.user)
+	if l.rivals { // they count with the wish that they have heard
+		l.room = held.Plus(x.fitting(l.room.Least(x.asks.wish.Wants.Where(most, l.room)).Minus(held)))
+	}
+	x.asks, x.has = nil, held.Greatest(l.room)
+	a.uncap(x)
+	a.watchUse(x)
+	switch x.pause = min(max(2*x.pause, askAgainFirst), askAgainMost); {
+	case !a.gains(x):
+		x.pause = 0
+	case l.first, x.eased:
+		x.eased = false
+		a.askLater(x, a.jitter(askGap))
+	default:
+		a.askLater(x, a.jitter(x.pause))
+	}
+}
+
+// left is what the other daemons leave of the limits of a user, at the end of a round.
+type left struct {
+	room   lease.Held
+	rivals bool // some of them want more than they have
+	first  bool // some of them ask at the same time, and this one's wish goes before all of theirs
+}
+
+// left returns what the others leave. Of a daemon that was not reached only what its tasks hold is known.
+//
+// What another daemon wants that asks at the same time counts in any case, because it may have got that by now: it is either heard of
+// before this decision, or it hears of this one's wish or of what has come of it before its own. So at the moment of each decision
+// what all have together is within the limits, whatever time messages take. If both get nothing that way, the one whose wish goes
+// first asks again at once, and the others later.
+func (a *allotments) left(x *allotment, most lease.Held, reached map[job.Peer]bool) left {
+	l := left{room: most}
+	beaten := false
+	for key, o := range a.told.of[x.user] {
+		if !reached[key.peer] && o.at.Before(x.asks.began) {
+			l.room = l.room.Minus(o.Held)
+			continue
+		}
+		l.room = l.room.Minus(o.Has)
+		if o.More() == (lease.Held{}) || !o.Asks && a.now.Sub(o.at) > wishKept {
+			continue
+		}
+		before := o.Before(&x.asks.wish)
+		l.rivals, l.first, beaten = true, l.first || o.Asks && !before, beaten || before
+		if o.Asks || before {
+			l.room = l.room.Minus(o.More())
+		}
+	}
+	l.room, l.first = l.room.Where(most, most), l.first && !beaten
+	return l
+}
+
+// gains reports whether other daemons could leave room for a task that waits: the user's tasks here are not all that keeps it
+// waiting.
+func (a *allotments) gains(x *allotment) bool {
+	most, _ := a.cfg.Limits.InCluster(x.user)
+	room := most.Minus(a.held(x.user))
+	return slices.ContainsFunc(x.waiting(mostWaiting), func(g *shape) bool { return room.Fits(g.need()) > 0 })
+}
+
+// uncap has the shapes tried again that can go by the allotment.
+func (a *allotments) uncap(x *allotment) {
+	held := a.held(x.user)
+	counts, _ := x.parts(x.has.Greatest(held).Minus(held))
+	for _, g := range x.waiting(mostWaiting) {
+		if counts[g] > 0 {
+			a.release(x, g)
+		}
+	}
+}
+
+// release puts a shape back among those that are tried.
+func (a *allotments) release(x *allotment, g *shape) {
+	delete(x.shapes, g)
+	if g.capped = false; g.queue.len() > 0 {
+		a.pending.ready.put(g)
+	}
+}
+
+// rival returns another daemon whose wish goes before that of this one; nil if there is none.
+func (a *allotments) rival(x *allotment) *teller {
+	own := a.state(x.user)
+	for key, o := range a.told.of[x.user] {
+		if a.now.Sub(o.at) <= wishKept && o.More() != (lease.Held{}) && o.Before(&own) {
+			return &key
+		}
+	}
+	return nil
+}
+
+// look goes on with the users who hold less than before: what was freed is for other tasks here, or for another daemon whose
+// wish goes first.
+func (a *allotments) look() {
+	due := a.due
+	a.due = nil
+	for _, x := range due {
+		x.noted = false
+		if a.users[x.user] != x {
+			continue
+		}
+		a.trim(x)
+		r := a.rival(x)
+		if r == nil {
+			a.uncap(x)
+		} else {
+			x.has = a.held(x.user)
+			a.fx.Allot = append(a.fx.Allot, AllotmentAsk{State: a.state(x.user), To: r.peer})
+		}
+		if x.again == nil && a.gains(x) {
+			a.askLater(x, a.jitter(askAfterGiving))
+		}
+	}
+}
+
+// trim gives up what is allotted here beyond the limits: daemons that did not reach each other have allotted themselves too much
+// together, or the limit was lowered.
+func (a *allotments) trim(x *allotment) {
+	most, _ := a.cfg.Limits.InCluster(x.user)
+	room := most
+	for _, o := range a.told.of[x.user] {
+		switch age := a.now.Sub(o.at); {
+		case age <= wishKept:
+			room = room.Minus(o.Has)
+		case age <= heldKept:
+			room = room.Minus(o.Held)
+		}
+	}
+	x.has = x.has.Least(room.Where(most, most)).Greatest(a.held(x.user))
+}
+
+// swap takes in what another daemon says of users, and returns what this owner has to say of them.
+func (a *allotments) swap(from job.Peer, states []lease.Allotment) (out []lease.Allotment) {
+	for _, s := range states {
+		if _, limited := a.cfg.Limits.InCluster(s.User); limited {
+			if o := a.told.hear(from, s, a.now); o != nil {
+				a.yield(o)
+			}
+		}
+		out = append(out, a.state(s.User))
+	}
+	return out
+}
+
+// yield gives back what nothing here uses, for a daemon that wants more. If its wish goes first, nothing is kept for what waits here.
+func (a *allotments) yield(o *saying) {
+	x := a.users[o.User]
+	if x == nil || !a.lead {
+		return
+	}
+	held, own := a.held(x.user), a.state(x.user)
+	if !o.Asks && !o.Before(&own) && a.gains(x) { // it has given something back
+		x.eased = x.asks != nil
+		a.askLater(x, askGap)
+	}
+	if o.More() == (lease.Held{}) {
+		return
+	}
+	keep := lease.Held{}
+	if !o.Before(&own) {
+		keep = x.fitting(x.has.Minus(held))
+	}
+	x.has = held.Plus(keep)
+}
+
+// watchUse gives an allotment back that nothing uses.
+func (a *allotments) watchUse(x *allotment) {
+	if x.idle {
+		return
+	}
+	x.idle = true
+	a.after(unusedFor, func() {
+		x.idle = false
+		switch used := x.used; {
+		case a.users[x.user] != x:
+		case used || len(x.waiting(1)) > 0 || x.asks != nil:
+			x.used = false
+			a.watchUse(x)
+		default:
+			if x.has = a.held(x.user); x.has == (lease.Held{}) {
+				a.drop(x)
+				return
+			}
+			a.watchUse(x)
+		}
+	})
+}
+
+// drop forgets an allotment.
+func (a *allotments) drop(x *allotment) {
+	a.stop(x.again)
+	for g := range x.shapes {
+		a.release(x, g)
+	}
+	if h := a.entries.holders[x.user]; h != nil {
+		h.easing = nil
+	}
+	delete(a.users, x.user)
+}
+
+// reset forgets all allotments: other limits hold, or this daemon begins or ceases to lead.
+func (a *allotments) reset() {
+	for _, user := range slices.Sorted(maps.Keys(a.users)) {
+		a.drop(a.users[user])
+	}
+}
+
+// needAt is what a task holds at a host, with the other members of its gang.
+func needAt(t *task, h *fleet.Host) (need lease.Held) {
+	need.Add(wholeOf(h, t.shape.Need), t.e.job.Gang())
+	return need
+}

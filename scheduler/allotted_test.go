@@ -1,0 +1,195 @@
+package scheduler
+
+// Limits of users over the whole cluster: which of the jobs of one daemon goes first, and what other daemons are believed.
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// waits returns the reason of the only job of the priority that waits at an owner.
+func (o *ally) waits(t *testing.T, priority int) job.Reason {
+	t.Helper()
+	for _, l := range o.core.Page(job.Query{Limit: 100}) {
+		if l.Job.State() == job.Pending && l.Job.Spec.Priority == priority {
+			return l.Job.Reason
+		}
+	}
+	t.Fatalf("no job of priority %d waits", priority)
+	return job.Reason{}
+}
+
+// runs returns the GPUs of the tasks that run at an owner.
+func (o *ally) runs() string {
+	all := []int{}
+	for _, r := range o.running {
+		all = append(all, r.gpus)
+	}
+	return fmt.Sprint(all)
+}
+
+// A large job of a higher priority gets what ends, also if smaller ones of a lower priority would fit beside what runs: those that wait,
+// those that are submitted later, and those at another daemon.
+func TestClusterLimitKeepsForHigherPriority(t *testing.T) {
+	as := newAllies(t, 2, 4, 100)
+	o := as.owners[0]
+	for range 6 {
+		as.submit(0, "amy", 1, 10)
+	}
+	as.settle(time.Second)
+	as.want(4, 0)
+	as.submit(0, "amy", 3, 90)
+	as.submit(1, "amy", 1, 20)
+	as.settle(time.Minute)
+	as.finish(o, 0)
+	as.settle(time.Minute)
+	as.submit(0, "amy", 1, 50)
+	as.settle(time.Minute)
+	as.want(3, 0)
+	const why = "goes first, by the limits over the cluster"
+	if r := o.waits(t, 50); r.Word != job.ReasonQuota || !strings.Contains(r.Detail, " of user amy has priority 90 and "+why) {
+		t.Errorf("the reason: %s", r)
+	}
+	s := job.DefaultSpec()
+	s.Command, s.Resources.GPUs = []string{"true"}, 1
+	if x, err := o.core.Offers("amy", false, s); err != nil || len(x.Now) > 0 || !strings.Contains(x.Reason.Detail, why) {
+		t.Errorf("a dry run: %+v, %v", x, err)
+	}
+	as.submit(0, "amy", 0, 10) // it takes nothing of that
+	as.settle(time.Minute)
+	if got := o.runs(); got != "[1 1 1 0]" {
+		t.Errorf("%s run", got)
+	}
+	as.finish(o, 0)
+	as.settle(time.Minute)
+	as.want(2, 0)
+	as.finish(o, 0)
+	as.settle(time.Minute)
+	as.want(4, 0)
+	if got := o.runs(); got != "[1 0 3]" {
+		t.Errorf("%s run", got)
+	}
+	as.finish(o, 0)
+	as.settle(time.Minute)
+	as.want(4, 0) // then that of priority 50
+}
+
+// What ends at a daemon where tasks of the user wait goes within a second to a task of a higher priority at another, also if it needs
+// several ends.
+func TestClusterLimitMovesSoon(t *testing.T) {
+	as := newAllies(t, 2, 4, 100)
+	for range 8 {
+		as.submit(1, "amy", 1, 50)
+	}
+	as.settle(time.Second)
+	as.submit(0, "amy", 3, 90)
+	as.settle(time.Minute)
+	for left := 3; left >= 1; left-- {
+		as.want(0, left+1)
+		as.finish(as.owners[1], 0)
+		as.settle(time.Second)
+	}
+	as.want(3, 1)
+}
+
+// Nothing is kept for a job that no host can run, or that the limit does not allow any more.
+func TestClusterLimitKeepsForNobodyInVain(t *testing.T) {
+	as := newAllies(t, 1, 4, 100)
+	o := as.owners[0]
+	for range 6 {
+		as.submit(0, "amy", 1, 10)
+	}
+	as.settle(time.Second)
+	as.want(4)
+	other := lease.Profile{Name: "other", Store: "s", CPUs: 8, Drivers: []string{"exec"}, Worker: true}
+	for i := range 4 {
+		other.GPUs = append(other.GPUs, gpu.Device{UUID: fmt.Sprint("a", i), Class: "a100-80gb", Memory: 80e9})
+	}
+	as.step(o, SessionUp{Peer: "other"}, FromWorker{Peer: "other", Msg: lease.Hello{Profile: other}})
+	as.submit(0, "amy", 3, 90, func(s *job.Spec) { s.Resources.GPUModel = "a100" })
+	as.step(o, SessionDown{Peer: "other"})
+	as.submit(0, "amy", 3, 80)
+	as.settle(time.Minute)
+	o.core.cfg.Limits = &lease.UserLimits{PerUser: lease.Limit{lease.LimitClusterGPUs: 2}}
+	o.core.plan.allotments.reset()
+	as.settle(time.Minute)
+	for want := 3; want >= 2; want-- {
+		as.finish(o, 0)
+		as.settle(time.Minute)
+		as.want(want)
+	}
+	as.finish(o, 0)
+	as.settle(time.Minute)
+	as.want(2)
+	if r := o.waits(t, 90); r.Word == job.ReasonQuota || r.Word == job.ReasonPriority {
+		t.Errorf("its only host is silent: %s", r)
+	}
+	if r := o.waits(t, 80); r.Word != job.ReasonNoMatch || !strings.Contains(r.Detail, "at most 2 gpus in the cluster") {
+		t.Errorf("the limit is below it: %s", r)
+	}
+}
+
+// A user who holds more GPUs than the limit, because it was lowered, may start what asks for none.
+func TestClusterLimitOfOneQuantity(t *testing.T) {
+	as := newAllies(t, 1, 4, 100)
+	o := as.owners[0]
+	as.submit(0, "amy", 4, 50)
+	as.settle(time.Second)
+	o.core.cfg.Limits = &lease.UserLimits{PerUser: lease.Limit{lease.LimitClusterGPUs: 2}}
+	o.core.plan.allotments.reset()
+	as.submit(0, "amy", 0, 50)
+	as.settle(time.Second)
+	if got := o.runs(); got != "[4 0]" {
+		t.Errorf("%s run", got)
+	}
+}
+
+// Of a user's jobs that all are of other projects each gets its turn, however many there are.
+func TestClusterLimitOfManyShapes(t *testing.T) {
+	as := newAllies(t, 1, 2, 100)
+	o := as.owners[0]
+	const shapes = 2000
+	for i := range shapes {
+		as.submit(0, "amy", 1, 50, func(s *job.Spec) { s.Project = fmt.Sprint("p", i) })
+	}
+	as.settle(time.Second)
+	for range 50 {
+		as.finish(o, 0)
+		as.settle(time.Second)
+		as.want(2)
+	}
+	if c := o.core.Counts(); c[job.Pending] != shapes-52 || c[job.Succeeded] != 50 {
+		t.Errorf("%v", c)
+	}
+}
+
+// A daemon that tells of ever more groups is believed about a few, so that what it says adds up to no overflow.
+func TestToldIsBounded(t *testing.T) {
+	ts := newTold()
+	huge := lease.Held{Tasks: 1 << 60, CPUs: 1 << 60, Milli: 1 << 60, Memory: 1 << 60}
+	for g := range 1000 {
+		ts.hear("liar", lease.Allotment{User: "amy", Group: job.Group(g), Held: huge, Priority: 100, Asks: true}, storyStart)
+	}
+	for u := range 2 * maxTold {
+		ts.hear("liar", lease.Allotment{User: fmt.Sprint("u", u), Group: 1, Held: huge}, storyStart)
+	}
+	if n := len(ts.of["amy"]); n != maxGroups {
+		t.Errorf("%d groups", n)
+	}
+	if n := len(ts.of); n > maxTold || ts.count["liar"] != maxTold {
+		t.Errorf("%d users, %d sayings", n, ts.count["liar"])
+	}
+	sum := lease.Held{}
+	for _, o := range ts.of["amy"] {
+		sum = sum.Plus(o.Wants)
+	}
+	if sum.Milli < gpu.Whole || sum.Memory < 0 {
+		t.Errorf("%+v", sum)
+	}
+}

@@ -1,0 +1,72 @@
+package scheduler
+
+// What people are told about tasks that wait because of a limit of their user over the cluster.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// notMore tells people why a user may not have more; empty if what is known does not say so.
+func notMore(a *allotments, user string, need lease.Held) string {
+	held := a.held(user)
+	var with []string // daemons whose jobs hold some of it
+	for key, o := range a.told.of[user] {
+		if a.now.Sub(o.at) <= heldKept && o.Held != (lease.Held{}) {
+			held, with = held.Plus(o.Held), append(with, nameOf(a.hosts, key.peer))
+		}
+	}
+	why := a.cfg.Limits.OverInCluster(user, held, need)
+	if why == "" || len(with) == 0 {
+		return why
+	}
+	slices.Sort(with)
+	with = slices.Compact(with)
+	if n := len(with) - namedMost; n > 0 {
+		with = append(with[:namedMost], fmt.Sprintf("%d more", n))
+	}
+	return lease.Clip(why + ", some of it for jobs that " + strings.Join(with, ", ") + " accepted")
+}
+
+// namedMost bounds the daemons that a reason names.
+const namedMost = 3
+
+// nameOf is a daemon for people.
+func nameOf(hs *hosts, p job.Peer) string {
+	if w := hs.workers[p]; w != nil {
+		return w.Name()
+	}
+	return p.Short()
+}
+
+// whyLater tells people why a task may not go by the limits of its user over the cluster now; empty if it may, as far as is known.
+func (a *allotments) whyLater(user string, need lease.Held, g *shape, priority int) string {
+	if why := notMore(a, user, need); why != "" {
+		return why
+	}
+	x := a.users[user]
+	if x == nil {
+		return ""
+	}
+	room, _ := a.room(user)
+	if h := x.goesFirst(g, priority); h != nil && room.Minus(h.need()).Fits(need) == 0 {
+		t := h.queue.first()
+		return fmt.Sprintf("job %s of user %s has priority %d and goes first, by the limits over the cluster", t.e.job.ID, user, t.priority())
+	}
+	return ""
+}
+
+// whyCapped tells people why a shape waits for an allotment.
+func (a *allotments) whyCapped(g *shape) string {
+	if why := a.whyLater(g.User, g.need(), g, g.queue.first().priority()); why != "" {
+		return why
+	}
+	if x := a.users[g.User]; x != nil && x.asks != nil {
+		return "the other daemons are asked what user " + g.User + " holds in the cluster"
+	}
+	return "jobs of user " + g.User + " that other daemons have accepted go first, by the limits over the cluster"
+}

@@ -1,0 +1,152 @@
+package scheduler
+
+// Which tasks of a user wait for an allotment, in which order they go, and what is kept for them.
+
+import (
+	"slices"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// capped are the shapes of a user whose tasks wait for an allotment.
+type capped struct {
+	hosts  *hosts
+	user   string
+	shapes map[*shape]struct{} // some of them may wait no longer; see awaits
+	head   *shape              // the first, when it was looked for; see first
+}
+
+func newCapped(hs *hosts, user string) capped {
+	return capped{hosts: hs, user: user, shapes: map[*shape]struct{}{}}
+}
+
+// add has a shape wait.
+func (x *capped) add(g *shape) {
+	g.capped = true
+	x.shapes[g] = struct{}{}
+	if h := x.first(); h == nil || byFirst(g, h) < 0 {
+		x.head = g
+	}
+}
+
+// need is what a task of the shape holds, with the other members of its gang.
+func (g *shape) need() (h lease.Held) {
+	h.Add(g.Need, max(1, g.Gang))
+	return h
+}
+
+// keptFrom is what is kept for another task of the user, which has a higher priority.
+func (x *capped) keptFrom(t *task) lease.Held {
+	if g := x.goesFirst(t.shape, t.priority()); g != nil {
+		return g.need()
+	}
+	return lease.Held{}
+}
+
+// goesFirst returns the shape that waits for an allotment before all tasks of the user that have this priority; nil if there is none.
+func (x *capped) goesFirst(g *shape, priority int) *shape {
+	if h := x.first(); h != nil && h != g && h.queue.first().priority() > priority && x.startable(h) {
+		return h
+	}
+	return nil
+}
+
+// first returns the first of the shapes that wait for an allotment; nil if there is none.
+func (x *capped) first() *shape {
+	if len(x.shapes) == 0 {
+		return nil
+	}
+	if x.head == nil || !x.head.awaits() || !x.possible(x.head) {
+		x.head = nil
+		if all := x.waiting(1); len(all) > 0 {
+			x.head = all[0]
+		}
+	}
+	return x.head
+}
+
+// awaits reports whether tasks of the shape wait for an allotment.
+func (g *shape) awaits() bool { return g.capped && g.queue.len() > 0 }
+
+// possible reports whether the limits can ever allow a task of the shape. They may have been lowered.
+func (x *capped) possible(g *shape) bool {
+	most, _ := x.hosts.cfg.Limits.InCluster(x.user)
+	return most.Fits(g.need()) > 0
+}
+
+// startable reports whether hosts take tasks now that can run the shape. Else nothing is kept for it.
+func (x *capped) startable(g *shape) bool { return x.hosts.fleet.EnoughOpen(&g.Shape) }
+
+// mostWaiting bounds the shapes of a user that are looked at.
+const mostWaiting = 64
+
+// waiting returns the shapes of the user that wait for an allotment, by the rank of their first tasks; at most so many.
+func (x *capped) waiting(n int) (first []*shape) {
+	most, _ := x.hosts.cfg.Limits.InCluster(x.user)
+	for g := range x.shapes {
+		switch {
+		case !g.awaits():
+			delete(x.shapes, g)
+			continue
+		case most.Fits(g.need()) == 0, len(first) == n && byFirst(g, first[n-1]) > 0:
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(first, g, byFirst)
+		first = slices.Insert(first, at, g)
+		first = first[:min(len(first), n)]
+	}
+	return first
+}
+
+// byFirst orders shapes by the rank of their first tasks.
+func byFirst(g, h *shape) int { return rank(g.queue.first(), h.queue.first()) }
+
+// elements is how many elements of jobs wait in the queue of the shape; at most so many.
+func (g *shape) elements(most int) (n int) {
+	if most <= 0 {
+		return 0
+	}
+	for _, t := range g.queue.items() {
+		if n += max(1, t.waiting/t.e.job.Gang()); n >= most {
+			return most
+		}
+	}
+	return n
+}
+
+// parts divides room among the shapes of the user that wait, by their rank: how many elements of each may go, and what that takes. A
+// task that is too large for what is left keeps none of its own priority waiting, but all of a lower one: what it needs counts as taken.
+func (x *capped) parts(room lease.Held) (counts map[*shape]int, sum lease.Held) {
+	counts = map[*shape]int{}
+	level, kept := job.MaxPriority, lease.Held{}
+	keep := func() {
+		sum = sum.Plus(kept.Least(room).Greatest(lease.Held{}))
+		room, kept = room.Minus(kept), lease.Held{}
+	}
+	for _, g := range x.waiting(mostWaiting) {
+		if p := g.queue.first().priority(); p < level {
+			keep()
+			level = p
+		}
+		need := g.need()
+		most := room.Fits(need)
+		if !x.startable(g) { // to be tried, so that it waits for hosts
+			counts[g] = min(most, 1)
+			continue
+		}
+		n := g.elements(most)
+		counts[g], room, sum = n, room.Minus(need.Times(n)), sum.Plus(need.Times(n))
+		if g.elements(n+1) > n {
+			kept = kept.Greatest(need)
+		}
+	}
+	keep()
+	return counts, sum
+}
+
+// fitting returns how much of the room the tasks of the user that wait can use, and keep.
+func (x *capped) fitting(room lease.Held) lease.Held {
+	_, sum := x.parts(room)
+	return sum
+}

@@ -1,0 +1,61 @@
+package scheduler
+
+// Which hosts would start a job now, and which could later.
+
+import (
+	"cmp"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// whyOf explains the state of a job with this view.
+func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
+	e := vs.entries.byID[j.ID]
+	s := j.Spec
+	if e != nil {
+		s.Priority = e.priority
+	}
+	x, err := vs.explain.offers(j.User, s)
+	if e != nil {
+		notWhereHeldBack(vs.now, e, &x)
+		notWhereAway(vs.placement, e, &x)
+	}
+	vs.byAllotment(&x, j.User, &s, e.anyShape())
+	x.Job, x.State, x.Reason, x.Starts = j.ID, j.State(), j.Reason, j.Starts
+	return x, err
+}
+
+// anyShape returns the shape of the job's tasks; nil if none of them has waited.
+func (e *entry) anyShape() *shape {
+	if e == nil {
+		return nil
+	}
+	for _, t := range e.tasks {
+		if t.shape != nil {
+			return t.shape
+		}
+	}
+	return nil
+}
+
+// byAllotment moves the hosts that would start a task now to those that could later, if the limits of its user over the cluster do
+// not allow it. The shape is that of the job if it is known here.
+func (vs *views) byAllotment(x *lease.Explanation, user string, s *job.Spec, g *shape) {
+	var need lease.Held
+	need.Add(s.Need(), max(1, s.Nodes))
+	never := vs.cfg.Limits.NeverInCluster(user, need)
+	why := cmp.Or(never, vs.allot.whyLater(user, need, g, s.Priority))
+	if why == "" || len(x.Now) == 0 {
+		return
+	}
+	for _, cand := range x.Now {
+		cand.Why = job.Reason{Word: job.ReasonQuota, Detail: why}.String()
+		x.Later = append(x.Later, cand)
+	}
+	x.Now = []lease.Candidate{}
+	x.Reason = job.Reason{Word: job.ReasonQuota, Detail: why}
+	if never != "" {
+		x.Reason.Word = job.ReasonNoMatch
+	}
+}

@@ -1,0 +1,120 @@
+package scheduler
+
+// What other daemons say of users whose tasks are limited in the cluster.
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// told is what other daemons have said of users who hold or want something there.
+type told struct {
+	of    map[string]map[teller]*saying // by user
+	count map[job.Peer]int              // what a daemon has said
+}
+
+func newTold() *told {
+	return &told{of: map[string]map[teller]*saying{}, count: map[job.Peer]int{}}
+}
+
+// teller is an owner of another daemon, or another one of this daemon.
+type teller struct {
+	peer  job.Peer
+	group job.Group
+}
+
+type saying struct {
+	lease.Allotment
+
+	at time.Time
+}
+
+const (
+	// maxTold bounds what one daemon is believed. It is more than it has users with jobs.
+	maxTold = 4096
+	// maxGroups bounds the groups of one daemon that are believed about one user. It has one, or two after an update.
+	maxGroups = 8
+)
+
+// hear notes what an owner says, unless it has said something newer. It returns nil if that is not believed, or if the user
+// neither holds nor wants anything there.
+func (ts *told) hear(from job.Peer, s lease.Allotment, now time.Time) *saying {
+	s, ok := s.Valid()
+	if !ok {
+		return nil
+	}
+	key := teller{from, s.Group}
+	x := ts.of[s.User][key]
+	if x != nil && x.Life == s.Life && x.Seq >= s.Seq {
+		return x
+	}
+	if s.Wants == (lease.Held{}) {
+		ts.forget(s.User, key)
+		return nil
+	}
+	if x == nil {
+		if ts.count[from] >= maxTold || ts.groups(s.User, from) >= maxGroups {
+			return nil
+		}
+		if ts.of[s.User] == nil {
+			ts.of[s.User] = map[teller]*saying{}
+		}
+		x = &saying{}
+		ts.of[s.User][key] = x
+		ts.count[from]++
+	}
+	x.Allotment, x.at = s, now
+	return x
+}
+
+// groups is of how many groups a daemon has told about a user.
+func (ts *told) groups(user string, from job.Peer) (n int) {
+	for key := range ts.of[user] {
+		if key.peer == from {
+			n++
+		}
+	}
+	return n
+}
+
+// answer notes what a daemon has answered about a user: what it does not tell of any more is over.
+func (ts *told) answer(user string, from AllotmentAnswer, now time.Time) {
+	for key := range ts.of[user] {
+		if key.peer == from.Peer && !slices.ContainsFunc(from.States, func(s lease.Allotment) bool { return s.User == user && s.Group == key.group }) {
+			ts.forget(user, key)
+		}
+	}
+	for _, s := range from.States {
+		if s.User == user {
+			ts.hear(from.Peer, s, now)
+		}
+	}
+}
+
+func (ts *told) forget(user string, key teller) {
+	if ts.of[user][key] == nil {
+		return
+	}
+	delete(ts.of[user], key)
+	if len(ts.of[user]) == 0 {
+		delete(ts.of, user)
+	}
+	if ts.count[key.peer]--; ts.count[key.peer] == 0 {
+		delete(ts.count, key.peer)
+	}
+}
+
+// forgetOld forgets what was told before a time.
+func (ts *told) forgetOld(before time.Time) {
+	for user, all := range ts.of {
+		for _, key := range slices.Collect(maps.Keys(all)) {
+			if all[key].at.Before(before) {
+				ts.forget(user, key)
+			}
+		}
+	}
+}
