@@ -44,6 +44,7 @@ var allowedImports = map[string][]string{
 	"scheduler/place":        {"job", "lease", "scheduler/fleet", "scheduler/policy"},
 	"scheduler/policy":       {"job", "gpu", "lease", "scheduler/fleet"},
 	"internal/chromium":      {},
+	"internal/exetest":       {}, // tests only
 	"internal/logcount":      {},
 	"internal/needtest":      {"internal/chromium"}, // tests only
 	"internal/logtest":       {},

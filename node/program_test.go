@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/musterhq/muster/internal/exetest"
 )
 
 // packed packs a program as make build does.
@@ -28,7 +30,7 @@ func TestUnpackedProgramIsReplacedByAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(first, []byte("#!/bin/sh\nexit 4\n"), 0o700); err != nil { //nolint:gosec // a program
+	if err := exetest.Write(first, []byte("#!/bin/sh\nexit 4\n"), 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
 	if again, err := unpack(dir, packed(t, "#!/bin/sh\nexit 3\n")); err != nil || again != first {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/exetest"
 	"github.com/musterhq/muster/job"
 )
 
@@ -310,7 +311,7 @@ func TestSlurmConstraints(t *testing.T) {
 func TestSubmitOfAFileThatIsHereOnly(t *testing.T) {
 	t.Chdir(t.TempDir())
 	f, _ := taker(t)
-	if err := os.WriteFile("work.sh", []byte("#!/bin/sh\n"), 0o700); err != nil {
+	if err := exetest.Write("work.sh", []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	const warning = "muster: warning: ./work.sh is in this directory, but a task starts in a new scratch directory; use --upload . or, if nodes have this directory, -D .\n"

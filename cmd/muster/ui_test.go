@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/internal/exetest"
 )
 
 // uiRun is a running verb.
@@ -158,7 +160,7 @@ func TestBrowserIsStarted(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", dir)
 	opener, seen := filepath.Join(dir, "xdg-open"), filepath.Join(dir, "seen")
 	script := "#!/bin/sh\n{ echo \"$*\"; stat -c %a \"$1\"; stat -c %a \"$(dirname \"$1\")\"; cat \"$1\"; } >" + seen + ".new; mv " + seen + ".new " + seen + "\n"
-	if err := os.WriteFile(opener, []byte(script), 0o700); err != nil {
+	if err := exetest.Write(opener, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	const address = "http://127.0.0.1:4000/jobs?a=1&b=2#code=HUSH"

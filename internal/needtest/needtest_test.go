@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/musterhq/muster/internal/exetest"
 )
 
 // half makes programs that are there, and fail with a message when they are used.
@@ -13,7 +15,7 @@ func half(t *testing.T, programs ...string) {
 	dir := t.TempDir()
 	for _, name := range programs {
 		script := "#!/bin/sh\necho " + name + " is here in half >&2\nexit 1\n"
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil { //nolint:gosec // a program
+		if err := exetest.Write(filepath.Join(dir, name), []byte(script), 0o755); err != nil { //nolint:gosec // a program
 			t.Fatal(err)
 		}
 	}

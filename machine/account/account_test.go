@@ -8,9 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/musterhq/muster/internal/exetest"
 )
 
 // testDirectory makes a directory from files and from a shell script in place of getent, which writes each question to the
@@ -20,9 +21,7 @@ func testDirectory(t *testing.T, files map[string]string, getent string) (d *dir
 	dir := t.TempDir()
 	put := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		syscall.ForkLock.RLock() // a process of another test would keep it open for writing, and then it cannot be executed
-		defer syscall.ForkLock.RUnlock()
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		if err := exetest.Write(path, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
 		return path

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/internal/exetest"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
@@ -43,11 +44,11 @@ func TestProgramsThatUsersCanChange(t *testing.T) {
 		"shell": string(sh), "script": "#!/bin/sh\necho $0 $*; exit 5\n", "bare": "echo bare $*; exit 6\n",
 		"lost": "#!/no/such/interpreter\n",
 	} {
-		if err := os.WriteFile(filepath.Join(own, name), []byte(text), 0o755); err != nil { //nolint:gosec // users execute it
+		if err := exetest.Write(filepath.Join(own, name), []byte(text), 0o755); err != nil { //nolint:gosec // users execute it
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(own, "roots"), []byte("#!/bin/sh\n"), 0o744); err != nil { //nolint:gosec // only root executes it
+	if err := exetest.Write(filepath.Join(own, "roots"), []byte("#!/bin/sh\n"), 0o744); err != nil { //nolint:gosec // only root executes it
 		t.Fatal(err)
 	}
 	at := func(name string) string { return filepath.Join(own, name) }

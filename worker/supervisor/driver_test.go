@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/exetest"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
@@ -62,7 +63,7 @@ func TestNeverStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := filepath.Join(dir, "broken")
-	if err := os.WriteFile(broken, []byte("#!/no/such/shell\n"), 0o755); err != nil {
+	if err := exetest.Write(broken, []byte("#!/no/such/shell\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	elsewhere := r.task(4, "true")
@@ -136,7 +137,7 @@ func TestWorkdirAndPath(t *testing.T) {
 	dir := testDir(t)
 	r := newRig(t, "groups", dir, "1")
 	// A script without a #! line is run by a shell.
-	if err := os.WriteFile(filepath.Join(dir, "tool"), []byte("echo \"$0 $1\"; pwd\n"), 0o755); err != nil {
+	if err := exetest.Write(filepath.Join(dir, "tool"), []byte("echo \"$0 $1\"; pwd\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for i, name := range []string{"./tool", "tool"} {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/exetest"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/output"
@@ -202,7 +203,7 @@ func TestWhatStaysOfTheHostsTmp(t *testing.T) {
 		mine + "/run/deep/prog": "#!" + mine + "/run/sh\ncat ../../data; ls -d " + theirs + " 2>&1",
 		theirs + "/prog":        "#!/bin/sh\necho theirs",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil { //nolint:gosec // a user executes it
+		if err := exetest.Write(path, []byte(text), 0o755); err != nil { //nolint:gosec // a user executes it
 			t.Fatal(err)
 		}
 	}

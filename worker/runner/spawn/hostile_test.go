@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/internal/exetest"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/pump"
 	"github.com/musterhq/muster/worker/userfile"
@@ -40,7 +41,7 @@ func newHostile(t *testing.T, who Account) hostile {
 	inner := filepath.Join(closed, "inner")
 	secret := filepath.Join(inner, "secret")
 	err = errors.Join(os.Chmod(dir, 0o755), os.Mkdir(h.mine, 0o755), os.Chown(h.mine, who.UID, who.GID), //nolint:gosec // open on purpose
-		os.Mkdir(filepath.Join(h.mine, "sub"), 0o755), os.MkdirAll(inner, 0o755), os.WriteFile(secret, []byte("#!/bin/sh\n"), 0o777), os.Chmod(secret, 0o777)) //nolint:gosec // as above
+		os.Mkdir(filepath.Join(h.mine, "sub"), 0o755), os.MkdirAll(inner, 0o755), exetest.Write(secret, []byte("#!/bin/sh\n"), 0o777), os.Chmod(secret, 0o777)) //nolint:gosec // as above
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +226,7 @@ func TestHostilePaths(t *testing.T) {
 	t.Logf("%d openings were refused", refused)
 
 	good := filepath.Join(h.mine, "good")
-	if err := errors.Join(os.WriteFile(good, []byte("#!/bin/sh\n"), 0o600), os.Chmod(good, 0o755), os.Chown(good, who.UID, who.GID)); err != nil { //nolint:gosec // a program
+	if err := errors.Join(exetest.Write(good, []byte("#!/bin/sh\n"), 0o600), os.Chmod(good, 0o755), os.Chown(good, who.UID, who.GID)); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
 	for name, way := range files {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/musterhq/muster/internal/exetest"
 	"github.com/musterhq/muster/worker/userfile"
 )
 
@@ -31,7 +32,7 @@ func TestHiddenDirectoryInPath(t *testing.T) {
 		}
 		defer os.RemoveAll(dir)
 		there := filepath.Join(dir, "test")
-		if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(there, text, 0o755)); err != nil { //nolint:gosec // nobody is to run it
+		if err := errors.Join(os.Chmod(dir, 0o755), exetest.Write(there, text, 0o755)); err != nil { //nolint:gosec // nobody is to run it
 			t.Fatal(err)
 		}
 		cmd := exec.CommandContext(t.Context(), there, "-test.run", "^TestHiddenDirectoryInPath$", "-test.v")
@@ -54,7 +55,7 @@ func TestHiddenDirectoryInPath(t *testing.T) {
 			t.Errorf("program(%s): %v, want exit code %d", name, err, code)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "there"), nil, 0o700); err != nil { //nolint:gosec // a program
+	if err := exetest.Write(filepath.Join(dir, "there"), nil, 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
 	if at, err := lookUp("there", dir, env); err != nil || at != filepath.Join(dir, "there") {
