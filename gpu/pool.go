@@ -108,6 +108,16 @@ func (p *Pool) Devices() []Device {
 	return all
 }
 
+// Len returns the number of devices.
+func (p *Pool) Len() (n int) {
+	for _, s := range p.slots {
+		if !s.unlisted {
+			n++
+		}
+	}
+	return n
+}
+
 // Free returns what is free, for devices that are not fully held.
 func (p *Pool) Free() []Free {
 	var all []Free

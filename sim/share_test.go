@@ -133,7 +133,7 @@ const (
 	projectsFor, projectsJobs = 15 * time.Hour, 700
 )
 
-var shareWorlds = flag.Uint64("sim.shares", 3, "how many worlds TestUsersGetTheirShares runs")
+var shareWorlds = flag.Uint64("sim.shares", 1, "how many worlds TestUsersGetTheirShares runs")
 
 func TestUsersGetTheirShares(t *testing.T) {
 	for seed := range *shareWorlds {
