@@ -232,6 +232,7 @@ func TestAuditOfStrangersAndMembers(t *testing.T) {
 // TestAuditOfAFlood has a member send thousands of requests that are refused. The log tells how many they were in few
 // lines, and what others did before and meanwhile is still there.
 func TestAuditOfAFlood(t *testing.T) {
+	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none").start()
 	inv := amy.invite("--roles", "worker")
 	guest := rogue.Join(t, "guest", inv.Bootstrap, inv.Token)
