@@ -66,9 +66,9 @@ func TestConstraints(t *testing.T) {
 
 	// A node that cannot be had says why, term by term.
 	n2.fails(3, []string{
-		"constraint gpu.cc>=9.0: met by 1 of 3 nodes (n1: has no GPU, n3: has no GPU)",
-		"constraint rack=r2: met by 1 of 3 nodes (n1: has rack=r1, n2: has rack=r1)",
-		"constraint zone=eu: met by 0 of 3 nodes (n1: is not labelled zone",
+		"constraint gpu.cc>=9.0: met by 1 of 3 nodes (n[1,3]: has no GPU)",
+		"constraint rack=r2: met by 1 of 3 nodes (n[1-2]: has rack=r1)",
+		"constraint zone=eu: met by 0 of 3 nodes (n[1-3]: is not labelled zone",
 	}, "submit", "-C", "gpu.cc>=9.0&rack=r2&zone=eu", "--", "true")
 	n2.fails(2, []string{`at character 13: gpu.memory: size "40": a number needs a unit`}, "submit", "-C", "gpu.memory>=40", "--", "true")
 	offers := n3.ok("offers", "--prefer", "rack=r2")

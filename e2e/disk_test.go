@@ -110,7 +110,6 @@ func fillAll(t *testing.T, dir string) string {
 // TestFullDiskKeepsEnds uses up the disk of the data directory while tasks run. Their ends are saved and told, a cancel
 // ends a task, and a daemon that starts then answers, whether its runner lives or not.
 func TestFullDiskKeepsEnds(t *testing.T) {
-	t.Parallel()
 	for _, kind := range smallDisks {
 		t.Run(kind, func(t *testing.T) {
 			amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "8")
@@ -193,7 +192,6 @@ func (d *daemon) untilAccepted(command ...string) (id string) {
 // TestUserWhoFillsTheDisk has three tasks of one user write as much as they can. They are ended with the reason, their
 // files are removed, and the task of another user runs on.
 func TestUserWhoFillsTheDisk(t *testing.T) {
-	t.Parallel()
 	for _, kind := range smallDisks {
 		t.Run(kind, func(t *testing.T) {
 			amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "8")
@@ -238,7 +236,6 @@ func TestUserWhoFillsTheDisk(t *testing.T) {
 
 // TestUserWhoUsesUpTheFiles has a task make files until there can be no more, on a file system with a bound on them.
 func TestUserWhoUsesUpTheFiles(t *testing.T) {
-	t.Parallel()
 	amy := newDaemon(t, "amy", "--gpus", "none", "--cpus", "8")
 	mountDisk(t, "tmpfs", amy.dir+"/data")
 	amy.start()
