@@ -207,7 +207,7 @@ func (p *Pool) CouldEver(need job.Resources) (ok bool, why string) {
 	if fit >= n {
 		return true, ""
 	}
-	why = fmt.Sprintf("%d of %d GPUs fit, %d wanted", fit, p.Len(), n)
+	why = fmt.Sprintf("%d of %d GPUs fit, %d wanted", fit, Len(p), n)
 	if len(reasons) > 0 {
 		why += ": " + tally(reasons)
 	}

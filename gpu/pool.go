@@ -108,8 +108,8 @@ func (p *Pool) Devices() []Device {
 	return all
 }
 
-// Len returns the number of devices.
-func (p *Pool) Len() (n int) {
+// Len returns the number of devices of a pool.
+func Len(p *Pool) (n int) {
 	for _, s := range p.slots {
 		if !s.unlisted {
 			n++

@@ -64,7 +64,7 @@ func (r *capacity) allot(need job.Resources, devices []string) job.Resources {
 
 // whole returns what an attempt with this need would hold if all devices were free.
 func (r *capacity) whole(need job.Resources) job.Resources {
-	return lease.Whole(need, r.cpus, r.gpus.Len())
+	return lease.Whole(need, r.cpus, gpu.Len(r.gpus))
 }
 
 // short returns which of CPUs and memory does not suffice now, for people, or "" if both do. It also names the task that
