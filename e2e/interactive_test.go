@@ -91,17 +91,19 @@ func (s *screen) hear(want string) string {
 	s.t.Helper()
 	late := time.NewTimer(patience)
 	defer late.Stop()
+	var said []string
 	for {
 		select {
 		case line, ok := <-s.lines:
 			if !ok {
-				s.t.Fatalf("the terminal ended before %q", want)
+				s.t.Fatalf("the terminal ended before %q; it said %q", want, said)
 			}
+			said = append(said, line)
 			if strings.Contains(line, want) && !strings.Contains(line, "echo") {
 				return line
 			}
 		case <-late.C:
-			s.t.Fatalf("no %q on the terminal", want)
+			s.t.Fatalf("no %q on the terminal; it said %q", want, said)
 		}
 	}
 }
