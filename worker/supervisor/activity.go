@@ -60,7 +60,7 @@ func (v *activity) of(a job.Attempt) *attemptActivity {
 	return v.all[a]
 }
 
-// closeOnce closes a channel that may be closed already. The caller holds the lock of activity.
+// closeOnce closes a channel that may be closed already. Only one goroutine at a time may do so.
 func closeOnce(c chan struct{}) {
 	select {
 	case <-c:

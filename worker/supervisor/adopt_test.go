@@ -4,8 +4,10 @@ package supervisor
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -141,6 +143,47 @@ func TestAdoptEnded(t *testing.T) {
 	}
 	if out := r.output(r.attempt(1), output.Stdout); out != "done\n" {
 		t.Errorf("output %q", out)
+	}
+}
+
+// TestRunningTaskIsNotTakenForEnded asks a daemon that was just started for a task whose runner it has not reached yet.
+func TestRunningTaskIsNotTakenForEnded(t *testing.T) {
+	t.Parallel()
+	dir := testDir(t)
+	gate := filepath.Join(dir, "gate")
+	killDaemon(t, "groups", dir, fmt.Sprintf("echo before; while [ ! -e %s ]; do sleep 0.01; done; echo after", gate))
+	info, err := protocol.Dir(dir).ReadInfo(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	freeze(t, info.PID)
+	a := attemptIn(dir, 1)
+	r := launchRig(t, config("groups", dir, "1"), "groups")
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for what, ask := range map[string]func() error{
+		"follow":  func() error { _, err := r.d.Follow(soon, a, output.Both, 0, true); return err },
+		"exec":    func() error { _, err := r.d.Exec(soon, a, protocol.Command{Command: []string{"true"}}, 0); return err },
+		"attach":  func() error { _, err := r.d.Attach(soon, a); return err },
+		"running": func() error { _, err := r.d.Running(soon); return err },
+	} {
+		if err := ask(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s, before the runner was reached: %v", what, err)
+		}
+	}
+	if err := unix.Kill(info.PID, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	f, err := r.d.Follow(t.Context(), a, output.Both, 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if log, err := io.ReadAll(f); string(log) != "before\nafter\n" || err != nil {
+		t.Errorf("its log is %q, %v", log, err)
 	}
 }
 

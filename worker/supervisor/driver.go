@@ -106,7 +106,8 @@ type Driver struct {
 	activity *activity
 	follows  output.Follows
 	spares   *spares
-	fences   atomic.Bool // a runner has said that it fences tasks
+	fences   atomic.Bool   // a runner has said that it fences tasks
+	reached  chan struct{} // closed once Run has reached every living runner and has cleaned up after every dead one
 }
 
 // New makes a driver that passes events to tell, in a goroutine of its own. Tell may block, but not after Run's
@@ -119,7 +120,7 @@ func New(cfg Config, tell func(worker.DriverEvent), log *slog.Logger) (*Driver, 
 		cfg: cfg, dir: protocol.Dir(cfg.Dir), tell: tell, log: log,
 		inbox: inbox{wake: make(chan struct{}, 1)}, do: make(chan func()),
 		activity: &activity{all: map[job.Attempt]*attemptActivity{}},
-		spares:   newSpares(protocol.Dir(cfg.Dir), log),
+		spares:   newSpares(protocol.Dir(cfg.Dir), log), reached: make(chan struct{}),
 	}, nil
 }
 
@@ -262,6 +263,17 @@ func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 		return a.events, a.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("supervisor: adopt tasks: %w", ctx.Err())
+	}
+}
+
+// awaitRunners waits until Run has reached every living runner and has cleaned up after every dead one. Until then a
+// task that runs may be unknown.
+func (d *Driver) awaitRunners(ctx context.Context) error {
+	select {
+	case <-d.reached:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("supervisor: await the runners of an earlier daemon: %w", ctx.Err())
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
@@ -40,9 +38,7 @@ func TestEndAll(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if err := unix.Kill(info.PID, unix.SIGSTOP); err != nil {
-						t.Fatal(err)
-					}
+					freeze(t, info.PID)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()

@@ -39,6 +39,7 @@ func (d *Driver) Exec(ctx context.Context, a job.Attempt, b protocol.Command, ui
 		return nil, fmt.Errorf("supervisor: %w: its runner accepts no commands: %w", ErrNotRunning, err)
 	}
 	s := &Session{conn: conn}
+	cut := context.AfterFunc(ctx, func() { _ = conn.Close() }) // a runner that stands still does not answer
 	theirs, err := s.open(b, uid)
 	if err == nil {
 		err = protocol.SendExec(conn.(*net.UnixConn), protocol.Exec{Attempt: a.String(), Command: b.Command, TTY: b.TTY, Term: b.Term}, theirs)
@@ -50,7 +51,10 @@ func (d *Driver) Exec(ctx context.Context, a job.Attempt, b protocol.Command, ui
 	if err == nil {
 		r, err = protocol.ReadExecReport(conn)
 	}
-	if err == nil && r.Error != "" {
+	switch {
+	case !cut():
+		err = ctx.Err()
+	case err == nil && r.Error != "":
 		err = refusal{r.Code, r.Error}
 	}
 	if err != nil {
@@ -136,6 +140,9 @@ func (s *Session) Close() {
 
 // runnerOf returns the generation of the runner that has a process of the attempt.
 func (d *Driver) runnerOf(ctx context.Context, a job.Attempt) (int, error) {
+	if err := d.awaitRunners(ctx); err != nil {
+		return 0, err
+	}
 	answer := make(chan int, 1)
 	err := d.inbox.put(func(s *state) {
 		n := 0

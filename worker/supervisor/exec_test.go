@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +14,21 @@ import (
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
+
+// TestExecOfStoppedRunner: whoever waits for a runner that stands still can give up.
+func TestExecOfStoppedRunner(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "groups", testDir(t), "1")
+	k := r.task(0, "sleep", "1000")
+	r.start(k)
+	r.expect(worker.DriverStarted)
+	stoppedRunner(t, r)
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := r.d.Exec(soon, k.Attempt, protocol.Command{Command: []string{"true"}}, os.Geteuid()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+}
 
 func TestExec(t *testing.T) {
 	t.Parallel()

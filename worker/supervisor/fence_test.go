@@ -26,10 +26,7 @@ func stoppedRunner(t *testing.T, r *rig) (pid int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Kill(info.PID, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Kill(info.PID, unix.SIGCONT) }) // it may have gone on already
+	freeze(t, info.PID)
 	return info.PID
 }
 

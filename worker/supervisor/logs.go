@@ -16,6 +16,11 @@ import (
 // reads until the attempt has ended; without, until the present end of the log. An attempt without a directory on
 // this host gives os.ErrNotExist, unless it wrote nothing and a later attempt has taken its directory.
 func (d *Driver) Follow(ctx context.Context, a job.Attempt, s output.Stream, offset int64, follow bool) (*output.Follower, error) {
+	if follow { // else an attempt that runs would be taken for one that has ended
+		if err := d.awaitRunners(ctx); err != nil {
+			return nil, err
+		}
+	}
 	var ended <-chan struct{}
 	if activity := d.activity.of(a); follow && activity != nil {
 		ended = activity.ended

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -238,6 +239,30 @@ func newRig(t testing.TB, mode, dir, version string) *rig {
 
 func newRigOf(t testing.TB, cfg Config, mode string) *rig {
 	t.Helper()
+	r := launchRig(t, cfg, mode)
+	r.adopt()
+	await(t, "a runner", func() bool { // no runner must start later, while the test cleans up
+		answer := make(chan bool, 1)
+		if err := r.d.inbox.put(func(s *state) { answer <- s.runners.current(processes) != 0 }); err != nil {
+			t.Fatal(err)
+		}
+		return <-answer
+	})
+	return r
+}
+
+// adopt adopts the tasks of earlier daemons.
+func (r *rig) adopt() {
+	r.t.Helper()
+	var err error
+	if r.found, err = r.d.Adopt(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// launchRig starts a driver that has adopted nothing yet.
+func launchRig(t testing.TB, cfg Config, mode string) *rig {
+	t.Helper()
 	r := &rig{t: t, dir: cfg.Dir, mode: mode, events: make(chan worker.DriverEvent, 4096)}
 	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	d, err := New(cfg, func(e worker.DriverEvent) { r.events <- e }, log)
@@ -255,16 +280,6 @@ func newRigOf(t testing.TB, cfg Config, mode string) *rig {
 		}
 	})
 	t.Cleanup(r.stop)
-	if r.found, err = d.Adopt(ctx); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "a runner", func() bool { // no runner must start later, while the test cleans up
-		answer := make(chan bool, 1)
-		if err := d.inbox.put(func(s *state) { answer <- s.runners.current(processes) != 0 }); err != nil {
-			t.Fatal(err)
-		}
-		return <-answer
-	})
 	return r
 }
 
@@ -369,13 +384,30 @@ func await(t testing.TB, what string, holds func() bool) {
 
 // alive reports whether a process exists and is not a zombie.
 func alive(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	state := stateIn(fmt.Sprintf("/proc/%d/stat", pid))
+	return state != "" && state != "Z" && state != "X"
+}
+
+// stateIn returns the state of a process or thread from its stat file, or none if there is no such file.
+func stateIn(stat string) string {
+	b, err := os.ReadFile(stat)
 	if err != nil {
-		return false
+		return ""
 	}
-	rest := string(b[strings.LastIndexByte(string(b), ')')+1:])
-	state := strings.Fields(rest)[0]
-	return state != "Z" && state != "X"
+	return strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))[0]
+}
+
+// freeze stops a process, and waits until each of its threads stands still.
+func freeze(t testing.TB, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGCONT) }) // it may have gone on, or ended, already
+	await(t, "a process to stand still", func() bool {
+		all, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		return err == nil && !slices.ContainsFunc(all, func(stat string) bool { s := stateIn(stat); return s != "" && s != "T" })
+	})
 }
 
 // writerOf waits until a shell of a task has written to a file that its command line names, and returns its pid; 0: it has

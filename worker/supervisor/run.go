@@ -77,7 +77,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	})
 	s.wg.Go(d.follows.Run)
 	w := &sweeper{dir: d.dir, activity: d.activity, log: d.log, unforgotten: s.unforgotten}
-	s.wg.Go(func() { w.run(ctx) })
+	s.wg.Go(func() { w.run(ctx, d.awaitRunners) })
 	if s.runners.newest, err = s.ends.newestRunner(); err != nil {
 		return err
 	}
@@ -158,6 +158,7 @@ func (s *state) advance() {
 	if !s.runners.settled() {
 		return
 	}
+	closeOnce(s.d.reached)
 	for _, r := range []role{processes, containers} {
 		if s.runners.current(r) == 0 && s.runners.spawning[r] == 0 && (r == processes || s.wanted(r)) {
 			s.runners.spawn(r)

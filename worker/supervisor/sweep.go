@@ -40,7 +40,11 @@ type sweeper struct {
 	unforgotten func(ctx context.Context) map[job.Attempt]bool
 }
 
-func (s *sweeper) run(ctx context.Context) {
+// run sweeps now and then. Until ready has returned, tasks that run may be unknown.
+func (s *sweeper) run(ctx context.Context, ready func(context.Context) error) {
+	if ready(ctx) != nil {
+		return
+	}
 	t := time.NewTicker(sweepShort)
 	defer t.Stop()
 	for last := time.Now(); ; {
