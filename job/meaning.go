@@ -29,7 +29,7 @@ func (s State) Meaning() string { return meanings[s] }
 func Reasons() []Meaning {
 	return []Meaning{
 		{ReasonResources, "Nodes that could run it have not enough free, or only those have on which it has failed. `muster why` says what is missing."},
-		{ReasonPriority, "Others go first: of a higher priority, of users who have used less, or older ones."},
+		{ReasonPriority, "Others go first: of a higher priority, of users who have used less, or older ones. A node may keep what is free for one of them."},
 		{ReasonDependency, "Another job has not started or ended yet."},
 		{ReasonDependencyNeverSatisfied, "Another job has ended so that the dependency can never be met."},
 		{ReasonBeginTime, "Its time of `--begin` has not come."},

@@ -211,7 +211,7 @@ type (
 		Order uint64        // of a gang, the same in all its offers: of gangs of one priority the lowest goes first at every host
 		Hold  time.Duration // how long a Commit holds the devices; 0: ReserveFor
 		Firm  bool          // of a gang: the tasks that the conditional Commit of this offer named are to be ended now
-		Spare bool          // if nothing shows when it fits, nothing is set aside for the offer: it gets what others leave
+		Keeping
 		Ordered
 	}
 
@@ -300,6 +300,15 @@ type Verdict struct {
 	Keep    bool // false: end the attempt
 }
 
+// Keeping is what a worker keeps for an offer that does not fit, and whom it tells.
+type Keeping struct {
+	Spare bool // if nothing shows when it fits, nothing is set aside for the offer: it gets what others leave
+	// Elsewhere says that another host has booked the task, and keeps for it what it needs. So nothing is kept for the
+	// offer: it gets what others leave.
+	Elsewhere bool
+	Private   bool // others may not be told of which job and user it is
+}
+
 // Forecast is what a worker expects of a queued offer. At most one of the durations is set; if none is, nothing is known
 // about the offer any more, or the worker keeps nothing for it.
 type Forecast struct {
@@ -307,6 +316,24 @@ type Forecast struct {
 	Start  time.Duration // it starts within this time: by then enough tasks have ended, by their limits
 	Kept   time.Duration // nothing shows when it starts: what is free is set aside for it for so long
 	Shared time.Duration // nothing shows when it starts: for so long other tasks may have what was set aside
+	// Elsewhere says that nothing is kept for the offer here, because its owner has said Elsewhere. It would start within
+	// Start if nothing else began here.
+	Elsewhere bool
+}
+
+// Kept is what a worker keeps for one waiting task of what is free there, and from which tasks.
+type Kept struct {
+	Job      job.ID // empty: it is private
+	User     string // of the job; empty: it is private
+	Priority int    // of the job: it is kept from tasks of this priority and of lower ones
+	Below    bool   // it is kept from those of lower ones only
+	// CPUs and Memory are how much of what is free a task may not have that lasts longer than For.
+	CPUs   int
+	Memory job.Size
+	GPUs   []int         // as indices in Free.GPUs of the same message
+	Milli  int           // thousandths of each of these
+	For    time.Duration // for how long from now; 0: not known
+	Starts bool          // it is booked: by then the task starts there
 }
 
 // LimitOf returns how long a task of this spec holds what it gets at most, from the start of its process: its time limit
@@ -345,6 +372,8 @@ type (
 		Forecasts []Forecast
 		// Usage is what accounts have used here; nil: this message does not tell.
 		Usage *Usage
+		// Kept is what is kept for waiting tasks of what is free. At most MaxKept.
+		Kept []Kept
 	}
 
 	// Commit accepts an offer and reserves its devices for as long as the offer says.
@@ -451,7 +480,9 @@ const (
 	// MaxForecasts bounds the forecasts of one Availability; more are in the next. It is the number of offers that a
 	// worker keeps of one scheduler.
 	MaxForecasts = MaxOffers
-	// MaxForecast bounds the durations of a forecast.
+	// MaxKept bounds the tasks of which one Availability says what is kept for them.
+	MaxKept = 16
+	// MaxForecast bounds the durations of a forecast, and for how long something is kept.
 	MaxForecast = 10 * 366 * 24 * time.Hour
 	// MaxUsage bounds the accounts of one Availability.
 	MaxUsage = 256

@@ -222,6 +222,7 @@ func newOwner(b base, net *overlay, of store.Home, why reason, jc journal.Config
 	sc.Policy = b.cfg.Policy
 	sc.GangHold = b.cfg.GangHold.D()
 	sc.MaxWait = b.cfg.MaxWait.D()
+	sc.Private = b.cfg.Visibility == VisibleOwn
 	sc.Order, _ = lease.ParseOrder(b.cfg.Order) // Validate has seen it
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
 		Journal: o.journal, Sessions: toWorkers{net.router, why}, Finder: holding{net.table, b.host, p2p.RoleWorker}, Announcer: shared.of(of.Group),

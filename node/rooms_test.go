@@ -19,9 +19,9 @@ var fileOrder = map[string]string{
 		command reserve wound preempt drain availability residents offers start
 		core restore parts hang execute loop worker`,
 	"scheduler": `
-		backlog clocks scheduler event submitted totals turn avoid phase gang policies queue search holder task dispatch retry leftout shuns waitlist
-		entries files history hosts share assigned contact parents level shapeheap pending told capped allotments allotwhy placement attempts offers stands dispatches unsent declines yielding gather seats gangstart neighbours gangs plan reports
-		explain reasons estimates away views offering chosen renew refusals requests forget deaths anew overdue unrenewed failures records starts core sessions owner look waiting step
+		backlog clocks scheduler event submitted totals turn avoid phase gang policies queue search holder calm task dispatch retry leftout shuns waitlist
+		entries files history hosts share assigned contact parents level shapeheap pending told capped allotments allotwhy placement attempts offers stands elections dispatches unsent declines yielding gather seats gangstart neighbours gangs plan reports
+		explain reasons estimates away passedover views offering chosen renew refusals requests forget deaths anew overdue unrenewed failures records starts core sessions owner look waiting step
 		askers mailbox replies calls watch follow needs reader execute progress loop list verbs`,
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
-	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/timers"
 )
@@ -71,17 +70,15 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	}
 	ps := newPolicies(&cfg)
 	c.placement = &placement{
-		turn: t, policies: ps, hosts: c.hosts, pending: c.pending, placer: place.New(&c.hosts.fleet, &ps.typical), leftOut: &leftOut{by: map[*entry]*tallies{}},
-	}
-	if cfg.Candidates > 0 {
-		c.placement.placer.Sample = cfg.Candidates
+		turn: t, policies: ps, hosts: c.hosts, pending: c.pending, placer: newPlacer(&cfg, c.hosts, ps), leftOut: &leftOut{by: map[*entry]*tallies{}},
 	}
 	c.attempts = &attempts{turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, renewed: renewed{}}
 	c.offers = &offers{turn: t, hosts: c.hosts, byID: map[uint64]*offer{}, kept: map[*worker]int{}}
+	stood := &stands{turn: t, hosts: c.hosts, pending: c.pending, offers: c.offers}
 	c.dispatches = &dispatches{
 		turn: t, entries: c.entries, hosts: c.hosts, contact: c.contact, pending: c.pending, placement: c.placement,
-		attempts: c.attempts, offers: c.offers,
-		stands: &stands{turn: t, hosts: c.hosts, pending: c.pending, offers: c.offers},
+		attempts: c.attempts, offers: c.offers, stands: stood,
+		elections: &elections{turn: t, hosts: c.hosts, offers: c.offers, stands: stood},
 	}
 	c.pending.hurry = func(t *task) { hurry(c.dispatches, t) }
 	gathering := newGangs(c)
@@ -92,7 +89,7 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c.reports = &reports{
 		turn: t, entries: c.entries, hosts: c.hosts, attempts: c.attempts, dispatches: c.dispatches, acks: map[job.Attempt]ack{},
 	}
-	c.explain = &explainer{policies: ps, hosts: c.hosts}
+	c.explain = &explainer{turn: t, policies: ps, hosts: c.hosts}
 	c.views = &views{
 		turn: t, entries: c.entries, hosts: c.hosts, pending: c.pending, attempts: c.attempts, explain: c.explain,
 		placement: c.placement, allot: c.plan.allotments,

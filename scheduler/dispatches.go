@@ -25,6 +25,7 @@ type dispatches struct {
 	attempts  *attempts
 	offers    *offers
 	stands    *stands
+	elections *elections
 	files     *files
 }
 
@@ -100,6 +101,7 @@ func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chos
 	if stands {
 		ds.offers.keep(o)
 	}
+	o.markElsewhere(state == fleet.Queued && d.election.agreed)
 	ds.contact.used(w.Peer)
 	ds.placement.leftOut.tried(t, w.Peer, ds.now)
 	if state == fleet.Queued {
@@ -126,6 +128,7 @@ func (ds *dispatches) renew(o *offer) {
 		if d := o.dispatch; d.offers[0] == o {
 			ds.spread(d)
 			ds.preempt(d)
+			ds.elections.look(d)
 		}
 	})
 }
@@ -393,6 +396,7 @@ func (ds *dispatches) preempt(d *dispatch) {
 	d.preempt = h
 	for _, o := range d.offers {
 		if o.worker.Host == h {
+			o.markElsewhere(false)
 			ds.offers.sendOffer(o, queueWait)
 			return
 		}

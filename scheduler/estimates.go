@@ -1,7 +1,7 @@
 package scheduler
 
 // Estimates: when waiting tasks should start, by what hosts expect of their offers.
-// See docs/adr, ADR 91.
+// See docs/adr, ADR 91 and ADR 168.
 
 import (
 	"cmp"
@@ -13,11 +13,12 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// expect takes in what the host expects of offers. It may be wrong; nothing but the estimates for people follows from it.
+// expect takes in what the host expects of offers. It may be wrong: the elections do not rely on it for longer than it says.
 func (os *offers) expect(w *worker, all []lease.Forecast) {
 	for _, f := range all {
 		if o := os.byID[f.Offer]; o != nil && o.worker == w && o.queued() {
 			o.expected = expectation{f, os.now}
+			os.hear(o.dispatch)
 		}
 	}
 }
@@ -27,6 +28,9 @@ func (os *offers) expect(w *worker, all []lease.Forecast) {
 func soonest(t *task) (best *offer) {
 	if t.dispatch == nil {
 		return nil
+	}
+	if booked := t.dispatch.election.booked; len(booked) > 0 {
+		return slices.MaxFunc(booked, func(a, b *offer) int { return a.expected.start().Compare(b.expected.start()) })
 	}
 	if t.dispatch.gang != nil {
 		return lastSeat(t.dispatch)

@@ -18,21 +18,28 @@ import (
 
 // explainer compares requests with the known hosts.
 type explainer struct {
+	*turn
 	policies *policies
 	hosts    *hosts
 }
 
-// of says clause by clause which known hosts meet a request, and which of them could run it now.
-func (ex *explainer) of(user string, s job.Spec, clauses []fleet.Clause) lease.Explanation {
+// of says clause by clause which known hosts meet a request, and which of them could run it now. The id is that of the job,
+// if there is one.
+func (ex *explainer) of(id job.ID, user string, s job.Spec, clauses []fleet.Clause) lease.Explanation {
 	hosts := ex.hosts.fleet.Sorted()
-	x := lease.Explanation{Clauses: fleet.Explain(clauses, hosts), Now: []lease.Candidate{}, Later: []lease.Candidate{}}
-	now, later := ex.addCandidates(&x, user, s, clauses, hosts)
+	x := lease.Explanation{Job: id, Clauses: fleet.Explain(clauses, hosts), Now: []lease.Candidate{}, Later: []lease.Candidate{}}
+	asked := fleet.Asked{Job: id, Need: s.Need(), Priority: s.Priority, Limit: lease.LimitOf(&s)}
+	now, later := ex.addCandidates(&x, user, s, asked, clauses, hosts)
 	if s.Nodes > 1 {
 		x.Clauses = append(x.Clauses, lease.Clause{Clause: fmt.Sprintf("room for a member now; %d are needed at once", s.Nodes), Meets: now, Of: len(hosts)})
 	}
 	if len(x.Now) == 0 {
 		idle := len(x.Later) == 0
-		x.Nearest = fleet.Nearest(clauses, user, s.Need(), s.Nodes, hosts, idle)
+		free := fleet.IdleOf
+		if !idle {
+			free = func(h *fleet.Host) *lease.Free { return fleet.Unkept(h, asked, ex.now) }
+		}
+		x.Nearest = fleet.Nearest(clauses, user, asked.Need, s.Nodes, hosts, free)
 		x.Nearest.Ever = idle && x.Nearest != (lease.Nearest{})
 	}
 	x.Reason = explainReason(x, len(hosts))
@@ -49,8 +56,8 @@ const maxCandidates = 64
 // the others with what they lack.
 //
 // It returns how many there are of both.
-func (ex *explainer) addCandidates(x *lease.Explanation, user string, s job.Spec, clauses []fleet.Clause, hosts []*fleet.Host) (now, later int) {
-	need := s.Need()
+func (ex *explainer) addCandidates(x *lease.Explanation, user string, s job.Spec, asked fleet.Asked, clauses []fleet.Clause, hosts []*fleet.Host) (now, later int) {
+	need := asked.Need
 	prefers := s.Preferences()
 	feasible := map[int][]*fleet.Host{} // by weight
 	for _, host := range hosts {
@@ -62,6 +69,9 @@ func (ex *explainer) addCandidates(x *lease.Explanation, user string, s job.Spec
 			if over := host.Quotas.Over(user, need); over != "" {
 				cand.Why = job.Reason{Word: job.ReasonQuota, Detail: over}.String()
 			}
+		}
+		if cand.Why == "" {
+			cand.Why = fleet.KeptFrom(host, asked, ex.now)
 		}
 		if cand.Why == "" {
 			w := fleet.Weight(prefers, host)
@@ -162,18 +172,19 @@ func explainReason(x lease.Explanation, known int) job.Reason {
 }
 
 // offers is a dry run of a placement: which hosts could run a job of this user and spec now, and why the others could not.
-func (ex *explainer) offers(user string, s job.Spec) (lease.Explanation, error) {
+// The id is that of the job, if there is one.
+func (ex *explainer) offers(id job.ID, user string, s job.Spec) (lease.Explanation, error) {
 	clauses, err := fleet.ClausesOfUser(user, s)
 	if err != nil {
 		return lease.Explanation{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return ex.of(user, s, clauses), nil
+	return ex.of(id, user, s, clauses), nil
 }
 
 // shape is the same for a job that was accepted before. It names what hosts have said about its shape, too.
 func (ex *explainer) shape(user string, s job.Spec, g *fleet.Shape) lease.Explanation {
 	s.Priority = g.Priority
-	x, err := ex.offers(user, s)
+	x, err := ex.offers("", user, s)
 	if ex.addRefusals(&x, g) {
 		x.Reason = explainReason(x, len(ex.hosts.fleet.Sorted()))
 	}

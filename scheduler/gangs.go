@@ -99,6 +99,7 @@ func (gs *gangs) lookAt(d *dispatch) {
 	default:
 		gs.refill(d)
 	}
+	gs.dispatches.elections.look(d)
 }
 
 // watchHold bounds for how long the gang holds places while others are missing.
@@ -182,6 +183,7 @@ func (gs *gangs) preempt(d *dispatch, missing int, from int) bool {
 	}
 	for _, o := range queued { // before others make room: these must not
 		o.seat.preempt = true
+		o.markElsewhere(false)
 		gs.offers.sendOffer(o, queueWait)
 	}
 	for _, h := range fresh {

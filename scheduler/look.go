@@ -84,8 +84,8 @@ func (c *Core) Offers(user string, operator bool, s job.Spec) (lease.Explanation
 	if err != nil {
 		return lease.Explanation{}, err
 	}
-	x, err := c.explain.offers(user, s)
-	c.views.byAllotment(&x, user, &s, nil)
+	x, err := c.explain.offers("", user, s)
+	byAllotment(c.views, &x, user, &s, nil)
 	return x, err
 }
 

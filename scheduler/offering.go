@@ -16,12 +16,12 @@ func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
 	if e != nil {
 		s.Priority = e.priority
 	}
-	x, err := vs.explain.offers(j.User, s)
+	x, err := vs.explain.offers(j.ID, j.User, s)
 	if e != nil {
 		notWhereHeldBack(vs.now, e, &x)
 		notWhereAway(vs.placement, e, &x)
 	}
-	vs.byAllotment(&x, j.User, &s, e.anyShape())
+	byAllotment(vs, &x, j.User, &s, e.anyShape())
 	x.Job, x.State, x.Reason, x.Starts = j.ID, j.State(), j.Reason, j.Starts
 	return x, err
 }
@@ -41,7 +41,7 @@ func (e *entry) anyShape() *shape {
 
 // byAllotment moves the hosts that would start a task now to those that could later, if the limits of its user over the cluster do
 // not allow it. The shape is that of the job if it is known here.
-func (vs *views) byAllotment(x *lease.Explanation, user string, s *job.Spec, g *shape) {
+func byAllotment(vs *views, x *lease.Explanation, user string, s *job.Spec, g *shape) {
 	var need lease.Held
 	need.Add(s.Need(), max(1, s.Nodes))
 	never := vs.cfg.Limits.NeverInCluster(user, need)

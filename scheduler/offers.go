@@ -19,6 +19,7 @@ type offers struct {
 	byID map[uint64]*offer
 	due  []*dispatch     // of gangs whose offers have changed
 	kept map[*worker]int // how many offers a host keeps something for; see stands
+	news []*dispatch     // whose hosts have said something, or whose offers have gone; see elections
 }
 
 // keep has the host of an offer keep what is free for it. The host hears of it when the offer is sent.
@@ -43,6 +44,14 @@ func (o *offer) settle() {
 	if o.queued() && !o.claim.Limited && o.claim.Spare == o.keeps { // one with a time limit may be booked
 		o.claim.Spare = !o.keeps
 		o.worker.Touch()
+	}
+}
+
+// hear notes that hosts have said something of a task that waits, or that an offer of it has gone.
+func (os *offers) hear(d *dispatch) {
+	if !d.news {
+		d.news = true
+		os.news = append(os.news, d)
 	}
 }
 
@@ -80,7 +89,7 @@ func (os *offers) sendOffer(o *offer, wait time.Duration) {
 		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.dispatch.n}, Group: os.cfg.Group, Epoch: os.epoch,
 		Need: j.Spec.Need(), Device: o.device(), Priority: t.priority(), User: j.User, Project: j.Spec.Project, Wait: wait,
 		Age: os.now.Sub(t.e.born) + ageOfNew, Preempt: o.dispatch.preempt == o.worker.Host, Limit: lease.LimitOf(&j.Spec),
-		Spare: !o.keeps && o.seat == nil, Ordered: lease.Ordered{Level: t.level, Work: t.work},
+		Keeping: lease.Keeping{Spare: !o.keeps && o.seat == nil, Elsewhere: o.elsewhere, Private: os.cfg.Private}, Ordered: lease.Ordered{Level: t.level, Work: t.work},
 	}
 	if s := o.seat; s != nil {
 		m.Attempt.Task += s.rank
@@ -123,6 +132,10 @@ func (os *offers) drop(o *offer) {
 	}
 	if d.preempt == o.worker.Host {
 		d.preempt = nil
+	}
+	if i := slices.Index(d.election.booked, o); i >= 0 {
+		d.election.booked = slices.Delete(d.election.booked, i, i+1)
+		os.hear(d)
 	}
 	if d.gang != nil {
 		os.changed(d)

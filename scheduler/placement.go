@@ -23,6 +23,15 @@ type placement struct {
 	leftOut  *leftOut
 }
 
+// newPlacer returns the placer of an owner.
+func newPlacer(cfg *Config, hs *hosts, ps *policies) *place.Placer {
+	p := place.New(&hs.fleet, &ps.typical)
+	if cfg.Candidates > 0 {
+		p.Sample = cfg.Candidates
+	}
+	return p
+}
+
 // asks is what a decision may know of the task.
 func (pl *placement) asks(t *task) place.Task {
 	x := place.Task{Request: t.request(), Policy: pl.policies.named[pl.policies.of(&t.e.job.Spec)], Avoid: pl.leftOut.add(t.e, t.avoid, pl.now)}

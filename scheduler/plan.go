@@ -45,7 +45,8 @@ func (pn *planner) plan() {
 	defer pn.allotments.askAll()
 	pn.allotments.look()
 	pn.gangs.look()
-	defer func() { pn.again = pn.again || len(pn.gangs.offers.due) > 0 }()
+	pn.dispatches.elections.lookAll()
+	defer func() { pn.again = pn.again || len(pn.gangs.offers.due)+len(pn.gangs.offers.news) > 0 }()
 	if pn.outgoing >= maxOutgoing {
 		return
 	}

@@ -315,7 +315,7 @@ func (rq *requests) retryMatches() {
 		case rq.hosts.fleet.Meet(m.clauses, max(1, m.ask.Spec.Nodes)), late && m.more:
 			rq.proposeSubmit(m.ask, m.spec)
 		case late:
-			rq.answer(m.ask.Token, nil, &NoMatchError{Explanation: rq.explain.of(m.ask.User, m.ask.Spec, m.clauses)})
+			rq.answer(m.ask.Token, nil, &NoMatchError{Explanation: rq.explain.of("", m.ask.User, m.ask.Spec, m.clauses)})
 		default:
 			rest = append(rest, m)
 		}

@@ -101,6 +101,8 @@ type Config struct {
 	Order lease.OrderBy
 	// MaxWait is how long tasks wait before they go first, the oldest of each user first; 0: however long. See overdue.
 	MaxWait time.Duration
+	// Private says that users see only their own jobs here, so hosts are not to name these to other owners.
+	Private bool
 }
 
 // DefaultConfig has the bounds; who the daemon is must be filled in.

@@ -64,6 +64,13 @@ func (ss *stands) choose(hosts []*fleet.Host) (out []*fleet.Host) {
 	return out
 }
 
+// resume has a task stand again at a host, because no host is booked any more, if the host may keep something.
+func (ss *stands) resume(o *offer) {
+	if !o.keeps && !ss.short && !ss.now.Before(o.from) && ss.may(o.worker, 0) {
+		ss.offers.keep(o)
+	}
+}
+
 // count works out how many hosts may keep something.
 func (ss *stands) count() {
 	n := 0
@@ -160,8 +167,12 @@ func (ss *stands) first(n int) []*dispatch {
 	return out
 }
 
-// stand has a task stand at all hosts where it queues that may keep something. It returns false if there is none.
+// stand has a task stand at all hosts where it queues that may keep something. It returns false if there is none. A task
+// that is booked need not stand.
 func (ss *stands) stand(d *dispatch) bool {
+	if d.election.agreed {
+		return true
+	}
 	stands, queued := false, false
 	for _, o := range d.offers {
 		switch {

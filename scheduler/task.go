@@ -521,6 +521,14 @@ type shape struct {
 	outlookAt uint64
 	noMatch   string // why no host can run it, by the profiles of noMatchAt
 	noMatchAt uint64
+	passed    passedOver
+}
+
+// passedOver is why tasks of a shape wait though they fit at a host.
+type passedOver struct {
+	why   job.Reason
+	limit time.Duration // of the task that was asked for
+	at    uint64        // the step
 }
 
 // placeOf is the rank of the task, in the terms of package fleet.
@@ -563,6 +571,19 @@ type dispatch struct {
 	devices []string
 	session lease.Session
 	gang    *gang // of which the task is rank 0; nil: none
+
+	election election
+	news     bool // it is in offers.news
+}
+
+// election is at which hosts a waiting task is booked: at one, or if it is a gang at one for each member that lacks a place.
+type election struct {
+	booked []*offer  // to the hosts that keep what the task needs; none: nothing shows when it starts
+	agreed bool      // they have said that they do, so the other hosts need not
+	since  time.Time // when the first of these hosts were elected
+	by     time.Time // when the task should have started by what they said then
+	rests  time.Time // nobody is elected before, because the task did not start by then
+	calm
 }
 
 // endGang takes back what the gathering of a gang has changed in the view of its job.
@@ -601,10 +622,12 @@ type offer struct {
 	claim    fleet.Claim // on the host, with the id of the offer
 	keeps    bool        // the host keeps what is free for it, while it queues there; see stands
 	from     time.Time   // when it may begin to do so
-	timer    *timer      // for the answer of the host, then for the Assign; of a queued offer or one of a gang for its renewal
-	seat     *seat       // of a member of a gang; nil: none
-	expected expectation // of the host, while the offer queues there
-	counted  bool        // in Totals
+	// elsewhere says that other hosts keep what the task needs; see elections.
+	elsewhere bool
+	timer     *timer      // for the answer of the host, then for the Assign; of a queued offer or one of a gang for its renewal
+	seat      *seat       // of a member of a gang; nil: none
+	expected  expectation // of the host, while the offer queues there
+	counted   bool        // in Totals
 }
 
 // expectation is what a host expects of an offer, and when it said so.

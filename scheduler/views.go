@@ -433,7 +433,7 @@ func (vs *views) waitReason(t *task) job.Reason {
 	case x.Fits > 0 && g.ready:
 		return job.Reason{Word: job.ReasonPriority, Detail: "its turn to be placed comes next"}
 	case x.Fits > 0:
-		return job.Reason{Word: job.ReasonPriority, Detail: "what is free is set aside for others"}
+		return passedOverWhy(vs.placement, g, t)
 	case len(x.Quarantined) > 0:
 		where := strings.Join(x.Quarantined, ", ")
 		return job.Reason{Word: job.ReasonGPUUnhealthy, Detail: lease.Clip("GPUs that it could have are set aside on " + where + "; `muster gpus` says why")}

@@ -17,6 +17,9 @@ type outlook struct {
 	since  time.Duration // when it first said anything
 	by     time.Duration // when the job starts there at the latest; 0: not known
 	shared time.Duration // when it last let others have what it had set aside for the job
+	offer  uint64        // of which it spoke last
+	keeps  bool          // it keeps what the job needs by then
+	booked time.Duration // since when it says so
 	// due is the first start that it told since the job was first in line everywhere, alone, if that was at dueOf.
 	due, dueOf time.Duration
 }
@@ -43,8 +46,17 @@ func (w *world) foresees(h *host, f lease.Forecast) {
 	case f.Shared > 0:
 		x.shared = w.now
 	}
+	if keeps := f.Start > 0 && !f.Elsewhere; !keeps || !x.keeps || x.offer != f.Offer {
+		x.offer, x.keeps, x.booked = f.Offer, keeps, w.now
+	}
+	if x.by > 0 && (f.Start == 0 || w.now+f.Start > x.by+settleTime) {
+		j.moved = w.now
+	}
 	if x.by = 0; f.Start > 0 {
 		x.by = w.now + f.Start
+		if by := x.by + settleTime; j.dueBy == 0 || by < j.dueBy {
+			j.dueBy = by
+		}
 		if x.dueOf != j.alone {
 			x.due, x.dueOf = x.by, j.alone
 		}
@@ -64,10 +76,11 @@ func (j *work) sharedSince(hosts []*host, at time.Duration) bool {
 	})
 }
 
-// dueAt returns by when the job, since it is the first in line everywhere, starts at the host according to it; 0: not known.
+// dueAt returns by when the job, since it is the first in line everywhere, starts at the host according to it; 0: not known, or
+// another host has booked it.
 func (j *work) dueAt(h *host) time.Duration {
 	switch x := j.outlooks[h]; {
-	case x == nil:
+	case x == nil, j.newest[h].elsewhere:
 		return 0
 	case x.dueOf == j.alone:
 		return x.due
@@ -104,7 +117,7 @@ func TestBackfillDelaysNoBooking(t *testing.T) {
 		checked, forecasts := 0, 0
 		w.foreseen = func(j *work, h *host, x *outlook) {
 			forecasts++
-			if !j.firstInLine(h) {
+			if !j.firstInLine(h) || j.newest[h].elsewhere {
 				delete(first, told{j, h})
 				return
 			}
@@ -119,6 +132,10 @@ func TestBackfillDelaysNoBooking(t *testing.T) {
 		w.start()
 		w.runUntil(30*time.Hour, func() bool {
 			for k, by := range first {
+				if k.j.newest[k.h].elsewhere { // another host has booked it since
+					delete(first, k)
+					continue
+				}
 				if k.j.starts > 0 || k.j.assigned {
 					if at := cmp.Or(k.j.startAt, w.now); at > by+startSlack {
 						w.fail("P9: %s was to start at %s by %v, and started at %v", k.j, k.h.peer, by, at)

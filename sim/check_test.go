@@ -51,6 +51,16 @@ func (w *world) offered(o *owner, h *host, m lease.Offer) {
 	}
 	w.stats.offers++
 	w.offerOf[m.ID] = j
+	a := asked{id: m.ID, at: w.now, since: w.now, queued: w.now, elsewhere: m.Elsewhere, preempt: m.Preempt, spare: m.Spare}
+	if b := j.newest[h]; b.id == a.id {
+		if a.since = b.since; b.spare == a.spare && b.elsewhere == a.elsewhere {
+			a.queued = b.queued
+		}
+		if b.elsewhere && !a.elsewhere {
+			j.again = w.now
+		}
+	}
+	j.newest[h] = a
 	j.offers++
 	j.bornAt, j.bornIn = w.now-m.Age, o.life
 	j.priority, j.level, j.leveled = m.Priority, m.Level, true
@@ -133,7 +143,8 @@ func (w *world) assigned(o *owner, r job.AssignRecord, moved bool) {
 		return
 	}
 	if moved {
-		j.alone, j.turnAt = 0, w.now // it has had its turn, whatever comes of it
+		j.alone, j.turnAt, j.dueBy = 0, w.now, 0 // it has had its turn, whatever comes of it
+		clear(j.newest)
 		w.retried(o, j, r.Node)
 	}
 	for _, p := range j.tries {
@@ -152,7 +163,7 @@ func (w *world) assigned(o *owner, r job.AssignRecord, moved bool) {
 	}
 }
 
-// retried checks that a job does not return to a host where it failed while it fits at another one (P8): one that has
+// retried checks that a job does not return to a host where it failed while it fits at another one (P12): one that has
 // been idle for a while, and for which nothing else waits.
 func (w *world) retried(o *owner, j *work, to job.Peer) {
 	if j.spec.Nodes > 1 || !j.failedAt(o.links[to].h) {
@@ -167,7 +178,7 @@ func (w *world) retried(o *owner, j *work, to job.Peer) {
 			return other != j && other.state == job.Pending && other.could(h)
 		})
 		if !wanted && j.fits(&free) && h.closedWhy(j, &free) == "" {
-			w.fail("P8: %s returns to %s, where it failed, though %s has been idle for %v", j, to, h.peer, h.idleFor())
+			w.fail("P12: %s returns to %s, where it failed, though %s has been idle for %v", j, to, h.peer, h.idleFor())
 		}
 	}
 }

@@ -51,6 +51,10 @@ func (o *owner) send(to job.Peer, m lease.ToWorker) {
 		if w.watch != nil {
 			w.watch.offered(o, l.h, x)
 		}
+	case lease.Release:
+		if w.watch != nil {
+			w.watch.dropped(l.h, x.Offer)
+		}
 	case lease.Start:
 		if w.watch != nil {
 			w.watch.starts(o, to, x)
@@ -61,6 +65,9 @@ func (o *owner) send(to job.Peer, m lease.ToWorker) {
 
 // send carries a message to the owner's core.
 func (h *host) send(to job.Peer, m lease.ToScheduler) {
+	if x, tells := m.(lease.Availability); tells && h.w.watch != nil {
+		h.w.watch.keeps(h, x.Kept)
+	}
 	if to == listener {
 		overheard(h, m)
 		return
@@ -85,6 +92,9 @@ func (h *host) send(to job.Peer, m lease.ToScheduler) {
 		h.w.counts.Commits++
 	case lease.Decline:
 		h.w.counts.Declines++
+		if h.w.watch != nil {
+			h.w.watch.dropped(h, x.Offer)
+		}
 	}
 	post(&l.toOwner, l.hUp, m)
 }

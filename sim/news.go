@@ -285,7 +285,7 @@ func (l *link) bared(m lease.Availability) (lease.Availability, bool) {
 	if l.w.cfg.News == nil || l.local || l.toOwner.beginning() {
 		return m, true
 	}
-	m.Free, m.Draining, m.Detail = lease.Free{}, false, ""
+	m.Free, m.Draining, m.Detail, m.Kept = lease.Free{}, false, "", nil
 	return m, extra(&m)
 }
 

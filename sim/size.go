@@ -53,6 +53,7 @@ const (
 	sizeDevice   = 21 // beyond its UUID and its model, which comes twice
 	sizeProfile  = 60
 	sizeForecast = 16
+	sizeKept     = 18 // beyond the job, the user and a byte for each device
 	sizeEntry    = 22 // beyond the account
 	sizeMember   = 6  // beyond its names
 )
@@ -126,6 +127,9 @@ func availabilitySize(m *lease.Availability) int {
 	n := freeSize(&m.Free) + len(m.Detail) + len(m.Forecasts)*sizeForecast
 	for _, u := range m.UnderQuota {
 		n += 2 + len(u)
+	}
+	for i := range m.Kept {
+		n += sizeKept + len(m.Kept[i].Job) + len(m.Kept[i].User) + len(m.Kept[i].GPUs)
 	}
 	if m.Usage != nil {
 		for i := range m.Usage.Entries {

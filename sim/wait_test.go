@@ -64,6 +64,7 @@ func (w *world) sample() {
 	}
 	for _, j := range w.waiting {
 		w.lookAlone(j)
+		w.lookAtKeeps(j)
 	}
 }
 
@@ -336,6 +337,9 @@ type stats struct {
 	mostOffers                       int
 	jobs, starts, requeued           int
 	waited                           time.Duration  // by all jobs together
+	booked                           time.Duration  // of that by jobs that a host has booked
+	twice                            time.Duration  // GPUs that other hosts kept for these, times how long
+	passed                           int            // starts while a job of a higher priority waited at the host
 	waits                            map[int]*waits // by GPUs asked for
 }
 
@@ -389,6 +393,9 @@ func (t *total) add(seed uint64, s *stats, failed bool) {
 	t.sum.starts += s.starts
 	t.sum.requeued += s.requeued
 	t.sum.waited += s.waited
+	t.sum.booked += s.booked
+	t.sum.twice += s.twice
+	t.sum.passed += s.passed
 	t.sum.mostOffers = max(t.sum.mostOffers, s.mostOffers)
 	if s.jobs > 0 {
 		t.worst = max(t.worst, float64(s.offers)/float64(s.jobs))
@@ -424,7 +431,9 @@ func (s *stats) String() string {
 		fmt.Fprintf(&out, "%6d %8d %12s %12s %12s %22s\n", n, x.jobs, round(x.all[len(x.all)/2]), round(x.all[len(x.all)*99/100]), round(x.longest), round(x.fit))
 	}
 	jobs := float64(max(s.jobs, 1))
-	fmt.Fprintf(&out, "%d jobs started in %d attempts, %d ended, %d requeued; a job: %.1f steps of a scheduler, %.1f rounds of a worker, %.1f messages, %.1f effects, %.1f offers; at most %d offers of a task to a host in a minute; %d searches, %d tasks fenced",
-		s.jobs, s.starts, s.ended, s.requeued, float64(s.steps)/jobs, float64(s.rounds)/jobs, float64(s.messages)/jobs, float64(s.effects)/jobs, float64(s.offers)/jobs, s.mostOffers, s.finds, s.fenced)
+	fmt.Fprintf(&out, "%d jobs started in %d attempts, %d ended, %d requeued; a job: %.1f steps of a scheduler, %.1f rounds of a worker, %.1f messages, %.1f effects, %.1f offers; at most %d offers of a task to a host in a minute; %d searches, %d tasks fenced\n"+
+		"%v of waiting, %v of it by jobs that a host had booked, for which others kept %v of GPUs; %d starts while a job of a higher priority was first in line\n",
+		s.jobs, s.starts, s.ended, s.requeued, float64(s.steps)/jobs, float64(s.rounds)/jobs, float64(s.messages)/jobs, float64(s.effects)/jobs, float64(s.offers)/jobs, s.mostOffers, s.finds, s.fenced,
+		s.waited, s.booked, s.twice, s.passed)
 	return out.String()
 }

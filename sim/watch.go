@@ -11,8 +11,12 @@ import (
 // watcher sees what happens in a world, before anything else comes of it.
 type watcher interface { //nolint:interfacebloat // one method for each thing that can be seen
 	offered(o *owner, h *host, m lease.Offer)
+	// dropped sees an offer that is withdrawn or declined.
+	dropped(h *host, offer uint64)
 	starts(o *owner, to job.Peer, m lease.Start)
 	foresees(h *host, f lease.Forecast)
+	// keeps sees all that a host says that it keeps.
+	keeps(h *host, all []lease.Kept)
 	asked(o *owner, tok scheduler.Token)
 	committed(o *owner, r job.Record, seq uint64, epoch job.Epoch)
 	saves(o *owner, id job.ID)

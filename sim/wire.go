@@ -4,6 +4,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/musterhq/muster/gpu"
@@ -15,7 +16,7 @@ import (
 func brief(msg any) string {
 	switch m := msg.(type) {
 	case lease.Offer:
-		return fmt.Sprintf("Offer %x of %s: %s, priority %d, %s, waits %v, age %v, gang %d firm %v preempt %v", m.ID, m.Attempt, needText(m.Need), m.Priority, m.User, m.Wait, m.Age, m.Gang, m.Firm, m.Preempt)
+		return fmt.Sprintf("Offer %x of %s: %s, priority %d, %s, waits %v, age %v, gang %d firm %v preempt %v spare %v elsewhere %v", m.ID, m.Attempt, needText(m.Need), m.Priority, m.User, m.Wait, m.Age, m.Gang, m.Firm, m.Preempt, m.Spare, m.Elsewhere)
 	case lease.Commit:
 		return fmt.Sprintf("Commit %x of %s, session %x, devices %v, %s port %d, conditional %v", m.Offer, m.Attempt, m.Session, m.Devices, m.Address, m.Port, m.Conditional)
 	case lease.Decline:
@@ -27,7 +28,15 @@ func brief(msg any) string {
 	case lease.Hello:
 		return fmt.Sprintf("Hello %s, %s", m.Profile.Store, briefFree(m.Free))
 	case lease.Availability:
-		return fmt.Sprintf("Availability %s, draining %v %s", briefFree(m.Free), m.Draining, m.Detail)
+		var text strings.Builder
+		fmt.Fprintf(&text, "Availability %s, draining %v %s", briefFree(m.Free), m.Draining, m.Detail)
+		for _, f := range m.Forecasts {
+			fmt.Fprintf(&text, "; offer %x starts %v kept %v shared %v elsewhere %v", f.Offer, f.Start, f.Kept, f.Shared, f.Elsewhere)
+		}
+		for _, k := range m.Kept {
+			fmt.Fprintf(&text, "; keeps %d GPUs for %s", len(k.GPUs), k.Job)
+		}
+		return text.String()
 	case lease.Event:
 		return fmt.Sprintf("Event %d of %s: %s %s", m.N, m.Attempt, m.State, m.Refused)
 	}

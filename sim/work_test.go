@@ -56,7 +56,12 @@ type work struct {
 	perHost   map[*host]int // offers in that minute
 	mostOffer int
 
-	outlooks map[*host]*outlook // what hosts have told of its start
+	outlooks map[*host]*outlook      // what hosts have told of its start
+	newest   map[*host]asked         // its newest offers
+	left     map[*host]time.Duration // when it last lost its offer there
+	again    time.Duration           // when a host was last told to keep something for it again
+	moved    time.Duration           // when a host last took back or put off a start that it had shown
+	dueBy    time.Duration           // the earliest start that a host has shown since it began to wait, and some; 0: none
 
 	fitWait  time.Duration // longest time for which it was first and fitted
 	turnAt   time.Duration // when it was last assigned
@@ -75,7 +80,7 @@ func (w *world) newWork(o *owner, user string, need job.Resources, runs time.Dur
 	spec.Resources = need
 	n := len(w.works)
 	s := &submission{w: w.World, index: n, owner: o, user: user, key: keyOf(n), spec: &spec, runs: runs}
-	j := &work{submission: s, poisonFor: time.Minute, stores: map[*proc]string{}}
+	j := &work{submission: s, poisonFor: time.Minute, stores: map[*proc]string{}, newest: map[*host]asked{}, left: map[*host]time.Duration{}}
 	w.World.works = append(w.World.works, s)
 	w.works = append(w.works, j)
 	w.byKey[j.key] = j

@@ -42,10 +42,13 @@ type world struct {
 	// offerOf has the job of each offer that was made. foreseen, if set, sees what hosts tell of their starts.
 	offerOf  map[uint64]*work
 	foreseen func(*work, *host, *outlook)
-	byID     map[job.ID]*work
-	byKey    map[string]*work
-	calm     bool // nothing breaks any more, and tasks are short
-	poison   bool // poison tasks take their hosts down
+	kept     map[*host]map[job.ID]heldFor // what hosts say that they keep
+	// launchedAt is when the process of each attempt was to be started.
+	launchedAt map[job.Attempt]time.Duration
+	byID       map[job.ID]*work
+	byKey      map[string]*work
+	calm       bool // nothing breaks any more, and tasks are short
+	poison     bool // poison tasks take their hosts down
 
 	tables   map[*owner]*jobs.Table   // what all committed records of an owner together lead to
 	youngest map[*owner]time.Duration // rank of the youngest of its jobs so far, in one look
@@ -84,7 +87,7 @@ func newTestWorld(t testing.TB, seed uint64, opt options) *world {
 	w := &world{
 		World: newWorld(cfg), t: t, seed: seed, opt: opt, poison: true,
 		offerOf: map[uint64]*work{}, byID: map[job.ID]*work{}, byKey: map[string]*work{},
-		tables: map[*owner]*jobs.Table{}, youngest: map[*owner]time.Duration{}, lines: map[*host]*standing{},
+		kept: map[*host]map[job.ID]heldFor{}, launchedAt: map[job.Attempt]time.Duration{}, tables: map[*owner]*jobs.Table{}, youngest: map[*owner]time.Duration{}, lines: map[*host]*standing{},
 	}
 	w.durable, w.watch, w.wall, w.refusals = true, w, moment, opt.refusals
 	w.tune = w.tuned
@@ -302,6 +305,8 @@ func (w *world) launched(p *proc) {
 	if p.j == nil || p.h.procs[p.attempt] != nil {
 		return
 	}
+	w.launchedAt[p.attempt] = w.now
+	w.passes(p)
 	j := p.work()
 	j.tries = append(j.tries, p)
 	j.stores[p] = p.h.store

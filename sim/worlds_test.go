@@ -16,7 +16,10 @@ package sim
 //	P6  Work for an event stays flat: steps and effects of a job are counted.
 //	P7  Every accepted job ends once all is healthy, or is held with a reason.
 //	P8  Nothing is set aside for an offer for longer than it has waited, but for a configured time.
-//	P9  A start that a host has shown for the first job in line is never delayed.
+//	P9  A start that a host has shown for the first job in line is never delayed, unless another host has booked the job since.
+//	P10 Where a host has booked a job, no other host keeps anything for it.
+//	P11 No task of a lower priority starts on what a waiting job of a higher one could have had sooner at that host.
+//	P12 A job does not return to a host where it failed while another one is idle.
 //
 // TestRandomWorlds runs many small worlds for an hour each; -sim.seeds says how many. A world that failed is run again, with
 // all that happens in it, by

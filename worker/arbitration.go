@@ -10,19 +10,19 @@ import (
 )
 
 // arbitration is one pass over the offers in the order of their rank. It changes only the account. An offer that fits
-// gets a reservation, which stays. For an offer that does not fit, what it needs is kept; see keeps. So an offer gets only
+// gets a reservation, which stays. For an offer that does not fit, what it needs is kept; see backfill. So an offer gets only
 // what delays no offer before it, and cannot starve those.
 type arbitration struct {
-	account *account
-	queue   *queue
-	keeps   *keeps
-	room    makeRoom
-	vain    map[askedRoom]struct{} // for which it would not be enough to revoke the reservations of gangs
-	late    bool                   // something is kept for an offer whose wait is over
-	level   int                    // the precedence of the last offer that something was kept for; -1: none yet
-	filled  bool                   // a user with a limit got a reservation
-	revoked bool                   // reservations were revoked
-	rest    bool                   // those offers are decided that had to wait for the others
+	account  *account
+	queue    *queue
+	backfill *backfill
+	room     makeRoom
+	vain     map[askedRoom]struct{} // for which it would not be enough to revoke the reservations of gangs
+	late     bool                   // something is kept for an offer whose wait is over
+	level    int                    // the precedence of the last offer that something was kept for; -1: none yet
+	filled   bool                   // a user with a limit got a reservation
+	revoked  bool                   // reservations were revoked
+	rest     bool                   // those offers are decided that had to wait for the others
 }
 
 // makeRoom makes room for an offer that does not fit.
@@ -40,8 +40,8 @@ type askedRoom struct {
 	gang bool
 }
 
-func newArbitration(a *account, q *queue, k *keeps, room makeRoom) *arbitration {
-	return &arbitration{account: a, queue: q, keeps: k, level: -1, room: room, vain: map[askedRoom]struct{}{}}
+func newArbitration(a *account, q *queue, b *backfill, room makeRoom) *arbitration {
+	return &arbitration{account: a, queue: q, backfill: b, level: -1, room: room, vain: map[askedRoom]struct{}{}}
 }
 
 // verdict is what happens to an offer.
@@ -89,7 +89,7 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	}
 	if fit && r.account.hold(m, devices) {
 		r.filled = r.filled || r.account.quotas.bounded(m.User)
-		r.keeps.took(o)
+		r.backfill.took(o)
 		return decision{verdict: verdictReserve, devices: devices}
 	}
 	if m.Preempt && !o.preempted && !fit {
@@ -117,30 +117,35 @@ func (r *arbitration) wait(now Moment, o *offer, waited bool) decision {
 // preempt has tasks end for an offer, or a promise of that, or returns why that would not help. What it would get must not
 // be kept for an offer before it: else those after it would get what has ended for it.
 func (r *arbitration) preempt(o *offer) (why string) {
-	outlasted, ok := r.keeps.outlastedBy(o, true)
+	outlasted, ok := r.backfill.outlastedBy(o, true)
 	if !ok {
 		return "what tasks could give back is kept for offers that go first"
 	}
-	r.keeps.aside(r.keeps.everything(), func() { why = r.room.preempt(o, r.keeps.devicesOf(outlasted)) })
+	r.backfill.aside(r.backfill.everything(), func() { why = r.room.preempt(o, r.backfill.devicesOf(outlasted)) })
 	return why
 }
 
-// keep keeps for an offer what it needs, unless something is kept for enough others. The first one of its priority has its
-// turn from then on.
+// keep keeps for an offer what it needs, unless something is kept for enough others, or another host keeps it. The first
+// one of its priority has its turn from then on.
 func (r *arbitration) keep(o *offer) {
-	wants := r.keeps.wants(o)
+	if o.elsewhere() {
+		r.queue.loseTurn(o)
+		r.backfill.foresee(o)
+		return
+	}
+	wants := r.backfill.wants(o)
 	switch {
 	case !wants && o.turn == 0:
-		r.keeps.wait(o)
+		r.backfill.wait(o)
 	case !r.account.capacity.gpus.Sound(o.msg.Need): // even a host without tasks would have too few usable devices
 		r.queue.loseTurn(o)
 	case wants:
-		if kept := r.keeps.block(o); kept && r.level != o.msg.Precedence() && !o.firm {
+		if kept := r.backfill.block(o); kept && r.level != o.msg.Precedence() && !o.firm {
 			r.level = o.msg.Precedence()
 			r.queue.takeTurn(o)
 		}
 	default:
-		r.keeps.wait(o)
+		r.backfill.wait(o)
 	}
 }
 
@@ -152,7 +157,7 @@ func (r *arbitration) allowed(o *offer) (devices []string, fit bool, over string
 	if over = r.account.quotas.refusals.behind(o.msg.User, o.msg.Priority); over != "" {
 		return nil, false, over
 	}
-	devices, fit = r.keeps.fits(o)
+	devices, fit = r.backfill.fits(o)
 	return devices, fit, ""
 }
 
@@ -162,13 +167,13 @@ func (r *arbitration) revoke(o *offer) (devices []string, done bool) {
 	if r.room.revoke == nil || o.firm {
 		return nil, false
 	}
-	which, ok := r.keeps.revocable(o)
+	which, ok := r.backfill.revocable(o)
 	asked := askedRoom{attemptedFit{o.msg.Need, which}, o.msg.Gang > 0}
 	if _, vain := r.vain[asked]; vain || !ok {
 		return nil, false
 	}
 	enough := false
-	r.keeps.aside(which, func() {
+	r.backfill.aside(which, func() {
 		if done, enough = r.room.revoke(o); done {
 			devices, _ = r.account.capacity.choose(o.msg.Need, o.msg.Device)
 		}
@@ -178,14 +183,14 @@ func (r *arbitration) revoke(o *offer) (devices []string, done bool) {
 	}
 	if done {
 		r.revoked = true
-		r.keeps.gained()
+		r.backfill.gained()
 	}
 	return devices, done
 }
 
 // missing returns why a need does not fit, for people.
 func (r *arbitration) missing(need job.Resources) string {
-	if a := r.keeps.exclusive(); a != (job.Attempt{}) && r.account.capacity.short(need) == "" {
+	if a := r.backfill.exclusive(); a != (job.Attempt{}) && r.account.capacity.short(need) == "" {
 		return fmt.Sprintf("this host is kept for task %s, which wants it for itself", a)
 	}
 	return r.account.missing(need)

@@ -154,11 +154,24 @@ const (
 	sharedOut                      // others may have that until a time
 )
 
+// keptFor is what is kept of what is free, for one offer.
+type keptFor struct {
+	offer  *offer
+	below  bool // from offers of a lower priority only
+	cpus   int
+	memory job.Size
+	milli  int      // thousandths of each of the devices
+	held   []string // UUIDs of the devices
+	until  BootTime // never: not known
+	starts bool     // it is booked for then
+}
+
 // forecast is what is known of the start of an offer.
 type forecast struct {
-	offer *offer
-	kind  forecastKind
-	at    BootTime
+	offer     *offer
+	kind      forecastKind
+	at        BootTime
+	elsewhere bool // nothing is kept for it, because another host has booked it
 }
 
 // rank orders offers by priority, then by the age of the job, then by name. The order is the same on all hosts, except

@@ -71,9 +71,9 @@ func causeOf(err error) string {
 // message returns the next Availability: what is free, and why the host drains, if it does.
 func (g *availability) message() lease.Availability {
 	g.reports.seq++
-	why := g.closed()
+	why, free := g.closed(), g.account.free()
 	return lease.Availability{
-		Seq: g.reports.seq, Free: g.account.free(), Draining: why.Word == job.ReasonNodesDraining, Detail: why.Detail,
+		Seq: g.reports.seq, Free: free, Draining: why.Word == job.ReasonNodesDraining, Detail: why.Detail, Kept: g.reports.keeping.message(&free),
 	}
 }
 
@@ -92,8 +92,8 @@ func (g *availability) tellUsage(to []job.Peer) {
 	}
 }
 
-// sendHello sends the profile and what is free. To the scheduler a Hello means that the host accepts tasks, so
-// an Availability follows if the host drains.
+// sendHello sends the profile and what is free. To the scheduler a Hello means that the host accepts tasks and keeps
+// nothing, so an Availability follows if that is not so.
 func (g *availability) sendHello(to job.Peer) {
 	p := g.cfg.Profile
 	if to != p.Peer {
@@ -101,7 +101,7 @@ func (g *availability) sendHello(to job.Peer) {
 		p.Limits = p.Limits.ToMember(most)
 	}
 	g.reports.turn.send(to, lease.Hello{Profile: p, Free: g.account.free()})
-	if g.closed().Word == job.ReasonNodesDraining {
+	if g.closed().Word == job.ReasonNodesDraining || len(g.reports.keeping.all) > 0 {
 		g.reports.turn.send(to, g.message())
 	}
 	g.tellUsage([]job.Peer{to})

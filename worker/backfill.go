@@ -2,18 +2,49 @@ package worker
 
 // Backfill: for which offers something is kept: with a booking if there can be one, else in turns; and for those
 // for which tasks end.
-// See docs/adr, ADR 91 and ADR 167.
+// See docs/adr, ADR 91, ADR 167 and ADR 168.
 
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
 )
+
+// backfill chooses for which offers of a pass something is kept: for the first of each need, at most maxKeeps, and for each
+// for which tasks end.
+//
+// If the tasks here show by their time limits when the offer fits, it is booked for that time, with certain devices. A
+// later offer may run before it if it ends by then, or if it leaves what the booking needs (EASY backfill). Otherwise
+// what is free is set aside for the offer, if it is the first such, in turns: for a while later offers of its priority may
+// have it, then for as long they get nothing of it. See block. Those of lower priorities get nothing of it in any turn. See
+// descend. For an offer that another host has booked nothing is kept. See foresee.
+type backfill struct {
+	*keeps
+	pace     *pace
+	most     time.Duration // how long the first turn of an offer lasts at most
+	shared   []*offer      // offers for which nothing is set aside in this turn
+	open     []open        // offers for which nothing is kept from those of their priority, in the order of the pass
+	needs    map[job.Resources]struct{}
+	unbooked map[job.Resources]struct{} // nothing shows when an offer with the need fits for which nothing is set aside
+	turned   bool                       // an offer without a booking has turns, and they are not in vain yet
+	next     BootTime                   // when the next turn ends; never if there is none
+	foreseen []forecast                 // of offers that other hosts have booked
+	foretold map[job.Resources]struct{} // their needs
+}
+
+func newBackfill(k *keeps, p *pace, most time.Duration) *backfill {
+	return &backfill{
+		keeps: k, pace: p, most: most, next: never,
+		needs: map[job.Resources]struct{}{}, unbooked: map[job.Resources]struct{}{}, foretold: map[job.Resources]struct{}{},
+	}
+}
 
 // wants reports whether something would be kept for an offer: it is the first with its need, and not too many are. What
 // tasks end for is kept in any case.
-func (k *keeps) wants(o *offer) bool {
+func (k *backfill) wants(o *offer) bool {
 	if o.makesRoom() {
 		return len(k.all) < maxKeeps+maxPromised
 	}
@@ -31,7 +62,7 @@ func (k *keeps) wants(o *offer) bool {
 // Of the offers without a booking only the first has turns, until they were in vain
 // for long; then the next one has them too, because the first may never start. The first turn is for others, except if
 // tasks end for the offer, or if it is that of a gang: gangs take their offers back after a while, and offer anew.
-func (k *keeps) block(o *offer) bool {
+func (k *backfill) block(o *offer) bool {
 	if o.conditional {
 		k.needs[o.msg.Need] = struct{}{}
 		o.booked = booking{}
@@ -55,7 +86,7 @@ func (k *keeps) block(o *offer) bool {
 }
 
 // setTurns keeps what is free for an offer without a booking if it has turns, and it is one in which that is kept.
-func (k *keeps) setTurns(o *offer) {
+func (k *backfill) setTurns(o *offer) {
 	if k.turned && !o.makesRoom() {
 		k.wait(o)
 		return // for each further one more would be idle, and none would start sooner
@@ -78,26 +109,37 @@ func (k *keeps) setTurns(o *offer) {
 }
 
 // wait notes an offer for which nothing is kept from those of its priority.
-func (k *keeps) wait(o *offer) {
+func (k *backfill) wait(o *offer) {
 	if len(k.open) < maxKeeps && (!o.msg.Spare || o.makesRoom()) && k.capacity.gpus.Sound(o.msg.Need) {
-		k.open = append(k.open, o)
+		k.open = append(k.open, open{o, len(k.all)})
 	}
+}
+
+// open is an offer for which nothing is kept from those of its priority.
+type open struct {
+	offer *offer
+	keeps int // how many there were when it was decided
 }
 
 // descend is called before the pass goes on with an offer of this priority. For those of higher priorities for which
 // nothing is kept so far it keeps the time for which they can be booked, or else what is free of their need. So of a lower
 // priority only those start that end before, or leave it. At most maxKeeps are kept for, the first ones.
-func (k *keeps) descend(priority int) {
-	for len(k.open) > 0 && k.open[0].msg.Priority > priority {
+func (k *backfill) descend(priority int) {
+	for len(k.open) > 0 && k.open[0].offer.msg.Priority > priority {
 		o := k.open[0]
 		if k.open = k.open[1:]; len(k.all) >= maxKeeps {
 			continue
 		}
-		x := k.book(o)
-		if x == nil {
-			x = k.setAside(o, never)
+		for i, x := range k.all[o.keeps:] {
+			if !x.strict {
+				k.behind |= 1 << (o.keeps + i)
+			}
 		}
-		x.strict = true
+		x := k.book(o.offer)
+		if x == nil {
+			x = k.setAside(o.offer, never)
+		}
+		k.behind, x.strict = 0, true
 		k.add(x)
 	}
 }
@@ -119,11 +161,11 @@ func (k *keeps) promise(o *offer) *keep {
 
 // setAside keeps for an offer as much of its need as is free now.
 func (k *keeps) setAside(o *offer, until BootTime) *keep {
-	k.hold(k.everything())
+	k.hold(k.everything() &^ k.behind)
 	x := &keep{offer: o, need: k.capacity.whole(o.msg.Need), at: k.now.Boot, end: until}
 	cpus, memory := k.capacity.cpus-k.capacity.usedCPUs, k.capacity.memory-k.capacity.usedMemory
-	for _, y := range k.all {
-		if y.at <= k.now.Boot {
+	for i, y := range k.all {
+		if k.behind&(1<<i) == 0 && y.at <= k.now.Boot {
 			cpus -= y.need.CPUs
 			memory -= y.need.Memory
 		}
@@ -146,7 +188,7 @@ func (k *keeps) setAside(o *offer, until BootTime) *keep {
 }
 
 // forecasts returns what is known of the start of the offers for which something is kept, or would be in their next turn.
-func (k *keeps) forecasts() []forecast {
+func (k *backfill) forecasts() []forecast {
 	out := make([]forecast, 0, len(k.all)+len(k.shared))
 	for _, x := range k.all {
 		switch {
@@ -162,5 +204,59 @@ func (k *keeps) forecasts() []forecast {
 		_, until := o.turns.at(k.now.Boot)
 		out = append(out, forecast{offer: o, kind: sharedOut, at: until})
 	}
+	return append(out, k.foreseen...)
+}
+
+// elsewhere reports whether nothing is to be kept for an offer because another host has booked it. What tasks end for is
+// kept in any case.
+func (o *offer) elsewhere() bool { return o.msg.Elsewhere && !o.makesRoom() }
+
+// foresee works out when an offer would start for which nothing is kept here, if nothing else began. So its scheduler gets
+// to know if this host is the better one by now. Only the first offer of each need gets such a forecast, and none behind
+// one for which something is kept.
+func (k *backfill) foresee(o *offer) {
+	_, kept := k.needs[o.msg.Need]
+	_, told := k.foretold[o.msg.Need]
+	if kept || told || len(k.foretold) >= maxKeeps {
+		return
+	}
+	k.foretold[o.msg.Need] = struct{}{}
+	o.booked = booking{}
+	if x := k.book(o); x != nil {
+		o.booked = booking{at: x.at, devices: x.devices}
+		k.foreseen = append(k.foreseen, forecast{offer: o, kind: startsBy, at: x.at, elsewhere: true})
+	}
+}
+
+// kept returns what is kept of what is free now. Of the CPUs and the memory it is what a task without an end may not have.
+func (k *backfill) kept() (out []keptFor) {
+	if k.hold(0); len(k.all) == 0 {
+		return nil
+	}
+	free := k.capacity.gpus.Free()
+	cpus, memory := max(0, k.capacity.cpus-k.capacity.usedCPUs), max(0, k.capacity.memory-k.capacity.usedMemory)
+	for _, x := range k.all {
+		f := keptFor{offer: x.offer, below: x.strict, until: x.at, starts: x.booked, milli: gpu.Milli(x.need)}
+		if !x.booked {
+			f.until = x.end
+		}
+		if f.cpus, f.memory = max(0, cpus-max(0, x.spareCPUs)), max(0, memory-max(0, x.spareMemory)); x.need.Exclusive {
+			f.cpus, f.memory, f.milli = cpus, memory, gpu.Whole
+		}
+		for _, d := range free {
+			if slices.Contains(x.devices, d.UUID) || x.need.Exclusive {
+				f.held = append(f.held, d.UUID)
+			}
+		}
+		if !slices.ContainsFunc(out, f.within) && (f.cpus > 0 || f.memory > 0 || len(f.held) > 0) {
+			out = append(out, f)
+		}
+	}
 	return out
+}
+
+// within reports whether what is kept for the offer is part of what is kept for one before it, from the same or more tasks.
+func (f *keptFor) within(before keptFor) bool {
+	return f.cpus <= before.cpus && f.memory <= before.memory && f.milli <= before.milli && (!before.starts || f.starts && before.until <= f.until) &&
+		!slices.ContainsFunc(f.held, func(d string) bool { return !slices.Contains(before.held, d) })
 }

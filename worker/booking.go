@@ -121,8 +121,8 @@ func (s *simulation) undo() {
 // spare returns what is left of CPUs and memory at a time, once the keeps have theirs whose time it is.
 func (s *simulation) spare(t BootTime) (cpus int, memory job.Size) {
 	cpus, memory = s.cpus, s.memory
-	for _, x := range s.all {
-		if x.at <= t && t < x.end {
+	for i, x := range s.all {
+		if s.behind&(1<<i) == 0 && x.at <= t && t < x.end {
 			cpus -= x.need.CPUs
 			memory -= x.need.Memory
 		}
@@ -157,7 +157,7 @@ func (s *simulation) fits(t BootTime) ([]string, bool) {
 func (s *simulation) meets(t BootTime) (which uint64, ok bool) {
 	until := lastsUntil(t, s.offer.msg.Limit)
 	for i, x := range s.all {
-		if x.end <= t || x.at >= until {
+		if s.behind&(1<<i) != 0 || x.end <= t || x.at >= until {
 			continue
 		}
 		missing := x.at > t && (s.need.CPUs > max(0, x.spareCPUs) || s.need.Memory > max(0, x.spareMemory))

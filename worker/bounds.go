@@ -109,6 +109,8 @@ const (
 	// announceEvery is the minimum interval between two Availability messages, so that thousands of short tasks do not
 	// cause thousands of messages to each scheduler.
 	announceEvery = 100 * time.Millisecond
+	// sayKeptAfter is after how long schedulers are told that something else is kept for waiting tasks, if nothing else is to be told.
+	sayKeptAfter = time.Second
 	// hangsAfter is how long the loop waits for a write to disk. A disk under load takes a second or two.
 	hangsAfter = 10 * time.Second
 	// retrySave is the pause before the ledger is written again after an error.

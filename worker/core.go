@@ -58,7 +58,7 @@ func NewCore(cfg Config) (*Core, error) {
 		return nil, err
 	}
 	c.health = newHealth(c.cfg, c.turn, c.account)
-	c.reports = &reports{turn: c.turn, ledger: c.ledger}
+	c.reports = &reports{turn: c.turn, ledger: c.ledger, keeping: keeping{turn: c.turn}}
 	c.queue = newQueue(c.turn, c.account.meter)
 	c.leases = &leases{
 		cfg: c.cfg, turn: c.turn, ledger: c.ledger, sessions: c.sessions, reports: c.reports,

@@ -1,7 +1,7 @@
 package worker
 
-// Forecasts: what schedulers are told about the start of their queued offers.
-// See docs/adr, ADR 91.
+// Forecasts: what schedulers are told about the start of their queued offers, and about what is kept for waiting tasks.
+// See docs/adr, ADR 91 and ADR 168.
 
 import (
 	"cmp"
@@ -12,10 +12,18 @@ import (
 	"github.com/musterhq/muster/lease"
 )
 
-// changes reports whether a scheduler that was told this should be told the other: the kind is another one, or the time
-// differs by more than a sixteenth of what is left, and two seconds.
+// changes reports whether a scheduler that was told this should be told the other: the kind is another one, something is
+// kept for the offer now or not any more, or the time differs much.
 func (f forecast) changes(now Moment, to forecast) bool {
-	return f.kind != to.kind || f.kind != unforeseen && f.at.Sub(to.at).Abs() > 2*time.Second+to.at.Sub(now.Boot)/16
+	return f.kind != to.kind || f.elsewhere != to.elsewhere || f.kind != unforeseen && differ(now, f.at, to.at)
+}
+
+// differ reports whether two times differ by more than a sixteenth of what is left, and two seconds.
+func differ(now Moment, told, at BootTime) bool {
+	if told == never || at == never {
+		return told != at
+	}
+	return told.Sub(at).Abs() > 2*time.Second+at.Sub(now.Boot)/16
 }
 
 // forecasts knows what schedulers were told, and what they are to be told.
@@ -46,7 +54,7 @@ func (fs *forecasts) tell(now Moment, f forecast) {
 	if !o.told.changes(now, f) {
 		return
 	}
-	o.told = forecast{kind: f.kind, at: f.at}
+	o.told = forecast{kind: f.kind, at: f.at, elsewhere: f.elsewhere}
 	if fs.pending == nil {
 		fs.pending = map[job.Peer]map[uint64]forecast{}
 	}
@@ -70,7 +78,7 @@ func (fs *forecasts) take(now Moment, p job.Peer) []lease.Forecast {
 		switch f.kind {
 		case unforeseen:
 		case startsBy:
-			m.Start = left
+			m.Start, m.Elsewhere = left, f.elsewhere
 		case keptAside:
 			m.Kept = left
 		case sharedOut:
@@ -85,3 +93,53 @@ func (fs *forecasts) take(now Moment, p job.Peer) []lease.Forecast {
 
 // forget forgets what a scheduler is to be told. Its session has ended, and with it its offers.
 func (fs *forecasts) forget(p job.Peer) { delete(fs.pending, p) }
+
+// keeping is what schedulers are told about what is kept for waiting tasks.
+type keeping struct {
+	turn   *turn
+	all    []keptFor
+	unsaid bool // no Availability has told of the last change
+	waits  bool // a timer is set
+}
+
+// update takes in what a pass keeps. Schedulers are told if that has changed much: with the next Availability, or after sayKeptAfter.
+// It is for people, and must not delay what is said of what is free.
+func (k *keeping) update(now Moment, all []keptFor) {
+	if !slices.EqualFunc(k.all, all, func(a, b keptFor) bool {
+		return a.offer == b.offer && a.below == b.below && a.cpus == b.cpus && a.memory == b.memory && slices.Equal(a.held, b.held) &&
+			a.starts == b.starts && !differ(now, a.until, b.until)
+	}) {
+		k.all, k.unsaid = all, true
+	}
+	if k.unsaid && !k.waits {
+		k.waits = true
+		k.turn.timers.set(now.Boot.Add(sayKeptAfter), func(Moment) {
+			k.waits, k.turn.announce = false, k.turn.announce || k.unsaid
+		})
+	}
+}
+
+// message returns what is kept of what is free at this time, of the first offers.
+func (k *keeping) message(free *lease.Free) (out []lease.Kept) {
+	for i := range k.all[:min(len(k.all), lease.MaxKept)] {
+		f := &k.all[i]
+		m := lease.Kept{
+			Priority: f.offer.msg.Priority, Below: f.below, CPUs: min(f.cpus, free.CPUs), Memory: min(f.memory, free.Memory), Milli: f.milli, Starts: f.starts,
+		}
+		if !f.offer.msg.Private {
+			m.Job, m.User = f.offer.msg.Attempt.Job, f.offer.msg.User
+		}
+		if f.until != never {
+			m.For = min(max(time.Millisecond, f.until.Sub(k.turn.now)), lease.MaxForecast)
+		}
+		for n := range free.GPUs {
+			if slices.Contains(f.held, free.GPUs[n].UUID) {
+				m.GPUs = append(m.GPUs, n)
+			}
+		}
+		if f.offer.state == offerQueued && (m.CPUs > 0 || m.Memory > 0 || len(m.GPUs) > 0) {
+			out = append(out, m)
+		}
+	}
+	return out
+}

@@ -159,3 +159,27 @@ func TestTurnsFollowWhatRuns(t *testing.T) {
 		}
 	}
 }
+
+// A job for all GPUs lets others of its priority have what is free for a while, and one of them is booked. What is free until
+// then is not for jobs of a lower priority, even if they end before: the first one could have it.
+func TestNoLowerPriorityStartsOnWhatIsBookedBehind(t *testing.T) {
+	for _, c := range []struct {
+		priority int
+		passes   bool
+	}{{10, false}, {50, true}} {
+		h := newHost(t, config(8))
+		s := h.meet(amy, 1)
+		for _, m := range []lease.Offer{timed(1, gpus(1), 0), timed(2, gpus(4), time.Hour)} {
+			h.says(amy, m)
+			h.begins(m, s)
+		}
+		h.committed()
+		whole, booked := timed(11, gpus(8), 0), timed(12, gpus(4), time.Hour)
+		short := timed(13, gpus(1), 30*time.Minute)
+		short.Priority = c.priority
+		h.says(amy, whole, booked, short)
+		if passes := slices.Contains(h.committed(), 13); passes != c.passes {
+			t.Errorf("priority %d passes: %v", c.priority, passes)
+		}
+	}
+}

@@ -6,41 +6,26 @@ package worker
 import (
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/musterhq/muster/gpu"
 	"github.com/musterhq/muster/job"
 )
 
-// keeps is what one pass over the queue keeps for offers that do not fit: for the first of each need, at most
-// maxKeeps, and for each for which tasks end.
-//
-// If the tasks here show by their time limits when the offer fits, it is booked for that time, with certain devices. A
-// later offer may run before it if it ends by then, or if it leaves what the booking needs (EASY backfill). Otherwise
-// what is free is set aside for the offer, if it is the first such, in turns: for a while later offers of its priority may
-// have it, then for as long they get nothing of it. See block. Those of lower priorities get nothing of it in any turn. See
-// descend.
+// keeps is what one pass over the queue keeps for offers that do not fit. For which, and for how long, is in backfill.
 type keeps struct {
 	now      Moment
 	capacity *capacity
 	running  map[job.Attempt]*attempt
-	pace     *pace
-	most     time.Duration         // how long the first turn of an offer lasts at most
-	devices  map[string]gpu.Device // of this host, by UUID
-	all      []*keep               // by the rank of their offers
-	shared   []*offer              // offers for which nothing is set aside in this turn
-	open     []*offer              // offers for which nothing is kept from those of their priority, in the order of the pass
-	needs    map[job.Resources]struct{}
-	unbooked map[job.Resources]struct{} // nothing shows when an offer with the need fits for which nothing is set aside
-	misfits  map[attemptedFit]struct{}  // no devices were found; later in the pass even less is free
-	held     uint64                     // the keeps whose devices are held in the pool; bit i is all[i]
-	whole    map[uint64]int             // how many devices are wholly free while these keeps are held; known only for some
-	noGPUs   bool                       // no part of any device is free
-	tries    int                        // how often the held devices may still be changed for an offer
-	releases []release                  // of the attempts, the first first; nil: not computed
-	alone    BootTime                   // when the attempt releases the host that has it for itself
-	turned   bool                       // an offer without a booking has turns, and they are not in vain yet
-	next     BootTime                   // when the next turn ends; never if there is none
+	devices  map[string]gpu.Device     // of this host, by UUID
+	all      []*keep                   // by the rank of their offers
+	misfits  map[attemptedFit]struct{} // no devices were found; later in the pass even less is free
+	held     uint64                    // the keeps whose devices are held in the pool; bit i is all[i]
+	behind   uint64                    // those of offers behind the one that something is kept for; what they have is not theirs
+	whole    map[uint64]int            // how many devices are wholly free while these keeps are held; known only for some
+	noGPUs   bool                      // no part of any device is free
+	tries    int                       // how often the held devices may still be changed for an offer
+	releases []release                 // of the attempts, the first first; nil: not computed
+	alone    BootTime                  // when the attempt releases the host that has it for itself
 }
 
 // keep is what is kept for one offer.
@@ -64,10 +49,10 @@ type attemptedFit struct {
 	held uint64
 }
 
-func newKeeps(now Moment, c *capacity, devices []gpu.Device, running map[job.Attempt]*attempt, p *pace, most time.Duration) *keeps {
+func newKeeps(now Moment, c *capacity, devices []gpu.Device, running map[job.Attempt]*attempt) *keeps {
 	k := &keeps{
-		now: now, capacity: c, running: running, pace: p, most: most, tries: maxSwitches, next: never,
-		whole: map[uint64]int{}, needs: map[job.Resources]struct{}{}, unbooked: map[job.Resources]struct{}{}, misfits: map[attemptedFit]struct{}{}, devices: make(map[string]gpu.Device, len(devices)),
+		now: now, capacity: c, running: running, tries: maxSwitches,
+		whole: map[uint64]int{}, misfits: map[attemptedFit]struct{}{}, devices: make(map[string]gpu.Device, len(devices)),
 	}
 	for _, d := range devices {
 		k.devices[d.UUID] = d
@@ -170,11 +155,14 @@ func (k *keeps) hold(which uint64) {
 	if k.held == which {
 		return
 	}
+	less := k.held&^which != 0
 	for i, x := range k.all {
-		switch bit := uint64(1) << i; {
-		case k.held&bit != 0 && which&bit == 0:
+		if k.held&^which&(1<<i) != 0 {
 			k.letGo(x)
-		case k.held&bit == 0 && which&bit != 0:
+		}
+	}
+	for i, x := range k.all {
+		if bit := uint64(1) << i; which&bit != 0 && (less || k.held&bit == 0) { // one that is held may share devices with one that was
 			k.holdDevices(i, x)
 		}
 	}

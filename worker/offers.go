@@ -143,10 +143,10 @@ func (f *offers) arbitrate(now Moment) {
 	if !f.turn.arbitrate {
 		return
 	}
-	late, known, next := false, []forecast(nil), never
+	late, known, kept, next := false, []forecast(nil), []keptFor(nil), never
 	for again := len(f.queue.ranked) > 0; again; {
 		f.queue.order()
-		keeps := newKeeps(now, &f.account.capacity, f.cfg.Profile.GPUs, f.attempts.by, &f.attempts.pace, f.cfg.SetAside)
+		keeps := newBackfill(newKeeps(now, &f.account.capacity, f.cfg.Profile.GPUs, f.attempts.by), &f.attempts.pace, f.cfg.SetAside)
 		room := makeRoom{preempt: func(o *offer, kept []string) string { return f.preemption.preempt(now, o, kept) }}
 		if len(f.queue.gangs.held) > 0 {
 			room.revoke = func(o *offer) (bool, bool) { return f.wounds.revoke(now, o) }
@@ -156,14 +156,14 @@ func (f *offers) arbitrate(now Moment) {
 			f.decide(now, r, o)
 		}
 		f.decideRanked(now, r, keeps)
-		keeps.hold(0)
-		known, next = keeps.forecasts(), keeps.next
+		known, kept, next = keeps.forecasts(), keeps.kept(), keeps.next
 		f.queue.sweep()
 		// A reservation may have brought a user to a limit. Another pass then declines that user's other offers, so that
 		// nothing is held back for them. What was revoked may be more than the offer needed for which it was.
 		late, again = late || r.late, r.filled || r.revoked
 	}
 	f.reports.forecasts.update(now, known)
+	f.reports.keeping.update(now, kept)
 	f.turn.timers.stop(f.turns)
 	if next != never {
 		f.turns = f.turn.timers.set(next, func(Moment) { f.turn.arbitrate = true })
@@ -175,7 +175,7 @@ func (f *offers) arbitrate(now Moment) {
 }
 
 // decideRanked decides the offers in their order, each priority whole before a lower one.
-func (f *offers) decideRanked(now Moment, r *arbitration, keeps *keeps) {
+func (f *offers) decideRanked(now Moment, r *arbitration, keeps *backfill) {
 	var later []*offer
 	for _, o := range f.queue.ranked {
 		if o.state != offerQueued || o.firm {

@@ -70,8 +70,11 @@ func (q *queue) renew(now Moment, o *offer, m lease.Offer) {
 	if m.Firm && o.conditional && !o.firm {
 		o.firm, q.turn.arbitrate = true, true
 	}
-	if m.Spare != o.msg.Spare {
-		o.msg.Spare, q.turn.arbitrate = m.Spare, true
+	if m.Spare != o.msg.Spare || m.Elsewhere != o.msg.Elsewhere {
+		if m.Elsewhere != o.msg.Elsewhere {
+			o.told.elsewhere = !m.Elsewhere // its scheduler waits for the answer, even if it has changed its mind twice
+		}
+		o.msg.Spare, o.msg.Elsewhere, q.turn.arbitrate = m.Spare, m.Elsewhere, true
 	}
 	o.msg.Hold = m.Hold
 	q.waitUntil(o, now.Boot.Add(waitOf(m)))

@@ -17,6 +17,7 @@ type reports struct {
 	waiting  bool     // a timer is set, and none is sent before it fires
 
 	forecasts forecasts
+	keeping   keeping
 }
 
 // decline is a Decline that is not sent yet.
@@ -132,7 +133,7 @@ func (r *reports) due(now Moment, q *refusals) bool {
 // scheduler which users may hold more, and each scheduler what is expected of its offers.
 func (r *reports) announce(now Moment, to []job.Peer, msg lease.Availability, q *refusals) {
 	all := r.turn.announce
-	r.turn.announce = false
+	r.turn.announce, r.keeping.unsaid = false, r.keeping.unsaid && !all
 	r.sent = now.Boot
 	for _, p := range to {
 		msg.UnderQuota, msg.Forecasts = q.take(p), r.forecasts.take(now, p)

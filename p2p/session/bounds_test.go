@@ -115,7 +115,7 @@ func largestMessages(t *testing.T) []any {
 			ID: math.MaxUint64, Attempt: a, Group: largestGroup, Epoch: largestEpoch, Priority: job.MaxPriority, User: longest(job.MaxName),
 			Need:   job.Resources{CPUs: job.MaxCPUs, Memory: math.MaxInt64, GPUs: job.MaxGPUs, GPUModel: longest(job.MaxName), GPUMemory: math.MaxInt64, Exclusive: true},
 			Device: longestID(0), Token: longest(maxToken), Wait: lease.MaxOfferWait, Age: math.MaxInt64, Limit: lease.MaxLimit,
-			Preempt: true, Gang: job.MaxNodes, Hold: maxHold, Firm: true, Spare: true, Order: math.MaxUint64,
+			Preempt: true, Gang: job.MaxNodes, Hold: maxHold, Firm: true, Keeping: lease.Keeping{Spare: true, Elsewhere: true, Private: true}, Order: math.MaxUint64,
 			Ordered: lease.Ordered{Level: lease.MaxLevel, Work: lease.Work{By: lease.ByRemaining, Time: lease.MaxWork}},
 		},
 		lease.Release{Offer: math.MaxUint64},
@@ -141,7 +141,15 @@ func largestMessages(t *testing.T) []any {
 		lease.Availability{
 			Seq: math.MaxUint64, Free: largestFree(), Draining: true, Detail: sentence,
 			UnderQuota: many(lease.MaxUnderQuota, func(int) string { return longest(job.MaxName) }),
-			Forecasts:  many(lease.MaxForecasts, func(int) lease.Forecast { return lease.Forecast{Offer: math.MaxUint64, Start: lease.MaxForecast} }),
+			Forecasts: many(lease.MaxForecasts, func(int) lease.Forecast {
+				return lease.Forecast{Offer: math.MaxUint64, Start: lease.MaxForecast, Elsewhere: true}
+			}),
+			Kept: many(lease.MaxKept, func(int) lease.Kept {
+				return lease.Kept{
+					Job: a.Job, User: longest(job.MaxName), Priority: job.MaxPriority, Below: true, CPUs: job.MaxCPUs, Memory: math.MaxInt64,
+					GPUs: many(lease.MaxGPUs, func(i int) int { return i }), Milli: wholeDevice, For: lease.MaxForecast, Starts: true,
+				}
+			}),
 			Usage: &lease.Usage{Entries: many(lease.MaxUsage, func(int) share.Entry {
 				return share.Entry{
 					Account: share.Account{User: longest(job.MaxName), Project: strings.Repeat("p", job.MaxProject)},

@@ -170,7 +170,7 @@ func checkToScheduler(msg lease.ToScheduler) error {
 		}
 		return checkFree(m.Free)
 	case lease.Availability:
-		if err := errors.Join(checkUsers(m.UnderQuota), checkForecasts(m.Forecasts), checkUsage(m.Usage)); err != nil {
+		if err := errors.Join(checkUsers(m.UnderQuota), checkForecasts(m.Forecasts), checkUsage(m.Usage), checkKept(m.Kept, &m.Free)); err != nil {
 			return err
 		}
 		return checkFree(m.Free)

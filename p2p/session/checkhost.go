@@ -4,6 +4,7 @@ package session
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/musterhq/muster/job"
@@ -21,11 +22,35 @@ func checkForecasts(all []lease.Forecast) error {
 				set++
 			}
 		}
-		if set > 1 {
+		if set > 1 || f.Elsewhere && f.Start == 0 {
 			return errForecast
 		}
 	}
 	return within(len(all), lease.MaxForecasts)
+}
+
+// checkKept bounds what is kept of the free devices that the same message names.
+func checkKept(all []lease.Kept, free *lease.Free) error {
+	for _, k := range all {
+		switch {
+		case k.Priority < 0 || k.Priority > job.MaxPriority, k.CPUs < 0 || k.CPUs > job.MaxCPUs, k.Memory < 0,
+			k.Milli < 0 || k.Milli > wholeDevice, k.For < 0 || k.For > lease.MaxForecast:
+			return errRange
+		case len(k.User) > job.MaxName || !printable(k.User):
+			return errName
+		}
+		for i, g := range k.GPUs {
+			if g < 0 || g >= len(free.GPUs) || i > 0 && g <= k.GPUs[i-1] {
+				return errRange
+			}
+		}
+		if k.Job != "" {
+			if _, err := job.ParseID(string(k.Job)); err != nil {
+				return fmt.Errorf("the job of something kept: %w", err)
+			}
+		}
+	}
+	return within(len(all), lease.MaxKept)
 }
 
 // checkUsage bounds the accounts and what they have used. The comparison is written so that NaN is refused.

@@ -220,6 +220,12 @@ func TestOutOfBounds(t *testing.T) {
 		"forecasts": lease.Availability{Forecasts: make([]lease.Forecast, lease.MaxForecasts+1)},
 		"start":     lease.Availability{Forecasts: []lease.Forecast{{Start: -1}}},
 		"kept":      lease.Availability{Forecasts: []lease.Forecast{{Kept: lease.MaxForecast + 1}}},
+		"elsewhere": lease.Availability{Forecasts: []lease.Forecast{{Shared: 1, Elsewhere: true}}},
+		"keeps":     lease.Availability{Kept: make([]lease.Kept, lease.MaxKept+1)},
+		"kept job":  lease.Availability{Kept: []lease.Kept{{Job: "j"}}},
+		"kept for":  lease.Availability{Kept: []lease.Kept{{User: "a\nb"}}},
+		"kept GPU":  lease.Availability{Free: lease.Free{GPUs: []lease.FreeGPU{{UUID: "GPU-1"}}}, Kept: []lease.Kept{{GPUs: []int{1}}}},
+		"GPU twice": lease.Availability{Free: lease.Free{GPUs: []lease.FreeGPU{{UUID: "GPU-1"}}}, Kept: []lease.Kept{{GPUs: []int{0, 0}}}},
 		"two":       lease.Availability{Forecasts: []lease.Forecast{{Start: 1, Shared: 1}}},
 		"drivers":   host(func(p *lease.Profile) { p.Drivers = []string{"exec driver"} }),
 	} {

@@ -65,7 +65,7 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 			Need: need(m.GetNeed()), Device: m.GetDevice(), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
 			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()), Preempt: m.GetPreempt(), Project: m.GetProject(),
 			Gang: int(m.GetGang()), Hold: time.Duration(m.GetHoldNs()), Firm: m.GetFirm(), Order: m.GetOrder(), Limit: time.Duration(m.GetLimitNs()),
-			Spare:   m.GetSpare(),
+			Keeping: lease.Keeping{Spare: m.GetSpare(), Elsewhere: m.GetElsewhere(), Private: m.GetPrivate()},
 			Ordered: lease.Ordered{Level: int(m.GetLevel()), Work: lease.Work{By: lease.OrderBy(m.GetWorkBy()), Time: time.Duration(m.GetWorkNs())}},
 		}
 	case *wirepb.Frame_Release:
@@ -151,6 +151,7 @@ func (d *decoder) toScheduler(f *wirepb.Frame) any {
 		return lease.Availability{
 			Seq: m.GetSeq(), Free: freeOf(m.GetFree()), Draining: m.GetDraining(), Detail: d.sentence(m.GetDetail()),
 			UnderQuota: m.GetUnderQuota(), Forecasts: forecastsOf(m.GetForecasts()), Usage: usageOf(m.GetUsage()),
+			Kept: keptOf(m.GetKept()),
 		}
 	case *wirepb.Frame_Renew:
 		m := b.Renew
@@ -176,6 +177,21 @@ func forecastsOf(all []*wirepb.Forecast) []lease.Forecast {
 	for i, f := range all {
 		out[i] = lease.Forecast{
 			Offer: f.GetOffer(), Start: time.Duration(f.GetStartNs()), Kept: time.Duration(f.GetKeptNs()), Shared: time.Duration(f.GetSharedNs()),
+			Elsewhere: f.GetElsewhere(),
+		}
+	}
+	return out
+}
+
+func keptOf(all []*wirepb.Kept) []lease.Kept {
+	out := some[lease.Kept](len(all))
+	for i, k := range all {
+		out[i] = lease.Kept{
+			Job: job.ID(k.GetJob()), User: k.GetUser(), Priority: int(k.GetPriority()), Below: k.GetBelow(), CPUs: int(k.GetCpus()),
+			Memory: job.Size(k.GetMemory()), GPUs: some[int](len(k.GetGpus())), Milli: int(k.GetMilli()), For: time.Duration(k.GetForNs()), Starts: k.GetStarts(),
+		}
+		for j, g := range k.GetGpus() {
+			out[i].GPUs[j] = int(g)
 		}
 	}
 	return out

@@ -104,8 +104,9 @@ func anyMessage() *rapid.Generator[any] {
 			}
 		}),
 		draw(func(t *rapid.T) any {
+			free := drawFree(t)
 			return lease.Availability{
-				Seq: rapid.Uint64().Draw(t, "seq"), Free: drawFree(t), Draining: rapid.Bool().Draw(t, "draining"), Detail: anyText.Draw(t, "detail"),
+				Seq: rapid.Uint64().Draw(t, "seq"), Free: free, Kept: listOf(t, rapid.Custom(func(t *rapid.T) lease.Kept { return drawKept(t, len(free.GPUs)) }), 5, "kept"), Draining: rapid.Bool().Draw(t, "draining"), Detail: anyText.Draw(t, "detail"),
 				UnderQuota: listOf(t, anyWord, 5, "under quota"), Forecasts: listOf(t, rapid.Custom(drawForecast), 5, "forecasts"),
 				Usage: drawUsage(t),
 			}
@@ -160,9 +161,26 @@ func drawOffer(t *rapid.T) any {
 		Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"), User: anyName.Draw(t, "user"), Project: anyWord.Draw(t, "project"), Token: anyWord.Draw(t, "token"),
 		Wait: drawDuration(t, lease.MaxOfferWait), Age: drawDuration(t, 1<<62), Preempt: rapid.Bool().Draw(t, "preempt"),
 		Gang: gang, Hold: drawDuration(t, maxHold), Firm: gang > 0 && rapid.Bool().Draw(t, "firm"), Order: rapid.Uint64().Draw(t, "order"),
-		Spare: rapid.Bool().Draw(t, "spare"), Ordered: lease.Ordered{Level: level, Work: work},
+		Keeping: lease.Keeping{Spare: rapid.Bool().Draw(t, "spare"), Elsewhere: rapid.Bool().Draw(t, "elsewhere"), Private: rapid.Bool().Draw(t, "private")}, Ordered: lease.Ordered{Level: level, Work: work},
 		Limit: drawDuration(t, lease.MaxLimit),
 	}
+}
+
+func drawKept(t *rapid.T, gpus int) lease.Kept {
+	k := lease.Kept{
+		Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"), Below: rapid.Bool().Draw(t, "below"),
+		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"), Milli: rapid.IntRange(0, wholeDevice).Draw(t, "milli"),
+		For: drawDuration(t, lease.MaxForecast), Starts: rapid.Bool().Draw(t, "starts"),
+	}
+	if rapid.Bool().Draw(t, "named") {
+		k.Job, k.User = anyAttempt.Draw(t, "attempt").Job, anyName.Draw(t, "user")
+	}
+	for i := range gpus {
+		if rapid.Bool().Draw(t, "kept") {
+			k.GPUs = append(k.GPUs, i)
+		}
+	}
+	return k
 }
 
 func drawForecast(t *rapid.T) lease.Forecast {
@@ -170,7 +188,7 @@ func drawForecast(t *rapid.T) lease.Forecast {
 	d := drawDuration(t, lease.MaxForecast)
 	switch rapid.IntRange(0, 3).Draw(t, "kind") {
 	case 0:
-		f.Start = d
+		f.Start, f.Elsewhere = d, d > 0 && rapid.Bool().Draw(t, "elsewhere")
 	case 1:
 		f.Kept = d
 	case 2:

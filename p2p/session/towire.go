@@ -50,6 +50,7 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 			Id: m.ID, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Need: resources(m.Need), Device: m.Device,
 			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age), Preempt: m.Preempt, Project: m.Project,
 			Gang: int64(m.Gang), HoldNs: int64(m.Hold), Firm: m.Firm, Order: m.Order, LimitNs: int64(m.Limit), Spare: m.Spare,
+			Elsewhere: m.Elsewhere, Private: m.Private,
 			Level: int64(m.Level), WorkNs: int64(m.Work.Time), WorkBy: int64(m.Work.By),
 		}}}
 	case lease.Release:
@@ -130,7 +131,7 @@ func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
 	case lease.Availability:
 		return &wirepb.Frame{Body: &wirepb.Frame_Availability{Availability: &wirepb.Availability{
 			Seq: m.Seq, Free: free(m.Free), Draining: m.Draining, Detail: sentence(m.Detail), UnderQuota: m.UnderQuota,
-			Forecasts: forecasts(m.Forecasts), Usage: shares(m.Usage),
+			Forecasts: forecasts(m.Forecasts), Usage: shares(m.Usage), Kept: keptOnes(m.Kept),
 		}}}
 	case lease.Renew:
 		live := make([]*wirepb.AttemptRef, len(m.Live))
@@ -153,7 +154,21 @@ func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
 func forecasts(all []lease.Forecast) []*wirepb.Forecast {
 	out := make([]*wirepb.Forecast, len(all))
 	for i, f := range all {
-		out[i] = &wirepb.Forecast{Offer: f.Offer, StartNs: int64(f.Start), KeptNs: int64(f.Kept), SharedNs: int64(f.Shared)}
+		out[i] = &wirepb.Forecast{Offer: f.Offer, StartNs: int64(f.Start), KeptNs: int64(f.Kept), SharedNs: int64(f.Shared), Elsewhere: f.Elsewhere}
+	}
+	return out
+}
+
+func keptOnes(all []lease.Kept) []*wirepb.Kept {
+	out := make([]*wirepb.Kept, len(all))
+	for i, k := range all {
+		out[i] = &wirepb.Kept{
+			Job: string(k.Job), User: k.User, Priority: int64(k.Priority), Below: k.Below, Cpus: int64(k.CPUs), Memory: int64(k.Memory),
+			Milli: int64(k.Milli), ForNs: int64(k.For), Starts: k.Starts,
+		}
+		for _, g := range k.GPUs {
+			out[i].Gpus = append(out[i].Gpus, int64(g))
+		}
 	}
 	return out
 }

@@ -1061,6 +1061,8 @@ type Offer struct {
 	Level         int64                  `protobuf:"varint,28,opt,name=level,proto3" json:"level,omitempty"`                    // among tasks of its priority the lowest goes first; older versions ignore it
 	WorkNs        int64                  `protobuf:"varint,29,opt,name=work_ns,json=workNs,proto3" json:"work_ns,omitempty"`    // GPU-time that the task has had, or has left
 	WorkBy        int64                  `protobuf:"varint,30,opt,name=work_by,json=workBy,proto3" json:"work_by,omitempty"`    // 1: work_ns is what it has had, 2: what it has left; 0: the owner orders by age
+	Elsewhere     bool                   `protobuf:"varint,31,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`            // another host has booked the task: nothing is kept for the offer
+	Private       bool                   `protobuf:"varint,32,opt,name=private,proto3" json:"private,omitempty"`                // others may not be told of which job and user it is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1247,6 +1249,20 @@ func (x *Offer) GetWorkBy() int64 {
 		return x.WorkBy
 	}
 	return 0
+}
+
+func (x *Offer) GetElsewhere() bool {
+	if x != nil {
+		return x.Elsewhere
+	}
+	return false
+}
+
+func (x *Offer) GetPrivate() bool {
+	if x != nil {
+		return x.Private
+	}
+	return false
 }
 
 // Release takes back an offer or an undispatched commit.
@@ -2804,6 +2820,7 @@ type Availability struct {
 	UnderQuota    []string               `protobuf:"bytes,5,rep,name=under_quota,json=underQuota,proto3" json:"under_quota,omitempty"` // users who were declined for their quota and hold less now
 	Forecasts     []*Forecast            `protobuf:"bytes,15,rep,name=forecasts,proto3" json:"forecasts,omitempty"`
 	Usage         *Usage                 `protobuf:"bytes,10,opt,name=usage,proto3" json:"usage,omitempty"` // absent: this message does not tell
+	Kept          []*Kept                `protobuf:"bytes,11,rep,name=kept,proto3" json:"kept,omitempty"`   // of what is free
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2887,6 +2904,13 @@ func (x *Availability) GetUsage() *Usage {
 	return nil
 }
 
+func (x *Availability) GetKept() []*Kept {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
 // Forecast is what a worker expects of a queued offer. At most one of the durations
 // is set.
 type Forecast struct {
@@ -2895,6 +2919,7 @@ type Forecast struct {
 	StartNs       int64                  `protobuf:"varint,2,opt,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"`    // it starts within this time
 	KeptNs        int64                  `protobuf:"varint,3,opt,name=kept_ns,json=keptNs,proto3" json:"kept_ns,omitempty"`       // not known; what is free is set aside for it for so long
 	SharedNs      int64                  `protobuf:"varint,4,opt,name=shared_ns,json=sharedNs,proto3" json:"shared_ns,omitempty"` // not known; others may have that for so long
+	Elsewhere     bool                   `protobuf:"varint,5,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`               // nothing is kept for it, because the offer says elsewhere; with start_ns only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2957,6 +2982,130 @@ func (x *Forecast) GetSharedNs() int64 {
 	return 0
 }
 
+func (x *Forecast) GetElsewhere() bool {
+	if x != nil {
+		return x.Elsewhere
+	}
+	return false
+}
+
+// Kept is what a worker keeps for a waiting task of what is free there.
+type Kept struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`            // empty: it is private
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`          // of the job
+	Priority      int64                  `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"` // it is kept from tasks of this priority and of lower ones
+	Below         bool                   `protobuf:"varint,4,opt,name=below,proto3" json:"below,omitempty"`       // from those of lower ones only
+	Cpus          int64                  `protobuf:"varint,5,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	Memory        int64                  `protobuf:"varint,6,opt,name=memory,proto3" json:"memory,omitempty"`
+	Gpus          []int64                `protobuf:"varint,7,rep,packed,name=gpus,proto3" json:"gpus,omitempty"`         // as indices in Free.gpus of the same message, rising
+	Milli         int64                  `protobuf:"varint,8,opt,name=milli,proto3" json:"milli,omitempty"`              // thousandths of each of these
+	ForNs         int64                  `protobuf:"varint,9,opt,name=for_ns,json=forNs,proto3" json:"for_ns,omitempty"` // for how long; 0: not known
+	Starts        bool                   `protobuf:"varint,10,opt,name=starts,proto3" json:"starts,omitempty"`           // by then the task starts there
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Kept) Reset() {
+	*x = Kept{}
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Kept) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Kept) ProtoMessage() {}
+
+func (x *Kept) ProtoReflect() protoreflect.Message {
+	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Kept.ProtoReflect.Descriptor instead.
+func (*Kept) Descriptor() ([]byte, []int) {
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Kept) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Kept) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Kept) GetPriority() int64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *Kept) GetBelow() bool {
+	if x != nil {
+		return x.Below
+	}
+	return false
+}
+
+func (x *Kept) GetCpus() int64 {
+	if x != nil {
+		return x.Cpus
+	}
+	return 0
+}
+
+func (x *Kept) GetMemory() int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *Kept) GetGpus() []int64 {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
+func (x *Kept) GetMilli() int64 {
+	if x != nil {
+		return x.Milli
+	}
+	return 0
+}
+
+func (x *Kept) GetForNs() int64 {
+	if x != nil {
+		return x.ForNs
+	}
+	return 0
+}
+
+func (x *Kept) GetStarts() bool {
+	if x != nil {
+		return x.Starts
+	}
+	return false
+}
+
 // Usage is what users and projects have used on a host, decayed by the host; at most 256 entries.
 type Usage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2967,7 +3116,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3128,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[33]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3141,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{33}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Usage) GetEntries() []*UsageEntry {
@@ -3014,7 +3163,7 @@ type UsageEntry struct {
 
 func (x *UsageEntry) Reset() {
 	*x = UsageEntry{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3175,7 @@ func (x *UsageEntry) String() string {
 func (*UsageEntry) ProtoMessage() {}
 
 func (x *UsageEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[34]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3188,7 @@ func (x *UsageEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageEntry.ProtoReflect.Descriptor instead.
 func (*UsageEntry) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{34}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UsageEntry) GetUser() string {
@@ -3087,7 +3236,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +3248,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[35]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +3261,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{35}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Commit) GetOffer() uint64 {
@@ -3187,7 +3336,7 @@ type Decline struct {
 
 func (x *Decline) Reset() {
 	*x = Decline{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3199,7 +3348,7 @@ func (x *Decline) String() string {
 func (*Decline) ProtoMessage() {}
 
 func (x *Decline) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[36]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3212,7 +3361,7 @@ func (x *Decline) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decline.ProtoReflect.Descriptor instead.
 func (*Decline) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{36}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Decline) GetOffer() uint64 {
@@ -3284,7 +3433,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3445,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[37]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3458,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{37}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Event) GetAttempt() *AttemptRef {
@@ -3408,7 +3557,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[38]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3420,7 +3569,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[38]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3433,7 +3582,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{38}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Exit) GetState() string {
@@ -3520,7 +3669,7 @@ type Renew struct {
 
 func (x *Renew) Reset() {
 	*x = Renew{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[39]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3681,7 @@ func (x *Renew) String() string {
 func (*Renew) ProtoMessage() {}
 
 func (x *Renew) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[39]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3694,7 @@ func (x *Renew) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renew.ProtoReflect.Descriptor instead.
 func (*Renew) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{39}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Renew) GetGroup() uint64 {
@@ -3595,7 +3744,7 @@ type Stale struct {
 
 func (x *Stale) Reset() {
 	*x = Stale{}
-	mi := &file_p2p_wirepb_session_proto_msgTypes[40]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3607,7 +3756,7 @@ func (x *Stale) String() string {
 func (*Stale) ProtoMessage() {}
 
 func (x *Stale) ProtoReflect() protoreflect.Message {
-	mi := &file_p2p_wirepb_session_proto_msgTypes[40]
+	mi := &file_p2p_wirepb_session_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3620,7 +3769,7 @@ func (x *Stale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stale.ProtoReflect.Descriptor instead.
 func (*Stale) Descriptor() ([]byte, []int) {
-	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{40}
+	return file_p2p_wirepb_session_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Stale) GetGroup() uint64 {
@@ -3718,7 +3867,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"GroupEpoch\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\x06R\x05group\x12-\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x17.muster.p2p.v1.EpochRefR\x05epoch\x12\x1a\n" +
-	"\bfounding\x18\x03 \x01(\fR\bfounding\"\xd1\x04\n" +
+	"\bfounding\x18\x03 \x01(\fR\bfounding\"\x89\x05\n" +
 	"\x05Offer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x123\n" +
 	"\aattempt\x18\x02 \x01(\v2\x19.muster.p2p.v1.AttemptRefR\aattempt\x12\x14\n" +
@@ -3742,7 +3891,9 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\x05spare\x18\x1b \x01(\bR\x05spare\x12\x14\n" +
 	"\x05level\x18\x1c \x01(\x03R\x05level\x12\x17\n" +
 	"\awork_ns\x18\x1d \x01(\x03R\x06workNs\x12\x17\n" +
-	"\awork_by\x18\x1e \x01(\x03R\x06workBy\"\x1f\n" +
+	"\awork_by\x18\x1e \x01(\x03R\x06workBy\x12\x1c\n" +
+	"\telsewhere\x18\x1f \x01(\bR\telsewhere\x12\x18\n" +
+	"\aprivate\x18  \x01(\bR\aprivate\"\x1f\n" +
 	"\aRelease\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\"\x8a\x03\n" +
 	"\x05Start\x12\x14\n" +
@@ -3881,7 +4032,7 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"\aFreeGPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x16\n" +
 	"\x06memory\x18\x02 \x01(\x03R\x06memory\x12\x14\n" +
-	"\x05milli\x18\x03 \x01(\x03R\x05milli\"\x81\x02\n" +
+	"\x05milli\x18\x03 \x01(\x03R\x05milli\"\xaa\x02\n" +
 	"\fAvailability\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12'\n" +
 	"\x04free\x18\x02 \x01(\v2\x13.muster.p2p.v1.FreeR\x04free\x12\x1a\n" +
@@ -3891,12 +4042,26 @@ const file_p2p_wirepb_session_proto_rawDesc = "" +
 	"underQuota\x125\n" +
 	"\tforecasts\x18\x0f \x03(\v2\x17.muster.p2p.v1.ForecastR\tforecasts\x12*\n" +
 	"\x05usage\x18\n" +
-	" \x01(\v2\x14.muster.p2p.v1.UsageR\x05usage\"q\n" +
+	" \x01(\v2\x14.muster.p2p.v1.UsageR\x05usage\x12'\n" +
+	"\x04kept\x18\v \x03(\v2\x13.muster.p2p.v1.KeptR\x04kept\"\x8f\x01\n" +
 	"\bForecast\x12\x14\n" +
 	"\x05offer\x18\x01 \x01(\x04R\x05offer\x12\x19\n" +
 	"\bstart_ns\x18\x02 \x01(\x03R\astartNs\x12\x17\n" +
 	"\akept_ns\x18\x03 \x01(\x03R\x06keptNs\x12\x1b\n" +
-	"\tshared_ns\x18\x04 \x01(\x03R\bsharedNs\"<\n" +
+	"\tshared_ns\x18\x04 \x01(\x03R\bsharedNs\x12\x1c\n" +
+	"\telsewhere\x18\x05 \x01(\bR\telsewhere\"\xe3\x01\n" +
+	"\x04Kept\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\x03R\bpriority\x12\x14\n" +
+	"\x05below\x18\x04 \x01(\bR\x05below\x12\x12\n" +
+	"\x04cpus\x18\x05 \x01(\x03R\x04cpus\x12\x16\n" +
+	"\x06memory\x18\x06 \x01(\x03R\x06memory\x12\x12\n" +
+	"\x04gpus\x18\a \x03(\x03R\x04gpus\x12\x14\n" +
+	"\x05milli\x18\b \x01(\x03R\x05milli\x12\x15\n" +
+	"\x06for_ns\x18\t \x01(\x03R\x05forNs\x12\x16\n" +
+	"\x06starts\x18\n" +
+	" \x01(\bR\x06starts\"<\n" +
 	"\x05Usage\x123\n" +
 	"\aentries\x18\x01 \x03(\v2\x19.muster.p2p.v1.UsageEntryR\aentries\"^\n" +
 	"\n" +
@@ -3970,7 +4135,7 @@ func file_p2p_wirepb_session_proto_rawDescGZIP() []byte {
 	return file_p2p_wirepb_session_proto_rawDescData
 }
 
-var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_p2p_wirepb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*Frame)(nil),        // 0: muster.p2p.v1.Frame
 	(*Open)(nil),         // 1: muster.p2p.v1.Open
@@ -4005,28 +4170,29 @@ var file_p2p_wirepb_session_proto_goTypes = []any{
 	(*FreeGPU)(nil),      // 30: muster.p2p.v1.FreeGPU
 	(*Availability)(nil), // 31: muster.p2p.v1.Availability
 	(*Forecast)(nil),     // 32: muster.p2p.v1.Forecast
-	(*Usage)(nil),        // 33: muster.p2p.v1.Usage
-	(*UsageEntry)(nil),   // 34: muster.p2p.v1.UsageEntry
-	(*Commit)(nil),       // 35: muster.p2p.v1.Commit
-	(*Decline)(nil),      // 36: muster.p2p.v1.Decline
-	(*Event)(nil),        // 37: muster.p2p.v1.Event
-	(*Exit)(nil),         // 38: muster.p2p.v1.Exit
-	(*Renew)(nil),        // 39: muster.p2p.v1.Renew
-	(*Stale)(nil),        // 40: muster.p2p.v1.Stale
-	nil,                  // 41: muster.p2p.v1.Profile.LabelsEntry
-	nil,                  // 42: muster.p2p.v1.Profile.MemberLimitsEntry
-	nil,                  // 43: muster.p2p.v1.UserLimit.MostEntry
+	(*Kept)(nil),         // 33: muster.p2p.v1.Kept
+	(*Usage)(nil),        // 34: muster.p2p.v1.Usage
+	(*UsageEntry)(nil),   // 35: muster.p2p.v1.UsageEntry
+	(*Commit)(nil),       // 36: muster.p2p.v1.Commit
+	(*Decline)(nil),      // 37: muster.p2p.v1.Decline
+	(*Event)(nil),        // 38: muster.p2p.v1.Event
+	(*Exit)(nil),         // 39: muster.p2p.v1.Exit
+	(*Renew)(nil),        // 40: muster.p2p.v1.Renew
+	(*Stale)(nil),        // 41: muster.p2p.v1.Stale
+	nil,                  // 42: muster.p2p.v1.Profile.LabelsEntry
+	nil,                  // 43: muster.p2p.v1.Profile.MemberLimitsEntry
+	nil,                  // 44: muster.p2p.v1.UserLimit.MostEntry
 }
 var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	11, // 0: muster.p2p.v1.Frame.offer:type_name -> muster.p2p.v1.Offer
-	35, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
-	36, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
+	36, // 1: muster.p2p.v1.Frame.commit:type_name -> muster.p2p.v1.Commit
+	37, // 2: muster.p2p.v1.Frame.decline:type_name -> muster.p2p.v1.Decline
 	13, // 3: muster.p2p.v1.Frame.start:type_name -> muster.p2p.v1.Start
-	37, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
+	38, // 4: muster.p2p.v1.Frame.event:type_name -> muster.p2p.v1.Event
 	19, // 5: muster.p2p.v1.Frame.ack:type_name -> muster.p2p.v1.Ack
 	31, // 6: muster.p2p.v1.Frame.availability:type_name -> muster.p2p.v1.Availability
 	12, // 7: muster.p2p.v1.Frame.release:type_name -> muster.p2p.v1.Release
-	39, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
+	40, // 8: muster.p2p.v1.Frame.renew:type_name -> muster.p2p.v1.Renew
 	20, // 9: muster.p2p.v1.Frame.renewed:type_name -> muster.p2p.v1.Renewed
 	3,  // 10: muster.p2p.v1.Frame.ping:type_name -> muster.p2p.v1.Ping
 	4,  // 11: muster.p2p.v1.Frame.pong:type_name -> muster.p2p.v1.Pong
@@ -4038,7 +4204,7 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	17, // 17: muster.p2p.v1.Frame.signal:type_name -> muster.p2p.v1.Signal
 	18, // 18: muster.p2p.v1.Frame.cancel:type_name -> muster.p2p.v1.Cancel
 	22, // 19: muster.p2p.v1.Frame.hello:type_name -> muster.p2p.v1.WorkerHello
-	40, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
+	41, // 20: muster.p2p.v1.Frame.stale:type_name -> muster.p2p.v1.Stale
 	10, // 21: muster.p2p.v1.Owns.groups:type_name -> muster.p2p.v1.GroupEpoch
 	7,  // 22: muster.p2p.v1.GroupEpoch.epoch:type_name -> muster.p2p.v1.EpochRef
 	6,  // 23: muster.p2p.v1.Offer.attempt:type_name -> muster.p2p.v1.AttemptRef
@@ -4061,11 +4227,11 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	6,  // 40: muster.p2p.v1.Verdict.attempt:type_name -> muster.p2p.v1.AttemptRef
 	23, // 41: muster.p2p.v1.WorkerHello.profile:type_name -> muster.p2p.v1.Profile
 	27, // 42: muster.p2p.v1.WorkerHello.free:type_name -> muster.p2p.v1.Free
-	41, // 43: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
+	42, // 43: muster.p2p.v1.Profile.labels:type_name -> muster.p2p.v1.Profile.LabelsEntry
 	25, // 44: muster.p2p.v1.Profile.gpus:type_name -> muster.p2p.v1.Device
 	24, // 45: muster.p2p.v1.Profile.limits:type_name -> muster.p2p.v1.UserLimit
-	42, // 46: muster.p2p.v1.Profile.member_limits:type_name -> muster.p2p.v1.Profile.MemberLimitsEntry
-	43, // 47: muster.p2p.v1.UserLimit.most:type_name -> muster.p2p.v1.UserLimit.MostEntry
+	43, // 46: muster.p2p.v1.Profile.member_limits:type_name -> muster.p2p.v1.Profile.MemberLimitsEntry
+	44, // 47: muster.p2p.v1.UserLimit.most:type_name -> muster.p2p.v1.UserLimit.MostEntry
 	26, // 48: muster.p2p.v1.Device.links:type_name -> muster.p2p.v1.DeviceLink
 	30, // 49: muster.p2p.v1.Free.gpus:type_name -> muster.p2p.v1.FreeGPU
 	29, // 50: muster.p2p.v1.Free.preemptible:type_name -> muster.p2p.v1.Preemptible
@@ -4073,20 +4239,21 @@ var file_p2p_wirepb_session_proto_depIdxs = []int32{
 	28, // 52: muster.p2p.v1.Free.foreign:type_name -> muster.p2p.v1.ForeignUse
 	27, // 53: muster.p2p.v1.Availability.free:type_name -> muster.p2p.v1.Free
 	32, // 54: muster.p2p.v1.Availability.forecasts:type_name -> muster.p2p.v1.Forecast
-	33, // 55: muster.p2p.v1.Availability.usage:type_name -> muster.p2p.v1.Usage
-	34, // 56: muster.p2p.v1.Usage.entries:type_name -> muster.p2p.v1.UsageEntry
-	6,  // 57: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
-	6,  // 58: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
-	27, // 59: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
-	6,  // 60: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
-	38, // 61: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
-	6,  // 62: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
-	7,  // 63: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
-	64, // [64:64] is the sub-list for method output_type
-	64, // [64:64] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	34, // 55: muster.p2p.v1.Availability.usage:type_name -> muster.p2p.v1.Usage
+	33, // 56: muster.p2p.v1.Availability.kept:type_name -> muster.p2p.v1.Kept
+	35, // 57: muster.p2p.v1.Usage.entries:type_name -> muster.p2p.v1.UsageEntry
+	6,  // 58: muster.p2p.v1.Commit.attempt:type_name -> muster.p2p.v1.AttemptRef
+	6,  // 59: muster.p2p.v1.Decline.attempt:type_name -> muster.p2p.v1.AttemptRef
+	27, // 60: muster.p2p.v1.Decline.free:type_name -> muster.p2p.v1.Free
+	6,  // 61: muster.p2p.v1.Event.attempt:type_name -> muster.p2p.v1.AttemptRef
+	39, // 62: muster.p2p.v1.Event.exit:type_name -> muster.p2p.v1.Exit
+	6,  // 63: muster.p2p.v1.Renew.live:type_name -> muster.p2p.v1.AttemptRef
+	7,  // 64: muster.p2p.v1.Stale.epoch:type_name -> muster.p2p.v1.EpochRef
+	65, // [65:65] is the sub-list for method output_type
+	65, // [65:65] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_p2p_wirepb_session_proto_init() }
@@ -4123,7 +4290,7 @@ func file_p2p_wirepb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_p2p_wirepb_session_proto_rawDesc), len(file_p2p_wirepb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

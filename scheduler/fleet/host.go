@@ -44,6 +44,7 @@ type told struct {
 	signed job.Facts // facts, with only the labels that are signed
 	seq    uint64    // of the last Availability in this session
 	hellos uint64    // counts the sessions
+	kept   []kept    // what the host keeps of what is free; see KeptFrom
 }
 
 // of returns what constraints compare: with trusted, only labels that are signed count.
@@ -102,6 +103,7 @@ func hello(h *Host, m lease.Hello, now time.Time) {
 	m.Profile.Peer = h.Peer
 	h.Profile, h.Up, h.Draining, h.Detail, h.told.seq, h.Seen = m.Profile, true, false, "", 0, now
 	h.told.hellos++
+	h.told.kept = nil
 	h.expelled = false
 	h.told.facts = lease.FactsOf(&h.Profile)
 	h.told.signed = h.told.facts.Trusted()
@@ -109,14 +111,34 @@ func hello(h *Host, m lease.Hello, now time.Time) {
 	h.SetFree(m.Free)
 }
 
-// Availability takes in what is free. It returns false if a newer message has come before.
+// Availability takes in what is free. Heard was called for the message. It returns false if a newer one has come before.
 func (h *Host) Availability(m lease.Availability) bool {
 	if m.Seq != 0 && m.Seq <= h.told.seq {
 		return false
 	}
-	h.told.seq, h.Draining, h.Detail = m.Seq, m.Draining, m.Detail
+	h.told.seq, h.Draining, h.Detail, h.told.kept = m.Seq, m.Draining, m.Detail, keptOf(&m, h.Seen)
 	h.SetFree(m.Free)
 	return true
+}
+
+// keptOf takes in what a host says that it keeps.
+func keptOf(m *lease.Availability, now time.Time) []kept {
+	if len(m.Kept) == 0 {
+		return nil
+	}
+	out := make([]kept, len(m.Kept))
+	for i, k := range m.Kept {
+		out[i] = kept{Kept: k}
+		if k.For > 0 {
+			out[i].until = now.Add(k.For)
+		}
+		for _, n := range k.GPUs {
+			if n < len(m.Free.GPUs) {
+				out[i].devices = append(out[i].devices, m.Free.GPUs[n].UUID)
+			}
+		}
+	}
+	return out
 }
 
 // Heard notes that a message of the host came.
@@ -124,7 +146,7 @@ func (h *Host) Heard(now time.Time) { h.Seen = now }
 
 // Down ends the session. Nothing counts as free there any more.
 func (h *Host) Down(now time.Time) {
-	h.Up, h.Seen = false, now
+	h.Up, h.Seen, h.told.kept = false, now, nil
 	h.SetFree(lease.Free{})
 }
 

@@ -40,7 +40,8 @@ func (l *left) count(told *lease.Free, cs *Claims) *lease.Free {
 	return &l.room
 }
 
-// countFor also subtracts the queued claims that rank before r. If the host is idle, spare ones are left out.
+// countFor also subtracts the queued claims that rank before r. Those that other hosts have booked are left out, and if
+// the host is idle spare ones, too.
 func (l *left) countFor(r *Rank, told *lease.Free, cs *Claims, d *Devices, idle bool) *lease.Free {
 	room := l.count(told, cs)
 	if cs.queued == 0 {
@@ -63,7 +64,7 @@ func lessQueued(room *lease.Free, cs *Claims, d *Devices, before *Rank, idle boo
 	free = *room
 	free.GPUs = slices.Clone(room.GPUs)
 	for _, c := range cs.all {
-		if c.State != Queued || idle && c.Spare || before != nil && c.Rank.Compare(before) >= 0 {
+		if c.State != Queued || c.Elsewhere || idle && c.Spare || before != nil && c.Rank.Compare(before) >= 0 {
 			continue
 		}
 		if last == nil || last.Compare(&c.Rank) < 0 {

@@ -13,9 +13,10 @@ import (
 
 // Nearest returns how much of each resource the need could have at one of the hosts, or at as many hosts as a gang has
 // members, if the rest of it stayed as it is. CPUs and memory are those of a member, GPUs those of all members. A resource is
-// zero if less of it alone would not help. With idle hosts are compared as if no task ran there, otherwise by what is free.
+// zero if less of it alone would not help. freeAt says what counts as free at a host: IdleOf, as if no task ran there, or
+// what is free now.
 // Hosts that have refused the need to the user because of a limit are left out: what they would take is not known.
-func Nearest(clauses []Clause, user string, need job.Resources, members int, hosts []*Host, idle bool) lease.Nearest {
+func Nearest(clauses []Clause, user string, need job.Resources, members int, hosts []*Host, freeAt func(*Host) *lease.Free) lease.Nearest {
 	clauses = withoutCounts(clauses)
 	need.GPUModel = lease.ModelName(need.GPUModel)
 	var each [3][]int64 // by resource: with how much of it the request would fit, of each host
@@ -23,11 +24,7 @@ func Nearest(clauses []Clause, user string, need job.Resources, members int, hos
 		if !h.Open() || !Meets(clauses, h) || user != "" && h.Quotas.Over(user, need) != "" {
 			continue
 		}
-		free := &h.Free
-		if idle {
-			free = idleOf(&h.Profile)
-		}
-		for i, fits := range nearest(h, user, need, free) {
+		for i, fits := range nearest(h, user, need, freeAt(h)) {
 			if fits > 0 {
 				each[i] = append(each[i], fits)
 			}
@@ -74,8 +71,9 @@ func nearest(h *Host, user string, need job.Resources, free *lease.Free) (fits [
 	return fits
 }
 
-// idleOf returns what is free on a host without tasks.
-func idleOf(p *lease.Profile) *lease.Free {
+// IdleOf returns what would be free on a host without tasks.
+func IdleOf(h *Host) *lease.Free {
+	p := &h.Profile
 	f := &lease.Free{CPUs: p.CPUs, Memory: p.Memory}
 	for _, d := range p.GPUs {
 		f.GPUs = append(f.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: gpu.Whole})

@@ -42,6 +42,7 @@ func TestNearest(t *testing.T) {
 	for _, h := range hosts[:2] { // they have refused eve a GPU, because of a limit
 		h.Quotas.refuse("eve", job.Resources{CPUs: 1, GPUs: 1}, "limit")
 	}
+	free := map[bool]func(*Host) *lease.Free{true: IdleOf, false: func(h *Host) *lease.Free { return &h.Free }}
 	for name, c := range map[string]struct {
 		need  job.Resources
 		idle  bool
@@ -66,7 +67,7 @@ func TestNearest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := Nearest(clauses, c.user, c.need, c.nodes, hosts, c.idle); got != c.want {
+			if got := Nearest(clauses, c.user, c.need, c.nodes, hosts, free[c.idle]); got != c.want {
 				t.Errorf("nearest %+v, want %+v", got, c.want)
 			}
 		})

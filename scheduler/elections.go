@@ -1,0 +1,158 @@
+package scheduler
+
+// Elections: which of the hosts where a task waits keeps for it what it needs.
+// See docs/adr, ADR 168.
+
+import (
+	"slices"
+	"time"
+)
+
+// elections choose the hosts at which tasks are booked: those that can show the earliest start by the time limits of the
+// tasks there. They keep what the task needs, and all other hosts are told that they need not. If an elected host becomes
+// worse than another by more than a margin, or is silent, the owner elects anew.
+type elections struct {
+	*turn
+	hosts  *hosts
+	offers *offers
+	stands *stands
+}
+
+const (
+	// electionMargin and electionPart say by how much another host must show an earlier start to be elected in place of one
+	// that is: a time, and a part of what is left until the start. Hosts tell only changes of a sixteenth.
+	electionMargin = 10 * time.Second
+	electionPart   = 8
+	// electionSlack is by how much a task may start later than hosts have said first, and a part of the time since then.
+	electionSlack = 30 * time.Second
+)
+
+// lookAll looks at the tasks of which hosts have said something, or whose offers have gone.
+func (es *elections) lookAll() {
+	for len(es.offers.news) > 0 {
+		all := es.offers.news
+		es.offers.news = nil
+		for _, d := range all {
+			d.news = false
+			es.look(d)
+		}
+	}
+}
+
+// look elects the hosts of a task that waits, and tells the others whether they need to keep something for it.
+//
+// A host that is elected in place of another first has to say that it keeps what the task needs. Until then the other one
+// does, too: else later tasks could begin at both meanwhile.
+func (es *elections) look(d *dispatch) {
+	if d.winner != nil || d.task.dispatch != d {
+		return
+	}
+	e := &d.election
+	booked := es.choose(d)
+	if !sameOffers(booked, e.booked) {
+		e.from = es.now
+	}
+	e.booked = booked
+	e.agreed = len(booked) > 0 && !slices.ContainsFunc(booked, func(o *offer) bool { return o.expected.Elsewhere })
+	wait := e.from.Add(e.patience(es.now)).Sub(es.now)
+	flipped := false
+	for _, o := range d.offers {
+		if !o.queued() {
+			continue
+		}
+		others := len(booked) > 0 && !slices.Contains(booked, o) && !o.preempts()
+		before := o.elsewhere
+		es.tell(o, others && (before || e.agreed && wait <= 0))
+		flipped = flipped || before && !o.elsewhere
+	}
+	if flipped {
+		e.flips, e.flipped = e.flips+1, es.now
+	}
+	es.stop(e.timer)
+	if e.agreed && wait > 0 {
+		e.timer = es.after(wait, func() { es.look(d) })
+	}
+}
+
+// sameOffers reports whether two lists have the same offers.
+func sameOffers(a, b []*offer) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(o *offer) bool { return !slices.Contains(b, o) })
+}
+
+// choose returns the offers to the hosts that show the earliest start; none if too few show one.
+func (es *elections) choose(d *dispatch) []*offer {
+	lack := 1
+	if d.gang != nil {
+		n := d.seats()
+		lack = d.gang.size - n[promised] - n[seated]
+	}
+	known := slices.DeleteFunc(slices.Clone(d.offers), func(o *offer) bool { return !o.queued() || o.expected.Start <= 0 })
+	if lack < 1 || len(known) < lack {
+		return nil
+	}
+	slices.SortStableFunc(known, func(a, b *offer) int { return es.start(a).Compare(es.start(b)) })
+	known = known[:lack]
+	if es.inVain(&d.election, known[lack-1]) {
+		return nil
+	}
+	return known
+}
+
+// start is when the task of an offer should start, which is now if it is late. The start at an elected host counts as
+// earlier, by the margin.
+func (es *elections) start(o *offer) time.Time {
+	at := o.expected.start()
+	if at.Before(es.now) {
+		at = es.now
+	}
+	if slices.Contains(o.dispatch.election.booked, o) {
+		at = at.Add(-electionMargin - at.Sub(es.now)/electionPart)
+	}
+	return at
+}
+
+// inVain reports whether no host is elected now, because a task has not started by the time that the first ones have shown. A
+// host may be wrong, or lie. So all hosts keep something for as long as those before were relied on. The last offer is the
+// one that starts last.
+func (es *elections) inVain(e *election, last *offer) bool {
+	switch {
+	case es.now.Before(e.rests):
+		return true
+	case e.since.IsZero():
+		e.since, e.by = es.now, last.expected.start()
+		return false
+	case es.now.Before(e.by.Add(electionSlack + e.by.Sub(e.since)/electionPart)):
+		return false
+	}
+	e.rests, e.since = es.now.Add(es.now.Sub(e.since)), time.Time{}
+	return true
+}
+
+// tell tells a host whether others keep what the task needs, unless it knows.
+func (es *elections) tell(o *offer, elsewhere bool) {
+	if o.elsewhere == elsewhere {
+		return
+	}
+	o.markElsewhere(elsewhere)
+	if elsewhere {
+		o.expected.Elsewhere = o.expected.Start > 0 // it lets go now, and says later that it keeps it again
+		if o.keeps {
+			es.offers.unkeep(o)
+		}
+		es.hosts.offerToFreed(o.worker)
+	} else if o.seat == nil && len(o.dispatch.election.booked) == 0 {
+		es.stands.resume(o)
+	}
+	es.offers.sendOffer(o, queueWait)
+}
+
+// markElsewhere notes whether the host need not keep anything for the offer. It hears of it when the offer is sent.
+func (o *offer) markElsewhere(elsewhere bool) {
+	o.elsewhere, o.claim.Elsewhere = elsewhere, elsewhere
+	o.worker.Touch()
+}
+
+// preempts reports whether preemptible tasks are to make room for the offer at its host.
+func (o *offer) preempts() bool {
+	return o.dispatch.preempt == o.worker.Host || o.seat != nil && o.seat.preempt
+}

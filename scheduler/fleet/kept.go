@@ -1,0 +1,75 @@
+package fleet
+
+// What hosts keep of what is free for tasks that wait there, and from which tasks.
+// See docs/adr, ADR 168.
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
+)
+
+// kept is what a host keeps for one waiting task.
+type kept struct {
+	lease.Kept
+	devices []string  // UUIDs of Kept.GPUs
+	until   time.Time // zero: not known
+}
+
+// Asked is what of a task decides whether hosts keep from it what is free.
+type Asked struct {
+	Job      job.ID // empty: none has the task yet
+	Need     job.Resources
+	Priority int
+	Limit    time.Duration // how long the task holds what it gets at most; 0: no limit
+}
+
+// from says whether what is kept is kept from the task.
+func (k *kept) from(a *Asked, now time.Time) bool {
+	switch {
+	case k.Job != "" && k.Job == a.Job, a.Priority > k.Priority, k.Below && a.Priority == k.Priority:
+		return false
+	case k.Starts && a.Limit > 0 && !now.Add(a.Limit).After(k.until):
+		return false
+	}
+	return true
+}
+
+// text names what is kept of the resource that is missing, for which job, and for how long.
+func (k *kept) text(lack string, now time.Time) string {
+	what, whose := "what is free", "another job"
+	switch {
+	case lack == "cpus":
+		what = counted(k.CPUs, "cpu")
+	case lack == "memory":
+		what = k.Memory.String() + " of memory"
+	case len(k.devices) > 0 && k.Milli < gpu.Whole:
+		what = "parts of " + counted(len(k.devices), "gpu")
+	case len(k.devices) > 0:
+		what = counted(len(k.devices), "gpu")
+	}
+	if k.Job != "" {
+		whose = fmt.Sprintf("job %s of %s", k.Job, k.User)
+	}
+	text := fmt.Sprintf("keeps %s for %s", what, whose)
+	left := max(0, k.until.Sub(now)).Round(time.Second)
+	switch {
+	case k.until.IsZero():
+		text += ", and nothing shows when that starts"
+	case k.Starts:
+		text += fmt.Sprintf(", which starts there within %s", left)
+	default:
+		text += fmt.Sprintf(" for %s more", left)
+	}
+	return text
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

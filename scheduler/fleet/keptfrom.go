@@ -1,0 +1,62 @@
+package fleet
+
+// Which part of what is free at a host it keeps from a task.
+
+import (
+	"slices"
+	"time"
+
+	"github.com/musterhq/muster/lease"
+)
+
+// KeptFrom says for people for which job the host keeps what the task needs, and for how long. It is empty if the task would
+// fit beside what is kept, or does not fit in any case.
+func KeptFrom(h *Host, a Asked, now time.Time) string {
+	if _, lack := h.Devices.Fit(a.Need, &h.Free); len(h.told.kept) == 0 || lack != "" {
+		return ""
+	}
+	free := h.Free
+	free.GPUs = slices.Clone(free.GPUs)
+	for i := range h.told.kept {
+		k := &h.told.kept[i]
+		if !k.from(&a, now) {
+			continue
+		}
+		k.takeDevices(&free) // before the rest: whoever asks for GPUs is told of them
+		_, lack := h.Devices.Fit(a.Need, &free)
+		if k.takeRest(&h.Free, &free); lack == "" {
+			_, lack = h.Devices.Fit(a.Need, &free)
+		}
+		if lack != "" || a.Need.Exclusive {
+			return k.text(lack, now)
+		}
+	}
+	return ""
+}
+
+// Unkept returns what is free at a host beside what is kept from a task.
+func Unkept(h *Host, a Asked, now time.Time) *lease.Free {
+	free := h.Free
+	free.GPUs = slices.Clone(free.GPUs)
+	for i := range h.told.kept {
+		if k := &h.told.kept[i]; k.from(&a, now) {
+			k.takeDevices(&free)
+			k.takeRest(&h.Free, &free)
+		}
+	}
+	return &free
+}
+
+// takeDevices subtracts the devices that are kept from those that are left.
+func (k *kept) takeDevices(left *lease.Free) {
+	for n := range left.GPUs {
+		if g := &left.GPUs[n]; slices.Contains(k.devices, g.UUID) {
+			g.Milli = max(0, g.Milli-k.Milli)
+		}
+	}
+}
+
+// takeRest subtracts the CPUs and the memory that are kept from what is left of what is free.
+func (k *kept) takeRest(free, left *lease.Free) {
+	left.CPUs, left.Memory = min(left.CPUs, max(0, free.CPUs-k.CPUs)), min(left.Memory, max(0, free.Memory-k.Memory))
+}
