@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,6 +29,8 @@ const (
 	shortLease = job.MinLease
 	// startup bounds the start of many daemons on a small machine.
 	startup = 5 * time.Minute
+	// few is how many daemons are started at a time.
+	few = 4
 )
 
 // crowd is one daemon that owns a task on each of many hosts.
@@ -62,9 +65,8 @@ func newCrowd(t *testing.T, hosts int, args ...string) *crowd {
 	return c
 }
 
-// startAll starts daemons, a few at a time.
+// startAll starts daemons, few at a time.
 func startAll(all []*daemon, more ...string) {
-	const few = 4
 	for len(all) > 0 {
 		now := all[:min(few, len(all))]
 		all = all[len(now):]
@@ -233,11 +235,12 @@ func TestManyHostsKeepContactAfterRestarts(t *testing.T) {
 	c.load()
 	c.ownerDies()
 	c.untilContact()
-	some := c.hosts[len(c.hosts)-8:]
-	for _, h := range some {
-		h.kill()
+	for some := range slices.Chunk(c.hosts[len(c.hosts)-8:], few) { // all at once, the last would be away for longer than a lease
+		for _, h := range some {
+			h.kill()
+		}
+		startAll(some)
 	}
-	startAll(some)
 	c.untilContact()
 	c.end()
 }
