@@ -298,7 +298,7 @@ func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, off
 			api.ErrNotFound, supervisor.KeepFor/(24*time.Hour))
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, driverError(a, err)
 	}
 	return logBody{body}, body.Offset(), nil
 }

@@ -67,12 +67,9 @@ func (b execBackend) Exec(ctx context.Context, a job.Attempt, r api.ExecRequest)
 	default:
 		s, err = b.inProcess(ctx, a, r, rec.User)
 	}
-	if errors.Is(err, supervisor.ErrNotRunning) || errors.Is(err, docker.ErrNotRunning) {
-		err = fmt.Errorf("attempt %s: %w: %w", a, api.ErrConflict, err)
-	}
 	if err != nil {
 		done()
-		return s, err
+		return s, driverError(a, err)
 	}
 	end := s.Close
 	s.Close = func() { end(); done() }
@@ -92,10 +89,7 @@ func (b execBackend) Attach(ctx context.Context, a job.Attempt) (s api.InputSess
 	in, err := b.driver.Attach(ctx, a)
 	if err != nil {
 		done()
-		if errors.Is(err, supervisor.ErrNotRunning) {
-			err = fmt.Errorf("attempt %s: %w: %w", a, api.ErrConflict, err)
-		}
-		return s, err
+		return s, driverError(a, err)
 	}
 	over := func(err error) error {
 		if errors.Is(err, supervisor.ErrInputOver) {
@@ -110,6 +104,17 @@ func (b execBackend) Attach(ctx context.Context, a job.Attempt) (s api.InputSess
 		Resize: in.Resize,
 		Close:  func() { in.Close(); done() },
 	}, nil
+}
+
+// driverError translates an error of a driver about an attempt for the API.
+func driverError(a job.Attempt, err error) error {
+	switch {
+	case errors.Is(err, supervisor.ErrNotRunning), errors.Is(err, docker.ErrNotRunning):
+		return fmt.Errorf("attempt %s: %w: %w", a, api.ErrConflict, err)
+	case errors.Is(err, supervisor.ErrUnreached):
+		return fmt.Errorf("attempt %s: %w: %w", a, api.ErrUnavailable, err)
+	}
+	return err
 }
 
 // record returns the ledger's record of an attempt.

@@ -14,7 +14,7 @@ import (
 // An elected host that never says that it keeps something does not have the one before let go, and its end is no loss.
 func TestElectedHostAnswersLate(t *testing.T) {
 	b := newBallot(t, 3, single)
-	b.says("g1", 2*time.Hour)
+	b.says("g1", 55*time.Minute)
 	b.want("a start is known", "g1")
 	b.says("g2", 20*time.Minute)
 	for range 10 {

@@ -23,8 +23,14 @@ const (
 	// that is: a time, and a part of what is left until the start. Hosts tell only changes of a sixteenth.
 	electionMargin = 10 * time.Second
 	electionPart   = 8
-	// electionSlack is by how much a task may start later than hosts have said first, and a part of the time since then.
+	// electionSlack is by how much a task may start later than its host had shown when it was elected, and a part of the time
+	// from then.
 	electionSlack = 30 * time.Second
+	// electionTrust is how often a host may show a start that does not come, and be elected again. Others that go first may have come.
+	electionTrust = 4
+	// electionNear is within what time a task must start for hosts to let go that cannot show when it would start there. It
+	// may be sooner.
+	electionNear = time.Hour
 )
 
 // lookAll looks at the tasks of which hosts have said something, or whose offers have gone.
@@ -52,6 +58,7 @@ func (es *elections) look(d *dispatch) {
 	if !sameOffers(booked, e.booked) {
 		e.from = es.now
 	}
+	e.far = es.far(e, booked)
 	e.booked = booked
 	e.agreed = len(booked) > 0 && !slices.ContainsFunc(booked, func(o *offer) bool { return o.expected.Elsewhere })
 	wait := e.from.Add(e.patience(es.now)).Sub(es.now)
@@ -60,7 +67,7 @@ func (es *elections) look(d *dispatch) {
 		if !o.queued() {
 			continue
 		}
-		others := len(booked) > 0 && !slices.Contains(booked, o) && !o.preempts()
+		others := len(booked) > 0 && !slices.Contains(booked, o) && !o.preempts() && (o.shows || !e.far)
 		before := o.elsewhere
 		es.tell(o, others && (before || e.agreed && wait <= 0))
 		flipped = flipped || before && !o.elsewhere
@@ -72,6 +79,16 @@ func (es *elections) look(d *dispatch) {
 	if e.agreed && wait > 0 {
 		e.timer = es.after(wait, func() { es.look(d) })
 	}
+}
+
+// far reports whether the task starts so late that hosts which show no start need not let go. It does not change for a
+// little.
+func (es *elections) far(e *election, booked []*offer) bool {
+	near := electionNear
+	if len(e.booked) > 0 && !e.far {
+		near += near / electionPart
+	}
+	return slices.ContainsFunc(booked, func(o *offer) bool { return o.expected.start().Sub(es.now) > near })
 }
 
 // sameOffers reports whether two lists have the same offers.
@@ -86,17 +103,32 @@ func (es *elections) choose(d *dispatch) []*offer {
 		n := d.seats()
 		lack = d.gang.size - n[promised] - n[seated]
 	}
-	known := slices.DeleteFunc(slices.Clone(d.offers), func(o *offer) bool { return !o.queued() || o.expected.Start <= 0 })
+	known := slices.DeleteFunc(slices.Clone(d.offers), func(o *offer) bool { return !o.queued() || o.expected.Start <= 0 || es.late(o) })
 	if lack < 1 || len(known) < lack {
 		return nil
 	}
 	slices.SortStableFunc(known, func(a, b *offer) int { return es.start(a).Compare(es.start(b)) })
 	known = known[:lack]
-	if es.inVain(&d.election, known[lack-1]) {
-		return nil
+	for _, o := range known {
+		es.trust(o)
 	}
 	return known
 }
+
+// trust notes by when the task of an offer should have started that is elected: by what its host shows when it is elected, and
+// again each time that this has passed.
+func (es *elections) trust(o *offer) {
+	if !o.due.IsZero() && !es.now.After(o.due) {
+		return
+	}
+	at := es.start(o)
+	o.due = at.Add(electionSlack + at.Sub(es.now)/electionPart)
+	o.trusted++
+}
+
+// late reports whether the task of an offer has not started by the time that its host had shown, again and again. The host may
+// be wrong, or lie, so it is not elected for this offer any more.
+func (es *elections) late(o *offer) bool { return o.trusted >= electionTrust && es.now.After(o.due) }
 
 // start is when the task of an offer should start, which is now if it is late. The start at an elected host counts as
 // earlier, by the margin.
@@ -109,23 +141,6 @@ func (es *elections) start(o *offer) time.Time {
 		at = at.Add(-electionMargin - at.Sub(es.now)/electionPart)
 	}
 	return at
-}
-
-// inVain reports whether no host is elected now, because a task has not started by the time that the first ones have shown. A
-// host may be wrong, or lie. So all hosts keep something for as long as those before were relied on. The last offer is the
-// one that starts last.
-func (es *elections) inVain(e *election, last *offer) bool {
-	switch {
-	case es.now.Before(e.rests):
-		return true
-	case e.since.IsZero():
-		e.since, e.by = es.now, last.expected.start()
-		return false
-	case es.now.Before(e.by.Add(electionSlack + e.by.Sub(e.since)/electionPart)):
-		return false
-	}
-	e.rests, e.since = es.now.Add(es.now.Sub(e.since)), time.Time{}
-	return true
 }
 
 // tell tells a host whether others keep what the task needs, unless it knows.

@@ -18,6 +18,7 @@ func (os *offers) expect(w *worker, all []lease.Forecast) {
 	for _, f := range all {
 		if o := os.byID[f.Offer]; o != nil && o.worker == w && o.queued() {
 			o.expected = expectation{f, os.now}
+			o.shows = f.Start > 0 || o.shows && o.elsewhere
 			os.hear(o.dispatch)
 		}
 	}

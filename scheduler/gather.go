@@ -47,11 +47,13 @@ func (gs *seats) makeRoom(d *dispatch) bool {
 	if len(d.offers) < d.gang.most() {
 		return true
 	}
-	for _, o := range slices.Backward(d.offers) {
-		if o.replaceable() {
-			gs.offers.release(o)
-			gs.offers.drop(o)
-			return true
+	for _, booked := range []bool{false, true} { // where others keep what it needs, none is lost
+		for _, o := range slices.Backward(d.offers) {
+			if o.replaceable() && slices.Contains(d.election.booked, o) == booked {
+				gs.offers.release(o)
+				gs.offers.drop(o)
+				return true
+			}
 		}
 	}
 	return false

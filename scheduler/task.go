@@ -578,11 +578,9 @@ type dispatch struct {
 
 // election is at which hosts a waiting task is booked: at one, or if it is a gang at one for each member that lacks a place.
 type election struct {
-	booked []*offer  // to the hosts that keep what the task needs; none: nothing shows when it starts
-	agreed bool      // they have said that they do, so the other hosts need not
-	since  time.Time // when the first of these hosts were elected
-	by     time.Time // when the task should have started by what they said then
-	rests  time.Time // nobody is elected before, because the task did not start by then
+	booked []*offer // to the hosts that keep what the task needs; none: nothing shows when it starts
+	agreed bool     // they have said that they do, so the other hosts need not
+	far    bool     // the task starts so late that hosts which show no start need not let go
 	calm
 }
 
@@ -624,6 +622,9 @@ type offer struct {
 	from     time.Time   // when it may begin to do so
 	// elsewhere says that other hosts keep what the task needs; see elections.
 	elsewhere bool
+	due       time.Time   // by when its host has said that the task starts, and some; zero: it was never elected
+	trusted   int         // how often that was noted
+	shows     bool        // the host has shown when it starts there, at least when it last kept something for it
 	timer     *timer      // for the answer of the host, then for the Assign; of a queued offer or one of a gang for its renewal
 	seat      *seat       // of a member of a gang; nil: none
 	expected  expectation // of the host, while the offer queues there

@@ -30,6 +30,9 @@ const (
 	patienceMost = 30 * time.Second
 )
 
+// nearMost is within what time a job must start for hosts to let go that show no start.
+const nearMost = time.Hour - renewMost
+
 // heldFor is what a host keeps for a job of the GPUs that are free there, and since when it keeps anything of them.
 type heldFor struct {
 	gpus  int
@@ -73,7 +76,8 @@ func (j *work) bookedAt(h *host) bool {
 	return x != nil && x.by > 0 && x.keeps && x.offer == a.id && !a.elsewhere && w.now-x.booked > settleTime && w.now-a.at < renewMost && w.comesThrough(j, h)
 }
 
-// lookAtKeeps checks that no other host keeps anything for a job that a host has booked (P10). A job that has not started by
+// lookAtKeeps checks that no other host keeps anything for a job that a host has booked (P10). If the start is far off, those that
+// show none may. A job that has not started by
 // the time that a host has shown is left out: all hosts may keep something for it, for a while.
 func (w *world) lookAtKeeps(j *work) {
 	if j.spec.Nodes > 1 || j.dueBy == 0 || w.now > j.dueBy {
@@ -92,6 +96,9 @@ func (w *world) lookAtKeeps(j *work) {
 	for _, h := range w.hosts {
 		x, there := w.kept[h][j.id]
 		if !there || h == at || j.newest[h].preempt || !w.comesThrough(j, h) {
+			continue
+		}
+		if y := j.outlooks[h]; (y == nil || y.by == 0) && j.outlooks[at].by-w.now > nearMost { // the job may start sooner there
 			continue
 		}
 		most := settleTime

@@ -266,12 +266,22 @@ func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 	}
 }
 
+// ErrUnreached says that a task which runs may be unknown yet, because a runner of an earlier daemon was not reached.
+var ErrUnreached = errors.New("a runner of the daemon before was not reached yet")
+
+// reachWithin is how long who asks for a task waits until the runners are reached. Most are within milliseconds.
+const reachWithin = 10 * time.Second
+
 // awaitRunners waits until Run has reached every living runner and has cleaned up after every dead one. Until then a
 // task that runs may be unknown.
 func (d *Driver) awaitRunners(ctx context.Context) error {
+	late := time.NewTimer(reachWithin)
+	defer late.Stop()
 	select {
 	case <-d.reached:
 		return nil
+	case <-late.C:
+		return fmt.Errorf("supervisor: %w", ErrUnreached)
 	case <-ctx.Done():
 		return fmt.Errorf("supervisor: await the runners of an earlier daemon: %w", ctx.Err())
 	}

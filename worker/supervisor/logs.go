@@ -18,7 +18,9 @@ import (
 func (d *Driver) Follow(ctx context.Context, a job.Attempt, s output.Stream, offset int64, follow bool) (*output.Follower, error) {
 	if follow { // else an attempt that runs would be taken for one that has ended
 		if err := d.awaitRunners(ctx); err != nil {
-			return nil, err
+			if _, unended := d.dir.FindEnd(a); unended != nil {
+				return nil, err
+			}
 		}
 	}
 	var ended <-chan struct{}

@@ -77,7 +77,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	})
 	s.wg.Go(d.follows.Run)
 	w := &sweeper{dir: d.dir, activity: d.activity, log: d.log, unforgotten: s.unforgotten}
-	s.wg.Go(func() { w.run(ctx, d.awaitRunners) })
+	s.wg.Go(func() { w.run(ctx, d.reached) })
 	if s.runners.newest, err = s.ends.newestRunner(); err != nil {
 		return err
 	}

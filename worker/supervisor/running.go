@@ -21,9 +21,6 @@ type Running struct {
 
 // Running lists the tasks that have a process. The error is ErrBusy, ErrClosed or that of ctx.
 func (d *Driver) Running(ctx context.Context) ([]Running, error) {
-	if err := d.awaitRunners(ctx); err != nil {
-		return nil, err
-	}
 	answer := make(chan []Running, 1)
 	if err := d.inbox.put(func(s *state) { answer <- s.running() }); err != nil {
 		return nil, err

@@ -40,9 +40,11 @@ type sweeper struct {
 	unforgotten func(ctx context.Context) map[job.Attempt]bool
 }
 
-// run sweeps now and then. Until ready has returned, tasks that run may be unknown.
-func (s *sweeper) run(ctx context.Context, ready func(context.Context) error) {
-	if ready(ctx) != nil {
+// run sweeps now and then. Before ready is closed tasks that run may be unknown.
+func (s *sweeper) run(ctx context.Context, ready <-chan struct{}) {
+	select {
+	case <-ready:
+	case <-ctx.Done():
 		return
 	}
 	t := time.NewTicker(sweepShort)
