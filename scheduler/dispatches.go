@@ -101,7 +101,7 @@ func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chos
 	if stands {
 		ds.offers.keep(o)
 	}
-	o.markElsewhere(state == fleet.Queued && d.election.agreed && !d.election.far)
+	o.markElsewhere(state == fleet.Queued && d.election.silences())
 	ds.contact.used(w.Peer)
 	ds.placement.leftOut.tried(t, w.Peer, ds.now)
 	if state == fleet.Queued {

@@ -121,8 +121,8 @@ func (es *elections) trust(o *offer) {
 	if !o.due.IsZero() && !es.now.After(o.due) {
 		return
 	}
-	at := es.start(o)
-	o.due = at.Add(electionSlack + at.Sub(es.now)/electionPart)
+	left := max(0, o.expected.start().Sub(es.now))
+	o.due = es.now.Add(left + left/electionPart + electionSlack)
 	o.trusted++
 }
 
@@ -155,7 +155,7 @@ func (es *elections) tell(o *offer, elsewhere bool) {
 			es.offers.unkeep(o)
 		}
 		es.hosts.offerToFreed(o.worker)
-	} else if o.seat == nil && len(o.dispatch.election.booked) == 0 {
+	} else if e := &o.dispatch.election; o.seat == nil && (e.far || len(e.booked) == 0) {
 		es.stands.resume(o)
 	}
 	es.offers.sendOffer(o, queueWait)

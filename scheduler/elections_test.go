@@ -237,6 +237,9 @@ func TestFarStart(t *testing.T) {
 	b.want("a little less near", "g1")
 	b.says("g1", 2*electionNear)
 	b.want("far off", "g0", "g1", "g2")
+	if n := len(b.core.offers.kept); n != 3 {
+		t.Errorf("it stands at %d hosts again", n)
+	}
 }
 
 // A gang keeps something at as many hosts as it has members, those that show the earliest starts.

@@ -89,7 +89,7 @@ func (gs *seats) offer(d *dispatch, w *worker, s *seat, chosen []string) {
 	gs.offers.byID[o.id] = o
 	d.offers = append(d.offers, o)
 	w.Claim(&o.claim)
-	o.markElsewhere(s.waits && !s.preempt && d.election.agreed)
+	o.markElsewhere(s.waits && !s.preempt && d.election.silences())
 	gs.contact.used(w.Peer)
 	gs.offers.sendOffer(o, wait)
 	if s.waits {

@@ -170,7 +170,7 @@ func (ss *stands) first(n int) []*dispatch {
 // stand has a task stand at all hosts where it queues that may keep something. It returns false if there is none. A task
 // that is booked need not stand.
 func (ss *stands) stand(d *dispatch) bool {
-	if d.election.agreed {
+	if d.election.silences() {
 		return true
 	}
 	stands, queued := false, false

@@ -584,6 +584,9 @@ type election struct {
 	calm
 }
 
+// silences reports whether a host that has shown no start need not keep anything for the task.
+func (e *election) silences() bool { return e.agreed && !e.far }
+
 // endGang takes back what the gathering of a gang has changed in the view of its job.
 func (t *task) endGang() {
 	if t.dispatch != nil && t.dispatch.gang != nil {
