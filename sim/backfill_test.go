@@ -20,6 +20,7 @@ type outlook struct {
 	offer  uint64        // of which it spoke last
 	keeps  bool          // it keeps what the job needs by then
 	booked time.Duration // since when it says so
+	shown  time.Duration // since when it shows a start for that offer
 	// due is the first start that it told since the job was first in line everywhere, alone, if that was at dueOf.
 	due, dueOf time.Duration
 }
@@ -45,6 +46,9 @@ func (w *world) foresees(h *host, f lease.Forecast) {
 		w.fail("P8: %s keeps what is free for %v for %s, which has waited for %v", h.peer, f.Kept, j, w.now-j.acceptAt)
 	case f.Shared > 0:
 		x.shared = w.now
+	}
+	if x.by == 0 || x.offer != f.Offer {
+		x.shown = w.now
 	}
 	if keeps := f.Start > 0 && !f.Elsewhere; !keeps || !x.keeps || x.offer != f.Offer {
 		x.offer, x.keeps, x.booked = f.Offer, keeps, w.now

@@ -183,17 +183,19 @@ func (w *world) retried(o *owner, j *work, to job.Peer) {
 	}
 }
 
-// waitsElsewhere says whether the job may wait for another host than this one, where it failed.
+// waitsElsewhere says whether the job may wait for another host than this one, where it failed. If it is offered there, it has
+// waited for that long enough.
 func (j *work) waitsElsewhere(h *host) bool {
-	return j.failedAt(h) && slices.ContainsFunc(j.world().hosts, func(other *host) bool {
+	return j.failedAt(h) && j.newest[h].id == 0 && slices.ContainsFunc(j.world().hosts, func(other *host) bool {
 		return j.could(other) && other.takes(j.owner) && !j.failedAt(other)
 	})
 }
 
-// failedAt says whether the job has failed at the host of itself: an attempt that its user told to end has not.
+// failedAt says whether the job has failed at the host of itself: an attempt that its user told to end has not, nor one that its
+// owner has written off.
 func (j *work) failedAt(h *host) bool {
 	return slices.ContainsFunc(j.tries, func(p *proc) bool {
-		return p.h == h && p.over && (p.exit.State == job.Failed || p.exit.State == job.Timeout) && !j.spec.Saved(p.exit) && !slices.Contains(j.asked, p.attempt.N)
+		return p.h == h && p.over && (p.exit.State == job.Failed || p.exit.State == job.Timeout) && !j.spec.Saved(p.exit) && !slices.Contains(j.asked, p.attempt.N) && !slices.Contains(j.lost, p.attempt.N)
 	})
 }
 
@@ -220,6 +222,7 @@ func (w *world) unassigned(r job.UnassignRecord) {
 	if j == nil {
 		return
 	}
+	j.lost = append(j.lost, r.Attempt.N)
 	for _, p := range j.tries {
 		if p.attempt == r.Attempt && !p.over && r.Proof != job.ProofOperator {
 			w.fail("R4: %s was written off (%s, %s) while it runs at %s", r.Attempt, r.Proof, r.Detail, p.h.peer)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -255,7 +256,7 @@ func (h *host) run() {
 	case h.w.now < h.diskBadUntil:
 		h.saved(errDisk)
 	case !wr.Sync:
-		h.disk.write(&wr)
+		h.write(&wr)
 		h.saved(nil)
 	default:
 		h.saving = true
@@ -264,12 +265,25 @@ func (h *host) run() {
 			switch {
 			case h.life == life && h.up:
 				h.saving = false
-				h.disk.write(&wr)
+				h.write(&wr)
 				h.saved(nil)
 			case h.life == life && h.w.chance.IntN(2) == 0: // it had reached the disk
 				h.disk.write(&wr)
 			}
 		})
+	}
+}
+
+// write has the disk take what a turn writes.
+func (h *host) write(wr *worker.Writes) {
+	h.disk.write(wr)
+	if h.w.watch == nil {
+		return
+	}
+	for i := range wr.Put {
+		if wr.Put[i].Phase == lease.PhaseReserved {
+			h.w.watch.reserved(h, wr.Put[i].Attempt)
+		}
 	}
 }
 

@@ -30,10 +30,17 @@ type holding struct {
 	until time.Duration
 }
 
-// holdings returns what attempts hold at the host, those that give it back first at the front. The host may know already
-// which processes have ended.
-func (h *host) holdings(ends bool) (out []holding) {
+// holdings are what the attempts at a host hold at a moment, those that give it back first at the front, and what nobody holds.
+type holdings struct {
+	at   time.Duration
+	free lease.Free
+	all  []holding
+}
+
+// holdings returns what attempts hold at the host. The host may know already which processes have ended.
+func (h *host) holdings(ends bool) holdings {
 	w := h.ref()
+	out := holdings{at: w.now, free: h.free()}
 	for _, r := range h.disk.records {
 		if r.Phase != lease.PhaseReserved && r.Phase != lease.PhaseStarted {
 			continue
@@ -49,19 +56,19 @@ func (h *host) holdings(ends bool) (out []holding) {
 		if p := h.procs[r.Attempt]; ends && p != nil && p.over {
 			x.until = min(x.until, max(w.now, p.overAt+completes))
 		}
-		out = append(out, x)
+		out.all = append(out.all, x)
 	}
-	slices.SortFunc(out, func(a, b holding) int {
+	slices.SortFunc(out.all, func(a, b holding) int {
 		return cmp.Or(cmp.Compare(a.until, b.until), compareAttempts(a.Attempt, b.Attempt))
 	})
 	return out
 }
 
 // fitsBy is when the host has room for the job by the time limits of the tasks there; unlimited: they do not show it. An attempt
-// that is about to start there counts, or has given back at once what it holds. With ends the host knows which processes have
-// ended.
-func (h *host) fitsBy(j *work, starting job.Attempt, counts, ends bool) time.Duration {
-	free, all, holders := h.free(), h.holdings(ends), map[string]int{}
+// that is about to start there counts, or has given back at once what it holds.
+func (x *holdings) fitsBy(j *work, starting job.Attempt, counts bool) time.Duration {
+	free, all, holders := x.free, slices.Clone(x.all), map[string]int{}
+	free.GPUs = slices.Clone(free.GPUs)
 	for _, x := range all {
 		for _, d := range x.Devices {
 			holders[d]++
@@ -82,14 +89,22 @@ func (h *host) fitsBy(j *work, starting job.Attempt, counts, ends bool) time.Dur
 		all = slices.Delete(all, i, i+1)
 	}
 	if j.fits(&free) {
-		return h.w.now
+		return x.at
 	}
-	for _, x := range all {
-		if give(x); j.fits(&free) {
-			return x.until
+	for _, each := range all {
+		if give(each); j.fits(&free) {
+			return each.until
 		}
 	}
 	return unlimited
+}
+
+// decided is what a host held when it reserved what an attempt needs: by what it knew, and by which processes had ended.
+type decided [2]holdings
+
+// reserved sees a host reserve what an attempt needs.
+func (w *world) reserved(h *host, a job.Attempt) {
+	w.decided[a] = decided{h.holdings(false), h.holdings(true)}
 }
 
 // reserves says whether the host has reserved something for the job, whose owner may not know it yet.
@@ -137,7 +152,9 @@ func (w *world) firstHigher(p *proc) *work {
 
 // passes checks that a process which starts does not delay the job of a higher priority that is first in line there.
 func (w *world) passes(p *proc) {
-	if p.j == nil || p.j.spec.Nodes > 1 || w.now < knownFor {
+	before, known := w.decided[p.attempt]
+	delete(w.decided, p.attempt)
+	if p.j == nil || p.j.spec.Nodes > 1 || w.now < knownFor || !known {
 		return
 	}
 	j := w.firstHigher(p)
@@ -145,16 +162,19 @@ func (w *world) passes(p *proc) {
 		return
 	}
 	w.stats.passed++
-	if why := p.h.delays(j, p, false); why != "" { // the host may have decided before it knew which processes have ended, or after
-		if p.h.delays(j, p, true) != "" {
-			w.fail("P11: %s", why)
+	why := ""
+	for _, x := range [...]holdings{before[0], before[1], p.h.holdings(false), p.h.holdings(true)} {
+		if why = x.delays(j, p); why == "" { // the host may have decided before others began or ended, or before it knew, or after
+			return
 		}
 	}
+	w.fail("P11: %s", why)
 }
 
-// delays says how a process that starts at the host delays a job; it is empty if it does not.
-func (h *host) delays(j *work, p *proc, ends bool) string {
-	before, after := h.fitsBy(j, p.attempt, false, ends), h.fitsBy(j, p.attempt, true, ends)
+// delays says how a process that starts delays a job; it is empty if it does not.
+func (x *holdings) delays(j *work, p *proc) string {
+	h := p.h
+	before, after := x.fitsBy(j, p.attempt, false), x.fitsBy(j, p.attempt, true)
 	switch {
 	case after < unlimited && after > before+settleTime:
 		return fmt.Sprintf("%s of %s starts at %s, so %s fits there by %v, not by %v", p.attempt, p.work(), h.peer, j, after, before)
@@ -162,9 +182,8 @@ func (h *host) delays(j *work, p *proc, ends bool) string {
 	case before < unlimited:
 		return fmt.Sprintf("%s of %s starts at %s, and nothing shows any more when %s fits there, which was by %v", p.attempt, p.work(), h.peer, j, before)
 	default:
-		free, need := h.free(), j.spec.Resources
-		if n := len(p.task.Devices); n > 0 && len(free.GPUs) < gpu.Count(need) {
-			return fmt.Sprintf("%s of %s starts at %s on %d GPUs, which %s lacks, for which %d are free", p.attempt, p.work(), h.peer, n, j, len(free.GPUs))
+		if n := len(p.task.Devices); n > 0 && len(x.free.GPUs) < gpu.Count(j.spec.Resources) {
+			return fmt.Sprintf("%s of %s starts at %s on %d GPUs, which %s lacks, for which %d are free", p.attempt, p.work(), h.peer, n, j, len(x.free.GPUs))
 		}
 	}
 	return ""

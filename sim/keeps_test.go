@@ -98,14 +98,19 @@ func (w *world) lookAtKeeps(j *work) {
 		if !there || h == at || j.newest[h].preempt || !w.comesThrough(j, h) {
 			continue
 		}
-		if y := j.outlooks[h]; (y == nil || y.by == 0) && j.outlooks[at].by-w.now > nearMost { // the job may start sooner there
+		y, most := j.outlooks[h], settleTime
+		shows := y != nil && y.by > 0 && y.offer == j.newest[h].id
+		if !shows && j.outlooks[at].by-w.now > nearMost { // the job may start sooner there
 			continue
 		}
-		most := settleTime
+		since := max(x.since, j.again, j.moved, j.outlooks[at].booked)
+		if shows { // until then it may have kept it, and now it may be elected
+			since = max(since, y.shown)
+		}
 		if last := max(j.again, j.moved); last > 0 && w.now-last < changedMost {
 			most += patienceMost
 		}
-		if w.stats.twice += time.Duration(x.gpus) * w.opt.sampling; w.now-max(x.since, j.again, j.moved, j.outlooks[at].booked) > most && w.now-j.newest[h].at < renewMost {
+		if w.stats.twice += time.Duration(x.gpus) * w.opt.sampling; w.now-since > most && w.now-j.newest[h].at < renewMost {
 			w.fail("P10: %s keeps %d GPUs for %s since %v, which %s has booked by %v", h.peer, x.gpus, j, x.since, at.peer, j.outlooks[at].by)
 		}
 	}

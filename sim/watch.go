@@ -21,6 +21,8 @@ type watcher interface { //nolint:interfacebloat // one method for each thing th
 	committed(o *owner, r job.Record, seq uint64, epoch job.Epoch)
 	saves(o *owner, id job.ID)
 	stepped(fx *scheduler.Effects)
+	// reserved sees a host that has reserved what an attempt needs.
+	reserved(h *host, a job.Attempt)
 	// launched sees a process that is to be started.
 	launched(p *proc)
 	// fenced sees a process whose lease has run out, and stopped one that is told to end.

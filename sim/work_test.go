@@ -44,6 +44,7 @@ type work struct {
 	node     job.Peer
 	requeued int   // number of the attempt that was the newest at the last requeue
 	asked    []int // the attempts that a requeue told to end: how they ended says nothing of their hosts
+	lost     []int // the attempts that the owner has written off
 	starts   int
 	startAt  time.Duration // of the first attempt
 	endAt    time.Duration

@@ -43,6 +43,8 @@ type world struct {
 	offerOf  map[uint64]*work
 	foreseen func(*work, *host, *outlook)
 	kept     map[*host]map[job.ID]heldFor // what hosts say that they keep
+	// decided is what hosts held when they reserved what attempts need that have not started yet.
+	decided map[job.Attempt]decided
 	// launchedAt is when the process of each attempt was to be started.
 	launchedAt map[job.Attempt]time.Duration
 	byID       map[job.ID]*work
@@ -87,7 +89,7 @@ func newTestWorld(t testing.TB, seed uint64, opt options) *world {
 	w := &world{
 		World: newWorld(cfg), t: t, seed: seed, opt: opt, poison: true,
 		offerOf: map[uint64]*work{}, byID: map[job.ID]*work{}, byKey: map[string]*work{},
-		kept: map[*host]map[job.ID]heldFor{}, launchedAt: map[job.Attempt]time.Duration{}, tables: map[*owner]*jobs.Table{}, youngest: map[*owner]time.Duration{}, lines: map[*host]*standing{},
+		kept: map[*host]map[job.ID]heldFor{}, launchedAt: map[job.Attempt]time.Duration{}, decided: map[job.Attempt]decided{}, tables: map[*owner]*jobs.Table{}, youngest: map[*owner]time.Duration{}, lines: map[*host]*standing{},
 	}
 	w.durable, w.watch, w.wall, w.refusals = true, w, moment, opt.refusals
 	w.tune = w.tuned
