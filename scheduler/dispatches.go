@@ -304,13 +304,7 @@ func (ds *dispatches) commit(w *worker, m lease.Commit) {
 func (ds *dispatches) sessionless(o *offer) {
 	d, w := o.dispatch, o.worker
 	ds.offers.release(o)
-	crossed := w.Leases > o.leases // the answer to its renewal was sent meanwhile and crossed the Commit
-	if crossed {
-		w.Leased()
-	} else {
-		w.Leaseless()
-	}
-	ds.after(sessionWait, func() { ds.hosts.trusted(w) })
+	crossed := ds.hosts.sessionless(o)
 	if d.task.phase == offering && len(d.offers) > 1 {
 		ds.offerGone(o, place.Avoidance{})
 		return

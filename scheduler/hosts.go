@@ -108,6 +108,21 @@ func (hs *hosts) offerToFreed(w *worker) {
 	hs.freed = append(hs.freed, w)
 }
 
+// sessionless notes that the host of an offer has committed without a live lease. It reports whether an answer to a renewal was
+// sent since the offer and crossed the Commit, so that the host may have a lease now. If it commits to a newer offer without
+// one, the answer did not count there, and only the next one ends the wait.
+func (hs *hosts) sessionless(o *offer) (crossed bool) {
+	w := o.worker
+	if crossed = w.Leases > max(o.leases, w.vain); crossed {
+		w.Leased()
+	} else {
+		w.vain = max(w.vain, o.leases)
+		w.Leaseless()
+	}
+	hs.after(sessionWait, func() { hs.trusted(w) })
+	return crossed
+}
+
 // trusted has tasks offered to a host again that had no lease.
 func (hs *hosts) trusted(w *worker) {
 	if w.Leased() {

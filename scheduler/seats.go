@@ -87,14 +87,8 @@ func loopback(address string) bool {
 
 // sessionless handles a Commit of a host without a live lease. The host is offered a member again once it has one.
 func (gs *seats) sessionless(o *offer) {
-	w := o.worker
 	gs.offers.release(o)
-	if w.Leases > o.leases { // the answer to its renewal crossed the Commit
-		w.Leased()
-	} else {
-		w.Leaseless()
-		gs.after(sessionWait, func() { gs.hosts.trusted(w) })
-	}
+	gs.hosts.sessionless(o)
 	gs.offers.drop(o)
 }
 

@@ -541,6 +541,7 @@ type worker struct {
 	*fleet.Host
 	renewing    int               // how many of its renewals wait for a quorum round
 	renewFrom   time.Time         // when all that it has asked for would be due at one in a renewGap
+	vain        uint64            // how many answers to its renewals did not count there, because it had no lease after them
 	waiting     []*dispatch       // that the host committed to without a lease; they wait until it has one
 	askAt       time.Time         // when a timer compares the waiting tasks with the host
 	quotaTimers map[string]*timer // by user; each opens or forgets the quota of the user

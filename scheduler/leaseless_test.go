@@ -1,0 +1,76 @@
+package scheduler
+
+// Hosts that commit without a live lease.
+
+import (
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/lease"
+)
+
+// leaselessHost is a core with a full host, at which so many tasks queue. The host has no lease: its requests for renewal
+// are answered, but the answers do not count there.
+func leaselessHost(t *testing.T, queued int) (x *bench, offers []lease.Offer) {
+	x = newBench(t, 0, 0)
+	x.step(SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: lease.Hello{
+		Profile: lease.Profile{Name: "w0", Store: "s", CPUs: 64, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
+	}})
+	for range queued {
+		x.tok++
+		x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
+	}
+	for _, o := range x.sent {
+		if m, ok := o.Msg.(lease.Offer); ok {
+			offers = append(offers, m)
+		}
+	}
+	if len(offers) != queued {
+		t.Fatalf("%d offers, want %d", len(offers), queued)
+	}
+	x.sent = nil
+	x.step(FromWorker{Peer: "w0", Msg: lease.Renew{Group: 7, Store: "s", Session: 1}})
+	x.step(ReadDone{Token: x.core.renewals.round, Epoch: x.core.renewals.epoch})
+	return x, offers
+}
+
+// The answer to a renewal crosses the Commits of many offers, and does not count at the host. Each of their tasks is offered there
+// once more, and then again when the next renewal is answered: not with each Commit that comes later.
+func TestCommitsWithoutLeaseAreOfferedOnceMore(t *testing.T) {
+	const queued = 8
+	x, old := leaselessHost(t, queued)
+	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{Free: lease.Free{CPUs: 64, Memory: benchMemory}}})
+	times := map[string]int{}
+	refuse := func(m lease.Offer) {
+		x.step(FromWorker{Peer: "w0", Msg: lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7}})
+	}
+	for _, m := range old {
+		refuse(m)
+		for len(x.sent) > 0 {
+			sent := x.sent
+			x.sent = nil
+			for _, o := range sent {
+				if m, ok := o.Msg.(lease.Offer); ok {
+					times[m.Attempt.String()]++
+					refuse(m)
+				}
+			}
+		}
+	}
+	total := 0
+	for a, n := range times {
+		if total += n; n > 1 {
+			t.Errorf("%s was offered %d times more", a, n)
+		}
+	}
+	if total == 0 {
+		t.Fatal("nothing was offered once more")
+	}
+	x.now = x.now.Add(time.Second)
+	x.step(FromWorker{Peer: "w0", Msg: lease.Renew{Group: 7, Store: "s", Session: 2}})
+	x.step(ReadDone{Token: x.core.renewals.round, Epoch: x.core.renewals.epoch})
+	x.run()
+	if n := len(x.core.assigned.byNode["w0"]); n != queued {
+		t.Errorf("%d tasks run after the next renewal, want %d", n, queued)
+	}
+}
