@@ -255,7 +255,7 @@ func TestLimitOverTheCluster(t *testing.T) {
 		t.Errorf("show:\n%s", out)
 	}
 	for _, d := range all {
-		if out := d.ok("users", "nobody"); !strings.Contains(out, "max_time=2h cluster_gpus=4 on each of 3 nodes") || strings.Contains(out, "root") {
+		if out := d.ok("users", "nobody"); !strings.Contains(out, "max_time=2h on each of 3 nodes, cluster_gpus=4 on all nodes together, as 3 of them say") || strings.Contains(out, "root") {
 			t.Errorf("users:\n%s", out)
 		}
 	}

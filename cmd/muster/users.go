@@ -93,36 +93,43 @@ func projectText(u api.User) string {
 	return dash(u.Project)
 }
 
-// limitsText says what a user may have, and on how many nodes that holds.
+// limitsText says what a user may have on each of some nodes, and on all nodes together.
 func limitsText(all []api.NodesLimit) string {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	bytes := func(n int64) string { return job.Size(n).String() }
 	texts := make([]string, 0, len(all))
 	for _, l := range all {
-		var words []string
+		var each, together []string
 		for _, q := range []struct {
-			name string
-			most *int64
-			text func(int64) string
+			words *[]string
+			name  string
+			most  *int64
+			text  func(int64) string
 		}{
-			{"priority", l.Priority, number},
-			{"max_time", l.MaxTime, func(n int64) string { return job.Duration(time.Duration(n) * time.Second).String() }},
-			{"tasks", l.Tasks, number},
-			{"gpus", l.GPUs, number},
-			{"cpus", l.CPUs, number},
-			{"memory", l.Memory, bytes},
-			{"cluster_tasks", l.ClusterTasks, number},
-			{"cluster_gpus", l.ClusterGPUs, number},
-			{"cluster_cpus", l.ClusterCPUs, number},
-			{"cluster_memory", l.ClusterMemory, bytes},
+			{&each, "priority", l.Priority, number},
+			{&each, "max_time", l.MaxTime, func(n int64) string { return job.Duration(time.Duration(n) * time.Second).String() }},
+			{&each, "tasks", l.Tasks, number},
+			{&each, "gpus", l.GPUs, number},
+			{&each, "cpus", l.CPUs, number},
+			{&each, "memory", l.Memory, bytes},
+			{&together, "cluster_tasks", l.ClusterTasks, number},
+			{&together, "cluster_gpus", l.ClusterGPUs, number},
+			{&together, "cluster_cpus", l.ClusterCPUs, number},
+			{&together, "cluster_memory", l.ClusterMemory, bytes},
 		} {
 			if q.most != nil {
-				words = append(words, q.name+"="+q.text(*q.most))
+				*q.words = append(*q.words, q.name+"="+q.text(*q.most))
 			}
 		}
-		texts = append(texts, fmt.Sprintf("%s on each of %d nodes", strings.Join(words, " "), l.Nodes))
+		if len(each) > 0 {
+			texts = append(texts, fmt.Sprintf("%s on each of %d nodes", strings.Join(each, " "), l.Nodes))
+		}
+		if len(together) > 0 {
+			texts = append(texts, fmt.Sprintf("%s on all nodes together, as %d of them say", strings.Join(together, " "), l.Nodes))
+		}
 	}
-	return strings.ReplaceAll(strings.Join(texts, ", "), "each of 1 nodes", "1 node")
+	text := strings.ReplaceAll(strings.Join(texts, ", "), "each of 1 nodes", "1 node")
+	return strings.ReplaceAll(text, "as 1 of them say", "as 1 of them says")
 }
 
 func percent(part float64) string { return fmt.Sprintf("%.1f%%", 100*part) }

@@ -17,7 +17,8 @@ func TestUsersWithLimits(t *testing.T) {
 	}})
 	f.muster("users")
 	r := f.muster("users", "zoe", "amy")
-	want := "priority=50 max_time=2h gpus=4 memory=1GiB cluster_tasks=100 cluster_gpus=8 cluster_cpus=64 cluster_memory=2GiB on each of 3 nodes, max_time=1d on 1 node"
+	want := "priority=50 max_time=2h gpus=4 memory=1GiB on each of 3 nodes, " +
+		"cluster_tasks=100 cluster_gpus=8 cluster_cpus=64 cluster_memory=2GiB on all nodes together, as 3 of them say, max_time=1d on 1 node"
 	if r.code != 0 || !strings.Contains(r.stdout, want) {
 		t.Errorf("exit %d, %s%s", r.code, r.stdout, r.err)
 	}
