@@ -30,7 +30,7 @@ const (
 // rooms are those of one kind of listener.
 type rooms struct{ requests, answers, streams, follows, bodies *room }
 
-func newRooms(from origin) *rooms {
+func newRooms(from requestOrigin) *rooms {
 	times, streams := int64(1), int64(maxStreams)
 	if from == fromPeer {
 		times, streams = timesOfMembers, streamsOfMembers
@@ -45,13 +45,13 @@ func newRooms(from origin) *rooms {
 
 // admission bounds the concurrent requests of each kind of listener.
 type admission struct {
-	rooms   map[origin]*rooms
+	rooms   map[requestOrigin]*rooms
 	closing chan struct{} // closed when all streams must end
 	metrics *metrics
 }
 
 func newAdmission(m *metrics) *admission {
-	all := map[origin]*rooms{fromSocket: newRooms(fromSocket), fromTCP: newRooms(fromTCP), fromPeer: newRooms(fromPeer)}
+	all := map[requestOrigin]*rooms{fromSocket: newRooms(fromSocket), fromTCP: newRooms(fromTCP), fromPeer: newRooms(fromPeer)}
 	return &admission{rooms: all, closing: make(chan struct{}), metrics: m}
 }
 

@@ -103,13 +103,13 @@ func (r *eventRoutes) cluster(ctx context.Context, in *eventsInput) (*huma.Strea
 		h := w.Header()
 		h.Set("Content-Type", "text/event-stream")
 		h.Set("Cache-Control", "no-store")
-		s := clusterStream{view: v, filter: f, w: w, flush: http.NewResponseController(w).Flush}
+		s := clusterStream{clusterView: v, filter: f, w: w, flush: http.NewResponseController(w).Flush}
 		_ = s.run(hctx.Context(), at, missed, in.Follow) // an error is that of a client who is gone
 	}}, nil
 }
 
 // start returns the event after which a stream begins. missed says that events are missing before it.
-func (w *view) start(in *eventsInput) (number uint64, missed bool) {
+func (w *clusterView) start(in *eventsInput) (number uint64, missed bool) {
 	if in.After != "" {
 		epoch, text, _ := strings.Cut(in.After, "-")
 		n, err := strconv.ParseUint(text, 10, 64)
@@ -126,7 +126,7 @@ func (w *view) start(in *eventsInput) (number uint64, missed bool) {
 
 // clusterStream writes events to one client.
 type clusterStream struct {
-	*view
+	*clusterView
 
 	filter *eventFilter
 	w      http.ResponseWriter

@@ -184,7 +184,7 @@ func TestEventsAreWrittenTogether(t *testing.T) {
 		v := newView(&daemons{self: "me"}, nil, nil, feedHello{})
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &countedWriter{header: http.Header{}}
-		s := clusterStream{view: v, filter: &eventFilter{}, w: w, flush: func() error { return nil }}
+		s := clusterStream{clusterView: v, filter: &eventFilter{}, w: w, flush: func() error { return nil }}
 		done := make(chan struct{})
 		go func() { defer close(done); _ = s.run(ctx, 0, false, true) }()
 		sleep(ctx, 5*time.Second)
@@ -210,7 +210,7 @@ func TestFilteredEventsAreAlive(t *testing.T) {
 		v := newView(&daemons{self: "me"}, nil, nil, feedHello{})
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &countedWriter{header: http.Header{}}
-		s := clusterStream{view: v, filter: &eventFilter{kinds: []EventKind{EventMember}}, w: w, flush: func() error { return nil }}
+		s := clusterStream{clusterView: v, filter: &eventFilter{kinds: []EventKind{EventMember}}, w: w, flush: func() error { return nil }}
 		close(v.ready)
 		done := make(chan struct{})
 		go func() { defer close(done); _ = s.run(ctx, 0, false, true) }()

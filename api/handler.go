@@ -15,7 +15,7 @@ import (
 )
 
 // handler returns the handler for one kind of listener.
-func (s *Server) handler(from origin) http.Handler {
+func (s *Server) handler(from requestOrigin) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		n := &note{}

@@ -336,7 +336,7 @@ func (r *jobRoutes) ask(ctx context.Context, p *jobPage, fresh bool) error {
 		return err
 	}
 	others = slices.DeleteFunc(others, ownsNoJobs)
-	var v *view
+	var v *clusterView
 	a := requesterOf(ctx)
 	if !fresh && a.from != fromPeer {
 		v = r.viewer.look(ctx)

@@ -129,7 +129,7 @@ func (r *nodeRoutes) nodes(ctx context.Context, fresh bool) (rows []nodeRow, par
 }
 
 // told adds the nodes that the picture has, and returns the members that must be asked.
-func (r *nodeRoutes) told(ctx context.Context, rows []nodeRow, fresh bool) (all []nodeRow, ask []Member, v *view, err error) {
+func (r *nodeRoutes) told(ctx context.Context, rows []nodeRow, fresh bool) (all []nodeRow, ask []Member, v *clusterView, err error) {
 	others, err := r.others(ctx)
 	if err != nil || fresh || requesterOf(ctx).from == fromPeer {
 		return rows, others, nil, err

@@ -35,7 +35,7 @@ func pacedOnes() []paced {
 		}},
 		{"events", func(ctx context.Context, wrote func()) func() {
 			v := newView(&daemons{self: "me"}, nil, nil, feedHello{})
-			s := clusterStream{view: v, filter: &eventFilter{}, w: &countedWriter{header: http.Header{}}, flush: func() error { wrote(); return nil }}
+			s := clusterStream{clusterView: v, filter: &eventFilter{}, w: &countedWriter{header: http.Header{}}, flush: func() error { wrote(); return nil }}
 			go func() { _ = s.run(ctx, 0, false, true) }()
 			return func() { v.tell(&change{viewEvent: viewEvent{kind: EventGone}}) }
 		}},

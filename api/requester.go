@@ -28,18 +28,18 @@ import (
 	accounts "github.com/musterhq/muster/machine/account"
 )
 
-// origin is the kind of listener on which a request arrived.
-type origin int
+// requestOrigin is the kind of listener on which a request arrived.
+type requestOrigin int
 
 const (
-	fromSocket origin = iota
+	fromSocket requestOrigin = iota
 	fromTCP
 	fromPeer
 )
 
 // requester is the user or daemon that makes a request.
 type requester struct {
-	from     origin
+	from     requestOrigin
 	user     string
 	operator bool // may change the jobs of all users
 	ownOnly  bool // this daemon shows users only their own jobs
@@ -172,13 +172,13 @@ func newAuthenticator(cfg Config, peers Peers) (*authenticator, error) {
 
 // identify returns who makes a request that arrived on this kind of listener, and what this daemon shows to others than
 // a job's user.
-func (a *authenticator) identify(from origin, r *http.Request) (requester, error) {
+func (a *authenticator) identify(from requestOrigin, r *http.Request) (requester, error) {
 	who, err := a.identity(from, r)
 	who.ownOnly = a.ownOnly
 	return who, err
 }
 
-func (a *authenticator) identity(from origin, r *http.Request) (requester, error) {
+func (a *authenticator) identity(from requestOrigin, r *http.Request) (requester, error) {
 	switch from {
 	case fromSocket:
 		c, ok := r.Context().Value(connectionKey{}).(*connection)

@@ -92,7 +92,7 @@ func (rt *router) view(cfg Config, needs Needs, log *slog.Logger) {
 	source := &feedSource{node: needs.Node, watch: needs.Watch, jobs: needs.Jobs, directory: needs.Directory, log: log}
 	rt.feeds = &feedRoutes{feedSource: source, hello: helloOf(cfg)}
 	rt.viewer = &viewer{
-		make:  func() *view { return newView(rt.daemons, needs.Directory, source, rt.feeds.hello) },
+		make:  func() *clusterView { return newView(rt.daemons, needs.Directory, source, rt.feeds.hello) },
 		until: rt.admission.untilClosing,
 	}
 }

@@ -188,7 +188,7 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // waysIn are the listeners whose connections are counted. Package peerhttp bounds the streams of other daemons.
-var waysIn = map[origin]struct {
+var waysIn = map[requestOrigin]struct {
 	who  func(net.Conn) *caller
 	safe time.Duration
 }{fromSocket: {callerOf, idleBefore}, fromTCP: {addressOf, 0}}
@@ -208,7 +208,7 @@ func (l listener) serve() error {
 // listen opens all listeners, or none.
 func (s *Server) listen(ctx context.Context) ([]listener, error) {
 	var lists []listener
-	add := func(l net.Listener, from origin) {
+	add := func(l net.Listener, from requestOrigin) {
 		server := s.newServer(context.WithoutCancel(ctx), from)
 		if way := waysIn[from]; way.who != nil {
 			counted := newConnections(l, way.who, way.safe, s.metrics)
@@ -252,7 +252,7 @@ func (s *Server) listen(ctx context.Context) ([]listener, error) {
 	return lists, nil
 }
 
-func (s *Server) newServer(base context.Context, from origin) *http.Server {
+func (s *Server) newServer(base context.Context, from requestOrigin) *http.Server {
 	return &http.Server{
 		Handler:           s.handler(from),
 		ConnContext:       connContext,

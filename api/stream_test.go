@@ -507,8 +507,8 @@ func TestEventsBeginWithTheOwnJobs(t *testing.T) {
 	}{{0, []job.Peer{""}, 0}, {ownWithin / 4, []job.Peer{""}, ownWithin / 2}, {ownWithin, []job.Peer{"", "own"}, ownWithin}} {
 		synctest.Test(t, func(t *testing.T) {
 			amy := newCluster(t, "amy").daemons[0]
-			amy.server.viewer.make = func(inner func() *view) func() *view {
-				return func() *view {
+			amy.server.viewer.make = func(inner func() *clusterView) func() *clusterView {
+				return func() *clusterView {
 					v := inner()
 					v.source.jobs = slowJobs{amy, c.takes}
 					return v

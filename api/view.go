@@ -28,8 +28,8 @@ const (
 	longestWait = 5 * time.Second    // between two tries to follow a member
 )
 
-// view is the picture.
-type view struct {
+// clusterView is the picture.
+type clusterView struct {
 	*daemons
 
 	self      job.Peer
@@ -76,22 +76,22 @@ func (m *viewMember) document(p *picture.Packer) itemText {
 	return itemText{packed: m.packed, packer: p}
 }
 
-func newView(d *daemons, directory Directory, source *feedSource, hello feedHello) *view {
-	return &view{
+func newView(d *daemons, directory Directory, source *feedSource, hello feedHello) *clusterView {
+	return &clusterView{
 		daemons: d, self: d.self, directory: directory, source: source, hello: hello, begun: time.Now(), epoch: rand.Text()[:8],
 		ring: picture.NewRing[viewEvent](maxEvents, maxEventBytes), packer: newPacks(), look: make(chan struct{}, 1), ready: make(chan struct{}), bytes: newRoom("bytes of rows", viewBytes, 0), members: map[job.Peer]*viewMember{},
 	}
 }
 
 // followOwn has the picture tell events of this daemon, too.
-func (w *view) followOwn() {
+func (w *clusterView) followOwn() {
 	if w.own.CompareAndSwap(false, true) {
 		w.look <- struct{}{}
 	}
 }
 
 // run keeps the picture until ctx ends.
-func (w *view) run(ctx context.Context) {
+func (w *clusterView) run(ctx context.Context) {
 	var feeds sync.WaitGroup
 	defer feeds.Wait()
 	look := time.NewTicker(memberLook)
@@ -108,7 +108,7 @@ func (w *view) run(ctx context.Context) {
 }
 
 // lookAtMembers begins to follow new members, and ends to follow those that are lost or gone.
-func (w *view) lookAtMembers(ctx context.Context, feeds *sync.WaitGroup) {
+func (w *clusterView) lookAtMembers(ctx context.Context, feeds *sync.WaitGroup) {
 	list, err := w.peers.Members(ctx)
 	if err != nil {
 		return // tried again soon
@@ -145,7 +145,7 @@ func (w *view) lookAtMembers(ctx context.Context, feeds *sync.WaitGroup) {
 }
 
 // meet notes how the list of members has one now.
-func (w *view) meet(m *viewMember, now Member, tell bool) {
+func (w *clusterView) meet(m *viewMember, now Member, tell bool) {
 	changed := m.State != now.State || m.Name != now.Name || !slices.Equal(m.Roles, now.Roles)
 	vouched := maps.Equal(m.Signed, now.Signed)
 	m.Member = now
@@ -161,7 +161,7 @@ func (w *view) meet(m *viewMember, now Member, tell bool) {
 }
 
 // leave forgets a member that is no longer one.
-func (w *view) leave(m *viewMember) {
+func (w *clusterView) leave(m *viewMember) {
 	if m.stop != nil {
 		m.stop()
 	}
@@ -172,7 +172,7 @@ func (w *view) leave(m *viewMember) {
 }
 
 // follow keeps what the picture has of one member up to date, until ctx ends.
-func (w *view) follow(ctx context.Context, p job.Peer, self bool) {
+func (w *clusterView) follow(ctx context.Context, p job.Peer, self bool) {
 	pace := newFeedPace()
 	for n := 1; ctx.Err() == nil; n++ {
 		err := w.followOnce(ctx, p, self, pace, func() { n = 0 })
@@ -191,7 +191,7 @@ func (w *view) follow(ctx context.Context, p job.Peer, self bool) {
 	w.with(p, func(m *viewMember) { m.broken = true })
 }
 
-func (w *view) followOnce(ctx context.Context, p job.Peer, self bool, pace *rate.Limiter, told func()) error {
+func (w *clusterView) followOnce(ctx context.Context, p job.Peer, self bool, pace *rate.Limiter, told func()) error {
 	w.with(p, func(m *viewMember) { m.sync = map[job.ID]bool{} })
 	each := func(l *feedLine) error {
 		told()
@@ -227,7 +227,7 @@ func (w *view) followOnce(ctx context.Context, p job.Peer, self bool, pace *rate
 }
 
 // with calls f with a member that the picture has.
-func (w *view) with(p job.Peer, f func(m *viewMember)) {
+func (w *clusterView) with(p job.Peer, f func(m *viewMember)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if m := w.members[p]; m != nil {
@@ -236,7 +236,7 @@ func (w *view) with(p job.Peer, f func(m *viewMember)) {
 }
 
 // broke notes that a feed has ended.
-func (w *view) broke(m *viewMember, err error) {
+func (w *clusterView) broke(m *viewMember, err error) {
 	if !m.broken {
 		w.contactEvent(EventSilent, m.Peer, err.Error())
 	}
@@ -246,7 +246,7 @@ func (w *view) broke(m *viewMember, err error) {
 }
 
 // apply notes what a member has told.
-func (w *view) apply(m *viewMember, l *feedLine) {
+func (w *clusterView) apply(m *viewMember, l *feedLine) {
 	m.told, m.broken = time.Now(), false
 	switch {
 	case l.Hello != nil:
@@ -284,7 +284,7 @@ func (w *view) apply(m *viewMember, l *feedLine) {
 	}
 }
 
-func (w *view) applyGone(m *viewMember, id job.ID, older bool) {
+func (w *clusterView) applyGone(m *viewMember, id job.ID, older bool) {
 	r := m.shelf.Remove(id)
 	if r == nil {
 		return
@@ -297,7 +297,7 @@ func (w *view) applyGone(m *viewMember, id job.ID, older bool) {
 	}
 }
 
-func (w *view) applySynced(m *viewMember) {
+func (w *clusterView) applySynced(m *viewMember) {
 	if m.sync == nil {
 		return
 	}
@@ -318,7 +318,7 @@ func (w *view) applySynced(m *viewMember) {
 }
 
 // ownReady lets streams of events begin.
-func (w *view) ownReady() {
+func (w *clusterView) ownReady() {
 	select {
 	case <-w.ready:
 		return
@@ -331,7 +331,7 @@ func (w *view) ownReady() {
 }
 
 // applyJob notes the present state of a job.
-func (w *view) applyJob(m *viewMember, j *Job) {
+func (w *clusterView) applyJob(m *viewMember, j *Job) {
 	j.OwnerName = m.label() // what a daemon calls itself does not count
 	r, docs := rowOf(j, w.packer)
 	by := account{party: party{daemon: m.Peer}}

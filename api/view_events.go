@@ -54,7 +54,7 @@ type change struct {
 }
 
 // tell adds an event to the ring.
-func (w *view) tell(c *change) {
+func (w *clusterView) tell(c *change) {
 	now := time.Now().UTC()
 	w.ring.Add(now, func(number uint64) (viewEvent, int) {
 		e := c.viewEvent
@@ -91,7 +91,7 @@ func frameOf(id string, at time.Time, c *change, doc []byte) []byte {
 }
 
 // jobEvents tells of a job that has changed, and of its tasks.
-func (w *view) jobEvents(m *viewMember, old, now *picture.Row, doc *jobDocs) {
+func (w *clusterView) jobEvents(m *viewMember, old, now *picture.Row, doc *jobDocs) {
 	var before Job // no tasks: they are all new
 	if old != nil {
 		if picture.Same(old.Packed, now.Packed) {
@@ -131,14 +131,14 @@ func sameStep(a, b *Task) bool {
 }
 
 // goneEvent tells that a job was deleted.
-func (w *view) goneEvent(m *viewMember, r *picture.Row) {
+func (w *clusterView) goneEvent(m *viewMember, r *picture.Row) {
 	e := viewEvent{kind: EventGone, job: r.ID, user: r.User, sight: m.sight}
 	w.tell(&change{viewEvent: e, detail: "the job was deleted"})
 }
 
 // nodeEvents tells what has changed at a node, and which of its GPUs have. Measured values alone are no event: they change
 // all the time, and listings have them.
-func (w *view) nodeEvents(m *viewMember, old, now *Node) {
+func (w *clusterView) nodeEvents(m *viewMember, old, now *Node) {
 	if !bytes.Equal(textOf(plainNode(old)), textOf(plainNode(now))) {
 		e := viewEvent{kind: EventNode, nodes: []job.Peer{now.ID}}
 		w.tell(&change{viewEvent: e, field: "node", doc: textOf(plainNode(now)), node: m.Peer})
@@ -178,14 +178,14 @@ func plainGPU(g GPU) GPU {
 }
 
 // memberEvent tells of a member that is new, or in another state.
-func (w *view) memberEvent(m *Member) {
+func (w *clusterView) memberEvent(m *Member) {
 	doc := peerDocument(*m)
 	e := viewEvent{kind: EventMember, nodes: []job.Peer{m.Peer}}
 	w.tell(&change{viewEvent: e, field: "member", doc: textOf(&doc), node: m.Peer})
 }
 
 // contactEvent tells that a member can be followed now, or that it is silent.
-func (w *view) contactEvent(kind EventKind, p job.Peer, detail string) {
+func (w *clusterView) contactEvent(kind EventKind, p job.Peer, detail string) {
 	if p == w.self {
 		return
 	}

@@ -60,7 +60,7 @@ func TestLargeEventsArePutInPieces(t *testing.T) {
 		w.tell(&change{viewEvent: viewEvent{kind: EventSilent}, detail: strconv.Itoa(n) + strings.Repeat("x", 60<<10)})
 	}
 	client := &pieces{ResponseWriter: httptest.NewRecorder()}
-	s := clusterStream{view: w, filter: &eventFilter{}, w: client, flush: func() error { return nil }, alive: time.NewTimer(time.Hour)}
+	s := clusterStream{clusterView: w, filter: &eventFilter{}, w: client, flush: func() error { return nil }, alive: time.NewTimer(time.Hour)}
 	n, next, err := s.batch(0, false)
 	if n != eventBatch || next != eventBatch || err != nil {
 		t.Fatalf("%d events, next %d, %v", n, next, err)

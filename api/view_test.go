@@ -19,7 +19,7 @@ import (
 )
 
 // looked makes the picture of a daemon, and waits until it has all members.
-func (d *daemon) looked(t *testing.T) *view {
+func (d *daemon) looked(t *testing.T) *clusterView {
 	t.Helper()
 	for range 2 {
 		if _, err := d.client.Nodes(t.Context()); err != nil {
@@ -220,7 +220,7 @@ func TestPictureIsDropped(t *testing.T) {
 }
 
 // picture returns the picture that a daemon has now; nil: none.
-func (d *daemon) picture() *view {
+func (d *daemon) picture() *clusterView {
 	d.server.viewer.mu.Lock()
 	defer d.server.viewer.mu.Unlock()
 	return d.server.viewer.now

@@ -15,11 +15,11 @@ const keepView = 30 * time.Second
 
 // viewer has the picture while somebody looks.
 type viewer struct {
-	make  func() *view
+	make  func() *clusterView
 	until func(context.Context) (context.Context, context.CancelFunc) // ends the picture when the server stops
 
 	mu      sync.Mutex
-	now     *view       // guarded by mu; nil: nobody looks
+	now     *clusterView       // guarded by mu; nil: nobody looks
 	end     func()      // guarded by mu: of now
 	holders int         // guarded by mu: open streams of events
 	looked  time.Time   // guarded by mu: when somebody looked last
@@ -28,7 +28,7 @@ type viewer struct {
 
 // look returns the picture for a listing; nil for the first look in a while, which asks the members itself. A single
 // listing is thus no dearer than its answers.
-func (v *viewer) look(ctx context.Context) *view {
+func (v *viewer) look(ctx context.Context) *clusterView {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	again := !v.looked.IsZero() && time.Since(v.looked) < keepView
@@ -41,7 +41,7 @@ func (v *viewer) look(ctx context.Context) *view {
 }
 
 // hold returns the picture for a stream, which keeps it until it calls leave.
-func (v *viewer) hold(ctx context.Context) (now *view, leave func()) {
+func (v *viewer) hold(ctx context.Context) (now *clusterView, leave func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.looked = time.Now()
@@ -96,7 +96,7 @@ const (
 )
 
 // contact says how a listing learns of a member.
-func (w *view) contact(m *viewMember, now time.Time) contact {
+func (w *clusterView) contact(m *viewMember, now time.Time) contact {
 	quiet := !m.silent.IsZero() && now.Sub(m.silent) > freshFor
 	switch {
 	case m.State == NodeLost && !m.Self, quiet:
@@ -109,7 +109,7 @@ func (w *view) contact(m *viewMember, now time.Time) contact {
 
 // see calls each with what the picture has of every member that need not be asked, and returns those that must be. A nil
 // picture has none. told is when the member said something last; zero: never.
-func (w *view) see(members []Member, each func(m *viewMember, c contact, told time.Time)) (ask []Member) {
+func (w *clusterView) see(members []Member, each func(m *viewMember, c contact, told time.Time)) (ask []Member) {
 	if w == nil {
 		return members
 	}
@@ -137,7 +137,7 @@ func (w *view) see(members []Member, each func(m *viewMember, c contact, told ti
 }
 
 // unanswered notes that a member did not answer a listing.
-func (w *view) unanswered(p job.Peer) {
+func (w *clusterView) unanswered(p job.Peer) {
 	if w == nil {
 		return
 	}
