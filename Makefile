@@ -1,7 +1,7 @@
 # The commands of developers and of CI. `make help` lists them.
 
 GO       ?= go
-TOOL     := $(GO) tool -modfile=tools/go.mod
+TOOL     := $(GO) tool -modfile=internal/tools/go.mod
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The date of that version, for the man pages.
 DATE     ?= $(shell git log -1 --format=%cs 2>/dev/null)
@@ -76,15 +76,15 @@ test: build unit ## run everything that CI requires
 	$(MAKE) -j4 e2e lint benchmarks portable
 
 demo: build ## start three daemons on this machine, and compile muster as a job
-	scripts/demo.sh
+	examples/demo.sh
 
 bench: build ## measure the figures of docs/benchmarks.md
-	$(GO) run ./bench
+	$(GO) run ./e2e/bench
 
 profile: ## measure anew where the CPU time of busy daemons and runners goes; the compiler optimizes both programs by that
 	@dir=$$(mktemp -d) && \
 	  $(MAKE) build TAGS=profile LDFLAGS="$(LAZY) -X github.com/musterhq/muster/internal/profile.dir=$$dir" && \
-	  for row in rate array gang; do $(GO) run ./bench -only $$row -muster bin/muster || exit 1; done && \
+	  for row in rate array gang; do $(GO) run ./e2e/bench -only $$row -muster bin/muster || exit 1; done && \
 	  $(GO) tool pprof -proto $$dir/muster-runner* > cmd/muster-runner/default.pgo && rm $$dir/muster-runner* && \
 	  $(GO) tool pprof -proto $$dir/* > cmd/muster/default.pgo && rm -r $$dir
 	$(MAKE) build
@@ -94,7 +94,7 @@ benchmarks: ## run each benchmark of the packages once, to see that it works
 	  $$(git grep -l '^func Benchmark' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|') 2>&1) || { echo "$$out"; exit 1; }
 
 study: ## simulate what partial knowledge and failures cost, and write the tables of docs/study.md
-	$(GO) run ./cmd/study -write docs/study.md
+	$(GO) run ./internal/sim/study -write docs/study.md
 
 race: ## run the tests of the packages with the race detector, in random order
 	$(GO) test -race -short -shuffle=on -count=3 -timeout 60m ./...
@@ -109,8 +109,8 @@ redteam: build ## attack a cluster in all known ways, some minutes each round, a
 	$(GO) test -vet=off -count=1 -tags e2e -timeout 2h ./... -run "^($$(grep -oE '\b(Test|Fuzz)[A-Z][A-Za-z0-9]*' docs/trust.md | sort -u | paste -sd'|'))$$"
 
 soak: redteam ## run the red team, 20,000 random simulations of schedulers and workers, which print the seeds that failed, 20 of shares, and a network of 200 daemons
-	$(GO) test -count=1 -timeout 6h ./sim -run '^(TestRandomWorlds|TestUsersGetTheirShares)$$' -sim.seeds=20000 -sim.shares=20
-	$(GO) test -count=1 -timeout 1h ./node -run '^TestManyDaemons$$' -node.daemons=200
+	$(GO) test -count=1 -timeout 6h ./internal/sim -run '^(TestRandomWorlds|TestUsersGetTheirShares)$$' -sim.seeds=20000 -sim.shares=20
+	$(GO) test -count=1 -timeout 1h ./internal/daemon -run '^TestManyDaemons$$' -node.daemons=200
 
 generate: manual ## generate the protobuf code and the tables of the manual
 	$(TOOL) buf generate

@@ -11,7 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
 )
 
@@ -177,7 +177,7 @@ func bodyMemory(r *http.Request) int64 {
 	}
 	switch {
 	case r.URL.Path == pathChunks:
-		return min(n, blob.MaxChunk) // one after the other
+		return min(n, upload.MaxChunk) // one after the other
 	case isTree(r.URL.Path):
 		return n // maxParsing bounds the others
 	}

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
 )
 
@@ -174,12 +174,12 @@ func TestSlowBodiesOfOneUser(t *testing.T) {
 		amy.server.auth.httpUser = "amy"
 		began := time.Now()
 		data := []byte("data")
-		ref := blob.Ref{Hash: blob.Sum(data), Size: uint32(len(data))}
-		text, h, err := blob.Tree{Entries: []blob.Entry{{Path: "f", Kind: blob.File, Size: int64(len(data)), Mode: 0o644, Chunks: blob.Refs{ref}}}}.Encode()
+		ref := upload.Ref{Hash: upload.Sum(data), Size: uint32(len(data))}
+		text, h, err := upload.Tree{Entries: []upload.Entry{{Path: "f", Kind: upload.File, Size: int64(len(data)), Mode: 0o644, Chunks: upload.Refs{ref}}}}.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := amy.client.PutChunks(t.Context(), append(blob.AppendHead(nil, ref.Size), data...)); err != nil {
+		if err := amy.client.PutChunks(t.Context(), append(upload.AppendHead(nil, ref.Size), data...)); err != nil {
 			t.Errorf("another user's chunks: %v", err)
 		}
 		if err := amy.client.PutTree(t.Context(), h, text); err != nil {

@@ -11,8 +11,8 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 const (
@@ -26,12 +26,12 @@ const (
 // Allotments keeps what is allotted to users.
 type Allotments interface {
 	// Allotments takes in what another daemon says of users, and returns what this one says of them.
-	Allotments(ctx context.Context, from job.Peer, states []lease.Allotment) ([]lease.Allotment, error)
+	Allotments(ctx context.Context, from job.Peer, states []contract.Allotment) ([]contract.Allotment, error)
 }
 
 // allotmentsDocument is a message, and the answer to it. Fields that are not known are ignored: daemons of several versions use it.
 type allotmentsDocument struct {
-	Allotments []lease.Allotment `json:"allotments"`
+	Allotments []contract.Allotment `json:"allotments"`
 }
 
 type (
@@ -68,7 +68,7 @@ type AskAllotments struct {
 }
 
 // Allotments tells a daemon what is allotted to users here, and returns what it answers.
-func (a AskAllotments) Allotments(ctx context.Context, p job.Peer, states []lease.Allotment) ([]lease.Allotment, error) {
+func (a AskAllotments) Allotments(ctx context.Context, p job.Peer, states []contract.Allotment) ([]contract.Allotment, error) {
 	body, err := json.Marshal(allotmentsDocument{states})
 	if err != nil {
 		return nil, fmt.Errorf("api: ask %s what is allotted: %w", p.Short(), err)

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/musterhq/muster/audit"
+	"github.com/musterhq/muster/internal/audit"
 	"github.com/musterhq/muster/job"
 )
 

@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/musterhq/muster/audit"
+	"github.com/musterhq/muster/internal/audit"
 	"github.com/musterhq/muster/job"
 )
 

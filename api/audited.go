@@ -12,7 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/musterhq/muster/audit"
+	"github.com/musterhq/muster/internal/audit"
 	"github.com/musterhq/muster/job"
 )
 

@@ -9,16 +9,16 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/musterhq/muster/api/guide"
-	"github.com/musterhq/muster/api/ui"
-	"github.com/musterhq/muster/api/web"
+	"github.com/musterhq/muster/internal/dashboard/origin"
+	"github.com/musterhq/muster/internal/dashboard/ui"
+	"github.com/musterhq/muster/internal/docsite"
 )
 
 // guardOf returns the guard of the TCP listener. Without a token only this host can connect, but so can a web page in a
 // browser on it, by any name that leads here. Hence only the names of loopback, and those that the configuration has,
 // are answered. With a token any address is.
-func guardOf(cfg Config) web.Guard {
-	g := web.Guard{Names: append([]string{}, web.Loopback...), Hint: "use 127.0.0.1 or localhost, or name it in the setting http-host"}
+func guardOf(cfg Config) origin.Guard {
+	g := origin.Guard{Names: append([]string{}, origin.Loopback...), Hint: "use 127.0.0.1 or localhost, or name it in the setting http-host"}
 	for _, name := range cfg.Hosts {
 		g.Proxied = append(g.Proxied, strings.ToLower(name))
 	}
@@ -30,9 +30,9 @@ func guardOf(cfg Config) web.Guard {
 }
 
 // checkPage returns a Problem for a request that comes from a web page of another origin.
-func checkPage(g web.Guard, r *http.Request, page bool) error {
+func checkPage(g origin.Guard, r *http.Request, page bool) error {
 	err := g.Check(r, page)
-	if no, ok := errors.AsType[*web.RefusalError](err); ok {
+	if no, ok := errors.AsType[*origin.RefusalError](err); ok {
 		return problemOfStatus(no.Status, no.Error())
 	}
 	return err
@@ -42,7 +42,7 @@ func checkPage(g web.Guard, r *http.Request, page bool) error {
 // those that identify is to refuse.
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request) bool {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-	guides, missing := guide.Serves(r.URL.Path), ui.IsMissing(r) && !web.IsSocket(r)
+	guides, missing := docsite.Serves(r.URL.Path), ui.IsMissing(r) && !origin.IsSocket(r)
 	if !reads || !guides && !missing && !ui.Serves(r.URL.Path) || checkPage(s.auth.guard, r, guides || missing || ui.IsPage(r.URL.Path)) != nil {
 		return false
 	}
@@ -85,7 +85,7 @@ type (
 )
 
 // ticketRoutes gives tickets to web pages.
-type ticketRoutes struct{ tickets *web.Tickets[requester] }
+type ticketRoutes struct{ tickets *origin.Tickets[requester] }
 
 func (t *ticketRoutes) make(ctx context.Context, in *ticketInput) (*ticketOutput, error) {
 	who := requesterOf(ctx)

@@ -12,25 +12,25 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
 )
 
 var (
-	_ blob.Target = (*Client)(nil)
-	_ blob.Holder = Holder{}
+	_ upload.Target = (*Client)(nil)
+	_ upload.Holder = Holder{}
 )
 
 // uploadTries bounds the retries of a part of an upload while the daemon does not answer, as when it is restarting.
 const uploadTries = 12
 
 // MissingChunks returns those of refs that the daemon does not have.
-func (c *Client) MissingChunks(ctx context.Context, refs []blob.Ref) ([]blob.Ref, error) {
-	text, err := c.upload(ctx, http.MethodPost, pathMissing, blob.EncodeRefs(refs))
+func (c *Client) MissingChunks(ctx context.Context, refs []upload.Ref) ([]upload.Ref, error) {
+	text, err := c.upload(ctx, http.MethodPost, pathMissing, upload.EncodeRefs(refs))
 	if err != nil {
 		return nil, err
 	}
-	return blob.ParseRefs(text)
+	return upload.ParseRefs(text)
 }
 
 // PutChunks uploads chunks.
@@ -39,11 +39,11 @@ func (c *Client) PutChunks(ctx context.Context, body []byte) error {
 	return err
 }
 
-// PutTree uploads the list of a tree's files. The error is blob.ErrMissing if chunks of the tree are no longer there.
-func (c *Client) PutTree(ctx context.Context, h blob.Hash, text []byte) error {
+// PutTree uploads the list of a tree's files. The error is upload.ErrMissing if chunks of the tree are no longer there.
+func (c *Client) PutTree(ctx context.Context, h upload.Hash, text []byte) error {
 	_, err := c.upload(ctx, http.MethodPut, pathTrees+h.String(), text)
 	if errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("upload: %w: %w", blob.ErrMissing, err)
+		return fmt.Errorf("upload: %w: %w", upload.ErrMissing, err)
 	}
 	return err
 }
@@ -80,38 +80,38 @@ type Holder struct {
 	Name string // name of its host
 }
 
-// String returns the name of its host; see blob.Holder.
+// String returns the name of its host; see upload.Holder.
 func (h Holder) String() string { return cmp.Or(h.Name, h.Peer.Short()) }
 
-// Tree returns the encoding of a tree; see blob.Holder.
-func (h Holder) Tree(ctx context.Context, tree blob.Hash) ([]byte, error) {
+// Tree returns the encoding of a tree; see upload.Holder.
+func (h Holder) Tree(ctx context.Context, tree upload.Hash) ([]byte, error) {
 	resp, err := h.ask(ctx, http.MethodGet, pathPeerTrees+tree.String(), nil)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, blob.MaxTreeBytes+1))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, upload.MaxTreeBytes+1))
 	if err != nil {
 		return nil, h.broke(err)
 	}
 	return text, nil
 }
 
-// Chunks fetches some chunks; see blob.Holder.
-func (h Holder) Chunks(ctx context.Context, refs []blob.Ref, take func([]byte) error) error {
-	resp, err := h.ask(ctx, http.MethodPost, pathPeerChunks, blob.EncodeRefs(refs))
+// Chunks fetches some chunks; see upload.Holder.
+func (h Holder) Chunks(ctx context.Context, refs []upload.Ref, take func([]byte) error) error {
+	resp, err := h.ask(ctx, http.MethodPost, pathPeerChunks, upload.EncodeRefs(refs))
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	buf := make([]byte, blob.MaxChunk)
+	buf := make([]byte, upload.MaxChunk)
 	for _, r := range refs {
-		data, err := blob.ReadChunk(resp.Body, buf)
+		data, err := upload.ReadChunk(resp.Body, buf)
 		switch {
 		case err != nil:
 			return h.broke(err)
 		case len(data) == 0:
-			return fmt.Errorf("api: chunk %s of %s: %w", r.Hash, h, blob.ErrMissing)
+			return fmt.Errorf("api: chunk %s of %s: %w", r.Hash, h, upload.ErrMissing)
 		}
 		if err := take(data); err != nil {
 			return fmt.Errorf("api: chunks of %s: %w", h, err)
@@ -141,7 +141,7 @@ func (h Holder) ask(ctx context.Context, method, path string, body []byte) (*htt
 	defer resp.Body.Close()
 	err = readProblem(resp)
 	if errors.Is(err, ErrNotFound) {
-		err = fmt.Errorf("api: ask %s: %w: %w", h, blob.ErrMissing, err)
+		err = fmt.Errorf("api: ask %s: %w: %w", h, upload.ErrMissing, err)
 	}
 	return nil, err
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/musterhq/muster/audit"
+	"github.com/musterhq/muster/internal/audit"
 	"github.com/musterhq/muster/job"
 )
 

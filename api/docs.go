@@ -14,7 +14,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/musterhq/muster/api/guide"
+	"github.com/musterhq/muster/internal/docsite"
 )
 
 // docsPaths are the paths of the documentation.
@@ -25,7 +25,7 @@ func Docs(version string) http.Handler {
 	doc := sync.OnceValue(func() *huma.OpenAPI { return documentOf(version) })
 	pages := sync.OnceValues(func() (http.Handler, error) {
 		text, sections := docsPage(doc())
-		return guide.New(version, text, sections)
+		return docsite.New(version, text, sections)
 	})
 	formats := map[string]http.Handler{
 		"/openapi.json":     format("json", func() ([]byte, error) { return json.Marshal(doc()) }),
@@ -62,9 +62,9 @@ func format(name string, write func() ([]byte, error)) http.Handler {
 }
 
 // docsPage returns the page of the routes, and what the search finds of it.
-func docsPage(doc *huma.OpenAPI) (template.HTML, []guide.Section) {
+func docsPage(doc *huma.OpenAPI) (template.HTML, []docsite.Section) {
 	var b strings.Builder
-	var sections []guide.Section
+	var sections []docsite.Section
 	fmt.Fprintf(&b, "<h1>HTTP API</h1><p>%s</p><p>The same in a format for programs: <a href=\"/openapi.json\">/openapi.json</a> (version %s). "+
 		"The examples use the socket of the daemon; over TCP, give the address and the header <code>Authorization: Bearer TOKEN</code> instead of <code>--unix-socket</code>.</p>\n",
 		html.EscapeString(doc.Info.Description), html.EscapeString(doc.Info.Version))
@@ -82,18 +82,18 @@ func docsPage(doc *huma.OpenAPI) (template.HTML, []guide.Section) {
 	for _, name := range sortedKeys(schemas) {
 		text := indented(schemas[name])
 		fmt.Fprintf(&b, "<details id=\"%s\"><summary><code>%s</code></summary><pre>%s</pre></details>\n", html.EscapeString(name), html.EscapeString(name), html.EscapeString(text))
-		sections = append(sections, guide.Section{Title: name, Anchor: name, Text: text})
+		sections = append(sections, docsite.Section{Title: name, Anchor: name, Text: text})
 	}
 	return template.HTML(b.String()), sections //nolint:gosec // all texts in it are escaped above
 }
 
 // sectionOf is what the search finds of a route.
-func sectionOf(op *huma.Operation) guide.Section {
+func sectionOf(op *huma.Operation) docsite.Section {
 	texts := []string{op.Summary + ".", op.Description}
 	for _, p := range op.Parameters {
 		texts = append(texts, p.Name+":", p.Description)
 	}
-	return guide.Section{Title: op.Method + " " + op.Path, Anchor: op.OperationID, Text: strings.Join(append(texts, verbs[op.OperationID]), " ")}
+	return docsite.Section{Title: op.Method + " " + op.Path, Anchor: op.OperationID, Text: strings.Join(append(texts, verbs[op.OperationID]), " ")}
 }
 
 func docsOperation(b *strings.Builder, op *huma.Operation) {

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/usage"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/usage"
 )
 
 // NodeState is the state of a node.
@@ -179,19 +179,19 @@ type Joined struct {
 
 // Explanation says where a request could run, and which requirements exclude which nodes.
 type Explanation struct {
-	Schema       string         `json:"schema"`
-	Job          job.ID         `json:"job,omitempty"`
-	State        job.State      `json:"state,omitempty"`
-	Task         *int           `json:"task,omitempty" doc:"Number of the task that the reason is about, if it is about one: a task that was asked for, or one that waits while others of its job are active."`
-	TaskState    job.State      `json:"task_state,omitempty"`
-	Reason       string         `json:"reason"`
-	ReasonDetail string         `json:"reason_detail,omitempty"`
-	Clauses      []lease.Clause `json:"clauses" nullable:"false"`
-	Now          []Candidate    `json:"now" nullable:"false" doc:"Nodes that would take the request now, best first."`
-	Later        []Candidate    `json:"later" nullable:"false" doc:"Nodes that could take the request once enough is free."`
-	Nearest      *Nearest       `json:"nearest,omitempty" doc:"If no node would take the request now: with how much less of one resource one would."`
-	Ahead        int            `json:"ahead" doc:"Waiting tasks of the same owner that are before it now and could use a node that it could use."`
-	Estimated    *time.Time     `json:"estimated_start" doc:"When the job's first waiting task should start at the latest; null if that is not known."`
+	Schema       string            `json:"schema"`
+	Job          job.ID            `json:"job,omitempty"`
+	State        job.State         `json:"state,omitempty"`
+	Task         *int              `json:"task,omitempty" doc:"Number of the task that the reason is about, if it is about one: a task that was asked for, or one that waits while others of its job are active."`
+	TaskState    job.State         `json:"task_state,omitempty"`
+	Reason       string            `json:"reason"`
+	ReasonDetail string            `json:"reason_detail,omitempty"`
+	Clauses      []contract.Clause `json:"clauses" nullable:"false"`
+	Now          []Candidate       `json:"now" nullable:"false" doc:"Nodes that would take the request now, best first."`
+	Later        []Candidate       `json:"later" nullable:"false" doc:"Nodes that could take the request once enough is free."`
+	Nearest      *Nearest          `json:"nearest,omitempty" doc:"If no node would take the request now: with how much less of one resource one would."`
+	Ahead        int               `json:"ahead" doc:"Waiting tasks of the same owner that are before it now and could use a node that it could use."`
+	Estimated    *time.Time        `json:"estimated_start" doc:"When the job's first waiting task should start at the latest; null if that is not known."`
 }
 
 // Nearest says with how much of one resource a request would fit, if the rest of it stayed as it is. A resource of which
@@ -298,8 +298,8 @@ type Health struct {
 
 // NodeInfo is what a node reports about itself.
 type NodeInfo struct {
-	Profile     lease.Profile
-	Free        lease.Free
+	Profile     contract.Profile
+	Free        contract.Free
 	State       NodeState
 	Detail      string // why the node takes no tasks, for people
 	Drain       *Drain
@@ -356,7 +356,7 @@ func NodeDocument(n NodeInfo) Node {
 	return d
 }
 
-func gpuDocument(p lease.Profile, dev gpu.Device, status map[string]gpu.Status, milli int, holders []job.ID, quarantine string) GPU {
+func gpuDocument(p contract.Profile, dev gpu.Device, status map[string]gpu.Status, milli int, holders []job.ID, quarantine string) GPU {
 	s, known := status[dev.UUID]
 	if !known {
 		s = gpu.NotKnown(dev.UUID, "")
@@ -401,7 +401,7 @@ func aged(detail string, ago time.Duration) string {
 
 const wholeGPU = 1000 // thousandths of a device
 
-func freeDocument(f lease.Free) NodeFree {
+func freeDocument(f contract.Free) NodeFree {
 	d := NodeFree{CPUs: f.CPUs, Memory: int64(f.Memory)}
 	for _, g := range f.GPUs {
 		if g.Milli == wholeGPU {
@@ -412,18 +412,18 @@ func freeDocument(f lease.Free) NodeFree {
 }
 
 // ExplanationDocument returns the document of an explanation.
-func ExplanationDocument(e lease.Explanation) Explanation {
+func ExplanationDocument(e contract.Explanation) Explanation {
 	d := Explanation{
 		Schema: SchemaExplanation, Job: e.Job, State: e.State, Reason: e.Reason.Word, ReasonDetail: e.Reason.Detail,
-		Clauses: append([]lease.Clause{}, e.Clauses...), Now: candidates(e.Now), Later: candidates(e.Later), Ahead: e.Ahead, Estimated: at(e.Starts),
+		Clauses: append([]contract.Clause{}, e.Clauses...), Now: candidates(e.Now), Later: candidates(e.Later), Ahead: e.Ahead, Estimated: at(e.Starts),
 	}
-	if n := e.Nearest; n != (lease.Nearest{}) {
+	if n := e.Nearest; n != (contract.Nearest{}) {
 		d.Nearest = &Nearest{Ever: n.Ever, CPUs: n.CPUs, Memory: int64(n.Memory), GPUs: n.GPUs}
 	}
 	return d
 }
 
-func candidates(list []lease.Candidate) []Candidate {
+func candidates(list []contract.Candidate) []Candidate {
 	docs := make([]Candidate, 0, len(list))
 	for _, c := range list {
 		docs = append(docs, Candidate{NodeID: c.Node, Node: c.Name, Why: c.Why, Free: freeDocument(c.Free)})

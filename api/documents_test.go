@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // fields returns the JSON fields of v, and fails the test if one of the names is missing.
@@ -43,8 +43,8 @@ func TestFields(t *testing.T) {
 	}
 	fields(t, JobDocument(j, 1).Tasks[0], "schema job task state reason node_id node attempt exit_code signal gpus started_at ended_at")
 	info := NodeInfo{
-		Profile: lease.Profile{Peer: "p", Name: "n", CPUs: 4, Memory: 64 << 30, GPUs: []gpu.Device{{UUID: "u", Memory: 80 << 30, Simulated: true}, {UUID: "v"}}},
-		Free:    lease.Free{CPUs: 2, Memory: 1 << 30, GPUs: []lease.FreeGPU{{UUID: "u", Milli: 500}, {UUID: "v", Milli: 1000}}}, State: NodeReady,
+		Profile: contract.Profile{Peer: "p", Name: "n", CPUs: 4, Memory: 64 << 30, GPUs: []gpu.Device{{UUID: "u", Memory: 80 << 30, Simulated: true}, {UUID: "v"}}},
+		Free:    contract.Free{CPUs: 2, Memory: 1 << 30, GPUs: []contract.FreeGPU{{UUID: "u", Milli: 500}, {UUID: "v", Milli: 1000}}}, State: NodeReady,
 		Status: []gpu.Status{{UUID: "u", MemoryUsed: 5, Health: gpu.Healthy}}, Holders: map[string][]job.ID{"u": {j.ID}},
 	}
 	n := NodeDocument(info)

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/api/view"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/picture"
 )
 
 // What changed while the feed of a member was broken is an event once it is back, exactly once: a new job, one that began
@@ -62,7 +62,7 @@ func TestEventsOfABreak(t *testing.T) {
 // time, and one that is only too old to be told is not called deleted.
 func TestEventsOfAnAnewFeed(t *testing.T) {
 	w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
-	m := &viewMember{Member: Member{Peer: "ben"}, shelf: picture.NewShelf(), sight: &seen{}, sync: map[job.ID]bool{}}
+	m := &viewMember{Member: Member{Peer: "ben"}, shelf: view.NewShelf(), sight: &seen{}, sync: map[job.ID]bool{}}
 	w.members["ben"] = m
 	of := func(n int) *feedLine {
 		return &feedLine{Job: &Job{ID: job.NewID(7, uint64(n)), State: job.Pending, SubmittedAt: time.Unix(int64(n), 0), Tasks: []Task{}}}

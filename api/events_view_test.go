@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/api/view"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/picture"
 )
 
 // heard reads a stream of events for a time, and returns its events.
@@ -260,7 +260,7 @@ func TestPictureOfManyJobs(t *testing.T) {
 		}
 		v := amy.looked(t)
 		shelf := 0
-		v.with(ben.peer, func(m *viewMember) { m.shelf.All(func(*picture.Row) { shelf++ }) })
+		v.with(ben.peer, func(m *viewMember) { m.shelf.All(func(*view.Row) { shelf++ }) })
 		if shelf < 500 || shelf > 600 {
 			t.Errorf("%d rows", shelf)
 		}
@@ -298,7 +298,7 @@ func FuzzFeedLine(f *testing.F) {
 			return
 		}
 		w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
-		m := &viewMember{Member: Member{Peer: "p"}, shelf: picture.NewShelf(), sight: &seen{}}
+		m := &viewMember{Member: Member{Peer: "p"}, shelf: view.NewShelf(), sight: &seen{}}
 		w.members["p"] = m
 		w.apply(m, &l)
 		w.apply(m, &l)

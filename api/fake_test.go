@@ -19,12 +19,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/musterhq/muster/audit"
-	"github.com/musterhq/muster/blob"
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/audit"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/upload"
+	"github.com/musterhq/muster/internal/usage"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/usage"
 )
 
 // pipes is a listener whose connections are in memory.
@@ -131,11 +131,11 @@ type daemon struct {
 	copies    int                       // guarded by mu
 	watchers  map[chan job.Job][]job.ID // guarded by mu
 	logs      map[string]*testLog       // guarded by mu, by attempt and stream
-	uploads   *blob.Store
+	uploads   *upload.Store
 	audit     *audit.Log
 	auditDir  string
-	noMatch   *lease.Explanation // guarded by mu
-	drained   *Drain             // guarded by mu
+	noMatch   *contract.Explanation // guarded by mu
+	drained   *Drain                // guarded by mu
 	revoked   []RevokedMember
 	held      map[job.Peer]int                   // guarded by mu: tasks of its jobs on a node
 	meets     job.Peer                           // guarded by mu: a node that answers its scheduler
@@ -147,7 +147,7 @@ type daemon struct {
 	slow      time.Duration                      // guarded by mu: how long Submit takes
 	notReady  error                              // guarded by mu
 	forwarded func(g job.Group) (job.Peer, bool) // guarded by mu; overrides the owner
-	why       []lease.Clause                     // what Why explains
+	why       []contract.Clause                  // what Why explains
 	input     *testInput                         // guarded by mu: of its only task that gets input
 	queue     QueueInfo                          // guarded by mu
 	now       usage.Sample                       // guarded by mu: what its host uses
@@ -161,7 +161,7 @@ func newCluster(t *testing.T, names ...string) *cluster {
 			cluster: c, name: name, peer: job.Peer("12D3KooW" + strings.Repeat(name, 4)), group: job.Group(i + 1), front: newPipes(), back: newPipes(),
 			silent: make(chan struct{}), used: fakeUsage{}, jobs: map[job.ID]job.Job{}, keys: map[string]job.ID{}, copies: 1, watchers: map[chan job.Job][]job.ID{},
 			logs: map[string]*testLog{}, held: map[job.Peer]int{}, roles: []string{"worker", "scheduler"}, states: map[job.Peer]NodeState{},
-			uploads: blob.NewStore(blob.Config{Dir: t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler)),
+			uploads: upload.NewStore(upload.Config{Dir: t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler)),
 		}
 		c.daemons = append(c.daemons, d)
 	}
@@ -507,20 +507,20 @@ func (d *daemon) DeclareDead(ctx context.Context, node job.Peer, store, by strin
 	return n, nil
 }
 
-func (d *daemon) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
+func (d *daemon) Why(ctx context.Context, id job.ID) (contract.Explanation, error) {
 	j, err := d.Get(ctx, id)
-	return lease.Explanation{Job: id, State: j.State(), Reason: j.Tasks[0].Reason, Clauses: d.why}, err
+	return contract.Explanation{Job: id, State: j.State(), Reason: j.Tasks[0].Reason, Clauses: d.why}, err
 }
 
-func (d *daemon) Offers(_ context.Context, s Submission) (lease.Explanation, error) {
+func (d *daemon) Offers(_ context.Context, s Submission) (contract.Explanation, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.noMatch != nil {
 		return *d.noMatch, nil
 	}
-	return lease.Explanation{
-		Clauses: []lease.Clause{{Clause: fmt.Sprintf("cpus: %d", s.Spec.Resources.CPUs), Meets: 1, Of: 1}},
-		Now:     []lease.Candidate{{Node: d.peer, Name: d.name, Why: "least waste", Free: lease.Free{CPUs: 8, Memory: 1 << 30, GPUs: []lease.FreeGPU{{UUID: "GPU-1", Milli: 1000}}}}},
+	return contract.Explanation{
+		Clauses: []contract.Clause{{Clause: fmt.Sprintf("cpus: %d", s.Spec.Resources.CPUs), Meets: 1, Of: 1}},
+		Now:     []contract.Candidate{{Node: d.peer, Name: d.name, Why: "least waste", Free: contract.Free{CPUs: 8, Memory: 1 << 30, GPUs: []contract.FreeGPU{{UUID: "GPU-1", Milli: 1000}}}}},
 	}, nil
 }
 
@@ -602,8 +602,8 @@ func (d *daemon) Queue(context.Context) (QueueInfo, error) {
 	return q, nil
 }
 
-func (d *daemon) profile() lease.Profile {
-	return lease.Profile{
+func (d *daemon) profile() contract.Profile {
+	return contract.Profile{
 		Peer: d.peer, Name: d.name, Version: "test", Store: "store-" + d.name, CPUs: 16, Memory: 64 << 30, Worker: true, Drivers: []string{"exec"},
 		GPUs: []gpu.Device{{UUID: "GPU-" + d.name, Model: "NVIDIA H100 80GB HBM3", Class: "h100-80gb", Memory: 80 << 30}},
 	}
@@ -616,7 +616,7 @@ func (d *daemon) Node(context.Context) (NodeInfo, error) {
 		Drain:   d.drained,
 		Usage:   d.now,
 		Profile: d.profile(), State: NodeReady, Addrs: []string{"/ip4/127.0.0.1/tcp/4980"},
-		Free:   lease.Free{CPUs: 8, Memory: 32 << 30, GPUs: []lease.FreeGPU{{UUID: "GPU-" + d.name, Memory: 80 << 30, Milli: 1000}}},
+		Free:   contract.Free{CPUs: 8, Memory: 32 << 30, GPUs: []contract.FreeGPU{{UUID: "GPU-" + d.name, Memory: 80 << 30, Milli: 1000}}},
 		Status: []gpu.Status{{UUID: "GPU-" + d.name, MemoryUsed: 1 << 20, Utilization: 7, Health: gpu.Healthy}},
 	}, nil
 }

@@ -21,9 +21,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/fairshare"
+	"github.com/musterhq/muster/internal/waittime"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/share"
-	"github.com/musterhq/muster/waits"
 )
 
 const (
@@ -134,7 +134,7 @@ func fedAnswer(p job.Peer, u *url.URL) any {
 	case "/peer/v1/users":
 		var info UsersInfo
 		for _, u := range fedQueue(p).Users {
-			info.Accounts = append(info.Accounts, AccountInfo{Account: share.Account{User: u.User}, Used: share.Use{GPU: 3600 * u.GPUs, CPU: 7200}, Running: u.Running})
+			info.Accounts = append(info.Accounts, AccountInfo{Account: fairshare.Account{User: u.User}, Used: fairshare.Use{GPU: 3600 * u.GPUs, CPU: 7200}, Running: u.Running})
 		}
 		return info
 	}
@@ -204,7 +204,7 @@ func fedFreed(p job.Peer) feedLine {
 }
 
 func fedQueue(p job.Peer) *QueueInfo {
-	q := &QueueInfo{Waited: waits.Counts{Of: map[int]int64{40: 5, 90: 3}, Longest: 9 * time.Second}}
+	q := &QueueInfo{Waited: waittime.Counts{Of: map[int]int64{40: 5, 90: 3}, Longest: 9 * time.Second}}
 	for n := range 5 {
 		q.Users = append(q.Users, UserLoad{User: fedUser(p, n), Running: 4, GPUs: 1.5})
 	}

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/musterhq/muster/picture"
+	"github.com/musterhq/muster/api/view"
 )
 
 // feedMeasured has the measured values of a node. Those of its GPUs are in the order of its document.
@@ -78,7 +78,7 @@ type wholeNode struct{ atomic.Pointer[Node] }
 func (w *wholeNode) line() []byte { return encodeLine(feedLine{Node: w.Load()}) }
 
 // tell tells of the node as it is now. The node must not be changed after that.
-func (o *nodeLines) tell(lines *picture.Log, n *Node) {
+func (o *nodeLines) tell(lines *view.Log, n *Node) {
 	plain, measured := plainNode(n), measuredOf(n)
 	plain.GPUs = make([]GPU, 0, len(n.GPUs))
 	for _, g := range n.GPUs {
@@ -110,7 +110,7 @@ type reader struct {
 }
 
 // text returns what the reader gets of a line; nil: nothing.
-func (r reader) text(l picture.Line) []byte {
+func (r reader) text(l view.Line) []byte {
 	switch {
 	case l.Key == keyMeasured && !r.measured:
 		return r.whole.line()

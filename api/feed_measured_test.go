@@ -15,17 +15,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/api/view"
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/usage"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/picture"
-	"github.com/musterhq/muster/usage"
 )
 
 // busyNode is a host with 8 GPUs whose n-th samples are these.
 func busyNode(n int) NodeInfo {
 	at := time.Unix(1_800_000_000+int64(n)*5, 0)
-	p := lease.Profile{Peer: fedPeer(1), Name: "ben", CPUs: 128, Memory: 1 << 40, Worker: true, Drivers: []string{"exec", "docker"}, Labels: map[string]string{"rack": "r1", "leaf": "l1"}}
+	p := contract.Profile{Peer: fedPeer(1), Name: "ben", CPUs: 128, Memory: 1 << 40, Worker: true, Drivers: []string{"exec", "docker"}, Labels: map[string]string{"rack": "r1", "leaf": "l1"}}
 	info := NodeInfo{State: NodeReady, Addrs: []string{"/ip4/10.0.0.1/tcp/4980"}, Read: at, Usage: usage.Sample{At: at, Values: usage.Unknown()}, Holders: map[string][]job.ID{}}
 	info.Usage.Values[usage.CPU], info.Usage.Values[usage.Memory] = 64+float64(n)/7, float64(300<<30+n)
 	for i := range 8 {
@@ -39,7 +39,7 @@ func busyNode(n int) NodeInfo {
 }
 
 // toldOf returns what a reader that has read all gets of a node, as it is then and as the lines say.
-func toldOf(t *testing.T, o *nodeLines, lines *picture.Log, after uint64, measured bool, info NodeInfo) (got []picture.Line, next uint64) {
+func toldOf(t *testing.T, o *nodeLines, lines *view.Log, after uint64, measured bool, info NodeInfo) (got []view.Line, next uint64) {
 	t.Helper()
 	n := NodeDocument(info)
 	o.tell(lines, &n)
@@ -57,15 +57,15 @@ func toldOf(t *testing.T, o *nodeLines, lines *picture.Log, after uint64, measur
 func TestSampleIsASmallLine(t *testing.T) {
 	for _, measured := range []bool{true, false} {
 		w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
-		m := &viewMember{Member: Member{Peer: fedPeer(1)}, sight: &seen{}, shelf: picture.NewShelf()}
-		o, lines, at := nodeLines{whole: new(wholeNode)}, picture.NewLog(), uint64(0)
+		m := &viewMember{Member: Member{Peer: fedPeer(1)}, sight: &seen{}, shelf: view.NewShelf()}
+		o, lines, at := nodeLines{whole: new(wholeNode)}, view.NewLog(), uint64(0)
 		sizes := []int{}
 		for n := range 12 { // a minute
 			info := busyNode(n)
 			if n >= 6 {
 				info.Holders[info.Status[3].UUID] = nil
 			}
-			var got []picture.Line
+			var got []view.Line
 			got, at = toldOf(t, &o, lines, at, measured, info)
 			size := 0
 			for _, x := range got {
@@ -99,7 +99,7 @@ func TestSampleIsASmallLine(t *testing.T) {
 // Values for another number of GPUs than the node has say nothing, and those that miss some are no line.
 func TestMeasuredLinesThatDoNotFit(t *testing.T) {
 	w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
-	m := &viewMember{Member: Member{Peer: fedPeer(1)}, sight: &seen{}, shelf: picture.NewShelf()}
+	m := &viewMember{Member: Member{Peer: fedPeer(1)}, sight: &seen{}, shelf: view.NewShelf()}
 	n := NodeDocument(busyNode(0))
 	values := measuredOf(&n)
 	w.apply(m, &feedLine{Measured: values})
@@ -234,7 +234,7 @@ func BenchmarkSample(b *testing.B) {
 	for _, measured := range []bool{true, false} {
 		b.Run(fmt.Sprintf("measured=%t", measured), func(b *testing.B) {
 			w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
-			m := &viewMember{Member: Member{Peer: fedPeer(1)}, sight: &seen{}, shelf: picture.NewShelf()}
+			m := &viewMember{Member: Member{Peer: fedPeer(1)}, sight: &seen{}, shelf: view.NewShelf()}
 			texts := [][]byte{}
 			for n := range 12 {
 				d := NodeDocument(busyNode(n))
@@ -266,7 +266,7 @@ func BenchmarkTell(b *testing.B) {
 	}
 	for _, name := range []string{"sample", "same"} {
 		b.Run(name, func(b *testing.B) {
-			o, lines := nodeLines{whole: new(wholeNode)}, picture.NewLog()
+			o, lines := nodeLines{whole: new(wholeNode)}, view.NewLog()
 			o.tell(lines, &docs[0])
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {

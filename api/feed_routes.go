@@ -12,7 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"github.com/musterhq/muster/picture"
+	"github.com/musterhq/muster/api/view"
 )
 
 // peerFeeds bounds the feeds to one daemon: one, and those that it has not yet ceased to read.
@@ -60,7 +60,7 @@ func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, to reader
 		return
 	}
 	flush := http.NewResponseController(w).Flush
-	_ = followLog(ctx, lines, func(batch []picture.Line, anew bool) error {
+	_ = followLog(ctx, lines, func(batch []view.Line, anew bool) error {
 		var text []byte
 		if anew {
 			text = encodeLine(feedLine{Anew: true})
@@ -81,13 +81,13 @@ func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, to reader
 // syncing holds back the line which says that all was told, until the reader has the lines of all jobs, also of those that
 // have changed since it was written.
 type syncing struct {
-	line []picture.Line // none or one
-	told bool           // until then nothing is merged, because somebody waits for the whole
+	line []view.Line // none or one
+	told bool        // until then nothing is merged, because somebody waits for the whole
 }
 
 // last moves the line to the end of the batch that is the last for now; a full one is not.
-func (s *syncing) last(batch []picture.Line, full bool) []picture.Line {
-	if i := slices.IndexFunc(batch, func(l picture.Line) bool { return l.Key == keySynced }); i >= 0 {
+func (s *syncing) last(batch []view.Line, full bool) []view.Line {
+	if i := slices.IndexFunc(batch, func(l view.Line) bool { return l.Key == keySynced }); i >= 0 {
 		s.line = slices.Clone(batch[i : i+1])
 		batch = slices.Delete(batch, i, i+1)
 	}
@@ -101,7 +101,7 @@ func (s *syncing) last(batch []picture.Line, full bool) []picture.Line {
 
 // followLog gives out all lines of a log, then those that change, in batches, until ctx ends or each returns an error. An
 // empty batch is a sign of life. A pacer says when.
-func followLog(ctx context.Context, lines *picture.Log, each func(batch []picture.Line, anew bool) error) error {
+func followLog(ctx context.Context, lines *view.Log, each func(batch []view.Line, anew bool) error) error {
 	alive := time.NewTimer(feedAlive)
 	defer alive.Stop()
 	var s syncing

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/musterhq/muster/api/view"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/picture"
 )
 
 const (
@@ -39,19 +39,19 @@ type feedSource struct {
 	whole     wholeNode
 
 	mu      sync.Mutex
-	readers int          // guarded by mu
-	lines   *picture.Log // guarded by mu; nil: nobody reads
-	stop    func()       // guarded by mu
+	readers int       // guarded by mu
+	lines   *view.Log // guarded by mu; nil: nobody reads
+	stop    func()    // guarded by mu
 }
 
 // read returns the log of this daemon. It is kept until all readers have left.
-func (s *feedSource) read(ctx context.Context) (lines *picture.Log, leave func()) {
+func (s *feedSource) read(ctx context.Context) (lines *view.Log, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.readers++; s.readers == 1 {
 		ctx, cancel := context.WithCancel(job.WithAsker(context.WithoutCancel(ctx), ""))
-		s.lines, s.stop = picture.NewLog(), cancel
-		own := ownRows{feedSource: s, lines: s.lines, node: nodeLines{whole: &s.whole}, shelf: picture.NewShelf()}
+		s.lines, s.stop = view.NewLog(), cancel
+		own := ownRows{feedSource: s, lines: s.lines, node: nodeLines{whole: &s.whole}, shelf: view.NewShelf()}
 		go own.run(ctx)
 	}
 	return s.lines, sync.OnceFunc(s.leave)
@@ -70,9 +70,9 @@ func (s *feedSource) leave() {
 type ownRows struct {
 	*feedSource
 
-	lines  *picture.Log
+	lines  *view.Log
 	node   nodeLines
-	shelf  *picture.Shelf
+	shelf  *view.Shelf
 	counts map[job.State]int
 	total  int       // of counts
 	listed time.Time // when all jobs were last listed
@@ -179,10 +179,10 @@ func (o *ownRows) list(ctx context.Context) error {
 	o.lookAtCounts(ctx)
 	open, ended := openAndEnded(nil)
 	there := map[job.ID]bool{}
-	if err := o.listStates(ctx, open, picture.MaxOpen, there); err != nil {
+	if err := o.listStates(ctx, open, view.MaxOpen, there); err != nil {
 		return err
 	}
-	if err := o.listStates(ctx, ended, picture.MaxEnded, there); err != nil {
+	if err := o.listStates(ctx, ended, view.MaxEnded, there); err != nil {
 		return err
 	}
 	for _, r := range o.shelf.Retain(there) {
@@ -224,7 +224,7 @@ func (o *ownRows) put(j *job.Job) {
 		text = encodeLine(feedLine{Job: &doc})
 	}
 	o.lines.Set(keyJob+string(j.ID), text)
-	dropped := o.shelf.Put(&picture.Row{ID: j.ID, State: doc.State, Submitted: j.Submitted})
+	dropped := o.shelf.Put(&view.Row{ID: j.ID, State: doc.State, Submitted: j.Submitted})
 	for _, r := range dropped {
 		o.lines.Remove(keyJob+string(r.ID), encodeLine(feedLine{Gone: r.ID, Older: true}))
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"github.com/musterhq/muster/api/web"
+	"github.com/musterhq/muster/internal/dashboard/origin"
 	"github.com/musterhq/muster/job"
 )
 
@@ -124,7 +124,7 @@ func (f *fileRoutes) send(a job.Attempt, globs []string, base bool) *huma.Stream
 		_, w := humago.Unwrap(hctx)
 		out := &lateHeader{w: w, begin: func() {
 			h := w.Header()
-			web.Attach(h, contentTar, a.String()+".tar")
+			origin.Attach(h, contentTar, a.String()+".tar")
 			h.Set("Cache-Control", "no-store")
 			h.Set(headerAttempt, strconv.Itoa(a.N))
 			h.Set("Trailer", headerEnd)

@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // followed collects the progress of jobs until f returns false.
@@ -251,7 +251,7 @@ func TestSubmitOfTheImpossibleWithDependencies(t *testing.T) {
 		spec.Command, spec.Dependency = []string{"true"}, []string{"afterok:" + string(job.NewID(cal.group, 1))}
 		close(cal.silent)
 		amy.mu.Lock()
-		amy.noMatch, amy.slow = &lease.Explanation{Reason: job.Reason{Word: job.ReasonNoMatch}}, time.Second
+		amy.noMatch, amy.slow = &contract.Explanation{Reason: job.Reason{Word: job.ReasonNoMatch}}, time.Second
 		amy.mu.Unlock()
 		began := time.Now()
 		if _, err := amy.client.Submit(t.Context(), spec, ""); !errors.Is(err, ErrNoMatch) || time.Since(began) > 1100*time.Millisecond {

@@ -20,7 +20,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/musterhq/muster/api/web"
+	"github.com/musterhq/muster/internal/dashboard/origin"
 	"github.com/musterhq/muster/job"
 )
 
@@ -180,7 +180,7 @@ func answered(resp *http.Response) error {
 	case s/100 == 3 && s != http.StatusNotModified, s == http.StatusUnauthorized, s == http.StatusProxyAuthRequired, s == http.StatusBadGateway, s == http.StatusGatewayTimeout:
 		return fmt.Errorf("it answered %d", resp.StatusCode)
 	}
-	web.Clean(resp)
+	origin.Clean(resp)
 	return nil
 }
 

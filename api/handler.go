@@ -11,7 +11,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/musterhq/muster/api/web"
+	"github.com/musterhq/muster/internal/dashboard/origin"
 )
 
 // handler returns the handler for one kind of listener.
@@ -48,7 +48,7 @@ func (s *Server) handler(from requestOrigin) http.Handler {
 			return
 		}
 		if a.ticket {
-			web.Agree(out.Header())
+			origin.Agree(out.Header())
 		}
 		r.Body = &body{ReadCloser: http.MaxBytesReader(out, r.Body, bodyBound(r.URL.Path)), control: out.control}
 		*r = *withRequester(r, a)
@@ -122,7 +122,7 @@ func (w *response) begin(status int) {
 	w.status = status
 	w.note.begin(status)
 	if w.browsers {
-		web.Harden(w.Header())
+		origin.Harden(w.Header())
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/api/view"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/picture"
 )
 
 // Bounds of a listing of jobs.
@@ -61,7 +61,7 @@ var jobOrders = orders[jobItem]{
 
 // jobItem is a job in a listing.
 type jobItem struct {
-	*picture.Row
+	*view.Row
 	item
 	of job.Peer // the member that has told of it; empty: it was asked for
 }
@@ -87,7 +87,7 @@ type jobPage struct {
 	from   map[job.Peer]job.Position // where the picture may lack jobs, by member
 	age    time.Duration
 	silent []string
-	packer *picture.Packer // of the rows that the picture has
+	packer *view.Packer // of the rows that the picture has
 }
 
 // page returns what a request asks for. An order other than that of time is one of the jobs that have not ended and the
@@ -171,7 +171,7 @@ func (p *jobPage) take(m *viewMember, c contact, told time.Time, a *requester, a
 	} else {
 		p.age = max(p.age, age)
 	}
-	m.shelf.All(func(r *picture.Row) {
+	m.shelf.All(func(r *view.Row) {
 		if !r.Match(&p.Query) || !m.sight.may(a, r.User) {
 			return
 		}
@@ -292,7 +292,7 @@ func (r *jobRoutes) own(ctx context.Context, p *jobPage) (own []job.Job, err err
 	for _, k := range []struct {
 		states []job.State
 		most   int
-	}{{open, picture.MaxOpen}, {ended, picture.MaxEnded}} {
+	}{{open, view.MaxOpen}, {ended, view.MaxEnded}} {
 		q := p.Query
 		q.States, q.Limit = k.states, min(maxLimit, k.most)
 		for left := k.most; left > 0 && len(q.States) > 0; left -= q.Limit {

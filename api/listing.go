@@ -14,7 +14,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/musterhq/muster/picture"
+	"github.com/musterhq/muster/api/view"
 )
 
 // ListingInput has the parameters of all listings. It is exported for the library that reads them by reflection.
@@ -83,7 +83,7 @@ type itemText struct {
 	text   []byte
 	packed []byte // by the packer, instead of text
 	more   bool   // the requester may see more of what is packed
-	packer *picture.Packer
+	packer *view.Packer
 }
 
 // appendTo adds the document.
@@ -103,15 +103,15 @@ func (d *itemText) size() int {
 	if d.packed == nil {
 		return len(d.text)
 	}
-	return picture.Length(d.packed)
+	return view.Length(d.packed)
 }
 
 // sum returns a sum of the document. It is the same whether the document is packed or not.
 func (d *itemText) sum() uint64 {
 	if d.packed == nil {
-		return picture.Sum(d.text)
+		return view.Sum(d.text)
 	}
-	return picture.SumOf(d.packed, d.more)
+	return view.SumOf(d.packed, d.more)
 }
 
 // item is one object of a listing.

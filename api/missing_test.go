@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/musterhq/muster/api/ui"
+	"github.com/musterhq/muster/internal/dashboard/ui"
 )
 
 // A browser that asks for a page that is not there gets the dashboard, which says so; all others get a problem document.

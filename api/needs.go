@@ -13,10 +13,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/upload"
+	"github.com/musterhq/muster/internal/usage"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/usage"
 )
 
 // Jobs stores the jobs that this daemon owns.
@@ -67,9 +67,9 @@ type Deaths interface {
 // Explain explains placement.
 type Explain interface {
 	// Why explains a job that this daemon owns, or returns ErrNotFound.
-	Why(ctx context.Context, id job.ID) (lease.Explanation, error)
+	Why(ctx context.Context, id job.ID) (contract.Explanation, error)
 	// Offers explains a job that is not submitted.
-	Offers(ctx context.Context, s Submission) (lease.Explanation, error)
+	Offers(ctx context.Context, s Submission) (contract.Explanation, error)
 }
 
 // Watch reports changes to the jobs that this daemon owns.
@@ -127,17 +127,17 @@ type Logs interface {
 	Open(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (body io.ReadCloser, start int64, err error)
 }
 
-// Uploads stores the files that jobs upload. Its errors are those of package blob.
+// Uploads stores the files that jobs upload. Its errors are those of package upload.
 type Uploads interface {
 	// MissingOf returns those chunks that are not here or that the user has not uploaded.
-	MissingOf(user string, refs []blob.Ref) ([]blob.Ref, error)
+	MissingOf(user string, refs []upload.Ref) ([]upload.Ref, error)
 	// PutAll stores a user's chunks, each preceded by its header. They may not be on disk yet when it returns.
 	PutAll(from io.Reader, user string) error
 	// PutTree stores a user's tree if the user has uploaded all its chunks; else it returns the missing chunks. The tree and its
 	// chunks are on disk when it returns.
-	PutTree(text []byte, user string) (blob.Hash, []blob.Ref, error)
-	TreeText(h blob.Hash) ([]byte, error)
-	Reader() *blob.Reader
+	PutTree(text []byte, user string) (upload.Hash, []upload.Ref, error)
+	TreeText(h upload.Hash) ([]byte, error)
+	Reader() *upload.Reader
 }
 
 // GapError means that output was removed from the middle of a log to keep it within its size limit. The log goes on
@@ -276,7 +276,7 @@ type Member struct {
 	LastSeen time.Time
 	Detail   string            // why it is not ready, if known
 	Signed   map[string]string // labels that an inviter has signed for it, if its credential is known
-	Profile  lease.Profile     // the last profile that it sent; may be empty
+	Profile  contract.Profile  // the last profile that it sent; may be empty
 }
 
 // label returns the member's name for people.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/musterhq/muster/audit"
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/audit"
 	"github.com/musterhq/muster/job"
 )
 

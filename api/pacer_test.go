@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/musterhq/muster/picture"
+	"github.com/musterhq/muster/api/view"
 )
 
 // paced is what a feed and a stream of events have in common: each calls wrote when it writes a batch, and change
@@ -21,10 +21,10 @@ type paced struct {
 func pacedOnes() []paced {
 	return []paced{
 		{"feed", func(ctx context.Context, wrote func()) func() {
-			lines, n := picture.NewLog(), 0
+			lines, n := view.NewLog(), 0
 			lines.Set(keySynced, []byte("all told\n")) // until then a feed does not wait
 			go func() {
-				_ = followLog(ctx, lines, func(batch []picture.Line, _ bool) error {
+				_ = followLog(ctx, lines, func(batch []view.Line, _ bool) error {
 					if len(batch) > 0 {
 						wrote()
 					}

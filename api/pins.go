@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // pinNodes replaces the names of nodes in a job by the nodes that they mean now. A name that means several is an error, and
@@ -52,7 +52,7 @@ func unmet(prefers []job.Preference, members []Member) (warnings []string) {
 		if len(prefers) == 0 || members[i].Profile.Peer == "" {
 			return nil
 		}
-		f := lease.FactsOf(&members[i].Profile)
+		f := contract.FactsOf(&members[i].Profile)
 		prefers = slices.DeleteFunc(prefers, func(p job.Preference) bool {
 			if p.Trusted {
 				return p.Met(new(f.Trusted()))

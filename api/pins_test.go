@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // What a name means is found out when the job is accepted. A name of two nodes means neither.
@@ -92,7 +92,7 @@ func TestPinsOfManyMembers(t *testing.T) {
 // What a job prefers in vain is most likely misspelt. Nobody is warned if a node may have it of which nothing is known.
 func TestPreferenceThatNoNodeMeets(t *testing.T) {
 	profile := func(peer job.Peer, own, signed map[string]string) Member {
-		return Member{Peer: peer, Profile: lease.Profile{Peer: peer, Labels: own, Signed: signed}}
+		return Member{Peer: peer, Profile: contract.Profile{Peer: peer, Labels: own, Signed: signed}}
 	}
 	rack := map[string]string{"rack": "r1"}
 	amy, ben := profile("amy", rack, nil), profile("ben", rack, rack)

@@ -6,8 +6,8 @@ package api
 import (
 	"slices"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 const (
@@ -22,14 +22,14 @@ var nodeStates = []NodeState{NodeReady, NodeDraining, NodeSuspect, NodeLost}
 // plausible reports whether what another daemon tells of its node can be true.
 func (n *Node) plausible() bool {
 	return slices.Contains(nodeStates, n.State) &&
-		within(n.CPUs, job.MaxCPUs) && within(n.Memory, maxNodeBytes) && n.Disk >= 0 && within(n.RunningOr(0), lease.MaxLive) &&
-		within(n.Free.CPUs, n.CPUs) && within(n.Free.Memory, n.Memory) && within(n.Free.GPUs, len(n.GPUs)) && len(n.GPUs) <= lease.MaxGPUs &&
+		within(n.CPUs, job.MaxCPUs) && within(n.Memory, maxNodeBytes) && n.Disk >= 0 && within(n.RunningOr(0), contract.MaxLive) &&
+		within(n.Free.CPUs, n.CPUs) && within(n.Free.Memory, n.Memory) && within(n.Free.GPUs, len(n.GPUs)) && len(n.GPUs) <= contract.MaxGPUs &&
 		n.Usage.plausible() && !slices.ContainsFunc(n.GPUs, func(g GPU) bool { return !g.plausible() })
 }
 
 func (g *GPU) plausible() bool {
 	return g.Index >= 0 && within(g.Memory, maxNodeBytes) && within(g.Free, 1) && measuredOnGPU(g.MemoryUsed, g.Utilization, g.Power) &&
-		(g.Job == "" || isJob(g.Job)) && len(g.Jobs) <= lease.MaxLive && !slices.ContainsFunc(g.Jobs, func(id job.ID) bool { return !isJob(id) })
+		(g.Job == "" || isJob(g.Job)) && len(g.Jobs) <= contract.MaxLive && !slices.ContainsFunc(g.Jobs, func(id job.ID) bool { return !isJob(id) })
 }
 
 func isJob(id job.ID) bool {
@@ -59,7 +59,7 @@ func (u *UsersInfo) plausible() bool {
 			return false
 		}
 	}
-	return len(u.Accounts) <= maxAccounts && within(u.Has.GPU, lease.MaxGPUs) && within(u.Has.CPU, job.MaxCPUs) && u.Limits.PerUser.plausible()
+	return len(u.Accounts) <= maxAccounts && within(u.Has.GPU, contract.MaxGPUs) && within(u.Has.CPU, job.MaxCPUs) && u.Limits.PerUser.plausible()
 }
 
 func (l UserLimit) plausible() bool {
@@ -97,7 +97,7 @@ func plausibleCounts(jobs map[job.State]int) bool {
 func (a Amount) plausible(most int64) bool { return within(a.Total, most) && within(a.Free, a.Total) }
 
 func (a GPUAmount) plausible() bool {
-	return within(a.Total, lease.MaxGPUs) && within(a.Free, a.Total) && (a.Held == nil || within(*a.Held, float64(a.Total)))
+	return within(a.Total, contract.MaxGPUs) && within(a.Free, a.Total) && (a.Held == nil || within(*a.Held, float64(a.Total)))
 }
 
 // within reports whether a number is from 0 to most.

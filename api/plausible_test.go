@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // absurd are documents of a node that no node has.
@@ -30,7 +30,7 @@ func absurd(of func() Node) map[string]Node {
 		"disk":           one(func(n *Node) { n.Disk = -1 }),
 		"free GPUs":      one(func(n *Node) { n.Free.GPUs = 1_000_000 }),
 		"minus GPUs":     one(func(n *Node) { n.Free.GPUs = -1 }),
-		"GPUs":           one(func(n *Node) { n.GPUs = make([]GPU, lease.MaxGPUs+1) }),
+		"GPUs":           one(func(n *Node) { n.GPUs = make([]GPU, contract.MaxGPUs+1) }),
 		"running":        one(func(n *Node) { n.Running = new(-1) }),
 		"usage":          one(func(n *Node) { n.Usage = &NodeNow{CPUs: &minus} }),
 		"share of a GPU": one(func(n *Node) { n.GPUs = []GPU{{NodeID: n.ID, Free: -1e300}} }),

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	accounts "github.com/musterhq/muster/machine/account"
+	accounts "github.com/musterhq/muster/internal/osuser"
 )
 
 // ReadPrivate reads at most this number of bytes of a file with a secret. The error says what is wrong if the file is not

@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 var (
@@ -39,7 +39,7 @@ var (
 )
 
 // NoMatchError is ErrNoMatch with an explanation of why no host can run the job.
-type NoMatchError struct{ Explanation lease.Explanation }
+type NoMatchError struct{ Explanation contract.Explanation }
 
 // Error returns the reason in one line.
 func (e *NoMatchError) Error() string {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/musterhq/muster/waits"
+	"github.com/musterhq/muster/internal/waittime"
 )
 
 // Bounds of what is told of users.
@@ -20,10 +20,10 @@ const (
 
 // QueueInfo is what the jobs of one daemon wait for and hold.
 type QueueInfo struct {
-	Waited waits.Counts `json:"waited" doc:"Of the jobs that started within the last hour."`
-	Oldest *time.Time   `json:"oldest,omitempty" doc:"Since when the job waits that has waited longest."`
-	Users  []UserLoad   `json:"users,omitempty" doc:"The users with the most GPUs, at most 256."`
-	More   int          `json:"more,omitempty" doc:"Users that are left out."`
+	Waited waittime.Counts `json:"waited" doc:"Of the jobs that started within the last hour."`
+	Oldest *time.Time      `json:"oldest,omitempty" doc:"Since when the job waits that has waited longest."`
+	Users  []UserLoad      `json:"users,omitempty" doc:"The users with the most GPUs, at most 256."`
+	More   int             `json:"more,omitempty" doc:"Users that are left out."`
 }
 
 // UserLoad is what a user has now.
@@ -89,7 +89,7 @@ func (q QueueInfo) seenBy(may func(user string) bool) *QueueInfo {
 
 // queueSum adds up what the members tell.
 type queueSum struct {
-	waited  waits.Counts
+	waited  waittime.Counts
 	oldest  *time.Time
 	users   map[string]UserLoad
 	more    int
@@ -144,7 +144,7 @@ func (s *queueSum) into(d *Stats) {
 	d.Waits = w
 }
 
-func waitOf(c waits.Counts, part float64) *float64 {
+func waitOf(c waittime.Counts, part float64) *float64 {
 	d, ok := c.Quantile(part)
 	if !ok {
 		return nil

@@ -23,9 +23,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/musterhq/muster/api/web"
+	"github.com/musterhq/muster/internal/dashboard/origin"
+	accounts "github.com/musterhq/muster/internal/osuser"
 	"github.com/musterhq/muster/job"
-	accounts "github.com/musterhq/muster/machine/account"
 )
 
 // requestOrigin is the kind of listener on which a request arrived.
@@ -158,15 +158,15 @@ type authenticator struct {
 	ownOnly      bool
 	tokenFile    string
 	metricsToken metricsToken
-	peers        Peers     // says which roles other daemons have
-	guard        web.Guard // of HTTP over TCP
-	tickets      *web.Tickets[requester]
+	peers        Peers        // says which roles other daemons have
+	guard        origin.Guard // of HTTP over TCP
+	tickets      *origin.Tickets[requester]
 	nameOf       func(uid int) (string, error)
 	token        atomic.Pointer[[]byte] // digest of the bearer token; nil: none
 }
 
 func newAuthenticator(cfg Config, peers Peers) (*authenticator, error) {
-	a := &authenticator{peers: peers, httpUser: cfg.HTTPUser, httpReads: cfg.HTTPReads, operators: cfg.Operators, ownOnly: cfg.OwnOnly, tokenFile: cfg.TokenFile, metricsToken: metricsToken{file: cfg.MetricsTokenFile}, guard: guardOf(cfg), tickets: &web.Tickets[requester]{}, nameOf: NameOf}
+	a := &authenticator{peers: peers, httpUser: cfg.HTTPUser, httpReads: cfg.HTTPReads, operators: cfg.Operators, ownOnly: cfg.OwnOnly, tokenFile: cfg.TokenFile, metricsToken: metricsToken{file: cfg.MetricsTokenFile}, guard: guardOf(cfg), tickets: &origin.Tickets[requester]{}, nameOf: NameOf}
 	return a, a.readToken()
 }
 
@@ -194,7 +194,7 @@ func (a *authenticator) identity(from requestOrigin, r *http.Request) (requester
 		if err := checkPage(a.guard, r, false); err != nil {
 			return requester{}, err
 		}
-		if web.IsSocket(r) && r.Header.Get("Origin") != "" {
+		if origin.IsSocket(r) && r.Header.Get("Origin") != "" {
 			return a.byTicket(r)
 		}
 		return a.byToken(r)

@@ -12,7 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/musterhq/muster/api/web"
+	"github.com/musterhq/muster/internal/dashboard/origin"
 	"github.com/musterhq/muster/job"
 )
 
@@ -54,7 +54,7 @@ type router struct {
 }
 
 // newRouter returns a router with all routes.
-func newRouter(cfg Config, needs Needs, d *daemons, follows *followRoutes, limits *admission, tickets *web.Tickets[requester], log *slog.Logger) *router {
+func newRouter(cfg Config, needs Needs, d *daemons, follows *followRoutes, limits *admission, tickets *origin.Tickets[requester], log *slog.Logger) *router {
 	config := huma.DefaultConfig("muster", cfg.Version)
 	config.Info.Description = "A peer-to-peer scheduler of GPU jobs. Each daemon of a cluster answers requests about the whole cluster."
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", "", nil

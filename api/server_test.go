@@ -15,8 +15,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // raw sends a request and returns the answer's status, content type and body.
@@ -133,9 +133,9 @@ func TestSubmitIsStrict(t *testing.T) {
 func TestNoMatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
-		amy.noMatch = &lease.Explanation{
+		amy.noMatch = &contract.Explanation{
 			Reason:  job.Reason{Word: job.ReasonNoMatch, Detail: "gpus: no node has 64"},
-			Clauses: []lease.Clause{{Clause: "gpus: 64", Of: 1, Fails: []lease.Failed{{Node: amy.peer, Name: "amy", Reason: "has 8"}}}},
+			Clauses: []contract.Clause{{Clause: "gpus: 64", Of: 1, Fails: []contract.Failed{{Node: amy.peer, Name: "amy", Reason: "has 8"}}}},
 		}
 		spec := job.DefaultSpec()
 		spec.Command, spec.Resources.GPUs = []string{"true"}, 64

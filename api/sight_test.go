@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // who is a requester in a test, and what the table gives to it.
@@ -219,7 +219,7 @@ func TestExplanationsForOthers(t *testing.T) {
 		amy := newCluster(t, "amy").daemons[0]
 		j := secretJob(amy, true)
 		amy.put(j)
-		amy.why = []lease.Clause{{Clause: "driver: exec"}, {Clause: "mount: /hush"}, {Clause: "constraint hush=1"}, {Clause: "nodelist: hush"}, {Clause: "exclude: hush"}, {Clause: "cpus: 1"}}
+		amy.why = []contract.Clause{{Clause: "driver: exec"}, {Clause: "mount: /hush"}, {Clause: "constraint hush=1"}, {Clause: "nodelist: hush"}, {Clause: "exclude: hush"}, {Clause: "cpus: 1"}}
 		for user, want := range map[string]int{"ada": 6, "eve": 2} {
 			amy.server.auth.httpUser = user
 			x, err := amy.client.Why(t.Context(), j.ID, nil)

@@ -10,12 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/musterhq/muster/waits"
+	"github.com/musterhq/muster/internal/waittime"
 )
 
 // queueOf returns a queue in which jobs have waited so long, and one waits since then.
 func queueOf(since time.Time, users []UserLoad, waited ...time.Duration) QueueInfo {
-	var h waits.Hour
+	var h waittime.Hour
 	for _, d := range waited {
 		h.Add(since, d)
 	}
@@ -120,7 +120,7 @@ func TestStatsOfManyUsers(t *testing.T) {
 		{More: -1},
 		lie(UserLoad{User: "a\nb"}), lie(UserLoad{User: "a", Running: -1}), lie(UserLoad{User: "a", Pending: -1}),
 		lie(UserLoad{User: "a", GPUs: -1}), lie(UserLoad{User: "a", GPUs: math.NaN()}), lie(UserLoad{User: "a", GPUs: 1e300}),
-		{Waited: waits.Counts{Of: map[int]int64{-1: 1}}},
+		{Waited: waittime.Counts{Of: map[int]int64{-1: 1}}},
 	} {
 		s := Stats{Nodes: map[NodeState]int{NodeReady: 1}, Queue: &q}
 		if s.ofOneNode() {

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/musterhq/muster/internal/logtest"
+	"github.com/musterhq/muster/internal/testkit/logtest"
 	"github.com/musterhq/muster/job"
 )
 

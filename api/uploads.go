@@ -13,12 +13,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"github.com/musterhq/muster/api/web"
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/dashboard/origin"
+	"github.com/musterhq/muster/internal/upload"
 )
 
 // maxParsing bounds the lists of files that are decoded and synced at once; a user alone has half. Each may have
-// blob.MaxTreeBytes, and needs several times that in memory.
+// upload.MaxTreeBytes, and needs several times that in memory.
 const maxParsing = 4
 
 // rawInput is a request whose body the handler reads itself.
@@ -60,9 +60,9 @@ func bodyOf(op huma.Operation, doc string) huma.Operation {
 func bodyBound(path string) int64 {
 	switch {
 	case path == pathChunks:
-		return blob.MaxBatch + blob.MaxChunk + 4*blob.MaxAsk
+		return upload.MaxBatch + upload.MaxChunk + 4*upload.MaxAsk
 	case isTree(path):
-		return blob.MaxTreeBytes
+		return upload.MaxTreeBytes
 	}
 	return defaultBody
 }
@@ -83,10 +83,10 @@ type uploadRoutes struct {
 	parsing *room // has a place for each list of files that is being decoded
 }
 
-// blobError translates an error of package blob into one of this package.
+// blobError translates an error of package upload into one of this package.
 func blobError(err error) error {
 	for _, row := range []struct{ theirs, ours error }{
-		{blob.ErrMissing, ErrNotFound}, {blob.ErrInvalid, ErrBad}, {blob.ErrTooLarge, ErrTooLarge}, {blob.ErrFull, ErrUnavailable},
+		{upload.ErrMissing, ErrNotFound}, {upload.ErrInvalid, ErrBad}, {upload.ErrTooLarge, ErrTooLarge}, {upload.ErrFull, ErrUnavailable},
 	} {
 		if errors.Is(err, row.theirs) {
 			return fmt.Errorf("upload: %w: %w", row.ours, err)
@@ -95,12 +95,12 @@ func blobError(err error) error {
 	return err
 }
 
-func (in *rawInput) refs() ([]blob.Ref, error) {
+func (in *rawInput) refs() ([]upload.Ref, error) {
 	text, err := io.ReadAll(in.body)
 	if err != nil {
 		return nil, bad("names of chunks: %w", err)
 	}
-	refs, err := blob.ParseRefs(text)
+	refs, err := upload.ParseRefs(text)
 	return refs, blobError(err)
 }
 
@@ -113,7 +113,7 @@ func (u *uploadRoutes) missingChunks(ctx context.Context, in *rawInput) (*rawOut
 	if err != nil {
 		return nil, blobError(err)
 	}
-	return octets(blob.EncodeRefs(missing)), nil
+	return octets(upload.EncodeRefs(missing)), nil
 }
 
 func (u *uploadRoutes) putChunks(ctx context.Context, in *rawInput) (*struct{}, error) {
@@ -122,7 +122,7 @@ func (u *uploadRoutes) putChunks(ctx context.Context, in *rawInput) (*struct{}, 
 
 // putTree answers once all of the tree is on disk, so that a job that names the tree is durable.
 func (u *uploadRoutes) putTree(ctx context.Context, in *treeInput) (*struct{}, error) {
-	h, err := blob.ParseHash(in.Hash)
+	h, err := upload.ParseHash(in.Hash)
 	if err != nil {
 		return nil, bad("%w", err)
 	}
@@ -130,7 +130,7 @@ func (u *uploadRoutes) putTree(ctx context.Context, in *treeInput) (*struct{}, e
 	switch {
 	case err != nil:
 		return nil, bad("tree: %w", err)
-	case blob.Sum(text) != h:
+	case upload.Sum(text) != h:
 		return nil, bad("tree %s: the body has another hash", h)
 	}
 	by := requesterOf(ctx).account()
@@ -147,7 +147,7 @@ func (u *uploadRoutes) hasTree(tree string) error {
 	if tree == "" {
 		return nil
 	}
-	h, err := blob.ParseHash(tree)
+	h, err := upload.ParseHash(tree)
 	if err != nil {
 		return bad("%w", err)
 	}
@@ -158,7 +158,7 @@ func (u *uploadRoutes) hasTree(tree string) error {
 }
 
 func (u *uploadRoutes) getTree(_ context.Context, in *treeInput) (*rawOutput, error) {
-	h, err := blob.ParseHash(in.Hash)
+	h, err := upload.ParseHash(in.Hash)
 	if err != nil {
 		return nil, bad("%w", err)
 	}
@@ -177,10 +177,10 @@ func (u *uploadRoutes) getChunks(_ context.Context, in *rawInput) (*huma.StreamR
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		_, w := humago.Unwrap(hctx)
-		web.Attach(w.Header(), contentBytes, "chunks")
+		origin.Attach(w.Header(), contentBytes, "chunks")
 		from := u.uploads.Reader()
 		defer from.Close()
-		out := make([]byte, 0, answerAt+4+blob.MaxChunk)
+		out := make([]byte, 0, answerAt+4+upload.MaxChunk)
 		for _, r := range refs {
 			var err error
 			if out, err = appendChunk(from, out, r); err != nil {
@@ -203,10 +203,10 @@ func (u *uploadRoutes) getChunks(_ context.Context, in *rawInput) (*huma.StreamR
 // answerAt is the number of bytes of chunks that are written at once, or slightly more.
 const answerAt = 512 << 10
 
-func appendChunk(from *blob.Reader, out []byte, r blob.Ref) ([]byte, error) {
-	all, err := from.Append(blob.AppendHead(out, r.Size), r)
-	if errors.Is(err, blob.ErrMissing) {
-		return blob.AppendHead(out, 0), nil
+func appendChunk(from *upload.Reader, out []byte, r upload.Ref) ([]byte, error) {
+	all, err := from.Append(upload.AppendHead(out, r.Size), r)
+	if errors.Is(err, upload.ErrMissing) {
+		return upload.AppendHead(out, 0), nil
 	}
 	return all, err
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
 )
 
@@ -18,26 +18,26 @@ func TestUpload(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "f"), bytes.Repeat([]byte("data"), 500_000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sources, err := blob.Scan(dir, []string{"."}, 1<<30)
+	sources, err := upload.Scan(dir, []string{"."}, 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "amy", "ben")
 		amy, ben := c.daemons[0], c.daemons[1]
-		h, p, err := blob.Send(t.Context(), amy.client, sources, nil)
+		h, p, err := upload.Send(t.Context(), amy.client, sources, nil)
 		if err != nil || p.Sent == 0 {
 			t.Fatalf("%+v, %v", p, err)
 		}
-		if again, p, err := blob.Send(t.Context(), amy.client, sources, nil); err != nil || again != h || p.Sent != 0 {
+		if again, p, err := upload.Send(t.Context(), amy.client, sources, nil); err != nil || again != h || p.Sent != 0 {
 			t.Errorf("again: %+v, %v", p, err)
 		}
 		from := Holder{HTTP: ben.server.daemons.http, Peer: amy.peer}
-		tree, came, err := blob.NewFetcher(ben.uploads).Fetch(t.Context(), h, []blob.Holder{from})
+		tree, came, err := upload.NewFetcher(ben.uploads).Fetch(t.Context(), h, []upload.Holder{from})
 		if err != nil || came != p.Sent || len(tree.Entries) != 1 {
 			t.Errorf("fetched %d of %d bytes, %v", came, p.Sent, err)
 		}
-		if _, _, err := blob.NewFetcher(ben.uploads).Fetch(t.Context(), blob.Sum([]byte("x")), []blob.Holder{from}); !errors.Is(err, blob.ErrMissing) {
+		if _, _, err := upload.NewFetcher(ben.uploads).Fetch(t.Context(), upload.Sum([]byte("x")), []upload.Holder{from}); !errors.Is(err, upload.ErrMissing) {
 			t.Errorf("a tree that is nowhere: %v", err)
 		}
 		spec := job.DefaultSpec()
@@ -50,14 +50,14 @@ func TestUpload(t *testing.T) {
 			t.Error("others see the name of the tree")
 		}
 		amy.server.auth.httpUser = "eve"
-		if _, p, err := blob.Send(t.Context(), amy.client, sources, nil); err != nil || p.Sent == 0 {
+		if _, p, err := upload.Send(t.Context(), amy.client, sources, nil); err != nil || p.Sent == 0 {
 			t.Errorf("another user learns that somebody has uploaded the same: %+v, %v", p, err)
 		}
-		if _, p, err := blob.Send(t.Context(), amy.client, sources, nil); err != nil || p.Sent != 0 {
+		if _, p, err := upload.Send(t.Context(), amy.client, sources, nil); err != nil || p.Sent != 0 {
 			t.Errorf("what that user has uploaded is sent again: %+v, %v", p, err)
 		}
 		amy.server.auth.httpUser = "amy"
-		spec.Tree = blob.Sum([]byte("x")).String()
+		spec.Tree = upload.Sum([]byte("x")).String()
 		if _, err := amy.client.Submit(t.Context(), spec, ""); !errors.Is(err, ErrBad) {
 			t.Errorf("a tree that was not uploaded: %v", err)
 		}
@@ -85,9 +85,9 @@ func TestUploadRefusesNonsense(t *testing.T) {
 			{"POST", pathChunks, "\x00\x00\x00\x05ab", http.StatusUnprocessableEntity},
 			{"POST", pathChunks, "\x00\x00\x00\x00", http.StatusUnprocessableEntity},
 			{"PUT", pathTrees + "nonsense", "{}", http.StatusUnprocessableEntity},
-			{"PUT", pathTrees + blob.Sum([]byte("other")).String(), "{}", http.StatusUnprocessableEntity},
-			{"PUT", pathTrees + blob.Sum([]byte(tree)).String(), tree, http.StatusUnprocessableEntity},
-			{"GET", pathPeerTrees + blob.Sum(nil).String(), "", http.StatusNotFound},
+			{"PUT", pathTrees + upload.Sum([]byte("other")).String(), "{}", http.StatusUnprocessableEntity},
+			{"PUT", pathTrees + upload.Sum([]byte(tree)).String(), tree, http.StatusUnprocessableEntity},
+			{"GET", pathPeerTrees + upload.Sum(nil).String(), "", http.StatusNotFound},
 			{"POST", pathPeerChunks, "", http.StatusNotFound},
 		} {
 			if status, _, body := amy.raw(t, c.method, c.path, c.body); status != c.status {

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/usage"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/usage"
 )
 
 type (

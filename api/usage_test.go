@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/usage"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/usage"
 )
 
 // fakeUsage has what attempts of a daemon use that run there.

@@ -9,7 +9,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/musterhq/muster/share"
+	"github.com/musterhq/muster/internal/fairshare"
 )
 
 // Users tells what users and projects use.
@@ -22,10 +22,10 @@ type Users interface {
 
 // UsersInfo is what one daemon knows of users and projects.
 type UsersInfo struct {
-	Weights  share.Weights `json:"-"`
-	Has      share.Use     `json:"has"` // GPUs and CPUs of the host
-	Accounts []AccountInfo `json:"accounts"`
-	Limits   LimitsInfo    `json:"limits"`
+	Weights  fairshare.Weights `json:"-"`
+	Has      fairshare.Use     `json:"has"` // GPUs and CPUs of the host
+	Accounts []AccountInfo     `json:"accounts"`
+	Limits   LimitsInfo        `json:"limits"`
 	// Sight is what the daemon lets others than a user see of the user. The daemon that lists users obeys it, as for jobs.
 	Sight feedHello `json:"sight,omitzero"`
 }
@@ -33,10 +33,10 @@ type UsersInfo struct {
 // AccountInfo is what one daemon knows of a user in a project. Used is decayed, and of its host alone. Running and
 // Waiting are tasks of its jobs.
 type AccountInfo struct {
-	share.Account
-	Used    share.Use `json:"used"`
-	Running int       `json:"running"`
-	Waiting int       `json:"waiting"`
+	fairshare.Account
+	Used    fairshare.Use `json:"used"`
+	Running int           `json:"running"`
+	Waiting int           `json:"waiting"`
 }
 
 // SchemaUser and SchemaUsers name the documents of users.
@@ -131,7 +131,7 @@ const maxIdle = 1000
 
 // withIdle adds the users who have used nothing and have no jobs: who asks and those whom a node names, or those who are asked for. Of
 // the others it then leaves out who is not asked for.
-func (r *userRoutes) withIdle(asks *requester, items []User, w *share.Weights, named, wanted []string) []User {
+func (r *userRoutes) withIdle(asks *requester, items []User, w *fairshare.Weights, named, wanted []string) []User {
 	names := append([]string{asks.user}, named[:min(len(named), maxIdle)]...)
 	if len(wanted) > 0 {
 		names = wanted
@@ -192,7 +192,7 @@ func (s *usersSeen) of(all []User) []User {
 // there are only users.
 func userDocuments(all UsersInfo) []User {
 	w := &all.Weights
-	users := map[share.Account]*User{}
+	users := map[fairshare.Account]*User{}
 	for _, a := range all.Accounts {
 		u := users[a.Account]
 		if u == nil {
@@ -225,10 +225,10 @@ func userDocuments(all UsersInfo) []User {
 
 // setShares works out the parts of the users. A user of several projects without a weight has one share in them
 // together, which is divided by what he has used in each.
-func setShares(w *share.Weights, has share.Use, users map[share.Account]*User) {
-	used := func(u *User) float64 { return share.Use{GPU: u.GPUSeconds, CPU: u.CPUSeconds}.Of(has) }
+func setShares(w *fairshare.Weights, has fairshare.Use, users map[fairshare.Account]*User) {
+	used := func(u *User) float64 { return fairshare.Use{GPU: u.GPUSeconds, CPU: u.CPUSeconds}.Of(has) }
 	total, weights := 0.0, 0.0
-	inProject, inAccount, count := map[string]float64{}, map[share.Account]float64{}, map[share.Account]int{}
+	inProject, inAccount, count := map[string]float64{}, map[fairshare.Account]float64{}, map[fairshare.Account]int{}
 	for a, u := range users {
 		total += used(u)
 		k := w.Account(a)

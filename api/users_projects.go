@@ -6,17 +6,17 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/musterhq/muster/share"
+	"github.com/musterhq/muster/internal/fairshare"
 )
 
 // accountsTold returns what a daemon tells another one of its accounts: at most maxAccounts, or else without the projects that
 // have no weight, which then count with the jobs of their users that have no project. So no user can have it tell more than
 // others believe by naming another project with each job.
-func accountsTold(w *share.Weights, all []AccountInfo) []AccountInfo {
+func accountsTold(w *fairshare.Weights, all []AccountInfo) []AccountInfo {
 	if len(all) <= maxAccounts {
 		return append([]AccountInfo{}, all...)
 	}
-	at := map[share.Account]int{}
+	at := map[fairshare.Account]int{}
 	var out []AccountInfo
 	for i := range all {
 		a := &all[i]
@@ -39,7 +39,7 @@ const maxProjects = 10
 
 // mergeProjects keeps those projects without a weight in which one of the users has tasks or has used most. Others count
 // with the jobs of their users that have no project, as they do for the shares.
-func mergeProjects(w *share.Weights, users map[share.Account]*User) {
+func mergeProjects(w *fairshare.Weights, users map[fairshare.Account]*User) {
 	of := map[string][]*User{}
 	for a, u := range users {
 		if a.Project != "" && w.Account(a).Project == "" {
@@ -60,13 +60,13 @@ func mergeProjects(w *share.Weights, users map[share.Account]*User) {
 			if listed[u.Project] {
 				continue
 			}
-			a := share.Account{User: user}
+			a := fairshare.Account{User: user}
 			if users[a] == nil {
 				users[a] = &User{Schema: SchemaUser, User: user, Weight: u.Weight}
 			}
 			users[a].add(u)
 			users[a].Others++
-			delete(users, share.Account{User: user, Project: u.Project})
+			delete(users, fairshare.Account{User: user, Project: u.Project})
 		}
 	}
 }

@@ -10,28 +10,28 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
 )
 
-func (*daemon) Allotments(context.Context, job.Peer, []lease.Allotment) ([]lease.Allotment, error) {
+func (*daemon) Allotments(context.Context, job.Peer, []contract.Allotment) ([]contract.Allotment, error) {
 	return nil, nil
 }
 
 // Users has each daemon tell the same of its host: its users have used an hour of a GPU and wait.
 func (d *daemon) Users(context.Context) (UsersInfo, error) {
 	return UsersInfo{
-		Weights: share.Weights{HalfLife: time.Hour, Users: map[string]float64{"ada": 3}, Projects: map[string]float64{"vision": 2}},
-		Has:     share.Use{GPU: 2, CPU: 8},
+		Weights: fairshare.Weights{HalfLife: time.Hour, Users: map[string]float64{"ada": 3}, Projects: map[string]float64{"vision": 2}},
+		Has:     fairshare.Use{GPU: 2, CPU: 8},
 		Limits: LimitsInfo{
 			PerUser: UserLimit{Tasks: new(int64(9))},
 			Users:   map[string]UserLimit{"ada": {GPUs: new(int64(4))}, d.name: {Tasks: new(int64(1))}},
 		},
 		Accounts: []AccountInfo{
-			{Account: share.Account{User: "ada"}, Used: share.Use{GPU: 3600, CPU: 3600}, Running: 1},
-			{Account: share.Account{User: "bob", Project: "vision"}, Used: share.Use{CPU: 2 * 3600}, Waiting: 2},
-			{Account: share.Account{User: d.name}, Waiting: 1},
+			{Account: fairshare.Account{User: "ada"}, Used: fairshare.Use{GPU: 3600, CPU: 3600}, Running: 1},
+			{Account: fairshare.Account{User: "bob", Project: "vision"}, Used: fairshare.Use{CPU: 2 * 3600}, Waiting: 2},
+			{Account: fairshare.Account{User: d.name}, Waiting: 1},
 		},
 	}, nil
 }
@@ -149,7 +149,7 @@ func TestUsersOfALiar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "n1", "mal")
 		n1, mal := c.daemons[0], c.daemons[1]
-		ada := share.Account{User: "ada"}
+		ada := fairshare.Account{User: "ada"}
 		for name, change := range map[string]func(u *UsersInfo){
 			"no lie": func(*UsersInfo) {},
 			"endless use": func(u *UsersInfo) {
@@ -165,7 +165,7 @@ func TestUsersOfALiar(t *testing.T) {
 			"limit below 0":  func(u *UsersInfo) { u.Limits.PerUser.Tasks = new(int64(-1)) },
 			"many accounts":  func(u *UsersInfo) { u.Accounts = slices.Repeat(u.Accounts, maxAccounts+1) },
 		} {
-			lie := UsersInfo{Has: share.Use{GPU: 2, CPU: 8}, Accounts: []AccountInfo{{Account: ada, Used: share.Use{GPU: 3600}, Running: 1}}}
+			lie := UsersInfo{Has: fairshare.Use{GPU: 2, CPU: 8}, Accounts: []AccountInfo{{Account: ada, Used: fairshare.Use{GPU: 3600}, Running: 1}}}
 			change(&lie)
 			mal.mu.Lock()
 			mal.lies = map[string]any{"/peer/v1/users": lie}
@@ -186,11 +186,11 @@ func TestUsersOfALiar(t *testing.T) {
 
 // A user of several projects without a weight has one share in all of them: naming projects gains nothing.
 func TestSharesOfInventedProjects(t *testing.T) {
-	info := UsersInfo{Has: share.Use{GPU: 1}, Accounts: []AccountInfo{
-		{Account: share.Account{User: "ada"}, Used: share.Use{GPU: 100}},
-		{Account: share.Account{User: "bob", Project: "x"}, Used: share.Use{GPU: 60}},
-		{Account: share.Account{User: "bob", Project: "y"}, Used: share.Use{GPU: 40}},
-		{Account: share.Account{User: "bob", Project: "z"}},
+	info := UsersInfo{Has: fairshare.Use{GPU: 1}, Accounts: []AccountInfo{
+		{Account: fairshare.Account{User: "ada"}, Used: fairshare.Use{GPU: 100}},
+		{Account: fairshare.Account{User: "bob", Project: "x"}, Used: fairshare.Use{GPU: 60}},
+		{Account: fairshare.Account{User: "bob", Project: "y"}, Used: fairshare.Use{GPU: 40}},
+		{Account: fairshare.Account{User: "bob", Project: "z"}},
 	}}
 	bob := 0.0
 	for _, u := range userDocuments(info) {
@@ -206,9 +206,9 @@ func TestSharesOfInventedProjects(t *testing.T) {
 // Of the projects that a user invents, those are listed that have tasks and those with the most use. Nothing is lost of the
 // others, and a project with a weight, or one that another user's list has, stays.
 func TestListOfInventedProjects(t *testing.T) {
-	info := UsersInfo{Has: share.Use{GPU: 1}, Weights: share.Weights{Projects: map[string]float64{"vision": 1}}}
+	info := UsersInfo{Has: fairshare.Use{GPU: 1}, Weights: fairshare.Weights{Projects: map[string]float64{"vision": 1}}}
 	account := func(user, project string, used float64, running int) {
-		info.Accounts = append(info.Accounts, AccountInfo{Account: share.Account{User: user, Project: project}, Used: share.Use{GPU: used}, Running: running})
+		info.Accounts = append(info.Accounts, AccountInfo{Account: fairshare.Account{User: user, Project: project}, Used: fairshare.Use{GPU: used}, Running: running})
 	}
 	for i := range 280 {
 		account("eve", fmt.Sprintf("p%03d", i), float64(i), 0)
@@ -242,7 +242,7 @@ func TestListOfInventedProjects(t *testing.T) {
 // usersFunc is what a daemon knows of users.
 type usersFunc func() UsersInfo
 
-func (usersFunc) Allotments(context.Context, job.Peer, []lease.Allotment) ([]lease.Allotment, error) {
+func (usersFunc) Allotments(context.Context, job.Peer, []contract.Allotment) ([]contract.Allotment, error) {
 	return nil, nil
 }
 
@@ -251,17 +251,17 @@ func (f usersFunc) Users(context.Context) (UsersInfo, error) { return f(), nil }
 // A user who names another project with each of many jobs does not make other daemons take his daemon for a liar. Nothing
 // of anybody is lost by that, and projects with a weight stay.
 func TestManyProjectsAreBelieved(t *testing.T) {
-	info := UsersInfo{Has: share.Use{GPU: 1}, Weights: share.Weights{Projects: map[string]float64{"vision": 1}}}
-	info.Accounts = append(info.Accounts, AccountInfo{Account: share.Account{User: "ada", Project: "vision"}, Used: share.Use{GPU: 7}, Running: 2})
+	info := UsersInfo{Has: fairshare.Use{GPU: 1}, Weights: fairshare.Weights{Projects: map[string]float64{"vision": 1}}}
+	info.Accounts = append(info.Accounts, AccountInfo{Account: fairshare.Account{User: "ada", Project: "vision"}, Used: fairshare.Use{GPU: 7}, Running: 2})
 	for i := range 2 * maxAccounts {
-		info.Accounts = append(info.Accounts, AccountInfo{Account: share.Account{User: "bob", Project: fmt.Sprint("p", i)}, Used: share.Use{CPU: 1}, Waiting: 3})
+		info.Accounts = append(info.Accounts, AccountInfo{Account: fairshare.Account{User: "bob", Project: fmt.Sprint("p", i)}, Used: fairshare.Use{CPU: 1}, Waiting: 3})
 	}
 	r := userRoutes{users: usersFunc(func() UsersInfo { return info }), sight: &feedHello{}}
 	out, err := r.here(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []AccountInfo{info.Accounts[0], {Account: share.Account{User: "bob"}, Used: share.Use{CPU: 2 * maxAccounts}, Waiting: 6 * maxAccounts}}
+	want := []AccountInfo{info.Accounts[0], {Account: fairshare.Account{User: "bob"}, Used: fairshare.Use{CPU: 2 * maxAccounts}, Waiting: 6 * maxAccounts}}
 	if !out.Body.plausible() || !reflect.DeepEqual(out.Body.Accounts, want) {
 		t.Errorf("plausible %v, %d accounts, first %+v", out.Body.plausible(), len(out.Body.Accounts), out.Body.Accounts[:min(3, len(out.Body.Accounts))])
 	}

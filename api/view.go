@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/musterhq/muster/api/view"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/picture"
 )
 
 const (
@@ -36,7 +36,7 @@ type clusterView struct {
 	directory Directory
 	source    *feedSource
 	hello     feedHello
-	ring      *picture.Ring[viewEvent]
+	ring      *view.Ring[viewEvent]
 	packer    *packs
 	epoch     string // tells the numbers of its events from those of other pictures
 	begun     time.Time
@@ -59,7 +59,7 @@ type viewMember struct {
 	sight  *seen
 	node   *Node
 	packed []byte // the document of node, once it was asked for
-	shelf  *picture.Shelf
+	shelf  *view.Shelf
 	counts map[job.State]int
 	queue  *QueueInfo      // nil: it has not told
 	sync   map[job.ID]bool // the jobs that it has told of since the feed began; nil: it has told of all
@@ -69,7 +69,7 @@ type viewMember struct {
 }
 
 // document returns the document of the node. It changes far more often than somebody asks for it.
-func (m *viewMember) document(p *picture.Packer) itemText {
+func (m *viewMember) document(p *view.Packer) itemText {
 	if m.packed == nil {
 		m.packed = p.Pack(textOf(m.node), nil)
 	}
@@ -79,7 +79,7 @@ func (m *viewMember) document(p *picture.Packer) itemText {
 func newView(d *daemons, directory Directory, source *feedSource, hello feedHello) *clusterView {
 	return &clusterView{
 		daemons: d, self: d.self, directory: directory, source: source, hello: hello, begun: time.Now(), epoch: rand.Text()[:8],
-		ring: picture.NewRing[viewEvent](maxEvents, maxEventBytes), packer: newPacks(), look: make(chan struct{}, 1), ready: make(chan struct{}), bytes: newRoom("bytes of rows", viewBytes, 0), members: map[job.Peer]*viewMember{},
+		ring: view.NewRing[viewEvent](maxEvents, maxEventBytes), packer: newPacks(), look: make(chan struct{}, 1), ready: make(chan struct{}), bytes: newRoom("bytes of rows", viewBytes, 0), members: map[job.Peer]*viewMember{},
 	}
 }
 
@@ -121,7 +121,7 @@ func (w *clusterView) lookAtMembers(ctx context.Context, feeds *sync.WaitGroup) 
 		there[now.Peer] = true
 		m := w.members[now.Peer]
 		if m == nil {
-			m = &viewMember{shelf: picture.NewShelf(), sight: &seen{}}
+			m = &viewMember{shelf: view.NewShelf(), sight: &seen{}}
 			m.Signed = now.Signed
 			w.members[now.Peer] = m
 		}
@@ -206,9 +206,9 @@ func (w *clusterView) followOnce(ctx context.Context, p job.Peer, self bool, pac
 	if err := each(&feedLine{Hello: &w.hello}); err != nil {
 		return err
 	}
-	return followLog(ctx, lines, func(batch []picture.Line, anew bool) error {
+	return followLog(ctx, lines, func(batch []view.Line, anew bool) error {
 		if anew {
-			batch = slices.Insert(batch, 0, picture.Line{Text: encodeLine(feedLine{Anew: true})})
+			batch = slices.Insert(batch, 0, view.Line{Text: encodeLine(feedLine{Anew: true})})
 		}
 		if len(batch) == 0 {
 			return each(&feedLine{})
@@ -366,7 +366,7 @@ type jobDocs struct {
 }
 
 // rowOf returns the row of a job that a member has told.
-func rowOf(j *Job, p *packs) (*picture.Row, *jobDocs) {
+func rowOf(j *Job, p *packs) (*view.Row, *jobDocs) {
 	r := indexOf(j)
 	r.User, r.Name, r.State = one(p, r.User), one(p, r.Name), one(p, r.State)
 	d := &jobDocs{Job: j}
@@ -391,8 +391,8 @@ func rowOf(j *Job, p *packs) (*picture.Row, *jobDocs) {
 }
 
 // indexOf returns what a job is found and sorted by.
-func indexOf(j *Job) *picture.Row {
-	r := &picture.Row{ID: j.ID, User: j.User, Name: j.Name, State: j.State, Priority: j.Priority, Submitted: j.SubmittedAt}
+func indexOf(j *Job) *view.Row {
+	r := &view.Row{ID: j.ID, User: j.User, Name: j.Name, State: j.State, Priority: j.Priority, Submitted: j.SubmittedAt}
 	if j.StartedAt != nil {
 		r.Started = j.StartedAt.UnixNano()
 	}

@@ -10,14 +10,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/musterhq/muster/api/view"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/picture"
 )
 
 // Bounds of the ring of events.
 const (
 	maxEvents     = 8192
-	maxEventBytes = 8 << 20 // of picture.Weight: who reads the whole ring is sent 128 MiB at most
+	maxEventBytes = 8 << 20 // of view.Weight: who reads the whole ring is sent 128 MiB at most
 )
 
 // seen says who besides a job's user may see a member's jobs.
@@ -64,7 +64,7 @@ func (w *clusterView) tell(c *change) {
 			more = frameOf(id, now, c, c.more)
 		}
 		e.frame = w.packer.Pack(frameOf(id, now, c, c.doc), more)
-		return e, picture.Weight(e.frame)
+		return e, view.Weight(e.frame)
 	})
 }
 
@@ -91,10 +91,10 @@ func frameOf(id string, at time.Time, c *change, doc []byte) []byte {
 }
 
 // jobEvents tells of a job that has changed, and of its tasks.
-func (w *clusterView) jobEvents(m *viewMember, old, now *picture.Row, doc *jobDocs) {
+func (w *clusterView) jobEvents(m *viewMember, old, now *view.Row, doc *jobDocs) {
 	var before Job // no tasks: they are all new
 	if old != nil {
-		if picture.Same(old.Packed, now.Packed) {
+		if view.Same(old.Packed, now.Packed) {
 			return
 		}
 		_ = json.Unmarshal(w.packer.Append(nil, old.Packed, false), &before) // we have encoded it
@@ -131,7 +131,7 @@ func sameStep(a, b *Task) bool {
 }
 
 // goneEvent tells that a job was deleted.
-func (w *clusterView) goneEvent(m *viewMember, r *picture.Row) {
+func (w *clusterView) goneEvent(m *viewMember, r *view.Row) {
 	e := viewEvent{kind: EventGone, job: r.ID, user: r.User, sight: m.sight}
 	w.tell(&change{viewEvent: e, detail: "the job was deleted"})
 }

@@ -5,8 +5,8 @@ package api
 import (
 	"time"
 
+	"github.com/musterhq/muster/api/view"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/picture"
 )
 
 // typicalText has the words of most rows and events of a picture: events of a task, a GPU, a node and a job.
@@ -36,12 +36,12 @@ func typicalText() []byte {
 
 // packs has what the documents and events of a picture are packed with, and the strings that many rows have.
 type packs struct {
-	*picture.Packer
+	*view.Packer
 
 	names map[string]string
 }
 
-func newPacks() *packs { return &packs{picture.NewPacker(typicalText()), map[string]string{}} }
+func newPacks() *packs { return &packs{view.NewPacker(typicalText()), map[string]string{}} }
 
 // Bounds of the strings that are shared. When there are too many, new ones are learnt.
 const (

@@ -10,15 +10,15 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/musterhq/muster/api/view"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/picture"
 )
 
 // A running job takes an eighth of its two documents, and the events of its start a seventh.
 func TestRowsAndEventsAreSmall(t *testing.T) {
 	w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
 	p := fedPeer(123)
-	m := &viewMember{Member: Member{Peer: p}, shelf: picture.NewShelf(), sight: &seen{}}
+	m := &viewMember{Member: Member{Peer: p}, shelf: view.NewShelf(), sight: &seen{}}
 	w.members[p] = m
 	plain, packed := 0, 0
 	for n := range 100 {
@@ -91,7 +91,7 @@ func TestEmptyEventsFillTheRing(t *testing.T) {
 	events, _, _ := w.ring.After(0, maxEvents)
 	sent, packed := 0, 0
 	for _, e := range events {
-		sent += picture.Length(e.frame)
+		sent += view.Length(e.frame)
 		packed += len(e.frame)
 	}
 	if sent > 128<<20 || sent < 115<<20 || packed > 1<<20 {
@@ -103,7 +103,7 @@ func TestEmptyEventsFillTheRing(t *testing.T) {
 func TestEscapedRowIsNotKept(t *testing.T) {
 	w := newView(&daemons{self: "me"}, nil, nil, feedHello{})
 	p := fedPeer(1)
-	m := &viewMember{Member: Member{Peer: p}, shelf: picture.NewShelf(), sight: &seen{}}
+	m := &viewMember{Member: Member{Peer: p}, shelf: view.NewShelf(), sight: &seen{}}
 	w.members[p] = m
 	j := fedJob(p, 1)
 	w.apply(m, &feedLine{Job: &j})
@@ -117,7 +117,7 @@ func TestEscapedRowIsNotKept(t *testing.T) {
 
 // Large listings are whole, and a document that is not there spoils none.
 func TestLargeListing(t *testing.T) {
-	p := picture.NewPacker(typicalText())
+	p := view.NewPacker(typicalText())
 	doc := itemText{packed: p.Pack([]byte(`{"a":"`+strings.Repeat("x", 64<<10)+`"}`), nil), packer: p}
 	lost := itemText{packed: []byte{1}, packer: p}
 	var l listing
@@ -153,7 +153,7 @@ func TestSharedNames(t *testing.T) {
 
 // The same rows have the same ETag, and others another one, also for those who may see more.
 func TestPackedTextsInSums(t *testing.T) {
-	p := picture.NewPacker(typicalText())
+	p := view.NewPacker(typicalText())
 	j := fedJob(fedPeer(1), 1)
 	one := itemText{packed: p.Pack(textOf(&j), []byte(`{"a":1}`)), packer: p}
 	again := itemText{packed: p.Pack(textOf(&j), []byte(`{"a":1}`)), packer: p}

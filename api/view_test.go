@@ -14,8 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/api/view"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/picture"
 )
 
 // looked makes the picture of a daemon, and waits until it has all members.
@@ -299,7 +299,7 @@ func TestPictureBoundsALiar(t *testing.T) {
 	tell := func(peer job.Peer, from, n int) *viewMember {
 		m := w.members[peer]
 		if m == nil {
-			m = &viewMember{Member: Member{Peer: peer}, shelf: picture.NewShelf(), sight: &seen{}}
+			m = &viewMember{Member: Member{Peer: peer}, shelf: view.NewShelf(), sight: &seen{}}
 			w.members[peer] = m
 		}
 		for i := range n {

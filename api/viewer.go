@@ -19,11 +19,11 @@ type viewer struct {
 	until func(context.Context) (context.Context, context.CancelFunc) // ends the picture when the server stops
 
 	mu      sync.Mutex
-	now     *clusterView       // guarded by mu; nil: nobody looks
-	end     func()      // guarded by mu: of now
-	holders int         // guarded by mu: open streams of events
-	looked  time.Time   // guarded by mu: when somebody looked last
-	timer   *time.Timer // guarded by mu
+	now     *clusterView // guarded by mu; nil: nobody looks
+	end     func()       // guarded by mu: of now
+	holders int          // guarded by mu: open streams of events
+	looked  time.Time    // guarded by mu: when somebody looked last
+	timer   *time.Timer  // guarded by mu
 }
 
 // look returns the picture for a listing; nil for the first look in a while, which asks the members itself. A single

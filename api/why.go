@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 type whyInput struct {
@@ -36,7 +36,7 @@ func (r *jobRoutes) why(ctx context.Context, in *whyInput) (*explanationOutput, 
 }
 
 // quotesSpec reports whether a clause has words of the job file that only its user sees: paths, labels, names of nodes.
-func quotesSpec(c lease.Clause) bool {
+func quotesSpec(c contract.Clause) bool {
 	return slices.ContainsFunc([]string{"mount: ", "constraint ", "nodelist: ", "exclude: "}, func(begin string) bool { return strings.HasPrefix(c.Clause, begin) })
 }
 

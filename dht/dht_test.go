@@ -170,7 +170,7 @@ func TestSmallClusters(t *testing.T) {
 }
 
 // TestFindsAllDespiteSilentHosts checks that a lookup finds all matching hosts. When 30 % are silent, it still finds
-// the others within its second. Package node tests the same with 200 complete daemons.
+// the others within its second. Package daemon tests the same with 200 complete daemons.
 func TestFindsAllDespiteSilentHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFabric(t, 60)

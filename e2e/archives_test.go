@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/musterhq/muster/internal/rogue"
+	"github.com/musterhq/muster/internal/testkit/rogue"
 )
 
 // liar serves files of attempts: what was asked for, and more.

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/audit"
-	"github.com/musterhq/muster/internal/rogue"
+	"github.com/musterhq/muster/internal/audit"
+	"github.com/musterhq/muster/internal/testkit/rogue"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p/wirepb"
 )

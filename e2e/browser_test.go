@@ -23,7 +23,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	browser "github.com/musterhq/muster/internal/chromium"
+	browser "github.com/musterhq/muster/internal/testkit/chromium"
 )
 
 // Bounds of browsers, which are slow on a busy machine.

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/internal/needtest"
+	"github.com/musterhq/muster/internal/testkit/needtest"
 )
 
 func mountSmall(t *testing.T, dir, size string) {

@@ -28,7 +28,7 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/internal/needtest"
+	"github.com/musterhq/muster/internal/testkit/needtest"
 )
 
 // engine is a dockerd of a test, with its files. Its containerd is a separate process, as in distributions, and

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/internal/needtest"
+	"github.com/musterhq/muster/internal/testkit/needtest"
 )
 
 // listed bounds the wait for another list of the GPUs, which is made every 30 s.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/musterhq/muster/internal/needtest"
+	"github.com/musterhq/muster/internal/testkit/needtest"
 )
 
 const examplesDir = "../examples"

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 )
 
 // project writes n files of size bytes, in directories of a hundred files.
@@ -73,7 +73,7 @@ func (d *daemon) chunks() map[string]bool {
 			d.t.Fatal(err)
 		}
 		count, names := len(text)-4, int(bigendian.BigEndian.Uint32(text[len(text)-4:]))
-		refs, err := blob.ParseRefs(text[count-36*names : count])
+		refs, err := upload.ParseRefs(text[count-36*names : count])
 		if err != nil {
 			d.t.Fatal(err)
 		}

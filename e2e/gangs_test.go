@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/internal/needtest"
+	"github.com/musterhq/muster/internal/testkit/needtest"
 	"github.com/musterhq/muster/job"
 )
 

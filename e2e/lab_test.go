@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/musterhq/muster/internal/needtest"
+	"github.com/musterhq/muster/internal/testkit/needtest"
 )
 
 // lab is a network of hosts. The bridge has a namespace too, so that the machine's own network is not touched.

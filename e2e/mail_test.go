@@ -20,9 +20,9 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/musterhq/muster/internal/rogue"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/testkit/rogue"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
@@ -101,8 +101,8 @@ func foundedBy(p job.Peer) (job.Founding, job.Group) {
 
 func manyFree(n int) *wirepb.Free {
 	f := &wirepb.Free{Cpus: 64, Memory: 1 << 40}
-	for i := range lease.MaxGPUs {
-		f.Gpus = append(f.Gpus, &wirepb.FreeGPU{Uuid: deviceName(lease.MaxGPUs - 1 - i), Memory: 80 << 30, Milli: int64(1000 * ((i + n) % 2))})
+	for i := range contract.MaxGPUs {
+		f.Gpus = append(f.Gpus, &wirepb.FreeGPU{Uuid: deviceName(contract.MaxGPUs - 1 - i), Memory: 80 << 30, Milli: int64(1000 * ((i + n) % 2))})
 	}
 	return f
 }
@@ -112,7 +112,7 @@ func manyGPUs(p job.Peer, n int) *wirepb.WorkerHello {
 		Peer: string(p), Name: "mallory", Version: "1", Store: "store", Arch: "amd64", Os: "linux", Cpus: 64, Memory: 1 << 40, Disk: 1 << 40,
 		Drivers: []string{"exec"}, Worker: true, Labels: map[string]string{"n": strconv.Itoa(n)},
 	}}
-	for i := range lease.MaxGPUs {
+	for i := range contract.MaxGPUs {
 		h.Profile.Gpus = append(h.Profile.Gpus, &wirepb.Device{
 			Uuid: deviceName(i), Index: int64(i), Model: "NVIDIA H100 80GB HBM3", Class: fmt.Sprintf("h100-80gb-%d", i%7), Memory: 80 << 30, Compute: "9.0",
 		})

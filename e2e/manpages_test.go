@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/internal/needtest"
+	"github.com/musterhq/muster/internal/testkit/needtest"
 )
 
 // installed runs make install below a new directory, and returns the directory below PREFIX.

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/musterhq/muster/internal/needtest"
+	"github.com/musterhq/muster/internal/testkit/needtest"
 )
 
 var update = flag.Bool("update", false, "write the screens of the manual anew")

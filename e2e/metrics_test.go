@@ -21,8 +21,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/internal/needtest"
-	"github.com/musterhq/muster/internal/rulestest"
+	"github.com/musterhq/muster/internal/testkit/needtest"
+	"github.com/musterhq/muster/internal/testkit/rulestest"
 )
 
 // tool returns a program of Debian's package prometheus.

@@ -21,7 +21,7 @@ func TestOpenAPIValidator(t *testing.T) {
 	if err := os.WriteFile(file, doc, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("../scripts/openapi-check.sh", file).CombinedOutput()
+	out, err := exec.Command("../internal/tools/openapi-check.sh", file).CombinedOutput()
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit) && exit.ExitCode() == 3:

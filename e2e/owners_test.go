@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/internal/rogue"
+	"github.com/musterhq/muster/internal/testkit/rogue"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p/wirepb"
 )

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/musterhq/muster/internal/rogue"
+	"github.com/musterhq/muster/internal/testkit/rogue"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p/wirepb"
 )

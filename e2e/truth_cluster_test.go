@@ -21,8 +21,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/internal/sim/load"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/sim/load"
 )
 
 // devCluster is a cluster that `muster dev` runs.

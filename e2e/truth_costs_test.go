@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/internal/sim"
+	"github.com/musterhq/muster/internal/sim/load"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/sim"
-	"github.com/musterhq/muster/sim/load"
 )
 
 // times are measured times.

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/sim/load"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/sim/load"
 )
 
 const (

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/musterhq/muster/sim/load"
-	"github.com/musterhq/muster/sim/record"
+	"github.com/musterhq/muster/internal/sim/load"
+	"github.com/musterhq/muster/internal/sim/record"
 )
 
 // quiet is for how long nothing else may have happened before the event that a start follows. All daemons know then what

@@ -12,8 +12,8 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/sim/record"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/sim/record"
 )
 
 // seen is what is known of one attempt of a job: of a task, or of a gang as a whole.

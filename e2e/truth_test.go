@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/sim"
-	"github.com/musterhq/muster/sim/load"
-	"github.com/musterhq/muster/sim/record"
-	"github.com/musterhq/muster/sim/report"
+	"github.com/musterhq/muster/internal/sim"
+	"github.com/musterhq/muster/internal/sim/load"
+	"github.com/musterhq/muster/internal/sim/record"
+	"github.com/musterhq/muster/internal/sim/report"
 )
 
 var truthSeed = flag.Uint64("truth.seed", 1, "seed of the load of TestSimulatorIsTrue")

@@ -28,9 +28,9 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/musterhq/muster/api/ui"
-	browser "github.com/musterhq/muster/internal/chromium"
-	"github.com/musterhq/muster/internal/needtest"
+	"github.com/musterhq/muster/internal/dashboard/ui"
+	browser "github.com/musterhq/muster/internal/testkit/chromium"
+	"github.com/musterhq/muster/internal/testkit/needtest"
 )
 
 // watching bounds what a page may take on a machine that is busy with other tests.

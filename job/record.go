@@ -165,7 +165,7 @@ type Committed struct {
 	Lead bool
 }
 
-// Row is one of the rows that a job has on disk. Only package jobs knows the format of its data.
+// Row is one of the rows that a job has on disk. Only package state knows the format of its data.
 type Row struct {
 	Job  ID
 	Part string // orders the rows of a job; empty for the header, which is the first

@@ -16,7 +16,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
-	"github.com/musterhq/muster/internal/logtest"
+	"github.com/musterhq/muster/internal/testkit/logtest"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/p2ptest"

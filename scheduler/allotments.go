@@ -14,8 +14,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
@@ -68,7 +68,7 @@ func lifeOf(cfg *Config) uint64 {
 type allotment struct {
 	capped
 
-	has    lease.Held    // it may use that; at least what its tasks hold
+	has    contract.Held // it may use that; at least what its tasks hold
 	asks   *asking       // nil: no round is under way
 	again  *timer        // begins the next round
 	pause  time.Duration // before it
@@ -83,19 +83,19 @@ type allotment struct {
 type asking struct {
 	round uint64
 	began time.Time
-	wish  lease.Allotment // as it was told when the round began
+	wish  contract.Allotment // as it was told when the round began
 }
 
 // held is what the tasks of a user hold.
-func (a *allotments) held(user string) lease.Held {
+func (a *allotments) held(user string) contract.Held {
 	if h := a.entries.holders[user]; h != nil {
 		return h.Held
 	}
-	return lease.Held{}
+	return contract.Held{}
 }
 
 // room returns what further tasks of a user may hold by his allotment, and whether he has limits over the cluster.
-func (a *allotments) room(user string) (room lease.Held, limited bool) {
+func (a *allotments) room(user string) (room contract.Held, limited bool) {
 	most, limited := a.cfg.Limits.InCluster(user)
 	if !limited {
 		return room, false
@@ -106,7 +106,7 @@ func (a *allotments) room(user string) (room lease.Held, limited bool) {
 
 // admits reports whether a task that holds this may go by the limits of its user over the cluster. What the first one of a higher
 // priority needs that waits is kept for it.
-func (a *allotments) admits(t *task, need lease.Held) bool {
+func (a *allotments) admits(t *task, need contract.Held) bool {
 	room, limited := a.room(t.e.job.User)
 	if !limited {
 		return true
@@ -159,9 +159,9 @@ func (a *allotments) askAll() {
 }
 
 // state returns what other daemons are told of a user.
-func (a *allotments) state(user string) lease.Allotment {
+func (a *allotments) state(user string) contract.Allotment {
 	a.seq++
-	s := lease.Allotment{User: user, Group: a.cfg.Group, Life: a.life, Seq: a.seq, Held: a.held(user), Priority: -1}
+	s := contract.Allotment{User: user, Group: a.cfg.Group, Life: a.life, Seq: a.seq, Held: a.held(user), Priority: -1}
 	s.Has, s.Wants = s.Held, s.Held
 	x := a.users[user]
 	most, limited := a.cfg.Limits.InCluster(user)
@@ -182,7 +182,7 @@ func (a *allotments) state(user string) lease.Allotment {
 }
 
 // partOf returns which part of a limit is held, in millionths: of the quantities that of which most is held.
-func partOf(held, most lease.Held) (part int) {
+func partOf(held, most contract.Held) (part int) {
 	for _, q := range [][2]int{{held.Tasks, most.Tasks}, {held.CPUs, most.CPUs}, {held.Milli, most.Milli}, {int(held.Memory), int(most.Memory)}} {
 		part = max(part, int(1e6*float64(q[0])/float64(max(1, q[1]))))
 	}
@@ -260,7 +260,7 @@ func (a *allotments) answered(e AllotmentsHeard) {
 
 // left is what the other daemons leave of the limits of a user, at the end of a round.
 type left struct {
-	room   lease.Held
+	room   contract.Held
 	rivals bool // some of them want more than they have
 	first  bool // some of them ask at the same time, and this one's wish goes before all of theirs
 }
@@ -271,7 +271,7 @@ type left struct {
 // before this decision, or it hears of this one's wish or of what has come of it before its own. So at the moment of each decision
 // what all have together is within the limits, whatever time messages take. If both get nothing that way, the one whose wish goes
 // first asks again at once, and the others later.
-func (a *allotments) left(x *allotment, most lease.Held, reached map[job.Peer]bool) left {
+func (a *allotments) left(x *allotment, most contract.Held, reached map[job.Peer]bool) left {
 	l := left{room: most}
 	beaten := false
 	for key, o := range a.told.of[x.user] {
@@ -280,7 +280,7 @@ func (a *allotments) left(x *allotment, most lease.Held, reached map[job.Peer]bo
 			continue
 		}
 		l.room = l.room.Minus(o.Has)
-		if o.More() == (lease.Held{}) || !o.Asks && a.now.Sub(o.at) > wishKept {
+		if o.More() == (contract.Held{}) || !o.Asks && a.now.Sub(o.at) > wishKept {
 			continue
 		}
 		before := o.Before(&x.asks.wish)
@@ -324,7 +324,7 @@ func (a *allotments) release(x *allotment, g *shape) {
 func (a *allotments) rival(x *allotment) *teller {
 	own := a.state(x.user)
 	for key, o := range a.told.of[x.user] {
-		if a.now.Sub(o.at) <= wishKept && o.More() != (lease.Held{}) && o.Before(&own) {
+		if a.now.Sub(o.at) <= wishKept && o.More() != (contract.Held{}) && o.Before(&own) {
 			return &key
 		}
 	}
@@ -372,7 +372,7 @@ func (a *allotments) trim(x *allotment) {
 }
 
 // swap takes in what another daemon says of users, and returns what this owner has to say of them.
-func (a *allotments) swap(from job.Peer, states []lease.Allotment) (out []lease.Allotment) {
+func (a *allotments) swap(from job.Peer, states []contract.Allotment) (out []contract.Allotment) {
 	for _, s := range states {
 		if _, limited := a.cfg.Limits.InCluster(s.User); limited {
 			if o := a.told.hear(from, s, a.now); o != nil {
@@ -395,10 +395,10 @@ func (a *allotments) yield(o *saying) {
 		x.eased = x.asks != nil
 		a.askLater(x, askGap)
 	}
-	if o.More() == (lease.Held{}) {
+	if o.More() == (contract.Held{}) {
 		return
 	}
-	keep := lease.Held{}
+	keep := contract.Held{}
 	if !o.Before(&own) {
 		keep = x.fitting(x.has.Minus(held))
 	}
@@ -419,7 +419,7 @@ func (a *allotments) watchUse(x *allotment) {
 			x.used = false
 			a.watchUse(x)
 		default:
-			if x.has = a.held(x.user); x.has == (lease.Held{}) {
+			if x.has = a.held(x.user); x.has == (contract.Held{}) {
 				a.drop(x)
 				return
 			}
@@ -448,7 +448,7 @@ func (a *allotments) reset() {
 }
 
 // needAt is what a task holds at a host, with the other members of its gang.
-func needAt(t *task, h *fleet.Host) (need lease.Held) {
+func needAt(t *task, h *fleet.Host) (need contract.Held) {
 	need.Add(wholeOf(h, t.shape.Need), t.e.job.Gang())
 	return need
 }

@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // slowest is what a message takes at most where no test says that it is lost.
@@ -42,7 +42,7 @@ type ally struct {
 	running []allyTask
 	tokens  Token
 	free    int // GPUs of its host that are free; offers beyond it queue
-	queued  []lease.Offer
+	queued  []contract.Offer
 }
 
 type allyTask struct {
@@ -55,7 +55,7 @@ type wire struct {
 	at       time.Time // when it was sent
 	from, to int
 	ask      AllotmentAsk
-	answer   []lease.Allotment
+	answer   []contract.Allotment
 	answers  bool
 }
 
@@ -71,7 +71,7 @@ func newAllies(t interface{ Fatalf(string, ...any) }, n, limit, gpus int) *allie
 	for i := range n {
 		cfg := DefaultConfig()
 		cfg.Self, cfg.Group, cfg.Seed = job.Peer(fmt.Sprintf("d%d", i)), job.Group(i+1), uint64(i+1)
-		cfg.Limits = &lease.UserLimits{PerUser: lease.Limit{lease.LimitClusterGPUs: int64(limit)}, Users: map[string]lease.Limit{"free": {lease.LimitClusterGPUs: 1000}}}
+		cfg.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitClusterGPUs: int64(limit)}, Users: map[string]contract.Limit{"free": {contract.LimitClusterGPUs: 1000}}}
 		o := &ally{at: i, cfg: cfg, free: gpus}
 		as.owners = append(as.owners, o)
 		as.start(o, gpus)
@@ -91,18 +91,18 @@ func (as *allies) start(o *ally, gpus int) {
 }
 
 func (as *allies) hello(o *ally, gpus int) {
-	p := lease.Profile{Name: string(o.cfg.Self), Store: "s", CPUs: 1000, Drivers: []string{"exec"}, Worker: true}
-	free := lease.Free{CPUs: 1000}
+	p := contract.Profile{Name: string(o.cfg.Self), Store: "s", CPUs: 1000, Drivers: []string{"exec"}, Worker: true}
+	free := contract.Free{CPUs: 1000}
 	for i := range gpus {
 		d := gpu.Device{UUID: fmt.Sprintf("%s-%d", o.cfg.Self, i), Class: "h100-80gb", Memory: 80e9}
 		p.GPUs = append(p.GPUs, d)
 		if i < o.free {
-			free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: gpu.Whole})
+			free.GPUs = append(free.GPUs, contract.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: gpu.Whole})
 		}
 	}
-	as.step(o, SessionUp{Peer: o.cfg.Self}, FromWorker{Peer: o.cfg.Self, Msg: lease.Hello{Profile: p, Free: free}})
+	as.step(o, SessionUp{Peer: o.cfg.Self}, FromWorker{Peer: o.cfg.Self, Msg: contract.Hello{Profile: p, Free: free}})
 	for i, r := range o.running {
-		as.step(o, FromWorker{Peer: o.cfg.Self, Msg: lease.Event{Attempt: r.attempt, Group: o.cfg.Group, N: uint64(2 + i), State: job.Running, PID: 1}})
+		as.step(o, FromWorker{Peer: o.cfg.Self, Msg: contract.Event{Attempt: r.attempt, Group: o.cfg.Group, N: uint64(2 + i), State: job.Running, PID: 1}})
 	}
 }
 
@@ -158,11 +158,11 @@ func (as *allies) took(o *ally, fx Effects) {
 }
 
 // hears has the host of an owner answer.
-func (as *allies) hears(o *ally, m lease.ToWorker) {
-	say := func(m lease.ToScheduler) { as.step(o, FromWorker{Peer: o.cfg.Self, Msg: m}) }
+func (as *allies) hears(o *ally, m contract.ToWorker) {
+	say := func(m contract.ToScheduler) { as.step(o, FromWorker{Peer: o.cfg.Self, Msg: m}) }
 	switch m := m.(type) {
-	case lease.Offer:
-		if slices.ContainsFunc(o.queued, func(x lease.Offer) bool { return x.ID == m.ID }) {
+	case contract.Offer:
+		if slices.ContainsFunc(o.queued, func(x contract.Offer) bool { return x.ID == m.ID }) {
 			return
 		}
 		if m.Need.GPUs > o.free {
@@ -170,12 +170,12 @@ func (as *allies) hears(o *ally, m lease.ToWorker) {
 			return
 		}
 		o.free -= m.Need.GPUs
-		say(lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: o.cfg.Group, Session: 1})
-	case lease.Release:
-		o.queued = slices.DeleteFunc(o.queued, func(x lease.Offer) bool { return x.ID == m.Offer })
-	case lease.Start:
+		say(contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: o.cfg.Group, Session: 1})
+	case contract.Release:
+		o.queued = slices.DeleteFunc(o.queued, func(x contract.Offer) bool { return x.ID == m.Offer })
+	case contract.Start:
 		o.running = append(o.running, allyTask{m.Attempt, m.File.Spec().Resources.GPUs})
-		say(lease.Event{Attempt: m.Attempt, Group: o.cfg.Group, N: 1, State: job.Running, PID: 1})
+		say(contract.Event{Attempt: m.Attempt, Group: o.cfg.Group, N: 1, State: job.Running, PID: 1})
 		as.tellFree(o)
 	}
 }
@@ -185,7 +185,7 @@ func (as *allies) finish(o *ally, i int) {
 	r := o.running[i]
 	o.running = slices.Delete(o.running, i, i+1)
 	o.free += r.gpus
-	as.step(o, FromWorker{Peer: o.cfg.Self, Msg: lease.Event{
+	as.step(o, FromWorker{Peer: o.cfg.Self, Msg: contract.Event{
 		Attempt: r.attempt, Group: o.cfg.Group, N: 900, State: job.Succeeded, Exit: &job.Exit{State: job.Succeeded, Started: true, Began: as.now, Ended: as.now},
 	}})
 	as.grant(o)
@@ -194,10 +194,10 @@ func (as *allies) finish(o *ally, i int) {
 // grant has the host of an owner commit to what queues there and fits now, and say what is free.
 func (as *allies) grant(o *ally) {
 	for _, m := range slices.Clone(o.queued) {
-		if m.Need.GPUs <= o.free && slices.ContainsFunc(o.queued, func(x lease.Offer) bool { return x.ID == m.ID }) {
-			o.queued = slices.DeleteFunc(o.queued, func(x lease.Offer) bool { return x.ID == m.ID })
+		if m.Need.GPUs <= o.free && slices.ContainsFunc(o.queued, func(x contract.Offer) bool { return x.ID == m.ID }) {
+			o.queued = slices.DeleteFunc(o.queued, func(x contract.Offer) bool { return x.ID == m.ID })
 			o.free -= m.Need.GPUs
-			as.step(o, FromWorker{Peer: o.cfg.Self, Msg: lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: o.cfg.Group, Session: 1}})
+			as.step(o, FromWorker{Peer: o.cfg.Self, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: o.cfg.Group, Session: 1}})
 		}
 	}
 	as.tellFree(o)
@@ -205,11 +205,11 @@ func (as *allies) grant(o *ally) {
 
 // tellFree has the host of an owner say what is free.
 func (as *allies) tellFree(o *ally) {
-	free := lease.Free{CPUs: 1000}
+	free := contract.Free{CPUs: 1000}
 	for i := range o.free {
-		free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: fmt.Sprintf("%s-%d", o.cfg.Self, i), Memory: 80e9, Milli: gpu.Whole})
+		free.GPUs = append(free.GPUs, contract.FreeGPU{UUID: fmt.Sprintf("%s-%d", o.cfg.Self, i), Memory: 80e9, Milli: gpu.Whole})
 	}
-	as.step(o, FromWorker{Peer: o.cfg.Self, Msg: lease.Availability{Free: free}})
+	as.step(o, FromWorker{Peer: o.cfg.Self, Msg: contract.Availability{Free: free}})
 }
 
 // submit submits a job of the user at an owner.
@@ -243,7 +243,7 @@ func (as *allies) deliver(i int) {
 		as.answered(m.from, key, m.ask, nil)
 	default:
 		to := as.owners[m.to]
-		said := to.core.plan.allotments.swap(as.owners[m.from].cfg.Self, []lease.Allotment{m.ask.State})
+		said := to.core.plan.allotments.swap(as.owners[m.from].cfg.Self, []contract.Allotment{m.ask.State})
 		as.step(to)
 		if m.ask.Round != 0 {
 			as.wires = append(as.wires, wire{at: as.now, from: m.to, to: m.from, ask: m.ask, answer: said, answers: true})
@@ -303,9 +303,9 @@ func (as *allies) renewAll() {
 	if as.now.Before(as.renew) {
 		return
 	}
-	as.renew = as.now.Add(lease.RenewEvery)
+	as.renew = as.now.Add(contract.RenewEvery)
 	for _, o := range as.owners {
-		m := lease.Renew{Group: o.cfg.Group, Store: "s", Clock: as.now.UnixNano(), Session: 1}
+		m := contract.Renew{Group: o.cfg.Group, Store: "s", Clock: as.now.UnixNano(), Session: 1}
 		for _, r := range o.running {
 			m.Live = append(m.Live, r.attempt)
 		}
@@ -445,7 +445,7 @@ func TestClusterLimitTellsWhy(t *testing.T) {
 	if _, err := o.core.Offers("amy", false, s); err == nil || !strings.Contains(err.Error(), never) {
 		t.Errorf("a gang beyond the limit: %v", err)
 	}
-	o.core.cfg.Limits = &lease.UserLimits{PerUser: lease.Limit{lease.LimitClusterGPUs: 1}} // the limit is lowered
+	o.core.cfg.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitClusterGPUs: 1}} // the limit is lowered
 	o.core.plan.allotments.reset()
 	as.settle(time.Second)
 	if j, _ := o.core.Job(waits.ID); j.Reason.Word != job.ReasonNoMatch || !strings.Contains(j.Reason.Detail, "at most 1 gpus in the cluster") {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // waits returns the reason of the only job of the priority that waits at an owner.
@@ -107,16 +107,16 @@ func TestClusterLimitKeepsForNobodyInVain(t *testing.T) {
 	}
 	as.settle(time.Second)
 	as.want(4)
-	other := lease.Profile{Name: "other", Store: "s", CPUs: 8, Drivers: []string{"exec"}, Worker: true}
+	other := contract.Profile{Name: "other", Store: "s", CPUs: 8, Drivers: []string{"exec"}, Worker: true}
 	for i := range 4 {
 		other.GPUs = append(other.GPUs, gpu.Device{UUID: fmt.Sprint("a", i), Class: "a100-80gb", Memory: 80e9})
 	}
-	as.step(o, SessionUp{Peer: "other"}, FromWorker{Peer: "other", Msg: lease.Hello{Profile: other}})
+	as.step(o, SessionUp{Peer: "other"}, FromWorker{Peer: "other", Msg: contract.Hello{Profile: other}})
 	as.submit(0, "amy", 3, 90, func(s *job.Spec) { s.Resources.GPUModel = "a100" })
 	as.step(o, SessionDown{Peer: "other"})
 	as.submit(0, "amy", 3, 80)
 	as.settle(time.Minute)
-	o.core.cfg.Limits = &lease.UserLimits{PerUser: lease.Limit{lease.LimitClusterGPUs: 2}}
+	o.core.cfg.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitClusterGPUs: 2}}
 	o.core.plan.allotments.reset()
 	as.settle(time.Minute)
 	for want := 3; want >= 2; want-- {
@@ -141,7 +141,7 @@ func TestClusterLimitOfOneQuantity(t *testing.T) {
 	o := as.owners[0]
 	as.submit(0, "amy", 4, 50)
 	as.settle(time.Second)
-	o.core.cfg.Limits = &lease.UserLimits{PerUser: lease.Limit{lease.LimitClusterGPUs: 2}}
+	o.core.cfg.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitClusterGPUs: 2}}
 	o.core.plan.allotments.reset()
 	as.submit(0, "amy", 0, 50)
 	as.settle(time.Second)
@@ -172,12 +172,12 @@ func TestClusterLimitOfManyShapes(t *testing.T) {
 // A daemon that tells of ever more groups is believed about a few, so that what it says adds up to no overflow.
 func TestToldIsBounded(t *testing.T) {
 	ts := newTold()
-	huge := lease.Held{Tasks: 1 << 60, CPUs: 1 << 60, Milli: 1 << 60, Memory: 1 << 60}
+	huge := contract.Held{Tasks: 1 << 60, CPUs: 1 << 60, Milli: 1 << 60, Memory: 1 << 60}
 	for g := range 1000 {
-		ts.hear("liar", lease.Allotment{User: "amy", Group: job.Group(g), Held: huge, Priority: 100, Asks: true}, storyStart)
+		ts.hear("liar", contract.Allotment{User: "amy", Group: job.Group(g), Held: huge, Priority: 100, Asks: true}, storyStart)
 	}
 	for u := range 2 * maxTold {
-		ts.hear("liar", lease.Allotment{User: fmt.Sprint("u", u), Group: 1, Held: huge}, storyStart)
+		ts.hear("liar", contract.Allotment{User: fmt.Sprint("u", u), Group: 1, Held: huge}, storyStart)
 	}
 	if n := len(ts.of["amy"]); n != maxGroups {
 		t.Errorf("%d groups", n)
@@ -185,7 +185,7 @@ func TestToldIsBounded(t *testing.T) {
 	if n := len(ts.of); n > maxTold || ts.count["liar"] != maxTold {
 		t.Errorf("%d users, %d sayings", n, ts.count["liar"])
 	}
-	sum := lease.Held{}
+	sum := contract.Held{}
 	for _, o := range ts.of["amy"] {
 		sum = sum.Plus(o.Wants)
 	}

@@ -7,16 +7,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // notMore tells people why a user may not have more; empty if what is known does not say so.
-func notMore(a *allotments, user string, need lease.Held) string {
+func notMore(a *allotments, user string, need contract.Held) string {
 	held := a.held(user)
 	var with []string // daemons whose jobs hold some of it
 	for key, o := range a.told.of[user] {
-		if a.now.Sub(o.at) <= heldKept && o.Held != (lease.Held{}) {
+		if a.now.Sub(o.at) <= heldKept && o.Held != (contract.Held{}) {
 			held, with = held.Plus(o.Held), append(with, nameOf(a.hosts, key.peer))
 		}
 	}
@@ -29,7 +29,7 @@ func notMore(a *allotments, user string, need lease.Held) string {
 	if n := len(with) - namedMost; n > 0 {
 		with = append(with[:namedMost], fmt.Sprintf("%d more", n))
 	}
-	return lease.Clip(why + ", some of it for jobs that " + strings.Join(with, ", ") + " accepted")
+	return contract.Clip(why + ", some of it for jobs that " + strings.Join(with, ", ") + " accepted")
 }
 
 // namedMost bounds the daemons that a reason names.
@@ -44,7 +44,7 @@ func nameOf(hs *hosts, p job.Peer) string {
 }
 
 // whyLater tells people why a task may not go by the limits of its user over the cluster now; empty if it may, as far as is known.
-func (a *allotments) whyLater(user string, need lease.Held, g *shape, priority int) string {
+func (a *allotments) whyLater(user string, need contract.Held, g *shape, priority int) string {
 	if why := notMore(a, user, need); why != "" {
 		return why
 	}

@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs/jobstest"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
 // Every request about an archived job has the same answer as before it was archived.
@@ -157,7 +157,7 @@ func idsOf(jobs []job.Job) []job.ID {
 // add adds a job as rows of an older version.
 func add(t testing.TB, saved *Saved, j job.Job) {
 	t.Helper()
-	for _, r := range jobstest.RowsOf(j) {
+	for _, r := range statetest.RowsOf(j) {
 		if err := saved.Add(r); err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +215,7 @@ func TestStartedAtAfterAdoption(t *testing.T) {
 		s.do(line)
 	}
 	began := s.now.Add(-50 * time.Second)
-	running := lease.Event{Attempt: job.Attempt{Job: s.id("a"), N: 1}, Group: 7, N: 2, State: job.Running, PID: 9, Began: began}
+	running := contract.Event{Attempt: job.Attempt{Job: s.id("a"), N: 1}, Group: 7, N: 2, State: job.Running, PID: 9, Began: began}
 	for _, after := range []string{"wait 1s", "worker n1", "restart journal"} {
 		s.do(after)
 		if after == "restart journal" {

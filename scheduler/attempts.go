@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // attempts watches the attempts that may be running on hosts.
@@ -91,7 +91,7 @@ func (at *attempts) giveUp(t *task, proof job.Proof, detail string) {
 		hold = at.holdAfterLoss(t)
 	case job.ProofDeclined, job.ProofNeverStarted:
 	}
-	at.repropose(t, a.N, job.UnassignRecord{Attempt: a, Proof: proof, Detail: lease.Clip(detail), At: at.now, Hold: hold})
+	at.repropose(t, a.N, job.UnassignRecord{Attempt: a, Proof: proof, Detail: contract.Clip(detail), At: at.now, Hold: hold})
 }
 
 // giveUpGang does so for all members of a gang of which no Start was sent.
@@ -108,7 +108,7 @@ func (at *attempts) giveUpGang(lead *task, detail string) {
 		at.entries.changed(t)
 	}
 	a := lead.attempt()
-	at.repropose(lead, a.N, job.UnassignGangRecord{Attempt: a, Proof: job.ProofDeclined, Detail: lease.Clip(detail), At: at.now})
+	at.repropose(lead, a.N, job.UnassignGangRecord{Attempt: a, Proof: job.ProofDeclined, Detail: contract.Clip(detail), At: at.now})
 }
 
 // repropose proposes a record about an attempt again and again, until the attempt is no longer assigned.
@@ -172,7 +172,7 @@ func (at *attempts) holdAfterLoss(t *task) string {
 	if len(hosts) < at.cfg.LossLimit {
 		return ""
 	}
-	return lease.Clip(fmt.Sprintf("%d hosts were lost while they ran it (%s); `muster release` runs it again", len(hosts), strings.Join(hosts, ", ")))
+	return contract.Clip(fmt.Sprintf("%d hosts were lost while they ran it (%s); `muster release` runs it again", len(hosts), strings.Join(hosts, ", ")))
 }
 
 // lostBy names the hosts that the task has lost or that could not start it, with its present one.
@@ -198,16 +198,16 @@ const maxFailedStarts = 10
 // lost hosts while it ran is held instead, as after another loss.
 func (at *attempts) afterFailedStart(t *task, r *job.ResultRecord) {
 	hosts, times := at.lostBy(t), len(t.e.job.Lost(t.index))+1
-	lost := slices.ContainsFunc(jobs.Outcomes(t.e.job, t.index), func(o job.Outcome) bool {
+	lost := slices.ContainsFunc(state.Outcomes(t.e.job, t.index), func(o job.Outcome) bool {
 		return o.N > t.e.job.Task(t.index).Settled && o.N < r.Attempt.N && o.Exit.State == job.NodeFail && !o.Exit.FailedStart()
 	})
 	switch {
 	case lost:
 		r.Hold = at.holdAfterLoss(t)
 	case len(hosts) >= at.cfg.LossLimit:
-		r.Exit.State, r.Exit.Reason = job.Failed, lease.Clip(fmt.Sprintf("%d hosts could not start it (%s): %s", len(hosts), strings.Join(hosts, ", "), r.Exit.Reason))
+		r.Exit.State, r.Exit.Reason = job.Failed, contract.Clip(fmt.Sprintf("%d hosts could not start it (%s): %s", len(hosts), strings.Join(hosts, ", "), r.Exit.Reason))
 	case times >= maxFailedStarts:
-		r.Exit.State, r.Exit.Reason = job.Failed, lease.Clip(fmt.Sprintf("could not be started %d times (on %s): %s", times, strings.Join(hosts, ", "), r.Exit.Reason))
+		r.Exit.State, r.Exit.Reason = job.Failed, contract.Clip(fmt.Sprintf("could not be started %d times (on %s): %s", times, strings.Join(hosts, ", "), r.Exit.Reason))
 	}
 	r.Elsewhere = r.Exit.State == job.NodeFail && r.Hold == ""
 }
@@ -239,7 +239,7 @@ func (at *attempts) cancel(t *task) {
 	if why == "" && t.durable().Ending == job.EndsRequeued {
 		why = "requeued"
 	}
-	at.send(w.Peer, lease.Cancel{
+	at.send(w.Peer, contract.Cancel{
 		Attempt: t.attempt(), Group: at.cfg.Group, Epoch: at.epoch, Grace: t.e.job.Spec.GraceOr(), Reason: why,
 	})
 }
@@ -269,7 +269,7 @@ func (at *attempts) check(t *task) {
 		if at.heard(t) {
 			return
 		}
-		at.send(w.Peer, lease.Query{Attempt: t.attempt(), Group: at.cfg.Group, Epoch: at.epoch, Store: d.Store})
+		at.send(w.Peer, contract.Query{Attempt: t.attempt(), Group: at.cfg.Group, Epoch: at.epoch, Store: d.Store})
 		at.watch(t, at.now.Add(reportWait))
 		return
 	}
@@ -313,7 +313,7 @@ func (at *attempts) writeOffAt(t *task) time.Time {
 		last = r
 	}
 	d := t.e.job.Spec.LeaseOr()
-	return last.Add(d + d*3/100 + lease.ExpiryMargin)
+	return last.Add(d + d*3/100 + contract.ExpiryMargin)
 }
 
 // refused returns the task of an attempt that the journal has refused to record, not proposed any more; nil: nothing waits for that.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
@@ -92,19 +92,19 @@ func roomElsewhere(pl *placement, t *task, fits int) job.Reason {
 	if left {
 		what = "tasks of its job fail at once"
 	}
-	return job.Reason{Word: job.ReasonResources, Detail: lease.Clip(fmt.Sprintf(
+	return job.Reason{Word: job.ReasonResources, Detail: contract.Clip(fmt.Sprintf(
 		"%s on %s; waits until %s for room on another node", what, strings.Join(names, ", "), until.UTC().Format("15:04 UTC")))}
 }
 
 // notWhereAway moves the hosts where the next task of the job does not go from those that may run it now to those that may
 // later.
-func notWhereAway(pl *placement, e *entry, x *lease.Explanation) {
+func notWhereAway(pl *placement, e *entry, x *contract.Explanation) {
 	i, soft := e.find(e.job.NextPending(0))
 	if !soft {
 		return
 	}
 	all := awayFrom(pl, e.tasks[i])
-	x.Now = slices.DeleteFunc(x.Now, func(c lease.Candidate) bool {
+	x.Now = slices.DeleteFunc(x.Now, func(c contract.Candidate) bool {
 		k := slices.IndexFunc(all, func(a away) bool { return a.host.Peer == c.Node })
 		if k < 0 {
 			return false

@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // ErrBacklog refuses a job because too much of its user waits at this daemon. Cancel some of it, or wait until some has
@@ -48,7 +48,7 @@ const (
 	memoryPerJob = 3 << 10 // bytes, of a job of one task and of its soft state
 	leanPerJob   = 2 << 10 // bytes
 	// tasksPerJob counts more than a task that waits can hold, which is one byte, and a third of one for its chunk (see
-	// jobs.Memory): acts on single tasks without end also leave garbage. Measured, the process grows by 150 MB at most.
+	// state.Memory): acts on single tasks without end also leave garbage. Measured, the process grows by 150 MB at most.
 	tasksPerJob = 250
 	actsPerJob  = 3  // acts on tasks of one job: each keeps its reason, up to 256 bytes, and which tasks it was about
 	mostActs    = 64 // that a job keeps
@@ -72,8 +72,8 @@ func costOf(s *job.Spec, tasks, fileBytes int) Amount {
 
 // costNow returns what a job costs now. least is what it costs at least while it waits. A job whose last task has started
 // costs what it holds beyond a usual job, until it has ended.
-func costNow(j *jobs.Job, least Amount) Amount {
-	held, counts := int64(jobs.Memory(j)/memoryPerJob), j.Counts()
+func costNow(j *state.Job, least Amount) Amount {
+	held, counts := int64(state.Memory(j)/memoryPerJob), j.Counts()
 	switch {
 	case counts.Of(job.Pending)+counts.Of(job.Held) > 0:
 		return Amount{Jobs: max(least.Jobs, held), Bytes: least.Bytes}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 func newBacklog(t *testing.T, b Backlog) *filed {
@@ -226,7 +226,7 @@ func TestActsOnArraysCostNothing(t *testing.T) {
 			return Cancel{Token: tok, Job: id, Tasks: list, Reason: reason(first)}
 		})
 		if n != min(tasks-1, 300) || e.costs != least {
-			t.Errorf("after %d cancels an array of %d tasks costs %+v, at its submission %+v; it holds %d bytes", n, tasks, e.costs, least, jobs.Memory(e.job))
+			t.Errorf("after %d cancels an array of %d tasks costs %+v, at its submission %+v; it holds %d bytes", n, tasks, e.costs, least, state.Memory(e.job))
 		}
 	}
 }
@@ -244,8 +244,8 @@ func TestBacklogCountsWhatHasRun(t *testing.T) {
 		exit := job.Exit{State: job.Failed, Code: 1, Started: true, Began: x.now, Ended: x.now}
 		x.commit(job.HoldRecord{Job: id, Tasks: []job.Range{{First: i, Last: i}}, Release: true}, job.AssignRecord{Attempt: a, Node: "n"}, job.ResultRecord{Attempt: a, Exit: exit, At: x.now})
 	}
-	if held := int64(jobs.Memory(e.job) / memoryPerJob); e.costs.Jobs != held || held < 60 || x.core.entries.backlog.of["amy"].Jobs != held {
-		t.Fatalf("it costs %+v, and holds %d bytes", e.costs, jobs.Memory(e.job))
+	if held := int64(state.Memory(e.job) / memoryPerJob); e.costs.Jobs != held || held < 60 || x.core.entries.backlog.of["amy"].Jobs != held {
+		t.Fatalf("it costs %+v, and holds %d bytes", e.costs, state.Memory(e.job))
 	}
 	tasks := []job.Range{{First: 0, Last: 9}}
 	for what, refused := range map[string]Event{

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
-func beforeStory(t *testing.T, order lease.OrderBy, most time.Duration) *story {
+func beforeStory(t *testing.T, order contract.OrderBy, most time.Duration) *story {
 	s := newStory(t, 1)
 	s.cfg.Order, s.cfg.MaxWait = order, most
 	s.core = NewCore(s.cfg, Saved{}, s.now)
@@ -25,18 +25,18 @@ func beforeStory(t *testing.T, order lease.OrderBy, most time.Duration) *story {
 // and one with more left, stay where they are.
 func TestTaskGoesBeforeHigherPriorities(t *testing.T) {
 	for _, c := range []struct {
-		order  lease.OrderBy
+		order  contract.OrderBy
 		most   time.Duration
 		submit string
 		after  time.Duration // 0: never
 	}{
-		{lease.ByRemaining, 100 * time.Hour, "limit=5h", 5 * time.Hour},
-		{lease.ByRemaining, 100 * time.Hour, "limit=1m", lease.MinRun},
-		{lease.ByRemaining, 100 * time.Hour, "limit=90h", 90 * time.Hour},
-		{lease.ByRemaining, 100 * time.Hour, "", 0},
-		{lease.ByRemaining, 0, "limit=5h", 0},
-		{lease.ByAttained, 100 * time.Hour, "limit=5h", 0},
-		{lease.ByAge, 100 * time.Hour, "limit=5h", 0},
+		{contract.ByRemaining, 100 * time.Hour, "limit=5h", 5 * time.Hour},
+		{contract.ByRemaining, 100 * time.Hour, "limit=1m", contract.MinRun},
+		{contract.ByRemaining, 100 * time.Hour, "limit=90h", 90 * time.Hour},
+		{contract.ByRemaining, 100 * time.Hour, "", 0},
+		{contract.ByRemaining, 0, "limit=5h", 0},
+		{contract.ByAttained, 100 * time.Hour, "limit=5h", 0},
+		{contract.ByAge, 100 * time.Hour, "limit=5h", 0},
 	} {
 		t.Run(c.order.String()+" "+c.most.String()+" "+c.submit, func(t *testing.T) {
 			s := beforeStory(t, c.order, c.most)
@@ -63,7 +63,7 @@ func TestTaskGoesBeforeHigherPriorities(t *testing.T) {
 				t.Error(said)
 			}
 			s.do("wait 102h")
-			if m := s.offer([]string{"here", "a"}); m.Priority != job.MaxPriority || m.Level != 0 || m.Work.Time != lease.MaxWork {
+			if m := s.offer([]string{"here", "a"}); m.Priority != job.MaxPriority || m.Level != 0 || m.Work.Time != contract.MaxWork {
 				t.Errorf("overdue: priority %d, level %d of %v", m.Priority, m.Level, m.Work)
 			}
 		})
@@ -73,7 +73,7 @@ func TestTaskGoesBeforeHigherPriorities(t *testing.T) {
 // What a task has run counts for it, and all its waits do.
 func TestTaskGoesBeforeHigherPrioritiesAfterARun(t *testing.T) {
 	s := newStory(t, 1)
-	s.cfg.Order, s.cfg.MaxWait = lease.ByRemaining, 1000*time.Hour
+	s.cfg.Order, s.cfg.MaxWait = contract.ByRemaining, 1000*time.Hour
 	s.core = NewCore(s.cfg, Saved{}, s.now)
 	for _, line := range []string{
 		"lead", "worker here cpus=1 free=0", "submit a priority=7 limit=20h", "wait 4h", "free here cpus=1", "take here a", "event here a RUNNING", "wait 10h",

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 )
@@ -49,9 +49,9 @@ func newBench(b testing.TB, workers, cpus int) *bench {
 func (x *bench) addHosts(n, cpus int) {
 	for i := range n {
 		p := job.Peer(fmt.Sprintf("w%d", i))
-		x.step(SessionUp{Peer: p}, FromWorker{Peer: p, Msg: lease.Hello{
-			Profile: lease.Profile{Name: string(p), Store: "s", CPUs: cpus, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
-			Free:    lease.Free{CPUs: cpus, Memory: benchMemory},
+		x.step(SessionUp{Peer: p}, FromWorker{Peer: p, Msg: contract.Hello{
+			Profile: contract.Profile{Name: string(p), Store: "s", CPUs: cpus, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
+			Free:    contract.Free{CPUs: cpus, Memory: benchMemory},
 		}})
 	}
 }
@@ -88,11 +88,11 @@ func (x *bench) serve() {
 	x.sent = nil
 	for _, o := range sent {
 		switch m := o.Msg.(type) {
-		case lease.Offer:
-			x.step(FromWorker{Peer: o.To, Msg: lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
-		case lease.Start:
+		case contract.Offer:
+			x.step(FromWorker{Peer: o.To, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
+		case contract.Start:
 			for n, s := range []job.State{job.Starting, job.Running, job.Completing, job.Succeeded} {
-				e := lease.Event{Attempt: m.Attempt, Group: 7, N: uint64(n), State: s}
+				e := contract.Event{Attempt: m.Attempt, Group: 7, N: uint64(n), State: s}
 				if s == job.Succeeded && x.fails && m.Attempt.N == 1 {
 					e.State, e.Exit = job.Failed, &job.Exit{State: job.Failed, Code: 1, Started: true, Ended: x.now}
 				} else if s == job.Succeeded {
@@ -101,7 +101,7 @@ func (x *bench) serve() {
 				}
 				x.step(FromWorker{Peer: o.To, Msg: e})
 			}
-			x.step(FromWorker{Peer: o.To, Msg: lease.Availability{Free: lease.Free{CPUs: 32, Memory: benchMemory}}})
+			x.step(FromWorker{Peer: o.To, Msg: contract.Availability{Free: contract.Free{CPUs: 32, Memory: benchMemory}}})
 		default:
 		}
 	}
@@ -114,10 +114,10 @@ func (x *bench) run() {
 		x.sent = nil
 		for _, o := range sent {
 			switch m := o.Msg.(type) {
-			case lease.Offer:
-				x.step(FromWorker{Peer: o.To, Msg: lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
-			case lease.Start:
-				x.step(FromWorker{Peer: o.To, Msg: lease.Event{Attempt: m.Attempt, Group: 7, N: 1, State: job.Running, PID: 4711}})
+			case contract.Offer:
+				x.step(FromWorker{Peer: o.To, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
+			case contract.Start:
+				x.step(FromWorker{Peer: o.To, Msg: contract.Event{Attempt: m.Attempt, Group: 7, N: 1, State: job.Running, PID: 4711}})
 			default:
 			}
 		}
@@ -200,12 +200,12 @@ func big(b *testing.B, hosts, roomy int) *bench {
 	x := newBench(b, 0, 0)
 	for i := range hosts {
 		p := job.Peer(fmt.Sprintf("w%d", i))
-		h := lease.Hello{Profile: lease.Profile{Name: string(p), Store: "s", CPUs: 64, Memory: 512e9, Drivers: []string{"exec"}, Worker: true}}
+		h := contract.Hello{Profile: contract.Profile{Name: string(p), Store: "s", CPUs: 64, Memory: 512e9, Drivers: []string{"exec"}, Worker: true}}
 		for g := range 8 {
 			d := gpu.Device{UUID: fmt.Sprintf("GPU-%d-%d", i, g), Model: "NVIDIA H100 80GB HBM3", Class: "h100-80gb", Memory: 80e9}
 			h.Profile.GPUs = append(h.Profile.GPUs, d)
 			if i < roomy {
-				f := lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000}
+				f := contract.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000}
 				if g < i%5 {
 					f.Milli = 100 * (1 + (i+g)%9)
 					f.Memory = d.Memory / 1000 * job.Size(f.Milli)
@@ -302,9 +302,9 @@ func BenchmarkFreed10k(b *testing.B) {
 	if x.core.pending.parked.count < 1000-fleet.MaxQueuedAll {
 		b.Fatalf("%d requests are blocked", x.core.pending.parked.count)
 	}
-	free := lease.Free{CPUs: 64, Memory: 512e9, GPUs: []lease.FreeGPU{{UUID: "GPU-7-0", Memory: 80e9, Milli: 1000}, {UUID: "GPU-7-1", Memory: 80e9, Milli: 1000}}}
+	free := contract.Free{CPUs: 64, Memory: 512e9, GPUs: []contract.FreeGPU{{UUID: "GPU-7-0", Memory: 80e9, Milli: 1000}, {UUID: "GPU-7-1", Memory: 80e9, Milli: 1000}}}
 	for i := 0; b.Loop(); i++ {
-		m := lease.Availability{Free: free}
+		m := contract.Availability{Free: free}
 		if i%2 == 1 {
 			m.Free.GPUs = nil
 		}
@@ -316,8 +316,8 @@ func BenchmarkFreed10k(b *testing.B) {
 type site struct {
 	peer   job.Peer
 	free   int
-	runs   []lease.Start
-	queued []lease.Offer
+	runs   []contract.Start
+	queued []contract.Offer
 }
 
 // full is a cluster of hosts that commit to the offers that fit and let the others queue.
@@ -345,13 +345,13 @@ func (f *full) deliver() {
 		for _, o := range sent {
 			s := f.sites[o.To]
 			switch m := o.Msg.(type) {
-			case lease.Offer:
-				if !slices.ContainsFunc(s.queued, func(q lease.Offer) bool { return q.ID == m.ID }) {
+			case contract.Offer:
+				if !slices.ContainsFunc(s.queued, func(q contract.Offer) bool { return q.ID == m.ID }) {
 					s.queued = append(s.queued, m)
 				}
-			case lease.Release:
-				s.queued = slices.DeleteFunc(s.queued, func(q lease.Offer) bool { return q.ID == m.Offer })
-			case lease.Start:
+			case contract.Release:
+				s.queued = slices.DeleteFunc(s.queued, func(q contract.Offer) bool { return q.ID == m.Offer })
+			case contract.Start:
 				s.runs = append(s.runs, m)
 			default:
 			}
@@ -365,7 +365,7 @@ func (f *full) commit(s *site) {
 		m := s.queued[0]
 		s.queued = s.queued[1:]
 		s.free--
-		f.step(FromWorker{Peer: s.peer, Msg: lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
+		f.step(FromWorker{Peer: s.peer, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
 	}
 }
 
@@ -380,7 +380,7 @@ func (f *full) finish(b *testing.B) {
 		m := s.runs[0]
 		s.runs = s.runs[1:]
 		for n, state := range []job.State{job.Starting, job.Running, job.Completing, job.Succeeded} {
-			e := lease.Event{Attempt: m.Attempt, Group: 7, N: uint64(n) + 1, State: state}
+			e := contract.Event{Attempt: m.Attempt, Group: 7, N: uint64(n) + 1, State: state}
 			if state == job.Succeeded {
 				e.Exit = &job.Exit{State: state, Started: true, Ended: f.now}
 			}
@@ -388,7 +388,7 @@ func (f *full) finish(b *testing.B) {
 		}
 		s.free++
 		f.commit(s)
-		f.step(FromWorker{Peer: s.peer, Msg: lease.Availability{Free: lease.Free{CPUs: s.free, Memory: benchMemory}}})
+		f.step(FromWorker{Peer: s.peer, Msg: contract.Availability{Free: contract.Free{CPUs: s.free, Memory: benchMemory}}})
 		f.deliver()
 		return
 	}

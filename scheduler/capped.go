@@ -5,8 +5,8 @@ package scheduler
 import (
 	"slices"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // capped are the shapes of a user whose tasks wait for an allotment.
@@ -31,17 +31,17 @@ func (x *capped) add(g *shape) {
 }
 
 // need is what a task of the shape holds, with the other members of its gang.
-func (g *shape) need() (h lease.Held) {
+func (g *shape) need() (h contract.Held) {
 	h.Add(g.Need, max(1, g.Gang))
 	return h
 }
 
 // keptFrom is what is kept for another task of the user, which has a higher priority.
-func (x *capped) keptFrom(t *task) lease.Held {
+func (x *capped) keptFrom(t *task) contract.Held {
 	if g := x.goesFirst(t.shape, t.priority()); g != nil {
 		return g.need()
 	}
-	return lease.Held{}
+	return contract.Held{}
 }
 
 // goesFirst returns the shape that waits for an allotment before all tasks of the user that have this priority; nil if there is none.
@@ -117,12 +117,12 @@ func (g *shape) elements(most int) (n int) {
 
 // parts divides room among the shapes of the user that wait, by their rank: how many elements of each may go, and what that takes. A
 // task that is too large for what is left keeps none of its own priority waiting, but all of a lower one: what it needs counts as taken.
-func (x *capped) parts(room lease.Held) (counts map[*shape]int, sum lease.Held) {
+func (x *capped) parts(room contract.Held) (counts map[*shape]int, sum contract.Held) {
 	counts = map[*shape]int{}
-	level, kept := job.MaxPriority, lease.Held{}
+	level, kept := job.MaxPriority, contract.Held{}
 	keep := func() {
-		sum = sum.Plus(kept.Least(room).Greatest(lease.Held{}))
-		room, kept = room.Minus(kept), lease.Held{}
+		sum = sum.Plus(kept.Least(room).Greatest(contract.Held{}))
+		room, kept = room.Minus(kept), contract.Held{}
 	}
 	for _, g := range x.waiting(mostWaiting) {
 		if p := g.queue.first().priority(); p < level {
@@ -146,7 +146,7 @@ func (x *capped) parts(room lease.Held) (counts map[*shape]int, sum lease.Held) 
 }
 
 // fitting returns how much of the room the tasks of the user that wait can use, and keep.
-func (x *capped) fitting(room lease.Held) lease.Held {
+func (x *capped) fitting(room contract.Held) contract.Held {
 	_, sum := x.parts(room)
 	return sum
 }

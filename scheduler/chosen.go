@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // ahead returns how many waiting tasks of other jobs of this owner rank before the first waiting task of a job. Those that
@@ -57,7 +57,7 @@ func ahead(vs *views, e *entry) (n int) {
 }
 
 // markRefusals adds which hosts have said that they can never run the job. They are none of those that could run it.
-func (vs *views) markRefusals(x *lease.Explanation, e *entry) {
+func (vs *views) markRefusals(x *contract.Explanation, e *entry) {
 	i := slices.IndexFunc(e.tasks, func(t *task) bool { return t.shape != nil })
 	if i < 0 {
 		return
@@ -66,7 +66,7 @@ func (vs *views) markRefusals(x *lease.Explanation, e *entry) {
 }
 
 // chosen returns the listed job if the filter chooses it. Of an archived job only the index entry is compared.
-func chosen(vs *views, x jobs.Entry, f *job.Query) (Listed, bool) {
+func chosen(vs *views, x state.Entry, f *job.Query) (Listed, bool) {
 	j := vs.entries.table.Of(x)
 	switch {
 	case j == nil:
@@ -89,13 +89,13 @@ func chosen(vs *views, x jobs.Entry, f *job.Query) (Listed, bool) {
 
 // named returns the jobs whose ids the filter names, newest first. It does not look at all other jobs.
 func named(vs *views, f job.Query, limit int) []Listed {
-	var found []jobs.Entry
+	var found []state.Entry
 	for _, id := range f.IDs {
 		if x, there := vs.entries.table.Entry(id); there && !slices.Contains(found, x) {
 			found = append(found, x)
 		}
 	}
-	slices.SortFunc(found, jobs.Entry.Compare)
+	slices.SortFunc(found, state.Entry.Compare)
 	var out []Listed
 	for _, x := range found {
 		if l, ok := chosen(vs, x, &f); ok && len(out) < limit {
@@ -116,7 +116,7 @@ func page(vs *views, f job.Query) []Listed {
 		return nil
 	}
 	var out []Listed
-	each := func(x jobs.Entry) bool {
+	each := func(x state.Entry) bool {
 		if x.Number() < lowest || x.Number() > highest {
 			return true
 		}
@@ -125,9 +125,9 @@ func page(vs *views, f job.Query) []Listed {
 		}
 		return len(out) < limit
 	}
-	from := jobs.Entry{}
+	from := state.Entry{}
 	if f.After.ID != "" {
-		from = jobs.At(f.After.Submitted, f.After.ID.Drawn())
+		from = state.At(f.After.Submitted, f.After.ID.Drawn())
 	}
 	vs.entries.table.Scan(from, each)
 	return out

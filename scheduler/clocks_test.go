@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 func TestByOwnClock(t *testing.T) {
@@ -33,16 +33,16 @@ func TestHostWithAWrongClock(t *testing.T) {
 	for _, off := range []time.Duration{time.Hour, -time.Hour} {
 		x := newBench(t, 1, 8)
 		_, task := x.waits(t, func(*job.Spec) {})
-		o, _ := x.sent[len(x.sent)-1].Msg.(lease.Offer)
+		o, _ := x.sent[len(x.sent)-1].Msg.(contract.Offer)
 		submitted := x.now
-		x.step(FromWorker{Peer: "w0", Msg: lease.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
-		x.step(FromWorker{Peer: "w0", Msg: lease.Event{Attempt: o.Attempt, Group: 7, N: 1, State: job.Running, PID: 1, Began: x.now.Add(off)}})
+		x.step(FromWorker{Peer: "w0", Msg: contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
+		x.step(FromWorker{Peer: "w0", Msg: contract.Event{Attempt: o.Attempt, Group: 7, N: 1, State: job.Running, PID: 1, Began: x.now.Add(off)}})
 		if got := task().Started; got.Before(submitted) || got.After(x.now) {
 			t.Errorf("a clock %s off: started %s after the submission, %s before now", off, got.Sub(submitted), x.now.Sub(got))
 		}
 		began := x.now
 		x.now = x.now.Add(time.Minute)
-		x.step(FromWorker{Peer: "w0", Msg: lease.Event{
+		x.step(FromWorker{Peer: "w0", Msg: contract.Event{
 			Attempt: o.Attempt, Group: 7, N: 2, State: job.Succeeded,
 			Exit: &job.Exit{State: job.Succeeded, Started: true, Began: began.Add(off), Ended: x.now.Add(off)},
 		}})

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
@@ -36,9 +36,9 @@ type contact struct {
 	hosts    *hosts
 	assigned *assigned
 
-	sessions    map[job.Peer]uint64     // the number of each session; the first of this life of the daemon is 1
-	lastSession uint64                  // the highest number so far
-	paths       map[job.Peer]lease.Path // of the sessions that go straight from host to host
+	sessions    map[job.Peer]uint64        // the number of each session; the first of this life of the daemon is 1
+	lastSession uint64                     // the highest number so far
+	paths       map[job.Peer]contract.Path // of the sessions that go straight from host to host
 	distances   map[job.Peer]fleet.Distance
 	wanted      map[job.Peer]*want
 }

@@ -4,15 +4,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // A copy of this daemon has led its jobs, and the hosts know its epoch: they answer nothing that comes with the lower epoch
 // of this one. It leads again with a higher one. A host that goes on to name higher ones gains little.
 func TestEpochOfACopyIsPassed(t *testing.T) {
 	x := renewing(t, 1)
-	hears := func(m lease.Stale) Effects {
+	hears := func(m contract.Stale) Effects {
 		t.Helper()
 		return x.core.Step(x.now, FromWorker{Peer: "w0", Msg: m})
 	}
@@ -25,7 +25,7 @@ func TestEpochOfACopyIsPassed(t *testing.T) {
 		}
 		return n
 	}
-	for what, m := range map[string]lease.Stale{
+	for what, m := range map[string]contract.Stale{
 		"an epoch of this one": {Group: x.core.cfg.Group, Owner: self, Epoch: x.core.epoch},
 		"another owner":        {Group: x.core.cfg.Group, Owner: "w9", Epoch: of(9)},
 		"another generation":   {Group: x.core.cfg.Group, Owner: self, Epoch: job.Epoch{Generation: x.core.epoch.Generation + 1, Term: 9}},
@@ -35,7 +35,7 @@ func TestEpochOfACopyIsPassed(t *testing.T) {
 			t.Errorf("%s: an epoch beyond %s is wanted", what, fx.Raise)
 		}
 	}
-	m := lease.Stale{Group: x.core.cfg.Group, Owner: self, Epoch: of(9)}
+	m := contract.Stale{Group: x.core.cfg.Group, Owner: self, Epoch: of(9)}
 	if fx := hears(m); fx.Raise != m.Epoch || has(fx, CopyHasLed) != 1 || has(fx, NewerOwner) != 0 {
 		t.Fatalf("raise %s, notices %+v", fx.Raise, fx.Notices)
 	}
@@ -47,7 +47,7 @@ func TestEpochOfACopyIsPassed(t *testing.T) {
 	raised := 0
 	for range 24 * 60 {
 		x.now = x.now.Add(time.Minute)
-		if fx := hears(lease.Stale{Group: x.core.cfg.Group, Owner: self, Epoch: of(x.core.epoch.Term + 5)}); fx.Raise != (job.Epoch{}) {
+		if fx := hears(contract.Stale{Group: x.core.cfg.Group, Owner: self, Epoch: of(x.core.epoch.Term + 5)}); fx.Raise != (job.Epoch{}) {
 			raised++
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
+	"github.com/musterhq/muster/internal/timers"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
-	"github.com/musterhq/muster/share"
-	"github.com/musterhq/muster/timers"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // Core is the scheduler of one daemon's jobs as a state machine. The same saved rows, seed and steps give the same
@@ -54,15 +54,15 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	c := &Core{turn: t}
 	c.search = &search{turn: t, classes: map[string]*class{}}
 	c.entries = &entries{
-		turn: t, table: jobs.NewTable(cfg.Group), applied: saved.Applied, byID: map[job.ID]*entry{}, started: now, holders: holders{},
+		turn: t, table: state.NewTable(cfg.Group), applied: saved.Applied, byID: map[job.ID]*entry{}, started: now, holders: holders{},
 	}
 	c.history = &history{turn: t, entries: c.entries, rows: saved.Applied, purging: map[uint64]bool{}}
 	c.hosts = &hosts{turn: t, workers: map[job.Peer]*worker{}, fleet: fleet.NewTable()}
 	c.assigned = &assigned{byNode: map[job.Peer]map[*task]bool{}}
-	sh := &shares{turn: t, hosts: c.hosts, weights: cfg.Shares, told: map[job.Peer][]toldUse{}, sums: map[share.Account]*sum{}}
+	sh := &shares{turn: t, hosts: c.hosts, weights: cfg.Shares, told: map[job.Peer][]toldUse{}, sums: map[fairshare.Account]*sum{}}
 	c.contact = &contact{
 		turn: t, hosts: c.hosts, assigned: c.assigned, sessions: map[job.Peer]uint64{}, wanted: map[job.Peer]*want{},
-		paths: map[job.Peer]lease.Path{}, distances: map[job.Peer]fleet.Distance{},
+		paths: map[job.Peer]contract.Path{}, distances: map[job.Peer]fleet.Distance{},
 	}
 	c.pending = &pending{
 		turn: t, hosts: c.hosts, search: c.search, shares: sh, shapes: map[string]*shape{}, begins: timers.New[time.Time, *entry](time.Time.Compare),
@@ -154,7 +154,7 @@ func (c *Core) restore(saved Saved) {
 		c.entries.table.LoadArchived(x)
 		c.history.ended = append(c.history.ended, ending{x.Number(), ended.UnixNano()})
 	}
-	slices.SortFunc(saved.whole, func(a, b *jobs.Job) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(saved.whole, func(a, b *state.Job) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, j := range saved.whole {
 		c.entries.wrote(j.Queued)
 		c.entries.wrote(j.ClosedAt())

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // perish ends the host with all its tasks and its data directory. It sends no message.
@@ -24,7 +24,7 @@ func (m *model) perish() {
 	}
 	m.strays, m.dead = nil, false
 	m.tries, m.live, m.session, m.until = map[job.Attempt]*modelTry{}, false, 0, time.Time{}
-	m.reserved, m.queued = map[uint64]lease.Offer{}, nil
+	m.reserved, m.queued = map[uint64]contract.Offer{}, nil
 }
 
 // If a host is declared dead, all its attempts are given up, and the request is answered when the journal has that. A

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // deaths handles the hosts that are declared dead.
@@ -52,7 +52,7 @@ func (dd *deaths) declare(a DeclareDead) {
 		dd.requests.answer(a.Token, nil, err)
 		return
 	}
-	dd.notify(Notice{Kind: NodeDead, Peer: a.Peer, Node: dd.hosts.nameOf(a.Peer), Detail: lease.Clip(a.By)})
+	dd.notify(Notice{Kind: NodeDead, Peer: a.Peer, Node: dd.hosts.nameOf(a.Peer), Detail: contract.Clip(a.By)})
 	d := dd.byHost[a.Peer]
 	if d == nil {
 		d = &death{waiting: map[*task]bool{}}

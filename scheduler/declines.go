@@ -3,13 +3,13 @@ package scheduler
 // Declines: a host refuses an offer, and the task avoids the host for a while, or for good.
 
 import (
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/place"
 )
 
 // decline handles a Decline: the host refuses an offer. It decides whether the task avoids the host.
-func (ds *dispatches) decline(w *worker, m lease.Decline) {
+func (ds *dispatches) decline(w *worker, m contract.Decline) {
 	w.SetFree(m.Free)
 	ds.hosts.offerToFreed(w)
 	o := ds.offers.byID[m.Offer]
@@ -44,14 +44,14 @@ func (ds *dispatches) decline(w *worker, m lease.Decline) {
 
 // refusedForGood notes that the host never takes the shape of the offer. A task that goes first because it has waited for long may
 // be refused for that alone, as a host may allow lower priorities than this daemon: then it avoids the host for a while.
-func refusedForGood(ds *dispatches, o *offer, m lease.Decline) place.Avoidance {
+func refusedForGood(ds *dispatches, o *offer, m contract.Decline) place.Avoidance {
 	t := o.dispatch.task
 	if t.raised > t.e.priority {
 		t.declines++
 		t.pause.why = o.worker.Name() + ": " + m.Reason.String()
 		return ds.avoidHard(o)
 	}
-	t.shape.refusedBy(o.worker.Host, lease.Clip(m.Reason.Detail))
+	t.shape.refusedBy(o.worker.Host, contract.Clip(m.Reason.Detail))
 	return place.Avoidance{}
 }
 
@@ -63,7 +63,7 @@ func unyieldingFor(tn *turn, w *worker) place.Avoidance {
 
 // afterDecline returns how the task avoids the host that has declined its offer, and notes what the host has told by
 // that.
-func afterDecline(ds *dispatches, w *worker, o *offer, m lease.Decline) place.Avoidance {
+func afterDecline(ds *dispatches, w *worker, o *offer, m contract.Decline) place.Avoidance {
 	t := o.dispatch.task
 	a := place.Avoidance{}
 	r := t.request()

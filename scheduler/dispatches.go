@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // dispatches offers tasks to hosts and starts them there.
@@ -253,13 +253,13 @@ func (ds *dispatches) notAssigned(a job.Attempt) {
 }
 
 // commit handles a Commit: the host has reserved what the offer needs. The first host to commit gets the task.
-func (ds *dispatches) commit(w *worker, m lease.Commit) {
+func (ds *dispatches) commit(w *worker, m contract.Commit) {
 	o := ds.offers.byID[m.Offer]
 	if o == nil || o.worker != w || o.dispatch.winner != nil && o.dispatch.winner != o {
 		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.current(w, m.Attempt) && ds.attempts.started(e.task(m.Attempt.Task)) {
 			return // a second Commit for an attempt that was started
 		}
-		ds.send(w.Peer, lease.Release{Offer: m.Offer}) // another host was first, or the dispatch is over
+		ds.send(w.Peer, contract.Release{Offer: m.Offer}) // another host was first, or the dispatch is over
 		return
 	}
 	d := o.dispatch
@@ -362,9 +362,9 @@ func (ds *dispatches) start(d *dispatch) {
 	t.hear(ds.attempts.sessionOf(t))
 	t.see(job.Reserved)
 	t.process.devices = d.devices
-	ds.send(o.worker.Peer, lease.Start{
+	ds.send(o.worker.Peer, contract.Start{
 		Offer: o.id, Attempt: t.attempt(), Group: ds.cfg.Group, Epoch: ds.epoch, Session: d.session, User: j.User,
-		File: t.e.taskFile(), Element: t.e.element(t.index, jobs.Preempted(j, t.index)),
+		File: t.e.taskFile(), Element: t.e.element(t.index, state.Preempted(j, t.index)),
 	})
 	ds.files.started(t.e)
 	placed(ds.turn, t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // An elected host that never says that it keeps something does not have the one before let go, and its end is no loss.
@@ -55,7 +55,7 @@ func TestElectedHostsGoAway(t *testing.T) {
 func TestElectionWithAnEarlierVersion(t *testing.T) {
 	b := newBallot(t, 3, single)
 	old := func(start time.Duration) {
-		b.step(FromWorker{Peer: "g1", Msg: lease.Availability{Forecasts: []lease.Forecast{{Offer: b.offers["g1"], Start: start}}}})
+		b.step(FromWorker{Peer: "g1", Msg: contract.Availability{Forecasts: []contract.Forecast{{Offer: b.offers["g1"], Start: start}}}})
 	}
 	old(time.Hour)
 	b.want("it is elected", "g1")
@@ -74,12 +74,12 @@ func TestElectionWithAnEarlierVersion(t *testing.T) {
 // What a member says that it keeps, for whomever, is only told to people: tasks are offered to it as before.
 func TestWhatIsSaidToBeKeptDecidesNothing(t *testing.T) {
 	x := newBench(t, 1, 8)
-	all := lease.Kept{Job: "0000000000-0000000000001", User: "eve", Priority: job.MaxPriority, CPUs: 8, Memory: benchMemory, For: lease.MaxForecast, Starts: true}
-	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{Free: lease.Free{CPUs: 8, Memory: benchMemory}, Kept: []lease.Kept{all}}})
+	all := contract.Kept{Job: "0000000000-0000000000001", User: "eve", Priority: job.MaxPriority, CPUs: 8, Memory: benchMemory, For: contract.MaxForecast, Starts: true}
+	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 8, Memory: benchMemory}, Kept: []contract.Kept{all}}})
 	x.tok++
 	x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
 	for _, m := range x.sent {
-		if o, ok := m.Msg.(lease.Offer); ok && m.To == "w0" && o.Wait < queueWait {
+		if o, ok := m.Msg.(contract.Offer); ok && m.To == "w0" && o.Wait < queueWait {
 			return
 		}
 	}
@@ -89,7 +89,7 @@ func TestWhatIsSaidToBeKeptDecidesNothing(t *testing.T) {
 // A host can say only of offers that were made to it when they start: others are not elected for it.
 func TestForecastsOfOffersToOthers(t *testing.T) {
 	b := newBallot(t, 3, single)
-	b.step(FromWorker{Peer: "g2", Msg: lease.Availability{Forecasts: []lease.Forecast{{Offer: b.offers["g0"], Start: time.Minute}, {Offer: 4711, Start: time.Minute}}}})
+	b.step(FromWorker{Peer: "g2", Msg: contract.Availability{Forecasts: []contract.Forecast{{Offer: b.offers["g0"], Start: time.Minute}, {Offer: 4711, Start: time.Minute}}}})
 	b.want("nothing is known", "g0", "g1", "g2")
 }
 
@@ -98,7 +98,7 @@ func TestElectionsOfVeryManyTasks(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.gangHosts(4, 8)
 	for p := range x.core.hosts.workers {
-		x.step(FromWorker{Peer: p, Msg: lease.Availability{}})
+		x.step(FromWorker{Peer: p, Msg: contract.Availability{}})
 	}
 	const n = 10_000
 	for i := range n {
@@ -109,7 +109,7 @@ func TestElectionsOfVeryManyTasks(t *testing.T) {
 	}
 	offers := map[job.Peer][]uint64{}
 	for _, m := range x.sent {
-		if o, ok := m.Msg.(lease.Offer); ok {
+		if o, ok := m.Msg.(contract.Offer); ok {
 			offers[m.To] = append(offers[m.To], o.ID)
 		}
 	}
@@ -118,11 +118,11 @@ func TestElectionsOfVeryManyTasks(t *testing.T) {
 	began := time.Now()
 	for i := range rounds {
 		p := job.Peer(fmt.Sprintf("g%d", i%4))
-		var all []lease.Forecast
+		var all []contract.Forecast
 		for k, id := range offers[p][:min(len(offers[p]), 16)] { // a host tells of so many
-			all = append(all, lease.Forecast{Offer: id, Start: time.Hour + time.Duration((i*7+k*13)%60)*time.Minute})
+			all = append(all, contract.Forecast{Offer: id, Start: time.Hour + time.Duration((i*7+k*13)%60)*time.Minute})
 		}
-		x.step(FromWorker{Peer: p, Msg: lease.Availability{Forecasts: all}})
+		x.step(FromWorker{Peer: p, Msg: contract.Availability{Forecasts: all}})
 		x.now = x.now.Add(time.Second)
 	}
 	t.Logf("%d offers at g0; %v for each of %d messages, %d offers sent again", len(offers["g0"]), time.Since(began)/rounds, rounds, len(x.sent))

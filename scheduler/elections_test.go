@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // ballot is a task that queues at hosts without room, which say when it should start there.
@@ -26,7 +26,7 @@ func newBallot(t *testing.T, hosts int, change func(*job.Spec)) *ballot {
 	x := newBench(t, 0, 0)
 	x.gangHosts(hosts, 8)
 	for p := range x.core.hosts.workers {
-		x.step(FromWorker{Peer: p, Msg: lease.Availability{}})
+		x.step(FromWorker{Peer: p, Msg: contract.Availability{}})
 	}
 	b := &ballot{bench: x, t: t}
 	b.id, _ = x.waits(t, change)
@@ -41,7 +41,7 @@ func newBallot(t *testing.T, hosts int, change func(*job.Spec)) *ballot {
 func (b *ballot) collect() {
 	b.offers = map[job.Peer]uint64{}
 	for _, m := range b.sent {
-		if o, ok := m.Msg.(lease.Offer); ok && o.Attempt.Job == b.id {
+		if o, ok := m.Msg.(contract.Offer); ok && o.Attempt.Job == b.id {
 			b.offers[m.To] = o.ID
 		}
 	}
@@ -49,7 +49,7 @@ func (b *ballot) collect() {
 
 // says has a host say when the job starts there, and whether it keeps something for it: as it was told last.
 func (b *ballot) says(p job.Peer, start time.Duration) {
-	b.step(FromWorker{Peer: p, Msg: lease.Availability{Forecasts: []lease.Forecast{
+	b.step(FromWorker{Peer: p, Msg: contract.Availability{Forecasts: []contract.Forecast{
 		{Offer: b.offers[p], Start: start, Elsewhere: start > 0 && !b.keeping()[p]},
 	}}})
 }
@@ -58,7 +58,7 @@ func (b *ballot) says(p job.Peer, start time.Duration) {
 func (b *ballot) keeping() map[job.Peer]bool {
 	out := map[job.Peer]bool{}
 	for _, m := range b.sent {
-		if o, ok := m.Msg.(lease.Offer); ok && b.offers[m.To] == o.ID {
+		if o, ok := m.Msg.(contract.Offer); ok && b.offers[m.To] == o.ID {
 			out[m.To] = !o.Elsewhere
 		}
 	}
@@ -144,7 +144,7 @@ func TestElectionsDoNotFlap(t *testing.T) {
 	}
 	offers := 0
 	for _, m := range b.sent[told:] {
-		if _, ok := m.Msg.(lease.Offer); ok {
+		if _, ok := m.Msg.(contract.Offer); ok {
 			offers++
 		}
 	}
@@ -166,7 +166,7 @@ func TestElectionsThatChangeAllTheTime(t *testing.T) {
 	}
 	offers := map[job.Peer]int{}
 	for _, m := range b.sent[told:] {
-		if _, ok := m.Msg.(lease.Offer); ok {
+		if _, ok := m.Msg.(contract.Offer); ok {
 			offers[m.To]++
 		}
 	}
@@ -185,7 +185,7 @@ func TestElectionInVain(t *testing.T) {
 	for range 10 * 60 * 6 { // ten hours
 		b.now = b.now.Add(10 * time.Second)
 		for _, p := range []job.Peer{"g0", "g2"} { // that they live
-			b.step(FromWorker{Peer: p, Msg: lease.Availability{}})
+			b.step(FromWorker{Peer: p, Msg: contract.Availability{}})
 		}
 		b.says("g1", 10*time.Minute)
 		b.collect() // it may queue again
@@ -209,7 +209,7 @@ func TestLateHostIsNotReliedOn(t *testing.T) {
 	for range 60 * 6 { // an hour
 		b.now = b.now.Add(10 * time.Second)
 		for _, p := range []job.Peer{"g0", "g2"} {
-			b.step(FromWorker{Peer: p, Msg: lease.Availability{}})
+			b.step(FromWorker{Peer: p, Msg: contract.Availability{}})
 		}
 		b.says("g1", time.Minute)
 		b.collect()
@@ -265,7 +265,7 @@ func TestGangsKeepTheirBookings(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.gangHosts(5, 8)
 	for p := range x.core.hosts.workers {
-		x.step(FromWorker{Peer: p, Msg: lease.Availability{}})
+		x.step(FromWorker{Peer: p, Msg: contract.Availability{}})
 	}
 	b := &ballot{bench: x, t: t}
 	b.id, _ = x.waits(t, func(s *job.Spec) { s.Nodes = 2 })
@@ -279,12 +279,12 @@ func TestGangsKeepTheirBookings(t *testing.T) {
 	for p := range x.core.hosts.workers {
 		if _, there := b.offers[p]; !there {
 			b.sent = nil
-			b.step(FromWorker{Peer: p, Msg: lease.Availability{Free: lease.Free{CPUs: 8, Memory: benchMemory}}})
+			b.step(FromWorker{Peer: p, Msg: contract.Availability{Free: contract.Free{CPUs: 8, Memory: benchMemory}}})
 		}
 	}
 	released := 0
 	for _, m := range b.sent {
-		if _, ok := m.Msg.(lease.Release); ok {
+		if _, ok := m.Msg.(contract.Release); ok {
 			released++
 		}
 	}
@@ -316,10 +316,10 @@ func TestWhatIsNotKeptIsForOthers(t *testing.T) {
 	b := newBallot(t, 3, func(s *job.Spec) { s.Resources.CPUs, s.TimeLimit = 8, job.Duration(time.Hour) })
 	b.says("g1", time.Hour)
 	b.sent = nil
-	b.step(FromWorker{Peer: "g2", Msg: lease.Availability{Free: lease.Free{CPUs: 4, Memory: benchMemory}}})
+	b.step(FromWorker{Peer: "g2", Msg: contract.Availability{Free: contract.Free{CPUs: 4, Memory: benchMemory}}})
 	b.waits(t, func(s *job.Spec) { s.Resources.CPUs = 2 })
 	for _, m := range b.sent {
-		if o, ok := m.Msg.(lease.Offer); ok && o.Attempt.Job != b.id {
+		if o, ok := m.Msg.(contract.Offer); ok && o.Attempt.Job != b.id {
 			if m.To != "g2" || o.Wait >= queueWait {
 				t.Errorf("offered to %s, to wait for %v", m.To, o.Wait)
 			}

@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // entries keeps the jobs that are not archived.
 type entries struct {
 	*turn
 
-	table   *jobs.Table // durable: it follows from the committed records alone
-	applied uint64      // index of the last journal entry that the table has applied
+	table   *state.Table // durable: it follows from the committed records alone
+	applied uint64       // index of the last journal entry that the table has applied
 	byID    map[job.ID]*entry
 	unsaved []*entry // the jobs whose rows this step has changed
 	bulk    int      // bytes of their job files that are in memory
@@ -63,7 +63,7 @@ func (es *entries) weigh(e *entry) {
 
 // bornAt is when a job that was queued at that time was born, by the clock of this life of the daemon. A new job is born
 // now. For a job of an earlier life it is as long ago as the wall clocks of both lives tell. Jobs are added in the order
-// of jobs.Job.Seq, and each is born after the one before.
+// of state.Job.Seq, and each is born after the one before.
 func (es *entries) bornAt(queued time.Time) time.Time {
 	es.wrote(queued)
 	born := es.now
@@ -108,7 +108,7 @@ func (es *entries) wrote(at time.Time) {
 
 // add makes the soft state of a job, and of its tasks that are assigned. Tasks that wait get theirs from
 // pending.follow.
-func (es *entries) add(j *jobs.Job) *entry {
+func (es *entries) add(j *state.Job) *entry {
 	e := &entry{job: j, priority: allowed(es.turn, j), holder: es.holders.join(j.User)}
 	e.least = costOf(&j.Spec, j.Len(), j.File.Size())
 	counts := j.Counts()
@@ -125,7 +125,7 @@ func (es *entries) add(j *jobs.Job) *entry {
 		if assigned {
 			n++
 		}
-		if assigned || i%j.Gang() == 0 && j.Gang() > 1 && jobs.ElementAssigned(j, i) { // rank 0 stands for the gang
+		if assigned || i%j.Gang() == 0 && j.Gang() > 1 && state.ElementAssigned(j, i) { // rank 0 stands for the gang
 			e.tasks = append(e.tasks, &task{e: e, index: i})
 		}
 	}
@@ -147,7 +147,7 @@ func (es *entries) remove(id job.ID) {
 
 // allowed is the priority of a job, or the highest that its user may give now: the job may have been accepted under another
 // configuration, or by an earlier version.
-func allowed(tn *turn, j *jobs.Job) int {
+func allowed(tn *turn, j *state.Job) int {
 	most, _ := tn.cfg.Priorities.Highest(j.User)
 	return min(j.Spec.Priority, most)
 }

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // expect takes in what the host expects of offers. It may be wrong: the elections do not rely on it for longer than it says.
-func (os *offers) expect(w *worker, all []lease.Forecast) {
+func (os *offers) expect(w *worker, all []contract.Forecast) {
 	for _, f := range all {
 		if o := os.byID[f.Offer]; o != nil && o.worker == w && o.queued() {
 			o.expected = expectation{f, os.now}
@@ -90,7 +90,7 @@ func addEstimate(es *entries, t *task, why job.Reason) job.Reason {
 	default:
 		return why
 	}
-	why.Detail = lease.Clip(cmp.Or(why.Detail, host) + "; " + text)
+	why.Detail = contract.Clip(cmp.Or(why.Detail, host) + "; " + text)
 	return why
 }
 

@@ -7,37 +7,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // queued submits a job that queues at the host w0, and returns its task and its offer.
-func (x *bench) queued(t *testing.T, change func(*job.Spec)) (func() job.Task, lease.Offer) {
+func (x *bench) queued(t *testing.T, change func(*job.Spec)) (func() job.Task, contract.Offer) {
 	t.Helper()
-	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{}})
+	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{}})
 	_, task := x.waits(t, change)
 	for _, m := range x.sent {
-		if o, ok := m.Msg.(lease.Offer); ok && o.Wait > 0 {
+		if o, ok := m.Msg.(contract.Offer); ok && o.Wait > 0 {
 			return task, o
 		}
 	}
 	t.Fatalf("no offer queues: %+v", x.sent)
-	return nil, lease.Offer{}
+	return nil, contract.Offer{}
 }
 
 func TestEstimates(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		forecast lease.Forecast
+		forecast contract.Forecast
 		after    time.Duration
 		start    time.Duration // from now; negative: unknown
 		text     string
 	}{
-		{"a start", lease.Forecast{Start: time.Hour}, time.Minute, 59 * time.Minute, "; starts within 59m0s on w0"},
-		{"overdue", lease.Forecast{Start: time.Minute}, time.Hour, 0, "; a task on w0 runs past its time limit"},
-		{"kept", lease.Forecast{Kept: 10 * time.Minute}, time.Minute, -1, "; w0 keeps what is free for it for 9m0s more; its start is unknown"},
-		{"shared", lease.Forecast{Shared: 10 * time.Minute}, time.Minute, -1, "; w0 lets others have what is free for 9m0s more; its start is unknown"},
-		{"nothing any more", lease.Forecast{}, time.Minute, -1, ""},
+		{"a start", contract.Forecast{Start: time.Hour}, time.Minute, 59 * time.Minute, "; starts within 59m0s on w0"},
+		{"overdue", contract.Forecast{Start: time.Minute}, time.Hour, 0, "; a task on w0 runs past its time limit"},
+		{"kept", contract.Forecast{Kept: 10 * time.Minute}, time.Minute, -1, "; w0 keeps what is free for it for 9m0s more; its start is unknown"},
+		{"shared", contract.Forecast{Shared: 10 * time.Minute}, time.Minute, -1, "; w0 lets others have what is free for 9m0s more; its start is unknown"},
+		{"nothing any more", contract.Forecast{}, time.Minute, -1, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x := newBench(t, 1, 8)
@@ -47,9 +47,9 @@ func TestEstimates(t *testing.T) {
 			if o.Limit != 30*time.Minute+5*time.Second {
 				t.Errorf("the offer says a limit of %v", o.Limit)
 			}
-			x.step(FromWorker{Peer: "w0", Msg: lease.Availability{Forecasts: []lease.Forecast{{Offer: o.ID, Start: 5 * time.Hour}, {Offer: o.ID + 1, Start: 1}}}})
+			x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Forecasts: []contract.Forecast{{Offer: o.ID, Start: 5 * time.Hour}, {Offer: o.ID + 1, Start: 1}}}})
 			c.forecast.Offer = o.ID
-			x.step(FromWorker{Peer: "w0", Msg: lease.Availability{Forecasts: []lease.Forecast{c.forecast}}})
+			x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Forecasts: []contract.Forecast{c.forecast}}})
 			x.now = x.now.Add(c.after)
 			x.step()
 			v, _ := x.core.Job(o.Attempt.Job)
@@ -70,16 +70,16 @@ func TestEstimates(t *testing.T) {
 // A host can speak only of offers that queue there.
 func TestForecastOfAnotherHost(t *testing.T) {
 	x := newBench(t, 2, 8)
-	x.step(FromWorker{Peer: "w1", Msg: lease.Availability{}})
+	x.step(FromWorker{Peer: "w1", Msg: contract.Availability{}})
 	task, o := x.queued(t, func(*job.Spec) {})
 	to := x.sent[len(x.sent)-1].To
 	for _, m := range x.sent {
-		if y, ok := m.Msg.(lease.Offer); ok && y.ID == o.ID {
+		if y, ok := m.Msg.(contract.Offer); ok && y.ID == o.ID {
 			to = m.To
 		}
 	}
 	other := map[job.Peer]job.Peer{"w0": "w1", "w1": "w0"}[to]
-	x.step(FromWorker{Peer: other, Msg: lease.Availability{Forecasts: []lease.Forecast{{Offer: o.ID, Start: time.Hour}}}})
+	x.step(FromWorker{Peer: other, Msg: contract.Availability{Forecasts: []contract.Forecast{{Offer: o.ID, Start: time.Hour}}}})
 	if v, _ := x.core.Job(o.Attempt.Job); !v.Starts.IsZero() || strings.Contains(task().Reason.Detail, "starts") {
 		t.Errorf("starts %v, by the word of %s about an offer to %s", v.Starts, other, to)
 	}
@@ -90,12 +90,12 @@ func TestEstimateOfAGang(t *testing.T) {
 	x := newBench(t, 0, 0)
 	x.gangHosts(3, 8)
 	for _, p := range []job.Peer{"g0", "g1", "g2"} {
-		x.step(FromWorker{Peer: p, Msg: lease.Availability{}})
+		x.step(FromWorker{Peer: p, Msg: contract.Availability{}})
 	}
 	id, task := x.waits(t, func(s *job.Spec) { s.Nodes = 2 })
 	offers := map[job.Peer]uint64{}
 	for _, m := range x.sent {
-		if o, ok := m.Msg.(lease.Offer); ok && o.Gang == 2 {
+		if o, ok := m.Msg.(contract.Offer); ok && o.Gang == 2 {
 			offers[m.To] = o.ID
 		}
 	}
@@ -103,7 +103,7 @@ func TestEstimateOfAGang(t *testing.T) {
 		t.Fatalf("offers %+v", x.sent)
 	}
 	says := func(p job.Peer, start time.Duration) {
-		x.step(FromWorker{Peer: p, Msg: lease.Availability{Forecasts: []lease.Forecast{{Offer: offers[p], Start: start}}}})
+		x.step(FromWorker{Peer: p, Msg: contract.Availability{Forecasts: []contract.Forecast{{Offer: offers[p], Start: start}}}})
 	}
 	says("g0", time.Hour)
 	if v, _ := x.core.Job(id); !v.Starts.IsZero() {

@@ -5,8 +5,8 @@ package scheduler
 import (
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Token pairs a request with its reply.
@@ -76,7 +76,7 @@ type (
 	// SessionUp is a new session with a daemon, whether it runs tasks or not.
 	SessionUp struct {
 		Peer job.Peer
-		Path lease.Path
+		Path contract.Path
 	}
 	// Measured is how long a message to the peer of a session and the answer take.
 	Measured struct {
@@ -90,12 +90,12 @@ type (
 	// FromWorker is a message from a host.
 	FromWorker struct {
 		Peer job.Peer
-		Msg  lease.ToScheduler
+		Msg  contract.ToScheduler
 	}
 	// NotSent gives back a message that is out of bounds, so that no session would carry it.
 	NotSent struct {
 		To  job.Peer
-		Msg lease.ToWorker
+		Msg contract.ToWorker
 		Err error
 	}
 	// Found brings hosts of a class that a search has found, and tells its end.
@@ -171,7 +171,7 @@ type Effects struct {
 // to come back as AllotmentsHeard.
 type AllotmentAsk struct {
 	Round uint64
-	State lease.Allotment
+	State contract.Allotment
 	To    job.Peer // empty: all others that accept jobs, and the other owners of this daemon
 }
 
@@ -187,13 +187,13 @@ func (AllotmentsHeard) event() {}
 // AllotmentAnswer is what the owners of a daemon have answered.
 type AllotmentAnswer struct {
 	Peer   job.Peer
-	States []lease.Allotment
+	States []contract.Allotment
 }
 
 // Outgoing is a message to a host.
 type Outgoing struct {
 	To  job.Peer
-	Msg lease.ToWorker
+	Msg contract.ToWorker
 }
 
 // Want is how many tasks wait for hosts of a class.
@@ -308,7 +308,7 @@ type FileWanted struct {
 	size   int
 }
 
-// FileRead brings a job file, or tells why it cannot be read: jobs.ErrDamaged says that this will not change.
+// FileRead brings a job file, or tells why it cannot be read: state.ErrDamaged says that this will not change.
 type FileRead struct {
 	FileWanted
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/scheduler/policy"
@@ -25,22 +25,22 @@ type explainer struct {
 
 // of says clause by clause which known hosts meet a request, and which of them could run it now. The id is that of the job,
 // if there is one.
-func (ex *explainer) of(id job.ID, user string, s job.Spec, clauses []fleet.Clause) lease.Explanation {
+func (ex *explainer) of(id job.ID, user string, s job.Spec, clauses []fleet.Clause) contract.Explanation {
 	hosts := ex.hosts.fleet.Sorted()
-	x := lease.Explanation{Job: id, Clauses: fleet.Explain(clauses, hosts), Now: []lease.Candidate{}, Later: []lease.Candidate{}}
-	asked := fleet.Asked{Job: id, Need: s.Need(), Priority: s.Priority, Limit: lease.LimitOf(&s)}
+	x := contract.Explanation{Job: id, Clauses: fleet.Explain(clauses, hosts), Now: []contract.Candidate{}, Later: []contract.Candidate{}}
+	asked := fleet.Asked{Job: id, Need: s.Need(), Priority: s.Priority, Limit: contract.LimitOf(&s)}
 	now, later := ex.addCandidates(&x, user, s, asked, clauses, hosts)
 	if s.Nodes > 1 {
-		x.Clauses = append(x.Clauses, lease.Clause{Clause: fmt.Sprintf("room for a member now; %d are needed at once", s.Nodes), Meets: now, Of: len(hosts)})
+		x.Clauses = append(x.Clauses, contract.Clause{Clause: fmt.Sprintf("room for a member now; %d are needed at once", s.Nodes), Meets: now, Of: len(hosts)})
 	}
 	if len(x.Now) == 0 {
 		idle := len(x.Later) == 0
 		free := fleet.IdleOf
 		if !idle {
-			free = func(h *fleet.Host) *lease.Free { return fleet.Unkept(h, asked, ex.now) }
+			free = func(h *fleet.Host) *contract.Free { return fleet.Unkept(h, asked, ex.now) }
 		}
 		x.Nearest = fleet.Nearest(clauses, user, asked.Need, s.Nodes, hosts, free)
-		x.Nearest.Ever = idle && x.Nearest != (lease.Nearest{})
+		x.Nearest.Ever = idle && x.Nearest != (contract.Nearest{})
 	}
 	x.Reason = explainReason(x, len(hosts))
 	if n := s.Nodes; n > 1 && len(hosts) > 0 && (x.Reason.Word == "" || len(x.Later) > 0) {
@@ -56,7 +56,7 @@ const maxCandidates = 64
 // the others with what they lack.
 //
 // It returns how many there are of both.
-func (ex *explainer) addCandidates(x *lease.Explanation, user string, s job.Spec, asked fleet.Asked, clauses []fleet.Clause, hosts []*fleet.Host) (now, later int) {
+func (ex *explainer) addCandidates(x *contract.Explanation, user string, s job.Spec, asked fleet.Asked, clauses []fleet.Clause, hosts []*fleet.Host) (now, later int) {
 	need := asked.Need
 	prefers := s.Preferences()
 	feasible := map[int][]*fleet.Host{} // by weight
@@ -64,7 +64,7 @@ func (ex *explainer) addCandidates(x *lease.Explanation, user string, s job.Spec
 		if !fleet.Meets(clauses, host) {
 			continue
 		}
-		cand := lease.Candidate{Node: host.Peer, Name: host.Name(), Free: host.Free}
+		cand := contract.Candidate{Node: host.Peer, Name: host.Name(), Free: host.Free}
 		if cand.Why = lacks(host, need); cand.Why == "" {
 			if over := host.Quotas.Over(user, need); over != "" {
 				cand.Why = job.Reason{Word: job.ReasonQuota, Detail: over}.String()
@@ -82,7 +82,7 @@ func (ex *explainer) addCandidates(x *lease.Explanation, user string, s job.Spec
 		}
 	}
 	ask := policy.Ask{Need: need, Typical: &ex.policies.typical}
-	ask.Need.GPUModel = lease.ModelName(ask.Need.GPUModel)
+	ask.Need.GPUModel = contract.ModelName(ask.Need.GPUModel)
 	for _, w := range slices.Backward(slices.Sorted(maps.Keys(feasible))) {
 		equal := feasible[w]
 		seen := make([]policy.Candidate, len(equal))
@@ -92,7 +92,7 @@ func (ex *explainer) addCandidates(x *lease.Explanation, user string, s job.Spec
 		for _, c := range ex.policies.named[ex.policies.of(&s)].Choose(nil, ask, seen, maxCandidates-len(x.Now)) {
 			host := equal[c.Index]
 			why := place.Why(need, prefers, host, c.Why)
-			x.Now = append(x.Now, lease.Candidate{Node: host.Peer, Name: host.Name(), Why: why, Free: host.Free})
+			x.Now = append(x.Now, contract.Candidate{Node: host.Peer, Name: host.Name(), Why: why, Free: host.Free})
 		}
 	}
 	return now, later
@@ -145,10 +145,10 @@ func short(host *fleet.Host, need job.Resources, lack string) string {
 	for _, used := range host.Devices.Foreign(need, &host.Free) {
 		text += "; " + used
 	}
-	return lease.Clip(text)
+	return contract.Clip(text)
 }
 
-func explainReason(x lease.Explanation, known int) job.Reason {
+func explainReason(x contract.Explanation, known int) job.Reason {
 	switch {
 	case known == 0:
 		return job.Reason{Word: job.ReasonNoPeers, Detail: "no node that runs tasks is known"}
@@ -173,16 +173,16 @@ func explainReason(x lease.Explanation, known int) job.Reason {
 
 // offers is a dry run of a placement: which hosts could run a job of this user and spec now, and why the others could not.
 // The id is that of the job, if there is one.
-func (ex *explainer) offers(id job.ID, user string, s job.Spec) (lease.Explanation, error) {
+func (ex *explainer) offers(id job.ID, user string, s job.Spec) (contract.Explanation, error) {
 	clauses, err := fleet.ClausesOfUser(user, s)
 	if err != nil {
-		return lease.Explanation{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return contract.Explanation{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return ex.of(id, user, s, clauses), nil
 }
 
 // shape is the same for a job that was accepted before. It names what hosts have said about its shape, too.
-func (ex *explainer) shape(user string, s job.Spec, g *fleet.Shape) lease.Explanation {
+func (ex *explainer) shape(user string, s job.Spec, g *fleet.Shape) contract.Explanation {
 	s.Priority = g.Priority
 	x, err := ex.offers("", user, s)
 	if ex.addRefusals(&x, g) {
@@ -196,14 +196,14 @@ func (ex *explainer) shape(user string, s job.Spec, g *fleet.Shape) lease.Explan
 
 // addRefusals adds which hosts have said that they can never run the shape. They are none of those that could run it. It
 // returns false if there are none.
-func (ex *explainer) addRefusals(x *lease.Explanation, g *fleet.Shape) bool {
+func (ex *explainer) addRefusals(x *contract.Explanation, g *fleet.Shape) bool {
 	hosts := ex.hosts.fleet.Sorted()
 	said := g.Refusals(hosts)
 	if len(said) == 0 {
 		return false
 	}
 	x.Clauses = append(x.Clauses, said...)
-	refused := func(cand lease.Candidate) bool {
+	refused := func(cand contract.Candidate) bool {
 		w := ex.hosts.workers[cand.Node]
 		return w != nil && g.RefusedBy(w.Host) != ""
 	}

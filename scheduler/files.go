@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 const (
@@ -44,7 +44,7 @@ func ReadFile(w FileWanted, read func(job.ID) ([]byte, error)) FileRead {
 		}
 	}
 	var s job.Spec
-	if s, r.Err = jobs.OpenFile(w.Digest, text); r.Err == nil {
+	if s, r.Err = state.OpenFile(w.Digest, text); r.Err == nil {
 		r.Lines = s.EachLine
 		r.File, r.Err = s.TaskFile()
 	}
@@ -126,4 +126,4 @@ func (fs *files) started(e *entry) {
 }
 
 // damaged says that a file will never be read.
-func damaged(err error) bool { return errors.Is(err, jobs.ErrDamaged) }
+func damaged(err error) bool { return errors.Is(err, state.ErrDamaged) }

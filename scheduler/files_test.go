@@ -8,20 +8,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs/jobstest"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
 // filed is a core with hosts and a disk.
 type filed struct {
 	*bench
-	disk  jobstest.Disk
+	disk  statetest.Disk
 	specs map[job.ID]job.Spec
 }
 
 func newFiled(t *testing.T) *filed {
-	x := &filed{bench: newBench(t, 2, 4), disk: jobstest.Disk{}, specs: map[job.ID]job.Spec{}}
+	x := &filed{bench: newBench(t, 2, 4), disk: statetest.Disk{}, specs: map[job.ID]job.Spec{}}
 	x.keep = true
 	return x
 }
@@ -59,15 +59,15 @@ func (x *filed) release(id job.ID) {
 }
 
 // answer has hosts commit to all offers, and returns the Starts.
-func (x *filed) answer() (starts []lease.Start) {
+func (x *filed) answer() (starts []contract.Start) {
 	for len(x.sent) > 0 {
 		sent := x.sent
 		x.sent = nil
 		for _, o := range sent {
 			switch m := o.Msg.(type) {
-			case lease.Offer:
+			case contract.Offer:
 				x.step(FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
-			case lease.Start:
+			case contract.Start:
 				starts = append(starts, m)
 			default:
 			}
@@ -77,7 +77,7 @@ func (x *filed) answer() (starts []lease.Start) {
 }
 
 // read reads all wanted files, and returns the Starts that follow.
-func (x *filed) read(err error) (starts []lease.Start) {
+func (x *filed) read(err error) (starts []contract.Start) {
 	for len(x.files) > 0 {
 		f := x.files[0]
 		x.files = x.files[1:]
@@ -93,7 +93,7 @@ func largeSpec(n int) job.Spec {
 	return s
 }
 
-func (x *filed) check(t *testing.T, s lease.Start) {
+func (x *filed) check(t *testing.T, s contract.Start) {
 	t.Helper()
 	want, err := x.specs[s.Attempt.Job].TaskFile()
 	if err != nil || s.File.Digest() != want.Digest() {
@@ -159,7 +159,7 @@ func TestArrayReadsItsFileOnce(t *testing.T) {
 }
 
 func TestGangWaitsForItsFile(t *testing.T) {
-	x := &filed{bench: newBench(t, 0, 0), disk: jobstest.Disk{}, specs: map[job.ID]job.Spec{}}
+	x := &filed{bench: newBench(t, 0, 0), disk: statetest.Disk{}, specs: map[job.ID]job.Spec{}}
 	x.keep = true
 	x.gangHosts(2, 4)
 	s := largeSpec(1)
@@ -229,7 +229,7 @@ func TestFileIsReadAgain(t *testing.T) {
 
 // However many large jobs start, few of their files are in memory, and fewer are read at a time.
 func TestFilesInMemoryAreBounded(t *testing.T) {
-	x := &filed{bench: newBench(t, 200, 4), disk: jobstest.Disk{}, specs: map[job.ID]job.Spec{}}
+	x := &filed{bench: newBench(t, 200, 4), disk: statetest.Disk{}, specs: map[job.ID]job.Spec{}}
 	x.keep = true
 	fs := x.core.dispatches.files
 	var ids []job.ID
@@ -265,7 +265,7 @@ func TestFilesInMemoryAreBounded(t *testing.T) {
 func TestRestartReadsNoFiles(t *testing.T) {
 	x := newFiled(t)
 	id := x.submit(largeSpec(1))
-	old := jobstest.RowsOf(job.Job{ID: job.NewID(7, 99), User: "amy", Spec: largeSpec(2), Submitted: storyStart, Tasks: []job.Task{{State: job.Held}}})
+	old := statetest.RowsOf(job.Job{ID: job.NewID(7, 99), User: "amy", Spec: largeSpec(2), Submitted: storyStart, Tasks: []job.Task{{State: job.Held}}})
 	x.disk.Save(old, nil)
 	x.specs[old[0].Job] = largeSpec(2)
 	saved := Saved{Applied: x.index}

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
@@ -18,10 +18,10 @@ func (x *bench) declineAll(word string) (offers int) {
 		sent := x.sent
 		x.sent = nil
 		for _, o := range sent {
-			if m, ok := o.Msg.(lease.Offer); ok {
+			if m, ok := o.Msg.(contract.Offer); ok {
 				offers++
-				x.step(FromWorker{Peer: o.To, Msg: lease.Decline{
-					Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word, Detail: "no"}, Free: lease.Free{CPUs: 32},
+				x.step(FromWorker{Peer: o.To, Msg: contract.Decline{
+					Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word, Detail: "no"}, Free: contract.Free{CPUs: 32},
 				}})
 			}
 		}
@@ -70,11 +70,11 @@ func TestHostThatHasNoRoomAfterAll(t *testing.T) {
 	offers := 0
 	for range 10_000 { // 10 s
 		x.now = x.now.Add(time.Millisecond)
-		x.step(FromWorker{Peer: "w0", Msg: lease.Availability{Free: lease.Free{CPUs: 32}}})
+		x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 32}}})
 		for _, o := range x.sent {
-			if m, ok := o.Msg.(lease.Offer); ok {
+			if m, ok := o.Msg.(contract.Offer); ok {
 				offers++
-				x.step(FromWorker{Peer: "w0", Msg: lease.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}}})
+				x.step(FromWorker{Peer: "w0", Msg: contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}}})
 			}
 		}
 		x.sent = nil
@@ -88,23 +88,23 @@ func TestHostThatHasNoRoomAfterAll(t *testing.T) {
 // it sends nothing meanwhile.
 func TestHostThatRefusedIsAskedAgain(t *testing.T) {
 	x := newBench(t, 1, 1)
-	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{}})
+	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{}})
 	for i := range fleet.MaxQueued {
 		x.tok++
 		x.step(Submit{Token: x.tok, User: "amy", Spec: benchSpec(i)})
 	}
 	for _, o := range x.sent {
-		if m, ok := o.Msg.(lease.Offer); ok {
-			x.step(FromWorker{Peer: "w0", Msg: lease.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources, Detail: "ledger"}}})
+		if m, ok := o.Msg.(contract.Offer); ok {
+			x.step(FromWorker{Peer: "w0", Msg: contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources, Detail: "ledger"}}})
 		}
 	}
-	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{Free: lease.Free{CPUs: 32}}})
+	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 32}}})
 	x.sent = nil
 	for end := x.now.Add(2 * retryMost); x.now.Before(end); {
 		x.now = x.core.Wake()
 		x.step()
 		for _, o := range x.sent {
-			if _, ok := o.Msg.(lease.Offer); ok {
+			if _, ok := o.Msg.(contract.Offer); ok {
 				return
 			}
 		}
@@ -133,7 +133,7 @@ func TestQuotaOfManyTasks(t *testing.T) {
 	news := func(under []string) (offers int) {
 		for range 100 {
 			x.now = x.now.Add(100 * time.Millisecond)
-			x.step(FromWorker{Peer: "w3", Msg: lease.Availability{Free: lease.Free{CPUs: 32}, UnderQuota: under}})
+			x.step(FromWorker{Peer: "w3", Msg: contract.Availability{Free: contract.Free{CPUs: 32}, UnderQuota: under}})
 			offers += x.declineAll(job.ReasonQuota)
 		}
 		return offers
@@ -185,8 +185,8 @@ func TestSessionsAreGivenUp(t *testing.T) {
 	x := newBench(t, 0, 0)
 	var peers []job.Peer
 	meet := func(p job.Peer, cpus int) {
-		x.step(SessionUp{Peer: p}, FromWorker{Peer: p, Msg: lease.Hello{
-			Profile: lease.Profile{Name: string(p), Store: "s", CPUs: cpus, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: cpus},
+		x.step(SessionUp{Peer: p}, FromWorker{Peer: p, Msg: contract.Hello{
+			Profile: contract.Profile{Name: string(p), Store: "s", CPUs: cpus, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: cpus},
 		}})
 	}
 	for i := range maxSessions {
@@ -210,8 +210,8 @@ func TestSessionsAreGivenUp(t *testing.T) {
 		t.Fatalf("want %v, unwant %v; %s never came", fx.Want, fx.Unwant, peers[0])
 	}
 	x.now = x.now.Add(time.Millisecond)
-	fx = x.core.Step(x.now, SessionUp{Peer: "big"}, FromWorker{Peer: "big", Msg: lease.Hello{
-		Profile: lease.Profile{Name: "big", Store: "s", CPUs: 64, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: 64},
+	fx = x.core.Step(x.now, SessionUp{Peer: "big"}, FromWorker{Peer: "big", Msg: contract.Hello{
+		Profile: contract.Profile{Name: "big", Store: "s", CPUs: 64, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: 64},
 	}})
 	x.now = x.now.Add(matchWait)
 	for _, r := range x.core.Step(x.now).Reply {
@@ -250,12 +250,12 @@ func TestWallClockSetBack(t *testing.T) {
 	c := NewCore(cfg, saved, storyStart)
 	c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Lead: true}})
 	c.Step(storyStart.Add(time.Minute), Submit{Token: 1, Spec: benchSpec(0)})
-	fx := c.Step(storyStart.Add(time.Minute), SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: lease.Hello{
-		Profile: lease.Profile{Name: "w0", Store: "s", CPUs: 1, Drivers: []string{"exec"}, Worker: true},
+	fx := c.Step(storyStart.Add(time.Minute), SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: contract.Hello{
+		Profile: contract.Profile{Name: "w0", Store: "s", CPUs: 1, Drivers: []string{"exec"}, Worker: true},
 	}})
 	last := 24 * time.Hour
 	for _, o := range fx.Send {
-		if m, ok := o.Msg.(lease.Offer); ok {
+		if m, ok := o.Msg.(contract.Offer); ok {
 			if m.Age < 0 || m.Age >= last {
 				t.Errorf("%s is offered with an age of %s after one of %s", m.Attempt, m.Age, last)
 			}
@@ -306,9 +306,9 @@ func TestPurgeAfterClockWasAhead(t *testing.T) {
 func TestPurgeByOwnersClock(t *testing.T) {
 	x := newBench(t, 1, 4)
 	x.step(Submit{Token: 1, Spec: benchSpec(0)})
-	x.sentOffer(t, func(m lease.Offer) {
-		x.step(FromWorker{Peer: "w0", Msg: lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
-		x.step(FromWorker{Peer: "w0", Msg: lease.Event{
+	x.sentOffer(t, func(m contract.Offer) {
+		x.step(FromWorker{Peer: "w0", Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
+		x.step(FromWorker{Peer: "w0", Msg: contract.Event{
 			Attempt: m.Attempt, Group: 7, N: 1, State: job.Succeeded,
 			Exit: &job.Exit{State: job.Succeeded, Started: true, Ended: x.now.Add(-8 * 24 * time.Hour)},
 		}})
@@ -324,12 +324,12 @@ func TestPurgeByOwnersClock(t *testing.T) {
 }
 
 // sentOffer calls do with the first offer that was sent.
-func (x *bench) sentOffer(t *testing.T, do func(lease.Offer)) {
+func (x *bench) sentOffer(t *testing.T, do func(contract.Offer)) {
 	t.Helper()
 	sent := x.sent
 	x.sent = nil
 	for _, o := range sent {
-		if m, ok := o.Msg.(lease.Offer); ok {
+		if m, ok := o.Msg.(contract.Offer); ok {
 			do(m)
 			return
 		}

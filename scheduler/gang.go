@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/scheduler/place"
 )
 
@@ -48,7 +48,7 @@ type seat struct {
 	why     string
 
 	// From the Commit.
-	session lease.Session
+	session contract.Session
 	address string
 	port    int
 	devices []string

@@ -9,17 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // gangHosts begins sessions with n hosts at addresses of their own.
 func (x *bench) gangHosts(n, cpus int) {
 	for i := range n {
 		p := job.Peer(fmt.Sprintf("g%d", i))
-		x.step(SessionUp{Peer: p, Path: lease.Path{Local: "10.9.9.9", Remote: gangAddress(p)}}, FromWorker{Peer: p, Msg: lease.Hello{
-			Profile: lease.Profile{Name: string(p), Store: "s", CPUs: cpus, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
-			Free:    lease.Free{CPUs: cpus, Memory: benchMemory},
+		x.step(SessionUp{Peer: p, Path: contract.Path{Local: "10.9.9.9", Remote: gangAddress(p)}}, FromWorker{Peer: p, Msg: contract.Hello{
+			Profile: contract.Profile{Name: string(p), Store: "s", CPUs: cpus, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
+			Free:    contract.Free{CPUs: cpus, Memory: benchMemory},
 		}})
 	}
 }
@@ -27,8 +27,8 @@ func (x *bench) gangHosts(n, cpus int) {
 func gangAddress(p job.Peer) string { return "10.0.0." + strings.TrimPrefix(string(p), "g") }
 
 // commitTo is the Commit of an honest host.
-func commitTo(to job.Peer, m lease.Offer) lease.Commit {
-	c := lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}
+func commitTo(to job.Peer, m contract.Offer) contract.Commit {
+	c := contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}
 	if m.Gang > 0 {
 		c.Address, c.Port = gangAddress(to), 29500
 	}
@@ -48,13 +48,13 @@ func (x *bench) serveGangs() (started int) {
 		x.sent = nil
 		for _, o := range sent {
 			switch m := o.Msg.(type) {
-			case lease.Offer:
+			case contract.Offer:
 				x.step(FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
-			case lease.Start:
+			case contract.Start:
 				started++
-				x.step(FromWorker{Peer: o.To, Msg: lease.Event{
+				x.step(FromWorker{Peer: o.To, Msg: contract.Event{
 					Attempt: m.Attempt, Group: 7, N: 1, State: job.Succeeded, Exit: &job.Exit{State: job.Succeeded, Started: true, Ended: x.now},
-				}}, FromWorker{Peer: o.To, Msg: lease.Availability{Free: lease.Free{CPUs: 32, Memory: benchMemory}}})
+				}}, FromWorker{Peer: o.To, Msg: contract.Availability{Free: contract.Free{CPUs: 32, Memory: benchMemory}}})
 			default:
 			}
 		}
@@ -108,42 +108,42 @@ func (x *bench) submitGang(t *testing.T, nodes int) (id job.ID) {
 
 // A host that commits or declines as it should not gets no Start, and does not keep the gang from the honest hosts.
 func TestHostsThatLieToGangs(t *testing.T) {
-	for name, lie := range map[string]func(m lease.Offer) []lease.ToScheduler{
-		"commits twice": func(m lease.Offer) []lease.ToScheduler {
-			return []lease.ToScheduler{commitTo("g0", m), commitTo("g0", m)}
+	for name, lie := range map[string]func(m contract.Offer) []contract.ToScheduler{
+		"commits twice": func(m contract.Offer) []contract.ToScheduler {
+			return []contract.ToScheduler{commitTo("g0", m), commitTo("g0", m)}
 		},
-		"commits to another rank": func(m lease.Offer) []lease.ToScheduler {
+		"commits to another rank": func(m contract.Offer) []contract.ToScheduler {
 			c := commitTo("g0", m)
 			c.Attempt.Task = (c.Attempt.Task + 1) % 2
-			return []lease.ToScheduler{c}
+			return []contract.ToScheduler{c}
 		},
-		"commits to another job": func(m lease.Offer) []lease.ToScheduler {
+		"commits to another job": func(m contract.Offer) []contract.ToScheduler {
 			c := commitTo("g0", m)
 			c.Attempt.Job = job.NewID(7, 99)
-			return []lease.ToScheduler{c}
+			return []contract.ToScheduler{c}
 		},
-		"names the address of another host": func(m lease.Offer) []lease.ToScheduler {
+		"names the address of another host": func(m contract.Offer) []contract.ToScheduler {
 			c := commitTo("g0", m)
 			c.Address = gangAddress("g1")
-			return []lease.ToScheduler{c}
+			return []contract.ToScheduler{c}
 		},
-		"names no address": func(m lease.Offer) []lease.ToScheduler {
+		"names no address": func(m contract.Offer) []contract.ToScheduler {
 			c := commitTo("g0", m)
 			c.Address = ""
-			return []lease.ToScheduler{c}
+			return []contract.ToScheduler{c}
 		},
-		"promises unasked": func(m lease.Offer) []lease.ToScheduler {
+		"promises unasked": func(m contract.Offer) []contract.ToScheduler {
 			c := commitTo("g0", m)
 			c.Conditional = true
-			return []lease.ToScheduler{c}
+			return []contract.ToScheduler{c}
 		},
-		"takes each place back": func(m lease.Offer) []lease.ToScheduler {
-			return []lease.ToScheduler{commitTo("g0", m), lease.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}, Free: lease.Free{CPUs: 32, Memory: benchMemory}}}
+		"takes each place back": func(m contract.Offer) []contract.ToScheduler {
+			return []contract.ToScheduler{commitTo("g0", m), contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}, Free: contract.Free{CPUs: 32, Memory: benchMemory}}}
 		},
-		"declines for ever": func(m lease.Offer) []lease.ToScheduler {
-			return []lease.ToScheduler{lease.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}, Free: lease.Free{CPUs: 32, Memory: benchMemory}}}
+		"declines for ever": func(m contract.Offer) []contract.ToScheduler {
+			return []contract.ToScheduler{contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}, Free: contract.Free{CPUs: 32, Memory: benchMemory}}}
 		},
-		"says nothing": func(lease.Offer) []lease.ToScheduler { return nil },
+		"says nothing": func(contract.Offer) []contract.ToScheduler { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newBench(t, 0, 0)
@@ -156,7 +156,7 @@ func TestHostsThatLieToGangs(t *testing.T) {
 				x.sent = nil
 				for _, o := range sent {
 					switch m := o.Msg.(type) {
-					case lease.Offer:
+					case contract.Offer:
 						if o.To != "g0" {
 							x.step(FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
 							continue
@@ -165,7 +165,7 @@ func TestHostsThatLieToGangs(t *testing.T) {
 						for _, answer := range lie(m) {
 							x.step(FromWorker{Peer: "g0", Msg: answer})
 						}
-					case lease.Start:
+					case contract.Start:
 						starts[o.To]++
 					}
 				}
@@ -240,12 +240,12 @@ func TestGangLosesAPlaceWithItsRecord(t *testing.T) {
 	x.sent = nil
 	id := x.submitGang(t, 2)
 	var commits []Event
-	var lost lease.Decline
+	var lost contract.Decline
 	for _, o := range x.sent {
-		if m, ok := o.Msg.(lease.Offer); ok {
+		if m, ok := o.Msg.(contract.Offer); ok {
 			commits = append(commits, FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
 			if o.To == "g0" {
-				lost = lease.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}}
+				lost = contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: job.ReasonResources}}
 			}
 		}
 	}
@@ -283,13 +283,13 @@ func TestOneOrderOfGangs(t *testing.T) {
 		submits = append(submits, Submit{Token: 1, Spec: gangSpec(2)}, Submit{Token: 1, Spec: array})
 	}
 	x.step(submits...)
-	all := map[job.ID]lease.Offer{}
+	all := map[job.ID]contract.Offer{}
 	var ids []job.ID
 	for len(x.sent) > 0 {
 		sent := x.sent
 		x.sent = nil
 		for _, o := range sent {
-			m, ok := o.Msg.(lease.Offer)
+			m, ok := o.Msg.(contract.Offer)
 			if !ok {
 				continue
 			}

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 )
@@ -234,7 +234,7 @@ func (d *dispatch) gangReason() job.Reason {
 	default:
 		text += "; waiting for " + strings.Join(names, ", ")
 	}
-	return job.Reason{Word: job.ReasonGangWaiting, Detail: lease.Clip(text)}
+	return job.Reason{Word: job.ReasonGangWaiting, Detail: contract.Clip(text)}
 }
 
 // namedHosts is how many of the hosts that a gang waits for its reason names.

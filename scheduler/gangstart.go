@@ -6,9 +6,9 @@ package scheduler
 import (
 	"slices"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // gangStarts assigns and starts gangs.
@@ -91,19 +91,19 @@ func (gs *gangStarts) start(d *dispatch) {
 	t.dispatch, t.going, t.declines = nil, false, 0
 	offers := slices.Clone(d.offers)
 	slices.SortFunc(offers, func(a, b *offer) int { return a.seat.rank - b.seat.rank })
-	preempted := jobs.Preempted(t.e.job, t.index)
+	preempted := state.Preempted(t.e.job, t.index)
 	for _, o := range offers {
 		gs.startMember(t.e.task(t.index+o.seat.rank), o, members, preempted)
 	}
 }
 
-func (gs *gangStarts) startMember(t *task, o *offer, members *lease.Gang, preempted bool) {
+func (gs *gangStarts) startMember(t *task, o *offer, members *contract.Gang, preempted bool) {
 	t.move(gs.turn, startSent)
 	gs.offers.drop(o)
 	t.hear(gs.attempts.sessionOf(t))
 	t.see(job.Reserved)
 	t.process.devices = o.seat.devices
-	gs.send(o.worker.Peer, lease.Start{
+	gs.send(o.worker.Peer, contract.Start{
 		Offer: o.id, Attempt: t.attempt(), Group: gs.cfg.Group, Epoch: gs.epoch, Session: o.seat.session, User: t.e.job.User,
 		File: t.e.taskFile(), Element: t.e.element(t.index, preempted), Gang: members,
 	})
@@ -118,12 +118,12 @@ func (gs *gangStarts) startMember(t *task, o *offer, members *lease.Gang, preemp
 
 // members is what all members are told of each other. It is nil if the address of one is not known. This daemon's own
 // host has the address at which the first of the others reaches it.
-func (gs *gangStarts) members(d *dispatch) *lease.Gang {
-	g := &lease.Gang{Members: make([]lease.Member, d.gang.size)}
+func (gs *gangStarts) members(d *dispatch) *contract.Gang {
+	g := &contract.Gang{Members: make([]contract.Member, d.gang.size)}
 	local := -1
 	for _, o := range d.offers {
 		s := o.seat
-		g.Members[s.rank] = lease.Member{Node: o.worker.Peer, Name: o.worker.Name(), Address: s.address}
+		g.Members[s.rank] = contract.Member{Node: o.worker.Peer, Name: o.worker.Name(), Address: s.address}
 		if s.rank == 0 {
 			g.Port = s.port
 		}
@@ -136,7 +136,7 @@ func (gs *gangStarts) members(d *dispatch) *lease.Gang {
 			g.Members[local].Address = gs.contact.paths[g.Members[i].Node].Local
 		}
 	}
-	if slices.ContainsFunc(g.Members, func(m lease.Member) bool { return m.Address == "" }) {
+	if slices.ContainsFunc(g.Members, func(m contract.Member) bool { return m.Address == "" }) {
 		return nil
 	}
 	return g

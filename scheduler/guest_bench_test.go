@@ -8,19 +8,19 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // benchGuest is a host with the most GPUs that a message may name, of several models.
-func benchGuest(classes int) (lease.Profile, lease.Free) {
-	p := lease.Profile{Peer: "guest", Name: "guest", Store: "s", CPUs: 256, Memory: 1 << 40, Worker: true, Drivers: []string{lease.DriverExec}}
-	f := lease.Free{CPUs: 64, Memory: 1 << 40}
-	for i := range lease.MaxGPUs {
+func benchGuest(classes int) (contract.Profile, contract.Free) {
+	p := contract.Profile{Peer: "guest", Name: "guest", Store: "s", CPUs: 256, Memory: 1 << 40, Worker: true, Drivers: []string{contract.DriverExec}}
+	f := contract.Free{CPUs: 64, Memory: 1 << 40}
+	for i := range contract.MaxGPUs {
 		p.GPUs = append(p.GPUs, gpu.Device{UUID: fmt.Sprintf("GPU-%040d", i), Class: fmt.Sprint("h100-80gb-", i%classes), Model: "NVIDIA", Memory: 80 << 30})
 	}
-	for i := range lease.MaxGPUs {
-		f.GPUs = append(f.GPUs, lease.FreeGPU{UUID: p.GPUs[lease.MaxGPUs-1-i].UUID, Memory: 80 << 30, Milli: 1000})
+	for i := range contract.MaxGPUs {
+		f.GPUs = append(f.GPUs, contract.FreeGPU{UUID: p.GPUs[contract.MaxGPUs-1-i].UUID, Memory: 80 << 30, Milli: 1000})
 	}
 	return p, f
 }
@@ -33,11 +33,11 @@ func BenchmarkGuestWithManyGPUs(b *testing.B) {
 		g.GPUs = g.GPUs[1:]
 		for _, x := range []struct {
 			name string
-			msg  func(n int) lease.ToScheduler
+			msg  func(n int) contract.ToScheduler
 		}{
-			{"hello", func(int) lease.ToScheduler { return lease.Hello{Profile: p, Free: f} }},
-			{"availability", func(n int) lease.ToScheduler {
-				return lease.Availability{Seq: uint64(n), Free: []lease.Free{f, g}[n%2]}
+			{"hello", func(int) contract.ToScheduler { return contract.Hello{Profile: p, Free: f} }},
+			{"availability", func(n int) contract.ToScheduler {
+				return contract.Availability{Seq: uint64(n), Free: []contract.Free{f, g}[n%2]}
 			}},
 		} {
 			b.Run(fmt.Sprintf("%s/classes=%d/waiting=%d", x.name, classes, waiting), func(b *testing.B) {
@@ -46,7 +46,7 @@ func BenchmarkGuestWithManyGPUs(b *testing.B) {
 				now := time.Unix(1e9, 0)
 				c := NewCore(cfg, Saved{}, now)
 				c.Step(now, Committed{job.Committed{Index: 1, Lead: true, Epoch: job.Epoch{Term: 1}}})
-				c.Step(now, SessionUp{Peer: "guest"}, FromWorker{Peer: "guest", Msg: lease.Hello{Profile: p, Free: f}})
+				c.Step(now, SessionUp{Peer: "guest"}, FromWorker{Peer: "guest", Msg: contract.Hello{Profile: p, Free: f}})
 				waitAtGuest(b, c, now, waiting)
 				b.ReportAllocs()
 				b.ResetTimer()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // history archives final jobs, so that they leave memory, and purges old ones.
@@ -98,7 +98,7 @@ func (h *history) unarchive(u Unarchived) {
 	if !there {
 		return // it was purged, or is back already
 	}
-	j, err := jobs.Decode(u.Rows)
+	j, err := state.Decode(u.Rows)
 	if err == nil && (j.ID != u.Job || !j.Final() || j.State() != x.State() || j.User != x.User()) {
 		err = errOtherJob
 	}
@@ -145,9 +145,9 @@ func (h *history) forgetEnd(id job.ID) {
 type Saved struct {
 	Applied uint64 // index of the last entry that the rows reflect
 
-	rows  []job.Row    // of the job that is being read
-	whole []*jobs.Job  // jobs that are not final
-	final []jobs.Entry // index entries of final jobs
+	rows  []job.Row     // of the job that is being read
+	whole []*state.Job  // jobs that are not final
+	final []state.Entry // index entries of final jobs
 
 	moved []job.Row // rows of jobs whose large file an older version had in the header
 	bytes int       // of these
@@ -183,13 +183,13 @@ func (s *Saved) flush() error {
 	if len(s.rows) == 0 {
 		return nil
 	}
-	j, err := jobs.Decode(s.rows)
+	j, err := state.Decode(s.rows)
 	s.rows = s.rows[:0]
 	if err != nil {
 		return err
 	}
 	if j.Final() {
-		s.final = append(s.final, jobs.ArchivedEntry(j, j.ClosedAt()))
+		s.final = append(s.final, state.ArchivedEntry(j, j.ClosedAt()))
 		return nil
 	}
 	s.whole = append(s.whole, j)

@@ -3,21 +3,21 @@ package scheduler
 // Holders: what the tasks of each user hold, on all hosts together.
 
 import (
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
 // holder counts what the tasks of a user hold that are assigned or offered to hosts.
 type holder struct {
-	lease.Held
+	contract.Held
 
 	jobs   int    // of the user, that are kept in memory
 	easing func() // called when the user holds less; nil: nobody waits for that
 }
 
 // change counts what a task holds now instead of what it held before.
-func (h *holder) change(before, now lease.Held) {
+func (h *holder) change(before, now contract.Held) {
 	h.Tasks += now.Tasks - before.Tasks
 	h.CPUs += now.CPUs - before.CPUs
 	h.Milli += now.Milli - before.Milli
@@ -55,5 +55,5 @@ func wholeOf(h *fleet.Host, need job.Resources) job.Resources {
 	if h == nil {
 		return need
 	}
-	return lease.Whole(need, h.Profile.CPUs, len(h.Profile.GPUs))
+	return contract.Whole(need, h.Profile.CPUs, len(h.Profile.GPUs))
 }

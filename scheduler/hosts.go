@@ -6,8 +6,8 @@ package scheduler
 import (
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 )
@@ -85,7 +85,7 @@ func (hs *hosts) setWaitingForLease(w *worker, waiting []*dispatch) {
 }
 
 // availability takes in what the host says is free, unless it is older than what is known.
-func (hs *hosts) availability(w *worker, m lease.Availability) {
+func (hs *hosts) availability(w *worker, m contract.Availability) {
 	if !w.Availability(m) {
 		return
 	}

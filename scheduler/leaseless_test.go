@@ -6,22 +6,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 // leaselessHost is a core with a full host, at which so many tasks queue. The host has no lease: its requests for renewal
 // are answered, but the answers do not count there.
-func leaselessHost(t *testing.T, queued int) (x *bench, offers []lease.Offer) {
+func leaselessHost(t *testing.T, queued int) (x *bench, offers []contract.Offer) {
 	x = newBench(t, 0, 0)
-	x.step(SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: lease.Hello{
-		Profile: lease.Profile{Name: "w0", Store: "s", CPUs: 64, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
+	x.step(SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: contract.Hello{
+		Profile: contract.Profile{Name: "w0", Store: "s", CPUs: 64, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
 	}})
 	for range queued {
 		x.tok++
 		x.step(Submit{Token: x.tok, Spec: benchSpec(0)})
 	}
 	for _, o := range x.sent {
-		if m, ok := o.Msg.(lease.Offer); ok {
+		if m, ok := o.Msg.(contract.Offer); ok {
 			offers = append(offers, m)
 		}
 	}
@@ -29,7 +29,7 @@ func leaselessHost(t *testing.T, queued int) (x *bench, offers []lease.Offer) {
 		t.Fatalf("%d offers, want %d", len(offers), queued)
 	}
 	x.sent = nil
-	x.step(FromWorker{Peer: "w0", Msg: lease.Renew{Group: 7, Store: "s", Session: 1}})
+	x.step(FromWorker{Peer: "w0", Msg: contract.Renew{Group: 7, Store: "s", Session: 1}})
 	x.step(ReadDone{Token: x.core.renewals.round, Epoch: x.core.renewals.epoch})
 	return x, offers
 }
@@ -39,10 +39,10 @@ func leaselessHost(t *testing.T, queued int) (x *bench, offers []lease.Offer) {
 func TestCommitsWithoutLeaseAreOfferedOnceMore(t *testing.T) {
 	const queued = 8
 	x, old := leaselessHost(t, queued)
-	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{Free: lease.Free{CPUs: 64, Memory: benchMemory}}})
+	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 64, Memory: benchMemory}}})
 	times := map[string]int{}
-	refuse := func(m lease.Offer) {
-		x.step(FromWorker{Peer: "w0", Msg: lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7}})
+	refuse := func(m contract.Offer) {
+		x.step(FromWorker{Peer: "w0", Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7}})
 	}
 	for _, m := range old {
 		refuse(m)
@@ -50,7 +50,7 @@ func TestCommitsWithoutLeaseAreOfferedOnceMore(t *testing.T) {
 			sent := x.sent
 			x.sent = nil
 			for _, o := range sent {
-				if m, ok := o.Msg.(lease.Offer); ok {
+				if m, ok := o.Msg.(contract.Offer); ok {
 					times[m.Attempt.String()]++
 					refuse(m)
 				}
@@ -67,7 +67,7 @@ func TestCommitsWithoutLeaseAreOfferedOnceMore(t *testing.T) {
 		t.Fatal("nothing was offered once more")
 	}
 	x.now = x.now.Add(time.Second)
-	x.step(FromWorker{Peer: "w0", Msg: lease.Renew{Group: 7, Store: "s", Session: 2}})
+	x.step(FromWorker{Peer: "w0", Msg: contract.Renew{Group: 7, Store: "s", Session: 2}})
 	x.step(ReadDone{Token: x.core.renewals.round, Epoch: x.core.renewals.epoch})
 	x.run()
 	if n := len(x.core.assigned.byNode["w0"]); n != queued {

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // places are hosts with some places each, for tasks of one CPU: on some they fail at once, on the others they run for a while.
@@ -20,7 +20,7 @@ type places struct {
 
 	mu     sync.Mutex
 	free   map[job.Peer]int
-	queue  map[job.Peer][]lease.Offer
+	queue  map[job.Peer][]contract.Offer
 	failed int // tasks that have failed at once
 	ran    map[job.Peer]int
 }
@@ -29,7 +29,7 @@ type places struct {
 const badRuns = 20 * time.Millisecond
 
 func newPlaces(h house, runs time.Duration, bad ...job.Peer) *places {
-	p := &places{house: h, runs: runs, bad: map[job.Peer]bool{}, free: map[job.Peer]int{}, queue: map[job.Peer][]lease.Offer{}, ran: map[job.Peer]int{}}
+	p := &places{house: h, runs: runs, bad: map[job.Peer]bool{}, free: map[job.Peer]int{}, queue: map[job.Peer][]contract.Offer{}, ran: map[job.Peer]int{}}
 	for _, peer := range bad {
 		p.bad[peer] = true
 	}
@@ -42,11 +42,11 @@ func (p *places) connect(peer job.Peer, places int) {
 	p.house.host.connect(peer)
 }
 
-func (p *places) send(to job.Peer, m lease.ToWorker) error {
+func (p *places) send(to job.Peer, m contract.ToWorker) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch m := m.(type) {
-	case lease.Offer:
+	case contract.Offer:
 		for _, o := range p.queue[to] {
 			if o.ID == m.ID {
 				return nil
@@ -54,7 +54,7 @@ func (p *places) send(to job.Peer, m lease.ToWorker) error {
 		}
 		p.queue[to] = append(p.queue[to], m)
 		return p.commit(to)
-	case lease.Release:
+	case contract.Release:
 		for i, o := range p.queue[to] {
 			if o.ID == m.Offer {
 				p.queue[to] = append(p.queue[to][:i], p.queue[to][i+1:]...)
@@ -63,13 +63,13 @@ func (p *places) send(to job.Peer, m lease.ToWorker) error {
 		}
 		p.free[to]++
 		return p.commit(to)
-	case lease.Start:
+	case contract.Start:
 		bad, runs := p.bad[to], p.runs
 		if bad {
 			runs = badRuns
 		}
 		time.AfterFunc(runs, func() { p.end(to, m, bad, runs) })
-		return p.house.loop.FromWorker(to, lease.Event{Attempt: m.Attempt, Group: m.Group, N: 1, State: job.Running})
+		return p.house.loop.FromWorker(to, contract.Event{Attempt: m.Attempt, Group: m.Group, N: 1, State: job.Running})
 	}
 	return nil
 }
@@ -80,16 +80,16 @@ func (p *places) commit(to job.Peer) error {
 		o := p.queue[to][0]
 		p.queue[to] = p.queue[to][1:]
 		p.free[to]--
-		if err := p.house.loop.FromWorker(to, lease.Commit{Offer: o.ID, Attempt: o.Attempt, Group: o.Group, Session: 1}); err != nil {
+		if err := p.house.loop.FromWorker(to, contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: o.Group, Session: 1}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *places) end(at job.Peer, m lease.Start, bad bool, runs time.Duration) {
+func (p *places) end(at job.Peer, m contract.Start, bad bool, runs time.Duration) {
 	now := time.Now()
-	e := lease.Event{Attempt: m.Attempt, Group: m.Group, N: 2, State: job.Succeeded}
+	e := contract.Event{Attempt: m.Attempt, Group: m.Group, N: 2, State: job.Succeeded}
 	if bad {
 		e.State = job.Failed
 	}
@@ -106,7 +106,7 @@ func (p *places) end(at job.Peer, m lease.Start, bad bool, runs time.Duration) {
 	p.ran[at]++
 	p.free[at]++
 	_ = p.commit(at)
-	_ = p.house.loop.FromWorker(at, lease.Availability{Free: lease.Free{CPUs: p.free[at]}})
+	_ = p.house.loop.FromWorker(at, contract.Availability{Free: contract.Free{CPUs: p.free[at]}})
 }
 
 func (p *places) submit(t *testing.T, tasks, user string) {

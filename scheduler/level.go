@@ -6,9 +6,9 @@ package scheduler
 import (
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // patience is how long a task waits at least before it goes to the first level.
@@ -29,14 +29,14 @@ func rate(tn *turn, t *task, hurry func(*task)) {
 	if t.raised = 0; t.overdue {
 		tn.stop(t.lined.timer)
 		most, _ := tn.cfg.Priorities.Highest(t.e.job.User)
-		t.raised, t.level = lease.Overdue(most)
-		t.work = lease.Work{}
-		if tn.cfg.Order != lease.ByAge {
-			t.work = lease.Work{By: tn.cfg.Order, Time: lease.MaxWork}
+		t.raised, t.level = contract.Overdue(most)
+		t.work = contract.Work{}
+		if tn.cfg.Order != contract.ByAge {
+			t.work = contract.Work{By: tn.cfg.Order, Time: contract.MaxWork}
 		}
 		return
 	}
-	if tn.cfg.Order == lease.ByAge {
+	if tn.cfg.Order == contract.ByAge {
 		return
 	}
 	ran, last := had(t)
@@ -48,18 +48,18 @@ func rate(tn *turn, t *task, hurry func(*task)) {
 		}
 	}
 	spec := &t.e.job.Spec
-	width := lease.Width(spec.Need(), t.e.job.Gang())
-	t.work = lease.Work{By: tn.cfg.Order, Time: lease.Times(ran, width)}
-	if tn.cfg.Order == lease.ByRemaining && tn.cfg.MaxWait > 0 && spec.TimeLimit > 0 {
+	width := contract.Width(spec.Need(), t.e.job.Gang())
+	t.work = contract.Work{By: tn.cfg.Order, Time: contract.Times(ran, width)}
+	if tn.cfg.Order == contract.ByRemaining && tn.cfg.MaxWait > 0 && spec.TimeLimit > 0 {
 		before(tn, t, max(spec.TimeLimit.D()-ran, 0), width, hurry)
 		return
 	}
 	waits := ran
-	if tn.cfg.Order == lease.ByRemaining {
-		t.work.Time = lease.MaxWork
+	if tn.cfg.Order == contract.ByRemaining {
+		t.work.Time = contract.MaxWork
 		if limit := spec.TimeLimit.D(); limit > 0 {
 			left := max(limit-ran, 0)
-			t.work.Time, waits = lease.Times(left, width), stretch*left
+			t.work.Time, waits = contract.Times(left, width), stretch*left
 		}
 	}
 	due := t.lined.since.Add(max(patience, waits))
@@ -75,14 +75,14 @@ func rate(tn *turn, t *task, hurry func(*task)) {
 }
 
 // before works out the level of a task that has so much time left by its limit, where nobody is to wait for longer than
-// Config.MaxWait. When it has waited for as long, and for lease.MinRun at least, it has the highest priority that its user may
+// Config.MaxWait. When it has waited for as long, and for contract.MinRun at least, it has the highest priority that its user may
 // have, with the level of its work. Else long tasks of a higher priority keep short ones waiting until all are overdue, and all
 // then go by age. As the longest wait has a bound, no task goes to the first level for having waited.
 func before(tn *turn, t *task, left time.Duration, width int, hurry func(*task)) {
 	tn.stop(t.lined.timer)
-	t.work.Time = lease.Times(left, width)
+	t.work.Time = contract.Times(left, width)
 	t.level = t.work.Level()
-	short := max(lease.MinRun, left) - waited(tn.now, t)
+	short := max(contract.MinRun, left) - waited(tn.now, t)
 	if short > 0 {
 		t.lined.timer = tn.after(short, func() { hurry(t) })
 		return
@@ -96,7 +96,7 @@ func had(t *task) (ran time.Duration, last int) {
 	j := t.e.job
 	settled := j.Task(t.index).Settled
 	n := 0
-	for _, o := range jobs.Outcomes(j, t.index) {
+	for _, o := range state.Outcomes(j, t.index) {
 		if o.N <= settled || o.Exit.Began.IsZero() || !o.Exit.Ended.After(o.Exit.Began) {
 			continue
 		}

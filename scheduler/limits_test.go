@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // limitStory is a story with one host of 8 GPUs that has limits; see userLimits.
@@ -26,15 +26,15 @@ func TestImpossibleLimitsInADryRun(t *testing.T) {
 		limits string
 		need   job.Resources
 		want   string
-		near   lease.Nearest
+		near   contract.Nearest
 	}{
-		"gpus":   {"gpus:4", job.Resources{CPUs: 1, GPUs: 5}, "user ada may hold at most 4 gpus there (limits.per_user.gpus), 5 wanted", lease.Nearest{Ever: true, GPUs: 4}},
-		"a user": {"gpus:8,ada/gpus:4", job.Resources{CPUs: 1, GPUs: 5}, "(limits.users.ada.gpus), 5 wanted", lease.Nearest{Ever: true, GPUs: 4}},
-		"shares": {"gpus:0", job.Resources{CPUs: 1, GPUShare: 0.5}, "at most 0 gpus there (limits.per_user.gpus), 0.5 wanted", lease.Nearest{}},
-		"cpus":   {"cpus:2", job.Resources{CPUs: 3}, "at most 2 cpus there (limits.per_user.cpus), 3 wanted", lease.Nearest{Ever: true, CPUs: 2}},
-		"memory": {"memory:1073741824", job.Resources{CPUs: 1, Memory: 2 << 30}, "at most 1GiB memory there (limits.per_user.memory), 2GiB wanted", lease.Nearest{Ever: true, Memory: 1 << 30}},
-		"tasks":  {"tasks:0", job.Resources{CPUs: 1}, "at most 0 tasks there (limits.per_user.tasks), 1 wanted", lease.Nearest{}},
-		"whole":  {"cpus:15", job.Resources{CPUs: 1, Exclusive: true}, "at most 15 cpus there (limits.per_user.cpus), 16 wanted", lease.Nearest{}},
+		"gpus":   {"gpus:4", job.Resources{CPUs: 1, GPUs: 5}, "user ada may hold at most 4 gpus there (limits.per_user.gpus), 5 wanted", contract.Nearest{Ever: true, GPUs: 4}},
+		"a user": {"gpus:8,ada/gpus:4", job.Resources{CPUs: 1, GPUs: 5}, "(limits.users.ada.gpus), 5 wanted", contract.Nearest{Ever: true, GPUs: 4}},
+		"shares": {"gpus:0", job.Resources{CPUs: 1, GPUShare: 0.5}, "at most 0 gpus there (limits.per_user.gpus), 0.5 wanted", contract.Nearest{}},
+		"cpus":   {"cpus:2", job.Resources{CPUs: 3}, "at most 2 cpus there (limits.per_user.cpus), 3 wanted", contract.Nearest{Ever: true, CPUs: 2}},
+		"memory": {"memory:1073741824", job.Resources{CPUs: 1, Memory: 2 << 30}, "at most 1GiB memory there (limits.per_user.memory), 2GiB wanted", contract.Nearest{Ever: true, Memory: 1 << 30}},
+		"tasks":  {"tasks:0", job.Resources{CPUs: 1}, "at most 0 tasks there (limits.per_user.tasks), 1 wanted", contract.Nearest{}},
+		"whole":  {"cpus:15", job.Resources{CPUs: 1, Exclusive: true}, "at most 15 cpus there (limits.per_user.cpus), 16 wanted", contract.Nearest{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := limitStory(t, c.limits)
@@ -66,7 +66,7 @@ func TestPriorityThatNoHostAllows(t *testing.T) {
 	if err != nil || e.Reason.Word != job.ReasonNoMatch || !strings.Contains(e.Reason.Detail, "priority 90 of user ada is above 50, the highest here (limits.per_user.priority)") {
 		t.Errorf("%+v, %v", e, err)
 	}
-	if e, err := s.core.Offers(lease.Root, false, x); err != nil || len(e.Now) != 1 {
+	if e, err := s.core.Offers(contract.Root, false, x); err != nil || len(e.Now) != 1 {
 		t.Errorf("root: %+v, %v", e, err)
 	}
 	s.core.hosts.workers["n1"].Profile.Limits = s.core.hosts.workers["n1"].Profile.Limits.ToMember(40)
@@ -127,7 +127,7 @@ func TestMoreThanMayEverWait(t *testing.T) {
 // for so long.
 func TestLongestTimeLimit(t *testing.T) {
 	s := limitStory(t, "max_time:7200,bob/max_time:86400")
-	s.core.cfg.Limits = &lease.UserLimits{PerUser: lease.Limit{lease.LimitTime: 14400}, Users: map[string]lease.Limit{"bob": {lease.LimitTime: 200000}}}
+	s.core.cfg.Limits = &contract.UserLimits{PerUser: contract.Limit{contract.LimitTime: 14400}, Users: map[string]contract.Limit{"bob": {contract.LimitTime: 200000}}}
 	for name, c := range map[string]struct {
 		user   string
 		limit  time.Duration

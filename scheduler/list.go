@@ -7,9 +7,9 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
 )
 
 // Jobs returns the jobs that the filter chooses, newest first.
@@ -59,7 +59,7 @@ func TotalsOf(ctx context.Context, l *Loop) (Totals, error) {
 }
 
 // SetShares replaces the weights of users and projects.
-func (l *Loop) SetShares(w share.Weights) {
+func (l *Loop) SetShares(w fairshare.Weights) {
 	l.calls.box.putAlways(mail{look: func(c *Core) { c.pending.setWeights(w) }})
 }
 
@@ -69,12 +69,12 @@ func SetBacklog(l *Loop, b Backlog) {
 }
 
 // SetPriorities replaces the highest priorities that users may give. Jobs that are accepted keep theirs.
-func SetPriorities(l *Loop, p *lease.Priorities) {
+func SetPriorities(l *Loop, p *contract.Priorities) {
 	l.calls.box.putAlways(mail{look: func(c *Core) { c.cfg.Priorities = p }})
 }
 
 // SetLimits replaces the limits of users: the longest time limits of jobs that are submitted, and what tasks may hold in the cluster.
-func SetLimits(l *Loop, to *lease.UserLimits) {
+func SetLimits(l *Loop, to *contract.UserLimits) {
 	l.calls.box.putAlways(mail{look: func(c *Core) {
 		if !c.cfg.Limits.Equal(to) {
 			c.cfg.Limits = to
@@ -84,10 +84,10 @@ func SetLimits(l *Loop, to *lease.UserLimits) {
 }
 
 // AllotmentOf returns what this owner tells others of a user, and whether the user has limits over the cluster.
-func AllotmentOf(ctx context.Context, l *Loop, user string) (s lease.Allotment, limited bool, err error) {
-	s, err = query(ctx, l.calls, func(c *Core) (lease.Allotment, error) {
+func AllotmentOf(ctx context.Context, l *Loop, user string) (s contract.Allotment, limited bool, err error) {
+	s, err = query(ctx, l.calls, func(c *Core) (contract.Allotment, error) {
 		if _, limited := c.cfg.Limits.InCluster(user); !limited {
-			return lease.Allotment{}, nil
+			return contract.Allotment{}, nil
 		}
 		return c.plan.allotments.state(user), nil
 	})
@@ -99,8 +99,8 @@ func TellAllotted(l *Loop, e AllotmentsHeard) { l.calls.box.putAlways(mail{event
 
 // SwapAllotments takes in what an owner of another daemon, or another one of this daemon, says of users, and returns what this owner
 // says of them.
-func SwapAllotments(ctx context.Context, l *Loop, from job.Peer, states []lease.Allotment) ([]lease.Allotment, error) {
-	return query(ctx, l.calls, func(c *Core) ([]lease.Allotment, error) { return c.plan.allotments.swap(from, states), nil })
+func SwapAllotments(ctx context.Context, l *Loop, from job.Peer, states []contract.Allotment) ([]contract.Allotment, error) {
+	return query(ctx, l.calls, func(c *Core) ([]contract.Allotment, error) { return c.plan.allotments.swap(from, states), nil })
 }
 
 // Watch sends the jobs that the filter chooses: first as they are, then every change. Of several changes that were not

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // Find returns a job, archived or not, with the earlier attempts of its tasks.
@@ -20,7 +20,7 @@ func (c *Core) Find(id job.ID) (Listed, bool) {
 	l := c.views.listed(x)
 	if l.Job != nil {
 		l.Job = new(c.views.of(c.entries.byID[id]))
-		jobs.AddEarlier(l.Job.Tasks, c.entries.table.Of(x))
+		state.AddEarlier(l.Job.Tasks, c.entries.table.Of(x))
 	}
 	return l, true
 }
@@ -50,7 +50,7 @@ func (c *Core) Tasks(id job.ID, q job.TaskQuery) ([]job.Task, error) {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	tasks := c.views.tasks(e, q)
-	jobs.AddEarlier(tasks, e.job)
+	state.AddEarlier(tasks, e.job)
 	return tasks, nil
 }
 
@@ -64,10 +64,10 @@ func (c *Core) Durable(id job.ID) (job.Job, bool) {
 }
 
 // Why explains the state of a job.
-func (c *Core) Why(id job.ID) (lease.Explanation, error) {
+func (c *Core) Why(id job.ID) (contract.Explanation, error) {
 	e := c.entries.byID[id]
 	if e == nil {
-		return lease.Explanation{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+		return contract.Explanation{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	x, err := c.views.whyOf(c.views.of(e))
 	x.Ahead = ahead(c.views, e)
@@ -76,13 +76,13 @@ func (c *Core) Why(id job.ID) (lease.Explanation, error) {
 }
 
 // Offers says which hosts would take a job of this user with this spec, and why the others would not.
-func (c *Core) Offers(user string, operator bool, s job.Spec) (lease.Explanation, error) {
+func (c *Core) Offers(user string, operator bool, s job.Spec) (contract.Explanation, error) {
 	err := checkPolicy(s, nil)
 	if err == nil {
 		err = checkLimits(c.entries, user, operator, &s)
 	}
 	if err != nil {
-		return lease.Explanation{}, err
+		return contract.Explanation{}, err
 	}
 	x, err := c.explain.offers("", user, s)
 	byAllotment(c.views, &x, user, &s, nil)
@@ -91,8 +91,8 @@ func (c *Core) Offers(user string, operator bool, s job.Spec) (lease.Explanation
 
 // Node is a host as this scheduler knows it.
 type Node struct {
-	Profile  lease.Profile
-	Free     lease.Free
+	Profile  contract.Profile
+	Free     contract.Free
 	Up       bool // there is a session with it
 	Draining bool
 	Detail   string    // why it takes no tasks
@@ -156,7 +156,7 @@ func progressOf(c *Core, id job.ID, tasks bool) progress {
 	if e := c.entries.byID[id]; e != nil {
 		x.State = c.views.stateOf(e)
 		if since, x.Started = startedSince(c, e); tasks {
-			x.Tasks, x.tasks = jobs.TaskStatesOf(e.job), e.job.Len()
+			x.Tasks, x.tasks = state.TaskStatesOf(e.job), e.job.Len()
 		}
 	} else if a, there := c.entries.table.Archived(id); there {
 		x.State, x.Started, x.archived, since = a.State(), true, true, a.Ended()

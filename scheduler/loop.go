@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Loop runs a Core. Any goroutine may call its methods, also before Run: they answer once it runs.
@@ -83,7 +83,7 @@ func (l *Loop) Deliver(e job.Committed) {
 
 // SessionUp tells the scheduler of a new session, with the addresses of its ends. As all that is told of a member, it waits
 // while too much of that member waits. It does not wait for the loop if the peer is this daemon.
-func (l *Loop) SessionUp(p job.Peer, path lease.Path) { l.tell(p, SessionUp{Peer: p, Path: path}) }
+func (l *Loop) SessionUp(p job.Peer, path contract.Path) { l.tell(p, SessionUp{Peer: p, Path: path}) }
 
 // TellMeasured tells the scheduler how long a message to the peer of a session and the answer take.
 func TellMeasured(l *Loop, p job.Peer, roundTrip time.Duration) {
@@ -100,7 +100,7 @@ func TellRevoked(l *Loop, p job.Peer) {
 
 // FromWorker takes a message of a host, in order. It waits while too much of that host waits. ErrBusy, which only this
 // daemon's own worker gets, says that the message was dropped. Then close the local session and open it again.
-func (l *Loop) FromWorker(p job.Peer, m lease.ToScheduler) error {
+func (l *Loop) FromWorker(p job.Peer, m contract.ToScheduler) error {
 	if !l.tell(p, FromWorker{Peer: p, Msg: m}) {
 		return ErrBusy
 	}

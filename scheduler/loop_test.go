@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs/jobstest"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
 // fakeJournal commits records in a goroutine of its own.
@@ -26,7 +26,7 @@ type fakeJournal struct {
 
 	mu      sync.Mutex
 	applied uint64          // guarded by mu
-	rows    jobstest.Disk   // guarded by mu
+	rows    statetest.Disk  // guarded by mu
 	full    error           // Propose returns it; guarded by mu
 	broken  error           // Rows returns it; guarded by mu
 	entries []job.Committed // guarded by mu
@@ -35,7 +35,7 @@ type fakeJournal struct {
 var errDiskFull = errors.New("no space left on device")
 
 func newFakeJournal() *fakeJournal {
-	return &fakeJournal{queue: make(chan []job.Record, maxOutgoing), delay: time.Millisecond, rows: jobstest.Disk{}}
+	return &fakeJournal{queue: make(chan []job.Record, maxOutgoing), delay: time.Millisecond, rows: statetest.Disk{}}
 }
 
 func (j *fakeJournal) Propose(records ...job.Record) error {
@@ -125,9 +125,9 @@ func (j *fakeJournal) commit(m job.Committed) {
 type fakeHost struct {
 	loop  *Loop
 	runs  time.Duration
-	store string                               // of a host that connects now; "": s
-	cpus  int                                  // likewise; 0: 64
-	send  func(job.Peer, lease.ToWorker) error // in place of Send, if it is set
+	store string                                  // of a host that connects now; "": s
+	cpus  int                                     // likewise; 0: 64
+	send  func(job.Peer, contract.ToWorker) error // in place of Send, if it is set
 
 	mu     sync.Mutex
 	wanted []job.Peer // guarded by mu
@@ -152,24 +152,24 @@ func (h *fakeHost) Want(p job.Peer) {
 	h.wanted = append(h.wanted, p)
 }
 
-func (h *fakeHost) Send(to job.Peer, m lease.ToWorker) error {
+func (h *fakeHost) Send(to job.Peer, m contract.ToWorker) error {
 	if h.send != nil {
 		return h.send(to, m)
 	}
 	switch m := m.(type) {
-	case lease.Offer:
-		return h.loop.FromWorker(to, lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: 1})
-	case lease.Start:
+	case contract.Offer:
+		return h.loop.FromWorker(to, contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: 1})
+	case contract.Start:
 		h.mu.Lock()
 		h.starts++
 		h.mu.Unlock()
-		e := lease.Event{Attempt: m.Attempt, Group: m.Group, N: 1, State: job.Running}
+		e := contract.Event{Attempt: m.Attempt, Group: m.Group, N: 1, State: job.Running}
 		time.AfterFunc(h.runs, func() {
 			now := time.Now()
-			e := lease.Event{Attempt: m.Attempt, Group: m.Group, N: 2, State: job.Succeeded}
+			e := contract.Event{Attempt: m.Attempt, Group: m.Group, N: 2, State: job.Succeeded}
 			e.Exit = &job.Exit{State: job.Succeeded, Started: true, Began: now.Add(-h.runs), Ended: now}
 			_ = h.loop.FromWorker(to, e)
-			_ = h.loop.FromWorker(to, lease.Availability{Free: lease.Free{CPUs: 64}})
+			_ = h.loop.FromWorker(to, contract.Availability{Free: contract.Free{CPUs: 64}})
 		})
 		return h.loop.FromWorker(to, e)
 	default:
@@ -178,9 +178,9 @@ func (h *fakeHost) Send(to job.Peer, m lease.ToWorker) error {
 }
 
 func (h *fakeHost) connect(p job.Peer) {
-	h.loop.SessionUp(p, lease.Path{})
-	_ = h.loop.FromWorker(p, lease.Hello{
-		Profile: lease.Profile{Name: string(p), Store: cmp.Or(h.store, "s"), CPUs: cmp.Or(h.cpus, 64), Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: cmp.Or(h.cpus, 64)},
+	h.loop.SessionUp(p, contract.Path{})
+	_ = h.loop.FromWorker(p, contract.Hello{
+		Profile: contract.Profile{Name: string(p), Store: cmp.Or(h.store, "s"), CPUs: cmp.Or(h.cpus, 64), Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: cmp.Or(h.cpus, 64)},
 	})
 }
 

@@ -7,9 +7,9 @@ import (
 	"math"
 	"sync"
 
-	"github.com/musterhq/muster/inbox"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/inbox"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // The bounds of what waits. Each kind has its own bound, so that no kind can crowd out the others.
@@ -62,7 +62,7 @@ func (b *mailbox) ring() {
 func (b *mailbox) from(p job.Peer, e Event) bool {
 	weight := 0
 	if m, ok := e.(FromWorker); ok {
-		weight = lease.Weight(m.Msg)
+		weight = contract.Weight(m.Msg)
 	}
 	return b.members.Put(p, e, weight)
 }
@@ -70,7 +70,7 @@ func (b *mailbox) from(p job.Peer, e Event) bool {
 // fromOwn adds an event of this daemon's own worker, and does not wait. It returns false if too many messages wait.
 func (b *mailbox) fromOwn(p job.Peer, e Event) bool {
 	if m, ok := e.(FromWorker); ok {
-		return b.members.Offer(p, e, lease.Weight(m.Msg), maxOwn)
+		return b.members.Offer(p, e, contract.Weight(m.Msg), maxOwn)
 	}
 	return b.members.Offer(p, e, 0, math.MaxInt) // sessions begin and end seldom
 }

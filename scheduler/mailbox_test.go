@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Some members send the largest messages as fast as they can, and the loop is slow. They wait, what waits of them is bounded,
@@ -20,7 +20,7 @@ func TestFloodsDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newMailbox()
 		p, f := benchGuest(7)
-		hello := FromWorker{Msg: lease.Hello{Profile: p, Free: f}}
+		hello := FromWorker{Msg: contract.Hello{Profile: p, Free: f}}
 		var floods sync.WaitGroup
 		const members = 100
 		sent := make([]int, members)
@@ -33,7 +33,7 @@ func TestFloodsDelayNobody(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		weight := lease.Weight(hello.Msg)
+		weight := contract.Weight(hello.Msg)
 		total := 0
 		for i, n := range sent {
 			if n > 1+perMember.Weight/weight {
@@ -50,8 +50,8 @@ func TestFloodsDelayNobody(t *testing.T) {
 		}
 		honest := []Event{
 			SessionUp{Peer: "ben"},
-			FromWorker{Peer: "ben", Msg: lease.Renew{Group: 7}},
-			FromWorker{Peer: "ben", Msg: lease.Event{State: job.Succeeded}},
+			FromWorker{Peer: "ben", Msg: contract.Renew{Group: 7}},
+			FromWorker{Peer: "ben", Msg: contract.Event{State: job.Succeeded}},
 			SessionDown{Peer: "ben"},
 		}
 		begin := time.Now()

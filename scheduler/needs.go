@@ -5,8 +5,8 @@ package scheduler
 import (
 	"context"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Journal keeps the records of this daemon's jobs.
@@ -41,14 +41,14 @@ type Sessions interface {
 	// Send queues a message, in order, and returns at once. ErrUnsendable says that the message is out of bounds, and a
 	// HeldBackError that this host does not get it now. Any other error says that there is no session: a SessionDown
 	// follows or has come.
-	Send(to job.Peer, m lease.ToWorker) error
+	Send(to job.Peer, m contract.ToWorker) error
 	// Want opens a session with the peer and keeps it.
 	Want(p job.Peer)
 	// Unwant takes a Want back. The session is closed unless another part of the daemon wants it.
 	Unwant(p job.Peer)
 }
 
-// Finder looks for hosts of a class, as lease.ClassOf names them.
+// Finder looks for hosts of a class, as contract.ClassOf names them.
 type Finder interface {
 	// Find sends at most n hosts until ctx ends. Then it closes the channel.
 	Find(ctx context.Context, class string, n int) <-chan job.Peer

@@ -7,7 +7,7 @@ package scheduler
 import (
 	"time"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/scheduler/place"
 	"github.com/musterhq/muster/scheduler/policy"
 )
@@ -38,7 +38,7 @@ const (
 
 // seek searches for further hosts of a rack, unless it has done so of late. It reports whether it does.
 func (ns *neighbours) seek(class string) bool {
-	if at, before := ns.sought[class]; before && ns.now.Sub(at) < seekAgain || !lease.IsClass(class) {
+	if at, before := ns.sought[class]; before && ns.now.Sub(at) < seekAgain || !contract.IsClass(class) {
 		return false
 	}
 	if len(ns.sought) >= maxSought {
@@ -55,7 +55,7 @@ func (ns *neighbours) ofThisRack(t *task) {
 	if own == nil || own.Profile.Labels[policy.RackLabel] == "" || !ns.placement.near(t) {
 		return
 	}
-	ns.seek(lease.LabelClass(policy.RackLabel, own.Profile.Labels[policy.RackLabel]))
+	ns.seek(contract.LabelClass(policy.RackLabel, own.Profile.Labels[policy.RackLabel]))
 }
 
 // ofRacks searches for further hosts of the racks that would suit the gang best, if none of the racks has room for all
@@ -66,7 +66,7 @@ func (ns *neighbours) ofRacks(t *task, racks []place.Part, size int) bool {
 	}
 	begun := 0
 	for _, x := range racks[:min(len(racks), seekRacks)] {
-		if begun < seekAtOnce && ns.seek(lease.LabelClass(x.Label, x.Value)) {
+		if begun < seekAtOnce && ns.seek(contract.LabelClass(x.Label, x.Value)) {
 			begun++
 		}
 	}

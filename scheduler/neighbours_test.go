@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
@@ -32,7 +32,7 @@ func TestDistanceOfSession(t *testing.T) {
 		t.Errorf("without a session: %s", d)
 	}
 	x.step(SessionUp{Peer: "g0"}, Measured{Peer: "g0", RoundTrip: time.Second})
-	x.step(FromWorker{Peer: "g0", Msg: lease.Hello{Profile: lease.Profile{Name: "g0", CPUs: 32, Memory: benchMemory, Worker: true}}})
+	x.step(FromWorker{Peer: "g0", Msg: contract.Hello{Profile: contract.Profile{Name: "g0", CPUs: 32, Memory: benchMemory, Worker: true}}})
 	if distance("g0") != fleet.DistanceOf(time.Second) {
 		t.Errorf("measured before the Hello: %s", distance("g0"))
 	}
@@ -42,12 +42,12 @@ func TestDistanceOfSession(t *testing.T) {
 func (x *bench) rackHosts(first int, racks ...string) {
 	for i, rack := range racks {
 		p := job.Peer(fmt.Sprintf("g%d", first+i))
-		x.step(SessionUp{Peer: p, Path: lease.Path{Local: "10.9.9.9", Remote: gangAddress(p)}}, FromWorker{Peer: p, Msg: lease.Hello{
-			Profile: lease.Profile{
+		x.step(SessionUp{Peer: p, Path: contract.Path{Local: "10.9.9.9", Remote: gangAddress(p)}}, FromWorker{Peer: p, Msg: contract.Hello{
+			Profile: contract.Profile{
 				Name: string(p), Store: "s", CPUs: 32, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true,
 				Labels: map[string]string{"rack": rack},
 			},
-			Free: lease.Free{CPUs: 32, Memory: benchMemory},
+			Free: contract.Free{CPUs: 32, Memory: benchMemory},
 		}})
 	}
 }
@@ -107,11 +107,11 @@ func TestRackOfLiars(t *testing.T) {
 		x.sent = nil
 		for _, o := range sent {
 			switch m := o.Msg.(type) {
-			case lease.Offer:
+			case contract.Offer:
 				if o.To >= "g3" {
 					x.step(FromWorker{Peer: o.To, Msg: commitTo(o.To, m)})
 				}
-			case lease.Start:
+			case contract.Start:
 				started++
 			default:
 			}

@@ -5,12 +5,12 @@ package scheduler
 import (
 	"cmp"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // whyOf explains the state of a job with this view.
-func (vs *views) whyOf(j job.Job) (lease.Explanation, error) {
+func (vs *views) whyOf(j job.Job) (contract.Explanation, error) {
 	e := vs.entries.byID[j.ID]
 	s := j.Spec
 	if e != nil {
@@ -41,8 +41,8 @@ func (e *entry) anyShape() *shape {
 
 // byAllotment moves the hosts that would start a task now to those that could later, if the limits of its user over the cluster do
 // not allow it. The shape is that of the job if it is known here.
-func byAllotment(vs *views, x *lease.Explanation, user string, s *job.Spec, g *shape) {
-	var need lease.Held
+func byAllotment(vs *views, x *contract.Explanation, user string, s *job.Spec, g *shape) {
+	var need contract.Held
 	need.Add(s.Need(), max(1, s.Nodes))
 	never := vs.cfg.Limits.NeverInCluster(user, need)
 	why := cmp.Or(never, vs.allot.whyLater(user, need, g, s.Priority))
@@ -53,7 +53,7 @@ func byAllotment(vs *views, x *lease.Explanation, user string, s *job.Spec, g *s
 		cand.Why = job.Reason{Word: job.ReasonQuota, Detail: why}.String()
 		x.Later = append(x.Later, cand)
 	}
-	x.Now = []lease.Candidate{}
+	x.Now = []contract.Candidate{}
 	x.Reason = job.Reason{Word: job.ReasonQuota, Detail: why}
 	if never != "" {
 		x.Reason.Word = job.ReasonNoMatch

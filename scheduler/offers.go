@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
@@ -85,11 +85,11 @@ func (os *offers) to(w *worker) []*offer {
 func (os *offers) sendOffer(o *offer, wait time.Duration) {
 	t := o.dispatch.task
 	j := t.e.job
-	m := lease.Offer{
+	m := contract.Offer{
 		ID: o.id, Attempt: job.Attempt{Job: j.ID, Task: t.index, N: o.dispatch.n}, Group: os.cfg.Group, Epoch: os.epoch,
 		Need: j.Spec.Need(), Device: o.device(), Priority: t.priority(), User: j.User, Project: j.Spec.Project, Wait: wait,
-		Age: os.now.Sub(t.e.born) + ageOfNew, Preempt: o.dispatch.preempt == o.worker.Host, Limit: lease.LimitOf(&j.Spec),
-		Keeping: lease.Keeping{Spare: !o.keeps && o.seat == nil, Elsewhere: o.elsewhere, Private: os.cfg.Private}, Ordered: lease.Ordered{Level: t.level, Work: t.work},
+		Age: os.now.Sub(t.e.born) + ageOfNew, Preempt: o.dispatch.preempt == o.worker.Host, Limit: contract.LimitOf(&j.Spec),
+		Keeping: contract.Keeping{Spare: !o.keeps && o.seat == nil, Elsewhere: o.elsewhere, Private: os.cfg.Private}, Ordered: contract.Ordered{Level: t.level, Work: t.work},
 	}
 	if s := o.seat; s != nil {
 		m.Attempt.Task += s.rank
@@ -104,7 +104,7 @@ const gangHold = time.Minute
 
 func (os *offers) release(o *offer) {
 	if o.worker.Up {
-		os.send(o.worker.Peer, lease.Release{Offer: o.id})
+		os.send(o.worker.Peer, contract.Release{Offer: o.id})
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // becomeLeader begins the ownership (R10). Attempts of an earlier owner are not started; the hosts are asked about them
@@ -61,7 +61,7 @@ const (
 
 // stale handles the word of a host that it knows a newer epoch of the group. If the owner was this daemon, a copy of it has
 // led, with the same key and a log of its own. See docs/adr, ADR 166.
-func stale(c *Core, w *worker, m lease.Stale) {
+func stale(c *Core, w *worker, m contract.Stale) {
 	if m.Group != c.cfg.Group || !c.epoch.Less(m.Epoch) {
 		return
 	}

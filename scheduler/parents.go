@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // parents follows the parents that the table cannot judge alone, while this daemon leads.
@@ -216,11 +216,11 @@ func (ps *parents) silent(ids []job.ID, detail string) {
 // that the same holds for each task of the job.
 func (ps *parents) waits(e *entry, index int) (word string, all bool) {
 	switch e.job.Waits.Of(index) {
-	case jobs.WaitOn:
+	case state.WaitOn:
 		return job.ReasonDependency, !e.job.Waits.Each()
-	case jobs.WaitNever:
+	case state.WaitNever:
 		return job.ReasonDependencyNeverSatisfied, !e.job.Waits.Each()
-	case jobs.WaitNone:
+	case state.WaitNone:
 	}
 	if e.parents.until.After(ps.now) {
 		return job.ReasonDependency, true

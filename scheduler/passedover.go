@@ -6,15 +6,15 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
 // passedOverWhy is why a task waits though it fits at a host now: what is free there is kept for others, which are named if the
 // host has said so. It is computed once in a step for tasks with one time limit that go to any host.
 func passedOverWhy(p *placement, g *shape, t *task) job.Reason {
-	limit, apart := lease.LimitOf(&t.e.job.Spec), awayFrom(p, t)
+	limit, apart := contract.LimitOf(&t.e.job.Spec), awayFrom(p, t)
 	if known := &g.passed; known.at == p.steps && known.limit == limit && len(apart) == 0 {
 		return known.why
 	}
@@ -25,11 +25,11 @@ func passedOverWhy(p *placement, g *shape, t *task) job.Reason {
 			continue
 		}
 		if i := slices.IndexFunc(apart, func(x away) bool { return x.host == h }); i >= 0 {
-			why = cmp.Or(why, job.Reason{Word: job.ReasonResources, Detail: lease.Clip(h.Name() + ": " + apart[i].why(t.e))})
+			why = cmp.Or(why, job.Reason{Word: job.ReasonResources, Detail: contract.Clip(h.Name() + ": " + apart[i].why(t.e))})
 			continue
 		}
 		if kept := fleet.KeptFrom(h, asked, p.now); kept != "" {
-			why = job.Reason{Word: job.ReasonPriority, Detail: lease.Clip(h.Name() + " " + kept)}
+			why = job.Reason{Word: job.ReasonPriority, Detail: contract.Clip(h.Name() + " " + kept)}
 			break
 		}
 		why = job.Reason{Word: job.ReasonPriority, Detail: h.Name() + " has room, and takes tasks that go before it first"}

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
+	"github.com/musterhq/muster/internal/timers"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
-	"github.com/musterhq/muster/share"
-	"github.com/musterhq/muster/timers"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // pending holds the tasks that wait for a host.
@@ -36,7 +36,7 @@ type pending struct {
 
 // shapeKey names a shape: requests of one user and project with equal keys have the same shape. The priority is a part of it
 // because a host may refuse some priorities of a user for good, and the others wait for no task that is refused.
-func shapeKey(who share.Account, priority int, pool string, need job.Resources) string {
+func shapeKey(who fairshare.Account, priority int, pool string, need job.Resources) string {
 	return fmt.Sprintf("%q %q %d %d %d %t %s", who.User, who.Project, priority, need.CPUs, need.Memory, need.Exclusive, pool)
 }
 
@@ -65,7 +65,7 @@ const timeless job.Duration = -1
 func shapeOf(p *pending, t *task) *shape {
 	s := t.e.job.Spec
 	inPool, need := fleet.PoolKey(s), s.Need()
-	who := share.Account{User: t.e.job.User, Project: s.Project}
+	who := fairshare.Account{User: t.e.job.User, Project: s.Project}
 	key, limit := gangKey(shapeKey(who, t.e.priority, inPool, need), t.e.job.Gang()), timeless
 	if p.hosts.timed {
 		limit = s.TimeLimit
@@ -78,8 +78,8 @@ func shapeOf(p *pending, t *task) *shape {
 			text := err.Error()
 			clauses = []fleet.Clause{{Text: "constraint", Test: func(*fleet.Host) string { return text }}}
 		}
-		prefers := s.Preferences()                     // likewise
-		need.GPUModel = lease.ModelName(need.GPUModel) // here, so that no comparison has to do it
+		prefers := s.Preferences()                        // likewise
+		need.GPUModel = contract.ModelName(need.GPUModel) // here, so that no comparison has to do it
 		g = &shape{key: key, account: who, standing: p.shares.table.Of(who), queue: queue[*task]{order: rank}, Shape: fleet.Shape{
 			User: t.e.job.User, Project: s.Project, Need: need, Gang: t.e.job.Gang(), Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),
 			Priority: t.e.priority, TimeLimit: limit,
@@ -202,7 +202,7 @@ func placed(tn *turn, t *task) {
 		tn.totals.Queued.add(tn.now.Sub(t.waited))
 	}
 	t.e.place(tn)
-	t.inTotals = inTotals{fresh: t.durable().Attempt == 1 || len(jobs.Outcomes(t.e.job, t.index)) <= 1} // those before this one were declined
+	t.inTotals = inTotals{fresh: t.durable().Attempt == 1 || len(state.Outcomes(t.e.job, t.index)) <= 1} // those before this one were declined
 }
 
 // maxPaused bounds the tasks of a job that have soft state and are not assigned: those that are offered and those that
@@ -373,7 +373,7 @@ func (p *pending) freed(e *entry, tasks []job.Range) {
 
 func (p *pending) addReady(e *entry, r job.Range) {
 	for i := r.First; i <= r.Last; i++ {
-		if e.job.Waits.Of(i) == jobs.WaitNone && e.job.Brief(i).State == job.Pending {
+		if e.job.Waits.Of(i) == state.WaitNone && e.job.Brief(i).State == job.Pending {
 			e.parents.ready.add(i)
 		}
 	}
@@ -444,14 +444,14 @@ func (p *pending) sort() {
 
 // setWeights replaces the weights. Amounts are scaled by the half-life, so what hosts have told is forgotten if that has
 // changed; they tell it again within half a minute.
-func (p *pending) setWeights(w share.Weights) {
+func (p *pending) setWeights(w fairshare.Weights) {
 	if w.HalfLife != p.shares.weights.HalfLife {
 		clear(p.shares.told)
 		clear(p.shares.sums)
 	}
 	p.shares.weights, p.shares.table, p.shares.news = w, nil, true
 	for _, g := range p.shapes {
-		g.standing = share.Standing{}
+		g.standing = fairshare.Standing{}
 	}
 	p.sort()
 }

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/musterhq/muster/internal/stories"
+	"github.com/musterhq/muster/internal/testkit/stories"
 )
 
 // Every phase can be reached from idle, has legal moves, and leads back to idle. No move leads back to the Start of an

@@ -9,20 +9,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/place"
 )
 
 // gpuHost says Hello with 8 CPUs and so many GPUs, all free.
-func gpuHost(p job.Peer, gpus int) lease.Hello {
-	m := lease.Hello{
-		Profile: lease.Profile{Name: string(p), Store: "s", CPUs: 8, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: 8},
+func gpuHost(p job.Peer, gpus int) contract.Hello {
+	m := contract.Hello{
+		Profile: contract.Profile{Name: string(p), Store: "s", CPUs: 8, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: 8},
 	}
 	for i := range gpus {
 		d := gpu.Device{UUID: fmt.Sprint(p, "-", i), Class: "h100-80gb", Memory: 80e9}
 		m.Profile.GPUs = append(m.Profile.GPUs, d)
-		m.Free.GPUs = append(m.Free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
+		m.Free.GPUs = append(m.Free.GPUs, contract.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
 	}
 	return m
 }
@@ -45,15 +45,15 @@ func TestWhyHost(t *testing.T) {
 			x := newBench(t, 0, 0)
 			x.step(SessionUp{Peer: "h"}, FromWorker{Peer: "h", Msg: gpuHost("h", 2)})
 			if c.full {
-				x.step(FromWorker{Peer: "h", Msg: lease.Availability{}})
+				x.step(FromWorker{Peer: "h", Msg: contract.Availability{}})
 			}
 			s := benchSpec(0)
 			s.Resources.GPUs = c.gpus
 			x.step(Submit{Token: 1, Spec: s})
-			x.step(FromWorker{Peer: "h", Msg: lease.Availability{}})
+			x.step(FromWorker{Peer: "h", Msg: contract.Availability{}})
 			var why []string
-			x.sentOffer(t, func(m lease.Offer) {
-				commit := FromWorker{Peer: "h", Msg: lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}}
+			x.sentOffer(t, func(m contract.Offer) {
+				commit := FromWorker{Peer: "h", Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}}
 				for fx := x.core.Step(x.now, commit); ; {
 					for _, n := range fx.Notices {
 						if n.Kind == TaskStarted {
@@ -110,7 +110,7 @@ func (w *twins) step(events ...Event) {
 		}
 		events = nil
 		for _, o := range fx.Send {
-			if _, ok := o.Msg.(lease.Offer); ok {
+			if _, ok := o.Msg.(contract.Offer); ok {
 				w.offers = append(w.offers, o)
 			}
 		}
@@ -197,7 +197,7 @@ func TestDecisionsArePure(t *testing.T) {
 				m := gpuHost(p, rapid.IntRange(0, 2).Draw(t, "gpus"))
 				m.Free.CPUs = rapid.IntRange(0, 8).Draw(t, "cpus")
 				seq[p]++
-				w.step(FromWorker{Peer: p, Msg: lease.Availability{Seq: seq[p], Free: m.Free, Draining: rapid.IntRange(0, 9).Draw(t, "drain") == 0}})
+				w.step(FromWorker{Peer: p, Msg: contract.Availability{Seq: seq[p], Free: m.Free, Draining: rapid.IntRange(0, 9).Draw(t, "drain") == 0}})
 			},
 			"submit": func(t *rapid.T) {
 				s := benchSpec(0)
@@ -213,14 +213,14 @@ func TestDecisionsArePure(t *testing.T) {
 				i := rapid.IntRange(0, len(w.offers)-1).Draw(t, "offer")
 				o := w.offers[i]
 				w.offers = append(w.offers[:i], w.offers[i+1:]...)
-				m, _ := o.Msg.(lease.Offer)
+				m, _ := o.Msg.(contract.Offer)
 				if rapid.Bool().Draw(t, "commit") {
-					w.step(FromWorker{Peer: o.To, Msg: lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
+					w.step(FromWorker{Peer: o.To, Msg: contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: 7, Session: 1}})
 					return
 				}
 				word := rapid.SampledFrom([]string{job.ReasonResources, job.ReasonQuota, "Admission"}).Draw(t, "word")
 				free := gpuHost(o.To, rapid.IntRange(0, 2).Draw(t, "gpus")).Free
-				w.step(FromWorker{Peer: o.To, Msg: lease.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word}, Free: free}})
+				w.step(FromWorker{Peer: o.To, Msg: contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word}, Free: free}})
 			},
 			"wait": func(t *rapid.T) {
 				end := w.now.Add(time.Duration(rapid.IntRange(1, 40_000).Draw(t, "ms")) * time.Millisecond)

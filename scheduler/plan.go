@@ -5,7 +5,7 @@ package scheduler
 import (
 	"slices"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 )
@@ -180,7 +180,7 @@ func (pn *planner) try(t *task) place.Verdict {
 }
 
 // mostOf is what a task holds at most of the hosts where it is to go.
-func mostOf(t *task, d *place.Decision) lease.Held {
+func mostOf(t *task, d *place.Decision) contract.Held {
 	most := t.shape.need()
 	for _, h := range append(d.Queue, d.Host) {
 		most = most.Greatest(needAt(t, h))
@@ -190,7 +190,7 @@ func mostOf(t *task, d *place.Decision) lease.Held {
 
 // admits reports whether the task may go by the limits of its user over the cluster, if it holds this. Tasks of the user that rank
 // after it, and only queue at hosts, make way for it. If it may not, its shape waits for an allotment.
-func (pn *planner) admits(t *task, need lease.Held) bool {
+func (pn *planner) admits(t *task, need contract.Held) bool {
 	if pn.allotments.admits(t, need) || pn.makeWay(t, need) && pn.allotments.admits(t, need) {
 		return true
 	}
@@ -200,7 +200,7 @@ func (pn *planner) admits(t *task, need lease.Held) bool {
 
 // makeWay takes back the offers of as many tasks of the user that only queue, and rank after the task, as it takes that it may go. It
 // returns false if all of them are not enough.
-func (pn *planner) makeWay(t *task, need lease.Held) bool {
+func (pn *planner) makeWay(t *task, need contract.Held) bool {
 	room, _ := pn.allotments.room(t.e.job.User)
 	room = room.Minus(pn.allotments.users[t.e.job.User].keptFrom(t))
 	var back []*task

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // pendingSpec is the i-th of many different requests: three of four ask for one to four GPUs, the others for a share of
@@ -79,7 +79,7 @@ func BenchmarkPlan10k(b *testing.B) {
 			b.StopTimer()
 			offered := map[job.ID]bool{}
 			for _, o := range x.sent {
-				if m, ok := o.Msg.(lease.Offer); ok {
+				if m, ok := o.Msg.(contract.Offer); ok {
 					offered[m.Attempt.Job] = true
 				}
 			}

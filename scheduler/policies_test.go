@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // twoHosts is a core that knows a host with one free GPU and one with two.
@@ -59,7 +59,7 @@ func TestPolicyOfJob(t *testing.T) {
 			t.Errorf("%+v: the explanation says %+v, %v", c, why.Now, err)
 		}
 		x.step(Hold{Token: 2, Job: id, Release: true})
-		x.sentOffer(t, func(lease.Offer) {})
+		x.sentOffer(t, func(contract.Offer) {})
 		if d := x.core.entries.byID[id].task(0).dispatch; d == nil || string(d.offers[0].worker.Peer) != c.host || d.why != c.why {
 			t.Errorf("%+v: offered %+v", c, d)
 		}
@@ -78,7 +78,7 @@ func TestOfferNamesTheDevice(t *testing.T) {
 		s := benchSpec(0)
 		s.Resources = c.need
 		x.step(Submit{Token: 1, Spec: s})
-		x.sentOffer(t, func(m lease.Offer) {
+		x.sentOffer(t, func(m contract.Offer) {
 			if m.Device != "" != (c.device != "") {
 				t.Errorf("for %+v the offer names %q", c.need, m.Device)
 			}
@@ -104,7 +104,7 @@ func TestUnknownPolicy(t *testing.T) {
 	x.took(x.core.Step(x.now, Committed{job.Committed{
 		Index: x.index, Epoch: job.Epoch{Term: 1}, Records: []job.Record{job.SubmitRecord{Job: id, User: "amy", Spec: s, At: x.now}},
 	}}))
-	x.sentOffer(t, func(lease.Offer) {})
+	x.sentOffer(t, func(contract.Offer) {})
 	if _, err := x.core.Why(id); err != nil {
 		t.Error(err)
 	}

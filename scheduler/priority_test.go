@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // priorityStory is a story in which users may give at most this priority.
 func priorityStory(t *testing.T, most int) *story {
 	s := newStory(t, DefaultConfig().KeepWhole)
-	s.cfg.Priorities = &lease.Priorities{PerUser: most, Operators: []string{lease.Root}, PerMember: job.MaxPriority}
+	s.cfg.Priorities = &contract.Priorities{PerUser: most, Operators: []string{contract.Root}, PerMember: job.MaxPriority}
 	s.core = NewCore(s.cfg, Saved{}, s.now)
 	s.do("lead")
 	return s
@@ -56,7 +56,7 @@ func TestPriorityAboveTheLimitIsRefused(t *testing.T) {
 			t.Errorf("hold %t: the highest priority is refused: %v", hold, err)
 		}
 	}
-	if err := submit(lease.Root, spec(100, false)); err != nil {
+	if err := submit(contract.Root, spec(100, false)); err != nil {
 		t.Errorf("root's job is refused: %v", err)
 	}
 	if _, err := s.core.Offers("ada", false, spec(61, false)); !errors.Is(err, ErrLimit) {
@@ -76,7 +76,7 @@ func TestAcceptedPriorityIsLowered(t *testing.T) {
 	if m := s.offer([]string{"n1", "a"}); m.Priority != 90 {
 		t.Fatalf("offered with %d", m.Priority)
 	}
-	s.cfg.Priorities = &lease.Priorities{PerUser: 50, PerMember: job.MaxPriority}
+	s.cfg.Priorities = &contract.Priorities{PerUser: 50, PerMember: job.MaxPriority}
 	s.do("restart rows")
 	s.do("lead")
 	s.do("worker n1 cpus=1 free=0")
@@ -87,7 +87,7 @@ func TestAcceptedPriorityIsLowered(t *testing.T) {
 	if why := x.Tasks[0].Reason.Detail; !strings.Contains(why, "is above 50, the highest here (limits.per_user.priority), and counts as 50") {
 		t.Errorf("the reason: %s", why)
 	}
-	s.core.cfg.Priorities = &lease.Priorities{PerUser: 100, PerMember: job.MaxPriority} // a reload, which changes nothing about it
+	s.core.cfg.Priorities = &contract.Priorities{PerUser: 100, PerMember: job.MaxPriority} // a reload, which changes nothing about it
 	x, _ = s.core.Job(s.id("a"))
 	if why := x.Tasks[0].Reason.Detail; !strings.Contains(why, "priority 90 was above the highest here when the daemon started, and counts as 50") {
 		t.Errorf("after a reload: %s", why)
@@ -126,7 +126,7 @@ func TestOverdueWithinTheLimit(t *testing.T) {
 	s.do("submit b priority=7")
 	s.do("wait 62m")
 	m := s.offer([]string{"n1", "a"})
-	if m.Priority != 61 || m.Level != lease.MaxLevel || m.Precedence() <= lease.Precedence(60, 0) || m.Precedence() >= lease.Precedence(61, 0) {
+	if m.Priority != 61 || m.Level != contract.MaxLevel || m.Precedence() <= contract.Precedence(60, 0) || m.Precedence() >= contract.Precedence(61, 0) {
 		t.Fatalf("offered with priority %d and level %d", m.Priority, m.Level)
 	}
 	s.do("decline n1 a never=1")

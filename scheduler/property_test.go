@@ -14,9 +14,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // A task never runs as two attempts at once. No Start is sent without a committed Assign, or after an Unassign was
@@ -243,11 +243,11 @@ func (w *world) dependencies(t *rapid.T) (list []string) {
 func (w *world) mayWait(id job.ID) bool {
 	e := w.core.entries.byID[id]
 	switch e.job.Waits.Of(0) {
-	case jobs.WaitNever:
+	case state.WaitNever:
 		return true
-	case jobs.WaitNone:
+	case state.WaitNone:
 		return false
-	case jobs.WaitOn:
+	case state.WaitOn:
 	}
 	for _, d := range e.job.Waits.List() {
 		if far, other := w.far[d.Job]; d.Outcome == job.DependencyWaiting {
@@ -371,7 +371,7 @@ func TestAnyMessage(t *testing.T) {
 	})
 }
 
-func anyMessage(t *rapid.T, w *world) lease.ToScheduler {
+func anyMessage(t *rapid.T, w *world) contract.ToScheduler {
 	att := job.Attempt{Job: w.job(t), Task: rapid.IntRange(-1, 2).Draw(t, "task"), N: rapid.IntRange(0, 4).Draw(t, "attempt")}
 	offer := rapid.Uint64().Draw(t, "offer")
 	for id := range w.core.offers.byID {
@@ -383,15 +383,15 @@ func anyMessage(t *rapid.T, w *world) lease.ToScheduler {
 	group := rapid.SampledFrom([]job.Group{7, 8}).Draw(t, "group")
 	switch rapid.IntRange(0, 6).Draw(t, "kind") {
 	case 0:
-		return lease.Hello{Profile: lease.Profile{Worker: rapid.Bool().Draw(t, "worker"), CPUs: rapid.IntRange(-1, 9).Draw(t, "cpus"), Drivers: []string{"exec"}}}
+		return contract.Hello{Profile: contract.Profile{Worker: rapid.Bool().Draw(t, "worker"), CPUs: rapid.IntRange(-1, 9).Draw(t, "cpus"), Drivers: []string{"exec"}}}
 	case 1:
-		return lease.Availability{Seq: rapid.Uint64().Draw(t, "seq"), Free: lease.Free{CPUs: rapid.IntRange(-9, 9).Draw(t, "cpus"), GPUs: []lease.FreeGPU{{UUID: "x"}}}}
+		return contract.Availability{Seq: rapid.Uint64().Draw(t, "seq"), Free: contract.Free{CPUs: rapid.IntRange(-9, 9).Draw(t, "cpus"), GPUs: []contract.FreeGPU{{UUID: "x"}}}}
 	case 2:
-		return lease.Commit{Offer: offer, Attempt: att, Group: group, Session: lease.Session(rapid.Uint64Range(0, 2).Draw(t, "session")), Devices: []string{"x"}}
+		return contract.Commit{Offer: offer, Attempt: att, Group: group, Session: contract.Session(rapid.Uint64Range(0, 2).Draw(t, "session")), Devices: []string{"x"}}
 	case 3:
-		return lease.Decline{Offer: offer, Attempt: att, Never: rapid.Bool().Draw(t, "never")}
+		return contract.Decline{Offer: offer, Attempt: att, Never: rapid.Bool().Draw(t, "never")}
 	case 4:
-		e := lease.Event{Attempt: att, Group: group, N: rapid.Uint64().Draw(t, "n"), State: rapid.SampledFrom(append(job.States(), "", "NONSENSE")).Draw(t, "state")}
+		e := contract.Event{Attempt: att, Group: group, N: rapid.Uint64().Draw(t, "n"), State: rapid.SampledFrom(append(job.States(), "", "NONSENSE")).Draw(t, "state")}
 		if rapid.Bool().Draw(t, "exit") {
 			e.Exit = &job.Exit{State: rapid.SampledFrom(job.States()).Draw(t, "exit state"), Started: true}
 		}
@@ -400,9 +400,9 @@ func anyMessage(t *rapid.T, w *world) lease.ToScheduler {
 		}
 		return e
 	case 5:
-		return lease.Renew{Group: group, Store: "w0", Live: []job.Attempt{att, att}}
+		return contract.Renew{Group: group, Store: "w0", Live: []job.Attempt{att, att}}
 	}
-	return lease.Stale{Group: group, Epoch: job.Epoch{Term: 99}}
+	return contract.Stale{Group: group, Epoch: job.Epoch{Term: 99}}
 }
 
 // A queue keeps its tasks in the order of their ranks, whatever is added and removed.
@@ -412,7 +412,7 @@ func TestQueue(t *testing.T) {
 		in := map[*task]bool{}
 		var all []*task
 		for i := range 40 {
-			e := &entry{job: &jobs.Job{ID: job.NewID(7, uint64(i))}, priority: i % 3}
+			e := &entry{job: &state.Job{ID: job.NewID(7, uint64(i))}, priority: i % 3}
 			all = append(all, &task{e: e})
 		}
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {

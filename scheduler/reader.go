@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // reader reads the rows of jobs. Any goroutine may use it.
@@ -21,7 +21,7 @@ type reader struct {
 
 // rowsOf returns the rows of a job, without the tails of further tasks, which may be large together.
 func rowsOf(from Journal, id job.ID) ([]job.Row, error) {
-	_, to := jobs.TailParts(0, 1)
+	_, to := state.TailParts(0, 1)
 	return from.Rows(id, "", to)
 }
 
@@ -41,7 +41,7 @@ func (r *reader) whole(x Listed) (job.Job, error) {
 		return job.Job{}, errReopened
 	}
 	j := decoded.View(0, viewTasks)
-	jobs.AddEarlier(j.Tasks, decoded)
+	state.AddEarlier(j.Tasks, decoded)
 	j.Owner = r.self
 	if i, there := decoded.First(j.State()); there {
 		j.Reason = decoded.Task(i).Reason
@@ -71,7 +71,7 @@ func (r *reader) withBulk(j job.Job, text []byte) (job.Job, error) {
 			return j, fmt.Errorf("scheduler: read job %s: %w", j.ID, err)
 		}
 	}
-	s, err := jobs.DecodeFile(text)
+	s, err := state.DecodeFile(text)
 	if err == nil {
 		j.Spec, j.Lean = s, false
 	}
@@ -105,14 +105,14 @@ func (r *reader) latest(ctx context.Context, x Listed) (job.Job, error) {
 }
 
 // decode decodes a job from its rows, or returns ErrNotFound.
-func (r *reader) decode(id job.ID) (*jobs.Job, error) {
+func (r *reader) decode(id job.ID) (*state.Job, error) {
 	rows, err := rowsOf(r.journal, id)
 	if err == nil && len(rows) == 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	var j *jobs.Job
+	var j *state.Job
 	if err == nil {
-		j, err = jobs.Decode(rows)
+		j, err = state.Decode(rows)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: read job %s: %w", id, err)
@@ -135,11 +135,11 @@ func (r *reader) tasks(id job.ID, q job.TaskQuery) ([]job.Task, error) {
 		return len(out) < q.Limit
 	}
 	if rest := q.Rest(j.Len()); q.Begun {
-		jobs.EachBegun(j, rest, visit)
+		state.EachBegun(j, rest, visit)
 	} else {
 		j.Each(rest, q.States, visit)
 	}
-	jobs.AddEarlier(out, j)
+	state.AddEarlier(out, j)
 	return out, r.addTexts(id, out)
 }
 
@@ -149,11 +149,11 @@ func (r *reader) taskStates(id job.ID) (job.TaskStates, error) {
 	if err != nil || len(rows) == 0 {
 		return job.TaskStates{}, err
 	}
-	j, err := jobs.Decode(rows)
+	j, err := state.Decode(rows)
 	if err != nil {
 		return job.TaskStates{}, fmt.Errorf("scheduler: read job %s: %w", id, err)
 	}
-	return jobs.TaskStatesOf(j), nil
+	return state.TaskStatesOf(j), nil
 }
 
 // withTails adds the tails of standard error, which are only on disk.
@@ -173,7 +173,7 @@ func (r *reader) addTexts(id job.ID, tasks []job.Task) error {
 }
 
 func (r *reader) addTails(id job.ID, tasks []job.Task) error {
-	return r.add(id, tasks, jobs.TailParts, jobs.AddTails)
+	return r.add(id, tasks, state.TailParts, state.AddTails)
 }
 
 // addUsage adds what the tasks that have ended used.
@@ -182,7 +182,7 @@ func (r *reader) addUsage(id job.ID, tasks []job.Task) error {
 	if !slices.ContainsFunc(tasks, without) {
 		return nil
 	}
-	return r.add(id, tasks, jobs.UsageParts, jobs.AddUsage)
+	return r.add(id, tasks, state.UsageParts, state.AddUsage)
 }
 
 // add reads the rows of some tasks of a job, in the order of their indexes. Tasks that are far apart are read one by one,

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
-	"github.com/musterhq/muster/share"
 )
 
 // silence is the reason of a task whose host does not answer, or has another data directory than when it got the task: what
@@ -50,7 +50,7 @@ func closedReason(x *fleet.Outlook) job.Reason {
 		}
 		return job.Reason{
 			Word:   job.ReasonNodesDraining,
-			Detail: lease.Clip(fmt.Sprintf("%d of %d nodes that could run it take no tasks%s", x.Draining, x.Able, detail)),
+			Detail: contract.Clip(fmt.Sprintf("%d of %d nodes that could run it take no tasks%s", x.Draining, x.Able, detail)),
 		}
 	}
 	if x.Open > 0 { // a gang needs more of them
@@ -92,8 +92,8 @@ type claimants struct {
 }
 
 type claimant struct {
-	standing share.Standing
-	account  share.Account
+	standing fairshare.Standing
+	account  fairshare.Account
 }
 
 // namedAccounts is how many of the accounts that go first a reason names.
@@ -109,7 +109,7 @@ func (cs *claimants) ahead(p *pending, g *shape, priority int) string {
 		cs.collect(p)
 	}
 	all := cs.byPriority[priority]
-	n, _ := slices.BinarySearchFunc(all, g.standing, func(c claimant, s share.Standing) int { return c.standing.Compare(s) })
+	n, _ := slices.BinarySearchFunc(all, g.standing, func(c claimant, s fairshare.Standing) int { return c.standing.Compare(s) })
 	if n == 0 {
 		return ""
 	}
@@ -120,7 +120,7 @@ func (cs *claimants) ahead(p *pending, g *shape, priority int) string {
 	if n > namedAccounts {
 		names = append(names, fmt.Sprintf("and %d more", n-namedAccounts))
 	}
-	return lease.Clip("behind users who have used less of their share: " + strings.Join(names, ", ") + "; see muster users")
+	return contract.Clip("behind users who have used less of their share: " + strings.Join(names, ", ") + "; see muster users")
 }
 
 func (cs *claimants) collect(p *pending) {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // waits submits a job and returns its first task as people see it.
@@ -38,7 +38,7 @@ func (x *bench) waits(t *testing.T, change func(*job.Spec)) (job.ID, func() job.
 func TestReasons(t *testing.T) {
 	held := func(s *job.Spec) { s.Hold = true }
 	release := func(x *bench, id job.ID) { x.tok++; x.step(Hold{Token: x.tok, Job: id, Release: true}) }
-	free := func(x *bench, f lease.Availability) { x.step(FromWorker{Peer: "w0", Msg: f}) }
+	free := func(x *bench, f contract.Availability) { x.step(FromWorker{Peer: "w0", Msg: f}) }
 	for word, c := range map[string]struct {
 		detail string // part of the detail
 		make   func(t *testing.T, x *bench) job.Task
@@ -55,12 +55,12 @@ func TestReasons(t *testing.T) {
 			return task()
 		}},
 		job.ReasonResources: {"not enough free cpus on 1", func(t *testing.T, x *bench) job.Task {
-			free(x, lease.Availability{Free: lease.Free{CPUs: 1}})
+			free(x, contract.Availability{Free: contract.Free{CPUs: 1}})
 			_, task := x.waits(t, func(s *job.Spec) { s.Resources.CPUs = 4 })
 			return task()
 		}},
 		job.ReasonPriority: {"behind", func(t *testing.T, x *bench) job.Task {
-			free(x, lease.Availability{Free: lease.Free{CPUs: 0}})
+			free(x, contract.Availability{Free: contract.Free{CPUs: 0}})
 			for range 60 { // more than may queue at the host
 				x.waits(t, func(*job.Spec) {})
 			}
@@ -68,15 +68,15 @@ func TestReasons(t *testing.T) {
 			return task()
 		}},
 		job.ReasonNodesDraining: {"w0: new fans", func(t *testing.T, x *bench) job.Task {
-			free(x, lease.Availability{Free: lease.Free{CPUs: 8}, Draining: true, Detail: "new fans"})
+			free(x, contract.Availability{Free: contract.Free{CPUs: 8}, Draining: true, Detail: "new fans"})
 			_, task := x.waits(t, func(*job.Spec) {})
 			return task()
 		}},
 		job.ReasonQuota: {"amy holds 8 CPUs", func(t *testing.T, x *bench) job.Task {
 			_, task := x.waits(t, func(*job.Spec) {})
-			o, _ := x.sent[len(x.sent)-1].Msg.(lease.Offer)
-			x.step(FromWorker{Peer: "w0", Msg: lease.Decline{
-				Offer: o.ID, Attempt: o.Attempt, Reason: job.Reason{Word: job.ReasonQuota, Detail: "amy holds 8 CPUs"}, Free: lease.Free{CPUs: 8, Memory: benchMemory},
+			o, _ := x.sent[len(x.sent)-1].Msg.(contract.Offer)
+			x.step(FromWorker{Peer: "w0", Msg: contract.Decline{
+				Offer: o.ID, Attempt: o.Attempt, Reason: job.Reason{Word: job.ReasonQuota, Detail: "amy holds 8 CPUs"}, Free: contract.Free{CPUs: 8, Memory: benchMemory},
 			}})
 			x.now = x.now.Add(time.Second)
 			x.step()
@@ -88,18 +88,18 @@ func TestReasons(t *testing.T) {
 		}},
 		job.ReasonBackoff: {"after exit code 1", func(t *testing.T, x *bench) job.Task {
 			_, task := x.waits(t, func(s *job.Spec) { s.Retries = 3 })
-			o, _ := x.sent[len(x.sent)-1].Msg.(lease.Offer)
-			x.step(FromWorker{Peer: "w0", Msg: lease.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
-			x.step(FromWorker{Peer: "w0", Msg: lease.Event{
+			o, _ := x.sent[len(x.sent)-1].Msg.(contract.Offer)
+			x.step(FromWorker{Peer: "w0", Msg: contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
+			x.step(FromWorker{Peer: "w0", Msg: contract.Event{
 				Attempt: o.Attempt, Group: 7, N: 1, State: job.Failed, Exit: &job.Exit{State: job.Failed, Code: 1, Started: true, Ended: x.now},
 			}})
 			return task()
 		}},
 		job.ReasonStaging: {"pulling image 40%", func(t *testing.T, x *bench) job.Task {
 			_, task := x.waits(t, func(*job.Spec) {})
-			o, _ := x.sent[len(x.sent)-1].Msg.(lease.Offer)
-			x.step(FromWorker{Peer: "w0", Msg: lease.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
-			x.step(FromWorker{Peer: "w0", Msg: lease.Event{Attempt: o.Attempt, Group: 7, N: 1, State: job.Starting, Detail: "pulling image 40%"}})
+			o, _ := x.sent[len(x.sent)-1].Msg.(contract.Offer)
+			x.step(FromWorker{Peer: "w0", Msg: contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: 1}})
+			x.step(FromWorker{Peer: "w0", Msg: contract.Event{Attempt: o.Attempt, Group: 7, N: 1, State: job.Starting, Detail: "pulling image 40%"}})
 			return task()
 		}},
 		job.ReasonBeginTime: {"begins at", func(t *testing.T, x *bench) job.Task {
@@ -123,7 +123,7 @@ func TestReasons(t *testing.T) {
 			x := newBench(t, 0, 0)
 			h := gpuHost("w0", 1)
 			x.step(SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: h})
-			free(x, lease.Availability{Seq: 1, Free: lease.Free{CPUs: 8, Memory: benchMemory, Quarantined: []string{h.Profile.GPUs[0].UUID}}})
+			free(x, contract.Availability{Seq: 1, Free: contract.Free{CPUs: 8, Memory: benchMemory, Quarantined: []string{h.Profile.GPUs[0].UUID}}})
 			_, task := x.waits(t, func(s *job.Spec) { s.Resources.GPUs = 1 })
 			return task()
 		}},
@@ -155,13 +155,13 @@ func TestReasonOfASubmission(t *testing.T) {
 func TestLackIsToldWithNumbers(t *testing.T) {
 	x := newBench(t, 0, 0)
 	uuid := "GPU-1"
-	free := lease.Free{
-		CPUs: 3, Memory: 8 << 30, GPUs: []lease.FreeGPU{{UUID: uuid, Memory: 19 << 30, Milli: 237}},
-		Foreign: []lease.ForeignUse{{UUID: uuid, Memory: 61 << 30, PID: 4711}},
+	free := contract.Free{
+		CPUs: 3, Memory: 8 << 30, GPUs: []contract.FreeGPU{{UUID: uuid, Memory: 19 << 30, Milli: 237}},
+		Foreign: []contract.ForeignUse{{UUID: uuid, Memory: 61 << 30, PID: 4711}},
 	}
-	x.step(SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: lease.Hello{
-		Profile: lease.Profile{
-			Name: "w0", Store: "s", CPUs: 8, Memory: 64 << 30, Worker: true, Drivers: []string{lease.DriverExec},
+	x.step(SessionUp{Peer: "w0"}, FromWorker{Peer: "w0", Msg: contract.Hello{
+		Profile: contract.Profile{
+			Name: "w0", Store: "s", CPUs: 8, Memory: 64 << 30, Worker: true, Drivers: []string{contract.DriverExec},
 			GPUs: []gpu.Device{{UUID: uuid, Index: 5, Model: "H100", Class: "h100-80gb", Memory: 80 << 30}},
 		}, Free: free,
 	}})

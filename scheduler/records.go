@@ -5,10 +5,10 @@ package scheduler
 import (
 	"slices"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // records applies committed records to all parts.
@@ -45,7 +45,7 @@ func (rc *records) apply(r job.Record, seq uint64, epoch job.Epoch) {
 }
 
 // dependents updates the jobs that have changed with a job that they depend on.
-func (rc *records) dependents(x jobs.Change) {
+func (rc *records) dependents(x state.Change) {
 	for _, o := range x.Others {
 		e := rc.entries.byID[o.Job.ID]
 		if e == nil {
@@ -64,7 +64,7 @@ func (rc *records) dependents(x jobs.Change) {
 }
 
 // applied goes on with whatever waited for a record that was applied.
-func (rc *records) applied(r job.Record, x jobs.Change, epoch job.Epoch) {
+func (rc *records) applied(r job.Record, x state.Change, epoch job.Epoch) {
 	var e *entry
 	if x.Job != nil {
 		e = rc.entries.byID[x.Job.ID]
@@ -120,13 +120,13 @@ func (rc *records) applied(r job.Record, x jobs.Change, epoch job.Epoch) {
 }
 
 // add makes the soft state of a job. Its request counts among the usual ones.
-func (rc *records) add(j *jobs.Job) *entry {
+func (rc *records) add(j *state.Job) *entry {
 	rc.policies.asked(&j.Spec, j.Len())
 	return rc.entries.add(j)
 }
 
 // appliedOwn goes on with a record about attempts that no host is told of.
-func (rc *records) appliedOwn(e *entry, r job.Record, x jobs.Change, epoch job.Epoch) {
+func (rc *records) appliedOwn(e *entry, r job.Record, x state.Change, epoch job.Epoch) {
 	switch r := r.(type) {
 	case job.AssignRecord:
 		if e.job.Has(r.Attempt.Task) {
@@ -202,7 +202,7 @@ func (rc *records) settle(t *task) {
 		rc.pending.unbar(t)
 	}
 	switch follows := !t.leads(); {
-	case d.Assigned, jobs.Unsettled(t.e.job, t.index):
+	case d.Assigned, state.Unsettled(t.e.job, t.index):
 	case d.State.Ended():
 		rc.pending.leave(t)
 		t.e.drop(t)
@@ -213,7 +213,7 @@ func (rc *records) settle(t *task) {
 
 // movedGang updates the soft state of a job after a record that changed a gang or a member. When members were told to end
 // because of another, their hosts are told.
-func (rc *records) movedGang(e *entry, x jobs.Change) {
+func (rc *records) movedGang(e *entry, x state.Change) {
 	if lead := e.task(x.Gang.First); x.Settled && rc.lead {
 		lead.backOff(rc.turn)
 	}
@@ -310,7 +310,7 @@ func (rc *records) appliedAssign(e *entry, r job.AssignRecord, epoch job.Epoch, 
 	}
 }
 
-func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord, x jobs.Change) {
+func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord, x state.Change) {
 	t := e.task(r.Attempt.Task).leader()
 	d := e.job.Brief(r.Attempt.Task)
 	switch r.Proof {
@@ -319,7 +319,7 @@ func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord, x jobs.Change
 		t.declines++
 		t.pause.why = d.NodeName + " did not start it"
 		if r.Detail != "" {
-			t.pause.why = lease.Clip(t.pause.why + ": " + r.Detail)
+			t.pause.why = contract.Clip(t.pause.why + ": " + r.Detail)
 		}
 		t.avoid.Add(rc.now, place.Avoidance{Peer: d.Node, Until: rc.now.Add(backoff(t.declines)), Hard: true})
 	case job.ProofOperator: // an operator has declared the host dead: no pause
@@ -338,7 +338,7 @@ func (rc *records) appliedUnassign(e *entry, r job.UnassignRecord, x jobs.Change
 	endAfterFailures(rc.turn, e)
 }
 
-func (rc *records) appliedResult(e *entry, r job.ResultRecord, x jobs.Change) {
+func (rc *records) appliedResult(e *entry, r job.ResultRecord, x state.Change) {
 	t, before := e.task(r.Attempt.Task), x.Before
 	d := t.durable()
 	if rc.lead {
@@ -372,14 +372,14 @@ func (rc *records) surplus(t *task, before job.Task) {
 		rc.dispatches.takeBack(t)
 		return
 	}
-	rc.send(before.Node, lease.Cancel{
+	rc.send(before.Node, contract.Cancel{
 		Attempt: job.Attempt{Job: t.e.job.ID, Task: t.index, N: before.Attempt},
 		Group:   rc.cfg.Group, Epoch: rc.epoch, Grace: t.e.job.Spec.GraceOr(), Reason: "an earlier attempt succeeded",
 	})
 }
 
 func (rc *records) appliedCancel(e *entry, r job.CancelRecord, ok bool) {
-	r.Tasks = jobs.Widen(e.job, r.Tasks)
+	r.Tasks = state.Widen(e.job, r.Tasks)
 	if ok {
 		rc.moved(e, r.Tasks)
 	}
@@ -391,7 +391,7 @@ func (rc *records) appliedCancel(e *entry, r job.CancelRecord, ok bool) {
 
 func (rc *records) appliedRequeue(e *entry, r job.RequeueRecord, ok bool) {
 	var err error
-	r.Tasks = jobs.Widen(e.job, r.Tasks)
+	r.Tasks = state.Widen(e.job, r.Tasks)
 	if ok {
 		rc.history.reopened(e)
 		rc.moved(e, r.Tasks)
@@ -419,7 +419,7 @@ func (rc *records) endActive(e *entry, ranges []job.Range) {
 
 func (rc *records) appliedHold(e *entry, r job.HoldRecord, ok bool) {
 	kind := holdKind(r.Release)
-	r.Tasks = jobs.Widen(e.job, r.Tasks)
+	r.Tasks = state.Widen(e.job, r.Tasks)
 	var err error
 	if ok {
 		if r.Release {

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // checkLimits refuses a job that the limits of this daemon never let start: its priority is higher than its user may give, or
@@ -17,7 +17,7 @@ func checkLimits(es *entries, user string, operator bool, s *job.Spec) error {
 	if why := es.cfg.Priorities.Exceeds(user, s.Priority); why != "" {
 		return fmt.Errorf("%w: %s; ask for less, or ask an operator to raise it", ErrLimit, why)
 	}
-	var wanted lease.Held
+	var wanted contract.Held
 	wanted.Add(s.Need(), max(1, s.Nodes))
 	if why := cmp.Or(es.cfg.Limits.NeverFor(user, s.TimeLimit), es.cfg.Limits.NeverInCluster(user, wanted)); why != "" {
 		return fmt.Errorf("%w: %s; ask for less, or ask an operator to raise it", ErrLimit, why)

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // renewals answers the requests for renewal.
@@ -30,7 +30,7 @@ type renewals struct {
 type renewal struct {
 	worker  *worker
 	session uint64 // in which the host asked
-	msg     lease.Renew
+	msg     contract.Renew
 }
 
 const (
@@ -43,7 +43,7 @@ const (
 	renewBurst = 8
 )
 
-func (rn *renewals) renew(w *worker, m lease.Renew) {
+func (rn *renewals) renew(w *worker, m contract.Renew) {
 	if m.Group != rn.cfg.Group || !rn.lead || m.Store != w.Profile.Store || !w.mayRenew(rn.now) {
 		return
 	}
@@ -125,7 +125,7 @@ func (rn *renewals) readDone(e ReadDone) {
 		rn.attempts.renewed.answer(w.Peer, a.msg.Store, rn.now, func(store string) bool {
 			return slices.ContainsFunc(rn.assigned.at(w.Peer), func(t *task) bool { return t.durable().Store == store })
 		})
-		rn.send(w.Peer, lease.Renewed{
+		rn.send(w.Peer, contract.Renewed{
 			Group: rn.cfg.Group, Epoch: rn.epoch, Clock: a.msg.Clock, Session: a.msg.Session, Verdicts: rn.verdicts(w, a.msg.Live),
 		})
 		w.Renewed()
@@ -136,14 +136,14 @@ func (rn *renewals) readDone(e ReadDone) {
 
 // verdicts says which attempts the host keeps: those that are assigned to this host with this data directory, that
 // were not told to end, and that are not given up (R7).
-func (rn *renewals) verdicts(w *worker, live []job.Attempt) []lease.Verdict {
-	out := make([]lease.Verdict, 0, len(live))
+func (rn *renewals) verdicts(w *worker, live []job.Attempt) []contract.Verdict {
+	out := make([]contract.Verdict, 0, len(live))
 	for _, a := range live {
 		keep := false
 		if e := rn.entries.byID[a.Job]; e != nil && e.current(w, a) {
 			keep = e.job.Ending(a.Task) == job.NotEnding && !e.task(a.Task).phase.over()
 		}
-		out = append(out, lease.Verdict{Attempt: a, Keep: keep})
+		out = append(out, contract.Verdict{Attempt: a, Keep: keep})
 	}
 	return out
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // renewing is a core with a host that runs many tasks.
@@ -33,7 +33,7 @@ func TestRenewalsAreFew(t *testing.T) {
 	x := renewing(t, tasks)
 	mail := make([]Event, perMember.Messages)
 	for i := range mail {
-		mail[i] = FromWorker{Peer: "w0", Msg: lease.Renew{Group: 7, Store: "s", Session: 1}}
+		mail[i] = FromWorker{Peer: "w0", Msg: contract.Renew{Group: 7, Store: "s", Session: 1}}
 	}
 	most := tasks * renewBurst
 	for range 10 {
@@ -51,7 +51,7 @@ func TestRenewalsAreFew(t *testing.T) {
 	}
 	answered := func(fx Effects) bool {
 		for _, o := range fx.Send {
-			if m, ok := o.Msg.(lease.Renewed); ok && m.Clock == 5 && len(m.Verdicts) == tasks {
+			if m, ok := o.Msg.(contract.Renewed); ok && m.Clock == 5 && len(m.Verdicts) == tasks {
 				return true
 			}
 		}
@@ -60,7 +60,7 @@ func TestRenewalsAreFew(t *testing.T) {
 	for x.core.renewals.round != 0 { // of the flood
 		x.core.Step(x.now, ReadDone{Token: x.core.renewals.round, Epoch: job.Epoch{Term: 1}})
 	}
-	fx := x.core.Step(x.now, FromWorker{Peer: "w0", Msg: lease.Renew{Group: 7, Store: "s", Session: 1, Clock: 5, Live: live}})
+	fx := x.core.Step(x.now, FromWorker{Peer: "w0", Msg: contract.Renew{Group: 7, Store: "s", Session: 1, Clock: 5, Live: live}})
 	for range maxRenewals {
 		if answered(fx) {
 			return

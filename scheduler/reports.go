@@ -5,9 +5,9 @@ package scheduler
 import (
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // reports handles the events of attempts.
@@ -37,15 +37,15 @@ func (rs *reports) acknowledge(a job.Attempt) {
 	rs.stop(k.timer)
 	delete(rs.acks, a)
 	if w := rs.hosts.workers[k.peer]; w != nil && w.Up {
-		rs.send(k.peer, lease.Ack{Attempt: a, Group: rs.cfg.Group, Epoch: rs.epoch, N: k.n})
+		rs.send(k.peer, contract.Ack{Attempt: a, Group: rs.cfg.Group, Epoch: rs.epoch, N: k.n})
 	}
 }
 
-func (rs *reports) ackNow(w *worker, m lease.Event) {
-	rs.send(w.Peer, lease.Ack{Attempt: m.Attempt, Group: rs.cfg.Group, Epoch: rs.epoch, N: m.N})
+func (rs *reports) ackNow(w *worker, m contract.Event) {
+	rs.send(w.Peer, contract.Ack{Attempt: m.Attempt, Group: rs.cfg.Group, Epoch: rs.epoch, N: m.N})
 }
 
-func (rs *reports) current(w *worker, t *task, m lease.Event) {
+func (rs *reports) current(w *worker, t *task, m contract.Event) {
 	switch {
 	case m.Refused != "":
 		rs.dispatches.takeBack(t)
@@ -59,7 +59,7 @@ func (rs *reports) current(w *worker, t *task, m lease.Event) {
 }
 
 // progress handles an event that is not the end. It is acknowledged at once, because no record depends on it.
-func (rs *reports) progress(w *worker, t *task, m lease.Event) {
+func (rs *reports) progress(w *worker, t *task, m contract.Event) {
 	rs.ackNow(w, m)
 	if m.State != job.Starting && m.State != job.Running && m.State != job.Completing {
 		return // not a state that a host reports
@@ -90,7 +90,7 @@ func (rs *reports) progress(w *worker, t *task, m lease.Event) {
 
 // result proposes the end of an attempt. The event is acknowledged when the record is applied, also if the record
 // changes nothing.
-func (rs *reports) result(w *worker, t *task, m lease.Event) {
+func (rs *reports) result(w *worker, t *task, m contract.Event) {
 	if rs.owe(w, m) {
 		return
 	}
@@ -99,7 +99,7 @@ func (rs *reports) result(w *worker, t *task, m lease.Event) {
 		exit = *m.Exit
 	}
 	exit.State = m.State
-	exit.Reason, exit.Tail = lease.Clip(exit.Reason), tail(exit.Tail)
+	exit.Reason, exit.Tail = contract.Clip(exit.Reason), tail(exit.Tail)
 	if t.durable().Attempt == m.Attempt.N {
 		exit.Began, exit.Ended = byOwnClock(exit.Began, exit.Ended, t.e.job.Task(t.index).Placed, rs.now)
 		rs.attempts.saw(t, job.Completing)
@@ -130,7 +130,7 @@ func (rs *reports) proposeEnd(r job.ResultRecord) {
 
 // owe notes that an event is to be acknowledged once its record is applied. It reports whether an event of the same
 // attempt was waiting for that already.
-func (rs *reports) owe(w *worker, m lease.Event) bool {
+func (rs *reports) owe(w *worker, m contract.Event) bool {
 	k, under := rs.acks[m.Attempt]
 	k.peer, k.n = w.Peer, m.N
 	rs.acks[m.Attempt] = k
@@ -152,7 +152,7 @@ func (rs *reports) lostLead() {
 	clear(rs.acks)
 }
 
-func (rs *reports) event(w *worker, m lease.Event) {
+func (rs *reports) event(w *worker, m contract.Event) {
 	if m.Group != rs.cfg.Group || !rs.lead {
 		return // this daemon asks the hosts when it becomes the owner
 	}
@@ -162,7 +162,7 @@ func (rs *reports) event(w *worker, m lease.Event) {
 		rs.ackNow(w, m) // the job was purged, or never was ours
 	case e.current(w, m.Attempt):
 		rs.current(w, e.task(m.Attempt.Task), m)
-	case m.State == job.Succeeded && m.Exit != nil && jobs.RanAt(e.job, m.Attempt, w.Peer, w.Profile.Store) &&
+	case m.State == job.Succeeded && m.Exit != nil && state.RanAt(e.job, m.Attempt, w.Peer, w.Profile.Store) &&
 		e.job.WouldTakeLate(job.ResultRecord{Attempt: m.Attempt, Exit: *m.Exit}):
 		rs.result(w, e.task(m.Attempt.Task), m)
 	default:

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // changeKind is the kind of change that a request waits for.
@@ -300,7 +300,7 @@ func (rq *requests) awaitMatch(m *match) {
 	for _, class := range fleet.ClassesFor(m.ask.Spec) {
 		rq.search.find(class)
 	}
-	rq.search.find(lease.AnyWorker)
+	rq.search.find(contract.AnyWorker)
 	rq.at(m.until, rq.retryMatches)
 }
 
@@ -334,7 +334,7 @@ func (rq *requests) cancel(a Cancel) {
 		rq.answer(a.Token, e, nil)
 	default:
 		rq.await(toCancel, a.Job, a.Token)
-		rq.propose(job.CancelRecord{Job: a.Job, Tasks: a.Tasks, Reason: lease.Clip(a.Reason), At: rq.now})
+		rq.propose(job.CancelRecord{Job: a.Job, Tasks: a.Tasks, Reason: contract.Clip(a.Reason), At: rq.now})
 	}
 }
 
@@ -357,7 +357,7 @@ func (rq *requests) hold(a Hold) {
 		rq.answer(a.Token, nil, roomToGrow(rq.entries, e))
 	default:
 		rq.await(kind, a.Job, a.Token)
-		rq.propose(job.HoldRecord{Job: a.Job, Tasks: a.Tasks, Release: a.Release, Reason: lease.Clip(a.Reason), At: rq.now})
+		rq.propose(job.HoldRecord{Job: a.Job, Tasks: a.Tasks, Release: a.Release, Reason: contract.Clip(a.Reason), At: rq.now})
 	}
 }
 
@@ -372,7 +372,7 @@ func (rq *requests) requeue(a Requeue) {
 			rq.answer(a.Token, nil, noneFailed(a.Job))
 			return
 		}
-	} else if none, err := nothingToRequeue(e.job.ID, e.job.CountsIn(jobs.Widen(e.job, a.Tasks)), a.Failed); none {
+	} else if none, err := nothingToRequeue(e.job.ID, e.job.CountsIn(state.Widen(e.job, a.Tasks)), a.Failed); none {
 		rq.answer(a.Token, e, err)
 		return
 	}
@@ -384,7 +384,7 @@ func (rq *requests) requeue(a Requeue) {
 		e.priority = allowed(rq.turn, e.job)
 	}
 	rq.await(toRequeue, a.Job, a.Token)
-	rq.propose(job.RequeueRecord{Job: a.Job, Tasks: a.Tasks, Failed: a.Failed, Reason: lease.Clip(a.Reason), At: rq.now})
+	rq.propose(job.RequeueRecord{Job: a.Job, Tasks: a.Tasks, Failed: a.Failed, Reason: contract.Clip(a.Reason), At: rq.now})
 }
 
 // notRequeued answers the request whose record found the job purged, or archived with rows that cannot be read.

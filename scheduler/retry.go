@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/scheduler/place"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // quickSave is how long an attempt has to run before it saves its state. After attempts that were shorter the pause
@@ -28,7 +28,7 @@ func (t *task) backOff(tn *turn) {
 		t.backOffAs(tn, t.index)
 		return
 	}
-	away, own := jobs.Causes(t.e.job, t.e.job.Element(t.index))
+	away, own := state.Causes(t.e.job, t.e.job.Element(t.index))
 	for _, member := range away {
 		t.backOffAs(tn, member)
 	}
@@ -39,7 +39,7 @@ func (t *task) backOff(tn *turn) {
 
 // backOffAs does so by the newest attempt of the task with this index: the task itself, or a member of its gang.
 func (t *task) backOffAs(tn *turn, index int) {
-	d, all := t.e.job.Task(index), jobs.Outcomes(t.e.job, index)
+	d, all := t.e.job.Task(index), state.Outcomes(t.e.job, index)
 	if len(all) == 0 || all[len(all)-1].N <= d.Settled {
 		return
 	}
@@ -71,7 +71,7 @@ func (t *task) backOffAs(tn *turn, index int) {
 // not know how long ago they were. Of the members of a gang, most have failed because another one did.
 func (t *task) avoidFailed(tn *turn) {
 	settled := t.e.job.Task(t.index).Settled
-	for i, o := range jobs.Outcomes(t.e.job, t.index) {
+	for i, o := range state.Outcomes(t.e.job, t.index) {
 		switch {
 		case o.Exit.FailedStart():
 		case o.Exit.State != job.Failed && o.Exit.State != job.OutOfMemory && o.Exit.State != job.Timeout, t.e.job.Spec.Saved(o.Exit):

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs/jobstest"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
 // A new owner lets the tasks wait that have failed of late, and avoids the hosts where they failed. The other tasks of
@@ -28,25 +28,25 @@ func TestNewOwnerBacksOff(t *testing.T) {
 		c := NewCore(cfg, Saved{}, storyStart)
 		fx := c.Step(storyStart, entry)
 		if from == "rows" {
-			disk, saved := jobstest.Disk{}, Saved{Applied: 1}
+			disk, saved := statetest.Disk{}, Saved{Applied: 1}
 			disk.Save(fx.Rows, nil)
 			saved.load(t, disk)
 			c = NewCore(cfg, saved, storyStart)
 		}
 		offered := func(fx Effects) (tasks []int, hosts []job.Peer) {
 			for _, o := range fx.Send {
-				if m, ok := o.Msg.(lease.Offer); ok {
+				if m, ok := o.Msg.(contract.Offer); ok {
 					tasks, hosts = append(tasks, m.Attempt.Task), append(hosts, o.To)
 				}
 			}
 			return tasks, slices.Compact(hosts)
 		}
 		fx = c.Step(storyStart, Committed{job.Committed{Index: 2, Epoch: job.Epoch{Term: 2}, Lead: true}},
-			SessionUp{Peer: "n1"}, FromWorker{Peer: "n1", Msg: lease.Hello{
-				Profile: lease.Profile{Name: "n1", Store: "s", CPUs: 32, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: 32},
+			SessionUp{Peer: "n1"}, FromWorker{Peer: "n1", Msg: contract.Hello{
+				Profile: contract.Profile{Name: "n1", Store: "s", CPUs: 32, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: 32},
 			}},
-			SessionUp{Peer: "n2"}, FromWorker{Peer: "n2", Msg: lease.Hello{
-				Profile: lease.Profile{Name: "n2", Store: "s2", CPUs: 64, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: 64},
+			SessionUp{Peer: "n2"}, FromWorker{Peer: "n2", Msg: contract.Hello{
+				Profile: contract.Profile{Name: "n2", Store: "s2", CPUs: 64, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: 64},
 			}})
 		if tasks, hosts := offered(fx); !slices.Equal(tasks, []int{2, 3, 4, 6, 7, 8, 9}) || !slices.Equal(hosts, []job.Peer{"n1"}) {
 			t.Errorf("from the %s: at once tasks %v are offered to %v", from, tasks, hosts)
@@ -87,10 +87,10 @@ func TestFailedStartsOnOneHostAreBounded(t *testing.T) {
 		c := NewCore(cfg, Saved{}, storyStart)
 		c.Step(storyStart, Committed{job.Committed{Index: 1, Epoch: job.Epoch{Term: 1}, Records: records}})
 		c.Step(storyStart, Committed{job.Committed{Index: 2, Epoch: job.Epoch{Term: 2}, Lead: true}},
-			SessionUp{Peer: "n1"}, FromWorker{Peer: "n1", Msg: lease.Hello{
-				Profile: lease.Profile{Name: "n1", Store: "s", CPUs: 32, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: 32},
+			SessionUp{Peer: "n1"}, FromWorker{Peer: "n1", Msg: contract.Hello{
+				Profile: contract.Profile{Name: "n1", Store: "s", CPUs: 32, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: 32},
 			}})
-		fx := c.Step(storyStart, FromWorker{Peer: "n1", Msg: lease.Event{
+		fx := c.Step(storyStart, FromWorker{Peer: "n1", Msg: contract.Event{
 			Attempt: job.Attempt{Job: id, N: failed + 1}, Group: 7, N: 2, State: exit.State, Exit: &exit,
 		}})
 		var got job.ResultRecord
@@ -130,13 +130,13 @@ func TestJobLeavesOutAHostWhereItFails(t *testing.T) {
 		records = append(records, ends(3, "n1", job.Failed)...)
 		c.Step(storyStart, Committed{job.Committed{Index: 2, Epoch: job.Epoch{Term: 2}, Records: records}})
 		up := func(p job.Peer, cpus int) []Event {
-			return []Event{SessionUp{Peer: p}, FromWorker{Peer: p, Msg: lease.Hello{
-				Profile: lease.Profile{Name: string(p), Store: "s", CPUs: 32, Drivers: []string{"exec"}, Worker: true}, Free: lease.Free{CPUs: cpus},
+			return []Event{SessionUp{Peer: p}, FromWorker{Peer: p, Msg: contract.Hello{
+				Profile: contract.Profile{Name: string(p), Store: "s", CPUs: 32, Drivers: []string{"exec"}, Worker: true}, Free: contract.Free{CPUs: cpus},
 			}}}
 		}
 		offered := func(fx Effects) (n int) {
 			for _, o := range fx.Send {
-				if _, ok := o.Msg.(lease.Offer); ok && o.To == "n1" {
+				if _, ok := o.Msg.(contract.Offer); ok && o.To == "n1" {
 					n++
 				}
 			}
@@ -153,8 +153,8 @@ func TestJobLeavesOutAHostWhereItFails(t *testing.T) {
 			t.Errorf("%d tasks are offered to the host where they fail", n)
 		}
 		x, err := c.Why(id)
-		if err != nil || slices.ContainsFunc(x.Now, func(c lease.Candidate) bool { return c.Node == "n1" }) ||
-			!slices.ContainsFunc(x.Later, func(c lease.Candidate) bool {
+		if err != nil || slices.ContainsFunc(x.Now, func(c contract.Candidate) bool { return c.Node == "n1" }) ||
+			!slices.ContainsFunc(x.Later, func(c contract.Candidate) bool {
 				return c.Node == "n1" && c.Why == "left out: tasks of the job fail there at once, until "+storyStart.Add(leaveFirst).UTC().Format("15:04 UTC")
 			}) {
 			t.Errorf("people are told of the host: %v; now %+v, later %+v", err, x.Now, x.Later)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs/jobstest"
+	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
 // Rows that change within a short time are saved together, and a save never says more than the rows have.
@@ -29,7 +29,7 @@ func TestRowsAreSavedTogether(t *testing.T) {
 	}
 	x.now = x.now.Add(cfg.SaveEvery)
 	x.step(Tick{})
-	disk := jobstest.Disk{}
+	disk := statetest.Disk{}
 	disk.Save(x.rows, nil)
 	for _, j := range x.core.entries.table.Jobs() {
 		kept, there := disk.Job(j.ID)

@@ -18,10 +18,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/policy"
-	"github.com/musterhq/muster/share"
 )
 
 var (
@@ -57,7 +57,7 @@ func (e *HeldBackError) Error() string {
 
 // NoMatchError refuses a job that no known host could ever run.
 type NoMatchError struct {
-	Explanation lease.Explanation
+	Explanation contract.Explanation
 }
 
 // Error says which clauses stand against it.
@@ -84,7 +84,7 @@ type Config struct {
 	// Candidates is how many hosts with room a placement compares; 0: place.SampleSize.
 	Candidates int
 	// Shares are the weights of users and projects. The zero value counts no usage.
-	Shares share.Weights
+	Shares fairshare.Weights
 	// SaveEvery is how long changed rows wait to be saved together; with zero each step saves its own.
 	SaveEvery time.Duration
 	// GangHold is how long a gang holds places at some hosts while others have none for it. Then it gives them back, and
@@ -93,12 +93,12 @@ type Config struct {
 	// Backlog bounds what waits; nil: nothing does.
 	Backlog *Backlog
 	// Priorities are the highest priorities of jobs that users submit; nil: any.
-	Priorities *lease.Priorities
+	Priorities *contract.Priorities
 	// Limits are those of users here: the longest time limit of the jobs that they submit, and what their tasks may hold in the cluster;
 	// nil: none. It must not be changed.
-	Limits *lease.UserLimits
+	Limits *contract.UserLimits
 	// Order is by what tasks of one priority are ordered.
-	Order lease.OrderBy
+	Order contract.OrderBy
 	// MaxWait is how long tasks wait before they go first, the oldest of each user first; 0: however long. See overdue.
 	MaxWait time.Duration
 	// Private says that users see only their own jobs here, so hosts are not to name these to other owners.
@@ -133,7 +133,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("scheduler: config: loss_limit %d is not from 1 to %d", c.LossLimit, job.MaxLost)
 	case c.GangHold < MinGangHold || c.GangHold > MaxGangHold:
 		return fmt.Errorf("scheduler: config: gang_hold %s is not from %s to %s", c.GangHold, MinGangHold, MaxGangHold)
-	case c.Order < lease.ByAge || c.Order > lease.ByRemaining:
+	case c.Order < contract.ByAge || c.Order > contract.ByRemaining:
 		return fmt.Errorf("scheduler: config: order %d", int(c.Order))
 	case c.MaxWait != 0 && (c.MaxWait < MinMaxWait || c.MaxWait > MaxMaxWait):
 		return fmt.Errorf("scheduler: config: max_wait %s is not 0 and not from %s to %s", c.MaxWait, MinMaxWait, MaxMaxWait)
@@ -176,7 +176,7 @@ const (
 	queueWait    = 30 * time.Second // an offer may queue at a full worker
 	renewEvery   = 20 * time.Second // it is renewed so often, long before that
 	spreadEvery  = time.Minute      // a task that waits is queued at one more host
-	commitLimit  = lease.ReserveFor - time.Second
+	commitLimit  = contract.ReserveFor - time.Second
 	sessionWait  = 5 * time.Second // for the renewal after a commit without a session
 	reportWait   = 5 * time.Second // for a word on an attempt, before it is asked for again
 	retryWait    = time.Second     // before what could not be proposed or read is tried again

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // search finds hosts by class, and announces for which classes tasks wait.
@@ -68,7 +68,7 @@ func (s *search) look(k *class, urgent bool) {
 		return
 	}
 	if k.turn == len(k.names) {
-		s.find(lease.AnyWorker)
+		s.find(contract.AnyWorker)
 		k.turn = 0
 	} else {
 		s.find(k.names[k.turn])

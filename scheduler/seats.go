@@ -7,13 +7,13 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/place"
 )
 
 // commit handles a Commit to an offer of a gang. A host answers each renewal of an offer with a Commit again.
-func (gs *seats) commit(w *worker, o *offer, m lease.Commit) {
+func (gs *seats) commit(w *worker, o *offer, m contract.Commit) {
 	d, s := o.dispatch, o.seat
 	switch wrong := wrong(w, o, &m); {
 	case wrong != "":
@@ -51,7 +51,7 @@ func (gs *seats) commit(w *worker, o *offer, m lease.Commit) {
 }
 
 // wrong says what is wrong with a Commit; empty if nothing is.
-func wrong(w *worker, o *offer, m *lease.Commit) string {
+func wrong(w *worker, o *offer, m *contract.Commit) string {
 	t, s := o.dispatch.task, o.seat
 	a := job.Attempt{Job: t.e.job.ID, Task: t.index + s.rank, N: o.dispatch.n}
 	switch {
@@ -64,7 +64,7 @@ func wrong(w *worker, o *offer, m *lease.Commit) string {
 	case w.Local && m.Address == "":
 		return ""
 	case !sameAddress(m.Address, w.Address):
-		return fmt.Sprintf("says that its address is %q, and is reached at %q", lease.Clip(m.Address), w.Address)
+		return fmt.Sprintf("says that its address is %q, and is reached at %q", contract.Clip(m.Address), w.Address)
 	}
 	for _, other := range o.dispatch.offers { // 127.0.0.1 of one host is not that of another
 		if x := other.seat; other != o && x.state >= promised && x.address != "" && loopback(x.address) != loopback(m.Address) {
@@ -93,7 +93,7 @@ func (gs *seats) sessionless(o *offer) {
 }
 
 // decline handles a Decline of an offer of a gang. A host may take back a place that it held: an older gang gets it.
-func (gs *seats) decline(w *worker, o *offer, m lease.Decline) {
+func (gs *seats) decline(w *worker, o *offer, m contract.Decline) {
 	w.SetFree(m.Free)
 	gs.hosts.offerToFreed(w)
 	d, t := o.dispatch, o.dispatch.task

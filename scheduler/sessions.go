@@ -6,20 +6,20 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
 )
 
 // sessionUp notes a new session and tells the host which journal group this daemon owns.
-func (c *Core) sessionUp(p job.Peer, path lease.Path) {
+func (c *Core) sessionUp(p job.Peer, path contract.Path) {
 	if c.contact.sessions[p] != 0 {
 		c.sessionDown(p)
 	}
 	c.contact.lastSession++
 	c.contact.sessions[p] = c.contact.lastSession
-	if path != (lease.Path{}) {
+	if path != (contract.Path{}) {
 		c.contact.paths[p] = path
 	}
 	if c.lead {
@@ -88,7 +88,7 @@ func revoked(c *Core, p job.Peer) {
 }
 
 // hello handles the first message of a host in a session: its profile, and what is free.
-func (c *Core) hello(p job.Peer, m lease.Hello) {
+func (c *Core) hello(p job.Peer, m contract.Hello) {
 	w := c.hosts.workers[p]
 	if w == nil {
 		if len(c.hosts.workers) >= maxWorkers && !c.forgetOne() {
@@ -107,7 +107,7 @@ func (c *Core) hello(p job.Peer, m lease.Hello) {
 	c.hosts.fleet.Hello(w.Host, m, c.now)
 	fleet.SetDistance(&c.hosts.fleet, w.Host, c.contact.distances[p])
 	c.hosts.profiles++
-	if !c.hosts.timed && m.Profile.Limits.Limits(lease.LimitTime) {
+	if !c.hosts.timed && m.Profile.Limits.Limits(contract.LimitTime) {
 		splitByTime(c.pending, c.entries)
 	}
 	c.hosts.offerToFreed(w)

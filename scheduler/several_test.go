@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs/jobstest"
+	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
 // Each task of a job of several tasks runs once, and no soft state is kept of a task that has ended.
 func TestJobOfSeveralTasks(t *testing.T) {
-	x, disk := newBench(t, 3, 4), jobstest.Disk{}
+	x, disk := newBench(t, 3, 4), statetest.Disk{}
 	x.keep = true
 	const n = 600
 	id := job.NewID(7, 99)

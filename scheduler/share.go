@@ -8,9 +8,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
 )
 
 const (
@@ -26,11 +26,11 @@ type shares struct {
 	*turn
 	hosts *hosts
 
-	weights share.Weights
-	told    map[job.Peer][]toldUse // what each host has told last
-	sums    map[share.Account]*sum // over all hosts
+	weights fairshare.Weights
+	told    map[job.Peer][]toldUse     // what each host has told last
+	sums    map[fairshare.Account]*sum // over all hosts
 	zero    time.Time
-	table   *share.Table // the snapshot; nil: nothing was told yet
+	table   *fairshare.Table // the snapshot; nil: nothing was told yet
 	tableAt time.Time
 	news    bool // something was told since the snapshot
 	armed   bool // a timer for the next snapshot is set
@@ -38,13 +38,13 @@ type shares struct {
 
 // toldUse is what one account has used on one host.
 type toldUse struct {
-	account share.Account
-	used    share.Use
+	account fairshare.Account
+	used    fairshare.Use
 }
 
 // sum is what one account has used on all hosts together.
 type sum struct {
-	used  share.Use
+	used  fairshare.Use
 	hosts int
 }
 
@@ -72,13 +72,13 @@ func (ss *shares) scale() float64 {
 
 // hear takes in what a host tells, in place of what it told before. A host is believed no more than it could have
 // delivered with the GPUs and CPUs of its profile.
-func (ss *shares) hear(w *worker, u *lease.Usage) {
+func (ss *shares) hear(w *worker, u *contract.Usage) {
 	if u == nil || !ss.weights.On() {
 		return
 	}
 	ss.forget(w.Peer)
 	k := ss.scale()
-	left := offeredBy(w).Times(share.Forever(ss.weights.HalfLife))
+	left := offeredBy(w).Times(fairshare.Forever(ss.weights.HalfLife))
 	entries := make([]toldUse, 0, len(u.Entries))
 	for _, e := range u.Entries {
 		used := e.Used.Capped(left)
@@ -113,8 +113,8 @@ func (ss *shares) forget(p job.Peer) {
 }
 
 // offeredBy returns the GPUs and CPUs of the host's profile.
-func offeredBy(w *worker) share.Use {
-	return share.Use{GPU: float64(len(w.Profile.GPUs)), CPU: float64(w.Profile.CPUs)}
+func offeredBy(w *worker) fairshare.Use {
+	return fairshare.Use{GPU: float64(len(w.Profile.GPUs)), CPU: float64(w.Profile.CPUs)}
 }
 
 // refresh makes a new snapshot if something was told since the last one and that was some time ago. Else again is called
@@ -130,12 +130,12 @@ func (ss *shares) refresh(again func()) bool {
 		}
 		return false
 	}
-	has := share.Use{}
+	has := fairshare.Use{}
 	for _, w := range ss.hosts.workers {
 		has = has.Plus(offeredBy(w), 1) // whole numbers, so that their order does not matter
 	}
 	ss.news, ss.tableAt = false, ss.now
-	ss.table = share.NewTable(&ss.weights, has)
+	ss.table = fairshare.NewTable(&ss.weights, has)
 	k := 1 / ss.scale()
 	for a, s := range ss.sums {
 		ss.table.Add(a, s.used.Times(k))
@@ -145,7 +145,7 @@ func (ss *shares) refresh(again func()) bool {
 
 // Demand is what the jobs of one account run and wait for.
 type Demand struct {
-	share.Account
+	fairshare.Account
 	Running int     // tasks that are assigned to a host
 	Waiting int     // tasks that are PENDING
 	GPUs    float64 // that the running tasks hold; shares of a GPU count as such

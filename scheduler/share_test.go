@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
-	"github.com/musterhq/muster/share"
 )
 
 // newSharing is newBench with weights.
-func newSharing(b testing.TB, workers, cpus int, w share.Weights) *bench {
+func newSharing(b testing.TB, workers, cpus int, w fairshare.Weights) *bench {
 	cfg := DefaultConfig()
 	cfg.Self, cfg.Group, cfg.Seed, cfg.Shares = "w0", 7, 1, w
 	x := &bench{core: NewCore(cfg, Saved{}, storyStart), now: storyStart, index: 1}
@@ -37,21 +37,21 @@ func (x *bench) submitFor(user string, cpus int) {
 
 // uses has a host tell what users have used.
 func (x *bench) uses(host int, cpus int, used map[string]float64) {
-	u := &lease.Usage{}
+	u := &contract.Usage{}
 	for i := range len(used) {
 		name := fmt.Sprintf("user%05d", i)
-		u.Entries = append(u.Entries, share.Entry{Account: share.Account{User: name}, Used: share.Use{CPU: used[name]}})
+		u.Entries = append(u.Entries, fairshare.Entry{Account: fairshare.Account{User: name}, Used: fairshare.Use{CPU: used[name]}})
 	}
-	x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", host)), Msg: lease.Availability{Seq: uint64(x.tok), Free: lease.Free{CPUs: cpus, Memory: benchMemory}, Usage: u}})
+	x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", host)), Msg: contract.Availability{Seq: uint64(x.tok), Free: contract.Free{CPUs: cpus, Memory: benchMemory}, Usage: u}})
 }
 
 // A host that lies is believed no more than it could have delivered.
 func TestUsageOfLiars(t *testing.T) {
-	w := share.Weights{HalfLife: time.Hour}
+	w := fairshare.Weights{HalfLife: time.Hour}
 	x := newSharing(t, 2, 8, w)
-	x.uses(0, 0, map[string]float64{"user00000": lease.MaxUsed, "user00001": lease.MaxUsed})
+	x.uses(0, 0, map[string]float64{"user00000": contract.MaxUsed, "user00001": contract.MaxUsed})
 	x.uses(1, 0, map[string]float64{"user00000": 100})
-	most := 8 * share.Forever(w.HalfLife)
+	most := 8 * fairshare.Forever(w.HalfLife)
 	total := 0.0
 	for _, s := range x.core.pending.shares.sums {
 		total += s.used.CPU
@@ -68,20 +68,20 @@ func TestUsageOfLiars(t *testing.T) {
 		t.Errorf("%d accounts of %d hosts", len(s.sums), len(s.told))
 	}
 	s.refresh(func() {})
-	if got := s.sums[share.Account{User: "user00000"}].used.CPU / s.scale(); got < 990 || got > 1010 {
+	if got := s.sums[fairshare.Account{User: "user00000"}].used.CPU / s.scale(); got < 990 || got > 1010 {
 		t.Errorf("999 CPU-seconds were told, %.1f are counted", got)
 	}
 }
 
 // The accounts are bounded, whatever hosts tell.
 func TestAccountsAreBounded(t *testing.T) {
-	x := newSharing(t, 300, 8, share.Weights{HalfLife: time.Hour})
+	x := newSharing(t, 300, 8, fairshare.Weights{HalfLife: time.Hour})
 	for h := range 300 {
-		u := &lease.Usage{}
-		for i := range lease.MaxUsage {
-			u.Entries = append(u.Entries, share.Entry{Account: share.Account{User: fmt.Sprint(h, "-", i)}, Used: share.Use{CPU: 1}})
+		u := &contract.Usage{}
+		for i := range contract.MaxUsage {
+			u.Entries = append(u.Entries, fairshare.Entry{Account: fairshare.Account{User: fmt.Sprint(h, "-", i)}, Used: fairshare.Use{CPU: 1}})
 		}
-		x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", h)), Msg: lease.Availability{Seq: 1, Usage: u}})
+		x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", h)), Msg: contract.Availability{Seq: 1, Usage: u}})
 	}
 	if n := len(x.core.pending.shares.sums); n != maxAccounts {
 		t.Errorf("%d accounts, want %d", n, maxAccounts)
@@ -91,7 +91,7 @@ func TestAccountsAreBounded(t *testing.T) {
 // Standings change only with a snapshot, and the first in line is then the one who has used least. A task that queues at
 // hosts keeps its place.
 func TestSnapshotOrders(t *testing.T) {
-	x := newSharing(t, 1, 8, share.Weights{HalfLife: 24 * time.Hour})
+	x := newSharing(t, 1, 8, fairshare.Weights{HalfLife: 24 * time.Hour})
 	x.uses(0, 0, map[string]float64{"user00000": 5000, "user00001": 10})
 	for range 20 {
 		x.submitFor("user00000", 8)
@@ -148,7 +148,7 @@ func TestSnapshotOrders(t *testing.T) {
 // younger ones of the other kind would run one after the other, and what the user has used would never be the least.
 func TestOlderTaskOfUserHasAPlace(t *testing.T) {
 	const heavy, light = "user00000", "user00001"
-	x := newSharing(t, 1, 8, share.Weights{HalfLife: 24 * time.Hour})
+	x := newSharing(t, 1, 8, fairshare.Weights{HalfLife: 24 * time.Hour})
 	x.uses(0, 0, map[string]float64{heavy: 5000, light: 10})
 	for range 2 * fleet.MaxQueued {
 		x.submitFor(light, 1)
@@ -176,21 +176,21 @@ func TestOlderTaskOfUserHasAPlace(t *testing.T) {
 					starts, took.shape.Need.CPUs, task.shape.Need.CPUs)
 			}
 		}
-		x.step(FromWorker{Peer: "w0", Msg: lease.Commit{Offer: oldest.id, Attempt: job.Attempt{Job: took.e.job.ID, N: 1}, Group: 7, Session: 1}})
+		x.step(FromWorker{Peer: "w0", Msg: contract.Commit{Offer: oldest.id, Attempt: job.Attempt{Job: took.e.job.ID, N: 1}, Group: 7, Session: 1}})
 		starts++
 	}
 }
 
 // crowded has so many users with ten waiting jobs each, and full hosts with full queues.
 func crowded(b *testing.B, users int) (*bench, map[string]float64) {
-	x := newSharing(b, 100, 0, share.Weights{HalfLife: 24 * time.Hour})
+	x := newSharing(b, 100, 0, fairshare.Weights{HalfLife: 24 * time.Hour})
 	for h := range 100 {
-		x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", h)), Msg: lease.Hello{
-			Profile: lease.Profile{Name: fmt.Sprint(h), Store: "s", CPUs: 64, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
+		x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", h)), Msg: contract.Hello{
+			Profile: contract.Profile{Name: fmt.Sprint(h), Store: "s", CPUs: 64, Memory: benchMemory, Drivers: []string{"exec"}, Worker: true},
 		}})
 	}
 	used := map[string]float64{}
-	for i := range min(users, lease.MaxUsage) {
+	for i := range min(users, contract.MaxUsage) {
 		used[fmt.Sprintf("user%05d", i)] = float64(i * 7919 % 1000)
 	}
 	for i := range 10 * users {
@@ -233,7 +233,7 @@ func BenchmarkFreedAmongUsers(b *testing.B) {
 			n := 0
 			for b.Loop() {
 				n++
-				x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", n%100)), Msg: lease.Availability{Seq: uint64(n + 1e6), Free: lease.Free{CPUs: n / 100 % 2, Memory: benchMemory}}})
+				x.step(FromWorker{Peer: job.Peer(fmt.Sprintf("w%d", n%100)), Msg: contract.Availability{Seq: uint64(n + 1e6), Free: contract.Free{CPUs: n / 100 % 2, Memory: benchMemory}}})
 				x.sent = nil
 			}
 		})

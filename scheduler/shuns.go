@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 // lookAgain is how often a job is placed anew while it waits for a host where its Start is kept back: another host may have
@@ -42,8 +42,8 @@ func nextTry(t *task, now time.Time) time.Time {
 }
 
 // notWhereHeldBack moves the hosts that the job avoids because its Starts are kept back to those that may run it later.
-func notWhereHeldBack(now time.Time, e *entry, x *lease.Explanation) {
-	x.Now = slices.DeleteFunc(x.Now, func(c lease.Candidate) bool {
+func notWhereHeldBack(now time.Time, e *entry, x *contract.Explanation) {
+	x.Now = slices.DeleteFunc(x.Now, func(c contract.Candidate) bool {
 		if !e.shuns.Hard(now, c.Node) {
 			return false
 		}

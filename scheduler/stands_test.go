@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
@@ -15,7 +15,7 @@ import (
 func allBusy(t *testing.T, hosts, jobs int) *bench {
 	x := newBench(t, hosts, 8)
 	for p := range x.core.hosts.workers {
-		x.step(FromWorker{Peer: p, Msg: lease.Availability{}})
+		x.step(FromWorker{Peer: p, Msg: contract.Availability{}})
 	}
 	for range jobs {
 		x.waits(t, func(s *job.Spec) { s.Resources.CPUs = 8 })
@@ -36,7 +36,7 @@ func (x *bench) lasts(d time.Duration) {
 func (x *bench) standing(t *testing.T) (hosts int, jobs []int) {
 	told := map[uint64]bool{}
 	for _, m := range x.sent {
-		if o, ok := m.Msg.(lease.Offer); ok {
+		if o, ok := m.Msg.(contract.Offer); ok {
 			told[o.ID] = !o.Spare
 		}
 	}
@@ -91,7 +91,7 @@ func TestTheNextTaskStands(t *testing.T) {
 		}
 		for _, o := range x.core.entries.byID[x.core.entries.table.Jobs()[i].ID].task(0).dispatch.offers {
 			if o.keeps {
-				x.step(FromWorker{Peer: o.worker.Peer, Msg: lease.Commit{
+				x.step(FromWorker{Peer: o.worker.Peer, Msg: contract.Commit{
 					Offer: o.id, Attempt: job.Attempt{Job: o.dispatch.task.e.job.ID, N: 1}, Group: 7, Session: 1,
 				}})
 				break
@@ -113,7 +113,7 @@ func TestInVain(t *testing.T) {
 		for end := x.now.Add(standsVain); x.now.Before(end); {
 			x.now = x.now.Add(30 * time.Second)
 			for _, w := range x.core.hosts.fleet.Sorted() { // that it lives
-				x.step(FromWorker{Peer: w.Peer, Msg: lease.Availability{}})
+				x.step(FromWorker{Peer: w.Peer, Msg: contract.Availability{}})
 			}
 		}
 	}
@@ -125,14 +125,14 @@ func TestRoomThatIsNotKept(t *testing.T) {
 	x := allBusy(t, 8, 40)
 	kept, spare := 0, 0
 	for _, w := range x.core.hosts.fleet.Sorted() {
-		x.step(FromWorker{Peer: w.Peer, Msg: lease.Availability{Free: lease.Free{CPUs: 1, Memory: benchMemory}}})
+		x.step(FromWorker{Peer: w.Peer, Msg: contract.Availability{Free: contract.Free{CPUs: 1, Memory: benchMemory}}})
 		if x.core.hosts.fleet.Host(w.Peer).LeftFor(&fleet.Rank{Job: "z"}).CPUs != 0 {
 			t.Errorf("%s: what is free is for any task at once", w.Name())
 		}
 		x.lasts(idleAfter + 2*standsEvery)
 		x.sent = nil
 		x.waits(t, func(s *job.Spec) { s.Resources.CPUs, s.NodeList = 1, []string{w.Name()} })
-		o, ok := x.sent[len(x.sent)-1].Msg.(lease.Offer)
+		o, ok := x.sent[len(x.sent)-1].Msg.(contract.Offer)
 		if !ok {
 			t.Fatalf("sent %+v", x.sent)
 		}

@@ -5,9 +5,9 @@ package scheduler
 import (
 	"slices"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // fileReady goes on with the starts that wait for the file of their job.
@@ -27,13 +27,13 @@ func fileReady(ds *dispatches, gs *gangStarts, e *entry) {
 func unreadableFile(ds *dispatches, e *entry, err error) {
 	detail := err.Error()
 	if damaged(err) {
-		detail = jobs.ErrDamaged.Error() + "; submit it again"
+		detail = state.ErrDamaged.Error() + "; submit it again"
 		ds.propose(job.CancelRecord{Job: e.job.ID, Reason: detail, At: ds.now})
 	}
 	ds.notify(Notice{Kind: FileDefect, Attempt: job.Attempt{Job: e.job.ID}, Detail: err.Error()})
 	for _, t := range slices.Clone(e.tasks) {
 		if t.dispatch != nil {
-			t.pause.until, t.pause.why = ds.now.Add(retryMost), lease.Clip("its job file was not read: "+detail)
+			t.pause.until, t.pause.why = ds.now.Add(retryMost), contract.Clip("its job file was not read: "+detail)
 			ds.abandon(t.dispatch)
 		}
 	}

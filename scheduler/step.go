@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // standStill is how late a step may be before the owner counts as one that stood still: it was stopped, or had no CPU. What
@@ -140,8 +140,8 @@ func tellStarts(c *Core) {
 	ps.starts = nil
 }
 
-func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
-	if h, ok := msg.(lease.Hello); ok {
+func (c *Core) fromWorker(p job.Peer, msg contract.ToScheduler) {
+	if h, ok := msg.(contract.Hello); ok {
 		c.hello(p, h)
 		return
 	}
@@ -157,27 +157,27 @@ func (c *Core) fromWorker(p job.Peer, msg lease.ToScheduler) {
 		}
 	}()
 	switch m := msg.(type) {
-	case lease.Availability:
+	case contract.Availability:
 		c.hosts.availability(w, m)
 		c.offers.expect(w, m.Forecasts)
 		c.pending.shares.hear(w, m.Usage)
-	case lease.Commit:
+	case contract.Commit:
 		if o := c.offers.byID[m.Offer]; o != nil && o.worker == w && o.seat != nil {
 			c.plan.gangs.seats.commit(w, o, m)
 		} else {
 			c.dispatches.commit(w, m)
 		}
-	case lease.Decline:
+	case contract.Decline:
 		if o := c.offers.byID[m.Offer]; o != nil && o.worker == w && o.seat != nil {
 			c.plan.gangs.seats.decline(w, o, m)
 		} else {
 			c.dispatches.decline(w, m)
 		}
-	case lease.Event:
+	case contract.Event:
 		c.reports.event(w, m)
-	case lease.Renew:
+	case contract.Renew:
 		c.renewals.renew(w, m)
-	case lease.Stale:
+	case contract.Stale:
 		stale(c, w, m)
 	}
 }

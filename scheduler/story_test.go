@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/internal/stories"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/testkit/stories"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs/jobstest"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
 var update = flag.Bool("update", false, "write what the stories say now")
@@ -69,20 +69,20 @@ type story struct {
 	jobs    map[string]job.ID
 	ids     []string // for a strings.Replacer: the drawn ids and their names
 	layouts map[string]job.Layout
-	latest  map[string]lease.Offer // by "worker task"
+	latest  map[string]contract.Offer // by "worker task"
 	offers  map[uint64]int
 	seqs    map[string]uint64
 	events  map[job.Attempt]uint64
 	stores  map[string]string
-	rows    jobstest.Disk
+	rows    statetest.Disk
 	illegal func(Notice) // called with each illegal move
 }
 
 func newStory(t *testing.T, keepWhole int) *story {
 	s := &story{
 		t: t, cfg: DefaultConfig(), now: storyStart, auto: true, askers: map[Token]string{}, jobs: map[string]job.ID{},
-		layouts: map[string]job.Layout{}, latest: map[string]lease.Offer{}, offers: map[uint64]int{}, seqs: map[string]uint64{}, events: map[job.Attempt]uint64{},
-		stores: map[string]string{}, rows: jobstest.Disk{},
+		layouts: map[string]job.Layout{}, latest: map[string]contract.Offer{}, offers: map[uint64]int{}, seqs: map[string]uint64{}, events: map[job.Attempt]uint64{},
+		stores: map[string]string{}, rows: statetest.Disk{},
 	}
 	s.illegal = func(n Notice) { t.Errorf("illegal move of %s: %s", n.Attempt, n.Detail) }
 	s.cfg.Self, s.cfg.Group, s.cfg.Seed, s.cfg.KeepWhole = "here", 7, 1, keepWhole
@@ -166,7 +166,7 @@ func (s *story) show(fx Effects) {
 	}
 	s.pending = append(s.pending, fx.Propose...)
 	for _, o := range fx.Send {
-		if m, ok := o.Msg.(lease.Offer); ok {
+		if m, ok := o.Msg.(contract.Offer); ok {
 			if s.offers[m.ID] == 0 { // else the offer is renewed
 				s.offers[m.ID] = len(s.offers) + 1
 			}
@@ -278,11 +278,11 @@ func statesText(x job.TaskStates) string {
 	return fmt.Sprintf("succeeded=%v failed=%v open=%v", x.Succeeded, x.Failed, x.Open)
 }
 
-func (s *story) messageText(m lease.ToWorker) string {
+func (s *story) messageText(m contract.ToWorker) string {
 	switch m := m.(type) {
-	case lease.Owns:
+	case contract.Owns:
 		return "owns " + m.Groups[0].Epoch.String()
-	case lease.Offer:
+	case contract.Offer:
 		text := fmt.Sprintf("offer #%d %s wait=%s", s.offers[m.ID], m.Attempt, m.Wait)
 		if m.Preempt {
 			text += " preempt"
@@ -294,9 +294,9 @@ func (s *story) messageText(m lease.ToWorker) string {
 			text += " firm"
 		}
 		return text
-	case lease.Release:
+	case contract.Release:
 		return fmt.Sprintf("release #%d", s.offers[m.Offer])
-	case lease.Start:
+	case contract.Start:
 		text := ""
 		if m.Gang != nil {
 			text = fmt.Sprintf(" rank=%d port=%d", m.Element.Rank, m.Gang.Port)
@@ -305,13 +305,13 @@ func (s *story) messageText(m lease.ToWorker) string {
 			}
 		}
 		return fmt.Sprintf("start #%d %s session=%d", s.offers[m.Offer], m.Attempt, m.Session) + text + map[bool]string{true: " preempted before"}[m.Element.Preempted]
-	case lease.Query:
+	case contract.Query:
 		return fmt.Sprintf("query %s store=%s", m.Attempt, m.Store)
-	case lease.Cancel:
+	case contract.Cancel:
 		return fmt.Sprintf("cancel %s: %s", m.Attempt, m.Reason)
-	case lease.Ack:
+	case contract.Ack:
 		return fmt.Sprintf("ack %s %d", m.Attempt, m.N)
-	case lease.Renewed:
+	case contract.Renewed:
 		text := fmt.Sprintf("renewed clock=%d session=%d", m.Clock, m.Session)
 		for _, v := range m.Verdicts {
 			text += fmt.Sprintf(" %s keep=%v", v.Attempt, v.Keep)

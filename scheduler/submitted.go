@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 type digest [sha256.Size]byte
@@ -28,7 +28,7 @@ func checkSpec(s job.Spec) (digest, error) {
 }
 
 // digestOf is the digest that checkSpec returned when the job was submitted.
-func digestOf(j *jobs.Job) (digest, error) {
+func digestOf(j *state.Job) (digest, error) {
 	if j.File != nil {
 		return digest(j.File.Digest()), nil
 	}

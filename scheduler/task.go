@@ -8,18 +8,18 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
+	"github.com/musterhq/muster/internal/timers"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/place"
-	"github.com/musterhq/muster/share"
-	"github.com/musterhq/muster/timers"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // entry is a job with its soft state.
 type entry struct {
-	job      *jobs.Job  // durable
+	job      *state.Job // durable
 	priority int        // of the job
 	born     time.Time  // orders jobs by age; a change of the wall clock does not change it
 	order    uint64     // orders gangs of all owners by age; those of this owner as born does
@@ -113,21 +113,21 @@ type task struct {
 
 // reckoned says as what a task counts.
 type reckoned struct {
-	going  bool       // it is offered, or about to be
-	active bool       // entry.active counts it
-	holds  lease.Held // that its holder counts for it
+	going  bool          // it is offered, or about to be
+	active bool          // entry.active counts it
+	holds  contract.Held // that its holder counts for it
 }
 
 // inLine is the place of a task among those that wait.
 type inLine struct {
-	queued  bool       // it is in the queue of its shape
-	level   int        // among tasks of its priority; see pending.rate
-	work    lease.Work // by which the level of its next attempt changes
+	queued  bool          // it is in the queue of its shape
+	level   int           // among tasks of its priority; see pending.rate
+	work    contract.Work // by which the level of its next attempt changes
 	lined   lined
-	share   share.Standing // when it last left that queue
-	able    time.Time      // since when it misses nothing but room; zero: since its job does
-	overdue bool           // it is to go first; see overdue
-	raised  int            // the priority that it has for that, or for having little left; 0: that of its job
+	share   fairshare.Standing // when it last left that queue
+	able    time.Time          // since when it misses nothing but room; zero: since its job does
+	overdue bool               // it is to go first; see overdue
+	raised  int                // the priority that it has for that, or for having little left; 0: that of its job
 	inTotals
 }
 
@@ -140,7 +140,7 @@ type lined struct {
 }
 
 // precedence is what comes before anything else in the order of tasks.
-func (t *task) precedence() int { return lease.Precedence(t.priority(), t.level) }
+func (t *task) precedence() int { return contract.Precedence(t.priority(), t.level) }
 
 // priority is that of its job, or a higher one for a task that has waited for too long.
 func (t *task) priority() int { return max(t.raised, t.e.priority) }
@@ -171,7 +171,7 @@ type process struct {
 	since     time.Time // when the process began
 }
 
-func (t *task) durable() jobs.Brief { return t.e.job.Brief(t.index) }
+func (t *task) durable() state.Brief { return t.e.job.Brief(t.index) }
 
 // task returns the soft state of a task, and makes it if there is none.
 func (e *entry) task(index int) *task {
@@ -255,8 +255,8 @@ func (e *entry) taskFile() *job.File {
 }
 
 // element is what distinguishes the task from the others of its job.
-func (e *entry) element(index int, preempted bool) lease.Element {
-	x := lease.Element{Preempted: preempted, Rank: index % e.job.Gang()}
+func (e *entry) element(index int, preempted bool) contract.Element {
+	x := contract.Element{Preempted: preempted, Rank: index % e.job.Gang()}
 	if !e.layout.IsArray() {
 		return x
 	}
@@ -308,7 +308,7 @@ type waiting struct {
 // ready holds the tasks of a job that wait no longer for those of another array, and that pending.follow has not looked
 // at yet. Tasks become ready in any order.
 type ready struct {
-	jobs.Set
+	state.Set
 	low int // no task before it is in the set
 }
 
@@ -349,7 +349,7 @@ func (t *task) count() {
 		t = t.e.tasks[i]
 	}
 	d := t.durable()
-	active := t.going || d.Assigned || t.e.job.Gang() > 1 && jobs.ElementAssigned(t.e.job, t.index) || t.phase == withdrawn && d.State == job.Pending
+	active := t.going || d.Assigned || t.e.job.Gang() > 1 && state.ElementAssigned(t.e.job, t.index) || t.phase == withdrawn && d.State == job.Pending
 	switch {
 	case active && !t.active:
 		t.e.active++
@@ -421,7 +421,7 @@ func (t *task) hold() {
 			return
 		}
 	}
-	var now lease.Held
+	var now contract.Held
 	now.Add(wholeOf(host, e.job.Spec.Need()), n)
 	e.holder.change(t.holds, now)
 	t.holds = now
@@ -493,7 +493,7 @@ func rank(a, b *task) int {
 
 // standing is what the task's account has used of its share. In the queue of its shape that is by the latest snapshot.
 // Once the task has left that queue to be offered, it keeps the standing that it had, and so its place.
-func (t *task) standing() share.Standing {
+func (t *task) standing() fairshare.Standing {
 	if t.queued {
 		return t.shape.standing
 	}
@@ -505,8 +505,8 @@ type shape struct {
 	fleet.Shape
 	key      string
 	class    *class
-	account  share.Account
-	standing share.Standing // by the latest snapshot
+	account  fairshare.Account
+	standing fairshare.Standing // by the latest snapshot
 	queue    queue[*task]
 	ready    bool // it is in pending.ready
 	capped   bool // it waits for an allotment, and is in neither list
@@ -570,7 +570,7 @@ type dispatch struct {
 	winner  *offer      // the offer that its host has committed to
 	preempt *fleet.Host // where preemptible tasks are to make room; nil: nowhere
 	devices []string
-	session lease.Session
+	session contract.Session
 	gang    *gang // of which the task is rank 0; nil: none
 
 	election election
@@ -637,7 +637,7 @@ type offer struct {
 
 // expectation is what a host expects of an offer, and when it said so.
 type expectation struct {
-	lease.Forecast
+	contract.Forecast
 	heard time.Time
 }
 
@@ -666,6 +666,6 @@ func widened(e *entry, ranges []job.Range) ([]job.Range, job.Counts) {
 	if e == nil {
 		return ranges, job.Counts{}
 	}
-	ranges = jobs.Widen(e.job, ranges)
+	ranges = state.Widen(e.job, ranges)
 	return ranges, e.job.CountsIn(ranges)
 }

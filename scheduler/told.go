@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // told is what other daemons have said of users who hold or want something there.
@@ -28,7 +28,7 @@ type teller struct {
 }
 
 type saying struct {
-	lease.Allotment
+	contract.Allotment
 
 	at time.Time
 }
@@ -42,7 +42,7 @@ const (
 
 // hear notes what an owner says, unless it has said something newer. It returns nil if that is not believed, or if the user
 // neither holds nor wants anything there.
-func (ts *told) hear(from job.Peer, s lease.Allotment, now time.Time) *saying {
+func (ts *told) hear(from job.Peer, s contract.Allotment, now time.Time) *saying {
 	s, ok := s.Valid()
 	if !ok {
 		return nil
@@ -52,7 +52,7 @@ func (ts *told) hear(from job.Peer, s lease.Allotment, now time.Time) *saying {
 	if x != nil && x.Life == s.Life && x.Seq >= s.Seq {
 		return x
 	}
-	if s.Wants == (lease.Held{}) {
+	if s.Wants == (contract.Held{}) {
 		ts.forget(s.User, key)
 		return nil
 	}
@@ -84,7 +84,7 @@ func (ts *told) groups(user string, from job.Peer) (n int) {
 // answer notes what a daemon has answered about a user: what it does not tell of any more is over.
 func (ts *told) answer(user string, from AllotmentAnswer, now time.Time) {
 	for key := range ts.of[user] {
-		if key.peer == from.Peer && !slices.ContainsFunc(from.States, func(s lease.Allotment) bool { return s.User == user && s.Group == key.group }) {
+		if key.peer == from.Peer && !slices.ContainsFunc(from.States, func(s contract.Allotment) bool { return s.User == user && s.Group == key.group }) {
 			ts.forget(user, key)
 		}
 	}

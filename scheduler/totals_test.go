@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // count returns the number of durations, and their sum.
@@ -52,10 +52,10 @@ func TestTotals(t *testing.T) {
 		a = e.tasks[0].attempt()
 	}
 	for range 5 { // the host tells again and again that it starts and runs
-		x.step(FromWorker{Peer: "w0", Msg: lease.Event{Attempt: a, Group: 7, N: 2, State: job.Starting}})
-		x.step(FromWorker{Peer: "w0", Msg: lease.Event{Attempt: a, Group: 7, N: 3, State: job.Running}})
+		x.step(FromWorker{Peer: "w0", Msg: contract.Event{Attempt: a, Group: 7, N: 2, State: job.Starting}})
+		x.step(FromWorker{Peer: "w0", Msg: contract.Event{Attempt: a, Group: 7, N: 3, State: job.Running}})
 	}
-	end := lease.Event{Attempt: a, Group: 7, N: 9, State: job.Failed, Exit: &job.Exit{State: job.Failed, Code: 1, Started: true, Ended: x.now}}
+	end := contract.Event{Attempt: a, Group: 7, N: 9, State: job.Failed, Exit: &job.Exit{State: job.Failed, Code: 1, Started: true, Ended: x.now}}
 	for range 3 {
 		x.step(FromWorker{Peer: "w0", Msg: end})
 	}
@@ -82,7 +82,7 @@ func TestEachOfferHasOneResult(t *testing.T) {
 	sent := map[uint64]bool{}
 	look := func() {
 		for _, o := range x.sent {
-			if m, ok := o.Msg.(lease.Offer); ok {
+			if m, ok := o.Msg.(contract.Offer); ok {
 				sent[m.ID] = true
 			}
 		}
@@ -140,7 +140,7 @@ func TestTotalsAfterARestart(t *testing.T) {
 	again.index++
 	again.step(Committed{job.Committed{Index: again.index, Epoch: job.Epoch{Term: 2}, Lead: true}})
 	again.addHosts(1, 32)
-	again.step(FromWorker{Peer: "w0", Msg: lease.Event{Attempt: a, Group: 7, N: 1, State: job.Running, Began: x.now}})
+	again.step(FromWorker{Peer: "w0", Msg: contract.Event{Attempt: a, Group: 7, N: 1, State: job.Running, Began: x.now}})
 	got := again.core.totals.clone()
 	if started, _ := got.Started.count(); started != 0 || got.ended() != 0 {
 		t.Errorf("%d starts, ended %v", started, got.Ended)

@@ -6,10 +6,10 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/timers"
+	"github.com/musterhq/muster/internal/waittime"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/timers"
-	"github.com/musterhq/muster/waits"
 )
 
 // turn is what all parts of a Core share.
@@ -21,7 +21,7 @@ type turn struct {
 	steps  uint64 // how many steps were taken
 	timers *timers.Heap[time.Time, func()]
 	totals *Totals
-	waited waits.Hour // of jobs, until their first task was sent to a host
+	waited waittime.Hour // of jobs, until their first task was sent to a host
 
 	// The core acts only while it leads (R10).
 	lead     bool
@@ -59,7 +59,7 @@ func (tn *turn) runTimers() {
 	}
 }
 
-func (t *turn) send(to job.Peer, m lease.ToWorker) {
+func (t *turn) send(to job.Peer, m contract.ToWorker) {
 	t.fx.Send = append(t.fx.Send, Outgoing{To: to, Msg: m})
 }
 
@@ -75,6 +75,6 @@ func (t *turn) jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(t.rng.Int64N(int64(d)/2+1))
 }
 
-func (t *turn) owns() lease.Owns {
-	return lease.Owns{Groups: []lease.GroupEpoch{{Group: t.cfg.Group, Epoch: t.epoch, Founding: t.cfg.Founding}}}
+func (t *turn) owns() contract.Owns {
+	return contract.Owns{Groups: []contract.GroupEpoch{{Group: t.cfg.Group, Epoch: t.epoch, Founding: t.cfg.Founding}}}
 }

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/place"
 )
 
@@ -21,7 +21,7 @@ func (ds *dispatches) notSent(e NotSent) {
 	}
 	d := Notice{Kind: MessageDefect, Peer: e.To, Node: ds.hosts.nameOf(e.To), Detail: e.Err.Error()}
 	switch m := e.Msg.(type) {
-	case lease.Offer:
+	case contract.Offer:
 		d.Attempt = m.Attempt
 		if o := ds.offers.byID[m.ID]; o != nil && o.worker.Peer == e.To {
 			t := o.dispatch.task
@@ -33,7 +33,7 @@ func (ds *dispatches) notSent(e NotSent) {
 			unsendable(ds.turn, t)
 			ds.abandon(o.dispatch)
 		}
-	case lease.Start:
+	case contract.Start:
 		d.Attempt = m.Attempt
 		if e := ds.entries.byID[m.Attempt.Job]; e != nil && e.job.Has(m.Attempt.Task) {
 			if t := e.task(m.Attempt.Task); t.durable().Assigned && t.attempt() == m.Attempt {
@@ -52,7 +52,7 @@ func (ds *dispatches) notSent(e NotSent) {
 // heldBack takes an attempt back whose Start is kept back: its host has nothing of it. All tasks of the job avoid the host
 // meanwhile, as they have the same job file.
 func heldBack(ds *dispatches, n NotSent, held *HeldBackError) {
-	m, isStart := n.Msg.(lease.Start)
+	m, isStart := n.Msg.(contract.Start)
 	if !isStart {
 		return // nothing else is kept back
 	}

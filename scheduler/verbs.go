@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // MayBeDead returns how many attempts DeclareDead would give up. It is ErrConflict if the host answers this scheduler.
@@ -187,8 +187,8 @@ func (l *Loop) Tasks(ctx context.Context, id job.ID, q job.TaskQuery) ([]job.Tas
 }
 
 // Why explains the state of a job.
-func (l *Loop) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
-	x, err := query(ctx, l.calls, func(c *Core) (lease.Explanation, error) { return c.Why(id) })
+func (l *Loop) Why(ctx context.Context, id job.ID) (contract.Explanation, error) {
+	x, err := query(ctx, l.calls, func(c *Core) (contract.Explanation, error) { return c.Why(id) })
 	if !errors.Is(err, ErrNotFound) {
 		return x, err
 	}
@@ -196,12 +196,12 @@ func (l *Loop) Why(ctx context.Context, id job.ID) (lease.Explanation, error) {
 	if err != nil {
 		return x, err
 	}
-	return query(ctx, l.calls, func(c *Core) (lease.Explanation, error) { return c.views.whyOf(j) })
+	return query(ctx, l.calls, func(c *Core) (contract.Explanation, error) { return c.views.whyOf(j) })
 }
 
 // Offers says which hosts would take a job of this user with this spec, without submitting it.
-func (l *Loop) Offers(ctx context.Context, user string, operator bool, s job.Spec) (lease.Explanation, error) {
-	return query(ctx, l.calls, func(c *Core) (lease.Explanation, error) { return c.Offers(user, operator, s) })
+func (l *Loop) Offers(ctx context.Context, user string, operator bool, s job.Spec) (contract.Explanation, error) {
+	return query(ctx, l.calls, func(c *Core) (contract.Explanation, error) { return c.Offers(user, operator, s) })
 }
 
 // Nodes returns the hosts that this scheduler knows.

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
-	"github.com/musterhq/muster/internal/stories"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/testkit/stories"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs/jobstest"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
 type storyVerb = func(s *story, args []string, opts stories.Options)
@@ -123,7 +123,7 @@ func (s *story) asks(what string) Token {
 	return s.tokens
 }
 
-func (s *story) from(peer string, m lease.ToScheduler) {
+func (s *story) from(peer string, m contract.ToScheduler) {
 	s.step(FromWorker{Peer: job.Peer(peer), Msg: m})
 }
 
@@ -169,7 +169,7 @@ func resources(o stories.Options) job.Resources {
 // worker NAME cpus=4 mem=8GiB gpus=2 model=h100-80gb store=S rack=r1 [relay=1] [format=2] [boot=B] [fences=no|untold]: a session
 // and its Hello. By default the host fences its tasks.
 func verbWorker(s *story, a []string, o stories.Options) {
-	p := lease.Profile{
+	p := contract.Profile{
 		Name: a[0], CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0), Store: a[0] + "-disk", Drivers: []string{"exec"}, Worker: true,
 		NoRoot: o["noroot"] != "", Version: o["version"], Format: job.Format(o.Number("format", 0)),
 		Fencing: job.Fencing{Certain: o["fences"] == "", Boot: cmp.Or(o["boot"], "boot-1")},
@@ -184,30 +184,30 @@ func verbWorker(s *story, a []string, o stories.Options) {
 	if o["rack"] != "" {
 		p.Labels = map[string]string{"rack": o["rack"]}
 	}
-	free := lease.Free{CPUs: p.CPUs, Memory: p.Memory}
+	free := contract.Free{CPUs: p.CPUs, Memory: p.Memory}
 	for i := range o.Number("gpus", 0) {
 		d := gpu.Device{UUID: fmt.Sprintf("%s-gpu%d", a[0], i), Class: o["model"], Memory: 80e9}
 		p.GPUs = append(p.GPUs, d)
-		free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
+		free.GPUs = append(free.GPUs, contract.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
 	}
 	free.CPUs, free.Tasks = o.Number("free", free.CPUs), o.Number("tasks", 0)
 	s.stores[a[0]] = p.Store
 	if o["again"] == "" { // else the session stays the same
 		up := SessionUp{Peer: job.Peer(a[0])}
 		if o["relay"] == "" && a[0] != string(s.cfg.Self) {
-			up.Path = lease.Path{Local: "10.0.0.100", Remote: addressOf(a[0])}
+			up.Path = contract.Path{Local: "10.0.0.100", Remote: addressOf(a[0])}
 		}
 		s.step(up)
 	}
-	s.from(a[0], lease.Hello{Profile: p, Free: free})
+	s.from(a[0], contract.Hello{Profile: p, Free: free})
 }
 
 // userLimits are what a host tells of its users: gpus:4,ada/gpus:8.
-func userLimits(s *story, text string) *lease.UserLimits {
+func userLimits(s *story, text string) *contract.UserLimits {
 	if text == "" {
 		return nil
 	}
-	l := &lease.UserLimits{PerUser: lease.Limit{}, Users: map[string]lease.Limit{}}
+	l := &contract.UserLimits{PerUser: contract.Limit{}, Users: map[string]contract.Limit{}}
 	for part := range strings.SplitSeq(text, ",") {
 		name, most, _ := strings.Cut(part, ":")
 		n, err := strconv.ParseInt(most, 10, 64)
@@ -217,11 +217,11 @@ func userLimits(s *story, text string) *lease.UserLimits {
 		to := l.PerUser
 		if user, what, own := strings.Cut(name, "/"); own {
 			if l.Users[user] == nil {
-				l.Users[user] = lease.Limit{}
+				l.Users[user] = contract.Limit{}
 			}
 			name, to = what, l.Users[user]
 		}
-		to[lease.Quantity(name)] = n
+		to[contract.Quantity(name)] = n
 	}
 	return l
 }
@@ -235,11 +235,11 @@ func addressOf(host string) string {
 // Availability.
 func verbFree(s *story, a []string, o stories.Options) {
 	s.seqs[a[0]]++
-	free := lease.Free{
+	free := contract.Free{
 		CPUs: o.Number("cpus", 4), Memory: o.Size("mem", 0), Tasks: o.Number("tasks", 0), Exclusive: o["alone"] != "",
 	}
 	for i := range o.Number("gpus", 0) {
-		free.GPUs = append(free.GPUs, lease.FreeGPU{UUID: fmt.Sprintf("%s-gpu%d", a[0], i), Memory: 80e9, Milli: 1000})
+		free.GPUs = append(free.GPUs, contract.FreeGPU{UUID: fmt.Sprintf("%s-gpu%d", a[0], i), Memory: 80e9, Milli: 1000})
 	}
 	for i := range o.Number("aside", 0) {
 		free.Quarantined = append(free.Quarantined, fmt.Sprintf("%s-gpu%d", a[0], len(free.GPUs)+i))
@@ -249,16 +249,16 @@ func verbFree(s *story, a []string, o stories.Options) {
 	if o["under"] != "" {
 		under = strings.Split(o["under"], ",")
 	}
-	s.from(a[0], lease.Availability{Free: free, Draining: o["draining"] != "", Detail: o["draining"], UnderQuota: under})
+	s.from(a[0], contract.Availability{Free: free, Draining: o["draining"] != "", Detail: o["draining"], UnderQuota: under})
 }
 
 // yieldsOf parses yields=PRIORITY:CPUS,...
-func yieldsOf(o stories.Options) (all []lease.Preemptible) {
+func yieldsOf(o stories.Options) (all []contract.Preemptible) {
 	for y := range strings.SplitSeq(o["yields"], ",") {
 		p, n, _ := strings.Cut(y, ":")
 		priority, _ := strconv.Atoi(p)
 		if cpus, err := strconv.Atoi(n); err == nil {
-			all = append(all, lease.Preemptible{Priority: priority, CPUs: cpus})
+			all = append(all, contract.Preemptible{Priority: priority, CPUs: cpus})
 		}
 	}
 	return all
@@ -350,7 +350,7 @@ func verbDepends(s *story, a []string, _ stories.Options) {
 // task.
 func verbTake(s *story, a []string, o stories.Options) {
 	m := s.offer(a)
-	x := lease.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: lease.Session(o.Number("session", 5)), Conditional: o["promise"] != ""}
+	x := contract.Commit{Offer: m.ID, Attempt: m.Attempt, Group: m.Group, Session: contract.Session(o.Number("session", 5)), Conditional: o["promise"] != ""}
 	if m.Gang > 0 {
 		x.Port = o.Number("port", map[bool]int{true: 29500}[m.Attempt.Task%m.Gang == 0])
 		if x.Address = cmp.Or(o["address"], addressOf(a[0])); a[0] == string(s.cfg.Self) {
@@ -364,9 +364,9 @@ func verbTake(s *story, a []string, o stories.Options) {
 // unsent WORKER JOB [start]: the newest offer of the job, or the Start after it, could not be sent, because it is out of
 // bounds.
 func verbUnsent(s *story, a []string, _ stories.Options) {
-	var m lease.ToWorker = s.offer(a)
+	var m contract.ToWorker = s.offer(a)
 	if a[2] == "start" {
-		m = lease.Start{Attempt: s.offer(a).Attempt}
+		m = contract.Start{Attempt: s.offer(a).Attempt}
 	}
 	s.step(NotSent{To: job.Peer(a[0]), Msg: m, Err: fmt.Errorf("%w: a number is out of range", ErrUnsendable)})
 }
@@ -378,10 +378,10 @@ func verbHeldBack(s *story, a []string, _ stories.Options) {
 	if err := errors.Join(err, err2); err != nil {
 		s.t.Fatal(err)
 	}
-	s.step(NotSent{To: job.Peer(a[0]), Msg: lease.Start{Attempt: s.offer(a).Attempt}, Err: &HeldBackError{Wait: wait, Times: times}})
+	s.step(NotSent{To: job.Peer(a[0]), Msg: contract.Start{Attempt: s.offer(a).Attempt}, Err: &HeldBackError{Wait: wait, Times: times}})
 }
 
-func (s *story) offer(a []string) lease.Offer {
+func (s *story) offer(a []string) contract.Offer {
 	of := s.task(a[1])
 	m, ok := s.latest[a[0]+" "+of.String()]
 	if !ok {
@@ -396,8 +396,8 @@ func verbDecline(s *story, a []string, o stories.Options) {
 	if word == "" {
 		word = job.ReasonResources
 	}
-	s.from(a[0], lease.Decline{
-		Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word}, Free: lease.Free{CPUs: o.Number("free", 0), Preemptible: yieldsOf(o)}, Never: o["never"] != "" || o["nouser"] != "", NoUser: o["nouser"] != "",
+	s.from(a[0], contract.Decline{
+		Offer: m.ID, Attempt: m.Attempt, Reason: job.Reason{Word: word}, Free: contract.Free{CPUs: o.Number("free", 0), Preemptible: yieldsOf(o)}, Never: o["never"] != "" || o["nouser"] != "", NoUser: o["nouser"] != "",
 	})
 }
 
@@ -412,7 +412,7 @@ func verbEvent(s *story, a []string, o stories.Options) {
 		att.N = o.Number("n", j.Tasks[att.Task].Attempt)
 	}
 	s.events[att]++
-	m := lease.Event{Attempt: att, Group: s.cfg.Group, N: s.events[att], State: job.State(a[2])}
+	m := contract.Event{Attempt: att, Group: s.cfg.Group, N: s.events[att], State: job.State(a[2])}
 	if a[2] == "refused" {
 		m.State, m.Refused = "", "not known here"
 	}
@@ -428,7 +428,7 @@ func verbEvent(s *story, a []string, o stories.Options) {
 
 // renew WORKER [clock=N] JOB...: the newest attempts of these jobs are alive.
 func verbRenew(s *story, a []string, o stories.Options) {
-	m := lease.Renew{Group: s.cfg.Group, Store: s.stores[a[0]], Clock: int64(o.Number("clock", 1)), Session: 5}
+	m := contract.Renew{Group: s.cfg.Group, Store: s.stores[a[0]], Clock: int64(o.Number("clock", 1)), Session: 5}
 	for _, name := range a[1:] {
 		att := s.task(name)
 		if j, ok := s.core.Job(att.Job); ok && name != "" {
@@ -556,7 +556,7 @@ func verbRestart(s *story, a []string, _ stories.Options) {
 		saved.Applied = s.core.Applied()
 		saved.load(s.t, s.rows)
 	} else {
-		s.rows = jobstest.Disk{}
+		s.rows = statetest.Disk{}
 	}
 	s.cfg.Seed++
 	s.core = NewCore(s.cfg, saved, s.now)

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // views makes the views of jobs.
@@ -45,7 +45,7 @@ func (vs *views) offeredTo(d *dispatch) string {
 }
 
 // listed is the job as a listing has it.
-func (vs *views) listed(x jobs.Entry) Listed {
+func (vs *views) listed(x state.Entry) Listed {
 	if j := vs.entries.table.Of(x); j != nil {
 		return Listed{ID: j.ID, Submitted: x.Submitted(), Job: new(vs.brief(vs.entries.byID[j.ID])), File: j.File.Text()}
 	}
@@ -176,7 +176,7 @@ func (vs *views) member(e *entry, d *job.Task) {
 // tasks are the views of the tasks that the query selects.
 func (vs *views) tasks(e *entry, q job.TaskQuery) (out []job.Task) {
 	if q.Begun {
-		jobs.EachBegun(e.job, q.Rest(e.job.Len()), func(index int) bool {
+		state.EachBegun(e.job, q.Rest(e.job.Len()), func(index int) bool {
 			out = append(out, vs.at(e, index))
 			return len(out) < q.Limit
 		})
@@ -225,7 +225,7 @@ func (vs *views) bar(e *entry, index int) job.Reason {
 	case job.ReasonDependency:
 		why.Detail = vs.dependencies(e)
 	case job.ReasonDependencyNeverSatisfied:
-		why.Detail = lease.Clip(e.job.Waits.NeverWhy(index))
+		why.Detail = contract.Clip(e.job.Waits.NeverWhy(index))
 	}
 	return why
 }
@@ -261,7 +261,7 @@ func (vs *views) dependencies(e *entry) string {
 	if left := e.parents.until.Sub(vs.now); n == 0 && left > 0 {
 		text = fmt.Sprintf("%s more after the start of the jobs before it", job.Duration(left.Round(time.Second)))
 	}
-	vs.waiting = waitText{e, lease.Clip(text)}
+	vs.waiting = waitText{e, contract.Clip(text)}
 	return vs.waiting.text
 }
 
@@ -339,15 +339,15 @@ func (vs *views) task(t *task, d *job.Task) {
 		d.Reason = addEstimate(vs.entries, t, vs.reason(t))
 		switch {
 		case t.overdue:
-			d.Reason.Detail = lease.Clip(d.Reason.Detail + "; it has waited for more than " + job.Duration(vs.cfg.MaxWait).String() + " and goes first (max-wait)")
+			d.Reason.Detail = contract.Clip(d.Reason.Detail + "; it has waited for more than " + job.Duration(vs.cfg.MaxWait).String() + " and goes first (max-wait)")
 		case t.raised > 0:
-			d.Reason.Detail = lease.Clip(d.Reason.Detail + "; it has waited for as long as it has left to run, and goes before higher priorities (max-wait)")
+			d.Reason.Detail = contract.Clip(d.Reason.Detail + "; it has waited for as long as it has left to run, and goes before higher priorities (max-wait)")
 		case t.e.priority < t.e.job.Spec.Priority:
 			why := vs.cfg.Priorities.Exceeds(t.e.job.User, t.e.job.Spec.Priority)
 			if why == "" { // a reload allows it now
 				why = fmt.Sprintf("priority %d was above the highest here when the daemon started", t.e.job.Spec.Priority)
 			}
-			d.Reason.Detail = lease.Clip(fmt.Sprintf("%s; %s, and counts as %d", d.Reason.Detail, why, t.e.priority))
+			d.Reason.Detail = contract.Clip(fmt.Sprintf("%s; %s, and counts as %d", d.Reason.Detail, why, t.e.priority))
 		}
 	}
 }
@@ -409,14 +409,14 @@ func (vs *views) waitReason(t *task) job.Reason {
 		return job.Reason{Word: job.ReasonNoMatch, Detail: vs.noMatch(g, t)}
 	case x.Open < g.Gang:
 		why := closedReason(x)
-		why.Detail = lease.Clip(fmt.Sprintf("it needs %d nodes at once; %s", g.Gang, why.Detail))
+		why.Detail = contract.Clip(fmt.Sprintf("it needs %d nodes at once; %s", g.Gang, why.Detail))
 		return why
 	}
 	if g.capped {
 		return job.Reason{Word: job.ReasonQuota, Detail: vs.allot.whyCapped(g)}
 	}
 	if x.Fits == 0 && x.Quota != "" {
-		return job.Reason{Word: job.ReasonQuota, Detail: lease.Clip(x.Quota)}
+		return job.Reason{Word: job.ReasonQuota, Detail: contract.Clip(x.Quota)}
 	}
 	if ahead, _ := g.queue.place(t); t.queued && ahead > 0 {
 		return job.Reason{Word: job.ReasonPriority, Detail: fmt.Sprintf("behind %d waiting %s for the same", ahead, map[bool]string{true: "task that asks", false: "tasks that ask"}[ahead == 1])}
@@ -436,13 +436,13 @@ func (vs *views) waitReason(t *task) job.Reason {
 		return passedOverWhy(vs.placement, g, t)
 	case len(x.Quarantined) > 0:
 		where := strings.Join(x.Quarantined, ", ")
-		return job.Reason{Word: job.ReasonGPUUnhealthy, Detail: lease.Clip("GPUs that it could have are set aside on " + where + "; `muster gpus` says why")}
+		return job.Reason{Word: job.ReasonGPUUnhealthy, Detail: contract.Clip("GPUs that it could have are set aside on " + where + "; `muster gpus` says why")}
 	}
 	why := lackText(x.Lack, x.Open, g.Need.Exclusive)
 	if x.Foreign != "" {
 		why += "; " + x.Foreign
 	}
-	return job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}
+	return job.Reason{Word: job.ReasonResources, Detail: contract.Clip(why)}
 }
 
 // outlook returns the outlook of a shape. It is computed once in a step, so that a listing of many tasks of one shape

@@ -6,15 +6,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/fairshare"
+	"github.com/musterhq/muster/internal/waittime"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/share"
-	"github.com/musterhq/muster/waits"
 )
 
 // Queue is what the jobs of this owner run and wait for.
 type Queue struct {
-	Demands []Demand     // by account
-	Waited  waits.Counts // of the jobs that started within the last hour, in this life of the daemon
+	Demands []Demand        // by account
+	Waited  waittime.Counts // of the jobs that started within the last hour, in this life of the daemon
 	// Oldest is since when the job waits that has waited for longest, by the wall clock; zero: none waits. A job waits from
 	// when it could be placed, had there been room, until the first of its tasks is sent to a host, and again while none
 	// of its tasks is assigned.
@@ -23,14 +23,14 @@ type Queue struct {
 
 func queueOf(c *Core) Queue {
 	q := Queue{Waited: c.waited.Counts(c.now)}
-	by := map[share.Account]*Demand{}
+	by := map[fairshare.Account]*Demand{}
 	for _, e := range c.entries.byID { // once, because each job is a miss of the cache
 		counts := e.job.Counts()
 		running, waiting := e.job.Assigned(), counts.Of(job.Pending)
 		if running+waiting == 0 {
 			continue
 		}
-		who := share.Account{User: e.job.User, Project: e.job.Spec.Project}
+		who := fairshare.Account{User: e.job.User, Project: e.job.Spec.Project}
 		d := by[who]
 		if d == nil {
 			d = &Demand{Account: who}

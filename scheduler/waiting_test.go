@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 // near reports whether two times differ by less than a second.
@@ -15,7 +15,7 @@ func near(a, b time.Time) bool { return math.Abs(a.Sub(b).Seconds()) < 1 }
 // once, with the time that it waited.
 func TestQueueTellsWaits(t *testing.T) {
 	x := newBench(t, 1, 4)
-	full, free := FromWorker{Peer: "w0", Msg: lease.Availability{}}, FromWorker{Peer: "w0", Msg: lease.Availability{Free: lease.Free{CPUs: 4, Memory: benchMemory}}}
+	full, free := FromWorker{Peer: "w0", Msg: contract.Availability{}}, FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 4, Memory: benchMemory}}}
 	x.step(full)
 	spec := benchSpec(0)
 	spec.Resources.CPUs = 4
@@ -89,7 +89,7 @@ func TestQueueOfARetry(t *testing.T) {
 	if q := queueOf(x.core); !q.Oldest.IsZero() {
 		t.Errorf("a task in its pause waits for a host since %s", q.Oldest)
 	}
-	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{}})
+	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{}})
 	ended := x.now
 	for x.now.Before(ended.Add(time.Hour / 2)) {
 		x.now = x.core.Wake()
@@ -99,7 +99,7 @@ func TestQueueOfARetry(t *testing.T) {
 	if q.Oldest.Before(ended) || q.Oldest.After(ended.Add(5*time.Minute)) {
 		t.Errorf("since %s, the first attempt ended at %s", q.Oldest, ended)
 	}
-	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{Free: lease.Free{CPUs: 32, Memory: benchMemory}}})
+	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{Free: contract.Free{CPUs: 32, Memory: benchMemory}}})
 	for x.ended == 0 {
 		x.serve()
 		x.now = x.core.Wake()
@@ -113,7 +113,7 @@ func TestQueueOfARetry(t *testing.T) {
 // BenchmarkQueue looks at 100,000 waiting jobs of 100 users.
 func BenchmarkQueue(b *testing.B) {
 	x := newBench(b, 1, 32)
-	x.step(FromWorker{Peer: "w0", Msg: lease.Availability{}})
+	x.step(FromWorker{Peer: "w0", Msg: contract.Availability{}})
 	for i := range 100_000 {
 		spec := benchSpec(0)
 		x.step(Submit{Token: Token(i + 1), User: "u" + string(rune('a'+i%25)), Spec: spec})

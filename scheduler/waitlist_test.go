@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
 	"github.com/musterhq/muster/scheduler/fleet"
+	"github.com/musterhq/muster/scheduler/state"
 )
 
 // A waitlist finds the same tasks as a loop over all tasks, in the same order.
@@ -25,7 +25,7 @@ func TestWaitlist(t *testing.T) {
 					n++
 					need := job.Resources{CPUs: rapid.IntRange(0, 9).Draw(t, "cpus"), GPUs: rapid.IntRange(0, 2).Draw(t, "gpus")}
 					spec := job.Spec{Priority: rapid.IntRange(0, 2).Draw(t, "priority")}
-					e := &entry{job: &jobs.Job{ID: job.ID(fmt.Sprint(n)), Spec: spec}, priority: spec.Priority, born: storyStart.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "age")))}
+					e := &entry{job: &state.Job{ID: job.ID(fmt.Sprint(n)), Spec: spec}, priority: spec.Priority, born: storyStart.Add(time.Duration(rapid.IntRange(0, 9).Draw(t, "age")))}
 					x := &task{e: e, shape: &shape{Shape: fleet.Shape{Need: need}}}
 					l.add(x)
 					l.add(x) // adding a task twice changes nothing

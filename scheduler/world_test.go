@@ -12,10 +12,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/jobs"
-	"github.com/musterhq/muster/jobs/jobstest"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/scheduler/state"
+	"github.com/musterhq/muster/scheduler/state/statetest"
 )
 
 const worldLease = job.MinLease
@@ -23,7 +23,7 @@ const worldLease = job.MinLease
 // modelTry is an attempt on a model host.
 type modelTry struct {
 	need  int
-	event lease.Event // the newest event; it is sent again until it is acknowledged
+	event contract.Event // the newest event; it is sent again until it is acknowledged
 	acked bool
 	runs  bool
 }
@@ -36,14 +36,14 @@ type model struct {
 	store    string
 	up       bool
 	cpus     int
-	session  lease.Session // of the lease, or of the renewal under way
-	live     bool          // the lease has been granted
+	session  contract.Session // of the lease, or of the renewal under way
+	live     bool             // the lease has been granted
 	until    time.Time
-	sessions lease.Session
-	toWorker []lease.ToWorker
-	toOwner  []lease.ToScheduler
-	reserved map[uint64]lease.Offer
-	queued   []lease.Offer
+	sessions contract.Session
+	toWorker []contract.ToWorker
+	toOwner  []contract.ToScheduler
+	reserved map[uint64]contract.Offer
+	queued   []contract.Offer
 	tries    map[job.Attempt]*modelTry
 	loose
 }
@@ -103,7 +103,7 @@ func (m *model) revive() {
 	}
 }
 
-func (m *model) say(x lease.ToScheduler) {
+func (m *model) say(x contract.ToScheduler) {
 	if m.up {
 		m.toOwner = append(m.toOwner, x)
 	}
@@ -122,7 +122,7 @@ func (m *model) free() int {
 	return n
 }
 
-func (m *model) sayFree() { m.say(lease.Availability{Free: lease.Free{CPUs: m.free()}}) }
+func (m *model) sayFree() { m.say(contract.Availability{Free: contract.Free{CPUs: m.free()}}) }
 
 // lapse ends all tasks once the lease is over. It must be called before anything else.
 func (m *model) lapse() {
@@ -151,7 +151,7 @@ func (m *model) attempts() []job.Attempt {
 func (m *model) end(a job.Attempt, s job.State) {
 	t := m.tries[a]
 	t.runs = false
-	t.event = lease.Event{
+	t.event = contract.Event{
 		Attempt: a, Group: 7, N: t.event.N + 1, State: s,
 		Exit: &job.Exit{State: s, Started: true, Began: m.world.now.Add(-time.Minute), Ended: m.world.now},
 	}
@@ -174,13 +174,13 @@ func (m *model) fill() {
 	}
 }
 
-func (m *model) hold(o lease.Offer) {
+func (m *model) hold(o contract.Offer) {
 	m.reserved[o.ID] = o
 	session := m.session
 	if !m.live {
 		session = 0
 	}
-	m.say(lease.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: session})
+	m.say(contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: 7, Session: session})
 }
 
 func (m *model) ask() {
@@ -188,7 +188,7 @@ func (m *model) ask() {
 		m.sessions++
 		m.session = m.sessions
 	}
-	r := lease.Renew{Group: 7, Store: m.store, Clock: m.world.now.UnixNano(), Session: m.session}
+	r := contract.Renew{Group: 7, Store: m.store, Clock: m.world.now.UnixNano(), Session: m.session}
 	for _, a := range m.attempts() {
 		if m.tries[a].runs {
 			r.Live = append(r.Live, a)
@@ -204,9 +204,9 @@ func (m *model) connect() {
 	m.up = true
 	w := m.world
 	w.step(SessionUp{Peer: m.peer})
-	m.say(lease.Hello{
-		Profile: lease.Profile{Name: string(m.peer), Store: m.store, CPUs: m.cpus, Drivers: []string{"exec"}, Worker: true, Fencing: m.fencing()},
-		Free:    lease.Free{CPUs: m.free()},
+	m.say(contract.Hello{
+		Profile: contract.Profile{Name: string(m.peer), Store: m.store, CPUs: m.cpus, Drivers: []string{"exec"}, Worker: true, Fencing: m.fencing()},
+		Free:    contract.Free{CPUs: m.free()},
 	})
 	for _, a := range m.attempts() {
 		if t := m.tries[a]; !t.acked {
@@ -218,56 +218,56 @@ func (m *model) connect() {
 func (m *model) cut() {
 	if m.up {
 		m.up, m.toWorker, m.toOwner, m.queued = false, nil, nil, nil
-		m.reserved = map[uint64]lease.Offer{}
+		m.reserved = map[uint64]contract.Offer{}
 		m.world.step(SessionDown{Peer: m.peer})
 	}
 }
 
 // hear handles one message of the owner.
-func (m *model) hear(x lease.ToWorker) {
+func (m *model) hear(x contract.ToWorker) {
 	m.lapse()
 	switch x := x.(type) {
-	case lease.Owns:
+	case contract.Owns:
 		m.ask()
-	case lease.Offer:
+	case contract.Offer:
 		_, held := m.reserved[x.ID]
 		switch {
-		case held, slices.ContainsFunc(m.queued, func(o lease.Offer) bool { return o.ID == x.ID }): // renewed
+		case held, slices.ContainsFunc(m.queued, func(o contract.Offer) bool { return o.ID == x.ID }): // renewed
 		case m.free() >= x.Need.CPUs:
 			m.hold(x)
 		case x.Wait > directWait:
 			m.queued = append(m.queued, x)
 		default:
-			m.say(lease.Decline{Offer: x.ID, Attempt: x.Attempt, Reason: job.Reason{Word: job.ReasonResources}, Free: lease.Free{CPUs: m.free()}})
+			m.say(contract.Decline{Offer: x.ID, Attempt: x.Attempt, Reason: job.Reason{Word: job.ReasonResources}, Free: contract.Free{CPUs: m.free()}})
 		}
-	case lease.Release:
+	case contract.Release:
 		delete(m.reserved, x.Offer)
-		m.queued = slices.DeleteFunc(m.queued, func(o lease.Offer) bool { return o.ID == x.Offer })
+		m.queued = slices.DeleteFunc(m.queued, func(o contract.Offer) bool { return o.ID == x.Offer })
 		m.fill()
 		m.sayFree()
-	case lease.Start:
+	case contract.Start:
 		m.start(x)
-	case lease.Query:
+	case contract.Query:
 		m.answer(x.Attempt) // for any store: the owner decides whether the answer counts
-	case lease.Cancel:
+	case contract.Cancel:
 		if t := m.tries[x.Attempt]; t != nil && t.runs {
 			m.end(x.Attempt, job.Cancelled)
 		}
-	case lease.Ack:
+	case contract.Ack:
 		if t := m.tries[x.Attempt]; t != nil && x.N >= t.event.N {
 			t.acked = true
 		}
-	case lease.Renewed:
+	case contract.Renewed:
 		m.renewed(x)
-	case lease.Signal:
+	case contract.Signal:
 	}
 }
 
-func (m *model) start(x lease.Start) {
+func (m *model) start(x contract.Start) {
 	o, held := m.reserved[x.Offer]
 	delete(m.reserved, x.Offer)
 	if m.tries[x.Attempt] == nil && held && m.live && x.Session == m.session {
-		t := &modelTry{need: o.Need.CPUs, runs: true, event: lease.Event{Attempt: x.Attempt, Group: 7, N: 1, State: job.Running, PID: 1}}
+		t := &modelTry{need: o.Need.CPUs, runs: true, event: contract.Event{Attempt: x.Attempt, Group: 7, N: 1, State: job.Running, PID: 1}}
 		m.tries[x.Attempt] = t
 		m.say(t.event)
 		m.world.started(m, x.Attempt)
@@ -280,13 +280,13 @@ func (m *model) start(x lease.Start) {
 func (m *model) answer(a job.Attempt) {
 	t := m.tries[a]
 	if t == nil {
-		t = &modelTry{event: lease.Event{Attempt: a, Group: 7, N: 1, Refused: "never started"}}
+		t = &modelTry{event: contract.Event{Attempt: a, Group: 7, N: 1, Refused: "never started"}}
 		m.tries[a] = t
 	}
 	m.say(t.event)
 }
 
-func (m *model) renewed(x lease.Renewed) {
+func (m *model) renewed(x contract.Renewed) {
 	if x.Session != m.session {
 		return
 	}
@@ -321,8 +321,8 @@ type world struct {
 	ghosts   map[job.Attempt]time.Time // attempts that run until then, unknown to their host
 	liars    bool                      // messages of hosts are random
 	ran      map[job.Attempt]bool
-	follower *jobs.Table
-	rows     jobstest.Disk
+	follower *state.Table
+	rows     statetest.Disk
 	unsaved  []job.Row            // rows that are not on disk yet
 	gone     []job.ID             // jobs whose rows are still on disk
 	stalled  bool                 // the disk takes nothing
@@ -338,13 +338,13 @@ var farJobs = []job.ID{job.NewID(8, 1), job.NewID(8, 2)}
 func newWorld(t *rapid.T) *world {
 	w := &world{
 		t: t, now: storyStart, cfg: DefaultConfig(), open: map[Token]bool{}, kept: map[job.ID]bool{}, ran: map[job.Attempt]bool{},
-		ghosts: map[job.Attempt]time.Time{}, rows: jobstest.Disk{}, follower: jobs.NewTable(7), followed: map[job.ID]bool{},
+		ghosts: map[job.Attempt]time.Time{}, rows: statetest.Disk{}, follower: state.NewTable(7), followed: map[job.ID]bool{},
 		far: map[job.ID]job.State{farJobs[0]: job.Pending, farJobs[1]: job.Running},
 	}
 	w.cfg.Self, w.cfg.Group, w.cfg.Seed, w.cfg.KeepWhole = "w0", 7, 1, 1
 	for i, p := range []job.Peer{"w0", "w1", "w2"} {
 		w.models = append(w.models, &model{
-			world: w, peer: p, store: string(p), cpus: i + 1, reserved: map[uint64]lease.Offer{}, tries: map[job.Attempt]*modelTry{},
+			world: w, peer: p, store: string(p), cpus: i + 1, reserved: map[uint64]contract.Offer{}, tries: map[job.Attempt]*modelTry{},
 		})
 	}
 	w.core = NewCore(w.cfg, Saved{}, w.now)
@@ -395,7 +395,7 @@ func (w *world) do(fx Effects) {
 	}
 	w.pending = append(w.pending, fx.Propose...)
 	for _, o := range fx.Send {
-		if s, ok := o.Msg.(lease.Start); ok {
+		if s, ok := o.Msg.(contract.Start); ok {
 			w.checkStart(o.To, s)
 		}
 		for _, m := range w.models {
@@ -484,14 +484,14 @@ func (w *world) checkIdle(fx Effects) {
 		w.t.Fatalf("it does not lead and wants %+v", fx)
 	}
 	for _, o := range fx.Send {
-		if _, ok := o.Msg.(lease.Release); !ok {
+		if _, ok := o.Msg.(contract.Release); !ok {
 			w.t.Fatalf("it does not lead and sends %+v", o.Msg)
 		}
 	}
 }
 
 // checkStart compares a Start with the journal: R1 and R7.
-func (w *world) checkStart(to job.Peer, s lease.Start) {
+func (w *world) checkStart(to job.Peer, s contract.Start) {
 	j := replay(w.log)[s.Attempt.Job]
 	if j == nil {
 		w.t.Fatalf("Start of %s, whose job is not in the journal", s.Attempt)
@@ -501,7 +501,7 @@ func (w *world) checkStart(to job.Peer, s lease.Start) {
 	if !d.Assigned || d.Attempt != s.Attempt.N || d.Node != to {
 		w.t.Fatalf("Start of %s at %s, but the journal has attempt %d at %s, assigned %v", s.Attempt, to, d.Attempt, d.Node, d.Assigned)
 	}
-	if e := w.core.entries.byID[s.Attempt.Job]; e.job.Waits.Of(s.Attempt.Task) != jobs.WaitNone {
+	if e := w.core.entries.byID[s.Attempt.Job]; e.job.Waits.Of(s.Attempt.Task) != state.WaitNone {
 		w.t.Fatalf("Start of %s, which waits for %v", s.Attempt, e.job.Waits.List())
 	}
 	for _, r := range w.pending {
@@ -512,7 +512,7 @@ func (w *world) checkStart(to job.Peer, s lease.Start) {
 }
 
 // checkFile compares the job file of a Start with the submission.
-func (w *world) checkFile(s lease.Start) {
+func (w *world) checkFile(s contract.Start) {
 	for _, m := range w.log {
 		for _, r := range m.Records {
 			if r, ok := r.(job.SubmitRecord); ok && r.Job == s.Attempt.Job {
@@ -529,7 +529,7 @@ func (w *world) checkFile(s lease.Start) {
 }
 
 // load loads all rows of a disk.
-func (s *Saved) load(t interface{ Fatal(...any) }, d jobstest.Disk) {
+func (s *Saved) load(t interface{ Fatal(...any) }, d statetest.Disk) {
 	for _, r := range d.All() {
 		if err := s.Add(r); err != nil {
 			t.Fatal(err)
@@ -561,7 +561,7 @@ func (w *world) follow(m job.Committed) {
 
 // replay returns the jobs that the journal alone gives.
 func replay(log []job.Committed) map[job.ID]*job.Job {
-	table := jobs.NewTable(7)
+	table := state.NewTable(7)
 	for _, m := range log {
 		for i, r := range m.Records {
 			table.Apply(r, seqOf(m.Index, i), m.Epoch)
@@ -632,7 +632,7 @@ func (w *world) restart(rows bool) {
 		saved.Applied = w.applied
 		saved.load(w.t, w.rows)
 	} else {
-		w.rows, w.applied = jobstest.Disk{}, 0
+		w.rows, w.applied = statetest.Disk{}, 0
 	}
 	w.core = NewCore(w.cfg, saved, w.now)
 	for _, m := range w.log {
@@ -733,7 +733,7 @@ func (w *world) readFile(err error) {
 	f := w.files[0]
 	w.files = w.files[1:]
 	r := ReadFile(f, func(id job.ID) ([]byte, error) { return w.rows.File(id), err })
-	if errors.Is(r.Err, jobs.ErrDamaged) && w.rows[f.Job] != nil { // a purged job has none
+	if errors.Is(r.Err, state.ErrDamaged) && w.rows[f.Job] != nil { // a purged job has none
 		w.t.Fatalf("the file of %s is neither in memory nor on disk", f.Job)
 	}
 	w.step(r)

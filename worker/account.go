@@ -9,9 +9,9 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
 )
 
 // account records what the host has, and what attempts and users hold of it.
@@ -22,9 +22,9 @@ type account struct {
 	meter    *meter
 	holders  map[string]int // number of attempts that hold a device, by its UUID
 	yields   map[int]yields // what preemptible tasks hold, by precedence
-	left     lease.Free     // what is free; valid unless stale
+	left     contract.Free  // what is free; valid unless stale
 	stale    bool
-	foreign  func() []lease.ForeignUse // what others use of the devices
+	foreign  func() []contract.ForeignUse // what others use of the devices
 }
 
 func newAccount(cfg *Config, t *turn) (*account, error) {
@@ -35,7 +35,7 @@ func newAccount(cfg *Config, t *turn) (*account, error) {
 }
 
 // setProfile replaces what the host has in all. It returns an error if the profile is not valid.
-func (a *account) setProfile(p lease.Profile) error {
+func (a *account) setProfile(p contract.Profile) error {
 	if err := a.capacity.setProfile(p); err != nil {
 		return err
 	}
@@ -53,32 +53,32 @@ func (a *account) setLimits(l Limits) {
 }
 
 // hold allocates the resources of an offer to its attempt. It allocates all of them, or none and returns false.
-func (a *account) hold(m *lease.Offer, devices []string) bool {
+func (a *account) hold(m *contract.Offer, devices []string) bool {
 	need := a.capacity.allot(m.Need, devices)
 	if err := a.capacity.hold(m.Attempt, need, devices); err != nil {
 		a.turn.log(slog.LevelError, "chosen devices cannot be held", slog.String("attempt", m.Attempt.String()), slog.Any("error", err))
 		return false
 	}
-	a.count(share.Account{User: m.User, Project: m.Project}, need, devices, 1)
+	a.count(fairshare.Account{User: m.User, Project: m.Project}, need, devices, 1)
 	return true
 }
 
 // adopt records what an earlier run of the daemon had allocated to an attempt. It returns an error if the devices have
 // changed since; CPUs, memory and the user's usage are recorded even then.
-func (a *account) adopt(rec lease.Record) error {
+func (a *account) adopt(rec contract.Record) error {
 	err := a.capacity.adopt(rec)
-	a.count(share.Account{User: rec.User, Project: rec.Project}, rec.Need, rec.Devices, 1)
+	a.count(fairshare.Account{User: rec.User, Project: rec.Project}, rec.Need, rec.Devices, 1)
 	return err
 }
 
 // release frees what an attempt holds.
-func (a *account) release(rec *lease.Record) {
+func (a *account) release(rec *contract.Record) {
 	a.capacity.release(rec.Attempt, rec.Need, rec.Devices)
-	a.count(share.Account{User: rec.User, Project: rec.Project}, rec.Need, rec.Devices, -1)
+	a.count(fairshare.Account{User: rec.User, Project: rec.Project}, rec.Need, rec.Devices, -1)
 	a.turn.arbitrate = true
 }
 
-func (a *account) count(who share.Account, need job.Resources, devices []string, sign int) {
+func (a *account) count(who fairshare.Account, need job.Resources, devices []string, sign int) {
 	a.quotas.use(who.User, need, sign)
 	a.meter.use(who, need, devices, sign)
 	for _, d := range devices {
@@ -93,7 +93,7 @@ func (a *account) count(who share.Account, need job.Resources, devices []string,
 func (a *account) freeChanged() { a.stale, a.turn.announce = true, true }
 
 // free returns what is free.
-func (a *account) free() lease.Free {
+func (a *account) free() contract.Free {
 	if a.stale {
 		a.left, a.stale = a.capacity.free(), false
 		a.left.Preemptible, a.left.Foreign = a.preemptible(), a.foreign()
@@ -115,12 +115,12 @@ func (a *account) missing(need job.Resources) string {
 // yields is what the preemptible tasks of one priority and level hold.
 type yields struct {
 	tasks int
-	lease.Preemptible
+	contract.Preemptible
 }
 
 // yield counts a preemptible task that starts or, with sign -1, ends.
-func (a *account) yield(priority, level int, rec *lease.Record, sign int) {
-	key := lease.Precedence(priority, level)
+func (a *account) yield(priority, level int, rec *contract.Record, sign int) {
+	key := contract.Precedence(priority, level)
 	y := a.yields[key]
 	y.tasks += sign
 	y.Priority, y.Level = priority, level
@@ -135,19 +135,19 @@ func (a *account) yield(priority, level int, rec *lease.Record, sign int) {
 }
 
 // preemptible returns what preemptible tasks hold, the least precedence first.
-func (a *account) preemptible() (out []lease.Preemptible) {
+func (a *account) preemptible() (out []contract.Preemptible) {
 	for _, y := range a.yields {
 		out = append(out, y.Preemptible)
 	}
-	slices.SortFunc(out, func(a, b lease.Preemptible) int { return cmp.Compare(a.Precedence(), b.Precedence()) })
-	if len(out) > lease.MaxPreemptible {
+	slices.SortFunc(out, func(a, b contract.Preemptible) int { return cmp.Compare(a.Precedence(), b.Precedence()) })
+	if len(out) > contract.MaxPreemptible {
 		out = byPriority(out)
 	}
 	return out
 }
 
 // byPriority sums up what tasks of one priority hold, as if all had level 0. So none counts as easier to end than it is.
-func byPriority(all []lease.Preemptible) (out []lease.Preemptible) {
+func byPriority(all []contract.Preemptible) (out []contract.Preemptible) {
 	for _, y := range all {
 		if y.Level = 0; len(out) == 0 || out[len(out)-1].Priority != y.Priority {
 			out = append(out, y)

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -15,18 +15,18 @@ func TestAckOfTheOwnerAlone(t *testing.T) {
 	a := attempt(1, 1)
 	for name, c := range map[string]struct {
 		from job.Peer
-		ack  lease.Ack
+		ack  contract.Ack
 		gone bool
 	}{
-		"the owner's":             {amy, lease.Ack{Attempt: a, Group: group, Epoch: epoch(3), N: 4}, true},
-		"an older daemon's":       {amy, lease.Ack{Attempt: a, N: 4}, true},
-		"another member's":        {bob, lease.Ack{Attempt: a, Group: group, Epoch: epoch(3), N: 4}, false},
-		"of another, no group":    {bob, lease.Ack{Attempt: a, N: 4}, false},
-		"of another, newer epoch": {bob, lease.Ack{Attempt: a, Group: group, Epoch: epoch(4), N: 4}, false},
-		"of another group":        {amy, lease.Ack{Attempt: a, Group: 8, Epoch: epoch(3), N: 4}, false},
-		"of an older epoch":       {amy, lease.Ack{Attempt: a, Group: group, Epoch: epoch(2), N: 4}, false},
-		"of an older epoch, from": {bob, lease.Ack{Attempt: a, Group: group, Epoch: epoch(2), N: 4}, false},
-		"of less":                 {amy, lease.Ack{Attempt: a, Group: group, Epoch: epoch(3), N: 3}, false},
+		"the owner's":             {amy, contract.Ack{Attempt: a, Group: group, Epoch: epoch(3), N: 4}, true},
+		"an older daemon's":       {amy, contract.Ack{Attempt: a, N: 4}, true},
+		"another member's":        {bob, contract.Ack{Attempt: a, Group: group, Epoch: epoch(3), N: 4}, false},
+		"of another, no group":    {bob, contract.Ack{Attempt: a, N: 4}, false},
+		"of another, newer epoch": {bob, contract.Ack{Attempt: a, Group: group, Epoch: epoch(4), N: 4}, false},
+		"of another group":        {amy, contract.Ack{Attempt: a, Group: 8, Epoch: epoch(3), N: 4}, false},
+		"of an older epoch":       {amy, contract.Ack{Attempt: a, Group: group, Epoch: epoch(2), N: 4}, false},
+		"of an older epoch, from": {bob, contract.Ack{Attempt: a, Group: group, Epoch: epoch(2), N: 4}, false},
+		"of less":                 {amy, contract.Ack{Attempt: a, Group: group, Epoch: epoch(3), N: 3}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, config(1))
@@ -40,7 +40,7 @@ func TestAckOfTheOwnerAlone(t *testing.T) {
 			if kept == c.gone || slices.Contains(e.Forget, a) != c.gone {
 				t.Fatalf("kept %v, forgotten %v", kept, e.Forget)
 			}
-			stale := got[lease.Stale](h, c.from)
+			stale := got[contract.Stale](h, c.from)
 			if want := c.ack.Epoch == epoch(2) && c.from == amy; (len(stale) == 1) != want {
 				t.Fatalf("stale = %+v", stale)
 			}
@@ -64,12 +64,12 @@ func TestAckAfterARestart(t *testing.T) {
 			h.meet(amy, term)
 			h.boot()
 			h.round(worker.Up{Peer: bob}, worker.Up{Peer: amy})
-			h.says(bob, lease.Ack{Attempt: a, N: 4})
+			h.says(bob, contract.Ack{Attempt: a, N: 4})
 			if _, kept := h.records[a]; !kept {
 				t.Fatal("the acknowledgement of another member counted")
 			}
-			h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(term)}}}, lease.Ack{Attempt: a, Group: group, Epoch: epoch(term), N: 4})
-			h.says(amy, lease.Ack{Attempt: a, Group: group, Epoch: epoch(term), N: 4})
+			h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(term)}}}, contract.Ack{Attempt: a, Group: group, Epoch: epoch(term), N: 4})
+			h.says(amy, contract.Ack{Attempt: a, Group: group, Epoch: epoch(term), N: 4})
 			if _, kept := h.records[a]; kept {
 				t.Fatal("kept after the owner's acknowledgement")
 			}

@@ -12,19 +12,19 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
 // asking returns a host that has asked its policy about an attempt and has no answer yet.
-func asking(t *testing.T) (*host, lease.Start) {
+func asking(t *testing.T) (*host, contract.Start) {
 	t.Helper()
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	m := start(1, attempt(1, 1), s, gpus(1))
 	h.says(amy, offer(1, m.Attempt, gpus(1)))
-	one[lease.Commit](h, amy)
+	one[contract.Commit](h, amy)
 	h.mute = true
 	if e := h.says(amy, m); len(e.Start) > 0 || len(h.states(amy)) > 0 {
 		t.Fatalf("started without the policy's answer: %+v", e)
@@ -32,7 +32,7 @@ func asking(t *testing.T) (*host, lease.Start) {
 	if len(h.asked) != 1 || h.asked[0].Attempt != m.Attempt || h.asked[0].User != "ada" || !slices.Equal(h.asked[0].Spec.Command, m.File.Spec().Command) {
 		t.Fatalf("asked %+v", h.asked)
 	}
-	if h.records[m.Attempt].Phase != lease.PhaseReserved {
+	if h.records[m.Attempt].Phase != contract.PhaseReserved {
 		t.Fatalf("record = %+v", h.records[m.Attempt])
 	}
 	return h, m
@@ -42,16 +42,16 @@ func (h *host) admits(a job.Attempt) worker.Effects { return h.round(worker.Admi
 
 func (h *host) wantRefused(a job.Attempt, word string) {
 	h.t.Helper()
-	if ev := one[lease.Event](h, amy); !strings.Contains(ev.Refused, word) {
+	if ev := one[contract.Event](h, amy); !strings.Contains(ev.Refused, word) {
 		h.t.Fatalf("event = %+v, want %q", ev, word)
 	}
-	if r := h.synced[a]; r.Phase != lease.PhaseRefused {
+	if r := h.synced[a]; r.Phase != contract.PhaseRefused {
 		h.t.Fatalf("record = %+v", r)
 	}
 	if v := h.core.View(); v.Free.CPUs != 8 || len(v.Free.GPUs) != 1 {
 		h.t.Fatalf("free %+v", v.Free)
 	}
-	if e := h.admits(a); len(e.Start) > 0 || h.records[a].Phase != lease.PhaseRefused {
+	if e := h.admits(a); len(e.Start) > 0 || h.records[a].Phase != contract.PhaseRefused {
 		h.t.Fatal("started after its refusal")
 	}
 }
@@ -62,7 +62,7 @@ func TestR9StartAgainBeforeItIsAdmitted(t *testing.T) {
 	if len(h.asked) != 1 {
 		t.Fatalf("asked again: %+v", h.asked)
 	}
-	if e := h.admits(m.Attempt); len(e.Start) != 1 || h.synced[m.Attempt].Phase != lease.PhaseStarted {
+	if e := h.admits(m.Attempt); len(e.Start) != 1 || h.synced[m.Attempt].Phase != contract.PhaseStarted {
 		t.Fatalf("effects = %+v", e)
 	}
 	h.wantStates(amy, job.Starting)
@@ -74,12 +74,12 @@ func TestR9StartAgainBeforeItIsAdmitted(t *testing.T) {
 // The reservation ends with the policy's answer and not with its own timer.
 func TestReservationDoesNotLapseWhileThePolicyIsAsked(t *testing.T) {
 	h, m := asking(t)
-	h.pass(3 * lease.ReserveFor)
+	h.pass(3 * contract.ReserveFor)
 	if len(h.core.View().Free.GPUs) != 0 {
 		t.Fatal("its devices were released")
 	}
 	h.says(amy, offer(2, attempt(2, 1), gpus(1)))
-	one[lease.Decline](h, amy)
+	one[contract.Decline](h, amy)
 	if e := h.admits(m.Attempt); len(e.Start) != 1 || len(e.Start[0].Devices) != 1 {
 		t.Fatalf("effects = %+v", e)
 	}
@@ -105,7 +105,7 @@ func TestR2NewOwnerBeforeItIsAdmitted(t *testing.T) {
 	h, m := asking(t)
 	h.meet(bob, 2)
 	h.admits(m.Attempt)
-	if ev := one[lease.Event](h, bob); ev.Refused == "" {
+	if ev := one[contract.Event](h, bob); ev.Refused == "" {
 		t.Fatalf("event = %+v", ev)
 	}
 }
@@ -123,11 +123,11 @@ func TestStartUnderANewerEpochBeforeItIsAdmitted(t *testing.T) {
 func TestCommandsBeforeItIsAdmitted(t *testing.T) {
 	a := attempt(1, 1)
 	for name, c := range map[string]struct {
-		says []lease.ToWorker
+		says []contract.ToWorker
 		word string
 	}{
-		"cancel":          {[]lease.ToWorker{lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1)}}, "cancelled"},
-		"another offer's": {[]lease.ToWorker{lease.Start{Offer: 9, Attempt: a, Group: group, Epoch: epoch(1), User: "ada", File: file(spec(gpus(1)))}}, "session"},
+		"cancel":          {[]contract.ToWorker{contract.Cancel{Attempt: a, Group: group, Epoch: epoch(1)}}, "cancelled"},
+		"another offer's": {[]contract.ToWorker{contract.Start{Offer: 9, Attempt: a, Group: group, Epoch: epoch(1), User: "ada", File: file(spec(gpus(1)))}}, "session"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, m := asking(t)
@@ -137,7 +137,7 @@ func TestCommandsBeforeItIsAdmitted(t *testing.T) {
 	}
 	t.Run("query", func(t *testing.T) { // the events of the start are the answer
 		h, m := asking(t)
-		h.says(amy, lease.Query{Attempt: a, Group: group, Epoch: epoch(1), Store: store})
+		h.says(amy, contract.Query{Attempt: a, Group: group, Epoch: epoch(1), Store: store})
 		if e := h.admits(m.Attempt); len(e.Start) != 1 {
 			t.Fatalf("effects = %+v", e)
 		}
@@ -145,7 +145,7 @@ func TestCommandsBeforeItIsAdmitted(t *testing.T) {
 	})
 	t.Run("release", func(t *testing.T) { // after a Start the offer cannot be released
 		h, m := asking(t)
-		h.says(amy, lease.Release{Offer: 1})
+		h.says(amy, contract.Release{Offer: 1})
 		if e := h.admits(m.Attempt); len(e.Start) != 1 {
 			t.Fatalf("effects = %+v", e)
 		}
@@ -175,11 +175,11 @@ func TestPolicyIsAskedForALapsedReservation(t *testing.T) {
 		s := h.meet(amy, 1)
 		a := attempt(1, 1)
 		h.says(amy, offer(1, a, gpus(1)))
-		h.pass(lease.ReserveFor + time.Second)
-		one[lease.Commit](h, amy)
+		h.pass(contract.ReserveFor + time.Second)
+		one[contract.Commit](h, amy)
 		h.mute, h.failing = true, fails
 		h.says(amy, start(1, a, s, gpus(1)))
-		if c := got[lease.Commit](h, amy); len(c) > 0 {
+		if c := got[contract.Commit](h, amy); len(c) > 0 {
 			t.Fatalf("committed again: %+v", c)
 		}
 		h.failing = false
@@ -187,7 +187,7 @@ func TestPolicyIsAskedForALapsedReservation(t *testing.T) {
 		if e := h.admits(a); (len(e.Start) == 1) == fails {
 			t.Fatalf("disk failed %v, started %+v", fails, e.Start)
 		}
-		if ev := one[lease.Event](h, amy); (ev.Refused != "") != fails {
+		if ev := one[contract.Event](h, amy); (ev.Refused != "") != fails {
 			t.Fatalf("event = %+v", ev)
 		}
 	}
@@ -204,7 +204,7 @@ func TestLoopAsksThePolicy(t *testing.T) {
 			before := time.Now()
 			s.loop.Deliver(amy, start(i+1, attempt(i+1, 1), session, cpu))
 			synctest.Wait()
-			ev := take[lease.Event](s)
+			ev := take[contract.Event](s)
 			if len(ev) != 1 || (ev[0].Refused == "not admitted: not today") != (i == 0) || time.Since(before) != 0 {
 				t.Fatalf("events = %+v after %v", ev, time.Since(before))
 			}

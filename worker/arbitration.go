@@ -5,8 +5,8 @@ package worker
 import (
 	"fmt"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // arbitration is one pass over the offers in the order of their rank. It changes only the account. An offer that fits
@@ -94,7 +94,7 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	}
 	if m.Preempt && !o.preempted && !fit {
 		if why := r.preempt(o); why != "" {
-			return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}}
+			return decision{verdict: verdictDecline, why: job.Reason{Word: job.ReasonResources, Detail: contract.Clip(why)}}
 		}
 	}
 	return r.wait(now, o, waited)

@@ -10,27 +10,27 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
 )
 
 // attempt is what a worker knows about one attempt at one task.
 type attempt struct {
-	rec      lease.Record
+	rec      contract.Record
 	phase    phase
 	group    *group
-	offer    *offer       // the offer that led to it; nil after a restart
-	dirty    bool         // rec is newer than on disk
-	saved    bool         // a version of rec is on disk, or may be
-	lapse    *timer       // ends the reservation
-	start    *lease.Start // the Start that waits in phase asked
-	known    bool         // the driver was asked to start it, maybe by an earlier run of the daemon
-	began    BootTime     // when the driver was asked to start it, then when its process began; 0 after a restart
-	told     uint64       // number of the newest event that was sent in this session
-	deadline BootTime     // when the driver ends it; 0: never, or not known after a restart
-	stop     *stopping    // nil: it was not told to end
-	detail   string       // what it waits for before it starts, for people
+	offer    *offer          // the offer that led to it; nil after a restart
+	dirty    bool            // rec is newer than on disk
+	saved    bool            // a version of rec is on disk, or may be
+	lapse    *timer          // ends the reservation
+	start    *contract.Start // the Start that waits in phase asked
+	known    bool            // the driver was asked to start it, maybe by an earlier run of the daemon
+	began    BootTime        // when the driver was asked to start it, then when its process began; 0 after a restart
+	told     uint64          // number of the newest event that was sent in this session
+	deadline BootTime        // when the driver ends it; 0: never, or not known after a restart
+	stop     *stopping       // nil: it was not told to end
+	detail   string          // what it waits for before it starts, for people
 	stay
 
 	preemptible bool // account.yield counts it
@@ -45,13 +45,13 @@ type yielding struct {
 	priority int // of its job
 	level    int // at present
 	offered  int // the level of its offer
-	width    int // by which its GPU-time grows; see lease.Width
-	work     lease.Work
+	width    int // by which its GPU-time grows; see contract.Width
+	work     contract.Work
 	relevel  *timer // when its level changes
 }
 
 // precedence is that of the attempt now. Only offers before it may end it.
-func (y *yielding) precedence() int { return lease.Precedence(y.priority, y.level) }
+func (y *yielding) precedence() int { return contract.Precedence(y.priority, y.level) }
 
 // stay is how long an attempt holds what it has.
 type stay struct {
@@ -95,8 +95,8 @@ type offerKey struct {
 }
 
 // account returns whose usage the offer's task would be.
-func (o *offer) account() share.Account {
-	return share.Account{User: o.msg.User, Project: o.msg.Project}
+func (o *offer) account() fairshare.Account {
+	return fairshare.Account{User: o.msg.User, Project: o.msg.Project}
 }
 
 // makesRoom reports whether tasks end for the offer, or are promised to it.
@@ -115,13 +115,13 @@ const (
 // offer is an offer of a scheduler.
 type offer struct {
 	key       offerKey
-	msg       lease.Offer
+	msg       contract.Offer
 	group     *group
 	submitted BootTime // when its job was submitted, from the job's age when the offer arrived
 	until     BootTime // how long it may wait
 	timer     *timer   // fires at until; nil: it has not had to wait yet
 	state     offerState
-	standing  share.Standing
+	standing  fairshare.Standing
 	turn      uint64 // when it got its turn, counted by the queue; 0: not yet
 	preempted bool   // preemption has made room for it, or could not
 
@@ -189,14 +189,14 @@ func rank(a, b *offer) int {
 // group is what a worker knows about one journal group.
 type group struct {
 	id         job.Group
-	epoch      lease.Epoch // the newest of the owner
-	unsaved    bool        // epoch or owner is newer than on disk
-	owner      job.Peer    // the owner under epoch; empty after a restart with a ledger of an earlier version if no attempt has that epoch
-	bound      bool        // only the owner's commands count
-	used       BootTime    // when the owner last sent a command
-	lastOwner  job.Peer    // the newest owner that an attempt on disk names
-	wantedPeer job.Peer    // the peer with which a session is wanted for this group
-	resynced   bool        // resync was done in the present session with the owner
+	epoch      contract.Epoch // the newest of the owner
+	unsaved    bool           // epoch or owner is newer than on disk
+	owner      job.Peer       // the owner under epoch; empty after a restart with a ledger of an earlier version if no attempt has that epoch
+	bound      bool           // only the owner's commands count
+	used       BootTime       // when the owner last sent a command
+	lastOwner  job.Peer       // the newest owner that an attempt on disk names
+	wantedPeer job.Peer       // the peer with which a session is wanted for this group
+	resynced   bool           // resync was done in the present session with the owner
 
 	session session
 	late    []*attempt // attempts in phase asked that wait for a renewal
@@ -218,8 +218,8 @@ type buried struct {
 func (b buried) there() bool { return b.attempt.group.kept[b.attempt.rec.Attempt] == b.attempt }
 
 // claim returns what is written about the owner of the group.
-func (g *group) claim() lease.Claim {
-	c := lease.Claim{Group: g.id, Epoch: g.epoch}
+func (g *group) claim() contract.Claim {
+	c := contract.Claim{Group: g.id, Epoch: g.epoch}
 	if g.bound {
 		c.Owner = g.owner
 	}
@@ -232,7 +232,7 @@ func newGroup(id job.Group) *group {
 
 // session is the lease between this host and a group. It is live until anchor + SessionLease.
 type session struct {
-	id          lease.Session
+	id          contract.Session
 	live        bool
 	anchor      BootTime   // clock of the newest Renew that was answered
 	outstanding []BootTime // clocks of the unanswered Renews of this session
@@ -253,7 +253,7 @@ func (g *group) holds(now Moment) bool {
 // belongs to another session or to no unanswered Renew, or because the lease that it grants has run out. Deadlines count
 // from the time of the request (R3). An answer that this process read late, because it stood still, counts as if it had
 // been read in time.
-func (g *group) answered(now Moment, id lease.Session, clock BootTime) bool {
+func (g *group) answered(now Moment, id contract.Session, clock BootTime) bool {
 	s := &g.session
 	i := slices.Index(s.outstanding, clock)
 	if id != s.id || i < 0 || now.Boot >= clock.Add(SessionLease) {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // attempts holds the attempts that are reserved, run, or are not acknowledged yet.
@@ -36,8 +36,8 @@ type attempts struct {
 func (s *attempts) reserve(o *offer, devices []string) *attempt {
 	m := &o.msg
 	need := s.account.capacity.allot(m.Need, devices)
-	a := &attempt{group: o.group, offer: o, rec: lease.Record{
-		Attempt: m.Attempt, Group: m.Group, Epoch: m.Epoch, Owner: o.key.peer, Phase: lease.PhaseReserved,
+	a := &attempt{group: o.group, offer: o, rec: contract.Record{
+		Attempt: m.Attempt, Group: m.Group, Epoch: m.Epoch, Owner: o.key.peer, Phase: contract.PhaseReserved,
 		Offer: m.ID, User: m.User, Project: m.Project, Need: need, Devices: devices, Milli: gpu.Milli(need), Boot: s.cfg.Boot,
 	}}
 	s.by[m.Attempt] = a
@@ -57,8 +57,8 @@ func (s *attempts) tombstone(g *group, id job.Attempt, why string) {
 			s.turn.log(slog.LevelWarn, "refusal of an attempt not recorded: too many attempts", slog.String("peer", string(g.owner)), slog.String("attempt", id.String()))
 			return
 		}
-		a = &attempt{group: g, phase: refused, rec: lease.Record{
-			Attempt: id, Group: g.id, Epoch: g.epoch, Owner: g.owner, Phase: lease.PhaseRefused, Boot: s.cfg.Boot,
+		a = &attempt{group: g, phase: refused, rec: contract.Record{
+			Attempt: id, Group: g.id, Epoch: g.epoch, Owner: g.owner, Phase: contract.PhaseRefused, Boot: s.cfg.Boot,
 		}}
 		s.by[id] = a
 	}
@@ -78,7 +78,7 @@ func (s *attempts) refuse(a *attempt, why string) {
 	}
 	delete(a.group.running, a.rec.Attempt)
 	a.start = nil
-	a.rec.Reason, a.rec.EventN = lease.Clip(why), 1
+	a.rec.Reason, a.rec.EventN = contract.Clip(why), 1
 	a.rec.Devices, a.rec.Milli, a.rec.File, a.rec.Gang, a.rec.Need = nil, 0, nil, nil, job.Resources{}
 	a.group.kept[a.rec.Attempt] = a
 	s.graves.add(a, s.turn.now)
@@ -110,7 +110,7 @@ func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason strin
 	if !a.runs() {
 		return
 	}
-	reason = lease.Clip(cmp.Or(reason, "cancelled"))
+	reason = contract.Clip(cmp.Or(reason, "cancelled"))
 	if a.phase == starting {
 		s.finish(now, a, job.Exit{State: stoppedState(&a.rec), Reason: reason})
 		return
@@ -140,7 +140,7 @@ func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
 	a.preemptible, a.yielding = true, yielding{priority: spec.Priority}
 	if a.offer != nil { // else a restart has lost what the offer said, and no task of its priority ends it
 		m := &a.offer.msg
-		a.priority, a.work, a.offered, a.width = m.Priority, m.Work, m.Level, lease.Width(m.Need, m.Gang) // that of its job may be another one
+		a.priority, a.work, a.offered, a.width = m.Priority, m.Work, m.Level, contract.Width(m.Need, m.Gang) // that of its job may be another one
 	}
 	s.account.yield(a.priority, a.level, &a.rec, 1)
 }
@@ -148,7 +148,7 @@ func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
 // age gives the attempt the level that it has after so long a time, and again when that changes. While offers are ordered
 // by age there is nothing to do.
 func (s *attempts) age(now Moment, a *attempt) {
-	if !a.preemptible || a.work.By == lease.ByAge {
+	if !a.preemptible || a.work.By == contract.ByAge {
 		return
 	}
 	s.turn.timers.stop(a.relevel)
@@ -197,7 +197,7 @@ func (s *attempts) reported(now Moment, e DriverEvent) {
 		s.reports.detail(a, e.Detail)
 	case DriverStarted:
 		if a.rec.PID == 0 && a.rec.Exit == nil && e.PID > 0 {
-			a.rec.PID, a.rec.Isolation, a.rec.Started = e.PID, lease.Clip(e.Isolation), e.Began
+			a.rec.PID, a.rec.Isolation, a.rec.Started = e.PID, contract.Clip(e.Isolation), e.Began
 			if e.Began.IsZero() {
 				a.rec.Started = now.Wall
 			}
@@ -364,7 +364,7 @@ func (s *attempts) finish(now Moment, a *attempt, exit job.Exit) {
 }
 
 // holding returns the records of the attempts that hold resources, by name.
-func (s *attempts) holding() (out []lease.Record) {
+func (s *attempts) holding() (out []contract.Record) {
 	for _, a := range inOrder(s.by) {
 		if !a.ended() {
 			out = append(out, a.rec)
@@ -411,8 +411,8 @@ func (s *attempts) sweep(now Moment) {
 }
 
 // restore loads one record of the ledger.
-func (s *attempts) restore(g *group, rec lease.Record) {
-	if rec.Phase == lease.PhaseReserved { // no Start can arrive for it: after a restart all leases are new
+func (s *attempts) restore(g *group, rec contract.Record) {
+	if rec.Phase == contract.PhaseReserved { // no Start can arrive for it: after a restart all leases are new
 		s.ledger.gone[rec.Attempt] = struct{}{}
 		return
 	}

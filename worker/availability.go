@@ -5,8 +5,8 @@ package worker
 import (
 	"fmt"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // availability knows everything that can keep the whole host from accepting tasks.
@@ -31,9 +31,9 @@ func (g *availability) closed() job.Reason {
 	case g.health.host.why != "":
 		return job.Reason{Word: job.ReasonNodesDraining, Detail: g.health.host.why}
 	case g.noRoom != "":
-		return job.Reason{Word: job.ReasonNodesDraining, Detail: lease.Clip(g.noRoom)}
+		return job.Reason{Word: job.ReasonNodesDraining, Detail: contract.Clip(g.noRoom)}
 	case g.ledger.failed != nil:
-		return job.Reason{Word: job.ReasonNodesDraining, Detail: lease.Clip("its ledger cannot be written: " + causeOf(g.ledger.failed))}
+		return job.Reason{Word: job.ReasonNodesDraining, Detail: contract.Clip("its ledger cannot be written: " + causeOf(g.ledger.failed))}
 	case len(g.attempts.by)-g.attempts.graves.count >= MaxRecords:
 		return job.Reason{Word: job.ReasonResources, Detail: fmt.Sprintf("%d attempts are not acknowledged or still run", len(g.attempts.by)-g.attempts.graves.count)}
 	}
@@ -69,10 +69,10 @@ func causeOf(err error) string {
 }
 
 // message returns the next Availability: what is free, and why the host drains, if it does.
-func (g *availability) message() lease.Availability {
+func (g *availability) message() contract.Availability {
 	g.reports.seq++
 	why, free := g.closed(), g.account.free()
-	return lease.Availability{
+	return contract.Availability{
 		Seq: g.reports.seq, Free: free, Draining: why.Word == job.ReasonNodesDraining, Detail: why.Detail, Kept: g.reports.keeping.message(&free),
 	}
 }
@@ -100,7 +100,7 @@ func (g *availability) sendHello(to job.Peer) {
 		most, _ := g.cfg.Priorities.OfMember(to)
 		p.Limits = p.Limits.ToMember(most)
 	}
-	g.reports.turn.send(to, lease.Hello{Profile: p, Free: g.account.free()})
+	g.reports.turn.send(to, contract.Hello{Profile: p, Free: g.account.free()})
 	if g.closed().Word == job.ReasonNodesDraining || len(g.reports.keeping.all) > 0 {
 		g.reports.turn.send(to, g.message())
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -42,7 +42,7 @@ func TestOnlyTheFirstOfAKindHoldsBack(t *testing.T) {
 				m.Age, m.Group = 0, group+1
 				h.says(bob, m)
 			}
-			if n := len(got[lease.Commit](h, bob)); n < cpus-2 {
+			if n := len(got[contract.Commit](h, bob)); n < cpus-2 {
 				t.Errorf("%d of %d CPUs are for tasks without GPUs; 1 is in use and 1 may be kept", n, cpus)
 			}
 		})
@@ -71,17 +71,17 @@ func TestBackfillLeavesPromises(t *testing.T) {
 			}
 			m := f.asks(500, 90, 2)
 			f.says(amy, m)
-			if c := one[lease.Commit](f.host, amy); !c.Conditional {
+			if c := one[contract.Commit](f.host, amy); !c.Conditional {
 				t.Fatalf("commit %+v", c)
 			}
 			short := timed(600, gpus(1), time.Second)
 			short.Age = 0
 			f.says(amy, short)
-			if cs := got[lease.Commit](f.host, amy); len(cs) > 0 {
+			if cs := got[contract.Commit](f.host, amy); len(cs) > 0 {
 				t.Fatalf("lent: %+v", cs)
 			}
-			f.says(amy, lease.Release{Offer: m.ID}, lease.Release{Offer: 400})
-			if c := one[lease.Commit](f.host, amy); c.Offer != short.ID {
+			f.says(amy, contract.Release{Offer: m.ID}, contract.Release{Offer: 400})
+			if c := one[contract.Commit](f.host, amy); c.Offer != short.ID {
 				t.Errorf("commit %+v", c)
 			}
 		})
@@ -95,7 +95,7 @@ func TestPlaceOfAGangHasNoEnd(t *testing.T) {
 	m := member(1, 1, gpus(1))
 	m.Limit = time.Hour + grace
 	h.says(amy, m)
-	c := one[lease.Commit](h, amy)
+	c := one[contract.Commit](h, amy)
 	big := timed(5000, gpus(2), time.Hour)
 	h.says(amy, big)
 	h.pass(time.Second)
@@ -105,7 +105,7 @@ func TestPlaceOfAGangHasNoEnd(t *testing.T) {
 	st := startOf(m, c)
 	st.File = edited(st.File, func(s *job.Spec) { s.TimeLimit, s.Grace = job.Duration(time.Hour), job.Duration(grace) })
 	if e := h.says(amy, st); len(e.Start) != 1 {
-		t.Fatalf("not started: %+v", got[lease.Event](h, amy))
+		t.Fatalf("not started: %+v", got[contract.Event](h, amy))
 	}
 	h.pass(time.Second)
 	if f := h.forecasts()[big.ID]; f.Start < 59*time.Minute || f.Start > 62*time.Minute {
@@ -122,15 +122,15 @@ func TestGangRevokesBesideWhatIsKept(t *testing.T) {
 		f.answer(amy, 1)
 		later := member(9, 1, gpus(1))
 		f.says(amy, later)
-		one[lease.Commit](f.host, amy)
+		one[contract.Commit](f.host, amy)
 		first := timed(700, gpus(3), 0)
 		first.Age = 48 * time.Hour
 		f.says(amy, first)
 		f.untilKept(first, later)
-		got[lease.Commit](f.host, amy) // the place of the later one, again
+		got[contract.Commit](f.host, amy) // the place of the later one, again
 		m := member(2, 2, gpus(need))
 		f.says(amy, m)
-		ds, cs := got[lease.Decline](f.host, amy), got[lease.Commit](f.host, amy)
+		ds, cs := got[contract.Decline](f.host, amy), got[contract.Commit](f.host, amy)
 		if want != (len(ds) == 1 && ds[0].Offer == later.ID && len(cs) == 1 && cs[0].Offer == m.ID) || !want && len(ds)+len(cs) > 0 {
 			t.Errorf("a gang that needs %d: declines %+v, commits %+v", need, ds, cs)
 		}

@@ -12,17 +12,17 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
 const grace = time.Second
 
 // timed is an offer of a task with a time limit; 0: without one.
-func timed(id uint64, need job.Resources, limit time.Duration) lease.Offer {
+func timed(id uint64, need job.Resources, limit time.Duration) contract.Offer {
 	m := offer(id, attempt(id, 1), need)
-	m.Wait, m.Age = lease.MaxOfferWait, 24*time.Hour-time.Duration(id)*time.Second
+	m.Wait, m.Age = contract.MaxOfferWait, 24*time.Hour-time.Duration(id)*time.Second
 	if limit > 0 {
 		m.Limit = limit + grace
 	}
@@ -30,7 +30,7 @@ func timed(id uint64, need job.Resources, limit time.Duration) lease.Offer {
 }
 
 // begins starts the task of an offer that the host has committed to.
-func (h *host) begins(m lease.Offer, s lease.Session) {
+func (h *host) begins(m contract.Offer, s contract.Session) {
 	h.t.Helper()
 	st := start(m.ID, m.Attempt, s, m.Need)
 	st.User = m.User
@@ -40,23 +40,23 @@ func (h *host) begins(m lease.Offer, s lease.Session) {
 		}
 	})
 	if e := h.says(amy, st); len(e.Start) != 1 {
-		h.t.Fatalf("%d tasks started; told %+v", len(e.Start), got[lease.Event](h, amy))
+		h.t.Fatalf("%d tasks started; told %+v", len(e.Start), got[contract.Event](h, amy))
 	}
 	h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: 42})
 }
 
 // committed returns the offers that the host has committed to since the last call.
 func (h *host) committed() (out []uint64) {
-	for _, c := range got[lease.Commit](h, amy) {
+	for _, c := range got[contract.Commit](h, amy) {
 		out = append(out, c.Offer)
 	}
 	return out
 }
 
 // forecasts returns the newest forecast of each offer.
-func (h *host) forecasts() map[uint64]lease.Forecast {
-	out := map[uint64]lease.Forecast{}
-	for _, a := range got[lease.Availability](h, amy) {
+func (h *host) forecasts() map[uint64]contract.Forecast {
+	out := map[uint64]contract.Forecast{}
+	for _, a := range got[contract.Availability](h, amy) {
 		for _, f := range a.Forecasts {
 			out[f.Offer] = f
 		}
@@ -65,7 +65,7 @@ func (h *host) forecasts() map[uint64]lease.Forecast {
 }
 
 // untilKept renews offers and leases until what is free is kept for an offer that is blocked now for the first time.
-func (h *host) untilKept(ms ...lease.ToWorker) {
+func (h *host) untilKept(ms ...contract.ToWorker) {
 	h.t.Helper()
 	for end := h.now.Boot.Add(worker.DefaultSetAside); h.now.Boot < end; {
 		h.pass(20 * time.Second)
@@ -75,7 +75,7 @@ func (h *host) untilKept(ms ...lease.ToWorker) {
 }
 
 // eight is a host with eight GPUs, of which a task with this limit holds one.
-func eight(t *testing.T, limit time.Duration) (*host, lease.Session) {
+func eight(t *testing.T, limit time.Duration) (*host, contract.Session) {
 	h := newHost(t, config(8))
 	s := h.meet(amy, 1)
 	m := timed(1, gpus(1), limit)
@@ -155,7 +155,7 @@ func TestStartBeyondItsOffer(t *testing.T) {
 		if e := h.says(amy, st); (len(e.Start) == 1) != want {
 			t.Errorf("limit %s: %d tasks started", limit, len(e.Start))
 		}
-		if refused := got[lease.Event](h, amy); !want && !strings.Contains(fmt.Sprint(refused), "longer time limit than") {
+		if refused := got[contract.Event](h, amy); !want && !strings.Contains(fmt.Sprint(refused), "longer time limit than") {
 			t.Errorf("limit %s: told %+v", limit, refused)
 		}
 	}
@@ -170,14 +170,14 @@ func TestEighthGPUInForeignHands(t *testing.T) {
 	id, running := uint64(100), map[job.Attempt]worker.BootTime{}
 	idle, since := time.Duration(0), h.now.Boot
 	foreign := 9 * time.Hour // the other one ends then
-	var forecast lease.Forecast
+	var forecast contract.Forecast
 	words := map[string]bool{}
 	for h.now.Boot.Sub(since) < 4*24*time.Hour {
 		for a, at := range running {
 			if h.now.Boot >= at {
 				delete(running, a)
 				h.round(exited(a, 0))
-				h.says(amy, lease.Ack{Attempt: a, N: 4})
+				h.says(amy, contract.Ack{Attempt: a, N: 4})
 			}
 		}
 		if foreign > 0 && h.now.Boot.Sub(since) >= foreign {
@@ -215,8 +215,8 @@ func TestEighthGPUInForeignHands(t *testing.T) {
 			words["kept"] = words["kept"] || f.Kept > 0
 			words["shared"] = words["shared"] || f.Shared > 0
 		}
-		got[lease.Event](h, amy)
-		got[lease.Decline](h, amy)
+		got[contract.Event](h, amy)
+		got[contract.Decline](h, amy)
 	}
 	t.Fatalf("never started; last forecast %+v", forecast)
 }
@@ -224,9 +224,9 @@ func TestEighthGPUInForeignHands(t *testing.T) {
 // trial is a host with random offers in rapid sequence. Tasks with a limit end by it, some much earlier.
 type trial struct {
 	*host
-	session lease.Session
+	session contract.Session
 	rng     *rand.Rand
-	offers  map[uint64]lease.Offer
+	offers  map[uint64]contract.Offer
 	real    map[uint64]time.Duration // how long each task runs
 	ends    map[job.Attempt]worker.BootTime
 	renewed worker.BootTime
@@ -235,7 +235,7 @@ type trial struct {
 
 func newTrial(t tb, seed uint64, n int) *trial {
 	x := &trial{
-		host: newHost(t, config(n)), rng: rand.New(rand.NewPCG(seed, 91)), offers: map[uint64]lease.Offer{}, real: map[uint64]time.Duration{},
+		host: newHost(t, config(n)), rng: rand.New(rand.NewPCG(seed, 91)), offers: map[uint64]contract.Offer{}, real: map[uint64]time.Duration{},
 		ends: map[job.Attempt]worker.BootTime{}, started: map[uint64]worker.BootTime{},
 	}
 	x.session = x.meet(amy, 1)
@@ -279,7 +279,7 @@ func (x *trial) move(most time.Duration) {
 		}
 		if x.now.Boot >= x.renewed.Add(20*time.Second) {
 			x.renewed = x.now.Boot
-			var again []lease.ToWorker
+			var again []contract.ToWorker
 			for _, m := range x.offers {
 				again = append(again, m)
 			}
@@ -291,12 +291,12 @@ func (x *trial) move(most time.Duration) {
 		if x.now.Boot >= x.ends[a] {
 			delete(x.ends, a)
 			x.round(exited(a, 0))
-			x.says(amy, lease.Ack{Attempt: a, N: 4})
+			x.says(amy, contract.Ack{Attempt: a, N: 4})
 		}
 	}
-	got[lease.Event](x.host, amy)
-	got[lease.Availability](x.host, amy)
-	if d := got[lease.Decline](x.host, amy); len(d) > 0 {
+	got[contract.Event](x.host, amy)
+	got[contract.Availability](x.host, amy)
+	if d := got[contract.Decline](x.host, amy); len(d) > 0 {
 		x.t.Fatalf("declined: %+v", d[0])
 	}
 }
@@ -379,10 +379,10 @@ func TestBackfillUsesMore(t *testing.T) {
 	var work time.Duration
 	for seed := range uint64(20) {
 		x := newTrial(t, seed, 8)
-		var msgs []lease.ToWorker
+		var msgs []contract.ToWorker
 		var ends [8]time.Duration // of the last task of each GPU in the order of the queue; the first to end first
 		last := time.Duration(0)  // when the last task began
-		for id := uint64(1); id <= lease.MaxOffers; id++ {
+		for id := uint64(1); id <= contract.MaxOffers; id++ {
 			need := job.Resources{GPUs: []int{1, 1, 1, 2, 2, 4, 8}[x.rng.IntN(7)]}
 			limit := time.Duration(1+x.rng.IntN(90)) * time.Minute
 			m := timed(id, need, limit)
@@ -410,7 +410,7 @@ func TestBackfillUsesMore(t *testing.T) {
 	}
 	used := func(span time.Duration) float64 { return 100 * float64(work) / float64(8*span) }
 	t.Logf("%d jobs on 8 GPUs: %s and %.0f%% used with backfill, %s and %.0f%% in the order of the queue",
-		lease.MaxOffers, spans[0]/20, used(spans[0]), spans[1]/20, used(spans[1]))
+		contract.MaxOffers, spans[0]/20, used(spans[0]), spans[1]/20, used(spans[1]))
 	if used(spans[0]) < used(spans[1])+5 {
 		t.Errorf("backfill gains little")
 	}
@@ -434,9 +434,9 @@ func TestBookingsDoNotGrow(t *testing.T) {
 		if len(x.offers) > 30 {
 			for o := range x.offers {
 				delete(x.offers, o)
-				x.says(amy, lease.Release{Offer: o})
+				x.says(amy, contract.Release{Offer: o})
 			}
-			got[lease.Commit](x.host, amy)
+			got[contract.Commit](x.host, amy)
 		}
 		x.step()
 		if round == 100 {
@@ -444,10 +444,10 @@ func TestBookingsDoNotGrow(t *testing.T) {
 		}
 	}
 	for o := range x.offers {
-		x.says(amy, lease.Release{Offer: o})
+		x.says(amy, contract.Release{Offer: o})
 		delete(x.offers, o)
 	}
-	got[lease.Commit](x.host, amy)
+	got[contract.Commit](x.host, amy)
 	for len(x.ends) > 0 {
 		x.move(time.Hour)
 	}
@@ -468,11 +468,11 @@ func TestBookingFollowsTheTasks(t *testing.T) {
 		"nothing":            {func(*host) {}, time.Hour + grace},
 		"half of it is over": {func(h *host) { h.jump(30 * time.Minute) }, 30*time.Minute + grace},
 		"it is told to end": {func(h *host) {
-			h.says(amy, lease.Cancel{Attempt: first, Group: group, Epoch: epoch(1), Grace: time.Minute})
+			h.says(amy, contract.Cancel{Attempt: first, Group: group, Epoch: epoch(1), Grace: time.Minute})
 		}, time.Minute},
 		"it ends sooner anyway": {func(h *host) {
 			h.jump(time.Hour)
-			h.says(amy, lease.Cancel{Attempt: first, Group: group, Epoch: epoch(1), Grace: time.Minute})
+			h.says(amy, contract.Cancel{Attempt: first, Group: group, Epoch: epoch(1), Grace: time.Minute})
 		}, grace},
 		"it runs past its limit": {func(h *host) { h.jump(2 * time.Hour) }, time.Second},
 		"a restart of the daemon": {func(h *host) {

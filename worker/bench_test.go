@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -24,7 +24,7 @@ func BenchmarkTask(b *testing.B) {
 	for i := range 16 {
 		p := job.Peer([]byte{'p', byte('a' + i)})
 		h.round(worker.Up{Peer: p})
-		for range lease.MaxOffers {
+		for range contract.MaxOffers {
 			m := offer(n, attempt(n, 1), job.Resources{CPUs: 8, GPUs: 4})
 			m.Wait, m.Priority = time.Minute, 1
 			h.says(p, m)
@@ -41,7 +41,7 @@ func BenchmarkTask(b *testing.B) {
 		h.says(amy, start(n, a, s, tiny))
 		h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 9})
 		h.round(exited(a, 0))
-		h.says(amy, lease.Ack{Attempt: a, N: 4})
+		h.says(amy, contract.Ack{Attempt: a, N: 4})
 		clear(h.sent)
 	}
 }
@@ -67,7 +67,7 @@ func BenchmarkQueue(b *testing.B) {
 				h.says(amy, m)
 				h.begins(m, s)
 			}
-			h.core.Flood(h.now, 10_000, amy, func(i int) lease.Offer {
+			h.core.Flood(h.now, 10_000, amy, func(i int) contract.Offer {
 				m := timed(uint64(10_000+i), need(i+1), time.Duration(i%100)*time.Hour)
 				m.Need.GPUs = max(m.Need.GPUs, 3)
 				return m
@@ -107,7 +107,7 @@ func BenchmarkTaskAmongGangs(b *testing.B) {
 	for i := range 18 {
 		p := job.Peer([]byte{'p', byte('a' + i)})
 		h.round(worker.Up{Peer: p})
-		for k := range uint64(lease.MaxOffers) {
+		for k := range uint64(contract.MaxOffers) {
 			m := offer(n, attempt(n, 1), job.Resources{CPUs: 8, GPUs: 4})
 			m.Wait, m.Priority, m.Hold = time.Minute, 60, time.Minute
 			switch {
@@ -129,7 +129,7 @@ func BenchmarkTaskAmongGangs(b *testing.B) {
 		h.says(amy, start(n, a, s, tiny))
 		h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 9})
 		h.round(exited(a, 0))
-		h.says(amy, lease.Ack{Attempt: a, N: 4})
+		h.says(amy, contract.Ack{Attempt: a, N: 4})
 		clear(h.sent)
 	}
 }

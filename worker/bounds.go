@@ -5,8 +5,8 @@ package worker
 import (
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 const (
@@ -15,7 +15,7 @@ const (
 	SessionLease = job.DefaultLease
 
 	// MaxRecords bounds the attempts that run or whose end is not acknowledged. Above it the worker declines all offers.
-	MaxRecords = lease.MaxLive
+	MaxRecords = contract.MaxLive
 	// maxEnded bounds the attempts of one owner that have ended or were refused and that it has not acknowledged. Above it
 	// its offers are declined, and its oldest refusals are forgotten. An owner acknowledges within a second.
 	maxEnded = 4096
@@ -100,8 +100,8 @@ const (
 	// is about to break.
 	leaseWait = 5 * time.Second
 	// startWithin is when the process of a task should have begun after its Commit: the Start comes within
-	// lease.ReserveFor. Releases are predicted with it. A task that waits longer, for files or an image, releases later.
-	startWithin = lease.ReserveFor
+	// contract.ReserveFor. Releases are predicted with it. A task that waits longer, for files or an image, releases later.
+	startWithin = contract.ReserveFor
 	// overdue is when an attempt is predicted to end that should have ended already.
 	overdue = time.Second
 	// lapsedFor is how long a lapsed reservation is remembered. A Start that comes within that time may still succeed.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -30,18 +30,18 @@ func TestNothingGrows(t *testing.T) {
 		m := theirs(g, n, n, gpus(1))
 		m.User, m.Age = fmt.Sprint("u", n%50), time.Duration(n%7)*time.Second
 		h.says(p, m, m)
-		s := lease.Start{Offer: n, Attempt: m.Attempt, Group: g, Epoch: epoch(1), User: m.User, File: file(spec(gpus(1)))}
-		for _, c := range got[lease.Commit](h, p) {
+		s := contract.Start{Offer: n, Attempt: m.Attempt, Group: g, Epoch: epoch(1), User: m.User, File: file(spec(gpus(1)))}
+		for _, c := range got[contract.Commit](h, p) {
 			s.Session = c.Session
 		}
 		switch n % 97 {
 		case 1:
-			h.says(p, lease.Release{Offer: n})
+			h.says(p, contract.Release{Offer: n})
 		case 2:
-			h.pass(lease.ReserveFor + time.Second)
+			h.pass(contract.ReserveFor + time.Second)
 		case 3:
-			h.says(p, s, lease.Cancel{Attempt: m.Attempt, Group: g, Epoch: epoch(1)})
-			h.says(p, lease.Ack{Attempt: m.Attempt, Group: g, Epoch: epoch(1), N: 4})
+			h.says(p, s, contract.Cancel{Attempt: m.Attempt, Group: g, Epoch: epoch(1)})
+			h.says(p, contract.Ack{Attempt: m.Attempt, Group: g, Epoch: epoch(1), N: 4})
 		case 4:
 			h.round(worker.Down{Peer: p}, worker.Up{Peer: p})
 			fallthrough
@@ -53,18 +53,18 @@ func TestNothingGrows(t *testing.T) {
 				over.ID, over.Attempt.N = 1_000_000+3*n+k, int(k)+2
 				over.Need = cpu
 				h.says(p, over)
-				h.says(p, lease.Release{Offer: over.ID})
+				h.says(p, contract.Release{Offer: over.ID})
 			}
 			end := exited(m.Attempt, int(n%2))
 			h.round(end, worker.StopFailed{Attempt: m.Attempt})
-			h.says(p, lease.Ack{Attempt: m.Attempt, Group: g, Epoch: epoch(1), N: 4})
+			h.says(p, contract.Ack{Attempt: m.Attempt, Group: g, Epoch: epoch(1), N: 4})
 		}
 		if n%50 == 0 { // hellos, faults and refusals of all kinds
-			h.says(p, lease.Owns{Groups: []lease.GroupEpoch{{Group: g, Epoch: epoch(1)}}}, lease.Owns{Groups: []lease.GroupEpoch{{Group: g, Epoch: epoch(1)}}})
+			h.says(p, contract.Owns{Groups: []contract.GroupEpoch{{Group: g, Epoch: epoch(1)}}}, contract.Owns{Groups: []contract.GroupEpoch{{Group: g, Epoch: epoch(1)}}})
 			h.round(fault(gone), worker.DeviceRestored{UUID: "GPU-a"}, worker.Drain{})
 			big := theirs(g, 2_000_000+n, 2_000_000+n, gpus(2))
 			h.says(p, big, theirs(g, 3_000_000+n, n, gpus(1)))
-			h.pass(2 * lease.MaxOfferWait)
+			h.pass(2 * contract.MaxOfferWait)
 		}
 		h.pass(10 * time.Millisecond)
 		for _, q := range owners {
@@ -104,7 +104,7 @@ func TestRepeatedEventsDoNotAddTimers(t *testing.T) {
 		"new epochs": func(h *host) {
 			e := h.claims[group].Epoch
 			e.Term++
-			h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: e}}})
+			h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: e}}})
 		},
 		"sessions": func(h *host) { h.round(worker.Down{Peer: amy}, worker.Up{Peer: amy}) },
 		"drains": func(h *host) {
@@ -118,7 +118,7 @@ func TestRepeatedEventsDoNotAddTimers(t *testing.T) {
 		"released offers": func(h *host) {
 			m := offer(1, attempt(1, 1), gpus(2))
 			m.Wait = time.Minute
-			h.says(amy, m, lease.Release{Offer: 1})
+			h.says(amy, m, contract.Release{Offer: 1})
 		},
 		"stops that fail": func(h *host) { h.round(worker.StopFailed{Attempt: attempt(9, 1)}) },
 	} {

@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
 // tries is a host that runs tasks one after the other.
 type tries struct {
 	*host
-	s lease.Session
+	s contract.Session
 	n uint64
 	// checkpoint is the checkpoint exit code of the tasks.
 	checkpoint int
@@ -34,7 +34,7 @@ func (r *tries) taken(user string, need job.Resources) (job.Attempt, bool) {
 	o := offer(r.n, attempt(r.n, 1), need)
 	o.User = user
 	r.says(amy, o)
-	if len(got[lease.Commit](r.host, amy)) == 0 {
+	if len(got[contract.Commit](r.host, amy)) == 0 {
 		return o.Attempt, false
 	}
 	m := start(r.n, o.Attempt, r.s, need)
@@ -50,7 +50,7 @@ func (r *tries) ends(user string, need job.Resources, code int, after time.Durat
 	r.t.Helper()
 	a, ok := r.taken(user, need)
 	if !ok {
-		r.t.Fatalf("task %d of %s was not taken: %+v", r.n, user, got[lease.Decline](r.host, amy))
+		r.t.Fatalf("task %d of %s was not taken: %+v", r.n, user, got[contract.Decline](r.host, amy))
 	}
 	r.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
 	began := r.now.Wall
@@ -76,14 +76,14 @@ func TestBreakerPausesTheHost(t *testing.T) {
 	if why := r.closed(); why != "" {
 		t.Fatalf("paused after four failures: %s", why)
 	}
-	got[lease.Availability](r.host, amy)
+	got[contract.Availability](r.host, amy)
 	r.jump(time.Second)
 	r.fails("ada", cpu)
 	if why := r.closed(); !strings.Contains(why, "5 different jobs failed in a row") {
 		t.Fatalf("closed = %q", why)
 	}
 	r.pass(time.Second)
-	told := got[lease.Availability](r.host, amy)
+	told := got[contract.Availability](r.host, amy)
 	if len(told) == 0 || !told[len(told)-1].Draining || !strings.Contains(told[len(told)-1].Detail, "5 different jobs") {
 		t.Fatalf("schedulers were told %+v", told)
 	}

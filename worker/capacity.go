@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // capacity counts the resources of one host. If a new profile has less than attempts hold, nothing is free until enough
@@ -22,7 +22,7 @@ type capacity struct {
 	alone      job.Attempt // the one that has the whole host; zero if none
 }
 
-func newCapacity(p lease.Profile) (capacity, error) {
+func newCapacity(p contract.Profile) (capacity, error) {
 	pool, err := gpu.NewPool(p.GPUs)
 	if err != nil {
 		return capacity{}, fmt.Errorf("worker: devices of this host: %w", err)
@@ -30,7 +30,7 @@ func newCapacity(p lease.Profile) (capacity, error) {
 	return capacity{cpus: p.CPUs, memory: p.Memory, gpus: pool}, nil
 }
 
-func (r *capacity) setProfile(p lease.Profile) error {
+func (r *capacity) setProfile(p contract.Profile) error {
 	if err := r.gpus.Update(p.GPUs); err != nil {
 		return fmt.Errorf("worker: devices of this host: %w", err)
 	}
@@ -64,7 +64,7 @@ func (r *capacity) allot(need job.Resources, devices []string) job.Resources {
 
 // whole returns what an attempt with this need would hold if all devices were free.
 func (r *capacity) whole(need job.Resources) job.Resources {
-	return lease.Whole(need, r.cpus, gpu.Len(r.gpus))
+	return contract.Whole(need, r.cpus, gpu.Len(r.gpus))
 }
 
 // short returns which of CPUs and memory does not suffice now, for people, or "" if both do. It also names the task that
@@ -141,7 +141,7 @@ func (r *capacity) take(a job.Attempt, held job.Resources) {
 }
 
 // adopt records what an earlier run of the daemon had allocated to an attempt.
-func (r *capacity) adopt(rec lease.Record) error {
+func (r *capacity) adopt(rec contract.Record) error {
 	r.take(rec.Attempt, rec.Need)
 	if len(rec.Devices) == 0 {
 		return nil
@@ -164,13 +164,13 @@ func (r *capacity) release(a job.Attempt, need job.Resources, devices []string) 
 	}
 }
 
-func (r *capacity) free() lease.Free {
+func (r *capacity) free() contract.Free {
 	if r.alone != (job.Attempt{}) {
-		return lease.Free{Tasks: r.tasks, Exclusive: true, Quarantined: r.gpus.Idle()}
+		return contract.Free{Tasks: r.tasks, Exclusive: true, Quarantined: r.gpus.Idle()}
 	}
-	f := lease.Free{Tasks: r.tasks, CPUs: max(0, r.cpus-r.usedCPUs), Memory: max(0, r.memory-r.usedMemory)}
+	f := contract.Free{Tasks: r.tasks, CPUs: max(0, r.cpus-r.usedCPUs), Memory: max(0, r.memory-r.usedMemory)}
 	for _, g := range r.gpus.Free() {
-		f.GPUs = append(f.GPUs, lease.FreeGPU{UUID: g.UUID, Memory: g.Memory, Milli: g.Milli})
+		f.GPUs = append(f.GPUs, contract.FreeGPU{UUID: g.UUID, Memory: g.Memory, Milli: g.Milli})
 	}
 	f.Quarantined = r.gpus.Idle()
 	return f

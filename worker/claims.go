@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // claims holds the journal groups that have tasks here or have offered some, and their owners.
@@ -28,7 +28,7 @@ func newClaims(t *turn, l *ledger, s *sessions) *claims {
 
 // take returns the group of a command if its sender owns it, else nil. A sender that proves that it has founded the group
 // owns it, whatever was known before. Then the epoch is that of the claim, and isNew is true.
-func (c *claims) take(now Moment, from job.Peer, m lease.GroupEpoch) (g *group, isNew bool) {
+func (c *claims) take(now Moment, from job.Peer, m contract.GroupEpoch) (g *group, isNew bool) {
 	g = c.groups[m.Group]
 	switch {
 	case g != nil && g.bound && g.owner == from:
@@ -73,7 +73,7 @@ func (c *claims) keepOwn(id job.Group, self job.Peer) {
 		g = newGroup(id)
 		c.groups[id] = g
 	}
-	g.epoch = lease.Epoch{} // what an earlier version has on disk may be of anybody
+	g.epoch = contract.Epoch{} // what an earlier version has on disk may be of anybody
 	c.bind(Moment{}, g, self)
 }
 
@@ -118,7 +118,7 @@ func (c *claims) drop(g *group) {
 	c.unbind(g)
 	delete(c.groups, g.id)
 	c.turn.timers.stop(g.timer)
-	g.epoch = lease.Epoch{}
+	g.epoch = contract.Epoch{}
 	c.ledger.claim(g)
 }
 
@@ -137,7 +137,7 @@ func (c *claims) forget(id job.Group) {
 		return
 	}
 	c.turn.log(slog.LevelInfo, "claim forgotten", slog.String("group", id.String()), slog.String("owner", string(g.owner)))
-	g.epoch = lease.Epoch{}
+	g.epoch = contract.Epoch{}
 	c.ledger.claim(g)
 }
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -19,18 +19,18 @@ const mallory job.Peer = "mallory"
 var amysFounding, amysGroup = job.Found(amy)
 
 // command is one message of each kind about a group, under an epoch.
-func commands(g job.Group, e lease.Epoch, a job.Attempt) []lease.ToWorker {
-	return []lease.ToWorker{
-		lease.Owns{Groups: []lease.GroupEpoch{{Group: g, Epoch: e}}},
-		lease.Offer{ID: 77, Attempt: job.Attempt{Job: a.Job, Task: a.Task, N: a.N + 1}, Group: g, Epoch: e, Need: cpu, User: "ada"},
-		lease.Start{Offer: 1, Attempt: a, Group: g, Epoch: e, User: "ada", File: file(spec(cpu))},
-		lease.Signal{Attempt: a, Group: g, Epoch: e, Number: 9},
-		lease.Cancel{Attempt: a, Group: g, Epoch: e},
-		lease.Query{Attempt: job.Attempt{Job: a.Job, N: 9}, Group: g, Epoch: e, Store: store},
-		lease.Release{Offer: 1},
-		lease.Ack{Attempt: a, Group: g, Epoch: e, N: 4},
-		lease.Ack{Attempt: a, N: 4},
-		lease.Renewed{Group: g, Epoch: e, Verdicts: []lease.Verdict{{Attempt: a}}},
+func commands(g job.Group, e contract.Epoch, a job.Attempt) []contract.ToWorker {
+	return []contract.ToWorker{
+		contract.Owns{Groups: []contract.GroupEpoch{{Group: g, Epoch: e}}},
+		contract.Offer{ID: 77, Attempt: job.Attempt{Job: a.Job, Task: a.Task, N: a.N + 1}, Group: g, Epoch: e, Need: cpu, User: "ada"},
+		contract.Start{Offer: 1, Attempt: a, Group: g, Epoch: e, User: "ada", File: file(spec(cpu))},
+		contract.Signal{Attempt: a, Group: g, Epoch: e, Number: 9},
+		contract.Cancel{Attempt: a, Group: g, Epoch: e},
+		contract.Query{Attempt: job.Attempt{Job: a.Job, N: 9}, Group: g, Epoch: e, Store: store},
+		contract.Release{Offer: 1},
+		contract.Ack{Attempt: a, Group: g, Epoch: e, N: 4},
+		contract.Ack{Attempt: a, N: 4},
+		contract.Renewed{Group: g, Epoch: e, Verdicts: []contract.Verdict{{Attempt: a}}},
 	}
 }
 
@@ -39,7 +39,7 @@ func owned(t *testing.T, g job.Group, f job.Founding) (*host, job.Attempt) {
 	h := newHost(t, config(0))
 	a := job.Attempt{Job: job.NewID(g, 1), N: 1}
 	h.round(worker.Up{Peer: amy})
-	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: g, Epoch: epoch(3), Founding: f}}})
+	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: g, Epoch: epoch(3), Founding: f}}})
 	s := h.answer(amy, 3)
 	m := offer(1, a, cpu)
 	m.Group, m.Epoch = g, epoch(3)
@@ -60,15 +60,15 @@ func TestOnlyTheOwnerCommands(t *testing.T) {
 		group    job.Group
 		founding job.Founding
 	}{"proven": {amysGroup, amysFounding}, "proven by the harness": {group, job.Founding{}}} {
-		for _, e := range []lease.Epoch{epoch(1), epoch(3), epoch(4), {Generation: math.MaxUint64, Term: math.MaxUint64}} {
+		for _, e := range []contract.Epoch{epoch(1), epoch(3), epoch(4), {Generation: math.MaxUint64, Term: math.MaxUint64}} {
 			t.Run(fmt.Sprint(name, " ", e), func(t *testing.T) {
 				h, a := owned(t, g.group, g.founding)
 				h.round(worker.Up{Peer: mallory})
 				clear(h.sent)
 				before := len(h.records)
-				claims := []lease.ToWorker{
-					lease.Owns{Groups: []lease.GroupEpoch{{Group: g.group, Epoch: e, Founding: g.founding}}},
-					lease.Owns{Groups: []lease.GroupEpoch{{Group: g.group, Epoch: e, Founding: other}}},
+				claims := []contract.ToWorker{
+					contract.Owns{Groups: []contract.GroupEpoch{{Group: g.group, Epoch: e, Founding: g.founding}}},
+					contract.Owns{Groups: []contract.GroupEpoch{{Group: g.group, Epoch: e, Founding: other}}},
 				}
 				for range 2 {
 					for _, m := range append(claims, commands(g.group, e, a)...) {
@@ -80,7 +80,7 @@ func TestOnlyTheOwnerCommands(t *testing.T) {
 					if n := len(h.sent[mallory]); n > 0 {
 						t.Fatalf("mallory was told %+v", h.sent[mallory])
 					}
-					if c := h.claims[g.group]; c != (lease.Claim{Group: g.group, Epoch: epoch(3), Owner: amy}) {
+					if c := h.claims[g.group]; c != (contract.Claim{Group: g.group, Epoch: epoch(3), Owner: amy}) {
 						t.Fatalf("claim = %+v", c)
 					}
 					h.boot(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42})
@@ -88,7 +88,7 @@ func TestOnlyTheOwnerCommands(t *testing.T) {
 					clear(h.sent)
 				}
 				h.round(worker.Up{Peer: amy})
-				done := h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: g.group, Epoch: epoch(4), Founding: g.founding}}}, lease.Cancel{Attempt: a, Group: g.group, Epoch: epoch(4)})
+				done := h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: g.group, Epoch: epoch(4), Founding: g.founding}}}, contract.Cancel{Attempt: a, Group: g.group, Epoch: epoch(4)})
 				if len(done.Stop) != 1 {
 					t.Fatalf("the owner is not obeyed: %+v", done)
 				}
@@ -100,9 +100,9 @@ func TestOnlyTheOwnerCommands(t *testing.T) {
 // A founded group cannot be claimed before its founder has come either, and an earlier version's ledger with a false claim
 // heals when the founder comes.
 func TestFounderTakesItsGroupBack(t *testing.T) {
-	last := lease.Epoch{Generation: math.MaxUint64, Term: math.MaxUint64}
+	last := contract.Epoch{Generation: math.MaxUint64, Term: math.MaxUint64}
 	h := newHost(t, config(0))
-	h.claims[amysGroup] = lease.Claim{Group: amysGroup, Epoch: last}
+	h.claims[amysGroup] = contract.Claim{Group: amysGroup, Epoch: last}
 	h.boot()
 	h.round(worker.Up{Peer: mallory}, worker.Up{Peer: amy})
 	clear(h.sent)
@@ -110,18 +110,18 @@ func TestFounderTakesItsGroupBack(t *testing.T) {
 	if len(h.sent[mallory])+len(h.records) > 0 || h.claims[amysGroup].Owner != "" {
 		t.Fatalf("mallory claimed the group: %+v, told %+v", h.claims, h.sent[mallory])
 	}
-	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: amysGroup, Epoch: epoch(3), Founding: amysFounding}}})
-	if c := h.claims[amysGroup]; c != (lease.Claim{Group: amysGroup, Epoch: epoch(3), Owner: amy}) {
+	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: amysGroup, Epoch: epoch(3), Founding: amysFounding}}})
+	if c := h.claims[amysGroup]; c != (contract.Claim{Group: amysGroup, Epoch: epoch(3), Owner: amy}) {
 		t.Fatalf("claim = %+v", c)
 	}
-	if r := one[lease.Renew](h, amy); r.Group != amysGroup {
+	if r := one[contract.Renew](h, amy); r.Group != amysGroup {
 		t.Fatalf("renew = %+v", r)
 	}
 	// An operator can have the epoch forgotten, if amy was restored from a backup. She stays the owner.
 	h.round(worker.ForgetClaim{Group: amysGroup})
-	h.says(mallory, lease.Owns{Groups: []lease.GroupEpoch{{Group: amysGroup, Epoch: last}}})
-	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: amysGroup, Epoch: epoch(1)}}})
-	if c := h.claims[amysGroup]; c != (lease.Claim{Group: amysGroup, Epoch: epoch(1), Owner: amy}) {
+	h.says(mallory, contract.Owns{Groups: []contract.GroupEpoch{{Group: amysGroup, Epoch: last}}})
+	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: amysGroup, Epoch: epoch(1)}}})
+	if c := h.claims[amysGroup]; c != (contract.Claim{Group: amysGroup, Epoch: epoch(1), Owner: amy}) {
 		t.Fatalf("after it was forgotten: claim = %+v", c)
 	}
 }
@@ -152,12 +152,12 @@ func TestGroupsNeedAProof(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := newHost(t, config(0))
-			h.claims[c.group] = lease.Claim{Group: c.group, Epoch: epoch(math.MaxUint64)}
+			h.claims[c.group] = contract.Claim{Group: c.group, Epoch: epoch(math.MaxUint64)}
 			a := job.Attempt{Job: job.NewID(c.group, 1), N: 1}
-			h.records[a] = lease.Record{Attempt: a, Group: c.group, Epoch: epoch(1), Owner: amy, Phase: lease.PhaseRefused}
+			h.records[a] = contract.Record{Attempt: a, Group: c.group, Epoch: epoch(1), Owner: amy, Phase: contract.PhaseRefused}
 			h.boot()
 			h.round(worker.Up{Peer: amy})
-			h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: c.group, Epoch: epoch(2), Founding: c.founding}}})
+			h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: c.group, Epoch: epoch(2), Founding: c.founding}}})
 			if owner := h.claims[c.group].Owner; (owner == amy) != c.counts {
 				t.Errorf("the owner is %q", owner)
 			}
@@ -169,10 +169,10 @@ func TestGroupsNeedAProof(t *testing.T) {
 func TestOneMemberDoesNotFillTheGroups(t *testing.T) {
 	h := newHost(t, config(0))
 	h.round(worker.Up{Peer: mallory})
-	var claims []lease.Owns
+	var claims []contract.Owns
 	for i := range 20 {
 		f, g := job.FoundFrom(mallory, job.Founding{byte(i)})
-		claims = append(claims, lease.Owns{Groups: []lease.GroupEpoch{{Group: g, Epoch: epoch(1), Founding: f}}})
+		claims = append(claims, contract.Owns{Groups: []contract.GroupEpoch{{Group: g, Epoch: epoch(1), Founding: f}}})
 	}
 	for n := range 40_000 {
 		h.says(mallory, claims[n%len(claims)])
@@ -185,7 +185,7 @@ func TestOneMemberDoesNotFillTheGroups(t *testing.T) {
 		t.Errorf("mallory has %d groups here, want 16", n)
 	}
 	h.round(worker.Up{Peer: amy})
-	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: amysGroup, Epoch: epoch(1), Founding: amysFounding}}})
+	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: amysGroup, Epoch: epoch(1), Founding: amysFounding}}})
 	if h.claims[amysGroup].Owner != amy {
 		t.Fatal("amy's group is not known")
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/leaseclock"
 )
@@ -33,13 +33,13 @@ func TestR5HostWasPaused(t *testing.T) {
 			running, late := attempt(1, 1), attempt(2, 1)
 			h.run(amy, 1, running, s, cpu)
 			h.says(amy, offer(2, late, cpu))
-			one[lease.Commit](h, amy)
-			h.pass(lease.RenewEvery)
-			all := got[lease.Renew](h, amy)
+			one[contract.Commit](h, amy)
+			h.pass(contract.RenewEvery)
+			all := got[contract.Renew](h, amy)
 			if len(all) == 0 {
 				t.Fatal("no renewal was asked for")
 			}
-			host.Boot, host.Wall = host.Boot+lease.RenewEvery, host.Wall+lease.RenewEvery+tt.paused
+			host.Boot, host.Wall = host.Boot+contract.RenewEvery, host.Wall+contract.RenewEvery+tt.paused
 			h.now.Boot = worker.BootTime(clock.Now())
 
 			e := h.says(amy, answerTo(all[len(all)-1], 1, true))

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -18,13 +18,13 @@ func TestMaxTimeIsTheHostsToDecide(t *testing.T) {
 	cfg.Limits = limits(t, map[string]string{"per_user.max_time": "2h", "users.bob.max_time": "1d"})
 	r := &tries{host: newHost(t, cfg)}
 	r.s = r.meet(amy, 1)
-	if told := one[lease.Hello](r.host, amy).Profile.Limits; told.PerUser[lease.LimitTime] != 7200 {
+	if told := one[contract.Hello](r.host, amy).Profile.Limits; told.PerUser[contract.LimitTime] != 7200 {
 		t.Errorf("told %+v", told)
 	}
 	offered := func(id uint64, user string, limit time.Duration) {
 		t.Helper()
 		m := offer(id, attempt(id, 1), cpu)
-		m.User, m.Limit = user, lease.LimitOf(&job.Spec{TimeLimit: job.Duration(limit)})
+		m.User, m.Limit = user, contract.LimitOf(&job.Spec{TimeLimit: job.Duration(limit)})
 		r.says(amy, m)
 	}
 	for i, c := range []struct {
@@ -40,10 +40,10 @@ func TestMaxTimeIsTheHostsToDecide(t *testing.T) {
 	} {
 		offered(uint64(i+1), c.user, c.limit)
 		if c.why == "" {
-			one[lease.Commit](r.host, amy)
+			one[contract.Commit](r.host, amy)
 			continue
 		}
-		if d := one[lease.Decline](r.host, amy); !d.Never || d.Reason.Word != job.ReasonQuota || !strings.Contains(d.Reason.Detail, c.why) {
+		if d := one[contract.Decline](r.host, amy); !d.Never || d.Reason.Word != job.ReasonQuota || !strings.Contains(d.Reason.Detail, c.why) {
 			t.Errorf("%s, %s: declined with %+v", c.user, c.limit, d)
 		}
 	}
@@ -54,19 +54,19 @@ func TestMaxTimeIsTheHostsToDecide(t *testing.T) {
 		t.Errorf("started %+v", e.Start)
 	}
 	wait := offer(20, attempt(20, 1), gpus(2))
-	wait.Limit, wait.Wait = lease.LimitOf(&job.Spec{TimeLimit: job.Duration(2 * time.Hour)}), time.Minute
+	wait.Limit, wait.Wait = contract.LimitOf(&job.Spec{TimeLimit: job.Duration(2 * time.Hour)}), time.Minute
 	r.says(amy, offerFor(30, "bob", gpus(2), time.Hour))
-	one[lease.Commit](r.host, amy)
+	one[contract.Commit](r.host, amy)
 	r.says(amy, wait)
 	r.round(worker.LimitsChanged{Limits: limits(t, map[string]string{"per_user.max_time": "30m"})})
-	if d := one[lease.Decline](r.host, amy); d.Offer != 20 || !d.Never {
+	if d := one[contract.Decline](r.host, amy); d.Offer != 20 || !d.Never {
 		t.Errorf("after the limit was lowered: %+v", d)
 	}
 }
 
-func offerFor(id uint64, user string, need job.Resources, limit time.Duration) lease.Offer {
+func offerFor(id uint64, user string, need job.Resources, limit time.Duration) contract.Offer {
 	m := offer(id, attempt(id, 1), need)
-	m.User, m.Limit = user, lease.LimitOf(&job.Spec{TimeLimit: job.Duration(limit)})
+	m.User, m.Limit = user, contract.LimitOf(&job.Spec{TimeLimit: job.Duration(limit)})
 	return m
 }
 
@@ -90,7 +90,7 @@ func TestParseTimeAndClusterLimits(t *testing.T) {
 		}
 	}
 	l := limits(t, map[string]string{"per_user.max_time": "1d12h", "users.ada.cluster_memory": "1TiB", "per_user.cluster_tasks": "0"})
-	if l.PerUser[lease.LimitTime] != 36*3600 || l.Users["ada"][lease.LimitClusterMemory] != 1<<40 || l.PerUser[lease.LimitClusterTasks] != 0 {
+	if l.PerUser[contract.LimitTime] != 36*3600 || l.Users["ada"][contract.LimitClusterMemory] != 1<<40 || l.PerUser[contract.LimitClusterTasks] != 0 {
 		t.Errorf("parsed %+v", l)
 	}
 }

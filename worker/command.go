@@ -5,8 +5,8 @@ package worker
 import (
 	"log/slog"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // commands carries out the commands of owners about attempts, except Start.
@@ -20,14 +20,14 @@ type commands struct {
 
 // query reports the state of an attempt. Only the store to which an attempt was assigned may answer that it was never
 // started (R6).
-func (c *commands) query(now Moment, from job.Peer, m lease.Query) {
+func (c *commands) query(now Moment, from job.Peer, m contract.Query) {
 	g, ok := c.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	if !ok {
 		return
 	}
 	a := c.attempts.by[m.Attempt]
 	switch {
-	case a != nil && a.rec.Phase != lease.PhaseReserved:
+	case a != nil && a.rec.Phase != contract.PhaseReserved:
 		c.reports.retell(a)
 	case m.Store != c.cfg.Profile.Store:
 		c.turn.log(slog.LevelWarn, "asked about an attempt of another store",
@@ -38,7 +38,7 @@ func (c *commands) query(now Moment, from job.Peer, m lease.Query) {
 	}
 }
 
-func (c *commands) signal(now Moment, from job.Peer, m lease.Signal) {
+func (c *commands) signal(now Moment, from job.Peer, m contract.Signal) {
 	g, ok := c.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	if a := c.attempts.by[m.Attempt]; ok && a != nil && a.runs() {
 		c.leases.signal(g, a, m.Number)
@@ -47,25 +47,25 @@ func (c *commands) signal(now Moment, from job.Peer, m lease.Signal) {
 
 // cancel ends an attempt. It does not answer for an unknown attempt, because a Cancel does not name the store. Only a
 // Query can prove that an attempt was never started.
-func (c *commands) cancel(now Moment, from job.Peer, m lease.Cancel) {
+func (c *commands) cancel(now Moment, from job.Peer, m contract.Cancel) {
 	g, ok := c.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	a := c.attempts.by[m.Attempt]
 	if !ok || a == nil {
 		return
 	}
 	switch a.rec.Phase {
-	case lease.PhaseReserved:
+	case contract.PhaseReserved:
 		c.attempts.tombstone(g, m.Attempt, "cancelled before it was started")
-	case lease.PhaseStarted:
+	case contract.PhaseStarted:
 		c.attempts.end(now, a, m.Grace, m.Reason)
-	case lease.PhaseDone, lease.PhaseRefused:
+	case contract.PhaseDone, contract.PhaseRefused:
 		c.reports.retell(a)
 	}
 }
 
 // ack drops an attempt when its owner has acknowledged the end. This deletes a result, so only the owner may do it. An
 // older daemon names neither group nor epoch.
-func (c *commands) ack(from job.Peer, m lease.Ack) {
+func (c *commands) ack(from job.Peer, m contract.Ack) {
 	a := c.attempts.by[m.Attempt]
 	if a == nil {
 		return
@@ -90,7 +90,7 @@ func (c *commands) ack(from job.Peer, m lease.Ack) {
 }
 
 // verdicts extends or ends the attempts that were named in a Renew, as the owner has decided.
-func (c *commands) verdicts(now Moment, g *group, m lease.Renewed) {
+func (c *commands) verdicts(now Moment, g *group, m contract.Renewed) {
 	for _, v := range m.Verdicts {
 		a := g.running[v.Attempt]
 		switch {

@@ -7,30 +7,30 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
 )
 
 // Config is what a worker knows before the first event.
 type Config struct {
-	Profile lease.Profile // what this host has for tasks in all
-	Boot    string        // this boot of the host; it changes with each reboot
-	Own     []job.Group   // of this daemon's own schedulers
-	Seed    uint64        // of session ids and of the jitter of renewals
+	Profile contract.Profile // what this host has for tasks in all
+	Boot    string           // this boot of the host; it changes with each reboot
+	Own     []job.Group      // of this daemon's own schedulers
+	Seed    uint64           // of session ids and of the jitter of renewals
 	// Draining is the drain that was set in an earlier run of the daemon.
 	Draining Drain
 	// Quarantine is what an earlier run of the daemon has saved.
 	Quarantine Quarantine
 	Limits     Limits
-	Priorities *lease.Priorities // the highest ones of offers; nil: any
+	Priorities *contract.Priorities // the highest ones of offers; nil: any
 	// SetAside is for how long free resources are first set aside for an offer, at most, if nothing shows when it fits. See
 	// pace.turn.
 	SetAside time.Duration
 	// PreemptGrace bounds the time between TERM and KILL of a task that this host preempts, whatever its job says.
 	PreemptGrace time.Duration
 	// Shares are the weights of users and projects. The zero value counts no usage.
-	Shares share.Weights
+	Shares fairshare.Weights
 	Usage  Usage // what an earlier run of the daemon has saved
 	// Inherit is the part of the daemon's environment that tasks inherit. Only PATH, HOME, USER and LANG are used.
 	Inherit map[string]string
@@ -72,7 +72,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("worker: config: grace of preempted tasks %s: want 0s to %s", c.PreemptGrace, job.MaxGrace)
 	case c.Boot == "":
 		return errors.New("worker: config: no boot id")
-	case c.Profile.CPUs < 0 || c.Profile.Memory < 0 || len(c.Profile.GPUs) > lease.MaxGPUs:
+	case c.Profile.CPUs < 0 || c.Profile.Memory < 0 || len(c.Profile.GPUs) > contract.MaxGPUs:
 		return fmt.Errorf("worker: config: a profile of %d cpus, %s of memory and %d gpus",
 			c.Profile.CPUs, c.Profile.Memory, len(c.Profile.GPUs))
 	case c.FirstPort < 1 || c.LastPort < c.FirstPort || c.LastPort > 65535:
@@ -86,7 +86,7 @@ func (c *Config) refuses(from job.Peer, user string) string {
 	switch only := c.Profile.OnlyUser; {
 	case only != "" && user != only:
 		return "this node runs only tasks of " + only
-	case c.Profile.NoRoot && user == lease.Root:
+	case c.Profile.NoRoot && user == contract.Root:
 		return "this node runs no tasks of root; its daemon needs --allow-root"
 	case from != c.Profile.Peer:
 		return c.NotForOthers[user]

@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Core decides which tasks get the resources of this host. A turn consists of two calls:
@@ -160,26 +160,26 @@ func (c *Core) take(now Moment, ev Event) {
 	}
 }
 
-func (c *Core) message(now Moment, from job.Peer, msg lease.ToWorker) {
+func (c *Core) message(now Moment, from job.Peer, msg contract.ToWorker) {
 	switch m := msg.(type) {
-	case lease.Owns:
+	case contract.Owns:
 		c.leases.owns(now, from, m)
-	case lease.Offer:
+	case contract.Offer:
 		c.offers.offer(now, from, m)
-	case lease.Release:
+	case contract.Release:
 		c.offers.residents.drop(from, m.Offer)
 		c.reservations.release(from, m)
-	case lease.Start:
+	case contract.Start:
 		c.starts.start(now, from, m)
-	case lease.Query:
+	case contract.Query:
 		c.commands.query(now, from, m)
-	case lease.Signal:
+	case contract.Signal:
 		c.commands.signal(now, from, m)
-	case lease.Cancel:
+	case contract.Cancel:
 		c.commands.cancel(now, from, m)
-	case lease.Ack:
+	case contract.Ack:
 		c.commands.ack(from, m)
-	case lease.Renewed:
+	case contract.Renewed:
 		if g := c.leases.renewed(now, from, m); g != nil {
 			c.starts.resume(now, g)
 			c.commands.verdicts(now, g, m)
@@ -260,7 +260,7 @@ func (c *Core) notSaved(b batch, err error) {
 			c.reports.tell(a)
 		case reserving, reserved:
 			c.reservations.undo(a)
-			c.reports.decline(a.offer.key.peer, a.offer.msg, job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}, false)
+			c.reports.decline(a.offer.key.peer, a.offer.msg, job.Reason{Word: job.ReasonResources, Detail: contract.Clip(why)}, false)
 		case launched, completing, done, refused:
 			c.ledger.put(a)
 			c.reports.tell(a)
@@ -297,7 +297,7 @@ func (c *Core) down(p job.Peer) {
 	c.reservations.disconnected(p)
 }
 
-func (c *Core) profileChanged(now Moment, p lease.Profile) {
+func (c *Core) profileChanged(now Moment, p contract.Profile) {
 	if err := c.account.setProfile(p); err != nil {
 		c.turn.log(slog.LevelError, "profile of this host is not usable", slog.Any("error", err))
 		return
@@ -343,4 +343,4 @@ func (c *Core) Usage(now Moment) UsageView {
 }
 
 // Profile returns what this host has for tasks in all.
-func (c *Core) Profile() lease.Profile { return c.cfg.Profile }
+func (c *Core) Profile() contract.Profile { return c.cfg.Profile }

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -32,7 +32,7 @@ func attempt(number uint64, n int) job.Attempt {
 	return job.Attempt{Job: job.NewID(group, number), N: n}
 }
 
-func epoch(term uint64) lease.Epoch { return lease.Epoch{Generation: 1, Term: term} }
+func epoch(term uint64) contract.Epoch { return contract.Epoch{Generation: 1, Term: term} }
 
 // tb is the part of testing.T that rapid.T has too.
 type tb interface {
@@ -47,10 +47,10 @@ type host struct {
 	cfg  worker.Config
 	now  worker.Moment
 
-	records map[job.Attempt]lease.Record // on disk
-	synced  map[job.Attempt]lease.Record // the part that survives a power cut
-	wrote   worker.Writes                // what the last turn wrote
-	claims  map[job.Group]lease.Claim
+	records map[job.Attempt]contract.Record // on disk
+	synced  map[job.Attempt]contract.Record // the part that survives a power cut
+	wrote   worker.Writes                   // what the last turn wrote
+	claims  map[job.Group]contract.Claim
 	failing bool
 	unsaved bool               // the last write has failed
 	refuses string             // why the host's policy refuses all tasks; empty: it refuses none
@@ -59,13 +59,13 @@ type host struct {
 	busy    map[int]bool       // ports that other programs use
 
 	done worker.Effects                      // of the last round
-	sent map[job.Peer][]lease.ToScheduler    // messages that got has not returned yet
+	sent map[job.Peer][]contract.ToScheduler // messages that got has not returned yet
 	show func(worker.Writes, worker.Effects) // called for each turn, if set
 }
 
 func config(gpus int) worker.Config {
 	cfg := worker.DefaultConfig()
-	cfg.Profile = lease.Profile{
+	cfg.Profile = contract.Profile{
 		Peer: "me", Name: "me", Store: store, CPUs: 8, Memory: 64 << 30, Worker: true,
 	}
 	for i := range gpus {
@@ -81,7 +81,7 @@ func config(gpus int) worker.Config {
 func newHost(t tb, cfg worker.Config) *host {
 	t.Helper()
 	h := &host{
-		t: t, cfg: cfg, records: map[job.Attempt]lease.Record{}, claims: map[job.Group]lease.Claim{},
+		t: t, cfg: cfg, records: map[job.Attempt]contract.Record{}, claims: map[job.Group]contract.Claim{},
 		now: worker.Moment{Boot: worker.BootTime(time.Hour), Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
 	}
 	h.boot()
@@ -101,8 +101,8 @@ func (h *host) bootWith(adopted worker.Adopted) {
 		h.t.Fatal(err)
 	}
 	h.core = core
-	h.sent = map[job.Peer][]lease.ToScheduler{}
-	var records []lease.Record
+	h.sent = map[job.Peer][]contract.ToScheduler{}
+	var records []contract.Record
 	for _, r := range h.records {
 		records = append(records, r)
 	}
@@ -185,7 +185,7 @@ func (h *host) turn(events ...worker.Event) worker.Effects {
 			delete(h.records, a)
 		}
 		for _, c := range w.Claims {
-			if h.claims[c.Group] = c; c.Epoch == (lease.Epoch{}) {
+			if h.claims[c.Group] = c; c.Epoch == (contract.Epoch{}) {
 				delete(h.claims, c.Group)
 			}
 		}
@@ -226,7 +226,7 @@ func (h *host) keep(now worker.Quarantine) {
 	}
 }
 
-func (h *host) says(from job.Peer, msgs ...lease.ToWorker) worker.Effects {
+func (h *host) says(from job.Peer, msgs ...contract.ToWorker) worker.Effects {
 	var events []worker.Event
 	for _, m := range msgs {
 		events = append(events, worker.Message{From: from, Msg: m})
@@ -235,8 +235,8 @@ func (h *host) says(from job.Peer, msgs ...lease.ToWorker) worker.Effects {
 }
 
 // prove adds amy's proof to her claim of the group.
-func prove(m lease.ToWorker) {
-	if owns, ok := m.(lease.Owns); ok && owns.Groups[0].Group == group {
+func prove(m contract.ToWorker) {
+	if owns, ok := m.(contract.Owns); ok && owns.Groups[0].Group == group {
 		owns.Groups[0].Founding = proof
 	}
 }
@@ -262,9 +262,9 @@ func (h *host) jump(d time.Duration) {
 }
 
 // got returns the messages of one type that were sent to a peer since the last call for this type.
-func got[T lease.ToScheduler](h *host, p job.Peer) []T {
+func got[T contract.ToScheduler](h *host, p job.Peer) []T {
 	var out []T
-	h.sent[p] = slices.DeleteFunc(h.sent[p], func(m lease.ToScheduler) bool {
+	h.sent[p] = slices.DeleteFunc(h.sent[p], func(m contract.ToScheduler) bool {
 		v, ok := m.(T)
 		if ok {
 			out = append(out, v)
@@ -275,7 +275,7 @@ func got[T lease.ToScheduler](h *host, p job.Peer) []T {
 }
 
 // one is got if there must be exactly one message.
-func one[T lease.ToScheduler](h *host, p job.Peer) T {
+func one[T contract.ToScheduler](h *host, p job.Peer) T {
 	h.t.Helper()
 	all := got[T](h, p)
 	if len(all) != 1 {
@@ -286,20 +286,20 @@ func one[T lease.ToScheduler](h *host, p job.Peer) T {
 }
 
 // meet opens a session with an owner and answers its first renewal.
-func (h *host) meet(p job.Peer, term uint64) lease.Session {
+func (h *host) meet(p job.Peer, term uint64) contract.Session {
 	h.t.Helper()
 	if p != amy {
 		worker.Bind(h.core, group, p)
 	}
 	h.round(worker.Up{Peer: p})
-	h.says(p, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(term)}}})
+	h.says(p, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(term)}}})
 	return h.answer(p, term)
 }
 
 // answer answers the newest Renew and keeps all attempts.
-func (h *host) answer(p job.Peer, term uint64) lease.Session {
+func (h *host) answer(p job.Peer, term uint64) contract.Session {
 	h.t.Helper()
-	all := got[lease.Renew](h, p)
+	all := got[contract.Renew](h, p)
 	if len(all) == 0 {
 		h.t.Fatalf("%s was not asked for renewal", p)
 	}
@@ -308,10 +308,10 @@ func (h *host) answer(p job.Peer, term uint64) lease.Session {
 	return r.Session
 }
 
-func answerTo(r lease.Renew, term uint64, keep bool) lease.Renewed {
-	m := lease.Renewed{Group: r.Group, Epoch: epoch(term), Clock: r.Clock, Session: r.Session}
+func answerTo(r contract.Renew, term uint64, keep bool) contract.Renewed {
+	m := contract.Renewed{Group: r.Group, Epoch: epoch(term), Clock: r.Clock, Session: r.Session}
 	for _, a := range r.Live {
-		m.Verdicts = append(m.Verdicts, lease.Verdict{Attempt: a, Keep: keep})
+		m.Verdicts = append(m.Verdicts, contract.Verdict{Attempt: a, Keep: keep})
 	}
 	return m
 }
@@ -339,19 +339,19 @@ func edited(f *job.File, change func(*job.Spec)) *job.File {
 	return file(s)
 }
 
-func offer(id uint64, a job.Attempt, need job.Resources) lease.Offer {
-	return lease.Offer{ID: id, Attempt: a, Group: group, Epoch: epoch(1), Need: need, Priority: 50, User: "ada"}
+func offer(id uint64, a job.Attempt, need job.Resources) contract.Offer {
+	return contract.Offer{ID: id, Attempt: a, Group: group, Epoch: epoch(1), Need: need, Priority: 50, User: "ada"}
 }
 
-func start(id uint64, a job.Attempt, s lease.Session, need job.Resources) lease.Start {
-	return lease.Start{Offer: id, Attempt: a, Group: group, Epoch: epoch(1), Session: s, User: "ada", File: file(spec(need))}
+func start(id uint64, a job.Attempt, s contract.Session, need job.Resources) contract.Start {
+	return contract.Start{Offer: id, Attempt: a, Group: group, Epoch: epoch(1), Session: s, User: "ada", File: file(spec(need))}
 }
 
 // run brings an attempt to RUNNING.
-func (h *host) run(p job.Peer, id uint64, a job.Attempt, s lease.Session, need job.Resources) worker.Task {
+func (h *host) run(p job.Peer, id uint64, a job.Attempt, s contract.Session, need job.Resources) worker.Task {
 	h.t.Helper()
 	h.says(p, offer(id, a, need))
-	one[lease.Commit](h, p)
+	one[contract.Commit](h, p)
 	e := h.says(p, start(id, a, s, need))
 	if len(e.Start) != 1 {
 		h.t.Fatalf("started %d tasks, want 1; sent %+v", len(e.Start), h.sent[p])
@@ -362,7 +362,7 @@ func (h *host) run(p job.Peer, id uint64, a job.Attempt, s lease.Session, need j
 
 func (h *host) states(p job.Peer) []job.State {
 	var out []job.State
-	for _, e := range got[lease.Event](h, p) {
+	for _, e := range got[contract.Event](h, p) {
 		out = append(out, e.State)
 	}
 	return out

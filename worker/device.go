@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // device is what a worker knows about one GPU beyond who holds it.
@@ -126,13 +126,13 @@ func (ds *devices) status(now Moment, list []gpu.Status) map[string]bool {
 		}
 		switch s.Health {
 		case gpu.Unhealthy:
-			ds.put(d, causeHealth, lease.Clip("unhealthy: "+s.Detail))
+			ds.put(d, causeHealth, contract.Clip("unhealthy: "+s.Detail))
 			ds.clear(d, causeUnknown)
 		case gpu.Healthy:
 			ds.clear(d, causeHealth)
 			ds.clear(d, causeUnknown)
 		case gpu.Unknown:
-			ds.put(d, causeUnknown, lease.Clip("unknown: "+s.Detail))
+			ds.put(d, causeUnknown, contract.Clip("unknown: "+s.Detail))
 		}
 		if s.Known() { // else nothing follows from its numbers
 			ds.probe(now, d, s)
@@ -174,11 +174,11 @@ func (ds *devices) use(d *device, s gpu.Status) (back bool) {
 }
 
 // foreign says of which devices programs that muster did not start use so much that it counts as taken.
-func (ds *devices) foreign() (all []lease.ForeignUse) {
+func (ds *devices) foreign() (all []contract.ForeignUse) {
 	for _, g := range ds.account.capacity.gpus.Devices() {
-		if taken := gpu.TakenByForeign(ds.account.capacity.gpus, g.UUID); taken > 0 && len(all) < lease.MaxForeign {
+		if taken := gpu.TakenByForeign(ds.account.capacity.gpus, g.UUID); taken > 0 && len(all) < contract.MaxForeign {
 			d := ds.by[g.UUID]
-			all = append(all, lease.ForeignUse{UUID: g.UUID, Memory: taken, PID: d.most, Others: max(0, len(d.foreign)-1)})
+			all = append(all, contract.ForeignUse{UUID: g.UUID, Memory: taken, PID: d.most, Others: max(0, len(d.foreign)-1)})
 		}
 	}
 	return all
@@ -217,15 +217,15 @@ func (ds *devices) reported(now Moment, f gpu.Fault) {
 	case f.Severity == gpu.SeverityProgram:
 		return
 	case f.Severity != gpu.SeverityDevice:
-		ds.turn.log(slog.LevelWarn, "a device reported an error", slog.String("device", f.UUID), slog.String("error", lease.Clip(f.Text)))
+		ds.turn.log(slog.LevelWarn, "a device reported an error", slog.String("device", f.UUID), slog.String("error", contract.Clip(f.Text)))
 		return
 	case f.UUID == "":
-		ds.turn.log(slog.LevelError, "fault of a device that the driver does not name", slog.String("error", lease.Clip(f.Text)))
+		ds.turn.log(slog.LevelError, "fault of a device that the driver does not name", slog.String("error", contract.Clip(f.Text)))
 		return
 	}
 	for _, uuid := range slices.Sorted(maps.Keys(ds.by)) {
 		if d := ds.by[uuid]; uuid == f.UUID || d.Parent == f.UUID {
-			ds.fault(now, d, cmp.Or(lease.Clip(f.Text), "the driver reported a fault"))
+			ds.fault(now, d, cmp.Or(contract.Clip(f.Text), "the driver reported a fault"))
 		}
 	}
 }
@@ -272,7 +272,7 @@ func (ds *devices) fail(now Moment, d *device, f failure) (tripped bool) {
 		return false
 	}
 	pause := d.breaker.trip()
-	ds.pause(now, d, lease.Clip(why+"; "+pausedUntil(now, pause)), pause)
+	ds.pause(now, d, contract.Clip(why+"; "+pausedUntil(now, pause)), pause)
 	return true
 }
 

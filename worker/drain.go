@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 // drainState is the drain of this host.
@@ -25,7 +25,7 @@ type drainState struct {
 // person has checked them.
 func (d *drainState) set(now Moment, to Drain) {
 	d.now = to
-	d.now.Reason = lease.Clip(to.Reason)
+	d.now.Reason = contract.Clip(to.Reason)
 	d.turn.reopen()
 	d.arm(now)
 	if !to.On {
@@ -69,5 +69,5 @@ func (d Drain) String() string {
 	if !d.Deadline.IsZero() {
 		text += fmt.Sprintf("; tasks that still run at %s are stopped and run elsewhere", d.Deadline.UTC().Format(time.RFC3339))
 	}
-	return lease.Clip(text)
+	return contract.Clip(text)
 }

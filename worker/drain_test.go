@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -16,9 +16,9 @@ func termed(a job.Attempt, h *host) worker.DriverEvent {
 	return worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15, Ended: h.now.Wall}}
 }
 
-func lastEvent(h *host, p job.Peer) lease.Event {
+func lastEvent(h *host, p job.Peer) contract.Event {
 	h.t.Helper()
-	all := got[lease.Event](h, p)
+	all := got[contract.Event](h, p)
 	if len(all) == 0 {
 		h.t.Fatalf("%s was told nothing", p)
 	}
@@ -68,12 +68,12 @@ func TestDrainSurvivesARestart(t *testing.T) {
 	if e := lastEvent(h, amy); e.State != job.Preempted {
 		t.Fatalf("end = %+v", e)
 	}
-	hello := got[lease.Availability](h, amy)
+	hello := got[contract.Availability](h, amy)
 	if len(hello) == 0 || !hello[0].Draining {
 		t.Fatalf("a scheduler was not told of the drain: %+v", hello)
 	}
 	h.says(amy, offer(2, attempt(2, 1), cpu))
-	if d := one[lease.Decline](h, amy); d.Reason.Word != job.ReasonNodesDraining {
+	if d := one[contract.Decline](h, amy); d.Reason.Word != job.ReasonNodesDraining {
 		t.Fatalf("decline = %+v", d)
 	}
 }
@@ -82,7 +82,7 @@ func TestDrainRefusesReservedAttempts(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), gpus(1)))
-	one[lease.Commit](h, amy)
+	one[contract.Commit](h, amy)
 	h.round(worker.Drain{On: true})
 	if e := h.says(amy, start(1, attempt(1, 1), s, gpus(1))); len(e.Start) != 0 {
 		t.Fatalf("started %+v", e.Start)
@@ -112,7 +112,7 @@ func TestCancelledBeforeTheDeadline(t *testing.T) {
 	s := h.meet(amy, 1)
 	a := attempt(1, 1)
 	h.run(amy, 1, a, s, gpus(1))
-	h.says(amy, lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1), Grace: time.Minute, Reason: "enough"})
+	h.says(amy, contract.Cancel{Attempt: a, Group: group, Epoch: epoch(1), Grace: time.Minute, Reason: "enough"})
 	h.round(worker.Drain{On: true, Deadline: h.now.Wall})
 	h.round(termed(a, h))
 	if e := lastEvent(h, amy); e.State != job.Cancelled {

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
 // elsewhere is the same offer, which another host has booked.
-func elsewhere(m lease.Offer) lease.Offer {
+func elsewhere(m contract.Offer) contract.Offer {
 	m.Elsewhere = true
 	return m
 }
@@ -36,7 +36,7 @@ func TestNothingIsKeptElsewhere(t *testing.T) {
 	}
 	h.begins(timed(3, gpus(1), 0), s)
 	h.round(exited(attempt(3, 1), 0))
-	h.says(amy, lease.Ack{Attempt: attempt(3, 1), N: 4})
+	h.says(amy, contract.Ack{Attempt: attempt(3, 1), N: 4})
 	h.pass(time.Second)
 	if f := h.forecasts()[2]; f.Start < time.Hour-time.Minute || f.Start > time.Hour+time.Minute || !f.Elsewhere {
 		t.Errorf("forecast %+v: it would start in an hour if nothing else began", f)
@@ -128,8 +128,8 @@ func TestElsewhereWhereTasksEnd(t *testing.T) {
 }
 
 // kept returns what the host has said last that it keeps.
-func (h *host) kept() (out []lease.Kept) {
-	for _, a := range got[lease.Availability](h, amy) {
+func (h *host) kept() (out []contract.Kept) {
+	for _, a := range got[contract.Availability](h, amy) {
 		out = a.Kept
 	}
 	return out
@@ -153,7 +153,7 @@ func TestWhatIsKeptIsSaid(t *testing.T) {
 		t.Errorf("kept for %v", d)
 	}
 	all[0].For = 0
-	if want := (lease.Kept{Job: big.Attempt.Job, User: "ada", Priority: 50, GPUs: []int{0, 1, 2, 3, 4, 5, 6}, Milli: 1000, Starts: true}); !reflect.DeepEqual(all[0], want) {
+	if want := (contract.Kept{Job: big.Attempt.Job, User: "ada", Priority: 50, GPUs: []int{0, 1, 2, 3, 4, 5, 6}, Milli: 1000, Starts: true}); !reflect.DeepEqual(all[0], want) {
 		t.Errorf("kept %+v, want %+v", all[0], want)
 	}
 
@@ -173,7 +173,7 @@ func TestWhatIsKeptInTurnsIsSaid(t *testing.T) {
 	low := urgent(3, gpus(1), 10)
 	h.says(amy, big, low)
 	h.pass(2 * time.Second)
-	want := lease.Kept{Priority: 50, Below: true, CPUs: 1, GPUs: []int{0, 1, 2, 3, 4, 5, 6}, Milli: 1000}
+	want := contract.Kept{Priority: 50, Below: true, CPUs: 1, GPUs: []int{0, 1, 2, 3, 4, 5, 6}, Milli: 1000}
 	if got := h.kept(); len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 		t.Errorf("kept %+v, want %+v", got, want)
 	}
@@ -195,7 +195,7 @@ func TestWhatIsKeptIsSaidAtFirst(t *testing.T) {
 	h.says(amy, timed(2, gpus(8), time.Hour))
 	h.pass(2 * time.Second)
 	h.round(worker.Up{Peer: bob})
-	all := got[lease.Availability](h, bob)
+	all := got[contract.Availability](h, bob)
 	if len(all) == 0 || len(all[0].Kept) != 1 {
 		t.Errorf("told %+v", all)
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // inherited are the only variables that a task inherits from the daemon.
@@ -19,7 +19,7 @@ var inherited = []string{"HOME", "LANG", "PATH", "USER"}
 
 // number returns the number by which people call the task, as job.Layout has it. The record must be of an attempt that
 // has not ended.
-func number(rec *lease.Record) int {
+func number(rec *contract.Record) int {
 	if !rec.Element.Array {
 		return rec.Attempt.Task
 	}
@@ -30,7 +30,7 @@ func number(rec *lease.Record) int {
 }
 
 // indexOf returns the index of the task in its array. A task of no array has its number as index.
-func indexOf(rec *lease.Record) int {
+func indexOf(rec *contract.Record) int {
 	if !rec.Element.Array {
 		return rec.Attempt.Task
 	}
@@ -40,7 +40,7 @@ func indexOf(rec *lease.Record) int {
 // Environment returns the environment of an attempt as sorted NAME=VALUE words, without the variables that the driver
 // adds, which are also those by which a program finds its GPUs. The user's variables override inherited ones. Muster's own
 // variables override both, because fencing depends on them.
-func Environment(cfg Config, rec lease.Record) []string {
+func Environment(cfg Config, rec contract.Record) []string {
 	env := map[string]string{}
 	spec := rec.File.Spec()
 	for _, name := range inherited {
@@ -91,7 +91,7 @@ func Environment(cfg Config, rec lease.Record) []string {
 
 // addresses returns the IP address of each host on which a member of the gang runs, by rank. Outside a gang it is that of
 // this host.
-func addresses(cfg *Config, rec *lease.Record) []string {
+func addresses(cfg *Config, rec *contract.Record) []string {
 	if rec.Gang == nil {
 		return []string{cfg.IP}
 	}
@@ -105,7 +105,7 @@ func addresses(cfg *Config, rec *lease.Record) []string {
 // meeting returns the variables with which the members of a gang find each other: those of PyTorch, and those in which
 // torchrun looks for its flags. The latter would make torchrun wait for other nodes, so only gangs have them. An IPv6
 // address has no brackets, because the port is in a variable of its own.
-func meeting(rec *lease.Record, nodes []string) map[string]string {
+func meeting(rec *contract.Record, nodes []string) map[string]string {
 	n, rank, port := strconv.Itoa(len(nodes)), strconv.Itoa(rec.Element.Rank), strconv.Itoa(rec.Gang.Port)
 	processes := rec.File.Spec().TasksPerNode
 	if processes == 0 {
@@ -119,7 +119,7 @@ func meeting(rec *lease.Record, nodes []string) map[string]string {
 }
 
 // hostfile lists the hosts of a task for mpirun: one a line, with the number of processes that it may start there.
-func hostfile(cfg *Config, rec *lease.Record) string {
+func hostfile(cfg *Config, rec *contract.Record) string {
 	var out strings.Builder
 	for _, ip := range addresses(cfg, rec) {
 		fmt.Fprintf(&out, "%s slots=%d\n", ip, max(1, rec.File.Spec().TasksPerNode))

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -44,9 +44,9 @@ func TestEnvironment(t *testing.T) {
 // not those of an array, and both are there for an array of gangs.
 func TestEnvironmentOfAGang(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
-		rec := lease.Record{
-			Attempt: attempt(1, 1), Need: gpus(4), File: file(spec(gpus(4))), Element: lease.Element{Rank: 1, Array: true, Index: 5, Entry: "x"},
-			Gang: &lease.Gang{Port: 20007, Members: []lease.Member{{Address: "10.0.0.1"}, {Address: "10.0.0.2"}, {Address: "10.0.0.3"}}},
+		rec := contract.Record{
+			Attempt: attempt(1, 1), Need: gpus(4), File: file(spec(gpus(4))), Element: contract.Element{Rank: 1, Array: true, Index: 5, Entry: "x"},
+			Gang: &contract.Gang{Port: 20007, Members: []contract.Member{{Address: "10.0.0.1"}, {Address: "10.0.0.2"}, {Address: "10.0.0.3"}}},
 		}
 		rec.Attempt.Task = 7
 		ips := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}
@@ -80,7 +80,7 @@ func TestHostfileOfAGang(t *testing.T) {
 	for i, want := range []string{"10.0.0.1 slots=1\n10.0.0.9 slots=1\n10.0.0.3 slots=1\n", "10.0.0.1 slots=4\n10.0.0.9 slots=4\n10.0.0.3 slots=4\n"} {
 		m := member(uint64(i+1), 1, cpu)
 		h.says(amy, m)
-		s := startOf(m, one[lease.Commit](h, amy))
+		s := startOf(m, one[contract.Commit](h, amy))
 		s.File = edited(s.File, func(s *job.Spec) { s.TasksPerNode = i * 4 })
 		if e := h.says(amy, s); len(e.Start) != 1 || e.Start[0].Hostfile != want {
 			t.Errorf("started %+v, want host file %q", e.Start, want)
@@ -93,8 +93,8 @@ func TestEnvironmentOfSlurm(t *testing.T) {
 	x := spec(job.Resources{CPUs: 8, Memory: 4 << 30})
 	x.Array, x.Nodes, x.TasksPerNode, x.SubmitDir, x.SlurmEnv = "1-9:2,20%2", 2, 4, "/home/ada", true
 	x.Env = map[string]string{"SLURM_NTASKS": "mine"}
-	rec := lease.Record{Attempt: attempt(1, 3), File: file(x), Element: lease.Element{Rank: 1, Array: true, Index: 5}}
-	rec.Gang, rec.Project = &lease.Gang{Members: []lease.Member{{Address: "10.0.0.1"}, {Address: "10.0.0.2"}}}, "vision"
+	rec := contract.Record{Attempt: attempt(1, 3), File: file(x), Element: contract.Element{Rank: 1, Array: true, Index: 5}}
+	rec.Gang, rec.Project = &contract.Gang{Members: []contract.Member{{Address: "10.0.0.1"}, {Address: "10.0.0.2"}}}, "vision"
 	id := string(rec.Attempt.Job)
 	want := []string{
 		"SLURM_ARRAY_JOB_ID=" + id, "SLURM_ARRAY_TASK_COUNT=6", "SLURM_ARRAY_TASK_ID=5", "SLURM_ARRAY_TASK_MAX=20", "SLURM_ARRAY_TASK_MIN=1", "SLURM_CPUS_ON_NODE=8", "SLURM_CPUS_PER_TASK=2", "SLURM_GPUS_ON_NODE=0",

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
 )
 
 // Event is one thing that happened: any of the types below, or a DriverEvent.
@@ -19,7 +19,7 @@ type (
 	// Up says that a session to a scheduler has opened.
 	Up struct {
 		Peer job.Peer
-		Path lease.Path
+		Path contract.Path
 	}
 
 	// Down says that the session to a scheduler has ended.
@@ -28,7 +28,7 @@ type (
 	// Message is a message of a scheduler.
 	Message struct {
 		From job.Peer
-		Msg  lease.ToWorker
+		Msg  contract.ToWorker
 	}
 
 	// Adopted completes a restart with the attempts that the driver knows. Any other attempt in the ledger has no process.
@@ -74,7 +74,7 @@ type (
 	}
 
 	// ProfileChanged replaces the profile of this host.
-	ProfileChanged struct{ Profile lease.Profile }
+	ProfileChanged struct{ Profile contract.Profile }
 
 	// RoomChanged says that the data directory has no room for new work, and why, for people; or that it has room: then Why
 	// is empty.
@@ -82,11 +82,11 @@ type (
 	// LimitsChanged replaces the limits of users.
 	LimitsChanged struct {
 		Limits     Limits
-		Priorities *lease.Priorities
+		Priorities *contract.Priorities
 	}
 
 	// SharesChanged replaces the weights of users and projects.
-	SharesChanged struct{ Weights share.Weights }
+	SharesChanged struct{ Weights fairshare.Weights }
 
 	// ForgetClaim forgets the epoch of a group, because an operator said so. The next one of its owner counts, lower or not.
 	ForgetClaim struct{ Group job.Group }
@@ -130,9 +130,9 @@ func (DriverEvent) workerEvent()    {}
 
 // Writes is what must be written to disk before the effects of a turn.
 type Writes struct {
-	Put    []lease.Record
+	Put    []contract.Record
 	Gone   []job.Attempt
-	Claims []lease.Claim
+	Claims []contract.Claim
 	// Sync says that this and everything written before must survive a power cut, because it contains a claim, a start
 	// or a refusal. Later changes of a started attempt need no sync: the driver has them too, until it is told to forget.
 	Sync bool
@@ -200,7 +200,7 @@ type PortSearch struct {
 // Outgoing is one message to a scheduler.
 type Outgoing struct {
 	To  job.Peer
-	Msg lease.ToScheduler
+	Msg contract.ToScheduler
 }
 
 // Stop asks the driver to end an attempt.

@@ -7,8 +7,8 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // executor carries out effects.
@@ -61,7 +61,7 @@ func (x *executor) admit(asked []Admission) {
 		answer := Admitted{Attempt: a.Attempt}
 		if x.parts.Admit != nil {
 			if err := x.parts.Admit(a.User, a.Spec); err != nil {
-				answer.Refused = cmp.Or(lease.Clip(err.Error()), "no reason given")
+				answer.Refused = cmp.Or(contract.Clip(err.Error()), "no reason given")
 			}
 		}
 		x.next = append(x.next, answer)
@@ -102,7 +102,7 @@ func (x *executor) callDriver(e Effects) {
 		if err := x.parts.Driver.Start(t); err != nil {
 			x.log.Error("task cannot be started", "attempt", t.Attempt.String(), "error", err)
 			x.next = append(x.next, DriverEvent{Attempt: t.Attempt, Kind: DriverFailed, Exit: job.Exit{
-				State: job.NodeFail, Code: exitOurs, Reason: lease.Clip(err.Error()),
+				State: job.NodeFail, Code: exitOurs, Reason: contract.Clip(err.Error()),
 			}})
 		}
 	}

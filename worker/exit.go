@@ -5,8 +5,8 @@ package worker
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // exitOf completes the exit of an attempt. An attempt that was stopped on request is CANCELLED or PREEMPTED, and has not
@@ -32,7 +32,7 @@ func exitOf(now Moment, a *attempt, exit job.Exit) job.Exit {
 // stoppedOnRequest reports whether an attempt ended because it was told to. A driver that knows this reports Cancelled.
 // Otherwise the request counts if TERM or KILL ended the task, or if the driver reports no time of the end. Times are not
 // compared, because the wall clock may have been set meanwhile.
-func stoppedOnRequest(rec *lease.Record, exit job.Exit) bool {
+func stoppedOnRequest(rec *contract.Record, exit job.Exit) bool {
 	if rec.Reason == "" || exit.State == job.Cancelled {
 		return rec.Reason != ""
 	}
@@ -41,7 +41,7 @@ func stoppedOnRequest(rec *lease.Record, exit job.Exit) bool {
 }
 
 // stoppedState returns the final state of an attempt that was stopped on request.
-func stoppedState(rec *lease.Record) job.State {
+func stoppedState(rec *contract.Record) job.State {
 	if rec.Preempted {
 		return job.Preempted
 	}

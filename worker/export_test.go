@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Access to internals for tests.
@@ -59,7 +59,7 @@ func Bind(c *Core, g job.Group, owner job.Peer) {
 	if claims.groups[g] == nil {
 		claims.groups[g] = newGroup(g)
 	}
-	claims.groups[g].epoch = lease.Epoch{}
+	claims.groups[g].epoch = contract.Epoch{}
 	claims.bind(Moment{}, claims.groups[g], owner)
 }
 
@@ -113,7 +113,7 @@ func sizes(v reflect.Value, at string, seen map[uintptr]bool, out map[string]int
 }
 
 // Flood queues offers beyond the bounds of the queue.
-func (c *Core) Flood(now Moment, n int, from job.Peer, offer func(i int) lease.Offer) {
+func (c *Core) Flood(now Moment, n int, from job.Peer, offer func(i int) contract.Offer) {
 	for i := range n {
 		m := offer(i)
 		c.queue.add(now, offerKey{from, m.ID}, m, c.leases.claims.groups[m.Group])

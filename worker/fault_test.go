@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -181,7 +181,7 @@ func TestNothingIsHeldBackForAnOfferThatNeedsARepair(t *testing.T) {
 	waits.Wait = time.Minute
 	h.says(amy, waits)
 	h.says(amy, offer(2, attempt(2, 1), gpus(1)))
-	if c := one[lease.Commit](h, amy); c.Attempt != attempt(2, 1) {
+	if c := one[contract.Commit](h, amy); c.Attempt != attempt(2, 1) {
 		t.Fatalf("commit = %+v", c)
 	}
 }

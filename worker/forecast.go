@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // changes reports whether a scheduler that was told this should be told the other: the kind is another one, something is
@@ -65,16 +65,16 @@ func (fs *forecasts) tell(now Moment, f forecast) {
 }
 
 // take returns what a scheduler is to be told now.
-func (fs *forecasts) take(now Moment, p job.Peer) []lease.Forecast {
+func (fs *forecasts) take(now Moment, p job.Peer) []contract.Forecast {
 	if len(fs.pending[p]) == 0 {
 		return nil
 	}
-	var out []lease.Forecast
+	var out []contract.Forecast
 	for id, f := range fs.pending[p] {
 		if f.offer.state != offerQueued {
 			continue
 		}
-		m, left := lease.Forecast{Offer: id}, min(max(time.Millisecond, f.at.Sub(now.Boot)), lease.MaxForecast)
+		m, left := contract.Forecast{Offer: id}, min(max(time.Millisecond, f.at.Sub(now.Boot)), contract.MaxForecast)
 		switch f.kind {
 		case unforeseen:
 		case startsBy:
@@ -87,7 +87,7 @@ func (fs *forecasts) take(now Moment, p job.Peer) []lease.Forecast {
 		out = append(out, m)
 	}
 	delete(fs.pending, p)
-	slices.SortFunc(out, func(a, b lease.Forecast) int { return cmp.Compare(a.Offer, b.Offer) })
+	slices.SortFunc(out, func(a, b contract.Forecast) int { return cmp.Compare(a.Offer, b.Offer) })
 	return out
 }
 
@@ -120,17 +120,17 @@ func (k *keeping) update(now Moment, all []keptFor) {
 }
 
 // message returns what is kept of what is free at this time, of the first offers.
-func (k *keeping) message(free *lease.Free) (out []lease.Kept) {
-	for i := range k.all[:min(len(k.all), lease.MaxKept)] {
+func (k *keeping) message(free *contract.Free) (out []contract.Kept) {
+	for i := range k.all[:min(len(k.all), contract.MaxKept)] {
 		f := &k.all[i]
-		m := lease.Kept{
+		m := contract.Kept{
 			Priority: f.offer.msg.Priority, Below: f.below, CPUs: min(f.cpus, free.CPUs), Memory: min(f.memory, free.Memory), Milli: f.milli, Starts: f.starts,
 		}
 		if !f.offer.msg.Private {
 			m.Job, m.User = f.offer.msg.Attempt.Job, f.offer.msg.User
 		}
 		if f.until != never {
-			m.For = min(max(time.Millisecond, f.until.Sub(k.turn.now)), lease.MaxForecast)
+			m.For = min(max(time.Millisecond, f.until.Sub(k.turn.now)), contract.MaxForecast)
 		}
 		for n := range free.GPUs {
 			if slices.Contains(f.held, free.GPUs[n].UUID) {

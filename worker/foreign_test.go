@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
 const gib = job.Size(1 << 30)
 
 // lone returns a host with one GPU, which is not simulated.
-func lone(t *testing.T) (*host, lease.Session) {
+func lone(t *testing.T) (*host, contract.Session) {
 	cfg := config(1)
 	cfg.Profile.GPUs[0].Simulated = false
 	h := newHost(t, cfg)
@@ -47,12 +47,12 @@ func TestForeignProgramsAreNamed(t *testing.T) {
 	h, _ := lone(t)
 	h.round(using(0, map[int]job.Size{4711: 40 * gib, 4712: 21 * gib}))
 	uuid := h.cfg.Profile.GPUs[0].UUID
-	want := []lease.ForeignUse{{UUID: uuid, Memory: 61 * gib, PID: 4711, Others: 1}}
+	want := []contract.ForeignUse{{UUID: uuid, Memory: 61 * gib, PID: 4711, Others: 1}}
 	if got := h.core.View().Free.Foreign; !slices.Equal(got, want) {
 		t.Errorf("used by others: %+v, want %+v", got, want)
 	}
 	h.round(using(3*gib, nil)) // of no program that is listed
-	want = []lease.ForeignUse{{UUID: uuid, Memory: 3 * gib}}
+	want = []contract.ForeignUse{{UUID: uuid, Memory: 3 * gib}}
 	if got := h.core.View().Free.Foreign; !slices.Equal(got, want) {
 		t.Errorf("used by nobody who is listed: %+v, want %+v", got, want)
 	}

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // gangs are the offers to members of gangs that wait, are reserved, or have a conditional Commit.
@@ -118,13 +118,13 @@ func mayRevoke(now Moment, o, gang *offer) bool {
 	case o.msg.Gang > 0:
 		return true
 	}
-	return gang.since != 0 && now.Boot >= gang.since.Add(lease.ReserveFor)
+	return gang.since != 0 && now.Boot >= gang.since.Add(contract.ReserveFor)
 }
 
 // holdOf returns how long a Commit of an offer holds devices.
-func holdOf(m *lease.Offer) time.Duration {
+func holdOf(m *contract.Offer) time.Duration {
 	if m.Gang == 0 || m.Hold <= 0 {
-		return lease.ReserveFor
+		return contract.ReserveFor
 	}
 	return min(m.Hold, maxHold)
 }

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
 // member returns an offer to a member of a gang of 3. The order of gangs is that of their numbers.
-func member(number uint64, rank int, need job.Resources) lease.Offer {
+func member(number uint64, rank int, need job.Resources) contract.Offer {
 	m := offer(number*10+uint64(rank), attempt(number, 1), need)
 	m.Attempt.Task = rank
 	m.Gang, m.Order, m.Hold, m.Wait, m.Age = 3, number, time.Minute, time.Minute, time.Hour-time.Duration(number)*time.Second
@@ -23,13 +23,13 @@ func member(number uint64, rank int, need job.Resources) lease.Offer {
 }
 
 // startOf returns the Start of a member that has committed.
-func startOf(m lease.Offer, c lease.Commit) lease.Start {
+func startOf(m contract.Offer, c contract.Commit) contract.Start {
 	out := start(m.ID, m.Attempt, c.Session, m.Need)
 	out.Element.Rank = m.Attempt.Task % 3
-	out.Gang = &lease.Gang{Port: 20001, Members: []lease.Member{
+	out.Gang = &contract.Gang{Port: 20001, Members: []contract.Member{
 		{Node: "n0", Name: "n0", Address: "10.0.0.1"}, {Node: "n1", Name: "n1", Address: "10.0.0.2"}, {Node: "n2", Name: "n2", Address: "10.0.0.3"},
 	}}
-	out.Gang.Members[out.Element.Rank] = lease.Member{Node: "me", Name: "me", Address: c.Address}
+	out.Gang.Members[out.Element.Rank] = contract.Member{Node: "me", Name: "me", Address: c.Address}
 	if c.Port != 0 {
 		out.Gang.Port = c.Port
 	}
@@ -38,8 +38,8 @@ func startOf(m lease.Offer, c lease.Commit) lease.Start {
 
 func newGangHost(t *testing.T, gpus int) *host {
 	h := newHost(t, config(gpus))
-	h.round(worker.Up{Peer: amy, Path: lease.Path{Local: "10.0.0.9", Remote: "10.0.0.1"}})
-	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	h.round(worker.Up{Peer: amy, Path: contract.Path{Local: "10.0.0.9", Remote: "10.0.0.1"}})
+	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
 	h.answer(amy, 1)
 	return h
 }
@@ -49,24 +49,24 @@ func TestGangHolds(t *testing.T) {
 	h := newGangHost(t, 1)
 	m := member(1, 1, gpus(1))
 	h.says(amy, m)
-	if c := one[lease.Commit](h, amy); c.Address != "10.0.0.9" || c.Port != 0 || c.Conditional || len(c.Devices) != 1 {
+	if c := one[contract.Commit](h, amy); c.Address != "10.0.0.9" || c.Port != 0 || c.Conditional || len(c.Devices) != 1 {
 		t.Fatalf("commit %+v", c)
 	}
 	for range 5 {
 		h.pass(50 * time.Second)
 		h.says(amy, m)
-		one[lease.Commit](h, amy)
+		one[contract.Commit](h, amy)
 	}
-	if ds := got[lease.Decline](h, amy); len(ds) > 0 {
+	if ds := got[contract.Decline](h, amy); len(ds) > 0 {
 		t.Fatalf("declined: %+v", ds)
 	}
 	h.pass(61 * time.Second)
-	if d := one[lease.Decline](h, amy); d.Offer != m.ID || len(h.core.Attempts()) > 0 {
+	if d := one[contract.Decline](h, amy); d.Offer != m.ID || len(h.core.Attempts()) > 0 {
 		t.Fatalf("decline %+v, attempts %+v", d, h.core.Attempts())
 	}
 	h.answer(amy, 1)
-	h.says(amy, startOf(m, lease.Commit{Session: 1}))
-	if e := one[lease.Event](h, amy); e.Refused == "" {
+	h.says(amy, startOf(m, contract.Commit{Session: 1}))
+	if e := one[contract.Event](h, amy); e.Refused == "" {
 		t.Errorf("a Start after the end of the reservation: %+v", e)
 	}
 }
@@ -79,17 +79,17 @@ func TestGangCannotHoldForEver(t *testing.T) {
 	m.Hold = 24 * time.Hour
 	h.says(amy, m)
 	h.pass(2*time.Minute - time.Second)
-	if ds := got[lease.Decline](h, amy); len(ds) > 0 {
+	if ds := got[contract.Decline](h, amy); len(ds) > 0 {
 		t.Fatalf("declined: %+v", ds)
 	}
 	h.says(amy, m)
 	h.pass(2*time.Minute + time.Second)
-	one[lease.Decline](h, amy)
+	one[contract.Decline](h, amy)
 
 	m.ID++
 	h.says(amy, m)
 	held := time.Duration(0)
-	for ; held < time.Hour && len(got[lease.Decline](h, amy)) == 0; held += 20 * time.Second {
+	for ; held < time.Hour && len(got[contract.Decline](h, amy)) == 0; held += 20 * time.Second {
 		h.says(amy, m)
 		h.pass(20 * time.Second)
 	}
@@ -104,17 +104,17 @@ func TestGangHoldsOfOneScheduler(t *testing.T) {
 	for i := range uint64(200) {
 		h.says(amy, member(i+1, 1, job.Resources{}))
 	}
-	if n := len(got[lease.Commit](h, amy)); n != lease.MaxOffers {
+	if n := len(got[contract.Commit](h, amy)); n != contract.MaxOffers {
 		t.Errorf("%d holds", n)
 	}
-	if n := len(got[lease.Decline](h, amy)); n != 200-lease.MaxOffers {
+	if n := len(got[contract.Decline](h, amy)); n != 200-contract.MaxOffers {
 		t.Errorf("%d declined", n)
 	}
-	for i := range uint64(lease.MaxOffers) {
-		h.says(amy, lease.Release{Offer: (i+1)*10 + 1})
+	for i := range uint64(contract.MaxOffers) {
+		h.says(amy, contract.Release{Offer: (i+1)*10 + 1})
 	}
 	h.says(amy, member(300, 1, job.Resources{}))
-	one[lease.Commit](h, amy)
+	one[contract.Commit](h, amy)
 }
 
 // A gang that goes first takes back as few reservations of later gangs as it needs, and only if it then fits.
@@ -142,15 +142,15 @@ func TestGangRevokes(t *testing.T) {
 					m.Gang, m.Order = 0, 0
 				}
 				h.says(amy, m)
-				one[lease.Commit](h, amy)
+				one[contract.Commit](h, amy)
 			}
 			h.says(amy, member(c.by, 2, gpus(c.need)))
 			var revoked []uint64
-			for _, d := range got[lease.Decline](h, amy) {
+			for _, d := range got[contract.Decline](h, amy) {
 				revoked = append(revoked, d.Offer/10)
 			}
 			slices.Sort(revoked)
-			committed := len(got[lease.Commit](h, amy)) > 0
+			committed := len(got[contract.Commit](h, amy)) > 0
 			if !slices.Equal(revoked, c.want) || committed != (len(c.want) > 0) {
 				t.Errorf("revoked %v, want %v; committed %v", revoked, c.want, committed)
 			}
@@ -164,21 +164,21 @@ func TestGangLosesItsSession(t *testing.T) {
 	h := newGangHost(t, 2)
 	m, started := member(1, 1, gpus(1)), member(2, 1, gpus(1))
 	h.says(amy, m, started)
-	for _, c := range got[lease.Commit](h, amy) {
+	for _, c := range got[contract.Commit](h, amy) {
 		if c.Offer == started.ID {
 			h.says(amy, startOf(started, c))
 		}
 	}
-	h.round(worker.Down{Peer: amy}, worker.Up{Peer: amy, Path: lease.Path{Local: "10.0.0.9", Remote: "10.0.0.1"}})
-	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	h.round(worker.Down{Peer: amy}, worker.Up{Peer: amy, Path: contract.Path{Local: "10.0.0.9", Remote: "10.0.0.1"}})
+	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
 	h.answer(amy, 1)
 	again, other := m, started
 	again.ID, other.ID, other.Wait = 91, 92, 0
 	h.says(amy, again, other)
-	if c := one[lease.Commit](h, amy); c.Offer != again.ID {
+	if c := one[contract.Commit](h, amy); c.Offer != again.ID {
 		t.Errorf("commit %+v", c)
 	}
-	if d := one[lease.Decline](h, amy); d.Offer != other.ID {
+	if d := one[contract.Decline](h, amy); d.Offer != other.ID {
 		t.Errorf("decline %+v", d)
 	}
 }
@@ -196,10 +196,10 @@ func TestOrderOfGangs(t *testing.T) {
 				second.Order = first.Order
 			}
 			h.says(amy, first)
-			one[lease.Commit](h, amy)
+			one[contract.Commit](h, amy)
 			h.says(amy, second)
 			winner := held
-			for _, c := range got[lease.Commit](h, amy) {
+			for _, c := range got[contract.Commit](h, amy) {
 				winner = c.Offer / 10
 			}
 			if winner != 1 {
@@ -214,29 +214,29 @@ func TestSingleTaskRevokes(t *testing.T) {
 	h := newGangHost(t, 1)
 	gang := member(5, 1, gpus(1))
 	h.says(amy, gang)
-	one[lease.Commit](h, amy)
+	one[contract.Commit](h, amy)
 	later, first := offer(1, attempt(100, 1), gpus(1)), offer(2, attempt(101, 1), gpus(1))
 	later.Wait, first.Wait, first.Age = time.Minute, time.Minute, 2*time.Hour
 	h.says(amy, later, first)
 	h.pass(9 * time.Second)
 	h.says(amy, gang)
-	if ds := got[lease.Decline](h, amy); len(ds) > 0 {
+	if ds := got[contract.Decline](h, amy); len(ds) > 0 {
 		t.Fatalf("revoked at once: %+v", ds)
 	}
-	one[lease.Commit](h, amy)
+	one[contract.Commit](h, amy)
 	h.pass(2 * time.Second)
-	if d := one[lease.Decline](h, amy); d.Offer != gang.ID || !strings.Contains(d.Reason.Detail, "goes first") {
+	if d := one[contract.Decline](h, amy); d.Offer != gang.ID || !strings.Contains(d.Reason.Detail, "goes first") {
 		t.Fatalf("decline %+v", d)
 	}
-	if c := one[lease.Commit](h, amy); c.Offer != first.ID {
+	if c := one[contract.Commit](h, amy); c.Offer != first.ID {
 		t.Fatalf("commit %+v", c)
 	}
-	h.says(amy, lease.Release{Offer: first.ID}, lease.Release{Offer: later.ID})
+	h.says(amy, contract.Release{Offer: first.ID}, contract.Release{Offer: later.ID})
 	h.says(amy, gang)
-	one[lease.Commit](h, amy)
+	one[contract.Commit](h, amy)
 	h.says(amy, later)
 	h.pass(30 * time.Second)
-	if ds := got[lease.Decline](h, amy); len(ds) > 0 {
+	if ds := got[contract.Decline](h, amy); len(ds) > 0 {
 		t.Errorf("revoked for a later task: %+v", ds)
 	}
 }
@@ -248,9 +248,9 @@ func TestStartedMemberStays(t *testing.T) {
 		h.mute = mute
 		m := member(5, 1, gpus(1))
 		h.says(amy, m)
-		h.says(amy, startOf(m, one[lease.Commit](h, amy)))
+		h.says(amy, startOf(m, one[contract.Commit](h, amy)))
 		h.says(amy, member(1, 2, gpus(1)))
-		if len(got[lease.Commit](h, amy)) > 0 || len(got[lease.Decline](h, amy)) > 0 {
+		if len(got[contract.Commit](h, amy)) > 0 || len(got[contract.Decline](h, amy)) > 0 {
 			t.Errorf("mute %v: revoked", mute)
 		}
 	}
@@ -266,16 +266,16 @@ func TestGangRevokesWithinItsQuota(t *testing.T) {
 	h.round(worker.LimitsChanged{Limits: limits})
 	young := member(5, 1, gpus(1))
 	h.says(amy, young)
-	one[lease.Commit](h, amy)
+	one[contract.Commit](h, amy)
 	h.says(amy, member(1, 2, gpus(1)))
-	if c := one[lease.Commit](h, amy); c.Attempt.Task != 2 {
+	if c := one[contract.Commit](h, amy); c.Attempt.Task != 2 {
 		t.Errorf("commit %+v", c)
 	}
-	if d := one[lease.Decline](h, amy); d.Offer != young.ID {
+	if d := one[contract.Decline](h, amy); d.Offer != young.ID {
 		t.Errorf("decline %+v", d)
 	}
 	h.says(amy, member(7, 2, gpus(1)))
-	if d := one[lease.Decline](h, amy); d.Reason.Word != job.ReasonQuota {
+	if d := one[contract.Decline](h, amy); d.Reason.Word != job.ReasonQuota {
 		t.Errorf("decline %+v", d)
 	}
 }
@@ -288,10 +288,10 @@ func TestPortsOfGangs(t *testing.T) {
 	h.meet(amy, 1)
 	h.busy = map[int]bool{20002: true}
 	var seen []int
-	commit := func(number uint64) (lease.Offer, lease.Commit) {
+	commit := func(number uint64) (contract.Offer, contract.Commit) {
 		m := member(number, 0, cpu)
 		h.says(amy, m)
-		c := one[lease.Commit](h, amy)
+		c := one[contract.Commit](h, amy)
 		if slices.Contains(seen, c.Port) || h.busy[c.Port] || c.Port < 20000 || c.Port > 20003 {
 			t.Fatalf("port %d, after %v", c.Port, seen)
 		}
@@ -304,10 +304,10 @@ func TestPortsOfGangs(t *testing.T) {
 	commit(2)
 	released, _ := commit(3)
 	h.says(amy, member(4, 0, cpu))
-	if d := one[lease.Decline](h, amy); !strings.Contains(d.Reason.Detail, "no free port") {
+	if d := one[contract.Decline](h, amy); !strings.Contains(d.Reason.Detail, "no free port") {
 		t.Fatalf("decline %+v", d)
 	}
-	h.says(amy, lease.Release{Offer: released.ID})
+	h.says(amy, contract.Release{Offer: released.ID})
 	seen = seen[:2]
 	commit(5)
 
@@ -317,7 +317,7 @@ func TestPortsOfGangs(t *testing.T) {
 	commit(6)
 	commit(7)
 	h.says(amy, member(8, 0, cpu))
-	one[lease.Decline](h, amy)
+	one[contract.Decline](h, amy)
 	h.round(exited(run.Attempt, 0))
 	seen = seen[1:]
 	commit(9)
@@ -325,22 +325,22 @@ func TestPortsOfGangs(t *testing.T) {
 
 // A Start that does not fit the committed offer is refused.
 func TestStartOfAnotherGang(t *testing.T) {
-	for name, change := range map[string]func(*lease.Start){
-		"no gang":       func(m *lease.Start) { m.Gang = nil },
-		"another size":  func(m *lease.Start) { m.Gang.Members = m.Gang.Members[:2] },
-		"another rank":  func(m *lease.Start) { m.Element.Rank = 1 },
-		"another host":  func(m *lease.Start) { m.Gang.Members[0].Node = "n9" },
-		"another port":  func(m *lease.Start) { m.Gang.Port++ },
-		"the right one": func(*lease.Start) {},
+	for name, change := range map[string]func(*contract.Start){
+		"no gang":       func(m *contract.Start) { m.Gang = nil },
+		"another size":  func(m *contract.Start) { m.Gang.Members = m.Gang.Members[:2] },
+		"another rank":  func(m *contract.Start) { m.Element.Rank = 1 },
+		"another host":  func(m *contract.Start) { m.Gang.Members[0].Node = "n9" },
+		"another port":  func(m *contract.Start) { m.Gang.Port++ },
+		"the right one": func(*contract.Start) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newGangHost(t, 0)
 			m := member(1, 0, cpu)
 			h.says(amy, m)
-			s := startOf(m, one[lease.Commit](h, amy))
+			s := startOf(m, one[contract.Commit](h, amy))
 			change(&s)
 			e := h.says(amy, s)
-			if refused := one[lease.Event](h, amy).Refused; (refused == "") != (name == "the right one") || (len(e.Start) == 1) != (refused == "") {
+			if refused := one[contract.Event](h, amy).Refused; (refused == "") != (name == "the right one") || (len(e.Start) == 1) != (refused == "") {
 				t.Errorf("refused %q, started %d", refused, len(e.Start))
 			}
 			if s.Gang != nil && len(e.Start) == 1 && h.records[m.Attempt].Gang == nil {
@@ -351,10 +351,10 @@ func TestStartOfAnotherGang(t *testing.T) {
 	h := newGangHost(t, 0)
 	m := offer(1, attempt(1, 1), cpu)
 	h.says(amy, m)
-	s := start(1, m.Attempt, one[lease.Commit](h, amy).Session, cpu)
-	s.Gang = &lease.Gang{Members: []lease.Member{{Node: "me"}, {Node: "n1"}}, Port: 1}
+	s := start(1, m.Attempt, one[contract.Commit](h, amy).Session, cpu)
+	s.Gang = &contract.Gang{Members: []contract.Member{{Node: "me"}, {Node: "n1"}}, Port: 1}
 	h.says(amy, s)
-	if e := one[lease.Event](h, amy); e.Refused == "" {
+	if e := one[contract.Event](h, amy); e.Refused == "" {
 		t.Error("a single task was started as a gang")
 	}
 }
@@ -364,10 +364,10 @@ func TestDrainedHostHoldsNoPlace(t *testing.T) {
 	h := newGangHost(t, 0)
 	m := member(1, 0, cpu)
 	h.says(amy, m)
-	one[lease.Commit](h, amy)
+	one[contract.Commit](h, amy)
 	h.round(worker.Drain{On: true, Reason: "repair"})
 	h.says(amy, m)
-	if d := one[lease.Decline](h, amy); !strings.Contains(d.Reason.Detail, "repair") || len(h.core.Attempts()) > 0 {
+	if d := one[contract.Decline](h, amy); !strings.Contains(d.Reason.Detail, "repair") || len(h.core.Attempts()) > 0 {
 		t.Errorf("decline %+v", d)
 	}
 }
@@ -388,7 +388,7 @@ func TestGangsDoNotWaitForEachOther(t *testing.T) {
 		}
 		for range 3 { // those that were revoked are offered again
 			for rank, h := range hosts {
-				for _, d := range got[lease.Decline](h, amy) {
+				for _, d := range got[contract.Decline](h, amy) {
 					m := member(d.Offer/10, rank, gpus(1))
 					h.says(amy, m)
 				}

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // health records the failures of the host and its devices.
@@ -69,7 +69,7 @@ func (h *health) held(began BootTime, devices []string) {
 // attribute records the exit of an attempt that began then; 0: that is not known. A failure counts against the devices of
 // the attempt and against the host; that the host could not start the attempt counts against the host alone. Failures that
 // pause a device do not count against the host.
-func (h *health) attribute(now Moment, rec *lease.Record, began BootTime, exit job.Exit) {
+func (h *health) attribute(now Moment, rec *contract.Record, began BootTime, exit job.Exit) {
 	spec := rec.File.Spec()
 	if exit.State == job.Succeeded || spec.Saved(exit) {
 		h.clearFailures(rec.Devices)

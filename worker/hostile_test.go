@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -23,11 +23,11 @@ func TestQueriesDoNotCloseTheHost(t *testing.T) {
 		worker.Bind(h.core, theirGroup+i, mallory)
 	}
 	for batch := range 100 {
-		var asks []lease.ToWorker
+		var asks []contract.ToWorker
 		for i := range 400 {
 			n := uint64(batch*400 + i)
 			g := theirGroup + job.Group(i%16)
-			asks = append(asks, lease.Query{Attempt: job.Attempt{Job: job.NewID(g, n), N: 1}, Group: g, Epoch: epoch(1), Store: store})
+			asks = append(asks, contract.Query{Attempt: job.Attempt{Job: job.NewID(g, n), N: 1}, Group: g, Epoch: epoch(1), Store: store})
 		}
 		h.says(mallory, asks...)
 		clear(h.sent)
@@ -43,8 +43,8 @@ func TestQueriesDoNotCloseTheHost(t *testing.T) {
 		}
 		h.run(amy, uint64(i+1), attempt(uint64(i+1), 1), s, cpu)
 	}
-	h.says(amy, lease.Query{Attempt: attempt(9, 1), Group: group, Epoch: epoch(1), Store: store})
-	if r := h.records[attempt(9, 1)]; r.Phase != lease.PhaseRefused {
+	h.says(amy, contract.Query{Attempt: attempt(9, 1), Group: group, Epoch: epoch(1), Store: store})
+	if r := h.records[attempt(9, 1)]; r.Phase != contract.PhaseRefused {
 		t.Errorf("amy's query: %+v", r)
 	}
 	for range 30 {
@@ -65,11 +65,11 @@ func TestResultsWithoutAcknowledgement(t *testing.T) {
 	for ; n < 10_000; n++ {
 		m := theirs(theirGroup, n+1, n+1, cpu)
 		h.says(mallory, m)
-		all := got[lease.Commit](h, mallory)
+		all := got[contract.Commit](h, mallory)
 		if len(all) == 0 {
 			break
 		}
-		h.says(mallory, lease.Start{Offer: m.ID, Attempt: m.Attempt, Group: theirGroup, Epoch: epoch(1), Session: all[0].Session, User: m.User, File: file(spec(cpu))})
+		h.says(mallory, contract.Start{Offer: m.ID, Attempt: m.Attempt, Group: theirGroup, Epoch: epoch(1), Session: all[0].Session, User: m.User, File: file(spec(cpu))})
 		h.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: 9})
 		h.round(exited(m.Attempt, 0))
 		clear(h.sent)
@@ -83,8 +83,8 @@ func TestResultsWithoutAcknowledgement(t *testing.T) {
 // A scheduler takes all places again and again, by offers of the highest priority and age, and starts nothing. Another gets
 // places within minutes at first, and most of the host in the end.
 func TestReservationsThatLapse(t *testing.T) {
-	for name, change := range map[string]func(m *lease.Offer){
-		"tasks": func(*lease.Offer) {}, "gangs": func(m *lease.Offer) { m.Gang, m.Hold = 2, 2*time.Minute },
+	for name, change := range map[string]func(m *contract.Offer){
+		"tasks": func(*contract.Offer) {}, "gangs": func(m *contract.Offer) { m.Gang, m.Hold = 2, 2*time.Minute },
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, config(0))
@@ -105,13 +105,13 @@ func TestReservationsThatLapse(t *testing.T) {
 				m.Wait = time.Second
 				h.says(amy, m)
 				h.pass(time.Second)
-				if len(got[lease.Commit](h, amy)) > 0 {
+				if len(got[contract.Commit](h, amy)) > 0 {
 					got1++
 					longest, waited = max(longest, waited), 0
 				} else {
 					waited += time.Second
 				}
-				h.says(amy, lease.Release{Offer: id})
+				h.says(amy, contract.Release{Offer: id})
 				clear(h.sent)
 				if id%900 == 0 {
 					h.renew(amy)

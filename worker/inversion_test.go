@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
 // urgent is an offer without a time limit, of this priority.
-func urgent(id uint64, need job.Resources, priority int) lease.Offer {
+func urgent(id uint64, need job.Resources, priority int) contract.Offer {
 	m := timed(id, need, 0)
 	m.Priority = priority
 	return m
@@ -117,14 +117,14 @@ func TestNoLowerPriorityGoesBeforeAGang(t *testing.T) {
 		gang, other, runs := member(1, 1, gpus(1)), single(90, gpus(1)), single(91, gpus(1))
 		other.Priority -= lower
 		h.wait(5*time.Minute, gang)
-		h.says(amy, lease.Release{Offer: gang.ID})
+		h.says(amy, contract.Release{Offer: gang.ID})
 		h.says(amy, runs)
-		one[lease.Commit](h, amy)
+		one[contract.Commit](h, amy)
 		gang.ID++
 		h.says(amy, other)
 		h.says(amy, gang)
-		h.says(amy, lease.Release{Offer: runs.ID})
-		if got := one[lease.Commit](h, amy); (got.Offer == gang.ID) != (lower > 0) {
+		h.says(amy, contract.Release{Offer: runs.ID})
+		if got := one[contract.Commit](h, amy); (got.Offer == gang.ID) != (lower > 0) {
 			t.Errorf("a single task of a priority that is %d lower: offer %d got the place", lower, got.Offer)
 		}
 	}
@@ -149,7 +149,7 @@ func TestTurnsFollowWhatRuns(t *testing.T) {
 				h.renew(amy)
 			}
 			h.round(exited(attempt(id+1, 1), 0))
-			h.says(amy, lease.Ack{Attempt: attempt(id+1, 1), N: 4})
+			h.says(amy, contract.Ack{Attempt: attempt(id+1, 1), N: 4})
 		}
 		run(4)
 		h.says(amy, timed(5, gpus(2), 0))
@@ -169,7 +169,7 @@ func TestNoLowerPriorityStartsOnWhatIsBookedBehind(t *testing.T) {
 	}{{10, false}, {50, true}} {
 		h := newHost(t, config(8))
 		s := h.meet(amy, 1)
-		for _, m := range []lease.Offer{timed(1, gpus(1), 0), timed(2, gpus(4), time.Hour)} {
+		for _, m := range []contract.Offer{timed(1, gpus(1), 0), timed(2, gpus(4), time.Hour)} {
 			h.says(amy, m)
 			h.begins(m, s)
 		}

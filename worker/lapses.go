@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // lapses counts the reservations that lapsed, by scheduler; one that was held for minutes counts more. A started task takes
@@ -29,7 +29,7 @@ func (l lapses) add(now Moment, p job.Peer, held time.Duration, connected bool) 
 		x = &lapsing{}
 		l[p] = x
 	}
-	if !connected && x.count > 0 && now.Boot.Sub(x.last) < lease.ReserveFor {
+	if !connected && x.count > 0 && now.Boot.Sub(x.last) < contract.ReserveFor {
 		return false
 	}
 	x.count += 1 + int(held/time.Minute)

@@ -6,19 +6,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
 // leveled starts a task by an offer with a level.
-func (f *filled) leveled(preemptible bool, level int, w lease.Work) job.Attempt {
+func (f *filled) leveled(preemptible bool, level int, w contract.Work) job.Attempt {
 	f.t.Helper()
 	return f.offered(50, preemptible, level, w)
 }
 
 // offered starts a task of a job with the priority 50 by an offer with another one.
-func (f *filled) offered(priority int, preemptible bool, level int, w lease.Work) job.Attempt {
+func (f *filled) offered(priority int, preemptible bool, level int, w contract.Work) job.Attempt {
 	f.t.Helper()
 	f.pass(time.Second)
 	f.n++
@@ -30,23 +30,23 @@ func (f *filled) offered(priority int, preemptible bool, level int, w lease.Work
 	f.says(amy, o)
 	f.says(amy, m)
 	f.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: int(f.n)})
-	got[lease.Event](f.host, amy)
-	got[lease.Commit](f.host, amy)
+	got[contract.Event](f.host, amy)
+	got[contract.Commit](f.host, amy)
 	return a
 }
 
 func TestVictimsByLevel(t *testing.T) {
-	had := func(d time.Duration) lease.Work { return lease.Work{By: lease.ByAttained, Time: d} }
-	left := func(d time.Duration) lease.Work { return lease.Work{By: lease.ByRemaining, Time: d} }
+	had := func(d time.Duration) contract.Work { return contract.Work{By: contract.ByAttained, Time: d} }
+	left := func(d time.Duration) contract.Work { return contract.Work{By: contract.ByRemaining, Time: d} }
 	for name, c := range map[string]struct {
 		preemptible bool
 		level       int // of the running task
-		work        lease.Work
+		work        contract.Work
 		ran         time.Duration
 		offer       int // the level of the one that waits
 		ends        bool
 	}{
-		"by age nobody ends for an equal": {true, 0, lease.Work{}, time.Hour, 0, false},
+		"by age nobody ends for an equal": {true, 0, contract.Work{}, time.Hour, 0, false},
 		"has had more":                    {true, 3, had(8 * time.Hour), 11 * time.Minute, 2, true},
 		"has had as much":                 {true, 3, had(8 * time.Hour), 11 * time.Minute, 3, false},
 		"has had less":                    {true, 1, had(time.Hour), 11 * time.Minute, 2, false},
@@ -57,8 +57,8 @@ func TestVictimsByLevel(t *testing.T) {
 		"has more left":                   {true, 6, left(2 * time.Hour), 11 * time.Minute, 5, true},
 		"has less left by now":            {true, 6, left(2 * time.Hour), 100 * time.Minute, 5, false},
 		// A false work of its owner gains a task no more than a false priority.
-		"claims to have had nothing": {true, lease.MaxLevel, had(0), 10*time.Minute + time.Second, 0, false},
-		"claims the most":            {true, 0, had(lease.MaxWork), 20 * time.Minute, 0, false},
+		"claims to have had nothing": {true, contract.MaxLevel, had(0), 10*time.Minute + time.Second, 0, false},
+		"claims the most":            {true, 0, had(contract.MaxWork), 20 * time.Minute, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFilled(t, 1)
@@ -67,7 +67,7 @@ func TestVictimsByLevel(t *testing.T) {
 			f.n++
 			m := offer(f.n, attempt(f.n, 1), gpus(1))
 			m.Priority, m.Wait, m.Preempt, m.Level = 50, time.Minute, true, c.offer
-			if m.Work.By = c.work.By; m.Work.By == lease.ByAge {
+			if m.Work.By = c.work.By; m.Work.By == contract.ByAge {
 				m.Level = 0
 			}
 			stops := f.says(amy, m).Stop
@@ -81,7 +81,7 @@ func TestVictimsByLevel(t *testing.T) {
 // A task that was offered with the highest priority, because it had waited for long, keeps that while it runs, whatever
 // its job says. A lower one that its owner tells gains nothing.
 func TestVictimsThatWereOverdue(t *testing.T) {
-	for _, w := range []lease.Work{{}, {By: lease.ByAttained, Time: lease.MaxWork}, {By: lease.ByRemaining, Time: lease.MaxWork}} {
+	for _, w := range []contract.Work{{}, {By: contract.ByAttained, Time: contract.MaxWork}, {By: contract.ByRemaining, Time: contract.MaxWork}} {
 		for offered, ends := range map[int]bool{99: true, job.MaxPriority: false} {
 			f := newFilled(t, 1)
 			a := f.offered(offered, true, 0, w)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -23,7 +23,7 @@ func TestEventsAreNumberedAndKeptUntilAcknowledged(t *testing.T) {
 	check := func(from uint64) {
 		t.Helper()
 		want := []job.State{job.Starting, job.Running, job.Completing, job.Succeeded}
-		all := got[lease.Event](h, amy)
+		all := got[contract.Event](h, amy)
 		if len(all) != len(want)-int(from)+1 {
 			t.Fatalf("told %+v, want from %d on", all, from)
 		}
@@ -41,16 +41,16 @@ func TestEventsAreNumberedAndKeptUntilAcknowledged(t *testing.T) {
 	}
 	again()
 	check(1)
-	h.says(amy, lease.Ack{Attempt: a, N: 2})
+	h.says(amy, contract.Ack{Attempt: a, N: 2})
 	again()
 	check(3)
 	h.boot()
 	h.meet(amy, 1)
-	all := got[lease.Event](h, amy)
+	all := got[contract.Event](h, amy)
 	if last := all[len(all)-1]; last.N != 4 || last.State != job.Succeeded {
 		t.Fatalf("after a restart: %+v", all)
 	}
-	h.says(amy, lease.Ack{Attempt: a, N: 4})
+	h.says(amy, contract.Ack{Attempt: a, N: 4})
 	if len(h.records) > 0 {
 		t.Fatal("kept after the last acknowledgement")
 	}
@@ -63,7 +63,7 @@ func TestTaskThatCannotBeExecuted(t *testing.T) {
 	h.says(amy, offer(1, a, cpu))
 	h.says(amy, start(1, a, s, cpu))
 	h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 127, Reason: "no such file"}})
-	all := got[lease.Event](h, amy)
+	all := got[contract.Event](h, amy)
 	if len(all) != 2 || all[1].N != 2 || all[1].Exit == nil || all[1].Exit.Code != 127 || all[1].Exit.Started {
 		t.Fatalf("events = %+v", all)
 	}
@@ -74,7 +74,7 @@ func TestTaskThatCannotBeExecuted(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	a := attempt(1, 1)
-	cancel := lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1), Grace: 3 * time.Second, Reason: "enough"}
+	cancel := contract.Cancel{Attempt: a, Group: group, Epoch: epoch(1), Grace: 3 * time.Second, Reason: "enough"}
 	t.Run("running", func(t *testing.T) {
 		h := newHost(t, config(0))
 		s := h.meet(amy, 1)
@@ -89,7 +89,7 @@ func TestCancel(t *testing.T) {
 			t.Fatal("a Stop that failed is not repeated")
 		}
 		h.round(exited(a, 143))
-		all := got[lease.Event](h, amy)
+		all := got[contract.Event](h, amy)
 		if x := all[len(all)-1].Exit; x == nil || x.State != job.Cancelled || x.Reason != "enough" || x.Code != 143 {
 			t.Fatalf("exit = %+v", x)
 		}
@@ -101,7 +101,7 @@ func TestCancel(t *testing.T) {
 		s := h.meet(amy, 1)
 		h.says(amy, offer(1, a, cpu))
 		h.says(amy, cancel)
-		if one[lease.Event](h, amy).Refused == "" || h.core.View().Free.CPUs != 8 {
+		if one[contract.Event](h, amy).Refused == "" || h.core.View().Free.CPUs != 8 {
 			t.Fatal("the reservation is not released")
 		}
 		if e := h.says(amy, start(1, a, s, cpu)); len(e.Start) > 0 {
@@ -116,7 +116,7 @@ func TestCancel(t *testing.T) {
 		if len(e.Start)+len(e.Stop) > 0 {
 			t.Fatalf("effects = %+v", e)
 		}
-		if ev := one[lease.Event](h, amy); ev.State != job.Cancelled || ev.Refused == "" {
+		if ev := one[contract.Event](h, amy); ev.State != job.Cancelled || ev.Refused == "" {
 			t.Fatalf("event = %+v", ev)
 		}
 	})
@@ -124,7 +124,7 @@ func TestCancel(t *testing.T) {
 		h := newHost(t, config(0))
 		h.meet(amy, 1)
 		h.says(amy, cancel)
-		if len(got[lease.Event](h, amy))+len(h.records) > 0 {
+		if len(got[contract.Event](h, amy))+len(h.records) > 0 {
 			t.Fatal("a cancel of an unknown attempt was answered")
 		}
 	})
@@ -146,8 +146,8 @@ func TestUnwantedAttemptIsEnded(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, cpu)
-	h.pass(lease.RenewEvery)
-	e := h.says(amy, answerTo(one[lease.Renew](h, amy), 1, false))
+	h.pass(contract.RenewEvery)
+	e := h.says(amy, answerTo(one[contract.Renew](h, amy), 1, false))
 	if len(e.Stop) != 1 || len(e.Extend) != 0 {
 		t.Fatalf("effects = %+v", e)
 	}
@@ -165,8 +165,8 @@ func TestHoldHasNoDeadline(t *testing.T) {
 	if len(e.Start) != 1 || !e.Start[0].Hold || e.Start[0].Deadline != 0 {
 		t.Fatalf("start = %+v", e.Start)
 	}
-	h.pass(lease.RenewEvery)
-	if e = h.says(amy, answerTo(one[lease.Renew](h, amy), 1, true)); len(e.Extend) > 0 {
+	h.pass(contract.RenewEvery)
+	if e = h.says(amy, answerTo(one[contract.Renew](h, amy), 1, true)); len(e.Extend) > 0 {
 		t.Fatalf("extended %v", e.Extend)
 	}
 }
@@ -176,7 +176,7 @@ func TestFailingDisk(t *testing.T) {
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, cpu)
 	h.says(amy, offer(2, attempt(2, 1), cpu))
-	one[lease.Commit](h, amy)
+	one[contract.Commit](h, amy)
 	waits := offer(3, attempt(3, 1), job.Resources{CPUs: 8})
 	waits.Wait = time.Minute
 	h.says(amy, waits)
@@ -186,13 +186,13 @@ func TestFailingDisk(t *testing.T) {
 	urgent := offer(4, attempt(4, 1), gpus(1))
 	urgent.Priority = 60
 	e := h.says(amy, start(2, attempt(2, 1), s, cpu), urgent)
-	if len(e.Start) > 0 || len(got[lease.Commit](h, amy))+len(h.states(amy)) > 0 {
+	if len(e.Start) > 0 || len(got[contract.Commit](h, amy))+len(h.states(amy)) > 0 {
 		t.Fatal("acted before the write to disk")
 	}
 	h.pass(1100 * time.Millisecond)
 	h.says(amy, offer(5, attempt(5, 1), cpu))
 	declined := map[uint64]bool{}
-	for _, d := range got[lease.Decline](h, amy) {
+	for _, d := range got[contract.Decline](h, amy) {
 		declined[d.Offer] = true
 		if d.Never || !strings.Contains(d.Reason.Detail, "no space left") {
 			t.Fatalf("decline = %+v", d)
@@ -202,8 +202,8 @@ func TestFailingDisk(t *testing.T) {
 		t.Fatalf("declined %v, want 3, 4 and 5", declined)
 	}
 	// The running task goes on: its lease is renewed, and it may end.
-	h.pass(lease.RenewEvery)
-	rs := got[lease.Renew](h, amy)
+	h.pass(contract.RenewEvery)
+	rs := got[contract.Renew](h, amy)
 	if e = h.says(amy, answerTo(rs[len(rs)-1], 1, true)); len(e.Extend) != 1 {
 		t.Fatalf("extended %v", e.Extend)
 	}
@@ -214,14 +214,14 @@ func TestFailingDisk(t *testing.T) {
 	}
 	h.failing = false
 	h.pass(1100 * time.Millisecond)
-	if again := got[lease.Event](h, amy); len(again) > 0 {
+	if again := got[contract.Event](h, amy); len(again) > 0 {
 		t.Fatalf("after the disk is back: %+v", again)
 	}
-	if p, q := h.records[attempt(1, 1)].Phase, h.records[attempt(2, 1)].Phase; p != lease.PhaseDone || q != lease.PhaseRefused {
+	if p, q := h.records[attempt(1, 1)].Phase, h.records[attempt(2, 1)].Phase; p != contract.PhaseDone || q != contract.PhaseRefused {
 		t.Fatalf("on disk: %v and %v", p, q)
 	}
 	h.says(amy, offer(6, attempt(6, 1), job.Resources{CPUs: 8, GPUs: 1}))
-	one[lease.Commit](h, amy)
+	one[contract.Commit](h, amy)
 }
 
 // The owner is told when the process began, even if the worker has restarted since.
@@ -235,7 +235,7 @@ func TestEventsTellWhenTheProcessBegan(t *testing.T) {
 	found := worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 42, Began: began}
 	check := func() {
 		t.Helper()
-		all := got[lease.Event](h, amy)
+		all := got[contract.Event](h, amy)
 		if len(all) != 2 || all[0].State != job.Starting || !all[0].Began.IsZero() || all[1].State != job.Running || !all[1].Began.Equal(began) {
 			t.Errorf("told %+v, want that it began at %s", all, began)
 		}
@@ -285,7 +285,7 @@ func TestRestart(t *testing.T) {
 			if s2 := h.meet(amy, 1); s2 == s {
 				t.Fatal("the session of before the restart")
 			}
-			all := got[lease.Event](h, amy)
+			all := got[contract.Event](h, amy)
 			var st []job.State
 			for i, e := range all {
 				st = append(st, e.State)
@@ -315,7 +315,7 @@ func TestUnknownTaskIsStopped(t *testing.T) {
 }
 
 // real returns a host whose devices are not simulated.
-func real(t *testing.T) (*host, lease.Session) {
+func real(t *testing.T) (*host, contract.Session) {
 	cfg := config(2)
 	for i := range cfg.Profile.GPUs {
 		cfg.Profile.GPUs[i].Simulated = false
@@ -386,9 +386,9 @@ func TestForeignMemoryCountsAsTaken(t *testing.T) {
 	h.round(status([]gpu.Process{{PID: 9, Memory: 79e9}}, nil))
 	m := offer(1, attempt(1, 1), gpus(2))
 	h.says(amy, m)
-	one[lease.Decline](h, amy)
+	one[contract.Decline](h, amy)
 	h.says(amy, offer(2, attempt(2, 1), gpus(1)))
-	if c := one[lease.Commit](h, amy); !slices.Equal(c.Devices, []string{"GPU-b"}) {
+	if c := one[contract.Commit](h, amy); !slices.Equal(c.Devices, []string{"GPU-b"}) {
 		t.Fatalf("commit = %+v", c)
 	}
 }
@@ -418,11 +418,11 @@ func TestProfileChange(t *testing.T) {
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, gpus(2))
-	got[lease.Hello](h, amy)
+	got[contract.Hello](h, amy)
 	p := config(1).Profile
 	p.CPUs = 4
 	h.round(worker.ProfileChanged{Profile: p})
-	if m := one[lease.Hello](h, amy); m.Profile.CPUs != 4 || m.Free.CPUs != 3 || len(m.Free.GPUs) != 0 {
+	if m := one[contract.Hello](h, amy); m.Profile.CPUs != 4 || m.Free.CPUs != 3 || len(m.Free.GPUs) != 0 {
 		t.Fatalf("hello = %+v", m)
 	}
 	h.round(exited(attempt(1, 1), 0))
@@ -437,23 +437,23 @@ func TestOwnerIsToldWhatAnAttemptWaitsFor(t *testing.T) {
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), gpus(0)))
 	h.says(amy, start(1, attempt(1, 1), s, gpus(0)))
-	got[lease.Event](h, amy)
+	got[contract.Event](h, amy)
 	pull := worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarting, Detail: "pulling a:1: 2 of 5 layers"}
 	h.round(pull)
-	if ev := one[lease.Event](h, amy); ev.State != job.Starting || ev.N != 1 || ev.Detail != pull.Detail {
+	if ev := one[contract.Event](h, amy); ev.State != job.Starting || ev.N != 1 || ev.Detail != pull.Detail {
 		t.Fatalf("event = %+v", ev)
 	}
 	h.round(worker.Down{Peer: amy})
 	h.round(worker.Up{Peer: amy})
-	if ev := one[lease.Event](h, amy); ev.N != 1 || ev.Detail != pull.Detail {
+	if ev := one[contract.Event](h, amy); ev.N != 1 || ev.Detail != pull.Detail {
 		t.Fatalf("in the next session: %+v", ev)
 	}
 	h.round(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 7})
-	if ev := one[lease.Event](h, amy); ev.State != job.Running || ev.N != 2 {
+	if ev := one[contract.Event](h, amy); ev.State != job.Running || ev.N != 2 {
 		t.Fatalf("event = %+v", ev)
 	}
 	h.round(pull)
-	if all := got[lease.Event](h, amy); len(all) != 0 {
+	if all := got[contract.Event](h, amy); len(all) != 0 {
 		t.Errorf("told what a running task waits for: %+v", all)
 	}
 }
@@ -466,7 +466,7 @@ func TestStartWithoutEngineIsRefused(t *testing.T) {
 	m := start(1, attempt(1, 1), s, gpus(0))
 	m.File = edited(m.File, func(s *job.Spec) { s.Image = "a:1" })
 	h.says(amy, m)
-	if ev := one[lease.Event](h, amy); ev.Refused != "this host has no container engine now" {
+	if ev := one[contract.Event](h, amy); ev.Refused != "this host has no container engine now" {
 		t.Errorf("event = %+v", ev)
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
-	"github.com/musterhq/muster/inbox"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
+	"github.com/musterhq/muster/internal/inbox"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
 )
 
 // ErrStopped says that the worker has ended. Later calls return it too.
@@ -122,13 +122,13 @@ func (l *Loop) Begin(ctx context.Context) error {
 }
 
 // neverBegun returns the attempts that started according to the ledger, and that the driver was never asked to start.
-func neverBegun(a Adopter, records []lease.Record, found []DriverEvent) (all []job.Attempt) {
+func neverBegun(a Adopter, records []contract.Record, found []DriverEvent) (all []job.Attempt) {
 	known := make(map[job.Attempt]bool, len(found))
 	for _, e := range found {
 		known[e.Attempt] = true
 	}
 	for _, r := range records {
-		if r.Phase == lease.PhaseStarted && r.PID == 0 && r.Exit == nil && !known[r.Attempt] && a.NeverBegun(r.Attempt) {
+		if r.Phase == contract.PhaseStarted && r.PID == 0 && r.Exit == nil && !known[r.Attempt] && a.NeverBegun(r.Attempt) {
 			all = append(all, r.Attempt)
 		}
 	}
@@ -222,17 +222,17 @@ func (l *Loop) deliver(ev Event) {
 
 // Up says that a session to a scheduler has opened, with the addresses of its ends. As all that comes from a scheduler, it
 // waits while too much of that scheduler waits.
-func (l *Loop) Up(p job.Peer, path lease.Path) { l.schedulers.Put(p, Up{Peer: p, Path: path}, 0) }
+func (l *Loop) Up(p job.Peer, path contract.Path) { l.schedulers.Put(p, Up{Peer: p, Path: path}, 0) }
 
 // Down says that the session to a scheduler has ended.
 func (l *Loop) Down(p job.Peer) { l.schedulers.Put(p, Down{Peer: p}, 0) }
 
 // Deliver delivers a message of a scheduler, in order. It waits while too much of that scheduler waits, so Sender.Send must
 // not call it.
-func (l *Loop) Deliver(from job.Peer, m lease.ToWorker) {
+func (l *Loop) Deliver(from job.Peer, m contract.ToWorker) {
 	weight := 0
 	if from != l.self { // what this daemon's own scheduler sends is in its memory anyway
-		weight = lease.Weight(m)
+		weight = contract.Weight(m)
 	}
 	l.schedulers.Put(from, Message{From: from, Msg: m}, weight)
 }
@@ -252,7 +252,7 @@ func (l *Loop) Fault(f gpu.Fault) { l.deliver(DeviceFault{Fault: f}) }
 func (l *Loop) RestoreDevice(uuid string) { l.deliver(DeviceRestored{UUID: uuid}) }
 
 // ChangeProfile changes the profile of the host. Each caller changes only the fields that it is responsible for.
-func (l *Loop) ChangeProfile(change func(*lease.Profile)) {
+func (l *Loop) ChangeProfile(change func(*contract.Profile)) {
 	select {
 	case l.in <- input{ask: func(c *Core) {
 		p := c.Profile()
@@ -270,10 +270,10 @@ func TellRoom(l *Loop, why string) { l.deliver(RoomChanged{Why: why}) }
 func TellLookedUp(l *Loop, user string, is Presence) { l.deliver(LookedUp{User: user, Is: is}) }
 
 // SetShares replaces the weights of users and projects.
-func (l *Loop) SetShares(w share.Weights) { l.deliver(SharesChanged{Weights: w}) }
+func (l *Loop) SetShares(w fairshare.Weights) { l.deliver(SharesChanged{Weights: w}) }
 
 // SetLimits replaces the limits of users.
-func (l *Loop) SetLimits(to Limits, p *lease.Priorities) {
+func (l *Loop) SetLimits(to Limits, p *contract.Priorities) {
 	l.deliver(LimitsChanged{Limits: to, Priorities: p})
 }
 
@@ -292,8 +292,8 @@ func (l *Loop) ForgetClaim(ctx context.Context, g job.Group) (owner job.Peer, er
 
 // Attempts returns the records of all attempts that are reserved, run, or are not yet acknowledged. The error is
 // ErrStopped or that of ctx.
-func (l *Loop) Attempts(ctx context.Context) ([]lease.Record, error) {
-	answer := make(chan []lease.Record, 1)
+func (l *Loop) Attempts(ctx context.Context) ([]contract.Record, error) {
+	answer := make(chan []contract.Record, 1)
 	if err := l.ask(ctx, func(c *Core) { answer <- c.Attempts() }); err != nil {
 		return nil, err
 	}

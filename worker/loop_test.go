@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -24,20 +24,20 @@ type site struct {
 	began time.Time
 
 	mu      sync.Mutex
-	slow    time.Duration                // how long a save takes; guarded by mu, as all fields below
-	hung    chan struct{}                // no Save returns before it is closed; nil: they do
-	failing error                        // returned by Save and Load
-	refuse  error                        // returned by Start and Adopt
-	policy  error                        // returned by Admit
-	records map[job.Attempt]lease.Record // on disk
+	slow    time.Duration                   // how long a save takes; guarded by mu, as all fields below
+	hung    chan struct{}                   // no Save returns before it is closed; nil: they do
+	failing error                           // returned by Save and Load
+	refuse  error                           // returned by Start and Adopt
+	policy  error                           // returned by Admit
+	records map[job.Attempt]contract.Record // on disk
 	saves   int
-	sent    []lease.ToScheduler
+	sent    []contract.ToScheduler
 	calls   []string
 	wants   []string
 	polls   int
 }
 
-func (s *site) Save(put []lease.Record, gone []job.Attempt, _ []lease.Claim, _ bool) error {
+func (s *site) Save(put []contract.Record, gone []job.Attempt, _ []contract.Claim, _ bool) error {
 	s.mu.Lock()
 	slow, hung := s.slow, s.hung
 	s.mu.Unlock()
@@ -60,21 +60,21 @@ func (s *site) Save(put []lease.Record, gone []job.Attempt, _ []lease.Claim, _ b
 	return nil
 }
 
-func (s *site) Load() ([]lease.Record, []lease.Claim, error) { return nil, nil, s.failing }
+func (s *site) Load() ([]contract.Record, []contract.Claim, error) { return nil, nil, s.failing }
 
 func (s *site) Want(p job.Peer) { s.set(func() { s.wants = append(s.wants, "want "+string(p)) }) }
 
 func (s *site) Unwant(p job.Peer) { s.set(func() { s.wants = append(s.wants, "unwant "+string(p)) }) }
 
-func (s *site) Send(_ job.Peer, m lease.ToScheduler) error {
+func (s *site) Send(_ job.Peer, m contract.ToScheduler) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch m := m.(type) {
-	case lease.Commit:
-		if s.records[m.Attempt].Phase != lease.PhaseReserved {
+	case contract.Commit:
+		if s.records[m.Attempt].Phase != contract.PhaseReserved {
 			s.t.Errorf("Commit of %s sent before its record was on disk", m.Attempt)
 		}
-	case lease.Event:
+	case contract.Event:
 		if s.records[m.Attempt].EventN < m.N && s.hung == nil {
 			s.t.Errorf("event %d of %s sent before it was on disk", m.N, m.Attempt)
 		}
@@ -94,7 +94,7 @@ func (s *site) Start(t worker.Task) error {
 	s.called("start " + t.Attempt.String())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.records[t.Attempt].Phase != lease.PhaseStarted {
+	if s.records[t.Attempt].Phase != contract.PhaseStarted {
 		s.t.Errorf("%s started before its record was on disk", t.Attempt)
 	}
 	return s.refuse
@@ -126,7 +126,7 @@ func (s *site) Adopt(context.Context) ([]worker.DriverEvent, error) { return nil
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{t: t, records: map[job.Attempt]lease.Record{}, began: time.Now()}
+	s := &site{t: t, records: map[job.Attempt]contract.Record{}, began: time.Now()}
 	loop, err := worker.New(config(0), worker.Parts{
 		Ledger: s, Sender: s, Driver: s, Adopter: s,
 		Poll: func() { s.polls++ },
@@ -166,12 +166,12 @@ func with(t *testing.T, f func(t *testing.T, s *site)) {
 }
 
 // meet opens a session and answers the renewal.
-func (s *site) meet() lease.Session {
+func (s *site) meet() contract.Session {
 	s.t.Helper()
-	s.loop.Up(amy, lease.Path{})
-	s.loop.Deliver(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1), Founding: proof}}})
+	s.loop.Up(amy, contract.Path{})
+	s.loop.Deliver(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1), Founding: proof}}})
 	synctest.Wait()
-	all := take[lease.Renew](s)
+	all := take[contract.Renew](s)
 	if len(all) != 1 {
 		s.t.Fatalf("asked for renewal %d times, want once", len(all))
 	}
@@ -180,7 +180,7 @@ func (s *site) meet() lease.Session {
 }
 
 // take returns the messages of one type that were sent so far, and drops all others.
-func take[T lease.ToScheduler](s *site) []T {
+func take[T contract.ToScheduler](s *site) []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []T
@@ -209,7 +209,7 @@ func TestLoopSharesOneSaveAmongManyEvents(t *testing.T) {
 			s.loop.Deliver(amy, offer(i+1, attempt(i+1, 1), job.Resources{Memory: 1 << 20}))
 		}
 		pause(50 * time.Millisecond)
-		if c := take[lease.Commit](s); len(c) != n {
+		if c := take[contract.Commit](s); len(c) != n {
 			t.Fatalf("%d commits, want %d", len(c), n)
 		}
 		s.set(func() {
@@ -237,7 +237,7 @@ func TestFloodOfOneSchedulerDelaysNobody(t *testing.T) {
 		sent, done := 0, make(chan struct{})
 		go func() {
 			defer close(done)
-			s.loop.Up("mallory", lease.Path{})
+			s.loop.Up("mallory", contract.Path{})
 			for range flood {
 				s.loop.Deliver("mallory", large)
 				sent++
@@ -254,7 +254,7 @@ func TestFloodOfOneSchedulerDelaysNobody(t *testing.T) {
 		}
 		s.set(func() { s.slow = 0 })
 		pause(10 * time.Second) // not 9, at which the first save ends: nobody knows which timer fires first
-		if c := take[lease.Commit](s); len(c) != 2 {
+		if c := take[contract.Commit](s); len(c) != 2 {
 			t.Errorf("%d commits, want 2", len(c))
 		}
 		if <-done; sent != flood {
@@ -274,9 +274,9 @@ func TestLoopRunsATask(t *testing.T) {
 		s.loop.Deliver(amy, start(1, a, session, cpu))
 		pause(10 * time.Millisecond)
 		s.set(func() { s.slow = 0 })
-		s.loop.Deliver(amy, lease.Release{Offer: 9})
+		s.loop.Deliver(amy, contract.Release{Offer: 9})
 		synctest.Wait()
-		if ev := take[lease.Event](s); len(ev) != 1 || ev[0].Refused == "" {
+		if ev := take[contract.Event](s); len(ev) != 1 || ev[0].Refused == "" {
 			t.Fatalf("a Start that came before its Commit: %+v", ev)
 		}
 		a = attempt(2, 1)
@@ -285,25 +285,25 @@ func TestLoopRunsATask(t *testing.T) {
 		s.loop.Deliver(amy, start(2, a, session, cpu))
 		synctest.Wait()
 		s.loop.Driven(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: 9})
-		s.loop.Deliver(amy, lease.Signal{Attempt: a, Group: group, Epoch: epoch(1), Number: 10})
+		s.loop.Deliver(amy, contract.Signal{Attempt: a, Group: group, Epoch: epoch(1), Number: 10})
 		synctest.Wait()
-		s.loop.Deliver(amy, lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1)})
+		s.loop.Deliver(amy, contract.Cancel{Attempt: a, Group: group, Epoch: epoch(1)})
 		synctest.Wait()
 		recs, err := s.loop.Attempts(t.Context())
 		if err != nil || len(recs) != 2 || recs[1].PID != 9 {
 			t.Fatalf("attempts = %+v, %v", recs, err)
 		}
 		s.loop.Driven(exited(a, 0))
-		s.loop.Deliver(amy, lease.Ack{Attempt: a, N: 4})
+		s.loop.Deliver(amy, contract.Ack{Attempt: a, N: 4})
 		synctest.Wait()
 		var states []job.State
-		for _, ev := range take[lease.Event](s) {
+		for _, ev := range take[contract.Event](s) {
 			states = append(states, ev.State)
 		}
 		if len(states) != 4 || states[3] != job.Cancelled {
 			t.Fatalf("told %v", states)
 		}
-		s.loop.Deliver(amy, lease.Ack{Attempt: a, N: 4})
+		s.loop.Deliver(amy, contract.Ack{Attempt: a, N: 4})
 		synctest.Wait()
 		want := "start X signal X stop X forget X"
 		s.set(func() {
@@ -326,7 +326,7 @@ func TestLoopReportsATaskThatTheDriverRefuses(t *testing.T) {
 		synctest.Wait()
 		s.loop.Deliver(amy, start(1, attempt(1, 1), session, cpu))
 		synctest.Wait()
-		ev := take[lease.Event](s)
+		ev := take[contract.Event](s)
 		if len(ev) != 2 || ev[1].Exit == nil || ev[1].Exit.Code != 125 || ev[1].Exit.Reason != "runner is gone" {
 			t.Fatalf("events = %+v", ev)
 		}
@@ -341,14 +341,14 @@ func TestLoopRecoversWithTheDisk(t *testing.T) {
 		s.set(func() { s.failing = errDisk })
 		s.loop.Deliver(amy, offer(1, attempt(1, 1), cpu))
 		synctest.Wait()
-		if d := take[lease.Decline](s); len(d) != 1 || !strings.Contains(d[0].Reason.Detail, "no space left") {
+		if d := take[contract.Decline](s); len(d) != 1 || !strings.Contains(d[0].Reason.Detail, "no space left") {
 			t.Fatalf("declines = %+v", d)
 		}
 		s.set(func() { s.failing = nil })
 		pause(2 * time.Second)
 		s.loop.Deliver(amy, offer(2, attempt(2, 1), cpu))
 		synctest.Wait()
-		if c := take[lease.Commit](s); len(c) != 1 {
+		if c := take[contract.Commit](s); len(c) != 1 {
 			t.Fatalf("commits = %+v", c)
 		}
 	})
@@ -357,8 +357,8 @@ func TestLoopRecoversWithTheDisk(t *testing.T) {
 func TestLoopRenewsByItself(t *testing.T) {
 	with(t, func(t *testing.T, s *site) {
 		s.meet()
-		pause(lease.RenewEvery)
-		if r := take[lease.Renew](s); len(r) != 1 {
+		pause(contract.RenewEvery)
+		if r := take[contract.Renew](s); len(r) != 1 {
 			t.Fatalf("asked %d times", len(r))
 		}
 	})
@@ -417,14 +417,14 @@ func TestLoopIsDrivenByTurns(t *testing.T) {
 	if err := loop.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	says := func(m lease.ToWorker) { loop.Turn(t.Context(), worker.Message{From: amy, Msg: m}) }
+	says := func(m contract.ToWorker) { loop.Turn(t.Context(), worker.Message{From: amy, Msg: m}) }
 	loop.Turn(t.Context(), worker.Up{Peer: amy})
-	says(lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1), Founding: proof}}})
-	renew := take[lease.Renew](s)[0]
+	says(contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1), Founding: proof}}})
+	renew := take[contract.Renew](s)[0]
 	says(answerTo(renew, 1, true))
 	says(offer(1, attempt(1, 1), gpus(1)))
 	says(start(1, attempt(1, 1), renew.Session, gpus(1)))
-	if ev := take[lease.Event](s); len(ev) != 1 || ev[0].State != job.Starting || s.calls[0] != "start "+attempt(1, 1).String() {
+	if ev := take[contract.Event](s); len(ev) != 1 || ev[0].State != job.Starting || s.calls[0] != "start "+attempt(1, 1).String() {
 		t.Fatalf("events = %+v, calls = %v", ev, s.calls)
 	}
 	at, ok := loop.Wake()
@@ -432,7 +432,7 @@ func TestLoopIsDrivenByTurns(t *testing.T) {
 		t.Fatalf("wake = %v, %v at %v", at, ok, now.Boot)
 	}
 	now.Boot, now.Wall = at, now.Wall.Add(at.Sub(now.Boot))
-	take[lease.Renew](s)
+	take[contract.Renew](s)
 	loop.Turn(t.Context())
 	if next, _ := loop.Wake(); next <= at {
 		t.Fatalf("wake = %v after a turn at %v", next, at)
@@ -452,16 +452,16 @@ func TestLoopGoesOnWhileTheDiskHangs(t *testing.T) {
 		synctest.Wait()
 		s.loop.Driven(worker.DriverEvent{Attempt: runs, Kind: worker.DriverStarted, PID: 9})
 		synctest.Wait()
-		take[lease.Event](s)
+		take[contract.Event](s)
 		thaw := make(chan struct{})
 		s.set(func() { s.hung, s.calls = thaw, nil })
 		s.loop.Deliver(amy, start(2, starts, session, cpu))
 		pause(11 * time.Second)
 		const why = "the disk of the data directory does not answer"
-		if ev := take[lease.Event](s); len(ev) != 1 || ev[0].Attempt != starts || !strings.Contains(ev[0].Refused, why) {
+		if ev := take[contract.Event](s); len(ev) != 1 || ev[0].Attempt != starts || !strings.Contains(ev[0].Refused, why) {
 			t.Fatalf("told %+v, want that the start was refused", ev)
 		}
-		s.loop.Deliver(amy, lease.Cancel{Attempt: runs, Group: group, Epoch: epoch(1)})
+		s.loop.Deliver(amy, contract.Cancel{Attempt: runs, Group: group, Epoch: epoch(1)})
 		synctest.Wait()
 		s.set(func() {
 			if have := strings.Join(s.calls, " "); have != "stop "+runs.String() {
@@ -470,30 +470,30 @@ func TestLoopGoesOnWhileTheDiskHangs(t *testing.T) {
 		})
 		s.loop.Driven(exited(runs, 0))
 		pause(2 * time.Second)
-		if ev := take[lease.Event](s); len(ev) == 0 || ev[len(ev)-1].State != job.Cancelled {
+		if ev := take[contract.Event](s); len(ev) == 0 || ev[len(ev)-1].State != job.Cancelled {
 			t.Errorf("told %+v, want the end of the cancelled task", ev)
 		}
 		s.loop.Deliver(amy, offer(3, attempt(3, 1), cpu))
 		synctest.Wait()
-		if d := take[lease.Decline](s); len(d) != 1 || !strings.Contains(d[0].Reason.Detail, why) {
+		if d := take[contract.Decline](s); len(d) != 1 || !strings.Contains(d[0].Reason.Detail, why) {
 			t.Errorf("declines %+v", d)
 		}
 		pause(time.Minute)
-		if r := take[lease.Renew](s); len(r) == 0 {
+		if r := take[contract.Renew](s); len(r) == 0 {
 			t.Error("no lease was renewed")
 		}
 		close(thaw)
 		s.set(func() { s.hung = nil })
 		pause(2 * time.Second)
 		s.set(func() {
-			if p := s.records[starts].Phase; p != lease.PhaseRefused {
+			if p := s.records[starts].Phase; p != contract.PhaseRefused {
 				t.Errorf("the start that was refused is %v on disk", p)
 			}
 		})
-		take[lease.Commit](s)
+		take[contract.Commit](s)
 		s.loop.Deliver(amy, offer(4, attempt(4, 1), cpu))
 		synctest.Wait()
-		if c := take[lease.Commit](s); len(c) != 1 {
+		if c := take[contract.Commit](s); len(c) != 1 {
 			t.Errorf("%d commits once the disk answers, want 1", len(c))
 		}
 		s.set(func() {

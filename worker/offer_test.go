@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -29,7 +29,7 @@ func TestOfferThatCouldNeverFit(t *testing.T) {
 			m := offer(1, attempt(1, 1), c.need)
 			m.Wait = time.Minute
 			h.says(amy, m)
-			d := one[lease.Decline](h, amy)
+			d := one[contract.Decline](h, amy)
 			if !d.Never || d.Reason.Word != job.ReasonNoMatch || !strings.HasPrefix(d.Reason.Detail, c.word) {
 				t.Fatalf("decline = %+v, want never because of %q", d, c.word)
 			}
@@ -41,17 +41,17 @@ func TestOfferCommitHoldsDevices(t *testing.T) {
 	h := newHost(t, config(2))
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), gpus(2)), offer(2, attempt(2, 1), gpus(1)))
-	c := one[lease.Commit](h, amy)
+	c := one[contract.Commit](h, amy)
 	if c.Offer != 1 || len(c.Devices) != 2 || c.Session != s {
 		t.Fatalf("commit = %+v", c)
 	}
-	d := one[lease.Decline](h, amy)
+	d := one[contract.Decline](h, amy)
 	if d.Offer != 2 || d.Never || d.Reason.Word != job.ReasonResources || len(d.Free.GPUs) != 0 || d.Free.CPUs != 7 {
 		t.Fatalf("decline = %+v", d)
 	}
-	h.says(amy, lease.Release{Offer: 1})
+	h.says(amy, contract.Release{Offer: 1})
 	h.says(amy, offer(3, attempt(2, 1), gpus(2)))
-	one[lease.Commit](h, amy)
+	one[contract.Commit](h, amy)
 }
 
 // A share of a GPU gets the device that its scheduler prefers if that has room, else one that this host chooses. Whole
@@ -74,13 +74,13 @@ func TestOfferPrefersDevice(t *testing.T) {
 			h := newHost(t, config(2))
 			h.meet(amy, 1)
 			h.says(amy, offer(1, attempt(1, 1), share(0.4)))
-			if first := one[lease.Commit](h, amy); first.Devices[0] != "GPU-a" {
+			if first := one[contract.Commit](h, amy); first.Devices[0] != "GPU-a" {
 				t.Fatalf("the first share is on %v", first.Devices)
 			}
 			m := offer(2, attempt(2, 1), c.need)
 			m.Device = c.device
 			h.says(amy, m)
-			if got := one[lease.Commit](h, amy); len(got.Devices) != 1 || got.Devices[0] != c.want {
+			if got := one[contract.Commit](h, amy); len(got.Devices) != 1 || got.Devices[0] != c.want {
 				t.Errorf("it gets %v, want %s", got.Devices, c.want)
 			}
 		})
@@ -94,7 +94,7 @@ func TestFreeCountsTasks(t *testing.T) {
 	tasks := func() int {
 		t.Helper()
 		h.pass(time.Second)
-		all := got[lease.Availability](h, amy)
+		all := got[contract.Availability](h, amy)
 		if len(all) == 0 {
 			t.Fatal("the host does not say what is free")
 		}
@@ -104,7 +104,7 @@ func TestFreeCountsTasks(t *testing.T) {
 	if n := tasks(); n != 2 {
 		t.Errorf("%d tasks after two commits", n)
 	}
-	h.says(amy, lease.Release{Offer: 1})
+	h.says(amy, contract.Release{Offer: 1})
 	if n := tasks(); n != 1 {
 		t.Errorf("%d tasks after a release", n)
 	}
@@ -116,7 +116,7 @@ func TestOffersOfOneRoundAreRanked(t *testing.T) {
 	low, high := offer(1, attempt(1, 1), gpus(1)), offer(2, attempt(2, 1), gpus(1))
 	high.Priority = 60
 	h.says(amy, low, high)
-	if c := one[lease.Commit](h, amy); c.Offer != 2 {
+	if c := one[contract.Commit](h, amy); c.Offer != 2 {
 		t.Fatalf("committed offer %d, want the one of higher priority", c.Offer)
 	}
 }
@@ -130,22 +130,22 @@ func TestResourcesAreHeldBackForAQueuedOffer(t *testing.T) {
 	h.says(amy, big)
 	h.untilKept(big)
 	h.says(amy, offer(3, attempt(3, 1), gpus(1)))
-	if d := one[lease.Decline](h, amy); d.Offer != 3 {
+	if d := one[contract.Decline](h, amy); d.Offer != 3 {
 		t.Fatalf("decline = %+v", d)
 	}
 	h.says(amy, offer(4, attempt(4, 1), cpu)) // needs nothing that is held back
-	if c := one[lease.Commit](h, amy); c.Offer != 4 {
+	if c := one[contract.Commit](h, amy); c.Offer != 4 {
 		t.Fatalf("commit = %+v", c)
 	}
 	over := offer(5, attempt(5, 1), gpus(1))
 	over.Priority = 51 // goes first
 	h.says(amy, over)
-	if c := one[lease.Commit](h, amy); c.Offer != 5 {
+	if c := one[contract.Commit](h, amy); c.Offer != 5 {
 		t.Fatalf("commit = %+v", c)
 	}
-	h.says(amy, lease.Release{Offer: 5})
+	h.says(amy, contract.Release{Offer: 5})
 	h.round(exited(attempt(1, 1), 0)) // the queued offer gets the devices in the same step
-	if c := one[lease.Commit](h, amy); c.Offer != 2 || len(c.Devices) != 4 {
+	if c := one[contract.Commit](h, amy); c.Offer != 2 || len(c.Devices) != 4 {
 		t.Fatalf("commit = %+v", c)
 	}
 }
@@ -157,12 +157,12 @@ func TestQueuedOfferEndsInTime(t *testing.T) {
 	m := offer(2, attempt(2, 1), gpus(1))
 	m.Wait = time.Hour // more than is allowed
 	h.says(amy, m)
-	h.pass(lease.MaxOfferWait - time.Second)
-	if d := got[lease.Decline](h, amy); len(d) > 0 {
+	h.pass(contract.MaxOfferWait - time.Second)
+	if d := got[contract.Decline](h, amy); len(d) > 0 {
 		t.Fatalf("declined early: %+v", d)
 	}
 	h.pass(2 * time.Second)
-	if d := one[lease.Decline](h, amy); d.Offer != 2 || d.Reason.Word != job.ReasonResources {
+	if d := one[contract.Decline](h, amy); d.Offer != 2 || d.Reason.Word != job.ReasonResources {
 		t.Fatalf("decline = %+v", d)
 	}
 }
@@ -171,15 +171,15 @@ func TestOffersOfOneSchedulerAreBounded(t *testing.T) {
 	h := newHost(t, config(1))
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
-	for i := range uint64(lease.MaxOffers + 3) {
+	for i := range uint64(contract.MaxOffers + 3) {
 		m := offer(10+i, attempt(10+i, 1), gpus(1))
 		m.Wait = time.Minute
 		h.says(amy, m)
 	}
-	if d := got[lease.Decline](h, amy); len(d) != 3 {
+	if d := got[contract.Decline](h, amy); len(d) != 3 {
 		t.Fatalf("declined %d, want 3", len(d))
 	}
-	if v := h.core.View(); v.Queued != lease.MaxOffers {
+	if v := h.core.View(); v.Queued != contract.MaxOffers {
 		t.Fatalf("%d wait", v.Queued)
 	}
 	h.round(worker.Down{Peer: amy})
@@ -194,20 +194,20 @@ func TestLateStartAfterALapse(t *testing.T) {
 			h := newHost(t, config(1))
 			s := h.meet(amy, 1)
 			h.says(amy, offer(1, attempt(1, 1), gpus(1)))
-			one[lease.Commit](h, amy)
-			h.pass(lease.ReserveFor + time.Second)
+			one[contract.Commit](h, amy)
+			h.pass(contract.ReserveFor + time.Second)
 			if v := h.core.View(); len(v.Free.GPUs) != 1 {
 				t.Fatal("the reservation has not lapsed")
 			}
 			if taken {
 				h.says(amy, offer(2, attempt(2, 1), gpus(1)))
-				one[lease.Commit](h, amy)
+				one[contract.Commit](h, amy)
 			}
 			e := h.says(amy, start(1, attempt(1, 1), s, gpus(1)))
 			if started := len(e.Start) == 1; started == taken {
 				t.Fatalf("started %v, taken by another %v", started, taken)
 			}
-			if ev := one[lease.Event](h, amy); (ev.Refused != "") != taken {
+			if ev := one[contract.Event](h, amy); (ev.Refused != "") != taken {
 				t.Fatalf("event = %+v", ev)
 			}
 		})
@@ -220,9 +220,9 @@ func TestReleasedOfferCannotBeStarted(t *testing.T) {
 		s := h.meet(amy, 1)
 		h.says(amy, offer(1, attempt(1, 1), gpus(1)))
 		if lapse {
-			h.pass(lease.ReserveFor + time.Second)
+			h.pass(contract.ReserveFor + time.Second)
 		}
-		h.says(amy, lease.Release{Offer: 1})
+		h.says(amy, contract.Release{Offer: 1})
 		if e := h.says(amy, start(1, attempt(1, 1), s, gpus(1))); len(e.Start) > 0 {
 			t.Fatalf("started after its release, lapsed before: %v", lapse)
 		}
@@ -248,10 +248,10 @@ func TestDrainingHostDeclinesAndItsTasksGoOn(t *testing.T) {
 	h.says(amy, waits)
 	h.jump(time.Second)
 	h.round(worker.Drain{On: true, Reason: "new fans"})
-	if d := one[lease.Decline](h, amy); d.Reason != (job.Reason{Word: job.ReasonNodesDraining, Detail: "new fans"}) || d.Never {
+	if d := one[contract.Decline](h, amy); d.Reason != (job.Reason{Word: job.ReasonNodesDraining, Detail: "new fans"}) || d.Never {
 		t.Fatalf("decline = %+v", d)
 	}
-	all := got[lease.Availability](h, amy)
+	all := got[contract.Availability](h, amy)
 	if a := all[len(all)-1]; !a.Draining || a.Detail != "new fans" {
 		t.Fatalf("availability = %+v", a)
 	}
@@ -260,7 +260,7 @@ func TestDrainingHostDeclinesAndItsTasksGoOn(t *testing.T) {
 	}
 	h.round(worker.Drain{})
 	h.says(amy, offer(3, attempt(3, 1), cpu))
-	one[lease.Commit](h, amy)
+	one[contract.Commit](h, amy)
 }
 
 func TestHostThatIsNoWorkerDeclinesForGood(t *testing.T) {
@@ -269,7 +269,7 @@ func TestHostThatIsNoWorkerDeclinesForGood(t *testing.T) {
 	h := newHost(t, cfg)
 	h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), cpu))
-	if d := one[lease.Decline](h, amy); !d.Never {
+	if d := one[contract.Decline](h, amy); !d.Never {
 		t.Fatalf("decline = %+v", d)
 	}
 }
@@ -283,7 +283,7 @@ func TestPolicyIsAskedAtStart(t *testing.T) {
 	if len(e.Start) > 0 || h.core.View().Free.CPUs != 8 {
 		t.Fatalf("started %+v, free %+v", e.Start, h.core.View().Free)
 	}
-	if ev := one[lease.Event](h, amy); ev.Refused != "not admitted: ada is not known here" {
+	if ev := one[contract.Event](h, amy); ev.Refused != "not admitted: ada is not known here" {
 		t.Fatalf("event = %+v", ev)
 	}
 }
@@ -297,8 +297,8 @@ func TestQueuedOfferOfAnOldOwnerIsStale(t *testing.T) {
 	h.says(amy, m)
 	h.meet(bob, 2)
 	h.round(exited(attempt(1, 1), 0))
-	one[lease.Stale](h, amy)
-	if len(got[lease.Commit](h, amy)) > 0 {
+	one[contract.Stale](h, amy)
+	if len(got[contract.Commit](h, amy)) > 0 {
 		t.Fatal("committed to an old owner")
 	}
 }
@@ -307,19 +307,19 @@ func TestAvailabilityIsToldOnChangeAndNotTooOften(t *testing.T) {
 	h := newHost(t, config(0))
 	h.meet(amy, 1)
 	h.pass(time.Second)
-	got[lease.Availability](h, amy)
+	got[contract.Availability](h, amy)
 	for i := range uint64(5) {
 		h.says(amy, offer(i+1, attempt(i+1, 1), cpu))
 	}
-	if a := one[lease.Availability](h, amy); a.Free.CPUs != 7 {
+	if a := one[contract.Availability](h, amy); a.Free.CPUs != 7 {
 		t.Fatalf("first Availability = %+v", a)
 	}
 	h.pass(200 * time.Millisecond)
-	if a := one[lease.Availability](h, amy); a.Free.CPUs != 3 {
+	if a := one[contract.Availability](h, amy); a.Free.CPUs != 3 {
 		t.Fatalf("second Availability = %+v", a)
 	}
 	h.pass(5 * time.Second)
-	if a := got[lease.Availability](h, amy); len(a) > 0 {
+	if a := got[contract.Availability](h, amy); len(a) > 0 {
 		t.Fatalf("sent without a change: %+v", a)
 	}
 }

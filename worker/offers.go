@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // offers answers the offers of schedulers.
@@ -30,7 +30,7 @@ type offers struct {
 }
 
 // offer handles an offer: it queues a new one, renews a queued one, and declines one that this host can never accept.
-func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
+func (f *offers) offer(now Moment, from job.Peer, m contract.Offer) {
 	g, ok := f.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	if !ok {
 		return
@@ -85,12 +85,12 @@ func (f *offers) offer(now Moment, from job.Peer, m lease.Offer) {
 }
 
 // never returns why this host can never accept the offer, if it cannot.
-func (f *offers) never(from job.Peer, m *lease.Offer) job.Reason {
+func (f *offers) never(from job.Peer, m *contract.Offer) job.Reason {
 	if why := f.account.capacity.never(m.Need); why != "" {
-		return job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}
+		return job.Reason{Word: job.ReasonNoMatch, Detail: contract.Clip(why)}
 	}
 	if why := f.cfg.refuses(from, m.User); why != "" {
-		return job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip(why)}
+		return job.Reason{Word: job.ReasonNoMatch, Detail: contract.Clip(why)}
 	}
 	own := f.account.quotas.own
 	if why := cmp.Or(own.Never(m.User, f.account.capacity.whole(m.Need)), own.NeverHolds(m.User, m.Limit), f.above(from, m)); why != "" {
@@ -123,7 +123,7 @@ func (f *offers) outOfBounds(now Moment, from job.Peer, g *group) string {
 // makeRoom reports whether one more offer of a scheduler may be queued. If the queue is full, it may decline an offer of
 // another scheduler for that.
 func (f *offers) makeRoom(from job.Peer) bool {
-	if f.queue.perPeer[from]+f.queue.gangs.held[from] >= lease.MaxOffers {
+	if f.queue.perPeer[from]+f.queue.gangs.held[from] >= contract.MaxOffers {
 		return false
 	}
 	if f.queue.waiting < maxQueued {
@@ -237,7 +237,7 @@ func (f *offers) decline(o *offer, why job.Reason, never bool) {
 }
 
 // above returns why the priority of an offer is too high here, or "".
-func (f *offers) above(from job.Peer, m *lease.Offer) string {
+func (f *offers) above(from job.Peer, m *contract.Offer) string {
 	if from == f.cfg.Profile.Peer {
 		from = ""
 	}

@@ -3,23 +3,23 @@ package worker
 // The interfaces that a Loop needs: disk, sessions, driver and clocks.
 
 import (
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Ledger keeps the state of a worker on disk.
 type Ledger interface {
 	// Save puts records, deletes records, and puts claims or deletes those without an epoch, all in one atomic write. With sync it returns when this and
 	// everything saved before would survive a power cut. After an error either all of it or nothing may be on disk.
-	Save(put []lease.Record, gone []job.Attempt, claims []lease.Claim, sync bool) error
+	Save(put []contract.Record, gone []job.Attempt, claims []contract.Claim, sync bool) error
 	// Load returns what was saved.
-	Load() ([]lease.Record, []lease.Claim, error)
+	Load() ([]contract.Record, []contract.Claim, error)
 }
 
 // Sender sends messages to schedulers. It never waits. An error says that there is no session. The worker sends whatever
 // matters again in the next session.
 type Sender interface {
-	Send(to job.Peer, m lease.ToScheduler) error
+	Send(to job.Peer, m contract.ToScheduler) error
 	// Want requests that a session to the scheduler is opened and kept.
 	Want(p job.Peer)
 	// Unwant withdraws a Want. The session is then closed unless another part of the daemon needs it.

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 // hostBreaker is the breaker of the host.
@@ -21,7 +21,7 @@ type hostBreaker struct {
 func (h *hostBreaker) fail(now Moment, f failure) {
 	if why := h.note(f); why != "" {
 		pause := h.trip()
-		h.pause(now, lease.Clip(why+"; "+pausedUntil(now, pause)), pause)
+		h.pause(now, contract.Clip(why+"; "+pausedUntil(now, pause)), pause)
 	}
 }
 

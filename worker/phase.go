@@ -3,9 +3,9 @@ package worker
 // The phases of an attempt on this host, and the legal moves between them.
 // See docs/adr, ADR 71.
 
-import "github.com/musterhq/muster/lease"
+import "github.com/musterhq/muster/internal/contract"
 
-// phase is how far an attempt has come on this host. Several phases have the same lease.Phase on disk, because a restart
+// phase is how far an attempt has come on this host. Several phases have the same contract.Phase on disk, because a restart
 // treats them alike.
 type phase int
 
@@ -37,27 +37,27 @@ func (p phase) String() string {
 }
 
 // onDisk returns the phase as it is on disk.
-func (p phase) onDisk() lease.Phase {
+func (p phase) onDisk() contract.Phase {
 	switch p {
 	case reserving, reserved, asked:
-		return lease.PhaseReserved
+		return contract.PhaseReserved
 	case starting, launched, completing:
-		return lease.PhaseStarted
+		return contract.PhaseStarted
 	case done:
-		return lease.PhaseDone
+		return contract.PhaseDone
 	case refused:
 	}
-	return lease.PhaseRefused
+	return contract.PhaseRefused
 }
 
 // phaseOf returns the phase of an attempt after a restart. The record must not be that of a reservation.
-func phaseOf(rec lease.Record) phase {
+func phaseOf(rec contract.Record) phase {
 	switch {
-	case rec.Phase == lease.PhaseStarted && rec.Exit != nil:
+	case rec.Phase == contract.PhaseStarted && rec.Exit != nil:
 		return completing
-	case rec.Phase == lease.PhaseStarted:
+	case rec.Phase == contract.PhaseStarted:
 		return launched
-	case rec.Phase == lease.PhaseDone:
+	case rec.Phase == contract.PhaseDone:
 		return done
 	}
 	return refused

@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // preemption chooses the tasks that are ended for an offer, and ends them. For a gang it first promises to end them.
@@ -115,7 +115,7 @@ func (p *preemption) preempt(now Moment, o *offer, kept []string) string {
 // inVain reports whether tasks were ended for an offer that still waits: one before it got what they held. Then more may be
 // ended. Where levels order offers, new ones come before others all the time.
 func (p *preemption) inVain(o *offer) bool {
-	if !o.preempted || o.msg.Gang > 0 || o.msg.Work.By == lease.ByAge || o.state != offerQueued {
+	if !o.preempted || o.msg.Gang > 0 || o.msg.Work.By == contract.ByAge || o.state != offerQueued {
 		return false
 	}
 	for _, a := range p.attempts.by {
@@ -159,7 +159,7 @@ func (p *preemption) end(now Moment, o *offer, victims []*attempt) {
 	for _, a := range victims {
 		a.victimOf = o
 		if a.stop == nil {
-			p.attempts.preempt(now, a, lease.Clip(fmt.Sprintf("preempted by job %s of %s, priority %d", o.msg.Attempt.Job, o.msg.User, o.msg.Priority)))
+			p.attempts.preempt(now, a, contract.Clip(fmt.Sprintf("preempted by job %s of %s, priority %d", o.msg.Attempt.Job, o.msg.User, o.msg.Priority)))
 		}
 	}
 }

@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
 // filled is a host on which tasks run.
 type filled struct {
 	*host
-	session lease.Session
+	session contract.Session
 	n       uint64
 	grace   time.Duration // of the tasks
 }
@@ -40,8 +40,8 @@ func (f *filled) run(priority, devices int, preemptible bool) job.Attempt {
 	f.says(amy, o)
 	f.says(amy, m)
 	f.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverStarted, PID: int(f.n)})
-	got[lease.Event](f.host, amy)
-	got[lease.Commit](f.host, amy)
+	got[contract.Event](f.host, amy)
+	got[contract.Commit](f.host, amy)
 	return a
 }
 
@@ -94,7 +94,7 @@ func TestVictims(t *testing.T) {
 			if !slices.Equal(ended, want) {
 				t.Fatalf("%v end, want %v of %v", ended, want, all)
 			}
-			declined := len(got[lease.Decline](f.host, amy)) > 0
+			declined := len(got[contract.Decline](f.host, amy)) > 0
 			if declined != (len(want) == 0) {
 				t.Errorf("declined: %v", declined)
 			}
@@ -111,15 +111,15 @@ func TestPreemptedTaskMakesRoom(t *testing.T) {
 		t.Fatalf("%v end", ended)
 	}
 	f.says(amy, offer(99, attempt(99, 1), gpus(1)))
-	one[lease.Decline](f.host, amy)
-	if cs := got[lease.Commit](f.host, amy); len(cs) > 0 {
+	one[contract.Decline](f.host, amy)
+	if cs := got[contract.Commit](f.host, amy); len(cs) > 0 {
 		t.Fatalf("committed before the victim has ended: %+v", cs)
 	}
 	f.round(worker.DriverEvent{Attempt: low, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15}})
-	if c := one[lease.Commit](f.host, amy); c.Offer != 2 || len(c.Devices) != 1 {
+	if c := one[contract.Commit](f.host, amy); c.Offer != 2 || len(c.Devices) != 1 {
 		t.Fatalf("commit %+v", c)
 	}
-	all := got[lease.Event](f.host, amy)
+	all := got[contract.Event](f.host, amy)
 	e := all[len(all)-1]
 	if e.Attempt != low || e.State != job.Preempted || !strings.Contains(e.Exit.Reason, "preempted by job") || !strings.Contains(e.Exit.Reason, "priority 90") {
 		t.Fatalf("the victim's end %+v", e)
@@ -164,11 +164,11 @@ func TestVictimsOfTwoOffers(t *testing.T) {
 func TestNothingIsPreemptedForWhatEndsAnyway(t *testing.T) {
 	f := newFilled(t, 2)
 	kept, low := f.run(50, 1, false), f.run(50, 1, true)
-	f.says(amy, lease.Cancel{Attempt: kept, Group: group, Epoch: epoch(1), Grace: time.Minute})
+	f.says(amy, contract.Cancel{Attempt: kept, Group: group, Epoch: epoch(1), Grace: time.Minute})
 	if ended := f.ask(90, 1); len(ended) > 0 {
 		t.Fatalf("%v end, %s is not needed", ended, low)
 	}
-	if ds := got[lease.Decline](f.host, amy); len(ds) > 0 {
+	if ds := got[contract.Decline](f.host, amy); len(ds) > 0 {
 		t.Fatalf("declined: %+v", ds)
 	}
 }
@@ -197,13 +197,13 @@ func TestPreemptibleIsTold(t *testing.T) {
 	f.run(30, 2, true)
 	young := f.run(10, 1, true)
 	f.run(10, 1, false)
-	want := []lease.Preemptible{{Priority: 10, CPUs: 1, GPUs: 1}, {Priority: 30, CPUs: 1, GPUs: 2}}
-	told := func() []lease.Preemptible {
+	want := []contract.Preemptible{{Priority: 10, CPUs: 1, GPUs: 1}, {Priority: 30, CPUs: 1, GPUs: 2}}
+	told := func() []contract.Preemptible {
 		f.pass(time.Second)
 		f.says(amy, offer(1000+f.n, attempt(500, 1), job.Resources{CPUs: 100}))
 		f.says(amy, offer(2000+f.n, attempt(501, 1), gpus(4)))
 		f.n++
-		ds := got[lease.Decline](f.host, amy)
+		ds := got[contract.Decline](f.host, amy)
 		return ds[len(ds)-1].Free.Preemptible
 	}
 	if got := told(); !slices.Equal(got, want) {
@@ -277,7 +277,7 @@ func TestNothingEndsForWhatIsBooked(t *testing.T) {
 			m := start(f.n, attempt(f.n, 1), f.session, gpus(1))
 			m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible, s.TimeLimit = 50, i > 0, limit })
 			o := offer(f.n, m.Attempt, gpus(1))
-			o.Limit = lease.LimitOf(&job.Spec{TimeLimit: limit})
+			o.Limit = contract.LimitOf(&job.Spec{TimeLimit: limit})
 			f.says(amy, o)
 			f.says(amy, m)
 			f.round(worker.DriverEvent{Attempt: m.Attempt, Kind: worker.DriverStarted, PID: int(f.n)})
@@ -293,7 +293,7 @@ func TestNothingEndsForWhatIsBooked(t *testing.T) {
 		if (len(out.Stop) > 0) != c.ends {
 			t.Errorf("limit %s: %d tasks were told to end", c.limit, len(out.Stop))
 		}
-		if declined := len(got[lease.Decline](f.host, amy)) > 0; declined == c.ends {
+		if declined := len(got[contract.Decline](f.host, amy)) > 0; declined == c.ends {
 			t.Errorf("limit %s: declined: %t", c.limit, declined)
 		}
 	}

@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
-func priorities(t *testing.T, settings map[string]string) *lease.Priorities {
+func priorities(t *testing.T, settings map[string]string) *contract.Priorities {
 	t.Helper()
-	return limits(t, settings).Priorities([]string{lease.Root}, false)
+	return limits(t, settings).Priorities([]string{contract.Root}, false)
 }
 
 // A scheduler that lies about the priority of a user's task is declined for good, with the limit's name, and ends nobody's
@@ -28,24 +28,24 @@ func TestPriorityAboveTheLimitIsDeclined(t *testing.T) {
 	if ended := f.ask(100, 1); len(ended) > 0 {
 		t.Fatalf("%v end for a priority that ada may not have", ended)
 	}
-	d := one[lease.Decline](h, amy)
+	d := one[contract.Decline](h, amy)
 	if !d.Never || d.Reason.Word != job.ReasonQuota || !strings.Contains(d.Reason.Detail, "priority 100 of user ada is above 50, the highest here (limits.per_user.priority)") {
 		t.Fatalf("declined with %+v", d)
 	}
-	got[lease.Hello](h, amy)
+	got[contract.Hello](h, amy)
 	h.round(worker.LimitsChanged{Priorities: priorities(t, map[string]string{"users.ada.priority": "90"})})
-	one[lease.Hello](h, amy)
+	one[contract.Hello](h, amy)
 	if ended := f.ask(100, 1); len(ended) > 0 {
 		t.Fatalf("%v end for a priority above the new limit", ended)
 	}
-	if d := one[lease.Decline](h, amy); !strings.Contains(d.Reason.Detail, "limits.users.ada.priority") {
+	if d := one[contract.Decline](h, amy); !strings.Contains(d.Reason.Detail, "limits.users.ada.priority") {
 		t.Fatalf("declined with %+v", d)
 	}
 	if ended := f.ask(90, 1); len(ended) != 1 || ended[0] != low {
 		t.Fatalf("%v end for a priority that ada may have now", ended)
 	}
 	h.round(worker.LimitsChanged{Priorities: priorities(t, map[string]string{"users.ada.priority": "90"})})
-	if again := got[lease.Hello](h, amy); len(again) > 0 {
+	if again := got[contract.Hello](h, amy); len(again) > 0 {
 		t.Error("Hello is sent though nothing has changed")
 	}
 }
@@ -59,13 +59,13 @@ func TestPriorityOfAMember(t *testing.T) {
 	m := offer(1, attempt(1, 1), cpu)
 	m.Priority = 70
 	h.says(amy, m)
-	if d := one[lease.Decline](h, amy); !strings.Contains(d.Reason.Detail, "above 60") || !strings.Contains(d.Reason.Detail, "limits.members."+string(amy)+".priority") {
+	if d := one[contract.Decline](h, amy); !strings.Contains(d.Reason.Detail, "above 60") || !strings.Contains(d.Reason.Detail, "limits.members."+string(amy)+".priority") {
 		t.Fatalf("declined with %+v", d)
 	}
 	m = offer(2, attempt(2, 1), cpu)
 	m.Priority = 60
 	h.says(amy, m)
-	one[lease.Commit](h, amy)
+	one[contract.Commit](h, amy)
 }
 
 // Offers that wait are declined when the limit is lowered.
@@ -81,7 +81,7 @@ func TestLoweredPriorityDeclinesWhatWaits(t *testing.T) {
 		h.says(amy, m)
 	}
 	h.round(worker.LimitsChanged{Priorities: priorities(t, nil)})
-	if d := one[lease.Decline](h, amy); d.Offer != 70 || !d.Never {
+	if d := one[contract.Decline](h, amy); d.Offer != 70 || !d.Never {
 		t.Fatalf("declined %+v", d)
 	}
 }
@@ -129,7 +129,7 @@ func TestSeveralPreemptAtOnce(t *testing.T) {
 	if len(ended) != 3 {
 		t.Fatalf("%d tasks end for four offers, want 3", len(ended))
 	}
-	if d := one[lease.Decline](h, amy); d.Offer != 13 || len(d.Free.Preemptible) > 0 {
+	if d := one[contract.Decline](h, amy); d.Offer != 13 || len(d.Free.Preemptible) > 0 {
 		t.Fatalf("declined %+v", d)
 	}
 }

@@ -10,13 +10,13 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
 // asks offers a member of a gang that may preempt.
-func (f *filled) asks(number uint64, priority, devices int) lease.Offer {
+func (f *filled) asks(number uint64, priority, devices int) contract.Offer {
 	m := member(number, 1, gpus(devices))
 	m.Priority, m.Preempt = priority, true
 	return m
@@ -30,7 +30,7 @@ func TestConditionalCommit(t *testing.T) {
 	if e := f.says(amy, m); len(e.Stop) > 0 {
 		t.Fatalf("stops %+v", e.Stop)
 	}
-	if c := one[lease.Commit](f.host, amy); !c.Conditional || c.Offer != m.ID || c.Session == 0 {
+	if c := one[contract.Commit](f.host, amy); !c.Conditional || c.Offer != m.ID || c.Session == 0 {
 		t.Fatalf("commit %+v", c)
 	}
 	// Nobody else ends what is promised, and what a victim frees by itself is kept.
@@ -39,7 +39,7 @@ func TestConditionalCommit(t *testing.T) {
 	}
 	f.round(exited(third, 0))
 	f.says(amy, offer(900, attempt(900, 1), gpus(1)))
-	if cs := got[lease.Commit](f.host, amy); len(cs) > 0 {
+	if cs := got[contract.Commit](f.host, amy); len(cs) > 0 {
 		t.Fatalf("commits %+v", cs)
 	}
 	m.Firm = true
@@ -47,21 +47,21 @@ func TestConditionalCommit(t *testing.T) {
 	if len(e.Stop) != 1 || e.Stop[0].Attempt != young {
 		t.Fatalf("stops %+v, want %s", e.Stop, young)
 	}
-	if e := f.says(amy, m); len(e.Stop) > 0 || len(got[lease.Commit](f.host, amy)) > 0 {
+	if e := f.says(amy, m); len(e.Stop) > 0 || len(got[contract.Commit](f.host, amy)) > 0 {
 		t.Fatalf("again: stops %+v", e.Stop)
 	}
 	f.round(worker.DriverEvent{Attempt: young, Kind: worker.DriverExited, Exit: job.Exit{State: job.Failed, Code: 143, Signal: 15}})
-	if c := one[lease.Commit](f.host, amy); c.Conditional || c.Offer != m.ID || len(c.Devices) != 2 {
+	if c := one[contract.Commit](f.host, amy); c.Conditional || c.Offer != m.ID || len(c.Devices) != 2 {
 		t.Fatalf("commit %+v", c)
 	}
 	// Once firm, nobody takes the place, and it can be started.
 	f.says(amy, f.asks(1, 95, 3))
-	for _, d := range got[lease.Decline](f.host, amy) {
+	for _, d := range got[contract.Decline](f.host, amy) {
 		if d.Offer == m.ID {
 			t.Fatalf("decline %+v", d)
 		}
 	}
-	s := startOf(m, lease.Commit{Session: f.session})
+	s := startOf(m, contract.Commit{Session: f.session})
 	s.Gang.Members[1].Node = "me"
 	if e := f.says(amy, s); len(e.Start) != 1 {
 		t.Fatal("not started")
@@ -70,23 +70,23 @@ func TestConditionalCommit(t *testing.T) {
 
 // A conditional Commit that is released, runs out or loses its session leaves the tasks alone, and others may have them.
 func TestConditionalCommitEnds(t *testing.T) {
-	for name, end := range map[string]func(*filled, lease.Offer){
-		"released":     func(f *filled, m lease.Offer) { f.says(amy, lease.Release{Offer: m.ID}) },
-		"runs out":     func(f *filled, _ lease.Offer) { f.pass(2 * time.Minute) },
-		"disconnected": func(f *filled, _ lease.Offer) { f.round(worker.Down{Peer: amy}, worker.Up{Peer: amy}) },
+	for name, end := range map[string]func(*filled, contract.Offer){
+		"released":     func(f *filled, m contract.Offer) { f.says(amy, contract.Release{Offer: m.ID}) },
+		"runs out":     func(f *filled, _ contract.Offer) { f.pass(2 * time.Minute) },
+		"disconnected": func(f *filled, _ contract.Offer) { f.round(worker.Down{Peer: amy}, worker.Up{Peer: amy}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFilled(t, 1)
 			low := f.run(50, 1, true)
 			m := f.asks(500, 90, 1)
 			f.says(amy, m)
-			one[lease.Commit](f.host, amy)
+			one[contract.Commit](f.host, amy)
 			end(f, m)
 			m.Firm = true
 			if e := f.says(amy, m); len(e.Stop) > 0 {
 				t.Fatalf("an offer that is not known any more ends %+v", e.Stop)
 			}
-			if ds := got[lease.Decline](f.host, amy); len(ds) == 0 {
+			if ds := got[contract.Decline](f.host, amy); len(ds) == 0 {
 				t.Error("not declined")
 			}
 			if ended := f.ask(80, 1); !slices.Equal(ended, []job.Attempt{low}) {
@@ -102,13 +102,13 @@ func TestVictimsEndByThemselves(t *testing.T) {
 	first, second := f.run(50, 1, true), f.run(50, 1, true)
 	m := f.asks(500, 90, 2)
 	f.says(amy, m)
-	one[lease.Commit](f.host, amy)
+	one[contract.Commit](f.host, amy)
 	f.round(exited(first, 0))
-	if cs := got[lease.Commit](f.host, amy); len(cs) > 0 {
+	if cs := got[contract.Commit](f.host, amy); len(cs) > 0 {
 		t.Fatalf("commits %+v", cs)
 	}
 	f.round(exited(second, 0))
-	if c := one[lease.Commit](f.host, amy); c.Conditional || len(c.Devices) != 2 {
+	if c := one[contract.Commit](f.host, amy); c.Conditional || len(c.Devices) != 2 {
 		t.Errorf("commit %+v", c)
 	}
 }
@@ -120,33 +120,33 @@ func TestPromiseIsTaken(t *testing.T) {
 	low := f.run(50, 1, true)
 	held := member(700, 2, gpus(1))
 	f.says(amy, held)
-	one[lease.Commit](f.host, amy)
+	one[contract.Commit](f.host, amy)
 	promised := f.asks(600, 90, 1)
 	promised.Order = 701 // its reservation cannot be revoked by it
 	promised.Priority = 90
 	held.Priority = 50
 	f.says(amy, promised)
-	c := one[lease.Commit](f.host, amy)
+	c := one[contract.Commit](f.host, amy)
 	if c.Conditional {
 		t.Fatalf("commit %+v, although a reservation of a lower priority can be revoked", c)
 	}
-	one[lease.Decline](f.host, amy)
+	one[contract.Decline](f.host, amy)
 	first := f.asks(500, 95, 2)
 	if e := f.says(amy, first); len(e.Stop) > 0 {
 		t.Fatalf("stops %+v", e.Stop)
 	}
-	if c := one[lease.Commit](f.host, amy); !c.Conditional || c.Offer != first.ID {
+	if c := one[contract.Commit](f.host, amy); !c.Conditional || c.Offer != first.ID {
 		t.Fatalf("commit %+v", c)
 	}
-	if d := one[lease.Decline](f.host, amy); d.Offer != promised.ID {
+	if d := one[contract.Decline](f.host, amy); d.Offer != promised.ID {
 		t.Fatalf("decline %+v", d)
 	}
 	second := f.asks(400, 99, 2)
 	f.says(amy, second)
-	if d := one[lease.Decline](f.host, amy); d.Offer != first.ID {
+	if d := one[contract.Decline](f.host, amy); d.Offer != first.ID {
 		t.Fatalf("decline %+v", d)
 	}
-	one[lease.Commit](f.host, amy)
+	one[contract.Commit](f.host, amy)
 	second.Firm = true
 	if e := f.says(amy, second); len(e.Stop) != 1 || e.Stop[0].Attempt != low {
 		t.Fatalf("stops %+v", e.Stop)
@@ -160,21 +160,21 @@ func TestFirmOfferIsNoObstacle(t *testing.T) {
 	held := f.asks(700, 92, 1)
 	held.Preempt = false
 	f.says(amy, held)
-	one[lease.Commit](f.host, amy)
+	one[contract.Commit](f.host, amy)
 	firm := f.asks(600, 90, 1)
 	f.says(amy, firm)
 	firm.Firm = true
 	if e := f.says(amy, firm); len(e.Stop) != 1 {
 		t.Fatalf("stops %+v", e.Stop)
 	}
-	one[lease.Commit](f.host, amy)
+	one[contract.Commit](f.host, amy)
 	first := f.asks(500, 95, 1)
 	first.Preempt = false
 	f.says(amy, first)
-	if c := one[lease.Commit](f.host, amy); c.Offer != first.ID {
+	if c := one[contract.Commit](f.host, amy); c.Offer != first.ID {
 		t.Errorf("commit %+v", c)
 	}
-	if d := one[lease.Decline](f.host, amy); d.Offer != held.ID {
+	if d := one[contract.Decline](f.host, amy); d.Offer != held.ID {
 		t.Errorf("decline %+v", d)
 	}
 }
@@ -185,7 +185,7 @@ func TestPromiseThatCannotBeMade(t *testing.T) {
 	f.run(50, 1, true)
 	f.run(50, 1, false)
 	f.says(amy, f.asks(500, 90, 2))
-	if d := one[lease.Decline](f.host, amy); !strings.Contains(d.Reason.Detail, "would make room") {
+	if d := one[contract.Decline](f.host, amy); !strings.Contains(d.Reason.Detail, "would make room") {
 		t.Errorf("decline %+v", d)
 	}
 }
@@ -206,8 +206,8 @@ func TestPromisesAreKept(t *testing.T) {
 			m := start(n, attempt(n, 1), session, need)
 			m.File = edited(m.File, func(s *job.Spec) { s.Priority, s.Preemptible = pick("priority", 4)*10, pick("preemptible", 5) > 0 })
 			h.says(amy, offer(n, m.Attempt, need))
-			if len(got[lease.Commit](h, amy)) == 0 {
-				h.says(amy, lease.Release{Offer: n})
+			if len(got[contract.Commit](h, amy)) == 0 {
+				h.says(amy, contract.Release{Offer: n})
 				return
 			}
 			h.says(amy, m)
@@ -217,7 +217,7 @@ func TestPromisesAreKept(t *testing.T) {
 		for range 8 {
 			run()
 		}
-		asked, stands := map[uint64]lease.Offer{}, map[uint64]bool{}
+		asked, stands := map[uint64]contract.Offer{}, map[uint64]bool{}
 		heard := func(e worker.Effects) {
 			for _, s := range e.Stop {
 				for _, m := range asked {
@@ -226,10 +226,10 @@ func TestPromisesAreKept(t *testing.T) {
 					}
 				}
 			}
-			for _, c := range got[lease.Commit](h, amy) {
+			for _, c := range got[contract.Commit](h, amy) {
 				stands[c.Offer] = c.Conditional
 			}
-			for _, d := range got[lease.Decline](h, amy) {
+			for _, d := range got[contract.Decline](h, amy) {
 				delete(stands, d.Offer)
 				delete(asked, d.Offer)
 			}
@@ -265,7 +265,7 @@ func TestPromisesAreKept(t *testing.T) {
 			"cancelled": func(*rapid.T) {
 				for _, r := range h.core.Attempts() {
 					if running[r.Attempt] && pick("this", 4) == 0 {
-						heard(h.says(amy, lease.Cancel{Attempt: r.Attempt, Group: group, Epoch: epoch(1), Grace: time.Minute, Reason: "enough"}))
+						heard(h.says(amy, contract.Cancel{Attempt: r.Attempt, Group: group, Epoch: epoch(1), Grace: time.Minute, Reason: "enough"}))
 						return
 					}
 				}
@@ -274,7 +274,7 @@ func TestPromisesAreKept(t *testing.T) {
 				id := n - uint64(pick("offer", 5))
 				delete(asked, id)
 				delete(stands, id)
-				heard(h.says(amy, lease.Release{Offer: id}))
+				heard(h.says(amy, contract.Release{Offer: id}))
 			},
 			"time": func(*rapid.T) {
 				h.jump(time.Duration(pick("time", 15)) * time.Second)
@@ -282,7 +282,7 @@ func TestPromisesAreKept(t *testing.T) {
 			},
 		})
 		gang(t) // whatever happened, one is asked for at the end: else few are conditional then
-		var firm []lease.ToWorker
+		var firm []contract.ToWorker
 		for id := range n + 1 {
 			if stands[id] {
 				m := asked[id]
@@ -300,7 +300,7 @@ func TestPromisesAreKept(t *testing.T) {
 			}
 		}
 		for _, m := range firm {
-			id := m.(lease.Offer).ID
+			id := m.(contract.Offer).ID
 			if conditional, there := stands[id]; conditional || !there {
 				t.Fatalf("offer %d, which was promised room: conditional %v, not declined %v", id, conditional, there)
 			}

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -23,16 +23,16 @@ type walk struct {
 	*host
 	t *rapid.T
 
-	renewals map[job.Peer]lease.Renew // unanswered
-	answered worker.BootTime          // clock of the newest Renew that was answered
+	renewals map[job.Peer]contract.Renew // unanswered
+	answered worker.BootTime             // clock of the newest Renew that was answered
 	term     uint64
 	owner    job.Peer
 	nextID   uint64
 	jobs     uint64
 
-	open    map[string]lease.Offer // unanswered
-	commits []lease.Commit
-	offers  map[uint64]lease.Offer
+	open    map[string]contract.Offer // unanswered
+	commits []contract.Commit
+	offers  map[uint64]contract.Offer
 	held    map[string]bool                    // offers to members of gangs that have a reservation
 	firm    map[job.ID]bool                    // jobs of which an offer was sent as firm
 	runs    map[job.Attempt]worker.Task        // in the driver: started and not ended
@@ -48,8 +48,8 @@ type walk struct {
 func newWalk(t *rapid.T) *walk {
 	w := &walk{
 		host: newHost(t, config(4)), t: t, term: 1, owner: amy,
-		renewals: map[job.Peer]lease.Renew{},
-		open:     map[string]lease.Offer{}, offers: map[uint64]lease.Offer{},
+		renewals: map[job.Peer]contract.Renew{},
+		open:     map[string]contract.Offer{}, offers: map[uint64]contract.Offer{},
 		held: map[string]bool{}, firm: map[job.ID]bool{}, known: map[job.Attempt]bool{},
 		runs: map[job.Attempt]worker.Task{}, ends: map[job.Attempt]worker.DriverEvent{}, began: map[job.Attempt]bool{}, dead: map[job.Attempt]bool{},
 		last: map[job.Attempt]uint64{}, acked: map[job.Attempt]uint64{}, over: map[job.Attempt]bool{},
@@ -93,7 +93,7 @@ func (w *walk) after() {
 		if w.dead[s.Attempt] {
 			w.t.Fatalf("%s was started though it was refused for good", s.Attempt)
 		}
-		if r := w.synced[s.Attempt]; r.Phase != lease.PhaseStarted {
+		if r := w.synced[s.Attempt]; r.Phase != contract.PhaseStarted {
 			w.t.Fatalf("%s was started, but after a power cut its record would say %q", s.Attempt, r.Phase)
 		}
 		if w.now.Boot >= w.answered.Add(worker.SessionLease) || s.Deadline > w.answered.Add(job.DefaultLease) {
@@ -105,7 +105,7 @@ func (w *walk) after() {
 	w.balance()
 }
 
-func (w *walk) heard(p job.Peer, m lease.ToScheduler) {
+func (w *walk) heard(p job.Peer, m contract.ToScheduler) {
 	answer := func(id uint64) {
 		if _, open := w.open[key(p, id)]; !open {
 			w.t.Fatalf("offer %d of %s was answered again: %+v", id, p, m)
@@ -113,9 +113,9 @@ func (w *walk) heard(p job.Peer, m lease.ToScheduler) {
 		delete(w.open, key(p, id))
 	}
 	switch m := m.(type) {
-	case lease.Commit:
+	case contract.Commit:
 		if m.Conditional {
-			if o := w.offers[m.Offer]; o.Gang == 0 || !o.Preempt || w.records[m.Attempt].Phase == lease.PhaseReserved {
+			if o := w.offers[m.Offer]; o.Gang == 0 || !o.Preempt || w.records[m.Attempt].Phase == contract.PhaseReserved {
 				w.t.Fatalf("a conditional Commit of %+v", o)
 			}
 			return // the answer follows
@@ -125,23 +125,23 @@ func (w *walk) heard(p job.Peer, m lease.ToScheduler) {
 		if o := w.offers[m.Offer]; (m.Port != 0) != (o.Gang > 0 && o.Attempt.Task == 0) {
 			w.t.Fatalf("port %d in the Commit of %+v", m.Port, o)
 		}
-		if r := w.records[m.Attempt]; r.Phase != lease.PhaseReserved {
+		if r := w.records[m.Attempt]; r.Phase != contract.PhaseReserved {
 			w.t.Fatalf("Commit of %s, but its record says %q", m.Attempt, r.Phase)
 		}
 		w.commits = append(w.commits, m)
 		w.known[m.Attempt] = true
-	case lease.Decline:
+	case contract.Decline:
 		if _, open := w.open[key(p, m.Offer)]; open || !w.held[key(p, m.Offer)] {
 			answer(m.Offer)
 		}
 		delete(w.held, key(p, m.Offer)) // what was committed is taken back
-	case lease.Stale:
+	case contract.Stale:
 		for k, o := range w.open { // a Stale answers all offers of older epochs, and of whom the group does not belong to
 			if o.Epoch.Less(m.Epoch) || m.Owner != p && strings.HasPrefix(k, string(p)) {
 				delete(w.open, k)
 			}
 		}
-	case lease.Event:
+	case contract.Event:
 		if n := w.last[m.Attempt]; m.N > n+1 {
 			w.t.Fatalf("%s: event %d after %d", m.Attempt, m.N, n)
 		}
@@ -151,7 +151,7 @@ func (w *walk) heard(p job.Peer, m lease.ToScheduler) {
 		w.last[m.Attempt] = max(w.last[m.Attempt], m.N)
 		if m.Refused != "" {
 			fromMemory := w.unsaved && w.known[m.Attempt] // nothing can be written, and no Start of another life counts
-			if r := w.synced[m.Attempt]; r.Phase != lease.PhaseRefused && !fromMemory {
+			if r := w.synced[m.Attempt]; r.Phase != contract.PhaseRefused && !fromMemory {
 				w.t.Fatalf("%s was refused, but after a power cut its record would say %q", m.Attempt, r.Phase)
 			}
 			w.dead[m.Attempt] = true
@@ -162,9 +162,9 @@ func (w *walk) heard(p job.Peer, m lease.ToScheduler) {
 		if (m.Exit != nil) != (m.State.Ended() && m.Refused == "") {
 			w.t.Fatalf("event = %+v", m)
 		}
-	case lease.Renew:
+	case contract.Renew:
 		w.renewals[p] = m
-	case lease.Hello, lease.Availability:
+	case contract.Hello, contract.Availability:
 	}
 }
 
@@ -173,7 +173,7 @@ func (w *walk) balance() {
 	cpus, memory, tasks, alone := 0, job.Size(0), 0, 0
 	milli, held := map[string]int{}, map[string]job.Size{}
 	for _, r := range w.core.Attempts() {
-		if r.Phase != lease.PhaseReserved && r.Phase != lease.PhaseStarted {
+		if r.Phase != contract.PhaseReserved && r.Phase != contract.PhaseStarted {
 			continue
 		}
 		cpus += r.Need.CPUs
@@ -188,7 +188,7 @@ func (w *walk) balance() {
 	}
 	ports := map[int]bool{}
 	for _, r := range w.core.Attempts() {
-		if r.Phase == lease.PhaseStarted && r.Gang != nil && r.Element.Rank == 0 {
+		if r.Phase == contract.PhaseStarted && r.Gang != nil && r.Element.Rank == 0 {
 			if ports[r.Gang.Port] {
 				w.t.Fatalf("two gangs have port %d", r.Gang.Port)
 			}
@@ -244,11 +244,11 @@ func (w *walk) ended(e worker.DriverEvent) {
 }
 
 func (w *walk) connect() {
-	maps.DeleteFunc(w.open, func(k string, _ lease.Offer) bool { return strings.HasPrefix(k, string(w.owner)) })
+	maps.DeleteFunc(w.open, func(k string, _ contract.Offer) bool { return strings.HasPrefix(k, string(w.owner)) })
 	w.last = maps.Clone(w.acked)
 	w.tell(
 		worker.Up{Peer: w.owner},
-		worker.Message{From: w.owner, Msg: lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(w.term)}}}},
+		worker.Message{From: w.owner, Msg: contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(w.term)}}}},
 	)
 }
 
@@ -280,7 +280,7 @@ func (w *walk) need() job.Resources {
 	}).Draw(w.t, "need")
 }
 
-func (w *walk) newOffer() lease.Offer {
+func (w *walk) newOffer() contract.Offer {
 	w.nextID++
 	w.jobs++
 	m := offer(w.nextID, attempt(w.jobs, 1), w.need())
@@ -297,7 +297,7 @@ func (w *walk) newOffer() lease.Offer {
 	return m
 }
 
-func (w *walk) startOf(c lease.Commit) lease.Start {
+func (w *walk) startOf(c contract.Commit) contract.Start {
 	o := w.offers[c.Offer]
 	m := startOf(o, c)
 	m.Epoch = epoch(w.term)
@@ -309,17 +309,17 @@ func (w *walk) startOf(c lease.Commit) lease.Start {
 }
 
 // started notes that a Start was sent.
-func (w *walk) started(m lease.Start) lease.Start {
+func (w *walk) started(m contract.Start) contract.Start {
 	delete(w.held, key(w.owner, m.Offer))
 	return m
 }
 
 // actions returns everything that may happen.
 func (w *walk) actions() map[string]func(*rapid.T) {
-	from := func(m lease.ToWorker) worker.Event { return worker.Message{From: w.owner, Msg: m} }
-	someCommit := func() (lease.Commit, bool) {
+	from := func(m contract.ToWorker) worker.Event { return worker.Message{From: w.owner, Msg: m} }
+	someCommit := func() (contract.Commit, bool) {
 		if len(w.commits) == 0 {
-			return lease.Commit{}, false
+			return contract.Commit{}, false
 		}
 		return w.commits[len(w.commits)-1-w.pick("commit", min(8, len(w.commits)))], true
 	}
@@ -362,7 +362,7 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 			id := w.nextID - uint64(w.pick("offer", int(min(6, w.nextID))))
 			delete(w.open, key(w.owner, id))
 			delete(w.held, key(w.owner, id))
-			w.tell(from(lease.Release{Offer: id}))
+			w.tell(from(contract.Release{Offer: id}))
 		},
 		"start": func(*rapid.T) {
 			if c, ok := someCommit(); ok {
@@ -371,20 +371,20 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 		},
 		"start and cancel": func(*rapid.T) {
 			if c, ok := someCommit(); ok {
-				w.tell(from(w.started(w.startOf(c))), from(lease.Cancel{Attempt: c.Attempt, Group: group, Epoch: epoch(w.term)}))
+				w.tell(from(w.started(w.startOf(c))), from(contract.Cancel{Attempt: c.Attempt, Group: group, Epoch: epoch(w.term)}))
 			}
 		},
 		"query": func(*rapid.T) {
 			if c, ok := someCommit(); ok {
-				w.tell(from(lease.Query{Attempt: c.Attempt, Group: group, Epoch: epoch(w.term), Store: store}))
+				w.tell(from(contract.Query{Attempt: c.Attempt, Group: group, Epoch: epoch(w.term), Store: store}))
 			}
 		},
 		"ack": func(*rapid.T) {
 			for _, r := range w.core.Attempts() {
 				if n := w.last[r.Attempt]; n > 0 {
 					w.acked[r.Attempt] = n
-					w.over[r.Attempt] = w.over[r.Attempt] || r.Phase == lease.PhaseDone && n == r.EventN
-					w.tell(from(lease.Ack{Attempt: r.Attempt, N: n}))
+					w.over[r.Attempt] = w.over[r.Attempt] || r.Phase == contract.PhaseDone && n == r.EventN
+					w.tell(from(contract.Ack{Attempt: r.Attempt, N: n}))
 					return
 				}
 			}
@@ -449,10 +449,10 @@ func (w *walk) actions() map[string]func(*rapid.T) {
 			w.tell(worker.Up{Peer: rival})
 			e := epoch(w.term + uint64(w.pick("ahead", 3)))
 			n := len(w.records)
-			for _, m := range []lease.ToWorker{
-				lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: e}}},
-				lease.Cancel{Attempt: attempt(uint64(1+w.pick("job", 4)), 1), Group: group, Epoch: e},
-				lease.Query{Attempt: attempt(9999, 1), Group: group, Epoch: e, Store: store},
+			for _, m := range []contract.ToWorker{
+				contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: e}}},
+				contract.Cancel{Attempt: attempt(uint64(1+w.pick("job", 4)), 1), Group: group, Epoch: e},
+				contract.Query{Attempt: attempt(9999, 1), Group: group, Epoch: e, Store: store},
 			} {
 				done := w.says(rival, m)
 				if len(done.Stop)+len(done.Signal)+len(done.Start) > 0 || len(w.records) != n {
@@ -506,12 +506,12 @@ func TestNothingIsAllocatedTwice(t *testing.T) {
 			t.Fatalf("not answered: %+v", w.open)
 		}
 		for _, r := range w.core.Attempts() {
-			if r.Phase != lease.PhaseReserved && w.last[r.Attempt] < r.EventN {
+			if r.Phase != contract.PhaseReserved && w.last[r.Attempt] < r.EventN {
 				t.Fatalf("%s: told up to %d of %d: %+v", r.Attempt, w.last[r.Attempt], r.EventN, r)
 			}
 		}
 		for a := range w.runs {
-			if w.records[a].Phase != lease.PhaseStarted {
+			if w.records[a].Phase != contract.PhaseStarted {
 				t.Fatalf("%s runs, but its record says %q", a, w.records[a].Phase)
 			}
 		}

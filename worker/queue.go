@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // queue holds the offers of all schedulers.
@@ -31,7 +31,7 @@ func newQueue(t *turn, m *meter) *queue {
 }
 
 // add queues an offer.
-func (q *queue) add(now Moment, key offerKey, m lease.Offer, g *group) {
+func (q *queue) add(now Moment, key offerKey, m contract.Offer, g *group) {
 	o := &offer{
 		key: key, msg: m, group: g,
 		submitted: now.Boot.Add(-min(max(m.Age, 0), maxAge)), until: now.Boot.Add(waitOf(m)),
@@ -49,17 +49,17 @@ func (q *queue) add(now Moment, key offerKey, m lease.Offer, g *group) {
 	q.turn.arbitrate = true
 }
 
-func waitOf(m lease.Offer) time.Duration { return min(max(m.Wait, 0), lease.MaxOfferWait) }
+func waitOf(m contract.Offer) time.Duration { return min(max(m.Wait, 0), contract.MaxOfferWait) }
 
 // same reports whether a message is an offer that came before.
-func (o *offer) same(m lease.Offer) bool {
+func (o *offer) same(m contract.Offer) bool {
 	return m.Need == o.msg.Need && m.Attempt == o.msg.Attempt && m.User == o.msg.User && m.Project == o.msg.Project && m.Priority == o.msg.Priority &&
 		m.Gang == o.msg.Gang && m.Order == o.msg.Order && m.Limit == o.msg.Limit && m.Level == o.msg.Level && m.Work == o.msg.Work
 }
 
 // renew lets a queued offer wait longer, in the same place. The scheduler sends the same offer again for that. A message
 // with another content is ignored.
-func (q *queue) renew(now Moment, o *offer, m lease.Offer) {
+func (q *queue) renew(now Moment, o *offer, m contract.Offer) {
 	if !o.same(m) {
 		return
 	}

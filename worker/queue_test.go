@@ -12,15 +12,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
 // theirs returns an offer of the scheduler that owns the group.
-func theirs(g job.Group, id, number uint64, need job.Resources) lease.Offer {
+func theirs(g job.Group, id, number uint64, need job.Resources) contract.Offer {
 	m := offer(id, job.Attempt{Job: job.NewID(g, number), N: 1}, need)
-	m.Group, m.Wait = g, lease.MaxOfferWait
+	m.Group, m.Wait = g, contract.MaxOfferWait
 	return m
 }
 
@@ -29,13 +29,13 @@ func (h *host) owner(p job.Peer, g job.Group) {
 	h.t.Helper()
 	worker.Bind(h.core, g, p)
 	h.round(worker.Up{Peer: p})
-	h.says(p, lease.Owns{Groups: []lease.GroupEpoch{{Group: g, Epoch: epoch(1)}}})
+	h.says(p, contract.Owns{Groups: []contract.GroupEpoch{{Group: g, Epoch: epoch(1)}}})
 	h.renew(p)
 }
 
 // renew answers all Renews that were sent to a scheduler.
 func (h *host) renew(p job.Peer) {
-	for _, r := range got[lease.Renew](h, p) {
+	for _, r := range got[contract.Renew](h, p) {
 		h.says(p, answerTo(r, 1, true))
 	}
 }
@@ -62,14 +62,14 @@ func TestLargeOfferStartsBeforeLaterSmallOnes(t *testing.T) {
 		n++
 		h.says(bob, theirs(others, n, n, gpus(1)))
 	}
-	run := func(c lease.Commit) {
+	run := func(c contract.Commit) {
 		m := start(c.Offer, c.Attempt, c.Session, gpus(1))
 		m.Group = others
 		h.says(bob, m)
 		h.round(worker.DriverEvent{Attempt: c.Attempt, Kind: worker.DriverStarted, PID: 42})
 		ends[c.Attempt] = h.now.Boot.Add(100 * time.Second)
 	}
-	var big lease.Offer
+	var big contract.Offer
 	asked, renewed := zero.Add(60*time.Second), worker.BootTime(0)
 	for h.now.Boot < zero.Add(6*time.Hour) {
 		if at := h.now.Boot.Sub(zero); at == 0 || at == 50*time.Second {
@@ -84,10 +84,10 @@ func TestLargeOfferStartsBeforeLaterSmallOnes(t *testing.T) {
 			if h.now.Boot >= at {
 				delete(ends, a)
 				h.round(exited(a, 0))
-				h.says(bob, lease.Ack{Attempt: a, N: 4})
+				h.says(bob, contract.Ack{Attempt: a, N: 4})
 			}
 		}
-		for _, c := range got[lease.Commit](h, bob) {
+		for _, c := range got[contract.Commit](h, bob) {
 			run(c)
 			if big.ID != 0 {
 				if h.now.Boot >= asked.Add(worker.DefaultSetAside) {
@@ -96,10 +96,10 @@ func TestLargeOfferStartsBeforeLaterSmallOnes(t *testing.T) {
 				stream()
 			}
 		}
-		if len(got[lease.Decline](h, bob)) > 0 {
+		if len(got[contract.Decline](h, bob)) > 0 {
 			stream()
 		}
-		again := len(got[lease.Decline](h, amy)) > 0
+		again := len(got[contract.Decline](h, amy)) > 0
 		if again {
 			big.ID++
 		}
@@ -108,7 +108,7 @@ func TestLargeOfferStartsBeforeLaterSmallOnes(t *testing.T) {
 			big.Age = h.now.Boot.Sub(asked)
 			h.says(amy, big)
 		}
-		if c := got[lease.Commit](h, amy); len(c) > 0 {
+		if c := got[contract.Commit](h, amy); len(c) > 0 {
 			if at := h.now.Boot.Sub(zero); at > worker.DefaultSetAside+161*time.Second || overtook > 0 {
 				t.Fatalf("started after %v; after what is free was kept for it, %d later ones started before it", at, overtook)
 			}
@@ -126,7 +126,7 @@ func TestAllHostsRankOffersEqually(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type asked struct {
 			from job.Peer
-			m    lease.Offer
+			m    contract.Offer
 			at   time.Duration // age of the job when the first offer arrives
 		}
 		var all []asked
@@ -154,9 +154,9 @@ func TestAllHostsRankOffersEqually(t *testing.T) {
 			for range all {
 				for i := range 3 {
 					p := job.Peer(fmt.Sprint("s", i))
-					for _, c := range got[lease.Commit](h, p) {
+					for _, c := range got[contract.Commit](h, p) {
 						out = append(out, c.Attempt)
-						h.says(p, lease.Release{Offer: c.Offer})
+						h.says(p, contract.Release{Offer: c.Offer})
 						break
 					}
 				}
@@ -179,7 +179,7 @@ func TestOlderOfferGoesFirst(t *testing.T) {
 	h.jump(time.Second)
 	h.says(amy, old)
 	h.round(exited(a, 0))
-	if c := one[lease.Commit](h, amy); c.Offer != 3 {
+	if c := one[contract.Commit](h, amy); c.Offer != 3 {
 		t.Fatalf("committed offer %d, want the older one", c.Offer)
 	}
 }
@@ -193,7 +193,7 @@ func TestAgeIsBounded(t *testing.T) {
 		liar.Age, honest.Age = age, worker.MaxAge
 		h.says(amy, liar, honest)
 		h.round(exited(a, 0))
-		if c := one[lease.Commit](h, amy); c.Offer != 2 {
+		if c := one[contract.Commit](h, amy); c.Offer != 2 {
 			t.Fatalf("age %v: committed offer %d", age, c.Offer)
 		}
 	}
@@ -210,7 +210,7 @@ func TestRenewedOfferKeepsItsPlace(t *testing.T) {
 		h.pass(45 * time.Second)
 		first.Age += 45 * time.Second
 		h.says(amy, first, second)
-		if n := len(got[lease.Decline](h, amy)) + len(got[lease.Commit](h, amy)); n > 0 {
+		if n := len(got[contract.Decline](h, amy)) + len(got[contract.Commit](h, amy)); n > 0 {
 			t.Fatalf("%d answers to a renewal", n)
 		}
 		h.renew(amy)
@@ -219,26 +219,26 @@ func TestRenewedOfferKeepsItsPlace(t *testing.T) {
 		t.Fatalf("%d wait", v.Queued)
 	}
 	h.round(exited(a, 0))
-	if c := one[lease.Commit](h, amy); c.Offer != 2 {
+	if c := one[contract.Commit](h, amy); c.Offer != 2 {
 		t.Fatalf("commit = %+v", c)
 	}
 	h.says(amy, first) // was sent before the Commit arrived; the Commit is repeated
-	if c := one[lease.Commit](h, amy); c.Offer != 2 {
+	if c := one[contract.Commit](h, amy); c.Offer != 2 {
 		t.Fatalf("commit = %+v", c)
 	}
-	h.pass(lease.MaxOfferWait - time.Second)
-	if d := got[lease.Decline](h, amy); len(d) > 0 {
+	h.pass(contract.MaxOfferWait - time.Second)
+	if d := got[contract.Decline](h, amy); len(d) > 0 {
 		t.Fatalf("declined early: %+v", d)
 	}
 }
 
 // An offer with the same id and another content does not renew the first one.
 func TestRenewalWithOtherContentIsIgnored(t *testing.T) {
-	for name, change := range map[string]func(*lease.Offer){
-		"need":     func(m *lease.Offer) { m.Need = gpus(2) },
-		"attempt":  func(m *lease.Offer) { m.Attempt = attempt(9, 1) },
-		"user":     func(m *lease.Offer) { m.User = "bea" },
-		"priority": func(m *lease.Offer) { m.Priority++ },
+	for name, change := range map[string]func(*contract.Offer){
+		"need":     func(m *contract.Offer) { m.Need = gpus(2) },
+		"attempt":  func(m *contract.Offer) { m.Attempt = attempt(9, 1) },
+		"user":     func(m *contract.Offer) { m.User = "bea" },
+		"priority": func(m *contract.Offer) { m.Priority++ },
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, _ := busy(t, 2)
@@ -250,7 +250,7 @@ func TestRenewalWithOtherContentIsIgnored(t *testing.T) {
 			change(&other)
 			h.says(amy, other)
 			h.pass(16 * time.Second)
-			if d := one[lease.Decline](h, amy); d.Attempt != m.Attempt {
+			if d := one[contract.Decline](h, amy); d.Attempt != m.Attempt {
 				t.Fatalf("decline = %+v", d)
 			}
 		})
@@ -266,7 +266,7 @@ func TestRenewalUnderANewerEpoch(t *testing.T) {
 	m.Epoch = epoch(2)
 	h.says(amy, m)
 	h.round(exited(a, 0))
-	if c := one[lease.Commit](h, amy); c.Offer != 2 {
+	if c := one[contract.Commit](h, amy); c.Offer != 2 {
 		t.Fatalf("commit = %+v", c)
 	}
 }
@@ -288,14 +288,14 @@ func TestOfferWhoseWaitEndsIsNotOvertakenAtOnce(t *testing.T) {
 	h.round(exited(a, 0))
 	h.jump(20 * time.Second)
 	h.round()
-	if d := one[lease.Decline](h, amy); d.Offer != 3 {
+	if d := one[contract.Decline](h, amy); d.Offer != 3 {
 		t.Fatalf("decline = %+v", d)
 	}
-	if c := got[lease.Commit](h, amy); len(c) > 0 {
+	if c := got[contract.Commit](h, amy); len(c) > 0 {
 		t.Fatalf("overtaken in the same arbitration: %+v", c)
 	}
 	h.pass(time.Second)
-	if c := one[lease.Commit](h, amy); c.Offer != 4 {
+	if c := one[contract.Commit](h, amy); c.Offer != 4 {
 		t.Fatalf("commit = %+v", c)
 	}
 }
@@ -308,7 +308,7 @@ func TestNothingIsHeldBackForAnOfferWithoutAWait(t *testing.T) {
 	big, small := offer(2, attempt(2, 1), gpus(2)), offer(3, attempt(3, 1), gpus(1))
 	small.Wait = time.Minute
 	h.says(amy, big, small)
-	if c := one[lease.Commit](h, amy); c.Offer != 3 {
+	if c := one[contract.Commit](h, amy); c.Offer != 3 {
 		t.Fatalf("commit = %+v", c)
 	}
 }
@@ -328,7 +328,7 @@ func TestOffersAfterABrokenSession(t *testing.T) {
 	m.ID, m.Age = 3, 2*time.Second
 	h.says(amy, m)
 	h.round(exited(a, 0))
-	if c := one[lease.Commit](h, amy); c.Offer != 3 {
+	if c := one[contract.Commit](h, amy); c.Offer != 3 {
 		t.Fatalf("commit = %+v", c)
 	}
 }
@@ -341,12 +341,12 @@ func TestNothingIsHeldBackForAnOfferBlockedByForeignPrograms(t *testing.T) {
 	big.Wait = time.Minute
 	h.says(amy, big)
 	h.says(amy, offer(2, attempt(2, 1), gpus(1)))
-	if c := one[lease.Commit](h, amy); c.Offer != 2 {
+	if c := one[contract.Commit](h, amy); c.Offer != 2 {
 		t.Fatalf("commit = %+v", c)
 	}
-	h.says(amy, lease.Release{Offer: 2})
+	h.says(amy, contract.Release{Offer: 2})
 	h.round(status(nil, nil))
-	if c := one[lease.Commit](h, amy); c.Offer != 1 {
+	if c := one[contract.Commit](h, amy); c.Offer != 1 {
 		t.Fatalf("commit = %+v", c)
 	}
 }
@@ -358,7 +358,7 @@ func TestQueuedOfferThatCanNoLongerFit(t *testing.T) {
 	big.Wait, small.Wait = time.Minute, time.Minute
 	h.says(amy, big, small)
 	h.round(worker.ProfileChanged{Profile: config(1).Profile})
-	if d := one[lease.Decline](h, amy); d.Offer != 2 || !d.Never {
+	if d := one[contract.Decline](h, amy); d.Offer != 2 || !d.Never {
 		t.Fatalf("decline = %+v", d)
 	}
 	if v := h.core.View(); v.Queued != 1 {
@@ -370,12 +370,12 @@ func TestQueuedOfferThatCanNoLongerFit(t *testing.T) {
 func TestFullQueueIsShared(t *testing.T) {
 	h, _ := busy(t, 1)
 	n := uint64(1)
-	many := worker.MaxQueued / lease.MaxOffers
+	many := worker.MaxQueued / contract.MaxOffers
 	for i := range many {
 		p, g := job.Peer(fmt.Sprintf("s%02d", i)), job.Group(100+i)
 		h.owner(p, g)
-		var msgs []lease.ToWorker
-		for range lease.MaxOffers {
+		var msgs []contract.ToWorker
+		for range contract.MaxOffers {
 			n++
 			m := theirs(g, n, n, gpus(1))
 			m.Age = time.Hour
@@ -389,24 +389,24 @@ func TestFullQueueIsShared(t *testing.T) {
 	clear(h.sent)
 	h.owner(bob, 8)
 	h.says(bob, theirs(8, 1, 1, gpus(1)))
-	if d := got[lease.Decline](h, bob); len(d) > 0 {
+	if d := got[contract.Decline](h, bob); len(d) > 0 {
 		t.Fatalf("declined: %+v", d)
 	}
 	evicted := 0
 	for i := range many {
-		evicted += len(got[lease.Decline](h, job.Peer(fmt.Sprintf("s%02d", i))))
+		evicted += len(got[contract.Decline](h, job.Peer(fmt.Sprintf("s%02d", i))))
 	}
 	if v := h.core.View(); evicted != 1 || v.Queued != worker.MaxQueued {
 		t.Fatalf("%d evicted, %d wait", evicted, v.Queued)
 	}
 	// A scheduler with as many offers as the others gets no more room.
-	for i := range uint64(lease.MaxOffers) {
+	for i := range uint64(contract.MaxOffers) {
 		h.says(bob, theirs(8, 2+i, 2+i, gpus(1)))
 	}
 	if v := h.core.View(); v.Queued != worker.MaxQueued {
 		t.Fatalf("%d wait", v.Queued)
 	}
-	if d := got[lease.Decline](h, bob); len(d) < 1 || len(d) > 2 {
+	if d := got[contract.Decline](h, bob); len(d) < 1 || len(d) > 2 {
 		t.Fatalf("%d of its own declined", len(d))
 	}
 }

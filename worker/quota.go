@@ -11,18 +11,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Limits bounds what each user may hold on this host at a time. The zero value sets no bounds.
 type Limits struct {
-	PerUser lease.Limit
-	Users   map[string]lease.Limit // by user; each quantity here overrides that of PerUser
-	All     lease.Limit            // of all users together; only what waits
+	PerUser contract.Limit
+	Users   map[string]contract.Limit // by user; each quantity here overrides that of PerUser
+	All     contract.Limit            // of all users together; only what waits
 	// PerMember and Members bound the priority of the offers of other daemons, and nothing else; Members by peer id.
-	PerMember lease.Limit
-	Members   map[string]lease.Limit
+	PerMember contract.Limit
+	Members   map[string]contract.Limit
 }
 
 // amount is what the bound of a quantity may be.
@@ -43,11 +43,11 @@ var (
 	somePriority = amount{most: job.MaxPriority, want: fmt.Sprintf("a priority from 0 to %d", job.MaxPriority)}
 )
 
-var amounts = map[lease.Quantity]amount{
-	lease.LimitCPUs: someNumber, lease.LimitGPUs: someNumber, lease.LimitTasks: someNumber, lease.LimitPendingJobs: someNumber,
-	lease.LimitMemory: someSize, lease.LimitScratch: someScratch, lease.LimitPendingBytes: someSize,
-	lease.LimitPriority: somePriority, lease.LimitTime: someTime,
-	lease.LimitClusterCPUs: someNumber, lease.LimitClusterGPUs: someNumber, lease.LimitClusterTasks: someNumber, lease.LimitClusterMemory: someSize,
+var amounts = map[contract.Quantity]amount{
+	contract.LimitCPUs: someNumber, contract.LimitGPUs: someNumber, contract.LimitTasks: someNumber, contract.LimitPendingJobs: someNumber,
+	contract.LimitMemory: someSize, contract.LimitScratch: someScratch, contract.LimitPendingBytes: someSize,
+	contract.LimitPriority: somePriority, contract.LimitTime: someTime,
+	contract.LimitClusterCPUs: someNumber, contract.LimitClusterGPUs: someNumber, contract.LimitClusterTasks: someNumber, contract.LimitClusterMemory: someSize,
 }
 
 const (
@@ -61,10 +61,10 @@ const (
 
 // ParseLimits parses limits as they are in a configuration file: per_user.gpus = 4, users.ada.memory = 64GiB.
 func ParseLimits(settings map[string]string) (Limits, error) {
-	l := Limits{PerUser: lease.Limit{}, Users: map[string]lease.Limit{}, All: lease.Limit{}, PerMember: lease.Limit{}, Members: map[string]lease.Limit{}}
-	of := func(all map[string]lease.Limit, who string) lease.Limit {
+	l := Limits{PerUser: contract.Limit{}, Users: map[string]contract.Limit{}, All: contract.Limit{}, PerMember: contract.Limit{}, Members: map[string]contract.Limit{}}
+	of := func(all map[string]contract.Limit, who string) contract.Limit {
 		if all[who] == nil {
-			all[who] = lease.Limit{}
+			all[who] = contract.Limit{}
 		}
 		return all[who]
 	}
@@ -96,18 +96,18 @@ func CheckLimit(name, text string) error {
 }
 
 // parseLimit returns for which kind of holder the limit is, and who that is if one is named.
-func parseLimit(name, text string) (kind, who string, q lease.Quantity, value int64, err error) {
+func parseLimit(name, text string) (kind, who string, q contract.Quantity, value int64, err error) {
 	dot := strings.LastIndexByte(name, '.')
 	if dot < 0 {
 		return "", "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
 	}
 	kind, who = holderOf(name[:dot])
-	q = lease.Quantity(name[dot+1:])
+	q = contract.Quantity(name[dot+1:])
 	a, known := amounts[q]
-	pending := q == lease.LimitPendingJobs || q == lease.LimitPendingBytes
+	pending := q == contract.LimitPendingJobs || q == contract.LimitPendingBytes
 	switch {
 	case known && (kind == perUser || kind == usersDot || kind == allUsers && pending):
-	case (kind == perMember || kind == membersDot) && q == lease.LimitPriority:
+	case (kind == perMember || kind == membersDot) && q == contract.LimitPriority:
 	default:
 		return "", "", "", 0, fmt.Errorf("%.80q: %s", name, limitUsage)
 	}
@@ -155,20 +155,20 @@ func (a *amount) parse(text string) (int64, error) {
 }
 
 // Priorities returns the highest priorities by these limits. The operators are users who may have any priority unless they
-// are named; unproved is that of lease.Priorities.
-func (l Limits) Priorities(operators []string, unproved bool) *lease.Priorities {
-	of := func(l lease.Limit, usual int) int {
-		if n, set := l[lease.LimitPriority]; set {
+// are named; unproved is that of contract.Priorities.
+func (l Limits) Priorities(operators []string, unproved bool) *contract.Priorities {
+	of := func(l contract.Limit, usual int) int {
+		if n, set := l[contract.LimitPriority]; set {
 			return int(n)
 		}
 		return usual
 	}
-	p := &lease.Priorities{
-		PerUser: of(l.PerUser, lease.UserPriority), Users: map[string]int{}, Operators: operators, Unproved: unproved,
+	p := &contract.Priorities{
+		PerUser: of(l.PerUser, contract.UserPriority), Users: map[string]int{}, Operators: operators, Unproved: unproved,
 		PerMember: of(l.PerMember, job.MaxPriority), Members: map[job.Peer]int{},
 	}
 	for name, own := range l.Users {
-		if n, set := own[lease.LimitPriority]; set {
+		if n, set := own[contract.LimitPriority]; set {
 			p.Users[name] = int(n)
 		}
 	}
@@ -180,30 +180,30 @@ func (l Limits) Priorities(operators []string, unproved bool) *lease.Priorities 
 
 // Scratch returns how many bytes of the disk the tasks of a user may hold, if that is limited.
 func (l Limits) Scratch(user string) (job.Size, bool) {
-	own := lease.UserLimits{PerUser: l.PerUser, Users: l.Users}
-	most, _, limited := own.Most(user, lease.LimitScratch)
+	own := contract.UserLimits{PerUser: l.PerUser, Users: l.Users}
+	most, _, limited := own.Most(user, contract.LimitScratch)
 	return job.Size(most), limited
 }
 
 // told returns what schedulers hear of the limits. An operator is named with the priority that he may have, unless any member
 // may name him.
-func (l Limits) told(p *lease.Priorities) *lease.UserLimits {
-	out := &lease.UserLimits{PerUser: toldOf(l.PerUser), Users: map[string]lease.Limit{}}
+func (l Limits) told(p *contract.Priorities) *contract.UserLimits {
+	out := &contract.UserLimits{PerUser: toldOf(l.PerUser), Users: map[string]contract.Limit{}}
 	for name, own := range l.Users {
 		if own = toldOf(own); len(own) > 0 {
 			out.Users[name] = own
 		}
 	}
 	if p != nil {
-		out.PerUser[lease.LimitPriority] = int64(p.PerUser)
+		out.PerUser[contract.LimitPriority] = int64(p.PerUser)
 		for _, name := range p.Operators {
 			if _, named := p.Users[name]; named || p.Unproved {
 				continue
 			}
 			if out.Users[name] == nil {
-				out.Users[name] = lease.Limit{}
+				out.Users[name] = contract.Limit{}
 			}
-			out.Users[name][lease.LimitPriority] = job.MaxPriority
+			out.Users[name][contract.LimitPriority] = job.MaxPriority
 		}
 	}
 	if len(out.PerUser) == 0 && len(out.Users) == 0 {
@@ -213,9 +213,9 @@ func (l Limits) told(p *lease.Priorities) *lease.UserLimits {
 }
 
 // toldOf returns the quantities that concern the placement of tasks.
-func toldOf(l lease.Limit) lease.Limit {
-	out := lease.Limit{}
-	for _, q := range append(slices.Clone(lease.HeldQuantities), lease.LimitPriority, lease.LimitTime) {
+func toldOf(l contract.Limit) contract.Limit {
+	out := contract.Limit{}
+	for _, q := range append(slices.Clone(contract.HeldQuantities), contract.LimitPriority, contract.LimitTime) {
 		if most, set := l[q]; set {
 			out[q] = most
 		}
@@ -226,20 +226,20 @@ func toldOf(l lease.Limit) lease.Limit {
 // quotas records what users hold here, what they may hold, and whose offers were declined for that.
 type quotas struct {
 	limits   Limits
-	own      *lease.UserLimits     // the same, of all users
-	usage    map[string]lease.Held // by user
+	own      *contract.UserLimits     // the same, of all users
+	usage    map[string]contract.Held // by user
 	refusals refusals
 }
 
 func newQuotas(l Limits, timers *timerHeap, now *BootTime) quotas {
-	q := quotas{usage: map[string]lease.Held{}, refusals: newRefusals(timers, now)}
+	q := quotas{usage: map[string]contract.Held{}, refusals: newRefusals(timers, now)}
 	q.set(l)
 	return q
 }
 
 // set replaces the limits.
 func (q *quotas) set(l Limits) {
-	q.limits, q.own = l, &lease.UserLimits{PerUser: l.PerUser, Users: l.Users}
+	q.limits, q.own = l, &contract.UserLimits{PerUser: l.PerUser, Users: l.Users}
 }
 
 // use adds a need to the usage of a user, or with sign -1 subtracts it.
@@ -263,7 +263,7 @@ func (q *quotas) shift(user string, need job.Resources, sign int) {
 
 // bounded reports whether the user has any limit.
 func (q *quotas) bounded(user string) bool {
-	return slices.ContainsFunc(lease.HeldQuantities, func(what lease.Quantity) bool {
+	return slices.ContainsFunc(contract.HeldQuantities, func(what contract.Quantity) bool {
 		_, _, set := q.own.Most(user, what)
 		return set
 	})
@@ -277,9 +277,9 @@ func (q *quotas) over(user string, need job.Resources) string {
 	has := q.usage[user]
 	with := has
 	with.Add(need, 1)
-	for _, what := range lease.HeldQuantities {
+	for _, what := range contract.HeldQuantities {
 		if most, setting, set := q.own.Most(user, what); set && with.Exceeds(what, most) {
-			return lease.Clip(fmt.Sprintf("%s on this host (%s)", has.Over(user, what, most), setting))
+			return contract.Clip(fmt.Sprintf("%s on this host (%s)", has.Over(user, what, most), setting))
 		}
 	}
 	return ""

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -34,7 +34,7 @@ func (r *tries) wantQuota(user string, need job.Resources, word string) {
 	if _, ok := r.taken(user, need); ok {
 		r.t.Fatalf("%s got %+v", user, need)
 	}
-	d := one[lease.Decline](r.host, amy)
+	d := one[contract.Decline](r.host, amy)
 	if d.Reason.Word != job.ReasonQuota || d.Never || !strings.Contains(d.Reason.Detail, word) || !strings.Contains(d.Reason.Detail, user) {
 		r.t.Fatalf("decline = %+v, want %q", d, word)
 	}
@@ -46,7 +46,7 @@ func (r *tries) wantNever(user string, need job.Resources, word string) {
 	if _, ok := r.taken(user, need); ok {
 		r.t.Fatalf("%s got %+v", user, need)
 	}
-	if d := one[lease.Decline](r.host, amy); d.Reason.Word != job.ReasonQuota || !d.Never || !strings.Contains(d.Reason.Detail, word) {
+	if d := one[contract.Decline](r.host, amy); d.Reason.Word != job.ReasonQuota || !d.Never || !strings.Contains(d.Reason.Detail, word) {
 		r.t.Fatalf("decline = %+v, want %q for good", d, word)
 	}
 }
@@ -88,7 +88,7 @@ func TestNothingIsHeldBackForAUserAtTheLimit(t *testing.T) {
 	if _, ok := r.taken("cyd", gpus(1)); !ok {
 		t.Fatal("an empty host accepted nothing")
 	}
-	waits := func(id uint64, user string, need job.Resources, age time.Duration) lease.Offer {
+	waits := func(id uint64, user string, need job.Resources, age time.Duration) contract.Offer {
 		m := offer(id, attempt(id, 1), need)
 		m.User, m.Wait, m.Age = user, time.Minute, age
 		return m
@@ -97,15 +97,15 @@ func TestNothingIsHeldBackForAUserAtTheLimit(t *testing.T) {
 	r.says(amy, first)
 	r.untilKept(first)
 	r.says(amy, waits(11, "bea", gpus(1), time.Minute))
-	if got := got[lease.Commit](r.host, amy); len(got) != 0 {
+	if got := got[contract.Commit](r.host, amy); len(got) != 0 {
 		t.Fatalf("committed %+v, but what is free is held back for the first offer", got)
 	}
 	r.says(amy, waits(12, "ada", cpu, time.Second))
-	commits := got[lease.Commit](r.host, amy)
+	commits := got[contract.Commit](r.host, amy)
 	if len(commits) != 2 || commits[0].Offer != 12 || commits[1].Offer != 11 {
 		t.Fatalf("committed %+v, want ada's last offer and bea's", commits)
 	}
-	if d := one[lease.Decline](r.host, amy); d.Offer != 10 || d.Reason.Word != job.ReasonQuota {
+	if d := one[contract.Decline](r.host, amy); d.Offer != 10 || d.Reason.Word != job.ReasonQuota {
 		t.Errorf("declined %+v, want offer 10 for the quota", d)
 	}
 }
@@ -134,20 +134,20 @@ func TestLimitsAreTold(t *testing.T) {
 	cfg.Limits = limits(t, map[string]string{"per_user.gpus": "2", "per_user.scratch": "1GiB", "users.ada.pending_jobs": "7", "users.bea.cpus": "3"})
 	cfg.Priorities = priorities(t, map[string]string{"users.bea.priority": "70"})
 	r := &tries{host: newHost(t, cfg)}
-	told := func() *lease.UserLimits {
+	told := func() *contract.UserLimits {
 		t.Helper()
-		return one[lease.Hello](r.host, amy).Profile.Limits
+		return one[contract.Hello](r.host, amy).Profile.Limits
 	}
 	r.round(worker.Up{Peer: amy})
-	want := &lease.UserLimits{
-		PerUser: lease.Limit{lease.LimitGPUs: 2, lease.LimitPriority: lease.UserPriority},
-		Users:   map[string]lease.Limit{"bea": {lease.LimitCPUs: 3}, lease.Root: {lease.LimitPriority: job.MaxPriority}},
+	want := &contract.UserLimits{
+		PerUser: contract.Limit{contract.LimitGPUs: 2, contract.LimitPriority: contract.UserPriority},
+		Users:   map[string]contract.Limit{"bea": {contract.LimitCPUs: 3}, contract.Root: {contract.LimitPriority: job.MaxPriority}},
 	}
 	if got := told(); !want.Equal(got) {
 		t.Errorf("told %+v, want %+v", got, want)
 	}
 	r.s = r.meet(amy, 1)
-	one[lease.Hello](r.host, amy)
+	one[contract.Hello](r.host, amy)
 	if _, ok := r.taken("cyd", gpus(2)); !ok {
 		t.Fatal("not taken within the limit")
 	}
@@ -155,14 +155,14 @@ func TestLimitsAreTold(t *testing.T) {
 	m.Wait = time.Minute
 	r.says(amy, m)
 	r.round(worker.LimitsChanged{Limits: limits(t, map[string]string{"per_user.gpus": "1"}), Priorities: cfg.Priorities})
-	if d := one[lease.Decline](r.host, amy); d.Offer != 10 || !d.Never || !strings.Contains(d.Reason.Detail, "limits.per_user.gpus") {
+	if d := one[contract.Decline](r.host, amy); d.Offer != 10 || !d.Never || !strings.Contains(d.Reason.Detail, "limits.per_user.gpus") {
 		t.Errorf("declined %+v", d)
 	}
-	if got := told(); got.PerUser[lease.LimitGPUs] != 1 {
+	if got := told(); got.PerUser[contract.LimitGPUs] != 1 {
 		t.Errorf("told %+v after the change", got)
 	}
 	r.round(worker.LimitsChanged{Limits: limits(t, map[string]string{"per_user.gpus": "1"}), Priorities: cfg.Priorities})
-	if again := got[lease.Hello](r.host, amy); len(again) > 0 {
+	if again := got[contract.Hello](r.host, amy); len(again) > 0 {
 		t.Error("Hello is sent though nothing has changed")
 	}
 }
@@ -177,7 +177,7 @@ func TestQuotaAfterARestart(t *testing.T) {
 	r.round(exited(a, 0))
 	r.n++
 	r.says(amy, offer(r.n, attempt(r.n, 1), cpu))
-	one[lease.Commit](r.host, amy)
+	one[contract.Commit](r.host, amy)
 	r.pass(11 * time.Second) // nobody starts it
 	if _, ok := r.taken("ada", cpu); !ok {
 		t.Fatal("a lapsed reservation counts")
@@ -187,7 +187,7 @@ func TestQuotaAfterARestart(t *testing.T) {
 func TestStartOfAnotherUser(t *testing.T) {
 	r := limited(t, nil)
 	r.says(amy, offer(1, attempt(1, 1), cpu))
-	one[lease.Commit](r.host, amy)
+	one[contract.Commit](r.host, amy)
 	m := start(1, attempt(1, 1), r.s, cpu)
 	m.User = "mallory"
 	if e := r.says(amy, m); len(e.Start) != 0 {

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // refusal is a user whose quota was reached, and a scheduler whose offers were declined for that.
@@ -108,7 +108,7 @@ func (r *refusals) notifyBelow(user string, bound int) {
 // behind returns why a task of a user waits for another one of his, for people, or "".
 func (r *refusals) behind(user string, priority int) string {
 	if h, waits := r.heads[user]; waits && priority < h.priority {
-		return lease.Clip(fmt.Sprintf("a task of priority %d of user %s, which had to wait for the limits of this host, goes first", h.priority, user))
+		return contract.Clip(fmt.Sprintf("a task of priority %d of user %s, which had to wait for the limits of this host, goes first", h.priority, user))
 	}
 	return ""
 }
@@ -127,7 +127,7 @@ func (r *refusals) take(p job.Peer) []string {
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(users))
-	names = names[:min(len(names), lease.MaxUnderQuota)]
+	names = names[:min(len(names), contract.MaxUnderQuota)]
 	for _, name := range names {
 		delete(users, name)
 	}

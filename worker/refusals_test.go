@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
 // told returns the users of whom a scheduler was told since the last call.
 func (h *host) told(p job.Peer) []string {
 	var out []string
-	for _, a := range got[lease.Availability](h, p) {
+	for _, a := range got[contract.Availability](h, p) {
 		out = append(out, a.UnderQuota...)
 	}
 	return out
@@ -69,17 +69,17 @@ func TestRefusedSchedulerIsToldWhenTheUserMayHoldMore(t *testing.T) {
 
 func TestEndOfAReservationIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
-		says lease.ToWorker
+		says contract.ToWorker
 		pass time.Duration
 	}{
-		"released": {lease.Release{Offer: 1}, 0}, "lapsed": {nil, lease.ReserveFor + time.Second},
-		"refused": {lease.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: store}, 0},
+		"released": {contract.Release{Offer: 1}, 0}, "lapsed": {nil, contract.ReserveFor + time.Second},
+		"refused": {contract.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: store}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := limited(t, map[string]string{"per_user.tasks": "1"})
 			r.says(amy, offer(1, attempt(1, 1), cpu))
 			r.says(amy, offer(2, attempt(2, 1), cpu))
-			if d := one[lease.Decline](r.host, amy); d.Reason.Word != job.ReasonQuota {
+			if d := one[contract.Decline](r.host, amy); d.Reason.Word != job.ReasonQuota {
 				t.Fatalf("decline = %+v", d)
 			}
 			r.pass(time.Second)
@@ -98,10 +98,10 @@ func TestEveryRefusedSchedulerIsTold(t *testing.T) {
 	r, a := over(t)
 	r.owner(bob, 8)
 	r.says(bob, theirs(8, 1, 1, cpu))
-	if d := one[lease.Decline](r.host, bob); d.Reason.Word != job.ReasonQuota {
+	if d := one[contract.Decline](r.host, bob); d.Reason.Word != job.ReasonQuota {
 		t.Fatalf("decline = %+v", d)
 	}
-	r.says(bob, lease.Release{Offer: 99})
+	r.says(bob, contract.Release{Offer: 99})
 	r.pass(time.Second)
 	r.says(amy, offer(50, attempt(50, 1), job.Resources{Memory: 1})) // refused again
 	r.pass(time.Second)
@@ -143,17 +143,17 @@ func (r *tries) refuseAll(users int) {
 // If there are more users than fit into one message, the rest follows in the next.
 func TestManyUsersAreToldInTurn(t *testing.T) {
 	r := limited(t, map[string]string{"per_user.tasks": "1"})
-	const users = 2*lease.MaxUnderQuota + 10
+	const users = 2*contract.MaxUnderQuota + 10
 	r.refuseAll(users)
-	got[lease.Decline](r.host, amy)
+	got[contract.Decline](r.host, amy)
 	r.pass(time.Second)
 	r.wantTold(amy)
 	began := r.now.Boot
 	r.round(worker.LimitsChanged{Limits: limits(t, nil)})
 	var names []string
 	for range 3 {
-		a := one[lease.Availability](r.host, amy)
-		if len(a.UnderQuota) > lease.MaxUnderQuota {
+		a := one[contract.Availability](r.host, amy)
+		if len(a.UnderQuota) > contract.MaxUnderQuota {
 			t.Fatalf("%d names in one message", len(a.UnderQuota))
 		}
 		names = append(names, a.UnderQuota...)
@@ -163,7 +163,7 @@ func TestManyUsersAreToldInTurn(t *testing.T) {
 	if names = slices.Compact(names); len(names) != users || r.now.Boot.Sub(began) > time.Second {
 		t.Fatalf("told of %d users in %v", len(names), r.now.Boot.Sub(began))
 	}
-	if a := got[lease.Availability](r.host, amy); len(a) > 0 {
+	if a := got[contract.Availability](r.host, amy); len(a) > 0 {
 		t.Fatalf("told without a change: %+v", a)
 	}
 }
@@ -205,12 +205,12 @@ func TestRefusedAgainIsKeptOnce(t *testing.T) {
 func TestHighestPriorityGoesFirstUnderALimit(t *testing.T) {
 	r, a := over(t) // of amy, with the usual priority
 	r.owner(bob, 8)
-	r.says(bob, lease.Release{Offer: 99})
+	r.says(bob, contract.Release{Offer: 99})
 	high, low := theirs(8, 1, 1, cpu), offer(50, attempt(50, 1), cpu)
 	high.Priority, low.Priority = 90, 10
 	refused := func(p job.Peer) string {
 		t.Helper()
-		d := one[lease.Decline](r.host, p)
+		d := one[contract.Decline](r.host, p)
 		if d.Reason.Word != job.ReasonQuota {
 			t.Fatalf("decline %+v", d)
 		}
@@ -232,7 +232,7 @@ func TestHighestPriorityGoesFirstUnderALimit(t *testing.T) {
 	}
 	high.ID++
 	r.says(bob, high)
-	c := one[lease.Commit](r.host, bob)
+	c := one[contract.Commit](r.host, bob)
 	r.pass(2 * time.Second)
 	r.wantTold(amy, "ada")
 	low.ID++
@@ -240,12 +240,12 @@ func TestHighestPriorityGoesFirstUnderALimit(t *testing.T) {
 	if why := refused(amy); !strings.Contains(why, "holds 1 of at most 1") {
 		t.Errorf("declined: %s", why)
 	}
-	r.says(bob, lease.Release{Offer: c.Offer})
+	r.says(bob, contract.Release{Offer: c.Offer})
 	r.pass(time.Second)
 	r.wantTold(amy, "ada")
 	low.ID++
 	r.says(amy, low)
-	one[lease.Commit](r.host, amy)
+	one[contract.Commit](r.host, amy)
 }
 
 // A scheduler that was told first and has no use for it any more delays the tasks of lower priorities by a second.
@@ -255,7 +255,7 @@ func TestNobodyWaitsLongForTheHighestPriority(t *testing.T) {
 	high := theirs(8, 1, 1, cpu)
 	high.Priority = 90
 	r.says(bob, high)
-	got[lease.Decline](r.host, bob)
+	got[contract.Decline](r.host, bob)
 	r.pass(time.Second)
 	r.round(exited(a, 0))
 	r.wantTold(amy)

@@ -7,8 +7,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // never is later than any other time.
@@ -43,7 +43,7 @@ func (a *attempt) readopt(now Moment) {
 		return
 	}
 	spec := a.rec.File.Spec()
-	a.expect(now, lease.LimitOf(&spec))
+	a.expect(now, contract.LimitOf(&spec))
 	if a.limit > 0 && a.rec.PID > 0 {
 		a.frees = now.Boot.Add(a.limit - min(max(0, now.Wall.Sub(a.rec.Started)), a.limit))
 	}

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // leases renews the leases of the journal groups with their owners.
@@ -23,7 +23,7 @@ type leases struct {
 	random   *rand.Rand
 	claims   *claims
 
-	renewals []lease.Renew            // to send at the end of this turn
+	renewals []contract.Renew         // to send at the end of this turn
 	signals  []SignalTo               // to send when a newer epoch is on disk
 	extends  map[job.Attempt]BootTime // to carry out when a newer epoch is on disk
 }
@@ -31,11 +31,11 @@ type leases struct {
 // checkEpoch returns the group of a command. It returns false if the sender does not own the group, or if the epoch of the
 // command is old; then it answers the owner with Stale (R2). A newer epoch is written to disk, and the effects of the
 // command wait for that.
-func (l *leases) checkEpoch(now Moment, from job.Peer, id job.Group, epoch lease.Epoch) (*group, bool) {
-	return l.checkClaim(now, from, lease.GroupEpoch{Group: id, Epoch: epoch})
+func (l *leases) checkEpoch(now Moment, from job.Peer, id job.Group, epoch contract.Epoch) (*group, bool) {
+	return l.checkClaim(now, from, contract.GroupEpoch{Group: id, Epoch: epoch})
 }
 
-func (l *leases) checkClaim(now Moment, from job.Peer, m lease.GroupEpoch) (*group, bool) {
+func (l *leases) checkClaim(now Moment, from job.Peer, m contract.GroupEpoch) (*group, bool) {
 	g, isNew := l.claims.take(now, from, m)
 	switch {
 	case g == nil:
@@ -56,11 +56,11 @@ func (l *leases) checkClaim(now Moment, from job.Peer, m lease.GroupEpoch) (*gro
 
 // stale answers a command with an old epoch.
 func (l *leases) stale(to job.Peer, g *group) {
-	l.turn.send(to, lease.Stale{Group: g.id, Epoch: g.epoch, Owner: g.owner})
+	l.turn.send(to, contract.Stale{Group: g.id, Epoch: g.epoch, Owner: g.owner})
 }
 
 // owns handles an Owns: the groups that a scheduler owns.
-func (l *leases) owns(now Moment, from job.Peer, m lease.Owns) {
+func (l *leases) owns(now Moment, from job.Peer, m contract.Owns) {
 	for _, ge := range m.Groups {
 		if g, ok := l.checkClaim(now, from, ge); ok {
 			l.resync(now, g)
@@ -118,7 +118,7 @@ func (l *leases) renew(now Moment, g *group) {
 		s.outstanding = append(s.outstanding, now.Boot)
 	}
 	s.asked = now.Boot
-	l.renewals = append(l.renewals, lease.Renew{
+	l.renewals = append(l.renewals, contract.Renew{
 		Group: g.id, Store: l.cfg.Profile.Store, Clock: int64(now.Boot), Session: s.id, Live: live,
 	})
 	l.renewIn(now, g, pause)
@@ -134,16 +134,16 @@ func (l *leases) renewIn(now Moment, g *group, after time.Duration) {
 }
 
 // newSession returns a random session id that is neither zero nor the given one.
-func (l *leases) newSession(before lease.Session) lease.Session {
+func (l *leases) newSession(before contract.Session) contract.Session {
 	for {
-		if s := lease.Session(l.random.Uint64()); s != 0 && s != before {
+		if s := contract.Session(l.random.Uint64()); s != 0 && s != before {
 			return s
 		}
 	}
 }
 
 // renewed handles the owner's answer to a Renew. It returns the group, or nil if the answer does not count.
-func (l *leases) renewed(now Moment, from job.Peer, m lease.Renewed) *group {
+func (l *leases) renewed(now Moment, from job.Peer, m contract.Renewed) *group {
 	g, ok := l.checkEpoch(now, from, m.Group, m.Epoch)
 	if !ok {
 		return nil
@@ -164,7 +164,7 @@ func (l *leases) renewed(now Moment, from job.Peer, m lease.Renewed) *group {
 
 // renewInterval returns how often a live lease of the group is renewed.
 func (l *leases) renewInterval(g *group) time.Duration {
-	pause := lease.RenewEvery
+	pause := contract.RenewEvery
 	for _, a := range g.running {
 		if !a.rec.Hold {
 			pause = min(pause, a.rec.Lease/3)

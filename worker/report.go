@@ -3,8 +3,8 @@ package worker
 // Reports to schedulers: the numbered events of their attempts, declined offers, and what is free.
 
 import (
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // reports sends events, declines and availability to schedulers.
@@ -23,12 +23,12 @@ type reports struct {
 // decline is a Decline that is not sent yet.
 type decline struct {
 	to  job.Peer
-	msg lease.Decline
+	msg contract.Decline
 }
 
 // states returns the states that an attempt has passed through, one for each event. The number of an event is its index
 // in this list plus 1. The list depends only on the record, so a restarted worker uses the same numbers.
-func states(rec *lease.Record) []job.State {
+func states(rec *contract.Record) []job.State {
 	all := make([]job.State, 1, 4)
 	all[0] = job.Starting
 	if rec.PID > 0 {
@@ -50,7 +50,7 @@ func (r *reports) tell(a *attempt) {
 	if a.dirty && (r.ledger.failed == nil || unknown) || !g.resynced || a.told >= a.rec.EventN {
 		return
 	}
-	base := lease.Event{Attempt: a.rec.Attempt, Group: a.rec.Group, Devices: a.rec.Devices}
+	base := contract.Event{Attempt: a.rec.Attempt, Group: a.rec.Group, Devices: a.rec.Devices}
 	if a.phase == refused {
 		base.N, base.State, base.Refused = 1, job.Cancelled, a.rec.Reason
 		a.told = 1
@@ -86,27 +86,27 @@ func (r *reports) detail(a *attempt, text string) {
 	if text == "" || a.rec.PID > 0 || a.rec.Exit != nil {
 		return
 	}
-	a.detail = lease.Clip(text)
+	a.detail = contract.Clip(text)
 	if !a.group.resynced || a.told == 0 {
 		return // the first event will contain it
 	}
-	r.turn.send(a.group.owner, lease.Event{
+	r.turn.send(a.group.owner, contract.Event{
 		Attempt: a.rec.Attempt, Group: a.rec.Group, N: 1, State: job.Starting, Devices: a.rec.Devices, Detail: a.detail,
 	})
 }
 
 // decline declines an offer; with never, for good. The message is sent once all offers of this turn are decided, so that
 // it says correctly what is free.
-func (r *reports) decline(to job.Peer, m lease.Offer, why job.Reason, never bool) {
-	r.declines = append(r.declines, decline{to: to, msg: lease.Decline{
+func (r *reports) decline(to job.Peer, m contract.Offer, why job.Reason, never bool) {
+	r.declines = append(r.declines, decline{to: to, msg: contract.Decline{
 		Offer: m.ID, Attempt: m.Attempt, Reason: why, Never: never,
 	}})
 }
 
 // declineUser declines an offer because its user has no account on this host.
-func (r *reports) declineUser(to job.Peer, m lease.Offer) {
-	why := job.Reason{Word: job.ReasonNoMatch, Detail: lease.Clip("this node has no user " + m.User)}
-	r.declines = append(r.declines, decline{to: to, msg: lease.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: why, Never: true, NoUser: true}})
+func (r *reports) declineUser(to job.Peer, m contract.Offer) {
+	why := job.Reason{Word: job.ReasonNoMatch, Detail: contract.Clip("this node has no user " + m.User)}
+	r.declines = append(r.declines, decline{to: to, msg: contract.Decline{Offer: m.ID, Attempt: m.Attempt, Reason: why, Never: true, NoUser: true}})
 }
 
 func (r *reports) sendDeclines(a *account) {
@@ -131,7 +131,7 @@ func (r *reports) due(now Moment, q *refusals) bool {
 
 // announce sends an Availability to every scheduler if what is free has changed. The message also tells a refused
 // scheduler which users may hold more, and each scheduler what is expected of its offers.
-func (r *reports) announce(now Moment, to []job.Peer, msg lease.Availability, q *refusals) {
+func (r *reports) announce(now Moment, to []job.Peer, msg contract.Availability, q *refusals) {
 	all := r.turn.announce
 	r.turn.announce, r.keeping.unsaid = false, r.keeping.unsaid && !all
 	r.sent = now.Boot

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // reservations handles the attempts that hold resources but are not started.
@@ -49,9 +49,9 @@ func (r *reservations) portFound(now Moment, e PortFound) {
 }
 
 // message returns the Commit for an offer, without devices and port.
-func (r *reservations) message(now Moment, o *offer) lease.Commit {
+func (r *reservations) message(now Moment, o *offer) contract.Commit {
 	g := o.group
-	m := lease.Commit{Offer: o.key.id, Attempt: o.msg.Attempt, Group: o.msg.Group}
+	m := contract.Commit{Offer: o.key.id, Attempt: o.msg.Attempt, Group: o.msg.Group}
 	if g.holds(now) {
 		m.Session = g.session.id
 	}
@@ -81,11 +81,11 @@ func (r *reservations) commit(now Moment, a *attempt) {
 		r.prolong(now, a)
 		return
 	}
-	a.lapse = r.turn.timers.set(now.Boot.Add(lease.ReserveFor), func(now Moment) {
+	a.lapse = r.turn.timers.set(now.Boot.Add(contract.ReserveFor), func(now Moment) {
 		if r.attempts.by[a.rec.Attempt] == a && a.phase == reserved {
 			r.undo(a)
 			r.queue.lapse(now, a.offer)
-			r.lapsed(now, a.offer.key.peer, lease.ReserveFor)
+			r.lapsed(now, a.offer.key.peer, contract.ReserveFor)
 		}
 	})
 }
@@ -125,7 +125,7 @@ func (r *reservations) gather(now Moment, o *offer) {
 	if o.since == 0 {
 		o.since = now.Boot
 		r.queue.takeTurn(o)
-		r.turn.timers.set(now.Boot.Add(lease.ReserveFor), func(Moment) {
+		r.turn.timers.set(now.Boot.Add(contract.ReserveFor), func(Moment) {
 			r.turn.arbitrate = r.turn.arbitrate || o.state == offerReserved || o.state == offerQueued
 		})
 	}
@@ -150,7 +150,7 @@ func (r *reservations) prolong(now Moment, a *attempt) {
 }
 
 // renew handles an offer that came again after its reservation.
-func (r *reservations) renew(now Moment, a *attempt, m lease.Offer, closed job.Reason) {
+func (r *reservations) renew(now Moment, a *attempt, m contract.Offer, closed job.Reason) {
 	o := a.offer
 	switch {
 	case o.msg.Gang == 0 || !o.same(m):
@@ -170,12 +170,12 @@ func (r *reservations) renew(now Moment, a *attempt, m lease.Offer, closed job.R
 func (r *reservations) revoke(a *attempt, why string) {
 	o := a.offer
 	r.undo(a)
-	r.reports.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: lease.Clip(why)}, false)
+	r.reports.decline(o.key.peer, o.msg, job.Reason{Word: job.ReasonResources, Detail: contract.Clip(why)}, false)
 }
 
 // again reserves resources for a Start whose reservation has lapsed. If it cannot, it returns why. It does so only if
 // this run of the daemon has sent a Commit for the attempt.
-func (r *reservations) again(from job.Peer, m lease.Start, closed job.Reason) (*attempt, string) {
+func (r *reservations) again(from job.Peer, m contract.Start, closed job.Reason) (*attempt, string) {
 	o := r.queue.lapsed[m.Attempt]
 	if o == nil || o.key != (offerKey{from, m.Offer}) {
 		return nil, "nothing is reserved for it"
@@ -221,7 +221,7 @@ func (r *reservations) disconnected(p job.Peer) {
 }
 
 // release handles a Release: it withdraws an offer, whatever its state.
-func (r *reservations) release(from job.Peer, m lease.Release) {
+func (r *reservations) release(from job.Peer, m contract.Release) {
 	o := r.queue.offers[offerKey{from, m.Offer}]
 	if o == nil {
 		return

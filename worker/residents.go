@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 const (
@@ -55,7 +55,7 @@ type resident struct {
 
 type heldOffer struct {
 	from job.Peer
-	msg  lease.Offer
+	msg  contract.Offer
 }
 
 func newResidents(cfg *Config, t *turn) *residents {
@@ -67,7 +67,7 @@ func newResidents(cfg *Config, t *turn) *residents {
 
 // hold keeps an offer until its user was looked up, and then passes it to decide. It returns false if there is nothing to
 // wait for; is says then whether the user has an account.
-func (r *residents) hold(now Moment, from job.Peer, m lease.Offer, decide func(now Moment, from job.Peer, m lease.Offer)) (is Presence, held bool) {
+func (r *residents) hold(now Moment, from job.Peer, m contract.Offer, decide func(now Moment, from job.Peer, m contract.Offer)) (is Presence, held bool) {
 	if !r.cfg.LookUp {
 		return Present, false
 	}
@@ -119,7 +119,7 @@ func (r *residents) remember(from job.Peer, user string) *resident {
 
 // ask looks a user up for a scheduler. It returns nil if that scheduler has too many looked up already. What was known of
 // the user counts meanwhile only if the user has an account: offers wait for any other answer.
-func (r *residents) ask(now Moment, from job.Peer, user string, decide func(now Moment, from job.Peer, m lease.Offer)) *resident {
+func (r *residents) ask(now Moment, from job.Peer, user string, decide func(now Moment, from job.Peer, m contract.Offer)) *resident {
 	if !r.open.Fits(from) {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (r *residents) ask(now Moment, from job.Peer, user string, decide func(now 
 }
 
 // answer takes in the answer of a lookup. It returns false if the user is not known any more, or has an account.
-func (r *residents) answer(now Moment, ev LookedUp, decide func(now Moment, from job.Peer, m lease.Offer)) (absent bool) {
+func (r *residents) answer(now Moment, ev LookedUp, decide func(now Moment, from job.Peer, m contract.Offer)) (absent bool) {
 	e := r.of[ev.User]
 	if e == nil {
 		return false
@@ -157,7 +157,7 @@ func (r *residents) answer(now Moment, ev LookedUp, decide func(now Moment, from
 }
 
 // pass ends the wait of the offers of a user.
-func (r *residents) pass(now Moment, u *resident, decide func(now Moment, from job.Peer, m lease.Offer)) {
+func (r *residents) pass(now Moment, u *resident, decide func(now Moment, from job.Peer, m contract.Offer)) {
 	r.turn.timers.stop(u.timer)
 	held := u.held
 	u.timer, u.held = nil, nil

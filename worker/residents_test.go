@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -36,7 +36,7 @@ func (h *host) finds(user string, is worker.Presence) { h.round(worker.LookedUp{
 
 func (h *host) commits(want int) {
 	h.t.Helper()
-	if n := len(got[lease.Commit](h, amy)); n != want {
+	if n := len(got[contract.Commit](h, amy)); n != want {
 		h.t.Fatalf("%d commits, want %d", n, want)
 	}
 }
@@ -67,13 +67,13 @@ func TestOffersForUsersWithoutAnAccount(t *testing.T) {
 	h := inn(t)
 	h.asks(1, "ada")
 	h.finds("ada", worker.Absent)
-	if d := one[lease.Decline](h, amy); !d.NoUser || !d.Never || d.Reason != (job.Reason{Word: job.ReasonNoMatch, Detail: "this node has no user ada"}) {
+	if d := one[contract.Decline](h, amy); !d.NoUser || !d.Never || d.Reason != (job.Reason{Word: job.ReasonNoMatch, Detail: "this node has no user ada"}) {
 		t.Fatalf("decline = %+v", d)
 	}
 	if who := h.asks(2, "ada"); len(who) != 0 {
 		t.Fatalf("looked up again: %v", who)
 	}
-	if d := one[lease.Decline](h, amy); !d.NoUser {
+	if d := one[contract.Decline](h, amy); !d.NoUser {
 		t.Fatalf("decline = %+v", d)
 	}
 	h.pass(time.Minute) // the account is made
@@ -82,7 +82,7 @@ func TestOffersForUsersWithoutAnAccount(t *testing.T) {
 	}
 	h.finds("ada", worker.Present)
 	h.commits(1)
-	if d := got[lease.Decline](h, amy); len(d) != 0 {
+	if d := got[contract.Decline](h, amy); len(d) != 0 {
 		t.Fatalf("declines = %+v", d)
 	}
 }
@@ -101,7 +101,7 @@ func TestSlowLookups(t *testing.T) {
 	full.User, full.Wait = "ada", time.Minute
 	h.says(amy, full) // queues
 	h.finds("ada", worker.Absent)
-	if d := one[lease.Decline](h, amy); !d.NoUser || d.Offer != 3 {
+	if d := one[contract.Decline](h, amy); !d.NoUser || d.Offer != 3 {
 		t.Fatalf("decline = %+v", d)
 	}
 	h.asks(4, "bob")
@@ -118,9 +118,9 @@ func TestLookupsOfOffersThatAreGone(t *testing.T) {
 	h := inn(t)
 	h.asks(1, "ada")
 	h.asks(2, "ada")
-	h.says(amy, lease.Release{Offer: 1})
+	h.says(amy, contract.Release{Offer: 1})
 	h.finds("ada", worker.Present)
-	if m := one[lease.Commit](h, amy); m.Offer != 2 {
+	if m := one[contract.Commit](h, amy); m.Offer != 2 {
 		t.Fatalf("commit = %+v", m)
 	}
 	h.asks(3, "bob")
@@ -147,7 +147,7 @@ func TestLookupsAreBounded(t *testing.T) {
 			}
 			clear(open)
 		}
-		h.says(amy, lease.Release{Offer: n + 1})
+		h.says(amy, contract.Release{Offer: n + 1})
 		h.jump(time.Millisecond)
 	}
 	if most == 0 || most > worker.MaxLookUps {
@@ -157,7 +157,7 @@ func TestLookupsAreBounded(t *testing.T) {
 		t.Errorf("%d users are remembered", n)
 	}
 	h.pass(time.Minute)
-	h.sent = map[job.Peer][]lease.ToScheduler{}
+	h.sent = map[job.Peer][]contract.ToScheduler{}
 	h.asks(30_000, "ada")
 	h.finds("ada", worker.Present)
 	h.commits(1)
@@ -169,7 +169,7 @@ func TestLookupsOfOneSchedulerLeaveRoom(t *testing.T) {
 	h := inn(t)
 	founding, hers := job.FoundFrom(mallory, job.Founding{})
 	h.round(worker.Up{Peer: mallory})
-	h.says(mallory, lease.Owns{Groups: []lease.GroupEpoch{{Group: hers, Epoch: epoch(1), Founding: founding}}})
+	h.says(mallory, contract.Owns{Groups: []contract.GroupEpoch{{Group: hers, Epoch: epoch(1), Founding: founding}}})
 	asks := func(n uint64, user string) int {
 		m := offer(n, job.Attempt{Job: job.NewID(hers, n), N: 1}, cpu)
 		m.Group, m.User = hers, user
@@ -193,7 +193,7 @@ func TestLookupsOfOneSchedulerLeaveRoom(t *testing.T) {
 		h.asks(n+100, user)
 		h.commits(0) // both wait
 		h.finds(user, worker.Absent)
-		if d := got[lease.Decline](h, amy); len(d) != 2 || !d[0].NoUser || !d[1].NoUser {
+		if d := got[contract.Decline](h, amy); len(d) != 2 || !d[0].NoUser || !d[1].NoUser {
 			t.Fatalf("declines = %+v", d)
 		}
 	}
@@ -216,7 +216,7 @@ func TestMadeUpUsersDisplaceNoOthers(t *testing.T) {
 	}
 	founding, hers := job.FoundFrom(mallory, job.Founding{})
 	h.round(worker.Up{Peer: mallory})
-	h.says(mallory, lease.Owns{Groups: []lease.GroupEpoch{{Group: hers, Epoch: epoch(1), Founding: founding}}})
+	h.says(mallory, contract.Owns{Groups: []contract.GroupEpoch{{Group: hers, Epoch: epoch(1), Founding: founding}}})
 	for n := range uint64(10_000) {
 		m := offer(n+1, job.Attempt{Job: job.NewID(hers, n+1), N: 1}, cpu)
 		m.Group, m.User = hers, fmt.Sprint("u", n)
@@ -230,7 +230,7 @@ func TestMadeUpUsersDisplaceNoOthers(t *testing.T) {
 		if who := h.asks(100+n, fmt.Sprint("ada", n)); len(who) != 0 {
 			t.Fatalf("looked up again: %v", who)
 		}
-		if d := one[lease.Decline](h, amy); !d.NoUser {
+		if d := one[contract.Decline](h, amy); !d.NoUser {
 			t.Fatalf("decline = %+v", d)
 		}
 	}

@@ -3,12 +3,12 @@ package worker
 // Loading the ledger after a restart, and the views of a worker for people.
 
 import (
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Restore loads what an earlier run of the daemon has written. It is called before the first event, which is Adopted.
-func (c *Core) Restore(records []lease.Record, claims []lease.Claim) {
+func (c *Core) Restore(records []contract.Record, claims []contract.Claim) {
 	groups := c.leases.claims.groups
 	for _, e := range claims {
 		g := newGroup(e.Group)
@@ -21,7 +21,7 @@ func (c *Core) Restore(records []lease.Record, claims []lease.Claim) {
 	for _, g := range c.cfg.Own {
 		c.leases.claims.keepOwn(g, c.cfg.Profile.Peer)
 	}
-	newest := map[*group]lease.Epoch{}
+	newest := map[*group]contract.Epoch{}
 	for _, rec := range records {
 		g := groups[rec.Group]
 		if g == nil {
@@ -46,8 +46,8 @@ func (c *Core) Restore(records []lease.Record, claims []lease.Claim) {
 }
 
 // Attempts returns the records of all attempts that are reserved, run, or are not acknowledged yet.
-func (c *Core) Attempts() []lease.Record {
-	var out []lease.Record
+func (c *Core) Attempts() []contract.Record {
+	var out []contract.Record
 	for _, a := range inOrder(c.attempts.by) {
 		out = append(out, a.rec)
 	}
@@ -56,8 +56,8 @@ func (c *Core) Attempts() []lease.Record {
 
 // View is the state of a worker at one moment, for people.
 type View struct {
-	Profile     lease.Profile
-	Free        lease.Free
+	Profile     contract.Profile
+	Free        contract.Free
 	Draining    Drain
 	Closed      job.Reason          // why the host accepts no tasks, if so
 	Queued      int                 // queued offers
@@ -76,7 +76,7 @@ func (c *Core) View() View {
 		if a.ended() {
 			continue
 		}
-		if a.rec.Phase == lease.PhaseStarted {
+		if a.rec.Phase == contract.PhaseStarted {
 			v.Running++
 		}
 		for _, d := range a.rec.Devices {

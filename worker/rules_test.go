@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -17,8 +17,8 @@ func TestR1CommitAloneStartsNothing(t *testing.T) {
 	h := newHost(t, config(0))
 	h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), cpu))
-	one[lease.Commit](h, amy)
-	if h.records[attempt(1, 1)].Phase != lease.PhaseReserved {
+	one[contract.Commit](h, amy)
+	if h.records[attempt(1, 1)].Phase != contract.PhaseReserved {
 		t.Fatal("the reservation is not on disk though its commit was sent")
 	}
 	for range 20 {
@@ -34,14 +34,14 @@ func TestR1CommitAloneStartsNothing(t *testing.T) {
 
 func TestR2OlderEpochIsStale(t *testing.T) {
 	a := attempt(1, 1)
-	commands := map[string]lease.ToWorker{
-		"offer":   lease.Offer{ID: 9, Attempt: attempt(2, 1), Group: group, Epoch: epoch(4), Need: cpu},
-		"start":   lease.Start{Offer: 1, Attempt: attempt(2, 1), Group: group, Epoch: epoch(4), File: file(spec(cpu))},
-		"query":   lease.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(4), Store: store},
-		"signal":  lease.Signal{Attempt: a, Group: group, Epoch: epoch(4), Number: 10},
-		"cancel":  lease.Cancel{Attempt: a, Group: group, Epoch: epoch(4)},
-		"renewed": lease.Renewed{Group: group, Epoch: epoch(4)},
-		"owns":    lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(4)}}},
+	commands := map[string]contract.ToWorker{
+		"offer":   contract.Offer{ID: 9, Attempt: attempt(2, 1), Group: group, Epoch: epoch(4), Need: cpu},
+		"start":   contract.Start{Offer: 1, Attempt: attempt(2, 1), Group: group, Epoch: epoch(4), File: file(spec(cpu))},
+		"query":   contract.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(4), Store: store},
+		"signal":  contract.Signal{Attempt: a, Group: group, Epoch: epoch(4), Number: 10},
+		"cancel":  contract.Cancel{Attempt: a, Group: group, Epoch: epoch(4)},
+		"renewed": contract.Renewed{Group: group, Epoch: epoch(4)},
+		"owns":    contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(4)}}},
 	}
 	for name, m := range commands {
 		t.Run(name, func(t *testing.T) {
@@ -49,10 +49,10 @@ func TestR2OlderEpochIsStale(t *testing.T) {
 			s := h.meet(amy, 1)
 			h.run(amy, 1, a, s, cpu)
 			h.meet(amy, 5)
-			got[lease.Event](h, amy)
+			got[contract.Event](h, amy)
 			before := len(h.records)
 			e := h.says(amy, m)
-			stale := one[lease.Stale](h, amy)
+			stale := one[contract.Stale](h, amy)
 			if stale.Epoch != epoch(5) || stale.Owner != amy {
 				t.Fatalf("stale = %+v, want epoch 1.5 of amy", stale)
 			}
@@ -71,12 +71,12 @@ func TestR2EpochIsOnDiskBeforeAnythingIsDone(t *testing.T) {
 	h.jump(time.Second)
 	h.round(worker.Up{Peer: bob})
 	worker.Bind(h.core, group, bob)
-	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(5)}}})
+	h.says(bob, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(5)}}})
 	h.jump(time.Second)
-	r := one[lease.Renew](h, bob)
+	r := one[contract.Renew](h, bob)
 	e := h.says(bob,
 		answerTo(r, 5, true),
-		lease.Signal{Attempt: attempt(1, 1), Group: group, Epoch: epoch(5), Number: 10})
+		contract.Signal{Attempt: attempt(1, 1), Group: group, Epoch: epoch(5), Number: 10})
 	if len(e.Extend)+len(e.Signal) > 0 {
 		t.Fatalf("acted under an epoch that is not on disk: %+v", e)
 	}
@@ -89,8 +89,8 @@ func TestR2EpochIsOnDiskBeforeAnythingIsDone(t *testing.T) {
 	// The epoch survives a restart.
 	h.boot(worker.DriverEvent{Attempt: attempt(1, 1), Kind: worker.DriverStarted, PID: 42})
 	h.round(worker.Up{Peer: bob})
-	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(4)}}})
-	one[lease.Stale](h, bob)
+	h.says(bob, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(4)}}})
+	one[contract.Stale](h, bob)
 }
 
 func TestR3DeadlineCountsFromTheRequest(t *testing.T) {
@@ -100,8 +100,8 @@ func TestR3DeadlineCountsFromTheRequest(t *testing.T) {
 	if want := h.now.Boot.Add(job.DefaultLease); task.Deadline != want {
 		t.Fatalf("first deadline %v, want %v", task.Deadline, want)
 	}
-	h.pass(lease.RenewEvery)
-	r := one[lease.Renew](h, amy)
+	h.pass(contract.RenewEvery)
+	r := one[contract.Renew](h, amy)
 	if !slices.Equal(r.Live, []job.Attempt{attempt(1, 1)}) || r.Session != s || r.Store != store {
 		t.Fatalf("renew = %+v", r)
 	}
@@ -145,7 +145,7 @@ func TestR4LapsedAttemptIsNotExtended(t *testing.T) {
 		t.Fatalf("not started: %+v", h.sent[amy])
 	}
 	h.pass(12 * time.Second)
-	rs := got[lease.Renew](h, amy)
+	rs := got[contract.Renew](h, amy)
 	if len(rs) == 0 {
 		t.Fatal("a lease of 30 s is not renewed within 12 s")
 	}
@@ -159,32 +159,32 @@ func TestR6TombstoneIsOnDiskBeforeTheAnswer(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.failing = true
-	h.says(amy, lease.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: store})
-	if ev := got[lease.Event](h, amy); len(ev) > 0 {
+	h.says(amy, contract.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: store})
+	if ev := got[contract.Event](h, amy); len(ev) > 0 {
 		t.Fatalf("answered %+v without a tombstone on disk", ev)
 	}
 	h.failing = false
 	h.jump(time.Second)
 	h.round()
-	if ev := one[lease.Event](h, amy); ev.Refused == "" || ev.Exit != nil || ev.N != 1 {
+	if ev := one[contract.Event](h, amy); ev.Refused == "" || ev.Exit != nil || ev.N != 1 {
 		t.Fatalf("answer %+v, want a refusal", ev)
 	}
-	if h.records[attempt(1, 1)].Phase != lease.PhaseRefused {
+	if h.records[attempt(1, 1)].Phase != contract.PhaseRefused {
 		t.Fatal("no tombstone")
 	}
 	// It is never started after that, not even after a restart.
 	h.says(amy, offer(1, attempt(1, 1), cpu))
-	one[lease.Decline](h, amy)
+	one[contract.Decline](h, amy)
 	h.says(amy, start(1, attempt(1, 1), s, cpu))
-	if one[lease.Event](h, amy).Refused == "" {
+	if one[contract.Event](h, amy).Refused == "" {
 		t.Fatal("not refused")
 	}
 	h.boot()
 	h.meet(amy, 1)
-	if one[lease.Event](h, amy).Refused == "" {
+	if one[contract.Event](h, amy).Refused == "" {
 		t.Fatal("forgotten by a restart")
 	}
-	h.says(amy, lease.Ack{Attempt: attempt(1, 1), N: 1})
+	h.says(amy, contract.Ack{Attempt: attempt(1, 1), N: 1})
 	if len(h.records) > 0 {
 		t.Fatalf("acknowledged, but kept: %v", h.records)
 	}
@@ -194,11 +194,11 @@ func TestR6QueryRefusesAReservedAttempt(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), cpu))
-	h.says(amy, lease.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: store})
-	if one[lease.Event](h, amy).Refused == "" {
+	h.says(amy, contract.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: store})
+	if one[contract.Event](h, amy).Refused == "" {
 		t.Fatal("not refused")
 	}
-	h.says(amy, lease.Ack{Attempt: attempt(1, 1), N: 1})
+	h.says(amy, contract.Ack{Attempt: attempt(1, 1), N: 1})
 	e := h.says(amy, start(1, attempt(1, 1), s, cpu)) // it arrives late
 	if len(e.Start) > 0 {
 		t.Fatal("started though the worker answered that it never would be")
@@ -208,8 +208,8 @@ func TestR6QueryRefusesAReservedAttempt(t *testing.T) {
 func TestR6AnotherStoreProvesNothing(t *testing.T) {
 	h := newHost(t, config(0))
 	h.meet(amy, 1)
-	h.says(amy, lease.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: "wiped"})
-	if ev := got[lease.Event](h, amy); len(ev)+len(h.records) > 0 {
+	h.says(amy, contract.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(1), Store: "wiped"})
+	if ev := got[contract.Event](h, amy); len(ev)+len(h.records) > 0 {
 		t.Fatalf("answered for another store: %+v", ev)
 	}
 }
@@ -221,7 +221,7 @@ func TestR7AcknowledgedAttemptIsNotBegunAgain(t *testing.T) {
 	s := h.meet(amy, 1)
 	h.run(amy, 1, attempt(1, 1), s, cpu)
 	h.round(exited(attempt(1, 1), 0))
-	e := h.says(amy, lease.Ack{Attempt: attempt(1, 1), N: 4})
+	e := h.says(amy, contract.Ack{Attempt: attempt(1, 1), N: 4})
 	if !slices.Equal(e.Forget, []job.Attempt{attempt(1, 1)}) || len(h.records) > 0 {
 		t.Fatalf("acknowledged, but kept: %v, forgotten %v", h.records, e.Forget)
 	}
@@ -237,13 +237,13 @@ func TestR8NewOwnerFindsWhatRuns(t *testing.T) {
 	h.round(worker.Down{Peer: amy})
 	h.round(worker.Up{Peer: bob})
 	worker.Bind(h.core, group, bob)
-	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
+	h.says(bob, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
 	h.wantStates(bob, job.Starting, job.Running)
-	r := one[lease.Renew](h, bob)
+	r := one[contract.Renew](h, bob)
 	if !slices.Equal(r.Live, []job.Attempt{attempt(1, 1)}) {
 		t.Fatalf("renew = %+v", r)
 	}
-	h.says(bob, lease.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(2), Store: store})
+	h.says(bob, contract.Query{Attempt: attempt(1, 1), Group: group, Epoch: epoch(2), Store: store})
 	h.wantStates(bob, job.Running)
 	h.round(exited(attempt(1, 1), 0))
 	h.wantStates(bob, job.Completing, job.Succeeded)
@@ -265,7 +265,7 @@ func TestR9StartIsIdempotent(t *testing.T) {
 		t.Fatalf("answered %v, want RUNNING", st)
 	}
 	h.round(exited(a, 3))
-	got[lease.Event](h, amy)
+	got[contract.Event](h, amy)
 	h.jump(worker.SessionLease + time.Second) // a known attempt is answered even without a lease
 	if st := again(); !slices.Equal(st, []job.State{job.Failed}) {
 		t.Fatalf("answered %v, want FAILED", st)
@@ -275,8 +275,8 @@ func TestR9StartIsIdempotent(t *testing.T) {
 func TestR3SessionCountsFromTheRequest(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
-	h.pass(lease.RenewEvery)
-	r := one[lease.Renew](h, amy)
+	h.pass(contract.RenewEvery)
+	r := one[contract.Renew](h, amy)
 	h.jump(20 * time.Second)
 	h.says(amy, answerTo(r, 1, true))
 	e := h.says(amy, offer(1, attempt(1, 1), cpu))
@@ -288,7 +288,7 @@ func TestR3SessionCountsFromTheRequest(t *testing.T) {
 		t.Fatalf("start = %+v, want deadline %v", e.Start, want)
 	}
 	// A duplicate answer does not count, not even if it refuses to keep the attempt.
-	if e = h.says(amy, answerTo(lease.Renew{
+	if e = h.says(amy, answerTo(contract.Renew{
 		Group: group, Clock: r.Clock, Session: s, Live: []job.Attempt{attempt(1, 1)},
 	}, 1, false)); len(e.Stop) > 0 {
 		t.Fatal("a duplicate answer counted")
@@ -301,7 +301,7 @@ func TestStartOfAnotherOfferIsRefused(t *testing.T) {
 		s := h.meet(amy, 1)
 		h.says(amy, offer(1, attempt(1, 1), cpu))
 		if lapse {
-			h.pass(lease.ReserveFor + time.Second)
+			h.pass(contract.ReserveFor + time.Second)
 		}
 		if e := h.says(amy, start(9, attempt(1, 1), s, cpu)); len(e.Start) > 0 {
 			t.Fatalf("started by another offer, lapsed: %v", lapse)
@@ -321,7 +321,7 @@ func TestR4StartNeedsEnoughOfTheLease(t *testing.T) {
 		if e := h.says(amy, m); (len(e.Start) == 1) != starts {
 			t.Fatalf("renewed %v ago: started %d", age, len(e.Start))
 		}
-		if r := got[lease.Renew](h, amy); !starts && len(r) != 1 {
+		if r := got[contract.Renew](h, amy); !starts && len(r) != 1 {
 			t.Fatal("the commit did not ask for renewal")
 		}
 	}
@@ -346,16 +346,16 @@ func TestWhatIsSynced(t *testing.T) {
 	wrote("running", false)
 	h.round(exited(first, 3))
 	wrote("end, which the driver has on disk", false)
-	h.says(amy, lease.Ack{Attempt: first, N: 4})
+	h.says(amy, contract.Ack{Attempt: first, N: 4})
 	wrote("removal", false)
 	h.says(amy, offer(2, two, cpu))
 	h.says(amy, start(2, two, s, cpu))
 	h.round(worker.DriverEvent{Attempt: two, Kind: worker.DriverFailed, Exit: job.Exit{State: job.Failed, Code: 126}})
 	wrote("end of an attempt that was never started, which the driver may not know", true)
-	h.says(amy, lease.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(1), Store: store})
+	h.says(amy, contract.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(1), Store: store})
 	wrote("refusal", true)
 	worker.Bind(h.core, group, bob)
-	h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
+	h.says(bob, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(2)}}})
 	wrote("epoch", true)
 }
 
@@ -365,15 +365,15 @@ func TestStartWaitsForTheRenewalOfItsCommit(t *testing.T) {
 	h := newHost(t, config(0))
 	s := h.meet(amy, 1)
 	h.jump(25 * time.Second)
-	got[lease.Renew](h, amy)
+	got[contract.Renew](h, amy)
 	h.says(amy, offer(1, attempt(1, 1), cpu))
-	r := one[lease.Renew](h, amy)
+	r := one[contract.Renew](h, amy)
 	m := start(1, attempt(1, 1), s, cpu)
 	m.File = edited(m.File, func(s *job.Spec) { s.Lease = job.Duration(job.MinLease) })
-	if e := h.says(amy, m); len(e.Start) > 0 || len(got[lease.Event](h, amy)) > 0 {
+	if e := h.says(amy, m); len(e.Start) > 0 || len(got[contract.Event](h, amy)) > 0 {
 		t.Fatalf("started or refused before the answer: %+v", e)
 	}
-	if e := h.says(amy, m); len(e.Start) > 0 || len(got[lease.Event](h, amy)) > 0 {
+	if e := h.says(amy, m); len(e.Start) > 0 || len(got[contract.Event](h, amy)) > 0 {
 		t.Fatalf("started or refused after a second Start: %+v", e)
 	}
 	e := h.says(amy, answerTo(r, 1, true))
@@ -389,7 +389,7 @@ func TestStartWaitsForTheRenewalOfItsCommit(t *testing.T) {
 	m.Session = s
 	h.says(amy, m)
 	h.pass(6 * time.Second)
-	if r := h.records[attempt(1, 1)]; r.Phase != lease.PhaseRefused {
+	if r := h.records[attempt(1, 1)]; r.Phase != contract.PhaseRefused {
 		t.Fatalf("record = %+v", r)
 	}
 }

@@ -8,27 +8,27 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // sessions records the open sessions, and those that are wanted: one with each owner of an attempt that is not
 // acknowledged.
 type sessions struct {
 	self    job.Peer
-	peers   []job.Peer              // peers with an open session, sorted
-	paths   map[job.Peer]lease.Path // of the open sessions
-	groups  map[job.Peer]int        // number of groups with unacknowledged attempts, by owner
-	wanted  map[job.Peer]struct{}   // peers with a wanted session, as take last returned
-	changed map[job.Peer]struct{}   // peers whose number in groups has become 0 or 1 since
+	peers   []job.Peer                 // peers with an open session, sorted
+	paths   map[job.Peer]contract.Path // of the open sessions
+	groups  map[job.Peer]int           // number of groups with unacknowledged attempts, by owner
+	wanted  map[job.Peer]struct{}      // peers with a wanted session, as take last returned
+	changed map[job.Peer]struct{}      // peers whose number in groups has become 0 or 1 since
 }
 
 func newSessions(self job.Peer) *sessions {
-	return &sessions{self: self, paths: map[job.Peer]lease.Path{}, groups: map[job.Peer]int{}, wanted: map[job.Peer]struct{}{}, changed: map[job.Peer]struct{}{}}
+	return &sessions{self: self, paths: map[job.Peer]contract.Path{}, groups: map[job.Peer]int{}, wanted: map[job.Peer]struct{}{}, changed: map[job.Peer]struct{}{}}
 }
 
 // open records a session.
-func (s *sessions) open(p job.Peer, path lease.Path) {
+func (s *sessions) open(p job.Peer, path contract.Path) {
 	i, _ := slices.BinarySearch(s.peers, p)
 	s.peers = slices.Insert(s.peers, i, p)
 	s.paths[p] = path

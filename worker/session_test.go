@@ -7,34 +7,34 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
 func TestR5SessionIsFreshWhenNoLeaseIsLive(t *testing.T) {
 	h := newHost(t, config(0))
 	h.round(worker.Up{Peer: amy})
-	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
-	first := one[lease.Renew](h, amy)
+	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	first := one[contract.Renew](h, amy)
 	h.pass(6 * time.Second)
-	second := one[lease.Renew](h, amy)
+	second := one[contract.Renew](h, amy)
 	if first.Session == second.Session || first.Session == 0 || second.Session == 0 {
 		t.Fatalf("sessions %v and %v of two requests without a lease", first.Session, second.Session)
 	}
 	// A late answer to the first request does not begin a lease.
 	h.says(amy, answerTo(first, 1, true))
 	h.says(amy, offer(1, attempt(1, 1), cpu))
-	if c := one[lease.Commit](h, amy); c.Session != 0 {
+	if c := one[contract.Commit](h, amy); c.Session != 0 {
 		t.Fatal("a session that was given up counts")
 	}
 	h.says(amy, start(1, attempt(1, 1), first.Session, cpu))
-	if ev := one[lease.Event](h, amy); ev.Refused == "" {
+	if ev := one[contract.Event](h, amy); ev.Refused == "" {
 		t.Fatalf("started under a session that was given up: %+v", ev)
 	}
 	h.says(amy, answerTo(second, 1, true))
 	h.says(amy, offer(2, attempt(2, 1), cpu))
-	if c := one[lease.Commit](h, amy); c.Session != second.Session {
+	if c := one[contract.Commit](h, amy); c.Session != second.Session {
 		t.Fatalf("commit names session %v, want %v", c.Session, second.Session)
 	}
 }
@@ -46,18 +46,18 @@ func TestR5LapseIsSeenBeforeStartAndRenewed(t *testing.T) {
 		t.Run(first, func(t *testing.T) {
 			h := newHost(t, config(0))
 			s := h.meet(amy, 1)
-			h.pass(lease.RenewEvery - time.Second)
-			got[lease.Renew](h, amy)
+			h.pass(contract.RenewEvery - time.Second)
+			got[contract.Renew](h, amy)
 			h.pass(2 * time.Second)
 			h.says(amy, offer(1, attempt(1, 1), cpu))
-			one[lease.Commit](h, amy)
-			rs := got[lease.Renew](h, amy)
-			r := lease.Renew{Group: group, Session: s, Clock: int64(h.now.Boot)}
+			one[contract.Commit](h, amy)
+			rs := got[contract.Renew](h, amy)
+			r := contract.Renew{Group: group, Session: s, Clock: int64(h.now.Boot)}
 			if len(rs) > 0 {
 				r = rs[len(rs)-1]
 			}
 			h.jump(worker.SessionLease + time.Second)
-			msgs := []lease.ToWorker{start(1, attempt(1, 1), s, cpu), answerTo(r, 1, true)}
+			msgs := []contract.ToWorker{start(1, attempt(1, 1), s, cpu), answerTo(r, 1, true)}
 			if first == "renewed" {
 				slices.Reverse(msgs)
 			}
@@ -65,10 +65,10 @@ func TestR5LapseIsSeenBeforeStartAndRenewed(t *testing.T) {
 			if len(e.Start) > 0 {
 				t.Fatal("a delayed Start started a task")
 			}
-			if ev := one[lease.Event](h, amy); ev.Refused == "" {
+			if ev := one[contract.Event](h, amy); ev.Refused == "" {
 				t.Fatalf("event %+v, want a refusal", ev)
 			}
-			if h.records[attempt(1, 1)].Phase != lease.PhaseRefused {
+			if h.records[attempt(1, 1)].Phase != contract.PhaseRefused {
 				t.Fatal("no tombstone")
 			}
 		})
@@ -80,7 +80,7 @@ func TestR5StartOfAnotherSessionIsRefused(t *testing.T) {
 	s := h.meet(amy, 1)
 	h.says(amy, offer(1, attempt(1, 1), cpu))
 	e := h.says(amy, start(1, attempt(1, 1), s+1, cpu))
-	if len(e.Start) > 0 || one[lease.Event](h, amy).Refused == "" {
+	if len(e.Start) > 0 || one[contract.Event](h, amy).Refused == "" {
 		t.Fatal("a start of another session was not refused")
 	}
 	if f := h.core.View().Free; f.CPUs != 8 {
@@ -104,7 +104,7 @@ func TestR5LongLeaseDoesNotKeepASession(t *testing.T) {
 			if e := h.says(amy, m); len(e.Start) > 0 {
 				t.Fatal("a Start of a lapsed session started a task")
 			}
-			if one[lease.Event](h, amy).Refused == "" {
+			if one[contract.Event](h, amy).Refused == "" {
 				t.Fatal("not refused")
 			}
 		})
@@ -114,12 +114,12 @@ func TestR5LongLeaseDoesNotKeepASession(t *testing.T) {
 func TestR5SessionThatWasNeverAnsweredIsNoLease(t *testing.T) {
 	h := newHost(t, config(0))
 	h.round(worker.Up{Peer: amy})
-	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
-	r := one[lease.Renew](h, amy)
+	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	r := one[contract.Renew](h, amy)
 	h.says(amy, offer(1, attempt(1, 1), cpu), offer(2, attempt(2, 1), cpu))
 	long := spec(cpu)
 	long.Partition = "hold"
-	for i, s := range []lease.Session{r.Session, 0} {
+	for i, s := range []contract.Session{r.Session, 0} {
 		m := start(uint64(i+1), attempt(uint64(i+1), 1), s, cpu)
 		m.File = file(long)
 		if e := h.says(amy, m); len(e.Start) > 0 {
@@ -131,12 +131,12 @@ func TestR5SessionThatWasNeverAnsweredIsNoLease(t *testing.T) {
 func TestR5RenewedOfAnotherSessionIsNoLease(t *testing.T) {
 	h := newHost(t, config(0))
 	h.round(worker.Up{Peer: amy})
-	h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
-	r := one[lease.Renew](h, amy)
+	h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	r := one[contract.Renew](h, amy)
 	r.Session++
 	h.says(amy, answerTo(r, 1, true))
 	h.says(amy, offer(1, attempt(1, 1), cpu))
-	if c := one[lease.Commit](h, amy); c.Session != 0 {
+	if c := one[contract.Commit](h, amy); c.Session != 0 {
 		t.Fatalf("session %v is live", c.Session)
 	}
 }
@@ -156,7 +156,7 @@ func TestR5LapseWhileTheDiskFails(t *testing.T) {
 	if e := h.round(); len(e.Start) > 0 {
 		t.Fatal("started without a lease")
 	}
-	if one[lease.Event](h, amy).Refused == "" {
+	if one[contract.Event](h, amy).Refused == "" {
 		t.Fatal("not refused")
 	}
 }
@@ -169,8 +169,8 @@ func TestR3AnswerThatIsReadLateCounts(t *testing.T) {
 		s := h.meet(amy, 1)
 		a := attempt(1, 1)
 		h.run(amy, 1, a, s, cpu)
-		h.pass(lease.RenewEvery)
-		r := got[lease.Renew](h, amy)
+		h.pass(contract.RenewEvery)
+		r := got[contract.Renew](h, amy)
 		asked := r[len(r)-1]
 		late := worker.BootTime(asked.Clock).Add(worker.SessionLease + over) // the lease of before is over since 20 s
 		h.jump(late.Sub(h.now.Boot))

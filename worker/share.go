@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
 )
 
 const (
@@ -28,12 +28,12 @@ const (
 // meter counts what accounts use. Time is charged when somebody asks, so that it costs nothing while tasks run.
 type meter struct {
 	turn    *turn
-	weights share.Weights
-	has     share.Use // the GPUs and CPUs of this host
-	lines   map[share.Account]*line
-	tasks   int          // that hold something
-	saved   Usage        // what an earlier run of the daemon has saved
-	table   *share.Table // the standings; nil: none were needed yet
+	weights fairshare.Weights
+	has     fairshare.Use // the GPUs and CPUs of this host
+	lines   map[fairshare.Account]*line
+	tasks   int              // that hold something
+	saved   Usage            // what an earlier run of the daemon has saved
+	table   *fairshare.Table // the standings; nil: none were needed yet
 	tableAt BootTime
 	timer   *timer // for news of usage; nil: nothing is used and all is told and saved
 	due     bool   // schedulers are to be told in this turn
@@ -45,30 +45,30 @@ type meter struct {
 // line is what one account has used and holds.
 type line struct {
 	tasks int
-	held  share.Use // GPUs and CPUs
-	used  share.Use // seconds, as they counted at this time:
+	held  fairshare.Use // GPUs and CPUs
+	used  fairshare.Use // seconds, as they counted at this time:
 	at    BootTime
 }
 
 func newMeter(cfg *Config, t *turn) *meter {
-	return &meter{turn: t, weights: cfg.Shares, has: offeredBy(cfg.Profile), lines: map[share.Account]*line{}, saved: cfg.Usage}
+	return &meter{turn: t, weights: cfg.Shares, has: offeredBy(cfg.Profile), lines: map[fairshare.Account]*line{}, saved: cfg.Usage}
 }
 
 // offeredBy returns the GPUs and CPUs of a profile.
-func offeredBy(p lease.Profile) share.Use {
-	return share.Use{GPU: float64(len(p.GPUs)), CPU: float64(p.CPUs)}
+func offeredBy(p contract.Profile) fairshare.Use {
+	return fairshare.Use{GPU: float64(len(p.GPUs)), CPU: float64(p.CPUs)}
 }
 
 // charge brings the line up to date.
 func (l *line) charge(now BootTime, halfLife time.Duration) {
 	if d := now.Sub(l.at); d > 0 {
-		l.used = l.used.Times(share.Decay(d, halfLife)).Plus(l.held, share.Held(d, halfLife))
+		l.used = l.used.Times(fairshare.Decay(d, halfLife)).Plus(l.held, fairshare.Held(d, halfLife))
 		l.at = now
 	}
 }
 
 // of returns the line of an account, charged. It makes the line if there is none.
-func (m *meter) of(a share.Account) *line {
+func (m *meter) of(a fairshare.Account) *line {
 	l := m.lines[a]
 	if l == nil {
 		if len(m.lines) >= maxAccounts {
@@ -99,13 +99,13 @@ func (m *meter) forget() {
 }
 
 // idlest returns half of the accounts that hold nothing: those that have used least.
-func (m *meter) idlest() []share.Entry {
-	idle := slices.DeleteFunc(m.entries(), func(e share.Entry) bool { return m.lines[e.Account].tasks > 0 })
+func (m *meter) idlest() []fairshare.Entry {
+	idle := slices.DeleteFunc(m.entries(), func(e fairshare.Entry) bool { return m.lines[e.Account].tasks > 0 })
 	return idle[len(idle)/2:]
 }
 
 // merge adds the use of a line to that of an account. Both are charged.
-func (m *meter) merge(to share.Account, l *line) {
+func (m *meter) merge(to fairshare.Account, l *line) {
 	sum := m.lines[to]
 	if sum == nil {
 		sum = &line{at: l.at}
@@ -115,7 +115,7 @@ func (m *meter) merge(to share.Account, l *line) {
 }
 
 // use counts what a task of an account begins to hold or, with sign -1, ceases to hold.
-func (m *meter) use(a share.Account, need job.Resources, devices []string, sign int) {
+func (m *meter) use(a fairshare.Account, need job.Resources, devices []string, sign int) {
 	if !m.weights.On() {
 		return
 	}
@@ -123,15 +123,15 @@ func (m *meter) use(a share.Account, need job.Resources, devices []string, sign 
 	l.held = l.held.Plus(heldBy(need, devices), float64(sign))
 	m.tasks += sign
 	if l.tasks += sign; l.tasks == 0 {
-		l.held = share.Use{}
+		l.held = fairshare.Use{}
 	}
 	m.unsaved = true
 	m.arm()
 }
 
 // heldBy returns what a task holds.
-func heldBy(need job.Resources, devices []string) share.Use {
-	return share.Use{GPU: float64(len(devices)*gpu.Milli(need)) / gpu.Whole, CPU: float64(need.CPUs)}
+func heldBy(need job.Resources, devices []string) fairshare.Use {
+	return fairshare.Use{GPU: float64(len(devices)*gpu.Milli(need)) / gpu.Whole, CPU: float64(need.CPUs)}
 }
 
 // arm sets the timer after which usage is told and, less often, saved.
@@ -153,43 +153,43 @@ func (m *meter) arm() {
 }
 
 // entries returns what accounts have used by now, sorted.
-func (m *meter) entries() []share.Entry {
-	out := make([]share.Entry, 0, len(m.lines))
+func (m *meter) entries() []fairshare.Entry {
+	out := make([]fairshare.Entry, 0, len(m.lines))
 	for a, l := range m.lines {
 		l.charge(m.turn.now, m.weights.HalfLife)
-		out = append(out, share.Entry{Account: a, Used: l.used})
+		out = append(out, fairshare.Entry{Account: a, Used: l.used})
 	}
 	m.sort(out)
 	return out
 }
 
 // sort puts the accounts with the largest part of this host first.
-func (m *meter) sort(all []share.Entry) {
-	slices.SortFunc(all, func(a, b share.Entry) int {
+func (m *meter) sort(all []fairshare.Entry) {
+	slices.SortFunc(all, func(a, b fairshare.Entry) int {
 		return cmp.Or(cmp.Compare(b.Used.Of(m.has), a.Used.Of(m.has)), a.Compare(b.Account))
 	})
 }
 
 // report returns what is told to schedulers; nil if nothing is. If there are too many accounts, the use of projects without
 // a share of their own is told as their users' other use.
-func (m *meter) report() *lease.Usage {
+func (m *meter) report() *contract.Usage {
 	if len(m.lines) == 0 {
 		return nil
 	}
 	all := m.entries()
-	if len(all) > lease.MaxUsage {
-		used := map[share.Account]share.Use{}
+	if len(all) > contract.MaxUsage {
+		used := map[fairshare.Account]fairshare.Use{}
 		for _, e := range all {
 			own := m.weights.Account(e.Account)
 			used[own] = used[own].Plus(e.Used, 1)
 		}
 		all = all[:0]
 		for a, u := range used {
-			all = append(all, share.Entry{Account: a, Used: u})
+			all = append(all, fairshare.Entry{Account: a, Used: u})
 		}
 		m.sort(all)
 	}
-	return &lease.Usage{Entries: all[:min(len(all), lease.MaxUsage)]}
+	return &contract.Usage{Entries: all[:min(len(all), contract.MaxUsage)]}
 }
 
 // record returns what is saved for the next run of the daemon; nil unless it is time.
@@ -203,7 +203,7 @@ func (m *meter) record(now Moment, boot string) *Usage {
 
 // load restores what an earlier run of the daemon has saved. Tasks that went on meanwhile are charged for that time.
 // Found is what the driver says of them.
-func (m *meter) load(now Moment, boot string, running []lease.Record, found []DriverEvent) {
+func (m *meter) load(now Moment, boot string, running []contract.Record, found []DriverEvent) {
 	was := m.saved
 	m.saved = Usage{}
 	if !m.weights.On() {
@@ -215,7 +215,7 @@ func (m *meter) load(now Moment, boot string, running []lease.Record, found []Dr
 	}
 	for _, e := range was.Entries[:min(len(was.Entries), maxAccounts)] {
 		l := m.of(e.Account)
-		l.used = l.used.Plus(e.Used.Capped(m.most()), share.Decay(away, m.weights.HalfLife))
+		l.used = l.used.Plus(e.Used.Capped(m.most()), fairshare.Decay(away, m.weights.HalfLife))
 	}
 	if was.Wall.IsZero() || was.Boot != boot {
 		return // nothing went on
@@ -232,8 +232,8 @@ func (m *meter) load(now Moment, boot string, running []lease.Record, found []Dr
 			until = now.Wall
 		}
 		d := min(max(until.Sub(later(was.Wall, rec.Recorded)), 0), away)
-		l := m.of(share.Account{User: rec.User, Project: rec.Project})
-		l.used = l.used.Plus(heldBy(rec.Need, rec.Devices), share.Held(d, m.weights.HalfLife))
+		l := m.of(fairshare.Account{User: rec.User, Project: rec.Project})
+		l.used = l.used.Plus(heldBy(rec.Need, rec.Devices), fairshare.Held(d, m.weights.HalfLife))
 	}
 	m.unsaved = true
 	m.arm()
@@ -247,17 +247,17 @@ func later(a, b time.Time) time.Time {
 }
 
 // most returns the most that can have been used here.
-func (m *meter) most() share.Use { return m.has.Times(share.Forever(m.weights.HalfLife)) }
+func (m *meter) most() fairshare.Use { return m.has.Times(fairshare.Forever(m.weights.HalfLife)) }
 
 // standing returns the standing of an account, by the table that the queue goes by.
-func (m *meter) standing(a share.Account) share.Standing { return m.table.Of(a) }
+func (m *meter) standing(a fairshare.Account) fairshare.Standing { return m.table.Of(a) }
 
 // refresh works out the standings anew. It returns false if those before are recent.
 func (m *meter) refresh() bool {
 	if !m.weights.On() || m.table != nil && m.turn.now.Sub(m.tableAt) < standingsFor {
 		return false
 	}
-	m.table, m.tableAt = share.NewTable(&m.weights, m.has), m.turn.now
+	m.table, m.tableAt = fairshare.NewTable(&m.weights, m.has), m.turn.now
 	for a, l := range m.lines {
 		l.charge(m.turn.now, m.weights.HalfLife)
 		m.table.Add(a, l.used)
@@ -266,7 +266,7 @@ func (m *meter) refresh() bool {
 }
 
 // setWeights replaces the weights. Usage that was counted stays.
-func (m *meter) setWeights(w share.Weights) {
+func (m *meter) setWeights(w fairshare.Weights) {
 	for _, l := range m.lines {
 		l.charge(m.turn.now, m.weights.HalfLife)
 		if !w.On() {
@@ -279,19 +279,19 @@ func (m *meter) setWeights(w share.Weights) {
 
 // UsageView is what accounts have used of a host, and what they hold, for people.
 type UsageView struct {
-	Weights share.Weights
-	Has     share.Use
-	Entries []share.Entry
-	Held    map[share.Account]share.Use
+	Weights fairshare.Weights
+	Has     fairshare.Use
+	Entries []fairshare.Entry
+	Held    map[fairshare.Account]fairshare.Use
 	Limits  Limits // of users on this host; must not be changed
 	// Priorities are the highest ones of offers; nil: any. They must not be changed.
-	Priorities *lease.Priorities
+	Priorities *contract.Priorities
 }
 
 // view returns the present state.
 func (m *meter) view(now Moment) UsageView {
 	m.turn.now = now.Boot
-	v := UsageView{Weights: m.weights, Has: m.has, Entries: m.entries(), Held: map[share.Account]share.Use{}}
+	v := UsageView{Weights: m.weights, Has: m.has, Entries: m.entries(), Held: map[fairshare.Account]fairshare.Use{}}
 	v.Weights.Users, v.Weights.Projects = maps.Clone(v.Weights.Users), maps.Clone(v.Weights.Projects)
 	for a, l := range m.lines {
 		if l.tasks > 0 {

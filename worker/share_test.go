@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
 	"github.com/musterhq/muster/worker"
 )
 
 // sharing returns a host with so many GPUs that counts usage.
-func sharing(t tb, n int, w share.Weights) *host {
+func sharing(t tb, n int, w fairshare.Weights) *host {
 	cfg := config(n)
 	cfg.Shares = w
 	h := newHost(t, cfg)
@@ -36,9 +36,9 @@ func sharing(t tb, n int, w share.Weights) *host {
 }
 
 // of returns an offer for a user, which may wait.
-func of(user string, id, number uint64, need job.Resources) lease.Offer {
+func of(user string, id, number uint64, need job.Resources) contract.Offer {
 	m := offer(id, attempt(number, 1), need)
-	m.User, m.Wait = user, lease.MaxOfferWait
+	m.User, m.Wait = user, contract.MaxOfferWait
 	return m
 }
 
@@ -63,7 +63,7 @@ func within(t *testing.T, what string, got, want float64) {
 const life = 24 * time.Hour
 
 func TestUsageSurvivesRestarts(t *testing.T) {
-	h := sharing(t, 2, share.Weights{HalfLife: life})
+	h := sharing(t, 2, fairshare.Weights{HalfLife: life})
 	s := h.meet(amy, 1)
 	a := attempt(1, 1)
 	h.run(amy, 1, a, s, gpus(2))
@@ -93,7 +93,7 @@ func TestUsageSurvivesRestarts(t *testing.T) {
 }
 
 func TestUsageIsCountedOnce(t *testing.T) {
-	h := sharing(t, 2, share.Weights{HalfLife: life})
+	h := sharing(t, 2, fairshare.Weights{HalfLife: life})
 	s := h.meet(amy, 1)
 	a := attempt(1, 1)
 	h.run(amy, 1, a, s, gpus(1))
@@ -105,7 +105,7 @@ func TestUsageIsCountedOnce(t *testing.T) {
 	h.round(worker.DriverEvent{Attempt: a, Kind: worker.DriverExited, Exit: job.Exit{State: job.Succeeded}})
 	at := h.used(user)
 	h.pass(time.Hour)
-	within(t, "an hour after the end", h.used(user), at*share.Decay(time.Hour, life))
+	within(t, "an hour after the end", h.used(user), at*fairshare.Decay(time.Hour, life))
 	if at, timer := h.core.Wake(); timer && at < h.now.Boot.Add(time.Second) {
 		t.Error("an idle host has something to do every second")
 	}
@@ -117,7 +117,7 @@ func TestEqualOffersGoByUse(t *testing.T) {
 		weight float64
 		first  string
 	}{{1, "ben"}, {100, "ada"}} {
-		h := sharing(t, 1, share.Weights{HalfLife: life, Users: map[string]float64{"ada": c.weight}})
+		h := sharing(t, 1, fairshare.Weights{HalfLife: life, Users: map[string]float64{"ada": c.weight}})
 		h.meet(amy, 1)
 		h.says(amy, of("ben", 1, 1, gpus(1)))
 		h.startAll(amy)
@@ -135,15 +135,15 @@ func TestEqualOffersGoByUse(t *testing.T) {
 		h.says(amy, old)
 		h.says(amy, late)
 		h.end(attempt(2, 1))
-		if m := one[lease.Commit](h, amy); m.Attempt != attempt(5, 1) {
+		if m := one[contract.Commit](h, amy); m.Attempt != attempt(5, 1) {
 			t.Fatalf("weight %g: %s goes before the one whose turn it is", c.weight, m.Attempt)
 		}
-		h.says(amy, lease.Release{Offer: 5})
+		h.says(amy, contract.Release{Offer: 5})
 		want := attempt(4, 1)
 		if c.first == "ada" {
 			want = attempt(3, 1)
 		}
-		if m := one[lease.Commit](h, amy); m.Attempt != want {
+		if m := one[contract.Commit](h, amy); m.Attempt != want {
 			t.Errorf("weight %g: %s goes first, want %s of %s", c.weight, m.Attempt, want, c.first)
 		}
 	}
@@ -152,7 +152,7 @@ func TestEqualOffersGoByUse(t *testing.T) {
 // startAll starts what the host has committed to.
 func (h *host) startAll(p job.Peer) {
 	h.t.Helper()
-	for _, c := range got[lease.Commit](h, p) {
+	for _, c := range got[contract.Commit](h, p) {
 		m := start(c.Offer, c.Attempt, c.Session, gpus(1))
 		m.User = h.records[c.Attempt].User
 		h.says(p, m)
@@ -168,7 +168,7 @@ func (h *host) end(a job.Attempt) {
 
 // The accounts that are counted and told are bounded, however many users there are.
 func TestUsageIsBounded(t *testing.T) {
-	h := sharing(t, 1, share.Weights{HalfLife: life})
+	h := sharing(t, 1, fairshare.Weights{HalfLife: life})
 	h.meet(amy, 1)
 	const users = 4500
 	most := 0
@@ -176,8 +176,8 @@ func TestUsageIsBounded(t *testing.T) {
 		m := of(fmt.Sprintf("user%d", i), uint64(i+1), uint64(i+1), gpus(1))
 		h.says(amy, m)
 		h.now.Boot = h.now.Boot.Add(time.Duration(1+i%7) * time.Second)
-		h.says(amy, lease.Release{Offer: m.ID})
-		for _, a := range got[lease.Availability](h, amy) {
+		h.says(amy, contract.Release{Offer: m.ID})
+		for _, a := range got[contract.Availability](h, amy) {
 			if a.Usage != nil {
 				most = max(most, len(a.Usage.Entries))
 			}
@@ -189,7 +189,7 @@ func TestUsageIsBounded(t *testing.T) {
 	if n := len(h.core.Usage(h.now).Entries); n > 4096 {
 		t.Errorf("%d accounts are counted", n)
 	}
-	if most == 0 || most > lease.MaxUsage {
+	if most == 0 || most > contract.MaxUsage {
 		t.Errorf("%d accounts in one message", most)
 	}
 }
@@ -197,7 +197,7 @@ func TestUsageIsBounded(t *testing.T) {
 // A user who names another project with each job is counted and told as one who names none.
 func TestInventedProjectsHideNoUse(t *testing.T) {
 	const projects = 5000
-	h := sharing(t, 1, share.Weights{HalfLife: share.MaxHalfLife, Projects: map[string]float64{"vision": 2}})
+	h := sharing(t, 1, fairshare.Weights{HalfLife: fairshare.MaxHalfLife, Projects: map[string]float64{"vision": 2}})
 	h.meet(amy, 1)
 	told := 0.0
 	use := func(id int, user, project string, d time.Duration) {
@@ -205,11 +205,11 @@ func TestInventedProjectsHideNoUse(t *testing.T) {
 		m.Project = project
 		h.says(amy, m)
 		h.now.Boot = h.now.Boot.Add(d)
-		h.says(amy, lease.Release{Offer: m.ID})
+		h.says(amy, contract.Release{Offer: m.ID})
 		if id%50 == 0 {
 			h.renew(amy)
 		}
-		for _, a := range got[lease.Availability](h, amy) {
+		for _, a := range got[contract.Availability](h, amy) {
 			if a.Usage == nil {
 				continue
 			}
@@ -249,9 +249,9 @@ func TestUseAndGangs(t *testing.T) {
 		"behind the first of the gangs": {offers: []string{"cyd", "ada1", "ben2", "ben"}, want: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := sharing(t, 1, share.Weights{HalfLife: life})
-			h.round(worker.Up{Peer: amy, Path: lease.Path{Local: "10.0.0.9", Remote: "10.0.0.1"}})
-			h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+			h := sharing(t, 1, fairshare.Weights{HalfLife: life})
+			h.round(worker.Up{Peer: amy, Path: contract.Path{Local: "10.0.0.9", Remote: "10.0.0.1"}})
+			h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
 			h.answer(amy, 1)
 			h.says(amy, of("ada", 90, 90, gpus(1)))
 			h.startAll(amy)
@@ -267,11 +267,11 @@ func TestUseAndGangs(t *testing.T) {
 				h.says(amy, m)
 				h.pass(time.Second)
 			}
-			h.says(amy, lease.Release{Offer: 1}) // whose turn it was
+			h.says(amy, contract.Release{Offer: 1}) // whose turn it was
 			h.pass(time.Second)
 			h.end(attempt(90, 1))
 			var commits []job.Attempt
-			for _, m := range got[lease.Commit](h, amy) {
+			for _, m := range got[contract.Commit](h, amy) {
 				commits = append(commits, m.Attempt)
 			}
 			if len(commits) != 1 || commits[0] != ids[c.want] {
@@ -285,9 +285,9 @@ func TestUseAndGangs(t *testing.T) {
 // older task goes first.
 func TestUseTakesNoPlaceAway(t *testing.T) {
 	for _, halfLife := range []time.Duration{0, life} {
-		h := sharing(t, 1, share.Weights{HalfLife: halfLife})
-		h.round(worker.Up{Peer: amy, Path: lease.Path{Local: "10.0.0.9", Remote: "10.0.0.1"}})
-		h.says(amy, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+		h := sharing(t, 1, fairshare.Weights{HalfLife: halfLife})
+		h.round(worker.Up{Peer: amy, Path: contract.Path{Local: "10.0.0.9", Remote: "10.0.0.1"}})
+		h.says(amy, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
 		h.answer(amy, 1)
 		h.says(amy, of("ada", 90, 90, gpus(1)))
 		h.startAll(amy)
@@ -297,12 +297,12 @@ func TestUseTakesNoPlaceAway(t *testing.T) {
 		gang.Gang, gang.Hold, gang.Attempt.Task, gang.Order, gang.Age = 2, time.Minute, 1, 1, time.Hour
 		single.Age = 2 * time.Hour
 		h.says(amy, gang)
-		one[lease.Commit](h, amy)
+		one[contract.Commit](h, amy)
 		h.says(amy, single)
 		lost := 0
 		for range 6 {
 			h.pass(10 * time.Second)
-			for _, d := range got[lease.Decline](h, amy) {
+			for _, d := range got[contract.Decline](h, amy) {
 				if d.Offer != gang.ID {
 					t.Fatalf("declined: %+v", d)
 				}
@@ -322,7 +322,7 @@ func TestUseTakesNoPlaceAway(t *testing.T) {
 // The start that a host has told for the first offer that waits is not delayed for users who have used less meanwhile, also
 // if they need the same.
 func TestBookingStaysWhenStandingsChange(t *testing.T) {
-	h := sharing(t, 2, share.Weights{HalfLife: life})
+	h := sharing(t, 2, fairshare.Weights{HalfLife: life})
 	s := h.meet(amy, 1)
 	m := timed(1, gpus(2), 10*time.Minute)
 	m.User = "ada"

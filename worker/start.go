@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // starts handles the Starts of owners.
@@ -30,13 +30,13 @@ const tooLateWhy = "too little of the lease is left"
 
 // start handles a Start: it asks the host's policy about the attempt. For an attempt that was started before, it reports
 // the state (R9). An attempt that may not start gets a tombstone.
-func (s *starts) start(now Moment, from job.Peer, m lease.Start) {
+func (s *starts) start(now Moment, from job.Peer, m contract.Start) {
 	g, ok := s.leases.checkEpoch(now, from, m.Group, m.Epoch)
 	if !ok {
 		return
 	}
 	a := s.attempts.by[m.Attempt]
-	if a != nil && a.rec.Phase != lease.PhaseReserved {
+	if a != nil && a.rec.Phase != contract.PhaseReserved {
 		s.reports.retell(a)
 		return
 	}
@@ -78,14 +78,14 @@ func (s *starts) start(now Moment, from job.Peer, m lease.Start) {
 }
 
 // exceeds reports whether the task may run for longer than its offer said; 0: it said no limit.
-func exceeds(m lease.Start, limit time.Duration) bool {
+func exceeds(m contract.Start, limit time.Duration) bool {
 	spec := m.File.Spec()
-	of := lease.LimitOf(&spec)
+	of := contract.LimitOf(&spec)
 	return limit > 0 && (of == 0 || of > limit)
 }
 
 // otherGang returns why the gang of a Start is not that of the committed offer, or "" if it is.
-func (s *starts) otherGang(a *attempt, m lease.Start) string {
+func (s *starts) otherGang(a *attempt, m contract.Start) string {
 	n, rank := a.offer.msg.Gang, m.Element.Rank
 	switch {
 	case m.Gang == nil && n == 0:
@@ -105,7 +105,7 @@ func (s *starts) askPolicy(a *attempt) {
 }
 
 // tooLate reports whether so little of the lease is left that the task would soon get TERM.
-func tooLate(now Moment, g *group, m lease.Start) bool {
+func tooLate(now Moment, g *group, m contract.Start) bool {
 	spec := m.File.Spec()
 	return !spec.Holds() && g.session.anchor.Add(spec.LeaseOr()).Sub(now.Boot) < minStart
 }
@@ -171,7 +171,7 @@ func (s *starts) admitted(now Moment, e Admitted) {
 	a.rec.Gang = m.Gang
 	a.rec.Lease, a.rec.Hold = spec.LeaseOr(), spec.Holds()
 	a.rec.EventN, a.rec.Recorded = 1, now.Wall
-	a.expect(now, lease.LimitOf(&spec))
+	a.expect(now, contract.LimitOf(&spec))
 	s.turn.arbitrate = s.turn.arbitrate || m.Gang != nil // an offer may be booked for the end of this task now
 	g.running[m.Attempt], g.kept[m.Attempt] = a, a
 	s.sessions.update(g)
@@ -181,7 +181,7 @@ func (s *starts) admitted(now Moment, e Admitted) {
 }
 
 // mayStart returns why a Start is refused, or "" if it is not. It checks that the lease is live now (R5).
-func (s *starts) mayStart(now Moment, g *group, m lease.Start) string {
+func (s *starts) mayStart(now Moment, g *group, m contract.Start) string {
 	switch {
 	case m.File.Strange() != "":
 		return m.File.Strange()
@@ -192,7 +192,7 @@ func (s *starts) mayStart(now Moment, g *group, m lease.Start) string {
 	case m.Session != g.session.id:
 		return "the start belongs to an earlier session"
 	}
-	if m.File.Spec().Image != "" && !slices.Contains(s.cfg.Profile.Drivers, lease.DriverDocker) {
+	if m.File.Spec().Image != "" && !slices.Contains(s.cfg.Profile.Drivers, contract.DriverDocker) {
 		return "this host has no container engine now"
 	}
 	return ""

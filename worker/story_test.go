@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/internal/stories"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/testkit/stories"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -51,8 +51,8 @@ type story struct {
 	jobs     map[string]job.Attempt // the newest attempt of each
 	ids      map[job.ID]string
 	offers   map[string]uint64                  // the newest, by "peer job"
-	renewals map[job.Peer]lease.Renew           // the newest
-	sessions []lease.Session                    // in the order in which they were made
+	renewals map[job.Peer]contract.Renew        // the newest
+	sessions []contract.Session                 // in the order in which they were made
 	running  map[job.Attempt]worker.DriverEvent // tasks in the driver
 	others   map[job.Peer]bool                  // that have offered jobs of their own group
 	owners   map[job.Peer]bool                  // those that have claimed the group; the others have one of their own
@@ -61,7 +61,7 @@ type story struct {
 func newStory(t *testing.T) *story {
 	s := &story{
 		t: t, jobs: map[string]job.Attempt{}, ids: map[job.ID]string{}, offers: map[string]uint64{},
-		renewals: map[job.Peer]lease.Renew{}, running: map[job.Attempt]worker.DriverEvent{}, owners: map[job.Peer]bool{amy: true}, others: map[job.Peer]bool{},
+		renewals: map[job.Peer]contract.Renew{}, running: map[job.Attempt]worker.DriverEvent{}, owners: map[job.Peer]bool{amy: true}, others: map[job.Peer]bool{},
 	}
 	s.host = newHost(t, config(0))
 	s.began = s.now
@@ -110,7 +110,7 @@ func (s *story) names(attempts []job.Attempt) string {
 }
 
 // session names a session by its number: s1 is the first.
-func (s *story) session(id lease.Session) string {
+func (s *story) session(id contract.Session) string {
 	if id == 0 {
 		return "none"
 	}
@@ -213,7 +213,7 @@ func (s *story) text(text string) string {
 	return text
 }
 
-func freeText(f lease.Free) string {
+func freeText(f contract.Free) string {
 	text := fmt.Sprintf("cpus=%d mem=%s gpus=", f.CPUs, f.Memory)
 	for i, g := range f.GPUs {
 		if i > 0 {
@@ -230,11 +230,11 @@ func freeText(f lease.Free) string {
 	return text
 }
 
-func (s *story) messageText(to job.Peer, m lease.ToScheduler) string {
+func (s *story) messageText(to job.Peer, m contract.ToScheduler) string {
 	switch m := m.(type) {
-	case lease.Hello:
+	case contract.Hello:
 		return "hello " + freeText(m.Free)
-	case lease.Availability:
+	case contract.Availability:
 		text := "free " + freeText(m.Free)
 		if m.Detail != "" {
 			text += fmt.Sprintf(" draining=%v (%s)", m.Draining, s.text(m.Detail))
@@ -243,15 +243,15 @@ func (s *story) messageText(to job.Peer, m lease.ToScheduler) string {
 			text += " under=" + strings.Join(m.UnderQuota, ",")
 		}
 		return text
-	case lease.Commit:
+	case contract.Commit:
 		return fmt.Sprintf("commit %s%s session=%s", s.name(m.Attempt), on(m.Devices), s.session(m.Session))
-	case lease.Decline:
+	case contract.Decline:
 		text := fmt.Sprintf("decline %s %s", s.name(m.Attempt), s.text(m.Reason.String()))
 		if m.Never {
 			text += " (never)"
 		}
 		return text
-	case lease.Event:
+	case contract.Event:
 		text := fmt.Sprintf("event %d of %s: %s", m.N, s.name(m.Attempt), m.State)
 		if m.Exit != nil {
 			text += fmt.Sprintf(" code=%d", m.Exit.Code)
@@ -263,10 +263,10 @@ func (s *story) messageText(to job.Peer, m lease.ToScheduler) string {
 			text += " refused: " + s.text(m.Refused)
 		}
 		return text + strings.TrimSuffix(" ("+m.Detail+")", " ()")
-	case lease.Renew:
+	case contract.Renew:
 		s.renewals[to] = m
 		return fmt.Sprintf("renew at %s session=%s live=%s", s.since(worker.BootTime(m.Clock)), s.session(m.Session), s.names(m.Live))
-	case lease.Stale:
+	case contract.Stale:
 		return fmt.Sprintf("stale: %s owns epoch %s", cmp.Or(m.Owner, "another"), m.Epoch)
 	}
 	return fmt.Sprintf("%T", m)

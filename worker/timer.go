@@ -5,7 +5,7 @@ package worker
 import (
 	"cmp"
 
-	"github.com/musterhq/muster/timers"
+	"github.com/musterhq/muster/internal/timers"
 )
 
 // timer calls a function when it fires. By then there may be nothing to do any more, so the function checks that first.

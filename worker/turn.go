@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // turn is what all parts of a Core share: the timers, the effects, and what is left to do.
@@ -31,7 +31,7 @@ func (t *turn) log(level slog.Level, msg string, attrs ...slog.Attr) {
 	t.out.Log = append(t.out.Log, Line{level, msg, attrs})
 }
 
-func (t *turn) send(to job.Peer, msg lease.ToScheduler) {
+func (t *turn) send(to job.Peer, msg contract.ToScheduler) {
 	t.out.Send = append(t.out.Send, Outgoing{To: to, Msg: msg})
 }
 

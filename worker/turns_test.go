@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -42,7 +42,7 @@ func TestTurns(t *testing.T) {
 func TestOneOfferHasTurns(t *testing.T) {
 	h, _ := eight(t, 0)
 	first, second := timed(2, gpus(8), 0), timed(3, job.Resources{CPUs: 8}, 0)
-	known := map[uint64]lease.Forecast{}
+	known := map[uint64]contract.Forecast{}
 	pass := func(d time.Duration) {
 		for end := h.now.Boot.Add(d); h.now.Boot < end; {
 			h.pass(20 * time.Second)
@@ -93,7 +93,7 @@ func TestNothingStarvesBehindAnOfferThatNeverStarts(t *testing.T) {
 			if h.now.Boot >= running[a] {
 				delete(running, a)
 				h.round(exited(a, 0))
-				h.says(amy, lease.Ack{Attempt: a, N: 4})
+				h.says(amy, contract.Ack{Attempt: a, N: 4})
 			}
 		}
 		if id > 107 { // the CPUs are in use
@@ -116,8 +116,8 @@ func TestNothingStarvesBehindAnOfferThatNeverStarts(t *testing.T) {
 		h.says(amy, first)
 		h.pass(20 * time.Second)
 		h.renew(amy)
-		got[lease.Event](h, amy)
-		got[lease.Decline](h, amy)
+		got[contract.Event](h, amy)
+		got[contract.Decline](h, amy)
 	}
 	t.Fatal("it never started")
 }
@@ -136,10 +136,10 @@ func TestTurnsStayWithTheOffer(t *testing.T) {
 	before.Need.CPUs, before.Priority = 8, 60
 	h.says(amy, before)
 	h.pass(time.Second)
-	if all := h.forecasts(); all[2] != (lease.Forecast{Offer: 2}) || all[3].Shared == 0 {
+	if all := h.forecasts(); all[2] != (contract.Forecast{Offer: 2}) || all[3].Shared == 0 {
 		t.Errorf("forecasts %+v: the other one goes before it", all)
 	}
-	h.says(amy, lease.Release{Offer: 3})
+	h.says(amy, contract.Release{Offer: 3})
 	h.pass(time.Second)
 	if f := h.forecasts()[2]; f.Kept == 0 || f.Kept > worker.DefaultSetAside-2*time.Second {
 		t.Errorf("forecast %+v: its turn goes on", f)
@@ -182,7 +182,7 @@ func TestSpareOffersHaveNoTurns(t *testing.T) {
 		}
 		h.begins(timed(id, gpus(1), 0), s)
 	}
-	if f := h.forecasts()[2]; f != (lease.Forecast{}) {
+	if f := h.forecasts()[2]; f != (contract.Forecast{}) {
 		t.Errorf("forecast %+v of a spare offer", f)
 	}
 	spare.Spare = false
@@ -208,7 +208,7 @@ func TestSpareOfferHidesNobody(t *testing.T) {
 	h.untilKept(stands)
 	h.pass(time.Second)
 	h.says(amy, spare, stands)
-	if all := h.forecasts(); all[3].Kept == 0 || all[2] != (lease.Forecast{}) {
+	if all := h.forecasts(); all[3].Kept == 0 || all[2] != (contract.Forecast{}) {
 		t.Errorf("forecasts %+v", all)
 	}
 }

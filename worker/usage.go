@@ -5,15 +5,15 @@ package worker
 import (
 	"time"
 
-	"github.com/musterhq/muster/share"
+	"github.com/musterhq/muster/internal/fairshare"
 )
 
 // Usage is what is saved. At and Wall are both clocks at the time of writing; see Quarantine.
 type Usage struct {
-	Boot    string        `json:"boot"`
-	At      BootTime      `json:"at"`
-	Wall    time.Time     `json:"wall"`
-	Entries []share.Entry `json:"entries,omitempty"`
+	Boot    string            `json:"boot"`
+	At      BootTime          `json:"at"`
+	Wall    time.Time         `json:"wall"`
+	Entries []fairshare.Entry `json:"entries,omitempty"`
 }
 
 // away returns how long ago it was saved. It is never below 0: if the wall clock was set back, nothing decays. If it was

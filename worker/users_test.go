@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -37,10 +37,10 @@ func TestOffersForUsersThatAreNotServed(t *testing.T) {
 			m.User, m.Wait = c.user, time.Minute
 			h.says(c.from, m)
 			if c.why == "" {
-				one[lease.Commit](h, c.from)
+				one[contract.Commit](h, c.from)
 				return
 			}
-			if d := one[lease.Decline](h, c.from); !d.Never || d.Reason.Word != job.ReasonNoMatch || d.Reason.Detail != c.why {
+			if d := one[contract.Decline](h, c.from); !d.Never || d.Reason.Word != job.ReasonNoMatch || d.Reason.Detail != c.why {
 				t.Errorf("decline = %+v", d)
 			}
 		})

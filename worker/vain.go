@@ -6,7 +6,7 @@ package worker
 import (
 	"time"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 // others is the time in which offers of single tasks go before those of gangs. It follows each time that a gang gave a
@@ -25,7 +25,7 @@ const vainForgotten = 24 * time.Hour
 // heldInVain notes that the reservation of an offer ends without a start. Where tasks go by level, single tasks and gangs
 // go first in turns from then on; the first turn has this length.
 func (t *others) heldInVain(now BootTime, o *offer, turn time.Duration) {
-	if o.msg.Gang == 0 || o.since == 0 || now.Sub(o.since) < lease.ReserveFor {
+	if o.msg.Gang == 0 || o.since == 0 || now.Sub(o.since) < contract.ReserveFor {
 		return
 	}
 	if t.until <= now {
@@ -48,5 +48,5 @@ func (t *others) before(now BootTime, o *offer) bool {
 		return false
 	}
 	kept, _ := t.turns.at(now)
-	return !kept || o.msg.Work.By != lease.ByAge
+	return !kept || o.msg.Work.By != contract.ByAge
 }

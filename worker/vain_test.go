@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // wait lets time pass while the schedulers of these offers send them again.
-func (h *host) wait(d time.Duration, offers ...lease.Offer) {
+func (h *host) wait(d time.Duration, offers ...contract.Offer) {
 	h.t.Helper()
 	for ; d > 0; d -= 10 * time.Second {
 		for _, m := range offers {
@@ -19,11 +19,11 @@ func (h *host) wait(d time.Duration, offers ...lease.Offer) {
 		}
 		h.pass(10 * time.Second)
 	}
-	got[lease.Commit](h, amy)
+	got[contract.Commit](h, amy)
 }
 
 // single returns an offer of a task that is younger than all gangs.
-func single(number uint64, need job.Resources) lease.Offer {
+func single(number uint64, need job.Resources) contract.Offer {
 	m := offer(number, attempt(number, 1), need)
 	m.Wait, m.Age = 30*time.Second, time.Second
 	return m
@@ -34,8 +34,8 @@ func TestGangsDoNotHoldByTurns(t *testing.T) {
 	h := newGangHost(t, 1)
 	first, second, other := member(1, 1, gpus(1)), member(2, 1, gpus(1)), single(90, gpus(1))
 	h.wait(10*time.Minute, first, second, other)
-	h.says(amy, lease.Release{Offer: first.ID})
-	if c := one[lease.Commit](h, amy); c.Offer != other.ID {
+	h.says(amy, contract.Release{Offer: first.ID})
+	if c := one[contract.Commit](h, amy); c.Offer != other.ID {
 		t.Fatalf("offer %d got the place, want that of the single task", c.Offer)
 	}
 }
@@ -45,10 +45,10 @@ func TestGangGetsBackWhatNobodyWants(t *testing.T) {
 	h := newGangHost(t, 1)
 	m := member(1, 1, gpus(1))
 	h.wait(10*time.Minute, m)
-	h.says(amy, lease.Release{Offer: m.ID})
+	h.says(amy, contract.Release{Offer: m.ID})
 	m.ID++
 	h.says(amy, m)
-	if c := one[lease.Commit](h, amy); c.Offer != m.ID {
+	if c := one[contract.Commit](h, amy); c.Offer != m.ID {
 		t.Fatalf("commit %+v", c)
 	}
 }
@@ -59,13 +59,13 @@ func TestVainPlacesAreThoseOfAPriority(t *testing.T) {
 	low, high, other, runs := member(1, 1, gpus(1)), member(2, 1, gpus(1)), single(90, gpus(1)), single(91, gpus(1))
 	high.Priority++
 	h.wait(5*time.Minute, low)
-	h.says(amy, lease.Release{Offer: low.ID})
+	h.says(amy, contract.Release{Offer: low.ID})
 	h.says(amy, runs)
-	one[lease.Commit](h, amy)
+	one[contract.Commit](h, amy)
 	h.says(amy, other)
 	h.says(amy, high)
-	h.says(amy, lease.Release{Offer: runs.ID})
-	if c := one[lease.Commit](h, amy); c.Offer != high.ID {
+	h.says(amy, contract.Release{Offer: runs.ID})
+	if c := one[contract.Commit](h, amy); c.Offer != high.ID {
 		t.Fatalf("offer %d got the place, want that of the gang of the higher priority", c.Offer)
 	}
 }
@@ -79,15 +79,15 @@ func TestOthersGoFirstForAsLong(t *testing.T) {
 		h := newGangHost(t, 1)
 		gang, other, runs := member(1, 1, gpus(1)), single(90, gpus(1)), single(91, gpus(1))
 		h.wait(5*time.Minute, gang)
-		h.says(amy, lease.Release{Offer: gang.ID})
+		h.says(amy, contract.Release{Offer: gang.ID})
 		h.pass(c.after)
 		h.says(amy, runs)
-		one[lease.Commit](h, amy)
+		one[contract.Commit](h, amy)
 		gang.ID++
 		h.says(amy, other)
 		h.says(amy, gang)
-		h.says(amy, lease.Release{Offer: runs.ID})
-		if got := one[lease.Commit](h, amy); (got.Offer == gang.ID) != c.gang {
+		h.says(amy, contract.Release{Offer: runs.ID})
+		if got := one[contract.Commit](h, amy); (got.Offer == gang.ID) != c.gang {
 			t.Errorf("after %s offer %d got the place; that of the gang is %d", c.after, got.Offer, gang.ID)
 		}
 	}
@@ -104,8 +104,8 @@ func TestGangsAndOthersTakeTurns(t *testing.T) {
 		h.wait(10*time.Minute, gang)
 		runs.ID, runs.Attempt = n, attempt(n, 1)
 		h.wait(10*time.Second, gang, runs) // queued
-		h.says(amy, lease.Release{Offer: gang.ID})
-		c := one[lease.Commit](h, amy)
+		h.says(amy, contract.Release{Offer: gang.ID})
+		c := one[contract.Commit](h, amy)
 		if c.Offer != runs.ID {
 			t.Fatalf("commit %+v", c)
 		}
@@ -113,12 +113,12 @@ func TestGangsAndOthersTakeTurns(t *testing.T) {
 		gang.ID++
 		h.says(amy, other)
 		h.says(amy, gang)
-		h.says(amy, lease.Release{Offer: runs.ID})
-		c = one[lease.Commit](h, amy)
+		h.says(amy, contract.Release{Offer: runs.ID})
+		c = one[contract.Commit](h, amy)
 		won[c.Offer == gang.ID]++
-		h.says(amy, lease.Release{Offer: gang.ID})
-		got[lease.Commit](h, amy)
-		h.says(amy, lease.Release{Offer: other.ID})
+		h.says(amy, contract.Release{Offer: gang.ID})
+		got[contract.Commit](h, amy)
+		h.says(amy, contract.Release{Offer: other.ID})
 	}
 	if won[true] < 15 || won[false] < 15 {
 		t.Errorf("the gang got the place %d times, the single task %d times", won[true], won[false])
@@ -132,14 +132,14 @@ func TestVainPlacesAreForgotten(t *testing.T) {
 	for range 8 { // up to the middle of a turn of gangs
 		gang.ID++
 		h.wait(10*time.Minute, gang)
-		h.says(amy, lease.Release{Offer: gang.ID})
+		h.says(amy, contract.Release{Offer: gang.ID})
 	}
 	h.pass(32 * time.Hour)
 	gang.ID++
 	next := member(2, 1, gpus(1))
 	h.wait(10*time.Minute, gang, next, other)
-	h.says(amy, lease.Release{Offer: gang.ID})
-	if c := one[lease.Commit](h, amy); c.Offer != other.ID {
+	h.says(amy, contract.Release{Offer: gang.ID})
+	if c := one[contract.Commit](h, amy); c.Offer != other.ID {
 		t.Errorf("offer %d got the place, want that of the single task", c.Offer)
 	}
 }
@@ -150,14 +150,14 @@ func TestNoTurnsOfGangsWhereLevelsCount(t *testing.T) {
 	other := single(90, gpus(1))
 	for i := range uint64(12) { // two hours: turns would have changed several times
 		first, second := member(2*i+1, 1, gpus(1)), member(2*i+2, 1, gpus(1))
-		first.Work.By, second.Work.By = lease.ByAttained, lease.ByAttained
-		other.ID, other.Attempt, other.Work.By = 900+i, attempt(900+i, 1), lease.ByAttained
+		first.Work.By, second.Work.By = contract.ByAttained, contract.ByAttained
+		other.ID, other.Attempt, other.Work.By = 900+i, attempt(900+i, 1), contract.ByAttained
 		h.wait(10*time.Minute, first, second, other)
-		h.says(amy, lease.Release{Offer: first.ID})
-		if c := one[lease.Commit](h, amy); c.Offer != other.ID {
+		h.says(amy, contract.Release{Offer: first.ID})
+		if c := one[contract.Commit](h, amy); c.Offer != other.ID {
 			t.Fatalf("round %d: offer %d got the place, want that of the single task", i, c.Offer)
 		}
-		h.says(amy, lease.Release{Offer: second.ID})
-		h.says(amy, lease.Release{Offer: other.ID})
+		h.says(amy, contract.Release{Offer: second.ID})
+		h.says(amy, contract.Release{Offer: other.ID})
 	}
 }

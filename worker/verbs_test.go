@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
-	"github.com/musterhq/muster/internal/stories"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/testkit/stories"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -30,7 +30,7 @@ var storyVerbs = map[string]func(*story, stories.Command){
 	"renewed": verbRenewed,
 	"offer":   verbOffer,
 	"release": func(s *story, c stories.Command) {
-		s.from(c, lease.Release{Offer: s.offers[c.Arg(0)+" "+c.Arg(1)]})
+		s.from(c, contract.Release{Offer: s.offers[c.Arg(0)+" "+c.Arg(1)]})
 	},
 	"take":    verbTake,
 	"start":   verbStart,
@@ -57,9 +57,9 @@ func option(c stories.Command, name, otherwise string) string {
 	return cmp.Or(c.Options[name], otherwise)
 }
 
-func (s *story) from(c stories.Command, m lease.ToWorker) { s.says(job.Peer(c.Arg(0)), m) }
+func (s *story) from(c stories.Command, m contract.ToWorker) { s.says(job.Peer(c.Arg(0)), m) }
 
-func term(c stories.Command) lease.Epoch { return epoch(uint64(c.Options.Number("term", 1))) }
+func term(c stories.Command) contract.Epoch { return epoch(uint64(c.Options.Number("term", 1))) }
 
 // host [gpus=N] [cpus=N] [mem=SIZE] [real=1] [set-aside=TIME]: a new host; its devices are simulated unless real.
 func verbHost(s *story, c stories.Command) {
@@ -78,7 +78,7 @@ func verbHost(s *story, c stories.Command) {
 // owns PEER [term=N]: the peer owns the group since that term.
 func verbOwns(s *story, c stories.Command) {
 	s.owners[job.Peer(c.Arg(0))] = true
-	s.from(c, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: term(c)}}})
+	s.from(c, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: term(c)}}})
 }
 
 // group returns the group of the jobs of the command's peer.
@@ -96,10 +96,10 @@ func (s *story) group(c stories.Command) job.Group {
 // renewed PEER [term=N] [drop=JOB,...]: answers the newest Renew, and keeps all attempts but those of drop.
 func verbRenewed(s *story, c stories.Command) {
 	r := s.renewals[job.Peer(c.Arg(0))]
-	m := lease.Renewed{Group: r.Group, Epoch: term(c), Clock: r.Clock, Session: r.Session}
+	m := contract.Renewed{Group: r.Group, Epoch: term(c), Clock: r.Clock, Session: r.Session}
 	drop := strings.Split(c.Options["drop"], ",")
 	for _, a := range r.Live {
-		m.Verdicts = append(m.Verdicts, lease.Verdict{Attempt: a, Keep: !slices.Contains(drop, s.name(a))})
+		m.Verdicts = append(m.Verdicts, contract.Verdict{Attempt: a, Keep: !slices.Contains(drop, s.name(a))})
 	}
 	s.from(c, m)
 }
@@ -128,7 +128,7 @@ func verbOffer(s *story, c stories.Command) {
 func verbStart(s *story, c stories.Command) {
 	session := s.renewals[job.Peer(c.Arg(0))].Session
 	if name := c.Options["session"]; name != "" {
-		session = s.sessions[slices.IndexFunc(s.sessions, func(id lease.Session) bool { return s.session(id) == name })]
+		session = s.sessions[slices.IndexFunc(s.sessions, func(id contract.Session) bool { return s.session(id) == name })]
 	}
 	m := start(s.offers[c.Arg(0)+" "+c.Arg(1)], s.attempt(c, c.Arg(1)), session, need(c))
 	m.Group, m.Epoch, m.User = s.group(c), term(c), option(c, "user", "ada")
@@ -150,11 +150,11 @@ func verbTake(s *story, c stories.Command) {
 }
 
 func verbQuery(s *story, c stories.Command) {
-	s.from(c, lease.Query{Attempt: s.attempt(c, c.Arg(1)), Group: s.group(c), Epoch: term(c), Store: option(c, "store", store)})
+	s.from(c, contract.Query{Attempt: s.attempt(c, c.Arg(1)), Group: s.group(c), Epoch: term(c), Store: option(c, "store", store)})
 }
 
 func verbCancel(s *story, c stories.Command) {
-	s.from(c, lease.Cancel{
+	s.from(c, contract.Cancel{
 		Attempt: s.attempt(c, c.Arg(1)), Group: s.group(c), Epoch: term(c), Grace: c.Options.Duration("grace", 30*time.Second), Reason: option(c, "reason", "enough"),
 	})
 }
@@ -162,7 +162,7 @@ func verbCancel(s *story, c stories.Command) {
 // ack PEER JOB N: the owner acknowledges the events up to that number.
 func verbAck(s *story, c stories.Command) {
 	n := c.Options.Number("upto", 4)
-	s.from(c, lease.Ack{Attempt: s.attempt(c, c.Arg(1)), Group: s.group(c), Epoch: term(c), N: uint64(n)})
+	s.from(c, contract.Ack{Attempt: s.attempt(c, c.Arg(1)), Group: s.group(c), Epoch: term(c), N: uint64(n)})
 }
 
 // process JOB starting|started|exited|failed|lost [code=N] [signal=N] [detail=WORD] [host=yes]: what the driver reports. With

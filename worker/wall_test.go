@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -27,7 +27,7 @@ func TestEndAfterAStopWhenTheClockIsSet(t *testing.T) {
 	clocks(t, func(t *testing.T, by time.Duration) {
 		ways := map[job.State]func(h *host, a job.Attempt){
 			job.Cancelled: func(h *host, a job.Attempt) {
-				h.says(amy, lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1), Grace: time.Second, Reason: "enough"})
+				h.says(amy, contract.Cancel{Attempt: a, Group: group, Epoch: epoch(1), Grace: time.Second, Reason: "enough"})
 			},
 			job.Preempted: func(h *host, _ job.Attempt) { h.round(worker.Drain{On: true, Deadline: h.now.Wall}) },
 		}
@@ -63,7 +63,7 @@ func TestEndBeforeAStopWhenTheClockIsSet(t *testing.T) {
 			end.Exit.Ended = h.now.Wall
 			h.set(by)
 			h.jump(time.Second)
-			h.says(amy, lease.Cancel{Attempt: a, Group: group, Epoch: epoch(1), Grace: time.Second, Reason: "enough"})
+			h.says(amy, contract.Cancel{Attempt: a, Group: group, Epoch: epoch(1), Grace: time.Second, Reason: "enough"})
 			h.round(end)
 			if e := lastEvent(h, amy); e.State != want {
 				t.Errorf("end = %+v, want %s", e, want)

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -35,17 +35,17 @@ func TestSessionIsWantedWhileAnAttemptLives(t *testing.T) {
 	h.wantSessions(nil, nil)
 	h.round(worker.Up{Peer: amy})
 	h.round(exited(a, 0), exited(b, 0))
-	h.says(amy, lease.Ack{Attempt: a, N: 4})
+	h.says(amy, contract.Ack{Attempt: a, N: 4})
 	h.wantSessions(nil, nil)
-	h.says(amy, lease.Ack{Attempt: b, N: 4})
+	h.says(amy, contract.Ack{Attempt: b, N: 4})
 	if len(h.records) > 0 {
 		t.Fatalf("kept %+v", h.records)
 	}
 	h.wantSessions(nil, []job.Peer{amy})
 	// A tombstone must be reported, too.
-	h.says(amy, lease.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(1), Store: store})
+	h.says(amy, contract.Query{Attempt: attempt(3, 1), Group: group, Epoch: epoch(1), Store: store})
 	h.wantSessions([]job.Peer{amy}, nil)
-	h.says(amy, lease.Ack{Attempt: attempt(3, 1), N: 1}, lease.Query{Attempt: attempt(4, 1), Group: group, Epoch: epoch(1), Store: store})
+	h.says(amy, contract.Ack{Attempt: attempt(3, 1), N: 1}, contract.Query{Attempt: attempt(4, 1), Group: group, Epoch: epoch(1), Store: store})
 	h.wantSessions(nil, nil) // the next tombstone comes in the same round
 }
 
@@ -59,8 +59,8 @@ func TestRestartedWorkerWantsSessionsWithOwners(t *testing.T) {
 			h.run(amy, 1, a, sa, gpus(1))
 			m := theirs(8, 1, 1, gpus(1))
 			h.says(bob, m)
-			c := one[lease.Commit](h, bob)
-			h.says(bob, lease.Start{Offer: 1, Attempt: m.Attempt, Group: 8, Epoch: epoch(1), Session: c.Session, User: "ada", File: file(spec(gpus(1)))})
+			c := one[contract.Commit](h, bob)
+			h.says(bob, contract.Start{Offer: 1, Attempt: m.Attempt, Group: 8, Epoch: epoch(1), Session: c.Session, User: "ada", File: file(spec(gpus(1)))})
 			h.round(exited(m.Attempt, 0)) // it has ended and is not acknowledged
 			if term > 1 {
 				h.meet(amy, term) // amy was restarted
@@ -71,8 +71,8 @@ func TestRestartedWorkerWantsSessionsWithOwners(t *testing.T) {
 			h.round()
 			h.wantSessions(nil, nil)
 			h.round(worker.Up{Peer: bob})
-			h.says(bob, lease.Owns{Groups: []lease.GroupEpoch{{Group: 8, Epoch: epoch(1)}}})
-			h.says(bob, lease.Ack{Attempt: m.Attempt, Group: 8, Epoch: epoch(1), N: 3})
+			h.says(bob, contract.Owns{Groups: []contract.GroupEpoch{{Group: 8, Epoch: epoch(1)}}})
+			h.says(bob, contract.Ack{Attempt: m.Attempt, Group: 8, Epoch: epoch(1), N: 3})
 			h.wantSessions(nil, []job.Peer{bob})
 		})
 	}
@@ -91,8 +91,8 @@ func TestRestartedWorkerRenewsItsLeases(t *testing.T) {
 		t.Fatalf("wants %v", h.done.Want)
 	}
 	h.meet(amy, 2) // the session that it wanted
-	h.pass(lease.RenewEvery)
-	if e := h.says(amy, answerTo(one[lease.Renew](h, amy), 2, true)); len(e.Extend) != 1 {
+	h.pass(contract.RenewEvery)
+	if e := h.says(amy, answerTo(one[contract.Renew](h, amy), 2, true)); len(e.Extend) != 1 {
 		t.Fatalf("extended %v", e.Extend)
 	}
 }
@@ -103,9 +103,9 @@ func TestWantFollowsTheOwner(t *testing.T) {
 	h.run(amy, 1, attempt(1, 1), s, gpus(1))
 	h.round(worker.Up{Peer: bob})
 	worker.Bind(h.core, group, bob)
-	h.round(worker.Message{From: bob, Msg: lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(2)}}}})
+	h.round(worker.Message{From: bob, Msg: contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(2)}}}})
 	h.wantSessions([]job.Peer{bob}, []job.Peer{amy})
-	h.says(mallory, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(3)}}})
+	h.says(mallory, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(3)}}})
 	h.wantSessions(nil, nil)
 }
 
@@ -116,12 +116,12 @@ func TestOwnerIsNotDisplacedUnderItsEpoch(t *testing.T) {
 	a := attempt(1, 1)
 	h.run(amy, 1, a, s, gpus(1))
 	h.round(exited(a, 0), worker.Up{Peer: mallory})
-	h.says(mallory, lease.Owns{Groups: []lease.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
+	h.says(mallory, contract.Owns{Groups: []contract.GroupEpoch{{Group: group, Epoch: epoch(1)}}})
 	h.wantSessions(nil, nil)
-	if n := len(got[lease.Event](h, mallory)) + len(got[lease.Renew](h, mallory)); n > 0 {
+	if n := len(got[contract.Event](h, mallory)) + len(got[contract.Renew](h, mallory)); n > 0 {
 		t.Fatalf("it was sent %d messages", n)
 	}
-	h.says(mallory, lease.Ack{Attempt: a, Group: group, Epoch: epoch(1), N: 4})
+	h.says(mallory, contract.Ack{Attempt: a, Group: group, Epoch: epoch(1), N: 4})
 	if _, kept := h.records[a]; !kept {
 		t.Fatal("its acknowledgement counted")
 	}

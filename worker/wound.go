@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 // wounds revokes reservations of gangs.
@@ -81,7 +81,7 @@ func (w *wounds) allowed(o *offer, without []*attempt) bool {
 // take revokes reservations for an offer.
 func (w *wounds) take(o *offer, held []*attempt) {
 	for _, a := range held {
-		w.reservations.revoke(a, lease.Clip(fmt.Sprintf(
+		w.reservations.revoke(a, contract.Clip(fmt.Sprintf(
 			"task %s of %s, priority %d, goes first and got the place of this gang", o.msg.Attempt, o.msg.User, o.msg.Priority)))
 	}
 }

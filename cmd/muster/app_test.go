@@ -12,7 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/musterhq/muster/internal/needtest"
+	"github.com/musterhq/muster/internal/testkit/needtest"
 	"github.com/musterhq/muster/job"
 )
 

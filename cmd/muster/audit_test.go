@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/audit"
 	"github.com/musterhq/muster/cmd/muster/table"
+	"github.com/musterhq/muster/internal/audit"
 )
 
 const auditDoc = `{"schema":"muster.audit/v1","partial":["n9"],"items":[

@@ -15,13 +15,13 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/cmd/muster/table"
-	"github.com/musterhq/muster/node"
+	"github.com/musterhq/muster/internal/daemon"
 )
 
 // clientFlags are the flags of every verb that talks to a daemon. They may come before the verb.
 func clientFlags(more ...cli.Flag) []cli.Flag {
 	return append(more,
-		&cli.StringFlag{Name: "socket", Usage: "`PATH` of the daemon's socket", EnvVars: []string{"MUSTER_SOCKET"}, Value: node.FindSocket()},
+		&cli.StringFlag{Name: "socket", Usage: "`PATH` of the daemon's socket", EnvVars: []string{"MUSTER_SOCKET"}, Value: daemon.FindSocket()},
 		&cli.StringFlag{Name: "addr", Usage: "`HOST:PORT` of a daemon elsewhere, instead of the socket", EnvVars: []string{"MUSTER_ADDR"}},
 		&cli.StringFlag{Name: "api-token", Usage: "`FILE` with the token for --addr", EnvVars: []string{"MUSTER_API_TOKEN_FILE"}},
 	)

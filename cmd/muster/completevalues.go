@@ -12,9 +12,9 @@ import (
 	"unicode"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/audit"
+	"github.com/musterhq/muster/internal/audit"
+	"github.com/musterhq/muster/internal/daemon"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/node"
 )
 
 const (
@@ -108,7 +108,7 @@ func (at place) values(ctx context.Context) (all []suggestion, files bool) {
 	case "kind":
 		return plainWords("job", "task", "node", "gpu", "member", "gone"), false
 	case "policy":
-		return plainWords(node.Policies()...), false
+		return plainWords(daemon.Policies()...), false
 	case "kill-on-bad-exit":
 		return plainWords("yes", "no"), false
 	case "roles":
@@ -226,7 +226,7 @@ func (at place) client() *api.Client {
 		token = t
 	}
 	if cfg.Socket == "" {
-		cfg.Socket = node.FindSocket()
+		cfg.Socket = daemon.FindSocket()
 	}
 	if cfg.Addr != "" && token != "" {
 		text, err := os.ReadFile(token)

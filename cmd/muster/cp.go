@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
 )
 
@@ -51,22 +51,22 @@ func (v taskVerbs) cp(c *cli.Context) error {
 		return err
 	}
 	ask := api.FilesRequest{Job: j.ID, Task: task, Paths: []string{path}}
-	request := blob.Extraction{Globs: ask.Paths, Strip: true}
+	request := upload.Extraction{Globs: ask.Paths, Strip: true}
 	if c.Bool("force") {
-		request.Existing = blob.ReplaceExisting
+		request.Existing = upload.ReplaceExisting
 	}
 	return asUsage(copyFiles(c.Context, client, v.err, ask, request, c.Args().Get(1), "--force replaces them"))
 }
 
 // copyFiles copies files of a task to a directory. It writes a line about files that were replaced, and about those that
 // were left out. Files that were there before and were kept are an error, which ends with what to do.
-func copyFiles(ctx context.Context, client *api.Client, w io.Writer, ask api.FilesRequest, request blob.Extraction, dir, kept string) error {
-	var done blob.Extracted
+func copyFiles(ctx context.Context, client *api.Client, w io.Writer, ask api.FilesRequest, request upload.Extraction, dir, kept string) error {
+	var done upload.Extracted
 	err := client.Files(ctx, ask, func(archive io.Reader) (err error) {
-		done, err = blob.Extract(archive, dir, request)
+		done, err = upload.Extract(archive, dir, request)
 		return err
 	})
-	say := func(t blob.PathCount, text string) {
+	say := func(t upload.PathCount, text string) {
 		if t.Count > 0 {
 			fmt.Fprintf(w, "muster: %s: %s\n", fmt.Sprintf(text, countFiles(t.Count)), listPaths(t))
 		}
@@ -88,7 +88,7 @@ func copyFiles(ctx context.Context, client *api.Client, w io.Writer, ask api.Fil
 func countFiles(n int) string { return fmt.Sprintf("%d %s", n, plural(n, "file", "files")) }
 
 // listPaths lists the first paths of a count.
-func listPaths(t blob.PathCount) string {
+func listPaths(t upload.PathCount) string {
 	names := make([]string, 0, len(t.First)+1)
 	for _, name := range t.First {
 		names = append(names, printable(name))
@@ -122,7 +122,7 @@ func (f follower) download(ctx context.Context, id job.ID, spec job.Spec, end er
 		if t.StartedAt == nil {
 			continue // it never started, so it has no files
 		}
-		request := blob.Extraction{Globs: spec.Download, Existing: blob.ReplaceNamed}
+		request := upload.Extraction{Globs: spec.Download, Existing: upload.ReplaceNamed}
 		errs.add(copyFiles(ctx, f.client, f.err, api.FilesRequest{Job: id, Task: t.Task}, request, dir,
 			fmt.Sprintf("`muster cp --force %s.%s:PATH %s` replaces them", id, taskName(j, t.Task), dir)))
 	}

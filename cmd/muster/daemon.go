@@ -13,9 +13,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/gpu/nvml"
+	"github.com/musterhq/muster/internal/daemon"
 	"github.com/musterhq/muster/internal/logcount"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/node"
 	"github.com/musterhq/muster/worker/runner"
 	"github.com/musterhq/muster/worker/runner/docker"
 	"github.com/musterhq/muster/worker/runner/spawn"
@@ -58,7 +58,7 @@ func (v hostVerbs) daemon(c *cli.Context) error {
 	defer lines.Flush()
 	s := service{cfg: cfg, level: level, log: slog.New(lines), reread: reread}
 	err = s.run(c.Context)
-	if errors.As(err, new(*node.TwinError)) {
+	if errors.As(err, new(*daemon.TwinError)) {
 		return exitError{exitTwin, err}
 	}
 	return err

@@ -10,7 +10,7 @@ import (
 	"github.com/shirou/gopsutil/v4/process"
 	"golang.org/x/sys/unix"
 
-	"github.com/musterhq/muster/node"
+	"github.com/musterhq/muster/internal/daemon"
 )
 
 // endRunners sends SIGTERM to each runner whose command line names the directory. A runner then ends its tasks before
@@ -33,7 +33,7 @@ func endRunners(dir string) {
 
 // isRunner recognizes a runner by its command line: the separate program, or the hidden verb.
 func isRunner(line []string) bool {
-	return len(line) > 1 && (line[1] == "runner" || line[1] == "container-runner" || strings.HasPrefix(filepath.Base(line[0]), node.RunnerPrefix))
+	return len(line) > 1 && (line[1] == "runner" || line[1] == "container-runner" || strings.HasPrefix(filepath.Base(line[0]), daemon.RunnerPrefix))
 }
 
 // waitGone waits for a runner that was told to stop, at most for the time that tasks have between SIGTERM and

@@ -11,7 +11,7 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/cmd/muster/table"
-	"github.com/musterhq/muster/node"
+	"github.com/musterhq/muster/internal/daemon"
 )
 
 func (v hostVerbs) doctorCommand() *cli.Command {
@@ -67,6 +67,6 @@ func hostFacts(c *cli.Context) ([]api.Fact, error) {
 	if !errors.Is(err, api.ErrUnavailable) {
 		return nil, err
 	}
-	facts, errAlone := node.DoctorAlone(c.Context, cfg.Config)
+	facts, errAlone := daemon.DoctorAlone(c.Context, cfg.Config)
 	return append([]api.Fact{{Name: "daemon", State: api.FactWarn, Detail: err.Error()}}, facts...), errAlone
 }

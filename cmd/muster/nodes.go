@@ -15,7 +15,7 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/cmd/muster/table"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 func (v clusterVerbs) nodesCommand() *cli.Command {
@@ -186,7 +186,7 @@ func waysText(n api.Node) string {
 		return "no tasks"
 	}
 	var ways []string
-	for _, way := range []struct{ driver, name string }{{lease.DriverExec, "processes"}, {lease.DriverDocker, "containers"}} {
+	for _, way := range []struct{ driver, name string }{{contract.DriverExec, "processes"}, {contract.DriverDocker, "containers"}} {
 		if slices.Contains(n.Drivers, way.driver) {
 			ways = append(ways, way.name)
 		}

@@ -16,10 +16,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
+	systemd "github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/node"
+	"github.com/musterhq/muster/internal/daemon"
 )
 
 const (
@@ -38,7 +38,7 @@ type running interface {
 	// Summary describes in one line what the node does.
 	Summary(ctx context.Context) (string, error)
 	// Reload applies new values of the settings that can change at run time.
-	Reload(cfg node.Config) error
+	Reload(cfg daemon.Config) error
 }
 
 // service is one daemon process.
@@ -57,7 +57,7 @@ type service struct {
 // run runs a node until ctx ends. When the node joins another cluster, it runs a new one on the same data directory.
 func (s *service) run(ctx context.Context) error {
 	debug.SetGCPercent(gcPercent)
-	defer context.AfterFunc(ctx, func() { s.tell(daemon.SdNotifyStopping, "STATUS=stopping; tasks run on") })()
+	defer context.AfterFunc(ctx, func() { s.tell(systemd.SdNotifyStopping, "STATUS=stopping; tasks run on") })()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, stop := context.WithCancel(ctx)
@@ -76,7 +76,7 @@ func (s *service) run(ctx context.Context) error {
 	for {
 		err := s.runNode(ctx, cfg)
 		switch {
-		case errors.Is(err, node.ErrRejoin):
+		case errors.Is(err, daemon.ErrRejoin):
 			s.log.InfoContext(ctx, "restarting in the joined cluster")
 			cfg.Token, cfg.Bootstrap = "", nil // both are in the data directory by now
 		case err != nil && ctx.Err() == nil:
@@ -89,8 +89,8 @@ func (s *service) run(ctx context.Context) error {
 }
 
 // runNode runs one node until it ends.
-func (s *service) runNode(ctx context.Context, cfg node.Config) error {
-	n, err := node.New(ctx, cfg, s.log)
+func (s *service) runNode(ctx context.Context, cfg daemon.Config) error {
+	n, err := daemon.New(ctx, cfg, s.log)
 	if err != nil {
 		return err
 	}
@@ -118,12 +118,12 @@ func (s *service) takes(ctx context.Context, n running) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.node, s.started = n, true
-	s.tell(daemon.SdNotifyReady, status)
+	s.tell(systemd.SdNotifyReady, status)
 }
 
 // tell sends lines to the service manager, if one started this daemon.
 func (s *service) tell(lines ...string) {
-	if _, err := daemon.SdNotify(false, strings.Join(lines, "\n")); err != nil {
+	if _, err := systemd.SdNotify(false, strings.Join(lines, "\n")); err != nil {
 		s.log.Warn("cannot notify the service manager", "lines", lines, "error", err)
 	}
 }
@@ -138,7 +138,7 @@ func (s *service) status(ctx context.Context, n running) string {
 
 // beats notifies the watchdog as long as the daemon is healthy.
 func (s *service) beats(ctx context.Context) {
-	watchdog, err := daemon.SdWatchdogEnabled(false)
+	watchdog, err := systemd.SdWatchdogEnabled(false)
 	if err != nil {
 		s.log.WarnContext(ctx, "cannot read the watchdog's timeout", "error", err)
 	}
@@ -171,7 +171,7 @@ func (s *service) beat(ctx context.Context) {
 	switch {
 	case !started: // the watchdog does not run yet
 	case n == nil && time.Since(absent) < rebuildMost:
-		s.tell(daemon.SdNotifyWatchdog)
+		s.tell(systemd.SdNotifyWatchdog)
 	case n == nil:
 		s.log.ErrorContext(ctx, "the daemon does not become ready; the watchdog is not notified", "since", absent)
 	default:
@@ -179,7 +179,7 @@ func (s *service) beat(ctx context.Context) {
 			s.log.ErrorContext(ctx, "a part of the daemon does not answer; the watchdog is not notified", "error", err)
 			return
 		}
-		s.tell(daemon.SdNotifyWatchdog, s.status(ctx, n))
+		s.tell(systemd.SdNotifyWatchdog, s.status(ctx, n))
 	}
 }
 
@@ -204,8 +204,8 @@ func (s *service) reload(ctx context.Context) {
 		s.log.WarnContext(ctx, "not reloaded: the daemon is starting; send SIGHUP again once it is ready")
 		return
 	}
-	s.tell(daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
-	defer s.tell(daemon.SdNotifyReady)
+	s.tell(systemd.SdNotifyReloading, strings.TrimSpace(systemd.SdNotifyMonotonicUsec()))
+	defer s.tell(systemd.SdNotifyReady)
 	next, err := s.reread()
 	if err != nil {
 		s.log.ErrorContext(ctx, "not reloaded, all settings stay as they are", "error", err)

@@ -16,19 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/node"
+	"github.com/musterhq/muster/internal/daemon"
 )
 
 // fakeNode is a node whose health the test sets.
 type fakeNode struct {
 	health error
-	cfg    node.Config
+	cfg    daemon.Config
 	refuse error
 }
 
 func (n *fakeNode) Health(context.Context) error            { return n.health }
 func (n *fakeNode) Summary(context.Context) (string, error) { return "all is well", nil }
-func (n *fakeNode) Reload(cfg node.Config) error            { n.cfg = cfg; return n.refuse }
+func (n *fakeNode) Reload(cfg daemon.Config) error          { n.cfg = cfg; return n.refuse }
 
 // manager is the service manager's end of the socket.
 type manager struct {
@@ -106,7 +106,7 @@ func TestReload(t *testing.T) {
 	m := newManager(t)
 	var log bytes.Buffer
 	cfg := func(change func(*daemonConfig)) daemonConfig {
-		c := daemonConfig{Config: node.Config{Name: "amy", Labels: map[string]string{"rack": "r1"}, Bootstrap: []string{"a"}}, LogLevel: "info"}
+		c := daemonConfig{Config: daemon.Config{Name: "amy", Labels: map[string]string{"rack": "r1"}, Bootstrap: []string{"a"}}, LogLevel: "info"}
 		change(&c)
 		for _, k := range settings() {
 			c.Settings = append(c.Settings, api.Setting{Name: k.name, Value: k.get(c)})

@@ -18,22 +18,22 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/internal/daemon"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/node"
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
 // daemonConfig is the configuration of a daemon, including its logging.
 type daemonConfig struct {
-	node.Config
+	daemon.Config
 	LogLevel  string
 	LogFormat string
 	TokenFile string // holds Token, if that is empty
 	File      string // the file that was read; empty if there was none
 }
 
-// settings returns the settings in the order of help. A new setting needs an entry here and a field of node.Config;
-// with reloads also an entry in node.Reload.
+// settings returns the settings in the order of help. A new setting needs an entry here and a field of daemon.Config;
+// with reloads also an entry in daemon.Reload.
 func settings() []setting {
 	return []setting{
 		text("data-dir", "`DIR` with the daemon's key, its journal and the output of tasks", func(c *daemonConfig) *string { return &c.DataDir }),
@@ -48,15 +48,15 @@ func settings() []setting {
 		text("http-user", "`USER` that requests over HTTP act as: an account of this host. Without it a daemon of root accepts no jobs over HTTP", func(c *daemonConfig) *string { return &c.HTTPUser }),
 		text("http-cert", "`FILE` with the certificate for TLS on HTTP, and those that lead to its authority; it is read again when it changes", func(c *daemonConfig) *string { return &c.HTTPCert }),
 		text("http-key", "`FILE` with the key of that certificate", func(c *daemonConfig) *string { return &c.HTTPKey }),
-		texts("http-host", "further host `NAME` by which HTTP may be asked, such as that of a proxy", func(c *daemonConfig) *[]string { return &c.HTTPHosts }, node.CheckHost),
+		texts("http-host", "further host `NAME` by which HTTP may be asked, such as that of a proxy", func(c *daemonConfig) *[]string { return &c.HTTPHosts }, daemon.CheckHost),
 		text("name", "`NAME` of this node", func(c *daemonConfig) *string { return &c.Name }),
 		pairs("label", "label `K=V` of this node, for constraints", func(c *daemonConfig) *map[string]string { return &c.Labels }, job.CheckOwnLabel).reloads(),
 		text("gpus", "`GPUS` to offer: auto, none, indexes such as 0,1, UUIDs or their beginnings, or simulated ones such as sim:8xH100-80GB", func(c *daemonConfig) *string { return &c.GPUs }),
-		texts("gpu-libraries", "`DIR` with the libraries of the GPUs' driver, where the linker does not find them; tasks get it at the end of LD_LIBRARY_PATH. Default: the usual places that have them", func(c *daemonConfig) *[]string { return &c.GPULibraries }, node.CheckLibraries),
+		texts("gpu-libraries", "`DIR` with the libraries of the GPUs' driver, where the linker does not find them; tasks get it at the end of LD_LIBRARY_PATH. Default: the usual places that have them", func(c *daemonConfig) *[]string { return &c.GPULibraries }, daemon.CheckLibraries),
 		count("cpus", "`N` CPUs to offer; 0: all", func(c *daemonConfig) *int { return &c.CPUs }),
 		sized("memory", "`SIZE` of the memory to offer; 0B: all", func(c *daemonConfig) *job.Size { return &c.Memory }),
-		pairs(limitsSetting, "limit `K=V` on what each user may hold here: per_user.gpus=4, users.ada.memory=64GiB; also cpus, tasks, scratch (what a user's tasks may hold on the disk of the data directory; default: half of it), on all hosts together cluster_gpus, cluster_cpus, cluster_memory, cluster_tasks, the longest time limit max_time, pending_jobs and pending_bytes, the last two for all users too: all.pending_jobs=200000; and the highest priority of jobs that are submitted here and of tasks that run here: per_user.priority (default: 50; operators: 100), users.ada.priority=80, and for what another daemon offers per_member.priority=60, members.PEER.priority=80", func(c *daemonConfig) *map[string]string { return &c.Limits }, node.CheckLimit).shows(func(c daemonConfig) string { return labels(node.LimitsShown(c.Limits), " ") }).reloads(),
-		pairs(sharesSetting, "weight `K=V` of users and projects: users.ada=3, projects.vision=2, others=1; half_life=1d: how fast usage is forgotten", func(c *daemonConfig) *map[string]string { return &c.Shares }, node.CheckShare).reloads(),
+		pairs(limitsSetting, "limit `K=V` on what each user may hold here: per_user.gpus=4, users.ada.memory=64GiB; also cpus, tasks, scratch (what a user's tasks may hold on the disk of the data directory; default: half of it), on all hosts together cluster_gpus, cluster_cpus, cluster_memory, cluster_tasks, the longest time limit max_time, pending_jobs and pending_bytes, the last two for all users too: all.pending_jobs=200000; and the highest priority of jobs that are submitted here and of tasks that run here: per_user.priority (default: 50; operators: 100), users.ada.priority=80, and for what another daemon offers per_member.priority=60, members.PEER.priority=80", func(c *daemonConfig) *map[string]string { return &c.Limits }, daemon.CheckLimit).shows(func(c daemonConfig) string { return labels(daemon.LimitsShown(c.Limits), " ") }).reloads(),
+		pairs(sharesSetting, "weight `K=V` of users and projects: users.ada=3, projects.vision=2, others=1; half_life=1d: how fast usage is forgotten", func(c *daemonConfig) *map[string]string { return &c.Shares }, daemon.CheckShare).reloads(),
 		sized("output-limit", "keep at most `SIZE` of one task's output on disk: the beginning and the end of longer output", func(c *daemonConfig) *job.Size { return &c.OutputLimit }),
 		lasting("client-timeout", "end a task with input or a terminal after its client was gone for `D`", func(c *daemonConfig) *job.Duration { return &c.ClientTimeout }),
 		toggle("no-worker", "run no tasks here", func(c *daemonConfig) *bool { return &c.NoWorker }),
@@ -69,11 +69,11 @@ func settings() []setting {
 		lasting("set-aside", "`TIME` for which free resources are first set aside for a task if no time limits show when it can start; less where tasks are shorter", func(c *daemonConfig) *job.Duration { return &c.SetAside }),
 		lasting("preempt-grace", "a preempted task has its --grace to end, but at most `TIME`", func(c *daemonConfig) *job.Duration { return &c.PreemptGrace }),
 		count("loss-limit", "hold a task, instead of running it again, after it has lost `N` different hosts", func(c *daemonConfig) *int { return &c.LossLimit }),
-		choice("policy", "placement policy `NAME` of jobs that name none: "+strings.Join(node.Policies(), ", "), func(c *daemonConfig) *string { return &c.Policy }, node.Policies()...),
-		choice("order", "order tasks of one priority by `NAME`: "+strings.Join(node.Orders(), ", ")+"; by the last two, preemptible tasks may end for others of their priority", func(c *daemonConfig) *string { return &c.Order }, node.Orders()...),
+		choice("policy", "placement policy `NAME` of jobs that name none: "+strings.Join(daemon.Policies(), ", "), func(c *daemonConfig) *string { return &c.Policy }, daemon.Policies()...),
+		choice("order", "order tasks of one priority by `NAME`: "+strings.Join(daemon.Orders(), ", ")+"; by the last two, preemptible tasks may end for others of their priority", func(c *daemonConfig) *string { return &c.Order }, daemon.Orders()...),
 		lasting("max-wait", "a task that has waited for `TIME` goes first, whatever its priority, and nothing ends it once it runs; of each user one after the other; 0s: never", func(c *daemonConfig) *job.Duration { return &c.MaxWait }),
 		toggle("trusted-labels", "in constraints of jobs that this daemon accepts, count only labels that an inviter has signed", func(c *daemonConfig) *bool { return &c.TrustedLabels }),
-		choice("visibility", "`WHICH` jobs of this daemon a user sees: all or own. Operators see all", func(c *daemonConfig) *string { return &c.Visibility }, node.VisibleAll, node.VisibleOwn),
+		choice("visibility", "`WHICH` jobs of this daemon a user sees: all or own. Operators see all", func(c *daemonConfig) *string { return &c.Visibility }, daemon.VisibleAll, daemon.VisibleOwn),
 		lasting("default-time", "time limit `D` of jobs that this daemon accepts and that give none, so that forgotten jobs end; 0s: no limit", func(c *daemonConfig) *job.Duration { return &c.DefaultTime }),
 		count("metrics-tasks", "at most `N` tasks that run here have metrics of their own", func(c *daemonConfig) *int { return &c.MetricsTasks }),
 		text("dcgm-job-mapping", "keep files in `DIR` that say which jobs hold each GPU, for dcgm-exporter", func(c *daemonConfig) *string { return &c.JobFiles }),
@@ -82,7 +82,7 @@ func settings() []setting {
 		sized("scratch-quota", "`SIZE` of one task's scratch directory, with its private /tmp; 0B: only what all tasks of its user may hold, by --limits per_user.scratch, bounds it", func(c *daemonConfig) *job.Size { return &c.Scratch }),
 		texts("ulimit", "limit `NAME=SOFT[:HARD]` of each process of a task; NAME is one of as, core, fsize, memlock, nofile, nproc, stack", func(c *daemonConfig) *[]string { return &c.Ulimits }, checkUlimit),
 		text("docker-host", "`URL` of the Docker engine for containers, or none", func(c *daemonConfig) *string { return &c.DockerHost }),
-		texts("docker-mount", "`DIR` that containers may mount, with everything below it", func(c *daemonConfig) *[]string { return &c.DockerMounts }, node.CheckMount),
+		texts("docker-mount", "`DIR` that containers may mount, with everything below it", func(c *daemonConfig) *[]string { return &c.DockerMounts }, daemon.CheckMount),
 		text("docker-user", "`UID[:GID]` inside containers; default: the user who submitted the task", func(c *daemonConfig) *string { return &c.DockerUser }),
 		choice("log-level", "lowest `LEVEL` that is logged: debug, info, warn or error", func(c *daemonConfig) *string { return &c.LogLevel }, "debug", "info", "warn", "error").reloads(),
 		choice("log-format", "`FORMAT` of the log: text or json", func(c *daemonConfig) *string { return &c.LogFormat }, "text", "json"),
@@ -135,7 +135,7 @@ func settingFlags() []cli.Flag {
 
 // defaultConfig is the configuration of a daemon of which nothing is said.
 func defaultConfig() daemonConfig {
-	return daemonConfig{Config: node.DefaultConfig(), LogLevel: "info", LogFormat: "text"}
+	return daemonConfig{Config: daemon.DefaultConfig(), LogLevel: "info", LogFormat: "text"}
 }
 
 // configOf collects the settings from all sources and records the origin of each.
@@ -184,7 +184,7 @@ func (s setting) shown(cfg daemonConfig) string {
 
 // placed adds the origin of the first setting that an error names.
 func (c daemonConfig) placed(err error) error {
-	var at *node.SettingError
+	var at *daemon.SettingError
 	if !errors.As(err, &at) {
 		return err
 	}

@@ -12,11 +12,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/musterhq/muster/sim"
-	"github.com/musterhq/muster/sim/central"
-	"github.com/musterhq/muster/sim/load"
-	"github.com/musterhq/muster/sim/report"
-	"github.com/musterhq/muster/sim/scenario"
+	"github.com/musterhq/muster/internal/sim"
+	"github.com/musterhq/muster/internal/sim/central"
+	"github.com/musterhq/muster/internal/sim/load"
+	"github.com/musterhq/muster/internal/sim/report"
+	"github.com/musterhq/muster/internal/sim/scenario"
 )
 
 const simulateText = `Runs a load on a cluster that is made up, with the very code that the daemons run, on a virtual clock.

@@ -15,13 +15,13 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/sim"
+	"github.com/musterhq/muster/internal/sim/fabric"
+	"github.com/musterhq/muster/internal/sim/load"
+	"github.com/musterhq/muster/internal/sim/scenario"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/policy"
-	"github.com/musterhq/muster/sim"
-	"github.com/musterhq/muster/sim/fabric"
-	"github.com/musterhq/muster/sim/load"
-	"github.com/musterhq/muster/sim/scenario"
 )
 
 // scenarioOf reads the flags. The notes are for people.
@@ -86,8 +86,8 @@ func checkFlags(c *cli.Context) error {
 			return fmt.Errorf("--policy: %w", err)
 		}
 	}
-	if _, ok := lease.ParseOrder(c.String("order")); !ok && c.String("order") != "" {
-		return fmt.Errorf("--order %q: want %s", c.String("order"), strings.Join(lease.Orders(), ", "))
+	if _, ok := contract.ParseOrder(c.String("order")); !ok && c.String("order") != "" {
+		return fmt.Errorf("--order %q: want %s", c.String("order"), strings.Join(contract.Orders(), ", "))
 	}
 	if d := c.String("durations"); d != "known" && d != "unknown" {
 		return fmt.Errorf("--durations %q: want known or unknown", d)
@@ -100,19 +100,19 @@ func checkFlags(c *cli.Context) error {
 
 // orderOf returns the order that the flag names. Without it, tables of jobs that may be preempted go by what the
 // schedulers know of them, and all else by age, as in the daemons.
-func orderOf(c *cli.Context, s *scenario.Scenario) lease.OrderBy {
+func orderOf(c *cli.Context, s *scenario.Scenario) contract.OrderBy {
 	if name := c.String("order"); name != "" {
-		order, _ := lease.ParseOrder(name)
+		order, _ := contract.ParseOrder(name)
 		return order
 	}
 	table := c.String("jobs") != "" || c.String("sacct") != ""
 	if !table || slices.ContainsFunc(s.Load.Jobs, func(j load.Job) bool { return !j.Spec.Preemptible }) {
-		return lease.ByAge
+		return contract.ByAge
 	}
 	if s.Known {
-		return lease.ByRemaining
+		return contract.ByRemaining
 	}
-	return lease.ByAttained
+	return contract.ByAttained
 }
 
 // maxWaitOf returns how long jobs wait before they go first; 0: however long.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/musterhq/muster/sim/load"
-	"github.com/musterhq/muster/sim/record"
-	"github.com/musterhq/muster/sim/report"
-	html "github.com/musterhq/muster/sim/report/page"
+	"github.com/musterhq/muster/internal/sim/load"
+	"github.com/musterhq/muster/internal/sim/record"
+	"github.com/musterhq/muster/internal/sim/report"
+	html "github.com/musterhq/muster/internal/sim/report/page"
 )
 
 // simulationFiles are the files that a simulation writes.

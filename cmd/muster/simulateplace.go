@@ -12,9 +12,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/musterhq/muster/sim/load"
-	"github.com/musterhq/muster/sim/placing"
-	"github.com/musterhq/muster/sim/report"
+	"github.com/musterhq/muster/internal/sim/load"
+	"github.com/musterhq/muster/internal/sim/placing"
+	"github.com/musterhq/muster/internal/sim/report"
 )
 
 func (v hostVerbs) syntheticHelp() error {

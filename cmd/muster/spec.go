@@ -15,9 +15,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/musterhq/muster/internal/daemon"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/job/jobfile"
-	"github.com/musterhq/muster/node"
 	"github.com/urfave/cli/v2"
 )
 
@@ -73,7 +73,7 @@ var specFlags = []specFlag{
 	{names: []string{"exclusive"}, usage: "each task gets a whole node, with all its CPUs and GPUs", set: func(s *job.Spec, _ string) error { s.Exclusive = true; return nil }},
 	{names: []string{"begin"}, usage: "start at `T` or later, such as 16:00, tomorrow, now+1h or 2026-12-01T08:00", set: setBegin},
 	{names: []string{"project"}, usage: "count the use for project `P` too; see muster users", set: func(s *job.Spec, v string) error { s.Project = v; return nil }},
-	{names: []string{"policy"}, usage: "placement policy `NAME`: " + strings.Join(node.Policies(), ", "), set: func(s *job.Spec, v string) error { s.Policy = v; return nil }},
+	{names: []string{"policy"}, usage: "placement policy `NAME`: " + strings.Join(daemon.Policies(), ", "), set: func(s *job.Spec, v string) error { s.Policy = v; return nil }},
 	{names: []string{"env-file"}, usage: "`FILE` with variables of the task, one K=V a line", many: true, set: setEnvFile},
 	{names: []string{"env"}, usage: "variable of the task: `K=V`, or K alone to take it from here", many: true, set: setEnv},
 	{names: []string{"workdir", "D"}, usage: "working directory `DIR` on the node, or in the image; default: a scratch directory, or that of the image", set: setWorkdir},
@@ -218,7 +218,7 @@ func (r specReader) finishSpec(c *cli.Context, spec *job.Spec, late *lateOptions
 	}
 	err = errors.Join(checkUTF8(*spec), spec.ValidateDraft(), spec.CheckPartition(), spec.CheckMemory())
 	if err == nil {
-		err = node.CheckPolicy(spec.Policy)
+		err = daemon.CheckPolicy(spec.Policy)
 	}
 	if err != nil {
 		return usagef("%s: %w", c.Command.Name, err)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/musterhq/muster/api"
 	"github.com/musterhq/muster/cmd/muster/table"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 func (v submitVerbs) submitCommand() *cli.Command {
@@ -137,7 +137,7 @@ func refused(err error) error {
 }
 
 // whichFail tells why nodes do not meet a clause. Nodes with the same reason are named together.
-func whichFail(fails []lease.Failed) string {
+func whichFail(fails []contract.Failed) string {
 	var reasons []string
 	names := map[string][]string{}
 	for _, f := range fails {
@@ -342,7 +342,7 @@ func explanationRows(w *table.Sheet, x api.Explanation, begin *time.Time) {
 }
 
 // clauseRows writes by how many nodes each clause is met, and what those lack that do not meet it.
-func clauseRows(w *table.Sheet, clauses []lease.Clause) {
+func clauseRows(w *table.Sheet, clauses []contract.Clause) {
 	for _, c := range clauses {
 		row(w, c.Clause, fmt.Sprintf("met by %d of %d nodes", c.Meets, c.Of))
 		for _, f := range c.Fails {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/internal/exetest"
+	"github.com/musterhq/muster/internal/testkit/exetest"
 	"github.com/musterhq/muster/job"
 )
 

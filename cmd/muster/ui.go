@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
-	"github.com/musterhq/muster/api/door"
-	"github.com/musterhq/muster/api/ui"
+	"github.com/musterhq/muster/internal/dashboard/door"
+	"github.com/musterhq/muster/internal/dashboard/ui"
 )
 
 func (v hostVerbs) uiCommand() *cli.Command {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhq/muster/internal/exetest"
+	"github.com/musterhq/muster/internal/testkit/exetest"
 )
 
 // uiRun is a running verb.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/musterhq/muster/api"
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
 )
 
@@ -53,13 +53,13 @@ func (v submitVerbs) sendFiles(c *cli.Context, client *api.Client, spec *job.Spe
 	if err != nil {
 		return err
 	}
-	sources, err := blob.Scan(".", spec.Upload, int64(limit))
+	sources, err := upload.Scan(".", spec.Upload, int64(limit))
 	if err != nil {
 		return usageError{err}
 	}
 	see, stop := v.uploadProgress()
 	defer stop()
-	h, _, err := blob.Send(c.Context, client, sources, see)
+	h, _, err := upload.Send(c.Context, client, sources, see)
 	if err != nil {
 		return uploadError(c.Context, err)
 	}
@@ -86,13 +86,13 @@ func isTerminal(stream any) bool {
 }
 
 // uploadProgress shows the progress of an upload in one line on a terminal.
-func (v submitVerbs) uploadProgress() (see func(blob.Progress), stop func()) {
+func (v submitVerbs) uploadProgress() (see func(upload.Progress), stop func()) {
 	if !onTerminal(v.err) {
 		return nil, func() {}
 	}
 	var mu sync.Mutex
 	next, said := time.Now().Add(progressAfter), false
-	see = func(p blob.Progress) {
+	see = func(p upload.Progress) {
 		mu.Lock()
 		defer mu.Unlock()
 		now := time.Now()

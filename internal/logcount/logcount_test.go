@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/musterhq/muster/internal/logtest"
+	"github.com/musterhq/muster/internal/testkit/logtest"
 )
 
 func logger(level slog.Level) (*slog.Logger, *logtest.Buffer) {

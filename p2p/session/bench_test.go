@@ -21,16 +21,16 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/security/noise"
 	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/timers"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/timers"
 )
 
 // answerer is the Handler of both ends: it commits to each offer and counts commits.
 type answerer struct {
 	*Manager
 	up      chan struct{}
-	commits func(lease.Commit)
+	commits func(contract.Commit)
 }
 
 func (a *answerer) Up(job.Peer, Info)    { close(a.up) }
@@ -38,14 +38,14 @@ func (a *answerer) Down(job.Peer, error) {}
 
 func (a *answerer) Measured(job.Peer, time.Duration) {}
 
-func (a *answerer) FromScheduler(p job.Peer, msg lease.ToWorker) {
-	if o, ok := msg.(lease.Offer); ok {
-		_ = a.Send(p, lease.Commit{Offer: o.ID, Attempt: o.Attempt, Group: o.Group, Devices: benchDevices, Session: 9})
+func (a *answerer) FromScheduler(p job.Peer, msg contract.ToWorker) {
+	if o, ok := msg.(contract.Offer); ok {
+		_ = a.Send(p, contract.Commit{Offer: o.ID, Attempt: o.Attempt, Group: o.Group, Devices: benchDevices, Session: 9})
 	}
 }
 
-func (a *answerer) FromWorker(_ job.Peer, msg lease.ToScheduler) {
-	if c, ok := msg.(lease.Commit); ok {
+func (a *answerer) FromWorker(_ job.Peer, msg contract.ToScheduler) {
+	if c, ok := msg.(contract.Commit); ok {
 		a.commits(c)
 	}
 }
@@ -85,7 +85,7 @@ func BenchmarkOfferCommit(b *testing.B) {
 			worker := w.host.ID()
 			s.host.(host.Host).Peerstore().AddAddrs(worker, w.host.(host.Host).Addrs(), peerstore.PermanentAddrTTL)
 			slots := make(chan struct{}, inFlight)
-			s.commits = func(lease.Commit) { <-slots }
+			s.commits = func(contract.Commit) { <-slots }
 			to := job.Peer(worker.String())
 			s.Want(to)
 			<-s.up
@@ -108,7 +108,7 @@ func BenchmarkOfferCommit(b *testing.B) {
 // BenchmarkRawTCP is the lower bound: the same sizes on one TCP connection, written in batches, nothing encoded or
 // checked.
 func BenchmarkRawTCP(b *testing.B) {
-	offer, commit := wireSize(b, testOffer(1<<40)), wireSize(b, lease.Commit{
+	offer, commit := wireSize(b, testOffer(1<<40)), wireSize(b, contract.Commit{
 		Offer: 1 << 40, Attempt: testOffer(1).Attempt, Group: 7, Devices: benchDevices, Session: 9,
 	})
 	for _, inFlight := range []int{1, 16, 256} {

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
 )
 
 // longest returns n bytes that are valid as an ID, a name and a word.
@@ -42,44 +42,44 @@ func largestAttempt(i int) job.Attempt {
 	return job.Attempt{Job: job.NewID(largestGroup, math.MaxUint64), Task: job.MaxTasks - 1 - i, N: job.MaxAttempts}
 }
 
-var largestEpoch = lease.Epoch{Generation: math.MaxUint64, Term: math.MaxUint64}
+var largestEpoch = contract.Epoch{Generation: math.MaxUint64, Term: math.MaxUint64}
 
-func largestFree() lease.Free {
-	return lease.Free{
-		CPUs: job.MaxCPUs, Memory: math.MaxInt64, Tasks: lease.MaxLive, Exclusive: true,
-		GPUs: many(lease.MaxGPUs, func(i int) lease.FreeGPU {
-			return lease.FreeGPU{UUID: longestID(i), Memory: math.MaxInt64, Milli: wholeDevice}
+func largestFree() contract.Free {
+	return contract.Free{
+		CPUs: job.MaxCPUs, Memory: math.MaxInt64, Tasks: contract.MaxLive, Exclusive: true,
+		GPUs: many(contract.MaxGPUs, func(i int) contract.FreeGPU {
+			return contract.FreeGPU{UUID: longestID(i), Memory: math.MaxInt64, Milli: wholeDevice}
 		}),
-		Quarantined: many(lease.MaxGPUs, longestID),
-		Foreign: many(lease.MaxForeign, func(i int) lease.ForeignUse {
-			return lease.ForeignUse{UUID: longestID(i), Memory: math.MaxInt64, PID: maxPID, Others: maxPID}
+		Quarantined: many(contract.MaxGPUs, longestID),
+		Foreign: many(contract.MaxForeign, func(i int) contract.ForeignUse {
+			return contract.ForeignUse{UUID: longestID(i), Memory: math.MaxInt64, PID: maxPID, Others: maxPID}
 		}),
 	}
 }
 
-func largestProfile() lease.Profile {
-	p := lease.Profile{
+func largestProfile() contract.Profile {
+	p := contract.Profile{
 		Peer: job.Peer(longest(maxPeer)), Name: longest(job.MaxName), Version: longest(job.MaxName), Store: longestID(0), Labels: map[string]string{},
 		Arch: longestID(0), OS: longestID(0), Fencing: job.Fencing{Certain: true, Boot: longestID(0)}, CPUs: job.MaxCPUs, Memory: math.MaxInt64, Disk: math.MaxInt64, Worker: true,
 		Drivers: many(maxDrivers, longestID),
-		Mounts:  many(lease.MaxMounts, func(int) string { return "/" + longest(maxPath-1) }),
-		GPUs: many(lease.MaxGPUs, func(i int) gpu.Device {
+		Mounts:  many(contract.MaxMounts, func(int) string { return "/" + longest(maxPath-1) }),
+		GPUs: many(contract.MaxGPUs, func(i int) gpu.Device {
 			return gpu.Device{
 				UUID: longestID(i), Index: 1<<16 - 1, Model: longest(job.MaxName), Class: longest(job.MaxName), Memory: math.MaxInt64,
 				Compute: longest(job.MaxName), Driver: longest(job.MaxName), PCI: longest(job.MaxName), NUMA: -1, Parent: longestID(i), Simulated: true,
 			}
 		}),
 	}
-	most := lease.Limit{}
-	for i := range lease.MaxQuantities {
-		most[lease.Quantity(fmt.Sprintf("%0*d", maxQuantity, i))] = maxLimit
+	most := contract.Limit{}
+	for i := range contract.MaxQuantities {
+		most[contract.Quantity(fmt.Sprintf("%0*d", maxQuantity, i))] = maxLimit
 	}
-	p.Limits = &lease.UserLimits{PerUser: most, Users: map[string]lease.Limit{}, Member: most, More: true}
-	for i := range lease.MaxLimitedUsers {
+	p.Limits = &contract.UserLimits{PerUser: most, Users: map[string]contract.Limit{}, Member: most, More: true}
+	for i := range contract.MaxLimitedUsers {
 		p.Limits.Users[fmt.Sprintf("%0*d", job.MaxName, i)] = most
 	}
 	p.Limits = p.Limits.Bounded()
-	for i := range lease.MaxLabels {
+	for i := range contract.MaxLabels {
 		p.Labels[fmt.Sprintf("%0*d", job.MaxName, i)] = longest(job.MaxName)
 	}
 	for i := range maxLinks {
@@ -108,70 +108,70 @@ func largestSpec(t *testing.T, n int) job.Spec {
 
 // largestMessages returns one message of each kind, each filled to its bounds.
 func largestMessages(t *testing.T) []any {
-	sentence, a := longest(lease.MaxDetail), largestAttempt(0)
+	sentence, a := longest(contract.MaxDetail), largestAttempt(0)
 	at := time.Date(2261, 12, 31, 0, 0, 0, 0, time.UTC)
 	return []any{
-		lease.Offer{
+		contract.Offer{
 			ID: math.MaxUint64, Attempt: a, Group: largestGroup, Epoch: largestEpoch, Priority: job.MaxPriority, User: longest(job.MaxName),
 			Need:   job.Resources{CPUs: job.MaxCPUs, Memory: math.MaxInt64, GPUs: job.MaxGPUs, GPUModel: longest(job.MaxName), GPUMemory: math.MaxInt64, Exclusive: true},
-			Device: longestID(0), Token: longest(maxToken), Wait: lease.MaxOfferWait, Age: math.MaxInt64, Limit: lease.MaxLimit,
-			Preempt: true, Gang: job.MaxNodes, Hold: maxHold, Firm: true, Keeping: lease.Keeping{Spare: true, Elsewhere: true, Private: true}, Order: math.MaxUint64,
-			Ordered: lease.Ordered{Level: lease.MaxLevel, Work: lease.Work{By: lease.ByRemaining, Time: lease.MaxWork}},
+			Device: longestID(0), Token: longest(maxToken), Wait: contract.MaxOfferWait, Age: math.MaxInt64, Limit: contract.MaxLimit,
+			Preempt: true, Gang: job.MaxNodes, Hold: maxHold, Firm: true, Keeping: contract.Keeping{Spare: true, Elsewhere: true, Private: true}, Order: math.MaxUint64,
+			Ordered: contract.Ordered{Level: contract.MaxLevel, Work: contract.Work{By: contract.ByRemaining, Time: contract.MaxWork}},
 		},
-		lease.Release{Offer: math.MaxUint64},
-		lease.Start{
+		contract.Release{Offer: math.MaxUint64},
+		contract.Start{
 			Offer: math.MaxUint64, Attempt: a, Group: largestGroup, Epoch: largestEpoch, Session: math.MaxUint64, User: longest(job.MaxName),
-			File: fileOf(largestSpec(t, job.MaxSpecBytes)), Element: lease.Element{Array: true, Index: job.MaxIndex, Entry: longest(job.MaxEntry), Rank: job.MaxNodes - 1},
-			Gang: &lease.Gang{Port: maxPort, Members: many(job.MaxNodes, func(i int) lease.Member {
-				return lease.Member{Node: job.Peer(longestID(i)), Name: longest(job.MaxName), Address: "2001:db8:1111:2222:3333:4444:5555:6666"}
+			File: fileOf(largestSpec(t, job.MaxSpecBytes)), Element: contract.Element{Array: true, Index: job.MaxIndex, Entry: longest(job.MaxEntry), Rank: job.MaxNodes - 1},
+			Gang: &contract.Gang{Port: maxPort, Members: many(job.MaxNodes, func(i int) contract.Member {
+				return contract.Member{Node: job.Peer(longestID(i)), Name: longest(job.MaxName), Address: "2001:db8:1111:2222:3333:4444:5555:6666"}
 			})},
 		},
-		lease.Query{Attempt: a, Group: largestGroup, Epoch: largestEpoch, Store: longestID(0)},
-		lease.Signal{Attempt: a, Group: largestGroup, Epoch: largestEpoch, Number: maxSignal},
-		lease.Cancel{Attempt: a, Group: largestGroup, Epoch: largestEpoch, Grace: maxGrace, Reason: sentence},
-		lease.Ack{Attempt: a, Group: largestGroup, Epoch: largestEpoch, N: math.MaxUint64},
-		lease.Owns{Groups: many(maxGroups, func(i int) lease.GroupEpoch {
-			return lease.GroupEpoch{Group: largestGroup - job.Group(i), Epoch: largestEpoch, Founding: job.Founding{15: 255}}
+		contract.Query{Attempt: a, Group: largestGroup, Epoch: largestEpoch, Store: longestID(0)},
+		contract.Signal{Attempt: a, Group: largestGroup, Epoch: largestEpoch, Number: maxSignal},
+		contract.Cancel{Attempt: a, Group: largestGroup, Epoch: largestEpoch, Grace: maxGrace, Reason: sentence},
+		contract.Ack{Attempt: a, Group: largestGroup, Epoch: largestEpoch, N: math.MaxUint64},
+		contract.Owns{Groups: many(maxGroups, func(i int) contract.GroupEpoch {
+			return contract.GroupEpoch{Group: largestGroup - job.Group(i), Epoch: largestEpoch, Founding: job.Founding{15: 255}}
 		})},
-		lease.Renewed{
+		contract.Renewed{
 			Group: largestGroup, Epoch: largestEpoch, Clock: -1, Session: math.MaxUint64,
-			Verdicts: many(lease.MaxLive, func(i int) lease.Verdict { return lease.Verdict{Attempt: largestAttempt(i), Keep: true} }),
+			Verdicts: many(contract.MaxLive, func(i int) contract.Verdict { return contract.Verdict{Attempt: largestAttempt(i), Keep: true} }),
 		},
-		lease.Hello{Profile: largestProfile(), Free: largestFree()},
-		lease.Availability{
+		contract.Hello{Profile: largestProfile(), Free: largestFree()},
+		contract.Availability{
 			Seq: math.MaxUint64, Free: largestFree(), Draining: true, Detail: sentence,
-			UnderQuota: many(lease.MaxUnderQuota, func(int) string { return longest(job.MaxName) }),
-			Forecasts: many(lease.MaxForecasts, func(int) lease.Forecast {
-				return lease.Forecast{Offer: math.MaxUint64, Start: lease.MaxForecast, Elsewhere: true}
+			UnderQuota: many(contract.MaxUnderQuota, func(int) string { return longest(job.MaxName) }),
+			Forecasts: many(contract.MaxForecasts, func(int) contract.Forecast {
+				return contract.Forecast{Offer: math.MaxUint64, Start: contract.MaxForecast, Elsewhere: true}
 			}),
-			Kept: many(lease.MaxKept, func(int) lease.Kept {
-				return lease.Kept{
+			Kept: many(contract.MaxKept, func(int) contract.Kept {
+				return contract.Kept{
 					Job: a.Job, User: longest(job.MaxName), Priority: job.MaxPriority, Below: true, CPUs: job.MaxCPUs, Memory: math.MaxInt64,
-					GPUs: many(lease.MaxGPUs, func(i int) int { return i }), Milli: wholeDevice, For: lease.MaxForecast, Starts: true,
+					GPUs: many(contract.MaxGPUs, func(i int) int { return i }), Milli: wholeDevice, For: contract.MaxForecast, Starts: true,
 				}
 			}),
-			Usage: &lease.Usage{Entries: many(lease.MaxUsage, func(int) share.Entry {
-				return share.Entry{
-					Account: share.Account{User: longest(job.MaxName), Project: strings.Repeat("p", job.MaxProject)},
-					Used:    share.Use{GPU: lease.MaxUsed, CPU: lease.MaxUsed},
+			Usage: &contract.Usage{Entries: many(contract.MaxUsage, func(int) fairshare.Entry {
+				return fairshare.Entry{
+					Account: fairshare.Account{User: longest(job.MaxName), Project: strings.Repeat("p", job.MaxProject)},
+					Used:    fairshare.Use{GPU: contract.MaxUsed, CPU: contract.MaxUsed},
 				}
 			})},
 		},
-		lease.Commit{Offer: math.MaxUint64, Attempt: a, Group: largestGroup, Devices: many(lease.MaxGPUs, longestID), Session: math.MaxUint64, Port: maxPort, Conditional: true, Address: "2001:db8:1111:2222:3333:4444:5555:6666"},
-		lease.Decline{
+		contract.Commit{Offer: math.MaxUint64, Attempt: a, Group: largestGroup, Devices: many(contract.MaxGPUs, longestID), Session: math.MaxUint64, Port: maxPort, Conditional: true, Address: "2001:db8:1111:2222:3333:4444:5555:6666"},
+		contract.Decline{
 			Offer: math.MaxUint64, Attempt: a, Reason: job.Reason{Word: longestID(0), Detail: sentence}, Free: largestFree(), Never: true,
 		},
-		lease.Event{
-			Attempt: a, Group: largestGroup, N: math.MaxUint64, State: job.Failed, PID: math.MaxInt64, Devices: many(lease.MaxGPUs, longestID),
+		contract.Event{
+			Attempt: a, Group: largestGroup, N: math.MaxUint64, State: job.Failed, PID: math.MaxInt64, Devices: many(contract.MaxGPUs, longestID),
 			Isolation: sentence, Began: at, Exit: &job.Exit{
 				State: job.Failed, Code: -1, Signal: maxSignal, Reason: sentence, Started: true, Began: at, Ended: at,
 				Tail: longest(job.TailBytes), Isolation: sentence, Usage: largestReport(),
 			},
 		},
-		lease.Renew{
-			Group: largestGroup, Store: longestID(0), Clock: -1, Session: math.MaxUint64, Live: many(lease.MaxLive, largestAttempt),
+		contract.Renew{
+			Group: largestGroup, Store: longestID(0), Clock: -1, Session: math.MaxUint64, Live: many(contract.MaxLive, largestAttempt),
 		},
-		lease.Stale{Group: largestGroup, Epoch: largestEpoch, Owner: job.Peer(longest(maxPeer))},
+		contract.Stale{Group: largestGroup, Epoch: largestEpoch, Owner: job.Peer(longest(maxPeer))},
 	}
 }
 
@@ -207,7 +207,7 @@ func TestLargestMessagesFit(t *testing.T) {
 
 // TestTooManyLinks checks that a host is announced without links if its devices have more links than a Hello can hold.
 func TestTooManyLinks(t *testing.T) {
-	h := lease.Hello{Profile: lease.Profile{Peer: "p", Worker: true}}
+	h := contract.Hello{Profile: contract.Profile{Peer: "p", Worker: true}}
 	for i := range 100 {
 		d := gpu.Device{UUID: fmt.Sprint(i)}
 		for k := range 100 {
@@ -228,7 +228,7 @@ func TestTooManyLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := back.(lease.Hello).Profile.GPUs; len(got) != 100 || got[0].Links != nil {
+	if got := back.(contract.Hello).Profile.GPUs; len(got) != 100 || got[0].Links != nil {
 		t.Errorf("%d devices, %d links of the first", len(got), len(got[0].Links))
 	}
 	if len(h.Profile.GPUs[0].Links) != 99 {
@@ -248,7 +248,7 @@ func TestSpecBeyondItsBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec.Script = "x"
-	m := lease.Start{Attempt: a, Group: largestGroup, File: fileOf(spec)}
+	m := contract.Start{Attempt: a, Group: largestGroup, File: fileOf(spec)}
 	f, err := toWire(m)
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +269,7 @@ func TestLargestMessagesCross(t *testing.T) {
 		a.Want(b.id())
 		pass(time.Second)
 		for _, msg := range largestMessages(t) {
-			if h, ok := msg.(lease.Hello); ok {
+			if h, ok := msg.(contract.Hello); ok {
 				h.Profile.Peer = a.id()
 				msg = h
 			}
@@ -280,7 +280,7 @@ func TestLargestMessagesCross(t *testing.T) {
 			pass(5 * time.Second)
 			select {
 			case m := <-got:
-				if h, ok := msg.(lease.Hello); ok {
+				if h, ok := msg.(contract.Hello); ok {
 					h.Profile.Format = job.FormatNow // the session adds it
 					msg = h
 				}

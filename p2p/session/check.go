@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/usage"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/usage"
 )
 
 const (
@@ -54,41 +54,41 @@ var (
 // check returns an error if a message is out of bounds. It ignores a value that is not a message.
 func check(msg any) error {
 	switch m := msg.(type) {
-	case lease.ToWorker:
+	case contract.ToWorker:
 		return checkToWorker(m)
-	case lease.ToScheduler:
+	case contract.ToScheduler:
 		return checkToScheduler(m)
 	}
 	return nil
 }
 
-func checkToWorker(msg lease.ToWorker) error {
+func checkToWorker(msg contract.ToWorker) error {
 	switch m := msg.(type) {
-	case lease.Owns:
+	case contract.Owns:
 		return within(len(m.Groups), maxGroups)
-	case lease.Offer:
+	case contract.Offer:
 		return checkOffer(m)
-	case lease.Start:
+	case contract.Start:
 		return checkStart(m)
-	case lease.Query:
+	case contract.Query:
 		return errors.Join(checkAttempt(m.Attempt, m.Group), optionalID(m.Store))
-	case lease.Signal:
+	case contract.Signal:
 		if m.Number < 1 || m.Number > maxSignal {
 			return errRange
 		}
 		return checkAttempt(m.Attempt, m.Group)
-	case lease.Cancel:
+	case contract.Cancel:
 		if m.Grace < 0 || m.Grace > maxGrace {
 			return errRange
 		}
 		return checkAttempt(m.Attempt, m.Group)
-	case lease.Ack:
+	case contract.Ack:
 		if m.Group == 0 {
 			return m.Attempt.Valid()
 		}
 		return checkAttempt(m.Attempt, m.Group)
-	case lease.Renewed:
-		if err := within(len(m.Verdicts), lease.MaxLive); err != nil {
+	case contract.Renewed:
+		if err := within(len(m.Verdicts), contract.MaxLive); err != nil {
 			return err
 		}
 		for _, v := range m.Verdicts {
@@ -100,12 +100,12 @@ func checkToWorker(msg lease.ToWorker) error {
 	return nil // Release has only a number
 }
 
-func checkOffer(m lease.Offer) error {
+func checkOffer(m contract.Offer) error {
 	switch {
-	case m.Priority < 0 || m.Priority > job.MaxPriority, m.Wait < 0 || m.Wait > lease.MaxOfferWait, m.Age < 0,
-		m.Limit < 0 || m.Limit > lease.MaxLimit,
-		m.Level < 0 || m.Level > lease.MaxLevel, m.Work.By < lease.ByAge || m.Work.By > lease.ByRemaining, m.Work.Time < 0 || m.Work.Time > lease.MaxWork,
-		m.Work.By == lease.ByAge && (m.Work.Time > 0 || m.Level > 0),
+	case m.Priority < 0 || m.Priority > job.MaxPriority, m.Wait < 0 || m.Wait > contract.MaxOfferWait, m.Age < 0,
+		m.Limit < 0 || m.Limit > contract.MaxLimit,
+		m.Level < 0 || m.Level > contract.MaxLevel, m.Work.By < contract.ByAge || m.Work.By > contract.ByRemaining, m.Work.Time < 0 || m.Work.Time > contract.MaxWork,
+		m.Work.By == contract.ByAge && (m.Work.Time > 0 || m.Level > 0),
 		m.Hold < 0 || m.Hold > maxHold:
 		return errRange
 	case m.Gang < 0 || m.Gang == 1 || m.Gang > job.MaxNodes, m.Firm && m.Gang == 0:
@@ -131,7 +131,7 @@ func checkNeed(r job.Resources) error {
 	return nil
 }
 
-func checkStart(m lease.Start) error {
+func checkStart(m contract.Start) error {
 	if len(m.User) > job.MaxName || !printable(m.User) {
 		return errName
 	}
@@ -162,21 +162,21 @@ func checkSpecSize(text []byte) error {
 	return nil
 }
 
-func checkToScheduler(msg lease.ToScheduler) error {
+func checkToScheduler(msg contract.ToScheduler) error {
 	switch m := msg.(type) {
-	case lease.Hello:
+	case contract.Hello:
 		if err := checkProfile(m.Profile); err != nil {
 			return err
 		}
 		return checkFree(m.Free)
-	case lease.Availability:
+	case contract.Availability:
 		if err := errors.Join(checkUsers(m.UnderQuota), checkForecasts(m.Forecasts), checkUsage(m.Usage), checkKept(m.Kept, &m.Free)); err != nil {
 			return err
 		}
 		return checkFree(m.Free)
-	case lease.Commit:
+	case contract.Commit:
 		return checkCommit(m)
-	case lease.Decline:
+	case contract.Decline:
 		if err := checkID(m.Reason.Word); err != nil {
 			return err
 		}
@@ -184,10 +184,10 @@ func checkToScheduler(msg lease.ToScheduler) error {
 			return err
 		}
 		return m.Attempt.Valid()
-	case lease.Event:
+	case contract.Event:
 		return checkEvent(m)
-	case lease.Renew:
-		if err := within(len(m.Live), lease.MaxLive); err != nil {
+	case contract.Renew:
+		if err := within(len(m.Live), contract.MaxLive); err != nil {
 			return err
 		}
 		for _, a := range m.Live {
@@ -196,13 +196,13 @@ func checkToScheduler(msg lease.ToScheduler) error {
 			}
 		}
 		return optionalID(m.Store)
-	case lease.Stale:
+	case contract.Stale:
 		return checkPeer(m.Owner)
 	}
 	return nil
 }
 
-func checkCommit(m lease.Commit) error {
+func checkCommit(m contract.Commit) error {
 	if m.Port < 0 || m.Port > maxPort {
 		return errRange
 	}
@@ -223,10 +223,10 @@ func checkUsers(names []string) error {
 			return errName
 		}
 	}
-	return within(len(names), lease.MaxUnderQuota)
+	return within(len(names), contract.MaxUnderQuota)
 }
 
-func checkEvent(m lease.Event) error {
+func checkEvent(m contract.Event) error {
 	ended := m.State.Ended()
 	switch {
 	case !ended && m.State != job.Starting && m.State != job.Running && m.State != job.Completing && (m.State != "" || m.Refused == ""):
@@ -269,15 +269,15 @@ func inWallClock(t time.Time) bool {
 	return t.IsZero() || (t.Year() > 1678 && t.Year() < 2262)
 }
 
-func checkProfile(p lease.Profile) error {
+func checkProfile(p contract.Profile) error {
 	switch {
 	case len(p.Name) > job.MaxName || !printable(p.Name), len(p.Version) > job.MaxName || !printable(p.Version):
 		return errName
 	case p.CPUs < 0 || p.CPUs > job.MaxCPUs || p.Memory < 0 || p.Disk < 0:
 		return errRange
-	case len(p.Labels) > lease.MaxLabels || len(p.GPUs) > lease.MaxGPUs || len(p.Drivers) > maxDrivers:
+	case len(p.Labels) > contract.MaxLabels || len(p.GPUs) > contract.MaxGPUs || len(p.Drivers) > maxDrivers:
 		return errMany
-	case len(p.Mounts) > lease.MaxMounts || slices.ContainsFunc(p.Mounts, func(m string) bool { return len(m) > maxPath || !printable(m) }):
+	case len(p.Mounts) > contract.MaxMounts || slices.ContainsFunc(p.Mounts, func(m string) bool { return len(m) > maxPath || !printable(m) }):
 		return errPath
 	case p.Peer == "":
 		return errID
@@ -343,7 +343,7 @@ func checkLinks(links []gpu.Link) error {
 }
 
 func checkDevices(uuids []string) error {
-	if err := within(len(uuids), lease.MaxGPUs); err != nil {
+	if err := within(len(uuids), contract.MaxGPUs); err != nil {
 		return err
 	}
 	for _, u := range uuids {

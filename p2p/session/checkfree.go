@@ -3,15 +3,15 @@ package session
 // The check of what a host says is free.
 
 import (
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
-func checkFree(f lease.Free) error {
-	if f.CPUs < 0 || f.CPUs > job.MaxCPUs || f.Memory < 0 || f.Tasks < 0 || f.Tasks > lease.MaxLive {
+func checkFree(f contract.Free) error {
+	if f.CPUs < 0 || f.CPUs > job.MaxCPUs || f.Memory < 0 || f.Tasks < 0 || f.Tasks > contract.MaxLive {
 		return errRange
 	}
-	if err := within(len(f.GPUs), lease.MaxGPUs); err != nil {
+	if err := within(len(f.GPUs), contract.MaxGPUs); err != nil {
 		return err
 	}
 	for _, g := range f.GPUs {
@@ -26,11 +26,11 @@ func checkFree(f lease.Free) error {
 		return errSame
 	}
 	before := -1
-	if err := within(len(f.Preemptible), lease.MaxPreemptible); err != nil {
+	if err := within(len(f.Preemptible), contract.MaxPreemptible); err != nil {
 		return err
 	}
 	for _, y := range f.Preemptible { // in rising order
-		if y.Precedence() <= before || y.Level < 0 || y.Level > lease.MaxLevel || y.Priority < 0 || y.Priority > job.MaxPriority || y.CPUs < 0 || y.CPUs > maxHeld || y.Memory < 0 || y.GPUs < 0 || y.GPUs > maxHeld {
+		if y.Precedence() <= before || y.Level < 0 || y.Level > contract.MaxLevel || y.Priority < 0 || y.Priority > job.MaxPriority || y.CPUs < 0 || y.CPUs > maxHeld || y.Memory < 0 || y.GPUs < 0 || y.GPUs > maxHeld {
 			return errRange
 		}
 		before = y.Precedence()
@@ -42,8 +42,8 @@ func checkFree(f lease.Free) error {
 }
 
 // checkForeign checks what programs of others use of the GPUs.
-func checkForeign(all []lease.ForeignUse) error {
-	if err := within(len(all), lease.MaxForeign); err != nil {
+func checkForeign(all []contract.ForeignUse) error {
+	if err := within(len(all), contract.MaxForeign); err != nil {
 		return err
 	}
 	for _, u := range all {
@@ -58,7 +58,7 @@ func checkForeign(all []lease.ForeignUse) error {
 }
 
 // repeated reports whether two of the devices are the same. For the usual hosts it allocates nothing.
-func repeated(devices []lease.FreeGPU) bool {
+func repeated(devices []contract.FreeGPU) bool {
 	if len(devices) > 16 {
 		seen := make(map[string]bool, len(devices))
 		for i := range devices {

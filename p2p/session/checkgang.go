@@ -6,8 +6,8 @@ import (
 	"errors"
 	"net/netip"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 var (
@@ -16,7 +16,7 @@ var (
 )
 
 // checkGang checks the gang of a Start, and the rank of its task.
-func checkGang(g *lease.Gang, rank int) error {
+func checkGang(g *contract.Gang, rank int) error {
 	if g == nil {
 		if rank != 0 {
 			return errGang

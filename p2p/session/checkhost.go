@@ -7,15 +7,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
-func checkForecasts(all []lease.Forecast) error {
+func checkForecasts(all []contract.Forecast) error {
 	for _, f := range all {
 		set := 0
 		for _, d := range []time.Duration{f.Start, f.Kept, f.Shared} {
-			if d < 0 || d > lease.MaxForecast {
+			if d < 0 || d > contract.MaxForecast {
 				return errRange
 			}
 			if d > 0 {
@@ -26,15 +26,15 @@ func checkForecasts(all []lease.Forecast) error {
 			return errForecast
 		}
 	}
-	return within(len(all), lease.MaxForecasts)
+	return within(len(all), contract.MaxForecasts)
 }
 
 // checkKept bounds what is kept of the free devices that the same message names.
-func checkKept(all []lease.Kept, free *lease.Free) error {
+func checkKept(all []contract.Kept, free *contract.Free) error {
 	for _, k := range all {
 		switch {
 		case k.Priority < 0 || k.Priority > job.MaxPriority, k.CPUs < 0 || k.CPUs > job.MaxCPUs, k.Memory < 0,
-			k.Milli < 0 || k.Milli > wholeDevice, k.For < 0 || k.For > lease.MaxForecast:
+			k.Milli < 0 || k.Milli > wholeDevice, k.For < 0 || k.For > contract.MaxForecast:
 			return errRange
 		case len(k.User) > job.MaxName || !printable(k.User):
 			return errName
@@ -50,22 +50,22 @@ func checkKept(all []lease.Kept, free *lease.Free) error {
 			}
 		}
 	}
-	return within(len(all), lease.MaxKept)
+	return within(len(all), contract.MaxKept)
 }
 
 // checkUsage bounds the accounts and what they have used. The comparison is written so that NaN is refused.
-func checkUsage(u *lease.Usage) error {
+func checkUsage(u *contract.Usage) error {
 	if u == nil {
 		return nil
 	}
-	if err := within(len(u.Entries), lease.MaxUsage); err != nil {
+	if err := within(len(u.Entries), contract.MaxUsage); err != nil {
 		return err
 	}
 	for _, e := range u.Entries {
 		switch {
 		case len(e.User) > job.MaxName || !printable(e.User):
 			return errName
-		case !(e.Used.GPU >= 0 && e.Used.GPU <= lease.MaxUsed), !(e.Used.CPU >= 0 && e.Used.CPU <= lease.MaxUsed):
+		case !(e.Used.GPU >= 0 && e.Used.GPU <= contract.MaxUsed), !(e.Used.CPU >= 0 && e.Used.CPU <= contract.MaxUsed):
 			return errRange
 		}
 		if err := job.CheckProject(e.Project); err != nil {
@@ -76,11 +76,11 @@ func checkUsage(u *lease.Usage) error {
 }
 
 // checkLimits checks what the users of a host may have.
-func checkLimits(l *lease.UserLimits) error {
+func checkLimits(l *contract.UserLimits) error {
 	if l == nil {
 		return nil
 	}
-	if err := cmp.Or(within(len(l.Users), lease.MaxLimitedUsers), within(l.Size(), lease.MaxLimits)); err != nil {
+	if err := cmp.Or(within(len(l.Users), contract.MaxLimitedUsers), within(l.Size(), contract.MaxLimits)); err != nil {
 		return err
 	}
 	for user, own := range l.Users {
@@ -94,8 +94,8 @@ func checkLimits(l *lease.UserLimits) error {
 	return cmp.Or(checkLimit(l.PerUser), checkLimit(l.Member))
 }
 
-func checkLimit(l lease.Limit) error {
-	if err := within(len(l), lease.MaxQuantities); err != nil {
+func checkLimit(l contract.Limit) error {
+	if err := within(len(l), contract.MaxQuantities); err != nil {
 		return err
 	}
 	for q, n := range l {

@@ -15,10 +15,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p/wirepb"
-	"github.com/musterhq/muster/share"
 )
 
 // carry encodes and decodes a message.
@@ -79,155 +79,155 @@ func TestOutOfBounds(t *testing.T) {
 	o := testOffer(1)
 	a, g := o.Attempt, o.Group
 	end := time.Unix(1, 0)
-	usage := func(entries ...share.Entry) lease.Availability {
-		return lease.Availability{Usage: &lease.Usage{Entries: entries}}
+	usage := func(entries ...fairshare.Entry) contract.Availability {
+		return contract.Availability{Usage: &contract.Usage{Entries: entries}}
 	}
 	good := fileOf(job.Spec{Command: []string{"x"}})
-	with := func(change func(*lease.Offer)) lease.Offer {
+	with := func(change func(*contract.Offer)) contract.Offer {
 		o := o
 		change(&o)
 		return o
 	}
-	member := func(change func(*lease.Start)) lease.Start {
-		s := lease.Start{Attempt: a, Group: g, File: good, Gang: &lease.Gang{Members: gangOfSize(2), Port: 20000}}
+	member := func(change func(*contract.Start)) contract.Start {
+		s := contract.Start{Attempt: a, Group: g, File: good, Gang: &contract.Gang{Members: gangOfSize(2), Port: 20000}}
 		if _, err := carry(s); err != nil {
 			t.Fatal(err)
 		}
 		change(&s)
 		return s
 	}
-	host := func(change func(*lease.Profile)) lease.Hello {
-		p := lease.Profile{Peer: "p", GPUs: []gpu.Device{{UUID: "GPU-1"}, {UUID: "GPU-2"}}}
+	host := func(change func(*contract.Profile)) contract.Hello {
+		p := contract.Profile{Peer: "p", GPUs: []gpu.Device{{UUID: "GPU-1"}, {UUID: "GPU-2"}}}
 		change(&p)
-		return lease.Hello{Profile: p}
+		return contract.Hello{Profile: p}
 	}
 	for name, msg := range map[string]any{
 		"no message":       42,
 		"nil":              nil,
-		"bad device":       with(func(o *lease.Offer) { o.Device = "a b" }),
-		"bad id":           with(func(o *lease.Offer) { o.Attempt.Job = "x" }),
-		"attempt 0":        with(func(o *lease.Offer) { o.Attempt.N = 0 }),
-		"task -1":          with(func(o *lease.Offer) { o.Attempt.Task = -1 }),
-		"another's group":  with(func(o *lease.Offer) { o.Group++ }),
-		"priority":         with(func(o *lease.Offer) { o.Priority = job.MaxPriority + 1 }),
-		"level":            with(func(o *lease.Offer) { o.Level, o.Work.By = lease.MaxLevel+1, lease.ByAttained }),
-		"negative level":   with(func(o *lease.Offer) { o.Level, o.Work.By = -1, lease.ByAttained }),
-		"level by age":     with(func(o *lease.Offer) { o.Level = 1 }),
-		"order":            with(func(o *lease.Offer) { o.Work.By = lease.ByRemaining + 1 }),
-		"work":             with(func(o *lease.Offer) { o.Work = lease.Work{By: lease.ByAttained, Time: lease.MaxWork + 1} }),
-		"negative work":    with(func(o *lease.Offer) { o.Work = lease.Work{By: lease.ByAttained, Time: -1} }),
-		"work by age":      with(func(o *lease.Offer) { o.Work.Time = 1 }),
-		"yields":           lease.Availability{Seq: 1, Free: lease.Free{Preemptible: []lease.Preemptible{{Priority: 1}, {Priority: 1, Level: 1}}}},
-		"level of yields":  lease.Availability{Seq: 1, Free: lease.Free{Preemptible: []lease.Preemptible{{Priority: 1, Level: lease.MaxLevel + 1}}}},
-		"wait":             with(func(o *lease.Offer) { o.Wait = lease.MaxOfferWait + 1 }),
-		"limit":            with(func(o *lease.Offer) { o.Limit = lease.MaxLimit + 1 }),
-		"negative limit":   with(func(o *lease.Offer) { o.Limit = -1 }),
-		"age":              with(func(o *lease.Offer) { o.Age = -1 }),
-		"NaN share":        with(func(o *lease.Offer) { o.Need.GPUs, o.Need.GPUShare = 0, math.NaN() }),
-		"share and GPUs":   with(func(o *lease.Offer) { o.Need.GPUShare = 0.5 }),
-		"negative memory":  with(func(o *lease.Offer) { o.Need.Memory = -1 }),
-		"model":            with(func(o *lease.Offer) { o.Need.GPUModel = "h100\n" }),
-		"user":             with(func(o *lease.Offer) { o.User = "a\x1b[31m" }),
-		"token":            with(func(o *lease.Offer) { o.Token = strings.Repeat("t", maxToken+1) }),
-		"signal 0":         lease.Signal{Attempt: a, Group: g},
-		"grace":            lease.Cancel{Attempt: a, Group: g, Grace: maxGrace + 1},
-		"groups":           lease.Owns{Groups: make([]lease.GroupEpoch, maxGroups+1)},
-		"no command":       lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{})},
-		"no file":          lease.Start{Attempt: a, Group: g},
-		"index":            lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Array: true, Index: -1}},
-		"no array":         lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Index: 1}},
-		"entry":            lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Array: true, Entry: "a\x00"}},
-		"huge command":     lease.Start{Attempt: a, Group: g, File: fileOf(job.Spec{Command: []string{strings.Repeat("x", job.MaxSpecBytes-100)}}), Element: lease.Element{Array: true, Entry: strings.Repeat("x", job.MaxSpecBytes)}},
-		"gang of 1":        with(func(o *lease.Offer) { o.Gang = 1 }),
-		"gang of -2":       with(func(o *lease.Offer) { o.Gang = -2 }),
-		"gang of 513":      with(func(o *lease.Offer) { o.Gang = job.MaxNodes + 1 }),
-		"hold":             with(func(o *lease.Offer) { o.Gang, o.Hold = 2, maxHold+1 }),
-		"negative hold":    with(func(o *lease.Offer) { o.Gang, o.Hold = 2, -1 }),
-		"firm, no gang":    with(func(o *lease.Offer) { o.Firm = true }),
-		"rank, no gang":    lease.Start{Attempt: a, Group: g, File: good, Element: lease.Element{Rank: 1}},
-		"rank 2 of 2":      member(func(s *lease.Start) { s.Element.Rank = 2 }),
-		"rank -1":          member(func(s *lease.Start) { s.Element.Rank = -1 }),
-		"one member":       member(func(s *lease.Start) { s.Gang.Members = s.Gang.Members[:1] }),
-		"513 members":      member(func(s *lease.Start) { s.Gang.Members = gangOfSize(job.MaxNodes + 1) }),
-		"member twice":     member(func(s *lease.Start) { s.Gang.Members[1].Node = "n0" }),
-		"member, no peer":  member(func(s *lease.Start) { s.Gang.Members[1].Node = "" }),
-		"name of a member": member(func(s *lease.Start) { s.Gang.Members[1].Name = "a\nb" }),
-		"no address":       member(func(s *lease.Start) { s.Gang.Members[1].Address = "" }),
-		"host name":        member(func(s *lease.Start) { s.Gang.Members[1].Address = "n1.example" }),
-		"two lines":        member(func(s *lease.Start) { s.Gang.Members[1].Address = "10.0.0.1\n10.0.0.2" }),
-		"zone":             member(func(s *lease.Start) { s.Gang.Members[1].Address = "fe80::1%eth0" }),
-		"link only":        member(func(s *lease.Start) { s.Gang.Members[1].Address = "fe80::1" }),
-		"any address":      member(func(s *lease.Start) { s.Gang.Members[1].Address = "0.0.0.0" }),
-		"multicast":        member(func(s *lease.Start) { s.Gang.Members[1].Address = "224.0.0.1" }),
-		"long form":        member(func(s *lease.Start) { s.Gang.Members[1].Address = "2001:db8:0:0:0:0:0:7" }),
-		"mapped":           member(func(s *lease.Start) { s.Gang.Members[1].Address = "::ffff:10.0.0.1" }),
-		"port 0":           member(func(s *lease.Start) { s.Gang.Port = 0 }),
-		"port 65536":       member(func(s *lease.Start) { s.Gang.Port = 65536 }),
-		"commit port":      lease.Commit{Attempt: a, Group: g, Port: 65536},
-		"commit port -1":   lease.Commit{Attempt: a, Group: g, Port: -1},
-		"commit address":   lease.Commit{Attempt: a, Group: g, Address: "10.0.0.1:22"},
-		"project":          lease.Offer{Attempt: a, Group: g, User: "u", Project: "a b"},
-		"usage project":    usage(share.Entry{Account: share.Account{User: "u", Project: "a b"}}),
-		"usage user":       usage(share.Entry{Account: share.Account{User: "u\n"}}),
-		"usage NaN":        usage(share.Entry{Used: share.Use{GPU: math.NaN()}}),
-		"usage infinite":   usage(share.Entry{Used: share.Use{CPU: math.Inf(1)}}),
-		"usage below 0":    usage(share.Entry{Used: share.Use{GPU: -1}}),
-		"usage of many":    usage(make([]share.Entry, lease.MaxUsage+1)...),
-		"device":           lease.Commit{Attempt: a, Group: g, Devices: []string{"GPU-1,GPU-2"}},
-		"devices":          lease.Commit{Attempt: a, Group: g, Devices: slices.Repeat([]string{"G"}, lease.MaxGPUs+1)},
-		"no reason":        lease.Decline{Attempt: a},
-		"a device twice":   lease.Availability{Free: lease.Free{GPUs: []lease.FreeGPU{{UUID: "G"}, {UUID: "H"}, {UUID: "G"}}}},
-		"many devices":     lease.Availability{Free: lease.Free{GPUs: slices.Repeat([]lease.FreeGPU{{UUID: "G"}}, 17)}},
-		"milli":            lease.Availability{Free: lease.Free{GPUs: []lease.FreeGPU{{UUID: "G", Milli: 1001}}}},
-		"tasks":            lease.Availability{Free: lease.Free{Tasks: -1}},
-		"foreign memory":   lease.Availability{Free: lease.Free{Foreign: []lease.ForeignUse{{UUID: "G", Memory: -1}}}},
-		"foreign program":  lease.Availability{Free: lease.Free{Foreign: []lease.ForeignUse{{UUID: "G", PID: -1}}}},
-		"many foreign":     lease.Availability{Free: lease.Free{Foreign: slices.Repeat([]lease.ForeignUse{{UUID: "G"}}, lease.MaxForeign+1)}},
-		"too many tasks":   lease.Availability{Free: lease.Free{Tasks: lease.MaxLive + 1}},
-		"pending event":    lease.Event{Attempt: a, Group: g, N: 1, State: job.Pending},
-		"event 0":          lease.Event{Attempt: a, Group: g, State: job.Running},
-		"end without exit": lease.Event{Attempt: a, Group: g, N: 1, State: job.Failed},
-		"exit and running": lease.Event{Attempt: a, Group: g, N: 1, State: job.Running, Exit: &job.Exit{State: job.Failed}},
-		"tail": lease.Event{
+		"bad device":       with(func(o *contract.Offer) { o.Device = "a b" }),
+		"bad id":           with(func(o *contract.Offer) { o.Attempt.Job = "x" }),
+		"attempt 0":        with(func(o *contract.Offer) { o.Attempt.N = 0 }),
+		"task -1":          with(func(o *contract.Offer) { o.Attempt.Task = -1 }),
+		"another's group":  with(func(o *contract.Offer) { o.Group++ }),
+		"priority":         with(func(o *contract.Offer) { o.Priority = job.MaxPriority + 1 }),
+		"level":            with(func(o *contract.Offer) { o.Level, o.Work.By = contract.MaxLevel+1, contract.ByAttained }),
+		"negative level":   with(func(o *contract.Offer) { o.Level, o.Work.By = -1, contract.ByAttained }),
+		"level by age":     with(func(o *contract.Offer) { o.Level = 1 }),
+		"order":            with(func(o *contract.Offer) { o.Work.By = contract.ByRemaining + 1 }),
+		"work":             with(func(o *contract.Offer) { o.Work = contract.Work{By: contract.ByAttained, Time: contract.MaxWork + 1} }),
+		"negative work":    with(func(o *contract.Offer) { o.Work = contract.Work{By: contract.ByAttained, Time: -1} }),
+		"work by age":      with(func(o *contract.Offer) { o.Work.Time = 1 }),
+		"yields":           contract.Availability{Seq: 1, Free: contract.Free{Preemptible: []contract.Preemptible{{Priority: 1}, {Priority: 1, Level: 1}}}},
+		"level of yields":  contract.Availability{Seq: 1, Free: contract.Free{Preemptible: []contract.Preemptible{{Priority: 1, Level: contract.MaxLevel + 1}}}},
+		"wait":             with(func(o *contract.Offer) { o.Wait = contract.MaxOfferWait + 1 }),
+		"limit":            with(func(o *contract.Offer) { o.Limit = contract.MaxLimit + 1 }),
+		"negative limit":   with(func(o *contract.Offer) { o.Limit = -1 }),
+		"age":              with(func(o *contract.Offer) { o.Age = -1 }),
+		"NaN share":        with(func(o *contract.Offer) { o.Need.GPUs, o.Need.GPUShare = 0, math.NaN() }),
+		"share and GPUs":   with(func(o *contract.Offer) { o.Need.GPUShare = 0.5 }),
+		"negative memory":  with(func(o *contract.Offer) { o.Need.Memory = -1 }),
+		"model":            with(func(o *contract.Offer) { o.Need.GPUModel = "h100\n" }),
+		"user":             with(func(o *contract.Offer) { o.User = "a\x1b[31m" }),
+		"token":            with(func(o *contract.Offer) { o.Token = strings.Repeat("t", maxToken+1) }),
+		"signal 0":         contract.Signal{Attempt: a, Group: g},
+		"grace":            contract.Cancel{Attempt: a, Group: g, Grace: maxGrace + 1},
+		"groups":           contract.Owns{Groups: make([]contract.GroupEpoch, maxGroups+1)},
+		"no command":       contract.Start{Attempt: a, Group: g, File: fileOf(job.Spec{})},
+		"no file":          contract.Start{Attempt: a, Group: g},
+		"index":            contract.Start{Attempt: a, Group: g, File: good, Element: contract.Element{Array: true, Index: -1}},
+		"no array":         contract.Start{Attempt: a, Group: g, File: good, Element: contract.Element{Index: 1}},
+		"entry":            contract.Start{Attempt: a, Group: g, File: good, Element: contract.Element{Array: true, Entry: "a\x00"}},
+		"huge command":     contract.Start{Attempt: a, Group: g, File: fileOf(job.Spec{Command: []string{strings.Repeat("x", job.MaxSpecBytes-100)}}), Element: contract.Element{Array: true, Entry: strings.Repeat("x", job.MaxSpecBytes)}},
+		"gang of 1":        with(func(o *contract.Offer) { o.Gang = 1 }),
+		"gang of -2":       with(func(o *contract.Offer) { o.Gang = -2 }),
+		"gang of 513":      with(func(o *contract.Offer) { o.Gang = job.MaxNodes + 1 }),
+		"hold":             with(func(o *contract.Offer) { o.Gang, o.Hold = 2, maxHold+1 }),
+		"negative hold":    with(func(o *contract.Offer) { o.Gang, o.Hold = 2, -1 }),
+		"firm, no gang":    with(func(o *contract.Offer) { o.Firm = true }),
+		"rank, no gang":    contract.Start{Attempt: a, Group: g, File: good, Element: contract.Element{Rank: 1}},
+		"rank 2 of 2":      member(func(s *contract.Start) { s.Element.Rank = 2 }),
+		"rank -1":          member(func(s *contract.Start) { s.Element.Rank = -1 }),
+		"one member":       member(func(s *contract.Start) { s.Gang.Members = s.Gang.Members[:1] }),
+		"513 members":      member(func(s *contract.Start) { s.Gang.Members = gangOfSize(job.MaxNodes + 1) }),
+		"member twice":     member(func(s *contract.Start) { s.Gang.Members[1].Node = "n0" }),
+		"member, no peer":  member(func(s *contract.Start) { s.Gang.Members[1].Node = "" }),
+		"name of a member": member(func(s *contract.Start) { s.Gang.Members[1].Name = "a\nb" }),
+		"no address":       member(func(s *contract.Start) { s.Gang.Members[1].Address = "" }),
+		"host name":        member(func(s *contract.Start) { s.Gang.Members[1].Address = "n1.example" }),
+		"two lines":        member(func(s *contract.Start) { s.Gang.Members[1].Address = "10.0.0.1\n10.0.0.2" }),
+		"zone":             member(func(s *contract.Start) { s.Gang.Members[1].Address = "fe80::1%eth0" }),
+		"link only":        member(func(s *contract.Start) { s.Gang.Members[1].Address = "fe80::1" }),
+		"any address":      member(func(s *contract.Start) { s.Gang.Members[1].Address = "0.0.0.0" }),
+		"multicast":        member(func(s *contract.Start) { s.Gang.Members[1].Address = "224.0.0.1" }),
+		"long form":        member(func(s *contract.Start) { s.Gang.Members[1].Address = "2001:db8:0:0:0:0:0:7" }),
+		"mapped":           member(func(s *contract.Start) { s.Gang.Members[1].Address = "::ffff:10.0.0.1" }),
+		"port 0":           member(func(s *contract.Start) { s.Gang.Port = 0 }),
+		"port 65536":       member(func(s *contract.Start) { s.Gang.Port = 65536 }),
+		"commit port":      contract.Commit{Attempt: a, Group: g, Port: 65536},
+		"commit port -1":   contract.Commit{Attempt: a, Group: g, Port: -1},
+		"commit address":   contract.Commit{Attempt: a, Group: g, Address: "10.0.0.1:22"},
+		"project":          contract.Offer{Attempt: a, Group: g, User: "u", Project: "a b"},
+		"usage project":    usage(fairshare.Entry{Account: fairshare.Account{User: "u", Project: "a b"}}),
+		"usage user":       usage(fairshare.Entry{Account: fairshare.Account{User: "u\n"}}),
+		"usage NaN":        usage(fairshare.Entry{Used: fairshare.Use{GPU: math.NaN()}}),
+		"usage infinite":   usage(fairshare.Entry{Used: fairshare.Use{CPU: math.Inf(1)}}),
+		"usage below 0":    usage(fairshare.Entry{Used: fairshare.Use{GPU: -1}}),
+		"usage of many":    usage(make([]fairshare.Entry, contract.MaxUsage+1)...),
+		"device":           contract.Commit{Attempt: a, Group: g, Devices: []string{"GPU-1,GPU-2"}},
+		"devices":          contract.Commit{Attempt: a, Group: g, Devices: slices.Repeat([]string{"G"}, contract.MaxGPUs+1)},
+		"no reason":        contract.Decline{Attempt: a},
+		"a device twice":   contract.Availability{Free: contract.Free{GPUs: []contract.FreeGPU{{UUID: "G"}, {UUID: "H"}, {UUID: "G"}}}},
+		"many devices":     contract.Availability{Free: contract.Free{GPUs: slices.Repeat([]contract.FreeGPU{{UUID: "G"}}, 17)}},
+		"milli":            contract.Availability{Free: contract.Free{GPUs: []contract.FreeGPU{{UUID: "G", Milli: 1001}}}},
+		"tasks":            contract.Availability{Free: contract.Free{Tasks: -1}},
+		"foreign memory":   contract.Availability{Free: contract.Free{Foreign: []contract.ForeignUse{{UUID: "G", Memory: -1}}}},
+		"foreign program":  contract.Availability{Free: contract.Free{Foreign: []contract.ForeignUse{{UUID: "G", PID: -1}}}},
+		"many foreign":     contract.Availability{Free: contract.Free{Foreign: slices.Repeat([]contract.ForeignUse{{UUID: "G"}}, contract.MaxForeign+1)}},
+		"too many tasks":   contract.Availability{Free: contract.Free{Tasks: contract.MaxLive + 1}},
+		"pending event":    contract.Event{Attempt: a, Group: g, N: 1, State: job.Pending},
+		"event 0":          contract.Event{Attempt: a, Group: g, State: job.Running},
+		"end without exit": contract.Event{Attempt: a, Group: g, N: 1, State: job.Failed},
+		"exit and running": contract.Event{Attempt: a, Group: g, N: 1, State: job.Running, Exit: &job.Exit{State: job.Failed}},
+		"tail": contract.Event{
 			Attempt: a, Group: g, N: 1, State: job.Failed,
 			Exit: &job.Exit{State: job.Failed, Began: end, Ended: end, Tail: strings.Repeat("x", job.TailBytes+1)},
 		},
-		"no report of usage": lease.Event{
+		"no report of usage": contract.Event{
 			Attempt: a, Group: g, N: 1, State: job.Failed, Exit: &job.Exit{State: job.Failed, Began: end, Ended: end, Usage: "\x08\x01"},
 		},
-		"large report of usage": lease.Event{
+		"large report of usage": contract.Event{
 			Attempt: a, Group: g, N: 1, State: job.Failed, Exit: &job.Exit{State: job.Failed, Began: end, Ended: end, Usage: largestReport() + strings.Repeat("\x98\x06\x00", job.UsageBytes)},
 		},
-		"year 3000": lease.Event{
+		"year 3000": contract.Event{
 			Attempt: a, Group: g, N: 1, State: job.Failed, Exit: &job.Exit{State: job.Failed, Ended: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)},
 		},
-		"began":     lease.Event{Attempt: a, Group: g, N: 1, State: job.Running, Began: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)},
-		"live":      lease.Renew{Group: g, Live: slices.Repeat([]job.Attempt{a}, lease.MaxLive+1)},
-		"verdicts":  lease.Renewed{Group: g + 1, Verdicts: []lease.Verdict{{Attempt: a}}},
-		"owner":     lease.Stale{Owner: job.Peer(strings.Repeat("p", maxPeer+1))},
-		"no peer":   host(func(p *lease.Profile) { p.Peer = "" }),
-		"name":      host(func(p *lease.Profile) { p.Name = "a\nb" }),
-		"label":     host(func(p *lease.Profile) { p.Labels = map[string]string{"a b": "c"} }),
-		"same GPU":  host(func(p *lease.Profile) { p.GPUs[1].UUID = p.GPUs[0].UUID }),
-		"no uuid":   host(func(p *lease.Profile) { p.GPUs[1].UUID = "" }),
-		"link kind": host(func(p *lease.Profile) { p.GPUs[0].Links = []gpu.Link{{To: "GPU-2", Kind: "rope"}} }),
-		"GPUs":      host(func(p *lease.Profile) { p.GPUs = make([]gpu.Device, lease.MaxGPUs+1) }),
-		"mounts":    host(func(p *lease.Profile) { p.Mounts = []string{"/a\nb"} }),
-		"waits":     lease.Event{Attempt: a, Group: g, N: 1, State: job.Running, Detail: "still pulling"},
-		"arch":      host(func(p *lease.Profile) { p.Arch = strings.Repeat("x", maxID+1) }),
-		"os":        host(func(p *lease.Profile) { p.OS = "a b" }),
-		"no tasks":  lease.Availability{Free: lease.Free{Tasks: -1}},
-		"forecasts": lease.Availability{Forecasts: make([]lease.Forecast, lease.MaxForecasts+1)},
-		"start":     lease.Availability{Forecasts: []lease.Forecast{{Start: -1}}},
-		"kept":      lease.Availability{Forecasts: []lease.Forecast{{Kept: lease.MaxForecast + 1}}},
-		"elsewhere": lease.Availability{Forecasts: []lease.Forecast{{Shared: 1, Elsewhere: true}}},
-		"keeps":     lease.Availability{Kept: make([]lease.Kept, lease.MaxKept+1)},
-		"kept job":  lease.Availability{Kept: []lease.Kept{{Job: "j"}}},
-		"kept for":  lease.Availability{Kept: []lease.Kept{{User: "a\nb"}}},
-		"kept GPU":  lease.Availability{Free: lease.Free{GPUs: []lease.FreeGPU{{UUID: "GPU-1"}}}, Kept: []lease.Kept{{GPUs: []int{1}}}},
-		"GPU twice": lease.Availability{Free: lease.Free{GPUs: []lease.FreeGPU{{UUID: "GPU-1"}}}, Kept: []lease.Kept{{GPUs: []int{0, 0}}}},
-		"two":       lease.Availability{Forecasts: []lease.Forecast{{Start: 1, Shared: 1}}},
-		"drivers":   host(func(p *lease.Profile) { p.Drivers = []string{"exec driver"} }),
+		"began":     contract.Event{Attempt: a, Group: g, N: 1, State: job.Running, Began: time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		"live":      contract.Renew{Group: g, Live: slices.Repeat([]job.Attempt{a}, contract.MaxLive+1)},
+		"verdicts":  contract.Renewed{Group: g + 1, Verdicts: []contract.Verdict{{Attempt: a}}},
+		"owner":     contract.Stale{Owner: job.Peer(strings.Repeat("p", maxPeer+1))},
+		"no peer":   host(func(p *contract.Profile) { p.Peer = "" }),
+		"name":      host(func(p *contract.Profile) { p.Name = "a\nb" }),
+		"label":     host(func(p *contract.Profile) { p.Labels = map[string]string{"a b": "c"} }),
+		"same GPU":  host(func(p *contract.Profile) { p.GPUs[1].UUID = p.GPUs[0].UUID }),
+		"no uuid":   host(func(p *contract.Profile) { p.GPUs[1].UUID = "" }),
+		"link kind": host(func(p *contract.Profile) { p.GPUs[0].Links = []gpu.Link{{To: "GPU-2", Kind: "rope"}} }),
+		"GPUs":      host(func(p *contract.Profile) { p.GPUs = make([]gpu.Device, contract.MaxGPUs+1) }),
+		"mounts":    host(func(p *contract.Profile) { p.Mounts = []string{"/a\nb"} }),
+		"waits":     contract.Event{Attempt: a, Group: g, N: 1, State: job.Running, Detail: "still pulling"},
+		"arch":      host(func(p *contract.Profile) { p.Arch = strings.Repeat("x", maxID+1) }),
+		"os":        host(func(p *contract.Profile) { p.OS = "a b" }),
+		"no tasks":  contract.Availability{Free: contract.Free{Tasks: -1}},
+		"forecasts": contract.Availability{Forecasts: make([]contract.Forecast, contract.MaxForecasts+1)},
+		"start":     contract.Availability{Forecasts: []contract.Forecast{{Start: -1}}},
+		"kept":      contract.Availability{Forecasts: []contract.Forecast{{Kept: contract.MaxForecast + 1}}},
+		"elsewhere": contract.Availability{Forecasts: []contract.Forecast{{Shared: 1, Elsewhere: true}}},
+		"keeps":     contract.Availability{Kept: make([]contract.Kept, contract.MaxKept+1)},
+		"kept job":  contract.Availability{Kept: []contract.Kept{{Job: "j"}}},
+		"kept for":  contract.Availability{Kept: []contract.Kept{{User: "a\nb"}}},
+		"kept GPU":  contract.Availability{Free: contract.Free{GPUs: []contract.FreeGPU{{UUID: "GPU-1"}}}, Kept: []contract.Kept{{GPUs: []int{1}}}},
+		"GPU twice": contract.Availability{Free: contract.Free{GPUs: []contract.FreeGPU{{UUID: "GPU-1"}}}, Kept: []contract.Kept{{GPUs: []int{0, 0}}}},
+		"two":       contract.Availability{Forecasts: []contract.Forecast{{Start: 1, Shared: 1}}},
+		"drivers":   host(func(p *contract.Profile) { p.Drivers = []string{"exec driver"} }),
 	} {
 		if got, err := carry(msg); err == nil {
 			t.Errorf("%s was encoded and decoded: %#v", name, got)
@@ -235,9 +235,9 @@ func TestOutOfBounds(t *testing.T) {
 	}
 }
 
-func gangOfSize(n int) []lease.Member {
-	return many(n, func(i int) lease.Member {
-		return lease.Member{Node: job.Peer(fmt.Sprint("n", i)), Name: "n", Address: "10.0.0.1"}
+func gangOfSize(n int) []contract.Member {
+	return many(n, func(i int) contract.Member {
+		return contract.Member{Node: job.Peer(fmt.Sprint("n", i)), Name: "n", Address: "10.0.0.1"}
 	})
 }
 
@@ -245,14 +245,14 @@ func gangOfSize(n int) []lease.Member {
 func TestSentences(t *testing.T) {
 	a := testOffer(1).Attempt
 	for in, want := range map[string]string{
-		"two\nlines":                         "two lines",
-		"\xff\xfe":                           "?",
-		strings.Repeat("é", lease.MaxDetail): strings.Repeat("é", lease.MaxDetail/2),
-		"x" + strings.Repeat("é", lease.MaxDetail): "x" + strings.Repeat("é", lease.MaxDetail/2-1),
+		"two\nlines":                            "two lines",
+		"\xff\xfe":                              "?",
+		strings.Repeat("é", contract.MaxDetail): strings.Repeat("é", contract.MaxDetail/2),
+		"x" + strings.Repeat("é", contract.MaxDetail): "x" + strings.Repeat("é", contract.MaxDetail/2-1),
 		"fine as it is": "fine as it is",
 	} {
-		got, err := carry(lease.Cancel{Attempt: a, Group: a.Job.Group(), Reason: in})
-		if err != nil || got.(lease.Cancel).Reason != want {
+		got, err := carry(contract.Cancel{Attempt: a, Group: a.Job.Group(), Reason: in})
+		if err != nil || got.(contract.Cancel).Reason != want {
 			t.Errorf("%.20q came as %.20q, %v", in, got, err)
 		}
 	}

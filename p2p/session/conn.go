@@ -15,8 +15,8 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	"golang.org/x/time/rate"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
@@ -50,7 +50,7 @@ type conn struct {
 type origin struct {
 	opened bool // this side opened it
 	since  time.Time
-	path   lease.Path
+	path   contract.Path
 }
 
 // open is a stream on which Open and Accept were exchanged.
@@ -105,9 +105,9 @@ func newConn(cfg Config, peer job.Peer, o open, opened bool) *conn {
 }
 
 // path returns the path of the session. A peer of an earlier version could not use it.
-func (o open) path() lease.Path {
+func (o open) path() contract.Path {
 	if !o.knows.gangs {
-		return lease.Path{}
+		return contract.Path{}
 	}
 	return pathOf(o.stream.Conn())
 }
@@ -180,7 +180,7 @@ func (c *conn) send(f *wirepb.Frame) error {
 	return err
 }
 
-// sendMessage puts a message of package lease in the queue, unless it is to be kept back (HeldBackError).
+// sendMessage puts a message of package contract in the queue, unless it is to be kept back (HeldBackError).
 func (c *conn) sendMessage(f *wirepb.Frame) error {
 	s, suspicious := subjectOf(f)
 	if !suspicious {
@@ -254,21 +254,21 @@ func (c *conn) deliver(f *wirepb.Frame, h Handler) error {
 		c.use()
 	}
 	switch m := msg.(type) {
-	case lease.ToWorker:
+	case contract.ToWorker:
 		h.FromScheduler(c.peer, m)
-	case lease.Hello:
+	case contract.Hello:
 		if m.Profile.Peer != c.peer {
 			return fmt.Errorf("%w: the profile is of %s", ErrInvalid, m.Profile.Peer)
 		}
 		m.Profile.Format = c.out.knows.format
 		c.out.underWay.suspects.is(m.Profile.Version)
 		h.FromWorker(c.peer, m)
-	case lease.Event:
+	case contract.Event:
 		if m.N == 1 {
 			c.out.underWay.reported(m.Attempt)
 		}
 		h.FromWorker(c.peer, m)
-	case lease.ToScheduler:
+	case contract.ToScheduler:
 		h.FromWorker(c.peer, m)
 	}
 	return nil

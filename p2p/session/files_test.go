@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // carrier is one direction of a session: what the sender's outbox writes is decoded by the receiver.
@@ -24,10 +24,10 @@ func newCarrier(t *testing.T) *carrier {
 }
 
 // start carries a Start with this job file, and returns it as it arrives.
-func (c *carrier) start(f *job.File) lease.Start {
+func (c *carrier) start(f *job.File) contract.Start {
 	c.t.Helper()
 	o := testOffer(1)
-	frame, err := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: f})
+	frame, err := toWire(contract.Start{Attempt: o.Attempt, Group: o.Group, File: f})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func (c *carrier) start(f *job.File) lease.Start {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return msg.(lease.Start)
+	return msg.(contract.Start)
 }
 
 func named(name string, size int) *job.File {
@@ -100,7 +100,7 @@ func TestFilesOfAnEarlierVersion(t *testing.T) {
 		}
 	}
 	o := testOffer(1)
-	frame, err := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: f, Element: lease.Element{Array: true}})
+	frame, err := toWire(contract.Start{Attempt: o.Attempt, Group: o.Group, File: f, Element: contract.Element{Array: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,20 +125,20 @@ func TestFilesOfALiar(t *testing.T) {
 	f := named("a", 10)
 	for name, change := range map[string]func(*carrier) error{
 		"unknown": func(c *carrier) error {
-			frame, _ := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: f})
+			frame, _ := toWire(contract.Start{Attempt: o.Attempt, Group: o.Group, File: f})
 			frame.GetStart().Spec = nil
 			_, err := fromWire(frame, &c.in)
 			return err
 		},
 		"short digest": func(c *carrier) error {
-			frame, _ := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: f})
+			frame, _ := toWire(contract.Start{Attempt: o.Attempt, Group: o.Group, File: f})
 			frame.GetStart().Spec, frame.GetStart().File = nil, []byte{1, 2}
 			_, err := fromWire(frame, &c.in)
 			return err
 		},
 		"again": func(c *carrier) error {
 			c.start(f)
-			frame, _ := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: f})
+			frame, _ := toWire(contract.Start{Attempt: o.Attempt, Group: o.Group, File: f})
 			_, err := fromWire(frame, &c.in)
 			return err
 		},
@@ -149,10 +149,10 @@ func TestFilesOfALiar(t *testing.T) {
 	}
 	// A digest that does not fit the file does not count: the receiver computes its own.
 	c := newCarrier(t)
-	frame, _ := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: f})
+	frame, _ := toWire(contract.Start{Attempt: o.Attempt, Group: o.Group, File: f})
 	frame.GetStart().File = make([]byte, 32)
 	msg, err := fromWire(frame, &c.in)
-	if err != nil || msg.(lease.Start).File.Digest() != f.Digest() {
+	if err != nil || msg.(contract.Start).File.Digest() != f.Digest() {
 		t.Errorf("a wrong digest beside the file: %v", err)
 	}
 }
@@ -170,7 +170,7 @@ func TestFileOfALaterVersion(t *testing.T) {
 		"{":   "",
 	} {
 		var in files[*job.File]
-		frame, err := toWire(lease.Start{Attempt: o.Attempt, Group: o.Group, File: named("a", 10)})
+		frame, err := toWire(contract.Start{Attempt: o.Attempt, Group: o.Group, File: named("a", 10)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,13 +186,13 @@ func TestFileOfALaterVersion(t *testing.T) {
 			t.Errorf("%.40s: %v", text, err)
 			continue
 		}
-		f := msg.(lease.Start).File
+		f := msg.(contract.Start).File
 		if !strings.Contains(f.Strange(), want) || !isSentence(f.Strange()) {
 			t.Errorf("%.40s: %q", text, f.Strange())
 		}
 		sum := f.Digest()
 		frame.GetStart().Spec, frame.GetStart().File = nil, sum[:]
-		if again, err := fromWire(frame, &in); err != nil || again.(lease.Start).File != f {
+		if again, err := fromWire(frame, &in); err != nil || again.(contract.Start).File != f {
 			t.Errorf("%.40s by its digest: %v", text, err)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/network"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // rawSession opens a session of b, whose manager was stopped, with a. It returns its stream; nil if a refuses it.
@@ -38,9 +38,9 @@ func TestFloodIsReadSlowly(t *testing.T) {
 		msg  any
 		most int // messages a second
 	}{
-		"availability": {lease.Availability{Seq: 1, Free: lease.Free{CPUs: 1}}, maxRate / freeCost},
+		"availability": {contract.Availability{Seq: 1, Free: contract.Free{CPUs: 1}}, maxRate / freeCost},
 		"renewals":     {testRenew(), maxRate / renewCost},
-		"queries":      {lease.Query{Attempt: attempt, Group: 7}, maxRate / renewCost},
+		"queries":      {contract.Query{Attempt: attempt, Group: 7}, maxRate / renewCost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestFloodIsReadSlowly(t *testing.T) {
 				got, slowest := 0, time.Duration(0)
 				a.onAny = func(msg any) {
 					switch m := msg.(type) {
-					case lease.Commit:
+					case contract.Commit:
 						slowest = max(slowest, time.Duration(time.Now().UnixNano()-int64(m.Offer)))
 					default:
 						got++
@@ -73,7 +73,7 @@ func TestFloodIsReadSlowly(t *testing.T) {
 					}
 				}()
 				for at := time.Now(); time.Since(at) < span; pass(100 * time.Millisecond) {
-					if err := honest.Send(a.id(), lease.Commit{Offer: uint64(time.Now().UnixNano()), Attempt: attempt, Group: 7}); err != nil {
+					if err := honest.Send(a.id(), contract.Commit{Offer: uint64(time.Now().UnixNano()), Attempt: attempt, Group: 7}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -107,7 +107,7 @@ func TestFloodOfSessionsIsReadSlowly(t *testing.T) {
 		pass(time.Second)
 		var hellos []byte
 		for range 30 {
-			hellos = append(hellos, frameOf(t, lease.Hello{Profile: lease.Profile{Peer: b.id(), Name: "b", Store: "s", Worker: true}})...)
+			hellos = append(hellos, frameOf(t, contract.Hello{Profile: contract.Profile{Peer: b.id(), Name: "b", Store: "s", Worker: true}})...)
 		}
 		var last network.Stream
 		for at, n := time.Now(), uint64(1); time.Since(at) < span; n++ {
@@ -140,7 +140,7 @@ func TestFloodOfProfilesIsCut(t *testing.T) {
 		b.stop()
 		honest.Want(a.id())
 		pass(time.Second)
-		hello := frameOf(t, lease.Hello{Profile: lease.Profile{Peer: b.id(), Name: "b", Store: "s", Worker: true}})
+		hello := frameOf(t, contract.Hello{Profile: contract.Profile{Peer: b.id(), Name: "b", Store: "s", Worker: true}})
 		shortest := DefaultConfig().BackoffMax
 		for n, want := range []time.Duration{shortest, shortest, shortest, 2 * shortest, 4 * shortest} {
 			s := rawSession(t, b, a, uint64(n+1)*1000)

@@ -1,6 +1,6 @@
 package session
 
-// Decoding of frames into messages of package lease. A decoded message is in bounds and printable, and is trusted
+// Decoding of frames into messages of package contract. A decoded message is in bounds and printable, and is trusted
 // from then on.
 
 import (
@@ -12,19 +12,19 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p/wirepb"
-	"github.com/musterhq/muster/share"
 )
 
 var (
-	errSentence = fmt.Errorf("a sentence is longer than %d bytes or not printable", lease.MaxDetail)
+	errSentence = fmt.Errorf("a sentence is longer than %d bytes or not printable", contract.MaxDetail)
 	errUnknown  = errors.New("unknown kind of message")
 	errNoJSON   = errors.New("a job file that is no JSON object")
 )
 
-// fromWire decodes and checks the message of a frame. It returns a lease.ToWorker or a lease.ToScheduler. The files are
+// fromWire decodes and checks the message of a frame. It returns a contract.ToWorker or a contract.ToScheduler. The files are
 // those that the session has carried before.
 func fromWire(f *wirepb.Frame, known *files[*job.File]) (any, error) {
 	d := &decoder{files: known}
@@ -60,66 +60,66 @@ func (d *decoder) toWorker(f *wirepb.Frame) any {
 	switch b := f.GetBody().(type) {
 	case *wirepb.Frame_Offer:
 		m := b.Offer
-		return lease.Offer{
+		return contract.Offer{
 			ID: m.GetId(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
 			Need: need(m.GetNeed()), Device: m.GetDevice(), Priority: int(m.GetPriority()), User: m.GetUser(), Token: m.GetToken(),
 			Wait: time.Duration(m.GetWaitNs()), Age: time.Duration(m.GetAgeNs()), Preempt: m.GetPreempt(), Project: m.GetProject(),
 			Gang: int(m.GetGang()), Hold: time.Duration(m.GetHoldNs()), Firm: m.GetFirm(), Order: m.GetOrder(), Limit: time.Duration(m.GetLimitNs()),
-			Keeping: lease.Keeping{Spare: m.GetSpare(), Elsewhere: m.GetElsewhere(), Private: m.GetPrivate()},
-			Ordered: lease.Ordered{Level: int(m.GetLevel()), Work: lease.Work{By: lease.OrderBy(m.GetWorkBy()), Time: time.Duration(m.GetWorkNs())}},
+			Keeping: contract.Keeping{Spare: m.GetSpare(), Elsewhere: m.GetElsewhere(), Private: m.GetPrivate()},
+			Ordered: contract.Ordered{Level: int(m.GetLevel()), Work: contract.Work{By: contract.OrderBy(m.GetWorkBy()), Time: time.Duration(m.GetWorkNs())}},
 		}
 	case *wirepb.Frame_Release:
-		return lease.Release{Offer: b.Release.GetOffer()}
+		return contract.Release{Offer: b.Release.GetOffer()}
 	case *wirepb.Frame_Start:
 		m := b.Start
-		return lease.Start{
+		return contract.Start{
 			Offer: m.GetOffer(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
-			Session: lease.Session(m.GetSession()), User: m.GetUser(), File: d.file(m),
-			Element: lease.Element{Array: m.GetArray(), Index: int(m.GetIndex()), Entry: m.GetEntry(), Preempted: m.GetPreempted(), Rank: int(m.GetRank())},
+			Session: contract.Session(m.GetSession()), User: m.GetUser(), File: d.file(m),
+			Element: contract.Element{Array: m.GetArray(), Index: int(m.GetIndex()), Entry: m.GetEntry(), Preempted: m.GetPreempted(), Rank: int(m.GetRank())},
 			Gang:    gangOf(m.GetGang()),
 		}
 	case *wirepb.Frame_Query:
 		m := b.Query
-		return lease.Query{Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()), Store: m.GetStore()}
+		return contract.Query{Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()), Store: m.GetStore()}
 	case *wirepb.Frame_Signal:
 		m := b.Signal
-		return lease.Signal{Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()), Number: int(m.GetNumber())}
+		return contract.Signal{Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()), Number: int(m.GetNumber())}
 	case *wirepb.Frame_Cancel:
 		m := b.Cancel
-		return lease.Cancel{
+		return contract.Cancel{
 			Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()),
 			Grace: time.Duration(m.GetGraceNs()), Reason: d.sentence(m.GetReason()),
 		}
 	case *wirepb.Frame_Ack:
 		m := b.Ack
-		return lease.Ack{Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()), N: m.GetN()}
+		return contract.Ack{Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()), N: m.GetN()}
 	case *wirepb.Frame_Owns:
-		m := lease.Owns{Groups: some[lease.GroupEpoch](len(b.Owns.GetGroups()))}
+		m := contract.Owns{Groups: some[contract.GroupEpoch](len(b.Owns.GetGroups()))}
 		for i, g := range b.Owns.GetGroups() {
-			m.Groups[i] = lease.GroupEpoch{Group: job.Group(g.GetGroup()), Epoch: epoch(g.GetEpoch()), Founding: d.founding(g.GetFounding())}
+			m.Groups[i] = contract.GroupEpoch{Group: job.Group(g.GetGroup()), Epoch: epoch(g.GetEpoch()), Founding: d.founding(g.GetFounding())}
 		}
 		return m
 	case *wirepb.Frame_Renewed:
 		m := b.Renewed
-		r := lease.Renewed{
+		r := contract.Renewed{
 			Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()), Clock: m.GetClock(),
-			Session: lease.Session(m.GetSession()), Verdicts: some[lease.Verdict](len(m.GetVerdicts())),
+			Session: contract.Session(m.GetSession()), Verdicts: some[contract.Verdict](len(m.GetVerdicts())),
 		}
 		for i, v := range m.GetVerdicts() {
-			r.Verdicts[i] = lease.Verdict{Attempt: attempt(v.GetAttempt()), Keep: v.GetKeep()}
+			r.Verdicts[i] = contract.Verdict{Attempt: attempt(v.GetAttempt()), Keep: v.GetKeep()}
 		}
 		return r
 	}
 	return nil
 }
 
-func gangOf(g *wirepb.Gang) *lease.Gang {
+func gangOf(g *wirepb.Gang) *contract.Gang {
 	if g == nil {
 		return nil
 	}
-	out := &lease.Gang{Port: int(g.GetPort()), Members: some[lease.Member](len(g.GetMembers()))}
+	out := &contract.Gang{Port: int(g.GetPort()), Members: some[contract.Member](len(g.GetMembers()))}
 	for i, m := range g.GetMembers() {
-		out.Members[i] = lease.Member{Node: job.Peer(m.GetNode()), Name: m.GetName(), Address: m.GetAddress()}
+		out.Members[i] = contract.Member{Node: job.Peer(m.GetNode()), Name: m.GetName(), Address: m.GetAddress()}
 	}
 	return out
 }
@@ -128,36 +128,36 @@ func (d *decoder) toScheduler(f *wirepb.Frame) any {
 	switch b := f.GetBody().(type) {
 	case *wirepb.Frame_Commit:
 		m := b.Commit
-		return lease.Commit{
+		return contract.Commit{
 			Offer: m.GetOffer(), Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()),
-			Devices: m.GetDevices(), Session: lease.Session(m.GetSession()),
+			Devices: m.GetDevices(), Session: contract.Session(m.GetSession()),
 			Address: m.GetAddress(), Port: int(m.GetPort()), Conditional: m.GetConditional(),
 		}
 	case *wirepb.Frame_Decline:
 		m := b.Decline
-		return lease.Decline{
+		return contract.Decline{
 			Offer: m.GetOffer(), Attempt: attempt(m.GetAttempt()), Reason: job.Reason{Word: m.GetWord(), Detail: d.sentence(m.GetDetail())},
 			Free: freeOf(m.GetFree()), Never: m.GetNever(), NoUser: m.GetNoUser(),
 		}
 	case *wirepb.Frame_Event:
 		m := b.Event
-		return lease.Event{
+		return contract.Event{
 			Attempt: attempt(m.GetAttempt()), Group: job.Group(m.GetGroup()), N: m.GetN(), State: job.State(m.GetState()),
 			PID: int(m.GetPid()), Devices: m.GetDevices(), Exit: d.exit(m.GetExit()), Refused: d.sentence(m.GetRefused()), Isolation: d.sentence(m.GetIsolation()), Detail: d.sentence(m.GetDetail()),
 			Began: timeOf(m.GetBeganNs()),
 		}
 	case *wirepb.Frame_Availability:
 		m := b.Availability
-		return lease.Availability{
+		return contract.Availability{
 			Seq: m.GetSeq(), Free: freeOf(m.GetFree()), Draining: m.GetDraining(), Detail: d.sentence(m.GetDetail()),
 			UnderQuota: m.GetUnderQuota(), Forecasts: forecastsOf(m.GetForecasts()), Usage: usageOf(m.GetUsage()),
 			Kept: keptOf(m.GetKept()),
 		}
 	case *wirepb.Frame_Renew:
 		m := b.Renew
-		r := lease.Renew{
+		r := contract.Renew{
 			Group: job.Group(m.GetGroup()), Store: m.GetStore(), Clock: m.GetClock(),
-			Session: lease.Session(m.GetSession()), Live: some[job.Attempt](len(m.GetLive())),
+			Session: contract.Session(m.GetSession()), Live: some[job.Attempt](len(m.GetLive())),
 		}
 		for i, a := range m.GetLive() {
 			r.Live[i] = attempt(a)
@@ -165,17 +165,17 @@ func (d *decoder) toScheduler(f *wirepb.Frame) any {
 		return r
 	case *wirepb.Frame_Stale:
 		m := b.Stale
-		return lease.Stale{Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()), Owner: job.Peer(m.GetOwner())}
+		return contract.Stale{Group: job.Group(m.GetGroup()), Epoch: epoch(m.GetEpoch()), Owner: job.Peer(m.GetOwner())}
 	case *wirepb.Frame_Hello:
-		return lease.Hello{Profile: profileOf(b.Hello.GetProfile()), Free: freeOf(b.Hello.GetFree())}
+		return contract.Hello{Profile: profileOf(b.Hello.GetProfile()), Free: freeOf(b.Hello.GetFree())}
 	}
 	return nil
 }
 
-func forecastsOf(all []*wirepb.Forecast) []lease.Forecast {
-	out := some[lease.Forecast](len(all))
+func forecastsOf(all []*wirepb.Forecast) []contract.Forecast {
+	out := some[contract.Forecast](len(all))
 	for i, f := range all {
-		out[i] = lease.Forecast{
+		out[i] = contract.Forecast{
 			Offer: f.GetOffer(), Start: time.Duration(f.GetStartNs()), Kept: time.Duration(f.GetKeptNs()), Shared: time.Duration(f.GetSharedNs()),
 			Elsewhere: f.GetElsewhere(),
 		}
@@ -183,10 +183,10 @@ func forecastsOf(all []*wirepb.Forecast) []lease.Forecast {
 	return out
 }
 
-func keptOf(all []*wirepb.Kept) []lease.Kept {
-	out := some[lease.Kept](len(all))
+func keptOf(all []*wirepb.Kept) []contract.Kept {
+	out := some[contract.Kept](len(all))
 	for i, k := range all {
-		out[i] = lease.Kept{
+		out[i] = contract.Kept{
 			Job: job.ID(k.GetJob()), User: k.GetUser(), Priority: int(k.GetPriority()), Below: k.GetBelow(), CPUs: int(k.GetCpus()),
 			Memory: job.Size(k.GetMemory()), GPUs: some[int](len(k.GetGpus())), Milli: int(k.GetMilli()), For: time.Duration(k.GetForNs()), Starts: k.GetStarts(),
 		}
@@ -197,7 +197,7 @@ func keptOf(all []*wirepb.Kept) []lease.Kept {
 	return out
 }
 
-// some returns nil for n = 0: package lease does not distinguish an empty list from nil.
+// some returns nil for n = 0: package contract does not distinguish an empty list from nil.
 func some[T any](n int) []T {
 	if n == 0 {
 		return nil
@@ -305,8 +305,8 @@ func attempt(a *wirepb.AttemptRef) job.Attempt {
 	return job.Attempt{Job: job.ID(a.GetJob()), Task: int(a.GetTask()), N: int(a.GetN())}
 }
 
-func epoch(e *wirepb.EpochRef) lease.Epoch {
-	return lease.Epoch{Generation: e.GetGeneration(), Term: e.GetTerm()}
+func epoch(e *wirepb.EpochRef) contract.Epoch {
+	return contract.Epoch{Generation: e.GetGeneration(), Term: e.GetTerm()}
 }
 
 func need(r *wirepb.Resources) job.Resources {
@@ -316,44 +316,44 @@ func need(r *wirepb.Resources) job.Resources {
 	}
 }
 
-func freeOf(f *wirepb.Free) lease.Free {
-	out := lease.Free{
-		CPUs: int(f.GetCpus()), Memory: job.Size(f.GetMemory()), GPUs: some[lease.FreeGPU](len(f.GetGpus())), Quarantined: f.GetAside(),
+func freeOf(f *wirepb.Free) contract.Free {
+	out := contract.Free{
+		CPUs: int(f.GetCpus()), Memory: job.Size(f.GetMemory()), GPUs: some[contract.FreeGPU](len(f.GetGpus())), Quarantined: f.GetAside(),
 		Tasks: int(f.GetTasks()), Exclusive: f.GetExclusive(),
 	}
 	for i, g := range f.GetGpus() {
-		out.GPUs[i] = lease.FreeGPU{UUID: g.GetUuid(), Memory: job.Size(g.GetMemory()), Milli: int(g.GetMilli())}
+		out.GPUs[i] = contract.FreeGPU{UUID: g.GetUuid(), Memory: job.Size(g.GetMemory()), Milli: int(g.GetMilli())}
 	}
 	for _, u := range f.GetForeign() {
-		out.Foreign = append(out.Foreign, lease.ForeignUse{UUID: u.GetUuid(), Memory: job.Size(u.GetMemory()), PID: int(u.GetPid()), Others: int(u.GetOthers())})
+		out.Foreign = append(out.Foreign, contract.ForeignUse{UUID: u.GetUuid(), Memory: job.Size(u.GetMemory()), PID: int(u.GetPid()), Others: int(u.GetOthers())})
 	}
 	yields := f.GetYields()
 	if len(yields) == 0 {
 		yields = f.GetPreemptible()
 	}
 	for _, y := range yields {
-		out.Preemptible = append(out.Preemptible, lease.Preemptible{
+		out.Preemptible = append(out.Preemptible, contract.Preemptible{
 			Priority: int(y.GetPriority()), Level: int(y.GetLevel()), CPUs: int(y.GetCpus()), Memory: job.Size(y.GetMemory()), GPUs: int(y.GetGpus()),
 		})
 	}
 	return out
 }
 
-func usageOf(u *wirepb.Usage) *lease.Usage {
+func usageOf(u *wirepb.Usage) *contract.Usage {
 	if u == nil {
 		return nil
 	}
-	out := &lease.Usage{Entries: some[share.Entry](len(u.GetEntries()))}
+	out := &contract.Usage{Entries: some[fairshare.Entry](len(u.GetEntries()))}
 	for i, e := range u.GetEntries() {
-		out.Entries[i] = share.Entry{
-			Account: share.Account{User: e.GetUser(), Project: e.GetProject()}, Used: share.Use{GPU: e.GetGpu(), CPU: e.GetCpu()},
+		out.Entries[i] = fairshare.Entry{
+			Account: fairshare.Account{User: e.GetUser(), Project: e.GetProject()}, Used: fairshare.Use{GPU: e.GetGpu(), CPU: e.GetCpu()},
 		}
 	}
 	return out
 }
 
-func profileOf(p *wirepb.Profile) lease.Profile {
-	out := lease.Profile{
+func profileOf(p *wirepb.Profile) contract.Profile {
+	out := contract.Profile{
 		Peer: job.Peer(p.GetPeer()), Name: p.GetName(), Version: p.GetVersion(), Store: p.GetStore(), Labels: p.GetLabels(),
 		CPUs: int(p.GetCpus()), Memory: job.Size(p.GetMemory()), Disk: job.Size(p.GetDisk()),
 		GPUs: some[gpu.Device](len(p.GetGpus())), Drivers: p.GetDrivers(), Worker: p.GetWorker(), Mounts: p.GetMounts(),
@@ -368,11 +368,11 @@ func profileOf(p *wirepb.Profile) lease.Profile {
 }
 
 // userLimitsOf decodes the limits of users; nil if the host tells none. Of several entries of one user the last counts.
-func userLimitsOf(p *wirepb.Profile) *lease.UserLimits {
+func userLimitsOf(p *wirepb.Profile) *contract.UserLimits {
 	if len(p.GetLimits()) == 0 {
 		return nil
 	}
-	out := &lease.UserLimits{PerUser: lease.Limit{}, Users: map[string]lease.Limit{}, More: p.GetMoreLimits()}
+	out := &contract.UserLimits{PerUser: contract.Limit{}, Users: map[string]contract.Limit{}, More: p.GetMoreLimits()}
 	if len(p.GetMemberLimits()) > 0 {
 		out.Member = limitOf(p.GetMemberLimits())
 	}
@@ -386,10 +386,10 @@ func userLimitsOf(p *wirepb.Profile) *lease.UserLimits {
 	return out
 }
 
-func limitOf(most map[string]int64) lease.Limit {
-	out := make(lease.Limit, len(most))
+func limitOf(most map[string]int64) contract.Limit {
+	out := make(contract.Limit, len(most))
 	for q, n := range most {
-		out[lease.Quantity(q)] = n
+		out[contract.Quantity(q)] = n
 	}
 	return out
 }

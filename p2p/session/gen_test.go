@@ -1,6 +1,6 @@
 package session
 
-// Random generators of every message of package lease, within its bounds.
+// Random generators of every message of package contract, within its bounds.
 
 import (
 	"time"
@@ -8,10 +8,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
+	"github.com/musterhq/muster/internal/usage"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
-	"github.com/musterhq/muster/usage"
 )
 
 var (
@@ -30,12 +30,12 @@ var (
 		return ""
 	})
 	anySize  = rapid.Custom(func(t *rapid.T) job.Size { return job.Size(rapid.Int64Min(0).Draw(t, "size")) })
-	anyEpoch = rapid.Custom(func(t *rapid.T) lease.Epoch {
-		return lease.Epoch{Generation: rapid.Uint64().Draw(t, "generation"), Term: rapid.Uint64().Draw(t, "term")}
+	anyEpoch = rapid.Custom(func(t *rapid.T) contract.Epoch {
+		return contract.Epoch{Generation: rapid.Uint64().Draw(t, "generation"), Term: rapid.Uint64().Draw(t, "term")}
 	})
 	anyAttempt = rapid.Custom(func(t *rapid.T) job.Attempt { return attemptOf(t, anyGroup.Draw(t, "group")) })
 	anyGroup   = rapid.Custom(func(t *rapid.T) job.Group { return job.Group(rapid.Uint64().Draw(t, "group")) })
-	anySession = rapid.Custom(func(t *rapid.T) lease.Session { return lease.Session(rapid.Uint64().Draw(t, "session")) })
+	anySession = rapid.Custom(func(t *rapid.T) contract.Session { return contract.Session(rapid.Uint64().Draw(t, "session")) })
 	anyAddress = rapid.SampledFrom([]string{"10.0.0.7", "127.0.0.1", "2001:db8::7", "::1", "fd00::1:2:3:4"})
 	anyEnd     = rapid.SampledFrom([]job.State{
 		job.Succeeded, job.Failed, job.Cancelled, job.Timeout, job.OutOfMemory, job.NodeFail, job.Preempted,
@@ -62,57 +62,57 @@ func anyMessage() *rapid.Generator[any] {
 	draw := func(f func(t *rapid.T) any) *rapid.Generator[any] { return rapid.Custom(f) }
 	return rapid.OneOf(
 		draw(drawOffer), draw(drawStart), draw(drawCommit), draw(drawDecline), draw(drawEvent), draw(drawHello),
-		draw(func(t *rapid.T) any { return lease.Release{Offer: rapid.Uint64().Draw(t, "offer")} }),
+		draw(func(t *rapid.T) any { return contract.Release{Offer: rapid.Uint64().Draw(t, "offer")} }),
 		draw(func(t *rapid.T) any {
 			a := anyAttempt.Draw(t, "attempt")
-			return lease.Ack{Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), N: rapid.Uint64().Draw(t, "n")}
+			return contract.Ack{Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), N: rapid.Uint64().Draw(t, "n")}
 		}),
 		draw(func(t *rapid.T) any {
-			return lease.Owns{Groups: listOf(t, rapid.Custom(func(t *rapid.T) lease.GroupEpoch {
-				return lease.GroupEpoch{Group: anyGroup.Draw(t, "group"), Epoch: anyEpoch.Draw(t, "epoch"), Founding: anyFounding.Draw(t, "founding")}
+			return contract.Owns{Groups: listOf(t, rapid.Custom(func(t *rapid.T) contract.GroupEpoch {
+				return contract.GroupEpoch{Group: anyGroup.Draw(t, "group"), Epoch: anyEpoch.Draw(t, "epoch"), Founding: anyFounding.Draw(t, "founding")}
 			}), 5, "groups")}
 		}),
 		draw(func(t *rapid.T) any {
 			a := anyAttempt.Draw(t, "attempt")
-			return lease.Query{Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Store: anyWord.Draw(t, "store")}
+			return contract.Query{Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Store: anyWord.Draw(t, "store")}
 		}),
 		draw(func(t *rapid.T) any {
 			a := anyAttempt.Draw(t, "attempt")
-			return lease.Signal{Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Number: rapid.IntRange(1, maxSignal).Draw(t, "signal")}
+			return contract.Signal{Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Number: rapid.IntRange(1, maxSignal).Draw(t, "signal")}
 		}),
 		draw(func(t *rapid.T) any {
 			a := anyAttempt.Draw(t, "attempt")
-			return lease.Cancel{
+			return contract.Cancel{
 				Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"),
 				Grace: drawDuration(t, maxGrace), Reason: anyText.Draw(t, "reason"),
 			}
 		}),
 		draw(func(t *rapid.T) any {
 			g := anyGroup.Draw(t, "group")
-			return lease.Renewed{
+			return contract.Renewed{
 				Group: g, Epoch: anyEpoch.Draw(t, "epoch"), Clock: rapid.Int64().Draw(t, "clock"), Session: anySession.Draw(t, "session"),
-				Verdicts: listOf(t, rapid.Custom(func(t *rapid.T) lease.Verdict {
-					return lease.Verdict{Attempt: attemptOf(t, g), Keep: rapid.Bool().Draw(t, "keep")}
+				Verdicts: listOf(t, rapid.Custom(func(t *rapid.T) contract.Verdict {
+					return contract.Verdict{Attempt: attemptOf(t, g), Keep: rapid.Bool().Draw(t, "keep")}
 				}), 5, "verdicts"),
 			}
 		}),
 		draw(func(t *rapid.T) any {
 			g := anyGroup.Draw(t, "group")
-			return lease.Renew{
+			return contract.Renew{
 				Group: g, Store: anyWord.Draw(t, "store"), Clock: rapid.Int64().Draw(t, "clock"), Session: anySession.Draw(t, "session"),
 				Live: listOf(t, rapid.Custom(func(t *rapid.T) job.Attempt { return attemptOf(t, g) }), 5, "live"),
 			}
 		}),
 		draw(func(t *rapid.T) any {
 			free := drawFree(t)
-			return lease.Availability{
-				Seq: rapid.Uint64().Draw(t, "seq"), Free: free, Kept: listOf(t, rapid.Custom(func(t *rapid.T) lease.Kept { return drawKept(t, len(free.GPUs)) }), 5, "kept"), Draining: rapid.Bool().Draw(t, "draining"), Detail: anyText.Draw(t, "detail"),
+			return contract.Availability{
+				Seq: rapid.Uint64().Draw(t, "seq"), Free: free, Kept: listOf(t, rapid.Custom(func(t *rapid.T) contract.Kept { return drawKept(t, len(free.GPUs)) }), 5, "kept"), Draining: rapid.Bool().Draw(t, "draining"), Detail: anyText.Draw(t, "detail"),
 				UnderQuota: listOf(t, anyWord, 5, "under quota"), Forecasts: listOf(t, rapid.Custom(drawForecast), 5, "forecasts"),
 				Usage: drawUsage(t),
 			}
 		}),
 		draw(func(t *rapid.T) any {
-			return lease.Stale{Group: anyGroup.Draw(t, "group"), Epoch: anyEpoch.Draw(t, "epoch"), Owner: job.Peer(anyWord.Draw(t, "owner"))}
+			return contract.Stale{Group: anyGroup.Draw(t, "group"), Epoch: anyEpoch.Draw(t, "epoch"), Owner: job.Peer(anyWord.Draw(t, "owner"))}
 		}),
 	)
 }
@@ -121,14 +121,14 @@ func drawDuration(t *rapid.T, most time.Duration) time.Duration {
 	return time.Duration(rapid.Int64Range(0, int64(most)).Draw(t, "duration"))
 }
 
-func drawUsage(t *rapid.T) *lease.Usage {
+func drawUsage(t *rapid.T) *contract.Usage {
 	if rapid.Bool().Draw(t, "no usage") {
 		return nil
 	}
-	return &lease.Usage{Entries: listOf(t, rapid.Custom(func(t *rapid.T) share.Entry {
-		return share.Entry{
-			Account: share.Account{User: anyName.Draw(t, "user"), Project: anyWord.Draw(t, "project")},
-			Used:    share.Use{GPU: rapid.Float64Range(0, lease.MaxUsed).Draw(t, "gpu"), CPU: rapid.Float64Range(0, lease.MaxUsed).Draw(t, "cpu")},
+	return &contract.Usage{Entries: listOf(t, rapid.Custom(func(t *rapid.T) fairshare.Entry {
+		return fairshare.Entry{
+			Account: fairshare.Account{User: anyName.Draw(t, "user"), Project: anyWord.Draw(t, "project")},
+			Used:    fairshare.Use{GPU: rapid.Float64Range(0, contract.MaxUsed).Draw(t, "gpu"), CPU: rapid.Float64Range(0, contract.MaxUsed).Draw(t, "cpu")},
 		}
 	}), 5, "usage")}
 }
@@ -151,26 +151,26 @@ func drawOffer(t *rapid.T) any {
 	a := anyAttempt.Draw(t, "attempt")
 	need := drawNeed(t)
 	need.Exclusive = rapid.Bool().Draw(t, "exclusive")
-	work, level := lease.Work{By: lease.OrderBy(rapid.IntRange(0, 2).Draw(t, "order by"))}, 0
-	if work.By != lease.ByAge {
-		work.Time, level = drawDuration(t, lease.MaxWork), rapid.IntRange(0, lease.MaxLevel).Draw(t, "level")
+	work, level := contract.Work{By: contract.OrderBy(rapid.IntRange(0, 2).Draw(t, "order by"))}, 0
+	if work.By != contract.ByAge {
+		work.Time, level = drawDuration(t, contract.MaxWork), rapid.IntRange(0, contract.MaxLevel).Draw(t, "level")
 	}
 	gang := rapid.OneOf(rapid.Just(0), rapid.IntRange(2, job.MaxNodes)).Draw(t, "gang")
-	return lease.Offer{
+	return contract.Offer{
 		ID: rapid.Uint64().Draw(t, "id"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"), Need: need, Device: anyWord.Draw(t, "device"),
 		Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"), User: anyName.Draw(t, "user"), Project: anyWord.Draw(t, "project"), Token: anyWord.Draw(t, "token"),
-		Wait: drawDuration(t, lease.MaxOfferWait), Age: drawDuration(t, 1<<62), Preempt: rapid.Bool().Draw(t, "preempt"),
+		Wait: drawDuration(t, contract.MaxOfferWait), Age: drawDuration(t, 1<<62), Preempt: rapid.Bool().Draw(t, "preempt"),
 		Gang: gang, Hold: drawDuration(t, maxHold), Firm: gang > 0 && rapid.Bool().Draw(t, "firm"), Order: rapid.Uint64().Draw(t, "order"),
-		Keeping: lease.Keeping{Spare: rapid.Bool().Draw(t, "spare"), Elsewhere: rapid.Bool().Draw(t, "elsewhere"), Private: rapid.Bool().Draw(t, "private")}, Ordered: lease.Ordered{Level: level, Work: work},
-		Limit: drawDuration(t, lease.MaxLimit),
+		Keeping: contract.Keeping{Spare: rapid.Bool().Draw(t, "spare"), Elsewhere: rapid.Bool().Draw(t, "elsewhere"), Private: rapid.Bool().Draw(t, "private")}, Ordered: contract.Ordered{Level: level, Work: work},
+		Limit: drawDuration(t, contract.MaxLimit),
 	}
 }
 
-func drawKept(t *rapid.T, gpus int) lease.Kept {
-	k := lease.Kept{
+func drawKept(t *rapid.T, gpus int) contract.Kept {
+	k := contract.Kept{
 		Priority: rapid.IntRange(0, job.MaxPriority).Draw(t, "priority"), Below: rapid.Bool().Draw(t, "below"),
 		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"), Milli: rapid.IntRange(0, wholeDevice).Draw(t, "milli"),
-		For: drawDuration(t, lease.MaxForecast), Starts: rapid.Bool().Draw(t, "starts"),
+		For: drawDuration(t, contract.MaxForecast), Starts: rapid.Bool().Draw(t, "starts"),
 	}
 	if rapid.Bool().Draw(t, "named") {
 		k.Job, k.User = anyAttempt.Draw(t, "attempt").Job, anyName.Draw(t, "user")
@@ -183,9 +183,9 @@ func drawKept(t *rapid.T, gpus int) lease.Kept {
 	return k
 }
 
-func drawForecast(t *rapid.T) lease.Forecast {
-	f := lease.Forecast{Offer: rapid.Uint64().Draw(t, "offer")}
-	d := drawDuration(t, lease.MaxForecast)
+func drawForecast(t *rapid.T) contract.Forecast {
+	f := contract.Forecast{Offer: rapid.Uint64().Draw(t, "offer")}
+	d := drawDuration(t, contract.MaxForecast)
 	switch rapid.IntRange(0, 3).Draw(t, "kind") {
 	case 0:
 		f.Start, f.Elsewhere = d, d > 0 && rapid.Bool().Draw(t, "elsewhere")
@@ -218,9 +218,9 @@ func drawStart(t *rapid.T) any {
 		s.Constraint, s.Workdir = "rack=r1&!slow", "/data"
 	}
 	x := drawElement(t)
-	var g *lease.Gang
+	var g *contract.Gang
 	g, x.Rank = drawGang(t)
-	return lease.Start{
+	return contract.Start{
 		Offer: rapid.Uint64().Draw(t, "offer"), Attempt: a, Group: a.Job.Group(), Epoch: anyEpoch.Draw(t, "epoch"),
 		Session: anySession.Draw(t, "session"), User: anyName.Draw(t, "user"), File: fileOf(s), Element: x, Gang: g,
 	}
@@ -234,16 +234,16 @@ func fileOf(s job.Spec) *job.File {
 	return f
 }
 
-func drawElement(t *rapid.T) lease.Element {
+func drawElement(t *rapid.T) contract.Element {
 	if !rapid.Bool().Draw(t, "array") {
-		return lease.Element{}
+		return contract.Element{}
 	}
-	return lease.Element{Array: true, Index: rapid.IntRange(0, job.MaxIndex).Draw(t, "index"), Entry: anyText.Draw(t, "entry")}
+	return contract.Element{Array: true, Index: rapid.IntRange(0, job.MaxIndex).Draw(t, "index"), Entry: anyText.Draw(t, "entry")}
 }
 
 func drawCommit(t *rapid.T) any {
 	a := anyAttempt.Draw(t, "attempt")
-	return lease.Commit{
+	return contract.Commit{
 		Offer: rapid.Uint64().Draw(t, "offer"), Attempt: a, Group: a.Job.Group(),
 		Devices: listOf(t, anyWord, 8, "devices"), Session: anySession.Draw(t, "session"),
 		Address: rapid.OneOf(rapid.Just(""), anyAddress).Draw(t, "address"), Port: rapid.IntRange(0, maxPort).Draw(t, "port"),
@@ -252,20 +252,20 @@ func drawCommit(t *rapid.T) any {
 }
 
 // drawGang draws a gang with the rank of one of its members, or none.
-func drawGang(t *rapid.T) (*lease.Gang, int) {
+func drawGang(t *rapid.T) (*contract.Gang, int) {
 	nodes := rapid.SliceOfNDistinct(anyWord, 0, 5, rapid.ID).Draw(t, "members")
 	if len(nodes) < 2 {
 		return nil, 0
 	}
-	g := &lease.Gang{Port: rapid.IntRange(1, maxPort).Draw(t, "port")}
+	g := &contract.Gang{Port: rapid.IntRange(1, maxPort).Draw(t, "port")}
 	for _, n := range nodes {
-		g.Members = append(g.Members, lease.Member{Node: job.Peer(n), Name: anyName.Draw(t, "name"), Address: anyAddress.Draw(t, "address")})
+		g.Members = append(g.Members, contract.Member{Node: job.Peer(n), Name: anyName.Draw(t, "name"), Address: anyAddress.Draw(t, "address")})
 	}
 	return g, rapid.IntRange(0, len(nodes)-1).Draw(t, "rank")
 }
 
 func drawDecline(t *rapid.T) any {
-	return lease.Decline{
+	return contract.Decline{
 		Offer: rapid.Uint64().Draw(t, "offer"), Attempt: anyAttempt.Draw(t, "attempt"),
 		Reason: job.Reason{Word: anyWord.Draw(t, "word"), Detail: anyText.Draw(t, "detail")},
 		Free:   drawFree(t), Never: rapid.Bool().Draw(t, "never"), NoUser: rapid.Bool().Draw(t, "no user"),
@@ -274,7 +274,7 @@ func drawDecline(t *rapid.T) any {
 
 func drawEvent(t *rapid.T) any {
 	a := anyAttempt.Draw(t, "attempt")
-	e := lease.Event{
+	e := contract.Event{
 		Attempt: a, Group: a.Job.Group(), N: rapid.Uint64Min(1).Draw(t, "n"),
 		PID: rapid.IntRange(0, 1<<22).Draw(t, "pid"), Devices: listOf(t, anyWord, 8, "devices"), Began: drawTime(t),
 	}
@@ -307,20 +307,20 @@ func drawTime(t *rapid.T) time.Time {
 	return time.Unix(0, rapid.Int64Range(1, 1<<62).Draw(t, "ns")).UTC()
 }
 
-func drawFree(t *rapid.T) lease.Free {
-	return lease.Free{
+func drawFree(t *rapid.T) contract.Free {
+	return contract.Free{
 		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"),
-		GPUs: devicesOf(t, rapid.Custom(func(t *rapid.T) lease.FreeGPU {
-			return lease.FreeGPU{UUID: anyWord.Draw(t, "uuid"), Memory: anySize.Draw(t, "memory"), Milli: rapid.IntRange(0, wholeDevice).Draw(t, "milli")}
+		GPUs: devicesOf(t, rapid.Custom(func(t *rapid.T) contract.FreeGPU {
+			return contract.FreeGPU{UUID: anyWord.Draw(t, "uuid"), Memory: anySize.Draw(t, "memory"), Milli: rapid.IntRange(0, wholeDevice).Draw(t, "milli")}
 		})),
-		Tasks: rapid.IntRange(0, lease.MaxLive).Draw(t, "tasks"), Exclusive: rapid.Bool().Draw(t, "exclusive"),
+		Tasks: rapid.IntRange(0, contract.MaxLive).Draw(t, "tasks"), Exclusive: rapid.Bool().Draw(t, "exclusive"),
 		Foreign: drawForeign(t),
 	}
 }
 
-func drawForeign(t *rapid.T) (all []lease.ForeignUse) {
+func drawForeign(t *rapid.T) (all []contract.ForeignUse) {
 	for range rapid.IntRange(0, 2).Draw(t, "foreign") {
-		all = append(all, lease.ForeignUse{
+		all = append(all, contract.ForeignUse{
 			UUID: anyWord.Draw(t, "uuid"), Memory: anySize.Draw(t, "memory"), PID: rapid.IntRange(0, maxPID).Draw(t, "pid"), Others: rapid.IntRange(0, 3).Draw(t, "others"),
 		})
 	}
@@ -328,23 +328,23 @@ func drawForeign(t *rapid.T) (all []lease.ForeignUse) {
 }
 
 // devicesOf draws free devices. No two have the same ID.
-func devicesOf(t *rapid.T, g *rapid.Generator[lease.FreeGPU]) []lease.FreeGPU {
-	l := rapid.SliceOfNDistinct(g, 0, 8, func(d lease.FreeGPU) string { return d.UUID }).Draw(t, "gpus")
+func devicesOf(t *rapid.T, g *rapid.Generator[contract.FreeGPU]) []contract.FreeGPU {
+	l := rapid.SliceOfNDistinct(g, 0, 8, func(d contract.FreeGPU) string { return d.UUID }).Draw(t, "gpus")
 	if len(l) == 0 {
 		return nil
 	}
 	return l
 }
 
-func drawLimits(t *rapid.T) *lease.UserLimits {
+func drawLimits(t *rapid.T) *contract.UserLimits {
 	if !rapid.Bool().Draw(t, "limits") {
 		return nil
 	}
-	limit := rapid.Custom(func(t *rapid.T) lease.Limit {
-		return rapid.MapOfN(rapid.Custom(func(t *rapid.T) lease.Quantity { return lease.Quantity(anyWord.Draw(t, "quantity")) }), rapid.Int64Range(0, maxLimit), 0, 4).Draw(t, "limit")
+	limit := rapid.Custom(func(t *rapid.T) contract.Limit {
+		return rapid.MapOfN(rapid.Custom(func(t *rapid.T) contract.Quantity { return contract.Quantity(anyWord.Draw(t, "quantity")) }), rapid.Int64Range(0, maxLimit), 0, 4).Draw(t, "limit")
 	})
 	users := rapid.MapOfN(anyWord, limit, 0, 3).Draw(t, "users")
-	l := &lease.UserLimits{PerUser: limit.Draw(t, "per user"), Users: users, More: rapid.Bool().Draw(t, "more")}
+	l := &contract.UserLimits{PerUser: limit.Draw(t, "per user"), Users: users, More: rapid.Bool().Draw(t, "more")}
 	if m := limit.Draw(t, "member"); len(m) > 0 {
 		l.Member = m
 	}
@@ -352,7 +352,7 @@ func drawLimits(t *rapid.T) *lease.UserLimits {
 }
 
 func drawHello(t *rapid.T) any {
-	p := lease.Profile{
+	p := contract.Profile{
 		Peer: job.Peer(anyWord.Draw(t, "peer")), Name: anyName.Draw(t, "name"), Version: anyName.Draw(t, "version"), Store: anyWord.Draw(t, "store"),
 		CPUs: rapid.IntRange(0, job.MaxCPUs).Draw(t, "cpus"), Memory: anySize.Draw(t, "memory"), Disk: anySize.Draw(t, "disk"),
 		Drivers: listOf(t, anyWord, 3, "drivers"), Mounts: listOf(t, anyWord, 3, "mounts"), Worker: rapid.Bool().Draw(t, "worker"),
@@ -377,7 +377,7 @@ func drawHello(t *rapid.T) any {
 		}
 		p.GPUs = append(p.GPUs, d)
 	}
-	return lease.Hello{Profile: p, Free: drawFree(t)}
+	return contract.Hello{Profile: p, Free: drawFree(t)}
 }
 
 // anyFounding is a proof of a group's founder, or none.

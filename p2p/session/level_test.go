@@ -4,12 +4,12 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 // Levels of preemptible tasks travel, and a daemon that does not know them sees what each priority holds in all.
 func TestLevelsOfPreemptibleTasks(t *testing.T) {
-	in := lease.Availability{Seq: 1, Free: lease.Free{Preemptible: []lease.Preemptible{
+	in := contract.Availability{Seq: 1, Free: contract.Free{Preemptible: []contract.Preemptible{
 		{Priority: 1, Level: 3, CPUs: 1, GPUs: 2, Memory: 5}, {Priority: 1, Level: 1, CPUs: 2, GPUs: 4, Memory: 6}, {Priority: 7, CPUs: 8},
 	}}}
 	out, err := carry(in)

@@ -13,9 +13,9 @@ import (
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 
+	"github.com/musterhq/muster/internal/timers"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
-	"github.com/musterhq/muster/timers"
 )
 
 // maxGreeting bounds the streams of one peer that have not sent Open yet.

@@ -18,10 +18,10 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
 
+	"github.com/musterhq/muster/internal/timers"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/wirepb"
-	"github.com/musterhq/muster/timers"
 )
 
 // Host is the part of a libp2p host that sessions need. An open connection must mean that the peer was admitted.
@@ -99,7 +99,7 @@ func (m *Manager) look() {
 	}
 }
 
-// Send queues a message of package lease for the peer and returns at once. Messages to one peer arrive in the order
+// Send queues a message of package contract for the peer and returns at once. Messages to one peer arrive in the order
 // in which they were sent, or the session ends. Errors: ErrNoSession, ErrBusy, ErrInvalid, a HeldBackError.
 func (m *Manager) Send(p job.Peer, msg any) error {
 	c := m.table.get(p)

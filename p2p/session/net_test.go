@@ -21,8 +21,8 @@ import (
 	"github.com/libp2p/go-libp2p/x/simlibp2p"
 	"github.com/marcopolo/simnet"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p"
 )
 
@@ -148,7 +148,7 @@ type recorder struct {
 	commits []uint64          // guarded by mu
 	broken  []string          // guarded by mu; violated guarantees
 	stall   chan struct{}     // if set, messages block until it is closed
-	onOffer func(from job.Peer, o lease.Offer)
+	onOffer func(from job.Peer, o contract.Offer)
 	onAny   func(msg any) // called for each message
 
 	measured []time.Duration // guarded by mu
@@ -185,12 +185,12 @@ func (r *recorder) Down(p job.Peer, err error) {
 	r.seen = append(r.seen, "down "+p.Short())
 }
 
-func (r *recorder) FromScheduler(p job.Peer, msg lease.ToWorker) {
+func (r *recorder) FromScheduler(p job.Peer, msg contract.ToWorker) {
 	r.mu.Lock()
 	if !r.up[p] {
 		r.broken = append(r.broken, "a message while down")
 	}
-	o, isOffer := msg.(lease.Offer)
+	o, isOffer := msg.(contract.Offer)
 	if isOffer {
 		r.offers = append(r.offers, o.ID)
 	}
@@ -207,13 +207,13 @@ func (r *recorder) FromScheduler(p job.Peer, msg lease.ToWorker) {
 	}
 }
 
-func (r *recorder) FromWorker(p job.Peer, msg lease.ToScheduler) {
+func (r *recorder) FromWorker(p job.Peer, msg contract.ToScheduler) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.up[p] {
 		r.broken = append(r.broken, "a message while down")
 	}
-	if c, ok := msg.(lease.Commit); ok {
+	if c, ok := msg.(contract.Commit); ok {
 		r.commits = append(r.commits, c.Offer)
 	}
 	if r.onAny != nil {
@@ -257,14 +257,14 @@ func (r *recorder) kept(t *testing.T) {
 	}
 }
 
-func testRenew(live ...job.Attempt) lease.Renew {
-	return lease.Renew{Group: 7, Store: "store", Clock: 1, Session: 1, Live: live}
+func testRenew(live ...job.Attempt) contract.Renew {
+	return contract.Renew{Group: 7, Store: "store", Clock: 1, Session: 1, Live: live}
 }
 
-func testOffer(n uint64) lease.Offer {
+func testOffer(n uint64) contract.Offer {
 	const g = job.Group(7)
-	return lease.Offer{
-		ID: n, Attempt: job.Attempt{Job: job.NewID(g, n), N: 1}, Group: g, Epoch: lease.Epoch{Generation: 1, Term: 3},
+	return contract.Offer{
+		ID: n, Attempt: job.Attempt{Job: job.NewID(g, n), N: 1}, Group: g, Epoch: contract.Epoch{Generation: 1, Term: 3},
 		Need: job.Resources{CPUs: 1, GPUs: 2, GPUModel: "h100"}, Priority: 50, User: "amy", Wait: time.Second,
 	}
 }

@@ -11,25 +11,25 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 // pathOf returns the path of a connection that goes straight from host to host. A session stays on its connection: if a
 // relay carries it and the hosts connect directly later, the path stays empty until the session ends. The next session
 // has it.
-func pathOf(c network.ConnMultiaddrs) lease.Path {
+func pathOf(c network.ConnMultiaddrs) contract.Path {
 	remote, ok := addressOf(c.RemoteMultiaddr())
 	if !ok || !reachable(remote) {
-		return lease.Path{}
+		return contract.Path{}
 	}
 	local, ok := addressOf(c.LocalMultiaddr())
 	if ok && local.IsUnspecified() {
 		local = sourceOf(remote)
 	}
 	if !ok || !reachable(local) {
-		return lease.Path{}
+		return contract.Path{}
 	}
-	return lease.Path{Local: local.String(), Remote: remote.String()}
+	return contract.Path{Local: local.String(), Remote: remote.String()}
 }
 
 // addressOf returns the IP address of a multiaddress. It returns false for one that leads through a relay.

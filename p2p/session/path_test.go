@@ -13,10 +13,10 @@ import (
 	"github.com/libp2p/go-libp2p/core/peerstore"
 	ma "github.com/multiformats/go-multiaddr"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
-func (n *node) path(of *node) lease.Path { return n.table.get(of.id()).info().Path }
+func (n *node) path(of *node) contract.Path { return n.table.get(of.id()).info().Path }
 
 // Both ends of a session tell the same addresses, the other way round, whichever of them has opened it.
 func TestPathOfASession(t *testing.T) {
@@ -27,7 +27,7 @@ func TestPathOfASession(t *testing.T) {
 		pass(time.Second)
 		for _, other := range c.nodes[1:] {
 			a, b := c.nodes[0].path(other), other.path(c.nodes[0])
-			if a.Local == "" || a.Remote == "" || a.Local == a.Remote || a != (lease.Path{Local: b.Remote, Remote: b.Local}) {
+			if a.Local == "" || a.Remote == "" || a.Local == a.Remote || a != (contract.Path{Local: b.Remote, Remote: b.Local}) {
 				t.Errorf("%+v and %+v", a, b)
 			}
 		}
@@ -54,7 +54,7 @@ func TestPathOfAHostThatListensEverywhere(t *testing.T) {
 	a.host.Peerstore().AddAddrs(b.host.ID(), onLoopback(b.host), peerstore.PermanentAddrTTL)
 	a.Want(b.id())
 	until(t, "no session", func() bool { return a.isUp(b.id()) && b.isUp(a.id()) })
-	if want := (lease.Path{Local: "127.0.0.1", Remote: "127.0.0.1"}); a.path(b) != want || b.path(a) != want {
+	if want := (contract.Path{Local: "127.0.0.1", Remote: "127.0.0.1"}); a.path(b) != want || b.path(a) != want {
 		t.Errorf("%+v and %+v", a.path(b), b.path(a))
 	}
 }
@@ -78,17 +78,17 @@ func TestPathOfAddresses(t *testing.T) {
 	const relay = "/ip4/10.0.0.9/tcp/4701/p2p/12D3KooWNbXmmoznxXaRArq2f2kCmHvrwAfEA3X4CP1LbytmZC9V/p2p-circuit"
 	for _, c := range []struct {
 		ends
-		want lease.Path
+		want contract.Path
 	}{
-		{ends{"/ip4/10.0.0.1/tcp/1", "/ip4/10.0.0.2/tcp/2"}, lease.Path{Local: "10.0.0.1", Remote: "10.0.0.2"}},
-		{ends{"/ip6/2001:db8::1/udp/1/quic-v1", "/ip6/2001:db8:0:0::2/udp/2/quic-v1"}, lease.Path{Local: "2001:db8::1", Remote: "2001:db8::2"}},
-		{ends{"/ip6/::ffff:10.0.0.1/tcp/1", "/ip4/10.0.0.2/tcp/2"}, lease.Path{Local: "10.0.0.1", Remote: "10.0.0.2"}},
-		{ends{relay, "/ip4/10.0.0.2/tcp/2"}, lease.Path{}},
-		{ends{"/ip4/10.0.0.1/tcp/1", relay}, lease.Path{}},
-		{ends{"/ip6/fe80::1/tcp/1", "/ip6/fe80::2/tcp/2"}, lease.Path{}},
-		{ends{"/ip6zone/eth0/ip6/fe80::1/tcp/1", "/ip6zone/eth0/ip6/fe80::2/tcp/2"}, lease.Path{}},
-		{ends{"/ip4/10.0.0.1/tcp/1", "/ip4/0.0.0.0/tcp/2"}, lease.Path{}},
-		{ends{"/ip4/10.0.0.1/tcp/1", "/dns4/example/tcp/2"}, lease.Path{}},
+		{ends{"/ip4/10.0.0.1/tcp/1", "/ip4/10.0.0.2/tcp/2"}, contract.Path{Local: "10.0.0.1", Remote: "10.0.0.2"}},
+		{ends{"/ip6/2001:db8::1/udp/1/quic-v1", "/ip6/2001:db8:0:0::2/udp/2/quic-v1"}, contract.Path{Local: "2001:db8::1", Remote: "2001:db8::2"}},
+		{ends{"/ip6/::ffff:10.0.0.1/tcp/1", "/ip4/10.0.0.2/tcp/2"}, contract.Path{Local: "10.0.0.1", Remote: "10.0.0.2"}},
+		{ends{relay, "/ip4/10.0.0.2/tcp/2"}, contract.Path{}},
+		{ends{"/ip4/10.0.0.1/tcp/1", relay}, contract.Path{}},
+		{ends{"/ip6/fe80::1/tcp/1", "/ip6/fe80::2/tcp/2"}, contract.Path{}},
+		{ends{"/ip6zone/eth0/ip6/fe80::1/tcp/1", "/ip6zone/eth0/ip6/fe80::2/tcp/2"}, contract.Path{}},
+		{ends{"/ip4/10.0.0.1/tcp/1", "/ip4/0.0.0.0/tcp/2"}, contract.Path{}},
+		{ends{"/ip4/10.0.0.1/tcp/1", "/dns4/example/tcp/2"}, contract.Path{}},
 	} {
 		if got := pathOf(c.ends); got != c.want {
 			t.Errorf("%+v: %+v, want %+v", c.ends, got, c.want)
@@ -119,7 +119,7 @@ func TestPathOfAnEarlierVersion(t *testing.T) {
 		})
 		a.Want(b.id())
 		pass(time.Second)
-		if got := a.path(b); got != (lease.Path{}) {
+		if got := a.path(b); got != (contract.Path{}) {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -11,13 +11,13 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/peer"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/p2p"
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
 // TestEveryMessageHasASender checks that the table has each message of the protocol, and that it agrees with the types of
-// package lease: what goes to workers is the scheduler's.
+// package contract: what goes to workers is the scheduler's.
 func TestEveryMessageHasASender(t *testing.T) {
 	fields := (&wirepb.Frame{}).ProtoReflect().Descriptor().Oneofs().ByName("body").Fields()
 	if fields.Len() != len(senders) {
@@ -65,7 +65,7 @@ func TestRolesAreThoseOfNow(t *testing.T) {
 		give(p2p.AllRoles)
 		a.Want(b.id())
 		time.Sleep(time.Second)
-		if err := b.Send(a.id(), lease.Release{Offer: 1}); err != nil {
+		if err := b.Send(a.id(), contract.Release{Offer: 1}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -73,7 +73,7 @@ func TestRolesAreThoseOfNow(t *testing.T) {
 			t.Fatalf("a scheduler's message: %d denied, up %v", a.Denied(), a.isUp(b.id()))
 		}
 		give(p2p.RoleWorker) // its renewed credential says less
-		if err := b.Send(a.id(), lease.Release{Offer: 2}); err != nil {
+		if err := b.Send(a.id(), contract.Release{Offer: 2}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -85,7 +85,7 @@ func TestRolesAreThoseOfNow(t *testing.T) {
 			t.Error("it is not taken back after a while")
 		}
 		give(p2p.RoleScheduler)
-		if err := b.Send(a.id(), lease.Release{Offer: 3}); err != nil {
+		if err := b.Send(a.id(), contract.Release{Offer: 3}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)

@@ -1,4 +1,4 @@
-// Package session maintains one long-lived stream between two daemons and carries the messages of package lease over
+// Package session maintains one long-lived stream between two daemons and carries the messages of package contract over
 // it. Each daemon can be scheduler and worker at once, so both kinds of messages flow in both directions.
 //
 // # The protocol /muster/session/1
@@ -54,8 +54,8 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/protocol"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // ID is the libp2p protocol ID.
@@ -63,7 +63,7 @@ const ID protocol.ID = "/muster/session/1"
 
 const (
 	// MaxFrame bounds one message and so the memory that a peer can make us allocate. It is the largest length that
-	// fits in three bytes. The largest messages are a Hello of lease.MaxGPUs devices with all their links, and a
+	// fits in three bytes. The largest messages are a Hello of contract.MaxGPUs devices with all their links, and a
 	// Start with its job file.
 	MaxFrame = 1<<21 - 1
 	// startRoom bounds what a Start holds besides its job file: IDs, numbers, the user's name, the task's line of a list,
@@ -172,15 +172,15 @@ type Handler interface {
 	Up(peer job.Peer, info Info)
 	Measured(peer job.Peer, roundTrip time.Duration)
 	Down(peer job.Peer, err error)
-	FromScheduler(peer job.Peer, msg lease.ToWorker)
-	FromWorker(peer job.Peer, msg lease.ToScheduler)
+	FromScheduler(peer job.Peer, msg contract.ToWorker)
+	FromWorker(peer job.Peer, msg contract.ToScheduler)
 }
 
 // Info describes a session.
 type Info struct {
 	Peer   job.Peer
 	Addr   string        // the peer's multiaddr
-	Path   lease.Path    // empty too if the peer has an earlier version, which does not know gangs
+	Path   contract.Path // empty too if the peer has an earlier version, which does not know gangs
 	Opened bool          // this side opened it
 	Since  time.Time     // when it came up
 	RTT    time.Duration // measured with pings; 0 until the first was answered

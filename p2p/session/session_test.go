@@ -10,8 +10,8 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/network"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // pass advances the virtual time and waits until all goroutines are idle. It takes no real time.
@@ -49,7 +49,7 @@ func TestSessionComesUpAndKeepsOrder(t *testing.T) {
 		if infos := a.Peers(); len(infos) != 1 || infos[0].Peer != b.id() || !infos[0].Opened {
 			t.Errorf("peers %+v", infos)
 		}
-		if err := a.Send(b.id(), lease.Ack{Attempt: job.Attempt{Job: "nonsense"}}); !errors.Is(err, ErrInvalid) {
+		if err := a.Send(b.id(), contract.Ack{Attempt: job.Attempt{Job: "nonsense"}}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("Send of a message that is out of bounds: %v", err)
 		}
 		pass(time.Hour)
@@ -311,7 +311,7 @@ func TestMalformedFrameCuts(t *testing.T) {
 		"no protobuf":     {3, 0xff, 0xff, 0xff},
 		"unknown message": {3, 0xfa, 0x3f, 0},
 		"bad attempt":     {4, 0x32, 2, 0x10, 1}, // Ack without anything
-		"another's name":  frameOf(t, lease.Hello{Profile: lease.Profile{Peer: "somebody"}}),
+		"another's name":  frameOf(t, contract.Hello{Profile: contract.Profile{Peer: "somebody"}}),
 		"endless length":  {0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80},
 	} {
 		t.Run(name, func(t *testing.T) {

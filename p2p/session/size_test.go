@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
+	"github.com/musterhq/muster/internal/sim"
+	"github.com/musterhq/muster/internal/sim/load"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
-	"github.com/musterhq/muster/sim"
-	"github.com/musterhq/muster/sim/load"
 )
 
 // TestSizesInSimulations: the lengths by which a simulation counts messages are about those of their encoding.
@@ -35,7 +35,7 @@ func TestSizesInSimulations(t *testing.T) {
 	type sum struct{ n, told, is int }
 	sums := map[string]*sum{}
 	w, err := sim.New(sim.Config{
-		Seed: 1, Load: l, Schedulers: 3, Known: true, Shares: share.Weights{HalfLife: time.Hour},
+		Seed: 1, Load: l, Schedulers: 3, Known: true, Shares: fairshare.Weights{HalfLife: time.Hour},
 		Message: func(msg any, bytes int) {
 			f, err := toWire(msg)
 			if err != nil {
@@ -46,7 +46,7 @@ func TestSizesInSimulations(t *testing.T) {
 				t.Fatalf("%T: %v", msg, err)
 			}
 			name, is := fmt.Sprintf("%T", msg), len(data)
-			if s, ok := msg.(lease.Start); ok && bytes < len(s.File.Text()) { // the session has carried this file before
+			if s, ok := msg.(contract.Start); ok && bytes < len(s.File.Text()) { // the session has carried this file before
 				is -= len(s.File.Text())
 			}
 			if sums[name] == nil {

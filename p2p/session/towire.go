@@ -1,6 +1,6 @@
 package session
 
-// Encoding of the messages of package lease into frames.
+// Encoding of the messages of package contract into frames.
 
 import (
 	"fmt"
@@ -12,16 +12,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// toWire encodes a message of package lease as a frame. It refuses what the receiver would refuse, so that a bug of
+// toWire encodes a message of package contract as a frame. It refuses what the receiver would refuse, so that a bug of
 // this daemon returns an error from the call instead of ending the session. It cleans and shortens sentences for
 // people, and leaves out links if there are too many.
 func toWire(msg any) (*wirepb.Frame, error) {
-	if h, ok := msg.(lease.Hello); ok {
+	if h, ok := msg.(contract.Hello); ok {
 		h.Profile.GPUs, h.Profile.Limits = fewLinks(h.Profile.GPUs), tellable(h.Profile.Limits)
 		msg = h
 	}
@@ -30,11 +30,11 @@ func toWire(msg any) (*wirepb.Frame, error) {
 	}
 	var f *wirepb.Frame
 	switch m := msg.(type) {
-	case lease.Start:
+	case contract.Start:
 		f = startFrame(m)
-	case lease.ToWorker:
+	case contract.ToWorker:
 		f = toWorkerFrame(m)
-	case lease.ToScheduler:
+	case contract.ToScheduler:
 		f = toSchedulerFrame(m)
 	}
 	if f == nil {
@@ -43,9 +43,9 @@ func toWire(msg any) (*wirepb.Frame, error) {
 	return f, nil
 }
 
-func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
+func toWorkerFrame(msg contract.ToWorker) *wirepb.Frame {
 	switch m := msg.(type) {
-	case lease.Offer:
+	case contract.Offer:
 		return &wirepb.Frame{Body: &wirepb.Frame_Offer{Offer: &wirepb.Offer{
 			Id: m.ID, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Need: resources(m.Need), Device: m.Device,
 			Priority: int64(m.Priority), User: m.User, Token: m.Token, WaitNs: int64(m.Wait), AgeNs: int64(m.Age), Preempt: m.Preempt, Project: m.Project,
@@ -53,31 +53,31 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 			Elsewhere: m.Elsewhere, Private: m.Private,
 			Level: int64(m.Level), WorkNs: int64(m.Work.Time), WorkBy: int64(m.Work.By),
 		}}}
-	case lease.Release:
+	case contract.Release:
 		return &wirepb.Frame{Body: &wirepb.Frame_Release{Release: &wirepb.Release{Offer: m.Offer}}}
-	case lease.Query:
+	case contract.Query:
 		return &wirepb.Frame{Body: &wirepb.Frame_Query{Query: &wirepb.Query{
 			Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Store: m.Store,
 		}}}
-	case lease.Signal:
+	case contract.Signal:
 		return &wirepb.Frame{Body: &wirepb.Frame_Signal{Signal: &wirepb.Signal{
 			Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Number: int64(m.Number),
 		}}}
-	case lease.Cancel:
+	case contract.Cancel:
 		return &wirepb.Frame{Body: &wirepb.Frame_Cancel{Cancel: &wirepb.Cancel{
 			Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), GraceNs: int64(m.Grace), Reason: sentence(m.Reason),
 		}}}
-	case lease.Ack:
+	case contract.Ack:
 		return &wirepb.Frame{Body: &wirepb.Frame_Ack{Ack: &wirepb.Ack{
 			Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch), N: m.N,
 		}}}
-	case lease.Owns:
+	case contract.Owns:
 		groups := make([]*wirepb.GroupEpoch, len(m.Groups))
 		for i, g := range m.Groups {
 			groups[i] = &wirepb.GroupEpoch{Group: uint64(g.Group), Epoch: epochRef(g.Epoch), Founding: founding(g.Founding)}
 		}
 		return &wirepb.Frame{Body: &wirepb.Frame_Owns{Owns: &wirepb.Owns{Groups: groups}}}
-	case lease.Renewed:
+	case contract.Renewed:
 		verdicts := make([]*wirepb.Verdict, len(m.Verdicts))
 		for i, v := range m.Verdicts {
 			verdicts[i] = &wirepb.Verdict{Attempt: attemptRef(v.Attempt), Keep: v.Keep}
@@ -89,7 +89,7 @@ func toWorkerFrame(msg lease.ToWorker) *wirepb.Frame {
 	return nil
 }
 
-func startFrame(m lease.Start) *wirepb.Frame {
+func startFrame(m contract.Start) *wirepb.Frame {
 	sum := m.File.Digest()
 	return &wirepb.Frame{Body: &wirepb.Frame_Start{Start: &wirepb.Start{
 		Offer: m.Offer, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Epoch: epochRef(m.Epoch),
@@ -99,7 +99,7 @@ func startFrame(m lease.Start) *wirepb.Frame {
 	}}}
 }
 
-func gang(g *lease.Gang) *wirepb.Gang {
+func gang(g *contract.Gang) *wirepb.Gang {
 	if g == nil {
 		return nil
 	}
@@ -110,30 +110,30 @@ func gang(g *lease.Gang) *wirepb.Gang {
 	return out
 }
 
-func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
+func toSchedulerFrame(msg contract.ToScheduler) *wirepb.Frame {
 	switch m := msg.(type) {
-	case lease.Commit:
+	case contract.Commit:
 		return &wirepb.Frame{Body: &wirepb.Frame_Commit{Commit: &wirepb.Commit{
 			Offer: m.Offer, Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), Devices: m.Devices, Session: uint64(m.Session),
 			Address: m.Address, Port: int64(m.Port), Conditional: m.Conditional,
 		}}}
-	case lease.Decline:
+	case contract.Decline:
 		return &wirepb.Frame{Body: &wirepb.Frame_Decline{Decline: &wirepb.Decline{
 			Offer: m.Offer, Attempt: attemptRef(m.Attempt), Word: m.Reason.Word, Detail: sentence(m.Reason.Detail),
 			Free: free(m.Free), Never: m.Never, NoUser: m.NoUser,
 		}}}
-	case lease.Event:
+	case contract.Event:
 		return &wirepb.Frame{Body: &wirepb.Frame_Event{Event: &wirepb.Event{
 			Attempt: attemptRef(m.Attempt), Group: uint64(m.Group), N: m.N, State: string(m.State), Pid: int64(m.PID),
 			Devices: m.Devices, Exit: exit(m.Exit), Refused: sentence(m.Refused), Isolation: sentence(m.Isolation), Detail: sentence(m.Detail),
 			BeganNs: wallClock(m.Began),
 		}}}
-	case lease.Availability:
+	case contract.Availability:
 		return &wirepb.Frame{Body: &wirepb.Frame_Availability{Availability: &wirepb.Availability{
 			Seq: m.Seq, Free: free(m.Free), Draining: m.Draining, Detail: sentence(m.Detail), UnderQuota: m.UnderQuota,
 			Forecasts: forecasts(m.Forecasts), Usage: shares(m.Usage), Kept: keptOnes(m.Kept),
 		}}}
-	case lease.Renew:
+	case contract.Renew:
 		live := make([]*wirepb.AttemptRef, len(m.Live))
 		for i, a := range m.Live {
 			live[i] = attemptRef(a)
@@ -141,17 +141,17 @@ func toSchedulerFrame(msg lease.ToScheduler) *wirepb.Frame {
 		return &wirepb.Frame{Body: &wirepb.Frame_Renew{Renew: &wirepb.Renew{
 			Group: uint64(m.Group), Store: m.Store, Clock: m.Clock, Session: uint64(m.Session), Live: live,
 		}}}
-	case lease.Stale:
+	case contract.Stale:
 		return &wirepb.Frame{Body: &wirepb.Frame_Stale{Stale: &wirepb.Stale{
 			Group: uint64(m.Group), Epoch: epochRef(m.Epoch), Owner: string(m.Owner),
 		}}}
-	case lease.Hello:
+	case contract.Hello:
 		return &wirepb.Frame{Body: &wirepb.Frame_Hello{Hello: &wirepb.WorkerHello{Profile: profile(m.Profile), Free: free(m.Free)}}}
 	}
 	return nil
 }
 
-func forecasts(all []lease.Forecast) []*wirepb.Forecast {
+func forecasts(all []contract.Forecast) []*wirepb.Forecast {
 	out := make([]*wirepb.Forecast, len(all))
 	for i, f := range all {
 		out[i] = &wirepb.Forecast{Offer: f.Offer, StartNs: int64(f.Start), KeptNs: int64(f.Kept), SharedNs: int64(f.Shared), Elsewhere: f.Elsewhere}
@@ -159,7 +159,7 @@ func forecasts(all []lease.Forecast) []*wirepb.Forecast {
 	return out
 }
 
-func keptOnes(all []lease.Kept) []*wirepb.Kept {
+func keptOnes(all []contract.Kept) []*wirepb.Kept {
 	out := make([]*wirepb.Kept, len(all))
 	for i, k := range all {
 		out[i] = &wirepb.Kept{
@@ -177,7 +177,7 @@ func attemptRef(a job.Attempt) *wirepb.AttemptRef {
 	return &wirepb.AttemptRef{Job: string(a.Job), Task: int64(a.Task), N: int64(a.N)}
 }
 
-func epochRef(e lease.Epoch) *wirepb.EpochRef {
+func epochRef(e contract.Epoch) *wirepb.EpochRef {
 	return &wirepb.EpochRef{Generation: e.Generation, Term: e.Term}
 }
 
@@ -188,7 +188,7 @@ func resources(r job.Resources) *wirepb.Resources {
 	}
 }
 
-func free(f lease.Free) *wirepb.Free {
+func free(f contract.Free) *wirepb.Free {
 	gpus := make([]*wirepb.FreeGPU, len(f.GPUs))
 	for i, g := range f.GPUs {
 		gpus[i] = &wirepb.FreeGPU{Uuid: g.UUID, Memory: int64(g.Memory), Milli: int64(g.Milli)}
@@ -216,11 +216,11 @@ func free(f lease.Free) *wirepb.Free {
 	return out
 }
 
-func preemptible(y lease.Preemptible, level int) *wirepb.Preemptible {
+func preemptible(y contract.Preemptible, level int) *wirepb.Preemptible {
 	return &wirepb.Preemptible{Priority: int64(y.Priority), Level: int64(level), Cpus: int64(y.CPUs), Memory: int64(y.Memory), Gpus: int64(y.GPUs)}
 }
 
-func shares(u *lease.Usage) *wirepb.Usage {
+func shares(u *contract.Usage) *wirepb.Usage {
 	if u == nil {
 		return nil
 	}
@@ -231,7 +231,7 @@ func shares(u *lease.Usage) *wirepb.Usage {
 	return out
 }
 
-func profile(p lease.Profile) *wirepb.Profile {
+func profile(p contract.Profile) *wirepb.Profile {
 	gpus := make([]*wirepb.Device, len(p.GPUs))
 	for i, d := range p.GPUs {
 		gpus[i] = device(d)
@@ -249,7 +249,7 @@ func profile(p lease.Profile) *wirepb.Profile {
 }
 
 // userLimits encodes the limits of users, those of every user first.
-func userLimits(l *lease.UserLimits) (out []*wirepb.UserLimit) {
+func userLimits(l *contract.UserLimits) (out []*wirepb.UserLimit) {
 	if l == nil {
 		return nil
 	}
@@ -260,7 +260,7 @@ func userLimits(l *lease.UserLimits) (out []*wirepb.UserLimit) {
 	return out
 }
 
-func most(l lease.Limit) map[string]int64 {
+func most(l contract.Limit) map[string]int64 {
 	m := make(map[string]int64, len(l))
 	for q, n := range l {
 		m[string(q)] = n
@@ -270,18 +270,18 @@ func most(l lease.Limit) map[string]int64 {
 
 // tellable returns the limits without the users and the amounts that a receiver would refuse: a Hello must not fail for one
 // odd name in a configuration. Such users may have limits that are not told.
-func tellable(l *lease.UserLimits) *lease.UserLimits {
+func tellable(l *contract.UserLimits) *contract.UserLimits {
 	if checkLimits(l) == nil {
 		return l
 	}
-	out := &lease.UserLimits{PerUser: lease.Limit{}, Users: map[string]lease.Limit{}, Member: l.Member, More: true}
+	out := &contract.UserLimits{PerUser: contract.Limit{}, Users: map[string]contract.Limit{}, Member: l.Member, More: true}
 	for q, n := range l.PerUser {
 		if n <= maxLimit {
 			out.PerUser[q] = n
 		}
 	}
 	for user, own := range l.Bounded().Users {
-		if checkLimits(&lease.UserLimits{Users: map[string]lease.Limit{user: own}}) == nil {
+		if checkLimits(&contract.UserLimits{Users: map[string]contract.Limit{user: own}}) == nil {
 			out.Users[user] = own
 		}
 	}
@@ -347,8 +347,8 @@ func sentence(s string) string {
 		}
 		return r
 	}, s)
-	if len(s) > lease.MaxDetail {
-		end := lease.MaxDetail
+	if len(s) > contract.MaxDetail {
+		end := contract.MaxDetail
 		for !utf8.RuneStart(s[end]) {
 			end--
 		}
@@ -357,7 +357,7 @@ func sentence(s string) string {
 	return s
 }
 
-func isSentence(s string) bool { return len(s) <= lease.MaxDetail && printable(s) }
+func isSentence(s string) bool { return len(s) <= contract.MaxDetail && printable(s) }
 
 // printable reports whether s is valid UTF-8 without control characters.
 func printable(s string) bool {

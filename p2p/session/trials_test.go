@@ -7,15 +7,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
 // startOf is the Start of a task of a job with this name.
-func startOf(n uint64, name string) lease.Start {
+func startOf(n uint64, name string) contract.Start {
 	o := testOffer(n)
-	return lease.Start{Offer: n, Attempt: o.Attempt, Group: o.Group, Epoch: o.Epoch, Session: 1, User: "amy", File: named(name, 10)}
+	return contract.Start{Offer: n, Attempt: o.Attempt, Group: o.Group, Epoch: o.Epoch, Session: 1, User: "amy", File: named(name, 10)}
 }
 
 // wait lets virtual time pass until ok.
@@ -32,7 +32,7 @@ func wait(t *testing.T, ok func() bool) {
 func (n *node) poison(of *node, name string) (arrived func() int) {
 	seen := 0
 	n.onAny = func(msg any) {
-		if m, is := msg.(lease.Start); is && m.File.Spec().Name == name {
+		if m, is := msg.(contract.Start); is && m.File.Spec().Name == name {
 			seen++
 			n.table.get(of.id()).cut(errors.New("cannot read it"))
 		}
@@ -100,7 +100,7 @@ func TestInnocentMessagesAreNotDelayed(t *testing.T) {
 		wait(t, func() bool { return a.isUp(b.id()) })
 		got := 0
 		b.onAny = func(msg any) {
-			if _, is := msg.(lease.Start); is {
+			if _, is := msg.(contract.Start); is {
 				got++
 			}
 		}
@@ -160,7 +160,7 @@ func TestLongEventThatEndsItsSession(t *testing.T) {
 		a, b := c.nodes[0], c.nodes[1]
 		long, short := 0, 0
 		b.onAny = func(msg any) { // called with the lock of the recorder
-			if m, is := msg.(lease.Event); is && len(m.Exit.Tail) > 0 {
+			if m, is := msg.(contract.Event); is && len(m.Exit.Tail) > 0 {
 				long++
 				b.table.get(a.id()).cut(errors.New("it does not get through"))
 			} else if is {
@@ -169,7 +169,7 @@ func TestLongEventThatEndsItsSession(t *testing.T) {
 		}
 		a.Want(b.id())
 		o := testOffer(1)
-		end := lease.Event{Attempt: o.Attempt, Group: o.Group, N: 3, State: job.Succeeded, Exit: &job.Exit{State: job.Succeeded, Started: true, Tail: string(make([]byte, longEvent))}}
+		end := contract.Event{Attempt: o.Attempt, Group: o.Group, N: 3, State: job.Succeeded, Exit: &job.Exit{State: job.Succeeded, Started: true, Tail: string(make([]byte, longEvent))}}
 		for range 3 {
 			wait(t, func() bool { return a.isUp(b.id()) })
 			if err := a.Send(b.id(), end); err != nil {
@@ -279,7 +279,7 @@ func TestSuspectsOfAnEarlierVersion(t *testing.T) {
 		up := func(version string) {
 			t.Helper()
 			wait(t, func() bool { return a.isUp(b.id()) })
-			if err := b.Send(a.id(), lease.Hello{Profile: lease.Profile{Peer: b.id(), Name: "b", Store: "s", Version: version}}); err != nil {
+			if err := b.Send(a.id(), contract.Hello{Profile: contract.Profile{Peer: b.id(), Name: "b", Store: "s", Version: version}}); err != nil {
 				t.Fatal(err)
 			}
 			pass(4 * oneWay)

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 const (
@@ -28,11 +28,11 @@ const (
 // reports its free resources many times a minute, and renews its lease with every scheduler that it has a session with.
 func inUse(msg any) bool {
 	switch m := msg.(type) {
-	case lease.Hello, lease.Availability, lease.Owns:
+	case contract.Hello, contract.Availability, contract.Owns:
 		return false
-	case lease.Renew:
+	case contract.Renew:
 		return len(m.Live) > 0
-	case lease.Renewed:
+	case contract.Renewed:
 		return len(m.Verdicts) > 0
 	}
 	return true

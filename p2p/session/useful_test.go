@@ -11,7 +11,7 @@ import (
 
 	"github.com/libp2p/go-libp2p/core/network"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 // TestUnwantedSessionIsGivenUp checks that a session that nobody wants any more ends on both sides, without a goodbye,
@@ -126,9 +126,9 @@ func TestSessionInUseStays(t *testing.T) {
 	}{
 		"our offers":                   {testOffer(1), false, true},
 		"the peer's offers":            {testOffer(1), true, true},
-		"our availability":             {lease.Availability{}, false, false},
-		"peer's availability":          {lease.Availability{}, true, false},
-		"the groups of a peer":         {lease.Owns{}, true, false},
+		"our availability":             {contract.Availability{}, false, false},
+		"peer's availability":          {contract.Availability{}, true, false},
+		"the groups of a peer":         {contract.Owns{}, true, false},
 		"a renewal without an attempt": {testRenew(), true, false},
 		"a renewal of an attempt":      {testRenew(testOffer(1).Attempt), true, true},
 	} {
@@ -364,7 +364,7 @@ func TestSessionWithAnEarlierVersion(t *testing.T) {
 			pass(5 * time.Second)
 			offer, f := testOffer(1), named("a", 1000)
 			for range 2 {
-				if err := a.Send(b.id(), lease.Start{Attempt: offer.Attempt, Group: offer.Group, File: f}); err != nil {
+				if err := a.Send(b.id(), contract.Start{Attempt: offer.Attempt, Group: offer.Group, File: f}); err != nil {
 					t.Fatal(err)
 				}
 			}

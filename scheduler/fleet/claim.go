@@ -8,7 +8,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// maxClaims bounds the claims on one host. It is below lease.MaxOffers, so that the host can hold further offers that are
+// maxClaims bounds the claims on one host. It is below contract.MaxOffers, so that the host can hold further offers that are
 // about to be released.
 const maxClaims = 48
 

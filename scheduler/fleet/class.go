@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // maxSearched bounds the classes that are searched for one request.
@@ -19,12 +19,12 @@ const maxSearched = 4
 // is not known.
 func ClassesFor(s job.Spec) []string {
 	if name := onlyNode(s); job.CheckLabel(nameFact, name) == nil {
-		return []string{lease.NameClass(name)}
+		return []string{contract.NameClass(name)}
 	}
 	need := s.Resources
 	c, err := job.ParseConstraint(s.Constraint)
 	if err != nil {
-		return []string{lease.AnyWorker}
+		return []string{contract.AnyWorker}
 	}
 	var alone, choice []string // of terms that demand one class, and of the first that demands one of several
 	for _, term := range c.Terms() {
@@ -34,7 +34,7 @@ func ClassesFor(s job.Spec) []string {
 		}
 		classes := make([]string, 0, len(any))
 		for _, x := range any {
-			if class := classOf(x); lease.IsClass(class) {
+			if class := classOf(x); contract.IsClass(class) {
 				classes = append(classes, class)
 			}
 		}
@@ -53,11 +53,11 @@ func ClassesFor(s job.Spec) []string {
 		out = choice
 	}
 	out = out[:min(len(out), maxSearched-1)]
-	if own := lease.ClassOf(need); lease.IsClass(own) && own != lease.AnyWorker && (len(out) == 0 || gpu.Count(need) > 0) {
+	if own := contract.ClassOf(need); contract.IsClass(own) && own != contract.AnyWorker && (len(out) == 0 || gpu.Count(need) > 0) {
 		out = append(out, own)
 	}
 	if len(out) == 0 {
-		return []string{lease.AnyWorker}
+		return []string{contract.AnyWorker}
 	}
 	return out
 }
@@ -78,11 +78,11 @@ func classOf(c job.Comparison) string {
 	switch {
 	case c.Op != "=":
 	case c.Label:
-		return lease.LabelClass(c.Name, c.Value)
+		return contract.LabelClass(c.Name, c.Value)
 	case c.Name == nameFact:
-		return lease.NameClass(c.Value)
+		return contract.NameClass(c.Value)
 	case c.Name == "arch":
-		return lease.ArchClass(c.Value)
+		return contract.ArchClass(c.Value)
 	}
 	return ""
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 func TestClassesFor(t *testing.T) {
@@ -59,12 +59,12 @@ func TestClassesFor(t *testing.T) {
 
 // A host that meets a constraint is among the hosts of each class that is searched, if no choice is left to it.
 func TestHostHasTheClasses(t *testing.T) {
-	p := lease.Profile{
+	p := contract.Profile{
 		Worker: true, Name: "n7", Arch: "arm64", CPUs: 128, Memory: 2e12, Labels: map[string]string{"rack": "r1", "zone": "z"},
 		GPUs: sameDevices(8, "h100-80gb", 80e9),
 	}
-	f := lease.FactsOf(&p)
-	all := lease.AllClasses(p)
+	f := contract.FactsOf(&p)
+	all := contract.AllClasses(p)
 	for _, text := range []string{
 		"rack=r1", "rack=r1&zone=z", "arch=arm64", "name=n7", "gpu.memory>=40GB", "gpu.memory>79GB&gpu.count>4", "cpus>=100", "memory>1TB&!old",
 	} {
@@ -94,7 +94,7 @@ func FuzzClassesFor(f *testing.F) {
 			return
 		}
 		classes := ClassesFor(s)
-		if len(classes) == 0 || len(classes) > maxSearched || slices.ContainsFunc(classes, func(c string) bool { return !lease.IsClass(c) }) {
+		if len(classes) == 0 || len(classes) > maxSearched || slices.ContainsFunc(classes, func(c string) bool { return !contract.IsClass(c) }) {
 			t.Errorf("%q", fmt.Sprint(classes))
 		}
 	})

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Clause is one demand on a host.
@@ -43,11 +43,11 @@ func ClausesOfUser(user string, s job.Spec) ([]Clause, error) {
 		case met(h):
 			return ""
 		case only != "" && only != user:
-			return lease.Clip("runs only tasks of " + only)
+			return contract.Clip("runs only tasks of " + only)
 		case turnsRootAway(h, user):
 			return "runs no jobs of root (its daemon needs --allow-root)"
 		}
-		return lease.Clip("has no user " + user)
+		return contract.Clip("has no user " + user)
 	}}), nil
 }
 
@@ -58,7 +58,7 @@ const raiseLimits = "ask for less, or ask an operator of a node to raise the lim
 func limitClauses(user string, s *job.Spec) []Clause {
 	need, priority, limit := s.Need(), s.Priority, s.TimeLimit
 	return []Clause{
-		{held: true, Text: lease.Clip("limits of user " + user), Quiet: true, advice: raiseLimits, Test: func(h *Host) string { return neverHolds(h, user, need) }},
+		{held: true, Text: contract.Clip("limits of user " + user), Quiet: true, advice: raiseLimits, Test: func(h *Host) string { return neverHolds(h, user, need) }},
 		{Text: fmt.Sprintf("priority: %d", priority), Quiet: true, advice: raiseLimits, Test: func(h *Host) string { return neverGoes(h, user, priority) }},
 		{Text: "time limit: " + timeText(limit), Quiet: true, advice: raiseLimits, Test: func(h *Host) string { return h.Profile.Limits.NeverFor(user, limit) }},
 	}
@@ -77,7 +77,7 @@ func runsTasksOf(h *Host, user string) bool {
 	return (h.Profile.OnlyUser == "" || h.Profile.OnlyUser == user) && !turnsRootAway(h, user) && (h.Quotas.Users() == 0 || !h.Quotas.lacks(user))
 }
 
-func turnsRootAway(h *Host, user string) bool { return h.Profile.NoRoot && user == lease.Root }
+func turnsRootAway(h *Host, user string) bool { return h.Profile.NoRoot && user == contract.Root }
 
 // ClausesOf returns the demands of a job, whoever its user is. The error says what is wrong with its constraint or its lists of nodes.
 func ClausesOf(s job.Spec) ([]Clause, error) {
@@ -97,7 +97,7 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 			if met(h) {
 				return ""
 			}
-			return lease.Clip(term.Has(h.told.of(s.TrustedLabels)))
+			return contract.Clip(term.Has(h.told.of(s.TrustedLabels)))
 		}})
 	}
 	for _, list := range []struct {
@@ -114,7 +114,7 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 		if len(list.entries) == 0 {
 			continue
 		}
-		out = append(out, Clause{advise: list.advise, Text: lease.Clip(list.field + ": " + job.NodesText(list.entries)), Test: func(h *Host) string {
+		out = append(out, Clause{advise: list.advise, Text: contract.Clip(list.field + ": " + job.NodesText(list.entries)), Test: func(h *Host) string {
 			if nodes.Has(h.Profile.Name, h.Peer) == list.has {
 				return ""
 			}
@@ -155,16 +155,16 @@ func formatClauses(s *job.Spec) []Clause {
 func driverClauses(s job.Spec) []Clause {
 	all := []Clause{driverClause(s)}
 	if s.TakesInput() {
-		all = append(all, Clause{Text: "driver: " + lease.DriverInput, Test: func(h *Host) string {
-			if slices.Contains(h.Profile.Drivers, lease.DriverInput) {
+		all = append(all, Clause{Text: "driver: " + contract.DriverInput, Test: func(h *Host) string {
+			if slices.Contains(h.Profile.Drivers, contract.DriverInput) {
 				return ""
 			}
 			return "has an earlier version, which passes no input to tasks"
 		}})
 	}
 	if s.TrustedLabels {
-		all = append(all, Clause{Text: "driver: " + lease.DriverSigned, Test: func(h *Host) string {
-			if slices.Contains(h.Profile.Drivers, lease.DriverSigned) {
+		all = append(all, Clause{Text: "driver: " + contract.DriverSigned, Test: func(h *Host) string {
+			if slices.Contains(h.Profile.Drivers, contract.DriverSigned) {
 				return ""
 			}
 			return "has an earlier version, which does not know trusted labels"
@@ -182,9 +182,9 @@ func trusting(s job.Spec) string {
 }
 
 func driverClause(s job.Spec) Clause {
-	driver, advice := lease.DriverExec, ""
+	driver, advice := contract.DriverExec, ""
 	if s.Image != "" {
-		driver, advice = lease.DriverDocker, noEngine
+		driver, advice = contract.DriverDocker, noEngine
 	}
 	return Clause{Text: "driver: " + driver, advice: advice, Test: func(h *Host) string {
 		switch {
@@ -192,7 +192,7 @@ func driverClause(s job.Spec) Clause {
 			return "runs no tasks"
 		case slices.Contains(h.Profile.Drivers, driver):
 			return ""
-		case driver == lease.DriverDocker:
+		case driver == contract.DriverDocker:
 			return "no Docker engine"
 		}
 		return "has " + strings.Join(h.Profile.Drivers, ", ")
@@ -213,11 +213,11 @@ func mountClauses(s job.Spec) []Clause {
 		if err != nil {
 			continue // a spec is checked before it comes here
 		}
-		out = append(out, Clause{Text: "mount: " + m.Source, advice: lease.Clip(noMount + m.Source), Test: func(h *Host) string {
+		out = append(out, Clause{Text: "mount: " + m.Source, advice: contract.Clip(noMount + m.Source), Test: func(h *Host) string {
 			switch {
 			case m.Below(h.Profile.Mounts):
 				return ""
-			case !slices.Contains(h.Profile.Drivers, lease.DriverDocker):
+			case !slices.Contains(h.Profile.Drivers, contract.DriverDocker):
 				return "no Docker engine"
 			case len(h.Profile.Mounts) == 0:
 				return "lets containers see no directory (docker-mount)"

@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // With trusted labels a host has only those that are signed for it, whatever it says of itself.
 func TestTrustedLabels(t *testing.T) {
 	host := func(own, signed map[string]string) *Host {
 		h := &Host{Peer: "p"}
-		p := lease.Profile{Peer: "p", Name: "n", Labels: own, CPUs: 8, Worker: true, Drivers: []string{lease.DriverExec, lease.DriverSigned}}
+		p := contract.Profile{Peer: "p", Name: "n", Labels: own, CPUs: 8, Worker: true, Drivers: []string{contract.DriverExec, contract.DriverSigned}}
 		p.Sign(signed)
-		hello(h, lease.Hello{Profile: p}, time.Time{})
+		hello(h, contract.Hello{Profile: p}, time.Time{})
 		return h
 	}
 	yes := map[string]string{"secure": "yes"}
@@ -59,15 +59,15 @@ func TestTrustedLabels(t *testing.T) {
 		}
 	}
 	old := host(nil, yes)
-	old.Profile.Drivers = []string{lease.DriverExec}
+	old.Profile.Drivers = []string{contract.DriverExec}
 	if clauses, _ := ClausesOf(job.Spec{TrustedLabels: true}); Meets(clauses, old) {
 		t.Error("a host of an earlier version, which would refuse the job file, fits")
 	}
 }
 
 func TestImageClauses(t *testing.T) {
-	bare := &Host{Profile: lease.Profile{Worker: true, Drivers: []string{lease.DriverExec}}}
-	engine := &Host{Profile: lease.Profile{Worker: true, Drivers: []string{lease.DriverExec, lease.DriverDocker}, Mounts: []string{"/data"}}}
+	bare := &Host{Profile: contract.Profile{Worker: true, Drivers: []string{contract.DriverExec}}}
+	engine := &Host{Profile: contract.Profile{Worker: true, Drivers: []string{contract.DriverExec, contract.DriverDocker}, Mounts: []string{"/data"}}}
 	for _, c := range []struct {
 		mounts       []string
 		bare, engine string
@@ -97,8 +97,8 @@ func TestImageClauses(t *testing.T) {
 // If no host runs containers, or none lets them see a directory, the advice says what is needed. Of mounts that a host
 // without an engine would allow nothing is known.
 func TestAdvice(t *testing.T) {
-	bare := &Host{Profile: lease.Profile{Worker: true, CPUs: 1, Drivers: []string{lease.DriverExec}}}
-	engine := &Host{Profile: lease.Profile{Worker: true, CPUs: 1, Drivers: []string{lease.DriverExec, lease.DriverDocker}, Mounts: []string{"/data"}}}
+	bare := &Host{Profile: contract.Profile{Worker: true, CPUs: 1, Drivers: []string{contract.DriverExec}}}
+	engine := &Host{Profile: contract.Profile{Worker: true, CPUs: 1, Drivers: []string{contract.DriverExec, contract.DriverDocker}, Mounts: []string{"/data"}}}
 	const ask, container, mount = "", "a job with --image needs a node where a Docker engine runs", "its setting docker-mount, as in muster daemon --docker-mount /etc"
 	for _, c := range []struct {
 		spec  job.Spec
@@ -130,8 +130,8 @@ func TestAdvice(t *testing.T) {
 
 // A task with input goes only to hosts that pass it on; earlier versions do not.
 func TestInputClause(t *testing.T) {
-	old := &Host{Profile: lease.Profile{Worker: true, Drivers: []string{lease.DriverExec}}}
-	knows := &Host{Profile: lease.Profile{Worker: true, Drivers: []string{lease.DriverExec, lease.DriverInput}}}
+	old := &Host{Profile: contract.Profile{Worker: true, Drivers: []string{contract.DriverExec}}}
+	knows := &Host{Profile: contract.Profile{Worker: true, Drivers: []string{contract.DriverExec, contract.DriverInput}}}
 	for _, s := range []job.Spec{{}, {Stdin: true}, {TTY: "24x80"}} {
 		clauses, err := ClausesOf(s)
 		if err != nil {
@@ -159,12 +159,12 @@ func sameDevices(n int, class string, memory job.Size) []gpu.Device {
 func TestConstraintClauses(t *testing.T) {
 	table := NewTable()
 	add := func(name, labels string, devices ...gpu.Device) {
-		p := lease.Profile{Name: name, CPUs: 4, Worker: true, Drivers: []string{lease.DriverExec}, Labels: map[string]string{}, GPUs: devices}
+		p := contract.Profile{Name: name, CPUs: 4, Worker: true, Drivers: []string{contract.DriverExec}, Labels: map[string]string{}, GPUs: devices}
 		for l := range strings.FieldsSeq(labels) {
 			k, v, _ := strings.Cut(l, "=")
 			p.Labels[k] = v
 		}
-		table.Hello(table.Add(job.Peer("p-"+name), false), lease.Hello{Profile: p}, start)
+		table.Hello(table.Add(job.Peer("p-"+name), false), contract.Hello{Profile: p}, start)
 	}
 	add("a", "rack=r1 old=1", sameDevices(2, "a40", 48e9)...)
 	add("b", "rack=r2", sameDevices(1, "t4", 16e9)...)

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Devices are those of one host, and which of them are free.
@@ -59,7 +59,7 @@ type kind struct {
 func kindOf(d *gpu.Device) kind { return kind{d.Model, d.Class, d.Parent, d.Memory} }
 
 // setFree takes in which devices are free.
-func (d *Devices) setFree(free []lease.FreeGPU) {
+func (d *Devices) setFree(free []contract.FreeGPU) {
 	d.ofFree, d.listed = d.ofFree[:0], true
 	for j := range free {
 		i := d.place(free[j].UUID)
@@ -138,13 +138,13 @@ func (d *Devices) Alike() *gpu.Device { return d.alike }
 
 // Fit chooses devices for the need from what is free at the host. If the need does not fit, lack is the resource that
 // is short: "cpus", "memory" or "gpus". It is "tasks" if other tasks are at the host, and one of all wants to be alone.
-func (d *Devices) Fit(need job.Resources, free *lease.Free) (chosen []string, lack string) {
+func (d *Devices) Fit(need job.Resources, free *contract.Free) (chosen []string, lack string) {
 	return fits(need, free, d.byUUID)
 }
 
 // Suffices says whether the need fits, without choosing devices. The devices of free must be those that the host listed
 // last, in the same order.
-func (d *Devices) Suffices(need job.Resources, free *lease.Free) bool {
+func (d *Devices) Suffices(need job.Resources, free *contract.Free) bool {
 	if free.CPUs < need.CPUs || free.Memory < need.Memory || shared(need, free) {
 		return false
 	}
@@ -156,7 +156,7 @@ func (d *Devices) Suffices(need job.Resources, free *lease.Free) bool {
 	if d.alike == nil || !d.listed {
 		return d.enough(need, milli, n, free.GPUs)
 	}
-	if !lease.GPUMeets(*d.alike, need) {
+	if !contract.GPUMeets(*d.alike, need) {
 		return false
 	}
 	for i := range free.GPUs {
@@ -170,7 +170,7 @@ func (d *Devices) Suffices(need job.Resources, free *lease.Free) bool {
 }
 
 // enough says whether n of the free devices meet the need. The need takes milli thousandths of each.
-func (d *Devices) enough(need job.Resources, milli, n int, free []lease.FreeGPU) bool {
+func (d *Devices) enough(need job.Resources, milli, n int, free []contract.FreeGPU) bool {
 	var like *gpu.Device // the device that was compared last
 	meets := false       // whether it met the need
 	for i := range free {
@@ -179,7 +179,7 @@ func (d *Devices) enough(need job.Resources, milli, n int, free []lease.FreeGPU)
 			continue
 		}
 		if like == nil || kindOf(x) != kindOf(like) {
-			like, meets = x, lease.GPUMeets(*x, need)
+			like, meets = x, contract.GPUMeets(*x, need)
 		}
 		if meets {
 			if n--; n == 0 {
@@ -203,8 +203,8 @@ func (d *Devices) sound(need job.Resources, quarantine []string) bool {
 }
 
 // Room returns on how many devices a task of the need would find room, one by one.
-func (d *Devices) Room(need job.Resources, free *lease.Free) int {
-	need.GPUModel = lease.ModelName(need.GPUModel)
+func (d *Devices) Room(need job.Resources, free *contract.Free) int {
+	need.GPUModel = contract.ModelName(need.GPUModel)
 	return len(choose(need, free, d.byUUID))
 }
 
@@ -213,14 +213,14 @@ const namedForeign = 3
 
 // Foreign says for people which devices that the need could have are used by programs that muster did not start, and how
 // much of their memory: at most namedForeign of them. It is empty if the need fits nevertheless.
-func (d *Devices) Foreign(need job.Resources, free *lease.Free) (out []string) {
+func (d *Devices) Foreign(need job.Resources, free *contract.Free) (out []string) {
 	if len(free.Foreign) == 0 || gpu.Count(need) == 0 || d.Room(need, free) >= gpu.Count(need) {
 		return nil
 	}
-	need.GPUModel = lease.ModelName(need.GPUModel)
+	need.GPUModel = contract.ModelName(need.GPUModel)
 	for _, u := range free.Foreign {
 		g, known := d.byUUID[u.UUID]
-		if !known || !lease.GPUMeets(g, need) {
+		if !known || !contract.GPUMeets(g, need) {
 			continue
 		}
 		if len(out) == namedForeign {
@@ -235,7 +235,7 @@ func (d *Devices) Foreign(need job.Resources, free *lease.Free) (out []string) {
 func rounded(s job.Size) job.Size { return s - s%(1<<20) }
 
 // LacksQuarantined says whether the need does not fit now, but would if the devices in quarantine were free as well.
-func (d *Devices) LacksQuarantined(need job.Resources, free *lease.Free) bool {
+func (d *Devices) LacksQuarantined(need job.Resources, free *contract.Free) bool {
 	if len(free.Quarantined) == 0 {
 		return false
 	}
@@ -245,7 +245,7 @@ func (d *Devices) LacksQuarantined(need job.Resources, free *lease.Free) bool {
 	more := *free
 	more.GPUs = slices.Clone(free.GPUs)
 	for _, uuid := range free.Quarantined {
-		more.GPUs = append(more.GPUs, lease.FreeGPU{UUID: uuid, Memory: d.byUUID[uuid].Memory, Milli: gpu.Whole})
+		more.GPUs = append(more.GPUs, contract.FreeGPU{UUID: uuid, Memory: d.byUUID[uuid].Memory, Milli: gpu.Whole})
 	}
 	_, lack := d.Fit(need, &more)
 	return lack == ""

@@ -6,7 +6,7 @@ package fleet
 import (
 	"slices"
 
-	"github.com/musterhq/muster/share"
+	"github.com/musterhq/muster/internal/fairshare"
 )
 
 // MayQueue says whether a task may queue at the host, if need be in place of another one that does.
@@ -34,7 +34,7 @@ func (h *Host) Displaced(r *Request) *Claim {
 // queue, the claim is one of those, unless its account has none of them.
 func (cs *Claims) placeFor(r *Request, all, kind *leaver) (c *Claim, ok bool) {
 	x := all
-	if kind.claim != nil && (kind.claim.Rank.Share == (share.Standing{}) || cs.youngest(r, true) != nil) {
+	if kind.claim != nil && (kind.claim.Rank.Share == (fairshare.Standing{}) || cs.youngest(r, true) != nil) {
 		x = kind
 	}
 	switch {
@@ -64,7 +64,7 @@ func (x *leaver) yields(cs *Claims, r *Request) bool {
 		return r.Rank.Precedence() > x.claim.Rank.Precedence()
 	case r.Rank.Compare(&x.bar) >= 0:
 		return false
-	case r.Rank.Precedence() > x.claim.Rank.Precedence() || x.claim.Rank.Share == (share.Standing{}):
+	case r.Rank.Precedence() > x.claim.Rank.Precedence() || x.claim.Rank.Share == (fairshare.Standing{}):
 		return true
 	}
 	return cs.youngest(r, x.kind) == nil

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // alone is a need for a whole host of at least one CPU.
@@ -15,17 +15,17 @@ var alone = job.Resources{CPUs: 1, Exclusive: true}
 func TestExclusiveFits(t *testing.T) {
 	devices := devicesOf(sameDevices(2, "h100", 80e9))
 	for _, c := range []struct {
-		free lease.Free
+		free contract.Free
 		need job.Resources
 		lack string
 	}{
-		{lease.Free{CPUs: 8}, alone, ""},
-		{lease.Free{CPUs: 8, Tasks: 1}, alone, "tasks"},
-		{lease.Free{CPUs: 8, Tasks: 1}, job.Resources{CPUs: 1}, ""},
-		{lease.Free{CPUs: 8}, job.Resources{CPUs: 9, Exclusive: true}, "cpus"},
-		{lease.Free{CPUs: 8}, job.Resources{CPUs: 1, GPUs: 3, Exclusive: true}, "gpus"},
-		{lease.Free{Tasks: 1, Exclusive: true}, job.Resources{}, "tasks"},
-		{lease.Free{Tasks: 1, Exclusive: true}, alone, "tasks"},
+		{contract.Free{CPUs: 8}, alone, ""},
+		{contract.Free{CPUs: 8, Tasks: 1}, alone, "tasks"},
+		{contract.Free{CPUs: 8, Tasks: 1}, job.Resources{CPUs: 1}, ""},
+		{contract.Free{CPUs: 8}, job.Resources{CPUs: 9, Exclusive: true}, "cpus"},
+		{contract.Free{CPUs: 8}, job.Resources{CPUs: 1, GPUs: 3, Exclusive: true}, "gpus"},
+		{contract.Free{Tasks: 1, Exclusive: true}, job.Resources{}, "tasks"},
+		{contract.Free{Tasks: 1, Exclusive: true}, alone, "tasks"},
 	} {
 		_, lack := devices.Fit(c.need, &c.free)
 		if suffices := devices.Suffices(c.need, &c.free); lack != c.lack || suffices != (lack == "") {
@@ -35,7 +35,7 @@ func TestExclusiveFits(t *testing.T) {
 			t.Errorf("the footprint of %+v is not like that of %+v", c.need, c.free)
 		}
 	}
-	p := lease.Profile{CPUs: 8}
+	p := contract.Profile{CPUs: 8}
 	if !FootprintOf(alone).Within(footprintOfProfile(&p)) {
 		t.Error("an exclusive task could never run at a host of 8 CPUs")
 	}

@@ -6,12 +6,12 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // fits chooses devices for the need from what is free. If the need does not fit, it returns the resource that is short.
-func fits(need job.Resources, free *lease.Free, devices map[string]gpu.Device) ([]string, string) {
+func fits(need job.Resources, free *contract.Free, devices map[string]gpu.Device) ([]string, string) {
 	switch {
 	case shared(need, free):
 		return nil, "tasks"
@@ -33,22 +33,22 @@ func fits(need job.Resources, free *lease.Free, devices map[string]gpu.Device) (
 
 // shared says whether the need does not fit because tasks run at the host: it wants the whole host, or one of them has
 // it.
-func shared(need job.Resources, free *lease.Free) bool {
+func shared(need job.Resources, free *contract.Free) bool {
 	return free.Exclusive || need.Exclusive && free.Tasks > 0
 }
 
 // choose returns the free devices that meet the need. The least free come first, so that shares of a GPU fill one
 // device before they take another. Of equally free devices those with the least memory come first.
-func choose(need job.Resources, free *lease.Free, devices map[string]gpu.Device) []string {
+func choose(need job.Resources, free *contract.Free, devices map[string]gpu.Device) []string {
 	milli := gpu.Milli(need)
-	able := make([]lease.FreeGPU, 0, len(free.GPUs))
+	able := make([]contract.FreeGPU, 0, len(free.GPUs))
 	for _, g := range free.GPUs {
 		d, known := devices[g.UUID]
-		if known && g.Milli >= milli && g.Memory >= need.GPUMemory && lease.GPUMeets(d, need) {
+		if known && g.Milli >= milli && g.Memory >= need.GPUMemory && contract.GPUMeets(d, need) {
 			able = append(able, g)
 		}
 	}
-	slices.SortStableFunc(able, func(a, b lease.FreeGPU) int {
+	slices.SortStableFunc(able, func(a, b contract.FreeGPU) int {
 		if a.Milli != b.Milli {
 			return a.Milli - b.Milli
 		}
@@ -72,7 +72,7 @@ func choose(need job.Resources, free *lease.Free, devices map[string]gpu.Device)
 func meeting(devices []gpu.Device, need job.Resources) int {
 	n := 0
 	for _, d := range devices {
-		if lease.GPUMeets(d, need) {
+		if contract.GPUMeets(d, need) {
 			n++
 		}
 	}
@@ -80,7 +80,7 @@ func meeting(devices []gpu.Device, need job.Resources) int {
 }
 
 // take subtracts the need of a task from what is free, but not below zero.
-func take(need job.Resources, free *lease.Free, chosen []string) {
+func take(need job.Resources, free *contract.Free, chosen []string) {
 	free.Tasks++
 	free.Exclusive = free.Exclusive || need.Exclusive
 	free.CPUs = max(free.CPUs-need.CPUs, 0)

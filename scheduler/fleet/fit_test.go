@@ -6,23 +6,23 @@ import (
 	"testing"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // devicesFor is one small, one half used and two large devices.
-func devicesFor() (lease.Free, map[string]gpu.Device) {
+func devicesFor() (contract.Free, map[string]gpu.Device) {
 	all := []gpu.Device{
 		{UUID: "big1", Class: "h100-80gb", Memory: 80e9},
 		{UUID: "big2", Class: "h100-80gb", Memory: 80e9},
 		{UUID: "half", Class: "h100-80gb", Memory: 80e9},
 		{UUID: "small", Class: "t4", Memory: 16e9},
 	}
-	free := lease.Free{CPUs: 8, Memory: 64e9}
+	free := contract.Free{CPUs: 8, Memory: 64e9}
 	devices := map[string]gpu.Device{}
 	for _, d := range all {
 		devices[d.UUID] = d
-		f := lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: gpu.Whole}
+		f := contract.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: gpu.Whole}
 		if d.UUID == "half" {
 			f.Milli, f.Memory = 500, 40e9
 		}
@@ -61,7 +61,7 @@ func TestSharesAreRounded(t *testing.T) {
 	for milli := 1; milli < gpu.Whole; milli++ {
 		need := job.Resources{GPUShare: float64(milli) / gpu.Whole}
 		for _, left := range []int{milli - 1, milli} {
-			free := lease.Free{GPUs: []lease.FreeGPU{{UUID: "a", Memory: 1, Milli: left}}}
+			free := contract.Free{GPUs: []contract.FreeGPU{{UUID: "a", Memory: 1, Milli: left}}}
 			d := devicesOf([]gpu.Device{{UUID: "a", Memory: 1}})
 			d.setFree(free.GPUs)
 			if chosen, _ := d.Fit(need, &free); len(chosen) > 0 != (left >= milli) || d.Suffices(need, &free) != (left >= milli) {
@@ -86,13 +86,13 @@ func TestPlaceOfDevices(t *testing.T) {
 	link(0, 2, gpu.LinkNUMA)
 	link(0, 9, gpu.LinkNVLink) // the host does not list it
 	d := devicesOf(all)
-	var free []lease.FreeGPU
+	var free []contract.FreeGPU
 	for _, i := range []int{5, 3, 1, 0, 7, 2} {
-		free = append(free, lease.FreeGPU{UUID: fmt.Sprint(i)})
+		free = append(free, contract.FreeGPU{UUID: fmt.Sprint(i)})
 	}
 	d.setFree(free)
 	got := ""
-	for i := range append(free, lease.FreeGPU{}) {
+	for i := range append(free, contract.FreeGPU{}) {
 		island, numa := d.Place(i)
 		uuid := "none"
 		if x := d.Device(i); x != nil {
@@ -119,7 +119,7 @@ func TestTake(t *testing.T) {
 	half := job.Resources{GPUShare: .5}
 	chosen := choose(half, &free, devices)
 	take(half, &free, chosen[:1])
-	i := slices.IndexFunc(free.GPUs, func(g lease.FreeGPU) bool { return g.UUID == chosen[0] })
+	i := slices.IndexFunc(free.GPUs, func(g contract.FreeGPU) bool { return g.UUID == chosen[0] })
 	if chosen[0] != "half" || free.GPUs[i].Milli != 0 || free.GPUs[i].Memory != 0 {
 		t.Errorf("half of a device took %+v of %s", free.GPUs[i], chosen[0])
 	}

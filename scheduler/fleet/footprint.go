@@ -7,8 +7,8 @@ import (
 	"math"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Footprint is what a request needs, or what a host has. It takes 16 bytes, because searches read those of all hosts.
@@ -27,7 +27,7 @@ func FootprintOf(need job.Resources) Footprint {
 	return footprintOf(need.CPUs, gpu.Count(need), need.Exclusive, need.Memory)
 }
 
-func footprintOfFree(f *lease.Free) Footprint {
+func footprintOfFree(f *contract.Free) Footprint {
 	if f.Exclusive {
 		return nothing
 	}
@@ -40,11 +40,11 @@ func footprintOfFree(f *lease.Free) Footprint {
 	return footprintOf(f.CPUs, n, f.Tasks == 0, f.Memory)
 }
 
-func footprintOfProfile(p *lease.Profile) Footprint {
+func footprintOfProfile(p *contract.Profile) Footprint {
 	return footprintOf(p.CPUs, len(p.GPUs), true, p.Memory)
 }
 
-// footprintOf returns a footprint of numbers within job.MaxCPUs and lease.MaxGPUs.
+// footprintOf returns a footprint of numbers within job.MaxCPUs and contract.MaxGPUs.
 func footprintOf(cpus, gpus int, whole bool, memory job.Size) Footprint {
 	f := Footprint{Memory: memory, CPUs: int32(cpus), GPUs: int16(gpus)} //nolint:gosec // they are bounded
 	if whole {
@@ -66,7 +66,7 @@ func (f Footprint) Least(g Footprint) Footprint {
 
 // plus adds what preemptible tasks hold. Many shares of a device may count more than a footprint can: then it counts as
 // much as it can.
-func (f Footprint) plus(y *lease.Preemptible) Footprint {
+func (f Footprint) plus(y *contract.Preemptible) Footprint {
 	f.Memory += y.Memory
 	f.CPUs = int32(min(int(f.CPUs)+y.CPUs, math.MaxInt32)) //nolint:gosec // bounded in this line
 	f.GPUs = int16(min(int(f.GPUs)+y.GPUs, math.MaxInt16)) //nolint:gosec // likewise

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Host is one host as this scheduler knows it. Other packages read its exported fields and change them by methods only.
@@ -21,8 +21,8 @@ type Host struct {
 	Devices Devices
 
 	Peer     job.Peer
-	Profile  lease.Profile
-	Free     lease.Free // as the host said last
+	Profile  contract.Profile
+	Free     contract.Free // as the host said last
 	Draining bool
 	Detail   string    // why it is draining, for people
 	Seen     time.Time // when a message of the host came last
@@ -99,20 +99,20 @@ func (h *Host) Slot() int { return h.row.slot }
 func (h *Host) Open() bool { return h.Up && !h.Draining && h.Profile.Worker }
 
 // hello takes in the message that begins a session.
-func hello(h *Host, m lease.Hello, now time.Time) {
+func hello(h *Host, m contract.Hello, now time.Time) {
 	m.Profile.Peer = h.Peer
 	h.Profile, h.Up, h.Draining, h.Detail, h.told.seq, h.Seen = m.Profile, true, false, "", 0, now
 	h.told.hellos++
 	h.told.kept = nil
 	h.expelled = false
-	h.told.facts = lease.FactsOf(&h.Profile)
+	h.told.facts = contract.FactsOf(&h.Profile)
 	h.told.signed = h.told.facts.Trusted()
 	h.Devices = devicesOf(h.Profile.GPUs)
 	h.SetFree(m.Free)
 }
 
 // Availability takes in what is free. Heard was called for the message. It returns false if a newer one has come before.
-func (h *Host) Availability(m lease.Availability) bool {
+func (h *Host) Availability(m contract.Availability) bool {
 	if m.Seq != 0 && m.Seq <= h.told.seq {
 		return false
 	}
@@ -122,7 +122,7 @@ func (h *Host) Availability(m lease.Availability) bool {
 }
 
 // keptOf takes in what a host says that it keeps.
-func keptOf(m *lease.Availability, now time.Time) []kept {
+func keptOf(m *contract.Availability, now time.Time) []kept {
 	if len(m.Kept) == 0 {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (h *Host) Heard(now time.Time) { h.Seen = now }
 // Down ends the session. Nothing counts as free there any more.
 func (h *Host) Down(now time.Time) {
 	h.Up, h.Seen, h.told.kept = false, now, nil
-	h.SetFree(lease.Free{})
+	h.SetFree(contract.Free{})
 }
 
 // Idle notes that what is free has been so for a while: none of the queued claims fits. What is not kept for one of them is
@@ -166,7 +166,7 @@ func (h *Host) Idle() (news bool) {
 func (h *Host) Changes() uint64 { return h.rest.changes }
 
 // SetFree takes in what is free. What the host has reserved is not part of it.
-func (h *Host) SetFree(f lease.Free) {
+func (h *Host) SetFree(f contract.Free) {
 	o := &h.Free
 	changed := f.CPUs != o.CPUs || f.Memory != o.Memory || f.Tasks != o.Tasks || f.Exclusive != o.Exclusive || !slices.Equal(f.GPUs, o.GPUs)
 	if changed {
@@ -193,11 +193,11 @@ func (h *Host) Touch() {
 }
 
 // Left returns what is free less all claims but the queued ones. It is valid until the host changes.
-func (h *Host) Left() *lease.Free { return h.left.count(&h.Free, &h.Claims) }
+func (h *Host) Left() *contract.Free { return h.left.count(&h.Free, &h.Claims) }
 
 // LeftFor returns what is free for a request of this rank: Left less the queued claims that rank before it. It is valid
 // until the host changes.
-func (h *Host) LeftFor(r *Rank) *lease.Free {
+func (h *Host) LeftFor(r *Rank) *contract.Free {
 	return h.left.countFor(r, &h.Free, &h.Claims, &h.Devices, h.rest.idle)
 }
 

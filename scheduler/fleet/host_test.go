@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -17,9 +17,9 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // aHost is one host of a table that says that it has so many CPUs free.
 func aHost(t *Table, p job.Peer, cpus int) *Host {
 	h := t.Add(p, false)
-	t.Hello(h, lease.Hello{
-		Profile: lease.Profile{Name: string(p), CPUs: cpus, Worker: true, Drivers: []string{lease.DriverExec}},
-		Free:    lease.Free{CPUs: cpus},
+	t.Hello(h, contract.Hello{
+		Profile: contract.Profile{Name: string(p), CPUs: cpus, Worker: true, Drivers: []string{contract.DriverExec}},
+		Free:    contract.Free{CPUs: cpus},
 	}, start)
 	t.Count(start)
 	return h
@@ -53,7 +53,7 @@ func TestLeft(t *testing.T) {
 	if h.Left().CPUs != 1 {
 		t.Errorf("%d left of the host's old word once the claim is gone", h.Left().CPUs)
 	}
-	h.SetFree(lease.Free{CPUs: 6})
+	h.SetFree(contract.Free{CPUs: 6})
 	if h.Left().CPUs != 1 {
 		t.Errorf("%d left of the host's new word", h.Left().CPUs)
 	}
@@ -145,7 +145,7 @@ func TestPauses(t *testing.T) {
 func TestSufficesAsFit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []gpu.Device
-		var free []lease.FreeGPU
+		var free []contract.FreeGPU
 		for i := range rapid.IntRange(0, 5).Draw(t, "devices") {
 			d := gpu.Device{
 				UUID:   fmt.Sprint(i),
@@ -153,7 +153,7 @@ func TestSufficesAsFit(t *testing.T) {
 				Memory: job.Size(rapid.IntRange(1, 2).Draw(t, "memory")),
 				Parent: rapid.SampledFrom([]string{"", "", "GPU"}).Draw(t, "parent"),
 			}
-			g := lease.FreeGPU{
+			g := contract.FreeGPU{
 				UUID: d.UUID, Memory: job.Size(rapid.IntRange(0, 2).Draw(t, "free")),
 				Milli: rapid.SampledFrom([]int{0, 500, 1000}).Draw(t, "milli"),
 			}
@@ -172,7 +172,7 @@ func TestSufficesAsFit(t *testing.T) {
 		}
 		d := devicesOf(all)
 		d.setFree(free)
-		f := lease.Free{GPUs: free}
+		f := contract.Free{GPUs: free}
 		if _, lack := d.Fit(need, &f); d.Suffices(need, &f) != (lack == "") {
 			t.Errorf("%+v of %+v: it lacks %q", need, free, lack)
 		}

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // kept is what a host keeps for one waiting task.
 type kept struct {
-	lease.Kept
+	contract.Kept
 	devices []string  // UUIDs of Kept.GPUs
 	until   time.Time // zero: not known
 }

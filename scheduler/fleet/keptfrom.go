@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 // KeptFrom says for people for which job the host keeps what the task needs, and for how long. It is empty if the task would
@@ -35,7 +35,7 @@ func KeptFrom(h *Host, a Asked, now time.Time) string {
 }
 
 // Unkept returns what is free at a host beside what is kept from a task.
-func Unkept(h *Host, a Asked, now time.Time) *lease.Free {
+func Unkept(h *Host, a Asked, now time.Time) *contract.Free {
 	free := h.Free
 	free.GPUs = slices.Clone(free.GPUs)
 	for i := range h.told.kept {
@@ -48,7 +48,7 @@ func Unkept(h *Host, a Asked, now time.Time) *lease.Free {
 }
 
 // takeDevices subtracts the devices that are kept from those that are left.
-func (k *kept) takeDevices(left *lease.Free) {
+func (k *kept) takeDevices(left *contract.Free) {
 	for n := range left.GPUs {
 		if g := &left.GPUs[n]; slices.Contains(k.devices, g.UUID) {
 			g.Milli = max(0, g.Milli-k.Milli)
@@ -57,6 +57,6 @@ func (k *kept) takeDevices(left *lease.Free) {
 }
 
 // takeRest subtracts the CPUs and the memory that are kept from what is left of what is free.
-func (k *kept) takeRest(free, left *lease.Free) {
+func (k *kept) takeRest(free, left *contract.Free) {
 	left.CPUs, left.Memory = min(left.CPUs, max(0, free.CPUs-k.CPUs)), min(left.Memory, max(0, free.Memory-k.Memory))
 }

@@ -6,23 +6,23 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 // left is worked out on demand, and kept until the host changes.
 type left struct {
-	known  bool       // room is worked out
-	queues bool       // behind and last are worked out
-	room   lease.Free // what is free less all claims but the queued ones
-	behind lease.Free // room less the queued claims
-	last   *Rank      // of the last queued claim; nil if none is queued
+	known  bool          // room is worked out
+	queues bool          // behind and last are worked out
+	room   contract.Free // what is free less all claims but the queued ones
+	behind contract.Free // room less the queued claims
+	last   *Rank         // of the last queued claim; nil if none is queued
 }
 
 // forget has everything worked out again on demand.
 func (l *left) forget() { l.known, l.queues = false, false }
 
 // count subtracts all claims but the queued ones from what the host said.
-func (l *left) count(told *lease.Free, cs *Claims) *lease.Free {
+func (l *left) count(told *contract.Free, cs *Claims) *contract.Free {
 	if l.known {
 		return &l.room
 	}
@@ -42,7 +42,7 @@ func (l *left) count(told *lease.Free, cs *Claims) *lease.Free {
 
 // countFor also subtracts the queued claims that rank before r. Those that other hosts have booked are left out, and if
 // the host is idle spare ones, too.
-func (l *left) countFor(r *Rank, told *lease.Free, cs *Claims, d *Devices, idle bool) *lease.Free {
+func (l *left) countFor(r *Rank, told *contract.Free, cs *Claims, d *Devices, idle bool) *contract.Free {
 	room := l.count(told, cs)
 	if cs.queued == 0 {
 		return room
@@ -60,7 +60,7 @@ func (l *left) countFor(r *Rank, told *lease.Free, cs *Claims, d *Devices, idle 
 
 // lessQueued returns what is left of room once the queued claims that rank before this rank have what they need, or as
 // much of it as there is. If before is nil, all queued claims count. last is the rank of the last of them.
-func lessQueued(room *lease.Free, cs *Claims, d *Devices, before *Rank, idle bool) (free lease.Free, last *Rank) {
+func lessQueued(room *contract.Free, cs *Claims, d *Devices, before *Rank, idle bool) (free contract.Free, last *Rank) {
 	free = *room
 	free.GPUs = slices.Clone(room.GPUs)
 	for _, c := range cs.all {

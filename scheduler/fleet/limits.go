@@ -8,13 +8,13 @@ import (
 	"math"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // neverHolds returns why the user can never hold so much at the host, for people, or "" if that is not known.
 func neverHolds(h *Host, user string, need job.Resources) string {
-	return h.Profile.Limits.Never(user, lease.Whole(need, h.Profile.CPUs, len(h.Profile.GPUs)))
+	return h.Profile.Limits.Never(user, contract.Whole(need, h.Profile.CPUs, len(h.Profile.GPUs)))
 }
 
 // neverGoes returns why no task of the user can have this priority at the host, for people, or "" if that is not known. At the own
@@ -27,14 +27,14 @@ func neverGoes(h *Host, user string, priority int) string {
 }
 
 // sameLimits holds each kind of limits once, by their text.
-type sameLimits map[string]*lease.UserLimits
+type sameLimits map[string]*contract.UserLimits
 
 // maxSameLimits bounds what sameLimits remembers. Beyond it all are forgotten: hosts then share limits only with those that
 // come later, which makes searches slower.
 const maxSameLimits = 64
 
 // share returns limits that are equal to these, and the same for all hosts that have equal ones.
-func (all sameLimits) share(l *lease.UserLimits) *lease.UserLimits {
+func (all sameLimits) share(l *contract.UserLimits) *contract.UserLimits {
 	if l == nil {
 		return nil
 	}
@@ -56,13 +56,13 @@ func (all sameLimits) share(l *lease.UserLimits) *lease.UserLimits {
 type limitCap struct{ tasks, cpus, memory, gpus int64 }
 
 func capOf(h *Host, user string) limitCap {
-	of := func(q lease.Quantity) int64 {
+	of := func(q contract.Quantity) int64 {
 		if most, _, limited := h.Profile.Limits.Most(user, q); limited {
 			return most
 		}
 		return math.MaxInt64
 	}
-	return limitCap{of(lease.LimitTasks), of(lease.LimitCPUs), of(lease.LimitMemory), of(lease.LimitGPUs)}
+	return limitCap{of(contract.LimitTasks), of(contract.LimitCPUs), of(contract.LimitMemory), of(contract.LimitGPUs)}
 }
 
 // none says whether the user may hold nothing of that kind at all.

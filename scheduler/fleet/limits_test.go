@@ -4,21 +4,21 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // A host is no candidate for what its limits never allow, in any search. Limits that are told again count from then on, and hosts
 // with equal limits share them.
 func TestLimitsExclude(t *testing.T) {
 	table := NewTable()
-	limits := &lease.UserLimits{PerUser: lease.Limit{lease.LimitCPUs: 2, lease.LimitPriority: 50}, Users: map[string]lease.Limit{"ada": {lease.LimitCPUs: 3}}}
+	limits := &contract.UserLimits{PerUser: contract.Limit{contract.LimitCPUs: 2, contract.LimitPriority: 50}, Users: map[string]contract.Limit{"ada": {contract.LimitCPUs: 3}}}
 	hosts := []*Host{table.Add("n1", false), table.Add("n2", false), table.Add("here", true)}
-	hello := func(l *lease.UserLimits) {
+	hello := func(l *contract.UserLimits) {
 		for _, h := range hosts {
-			copied := &lease.UserLimits{PerUser: maps.Clone(l.PerUser), Users: l.Users}
-			p := lease.Profile{Name: string(h.Peer), CPUs: 4, Worker: true, Drivers: []string{lease.DriverExec}, Limits: copied}
-			table.Hello(h, lease.Hello{Profile: p, Free: lease.Free{CPUs: 4}}, start)
+			copied := &contract.UserLimits{PerUser: maps.Clone(l.PerUser), Users: l.Users}
+			p := contract.Profile{Name: string(h.Peer), CPUs: 4, Worker: true, Drivers: []string{contract.DriverExec}, Limits: copied}
+			table.Hello(h, contract.Hello{Profile: p, Free: contract.Free{CPUs: 4}}, start)
 		}
 		table.Count(start)
 	}
@@ -78,9 +78,9 @@ func TestLimitsExclude(t *testing.T) {
 		}
 	}
 	check("at first", map[string]int{"two": 3, "three": 0, "three of ada": 3, "four of ada": 0, "all": 0, "high priority": 1})
-	limits.PerUser[lease.LimitCPUs] = 4
+	limits.PerUser[contract.LimitCPUs] = 4
 	hello(limits)
 	check("after a change", map[string]int{"two": 3, "three": 3, "three of ada": 3, "four of ada": 0, "all": 3, "high priority": 1})
-	hello(&lease.UserLimits{})
+	hello(&contract.UserLimits{})
 	check("without limits", map[string]int{"two": 3, "three": 3, "three of ada": 3, "four of ada": 3, "all": 3, "high priority": 3})
 }

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 const (
@@ -38,7 +38,7 @@ func noSuchNode(entries []string) func(hosts []*Host) string {
 		case pinned:
 			text = "the node " + strconv.Quote(name) + " is not known, or runs no tasks"
 		}
-		return lease.Clip(text + meant(name, names, "nodes"))
+		return contract.Clip(text + meant(name, names, "nodes"))
 	}
 }
 
@@ -66,9 +66,9 @@ func noSuchLabel(term job.Term, trusted bool) func(hosts []*Host) string {
 			}
 			text := "no node has the " + signed + "label " + strconv.Quote(c.Name)
 			if model := modelIn(c, hosts); model != "" {
-				return lease.Clip(text + "; for the model of a GPU write gpu.model=" + model)
+				return contract.Clip(text + "; for the model of a GPU write gpu.model=" + model)
 			}
-			return lease.Clip(text + meant(c.Name, labels, signed+"labels"))
+			return contract.Clip(text + meant(c.Name, labels, signed+"labels"))
 		}
 		return ""
 	}

@@ -6,17 +6,17 @@ import (
 	"testing"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Who misspells the name of a node or of a label is told so, with the names that are near. Asking for less would not help.
 func TestAdviceOnMisspelledNames(t *testing.T) {
 	table := NewTable()
 	for i, labels := range []map[string]string{{"rack": "r1"}, {"rack": "r2", "zone": "a"}, {}} {
-		p := lease.Profile{Name: fmt.Sprint("gpu", i+1), CPUs: 4, Worker: true, Drivers: []string{lease.DriverExec, lease.DriverSigned}, Labels: labels}
+		p := contract.Profile{Name: fmt.Sprint("gpu", i+1), CPUs: 4, Worker: true, Drivers: []string{contract.DriverExec, contract.DriverSigned}, Labels: labels}
 		p.GPUs = []gpu.Device{{Class: "h100-80gb"}, {Class: "rtx-6000-ada"}}[i%2 : i%2+1]
-		table.Hello(table.Add(job.Peer("p-"+p.Name), false), lease.Hello{Profile: p}, start)
+		table.Hello(table.Add(job.Peer("p-"+p.Name), false), contract.Hello{Profile: p}, start)
 	}
 	for _, c := range []struct {
 		spec job.Spec

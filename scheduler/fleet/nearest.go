@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Nearest returns how much of each resource the need could have at one of the hosts, or at as many hosts as a gang has
@@ -16,9 +16,9 @@ import (
 // zero if less of it alone would not help. freeAt says what counts as free at a host: IdleOf, as if no task ran there, or
 // what is free now.
 // Hosts that have refused the need to the user because of a limit are left out: what they would take is not known.
-func Nearest(clauses []Clause, user string, need job.Resources, members int, hosts []*Host, freeAt func(*Host) *lease.Free) lease.Nearest {
+func Nearest(clauses []Clause, user string, need job.Resources, members int, hosts []*Host, freeAt func(*Host) *contract.Free) contract.Nearest {
 	clauses = withoutCounts(clauses)
-	need.GPUModel = lease.ModelName(need.GPUModel)
+	need.GPUModel = contract.ModelName(need.GPUModel)
 	var each [3][]int64 // by resource: with how much of it the request would fit, of each host
 	for _, h := range hosts {
 		if !h.Open() || !Meets(clauses, h) || user != "" && h.Quotas.Over(user, need) != "" {
@@ -43,13 +43,13 @@ func Nearest(clauses []Clause, user string, need job.Resources, members int, hos
 			most[i] = 0
 		}
 	}
-	return lease.Nearest{CPUs: int(most[0]), Memory: job.Size(most[1]), GPUs: int(most[2]) * members}
+	return contract.Nearest{CPUs: int(most[0]), Memory: job.Size(most[1]), GPUs: int(most[2]) * members}
 }
 
 // nearest returns for each resource with how much of it the need would fit at the host, if the rest stayed as it is; 0 if
 // less of it alone does not help. Where all fits, it is what is asked for. What the user may never hold there counts as not
 // free.
-func nearest(h *Host, user string, need job.Resources, free *lease.Free) (fits [3]int64) {
+func nearest(h *Host, user string, need job.Resources, free *contract.Free) (fits [3]int64) {
 	most := capOf(h, user)
 	if shared(need, free) || most.none(need) {
 		return fits
@@ -72,11 +72,11 @@ func nearest(h *Host, user string, need job.Resources, free *lease.Free) (fits [
 }
 
 // IdleOf returns what would be free on a host without tasks.
-func IdleOf(h *Host) *lease.Free {
+func IdleOf(h *Host) *contract.Free {
 	p := &h.Profile
-	f := &lease.Free{CPUs: p.CPUs, Memory: p.Memory}
+	f := &contract.Free{CPUs: p.CPUs, Memory: p.Memory}
 	for _, d := range p.GPUs {
-		f.GPUs = append(f.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: gpu.Whole})
+		f.GPUs = append(f.GPUs, contract.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: gpu.Whole})
 	}
 	return f
 }

@@ -6,21 +6,21 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // near is a host of 8 CPUs, 64 GB and GPUs of a model, of which so much is free.
 func near(t *Table, name string, cpus int, memory job.Size, gpus, freeGPUs int, model string) *Host {
-	m := lease.Hello{
-		Profile: lease.Profile{Name: name, CPUs: 8, Memory: 64e9, Drivers: []string{lease.DriverExec}, Worker: true},
-		Free:    lease.Free{CPUs: cpus, Memory: memory},
+	m := contract.Hello{
+		Profile: contract.Profile{Name: name, CPUs: 8, Memory: 64e9, Drivers: []string{contract.DriverExec}, Worker: true},
+		Free:    contract.Free{CPUs: cpus, Memory: memory},
 	}
 	for i := range gpus {
 		d := gpu.Device{UUID: fmt.Sprint(name, i), Model: model, Class: model, Memory: 80e9}
 		m.Profile.GPUs = append(m.Profile.GPUs, d)
 		if i < freeGPUs {
-			m.Free.GPUs = append(m.Free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: 80e9, Milli: 1000})
+			m.Free.GPUs = append(m.Free.GPUs, contract.FreeGPU{UUID: d.UUID, Memory: 80e9, Milli: 1000})
 		}
 	}
 	h := t.Add(job.Peer(name), false)
@@ -42,23 +42,23 @@ func TestNearest(t *testing.T) {
 	for _, h := range hosts[:2] { // they have refused eve a GPU, because of a limit
 		h.Quotas.refuse("eve", job.Resources{CPUs: 1, GPUs: 1}, "limit")
 	}
-	free := map[bool]func(*Host) *lease.Free{true: IdleOf, false: func(h *Host) *lease.Free { return &h.Free }}
+	free := map[bool]func(*Host) *contract.Free{true: IdleOf, false: func(h *Host) *contract.Free { return &h.Free }}
 	for name, c := range map[string]struct {
 		need  job.Resources
 		idle  bool
-		want  lease.Nearest
+		want  contract.Nearest
 		nodes int
 		user  string
 	}{
-		"gang":            {need: job.Resources{CPUs: 1, GPUs: 4, GPUModel: "h100", Memory: 1e9}, nodes: 2, want: lease.Nearest{GPUs: 6}},
-		"larger gang":     {need: job.Resources{CPUs: 1, GPUs: 4, GPUModel: "h100", Memory: 1e9}, nodes: 4, want: lease.Nearest{}},
-		"limit":           {need: job.Resources{CPUs: 1, GPUs: 4, GPUModel: "h100", Memory: 32e9}, user: "eve", want: lease.Nearest{GPUs: 1}},
-		"gpus":            {need: job.Resources{CPUs: 1, Memory: 32e9, GPUs: 4, GPUModel: "h100"}, idle: false, want: lease.Nearest{Memory: 16e9, GPUs: 3}},
-		"cpus":            {need: job.Resources{CPUs: 4, GPUs: 2, GPUModel: "h100", Memory: 32e9}, idle: false, want: lease.Nearest{CPUs: 2, Memory: 16e9, GPUs: 1}},
-		"one gpu or none": {need: job.Resources{CPUs: 1, GPUs: 1, GPUModel: "v100"}, idle: false, want: lease.Nearest{}},
-		"two at once":     {need: job.Resources{CPUs: 9, Memory: 65e9}, idle: false, want: lease.Nearest{}},
-		"ever":            {need: job.Resources{CPUs: 1, GPUs: 16, GPUModel: "h100"}, idle: true, want: lease.Nearest{GPUs: 8}},
-		"ever, memory":    {need: job.Resources{CPUs: 1, Memory: 100e9}, idle: true, want: lease.Nearest{Memory: 64e9}},
+		"gang":            {need: job.Resources{CPUs: 1, GPUs: 4, GPUModel: "h100", Memory: 1e9}, nodes: 2, want: contract.Nearest{GPUs: 6}},
+		"larger gang":     {need: job.Resources{CPUs: 1, GPUs: 4, GPUModel: "h100", Memory: 1e9}, nodes: 4, want: contract.Nearest{}},
+		"limit":           {need: job.Resources{CPUs: 1, GPUs: 4, GPUModel: "h100", Memory: 32e9}, user: "eve", want: contract.Nearest{GPUs: 1}},
+		"gpus":            {need: job.Resources{CPUs: 1, Memory: 32e9, GPUs: 4, GPUModel: "h100"}, idle: false, want: contract.Nearest{Memory: 16e9, GPUs: 3}},
+		"cpus":            {need: job.Resources{CPUs: 4, GPUs: 2, GPUModel: "h100", Memory: 32e9}, idle: false, want: contract.Nearest{CPUs: 2, Memory: 16e9, GPUs: 1}},
+		"one gpu or none": {need: job.Resources{CPUs: 1, GPUs: 1, GPUModel: "v100"}, idle: false, want: contract.Nearest{}},
+		"two at once":     {need: job.Resources{CPUs: 9, Memory: 65e9}, idle: false, want: contract.Nearest{}},
+		"ever":            {need: job.Resources{CPUs: 1, GPUs: 16, GPUModel: "h100"}, idle: true, want: contract.Nearest{GPUs: 8}},
+		"ever, memory":    {need: job.Resources{CPUs: 1, Memory: 100e9}, idle: true, want: contract.Nearest{Memory: 64e9}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := job.DefaultSpec()

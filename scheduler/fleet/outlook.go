@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 )
 
 // Outlook counts the known hosts by what they have for a shape.
@@ -82,16 +82,16 @@ func (t *Table) Meet(clauses []Clause, n int) bool {
 
 // Explain says for each clause how many of the hosts meet it, and why the others do not. Advice is given only for the
 // first clause that has any and that no host meets which runs tasks: what follows from it, such as a mount where no host runs containers, is not known yet.
-func Explain(clauses []Clause, hosts []*Host) []lease.Clause {
-	out, advised := make([]lease.Clause, 0, len(clauses)), false
+func Explain(clauses []Clause, hosts []*Host) []contract.Clause {
+	out, advised := make([]contract.Clause, 0, len(clauses)), false
 	for _, c := range clauses {
-		x := lease.Clause{Clause: c.Text, Of: len(hosts)}
+		x := contract.Clause{Clause: c.Text, Of: len(hosts)}
 		for _, h := range hosts {
 			why := c.Test(h)
 			if why == "" {
 				x.Meets++
-			} else if len(x.Fails) < lease.MaxFails {
-				x.Fails = append(x.Fails, lease.Failed{Node: h.Peer, Name: h.Name(), Reason: why})
+			} else if len(x.Fails) < contract.MaxFails {
+				x.Fails = append(x.Fails, contract.Failed{Node: h.Peer, Name: h.Name(), Reason: why})
 			}
 		}
 		if !advised && x.Of > 0 && (x.Meets == 0 || noWorkerMeets(&c, hosts)) {
@@ -124,7 +124,7 @@ func noWorkerMeets(c *Clause, hosts []*Host) bool {
 
 // Refusals says which of the hosts have said that they can never run the shape, and for another reason than their limits, which they
 // tell. It returns nothing if none has.
-func (s *Shape) Refusals(hosts []*Host) []lease.Clause {
+func (s *Shape) Refusals(hosts []*Host) []contract.Clause {
 	if len(s.never) == 0 {
 		return nil
 	}

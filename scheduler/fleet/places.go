@@ -6,8 +6,8 @@ package fleet
 import (
 	"slices"
 
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/share"
 )
 
 const (
@@ -62,7 +62,7 @@ func (cs *Claims) leaverOfKind(need *job.Resources, limited, gang bool) leaver {
 	}
 	x := leaverOf(queued, MaxQueued)
 	x.kind = true
-	if x.claim != nil && x.claim.Rank.Share != (share.Standing{}) {
+	if x.claim != nil && x.claim.Rank.Share != (fairshare.Standing{}) {
 		x.bar = Rank{Priority: x.bar.Priority, Level: x.bar.Level} // an account without a claim of the kind needs none of these places
 	}
 	return x
@@ -91,7 +91,7 @@ func leaverOf(queued []*Claim, n int) leaver {
 	}
 	slices.SortFunc(queued, (*Claim).compare)
 	last := queued[n-1]
-	if last.Rank.Share == (share.Standing{}) || last.Gathers {
+	if last.Rank.Share == (fairshare.Standing{}) || last.Gathers {
 		return leaver{claim: last, bar: last.Rank}
 	}
 	for _, c := range slices.Backward(queued) { // of those who have several, the youngest of the one who has used most

@@ -7,15 +7,15 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/share"
 )
 
 // asking is a request of a user who has used so much, born at a time, for so many GPUs.
 func asking(user string, used float32, born, gpus int) *Request {
 	return &Request{
 		Shape: &Shape{User: user, Need: job.Resources{CPUs: 1, GPUs: gpus}},
-		Rank:  Rank{Share: share.Standing{User: used}, Born: start.Add(time.Duration(born)), Job: job.ID(fmt.Sprint(born))},
+		Rank:  Rank{Share: fairshare.Standing{User: used}, Born: start.Add(time.Duration(born)), Job: job.ID(fmt.Sprint(born))},
 	}
 }
 

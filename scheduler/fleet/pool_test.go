@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Requests share their hosts only if no clause tells them apart, however their
@@ -46,11 +46,11 @@ func BenchmarkJoinPool(b *testing.B) {
 	t := NewTable()
 	devices := sameDevices(8, "h100-80gb", 80e9)
 	for i := range 10_000 {
-		p := lease.Profile{
-			Name: fmt.Sprint("n", i), CPUs: 64, Worker: true, Drivers: []string{lease.DriverExec}, GPUs: devices,
+		p := contract.Profile{
+			Name: fmt.Sprint("n", i), CPUs: 64, Worker: true, Drivers: []string{contract.DriverExec}, GPUs: devices,
 			Labels: map[string]string{"rack": fmt.Sprint("r", i%100)},
 		}
-		t.Hello(t.Add(job.Peer(p.Name), false), lease.Hello{Profile: p}, start)
+		t.Hello(t.Add(job.Peer(p.Name), false), contract.Hello{Profile: p}, start)
 	}
 	many := make([]string, 1000)
 	for i := range many {

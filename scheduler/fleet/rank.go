@@ -7,24 +7,24 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/internal/fairshare"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
-	"github.com/musterhq/muster/share"
 )
 
 // Rank orders tasks: by priority, level, then by what their users and projects have used of their share, then age, then job id
 // and index. No two tasks have the same rank.
 type Rank struct {
-	Priority int            // the highest first
-	Level    int            // of one priority the lowest first; 0 if the order is that of age
-	Share    share.Standing // as it was when the task began to wait at hosts
+	Priority int                // the highest first
+	Level    int                // of one priority the lowest first; 0 if the order is that of age
+	Share    fairshare.Standing // as it was when the task began to wait at hosts
 	Born     time.Time
 	Job      job.ID
 	Task     int // its index in the job
 }
 
 // Precedence is what is compared first.
-func (r *Rank) Precedence() int { return lease.Precedence(r.Priority, r.Level) }
+func (r *Rank) Precedence() int { return contract.Precedence(r.Priority, r.Level) }
 
 // Compare returns a number below 0 if r comes before q, and 0 only for the same task.
 func (r *Rank) Compare(q *Rank) int {

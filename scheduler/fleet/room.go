@@ -8,14 +8,14 @@ import (
 	"math"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // RoomGPUs is of how many free devices a Room can tell what is left of each.
 const RoomGPUs = 8
 
-// Room says the same as a lease.Free and the profile of its host.
+// Room says the same as a contract.Free and the profile of its host.
 type Room struct {
 	plain     bool // nobody queues at the host, it has refused no user, and it has not changed since: see Row.Room
 	Exclusive bool // a task has the host for itself
@@ -44,7 +44,7 @@ type RoomGPU struct {
 }
 
 // RoomOf returns what is free of a host with this profile and these devices.
-func RoomOf(p *lease.Profile, devices *Devices, free *lease.Free) Room {
+func RoomOf(p *contract.Profile, devices *Devices, free *contract.Free) Room {
 	r := Room{
 		Exclusive: free.Exclusive, Tasks: free.Tasks, CPUs: free.CPUs, Memory: free.Memory, Alike: devices.alike,
 		AllCPUs: p.CPUs, AllMemory: p.Memory, AllGPUs: len(p.GPUs), Listed: -1,
@@ -63,7 +63,7 @@ func RoomOf(p *lease.Profile, devices *Devices, free *lease.Free) Room {
 }
 
 // list fills in the devices, if the numbers of each are in the range of the fields.
-func (r *Room) list(devices *Devices, free *lease.Free) {
+func (r *Room) list(devices *Devices, free *contract.Free) {
 	parts, wholes := uint8(0), uint8(0)
 	for i := range free.GPUs {
 		g := &free.GPUs[i]
@@ -89,7 +89,7 @@ func (g *RoomGPU) Place() (island, numa int) { return int(g.island), int(g.numa)
 
 // LeftOf is what is left of a device in thousandths: the smaller part of its thousandths and its memory. The device may be
 // nil if it is not known.
-func LeftOf(g *lease.FreeGPU, d *gpu.Device) int32 {
+func LeftOf(g *contract.FreeGPU, d *gpu.Device) int32 {
 	left := min(max(g.Milli, 0), gpu.Whole)
 	if left < gpu.Whole && d != nil && d.Memory > 0 {
 		left = min(left, int(max(float64(g.Memory), 0)/float64(d.Memory)*gpu.Whole+0.5)) // hosts round it down
@@ -110,7 +110,7 @@ func SearchFor(need job.Resources) Search {
 }
 
 // Fits says whether the need fits. Free is the same as the room. It is not read if the room has the devices.
-func (s *Search) Fits(r *Room, devices *Devices, free *lease.Free) bool {
+func (s *Search) Fits(r *Room, devices *Devices, free *contract.Free) bool {
 	switch {
 	case r.CPUs < s.Need.CPUs || r.Memory < s.Need.Memory || r.Exclusive || s.Need.Exclusive && r.Tasks > 0:
 		return false
@@ -142,7 +142,7 @@ type Meeter struct {
 // Device says whether the device meets the need; nil, which is a device that is not known, does not.
 func (m *Meeter) Device(d *gpu.Device) bool {
 	if d != m.last {
-		m.last, m.meets = d, d != nil && lease.GPUMeets(*d, m.Need)
+		m.last, m.meets = d, d != nil && contract.GPUMeets(*d, m.Need)
 	}
 	return m.meets
 }

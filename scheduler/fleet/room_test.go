@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // A table has no room of a host of which it might be wrong: whatever happens to the host, a room that the table returns
@@ -19,20 +19,20 @@ func TestRooms(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := NewTable()
 		h := table.Add("p", false)
-		profile := lease.Profile{Name: "h", CPUs: 64, Memory: 64 << 30, Worker: true, Drivers: []string{lease.DriverExec}}
+		profile := contract.Profile{Name: "h", CPUs: 64, Memory: 64 << 30, Worker: true, Drivers: []string{contract.DriverExec}}
 		n := rapid.IntRange(0, 10).Draw(t, "gpus")
 		for i := range n {
 			d := gpu.Device{UUID: fmt.Sprint("g", i), Class: "t4", Memory: 16 << 30, NUMA: rapid.SampledFrom([]int{-1, 0, 1, 200}).Draw(t, "numa")}
 			profile.GPUs = append(profile.GPUs, d)
 		}
-		drawFree := func() lease.Free {
-			f := lease.Free{
+		drawFree := func() contract.Free {
+			f := contract.Free{
 				CPUs: rapid.IntRange(0, 64).Draw(t, "cpus"), Memory: 64 << 30, Tasks: rapid.IntRange(0, 2).Draw(t, "tasks"),
 				Exclusive: rapid.IntRange(0, 9).Draw(t, "exclusive") == 0,
 			}
 			for i := range n {
 				if milli := rapid.SampledFrom([]int{0, 1, 300, 700, 1000}).Draw(t, "milli"); milli > 0 {
-					f.GPUs = append(f.GPUs, lease.FreeGPU{UUID: fmt.Sprint("g", i), Milli: milli, Memory: job.Size(milli) * (16 << 30) / 1000})
+					f.GPUs = append(f.GPUs, contract.FreeGPU{UUID: fmt.Sprint("g", i), Milli: milli, Memory: job.Size(milli) * (16 << 30) / 1000})
 				}
 			}
 			return f
@@ -49,13 +49,13 @@ func TestRooms(t *testing.T) {
 			need.GPUMemory = job.Size(rapid.SampledFrom([]int{0, 8, 16}).Draw(t, "device memory")) << 30
 			return need
 		}
-		table.Hello(h, lease.Hello{Profile: profile, Free: drawFree()}, time.Unix(0, 0))
+		table.Hello(h, contract.Hello{Profile: profile, Free: drawFree()}, time.Unix(0, 0))
 		rank := Rank{Born: time.Unix(1, 0), Job: "j"}
 		var claims []*Claim
 		t.Repeat(map[string]func(*rapid.T){
 			"count":             func(*rapid.T) { table.Count(time.Unix(1, 0)) },
 			"says what is free": func(*rapid.T) { h.SetFree(drawFree()) },
-			"hello":             func(*rapid.T) { table.Hello(h, lease.Hello{Profile: profile, Free: drawFree()}, time.Unix(0, 0)) },
+			"hello":             func(*rapid.T) { table.Hello(h, contract.Hello{Profile: profile, Free: drawFree()}, time.Unix(0, 0)) },
 			"down":              func(*rapid.T) { h.Down(time.Unix(0, 0)) },
 			"claim": func(*rapid.T) {
 				c := &Claim{ID: uint64(len(claims)), User: "amy", Need: drawNeed(), State: rapid.SampledFrom([]ClaimState{Direct, Queued}).Draw(t, "state")}

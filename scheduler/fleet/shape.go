@@ -5,15 +5,15 @@ package fleet
 import (
 	"cmp"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Shape is what a user asks for. All tasks of the user that ask for the same have one Shape, whatever their jobs.
 type Shape struct {
 	User    string
 	Project string
-	Need    job.Resources // its GPUModel is as lease.ModelName returns it
+	Need    job.Resources // its GPUModel is as contract.ModelName returns it
 	Foot    Footprint     // of Need
 	Pool    *Pool         // the hosts that meet the other clauses
 	Gang    int           // how many hosts an element needs at once; 0: one
@@ -61,7 +61,7 @@ func (s *Shape) excluded(h *Host) bool {
 
 // allowed is whether the limits that were compared last with a shape allow it. Most hosts of a cluster have the same.
 type allowed struct {
-	by *lease.UserLimits
+	by *contract.UserLimits
 	is bool
 }
 

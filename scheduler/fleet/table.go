@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Table is the known hosts. A host keeps its slot for as long as it is known.
@@ -42,7 +42,7 @@ const maxKinds = 256
 
 // Table.queue is nobody where no task may queue, and anybody where any task may.
 const (
-	nobody  = lease.MaxPrecedence + 1
+	nobody  = contract.MaxPrecedence + 1
 	anybody = -1
 )
 
@@ -72,7 +72,7 @@ func (t *Table) Add(p job.Peer, local bool) *Host {
 }
 
 // Hello takes in the message that begins a session of a host: what the host has and what is free there.
-func (t *Table) Hello(h *Host, m lease.Hello, now time.Time) {
+func (t *Table) Hello(h *Host, m contract.Hello, now time.Time) {
 	hello(h, m, now)
 	if d := h.Devices.alike; d != nil {
 		k := kindOf(d)
@@ -123,7 +123,7 @@ func (t *Table) LeavePool(p *Pool) {
 // session must have ended. A Hello takes that back.
 func Expel(t *Table, h *Host, now time.Time) {
 	p := h.Profile
-	t.Hello(h, lease.Hello{Profile: lease.Profile{Name: p.Name, Version: p.Version, Store: p.Store}}, now)
+	t.Hello(h, contract.Hello{Profile: contract.Profile{Name: p.Name, Version: p.Version, Store: p.Store}}, now)
 	h.expelled = true
 	h.Down(now)
 }
@@ -203,7 +203,7 @@ type Row struct {
 	// Room is what is left of the host, and is valid until Count. It is nil if that depends on the request, because claims
 	// queue at the host or it has refused users; or if the host has changed since Count.
 	Room *Room
-	Free *lease.Free // Left of the host; only if there is a Room
+	Free *contract.Free // Left of the host; only if there is a Room
 }
 
 // Row returns that of a slot; see Host.Slot. It does not read the host.
@@ -274,7 +274,7 @@ func (t *Table) Sorted() []*Host {
 }
 
 // leastYield returns the least precedence of the preemptible tasks of a host; nobody if it has none.
-func leastYield(f *lease.Free) int {
+func leastYield(f *contract.Free) int {
 	if len(f.Preemptible) == 0 {
 		return nobody
 	}

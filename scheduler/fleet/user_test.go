@@ -3,20 +3,20 @@ package fleet
 import (
 	"testing"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // A host that runs the tasks of one user is not a candidate for others, and an explanation names the user only if a host
 // does not run the tasks. What a host has said counts until it says Hello again.
 func TestHostsOfOneUser(t *testing.T) {
 	table := NewTable()
-	profile := lease.Profile{Name: "n1", CPUs: 4, Worker: true, Drivers: []string{lease.DriverExec}}
+	profile := contract.Profile{Name: "n1", CPUs: 4, Worker: true, Drivers: []string{contract.DriverExec}}
 	h := table.Add("n1", false)
 	hello := func(only string) {
 		p := profile
 		p.OnlyUser = only
-		table.Hello(h, lease.Hello{Profile: p, Free: lease.Free{CPUs: 4}}, start)
+		table.Hello(h, contract.Hello{Profile: p, Free: contract.Free{CPUs: 4}}, start)
 		table.Count(start)
 	}
 	clauses, err := ClausesOf(job.Spec{})

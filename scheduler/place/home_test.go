@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/policy"
 )
@@ -31,7 +31,7 @@ func TestNearestAreCompared(t *testing.T) {
 	if got := where(); got != "400" {
 		t.Errorf("it goes to %s, not to this host", got)
 	}
-	table.Host("p-400").SetFree(lease.Free{})
+	table.Host("p-400").SetFree(contract.Free{})
 	table.Count(now)
 	nearest := fleet.DistanceOf(502 * time.Millisecond)
 	if h := p.Decide(task, 77, now).Host; h.Distance != nearest {
@@ -39,7 +39,7 @@ func TestNearestAreCompared(t *testing.T) {
 	}
 	for i := range 500 { // no host of known distance is left
 		if h := table.Host(job.Peer(fmt.Sprintf("p-%03d", i))); h.Distance.Known() {
-			h.SetFree(lease.Free{})
+			h.SetFree(contract.Free{})
 		}
 	}
 	table.Count(now)
@@ -71,7 +71,7 @@ func TestHomes(t *testing.T) {
 		t.Errorf("the nearest of equal racks is r2, not %s", got)
 	}
 	busy := table.Host("p-n2")
-	busy.SetFree(lease.Free{})
+	busy.SetFree(contract.Free{})
 	table.Count(now)
 	if got := HomeOf(p.Parts(task, "rack", 6), 6).Value; got != "r1" {
 		t.Errorf("the nearest rack with room for all is r1, not %q", got)
@@ -93,11 +93,11 @@ func BenchmarkHomes(b *testing.B) {
 	table := fleet.NewTable()
 	for i := range 10_000 {
 		p := job.Peer(fmt.Sprint("p", i))
-		table.Hello(table.Add(p, false), lease.Hello{
-			Profile: lease.Profile{
-				Name: string(p), CPUs: 8, Worker: true, Drivers: []string{lease.DriverExec}, Labels: map[string]string{"rack": fmt.Sprint("r", i/32)},
+		table.Hello(table.Add(p, false), contract.Hello{
+			Profile: contract.Profile{
+				Name: string(p), CPUs: 8, Worker: true, Drivers: []string{contract.DriverExec}, Labels: map[string]string{"rack": fmt.Sprint("r", i/32)},
 			},
-			Free: lease.Free{CPUs: 8},
+			Free: contract.Free{CPUs: 8},
 		}, now)
 	}
 	table.Count(now)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/policy"
 )
@@ -30,14 +30,14 @@ type host struct {
 func aFleet(hosts ...host) (*fleet.Table, *Placer) {
 	t := fleet.NewTable()
 	for _, x := range hosts {
-		m := lease.Hello{
-			Profile: lease.Profile{Name: x.name, CPUs: 8, Worker: true, Drivers: []string{lease.DriverExec}},
-			Free:    lease.Free{CPUs: x.free},
+		m := contract.Hello{
+			Profile: contract.Profile{Name: x.name, CPUs: 8, Worker: true, Drivers: []string{contract.DriverExec}},
+			Free:    contract.Free{CPUs: x.free},
 		}
 		for i := range x.gpus {
 			d := gpu.Device{UUID: fmt.Sprint(x.name, i), Class: "h100-80gb", Memory: 80e9}
 			m.Profile.GPUs = append(m.Profile.GPUs, d)
-			m.Free.GPUs = append(m.Free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
+			m.Free.GPUs = append(m.Free.GPUs, contract.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
 		}
 		h := t.Add(job.Peer("p-"+x.name), x.local)
 		t.Hello(h, m, now)
@@ -46,7 +46,7 @@ func aFleet(hosts ...host) (*fleet.Table, *Placer) {
 			h.Claim(c)
 		}
 		if x.draining {
-			h.Availability(lease.Availability{Draining: true, Free: m.Free})
+			h.Availability(contract.Availability{Draining: true, Free: m.Free})
 		}
 	}
 	t.Count(now)

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/policy"
 )
@@ -17,12 +17,12 @@ import (
 func racks(n int, busy func(i int) bool) (*fleet.Table, *Placer) {
 	t := fleet.NewTable()
 	for i := range n {
-		m := lease.Hello{
-			Profile: lease.Profile{
-				Name: fmt.Sprint("n", i), CPUs: 8, Worker: true, Drivers: []string{lease.DriverExec},
+		m := contract.Hello{
+			Profile: contract.Profile{
+				Name: fmt.Sprint("n", i), CPUs: 8, Worker: true, Drivers: []string{contract.DriverExec},
 				Labels: map[string]string{"rack": fmt.Sprint("r", i%10), "host": fmt.Sprint("h", i)},
 			},
-			Free: lease.Free{CPUs: 8},
+			Free: contract.Free{CPUs: 8},
 		}
 		if busy(i) {
 			m.Free.CPUs = 0

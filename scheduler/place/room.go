@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 	"github.com/musterhq/muster/scheduler/policy"
 )
@@ -103,12 +103,12 @@ func (p *Placer) consider(t *Task, row fleet.Row, weight int, now time.Time) {
 }
 
 // roomOf works out the room of a host of which the table has none.
-func (p *Placer) roomOf(h *fleet.Host, free *lease.Free) *fleet.Room {
+func (p *Placer) roomOf(h *fleet.Host, free *contract.Free) *fleet.Room {
 	p.rooms = append(p.rooms, fleet.RoomOf(&h.Profile, &h.Devices, free))
 	return &p.rooms[len(p.rooms)-1]
 }
 
-func (p *Placer) candidate(h *fleet.Host, room *fleet.Room, free *lease.Free) policy.Candidate {
+func (p *Placer) candidate(h *fleet.Host, room *fleet.Room, free *contract.Free) policy.Candidate {
 	return policy.Candidate{
 		Host: h, Local: h == p.fleet.Local(), Room: room, Profile: &h.Profile, Free: free, Devices: &h.Devices,
 	}

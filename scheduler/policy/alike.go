@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
@@ -113,7 +113,7 @@ func (a *alike) best(s *survey, r room, meets *fleet.Meeter, free *fleet.Room) c
 		whole := g.Milli >= gpu.Whole
 		if int(g.Milli) >= a.milli && g.Memory >= meets.Need.GPUMemory && !slices.Contains(a.tried, int32(g.Left)) {
 			a.tried = append(a.tried, int32(g.Left)) // one with as much left costs the same
-			left := fleet.LeftOf(&lease.FreeGPU{Milli: int(g.Milli) - a.milli, Memory: g.Memory - a.takes}, free.Alike)
+			left := fleet.LeftOf(&contract.FreeGPU{Milli: int(g.Milli) - a.milli, Memory: g.Memory - a.takes}, free.Alike)
 			best.compare(i, a.loss(s, k, whole, left), int32(g.Left))
 			if whole {
 				some &^= free.Wholes &^ (1 << i)

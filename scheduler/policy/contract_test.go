@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
@@ -42,14 +42,14 @@ func drawNeed(t *rapid.T) job.Resources {
 }
 
 // drawHost draws what a host says.
-func drawHost(t *rapid.T, name string) lease.Hello {
-	m := lease.Hello{Profile: lease.Profile{
+func drawHost(t *rapid.T, name string) contract.Hello {
+	m := contract.Hello{Profile: contract.Profile{
 		Name: name, CPUs: rapid.IntRange(1, 64).Draw(t, "cpus"), Memory: job.Size(rapid.IntRange(1, 256).Draw(t, "memory")) << 30, Worker: true,
 	}}
 	if rack := rapid.IntRange(0, 3).Draw(t, "rack"); rack > 0 {
 		m.Profile.Labels = map[string]string{"rack": fmt.Sprint("r", rack), "leaf": fmt.Sprint("l", rack/2), "cost": []string{"", "1", "2.5", "NaN"}[rack]}
 	}
-	m.Free = lease.Free{
+	m.Free = contract.Free{
 		CPUs:   rapid.IntRange(0, m.Profile.CPUs).Draw(t, "free cpus"),
 		Memory: job.Size(rapid.Int64Range(0, int64(m.Profile.Memory)).Draw(t, "free memory")),
 		Tasks:  rapid.IntRange(0, 5).Draw(t, "tasks"),
@@ -68,7 +68,7 @@ func drawHost(t *rapid.T, name string) lease.Hello {
 			d.Links = []gpu.Link{{To: fmt.Sprint(name, "-", i-1), Kind: gpu.LinkNVLink, NVLinks: 4}}
 		}
 		m.Profile.GPUs = append(m.Profile.GPUs, d)
-		g := lease.FreeGPU{UUID: d.UUID, Milli: 1000, Memory: d.Memory}
+		g := contract.FreeGPU{UUID: d.UUID, Milli: 1000, Memory: d.Memory}
 		switch rapid.IntRange(0, 3).Draw(t, "state") {
 		case 0:
 			continue // not free
@@ -95,7 +95,7 @@ func drawTypical(t *rapid.T) *Typical {
 }
 
 // feasibleOf are the hosts where the need fits.
-func feasibleOf(need job.Resources, hosts []lease.Hello) []Candidate {
+func feasibleOf(need job.Resources, hosts []contract.Hello) []Candidate {
 	table := fleet.NewTable()
 	var out []Candidate
 	for i, m := range hosts {
@@ -121,7 +121,7 @@ var leavesText = regexp.MustCompile(`leaves (\S+) of (\d+) (GPUs|CPUs)`)
 
 // checkReason checks the numbers of a reason, and that it names this host only where it is.
 func checkReason(t *rapid.T, why string, need job.Resources, c *Candidate) {
-	if why == "" || len(why) > lease.MaxDetail {
+	if why == "" || len(why) > contract.MaxDetail {
 		t.Fatalf("%s: the reason is %q", c.Host.Name(), why)
 	}
 	if why == "this host" && !c.Local {
@@ -151,12 +151,12 @@ func checkChoice(t *rapid.T, x Choice, need job.Resources, c *Candidate) {
 		t.Fatalf("%s: devices %v for %+v", c.Host.Name(), x.Devices, need)
 	}
 	for i, uuid := range x.Devices {
-		at := slices.IndexFunc(c.Free.GPUs, func(g lease.FreeGPU) bool { return g.UUID == uuid })
+		at := slices.IndexFunc(c.Free.GPUs, func(g contract.FreeGPU) bool { return g.UUID == uuid })
 		if at < 0 || slices.Contains(x.Devices[:i], uuid) {
 			t.Fatalf("%s: devices %v, free are %v", c.Host.Name(), x.Devices, c.Free.GPUs)
 		}
 		g, d := c.Free.GPUs[at], c.Devices.Device(at)
-		if g.Milli < gpu.Milli(need) || g.Memory < need.GPUMemory || !lease.GPUMeets(*d, need) {
+		if g.Milli < gpu.Milli(need) || g.Memory < need.GPUMemory || !contract.GPUMeets(*d, need) {
 			t.Fatalf("%s: %+v of %+v does not meet %+v", c.Host.Name(), g, d, need)
 		}
 	}
@@ -176,7 +176,7 @@ func TestContract(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				ask := Ask{Need: drawNeed(t), Typical: drawTypical(t), Gang: rapid.Bool().Draw(t, "gang")}
-				var hosts []lease.Hello
+				var hosts []contract.Hello
 				for i := range rapid.IntRange(0, 12).Draw(t, "hosts") {
 					hosts = append(hosts, drawHost(t, fmt.Sprint("h", i)))
 				}
@@ -216,7 +216,7 @@ func TestContract(t *testing.T) {
 }
 
 // drawNonsense draws what a host may say that lies. A session lets it through: each number is in its range.
-func drawNonsense(t *rapid.T, name string) lease.Hello {
+func drawNonsense(t *rapid.T, name string) contract.Hello {
 	number := func(what string, most int) int {
 		return rapid.SampledFrom([]int{0, 1, most / 2, most}).Draw(t, what)
 	}
@@ -224,12 +224,12 @@ func drawNonsense(t *rapid.T, name string) lease.Hello {
 		return job.Size(rapid.SampledFrom([]int64{0, 1, 80 << 30, math.MaxInt64}).Draw(t, what))
 	}
 	words := rapid.SampledFrom([]string{"", "NaN", "Inf", "-1", "h100", "t4|h100", "/", strings.Repeat("x", job.MaxName)})
-	m := lease.Hello{
-		Profile: lease.Profile{
+	m := contract.Hello{
+		Profile: contract.Profile{
 			Name: name, CPUs: number("cpus", job.MaxCPUs), Memory: size("memory"), Worker: true,
 			Labels: map[string]string{"rack": words.Draw(t, "rack"), "leaf": words.Draw(t, "leaf"), "cost": words.Draw(t, "cost")},
 		},
-		Free: lease.Free{CPUs: number("free cpus", job.MaxCPUs), Memory: size("free memory"), Tasks: number("tasks", lease.MaxLive)},
+		Free: contract.Free{CPUs: number("free cpus", job.MaxCPUs), Memory: size("free memory"), Tasks: number("tasks", contract.MaxLive)},
 	}
 	for i := range number("gpus", 40) {
 		uuid := fmt.Sprint(name, "-", i)
@@ -239,7 +239,7 @@ func drawNonsense(t *rapid.T, name string) lease.Hello {
 		})
 	}
 	for i := range number("free gpus", 40) { // some of them are none of its devices
-		m.Free.GPUs = append(m.Free.GPUs, lease.FreeGPU{
+		m.Free.GPUs = append(m.Free.GPUs, contract.FreeGPU{
 			UUID: fmt.Sprint(name, "-", i), Milli: number("milli", gpu.Whole), Memory: size("left"),
 		})
 	}
@@ -252,7 +252,7 @@ func TestNonsense(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				ask := Ask{Need: drawNeed(t), Typical: drawTypical(t), Gang: rapid.Bool().Draw(t, "gang")}
-				hosts := []lease.Hello{drawHost(t, "honest")}
+				hosts := []contract.Hello{drawHost(t, "honest")}
 				for i := range 4 {
 					hosts = append(hosts, drawNonsense(t, fmt.Sprint("h", i)))
 				}
@@ -279,10 +279,10 @@ func TestPoliciesKeepNothing(t *testing.T) {
 	typical.Asked(need, 3)
 	typical.Asked(job.Resources{CPUs: 8, GPUs: 2, GPUModel: "h100"}, 2)
 	ask := Ask{Need: need, Typical: typical}
-	hosts := func(seed int) []lease.Hello {
-		var out []lease.Hello
+	hosts := func(seed int) []contract.Hello {
+		var out []contract.Hello
 		for i := range 20 {
-			out = append(out, rapid.Custom(func(t *rapid.T) lease.Hello { return drawHost(t, fmt.Sprint("h", i)) }).Example(seed+i))
+			out = append(out, rapid.Custom(func(t *rapid.T) contract.Hello { return drawHost(t, fmt.Sprint("h", i)) }).Example(seed+i))
 		}
 		return out
 	}

@@ -9,35 +9,35 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
 // hostOf is a host with so many free CPUs of 64, and devices of a class with these thousandths free.
-func hostOf(name string, cpus int, class string, milli ...int) lease.Hello {
-	m := lease.Hello{
-		Profile: lease.Profile{Name: name, CPUs: 64, Memory: 512 << 30, Worker: true},
-		Free:    lease.Free{CPUs: cpus, Memory: 512 << 30},
+func hostOf(name string, cpus int, class string, milli ...int) contract.Hello {
+	m := contract.Hello{
+		Profile: contract.Profile{Name: name, CPUs: 64, Memory: 512 << 30, Worker: true},
+		Free:    contract.Free{CPUs: cpus, Memory: 512 << 30},
 	}
 	for i, x := range milli {
 		d := gpu.Device{UUID: fmt.Sprint(name, i), Class: class, Memory: 80 << 30}
 		m.Profile.GPUs = append(m.Profile.GPUs, d)
 		if x > 0 {
-			m.Free.GPUs = append(m.Free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory / 1000 * job.Size(x), Milli: x})
+			m.Free.GPUs = append(m.Free.GPUs, contract.FreeGPU{UUID: d.UUID, Memory: d.Memory / 1000 * job.Size(x), Milli: x})
 		}
 	}
 	return m
 }
 
 // withMemory is the host with so much free memory.
-func withMemory(m lease.Hello, free job.Size) lease.Hello {
+func withMemory(m contract.Hello, free job.Size) contract.Hello {
 	m.Free.Memory = free
 	return m
 }
 
 // remote is like feasibleOf, but no host is the scheduler's own.
-func remote(need job.Resources, hosts ...lease.Hello) []Candidate {
+func remote(need job.Resources, hosts ...contract.Hello) []Candidate {
 	out := feasibleOf(need, hosts)
 	for i := range out {
 		out[i].Local = false
@@ -54,7 +54,7 @@ func TestFragPrefers(t *testing.T) {
 		name          string
 		usual         []job.Resources
 		need          job.Resources
-		better, worse lease.Hello
+		better, worse contract.Hello
 		device        string // that it chooses there; empty: any
 	}{
 		{
@@ -282,12 +282,12 @@ func TestFillsAreBounded(t *testing.T) {
 	for i := range 100 {
 		typical.Asked(job.Resources{CPUs: i % 7, GPUShare: float64(1+i) / 101, GPUMemory: job.Size(i) << 30, GPUModel: fmt.Sprint("m", i)}, 1+i%5)
 	}
-	m := lease.Hello{Profile: lease.Profile{Name: "h", CPUs: 1 << 16, Memory: math.MaxInt64, Worker: true}}
-	m.Free = lease.Free{CPUs: 1 << 16, Memory: math.MaxInt64}
-	for i := range lease.MaxGPUs {
+	m := contract.Hello{Profile: contract.Profile{Name: "h", CPUs: 1 << 16, Memory: math.MaxInt64, Worker: true}}
+	m.Free = contract.Free{CPUs: 1 << 16, Memory: math.MaxInt64}
+	for i := range contract.MaxGPUs {
 		d := gpu.Device{UUID: fmt.Sprint(i), Class: fmt.Sprint("m", i), Memory: job.Size(1+i) << 30, NUMA: 1<<16 - 1}
 		m.Profile.GPUs = append(m.Profile.GPUs, d)
-		m.Free.GPUs = append(m.Free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: math.MaxInt64, Milli: 1 + i%1000})
+		m.Free.GPUs = append(m.Free.GPUs, contract.FreeGPU{UUID: d.UUID, Memory: math.MaxInt64, Milli: 1 + i%1000})
 	}
 	need := job.Resources{GPUShare: 0.001}
 	table := fleet.NewTable()

@@ -12,8 +12,8 @@ import (
 	"strconv"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
@@ -33,7 +33,7 @@ type Nearer interface {
 
 // Ask is what is to be placed.
 type Ask struct {
-	Need    job.Resources // its GPUModel is as lease.ModelName returns it
+	Need    job.Resources // its GPUModel is as contract.ModelName returns it
 	Gang    bool          // the choices are for the members of one gang; otherwise they are alternatives for one task
 	Typical *Typical      // what users usually ask for; nil if that is not known
 }
@@ -44,13 +44,13 @@ type Candidate struct {
 	Host    *fleet.Host
 	Local   bool        // the host of the scheduler itself
 	Room    *fleet.Room // says the same as the next three in less memory, which makes a choice of many hosts faster
-	Profile *lease.Profile
-	Free    *lease.Free    // without what other tasks were offered or queue for
+	Profile *contract.Profile
+	Free    *contract.Free // without what other tasks were offered or queue for
 	Devices *fleet.Devices // says which of the free devices meet a need
 }
 
 // CandidateOf describes the host to a policy.
-func CandidateOf(h *fleet.Host, free *lease.Free) Candidate {
+func CandidateOf(h *fleet.Host, free *contract.Free) Candidate {
 	room := fleet.RoomOf(&h.Profile, &h.Devices, free)
 	return Candidate{Host: h, Local: h.Local, Room: &room, Profile: &h.Profile, Free: free, Devices: &h.Devices}
 }

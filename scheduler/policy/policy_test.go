@@ -7,21 +7,21 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
 // candidate is a host that has so many CPUs, of which some are free, and free devices of these sizes.
 func candidate(name string, cpus, free int, local bool, memories ...job.Size) Candidate {
-	m := lease.Hello{
-		Profile: lease.Profile{Name: name, CPUs: cpus, Memory: 64e9},
-		Free:    lease.Free{CPUs: free, Memory: 64e9},
+	m := contract.Hello{
+		Profile: contract.Profile{Name: name, CPUs: cpus, Memory: 64e9},
+		Free:    contract.Free{CPUs: free, Memory: 64e9},
 	}
 	for i, memory := range memories {
 		uuid := fmt.Sprint(name, i)
 		m.Profile.GPUs = append(m.Profile.GPUs, gpu.Device{UUID: uuid, Memory: memory, Class: "x"})
-		m.Free.GPUs = append(m.Free.GPUs, lease.FreeGPU{UUID: uuid, Memory: memory, Milli: 1000})
+		m.Free.GPUs = append(m.Free.GPUs, contract.FreeGPU{UUID: uuid, Memory: memory, Milli: 1000})
 	}
 	t := fleet.NewTable()
 	h := t.Add(job.Peer("p-"+name), local)
@@ -82,7 +82,7 @@ func TestSeveralChoices(t *testing.T) {
 
 // What balanced, pack and spread prefer.
 func TestPrefers(t *testing.T) {
-	busy := func(m lease.Hello, tasks int) lease.Hello {
+	busy := func(m contract.Hello, tasks int) contract.Hello {
 		m.Free.Tasks = tasks
 		return m
 	}
@@ -90,7 +90,7 @@ func TestPrefers(t *testing.T) {
 	for _, c := range []struct {
 		name, policy  string
 		need          job.Resources
-		better, worse lease.Hello
+		better, worse contract.Hello
 		why           string
 	}{
 		{"fewer tasks", "balanced", gpus, busy(hostOf("z", 8, "x", 1000, 1000), 1), busy(hostOf("a", 8, "x", 1000, 1000), 2), "fewest tasks for what is free: leaves 1 of 2 GPUs"},

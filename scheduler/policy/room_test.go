@@ -7,20 +7,20 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
 // A host whose room lists the free devices is chosen as one whose devices have to be looked up one by one, with the same
 // devices and for the same reason. So a host is not preferred for having few devices, or devices of one kind.
 func TestRoomsSayTheSame(t *testing.T) {
-	draws := map[string]func(*rapid.T, string) lease.Hello{"": drawHost, " of hosts that talk nonsense": drawNonsense}
+	draws := map[string]func(*rapid.T, string) contract.Hello{"": drawHost, " of hosts that talk nonsense": drawNonsense}
 	for name := range Named() {
 		for of, draw := range draws {
 			t.Run(name+of, func(t *testing.T) {
 				rapid.Check(t, func(t *rapid.T) {
 					ask := Ask{Need: drawNeed(t), Typical: drawTypical(t), Gang: rapid.Bool().Draw(t, "gang")}
-					var hosts []lease.Hello
+					var hosts []contract.Hello
 					for i := range rapid.IntRange(1, 12).Draw(t, "hosts") {
 						hosts = append(hosts, draw(t, fmt.Sprint("h", i)))
 					}

@@ -3,8 +3,8 @@ package policy
 // The policy "simple": this host first, then the host where the least is wasted.
 
 import (
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
@@ -75,7 +75,7 @@ func smallestFit(meets *fleet.Meeter, c *Candidate) job.Size {
 	}
 	for i := range c.Profile.GPUs {
 		d := &c.Profile.GPUs[i]
-		if d.Memory < least && lease.GPUMeets(*d, meets.Need) {
+		if d.Memory < least && contract.GPUMeets(*d, meets.Need) {
 			least = d.Memory
 		}
 	}

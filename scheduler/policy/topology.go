@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
@@ -156,7 +156,7 @@ func (t *Topology) nearest(meets *fleet.Meeter, c *Candidate) nearness {
 // count counts the devices that the need could have, by island or NUMA node.
 func (t *Topology) count(meets *fleet.Meeter, c *Candidate, l level) {
 	for i := range c.Free.GPUs {
-		if g := groupOf(c, i, l); g >= 0 && g < lease.MaxGPUs && wholly(&c.Free.GPUs[i], meets.Need) && meets.Device(c.Devices.Device(i)) {
+		if g := groupOf(c, i, l); g >= 0 && g < contract.MaxGPUs && wholly(&c.Free.GPUs[i], meets.Need) && meets.Device(c.Devices.Device(i)) {
 			t.add(g)
 		}
 	}
@@ -187,7 +187,7 @@ func (t *Topology) add(group int) {
 }
 
 // wholly says whether a device is free as a whole, with the memory that the need asks for.
-func wholly(g *lease.FreeGPU, need job.Resources) bool {
+func wholly(g *contract.FreeGPU, need job.Resources) bool {
 	return g.Milli >= gpu.Whole && g.Memory >= need.GPUMemory
 }
 

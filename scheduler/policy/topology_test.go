@@ -14,13 +14,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // linked is a host whose devices are in NVLink islands of these sizes, two islands on a NUMA node. Only the first free
 // devices of each island are free.
-func linked(name string, free int, islands ...int) lease.Hello {
+func linked(name string, free int, islands ...int) contract.Hello {
 	m := hostOf(name, 64, "h100", slices.Repeat([]int{1000}, sum64(islands))...)
 	m.Free.GPUs = nil
 	first := 0
@@ -32,7 +32,7 @@ func linked(name string, free int, islands ...int) lease.Hello {
 				d.Links = []gpu.Link{{To: m.Profile.GPUs[i-1].UUID, Kind: gpu.LinkNVLink}}
 			}
 			if i < first+free {
-				m.Free.GPUs = append(m.Free.GPUs, lease.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
+				m.Free.GPUs = append(m.Free.GPUs, contract.FreeGPU{UUID: d.UUID, Memory: d.Memory, Milli: 1000})
 			}
 		}
 		first += n
@@ -53,16 +53,16 @@ func TestTopologyOfDevices(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		gpus  int
-		hosts []lease.Hello
+		hosts []contract.Hello
 		want  string
 	}{
-		{"an island", 4, []lease.Hello{linked("a", 2, 2, 2, 2, 2), linked("b", 4, 4, 4)}, "b [b0 b1 b2 b3] GPUs of one NVLink island, fullest host: leaves 4 of 8 GPUs"},
-		{"the smallest island", 2, []lease.Hello{linked("a", 4, 4, 2)}, "a [a4 a5] GPUs of one NVLink island, fullest host: leaves 4 of 6 GPUs"},
-		{"the fullest host", 2, []lease.Hello{linked("a", 4, 4, 4), linked("b", 2, 4, 4)}, "b [b0 b1] GPUs of one NVLink island, fullest host: leaves 2 of 8 GPUs"},
-		{"a NUMA node", 4, []lease.Hello{linked("a", 1, 4, 4, 4, 4), linked("b", 2, 2, 2, 2)}, "b [b0 b1 b2 b3] GPUs of one NUMA node, fullest host: leaves 2 of 6 GPUs"},
-		{"several nodes", 4, []lease.Hello{linked("a", 1, 4, 4, 4, 4)}, "a [a0 a4 a8 a12] GPUs of several NUMA nodes, fullest host: leaves 0 of 16 GPUs"},
-		{"one device", 1, []lease.Hello{linked("a", 4, 4, 2)}, "a [a4] fullest host: leaves 5 of 6 GPUs"},
-		{"no device", 0, []lease.Hello{linked("a", 4, 4), hostOf("b", 9, "")}, "b [] fullest host: leaves 8 of 64 CPUs"},
+		{"an island", 4, []contract.Hello{linked("a", 2, 2, 2, 2, 2), linked("b", 4, 4, 4)}, "b [b0 b1 b2 b3] GPUs of one NVLink island, fullest host: leaves 4 of 8 GPUs"},
+		{"the smallest island", 2, []contract.Hello{linked("a", 4, 4, 2)}, "a [a4 a5] GPUs of one NVLink island, fullest host: leaves 4 of 6 GPUs"},
+		{"the fullest host", 2, []contract.Hello{linked("a", 4, 4, 4), linked("b", 2, 4, 4)}, "b [b0 b1] GPUs of one NVLink island, fullest host: leaves 2 of 8 GPUs"},
+		{"a NUMA node", 4, []contract.Hello{linked("a", 1, 4, 4, 4, 4), linked("b", 2, 2, 2, 2)}, "b [b0 b1 b2 b3] GPUs of one NUMA node, fullest host: leaves 2 of 6 GPUs"},
+		{"several nodes", 4, []contract.Hello{linked("a", 1, 4, 4, 4, 4)}, "a [a0 a4 a8 a12] GPUs of several NUMA nodes, fullest host: leaves 0 of 16 GPUs"},
+		{"one device", 1, []contract.Hello{linked("a", 4, 4, 2)}, "a [a4] fullest host: leaves 5 of 6 GPUs"},
+		{"no device", 0, []contract.Hello{linked("a", 4, 4), hostOf("b", 9, "")}, "b [] fullest host: leaves 8 of 64 CPUs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			need := job.Resources{CPUs: 1, GPUs: c.gpus}
@@ -90,7 +90,7 @@ func TestTopologyCountsFreeMemory(t *testing.T) {
 // enough hosts is taken.
 func TestTopologyOfGangs(t *testing.T) {
 	// leaf 1: rack a with four hosts, rack b with two; leaf 2: rack c with three, rack d with three; no label: two
-	var hosts []lease.Hello
+	var hosts []contract.Hello
 	add := func(n int, labels map[string]string) {
 		for range n {
 			m := hostOf(fmt.Sprintf("h%02d", len(hosts)), 8, "h100", 1000)
@@ -142,7 +142,7 @@ func TestTopologyOfGangs(t *testing.T) {
 func TestGangsAreNear(t *testing.T) {
 	need := job.Resources{GPUs: 1}
 	rapid.Check(t, func(t *rapid.T) {
-		var hosts []lease.Hello
+		var hosts []contract.Hello
 		racksOf, leafs, sizes := map[string]map[string]int{}, map[string]int{}, map[string]int{}
 		for i := range rapid.IntRange(1, 40).Draw(t, "hosts") {
 			m := hostOf(fmt.Sprint("h", i), rapid.IntRange(0, 64).Draw(t, "cpus"), "h100", 1000)
@@ -191,7 +191,7 @@ func TestGangsAreNear(t *testing.T) {
 }
 
 // whereIs names the leaf and the rack of a host.
-func whereIs(m lease.Hello) (leaf, rack string) {
+func whereIs(m contract.Hello) (leaf, rack string) {
 	leaf, rack = m.Profile.Labels["leaf"], m.Profile.Labels["rack"]
 	switch {
 	case leaf == "" && rack == "":
@@ -246,7 +246,7 @@ func threadTime(t *testing.T) time.Duration {
 
 // BenchmarkGang chooses 16 of 64 hosts in 8 racks below 2 leaves.
 func BenchmarkGang(b *testing.B) {
-	var hosts []lease.Hello
+	var hosts []contract.Hello
 	for i := range 64 {
 		m := linked(fmt.Sprintf("h%02d", i), 4, 4, 4)
 		m.Profile.Labels = map[string]string{"rack": fmt.Sprint("r", i%8), "leaf": fmt.Sprint("l", i%2)}

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // Typical counts what users ask for. The scheduler tells it each request once, and it forgets the rare and the old
@@ -40,7 +40,7 @@ func (t *Typical) Asked(need job.Resources, n int) {
 	}
 	k := kind{
 		cpus: need.CPUs, gpus: gpu.Count(need), milli: gpu.Milli(need),
-		model: lease.ModelName(need.GPUModel), gpuMemory: need.GPUMemory,
+		model: contract.ModelName(need.GPUModel), gpuMemory: need.GPUMemory,
 	}
 	i, known := t.index[k]
 	if !known {

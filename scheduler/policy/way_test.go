@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
@@ -29,7 +29,7 @@ func TestTopologyGoesByPaths(t *testing.T) {
 		{"unknown is not near", -1, []fleet.Distance{0, far(1e6), 0}, "b round trip up to 1.1s"},
 		{"nothing is known", -1, []fleet.Distance{0, 0, 0}, "a fullest host"},
 	} {
-		var hosts []lease.Hello
+		var hosts []contract.Hello
 		for i, name := range []string{"a", "b", "c"} {
 			m := hostOf(name, 8, "h100", 1000, 1000, 1000, 1000)
 			m.Free.GPUs = m.Free.GPUs[:2+i]
@@ -53,7 +53,7 @@ func TestTopologyGoesByPaths(t *testing.T) {
 func TestGangWithoutLabels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		need := job.Resources{GPUs: 1}
-		var hosts []lease.Hello
+		var hosts []contract.Hello
 		for i := range rapid.IntRange(1, 20).Draw(t, "hosts") {
 			hosts = append(hosts, hostOf(fmt.Sprint("h", i), rapid.IntRange(0, 64).Draw(t, "cpus"), "h100", 1000))
 		}

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 )
 
 // workload is the usual requests as the policy "frag" uses them.
@@ -210,7 +210,7 @@ func (w *workload) served(d *gpu.Device) *served {
 	}
 	s = &served{fill: w.fill(w.classesOn(d))}
 	for i := range w.groups {
-		if lease.GPUMeets(*d, w.groups[i].need) {
+		if contract.GPUMeets(*d, w.groups[i].need) {
 			s.groups |= 1 << i
 		}
 	}
@@ -240,7 +240,7 @@ func (w *workload) fill(classes []class, key string) *fill {
 func (w *workload) classesOn(d *gpu.Device) (classes []class, key string) {
 	var k []byte
 	for i, c := range w.classes {
-		if c.devices > 0 && !lease.GPUMeets(*d, c.need) {
+		if c.devices > 0 && !contract.GPUMeets(*d, c.need) {
 			continue
 		}
 		if c.milli < gpu.Whole && c.need.GPUMemory > 0 && d.Memory > 0 {

@@ -12,7 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/runner/protocol"
@@ -38,14 +38,14 @@ type Config struct {
 
 // Fetcher copies a tree into this host's store.
 type Fetcher interface {
-	Fetch(ctx context.Context, h blob.Hash, holders []blob.Holder) (blob.Tree, int64, error)
+	Fetch(ctx context.Context, h upload.Hash, holders []upload.Holder) (upload.Tree, int64, error)
 	// Fetching returns the progress of a tree's fetch, or false if none is in progress.
-	Fetching(h blob.Hash) (blob.Fetching, bool)
+	Fetching(h upload.Hash) (upload.Fetching, bool)
 }
 
 // Unpacker makes a private copy of a tree.
 type Unpacker interface {
-	Unpack(ctx context.Context, t blob.Tree, dir string, owner *blob.Owner) error
+	Unpack(ctx context.Context, t upload.Tree, dir string, owner *upload.Owner) error
 }
 
 // Needs are the parts that a Driver works with.
@@ -55,7 +55,7 @@ type Needs struct {
 	Fetcher Fetcher
 	Store   Unpacker
 	// Holders returns the daemons that may have a job's files, the most likely first.
-	Holders func(ctx context.Context, id job.ID) []blob.Holder
+	Holders func(ctx context.Context, id job.ID) []upload.Holder
 	// Tell receives the events of tasks. It may block, but not after Run has ended.
 	Tell func(worker.DriverEvent)
 }
@@ -92,12 +92,12 @@ func (c Config) account(user string, container bool) (spawn.Account, error) {
 }
 
 // owner returns the owner of a task's files, or nil if that is this process's own user.
-func (c Config) owner(t worker.Task) (*blob.Owner, error) {
+func (c Config) owner(t worker.Task) (*upload.Owner, error) {
 	account, err := c.account(t.User, t.Spec.Image != "")
 	if err != nil || !account.Other() {
 		return nil, err
 	}
-	return &blob.Owner{UID: account.UID, GID: account.GID, Charge: userfile.Charge}, nil
+	return &upload.Owner{UID: account.UID, GID: account.GID, Charge: userfile.Charge}, nil
 }
 
 // workdir returns the task's working directory on this host if the job names one, otherwise "". For a container it is

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 	"github.com/musterhq/muster/worker/runner/protocol"
@@ -55,13 +55,13 @@ func (d *inner) Adopt(context.Context) ([]worker.DriverEvent, error) { return d.
 
 // away is a holder that does not answer until there is closed.
 type away struct {
-	blob.Holder
+	upload.Holder
 
 	there chan struct{}
 	asked chan struct{}
 }
 
-func (h away) Tree(ctx context.Context, x blob.Hash) ([]byte, error) {
+func (h away) Tree(ctx context.Context, x upload.Hash) ([]byte, error) {
 	select {
 	case h.asked <- struct{}{}:
 	default:
@@ -74,13 +74,13 @@ func (h away) Tree(ctx context.Context, x blob.Hash) ([]byte, error) {
 	}
 }
 
-type holder struct{ s *blob.Store }
+type holder struct{ s *upload.Store }
 
 func (holder) String() string { return "amy" }
 
-func (h holder) Tree(_ context.Context, x blob.Hash) ([]byte, error) { return h.s.TreeText(x) }
+func (h holder) Tree(_ context.Context, x upload.Hash) ([]byte, error) { return h.s.TreeText(x) }
 
-func (h holder) Chunks(_ context.Context, refs []blob.Ref, take func([]byte) error) error {
+func (h holder) Chunks(_ context.Context, refs []upload.Ref, take func([]byte) error) error {
 	from := h.s.Reader()
 	defer from.Close()
 	for _, r := range refs {
@@ -99,8 +99,8 @@ type rig struct {
 	t      *testing.T
 	cfg    Config
 	inner  *inner
-	store  *blob.Store
-	holder blob.Holder
+	store  *upload.Store
+	holder upload.Holder
 	events chan worker.DriverEvent
 	d      *Driver
 	stop   func()
@@ -113,7 +113,7 @@ func newRig(t *testing.T) *rig {
 	if err := protocol.Dir(r.cfg.Dir).Make(); err != nil {
 		t.Fatal(err)
 	}
-	r.store = blob.NewStore(blob.Config{Dir: t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
+	r.store = upload.NewStore(upload.Config{Dir: t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
 	r.run()
 	t.Cleanup(func() { r.stop() })
 	return r
@@ -123,8 +123,8 @@ func newRig(t *testing.T) *rig {
 func (r *rig) run() {
 	r.t.Helper()
 	r.d = New(r.cfg, Needs{
-		Driver: r.inner, Adopter: r.inner, Fetcher: blob.NewFetcher(r.store), Store: r.store,
-		Holders: func(context.Context, job.ID) []blob.Holder { return []blob.Holder{r.holder} },
+		Driver: r.inner, Adopter: r.inner, Fetcher: upload.NewFetcher(r.store), Store: r.store,
+		Holders: func(context.Context, job.ID) []upload.Holder { return []upload.Holder{r.holder} },
 		Tell:    func(e worker.DriverEvent) { r.events <- e },
 	}, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(r.t.Context())
@@ -135,24 +135,24 @@ func (r *rig) run() {
 
 // upload makes a tree that another node holds.
 // putAs stores a chunk that a user uploads.
-func putAs(t *testing.T, s *blob.Store, user string, data []byte) blob.Ref {
+func putAs(t *testing.T, s *upload.Store, user string, data []byte) upload.Ref {
 	t.Helper()
-	size := uint32(len(data)) //nolint:gosec // at most blob.MaxChunk
-	if err := s.PutAll(bytes.NewReader(append(blob.AppendHead(nil, size), data...)), user); err != nil {
+	size := uint32(len(data)) //nolint:gosec // at most upload.MaxChunk
+	if err := s.PutAll(bytes.NewReader(append(upload.AppendHead(nil, size), data...)), user); err != nil {
 		t.Fatal(err)
 	}
-	return blob.Ref{Hash: blob.Sum(data), Size: size}
+	return upload.Ref{Hash: upload.Sum(data), Size: size}
 }
 
-func (r *rig) upload(files map[string]string) (string, *blob.Store) {
+func (r *rig) upload(files map[string]string) (string, *upload.Store) {
 	r.t.Helper()
-	s := blob.NewStore(blob.Config{Dir: r.t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
-	t := blob.Tree{}
+	s := upload.NewStore(upload.Config{Dir: r.t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
+	t := upload.Tree{}
 	for name, text := range files {
 		ref := putAs(r.t, s, "ann", []byte(text))
-		t.Entries = append(t.Entries, blob.Entry{Path: name, Kind: blob.File, Mode: 0o644, Size: int64(len(text)), Chunks: blob.Refs{ref}})
+		t.Entries = append(t.Entries, upload.Entry{Path: name, Kind: upload.File, Mode: 0o644, Size: int64(len(text)), Chunks: upload.Refs{ref}})
 	}
-	slices.SortFunc(t.Entries, blob.ByPath)
+	slices.SortFunc(t.Entries, upload.ByPath)
 	text, h, err := t.Encode()
 	if err != nil {
 		r.t.Fatal(err)
@@ -323,7 +323,7 @@ type slow struct {
 	goOn chan struct{}
 }
 
-func (h slow) Chunks(ctx context.Context, refs []blob.Ref, take func([]byte) error) error {
+func (h slow) Chunks(ctx context.Context, refs []upload.Ref, take func([]byte) error) error {
 	if err := h.holder.Chunks(ctx, refs[:1], take); err != nil {
 		return err
 	}
@@ -374,7 +374,7 @@ func TestTaskEndsWhileFilesAreFetched(t *testing.T) {
 		{"cancelled", nil, func(r *rig, k worker.Task) { _ = r.d.Stop(k.Attempt, 0, "no more") }, job.Cancelled, "no more"},
 		{"lease", func(_ *rig, k *worker.Task) { k.Deadline = worker.Now().Add(50 * time.Millisecond) }, nil, job.NodeFail, "lease"},
 		{"nowhere", func(r *rig, _ *worker.Task) {
-			r.holder = holder{blob.NewStore(blob.Config{Dir: r.t.TempDir(), Most: 1}, slog.New(slog.DiscardHandler))}
+			r.holder = holder{upload.NewStore(upload.Config{Dir: r.t.TempDir(), Most: 1}, slog.New(slog.DiscardHandler))}
 		}, nil, job.Failed, "not in the store"},
 		{"nobody", func(_ *rig, k *worker.Task) { k.User = "no-such-user-xyz" }, nil, job.Failed, "no-such-user-xyz"},
 	} {
@@ -540,18 +540,18 @@ func TestTreeIsBounded(t *testing.T) {
 	r.cfg.Most = 64 << 10
 	r.stop()
 	r.run()
-	s := blob.NewStore(blob.Config{Dir: t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
+	s := upload.NewStore(upload.Config{Dir: t.TempDir(), Most: 1 << 30}, slog.New(slog.DiscardHandler))
 	ref := putAs(t, s, "ann", make([]byte, 16<<10))
-	file := func(chunks int64) []blob.Entry {
-		return []blob.Entry{{Path: "a", Kind: blob.File, Mode: 0o644, Size: chunks << 14, Chunks: slices.Repeat(blob.Refs{ref}, int(chunks))}}
+	file := func(chunks int64) []upload.Entry {
+		return []upload.Entry{{Path: "a", Kind: upload.File, Mode: 0o644, Size: chunks << 14, Chunks: slices.Repeat(upload.Refs{ref}, int(chunks))}}
 	}
-	dirs := make([]blob.Entry, 20)
+	dirs := make([]upload.Entry, 20)
 	for i := range dirs {
-		dirs[i] = blob.Entry{Path: string(rune('a' + i)), Kind: blob.Dir, Mode: 0o755}
+		dirs[i] = upload.Entry{Path: string(rune('a' + i)), Kind: upload.Dir, Mode: 0o755}
 	}
 	r.holder = holder{s}
-	for n, entries := range [][]blob.Entry{file(1), file(8), dirs} {
-		tree := blob.Tree{Entries: entries}
+	for n, entries := range [][]upload.Entry{file(1), file(8), dirs} {
+		tree := upload.Tree{Entries: entries}
 		text, h, err := tree.Encode()
 		if err != nil {
 			t.Fatal(err)

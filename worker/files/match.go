@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/worker/userfile"
 )
 
@@ -95,12 +95,12 @@ func within(dir, name string) bool {
 	return dir == "." && name != "." || strings.HasPrefix(name, dir+"/")
 }
 
-// match returns the matches of a glob below a directory, sorted; see blob.Glob. A matching directory stands for everything
+// match returns the matches of a glob below a directory, sorted; see upload.Glob. A matching directory stands for everything
 // below it.
 // Links are not followed, except those that the glob names as directories before its first wildcard, and never out of
 // the directory. It walks by itself, because the library's own search fails at the first link that leads outside.
 func match(root *os.Root, glob string) ([]string, error) {
-	g, err := blob.ParseGlob(glob)
+	g, err := upload.ParseGlob(glob)
 	if err != nil {
 		return nil, fmt.Errorf("files: match: %w", err)
 	}
@@ -118,7 +118,7 @@ func match(root *os.Root, glob string) ([]string, error) {
 }
 
 // search walks below the directory that a glob begins with and returns its matches.
-func search(in *listing, glob string, g blob.Glob) ([]string, error) {
+func search(in *listing, glob string, g upload.Glob) ([]string, error) {
 	base := g.Base()
 	depth := -1 // of the deepest possible match; -1: any
 	if !strings.Contains(glob, "**") && !strings.Contains(glob, "{") {

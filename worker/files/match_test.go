@@ -13,7 +13,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 )
 
 // TestListingIsBounded checks that the directories that are listed at the same time may not have too many files
@@ -50,7 +50,7 @@ func TestMatchIsBounded(t *testing.T) {
 		tree[fmt.Sprintf("a/%d", i)] = &fstest.MapFile{}
 	}
 	find := func(glob string) ([]string, error) {
-		g, err := blob.ParseGlob(glob)
+		g, err := upload.ParseGlob(glob)
 		if err != nil {
 			t.Fatal(err)
 		}

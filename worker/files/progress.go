@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/worker"
 )
 
@@ -31,7 +31,7 @@ func fixedText(format string, args ...any) func() string {
 }
 
 // fetching returns the progress of a tree's fetch, for people.
-func (d *Driver) fetching(h blob.Hash) string {
+func (d *Driver) fetching(h upload.Hash) string {
 	p, _ := d.needs.Fetcher.Fetching(h)
 	if p.From == "" {
 		return "looking for a node that has its files"

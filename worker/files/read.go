@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker/runner/spawn"
 	"github.com/musterhq/muster/worker/userfile"
@@ -175,7 +175,7 @@ func (k *packing) one(at, name string) error {
 		h.Typeflag, h.Name = tar.TypeDir, name+"/"
 		return k.head(h)
 	case info.Mode()&fs.ModeSymlink != 0:
-		if h.Linkname, err = k.root.Readlink(at); err != nil || blob.CheckLink(name, h.Linkname) != nil {
+		if h.Linkname, err = k.root.Readlink(at); err != nil || upload.CheckLink(name, h.Linkname) != nil {
 			k.leave(at, "is a link that leads out of what is copied: name what it leads to")
 			return nil //nolint:nilerr // the link means nothing on another host
 		}

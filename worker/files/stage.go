@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/worker"
 )
@@ -115,7 +115,7 @@ func (d *Driver) expire(t *task) (stop func()) {
 
 // stage fetches and unpacks the files. It tries again until it succeeds or cannot succeed.
 func (d *Driver) stage(ctx context.Context, t *task) error {
-	h, err := blob.ParseHash(t.Spec.Tree)
+	h, err := upload.ParseHash(t.Spec.Tree)
 	if err != nil {
 		return err
 	}
@@ -133,10 +133,10 @@ func (d *Driver) stage(ctx context.Context, t *task) error {
 				d.log.InfoContext(ctx, "files of attempt are here", "attempt", t.Attempt.String(), "user", t.User, "files", len(tree.Entries), "bytes", tree.Size(), "fetched", came, "took", time.Since(began))
 				return nil
 			}
-			if errors.Is(err, blob.ErrTooLarge) {
+			if errors.Is(err, upload.ErrTooLarge) {
 				return fmt.Errorf("its files: %w", err)
 			}
-			if !errors.Is(err, blob.ErrMissing) || refetched {
+			if !errors.Is(err, upload.ErrMissing) || refetched {
 				return stopped{job.Exit{State: job.NodeFail, Code: hostFailed, Reason: "its files: " + err.Error()}}
 			}
 			refetched = true // a chunk was pruned between fetching and unpacking
@@ -157,9 +157,9 @@ func (d *Driver) stage(ctx context.Context, t *task) error {
 // unfetchable reports whether a fetch that has failed so can never succeed here, and how the attempt then ends.
 func unfetchable(err error) (end error, never bool) {
 	switch {
-	case errors.Is(err, blob.ErrFull): // the store of another host may have room for this user
+	case errors.Is(err, upload.ErrFull): // the store of another host may have room for this user
 		return stopped{job.Exit{State: job.NodeFail, Code: neverRan, Reason: "its files cannot be had: " + err.Error()}}, true
-	case errors.Is(err, blob.ErrMissing), errors.Is(err, blob.ErrInvalid):
+	case errors.Is(err, upload.ErrMissing), errors.Is(err, upload.ErrInvalid):
 		return fmt.Errorf("its files cannot be had: %w", err), true
 	}
 	return nil, false

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/musterhq/muster/blob"
+	"github.com/musterhq/muster/internal/upload"
 	"github.com/musterhq/muster/job"
 )
 
@@ -33,7 +33,7 @@ func newUnpacker(cfg Config, store Unpacker) unpacker {
 }
 
 // unpack makes the directory that becomes the task's scratch directory. It says what it waits for.
-func (u unpacker) unpack(ctx context.Context, tree blob.Tree, dir string, owner *blob.Owner, waitsFor func(text func() string)) error {
+func (u unpacker) unpack(ctx context.Context, tree upload.Tree, dir string, owner *upload.Owner, waitsFor func(text func() string)) error {
 	waitsFor(fixedText("waiting until the files of other tasks are unpacked"))
 	select {
 	case u.slots <- struct{}{}:
@@ -53,10 +53,10 @@ func (u unpacker) unpack(ctx context.Context, tree blob.Tree, dir string, owner 
 
 // checkSpace returns an error if the files of a tree exceed the limit or do not fit on the disk. It is called before
 // the first file is written, because other tasks share the disk.
-func (u unpacker) checkSpace(tree blob.Tree) error {
+func (u unpacker) checkSpace(tree upload.Tree) error {
 	size := job.Size(tree.Size()) + job.Size(len(tree.Entries))*entryBytes
 	if u.cfg.Most > 0 && size > u.cfg.Most {
-		return fmt.Errorf("%w: they take %s of a scratch quota of %s", blob.ErrTooLarge, size, u.cfg.Most)
+		return fmt.Errorf("%w: they take %s of a scratch quota of %s", upload.ErrTooLarge, size, u.cfg.Most)
 	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(u.cfg.staging(), &disk); err != nil {

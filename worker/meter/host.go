@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/musterhq/muster/usage"
+	"github.com/musterhq/muster/internal/usage"
 )
 
 // sector is the unit of /proc/diskstats, in bytes, whatever the disk uses.

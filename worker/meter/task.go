@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/internal/usage"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/usage"
 	"github.com/musterhq/muster/worker/cgroup"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker/runner/proc"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/spawn"
@@ -162,7 +162,7 @@ func (l *loop) neverStarted(t *task, err error) {
 	if t.watch.cause != causeNone {
 		t.record.Exit.State = t.watch.cause.state()
 	}
-	t.record.Exit.Reason = lease.Clip(t.record.Exit.Reason)
+	t.record.Exit.Reason = contract.Clip(t.record.Exit.Reason)
 	l.procs.forget(t)
 	l.recorder.add(t)
 }
@@ -222,6 +222,6 @@ func (l *loop) containerEnded(t *task, exit job.Exit, known bool) {
 	if t.watch.cause != causeNone && (!exit.Started || signalled) {
 		t.caused()
 	}
-	t.record.Exit.Reason = lease.Clip(t.record.Exit.Reason)
+	t.record.Exit.Reason = contract.Clip(t.record.Exit.Reason)
 	l.recorder.add(t)
 }

@@ -10,7 +10,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/musterhq/muster/lease"
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
@@ -93,7 +93,7 @@ func (d *daemonConn) report(m protocol.Report) {
 // progress reports why a task has no process yet.
 func (d *daemonConn) progress(t *task, text string) {
 	if t.pid == 0 {
-		d.report(protocol.Report{Progress: &protocol.Progress{Attempt: t.name, Detail: lease.Clip(text)}})
+		d.report(protocol.Report{Progress: &protocol.Progress{Attempt: t.name, Detail: contract.Clip(text)}})
 	}
 }
 

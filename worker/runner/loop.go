@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/lease"
 	"github.com/musterhq/muster/worker/cgroup"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/scratch"
@@ -186,7 +186,7 @@ func (l *loop) request(k *link, m protocol.Request) {
 		l.begin(m.Start, now)
 	case m.Stop != nil:
 		if t := l.tasks.find(m.Stop.Attempt); t != nil {
-			t.watch.end(now, m.Stop.Grace, causeStop, lease.Clip(m.Stop.Reason))
+			t.watch.end(now, m.Stop.Grace, causeStop, contract.Clip(m.Stop.Reason))
 			l.leases.look(t)
 			l.dropUnwanted(now)
 		}

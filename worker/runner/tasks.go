@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/internal/timers"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/timers"
 	"github.com/musterhq/muster/worker/runner/pidspace"
 	"github.com/musterhq/muster/worker/runner/protocol"
 	"github.com/musterhq/muster/worker/runner/pump"

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/musterhq/muster/internal/osuser"
 	"github.com/musterhq/muster/job"
-	"github.com/musterhq/muster/machine/account"
 	"github.com/musterhq/muster/worker/userfile"
 )
 
@@ -130,7 +130,7 @@ func AccountOf(name string, allowRoot bool) (Account, error) {
 	if os.Geteuid() != 0 {
 		return Account{UID: os.Geteuid(), GID: os.Getegid()}, nil
 	}
-	u, err := account.Lookup(name)
+	u, err := osuser.Lookup(name)
 	if _, missing := errors.AsType[user.UnknownUserError](err); missing {
 		return Account{}, RefuseHere("user %q: no such user on this node%s", name, strings.TrimPrefix(err.Error(), user.UnknownUserError(name).Error()))
 	}
@@ -143,7 +143,7 @@ func AccountOf(name string, allowRoot bool) (Account, error) {
 		}
 		return Account{name: u.Name, home: u.Home}, nil
 	}
-	groups, err := account.Groups(u)
+	groups, err := osuser.Groups(u)
 	if err != nil {
 		return Account{}, Refuse(CodeOurs, "groups of user %q on this node: %v", name, err)
 	}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/musterhq/muster/internal/exetest"
+	"github.com/musterhq/muster/internal/testkit/exetest"
 	"github.com/musterhq/muster/worker/userfile"
 )
 

@@ -1,0 +1,41 @@
+package daemon
+
+// Looking for hosts anew, in all groups of jobs that this daemon owns.
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/scheduler"
+)
+
+// LookAnew ends the back-offs of the jobs of one user, or of all. The groups look at the same time, because each takes some
+// seconds.
+func (b jobsBackend) LookAnew(ctx context.Context, user string) (sum api.Looked, err error) {
+	var mu sync.Mutex
+	var looks sync.WaitGroup
+	for _, o := range b.by {
+		looks.Go(func() {
+			x, failed := scheduler.LookAnew(ctx, o.Loop, user)
+			mu.Lock()
+			defer mu.Unlock()
+			if err = errors.Join(err, failed); failed == nil {
+				addLooked(&sum, &x)
+			}
+		})
+	}
+	looks.Wait()
+	return sum, apiErrorOf(err)
+}
+
+func addLooked(sum *api.Looked, x *scheduler.Looked) {
+	sum.Ended, sum.Tasks, sum.More = sum.Ended+x.Ended, sum.Tasks+x.Tasks, sum.More+x.More
+	for _, p := range x.Placed {
+		sum.Placed = append(sum.Placed, api.Placed{Job: p.Job, Task: p.Task, NodeID: p.Node, Node: p.NodeName})
+	}
+	for _, w := range x.Waiting {
+		sum.Waiting = append(sum.Waiting, api.WaitingFor{Reason: w.Reason.Word, Detail: w.Reason.Detail, Jobs: w.Jobs, Tasks: w.Tasks, Job: w.Job})
+	}
+}

@@ -1,0 +1,138 @@
+package daemon
+
+// How far the wall clock of this host is from those of others. Nothing goes by it: no time of one host is compared with one of
+// another. It is for people, who see times of several hosts, and for how long something has lasted by the clock of another host.
+//
+// See docs/adr, ADR 177.
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/p2p/session"
+)
+
+const (
+	// clocksEvery is how often the clocks are looked at. Each session measures them every 30 s.
+	clocksEvery = 10 * time.Second
+	// clockOff is by how much a clock is off before people are told.
+	clockOff     = 2 * time.Second
+	clocksAdvice = "set the clock: run chrony or systemd-timesyncd on all hosts; until then times in listings are wrong, and nothing else"
+)
+
+// clocks compares the clock of this host with those of the daemons that it has sessions with.
+type clocks struct {
+	peers func() []session.Info
+	of    func(job.Peer) session.Clock
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	ahead time.Duration // guarded by mu; of most others, as people were told; 0: it is right, or not known
+	known int           // guarded by mu; how many others it was compared with
+}
+
+func newClocks(sessions *session.Manager, log *slog.Logger) *clocks {
+	return &clocks{peers: sessions.Peers, of: sessions.Clock, log: log}
+}
+
+// run looks until ctx ends.
+func (c *clocks) run(ctx context.Context) error {
+	ticker := time.NewTicker(clocksEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			c.look(ctx)
+		}
+	}
+}
+
+// look finds out by how much the clock is off, and logs when that begins and ends.
+func (c *clocks) look(ctx context.Context) {
+	ahead, n := aheadOfMost(c.peers())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known = n
+	if c.ahead != 0 && ahead != 0 && (ahead-c.ahead).Abs() < max(time.Second, c.ahead.Abs()/20) {
+		return // people need not be told of each change
+	}
+	was := c.ahead
+	c.ahead = ahead
+	switch {
+	case was == 0 && ahead != 0:
+		c.log.WarnContext(ctx, "the clock of this host is off", "ahead", ahead.String(), "daemons", n, "advice", clocksAdvice)
+	case was != 0 && ahead == 0:
+		c.log.InfoContext(ctx, "the clock of this host is as those of others again", "daemons", n)
+	}
+}
+
+// aheadOfMost returns by how much the clock of this host is ahead of those of most others, in whole seconds, and how many these
+// are. It is 0 if it is about right: of an even number, if it is right by half of them.
+func aheadOfMost(peers []session.Info) (ahead time.Duration, n int) {
+	var all []session.Clock
+	for _, p := range peers {
+		if p.Clock.Known {
+			all = append(all, p.Clock)
+		}
+	}
+	if len(all) == 0 {
+		return 0, 0
+	}
+	slices.SortFunc(all, func(a, b session.Clock) int { return cmp.Compare(a.Ahead, b.Ahead) })
+	middle := all[(len(all)-1)/2]
+	if other := all[len(all)/2]; other.Ahead.Abs() < middle.Ahead.Abs() {
+		middle = other
+	}
+	if middle.Ahead.Abs() <= clockOff+middle.Within {
+		return 0, len(all)
+	}
+	return -middle.Ahead.Round(time.Second), len(all)
+}
+
+// detail says for people by how much the clock is off; empty: it is not.
+func (c *clocks) detail() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ahead > 0:
+		return fmt.Sprintf("its clock is %s ahead of those of most others", job.Duration(c.ahead))
+	case c.ahead < 0:
+		return fmt.Sprintf("its clock is %s behind those of most others", job.Duration(-c.ahead))
+	}
+	return ""
+}
+
+// fact is what doctor says of it.
+func (c *clocks) fact() api.Fact {
+	f := api.Fact{Name: "time", State: api.FactOK}
+	c.mu.Lock()
+	n := c.known
+	c.mu.Unlock()
+	switch text := c.detail(); {
+	case text != "":
+		f.State, f.Detail, f.Advice = api.FactWarn, text, clocksAdvice
+	case n == 0:
+		f.State, f.Detail = api.FactSkip, "not compared with the clock of any other daemon yet"
+	default:
+		f.Detail = fmt.Sprintf("its clock is within %s of those of most of %d other daemons", clockOff, n)
+	}
+	return f
+}
+
+// Ahead returns by how much the clock of another daemon is ahead, in whole seconds; 0: about right, or not known.
+func (c *clocks) Ahead(p job.Peer) time.Duration {
+	x := c.of(p)
+	if !x.Known || x.Ahead.Abs() <= time.Second+x.Within {
+		return 0
+	}
+	return x.Ahead.Round(time.Second)
+}

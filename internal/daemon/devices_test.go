@@ -1,0 +1,159 @@
+package daemon
+
+// The list of GPUs while the daemon runs.
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/gpu"
+	"github.com/musterhq/muster/gpu/gputest"
+	"github.com/musterhq/muster/internal/contract"
+	"github.com/musterhq/muster/job"
+)
+
+// listing keeps the GPUs of a driver listed, and returns how many the host has.
+func listing(t *testing.T, driver gpu.Driver) (*devices, func() int) {
+	t.Helper()
+	d := &devices{driver: driver, poll: make(chan struct{}, 1), relist: make(chan struct{}, 1), log: slog.New(slog.DiscardHandler)}
+	d.list(t.Context(), firstWait)
+	all, _ := d.listed()
+	host := contract.Profile{GPUs: all}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.keepListed(ctx, func(change func(*contract.Profile)) { change(&host) })
+	}()
+	t.Cleanup(func() { stop(); <-ended })
+	return d, func() int { synctest.Wait(); return len(host.GPUs) }
+}
+
+func TestGPUsAreListedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		eight := gputest.Devices(8, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)
+		for i := range eight {
+			eight[i].Nodes = []gpu.Node{{Major: gputest.Major, Minor: uint32(i)}}
+		}
+		driver := gputest.New()
+		driver.Fail(errors.New("ERROR_LIB_RM_VERSION_MISMATCH"))
+		d, count := listing(t, driver)
+		if n := count(); n != 0 {
+			t.Fatalf("%d GPUs of a driver that does not work", n)
+		}
+		f := gpuFact(Config{}, d)
+		if f.State != api.FactFail || !strings.Contains(f.Detail, "ERROR_LIB_RM_VERSION_MISMATCH") || f.Advice == "" {
+			t.Errorf("doctor: %+v", f)
+		}
+		driver.Fail(nil)
+		driver.Set(eight...)
+		time.Sleep(listEvery)
+		if n := count(); n != 8 {
+			t.Errorf("%d GPUs once the driver works", n)
+		}
+		if f := gpuFact(Config{}, d); f.State != api.FactOK {
+			t.Errorf("doctor: %+v", f)
+		}
+		if g := d.grant([]string{"GPU-7"}, job.Resources{}); g.Env["VISIBLE_TEST_DEVICES"] != "GPU-7" || !slices.Equal(g.Closed[0].Open, []uint32{7}) {
+			t.Errorf("a task with a GPU gets %+v", g)
+		}
+		driver.Set(eight[:7]...) // one is lost
+		ring(d.relist)           // after a fault
+		if n := count(); n != 7 {
+			t.Errorf("%d GPUs after one was lost", n)
+		}
+		driver.Fail(errors.New("a hiccup"))
+		time.Sleep(time.Hour)
+		if n := count(); n != 7 {
+			t.Errorf("%d GPUs of a driver that does not answer", n)
+		}
+		driver.Fail(nil)
+		driver.Set(eight...)
+		time.Sleep(listEvery)
+		if n := count(); n != 8 {
+			t.Errorf("%d GPUs after one was found", n)
+		}
+	})
+}
+
+// pausing is a driver that lists nothing until it is to look anew.
+type pausing struct {
+	*gputest.Driver
+	anew int
+}
+
+func (p *pausing) List(ctx context.Context) ([]gpu.Device, error) {
+	if p.anew == 0 {
+		return nil, nil
+	}
+	return p.Driver.List(ctx)
+}
+
+func (p *pausing) Anew(context.Context) error {
+	p.anew++
+	return nil
+}
+
+// A reload lists the GPUs at once, also those that the driver leaves alone.
+func TestGPUsAreListedOnAReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver := &pausing{Driver: gputest.New(gputest.Devices(2, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)...)}
+		d, count := listing(t, driver)
+		time.Sleep(time.Hour)
+		if n := count(); n != 0 || driver.anew != 0 {
+			t.Fatalf("%d GPUs of a driver that pauses, which was told to go on %d times", n, driver.anew)
+		}
+		began := time.Now()
+		d.anew()
+		d.anew()
+		if n := count(); n != 2 || time.Since(began) != 0 {
+			t.Errorf("%d GPUs after %s", n, time.Since(began))
+		}
+		if driver.anew > 2 {
+			t.Errorf("the driver was told %d times", driver.anew)
+		}
+	})
+}
+
+// sleeper is a driver whose first list takes a while.
+type sleeper struct {
+	*gputest.Driver
+	wakes time.Time
+}
+
+// List waits until the GPUs are awake.
+func (s sleeper) List(ctx context.Context) ([]gpu.Device, error) {
+	timer := time.NewTimer(time.Until(s.wakes))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return s.Driver.List(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestSleepingGPUsDoNotHoldUpTheDaemon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver := sleeper{gputest.New(gputest.Devices(8, "GPU", "NVIDIA H100 80GB HBM3", 80<<30)...), time.Now().Add(24 * time.Second)}
+		began := time.Now()
+		_, count := listing(t, driver)
+		if took := time.Since(began); took > firstWait {
+			t.Errorf("the daemon waited %s", took)
+		}
+		if n := count(); n != 0 {
+			t.Fatalf("%d GPUs while they sleep", n)
+		}
+		time.Sleep(20 * time.Second)
+		if n := count(); n != 8 {
+			t.Errorf("%d GPUs once they are awake", n)
+		}
+	})
+}

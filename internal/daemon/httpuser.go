@@ -1,0 +1,80 @@
+package daemon
+
+// The account that requests over TCP act as: the setting http-user.
+
+import (
+	"errors"
+	"os"
+	"os/user"
+
+	"github.com/musterhq/muster/api"
+)
+
+// nobodyOnTCP is the user of requests over TCP if no account is named. It is for listings and bounds only.
+const nobodyOnTCP = "http"
+
+// tcpUser returns the user of requests over TCP. jobs is false if none of them can submit jobs, because no account is
+// known as which the jobs would run.
+func tcpUser(cfg Config, only string) (name string, jobs bool) {
+	switch {
+	case cfg.HTTPUser != "":
+		return cfg.HTTPUser, true
+	case only != "" && cfg.HTTPToken != "":
+		return only, true // who has the token of that user's daemon
+	}
+	return nobodyOnTCP, os.Geteuid() != 0
+}
+
+// checkHTTPUser returns an error if requests over TCP cannot act as the user of the setting.
+func (c Config) checkHTTPUser() error {
+	if c.HTTPUser == "" {
+		return nil
+	}
+	only, err := onlyUser(c)
+	switch {
+	case err != nil:
+		return err
+	case only == c.HTTPUser:
+		return nil
+	case only != "":
+		return badSetting("http-user", "%.80q: this daemon runs tasks as %s only, so requests over HTTP are %s's; leave it out", c.HTTPUser, only, only)
+	case os.Geteuid() != 0:
+		return nil // it runs the tasks of all users as its own
+	}
+	uid, err := uidOf(c.HTTPUser)
+	_, missing := errors.AsType[user.UnknownUserError](err)
+	switch {
+	case missing:
+		return badSetting("http-user", "%.80q: no such user on this host", c.HTTPUser)
+	case err == nil && uid == 0 && !c.AllowRoot:
+		return badSetting("http-user", "%.80q is root, whose tasks this daemon runs only with --allow-root; name another account", c.HTTPUser)
+	}
+	return nil // a directory service that does not answer does not keep the daemon from starting
+}
+
+// httpFact says as whom requests over TCP act.
+func httpFact(cfg Config) api.Fact {
+	f := api.Fact{Name: "http", State: api.FactSkip, Detail: "HTTP over TCP is off"}
+	if cfg.HTTP == "" {
+		return f
+	}
+	only, err := onlyUser(cfg)
+	if err != nil {
+		f.State, f.Detail = api.FactWarn, err.Error()
+		return f
+	}
+	name, jobs := tcpUser(cfg, only)
+	f.State, f.Detail = api.FactOK, "requests at "+cfg.HTTP+" act as user "+name
+	if err := cfg.checkHTTPUser(); err != nil {
+		f.State, f.Detail, f.Advice = api.FactFail, err.Error(), "give --http-user with an account of this host"
+		return f
+	}
+	switch _, err := uidOf(name); {
+	case !jobs:
+		f.State, f.Detail = api.FactWarn, "requests at "+cfg.HTTP+" can read, but submit no jobs: no account is named for them"
+		f.Advice = "name the account with --http-user"
+	case err != nil && os.Geteuid() == 0:
+		f.State, f.Detail = api.FactWarn, "user "+name+" could not be looked up: "+err.Error()
+	}
+	return f
+}

@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os/user"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/musterhq/muster/worker"
+)
+
+// A lookup that hangs keeps neither the others from their answers nor the daemon from its end. Only a directory that says
+// so makes a user absent.
+func TestLookups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		hangs := make(chan struct{})
+		l := newLookups(func(name string) (int, error) {
+			switch name {
+			case "hangs":
+				<-hangs
+			case "nobody":
+				return 0, user.UnknownUserError(name)
+			case "fails":
+				return 0, errors.New("connection refused")
+			}
+			return 1000, nil
+		})
+		type answer struct {
+			user string
+			is   worker.Presence
+		}
+		answers := make(chan answer, worker.MaxLookUps)
+		done := make(chan error, 1)
+		go func() {
+			done <- l.run(ctx, func(user string, is worker.Presence) { answers <- answer{user, is} })
+		}()
+		began := time.Now()
+		for _, name := range []string{"hangs", "hangs", "amy", "nobody", "fails"} {
+			l.ask([]worker.UserLookup{{User: name, For: "ada"}})
+		}
+		synctest.Wait()
+		got := map[string]worker.Presence{}
+		for range len(answers) {
+			a := <-answers
+			got[a.user] = a.is
+		}
+		if len(got) != 3 || got["amy"] != worker.Present || got["nobody"] != worker.Absent || got["fails"] != worker.Unknown {
+			t.Errorf("answers = %v", got)
+		}
+		stop()
+		if err := <-done; err != nil || time.Since(began) != 0 {
+			t.Errorf("run = %v after %s", err, time.Since(began))
+		}
+		close(hangs)
+		synctest.Wait()
+		if len(answers) != 2 {
+			t.Errorf("%d late answers, want 2", len(answers))
+		}
+	})
+}
+
+// Lookups of made-up users that hang keep nobody else's waiting.
+func TestLookupsThatHangAreOfOneScheduler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		hangs := make(chan struct{})
+		l := newLookups(func(name string) (int, error) {
+			if name == "hangs" {
+				<-hangs
+			}
+			return 1000, nil
+		})
+		answers := make(chan string, worker.MaxLookUps)
+		done := make(chan error, 1)
+		go func() { done <- l.run(ctx, func(user string, _ worker.Presence) { answers <- user }) }()
+		for range worker.MaxLookUps / 2 {
+			l.ask([]worker.UserLookup{{User: "hangs", For: "mallory"}})
+		}
+		l.ask([]worker.UserLookup{{User: "amy", For: "ada"}})
+		synctest.Wait()
+		if len(answers) != 1 || <-answers != "amy" {
+			t.Error("a lookup waits for those of another scheduler")
+		}
+		close(hangs)
+		synctest.Wait()
+		if n := len(answers); n != worker.MaxLookUps/2 {
+			t.Errorf("%d answers after the directory's, want %d", n, worker.MaxLookUps/2)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/p2p"
+)
+
+// town holds the neighbours of a daemon, a fake list of members (the most recently seen first) and a clock.
+type town struct {
+	*neighbours
+	keeper *fakeKeeper
+	all    []p2p.Member
+	out    []job.Peer // that are no members any more
+	now    time.Time
+}
+
+func newTown(members int) *town {
+	w := &town{keeper: newFakeKeeper(1000), now: time.Now()}
+	for i := range members {
+		w.all = append(w.all, p2p.Member{Peer: resident(i), Connected: true})
+	}
+	w.neighbours = newNeighbours(w, testWants(w.keeper).of(forNeighbours), newDeparted(), func(p job.Peer) { w.out = append(w.out, p) })
+	return w
+}
+
+func resident(i int) job.Peer { return job.Peer(fmt.Sprintf("p%03d", i)) }
+
+func (w *town) Members() []p2p.Member { return w.all }
+
+func (w *town) Member(p job.Peer) (p2p.Member, bool) {
+	if i := slices.IndexFunc(w.all, func(m p2p.Member) bool { return m.Peer == p }); i >= 0 {
+		return w.all[i], true
+	}
+	return p2p.Member{}, false
+}
+
+// turn connects or disconnects a member.
+func (w *town) turn(i int, up bool) {
+	w.all[slices.IndexFunc(w.all, func(m p2p.Member) bool { return m.Peer == resident(i) })].Connected = up
+	kind := p2p.MemberDown
+	if up {
+		kind = p2p.MemberUp
+	}
+	w.changed(p2p.Event{Kind: kind, Peer: resident(i)}, w.now)
+}
+
+// pass moves the clock on and makes the reviews that are due.
+func (w *town) pass(d time.Duration) {
+	for end := w.now.Add(d); w.now.Before(end); {
+		w.now = w.now.Add(reviewEvery)
+		w.review(w.now)
+	}
+}
+
+func (w *town) keeps(t *testing.T, what string, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		if !w.keeper.kept[resident(i)] {
+			t.Errorf("%s: %s is not kept", what, resident(i))
+		}
+	}
+	if len(w.keeper.kept) > maxNeighbours || len(w.keeper.kept) != len(w.kept) {
+		t.Errorf("%s: %d sessions, %d neighbours", what, len(w.keeper.kept), len(w.kept))
+	}
+	if len(w.keeper.odd) > 0 {
+		t.Error(w.keeper.odd)
+	}
+}
+
+func TestGoneNeighboursAreReplaced(t *testing.T) {
+	w := newTown(100)
+	w.review(w.now)
+	w.keeps(t, "at first", 0, maxNeighbours)
+	for i := range 20 {
+		w.turn(i, false)
+	}
+	w.pass(goneFor - reviewEvery)
+	w.keeps(t, "a restart", 0, maxNeighbours)
+	w.pass(2 * reviewEvery)
+	w.keeps(t, "the gone are replaced", 20, maxNeighbours+20)
+	// They come back, and replace the next neighbours that are gone.
+	for i := range 20 {
+		w.turn(i, true)
+	}
+	w.keeps(t, "no place", 20, maxNeighbours+20)
+	for i := 30; i < 100; i++ {
+		w.turn(i, false)
+	}
+	w.pass(goneFor + reviewEvery)
+	w.keeps(t, "back again", 20, 30)
+	if n := len(w.keeper.kept); n != maxNeighbours {
+		t.Errorf("%d neighbours, want %d", n, maxNeighbours)
+	}
+	for p := range w.keeper.kept {
+		if m, _ := w.Member(p); !m.Connected {
+			t.Errorf("%s is gone and kept, although 30 members are connected", p)
+		}
+	}
+}
+
+// If no member is connected, this daemon may be the one that is cut off. It goes on dialling its neighbours.
+func TestNeighboursStayIfAllAreGone(t *testing.T) {
+	w := newTown(maxNeighbours + 10)
+	w.review(w.now)
+	for i := range w.all {
+		w.turn(i, false)
+	}
+	w.pass(24 * time.Hour)
+	w.keeps(t, "cut off", 0, maxNeighbours)
+	w.turn(maxNeighbours+5, true)
+	w.keeps(t, "one is back", maxNeighbours+5, maxNeighbours+6)
+	if n := len(w.keeper.kept); n != maxNeighbours {
+		t.Errorf("%d are dialled", n)
+	}
+}
+
+func TestStoppedNeighbourIsReplaced(t *testing.T) {
+	w := newTown(maxNeighbours + 1)
+	w.review(w.now)
+	w.departed.gone(resident(3)) // said goodbye; its connection may stay for a while
+	w.pass(goneFor + 2*reviewEvery)
+	w.keeps(t, "stopped", maxNeighbours, maxNeighbours+1)
+	if w.keeper.kept[resident(3)] {
+		t.Error("the stopped one is kept")
+	}
+}
+
+func TestRevokedNeighbourIsDropped(t *testing.T) {
+	w := newTown(5)
+	w.review(w.now)
+	w.all = w.all[1:]
+	w.changed(p2p.Event{Kind: p2p.MemberDown, Peer: resident(1)}, w.now) // is only gone
+	if len(w.out) != 0 {
+		t.Errorf("told as revoked: %v", w.out)
+	}
+	w.changed(p2p.Event{Kind: p2p.MemberDown, Peer: resident(0)}, w.now)
+	if w.keeper.kept[resident(0)] {
+		t.Error("a revoked member is dialled")
+	}
+	if !slices.Equal(w.out, []job.Peer{resident(0)}) {
+		t.Errorf("told as revoked: %v", w.out)
+	}
+	w.keeps(t, "the others", 1, 5)
+}
+
+// A daemon that starts knows members from its disk. Most of them are not connected yet.
+func TestNeighboursAtStart(t *testing.T) {
+	w := newTown(100)
+	for i := range w.all {
+		w.all[i].Connected = i >= 90
+	}
+	w.review(w.now)
+	w.keeps(t, "those that are there", 90, 100)
+	w.keeps(t, "those seen last", 0, maxNeighbours-10)
+	w.pass(time.Hour)
+	w.keeps(t, "no better ones", 90, 100)
+	for i := 40; i < 90; i++ {
+		w.turn(i, true)
+	}
+	for p := range w.keeper.kept {
+		if m, _ := w.Member(p); !m.Connected {
+			t.Errorf("%s is gone and kept", p)
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package daemon
+
+// The quarantine of this host and of its GPUs on disk, so that a restarted daemon knows it.
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/musterhq/muster/internal/store"
+	"github.com/musterhq/muster/worker"
+)
+
+// quarantineKey is its key in the store. Data directories of older releases have this key.
+const quarantineKey = "worker/aside"
+
+// loadQuarantine reads the quarantine that the previous daemon saved.
+func loadQuarantine(disk *store.Store) (was worker.Quarantine, err error) {
+	text, err := disk.Get(quarantineKey)
+	if err != nil || text == nil {
+		return worker.Quarantine{}, err
+	}
+	if err := json.Unmarshal(text, &was); err != nil {
+		return worker.Quarantine{}, fmt.Errorf("node: read the quarantine of this host: %w", err)
+	}
+	return was, nil
+}
+
+func saveQuarantine(disk *store.Store, now worker.Quarantine) error {
+	text, err := json.Marshal(now)
+	if err != nil {
+		return fmt.Errorf("node: save the quarantine of this host: %w", err)
+	}
+	return disk.Put(quarantineKey, text)
+}

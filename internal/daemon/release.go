@@ -1,0 +1,93 @@
+package daemon
+
+// The GPUs of a drained host: the daemon lets go of them, so that they can be reset and their driver replaced, and
+// takes them up again when the host is back in service.
+// See docs/adr, ADR 129.
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/musterhq/muster/gpu"
+)
+
+// letGo is what the goroutine of devices.run is told about the drain of the host.
+type letGo struct {
+	drained atomic.Bool        // no task holds a GPU, and none is given
+	gone    atomic.Bool        // no GPU is open
+	takeUp  chan chan struct{} // asks for a status of the GPUs after a drain; closed when the worker has it
+	stuck   bool               // the last try to let go failed; only for that goroutine
+}
+
+// drain says whether the host is drained. It does not wait.
+func (d *devices) drain(drained bool) {
+	d.drained.Store(drained)
+	d.ask()
+}
+
+// resume takes the GPUs up again, and returns when the worker knows their present state. The host is still drained then.
+func (d *devices) resume(ctx context.Context) error {
+	if !d.drained.Load() {
+		return nil
+	}
+	done := make(chan struct{})
+	select {
+	case d.takeUp <- done:
+	case <-ctx.Done():
+		return fmt.Errorf("take up the GPUs: %w", ctx.Err())
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("take up the GPUs: %w", ctx.Err())
+	}
+}
+
+// follow lets go of the GPUs of a drained host, once it has looked at them, and else looks at them.
+func (d *devices) follow(ctx context.Context, w watcher, of whose) {
+	holder, holds := d.driver.(gpu.Releaser)
+	if !holds {
+		d.look(ctx, w, of)
+		return
+	}
+	drained := d.drained.Load()
+	if drained == d.gone.Load() {
+		if !drained {
+			d.look(ctx, w, of)
+		}
+		return
+	}
+	act := holder.Resume
+	if drained {
+		act = holder.Release
+		if _, read := d.latest(); read.IsZero() { // a daemon that starts on a drained host
+			d.look(ctx, w, of)
+		}
+	}
+	timed, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	switch err := act(timed); {
+	case ctx.Err() != nil:
+		return
+	case err != nil && drained:
+		if !d.stuck {
+			d.log.WarnContext(ctx, "the GPUs of this drained host are open still: tried again and again", "error", err)
+		}
+		d.stuck = true
+		return
+	case err != nil:
+		d.log.WarnContext(ctx, "GPUs cannot be taken up yet", "error", err)
+	case drained:
+		d.gone.Store(true)
+		d.stuck = false
+		d.log.InfoContext(ctx, "host is drained: its GPUs are let go")
+		return
+	default:
+		d.gone.Store(false)
+		d.stuck = false
+		d.log.InfoContext(ctx, "GPUs are taken up again")
+	}
+	d.look(ctx, w, of)
+}

@@ -1,0 +1,126 @@
+package daemon
+
+// The layers inside a package: its files have an order, and no file depends on a later one.
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// fileOrder lists the files of some packages in order. A file uses only what it or an earlier file declares.
+var fileOrder = map[string]string{
+	"worker": `
+		clock timer driver bounds portions phase
+		refusals quota breaker quarantine usage event config turn share
+		fault environment capacity account foreign device pause health
+		turns attempt release exit ledger port session forecast report order vain gang queue keeps booking backfill arbitration claims graves renew attempts lapses
+		command reserve wound preempt drain availability residents offers start
+		core restore parts hang execute loop worker`,
+	"scheduler": `
+		backlog clocks scheduler event submitted totals turn avoid phase gang policies queue search holder calm task dispatch retry leftout shuns waitlist
+		entries files history hosts share assigned contact parents level shapeheap pending told capped allotments allotwhy placement attempts offers stands elections dispatches unsent declines yielding gather seats gangstart neighbours gangs plan reports
+		explain reasons estimates away passedover views offering chosen renew refusals requests forget deaths anew overdue unrenewed failures records starts core sessions owner look waiting step
+		askers mailbox replies calls watch follow needs reader execute progress loop list verbs`,
+}
+
+// acyclic lists the packages whose files may have any order. There is such an order if their dependencies form no
+// cycle.
+var acyclic = []string{
+	"scheduler/fleet", "scheduler/place", "scheduler/policy", "worker/runner", "worker/supervisor", "scheduler/state", "scheduler/journal", "internal/sim/report", "internal/sim/report/page",
+}
+
+// cycles lists the packages of acyclic that still have cycles. It says how many dependencies between files are part of
+// a cycle, and why. The number may only be lowered. A package without cycles must be removed from the list.
+var cycles = map[string]struct {
+	dependencies int
+	why          string
+}{
+	"worker/runner":     {5, "the loop holds the state that begin and ends change, and calls them"},
+	"worker/supervisor": {5, "Driver holds the supervised runners, which call back into it"},
+	"scheduler/journal": {5, "Journal holds the queue and the Raft loop, which are methods on it"},
+}
+
+func TestLayoutInsidePackages(t *testing.T) {
+	s := loadTree(t)
+	for dir, order := range fileOrder {
+		c, err := s.check(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		place := map[string]int{}
+		for i, name := range strings.Fields(order) {
+			place[name+".go"] = i + 1
+		}
+		for _, name := range c.files {
+			if place[name] == 0 {
+				t.Errorf("%s/%s is missing in the order of the files", dir, name)
+			}
+		}
+		for d, name := range s.dependencies(c) {
+			if place[d.from] < place[d.to] {
+				t.Errorf("%s: %s uses %s of %s, which comes later in the order", dir, d.from, name, d.to)
+			}
+		}
+	}
+}
+
+func TestNoCyclesOfFiles(t *testing.T) {
+	s := loadTree(t)
+	for _, dir := range acyclic {
+		c, err := s.check(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := s.dependencies(c)
+		bad := inCycles(slices.Collect(maps.Keys(all)))
+		want := cycles[dir].dependencies
+		switch {
+		case len(bad) > want:
+			for _, d := range bad {
+				t.Logf("%s: %s uses %s of %s", dir, d.from, all[d], d.to)
+			}
+			t.Errorf("%s: %d dependencies between files are part of a cycle, at most %d are allowed", dir, len(bad), want)
+		case len(bad) < want:
+			t.Errorf("%s: only %d dependencies between files are part of a cycle: lower the %d in the list", dir, len(bad), want)
+		}
+	}
+	for dir, c := range cycles {
+		if c.dependencies == 0 || !slices.Contains(acyclic, dir) {
+			t.Errorf("remove %s from the list of cycles", dir)
+		}
+	}
+}
+
+// inCycles returns the dependencies that are part of a cycle, sorted.
+func inCycles(all []dependency) []dependency {
+	next := map[string][]string{}
+	for _, d := range all {
+		next[d.from] = append(next[d.from], d.to)
+	}
+	reach := map[string]map[string]bool{} // the files that can be reached from a file
+	for from := range next {
+		seen := map[string]bool{}
+		todo := slices.Clone(next[from])
+		for len(todo) > 0 {
+			at := todo[len(todo)-1]
+			todo = todo[:len(todo)-1]
+			if !seen[at] {
+				seen[at] = true
+				todo = append(todo, next[at]...)
+			}
+		}
+		reach[from] = seen
+	}
+	bad := slices.DeleteFunc(all, func(d dependency) bool { return !reach[d.to][d.from] })
+	slices.SortFunc(bad, func(a, b dependency) int { return strings.Compare(a.from+" "+a.to, b.from+" "+b.to) })
+	return bad
+}
+
+func TestCycleIsFound(t *testing.T) {
+	got := inCycles([]dependency{{"a", "b"}, {"b", "c"}, {"c", "b"}, {"c", "d"}, {"e", "a"}})
+	if want := []dependency{{"b", "c"}, {"c", "b"}}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

@@ -1,0 +1,129 @@
+// Package door lets a browser of this user use a daemon. The door is a process of the user: it listens on loopback, and
+// passes requests on over the daemon's socket, with the user's own rights. It runs only as long as the user wants it.
+//
+// All users of a host reach its loopback ports, and so do web pages in any browser there. Hence:
+//
+//   - The user gets an address with a code in its fragment, which browsers send to nobody. A page trades the code for the
+//     secret: once, within a minute. See code.go.
+//   - Each request shows the secret in a header, and a WebSocket a ticket. There are no cookies, which all ports of a host
+//     share. Without the secret there is only the page itself, which holds nothing of the cluster. See handler.go.
+//   - Package web checks for each request by which name the door was asked, and from which page. Nothing is answered
+//     that a browser would run.
+//   - Connections, headers and times are bounded. See listen.go.
+//
+// See docs/adr, ADR 142.
+package door
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/internal/dashboard/origin"
+	"github.com/musterhq/muster/internal/dashboard/ui"
+)
+
+// Config configures a door.
+type Config struct {
+	Port    int               // 0: any that is free
+	To      http.RoundTripper // carries requests to the daemon; its errors are lines for people
+	Version string            // of the documentation
+	Notice  func(text string) // is told of what the user should know; called from any goroutine
+}
+
+// Door is the server for a browser. Its port is open from New on.
+type Door struct {
+	guard   origin.Guard
+	lists   []net.Listener
+	secret  string
+	digest  [sha256.Size]byte // of the secret
+	docs    http.Handler
+	code    code
+	tickets origin.Tickets[struct{}]
+	proxy   *httputil.ReverseProxy
+	notice  func(string)
+}
+
+// Bounds of the door.
+const (
+	maxHeader     = 64 << 10
+	headerTimeout = 5 * time.Second
+	bodyTimeout   = 10 * time.Second // for a body of a request without the secret
+	idleTimeout   = 2 * time.Minute
+	writeWait     = 30 * time.Second // a tab that does not read is given up
+	stopWait      = time.Second
+	maxPort       = 1<<16 - 1
+)
+
+// New opens the port of a door.
+func New(ctx context.Context, cfg Config) (*Door, error) {
+	if cfg.Port < 0 || cfg.Port > maxPort {
+		return nil, fmt.Errorf("port %d: want a number from 1 to %d", cfg.Port, maxPort)
+	}
+	lists, err := listen(ctx, cfg.Port)
+	if err != nil {
+		return nil, err
+	}
+	return behind(cfg, lists), nil //nolint:contextcheck // the documentation is made for all requests
+}
+
+// behind returns the door behind open listeners of one port.
+func behind(cfg Config, lists []net.Listener) *Door {
+	d := &Door{
+		guard:  origin.Guard{Names: origin.Loopback, Port: strconv.Itoa(portOf(lists[0])), Hint: "open the address that muster ui prints"},
+		lists:  lists,
+		secret: rand.Text() + rand.Text(), notice: cfg.Notice, proxy: newProxy(cfg.To), docs: api.Docs(cfg.Version),
+	}
+	d.digest = sha256.Sum256([]byte(d.secret))
+	return d
+}
+
+// Address returns an address of a page, with a code. The code of the address before is void. page is one of ui.Pages, and
+// what follows it.
+func (d *Door) Address(page string) (string, error) {
+	if !ui.IsPage("/" + page) {
+		return "", fmt.Errorf("page %.100q: there is no such page", page)
+	}
+	return "http://127.0.0.1:" + d.guard.Port + "/" + page + "#code=" + d.code.fresh(), nil
+}
+
+// Run serves until ctx ends.
+func (d *Door) Run(ctx context.Context) error {
+	base, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	server := &http.Server{
+		Handler:     d,
+		BaseContext: func(net.Listener) context.Context { return base }, ConnContext: remember,
+		MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+	}
+	places := newPlaces()
+	failed := make(chan error, len(d.lists))
+	for _, l := range d.lists {
+		go func() { failed <- server.Serve(bounded{l, places}) }()
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	stop() // streams end
+	late, cancel := context.WithTimeout(base, stopWait)
+	defer cancel()
+	if server.Shutdown(late) != nil {
+		_ = server.Close() // the process ends
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}

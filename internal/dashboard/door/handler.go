@@ -1,0 +1,240 @@
+package door
+
+// The requests of browsers, and what each needs.
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/internal/dashboard/origin"
+	"github.com/musterhq/muster/internal/dashboard/ui"
+	"github.com/musterhq/muster/internal/docsite"
+)
+
+const (
+	pathTrade   = "/door/trade"
+	pathTickets = "/v1/tickets"
+	maxAsked    = 4 << 10  // bytes of the documents that the door itself reads
+	maxBody     = 64 << 20 // of all others; the daemon has bounds for each route
+)
+
+// ServeHTTP implements http.Handler.
+func (d *Door) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
+	w := &answer{ResponseWriter: plain, control: http.NewResponseController(plain)}
+	if r.ContentLength != 0 {
+		_ = w.control.SetReadDeadline(time.Now().Add(bodyTimeout)) // of a connection, which supports it
+	}
+	path := r.URL.Path
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if err := d.guard.Check(r, reads && (ui.IsPage(path) || ui.IsMissing(r) || docsite.Serves(path))); err != nil {
+		status := http.StatusForbidden
+		if no, ok := errors.AsType[*origin.RefusalError](err); ok {
+			status = no.Status
+		}
+		refuse(w, status, "denied", err.Error())
+		return
+	}
+	switch {
+	case reads && ui.Serves(path) && !origin.IsSocket(r):
+		ui.Serve(w, r)
+	case reads && docsite.Serves(path) && !origin.IsSocket(r):
+		d.docs.ServeHTTP(w, r)
+	case ui.IsMissing(r) && !origin.IsSocket(r):
+		ui.ServeMissing(w, r)
+	case path == pathTrade:
+		d.trade(w, r)
+	case origin.IsSocket(r):
+		d.socket(w, r)
+	case !d.isIn(r):
+		unauthorized(w)
+	case path == pathTickets:
+		d.ticket(w, r)
+	default:
+		_ = w.control.SetReadDeadline(time.Time{})
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		d.proxy.ServeHTTP(w, r)
+	}
+}
+
+// isIn reports whether a request shows the secret.
+func (d *Door) isIn(r *http.Request) bool {
+	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	digest := sha256.Sum256([]byte(text))
+	if !ok || subtle.ConstantTimeCompare(digest[:], d.digest[:]) != 1 {
+		return false
+	}
+	trust(r.Context())
+	return true
+}
+
+// trade gives the secret for the code.
+func (d *Door) trade(w *answer, r *http.Request) {
+	var asked struct {
+		Code string `json:"code"`
+	}
+	if r.Method != http.MethodPost || !read(w, r, &asked) {
+		unauthorized(w)
+		return
+	}
+	good, void := d.code.use(asked.Code)
+	if void {
+		d.notice("somebody has tried wrong codes, so the code is void; press Enter for another one")
+	}
+	if !good {
+		unauthorized(w)
+		return
+	}
+	d.notice("a browser has used the code; if it was not yours, press Ctrl-C")
+	write(w, http.StatusOK, map[string]string{"secret": d.secret})
+}
+
+// ticket gives a ticket for one WebSocket.
+func (d *Door) ticket(w *answer, r *http.Request) {
+	var asked struct {
+		Target string `json:"target"`
+	}
+	if r.Method != http.MethodPost || !read(w, r, &asked) || !strings.HasPrefix(asked.Target, "/v1/") {
+		refuse(w, http.StatusUnprocessableEntity, "bad-request", "ticket: want POST with {\"target\": \"/v1/…\"}")
+		return
+	}
+	text, ok := d.tickets.Issue(asked.Target, struct{}{})
+	if !ok {
+		refuse(w, http.StatusTooManyRequests, "too-many", "ticket: as many tickets are open as there may be; try again in half a minute")
+		return
+	}
+	write(w, http.StatusCreated, map[string]string{"ticket": text})
+}
+
+// socket passes a WebSocket on, for a page that shows a ticket.
+func (d *Door) socket(w *answer, r *http.Request) {
+	if _, ok := d.tickets.Take(r); !ok || r.Method != http.MethodGet || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.Header.Get("Origin") == "" {
+		unauthorized(w)
+		return
+	}
+	trust(r.Context())
+	origin.Agree(w.Header())
+	d.proxy.ServeHTTP(w, r)
+}
+
+// read decodes a small document. The Content-Type must be one that no form and no plain request of another page has.
+func read(w *answer, r *http.Request, doc any) bool {
+	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		return false
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxAsked))
+	return err == nil && json.Unmarshal(text, doc) == nil
+}
+
+func write(w *answer, status int, doc any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(doc) // if the browser is gone the error does not matter
+}
+
+// unauthorized tells nothing but that.
+func unauthorized(w *answer) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="muster ui"`)
+	refuse(w, http.StatusUnauthorized, "unauthorized", "press Enter where muster ui runs, and open the address that it prints")
+}
+
+// refuse answers with a problem document, as the daemon does.
+func refuse(w *answer, status int, code, detail string) {
+	if status == http.StatusUnauthorized || status == http.StatusForbidden {
+		w.Header().Set("Connection", "close")
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	// if the browser is gone the error does not matter
+	_ = json.NewEncoder(w).Encode(api.Problem{Type: "urn:muster:problem:" + code, Title: http.StatusText(status), Status: status, Detail: detail, Code: code})
+}
+
+// passed are the headers of a request that the daemon gets.
+var passed = []string{
+	"Accept", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-Id",
+	"Sec-Websocket-Extensions", "Sec-Websocket-Key", "Sec-Websocket-Version",
+}
+
+func newProxy(to http.RoundTripper) *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL = &url.URL{Scheme: "http", Host: "muster", Path: p.In.URL.Path, RawPath: p.In.URL.RawPath, RawQuery: p.In.URL.RawQuery}
+			p.Out.Host = "muster"
+			header := http.Header{}
+			for _, k := range passed {
+				if v := p.In.Header.Values(k); len(v) > 0 {
+					header[k] = v
+				}
+			}
+			if upgrade := p.Out.Header.Get("Upgrade"); upgrade != "" {
+				header.Set("Connection", "Upgrade")
+				header.Set("Upgrade", upgrade)
+			}
+			p.Out.Header = header
+		},
+		Transport:     to,
+		FlushInterval: -1, // output of a task is passed on at once
+		ErrorLog:      slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+		ModifyResponse: func(resp *http.Response) error {
+			origin.Clean(resp)
+			if resp.StatusCode == http.StatusUnauthorized {
+				resp.StatusCode = http.StatusBadGateway // the browser is in; it is the door that the daemon does not know
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if r.Context().Err() != nil {
+				panic(http.ErrAbortHandler) // the browser is gone, or the door closes
+			}
+			out, ok := w.(*answer)
+			if !ok {
+				panic(http.ErrAbortHandler)
+			}
+			if _, large := errors.AsType[*http.MaxBytesError](err); large {
+				refuse(out, http.StatusRequestEntityTooLarge, "too-large", "the request is larger than a door passes on; use the command line")
+				return
+			}
+			refuse(out, http.StatusBadGateway, "unavailable", err.Error()) // 503 is what a daemon says of another one
+		},
+	}
+}
+
+// answer hardens the header of an answer, and gives up on a browser that does not read.
+type answer struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	begun   bool
+}
+
+// Unwrap is for http.ResponseController.
+func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader sends the header. Hints before the answer are dropped.
+func (w *answer) WriteHeader(status int) {
+	if status/100 == 1 && status != http.StatusSwitchingProtocols {
+		return
+	}
+	if !w.begun {
+		w.begun = true
+		origin.Harden(w.Header())
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write sets a deadline for each write.
+func (w *answer) Write(b []byte) (int, error) {
+	if !w.begun {
+		w.WriteHeader(http.StatusOK)
+	}
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeWait)) // of a connection, which supports it
+	return w.ResponseWriter.Write(b)
+}

@@ -1,0 +1,156 @@
+package sim
+
+// The world: hosts, owners, the sessions between them, and time.
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/musterhq/muster/internal/sim/record"
+	"github.com/musterhq/muster/job"
+	"github.com/musterhq/muster/scheduler"
+)
+
+// World is a simulated cluster. New makes one, and Run runs it.
+type World struct {
+	*Clock
+	cfg    Config
+	net    Network
+	lossy  bool       // of the network
+	chance *rand.Rand // of what is drawn while the world runs
+	// durable says that a daemon may die: what its disk has is then kept.
+	durable bool
+
+	cluster
+	counted
+	quiet
+
+	later   []func() // flushes of messages, at the end of a turn
+	pids    int
+	retries int // of jobs that ask for none
+
+	hooks
+}
+
+// cluster is all that there is in a world.
+type cluster struct {
+	hosts   []*host
+	owners  []*owner
+	hostOf  map[job.Peer]*host
+	ownerOf map[job.Peer]*owner
+	classes map[string][]*host
+
+	works []*submission // by the index of their job in the load
+	byID  map[job.ID]*submission
+	left  int // jobs that have not ended
+}
+
+// counted is what is counted in a world, and what must not happen.
+type counted struct {
+	counts  Result
+	kinds   [kinds]KindCount
+	defects []string
+	found   int   // defects in all
+	err     error // that ends the run
+}
+
+// hooks are what tests set.
+type hooks struct {
+	steady   bool                    // nothing fails any more
+	refusals float64                 // the part of entries that a journal does not take, and of rounds that fail
+	tune     func(*scheduler.Config) // of each owner
+	within   Range                   // how long a message from one part of a daemon to the other takes; zero: no time
+	wall     func(now, offset time.Duration) time.Time
+	watch    watcher                    // nil: nobody watches
+	lies     func(h *host, b *bulletin) // changes what a host publishes; nil: none lies
+	trace    func(format string, args ...any)
+}
+
+// standingSessions is with how many hosts a daemon has a session without need: its neighbours, and those that chose it.
+const standingSessions = 32
+
+// newWorld makes a world without hosts.
+func newWorld(cfg Config) *World {
+	cfg.Costs = cfg.Costs.orDefault()
+	cfg.Schedulers = max(cfg.Schedulers, 1)
+	cfg.Standing = cmp.Or(cfg.Standing, standingSessions)
+	if cfg.Clock == nil {
+		cfg.Clock = &Clock{}
+	}
+	w := &World{
+		Clock: cfg.Clock, cfg: cfg, net: cfg.Network, chance: rand.New(rand.NewPCG(cfg.Seed, 0)),
+		cluster: cluster{hostOf: map[job.Peer]*host{}, ownerOf: map[job.Peer]*owner{}, classes: map[string][]*host{}, byID: map[job.ID]*submission{}},
+		hooks:   hooks{wall: wallClock},
+	}
+	if w.net == nil {
+		w.net = NewPlain(w.Clock, cfg.Seed)
+	}
+	if l, ok := w.net.(Lossy); ok {
+		w.lossy = l.Lossy()
+	}
+	return w
+}
+
+// firstDay is what all wall clocks read when a world begins, but for their errors, in seconds since 1970: 2026-01-01.
+const firstDay = 1_767_225_600
+
+// wallClock is what a clock reads that is wrong by offset.
+func wallClock(now, offset time.Duration) time.Time {
+	return time.Unix(firstDay, int64(now+offset)).UTC()
+}
+
+// start has all daemons begin, and whatever is to happen.
+func (w *World) start() {
+	beginNews(w)
+	for _, h := range w.hosts {
+		if h.power {
+			h.boot()
+		}
+	}
+	for _, o := range w.owners {
+		if !o.up && (o.local == nil || o.local.power) {
+			o.boot(0)
+		}
+	}
+	for _, o := range w.owners {
+		openStanding(o)
+	}
+}
+
+// logf writes into the log of a replay.
+func (w *World) logf(format string, args ...any) {
+	if w.trace != nil {
+		w.trace("%v %s", w.now, fmt.Sprintf(format, args...))
+	}
+}
+
+// maxDefects bounds what is told of one world; the first tells most.
+const maxDefects = 8
+
+// fail notes that something happened that must not.
+func (w *World) fail(format string, args ...any) {
+	w.found++
+	if len(w.defects) < maxDefects {
+		w.defects = append(w.defects, fmt.Sprintf("seed %d at %v: ", w.cfg.Seed, w.now)+fmt.Sprintf(format, args...))
+		w.logf("FAILED: "+format, args...)
+	}
+}
+
+// tell writes a record.
+func (w *World) tell(r record.Record) {
+	if w.cfg.Sink != nil {
+		r.At = w.Now()
+		w.cfg.Sink.Take(r)
+	}
+}
+
+// flush sends what the turn of a core has sent. The messages of one turn to one peer travel together.
+func (w *World) flush() {
+	for i, send := range w.later {
+		send()
+		w.later[i] = nil
+	}
+	w.later = w.later[:0]
+}

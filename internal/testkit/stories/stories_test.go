@@ -1,0 +1,52 @@
+package stories_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/musterhq/muster/internal/testkit/stories"
+)
+
+const text = `# Only words.
+
+# A comment.
+add a b n=2 for=3s of=4KiB
+add c
+----
+old outcome
+`
+
+func tell(text string) string {
+	return stories.Tell(text, func(c stories.Command) string {
+		if c.Options.Number("n", 2) != 2 || c.Options.Duration("for", 3*time.Second) != 3*time.Second || c.Options.Size("of", 4096) != 4096 {
+			return "options\n"
+		}
+		return c.Verb + " " + strings.Join(c.Args, ",") + c.Arg(7) + "\n"
+	})
+}
+
+func TestTell(t *testing.T) {
+	want := "# Only words.\n\n# A comment.\nadd a b n=2 for=3s of=4KiB\nadd c\n----\nadd a,b\nadd c\n"
+	if got := tell(text); got != want || tell(got) != want {
+		t.Fatalf("told\n%s", got)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s.txt")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := stories.Check(file, false, tell); err == nil || !strings.Contains(err.Error(), "add a,b") {
+		t.Fatalf("err = %v, want the new text", err)
+	}
+	if err := stories.Check(file, true, tell); err != nil {
+		t.Fatal(err)
+	}
+	if err := stories.Check(file, false, tell); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,34 @@
+package upload
+
+// Syncing a tree and its chunks to disk, before a job that names the tree is accepted.
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// syncTree returns when a stored tree is on disk with all its chunks. It syncs only its own files, because the rest
+// of the file system may be busy with the output of tasks.
+func (s *Store) syncTree(h Hash, chunks []Ref) error {
+	if err := s.packs.sync(s.packs.unsynced(chunks)); err != nil {
+		return err
+	}
+	err := errors.Join(syncPath(s.trees.path(h)), syncPath(s.trees.dir))
+	if err != nil {
+		return fmt.Errorf("blob: sync tree: %w", err)
+	}
+	return nil
+}
+
+// syncPath syncs a file or directory.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Fdatasync(int(f.Fd()))
+}

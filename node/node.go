@@ -1,4 +1,0 @@
-// Package node is the composition of the daemon: it builds every part, joins
-// them where one declares an interface and another fills it, runs them and
-// stops them.
-package node
