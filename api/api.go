@@ -5,7 +5,7 @@
 //
 //   - The unix socket: the kernel reports the uid of the caller.
 //   - TCP: on loopback anybody of this host may make requests; on other addresses they need a bearer token. All of them
-//     have the same user. Web pages may make requests if this server has served them; see package web.
+//     have the same user. Web pages may make requests if this server has served them; see package origin.
 //   - libp2p streams from other daemons of the cluster, which are authenticated. The server trusts the header
 //     Muster-User that they set. It answers such a request from its own data and never forwards it again.
 //

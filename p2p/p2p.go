@@ -12,7 +12,7 @@
 //
 // All links of a chain must be current. A link says who let its peer in; renewals do not change that. The cluster key can
 // revoke any peer, a member itself and those that it let in. What the revocations mean for a credential is decided when
-// it is shown; see standing.go and docs/adr, ADR 117.
+// it is shown; see revokedverdict.go and docs/adr, ADR 117.
 //
 // # The gate
 //

@@ -1,127 +1,197 @@
 package scheduler
 
-// What all parts do when a session begins or ends.
+// Sessions: with which hosts there is one, and with which hosts this scheduler wants one. It wants sessions with hosts
+// that a search has found, and with every host that may be running one of its tasks. It gives up sessions that nobody
+// uses.
 
 import (
-	"fmt"
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/musterhq/muster/internal/contract"
 	"github.com/musterhq/muster/job"
 	"github.com/musterhq/muster/scheduler/fleet"
-	"github.com/musterhq/muster/scheduler/place"
 )
 
-// sessionUp notes a new session and tells the host which journal group this daemon owns.
-func (c *Core) sessionUp(p job.Peer, path contract.Path) {
-	if c.contact.sessions[p] != 0 {
-		c.sessionDown(p)
-	}
-	c.contact.lastSession++
-	c.contact.sessions[p] = c.contact.lastSession
-	if path != (contract.Path{}) {
-		c.contact.paths[p] = path
-	}
-	if c.lead {
-		c.send(p, c.owns())
-	}
+const (
+	// maxSessions bounds the sessions that are wanted with hosts that run none of our tasks. Each costs some 60 KB on
+	// either side.
+	maxSessions = 512
+	// wantFor is how long a session is wanted that does not come. A dial may take 20 s, and a host that restarts is
+	// back within seconds.
+	wantFor = time.Minute
+	// idleFor is how long an unused session is kept. Jobs often come in waves.
+	idleFor = 10 * time.Minute
+	// settleFor is how long a host that was found has for its Hello. Until then its session is not given up for
+	// another.
+	settleFor = 10 * time.Second
+	// giveUpEvery is how often unused sessions are looked for.
+	giveUpEvery = time.Minute
+)
+
+// contact knows which sessions there are and which are wanted.
+type contact struct {
+	*turn
+	hosts    *hosts
+	assigned *assigned
+
+	sessions    map[job.Peer]uint64        // the number of each session; the first of this life of the daemon is 1
+	lastSession uint64                     // the highest number so far
+	paths       map[job.Peer]contract.Path // of the sessions that go straight from host to host
+	distances   map[job.Peer]fleet.Distance
+	wanted      map[job.Peer]*want
 }
 
-// measured notes what the path to a host costs. Without a session it says nothing.
-func measured(c *Core, p job.Peer, roundTrip time.Duration) {
-	if c.contact.sessions[p] == 0 {
+// want is a session that this scheduler wants.
+type want struct {
+	since time.Time // when it was asked for, or when it ended
+	used  time.Time // when an offer was last sent to the host, or when a task last needed the session
+}
+
+// seek wants a session with a host that may be running one of our tasks: without a session its lease runs out. The
+// number of tasks is the only bound.
+func (ct *contact) seek(p job.Peer) {
+	if !ct.lead || p == "" || p == ct.cfg.Self {
 		return
 	}
-	c.contact.distances[p] = fleet.DistanceOf(roundTrip)
-	if w := c.hosts.workers[p]; w != nil && w.Up {
-		fleet.SetDistance(&c.hosts.fleet, w.Host, c.contact.distances[p])
-	}
-}
-
-// sessionDown ends the offers to the host, and plans a check of the attempts that may be running there.
-func (c *Core) sessionDown(p job.Peer) {
-	delete(c.contact.sessions, p)
-	delete(c.contact.paths, p)
-	delete(c.contact.distances, p)
-	c.contact.down(p)
-	w := c.hosts.workers[p]
-	if w == nil || !w.Up {
+	if ct.wanted[p] != nil {
+		ct.used(p)
 		return
 	}
-	w.Down(c.now)
-	fleet.SetDistance(&c.hosts.fleet, w.Host, 0)
-	if len(c.assigned.byNode[p]) > 0 {
-		c.notify(Notice{Kind: WorkerLost, Peer: p, Node: w.Name(), Detail: fmt.Sprintf("%d tasks run there", len(c.assigned.byNode[p]))})
-	} else {
-		c.notify(Notice{Kind: WorkerGone, Peer: p, Node: w.Name()})
+	ct.wanted[p] = &want{since: ct.now, used: ct.now}
+	ct.fx.Want = append(ct.fx.Want, p)
+}
+
+// seekAll wants sessions with all hosts that may be running our tasks.
+func (ct *contact) seekAll() {
+	peers := make([]job.Peer, 0, len(ct.assigned.byNode))
+	for p := range ct.assigned.byNode {
+		if ct.sessions[p] == 0 {
+			peers = append(peers, p)
+		}
 	}
-	for _, o := range c.offers.to(w) {
-		c.dispatches.offerGone(o, place.Avoidance{})
-	}
-	for _, d := range w.waiting {
-		c.dispatches.over(d)
-	}
-	c.hosts.setWaitingForLease(w, nil)
-	c.hosts.forgetQuotas(w)
-	for _, t := range c.assigned.at(p) {
-		c.entries.changed(t)
-		c.attempts.watch(t, c.attempts.writeOffAt(t))
+	slices.Sort(peers)
+	for _, p := range peers {
+		ct.seek(p)
 	}
 }
 
-// revoked forgets a host that is no member any more. If it may be running our tasks, it stays known until they are given
-// up, but it does not count.
-func revoked(c *Core, p job.Peer) {
-	c.sessionDown(p)
-	w := c.hosts.workers[p]
-	switch {
-	case w == nil:
-	case c.assigned.busy(p):
-		fleet.Expel(&c.hosts.fleet, w.Host, c.now)
-		c.hosts.profiles++
-	default:
-		c.pending.forgetHost(w)
+// wantFound wants a session with a host that a search has found. If there are too many it gives up the least useful
+// one. It reports whether the host is not known yet, and its Hello may come.
+func (ct *contact) wantFound(p job.Peer) bool {
+	if p == ct.cfg.Self || ct.sessions[p] != 0 {
+		return false
 	}
-	if c.contact.wanted[p] != nil && !c.contact.useful(p) {
-		c.contact.unwant(p)
+	unknown := ct.hosts.workers[p] == nil // of any other host its earlier Hello counts
+	if w := ct.wanted[p]; w != nil {
+		return unknown && ct.now.Sub(w.since) < helloWait
+	}
+	if ct.wantedIdle() >= maxSessions && !ct.giveUpOne() {
+		return false
+	}
+	ct.wanted[p] = &want{since: ct.now, used: ct.now}
+	ct.fx.Want = append(ct.fx.Want, p)
+	return unknown
+}
+
+// wantedIdle counts the wanted sessions with hosts that run none of our tasks.
+func (ct *contact) wantedIdle() int {
+	n := len(ct.wanted)
+	if n < maxSessions {
+		return n
+	}
+	for p := range ct.assigned.byNode {
+		if ct.wanted[p] != nil {
+			n--
+		}
+	}
+	return n
+}
+
+// useful reports whether a task is assigned to the host, or an offer is open there.
+func (ct *contact) useful(p job.Peer) bool {
+	if len(ct.assigned.byNode[p]) > 0 {
+		return true
+	}
+	w := ct.hosts.workers[p]
+	return w != nil && !w.Claims.None()
+}
+
+// down notes the end of a session. If the session is still wanted, the wait for it begins again.
+func (ct *contact) down(p job.Peer) {
+	if w := ct.wanted[p]; w != nil {
+		w.since = ct.now
+	}
+	if len(ct.assigned.byNode[p]) > 0 {
+		ct.seek(p)
 	}
 }
 
-// hello handles the first message of a host in a session: its profile, and what is free.
-func (c *Core) hello(p job.Peer, m contract.Hello) {
-	w := c.hosts.workers[p]
-	if w == nil {
-		if len(c.hosts.workers) >= maxWorkers && !c.forgetOne() {
-			return
+// used notes that a session is used now.
+func (ct *contact) used(p job.Peer) {
+	if w := ct.wanted[p]; w != nil {
+		w.used = ct.now
+	}
+}
+
+// unwant gives up a session.
+func (ct *contact) unwant(p job.Peer) {
+	delete(ct.wanted, p)
+	ct.fx.Unwant = append(ct.fx.Unwant, p)
+}
+
+// giveUpOne gives up the least useful session: first one that has not come, then the one that was used longest ago. A
+// session that was asked for or used a moment ago stays. It reports whether it gave one up.
+func (ct *contact) giveUpOne() bool {
+	var worst job.Peer
+	for p, w := range ct.wanted {
+		if ct.now.Sub(w.since) < settleFor || ct.now.Sub(w.used) < settleFor || ct.useful(p) {
+			continue
 		}
-		w = &worker{Host: c.hosts.fleet.Add(p, p == c.cfg.Self), quotaTimers: map[string]*timer{}}
-		c.hosts.workers[p] = w
-	}
-	if !w.Up {
-		c.notify(Notice{Kind: WorkerFound, Peer: p, Node: m.Profile.Name})
-	}
-	w.Address = c.contact.paths[p].Remote
-	if before := &w.Profile; before.Name != "" && (before.Version != m.Profile.Version || before.Format != m.Profile.Format) {
-		defer c.records.anew.changed(p)
-	}
-	c.hosts.fleet.Hello(w.Host, m, c.now)
-	fleet.SetDistance(&c.hosts.fleet, w.Host, c.contact.distances[p])
-	c.hosts.profiles++
-	if !c.hosts.timed && m.Profile.Limits.Limits(contract.LimitTime) {
-		splitByTime(c.pending, c.entries)
-	}
-	c.hosts.offerToFreed(w)
-	for _, t := range c.assigned.at(p) {
-		c.entries.changed(t)
-		switch {
-		case t.sameStore(w):
-			c.attempts.watch(t, c.now.Add(reportWait))
-		case c.attempts.restarted(t):
-			c.dispatches.takeBack(t)
-			c.attempts.watch(t, c.now)
-		default:
-			c.attempts.watch(t, c.attempts.writeOffAt(t))
+		if worst == "" || ct.lessUseful(p, worst) < 0 {
+			worst = p
 		}
 	}
-	c.requests.retryMatches()
+	if worst == "" {
+		return false
+	}
+	ct.unwant(worst)
+	return true
+}
+
+// lessUseful orders wanted sessions. The least useful is the first.
+func (ct *contact) lessUseful(p, q job.Peer) int {
+	if a, b := ct.sessions[p] != 0, ct.sessions[q] != 0; a != b {
+		if b {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(ct.wanted[p].used.Compare(ct.wanted[q].used), cmp.Compare(p, q))
+}
+
+// giveUpIdle gives up the sessions that do not come and those that were not used for long. It arms its own timer again.
+func (ct *contact) giveUpIdle() {
+	var gone []job.Peer
+	for p, w := range ct.wanted {
+		up := ct.sessions[p] != 0
+		if !ct.useful(p) && (!up && ct.now.Sub(w.since) >= wantFor || up && ct.now.Sub(w.used) >= idleFor) {
+			gone = append(gone, p)
+		}
+	}
+	slices.Sort(gone)
+	for _, p := range gone {
+		ct.unwant(p)
+	}
+	ct.after(giveUpEvery, ct.giveUpIdle)
+}
+
+// found wants sessions with hosts that a search has found. A Hello then tells what the host has. It reports whether any
+// Hello is yet to come.
+func (ct *contact) found(peers []job.Peer) (more bool) {
+	for _, p := range peers {
+		more = ct.wantFound(p) || more
+	}
+	return more
 }

@@ -1,6 +1,6 @@
 package main
 
-// The verb that prints what happens in the cluster. For the story of one job see story.go.
+// The verb that prints what happens in the cluster. For the story of one job see jobstory.go.
 
 import (
 	"context"

@@ -13,16 +13,16 @@ import (
 var fileOrder = map[string]string{
 	"worker": `
 		clock timer driver bounds portions phase
-		refusals quota breaker quarantine usage event config turn share
+		quotanews limits quota breaker quarantine usage event config turn fairshare
 		fault environment capacity account foreign device pause health
-		turns attempt release exit ledger port session forecast report order vain gang queue keeps booking backfill arbitration claims graves renew attempts lapses
-		command reserve wound preempt drain availability residents offers start
-		core restore parts hang execute loop worker`,
+		rota attempt freedby exit ledger gangports session forecast report order gang queue keeps booking backfill arbitration claims refusedattempts leases attempts lapses
+		command reserve woundwait preempt drain availability useraccounts offers start
+		core restore needs slowdisk execute loop worker`,
 	"scheduler": `
-		backlog clocks scheduler event submitted totals turn avoid phase gang policies queue search holder calm task dispatch retry leftout shuns waitlist
-		entries files history hosts share assigned contact parents level shapeheap pending told capped allotments allotwhy placement attempts offers stands elections dispatches unsent declines yielding gather seats gangstart neighbours gangs plan reports
-		explain reasons estimates away passedover views offering chosen renew refusals requests forget deaths anew overdue unrenewed failures records starts core sessions owner look waiting step
-		askers mailbox replies calls watch follow needs reader execute progress loop list verbs`,
+		backlog clocks scheduler event submitted totals turn backoff phase gang policies queue search holder electionpatience task dispatch retry leftout shuns waitlist
+		entries files history hosts share assigned sessions parents level shapeheap pending allotmentnews allotmentqueue allotments allotwhy placement attempts offers stands elections dispatches unsent declines yielding gangoffers gangstart neighbours gangs plan reports
+		explain reasons estimates away passedover views candidates listfilter renewals refusals requests forget declaredead resetbackoff overdue unrenewed maxfailures records fileready core sessionevents owner queries queuestats step
+		askers mailbox replies calls watch follow needs reader execute progress loop list loopcalls`,
 }
 
 // acyclic lists the packages whose files may have any order. There is such an order if their dependencies form no

@@ -19,8 +19,8 @@ var unbounded = map[string]string{
 	"api.Task":                     "a document, as api.Job is",
 	"job.Spec":                     "one field for each thing that a user can ask for",
 	"job.Task":                     "one field for each thing that people see of a task",
-	"internal/contract.Record":      "a row of the ledger: one field for each value that must survive a restart",
-	"internal/daemon.Config":        "one field for each setting of the daemon",
+	"internal/contract.Record":     "a row of the ledger: one field for each value that must survive a restart",
+	"internal/daemon.Config":       "one field for each setting of the daemon",
 	"worker/runner/protocol.Start": "a message: everything that the runner must know about a task",
 }
 

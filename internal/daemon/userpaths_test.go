@@ -25,7 +25,7 @@ var ownPaths = map[string]struct {
 	whose string
 }{
 	"api/certificate.go":                  {1, "the operator's: the certificate of HTTP"},
-	"api/private.go":                      {2, "the operator's: files of tokens"},
+	"api/secretfiles.go":                  {2, "the operator's: files of tokens"},
 	"api/server.go":                       {2, "the operator's: the socket"},
 	"internal/upload/chunk.go":            {1, "of a client: what it uploads"},
 	"internal/upload/destination.go":      {6, "of a client, which runs as its user: where cp writes"},

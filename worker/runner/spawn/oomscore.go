@@ -6,7 +6,6 @@ package spawn
 import (
 	"os"
 	"sync"
-	"syscall"
 
 	"github.com/musterhq/muster/worker/runner/proc"
 )
@@ -46,15 +45,16 @@ func (g *oomScore) close() {
 	}
 }
 
-// fork makes a process. The lock costs nothing: Go runs one fork at a time anyway.
-func (g *oomScore) fork(l *launch) (int, error) {
-	path, argv := l.program()
+// ofTasks has children start with the score of tasks until back is called. The lock costs nothing: Go runs one fork at a time
+// anyway.
+func (g *oomScore) ofTasks() (back func()) {
 	if g.file == nil {
-		return syscall.ForkExec(path, argv, &l.attr)
+		return func() {}
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	_, _ = g.file.WriteAt(g.tasks, 0)         // raising the score is always permitted
-	defer g.file.WriteAt([]byte(lowScore), 0) //nolint:errcheck // it was permitted before
-	return syscall.ForkExec(path, argv, &l.attr)
+	_, _ = g.file.WriteAt(g.tasks, 0) // raising the score is always permitted
+	return func() {
+		_, _ = g.file.WriteAt([]byte(lowScore), 0) // it was permitted before
+		g.mu.Unlock()
+	}
 }
