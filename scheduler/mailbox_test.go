@@ -75,7 +75,7 @@ func TestFloodsDelayNobody(t *testing.T) {
 				}
 			}
 		}
-		if want := []string{"scheduler.SessionUp", "lease.Renew", "lease.Event", "scheduler.SessionDown"}; !slices.Equal(kinds, want) {
+		if want := []string{"scheduler.SessionUp", "contract.Renew", "contract.Event", "scheduler.SessionDown"}; !slices.Equal(kinds, want) {
 			t.Errorf("of the honest member came %q first, want %q", kinds, want)
 		}
 		b.close()

@@ -43,7 +43,7 @@ func newDefects(log *slog.Logger) *defects {
 // refused records a message that was not sent, and why. It logs the first of each kind in a minute, with their number
 // since the last line.
 func (d *defects) refused(to job.Peer, msg any, why error) {
-	kind := strings.TrimPrefix(fmt.Sprintf("%T", msg), "lease.")
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", msg), "contract.")
 	d.counter.WithLabelValues(kind).Inc()
 	since, due := d.count(kind, time.Now())
 	if !due {

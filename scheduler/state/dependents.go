@@ -9,6 +9,20 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
+// Apply applies a record to the table. A record that does not fit the state of its job changes nothing. seq is the
+// record's number in the journal, in rising order. epoch is that of the owner who wrote the record.
+func (t *Table) Apply(r job.Record, seq uint64, epoch job.Epoch) Change {
+	if r, ok := r.(job.ParentRecord); ok {
+		return t.learn(r)
+	}
+	c := t.apply(r, seq, epoch)
+	if c.Moved && (len(t.Parents.of) > 0 || c.Job != nil && c.Job.Waits != nil) {
+		s := &spread{Parents: &t.Parents, c: &c}
+		s.after(r)
+	}
+	return c
+}
+
 // learn applies what was learnt of a parent otherwise than by records about it.
 func (t *Table) learn(r job.ParentRecord) Change {
 	c := Change{}

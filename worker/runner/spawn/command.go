@@ -86,7 +86,7 @@ func (s *Spawner) exec(x *ExecOrder, own thread) Result {
 		return Result{Err: Refuse(CodeNotExecutable, "nobody waits for the command any more")}
 	}
 	r := Result{From: proc.BootTime()}
-	fork := func() (int, error) { return s.forkExec(l) }
+	fork := func() (int, error) { return l.forkExec(&s.score) }
 	if l.group != nil {
 		r.PID, err = l.group.Fork(fork)
 	} else {

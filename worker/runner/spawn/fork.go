@@ -4,9 +4,9 @@ package spawn
 
 import "syscall"
 
-// forkExec starts the program of a launch and returns the pid of its process.
-func (s *Spawner) forkExec(l *launch) (int, error) {
+// forkExec starts the program of a launch, with the OOM score that tasks have, and returns the pid of its process.
+func (l *launch) forkExec(score *oomScore) (int, error) {
 	path, argv := l.program()
-	defer s.score.ofTasks()()
+	defer score.ofTasks()()
 	return syscall.ForkExec(path, argv, &l.attr)
 }

@@ -316,7 +316,7 @@ func (s *Spawner) fork(o *Order, l *launch) Result {
 
 // make makes the process within its limits.
 func (s *Spawner) make(o *Order, l *launch) (int, error) {
-	fork := func() (int, error) { return s.forkExec(l) }
+	fork := func() (int, error) { return l.forkExec(&s.score) }
 	if most := o.Start.Limits.PIDs; most > 0 && (s.Group == nil || !s.Group.Bounds(cgroup.PIDs)) {
 		bare := fork
 		fork = func() (int, error) { return s.processes.during(most, bare) }

@@ -1,0 +1,67 @@
+package daemon
+
+// The glossary: what it says of the code is there.
+
+import (
+	"go/types"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// glossaryName is a name of the code in the glossary: a package, or a type, function, field or method of one.
+var glossaryName = regexp.MustCompile("`([a-z]+)\\.([A-Za-z]+)(?:\\.([A-Za-z]+))?`")
+
+// TestGlossaryNamesExist: each name of the code in the glossary exists, and so does each path.
+func TestGlossaryNamesExist(t *testing.T) {
+	page, err := os.ReadFile("../../docs/glossary.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := loadTree(t)
+	byName := map[string]*checked{}
+	for dir := range s.sources {
+		c, err := s.check(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(dir, "testdata") {
+			byName[filepath.Base(dir)] = c
+		}
+	}
+	names := 0
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 6 {
+			continue
+		}
+		for _, m := range glossaryName.FindAllStringSubmatch(cells[3], -1) {
+			names++
+			c := byName[m[1]]
+			if c == nil {
+				t.Errorf("there is no package %s", m[1])
+				continue
+			}
+			// what is unexported is looked up, too
+			obj := c.types.Scope().Lookup(m[2])
+			if obj == nil {
+				t.Errorf("package %s has no %s", m[1], m[2])
+			} else if m[3] != "" {
+				if member, _, _ := types.LookupFieldOrMethod(obj.Type(), true, c.types, m[3]); member == nil {
+					t.Errorf("%s.%s has no %s", m[1], m[2], m[3])
+				}
+			}
+		}
+		for _, path := range regexp.MustCompile("`([a-z0-9]+(?:/[a-z0-9*.]+)+)`").FindAllStringSubmatch(cells[3], -1) {
+			names++
+			if found, err := filepath.Glob(filepath.Join("../..", path[1])); err != nil || len(found) == 0 {
+				t.Errorf("there is no %s", path[1])
+			}
+		}
+	}
+	if names < 40 {
+		t.Errorf("only %d names were found: has the table another form?", names)
+	}
+}
