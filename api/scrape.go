@@ -85,7 +85,7 @@ type scrapes struct {
 	log      *slog.Logger
 }
 
-// collect is a collector of metrics that are made for one scrape. Their names are not known before.
+// collect is an unchecked collector: its metrics are made for one scrape, and it describes none of them before.
 type collect func(ch chan<- prometheus.Metric)
 
 // Describe implements prometheus.Collector.

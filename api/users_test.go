@@ -248,7 +248,7 @@ func (usersFunc) Allotments(context.Context, job.Peer, []contract.Allotment) ([]
 
 func (f usersFunc) Users(context.Context) (UsersInfo, error) { return f(), nil }
 
-// A user who names another project with each of many jobs does not make other daemons take his daemon for a liar. Nothing
+// A user who names another project with each of many jobs does not make other daemons reject the report of his daemon. Nothing
 // of anybody is lost by that, and projects with a weight stay.
 func TestManyProjectsAreBelieved(t *testing.T) {
 	info := UsersInfo{Has: fairshare.Use{GPU: 1}, Weights: fairshare.Weights{Projects: map[string]float64{"vision": 1}}}

@@ -162,7 +162,7 @@ func (t *Table) jitter() time.Duration {
 	return time.Duration(float64(t.cfg.Refresh) * (0.9 + 0.2*rand.Float64()))
 }
 
-// provideAll writes every record once, and reports whether any other host stored one.
+// provideAll writes every record once. It returns false if there was no other host to store one of them.
 func (t *Table) provideAll(ctx context.Context) bool {
 	t.mu.Lock()
 	classes := t.classes
@@ -208,8 +208,8 @@ func (t *Table) provide(ctx context.Context, class string, shard int) bool {
 }
 
 // Find streams hosts that advertise the class, each once and in no particular order. It closes the channel when it
-// has sent most hosts (0: no bound), a second has passed, or ctx ends. It leaves out this host.
-func (t *Table) Find(ctx context.Context, class string, most int) <-chan job.Peer {
+// has sent limit hosts (0: no bound), a second has passed, or ctx ends. It leaves out this host.
+func (t *Table) Find(ctx context.Context, class string, limit int) <-chan job.Peer {
 	found := make(chan job.Peer)
 	go func() {
 		defer close(found)
@@ -221,7 +221,7 @@ func (t *Table) Find(ctx context.Context, class string, most int) <-chan job.Pee
 			shards *= 2 // a host with a higher estimate of their number writes to more shards
 		}
 		for _, shard := range rand.Perm(shards) {
-			if !t.findIn(ctx, class, shard, most, seen, found) {
+			if !t.findIn(ctx, class, shard, limit, seen, found) {
 				return
 			}
 		}
@@ -230,7 +230,7 @@ func (t *Table) Find(ctx context.Context, class string, most int) <-chan job.Pee
 }
 
 // findIn streams one shard's hosts that were not seen yet, and reports whether more are wanted.
-func (t *Table) findIn(ctx context.Context, class string, shard, most int, seen map[peer.ID]bool, found chan<- job.Peer) bool {
+func (t *Table) findIn(ctx context.Context, class string, shard, limit int, seen map[peer.ID]bool, found chan<- job.Peer) bool {
 	key, err := keyOf(t.cfg.Cluster, class, shard)
 	if err != nil {
 		return false
@@ -246,7 +246,7 @@ func (t *Table) findIn(ctx context.Context, class string, shard, most int, seen 
 		case <-ctx.Done():
 			return false
 		}
-		if most > 0 && len(seen) > most {
+		if limit > 0 && len(seen) > limit {
 			return false
 		}
 	}

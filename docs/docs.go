@@ -1,4 +1,4 @@
-// Package docs embeds the guides and the manual of this version. Package api/guide shows them.
+// Package docs embeds the guides and the manual of this version. Package docsite shows them.
 package docs
 
 import "embed"

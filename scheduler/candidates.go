@@ -39,8 +39,8 @@ func (e *entry) anyShape() *shape {
 	return nil
 }
 
-// byAllotment moves the hosts that would start a task now to those that could later, if the limits of its user over the cluster do
-// not allow it. The shape is that of the job if it is known here.
+// byAllotment moves the hosts that would start a task now to those that could later, if the limits of its user for all hosts
+// together forbid a start now. g is the job's shape; nil if it is not known here.
 func byAllotment(vs *views, x *contract.Explanation, user string, s *job.Spec, g *shape) {
 	var need contract.Held
 	need.Add(s.Need(), max(1, s.Nodes))

@@ -1,6 +1,6 @@
 package scheduler
 
-// How ownership begins and ends: the core acts from its Lead entry on, until it is deposed (R10).
+// How ownership begins and ends: the core acts from the moment its own Lead entry is committed, until it is deposed (R10).
 
 import (
 	"maps"
@@ -53,14 +53,14 @@ func (c *Core) deposed(epoch job.Epoch) {
 }
 
 const (
-	// raiseFirst is the time between two epochs that are taken because a host knows a higher one. It doubles each time, up to
-	// raiseMost: a host can name any epoch, and each change has the hosts asked about all that runs.
+	// raiseFirst is the least time between two raises of the epoch because a host knows a higher one. It doubles each time, up to
+	// raiseMost: a host can claim any epoch, and after each raise all hosts are asked again about what runs.
 	raiseFirst = time.Minute
 	raiseMost  = 24 * time.Hour
 )
 
-// stale handles the word of a host that it knows a newer epoch of the group. If the owner was this daemon, a copy of it has
-// led, with the same key and a log of its own. See docs/adr, ADR 166.
+// stale handles a host's answer that it knows a newer epoch of the group. If that epoch names this daemon as owner, a copy of it
+// has led, with the same key and a log of its own. See docs/adr, ADR 166.
 func stale(c *Core, w *worker, m contract.Stale) {
 	if m.Group != c.cfg.Group || !c.epoch.Less(m.Epoch) {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// verbsAbsent are verbs of Docker without an equal one: what to do instead.
+// verbsAbsent are the verbs of Docker that muster has no counterpart for: what to do instead.
 var verbsAbsent = map[string]string{
 	"pull": "the Docker engine of a node pulls the image of a job when the job starts", "login": "nodes pull without credentials; pull private images on them beforehand",
 	"build": "build and push the image with docker", "push": "build and push the image with docker",
@@ -80,7 +80,7 @@ func absentFlag(verb, flag string) (string, bool) {
 	return instead, ok
 }
 
-// otherNames are other names of verbs, as far as flagsAbsent has them, and submit, which has the flags of run.
+// otherNames are the aliases of the verbs in flagsAbsent. submit counts as one of run, because it has the same flags.
 var otherNames = map[string][]string{
 	"run": {"submit"}, "jobs": {"ps", "ls", "list", "queue"}, "show": {"info", "describe", "inspect"}, "logs": {"tail"}, "cancel": {"kill", "stop"},
 }

@@ -33,7 +33,7 @@ type daemonConfig struct {
 }
 
 // settings returns the settings in the order of help. A new setting needs an entry here and a field of daemon.Config;
-// with reloads also an entry in daemon.Reload.
+// with reloads also an entry in internal/daemon/reload.go.
 func settings() []setting {
 	return []setting{
 		text("data-dir", "`DIR` with the daemon's key, its journal and the output of tasks", func(c *daemonConfig) *string { return &c.DataDir }),

@@ -23,11 +23,11 @@ import (
 type watched[T any] struct {
 	view[T]
 
-	// fetch lists the items, at least so many rows if there are; 0: all. They come in the order of the listing.
+	// fetch lists the items in the order of the listing: at least so many rows, if there are as many; 0 means all.
 	fetch func(ctx context.Context, rows int) (api.Listing[T], error)
 	// follow reports changes until it ends.
 	follow func(ctx context.Context, n news[T]) error
-	// again returns the present state of the item with a key that is not listed any more. It may be nil.
+	// again returns the present state of an item that is no longer listed, by its key. It may be nil.
 	again func(ctx context.Context, key string) (T, bool)
 	key   func(T) string
 	look  func(T) string // what must change so that a line about the item is worth printing
@@ -56,8 +56,8 @@ func (n news[T]) item(ctx context.Context, item T) {
 	}
 }
 
-// Between two listings is at least atLeast, and so many times what the last one took, so that watching is little work
-// for the daemons, however many items there are.
+// The pause between two listings is at least atLeast, and at least restFold times as long as the last listing took. So watching is
+// little work for the daemons, however many items there are.
 const (
 	atLeast  = 200 * time.Millisecond
 	restFold = 4
@@ -184,7 +184,7 @@ func (a appended[T]) list(ctx context.Context) error {
 	return a.show(l.Items)
 }
 
-// show prints those of some items that do not look as they were printed last.
+// show prints the items that look different from when they were last printed.
 func (a appended[T]) show(items []T) error {
 	var changed []T
 	for _, item := range items {
@@ -203,7 +203,7 @@ func (a appended[T]) show(items []T) error {
 	return a.rows.show(changed)
 }
 
-// second is how often durations on the screen go on.
+// second is how often the screen is drawn anew, so that durations advance.
 const second = time.Second
 
 // redraw shows the listing on the whole screen. It lists anew only after changes, and only the rows that have room.
@@ -295,7 +295,7 @@ type screen struct {
 	out     io.Writer
 	entered bool
 	shown   string // what was written last
-	last    string // its lines
+	last    string // the same, cut to the width; it stays on the screen at the end
 }
 
 // draw shows the first lines of the canvas. more says that there is more than that.

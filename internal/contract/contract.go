@@ -3,7 +3,7 @@
 // into an attempt under a lease; and the Events that report the attempt's progress.
 //
 // The messages are plain values. p2p encodes them as protobuf between hosts and validates them once on arrival
-// (Valid). Between the scheduler and the worker of one daemon they are passed as they are.
+// (package p2p/session). Between the scheduler and the worker of one daemon they are passed as they are.
 //
 // No code compares the clocks of two hosts. A time on the wire is either a duration or the sender's own clock, which
 // the receiver echoes.

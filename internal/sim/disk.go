@@ -56,7 +56,7 @@ func (d *disk) write(wr *worker.Writes) {
 	}
 }
 
-// powerCut takes back what was not synced.
+// powerCut discards unsynced writes.
 func (d *disk) powerCut() {
 	for _, u := range slices.Backward(d.undo) {
 		if u.before == nil {
@@ -68,7 +68,7 @@ func (d *disk) powerCut() {
 	d.undo = nil
 }
 
-// restored returns what a daemon finds that begins.
+// restored returns what a restarting daemon reads.
 func (d *disk) restored() ([]contract.Record, []contract.Claim) {
 	records := make([]contract.Record, 0, len(d.records))
 	for _, r := range d.records {

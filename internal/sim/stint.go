@@ -22,7 +22,7 @@ type stint struct {
 	over   int // members that have ended
 	state  stintState
 	since  time.Duration // when done was last counted
-	done   time.Duration // work done in this stint, what the start costs included
+	done   time.Duration // work done in this stint, including the cost of the start
 	costs  time.Duration // what the start costs
 	speed  float64
 	plan   int // number of the newest plan of the end; an older one has no meaning
@@ -52,11 +52,11 @@ func (s *submission) stintOf(p *proc) *stint {
 	return x
 }
 
-// heard notes that the owner has heard of the success of an attempt. If it came late, and a later attempt runs, that is
-// not needed any more.
+// heard notes that the owner has heard of the success of an attempt. If the news is late and a newer attempt runs already, that
+// attempt counts as done.
 func (s *submission) heard(a job.Attempt) {
 	if s.nodes > 0 {
-		return // of a gang no late success counts
+		return // for gangs a late success does not count
 	}
 	if e, k := s.element(a.Task); !e.ended && e.stint != nil && e.stint.number > a.N {
 		e.stint.state = stintDone
@@ -103,7 +103,7 @@ func (x *stint) joined(p *proc) {
 	}
 }
 
-// start is when the work begins.
+// start begins the work.
 func (x *stint) start() {
 	s, w := x.s, x.s.w
 	e := &s.elements[x.k]
@@ -198,7 +198,7 @@ func (x *stint) count() {
 	x.since = w.now
 }
 
-// finish is when the work is done: all members end.
+// finish ends the work: all members end.
 func (x *stint) finish() {
 	w := x.s.w
 	x.count()
@@ -219,7 +219,7 @@ func (x *stint) finish() {
 	}
 }
 
-// end notes that the element has done its work. If its job has failed for good meanwhile, nobody wants to know.
+// end notes that the element has done its work. If the element counts as ended already, this changes nothing.
 func (x *stint) end() {
 	s, w := x.s, x.s.w
 	x.state = stintDone
@@ -255,7 +255,7 @@ func (x *stint) left(p *proc) {
 	}
 }
 
-// interrupted says what becomes of the work that ends early, with this process.
+// interrupted books the work of a stint that ended early because this process did.
 func (x *stint) interrupted(p *proc) {
 	s, w := x.s, x.s.w
 	e := &s.elements[x.k]

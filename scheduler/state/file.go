@@ -51,7 +51,7 @@ func (f *File) Drop() {
 	}
 }
 
-// keep returns the spec that stays in memory, and the file of the rest. A file whose bulk is small has none.
+// keep returns the spec that stays in memory, and the file of the rest. A small job file stays in memory whole; then the File is nil.
 func keep(s job.Spec) (job.Spec, *File) {
 	if s.Bulk() <= job.MaxBulk {
 		return s, nil

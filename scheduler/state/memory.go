@@ -1,6 +1,6 @@
 package state
 
-// How much memory a job holds. The memory of its parts is counted beside their types.
+// How much memory a job holds. Each part counts its own memory, in the file of its type.
 
 import "unsafe"
 

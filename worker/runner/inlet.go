@@ -15,8 +15,8 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// inlet is the input of one task. Only the loop uses client; taken and over belong to the client's goroutine, and pass
-// to that of the next client when the first is done.
+// inlet is the input of one task. Only the loop uses client. taken and over belong to the goroutine of the present client;
+// the next client gets them when that one is done.
 type inlet struct {
 	sink     spawn.Sink
 	terminal bool
@@ -43,8 +43,8 @@ func (n *inlet) close() {
 	_ = n.sink.Close() // nobody reads what is in it
 }
 
-// stop ends the connection, also while it waits for the task to read. The answer to what the task has taken is still
-// sent: a key may end the task before its answer is written.
+// stop ends the connection, also while it waits for the task to read. It still reports how much the task took: a key such as
+// Ctrl-C may end the task before that report is written.
 func (c *client) stop() {
 	_ = c.conn.CloseRead()                 // its goroutine notices, and closes it
 	_ = c.in.sink.SetWriteDeadline(past()) // a sink that is closed already needs none
@@ -67,7 +67,7 @@ func (c *client) feed(fed func()) {
 			}
 		}
 	}()
-	var bufs [2][protocol.MaxInput]byte // the writer has the one until it has answered
+	var bufs [2][protocol.MaxInput]byte // the writer owns one buffer until it has answered; the other is read into
 	for i := 0; ; {
 		used, ok := c.next(bufs[i][:], chunks)
 		if !ok {
@@ -77,7 +77,7 @@ func (c *client) feed(fed func()) {
 			i = 1 - i
 		}
 	}
-	_ = c.in.sink.SetWriteDeadline(past()) // the bytes that the task has not read are not taken
+	_ = c.in.sink.SetWriteDeadline(past()) // what is not written yet does not count as taken
 	close(chunks)
 	<-written
 }
@@ -108,7 +108,7 @@ func (c *client) next(buf []byte, chunks chan<- []byte) (used, ok bool) {
 	case chunks <- p:
 		return true, true
 	default:
-		return false, false // the daemon did not wait for the answer
+		return false, false // the daemon sent more before it had the answer
 	}
 }
 
@@ -149,7 +149,7 @@ func tell(conn net.Conn, m protocol.Intake) error {
 	return err
 }
 
-// inletOf returns the input of a process that is written to f, or nil if there is none.
+// inletOf returns the inlet that writes to f, or nil if the process gets no input.
 func inletOf(f *os.File, in *protocol.Input) *inlet {
 	if f == nil {
 		return nil

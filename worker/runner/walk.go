@@ -20,11 +20,11 @@ type walker struct {
 	tasks      *tasks
 	execs      *execs
 	containers *containerStarter
-	spaces     bool // each task has a PID namespace, so that the runner gets no strangers
+	spaces     bool // each task has a PID namespace, so that the runner gets no orphans of tasks as children
 }
 
-// owner returns the attempt that a stranger belongs to, by its environment or its session. It returns false if the
-// process has changed both. It waits until end for a process that executes another program.
+// owner returns the attempt that a stranger belongs to (see strangers), by its environment or its session. It returns false if the
+// process has changed both. If the process is in the middle of an execve, owner waits for that, until end at the latest.
 func (w *walker) owner(pid int, end time.Time) (job.Attempt, bool) {
 	if a, ok := proc.AttemptOf(pid, end); ok {
 		if _, known := w.tasks.all[a]; known {
@@ -75,7 +75,7 @@ func (w *walker) list(t *task) []int {
 		all = proc.Descendants(t.pid)
 	}
 	if t.space != nil {
-		all = append(all, proc.Descendants(t.space.PID)[1:]...) // but init
+		all = append(all, proc.Descendants(t.space.PID)[1:]...) // without init itself
 	}
 	for pid, x := range w.execs.running {
 		if x.task == t {
@@ -115,7 +115,8 @@ func (w *walker) unclaimed(t *task, pid int) bool {
 const (
 	// maxStops bounds the rounds in which the processes of a task are stopped.
 	maxStops = 50
-	// stopPause is the pause before it is looked again whether all have stopped. A process that hangs in the kernel does not.
+	// stopPause is the pause before the next check whether all have stopped. A process that hangs in the kernel never does, so
+	// maxStops ends it.
 	stopPause = time.Millisecond
 )
 
