@@ -1,10 +1,11 @@
 package p2p
 
-// The peer book: all members that were ever admitted, so that a restarted daemon finds the cluster without its
-// bootstrap hosts.
+// The peer book: all members that were ever admitted, with the addresses of those that were connected, so that a restarted daemon
+// finds the cluster without its bootstrap hosts.
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/peerstore"
 	ma "github.com/multiformats/go-multiaddr"
 )
 
@@ -300,4 +302,52 @@ func (b *book) get(id peer.ID) (contact, bool) {
 		return *e, true
 	}
 	return contact{}, false
+}
+
+const (
+	// bookEvery is how long the book on disk may be out of date. A new member is written within bookSoon, with its
+	// address.
+	bookEvery = 2 * time.Second
+	bookSoon  = 50 * time.Millisecond
+)
+
+// bookKeeper writes the peer book.
+type bookKeeper struct {
+	book   *book
+	roster *roster
+	addrs  peerstore.AddrBook
+	log    *slog.Logger
+}
+
+// run writes the book as it changes, until ctx ends. Newcomers that arrive together share a write.
+func (k bookKeeper) run(ctx context.Context) {
+	tick := time.NewTicker(bookEvery)
+	defer tick.Stop()
+	soon := time.NewTimer(bookEvery)
+	defer soon.Stop()
+	for more := true; more; {
+		select {
+		case <-k.book.newcomer:
+			soon.Reset(bookSoon)
+			continue
+		case <-soon.C:
+			k.noteAddrs()
+		case <-tick.C:
+			k.noteAddrs()
+		case <-ctx.Done():
+			more = false // one last time
+			k.noteAddrs()
+		}
+		if err := k.book.save(); err != nil {
+			k.log.ErrorContext(ctx, "peer book not written", "error", err)
+		}
+	}
+}
+
+// noteAddrs records the addresses of the members that are connected now.
+func (k bookKeeper) noteAddrs() {
+	now := time.Now()
+	for _, g := range k.roster.present() {
+		k.book.seen(g.id, k.addrs.Addrs(g.id), now)
+	}
 }

@@ -1,12 +1,20 @@
 package p2p
 
-// A stranger's TCP connection: what is read of it is bounded until it is admitted.
+// A stranger's TCP connection: what is read of it is bounded until it is admitted, also while it becomes one with encryption and
+// streams.
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
 
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/transport"
+	ma "github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
@@ -112,5 +120,119 @@ func (l *strangerListener) Accept() (manet.Conn, error) {
 		}
 		_ = one.SetLinger(0)
 		_ = one.Close()
+	}
+}
+
+// acceptPause is the pause after an accept that failed, for example for want of file descriptors.
+const acceptPause = 50 * time.Millisecond
+
+// strangerUpgrader is libp2p's upgrader, with the bounds of strangers around it.
+type strangerUpgrader struct {
+	transport.Upgrader
+	room *strangers
+	log  *slog.Logger
+}
+
+// GateMaListener gives each accepted connection a place, and then asks the resource manager.
+func (u *strangerUpgrader) GateMaListener(l manet.Listener) transport.GatedMaListener {
+	return u.Upgrader.GateMaListener(&strangerListener{Listener: l, room: u.room})
+}
+
+// UpgradeListener is UpgradeGatedMaListener for a plain listener.
+func (u *strangerUpgrader) UpgradeListener(t transport.Transport, l manet.Listener) transport.Listener {
+	return u.UpgradeGatedMaListener(t, u.GateMaListener(l))
+}
+
+// UpgradeGatedMaListener returns a listener of upgraded connections. Each of them is upgraded apart, so that slow
+// handshakes delay no other.
+func (u *strangerUpgrader) UpgradeGatedMaListener(t transport.Transport, l transport.GatedMaListener) transport.Listener {
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // libp2p gives no context; Close ends this one
+	up := &upgradingListener{inner: l, up: u, of: t, cancel: cancel, ready: make(chan transport.CapableConn), done: make(chan struct{})}
+	go up.loop(ctx)
+	return up
+}
+
+// Upgrade upgrades a connection that this daemon dialled. The other side is a stranger, too, until hello.
+func (u *strangerUpgrader) Upgrade(ctx context.Context, t transport.Transport, c manet.Conn, dir network.Direction, p peer.ID, scope network.ConnManagementScope) (transport.CapableConn, error) {
+	one := newStrangerConn(c, newStranger(time.Now()), dialBound)
+	return u.Upgrader.Upgrade(ctx, t, one, dir, p, &strangerScope{ConnManagementScope: scope, who: one.who})
+}
+
+// upgradingListener upgrades the connections that it accepts.
+type upgradingListener struct {
+	inner  transport.GatedMaListener
+	up     *strangerUpgrader
+	of     transport.Transport
+	cancel context.CancelFunc
+	ready  chan transport.CapableConn
+	done   chan struct{} // closed when the inner listener has ended
+	wg     sync.WaitGroup
+}
+
+// Accept returns the next connection.
+func (l *upgradingListener) Accept() (transport.CapableConn, error) {
+	select {
+	case c := <-l.ready:
+		return c, nil
+	case <-l.done:
+		return nil, transport.ErrListenerClosed
+	}
+}
+
+// Close ends the listener and all upgrades.
+func (l *upgradingListener) Close() error {
+	err := l.inner.Close()
+	l.cancel()
+	<-l.done
+	l.wg.Wait()
+	return err
+}
+
+// Addr returns the address of the socket.
+func (l *upgradingListener) Addr() net.Addr { return l.inner.Addr() }
+
+// Multiaddr returns the address of the socket.
+func (l *upgradingListener) Multiaddr() ma.Multiaddr { return l.inner.Multiaddr() }
+
+func (l *upgradingListener) loop(ctx context.Context) {
+	defer close(l.done)
+	for {
+		c, scope, err := l.inner.Accept()
+		switch {
+		case err == nil:
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return
+		default:
+			l.up.log.WarnContext(ctx, "connection not accepted", "addr", l.Multiaddr(), "error", err)
+			if !sleep(ctx, acceptPause) {
+				return
+			}
+			continue
+		}
+		one, ok := c.(*strangerConn)
+		if !ok { // every listener here counts its strangers; without that nothing bounds this connection
+			l.up.log.ErrorContext(ctx, "connection not counted", "addr", l.Multiaddr())
+			_ = c.Close()
+			scope.Done()
+			continue
+		}
+		l.wg.Go(func() { l.upgrade(ctx, one, scope) })
+	}
+}
+
+// upgrade makes the handshakes, and passes the connection on. Its stranger has helloTimeout for all until admission.
+func (l *upgradingListener) upgrade(ctx context.Context, c *strangerConn, scope network.ConnManagementScope) {
+	ctx, cancel := context.WithDeadline(ctx, c.who.since.Add(helloTimeout))
+	defer cancel()
+	up, err := l.up.Upgrader.Upgrade(ctx, l.of, c, network.DirInbound, "", &strangerScope{ConnManagementScope: scope, who: c.who})
+	if err != nil {
+		_ = c.Close()
+		scope.Done()
+		return
+	}
+	select {
+	case l.ready <- up:
+	case <-ctx.Done():
+		up.Close()
 	}
 }

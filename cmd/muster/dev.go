@@ -1,6 +1,6 @@
 package main
 
-// The verb dev: a throw-away cluster of real daemons on loopback.
+// The verb dev: a throw-away cluster of real daemons on loopback, and the end of the runners that they leave behind.
 
 import (
 	"bytes"
@@ -18,10 +18,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/coreos/go-systemd/v22/daemon"
+	systemd "github.com/coreos/go-systemd/v22/daemon"
+	"github.com/shirou/gopsutil/v4/process"
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/musterhq/muster/api"
+	"github.com/musterhq/muster/internal/daemon"
 )
 
 const (
@@ -201,7 +204,7 @@ func (p *devDaemon) listen() {
 		if err != nil {
 			return
 		}
-		if !said && bytes.Contains(b[:n], []byte(daemon.SdNotifyReady)) {
+		if !said && bytes.Contains(b[:n], []byte(systemd.SdNotifyReady)) {
 			said = true
 			close(p.ready)
 		}
@@ -241,4 +244,38 @@ func (d *devCluster) end() error {
 	d.waits.Wait()
 	endRunners(d.dir)
 	return os.RemoveAll(d.dir)
+}
+
+// endRunners sends SIGTERM to each runner whose command line names the directory. A runner then ends its tasks before
+// it exits.
+func endRunners(dir string) {
+	all, err := process.Processes()
+	if err != nil {
+		return
+	}
+	for _, p := range all {
+		line, err := p.CmdlineSlice()
+		if err != nil || !isRunner(line) || !strings.Contains(strings.Join(line, " "), dir) {
+			continue
+		}
+		if err := p.SendSignal(syscall.SIGTERM); err == nil {
+			waitGone(p)
+		}
+	}
+}
+
+// isRunner recognizes a runner by its command line: the separate program, or the hidden verb.
+func isRunner(line []string) bool {
+	return len(line) > 1 && (line[1] == "runner" || line[1] == "container-runner" || strings.HasPrefix(filepath.Base(line[0]), daemon.RunnerPrefix))
+}
+
+// waitGone waits for a runner that was told to stop, at most for the time that tasks have between SIGTERM and
+// SIGKILL.
+func waitGone(p *process.Process) {
+	fd, err := unix.PidfdOpen(int(p.Pid), 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing was written
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(devStopGrace.Milliseconds()))
 }

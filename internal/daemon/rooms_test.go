@@ -14,7 +14,7 @@ var fileOrder = map[string]string{
 	"worker": `
 		clock timer driver bounds portions phase
 		quotanews limits quota breaker quarantine usage event config turn fairshare
-		fault environment capacity account foreign device pause health
+		fault environment capacity account foreign device health
 		rota attempt freedby exit ledger gangports session forecast report order gang queue keeps booking backfill arbitration claims refusedattempts leases attempts lapses
 		command reserve woundwait preempt drain availability useraccounts offers start
 		core restore needs slowdisk execute loop worker`,
