@@ -33,7 +33,7 @@ type Command struct {
 type Options map[string]string
 
 // Check runs the story of a file with tell. If the text that tell returns differs from the file, Check returns an error
-// with the new text. With update it writes the new text into the file instead.
+// that shows the first block which differs, and the new text. With update it writes the new text into the file instead.
 func Check(file string, update bool, tell func(text string) string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -44,7 +44,7 @@ func Check(file string, update bool, tell func(text string) string) error {
 	case got == string(text):
 		return nil
 	case !update:
-		return fmt.Errorf("stories: the outcome of %s has changed; -update would write:\n%s", file, got)
+		return fmt.Errorf("stories: the outcome of %s has changed%s\n-update would write:\n%s", file, difference(string(text), got), got)
 	}
 	if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 		return fmt.Errorf("stories: %w", err)
@@ -52,16 +52,39 @@ func Check(file string, update bool, tell func(text string) string) error {
 	return nil
 }
 
-// Tell carries out the commands of a text in order, and returns the text with the outcomes that do returns now.
+// difference shows the first block of a story that has another outcome now.
+func difference(want, got string) string {
+	before, now := strings.Split(want, "\n\n"), strings.Split(got, "\n\n")
+	line := 1
+	for i, b := range before {
+		switch {
+		case i >= len(now):
+			return fmt.Sprintf(" from line %d on: it ends there", line)
+		case b != now[i]:
+			return fmt.Sprintf(", first in the block at line %d:\n%s\nwhich was:\n%s", line, now[i], b)
+		}
+		line += strings.Count(b, "\n") + 2
+	}
+	return ": it goes on at its end"
+}
+
+// Tell carries out the commands of a text in order, and returns the text with the outcomes that do returns now. If do ends the test
+// or panics, Tell prints the story so far.
 func Tell(text string, do func(Command) string) string {
 	var out strings.Builder
+	whole, now := false, ""
+	defer func() {
+		if !whole {
+			fmt.Fprintf(os.Stderr, "the story so far, up to %q:\n%s\n", now, out.String())
+		}
+	}()
 	for block := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n\n") {
 		commands, _, _ := strings.Cut(strings.Trim(block, "\n"), "\n----")
 		var outcome strings.Builder
 		acts := false
 		for line := range strings.SplitSeq(commands, "\n") {
 			if line != "" && !strings.HasPrefix(line, "#") {
-				acts = true
+				acts, now = true, line
 				outcome.WriteString(do(Parse(line)))
 			}
 		}
@@ -71,6 +94,7 @@ func Tell(text string, do func(Command) string) string {
 		}
 		out.WriteString("\n")
 	}
+	whole = true
 	return strings.TrimRight(out.String(), "\n") + "\n"
 }
 

@@ -50,3 +50,15 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A story whose outcome has changed says in which block it did first.
+func TestCheckShowsTheBlock(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s.txt")
+	if err := os.WriteFile(file, []byte("# One.\nadd a\n----\nadd a\n\n# Two.\nadd b\n----\nold\n\nadd c\n----\nadd c\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := stories.Check(file, false, tell)
+	if err == nil || !strings.Contains(err.Error(), "first in the block at line 6:\n# Two.\nadd b\n----\nadd b\nwhich was:\n# Two.\nadd b\n----\nold\n") {
+		t.Fatalf("err = %v, want the block", err)
+	}
+}
