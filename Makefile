@@ -63,13 +63,20 @@ uninstall: ## remove what install has installed; the data directory and the conf
 check: build ## build, check the format, lint, and run the tests of the packages
 	$(MAKE) -j2 unit lint benchmarks portable
 
+# timed runs tests, and prints the ten slowest at the end.
+define timed
+@times=$$(mktemp); rc=0; \
+  $(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile-timing-events $$times --raw-command -- $(GO) test -json -vet=off $(1) || rc=$$?; \
+  echo "the ten slowest tests:"; $(TOOL) gotestsum tool slowest --num 10 --jsonfile $$times; rm -f $$times; exit $$rc
+endef
+
 # What hangs ends with the stacks of its goroutines, well before those who wait for the gate lose patience.
 # The linters include vet.
 unit: ## run the tests of the packages, including simulated networks
-	$(GO) test -vet=off -timeout 20m ./...
+	$(call timed,-timeout 20m ./...)
 
 e2e: build ## run the tests with real daemons on loopback
-	$(GO) test -vet=off -count=1 -tags e2e -parallel 4 -timeout 35m ./e2e/...
+	$(call timed,-count=1 -tags e2e -parallel 4 -timeout 35m ./e2e/...)
 
 # The daemons' tests wait more than they compute, so all that runs at the lowest priority runs beside them.
 test: build unit ## run everything that CI requires
