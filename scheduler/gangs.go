@@ -92,7 +92,7 @@ func (gs *gangs) lookAt(d *dispatch) {
 	case t.phase == offering && n[seated] == g.size:
 		gs.starts.assign(d)
 	case t.phase != offering && n[seated] < g.size: // a host has taken its place back while the record was under way
-		gs.unwind(d, "a place was lost before the record was committed")
+		gs.giveBack(d, "a place was lost before the record was committed")
 	case t.phase != offering:
 	case n[seated]+n[promised] == g.size:
 		gs.firm(d)
@@ -116,7 +116,7 @@ func (gs *gangs) watchHold(d *dispatch, n [seated + 1]int) {
 		gs.after(gs.cfg.GangHold, func() {
 			if d.task.dispatch == d && g.since.Equal(since) {
 				n := d.seats()
-				gs.unwind(d, fmt.Sprintf("%d of %d nodes held a place for %s, the others had no room", n[seated]+n[promised], g.size, job.Duration(gs.cfg.GangHold)))
+				gs.giveBack(d, fmt.Sprintf("%d of %d nodes held a place for %s, the others had no room", n[seated]+n[promised], g.size, job.Duration(gs.cfg.GangHold)))
 			}
 		})
 	}
@@ -131,8 +131,8 @@ func (d *dispatch) gather(keeps bool) {
 	}
 }
 
-// unwind takes all offers back. The gang waits for a while, and gathers again with the age that it has.
-func (gs *gangs) unwind(d *dispatch, why string) {
+// giveBack releases all places and offers of a gang. The gang waits for a while, and gathers again with the age that it has.
+func (gs *gangs) giveBack(d *dispatch, why string) {
 	t := d.task
 	t.declines++
 	t.wait(gs.turn, backoff(t.declines), why)
@@ -162,7 +162,7 @@ func (gs *gangs) refill(d *dispatch) {
 		if t.pause.why == "" {
 			t.pause.why = "no node had room for a member"
 		}
-		gs.unwind(d, t.pause.why)
+		gs.giveBack(d, t.pause.why)
 	}
 }
 
