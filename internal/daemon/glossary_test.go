@@ -65,3 +65,45 @@ func TestGlossaryNamesExist(t *testing.T) {
 		t.Errorf("only %d names were found: has the table another form?", names)
 	}
 }
+
+// pathOnPage is a path of this repository, or the name of a file of code, on a page.
+var pathOnPage = regexp.MustCompile("`((?:[a-z0-9-]+/)*[a-z0-9_*.-]*[a-z0-9*/])`")
+
+// TestPagesNameFiles: the directories and files of code that these pages name exist. A page in a package names files without
+// their directory.
+func TestPagesNameFiles(t *testing.T) {
+	rooms := map[string]bool{}
+	for dir := range sources(t) {
+		rooms[strings.Split(dir, "/")[0]] = true
+	}
+	for page, below := range map[string][]string{
+		"docs/architecture.md": {""}, "docs/glossary.md": {""}, "CONTRIBUTING.md": {"", "*/", "*/*/", "*/*/*/"},
+		"scheduler/README.md": {"", "scheduler/", "scheduler/*/"}, "worker/README.md": {"", "worker/", "worker/*/", "worker/*/*/"},
+		"p2p/README.md": {"", "p2p/", "p2p/*/"}, "api/README.md": {"", "api/", "internal/daemon/"},
+	} {
+		text, err := os.ReadFile(filepath.Join("../..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := 0
+		for _, m := range pathOnPage.FindAllStringSubmatch(string(text), -1) {
+			name := m[1]
+			first, _, nested := strings.Cut(name, "/")
+			if !strings.HasSuffix(name, ".go") && !(nested && rooms[first] && !strings.Contains(name, ".")) {
+				continue
+			}
+			names++
+			there := false
+			for _, dir := range below {
+				found, err := filepath.Glob(filepath.Join("../..", dir+name))
+				there = there || err == nil && len(found) > 0
+			}
+			if !there {
+				t.Errorf("%s: there is no %s", page, name)
+			}
+		}
+		if names < 5 {
+			t.Errorf("%s: only %d files were found", page, names)
+		}
+	}
+}
