@@ -119,13 +119,25 @@ func TestExampleInContainer(t *testing.T) {
 	newDaemon(t, "n1", "--cpus", "4", "--gpus", "none", "--docker-host", e.host).start().runExample(inContainer)
 }
 
-// Each file of examples/ is run by TestExamples.
+// TestDemo runs the demonstration of the README: three daemons, and a job that compiles muster.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command(filepath.Join(examplesDir, demo)).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "state       SUCCEEDED") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// demo is the only file of examples/ that is no job, and starts the daemons that it needs.
+const demo = "demo.sh"
+
+// Each file of examples/ is run by TestExamples, or by a test of its own.
 func TestExamplesAreAllRun(t *testing.T) {
 	files, err := os.ReadDir(examplesDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var run []string
+	run := []string{demo}
 	for _, x := range append(exampleFiles, inContainer) {
 		run = append(append(run, x.file), x.also...)
 	}
