@@ -14,7 +14,7 @@ import (
 // told is what other daemons have said of users who hold or want something there.
 type told struct {
 	of    map[string]map[teller]*saying // by user
-	count map[job.Peer]int              // what a daemon has said
+	count map[job.Peer]int              // how many sayings of a daemon are kept
 }
 
 func newTold() *told {
@@ -34,14 +34,15 @@ type saying struct {
 }
 
 const (
-	// maxTold bounds what one daemon is believed. It is more than it has users with jobs.
+	// maxTold bounds the sayings that are kept of one daemon. No daemon has jobs of as many users.
 	maxTold = 4096
-	// maxGroups bounds the groups of one daemon that are believed about one user. It has one, or two after an update.
+	// maxGroups bounds the groups of one daemon whose sayings about one user are kept. A daemon has one group, or two
+	// after an update.
 	maxGroups = 8
 )
 
-// hear notes what an owner says, unless it has said something newer. It returns nil if that is not believed, or if the user
-// neither holds nor wants anything there.
+// hear notes what an owner says, unless the owner has said something newer. It returns nil if what it says is invalid
+// or too much, or if the user neither holds nor wants anything there.
 func (ts *told) hear(from job.Peer, s contract.Allotment, now time.Time) *saying {
 	s, ok := s.Valid()
 	if !ok {
@@ -71,7 +72,7 @@ func (ts *told) hear(from job.Peer, s contract.Allotment, now time.Time) *saying
 	return x
 }
 
-// groups is of how many groups a daemon has told about a user.
+// groups counts the groups of a daemon that have said something about a user.
 func (ts *told) groups(user string, from job.Peer) (n int) {
 	for key := range ts.of[user] {
 		if key.peer == from {
@@ -81,7 +82,8 @@ func (ts *told) groups(user string, from job.Peer) (n int) {
 	return n
 }
 
-// answer notes what a daemon has answered about a user: what it does not tell of any more is over.
+// answer notes what a daemon has answered about a user. It forgets the sayings of groups that are missing in the
+// answer.
 func (ts *told) answer(user string, from AllotmentAnswer, now time.Time) {
 	for key := range ts.of[user] {
 		if key.peer == from.Peer && !slices.ContainsFunc(from.States, func(s contract.Allotment) bool { return s.User == user && s.Group == key.group }) {

@@ -1,6 +1,6 @@
 package scheduler
 
-// Which tasks of a user wait for an allotment, in which order they go, and what is kept for them.
+// Which tasks of a user wait for an allotment, in which order they start, and what is kept for them.
 
 import (
 	"slices"
@@ -13,15 +13,15 @@ import (
 type capped struct {
 	hosts  *hosts
 	user   string
-	shapes map[*shape]struct{} // some of them may wait no longer; see awaits
-	head   *shape              // the first, when it was looked for; see first
+	shapes map[*shape]struct{} // some of them may no longer wait; see awaits
+	head   *shape              // the first one when it was last looked up; see first
 }
 
 func newCapped(hs *hosts, user string) capped {
 	return capped{hosts: hs, user: user, shapes: map[*shape]struct{}{}}
 }
 
-// add has a shape wait.
+// add makes a shape wait.
 func (x *capped) add(g *shape) {
 	g.capped = true
 	x.shapes[g] = struct{}{}
@@ -36,7 +36,7 @@ func (g *shape) need() (h contract.Held) {
 	return h
 }
 
-// keptFrom is what is kept for another task of the user, which has a higher priority.
+// keptFrom returns what is kept from a task for another one of the user, which has a higher priority.
 func (x *capped) keptFrom(t *task) contract.Held {
 	if g := x.goesFirst(t.shape, t.priority()); g != nil {
 		return g.need()
@@ -44,7 +44,8 @@ func (x *capped) keptFrom(t *task) contract.Held {
 	return contract.Held{}
 }
 
-// goesFirst returns the shape that waits for an allotment before all tasks of the user that have this priority; nil if there is none.
+// goesFirst returns the shape that waits for an allotment and goes before tasks of shape g with this priority; nil if
+// there is none.
 func (x *capped) goesFirst(g *shape, priority int) *shape {
 	if h := x.first(); h != nil && h != g && h.queue.first().priority() > priority && x.startable(h) {
 		return h
@@ -75,13 +76,13 @@ func (x *capped) possible(g *shape) bool {
 	return most.Fits(g.need()) > 0
 }
 
-// startable reports whether hosts take tasks now that can run the shape. Else nothing is kept for it.
+// startable reports whether hosts that can run the shape take tasks now. If not, nothing is kept for it.
 func (x *capped) startable(g *shape) bool { return x.hosts.fleet.EnoughOpen(&g.Shape) }
 
 // mostWaiting bounds the shapes of a user that are looked at.
 const mostWaiting = 64
 
-// waiting returns the shapes of the user that wait for an allotment, by the rank of their first tasks; at most so many.
+// waiting returns the shapes of the user that wait for an allotment, by the rank of their first tasks; at most n.
 func (x *capped) waiting(n int) (first []*shape) {
 	most, _ := x.hosts.cfg.Limits.InCluster(x.user)
 	for g := range x.shapes {
@@ -102,7 +103,7 @@ func (x *capped) waiting(n int) (first []*shape) {
 // byFirst orders shapes by the rank of their first tasks.
 func byFirst(g, h *shape) int { return rank(g.queue.first(), h.queue.first()) }
 
-// elements is how many elements of jobs wait in the queue of the shape; at most so many.
+// elements counts the elements of jobs that wait in the queue of the shape, up to most.
 func (g *shape) elements(most int) (n int) {
 	if most <= 0 {
 		return 0
@@ -115,8 +116,9 @@ func (g *shape) elements(most int) (n int) {
 	return n
 }
 
-// parts divides room among the shapes of the user that wait, by their rank: how many elements of each may go, and what that takes. A
-// task that is too large for what is left keeps none of its own priority waiting, but all of a lower one: what it needs counts as taken.
+// parts divides room among the waiting shapes of the user, by their rank. It returns how many elements of each may
+// start, and what that takes. A task that is too large for what is left does not delay others of its own priority. But
+// what it needs is kept from those of a lower priority, and counts as taken.
 func (x *capped) parts(room contract.Held) (counts map[*shape]int, sum contract.Held) {
 	counts = map[*shape]int{}
 	level, kept := job.MaxPriority, contract.Held{}
@@ -145,7 +147,7 @@ func (x *capped) parts(room contract.Held) (counts map[*shape]int, sum contract.
 	return counts, sum
 }
 
-// fitting returns how much of the room the tasks of the user that wait can use, and keep.
+// fitting returns how much of the room the waiting tasks of the user can use, including what is kept for them.
 func (x *capped) fitting(room contract.Held) contract.Held {
 	_, sum := x.parts(room)
 	return sum

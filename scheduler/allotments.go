@@ -2,9 +2,9 @@ package scheduler
 
 // Allotments: which part of a user's limits over the whole cluster the jobs of this daemon may use.
 //
-// No server counts over all hosts. Each daemon counts what the tasks of its own jobs hold, and starts others only within what it
-// has allotted itself. To allot itself more it asks all other daemons, which note its wish, and takes what they leave. Of two that ask
-// at once at least one hears of the other before it decides.
+// No server counts over all hosts. Each daemon counts what the tasks of its own jobs hold, and starts further tasks
+// only within its own allotment. To allot itself more, it asks all other daemons. They note its wish, and it takes what
+// they leave. If two daemons ask at the same time, at least one of them hears of the other before it decides.
 // See docs/adr, ADR 174.
 
 import (
@@ -20,21 +20,23 @@ import (
 )
 
 const (
-	// askAgainFirst is when the others are asked again for a user whose tasks wait for an allotment. It doubles up to
-	// askAgainMost. A daemon that gives something back says so at once.
+	// askAgainFirst is the pause before the other daemons are asked again for a user whose tasks wait for an allotment. It
+	// doubles up to askAgainMost. A daemon that gives something back says so at once.
 	askAgainFirst = time.Second
 	askAgainMost  = 10 * time.Second
-	// askGap is between word of a daemon that has given something back and the round for it, and askAfterGiving between giving
-	// something back here and the next round: the other one asks first.
+	// askGap is the pause before the next round after another daemon has given something back, or if this daemon's wish
+	// goes first. askAfterGiving is the pause after tasks here have freed something. It is longer, so that a daemon to
+	// which that is given asks first.
 	askGap         = 50 * time.Millisecond
 	askAfterGiving = 500 * time.Millisecond
-	// askLimit is when a round is begun anew of which nothing has come. That is not how a daemon looks that is not reached.
+	// askLimit is after how long a round that has brought no answers at all is begun again. A daemon that cannot be
+	// reached does not cause this: it is only missing among the answers.
 	askLimit = time.Minute
-	// wishKept is how long a wish counts that is not told again: longer than askAgainMost with its jitter.
+	// wishKept is how long a wish counts if its daemon does not repeat it: longer than askAgainMost with its jitter.
 	wishKept = 20 * time.Second
-	// heldKept is how long what the tasks of a daemon hold counts that is not reached.
+	// heldKept is how long what the tasks of a daemon hold counts after the daemon was last heard of.
 	heldKept = time.Hour
-	// unusedFor is when an allotment is given back that nothing uses.
+	// unusedFor is after how long an unused allotment is given back.
 	unusedFor = time.Minute
 )
 
@@ -48,17 +50,18 @@ type allotments struct {
 	users map[string]*allotment
 	told  *told
 	due   []*allotment // of users who hold less than before
-	// wishes are those for which the others are asked at the end of the step.
+	// wishes are the allotments for which the other daemons are asked at the end of the step.
 	wishes []*allotment
-	life   uint64 // drawn at the start
-	seq    uint64 // of what was told, and of the rounds
+	life   uint64 // identifies this life of the owner
+	seq    uint64 // numbers what was told, and the rounds
 }
 
 func newAllotments(t *turn, es *entries, hs *hosts, p *pending) *allotments {
 	return &allotments{turn: t, entries: es, hosts: hs, pending: p, users: map[string]*allotment{}, told: newTold(), life: lifeOf(&t.cfg)}
 }
 
-// lifeOf returns a number of this life of the owner that does not tell its seed.
+// lifeOf returns a number that identifies this life of the owner. It is a hash of the seed, so that it does not reveal
+// the seed.
 func lifeOf(cfg *Config) uint64 {
 	sum := sha256.Sum256(binary.LittleEndian.AppendUint64(nil, cfg.Seed))
 	return binary.LittleEndian.Uint64(sum[:])
@@ -68,13 +71,13 @@ func lifeOf(cfg *Config) uint64 {
 type allotment struct {
 	capped
 
-	has    contract.Held // it may use that; at least what its tasks hold
+	has    contract.Held // what the tasks here may hold; at least what they do hold
 	asks   *asking       // nil: no round is under way
 	again  *timer        // begins the next round
-	pause  time.Duration // before it
+	pause  time.Duration // before the next round
 	eased  bool          // another daemon has given something back since the round began
-	used   bool          // a task went by it since the timer of its use looked
-	idle   bool          // that timer is set
+	used   bool          // it has admitted a task since the timer of watchUse last fired
+	idle   bool          // the timer of watchUse is set
 	noted  bool          // it is in allotments.due
 	wishes bool          // it is in allotments.wishes
 }
@@ -94,7 +97,8 @@ func (a *allotments) held(user string) contract.Held {
 	return contract.Held{}
 }
 
-// room returns what further tasks of a user may hold by his allotment, and whether he has limits over the cluster.
+// room returns what further tasks of a user may hold within the allotment, and whether the user has limits over the
+// cluster.
 func (a *allotments) room(user string) (room contract.Held, limited bool) {
 	most, limited := a.cfg.Limits.InCluster(user)
 	if !limited {
@@ -104,8 +108,8 @@ func (a *allotments) room(user string) (room contract.Held, limited bool) {
 	return x.has.Least(most).Minus(a.held(user)), true
 }
 
-// admits reports whether a task that holds this may go by the limits of its user over the cluster. What the first one of a higher
-// priority needs that waits is kept for it.
+// admits reports whether the allotment of its user lets a task with this need start. What the first waiting task of a
+// higher priority needs is kept for that one.
 func (a *allotments) admits(t *task, need contract.Held) bool {
 	room, limited := a.room(t.e.job.User)
 	if !limited {
@@ -119,7 +123,7 @@ func (a *allotments) admits(t *task, need contract.Held) bool {
 	return ok
 }
 
-// of returns the allotment of a user, and makes it if there is none.
+// of returns the allotment of a user. It makes one if there is none.
 func (a *allotments) of(user string) *allotment {
 	x := a.users[user]
 	if x == nil {
@@ -137,7 +141,7 @@ func (a *allotments) of(user string) *allotment {
 	return x
 }
 
-// cap has the shape of a task wait for an allotment.
+// cap makes the shape of a task wait for an allotment.
 func (a *allotments) cap(t *task) {
 	g, x := t.shape, a.of(t.e.job.User)
 	a.pending.unlist(g)
@@ -181,7 +185,8 @@ func (a *allotments) state(user string) contract.Allotment {
 	return s
 }
 
-// partOf returns which part of a limit is held, in millionths: of the quantities that of which most is held.
+// partOf returns which part of a limit is held, in millionths. If the parts of the quantities differ, it is the largest
+// one.
 func partOf(held, most contract.Held) (part int) {
 	for _, q := range [][2]int{{held.Tasks, most.Tasks}, {held.CPUs, most.CPUs}, {held.Milli, most.Milli}, {int(held.Memory), int(most.Memory)}} {
 		part = max(part, int(1e6*float64(q[0])/float64(max(1, q[1]))))
@@ -241,7 +246,7 @@ func (a *allotments) answered(e AllotmentsHeard) {
 	most, _ := a.cfg.Limits.InCluster(x.user)
 	l := a.left(x, most, reached)
 	held := a.held(x.user)
-	if l.rivals { // they count with the wish that they have heard
+	if l.rivals { // they have allowed only for the wish that they were told
 		l.room = held.Plus(x.fitting(l.room.Least(x.asks.wish.Wants.Where(most, l.room)).Minus(held)))
 	}
 	x.asks, x.has = nil, held.Greatest(l.room)
@@ -265,12 +270,13 @@ type left struct {
 	first  bool // some of them ask at the same time, and this one's wish goes before all of theirs
 }
 
-// left returns what the others leave. Of a daemon that was not reached only what its tasks hold is known.
+// left returns what the others leave. For a daemon that was not reached, only what its tasks hold counts.
 //
-// What another daemon wants that asks at the same time counts in any case, because it may have got that by now: it is either heard of
-// before this decision, or it hears of this one's wish or of what has come of it before its own. So at the moment of each decision
-// what all have together is within the limits, whatever time messages take. If both get nothing that way, the one whose wish goes
-// first asks again at once, and the others later.
+// If another daemon asks at the same time, its whole wish counts as granted, because it may have been by now. Either
+// this daemon hears of that wish before it decides, or the other daemon hears of this one's wish, or of its result,
+// before it decides itself. So at each decision all allotments together are within the limits, however long messages
+// take. If neither daemon gets anything that way, the one whose wish goes first asks again at once, and the others ask
+// later.
 func (a *allotments) left(x *allotment, most contract.Held, reached map[job.Peer]bool) left {
 	l := left{room: most}
 	beaten := false
@@ -293,15 +299,15 @@ func (a *allotments) left(x *allotment, most contract.Held, reached map[job.Peer
 	return l
 }
 
-// gains reports whether other daemons could leave room for a task that waits: the user's tasks here are not all that keeps it
-// waiting.
+// gains reports whether other daemons could leave room for a task that waits. It is false if the user's tasks here hold
+// so much that no waiting task would fit in any case.
 func (a *allotments) gains(x *allotment) bool {
 	most, _ := a.cfg.Limits.InCluster(x.user)
 	room := most.Minus(a.held(x.user))
 	return slices.ContainsFunc(x.waiting(mostWaiting), func(g *shape) bool { return room.Fits(g.need()) > 0 })
 }
 
-// uncap has the shapes tried again that can go by the allotment.
+// uncap lets the shapes be tried again that the allotment now allows.
 func (a *allotments) uncap(x *allotment) {
 	held := a.held(x.user)
 	counts, _ := x.parts(x.has.Greatest(held).Minus(held))
@@ -331,7 +337,7 @@ func (a *allotments) rival(x *allotment) *teller {
 	return nil
 }
 
-// look goes on with the users who hold less than before: what was freed is for other tasks here, or for another daemon whose
+// look handles the users who hold less than before. What was freed goes to other tasks here, or to another daemon whose
 // wish goes first.
 func (a *allotments) look() {
 	due := a.due
@@ -355,8 +361,8 @@ func (a *allotments) look() {
 	}
 }
 
-// trim gives up what is allotted here beyond the limits: daemons that did not reach each other have allotted themselves too much
-// together, or the limit was lowered.
+// trim gives up what is allotted here beyond the limits. There can be too much if daemons that did not reach each other
+// have allotted themselves more than the limit together, or if the limit was lowered.
 func (a *allotments) trim(x *allotment) {
 	most, _ := a.cfg.Limits.InCluster(x.user)
 	room := most
@@ -384,14 +390,15 @@ func (a *allotments) swap(from job.Peer, states []contract.Allotment) (out []con
 	return out
 }
 
-// yield gives back what nothing here uses, for a daemon that wants more. If its wish goes first, nothing is kept for what waits here.
+// yield gives back what nothing here uses to a daemon that wants more. If that daemon's wish goes first, nothing is
+// kept for tasks that wait here.
 func (a *allotments) yield(o *saying) {
 	x := a.users[o.User]
 	if x == nil || !a.lead {
 		return
 	}
 	held, own := a.held(x.user), a.state(x.user)
-	if !o.Asks && !o.Before(&own) && a.gains(x) { // it has given something back
+	if !o.Asks && !o.Before(&own) && a.gains(x) { // the other daemon has given something back
 		x.eased = x.asks != nil
 		a.askLater(x, askGap)
 	}
@@ -405,7 +412,7 @@ func (a *allotments) yield(o *saying) {
 	x.has = held.Plus(keep)
 }
 
-// watchUse gives an allotment back that nothing uses.
+// watchUse gives an allotment back once nothing has used it for unusedFor.
 func (a *allotments) watchUse(x *allotment) {
 	if x.idle {
 		return
@@ -440,14 +447,14 @@ func (a *allotments) drop(x *allotment) {
 	delete(a.users, x.user)
 }
 
-// reset forgets all allotments: other limits hold, or this daemon begins or ceases to lead.
+// reset forgets all allotments, because the limits have changed, or because this daemon begins or ceases to lead.
 func (a *allotments) reset() {
 	for _, user := range slices.Sorted(maps.Keys(a.users)) {
 		a.drop(a.users[user])
 	}
 }
 
-// needAt is what a task holds at a host, with the other members of its gang.
+// needAt returns what a task holds if it runs at a host, together with the other members of its gang.
 func needAt(t *task, h *fleet.Host) (need contract.Held) {
 	need.Add(wholeOf(h, t.shape.Need), t.e.job.Gang())
 	return need

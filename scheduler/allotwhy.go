@@ -1,6 +1,6 @@
 package scheduler
 
-// What people are told about tasks that wait because of a limit of their user over the cluster.
+// What people are told about tasks that wait because of a limit of their user over the whole cluster.
 
 import (
 	"fmt"
@@ -11,7 +11,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// notMore tells people why a user may not have more; empty if what is known does not say so.
+// notMore tells people which limit keeps a user from holding this need in addition; empty if, as far as is known, none
+// does.
 func notMore(a *allotments, user string, need contract.Held) string {
 	held := a.held(user)
 	var with []string // daemons whose jobs hold some of it
@@ -35,7 +36,7 @@ func notMore(a *allotments, user string, need contract.Held) string {
 // namedMost bounds the daemons that a reason names.
 const namedMost = 3
 
-// nameOf is a daemon for people.
+// nameOf returns the name of a daemon for people.
 func nameOf(hs *hosts, p job.Peer) string {
 	if w := hs.workers[p]; w != nil {
 		return w.Name()
@@ -43,7 +44,8 @@ func nameOf(hs *hosts, p job.Peer) string {
 	return p.Short()
 }
 
-// whyLater tells people why a task may not go by the limits of its user over the cluster now; empty if it may, as far as is known.
+// whyLater tells people why the limits of its user over the cluster keep a task from starting now; empty if, as far as
+// is known, they do not.
 func (a *allotments) whyLater(user string, need contract.Held, g *shape, priority int) string {
 	if why := notMore(a, user, need); why != "" {
 		return why

@@ -8,7 +8,7 @@ type mail struct {
 	look  func(*Core)
 }
 
-// maxCall bounds the calls that wait. One asker alone has half of them. Beyond that calls get ErrBusy.
+// maxCall bounds the calls that wait. One asker alone may have half of them. Calls beyond that get ErrBusy.
 const maxCall = 8192
 
 // askers holds the calls that wait. Calls of one asker stay in order.
@@ -24,7 +24,8 @@ type line struct {
 	mails []mail
 }
 
-// put adds a call, unless the asker then has more of them than there is room left for the calls of others.
+// put adds a call. It refuses the call if the asker would then have more waiting calls than there are places left for
+// others.
 func (as *askers) put(asker string, m mail) bool {
 	l := as.lines[asker]
 	if l == nil {

@@ -14,7 +14,7 @@ type assigned struct {
 	byNode map[job.Peer]map[*task]bool
 }
 
-// put notes that the task is assigned to the host. It returns false if that was known.
+// put notes that the task is assigned to the host. It returns false if that was known already.
 func (as *assigned) put(t *task, p job.Peer) bool {
 	if t.node == p {
 		return false

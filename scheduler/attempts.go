@@ -23,8 +23,8 @@ type attempts struct {
 	renewed renewed
 }
 
-// renewed is when renewals of the hosts were last answered (R4), by their data directories. A host says itself which
-// directory it has, so what it says counts for itself alone.
+// renewed holds when a renewal was last answered (R4), for each host and each of its data directories. A host names its
+// directory itself, so its word counts for itself alone.
 type renewed map[job.Peer][]answered
 
 type answered struct {
@@ -41,7 +41,8 @@ func (r renewed) at(p job.Peer, store string) time.Time {
 	return time.Time{}
 }
 
-// answer notes that a renewal was answered. Of the host's other directories it keeps those that inUse names.
+// answer notes that a renewal was answered. For a new directory, it forgets the host's other directories that are not
+// in use.
 func (r renewed) answer(p job.Peer, store string, now time.Time, inUse func(store string) bool) {
 	for i := range r[p] {
 		if r[p][i].store == store {
@@ -94,7 +95,7 @@ func (at *attempts) giveUp(t *task, proof job.Proof, detail string) {
 	at.repropose(t, a.N, job.UnassignRecord{Attempt: a, Proof: proof, Detail: contract.Clip(detail), At: at.now, Hold: hold})
 }
 
-// giveUpGang does so for all members of a gang of which no Start was sent.
+// giveUpGang gives up the attempts of all members of a gang for which no Start was sent.
 func (at *attempts) giveUpGang(lead *task, detail string) {
 	gang := lead.e.job.Element(lead.index)
 	for i := gang.First; i <= gang.Last; i++ {
@@ -190,12 +191,13 @@ func (at *attempts) lostBy(t *task) []string {
 	return names
 }
 
-// maxFailedStarts bounds the attempts of a task that hosts could not start, for a task that has few hosts.
+// maxFailedStarts bounds the attempts of a task that hosts could not start. It matters for a task that only few hosts
+// can run.
 const maxFailedStarts = 10
 
 // afterFailedStart decides about a task whose host could not start it: it goes elsewhere without spending a retry. If
-// that has happened on as many hosts as a task may lose, or again and again, this is how the task fails. A task that has
-// lost hosts while it ran is held instead, as after another loss.
+// that has happened on as many hosts as a task may lose, or maxFailedStarts times, the task fails with that reason. A
+// task that has lost hosts while it ran may be held instead, as after another loss.
 func (at *attempts) afterFailedStart(t *task, r *job.ResultRecord) {
 	hosts, times := at.lostBy(t), len(t.e.job.Lost(t.index))+1
 	lost := slices.ContainsFunc(state.Outcomes(t.e.job, t.index), func(o job.Outcome) bool {
@@ -295,11 +297,11 @@ func (at *attempts) writeOff(t *task, proof job.Proof, detail string) {
 	at.giveUp(t, proof, detail)
 }
 
-// lapses reports whether the attempt ends with its lease for certain. Otherwise it may go on for as long as its host is silent:
-// its job wants that, or its host cannot fence it.
+// lapses reports whether the attempt ends with its lease for certain. Otherwise it may go on for as long as its host is
+// silent, because its job wants that or its host cannot fence it.
 func (at *attempts) lapses(t *task) bool { return !t.e.job.Spec.Holds() && t.durable().Fencing.Certain }
 
-// restarted reports whether the host of the attempt was booted anew since, so that nothing of the attempt goes on.
+// restarted reports whether the host of the attempt has been rebooted since, so that nothing of the attempt still runs.
 func (at *attempts) restarted(t *task) bool {
 	w := at.hosts.workers[t.durable().Node]
 	return w != nil && t.durable().Fencing.Restarted(w.Profile.Fencing)
@@ -316,7 +318,8 @@ func (at *attempts) writeOffAt(t *task) time.Time {
 	return last.Add(d + d*3/100 + contract.ExpiryMargin)
 }
 
-// refused returns the task of an attempt that the journal has refused to record, not proposed any more; nil: nothing waits for that.
+// refused returns the task of an attempt that the journal has refused to record. It notes that the task is no longer
+// proposed, and makes it pause. It returns nil if no task waits for that record.
 func refused(tn *turn, es *entries, a job.Attempt) *task {
 	e := es.byID[a.Job]
 	if e == nil {

@@ -1,6 +1,7 @@
 package scheduler
 
-// Hosts with room where a waiting task does not go, because it or its job has failed there: what people are told.
+// What people are told about hosts that have room for a waiting task, but that the task avoids because it or its job
+// has failed there.
 // See docs/adr, ADR 169.
 
 import (
@@ -15,15 +16,16 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// away is a host that could run a task, and where the task does not go now in any case.
+// away is a host that could run a task, but that the task strictly avoids for now.
 type away struct {
 	host   *fleet.Host
 	until  time.Time
-	failed bool // it has failed there, and waits for another host
+	failed bool // the task has failed there, and waits for another host
 	left   bool // its job leaves the host out
 }
 
-// awayFrom returns these hosts, by name. Those where its Starts are kept back are among them.
+// awayFrom returns the hosts that a task strictly avoids for now, by name. Among them are hosts where Starts of its job
+// are kept back.
 func awayFrom(pl *placement, t *task) (out []away) {
 	if len(t.avoid) == 0 && len(t.e.shuns) == 0 && pl.leftOut.by[t.e] == nil || !t.leads() {
 		return nil
@@ -43,7 +45,7 @@ func awayFrom(pl *placement, t *task) (out []away) {
 	return out
 }
 
-// why tells why the task does not go to the host.
+// why tells people why the task avoids the host.
 func (a *away) why(e *entry) string {
 	until := a.until.UTC().Format("15:04 UTC")
 	switch {
@@ -60,8 +62,8 @@ func (a *away) why(e *entry) string {
 // namedAway is how many hosts a reason names.
 const namedAway = 3
 
-// roomElsewhere is the reason of a task that fits on so many hosts now, and goes to none of them because it or its job has
-// failed there. It has no word if that is not why it waits.
+// roomElsewhere returns the reason of a task that fits on this many hosts now, but avoids all of them because it or its
+// job has failed there. The reason has no word if the task waits for something else.
 func roomElsewhere(pl *placement, t *task, fits int) job.Reason {
 	if fits == 0 {
 		return job.Reason{}
@@ -96,8 +98,8 @@ func roomElsewhere(pl *placement, t *task, fits int) job.Reason {
 		"%s on %s; waits until %s for room on another node", what, strings.Join(names, ", "), until.UTC().Format("15:04 UTC")))}
 }
 
-// notWhereAway moves the hosts where the next task of the job does not go from those that may run it now to those that may
-// later.
+// notWhereAway takes the hosts that the next task of the job avoids out of those that may run it now, and adds them to
+// those that may later.
 func notWhereAway(pl *placement, e *entry, x *contract.Explanation) {
 	i, soft := e.find(e.job.NextPending(0))
 	if !soft {

@@ -1,6 +1,6 @@
 package scheduler
 
-// The backlog: how much of each user waits at this daemon, pending or held, and how much may.
+// The backlog: how much work of each user waits at this daemon, pending or held, and how much may wait.
 // See docs/adr, ADR 123 and ADR 154.
 
 import (
@@ -11,18 +11,18 @@ import (
 	"github.com/musterhq/muster/scheduler/state"
 )
 
-// ErrBacklog refuses a job because too much of its user waits at this daemon. Cancel some of it, or wait until some has
-// started. Operators are not refused before all that may wait does.
+// ErrBacklog refuses a job because too much work of its user waits at this daemon. Cancel some of it, or wait until
+// some has started. Operators are refused only at the bound for all users.
 var ErrBacklog = errors.New("scheduler: too much waits here")
 
-// ErrLimit refuses a job that a limit of this daemon never lets start, however little its user has here. Ask for less.
+// ErrLimit refuses a job that a limit of this daemon never allows, however little its user has here. Ask for less.
 var ErrLimit = errors.New("a limit does not allow it")
 
 // Backlog bounds what waits at this daemon.
 type Backlog struct {
 	PerUser Amount
 	Users   map[string]Amount // by user, instead of PerUser
-	// All bounds what waits of all users. One user may have at most as much as is still free, so a user who begins finds
+	// All bounds what waits of all users together. One user may have at most as much as is still free, so a new user finds
 	// room however much the others submit.
 	All Amount
 }
@@ -37,9 +37,9 @@ func DefaultBacklog() Backlog {
 
 // Amount is how much waits.
 type Amount struct {
-	// Jobs counts memory: a job counts once for each memoryPerJob that it holds, and for each leanPerJob of what placement
-	// needs of its job file. An array counts from its submission as much as cancels of its tasks could make it hold, so that
-	// no cancel ever needs more room than there is.
+	// Jobs measures memory. A job counts one for each memoryPerJob that it holds, and at least one for each leanPerJob of
+	// the part of its job file that placement needs. From its submission, an array counts as much as it could hold after
+	// cancels of single tasks, so that there is always room for a cancel.
 	Jobs  int64
 	Bytes int64 // of job files, most of them on disk
 }
@@ -47,19 +47,20 @@ type Amount struct {
 const (
 	memoryPerJob = 3 << 10 // bytes, of a job of one task and of its soft state
 	leanPerJob   = 2 << 10 // bytes
-	// tasksPerJob counts more than a task that waits can hold, which is one byte, and a third of one for its chunk (see
-	// state.Memory): acts on single tasks without end also leave garbage. Measured, the process grows by 150 MB at most.
+	// tasksPerJob tasks count as one job. That is more than they hold while they wait, which is one byte for each task and
+	// a third of a byte for its chunk (see state.Memory). The rest is for the garbage that endless acts on single tasks
+	// leave. Measured, the process grows by 150 MB at most.
 	tasksPerJob = 250
-	actsPerJob  = 3  // acts on tasks of one job: each keeps its reason, up to 256 bytes, and which tasks it was about
-	mostActs    = 64 // that a job keeps
+	actsPerJob  = 3  // acts that count as one job: each keeps its reason, up to 256 bytes, and its tasks
+	mostActs    = 64 // acts that a job keeps at most
 )
 
 func (a Amount) plus(b Amount) Amount { return Amount{a.Jobs + b.Jobs, a.Bytes + b.Bytes} }
 
 func (a Amount) minus(b Amount) Amount { return Amount{a.Jobs - b.Jobs, a.Bytes - b.Bytes} }
 
-// costOf returns the least that a job costs while it waits. fileBytes is the length of its job file if that lies on disk
-// alone, else 0.
+// costOf returns the least that a job costs while it waits. fileBytes is the length of its job file if the file is only
+// on disk, else 0.
 func costOf(s *job.Spec, tasks, fileBytes int) Amount {
 	memory := s.LeanBytes()
 	if fileBytes == 0 {
@@ -100,7 +101,7 @@ func (b *backlog) setLimits(limits *Backlog) {
 	}
 }
 
-// share returns the own bound of a user, and the name of the setting that says so.
+// share returns a user's own bound, and the name of the setting that sets it.
 func (b *backlog) share(user string) (most Amount, by string) {
 	if own, named := b.limits.Users[user]; named {
 		return own, "limits.users." + user
@@ -126,7 +127,7 @@ func (b *backlog) shift(user string, x Amount) {
 	}
 }
 
-// check returns ErrBacklog if a user may not have so much more waiting.
+// check returns ErrBacklog if a user may not have x more waiting.
 func (b *backlog) check(user string, operator bool, x Amount) error {
 	if b.limits == nil {
 		return nil
@@ -155,7 +156,7 @@ func (b *backlog) check(user string, operator bool, x Amount) error {
 	return nil
 }
 
-// checkEver returns ErrLimit if a user may never have so much waiting.
+// checkEver returns ErrLimit if a user may never have x waiting, even with nothing else.
 func (b *backlog) checkEver(user string, operator bool, x Amount) error {
 	if b.limits == nil {
 		return nil
@@ -176,8 +177,8 @@ func (b *backlog) checkEver(user string, operator bool, x Amount) error {
 	return nil
 }
 
-// checkGrown returns ErrBacklog if a user has more waiting than the user's own bound. It is for acts that make a job hold
-// more, other than by a cancel.
+// checkGrown returns ErrBacklog if a user has more waiting than the user's own bound. It is called before acts other
+// than a cancel that make a job hold more.
 func (b *backlog) checkGrown(user string) error {
 	if b.limits == nil || b.excess(user, b.of[user]) == (Amount{}) {
 		return nil

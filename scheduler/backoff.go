@@ -6,12 +6,13 @@ import "time"
 
 const (
 	avoidFor = 30 * time.Second // after a task has lost the host
-	// failedFor is for how long a task goes to another host if it fits there, after it has failed on one. For waitFor it also
-	// waits for room at another.
+	// failedFor is how long a task that has failed on a host prefers other hosts where it fits. For the first waitFor of
+	// that time it even waits for room on another host.
 	failedFor = 24 * time.Hour
 	waitFor   = 5 * time.Minute
 	keptFor   = 30 * time.Second // after the host has kept what is free for others
-	// askAgainFor is for how long a host is not asked again to end tasks for one that it has refused that.
+	// askAgainFor is the pause after a host has refused to end other tasks for a task, before the task asks it for that
+	// again.
 	askAgainFor = 30 * time.Second
 
 	retryFirst = time.Second

@@ -33,7 +33,8 @@ func (cs *calls) ask(ctx context.Context, event func(Token) Event) (Reply, error
 	}
 }
 
-// look runs f on the core, after all events and calls of the same asker that came in before, and waits for it.
+// look runs f on the core and waits until it is done. All events and calls of the same asker that came in before go
+// first.
 func (cs *calls) look(ctx context.Context, f func(*Core)) error {
 	seen := make(chan struct{})
 	if !cs.box.call(job.AskerOf(ctx), mail{look: func(c *Core) { f(c); close(seen) }}) {
@@ -49,7 +50,7 @@ func (cs *calls) look(ctx context.Context, f func(*Core)) error {
 	}
 }
 
-// refusal is why the mailbox took no call.
+// refusal returns why the mailbox took no call.
 func (cs *calls) refusal() error {
 	select {
 	case <-cs.done:

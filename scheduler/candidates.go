@@ -1,6 +1,6 @@
 package scheduler
 
-// Which hosts would start a job now, and which could later.
+// Which hosts would start a job now, and which could start it later.
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// whyOf explains the state of a job with this view.
+// whyOf explains the state of a job, of which j is the view.
 func (vs *views) whyOf(j job.Job) (contract.Explanation, error) {
 	e := vs.entries.byID[j.ID]
 	s := j.Spec

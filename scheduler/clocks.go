@@ -4,9 +4,9 @@ package scheduler
 
 import "time"
 
-// byOwnClock moves what lasted from one time to another, or still lasts, by the clock of a host: so that it does not end after
-// now and, if there is room for that, does not begin before a task was placed, both by the clock of this daemon. How long
-// it lasted stays. A zero time says nothing.
+// byOwnClock shifts a span of time that a host has measured by its own clock. The result does not end after now and, if
+// its length allows that, does not begin before the task was placed, both by the clock of this daemon. The span keeps
+// its length. A zero to means that it has not ended. Zero times are not shifted.
 func byOwnClock(from, to, placed, now time.Time) (time.Time, time.Time) {
 	last := to
 	if last.IsZero() {

@@ -117,7 +117,8 @@ func NewCore(cfg Config, saved Saved, now time.Time) *Core {
 	return c
 }
 
-// armTimers arms the timers that forget what is old, and the one that looks for what has waited for long. Each arms itself again.
+// armTimers arms the timers that forget what is old, and the timer that looks for tasks that have waited for long. Each
+// arms itself again.
 func armTimers(c *Core) {
 	(&overdue{turn: c.turn, entries: c.entries, pending: c.pending}).begin()
 	c.after(forgetWorker/4, c.forgetWorkers)
@@ -126,7 +127,7 @@ func armTimers(c *Core) {
 	c.after(purgeEvery, c.history.purgeOld)
 }
 
-// newGangs makes the rooms of gangs. Those of single tasks are there already.
+// newGangs makes the parts of the core for gangs. The parts for single tasks exist already.
 func newGangs(c *Core) *gangs {
 	return &gangs{
 		turn: c.turn, entries: c.entries, hosts: c.hosts, pending: c.pending, placement: c.placement, offers: c.offers,
@@ -188,7 +189,7 @@ func (c *Core) forgetWorkers() {
 	c.after(forgetWorker/4, c.forgetWorkers)
 }
 
-// joinFiles makes the room of job files, and the backlog.
+// joinFiles makes the part of the core that reads job files, and the backlog.
 func joinFiles(c *Core) {
 	c.entries.backlog = backlog{limits: c.cfg.Backlog, of: map[string]Amount{}}
 	fs := &files{turn: c.turn, entries: c.entries}
@@ -197,7 +198,8 @@ func joinFiles(c *Core) {
 	c.dispatches.files, c.history.files = fs, fs
 }
 
-// hurry has a task wait anew with the level that it has by now. One that a host has taken meanwhile goes on.
+// hurry makes a task wait again, so that it gets the level that is due now. A task that a host has already committed to
+// goes on. hurry then tries again after a minute, in case it does not start.
 func hurry(ds *dispatches, t *task) {
 	d := t.dispatch
 	switch {

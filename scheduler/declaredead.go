@@ -28,11 +28,12 @@ type deaths struct {
 type death struct {
 	tokens  []Token        // of the requests that wait; at most maxRequests are open
 	waiting map[*task]bool // tasks whose Unassign is not in the journal yet
-	given   int            // how many attempts are given up, with those of waiting
+	given   int            // how many attempts are given up, including those of waiting
 }
 
 // dead returns the attempts that are given up if the host is declared dead. It is an error if the host answers this
-// scheduler. But if a store is given, the host may answer with it: then only its earlier data directories are dead.
+// scheduler. But the host may answer with the data directory store, if that is given: then only its earlier data
+// directories are dead.
 func (dd *deaths) dead(p job.Peer, store string) (all []*task, err error) {
 	if w := dd.hosts.workers[p]; w != nil && w.Up && (store == "" || w.Profile.Store != store) {
 		return nil, fmt.Errorf("%w: node %s answers: drain it instead", ErrConflict, w.Name())

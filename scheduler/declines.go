@@ -42,8 +42,9 @@ func (ds *dispatches) decline(w *worker, m contract.Decline) {
 	}
 }
 
-// refusedForGood notes that the host never takes the shape of the offer. A task that goes first because it has waited for long may
-// be refused for that alone, as a host may allow lower priorities than this daemon: then it avoids the host for a while.
+// refusedForGood notes that the host never takes the shape of the offer. A task whose priority was raised because it
+// has waited for long is an exception. The host may refuse only that priority, because it may allow less than this
+// daemon. Such a task avoids the host for a while.
 func refusedForGood(ds *dispatches, o *offer, m contract.Decline) place.Avoidance {
 	t := o.dispatch.task
 	if t.raised > t.e.priority {
@@ -55,14 +56,14 @@ func refusedForGood(ds *dispatches, o *offer, m contract.Decline) place.Avoidanc
 	return place.Avoidance{}
 }
 
-// unyieldingFor has a task ask the host for a while to end no others for it: the host knows better what their end would free.
-// The task queues there as any other.
+// unyieldingFor returns an avoidance: for a while, the task does not ask the host to end other tasks for it. The host
+// knows better what their end would free. The task queues there like any other.
 func unyieldingFor(tn *turn, w *worker) place.Avoidance {
 	return place.Avoidance{Peer: w.Peer, Until: tn.now.Add(askAgainFor), Unyielding: true}
 }
 
-// afterDecline returns how the task avoids the host that has declined its offer, and notes what the host has told by
-// that.
+// afterDecline returns how the task avoids the host that has declined its offer, and notes what the decline says about
+// the host.
 func afterDecline(ds *dispatches, w *worker, o *offer, m contract.Decline) place.Avoidance {
 	t := o.dispatch.task
 	a := place.Avoidance{}
@@ -74,7 +75,7 @@ func afterDecline(ds *dispatches, w *worker, o *offer, m contract.Decline) place
 		t.declines++ // so that the next Assign is proposed only after a Commit
 	case lack == "" && m.Reason.Word == job.ReasonResources && !o.queued():
 		a = place.Avoidance{Peer: w.Peer, Until: ds.now.Add(keptFor), Kept: true}
-		ds.hosts.askAgain(w, a.Until) // the other tasks may be gone by then, and the host does not tell
+		ds.hosts.askAgain(w, a.Until) // the other tasks may be gone by then, and the host does not say so
 	case lack == "" || m.Reason.Word != job.ReasonResources:
 		t.declines++ // as far as this daemon knows there was room
 		a = ds.avoidHard(o)

@@ -37,8 +37,8 @@ func (ds *dispatches) begin(t *task, why string) *dispatch {
 	return d
 }
 
-// direct offers the task to a host where it fits, and proposes its Assign while the offer is under way. A task that
-// was declined of late is assigned only when the host has committed, so that further declines cost the journal nothing.
+// direct offers the task to a host where it fits, and proposes its Assign while the offer is under way. A task that was
+// declined lately is assigned only when the host has committed, so that further declines cost the journal nothing.
 func (ds *dispatches) direct(t *task, w *worker, chosen []string, why string) {
 	d := ds.begin(t, why)
 	ds.offer(d, w, fleet.Direct, chosen, false)
@@ -47,8 +47,8 @@ func (ds *dispatches) direct(t *task, w *worker, chosen []string, why string) {
 	}
 }
 
-// offerQueued lets the task queue at full hosts. At one of them preemptible tasks are to make room; nil: at none. At further
-// hosts it queues so that no tasks of a lower priority pass it.
+// offerQueued lets the task queue at full hosts. Preemptible tasks make room for it at the host preempt; nil means at
+// no host. The task also queues at the hosts in passed, so that no tasks of a lower priority pass it there.
 func (ds *dispatches) offerQueued(t *task, hosts, passed []*fleet.Host, preempt *fleet.Host, why string) {
 	d := ds.begin(t, why)
 	d.preempt = preempt
@@ -60,8 +60,9 @@ func (ds *dispatches) offerQueued(t *task, hosts, passed []*fleet.Host, preempt 
 	ds.pending.queued.add(t)
 }
 
-// queueWhere lets the task queue at hosts where it would be passed. They keep nothing for it before it would queue there
-// otherwise: else one task would leave free what it needs at many hosts.
+// queueWhere lets the task queue at hosts where tasks of a lower priority would pass it. Such a host keeps nothing free
+// for the task before the time at which spread would queue it there anyway. Otherwise many hosts would keep something
+// free for one task.
 func queueWhere(ds *dispatches, d *dispatch, passed []*fleet.Host) {
 	for _, h := range passed {
 		from := d.since.Add(time.Duration(len(d.offers)) * spreadEvery)
@@ -77,7 +78,7 @@ func (ds *dispatches) queueAtHost(d *dispatch, w *worker, stands bool) {
 	o.settle()
 }
 
-// makePlace takes a task out of the queue of a host if that is full and the task of the dispatch takes its place.
+// makePlace makes a place in the queue of a host. If the queue is full, the task of the dispatch displaces another one.
 func makePlace(ds *dispatches, d *dispatch, w *worker) {
 	r := d.task.request()
 	if c := w.Displaced(&r); c != nil {
@@ -87,7 +88,7 @@ func makePlace(ds *dispatches, d *dispatch, w *worker) {
 	}
 }
 
-// offer sends an offer to the host, and counts what it takes there.
+// offer sends an offer to the host, and adds a claim there for what the offer takes.
 func (ds *dispatches) offer(d *dispatch, w *worker, state fleet.ClaimState, chosen []string, stands bool) *offer {
 	t := d.task
 	o := &offer{id: ds.offers.draw(), dispatch: d, worker: w, leases: w.Leases}
@@ -133,8 +134,8 @@ func (ds *dispatches) renew(o *offer) {
 	})
 }
 
-// spread lets a task queue at the hosts where tasks of a lower priority have come that would pass it. If it has waited long it
-// queues at one more host: those where it queues may never get room or never commit.
+// spread lets a task also queue at hosts where tasks of a lower priority have come that would pass it. If it has waited
+// for long, it queues at one more host, because its present hosts may never get room or never commit.
 func (ds *dispatches) spread(d *dispatch) {
 	n := len(d.offers)
 	long := n < spreadMost && ds.now.Sub(d.since) >= time.Duration(n)*spreadEvery
@@ -152,7 +153,7 @@ func (ds *dispatches) spread(d *dispatch) {
 
 // assign proposes the Assign of the task to the host.
 func (ds *dispatches) assign(d *dispatch, w *worker) {
-	ds.files.has(d.task.e) // it is read meanwhile
+	ds.files.has(d.task.e) // the file is read meanwhile
 	if d.winner != nil {
 		d.task.move(ds.turn, confirming)
 	} else {
@@ -330,7 +331,7 @@ func (ds *dispatches) sessionless(o *offer) {
 	})
 }
 
-// leased offers the host again what waited there for its lease.
+// leased offers the host again the tasks that waited for its lease.
 func (ds *dispatches) leased(w *worker) {
 	ds.hosts.trusted(w)
 	waiting := w.waiting
@@ -342,9 +343,9 @@ func (ds *dispatches) leased(w *worker) {
 	}
 }
 
-// start sends the Start, provided a host has committed and the Assign is in the journal (R1). If the job file is on disk
-// alone, fileReady starts the task. An attempt that was given
-// up has no dispatch any more, so it is never started (R7).
+// start sends the Start, provided a host has committed and the Assign is in the journal (R1). If the job file is only
+// on disk, start returns, and fileReady calls it again once the file is read. An attempt that was given up has no
+// dispatch any more, so it is never started (R7).
 func (ds *dispatches) start(d *dispatch) {
 	t := d.task
 	if d.winner == nil || t.phase != recorded || t.dispatch != d || !ds.files.has(t.e) {
@@ -376,7 +377,7 @@ func (ds *dispatches) start(d *dispatch) {
 	})
 }
 
-// preempt has preemptible tasks make room for a queued task at one host, unless they do already or no host has such
+// preempt lets preemptible tasks make room for a queued task at one host, unless they do so already or no host has such
 // tasks.
 func (ds *dispatches) preempt(d *dispatch) {
 	if d.preempt != nil || d.winner != nil {

@@ -1,6 +1,6 @@
 package scheduler
 
-// Elections: which of the hosts where a task waits keeps for it what it needs.
+// Elections: the owner of a task chooses which of the hosts where the task waits keep for it what it needs.
 // See docs/adr, ADR 168.
 
 import (
@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// elections choose the hosts at which tasks are booked: those that can show the earliest start by the time limits of the
-// tasks there. They keep what the task needs, and all other hosts are told that they need not. If an elected host becomes
-// worse than another by more than a margin, or is silent, the owner elects anew.
+// elections choose the hosts at which tasks are booked: those that can show the earliest start, by the time limits of
+// the tasks there. The elected hosts keep what the task needs, and all other hosts are told that they need not. If
+// another host becomes better than an elected one by more than a margin, or an elected one is silent, the owner elects
+// again.
 type elections struct {
 	*turn
 	hosts  *hosts
@@ -19,21 +20,23 @@ type elections struct {
 }
 
 const (
-	// electionMargin and electionPart say by how much another host must show an earlier start to be elected in place of one
-	// that is: a time, and a part of what is left until the start. Hosts tell only changes of a sixteenth.
+	// electionMargin and electionPart say how much earlier the start at another host must be for it to replace an elected
+	// host: a time, and besides an eighth of what is left until the start at the elected host. Hosts report only changes
+	// of a sixteenth.
 	electionMargin = 10 * time.Second
 	electionPart   = 8
-	// electionSlack is by how much a task may start later than its host had shown when it was elected, and a part of the time
-	// from then.
+	// electionSlack is how much later a task may start than its host had shown when it was elected. An eighth of the time
+	// that was left until that start is added.
 	electionSlack = 30 * time.Second
-	// electionTrust is how often a host may show a start that does not come, and be elected again. Others that go first may have come.
+	// electionTrust is how often a host may miss the start that it has shown for an offer. After that it is no longer
+	// elected for the offer. A host may miss a start only because tasks have come that go first.
 	electionTrust = 4
-	// electionNear is within what time a task must start for hosts to let go that cannot show when it would start there. It
-	// may be sooner.
+	// electionNear bounds the time until the elected start within which hosts that show no start let go. If the start is
+	// further away, they do not, because the task may start there sooner.
 	electionNear = time.Hour
 )
 
-// lookAll looks at the tasks of which hosts have said something, or whose offers have gone.
+// lookAll holds elections for the tasks about which hosts have said something, and for those that have lost offers.
 func (es *elections) lookAll() {
 	for len(es.offers.news) > 0 {
 		all := es.offers.news
@@ -47,8 +50,8 @@ func (es *elections) lookAll() {
 
 // look elects the hosts of a task that waits, and tells the others whether they need to keep something for it.
 //
-// A host that is elected in place of another first has to say that it keeps what the task needs. Until then the other one
-// does, too: else later tasks could begin at both meanwhile.
+// A host that is elected in place of another first has to say that it keeps what the task needs. Until then the other
+// host keeps it, too. Otherwise later tasks could start at both in the meantime.
 func (es *elections) look(d *dispatch) {
 	if d.winner != nil || d.task.dispatch != d {
 		return
@@ -81,8 +84,8 @@ func (es *elections) look(d *dispatch) {
 	}
 }
 
-// far reports whether the task starts so late that hosts which show no start need not let go. It does not change for a
-// little.
+// far reports whether the task starts so late that hosts that show no start need not let go. A small change of the
+// start does not change the answer.
 func (es *elections) far(e *election, booked []*offer) bool {
 	near := electionNear
 	if len(e.booked) > 0 && !e.far {
@@ -96,7 +99,7 @@ func sameOffers(a, b []*offer) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(o *offer) bool { return !slices.Contains(b, o) })
 }
 
-// choose returns the offers to the hosts that show the earliest start; none if too few show one.
+// choose returns the offers to the hosts that show the earliest starts; none if too few hosts show one.
 func (es *elections) choose(d *dispatch) []*offer {
 	lack := 1
 	if d.gang != nil {
@@ -115,8 +118,8 @@ func (es *elections) choose(d *dispatch) []*offer {
 	return known
 }
 
-// trust notes by when the task of an offer should have started that is elected: by what its host shows when it is elected, and
-// again each time that this has passed.
+// trust notes by when the task of an elected offer should have started, from the start that its host shows now. It does
+// so when the offer is elected, and again whenever the noted time has passed.
 func (es *elections) trust(o *offer) {
 	if !o.due.IsZero() && !es.now.After(o.due) {
 		return
@@ -126,12 +129,12 @@ func (es *elections) trust(o *offer) {
 	o.trusted++
 }
 
-// late reports whether the task of an offer has not started by the time that its host had shown, again and again. The host may
-// be wrong, or lie, so it is not elected for this offer any more.
+// late reports whether the task of an offer has failed to start at the time that its host had shown, electionTrust
+// times. The host may be wrong, or lie, so it is no longer elected for this offer.
 func (es *elections) late(o *offer) bool { return o.trusted >= electionTrust && es.now.After(o.due) }
 
-// start is when the task of an offer should start, which is now if it is late. The start at an elected host counts as
-// earlier, by the margin.
+// start returns when the task of an offer should start, which is now if that time has passed. The start at an elected
+// host counts as earlier, by the margin.
 func (es *elections) start(o *offer) time.Time {
 	at := o.expected.start()
 	if at.Before(es.now) {
@@ -143,7 +146,7 @@ func (es *elections) start(o *offer) time.Time {
 	return at
 }
 
-// tell tells a host whether others keep what the task needs, unless it knows.
+// tell tells a host whether other hosts keep what the task needs, unless the host knows that already.
 func (es *elections) tell(o *offer, elsewhere bool) {
 	if o.elsewhere == elsewhere {
 		return
@@ -161,7 +164,8 @@ func (es *elections) tell(o *offer, elsewhere bool) {
 	es.offers.sendOffer(o, queueWait)
 }
 
-// markElsewhere notes whether the host need not keep anything for the offer. It hears of it when the offer is sent.
+// markElsewhere notes whether the host need not keep anything for the offer. The host learns that when the offer is
+// sent.
 func (o *offer) markElsewhere(elsewhere bool) {
 	o.elsewhere, o.claim.Elsewhere = elsewhere, elsewhere
 	o.worker.Touch()

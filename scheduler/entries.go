@@ -61,9 +61,9 @@ func (es *entries) weigh(e *entry) {
 	}
 }
 
-// bornAt is when a job that was queued at that time was born, by the clock of this life of the daemon. A new job is born
-// now. For a job of an earlier life it is as long ago as the wall clocks of both lives tell. Jobs are added in the order
-// of state.Job.Seq, and each is born after the one before.
+// bornAt returns when a job that was queued at this time was born, by the clock of this life of the daemon. A new job
+// is born now. A job of an earlier life was born as long ago as the wall clocks of both lives say. Jobs are added in
+// the order of state.Job.Seq, and each is born after the one before.
 func (es *entries) bornAt(queued time.Time) time.Time {
 	es.wrote(queued)
 	born := es.now
@@ -77,8 +77,9 @@ func (es *entries) bornAt(queued time.Time) time.Time {
 	return born
 }
 
-// bear notes when a job was born. Its order is the wall-clock time at which it was queued, or later, so that hosts order
-// the gangs of this owner exactly as it does itself. Else the owner would take back what hosts give, and so on.
+// bear notes when a job was born. Its order is the wall-clock time at which it was queued, or later, so that hosts
+// order the gangs of this owner exactly as the owner does. Otherwise the owner would take back what hosts give, again
+// and again.
 func (es *entries) bear(e *entry) {
 	e.born = es.bornAt(e.job.Queued)
 	es.order = max(es.order+1, uint64(max(0, e.job.Queued.UnixNano())))
@@ -114,7 +115,7 @@ func (es *entries) add(j *state.Job) *entry {
 	counts := j.Counts()
 	e.placed = j.Assigned()+counts.Ended() > 0 || j.Brief(0).Attempt > 0
 	es.bear(e)
-	if l, err := j.Spec.Layout(); err == nil { // else the job was accepted by a daemon that knows more than this one
+	if l, err := j.Spec.Layout(); err == nil { // else a daemon of a later version accepted the job
 		e.layout, e.atOnce = l, l.AtOnce()
 	}
 	if j.Waits != nil || e.atOnce > 0 { // no record says since when it waits for room alone
@@ -145,8 +146,8 @@ func (es *entries) remove(id job.ID) {
 	}
 }
 
-// allowed is the priority of a job, or the highest that its user may give now: the job may have been accepted under another
-// configuration, or by an earlier version.
+// allowed returns the priority of a job, but at most the highest that its user may give now. The job may have been
+// accepted under another configuration, or by an earlier version.
 func allowed(tn *turn, j *state.Job) int {
 	most, _ := tn.cfg.Priorities.Highest(j.User)
 	return min(j.Spec.Priority, most)
@@ -168,7 +169,7 @@ func roomToRequeue(es *entries, id job.ID, e *entry) error {
 	return roomToGrow(es, e)
 }
 
-// roomToGrow returns ErrBacklog if the job holds more than it cost at its submission, and its user has too much waiting.
+// roomToGrow returns ErrBacklog if the job costs more than at its submission and its user has too much waiting.
 func roomToGrow(es *entries, e *entry) error {
 	if e.costs.Jobs <= e.least.Jobs {
 		return nil

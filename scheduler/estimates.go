@@ -13,7 +13,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// expect takes in what the host expects of offers. It may be wrong: the elections do not rely on it for longer than it says.
+// expect takes in when the host expects to start its queued offers. The host may be wrong: elections stop relying on it
+// if its forecasts do not come true.
 func (os *offers) expect(w *worker, all []contract.Forecast) {
 	for _, f := range all {
 		if o := os.byID[f.Offer]; o != nil && o.worker == w && o.queued() {
@@ -24,8 +25,9 @@ func (os *offers) expect(w *worker, all []contract.Forecast) {
 	}
 }
 
-// soonest returns the offer of a waiting task that should start first, or else one of which its host has said something;
-// nil if there is none.
+// soonest returns the offer by which to estimate when a waiting task starts. If hosts are elected, it is the one of
+// them with the latest start. For another gang it is that of lastSeat. For another task it is the offer with the
+// earliest start, or else one about which its host has said something. It is nil if there is none.
 func soonest(t *task) (best *offer) {
 	if t.dispatch == nil {
 		return nil
@@ -46,8 +48,8 @@ func soonest(t *task) (best *offer) {
 	return best
 }
 
-// lastSeat returns the queued offer with which the last member of a gang should get its place, if the members that have
-// none get those that are expected first; nil if too few hosts expect a start.
+// lastSeat returns the queued offer with which the last member of a gang should get its place, if the members without a
+// place get the earliest ones. It is nil if too few hosts expect a start.
 func lastSeat(d *dispatch) *offer {
 	n := d.seats()
 	lack := d.gang.size - n[promised] - n[seated]
@@ -59,7 +61,7 @@ func lastSeat(d *dispatch) *offer {
 	return starts[lack-1]
 }
 
-// estimate is when a waiting task should start at the latest, by the wall clock; zero if that is not known.
+// estimate returns when a waiting task should start at the latest, by the wall clock; zero if that is not known.
 func estimate(es *entries, t *task) time.Time {
 	o := soonest(t)
 	if o == nil || o.expected.Start <= 0 {
@@ -105,8 +107,8 @@ func earliest(a, b time.Time) time.Time {
 // estimatedTasks is how many tasks of a job are looked at for the estimate of its start.
 const estimatedTasks = 64
 
-// estimateOf is when the first of the waiting tasks of a job should start. Of a job of many tasks only some are looked
-// at.
+// estimateOf returns when the first of the waiting tasks of a job should start. It looks only at the first
+// estimatedTasks tasks.
 func estimateOf(es *entries, e *entry) (first time.Time) {
 	for _, t := range e.tasks[:min(len(e.tasks), estimatedTasks)] {
 		if t.dispatch != nil && !t.durable().Assigned {

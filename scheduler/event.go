@@ -23,12 +23,11 @@ type (
 		User  string
 		Key   string // idempotency key, or empty
 		Spec  job.Spec
-		// Operator says that the user is one: only the bounds of all users count.
+		// Operator says that the user is an operator. Then only the bounds for all users together apply.
 		Operator bool
 		// Unknown are jobs that Spec depends on and that their owner does not have.
 		Unknown []job.ID
-		// Brief says that the reply need have no more than the ID of the job. To tell why a job waits takes a look at all
-		// hosts.
+		// Brief says that the reply needs only the ID of the job. Telling why a job waits would take a look at all hosts.
 		Brief bool
 	}
 	// Cancel asks that tasks end.
@@ -46,7 +45,7 @@ type (
 		Release bool
 		Reason  string
 	}
-	// Requeue asks that tasks run again: those that have ended, and those that run, which end first.
+	// Requeue asks that tasks run again, whether they have ended or still run. Those that run are ended first.
 	Requeue struct {
 		Token  Token
 		Job    job.ID
@@ -59,8 +58,8 @@ type (
 		Token Token
 		Job   job.ID
 	}
-	// Unarchived brings the rows of an archived job, before the Committed entry that changes the job; see AddRows. Of
-	// the tails it needs only that of task 0.
+	// Unarchived brings the rows of an archived job. It comes before the Committed entry that changes the job; see
+	// AddRows. Of the tails of standard error, only that of task 0 is needed.
 	Unarchived struct {
 		Job  job.ID
 		Rows []job.Row
@@ -78,7 +77,7 @@ type (
 		Peer job.Peer
 		Path contract.Path
 	}
-	// Measured is how long a message to the peer of a session and the answer take.
+	// Measured is the round-trip time of a message to the peer of a session.
 	Measured struct {
 		Peer      job.Peer
 		RoundTrip time.Duration
@@ -92,13 +91,14 @@ type (
 		Peer job.Peer
 		Msg  contract.ToScheduler
 	}
-	// NotSent gives back a message that is out of bounds, so that no session would carry it.
+	// NotSent gives back a message that was not sent. Err says whether the message is out of bounds, so that no session
+	// would carry it, or whether the session holds it back for a while.
 	NotSent struct {
 		To  job.Peer
 		Msg contract.ToWorker
 		Err error
 	}
-	// Found brings hosts of a class that a search has found, and tells its end.
+	// Found brings hosts of a class that a search has found. The last one of a search has no hosts and marks its end.
 	Found struct {
 		Class string
 		Peers []job.Peer
@@ -110,16 +110,16 @@ type (
 		Epoch job.Epoch
 		Err   error
 	}
-	// ParentSeen is how far a job is that Effects.Follow asked for.
+	// ParentSeen is the progress of a job that Effects.Follow asked for.
 	ParentSeen struct{ job.Progress }
-	// ParentsSilent says that the owner of jobs that Effects.Follow asked for cannot be asked.
+	// ParentsSilent says that the owner of these jobs cannot be asked. Effects.Follow asked for their progress.
 	ParentsSilent struct {
 		Jobs   []job.ID
 		Detail string
 	}
 	// RowsKept says that the rows on disk reflect the entries up to this one.
 	RowsKept struct{ Applied uint64 }
-	// Tick has no meaning but that time has passed.
+	// Tick says only that time has passed.
 	Tick struct{}
 )
 
@@ -145,7 +145,7 @@ func (Tick) event()        {}
 func (ParentSeen) event()    {}
 func (ParentsSilent) event() {}
 
-// Effects are what is to be done after a step, in this order.
+// Effects are what to do after a step, in this order.
 type Effects struct {
 	Propose  []job.Record
 	Send     []Outgoing   // in order for each host
@@ -154,8 +154,8 @@ type Effects struct {
 	Find     []string     // classes of hosts to search for
 	Want     []job.Peer   // sessions to open and keep
 	Unwant   []job.Peer   // sessions that need not be kept any more
-	Follow   []job.Follow // jobs of which the progress is to be told, now and with each change
-	Unfollow []job.ID     // jobs of which it need not be told any more
+	Follow   []job.Follow // jobs whose progress to report, now and after each change
+	Unfollow []job.ID     // jobs whose progress is no longer needed
 	Announce bool         // Wants has changed
 	Wants    []Want
 	Rows     []job.Row    // to save; they reflect the entries up to Core.Applied
@@ -167,15 +167,15 @@ type Effects struct {
 	Notices  []Notice
 }
 
-// AllotmentAsk is what other daemons are to hear of a user whose tasks are limited in the cluster. If Round is not 0, what they say is
-// to come back as AllotmentsHeard.
+// AllotmentAsk tells other daemons about a user with limits over the whole cluster. If Round is not 0, it is also a
+// question, and their answers come back as AllotmentsHeard.
 type AllotmentAsk struct {
 	Round uint64
 	State contract.Allotment
 	To    job.Peer // empty: all others that accept jobs, and the other owners of this daemon
 }
 
-// AllotmentsHeard brings what the daemons have answered that were reached.
+// AllotmentsHeard brings the answers of the daemons that were reached.
 type AllotmentsHeard struct {
 	User    string
 	Round   uint64
@@ -216,13 +216,13 @@ type Reply struct {
 	Err    error
 }
 
-// Looked is what came of looking anew.
+// Looked is the result of a Schedule request, which has waiting jobs placed again without back-off.
 type Looked struct {
 	Ended   int       // back-offs that were ended
-	Placed  []Placed  // tasks that were assigned to a host, the first ones
-	Tasks   int       // how many there were
-	Waiting []Waiting // for what the rest waits, by the reason
-	More    int       // waiting jobs of which it does not tell
+	Placed  []Placed  // the first tasks that were assigned to a host
+	Tasks   int       // how many tasks were assigned in all
+	Waiting []Waiting // why jobs still wait, by reason
+	More    int       // waiting jobs that Waiting does not count
 }
 
 // Placed is a task that was assigned to a host.
@@ -233,7 +233,7 @@ type Placed struct {
 	NodeName string
 }
 
-// Waiting sums up the jobs that wait for the same.
+// Waiting sums up the jobs that wait for the same reason.
 type Waiting struct {
 	Reason job.Reason // that of Job
 	Jobs   int
@@ -290,7 +290,7 @@ type DeclareDead struct {
 	Token Token
 	Peer  job.Peer
 	Store string // the data directory that the host has now, if it answers: only earlier ones are dead
-	By    string // the user who gives it
+	By    string // the user who gives the guarantee
 }
 
 func (DeclareDead) event() {}

@@ -46,11 +46,12 @@ func (x *executor) arm(timer *time.Timer) {
 	timer.Reset(max(time.Until(wake), 0))
 }
 
-// callsFor bounds the time for calls before the mail that came meanwhile is taken: tasks start and end by that mail.
+// callsFor bounds the time for calls before new mail is taken, because that mail starts and ends tasks.
 const callsFor = time.Millisecond
 
-// round gives the mail of this daemon to the core and that of the members whose turn it is, then the calls of all askers in
-// turn, for some time. All events up to a look are one step, so that records which they lead to are proposed together.
+// round gives the core the mail of this daemon and of the members whose turn it is, then, for about callsFor, the calls
+// of the askers in turn. All events up to a look are one step, so that the records to which they lead are proposed
+// together.
 func (x *executor) round(ctx context.Context, mails []mail, searches *sync.WaitGroup) error {
 	events := make([]Event, 0, len(mails))
 	for _, m := range mails {

@@ -23,8 +23,8 @@ type explainer struct {
 	hosts    *hosts
 }
 
-// of says clause by clause which known hosts meet a request, and which of them could run it now. The id is that of the job,
-// if there is one.
+// of says clause by clause which known hosts meet a request, and which of them could run it now. The id is that of the
+// job, or empty.
 func (ex *explainer) of(id job.ID, user string, s job.Spec, clauses []fleet.Clause) contract.Explanation {
 	hosts := ex.hosts.fleet.Sorted()
 	x := contract.Explanation{Job: id, Clauses: fleet.Explain(clauses, hosts), Now: []contract.Candidate{}, Later: []contract.Candidate{}}
@@ -55,7 +55,7 @@ const maxCandidates = 64
 // addCandidates adds the hosts that meet the clauses: those where the request fits now in the order of a placement, and
 // the others with what they lack.
 //
-// It returns how many there are of both.
+// It returns how many hosts of each kind there are.
 func (ex *explainer) addCandidates(x *contract.Explanation, user string, s job.Spec, asked fleet.Asked, clauses []fleet.Clause, hosts []*fleet.Host) (now, later int) {
 	need := asked.Need
 	prefers := s.Preferences()
@@ -98,7 +98,8 @@ func (ex *explainer) addCandidates(x *contract.Explanation, user string, s job.S
 	return now, later
 }
 
-// gangRoom is the reason of a gang, by how many hosts have room for a member now, and how many could have.
+// gangRoom returns the reason of a gang, from how many hosts have room for a member now, and how many could have room
+// later.
 func gangRoom(size, now, later int, why job.Reason) job.Reason {
 	switch {
 	case now >= size:
@@ -171,8 +172,8 @@ func explainReason(x contract.Explanation, known int) job.Reason {
 	return job.Reason{Word: job.ReasonNoMatch, Detail: strings.Join(failing, "; ")}
 }
 
-// offers is a dry run of a placement: which hosts could run a job of this user and spec now, and why the others could not.
-// The id is that of the job, if there is one.
+// offers is a dry run of a placement: which hosts could run a job of this user and spec now, and why the others could
+// not. The id is that of the job, or empty.
 func (ex *explainer) offers(id job.ID, user string, s job.Spec) (contract.Explanation, error) {
 	clauses, err := fleet.ClausesOfUser(user, s)
 	if err != nil {
@@ -181,7 +182,8 @@ func (ex *explainer) offers(id job.ID, user string, s job.Spec) (contract.Explan
 	return ex.of(id, user, s, clauses), nil
 }
 
-// shape is the same for a job that was accepted before. It names what hosts have said about its shape, too.
+// shape does the same as offers for a job that was accepted before. It also names the hosts that have refused its
+// shape.
 func (ex *explainer) shape(user string, s job.Spec, g *fleet.Shape) contract.Explanation {
 	s.Priority = g.Priority
 	x, err := ex.offers("", user, s)
@@ -194,8 +196,8 @@ func (ex *explainer) shape(user string, s job.Spec, g *fleet.Shape) contract.Exp
 	return x
 }
 
-// addRefusals adds which hosts have said that they can never run the shape. They are none of those that could run it. It
-// returns false if there are none.
+// addRefusals adds the hosts that have said that they can never run the shape, and removes them from those that could
+// run it. It returns false if there are none.
 func (ex *explainer) addRefusals(x *contract.Explanation, g *fleet.Shape) bool {
 	hosts := ex.hosts.fleet.Sorted()
 	said := g.Refusals(hosts)

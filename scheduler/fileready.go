@@ -23,7 +23,8 @@ func fileReady(ds *dispatches, gs *gangStarts, e *entry) {
 	}
 }
 
-// unreadableFile handles a job file that could not be read. One that is damaged will never be: the job is cancelled.
+// unreadableFile handles a job file that could not be read. If the file is damaged, it can never be read, and the job
+// is cancelled.
 func unreadableFile(ds *dispatches, e *entry, err error) {
 	detail := err.Error()
 	if damaged(err) {

@@ -25,7 +25,7 @@ type files struct {
 	*turn
 	entries *entries
 	ready   func(*entry)        // the file of the job was read
-	failed  func(*entry, error) // it could not be
+	failed  func(*entry, error) // the file could not be read
 
 	opened  []*entry // the one used longest ago first
 	bytes   int      // of their files
@@ -51,7 +51,8 @@ func ReadFile(w FileWanted, read func(job.ID) ([]byte, error)) FileRead {
 	return r
 }
 
-// has reports whether the file of the job is in memory. If not, it is read, and ready is called.
+// has reports whether the file of the job is in memory. If not, has puts it in line to be read, and ready or failed is
+// called later.
 func (fs *files) has(e *entry) bool {
 	switch {
 	case e.job.File == nil:
@@ -68,7 +69,7 @@ func (fs *files) has(e *entry) bool {
 	return false
 }
 
-// read has the next files of the line read.
+// read asks for the next files of the line, as far as the bounds allow.
 func (fs *files) read() {
 	for len(fs.line) > 0 && fs.reads < maxReads && (fs.reads == 0 || fs.reading+fs.line[0].job.File.Size() <= maxReading) {
 		e := fs.line[0]
@@ -125,5 +126,5 @@ func (fs *files) started(e *entry) {
 	}
 }
 
-// damaged says that a file will never be read.
+// damaged reports whether the error says that a file can never be read.
 func damaged(err error) bool { return errors.Is(err, state.ErrDamaged) }

@@ -1,7 +1,7 @@
 package scheduler
 
-// Followers: other daemons, and this one, that are told how far some jobs are. Each keeps only which of its jobs have
-// changed, and asks for the progress when it can pass it on.
+// Followers: other daemons, and this one, that are told the progress of some jobs. A follower keeps only which of its
+// jobs have changed. Their progress is read when it can be passed on.
 // See docs/adr, ADR 86.
 
 import (
@@ -24,7 +24,7 @@ type follower struct {
 	tasks map[job.ID]bool // the jobs; true if the state of each task is wanted
 
 	mu    sync.Mutex
-	fresh map[job.ID]bool // the jobs in order; guarded by mu
+	fresh map[job.ID]bool // the jobs that order has; guarded by mu
 	order []job.ID        // jobs that have changed since they were taken; guarded by mu
 	over  bool            // guarded by mu
 	bell  chan struct{}   // holds one token while there may be something to take

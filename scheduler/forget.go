@@ -1,6 +1,6 @@
 package scheduler
 
-// Deleting jobs that have ended, when somebody asks for it. Those that are old are deleted by history.
+// Deleting jobs that have ended, when somebody asks for it. Jobs that ended long ago are deleted by history.
 
 import (
 	"fmt"

@@ -19,15 +19,16 @@ type gang struct {
 	due   bool       // it is in offers.due
 	since time.Time  // when a host first held a place while others were missing; zero while none does
 	shown int        // how many members entry.shown counts as RESERVED
-	// gathers says that it keeps its places in queues whatever accounts have used, because hosts hold others for it.
+	// gathers says that usage counts and hosts hold places for some of its members. So the gang keeps its places in the
+	// queues of other hosts, whatever accounts have used.
 	gathers bool
 	// revokes counts the places that hosts have taken back.
 	revokes int
 }
 
-// homeAt is where the gang looks for places at this age of its job. It has turns: first its home, then all hosts, then its
-// home again. Each turn is twice as long as the one before. So a home whose hosts are busy, or are not what they say,
-// costs a gang no more than twice the time that it had waited by then.
+// homeAt returns where the gang looks for places at this age of its job. It looks in turns: first in its home, then at
+// all hosts, then in its home again. Each turn is twice as long as the one before. So a home whose hosts are busy, or
+// are not what they say, costs a gang no more than twice the time that it had waited by then.
 func (g *gang) homeAt(age, first time.Duration) place.Home {
 	if turn := bits.Len64(uint64(max(age, 0)/max(first, 1)) + 1); turn%2 == 0 {
 		return place.Home{}
@@ -35,7 +36,8 @@ func (g *gang) homeAt(age, first time.Duration) place.Home {
 	return g.home
 }
 
-// most bounds the offers of a gang. Hosts where a member may never get a place are among them.
+// most bounds the offers of a gang. It is more than the gang has members, because at some hosts a member may never get
+// a place.
 func (g *gang) most() int { return min(2*g.size, g.size+8) }
 
 // seat is the place of one member at the host of its offer.

@@ -47,12 +47,13 @@ func (gs *seats) queueAt(d *dispatch, w *worker) {
 	gs.offer(d, w, &seat{state: inQueue, waits: true}, nil)
 }
 
-// makeRoom takes one queued offer back if the gang has as many offers as it may have. It returns false if it has none.
+// makeRoom takes one queued offer back if the gang has as many offers as it may have. It returns false if none of them
+// may be taken back.
 func (gs *seats) makeRoom(d *dispatch) bool {
 	if len(d.offers) < d.gang.most() {
 		return true
 	}
-	for _, booked := range []bool{false, true} { // where others keep what it needs, none is lost
+	for _, booked := range []bool{false, true} { // first those that are not elected: other hosts keep what they need
 		for _, o := range slices.Backward(d.offers) {
 			if o.replaceable() && slices.Contains(d.election.booked, o) == booked {
 				gs.offers.release(o)
@@ -74,7 +75,7 @@ func (gs *seats) offerMore(d *dispatch, w *worker) {
 	}
 }
 
-// offer offers the rank that needs it most to a host.
+// offer offers a host the rank that most needs an offer.
 func (gs *seats) offer(d *dispatch, w *worker, s *seat, chosen []string) {
 	rank, open := d.openRank()
 	if !open {
@@ -198,7 +199,7 @@ func loopback(address string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// sessionless handles a Commit of a host without a live lease. The host is offered a member again once it has one.
+// sessionless handles a Commit of a host without a live lease. The host is offered a member again once it has a lease.
 func (gs *seats) sessionless(o *offer) {
 	gs.offers.release(o)
 	gs.hosts.sessionless(o)
@@ -247,8 +248,8 @@ func (gs *seats) decline(w *worker, o *offer, m contract.Decline) {
 	}
 }
 
-// maxRevokes is how often hosts may take places of a gang back before it avoids each that does so for a while. Else a
-// host that gives and takes could keep the owner busy.
+// maxRevokes is how often hosts may take places of a gang back. After that the gang avoids each host that does so, for
+// a while. Otherwise a host that gives and takes places could keep the owner busy.
 const maxRevokes = 32
 
 // lookLater looks at the gang again when it no longer avoids a host.

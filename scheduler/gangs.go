@@ -3,8 +3,8 @@ package scheduler
 // Gangs: the members are offered to hosts until as many hosts as the gang has members hold a place each. Then all are
 // started.
 //
-// A gang that lacks places keeps those that it has, because one that ranks before it can always take them: the hosts
-// decide that by the one order of all offers. It keeps them no longer than Config.GangHold.
+// A gang that lacks places may keep those that it has, because a gang that ranks before it can always take them: the
+// hosts decide that by the one order of all offers. It keeps them no longer than Config.GangHold.
 // See docs/adr, ADR 89.
 
 import (
@@ -122,8 +122,8 @@ func (gs *gangs) watchHold(d *dispatch, n [seated + 1]int) {
 	}
 }
 
-// gather has the gang keep its places in queues, or not any more. Where usage does not count, age alone decides at hosts
-// and here, and there is nothing to keep.
+// gather notes whether the gang keeps its places in queues. Where usage does not count, age alone decides at hosts and
+// here, and there is nothing to keep.
 func (d *dispatch) gather(keeps bool) {
 	d.gang.gathers = keeps
 	for _, o := range d.offers {
@@ -181,7 +181,7 @@ func (gs *gangs) preempt(d *dispatch, missing int, from int) bool {
 	if len(hosts) == 0 || len(fresh) > spare {
 		return false
 	}
-	for _, o := range queued { // before others make room: these must not
+	for _, o := range queued { // first, so that makeRoom does not take these back
 		o.seat.preempt = true
 		o.markElsewhere(false)
 		gs.offers.sendOffer(o, queueWait)
@@ -193,8 +193,8 @@ func (gs *gangs) preempt(d *dispatch, missing int, from int) bool {
 	return true
 }
 
-// unpromise takes the offers back for which hosts would preempt tasks, because not all members can have a place that way.
-// The members queue there instead.
+// unpromise takes back the offers for which hosts would preempt tasks, because not all members can have a place that
+// way. The members queue there instead.
 func (gs *gangs) unpromise(d *dispatch) {
 	for _, o := range slices.Clone(d.offers) {
 		if o.seat.preempt && !o.seat.firm && o.seat.state != seated {
@@ -206,7 +206,8 @@ func (gs *gangs) unpromise(d *dispatch) {
 	}
 }
 
-// firm has the hosts end the tasks that they have named: each member has a place, or the promise of one.
+// firm tells the hosts to end the tasks that they have named, because each member now has a place, or the promise of
+// one.
 func (gs *gangs) firm(d *dispatch) {
 	for _, o := range d.offers {
 		if o.seat.state == promised && !o.seat.firm {
@@ -216,7 +217,7 @@ func (gs *gangs) firm(d *dispatch) {
 	}
 }
 
-// gangReason is why a gang waits that gathers.
+// gangReason returns why a gang waits although its members are offered to hosts.
 func (d *dispatch) gangReason() job.Reason {
 	n := d.seats()
 	var names []string
@@ -237,5 +238,5 @@ func (d *dispatch) gangReason() job.Reason {
 	return job.Reason{Word: job.ReasonGangWaiting, Detail: contract.Clip(text)}
 }
 
-// namedHosts is how many of the hosts that a gang waits for its reason names.
+// namedHosts bounds the hosts that the reason of a waiting gang names.
 const namedHosts = 4

@@ -34,11 +34,11 @@ func (gs *gangStarts) assign(d *dispatch) {
 	gs.pending.setWaiting(t, false)
 	gs.pending.queued.remove(t)
 	t.move(gs.turn, held)
-	gs.dispatches.files.has(t.e) // it is read meanwhile
+	gs.dispatches.files.has(t.e) // the file is read meanwhile
 	gs.proposeGang(d)
 }
 
-// proposeGang proposes the record of a gang of which each member has a place.
+// proposeGang proposes the record that assigns all members of a gang. Each of them has a place.
 func (gs *gangStarts) proposeGang(d *dispatch) {
 	t := d.task
 	t.move(gs.turn, confirming)
@@ -85,7 +85,7 @@ func (gs *gangStarts) start(d *dispatch) {
 		return
 	}
 	if !gs.dispatches.files.has(t.e) {
-		return // it is called again once the file was read
+		return // start is called again once the file is read
 	}
 	t.endGang()
 	t.dispatch, t.going, t.declines = nil, false, 0
@@ -116,8 +116,8 @@ func (gs *gangStarts) startMember(t *task, o *offer, members *contract.Gang, pre
 	})
 }
 
-// members is what all members are told of each other. It is nil if the address of one is not known. This daemon's own
-// host has the address at which the first of the others reaches it.
+// members returns what all members are told of each other. It is nil if the address of one is not known. For this
+// daemon's own host it gives the address of its end of the session with the first other member.
 func (gs *gangStarts) members(d *dispatch) *contract.Gang {
 	g := &contract.Gang{Members: make([]contract.Member, d.gang.size)}
 	local := -1

@@ -33,9 +33,9 @@ const (
 	maxUnsavedBulk = 4 << 20
 )
 
-// saveDue reports whether the changed rows are to be saved now. Most jobs change several times within
-// Config.SaveEvery, and the journal has the changes meanwhile. Jobs that are deleted are saved at once with all others,
-// because a save says which entries of the journal all rows reflect.
+// saveDue reports whether the changed rows are to be saved now. Most jobs change several times within Config.SaveEvery,
+// and the journal has the changes meanwhile. A deletion is saved at once, together with all changed rows, because a
+// save says which entries of the journal all rows reflect.
 func (h *history) saveDue() bool {
 	switch {
 	case h.cfg.SaveEvery == 0, h.due, len(h.fx.Gone) > 0, len(h.entries.unsaved) >= maxUnsaved, h.entries.bulk >= maxUnsavedBulk:
@@ -117,7 +117,7 @@ func (h *history) unarchive(u Unarchived) {
 
 var errOtherJob = errors.New("they do not fit the index entry of the job")
 
-// reopened forgets that a job has ended, after a requeue. The job ages anew.
+// reopened forgets that a job has ended, after a requeue. The age of the job starts again.
 func (h *history) reopened(e *entry) {
 	if !e.ended.IsZero() && !e.job.Ended() {
 		e.ended = time.Time{}
@@ -150,11 +150,12 @@ type Saved struct {
 	final []state.Entry // index entries of final jobs
 
 	moved []job.Row // rows of jobs whose large file an older version had in the header
-	bytes int       // of these
+	bytes int       // of the files in these
 }
 
-// Moved returns the rows in which job files of older versions get a place of their own, for Journal.Save with Applied. It
-// returns none while they are few, unless all is set. What it has returned once it does not return again.
+// Moved returns rows for Journal.Save with Applied. Older versions kept large job files in the header, and these rows
+// give them a place of their own. Moved returns none while there are few of them, unless all is set, and returns none
+// of them twice.
 func (s *Saved) Moved(all bool) []job.Row {
 	if !all && s.bytes < maxUnsavedBulk {
 		return nil
@@ -176,7 +177,7 @@ func (s *Saved) Add(r job.Row) error {
 	return nil
 }
 
-// End takes note that there are no more rows.
+// End notes that there are no more rows.
 func (s *Saved) End() error { return s.flush() }
 
 func (s *Saved) flush() error {
@@ -223,7 +224,8 @@ func (h *history) retire() {
 	}
 }
 
-// rowsKept notes up to which entry of the journal the rows on disk reflect it.
+// rowsKept notes up to which entry of the journal the rows on disk reflect it. It frees the tails and the job files
+// that are on disk by then.
 func (h *history) rowsKept(applied uint64) {
 	h.rows = max(h.rows, applied)
 	rest := h.tailed[:0]
@@ -293,7 +295,7 @@ func (h *history) purged(id job.ID) {
 	h.fx.Gone = append(h.fx.Gone, id)
 }
 
-// endOf is when the job ended, as far as this daemon knows.
+// endOf returns when the job ended, as far as this daemon knows.
 func (h *history) endOf(e *entry) time.Time {
 	if at := e.job.ClosedAt(); !at.IsZero() {
 		return at

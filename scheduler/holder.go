@@ -8,7 +8,7 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// holder counts what the tasks of a user hold that are assigned or offered to hosts.
+// holder counts what those tasks of a user hold that are assigned or offered to hosts.
 type holder struct {
 	contract.Held
 
@@ -27,7 +27,7 @@ func (h *holder) change(before, now contract.Held) {
 	}
 }
 
-// holders are those of all users with jobs in memory.
+// holders has a holder for each user with jobs in memory.
 type holders map[string]*holder
 
 // join returns the holder of the user for one more job.
@@ -50,7 +50,8 @@ func (hs holders) leave(user string) {
 	}
 }
 
-// wholeOf returns what a task with this need holds of a host; of one that is not known, what it asks for.
+// wholeOf returns what a task with this need holds of a host. If h is nil, because the host is not known, that is what
+// the task asks for.
 func wholeOf(h *fleet.Host, need job.Resources) job.Resources {
 	if h == nil {
 		return need

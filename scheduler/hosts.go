@@ -19,11 +19,11 @@ type hosts struct {
 	workers  map[job.Peer]*worker
 	fleet    fleet.Table // the same hosts, for searches
 	freed    []*worker   // hosts that may take more than when the waiting tasks were last compared with them
-	profiles uint64      // rises with each Hello, and with each host that is forgotten
+	profiles uint64      // rises when known hosts have changed so that reasons need to be worked out again
 	timed    bool        // a host has said how long tasks may run there
 }
 
-// askAgain has the waiting tasks compared with the host again at this time.
+// askAgain lets the waiting tasks be compared with the host again at this time.
 func (hs *hosts) askAgain(w *worker, when time.Time) {
 	if w.askAt.After(hs.now) && !when.Before(w.askAt) {
 		return // an earlier time is set: the tasks that have to wait longer set a later one then
@@ -108,9 +108,9 @@ func (hs *hosts) offerToFreed(w *worker) {
 	hs.freed = append(hs.freed, w)
 }
 
-// sessionless notes that the host of an offer has committed without a live lease. It reports whether an answer to a renewal was
-// sent since the offer and crossed the Commit, so that the host may have a lease now. If it commits to a newer offer without
-// one, the answer did not count there, and only the next one ends the wait.
+// sessionless notes that the host of an offer has committed without a live lease. It reports whether an answer to a
+// renewal was sent since the offer and crossed the Commit, so that the host may have a lease now. If the host commits
+// to a newer offer without a lease, that answer did not help, and only the next one ends the wait.
 func (hs *hosts) sessionless(o *offer) (crossed bool) {
 	w := o.worker
 	if crossed = w.Leases > max(o.leases, w.vain); crossed {
@@ -123,7 +123,7 @@ func (hs *hosts) sessionless(o *offer) (crossed bool) {
 	return crossed
 }
 
-// trusted has tasks offered to a host again that had no lease.
+// trusted ends the pause of a host that had no lease, so that tasks are offered to it again.
 func (hs *hosts) trusted(w *worker) {
 	if w.Leased() {
 		hs.offerToFreed(w)
@@ -146,7 +146,7 @@ func (hs *hosts) refusedUser(w *worker, user string) {
 	if forgotten != "" {
 		hs.forgetQuota(w, forgotten)
 	}
-	hs.profiles++ // it is another reason
+	hs.profiles++ // tasks that wait may have another reason now
 	hs.setQuotaTimer(w, user, doubled(userAgain, times, userAgainMost), hs.reopenQuota)
 }
 
@@ -179,7 +179,8 @@ func (hs *hosts) easeQuota(w *worker, user string) {
 	hs.reopenQuota(w, user)
 }
 
-// reopenQuota lets one task of the user be offered to the host again. It finds out whether the quota allows more now.
+// reopenQuota lets one task of the user be offered to the host again. That offer finds out whether the quota allows
+// more now.
 func (hs *hosts) reopenQuota(w *worker, user string) {
 	if w.Quotas.Open(user) {
 		hs.profiles++

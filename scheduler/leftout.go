@@ -1,7 +1,8 @@
 package scheduler
 
-// Hosts that a job leaves out for a while: its tasks fail there at once, and elsewhere they do not, or nobody knows yet. The
-// breaker of a host cannot know that, as one job or one user does not pause it. See docs/adr, ADR 169.
+// Hosts that a job leaves out for a while: its tasks fail there at once, and elsewhere they do not, or that is not
+// known yet. The breaker of the host does not help, because failures of one job or one user alone do not trip it. See
+// docs/adr, ADR 169.
 
 import (
 	"slices"
@@ -12,23 +13,24 @@ import (
 )
 
 const (
-	// quickFailure is the longest run of a task that counts as a failure at once. One that runs on for longer, and for as long as
-	// it takes to begin, has not failed so.
+	// quickFailure is how long a task may have run to count as failed at once. trialFor is the same for a task that tries
+	// a host, from its offer on: it includes the time that the task takes to begin.
 	quickFailure = 30 * time.Second
 	trialFor     = quickFailure + 5*time.Second
-	// quickFailures is how many of them in a row, without another end between them, have a job leave the host out.
+	// quickFailures is how many failures at once in a row, without another end between them, make a job leave the host
+	// out.
 	quickFailures = 3
-	// leaveFirst is the first time for which it does. Then one task tries the host, and while such a task fails the time
-	// doubles, up to leaveMost.
+	// leaveFirst is how long a job leaves a host out at first. Then one task tries the host. Each time that such a task
+	// fails at once, the time doubles, up to leaveMost.
 	leaveFirst = 30 * time.Second
 	leaveMost  = 30 * time.Minute
-	// doubtFirst is the same while nothing is known of how the job does elsewhere; up to leaveFirst.
+	// doubtFirst is the same while nothing is known of how the job does elsewhere. It doubles up to leaveFirst.
 	doubtFirst = time.Second
-	// maxTallies bounds the hosts of which a job keeps how its tasks do there.
+	// maxTallies bounds the hosts for which the results of one job are counted.
 	maxTallies = 256
 )
 
-// leftOut has the hosts that jobs leave out. It is not on disk: a new owner finds out anew.
+// leftOut has the hosts that jobs leave out. It is not on disk: a new owner has to find out again.
 type leftOut struct {
 	by map[*entry]*tallies
 }
@@ -38,20 +40,20 @@ type tallies struct {
 	failed int // tasks that failed at once
 	well   int // those that did not, however they ended
 	at     map[job.Peer]*tallyAt
-	out    []job.Peer // those of at that are left out, or were until a task tries them
+	out    []job.Peer // hosts of at that are left out, and those that a task may try again
 }
 
 // tallyAt is how they do on one host.
 type tallyAt struct {
-	row     int           // failures at once, since the last other end
-	failed  int           // all of them
-	well    int           // other ends
+	row     int           // failures at once since the last other end
+	failed  int           // all failures at once
+	well    int           // ends of any other kind
 	longest time.Duration // how long a task ran that failed at once
 	trips   int           // how often it was left out in a row
-	doubts  int           // how often it was while nothing was known of other hosts
-	left    time.Time     // since when it is; zero: it is not
-	until   time.Time     // and until when
-	trial   *task         // that tries the host, since begun; nil: none does
+	doubts  int           // how often it was left out while nothing was known of other hosts
+	left    time.Time     // since when it is left out; zero: it is not
+	until   time.Time     // until when it is left out
+	trial   *task         // the task that tries the host, since begun; nil: none does
 	begun   time.Time
 }
 
@@ -60,7 +62,7 @@ func (lo *leftOut) ended(t *task, p job.Peer, x job.Exit, now time.Time) {
 	e := t.e
 	quick := x.FailedStart() || x.State == job.Failed && !e.job.Spec.Saved(x) && (!x.Started || x.Ended.Sub(x.Began) < quickFailure)
 	if !quick && (!x.Started || x.State == job.Cancelled || x.State == job.NodeFail || x.State == job.Preempted && !e.job.Spec.Saved(x)) {
-		return // it tells nothing of the host
+		return // such an end says nothing about the host
 	}
 	all := lo.by[e]
 	if all == nil {
@@ -97,7 +99,7 @@ func (lo *leftOut) ended(t *task, p job.Peer, x job.Exit, now time.Time) {
 	}
 }
 
-// leave has the job leave the host out for a while, if it does better elsewhere, or nobody knows.
+// leave makes the job leave the host out for a while, if it does better elsewhere, or if that is not known.
 func (all *tallies) leave(e *entry, p job.Peer, h *tallyAt, now time.Time) {
 	pause := time.Duration(0)
 	switch all.elsewhere(e, p, h, now) {
@@ -117,7 +119,7 @@ func (all *tallies) leave(e *entry, p job.Peer, h *tallyAt, now time.Time) {
 	h.row, h.trial, h.left, h.until = 0, nil, now, now.Add(pause)
 }
 
-// takesBack has the job leave the host out no longer.
+// takesBack lets tasks of the job go to the host again.
 func (all *tallies) takesBack(p job.Peer, h *tallyAt) {
 	h.row, h.trips, h.doubts, h.trial, h.left, h.until = 0, 0, 0, nil, time.Time{}, time.Time{}
 	if i := slices.Index(all.out, p); i >= 0 {
@@ -134,8 +136,8 @@ const (
 	fails                    // no better
 )
 
-// elsewhere says how the job does on the other hosts. It does better if at least half of its tasks there do not fail at once. If
-// none has ended there, one counts that has run for much longer than those that failed here.
+// elsewhere says how the job does on the other hosts. It does better if at least half of its tasks there do not fail at
+// once. If no task has ended there, it is enough that one has been running for much longer than those that failed here.
 func (all *tallies) elsewhere(e *entry, p job.Peer, h *tallyAt, now time.Time) fate {
 	well, failed := all.well-h.well, all.failed-h.failed
 	switch {
@@ -152,7 +154,8 @@ func (all *tallies) elsewhere(e *entry, p job.Peer, h *tallyAt, now time.Time) f
 	return unknownThere
 }
 
-// tried notes that a task of the job is offered to the host. If the host was left out, the others wait for how this one does.
+// tried notes that a task of the job is offered to the host. If the host was left out, the other tasks of the job wait
+// for the result of this one.
 func (lo *leftOut) tried(t *task, p job.Peer, now time.Time) {
 	if all := lo.by[t.e]; all != nil {
 		if h := all.at[p]; h != nil && !h.left.IsZero() {
@@ -161,8 +164,8 @@ func (lo *leftOut) tried(t *task, p job.Peer, now time.Time) {
 	}
 }
 
-// refuses says whether the job leaves out the host that has room for the task now, and until when. Not even then does it refuse
-// the only host that could take the task.
+// refuses says whether the job leaves the host out for this task, and until when. It does not consider whether another
+// host could take the task; see placement.leaves.
 func (lo *leftOut) refuses(t *task, p job.Peer, now time.Time) (until time.Time, refuses bool) {
 	all := lo.by[t.e]
 	if all == nil || len(all.out) == 0 {
@@ -175,8 +178,8 @@ func (lo *leftOut) refuses(t *task, p job.Peer, now time.Time) (until time.Time,
 	return h.until, h.until.After(now)
 }
 
-// add adds the hosts that the job leaves out to those that its task avoids. It goes there only where nothing else could
-// ever take it.
+// add adds the hosts that the job leaves out to those that its task avoids. Its tasks go there only if no other host
+// could ever take them.
 func (lo *leftOut) add(e *entry, as place.Avoidances, now time.Time) place.Avoidances {
 	all := lo.by[e]
 	if all == nil || len(all.out) == 0 {

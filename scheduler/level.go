@@ -14,17 +14,18 @@ import (
 // patience is how long a task waits at least before it goes to the first level.
 const patience = 144 * time.Minute
 
-// stretch is how many times as long as its task has left a task waits at least before it goes to the first level, where
-// that is known.
+// stretch is how many times its remaining time a task waits at least before it goes to the first level, if that time is
+// known.
 const stretch = 16
 
-// rate works out the level of a task that begins to wait, also once more. It goes to the first level when it has waited for
-// as long as it has run so far, and for patience at least. So however many tasks are before it, what it waits for room
-// grows no faster than what it gets. Where the time that it has left is known, that many times counts instead: tasks with
-// little left go sooner anyway, and those with much left hold up many others.
+// rate works out the level of a task that begins to wait, for the first time or again. The task goes to the first level
+// when it has waited for as long as it has run so far, and for patience at least. So its waiting time grows no faster
+// than its running time, however many tasks are before it. If its remaining time is known, the task waits for stretch
+// times that instead of for the time that it has run: tasks with little left go sooner anyway, and those with much left
+// hold up many others.
 //
-// A task that is overdue goes before all of users who may have at most the priority that its user may have, and keeps that
-// while it runs. See also before.
+// An overdue task goes before all tasks of users whose highest priority is not above that of its own user, and keeps
+// that rank while it runs. See also before.
 func rate(tn *turn, t *task, hurry func(*task)) {
 	if t.raised = 0; t.overdue {
 		tn.stop(t.lined.timer)
@@ -74,10 +75,11 @@ func rate(tn *turn, t *task, hurry func(*task)) {
 	t.lined.timer = tn.at(due, func() { hurry(t) })
 }
 
-// before works out the level of a task that has so much time left by its limit, where nobody is to wait for longer than
-// Config.MaxWait. When it has waited for as long, and for contract.MinRun at least, it has the highest priority that its user may
-// have, with the level of its work. Else long tasks of a higher priority keep short ones waiting until all are overdue, and all
-// then go by age. As the longest wait has a bound, no task goes to the first level for having waited.
+// before works out the level of a task with this much time left by its limit, if Config.MaxWait bounds how long tasks
+// wait. When the task has waited for as long as it has left, and for contract.MinRun at least, it gets the highest
+// priority that its user may have, with the level of its work. Otherwise long tasks of a higher priority would keep
+// short ones waiting until all are overdue, and all would then go by age. As MaxWait bounds the longest wait, no task
+// goes to the first level for having waited.
 func before(tn *turn, t *task, left time.Duration, width int, hurry func(*task)) {
 	tn.stop(t.lined.timer)
 	t.work.Time = contract.Times(left, width)
@@ -90,8 +92,9 @@ func before(tn *turn, t *task, left time.Duration, width int, hurry func(*task))
 	t.raised, _ = tn.cfg.Priorities.Highest(t.e.job.User)
 }
 
-// had returns for how long the attempts of a task have run, by the journal, and the newest of them that ran; 0 if none did.
-// Those before a person last requeued it do not count. If there are more than the journal keeps, the others count like those.
+// had returns how long the attempts of a task have run in all, by the journal, and the number of the newest attempt
+// that ran; 0 if none did. Attempts before a person last requeued the task do not count. If there were more than the
+// journal keeps, each of the others counts as much as the average of those.
 func had(t *task) (ran time.Duration, last int) {
 	j := t.e.job
 	settled := j.Task(t.index).Settled
@@ -112,8 +115,8 @@ func had(t *task) (ran time.Duration, last int) {
 // mostCounted bounds the attempts that count.
 const mostCounted = 10_000
 
-// waited returns for how long the task has waited for room since its submission, all its waits together. The time counts
-// in which it did not run, since it last waited for anything else.
+// waited returns how long the task has waited for room since its submission, all its waits together. That is the time
+// since it last waited for anything else, less the time in which it ran.
 func waited(now time.Time, t *task) time.Duration {
 	since := t.e.born
 	for _, at := range []time.Time{t.e.parents.able, t.able} {

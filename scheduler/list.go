@@ -68,7 +68,7 @@ func SetBacklog(l *Loop, b Backlog) {
 	l.calls.box.putAlways(mail{look: func(c *Core) { c.entries.backlog.setLimits(&b) }})
 }
 
-// SetPriorities replaces the highest priorities that users may give. Jobs that are accepted keep theirs.
+// SetPriorities replaces the highest priorities that users may give their jobs. Jobs that are accepted keep theirs.
 func SetPriorities(l *Loop, p *contract.Priorities) {
 	l.calls.box.putAlways(mail{look: func(c *Core) { c.cfg.Priorities = p }})
 }
@@ -94,7 +94,7 @@ func AllotmentOf(ctx context.Context, l *Loop, user string) (s contract.Allotmen
 	return s, s.User != "", err
 }
 
-// TellAllotted brings the answers to a question of Allotter.Allot, or what was asked for besides.
+// TellAllotted brings answers of other daemons: those to a question of Allotter.Allot, or others, which have no round.
 func TellAllotted(l *Loop, e AllotmentsHeard) { l.calls.box.putAlways(mail{event: e}) }
 
 // SwapAllotments takes in what an owner of another daemon, or another one of this daemon, says of users, and returns what this owner
@@ -103,9 +103,9 @@ func SwapAllotments(ctx context.Context, l *Loop, from job.Peer, states []contra
 	return query(ctx, l.calls, func(c *Core) ([]contract.Allotment, error) { return c.plan.allotments.swap(from, states), nil })
 }
 
-// Watch sends the jobs that the filter chooses: first as they are, then every change. Of several changes that were not
-// read yet only the newest is sent. The channel is closed when ctx ends, when the scheduler ends, or when the reader is
-// too far behind: then list and watch again.
+// Watch sends the jobs that the filter chooses: first as they are, then every change. If several changes of a job were
+// not read yet, only the newest is sent. The channel is closed when ctx ends, when the scheduler ends, or when the
+// reader is too far behind: then list and watch again.
 func (l *Loop) Watch(ctx context.Context, f job.Query) (<-chan job.Job, error) {
 	watchers := &l.execute.watchers // only the loop touches them
 	w := &watcher{filter: f, out: make(chan job.Job), latest: map[job.ID]*job.Job{}, bell: make(chan struct{}, 1)}

@@ -1,6 +1,6 @@
 package scheduler
 
-// Which jobs a listing shows, and what goes before a job.
+// Which jobs a listing shows, and how many tasks go before a job.
 
 import (
 	"slices"
@@ -19,7 +19,7 @@ func ahead(vs *views, e *entry) (n int) {
 	if first == nil || first.durable().State != job.Pending {
 		return 0
 	}
-	counted := map[*entry]bool{e: true} // jobs whose waiting tasks are counted together, those that are offered among them
+	counted := map[*entry]bool{e: true} // jobs whose waiting tasks are counted together, with those on offer
 	own := vs.pending.join(first)
 	rivals := map[*shape]bool{} // whether a shape can use a host that this job can use
 	rival := func(g *shape) bool {
@@ -56,7 +56,8 @@ func ahead(vs *views, e *entry) (n int) {
 	return n
 }
 
-// markRefusals adds which hosts have said that they can never run the job. They are none of those that could run it.
+// markRefusals adds the hosts that have said that they can never run the job, and removes them from those that could
+// run it.
 func (vs *views) markRefusals(x *contract.Explanation, e *entry) {
 	i := slices.IndexFunc(e.tasks, func(t *task) bool { return t.shape != nil })
 	if i < 0 {
@@ -65,7 +66,7 @@ func (vs *views) markRefusals(x *contract.Explanation, e *entry) {
 	vs.explain.addRefusals(x, &e.tasks[i].shape.Shape)
 }
 
-// chosen returns the listed job if the filter chooses it. Of an archived job only the index entry is compared.
+// chosen returns the listed job if the filter chooses it. For an archived job, only the index entry is compared.
 func chosen(vs *views, x state.Entry, f *job.Query) (Listed, bool) {
 	j := vs.entries.table.Of(x)
 	switch {
@@ -140,7 +141,7 @@ const (
 	leastPage = 256
 )
 
-// pageLimit is how many jobs an answer to the query may have.
+// pageLimit returns how many jobs an answer to the query may have.
 func pageLimit(f job.Query) int {
 	if f.Limit <= 0 || f.Limit > MaxList {
 		return MaxList

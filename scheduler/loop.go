@@ -81,8 +81,8 @@ func (l *Loop) Deliver(e job.Committed) {
 	l.calls.box.putEntry(Committed{e})
 }
 
-// SessionUp tells the scheduler of a new session, with the addresses of its ends. As all that is told of a member, it waits
-// while too much of that member waits. It does not wait for the loop if the peer is this daemon.
+// SessionUp tells the scheduler of a new session, with the addresses of its ends. Like every event of a member, it
+// waits while too much of that member is waiting for the loop. If the peer is this daemon, it does not wait.
 func (l *Loop) SessionUp(p job.Peer, path contract.Path) { l.tell(p, SessionUp{Peer: p, Path: path}) }
 
 // TellMeasured tells the scheduler how long a message to the peer of a session and the answer take.
@@ -98,8 +98,9 @@ func TellRevoked(l *Loop, p job.Peer) {
 	l.calls.box.fromOwn(p, Revoked{Peer: p})
 }
 
-// FromWorker takes a message of a host, in order. It waits while too much of that host waits. ErrBusy, which only this
-// daemon's own worker gets, says that the message was dropped. Then close the local session and open it again.
+// FromWorker takes a message of a host, in order. It waits while too much of that host is waiting for the loop.
+// ErrBusy, which only this daemon's own worker gets, says that the message was dropped. Then close the local session
+// and open it again.
 func (l *Loop) FromWorker(p job.Peer, m contract.ToScheduler) error {
 	if !l.tell(p, FromWorker{Peer: p, Msg: m}) {
 		return ErrBusy
@@ -107,7 +108,8 @@ func (l *Loop) FromWorker(p job.Peer, m contract.ToScheduler) error {
 	return nil
 }
 
-// tell adds an event of a member. This daemon's own worker never waits for its scheduler, which waits for it.
+// tell adds an event of a member. This daemon's own worker never waits for its scheduler, because the scheduler waits
+// for the worker.
 func (l *Loop) tell(p job.Peer, e Event) bool {
 	if p == l.self {
 		return l.calls.box.fromOwn(p, e)

@@ -42,13 +42,14 @@ type SubmitRequest struct {
 	User string
 	Key  string // idempotency key, or empty
 	Spec job.Spec
-	// Operator says that the user is one; see ErrBacklog.
+	// Operator says that the user is an operator; see ErrBacklog.
 	Operator bool
 	// Unknown are jobs that Spec depends on and that their owner does not have.
 	Unknown []job.ID
 }
 
-// change requests a change of a job. known is its job file, if the caller has it. archived says that the job is archived, so nothing was changed.
+// change requests a change of a job. known is its job file, if the caller has it. archived says that the job is
+// archived, so nothing was changed.
 func (l *Loop) change(ctx context.Context, known *job.Spec, event func(Token) Event) (j job.Job, archived bool, err error) {
 	r, err := l.calls.ask(ctx, event)
 	if err != nil {
@@ -66,7 +67,7 @@ func (l *Loop) change(ctx context.Context, known *job.Spec, event func(Token) Ev
 }
 
 // Submit accepts a job and returns once its record is committed. From then on the job outlives this daemon. A
-// *NoMatchError says that no host could ever run it, ErrBacklog that too much of the user waits.
+// *NoMatchError says that no host could ever run it, ErrBacklog that too much work of the user waits.
 func (l *Loop) Submit(ctx context.Context, r SubmitRequest) (job.Job, error) {
 	j, archived, err := l.change(ctx, &r.Spec, func(t Token) Event {
 		return Submit{Token: t, User: r.User, Operator: r.Operator, Key: r.Key, Spec: r.Spec, Unknown: r.Unknown}
@@ -88,8 +89,8 @@ func HasKey(ctx context.Context, l *Loop, user, key string) (bool, error) {
 	})
 }
 
-// sameJob returns the job of an earlier request with the same idempotency key. It is ErrConflict if the job file was
-// another.
+// sameJob returns the job of an earlier request with the same idempotency key. It is ErrConflict if the job file
+// differs.
 func sameJob(j job.Job, r SubmitRequest) (job.Job, error) {
 	first, err := checkSpec(j.Spec)
 	again, err1 := checkSpec(r.Spec)
@@ -144,8 +145,8 @@ func ForgetJob(ctx context.Context, l *Loop, id job.ID) error {
 	return err
 }
 
-// LookAnew ends the back-offs of waiting jobs, of one user or of all, and has hosts looked for anew. It returns what came of
-// it after two seconds.
+// LookAnew ends the back-offs of waiting jobs, of one user or of all, and searches for hosts again. It returns the
+// result after two seconds.
 func LookAnew(ctx context.Context, l *Loop, user string) (Looked, error) {
 	r, err := l.calls.ask(ctx, func(t Token) Event { return Schedule{Token: t, User: user} })
 	if r.Looked == nil {
