@@ -15,7 +15,8 @@ const (
 	electionCalm         = 2 * time.Minute
 )
 
-// calm is how often an election has changed lately. The more often, the longer the hosts that are not elected keep something.
+// calm counts how often an election has changed lately. The more often it has, the longer the hosts that are not
+// elected keep something.
 type calm struct {
 	from    time.Time // since when the present hosts are elected
 	flips   int       // how often hosts were told to keep something again

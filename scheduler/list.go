@@ -73,7 +73,8 @@ func SetPriorities(l *Loop, p *contract.Priorities) {
 	l.calls.box.putAlways(mail{look: func(c *Core) { c.cfg.Priorities = p }})
 }
 
-// SetLimits replaces the limits of users: the longest time limits of jobs that are submitted, and what tasks may hold in the cluster.
+// SetLimits replaces the limits of users: the longest time limits of jobs that are submitted, and what tasks may hold
+// in the whole cluster.
 func SetLimits(l *Loop, to *contract.UserLimits) {
 	l.calls.box.putAlways(mail{look: func(c *Core) {
 		if !c.cfg.Limits.Equal(to) {
@@ -97,7 +98,7 @@ func AllotmentOf(ctx context.Context, l *Loop, user string) (s contract.Allotmen
 // TellAllotted brings answers of other daemons: those to a question of Allotter.Allot, or others, which have no round.
 func TellAllotted(l *Loop, e AllotmentsHeard) { l.calls.box.putAlways(mail{event: e}) }
 
-// SwapAllotments takes in what an owner of another daemon, or another one of this daemon, says of users, and returns what this owner
+// SwapAllotments takes in what another owner, of this or another daemon, says of users, and returns what this owner
 // says of them.
 func SwapAllotments(ctx context.Context, l *Loop, from job.Peer, states []contract.Allotment) ([]contract.Allotment, error) {
 	return query(ctx, l.calls, func(c *Core) ([]contract.Allotment, error) { return c.plan.allotments.swap(from, states), nil })

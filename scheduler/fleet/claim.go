@@ -39,8 +39,8 @@ type Claim struct {
 	// Elsewhere says that it is queued, does not fit, and other hosts keep what it needs. What is free is for any request.
 	Elsewhere bool
 	// Gathers says that the task is a gang that holds places at hosts and lacks others, where usage counts. Hosts let the
-	// oldest of all gangs go first, whatever accounts have used. So it must be in the queue wherever younger ones hold what
-	// it lacks: else they would wait for its places, and it for theirs.
+	// oldest of all gangs go first, whatever accounts have used. So it must be in the queue wherever younger gangs hold
+	// what it lacks. Otherwise they would wait for its places, and it for theirs.
 	Gathers bool
 }
 
@@ -101,7 +101,7 @@ func (cs *Claims) IDs() []uint64 {
 // Queued returns how many claims are queued.
 func (cs *Claims) Queued() int { return cs.queued }
 
-// QueuedAround returns how many of them have at least this priority, and how many a lower one.
+// QueuedAround returns how many queued claims have at least this priority, and how many have a lower one.
 func (cs *Claims) QueuedAround(priority int) (before, after int) {
 	if cs.queued == 0 {
 		return 0, 0

@@ -14,9 +14,9 @@ import (
 const maxSearched = 4
 
 // ClassesFor returns the classes that are searched in turn for hosts of a job. A host of any of them may suit. If the
-// job names one host, it is the class of that name: a search of a wider class may not find the one host among many. Else
-// they are the classes of the labels that its constraint demands, and that of its resources: which of them is the rarest
-// is not known.
+// job names one host, it is the class of that name: a search of a wider class may not find the one host among many.
+// Otherwise they are the classes of the labels that its constraint demands, and the class of its resources, because it
+// is not known which of these is the rarest.
 func ClassesFor(s job.Spec) []string {
 	if name := onlyNode(s); job.CheckLabel(nameFact, name) == nil {
 		return []string{contract.NameClass(name)}
@@ -26,7 +26,7 @@ func ClassesFor(s job.Spec) []string {
 	if err != nil {
 		return []string{contract.AnyWorker}
 	}
-	var alone, choice []string // of terms that demand one class, and of the first that demands one of several
+	var alone, choice []string // of all terms that demand one class, and of the first term that demands one of several
 	for _, term := range c.Terms() {
 		any := term.AnyOf()
 		if len(any) == 1 {
@@ -64,7 +64,7 @@ func ClassesFor(s job.Spec) []string {
 
 const nameFact = "name"
 
-// onlyNode returns the name of the node that a job asks for; it is no name if there are several or none.
+// onlyNode returns the name of the only node that a job asks for; empty if it asks for several or none.
 func onlyNode(s job.Spec) string {
 	if len(s.NodeList) != 1 {
 		return ""
@@ -87,7 +87,7 @@ func classOf(c job.Comparison) string {
 	return ""
 }
 
-// raise has the need ask for at least what a comparison demands of each host.
+// raise raises the need to at least what a comparison demands of each host.
 func raise(need *job.Resources, c job.Comparison) {
 	if c.Op != ">=" && c.Op != ">" && c.Op != "=" {
 		return

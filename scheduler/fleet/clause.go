@@ -1,7 +1,7 @@
 package fleet
 
-// Clauses: what a request demands of a host, one by one. The same test decides whether a host meets a demand, and
-// explains why it does not.
+// Clauses: the demands of a request on a host. The same test decides whether a host meets a demand, and explains why it
+// does not.
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ type Clause struct {
 	amount bool               // of CPUs or memory: searches compare footprints instead, which is faster
 	gpus   bool               // it is about the number of GPUs
 	held   bool               // it is about how much a user may hold
-	advice string             // what would help if no host meets it; empty: nothing but to ask for less or otherwise
+	advice string             // what would help if no host meets it; empty: only another request would
 	// advise is advice that depends on the hosts; nil: there is none.
 	advise func(hosts []*Host) string
 	// Quiet leaves the clause out of explanations where every host meets it.
@@ -54,7 +54,8 @@ func ClausesOfUser(user string, s job.Spec) ([]Clause, error) {
 // raiseLimits is the advice if no host lets the user have what a job asks for.
 const raiseLimits = "ask for less, or ask an operator of a node to raise the limit"
 
-// limitClauses demand a host that lets the user have at a time what one task of the job asks for, its priority and its time limit.
+// limitClauses demand a host whose limits let the user have the resources of one task of the job, its priority and its
+// time limit.
 func limitClauses(user string, s *job.Spec) []Clause {
 	need, priority, limit := s.Need(), s.Priority, s.TimeLimit
 	return []Clause{
@@ -64,7 +65,7 @@ func limitClauses(user string, s *job.Spec) []Clause {
 	}
 }
 
-// timeText is a time limit for people.
+// timeText returns a time limit as text for people.
 func timeText(limit job.Duration) string {
 	if limit == 0 {
 		return "none"
@@ -79,7 +80,8 @@ func runsTasksOf(h *Host, user string) bool {
 
 func turnsRootAway(h *Host, user string) bool { return h.Profile.NoRoot && user == contract.Root }
 
-// ClausesOf returns the demands of a job, whoever its user is. The error says what is wrong with its constraint or its lists of nodes.
+// ClausesOf returns the demands of a job that do not depend on its user. The error says what is wrong with its
+// constraint or its lists of nodes.
 func ClausesOf(s job.Spec) ([]Clause, error) {
 	out := append(driverClauses(s), mountClauses(s)...)
 	out = append(out, resourceClauses(s.Resources)...)
@@ -104,7 +106,7 @@ func ClausesOf(s job.Spec) ([]Clause, error) {
 		field   string
 		entries []string
 		has     bool   // whether a host must be listed
-		why     string // if it is not as it must be
+		why     string // why a host fails the clause
 		advise  func(hosts []*Host) string
 	}{{"nodelist", s.NodeList, true, "not listed", noSuchNode(s.NodeList)}, {"exclude", s.Exclude, false, "excluded", nil}} {
 		nodes, err := job.ParseNodes(list.entries)
@@ -151,7 +153,7 @@ func formatClauses(s *job.Spec) []Clause {
 }
 
 // driverClauses demand a Docker engine if the task has an image, else a host that starts processes. If the task gets
-// input, they also demand a host that passes it on.
+// input, they also demand a host that passes it on. If only signed labels count, they demand a host that knows those.
 func driverClauses(s job.Spec) []Clause {
 	all := []Clause{driverClause(s)}
 	if s.TakesInput() {
@@ -173,7 +175,7 @@ func driverClauses(s job.Spec) []Clause {
 	return all
 }
 
-// trusting says in the text of a constraint whose labels count.
+// trusting is the part of a constraint's text that says that only signed labels count; empty if all labels count.
 func trusting(s job.Spec) string {
 	if s.TrustedLabels {
 		return " (signed labels)"

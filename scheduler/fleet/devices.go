@@ -25,7 +25,7 @@ type Devices struct {
 	places  map[string]int // where in all each device is; nil if there are so few that a search is as fast
 }
 
-// searched is the number of devices of a host up to which they are searched one by one.
+// searched bounds the devices of a host that has no index of them: they are searched one by one.
 const searched = 16
 
 // devicesOf returns the devices of a profile.
@@ -50,7 +50,7 @@ func devicesOf(all []gpu.Device) Devices {
 	return d
 }
 
-// kind is what a need can tell of a device.
+// kind is the part of a device by which a need can tell it from others.
 type kind struct {
 	model, class, parent string
 	memory               job.Size
@@ -137,7 +137,8 @@ func (d *Devices) Place(i int) (island, numa int) {
 func (d *Devices) Alike() *gpu.Device { return d.alike }
 
 // Fit chooses devices for the need from what is free at the host. If the need does not fit, lack is the resource that
-// is short: "cpus", "memory" or "gpus". It is "tasks" if other tasks are at the host, and one of all wants to be alone.
+// is short: "cpus", "memory" or "gpus". It is "tasks" if tasks run at the host, and one of them or the need wants the
+// whole host.
 func (d *Devices) Fit(need job.Resources, free *contract.Free) (chosen []string, lack string) {
 	return fits(need, free, d.byUUID)
 }
@@ -202,7 +203,7 @@ func (d *Devices) sound(need job.Resources, quarantine []string) bool {
 	}), need) >= n
 }
 
-// Room returns on how many devices a task of the need would find room, one by one.
+// Room returns how many devices have room for the need, each looked at on its own.
 func (d *Devices) Room(need job.Resources, free *contract.Free) int {
 	need.GPUModel = contract.ModelName(need.GPUModel)
 	return len(choose(need, free, d.byUUID))
@@ -231,7 +232,7 @@ func (d *Devices) Foreign(need job.Resources, free *contract.Free) (out []string
 	return out
 }
 
-// rounded is a size in whole MiB, for people.
+// rounded returns a size in whole MiB, for people.
 func rounded(s job.Size) job.Size { return s - s%(1<<20) }
 
 // LacksQuarantined says whether the need does not fit now, but would if the devices in quarantine were free as well.

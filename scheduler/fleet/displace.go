@@ -1,6 +1,6 @@
 package fleet
 
-// Which requests may queue at a full host, and in whose place.
+// Which requests may queue at a full host, and which queued claim they displace.
 // See docs/adr, ADR 90, ADR 91 and ADR 93.
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/internal/fairshare"
 )
 
-// MayQueue says whether a task may queue at the host, if need be in place of another one that does.
+// MayQueue says whether a task may queue at the host. If there is no free place, it may be in place of another task.
 func (t *Table) MayQueue(h *Host, r *Request) bool {
 	if t.queue[h.row.slot] > r.Rank.Precedence() {
 		return false
@@ -30,8 +30,9 @@ func (h *Host) Displaced(r *Request) *Claim {
 	return c
 }
 
-// placeFor says whether a task may queue, and in place of which claim; nil if there is a place. If no more of its kind may
-// queue, the claim is one of those, unless its account has none of them.
+// placeFor says whether a task may queue, and in place of which claim; nil if there is a free place. If no more tasks
+// of its kind may queue, the claim is one of that kind. If usage counts and the account of the task has no claim of
+// that kind, it is one of any kind.
 func (cs *Claims) placeFor(r *Request, all, kind *leaver) (c *Claim, ok bool) {
 	x := all
 	if kind.claim != nil && (kind.claim.Rank.Share == (fairshare.Standing{}) || cs.youngest(r, true) != nil) {
@@ -51,10 +52,11 @@ func (cs *Claims) placeFor(r *Request, all, kind *leaver) (c *Claim, ok bool) {
 
 // yields reports whether the claim gives its place to a task.
 //
-// If what accounts have used counts, a higher priority always gets a place. Of one priority, an account with several claims
-// gives up its youngest ones for an account that has none there and has used less of its share. It keeps its oldest one:
-// that may be the one whose turn it is at the host. If it lost its place whenever standings change, a task that needs much
-// might never start. A gang that gathers gets the place of any that does not, and of a younger one that does.
+// If usage counts, a higher priority always gets a place. Within a priority, an account with several claims gives up
+// its youngest ones for an account that has none there and has used less of its share. It keeps its oldest one, because
+// that may be the next to start at the host. If that claim lost its place whenever standings change, a task that needs
+// much might never start. A gang that gathers gets the place of any claim that does not gather, and of a younger gang
+// that gathers.
 func (x *leaver) yields(cs *Claims, r *Request) bool {
 	switch {
 	case r.Gathers:

@@ -10,8 +10,8 @@ import (
 )
 
 // Distance is the cost of the path from this daemon's host to another one: the round trip of a message, in steps of the
-// square root of two, because what is measured varies. The zero value says that the cost is not known. It never counts
-// as a short way: see Rank.
+// square root of two, because measurements vary. The zero value says that the cost is not known. It never counts as a
+// short path: see Rank.
 type Distance uint8
 
 // DistanceOf returns the distance of a round trip. It is unknown if the round trip is not positive.

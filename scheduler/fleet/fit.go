@@ -31,8 +31,8 @@ func fits(need job.Resources, free *contract.Free, devices map[string]gpu.Device
 	return chosen[:n], ""
 }
 
-// shared says whether the need does not fit because tasks run at the host: it wants the whole host, or one of them has
-// it.
+// shared says whether the need does not fit because tasks run at the host: the need wants the whole host, or one of
+// those tasks has it.
 func shared(need job.Resources, free *contract.Free) bool {
 	return free.Exclusive || need.Exclusive && free.Tasks > 0
 }

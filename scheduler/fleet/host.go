@@ -47,7 +47,7 @@ type told struct {
 	kept   []kept    // what the host keeps of what is free; see KeptFrom
 }
 
-// of returns what constraints compare: with trusted, only labels that are signed count.
+// of returns the facts that constraints compare. If trusted is set, only signed labels count.
 func (t *told) of(trusted bool) *job.Facts {
 	if trusted {
 		return &t.signed
@@ -55,18 +55,18 @@ func (t *told) of(trusted bool) *job.Facts {
 	return &t.facts
 }
 
-// rest is whether what is free changes.
+// rest says whether what is free has stayed the same, and how often it has changed.
 type rest struct {
 	idle    bool   // see Idle
-	changes uint64 // how often what is free became something else
+	changes uint64 // how often what is free has changed
 }
 
-// pauses hold when nothing is offered to a host although it is open.
+// pauses say when nothing is offered to a host although it is open.
 type pauses struct {
 	misses    int       // direct claims in a row that the host declined for lack of room that it had reported
 	refusals  int       // claims in a row that the host did not let queue
 	leaseless bool      // the host committed without a live lease: nothing is offered to it before it has one
-	until     time.Time // nothing is offered to it before
+	until     time.Time // nothing is offered to it before this
 }
 
 // row is the place of the host in its table.
@@ -74,11 +74,11 @@ type row struct {
 	slot   int
 	rows   *rows    // of the table; nil once the host is forgotten
 	listed bool     // in rows.stale
-	last   leaver   // the queued claim to go, among all
+	last   leaver   // the queued claim that gives up its place, among all
 	kinds  []leaver // the same for the kinds of claims of which no more may queue
 }
 
-// rows is what hosts change in their table.
+// rows is the part of a table that its hosts change.
 type rows struct {
 	stale []*Host // the hosts whose rows are out of date
 	rooms []Room  // by slot
@@ -111,7 +111,8 @@ func hello(h *Host, m contract.Hello, now time.Time) {
 	h.SetFree(m.Free)
 }
 
-// Availability takes in what is free. Heard was called for the message. It returns false if a newer one has come before.
+// Availability takes in what is free. Heard must have been called for the message. It returns false if a newer message
+// has come before.
 func (h *Host) Availability(m contract.Availability) bool {
 	if m.Seq != 0 && m.Seq <= h.told.seq {
 		return false
@@ -121,7 +122,7 @@ func (h *Host) Availability(m contract.Availability) bool {
 	return true
 }
 
-// keptOf takes in what a host says that it keeps.
+// keptOf returns what a host says that it keeps.
 func keptOf(m *contract.Availability, now time.Time) []kept {
 	if len(m.Kept) == 0 {
 		return nil
@@ -150,9 +151,8 @@ func (h *Host) Down(now time.Time) {
 	h.SetFree(contract.Free{})
 }
 
-// Idle notes that what is free has been so for a while: none of the queued claims fits. What is not kept for one of them is
-// then for any request, until what is free becomes something else. It
-// returns false if that was noted before.
+// Idle notes that what is free has not changed for a while, so none of the queued claims fits. Until what is free
+// changes, any request may then have what is not kept for one of them. It returns false if that was noted before.
 func (h *Host) Idle() (news bool) {
 	if h.rest.idle {
 		return false
@@ -162,7 +162,7 @@ func (h *Host) Idle() (news bool) {
 	return true
 }
 
-// Changes counts how often what is free became something else.
+// Changes returns how often what is free has changed.
 func (h *Host) Changes() uint64 { return h.rest.changes }
 
 // SetFree takes in what is free. What the host has reserved is not part of it.
@@ -263,7 +263,7 @@ func (h *Host) Missed(c *Claim) (times int) {
 	return h.pauses.misses
 }
 
-// Pause has nothing offered to the host before this time.
+// Pause keeps offers from the host until this time.
 func (h *Host) Pause(until time.Time) {
 	h.pauses.until = until
 	h.Touch()
@@ -272,13 +272,13 @@ func (h *Host) Pause(until time.Time) {
 // PausedUntil returns when the host may be offered something again. The time is in the past if it may be now.
 func (h *Host) PausedUntil() time.Time { return h.pauses.until }
 
-// Leaseless has nothing offered to the host before Leased, because it committed without a live lease.
+// Leaseless keeps offers from the host until Leased is called, because it has committed without a live lease.
 func (h *Host) Leaseless() {
 	h.pauses.leaseless = true
 	h.Touch()
 }
 
-// Leased ends what Leaseless began. It returns false if there is nothing to end.
+// Leased ends the pause that Leaseless began. It returns false if there was none.
 func (h *Host) Leased() bool {
 	was := h.pauses.leaseless
 	if was {
@@ -291,7 +291,7 @@ func (h *Host) Leased() bool {
 // Renewed counts an answered renewal of the host's lease.
 func (h *Host) Renewed() { h.Leases++ }
 
-// nearRank is the rank of the host by the cost of the path to it: 0 is this daemon's own host.
+// nearRank returns the rank of the host by the cost of the path to it. This daemon's own host has rank 0.
 func nearRank(h *Host) uint8 {
 	if h.Local {
 		return 0

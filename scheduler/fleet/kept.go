@@ -1,6 +1,6 @@
 package fleet
 
-// What hosts keep of what is free for tasks that wait there, and from which tasks.
+// Which free resources hosts keep for tasks that wait there, and from which other tasks they keep them.
 // See docs/adr, ADR 168.
 
 import (
@@ -19,12 +19,12 @@ type kept struct {
 	until   time.Time // zero: not known
 }
 
-// Asked is what of a task decides whether hosts keep from it what is free.
+// Asked is the part of a task that decides whether hosts keep free resources from it.
 type Asked struct {
-	Job      job.ID // empty: none has the task yet
+	Job      job.ID // empty: the task has no job yet
 	Need     job.Resources
 	Priority int
-	Limit    time.Duration // how long the task holds what it gets at most; 0: no limit
+	Limit    time.Duration // the time limit of the task; 0: it has none
 }
 
 // from says whether what is kept is kept from the task.
@@ -38,7 +38,7 @@ func (k *kept) from(a *Asked, now time.Time) bool {
 	return true
 }
 
-// text names what is kept of the resource that is missing, for which job, and for how long.
+// text tells people how much of the missing resource is kept, for which job, and for how long.
 func (k *kept) text(lack string, now time.Time) string {
 	what, whose := "what is free", "another job"
 	switch {

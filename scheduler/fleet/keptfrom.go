@@ -1,6 +1,6 @@
 package fleet
 
-// Which part of what is free at a host it keeps from a task.
+// Which free resources a host keeps from a task.
 
 import (
 	"slices"
@@ -9,8 +9,8 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 )
 
-// KeptFrom says for people for which job the host keeps what the task needs, and for how long. It is empty if the task would
-// fit beside what is kept, or does not fit in any case.
+// KeptFrom tells people for which job the host keeps what the task needs, and for how long. It is empty if the task
+// fits beside what is kept, or would not fit even without that.
 func KeptFrom(h *Host, a Asked, now time.Time) string {
 	if _, lack := h.Devices.Fit(a.Need, &h.Free); len(h.told.kept) == 0 || lack != "" {
 		return ""
@@ -22,7 +22,7 @@ func KeptFrom(h *Host, a Asked, now time.Time) string {
 		if !k.from(&a, now) {
 			continue
 		}
-		k.takeDevices(&free) // before the rest: whoever asks for GPUs is told of them
+		k.takeDevices(&free) // devices first: a task that asks for GPUs is told about GPUs
 		_, lack := h.Devices.Fit(a.Need, &free)
 		if k.takeRest(&h.Free, &free); lack == "" {
 			_, lack = h.Devices.Fit(a.Need, &free)
@@ -34,7 +34,7 @@ func KeptFrom(h *Host, a Asked, now time.Time) string {
 	return ""
 }
 
-// Unkept returns what is free at a host beside what is kept from a task.
+// Unkept returns what is free at a host, less what the host keeps from a task.
 func Unkept(h *Host, a Asked, now time.Time) *contract.Free {
 	free := h.Free
 	free.GPUs = slices.Clone(free.GPUs)
@@ -47,7 +47,7 @@ func Unkept(h *Host, a Asked, now time.Time) *contract.Free {
 	return &free
 }
 
-// takeDevices subtracts the devices that are kept from those that are left.
+// takeDevices subtracts the kept devices from those that are left.
 func (k *kept) takeDevices(left *contract.Free) {
 	for n := range left.GPUs {
 		if g := &left.GPUs[n]; slices.Contains(k.devices, g.UUID) {
@@ -56,7 +56,7 @@ func (k *kept) takeDevices(left *contract.Free) {
 	}
 }
 
-// takeRest subtracts the CPUs and the memory that are kept from what is left of what is free.
+// takeRest leaves no more CPUs and memory than are free beside what is kept.
 func (k *kept) takeRest(free, left *contract.Free) {
 	left.CPUs, left.Memory = min(left.CPUs, max(0, free.CPUs-k.CPUs)), min(left.Memory, max(0, free.Memory-k.Memory))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 )
 
-// left is worked out on demand, and kept until the host changes.
+// left is what is left of a host. It is worked out on demand, and kept until the host changes.
 type left struct {
 	known  bool          // room is worked out
 	queues bool          // behind and last are worked out
@@ -18,7 +18,7 @@ type left struct {
 	last   *Rank         // of the last queued claim; nil if none is queued
 }
 
-// forget has everything worked out again on demand.
+// forget discards what was worked out.
 func (l *left) forget() { l.known, l.queues = false, false }
 
 // count subtracts all claims but the queued ones from what the host said.
@@ -40,8 +40,8 @@ func (l *left) count(told *contract.Free, cs *Claims) *contract.Free {
 	return &l.room
 }
 
-// countFor also subtracts the queued claims that rank before r. Those that other hosts have booked are left out, and if
-// the host is idle spare ones, too.
+// countFor also subtracts the queued claims that rank before r. It does not subtract claims for which other hosts keep
+// what they need nor, if the host is idle, spare claims.
 func (l *left) countFor(r *Rank, told *contract.Free, cs *Claims, d *Devices, idle bool) *contract.Free {
 	room := l.count(told, cs)
 	if cs.queued == 0 {

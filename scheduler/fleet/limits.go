@@ -1,6 +1,6 @@
 package fleet
 
-// Limits of users, as hosts tell them: what a user can never have at a host.
+// Limits of users, as hosts announce them: what a user can never have at a host.
 // See docs/adr, ADR 170.
 
 import (
@@ -12,13 +12,14 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// neverHolds returns why the user can never hold so much at the host, for people, or "" if that is not known.
+// neverHolds tells people why the user can never hold the need at the host. It returns "" if no reason is known.
 func neverHolds(h *Host, user string, need job.Resources) string {
 	return h.Profile.Limits.Never(user, contract.Whole(need, h.Profile.CPUs, len(h.Profile.GPUs)))
 }
 
-// neverGoes returns why no task of the user can have this priority at the host, for people, or "" if that is not known. At the own
-// host the priority was compared when the job was accepted: its daemon knows best what it allows.
+// neverGoes tells people why no task of the user can have this priority at the host. It returns "" if no reason is
+// known. It always returns "" for this daemon's own host, because the daemon checked the priority when it accepted the
+// job.
 func neverGoes(h *Host, user string, priority int) string {
 	if h.Local {
 		return ""
@@ -26,14 +27,14 @@ func neverGoes(h *Host, user string, priority int) string {
 	return h.Profile.Limits.NeverOf(user, priority)
 }
 
-// sameLimits holds each kind of limits once, by their text.
+// sameLimits holds one copy of equal limits, by their JSON text.
 type sameLimits map[string]*contract.UserLimits
 
 // maxSameLimits bounds what sameLimits remembers. Beyond it all are forgotten: hosts then share limits only with those that
 // come later, which makes searches slower.
 const maxSameLimits = 64
 
-// share returns limits that are equal to these, and the same for all hosts that have equal ones.
+// share returns the one copy of these limits that all hosts with equal limits share.
 func (all sameLimits) share(l *contract.UserLimits) *contract.UserLimits {
 	if l == nil {
 		return nil
@@ -52,7 +53,7 @@ func (all sameLimits) share(l *contract.UserLimits) *contract.UserLimits {
 	return l
 }
 
-// limitCap is what a user may hold of a host at most.
+// limitCap is the most that a user may hold of a host.
 type limitCap struct{ tasks, cpus, memory, gpus int64 }
 
 func capOf(h *Host, user string) limitCap {
@@ -65,7 +66,7 @@ func capOf(h *Host, user string) limitCap {
 	return limitCap{of(contract.LimitTasks), of(contract.LimitCPUs), of(contract.LimitMemory), of(contract.LimitGPUs)}
 }
 
-// none says whether the user may hold nothing of that kind at all.
+// none says whether the limits allow the user no task at all, or no GPU although the need has some.
 func (c limitCap) none(need job.Resources) bool {
 	return c.tasks == 0 || c.gpus == 0 && gpu.Count(need) > 0
 }

@@ -1,6 +1,6 @@
 package fleet
 
-// Misspelled names of nodes and labels: what would help if no host has such a name.
+// Misspelled names of nodes and labels: which names to suggest if no host has the given one.
 
 import (
 	"cmp"
@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// maxNear bounds the names that are offered for one that no host has.
+	// maxNear bounds the names that are suggested for one that no host has.
 	maxNear = 5
-	// minModelWord is the length from which a word is looked for in the classes of GPUs, where gb is in most.
+	// minModelWord is the least length of a word that is looked for in the classes of GPUs. A short one such as gb is in
+	// most of them.
 	minModelWord = 3
 	// maxNearBytes bounds the names that are compared letter by letter.
 	maxNearBytes = 64
 )
 
-// noSuchNode says that no host is in the list of nodes, and which have names near the first entry.
+// noSuchNode advises people that no host is in the list of nodes, and suggests names near the first entry.
 func noSuchNode(entries []string) func(hosts []*Host) string {
 	return func(hosts []*Host) string {
 		names := make([]string, 0, len(hosts))
@@ -42,8 +43,8 @@ func noSuchNode(entries []string) func(hosts []*Host) string {
 	}
 }
 
-// noSuchLabel says that no host has a label of a term, and which labels are near. It returns nothing if the labels are there
-// and only their values differ.
+// noSuchLabel advises people that no host has a label of a term, and suggests labels near it. The advice is empty if
+// the labels exist and only their values differ.
 func noSuchLabel(term job.Term, trusted bool) func(hosts []*Host) string {
 	return func(hosts []*Host) string {
 		has := map[string]bool{}
@@ -74,8 +75,9 @@ func noSuchLabel(term job.Term, trusted bool) func(hosts []*Host) string {
 	}
 }
 
-// modelIn returns the model of a GPU that a comparison with a label means: its name or its value is part of the class of a
-// GPU of a host. It is the word itself if gpu.model knows that, and else the whole class. Empty: it means none.
+// modelIn returns the GPU model that a comparison with a label probably means, because its value or its name is part of
+// the class of a host's GPU. The result is that word if gpu.model knows it, or else the whole class. It is empty if the
+// comparison means no model.
 func modelIn(c job.Comparison, hosts []*Host) string {
 	for _, word := range []string{c.Value, c.Name} {
 		if word = strings.ToLower(word); len(word) < minModelWord {
@@ -95,7 +97,7 @@ func modelIn(c job.Comparison, hosts []*Host) string {
 	return ""
 }
 
-// meant advises the names that somebody may have meant, or else some of all.
+// meant suggests the names that the user may have meant, or else some of all names.
 func meant(name string, all []string, what string) string {
 	slices.Sort(all)
 	all = slices.Compact(all)
@@ -109,8 +111,8 @@ func meant(name string, all []string, what string) string {
 	return "; give one that is there, such as " + strings.Join(such, ", ")
 }
 
-// nearTo returns the names that are nearest to one, at most maxNear: those that differ in a few letters, hold it, or are held
-// by it.
+// nearTo returns the names that are nearest to name, at most maxNear: those that differ in a few letters, contain it,
+// or are contained in it.
 func nearTo(name string, all []string) []string {
 	type scored struct {
 		name string
@@ -137,8 +139,8 @@ func nearTo(name string, all []string) []string {
 	return out
 }
 
-// distance returns how many letters must be changed, added or removed to make one text the other; most+1 if more than most,
-// or if a text is long.
+// distance returns how many letters must be changed, added or removed to turn one text into the other. It is most+1 if
+// that is more than most, or if a text is longer than maxNearBytes.
 func distance(a, b string, most int) int {
 	if len(a) > maxNearBytes || len(b) > maxNearBytes || max(len(a)-len(b), len(b)-len(a)) > most {
 		return most + 1

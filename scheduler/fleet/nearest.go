@@ -1,6 +1,6 @@
 package fleet
 
-// The nearest fit: with how much less of one resource a need would fit.
+// The nearest fit: to how much of one resource a need must be reduced so that it fits.
 
 import (
 	"cmp"
@@ -11,15 +11,15 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Nearest returns how much of each resource the need could have at one of the hosts, or at as many hosts as a gang has
-// members, if the rest of it stayed as it is. CPUs and memory are those of a member, GPUs those of all members. A resource is
-// zero if less of it alone would not help. freeAt says what counts as free at a host: IdleOf, as if no task ran there, or
-// what is free now.
-// Hosts that have refused the need to the user because of a limit are left out: what they would take is not known.
+// Nearest returns for each resource the most of it that the need could have to fit at one of the hosts, or at as many
+// hosts as a gang has members, if the rest of the need stayed as it is. CPUs and memory are those of one member, GPUs
+// those of all members. A resource is zero if less of it alone would not help. freeAt says what counts as free at a
+// host: IdleOf counts it as if no task ran there; another one may count what is free now. Hosts that have refused the
+// need to the user because of a limit are left out, because what they would take is not known.
 func Nearest(clauses []Clause, user string, need job.Resources, members int, hosts []*Host, freeAt func(*Host) *contract.Free) contract.Nearest {
 	clauses = withoutCounts(clauses)
 	need.GPUModel = contract.ModelName(need.GPUModel)
-	var each [3][]int64 // by resource: with how much of it the request would fit, of each host
+	var each [3][]int64 // by resource: for each host, with how much of it the need would fit
 	for _, h := range hosts {
 		if !h.Open() || !Meets(clauses, h) || user != "" && h.Quotas.Over(user, need) != "" {
 			continue
@@ -39,16 +39,16 @@ func Nearest(clauses []Clause, user string, need job.Resources, members int, hos
 	}
 	asked := [3]int64{int64(need.CPUs), int64(need.Memory), int64(need.GPUs)}
 	for i := range most {
-		if most[i] >= asked[i] { // so many hosts have all of it: this resource is not what is short
+		if most[i] >= asked[i] { // enough hosts have all of it: this resource is not what is short
 			most[i] = 0
 		}
 	}
 	return contract.Nearest{CPUs: int(most[0]), Memory: job.Size(most[1]), GPUs: int(most[2]) * members}
 }
 
-// nearest returns for each resource with how much of it the need would fit at the host, if the rest stayed as it is; 0 if
-// less of it alone does not help. Where all fits, it is what is asked for. What the user may never hold there counts as not
-// free.
+// nearest returns for each resource with how much of it the need would fit at the host, if the rest stayed as it is; 0
+// if less of it alone does not help. It is never more than the need asks for. What the user may never hold at the host
+// counts as not free.
 func nearest(h *Host, user string, need job.Resources, free *contract.Free) (fits [3]int64) {
 	most := capOf(h, user)
 	if shared(need, free) || most.none(need) {

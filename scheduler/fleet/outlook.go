@@ -17,7 +17,7 @@ type Outlook struct {
 	Quota       string         // why the quota does not allow it at a host where it fits
 	Quarantined []string       // of Open: names of those that lack only devices in quarantine; at most maxQuarantined
 	Lack        map[string]int // of Open: how many lack what; see Devices.Fit
-	Foreign     string         // of Open: of one that lacks GPUs, whose programs that muster did not start use some; for people
+	Foreign     string         // of Open: one that lacks GPUs which programs that muster did not start use; for people
 	Draining    int            // of Able: those that have a session and take no tasks
 	Detail      string         // why one of the draining hosts takes no tasks
 }
@@ -70,7 +70,7 @@ func (x *Outlook) add(h *Host, s *Shape) {
 	}
 }
 
-// Meet says whether so many known hosts meet all clauses.
+// Meet says whether at least n known hosts meet all clauses.
 func (t *Table) Meet(clauses []Clause, n int) bool {
 	return slices.ContainsFunc(t.all, func(h *Host) bool {
 		if h != nil && Meets(clauses, h) {
@@ -80,8 +80,9 @@ func (t *Table) Meet(clauses []Clause, n int) bool {
 	})
 }
 
-// Explain says for each clause how many of the hosts meet it, and why the others do not. Advice is given only for the
-// first clause that has any and that no host meets which runs tasks: what follows from it, such as a mount where no host runs containers, is not known yet.
+// Explain says for each clause how many of the hosts meet it, and why the others do not. It gives advice only for the
+// first clause that has some and that no host which runs tasks meets. Later clauses may fail only because of that one,
+// such as a mount if no host runs containers.
 func Explain(clauses []Clause, hosts []*Host) []contract.Clause {
 	out, advised := make([]contract.Clause, 0, len(clauses)), false
 	for _, c := range clauses {
@@ -122,8 +123,8 @@ func noWorkerMeets(c *Clause, hosts []*Host) bool {
 	return workers > 0
 }
 
-// Refusals says which of the hosts have said that they can never run the shape, and for another reason than their limits, which they
-// tell. It returns nothing if none has.
+// Refusals returns a clause that says which of the hosts have said that they can never run the shape. Hosts whose
+// announced limits forbid it anyway are left out. It returns nothing if no host has refused it.
 func (s *Shape) Refusals(hosts []*Host) []contract.Clause {
 	if len(s.never) == 0 {
 		return nil

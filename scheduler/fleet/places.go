@@ -1,6 +1,6 @@
 package fleet
 
-// Places in the queue of a full host: how many there are, and which claim is the one to give up its place.
+// Places in the queue of a full host: how many there are, and which claim gives up its place to another task.
 // See docs/adr, ADR 90, ADR 91 and ADR 93.
 
 import (
@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// MaxQueued bounds the tasks that are made to queue at one full host and ask for the same, those with and those
-	// without a time limit apart. So jobs that wait for more than a host has free leave places for those that could run
-	// there meanwhile. The first task of each account does not count: else an account whose older tasks find their kind
-	// full would run its younger ones of another kind, for as long as there are any.
+	// MaxQueued bounds the tasks of one kind that are made to queue at one full host. Tasks of one kind have the same
+	// need, and all or none of them have a time limit and are members of a gang. So jobs that wait for more than a host
+	// has free leave places for those that could run there in the meantime. If usage counts, the first task of each
+	// account does not count: otherwise an account whose older tasks find their kind full would run its younger tasks of
+	// another kind, for as long as there are any.
 	MaxQueued = 8
 	// MaxQueuedAll bounds all tasks that are made to queue at one full host.
 	MaxQueuedAll = 4 * MaxQueued
 )
 
-// alike reports whether a claim asks for the same. A host may have room for one kind, and keep none for another.
+// alike reports whether a claim is of this kind. A host may have room for one kind, and none for another.
 func (c *Claim) alike(need *job.Resources, limited, gang bool) bool {
 	return c.Limited == limited && c.Gang == gang && c.Need == *need
 }
@@ -29,10 +30,11 @@ func (c *Claim) alike(need *job.Resources, limited, gang bool) bool {
 type leaver struct {
 	claim *Claim // nil: there is a place
 	bar   Rank
-	kind  bool // it is the one to go among the claims that ask for the same, not among all
+	kind  bool // chosen among the claims of its kind, not among all
 }
 
-// leavers returns the claim to go among all that are queued, and one for each kind of which no more may queue.
+// leavers returns the claim that gives up its place among all queued ones, and one for each kind of which no more may
+// queue.
 func (cs *Claims) leavers(out []leaver) (all leaver, kinds []leaver) {
 	kinds = out[:0]
 	if cs.queued < MaxQueued {
@@ -83,8 +85,8 @@ func (cs *Claims) leaverOfAll() leaver {
 }
 
 // leaverOf returns which of these queued claims gives up its place. There are places for n. It sorts the claims. Those
-// behind the n-th stay: they were queued because they fitted at the host at the time. A gang that gathers is the one to
-// go only if all of its priority and of higher ones gather.
+// behind the n-th stay: they were queued because they fitted at the host at the time. A gang that gathers gives up its
+// place only if all claims of its priority and of higher ones gather.
 func leaverOf(queued []*Claim, n int) leaver {
 	if len(queued) < n {
 		return leaver{}
@@ -94,7 +96,7 @@ func leaverOf(queued []*Claim, n int) leaver {
 	if last.Rank.Share == (fairshare.Standing{}) || last.Gathers {
 		return leaver{claim: last, bar: last.Rank}
 	}
-	for _, c := range slices.Backward(queued) { // of those who have several, the youngest of the one who has used most
+	for _, c := range slices.Backward(queued) { // the account with several that has used most gives up its youngest
 		if c.Rank.Precedence() == last.Rank.Precedence() && !c.Gathers && several(queued, c) {
 			return leaver{claim: c, bar: Rank{Priority: c.Rank.Priority, Level: c.Rank.Level, Share: c.Rank.Share}}
 		}
@@ -102,7 +104,7 @@ func leaverOf(queued []*Claim, n int) leaver {
 	return leaver{claim: last, bar: Rank{Priority: last.Rank.Priority, Level: last.Rank.Level}}
 }
 
-// compare orders claims by rank. Gangs that gather are before the others of their priority, and go by age.
+// compare orders claims by rank. Gangs that gather come before the other claims of their priority, the oldest first.
 func (c *Claim) compare(d *Claim) int {
 	switch {
 	case c.Rank.Precedence() != d.Rank.Precedence() || !c.Gathers && !d.Gathers:
@@ -115,7 +117,7 @@ func (c *Claim) compare(d *Claim) int {
 	return 1
 }
 
-// several reports whether the account of a claim has an older one among these.
+// several reports whether the account of a claim has an older claim among these.
 func several(queued []*Claim, c *Claim) bool {
 	return slices.ContainsFunc(queued, func(x *Claim) bool {
 		return x != c && x.User == c.User && x.Project == c.Project && x.Rank.Born.Before(c.Rank.Born)

@@ -10,8 +10,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Pool is the set of hosts that meet the clauses of a request, except those on the amount of CPUs and memory. It also
-// knows how well each host meets the preferences of the request.
+// Pool is the set of hosts that meet the clauses of a request, except the clauses on the amount of CPUs and memory. It
+// also knows how well each host meets the preferences of the request.
 type Pool struct {
 	key     string
 	clauses []Clause
@@ -19,7 +19,7 @@ type Pool struct {
 	prefers []job.Preference
 	met     []bitset // for each of prefers, the slots of the hosts that meet it
 	most    int      // what all preferences weigh together
-	shapes  int      // that use the pool
+	shapes  int      // how many shapes use the pool
 }
 
 // Prefers returns the preferences of the requests.

@@ -33,7 +33,7 @@ type quota struct {
 	seq     uint64          // Quotas.seq when the quota was last refused or opened
 }
 
-// covers says whether the host refused this need, or one that is not larger.
+// covers says whether the host refused this need, or one that takes no more.
 func (q *quota) covers(need job.Resources) bool {
 	return slices.ContainsFunc(q.refused, func(r job.Resources) bool {
 		return noLarger(r, need)
@@ -59,7 +59,7 @@ func (qs *Quotas) Over(user string, need job.Resources) string {
 }
 
 // refuse notes that the host refused the need to the user. times is how often it did so since it last said that the
-// user holds less. At the bound of users the one who was refused longest ago is forgotten, and is returned as
+// user holds less. If there are too many users, the one whose refusal is the oldest is forgotten, and returned as
 // forgotten.
 func (qs *Quotas) refuse(user string, need job.Resources, why string) (times int, forgotten string) {
 	q := qs.users[user]
@@ -88,7 +88,7 @@ func (qs *Quotas) refuse(user string, need job.Resources, why string) (times int
 	return q.asked, forgotten
 }
 
-// refuseUser notes that the host has no account of the user. What it returns is as for refuse.
+// refuseUser notes that the host has no account of the user. It returns the same as refuse.
 func (qs *Quotas) refuseUser(user string) (times int, forgotten string) {
 	asked := 0
 	if q := qs.users[user]; q != nil && q.lacks {
@@ -112,7 +112,7 @@ func (qs *Quotas) Lacked(user string) bool {
 	return q != nil && q.lacks
 }
 
-// refuse adds a need to those that are refused. Needs that are not smaller are dropped: they are refused with it.
+// refuse adds a need to those that are refused. It drops needs that are not smaller, because the new one covers them.
 func (q *quota) refuse(need job.Resources) {
 	if q.covers(need) {
 		return
@@ -173,7 +173,7 @@ func (qs *Quotas) Forget(user string) { delete(qs.users, user) }
 // Clear forgets all refusals of the host.
 func (qs *Quotas) Clear() { clear(qs.users) }
 
-// Users returns to how many users something is refused.
+// Users returns the number of users to whom the host has refused something.
 func (qs *Quotas) Users() int { return len(qs.users) }
 
 // ask makes the claim the probe of its user's quota, if one may be sent.

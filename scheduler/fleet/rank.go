@@ -12,11 +12,11 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Rank orders tasks: by priority, level, then by what their users and projects have used of their share, then age, then job id
-// and index. No two tasks have the same rank.
+// Rank orders tasks: by priority, level, what their users and projects have used of their share, age, job id, and
+// index. No two tasks have the same rank.
 type Rank struct {
 	Priority int                // the highest first
-	Level    int                // of one priority the lowest first; 0 if the order is that of age
+	Level    int                // within a priority, the lowest first; 0 if tasks go by age
 	Share    fairshare.Standing // as it was when the task began to wait at hosts
 	Born     time.Time
 	Job      job.ID
@@ -34,7 +34,7 @@ func (r *Rank) Compare(q *Rank) int {
 	return cmp.Or(r.Born.Compare(q.Born), cmp.Compare(r.Job, q.Job), cmp.Compare(r.Task, q.Task))
 }
 
-// CompareAge compares two tasks of one account as Compare does, whatever it had used when each of them began to wait.
+// CompareAge compares two tasks as Compare does, but leaves out what their accounts have used.
 func (r *Rank) CompareAge(q *Rank) int {
 	return cmp.Or(cmp.Compare(q.Precedence(), r.Precedence()), r.Born.Compare(q.Born), cmp.Compare(r.Job, q.Job), cmp.Compare(r.Task, q.Task))
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// RoomGPUs is of how many free devices a Room can tell what is left of each.
+// RoomGPUs bounds the free devices that a Room can describe one by one.
 const RoomGPUs = 8
 
-// Room says the same as a contract.Free and the profile of its host.
+// Room holds what a placement reads of a contract.Free and of the profile of its host.
 type Room struct {
-	plain     bool // nobody queues at the host, it has refused no user, and it has not changed since: see Row.Room
+	plain     bool // no claim queues at the host, it has refused no user, and it has not changed since Count: see Row.Room
 	Exclusive bool // a task has the host for itself
-	Listed    int8 // the devices in GPUs, which are all that are free; -1 if GPUs does not have them
-	// Of the devices in GPUs those that are free in part, and those that are wholly free: bit i stands for GPUs[i].
+	Listed    int8 // how many devices GPUs has: all that are free; -1 if GPUs is not filled in
+	// Which devices in GPUs are free in part, and which are wholly free: bit i stands for GPUs[i].
 	Parts, Wholes uint8
 	Tasks         int
 	CPUs          int
@@ -32,14 +32,14 @@ type Room struct {
 	Whole         int // devices that are wholly free
 	// Alike stands for each device of the host, as Devices.Alike; nil if they differ.
 	Alike *gpu.Device
-	GPUs  [RoomGPUs]RoomGPU // only if Alike stands for each of them
+	GPUs  [RoomGPUs]RoomGPU // the first Listed ones; Alike stands for each of them
 }
 
 // RoomGPU is what is left of one free device.
 type RoomGPU struct {
 	Memory       job.Size
 	Milli        int16
-	Left         int16 // the smaller part of its thousandths and its memory: see LeftOf
+	Left         int16 // in thousandths of the device: see LeftOf
 	island, numa int8  // -1 if the host has not said it
 }
 
@@ -87,8 +87,8 @@ func (r *Room) list(devices *Devices, free *contract.Free) {
 // Place returns where the device is in its host, as Devices.Place: its NVLink island and its NUMA node.
 func (g *RoomGPU) Place() (island, numa int) { return int(g.island), int(g.numa) }
 
-// LeftOf is what is left of a device in thousandths: the smaller part of its thousandths and its memory. The device may be
-// nil if it is not known.
+// LeftOf returns what is left of a device in thousandths: the smaller of the parts that are left of its thousandths and
+// of its memory. The device may be nil if it is not known.
 func LeftOf(g *contract.FreeGPU, d *gpu.Device) int32 {
 	left := min(max(g.Milli, 0), gpu.Whole)
 	if left < gpu.Whole && d != nil && d.Memory > 0 {
@@ -109,7 +109,7 @@ func SearchFor(need job.Resources) Search {
 	return Search{Need: need, n: gpu.Count(need), milli: gpu.Milli(need), meets: Meeter{Need: need}}
 }
 
-// Fits says whether the need fits. Free is the same as the room. It is not read if the room has the devices.
+// Fits says whether the need fits. r and free describe the same host. free is not read if r lists the devices.
 func (s *Search) Fits(r *Room, devices *Devices, free *contract.Free) bool {
 	switch {
 	case r.CPUs < s.Need.CPUs || r.Memory < s.Need.Memory || r.Exclusive || s.Need.Exclusive && r.Tasks > 0:
@@ -132,7 +132,7 @@ func (s *Search) Fits(r *Room, devices *Devices, free *contract.Free) bool {
 	return false
 }
 
-// Meeter says whether devices meet a need. It compares a device only once in a row.
+// Meeter says whether devices meet a need. It does not compare the same device twice in a row.
 type Meeter struct {
 	Need  job.Resources
 	last  *gpu.Device

@@ -35,7 +35,8 @@ func (t *Table) EnoughOpen(s *Shape) bool {
 }
 
 // WithRoom iterates over the slots of hosts where the shape may fit now, with how well they meet its preferences. It
-// begins at the slot from, and wraps around at the last. It leaves out hosts that are preferred less than least, which the caller may raise meanwhile.
+// begins at the slot from, and wraps around at the last. It leaves out hosts that are preferred less than least. The
+// caller may raise least during the search.
 func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(slot, weight int) bool) {
 	return func(yield func(int, int) bool) {
 		foot, left := s.Foot, t.left
@@ -57,7 +58,8 @@ func (t *Table) WithRoom(s *Shape, from int, least *int) func(yield func(slot, w
 	}
 }
 
-// NearestWithRoom is Table.WithRoom, the nearest hosts first. Of those that are equally near it begins at the slot from.
+// NearestWithRoom is like Table.WithRoom, but the nearest hosts come first. Among equally near hosts it begins at the
+// slot from.
 func NearestWithRoom(t *Table, s *Shape, from int, least *int) func(yield func(slot, weight int) bool) {
 	return func(yield func(int, int) bool) {
 		var rooms [unknownRank + 1]int // hosts with room, by rank
@@ -103,8 +105,8 @@ func equallyNear(t *Table, s *Shape, from int, rank uint8, n int, least *int, yi
 	return true
 }
 
-// queueLooks bounds the full hosts that one search looks at for a place in their queues. If none of them has one, the
-// task is parked until a host gets room or a place.
+// queueLooks bounds the full hosts that one search looks at for a place in their queues. If none of them has a place,
+// the task is parked until a host gets room or a place.
 const queueLooks = 256
 
 // WithQueue iterates over hosts where the request may queue. It begins at the slot from, and wraps around at the last.

@@ -17,9 +17,11 @@ type Shape struct {
 	Foot    Footprint     // of Need
 	Pool    *Pool         // the hosts that meet the other clauses
 	Gang    int           // how many hosts an element needs at once; 0: one
-	// Priority is that of the jobs, before any task of them goes first for its age. Hosts may refuse some to the user.
+	// Priority is that of the jobs, before any of their tasks is raised because it has waited for long. Hosts may not
+	// allow the user every priority.
 	Priority int
-	// TimeLimit is that of its tasks, 0 for none; negative: they may differ. Hosts may allow only some to the user.
+	// TimeLimit is that of its tasks, 0 for none; negative: they may differ. Hosts may not allow the user every time
+	// limit.
 	TimeLimit job.Duration
 	limits    allowed
 	// never holds the hosts that said that they can never run the shape.
@@ -38,7 +40,7 @@ type Request struct {
 	Rank    Rank
 	Limited bool // the task has a time limit
 	Gang    bool // it is a member of a gang
-	Gathers bool // as that of a claim
+	Gathers bool // as Claim.Gathers
 	Overdue bool // nothing ends the task once it runs
 }
 
@@ -59,7 +61,8 @@ func (s *Shape) excluded(h *Host) bool {
 	return len(s.never) > 0 && s.RefusedBy(h) != "" || !runsTasksOf(h, s.User) || !s.allowedAt(h)
 }
 
-// allowed is whether the limits that were compared last with a shape allow it. Most hosts of a cluster have the same.
+// allowed caches whether the limits that were last compared with a shape allow it, because most hosts of a cluster have
+// the same limits.
 type allowed struct {
 	by *contract.UserLimits
 	is bool
@@ -71,7 +74,7 @@ func (s *Shape) allowedAt(h *Host) bool {
 	if l == nil {
 		return true
 	}
-	same := !h.Local && !s.Need.Exclusive // else it depends on more than the limits
+	same := !h.Local && !s.Need.Exclusive // otherwise the answer depends on more than the limits
 	if same && l == s.limits.by {
 		return s.limits.is
 	}

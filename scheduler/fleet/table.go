@@ -93,7 +93,7 @@ func (t *Table) Hello(h *Host, m contract.Hello, now time.Time) {
 }
 
 // JoinPool returns the pool of the clauses and preferences of a request, whose key is its PoolKey. It makes the pool if
-// there is none. Each call must be followed by one of LeavePool in the end.
+// there is none. Each call needs a call of LeavePool later.
 func (t *Table) JoinPool(key string, clauses []Clause, prefers ...job.Preference) *Pool {
 	p := t.pools[key]
 	if p == nil {
@@ -119,8 +119,8 @@ func (t *Table) LeavePool(p *Pool) {
 	}
 }
 
-// Expel notes that a host is no member of the cluster any more: it could run nothing, and explanations leave it out. Its
-// session must have ended. A Hello takes that back.
+// Expel notes that a host is no longer a member of the cluster: it can run nothing, and explanations leave it out. Its
+// session must have ended. A Hello makes it a known host again.
 func Expel(t *Table, h *Host, now time.Time) {
 	p := h.Profile
 	t.Hello(h, contract.Hello{Profile: contract.Profile{Name: p.Name, Version: p.Version, Store: p.Store}}, now)
@@ -145,7 +145,7 @@ func (t *Table) Remove(h *Host) {
 	h.row.rows = nil
 }
 
-// Count brings the rows of the hosts that changed up to date. Searches see the rows as they were counted last.
+// Count brings the rows of changed hosts up to date. Searches see the rows as they were at the last Count.
 func (t *Table) Count(now time.Time) {
 	for _, h := range t.rows.stale {
 		h.row.listed = false
@@ -169,8 +169,8 @@ func (t *Table) Count(now time.Time) {
 	t.rows.stale = t.rows.stale[:0]
 }
 
-// SetDistance notes what the path to the host costs. This daemon measures it: what a host says of itself has no part in
-// it.
+// SetDistance notes what the path to the host costs. This daemon measures it: what a host says of itself does not
+// count.
 func SetDistance(t *Table, h *Host, d Distance) {
 	h.Distance = d
 	t.near[h.row.slot] = nearRank(h)
@@ -200,13 +200,13 @@ func (t *Table) Slots() int { return len(t.all) }
 type Row struct {
 	Host *Host
 	Left Footprint // as it was counted last. No request is within it if no offer may go there.
-	// Room is what is left of the host, and is valid until Count. It is nil if that depends on the request, because claims
-	// queue at the host or it has refused users; or if the host has changed since Count.
+	// Room is what is left of the host, and is valid until Count. It is nil if what is left depends on the request,
+	// because claims queue at the host or it has refused users. It is also nil if the host has changed since Count.
 	Room *Room
 	Free *contract.Free // Left of the host; only if there is a Room
 }
 
-// Row returns that of a slot; see Host.Slot. It does not read the host.
+// Row returns the row of a slot; see Host.Slot. It does not read the host.
 func (t *Table) Row(slot int) Row {
 	r := Row{Host: t.all[slot], Left: t.left[slot]}
 	if room := &t.rows.rooms[slot]; room.plain {
@@ -230,7 +230,7 @@ func (t *Table) Queue(h *Host) (some bool, before *Rank) {
 	return true, &h.row.last.bar
 }
 
-// LongestAway returns the host that has been without a session and without a message for longest. It leaves out busy
+// LongestAway returns, of the hosts without a session, the one whose last message came longest ago. It leaves out busy
 // hosts, and returns nil if there is no other.
 func (t *Table) LongestAway(busy func(job.Peer) bool) *Host {
 	var oldest *Host

@@ -1,6 +1,6 @@
 package fleet
 
-// Preemptible tasks: at which hosts they could make room for a request of a higher precedence.
+// Preemption: at which hosts preemptible tasks could make room for a request of a higher precedence.
 
 // WithYield iterates over the hosts where preemptible tasks have a lower precedence than the request and where it may
 // queue. It begins at the slot from, and wraps around at the last.
@@ -24,9 +24,9 @@ func (t *Table) WithYield(r *Request, from int) func(yield func(*Host) bool) {
 	}
 }
 
-// Yield says up to which precedence preemptible tasks of the host must end so that the request may fit, and which part of
-// their resources it takes. It counts CPUs, memory and devices; only the host knows whether the devices suit. ok is false
-// if it would not fit even so.
+// Yield says up to which precedence preemptible tasks of the host must end so that the request may fit, and what these
+// tasks hold. It counts CPUs, memory and devices; only the host knows whether the devices suit. ok is false if the
+// request would not fit even then.
 func (h *Host) Yield(r *Request) (precedence int, taken Footprint, ok bool) {
 	left := footprintOfFree(h.LeftFor(&r.Rank))
 	for i := range h.Free.Preemptible {
