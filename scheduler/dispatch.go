@@ -60,7 +60,7 @@ func (d *dispatch) holder(rank int) *offer {
 	return nil
 }
 
-// openRank returns the rank that needs an offer most: of those without a place the first that has the fewest offers. It
+// openRank returns the rank that most needs an offer: among those without a place, the first with the fewest offers. It
 // returns false if each rank has a place.
 func (d *dispatch) openRank() (rank int, open bool) {
 	offers, taken := make([]int, d.gang.size), make([]bool, d.gang.size)

@@ -19,7 +19,7 @@ const (
 	maxAllFollowed = 1 << 20
 )
 
-// follower is one that follows some jobs.
+// follower is a daemon that follows the progress of some jobs.
 type follower struct {
 	tasks map[job.ID]bool // the jobs; true if the state of each task is wanted
 

@@ -95,7 +95,7 @@ func (hs *hosts) availability(w *worker, m contract.Availability) {
 	}
 }
 
-// offerToFreed has the waiting tasks compared with a host that may take more than before.
+// offerToFreed notes that a host may take more than before, so that the waiting tasks are compared with it.
 func (hs *hosts) offerToFreed(w *worker) {
 	if hs.workers[w.Peer] != w {
 		return // a timer of a host that was forgotten

@@ -117,9 +117,9 @@ func (l *Loop) Hold(ctx context.Context, id job.ID, tasks []job.Range, release b
 	return j, err
 }
 
-// Requeue has tasks of a job run again: those that have ended, and those that run, which end first. No ranges means all
-// tasks; failed means only those that have ended, and not with SUCCEEDED. It returns the job once the Requeue is
-// committed. ErrConflict says that there is nothing to run again, or that it is not possible any more.
+// Requeue makes tasks of a job run again, whether they have ended or still run. Those that run are ended first. No
+// ranges means all tasks; failed means only those that have ended, and not with SUCCEEDED. It returns the job once the
+// Requeue is committed. ErrConflict says that there is nothing to run again, or that it is not possible any more.
 func (l *Loop) Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed bool, reason string) (job.Job, error) {
 	x, err := query(ctx, l.calls, func(c *Core) (Listed, error) { return listed(c, id) })
 	if err != nil {

@@ -36,7 +36,8 @@ type Claim struct {
 	Limited bool // the task has a time limit
 	Gang    bool // it is a member of a gang
 	Spare   bool // it is queued, does not fit, and the host keeps nothing for it
-	// Elsewhere says that it is queued, does not fit, and other hosts keep what it needs. What is free is for any request.
+	// Elsewhere says that it is queued, does not fit, and other hosts keep what it needs. So any request may have what is
+	// free.
 	Elsewhere bool
 	// Gathers says that the task is a gang that holds places at hosts and lacks others, where usage counts. Hosts let the
 	// oldest of all gangs go first, whatever accounts have used. So it must be in the queue wherever younger gangs hold

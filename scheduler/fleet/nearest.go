@@ -13,9 +13,9 @@ import (
 
 // Nearest returns for each resource the most of it that the need could have to fit at one of the hosts, or at as many
 // hosts as a gang has members, if the rest of the need stayed as it is. CPUs and memory are those of one member, GPUs
-// those of all members. A resource is zero if less of it alone would not help. freeAt says what counts as free at a
-// host: IdleOf counts it as if no task ran there; another one may count what is free now. Hosts that have refused the
-// need to the user because of a limit are left out, because what they would take is not known.
+// those of all members. A resource is zero if less of it alone would not help. freeAt returns what counts as free at a
+// host: what is free now, or what would be free without tasks, as IdleOf returns it. Hosts that have refused the need
+// to the user because of a limit are left out, because what they would take is not known.
 func Nearest(clauses []Clause, user string, need job.Resources, members int, hosts []*Host, freeAt func(*Host) *contract.Free) contract.Nearest {
 	clauses = withoutCounts(clauses)
 	need.GPUModel = contract.ModelName(need.GPUModel)

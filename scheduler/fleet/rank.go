@@ -23,7 +23,7 @@ type Rank struct {
 	Task     int // its index in the job
 }
 
-// Precedence is what is compared first.
+// Precedence returns the part of the rank that is compared first.
 func (r *Rank) Precedence() int { return contract.Precedence(r.Priority, r.Level) }
 
 // Compare returns a number below 0 if r comes before q, and 0 only for the same task.

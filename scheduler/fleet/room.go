@@ -1,7 +1,7 @@
 package fleet
 
-// Rooms: what is left of a host as numbers that lie next to each other. A placement compares many hosts, and the memory
-// that it reads is most of what it costs.
+// Rooms: what is left of a host, as numbers side by side in memory. A placement compares many hosts, and most of its
+// cost is reading memory.
 // See docs/adr, ADR 108.
 
 import (
