@@ -1,8 +1,8 @@
 package scheduler
 
 // Hosts that a job leaves out for a while: its tasks fail there at once, and elsewhere they do not, or that is not
-// known yet. The breaker of the host does not help, because failures of one job or one user alone do not trip it. See
-// docs/adr, ADR 169.
+// known yet. The breaker of the host does not help, because failures of one job or one user alone do not trip it.
+// See docs/adr, ADR 169.
 
 import (
 	"slices"
