@@ -25,8 +25,8 @@ const (
 	maxEntryBulk = 8 << 20
 )
 
-// perMember bounds the mail of members. The messages of a member are those of a burst at a busy host. A message is never
-// heavier than some MiB. What is taken at once is some milliseconds' work.
+// perMember bounds the mail of each member, and of all together. Messages has room for a burst from a busy host. One
+// message weighs a few MiB at most. The loop takes no more at once than it handles in some milliseconds.
 var perMember = inbox.Limits{Messages: 4096, Weight: 2 << 20, All: 64 << 20, Small: 16 << 10, Share: 64 << 10, Turn: 2 << 20}
 
 // mailbox is the queue. Its lock is held only to append or to swap.
@@ -98,7 +98,8 @@ func (b *mailbox) putNews(m mail) bool {
 	return ok
 }
 
-// call adds a request or a look of an asker, as putNews does.
+// call adds a request of an asker, or a read of the core for it. It returns false if too many wait, or if the mailbox is
+// closed.
 func (b *mailbox) call(asker string, m mail) bool {
 	b.mu.Lock()
 	ok := !b.closed && b.askers.put(asker, m)
@@ -141,7 +142,7 @@ func (b *mailbox) putAlways(m mail) {
 	b.ring()
 }
 
-// take returns all mail but that of members and the calls. spare is a slice to fill next.
+// take returns all mail except that of members and the calls. The mailbox fills the slice spare next.
 func (b *mailbox) take(spare []mail) []mail {
 	b.mu.Lock()
 	defer b.mu.Unlock()

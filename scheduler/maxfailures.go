@@ -1,6 +1,6 @@
 package scheduler
 
-// The end of a job of which as many tasks have failed as it allows (max_failures).
+// The end of a job because as many of its tasks have failed as max_failures allows.
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// endAfterFailures cancels the job if as many of its tasks have failed as it allows. Of the members of a gang, those count
-// that did not end because of another one.
+// endAfterFailures cancels the job if as many of its tasks have failed as it allows. A member of a gang that ended
+// because of another member does not count.
 func endAfterFailures(tn *turn, e *entry) {
 	most := e.job.Spec.MaxFailures
 	if most == 0 || !tn.lead || e.job.Cancelled != "" || e.job.Ended() {

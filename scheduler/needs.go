@@ -27,12 +27,12 @@ type Journal interface {
 	File(id job.ID) ([]byte, error)
 }
 
-// Leadership is with which epoch this daemon owns its jobs.
+// Leadership tells with which epoch this daemon owns its jobs.
 type Leadership interface {
 	// ReadIndex begins a quorum round. When the round is over it calls done with the epoch in which this daemon still
 	// leads.
 	ReadIndex(done func(job.Epoch, error))
-	// Raise has this daemon, if it leads, lead again with an epoch beyond the given one. It returns at once.
+	// Raise makes this daemon lead again with an epoch higher than the given one, if it leads. It returns at once.
 	Raise(beyond job.Epoch)
 }
 
@@ -57,7 +57,7 @@ type Finder interface {
 	Members() []job.Peer
 }
 
-// Announcer announces what this scheduler looks for. Hosts that have it may open a session.
+// Announcer announces which classes of hosts this scheduler looks for. Hosts of these classes may open a session.
 type Announcer interface {
 	// Announce replaces the last announcement. Empty means that nothing is wanted.
 	Announce(wants []Want)
@@ -68,13 +68,13 @@ type Announcer interface {
 type Parents interface {
 	// Follow asks for the progress of jobs, now and with each change. A job that is followed is asked for again.
 	Follow(jobs []job.Follow)
-	// Unfollow takes that back.
+	// Unfollow ends what Follow began.
 	Unfollow(ids []job.ID)
 }
 
 // Allotter tells other daemons what is allotted to users whose tasks are limited in the cluster, and asks them the same.
 type Allotter interface {
-	// Allot returns at once. What is asked for comes through TellAllotted, when all have answered or do not.
+	// Allot returns at once. The answers come through TellAllotted, once every daemon has answered or has failed to.
 	Allot(asks []AllotmentAsk)
 }
 

@@ -23,20 +23,21 @@ type neighbours struct {
 }
 
 const (
-	// seekAgain is after how long the hosts of a rack are searched for again. It is less than idleFor, after which the
+	// seekAgain is the time between two searches for the hosts of a rack. It is less than idleFor, after which the
 	// session with a host that was found may be given up.
 	seekAgain = 5 * time.Minute
 	// seekWait is how long a gang waits for hosts of a rack that are searched for: a search takes up to a second, and the
 	// hosts say what they have a moment later.
 	seekWait = 2 * time.Second
-	// seekRacks is for how many racks a gang has hosts searched for, and seekAtOnce how many of them at a time.
+	// seekRacks bounds the racks whose hosts are searched for on behalf of a gang. seekAtOnce is how many of them at a
+	// time.
 	seekRacks  = 4
 	seekAtOnce = 2
-	// maxSought bounds the racks that are remembered. Beyond it all are forgotten.
+	// maxSought bounds the racks that are remembered. When it is reached, all are forgotten.
 	maxSought = 4096
 )
 
-// seek searches for further hosts of a rack, unless it has done so of late. It reports whether it does.
+// seek searches for further hosts of a rack, unless it has done so of late. It reports whether a search begins.
 func (ns *neighbours) seek(class string) bool {
 	if at, before := ns.sought[class]; before && ns.now.Sub(at) < seekAgain || !contract.IsClass(class) {
 		return false
@@ -58,8 +59,8 @@ func (ns *neighbours) ofThisRack(t *task) {
 	ns.seek(contract.LabelClass(policy.RackLabel, own.Profile.Labels[policy.RackLabel]))
 }
 
-// ofRacks searches for further hosts of the racks that would suit the gang best, if none of the racks has room for all
-// of it as far as is known. It reports whether the gang waits for that.
+// ofRacks searches for further hosts of the racks that would suit the gang best, if no rack is known to have room for
+// the whole gang. It reports whether the gang waits for such a search.
 func (ns *neighbours) ofRacks(t *task, racks []place.Part, size int) bool {
 	if len(racks) == 0 || racks[0].Fits >= size {
 		return false

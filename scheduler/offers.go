@@ -18,18 +18,18 @@ type offers struct {
 
 	byID map[uint64]*offer
 	due  []*dispatch     // of gangs whose offers have changed
-	kept map[*worker]int // how many offers a host keeps something for; see stands
+	kept map[*worker]int // for how many offers a host keeps what is free; see stands
 	news []*dispatch     // whose hosts have said something, or whose offers have gone; see elections
 }
 
-// keep has the host of an offer keep what is free for it. The host hears of it when the offer is sent.
+// keep makes the host of an offer keep its free capacity for this offer. The host learns of it when the offer is sent.
 func (os *offers) keep(o *offer) {
 	o.keeps, o.claim.Spare = true, false
 	os.kept[o.worker]++
 	o.worker.Touch()
 }
 
-// unkeep ends what keep began. The host hears of it when the offer is sent.
+// unkeep undoes keep. The host learns of it when the offer is sent.
 func (os *offers) unkeep(o *offer) {
 	o.keeps = false
 	o.settle()
@@ -38,8 +38,8 @@ func (os *offers) unkeep(o *offer) {
 	}
 }
 
-// settle notes that an offer queues at a host that has no room for it: what is free there is for others, unless the host
-// keeps it for the offer.
+// settle updates the claim of an offer that queues at a full host: what is free there is for other tasks, unless the
+// host keeps it for this offer.
 func (o *offer) settle() {
 	if o.queued() && !o.claim.Limited && o.claim.Spare == o.keeps { // one with a time limit may be booked
 		o.claim.Spare = !o.keeps
@@ -47,7 +47,7 @@ func (o *offer) settle() {
 	}
 }
 
-// hear notes that hosts have said something of a task that waits, or that an offer of it has gone.
+// hear notes that a host has sent news of a waiting task, or that one of the task's offers is gone.
 func (os *offers) hear(d *dispatch) {
 	if !d.news {
 		d.news = true
@@ -108,7 +108,7 @@ func (os *offers) release(o *offer) {
 	}
 }
 
-// result counts what became of an offer; of several results the first one.
+// result counts what became of an offer. Only the first result of an offer counts.
 func (os *offers) result(o *offer, r OfferResult) {
 	if !o.counted {
 		o.counted = true

@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// overdue finds tasks that have waited for room for longer than Config.MaxWait, and has them go first.
+// overdue finds tasks that have waited for room for longer than Config.MaxWait, and lets them go first.
 type overdue struct {
 	*turn
 	entries *entries
@@ -33,7 +33,8 @@ func (od *overdue) begin() {
 	}
 }
 
-// look has the oldest task of each user go first that waits for too long and does not go first already.
+// look makes one more task of each user overdue, so that it goes first: the oldest one that has waited for too long and
+// is not overdue yet.
 func (od *overdue) look() {
 	if !od.lead {
 		return
@@ -60,7 +61,7 @@ func (od *overdue) look() {
 	}
 }
 
-// waits reports whether the task stands for its element, and misses nothing but room.
+// waits reports whether the task stands for its element, and lacks only room.
 func (t *task) waits() bool {
 	return t.leads() && !t.barred && (t.queued || t.phase == offering) && t.durable().State == job.Pending
 }
@@ -70,7 +71,7 @@ func older(a, b *task) int {
 	return cmp.Or(a.e.born.Compare(b.e.born), cmp.Compare(a.e.job.ID, b.e.job.ID), cmp.Compare(a.index, b.index))
 }
 
-// released has tasks that were held wait anew.
+// released restarts the wait of tasks that were held.
 func released(e *entry, ranges []job.Range, now time.Time) {
 	e.parents.able = now
 	for _, t := range e.in(ranges) {

@@ -59,8 +59,8 @@ const (
 	raiseMost  = 24 * time.Hour
 )
 
-// stale handles a host's answer that it knows a newer epoch of the group. If that epoch names this daemon as owner, a copy of it
-// has led, with the same key and a log of its own. See docs/adr, ADR 166.
+// stale handles a host's answer that it knows a newer epoch of the group. If that epoch names this daemon as the owner,
+// a copy of this daemon has led: one with the same key and another log. See docs/adr, ADR 166.
 func stale(c *Core, w *worker, m contract.Stale) {
 	if m.Group != c.cfg.Group || !c.epoch.Less(m.Epoch) {
 		return

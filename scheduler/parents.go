@@ -23,7 +23,7 @@ type parents struct {
 	inLine   map[job.ID]bool
 	news     []job.ParentRecord // to be proposed
 	under    map[job.ID]int     // how many records about a parent are proposed and not yet applied
-	starts   []job.ID           // parents of this owner whose start is looked for in this step
+	starts   []job.ID           // parents of this owner that this step checks for a start
 }
 
 // The bounds of what is followed.
@@ -45,11 +45,11 @@ type parent struct {
 	told   bool         // its owner has said something
 	silent string       // why its owner cannot be asked; empty if it answers
 	tasks  bool         // the state of each task is asked for
-	spent  time.Time    // records were caused up to here, one every parentGap
+	spent  time.Time    // the allowance of records is used up to this time: each one costs parentGap; see seen
 	again  bool         // a timer asks again
 }
 
-// update begins or ceases to follow a job after something else is awaited of it.
+// update starts or stops following a job after a change of what other jobs await from it.
 func (ps *parents) update(id job.ID) {
 	if !ps.lead {
 		return
@@ -78,7 +78,7 @@ func (ps *parents) update(id job.ID) {
 	}
 }
 
-// leave ceases to follow a job, if it is followed.
+// leave stops following a job, if it is followed.
 func (ps *parents) leave(id job.ID) {
 	if ps.followed[id] == nil {
 		return
@@ -88,7 +88,7 @@ func (ps *parents) leave(id job.ID) {
 	ps.next()
 }
 
-// next follows the first job in line.
+// next follows jobs in line, the first one first, while there is room.
 func (ps *parents) next() {
 	for len(ps.line) > 0 && len(ps.followed) < maxParents {
 		id := ps.line[0]
@@ -105,7 +105,7 @@ func (ps *parents) takeOver() {
 	}
 }
 
-// lostLead ceases to follow. The next owner asks anew.
+// lostLead stops following all jobs. The next owner asks again.
 func (ps *parents) lostLead() {
 	ps.fx.Unfollow = append(ps.fx.Unfollow, slices.Sorted(maps.Keys(ps.followed))...)
 	clear(ps.followed)
@@ -114,7 +114,7 @@ func (ps *parents) lostLead() {
 	ps.line, ps.news, ps.starts = nil, nil, nil
 }
 
-// recordOf is the record of what an owner said.
+// recordOf returns the record of what an owner said.
 func (ps *parents) recordOf(x job.Progress) job.ParentRecord {
 	r := job.ParentRecord{Parent: x.Job, State: x.State, Started: x.Started, Tasks: x.Tasks, At: ps.now}
 	if x.Started {
@@ -164,7 +164,7 @@ func (ps *parents) askAgain(id job.ID) {
 	})
 }
 
-// tell proposes what was learnt, and follows nothing that was left in this step.
+// tell proposes what was learnt. It drops requests to follow jobs that this step has left.
 func (ps *parents) tell() {
 	ps.fx.Follow = slices.DeleteFunc(ps.fx.Follow, func(x job.Follow) bool { return ps.followed[x.Job] == nil })
 	n := 0
@@ -203,7 +203,7 @@ func (ps *parents) refused(id job.ID) {
 	}
 }
 
-// silent takes note that the owner of some parents cannot be asked: that says nothing about them.
+// silent notes that the owner of some parents cannot be asked. This says nothing about the parents themselves.
 func (ps *parents) silent(ids []job.ID, detail string) {
 	for _, id := range ids {
 		if p := ps.followed[id]; p != nil {
@@ -228,7 +228,8 @@ func (ps *parents) waits(e *entry, index int) (word string, all bool) {
 	return "", true
 }
 
-// delayed notes until when a job waits after the start of others, and reports whether that has changed.
+// delayed notes until when a job waits after the start of others. It reports whether this has changed and is still
+// ahead.
 func (ps *parents) delayed(e *entry) bool {
 	w, due := &e.parents, e.job.Waits.DueAt()
 	if due.Equal(w.due) {

@@ -11,8 +11,9 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// passedOverWhy is why a task waits though it fits at a host now: what is free there is kept for others, which are named if the
-// host has said so. It is computed once in a step for tasks with one time limit that go to any host.
+// passedOverWhy returns why a task waits though it fits at a host now: the host keeps what is free for other tasks. They
+// are named if the host has named them. In a step it is computed once for all tasks of the shape that have the same time
+// limit and avoid no host.
 func passedOverWhy(p *placement, g *shape, t *task) job.Reason {
 	limit, apart := contract.LimitOf(&t.e.job.Spec), awayFrom(p, t)
 	if known := &g.passed; known.at == p.steps && known.limit == limit && len(apart) == 0 {

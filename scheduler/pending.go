@@ -57,7 +57,7 @@ func (p *pending) join(t *task) *shape {
 	return t.shape
 }
 
-// timeless stands for the time limits of tasks that have one shape whatever their time limits are.
+// timeless is the time limit of a shape whose tasks may have any time limits.
 const timeless job.Duration = -1
 
 // shapeOf returns the shape of the task's request. It makes the shape if there is none. Time limits are part of a shape only where
@@ -121,7 +121,7 @@ func leaveShape(p *pending, g *shape) {
 	}
 }
 
-// splitByTime gives the tasks shapes by their time limits, too, because a host has limits for them.
+// splitByTime divides the shapes by time limits, too, because a host limits the time of tasks.
 func splitByTime(p *pending, es *entries) {
 	p.hosts.timed = true
 	for _, j := range es.table.Jobs() {
@@ -144,7 +144,8 @@ func splitByTime(p *pending, es *entries) {
 	}
 }
 
-// requeue puts a task that may be placed into the queue of its shape. If the task pauses, a timer does so later.
+// requeue puts a task that may be placed into the queue of its shape. If the task pauses, a timer calls requeue again
+// later.
 func (p *pending) requeue(t *task) {
 	if !p.lead || t.tally.gone || t.queued || !t.leads() || t.phase != idle || t.durable().State != job.Pending {
 		return
@@ -307,7 +308,7 @@ func (p *pending) dispatched(t *task) {
 	p.dequeue(t)
 }
 
-// followAll does so from the first task on: a record has released tasks that were held.
+// followAll calls follow from the first task on, because a record may have released earlier tasks.
 func (p *pending) followAll(e *entry) {
 	p.awaitBegin(e)
 	e.next, e.parents.ready = 0, nil
@@ -324,12 +325,12 @@ func (p *pending) followAll(e *entry) {
 	p.follow(e)
 }
 
-// wallLook bounds the time between two looks at the wall clock while jobs wait for their begin. If the clock is set, a
-// job begins at most so much later than the clock says.
+// wallLook bounds the time between two looks at the wall clock while jobs wait for their begin. If the clock is set
+// forward, a job begins at most this much too late.
 const wallLook = 10 * time.Second
 
-// awaitBegin has a job followed when the wall clock reaches its begin. Once that was so, a clock that is set back does
-// not matter to it.
+// awaitBegin follows a job when the wall clock reaches its begin. The job then no longer depends on the clock, even if
+// the clock is set back.
 func (p *pending) awaitBegin(e *entry) {
 	switch {
 	case e.begin == nil:
@@ -360,7 +361,7 @@ func (p *pending) begun() {
 	p.armBegins()
 }
 
-// freed queues tasks that wait no longer for those of an array.
+// freed queues the tasks that no longer wait for tasks of another array.
 func (p *pending) freed(e *entry, tasks []job.Range) {
 	if e.parents.ready == nil {
 		return
@@ -405,7 +406,7 @@ func (p *pending) dequeue(t *task) {
 	}
 }
 
-// park sets a shape aside that no host has room for. Its first task is tried again at hosts where resources are freed.
+// park sets aside a shape for which no host has room. Its first task is tried again at hosts where resources are freed.
 func (p *pending) park(g *shape) {
 	p.unlist(g)
 	g.parked = g.queue.first()
@@ -442,8 +443,8 @@ func (p *pending) sort() {
 	}
 }
 
-// setWeights replaces the weights. Amounts are scaled by the half-life, so what hosts have told is forgotten if that has
-// changed; they tell it again within half a minute.
+// setWeights replaces the weights. Amounts are scaled by the half-life, so a new half-life makes all reported usage
+// void. Hosts report it again within half a minute.
 func (p *pending) setWeights(w fairshare.Weights) {
 	if w.HalfLife != p.shares.weights.HalfLife {
 		clear(p.shares.told)
@@ -456,8 +457,8 @@ func (p *pending) setWeights(w fairshare.Weights) {
 	p.sort()
 }
 
-// setWaiting counts the task among the waiting tasks of its class, or takes it off that count. The task that waits for
-// all further tasks of its job counts as many as may go with it.
+// setWaiting counts the task among the waiting tasks of its class, or takes it off that count. The front task of a job
+// also stands for the job's further waiting tasks: it counts as many as may be active together.
 func (p *pending) setWaiting(t *task, waiting bool) {
 	if t.waiting > 0 == waiting || t.shape == nil {
 		return

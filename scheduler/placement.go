@@ -32,7 +32,7 @@ func newPlacer(cfg *Config, hs *hosts, ps *policies) *place.Placer {
 	return p
 }
 
-// asks is what a decision may know of the task.
+// asks returns what the placer needs to know of the task.
 func (pl *placement) asks(t *task) place.Task {
 	x := place.Task{Request: t.request(), Policy: pl.policies.named[pl.policies.of(&t.e.job.Spec)], Avoid: pl.leftOut.add(t.e, t.avoid, pl.now)}
 	if len(t.e.shuns) > 0 {
@@ -45,7 +45,7 @@ func (pl *placement) asks(t *task) place.Task {
 	return x
 }
 
-// leaves says whether the job of the task leaves the host out, and until when, and another one could take the task.
+// leaves reports whether the job of the task leaves the host out while another host could take the task, and until when.
 func (pl *placement) leaves(t *task, p job.Peer) (until time.Time, leaves bool) {
 	until, leaves = pl.leftOut.refuses(t, p, pl.now)
 	if leaves {
@@ -60,8 +60,8 @@ func (pl *placement) near(t *task) bool {
 	return near
 }
 
-// racks are the racks where the members of a gang could go, the best first; none if its policy does not go by the cost of
-// paths.
+// racks returns the racks where the members of a gang could go, the best first; none if its policy does not go by the
+// cost of paths.
 func (pl *placement) racks(t *task) []place.Part {
 	if !pl.near(t) {
 		return nil
@@ -77,8 +77,8 @@ func (pl *placement) decide(t *task, from int) place.Decision {
 	return pl.placer.Decide(&x, from, pl.now)
 }
 
-// more is one more full host at which the dispatch may queue, nil if there is none, and those where tasks of a lower priority
-// would pass its task. They are valid until the next question.
+// more returns one more full host at which the dispatch may queue, or nil, and the hosts where tasks of a lower priority
+// would overtake its task. Both are valid until the next question.
 func (pl *placement) more(d *dispatch, from int) (next *fleet.Host, passed []*fleet.Host) {
 	x := pl.asks(d.task)
 	for _, o := range d.offers {
@@ -90,9 +90,9 @@ func (pl *placement) more(d *dispatch, from int) (next *fleet.Host, passed []*fl
 	return next, pl.placer.Passed(&x, 0)
 }
 
-// gather says where the members of a gang go that lack a host: where they fit now, and where they may queue. Hosts that
-// have an offer of the gang are left out. If all of these members fit somewhere now, they go there; else they wait at home
-// while it is the turn of the home.
+// gather says where those members of a gang go that have no host yet: where they fit now, and where they may queue.
+// Hosts that have an offer of the gang are left out. If all of these members fit somewhere now, they go there; else they
+// wait at home while it is the turn of the home.
 func (pl *placement) gather(t *task, g *gang, offers []*offer, missing, more, from int) ([]place.Spot, []*fleet.Host, []place.Again) {
 	x := pl.asks(t)
 	home := g.homeAt(pl.now.Sub(t.e.born), pl.cfg.GangHold)
@@ -109,14 +109,14 @@ func (pl *placement) gather(t *task, g *gang, offers []*offer, missing, more, fr
 	return pl.placer.Gather(&x, from, pl.now, missing, more)
 }
 
-// until is when a gang that found no room is placed again; zero: once a host gets room.
+// until returns when a gang that found no room is placed again; zero: once a host gets room.
 func (pl *placement) until(t *task) time.Time {
 	x := pl.asks(t)
 	return pl.placer.Until(&x, pl.now)
 }
 
-// preemptAt is the hosts where preemptible tasks can make room for so many members of a gang; nil if there are not as
-// many.
+// preemptAt returns the hosts where preemptible tasks can make room for the missing members of a gang; nil if there are
+// not enough.
 func (pl *placement) preemptAt(d *dispatch, from, missing int) []*fleet.Host {
 	x := pl.asks(d.task)
 	for _, o := range d.offers {
@@ -127,8 +127,8 @@ func (pl *placement) preemptAt(d *dispatch, from, missing int) []*fleet.Host {
 	return pl.placer.PreemptAt(&x, from, pl.now, missing)
 }
 
-// preempt is the host where preemptible tasks are to make room for the task; nil if there is none. If the task queues at as
-// many hosts as it may, it is one of them.
+// preempt returns the host where preemptible tasks are to make room for the task; nil if there is none. If the task
+// already queues at as many hosts as it may, the host is one of these.
 func (pl *placement) preempt(d *dispatch, from int) *fleet.Host {
 	x := pl.asks(d.task)
 	if d.wantsMore() {
@@ -147,7 +147,7 @@ func (pl *placement) devicesAt(t *task, h *fleet.Host) []string {
 	return pl.placer.DevicesAt(&x, h)
 }
 
-// pick is what a search of waiting tasks for a host has found.
+// pick is the result of a search for a waiting task that a host may take.
 type pick struct {
 	task    *task       // that the host may take; nil if none was found
 	stopped *fleet.Rank // the last task that was looked at, if the search stopped at the bound of looks; else nil

@@ -21,7 +21,7 @@ type planner struct {
 	gangs      *gangs
 	allotments *allotments
 
-	again bool // it stopped at a bound
+	again bool // work is left for the next step
 }
 
 // budget bounds what one step tries. The rest is left to the next step.
@@ -35,8 +35,8 @@ func (b *budget) spent(t *turn) bool {
 }
 
 // plan offers waiting tasks to hosts. Tasks that are new or back since the last plan may go to any host. Tasks that
-// found no room before may go to hosts where something was freed since. Of several tasks that could take the same room
-// the first by rank is tried first.
+// found no room before may go to hosts where something was freed since. If several tasks could take the same room, the
+// one that ranks first is tried first.
 func (pn *planner) plan() {
 	pn.again = false
 	if !pn.lead {
@@ -125,8 +125,8 @@ func (pn *planner) fill(w *worker, b *budget) bool {
 	return !w.Open()
 }
 
-// take notes what follows for the host from a search of waiting tasks: when the host is compared with them again, and
-// where the next search goes on if this one found no task.
+// take notes the result of a search for the host: when the host is compared with waiting tasks again, and where the next
+// search goes on if this one found no task.
 func (pn *planner) take(w *worker, found pick, resume **fleet.Rank) (t *task, stopped bool) {
 	if !found.again.IsZero() {
 		pn.hosts.askAgain(w, found.again)
@@ -179,7 +179,7 @@ func (pn *planner) try(t *task) place.Verdict {
 	return d.Verdict
 }
 
-// mostOf is what a task holds at most of the hosts where it is to go.
+// mostOf returns the most that a task holds at any of the hosts where it is to go.
 func mostOf(t *task, d *place.Decision) contract.Held {
 	most := t.shape.need()
 	for _, h := range append(d.Queue, d.Host) {
@@ -188,8 +188,8 @@ func mostOf(t *task, d *place.Decision) contract.Held {
 	return most
 }
 
-// admits reports whether the task may go by the limits of its user over the cluster, if it holds this. Tasks of the user that rank
-// after it, and only queue at hosts, make way for it. If it may not, its shape waits for an allotment.
+// admits reports whether the limits of its user in the cluster let the task hold this much. Tasks of the same user that
+// rank after it, and only queue at hosts, make way for it. If it may not, its shape waits for an allotment.
 func (pn *planner) admits(t *task, need contract.Held) bool {
 	if pn.allotments.admits(t, need) || pn.makeWay(t, need) && pn.allotments.admits(t, need) {
 		return true
@@ -198,8 +198,8 @@ func (pn *planner) admits(t *task, need contract.Held) bool {
 	return false
 }
 
-// makeWay takes back the offers of as many tasks of the user that only queue, and rank after the task, as it takes that it may go. It
-// returns false if all of them are not enough.
+// makeWay takes back offers of other tasks of the user, until the task may go. It chooses tasks that only queue and rank
+// after the task, the last one first. If all of them are not enough, it takes none back and returns false.
 func (pn *planner) makeWay(t *task, need contract.Held) bool {
 	room, _ := pn.allotments.room(t.e.job.User)
 	room = room.Minus(pn.allotments.users[t.e.job.User].keptFrom(t))

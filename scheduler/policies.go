@@ -30,7 +30,8 @@ func newPolicies(cfg *Config) *policies {
 	return &policies{named: policy.Named(), single: cmp.Or(cfg.Policy, policy.Default)}
 }
 
-// of is the policy of the job. A job of a newer version of muster may name one that is not known here: it has the default.
+// of returns the name of the policy of the job. A job of a newer version of muster may name a policy that is not known
+// here. It then has the default.
 func (ps *policies) of(s *job.Spec) string {
 	switch {
 	case ps.named[s.Policy] != nil:

@@ -1,7 +1,7 @@
 package scheduler
 
-// The methods about jobs that depend on others: telling how far jobs of this scheduler are, and hearing how
-// far others are. Any goroutine may call them.
+// The methods for jobs that depend on others. They tell how far jobs of this scheduler are, and take in how far jobs of
+// others are. Any goroutine may call them.
 
 import (
 	"context"
@@ -30,8 +30,8 @@ const (
 )
 
 // Follow calls each with the progress of some jobs, and again with each change, until ctx ends or each returns an error.
-// Changes that follow each other within a tenth of a second are told of together. A job that there is not has no state.
-// ErrNotOwner says that this daemon does not own the jobs, or not yet or no longer: nothing is known of them.
+// Changes within a tenth of a second are reported together. A job that does not exist has no state. ErrNotOwner says
+// that this daemon does not own the jobs (never, not yet or no longer). It tells nothing about them.
 func (l *Dependencies) Follow(ctx context.Context, all []job.Follow, each func(job.Progress) error) error {
 	if len(all) > MaxFollowed {
 		return fmt.Errorf("%w: %d jobs to follow; at most %d", ErrInvalid, len(all), MaxFollowed)
@@ -87,8 +87,8 @@ type telling struct {
 	ranges, tasks int
 }
 
-// batch is how many of the jobs are asked for together: one if the state of each task is wanted, because that is the
-// work of a whole step.
+// batch returns how many of the jobs are asked for together. A job of which the state of each task is wanted is asked
+// for alone, because that is the work of a whole step.
 func (t *telling) batch(ids []job.ID) int {
 	n := slices.IndexFunc(ids, func(id job.ID) bool { return t.f.tasks[id] })
 	switch n {
@@ -139,7 +139,7 @@ func (t *telling) tell(ctx context.Context, ids []job.ID) error {
 	return nil
 }
 
-// hash is a hash of all but the time.
+// hash returns a hash of the progress without its times.
 func (t *telling) hash(p *job.Progress) uint64 {
 	var h maphash.Hash
 	h.SetSeed(t.seed)

@@ -15,9 +15,9 @@ import (
 type Queue struct {
 	Demands []Demand        // by account
 	Waited  waittime.Counts // of the jobs that started within the last hour, in this life of the daemon
-	// Oldest is since when the job waits that has waited for longest, by the wall clock; zero: none waits. A job waits from
-	// when it could be placed, had there been room, until the first of its tasks is sent to a host, and again while none
-	// of its tasks is assigned.
+	// Oldest is when the job that has waited longest began to wait, by the wall clock; zero: no job waits. A job waits
+	// from the time when it could have been placed, had there been room, until the first of its tasks is sent to a host,
+	// and again while none of its tasks is assigned.
 	Oldest time.Time
 }
 
@@ -61,7 +61,7 @@ func (e *entry) waitsSince() (since time.Time) {
 	if !e.placed {
 		return e.eligible
 	}
-	for _, t := range e.tasks { // it has run before; those tasks that have not been able to go since then
+	for _, t := range e.tasks { // the job was placed before, so only tasks count that had an attempt and wait again
 		if at := t.waited; t.durable().Attempt > 0 && !at.IsZero() && (since.IsZero() || at.Before(since)) {
 			since = at
 		}

@@ -19,7 +19,8 @@ type reader struct {
 	self    job.Peer
 }
 
-// rowsOf returns the rows of a job, without the tails of further tasks, which may be large together.
+// rowsOf returns the rows of a job without the usage of its tasks, and with the tail of its first task only: together
+// these may be large.
 func rowsOf(from Journal, id job.ID) ([]job.Row, error) {
 	_, to := state.TailParts(0, 1)
 	return from.Rows(id, "", to)
@@ -78,10 +79,10 @@ func (r *reader) withBulk(j job.Job, text []byte) (job.Job, error) {
 	return j, nil
 }
 
-// readTries bounds how often a job is looked up again that was requeued, and has ended, between the look and the read.
+// readTries bounds how often a job is read if it is requeued, and ends again, between the lookup and the read.
 const readTries = 3
 
-// full is latest with the whole of the job file.
+// full returns what latest returns, with the whole job file.
 func (r *reader) full(ctx context.Context, x Listed) (job.Job, error) {
 	j, err := r.latest(ctx, x)
 	if err != nil {
@@ -90,7 +91,7 @@ func (r *reader) full(ctx context.Context, x Listed) (job.Job, error) {
 	return r.withBulk(j, x.File)
 }
 
-// latest is whole for a job that may have been requeued since it was listed.
+// latest returns what whole returns, also for a job that may have been requeued since it was listed.
 func (r *reader) latest(ctx context.Context, x Listed) (job.Job, error) {
 	for try := 1; ; try++ {
 		j, err := r.whole(x)
@@ -204,7 +205,7 @@ func (r *reader) add(id job.ID, tasks []job.Task, parts func(first, last int) (f
 	return nil
 }
 
-// nearTasks is how far apart tasks may be whose rows are read together.
+// nearTasks is the greatest distance between two tasks whose rows are read together.
 const nearTasks = 8
 
 // putArchived gives archived jobs to a watcher. One that has been requeued since has reached the watcher already.

@@ -59,8 +59,9 @@ func closedReason(x *fleet.Outlook) job.Reason {
 	return job.Reason{Word: job.ReasonNoPeers, Detail: fmt.Sprintf("none of the %d nodes that could run it answers", x.Able)}
 }
 
-// lackText says what is missing on how many hosts, as "not enough free gpus on 1 and cpus on 2 of 3 nodes that could
-// run it". If the task wants a host for itself, the other tasks there are in its way, and else a task that does.
+// lackText says what is missing on how many hosts, as "not enough free gpus on 1 and cpus on 2 of 3 nodes that could run
+// it". For a task that wants a host for itself, other tasks are in the way. For any other task, a task that has a host
+// for itself is.
 func lackText(lack map[string]int, open int, exclusive bool) string {
 	var parts []string
 	for _, what := range []string{"gpus", "cpus", "memory"} {
@@ -99,8 +100,8 @@ type claimant struct {
 // namedAccounts is how many of the accounts that go first a reason names.
 const namedAccounts = 3
 
-// ahead says for people which accounts go before the shape at this priority, because they have used less of their share.
-// It is empty if none does. The accounts are collected once in a step, so that a listing of many tasks costs one look.
+// ahead tells people which accounts go before the shape at this priority, because they have used less of their share. It
+// is empty if none does. The accounts are collected once in a step, so that a listing of many tasks costs one look.
 func (cs *claimants) ahead(p *pending, g *shape, priority int) string {
 	if p.shares.table == nil {
 		return ""

@@ -211,8 +211,8 @@ func (rc *records) settle(t *task) {
 	}
 }
 
-// movedGang updates the soft state of a job after a record that changed a gang or a member. When members were told to end
-// because of another, their hosts are told.
+// movedGang updates the soft state of a job after a record that changed a gang or a member. If members are to end
+// because of another one, their hosts are told.
 func (rc *records) movedGang(e *entry, x state.Change) {
 	if lead := e.task(x.Gang.First); x.Settled && rc.lead {
 		lead.backOff(rc.turn)

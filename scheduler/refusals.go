@@ -11,8 +11,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// checkLimits refuses a job that the limits of this daemon never let start: its priority is higher than its user may give, or
-// it is more than of the user may ever wait here.
+// checkLimits refuses a job that the limits of this daemon would never let start: its priority is higher than its user
+// may give, it exceeds a limit of the user, or it costs more than jobs of the user may ever cost while they wait here.
 func checkLimits(es *entries, user string, operator bool, s *job.Spec) error {
 	if why := es.cfg.Priorities.Exceeds(user, s.Priority); why != "" {
 		return fmt.Errorf("%w: %s; ask for less, or ask an operator to raise it", ErrLimit, why)
@@ -33,8 +33,8 @@ func keyConflict(key string, id job.ID) error {
 	return fmt.Errorf("%w: idempotency key %q was used for another job file, job %s", ErrConflict, key, id)
 }
 
-// nothingToRequeue reports whether none of the tasks counted would run again because of a requeue. It is no error if
-// they are about to run anyway.
+// nothingToRequeue reports whether a requeue would make none of the counted tasks run again. It is no error if they are
+// about to run anyway.
 func nothingToRequeue(id job.ID, counts job.Counts, failed bool) (none bool, err error) {
 	ended, held := counts.Ended(), counts.Of(job.Held)
 	switch {

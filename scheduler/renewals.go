@@ -36,9 +36,9 @@ type renewal struct {
 const (
 	// maxRenewals bounds the renewals of one host that wait for a round. A host asks once in a few seconds at most.
 	maxRenewals = 4
-	// renewGap is how often a host may ask in the long run, and renewBurst how many requests may come at once. A request has
-	// all tasks of the host looked at, and a Query sent for each that it does not name. Of those that come too often nothing
-	// is taken; the host asks again.
+	// renewGap is how often a host may ask in the long run, and renewBurst how many requests may come at once. For each
+	// request all tasks of the host are looked at, and a Query is sent for each task that the request does not name.
+	// Requests that come too often are ignored; the host asks again.
 	renewGap   = time.Second / 4
 	renewBurst = 8
 )
@@ -84,7 +84,7 @@ func (w *worker) mayRenew(now time.Time) bool {
 	return true
 }
 
-// adopt notes that an attempt is alive. If nothing more is known of it, the host is asked.
+// adopt notes that an attempt is alive. If only its assignment is known, the host is asked about it.
 func (rn *renewals) adopt(t *task) {
 	if t.phase == unknown && !rn.attempts.heard(t) {
 		rn.attempts.check(t) // the answer has the state, the devices and the PID

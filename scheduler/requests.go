@@ -175,8 +175,8 @@ func (rq *requests) submit(a Submit) {
 	}
 }
 
-// checkParents refuses a job that depends on jobs that there are not. A job cannot depend on itself or on one that depends
-// on it, because its id is not known before.
+// checkParents refuses a job that depends on jobs that do not exist. A job cannot depend on itself or on one that
+// depends on it, because its id is not known before.
 func checkParents(rq *requests, a Submit) error {
 	d, err := job.ParseDependencies(a.Spec.Dependency, false)
 	if err != nil {
@@ -273,7 +273,7 @@ func (rq *requests) drop(id job.ID, s *submission) {
 	}
 }
 
-// settled answers the request whose record was applied: of those for this kind of change of the job the oldest.
+// settled answers the request whose record was applied: the oldest one for this kind of change of the job.
 func (rq *requests) settled(kind changeKind, e *entry, err error) {
 	if tok, there := rq.oldest(kind, e.job.ID); there {
 		rq.answer(tok, e, err)
@@ -353,7 +353,7 @@ func (rq *requests) hold(a Hold) {
 		rq.answer(a.Token, e, nil)
 	case counts.Of(from) == 0:
 		rq.answer(a.Token, nil, rq.conflict(e, a.Tasks, kind))
-	case !a.Release && roomToGrow(rq.entries, e) != nil: // what is released can run and end
+	case !a.Release && roomToGrow(rq.entries, e) != nil: // a release needs no room: a released job can run and end
 		rq.answer(a.Token, nil, roomToGrow(rq.entries, e))
 	default:
 		rq.await(kind, a.Job, a.Token)
@@ -387,7 +387,8 @@ func (rq *requests) requeue(a Requeue) {
 	rq.propose(job.RequeueRecord{Job: a.Job, Tasks: a.Tasks, Failed: a.Failed, Reason: contract.Clip(a.Reason), At: rq.now})
 }
 
-// notRequeued answers the request whose record found the job purged, or archived with rows that cannot be read.
+// notRequeued answers the request whose record could not be applied, because the job is purged, or is archived with rows
+// that cannot be read.
 func (rq *requests) notRequeued(id job.ID) {
 	tok, there := rq.oldest(toRequeue, id)
 	if _, archived := rq.entries.table.Archived(id); there && archived {
@@ -397,7 +398,7 @@ func (rq *requests) notRequeued(id job.ID) {
 	}
 }
 
-// left answers the request whose record came when the job was archived or purged.
+// left answers the request whose record was applied after the job was archived or purged.
 func (rq *requests) left(kind changeKind, id job.ID) {
 	if tok, there := rq.oldest(kind, id); there {
 		rq.answerArchived(tok, id)

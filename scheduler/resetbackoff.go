@@ -1,7 +1,7 @@
 package scheduler
 
-// Looking anew: somebody asks to end the back-offs of waiting tasks and to look for hosts again, and is told what came of
-// it. See docs/adr, ADR 141.
+// A reset of back-offs: on a request, the back-offs of waiting tasks end and hosts are searched for again. The answer
+// says what came of it. See docs/adr, ADR 141.
 
 import (
 	"cmp"
@@ -18,7 +18,8 @@ const (
 	maxLookJobs   = 1024            // waiting jobs whose reason an answer has; each costs a look at all hosts
 )
 
-// Schedule asks to look anew. With a user it is about the jobs of this user only.
+// Schedule asks to end the back-offs of waiting tasks and to search for hosts again. With a user it is about the jobs of
+// this user only.
 type Schedule struct {
 	Token Token
 	User  string // empty: all
@@ -26,7 +27,8 @@ type Schedule struct {
 
 func (Schedule) event() {}
 
-// anew answers requests to look anew. There is one look at a time, so that they cost little, however many there are.
+// anew answers Schedule requests. There is one look at a time for all requests, so that they cost little, however many
+// there are.
 type anew struct {
 	*turn
 	entries  *entries
@@ -45,7 +47,7 @@ type lookWish struct {
 	seen  Looked
 }
 
-// lookAnew is one look.
+// lookAnew is one look: from the end of the back-offs until the answer.
 type lookAnew struct{ wishes []*lookWish }
 
 func (w *lookWish) about(e *entry) bool { return w.user == "" || w.user == e.job.User }
@@ -96,7 +98,7 @@ func inOrderOfJobs(a, b *entry) int {
 	return cmp.Or(cmp.Compare(a.job.Seq, b.job.Seq), cmp.Compare(a.job.ID, b.job.ID))
 }
 
-// endBackOffs ends those of the waiting tasks of a job. It returns how many tasks paused.
+// endBackOffs ends the back-offs of the waiting tasks of a job. It returns how many of these tasks paused.
 func (a *anew) endBackOffs(e *entry) (n int) {
 	e.shuns = nil
 	for _, t := range slices.Clone(e.tasks) {
@@ -111,8 +113,8 @@ func (a *anew) endBackOffs(e *entry) (n int) {
 	return n
 }
 
-// changed has the jobs go again to a host that has another version now: what the earlier one could not take says nothing of
-// it.
+// changed lets jobs go again to a host that has another version now: what the earlier version could not take says
+// nothing about the new one.
 func (a *anew) changed(p job.Peer) {
 	var again []*entry
 	for _, e := range a.entries.byID {
@@ -130,7 +132,7 @@ func (a *anew) changed(p job.Peer) {
 	}
 }
 
-// endPause has a waiting task placed again now. It returns whether the task paused.
+// endPause lets a waiting task be placed again now. It returns whether the task paused.
 func (a *anew) endPause(t *task) (paused bool) {
 	if paused = t.pause.until.After(a.now); paused {
 		t.pause.until = a.now
@@ -180,7 +182,7 @@ func (a *anew) end() {
 	}
 }
 
-// rest says for what the jobs wait that are left.
+// rest says why the jobs that still wait do so.
 func (a *anew) rest(w *lookWish) {
 	at, all := map[string]int{}, a.waiting([]*lookWish{w})
 	told := all[:min(len(all), maxLookJobs)]
@@ -199,5 +201,5 @@ func (a *anew) rest(w *lookWish) {
 	}
 }
 
-// lostLead forgets the look; whoever waits for it is told with all others.
+// lostLead forgets the look. requests.lostLead answers its requests with all others.
 func (a *anew) lostLead() { a.look, a.next = nil, nil }

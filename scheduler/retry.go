@@ -13,12 +13,13 @@ import (
 	"github.com/musterhq/muster/scheduler/state"
 )
 
-// quickSave is how long an attempt has to run before it saves its state. After attempts that were shorter the pause
-// grows, because the task may do nothing else.
+// quickSave is how long an attempt should run before it saves its state. After shorter attempts the pause grows, because
+// the task may do nothing but save.
 const quickSave = 10 * time.Second
 
-// backOff makes a task wait if its newest attempt failed or lost its host. It avoids the hosts where it has failed. It
-// goes by the durable state alone, so a new owner does the same. After a requeue by a person the task does not wait.
+// backOff makes a task wait if its newest attempt failed or lost its host. The task then avoids the hosts where it has
+// failed. backOff uses the durable state alone, so a new owner does the same. After a requeue by a person the task does
+// not wait.
 func (t *task) backOff(tn *turn) {
 	if b := t.durable(); b.Attempt == 0 || b.State != job.Pending {
 		return
@@ -37,7 +38,8 @@ func (t *task) backOff(tn *turn) {
 	}
 }
 
-// backOffAs does so by the newest attempt of the task with this index: the task itself, or a member of its gang.
+// backOffAs makes the task wait because of the newest attempt of the task with this index: the task itself, or a member
+// of its gang.
 func (t *task) backOffAs(tn *turn, index int) {
 	d, all := t.e.job.Task(index), state.Outcomes(t.e.job, index)
 	if len(all) == 0 || all[len(all)-1].N <= d.Settled {
@@ -66,9 +68,10 @@ func (t *task) backOffAs(tn *turn, index int) {
 	t.avoid.Add(tn.now, place.Avoidance{Peer: last.Node, Failed: true, Until: tn.now.Add(failedFor), WaitUntil: t.pause.until.Add(waitFor)})
 }
 
-// avoidFailed has the task avoid the hosts where it has failed, also before a requeue. Of these it goes first to the one
-// where it failed first. It waits for another host as long as after each of its failures since the requeue; a new owner does
-// not know how long ago they were. Of the members of a gang, most have failed because another one did.
+// avoidFailed makes the task avoid the hosts where it has failed, also those before a requeue. Among these hosts it
+// prefers the one where it failed first. For a failure since the requeue it also waits a while for another host. A new
+// owner does not know when the failure was, and lets it wait for the full time. Gangs do not use this: most members fail
+// because another one did.
 func (t *task) avoidFailed(tn *turn) {
 	settled := t.e.job.Task(t.index).Settled
 	for i, o := range state.Outcomes(t.e.job, t.index) {
@@ -115,7 +118,7 @@ func describe(x job.Exit) string {
 	return fmt.Sprintf("exit code %d", x.Code)
 }
 
-// unsendable makes a task wait about which no message can be sent.
+// unsendable makes a task wait because no message about it can be sent.
 func unsendable(tn *turn, t *task) {
 	t.pause.until, t.pause.why = tn.now.Add(retryMost), "this daemon could not send a message about it: see its log"
 }

@@ -6,9 +6,9 @@
 // session, what is free, which offers are under way, and what a host last said of a task. Loop is the one goroutine
 // around the core.
 //
-// Of a job that ended long ago the core keeps an index entry. The rows on disk have the rest of it.
+// The core keeps only an index entry of a job that ended long ago. The rest of it is in rows on disk.
 //
-// Package fleet holds what is believed of the hosts. Package policy says which of the hosts that would do is the best.
+// Package fleet holds what is known of the hosts. Package policy chooses the best of the hosts that fit.
 //
 // The safety rules R1 to R8 and R10 are kept here, each at the place that names it.
 package scheduler
@@ -25,27 +25,26 @@ import (
 )
 
 var (
-	// ErrNotFound is a job that this daemon does not keep: ask the daemon that
-	// the id's group names, or give up if that is this one.
+	// ErrNotFound says that this daemon does not keep the job: ask the daemon that the id's group names, or give up if
+	// that is this one.
 	ErrNotFound = errors.New("scheduler: no such job")
-	// ErrConflict is a request that the job's present state rules out. Do not
-	// repeat it.
+	// ErrConflict says that the job's present state rules out the request. Do not repeat it.
 	ErrConflict = errors.New("scheduler: conflict")
-	// ErrBusy is a bound that was reached or a commit that took too long: try
-	// again after a pause, with the same idempotency key.
+	// ErrBusy says that a bound was reached or that a commit took too long: try again after a pause, with the same
+	// idempotency key.
 	ErrBusy = errors.New("scheduler: busy")
-	// ErrInvalid is a request that is wrong in itself.
+	// ErrInvalid says that the request is wrong in itself.
 	ErrInvalid = errors.New("scheduler: invalid request")
-	// ErrUnsendable is a message that no session would carry, whatever its host: a
-	// defect of this daemon. Do not send it again.
+	// ErrUnsendable says that no session to any host would carry the message: a defect of this daemon. Do not send it
+	// again.
 	ErrUnsendable = errors.New("scheduler: message out of its bounds")
 )
 
-// HeldBackError is a message that a session keeps back, because sessions with that host broke off when it was sent. It has not
-// reached the host. Send it again after Wait.
+// HeldBackError says that a session keeps back a message, because sessions with that host broke off when it was sent
+// before. The message has not reached the host. Send it again after Wait.
 type HeldBackError struct {
 	Wait  time.Duration
-	Times int // that a session broke off; 0: it waits for another such message
+	Times int // how often a session broke off; 0: the message waits for another such message
 }
 
 func (e *HeldBackError) Error() string {
@@ -60,7 +59,7 @@ type NoMatchError struct {
 	Explanation contract.Explanation
 }
 
-// Error says which clauses stand against it.
+// Error says which clauses rule out the hosts.
 func (e *NoMatchError) Error() string {
 	return "scheduler: no node could ever run it: " + e.Explanation.Reason.Detail
 }
@@ -77,8 +76,8 @@ type Config struct {
 	MaxJobs   int           // jobs kept, ended ones included
 	KeepEnded int           // ended jobs kept, the newest
 	KeepFor   time.Duration // an ended job is kept no longer
-	LossLimit int           // a task that has lost so many hosts is held; at most job.MaxLost
-	KeepWhole int           // ended jobs kept in memory, the newest; of the others there is a row
+	LossLimit int           // a task that has lost this many hosts is held; at most job.MaxLost
+	KeepWhole int           // ended jobs kept whole in memory, the newest; the others are read from disk
 	// Policy is the name of the placement policy of jobs that name none, unless they are gangs.
 	Policy string
 	// Candidates is how many hosts with room a placement compares; 0: place.SampleSize.
@@ -94,18 +93,19 @@ type Config struct {
 	Backlog *Backlog
 	// Priorities are the highest priorities of jobs that users submit; nil: any.
 	Priorities *contract.Priorities
-	// Limits are those of users here: the longest time limit of the jobs that they submit, and what their tasks may hold in the cluster;
-	// nil: none. It must not be changed.
+	// Limits are the limits of users here: the longest time limit of jobs that they submit, and what their tasks may
+	// hold in the cluster; nil: none. It must not be changed.
 	Limits *contract.UserLimits
-	// Order is by what tasks of one priority are ordered.
+	// Order says by what tasks of one priority are ordered.
 	Order contract.OrderBy
-	// MaxWait is how long tasks wait before they go first, the oldest of each user first; 0: however long. See overdue.
+	// MaxWait is how long tasks wait before they go first, the oldest of each user first; 0: they never go first. See
+	// overdue.
 	MaxWait time.Duration
-	// Private says that users see only their own jobs here, so hosts are not to name these to other owners.
+	// Private says that users see only their own jobs here, so hosts must not name these jobs to other owners.
 	Private bool
 }
 
-// DefaultConfig has the bounds; who the daemon is must be filled in.
+// DefaultConfig returns the usual bounds. The caller fills in the daemon's identity and the seed.
 func DefaultConfig() Config {
 	return Config{
 		MaxJobs:   500_000, // about 2 GB of rows at 4 KB each
@@ -113,7 +113,7 @@ func DefaultConfig() Config {
 		KeepFor:   7 * 24 * time.Hour,
 		LossLimit: 3,
 		GangHold:  10 * time.Minute,
-		KeepWhole: 256, // for whoever waits for an end, or asks right after it
+		KeepWhole: 256, // for clients that wait for the end of a job, or ask right after it
 		Policy:    policy.Default,
 	}
 }
@@ -171,11 +171,11 @@ const (
 	matchWait    = time.Second      // for profiles, when no known host could run a new job
 	helloWait    = 5 * time.Second  // for the Hello of a host that a search has found; then it counts as silent
 	commitWait   = 30 * time.Second // for a request's record to be committed
-	directWait   = time.Second      // a worker may keep an offer that we think fits
-	directLimit  = 5 * time.Second  // then the answer is overdue: longer than a session takes to be found silent, twice a bad round trip
-	queueWait    = 30 * time.Second // an offer may queue at a full worker
-	renewEvery   = 20 * time.Second // it is renewed so often, long before that
-	spreadEvery  = time.Minute      // a task that waits is queued at one more host
+	directWait   = time.Second      // how long a worker may keep an offer that fits as far as we know
+	directLimit  = 5 * time.Second  // then the answer is overdue: two bad round trips, and longer than it takes to find a session silent
+	queueWait    = 30 * time.Second // how long an offer may queue at a full worker
+	renewEvery   = 20 * time.Second // how often a queued offer is renewed: long before queueWait is over
+	spreadEvery  = time.Minute      // how often a waiting task is queued at one more host
 	commitLimit  = contract.ReserveFor - time.Second
 	sessionWait  = 5 * time.Second // for the renewal after a commit without a session
 	reportWait   = 5 * time.Second // for a word on an attempt, before it is asked for again
@@ -197,5 +197,5 @@ const (
 // ask the daemon that owns them now.
 var ErrNotOwner = errors.New("scheduler: another daemon answers for these jobs now")
 
-// ErrStopped is a call to a scheduler that has ended; the daemon is going down.
+// ErrStopped says that the scheduler has ended; the daemon is going down.
 var ErrStopped = errors.New("scheduler: stopped")

@@ -52,8 +52,8 @@ func (s *search) class(names []string) *class {
 	return k
 }
 
-// look has hosts of the class searched for until no task of it waits. An urgent search begins at once, any other after
-// a pause in which a known host may become free. No search begins before the pause after the last one is over.
+// look searches for hosts of the class until no task of the class waits. An urgent search begins at once, any other
+// after a pause in which a known host may become free. No search begins before the pause after the last one is over.
 func (s *search) look(k *class, urgent bool) {
 	if !k.looking {
 		k.looking = true

@@ -27,7 +27,7 @@ func (c *Core) sessionUp(p job.Peer, path contract.Path) {
 	}
 }
 
-// measured notes what the path to a host costs. Without a session it says nothing.
+// measured notes what the path to a host costs. Without a session the measurement is ignored.
 func measured(c *Core, p job.Peer, roundTrip time.Duration) {
 	if c.contact.sessions[p] == 0 {
 		return

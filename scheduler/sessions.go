@@ -18,8 +18,8 @@ const (
 	// maxSessions bounds the sessions that are wanted with hosts that run none of our tasks. Each costs some 60 KB on
 	// either side.
 	maxSessions = 512
-	// wantFor is how long a session is wanted that does not come. A dial may take 20 s, and a host that restarts is
-	// back within seconds.
+	// wantFor is how long this scheduler waits for a session that it wants. A dial may take 20 s, and a host that
+	// restarts is back within seconds.
 	wantFor = time.Minute
 	// idleFor is how long an unused session is kept. Jobs often come in waves.
 	idleFor = 10 * time.Minute
@@ -77,13 +77,13 @@ func (ct *contact) seekAll() {
 	}
 }
 
-// wantFound wants a session with a host that a search has found. If there are too many it gives up the least useful
-// one. It reports whether the host is not known yet, and its Hello may come.
+// wantFound wants a session with a host that a search has found. If there are too many it gives up the least useful one.
+// It reports whether the host is not known yet and its Hello may still come.
 func (ct *contact) wantFound(p job.Peer) bool {
 	if p == ct.cfg.Self || ct.sessions[p] != 0 {
 		return false
 	}
-	unknown := ct.hosts.workers[p] == nil // of any other host its earlier Hello counts
+	unknown := ct.hosts.workers[p] == nil // for a known host its earlier Hello counts
 	if w := ct.wanted[p]; w != nil {
 		return unknown && ct.now.Sub(w.since) < helloWait
 	}

@@ -58,5 +58,5 @@ func (h *shapeHeap) first() *shape {
 	return h.shapes[0]
 }
 
-// sort makes the heap anew, after the ranks of its shapes have changed.
+// sort restores the order of the heap after the ranks of its shapes have changed.
 func (h *shapeHeap) sort() { heap.Init(h) }

@@ -1,7 +1,7 @@
 package scheduler
 
-// Shares: what users and projects have used on the known hosts, as the hosts tell, and the standings by which waiting
-// tasks of one priority are ordered. The standings are a snapshot: they change seldom, and never within a plan.
+// Shares: what users and projects have used on the known hosts, as the hosts report it, and the standings by which
+// waiting tasks of one priority are ordered. The standings are a snapshot: they change seldom, and never within a plan.
 // See docs/adr, ADR 90.
 
 import (
@@ -16,12 +16,13 @@ import (
 const (
 	// maxAccounts bounds the accounts whose usage is known. What further ones have used does not count.
 	maxAccounts = 1 << 16
-	// rebaseAfter is after how many half-lives amounts are scaled anew, long before they grow beyond a float64.
+	// rebaseAfter is the number of half-lives after which all amounts are rescaled, long before they grow beyond a
+	// float64.
 	rebaseAfter = 256
 )
 
-// shares knows what accounts have used. Amounts are scaled by how much later than zero they were told, instead of
-// decaying: so they need not be touched as time passes.
+// shares knows what accounts have used. Stored amounts do not decay. Instead, a new amount is scaled up by the time from
+// zero to its report, so stored amounts need no update as time passes.
 type shares struct {
 	*turn
 	hosts *hosts
@@ -48,7 +49,8 @@ type sum struct {
 	hosts int
 }
 
-// scale returns by what amounts that are told now are multiplied.
+// scale returns the factor for amounts that are reported now. When the factor would grow too large, it rescales all
+// stored amounts.
 func (ss *shares) scale() float64 {
 	if len(ss.told) == 0 {
 		ss.zero = ss.now
@@ -70,8 +72,8 @@ func (ss *shares) scale() float64 {
 	return 1
 }
 
-// hear takes in what a host tells, in place of what it told before. A host is believed no more than it could have
-// delivered with the GPUs and CPUs of its profile.
+// hear stores what a host reports, in place of its earlier report. A report counts only up to what the GPUs and CPUs of
+// the host's profile could have delivered.
 func (ss *shares) hear(w *worker, u *contract.Usage) {
 	if u == nil || !ss.weights.On() {
 		return
@@ -117,8 +119,8 @@ func offeredBy(w *worker) fairshare.Use {
 	return fairshare.Use{GPU: float64(len(w.Profile.GPUs)), CPU: float64(w.Profile.CPUs)}
 }
 
-// refresh makes a new snapshot if something was told since the last one and that was some time ago. Else again is called
-// when it is time.
+// refresh makes a new snapshot if usage was reported since the last one, and the last one is old enough. If it is too
+// new, a timer calls again when it is time.
 func (ss *shares) refresh(again func()) bool {
 	if !ss.news || !ss.weights.On() {
 		return false

@@ -10,12 +10,12 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 )
 
-// lookAgain is how often a job is placed anew while it waits for a host where its Start is kept back: another host may have
-// come.
+// lookAgain is how often the placement of a job is tried again while it waits for a host from which its Start is kept
+// back: another host may have come.
 const lookAgain = 10 * time.Second
 
-// shunning returns until when a task pauses that placement has pause until a time. If it waits for a host where its Start is
-// kept back, it says so.
+// shunning returns until when a task pauses, if placement makes it pause until the given time. If the task waits for a
+// host from which its Start is kept back, the pause is lookAgain at most, and its reason says so.
 func shunning(tn *turn, t *task, until time.Time) time.Time {
 	if !t.e.shuns.Ends(until) {
 		return until
@@ -27,7 +27,8 @@ func shunning(tn *turn, t *task, until time.Time) time.Time {
 	return until
 }
 
-// nextTry returns when a task that pauses is tried again, for people: not when it is only placed anew.
+// nextTry returns the time of the next attempt of a pausing task, for people. A placement that is only tried again after
+// lookAgain does not count.
 func nextTry(t *task, now time.Time) time.Time {
 	next := t.pause.until
 	if t.pause.why != t.e.shunned {
@@ -41,7 +42,8 @@ func nextTry(t *task, now time.Time) time.Time {
 	return next
 }
 
-// notWhereHeldBack moves the hosts that the job avoids because its Starts are kept back to those that may run it later.
+// notWhereHeldBack moves the hosts from which Starts of the job are kept back from x.Now to x.Later, the hosts that may
+// run it later.
 func notWhereHeldBack(now time.Time, e *entry, x *contract.Explanation) {
 	x.Now = slices.DeleteFunc(x.Now, func(c contract.Candidate) bool {
 		if !e.shuns.Hard(now, c.Node) {

@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// standsPart bounds the hosts that keep what is free for single tasks of this daemon: one in so many.
+	// standsPart bounds the hosts that keep what is free for single tasks of this daemon: one host in standsPart.
 	standsPart = 8
-	// standsLeast is how many may at least. In a small cluster the tasks of many users wait at the same few hosts.
+	// standsLeast is how many hosts may do so in any case. In a small cluster the tasks of many users wait at the same
+	// few hosts.
 	standsLeast = 4
 	// standsEvery is how often the tasks that stand are looked at.
 	standsEvery = 10 * time.Second
-	// standsVain is after how long one more host may keep what is free, and then again after twice as long: tasks may run at
-	// the first ones that never end. It is as long as all but few tasks take.
+	// standsVain is how long a task waits before one more host may keep what is free. Each time that the wait has
+	// doubled, another host may: the first hosts may run tasks that never end. Few tasks run for longer than standsVain.
 	standsVain = 24 * time.Hour
 )
 
@@ -32,16 +33,17 @@ type stands struct {
 	offers  *offers
 
 	most  int  // hosts that may keep something
-	short bool // a task that queues does not stand, because no more hosts may keep anything: none behind it shall
+	short bool // no more hosts may keep anything, so a queued task does not stand; then no task behind it may stand
 	armed bool
 }
 
-// may reports whether a task may stand at a host that is asked next, after so many others that keep nothing yet.
+// may reports whether a task may stand at the host. others counts hosts that were chosen just before and keep nothing
+// yet.
 func (ss *stands) may(w *worker, others int) bool {
 	return ss.offers.kept[w] > 0 || len(ss.offers.kept)+others < ss.most
 }
 
-// choose returns the hosts at which a task stands that begins to queue at these.
+// choose returns at which of these hosts a task stands that begins to queue there.
 func (ss *stands) choose(hosts []*fleet.Host) (out []*fleet.Host) {
 	if !ss.armed {
 		ss.armed = true
@@ -64,7 +66,7 @@ func (ss *stands) choose(hosts []*fleet.Host) (out []*fleet.Host) {
 	return out
 }
 
-// resume has a task stand again at a host, because no host is booked any more, if the host may keep something.
+// resume makes a task stand at a host again, if the host may keep something. The task has lost its booking.
 func (ss *stands) resume(o *offer) {
 	if !o.keeps && !ss.short && !ss.now.Before(o.from) && ss.may(o.worker, 0) {
 		ss.offers.keep(o)
@@ -82,7 +84,7 @@ func (ss *stands) count() {
 	ss.most, ss.short = max(standsLeast, n/standsPart), false
 }
 
-// look has tasks stand that rank first.
+// look makes the tasks that rank first stand.
 func (ss *stands) look() {
 	ss.armed = ss.lead && ss.pending.queued.count > 0
 	if !ss.armed {
@@ -106,12 +108,12 @@ func (ss *stands) look() {
 	}
 }
 
-// idleAfter is how long what is free at a host stays free before any task may have what is not kept there. Those that queue
-// there come first: the host has offered it to them at once. Of the tasks of one account at most one passes older ones at a
-// host in that time, because then something else is free.
+// idleAfter is how long capacity of a host stays free before any task may have what is not kept there. Tasks that queue
+// at the host come first: the host has offered it to them at once. Of the tasks of one account at most one passes older
+// ones at a host in that time, because then something else is free.
 const idleAfter = time.Minute
 
-// findIdle has the waiting tasks compared with the hosts where what is free has stayed so.
+// findIdle compares the waiting tasks with the hosts whose free capacity has stayed free.
 func (ss *stands) findIdle() {
 	for h := range fleet.All(&ss.hosts.fleet) {
 		w := ss.hosts.workers[h.Peer]
@@ -124,7 +126,7 @@ func (ss *stands) findIdle() {
 	}
 }
 
-// yield has a task of a lower precedence than that of d stand no more: of those the last by rank. It returns false if there is
+// yield makes one task of a lower precedence than d stand no more: the one that ranks last. It returns false if there is
 // none.
 func (ss *stands) yield(d *dispatch) bool {
 	var last *dispatch
@@ -148,7 +150,7 @@ func (ss *stands) yield(d *dispatch) bool {
 	return true
 }
 
-// standsLook is at how many tasks a look goes besides one for each host that may keep something.
+// standsLook is how many tasks a look considers, in addition to one for each host that may keep something.
 const standsLook = 64
 
 // first returns tasks that queue at full hosts, the first ones by rank.
@@ -167,8 +169,8 @@ func (ss *stands) first(n int) []*dispatch {
 	return out
 }
 
-// stand has a task stand at all hosts where it queues that may keep something. It returns false if there is none. A task
-// that is booked need not stand.
+// stand makes a task stand at all hosts where it queues and that may keep something. It returns false if the task queues
+// and no host keeps anything for it. A task that is booked need not stand.
 func (ss *stands) stand(d *dispatch) bool {
 	if d.election.silences() {
 		return true

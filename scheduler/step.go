@@ -12,8 +12,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// standStill is how late a step may be before the owner counts as one that stood still: it was stopped, or had no CPU. What
-// its hosts have said meanwhile may not have been read yet.
+// standStill is how late a step may be before this daemon counts as having stood still, because it was stopped or had no
+// CPU. Messages that its hosts sent meanwhile may not have been read yet.
 const standStill = 10 * time.Second
 
 // Step takes the time and the events that have happened, in order, and returns what is to be done. A Step without
@@ -25,7 +25,7 @@ func (c *Core) Step(now time.Time, events ...Event) Effects {
 	}
 	c.steps++
 	if c.lead && !due.IsZero() && c.now.Sub(due) >= standStill {
-		c.leadAt = c.now // as a new owner it first has to hear its hosts
+		c.leadAt = c.now // like a new owner, it first has to hear from its hosts
 	}
 	c.runTimers()
 	for _, e := range events {
@@ -49,7 +49,7 @@ func (c *Core) Step(now time.Time, events ...Event) Effects {
 	return fx
 }
 
-// Wake is when the next Step is due if nothing happens before. It is zero if no Step is due.
+// Wake returns when the next Step is due if nothing happens before. It is zero if no Step is due.
 func (c *Core) Wake() time.Time {
 	if c.plan.again {
 		return c.now
@@ -58,7 +58,7 @@ func (c *Core) Wake() time.Time {
 	return next
 }
 
-// Applied is the index of the last entry that the rows in Effects reflect.
+// Applied returns the index of the last entry that the rows in Effects reflect.
 func (c *Core) Applied() uint64 { return c.entries.applied }
 
 func (c *Core) handle(e Event) {
@@ -125,7 +125,8 @@ func takeRequest(c *Core, e Event) {
 	}
 }
 
-// tellStarts records which jobs have started that others wait for: no other record tells that.
+// tellStarts proposes records of the jobs that have started and whose start other jobs wait for: no other record tells
+// that.
 func tellStarts(c *Core) {
 	ps := c.pending.parents
 	for _, id := range slices.Concat(ps.starts, c.fx.Changed) {
@@ -152,7 +153,7 @@ func (c *Core) fromWorker(p job.Peer, msg contract.ToScheduler) {
 	w.Heard(c.now)
 	preemptible := w.Free.Preemptible
 	defer func() {
-		if !slices.Equal(preemptible, w.Free.Preemptible) { // a Decline tells, too
+		if !slices.Equal(preemptible, w.Free.Preemptible) { // a Decline reports them, too
 			c.dispatches.yielding(w)
 		}
 	}()
@@ -230,8 +231,9 @@ func (c *Core) committed(m job.Committed) {
 	}
 }
 
-// AddRows adds an Unarchived event before each Committed event that may change archived jobs. read returns the rows of
-// a job. Whoever gives Committed events to the core must call it with the events of each step. See docs/adr, ADR 84.
+// AddRows adds an Unarchived event before each Committed event that may change archived jobs. read returns the rows of a
+// job. A caller that gives Committed events to the core must call AddRows with the events of each step. See docs/adr,
+// ADR 84.
 func AddRows(c *Core, events []Event, read func(job.ID) ([]job.Row, error)) ([]Event, error) {
 	var out []Event
 	for i, e := range events {

@@ -27,7 +27,7 @@ func checkSpec(s job.Spec) (digest, error) {
 	return sha256.Sum256(text), nil
 }
 
-// digestOf is the digest that checkSpec returned when the job was submitted.
+// digestOf returns the digest that checkSpec returned when the job was submitted.
 func digestOf(j *state.Job) (digest, error) {
 	if j.File != nil {
 		return digest(j.File.Digest()), nil

@@ -45,10 +45,10 @@ type entry struct {
 // begin is the begin of a job, by the wall clock. Nothing of the job is placed before.
 type begin = timers.Timer[time.Time, *entry]
 
-// spans says when parts of a job's life began, by this life of the daemon.
+// spans says when parts of a job's life began, as this life of the daemon knows them.
 type spans struct {
 	eligible time.Time // when a task of it could first have been placed, had there been room
-	began    time.Time // the first process that a host has reported
+	began    time.Time // when the first process began that a host has reported
 	placed   bool      // a task of it was sent to a host, in this life of the daemon or an earlier one
 }
 
@@ -62,7 +62,7 @@ type marks struct {
 
 // shows corrects the counts of a job for people.
 type shows struct {
-	shown   job.Counts // its assigned tasks count in the states that their hosts have reported
+	shown   job.Counts // a correction of job.Counts: assigned tasks count in the states that their hosts have reported
 	touched []*task    // tasks for which it may have changed; see views.counts
 }
 
@@ -73,7 +73,8 @@ type filing struct {
 	opening bool      // it is being read, or is in files.line
 	least   Amount    // what it costs at least while it waits
 	costs   Amount    // that the backlog counts
-	// shuns are hosts that its file does not reach; all its tasks avoid them. shunned tells people why, of the last one.
+	// shuns are the hosts from which Starts with its file are kept back; all its tasks avoid them. shunned tells people
+	// why, for the last of these hosts.
 	shuns   place.Avoidances
 	shunned string
 }
@@ -111,7 +112,7 @@ type task struct {
 	tally   tally
 }
 
-// reckoned says as what a task counts.
+// reckoned says what is counted for a task.
 type reckoned struct {
 	going  bool          // it is offered, or about to be
 	active bool          // entry.active counts it
@@ -124,10 +125,10 @@ type inLine struct {
 	level   int           // among tasks of its priority; see pending.rate
 	work    contract.Work // by which the level of its next attempt changes
 	lined   lined
-	share   fairshare.Standing // when it last left that queue
-	able    time.Time          // since when it misses nothing but room; zero: since its job does
+	share   fairshare.Standing // its standing when it last left the queue
+	able    time.Time          // since when it lacks only room; zero: since its job does, see waiting.able
 	overdue bool               // it is to go first; see overdue
-	raised  int                // the priority that it has for that, or for having little left; 0: that of its job
+	raised  int                // its priority, if overdue or long waits have raised it; 0: that of its job
 	inTotals
 }
 
@@ -139,10 +140,10 @@ type lined struct {
 	timer *timer // when it goes to the first level
 }
 
-// precedence is what comes before anything else in the order of tasks.
+// precedence returns the first criterion in the order of tasks: the priority and the level.
 func (t *task) precedence() int { return contract.Precedence(t.priority(), t.level) }
 
-// priority is that of its job, or a higher one for a task that has waited for too long.
+// priority returns the priority of its job, or a higher one for a task that has waited for too long.
 func (t *task) priority() int { return max(t.raised, t.e.priority) }
 
 // tally is how entry.shown counts the task.
@@ -157,7 +158,8 @@ type pause struct {
 	until time.Time
 	armed time.Time // the value of until that a timer is set for
 	why   string    // shown to people
-	// placed says that there is a pause because the task found no host that it does not avoid. It has not just failed then.
+	// placed says that the task pauses because it avoids every host that it could have, and not because an attempt has
+	// just failed.
 	placed bool
 }
 
@@ -235,8 +237,9 @@ func (e *entry) drop(t *task) {
 	t.tally.gone = true
 }
 
-// taskFile returns the job file that the hosts of the tasks get; files.has must have reported true. It is nil if the spec
-// cannot be encoded, and no session carries that: the spec was encoded when the job was submitted.
+// taskFile returns the job file that the hosts of the tasks get; files.has must have reported true. It is nil if the
+// spec cannot be encoded, and no session carries a nil file. This should not happen: the spec was encoded when the job
+// was submitted.
 func (e *entry) taskFile() *job.File {
 	switch {
 	case e.file != nil:
@@ -254,7 +257,7 @@ func (e *entry) taskFile() *job.File {
 	return f
 }
 
-// element is what distinguishes the task from the others of its job.
+// element returns what distinguishes the task from the others of its job.
 func (e *entry) element(index int, preempted bool) contract.Element {
 	x := contract.Element{Preempted: preempted, Rank: index % e.job.Gang()}
 	if !e.layout.IsArray() {
@@ -271,8 +274,8 @@ func (e *entry) element(index int, preempted bool) contract.Element {
 	return x
 }
 
-// leads reports whether the task stands for its element before it is assigned: it is the only task of it, or rank 0 of a
-// gang.
+// leads reports whether the task stands for its element before it is assigned: it is the only task of the element, or
+// rank 0 of a gang.
 func (t *task) leads() bool { return t.index%t.e.job.Gang() == 0 }
 
 // leader returns the task that stands for the element of a task, and makes its soft state if there is none.
@@ -359,7 +362,7 @@ func (t *task) count() {
 	t.active = active
 }
 
-// reckon counts the task anew, for its job and its user.
+// reckon updates what is counted for the task, for its job and its user.
 func reckon(t *task) {
 	t.count()
 	t.hold()
@@ -491,8 +494,9 @@ func rank(a, b *task) int {
 	return cmp.Or(cmp.Compare(x.job.ID, y.job.ID), cmp.Compare(a.index, b.index))
 }
 
-// standing is what the task's account has used of its share. In the queue of its shape that is by the latest snapshot.
-// Once the task has left that queue to be offered, it keeps the standing that it had, and so its place.
+// standing returns what the task's account has used of its share. While the task is in the queue of its shape, that is
+// from the latest snapshot. Once the task has left that queue to be offered, it keeps the standing that it had, and so
+// its place.
 func (t *task) standing() fairshare.Standing {
 	if t.queued {
 		return t.shape.standing
@@ -527,11 +531,11 @@ type shape struct {
 // passedOver is why tasks of a shape wait though they fit at a host.
 type passedOver struct {
 	why   job.Reason
-	limit time.Duration // of the task that was asked for
+	limit time.Duration // of the task for which it was computed
 	at    uint64        // the step
 }
 
-// placeOf is the rank of the task, in the terms of package fleet.
+// placeOf returns the rank of the task, in the terms of package fleet.
 func placeOf(t *task) fleet.Rank {
 	return fleet.Rank{Priority: t.priority(), Level: t.level, Share: t.standing(), Born: t.e.born, Job: t.e.job.ID, Task: t.index}
 }
@@ -540,8 +544,8 @@ func placeOf(t *task) fleet.Rank {
 type worker struct {
 	*fleet.Host
 	renewing    int               // how many of its renewals wait for a quorum round
-	renewFrom   time.Time         // when all that it has asked for would be due at one in a renewGap
-	vain        uint64            // how many answers to its renewals did not count there, because it had no lease after them
+	renewFrom   time.Time         // the allowance of requests is used up to this time: each one costs renewGap; see mayRenew
+	vain        uint64            // answers to its renewals that had no effect: the host had no lease after them
 	waiting     []*dispatch       // that the host committed to without a lease; they wait until it has one
 	askAt       time.Time         // when a timer compares the waiting tasks with the host
 	quotaTimers map[string]*timer // by user; each opens or forgets the quota of the user
@@ -577,32 +581,33 @@ type dispatch struct {
 	news     bool // it is in offers.news
 }
 
-// election is at which hosts a waiting task is booked: at one, or if it is a gang at one for each member that lacks a place.
+// election holds the hosts at which a waiting task is booked: one host, or for a gang one for each member that lacks a
+// place.
 type election struct {
 	booked []*offer // to the hosts that keep what the task needs; none: nothing shows when it starts
 	agreed bool     // they have said that they do, so the other hosts need not
-	far    bool     // the task starts so late that hosts which show no start need not let go
+	far    bool     // the task starts so late that hosts which show no start go on keeping what is free
 	calm
 }
 
 // silences reports whether a host that has shown no start need not keep anything for the task.
 func (e *election) silences() bool { return e.agreed && !e.far }
 
-// endGang takes back what the gathering of a gang has changed in the view of its job.
+// endGang undoes what the gathering of a gang has changed in the view of its job.
 func (t *task) endGang() {
 	if t.dispatch != nil && t.dispatch.gang != nil {
 		t.e.showSeated(t.dispatch.gang, 0)
 	}
 }
 
-// showSeated counts so many members of a gang that gathers as RESERVED. In the journal they are PENDING.
+// showSeated shows n members of a gathering gang as RESERVED. In the journal they are PENDING.
 func (e *entry) showSeated(g *gang, n int) {
 	e.shown.Add(job.Pending, g.shown-n)
 	e.shown.Add(job.Reserved, n-g.shown)
 	g.shown = n
 }
 
-// lose notes that the host which had committed holds the task no longer.
+// lose notes that the host that had committed no longer holds a place for the task.
 func (d *dispatch) lose(tn *turn) {
 	d.winner = nil
 	t := d.task
@@ -626,8 +631,8 @@ type offer struct {
 	from     time.Time   // when it may begin to do so
 	// elsewhere says that other hosts keep what the task needs; see elections.
 	elsewhere bool
-	due       time.Time   // by when its host has said that the task starts, and some; zero: it was never elected
-	trusted   int         // how often that was noted
+	due       time.Time   // when the task should have started, by its host's word, with a margin; zero: it was never elected
+	trusted   int         // how often due was set
 	shows     bool        // the host has shown when it starts there, at least when it last kept something for it
 	timer     *timer      // for the answer of the host, then for the Assign; of a queued offer or one of a gang for its renewal
 	seat      *seat       // of a member of a gang; nil: none
@@ -652,7 +657,7 @@ func (x *expectation) start() time.Time {
 // queued reports whether the offer queues at a full host.
 func (o *offer) queued() bool { return o.claim.State == fleet.Queued }
 
-// device is the device that a share of a GPU should get. For whole devices the host knows best which ones.
+// device returns the device that a share of a GPU should get. The host itself chooses whole devices.
 func (o *offer) device() string {
 	if o.claim.Need.GPUShare > 0 && len(o.claim.Devices) == 1 {
 		return o.claim.Devices[0]

@@ -1,6 +1,6 @@
 package scheduler
 
-// Totals: what has happened since the daemon began, for its metrics. Nothing is decided by them.
+// Totals: what has happened since the daemon began, for its metrics. No decision depends on them.
 
 import (
 	"maps"

@@ -40,8 +40,8 @@ type raises struct {
 // timer is something to do at a time, unless it is stopped before.
 type timer = timers.Timer[time.Time, func()]
 
-// at arms a timer that calls do at that time. Timers that are seldom needed in the end are stopped. For all others do
-// itself finds out whether it is still needed.
+// at arms a timer that calls do at that time. A timer that is seldom needed in the end should be stopped. For all
+// others, do finds out itself whether it is still needed.
 func (tn *turn) at(when time.Time, do func()) *timer {
 	t := &timer{Value: do}
 	tn.timers.Set(t, when)
@@ -70,7 +70,7 @@ func (t *turn) propose(r job.Record) {
 
 func (tn *turn) notify(t Notice) { tn.fx.Notices = append(tn.fx.Notices, t) }
 
-// jitter is d, more or less by up to a quarter.
+// jitter returns d, plus or minus up to a quarter of it.
 func (t *turn) jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(t.rng.Int64N(int64(d)/2+1))
 }

@@ -1,7 +1,7 @@
 package scheduler
 
-// Hosts with a session that renew no lease: their daemon answers, but it is stuck, for instance in a disk that hangs. Their
-// tasks have ended for certain when their leases have (R4).
+// Hosts with a session that renew no lease: their daemon answers, but it is stuck, for instance in a disk that hangs.
+// Their tasks have ended for certain once their leases have run out (R4).
 
 import (
 	"fmt"

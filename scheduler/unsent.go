@@ -39,7 +39,7 @@ func (ds *dispatches) notSent(e NotSent) {
 			if t := e.task(m.Attempt.Task); t.durable().Assigned && t.attempt() == m.Attempt {
 				unsendable(ds.turn, t)
 				if w := ds.hosts.workers[d.Peer]; w != nil && t.shape != nil {
-					t.shape.refusedBy(w.Host, d.Detail) // that session would carry none of the others either
+					t.shape.refusedBy(w.Host, d.Detail) // that session would carry no other Start of this shape either
 				}
 				ds.attempts.giveUp(t, job.ProofDeclined, "its start could not be sent")
 			}
@@ -49,8 +49,8 @@ func (ds *dispatches) notSent(e NotSent) {
 	ds.notify(d)
 }
 
-// heldBack takes an attempt back whose Start is kept back: its host has nothing of it. All tasks of the job avoid the host
-// meanwhile, as they have the same job file.
+// heldBack takes back an attempt whose Start is kept back: its host has received nothing of it. All tasks of the job
+// avoid the host meanwhile, because they have the same job file.
 func heldBack(ds *dispatches, n NotSent, held *HeldBackError) {
 	m, isStart := n.Msg.(contract.Start)
 	if !isStart {

@@ -36,7 +36,7 @@ type waitText struct {
 	text string
 }
 
-// offeredTo is the name of the host that the task is assigned or offered to.
+// offeredTo returns the name of the host that the task is assigned or offered to.
 func (vs *views) offeredTo(d *dispatch) string {
 	if d.target == "" && len(d.offers) > 0 {
 		return d.offers[0].worker.Name()
@@ -117,8 +117,8 @@ func (vs *views) counts(e *entry) job.Counts {
 	return c
 }
 
-// reasonOf is the reason of a job in this state: that of its first task in the state. Of an active job only a few tasks
-// are looked at.
+// reasonOf returns the reason of a job in this state: that of its first task in the state. For an active state it looks
+// at a few tasks only.
 func (vs *views) reasonOf(e *entry, s job.State) job.Reason {
 	switch {
 	case s.Active():
@@ -155,8 +155,8 @@ func (vs *views) at(e *entry, index int) job.Task {
 	return d
 }
 
-// member adds to the view of a member of a gang that waits what its rank 0 tells. A member that has a place at a host is
-// RESERVED.
+// member completes the view of a waiting member of a gang with what is known of rank 0. A member that has a place at a
+// host is RESERVED.
 func (vs *views) member(e *entry, d *job.Task) {
 	gang := e.job.Element(d.Index)
 	i, soft := e.find(gang.First)
@@ -205,7 +205,8 @@ func (vs *views) tasks(e *entry, q job.TaskQuery) (out []job.Task) {
 	return out
 }
 
-// following is why a task waits that is not in the queue: it follows others of its job.
+// following returns why a task waits without being in the queue: it comes after other tasks of its job, or may not be
+// placed yet.
 func (vs *views) following(e *entry, index int) job.Reason {
 	switch why := vs.bar(e, index); {
 	case !vs.lead:
@@ -218,7 +219,7 @@ func (vs *views) following(e *entry, index int) job.Reason {
 	return job.Reason{Word: job.ReasonPriority, Detail: "behind earlier tasks of its job"}
 }
 
-// bar is why a task may not be placed now, whatever room there is.
+// bar returns why a task may not be placed now, whatever room there is.
 func (vs *views) bar(e *entry, index int) job.Reason {
 	why, _ := vs.pending.bar(e, index)
 	switch why.Word {
@@ -230,7 +231,8 @@ func (vs *views) bar(e *entry, index int) job.Reason {
 	return why
 }
 
-// dependencies tells what a job waits for of other jobs. It is worked out once for all tasks of a job.
+// dependencies tells which other jobs a job waits for, and how far they are. It is worked out once for all tasks of a
+// job.
 func (vs *views) dependencies(e *entry) string {
 	if vs.waiting.e == e {
 		return vs.waiting.text
@@ -265,7 +267,7 @@ func (vs *views) dependencies(e *entry) string {
 	return vs.waiting.text
 }
 
-// namedParents is how many of the jobs that a job waits for its reason names.
+// namedParents is how many parents the reason of a waiting job names.
 const namedParents = 3
 
 // depends adds what is known of the parent to a dependency that is not met.
@@ -303,13 +305,13 @@ func (vs *views) depends(d *job.Depends) {
 // reasonReading is the reason of a task whose owner does not act yet.
 var reasonReading = job.Reason{Word: job.ReasonBackoff, Detail: "its owner is reading its journal"}
 
-// stateOf is the state that the view of the job has.
+// stateOf returns the state that the view of the job has.
 func (vs *views) stateOf(e *entry) job.State {
 	counts := vs.counts(e)
 	return counts.State()
 }
 
-// stateIn is the same for the tasks of these ranges.
+// stateIn returns the state of a job that had only the tasks of these ranges.
 func (vs *views) stateIn(e *entry, ranges []job.Range) job.State {
 	vs.counts(e)
 	counts := e.job.CountsIn(ranges)
@@ -367,7 +369,7 @@ func (vs *views) seen(t *task) (job.State, job.Reason) {
 	return job.Unreachable, job.Reason{Word: job.ReasonNodeSilent}
 }
 
-// reason is why a PENDING task waits. Its word is never empty.
+// reason returns why a PENDING task waits. Its word is never empty.
 func (vs *views) reason(t *task) job.Reason {
 	switch {
 	case !vs.lead:

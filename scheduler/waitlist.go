@@ -94,7 +94,7 @@ func (l *waitlist) remove(t *task) {
 	}
 }
 
-// lowest is the priority of the last task; the highest there is if there is none.
+// lowest returns the priority of the last task, or math.MaxInt if there is no task.
 func (l *waitlist) lowest() int {
 	if l.count == 0 {
 		return math.MaxInt

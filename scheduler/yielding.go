@@ -5,9 +5,9 @@ package scheduler
 
 import "slices"
 
-// yielding looks, once a host has told of other preemptible tasks than before, whether they can make room for tasks and
-// gangs that queue there and had none to make room for them. It looks at the first ones only; for others the offers are
-// renewed.
+// yielding handles the report of a host that other tasks than before are preemptible. It checks whether these can make
+// room for tasks and gangs that queue there and for which no tasks make room yet. It checks the first ones only. The
+// others get another check when their offers are renewed.
 func (ds *dispatches) yielding(w *worker) {
 	offers := slices.DeleteFunc(ds.offers.to(w), func(o *offer) bool {
 		return !o.queued() || o.dispatch.preempts() || o.dispatch.winner != nil
@@ -30,5 +30,5 @@ func (d *dispatch) preempts() bool {
 	return d.preempt != nil || slices.ContainsFunc(d.offers, func(o *offer) bool { return o.seat != nil && o.seat.preempt })
 }
 
-// yieldLooks bounds the queued tasks that are looked at when a host tells of other preemptible tasks.
+// yieldLooks bounds the queued tasks that are looked at when a host reports other preemptible tasks.
 const yieldLooks = 16
