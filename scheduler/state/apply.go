@@ -22,8 +22,8 @@ type Change struct {
 	Gang    job.Range
 	Settled bool
 
-	Others  []Other  // the jobs that have changed because a job did that they depend on
-	Parents []job.ID // jobs of which something else is awaited than before; see Parents.Awaited
+	Others  []Other  // jobs that have changed because a job that they depend on has
+	Parents []job.ID // jobs from which others now await something else; see Parents.Awaited
 }
 
 // Other is a job that a record about another job has changed.
@@ -152,7 +152,8 @@ func assignGang(t *Table, r job.AssignGangRecord, epoch job.Epoch) Change {
 	return c
 }
 
-// unassignGang takes a gang back of which no member was started, or does nothing.
+// unassignGang takes back a gang of which no member was started. It does nothing if the attempt is not that of all
+// members.
 func unassignGang(t *Table, r job.UnassignGangRecord) Change {
 	j, c := gangChange(t, r.Attempt)
 	if j == nil || j.gang == 0 || r.Attempt.Task != c.Gang.First {
@@ -330,8 +331,8 @@ func lateResult(j *Job, t *job.Task, r job.ResultRecord) bool {
 	return true
 }
 
-// RanAt reports whether an attempt of a task was assigned to a host with this data directory. Of attempts before the newest
-// it knows those whose outcome is kept.
+// RanAt reports whether an attempt of a task was assigned to a host with this data directory. It knows an attempt before
+// the newest only if its outcome is kept.
 func RanAt(j *Job, a job.Attempt, node job.Peer, store string) bool {
 	if !j.Has(a.Task) {
 		return false
@@ -378,8 +379,8 @@ func cancel(j *Job, r job.CancelRecord) bool {
 	return moved
 }
 
-// requeue has tasks run again. Those that are active are told to end first, unless only failed ones were asked for.
-// A job that has ended ages anew.
+// requeue makes tasks run again. Active tasks are told to end first, unless the record asks for failed tasks only. A job
+// that had ended gets a new age.
 func requeue(j *Job, r job.RequeueRecord, seq uint64) bool {
 	r.Tasks = Widen(j, r.Tasks)
 	moved, over := false, j.Ended()

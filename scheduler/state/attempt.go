@@ -1,6 +1,6 @@
 package state
 
-// The steps of which records about attempts consist.
+// The steps from which the changes by records about attempts are made.
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The states of tasks that wait, and of tasks that are assigned.
+// The states of tasks that wait, are assigned, have ended, or have ended without success.
 var (
 	waiting = []job.State{job.Pending, job.Held}
 	active  = []job.State{job.Reserved, job.Starting, job.Running, job.Unreachable, job.Completing}

@@ -1,6 +1,6 @@
 package state
 
-// Cells: tasks that were assigned to a host, or had been.
+// Cells: the tasks that are or were assigned to a host.
 
 import (
 	"slices"
@@ -114,7 +114,8 @@ func endingOf(flags uint16) job.Ending {
 	return job.NotEnding
 }
 
-// fill writes a task to its cell. It returns the note that the cell must get, and leaves the one that it has.
+// fill writes a task to its cell. It returns the note that the cell must get, and does not change the note that the cell
+// has.
 func (x *cell) fill(t *job.Task, cm *common) *note {
 	*x = cell{
 		started: storepb.Nanos(t.Started), ended: storepb.Nanos(t.Ended), closed: storepb.Nanos(t.Closed), placed: storepb.Nanos(t.Placed),

@@ -96,7 +96,7 @@ func (cs *chunked) stateAt(c *chunk, i int) uint8 {
 	return cs.values.list[c.valueAt(i)].state
 }
 
-// mix prepares a chunk of which a task is about to get another value, or a cell.
+// mix prepares a chunk for a task that is about to get a value of its own, or a cell.
 func (cs *chunked) mix(c *chunk, size int) *mixed {
 	if c.mixed == nil {
 		c.mixed = &mixed{}
@@ -144,7 +144,7 @@ func (cs *chunked) setValue(c *chunk, i, size int, id uint8) {
 	}
 }
 
-// setAll gives all tasks of a chunk, which have one value, another one.
+// setAll gives all tasks of a chunk another value. Before, they must all have the same value.
 func (cs *chunked) setAll(c *chunk, size int, id uint8) {
 	cs.values.used[c.value] -= int32(size) //nolint:gosec // at most chunkTasks
 	cs.values.used[id] += int32(size)      //nolint:gosec // at most chunkTasks
@@ -205,7 +205,7 @@ func (cs *chunked) note(index uint32) *note {
 	return nil
 }
 
-// drop gives all tasks of a chunk the value at the submission.
+// drop gives all tasks of a chunk the value that they had at the submission.
 func (cs *chunked) drop(c *chunk, size int) {
 	if m := c.mixed; m != nil {
 		for _, id := range m.values {

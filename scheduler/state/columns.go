@@ -144,7 +144,7 @@ func (x *cell) times() [6]*int64 {
 	return [6]*int64{&x.started, &x.ended, &x.closed, &x.began, &x.exited, &x.placed}
 }
 
-// The indexes in times of those of the exit.
+// The indexes of the exit's times in the array that times returns.
 const (
 	beganTime  = 3
 	exitedTime = 4
@@ -234,7 +234,7 @@ func (r *chunkReader) read(ts *tasks, c *chunk) (old bool, err error) {
 			return false, err
 		}
 		id := ts.values.of(v)
-		ts.values.used[id]++ // so that the next one does not take its place
+		ts.values.used[id]++ // so that the next value does not get the same number
 		ids = append(ids, id)
 	}
 	for i := range r.n {

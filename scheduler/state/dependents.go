@@ -23,7 +23,7 @@ func (t *Table) Apply(r job.Record, seq uint64, epoch job.Epoch) Change {
 	return c
 }
 
-// learn applies what was learnt of a parent otherwise than by records about it.
+// learn applies what a ParentRecord says of a parent. No record about the parent itself tells this table the same.
 func (t *Table) learn(r job.ParentRecord) Change {
 	c := Change{}
 	p := t.Parents.of[r.Parent]
@@ -41,7 +41,8 @@ func (t *Table) learn(r job.ParentRecord) Change {
 	return c
 }
 
-// spread tells the jobs that depend on a changed job, and those that depend on them if that cancels them.
+// spread passes the change of a job on to the jobs that depend on it. If this cancels such a job, its own dependents are
+// told, too.
 type spread struct {
 	*Parents
 
@@ -121,7 +122,7 @@ func (s *spread) attach(j *Job) {
 		s.touch(x.parent)
 		s.judge(p, link{j, i}, &changed)
 	}
-	changed.All = true // a requeue also brings back tasks whose dependencies were not judged anew
+	changed.All = true // a requeue also brings back tasks whose dependencies were not judged again
 	s.kill(j, &changed)
 }
 
@@ -316,14 +317,14 @@ func (s *spread) detach(j *Job) {
 	}
 }
 
-// drop unlinks a link.
+// drop makes a link not count any more.
 func (s *spread) drop(l link) {
 	if s.unlink(l.j, l.term) {
 		s.touch(l.to().parent)
 	}
 }
 
-// touch notes that something else is awaited of a parent now.
+// touch notes that other jobs now await something else from a parent.
 func (s *spread) touch(id job.ID) {
 	if n := len(s.c.Parents); n == 0 || s.c.Parents[n-1] != id {
 		s.c.Parents = append(s.c.Parents, id)

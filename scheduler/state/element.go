@@ -1,6 +1,6 @@
 package state
 
-// Elements: a job has one, or those of its array. An element is one task, or a gang of several.
+// Elements: a job has one element, or one for each index of its array. An element is one task, or a gang of several.
 
 import "github.com/musterhq/muster/job"
 
@@ -55,8 +55,8 @@ func Unsettled(j *Job, index int) bool {
 	return j.gang > 0 && j.tasks.brief(index).State.Ended() && ElementAssigned(j, index)
 }
 
-// settled returns the parts of the ranges without gangs of which a member is assigned; some is false if nothing is left.
-// No ranges mean all tasks.
+// settled returns the ranges without the gangs of which a member is assigned; some is false if nothing is left. No
+// ranges mean all tasks.
 func settled(j *Job, ranges []job.Range) (rest []job.Range, some bool) {
 	if j.gang == 0 || j.tasks.assigned == 0 {
 		return ranges, true
@@ -79,8 +79,8 @@ func settled(j *Job, ranges []job.Range) (rest []job.Range, some bool) {
 	return rest, len(rest) > 0
 }
 
-// elementState returns the state of the element to which a task belongs: that of the task; of a gang PENDING until it is
-// settled, and then SUCCEEDED only if all members have.
+// elementState returns the state of the element to which a task belongs. It is PENDING until all tasks of the element
+// have ended, then SUCCEEDED if all have succeeded, else the state of the last of them that has not.
 func elementState(j *Job, index int) job.State {
 	e := j.Element(index)
 	out := job.Succeeded
@@ -95,7 +95,8 @@ func elementState(j *Job, index int) job.State {
 	return out
 }
 
-// elementRuns calls f with each run of tasks in the same state, in order; of gangs with the state of the element.
+// elementRuns calls f with each run of tasks in the same state, in order. For a job of gangs it calls f with each gang
+// and the state of the element.
 func elementRuns(j *Job, f func(first, last int, s job.State)) {
 	if j.gang == 0 {
 		j.tasks.runs(f)

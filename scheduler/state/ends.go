@@ -12,7 +12,7 @@ import (
 // maxCode is the highest exit code. A host may report others, which count as this one, so that there are few ends.
 const maxCode = 255
 
-// end is what counts of a task's end for its job.
+// end is that part of a task's end that counts for its job.
 type end struct {
 	code, status int
 	silent       bool // no process ended by itself
@@ -72,8 +72,8 @@ func (es *ends) respan(cs *chunked) {
 	}
 }
 
-// sum sums up the ends. Codes of cancelled tasks count only if no other task ended badly: they tell how the cancellation ended
-// them.
+// sum sums up the ends. The code of a cancelled task counts only if no other task ended badly: it tells how the
+// cancellation ended the task.
 func (es *ends) sum(cs *chunked) job.Ends {
 	if es.stale {
 		es.respan(cs)
@@ -88,10 +88,10 @@ func (es *ends) sum(cs *chunked) job.Ends {
 		of.Exited, of.Code, of.Status = of.Exited || !e.silent, max(of.Code, e.code), max(of.Status, e.status)
 		*left -= n
 	}
-	if badly > 0 { // so many have ended without a process
+	if badly > 0 { // this many tasks have ended without a process
 		out.Status = max(out.Status, job.ExitMuster)
 	}
-	if early > 0 { // so many were cancelled before they had one
+	if early > 0 { // this many tasks were cancelled before they had a process
 		cancelled.Status = max(cancelled.Status, job.ExitMuster)
 	}
 	if out.Status == 0 {

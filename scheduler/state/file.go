@@ -51,7 +51,8 @@ func (f *File) Drop() {
 	}
 }
 
-// keep returns the spec that stays in memory, and the file of the rest. A small job file stays in memory whole; then the File is nil.
+// keep returns the spec that stays in memory, and the file that goes to disk. A small job file stays in memory whole;
+// then the File is nil.
 func keep(s job.Spec) (job.Spec, *File) {
 	if s.Bulk() <= job.MaxBulk {
 		return s, nil
@@ -63,7 +64,7 @@ func keep(s job.Spec) (job.Spec, *File) {
 	return s.Lean(), &File{sum: sha256.Sum256(text), size: len(text), text: bytes.Clone(text), dirty: true}
 }
 
-// OpenFile decodes the text of a job file. It is ErrDamaged if the text is not the one with this digest.
+// OpenFile decodes the text of a job file. It returns ErrDamaged if the text does not have this digest.
 func OpenFile(sum job.Digest, text []byte) (job.Spec, error) {
 	if len(text) == 0 || sha256.Sum256(text) != sum {
 		return job.Spec{}, ErrDamaged
@@ -80,7 +81,7 @@ func DecodeFile(text []byte) (job.Spec, error) {
 	return s, nil
 }
 
-// row returns the row of the file if it has not been saved.
+// row appends the row of the file to rows, if TakeRows has not returned it before.
 func (f *File) row(id job.ID, rows []job.Row) []job.Row {
 	if f == nil || !f.dirty {
 		return rows

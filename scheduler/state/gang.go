@@ -119,7 +119,7 @@ func afterMember(j *Job, index int) (settled bool) {
 	return false
 }
 
-// maxEndText bounds how a member ended in the reasons of the others, in bytes.
+// maxEndText bounds the text, in bytes, that tells in the reasons of the others how a member ended.
 const maxEndText = 200
 
 // endOf tells people which member of a gang ended, and how.
@@ -154,7 +154,8 @@ type fate struct {
 	free  bool // it costs no retry
 }
 
-// settle decides what becomes of a gang. last is the member that was the last to end: it has the newest word of a person.
+// settle decides what becomes of a gang. last is the member that was the last to end: it has the newest request of a
+// person.
 func settle(j *Job, gang job.Range, last *job.Task) {
 	f := fateOf(j, gang, last)
 	runs := j.tasks.brief(gang.First).Runs
@@ -245,8 +246,8 @@ func Causes(j *Job, gang job.Range) (away []int, own int) {
 	return away, own
 }
 
-// Preempted reports whether the newest attempt of a task that has ended was preempted. A gang was if a
-// member of it was.
+// Preempted reports whether the newest attempt of a task that has ended was preempted. A gang was preempted if a member
+// of it was.
 func Preempted(j *Job, index int) bool {
 	gang := j.Element(index)
 	for i := gang.First; i <= gang.Last; i++ {

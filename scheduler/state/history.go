@@ -177,12 +177,12 @@ func (h *history) keepLost(t *job.Task, r job.UnassignRecord) {
 	h.keep(t, t.Attempt, job.Exit{State: job.NodeFail, Reason: r.Detail, Ended: r.At})
 }
 
-// keepLate keeps what a late success has changed. before is the task before it.
+// keepLate keeps what a late success has changed. before is the task before this change.
 func (h *history) keepLate(before job.Task, r job.ResultRecord) {
 	newest := before.Attempt
 	if newest > r.Attempt.N {
 		h.keepNewest(&before)
-		if newest > h.newest(before.Index) { // it was planned, or has begun
+		if newest > h.newest(before.Index) { // the newest attempt was planned, or had begun
 			h.keep(&before, newest, job.Exit{State: job.Cancelled, Reason: "an earlier attempt succeeded", Ended: r.At})
 		}
 	}

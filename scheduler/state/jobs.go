@@ -4,15 +4,16 @@
 // that does not fit the present state of its job changes nothing. So the same records always lead to the same table, on
 // the daemon that owns the jobs and on each daemon that follows.
 //
-// A Job has a header and tasks. The tasks are in chunks of 256. Tasks that were never assigned share values: as long as all
-// tasks of a chunk have the same one, the chunk is that value, else it has one byte for each task. Tasks that were assigned
-// have cells. The number of tasks in each state is updated with each change. So one record costs the same for a job of one
-// task and for a job of a million tasks. A job tells how much memory it holds; see Memory.
+// A Job has a header and tasks. The tasks are in chunks of 256. Tasks that were never assigned share values. If all
+// tasks of a chunk have the same value, the chunk stores it once, else as one byte for each task. Tasks that were
+// assigned have cells. The number of tasks in each state is updated with each change. So one record costs the same for a
+// job of one task and for a job of a million tasks. A job tells how much memory it holds; see Memory.
 //
 // The job file of a job may be large. What only the start of a task needs is then on disk alone; see File.
 //
-// On disk a job has one row for its header, one for a large job file, one for each chunk with changes, one for each host, up to two for each task
-// that has texts of its own, and one for each task that had several attempts.
+// On disk a job has one row for its header, one for a large job file, one for each chunk with changes, one for each
+// host, up to three for each task that has texts of its own, one for each task that had several attempts, and some for
+// what the job waits for.
 //
 // A job that only a requeue can change may be archived. The table then keeps only an index entry of it, for listings; the
 // rest is in its rows on disk. Before a requeue it must be put back.

@@ -28,7 +28,7 @@ type lookup interface {
 // parent is a job that others wait for. It may be a job of another table.
 type parent struct {
 	links []link // by job and term, so that a restart does not change in which order jobs are told
-	live  int    // links that count; of the others the dependency is met, or its job has ended
+	live  int    // links that count; the others have a dependency that is met, or a job that has ended
 	start int    // live links that wait for the start
 	each  int    // live links with aftercorr
 
@@ -99,7 +99,7 @@ func (ps *Parents) facts(id job.ID) facts {
 	return facts{saw: sawGone}
 }
 
-// heard returns what a record says of a parent, without what the table knows better itself.
+// heard returns what a record says of a parent. What the table itself knows of the parent comes first.
 func (ps *Parents) heard(r job.ParentRecord) (facts, job.TaskStates) {
 	if r.Parent.Group() != ps.group {
 		f := facts{saw: sawOf(r.State), started: r.Started, since: r.Since}
@@ -186,7 +186,7 @@ func (p *parent) count(x *term, n int) {
 	}
 }
 
-// tidy removes links that do not count, once they are most of them.
+// tidy removes links that do not count, once they are at least half of all links.
 func (ps *Parents) tidy(id job.ID) {
 	p := ps.of[id]
 	if p == nil || p.live > len(p.links)/2 {
@@ -222,7 +222,7 @@ func (ps *Parents) load(j *Job) {
 	}
 }
 
-// states returns the state of a task of the parent, by its number; of a gang, by the index of the element.
+// states returns the state of the element to which a task of the parent belongs, by the index of the element.
 func (p *parent) states(j *Job, task int) job.TaskStates {
 	if task == allTasks {
 		return TaskStatesOf(j)
@@ -257,8 +257,8 @@ const allTasks = -1
 // noTasks says that a job has no tasks that could succeed.
 var noTasks = job.TaskStates{Failed: []job.Range{{First: 0, Last: job.MaxIndex}}}
 
-// TaskStatesOf returns the elements of a job by their indices, grouped by what matters to tasks that depend on them. Each index from
-// 0 to job.MaxIndex is in one of the lists: a task that the job does not have can never succeed.
+// TaskStatesOf returns the indices of the elements of a job, grouped by what matters to tasks that depend on them. Each
+// index from 0 to job.MaxIndex is in one of the lists: a task that the job does not have can never succeed.
 func TaskStatesOf(j *Job) job.TaskStates {
 	var out job.TaskStates
 	l, err := j.Spec.Layout()

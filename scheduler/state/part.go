@@ -7,9 +7,9 @@ import (
 	"errors"
 )
 
-// The first byte of the name of a part. The name of the header is empty. Four bytes follow: the index of the host or of
-// the chunk; for outcomes, a note, a tail and usage the index of the task;
-// for an aftercorr its number among those of the job, and the index of the block. Tails and usage are last, so that a reader can leave
+// The kinds of parts: the first byte of a part's name. The name of the header is empty. Four bytes follow the kind: the
+// index of the host or of the chunk; for outcomes, a note, a tail and usage, the index of the task; for an aftercorr,
+// its number among those of the job, and the index of the block. Tails and usage are last, so that a reader can leave
 // them out.
 const (
 	partHost     = 'h'

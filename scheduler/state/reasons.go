@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Those of all tasks.
+// The reasons of tasks.
 const (
 	ReasonHeld      = job.ReasonHeld
 	ReasonRequeued  = job.ReasonRequeued
@@ -18,7 +18,7 @@ const (
 	ReasonExit      = job.ReasonExit
 )
 
-// Those of members of a gang.
+// The reasons that only members of a gang have.
 const (
 	ReasonNotStarted = job.ReasonNotStarted
 	reasonTooMany    = job.ReasonNodesLost

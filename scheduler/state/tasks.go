@@ -137,13 +137,13 @@ type eacher struct {
 	states []job.State
 	d      *dirty
 	change func(*job.Task)
-	next   [maxIDs]int16 // what becomes of each value: its number plus 1, or one of these; 0: not known yet
+	next   [maxIDs]int16 // what becomes of each value: the number of the new value plus 1, differs or single; 0: not known yet
 }
 
 const (
 	maxIDs  = ownCell
 	differs = -1 // tasks with this value are not in one of the states
-	single  = -2 // they get cells
+	single  = -2 // tasks with this value are changed one by one, and get cells
 )
 
 // run changes tasks from index first to last.
@@ -209,7 +209,7 @@ func (e *eacher) of(id uint8) int16 {
 	to := vs.of(v)
 	e.next[id] = int16(to) + 1
 	if vs.used[to] == 0 {
-		e.next[to] = 0 // it stood for another one
+		e.next[to] = 0 // this number stood for another value before
 	}
 	return int16(to) + 1
 }

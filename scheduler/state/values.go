@@ -18,9 +18,9 @@ type value struct {
 	state         uint8 // see stateOf
 }
 
-// maxValues bounds the values of a job in each state, so that a task names its value in one byte, whatever is done to
-// which tasks. A task that would have one more shares the newest: its state is right, but its time and its reason are
-// those of an earlier act. There are as many as acts that a job keeps.
+// maxValues bounds the values of a job in each state, so that one byte is always enough to name a task's value. A task
+// that would need one more shares the newest value: its state is right, but its time and its reason are those of an
+// earlier act. The bound is the number of acts that a job keeps.
 const maxValues = maxActs
 
 // ownCell stands in place of a value: the task has a cell. 3 states have at most maxValues values each, so no value has
@@ -37,7 +37,7 @@ func newValues(first value, n int) values {
 	return values{list: []value{first}, used: []int32{int32(n)}} //nolint:gosec // at most job.MaxTasks
 }
 
-// valueOf returns the value of a task. It returns false if the task has more than a value has room for.
+// valueOf returns the value of a task. It returns false if the task has more fields than a value can hold.
 func valueOf(t *job.Task) (value, bool) {
 	plain := t.Attempt == 0 && t.Runs == 0 && t.Settled == 0 && t.Exit == nil && !t.Assigned && t.Ending == job.NotEnding && t.Node == "" &&
 		t.NodeName == "" && t.Store == "" && t.Fencing == job.Fencing{} && t.Epoch == job.Epoch{} && len(t.Devices) == 0 && len(t.Lost) == 0 && t.Placed.IsZero() && t.Started.IsZero()

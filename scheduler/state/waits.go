@@ -1,7 +1,6 @@
 package state
 
-// What a job waits for of other jobs, its parents: the state of its dependencies.
-// See docs/adr, ADR 86.
+// The dependencies of a job on other jobs, its parents, and how far each is. See docs/adr, ADR 86.
 
 import (
 	"fmt"
@@ -173,7 +172,7 @@ func (w *Waits) anyOf(task int) Wait {
 	return WaitNever
 }
 
-// facts is what became known of a parent as a whole.
+// facts holds what is known of a parent as a whole.
 type facts struct {
 	saw     uint8
 	started bool // each of its tasks has started or ended
@@ -229,7 +228,7 @@ func (x *term) judge(f facts) standing {
 	return bad
 }
 
-// due is when the delay of a dependency that is met is over; in ns since 1970, 0 for none.
+// due returns when the delay of a dependency that is met is over; in ns since 1970, 0 for none.
 func (x *term) due() int64 {
 	if x.delay == 0 {
 		return 0
@@ -240,7 +239,7 @@ func (x *term) due() int64 {
 // add counts a dependency that is met.
 func (w *Waits) add(x *term) {
 	due := x.due()
-	if w.met == 0 || w.any == (due < w.due) { // the earliest of any, the latest of all
+	if w.met == 0 || w.any == (due < w.due) { // with any, the earliest due counts; else the latest
 		w.due = due
 	}
 	w.met++
@@ -260,7 +259,7 @@ func (w *Waits) recount() {
 	}
 }
 
-// eachOf returns the state of the aftercorr that is this term.
+// eachOf returns the state of the aftercorr with this index in terms.
 func (w *Waits) eachOf(term int) *each {
 	i := slices.IndexFunc(w.each, func(e each) bool { return e.term == term })
 	return &w.each[i]
@@ -325,10 +324,10 @@ func (e *each) wouldMark(tasks []job.Range, to standing) bool {
 	})
 }
 
-// Each reports whether the tasks wait one by one for those of an array.
+// Each reports whether the tasks wait one by one for the tasks of another array.
 func (w *Waits) Each() bool { return w != nil && len(w.each) > 0 }
 
-// DueAt is when the delays after the starts of other jobs are over, by the owner's clock; zero if there are none.
+// DueAt returns when the delays after the starts of other jobs are over, by the owner's clock; zero if there are none.
 func (w *Waits) DueAt() time.Time {
 	if w == nil {
 		return time.Time{}
@@ -336,7 +335,7 @@ func (w *Waits) DueAt() time.Time {
 	return storepb.Time(w.due)
 }
 
-// Delay is the longest delay after a start.
+// Delay returns the longest delay after a start.
 func (w *Waits) Delay() time.Duration {
 	minutes := uint32(0)
 	for i := 0; w != nil && i < len(w.terms); i++ {
@@ -390,7 +389,7 @@ func (o standing) word() job.DependencyState {
 	return job.DependencyWaiting
 }
 
-// sum is the outcome of an aftercorr for all n tasks of the job together.
+// sum returns the outcome of an aftercorr for all n tasks of the job together.
 func (e *each) sum(n int) (job.DependencyState, string) {
 	detail := fmt.Sprintf("met for %d of %d tasks", e.met.Len(), n)
 	if e.never.Len() > 0 {
