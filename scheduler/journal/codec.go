@@ -189,7 +189,7 @@ func rangesPB(ranges []job.Range) []*journalpb.Range {
 	return out
 }
 
-// tasksOf decodes the job of a record and the ranges of its tasks, which are in rising order and apart.
+// tasksOf decodes the job of a record and the ranges of its tasks, which must be in rising order and not overlap.
 func tasksOf(text string, ranges []*journalpb.Range) (job.ID, []job.Range, error) {
 	id, err := job.ParseID(text)
 	if err != nil {
@@ -205,7 +205,7 @@ func tasksOf(text string, ranges []*journalpb.Range) (job.ID, []job.Range, error
 	return id, tasks, nil
 }
 
-// rangesOf decodes ranges of tasks, of which the last may be most.
+// rangesOf decodes ranges of tasks. most is the highest index that they may have.
 func rangesOf(ranges []*journalpb.Range, most uint32) ([]job.Range, error) {
 	var tasks []job.Range
 	next := uint32(0) // ranges that overlap would change the same tasks again and again

@@ -96,8 +96,8 @@ type Config struct {
 	MaxLogEntries int64
 	// Transport reaches the other voters; nil for a group of one.
 	Transport Transport
-	// Took is told, from the goroutine of Run, how long the records of an entry of this daemon took from Propose until they
-	// were committed; the oldest of them. It may be nil.
+	// Took is called for each committed entry of this daemon, in the goroutine of Run. It gets the time from Propose
+	// until the commit, for the oldest record of the entry. It may be nil.
 	Took func(time.Duration)
 }
 
@@ -126,7 +126,8 @@ const (
 	tickEvery      = 500 * time.Millisecond
 	heartbeatTicks = 1
 	electionTicks  = 6
-	// maxTerm is the highest term that a daemon passes because somebody has named it. Elections and restarts do not come so far.
+	// maxTerm is the highest term for which Raise does anything, because others name that term. Elections and restarts
+	// never get this far.
 	maxTerm = 1 << 40
 	// maxInflight bounds the unacknowledged messages to one voter.
 	maxInflight = 64
@@ -244,9 +245,10 @@ func (j *Journal) ReadIndex(done func(job.Epoch, error)) {
 	j.queue.notify()
 }
 
-// Raise has this daemon, if it leads the group, give up its epoch and lead again with one beyond the given one. That is for
-// an owner of which a copy has led: the group's log knows nothing of that epoch. It returns at once. It does nothing if the
-// epoch is already beyond that, or if the given one is of another generation or out of bounds.
+// Raise makes this daemon, if it leads the group, give up its epoch and lead again with one beyond the given epoch. An
+// owner needs this after a copy of it has led: the group's log knows nothing of the copy's epoch. Raise returns at once.
+// It does nothing if the daemon's epoch is already beyond the given one, or if the given one is of another generation or
+// out of bounds.
 func (j *Journal) Raise(beyond job.Epoch) {
 	if beyond.Generation == j.entries.generation && beyond.Term <= maxTerm {
 		j.queue.putRaise(beyond.Term)
@@ -270,7 +272,7 @@ func (j *Journal) Ping(ctx context.Context) error {
 	}
 }
 
-// Step takes a message of another voter. It is store.ErrFull or store.ErrClosed if the message is dropped.
+// Step takes a message of another voter. It returns store.ErrFull or store.ErrClosed if the message is dropped.
 func (j *Journal) Step(m *raftpb.Message) error {
 	if err := j.queue.putMessage(m); err != nil {
 		return fmt.Errorf("journal: message of voter %x: %w", m.GetFrom(), err)
@@ -300,8 +302,8 @@ func (j *Journal) Save(applied uint64, rows []job.Row, gone []job.ID) error {
 func Saved(j *Journal) uint64 { return j.saved.Load() }
 
 // Load calls each with every saved row but job files; the rows of a job come together. each may call Save with the index
-// Saved: that does not change what it is called with. It returns the index that the rows reflect.
-// Run delivers the entries after that index. Call Load before Run.
+// Saved: this does not change which rows each gets. Load returns the index that the rows reflect. Run delivers the
+// entries after that index. Call Load before Run.
 func (j *Journal) Load(each func(job.Row) error) (applied uint64, err error) {
 	if err := j.rows.Load(each); err != nil {
 		return 0, fmt.Errorf("journal: load the rows of group %s: %w", j.group, err)

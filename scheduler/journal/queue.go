@@ -50,7 +50,7 @@ func (b *batch) reset() {
 // readDone is the callback of a ReadIndex.
 type readDone = func(job.Epoch, error)
 
-// queue is filled from any goroutine and emptied by that of Run. Nothing blocks while its lock is held.
+// queue is filled by any goroutine and emptied by the goroutine of Run. Nothing blocks while its lock is held.
 type queue struct {
 	wake chan struct{} // holds one token while there may be something to do
 
@@ -60,7 +60,7 @@ type queue struct {
 	reads   []readDone        // guarded by mu
 	inbox   []*raftpb.Message // guarded by mu
 	pings   []chan struct{}   // guarded by mu
-	raise   uint64            // guarded by mu; a term that this daemon is to be beyond; 0: any will do
+	raise   uint64            // guarded by mu; the term that this daemon must exceed; 0: none
 }
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
@@ -154,7 +154,7 @@ func (q *queue) putRaise(term uint64) {
 	q.raise = max(q.raise, term)
 }
 
-// takeRaise removes and returns the term that this daemon is to be beyond.
+// takeRaise removes and returns the term that this daemon must exceed.
 func (q *queue) takeRaise() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -79,8 +79,8 @@ func (j *Journal) feed() error {
 	return nil
 }
 
-// raise has a leader step down if its term is not beyond the given one, as a message of a higher term does, and stand for
-// election.
+// raise makes a leader whose term is not beyond the given one step down, as a message of a higher term does. A lone
+// voter then stands for election at once.
 func raise(j *Journal, term uint64) error {
 	status := j.node.BasicStatus()
 	if status.RaftState != raft.StateLeader || term < status.GetTerm() {
