@@ -15,20 +15,20 @@ import (
 type Avoidance struct {
 	Peer  job.Peer
 	Until time.Time
-	Hard  bool // the task does not go there in any case
+	Hard  bool // the task must not go there
 	Kept  bool // the host keeps what is free there for tasks of other schedulers; the task may queue behind them
-	// Unyielding says that no preemptible tasks there make room for the task. That is all that it avoids: it may go there, and
-	// queue there.
+	// Unyielding says that no preemptible tasks there make room for the task. It rules out nothing else: the task may go
+	// there, and queue there.
 	Unyielding bool
-	// Failed says that the task has failed there. Until WaitUntil it does not go there as long as an open host where it has
-	// not failed could ever take it; after that only if it fits at no other host.
+	// Failed says that the task has failed there. Until WaitUntil the task does not go there if an open host where it
+	// has not failed could ever take it. After that it goes there only if it fits at no other host.
 	Failed    bool
 	WaitUntil time.Time
-	// LeftOut says that other tasks of its job have failed there at once. It goes there last.
+	// LeftOut says that other tasks of its job have failed there at once. The task goes there last.
 	LeftOut bool
 }
 
-// before says whether the task rather goes to the host of this one, if it goes to one that it avoids.
+// before reports whether the task prefers the host of a to the host of b, if it has to go to one that it avoids.
 func (a Avoidance) before(b Avoidance) bool {
 	if a.LeftOut != b.LeftOut {
 		return b.LeftOut
@@ -44,12 +44,12 @@ func (a Avoidance) alike(b Avoidance) bool {
 // Avoidances are the hosts that a task avoids.
 type Avoidances []Avoidance
 
-// maxAvoid bounds the hosts that one task avoids. A task that avoids so many is placed nowhere until it may go to one
-// of them again.
+// maxAvoid bounds the avoidances of one task. A task with this many, none of them Failed or Unyielding, is placed
+// nowhere until one of them ends.
 const maxAvoid = 64
 
-// Add has the task avoid the host. It replaces what the task held against the host before; that no tasks make room for it
-// there and that it has failed there are apart from anything else.
+// Add makes the task avoid the host. The new avoidance replaces an earlier one of the same kind; see alike. If there are
+// too many, the oldest is dropped, an Unyielding one first.
 func (as *Avoidances) Add(now time.Time, a Avoidance) {
 	if a.Peer == "" {
 		return
@@ -62,15 +62,15 @@ func (as *Avoidances) Add(now time.Time, a Avoidance) {
 	*as = append(*as, a)
 }
 
-// Forget has the task not avoid a host any more. It returns whether it did.
+// Forget drops all avoidances of a host. It reports whether there were any.
 func (as *Avoidances) Forget(p job.Peer) bool {
 	before := len(*as)
 	*as = slices.DeleteFunc(*as, func(a Avoidance) bool { return a.Peer == p })
 	return len(*as) < before
 }
 
-// at returns how the task avoids the host now, if it does. Elsewhere says that an open host where it has not failed could
-// ever take it.
+// at returns how the task avoids the host now, if it does. elsewhere says that an open host where it has not failed
+// could ever take it.
 func (as Avoidances) at(now time.Time, p job.Peer, elsewhere bool) (found Avoidance, avoided bool) {
 	for _, a := range as {
 		if a.Peer != p || a.Unyielding || !a.Until.After(now) {
@@ -86,7 +86,7 @@ func (as Avoidances) at(now time.Time, p job.Peer, elsewhere bool) (found Avoida
 	return found, avoided
 }
 
-// WaitsUntil is until when the task waits for another host, because it has failed at this one; zero if it does not.
+// WaitsUntil returns until when the task waits for another host because it has failed at this one; zero if it does not.
 func (as Avoidances) WaitsUntil(p job.Peer) time.Time {
 	for _, a := range as {
 		if a.Peer == p && a.Failed {
@@ -111,7 +111,7 @@ func (as Avoidances) Ends(at time.Time) bool {
 	return slices.ContainsFunc(as, func(a Avoidance) bool { return a.Until.Equal(at) })
 }
 
-// Hard says whether the task does not go to a host now in any case.
+// Hard reports whether the task must not go to the host now.
 func (as Avoidances) Hard(now time.Time, p job.Peer) bool {
 	a, avoided := as.at(now, p, false)
 	return avoided && a.Hard
@@ -122,7 +122,8 @@ func (as Avoidances) unyielding(now time.Time, p job.Peer) bool {
 	return slices.ContainsFunc(as, func(a Avoidance) bool { return a.Peer == p && a.Unyielding && a.Until.After(now) })
 }
 
-// full says whether the task avoids as many hosts as it may, and until when.
+// full reports whether the task has at least maxAvoid avoidances, none of them Failed or Unyielding, and when the first
+// of them ends.
 func (as Avoidances) full(now time.Time) (until time.Time, full bool) {
 	if len(as) < maxAvoid {
 		return time.Time{}, false
@@ -136,7 +137,7 @@ func (as Avoidances) full(now time.Time) (until time.Time, full bool) {
 	return until, true
 }
 
-// earlier is the earlier of two times; a zero time stands for none.
+// earlier returns the earlier of two times; a zero time stands for none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

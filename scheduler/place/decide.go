@@ -37,7 +37,8 @@ type Decision struct {
 	Again []Again
 }
 
-// retryWait is when a task that avoids some hosts for long is placed again: another host may have room by then.
+// retryWait is after how long a task that avoids some hosts for longer is placed again: another host may have room by
+// then.
 const retryWait = time.Second
 
 // whyQueued is why a task runs at a host where it has queued.
@@ -72,8 +73,9 @@ func (p *Placer) Decide(t *Task, from int, now time.Time) Decision {
 	return d
 }
 
-// until is when a task is placed again that has found no room: when it ceases to avoid the first of the hosts that it
-// avoids, or sooner if another host may get room before. It is zero if the task avoids no host that could run it.
+// until returns when a task that has found no room is placed again: when the first Hard avoidance ends of a host that
+// could run it, or sooner if another host may get room before that. It is zero if the task avoids no host that could run
+// it.
 func (p *Placer) until(t *Task, now time.Time) time.Time {
 	var until time.Time
 	for _, each := range t.Avoid {
@@ -91,7 +93,7 @@ func (p *Placer) until(t *Task, now time.Time) time.Time {
 	return until
 }
 
-// anyOpen says whether an open host could run the task that the task does not avoid in any case.
+// anyOpen reports whether an open host could run the task and the task has no Hard avoidance of it.
 func (p *Placer) anyOpen(t *Task, now time.Time) bool {
 	for h := range p.fleet.Candidates(t.Shape) {
 		if a, avoided := t.avoids(now, h); h.Open() && (!avoided || !a.Hard) {

@@ -18,8 +18,8 @@ type Spot struct {
 	Why     string   // for people
 }
 
-// gangSample is how many hosts with room a policy gets to choose a gang's from. They are more than for one task, so that
-// some of them are near each other.
+// gangSample is how many hosts with room a policy gets to choose from for a gang. There are more of them than for one
+// task, so that some are near each other.
 const gangSample = 1024
 
 // Gather returns up to missing hosts where a member fits now, best first. If there are not as many, it also returns up to
@@ -53,12 +53,12 @@ func (p *Placer) Gather(t *Task, from int, now time.Time, missing, more int) (fi
 	return fits, queue, again
 }
 
-// Until is when a task that found no room is placed again, because it avoids hosts that could run it; zero if it avoids
-// none.
+// Until returns when a task that found no room is placed again, because it avoids hosts that could run it; zero if it
+// avoids none.
 func (p *Placer) Until(t *Task, now time.Time) time.Time { return p.until(t, now) }
 
-// PreemptAt returns so many hosts where preemptible tasks would make room for a member each, or nil if there are not as
-// many. Hosts of t.At are left out.
+// PreemptAt returns n hosts where preemptible tasks would make room for a member each, or nil if there are fewer. Hosts
+// of t.At are left out.
 func (p *Placer) PreemptAt(t *Task, from int, now time.Time, n int) []*fleet.Host {
 	x := *t
 	x.At = slices.Clone(t.At)

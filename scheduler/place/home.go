@@ -60,8 +60,8 @@ func (p *Placer) Parts(t *Task, label string, size int) []Part {
 	return parts
 }
 
-// HomeOf returns where all members of a gang of this size are to go, of the racks that Parts has returned: the first
-// that has enough hosts; else all hosts.
+// HomeOf returns where all members of a gang of this size are to go: to the first of the racks from Parts that has
+// enough hosts, else to any hosts.
 func HomeOf(parts []Part, size int) Home {
 	for _, x := range parts {
 		if x.Hosts >= size {

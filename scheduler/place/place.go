@@ -28,9 +28,9 @@ type Task struct {
 	Policy policy.Policy
 	Avoid  Avoidances
 	At     []*fleet.Host // to which it is offered now
-	Home   Home          // outside of it the task goes nowhere
-	// Elsewhere says that open hosts where the task has not failed could ever take it: one, or as many as a gang needs. It is
-	// only known of a task that waits for that.
+	Home   Home          // the task goes to no host outside of it
+	// Elsewhere says that open hosts where the task has not failed could ever take it: one, or as many as a gang needs.
+	// It is only worked out for a task that waits for such hosts.
 	Elsewhere bool
 }
 
@@ -53,7 +53,7 @@ func (p *Placer) FindElsewhere(t *Task, now time.Time) {
 // Avoids returns how the task avoids the host now, if it does.
 func (t *Task) Avoids(now time.Time, h *fleet.Host) (Avoidance, bool) { return t.avoids(now, h) }
 
-// avoids does so.
+// avoids returns the same as Avoids.
 func (t *Task) avoids(now time.Time, h *fleet.Host) (Avoidance, bool) {
 	if len(t.Avoid) == 0 {
 		return Avoidance{}, false
@@ -61,7 +61,7 @@ func (t *Task) avoids(now time.Time, h *fleet.Host) (Avoidance, bool) {
 	return t.Avoid.at(now, h.Peer, t.Elsewhere)
 }
 
-// Home is the hosts with a label, such as one rack. The zero value is all hosts.
+// Home is a set of hosts: those with this value of a label, such as one rack. The zero value is all hosts.
 type Home struct{ Label, Value string }
 
 // Has says whether the host is part of it.
@@ -82,7 +82,7 @@ type Placer struct {
 	typical *policy.Typical
 
 	search        fleet.Search
-	rooms         []fleet.Room // of hosts of which the table has none
+	rooms         []fleet.Room // of hosts whose Room the table does not have
 	fits, shunned candidates
 	shunnedAs     Avoidance // how the task avoids the host in shunned
 	chosen        []policy.Choice

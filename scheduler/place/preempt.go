@@ -29,7 +29,7 @@ func (p *Placer) Preempt(t *Task, from int, now time.Time) *fleet.Host {
 	return best.host
 }
 
-// PreemptAmong is Preempt among hosts where the task queues.
+// PreemptAmong is like Preempt, but looks only at hosts where the task queues.
 func (p *Placer) PreemptAmong(t *Task, hosts []*fleet.Host, now time.Time) *fleet.Host {
 	var best yielder
 	for _, h := range hosts {

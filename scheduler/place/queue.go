@@ -14,21 +14,22 @@ import (
 const (
 	// queueHosts is at how many hosts a task queues at first.
 	queueHosts = 3
-	// QueueWide is at how many it queues if tasks of a lower priority could pass it at others. It leaves some of the hosts where
-	// a task may queue for those that get room, and for one where others end for it.
+	// QueueWide is at how many it queues if tasks of a lower priority could pass it at others. A task may queue at some
+	// more hosts than these: at hosts that get room later, and at one where other tasks end for it.
 	QueueWide = 12
 )
 
-// Queue returns the full hosts where the task is to queue: of up to SampleSize hosts those with the fewest queued tasks that
-// do not go after it. Hosts that the task avoids while there is another come last. The slice is valid until the next call of
-// the Placer.
+// Queue returns the full hosts where the task is to queue. Of up to SampleSize hosts it chooses those with the fewest
+// queued tasks of the same or a higher priority. Hosts that the task avoids while there is another come last. The slice
+// is valid until the next call of the Placer.
 func (p *Placer) Queue(t *Task, from int, now time.Time) []*fleet.Host {
 	return p.queueAt(t, from, now, queueHosts)
 }
 
-// Passed returns hosts among those of the last call of Queue, but for the first ones, where tasks of a lower priority would pass
-// the task because it does not queue there: up to QueueWide in all. This scheduler knows where its own tasks queue. Those of
-// others may queue anywhere, which counts for a task of more than the usual priority.
+// Passed returns hosts where tasks of a lower priority would pass the task because it does not queue there: up to
+// QueueWide in all. It looks at the hosts that the last call of Queue found, without the first ones. This scheduler
+// knows where its own tasks queue. Tasks of other schedulers may queue anywhere, which counts for a task of more than
+// the usual priority.
 func (p *Placer) Passed(t *Task, first int) []*fleet.Host {
 	p.passed = p.passed[:0]
 	for _, h := range p.full[min(len(p.full), first):] {
@@ -42,13 +43,13 @@ func (p *Placer) Passed(t *Task, first int) []*fleet.Host {
 	return p.passed
 }
 
-// usualPriority is that of a job whose user gives none.
+// usualPriority is the priority of a job whose user gives none.
 var usualPriority = job.DefaultSpec().Priority
 
 // Urgent says whether the task has more than the usual priority.
 func (t *Task) Urgent() bool { return t.Rank.Priority > usualPriority }
 
-// queueAt does so for at most so many hosts.
+// queueAt does what Queue does, for at most this many hosts.
 func (p *Placer) queueAt(t *Task, from int, now time.Time, most int) []*fleet.Host {
 	p.full, p.queue = p.full[:0], p.queue[:0]
 	for h := range p.fleet.WithQueue(&t.Request, from) {

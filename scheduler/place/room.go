@@ -12,9 +12,9 @@ import (
 	"github.com/musterhq/muster/scheduler/policy"
 )
 
-// feasible returns hosts where the task fits now: this daemon's own, and others until there are Sample. If the task
-// has preferences, they are hosts that meet these best. If there are only hosts that the task avoids while there is
-// another, it returns the one that the task ceases to avoid first.
+// feasible returns hosts where the task fits now: this daemon's own, and others until there are Sample. If the task has
+// preferences, they are hosts that meet these best. If the task fits only at hosts that it avoids, feasible returns one
+// of these: the first by Avoidance.before.
 func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 	p.fits.clear()
 	p.shunned.clear()
@@ -45,8 +45,8 @@ func (p *Placer) feasible(t *Task, from int, now time.Time) *candidates {
 	return &p.shunned
 }
 
-// enough considers a host, and says whether there are as many candidates as are compared. It raises least to the weight
-// that a further host must have.
+// enough considers a host, and reports whether there are enough candidates. It raises least to the weight that a further
+// host must have.
 func (p *Placer) enough(t *Task, slot, weight int, least *int, now time.Time) bool {
 	if row := p.fleet.Row(slot); row.Host != p.fleet.Local() {
 		p.consider(t, row, weight, now)
@@ -102,7 +102,7 @@ func (p *Placer) consider(t *Task, row fleet.Row, weight int, now time.Time) {
 	}
 }
 
-// roomOf works out the room of a host of which the table has none.
+// roomOf works out the Room of a host if the table does not have it.
 func (p *Placer) roomOf(h *fleet.Host, free *contract.Free) *fleet.Room {
 	p.rooms = append(p.rooms, fleet.RoomOf(&h.Profile, &h.Devices, free))
 	return &p.rooms[len(p.rooms)-1]
@@ -114,7 +114,7 @@ func (p *Placer) candidate(h *fleet.Host, room *fleet.Room, free *contract.Free)
 	}
 }
 
-// choose has the policy choose one of the candidates, and returns the host with the policy's choice; nil if there is
+// choose lets the policy choose one of the candidates, and returns the host with the policy's choice; nil if there is
 // none.
 func (p *Placer) choose(t *Task, from *candidates) (*fleet.Host, policy.Choice) {
 	p.chosen = t.Policy.Choose(p.chosen[:0], policy.Ask{Need: t.Need, Typical: p.typical}, from.seen, 1)
@@ -126,8 +126,8 @@ func (p *Placer) choose(t *Task, from *candidates) (*fleet.Host, policy.Choice) 
 	return host, choice
 }
 
-// Why is the reason of a choice with what the policy does not know: that the task wants a host for itself, and what it
-// prefers.
+// Why returns the reason of a choice. It adds what the policy does not know: that the task wants a host for itself, and
+// what the task prefers.
 func Why(need job.Resources, prefers []job.Preference, h *fleet.Host, why string) string {
 	if need.Exclusive {
 		why = "no other task runs there"
