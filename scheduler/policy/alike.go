@@ -1,7 +1,7 @@
 package policy
 
-// The device for a share at a host whose devices are alike, for the policy "frag". Most hosts are so, and a choice compares
-// many devices: what they have in common is worked out once.
+// The device for a share at a host whose devices are alike, for the policy "frag". Most hosts are like this, and a
+// choice compares many devices. So what the devices have in common is worked out once.
 
 import (
 	"math"
@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// cheapest is the device for a share that costs the least, of those that were compared.
+// cheapest is the device that costs the least for a share, of those that were compared.
 type cheapest struct {
 	cost   float64 // the least
 	device int     // -1: none was compared
@@ -33,7 +33,7 @@ func (x *cheapest) compare(device int, cost float64, left int32) {
 	}
 }
 
-// alike is the devices of one host, as a share that is tried on one after the other finds them.
+// alike holds the devices of one host while a share is tried on one after the other.
 type alike struct {
 	lot          *lot
 	cpus         int // that the share leaves of the host; so is the memory
@@ -41,7 +41,7 @@ type alike struct {
 	parts        []int32 // what is left of those that are free in part
 	begun        []tally // what is expected of the parts before each, and of all
 	whole, large int     // as of a tally
-	// What the groups lose of the lot if it then has so many devices.
+	// What the groups lose of the lot if it then has lostWhole and lostLarge devices; see lot.
 	known                bool
 	lostWhole, lostLarge int
 	lost                 []float64
@@ -65,8 +65,8 @@ func (a *alike) begin(s *survey, r room, need *job.Resources, free *fleet.Room) 
 	}
 }
 
-// loss is what the usual requests lose if the share leaves so much of a device. The device is the k-th of the parts, or one
-// that is wholly free and comes before it.
+// loss returns what the usual requests lose if the share leaves this much of a device. The device is the k-th of the
+// parts, or one that is wholly free and comes before it.
 func (a *alike) loss(s *survey, k int, whole bool, left int32) float64 {
 	t := a.begun[k]
 	t.whole, t.large = a.whole, a.large
@@ -106,7 +106,7 @@ func (a *alike) best(s *survey, r room, meets *fleet.Meeter, free *fleet.Room) c
 	}
 	a.begin(s, r, &meets.Need, free)
 	a.tried = a.tried[:0]
-	k := 0 // of the parts come before the device
+	k := 0 // how many of the parts come before the device
 	for some := free.Parts | free.Wholes; some != 0; some &= some - 1 {
 		i := bits.TrailingZeros8(some) & (fleet.RoomGPUs - 1)
 		g := &free.GPUs[i]

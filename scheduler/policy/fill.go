@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// grain is in how many steps the CPUs are counted that come with one GPU in the mean.
+	// grain is the number of steps in which the CPUs that come with one GPU, in the mean, are counted.
 	grain = 8
 	// unlimited is more steps than any table has.
 	unlimited = 1 << 20
-	// partSteps and wholeSteps are the CPUs from which on they are no limit: six times the mean for one device, 13
-	// times for up to wholeMost devices.
+	// partSteps and wholeSteps are the lengths of the rows. From the last step on, CPUs are no limit: six times the mean
+	// for one device, 13 times for up to wholeMost devices.
 	partSteps  = 6*grain + 1
 	wholeSteps = 13*grain + 1
 	wholeMost  = 8
 	// perLevel is how many thousandths are one level of a device that is free in part.
 	perLevel = 10
 	levels   = gpu.Whole / perLevel
-	// patience is for how many requests free room waits. What none of so many requests would use counts as wasted.
+	// patience is how many requests free room waits for. Room that none of them would use counts as wasted.
 	patience = 40
 )
 
@@ -38,7 +38,7 @@ type class struct {
 	devices int
 	milli   int     // of each device
 	steps   float64 // CPUs
-	up      point   // steps as a whole number less a part, which is what a request takes of a whole number
+	up      point   // steps rounded up, and the part that this adds; see after
 	rate    float64
 }
 
@@ -77,7 +77,7 @@ func newFill(classes []class) *fill {
 	return f
 }
 
-// sum adds up what follows from each request that fits, by its rate.
+// sum adds up what follows from each request that fits, weighted by its rate.
 type sum struct{ rate, milli, steps float64 }
 
 func (x *sum) add(rate, milli, steps float64) {
@@ -156,7 +156,7 @@ func pointOf(steps float64) point {
 
 func (p point) steps() float64 { return float64(p.step) + float64(p.part) }
 
-// after is what the request leaves of the steps. The last step of a row is no limit.
+// after returns what the request leaves of the steps. The last step of a row is no limit.
 func (c *class) after(steps, of int) (rest point, fits bool) {
 	if steps == of-1 {
 		return point{step: steps}, true
@@ -174,13 +174,13 @@ func at(row []expect, p point) expect {
 	return expect{milli: a.milli + p.part*(b.milli-a.milli), steps: a.steps + p.part*(b.steps-a.steps)}
 }
 
-// partly is what is expected of a device that is free in part.
+// partly returns what is expected of a device that is free in part.
 func (f *fill) partly(milli int32, steps float64) expect {
 	return at(f.part[milli/perLevel][:], pointOf(steps))
 }
 
-// wholly is what is expected of n wholly free devices. More devices than the table has are like so many that it has,
-// in proportion.
+// wholly returns what is expected of n wholly free devices. More devices than the table has count like wholeMost
+// devices, in proportion.
 func (f *fill) wholly(n int, steps float64) expect {
 	if n <= wholeMost {
 		return at(f.whole[n][:], pointOf(steps))

@@ -13,8 +13,9 @@ import (
 )
 
 // Frag prefers the host and the device where the usual requests lose the least room. The room of a host is how much of
-// its free GPUs they are expected to use. Room that few hosts have counts more: a scarce model, many free devices on
-// one host, devices that have room for a large share. Before anything is known of the requests, and where no host has GPUs, it is Simple.
+// its free GPUs they are expected to use. Room that few hosts have counts more: a scarce model, many free devices on one
+// host, devices that have room for a large share. Before anything is known of the requests, and if no candidate has room
+// for the usual ones, Frag chooses as Simple does.
 type Frag struct {
 	survey survey
 	alike  alike
@@ -22,17 +23,18 @@ type Frag struct {
 	milli  int // what the need of the choice takes of a device
 }
 
-// likeDevice is what the usual requests can tell of a device: its lot, and what is left of it.
+// likeDevice is what makes a difference to the usual requests: the lot of a device, and what is left of it.
 type likeDevice struct {
 	lot  int16
 	left int32
 }
 
-// wasteWhole is what a share wastes that gets a device which nobody uses: more than anything that Simple counts. It decides
-// between hosts that lose the same.
+// wasteWhole is the waste if a share gets a device that nobody uses: more than any waste that Simple counts. It decides
+// between hosts with the same loss.
 const wasteWhole = 200
 
-// maxTried bounds the devices of one host that are compared for a share, of those that differ in what is left.
+// maxTried bounds the devices of one host that are compared for a share. Devices of one lot with as much left count
+// once.
 const maxTried = 32
 
 // Choose prefers the candidates with the lowest cost.
@@ -62,9 +64,9 @@ func (f *Frag) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []C
 	return chosen
 }
 
-// cost is how much room the usual requests lose if the need goes to a candidate, in thousandths of GPUs. It also says whether
-// the need is a share that gets a device which nobody uses. It is asked once for each candidate: whole devices that the need
-// takes stay taken.
+// cost returns how much room the usual requests lose if the need goes to a candidate, in thousandths of GPUs. It also
+// says whether the need is a share that gets a device which nobody uses. Call it once for each candidate: whole devices
+// that the need takes stay taken.
 func (f *Frag) cost(i int, meets *fleet.Meeter, c *Candidate) (cost float64, begins bool) {
 	r := f.survey.rooms[i]
 	switch {

@@ -21,13 +21,13 @@ type asked struct {
 	memory float64 // the sum over the requests
 }
 
-// leastAmount is what a request counts at least, in thousandths of a GPU, when the classes are chosen.
+// leastAmount is the least that a request counts when the classes are chosen, in thousandths of a GPU.
 const leastAmount = gpu.Whole / 2
 
 // weight orders the kinds by the GPUs that are asked for.
 func (k *asked) weight() int { return k.count * max(k.gpus*k.milli, leastAmount) }
 
-// grouped returns what the kind has in common with the others of its group. It returns false if it is of none.
+// grouped returns what the kind has in common with the others of its group. It returns false if the kind is in no group.
 func (k *asked) grouped() (need job.Resources, some bool) {
 	switch {
 	case k.gpus == 0:
@@ -41,7 +41,7 @@ func (k *asked) grouped() (need job.Resources, some bool) {
 	return need, k.milli > gpu.Whole/2
 }
 
-// need returns a request of the kind, with the mean of the memory.
+// need returns a request of the kind, without host memory.
 func (k *asked) need() job.Resources {
 	r := job.Resources{CPUs: k.cpus, GPUs: k.gpus, GPUModel: k.model, GPUMemory: k.gpuMemory}
 	if k.gpus == 1 && k.milli < gpu.Whole {

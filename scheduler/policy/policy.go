@@ -24,8 +24,8 @@ type Policy interface {
 	Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Choice
 }
 
-// Nearer is a Policy that goes by the cost of the path to a host. Where more hosts have room than a policy is shown, it is
-// shown the nearest, and another policy is shown random ones.
+// Nearer is a Policy that goes by the cost of the path to a host. If more hosts have room than a policy is shown, a
+// Nearer is shown the nearest ones, and any other policy random ones.
 type Nearer interface {
 	Policy
 	Nearer()
@@ -64,8 +64,8 @@ type Choice struct {
 	score float64
 }
 
-// rated appends the n candidates with the highest score to chosen; score gets the place of a candidate. The reason of each is the claim, and what is left
-// there. At each the task gets the devices that fleet.Devices.Fit chooses.
+// rated appends the n candidates with the highest score to chosen; score gets the index of a candidate. The reason of
+// each choice is the claim, and what the task leaves there. The task gets the devices that fleet.Devices.Fit chooses.
 func rated(chosen []Choice, ask Ask, feasible []Candidate, n int, claim string, score func(int) float64) []Choice {
 	begin := len(chosen)
 	chosen = best(chosen, feasible, n, score)
@@ -112,8 +112,8 @@ func byName(a, b *Candidate) int {
 	return cmp.Or(cmp.Compare(a.Host.Name(), b.Host.Name()), cmp.Compare(a.Host.Peer, b.Host.Peer))
 }
 
-// leaves is a reason for people: the claim, and what the task leaves of the host. It allocates memory once.
-// "least waste: leaves 3.5 of 8 GPUs".
+// leaves returns a reason for people: the claim, and what the task leaves of the host. It allocates memory once. An example: "least
+// waste: leaves 3.5 of 8 GPUs".
 func leaves(claim string, need job.Resources, c *Candidate) string {
 	text := append(make([]byte, 0, 128), claim...)
 	text = append(text, ": leaves "...)
@@ -132,7 +132,8 @@ func leaves(claim string, need job.Resources, c *Candidate) string {
 // milliOf returns how many thousandths of devices the need takes in all.
 func milliOf(need job.Resources) int { return gpu.Count(need) * gpu.Milli(need) }
 
-// ratio is the part of the whole, from 0 to 1. A host that claims to have more free than it has at all gains nothing.
+// ratio returns the part of the whole, from 0 to 1. A host that claims to have more free than it has at all gains
+// nothing by this.
 func ratio[N int | job.Size](part, whole N) float64 {
 	if whole <= 0 {
 		return 0

@@ -12,7 +12,7 @@ import (
 // GPUs avoids hosts with GPUs, a small device is used before a large one, and a nearly full host before an empty one.
 type Simple struct{}
 
-// localBonus is more than any waste: the sum of the weights below is 111.
+// localBonus is more than any waste: the weights below that count for one task add up to 111.
 const localBonus = 1000
 
 // The weights of what a placement wastes.
@@ -37,8 +37,7 @@ func (Simple) Choose(chosen []Choice, ask Ask, feasible []Candidate, n int) []Ch
 	return chosen
 }
 
-// simplest is the score of a host. It is less than localBonus above or below zero, or that much higher for the local
-// host.
+// simplest returns the score of a host: its waste, negative, plus localBonus for the local host.
 func simplest(meets *fleet.Meeter, c *Candidate) float64 {
 	score := 0.0
 	if c.Local {
@@ -64,7 +63,7 @@ func waste(meets *fleet.Meeter, c *Candidate) float64 {
 // largest is above the memory of any device, so that ratios stay below one.
 const largest = job.Size(1 << 40)
 
-// smallestFit is the memory of the smallest device that meets the need.
+// smallestFit returns the memory of the smallest device that meets the need.
 func smallestFit(meets *fleet.Meeter, c *Candidate) job.Size {
 	least := largest
 	if d := c.Room.Alike; d != nil {

@@ -40,7 +40,7 @@ const quantum = 10
 // room is the free part of one candidate, as ranges of survey's slices.
 type room struct {
 	lots, endLots int
-	// Its devices: ranges of left and of; if all are of one lot, one of parts.
+	// The range of its devices in survey.left and survey.of; in survey.parts if all are of one lot.
 	devices, endDevices int
 	oneLot              bool
 	whole, large        int // of the one lot
@@ -55,8 +55,8 @@ type lot struct {
 	uses  int // where those of its groups begin in survey.uses
 }
 
-// begin takes in the candidates, and the price of the room for each group. It returns false if no candidate has room
-// for a usual request.
+// begin reads the candidates, and works out the price of the room for each group. It returns false if no candidate has
+// room for a usual request.
 func (s *survey) begin(w *workload, feasible []Candidate) bool {
 	s.w, s.rooms, s.lots, s.left, s.of = w, s.rooms[:0], s.lots[:0], s.left[:0], s.of[:0]
 	s.uses, s.parts, s.device = s.uses[:0], s.parts[:0], nil
@@ -94,8 +94,9 @@ func (s *survey) begin(w *workload, feasible []Candidate) bool {
 	return s.total > 0
 }
 
-// price is what it costs that the group loses room of which there is so much, of a total: the square of the pressure. Most
-// hosts have room for plain requests, so it only counts how much less that is than the total.
+// price returns what it costs if the group loses room: the square of the pressure. The pressure is the group's share of
+// all requests, divided by its share of all room. Most hosts have room for plain requests, so for these only the part of
+// the pressure counts that comes from scarce room.
 func (g *group) price(total, supply float64) float64 {
 	if supply <= 0 {
 		return 0
@@ -107,7 +108,7 @@ func (g *group) price(total, supply float64) float64 {
 	return pressure * pressure
 }
 
-// plainWeight makes up for what plain requests do not count of their pressure.
+// plainWeight makes up for the part of the pressure that does not count for plain requests.
 const plainWeight = 5
 
 // usable returns how many thousandths of GPUs a counted group can use of a lot: the mean over its requests.
@@ -123,7 +124,7 @@ func (g *group) usable(l *lot, cpus int, memory job.Size) float64 {
 	for i := range g.members {
 		m := &g.members[i]
 		if m.cpus > cpus {
-			break // and so do those after it
+			break // the members after it need at least as many
 		}
 		n := most
 		for n > 0 && (n*m.cpus > cpus || job.Size(n)*m.memory > memory) {
@@ -213,7 +214,7 @@ type tally struct {
 	whole, large int     // as those of a lot
 }
 
-// add adds a device with so much left.
+// add adds a device with this much left.
 func (t *tally) add(left, largeShare int32, of *fill) {
 	if left >= largeShare {
 		t.large++
@@ -225,7 +226,7 @@ func (t *tally) add(left, largeShare int32, of *fill) {
 	}
 }
 
-// addPart adds a device that is free in part, which has been counted.
+// addPart adds a device that is free in part. It does not change the numbers of devices.
 func (t *tally) addPart(left int32, of *fill) {
 	if left >= perLevel {
 		x := of.partly(left, t.steps)
@@ -255,13 +256,13 @@ func less(steps float64, by float32) float64 {
 	return 0
 }
 
-// lot adds the devices that are wholly free, which come last. It returns the steps that the lot leaves too.
+// lot adds the devices that are wholly free, which come last. It also returns the steps that the lot leaves.
 func (t *tally) lot(of *served) (then lot, steps float64) {
 	x := of.fill.wholly(t.whole, t.steps)
 	return lot{served: of, milli: int(t.milli + x.milli + 0.5), whole: t.whole, large: t.large}, less(t.steps, x.steps)
 }
 
-// expect works out how much of the k-th lot the usual requests are expected to use, with CPUs of so many steps. Each
+// expect works out how much of the k-th lot the usual requests are expected to use, with this many steps of CPUs. Each
 // device in turn takes its CPUs from what the ones before it leave. It returns the steps that are left.
 func (s *survey) expect(r room, k int, steps float64) (then lot, rest float64) {
 	of := s.lots[k].served
@@ -279,8 +280,8 @@ func (s *survey) expect(r room, k int, steps float64) (then lot, rest float64) {
 	return t.lot(of)
 }
 
-// loss is the room that the usual requests lose at a host with these devices left, once the need has its CPUs and its
-// memory.
+// loss returns the room that the usual requests lose at a host with these devices left, once the need has its CPUs and
+// its memory.
 func (s *survey) loss(r room, need *job.Resources, c *Candidate) float64 {
 	loss := 0.0
 	cpus, memory := c.Room.CPUs-need.CPUs, c.Room.Memory-need.Memory
@@ -294,7 +295,7 @@ func (s *survey) loss(r room, need *job.Resources, c *Candidate) float64 {
 	return loss
 }
 
-// lost appends what the counted groups lose of a lot that is like this one then.
+// lost appends what each counted group loses if the lot l becomes like then.
 func (s *survey) lost(out []float64, l, then *lot, cpus int, memory job.Size) []float64 {
 	uses := s.uses[l.uses:]
 	for g := l.groups & s.w.counted; g != 0; g &= g - 1 {
@@ -306,7 +307,7 @@ func (s *survey) lost(out []float64, l, then *lot, cpus int, memory job.Size) []
 	return out
 }
 
-// loss adds to the sum what a lot loses that is like this one then. The groups lose so much of it.
+// loss adds to the sum what is lost if the lot becomes like then. lost is what the counted groups lose of it.
 func (l *lot) loss(then *lot, lost []float64, sum float64) float64 {
 	sum += float64(l.milli-then.milli) * l.price
 	for _, x := range lost {

@@ -127,7 +127,7 @@ func byScore(feasible []Candidate, score func(int) float64) []int {
 	return out
 }
 
-// nearest finds the smallest NVLink island with enough free devices, else the NUMA node.
+// nearest finds the smallest NVLink island with enough free devices, else the smallest such NUMA node.
 func (t *Topology) nearest(meets *fleet.Meeter, c *Candidate) nearness {
 	n := meets.Need.GPUs
 	if n == 0 {
@@ -162,7 +162,7 @@ func (t *Topology) count(meets *fleet.Meeter, c *Candidate, l level) {
 	}
 }
 
-// countRoom does so for a host whose room lists the devices.
+// countRoom does what count does, for a host whose room lists the devices.
 func (t *Topology) countRoom(meets *fleet.Meeter, r *fleet.Room, l level) {
 	if r.Whole < meets.Need.GPUs || !meets.Device(r.Alike) {
 		return
@@ -245,7 +245,7 @@ func leafOf(c *Candidate) domain {
 
 // together chooses n of all candidates, which are given best first. It takes them from the smallest rack that has n,
 // else from the smallest leaf. If no leaf has n, it takes all of the largest ones, until another one has the rest.
-// Those of one rack follow each other.
+// Candidates of one rack follow each other.
 func together(all []int, n int, feasible []Candidate) []int {
 	out, leaves := takeLargest(split(all, feasible, leafOf), n)
 	out = slices.Concat(split(out, feasible, rackOf)...)

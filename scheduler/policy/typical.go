@@ -28,7 +28,7 @@ const (
 	// maxAsked bounds the requests that are counted. Beyond it all counts are halved, so that old requests count less
 	// than new ones.
 	maxAsked = 1 << 18
-	// maxAtOnce bounds what one job may count, so that it does not make the others forgotten.
+	// maxAtOnce bounds the requests that one job counts as, so that one large job does not displace all others.
 	maxAtOnce = 1 << 14
 )
 

@@ -46,7 +46,7 @@ type member struct {
 	memory job.Size
 }
 
-// device is what a request can tell of a device.
+// device holds what a request can distinguish about a device.
 type device struct {
 	class, model string
 	memory       job.Size
@@ -54,15 +54,15 @@ type device struct {
 }
 
 const (
-	// maxClasses bounds the classes, and with them the time that it takes to work out a fill. Those are kept that ask
-	// for the most GPUs.
+	// maxClasses bounds the classes, and with them the time that it takes to work out a fill. The classes that ask for
+	// the most GPUs are kept.
 	maxClasses = 64
 	maxGroups  = 32
 	maxMembers = 8 // of a group
 	// maxFills bounds the fills that are worked out for one workload: each takes some milliseconds. What further kinds
 	// of devices could serve counts as nothing.
 	maxFills = 64
-	// maxDevices bounds the kinds of devices that are remembered. Beyond it all are forgotten.
+	// maxDevices bounds the kinds of devices that are remembered. When it is reached, all are forgotten.
 	maxDevices = 1024
 	// cpuOnlyMost bounds the rate of the requests without GPUs together. A host with GPUs sees few of them, because
 	// other hosts are better for them.
@@ -171,7 +171,7 @@ func fewer(ms []member) []member {
 	return ms
 }
 
-// blur is how much is lost if two members are joined.
+// blur returns how much precision is lost if two members are joined.
 func blur(a, b *member) float64 { return (a.part + b.part) * float64(b.cpus-a.cpus) }
 
 // join adds the other member to this one.
@@ -235,8 +235,8 @@ func (w *workload) fill(classes []class, key string) *fill {
 	return f
 }
 
-// classesOn returns the classes that devices of this kind can serve, with a key. A share that needs more of the memory
-// than its share counts as large as its part of the memory.
+// classesOn returns the classes that devices of this kind can serve, with a key. If a share needs a larger part of the
+// device's memory than of the device, that larger part counts.
 func (w *workload) classesOn(d *gpu.Device) (classes []class, key string) {
 	var k []byte
 	for i, c := range w.classes {
