@@ -63,8 +63,8 @@ type Announcer interface {
 	Announce(wants []Want)
 }
 
-// Parents tells how far jobs are that jobs of this scheduler depend on. Their owners say so through Loop.ParentSeen. All
-// methods return at once.
+// Parents follows the jobs that jobs of this scheduler depend on. What their owners report comes through
+// Loop.ParentSeen. All methods return at once.
 type Parents interface {
 	// Follow asks for the progress of jobs, now and with each change. A job that is followed is asked for again.
 	Follow(jobs []job.Follow)

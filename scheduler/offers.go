@@ -19,7 +19,7 @@ type offers struct {
 	byID map[uint64]*offer
 	due  []*dispatch     // of gangs whose offers have changed
 	kept map[*worker]int // for how many offers a host keeps what is free; see stands
-	news []*dispatch     // whose hosts have said something, or whose offers have gone; see elections
+	news []*dispatch     // with news from their hosts, or with offers that are gone; see elections
 }
 
 // keep makes the host of an offer keep its free capacity for this offer. The host learns of it when the offer is sent.
@@ -41,7 +41,7 @@ func (os *offers) unkeep(o *offer) {
 // settle updates the claim of an offer that queues at a full host: what is free there is for other tasks, unless the
 // host keeps it for this offer.
 func (o *offer) settle() {
-	if o.queued() && !o.claim.Limited && o.claim.Spare == o.keeps { // one with a time limit may be booked
+	if o.queued() && !o.claim.Limited && o.claim.Spare == o.keeps { // an offer with a time limit may be booked
 		o.claim.Spare = !o.keeps
 		o.worker.Touch()
 	}

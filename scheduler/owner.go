@@ -53,8 +53,9 @@ func (c *Core) deposed(epoch job.Epoch) {
 }
 
 const (
-	// raiseFirst is the least time between two raises of the epoch because a host knows a higher one. It doubles each time, up to
-	// raiseMost: a host can claim any epoch, and after each raise all hosts are asked again about what runs.
+	// raiseFirst is the least time between two raises of the epoch because a host knows a higher one. The time doubles
+	// with each raise, up to raiseMost: a host can claim any epoch, and after each raise all hosts are asked again about
+	// what runs.
 	raiseFirst = time.Minute
 	raiseMost  = 24 * time.Hour
 )

@@ -68,10 +68,10 @@ func (ps *parents) update(id job.ID) {
 	case p == nil:
 		ps.followed[id] = &parent{tasks: a.Tasks}
 		ps.fx.Follow = append(ps.fx.Follow, job.Follow{Job: id, Tasks: a.Tasks})
-	case a.Tasks: // a job has just begun to wait for its tasks
+	case a.Tasks: // another job has just begun to wait for the parent's tasks
 		p.tasks = true
 		ps.fx.Follow = append(ps.fx.Follow, job.Follow{Job: id, Tasks: true})
-	case p.told && p.silent == "": // a job has just begun to wait for it
+	case p.told && p.silent == "": // another job has just begun to wait for the parent
 		x := p.seen
 		x.Ago += ps.now.Sub(p.at)
 		ps.learn(ps.recordOf(x))

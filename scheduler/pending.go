@@ -1,7 +1,7 @@
 package scheduler
 
-// Pending tasks, by shape. Equal requests of one user with one priority have the same shape: if its first task finds no room, the others
-// find none either. So a thousand equal tasks cost one search.
+// Pending tasks, by shape. Equal requests of one user with one priority have the same shape: if its first task finds no
+// room, the others find none either. So a thousand equal tasks cost one search.
 
 import (
 	"cmp"
@@ -60,8 +60,8 @@ func (p *pending) join(t *task) *shape {
 // timeless is the time limit of a shape whose tasks may have any time limits.
 const timeless job.Duration = -1
 
-// shapeOf returns the shape of the task's request. It makes the shape if there is none. Time limits are part of a shape only where
-// hosts have limits for them.
+// shapeOf returns the shape of the task's request. It makes the shape if there is none. Time limits are part of a shape
+// only where hosts have limits for them.
 func shapeOf(p *pending, t *task) *shape {
 	s := t.e.job.Spec
 	inPool, need := fleet.PoolKey(s), s.Need()
@@ -203,7 +203,7 @@ func placed(tn *turn, t *task) {
 		tn.totals.Queued.add(tn.now.Sub(t.waited))
 	}
 	t.e.place(tn)
-	t.inTotals = inTotals{fresh: t.durable().Attempt == 1 || len(state.Outcomes(t.e.job, t.index)) <= 1} // those before this one were declined
+	t.inTotals = inTotals{fresh: t.durable().Attempt == 1 || len(state.Outcomes(t.e.job, t.index)) <= 1} // earlier ones were declined
 }
 
 // maxPaused bounds the tasks of a job that have soft state and are not assigned: those that are offered and those that

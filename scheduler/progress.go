@@ -22,8 +22,9 @@ type Dependencies struct {
 
 const (
 	followBatch = 256 // jobs that a follower asks the core for at a time
-	// followGap is the pause after all changes were told, in which further changes gather. It is longer by followGap for
-	// each rangesAtOnce ranges of tasks that were told, and for each tasksAtOnce tasks that were looked at.
+	// followGap is the pause after all changes were reported, in which further changes gather. The pause is longer by
+	// followGap for each rangesAtOnce ranges of tasks that were reported, and for each tasksAtOnce tasks that were
+	// looked at.
 	followGap    = 100 * time.Millisecond
 	rangesAtOnce = 10_000
 	tasksAtOnce  = 100_000
@@ -80,7 +81,7 @@ type telling struct {
 	*Dependencies
 	f    *follower
 	each func(job.Progress) error
-	told map[job.ID]uint64 // what was told last, as a hash
+	told map[job.ID]uint64 // a hash of the last report
 	seed maphash.Seed
 
 	// Since the last pause.
@@ -100,7 +101,7 @@ func (t *telling) batch(ids []job.ID) int {
 	return min(n, followBatch)
 }
 
-// tell tells the progress of jobs that have changed.
+// tell reports the progress of jobs that have changed.
 func (t *telling) tell(ctx context.Context, ids []job.ID) error {
 	found, err := query(ctx, t.calls, func(c *Core) ([]progress, error) {
 		if !c.lead {

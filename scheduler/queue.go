@@ -18,7 +18,7 @@ func (q *queue[T]) len() int { return len(q.all) - q.head }
 
 func (q *queue[T]) first() T { return q.all[q.head] }
 
-// place is the index at which the element is or would be, and whether it is there.
+// place returns the index at which the element is or would be, and whether it is there.
 func (q *queue[T]) place(t T) (int, bool) {
 	return slices.BinarySearchFunc(q.items(), t, q.order)
 }

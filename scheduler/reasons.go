@@ -14,8 +14,8 @@ import (
 	"github.com/musterhq/muster/scheduler/fleet"
 )
 
-// silence is the reason of a task whose host does not answer, or has another data directory than when it got the task: what
-// becomes of the task, and what a person can do.
+// silence returns the reason of a task whose host does not answer, or has another data directory than when it got the
+// task: what becomes of the task, and what a person can do.
 func silence(d *job.Task, spec job.Spec, ending job.Ending, answers bool) string {
 	name := cmp.Or(d.NodeName, string(d.Node))
 	does := name + " does not answer"
@@ -41,7 +41,7 @@ func silence(d *job.Task, spec job.Spec, ending job.Ending, answers bool) string
 	return does + "; if that host is gone for good: muster node declare-dead " + name
 }
 
-// closedReason is the reason if none of the hosts that could run the task takes tasks now.
+// closedReason returns the reason if none of the hosts that could run the task takes tasks now.
 func closedReason(x *fleet.Outlook) job.Reason {
 	if x.Draining > 0 {
 		detail := ""

@@ -125,7 +125,7 @@ func (rc *records) add(j *state.Job) *entry {
 	return rc.entries.add(j)
 }
 
-// appliedOwn goes on with a record about attempts that no host is told of.
+// appliedOwn goes on with an applied record about attempts that acknowledges no event of a host.
 func (rc *records) appliedOwn(e *entry, r job.Record, x state.Change, epoch job.Epoch) {
 	switch r := r.(type) {
 	case job.AssignRecord:

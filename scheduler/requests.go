@@ -412,7 +412,7 @@ func holdKind(release bool) changeKind {
 	return toHold
 }
 
-// conflict is the error about tasks of a job that can be neither held nor released.
+// conflict returns the error about tasks of a job that can be neither held nor released.
 func (rq *requests) conflict(e *entry, ranges []job.Range, kind changeKind) error {
 	if len(ranges) == 0 {
 		return conflict("job "+string(e.job.ID)+" is", rq.views.stateOf(e), kind == toRelease)

@@ -172,7 +172,7 @@ const (
 	helloWait    = 5 * time.Second  // for the Hello of a host that a search has found; then it counts as silent
 	commitWait   = 30 * time.Second // for a request's record to be committed
 	directWait   = time.Second      // how long a worker may keep an offer that fits as far as we know
-	directLimit  = 5 * time.Second  // then the answer is overdue: two bad round trips, and longer than it takes to find a session silent
+	directLimit  = 5 * time.Second  // then the answer is overdue: two bad round trips; a silent session is found before
 	queueWait    = 30 * time.Second // how long an offer may queue at a full worker
 	renewEvery   = 20 * time.Second // how often a queued offer is renewed: long before queueWait is over
 	spreadEvery  = time.Minute      // how often a waiting task is queued at one more host

@@ -28,12 +28,12 @@ type shares struct {
 	hosts *hosts
 
 	weights fairshare.Weights
-	told    map[job.Peer][]toldUse     // what each host has told last
+	told    map[job.Peer][]toldUse     // the last report of each host
 	sums    map[fairshare.Account]*sum // over all hosts
 	zero    time.Time
-	table   *fairshare.Table // the snapshot; nil: nothing was told yet
+	table   *fairshare.Table // the snapshot; nil: no host has reported yet
 	tableAt time.Time
-	news    bool // something was told since the snapshot
+	news    bool // a host has reported since the snapshot
 	armed   bool // a timer for the next snapshot is set
 }
 
@@ -102,7 +102,7 @@ func (ss *shares) hear(w *worker, u *contract.Usage) {
 	ss.news = true
 }
 
-// forget drops what a host has told.
+// forget drops the report of a host.
 func (ss *shares) forget(p job.Peer) {
 	for _, e := range ss.told[p] {
 		s := ss.sums[e.account]

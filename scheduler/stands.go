@@ -23,9 +23,9 @@ const (
 	standsVain = 24 * time.Hour
 )
 
-// stands chooses the tasks that stand: those that queue at full hosts and rank first. If no time limits show when such a task
-// fits, the hosts where it stands set aside for it what is free, in turns. At other hosts it gets what others leave. So what
-// lies idle for tasks that wait does not grow with the hosts where they queue.
+// stands chooses the tasks that stand: those that queue at full hosts and rank first. If no time limits show when such a
+// task fits, the hosts where it stands set aside for it what is free, in turns. At other hosts it gets what others
+// leave. So the capacity that lies idle for waiting tasks does not grow with the number of hosts where they queue.
 type stands struct {
 	*turn
 	hosts   *hosts

@@ -35,7 +35,7 @@ func digestOf(j *state.Job) (digest, error) {
 	return checkSpec(j.Spec)
 }
 
-// submitCosts is costOf for a job that is not in the journal yet.
+// submitCosts returns what costOf returns, for a job that is not in the journal yet.
 func submitCosts(s *job.Spec, tasks int) Amount {
 	if bulk := s.Bulk(); bulk > job.MaxBulk {
 		return costOf(s, tasks, bulk+s.LeanBytes())

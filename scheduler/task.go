@@ -132,7 +132,7 @@ type inLine struct {
 	inTotals
 }
 
-// lined is since when a task waits.
+// lined says since when a task waits.
 type lined struct {
 	after int // the newest attempt that ran
 	known bool
@@ -404,8 +404,8 @@ func (t *task) move(tn *turn, to phase) {
 	t.touch()
 }
 
-// hold counts for the user what the task holds of hosts, or is about to get: from the moment at which it is offered until the
-// journal says that it is not assigned. Rank 0 of a gang stands for all members until they are assigned.
+// hold counts for the user what the task holds at hosts, or is about to get: from the moment at which it is offered
+// until the journal says that it is not assigned. Rank 0 of a gang stands for all members until they are assigned.
 func (t *task) hold() {
 	n, e := 0, t.e
 	switch d := t.durable(); {

@@ -33,8 +33,8 @@ const (
 // Bounds are the upper bounds of Durations, in seconds: from the start of a task on an idle host to a week in the queue.
 var Bounds = [...]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 72 * 3600, 168 * 3600}
 
-// Durations counts durations by size. Counts[i] is the number of those above Bounds[i-1], up to Bounds[i]; the last has those
-// above all bounds.
+// Durations counts durations by size. Counts[i] is the number of those above Bounds[i-1], up to Bounds[i]; the last has
+// those above all bounds.
 type Durations struct {
 	Counts [len(Bounds) + 1]uint64
 	Sum    time.Duration

@@ -12,8 +12,8 @@ import (
 	"github.com/musterhq/muster/scheduler/place"
 )
 
-// notSent handles a message that could not be sent because it is out of bounds, or is kept back. The task waits. In the first
-// case a notice reports the defect.
+// notSent handles a message that could not be sent because it is out of bounds, or is kept back. The task waits. If the
+// message is out of bounds, a notice reports the defect.
 func (ds *dispatches) notSent(e NotSent) {
 	if held, is := errors.AsType[*HeldBackError](e.Err); is {
 		heldBack(ds, e, held)

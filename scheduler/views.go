@@ -44,7 +44,7 @@ func (vs *views) offeredTo(d *dispatch) string {
 	return vs.hosts.nameOf(d.target)
 }
 
-// listed is the job as a listing has it.
+// listed returns the job as a listing has it.
 func (vs *views) listed(x state.Entry) Listed {
 	if j := vs.entries.table.Of(x); j != nil {
 		return Listed{ID: j.ID, Submitted: x.Submitted(), Job: new(vs.brief(vs.entries.byID[j.ID])), File: j.File.Text()}
@@ -58,10 +58,10 @@ const (
 	briefTasks  = 8   // a job of more tasks has none of them in listings, in answers to requests and for watchers
 )
 
-// of is the view of a job, with its first tasks.
+// of returns the view of a job, with its first tasks.
 func (vs *views) of(e *entry) job.Job { return vs.with(e, min(e.job.Len(), viewTasks)) }
 
-// brief is the view of a job for listings, answers and watchers. It costs the same whatever the number of tasks.
+// brief returns the view of a job for listings, answers and watchers. It costs the same whatever the number of tasks.
 func (vs *views) brief(e *entry) job.Job {
 	if e.job.Len() > briefTasks {
 		return vs.with(e, 0)
@@ -69,7 +69,7 @@ func (vs *views) brief(e *entry) job.Job {
 	return vs.with(e, e.job.Len())
 }
 
-// with is the view of a job with its first n tasks.
+// with returns the view of a job with its first n tasks.
 func (vs *views) with(e *entry, n int) job.Job {
 	v := e.job.View(0, 0)
 	v.Owner, v.Counts = vs.cfg.Self, vs.counts(e)
@@ -137,7 +137,7 @@ func (vs *views) reasonOf(e *entry, s job.State) job.Reason {
 	return job.Reason{}
 }
 
-// at is the view of one task.
+// at returns the view of one task.
 func (vs *views) at(e *entry, index int) job.Task {
 	d := e.job.Task(index)
 	if d.State.Ended() && d.Ended.IsZero() {
@@ -173,7 +173,7 @@ func (vs *views) member(e *entry, d *job.Task) {
 	}
 }
 
-// tasks are the views of the tasks that the query selects.
+// tasks returns the views of the tasks that the query selects.
 func (vs *views) tasks(e *entry, q job.TaskQuery) (out []job.Task) {
 	if q.Begun {
 		state.EachBegun(e.job, q.Rest(e.job.Len()), func(index int) bool {
@@ -354,7 +354,8 @@ func (vs *views) task(t *task, d *job.Task) {
 	}
 }
 
-// seen is the state of an assigned task as its host has reported it. While the host is silent the task is UNREACHABLE.
+// seen returns the state of an assigned task as its host has reported it. While the host is silent the task is
+// UNREACHABLE.
 func (vs *views) seen(t *task) (job.State, job.Reason) {
 	switch {
 	case t.dispatch != nil, t.phase.over() && !vs.attempts.started(t) && vs.attempts.reached(t) != nil:
@@ -393,7 +394,7 @@ func (vs *views) reason(t *task) job.Reason {
 	return vs.waitReason(t)
 }
 
-// waitReason is the reason of a task that waits in the queue of its shape.
+// waitReason returns the reason of a task that waits in the queue of its shape.
 func (vs *views) waitReason(t *task) job.Reason {
 	g := vs.pending.join(t)
 	if why := vs.cfg.Limits.NeverInCluster(g.User, g.need()); why != "" {
@@ -456,7 +457,7 @@ func (vs *views) outlook(g *shape) *fleet.Outlook {
 	return g.outlook
 }
 
-// noMatch is why no known host can run the shape. It is computed again only when the known hosts change.
+// noMatch returns why no known host can run the shape. It is computed again only when the known hosts change.
 func (vs *views) noMatch(g *shape, t *task) string {
 	if g.noMatch == "" || g.noMatchAt != vs.hosts.profiles {
 		g.noMatch, g.noMatchAt = vs.explain.shape(t.e.job.User, t.e.job.Spec, &g.Shape).Reason.Detail, vs.hosts.profiles

@@ -29,7 +29,7 @@ type Decision struct {
 	Devices []string      // Fits: UUIDs of those that the task gets there
 	Queue   []*fleet.Host // Queues: at which hosts
 	Passed  []*fleet.Host // Queues: others where it is to queue so that no tasks of a lower priority pass it
-	Preempt *fleet.Host   // Queues: of these the one where preemptible tasks are to make room; nil: none
+	Preempt *fleet.Host   // Queues: the one of these hosts where preemptible tasks are to make room; nil: none
 	Why     string        // Fits, Queues: why the task goes there, for people
 	Until   time.Time     // Pauses: when the task is placed again
 	// Again are the hosts with room that the task avoids. The task is to be compared with each of them again, whatever

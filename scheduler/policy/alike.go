@@ -95,7 +95,7 @@ func (a *alike) loss(s *survey, k int, whole bool, left int32) float64 {
 // choose prepares a choice for a need.
 func (a *alike) choose(need job.Resources) { a.milli, a.device = gpu.Milli(need), nil }
 
-// best is Frag.bestDevice for a host whose devices are all of one lot.
+// best does what Frag.bestDevice does, for a host whose devices are all of one lot.
 func (a *alike) best(s *survey, r room, meets *fleet.Meeter, free *fleet.Room) cheapest {
 	best := cheapest{device: -1}
 	if !meets.Device(free.Alike) {

@@ -86,7 +86,7 @@ func (x *sum) add(rate, milli, steps float64) {
 	x.steps += rate * steps
 }
 
-// mean is what is expected if one of the requests comes in time.
+// mean returns what is expected if one of the requests comes in time.
 func (x *sum) mean() expect {
 	if x.rate == 0 {
 		return expect{}

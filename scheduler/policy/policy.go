@@ -112,8 +112,8 @@ func byName(a, b *Candidate) int {
 	return cmp.Or(cmp.Compare(a.Host.Name(), b.Host.Name()), cmp.Compare(a.Host.Peer, b.Host.Peer))
 }
 
-// leaves returns a reason for people: the claim, and what the task leaves of the host. It allocates memory once. An example: "least
-// waste: leaves 3.5 of 8 GPUs".
+// leaves returns a reason for people: the claim, and what the task leaves of the host. It allocates memory once. An
+// example: "least waste: leaves 3.5 of 8 GPUs".
 func leaves(claim string, need job.Resources, c *Candidate) string {
 	text := append(make([]byte, 0, 128), claim...)
 	text = append(text, ": leaves "...)

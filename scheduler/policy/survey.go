@@ -33,8 +33,8 @@ type survey struct {
 // maxLots bounds the kinds of devices of one host. Devices of further kinds count as nothing.
 const maxLots = 16
 
-// quantum is how many thousandths of a GPU make a difference between two hosts, or two devices. Within it the choice of hosts is
-// that of Simple, so that the scheduler's own host wins.
+// quantum is how many thousandths of a GPU make a difference between two hosts, or two devices. Within it the choice of
+// hosts is that of Simple, so that the scheduler's own host wins.
 const quantum = 10
 
 // room is the free part of one candidate, as ranges of survey's slices.

@@ -191,7 +191,7 @@ func wholly(g *contract.FreeGPU, need job.Resources) bool {
 	return g.Milli >= gpu.Whole && g.Memory >= need.GPUMemory
 }
 
-// groupOf is the NVLink island or the NUMA node of a free device; -1 if it is not known.
+// groupOf returns the NVLink island or the NUMA node of a free device; -1 if it is not known.
 func groupOf(c *Candidate, i int, l level) int {
 	island, numa := c.Devices.Place(i)
 	if l == oneIsland {
@@ -200,7 +200,7 @@ func groupOf(c *Candidate, i int, l level) int {
 	return numa
 }
 
-// devices are the UUIDs of the devices that the task gets.
+// devices returns the UUIDs of the devices that the task gets.
 func (t *Topology) devices(need job.Resources, c *Candidate, at nearness) []string {
 	if at.level == apart {
 		out, _ := c.Devices.Fit(need, c.Free)
@@ -223,7 +223,7 @@ type domain struct {
 	host       job.Peer // that is a domain of its own; empty if it has the labels
 }
 
-// rackOf is the rack of a candidate. One without the label is in a rack of its own.
+// rackOf returns the rack of a candidate. A candidate without the label is in a rack of its own.
 func rackOf(c *Candidate) domain {
 	d := leafOf(c)
 	if d.rack = c.Profile.Labels[RackLabel]; d.rack == "" {
@@ -232,7 +232,8 @@ func rackOf(c *Candidate) domain {
 	return d
 }
 
-// leafOf is the leaf switch of a candidate. One without the label has a leaf that it shares with its rack alone.
+// leafOf returns the leaf switch of a candidate. A candidate without the label has a leaf that it shares with its rack
+// alone.
 func leafOf(c *Candidate) domain {
 	if leaf := c.Profile.Labels[LeafLabel]; leaf != "" {
 		return domain{leaf: leaf}

@@ -35,8 +35,8 @@ type group struct {
 	members []member      // by CPUs, the fewest first
 }
 
-// plain says whether the group is that of the requests for one whole device of any kind. Such devices become scarce where few
-// hosts have the CPUs for the requests.
+// plain reports whether the group holds the requests for one whole device of any kind. Such devices become scarce where
+// few hosts have the CPUs for the requests.
 func (g *group) plain() bool { return g.need == (job.Resources{GPUs: 1}) }
 
 // member is the requests of a group that take about as many CPUs.
@@ -221,7 +221,7 @@ func (w *workload) served(d *gpu.Device) *served {
 	return s
 }
 
-// fill returns the expected fill by these classes. The key tells them from others.
+// fill returns the expected fill by these classes. The key identifies the classes.
 func (w *workload) fill(classes []class, key string) *fill {
 	f := w.fills[key]
 	if f != nil {

@@ -35,7 +35,7 @@ const (
 	flagNote            // it is in dirty.notes
 	flagTail            // it is in dirty.tails
 	flagCancel          // it was told to end, and ends as CANCELLED
-	flagRequeue         // it was told to end, and runs again; with flagCancel: another member of its gang decides
+	flagRequeue         // it was told to end, and runs again; with flagCancel: told because a member of its gang ended
 	flagUsage           // it is in dirty.usage; not on disk
 )
 

@@ -41,15 +41,15 @@ func (t *Table) learn(r job.ParentRecord) Change {
 	return c
 }
 
-// spread passes the change of a job on to the jobs that depend on it. If this cancels such a job, its own dependents are
-// told, too.
+// spread passes the change of a job on to the jobs that depend on it. If this cancels such a job, the change is passed
+// on to its own dependents, too.
 type spread struct {
 	*Parents
 
 	at    time.Time
 	c     *Change
 	found map[*Job]int // index in c.Others
-	ended []*Job       // jobs that were cancelled, and whose dependents are not told yet
+	ended []*Job       // jobs that were cancelled, and whose dependents are not updated yet
 }
 
 // after adds to a change what else follows from its record.
@@ -87,7 +87,7 @@ func (s *spread) after(r job.Record) {
 	s.finish()
 }
 
-// finish tells the dependents of the jobs that were cancelled, and tidies up.
+// finish updates the dependents of the jobs that were cancelled, and tidies up.
 func (s *spread) finish() {
 	for len(s.ended) > 0 {
 		j := s.ended[0]
@@ -155,7 +155,7 @@ func (s *spread) judge(p *parent, l link, changed *Other) {
 	}
 }
 
-// tell tells the jobs that depend on a job that a task of it may have changed.
+// tell updates the jobs that depend on a job, of which a task may have changed.
 func (s *spread) tell(j *Job, task int) {
 	p := s.of[j.ID]
 	if p == nil {
@@ -191,7 +191,7 @@ func (s *spread) tellLinks(p *parent, f facts, states job.TaskStates, whole bool
 	}
 }
 
-// gone tells the jobs that depend on a job that its owner has deleted it.
+// gone updates the jobs that depend on a job that its owner has deleted.
 func (s *spread) gone(id job.ID) {
 	p := s.of[id]
 	if p == nil {

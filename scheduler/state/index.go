@@ -46,7 +46,7 @@ func (e Entry) State() job.State { return e.state.Value() }
 // Ended returns when an archived job ended, or zero if that is unknown.
 func (e Entry) Ended() time.Time { return storepb.Time(e.ended) }
 
-// Compare is negative if e is listed before f, and positive if it is listed after f.
+// Compare returns a negative number if e is listed before f, and a positive one if e is listed after f.
 func (e Entry) Compare(f Entry) int {
 	return cmp.Or(cmp.Compare(f.submitted, e.submitted), cmp.Compare(e.number, f.number))
 }

@@ -63,7 +63,7 @@ func (l link) undecided() bool {
 type Awaited struct {
 	Ask   bool // the table cannot judge it alone: the owner of the parent must be asked
 	Tasks bool // the state of each task of the parent is needed
-	Start bool // the parent is a job of the table, and its start is waited for, which no record tells
+	Start bool // the parent is a job of the table, and jobs wait for its start, which no record tells
 }
 
 // Awaited returns what the jobs of the table wait for of a parent.
