@@ -232,8 +232,8 @@ func (c *Core) committed(m job.Committed) {
 }
 
 // AddRows adds an Unarchived event before each Committed event that may change archived jobs. read returns the rows of a
-// job. A caller that gives Committed events to the core must call AddRows with the events of each step. See docs/adr,
-// ADR 84.
+// job. A caller that gives Committed events to the core must call AddRows with the events of each step.
+// See docs/adr, ADR 84.
 func AddRows(c *Core, events []Event, read func(job.ID) ([]job.Row, error)) ([]Event, error) {
 	var out []Event
 	for i, e := range events {

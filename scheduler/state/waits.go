@@ -1,6 +1,7 @@
 package state
 
-// The dependencies of a job on other jobs, its parents, and how far each is. See docs/adr, ADR 86.
+// The dependencies of a job on other jobs, its parents, and how far each is.
+// See docs/adr, ADR 86.
 
 import (
 	"fmt"
