@@ -78,7 +78,7 @@ func shapeOf(p *pending, t *task) *shape {
 			text := err.Error()
 			clauses = []fleet.Clause{{Text: "constraint", Test: func(*fleet.Host) string { return text }}}
 		}
-		prefers := s.Preferences()                        // likewise
+		prefers := s.Preferences()                        // none if they cannot be parsed
 		need.GPUModel = contract.ModelName(need.GPUModel) // here, so that no comparison has to do it
 		g = &shape{key: key, account: who, standing: p.shares.table.Of(who), queue: queue[*task]{order: rank}, Shape: fleet.Shape{
 			User: t.e.job.User, Project: s.Project, Need: need, Gang: t.e.job.Gang(), Foot: fleet.FootprintOf(need), Pool: p.hosts.fleet.JoinPool(inPool, clauses, prefers...),

@@ -91,8 +91,8 @@ func (pl *placement) more(d *dispatch, from int) (next *fleet.Host, passed []*fl
 }
 
 // gather says where those members of a gang go that have no host yet: where they fit now, and where they may queue.
-// Hosts that have an offer of the gang are left out. If all of these members fit somewhere now, they go there; else they
-// wait at home while it is the turn of the home.
+// Hosts that have an offer of the gang are left out. If all of these members fit somewhere now, they go there. Otherwise
+// they go where homeAt says: to the home of the gang, or to any hosts, in turns.
 func (pl *placement) gather(t *task, g *gang, offers []*offer, missing, more, from int) ([]place.Spot, []*fleet.Host, []place.Again) {
 	x := pl.asks(t)
 	home := g.homeAt(pl.now.Sub(t.e.born), pl.cfg.GangHold)

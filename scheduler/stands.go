@@ -1,7 +1,6 @@
 package scheduler
 
-// Stands: which waiting tasks have hosts keep what is free for them, and at which hosts.
-// See docs/adr, ADR 107.
+// Stands: for which waiting tasks hosts keep what is free, and which hosts do. See docs/adr, ADR 107.
 
 import (
 	"math/bits"
@@ -109,8 +108,8 @@ func (ss *stands) look() {
 }
 
 // idleAfter is how long capacity of a host stays free before any task may have what is not kept there. Tasks that queue
-// at the host come first: the host has offered it to them at once. Of the tasks of one account at most one passes older
-// ones at a host in that time, because then something else is free.
+// at the host come first: the host has offered it to them at once. In this time, at most one task of an account passes
+// older ones at a host, because then other capacity is free.
 const idleAfter = time.Minute
 
 // findIdle compares the waiting tasks with the hosts whose free capacity has stayed free.

@@ -24,7 +24,7 @@ type Avoidance struct {
 	// has not failed could ever take it. After that it goes there only if it fits at no other host.
 	Failed    bool
 	WaitUntil time.Time
-	// LeftOut says that other tasks of its job have failed there at once. The task goes there last.
+	// LeftOut says that other tasks of its job have failed there soon after they began. The task goes there last.
 	LeftOut bool
 }
 

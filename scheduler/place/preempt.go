@@ -14,8 +14,8 @@ import (
 // Preempt returns the host where tasks of the least precedence would make room for the task; of several the one where
 // these tasks have the fewest devices and CPUs. It is nil if there is none. The host decides which tasks end.
 //
-// A task that is overdue is never ended, so it goes to the smallest host: a larger one may be the only one for another
-// task.
+// A task that is overdue is never preempted, so it goes to the smallest host: a larger one may be the only one for
+// another task.
 func (p *Placer) Preempt(t *Task, from int, now time.Time) *fleet.Host {
 	var best yielder
 	looks := 0

@@ -1,6 +1,6 @@
 package state
 
-// The steps from which the changes by records about attempts are made.
+// What records about attempts have in common: the single steps of their changes.
 
 import (
 	"slices"

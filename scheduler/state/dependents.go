@@ -23,7 +23,8 @@ func (t *Table) Apply(r job.Record, seq uint64, epoch job.Epoch) Change {
 	return c
 }
 
-// learn applies what a ParentRecord says of a parent. No record about the parent itself tells this table the same.
+// learn applies what a ParentRecord says of a parent. The records about the parent itself do not tell this table these
+// facts.
 func (t *Table) learn(r job.ParentRecord) Change {
 	c := Change{}
 	p := t.Parents.of[r.Parent]

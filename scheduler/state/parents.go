@@ -99,7 +99,7 @@ func (ps *Parents) facts(id job.ID) facts {
 	return facts{saw: sawGone}
 }
 
-// heard returns what a record says of a parent. What the table itself knows of the parent comes first.
+// heard returns what a record says of a parent. What the table itself knows of the parent takes precedence.
 func (ps *Parents) heard(r job.ParentRecord) (facts, job.TaskStates) {
 	if r.Parent.Group() != ps.group {
 		f := facts{saw: sawOf(r.State), started: r.Started, since: r.Since}

@@ -24,7 +24,7 @@ const (
 	reasonTooMany    = job.ReasonNodesLost
 )
 
-// maxOutcomeReason bounds the reason of an outcome or an act, and that which tasks have because of an act, in bytes.
+// maxOutcomeReason bounds, in bytes, the reason of an outcome, of an act, and of tasks that an act has changed.
 const maxOutcomeReason = 256
 
 // clip bounds a reason that a job keeps.

@@ -23,7 +23,7 @@ var (
 func stateOf(n uint8) job.State { return states[n] }
 func number(s job.State) uint8  { return numbers[s] }
 
-// numbersOf returns the numbers of the states with these names, which are of a row.
+// numbersOf returns the numbers of the states with these names, which come from a row.
 func numbersOf(names []string) ([]uint8, error) {
 	out := make([]uint8, 0, len(names))
 	for _, name := range names {
