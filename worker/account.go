@@ -24,7 +24,7 @@ type account struct {
 	yields   map[int]yields // what preemptible tasks hold, by precedence
 	left     contract.Free  // what is free; valid unless stale
 	stale    bool
-	foreign  func() []contract.ForeignUse // what others use of the devices
+	foreign  func() []contract.ForeignUse // what programs that muster did not start use of the devices
 }
 
 func newAccount(cfg *Config, t *turn) (*account, error) {
@@ -34,7 +34,7 @@ func newAccount(cfg *Config, t *turn) (*account, error) {
 	return a, err
 }
 
-// setProfile replaces what the host has in all. It returns an error if the profile is not valid.
+// setProfile replaces the total resources of the host. It returns an error if the profile is not valid.
 func (a *account) setProfile(p contract.Profile) error {
 	if err := a.capacity.setProfile(p); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (a *account) yield(priority, level int, rec *contract.Record, sign int) {
 	a.freeChanged()
 }
 
-// preemptible returns what preemptible tasks hold, the least precedence first.
+// preemptible returns what preemptible tasks hold, the lowest precedence first.
 func (a *account) preemptible() (out []contract.Preemptible) {
 	for _, y := range a.yields {
 		out = append(out, y.Preemptible)
@@ -146,7 +146,7 @@ func (a *account) preemptible() (out []contract.Preemptible) {
 	return out
 }
 
-// byPriority sums up what tasks of one priority hold, as if all had level 0. So none counts as easier to end than it is.
+// byPriority merges the entries of each priority into one with level 0. So no task counts as easier to end than it is.
 func byPriority(all []contract.Preemptible) (out []contract.Preemptible) {
 	for _, y := range all {
 		if y.Level = 0; len(out) == 0 || out[len(out)-1].Priority != y.Priority {

@@ -1,6 +1,6 @@
 package worker
 
-// Arbitration: which of the queued offers get what is free.
+// Arbitration decides which of the queued offers get what is free.
 
 import (
 	"fmt"
@@ -9,32 +9,32 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// arbitration is one pass over the offers in the order of their rank. It changes only the account. An offer that fits
-// gets a reservation, which stays. For an offer that does not fit, what it needs is kept; see backfill. So an offer gets only
-// what delays no offer before it, and cannot starve those.
+// arbitration is one pass over the queued offers in their order. An offer that fits gets a reservation, which outlasts
+// the pass. For an offer that does not fit, resources are kept; see backfill. So a later offer gets only what delays no
+// earlier one, and cannot starve it.
 type arbitration struct {
 	account  *account
 	queue    *queue
 	backfill *backfill
 	room     makeRoom
-	vain     map[askedRoom]struct{} // for which it would not be enough to revoke the reservations of gangs
+	vain     map[askedRoom]struct{} // for these it would not be enough to revoke reservations of gangs
 	late     bool                   // something is kept for an offer whose wait is over
 	level    int                    // the precedence of the last offer that something was kept for; -1: none yet
 	filled   bool                   // a user with a limit got a reservation
 	revoked  bool                   // reservations were revoked
-	rest     bool                   // those offers are decided that had to wait for the others
+	rest     bool                   // the offers that got verdictLater are decided now
 }
 
 // makeRoom makes room for an offer that does not fit.
 type makeRoom struct {
-	// revoke takes back the reservations of gangs that rank after it, if it then fits. enough says whether it would fit
-	// if not for the quota of its user. Nil: no gang has a reservation.
+	// revoke takes back reservations of gangs that rank after the offer, if the offer then fits. enough says whether it
+	// would fit if its user's quota allowed that. Nil: no gang has a reservation.
 	revoke  func(*offer) (done, enough bool)
-	preempt func(o *offer, kept []string) string // ends tasks without these devices or promises that, or says why it cannot
+	preempt func(o *offer, kept []string) string // ends tasks that have none of these devices, or promises to; else it returns why it cannot
 }
 
-// askedRoom is what decides whether reservations can be revoked for an offer, except its rank. Offers that come later in
-// the pass may revoke less.
+// askedRoom is all that decides whether reservations can be revoked for an offer, except its rank. The rank does not
+// matter here, because offers that come later in the pass may only revoke less.
 type askedRoom struct {
 	attemptedFit
 	gang bool
@@ -63,7 +63,7 @@ type decision struct {
 	why     job.Reason
 }
 
-// decide decides one offer. The argument here says that this host already has the offer's attempt.
+// decide decides one offer. here says that this host already has the offer's attempt.
 //
 // Resources are kept even for an offer whose wait is over, because its scheduler may be about to renew it.
 func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
@@ -100,7 +100,7 @@ func (r *arbitration) decide(now Moment, o *offer, here bool) decision {
 	return r.wait(now, o, waited)
 }
 
-// wait decides an offer that does not fit: it waits, unless its wait is over. Some have waited before.
+// wait decides an offer that does not fit: it waits, unless its wait is over. waited says whether it has waited before.
 func (r *arbitration) wait(now Moment, o *offer, waited bool) decision {
 	d := decision{}
 	if now.Boot >= o.until {
@@ -114,8 +114,8 @@ func (r *arbitration) wait(now Moment, o *offer, waited bool) decision {
 	return d
 }
 
-// preempt has tasks end for an offer, or a promise of that, or returns why that would not help. What it would get must not
-// be kept for an offer before it: else those after it would get what has ended for it.
+// preempt ends tasks for an offer, or promises to, or returns why that would not help. It does not count on what is kept
+// for offers before this one, because they would get what the ended tasks give back.
 func (r *arbitration) preempt(o *offer) (why string) {
 	outlasted, ok := r.backfill.outlastedBy(o, true)
 	if !ok {
@@ -125,8 +125,8 @@ func (r *arbitration) preempt(o *offer) (why string) {
 	return why
 }
 
-// keep keeps for an offer what it needs, unless something is kept for enough others, or another host keeps it. The first
-// one of its priority has its turn from then on.
+// keep keeps for an offer what it needs, unless something is kept for enough other offers, or another host has booked it.
+// The first offer of a precedence for which something is kept gets its turn.
 func (r *arbitration) keep(o *offer) {
 	if o.elsewhere() {
 		r.queue.loseTurn(o)
@@ -161,8 +161,9 @@ func (r *arbitration) allowed(o *offer) (devices []string, fit bool, over string
 	return devices, fit, ""
 }
 
-// revoke revokes reservations of gangs for an offer that does not fit, if it then fits beside what is kept for offers
-// before it. It returns the devices for it. A firm offer has what it needs.
+// revoke revokes reservations of gangs for an offer that does not fit, if the offer then fits beside what is kept for
+// offers before it. It returns the devices for the offer. It revokes nothing for a firm offer, because tasks end for
+// that.
 func (r *arbitration) revoke(o *offer) (devices []string, done bool) {
 	if r.room.revoke == nil || o.firm {
 		return nil, false

@@ -40,7 +40,7 @@ type attempt struct {
 	port     int             // of the host, for rank 0 of a gang; 0: none
 }
 
-// yielding is for whom a preemptible attempt may be ended.
+// yielding decides which offers may end a preemptible attempt.
 type yielding struct {
 	priority int // of its job
 	level    int // at present
@@ -50,13 +50,13 @@ type yielding struct {
 	relevel  *timer // when its level changes
 }
 
-// precedence is that of the attempt now. Only offers before it may end it.
+// precedence returns the present precedence of the attempt. Only offers of a higher precedence may end it.
 func (y *yielding) precedence() int { return contract.Precedence(y.priority, y.level) }
 
 // stay is how long an attempt holds what it has.
 type stay struct {
 	limit time.Duration // the longest time from the start of its process; 0: no limit is known
-	frees BootTime      // when it has given that back, at the latest; 0: not known. See freedBy.
+	frees BootTime      // when it has released all of that, at the latest; 0: not known. See freedBy.
 }
 
 // stopping says that an attempt was told to end, and why.
@@ -69,11 +69,11 @@ type stopping struct {
 // runs reports whether the attempt has a process or is about to get one.
 func (a *attempt) runs() bool { return a.phase == starting || a.phase == launched }
 
-// ended reports whether all that is missing is the owner's acknowledgement.
+// ended reports whether the attempt waits only for the owner's acknowledgement.
 func (a *attempt) ended() bool { return a.phase == done || a.phase == refused }
 
-// lasting reports whether the record must survive a power cut. That is so before its process is started, and if no
-// process was started and none will be.
+// lasting reports whether the record must survive a power cut: before the process is started, and once it is certain that
+// none was started and none will be.
 func (a *attempt) lasting() bool {
 	return a.phase == starting || a.phase == refused ||
 		a.phase == done && !a.rec.Exit.Started // the driver may not know the attempt
@@ -94,7 +94,7 @@ type offerKey struct {
 	id   uint64
 }
 
-// account returns whose usage the offer's task would be.
+// account returns the account to which the usage of the offer's task is charged.
 func (o *offer) account() fairshare.Account {
 	return fairshare.Account{User: o.msg.User, Project: o.msg.Project}
 }
@@ -126,12 +126,12 @@ type offer struct {
 	preempted bool   // preemption has made room for it, or could not
 
 	booked booking  // of the last pass
-	turns  rota     // for a gang they begin a turn before it was blocked
-	told   forecast // that its scheduler got last
+	turns  rota     // of setting aside; a gang skips the first one
+	told   forecast // the last one that was sent to its scheduler
 
 	// Of gangs only:
-	lead        uint64     // the first turn of it and those after it by rank; 0: none
-	last        *offer     // of it and those before it by rank, the last one by use
+	lead        uint64     // the earliest turn of this offer and of those after it by rank; 0: none
+	last        *offer     // the last one, by use, of this offer and those before it by rank
 	since       BootTime   // its first Commit; 0: there was none
 	conditional bool       // that Commit was a conditional one, and the offer is still queued
 	promised    []*attempt // the tasks that the conditional Commit named
@@ -151,19 +151,19 @@ const (
 	unforeseen forecastKind = iota // nothing
 	startsBy                       // it is booked
 	keptAside                      // what is free is set aside for it until a time
-	sharedOut                      // others may have that until a time
+	sharedOut                      // other tasks may have what is free until a time
 )
 
-// keptFor is what is kept of what is free, for one offer.
+// keptFor is the part of the free resources that is kept for one offer.
 type keptFor struct {
 	offer  *offer
-	below  bool // from offers of a lower priority only
+	below  bool // it is kept only from offers of a lower priority
 	cpus   int
 	memory job.Size
 	milli  int      // thousandths of each of the devices
 	held   []string // UUIDs of the devices
 	until  BootTime // never: not known
-	starts bool     // it is booked for then
+	starts bool     // the offer is booked for that time
 }
 
 // forecast is what is known of the start of an offer.
@@ -174,8 +174,9 @@ type forecast struct {
 	elsewhere bool // nothing is kept for it, because another host has booked it
 }
 
-// rank orders offers by priority, then by the age of the job, then by name. The order is the same on all hosts, except
-// that the time for which an offer travelled is missing from the age. For gangs it is exactly the same; see gangs.add.
+// rank orders offers by priority, then by the age of the job, then by name. The order is nearly the same on all hosts:
+// the age leaves out the time for which the offer travelled, which differs from host to host. For gangs the order is
+// exactly the same; see gangs.add.
 func rank(a, b *offer) int {
 	if n := cmp.Or(cmp.Compare(b.msg.Precedence(), a.msg.Precedence()), cmp.Compare(a.submitted, b.submitted)); n != 0 {
 		return n
@@ -203,7 +204,7 @@ type group struct {
 	next    BootTime   // when the next Renew is due
 	timer   *timer     // fires at next
 
-	refused []buried                 // attempts that were refused, the oldest first; those that were dropped since may be among them
+	refused []buried                 // attempts that were refused, the oldest first; some of them may have been dropped since
 	running map[job.Attempt]*attempt // started and not ended
 	kept    map[job.Attempt]*attempt // attempts whose end is not acknowledged
 }
@@ -214,10 +215,10 @@ type buried struct {
 	at      BootTime
 }
 
-// there reports whether the attempt was not dropped since.
+// there reports whether the attempt still exists.
 func (b buried) there() bool { return b.attempt.group.kept[b.attempt.rec.Attempt] == b.attempt }
 
-// claim returns what is written about the owner of the group.
+// claim returns the record of the group and its owner that is written to disk.
 func (g *group) claim() contract.Claim {
 	c := contract.Claim{Group: g.id, Epoch: g.epoch}
 	if g.bound {

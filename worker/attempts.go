@@ -1,6 +1,6 @@
 package worker
 
-// Attempts, from the reservation to the end that the owner has acknowledged.
+// Attempts, from the reservation until the owner has acknowledged the end.
 
 import (
 	"cmp"
@@ -118,7 +118,7 @@ func (s *attempts) end(now Moment, a *attempt, grace time.Duration, reason strin
 	if a.stop == nil {
 		a.stop = &stopping{grace: grace, reason: reason}
 		a.rec.Reason = reason
-		s.setPreemptible(a, job.Spec{}) // it ends already: schedulers need not ask for that
+		s.setPreemptible(a, job.Spec{}) // it is ending already: schedulers need not ask for its preemption
 		s.ledger.put(a)
 	}
 	a.stop.grace = min(a.stop.grace, grace)
@@ -140,13 +140,13 @@ func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
 	a.preemptible, a.yielding = true, yielding{priority: spec.Priority}
 	if a.offer != nil { // else a restart has lost what the offer said, and no task of its priority ends it
 		m := &a.offer.msg
-		a.priority, a.work, a.offered, a.width = m.Priority, m.Work, m.Level, contract.Width(m.Need, m.Gang) // that of its job may be another one
+		a.priority, a.work, a.offered, a.width = m.Priority, m.Work, m.Level, contract.Width(m.Need, m.Gang) // the offer's priority may differ from the job's
 	}
 	s.account.yield(a.priority, a.level, &a.rec, 1)
 }
 
-// age gives the attempt the level that it has after so long a time, and again when that changes. While offers are ordered
-// by age there is nothing to do.
+// age sets the level of the attempt by how long it has run, and sets a timer for the next change of the level. It does
+// nothing if offers are ordered by age.
 func (s *attempts) age(now Moment, a *attempt) {
 	if !a.preemptible || a.work.By == contract.ByAge {
 		return
@@ -222,7 +222,7 @@ func (s *attempts) reported(now Moment, e DriverEvent) {
 	}
 }
 
-// steady tells the breakers that the process of the attempt has begun, and later whether it runs for fastFailure.
+// steady tells the breakers that the process of the attempt has begun, and again once it has run for fastFailure.
 func (s *attempts) steady(now Moment, a *attempt) {
 	if !s.health.started(now, a.rec.Devices) {
 		return
@@ -249,7 +249,8 @@ func (s *attempts) stray(a *attempt, e DriverEvent) {
 }
 
 // adopted completes a restart. If an attempt runs according to the ledger but the driver does not know it, it has ended,
-// and its exit is lost. Or the daemon has ended between the record of its start and the start.
+// and its exit is lost. Or it never began, because the daemon ended after it had recorded the start and before it started
+// the task.
 func (s *attempts) adopted(now Moment, e Adopted) {
 	for _, a := range s.by {
 		a.readopt(now)
@@ -313,8 +314,8 @@ func (s *attempts) await(now Moment, a *attempt) {
 	})
 }
 
-// returned finishes attempts whose devices all have their memory free again. The map says for each device whether it
-// has.
+// returned finishes attempts whose devices all have their memory free again. back says by UUID whether the memory of a
+// device is free.
 func (s *attempts) returned(now Moment, back map[string]bool) {
 	for _, a := range inOrder(s.awaiting) {
 		for uuid := range a.waits {
@@ -400,7 +401,8 @@ func (s *attempts) begin(now Moment) {
 	s.turn.timers.set(now.Boot.Add(refusalKept), s.sweep)
 }
 
-// sweep drops the attempts that were refused long ago. Of those of an earlier run of the daemon the time is not known.
+// sweep drops the attempts that were refused long ago. Attempts that an earlier run of the daemon refused count as old,
+// because the time is not known.
 func (s *attempts) sweep(now Moment) {
 	groups := s.graves.claims.groups
 	for _, id := range slices.Sorted(maps.Keys(groups)) {

@@ -49,7 +49,8 @@ func (g *availability) roomChanged(why string) {
 	g.reports.turn.reopen()
 }
 
-// causeOf is the innermost error of a chain: what went wrong, without what was being done. The log has all of it.
+// causeOf returns the innermost error of a chain: what went wrong, without what was being done. The log has the whole
+// chain.
 func causeOf(err error) string {
 	for {
 		switch x := err.(type) { //nolint:errorlint // it goes through the chain itself

@@ -1,8 +1,7 @@
 package worker
 
-// Backfill: for which offers something is kept: with a booking if there can be one, else in turns; and for those
-// for which tasks end.
-// See docs/adr, ADR 91, ADR 167 and ADR 168.
+// Backfill chooses the offers for which something is kept: by a booking if the start can be predicted, else in turns. It
+// always keeps something for offers for which tasks end. See docs/adr, ADR 91, ADR 167 and ADR 168.
 
 import (
 	"cmp"
@@ -13,22 +12,22 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// backfill chooses for which offers of a pass something is kept: for the first of each need, at most maxKeeps, and for each
-// for which tasks end.
+// backfill chooses the offers of a pass for which something is kept: the first offer of each need, at most maxKeeps of
+// them, and the offers for which tasks end.
 //
-// If the tasks here show by their time limits when the offer fits, it is booked for that time, with certain devices. A
-// later offer may run before it if it ends by then, or if it leaves what the booking needs (EASY backfill). Otherwise
-// what is free is set aside for the offer, if it is the first such, in turns: for a while later offers of its priority may
-// have it, then for as long they get nothing of it. See block. Those of lower priorities get nothing of it in any turn. See
-// descend. For an offer that another host has booked nothing is kept. See foresee.
+// If the time limits of the running tasks show when the offer will fit, it is booked for that time, with certain devices.
+// A later offer may start before it if it ends by then, or if it leaves free what the booking needs (EASY backfill).
+// Otherwise what is free is set aside in turns, for the first such offer: in one turn later offers of its priority may
+// have it, in the next turn they get none of it. See block. Offers of a lower priority get none of it in any turn. See
+// descend. Nothing is kept for an offer that another host has booked. See foresee.
 type backfill struct {
 	*keeps
 	pace     *pace
 	most     time.Duration // how long the first turn of an offer lasts at most
 	shared   []*offer      // offers for which nothing is set aside in this turn
-	open     []open        // offers for which nothing is kept from those of their priority, in the order of the pass
+	open     []open        // offers for which nothing is kept from others of their priority, in the order of the pass
 	needs    map[job.Resources]struct{}
-	unbooked map[job.Resources]struct{} // nothing shows when an offer with the need fits for which nothing is set aside
+	unbooked map[job.Resources]struct{} // needs of Spare offers that could not be booked
 	turned   bool                       // an offer without a booking has turns, and they are not in vain yet
 	next     BootTime                   // when the next turn ends; never if there is none
 	foreseen []forecast                 // of offers that other hosts have booked
@@ -42,8 +41,8 @@ func newBackfill(k *keeps, p *pace, most time.Duration) *backfill {
 	}
 }
 
-// wants reports whether something would be kept for an offer: it is the first with its need, and not too many are. What
-// tasks end for is kept in any case.
+// wants reports whether something would be kept for an offer: it is the first with its need, and something is kept for
+// fewer than maxKeeps offers. For an offer for which tasks end, only a larger bound counts.
 func (k *backfill) wants(o *offer) bool {
 	if o.makesRoom() {
 		return len(k.all) < maxKeeps+maxPromised
@@ -56,12 +55,12 @@ func (k *backfill) wants(o *offer) bool {
 	return !known && (!vain || !o.msg.Spare)
 }
 
-// block keeps for an offer what it needs. It returns false if nothing is ever kept for it: nothing shows when it fits, and
-// its scheduler has another host keep what is free, or none.
+// block keeps for an offer what it needs. It returns false if nothing is kept for it: it cannot be booked, and its
+// scheduler wants nothing set aside for it on this host.
 //
-// Of the offers without a booking only the first has turns, until they were in vain
-// for long; then the next one has them too, because the first may never start. The first turn is for others, except if
-// tasks end for the offer, or if it is that of a gang: gangs take their offers back after a while, and offer anew.
+// Of the offers without a booking only the first has turns. If these were in vain for long, the next one has turns too,
+// because the first may never start. The first turn is for others. An offer for which tasks end skips it. So does an
+// offer of a gang, because gangs withdraw their offers after a while and offer again.
 func (k *backfill) block(o *offer) bool {
 	if o.conditional {
 		k.needs[o.msg.Need] = struct{}{}
@@ -85,11 +84,12 @@ func (k *backfill) block(o *offer) bool {
 	return true
 }
 
-// setTurns keeps what is free for an offer without a booking if it has turns, and it is one in which that is kept.
+// setTurns keeps what is free for an offer without a booking, if the offer has turns and the present turn is one that
+// keeps.
 func (k *backfill) setTurns(o *offer) {
 	if k.turned && !o.makesRoom() {
 		k.wait(o)
-		return // for each further one more would be idle, and none would start sooner
+		return // turns for a further offer would make more idle, and no offer would start sooner
 	}
 	if o.turns.since == 0 {
 		o.turns = rota{since: k.now.Boot, first: k.pace.turn(k.most)}
@@ -108,22 +108,22 @@ func (k *backfill) setTurns(o *offer) {
 	k.add(k.setAside(o, until))
 }
 
-// wait notes an offer for which nothing is kept from those of its priority.
+// wait notes an offer for which nothing is kept from others of its priority.
 func (k *backfill) wait(o *offer) {
 	if len(k.open) < maxKeeps && (!o.msg.Spare || o.makesRoom()) && k.capacity.gpus.Sound(o.msg.Need) {
 		k.open = append(k.open, open{o, len(k.all)})
 	}
 }
 
-// open is an offer for which nothing is kept from those of its priority.
+// open is an offer for which nothing is kept from others of its priority.
 type open struct {
 	offer *offer
-	keeps int // how many there were when it was decided
+	keeps int // number of keeps when the offer was decided
 }
 
-// descend is called before the pass goes on with an offer of this priority. For those of higher priorities for which
-// nothing is kept so far it keeps the time for which they can be booked, or else what is free of their need. So of a lower
-// priority only those start that end before, or leave it. At most maxKeeps are kept for, the first ones.
+// descend is called before the pass decides an offer of this priority. For each open offer of a higher priority it makes
+// a booking, or, if it cannot, keeps what is free of its need. So an offer of a lower priority starts only if it ends
+// before the booking, or leaves free what is kept. Something is kept for at most maxKeeps offers, the first ones.
 func (k *backfill) descend(priority int) {
 	for len(k.open) > 0 && k.open[0].offer.msg.Priority > priority {
 		o := k.open[0]
@@ -144,8 +144,9 @@ func (k *backfill) descend(priority int) {
 	}
 }
 
-// promise keeps for the offer of a conditional Commit what is free of its need, without turns and with no end: its tasks
-// may be told to end at any moment, whatever their time limits are. What they hold is kept too once they have ended.
+// promise keeps what is free of the need of an offer with a conditional Commit, without turns and without an end: the
+// promised tasks may be told to end at any moment, whatever their time limits are. The devices that they hold are kept
+// too once the tasks have ended.
 func (k *keeps) promise(o *offer) *keep {
 	x := k.setAside(o, never)
 	x.promised = true
@@ -159,7 +160,7 @@ func (k *keeps) promise(o *offer) *keep {
 	return x
 }
 
-// setAside keeps for an offer as much of its need as is free now.
+// setAside returns a keep with as much of the offer's need as is free now.
 func (k *keeps) setAside(o *offer, until BootTime) *keep {
 	k.hold(k.everything() &^ k.behind)
 	x := &keep{offer: o, need: k.capacity.whole(o.msg.Need), at: k.now.Boot, end: until}
@@ -192,7 +193,7 @@ func (k *backfill) forecasts() []forecast {
 	out := make([]forecast, 0, len(k.all)+len(k.shared))
 	for _, x := range k.all {
 		switch {
-		case x.strict: // it has one by its turns, or none
+		case x.strict: // its forecast comes from its turns, or it has none
 		case x.promised: // when it starts depends on other hosts
 		case x.booked:
 			out = append(out, forecast{offer: x.offer, kind: startsBy, at: x.at})
@@ -207,13 +208,13 @@ func (k *backfill) forecasts() []forecast {
 	return append(out, k.foreseen...)
 }
 
-// elsewhere reports whether nothing is to be kept for an offer because another host has booked it. What tasks end for is
-// kept in any case.
+// elsewhere reports whether nothing is to be kept for an offer because another host has booked it. That does not hold for
+// an offer for which tasks end.
 func (o *offer) elsewhere() bool { return o.msg.Elsewhere && !o.makesRoom() }
 
-// foresee works out when an offer would start for which nothing is kept here, if nothing else began. So its scheduler gets
-// to know if this host is the better one by now. Only the first offer of each need gets such a forecast, and none behind
-// one for which something is kept.
+// foresee computes when an offer for which nothing is kept here would start if nothing else began. So its scheduler
+// learns if this host has become the better one. Only the first offer of each need gets such a forecast, and only if
+// nothing is kept for an offer with the same need.
 func (k *backfill) foresee(o *offer) {
 	_, kept := k.needs[o.msg.Need]
 	_, told := k.foretold[o.msg.Need]
@@ -228,7 +229,8 @@ func (k *backfill) foresee(o *offer) {
 	}
 }
 
-// kept returns what is kept of what is free now. Of the CPUs and the memory it is what a task without an end may not have.
+// kept returns what is kept of the free resources. Of CPUs and memory that is what a task without a time limit may not
+// have.
 func (k *backfill) kept() (out []keptFor) {
 	if k.hold(0); len(k.all) == 0 {
 		return nil
@@ -255,7 +257,7 @@ func (k *backfill) kept() (out []keptFor) {
 	return out
 }
 
-// within reports whether what is kept for the offer is part of what is kept for one before it, from the same or more tasks.
+// within reports whether f is part of what is kept for an earlier offer, and is kept from no other tasks.
 func (f *keptFor) within(before keptFor) bool {
 	return f.cpus <= before.cpus && f.memory <= before.memory && f.milli <= before.milli && (!before.starts || f.starts && before.until <= f.until) &&
 		!slices.ContainsFunc(f.held, func(d string) bool { return !slices.Contains(before.held, d) })

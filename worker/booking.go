@@ -11,8 +11,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// book returns a keep for the earliest time at which the offer can be shown to fit; nil if there is none. Until then the
-// tasks here have ended by their limits, and what is kept for offers before this one is left to them.
+// book returns a keep for the earliest time at which the offer can be shown to fit; nil if there is none. By then, enough
+// tasks here have ended by their time limits. What is kept for earlier offers stays theirs.
 func (k *keeps) book(o *offer) *keep {
 	k.hold(0)
 	k.learnReleases()
@@ -57,7 +57,7 @@ func (k *keeps) learnReleases() {
 	})
 }
 
-// simulation goes through the time to come, with what would then be free.
+// simulation steps through future times and computes what is free at each of them.
 type simulation struct {
 	*keeps
 	offer  *offer
@@ -65,11 +65,11 @@ type simulation struct {
 	cpus   int
 	memory job.Size
 	tasks  int
-	next   int // in releases
+	next   int // index in releases of the next one
 }
 
-// times returns the times at which more may be free than before, at most maxTimes and some. If there are more, only some
-// of them are looked at, the last among them.
+// times returns the times at which more may be free than before. Of the times at which tasks end, it returns at most
+// maxTimes, the last one among them. It adds the ends of keeps, and the time of the offer's last booking.
 func (s *simulation) times() []BootTime {
 	var out []BootTime
 	for _, r := range s.releases {
@@ -96,7 +96,7 @@ func (s *simulation) times() []BootTime {
 	return slices.Compact(out)
 }
 
-// advance releases what is released by a time.
+// advance releases what attempts will have released by a time.
 func (s *simulation) advance(t BootTime) {
 	for ; s.next < len(s.releases) && s.releases[s.next].at <= t; s.next++ {
 		r := &s.releases[s.next]
@@ -118,7 +118,7 @@ func (s *simulation) undo() {
 	}
 }
 
-// spare returns what is left of CPUs and memory at a time, once the keeps have theirs whose time it is.
+// spare returns the CPUs and memory that are left at a time, without those of the keeps at that time.
 func (s *simulation) spare(t BootTime) (cpus int, memory job.Size) {
 	cpus, memory = s.cpus, s.memory
 	for i, x := range s.all {
@@ -152,8 +152,8 @@ func (s *simulation) fits(t BootTime) ([]string, bool) {
 	return s.choose(need)
 }
 
-// meets returns the keeps whose time overlaps with that of a task that starts then. It returns false if CPUs or memory
-// would then be missing, or if one of them has the host for itself.
+// meets returns the keeps whose time overlaps with that of a task that starts at t. It returns false if CPUs or memory
+// would then be missing, or if one of these keeps or the task is for the whole host.
 func (s *simulation) meets(t BootTime) (which uint64, ok bool) {
 	until := lastsUntil(t, s.offer.msg.Limit)
 	for i, x := range s.all {

@@ -19,8 +19,8 @@ const (
 	// maxEnded bounds the attempts of one owner that have ended or were refused and that it has not acknowledged. Above it
 	// its offers are declined, and its oldest refusals are forgotten. An owner acknowledges within a second.
 	maxEnded = 4096
-	// refusalKept is for how long a refusal is kept that its owner does not acknowledge. A Start of the attempt counts no
-	// more by then: nothing is reserved for it, and the lease of that time is over.
+	// refusalKept is how long a refusal is kept if its owner does not acknowledge it. After that, a Start of the attempt
+	// does not count: nothing is reserved for the attempt, and the lease under which the Start was sent is over.
 	refusalKept = time.Hour
 	// maxLapses is how many reservations of one scheduler may lapse in a row before nothing is reserved for it for a
 	// while: firstPause, then twice as long each time, up to longestPause. A scheduler that lives starts what it has asked
@@ -28,7 +28,7 @@ const (
 	maxLapses    = 16
 	firstPause   = 10 * time.Second
 	longestPause = 10 * time.Minute
-	// lapsesKept is after how long without a further one the lapses of a scheduler are forgotten.
+	// lapsesKept is how long a scheduler must be without a further lapse for its lapses to be forgotten.
 	lapsesKept = time.Hour
 	// maxQueued bounds the queued offers of all schedulers, because each arbitration goes through all of them. If the
 	// queue is full, an offer of the scheduler with most offers may be dropped; see makeRoom.
@@ -38,25 +38,26 @@ const (
 	maxKeeps = 16
 	maxNeeds = 64
 	// maxPromised bounds the further offers for which something is kept because tasks end for them, or are promised to
-	// them. The keeps of a pass are numbered by the bits of a word.
+	// them. Each keep of a pass is one bit of a word of 64 bits.
 	maxPromised = 40
 	// maxTimes bounds the times at which such a simulation looks whether an offer fits. If tasks here end at more times,
 	// the offer may be booked a little later than it could be.
 	maxTimes = 32
-	// maxSwitches bounds how often one pass tries an offer on devices which are kept for others. The rest of the queue is
-	// tried on what is free of that.
+	// maxSwitches bounds how often one pass tries an offer on devices which are kept for others. After that, offers are
+	// tried only on devices that are kept for nobody.
 	maxSwitches = 512
 	// maxAge bounds the age of a job in an offer, because a wrong age could overflow the clock. No job waits for longer.
 	maxAge = 365 * 24 * time.Hour
 	// maxGroups bounds the known journal groups. Each costs a few hundred bytes and a renewal every 30 s.
 	maxGroups = 16384
-	// maxGroupsOf bounds those of one owner, so that no member can fill the place for the others. A daemon has one group for
-	// each data directory that it ever had.
+	// maxGroupsOf bounds the groups of one owner, so that no member can use up those of others. A daemon has one group
+	// for each data directory that it ever had.
 	maxGroupsOf = 16
-	// groupRests is when a group without attempts may be forgotten for another one of its owner: later than any offer ends.
+	// groupRests is how long a group without attempts must be unused before another group of its owner may replace it. It
+	// is longer than any offer waits.
 	groupRests = time.Hour
-	// groupExpires is when a group without attempts is forgotten whose owner has no session, and sweepGroups how often
-	// such groups are looked for.
+	// groupExpires is how long a group must be unused to be forgotten, if it has no attempts and its owner has no
+	// session. sweepGroups is how often such groups are looked for.
 	groupExpires = 24 * time.Hour
 	sweepGroups  = time.Hour
 	// maxOutstanding bounds the unanswered renewals of one group. It is more than are usually requested while a session
@@ -73,8 +74,8 @@ const (
 
 	// maxHold bounds how long a member of a gang holds a reservation without another message of its scheduler.
 	maxHold = 2 * time.Minute
-	// maxGather bounds how long it holds one in all, because a scheduler might renew it for ever. It is longer than
-	// schedulers gather a gang.
+	// maxGather bounds how long such a member holds a reservation in all, because a scheduler might renew it for ever. It
+	// is longer than schedulers take to gather a gang.
 	maxGather = 30 * time.Minute
 	// maxVictims bounds the tasks, and the reservations, that are considered for one offer that needs room.
 	maxVictims = 256
@@ -88,8 +89,8 @@ const (
 	freshEnough = 10 * time.Second
 	// minStart is how much of its lease a task must have left to start. With less it would soon get TERM.
 	minStart = FenceLead + 5*time.Second
-	// inVain is for how many times its first turn an offer has turns alone: three turns in which it is kept for it, and three
-	// in which others may have it. By default that is 2 hours and 20 minutes.
+	// inVain is how long one offer alone has turns, in multiples of its first turn: 1+1+2+2+4+4, three turns in which
+	// others may have what is free, and three in which it is kept. By default that is 2 hours and 20 minutes.
 	inVain = 14
 	// lateRenewal is how long resources are held back for an offer whose wait has ended, because its scheduler may be
 	// about to renew it. It is more than a round trip.
@@ -100,16 +101,18 @@ const (
 	// is about to break.
 	leaseWait = 5 * time.Second
 	// startWithin is when the process of a task should have begun after its Commit: the Start comes within
-	// contract.ReserveFor. Releases are predicted with it. A task that waits longer, for files or an image, releases later.
+	// contract.ReserveFor. Predictions of releases assume it. A task that waits longer, for files or an image, releases
+	// its resources later than predicted.
 	startWithin = contract.ReserveFor
-	// overdue is when an attempt is predicted to end that should have ended already.
+	// overdue is the predicted time to the end of an attempt that should have ended already.
 	overdue = time.Second
 	// lapsedFor is how long a lapsed reservation is remembered. A Start that comes within that time may still succeed.
 	lapsedFor = time.Minute
 	// announceEvery is the minimum interval between two Availability messages, so that thousands of short tasks do not
 	// cause thousands of messages to each scheduler.
 	announceEvery = 100 * time.Millisecond
-	// sayKeptAfter is after how long schedulers are told that something else is kept for waiting tasks, if nothing else is to be told.
+	// sayKeptAfter is the delay after which schedulers learn of a change in what is kept for waiting tasks, if no other
+	// news is sent before.
 	sayKeptAfter = time.Second
 	// hangsAfter is how long the loop waits for a write to disk. A disk under load takes a second or two.
 	hangsAfter = 10 * time.Second

@@ -19,8 +19,9 @@ const (
 	// many jobs of one user count, so that one user's bad commands do not pause a host for others.
 	breakerJobs    = 5
 	breakerPerUser = 3
-	// breakerOurs is of how many different jobs in a row the host may fail to start tasks. It counts a job once, so that
-	// no job alone pauses a host for others. After a pause, the first task that the host cannot start pauses it again.
+	// breakerOurs is how many different jobs in a row must have a task that the host could not start. A job counts once,
+	// so that no job alone pauses a host for others. After a pause, the first task that the host cannot start pauses it
+	// again.
 	breakerOurs = 3
 	// breakerFirst is the first pause. Each further pause is twice as long, up to breakerMost, until a task succeeds, or
 	// runs for longer than fastFailure.
@@ -44,11 +45,11 @@ type breaker struct {
 	unstarted []job.ID // jobs in a row of which the host could not start a task
 	trips     int
 	from      BootTime // the end of the last pause. What began before that says nothing about the host since.
-	trial     bool     // it was paused, and no task that began since has started or failed to
+	trial     bool     // it was paused, and since then no task has started or failed to start
 }
 
-// counts reports whether an attempt that began then counts. Those that were on their way at the start of a pause do not:
-// they failed for the reason of which the pause is the result already.
+// counts reports whether an attempt that began then counts. Attempts from before the end of the last pause do not: they
+// failed for the reason that has already led to that pause.
 func (b *breaker) counts(began BootTime) bool { return began != 0 && began >= b.from }
 
 // note counts a failure. It returns why the breaker trips, or "" if it does not.

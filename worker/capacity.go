@@ -53,8 +53,8 @@ func (r *capacity) never(need job.Resources) string {
 	return ""
 }
 
-// allot returns what an attempt holds that gets these devices. One that is exclusive holds all CPUs and devices of the
-// host; its memory is what it needs, as in Slurm.
+// allot returns what an attempt with these devices holds. An exclusive attempt holds all CPUs of the host and these
+// devices, but only the memory that it asks for, as in Slurm.
 func (r *capacity) allot(need job.Resources, devices []string) job.Resources {
 	if !need.Exclusive {
 		return need
@@ -92,8 +92,8 @@ func (r *capacity) enough(need job.Resources) bool {
 }
 
 // choose returns devices for the need of an offer, or false if it does not fit now. A share gets the device that the
-// scheduler prefers, if that has room. A need that is exclusive gets all devices that are wholly free, provided that
-// those which it asks for are among them.
+// scheduler prefers, if that has room. An exclusive need gets all devices that are wholly free, if they include what it
+// asks for.
 func (r *capacity) choose(need job.Resources, preferred string) ([]string, bool) {
 	if !r.enough(need) {
 		return nil, false

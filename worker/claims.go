@@ -17,8 +17,8 @@ type claims struct {
 	ledger   *ledger
 	sessions *sessions
 	groups   map[job.Group]*group
-	by       map[job.Peer][]*group // the groups that are bound to an owner: at most maxGroupsOf
-	ignored  map[job.Peer]uint64   // how many commands of a scheduler did not count in its session
+	by       map[job.Peer][]*group // the groups that are bound to an owner, by owner; at most maxGroupsOf each
+	ignored  map[job.Peer]uint64   // how many commands of a scheduler were ignored in its session
 	sweeping bool                  // a timer for the next sweep is set
 }
 
@@ -47,7 +47,7 @@ func (c *claims) take(now Moment, from job.Peer, m contract.GroupEpoch) (g *grou
 		c.groups[m.Group] = g
 	}
 	if g.epoch = m.Epoch; g.owner != from {
-		g.session = session{} // a lease with another owner is none with this one
+		g.session = session{} // a lease with the earlier owner is not one with the new owner
 	}
 	c.bind(now, g, from)
 	c.sweepLater(now)
@@ -73,11 +73,11 @@ func (c *claims) keepOwn(id job.Group, self job.Peer) {
 		g = newGroup(id)
 		c.groups[id] = g
 	}
-	g.epoch = contract.Epoch{} // what an earlier version has on disk may be of anybody
+	g.epoch = contract.Epoch{} // the epoch that an earlier version has on disk may be that of any daemon
 	c.bind(Moment{}, g, self)
 }
 
-// begin starts the sweeps after a restart. No group counts as unused for longer than since then.
+// begin starts the sweeps after a restart. Every group counts as used now.
 func (c *claims) begin(now Moment) {
 	for _, g := range c.groups {
 		g.used = now.Boot
@@ -163,7 +163,7 @@ func (c *claims) sweep(now Moment) {
 	c.sweepLater(now)
 }
 
-// ignore counts a command that does not count. It logs the first one of a session, the tenth, the hundredth, and so on.
+// ignore counts an ignored command. It logs the first one of a session, the tenth, the hundredth, and so on.
 func (c *claims) ignore(from job.Peer, id job.Group, why string) {
 	c.ignored[from]++
 	n := c.ignored[from]

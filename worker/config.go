@@ -23,9 +23,8 @@ type Config struct {
 	// Quarantine is what an earlier run of the daemon has saved.
 	Quarantine Quarantine
 	Limits     Limits
-	Priorities *contract.Priorities // the highest ones of offers; nil: any
-	// SetAside is for how long free resources are first set aside for an offer, at most, if nothing shows when it fits. See
-	// pace.turn.
+	Priorities *contract.Priorities // the highest priorities that offers may have; nil: any
+	// SetAside bounds the first turn of setting free resources aside for an offer that cannot be booked. See pace.turn.
 	SetAside time.Duration
 	// PreemptGrace bounds the time between TERM and KILL of a task that this host preempts, whatever its job says.
 	PreemptGrace time.Duration
@@ -44,7 +43,7 @@ type Config struct {
 	FirstPort, LastPort int
 }
 
-// The values of Config.SetAside. A day at first means that devices may lie idle for days after it.
+// The values of Config.SetAside. If the first turn lasts a day, devices may lie idle for days in later turns.
 const (
 	DefaultSetAside = 10 * time.Minute
 	MinSetAside     = time.Second
@@ -54,7 +53,7 @@ const (
 // DefaultPreemptGrace is the default of Config.PreemptGrace. It is at most job.MaxGrace.
 const DefaultPreemptGrace = 5 * time.Minute
 
-// DefaultConfig returns a configuration without the host.
+// DefaultConfig returns a configuration without the fields that describe the host.
 func DefaultConfig() Config {
 	return Config{IP: "127.0.0.1", FirstPort: 20000, LastPort: 29999, SetAside: DefaultSetAside, PreemptGrace: DefaultPreemptGrace}
 }
@@ -81,7 +80,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// refuses returns why this host never runs the tasks of a user that this peer owns, or "" if it may.
+// refuses returns why this host never runs tasks of this user for the scheduler of this peer, or "" if it may.
 func (c *Config) refuses(from job.Peer, user string) string {
 	switch only := c.Profile.OnlyUser; {
 	case only != "" && user != only:

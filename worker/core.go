@@ -246,8 +246,8 @@ func (c *Core) saved(now Moment, b batch) {
 }
 
 // notSaved handles a failed write. It undoes the reservations and starts that were not announced yet. Everything else
-// in the batch is written again later. The owners are told at once what has happened: they write it down themselves, and what
-// this host has on disk after a crash starts nothing again.
+// in the batch is written again later. The owners are told at once what has happened: they record it themselves, and what
+// this host reads from disk after a crash starts no task again.
 func (c *Core) notSaved(b batch, err error) {
 	c.turn.arbitrate = true
 	c.turn.timers.set(c.ledger.retry, func(Moment) {})
@@ -309,7 +309,7 @@ func (c *Core) profileChanged(now Moment, p contract.Profile) {
 	c.helloAll()
 }
 
-// helloAll says Hello again to all schedulers, because the profile has changed or what this host refuses for good.
+// helloAll sends Hello again to all schedulers, because the profile, or what this host refuses for good, has changed.
 func (c *Core) helloAll() {
 	for _, to := range c.sessions.peers {
 		c.availability.sendHello(to)
@@ -322,8 +322,8 @@ func (c *Core) sharesChanged(e SharesChanged) {
 	c.queue.unsorted = true
 }
 
-// limitsChanged replaces the limits. If users may have something else than before, all schedulers hear Hello again: what this
-// host has refused for good before may be taken now.
+// limitsChanged replaces the limits. If that changes what schedulers were told of them, all schedulers get Hello again:
+// the host may now accept what it has refused for good before.
 func (c *Core) limitsChanged(e LimitsChanged) {
 	c.account.setLimits(e.Limits)
 	told := e.Limits.told(e.Priorities)
@@ -342,5 +342,5 @@ func (c *Core) Usage(now Moment) UsageView {
 	return v
 }
 
-// Profile returns what this host has for tasks in all.
+// Profile returns the profile of this host.
 func (c *Core) Profile() contract.Profile { return c.cfg.Profile }

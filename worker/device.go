@@ -20,8 +20,8 @@ import (
 type device struct {
 	gpu.Device
 	quarantine  map[cause]string // why no task gets it; empty: it is not in quarantine
-	foreign     map[int]bool     // PIDs of others on it
-	most        int              // of foreign: the one that uses most memory; 0: there is none
+	foreign     map[int]bool     // PIDs on it of programs that muster did not start
+	most        int              // the PID in foreign that uses most memory; 0: there is none
 	idle        job.Size         // memory in use when neither a task nor a process used it; -1: unknown
 	rest        job.Size         // memory in use that no listed process had, when no task held it
 	breaker     breaker
@@ -34,7 +34,7 @@ type devices struct {
 	turn    *turn
 	account *account
 	by      map[string]*device // by UUID
-	tasks   map[int]bool       // whether processes are those of tasks, by PID; one that is missing is not known
+	tasks   map[int]bool       // whether a process belongs to a task, by PID; a missing PID is not known
 }
 
 // update replaces the list of devices by that of a profile, and returns the new ones. A device that is gone is dropped
@@ -134,7 +134,7 @@ func (ds *devices) status(now Moment, list []gpu.Status) map[string]bool {
 		case gpu.Unknown:
 			ds.put(d, causeUnknown, contract.Clip("unknown: "+s.Detail))
 		}
-		if s.Known() { // else nothing follows from its numbers
+		if s.Known() { // else its numbers mean nothing
 			ds.probe(now, d, s)
 			back[s.UUID] = ds.use(d, s)
 		}
@@ -173,7 +173,7 @@ func (ds *devices) use(d *device, s gpu.Status) (back bool) {
 	return back
 }
 
-// foreign says of which devices programs that muster did not start use so much that it counts as taken.
+// foreign returns the devices on which programs that muster did not start use so much that it counts as taken.
 func (ds *devices) foreign() (all []contract.ForeignUse) {
 	for _, g := range ds.account.capacity.gpus.Devices() {
 		if taken := gpu.TakenByForeign(ds.account.capacity.gpus, g.UUID); taken > 0 && len(all) < contract.MaxForeign {

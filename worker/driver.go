@@ -10,7 +10,7 @@ import (
 )
 
 // Driver starts and ends tasks. No method waits for a task. What happens to a task is reported as DriverEvents, which
-// must be delivered by another goroutine than the one that called.
+// must be delivered by another goroutine than the caller's.
 //
 // Leases are passed as deadlines on the lease clock (BootTime) and not as remaining time. So a message that was delayed
 // while this process stood still cannot make a lease longer (R3). The driver ends a task at its deadline on its own,
@@ -49,7 +49,7 @@ const FenceLead = 10 * time.Second
 type Task struct {
 	Attempt job.Attempt
 	Spec    job.Spec // its Resources are what was reserved
-	Number  int      // by which people call the task
+	Number  int      // the number of the task that people see
 	Index   int      // in the array; without an array the same as Number
 	User    string   // name of the user who submitted it
 	Devices []string // GPU UUIDs

@@ -17,7 +17,7 @@ import (
 // inherited are the only variables that a task inherits from the daemon.
 var inherited = []string{"HOME", "LANG", "PATH", "USER"}
 
-// number returns the number by which people call the task, as job.Layout has it. The record must be of an attempt that
+// number returns the number of the task that people see, as job.Layout defines it. The record must be of an attempt that
 // has not ended.
 func number(rec *contract.Record) int {
 	if !rec.Element.Array {
@@ -37,9 +37,9 @@ func indexOf(rec *contract.Record) int {
 	return rec.Element.Index
 }
 
-// Environment returns the environment of an attempt as sorted NAME=VALUE words, without the variables that the driver
-// adds, which are also those by which a program finds its GPUs. The user's variables override inherited ones. Muster's own
-// variables override both, because fencing depends on them.
+// Environment returns the environment of an attempt as sorted NAME=VALUE words. The driver adds further variables, among
+// them those by which a program finds its GPUs. The user's variables override inherited ones. Muster's own variables
+// override both, because fencing depends on them.
 func Environment(cfg Config, rec contract.Record) []string {
 	env := map[string]string{}
 	spec := rec.File.Spec()
@@ -74,7 +74,7 @@ func Environment(cfg Config, rec contract.Record) []string {
 		maps.Copy(env, meeting(&rec, nodes))
 	}
 	if spec.SlurmEnv {
-		spec.Project = rec.Project // the file of the tasks is without it
+		spec.Project = rec.Project // the job file of a task does not contain it
 		for k, v := range job.SlurmEnv(spec, env) {
 			if _, given := spec.Env[k]; !given {
 				env[k] = v

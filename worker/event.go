@@ -56,8 +56,7 @@ type (
 	// DeviceStatus is the present status of the GPUs of this host.
 	DeviceStatus struct {
 		Devices []gpu.Status
-		// Tasks says of processes on the devices, by PID, whether they are those of a task. One that is missing is not
-		// known.
+		// Tasks says by PID whether a process on the devices belongs to a task. A missing PID is not known.
 		Tasks map[int]bool
 	}
 
@@ -76,8 +75,7 @@ type (
 	// ProfileChanged replaces the profile of this host.
 	ProfileChanged struct{ Profile contract.Profile }
 
-	// RoomChanged says that the data directory has no room for new work, and why, for people; or that it has room: then Why
-	// is empty.
+	// RoomChanged says why the data directory has no room for new work, for people. Why is empty if it has room again.
 	RoomChanged struct{ Why string }
 	// LimitsChanged replaces the limits of users.
 	LimitsChanged struct {
@@ -88,7 +86,8 @@ type (
 	// SharesChanged replaces the weights of users and projects.
 	SharesChanged struct{ Weights fairshare.Weights }
 
-	// ForgetClaim forgets the epoch of a group, because an operator said so. The next one of its owner counts, lower or not.
+	// ForgetClaim forgets the epoch of a group, because an operator said so. The next epoch that its owner sends counts,
+	// even a lower one.
 	ForgetClaim struct{ Group job.Group }
 
 	// Drain begins or ends a drain of the host. Running tasks go on, until the deadline if there is one.

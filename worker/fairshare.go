@@ -17,21 +17,22 @@ import (
 )
 
 const (
-	// maxAccounts bounds the accounts that are counted. Beyond it, those go that have used least and hold nothing.
+	// maxAccounts bounds the accounts that are counted. Beyond it, accounts that hold nothing and have used least are
+	// dropped.
 	maxAccounts = 4096
-	// keptEvery is after how many periods usage is saved: a minute with a half-life of a day.
+	// keptEvery is the number of periods between two saves of the usage: a minute with a half-life of a day.
 	keptEvery = 6
-	// standingsFor is how long the order of offers goes by the same standings.
+	// standingsFor is how long offers are ordered by the same standings.
 	standingsFor = time.Second / 4
 )
 
-// meter counts what accounts use. Time is charged when somebody asks, so that it costs nothing while tasks run.
+// meter counts what accounts use. It computes usage when it is read, so that it costs nothing while tasks run.
 type meter struct {
 	turn    *turn
 	weights fairshare.Weights
 	has     fairshare.Use // the GPUs and CPUs of this host
 	lines   map[fairshare.Account]*line
-	tasks   int              // that hold something
+	tasks   int              // number of tasks that hold something
 	saved   Usage            // what an earlier run of the daemon has saved
 	table   *fairshare.Table // the standings; nil: none were needed yet
 	tableAt BootTime
@@ -46,7 +47,7 @@ type meter struct {
 type line struct {
 	tasks int
 	held  fairshare.Use // GPUs and CPUs
-	used  fairshare.Use // seconds, as they counted at this time:
+	used  fairshare.Use // seconds, decayed to this time:
 	at    BootTime
 }
 
@@ -81,8 +82,9 @@ func (m *meter) of(a fairshare.Account) *line {
 	return l
 }
 
-// forget makes room for lines. It looks at half of those that hold nothing: those that have used least. Of these it adds
-// the ones of projects without a share of their own to their users' other use. If that is too little, the half is dropped.
+// forget makes room for lines. It looks at those accounts that idlest returns. If such an account is of a project without
+// a share of its own, its use is added to the user's other use. If that frees too little, all that idlest then returns
+// are dropped.
 func (m *meter) forget() {
 	for _, e := range m.idlest() {
 		if own := m.weights.Account(e.Account); own != e.Account {
@@ -170,8 +172,8 @@ func (m *meter) sort(all []fairshare.Entry) {
 	})
 }
 
-// report returns what is told to schedulers; nil if nothing is. If there are too many accounts, the use of projects without
-// a share of their own is told as their users' other use.
+// report returns the usage that schedulers are told; nil if there is none. If there are too many accounts, the use of
+// projects without a share of their own is reported as their users' other use.
 func (m *meter) report() *contract.Usage {
 	if len(m.lines) == 0 {
 		return nil
@@ -202,7 +204,7 @@ func (m *meter) record(now Moment, boot string) *Usage {
 }
 
 // load restores what an earlier run of the daemon has saved. Tasks that went on meanwhile are charged for that time.
-// Found is what the driver says of them.
+// found says which of them have ended, and when.
 func (m *meter) load(now Moment, boot string, running []contract.Record, found []DriverEvent) {
 	was := m.saved
 	m.saved = Usage{}
@@ -246,13 +248,13 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// most returns the most that can have been used here.
+// most returns the greatest use of this host that is possible.
 func (m *meter) most() fairshare.Use { return m.has.Times(fairshare.Forever(m.weights.HalfLife)) }
 
-// standing returns the standing of an account, by the table that the queue goes by.
+// standing returns the standing of an account, by the table that orders the queue.
 func (m *meter) standing(a fairshare.Account) fairshare.Standing { return m.table.Of(a) }
 
-// refresh works out the standings anew. It returns false if those before are recent.
+// refresh recomputes the standings. It returns false if the old ones are recent enough, or if usage is not counted.
 func (m *meter) refresh() bool {
 	if !m.weights.On() || m.table != nil && m.turn.now.Sub(m.tableAt) < standingsFor {
 		return false

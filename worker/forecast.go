@@ -12,8 +12,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// changes reports whether a scheduler that was told this should be told the other: the kind is another one, something is
-// kept for the offer now or not any more, or the time differs much.
+// changes reports whether a scheduler that was told f should now be told to: the kind differs, something is kept for the
+// offer now or not any more, or the time differs much.
 func (f forecast) changes(now Moment, to forecast) bool {
 	return f.kind != to.kind || f.elsewhere != to.elsewhere || f.kind != unforeseen && differ(now, f.at, to.at)
 }
@@ -32,7 +32,7 @@ type forecasts struct {
 	pending map[job.Peer]map[uint64]forecast // by offer
 }
 
-// update takes in the forecasts of a pass. For other offers nothing is known any more.
+// update notes the forecasts of a pass. Offers that had a forecast and are not among them become unforeseen.
 func (fs *forecasts) update(now Moment, all []forecast) {
 	for _, o := range fs.told {
 		if o.state == offerQueued && !slices.ContainsFunc(all, func(f forecast) bool { return f.offer == o }) {
@@ -91,7 +91,7 @@ func (fs *forecasts) take(now Moment, p job.Peer) []contract.Forecast {
 	return out
 }
 
-// forget forgets what a scheduler is to be told. Its session has ended, and with it its offers.
+// forget drops what a scheduler is to be told. Its session has ended, and so have its offers.
 func (fs *forecasts) forget(p job.Peer) { delete(fs.pending, p) }
 
 // keeping is what schedulers are told about what is kept for waiting tasks.
@@ -102,8 +102,8 @@ type keeping struct {
 	waits  bool // a timer is set
 }
 
-// update takes in what a pass keeps. Schedulers are told if that has changed much: with the next Availability, or after sayKeptAfter.
-// It is for people, and must not delay what is said of what is free.
+// update notes what a pass keeps. If that has changed much, schedulers are told with the next Availability, or after
+// sayKeptAfter. This news is for people, so it must not delay news of what is free.
 func (k *keeping) update(now Moment, all []keptFor) {
 	if !slices.EqualFunc(k.all, all, func(a, b keptFor) bool {
 		return a.offer == b.offer && a.below == b.below && a.cpus == b.cpus && a.memory == b.memory && slices.Equal(a.held, b.held) &&
@@ -119,7 +119,7 @@ func (k *keeping) update(now Moment, all []keptFor) {
 	}
 }
 
-// message returns what is kept of what is free at this time, of the first offers.
+// message returns what is kept of the free resources, for the first contract.MaxKept offers.
 func (k *keeping) message(free *contract.Free) (out []contract.Kept) {
 	for i := range k.all[:min(len(k.all), contract.MaxKept)] {
 		f := &k.all[i]

@@ -9,8 +9,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// reserve is how much memory a device itself may use. If more is in use that no listed process has, all of that counts as
-// taken.
+// reserve is how much memory a device itself may use. If the memory in use that belongs to no listed process exceeds
+// this, all of it counts as taken.
 const reserve = job.Size(1 << 30)
 
 // memoryUse is the memory in use on a device.
@@ -22,8 +22,8 @@ type memoryUse struct {
 	rest   job.Size     // of nobody who is listed
 }
 
-// memoryUseOf splits what a status says. tasks says of processes whether they are those of a task. Where it does not, a
-// process that was on the device when no task held it is that of others; so is each if free says that no task holds it.
+// memoryUseOf splits the memory use of a status. tasks says by PID whether a process belongs to a task. A process that is
+// missing in tasks belongs to others if it is in foreign, or if free says that no task holds the device.
 func memoryUseOf(s gpu.Status, tasks, foreign map[int]bool, free bool) (u memoryUse) {
 	u.rest = s.MemoryUsed
 	for _, p := range s.Processes {
@@ -49,9 +49,9 @@ func memoryUseOf(s gpu.Status, tasks, foreign map[int]bool, free bool) (u memory
 	return u
 }
 
-// taken returns how much of a device others have. held is what its tasks have reserved, and before is the rest when no
-// task held it. If no process of a task is listed, its tasks have not begun, or their processes cannot be seen: then the
-// rest may be theirs.
+// taken returns how much of a device others have. held is what its tasks have reserved, and before is what rest was when
+// no task held it. If no process of a task is listed, its tasks have not begun, or their processes cannot be seen: then
+// the rest may be theirs.
 func (u memoryUse) taken(held, before job.Size) job.Size {
 	rest := u.rest
 	if !u.tasks {

@@ -14,8 +14,8 @@ import (
 // never is later than any other time.
 const never = BootTime(math.MaxInt64)
 
-// expect notes how long the attempt may hold what it has from the start of its process; 0: no limit is known. The process
-// should begin within startWithin. What it waits for before that does not count.
+// expect notes how long the attempt may hold what it has from the start of its process; 0: no limit is known. It assumes
+// that the process begins within startWithin. The time before the start does not count towards the limit.
 func (a *attempt) expect(now Moment, limit time.Duration) {
 	if a.limit = limit; limit > 0 {
 		a.frees = now.Boot.Add(startWithin + limit)
@@ -50,7 +50,7 @@ func (a *attempt) readopt(now Moment) {
 }
 
 // freedBy returns until when the attempt holds what it has, at the latest; never if that is not known. The time moves
-// while the attempt waits for its process to begin, and if it holds on for longer.
+// later while the attempt waits for its process to begin, and while the attempt is overdue.
 func (a *attempt) freedBy(now Moment) BootTime {
 	if a.frees == 0 || a.gathers() {
 		return never

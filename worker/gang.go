@@ -1,8 +1,8 @@
 package worker
 
-// Gangs: the offers to members of gangs that are queued or hold a place here, in their order; and the places that gangs held in
-// vain: each time, others go first for as long, if their priority is not lower.
-// See docs/adr, ADR 89, ADR 125 and ADR 167.
+// Gangs: the offers to members of gangs that are queued or hold a place here, in their order. When a gang has held a
+// place in vain, single tasks go first for as long as it held the place, if their priority is not lower. See docs/adr,
+// ADR 89, ADR 125 and ADR 167.
 
 import (
 	"cmp"
@@ -28,9 +28,9 @@ func compareGangs(a, b *offer) int {
 }
 
 // add adds an offer. Of two gangs with the same priority, the one that is first in order must go first at every host, or
-// two gangs could wait for each other for ever, each with a reservation that the other needs. The ages alone do not ensure
-// that, because an offer travels to each host for another time. So the time of submission is moved between those of the
-// gangs before and after it.
+// two gangs could wait for each other for ever, each with a reservation that the other needs. The ages alone do not
+// ensure that, because the time for which an offer travels differs from host to host. So the time of submission is moved
+// between those of the gangs before and after it.
 func (s *gangs) add(o *offer) {
 	i, _ := slices.BinarySearchFunc(s.ranked, o, compareGangs)
 	if i > 0 && s.ranked[i-1].msg.Precedence() == o.msg.Precedence() {
@@ -47,8 +47,8 @@ func (s *gangs) add(o *offer) {
 	s.settle()
 }
 
-// settle works out lead and last of all gangs: since when each has its turn, because of itself or of one after it with the
-// same priority, and the last one by use of those up to it.
+// settle computes lead and last of all gangs. lead is the earliest turn of the gang and of those after it with the same
+// precedence. last is the last one, by use, of the gang and of those before it with the same precedence.
 func (s *gangs) settle() {
 	for i, o := range slices.Backward(s.ranked) {
 		o.lead = o.turn
@@ -82,7 +82,7 @@ func (s *gangs) hold(o *offer, sign int) {
 	}
 }
 
-// after returns the offers before which one goes, the last one first.
+// after returns the offers that go after o, the last one first.
 func (s *gangs) after(o *offer) []*offer {
 	i, _ := slices.BinarySearchFunc(s.ranked, o, precede)
 	out := slices.Clone(s.ranked[i:])
@@ -107,11 +107,11 @@ func sameGang(a, b *offer) bool {
 }
 
 // mayRevoke reports whether an offer may take away what a gang's offer holds: a reservation without a Start, or the
-// promise of a conditional Commit. The offer must go before it. A gang may at once: this excludes that two gangs wait
-// for each other, because of two gangs the one that ranks first never waits for what the other holds. A single task may
-// when the other gang has gathered for as long as a single task holds a reservation: so single tasks do not break up gangs
-// that gather quickly, and do not starve behind one that renews its offers. After Firm nobody may: all members have
-// committed, and tasks are being ended for them.
+// promise of a conditional Commit. Only an offer that goes before the gang's offer may. The offer of another gang may at
+// once. So two gangs never wait for each other: the one that ranks first does not wait for what the other holds. A single
+// task may once the gang has gathered for as long as a single task holds a reservation. So single tasks do not break up
+// gangs that gather quickly, and do not starve behind a gang that renews its offers. After Firm no offer may: all members
+// have committed, and tasks are being ended for them.
 func mayRevoke(now Moment, o, gang *offer) bool {
 	switch {
 	case gang.msg.Gang == 0 || gang.firm || sameGang(o, gang) || precede(o, gang) >= 0:
@@ -143,17 +143,18 @@ func (o *offer) heldUntil(now Moment) BootTime {
 // rankZero reports whether the offer is to the member of a gang on whose host all members meet.
 func (o *offer) rankZero() bool { return o.msg.Gang > 0 && o.msg.Attempt.Task%o.msg.Gang == 0 }
 
-// others is the time in which offers of single tasks go before those of gangs. It follows each time that a gang gave a
-// place back without a start, and is as long as the gang held it. Without it, gangs that all lack a host would take turns
-// with what is free here, and nothing would ever run on it.
+// others is the time in which offers of single tasks go before those of gangs. It begins when a gang gives back a place
+// without a start, and is as long as the gang held the place. Without it, gangs that all lack another host would hold
+// what is free here by turns, and nothing would ever run on it.
 type others struct {
 	until      BootTime
 	precedence int      // gangs of a higher one need not wait
-	turns      rota     // since a place was held in vain, after a gang had started here
+	turns      rota     // since a place was held in vain for the first time; see heldInVain
 	last       BootTime // when one was held in vain for the last time
 }
 
-// vainForgotten is after how long without a place held in vain the turns begin anew, if they have not lasted longer.
+// vainForgotten is how long no place must be held in vain for the turns to restart. If the turns have lasted longer, that
+// time counts instead.
 const vainForgotten = 24 * time.Hour
 
 // heldInVain notes that the reservation of an offer ends without a start. Where tasks go by level, single tasks and gangs
@@ -173,10 +174,10 @@ func (t *others) heldInVain(now BootTime, o *offer, turn time.Duration) {
 	t.precedence = max(t.precedence, o.msg.Precedence())
 }
 
-// started notes that a gang starts here: the times begin anew.
+// started notes that a gang starts here, and resets everything.
 func (t *others) started() { *t = others{} }
 
-// before reports whether an offer gets what is free only after those of single tasks of its priority.
+// before reports whether an offer to a gang's member is decided only after those of single tasks of its priority.
 func (t *others) before(now BootTime, o *offer) bool {
 	if o.msg.Gang == 0 || o.preempted || o.conditional || now >= t.until || o.msg.Precedence() > t.precedence {
 		return false

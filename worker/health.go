@@ -69,7 +69,7 @@ func (h *health) held(began BootTime, devices []string) {
 }
 
 // attribute records the exit of an attempt that began then; 0: that is not known. A failure counts against the devices of
-// the attempt and against the host; that the host could not start the attempt counts against the host alone. Failures that
+// the attempt and against the host; a start that failed because of the host counts against the host alone. Failures that
 // pause a device do not count against the host.
 func (h *health) attribute(now Moment, rec *contract.Record, began BootTime, exit job.Exit) {
 	spec := rec.File.Spec()

@@ -11,20 +11,21 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// keeps is what one pass over the queue keeps for offers that do not fit. For which, and for how long, is in backfill.
+// keeps is what one pass over the queue keeps for offers that do not fit. backfill decides for which offers, and for how
+// long.
 type keeps struct {
 	now      Moment
 	capacity *capacity
 	running  map[job.Attempt]*attempt
 	devices  map[string]gpu.Device     // of this host, by UUID
 	all      []*keep                   // by the rank of their offers
-	misfits  map[attemptedFit]struct{} // no devices were found; later in the pass even less is free
+	misfits  map[attemptedFit]struct{} // no devices were found for these; later in the pass even less is free
 	held     uint64                    // the keeps whose devices are held in the pool; bit i is all[i]
-	behind   uint64                    // those of offers behind the one that something is kept for; what they have is not theirs
+	behind   uint64                    // keeps of offers that rank after the one being decided; it may take what they keep
 	whole    map[uint64]int            // how many devices are wholly free while these keeps are held; known only for some
 	noGPUs   bool                      // no part of any device is free
 	tries    int                       // how often the held devices may still be changed for an offer
-	releases []release                 // of the attempts, the first first; nil: not computed
+	releases []release                 // of the attempts, the earliest first; nil: not computed
 	alone    BootTime                  // when the attempt releases the host that has it for itself
 }
 
@@ -38,7 +39,7 @@ type keep struct {
 	strict   bool // it is kept from offers of a lower priority only
 	devices  []string
 	keys     []string // under which the pool holds the part of the devices that is free now
-	// What is left at that time of what is not kept. An offer that runs then must leave it at zero or above.
+	// What is left beside this keep at its time. An offer whose task still runs then must not need more.
 	spareCPUs   int
 	spareMemory job.Size
 }
@@ -61,7 +62,7 @@ func newKeeps(now Moment, c *capacity, devices []gpu.Device, running map[job.Att
 	return k
 }
 
-// everything means that the devices of all keeps are held.
+// everything returns the set of all keeps.
 func (k *keeps) everything() uint64 { return 1<<len(k.all) - 1 }
 
 // fits reports whether an offer fits now and delays no offer for which something is kept. It returns the devices for it.
@@ -120,8 +121,8 @@ func (k *keeps) countWhole() {
 // would then be missing.
 func (k *keeps) outlasted(o *offer) (which uint64, ok bool) { return k.outlastedBy(o, false) }
 
-// outlastedBy does so. If further tasks are to end for the offer, the keeps of offers for which tasks end already take
-// nothing from it: these get what their own tasks give back.
+// outlastedBy does the same. With preempts, tasks are to end for the offer. Then it may use the CPUs and memory of keeps
+// for which tasks end already, because these get what their own tasks give back.
 func (k *keeps) outlastedBy(o *offer, preempts bool) (which uint64, ok bool) {
 	until, need := lastsUntil(k.now.Boot, o.msg.Limit), &o.msg.Need
 	for i, x := range k.all {
@@ -137,7 +138,7 @@ func (k *keeps) outlastedBy(o *offer, preempts bool) (which uint64, ok bool) {
 	return which, true
 }
 
-// took notes that an offer got what it needs.
+// took subtracts what an offer got from what the keeps leave spare.
 func (k *keeps) took(o *offer) {
 	until, need := lastsUntil(k.now.Boot, o.msg.Limit), k.capacity.whole(o.msg.Need)
 	for _, x := range k.all {
@@ -196,7 +197,7 @@ func (k *keeps) holdDevices(i int, x *keep) {
 	}
 }
 
-// add adds a keep. What it takes of CPUs and memory is missing for those keeps whose time falls into its own.
+// add adds a keep. It subtracts its CPUs and memory from what is spare at the keeps that begin during its time.
 func (k *keeps) add(x *keep) {
 	for _, y := range k.all {
 		if x.at <= y.at && y.at < x.end {
@@ -243,7 +244,7 @@ func (k *keeps) gained() {
 	clear(k.misfits)
 }
 
-// aside calls a function while nothing of these keeps counts as free, as far as it is free now.
+// aside calls a function while what is free of these keeps counts as used.
 func (k *keeps) aside(which uint64, do func()) {
 	if k.held != which {
 		k.tries = max(0, k.tries-1)

@@ -21,7 +21,8 @@ type lapsing struct {
 }
 
 // add counts a reservation that lapsed after it had held resources for a time. It returns true if nothing is reserved for
-// the scheduler from now on for a while. Of a scheduler without a session only one is counted at a time: it has failed.
+// the scheduler from now on for a while. A scheduler without a session has failed, so of its reservations that lapse
+// together only one counts.
 func (l lapses) add(now Moment, p job.Peer, held time.Duration, connected bool) bool {
 	x := l[p]
 	if x == nil || now.Boot.Sub(x.last) >= lapsesKept {

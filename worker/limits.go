@@ -19,7 +19,7 @@ import (
 type Limits struct {
 	PerUser contract.Limit
 	Users   map[string]contract.Limit // by user; each quantity here overrides that of PerUser
-	All     contract.Limit            // of all users together; only what waits
+	All     contract.Limit            // of all users together; it bounds only what waits
 	// PerMember and Members bound the priority of the offers of other daemons, and nothing else; Members by peer id.
 	PerMember contract.Limit
 	Members   map[string]contract.Limit
@@ -185,8 +185,8 @@ func (l Limits) Scratch(user string) (job.Size, bool) {
 	return job.Size(most), limited
 }
 
-// told returns what schedulers hear of the limits. An operator is named with the priority that he may have, unless any member
-// may name him.
+// told returns what schedulers are told of the limits. An operator is named with the priority that he may have, unless
+// any member may name him.
 func (l Limits) told(p *contract.Priorities) *contract.UserLimits {
 	out := &contract.UserLimits{PerUser: toldOf(l.PerUser), Users: map[string]contract.Limit{}}
 	for name, own := range l.Users {

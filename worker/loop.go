@@ -24,12 +24,12 @@ const (
 	// maxWaiting bounds the events of this host that wait for the loop. If there are that many, a call that delivers another
 	// waits.
 	maxWaiting = 4096
-	// maxTurn bounds those that share one save, with what comes from schedulers.
+	// maxTurn bounds how many of them one turn handles. The messages of schedulers come on top; see perScheduler.
 	maxTurn = 4096
 )
 
-// perScheduler bounds what comes from schedulers: each has a queue of its own, and they take turns. The messages of one are
-// those of a burst of tasks, and a Start with a job file of 1 MiB fits. See docs/adr, ADR 152.
+// perScheduler bounds what comes from schedulers: each has a queue of its own, and they take turns. A queue has room for
+// the messages about a burst of tasks, and for a Start with a job file of 1 MiB. See docs/adr, ADR 152.
 var perScheduler = inbox.Limits{Messages: 4096, Weight: 2 << 20, All: 64 << 20, Small: 16 << 10, Share: 64 << 10, Turn: 2 << 20}
 
 // Loop runs a Core. Either Run calls each turn, or a caller with its own clock calls Begin and Turn.
@@ -42,7 +42,8 @@ type Loop struct {
 	missed time.Duration
 	in     chan input // what happens on this host
 	self   job.Peer
-	// schedulers is what comes from schedulers, this daemon's own among them. bell holds a token while there may be some.
+	// schedulers holds what schedulers have sent, this daemon's own among them. bell holds a token while there may be
+	// something to take.
 	schedulers *inbox.Inbox[job.Peer, Event]
 	bell       chan struct{}
 	// adopted is closed when Begin has ended.
@@ -220,8 +221,8 @@ func (l *Loop) deliver(ev Event) {
 	}
 }
 
-// Up says that a session to a scheduler has opened, with the addresses of its ends. As all that comes from a scheduler, it
-// waits while too much of that scheduler waits.
+// Up says that a session to a scheduler has opened, with the addresses of its ends. Like Deliver, it waits while too much
+// of that scheduler waits.
 func (l *Loop) Up(p job.Peer, path contract.Path) { l.schedulers.Put(p, Up{Peer: p, Path: path}, 0) }
 
 // Down says that the session to a scheduler has ended.

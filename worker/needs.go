@@ -9,8 +9,9 @@ import (
 
 // Ledger keeps the state of a worker on disk.
 type Ledger interface {
-	// Save puts records, deletes records, and puts claims or deletes those without an epoch, all in one atomic write. With sync it returns when this and
-	// everything saved before would survive a power cut. After an error either all of it or nothing may be on disk.
+	// Save puts records, deletes records, and puts claims, all in one atomic write. A claim without an epoch is deleted.
+	// With sync it returns when this and everything saved before would survive a power cut. After an error either all of
+	// it or nothing may be on disk.
 	Save(put []contract.Record, gone []job.Attempt, claims []contract.Claim, sync bool) error
 	// Load returns what was saved.
 	Load() ([]contract.Record, []contract.Claim, error)

@@ -26,7 +26,7 @@ type offers struct {
 	preemption   *preemption
 	availability *availability
 	residents    *residents
-	turns        *timer // fires when a turn of setting aside ends, or of sharing
+	turns        *timer // fires when a turn of setting aside, or of sharing, ends
 }
 
 // offer handles an offer: it queues a new one, renews a queued one, and declines one that this host can never accept.
@@ -152,14 +152,14 @@ func (f *offers) arbitrate(now Moment) {
 			room.revoke = func(o *offer) (bool, bool) { return f.wounds.revoke(now, o) }
 		}
 		r := newArbitration(f.account, f.queue, keeps, room)
-		for _, o := range f.queue.gangs.firm() { // what is ended for them is for nobody else
+		for _, o := range f.queue.gangs.firm() { // what ended tasks give back for them is for nobody else
 			f.decide(now, r, o)
 		}
 		f.decideRanked(now, r, keeps)
 		known, kept, next = keeps.forecasts(), keeps.kept(), keeps.next
 		f.queue.sweep()
 		// A reservation may have brought a user to a limit. Another pass then declines that user's other offers, so that
-		// nothing is held back for them. What was revoked may be more than the offer needed for which it was.
+		// nothing is held back for them. The revoked reservations may have held more than the offer needed.
 		late, again = late || r.late, r.filled || r.revoked
 	}
 	f.reports.forecasts.update(now, known)
@@ -174,7 +174,7 @@ func (f *offers) arbitrate(now Moment) {
 	}
 }
 
-// decideRanked decides the offers in their order, each priority whole before a lower one.
+// decideRanked decides the offers in their order. It completes each priority before it goes on with a lower one.
 func (f *offers) decideRanked(now Moment, r *arbitration, keeps *backfill) {
 	var later []*offer
 	for _, o := range f.queue.ranked {
@@ -244,7 +244,8 @@ func (f *offers) above(from job.Peer, m *contract.Offer) string {
 	return f.cfg.Priorities.Declines(from, m)
 }
 
-// declineImpossible declines the queued offers that this host can never accept, as it or its limits have changed.
+// declineImpossible declines the queued offers that this host can never accept now that the host or its limits have
+// changed.
 func (f *offers) declineImpossible() {
 	for _, o := range f.queue.ranked {
 		if o.state != offerQueued {

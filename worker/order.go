@@ -10,14 +10,16 @@ import (
 // precede orders all offers of this host: by priority, then by turn, then by what their users and projects have used of
 // this host, then by rank.
 //
-// An offer has its turn since it was the first of its priority and had to wait. Whoever has it longest goes first,
-// whatever others use. A gang that holds a place has its turn, too: else users who use little would break up each gang of
-// one who uses much, and what it has gathered elsewhere would be lost.
+// An offer gets its turn when it is the first of its priority and has to wait. Of one priority, the offer that has had
+// its turn for longest goes first, whatever its user has used. A gang that holds a place has its turn, too. Otherwise
+// users who use little would break up every gang of a user who uses much, and the gang would lose the places that it has
+// gathered on other hosts.
 //
-// Gangs go by rank alone among themselves: what was used differs from host to host, and of two gangs one must go first
-// everywhere. So their list and that of single tasks are merged, by a comparison of the first of both. That is the same as
-// the comparison with the last gang by use of those up to this one. And a gang has its turn at least as long as those
-// after it: else it might wait for a single task, and that one for the place of a gang after it.
+// Gangs go by rank alone among themselves: usage differs from host to host, but of two gangs the same one must go first
+// everywhere. So the order is a merge of two lists, that of gangs and that of single tasks: the heads of both are
+// compared, and the first of them goes next. To compare one gang with a single task directly, precede uses the last one,
+// by use, of that gang and the gangs before it. A gang also has its turn for at least as long as the gangs after it.
+// Otherwise it might wait for a single task that waits for the place of a gang after it.
 func precede(a, b *offer) int {
 	switch x, y := a.msg.Gang > 0, b.msg.Gang > 0; {
 	case x == y && x:
@@ -30,7 +32,7 @@ func precede(a, b *offer) int {
 	return byUse(a, b)
 }
 
-// byUse is precede for two offers that are not both of gangs, or not of gangs that wait for each other.
+// byUse orders two offers by priority, turn, use and rank, even if both are of gangs.
 func byUse(a, b *offer) int {
 	if n := cmp.Compare(b.msg.Precedence(), a.msg.Precedence()); n != 0 {
 		return n
@@ -38,10 +40,10 @@ func byUse(a, b *offer) int {
 	return cmp.Or(compareTurns(a.inTurn(), b.inTurn()), a.standing.Compare(b.standing), rank(a, b))
 }
 
-// compareTurns orders turns: the first one first, and none, which is 0, last.
+// compareTurns orders turns, the earliest one first. No turn, which is 0, comes last.
 func compareTurns(a, b uint64) int { return cmp.Compare(a-1, b-1) }
 
-// inTurn returns the turn by which an offer goes.
+// inTurn returns the turn by which an offer is ordered.
 func (o *offer) inTurn() uint64 {
 	if o.msg.Gang > 0 {
 		return o.lead

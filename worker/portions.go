@@ -1,11 +1,11 @@
 package worker
 
-// Portions: a limited number of which no scheduler takes all.
+// Portions divide a limited number so that no scheduler takes all of it.
 
 import "github.com/musterhq/muster/job"
 
-// Portions counts what peers have of a limited number. A peer gets one more if it then has no more than are still free:
-// so alone it gets half, and the next one half of the rest.
+// Portions counts what peers have of a limited number. A peer gets one more if it then has no more than are still free.
+// So the first peer can get half, and the next one half of the rest.
 type Portions struct {
 	most, used int
 	of         map[job.Peer]int

@@ -22,10 +22,10 @@ type preemption struct {
 	wounds       *wounds
 }
 
-// victims returns the running tasks whose end would make room for an offer, with what is free now and what ends already.
-// They are preemptible and have a lower priority: those of the least priority first, of these the youngest. None of them
-// could be spared, and none has a device that is kept for another offer. It is empty if what ends already is enough.
-// enough is false if the offer would not fit even so.
+// victims returns the running tasks whose end would make room for an offer, together with what is free now and what ends
+// already. They are preemptible, and have a lower precedence: tasks of the lowest precedence are taken first, and of
+// these the youngest. All of them are necessary, and none has a device that is kept for another offer. The result is
+// empty if what ends already is enough. enough is false if the offer would not fit even with all such tasks ended.
 func (p *preemption) victims(now Moment, o *offer, kept []string) (victims []*attempt, enough bool) {
 	ending := p.ending(now, o)
 	p.account.letGo(ending)
@@ -45,7 +45,7 @@ func (p *preemption) victims(now Moment, o *offer, kept []string) (victims []*at
 	return fewest(able, func(some []*attempt) bool { return p.suffice(o, some) }), true
 }
 
-// ending returns the tasks that were told to end, except those whose room is for other offers in the queue.
+// ending returns the tasks that were told to end, except those that end for other queued offers.
 func (p *preemption) ending(now Moment, o *offer) (out []*attempt) {
 	for _, a := range p.attempts.by {
 		if (a.phase == completing || a.runs() && a.stop != nil) && free(now, a, o) {
@@ -56,8 +56,8 @@ func (p *preemption) ending(now Moment, o *offer) (out []*attempt) {
 	return out
 }
 
-// free reports whether the room of a task is not for another offer in the queue, or is promised to a gang from which this
-// offer may take it.
+// free reports whether an offer may have what a task gives back: that is not meant for another queued offer, or it is
+// only promised to a gang from which the offer may take it.
 func free(now Moment, a *attempt, o *offer) bool {
 	v := a.victimOf
 	return v == nil || v == o || v.state != offerQueued || v.conditional && mayRevoke(now, o, v)
@@ -197,7 +197,7 @@ func (p *preemption) promise(now Moment, o *offer, kept []string) string {
 	return ""
 }
 
-// give promises the room of these tasks to an offer, and of no others.
+// give promises to an offer what these tasks hold, and nothing else.
 func (o *offer) give(room []*attempt) {
 	for _, a := range o.promised {
 		if a.victimOf == o {
@@ -218,7 +218,7 @@ func (p *preemption) kept(o *offer) bool {
 	return p.suffice(o, o.promised)
 }
 
-// ends returns those of the ending tasks whose room is needed in addition to that of the victims.
+// ends returns the ending tasks that the offer needs in addition to the victims.
 func (p *preemption) ends(now Moment, o *offer, victims []*attempt) []*attempt {
 	p.account.letGo(victims)
 	defer p.account.takeBack(victims)

@@ -51,7 +51,7 @@ func (q *queue) add(now Moment, key offerKey, m contract.Offer, g *group) {
 
 func waitOf(m contract.Offer) time.Duration { return min(max(m.Wait, 0), contract.MaxOfferWait) }
 
-// same reports whether a message is an offer that came before.
+// same reports whether a message repeats this offer.
 func (o *offer) same(m contract.Offer) bool {
 	return m.Need == o.msg.Need && m.Attempt == o.msg.Attempt && m.User == o.msg.User && m.Project == o.msg.Project && m.Priority == o.msg.Priority &&
 		m.Gang == o.msg.Gang && m.Order == o.msg.Order && m.Limit == o.msg.Limit && m.Level == o.msg.Level && m.Work == o.msg.Work
@@ -206,7 +206,7 @@ func (q *queue) reserve(o *offer) {
 	}
 }
 
-// lapse keeps an offer whose reservation has lapsed for a while.
+// lapse remembers, for a while, an offer whose reservation has lapsed.
 func (q *queue) lapse(now Moment, o *offer) {
 	if len(q.lapsed) >= MaxRecords {
 		return

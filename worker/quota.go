@@ -14,7 +14,7 @@ import (
 // quotas records what users hold here, what they may hold, and whose offers were declined for that.
 type quotas struct {
 	limits   Limits
-	own      *contract.UserLimits     // the same, of all users
+	own      *contract.UserLimits     // the limits of users in limits
 	usage    map[string]contract.Held // by user
 	refusals refusals
 }
@@ -38,7 +38,8 @@ func (q *quotas) use(user string, need job.Resources, sign int) {
 	q.shift(user, need, sign)
 }
 
-// shift is use for a moment: the usage changes back before anything else happens.
+// shift does the same without a notice to refused schedulers. A caller other than use reverts the change before anything
+// else happens.
 func (q *quotas) shift(user string, need job.Resources, sign int) {
 	u := q.usage[user]
 	u.Add(need, sign)

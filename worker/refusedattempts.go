@@ -4,7 +4,7 @@ package worker
 
 import "slices"
 
-// graves counts them. Each group has a list of its own.
+// graves counts these attempts. Each group has a list of its own.
 type graves struct {
 	claims *claims
 	count  int

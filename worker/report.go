@@ -43,8 +43,8 @@ func states(rec *contract.Record) []job.State {
 	return all
 }
 
-// tell sends the owner the events that were not sent in this session and are on disk, or cannot be written there. That an
-// attempt which this host does not know never starts must be on disk (R6).
+// tell sends the owner the events that were not sent in this session. They must be on disk, unless the ledger cannot be
+// written. The refusal of an attempt for which this host had no offer must be on disk in any case (R6).
 func (r *reports) tell(a *attempt) {
 	g, unknown := a.group, a.phase == refused && a.offer == nil
 	if a.dirty && (r.ledger.failed == nil || unknown) || !g.resynced || a.told >= a.rec.EventN {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// turns says whether what is free is kept for an offer now that has been blocked since a time without a booking, and when
-// that changes. The first turn is for others: most offers find room by then. Each turn in which it is kept is twice
-// as long as the one before, and as long as the one before it in which it is shared. So nothing lies idle for more than
-// half of the time, and in the end a turn is longer than any task takes that runs here.
+// turns says whether what is free is kept now for an offer that has been blocked without a booking since a time, and when
+// that changes. In the first turn others may have it, because most offers find room by then. In the next turn, which is
+// as long, it is kept. Then both turns follow again with twice the length, and so on. So what is free is kept for at most
+// half of the time, and in the end a turn is longer than any task that runs here.
 func turns(since, now BootTime, first time.Duration) (kept bool, until BootTime) {
 	for at, d := since, first; ; d *= 2 {
 		if at = at.Add(d); now < at {

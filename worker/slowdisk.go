@@ -14,10 +14,11 @@ var errHangs = errors.New("the disk of the data directory does not answer")
 // disk makes the loop's writes, one after the other, in goroutines of their own. The loop waits for each, but not for
 // longer than hangsAfter.
 type disk struct {
-	hung chan struct{} // closed when a write has returned that had not in time; nil: there is none
+	hung chan struct{} // closed when a write that took too long has returned; nil: there is none
 }
 
-// write calls f and returns its error, or errHangs if f takes too long. Until that f has returned, no other is called.
+// write calls f and returns its error, or errHangs if f takes too long. Until such an f has returned, write calls no
+// other one and returns errHangs at once.
 func (d *disk) write(f func() error) error {
 	if d.hung != nil {
 		select {

@@ -50,7 +50,7 @@ func (s *starts) start(now Moment, from job.Peer, m contract.Start) {
 		why = "the start names another offer than the committed one"
 	case a.rec.User != m.User: // the quota of the offer's user was checked
 		why = "the start names another user than the committed offer"
-	case exceeds(m, a.offer.msg.Limit): // later offers may have waited for others because of it
+	case exceeds(m, a.offer.msg.Limit): // bookings of other offers may rely on it
 		why = "the start names a longer time limit than the committed offer"
 	default:
 		why = s.otherGang(a, m)

@@ -14,14 +14,15 @@ import (
 
 const (
 	// lookUpWait is how long offers wait for the answer of a lookup. Then they are decided as if the user had an account:
-	// that nobody knows is no reason to refuse.
+	// a missing answer is no reason to decline.
 	lookUpWait = time.Second
-	// presentFor and absentFor are how long an answer counts, and unknownFor how long a user is not looked up again of whom
-	// nothing could be learned.
+	// presentFor and absentFor are how long an answer counts. unknownFor is the pause before another lookup if a lookup
+	// has failed.
 	presentFor = 5 * time.Minute
 	absentFor  = 15 * time.Second
 	unknownFor = 30 * time.Second
-	// maxResidents bounds the users that are remembered. Of a scheduler's, those go first of whom an offer came longest ago.
+	// maxResidents bounds the users that are remembered. If a scheduler has too many, the user whose last offer is oldest
+	// is dropped first.
 	maxResidents = 4096
 	// MaxLookUps bounds the lookups at a time, and maxHeld the offers that wait for them. Each scheduler has a portion of
 	// them. Beyond it nobody is looked up for it, and its offers are decided without.
@@ -85,7 +86,7 @@ func (r *residents) hold(now Moment, from job.Peer, m contract.Offer, decide fun
 	return Unknown, true
 }
 
-// find returns the user, who counts as the newest then; nil if nothing is remembered of the user.
+// find returns what is remembered of a user, and makes the user the newest one; nil if nothing is remembered.
 func (r *residents) find(user string) *resident {
 	e := r.of[user]
 	if e == nil {
@@ -95,7 +96,7 @@ func (r *residents) find(user string) *resident {
 	return e.Value.(*resident) //nolint:forcetypeassert // the list holds nothing else
 }
 
-// remember adds a user whom a scheduler names. It returns nil if there is no room for more of that scheduler's.
+// remember adds a user whom a scheduler names. It returns nil if that scheduler may have no more users.
 func (r *residents) remember(from job.Peer, user string) *resident {
 	for e := r.order.Front(); e != nil && !r.known.Fits(from); {
 		oldest := e
@@ -117,8 +118,8 @@ func (r *residents) remember(from job.Peer, user string) *resident {
 	return u
 }
 
-// ask looks a user up for a scheduler. It returns nil if that scheduler has too many looked up already. What was known of
-// the user counts meanwhile only if the user has an account: offers wait for any other answer.
+// ask looks a user up for a scheduler. It returns nil if that scheduler has too many looked up already. Meanwhile the
+// last answer counts only if the user had an account. Otherwise offers wait for the new answer.
 func (r *residents) ask(now Moment, from job.Peer, user string, decide func(now Moment, from job.Peer, m contract.Offer)) *resident {
 	if !r.open.Fits(from) {
 		return nil
@@ -139,7 +140,8 @@ func (r *residents) ask(now Moment, from job.Peer, user string, decide func(now 
 	return u
 }
 
-// answer takes in the answer of a lookup. It returns false if the user is not known any more, or has an account.
+// answer handles the answer of a lookup. It reports whether the user has no account, which is false if the answer does
+// not count.
 func (r *residents) answer(now Moment, ev LookedUp, decide func(now Moment, from job.Peer, m contract.Offer)) (absent bool) {
 	e := r.of[ev.User]
 	if e == nil {

@@ -32,8 +32,8 @@ func (w *wounds) revoke(now Moment, o *offer) (done, enough bool) {
 	return true, true
 }
 
-// fewest returns attempts with which a condition is met, as it is with all of them. None of them could be left out; the
-// last ones are left out first.
+// fewest returns a part of the attempts with which a condition is still met; it must be met with all of them. No attempt
+// of the part could be left out. fewest tries to leave out the last ones first.
 func fewest(all []*attempt, met func([]*attempt) bool) []*attempt {
 	some := all
 	for i := range slices.Backward(all) {
@@ -95,6 +95,6 @@ func (a *account) letGo(as []*attempt) {
 
 func (a *account) takeBack(as []*attempt) {
 	for _, x := range as {
-		_ = a.capacity.adopt(x.rec) // it was held a moment ago
+		_ = a.capacity.adopt(x.rec) // letGo has just released it
 	}
 }
