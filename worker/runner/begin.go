@@ -135,7 +135,8 @@ func (l *loop) started(t *task, since time.Duration) bool {
 	return true
 }
 
-// known handles a Start of an attempt that an earlier runner has had: it reports how that ended, if the disk tells.
+// known handles a Start of an attempt that an earlier runner has had. It reports how the attempt ended, if that is on
+// disk.
 func (l *loop) known(t *task) {
 	if !l.tasks.move(t, gone) {
 		return

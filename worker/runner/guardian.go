@@ -19,7 +19,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// GuardFlag is the last argument of a program that is to be the guard of the runner which the arguments before describe.
+// GuardFlag is the last argument of the guard of a runner. The arguments before it are those of the runner.
 const GuardFlag = "--guard"
 
 // guardMemory keeps the heap of the guard small.
@@ -59,8 +59,8 @@ func inheritedRunner() int {
 	return inheritedFD
 }
 
-// beGuard ends the tasks of the runner whose lease is over, waits until the runner is
-// dead, and ends what it has left: at last by orphans, unless that is nil. Without a table it knows no leases.
+// beGuard ends the runner's tasks whose lease is over, until the runner is dead. Then it ends all that the runner has
+// left, and calls orphans for the rest, unless that is nil. Without a table it knows no leases.
 func beGuard(ctx context.Context, cfg Config, table *guard.Table, runnerFD int, orphans func(context.Context, Config) error, log *slog.Logger) error {
 	runtime.GOMAXPROCS(1)
 	debug.SetMemoryLimit(guardMemory)
@@ -84,8 +84,9 @@ func beGuard(ctx context.Context, cfg Config, table *guard.Table, runnerFD int, 
 	return orphans(context.WithoutCancel(ctx), cfg)
 }
 
-// awaitRunner returns when the runner of this guard is dead, or with the error why that cannot be seen. The runner's files
-// may be gone while it lives, so it goes by the pidfd that it has inherited. A runner on a kernel without those passes none.
+// awaitRunner returns nil when the runner of this guard is dead, or an error if that cannot be seen. It uses the
+// inherited pidfd, because the runner's files may be gone while the runner lives. On a kernel without pidfds none is
+// inherited; then it waits for the runner's lock.
 func awaitRunner(runnerFD int, dir protocol.Dir, generation int) error {
 	if runnerFD < 0 {
 		return dir.AwaitDeath(generation)

@@ -20,7 +20,7 @@ type guarding struct {
 	fences bool        // as in protocol.Info
 	keep   func() bool // starts the guard if it does not run, and reports whether it runs
 	log    *slog.Logger
-	full   bool // that a task found no room was logged
+	full   bool // it was logged that the table had no room for a task
 }
 
 var (
@@ -79,14 +79,14 @@ func (g *guarding) making(t *task, s *protocol.Start) func(first int, ticks uint
 	}
 }
 
-// preparing tells that the container of a task is about to be made.
+// preparing tells the guard that the container of a task is about to be made.
 func (g *guarding) preparing(t *task) {
 	if slot, ok := g.slots[t]; ok {
-		_ = g.table.SetProcess(slot, guard.Making, 0, "") // without a name that could be too long
+		_ = g.table.SetProcess(slot, guard.Making, 0, "") // this cannot fail: only the name of a group may be too long, and it has none
 	}
 }
 
-// started tells of the process of a task, unless the first process of its PID namespace was told of.
+// started tells the guard the process of a task, unless the guard knows the first process of the task's PID namespace.
 func (g *guarding) started(t *task, group string) {
 	slot, ok := g.slots[t]
 	if !ok || t.space != nil {
@@ -99,7 +99,7 @@ func (g *guarding) started(t *task, group string) {
 	_ = g.table.SetProcess(slot, t.pid, ticks, group) // a name that is too long was refused before, or matters to nobody
 }
 
-// extend tells of a later deadline.
+// extend tells the guard a later deadline.
 func (g *guarding) extend(t *task, skew time.Duration) {
 	if slot, ok := g.slots[t]; ok {
 		g.table.Extend(slot, t.watch.deadline, skew)
@@ -112,7 +112,7 @@ func (g *guarding) killed(t *task) bool {
 	return ok && g.table.Killed(slot)
 }
 
-// free tells that a task has no process any more.
+// free tells the guard that a task has no process any more.
 func (g *guarding) free(t *task) {
 	if slot, ok := g.slots[t]; ok {
 		g.table.Free(slot)

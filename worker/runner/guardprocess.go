@@ -14,16 +14,17 @@ import (
 )
 
 const (
-	// guardPause is before a guard that has died at once is started again. It doubles each time, up to guardPauseMost.
+	// guardPause is the pause before a guard that has died early is started again. It doubles each time, up to
+	// guardPauseMost.
 	guardPause     = 50 * time.Millisecond
 	guardPauseMost = 10 * time.Second
-	// guardSettled is for how long a guard lives that did not die at once.
+	// guardSettled is how long a guard must have lived to be started again without a pause.
 	guardSettled = time.Minute
 )
 
-// guardProcess keeps the guard of this runner. It ends tasks whose lease is over if this runner stands still. Unlike processes,
-// containers do not die with their runner, and neither do descendants of a task's main process: the guard waits until the
-// runner is dead and then ends them.
+// guardProcess keeps the guard of this runner running. The guard ends tasks whose lease is over if this runner stands
+// still. Containers do not die with the runner, and neither do descendants of a task's main process. So the guard waits
+// until the runner is dead, and then ends them.
 type guardProcess struct {
 	command []string    // nil: there is none
 	table   *os.File    // of the leases, for the guard; nil: there is none

@@ -1,6 +1,6 @@
 package runner
 
-// Who brings input to which task. A task that loses its client ends after a time, unless the client comes back.
+// Which client brings input to which task. A task that loses its client ends after a time, unless the client comes back.
 
 import (
 	"net"

@@ -1,6 +1,6 @@
 package runner
 
-// The exit journal: how tasks exited, on disk before the daemon is told.
+// The exit journal: it has on disk how tasks exited before the daemon is told.
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ type journal struct {
 	file  *os.File // nil: the next save begins a segment
 	size  int64
 	bytes int64 // of the disk that the file has
-	last  bool  // there is no room for a segment after this one, so only what has to be saved is
+	last  bool  // there is no room for a segment after this one, so only what is needed is saved
 }
 
 // openJournal continues after the segments that an earlier runner of the same generation has written.

@@ -23,7 +23,7 @@ type leases struct {
 	timer *timer
 	next  *timers.Heap[time.Duration, *task] // when each watch is due
 	armed time.Duration                      // when the loop should look next; 0: never
-	hears time.Duration                      // until when it only hears others, because it stood still
+	hears time.Duration                      // until when nothing is ended, because this process stood still; see hearFor
 	log   *slog.Logger
 }
 
@@ -31,8 +31,8 @@ const (
 	// lateBy is how late the loop may look at a watch that is due. If it looks later, this process stood still: it was
 	// stopped, or the host slept.
 	lateBy = time.Second
-	// hearFor is for how long nothing is ended after this process stood still: what the daemon has sent is read within
-	// milliseconds, and if the daemon stood still too it first has to read what the owners have sent.
+	// hearFor is how long nothing is ended after this process stood still. What the daemon has sent is read within
+	// milliseconds. But the daemon may have stood still too, and then first has to read what the owners have sent.
 	hearFor = time.Second
 )
 

@@ -1,7 +1,7 @@
 package runner
 
-// The lock file of a runner, and the directory of all runners: they are made again if somebody removes them. Without the lock file
-// the next daemon would not find the runner, and its tasks would go on with nobody who knows of them.
+// The lock file of a runner, and the directory of all runners: the runner makes them again if somebody removes them.
+// Without the lock file the next daemon would not find the runner, and would not know of its tasks.
 
 import (
 	"errors"
@@ -58,8 +58,8 @@ func (k *lockKeeper) look() (again, held bool, err error) {
 	return again && err == nil, true, err
 }
 
-// release deletes the files of this runner, which a daemon then takes for dead. If another runner has taken its place, the files
-// are that runner's.
+// release deletes the files of this runner. A daemon then takes the runner for dead. If another runner has taken its
+// place, the files are that runner's.
 func (k *lockKeeper) release() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -60,11 +60,11 @@ func (f *logFile) rotate() {
 // lineQueue passes lines on to a writer in another goroutine, so that nobody who logs waits for the disk.
 type lineQueue struct {
 	lines   chan []byte   // nil: the last one
-	written chan struct{} // closed when that has come
+	written chan struct{} // closed once nil was received
 }
 
 const (
-	// maxLines bounds the lines that wait. More are dropped: then the disk does not answer.
+	// maxLines bounds the lines that wait. Further lines are dropped, which happens only while the disk does not answer.
 	maxLines = 256
 	// closeTime is how long close waits for the disk.
 	closeTime = time.Second

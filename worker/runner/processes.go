@@ -50,7 +50,7 @@ func (p *processes) members(t *task) []int {
 	return p.walk.members(t)
 }
 
-// rest lists the processes of a task for which its end waits in the grace: those that live and are not of a command of
+// rest lists the processes for which the end of a task waits in the grace: all that live, except those of commands of
 // muster exec.
 func (p *processes) rest(t *task) []int {
 	commands := map[int]bool{}
@@ -92,7 +92,7 @@ func (p *processes) end(t *task, sig unix.Signal) {
 	p.signal(t, sig)
 }
 
-// groupOf is the directory of the control group that holds a task's processes, or empty.
+// groupOf returns the directory of the control group that holds a task's processes, or "".
 func (p *processes) groupOf(t *task) string {
 	if p.group == nil || t.container != nil {
 		return ""

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// clearAgain is the pause before a scratch directory is removed again that could not be, for example because the disk
+	// clearAgain is the pause before a failed removal of a scratch directory is tried again, for example because the disk
 	// was full or the user's own processes still changed it. It doubles up to clearMost.
 	clearAgain = time.Second
 	clearMost  = 5 * time.Minute
@@ -24,7 +24,7 @@ const (
 const (
 	// saveAgain is the pause before exits that could not be written are written again, for example on a full disk.
 	saveAgain = time.Second
-	// saveTime is how long the disk has for the exits of a round before the daemon is told without it.
+	// saveTime is how long a round may take to be written before the daemon is told exits that are not on disk.
 	saveTime = 10 * time.Second
 )
 
@@ -121,8 +121,8 @@ func (r *recorder) failed(round []*task, err error) {
 	}
 }
 
-// clear removes the scratch directories of tasks whose exit is on disk, and their /tmp, or keeps them for other tasks. A large directory does
-// not delay the next round.
+// clear removes the scratch directories and the /tmp of tasks whose exit is on disk, or keeps them for other tasks. A
+// large directory does not delay the next round.
 func (r *recorder) clear(round []*task) {
 	for _, t := range round {
 		if t.tmp != nil && !r.spawner.Tmps.Spare(t.tmp) {
@@ -136,7 +136,8 @@ func (r *recorder) clear(round []*task) {
 	}
 }
 
-// remove removes a directory of a task by once, again and again until that succeeds. Few are removed at the same time.
+// remove calls once, which removes a directory of a task, until that succeeds or the pause between two tries exceeds
+// clearMost. At most clearers directories are removed at the same time.
 func (r *recorder) remove(t *task, once func() error) {
 	for pause := clearAgain; ; pause *= 2 {
 		r.clearing <- struct{}{}

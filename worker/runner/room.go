@@ -102,7 +102,7 @@ func (r *room) fillLocked() error {
 	return nil
 }
 
-// take makes the file a segment, empty and with its room. Without a room it makes a new file.
+// take makes the file a segment, empty and with its room. If no room is allocated, it makes a new file.
 func (r *room) take(segment string) (f *os.File, bytes int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +124,8 @@ func (r *room) take(segment string) (f *os.File, bytes int64, err error) {
 // has reports whether there is room in the file.
 func (r *room) has() bool { return r.bytes.Load() > 0 }
 
-// allocate gives a file that many bytes of the disk without changing its size. A file system that cannot is no error.
+// allocate gives a file that many bytes of the disk without changing its size. It is no error if the file system cannot
+// do that.
 func allocate(f *os.File, bytes int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, bytes)

@@ -7,8 +7,9 @@
 // it.
 //
 // Leases are deadlines on CLOCK_BOOTTIME, and the runner enforces them: it sends TERM before the deadline and
-// KILL at the deadline (R4). If it does not, because it is stopped, its guard does (package guard). If the wall clock jumps forward against CLOCK_BOOTTIME, this host was paused while its
-// leases ran on. Every deadline then moves earlier by the jump (package leaseclock). A task dies with its runner.
+// KILL at the deadline (R4). If the runner itself is stopped, its guard does this instead (package guard). If the wall
+// clock jumps forward against CLOCK_BOOTTIME, this host was paused while its leases ran on. Every deadline then moves
+// earlier by the jump (package leaseclock). A task dies with its runner.
 //
 // One goroutine, the loop, owns all state. Package spawn starts processes for it and package pump reads their output.
 package runner

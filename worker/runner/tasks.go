@@ -107,7 +107,7 @@ func (b *container) signal(sig unix.Signal) {
 	b.process.Signal(sig)
 }
 
-// end sends a signal that ends the container, from whose processes the grace is not taken.
+// end sends a signal that ends the container. All of its processes keep the grace.
 func (b *container) end(sig unix.Signal) {
 	if b.process == nil || sig == unix.SIGKILL {
 		b.signal(sig)

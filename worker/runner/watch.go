@@ -41,7 +41,7 @@ const (
 type watch struct {
 	deadline time.Duration // of the lease
 	paused   time.Duration // how much earlier the deadline is because the host was paused
-	lead     time.Duration // TERM is sent so long before the deadline
+	lead     time.Duration // how long before the deadline TERM is sent
 	limit    time.Duration // time limit, from the start of the process
 	grace    time.Duration // between TERM and KILL when the time limit is reached
 

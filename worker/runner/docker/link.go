@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// unwatched is how long facts are good of an engine that does not let us see its events, such as one behind a proxy.
+// unwatched is how long facts stay valid if the engine does not show its events, for example because it is behind a
+// proxy.
 const unwatched = time.Minute
 
 // link is a client of one engine and what is known about that engine.
@@ -35,8 +36,8 @@ func ownEvents() client.EventsListOptions {
 	return client.EventsListOptions{Filters: client.Filters{}.Add("type", "daemon")}
 }
 
-// learn returns the engine's facts. It asks the engine only once, until the engine goes away or reads its settings again,
-// and for all who wait at once: an engine that hangs keeps none of them from being cancelled.
+// learn returns the engine's facts. It asks the engine only once until the engine goes away or reads its settings again.
+// Callers that wait at the same time share one request. Each of them can be cancelled while the engine hangs.
 func (l *link) learn(ctx context.Context) (facts, error) {
 	if f := l.known(); f != nil {
 		return *f, nil
@@ -67,7 +68,8 @@ func (l *link) known() *facts {
 // errSilent means that the engine took a request and did not answer it.
 var errSilent = fmt.Errorf("no answer within %s", askWithin)
 
-// ask asks the engine for its facts, and watches it from before that on: facts of an engine that is gone are forgotten.
+// ask asks the engine for its facts. It begins to watch the engine before that, and forgets the facts when the engine
+// goes away.
 func (l *link) ask(ctx context.Context) (facts, error) {
 	if f := l.known(); f != nil { // another has just asked
 		return *f, nil

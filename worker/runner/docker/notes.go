@@ -32,7 +32,7 @@ type note struct {
 	Removed bool   `json:"removed,omitempty"`
 }
 
-// maxNotes is after how many lines the file is written anew, if most of them are about containers that were removed.
+// maxNotes is the number of lines after which the file is rewritten, if most of them are about removed containers.
 const maxNotes = 4096
 
 // notes appends to the file. Each line is one write, so that a reader sees it whole or not at all. Nothing is synced:
@@ -81,14 +81,14 @@ func (n *notes) addLocked(line note) error {
 	return nil
 }
 
-// after is the line with what only the line before it says.
+// after returns the line, completed by what only the line before it says.
 func (l note) after(before note) note {
 	l.Host = cmp.Or(l.Host, before.Host)
 	return l
 }
 
 // removed notes that a container was removed. After the last one it empties the file. A file with many removed containers
-// is written anew.
+// is rewritten.
 func (n *notes) removed(id string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,7 +106,7 @@ func (n *notes) removed(id string) {
 	}
 }
 
-// rewriteLocked replaces the file by one with the live containers alone. After an error the old file is used on.
+// rewriteLocked replaces the file by one with the live containers alone. After an error the old file stays in use.
 func (n *notes) rewriteLocked() {
 	n.lines = 0 // an error must not cause an attempt at each removal
 	var b bytes.Buffer
@@ -218,7 +218,7 @@ func removeNoted(ctx context.Context, o note) bool {
 	return forceRemove(ctx, c, o.ID) == nil
 }
 
-// forceRemove kills and removes a container. That it does not exist is no error.
+// forceRemove kills and removes a container. It is no error if the container does not exist.
 func forceRemove(ctx context.Context, c *client.Client, id string) error {
 	_, err := c.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	if errdefs.IsNotFound(err) {

@@ -24,7 +24,7 @@ const (
 	pullFirst = time.Second // doubles
 	// tellEvery is how often progress is reported.
 	tellEvery = time.Second
-	// stalledAfter ends a pull of which nothing has moved: no byte of a download, no layer. A registry that is slow moves
+	// stalledAfter ends a pull in which nothing has moved: no byte of a download, no layer. A registry that is slow moves
 	// some bytes in that time, and an engine that unpacks a large layer says so.
 	stalledAfter = 5 * time.Minute
 	// queuedAfter ends a pull whose layers all wait: an engine downloads a few layers at a time, and others come first.
@@ -84,7 +84,7 @@ func (l *link) pull(ctx context.Context, b spawn.Container) error {
 	return err
 }
 
-// follow has the engine pull the image, and takes its messages to their end.
+// follow makes the engine pull the image, and reads its messages to their end.
 func (l *link) follow(ctx context.Context, p *progress) error {
 	body, err := l.ImagePull(ctx, p.image, client.ImagePullOptions{})
 	if err != nil {

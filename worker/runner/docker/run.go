@@ -37,8 +37,8 @@ const (
 	awayMost = 2 * time.Minute
 	// outputWithin bounds the wait for the last output of a container that has exited.
 	outputWithin = 10 * time.Second
-	// lateWithin is the same where the engine was asked for the output when the container may have ended already. It
-	// then never says that the output has ended.
+	// lateWithin replaces outputWithin if the container may have ended before the engine was asked for the output. The
+	// engine then never says that the output has ended.
 	lateWithin = time.Second
 	// drainWithin is how long output that was read may take to be written; only a copy on a file server takes time.
 	drainWithin = 2 * time.Second
@@ -96,8 +96,8 @@ var shortages = []string{
 }
 
 // notStarted returns the exit of a task that never ran. If the engine is down, or has run out of something, that is not the
-// task's fault. But it has another code than CodeOurs, because it keeps no task from this host that needs no engine; the
-// profile says when the engine is down. And the engine says so of a user's own limits, too.
+// task's fault. But the code is not codeOurs, because tasks that need no engine can still run on this host, and the
+// profile says when the engine is down. Besides, the engine reports a user's own limits in the same words.
 func notStarted(err error) job.Exit {
 	now := time.Now()
 	exit := job.Exit{State: job.Failed, Code: codeNotExecutable, Reason: inOneLine(err), Began: now, Ended: now}
@@ -400,7 +400,7 @@ func (c *containerRun) output() {
 	c.drain()
 }
 
-// drain waits until what was read from a connection that is closed is written, or cannot be.
+// drain waits until all that was read from a closed connection is written, or cannot be written.
 func (c *containerRun) drain() {
 	late := time.NewTimer(drainWithin)
 	defer late.Stop()

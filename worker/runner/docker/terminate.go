@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// maxStops and stopPause bound the wait until all processes have stopped. One that hangs in the kernel does not.
+	// maxStops and stopPause bound the wait until all processes have stopped. A process that hangs in the kernel never
+	// does.
 	maxStops  = 20
 	stopPause = time.Millisecond
 	// emptyLists is how many lists without a process show that there is none.
@@ -69,7 +70,7 @@ func (r *running) ofCommand(sig unix.Signal) unix.Signal {
 	return sig
 }
 
-// end returns false if it has no permission.
+// end does what End does, from this host. It returns false if it has no permission.
 func (r *running) end(sig unix.Signal) bool {
 	command := r.first.Pid
 	if r.init {
@@ -131,7 +132,7 @@ func (r *running) stopAll() map[int]uint64 {
 }
 
 // awaitAll waits until no process of the container lives but docker-init and commands of muster exec, which are not its
-// descendants. A process whose parent ends just now may be missing from the list, so the end is looked for several times.
+// descendants. A process whose parent ends just now may be missing from a list, so it wants several empty lists in a row.
 func (r *running) awaitAll() {
 	for empty := 0; empty < emptyLists && !r.first.diesWithin(0); {
 		left := slices.DeleteFunc(proc.Descendants(r.first.Pid)[1:], proc.Ended)

@@ -1,8 +1,8 @@
 // Package guard ends tasks whose lease is over if their runner does not: it was stopped, or hangs. The runner writes each
 // task into a table in shared memory (Table), and both the runner and the daemon move deadlines later there. So a renewal
-// counts that a stopped runner has not read.
+// counts even if a stopped runner has not read it.
 //
-// Two processes go by the table. The guard is started by the runner, with its first task, and runs until the runner is
+// Two processes use the table. The guard is started by the runner, with its first task, and runs until the runner is
 // dead; then it ends whatever the runner has left. The daemon looks a little later than the guard. Both wait for a moment
 // after the deadline, so that usually the runner has ended the task in its own way, and both stay within the time after
 // which the owner runs the task again (R4).
@@ -28,7 +28,8 @@ const (
 	After = 500 * time.Millisecond
 	// DaemonAfter is how long after a deadline the daemon ends the task.
 	DaemonAfter = time.Second
-	// lookMost is how long a watch goes without a look at the table: no task is started with less than 15 s of its lease.
+	// lookMost is the longest pause between two looks at the table. It is short enough, because no task is started with
+	// less than 15 s of its lease.
 	lookMost = 5 * time.Second
 	// lateBy is how late a look may be before the process counts as one that stood still. Then it looks again after
 	// hearFor, in which the others, who may have stood still too, can write what was renewed.
@@ -42,10 +43,10 @@ type Watch struct {
 	after time.Duration
 	pause leaseclock.Watch
 	next  time.Duration // when it should look next
-	hears time.Duration // until when it only hears others
+	hears time.Duration // until when it finds nothing, so that others can write renewals
 }
 
-// NewWatch returns a watch that finds a task at its deadline and after.
+// NewWatch returns a watch that finds a task this long after its deadline.
 func NewWatch(t *Table, after time.Duration) *Watch { return &Watch{table: t, after: after} }
 
 // Look returns the tasks whose lease is over, and when to look again at the latest.

@@ -157,7 +157,7 @@ func (t *Table) text(slot, at, n int) []byte {
 	return b
 }
 
-// used returns how many slots were ever used, with the first.
+// used returns how many slots were ever used, including the first.
 func (t *Table) used() int { return int(min(max(1, atomic.LoadInt64(t.word(0, 0))), maxSlots)) }
 
 // Put takes a slot for a task and returns it. Only the runner calls it.
@@ -228,7 +228,7 @@ func (t *Table) MarkKilled(a job.Attempt) {
 	}
 }
 
-// Killed reports whether MarkKilled was called for the task of a slot, by whichever process.
+// Killed reports whether any process has called MarkKilled for the task of a slot.
 func (t *Table) Killed(slot int) bool { return atomic.LoadInt64(t.word(slot, atKilled)) != 0 }
 
 // Extension is a later deadline of a task, as in Entry.
@@ -257,7 +257,7 @@ func (t *Table) get(slot int) (Entry, bool) {
 		Attempt: a, PID: int(atomic.LoadInt64(t.word(slot, atPID))),
 		Skew: time.Duration(atomic.LoadInt64(t.word(slot, atSkew))), Deadline: time.Duration(deadline),
 	}
-	if e.PID != 0 { // read before what it tells of
+	if e.PID != 0 { // SetProcess writes the PID last, so it is read first
 		e.Group, e.Ticks = string(t.text(slot, atGroup, groupBytes)), uint64(atomic.LoadInt64(t.word(slot, atTicks))) //nolint:gosec // as in SetProcess
 	}
 	return e, err == nil && atomic.LoadInt64(t.word(slot, atDeadline)) == deadline

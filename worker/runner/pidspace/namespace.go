@@ -5,9 +5,9 @@
 // processes of the namespace when init ends, and init ends with the runner. The runner then starts the task's main
 // process in the namespace, as a child of its own: so it learns how the process exited without asking init.
 //
-// The namespace has a mount namespace with a /proc of its own, because ps, gdb and others look there for the pids that
-// they were told. All other mounts are those of the host, unless package private adds some. A mount that the host makes later appears in the task, and one
-// that the task makes does not appear in the host.
+// The task also has a mount namespace with a /proc of its own, because ps, gdb and others look there for the pids that
+// they were told. All other mounts are those of the host, unless package private adds some. A mount that the host makes
+// later appears in the task, and one that the task makes does not appear in the host.
 //
 // A thread that starts a process in a namespace enters it (Space.Enter) and comes back (Maker.Leave). It must be locked to
 // its goroutine, and must have called unshare(CLONE_FS). In between, paths lead through the mounts of the task, and /proc
@@ -186,7 +186,7 @@ func (m *Maker) Leave() error {
 	return nil
 }
 
-// Clone returns a handle of its own for the same namespaces, which is good when s is closed. Nil has none.
+// Clone returns another handle for the same namespaces, which stays valid when s is closed. The clone of nil is nil.
 func (s *Space) Clone() (*Space, error) {
 	if s == nil {
 		return nil, nil

@@ -28,9 +28,9 @@ func maxPID() int64 {
 	return n
 }
 
-// lastPID returns the pid after which the n-th namespace begins to count. However many follow each other, they begin far from
-// each other: the step is the golden section of all pids. So the children of tasks that run at the same time seldom have the
-// same pids: of ten tasks, each can start some hundredth of all pids before it comes to those of another.
+// lastPID returns the pid after which the n-th namespace begins to count. Namespaces that follow each other begin far
+// from each other, because the step is the golden section of all pids. So the children of tasks that run at the same time
+// seldom have the same pids: of ten tasks, each can use about a hundredth of all pids before it reaches those of another.
 func lastPID(n, pids int64) int64 {
 	const golden = 2654435769                                 // of 1<<32
 	part := uint64(uint32(uint64(n) * golden))                //nolint:gosec // the lower bits are meant

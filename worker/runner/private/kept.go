@@ -1,7 +1,7 @@
 package private
 
-// What of the host's directories a task sees. It is found by names only: whatever lies directly in /tmp is kept as a
-// whole, so that paths such as ../data work, too.
+// What a task sees of the host's directories. Only names decide: each entry directly in /tmp is kept as a whole, so that
+// paths such as ../data work, too.
 
 import (
 	"path/filepath"
@@ -29,7 +29,7 @@ type Kept struct {
 // keptName is a name in a directory of the host.
 type keptName struct {
 	name    string
-	whoever bool // owns the file; else its owner counts
+	whoever bool // it is kept whoever owns the file; else its owner decides
 }
 
 // Keep returns what every task of a user sees: the displays of the host, if it has any.
@@ -56,7 +56,7 @@ func (k *Kept) Path(path string) {
 }
 
 // Words keeps what words of a command or an environment name by an absolute path, if it belongs to the user, or is a
-// directory or a socket of root. What others have left is in nobody's way.
+// directory or a socket of root. So what other users have left there is not in the way.
 func (k *Kept) Words(words []string) {
 	for _, word := range words {
 		for i := range k.m.places {

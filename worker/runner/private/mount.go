@@ -70,8 +70,8 @@ type found struct {
 	target string // of a link
 }
 
-// cover mounts at a place what own mounts there, with what the task keeps of the host in it. It returns the names that it
-// has made. After an error, nothing is mounted there.
+// cover calls own, which mounts something at a place, and mounts in it what the task keeps of the host. It returns the
+// names that it has made. After an error, nothing is mounted there.
 func (k *Kept) cover(i int, own func() error) (made []string, err error) {
 	path := k.m.places[i].path
 	all, err := k.find(i)
@@ -177,8 +177,8 @@ func attach(in int, all []found) (made []string, err error) {
 	return made, nil
 }
 
-// Clear removes what Mount has made in a directory of which nothing is mounted any more where the caller sees it. It
-// removes empty directories, links and files that are no places of mounts, and so nothing of the host.
+// Clear removes what Mount has made in a directory. In the caller's mount namespace nothing may be mounted there any
+// more. It removes empty directories, links and files that are no places of mounts, and so nothing of the host.
 func Clear(dir string, made []string) error {
 	in, err := openPath(unix.AT_FDCWD, dir, unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {

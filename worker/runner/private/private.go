@@ -1,5 +1,5 @@
-// Package private gives a task a /tmp and a /dev/shm of its own. What a task leaves there is in nobody's way, and it is
-// gone with the task.
+// Package private gives a task a /tmp and a /dev/shm of its own. What a task leaves there is not in the way of others,
+// and is gone with the task.
 //
 // Both are mounts in the mount namespace of the task (package pidspace): a directory that the caller provides is the task's
 // /tmp, and a new tmpfs its /dev/shm. The kernel frees that tmpfs with the last process of the namespace, and charges what
@@ -38,7 +38,7 @@ type place struct {
 	size  int64    // of its file system, in bytes
 }
 
-// restrictions are the flags of a mount that the task's own has, too.
+// restrictions are the flags of the host's mount that the task's own mount gets, too.
 const restrictions = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
 // Mounter mounts the directories of tasks. Its methods are safe for concurrent use.

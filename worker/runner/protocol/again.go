@@ -1,6 +1,6 @@
 package protocol
 
-// Files of a living runner that somebody has removed: they are made again.
+// Making the files of a living runner again after somebody has removed them.
 
 import (
 	"errors"
@@ -19,8 +19,9 @@ func MakeAgain(d Dir) error {
 	return d.Make()
 }
 
-// Relock makes the lock file of a living runner again if it is gone, and the directory if that is gone too. It returns the lock
-// that the runner holds from now on: the one that it has had if its file is there, or if another runner has taken its place.
+// Relock makes the lock file of a living runner again if it is gone, and the directory if that is gone too. It returns
+// the lock that the runner holds from now on. That is the lock that it had, if the lock's file is there or another runner
+// has taken its place.
 func Relock(d Dir, info Info, had *os.File) (*os.File, error) {
 	path := d.Lock(info.Generation)
 	was, err := had.Stat()

@@ -77,7 +77,8 @@ func (d Dir) Hosts(n int) string { return d.runner(n, "hosts") }
 // Spares is the directory in d of empty scratch directories of runner n.
 func Spares(d Dir, n int) string { return d.runner(n, "spare") }
 
-// Tmps is the directory in d of those that tasks of runner n have as their /tmp. It stays when the runner is dead.
+// Tmps is the directory in d with the directories that tasks of runner n have as their /tmp. It stays when the runner is
+// dead.
 func Tmps(d Dir, n int) string { return d.runner(n, "tmp") }
 
 // Containers is the file that lists the containers of runner n.
@@ -220,7 +221,8 @@ func gone(err error) error {
 	return err
 }
 
-// AwaitDeath returns when runner n is dead, or with the error why that cannot be seen: without its lock file it may live.
+// AwaitDeath returns nil when runner n is dead, or an error if that cannot be seen: a runner without a lock file may
+// live.
 func (d Dir) AwaitDeath(n int) error {
 	f, err := os.OpenFile(d.Lock(n), os.O_RDWR, 0)
 	if err != nil {

@@ -23,8 +23,8 @@ type heldLock struct {
 	missed int    // looks in a row at which it was gone
 }
 
-// lockLooks is at how many looks in a row the lock file of a living runner has to be gone: a runner that ends removes it a
-// moment before.
+// lockLooks is how many looks in a row must find no lock file of a living runner. One look is not enough, because a
+// runner that ends removes the file a moment before.
 const lockLooks = 2
 
 // NewLocks returns locks that have seen nothing yet.

@@ -10,10 +10,10 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// EndOutOfMemory makes an exit that of a task of which the kernel ended a process for lack of memory. On some hosts
-// the kernel ends only that process, and the main process may not look at it; its exit code is not a success then.
-// limit is what the task had asked for, or 0. reached says that it had reached that limit: the memory of the node may
-// have run out too, which is not known.
+// EndOutOfMemory changes an exit to OUT_OF_MEMORY, because the kernel ended a process of the task for lack of memory. On
+// some hosts the kernel ends only that process, and the main process may still exit with 0. Then the code becomes that of
+// KILL. limit is what the task had asked for, or 0. reached says that it had reached that limit: the memory of the node
+// may have run out too, which is not known.
 func EndOutOfMemory(exit *job.Exit, limit job.Size, reached bool) {
 	const killed = job.ExitSignal + int(unix.SIGKILL)
 	text := "the kernel ended it for lack of memory"

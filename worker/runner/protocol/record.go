@@ -86,7 +86,7 @@ func (d Dir) Ends() ([]End, error) {
 // ErrDamaged says that a file of the journal has changed since it was written.
 var ErrDamaged = errors.New("the exits of tasks are damaged")
 
-// hole is how many zeros in a line are a part of the file that was never written before a power cut.
+// hole is how many zero bytes in a row show that a part of the file was not written before a power cut.
 const hole = 16
 
 // readSegment reads one file. A last line without its end, and a line with a hole, are no error: the runner or the host died

@@ -86,8 +86,8 @@ type Start struct {
 	// jump since, it moves Deadline by the jump. 0: not known, as from older daemons. Older runners ignore the field.
 	Skew time.Duration `json:"skew,omitempty"`
 	Hold bool          `json:"hold,omitempty"` // the task has no deadline
-	Lead time.Duration `json:"lead"`           // TERM is sent so long before the deadline
-	// Fenced has the runner refuse the task unless it can end it at its deadline for certain; see Info.Fences.
+	Lead time.Duration `json:"lead"`           // how long before the deadline TERM is sent
+	// Fenced tells the runner to refuse the task unless it can end the task at its deadline for certain; see Info.Fences.
 	Fenced bool          `json:"fenced,omitempty"`
 	Limit  time.Duration `json:"limit,omitempty"` // time limit; 0: none
 	// Warn is a signal that is sent WarnBefore the time limit; 0: none.
@@ -123,7 +123,7 @@ type Limits struct {
 	Memory  job.Size `json:"memory,omitempty"`  // without swap
 	PIDs    int      `json:"pids,omitempty"`    // processes and threads
 	Scratch job.Size `json:"scratch,omitempty"` // of its scratch directory
-	// UserScratch is of what all tasks of its user hold on the disk of this host.
+	// UserScratch limits what all tasks of its user hold on the disk of this host.
 	UserScratch job.Size `json:"user_scratch,omitempty"`
 	Closed      []Closed `json:"closed,omitempty"` // device files that it may not open
 	// DeviceMemory bounds the memory of devices of which it has a share.
@@ -161,7 +161,7 @@ type Container struct {
 type GPUs struct {
 	IDs          []string `json:"ids,omitempty"`          // for Driver
 	CDI          []string `json:"cdi,omitempty"`          // their names, for an engine that knows all of them
-	Driver       string   `json:"driver,omitempty"`       // of the engine, if it does not
+	Driver       string   `json:"driver,omitempty"`       // of the engine, for an engine that does not know all of CDI
 	Capabilities []string `json:"capabilities,omitempty"` // that Driver is asked for
 	Mounts       []string `json:"mounts,omitempty"`       // directories of the host that the container gets at the same paths
 }

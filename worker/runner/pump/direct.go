@@ -63,7 +63,7 @@ func (d *direct) note(text string) {
 	}
 }
 
-// Cut has writes to the streams of Direct fail from now on, also those that wait for a copy.
+// Cut makes writes to the streams of Direct fail from now on, also those that wait for a copy.
 func (o *Outlet) Cut() { o.direct.once.Do(func() { close(o.direct.cut) }) }
 
 // Stream returns a writer to one stream of the log. Its Write fails only after Cut; the log notes what is missing.

@@ -29,10 +29,9 @@ const (
 	maxRest = 64 << 20
 )
 
-// Pump copies bytes from the pipes of all tasks into their logs. Of a task's two pipes it first reads the one that
-// was written to first since both were empty, and reads it until it is empty. That keeps the order of stdout and
-// stderr. Epoll is edge-triggered: level-triggered epoll would return pipes in the order in which they were last
-// read.
+// Pump copies bytes from the pipes of all tasks into their logs. If both pipes of a task were empty, it first reads the
+// one that is written to first, until that is empty. That keeps the order of stdout and stderr. Epoll is edge-triggered:
+// level-triggered epoll would return pipes in the order in which they were last read.
 type Pump struct {
 	poll  int // epoll
 	wake  int // eventfd: an outlet was added to ended

@@ -17,12 +17,12 @@ import (
 const (
 	// deletedMark ends the name of a deleted file in /proc.
 	deletedMark = " (deleted)"
-	// kcmpFiles has kcmp(2) compare the descriptors of two threads; see linux/kcmp.h.
+	// kcmpFiles makes kcmp(2) compare the descriptors of two threads; see linux/kcmp.h.
 	kcmpFiles = 2
 )
 
-// heldWait is how long a measurement waits for a search. It waits for the memory maps of processes, which their user may
-// lock for as long as he likes. Such a search goes on by itself, and the task has no second one meanwhile.
+// heldWait is how long a measurement waits for a search. A search may block on the memory maps of processes, which their
+// user can lock for any time. Such a search goes on by itself, and the task gets no second one meanwhile.
 const heldWait = time.Second
 
 // held is what the processes of a task hold of deleted files, as it was last found.
@@ -32,7 +32,7 @@ type held struct {
 	next  chan held // of a search that has not ended
 }
 
-// take searches again.
+// take searches again. It leaves the last result if the search does not end in time.
 func (h *held) take(pids []int, path string) {
 	wait := time.Duration(0)
 	if h.next == nil {

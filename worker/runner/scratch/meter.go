@@ -39,7 +39,7 @@ type Bounded struct {
 	Attempt   job.Attempt
 	User      string
 	Path      string   // its scratch directory
-	Tmp       string   // the directory that it has as its /tmp, which counts as a part of the former; empty: it has none
+	Tmp       string   // the directory that it has as its /tmp, which counts as a part of the scratch directory; empty: it has none
 	Log       string   // the directory of its output, which also counts for the user, as do deleted files that it holds open
 	Bound     job.Size // of the scratch directory; 0: none of its own
 	UserBound job.Size // of all tasks of the user; 0: none
@@ -74,7 +74,7 @@ type measurement struct {
 	deep  bool          // it has more than maxDepth levels
 	at    time.Time     // when it was measured
 	disk  int64         // bytes in use on the whole disk at that time
-	took  time.Duration // the next measurement is not before some times as long
+	took  time.Duration // how long it took; the next one waits for a multiple of that
 }
 
 // due reports whether a directory may exceed the room that is left to it. It can have grown at most by as much as the
@@ -254,7 +254,7 @@ func (m *Meter) overDisk(all []Bounded, now time.Time, d disk) *Over {
 	return m.end(u, now, fmt.Sprintf("the disk of this host is full: user %s holds most of it, %s of %s, this task %s of it", name, u.bytes+kept[name], job.Size(d.total), m.last[u.most.Attempt].bytes()))
 }
 
-// minShare is 1/minShare of the disk: who holds less has not filled it.
+// minShare says when a user has not filled the disk: if he holds less than 1/minShare of it.
 const minShare = 20
 
 // most returns the user who holds most, and what all users hold together.
@@ -326,7 +326,7 @@ func readDisk(path string) (disk, error) {
 // short reports whether the disk is nearly full.
 func (d disk) short() bool { return d.avail < d.floor || d.freeFiles < d.floorFiles }
 
-// Pause returns how long the disk of a directory cannot be used up.
+// Pause returns for how long the disk of a directory cannot become full.
 func Pause(path string) time.Duration {
 	d, err := readDisk(path)
 	if err != nil {
@@ -335,7 +335,7 @@ func Pause(path string) time.Duration {
 	return d.pause()
 }
 
-// pause returns how long the disk cannot be used up.
+// pause returns for how long the disk cannot become full.
 func (d disk) pause() time.Duration {
 	p := time.Duration(float64(max(0, d.avail-d.floor)) / fastestBytes * float64(time.Second))
 	if d.files > 0 {

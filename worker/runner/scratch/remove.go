@@ -59,8 +59,8 @@ type remover struct {
 	failed error // the first error of each round
 }
 
-// empty removes everything in a directory. Directories that are too deep are moved to the top, or to that of their
-// subvolume, and subvolumes in others to the very top.
+// empty removes everything in a directory. Directories that are too deep are moved to the top directory, or to the top of
+// their subvolume. Subvolumes below the top are moved to the top directory.
 func (r *remover) empty(dir, top *os.File, depth int) {
 	take(dir)
 	for {
@@ -121,8 +121,8 @@ func (r *remover) one(dir, top *os.File, name string, depth int) error {
 	return err
 }
 
-// unlink removes a file. A full file system that writes what it changes to new blocks may have none left for the new
-// directory; emptying the file first frees some.
+// unlink removes a file. A full file system that writes changes to new blocks may have none left for the changed
+// directory. Then unlink first empties the file, which frees some blocks.
 func unlink(at int, name string) error {
 	err := unix.Unlinkat(at, name, 0)
 	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
@@ -180,8 +180,8 @@ func openBelow(at int, name string) (int, error) {
 }
 
 // take takes a directory from its user, so that no other process of the user, whatever it holds open, can put files into
-// it while they are removed, or exchange them: there would be no end of it. It also makes a directory accessible that a
-// task has closed to its own user. The next calls show whether it worked.
+// it while they are removed, or exchange them. Otherwise the removal might never end. It also makes a directory
+// accessible that a task has closed to its own user. The next calls show whether it worked.
 func take(dir *os.File) {
 	if os.Geteuid() == 0 {
 		_ = unix.Fchown(int(dir.Fd()), 0, 0)
@@ -224,5 +224,5 @@ func placeIn(s *unix.Statx_t) place {
 	}
 }
 
-// asIs has statx ask no file system that a user has mounted: it may not answer.
+// asIs makes statx ask no file system that a user has mounted, because it may not answer.
 const asIs = unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC

@@ -12,7 +12,7 @@ import (
 // is not measured would not count.
 const maxDepth = 1000
 
-// sizeOf returns the disk space of the files in a directory, their number, and whether the directory is deeper than maxDepth. It
+// sizeOf returns the disk space and the number of the files in a directory, and whether it is deeper than maxDepth. It
 // never leaves the directory or its file system, even if the user replaces directories by links meanwhile.
 func sizeOf(path string) (total job.Size, files int64, deep bool) {
 	top, err := openIn(unix.AT_FDCWD, path)

@@ -23,7 +23,7 @@ type workdir struct {
 	fd int
 }
 
-// noWorkdir is what there is instead of a directory that cannot be had.
+// noWorkdir stands for a directory that was not opened.
 var noWorkdir = workdir{fd: -1}
 
 func (w workdir) close() {
@@ -40,9 +40,9 @@ func (w workdir) open(t userfile.Thread, path string, flags int, mode uint32) (i
 	return t.Open(unix.AT_FDCWD, filepath.Join(w.path, path), flags, mode)
 }
 
-// again changes into the directory by its path, in the mounts that this thread has now: with the descriptor the thread
-// would be in the mounts in which it was opened, and the kernel could not say where that is. The path must still lead to
-// the same directory.
+// again changes into the directory by its path, in the mounts that this thread has now. By the descriptor the thread
+// would get into the mounts in which the directory was opened, and the kernel could not say where that is. The path must
+// still lead to the same directory.
 func (w workdir) again(t userfile.Thread) error {
 	fd, err := t.Directory(w.path)
 	if err != nil {

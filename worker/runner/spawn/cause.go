@@ -47,7 +47,8 @@ func RefuseHere(format string, args ...any) error {
 }
 
 // refuseFor returns a StartError for an error of the system about something that the user named. A file system may be the
-// user's own, and say that the host has run out of something. So that counts only if the host cannot open its own root.
+// user's own, and falsely say that the host has run out of something. So the host counts as the cause only if it cannot
+// open its own root either.
 func refuseFor(err error, format string, args ...any) error {
 	switch {
 	case isOne(err, exhausted) && isOne(openRoot(), exhausted):

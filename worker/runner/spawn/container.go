@@ -35,8 +35,8 @@ type Container struct {
 	UID, GID int
 	Groups   []uint32
 	Out, Err io.Writer
-	// Cut has writes to Out and Err fail from now on. A file that gets a copy of the output may lie on a file server that
-	// hangs, and then they wait.
+	// Cut makes writes to Out and Err fail from now on. They may be blocked, because a file that gets a copy of the
+	// output may lie on a file server that hangs.
 	Cut   func()
 	Input *protocol.Input // nil: it gets no input
 

@@ -10,7 +10,7 @@ import (
 )
 
 // maxLooks bounds the looks of one user at a time, those that hang included. Other looks take microseconds, and wait for
-// their turn.
+// a slot.
 const maxLooks = 8
 
 // looks are the looks of all users. The zero value is ready for use.
@@ -22,11 +22,11 @@ type looks struct {
 // userLooks are the looks of one user.
 type userLooks struct {
 	slots chan struct{} // a semaphore: one token for each look
-	uses  int           // guarded by looks.mu; who has it or waits for it
+	uses  int           // guarded by looks.mu; how many looks have a slot or wait for one
 	hang  int           // guarded by looks.mu; how many were given up and have not returned
 }
 
-// begin waits for the user's turn. It returns an error at once if all his looks hang.
+// begin waits for a slot of the user. It returns an error at once if looks that hang take all of them.
 func (l *looks) begin(user string, over <-chan struct{}) (end func(), err error) {
 	l.mu.Lock()
 	u := l.user[user]
@@ -69,8 +69,8 @@ func (l *looks) hangs(user string, n int) {
 	}
 }
 
-// look calls f, which may hang, in a goroutine of its own, and waits at most until ctx ends or s.answer has passed. What f
-// returns later goes to drop. Ended and late are the reasons for people when it is not waited for.
+// look calls f, which may hang, in a goroutine of its own, and waits at most until ctx ends or s.answer has passed. A
+// value that f returns later goes to drop. look returns ended if ctx has ended, and late after s.answer.
 func look[T any](ctx context.Context, s *Spawner, user string, f func() (T, error), drop func(T), ended, late error) (T, error) {
 	var none T
 	ctx, cancel := context.WithTimeoutCause(ctx, s.answer, late)
@@ -85,7 +85,7 @@ func look[T any](ctx context.Context, s *Spawner, user string, f func() (T, erro
 	}
 	answer := make(chan found, 1)
 	var mu sync.Mutex
-	given, done := false, false // guarded by mu: up, and whether f has returned
+	given, done := false, false // guarded by mu: whether f was given up, and whether it has returned
 	began := time.Now()
 	go func() {
 		value, err := f()

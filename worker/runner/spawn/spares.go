@@ -130,8 +130,8 @@ func (s *spares) room(who spareOwner) (string, bool) {
 	return filepath.Join(s.dir, strconv.Itoa(s.last)), true
 }
 
-// asNew reports whether a directory is empty and has the attributes of a new one with this mode. It first takes the directory from its
-// user, so that no other process of the user can put a file into it.
+// asNew reports whether a directory is empty and has the attributes of a new one with this mode. It first takes the
+// directory from its user, so that no process of the user can put a file into it.
 func asNew(path string, who Account, mode os.FileMode) bool {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -87,7 +87,8 @@ func (s *Spawner) start(o *Order, own thread) Result {
 	return r
 }
 
-// making returns the call of Order.Making. It finds out what that tells while this thread is not in the namespaces of the task.
+// making returns a function that calls Order.Making. It collects the arguments at once, while this thread is not yet in
+// the namespaces of the task.
 func (s *Spawner) making(o *Order, l *launch) func() error {
 	if o.Making == nil {
 		return func() error { return nil }

@@ -16,8 +16,8 @@ import (
 	"github.com/musterhq/muster/worker/userfile"
 )
 
-// homeAgain is the pause before the kernel is asked again to take a thread back to the namespaces of the host, which it
-// refuses only for want of memory.
+// homeAgain is the pause between two tries to return a thread to the namespaces of the host. The kernel refuses that only
+// for want of memory.
 const homeAgain = 10 * time.Millisecond
 
 // thread is a thread that makes processes.
@@ -35,10 +35,10 @@ func ownThread(spaces *pidspace.Maker, log *slog.Logger) thread {
 	return thread{moves: unix.Unshare(unix.CLONE_FS) == nil, spaces: spaces, log: log}
 }
 
-// enter has the next process start in the namespaces of its task, if that has any, and in its working directory. Where it
-// can, the thread itself goes there, with the rights of the task's user, until it is called back. If the new process
-// itself changed into a hung directory, the whole runner would stop, because vfork does not return until the process has
-// executed its program.
+// enter makes the next process start in the namespaces of its task, if the task has any, and in its working directory.
+// Where it can, the thread itself changes there, with the rights of the task's user, until back is called. If the new
+// process itself changed into a hung directory, the whole runner would stop, because vfork does not return until the
+// process has executed its program.
 //
 // Look, unless nil, is called before the directory is entered, where paths lead through the mounts of the task.
 func (own thread) enter(l *launch, look func() error) (back func(), err error) {

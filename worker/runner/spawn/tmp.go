@@ -66,7 +66,7 @@ func newTmpDirs(d protocol.Dir, n int, spaces *pidspace.Maker, log *slog.Logger)
 	return ts, nil
 }
 
-// try gives directories to a task that has no process.
+// try makes and mounts directories once without a task, to see whether that works.
 func (ts *TmpDirs) try(spaces *pidspace.Maker) error {
 	t, err := ts.take(spareOwner{})
 	if err != nil {
@@ -157,7 +157,8 @@ func (t *TmpDir) mount() (err error) {
 	return err
 }
 
-// give gives the launch a /tmp. It must be complete but for that. A task that gets none shares that of the host.
+// give gives the launch a /tmp. All else in the launch must be set before. A task that gets no /tmp shares that of the
+// host.
 func (ts *TmpDirs) give(o *Order, l *launch) {
 	t, err := ts.take(l.who.spareOwner())
 	if err != nil {
@@ -178,7 +179,7 @@ func (ts *TmpDirs) give(o *Order, l *launch) {
 	l.tmp = t
 }
 
-// takeBack takes the /tmp of a launch that has made no process.
+// takeBack takes the /tmp back from a launch that has made no process.
 func (ts *TmpDirs) takeBack(l *launch) {
 	if l.tmp != nil && !ts.Spare(l.tmp) {
 		ts.log.Warn("directory of a task's /tmp stays until this runner has ended", "path", l.tmp.Path)
