@@ -91,7 +91,7 @@ func (t *Tree) String() string {
 // Bounds reports whether a controller limits tasks: CPU, Memory, PIDs, Devices or DMem.
 func (t *Tree) Bounds(controller string) bool { return slices.Contains(t.has, controller) }
 
-// Dir is the parent directory of the groups that hold the tasks' processes.
+// Dir returns the parent directory of the groups that hold the tasks' processes.
 func (t *Tree) Dir() string {
 	if t.unified != "" {
 		return t.unified
@@ -99,7 +99,7 @@ func (t *Tree) Dir() string {
 	return t.find(freezer).dir
 }
 
-// Dirs are all directories that Remove removes, Dir first.
+// Dirs returns all directories that Remove removes, Dir first.
 func (t *Tree) Dirs() []string {
 	all := []string{}
 	if t.unified != "" {
@@ -232,10 +232,10 @@ func (t *Tree) Signal(name string, sig unix.Signal) {
 // Members lists the processes of a task.
 func (t *Tree) Members(name string) []int { return members(t.group(name)) }
 
-// Group is the directory of the group that holds the processes of a task. No other task of this tree ever gets it.
+// Group returns the directory of the group that holds the processes of a task. No other task of this tree ever gets it.
 func (t *Tree) Group(name string) string { return t.group(name) }
 
-// group is the directory of the group that holds the processes of a task.
+// group returns the directory of the group that holds the processes of a task.
 func (t *Tree) group(name string) string {
 	if t.unified != "" {
 		return filepath.Join(t.unified, name)

@@ -3,8 +3,8 @@ package cgroup
 // Memory of devices, such as that of a GPU: the dmem controller of version 2, since Linux 6.14.
 //
 // A kernel driver registers the memory of a device as a region, whose name has the device's PCI address, such as
-// drm/0000:79:00.0/vram0. The root group lists all regions with their sizes. What a group takes of a region fails
-// above the number in its dmem.max. A program cannot change that.
+// drm/0000:79:00.0/vram0. The root group lists all regions with their sizes. An allocation that would exceed the number
+// in the dmem.max of a group fails. A program cannot change that.
 
 import (
 	"path/filepath"
@@ -19,7 +19,7 @@ type DeviceMemory struct {
 	Bytes int64
 }
 
-// boundsOfDevices returns what is written to the dmem.max of a task. There is nothing for a device without a region.
+// boundsOfDevices returns what is written to the dmem.max of a task. Devices without a region are left out.
 func (t *Tree) boundsOfDevices(limits []DeviceMemory) []bound {
 	if len(limits) == 0 || !t.inUnified(DMem) {
 		return nil

@@ -82,8 +82,8 @@ func writeAt(dir int, name, value string) error {
 	return nil
 }
 
-// lastFile writes to the kernel's files and keeps the last one open, because some take thousands of values. The zero value
-// is ready to use.
+// lastFile writes to the kernel's files and keeps the last one open, because thousands of values are written to some. The
+// zero value is ready to use.
 type lastFile struct {
 	path string // empty: none is open
 	fd   int

@@ -1,7 +1,7 @@
 package cgroup
 
-// Device filters of version 2: a BPF program for each set of devices that some task may not open. A program goes by
-// numbers, so it also holds for device files that are made later.
+// Device filters of version 2: a BPF program for each set of devices that some task may not open. A program checks device
+// numbers, so it also applies to device files that are made later.
 
 import (
 	"fmt"

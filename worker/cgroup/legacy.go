@@ -96,7 +96,7 @@ func openHierarchy(controller, name string) (*legacy, error) {
 	return h, nil
 }
 
-// tryOut moves a thread there and back, to check that it works.
+// tryOut moves a thread to the hierarchy's directory and back, to check that it works.
 func (h *legacy) tryOut() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -148,8 +148,8 @@ func (h *legacy) place(name string, l Limits) error {
 	return nil
 }
 
-// keyOf returns what the limits of two tasks must share for the second to take the group of the first; empty: it cannot.
-// Groups of memory keep counters and pages of the last task, and a frozen group may be left.
+// keyOf returns a key for the limits. A task may reuse the group of another task with the same key; empty: it may not.
+// Groups of memory keep counters and pages of the last task, and a group of the freezer may be left frozen.
 func (h *legacy) keyOf(l Limits) string {
 	switch h.name {
 	case CPU, PIDs:
@@ -204,7 +204,7 @@ func (h *legacy) done(name string) {
 	}
 }
 
-// group is the directory of a task's group, or "" if it has none in this hierarchy.
+// group returns the directory of a task's group, or "" if it has none in this hierarchy.
 func (h *legacy) group(name string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -254,8 +254,8 @@ func (h *legacy) boundsOf(l Limits) []bound {
 	return nil
 }
 
-// denials returns what is written to deny the devices. The kernel knows no exception from a rule for a whole major number,
-// so each minor number that is not open has a rule of its own if any is open.
+// denials returns what is written to deny the devices. The kernel knows no exceptions from a rule for a whole major
+// number. So if any minor number is open, each of the others gets a rule of its own.
 func (d Closed) denials() []bound {
 	const file = "devices.deny"
 	if len(d.Open) == 0 {
@@ -331,7 +331,7 @@ func (h *legacy) oomKills(name string) (n int64, exact bool) {
 	return n, false
 }
 
-// charged is how many bytes the kernel takes at a time from the limit of a group: 64 pages. Without room for so many it
+// charged is how many bytes the kernel takes at a time from the limit of a group: 64 pages. If less than that is left, it
 // takes single pages.
 const charged = 256 << 10
 

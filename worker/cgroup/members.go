@@ -175,12 +175,12 @@ func (f *Finder) mount(controller string) string {
 	return at
 }
 
-// Below reports whether one of some groups is a group or below it.
+// Below reports whether one of the groups is the group dir or lies below it.
 func Below(groups []string, dir string) bool {
 	return slices.ContainsFunc(groups, func(g string) bool { return g == dir || strings.HasPrefix(g, dir+"/") })
 }
 
-// members lists the processes in and below a group, except the caller, one of whose threads is there while it forks.
+// members lists the processes in and below a group, except this process, which has a thread in the group while it forks.
 func members(path string) []int {
 	var all []int
 	self := os.Getpid()

@@ -41,11 +41,11 @@ type keeper struct {
 	log *slog.Logger
 
 	mu    sync.Mutex
-	looks map[string]*sync.Mutex // guarded by mu; by user: held by the one look at what is kept for that user
+	looks map[string]*sync.Mutex // guarded by mu; by user: held while one goroutine looks at what is kept for that user
 }
 
-// turn waits for the user's turn to look at what is kept. Each look may read a million names, and the ends of a user's
-// tasks that look at the same time would each keep a thread.
+// turn waits until no other goroutine looks at what is kept for the user. A look may read a million names, and looks of
+// several ended tasks at the same time would each keep a thread.
 func (k *keeper) turn(user string) (end func()) {
 	k.mu.Lock()
 	if k.looks == nil {
@@ -89,8 +89,8 @@ func (k *keeper) keep(t worker.Task, e worker.DriverEvent) {
 }
 
 // room returns an error if the user keeps too much here. The files of a task that was ended for a full disk must not fill
-// it further: a user may keep as much as that leaves free for others. Usually the disk itself shows that, and nobody has to
-// look at what is kept.
+// it further: a user may keep at most as much as remains free for others. Usually the numbers of the disk already show
+// that, and the kept files need not be measured.
 func (k *keeper) room(user string, a job.Attempt) error {
 	size := scratch.SizeOf(k.cfg.scratch(a))
 	free, used, err := k.disk()
@@ -166,8 +166,8 @@ func moveMatches(from, to *os.Root, globs []string) (kept int, missing []string,
 	return kept, missing, errors.Join(errs...)
 }
 
-// makeKept makes the directory for the files that are kept. It is that of the task's user, as the scratch directory is,
-// and nobody else may enter it. The user's rights are returned.
+// makeKept makes the directory for the files that are kept. The owner of the scratch directory owns it, and nobody else
+// may enter it. makeKept returns the owner's rights.
 func makeKept(dir, scratch string) (userfile.Rights, error) {
 	var is unix.Stat_t
 	if err := unix.Lstat(scratch, &is); err != nil {

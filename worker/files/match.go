@@ -98,7 +98,7 @@ func within(dir, name string) bool {
 // match returns the matches of a glob below a directory, sorted; see upload.Glob. A matching directory stands for everything
 // below it.
 // Links are not followed, except those that the glob names as directories before its first wildcard, and never out of
-// the directory. It walks by itself, because the library's own search fails at the first link that leads outside.
+// the directory. It does not use the library's own search, because that fails at the first link that leads outside.
 func match(root *os.Root, glob string) ([]string, error) {
 	g, err := upload.ParseGlob(glob)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 const (
 	// reportEvery is how often progress is reported. Staging that is done sooner is not reported.
 	reportEvery = 400 * time.Millisecond
-	// reportAgain is after how many intervals the same text is reported again, for new listeners.
+	// reportAgain is the number of intervals after which the same text is reported again, for new listeners.
 	reportAgain = 12
 )
 

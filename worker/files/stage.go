@@ -84,7 +84,7 @@ func (d *Driver) fail(a job.Attempt, err error) {
 }
 
 // expire ends the staging when the lease runs out. When the deadline is reached it is read again, because it may have
-// moved. The wrapped driver sees to it that no process starts after the deadline.
+// moved. The wrapped driver ensures that no process starts after the deadline.
 func (d *Driver) expire(t *task) (stop func()) {
 	if t.Hold {
 		return func() {}
@@ -154,7 +154,7 @@ func (d *Driver) stage(ctx context.Context, t *task) error {
 	}
 }
 
-// unfetchable reports whether a fetch that has failed so can never succeed here, and how the attempt then ends.
+// unfetchable reports whether a fetch that failed with this error can never succeed here, and how the attempt then ends.
 func unfetchable(err error) (end error, never bool) {
 	switch {
 	case errors.Is(err, upload.ErrFull): // the store of another host may have room for this user

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// IdleAfter is how long a GPU that a task holds is hardly used before it is called idle.
+	// IdleAfter is how long a GPU that a task holds must be hardly used to be called idle.
 	IdleAfter = 15 * time.Minute
 	// idleBelow is the utilization in percent below which it is hardly used.
 	idleBelow = 5
@@ -24,8 +24,8 @@ const (
 type gpuState struct {
 	ring   usage.Ring
 	newest usage.Sample
-	// low is since when the same task holds the device and every known value was below idleBelow; zero: it was not, or
-	// one value was not known.
+	// low is since when the same task has held the device and every value was below idleBelow; zero: the last value was
+	// not, or was not known.
 	low    time.Time
 	holder job.Attempt
 }
@@ -62,7 +62,7 @@ func (m *Meter) takeGPUs(now, read time.Time, status []gpu.Status, running []Tas
 
 // take adds a sample, which may be the same as the last one.
 func (g *gpuState) take(s usage.Sample, now time.Time, holder job.Attempt, held bool) {
-	low := held && s.Values[usage.GPU] < idleBelow // false if it is not known
+	low := held && s.Values[usage.GPU] < idleBelow // false if the value is not known, which is NaN
 	switch {
 	case !low:
 		g.low = time.Time{}
@@ -84,7 +84,7 @@ func (g *gpuState) idle() time.Time {
 	return g.low
 }
 
-// Idle returns since when GPUs are idle, by UUID. Those that are not, and those of which that is not known, are missing.
+// Idle returns since when GPUs are idle, by UUID. GPUs that are not idle, or of which that is not known, are missing.
 func (m *Meter) Idle() map[string]time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package meter measures what tasks, GPUs and the host use, every few seconds, and keeps the last hour in memory. It is
-// beside the worker: nothing that it measures decides anything.
+// Package meter measures what tasks, GPUs and the host use, every few seconds, and keeps the last hour in memory. It only
+// informs: the worker decides nothing by what it measures.
 //
 // A task is measured by its control groups where it has them for itself, and by its processes otherwise. The status of
 // the GPUs is what their driver has last said. What cannot be read is not known, and never counts as 0.
@@ -24,7 +24,7 @@ import (
 const (
 	// Every is the time between two rounds.
 	Every = 5 * time.Second
-	// share is the part of a core that measuring may take: one of so many.
+	// share bounds the part of a core that measuring may take to 1/share.
 	share = 200
 	// maxPause bounds the time between two rounds on a host with very many tasks.
 	maxPause = time.Minute
@@ -92,7 +92,7 @@ func (m *Meter) Run(ctx context.Context) error {
 	}
 }
 
-// pause returns the time until the next round, after one that took so long.
+// pause returns the time until the next round, after a round that took this long.
 func pause(took time.Duration) time.Duration {
 	return min(max(Every-took, share*took), maxPause)
 }
@@ -169,8 +169,8 @@ func (m *Meter) follow(running []Task, now time.Time) []*taskState {
 }
 
 // End returns the encoded report about a task that has ended, and forgets the task; nil: nothing is known. used is the CPU
-// time of its processes as the kernel reported it at the end, and greatest the memory of the largest; 0: not known. Of a
-// task that ended before it was measured, these are the report.
+// time of its processes as the kernel reported it at the end, and greatest the memory of the largest; 0: not known. For a
+// task that ended before it was measured, the report contains only these two.
 func (m *Meter) End(a job.Attempt, used time.Duration, greatest job.Size) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()

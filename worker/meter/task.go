@@ -37,8 +37,8 @@ type counter struct {
 func newCounter() counter { return counter{last: math.NaN(), total: math.NaN()} }
 
 // set takes a new count, and returns the rate since the last one; NaN: not known. A count that is lower than the last one
-// is of fewer processes: it adds nothing. What was counted before the first call belongs to the total unless fresh is
-// false: then the group was used before.
+// is that of fewer processes, and adds nothing. The first count belongs to the total unless fresh is false, which means
+// that the group was used before.
 func (c *counter) set(now time.Time, count float64, ok, fresh bool) (rate float64) {
 	rate = math.NaN()
 	if !ok {
@@ -91,7 +91,7 @@ type reading struct {
 	alive                                 bool // one of its processes was seen
 }
 
-// measure reads what the kernel counts of a task. host lists the processes of the host, if it must.
+// measure reads what the kernel counts of a task. It calls host, which lists the processes of the host, only if it must.
 func (k *kernel) measure(t *taskState, finder *cgroup.Finder, host func() map[int]process) (r reading) {
 	if !t.found {
 		if t.groups, t.found = k.groupsOf(&t.Task, finder); !t.found {
@@ -158,8 +158,8 @@ func (t *taskState) take(now time.Time, r reading, gpus map[string]gpu.Status) {
 	}
 }
 
-// ofGPUs sets what is known of the GPUs of the task. A sum or a mean is known if it is known of each. What a task does
-// on a GPU that it shares is not known.
+// ofGPUs sets what is known of the GPUs of the task. A sum or a mean is known only if it is known for each GPU. What a
+// task does on a shared GPU is not known.
 func (t *taskState) ofGPUs(v *usage.Values, gpus map[string]gpu.Status) {
 	if len(t.Devices) == 0 || t.Shared {
 		return
@@ -191,11 +191,11 @@ func valuesOf(s gpu.Status) usage.Values {
 	return v
 }
 
-// ofRunner is more than a runner has in memory. The kernel counts that as the most that a process had, because the process
-// began as a copy of the runner.
+// ofRunner is more than a runner has in memory. A process begins as a copy of the runner, so the kernel counts the
+// runner's memory as the most that the process had. Values up to that say nothing about the task.
 const ofRunner = 32 << 20
 
-// report returns what travels with the result. used is the CPU time that the kernel reported at the end, and greatest the
+// report returns what is sent with the result. used is the CPU time that the kernel reported at the end, and greatest the
 // memory of the largest process; 0: not known.
 func (t *taskState) report(used time.Duration, greatest job.Size) usage.Report {
 	r := t.fold.Report()
@@ -209,7 +209,7 @@ func (t *taskState) report(used time.Duration, greatest job.Size) usage.Report {
 	return r
 }
 
-// atEnd returns the report about a task of which is known only what the kernel reported at the end.
+// atEnd returns the report about a task if only what the kernel reported at the end is known.
 func atEnd(used time.Duration, greatest job.Size) usage.Report {
 	r := usage.NewReport()
 	r.Samples, r.Step, r.CPU = 1, Every, used.Seconds()
@@ -219,7 +219,7 @@ func atEnd(used time.Duration, greatest job.Size) usage.Report {
 	return r
 }
 
-// clone returns the task without the slices of others.
+// clone returns a copy of the task that shares no slice with it.
 func (t Task) clone() Task {
 	t.Devices = slices.Clone(t.Devices)
 	return t

@@ -38,7 +38,7 @@ type Config struct {
 	Dir    string   // of the tasks and their runners
 	Binary string   // path of the runner's program; with /proc/self/exe an upgrade on disk does not matter
 	Args   []string // its arguments before --dir and --generation
-	// HostMounts has runners see the mounts of the host, if this process sees others.
+	// HostMounts makes runners see the mounts of the host, even if this process sees others.
 	HostMounts bool
 	Version    string // of the binary; runners of another version only drain
 	Node       string // name of this host, for the names of output files
@@ -59,12 +59,12 @@ type Config struct {
 	// EndContainers ends the containers that a dead runner left, and returns when none of them has a process. Nil:
 	// runners on this host have no containers.
 	EndContainers func(ctx context.Context, dir string, generation int) error
-	// Fences is called when the runner of processes says whether it fences tasks, and how it isolates them, for people. It must
-	// not wait. Once a runner has said that it does, each task that has a lease is fenced or refused, whatever later runners
-	// say. Nil: nobody wants to know.
+	// Fences is called when the runner of processes has said whether it fences tasks, and how it isolates them, for
+	// people. It must not wait. Once one runner has said that it fences tasks, every task with a lease is fenced or
+	// refused, whatever later runners say. It may be nil.
 	Fences func(fences bool, isolation string)
-	// Usage returns what travels with the result of an attempt about what it used; empty: that is not known. cpu and rss
-	// are what the runner reported at the end; 0: not known. Nil: nothing is measured.
+	// Usage returns the report of what an attempt used, which is sent with its result; empty: not known. cpu and rss are
+	// what the runner reported at the end; 0: not known. Nil: nothing is measured.
 	Usage func(a job.Attempt, cpu time.Duration, rss job.Size) string
 }
 
@@ -75,7 +75,7 @@ type Limits struct {
 	Scratch  job.Size // size of one task's scratch directory; 0: no limit
 	// UserScratch returns how much of the disk all tasks of a user may hold; 0: no limit. Nil: nobody has one.
 	UserScratch func(user string) job.Size
-	// Grant returns what a task with these GPUs and this need gets of the driver of the GPUs. nil: nothing.
+	// Grant returns what the driver of the GPUs gives to a task with these GPUs and this need. Nil: nothing.
 	Grant func(uuids []string, need job.Resources) gpu.Grant
 }
 
@@ -269,7 +269,8 @@ func (d *Driver) Adopt(ctx context.Context) ([]worker.DriverEvent, error) {
 // ErrUnreached says that a task which runs may be unknown yet, because a runner of an earlier daemon was not reached.
 var ErrUnreached = errors.New("a runner of the daemon before was not reached yet")
 
-// reachWithin is how long who asks for a task waits until the runners are reached. Most are within milliseconds.
+// reachWithin is how long a request about a task waits until the runners are reached. Most are reached within
+// milliseconds.
 const reachWithin = 10 * time.Second
 
 // awaitRunners waits until Run has reached every living runner and has cleaned up after every dead one. Until then a

@@ -20,8 +20,8 @@ import (
 // its tasks with it.
 const endAllWithin = 10 * time.Second
 
-// EndAll ends all runners of a directory, and their tasks with them. No driver may run there. It returns when no task has a
-// process, or with an error that names what may be left. endContainers is Config.EndContainers.
+// EndAll ends all runners of a directory, and their tasks with them. No driver may run there. It returns when no task has
+// a process, or an error that names what may be left. endContainers is Config.EndContainers.
 //
 // A runner that is dead already is left alone: what its lock file says may be of another host, from which the directory was
 // copied.
@@ -74,7 +74,7 @@ func endRunner(ctx context.Context, d protocol.Dir, n int, log *slog.Logger) (ki
 	}
 }
 
-// endLeft ends what a runner left that was killed.
+// endLeft ends what a killed runner left.
 func endLeft(ctx context.Context, d protocol.Dir, n int, endContainers func(context.Context, string, int) error) error {
 	lock, err := d.TryLock(n)
 	if err != nil || lock == nil {

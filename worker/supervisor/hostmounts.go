@@ -1,8 +1,8 @@
 package supervisor
 
-// The mounts that a runner and its tasks see. A systemd service may see others than the host: with ProtectKernelTunables=
-// /proc/sys cannot be written, and what is mounted there is seen nowhere else. Tasks must see what their users see, and
-// container engines must see what a runner mounts.
+// The mounts that a runner and its tasks see. A systemd service may see other mounts than the host: with
+// ProtectKernelTunables= it cannot write /proc/sys, and nothing else sees what is mounted there. Tasks must see what
+// their users see, and container engines must see what a runner mounts.
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ import (
 // hostMounts is the mount namespace of the host's first process.
 const hostMounts = "/proc/1/ns/mnt"
 
-// inHostMounts calls start on a thread that sees the mounts of the host, so that a process that start makes does, too. If
-// this process sees them already, start is just called.
+// inHostMounts calls start on a thread that sees the mounts of the host. So a process that start makes sees them, too. If
+// this process sees them already, it just calls start.
 func inHostMounts(start func() error) error {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {

@@ -25,8 +25,8 @@ type Input struct {
 	writing sync.Mutex // so that frames stay whole
 }
 
-// Attach opens the input of an attempt, and closes it for whoever had it open before. It returns ErrNotRunning if the
-// attempt has no process now.
+// Attach opens the input of an attempt, and closes it for the client that had it open before. It returns ErrNotRunning if
+// the attempt has no process now.
 func (d *Driver) Attach(ctx context.Context, a job.Attempt) (*Input, error) {
 	n, err := d.runnerOf(ctx, a)
 	if err != nil {
@@ -54,9 +54,8 @@ func (d *Driver) Attach(ctx context.Context, a job.Attempt) (*Input, error) {
 	return nil, fmt.Errorf("supervisor: input of %s: %w", a, err)
 }
 
-// Write passes bytes to the task. It returns when the task's pipe or terminal has them, which may take as long as the
-// task does not read. It returns ErrInputOver if the task takes no more, and another error if the task may be asked
-// again.
+// Write passes bytes to the task. It returns when the task's pipe or terminal has them, so it blocks while the task does
+// not read. It returns ErrInputOver if the task takes no more. After another error, the input may be opened again.
 func (in *Input) Write(p []byte) (int, error) {
 	done := 0
 	for done < len(p) {

@@ -23,8 +23,8 @@ const (
 	orphanMost  = time.Second
 )
 
-// endOrphans kills every process that the tasks of a dead runner left. It returns when none is left, or with the
-// error of ctx. The caller holds the dead runner's lock.
+// endOrphans kills every process that the tasks of a dead runner left. It returns nil when none is left, or the error of
+// ctx. The caller holds the dead runner's lock.
 //
 // The main processes died with their runner. The others are found by their control group, or by the session and the
 // environment that they were started with.

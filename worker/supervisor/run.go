@@ -22,7 +22,7 @@ const extendBatch = 4096
 type entry struct {
 	attempt   job.Attempt
 	role      role   // what kind of runner it needs
-	user      string // that it runs as
+	user      string // that the task runs as
 	plain     bool   // its directory holds only its output, once it has ended
 	runner    int    // generation; 0: none has it yet
 	start     []byte // the frame of its Start, until it has a process
@@ -137,7 +137,7 @@ func (s *state) drop() {
 	s.await(&s.wg)
 }
 
-// await waits for goroutines that have something to do for this one.
+// await waits for goroutines that may be sending functions to this one.
 func (s *state) await(all *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() {
@@ -284,7 +284,7 @@ func (s *state) extend(deadlines map[job.Attempt]worker.BootTime) {
 		}
 		frames[e.runner] = batch
 	}
-	for n, all := range inTables { // a runner that stands still reads no request, but its guard goes by the table
+	for n, all := range inTables { // a runner that stands still reads no request, but its guard reads the table
 		s.runners.links[n].table.ExtendAll(all)
 	}
 	for n, batch := range frames {

@@ -16,7 +16,8 @@ const (
 	// maxQueue bounds the requests that a runner has not read. A runner that falls further behind is disconnected,
 	// and gets everything again when it reconnects.
 	maxQueue = 8192
-	// respawnFirst and respawnMost bound the pause before another runner is started after one that died at once.
+	// respawnFirst and respawnMost bound the pause before another runner is started after one that died before it was
+	// reached.
 	respawnFirst = 100 * time.Millisecond
 	respawnMost  = 5 * time.Second
 )
@@ -78,7 +79,7 @@ func (rs *runners) settled() bool {
 	return true
 }
 
-// spawn starts a runner of this version, after a pause if earlier ones died at once.
+// spawn starts a runner of this version, after a pause if earlier ones died before they were reached.
 func (rs *runners) spawn(r role) {
 	rs.newest++
 	n := rs.newest

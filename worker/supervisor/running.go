@@ -1,6 +1,6 @@
 package supervisor
 
-// The tasks that have a process, for whoever measures them.
+// The tasks that have a process, for package meter and other callers.
 
 import (
 	"context"

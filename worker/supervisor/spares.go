@@ -1,7 +1,7 @@
 package supervisor
 
-// The directories of attempts that ended without output, for later attempts of the same users. The daemon names one in
-// a Start; the runner takes it if it is as good as new, and makes a directory otherwise.
+// The directories of attempts that ended without output, for later attempts of the same users. The daemon names one in a
+// Start. The runner takes it if it is as good as new, and else makes a new directory.
 //
 // See docs/adr, ADR 111.
 
@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// maxSpares bounds the directories that are named to runners later. Others stay until they are swept.
+	// maxSpares bounds the directories that are remembered for later attempts. Others stay until they are swept.
 	maxSpares = 256
 	// maxSilent bounds the attempts that ended without output and are not forgotten yet.
 	maxSilent = 4096
@@ -32,12 +32,12 @@ const (
 type spares struct {
 	dir     protocol.Dir
 	log     *slog.Logger
-	reading sync.Mutex // one at a time reads the list, however many ask for outputs that are not there
+	reading sync.Mutex // held by the one reader of the list: many may ask for outputs that are not there
 
 	mu     sync.Mutex
 	silent map[job.Attempt]string      // guarded by mu; ended without output and not forgotten, with their users
 	ready  []spare                     // guarded by mu; forgotten, the oldest first
-	taking map[job.Attempt]job.Attempt // guarded by mu; by the attempt that takes it, until that has begun
+	taking map[job.Attempt]job.Attempt // guarded by mu; attempts whose directories are taken, by the taker, until that has begun
 	list   *os.File                    // guarded by mu; protocol.Silent; nil: not open
 	size   int64                       // guarded by mu; of list
 }
@@ -61,7 +61,7 @@ func (s *spares) ended(a job.Attempt, user string) {
 	}
 }
 
-// forgotten records that nobody needs the directory of an attempt to know that it was started.
+// forgotten records that the directory of an attempt is no longer needed as the proof that the attempt was started.
 func (s *spares) forgotten(a job.Attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,9 +76,9 @@ func (s *spares) forgotten(a job.Attempt) {
 	s.ready = append(s.ready, spare{attempt: a, user: user})
 }
 
-// take returns the name of an attempt of the user whose directory the attempt by may take, or "". Before the runner
-// hears of it, the list says that it was given away. A directory that somebody follows is left alone, because a watch
-// stays with a directory that is renamed.
+// take returns the name of an attempt of the user whose directory the attempt by may take, or "". It adds that attempt to
+// the list of given directories before the runner hears of it. A directory that somebody follows is left alone, because a
+// watch stays with a directory that is renamed.
 func (s *spares) take(by job.Attempt, user string, followed func(dir string) bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -130,7 +130,7 @@ func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 	}
 	_ = conn.SetReadDeadline(time.Time{}) // as above
 	if ctx.Err() != nil {
-		return true, leave(conn) // the deadline that its end has set may be undone
+		return true, leave(conn) // the end of ctx has set a deadline, which the line above may have undone
 	}
 	k.reached(m.Welcome.Info)
 	k.d.do <- func() { k.s.welcomed(k.n, conn, *m.Welcome) }
@@ -198,7 +198,8 @@ func (k *keeper) cleanUp(ctx context.Context, lock *os.File) error {
 	return errDead
 }
 
-// removeTmps removes the directories that tasks of dead runners had as their /tmp. That may take long, and nobody waits for it.
+// removeTmps removes the directories that tasks of dead runners had as their /tmp. That may take long, so it runs in the
+// background.
 func (d *Driver) removeTmps(ctx context.Context, paths ...string) {
 	for _, path := range paths {
 		go func() {

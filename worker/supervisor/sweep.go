@@ -40,7 +40,7 @@ type sweeper struct {
 	unforgotten func(ctx context.Context) map[job.Attempt]bool
 }
 
-// run sweeps now and then. Before ready is closed tasks that run may be unknown.
+// run sweeps from time to time. It waits for ready first, because before that a running task may be unknown.
 func (s *sweeper) run(ctx context.Context, ready <-chan struct{}) {
 	select {
 	case <-ready:
@@ -66,7 +66,7 @@ func (s *sweeper) run(ctx context.Context, ready <-chan struct{}) {
 	}
 }
 
-// look sweeps with what is unforgotten now. When ctx has ended nobody can say what that is, so nothing is removed.
+// look sweeps with the attempts that are unforgotten now. If ctx has ended, these cannot be known, so nothing is removed.
 func (s *sweeper) look(ctx context.Context, now time.Time) error {
 	unforgotten := s.unforgotten(ctx)
 	if ctx.Err() != nil {
@@ -75,7 +75,7 @@ func (s *sweeper) look(ctx context.Context, now time.Time) error {
 	return s.sweep(now, unforgotten)
 }
 
-// sweepDue reports whether to look for old output that long after the last time.
+// sweepDue reports whether to look for old output, this long after the last time.
 func sweepDue(since time.Duration, disk unix.Statfs_t) bool {
 	return since >= sweepEvery || disk.Bavail < disk.Blocks/shortShare
 }
@@ -85,7 +85,7 @@ type kept struct {
 	path  string
 	since time.Time // when it last changed
 	size  int64     // on disk: a sparse file may be of any length
-	user  string    // whose files are kept there; empty: only output, whoever's
+	user  string    // whose files are kept there; empty: there is only output, of any user
 }
 
 // sweep removes directories of forgotten attempts until the rest is within the bounds: those that are too old, and then
@@ -121,12 +121,11 @@ func (s *sweeper) sweep(now time.Time, unforgotten map[job.Attempt]bool) error {
 	return nil
 }
 
-// sweepOrder says which directory is removed next. What is kept for a user is removed before what is kept for others, as
-// long as the user keeps most.
+// sweepOrder says which directory is removed next. If space is short, that is a directory of the user who keeps most.
 type sweepOrder struct {
 	all    []kept // oldest first
 	taken  []bool
-	first  int              // none before it is left
+	first  int              // all before it are taken
 	byUser map[string][]int // indexes of each user's, oldest first; some may be taken
 	held   map[string]int64
 }

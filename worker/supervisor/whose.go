@@ -1,7 +1,7 @@
 package supervisor
 
-// Whose processes some are: those of tasks, or of others. The control group of a process tells, because no process can
-// leave the group of its task; a process in a container is told by its PID namespace.
+// Whether processes belong to tasks or to others. The control group of a process shows it, because no process can leave
+// the group of its task. For a process in a container, its PID namespace shows it.
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 	"github.com/musterhq/muster/worker/cgroup"
 )
 
-// places are where the processes of tasks can be.
+// places says where the processes of tasks can be.
 type places struct {
 	groups     []string // the parents of the control groups of tasks
 	containers []int    // the first process of each container
 	elsewhere  bool     // tasks may also be elsewhere
 }
 
-// Whose reports of processes of this host whether they are those of tasks. It leaves out those of which that cannot be
-// told: all, where tasks have no control groups.
+// Whose reports by PID whether processes of this host belong to tasks. It leaves out processes for which that is not
+// known: all of them if tasks have no control groups.
 func (d *Driver) Whose(ctx context.Context, pids []int) map[int]bool {
 	if len(pids) == 0 {
 		return nil
