@@ -115,7 +115,7 @@ func (r *arbitration) wait(now Moment, o *offer, waited bool) decision {
 }
 
 // preempt ends tasks for an offer, or promises to, or returns why that would not help. It does not count on what is kept
-// for offers before this one, because they would get what the ended tasks give back.
+// for offers before this one, because those offers would get what the ended tasks give back.
 func (r *arbitration) preempt(o *offer) (why string) {
 	outlasted, ok := r.backfill.outlastedBy(o, true)
 	if !ok {
@@ -162,8 +162,7 @@ func (r *arbitration) allowed(o *offer) (devices []string, fit bool, over string
 }
 
 // revoke revokes reservations of gangs for an offer that does not fit, if the offer then fits beside what is kept for
-// offers before it. It returns the devices for the offer. It revokes nothing for a firm offer, because tasks end for
-// that.
+// offers before it. It returns the devices for the offer. It revokes nothing for a firm offer, because tasks end for it.
 func (r *arbitration) revoke(o *offer) (devices []string, done bool) {
 	if r.room.revoke == nil || o.firm {
 		return nil, false

@@ -135,7 +135,7 @@ type offer struct {
 	since       BootTime   // its first Commit; 0: there was none
 	conditional bool       // that Commit was a conditional one, and the offer is still queued
 	promised    []*attempt // the tasks that the conditional Commit named
-	firm        bool       // all members have committed: the promised tasks are to be ended, and nobody revokes the reservation
+	firm        bool       // all members have committed: the promised tasks are to be ended, and no offer may revoke the reservation
 }
 
 // booking is the time and the devices for which an offer is booked; zero if it is not.

@@ -1,7 +1,8 @@
 package worker
 
 // Backfill chooses the offers for which something is kept: by a booking if the start can be predicted, else in turns. It
-// always keeps something for offers for which tasks end. See docs/adr, ADR 91, ADR 167 and ADR 168.
+// always keeps something for offers for which tasks end.
+// See docs/adr, ADR 91, ADR 167 and ADR 168.
 
 import (
 	"cmp"
@@ -42,7 +43,7 @@ func newBackfill(k *keeps, p *pace, most time.Duration) *backfill {
 }
 
 // wants reports whether something would be kept for an offer: it is the first with its need, and something is kept for
-// fewer than maxKeeps offers. For an offer for which tasks end, only a larger bound counts.
+// fewer than maxKeeps offers. An offer for which tasks end needs only one of maxKeeps+maxPromised places.
 func (k *backfill) wants(o *offer) bool {
 	if o.makesRoom() {
 		return len(k.all) < maxKeeps+maxPromised

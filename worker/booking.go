@@ -169,7 +169,7 @@ func (s *simulation) meets(t BootTime) (which uint64, ok bool) {
 	return which, true
 }
 
-// choose chooses devices of those that are free in the simulation.
+// choose chooses among the devices that are free in the simulation.
 func (s *simulation) choose(need job.Resources) ([]string, bool) {
 	free := s.capacity.gpus.Free()
 	able, again := 0, 0

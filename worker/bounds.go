@@ -44,14 +44,14 @@ const (
 	// the offer may be booked a little later than it could be.
 	maxTimes = 32
 	// maxSwitches bounds how often one pass tries an offer on devices which are kept for others. After that, offers are
-	// tried only on devices that are kept for nobody.
+	// tried only on devices that are not kept for any offer.
 	maxSwitches = 512
 	// maxAge bounds the age of a job in an offer, because a wrong age could overflow the clock. No job waits for longer.
 	maxAge = 365 * 24 * time.Hour
 	// maxGroups bounds the known journal groups. Each costs a few hundred bytes and a renewal every 30 s.
 	maxGroups = 16384
-	// maxGroupsOf bounds the groups of one owner, so that no member can use up those of others. A daemon has one group
-	// for each data directory that it ever had.
+	// maxGroupsOf bounds the groups of one owner, so that no member can use up the groups of others. A daemon has one
+	// group for each data directory that it ever had.
 	maxGroupsOf = 16
 	// groupRests is how long a group without attempts must be unused before another group of its owner may replace it. It
 	// is longer than any offer waits.

@@ -42,7 +42,7 @@ type failure struct {
 // breaker counts the failures on a host or a GPU since the last success there.
 type breaker struct {
 	failures  []failure
-	unstarted []job.ID // jobs in a row of which the host could not start a task
+	unstarted []job.ID // jobs in a row that had a task which the host could not start
 	trips     int
 	from      BootTime // the end of the last pause. What began before that says nothing about the host since.
 	trial     bool     // it was paused, and since then no task has started or failed to start

@@ -98,7 +98,7 @@ func (fs *forecasts) forget(p job.Peer) { delete(fs.pending, p) }
 type keeping struct {
 	turn   *turn
 	all    []keptFor
-	unsaid bool // no Availability has told of the last change
+	unsaid bool // no Availability has reported the last change
 	waits  bool // a timer is set
 }
 

@@ -1,7 +1,7 @@
 package worker
 
-// Whose the memory in use on a device is: that of tasks, of programs that muster did not start, or of nobody who is
-// listed.
+// To whom the memory in use on a device belongs: to tasks, to programs that muster did not start, or to no listed
+// process.
 // See docs/adr, ADR 130.
 
 import (
@@ -19,7 +19,7 @@ type memoryUse struct {
 	pids   map[int]bool // processes of others
 	most   gpu.Process  // of them: the one that uses most
 	others job.Size     // used by them
-	rest   job.Size     // of nobody who is listed
+	rest   job.Size     // used by no listed process
 }
 
 // memoryUseOf splits the memory use of a status. tasks says by PID whether a process belongs to a task. A process that is

@@ -1,8 +1,8 @@
 package worker
 
 // Gangs: the offers to members of gangs that are queued or hold a place here, in their order. When a gang has held a
-// place in vain, single tasks go first for as long as it held the place, if their priority is not lower. See docs/adr,
-// ADR 89, ADR 125 and ADR 167.
+// place in vain, single tasks go first for as long as it held the place, if their priority is not lower.
+// See docs/adr, ADR 89, ADR 125 and ADR 167.
 
 import (
 	"cmp"

@@ -1,7 +1,7 @@
 package worker
 
-// Health: which failures count against the host and which against its GPUs, and what of that is saved on disk; and the pause of the
-// host, which accepts no tasks for a while after several jobs have failed on it in a row.
+// Health: which failures count against the host and which against its GPUs, and what of that is saved on disk. A host on
+// which several jobs have failed in a row is paused: it accepts no tasks for a while.
 
 import (
 	"log/slog"

@@ -55,7 +55,7 @@ func (l lapses) started(p job.Peer) {
 	}
 }
 
-// sweep forgets the schedulers of which no reservation has lapsed for long.
+// sweep forgets the schedulers whose last lapse was long ago.
 func (l lapses) sweep(now Moment) {
 	for p, x := range l {
 		if now.Boot.Sub(x.last) >= lapsesKept {

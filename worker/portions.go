@@ -11,7 +11,7 @@ type Portions struct {
 	of         map[job.Peer]int
 }
 
-// NewPortions returns a number of which nobody has any yet.
+// NewPortions returns a number that is not divided yet: no peer has a part of it.
 func NewPortions(most int) *Portions { return &Portions{most: most, of: map[job.Peer]int{}} }
 
 // Fits reports whether a peer may have one more.

@@ -63,7 +63,7 @@ func free(now Moment, a *attempt, o *offer) bool {
 	return v == nil || v == o || v.state != offerQueued || v.conditional && mayRevoke(now, o, v)
 }
 
-// able returns the tasks that may be ended for an offer, those that should be ended first at the front.
+// able returns the tasks that may be ended for an offer, in the order in which they should be ended.
 func (p *preemption) able(now Moment, o *offer, kept []string) (out []*attempt) {
 	for _, a := range p.attempts.by {
 		if a.runs() && a.stop == nil && a.preemptible && a.precedence() < o.msg.Precedence() && p.helps(a, o.msg.Need) && free(now, a, o) && !overlap(a.rec.Devices, kept) {
@@ -97,8 +97,8 @@ func (p *preemption) suffice(o *offer, as []*attempt) bool {
 	return fits
 }
 
-// preempt makes room for an offer, or for a gang promises to. The devices are those that are kept for others. It returns
-// why it cannot, or "".
+// preempt makes room for an offer. For a gang it only promises to. kept are the devices that are kept for other offers.
+// It returns why it cannot, or "".
 func (p *preemption) preempt(now Moment, o *offer, kept []string) string {
 	if o.msg.Gang > 0 {
 		return p.promise(now, o, kept)
@@ -165,7 +165,7 @@ func (p *preemption) end(now Moment, o *offer, victims []*attempt) {
 }
 
 // promise answers a gang's offer with a conditional Commit: it names the tasks that would make room, and ends them once
-// the offer is firm. Until then nobody ends them for another offer that ranks after this one. A promise is checked with
+// the offer is firm. Until then they are not ended for any offer that ranks after this one. A promise is checked with
 // each arbitration, because tasks end by themselves and offers that rank before take what is free.
 func (p *preemption) promise(now Moment, o *offer, kept []string) string {
 	switch {

@@ -1,7 +1,7 @@
 package worker
 
-// Quotas: whether a user holds as much of this host as the limits allow. arbitration.go declines an offer by over, and offers.go
-// sends the Decline.
+// Quotas: whether a user holds as much of this host as the limits allow. arbitration.go asks over whether to decline an
+// offer, and offers.go sends the Decline.
 
 import (
 	"fmt"

@@ -120,7 +120,7 @@ func (r *refusals) notifyAll() {
 	}
 }
 
-// take removes and returns users of whom a scheduler has to be told, as many as fit into one message.
+// take removes and returns users about whom a scheduler has to be told, as many as fit into one message.
 func (r *refusals) take(p job.Peer) []string {
 	users := r.pending[p]
 	if len(users) == 0 {

@@ -25,7 +25,7 @@ const (
 	// is dropped first.
 	maxResidents = 4096
 	// MaxLookUps bounds the lookups at a time, and maxHeld the offers that wait for them. Each scheduler has a portion of
-	// them. Beyond it nobody is looked up for it, and its offers are decided without.
+	// them. Beyond it no user is looked up for that scheduler, and its offers are decided without an answer.
 	MaxLookUps = 64
 	maxHeld    = 1024
 )

@@ -5,8 +5,8 @@
 // Core wants on disk, in one write. Then it sends the messages and starts the tasks that Core decided on. Drivers run the
 // tasks in processes that outlive the daemon.
 //
-// The files have an order, and no file uses what a later one defines; a test checks this (internal/daemon/rooms_test.go). From the
-// bottom up they are: types and bounds; the resources of the host and who holds them (capacity, quota, account, device,
-// health); the state of offers, attempts and groups; the parts that change this state; the core, which joins the parts;
-// the loop.
+// The files have an order: no file uses what a later one defines. A test checks this (internal/daemon/rooms_test.go).
+// From the bottom up they are: types and bounds; the resources of the host and who holds them (capacity, quota, account,
+// device, health); the state of offers, attempts and groups; the parts that change this state; the core, which joins the
+// parts; the loop.
 package worker

@@ -44,7 +44,7 @@ func fewest(all []*attempt, met func([]*attempt) bool) []*attempt {
 	return some
 }
 
-// held returns the reservations that an offer may take back, those that rank last at the front.
+// held returns the reservations that an offer may take back, the last by rank first.
 func (w *wounds) held(now Moment, o *offer) (out []*attempt) {
 	for _, p := range w.queue.gangs.after(o) {
 		if p.state != offerReserved || !mayRevoke(now, o, p) {

@@ -84,7 +84,7 @@ func (g *gpuState) idle() time.Time {
 	return g.low
 }
 
-// Idle returns since when GPUs are idle, by UUID. GPUs that are not idle, or of which that is not known, are missing.
+// Idle returns since when GPUs are idle, by UUID. GPUs that are not idle, or for which that is not known, are missing.
 func (m *Meter) Idle() map[string]time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

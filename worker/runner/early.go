@@ -1,6 +1,6 @@
 package runner
 
-// Exits that the loop hears of before it knows of their processes.
+// Exits of children that are reaped before the loop knows that they were started.
 
 import (
 	"time"

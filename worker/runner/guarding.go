@@ -96,7 +96,7 @@ func (g *guarding) started(t *task, group string) {
 	if ticks == 0 {
 		ticks = proc.StartTicks(t.pid)
 	}
-	_ = g.table.SetProcess(slot, t.pid, ticks, group) // a name that is too long was refused before, or matters to nobody
+	_ = g.table.SetProcess(slot, t.pid, ticks, group) // fails only if the name is too long, which making has refused for fenced tasks
 }
 
 // extend tells the guard a later deadline.

@@ -24,7 +24,8 @@ type lockKeeper struct {
 	lock *os.File // guarded by mu; nil once it is released
 }
 
-// run looks at the files until the process ends, or the lock is released. Of several failures in a row only the first is logged.
+// run looks at the files until the process ends or the lock is released. It logs only the first of several failures in a
+// row.
 func (k *lockKeeper) run() {
 	tick := time.NewTicker(keptsocket.Every)
 	defer tick.Stop()

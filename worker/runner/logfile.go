@@ -57,7 +57,7 @@ func (f *logFile) rotate() {
 	_ = unix.Close(fd)
 }
 
-// lineQueue passes lines on to a writer in another goroutine, so that nobody who logs waits for the disk.
+// lineQueue passes lines on to a writer in another goroutine, so that logging never waits for the disk.
 type lineQueue struct {
 	lines   chan []byte   // nil: the last one
 	written chan struct{} // closed once nil was received

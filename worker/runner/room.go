@@ -48,8 +48,8 @@ func openRoom(path string) *room {
 	return r
 }
 
-// hold allocates room for the ends of that many tasks. It makes a system call only if the room has to grow, and waits for it no
-// longer than holdTime.
+// hold allocates room for the ends of this many tasks. It makes a system call only if the room has to grow, and waits at
+// most holdTime for it.
 func (r *room) hold(tasks int) error {
 	want := max(segmentBytes, (int64(tasks)*endBytes+segmentBytes-1)/segmentBytes*segmentBytes)
 	r.want.Store(want)

@@ -44,7 +44,8 @@ func (m *measurer) bounded(all map[job.Attempt]*task) []scratch.Bounded {
 	return found
 }
 
-// run measures the tasks that bounded lists, whose processes members lists. It calls over for each that has to end.
+// run measures the tasks that bounded lists; members lists the processes of a task. It calls over for each task that has
+// to end.
 func (m *measurer) run(bounded func() []scratch.Bounded, members func(job.Attempt) []int, over func(scratch.Over)) {
 	meter := scratch.Meter{Members: members}
 	for range m.wake {

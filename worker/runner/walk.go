@@ -23,8 +23,9 @@ type walker struct {
 	spaces     bool // each task has a PID namespace, so that the runner gets no orphans of tasks as children
 }
 
-// owner returns the attempt that a stranger belongs to (see strangers), by its environment or its session. It returns false if the
-// process has changed both. If the process is in the middle of an execve, owner waits for that, until end at the latest.
+// owner returns the attempt that a stranger belongs to (see strangers), by its environment or its session. It returns
+// false if the stranger has changed both. If the process is in the middle of an execve, owner waits for that, until end
+// at the latest.
 func (w *walker) owner(pid int, end time.Time) (job.Attempt, bool) {
 	if a, ok := proc.AttemptOf(pid, end); ok {
 		if _, known := w.tasks.all[a]; known {

@@ -93,8 +93,8 @@ func (p *pins) unpin(places []string) error {
 
 // show returns the path that the engine is given for each of a container's mounts, and the bind mounts among them,
 // which are unmounted once the container has started. Without root, and for a rootless engine, the engine gets the
-// original path: without root nobody gains access to files of other users, and a rootless engine does not see root's
-// bind mounts.
+// original path: without root, no user gains access to files of others, and a rootless engine does not see root's bind
+// mounts.
 func (p *pins) show(b spawn.Container, f facts) (paths, places []string, err error) {
 	defer func() {
 		if err != nil {
@@ -123,7 +123,7 @@ func (p *pins) show(b spawn.Container, f facts) (paths, places []string, err err
 }
 
 // unseen explains the error of an engine that does not see a bind mount. In all other errors it names the directory or
-// file of the host in place of the bind mount, which nobody else knows.
+// file of the host in place of the bind mount, which users do not know.
 func unseen(err error, places, mounts []string) error {
 	if err == nil {
 		return nil

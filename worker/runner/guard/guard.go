@@ -88,15 +88,15 @@ func (t *Table) All() (all []Entry) {
 	return all
 }
 
-// Kill kills the processes of a task, and reports whether there were any. It kills the control group as a whole, also when the
-// main process has ended: no other task gets this group (cgroup.Tree.Group).
+// Kill kills the processes of a task, and reports whether there were any. It kills the control group as a whole, even if
+// the main process has ended, because no other task gets this group (cgroup.Tree.Group).
 func (e Entry) Kill() bool {
 	if e.PID == 0 {
 		return false
 	}
 	found := e.PID != Making && proc.StartTicks(e.PID) == e.Ticks && !proc.Ended(e.PID)
 	if found {
-		proc.SignalProcess(e.PID, e.Ticks, unix.SIGKILL) // and with it all of a PID namespace of which it is the first
+		proc.SignalProcess(e.PID, e.Ticks, unix.SIGKILL) // if it is the first of a PID namespace, the kernel kills all others there
 	}
 	if e.Group != "" {
 		found = cgroup.Populated(e.Group) || found

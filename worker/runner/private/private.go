@@ -2,8 +2,8 @@
 // and is gone with the task.
 //
 // Both are mounts in the mount namespace of the task (package pidspace): a directory that the caller provides is the task's
-// /tmp, and a new tmpfs its /dev/shm. The kernel frees that tmpfs with the last process of the namespace, and charges what
-// is in it to the control group of whoever wrote it.
+// /tmp, and a new tmpfs its /dev/shm. The kernel frees that tmpfs with the last process of the namespace, and charges
+// each file in it to the control group of the process that wrote it.
 //
 // Some of what lies in the host's directories has to stay reachable, such as the working directory of the task, or a
 // socket that its environment names. Kept says what, and Mount mounts it at the same path in the task's directory.
@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The directories of the host in place of which a task has its own.
+// The directories of the host that a task has its own of.
 const (
 	tmp = iota
 	shm

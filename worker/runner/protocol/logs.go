@@ -42,7 +42,7 @@ func LeftTmps(d Dir) ([]string, error) {
 	return all, err
 }
 
-// left lists the runners of which there is a file with this extension and no lock file, oldest first.
+// left lists the runners that have a file with this extension but no lock file, oldest first.
 func left(d Dir, ext string) ([]int, error) {
 	entries, err := os.ReadDir(string(d))
 	if err != nil {

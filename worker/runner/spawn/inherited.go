@@ -3,7 +3,8 @@ package spawn
 // Descriptors that a process of muster inherits from the program that started it. A shell, a cron job or a service
 // manager may leave files open in what it starts. Nothing of muster uses them, and a task that got one could read or
 // write a file that its user may not even open. So the daemon, the runners and the agent of the GPU driver begin without
-// them, and so does the helper that executes a task's program. See docs/adr, ADR 118.
+// them, and so does the helper that executes a task's program.
+// See docs/adr, ADR 118.
 
 import (
 	"fmt"

@@ -45,8 +45,8 @@ func (g *oomScore) close() {
 	}
 }
 
-// ofTasks has children start with the score of tasks until back is called. The lock costs nothing: Go runs one fork at a time
-// anyway.
+// ofTasks makes children start with the score of tasks until back is called. The lock costs nothing: Go runs one fork at
+// a time anyway.
 func (g *oomScore) ofTasks() (back func()) {
 	if g.file == nil {
 		return func() {}

@@ -19,9 +19,9 @@ type Order struct {
 	// Refused is the reason why no process is to be started; nil: one is. The attempt's directory is made in either
 	// case.
 	Refused error
-	// Making is called when the process is about to be made, with the first process of its PID namespace (0: it has none) and
-	// the start of that, and with the directory of its control group. After an error no process is made. Nil: nobody wants to
-	// know.
+	// Making is called when the process is about to be made, with the first process of its PID namespace (0: it has
+	// none), the start of that process, and the directory of its control group. After an error no process is made. It may
+	// be nil.
 	Making func(first int, ticks uint64, group string) error
 	// Slow is called in a goroutine of its own if the start takes longer than SlowStart.
 	Slow func()
