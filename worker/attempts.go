@@ -138,7 +138,7 @@ func (s *attempts) setPreemptible(a *attempt, spec job.Spec) {
 		return
 	}
 	a.preemptible, a.yielding = true, yielding{priority: spec.Priority}
-	if a.offer != nil { // else a restart has lost what the offer said, and no task of its priority ends it
+	if a.offer != nil { // else a restart has lost the offer: the level stays 0, and no task of the same priority ends it
 		m := &a.offer.msg
 		a.priority, a.work, a.offered, a.width = m.Priority, m.Work, m.Level, contract.Width(m.Need, m.Gang) // the offer's priority may differ from the job's
 	}

@@ -100,7 +100,7 @@ const (
 	// leaseWait is how long a Start waits for the answer to a renewal. An answer that takes longer means that the session
 	// is about to break.
 	leaseWait = 5 * time.Second
-	// startWithin is when the process of a task should have begun after its Commit: the Start comes within
+	// startWithin is how long after its Commit the process of a task should have begun: the Start comes within
 	// contract.ReserveFor. Predictions of releases assume it. A task that waits longer, for files or an image, releases
 	// its resources later than predicted.
 	startWithin = contract.ReserveFor

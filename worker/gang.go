@@ -157,8 +157,8 @@ type others struct {
 // time counts instead.
 const vainForgotten = 24 * time.Hour
 
-// heldInVain notes that the reservation of an offer ends without a start. Where tasks go by level, single tasks and gangs
-// go first in turns from then on; the first turn has this length.
+// heldInVain notes that the reservation of an offer ends without a start. If tasks are ordered by level, single tasks and
+// gangs go first by turns from then on; turn is the length of the first turn.
 func (t *others) heldInVain(now BootTime, o *offer, turn time.Duration) {
 	if o.msg.Gang == 0 || o.since == 0 || now.Sub(o.since) < contract.ReserveFor {
 		return

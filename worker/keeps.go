@@ -151,7 +151,7 @@ func (k *keeps) took(o *offer) {
 	clear(k.whole)
 }
 
-// hold has the pool hold the devices of these keeps, as far as they are free, and of no others.
+// hold makes the pool hold the devices of these keeps, as far as they are free, and those of no other keeps.
 func (k *keeps) hold(which uint64) {
 	if k.held == which {
 		return

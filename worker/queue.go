@@ -144,7 +144,7 @@ func (q *queue) order() {
 }
 
 // takeTurn gives an offer its turn: it is the first of its priority and waits while resources are held back for it, or it
-// is that of a gang and gets a place.
+// is of a gang and gets a place.
 func (q *queue) takeTurn(o *offer) {
 	if o.turn == 0 && q.meter.weights.On() {
 		q.turns++

@@ -1,8 +1,7 @@
 package worker
 
 // Refusals: the schedulers whose offers were declined because of a user's quota. They are told when the user may hold
-// more, those first whose task has the highest priority.
-// See docs/adr, ADR 61 and ADR 167.
+// more, the scheduler whose task has the highest priority first. See docs/adr, ADR 61 and ADR 167.
 
 import (
 	"container/list"
@@ -22,14 +21,14 @@ type refusal struct {
 	priority int // the highest one of those offers
 }
 
-// head is the priority of the tasks of a user whose schedulers were told that he may hold more. Until they have had time to
-// offer these tasks, none of his of a lower priority starts.
+// head is the priority of the tasks of a user whose schedulers were told that he may hold more. Until these schedulers
+// have had time to offer the tasks, no task of the user with a lower priority starts.
 type head struct {
 	priority int
 	timer    *timer // ends it
 }
 
-// headFor is how long schedulers have for that: it is more than a round trip and announceEvery.
+// headFor is how long schedulers have to offer those tasks. It is more than a round trip and announceEvery.
 const headFor = time.Second
 
 // refusals records which schedulers to tell. If there are more than maxRefusals, the oldest are dropped.
@@ -73,11 +72,11 @@ func (r *refusals) drop(user string, p job.Peer) {
 	}
 }
 
-// notify makes announce tell the user's refused schedulers that the user may hold more. Each is told once: those whose task
-// has the highest priority now, and the next ones when they have had time to offer it.
+// notify makes announce tell the user's refused schedulers that the user may hold more. Each is told once. Those whose
+// task has the highest priority are told now, and the next ones after headFor.
 func (r *refusals) notify(user string) { r.notifyBelow(user, job.MaxPriority+1) }
 
-// notifyBelow does so for the schedulers whose tasks have a lower priority than this.
+// notifyBelow does the same, but only for schedulers whose tasks have a lower priority than bound.
 func (r *refusals) notifyBelow(user string, bound int) {
 	first := -1
 	for _, e := range r.of[user] {
@@ -105,7 +104,7 @@ func (r *refusals) notifyBelow(user string, bound int) {
 	})}
 }
 
-// behind returns why a task of a user waits for another one of his, for people, or "".
+// behind returns why a task of a user has to wait for another task of the same user, for people, or "".
 func (r *refusals) behind(user string, priority int) string {
 	if h, waits := r.heads[user]; waits && priority < h.priority {
 		return contract.Clip(fmt.Sprintf("a task of priority %d of user %s, which had to wait for the limits of this host, goes first", h.priority, user))

@@ -18,8 +18,8 @@ type wounds struct {
 	reservations *reservations
 }
 
-// revoke takes back as few reservations of gangs as it takes for the offer to fit, those first that rank last. It takes
-// back none if all would not be enough. enough is true if only the quota of the offer's user might be missing.
+// revoke takes back as few reservations of gangs as the offer needs to fit, the last by rank first. It takes back none if
+// all would not be enough. enough is true if only the quota of the offer's user might be missing.
 func (w *wounds) revoke(now Moment, o *offer) (done, enough bool) {
 	held := w.held(now, o)
 	if len(held) == 0 || !w.fits(o, held) {

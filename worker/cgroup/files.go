@@ -36,7 +36,8 @@ func Own(controller string) (string, error) {
 	return "", fmt.Errorf("cgroup: in no group of %q", controller)
 }
 
-// mountOf returns where the hierarchy of a controller is mounted. proc is the directory of the kernel's files about processes.
+// mountOf returns where the hierarchy of a controller is mounted. proc is the directory of the kernel's files about
+// processes.
 func mountOf(proc, controller string) (string, error) {
 	f, err := os.Open(filepath.Join(proc, "self", "mountinfo"))
 	if err != nil {

@@ -88,8 +88,8 @@ func legacyFreezeOf(path string) freeze {
 // signalMembers signals each process of a group.
 func signalMembers(path string, sig unix.Signal) { signalNew(path, sig, map[int]bool{}) }
 
-// signalNew signals the processes of a group that are not in done, adds them to it, and returns how many these were. It opens
-// the processes and lists them again, so that no process that reuses a pid is signalled.
+// signalNew signals the processes of a group that are not in done, adds them to done, and returns their number. It opens
+// the processes and then lists them again, so that no process that reuses a pid is signalled.
 func signalNew(path string, sig unix.Signal, done map[int]bool) (n int) {
 	held := map[int]int{}
 	for _, pid := range members(path) {

@@ -116,8 +116,8 @@ func (w *walker) unclaimed(t *task, pid int) bool {
 const (
 	// maxStops bounds the rounds in which the processes of a task are stopped.
 	maxStops = 50
-	// stopPause is the pause before the next check whether all have stopped. A process that hangs in the kernel never does, so
-	// maxStops ends it.
+	// stopPause is the pause before the next check whether all have stopped. A process that hangs in the kernel never
+	// stops, so maxStops bounds the checks.
 	stopPause = time.Millisecond
 )
 

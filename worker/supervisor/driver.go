@@ -288,7 +288,8 @@ func (d *Driver) awaitRunners(ctx context.Context) error {
 	}
 }
 
-// NeverBegun reports whether no runner has begun an attempt; see worker.Adopter. A runner begins with the attempt's directory.
+// NeverBegun reports whether no runner has begun an attempt; see worker.Adopter. A runner first makes the attempt's
+// directory.
 func (d *Driver) NeverBegun(a job.Attempt) bool {
 	_, err := os.Lstat(d.dir.Task(a))
 	return errors.Is(err, os.ErrNotExist)

@@ -13,13 +13,15 @@ import (
 // them come from the registry.
 const maxWords = 400
 
-// refusals are what an engine or a registry says of a pull, in lower case, and what to do. The first that fits counts.
+// refusals pair what an engine or a registry says about a failed pull, in lower case, with what to do. The first that
+// fits counts.
 var refusals = []struct {
 	words  []string
 	advice string
 	final  bool // the same pull cannot succeed later
 }{
-	// First, because the words of the network come with the address of the image, whose name may have any of the words below.
+	// This comes first, because network errors contain the address of the image, and its name may have any of the words
+	// below.
 	{[]string{
 		"no such host", "connection refused", "i/o timeout", "network is unreachable", "no route to host", "temporary failure in name resolution", "server misbehaving", "tls handshake timeout", "client.timeout", "context deadline exceeded",
 	}, "the node does not reach the registry: check the name of the registry and the node's network, or use an image that the node has (docker images; docker load brings one there)", false},

@@ -205,7 +205,8 @@ type place struct {
 	old        bool // the kernel says neither mount nor root: Linux before 5.8
 }
 
-// mounted reports whether something is mounted at a place in a directory. Subvolumes of Btrfs have devices of their own, too.
+// mounted reports whether something is mounted at a place in a directory. A subvolume of Btrfs also has a device of its
+// own, but is not mounted.
 func (p place) mounted(in place) bool { return p.root || p.old && p.dev != in.dev }
 
 // placeOf returns where an open file lies.
