@@ -130,7 +130,7 @@ func (k *keeper) visit(ctx context.Context) (reached bool, err error) {
 	}
 	_ = conn.SetReadDeadline(time.Time{}) // as above
 	if ctx.Err() != nil {
-		return true, leave(conn) // the end of ctx has set a deadline, which the line above may have undone
+		return true, leave(conn) // the end of ctx has set a deadline, which the last SetReadDeadline may have undone
 	}
 	k.reached(m.Welcome.Info)
 	k.d.do <- func() { k.s.welcomed(k.n, conn, *m.Welcome) }
