@@ -8,22 +8,22 @@ import (
 	"sync"
 )
 
-// maxGone bounds the removals that a log remembers. A reader that is behind a forgotten one begins anew.
+// maxGone bounds the removals that a log remembers. A reader that has not read a forgotten removal must start again.
 const maxGone = 4096
 
-// Log keeps the newest line about each object. A reader asks for the lines since the last one that it has read. So a slow
-// reader skips what is out of date, and costs no memory.
+// Log keeps the newest line about each object. A reader asks for the lines that changed since the last line that it has
+// read. So a slow reader skips outdated lines and needs no buffer.
 type Log struct {
 	mu    sync.Mutex
 	lines map[string]*list.Element // guarded by mu
 	order list.List                // guarded by mu: of *Line, the oldest change first
-	gone  list.List                // guarded by mu: of *Line, those of removals
+	gone  list.List                // guarded by mu: of *Line, removals only
 	last  uint64                   // guarded by mu: number of the last change
 	lost  uint64                   // guarded by mu: number of the last removal that is forgotten
 	bell  chan struct{}            // guarded by mu: closed at the next change
 }
 
-// Line is what a log says of one object.
+// Line is the newest text about one object.
 type Line struct {
 	Key    string
 	Text   []byte
@@ -36,7 +36,7 @@ func NewLog() *Log {
 	return &Log{lines: map[string]*list.Element{}, bell: make(chan struct{})}
 }
 
-// Set replaces the line about an object. The same line again is no change.
+// Set replaces the line about an object. Setting the same text again is no change.
 func (l *Log) Set(key string, text []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,8 @@ func (l *Log) Set(key string, text []byte) {
 	l.addLocked(&Line{Key: key, Text: text})
 }
 
-// Remove replaces the line about an object by one that says that it is gone. Readers that begin later do not get it.
+// Remove replaces the line about an object by text, which says that the object is gone. Readers that begin later do not
+// get this line.
 func (l *Log) Remove(key string, text []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,8 +92,9 @@ func lineOf(e *list.Element) *Line {
 	return line
 }
 
-// Since returns at most so many lines that changed after the change with this number, the oldest first, and the number to
-// go on with. 0 is before the first change. With anew the reader has missed removals: it must forget all, and begin at 0.
+// Since returns the lines that changed after the change with the number after, the oldest first, most lines at most. next
+// is the number for the next call. 0 is before the first change. If anew is true the reader has missed removals: it must
+// forget all lines and start again at 0.
 func (l *Log) Since(after uint64, most int) (lines []Line, next uint64, anew bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,7 +116,8 @@ func (l *Log) Since(after uint64, most int) (lines []Line, next uint64, anew boo
 	return lines, next, false
 }
 
-// Changed returns a channel that is closed at the next change. It is taken before Since, so that no change is missed.
+// Changed returns a channel that is closed at the next change. A reader calls Changed before Since, so that it misses no
+// change.
 func (l *Log) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,6 +1,6 @@
 package view
 
-// Packing: the texts of rows, nodes and events are kept compressed.
+// Compression of the texts of rows, nodes and events in memory.
 
 import (
 	"encoding/binary"
@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	packWindow  = 64 << 10 // bytes: beyond it a text is not found in the other
-	maxUnpacked = 16 << 20 // bytes of two texts: of 1 MB that a member tells of a node, JSON makes 6 at most
-	beside      = 64       // bytes that the decoder wants beside what it decodes
-	keepWork    = 64 << 10 // bytes: a larger one is not kept for the next
-	packDict    = 1        // the number of the dictionary; there is one
-	leastPart   = 16       // a packed text counts for this part of its length at least
+	packWindow  = 64 << 10 // bytes: repetitions further back than this are not found
+	maxUnpacked = 16 << 20 // bytes of both texts: a member sends 1 MB about a node, which escaping in JSON makes 6 MB at most
+	beside      = 64       // bytes that the decoder needs besides its output
+	keepWork    = 64 << 10 // bytes: a larger buffer is not kept for the next call
+	packDict    = 1        // the number of the only dictionary
+	leastPart   = 16       // a packed text counts at least 1/16 of its length
 )
 
-// Packer compresses what is said of an object: a text for everybody, and one for those who may see more. Such texts look
-// alike: most of one is in a typical text, and nearly all of the second is in the first.
+// Packer compresses two texts about an object: one for everybody, and one for those who may see more. Such texts look
+// alike: most of the first occurs in a typical text, and nearly all of the second occurs in the first.
 type Packer struct {
 	enc *zstd.Encoder
 	dec *zstd.Decoder
 
 	mu   sync.Mutex
-	work []byte // guarded by mu: what is packed, and then the packed
+	work []byte // guarded by mu: the texts, then their compressed form
 }
 
-// NewPacker returns a Packer of texts that have much of a typical one, of 8 bytes or more. It takes about 1 MB.
+// NewPacker returns a Packer for texts that resemble a typical one, which has 8 bytes or more. A Packer takes about 1 MB.
 func NewPacker(typical []byte) *Packer {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
 		zstd.WithWindowSize(packWindow), zstd.WithEncoderCRC(false), zstd.WithEncoderDictRaw(packDict, typical))
 	if err != nil {
-		panic(err) // no such options are given
+		panic(err) // our options are valid
 	}
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(packWindow), zstd.WithDecoderMaxMemory(maxUnpacked), zstd.WithDecoderDictRaw(packDict, typical))
 	if err != nil {
@@ -45,7 +45,7 @@ func NewPacker(typical []byte) *Packer {
 	return &Packer{enc: enc, dec: dec}
 }
 
-// Pack compresses the text for everybody and the one for those who may see more; nil: they are the same.
+// Pack compresses the text for everybody, and more, the text for those who may see more. If more is nil both are the same.
 func (p *Packer) Pack(text, more []byte) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,14 +62,15 @@ func (p *Packer) Pack(text, more []byte) []byte {
 	return append(make([]byte, 0, len(work)-both), work[both:]...)
 }
 
-// Append adds a text that was packed to b: with more, the one for those who may see more.
+// Append unpacks a text and appends it to b: if more is true the text for those who may see more, else the text for
+// everybody.
 func (p *Packer) Append(b, packed []byte, more bool) []byte {
 	h, frame := headOf(packed)
-	if h.all > maxUnpacked { // Pack has made it
+	if h.all > maxUnpacked {
 		return b
 	}
 	b = slices.Grow(b, h.all+beside)
-	both, err := p.dec.DecodeAll(frame, b[len(b):]) // the bound of the decoder counts what is there before
+	both, err := p.dec.DecodeAll(frame, b[len(b):]) // not into b: the decoder's bound would count what b already has
 	if err != nil || h.text > len(both) {
 		return b
 	}
@@ -79,23 +80,23 @@ func (p *Packer) Append(b, packed []byte, more bool) []byte {
 	return append(b, both[:h.text]...)
 }
 
-// Length returns the length of the text for everybody that was packed.
+// Length returns the unpacked length of the text for everybody.
 func Length(packed []byte) int {
 	h, _ := headOf(packed)
 	return h.text
 }
 
-// Weight returns for how many bytes a packed text counts in the bounds of what is kept. What packs to nearly nothing counts for
-// more than it takes, because it is sent as it was.
+// Weight returns how many bytes a packed text counts in the bounds of memory. A text that is nearly all redundant counts
+// more than its packed size, because it is sent unpacked.
 func Weight(packed []byte) int { return max(len(packed), Length(packed)/leastPart) }
 
-// seed makes the sums of this process unlike those of others.
+// seed makes the sums of this process differ from those of other processes.
 var seed = maphash.MakeSeed()
 
-// Sum returns a sum of a text, by which texts of this process are told apart.
+// Sum returns a hash of a text. Within this process, texts with the same Sum are taken to be equal.
 func Sum(text []byte) uint64 { return maphash.Bytes(seed, text) }
 
-// SumOf returns Sum of a text that was packed, as Append would add it.
+// SumOf returns the Sum of the text that Append would append.
 func SumOf(packed []byte, more bool) uint64 {
 	h, _ := headOf(packed)
 	if more {
@@ -109,7 +110,7 @@ func Same(a, b []byte) bool {
 	return SumOf(a, false) == SumOf(b, false) && SumOf(a, true) == SumOf(b, true)
 }
 
-// head is what is packed, before the compressed texts.
+// head precedes the compressed texts.
 type head struct {
 	text, all int    // bytes of the first text, and of both
 	sum, more uint64 // of the texts
@@ -124,7 +125,7 @@ func (h head) appendTo(b []byte) []byte {
 	return b
 }
 
-// headOf returns the head and the rest; zero and nothing for what Pack has not made.
+// headOf returns the head and the rest of a packed text; a zero head and nil if Pack did not make it.
 func headOf(packed []byte) (h head, frame []byte) {
 	text, n := binary.Uvarint(packed)
 	if n <= 0 {

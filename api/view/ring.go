@@ -1,14 +1,14 @@
 package view
 
-// The ring: the latest events, for readers that come back.
+// The ring: the latest events, so that readers can go on after a break.
 
 import (
 	"sync"
 	"time"
 )
 
-// Ring keeps the latest events, within a number and a number of bytes. Readers share them. A reader that is too far behind
-// misses some, and is told so.
+// Ring keeps the latest events; their number and their bytes are bounded. All readers share it. A reader that is too far
+// behind misses events, and After tells it so.
 type Ring[E any] struct {
 	most, mostBytes int
 
@@ -25,12 +25,13 @@ type slot[E any] struct {
 	bytes int
 }
 
-// NewRing returns a ring for so many events and bytes.
+// NewRing returns a ring that keeps at most most events and mostBytes bytes.
 func NewRing[E any](most, mostBytes int) *Ring[E] {
 	return &Ring[E]{most: most, mostBytes: mostBytes, bell: make(chan struct{})}
 }
 
-// Add adds the event that encode returns for its number, with its size. Old ones make room.
+// Add gives encode the number of a new event, and adds the event of the size that encode returns. Old events are dropped
+// to stay within the bounds.
 func (r *Ring[E]) Add(at time.Time, encode func(number uint64) (E, int)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,13 +50,13 @@ func (r *Ring[E]) Add(at time.Time, encode func(number uint64) (E, int)) {
 	r.bell = make(chan struct{})
 }
 
-// After returns at most so many events after the one with this number, and the number to go on with. missed says that
-// events between are no longer here: the reader goes on with those that are.
+// After returns the events after the one with this number, most events at most. next is the number for the next call.
+// missed is true if the ring has dropped events in between; the events after them are returned.
 func (r *Ring[E]) After(number uint64, most int) (events []E, next uint64, missed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.last - uint64(len(r.events)) // the newest that is gone
-	if number > r.last {                     // of another ring
+	before := r.last - uint64(len(r.events)) // the newest dropped event
+	if number > r.last {                     // the number is from another ring
 		return nil, r.last, true
 	}
 	missed = number < before
@@ -77,8 +78,8 @@ func (r *Ring[E]) Last() uint64 {
 	return r.last
 }
 
-// Before returns the number of the newest event before a time. missed says that events since then may be gone: the ring
-// was made at the time begun, or has dropped them.
+// Before returns the number of the newest event before the time t. missed is true if the ring may lack events since t,
+// because it was made later, at the time begun, or has dropped them.
 func (r *Ring[E]) Before(t, begun time.Time) (number uint64, missed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +91,8 @@ func (r *Ring[E]) Before(t, begun time.Time) (number uint64, missed bool) {
 	return number, all && t.Before(begun) || !all && number == r.last-uint64(len(r.events))
 }
 
-// Changed returns a channel that is closed at the next event. It is taken before After, so that no event is missed.
+// Changed returns a channel that is closed at the next event. A reader calls Changed before After, so that it misses no
+// event.
 func (r *Ring[E]) Changed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 const (
 	MaxOpen  = 16384 // jobs that have not ended
 	MaxEnded = 512
-	slack    = 64 // so many more before the oldest are dropped together
+	slack    = 64 // jobs above the bound before the oldest are dropped, all at once
 )
 
-// Row is a job in a listing: what it is found and sorted by, and its documents.
+// Row is a job in a listing: the fields by which it is found and sorted, and its documents.
 type Row struct {
 	ID             job.ID
 	User, Name     string
@@ -32,10 +32,10 @@ type Row struct {
 // Position returns the job's place in a listing.
 func (r *Row) Position() job.Position { return job.Position{Submitted: r.Submitted, ID: r.ID} }
 
-// rowBytes is about what a row takes beside its documents.
+// rowBytes is about how much memory a row takes without its documents.
 const rowBytes = 512
 
-// Size returns for about how many bytes the row counts.
+// Size returns about how many bytes the row counts in the bounds of memory.
 func (r *Row) Size() int64 {
 	if r == nil {
 		return 0
@@ -65,7 +65,7 @@ type Shelf struct {
 	bytes int64
 }
 
-// kind counts the jobs of one kind. Of those that come after from in a listing, some may be missing.
+// kind counts the jobs of one kind. In a listing, jobs from the position from on may be missing.
 type kind struct {
 	jobs int
 	from job.Position
@@ -81,7 +81,7 @@ func kindOf(s job.State) int {
 	return 0
 }
 
-// Get returns the row of a job; nil: it is not here.
+// Get returns the row of a job; nil if the shelf does not have the job.
 func (s *Shelf) Get(id job.ID) *Row { return s.rows[id] }
 
 // Size returns about how many bytes the rows take.
@@ -94,7 +94,7 @@ func (s *Shelf) All(each func(*Row)) {
 	}
 }
 
-// Put adds or replaces a row. It returns the rows that are dropped for it, which may have the new one.
+// Put adds or replaces a row. It returns the rows that it dropped to stay within the bounds; the new row may be one of them.
 func (s *Shelf) Put(r *Row) (dropped []*Row) {
 	s.Remove(r.ID)
 	k := &s.kinds[kindOf(r.State)]
@@ -107,13 +107,13 @@ func (s *Shelf) Put(r *Row) (dropped []*Row) {
 	return s.trim(kindOf(r.State), [2]int{MaxOpen, MaxEnded}[kindOf(r.State)])
 }
 
-// Refuse says that a row is not kept for want of room.
+// Refuse removes a row that the caller has no memory for, and notes that it is missing.
 func (s *Shelf) Refuse(r *Row) {
 	s.Remove(r.ID)
 	s.Miss(r.State, r.Position())
 }
 
-// Miss says that of the jobs of the kind of this state those from a position on may be missing.
+// Miss notes that jobs may be missing from a position on. It applies to jobs of the same kind (ended or not) as state.
 func (s *Shelf) Miss(state job.State, from job.Position) {
 	k := &s.kinds[kindOf(state)]
 	if from.ID != "" && (k.from.ID == "" || from.Compare(k.from) < 0) {
@@ -142,7 +142,7 @@ func (s *Shelf) trim(of, most int) []*Row {
 	return dropped
 }
 
-// Remove removes a job and returns its row; nil: it was not here.
+// Remove removes a job and returns its row; nil if the shelf did not have the job.
 func (s *Shelf) Remove(id job.ID) *Row {
 	r := s.rows[id]
 	if r != nil {
@@ -163,7 +163,8 @@ func (s *Shelf) Retain(keep map[job.ID]bool) (removed []*Row) {
 	return removed
 }
 
-// From returns where in a listing of jobs in these states (none means all) rows may be missing; no ID: nowhere.
+// From returns the position in a listing of jobs in these states (none means all) from which rows may be missing. A
+// position without an ID means that none are missing.
 func (s *Shelf) From(states []job.State) (from job.Position) {
 	for i, k := range s.kinds {
 		chosen := len(states) == 0 || slices.ContainsFunc(states, func(s job.State) bool { return kindOf(s) == i })
@@ -174,5 +175,5 @@ func (s *Shelf) From(states []job.State) (from job.Position) {
 	return from
 }
 
-// Froms returns From for jobs that have not ended, and for those that have.
+// Froms returns From for jobs that have not ended, and From for jobs that have.
 func (s *Shelf) Froms() (open, ended job.Position) { return s.kinds[0].from, s.kinds[1].from }

@@ -1,4 +1,4 @@
-// Package view holds the parts of a daemon's picture of its cluster that know neither HTTP nor documents: the newest
-// version of each object in the order of changes, the jobs of one member within bounds, the latest events, and
-// the compressed texts of these.
+// Package view has the data structures with which a daemon caches the state of its cluster. They know neither HTTP nor
+// the types of the API's documents. Log keeps the newest version of each object in the order of changes, Shelf the jobs
+// of one member within bounds, Ring the latest events. Packer compresses their texts.
 package view
