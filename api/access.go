@@ -1,7 +1,7 @@
 package api
 
-// Who may see and do what of a job: one table, and the functions that apply it. The daemon that owns a job decides, also
-// for a request that another daemon forwards. See docs/adr, ADR 119.
+// Who may see which parts of a job, and who may change it: one table, and the functions that apply it. The daemon that owns
+// a job decides, also for a request that another daemon forwards. See docs/adr, ADR 119.
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// part is a part of what a daemon knows of a job, or what one can do with it.
+// part is a part of a job's data, or a group of actions on a job.
 type part int
 
 const (
@@ -22,7 +22,7 @@ const (
 	parts
 )
 
-// others says what users may who are neither the job's user nor operators.
+// others says when users who are neither the job's user nor operators have access to a part.
 type others int
 
 const (
@@ -31,7 +31,7 @@ const (
 	unlessOwn
 )
 
-// sights is the table. The job's user and operators may all.
+// sights is the table for others. The job's user and operators have access to all parts.
 var sights = [parts]others{
 	partRow:    unlessOwn, // unless the daemon's setting visibility is own
 	partOutput: ifShared,
@@ -56,7 +56,8 @@ func (a requester) may(p part, j *job.Job) bool {
 	return false
 }
 
-// require returns an error if the requester may not do that to the job. What may not even be listed is not found.
+// require returns an error if the requester has no access to the part. It is ErrNotFound if the requester may not even see
+// the job in listings, else ErrDenied.
 func (a requester) require(p part, j *job.Job, verb string) error {
 	switch {
 	case a.may(p, j):

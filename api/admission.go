@@ -1,6 +1,6 @@
 package api
 
-// Admission: whether a route is open to a kind of listener, and whether there is room for the request. See docs/adr,
+// Admission: whether a route is open to a kind of listener, and whether a slot is free for the request. See docs/adr,
 // ADR 122.
 
 import (
@@ -15,19 +15,19 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The rooms of one kind of listener. Of each, one user alone gets half.
+// The numbers of slots for one kind of listener. A single user gets half of them at most.
 const (
-	maxRequests      = 128       // short requests at a time; more wait. Submissions wait for the disk together
-	maxLarge         = 8         // those whose answer may be large, up to some 10 MB; more wait
+	maxRequests      = 128       // short requests at a time; more wait. Concurrent submissions share a sync of the disk
+	maxLarge         = 8         // requests whose answer may be large, up to some 10 MB; more wait
 	maxStreams       = 512       // streams of output, events, files and terminals, with up to 1 MB each
 	maxBodies        = 128 << 20 // bytes of bodies in memory: a user can send two of the largest lists of files at once; more wait
-	timesOfMembers   = 4         // other daemons ask for many users: so many times the short requests
-	streamsOfMembers = 1024      // as many as package peerhttp has
-	// operatorPart is the part of a room that is kept for operators besides: they must be able to end what others do.
+	timesOfMembers   = 4         // other daemons ask for many users: they get 4 times the short and the large requests
+	streamsOfMembers = 1024      // streams of other daemons: as many as package peerhttp allows
+	// operatorPart: operators get 1/8 more slots, which are kept for them so that they can always stop what others do.
 	operatorPart = 8
 )
 
-// rooms are those of one kind of listener.
+// rooms holds the slots of one kind of listener.
 type rooms struct{ requests, answers, streams, follows, bodies *room }
 
 func newRooms(from requestOrigin) *rooms {
@@ -55,13 +55,13 @@ func newAdmission(m *metrics) *admission {
 	return &admission{rooms: all, closing: make(chan struct{}), metrics: m}
 }
 
-// account says in whose name the request takes places. What a daemon says of its users gives it nothing: it is no
-// operator here, and its own bound holds too.
+// account returns the account that the request's slots count for. A request of another daemon counts for its user and for
+// that daemon. It never gets the slots of operators, because the daemon could name any user.
 func (a requester) account() account {
 	return account{party: party{user: a.user, daemon: a.daemon}, operator: a.operator && a.from != fromPeer}
 }
 
-// asker is the name of the requester in queues. All users of another daemon have its turns.
+// asker is the name of the requester in fair queues. All users of another daemon together count as that daemon.
 func (a requester) asker() string {
 	if a.from == fromPeer {
 		return string(a.daemon)
@@ -69,7 +69,7 @@ func (a requester) asker() string {
 	return a.user
 }
 
-// admit lets a request through if the route is open to its listener and there is room.
+// admit lets a request through if the route is open to its listener and a slot is free.
 func (a *admission) admit(w rules) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		r, out := humago.Unwrap(ctx)
@@ -100,8 +100,7 @@ func (a *admission) admit(w rules) func(huma.Context, func(huma.Context)) {
 	}
 }
 
-// large lets the owner of a job answer with a large document if there is room. Daemons that only forward the request need
-// no place for that.
+// large takes a slot for a large answer at the owner of the job. Daemons that only forward the request need no such slot.
 func (a *admission) large(ctx huma.Context, next func(huma.Context)) {
 	r, out := humago.Unwrap(ctx)
 	asks := requesterOf(r.Context())
@@ -114,7 +113,7 @@ func (a *admission) large(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// plain admits a request that no route of huma answers.
+// plain admits the requests of a handler that is not a route of huma.
 func (a *admission) plain(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		leave, err := a.enter(r, requesterOf(r.Context()), rules{large: true})
@@ -135,7 +134,7 @@ func (a *admission) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	refuse(w, err)
 }
 
-// enter takes the places of a request. A stream is refused at once if there is none, because others may last for days.
+// enter takes the slots of a request. A stream is refused at once if none is free, because other streams may last for days.
 func (a *admission) enter(r *http.Request, asks requester, w rules) (leave func(), err error) {
 	all, by := a.rooms[asks.from], asks.account()
 	in := all.requests
@@ -166,10 +165,10 @@ func (a *admission) enter(r *http.Request, asks requester, w rules) (leave func(
 	return func() { all.bodies.give(by, n); in.give(by, 1) }, nil
 }
 
-// decodedTimes is how much memory a document needs, with what is decoded from it and its answer, for each byte of it.
+// decodedTimes is how many bytes of memory each byte of a document takes, with the decoded values and the answer.
 const decodedTimes = 4
 
-// bodyMemory returns how much memory a request needs for its body, at most.
+// bodyMemory returns the most memory that a request needs for its body.
 func bodyMemory(r *http.Request) int64 {
 	n := bodyBound(r.URL.Path)
 	if r.ContentLength >= 0 {
@@ -177,9 +176,9 @@ func bodyMemory(r *http.Request) int64 {
 	}
 	switch {
 	case r.URL.Path == pathChunks:
-		return min(n, upload.MaxChunk) // one after the other
+		return min(n, upload.MaxChunk) // chunks are read one after the other
 	case isTree(r.URL.Path):
-		return n // maxParsing bounds the others
+		return n // maxParsing bounds the memory of what is decoded
 	}
 	return decodedTimes * n
 }
@@ -200,7 +199,7 @@ func (a *admission) untilClosing(ctx context.Context) (context.Context, context.
 	return ctx, cancel
 }
 
-// withRequester adds to a request who makes it.
+// withRequester adds the requester to the context of a request.
 func withRequester(r *http.Request, a requester) *http.Request {
 	return r.WithContext(context.WithValue(job.WithAsker(r.Context(), a.asker()), requesterKey{}, a))
 }

@@ -1,6 +1,7 @@
 package api
 
-// What daemons tell each other of users whose tasks are limited in the cluster. See docs/adr, ADR 174.
+// The messages by which owners agree on allotments: what each user may start under a limit for all hosts together. See
+// docs/adr, ADR 174.
 
 import (
 	"bytes"
@@ -17,19 +18,21 @@ import (
 
 const (
 	pathAllotments = "/peer/v1/allotments"
-	// MaxAllotments bounds the users of one message, and the entries of an answer: a daemon has one or two owners.
+	// MaxAllotments bounds the users in one request. The answer has at most twice as many entries, because a daemon has one
+	// or two owners.
 	MaxAllotments = 64
 	// maxAllotmentBytes bounds one message.
 	maxAllotmentBytes = 256 << 10
 )
 
-// Allotments keeps what is allotted to users.
+// Allotments keeps the allotments of users.
 type Allotments interface {
-	// Allotments takes in what another daemon says of users, and returns what this one says of them.
+	// Allotments stores another daemon's states of users, and returns this daemon's states of the same users.
 	Allotments(ctx context.Context, from job.Peer, states []contract.Allotment) ([]contract.Allotment, error)
 }
 
-// allotmentsDocument is a message, and the answer to it. Fields that are not known are ignored: daemons of several versions use it.
+// allotmentsDocument is a request, and its answer. Unknown fields are ignored, because daemons of several versions exchange
+// it.
 type allotmentsDocument struct {
 	Allotments []contract.Allotment `json:"allotments"`
 }
@@ -62,12 +65,12 @@ func (r *allotmentRoutes) swap(ctx context.Context, in *allotmentsInput) (*allot
 	return &allotmentsOutput{allotmentsDocument{out}}, nil
 }
 
-// AskAllotments asks other daemons for what is allotted to users.
+// AskAllotments exchanges allotments with other daemons.
 type AskAllotments struct {
 	HTTP *http.Client // its transport accepts http://PEER/…
 }
 
-// Allotments tells a daemon what is allotted to users here, and returns what it answers.
+// Allotments sends this daemon's states of users to another daemon, and returns the states that it answers.
 func (a AskAllotments) Allotments(ctx context.Context, p job.Peer, states []contract.Allotment) ([]contract.Allotment, error) {
 	body, err := json.Marshal(allotmentsDocument{states})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // Bounds of asking all members.
 const (
-	fanWait  = time.Second // for the answer of one member, because people wait for listings
+	fanWait  = time.Second // for the answer of one member; short, because people wait for listings
 	fanWidth = 32          // members that are asked at once
 	fanTotal = 5 * time.Second
 )
@@ -24,8 +24,8 @@ type answer[T any] struct {
 	err    error
 }
 
-// fan asks every other member for the same document. The answers are in the order of the members. Members that are
-// known to be lost are not asked.
+// fan requests the same document from every other member. The answers are in the order of the members. Lost members are
+// not asked; their answer is ErrUnavailable.
 func fan[T any](ctx context.Context, d *daemons, path string, query url.Values) ([]answer[T], error) {
 	members, err := d.others(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func fan[T any](ctx context.Context, d *daemons, path string, query url.Values) 
 	return askThem[T](ctx, d, members, path, query), nil
 }
 
-// others returns the other members; none for a request of another daemon, which asks them itself.
+// others returns the other members. It returns none if another daemon made the request: that daemon asks them itself.
 func (d *daemons) others(ctx context.Context) ([]Member, error) {
 	if requesterOf(ctx).from == fromPeer {
 		return nil, nil
@@ -46,7 +46,7 @@ func (d *daemons) others(ctx context.Context) ([]Member, error) {
 	return slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Self || m.Peer == d.self }), nil
 }
 
-// askThem asks some members for the same document, as fan does.
+// askThem is fan for some members.
 func askThem[T any](ctx context.Context, d *daemons, members []Member, path string, query url.Values) []answer[T] {
 	ctx, cancel := context.WithTimeout(ctx, fanTotal)
 	defer cancel()

@@ -1,13 +1,14 @@
 package api
 
 // The route that brings a client's input to a task: a WebSocket from the client to the task's host. Daemons in between
-// only forward the bytes. The output of the task is its log, as that of any task.
+// only forward the bytes. The task's output goes to its log, as for any task.
 //
-// Messages of the client are binary and begin with execStdin, where an empty one ends the input, or execResize. The
-// host sends first how many bytes the task has got so far, over all connections, and again after each part that the
-// task has taken: attachTaken, an attachState as JSON. The client sends the bytes that follow, and never more than
-// InputWindow bytes that are not taken. So nothing is lost or doubled when a connection breaks, and a task that does not
-// read makes its client wait. If the task cannot be attached to, the only message is an execEnd.
+// Messages of the client are binary and begin with execStdin or execResize. An execStdin without data ends the input. The
+// host's messages are attachTaken with an attachState as JSON: the number of bytes that the task has read so far, over all
+// connections. It sends one at the beginning and one after each part that the task has read. The client sends the bytes
+// that follow, and never has more than InputWindow bytes on the way. So no byte is lost or sent twice when a connection
+// breaks, and a task that does not read makes its client wait. If the task cannot be attached to, the host's only message
+// is an execEnd.
 
 import (
 	"context"
@@ -24,28 +25,28 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// ErrInputOver says that a task takes no more input: it has ended, or it has closed its input.
+// ErrInputOver says that a task reads no more input: it has ended, or it has closed its input.
 var ErrInputOver = errors.New("the task takes no more input")
 
 // InputSession brings input to a task of this host.
 type InputSession struct {
-	Taken  int64                         // bytes that the task had got at the beginning
-	Write  func(p []byte) (int, error)   // waits until the task has taken the bytes; ErrInputOver: it takes no more
-	End    func() error                  // lets the task read end of file
-	Resize func(rows, cols uint16) error // of its terminal, if it has one
-	Close  func()                        // the task keeps its input open
+	Taken  int64                         // bytes that the task had read before this session
+	Write  func(p []byte) (int, error)   // waits until the task has read the bytes; ErrInputOver: it reads no more
+	End    func() error                  // makes the task read end of file
+	Resize func(rows, cols uint16) error // resizes the task's terminal, if it has one
+	Close  func()                        // ends the session, but not the task's input
 }
 
 const (
 	attachTaken = 5 // attachState as JSON
-	// InputWindow bounds the bytes that were sent and not taken.
+	// InputWindow bounds the bytes that were sent and that the task has not read.
 	InputWindow = 256 << 10
 )
 
-// attachState says how much of its input a task has taken.
+// attachState says how much of its input a task has read.
 type attachState struct {
 	Taken int64 `json:"taken"`
-	Over  bool  `json:"over,omitempty"` // it takes no more
+	Over  bool  `json:"over,omitempty"` // the task reads no more input
 }
 
 type attachInput struct {
@@ -139,11 +140,11 @@ func (x *attachRoutes) serve(a job.Attempt) *huma.StreamResponse {
 	})
 }
 
-// inputQueue holds the input that has arrived and was not written to the task, at most InputWindow bytes.
+// inputQueue holds the input that has arrived and that was not written to the task yet: at most InputWindow bytes.
 type inputQueue struct {
 	mu   sync.Mutex
 	buf  []byte        // guarded by mu
-	end  bool          // guarded by mu; nothing follows buf
+	end  bool          // guarded by mu: the input ends after buf
 	grew chan struct{} // receives when there is more
 }
 
@@ -169,7 +170,8 @@ func (q *inputQueue) fill(ctx context.Context, conn *websocket.Conn, session Inp
 	}
 }
 
-// put adds input; none ends it. It returns false if there is too much, or if the input has ended before.
+// put adds input; an empty p ends the input. It returns false if the queue would hold too much, or if the input has ended
+// already.
 func (q *inputQueue) put(p []byte) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -184,7 +186,7 @@ func (q *inputQueue) put(p []byte) bool {
 	return true
 }
 
-// take returns all that is there.
+// take removes and returns all input in the queue.
 func (q *inputQueue) take() (p []byte, end bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -192,7 +194,7 @@ func (q *inputQueue) take() (p []byte, end bool) {
 	return p, q.end
 }
 
-// empty writes the input to the task and tells the client what was taken, until the connection is over.
+// empty writes the input to the task and tells the client how much the task has read, until the connection is over.
 func (q *inputQueue) empty(ctx context.Context, conn *websocket.Conn, session InputSession) {
 	state := attachState{Taken: session.Taken}
 	for send(ctx, conn, attachTaken, state) == nil {
@@ -206,7 +208,7 @@ func (q *inputQueue) empty(ctx context.Context, conn *websocket.Conn, session In
 			p, end = q.take()
 		}
 		if state.Over {
-			continue // a client that has not heard of it
+			continue // tell the client once more that the input is over
 		}
 		n, err := session.Write(p)
 		state.Taken += int64(n)
@@ -218,7 +220,7 @@ func (q *inputQueue) empty(ctx context.Context, conn *websocket.Conn, session In
 			state.Over, err = true, nil
 		}
 		if err != nil {
-			return // the client asks again
+			return // the client connects again
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package api
 
-// The route of the audit log: what this daemon wrote, and with it what the others did.
+// The route of the audit log: the entries of this daemon, merged with those of the others.
 
 import (
 	"cmp"
@@ -25,9 +25,9 @@ const (
 )
 
 const (
-	// auditWait is for the answer of one member, which may search 64 MiB.
+	// auditWait bounds the wait for one member, which may have to search 64 MiB.
 	auditWait = 3 * time.Second
-	// auditLimit is the number of entries if the request names none.
+	// auditLimit is the number of entries if the request has no limit.
 	auditLimit = 100
 )
 
@@ -138,7 +138,7 @@ func actionWords() []string {
 	return words
 }
 
-// ownEntries returns an error if somebody who is no operator asks for what another user did.
+// ownEntries returns an error if a user who is not an operator asks for the entries of another user.
 func ownEntries(a requester, user string) error {
 	if a.user == "" || (user != "" && user != a.user) {
 		return fmt.Errorf("show what %s did: %w: you are %s, and only operators see what others did", quote(user), ErrDenied, quote(a.user))
@@ -146,7 +146,7 @@ func ownEntries(a requester, user string) error {
 	return nil
 }
 
-// asked returns the daemons whose logs are asked for. Another daemon gets only this one's.
+// asked returns the daemons whose logs the request is about. For a request of another daemon it is only this daemon.
 func (r *auditRoutes) asked(ctx context.Context, node string) ([]Member, error) {
 	if requesterOf(ctx).from == fromPeer {
 		return []Member{{Peer: r.self, Self: true}}, nil
@@ -194,7 +194,8 @@ type merge struct {
 	all []AuditEntry // guarded by mu; sorted
 }
 
-// add adds the entries of one log. What another daemon says of whose log it is does not count.
+// add adds the entries of the log of one member. It overwrites the fields that say whose log it is, because another daemon
+// could claim anything.
 func (m *merge) add(of Member, more []AuditEntry) {
 	for i := range more {
 		more[i].Schema, more[i].Node, more[i].NodeID = SchemaAuditEntry, of.label(), of.Peer

@@ -1,7 +1,7 @@
 package api
 
-// What of the requests is written to the audit log: one table of all routes, and what handlers note about a request.
-// See docs/adr, ADR 120.
+// Which requests are written to the audit log: a table of all routes, and what handlers note about a request. See
+// docs/adr, ADR 120.
 
 import (
 	"context"
@@ -24,11 +24,11 @@ type Audit interface {
 	Find(ctx context.Context, q audit.Query) ([]audit.Entry, error)
 }
 
-// audited is the table of the routes whose requests are written to the audit log, by their operation. Each daemon through
-// which a request passes writes it. Of all other routes only refusals are written.
+// audited has the routes whose requests are written to the audit log, by their operation. Every daemon that a request passes
+// writes an entry. Of all other routes only refused requests are written.
 var audited = map[string]struct {
 	action audit.Action
-	others bool // only what is not of the requester's own job
+	others bool // only requests about jobs of other users
 }{
 	"submit-job":        {action: audit.Submit},
 	"cancel-job":        {action: audit.Cancel},
@@ -57,7 +57,7 @@ var audited = map[string]struct {
 	"forget-claim":      {action: audit.ForgetClaim},
 }
 
-// notAudited is the table of all other routes, with the reason.
+// notAudited has all other routes, each with the reason why its requests are not written.
 var notAudited = map[string]string{
 	"offers":            "it changes nothing: a dry run",
 	"follow-jobs":       "it changes nothing: a daemon learns how far jobs are",
@@ -94,22 +94,22 @@ var notAudited = map[string]string{
 	"get-node-usage":    "it shows what all users may see",
 }
 
-// note is what the audit log will say of a request. Handlers add to it until the answer begins. A nil note takes
-// everything and says nothing.
+// note collects what the audit log will say about a request. Handlers add to it until the answer begins. The methods of a
+// nil note do nothing.
 type note struct {
 	op      string
 	object  string
-	owner   string // the user whose job it is about
+	owner   string // the user of the job that the request is about
 	details map[string]string
 	code    string
 	reason  string
-	hidden  bool             // refused as if there were no such route
-	own     bool             // the handler says when it is recorded
-	done    bool             // recorded, or not to be recorded
+	hidden  bool             // refused as if the route did not exist
+	own     bool             // the handler calls now or never
+	done    bool             // recorded, or must not be recorded
 	record  func(status int) // set by the server
 }
 
-// noting has the note of a request name its operation, and what the path names.
+// noting returns a middleware that notes the operation of a request, and the object that its path names.
 func noting(op huma.Operation) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		n := requesterOf(ctx.Context()).note
@@ -152,8 +152,7 @@ func (n *note) ofJob(j *job.Job) {
 	}
 }
 
-// ofCommand names the program of a command, and says how many arguments it has. What they are is left out, as they may be
-// secrets.
+// ofCommand notes the program of a command and its number of arguments. It leaves out the arguments, which may be secret.
 func (n *note) ofCommand(r ExecRequest) {
 	n.with("program", r.Command[0])
 	n.with("arguments", strconv.Itoa(len(r.Command)-1))
@@ -162,28 +161,28 @@ func (n *note) ofCommand(r ExecRequest) {
 	}
 }
 
-// because says why the request did not succeed.
+// because notes why the request did not succeed.
 func (n *note) because(p *Problem) {
 	if n != nil && n.code == "" {
 		n.code, n.reason = p.Code, p.Error()
 	}
 }
 
-// denied says that a daemon used a route that is not for daemons.
+// denied notes whether the request was refused because a daemon used a route that is not for daemons.
 func (n *note) denied(daemon bool) {
 	if n != nil {
 		n.hidden = daemon
 	}
 }
 
-// later leaves it to the handler to call now.
+// later delays the entry until the handler calls now.
 func (n *note) later() {
 	if n != nil {
 		n.own = true
 	}
 }
 
-// now records the request as one that succeeded, or with the reason why not.
+// now records the request: as a success, or with the error.
 func (n *note) now(err error) {
 	if n == nil {
 		return
@@ -198,7 +197,7 @@ func (n *note) now(err error) {
 	n.begin(status)
 }
 
-// never has the request not recorded.
+// never keeps the request out of the audit log.
 func (n *note) never() {
 	if n != nil {
 		n.done = true
@@ -215,7 +214,7 @@ func (n *note) begin(status int) {
 	n.record(status)
 }
 
-// audit writes a request to the audit log if the table says so, or if it was refused.
+// audit writes a request to the audit log if its route is in the table, or if it was refused.
 func (s *Server) audit(r *http.Request, a requester, n *note, status int) {
 	if s.entries == nil {
 		return
@@ -256,7 +255,7 @@ func (s *Server) audit(r *http.Request, a requester, n *note, status int) {
 	s.entries.Record(e)
 }
 
-// origin says from where a request came.
+// origin adds to an entry where the request came from.
 func (a requester) origin(r *http.Request, e *audit.Entry) {
 	switch a.from {
 	case fromSocket:

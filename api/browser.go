@@ -1,6 +1,6 @@
 package api
 
-// Browsers: what the TCP listener does for web pages of this daemon, and against all others.
+// Browsers: the TCP listener serves the web pages of this daemon, and refuses requests of all other web pages.
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"github.com/musterhq/muster/internal/docsite"
 )
 
-// guardOf returns the guard of the TCP listener. Without a token only this host can connect, but so can a web page in a
-// browser on it, by any name that leads here. Hence only the names of loopback, and those that the configuration has,
-// are answered. With a token any address is.
+// guardOf returns the guard of the TCP listener. Without a token only programs of this host can connect. But a web page in
+// a browser of this host also can, by any name that resolves to loopback. Hence the server only answers to the names of
+// loopback and to the names in the configuration. With a token it also answers to any address.
 func guardOf(cfg Config) origin.Guard {
 	g := origin.Guard{Names: append([]string{}, origin.Loopback...), Hint: "use 127.0.0.1 or localhost, or name it in the setting http-host"}
 	for _, name := range cfg.Hosts {
@@ -38,8 +38,8 @@ func checkPage(g origin.Guard, r *http.Request, page bool) error {
 	return err
 }
 
-// servePage serves the dashboard, also for pages that are not there, and the documentation. They hold nothing that is secret. It returns false for all other requests, and for
-// those that identify is to refuse.
+// servePage serves the dashboard, its page for wrong addresses, and the documentation. They hold no secrets, so they need
+// no token. It returns false for all other requests, and for requests that identify must refuse.
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request) bool {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	guides, missing := docsite.Serves(r.URL.Path), ui.IsMissing(r) && !origin.IsSocket(r)
@@ -57,8 +57,8 @@ func (s *Server) servePage(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// byTicket returns who makes the request of a WebSocket of a web page. The page shows a ticket, because it can send no
-// token. The origin was checked, and is removed, as other daemons would refuse it.
+// byTicket returns the requester of a WebSocket that a web page opens. The page shows a ticket, because it cannot send a
+// token. Its origin has been checked. byTicket removes the header, because other daemons would refuse it.
 func (a *authenticator) byTicket(r *http.Request) (requester, error) {
 	who, ok := a.tickets.Take(r)
 	if !ok {

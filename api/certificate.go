@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// lookAgain is how often the files are looked at, at most.
+// lookAgain is the shortest time between two checks of the files.
 const lookAgain = time.Second
 
 // certificate is a certificate with its key, from two files.
@@ -23,12 +23,12 @@ type certificate struct {
 
 	mu     sync.Mutex
 	looked time.Time        // guarded by mu
-	stamp  string           // guarded by mu: of the files that now was read from
+	stamp  string           // guarded by mu: stamps of the files from which now was read
 	failed string           // guarded by mu: the last error that was logged
 	now    *tls.Certificate // guarded by mu
 }
 
-// secureBy returns the configuration of TLS; nil without files.
+// secureBy returns the TLS configuration; nil if there is no certificate.
 func secureBy(certFile, keyFile string, log *slog.Logger) (*tls.Config, error) {
 	if certFile == "" {
 		return nil, nil //nolint:nilnil // none is not an error
@@ -44,7 +44,8 @@ func secureBy(certFile, keyFile string, log *slog.Logger) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}, nil
 }
 
-// get returns the present certificate. If the new one cannot be read, that is the old one, and the log says why.
+// get returns the present certificate. If the files have changed and cannot be read, it returns the old certificate and
+// logs why.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +71,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.now, nil
 }
 
-// stamps tells whether the files have changed. It refuses a key that everybody can read.
+// stamps returns a text that changes when the files change. It returns an error if all users can read or change the key.
 func (c *certificate) stamps() (string, error) {
 	var text strings.Builder
 	for _, name := range []string{c.certFile, c.keyFile} {

@@ -22,12 +22,12 @@ import (
 
 // Bounds of the client.
 const (
-	dialTimeout    = 5 * time.Second // enough for a daemon on the other side of the world
-	dialAgain      = 5 * time.Millisecond
-	requestTimeout = 45 * time.Second // longer than a daemon takes to give up on committing a job
-	maxAnswer      = 64 << 20         // bytes of an answer: a page of the largest jobs
-	maxProblem     = 1 << 20          // a problem document with its explanation
-	maxSocketPath  = 107              // the limit of the kernel
+	dialTimeout    = 5 * time.Second      // enough for a daemon on the other side of the world
+	dialAgain      = 5 * time.Millisecond // between two tries to connect to a busy socket
+	requestTimeout = 45 * time.Second     // longer than a daemon takes to give up on committing a job
+	maxAnswer      = 64 << 20             // bytes of an answer: a page of the largest jobs
+	maxProblem     = 1 << 20              // a problem document with its explanation
+	maxSocketPath  = 107                  // the limit of the kernel
 )
 
 // ClientConfig says which daemon to use: Addr if it is set, else Socket.
@@ -77,7 +77,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	return c, nil
 }
 
-// dialSocket connects to a socket. While more connections wait there than the kernel holds, it tries again.
+// dialSocket connects to a socket. It tries again while the socket's backlog is full.
 func dialSocket(ctx context.Context, dialer *net.Dialer, path string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -109,7 +109,7 @@ func (e *unreachable) Error() string        { return e.text }
 func (e *unreachable) Unwrap() error        { return e.cause }
 func (e *unreachable) Is(target error) bool { return target == ErrUnavailable }
 
-// noAnswer turns an error of the transport into a line that says what to do.
+// noAnswer turns an error of the transport into one line that says what to do.
 func (c *Client) noAnswer(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()

@@ -19,25 +19,25 @@ import (
 type Input struct {
 	From    io.Reader
 	Began   func()                     // called once, when the task takes input for the first time; may be nil
-	Size    func() (rows, cols uint16) // of the client's terminal; nil: it is none
+	Size    func() (rows, cols uint16) // of the client's terminal; nil: From is not a terminal
 	Resized <-chan struct{}            // receives when Size has changed; may be nil
 }
 
 // ErrHungUp says that the client's terminal is gone.
 var ErrHungUp = errors.New("the terminal is gone")
 
-// InputEnd is how far the input had come.
+// InputEnd says how much of the input was sent.
 type InputEnd struct {
 	Read  int64 // bytes read from the client
-	Whole bool  // the task has all that there was, or takes no more
+	Whole bool  // the task has read all input, or reads no more
 }
 
-// lastWord bounds the wait for the answer to an end of input that is sent because the client goes.
+// lastWord bounds the wait for the answer when a client that ends sends the end of its input.
 const lastWord = 2 * time.Second
 
-// SendInput brings input to a task, from its start to the end of the input or of the task, over as many connections as
-// that needs. If ctx ends before anything was read, the task reads end of file, so that it can go on without its client.
-// The InputEnd is also correct after an error.
+// SendInput sends input to a task, from the start of the task until the input or the task ends. It connects again when a
+// connection breaks. If ctx ends before anything was read from the client, the task reads end of file, so that it can go on
+// without its client. The InputEnd is also correct after an error.
 func (c *Client) SendInput(ctx context.Context, id job.ID, task int, in Input) (InputEnd, error) {
 	s := &inputSender{in: in, chunks: make(chan []byte), job: id}
 	over := make(chan struct{})
@@ -66,7 +66,7 @@ func (c *Client) SendInput(ctx context.Context, id job.ID, task int, in Input) (
 	}
 }
 
-// attachAgain decides whether to connect again after an error. No error and no new try mean that the task has ended.
+// attachAgain decides whether to connect again after an error. It returns false and no error if the task has ended.
 func (c *Client) attachAgain(ctx context.Context, id job.ID, task, breaks int, err error) (again bool, _ error) {
 	t, asked := c.oneTask(ctx, id, task)
 	switch {
@@ -113,10 +113,11 @@ func readInput(from io.Reader, chunks chan<- []byte, over <-chan struct{}) {
 	}
 }
 
-// errInputLost says that a task has not got input that it has taken before: it was started anew.
+// errInputLost says that the task was restarted: the new attempt lacks input that the earlier one has read, and that the
+// client no longer has.
 var errInputLost = errors.New("its task was started anew, and input that it had is gone")
 
-// inputSender holds the input that was read and that the task has not taken.
+// inputSender holds the input that was read from the client and that the task has not read.
 type inputSender struct {
 	in     Input
 	job    job.ID
@@ -124,29 +125,30 @@ type inputSender struct {
 	buf    []byte
 	base   int64 // offset of buf in the input
 	read   int64
-	ended  bool // nothing follows buf
-	over   bool // the task has it all, or takes no more
+	ended  bool // the input ends after buf
+	over   bool // the task has read all input, or reads no more
 	began  bool
 }
 
 func (s *inputSender) end() InputEnd { return InputEnd{Read: s.read, Whole: s.over} }
 
-// feeding is the use of one connection.
+// feeding is the state of one connection.
 type feeding struct {
 	*inputSender
 
 	conn     *websocket.Conn
-	attached bool  // the host has said how much the task has
-	some     bool  // the task has taken some over this connection
-	sent     int64 // offset of the next byte
+	attached bool  // the host has said how much the task has read
+	some     bool  // the host has answered again since: the connection works
+	sent     int64 // offset of the next byte to send
 	endSent  bool
 }
 
-// run sends input over one connection. It returns nil if the task takes no more, and whether the task took any.
+// run sends input over one connection. It returns nil if the task needs no more input. some says whether the host has
+// confirmed input over this connection.
 func (s *inputSender) run(ctx context.Context, conn *websocket.Conn) (some bool, err error) {
 	defer conn.CloseNow() //nolint:errcheck // after a close it does nothing
 	conn.SetReadLimit(maxExecInput)
-	on, cancel := context.WithCancel(context.WithoutCancel(ctx)) // the last word comes after ctx has ended
+	on, cancel := context.WithCancel(context.WithoutCancel(ctx)) // lastWord still sends after ctx has ended
 	defer cancel()
 	states, broken := make(chan attachState), make(chan error, 1)
 	go func() { broken <- readStates(on, conn, states) }()
@@ -174,7 +176,7 @@ func (s *inputSender) run(ctx context.Context, conn *websocket.Conn) (some bool,
 	return f.some, err
 }
 
-// wants returns the channels from which something may come now.
+// wants returns the channels to receive from now: chunks while buf has room, and resized once attached.
 func (s *inputSender) wants(attached bool) (chunks <-chan []byte, resized <-chan struct{}) {
 	if !s.ended && len(s.buf) <= InputWindow-execChunk {
 		chunks = s.chunks
@@ -185,7 +187,7 @@ func (s *inputSender) wants(attached bool) (chunks <-chan []byte, resized <-chan
 	return chunks, resized
 }
 
-// add takes what was read, or notes the end of the input.
+// add adds a chunk to buf, or notes the end of the input.
 func (s *inputSender) add(p []byte, more bool) error {
 	s.buf, s.ended, s.read = append(s.buf, p...), !more, s.read+int64(len(p))
 	if s.ended && s.in.Size != nil {
@@ -194,7 +196,7 @@ func (s *inputSender) add(p []byte, more bool) error {
 	return nil
 }
 
-// lastWord ends the input of a task whose client ends before anything was read, and waits for the answer.
+// lastWord ends the input of a task if its client ends before anything was read, and waits for the answer.
 func (f *feeding) lastWord(ctx context.Context, states <-chan attachState, why error) error {
 	if !f.attached || f.read > 0 || f.in.Size != nil {
 		return why
@@ -213,7 +215,7 @@ func (f *feeding) lastWord(ctx context.Context, states <-chan attachState, why e
 	return why
 }
 
-// hear takes what the host says.
+// hear handles a message of the host.
 func (f *feeding) hear(ctx context.Context, state attachState) error {
 	f.some = f.some || f.attached
 	if err := f.taken(state); err != nil || f.attached {
@@ -223,7 +225,7 @@ func (f *feeding) hear(ctx context.Context, state attachState) error {
 	return f.sendSize(ctx)
 }
 
-// send sends what was not sent over this connection.
+// send sends the part of buf that was not sent over this connection yet.
 func (f *feeding) send(ctx context.Context) error {
 	if !f.attached {
 		return nil
@@ -259,7 +261,7 @@ func (f *feeding) sendSize(ctx context.Context) error {
 	return send(ctx, f.conn, execResize, execSize{rows, cols})
 }
 
-// taken drops the input that the task has.
+// taken drops the input that the task has read.
 func (s *inputSender) taken(state attachState) error {
 	n := state.Taken - s.base
 	if n < 0 || n > int64(len(s.buf)) {
@@ -273,7 +275,7 @@ func (s *inputSender) taken(state attachState) error {
 	return nil
 }
 
-// readStates passes on what the host says until the connection breaks.
+// readStates passes on the host's messages until the connection breaks.
 func readStates(ctx context.Context, conn *websocket.Conn, states chan<- attachState) error {
 	for {
 		_, m, err := conn.Read(ctx)

@@ -42,11 +42,11 @@ type JobFilter struct {
 	Limit  int      // 0: the daemon's default
 	Cursor string   // Next of the previous page
 	Fields []string // only these fields of each job; none: all
-	// Fresh has the daemon ask all others now. Otherwise it may answer with what they have told within the last second.
+	// Fresh makes the daemon ask all others now. Otherwise it may answer with what they have reported within the last seconds.
 	Fresh bool
 }
 
-// header has Fresh, which daemons of earlier versions ignore.
+// header encodes Fresh as a header, because daemons of earlier versions ignore the header.
 func (f JobFilter) header() http.Header {
 	if !f.Fresh {
 		return nil
@@ -160,7 +160,7 @@ func (c *Client) AllTasks(ctx context.Context, id job.ID, f TaskFilter) iter.Seq
 	}
 }
 
-// Story returns a page of the story of a job; the filter's states do not count.
+// Story returns a page of the story of a job: what has happened to it. The filter's states are ignored.
 func (c *Client) Story(ctx context.Context, id job.ID, f TaskFilter) (l Listing[JobEvent], err error) {
 	q := url.Values{}
 	if len(f.Tasks) > 0 {
@@ -181,16 +181,17 @@ func (c *Client) Forget(ctx context.Context, id job.ID) error {
 	return c.call(ctx, http.MethodDelete, jobPath(id, ""), nil, nil, nil)
 }
 
-// LookAnew ends back-offs and has nodes looked for at once: of all jobs for an operator, else of the caller's own.
+// LookAnew ends back-offs and makes all daemons look for nodes at once: for the jobs of all users if the caller is an
+// operator, else for the caller's own.
 func (c *Client) LookAnew(ctx context.Context) (d Looked, err error) {
 	err = c.call(ctx, http.MethodPost, "/v1/schedule", nil, struct{}{}, &d)
 	return d, err
 }
 
-// Change is what a request to change a job says.
+// Change selects the tasks that a request changes.
 type Change struct {
 	Tasks  []job.Range // numbers of tasks; empty: all
-	Failed bool        // for Requeue: only tasks that have ended, and not with SUCCEEDED
+	Failed bool        // for Requeue: only tasks that have ended in another state than SUCCEEDED
 	Reason string
 }
 
@@ -209,7 +210,7 @@ func (c *Client) Release(ctx context.Context, id job.ID, x Change) (Job, error) 
 	return c.change(ctx, id, "release", x)
 }
 
-// Requeue runs tasks of a job again. Those that are active end first.
+// Requeue runs tasks of a job again. Active ones are ended first.
 func (c *Client) Requeue(ctx context.Context, id job.ID, x Change) (Job, error) {
 	return c.post(ctx, id, "requeue", requeueRequest{Tasks: job.RangesText(x.Tasks), Reason: x.Reason, Failed: x.Failed})
 }
@@ -223,7 +224,7 @@ func (c *Client) post(ctx context.Context, id job.ID, verb string, in any) (j Jo
 	return j, err
 }
 
-// Users returns what users and projects have used of the cluster, and their shares: all, or these users.
+// Users returns what these users (all if there are none) and their projects have used of the cluster, and their shares.
 func (c *Client) Users(ctx context.Context, users ...string) (l Listing[User], err error) {
 	q := url.Values{}
 	if len(users) > 0 {
@@ -244,7 +245,7 @@ func (c *Client) Node(ctx context.Context, node string) (Node, error) {
 	return c.nodeCall(ctx, http.MethodGet, node, "", nil)
 }
 
-// nodeCall makes a request about one node. A name that cannot be part of a path is ErrBad.
+// nodeCall makes a request about one node. It returns ErrBad for a name that cannot be part of a path.
 func (c *Client) nodeCall(ctx context.Context, method, node, what string, in any) (n Node, err error) {
 	path, err := nodePath(node, what)
 	if err == nil {
@@ -260,7 +261,7 @@ func nodePath(node, what string) (string, error) {
 	return "/v1/nodes/" + url.PathEscape(node) + what, nil
 }
 
-// Drain starts nothing new on a node. Running tasks go on, until the deadline if there is one.
+// Drain keeps new tasks from starting on a node. Running tasks go on, until the deadline if there is one.
 func (c *Client) Drain(ctx context.Context, node string, r DrainRequest) (Node, error) {
 	return c.nodeCall(ctx, http.MethodPost, node, "/drain", r)
 }
@@ -270,8 +271,8 @@ func (c *Client) Resume(ctx context.Context, node string) (Node, error) {
 	return c.nodeCall(ctx, http.MethodPost, node, "/resume", changeRequest{})
 }
 
-// DeclareDead gives up the tasks of a node that will not come back. With dryRun it counts them and changes nothing. A
-// node that answers is ErrConflict. If Partial names daemons, declare the node dead again when they are back.
+// DeclareDead gives up the tasks of a node that will not come back. With dryRun it only counts them. It returns
+// ErrConflict if the node answers. If Partial names daemons, declare the node dead again when they are back.
 func (c *Client) DeclareDead(ctx context.Context, node string, dryRun bool) (d Death, err error) {
 	path, err := nodePath(node, "/declare-dead")
 	if err == nil {
@@ -302,12 +303,12 @@ func (c *Client) Peers(ctx context.Context) (l Listing[Peer], err error) {
 	return l, err
 }
 
-// Revoke revokes a member, and if withInvited those that it let in.
+// Revoke revokes a member, and with withInvited also those that it has invited.
 func (c *Client) Revoke(ctx context.Context, peer job.Peer, reason string, withInvited bool) error {
 	return c.call(ctx, http.MethodPost, "/v1/peers/"+url.PathEscape(string(peer))+"/revoke", nil, revokeRequest{Reason: reason, WithInvited: withInvited}, nil)
 }
 
-// Restore takes the revocation of a member back.
+// Restore undoes the revocation of a member.
 func (c *Client) Restore(ctx context.Context, peer job.Peer) error {
 	return c.call(ctx, http.MethodPost, "/v1/peers/"+url.PathEscape(string(peer))+"/restore", nil, nil, nil)
 }

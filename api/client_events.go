@@ -20,15 +20,15 @@ import (
 type EventFilter struct {
 	Jobs []job.ID // at most 1000
 	Mine bool     // only the caller's own jobs
-	// Ended asks only how each of Jobs ended. If a daemon has answered this client before, the client then waits for
-	// it even if it does not answer at the start.
+	// Ended asks only for the end of each of Jobs. If the daemon has answered this client before, Events then keeps trying
+	// even if the daemon does not answer at the start.
 	Ended bool
-	// The others select events of the whole cluster. A daemon of an earlier version does not know them.
+	// The other fields select events of the whole cluster. Daemons of earlier versions do not know them.
 	Kinds []EventKind // none: all
 	User  string      // whose jobs; empty: any
 	Node  string      // ID or name; empty: any
 	Since time.Time   // begin with the events since then, as far as the daemon has them
-	Once  bool        // end after the events that there are
+	Once  bool        // end after the present events
 }
 
 func (f EventFilter) query() url.Values {
@@ -52,9 +52,9 @@ func (f EventFilter) query() url.Values {
 }
 
 // Events returns a stream of events. First comes EventOpen, then each job that the filter names in its present state,
-// then each change. After a break it yields EventSilent and goes on with a new EventOpen and the present states, so
-// no lasting change is missed: what it had not yielded yet, or EventGap if the daemon does not have it any more. It ends
-// with an error; if ctx has ended, with that of ctx.
+// then each change. When the connection breaks, it yields EventSilent, connects again and yields a new EventOpen. A stream
+// of named jobs then yields their present states. Any other stream goes on after the last event, or yields EventGap if the
+// daemon no longer has the events since. The stream ends with an error; if ctx has ended, with that of ctx.
 func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		if len(f.Jobs) > maxWatched {
@@ -88,8 +88,8 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 	}
 }
 
-// eventsOnce yields the events of one connection until it breaks, from the event last on. more is false if the receiver
-// wants no more events, or has all.
+// eventsOnce yields the events after last over one connection, until it breaks. more is false if the receiver wants no more
+// events, or has all of them.
 func (c *Client) eventsOnce(ctx context.Context, f EventFilter, last *string, yield func(Event, error) bool) (more, got bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

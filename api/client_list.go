@@ -1,6 +1,6 @@
 package api
 
-// Listings: of all jobs, page by page; of nodes and GPUs of which a client wants some fields only, or only what has changed.
+// Listings of all jobs, page by page; and of nodes and GPUs, with only some fields, or only if something has changed.
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// AllJobs lists all jobs that the filter selects, newest first; the limit counts for a page.
+// AllJobs lists all jobs that the filter selects, newest first. The filter's limit is the size of a page.
 func (c *Client) AllJobs(ctx context.Context, f JobFilter) (Listing[Job], error) {
 	all := Listing[Job]{Schema: SchemaJobs, Items: []Job{}, Partial: []string{}}
 	for l, err := range c.JobPages(ctx, f) {
@@ -27,8 +27,8 @@ func (c *Client) AllJobs(ctx context.Context, f JobFilter) (Listing[Job], error)
 	return all, nil
 }
 
-// JobPages yields the jobs that the filter selects, newest first, page by page. While the receiver has one page the daemon
-// makes the next. An error is the last that it yields.
+// JobPages yields the jobs that the filter selects, newest first, page by page. While the receiver handles one page, the
+// next one is requested. After an error it yields nothing more.
 func (c *Client) JobPages(ctx context.Context, f JobFilter) iter.Seq2[Listing[Job], error] {
 	if f.Limit == 0 {
 		f.Limit = maxLimit
@@ -58,7 +58,7 @@ func (c *Client) JobPages(ctx context.Context, f JobFilter) iter.Seq2[Listing[Jo
 	}
 }
 
-// jobPages gives out the texts of the pages, as long as their header has the cursor of the next.
+// jobPages sends the texts of the pages to the channel, while the header of each page has the cursor of the next.
 func (c *Client) jobPages(ctx context.Context, f JobFilter, pages chan<- []byte) error {
 	for {
 		header, text, err := c.answer(ctx, http.MethodGet, "/v1/jobs", f.query(), nil, f.header())
@@ -80,15 +80,15 @@ func (c *Client) jobPages(ctx context.Context, f JobFilter, pages chan<- []byte)
 type ListFilter struct {
 	Fields []string   // as JSON names them; none: all
 	Nodes  []job.Peer // GPUs: only those of these nodes, at most 256; none: of all nodes
-	Tag    string     // that of an earlier answer
+	Tag    string     // the Tag of an earlier answer
 }
 
 // Listed is a listing with its tag.
 type Listed[T any] struct {
 	Listing[T]
 
-	Tag   string // with it the daemon can tell whether anything has changed
-	Same  bool   // nothing but ages has changed since the answer with the tag of the filter: there are no items
+	Tag   string // for ListFilter.Tag of the next request
+	Same  bool   // nothing but ages has changed since the answer with the filter's Tag; there are no items
 	Bytes int    // size of the answer
 }
 

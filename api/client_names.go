@@ -11,8 +11,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// resolveName resolves a selector that begins with the name of a job: NAME, NAME.3, NAME.0-9,12 or NAME.3.1. A name may have
-// dots itself. wrong says why the selector names no id; nil means that no job of the filter has that id.
+// resolveName resolves a selector that begins with the name of a job: NAME, NAME.3, NAME.0-9,12 or NAME.3.1. A name may
+// contain dots. wrong says why the selector is not an id; nil means that it could be an id, but no job of the filter has it.
 func (c *Client) resolveName(ctx context.Context, selector string, wrong error, among JobFilter) ([]Job, job.Selector, error) {
 	id, numbers, _ := strings.Cut(selector, ".")
 	if _, err := job.ParseSelector(id); wrong != nil && (id == "" || err == nil && onlyNumbers(numbers)) {

@@ -7,8 +7,8 @@ import (
 	"net/url"
 )
 
-// RoundTrip sends a request to the daemon with the client's token; of the request's address it keeps path and query. It is
-// an http.RoundTripper. An error is one line that says what to do.
+// RoundTrip sends a request to the client's daemon, with the client's token. It keeps only path and query of the request's
+// URL. It makes the client an http.RoundTripper. An error is one line that says what to do.
 func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	base, err := url.Parse(c.base)
 	if err != nil {

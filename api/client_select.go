@@ -1,6 +1,6 @@
 package api
 
-// Finding the jobs that a selector means.
+// Finding the jobs that a selector names.
 
 import (
 	"context"
@@ -12,10 +12,13 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Resolve returns the jobs that a selector means, newest first, and the parsed selector. Its tasks are the numbers of the
-// tasks that it names, also if it names them by rank. "all" means the caller's jobs that have not ended, which may be
-// none. If members did not answer it means those of the others, and they are returned with an IncompleteError. Any other selector that matches nothing is ErrNotFound. Prefixes and names are looked for among the caller's own jobs
-// first, and only if none of these is meant among those of others, so that nobody can make a name of another ambiguous.
+// Resolve returns the jobs that a selector names, newest first, and the parsed selector. The tasks in that selector are
+// numbers of tasks, even if the text names ranks.
+//
+// "all" means the caller's jobs that have not ended; there may be none. If members do not answer, Resolve returns the jobs
+// of the others with an IncompleteError. Any other selector that matches nothing is ErrNotFound. A prefix or a name is
+// looked up among the caller's own jobs first, and only then among the jobs of others. So no user can make the names of
+// another user ambiguous.
 func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selector, error) {
 	sel, err := job.ParseSelector(selector)
 	if err == nil {
@@ -41,7 +44,7 @@ func (c *Client) Resolve(ctx context.Context, selector string) ([]Job, job.Selec
 	return jobs, found, lack
 }
 
-// resolveAmong returns the one job that a selector means among those of a filter.
+// resolveAmong returns the one job of a filter that a selector names.
 func (c *Client) resolveAmong(ctx context.Context, selector string, among JobFilter) ([]Job, job.Selector, error) {
 	sel, err := job.ParseSelector(selector)
 	if err != nil {
@@ -74,8 +77,7 @@ func (c *Client) resolveAmong(ctx context.Context, selector string, among JobFil
 	return named(l.Items[0], sel, selector)
 }
 
-// alsoName returns an error if some ids begin with the prefix and other jobs of the filter have it as their name. Nobody can
-// know which of them is meant.
+// alsoName returns an error if a prefix of ids is also the name of other jobs of the filter, because it is then ambiguous.
 func (c *Client) alsoName(ctx context.Context, prefix string, begin []Job, among JobFilter) error {
 	among.Name = prefix
 	l, err := c.Jobs(ctx, among)
@@ -144,10 +146,10 @@ func (c *Client) unended(ctx context.Context) ([]Job, error) {
 	return l.Items, nil
 }
 
-// IncompleteError says that members did not answer, so that jobs of theirs are missing. It is an ErrUnavailable.
+// IncompleteError says that members did not answer, so that their jobs are missing. It is an ErrUnavailable.
 type IncompleteError struct{ Silent []string }
 
-const maxSilent = 5 // number of members that the error names, so that it stays a line that people read
+const maxSilent = 5 // number of members that the error names, so that it stays one readable line
 
 func (e *IncompleteError) Error() string {
 	named := e.Silent[:min(len(e.Silent), maxSilent)]

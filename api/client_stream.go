@@ -1,6 +1,6 @@
 package api
 
-// The client's streams of logs, which survive a broken connection, and what streams of events share with them.
+// The client's streams of logs, which survive a broken connection, and helpers that streams of events also use.
 
 import (
 	"bufio"
@@ -28,8 +28,8 @@ const (
 	maxWatched   = 1000             // jobs that one stream of events may name
 )
 
-// mayBeOpen reports whether a stream that failed with err may have been open: a stream of ends does not confirm its
-// opening at once. If so, the daemon was there a moment ago.
+// mayBeOpen reports whether a stream that failed with err may have been open, so that opening it again is worth a try. It is
+// for streams with Ended, whose opening is not confirmed at once, at a daemon that has answered before.
 func (c *Client) mayBeOpen(f EventFilter, err error) bool {
 	_, gone := errors.AsType[*unreachable](err)
 	return gone && f.Ended && c.answered.Load()
@@ -83,8 +83,8 @@ func readEvents(body io.Reader, alive func(), each func(Event) bool) error {
 	return lines.Err()
 }
 
-// Wait returns when each job has ended once, with their documents at the end, in the order of ids. A requeue after the
-// end does not change that. It calls seen, if not nil, at each change up to the end.
+// Wait returns when each job has ended once. It returns the jobs' documents as they were at their ends, in the order of
+// ids. A requeue after the end changes nothing. Wait calls seen, if not nil, at each change up to the end.
 func (c *Client) Wait(ctx context.Context, ids []job.ID, seen func(Job)) ([]Job, error) {
 	last := map[job.ID]Job{}
 	all := func() []Job { // nil while one of them has not ended
@@ -128,7 +128,7 @@ type LogRequest struct {
 	Attempt int
 	Exact   bool  // only the log of Attempt, even if there is a newer one
 	Offset  int64 // within the stream, from the start; if negative, from the end
-	Follow  bool  // until the task has ended, through all its attempts; if Exact, until the attempt has
+	Follow  bool  // wait for more output until the task has ended, through all its attempts; if Exact, until Attempt has ended
 }
 
 // LogEnd is the position at which reading a log ended.
@@ -184,9 +184,9 @@ func (c *Client) wholeLog(ctx context.Context, r LogRequest, end *LogEnd, w io.W
 
 const triesAfterEnd = 5 // for the log of a task that has ended, which is complete if it is available at all
 
-// goesOn reports whether to retry a log after this number of consecutive failures. While the daemon answers, the
-// client waits for the log's host as long as the task may run; but not for other streams of the user to end, which would
-// show nothing and tell nobody why.
+// goesOn reports whether to retry a log after this number of consecutive failures. While the daemon answers, the client
+// waits for the log's host until the task has ended. It does not wait when the user has too many streams, because the user
+// would then see no output and no reason.
 func (c *Client) goesOn(ctx context.Context, r LogRequest, err error, breaks int) bool {
 	_, answered := errors.AsType[*Problem](err)
 	most := maxBreaks
@@ -211,8 +211,8 @@ type writeError struct{ err error }
 
 func (e *writeError) Error() string { return e.err.Error() }
 
-// logOnce copies the log over one connection; without an error it is complete. A *GapError means that the log goes on
-// after a gap.
+// logOnce copies the log over one connection. If it returns no error, the log is complete. A *GapError means that the log
+// goes on after a gap.
 func (c *Client) logOnce(ctx context.Context, r LogRequest, end *LogEnd, w io.Writer) (int64, error) {
 	q := url.Values{"offset": {strconv.FormatInt(end.Next, 10)}, "marks": {"false"}}
 	if r.Stream != "" {
@@ -300,7 +300,7 @@ func (c *Client) nextAttempt(ctx context.Context, r LogRequest, attempt int) (in
 			continue
 		}
 		if len(e.Job.Tasks) < e.Job.TaskCount {
-			break // events have none of many tasks
+			break // events of jobs with many tasks leave out the tasks
 		}
 		for _, t := range e.Job.Tasks {
 			switch {
@@ -315,7 +315,7 @@ func (c *Client) nextAttempt(ctx context.Context, r LogRequest, attempt int) (in
 	return c.nextOfMany(ctx, r, attempt)
 }
 
-// nextOfMany is nextAttempt for a job of many tasks: it looks at the task whenever the job has changed.
+// nextOfMany is nextAttempt for a job of many tasks: it requests the task whenever the job has changed.
 func (c *Client) nextOfMany(ctx context.Context, r LogRequest, attempt int) (next int, err error) {
 	f := TaskFilter{Tasks: []job.Range{{First: r.Task, Last: r.Task}}, Limit: 1}
 	err = c.atChanges(ctx, r.Job, func() (bool, error) {

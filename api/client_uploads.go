@@ -24,7 +24,7 @@ var (
 // uploadTries bounds the retries of a part of an upload while the daemon does not answer, as when it is restarting.
 const uploadTries = 12
 
-// MissingChunks returns those of refs that the daemon does not have.
+// MissingChunks returns the refs whose chunks must be uploaded.
 func (c *Client) MissingChunks(ctx context.Context, refs []upload.Ref) ([]upload.Ref, error) {
 	text, err := c.upload(ctx, http.MethodPost, pathMissing, upload.EncodeRefs(refs))
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// between is the shortest time between two looks at the tasks of a job. An array may change a thousand times a second.
+// between is the shortest time between two requests for the tasks of a job. An array may change a thousand times a second.
 const between = 200 * time.Millisecond
 
-// WaitTasks returns when these tasks of a job have ended, with those of them that did not succeed.
+// WaitTasks waits until these tasks of a job have ended, and returns the ones that did not succeed.
 func (c *Client) WaitTasks(ctx context.Context, id job.ID, tasks []job.Range) (failed []Task, err error) {
 	err = c.atChanges(ctx, id, func() (bool, error) { return c.haveEnded(ctx, id, tasks) })
 	if err != nil {
@@ -47,7 +47,7 @@ func (c *Client) atChanges(ctx context.Context, id job.ID, look func() (bool, er
 	}
 }
 
-// changes tells of each change of a job. Several changes that nobody has taken are one.
+// changes sends to changed after each change of a job. Changes that come before the last one was received are merged.
 func (c *Client) changes(ctx context.Context, id job.ID, changed chan<- struct{}) error {
 	for e, err := range c.Events(ctx, EventFilter{Jobs: []job.ID{id}}) {
 		switch {
@@ -89,8 +89,8 @@ func (c *Client) patientTasks(ctx context.Context, id job.ID, f TaskFilter) (Lis
 	}
 }
 
-// failures returns those of the tasks that have ended and did not succeed. Members of a gang that ended because another one
-// failed are left out, unless there is nothing else.
+// failures returns the tasks that have ended and did not succeed. It leaves out members of a gang that ended because another
+// member failed, unless all of them did.
 func (c *Client) failures(ctx context.Context, id job.ID, tasks []job.Range) (failed []Task, err error) {
 	f := TaskFilter{Tasks: tasks, Limit: maxLimit}
 	for _, s := range job.States() {

@@ -106,7 +106,7 @@ func (r *memberRoutes) revoke(ctx context.Context, in *revokeInput) (*peerOutput
 	return &peerOutput{peerDocument(m)}, nil
 }
 
-// restore takes the revocation of a peer back. The daemon knows a revoked peer by its ID only.
+// restore undoes the revocation of a peer. The request must give the whole ID, because a revoked peer is not found by name.
 func (r *memberRoutes) restore(ctx context.Context, in *restoreInput) (*struct{}, error) {
 	if err := operator(ctx, "restore "+quote(in.ID)); err != nil {
 		return nil, err

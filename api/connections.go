@@ -1,7 +1,7 @@
 package api
 
-// Connections: how many a user of the socket, or a host over TCP, may have, and which are closed for new ones. See
-// docs/adr, ADR 122.
+// Bounds of connections: how many each user of the socket and each host over TCP may have, and which idle ones are closed
+// to accept new ones. See docs/adr, ADR 122.
 
 import (
 	"container/list"
@@ -14,41 +14,41 @@ import (
 )
 
 const (
-	// maxConnections bounds the connections of one listener, each with 64 KiB of header at most; a user alone has half. A
-	// command that follows a job uses two.
+	// maxConnections bounds the connections of one listener, each with 64 KiB of header at most. A single user gets half of
+	// them. A command that follows a job uses two.
 	maxConnections = 1024
-	// maxRefused bounds those beyond that get an answer before they are closed.
+	// maxRefused bounds the further connections that get an answer before they are closed.
 	maxRefused = 64
-	// idleBefore is how long a connection of the socket is safe without a request, so that a user who opens more and more
-	// costs little. Over TCP there is no such time, because users of one host cannot be told apart.
+	// idleBefore is how long an idle connection of the socket is protected from being closed for a newer one. So a user who
+	// opens ever more connections costs little. Over TCP there is no such time, because users of a host look all the same.
 	idleBefore = time.Second
 )
 
-// connections counts the connections of a listener. When a user has too many, the oldest without a request is closed
-// for a new one, whether it was used before or has never sent a whole header. If all have requests, the new one is
-// refused.
+// connections counts the connections of a listener. If a user with too many connections opens a new one, the user's oldest
+// idle connection is closed. Idle means without a request: it was used before, or has never sent a whole header. If no
+// connection is idle, the new one is refused.
 type connections struct {
 	net.Listener
 	who     func(net.Conn) *caller
 	room    *room
 	refused *room
 	metrics *metrics
-	safe    time.Duration // a connection without a request is not closed for another one before
+	safe    time.Duration // how long an idle connection is protected from being closed for a new one
 
 	mu   sync.Mutex
-	idle map[account]*list.List // guarded by mu: those without a request, the oldest first
+	idle map[account]*list.List // guarded by mu: the idle connections, the oldest first
 }
 
-// connection is one of them.
+// connection is one counted connection.
 type connection struct {
 	net.Conn
 	*caller
 
 	of      *connections
-	in      *room         // whose place it has
-	waits   *list.Element // in idle of its account; guarded by the mu of its connections, as over is
+	in      *room         // the room whose slot it holds
+	waits   *list.Element // its element in of.idle; nil if it is not idle. The mu of of guards this field, over and since
 	over    bool
-	since   time.Time // it has waited, if it waits
+	since   time.Time // when it became idle
 	closing sync.Once
 	closed  error
 }
@@ -60,7 +60,7 @@ func newConnections(l net.Listener, who func(net.Conn) *caller, safe time.Durati
 	}
 }
 
-// Accept returns the next connection that is counted, or that is to be refused.
+// Accept returns the next connection that got a slot, or that gets a refusal as the answer to its request.
 func (cs *connections) Accept() (net.Conn, error) {
 	for {
 		c, err := cs.Listener.Accept()
@@ -90,7 +90,7 @@ func (cs *connections) enter(c net.Conn) *connection {
 	return in
 }
 
-// set says whether a connection waits for a request.
+// set notes whether a connection is idle.
 func (cs *connections) set(c *connection, idle bool) {
 	if c.in != cs.room {
 		return
@@ -114,7 +114,7 @@ func (cs *connections) set(c *connection, idle bool) {
 	}
 }
 
-// end takes a connection out for good.
+// end removes a connection from the idle ones for good.
 func (cs *connections) end(c *connection) {
 	cs.mu.Lock()
 	c.over = true
@@ -122,7 +122,8 @@ func (cs *connections) end(c *connection) {
 	cs.set(c, false)
 }
 
-// closeOldest closes the connection of the account that has waited longest without a request, if it is not safe. It returns false if there is none.
+// closeOldest closes the account's connection that has been idle longest, unless it is still protected. It returns false if
+// it closed none.
 func (cs *connections) closeOldest(by account) bool {
 	cs.mu.Lock()
 	var oldest *connection
@@ -140,7 +141,7 @@ func (cs *connections) closeOldest(by account) bool {
 	return true
 }
 
-// changed is told by the http.Server of each state of a connection.
+// changed is the callback ConnState of the http.Server.
 func (cs *connections) changed(c net.Conn, state http.ConnState) {
 	in, ok := below(c).(*connection)
 	if !ok {
@@ -155,7 +156,7 @@ func (cs *connections) changed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// Close closes the connection and gives its place back.
+// Close closes the connection and gives its slot back.
 func (c *connection) Close() error {
 	c.closing.Do(func() {
 		c.closed = c.Conn.Close()
@@ -165,7 +166,7 @@ func (c *connection) Close() error {
 	return c.closed
 }
 
-// excessive is the error of the connection of a request that has no place.
+// excessive returns an error if the connection of the request got no slot.
 func excessive(ctx context.Context) error {
 	if c, ok := ctx.Value(connectionKey{}).(*connection); ok && c.in != c.of.room {
 		return c.of.room.refusal(c.account)
@@ -173,7 +174,7 @@ func excessive(ctx context.Context) error {
 	return nil
 }
 
-// addressOf says from which host a connection over TCP comes. Who has an IPv6 network of 64 bits counts as one host.
+// addressOf returns the host from which a TCP connection comes. All addresses of an IPv6 /64 network count as one host.
 func addressOf(conn net.Conn) *caller {
 	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.To4() == nil {
@@ -185,12 +186,12 @@ func addressOf(conn net.Conn) *caller {
 
 type connectionKey struct{}
 
-// connContext remembers the connection of a request.
+// connContext stores the connection in the context of its requests.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, below(c))
 }
 
-// below returns the connection that carries TLS, if c is that.
+// below returns the connection below TLS if c is a TLS connection, else c.
 func below(c net.Conn) net.Conn {
 	if secure, ok := c.(*tls.Conn); ok {
 		return secure.NetConn()

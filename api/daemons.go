@@ -21,7 +21,7 @@ import (
 type daemons struct {
 	self    job.Peer
 	peers   Peers
-	clocks  Clocks                 // nil: nothing is known of clocks
+	clocks  Clocks                 // nil: all clocks are taken to be right
 	http    *http.Client           // its transport accepts http://PEER/...
 	proxy   *httputil.ReverseProxy // its transport accepts http://PEER/...
 	metrics *metrics
@@ -37,7 +37,7 @@ func newDaemons(self job.Peer, peers Peers, transport http.RoundTripper, m *metr
 	return &daemons{self: self, peers: peers, http: client, proxy: newProxy(transport, log), metrics: m}
 }
 
-// ahead returns by how many seconds the clock of another daemon is ahead, as far as is known.
+// ahead returns by how many seconds the clock of another daemon is ahead; 0 if that is not known.
 func (d *daemons) ahead(p job.Peer) float64 {
 	if d.clocks == nil {
 		return 0
@@ -50,10 +50,10 @@ func (d *daemons) nameOf(p job.Peer) string {
 	return Member{Peer: p, Name: d.peers.NameOf(p)}.label()
 }
 
-// minIDPart is the least number of characters of an ID that may stand for it.
+// minIDPart is the smallest number of characters that may abbreviate an ID.
 const minIDPart = 4
 
-// goesBy reports whether text names the member: by its name, or by an end or a beginning of its ID.
+// goesBy reports whether text names the member: it is its name, or its ID ends or begins with it.
 func (m Member) goesBy(text string) bool {
 	id := string(m.Peer)
 	return m.Name == text || len(text) >= minIDPart && (strings.HasSuffix(id, text) || strings.HasPrefix(id, text))
@@ -90,8 +90,8 @@ func (d *daemons) ask(ctx context.Context, peer job.Peer, path string, query url
 	return d.exchange(ctx, http.MethodGet, peer, path, query, nil, out)
 }
 
-// exchange sends a request to another daemon, with the document in unless it is nil, and decodes the answer into out.
-// A daemon that does not answer is ErrUnavailable. A *Problem is a refusal.
+// exchange sends a request to another daemon, with the document in unless it is nil, and decodes the answer into out. It
+// returns ErrUnavailable if the daemon does not answer, and a *Problem if it refuses.
 func (d *daemons) exchange(ctx context.Context, method string, peer job.Peer, path string, query url.Values, in, out any) error {
 	var body []byte
 	if in != nil {

@@ -1,8 +1,9 @@
 package api
 
-// The route that declares a node dead. Every daemon that owns jobs then gives up its tasks on that node. First every
-// owner is asked whether the node answers it; only if it answers nobody do they act. If it answers with a new data directory,
-// they give up the tasks that were started with an earlier one: the node itself knows nothing of these.
+// The route that declares a node dead. Every daemon that owns jobs then gives up its tasks on that node. First the daemon
+// asks every owner whether the node answers the owner. If the node answers nobody, all owners give up their tasks. If it
+// answers with a new data directory, they give up only the tasks that were started with an earlier one, because the node
+// does not know these.
 
 import (
 	"context"
@@ -47,10 +48,10 @@ type (
 
 // Timeouts and bounds. Together the timeouts are shorter than a client waits.
 const (
-	// for the node itself, or an owner's answer about it: a dial across a relay takes some seconds.
+	// for the answer of the node itself, or of one owner: a dial across a relay takes some seconds.
 	deathCheck    = 3 * time.Second
 	deathCheckAll = 8 * time.Second       // for all owners: silent ones take deathCheck each, fanWidth at a time
-	deathAct      = 33 * time.Second      // an owner gives up on committing the change after 30 s
+	deathAct      = 33 * time.Second      // for the change itself: an owner stops trying to commit it after 30 s
 	maxGiven      = 1 << 20               // tasks in an owner's answer: more than a host runs; keeps sums in range
 	roleOwner     = "scheduler"           // the role of members that own jobs
 	peerIDBegin   = "12D3KooW"            // the beginning of every ID that muster makes
@@ -152,8 +153,9 @@ func silence(m Member) int {
 	return slices.Index([]NodeState{NodeReady, NodeDraining, NodeSuspect, NodeLost}, m.State)
 }
 
-// checkDead asks the node and all owners whether the node answers. It returns what each owner would give up. A store is that
-// of a node that answers, and of which owners have tasks that were started with an earlier one.
+// checkDead asks the node and all owners whether the node answers, and returns what each owner would give up. store is
+// empty for a silent node. For a node that answers, store is the id of its data directory, and the answers count only the
+// tasks that were started with an earlier one.
 func (d *deathRoutes) checkDead(ctx context.Context, m Member, owners []Member) (all []answer[int], store string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, deathCheckAll)
 	defer cancel()
@@ -224,8 +226,7 @@ func (d *deathRoutes) askOwners(ctx context.Context, node job.Peer, owners []Mem
 	})
 }
 
-// deadHere is the part of this daemon: it counts or gives up the tasks of its jobs on the node, unless the node
-// answers.
+// deadHere counts or gives up the tasks of this daemon's own jobs on the node, unless the node answers.
 func (d *deathRoutes) deadHere(ctx context.Context, node job.Peer, body DeclareDeadRequest) (tasks int, err error) {
 	if body.Store == "" {
 		if err := d.silentHere(ctx, node); err != nil {
@@ -260,8 +261,8 @@ func (d *deathRoutes) silentHere(ctx context.Context, node job.Peer) error {
 	return nil
 }
 
-// refusal returns an error that names the first owner that the node answers, or nil. It does not pass on the owner's
-// text.
+// refusal returns an error that names the first owner that the node answers; nil if there is none. It does not pass on the
+// owner's text.
 func refusal(m Member, answers []answer[int]) error {
 	for _, a := range answers {
 		if errors.Is(a.err, ErrConflict) {

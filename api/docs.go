@@ -1,6 +1,7 @@
 package api
 
-// The documentation as pages: the routes, each with the request of curl and the verb that does the same, and the guides.
+// The documentation as web pages: the guides, and the routes. Each route has a curl command, and the verb of muster that
+// does the same.
 
 import (
 	"encoding/json"
@@ -20,7 +21,7 @@ import (
 // docsPaths are the paths of the documentation.
 var docsPaths = []string{"/docs", "/docs/", "/openapi.json", "/openapi.yaml", "/openapi-3.0.json", "/openapi-3.0.yaml"}
 
-// Docs serves the documentation of a version, without a daemon. Each part is made for the first who reads it.
+// Docs serves the documentation of a version. It needs no daemon. Each part is made at the first request for it.
 func Docs(version string) http.Handler {
 	doc := sync.OnceValue(func() *huma.OpenAPI { return documentOf(version) })
 	pages := sync.OnceValues(func() (http.Handler, error) {
@@ -61,7 +62,7 @@ func format(name string, write func() ([]byte, error)) http.Handler {
 	})
 }
 
-// docsPage returns the page of the routes, and what the search finds of it.
+// docsPage returns the page of the routes, and its sections for the search.
 func docsPage(doc *huma.OpenAPI) (template.HTML, []docsite.Section) {
 	var b strings.Builder
 	var sections []docsite.Section
@@ -87,7 +88,7 @@ func docsPage(doc *huma.OpenAPI) (template.HTML, []docsite.Section) {
 	return template.HTML(b.String()), sections //nolint:gosec // all texts in it are escaped above
 }
 
-// sectionOf is what the search finds of a route.
+// sectionOf returns the section of a route for the search.
 func sectionOf(op *huma.Operation) docsite.Section {
 	texts := []string{op.Summary + ".", op.Description}
 	for _, p := range op.Parameters {

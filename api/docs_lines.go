@@ -1,6 +1,6 @@
 package api
 
-// The examples of the documentation: for each route what curl sends, and the verb that does the same.
+// The examples of the documentation: for each route a curl command, and the verb of muster that does the same.
 
 import (
 	"net/http"
@@ -9,10 +9,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// noVerb says that no verb uses a route.
+// noVerb marks a route that no verb uses.
 const noVerb = ""
 
-// verbs has the verb of each route. A test fails if a route is missing here, or a row is of no route.
+// verbs has an example of a verb for each route. A test fails if a route is missing, or if a row names no route.
 var verbs = map[string]string{
 	"submit-job": "muster submit -- COMMAND", "list-jobs": "muster jobs --all", "get-job": "muster show ID", "list-tasks": "muster show ID.0-99",
 	"list-job-events": "muster events ID", "forget-job": noVerb, "why-job": "muster why ID", "cancel-job": "muster cancel ID",
@@ -27,7 +27,7 @@ var verbs = map[string]string{
 	"list-audit": "muster audit", "get-daemon": "muster doctor", "health": noVerb, "ready": noVerb,
 }
 
-// bodies are the documents of the examples. Routes that need none are left out.
+// bodies has the request bodies of the examples. Routes without a body are left out.
 var bodies = map[string]string{
 	"submit-job":        `{"command": ["python", "train.py"], "resources": {"cpus": 8, "memory": "64GiB", "gpus": 1}, "time_limit": "4h"}`,
 	"offers":            `{"command": ["true"], "resources": {"gpus": 1}}`,
@@ -41,7 +41,7 @@ var bodies = map[string]string{
 	"schedule":          `{}`,
 }
 
-// linesOf are the lines of one route.
+// linesOf returns the example lines of one route.
 func linesOf(op *huma.Operation) string {
 	path := strings.NewReplacer("{id}", "ID", "{t}", "0", "{hash}", "HASH", "{group}", "GROUP").Replace(op.Path)
 	curl := "curl --unix-socket $MUSTER_SOCKET"

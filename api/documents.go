@@ -131,7 +131,7 @@ func (j Job) Ended() bool { return j.State.Ended() }
 // Layout returns the numbering of the tasks.
 func (j Job) Layout() (job.Layout, error) { return layoutOf(j.Array, j.TaskCount, max(1, j.Nodes)) }
 
-// layoutOf returns the numbering of the tasks of a job with this array. An array that names no index is one of lines.
+// layoutOf returns the numbering of the tasks of a job with this array. If the array names no index, each element is a line.
 func layoutOf(array string, tasks, nodes int) (job.Layout, error) {
 	if a, err := job.ParseArray(array); array != "" && err == nil && a.Len() == 0 {
 		return job.LayoutOf(array, tasks/nodes, nodes)
@@ -188,7 +188,7 @@ func plainDocument(j *job.Job, copies int) Job {
 	return d
 }
 
-// nameCause names, in the reason of a gang that has failed, the first of its members that failed.
+// nameCause sets the reason of a failed gang to the first of its members that failed.
 func (j *Job) nameCause() {
 	if j.Nodes == 1 || j.Array != "" || !j.State.Ended() || j.State == job.Succeeded || j.State == job.Cancelled {
 		return
@@ -270,8 +270,8 @@ func attemptDocument(o job.Outcome) Attempt {
 	return d
 }
 
-// reason splits the reason of a waiting task into its stable word and its sentence. For a task that has ended, the
-// sentence is more useful than the word, unless the word tells that it is not the cause of its gang's end.
+// reason splits the reason of a task into its stable word and its sentence. For a task that has ended it returns only the
+// sentence, which is more useful. It keeps the word of a task that ended because another member of its gang had failed.
 func reason(s job.State, r job.Reason) (word, detail string) {
 	if s.Ended() && r.Detail != "" && r.Word != job.ReasonGangEnded {
 		return r.Detail, ""
@@ -302,7 +302,7 @@ func at(t time.Time) *time.Time {
 	return &t
 }
 
-// briefTasks is the largest number of tasks that listings and events have of a job.
+// briefTasks is the largest number of tasks that a job in listings and events includes; it includes none if it has more.
 const briefTasks = 8
 
 // briefDocument returns the document for listings and events, without fields that may be large. It refers to j.

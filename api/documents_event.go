@@ -13,15 +13,15 @@ type EventKind string
 
 // The kinds of events.
 const (
-	EventOpen   EventKind = "open"   // the stream is open, or with a node the changes of its daemon follow
+	EventOpen   EventKind = "open"   // the stream is open; with a node: changes of its daemon follow from here on
 	EventJob    EventKind = "job"    // the present state of a job
 	EventSilent EventKind = "silent" // a daemon does not answer; the stream goes on trying
 	EventGone   EventKind = "gone"   // there is no such job
-	EventTask   EventKind = "task"   // the present state of a task, of a job of few tasks
+	EventTask   EventKind = "task"   // the present state of a task; only of jobs with few tasks
 	EventNode   EventKind = "node"   // the present state of a node, without its GPUs
 	EventGPU    EventKind = "gpu"    // the present state of a GPU
 	EventMember EventKind = "member" // a member is new, gone, or in another state
-	EventGap    EventKind = "gap"    // events are missing here: load again what you show
+	EventGap    EventKind = "gap"    // events are missing here: request the present states again
 )
 
 // Event is one event of a stream.

@@ -24,7 +24,7 @@ const (
 	NodeLost     NodeState = "lost"     // silent for longer
 )
 
-// PeerRevoked is the state of a peer that is out of the cluster. No node has it.
+// PeerRevoked is the state of a revoked peer. No node has this state.
 const PeerRevoked = "revoked"
 
 // Node is the document of a node.
@@ -66,7 +66,7 @@ type NodeLoad struct {
 	Usage   *NodeNow `json:"usage" doc:"What the whole host uses, also what is not of tasks, beside what tasks have reserved; null: unknown."`
 }
 
-// RunningOr returns the number of tasks that run there, or this one if that is unknown.
+// RunningOr returns the number of running tasks, or unknown if it is not known.
 func (l *NodeLoad) RunningOr(unknown int) int {
 	if l.Running == nil {
 		return unknown
@@ -144,11 +144,11 @@ type Peer struct {
 	Roles      []string   `json:"roles" nullable:"false"`
 	Addrs      []string   `json:"addrs" nullable:"false"`
 	LastSeenAt *time.Time `json:"last_seen_at"`
-	// Revoked is set for a peer that is out of the cluster.
+	// Revoked is set for a revoked peer.
 	Revoked *PeerRevocation `json:"revoked,omitempty" doc:"Set for a peer that is out of the cluster."`
 }
 
-// PeerRevocation says since when a peer is out of the cluster, and why.
+// PeerRevocation says when and why a peer was revoked.
 type PeerRevocation struct {
 	At          time.Time `json:"at" doc:"By the clock of the daemon that revoked it."`
 	By          job.Peer  `json:"by,omitempty" doc:"The daemon that revoked it. Empty: the cluster key."`
@@ -194,8 +194,8 @@ type Explanation struct {
 	Estimated    *time.Time        `json:"estimated_start" doc:"When the job's first waiting task should start at the latest; null if that is not known."`
 }
 
-// Nearest says with how much of one resource a request would fit, if the rest of it stayed as it is. A resource of which
-// less alone would not help is left out.
+// Nearest says how much of one resource a request could ask for so that it fits, if its other amounts stay the same.
+// Resources whose reduction alone would not help are left out.
 type Nearest struct {
 	Ever   bool  `json:"ever" doc:"No node could ever run the request; these amounts are of nodes without tasks."`
 	CPUs   int   `json:"cpus,omitempty"`
@@ -223,7 +223,7 @@ type Stats struct {
 	InUse  *GPUsInUse           `json:"gpu_utilization,omitempty" doc:"How much of the GPUs is in use, beside how many are allocated; absent if no driver tells."`
 	Waits  *Waits               `json:"waits" doc:"How long jobs wait; null: unknown."`
 	Users  []UserLoad           `json:"users" nullable:"false" doc:"What users have now: the 100 that hold most GPUs, then those with the most running and pending tasks. Those whose jobs the requester may not see are left out."`
-	// MoreUsers counts those beyond.
+	// MoreUsers counts the users that Users leaves out.
 	MoreUsers int        `json:"more_users,omitempty" doc:"Users that are left out, at least."`
 	Queue     *QueueInfo `json:"queue,omitempty" doc:"Only in answers to other daemons: what waits and users are worked out from."`
 	Partial   []string   `json:"partial" nullable:"false"`
@@ -307,14 +307,15 @@ type NodeInfo struct {
 	Addrs       []string
 	Status      []gpu.Status
 	Read        time.Time            // when Status was read; zero: never
-	Released    bool                 // the GPUs are not looked at, because the node is drained
+	Released    bool                 // the GPUs are not monitored, because the node is drained
 	Holders     map[string][]job.ID  // by GPU UUID
 	Quarantined map[string]string    // by GPU UUID: why it is in quarantine
 	Idle        map[string]time.Time // by GPU UUID: since when a task holds it without using it
-	Usage       usage.Sample         // the newest of the host; with a zero time if it is not known
+	Usage       usage.Sample         // the newest sample of the host; its time is zero if there is none
 }
 
-// Held is how much of the GPU jobs hold, from 0 to 1. One that no job holds may not be free either, if it is set aside.
+// Held returns which part of the GPU jobs hold, from 0 to 1. A GPU that no job holds may still not be free: it can be set
+// aside.
 func (g *GPU) Held() float64 {
 	if len(g.Jobs) == 0 && g.Job == "" {
 		return 0
@@ -383,8 +384,8 @@ func gpuDocument(p contract.Profile, dev gpu.Device, status map[string]gpu.Statu
 	return d
 }
 
-// aged adds to a detail that it is of some time ago, because nobody has looked since. The longer ago, the less exactly it
-// says when: whoever follows the node is told of each change of the text.
+// aged adds to a detail how old it is, because the GPU has not been monitored since. The age is rounded more the older it
+// is, because each change of the text is an event of the node.
 func aged(detail string, ago time.Duration) string {
 	switch {
 	case ago >= time.Hour:
@@ -431,8 +432,8 @@ func candidates(list []contract.Candidate) []Candidate {
 	return docs
 }
 
-// vouch sets the labels that are signed for the node. It is called with what the node's credential says: what a node says
-// about itself proves nothing.
+// vouch sets the signed labels of the node. The caller takes them from the node's credential, because the document comes
+// from the node itself and proves nothing.
 func (n *Node) vouch(signed map[string]string) {
 	n.Signed = map[string]string{}
 	maps.Copy(n.Signed, signed)

@@ -1,6 +1,6 @@
 package api
 
-// The documents of what tasks and nodes use. What is not known is null or absent, never 0.
+// The documents of the usage of tasks and nodes. Unknown values are null or absent, never 0.
 
 import (
 	"math"
@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Used is what a task has used, in all and at most.
+// Used is what a task has used: totals, means and peaks.
 type Used struct {
 	Samples      uint64   `json:"samples" doc:"How often it was measured. A task that ended before it was measured has 1, for what the kernel told at its end."`
 	CPUSeconds   *float64 `json:"cpu_seconds" doc:"CPU time of all its processes; null: unknown, as all others here."`
@@ -45,7 +45,7 @@ type TaskUsage struct {
 type IdleGPU struct {
 	UUID  string    `json:"uuid" doc:"UUID of the GPU."`
 	Since time.Time `json:"since" doc:"Since when, by the clock of the node."`
-	// Seconds is not told by nodes of earlier versions.
+	// Seconds is missing in answers of nodes of earlier versions.
 	Seconds float64 `json:"seconds,omitempty" doc:"For how many seconds."`
 }
 
@@ -75,7 +75,7 @@ type NodeNow struct {
 	GPU      *float64  `json:"gpu_utilization" doc:"Percent of the time in which its GPUs computed: the mean of those that tell it."`
 }
 
-// nodeNow returns what a node uses; nil: nothing is known. Last words of GPUs that are let go do not count.
+// nodeNow returns what a node uses; nil if nothing is known. GPUs that are not monitored do not count.
 func nodeNow(s usage.Sample, gpus []GPU, released bool) *NodeNow {
 	if s.At.IsZero() {
 		return nil
@@ -97,7 +97,7 @@ func nodeNow(s usage.Sample, gpus []GPU, released bool) *NodeNow {
 	return d
 }
 
-// rounded returns a value in parts of a whole, or nil if it is not known.
+// rounded returns x rounded to 1/parts, or nil if it is not known.
 func rounded(x, parts float64) *float64 {
 	return known(math.Round(x*parts) / parts)
 }
@@ -126,14 +126,15 @@ func known(x float64) *float64 {
 	return &x
 }
 
-// usedOf returns the document of an encoded report, and the report; nil for one that says nothing.
+// usedOf returns the document of an encoded report, and the report. The document is nil if the report is empty or cannot
+// be decoded.
 func usedOf(encoded string) (*Used, usage.Report) {
 	if encoded == "" {
 		return nil, usage.NewReport()
 	}
 	r, err := usage.Decode([]byte(encoded))
 	if err != nil {
-		return nil, r // it was checked when it came, so it is of a newer version
+		return nil, r // it was checked when it arrived, so a newer version has encoded it
 	}
 	return usedDocument(r), r
 }
@@ -152,7 +153,7 @@ func (d *UsageSeries) lists() [usage.Kinds]*[]*float64 {
 	return [usage.Kinds]*[]*float64{&d.CPUs, &d.Memory, &d.Read, &d.Write, &d.PIDs, &d.GPU, &d.GPUMemory, &d.Power, &d.Received, &d.Sent}
 }
 
-// lifeDocument returns the points of a report about a task that began at a time; nil if it has none.
+// lifeDocument returns the points of the report of a task that began at the time began; nil if there are none.
 func lifeDocument(r usage.Report, began time.Time) *UsageSeries {
 	n := 0
 	for _, s := range r.Series {
@@ -178,7 +179,7 @@ func lifeDocument(r usage.Report, began time.Time) *UsageSeries {
 	return d
 }
 
-// recentDocument returns samples; its lists are empty if there are none.
+// recentDocument returns the document of samples.
 func recentDocument(p usage.Points) UsageSeries {
 	d := UsageSeries{At: make([]float64, len(p.At))}
 	if len(p.At) == 0 {

@@ -86,7 +86,7 @@ func (rt *router) toNode(ctx huma.Context, next func(huma.Context)) {
 		refuse(out, &notFoundError{"node", ctx.Param("id"), "the request reached the daemon of another node"})
 	case r.Method != http.MethodGet:
 		rt.forward(out, r.WithContext(ctx.Context()), toDaemon(m, r), answerLimit{limit: forwardChange, whole: true})
-	case m.State == NodeLost: // somebody waits for what is shown; a change is tried all the same
+	case m.State == NodeLost: // do not make a reader wait; changes are tried even if the node seems lost
 		refuse(out, fmt.Errorf("node %s: %w: it does not answer; try again when its daemon runs", m.label(), ErrUnavailable))
 	default:
 		rt.forward(out, r.WithContext(ctx.Context()), toDaemon(m, r), answerLimit{limit: forwardRead, whole: true})

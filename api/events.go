@@ -1,6 +1,7 @@
 package api
 
-// The streams of events of named jobs, wherever their owners are, as server-sent events; and of all jobs of this daemon.
+// The streams of events of named jobs, whichever daemons own them, as server-sent events. For daemons of earlier versions
+// there is also a stream of all jobs of this daemon.
 
 import (
 	"context"
@@ -22,9 +23,9 @@ import (
 
 // Timeouts and bounds of event streams.
 const (
-	// longest time without data, after which a comment shows the client that the stream is alive.
+	// after this time without data, a comment shows the client that the stream is alive.
 	signOfLife = 10 * time.Second
-	// a stream of ends confirms its opening after this time, unless it is complete by then.
+	// a stream with ended confirms its opening after this time, unless it is complete by then.
 	openWithin = 50 * time.Millisecond
 	eventQueue = 64 // events between their sources and the writer
 )
@@ -82,15 +83,15 @@ type eventRoutes struct {
 	log       *slog.Logger
 }
 
-// known reports whether the requested job, if it is only one, is here. It returns an error if the job should be here
-// but is not.
+// known reports whether the request names exactly one job and this daemon has it. It returns an error if this daemon should
+// own the job but does not have it, or if the requester may not see it.
 func (r *eventRoutes) known(ctx context.Context, in *eventsInput) (bool, error) {
 	if len(in.Job) != 1 {
 		return false, nil
 	}
 	id := job.ID(in.Job[0])
 	if _, self, err := r.directory.Owner(ctx, id.Group()); err != nil || !self {
-		return false, nil //nolint:nilerr // the stream reports it, and goes on looking for the owner
+		return false, nil //nolint:nilerr // the stream reports it, and keeps looking for the owner
 	}
 	if _, err := (jobAccess{r.jobs}).may(ctx, partRow, in.Job[0], "follow"); err != nil {
 		return false, err
@@ -140,8 +141,8 @@ func (r *eventRoutes) stream(ctx context.Context, in *eventsInput) (*huma.Stream
 	}}, nil
 }
 
-// writeEvents sends events until they or ctx end, or the client is gone. Ends that come at once go out in one
-// message.
+// writeEvents sends events until the channel is closed, ctx ends, or the client is gone. With ended, the first end goes out
+// in one message with EventOpen if it comes within openWithin.
 func writeEvents(ctx context.Context, w http.ResponseWriter, events <-chan outgoing, ended bool) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -193,7 +194,7 @@ type follower struct {
 
 	asker   requester
 	out     chan outgoing
-	stop    context.CancelFunc // ends the stream; its client opens another
+	stop    context.CancelFunc // ends the stream; its client opens a new one
 	peer    bool               // the request is from another daemon: only this daemon's jobs
 	ended   bool               // send only ends; close the stream after the last
 	single  bool               // all requested jobs are of one group
@@ -217,7 +218,7 @@ func (f *follower) put(ctx context.Context, e outgoing) {
 	}
 }
 
-// awaited holds the jobs whose ends a stream has yet to send; nil for a stream of all changes.
+// awaited holds the jobs whose ends the stream has not sent yet. It is nil for a stream of all changes.
 type awaited map[job.ID]bool
 
 func awaitedOf(ids []job.ID) awaited {
@@ -230,10 +231,11 @@ func awaitedOf(ids []job.ID) awaited {
 
 func (left awaited) done() bool { return left != nil && len(left) == 0 }
 
-// tellsEnd reports whether an event is the end of the job that it names, whatever kind the sending daemon gave it.
+// tellsEnd reports whether an event says that the job that it names has ended, whatever kind the sending daemon gave it.
 func (e Event) tellsEnd() bool { return e.Job != nil && e.Job.ID == e.ID && e.Job.Ended() }
 
-// tell sends an event. A stream of ends skips all other events. It returns false when nothing more is to be sent.
+// tell sends an event. A stream with ended skips events of jobs that have not ended. tell returns false when all ends were
+// sent.
 func (f *follower) tell(ctx context.Context, left awaited, e Event) bool {
 	if left == nil {
 		f.send(ctx, e)
@@ -299,10 +301,10 @@ func (f *follower) pass(ctx context.Context, changes <-chan job.Job, left awaite
 			return
 		}
 	}
-	f.stop() // the watch did not keep up, or ctx has ended
+	f.stop() // the stream fell behind and the watch was closed, or ctx has ended
 }
 
-// group sends events of some jobs of one group, wherever its owner is.
+// group sends events of some jobs of one group, whichever daemon owns it.
 func (f *follower) group(ctx context.Context, g job.Group, ids []job.ID) {
 	silent, left := false, awaited(nil)
 	if f.ended {
@@ -344,7 +346,7 @@ func (f *follower) silence(ctx context.Context, peer job.Peer, err error) {
 
 // eventsOf receives the events of another daemon until the stream breaks or each returns false.
 //
-// It drops what that daemon says of jobs that are not its own, or that it was not asked for.
+// It drops events of jobs that are not that daemon's own, or that were not requested.
 func (d *eventRoutes) eventsOf(ctx context.Context, peer job.Peer, in eventsInput, each func(Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -1,6 +1,6 @@
 package api
 
-// The stream of events of the cluster, from the picture.
+// The stream of events of the whole cluster, from the view.
 
 import (
 	"context"
@@ -19,33 +19,33 @@ import (
 const (
 	// eventBatch is the number of events that are written together.
 	eventBatch = 256
-	// maxEventWrite bounds what is unpacked of a batch at once: in bytes, and one event more.
+	// maxEventWrite bounds the bytes that are unpacked before a write; the last event may exceed it.
 	maxEventWrite = 256 << 10
-	// streamPause is the time between two batches to a client under load: each wakes it, and a busy cluster has many
-	// events. With the second batch, which is early, there are ten in the first second.
+	// streamPause is the time between two batches under load. It exists because a busy cluster has many events and each
+	// batch wakes the client. It allows ten batches in the first second, because the second one comes early; see pacer.
 	streamPause = 110 * time.Millisecond
-	// ownWithin bounds how long a stream waits for this daemon's own jobs before it is open.
+	// ownWithin bounds how long a stream waits for this daemon's own jobs before it opens.
 	ownWithin = 2 * time.Second
 )
 
-// ofCluster reports whether a stream has events of the whole cluster: all but those of named jobs, which begin with their
-// present states and come from the owner of the jobs without a pause.
+// ofCluster reports whether the view serves a stream. It does not serve plain streams of named jobs: these begin with the
+// present states of the jobs, and their events come from the owners without a pause. Nor does it serve other daemons.
 func (in *eventsInput) ofCluster(a requester) bool {
 	more := len(in.Kind) > 0 || in.User != "" || in.Node != "" || !in.Since.IsZero() || in.After != "" || !in.Follow
 	return a.from != fromPeer && !in.Ended && (len(in.Job) == 0 || more)
 }
 
-// eventFilter selects events of the picture.
+// eventFilter selects events of the view.
 type eventFilter struct {
 	asker requester
 	kinds []EventKind
 	jobs  map[job.ID]bool
 	user  string
-	mine  bool // only jobs of the asker; other events come, too
+	mine  bool // of the events of jobs, only those of the asker's jobs; events of nodes and members are not affected
 	node  job.Peer
 }
 
-// filter returns the events that a request selects.
+// filter returns the filter that a request describes.
 func (r *eventRoutes) filter(ctx context.Context, in *eventsInput) (*eventFilter, error) {
 	f := &eventFilter{asker: requesterOf(ctx), user: in.User, mine: in.Mine, jobs: map[job.ID]bool{}}
 	known := []EventKind{EventJob, EventTask, EventNode, EventGPU, EventMember, EventGone}
@@ -72,9 +72,9 @@ func (r *eventRoutes) filter(ctx context.Context, in *eventsInput) (*eventFilter
 	return f, nil
 }
 
-// selects reports whether the requester gets an event, and whether all that is in it.
+// selects reports whether the requester gets an event, and whether they may see all of it.
 func (f *eventFilter) selects(e *viewEvent) (chosen, all bool) {
-	if e.kind == EventOpen || e.kind == EventSilent { // the stream itself is the worse for it
+	if e.kind == EventOpen || e.kind == EventSilent { // these affect the stream itself: every client gets them
 		return true, false
 	}
 	switch {
@@ -104,11 +104,11 @@ func (r *eventRoutes) cluster(ctx context.Context, in *eventsInput) (*huma.Strea
 		h.Set("Content-Type", "text/event-stream")
 		h.Set("Cache-Control", "no-store")
 		s := clusterStream{clusterView: v, filter: f, w: w, flush: http.NewResponseController(w).Flush}
-		_ = s.run(hctx.Context(), at, missed, in.Follow) // an error is that of a client who is gone
+		_ = s.run(hctx.Context(), at, missed, in.Follow) // an error means that the client is gone
 	}}, nil
 }
 
-// start returns the event after which a stream begins. missed says that events are missing before it.
+// start returns the number of the event after which a stream begins. missed is true if the view lacks requested events.
 func (w *clusterView) start(in *eventsInput) (number uint64, missed bool) {
 	if in.After != "" {
 		epoch, text, _ := strings.Cut(in.After, "-")
@@ -131,11 +131,11 @@ type clusterStream struct {
 	filter *eventFilter
 	w      http.ResponseWriter
 	flush  func() error
-	alive  *time.Timer // rings when nothing was written for a while, also if the filter has dropped events meanwhile
+	alive  *time.Timer // fires when nothing was written for a while, even if there were events that the filter dropped
 }
 
-// run writes the events after one, until ctx ends or the client is gone. Without follow it ends with those that there are.
-// A pacer says when.
+// run writes the events after the number at, until ctx ends or the client is gone. Without follow it stops after the present
+// events. A pacer spaces the batches.
 func (s *clusterStream) run(ctx context.Context, at uint64, missed, follow bool) error {
 	if follow {
 		s.awaitOwn(ctx)
@@ -174,9 +174,9 @@ func (s *clusterStream) run(ctx context.Context, at uint64, missed, follow bool)
 	}
 }
 
-// awaitOwn waits until the picture has this daemon's own jobs. A job that is submitted before is no event, so a client
-// that lists the jobs once the stream is open would never learn of it. If that takes long, the stream opens without
-// them, and a later open event names this daemon.
+// awaitOwn waits until the view has this daemon's own jobs. Until then a submitted job causes no event. So if the stream
+// opened earlier, a client that lists the jobs once the stream is open could miss a job. If the wait takes too long, the
+// stream opens anyway, and a later open event names this daemon.
 func (s *clusterStream) awaitOwn(ctx context.Context) {
 	late := time.NewTimer(ownWithin)
 	defer late.Stop()
@@ -188,7 +188,7 @@ func (s *clusterStream) awaitOwn(ctx context.Context) {
 	}
 }
 
-// batch writes the next events, after a gap if some are missing.
+// batch writes the next events. If events are missing, it writes EventGap first.
 func (s *clusterStream) batch(at uint64, missed bool) (n int, next uint64, err error) {
 	events, next, gap := s.ring.After(at, eventBatch)
 	if gap || missed {
@@ -200,7 +200,7 @@ func (s *clusterStream) batch(at uint64, missed bool) (n int, next uint64, err e
 	return len(events), next, err
 }
 
-// write writes those of the events that the client is to get.
+// write writes the events that the filter selects.
 func (s *clusterStream) write(events []viewEvent) error {
 	var text []byte
 	for i := range events {
@@ -225,7 +225,8 @@ func (s *clusterStream) put(text []byte) error {
 	return s.flush()
 }
 
-// mark writes an event about the stream itself. A client that comes back goes on after the event with its number.
+// mark writes an event about the stream itself. Its id has the number at, so that a client that connects again goes on
+// after the event with that number.
 func (s *clusterStream) mark(kind EventKind, at uint64, detail string) error {
 	id := s.epoch + "-" + strconv.FormatUint(at, 10)
 	c := change{viewEvent: viewEvent{kind: kind}, detail: detail}

@@ -25,8 +25,8 @@ type Exec interface {
 	// Exec runs a command in the cgroups of an attempt, as its user and with its environment. It returns ErrConflict
 	// if the attempt is not running, and an ExecError if the command cannot be executed.
 	Exec(ctx context.Context, a job.Attempt, r ExecRequest) (ExecSession, error)
-	// Attach opens the input of an attempt, in place of an earlier client. It returns ErrConflict if the attempt is not
-	// running or gets no input.
+	// Attach opens the input of an attempt. It replaces an earlier client. It returns ErrConflict if the attempt is not
+	// running or takes no input.
 	Attach(ctx context.Context, a job.Attempt) (InputSession, error)
 }
 
@@ -42,7 +42,7 @@ type ExecRequest struct {
 // ExecSession is a running command.
 type ExecSession struct {
 	Stdin          io.WriteCloser
-	Stdout, Stderr io.Reader // with a terminal there is no Stderr
+	Stdout, Stderr io.Reader // Stderr is nil if the command has a terminal
 	Resize         func(rows, cols uint16) error
 	Wait           func() (int, error) // returns its exit code once it has ended, or an ExecError
 	Close          func()              // ends the command
@@ -257,7 +257,7 @@ type ExecStreams struct {
 	Sizes    <-chan [2]uint16 // rows and columns, on change; may be nil
 }
 
-// Exec runs a command in a running task and returns its exit code. If ctx ends, the command is ended.
+// Exec runs a command in a running task and returns its exit code. It ends the command if ctx ends.
 func (c *Client) Exec(ctx context.Context, id job.ID, task int, r ExecRequest, st ExecStreams) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -14,7 +14,7 @@ func (j Job) Exit() (code int, ended bool) {
 	if j.ExitStatus != nil {
 		return *j.ExitStatus, true
 	}
-	x := job.Task{State: j.State, Exit: &job.Exit{}} // its owner has an earlier version, which does not say it
+	x := job.Task{State: j.State, Exit: &job.Exit{}} // its owner has an earlier version, which does not send ExitStatus
 	if j.ExitCode != nil {
 		x.Exit.Code = *j.ExitCode
 	}

@@ -1,6 +1,6 @@
 package api
 
-// Rooms: places of a limited number, shared fairly among those who take them. See docs/adr, ADR 122.
+// Rooms: each holds a limited number of slots, which users and daemons share fairly. See docs/adr, ADR 122.
 
 import (
 	"context"
@@ -11,36 +11,37 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// party is one of those who share a room: a user, or another daemon.
+// party is a user or another daemon that shares a room with others.
 type party struct {
 	user   string
 	daemon job.Peer
 }
 
-// account says in whose name places are taken. A request of another daemon counts for the daemon and for the user.
+// account says for whom slots are taken. A request of another daemon counts for that daemon and for the user.
 type account struct {
 	party
-	operator bool // gets places as long as there are any, also those that are kept for operators
+	operator bool // may take any free slot, including those kept for operators
 }
 
-// parties returns those for whom a place counts. Parties without a name do not count.
+// parties returns the parties for whom a slot counts. Parties without a name do not count.
 func (a account) parties() [2]party { return [2]party{{user: a.user}, {daemon: a.daemon}} }
 
-// room holds places. A party gets more as long as it then has no more than greed times the places that are still free.
-// So alone it gets greed/(greed+1) of them, and the next one as much of the rest. However many one has, another finds room.
+// room holds slots. A party may take slots if it then has no more than greed times the slots that are still free. So one
+// party alone gets greed/(greed+1) of all slots, the next party the same part of the rest, and so on. Some slots are thus
+// always left for others.
 type room struct {
-	what  string // the plural, for refusals
-	most  int64  // places for all together
-	kept  int64  // further places, which only operators get
+	what  string // what the slots are, in the plural, for messages
+	most  int64  // number of slots
+	kept  int64  // further slots, which only operators get
 	greed int64
 
 	mu    sync.Mutex
 	used  int64           // guarded by mu
 	has   map[party]int64 // guarded by mu
-	lines []*line         // guarded by mu: of those who wait
+	lines []*line         // guarded by mu: the queues of waiting accounts
 }
 
-// line is the queue of one account. Its first leaves it first.
+// line is the FIFO queue of one account.
 type line struct {
 	account
 	waiters []*waiter
@@ -48,14 +49,14 @@ type line struct {
 
 type waiter struct {
 	places int64
-	in     chan struct{} // closed when it has its places
+	in     chan struct{} // closed when it has its slots
 }
 
 func newRoom(what string, most, kept int64) *room {
 	return &room{what: what, most: most, kept: kept, greed: 1, has: map[party]int64{}}
 }
 
-// fitsLocked reports whether n places can be given.
+// fitsLocked reports whether the account may take n slots now.
 func (r *room) fitsLocked(a account, n int64) bool {
 	if a.operator {
 		return r.used+n <= r.most+r.kept
@@ -81,7 +82,7 @@ func (r *room) countLocked(a account, n int64) {
 	}
 }
 
-// take takes n places if they are free for the account.
+// take takes n slots if the account may have them now. It reports whether it did.
 func (r *room) take(a account, n int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +93,7 @@ func (r *room) take(a account, n int64) bool {
 	return true
 }
 
-// give gives n places back, and lets in those who wait and fit now.
+// give gives n slots back, and gives slots to the waiters that can have them now.
 func (r *room) give(a account, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,11 +117,11 @@ func (r *room) admitLocked() {
 	r.lines = left
 }
 
-// placeWait is how long a request waits for a place. Clients wait for an answer three times as long.
+// placeWait is how long a request waits for a slot. Clients wait for an answer three times as long.
 const placeWait = 15 * time.Second
 
-// wait takes n places as soon as they are free for the account. Requests of one account wait in one line, which keeps
-// nobody else waiting. It returns ErrTooMany if ctx ends before.
+// wait takes n slots as soon as the account may have them. Requests of one account wait in a queue of their own, which does
+// not delay other accounts. It returns ErrTooMany if ctx ends before.
 func (r *room) wait(ctx context.Context, a account, n int64) error {
 	w := r.enter(a, n)
 	if w == nil {
@@ -137,7 +138,7 @@ func (r *room) wait(ctx context.Context, a account, n int64) error {
 	return r.refusal(a)
 }
 
-// waitBriefly is wait for placeWait at most.
+// waitBriefly is wait, but for at most placeWait.
 func (r *room) waitBriefly(ctx context.Context, a account, n int64) error {
 	if r.take(a, n) {
 		return nil
@@ -147,7 +148,7 @@ func (r *room) waitBriefly(ctx context.Context, a account, n int64) error {
 	return r.wait(ctx, a, n)
 }
 
-// enter takes the places, or returns a waiter that has joined the line of its account.
+// enter takes the slots and returns nil, or returns a waiter in the queue of its account.
 func (r *room) enter(a account, n int64) *waiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,7 +172,7 @@ func (r *room) enter(a account, n int64) *waiter {
 	return w
 }
 
-// leave takes a waiter out of its line. It returns false if it has its places.
+// leave removes a waiter from its queue. It returns false if the waiter already has its slots.
 func (r *room) leave(w *waiter) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,7 +180,7 @@ func (r *room) leave(w *waiter) bool {
 		for i, x := range l.waiters {
 			if x == w {
 				l.waiters = append(l.waiters[:i], l.waiters[i+1:]...)
-				r.admitLocked() // the next may need less
+				r.admitLocked() // the next waiter may need fewer slots
 				return true
 			}
 		}
@@ -187,7 +188,7 @@ func (r *room) leave(w *waiter) bool {
 	return false
 }
 
-// refusal is the error of an account that gets no place.
+// refusal returns the error for an account that gets no slot.
 func (r *room) refusal(a account) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

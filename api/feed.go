@@ -1,6 +1,7 @@
 package api
 
-// The feed: what a daemon tells another that keeps a picture of the cluster, as JSON lines. See docs/adr, ADR 140.
+// The feed: a stream of JSON lines by which a daemon reports its node and its jobs to a daemon that keeps a view of the
+// cluster. See docs/adr, ADR 140.
 
 import (
 	"encoding/json"
@@ -18,33 +19,34 @@ const (
 	maxFeedLine  = 1 << 20                // bytes: a node with its GPUs
 	maxFeedJob   = 64 << 10               // bytes of the line about a job
 	feedPause    = 200 * time.Millisecond // between two batches under load: rapid changes of one object are merged
-	feedAlive    = time.Second            // longest time without a line, after which an empty one shows that the daemon is alive
+	feedAlive    = time.Second            // after this time without a line, an empty one shows that the daemon is alive
 	feedBatch    = 256                    // lines that are written together
-	maxOperators = 256                    // names that a daemon tells
+	maxOperators = 256                    // names in feedHello
 	maxCount     = 1 << 30                // of jobs in one state
 )
 
-// feedLine is one line. It is about one thing, and an empty line about none.
+// feedLine is one line. At most one of its fields is set (Older goes with Gone). An empty line is a sign of life.
 type feedLine struct {
 	Hello    *feedHello    `json:"hello,omitempty"`
 	Node     *Node         `json:"node,omitempty"`
 	Measured *feedMeasured `json:"measured,omitempty"` // of the node
 	Job      *Job          `json:"job,omitempty"`
-	Gone     job.ID        `json:"gone,omitempty"` // the job was deleted, or with Older is not told any more
+	Gone     job.ID        `json:"gone,omitempty"` // the job was deleted; with Older, it is only too old for the feed
 	Older    bool          `json:"older,omitempty"`
 	Totals   *feedTotals   `json:"totals,omitempty"`
 	Queue    *QueueInfo    `json:"queue,omitempty"`
-	Synced   bool          `json:"synced,omitempty"` // all that there is was told once
-	Anew     bool          `json:"anew,omitempty"`   // the feed begins again
+	Synced   bool          `json:"synced,omitempty"` // all present jobs were sent once
+	Anew     bool          `json:"anew,omitempty"`   // the feed starts again: all present jobs follow
 }
 
-// feedHello is the first line: what the daemon lets others than a job's user see. The daemon that shows its jobs obeys it.
+// feedHello is the first line. It says who besides a job's user may see the jobs of the daemon. The daemon that receives the
+// feed obeys it when it shows these jobs.
 type feedHello struct {
 	Own       bool     `json:"own,omitempty"` // users see only their own jobs
 	Operators []string `json:"operators,omitempty"`
 }
 
-// feedTotals has the number of jobs in each state, and where in a listing jobs may be missing in the feed.
+// feedTotals has the number of jobs in each state, and the positions in a listing from which on the feed may lack jobs.
 type feedTotals struct {
 	Jobs  map[job.State]int `json:"jobs"`
 	Open  string            `json:"open,omitempty"`  // cursor for jobs that have not ended
@@ -53,7 +55,8 @@ type feedTotals struct {
 
 var errFeed = errors.New("its feed is not one of this version")
 
-// parseFeedLine decodes a line of another daemon, and checks its form. Whether it is believed is not checked.
+// parseFeedLine decodes a line of another daemon and checks its form. It does not check whether the line is about that
+// daemon's own node and jobs.
 func parseFeedLine(text []byte) (l feedLine, err error) {
 	if err := json.Unmarshal(text, &l); err != nil {
 		return l, fmt.Errorf("%w: %w", errFeed, err)
@@ -74,7 +77,7 @@ func parseFeedLine(text []byte) (l feedLine, err error) {
 	if bad {
 		return l, errFeed
 	}
-	if l.Job != nil { // how old it is the reader knows
+	if l.Job != nil { // the reader knows itself how old the line is
 		l.Job.Age = 0
 	}
 	if l.Node != nil {
@@ -94,10 +97,10 @@ func (t *feedTotals) valid() bool {
 	return err1 == nil && err2 == nil && plausibleCounts(t.Jobs)
 }
 
-// encodeLine returns a line with its end.
+// encodeLine encodes a line, with the newline at its end.
 func encodeLine(l feedLine) []byte {
 	text, err := json.Marshal(l)
-	if err != nil { // no such line is made
+	if err != nil { // every line can be encoded
 		return []byte("\n")
 	}
 	return append(text, '\n')

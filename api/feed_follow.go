@@ -19,18 +19,19 @@ import (
 
 // Bounds of reading a feed.
 const (
-	feedSilence = 10 * time.Second // may pass without a line before the feed is ended
-	feedBurst   = 32 << 20         // bytes that are read at once: all jobs that a busy daemon tells
-	feedRate    = 2 << 20          // bytes a second beyond that: the changes of some thousand jobs
-	feedLineFee = 64               // bytes that each line costs beside its own
+	feedSilence = 10 * time.Second // after this time without a line the feed is given up
+	feedBurst   = 32 << 20         // bytes that are read without a pause: all jobs of a busy daemon
+	feedRate    = 2 << 20          // bytes per second after that: the changes of some thousand jobs
+	feedLineFee = 64               // bytes that each line counts in addition to its length
 )
 
-// newFeedPace returns the pace at which the feeds of one member are read. One that floods waits for its reader, as an honest
-// one does, which skips versions meanwhile.
+// newFeedPace returns the rate limit for reading the feeds of one member. A member that sends too much has to wait for its
+// reader. An honest member then skips outdated versions of objects.
 func newFeedPace() *rate.Limiter { return rate.NewLimiter(feedRate, feedBurst) }
 
-// feedOf calls each with the lines of another daemon's feed, until the feed breaks or each returns an error. A line that
-// is about what is not that daemon's own is dropped. ErrNotFound means that the daemon has no feeds, as in earlier versions.
+// feedOf calls each with the lines of another daemon's feed, until the feed breaks or each returns an error. Lines about
+// nodes or jobs that are not that daemon's own are replaced by empty ones. ErrNotFound means that the daemon has no feed,
+// as in earlier versions.
 func (d *daemons) feedOf(ctx context.Context, directory Directory, peer job.Peer, pace *rate.Limiter, each func(*feedLine) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -61,8 +62,8 @@ func (d *daemons) feedOf(ctx context.Context, directory Directory, peer job.Peer
 	}
 }
 
-// apart runs f on a goroutine of its own, which takes its stack away when it ends. Requests and JSON make a stack of 8 KB or
-// more, which would stay so for as long as a feed is followed, and there are hundreds of feeds.
+// apart runs f on a goroutine of its own, whose stack is freed when f returns. Requests and JSON grow a stack to 8 KB or
+// more. Otherwise each of the goroutines that follow hundreds of feeds would keep such a stack.
 func apart(f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -77,7 +78,7 @@ func (d *daemons) openFeed(ctx context.Context, peer job.Peer) (*http.Response, 
 		return nil, fmt.Errorf("api: feed of %s: %w", peer.Short(), err)
 	}
 	setRequester(req.Header, requester{})  // in the name of the daemon, for all its users
-	req.Header.Set(headerMeasured, "true") // no parameter: earlier versions refuse those that they do not know
+	req.Header.Set(headerMeasured, "true") // a header, because earlier versions refuse unknown query parameters
 	resp, err := d.http.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("api: feed of %s: %w: %w", peer.Short(), ErrUnavailable, followError(ctx, err))
@@ -89,7 +90,7 @@ func (d *daemons) openFeed(ctx context.Context, peer job.Peer) (*http.Response, 
 	return resp, nil
 }
 
-// feedLine calls each with a line. An empty one is a sign of life.
+// feedLine parses and checks a line and calls each with it. An empty line is a sign of life.
 func (d *daemons) feedLine(from *proven, text []byte, each func(*feedLine) error) error {
 	var l feedLine
 	if len(text) > 0 {
@@ -105,7 +106,7 @@ func (d *daemons) feedLine(from *proven, text []byte, each func(*feedLine) error
 	return each(&l)
 }
 
-// feedError returns why a feed ends after an error of reading it.
+// feedError turns an error of reading a feed into the reason for its end.
 func feedError(err error) error {
 	switch {
 	case errors.Is(err, io.EOF):

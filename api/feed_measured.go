@@ -1,7 +1,7 @@
 package api
 
-// What is measured at a node, as a line of its own in feeds: it changes with each sample, and the rest of a node's document
-// hardly ever.
+// Measured values of a node have a line of their own in feeds: they change with each sample, while the rest of a node's
+// document hardly ever changes.
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/api/view"
 )
 
-// feedMeasured has the measured values of a node. Those of its GPUs are in the order of its document.
+// feedMeasured has the measured values of a node. The values of its GPUs are in the order of its document.
 type feedMeasured struct {
 	Usage  *NodeNow   `json:"usage"`
 	ReadAt *time.Time `json:"read_at,omitempty"`
@@ -29,14 +29,14 @@ func measuredOf(n *Node) *feedMeasured {
 	m := &feedMeasured{Usage: n.Usage}
 	for i := range n.GPUs {
 		g := &n.GPUs[i]
-		m.ReadAt = g.ReadAt // of all at once
+		m.ReadAt = g.ReadAt // all GPUs are read at once
 		m.Memory, m.Busy = append(m.Memory, g.MemoryUsed), append(m.Busy, g.Utilization)
 		m.Heat, m.Power = append(m.Heat, g.Temperature), append(m.Power, g.Power)
 	}
 	return m
 }
 
-// valid reports whether each GPU has each value, and can have it.
+// valid reports whether each GPU has a possible value of each kind.
 func (m *feedMeasured) valid() bool {
 	n := len(m.Memory)
 	if len(m.Busy) != n || len(m.Heat) != n || len(m.Power) != n || !m.Usage.plausible() {
@@ -50,12 +50,12 @@ func (m *feedMeasured) valid() bool {
 	return true
 }
 
-// on returns the document of a node with these values. It returns false if they are of another number of GPUs.
+// on returns a copy of a node's document with these values. It returns false if the number of GPUs differs.
 func (m *feedMeasured) on(n *Node) (*Node, bool) {
 	if len(m.Memory) != len(n.GPUs) {
 		return nil, false
 	}
-	now := *n // listings may have the old one
+	now := *n // a copy: listings may still use the old one
 	now.Usage, now.GPUs = m.Usage, slices.Clone(n.GPUs)
 	for i := range now.GPUs {
 		g := &now.GPUs[i]
@@ -64,20 +64,22 @@ func (m *feedMeasured) on(n *Node) (*Node, bool) {
 	return &now, true
 }
 
-// nodeLines tells of a node: all if more has changed than what is measured, or else only that. Nothing else is encoded.
+// nodeLines writes the lines about a node: the whole node if more than measured values has changed, else only the measured
+// values.
 type nodeLines struct {
-	plain    *Node // what was told last
+	plain    *Node // the last node that was written, without measured values
 	measured *feedMeasured
 	whole    *wholeNode
 }
 
-// wholeNode is the newest document of the node, for readers of earlier versions: it is encoded only if there are any.
+// wholeNode is the newest document of the node, for readers of earlier versions. It is encoded only if there are such
+// readers.
 type wholeNode struct{ atomic.Pointer[Node] }
 
-// line returns the line about the whole node.
+// line encodes the line about the whole node.
 func (w *wholeNode) line() []byte { return encodeLine(feedLine{Node: w.Load()}) }
 
-// tell tells of the node as it is now. The node must not be changed after that.
+// tell writes the lines about the present node. The caller must not change the node afterwards.
 func (o *nodeLines) tell(lines *view.Log, n *Node) {
 	plain, measured := plainNode(n), measuredOf(n)
 	plain.GPUs = make([]GPU, 0, len(n.GPUs))
@@ -94,7 +96,7 @@ func (o *nodeLines) tell(lines *view.Log, n *Node) {
 	if !same {
 		lines.Set(keyNode, encodeLine(feedLine{Node: n}))
 	}
-	lines.Set(keyMeasured, line) // after the node's: it is the newest in any case
+	lines.Set(keyMeasured, line) // after the node's line, so that it is always the newer one
 }
 
 // sameNode reports whether the documents are the same.
@@ -102,19 +104,19 @@ func sameNode(a, b *Node) bool {
 	return a != nil && b != nil && (reflect.DeepEqual(a, b) || bytes.Equal(textOf(a), textOf(b)))
 }
 
-// reader is what the reader of a feed gets.
+// reader says which lines the reader of a feed gets.
 type reader struct {
 	jobs     bool
-	measured bool // else it is of an earlier version, and gets whole nodes only
+	measured bool // if false, the reader has an earlier version, and gets only whole nodes
 	whole    *wholeNode
 }
 
-// text returns what the reader gets of a line; nil: nothing.
+// text returns the text that the reader gets for a line; nil if it gets none.
 func (r reader) text(l view.Line) []byte {
 	switch {
 	case l.Key == keyMeasured && !r.measured:
 		return r.whole.line()
-	case l.Key == keyNode && !r.measured: // one with measured values follows
+	case l.Key == keyNode && !r.measured: // the line with key keyMeasured follows, for which it gets the whole node
 		return nil
 	case (l.Key == keyQueue || strings.HasPrefix(l.Key, keyJob)) && !r.jobs:
 		return nil

@@ -1,6 +1,6 @@
 package api
 
-// The route of the feed: other daemons read this one's log.
+// The route of the feed: other daemons read the log of this daemon's node and jobs.
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/api/view"
 )
 
-// peerFeeds bounds the feeds to one daemon: one, and those that it has not yet ceased to read.
+// peerFeeds bounds the feeds to one daemon: the current one, and broken ones whose end this daemon has not noticed yet.
 const peerFeeds = 4
 
 // feedRoutes serves the feed.
@@ -37,7 +37,7 @@ type feedInput struct {
 
 func (r *feedRoutes) feed(ctx context.Context, in *feedInput) (*huma.StreamResponse, error) {
 	a := requesterOf(ctx)
-	withJobs := !a.ownOnly || slices.Contains(a.roles, roleScheduler) // other daemons speak for no users
+	withJobs := !a.ownOnly || slices.Contains(a.roles, roleScheduler) // daemons with other roles have no users
 	proofs := showProofs(r.directory)
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { //nolint:contextcheck // the same context, and it ends with the server too
 		req, w := humago.Unwrap(hctx)
@@ -78,14 +78,14 @@ func (r *feedRoutes) write(ctx context.Context, w http.ResponseWriter, to reader
 	})
 }
 
-// syncing holds back the line which says that all was told, until the reader has the lines of all jobs, also of those that
-// have changed since it was written.
+// syncing holds back the line Synced until the reader has the lines of all jobs, including jobs that have changed since that
+// line was written.
 type syncing struct {
 	line []view.Line // none or one
-	told bool        // until then nothing is merged, because somebody waits for the whole
+	told bool        // the line was passed on; until then there are no pauses, because readers wait for all jobs
 }
 
-// last moves the line to the end of the batch that is the last for now; a full one is not.
+// last moves the line to the end of the last batch. A full batch is not the last.
 func (s *syncing) last(batch []view.Line, full bool) []view.Line {
 	if i := slices.IndexFunc(batch, func(l view.Line) bool { return l.Key == keySynced }); i >= 0 {
 		s.line = slices.Clone(batch[i : i+1])
@@ -99,8 +99,8 @@ func (s *syncing) last(batch []view.Line, full bool) []view.Line {
 	return batch
 }
 
-// followLog gives out all lines of a log, then those that change, in batches, until ctx ends or each returns an error. An
-// empty batch is a sign of life. A pacer says when.
+// followLog calls each with all lines of a log, then with the lines that change, in batches, until ctx ends or each returns
+// an error. An empty batch is a sign of life. With anew the reader must forget all earlier lines. A pacer spaces the batches.
 func followLog(ctx context.Context, lines *view.Log, each func(batch []view.Line, anew bool) error) error {
 	alive := time.NewTimer(feedAlive)
 	defer alive.Stop()
@@ -142,7 +142,7 @@ func followLog(ctx context.Context, lines *view.Log, each func(batch []view.Line
 	}
 }
 
-// sleep waits, and returns false if ctx ends before.
+// sleep waits. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -160,7 +160,7 @@ type perPeer struct {
 	open map[string]int // guarded by mu
 }
 
-// enter counts a stream if the daemon has fewer than most.
+// enter counts a stream and returns true if the daemon has fewer than most.
 func (p *perPeer) enter(peer string, most int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,6 @@
 package api
 
-// What this daemon tells of itself in feeds: its node and its jobs, read once for all who look.
+// The source of the feeds of this daemon: its node and its jobs, which are read once for all readers.
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	nodePoll   = 250 * time.Millisecond // between two looks at the node
-	countEvery = 4                      // looks at the node for one at the number of jobs
-	relist     = time.Minute            // between two looks for jobs that were deleted
-	queueShare = 50                     // looking at the queue takes at most one part of so many of the time
+	nodePoll   = 250 * time.Millisecond // between two reads of the node
+	countEvery = 4                      // the number of jobs is read at every 4th read of the node
+	relist     = time.Minute            // between two searches for deleted jobs, unless the number of jobs falls
+	queueShare = 50                     // reading the queue takes at most 1/50 of the time
 )
 
 // Keys of the lines. The key of a job is keyJob with its ID.
@@ -24,12 +24,12 @@ const (
 	keyNode     = "n"
 	keyMeasured = "m" // of the node
 	keyTotals   = "t"
-	keyQueue    = "q" // also of users, as those of jobs
+	keyQueue    = "q" // has users, so only readers that may see jobs get it
 	keySynced   = "s"
 	keyJob      = "j"
 )
 
-// feedSource follows the node and the jobs of this daemon as long as somebody reads.
+// feedSource follows the node and the jobs of this daemon while there are readers.
 type feedSource struct {
 	node      NodeSource
 	watch     Watch
@@ -40,11 +40,11 @@ type feedSource struct {
 
 	mu      sync.Mutex
 	readers int       // guarded by mu
-	lines   *view.Log // guarded by mu; nil: nobody reads
+	lines   *view.Log // guarded by mu; nil: there are no readers
 	stop    func()    // guarded by mu
 }
 
-// read returns the log of this daemon. It is kept until all readers have left.
+// read returns the log of this daemon. The log is kept until all readers have called leave.
 func (s *feedSource) read(ctx context.Context) (lines *view.Log, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *feedSource) leave() {
 	}
 }
 
-// ownRows is what is told of this daemon. Only run uses it.
+// ownRows writes the log of this daemon. Only the goroutine of run uses it.
 type ownRows struct {
 	*feedSource
 
@@ -76,7 +76,7 @@ type ownRows struct {
 	counts map[job.State]int
 	total  int       // of counts
 	listed time.Time // when all jobs were last listed
-	queued time.Time // when the queue is to be looked at again
+	queued time.Time // when the queue may be read again
 }
 
 func (o *ownRows) run(ctx context.Context) {
@@ -90,7 +90,7 @@ func (o *ownRows) run(ctx context.Context) {
 	}
 }
 
-// follow lists all, then follows the changes until it does not keep up or ctx ends.
+// follow lists all jobs, then follows the changes until it falls behind or ctx ends.
 func (o *ownRows) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,7 +125,7 @@ func (o *ownRows) follow(ctx context.Context) error {
 		before := o.total
 		o.lookAtCounts(ctx)
 		o.lookAtQueue(ctx)
-		if o.total < before || time.Since(o.listed) > relist { // some were deleted
+		if o.total < before || time.Since(o.listed) > relist { // jobs were deleted, or may have been
 			if err := o.list(ctx); err != nil {
 				return err
 			}
@@ -154,7 +154,7 @@ func (o *ownRows) lookAtCounts(ctx context.Context) {
 	o.tellTotals()
 }
 
-// lookAtQueue tells of the queue. With very many waiting jobs it does so less often.
+// lookAtQueue writes the line about the queue. It does so less often if there are very many waiting jobs.
 func (o *ownRows) lookAtQueue(ctx context.Context) {
 	began := time.Now()
 	if began.Before(o.queued) {
@@ -174,7 +174,7 @@ func (o *ownRows) tellTotals() {
 	o.lines.Set(keyTotals, encodeLine(feedLine{Totals: &feedTotals{Jobs: o.counts, Open: cursorOf(open), Ended: cursorOf(ended)}}))
 }
 
-// list reads all jobs that are told, page by page, and forgets those that are no longer there.
+// list reads all jobs that the feed can hold, page by page, and removes jobs that no longer exist.
 func (o *ownRows) list(ctx context.Context) error {
 	o.lookAtCounts(ctx)
 	open, ended := openAndEnded(nil)
@@ -215,7 +215,7 @@ func (o *ownRows) listStates(ctx context.Context, states []job.State, most int, 
 	}
 }
 
-// put tells the present state of a job.
+// put writes the line with the present state of a job.
 func (o *ownRows) put(j *job.Job) {
 	doc := briefDocument(j, o.directory.Copies(j.ID.Group()))
 	text := encodeLine(feedLine{Job: &doc})

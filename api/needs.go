@@ -40,27 +40,27 @@ type Changes interface {
 	Cancel(ctx context.Context, id job.ID, tasks []job.Range, reason string) (job.Job, error)
 	// Hold holds or releases waiting tasks of a job; no ranges means all. It returns ErrConflict if none of them waits.
 	Hold(ctx context.Context, id job.ID, tasks []job.Range, release bool, reason string) (job.Job, error)
-	// Requeue has tasks of a job run again; no ranges means all. Tasks that run end first. With failed it means only
-	// tasks that have ended, and not with SUCCEEDED. It returns ErrConflict if none of them can run again.
+	// Requeue runs tasks of a job again; no ranges means all. Running tasks are ended first. With failed it requeues only
+	// tasks that have ended in another state than SUCCEEDED. It returns ErrConflict if none of them can run again.
 	Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed bool, reason string) (job.Job, error)
-	// Forget deletes a job that has ended. It returns ErrConflict for any other.
+	// Forget deletes a job that has ended. It returns ErrConflict for a job that has not.
 	Forget(ctx context.Context, id job.ID) error
 }
 
-// Scheduling looks for hosts anew.
+// Scheduling places waiting jobs without waiting for their back-offs.
 type Scheduling interface {
-	// LookAnew ends the back-offs of the waiting jobs of this daemon, those of one user or for an empty name of all, and has
-	// hosts looked for. It returns after some seconds what was placed meanwhile.
+	// LookAnew ends the back-offs of this daemon's waiting jobs and looks for hosts at once. The jobs are those of one user,
+	// or of all users if the name is empty. After some seconds it returns what was placed meanwhile.
 	LookAnew(ctx context.Context, user string) (Looked, error)
 }
 
 // Deaths gives up the tasks of this daemon's jobs on a host that is gone for good.
 type Deaths interface {
-	// MayBeDead counts the tasks that DeclareDead would give up. It returns ErrConflict if the host answers, unless it does
-	// so with this store, the id of a data directory: then only the tasks of its earlier ones count.
+	// MayBeDead counts the tasks that DeclareDead would give up. It returns ErrConflict if the host answers. An exception is
+	// a host that answers with the data directory whose id is store: then it counts the tasks of earlier data directories.
 	MayBeDead(ctx context.Context, node job.Peer, store string) (tasks int, err error)
-	// DeclareDead gives up the tasks, in the name of the user by, and returns when that is durable. An unknown host
-	// has no tasks. It is safe to repeat.
+	// DeclareDead gives up the tasks in the name of the user by, and returns when that is durable. An unknown host has no
+	// tasks. The call is safe to repeat.
 	DeclareDead(ctx context.Context, node job.Peer, store, by string) (tasks int, err error)
 }
 
@@ -79,15 +79,15 @@ type Watch interface {
 	Watch(ctx context.Context, ids []job.ID, ended bool) (<-chan job.Job, error)
 	// Counts returns the number of jobs in each state.
 	Counts(ctx context.Context) (map[job.State]int, error)
-	// Queue returns what its jobs wait for and hold, of all users.
+	// Queue returns how long this daemon's jobs wait, and what each user's jobs hold.
 	Queue(ctx context.Context) (QueueInfo, error)
 }
 
-// Progress tells other daemons how far the jobs are that this daemon owns.
+// Progress reports the progress of the jobs that this daemon owns, for daemons whose jobs depend on them.
 type Progress interface {
 	// Follow calls each with the progress of some jobs of one group, then with each change; rapid changes may be merged.
-	// A job that there is not has no state. It returns when ctx ends, when each returns an error, or with ErrUnavailable
-	// when this daemon does not own the jobs.
+	// A job that does not exist has an empty state. Follow returns when ctx ends, when each returns an error, or with
+	// ErrUnavailable when this daemon does not own the jobs.
 	Follow(ctx context.Context, jobs []job.Follow, each func(job.Progress) error) error
 }
 
@@ -100,20 +100,20 @@ type NodeSource interface {
 	Resume(ctx context.Context) error
 }
 
-// Usage tells what was measured on this host.
+// Usage returns what was measured on this host.
 type Usage interface {
-	// Attempt returns what an attempt uses that runs on this host. It returns ErrNotFound if the attempt does not run here,
-	// or has not been measured yet.
+	// Attempt returns what a running attempt uses. It returns ErrNotFound if the attempt does not run on this host, or has
+	// not been measured yet.
 	Attempt(ctx context.Context, a job.Attempt) (AttemptUsage, error)
-	// Host returns the samples of the last hour: those of the host, and those of each GPU by its UUID.
+	// Host returns the samples of the last hour: of the host, and of each GPU by its UUID.
 	Host(ctx context.Context) (usage.Points, map[string]usage.Points, error)
 }
 
-// AttemptUsage is what an attempt uses that runs.
+// AttemptUsage is what a running attempt uses.
 type AttemptUsage struct {
 	Report usage.Report         // as it would be if the attempt ended now
 	Recent usage.Points         // the samples of the last hour
-	Idle   map[string]time.Time // since when it hardly uses GPUs of its own, by UUID
+	Idle   map[string]time.Time // its GPUs that it hardly uses, by UUID, and since when
 }
 
 // Logs opens the output of attempts that this host has started.
@@ -122,19 +122,19 @@ type Logs interface {
 	// from the end. start is the offset of the first byte; it is higher than requested if output was removed there.
 	// If output was removed further on, Read returns a *GapError, and the next Read goes on after the gap. With
 	// follow, Open waits for an attempt that is about to start, and Read waits for more output and returns io.EOF
-	// only when the attempt has ended and all was read. Without follow, Read returns io.EOF at the end of what there
-	// is. Read returns an error when ctx ends. Open returns ErrNotFound for an attempt that this host does not know.
+	// only when the attempt has ended and all was read. Without follow, Read returns io.EOF at the end of the present
+	// output. Read returns an error when ctx ends. Open returns ErrNotFound for an attempt that this host does not know.
 	Open(ctx context.Context, a job.Attempt, stream string, offset int64, follow bool) (body io.ReadCloser, start int64, err error)
 }
 
 // Uploads stores the files that jobs upload. Its errors are those of package upload.
 type Uploads interface {
-	// MissingOf returns those chunks that are not here or that the user has not uploaded.
+	// MissingOf returns the chunks of refs that the user has not uploaded to this daemon, or that it no longer has.
 	MissingOf(user string, refs []upload.Ref) ([]upload.Ref, error)
-	// PutAll stores a user's chunks, each preceded by its header. They may not be on disk yet when it returns.
+	// PutAll stores a user's chunks, each preceded by its header. They need not be synced to disk when it returns.
 	PutAll(from io.Reader, user string) error
-	// PutTree stores a user's tree if the user has uploaded all its chunks; else it returns the missing chunks. The tree and its
-	// chunks are on disk when it returns.
+	// PutTree stores a user's tree if the user has uploaded all its chunks; else it returns the missing chunks. The tree
+	// and its chunks are durable when it returns.
 	PutTree(text []byte, user string) (upload.Hash, []upload.Ref, error)
 	TreeText(h upload.Hash) ([]byte, error)
 	Reader() *upload.Reader
@@ -152,8 +152,8 @@ type Peers interface {
 	// Members returns the known members, including this daemon.
 	Members(ctx context.Context) ([]Member, error)
 	Invite(ctx context.Context, ttl time.Duration, uses int, roles []string, labels map[string]string) (Invitation, error)
-	// Join returns the ID of the joined cluster. Errors: ErrConflict in another cluster, ErrDenied for an invalid
-	// token, ErrUnavailable if no address answers.
+	// Join joins a cluster and returns its ID. Errors: ErrConflict if this daemon is in another cluster, ErrDenied for an
+	// invalid token, ErrUnavailable if no address answers.
 	Join(ctx context.Context, bootstrap []string, token string) (cluster string, err error)
 	Identities
 	Revocations
@@ -163,16 +163,16 @@ type Peers interface {
 type Identities interface {
 	// NameOf returns the name of a member or of this daemon; empty if it is not known.
 	NameOf(p job.Peer) string
-	// RolesOf returns the roles that another daemon has now; none if it is no member.
+	// RolesOf returns the present roles of another daemon; none if it is not a member.
 	RolesOf(p job.Peer) []string
 }
 
-// Revocations puts members out of the cluster, and lets them back in. Both return ErrDenied for a member that this daemon
-// may not revoke, Restore ErrConflict if it did not.
+// Revocations revokes members, and restores them. Both methods return ErrDenied for a member that this daemon may not
+// revoke. Restore returns ErrConflict for a member that this daemon has not revoked.
 type Revocations interface {
 	Revoke(ctx context.Context, p job.Peer, reason string, withInvited bool) error
 	Restore(ctx context.Context, p job.Peer) error
-	// Revoked returns the peers that are out, the newest first. The number is bounded.
+	// Revoked returns the revoked peers, the newest first. Their number is bounded.
 	Revoked(ctx context.Context) []RevokedMember
 }
 
@@ -190,12 +190,12 @@ type Directory interface {
 	Owner(ctx context.Context, g job.Group) (p job.Peer, self bool, err error)
 	// Copies returns the number of daemons that store the records of a group that this daemon owns.
 	Copies(g job.Group) int
-	// Foundings returns the proofs that this daemon has founded the groups of its jobs. A proof of the version before comes
-	// first, because daemons of that version read no other.
+	// Foundings returns the proofs that this daemon has founded the groups of its jobs. A proof in the format of the
+	// previous version comes first, because daemons of that version read only the first one.
 	Foundings() []job.Founding
-	// Believes reports whether a daemon owns a group: it is known to, or one of these numbers proves it.
+	// Believes reports whether a daemon owns a group: either this daemon knows it as the owner, or one of the proofs is valid.
 	Believes(p job.Peer, g job.Group, proofs []job.Founding) bool
-	// ForgetClaim has this host forget the epoch of the owner of a group's jobs. It returns the owner; "" if none is known.
+	// ForgetClaim makes this host forget the epoch of the owner of a group's jobs. It returns the owner; "" if none is known.
 	ForgetClaim(ctx context.Context, g job.Group) (owner job.Peer, err error)
 }
 
@@ -226,7 +226,7 @@ type Needs struct {
 	Files      Files
 	Exec       Exec
 	Self       Self
-	// Clocks may be nil: then nothing is known of clocks.
+	// Clocks may be nil: then the clocks of all daemons are taken to be right.
 	Clocks Clocks
 	Audit  Audit
 	Measured
@@ -236,20 +236,19 @@ type Needs struct {
 	PeerListener net.Listener
 }
 
-// Clocks knows whose clock is wrong. No decision goes by it: it is for the times that people see.
+// Clocks knows which daemons' clocks are wrong. It is only for the times that people see; no decision depends on it.
 type Clocks interface {
-	// Ahead returns by how much the clock of another daemon is ahead of that of this one, in whole seconds; 0: it is about right, or
-	// not known.
+	// Ahead returns how far the clock of another daemon is ahead of the clock of this daemon, in whole seconds. 0 means that
+	// it is about right, or not known.
 	Ahead(p job.Peer) time.Duration
 }
 
 // Measured holds what the daemon measures.
 type Measured struct {
 	Usage Usage
-	// Registry has metrics that are counted as things happen, and gets those of the server. It may be nil: then there are no
-	// metrics.
+	// Registry has the counters of this daemon. The server adds its own. It may be nil: then the server counts nothing.
 	Registry *prometheus.Registry
-	// Metrics are looked up at each scrape; it may be nil.
+	// Metrics collects the metrics that are computed at each scrape. It may be nil.
 	Metrics Metrics
 }
 
@@ -258,10 +257,10 @@ type Submission struct {
 	Spec job.Spec
 	User string
 	Key  string // idempotency key, or empty
-	// Operator says that the user is one. The bounds of one user's waiting jobs do not count for operators.
+	// Operator says that the user is an operator. The limits on one user's waiting jobs do not apply to operators.
 	Operator bool
-	// Unknown are jobs that Spec depends on and that their owners do not have. The job is refused unless it was submitted
-	// before.
+	// Unknown are the jobs that Spec depends on and that do not exist. The job is refused for that, unless it is the retry
+	// of an earlier submission.
 	Unknown []job.ID
 }
 

@@ -1,6 +1,6 @@
 package api
 
-// The picture of the cluster: what each member has told last. See docs/adr, ADR 140.
+// The view of the cluster: a cache of what each member reported last. See docs/adr, ADR 140.
 
 import (
 	"context"
@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	memberLook  = time.Second        // between two looks at the list of members
-	askAgain    = time.Minute        // before a member of an earlier version is asked for a feed again
-	freshFor    = 2 * time.Second    // a member that has told nothing for longer is asked by listings
-	maxFeeds    = 1024               // members that are followed; others are asked by listings
-	mostRow     = maxFeedJob + 4<<10 // bytes of a job's document: escaped anew, what a member tells can be six times as long
+	memberLook  = time.Second        // between two reads of the list of members
+	askAgain    = time.Minute        // before the next try after a member has refused its feed, as earlier versions do
+	freshFor    = 2 * time.Second    // listings ask a member directly if its feed has been silent for longer
+	maxFeeds    = 1024               // members that are followed; listings ask the others directly
+	mostRow     = maxFeedJob + 4<<10 // bytes of a job's document; escaping can make it six times as long as it was in the feed
 	viewBytes   = 128 << 20          // of the rows of jobs, of all members together
-	longestWait = 5 * time.Second    // between two tries to follow a member
+	longestWait = 5 * time.Second    // longest pause between two tries to follow a member
 )
 
-// clusterView is the picture.
+// clusterView is the view of the cluster. It follows the feed of each member, and turns changes into events.
 type clusterView struct {
 	*daemons
 
@@ -38,37 +38,37 @@ type clusterView struct {
 	hello     feedHello
 	ring      *view.Ring[viewEvent]
 	packer    *packs
-	epoch     string // tells the numbers of its events from those of other pictures
+	epoch     string // part of the ids of its events; each view has another one
 	begun     time.Time
 	bytes     *room
-	own       atomic.Bool   // this daemon's own feed is followed: listings do not need it, streams of events do
-	ready     chan struct{} // closed when the own feed has told all jobs: from then on their changes are events
-	late      atomic.Bool   // a stream of events has begun before ready was closed
-	look      chan struct{} // has one element when the members are to be looked at now
+	own       atomic.Bool   // follow this daemon's own feed, too: streams of events need it, listings do not
+	ready     chan struct{} // closed when this daemon's own feed has sent all jobs: from then on their changes are events
+	late      atomic.Bool   // a stream of events began before ready was closed
+	look      chan struct{} // holds an element if the list of members must be read now
 
 	mu      sync.Mutex
-	members map[job.Peer]*viewMember // guarded by mu, with all that is in it
+	members map[job.Peer]*viewMember // guarded by mu, like everything in it
 }
 
-// viewMember is what the picture has of one member.
+// viewMember is the state of one member in the view.
 type viewMember struct {
 	Member
 
 	stop   context.CancelFunc // ends its feed; nil: it is not followed
-	told   time.Time          // when it last said something
+	told   time.Time          // when the last line of its feed came
 	sight  *seen
 	node   *Node
-	packed []byte // the document of node, once it was asked for
+	packed []byte // the document of node, if a request has needed it
 	shelf  *view.Shelf
 	counts map[job.State]int
-	queue  *QueueInfo      // nil: it has not told
-	sync   map[job.ID]bool // the jobs that it has told of since the feed began; nil: it has told of all
-	synced bool            // it has told all that there is, at some time
+	queue  *QueueInfo      // nil: not received
+	sync   map[job.ID]bool // the jobs received since its feed began; nil once the feed has sent all jobs
+	synced bool            // a feed of it has sent all jobs at least once
 	broken bool            // its feed has broken
-	silent time.Time       // since when it is silent; zero: it is not
+	silent time.Time       // since when it is silent; zero: it is not silent
 }
 
-// document returns the document of the node. It changes far more often than somebody asks for it.
+// document returns the document of the node. It is encoded only on request, because it changes far more often than that.
 func (m *viewMember) document(p *view.Packer) itemText {
 	if m.packed == nil {
 		m.packed = p.Pack(textOf(m.node), nil)
@@ -83,14 +83,14 @@ func newView(d *daemons, directory Directory, source *feedSource, hello feedHell
 	}
 }
 
-// followOwn has the picture tell events of this daemon, too.
+// followOwn makes the view follow this daemon's own feed too, so that there are events of this daemon.
 func (w *clusterView) followOwn() {
 	if w.own.CompareAndSwap(false, true) {
 		w.look <- struct{}{}
 	}
 }
 
-// run keeps the picture until ctx ends.
+// run keeps the view up to date until ctx ends.
 func (w *clusterView) run(ctx context.Context) {
 	var feeds sync.WaitGroup
 	defer feeds.Wait()
@@ -107,7 +107,7 @@ func (w *clusterView) run(ctx context.Context) {
 	}
 }
 
-// lookAtMembers begins to follow new members, and ends to follow those that are lost or gone.
+// lookAtMembers starts to follow new members, and stops following members that are lost or no longer listed.
 func (w *clusterView) lookAtMembers(ctx context.Context, feeds *sync.WaitGroup) {
 	list, err := w.peers.Members(ctx)
 	if err != nil {
@@ -144,7 +144,7 @@ func (w *clusterView) lookAtMembers(ctx context.Context, feeds *sync.WaitGroup) 
 	}
 }
 
-// meet notes how the list of members has one now.
+// meet stores the present entry of a member in the list of members. With tell it adds an event if the entry has changed.
 func (w *clusterView) meet(m *viewMember, now Member, tell bool) {
 	changed := m.State != now.State || m.Name != now.Name || !slices.Equal(m.Roles, now.Roles)
 	vouched := maps.Equal(m.Signed, now.Signed)
@@ -153,14 +153,14 @@ func (w *clusterView) meet(m *viewMember, now Member, tell bool) {
 		w.memberEvent(&now)
 	}
 	if !vouched && m.node != nil {
-		n := *m.node // listings may have it
+		n := *m.node // a copy: listings may still use the old one
 		n.Labels = maps.Clone(n.Labels)
 		n.vouch(now.Signed)
 		m.node, m.packed = &n, nil
 	}
 }
 
-// leave forgets a member that is no longer one.
+// leave drops a peer that is no longer a member.
 func (w *clusterView) leave(m *viewMember) {
 	if m.stop != nil {
 		m.stop()
@@ -171,7 +171,7 @@ func (w *clusterView) leave(m *viewMember) {
 	delete(w.members, m.Peer)
 }
 
-// follow keeps what the picture has of one member up to date, until ctx ends.
+// follow keeps the state of one member up to date, until ctx ends.
 func (w *clusterView) follow(ctx context.Context, p job.Peer, self bool) {
 	pace := newFeedPace()
 	for n := 1; ctx.Err() == nil; n++ {
@@ -179,7 +179,7 @@ func (w *clusterView) follow(ctx context.Context, p job.Peer, self bool) {
 		_, refused := errors.AsType[*Problem](err)
 		switch {
 		case ctx.Err() != nil:
-		case refused: // it answers, but not this
+		case refused: // it answers, but has no feed for us
 			w.with(p, func(m *viewMember) { m.silent, m.synced = time.Time{}, false })
 			sleep(ctx, askAgain)
 			n = 0
@@ -226,7 +226,7 @@ func (w *clusterView) followOnce(ctx context.Context, p job.Peer, self bool, pac
 	})
 }
 
-// with calls f with a member that the picture has.
+// with calls f with a member, if the view has it.
 func (w *clusterView) with(p job.Peer, f func(m *viewMember)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -245,7 +245,7 @@ func (w *clusterView) broke(m *viewMember, err error) {
 	}
 }
 
-// apply notes what a member has told.
+// apply updates the view with a line of a member's feed.
 func (w *clusterView) apply(m *viewMember, l *feedLine) {
 	m.told, m.broken = time.Now(), false
 	switch {
@@ -303,7 +303,7 @@ func (w *clusterView) applySynced(m *viewMember) {
 	}
 	for _, r := range m.shelf.Retain(m.sync) {
 		w.bytes.give(account{party: party{daemon: m.Peer}}, r.Size())
-		if from := m.shelf.From([]job.State{r.State}); from.ID == "" || r.Position().Compare(from) < 0 { // else it is only too old to be told
+		if from := m.shelf.From([]job.State{r.State}); from.ID == "" || r.Position().Compare(from) < 0 { // else it is just too old for the feed
 			w.goneEvent(m, r)
 		}
 	}
@@ -330,9 +330,9 @@ func (w *clusterView) ownReady() {
 	}
 }
 
-// applyJob notes the present state of a job.
+// applyJob stores the present state of a job.
 func (w *clusterView) applyJob(m *viewMember, j *Job) {
-	j.OwnerName = m.label() // what a daemon calls itself does not count
+	j.OwnerName = m.label() // not the name that the daemon gives itself
 	r, docs := rowOf(j, w.packer)
 	by := account{party: party{daemon: m.Peer}}
 	old := m.shelf.Get(r.ID)
@@ -349,7 +349,7 @@ func (w *clusterView) applyJob(m *viewMember, j *Job) {
 		m.sync[r.ID] = true
 	}
 	news := m.sync == nil || old != nil
-	if m.sync != nil && m.synced { // it is new since the feed broke or began anew, unless it is too old to be kept
+	if m.sync != nil && m.synced { // the job is new since the feed broke or began again, unless it is too old to be kept
 		news = news || m.shelf.Get(r.ID) != nil
 	}
 	if news {
@@ -357,15 +357,15 @@ func (w *clusterView) applyJob(m *viewMember, j *Job) {
 	}
 }
 
-// jobDocs is a job with its documents as JSON: that for everybody who may see it, and that for its user and operators; nil:
-// they are the same.
+// jobDocs is a job with its documents as JSON: text for everybody who may see it, and more for its user and operators. If
+// more is nil, text is for all of them.
 type jobDocs struct {
 	*Job
 
 	text, more []byte
 }
 
-// rowOf returns the row of a job that a member has told.
+// rowOf returns the row and the documents of a job that a member has sent.
 func rowOf(j *Job, p *packs) (*view.Row, *jobDocs) {
 	r := indexOf(j)
 	r.User, r.Name, r.State = one(p, r.User), one(p, r.Name), one(p, r.State)
@@ -390,7 +390,7 @@ func rowOf(j *Job, p *packs) (*view.Row, *jobDocs) {
 	return r, d
 }
 
-// indexOf returns what a job is found and sorted by.
+// indexOf returns a row that has only the fields by which a job is found and sorted.
 func indexOf(j *Job) *view.Row {
 	r := &view.Row{ID: j.ID, User: j.User, Name: j.Name, State: j.State, Priority: j.Priority, Submitted: j.SubmittedAt}
 	if j.StartedAt != nil {

@@ -1,6 +1,6 @@
 package api
 
-// Events of the picture: what has changed since it was last told, encoded once for all who read.
+// Events of the view: each change of a member is encoded once, for all streams.
 
 import (
 	"bytes"
@@ -17,10 +17,10 @@ import (
 // Bounds of the ring of events.
 const (
 	maxEvents     = 8192
-	maxEventBytes = 8 << 20 // of view.Weight: who reads the whole ring is sent 128 MiB at most
+	maxEventBytes = 8 << 20 // as view.Weight counts them: a client that reads the whole ring is sent 128 MiB at most
 )
 
-// seen says who besides a job's user may see a member's jobs.
+// seen says who besides a job's user may see a member's jobs: everybody, or with own only the operators.
 type seen struct {
 	own       bool
 	operators []string
@@ -39,12 +39,12 @@ type viewEvent struct {
 	kind  EventKind
 	job   job.ID
 	user  string
-	nodes []job.Peer // that it is about
+	nodes []job.Peer // the nodes that the event is about
 	sight *seen      // nil: everybody may see it
-	frame []byte     // packed; those who may see everything see more
+	frame []byte     // packed, with a second text for those who may see everything
 }
 
-// change is an event before it is encoded. Its document is a field of the same name.
+// change is an event before it is encoded. The field of Event that field names holds its document doc.
 type change struct {
 	viewEvent
 	field     string
@@ -68,11 +68,11 @@ func (w *clusterView) tell(c *change) {
 	})
 }
 
-// frameOf returns a server-sent event. Its document is that of Event.
+// frameOf returns a server-sent event. Its data is an Event as JSON, with doc as the field that c names.
 func frameOf(id string, at time.Time, c *change, doc []byte) []byte {
 	head := Event{Schema: SchemaEvent, Kind: c.kind, At: at, ID: c.job, NodeID: c.node, Detail: c.detail, EventID: id}
 	text, err := json.Marshal(head)
-	if err != nil { // no such event is made
+	if err != nil { // every event can be encoded
 		return nil
 	}
 	var b bytes.Buffer
@@ -90,14 +90,14 @@ func frameOf(id string, at time.Time, c *change, doc []byte) []byte {
 	return b.Bytes()
 }
 
-// jobEvents tells of a job that has changed, and of its tasks.
+// jobEvents adds the events of a job that has changed: one for the job, and one for each of its tasks that has changed.
 func (w *clusterView) jobEvents(m *viewMember, old, now *view.Row, doc *jobDocs) {
 	var before Job // no tasks: they are all new
 	if old != nil {
 		if view.Same(old.Packed, now.Packed) {
 			return
 		}
-		_ = json.Unmarshal(w.packer.Append(nil, old.Packed, false), &before) // we have encoded it
+		_ = json.Unmarshal(w.packer.Append(nil, old.Packed, false), &before) // valid: we have encoded it
 	}
 	e := viewEvent{kind: EventJob, job: now.ID, user: now.User, sight: m.sight}
 	for i := range doc.Tasks {
@@ -130,14 +130,14 @@ func sameStep(a, b *Task) bool {
 	return a.Task == b.Task && a.Attempt == b.Attempt && a.State == b.State && a.NodeID == b.NodeID && a.Reason == b.Reason
 }
 
-// goneEvent tells that a job was deleted.
+// goneEvent adds the event that a job was deleted.
 func (w *clusterView) goneEvent(m *viewMember, r *view.Row) {
 	e := viewEvent{kind: EventGone, job: r.ID, user: r.User, sight: m.sight}
 	w.tell(&change{viewEvent: e, detail: "the job was deleted"})
 }
 
-// nodeEvents tells what has changed at a node, and which of its GPUs have. Measured values alone are no event: they change
-// all the time, and listings have them.
+// nodeEvents adds an event if a node has changed, and one for each of its GPUs that has changed. Changes of measured values
+// alone are no events: they change all the time, and listings have them.
 func (w *clusterView) nodeEvents(m *viewMember, old, now *Node) {
 	if !bytes.Equal(textOf(plainNode(old)), textOf(plainNode(now))) {
 		e := viewEvent{kind: EventNode, nodes: []job.Peer{now.ID}}
@@ -161,7 +161,7 @@ func (w *clusterView) nodeEvents(m *viewMember, old, now *Node) {
 	}
 }
 
-// plainNode returns a node without its GPUs and the values that are measured; nil for nil.
+// plainNode returns a node without its GPUs and without measured values; nil for nil.
 func plainNode(n *Node) *Node {
 	if n == nil {
 		return nil
@@ -171,20 +171,20 @@ func plainNode(n *Node) *Node {
 	return &plain
 }
 
-// plainGPU returns a GPU without the values that are measured.
+// plainGPU returns a GPU without measured values.
 func plainGPU(g GPU) GPU {
 	g.MemoryUsed, g.Utilization, g.GPUReading = 0, 0, GPUReading{IdleSince: g.IdleSince}
 	return g
 }
 
-// memberEvent tells of a member that is new, or in another state.
+// memberEvent adds the event of a member that is new or has changed.
 func (w *clusterView) memberEvent(m *Member) {
 	doc := peerDocument(*m)
 	e := viewEvent{kind: EventMember, nodes: []job.Peer{m.Peer}}
 	w.tell(&change{viewEvent: e, field: "member", doc: textOf(&doc), node: m.Peer})
 }
 
-// contactEvent tells that a member can be followed now, or that it is silent.
+// contactEvent adds the event that a member can be followed now (EventOpen), or that it is silent (EventSilent).
 func (w *clusterView) contactEvent(kind EventKind, p job.Peer, detail string) {
 	if p == w.self {
 		return

@@ -1,6 +1,6 @@
 package api
 
-// What is alike in the documents and events of a picture is in memory once.
+// Less memory for the view: its documents and events are compressed with a common dictionary, and equal strings are shared.
 
 import (
 	"time"
@@ -9,7 +9,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// typicalText has the words of most rows and events of a picture: events of a task, a GPU, a node and a job.
+// typicalText returns the dictionary: the events of a task, a GPU, a node and a job. They have the words of most rows and
+// events of a view.
 func typicalText() []byte {
 	at, code, peer, id := time.Unix(1_800_000_000, 123456789).UTC(), 0, job.Peer("12D3KooW"), job.NewID(1, 1)
 	t := Task{
@@ -34,7 +35,7 @@ func typicalText() []byte {
 	return text
 }
 
-// packs has what the documents and events of a picture are packed with, and the strings that many rows have.
+// packs holds the packer of a view's documents and events, and the strings that many of its rows have.
 type packs struct {
 	*view.Packer
 
@@ -43,13 +44,13 @@ type packs struct {
 
 func newPacks() *packs { return &packs{view.NewPacker(typicalText()), map[string]string{}} }
 
-// Bounds of the strings that are shared. When there are too many, new ones are learnt.
+// Bounds of the strings that are shared. When there are maxNames, all are dropped and collected again.
 const (
 	maxNames = 4096
 	maxName  = 128 // bytes
 )
 
-// one returns a string that shares its memory with equal ones, if it is short.
+// one returns a string equal to s. If s is short, all equal strings share their memory.
 func one[S ~string](t *packs, s S) S {
 	if len(s) > maxName {
 		return s
@@ -64,7 +65,7 @@ func one[S ~string](t *packs, s S) S {
 	return s
 }
 
-// share makes the strings of a node's GPUs those that others have, too.
+// share makes the strings of a node's GPUs share memory with equal strings.
 func (t *packs) share(n *Node) {
 	for i := range n.GPUs {
 		g := &n.GPUs[i]

@@ -1,6 +1,6 @@
 package api
 
-// Looking at the cluster: the picture is made when somebody looks, and dropped when nobody has for a while.
+// The lifetime of the view of the cluster: it is made when clients need it, and dropped when none has for a while.
 
 import (
 	"context"
@@ -10,24 +10,24 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// keepView is how long the picture is kept after the last look.
+// keepView is how long the view is kept after the last request that used it.
 const keepView = 30 * time.Second
 
-// viewer has the picture while somebody looks.
+// viewer holds the view while clients need it.
 type viewer struct {
 	make  func() *clusterView
-	until func(context.Context) (context.Context, context.CancelFunc) // ends the picture when the server stops
+	until func(context.Context) (context.Context, context.CancelFunc) // returns a context that ends when the server stops
 
 	mu      sync.Mutex
-	now     *clusterView // guarded by mu; nil: nobody looks
-	end     func()       // guarded by mu: of now
+	now     *clusterView // guarded by mu; nil: no client needs it
+	end     func()       // guarded by mu: ends now
 	holders int          // guarded by mu: open streams of events
-	looked  time.Time    // guarded by mu: when somebody looked last
+	looked  time.Time    // guarded by mu: the time of the last listing, or of the last change of holders
 	timer   *time.Timer  // guarded by mu
 }
 
-// look returns the picture for a listing; nil for the first look in a while, which asks the members itself. A single
-// listing is thus no dearer than its answers.
+// look returns the view for a listing. It returns nil for the first listing in a while, which must ask the members itself.
+// So a single listing does not pay for a view.
 func (v *viewer) look(ctx context.Context) *clusterView {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -40,7 +40,7 @@ func (v *viewer) look(ctx context.Context) *clusterView {
 	return v.now
 }
 
-// hold returns the picture for a stream, which keeps it until it calls leave.
+// hold returns the view for a stream of events. The view is kept until the stream calls leave.
 func (v *viewer) hold(ctx context.Context) (now *clusterView, leave func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -60,12 +60,12 @@ func (v *viewer) hold(ctx context.Context) (now *clusterView, leave func()) {
 }
 
 func (v *viewer) beginLocked(ctx context.Context) {
-	ctx, cancel := v.until(job.WithAsker(context.WithoutCancel(ctx), "")) // it looks for all
+	ctx, cancel := v.until(job.WithAsker(context.WithoutCancel(ctx), "")) // the view serves all users
 	v.now, v.end = v.make(), cancel
 	go v.now.run(ctx)
 }
 
-// waitLocked drops the picture when nobody has looked for keepView.
+// waitLocked starts the timer anew that drops the view if it is not used for keepView.
 func (v *viewer) waitLocked() {
 	if v.now == nil {
 		return
@@ -86,16 +86,16 @@ func (v *viewer) drop() {
 	}
 }
 
-// The states of what the picture has of a member.
+// contact says how a listing gets the state of a member.
 type contact int
 
 const (
-	contactAsk    contact = iota // it must be asked
-	contactKnown                 // the picture has its present state
-	contactSilent                // it does not answer; the picture has what it said last
+	contactAsk    contact = iota // the listing must ask the member
+	contactKnown                 // the view has its present state
+	contactSilent                // it does not answer; the view has its last known state
 )
 
-// contact says how a listing learns of a member.
+// contact returns how a listing gets the state of a member.
 func (w *clusterView) contact(m *viewMember, now time.Time) contact {
 	quiet := !m.silent.IsZero() && now.Sub(m.silent) > freshFor
 	switch {
@@ -107,8 +107,8 @@ func (w *clusterView) contact(m *viewMember, now time.Time) contact {
 	return contactAsk
 }
 
-// see calls each with what the picture has of every member that need not be asked, and returns those that must be. A nil
-// picture has none. told is when the member said something last; zero: never.
+// see calls each for every member that need not be asked, and returns the members that the caller must ask: all of them if
+// the view is nil. told is when the member was last heard; zero: never.
 func (w *clusterView) see(members []Member, each func(m *viewMember, c contact, told time.Time)) (ask []Member) {
 	if w == nil {
 		return members
@@ -136,7 +136,7 @@ func (w *clusterView) see(members []Member, each func(m *viewMember, c contact, 
 	return ask
 }
 
-// unanswered notes that a member did not answer a listing.
+// unanswered marks a member as silent because it did not answer a listing.
 func (w *clusterView) unanswered(p job.Peer) {
 	if w == nil {
 		return
@@ -148,8 +148,8 @@ func (w *clusterView) unanswered(p job.Peer) {
 	})
 }
 
-// changes remembers which members were just sent a request that changes something. Until it has told of it, a listing
-// asks the member itself: who has changed something sees it.
+// changes remembers which members were sent a request within freshFor that changes something. Listings ask these members
+// directly, so that users see what they have just changed.
 type changes struct {
 	mu sync.Mutex
 	at map[job.Peer]time.Time // guarded by mu
