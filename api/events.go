@@ -91,7 +91,7 @@ func (r *eventRoutes) known(ctx context.Context, in *eventsInput) (bool, error) 
 	}
 	id := job.ID(in.Job[0])
 	if _, self, err := r.directory.Owner(ctx, id.Group()); err != nil || !self {
-		return false, nil //nolint:nilerr // the stream reports it, and keeps looking for the owner
+		return false, nil //nolint:nilerr // the stream reports it, and goes on looking for the owner
 	}
 	if _, err := (jobAccess{r.jobs}).may(ctx, partRow, in.Job[0], "follow"); err != nil {
 		return false, err

@@ -99,8 +99,8 @@ func (s *syncing) last(batch []view.Line, full bool) []view.Line {
 	return batch
 }
 
-// followLog calls each with all lines of a log, then with the lines that change, in batches, until ctx ends or each returns
-// an error. An empty batch is a sign of life. With anew the reader must forget all earlier lines. A pacer spaces the batches.
+// followLog calls each with all lines of a log, then with changed lines, in batches, until ctx ends or each returns
+// an error. An empty batch is a sign of life. With anew the reader must forget earlier lines. A pacer spaces the batches.
 func followLog(ctx context.Context, lines *view.Log, each func(batch []view.Line, anew bool) error) error {
 	alive := time.NewTimer(feedAlive)
 	defer alive.Stop()

@@ -25,16 +25,15 @@ import (
 // Files finds the files of attempts of this host.
 type Files interface {
 	// Pack writes the files in the directory of an attempt that match globs to w, as tar. For a running attempt it
-	// writes the present files; for one that has ended, those that its job asked to keep. With base each match is at
-	// the root of the archive, under its own name. It returns ErrNotFound, before it writes anything, if nothing
-	// matches.
+	// writes the present files; for one that has ended, the files that its job asked to keep. With base each match is at
+	// the root of the archive, under its own name. If nothing matches it writes nothing and returns ErrNotFound.
 	Pack(ctx context.Context, a job.Attempt, globs []string, base bool, w io.Writer) error
 }
 
 const (
 	contentTar = "application/x-tar"
 	maxPaths   = job.MaxDownloads
-	// fileSilence is how long a host may search for files before it sends some.
+	// fileSilence is how long a host may search for files before its answer begins.
 	fileSilence = 30 * time.Second
 )
 
@@ -129,8 +128,7 @@ func (f *fileRoutes) send(a job.Attempt, globs []string, base bool) *huma.Stream
 			h.Set(headerAttempt, strconv.Itoa(a.N))
 			h.Set("Trailer", headerEnd)
 			w.WriteHeader(http.StatusOK)
-			// without this a short answer gets a length instead of a trailer; if the reader is gone, the next write
-			// fails
+			// Without a flush a short answer gets a length instead of a trailer. If the client is gone the next write fails.
 			_ = http.NewResponseController(w).Flush()
 		}}
 		err := f.files.Pack(hctx.Context(), a, globs, base, out)
@@ -145,7 +143,7 @@ func (f *fileRoutes) send(a job.Attempt, globs []string, base bool) *huma.Stream
 	}}
 }
 
-// lateHeader delays the response header to the first byte, so that an earlier error can still be sent.
+// lateHeader delays the response header until the first byte, so that an error before it can still be sent.
 type lateHeader struct {
 	w     http.ResponseWriter
 	begin func()
@@ -172,8 +170,8 @@ type FilesRequest struct {
 	Base  bool     // each match at the root, under its own name
 }
 
-// Files calls unpack with the files as a tar archive, which it reads to its end. If unpack succeeds but the archive was cut
-// off, Files returns an error.
+// Files calls unpack with the files as a tar archive. unpack must read it to its end. If unpack succeeds but the archive was
+// cut off, Files returns an error.
 func (c *Client) Files(ctx context.Context, r FilesRequest, unpack func(io.Reader) error) error {
 	q := url.Values{}
 	if len(r.Paths) > 0 {

@@ -1,7 +1,7 @@
 package api
 
-// Progress of jobs that jobs of another daemon depend on: one daemon follows the jobs of another over one stream, as
-// JSON lines. See docs/adr, ADR 86.
+// The progress of jobs, for dependencies between jobs of different daemons: a daemon follows the jobs of another one over a
+// stream of JSON lines. See docs/adr, ADR 86.
 
 import (
 	"bufio"
@@ -27,15 +27,15 @@ import (
 const (
 	maxFollowed   = 16384           // jobs in one stream
 	maxFollowers  = 1024            // streams at a time
-	peerFollowers = 4               // of them for one peer: one, and those that it has not yet ceased to read
+	peerFollowers = 4               // streams of one peer: the current one, and broken ones whose end is not noticed yet
 	maxProgress   = 64 << 10        // bytes of one line: at most job.MaxRanges ranges
-	parentsWithin = 3 * time.Second // for the answer of the owners when a job is submitted
-	// hopelessWithin is for these answers if no known host could run the job: it is likely to be refused for that.
+	parentsWithin = 3 * time.Second // for the answers of the owners of parent jobs, when a job is submitted
+	// hopelessWithin replaces parentsWithin if no known host could run the job: it will probably be refused for that.
 	hopelessWithin = 100 * time.Millisecond
-	parentsAtATime = 16 // owners that are asked at a time
+	parentsAtATime = 16 // owners that are asked at the same time
 )
 
-// followRequest names the jobs of one group that a daemon follows. Of those in Tasks it wants the state of each task.
+// followRequest names the jobs of one group that a daemon follows. It wants the states of the tasks of those in Tasks, too.
 type followRequest struct {
 	Jobs  []string `json:"jobs,omitempty" maxItems:"16384"`
 	Tasks []string `json:"tasks,omitempty" maxItems:"16384"`
@@ -52,7 +52,7 @@ func followRequestOf(jobs []job.Follow) (r followRequest) {
 	return r
 }
 
-// follows returns the requested jobs, which must be of the group.
+// follows returns the requested jobs. It returns an error if one is not of the group.
 func (r followRequest) follows(g job.Group) ([]job.Follow, error) {
 	if n := len(r.Jobs) + len(r.Tasks); n < 1 || n > maxFollowed {
 		return nil, bad("follow: %d jobs; want 1 to %d", n, maxFollowed)
@@ -95,7 +95,7 @@ func pairs(ranges []job.Range) (out [][2]int) {
 
 var errNonsense = errors.New("the answer is not the progress of a job that was asked for")
 
-// value checks a document of another daemon.
+// value checks a document of another daemon and returns its progress.
 func (d progressDocument) value(asked map[job.ID]bool) (job.Progress, error) {
 	tasks, known := asked[d.Job]
 	lists := [][][2]int{d.Succeeded, d.Failed, d.Open}
@@ -226,8 +226,8 @@ func (o *progressWriter) end(ctx context.Context, why error) {
 	}
 }
 
-// Follow calls each with the progress of jobs of one group, then with each change, wherever their owner is. It returns
-// when ctx ends, when each returns an error, or when the owner cannot be asked; the error then names the owner.
+// Follow calls each with the progress of jobs of one group, then with each change, whichever daemon owns them. It returns
+// when ctx ends, when each returns an error, or when the owner does not answer; the error then names the owner.
 func (s *Server) Follow(ctx context.Context, g job.Group, jobs []job.Follow, each func(job.Progress) error) error {
 	return s.follows.Follow(ctx, g, jobs, each)
 }
@@ -264,7 +264,7 @@ func (d *daemons) followAt(ctx context.Context, peer job.Peer, g job.Group, jobs
 	}
 	req.Header.Set("Content-Type", "application/json")
 	setRequester(req.Header, requesterOf(ctx))
-	leave, err := d.out.wait(ctx, peer, false) // for a user it asks once, see unknownParents
+	leave, err := d.out.wait(ctx, peer, false) // a short slot: in the name of a user it asks only once; see unknownParents
 	if err != nil {
 		return err
 	}
@@ -306,7 +306,7 @@ func (d *daemons) followAt(ctx context.Context, peer job.Peer, g job.Group, jobs
 	return errStreamEnded
 }
 
-// followError returns why a stream has ended, in a few words.
+// followError returns a short reason why a stream has ended.
 func followError(ctx context.Context, err error) error {
 	if late := context.Cause(ctx); late != nil {
 		return late
@@ -314,12 +314,12 @@ func followError(ctx context.Context, err error) error {
 	return errors.New(cause(err))
 }
 
-// unknownParents returns the jobs that a spec depends on and that their owners say they do not have. An owner that does
-// not answer in time has not said so.
+// unknownParents returns the jobs that a spec depends on and that do not exist, as their owners say. Jobs of owners that do
+// not answer in time are left out.
 func (r *followRoutes) unknownParents(ctx context.Context, s job.Spec, within time.Duration) []job.ID {
 	d, err := job.ParseDependencies(s.Dependency, false)
 	if err != nil || len(d.Terms) == 0 {
-		return nil // the owner of the new job refuses it
+		return nil // an invalid dependency is refused later, by the owner of the new job
 	}
 	groups := map[job.Group][]job.Follow{}
 	for _, id := range d.IDs() {
@@ -340,7 +340,7 @@ func (r *followRoutes) unknownParents(ctx context.Context, s job.Spec, within ti
 			}
 			defer func() { <-room }()
 			left := len(jobs)
-			_ = r.Follow(ctx, g, jobs, func(p job.Progress) error { // no answer is not a no
+			_ = r.Follow(ctx, g, jobs, func(p job.Progress) error { // an owner that does not answer may have the job
 				if p.State == "" {
 					mu.Lock()
 					unknown = append(unknown, p.Job)

@@ -88,8 +88,8 @@ type destinationKey struct{}
 
 var errNoAnswer = errors.New("no answer in time")
 
-// answerLimit bounds how long another daemon may take: to finish the answer if whole is true, else to begin it. 0 means
-// no limit, until the session with that daemon breaks.
+// answerLimit bounds how long another daemon may take: to finish the answer if whole is true, else to begin it. If limit is
+// 0, the request lasts until the session with that daemon breaks.
 type answerLimit struct {
 	limit time.Duration
 	whole bool
@@ -167,7 +167,7 @@ func newProxy(transport http.RoundTripper, log *slog.Logger) *httputil.ReversePr
 	}
 }
 
-// answered takes the answer of another daemon, which may be hostile.
+// answered checks and cleans the answer of another daemon, which may be hostile.
 func answered(resp *http.Response) error {
 	if to, ok := resp.Request.Context().Value(destinationKey{}).(destination); ok {
 		to.begun()
@@ -176,7 +176,7 @@ func answered(resp *http.Response) error {
 		}
 	}
 	requesterOf(resp.Request.Context()).note.begin(resp.StatusCode)
-	switch s := resp.StatusCode; { // daemons answer or refuse; who must sign in here, and whether this one is there, is not theirs to say
+	switch s := resp.StatusCode; { // another daemon must not redirect our client, ask it to log in, or act as a failing gateway
 	case s/100 == 3 && s != http.StatusNotModified, s == http.StatusUnauthorized, s == http.StatusProxyAuthRequired, s == http.StatusBadGateway, s == http.StatusGatewayTimeout:
 		return fmt.Errorf("it answered %d", resp.StatusCode)
 	}
@@ -184,7 +184,7 @@ func answered(resp *http.Response) error {
 	return nil
 }
 
-// boundedAnswer is the answer of another daemon that breaks off when it is longer than any document is.
+// boundedAnswer is the body of another daemon's answer. Read fails when the body is longer than any document can be.
 type boundedAnswer struct {
 	io.ReadCloser
 
@@ -202,7 +202,7 @@ func (d *boundedAnswer) Read(b []byte) (int, error) {
 
 var errAnswerTooLong = errors.New("its answer is too long")
 
-// setRequester tells the other daemon who makes the request.
+// setRequester sets the headers that tell another daemon who makes the request.
 func setRequester(header http.Header, a requester) {
 	header.Set(headerUser, url.QueryEscape(a.user))
 	if a.operator || a.scraper {

@@ -1,7 +1,7 @@
 package api
 
-// Claims: the proofs that this daemon has founded its journal groups, and the operator's way to have the epoch of an owner
-// forgotten. See docs/adr, ADR 114 and 157.
+// Claims of journal groups: the proofs that this daemon has founded its groups, and the route by which an operator makes a
+// host forget the epoch of an owner. See docs/adr, ADR 114 and 157.
 
 import (
 	"context"
@@ -16,9 +16,10 @@ import (
 
 const (
 	pathFoundings = "/peer/v1/foundings/"
-	// maxFounding bounds the answer of a daemon that is asked for its proof.
+	// maxFounding bounds the bytes of an answer with a proof.
 	maxFounding = 1 << 10
-	// maxFoundings bounds the proofs that are read of one answer. A daemon has a group, and one of the version before.
+	// maxFoundings bounds the proofs that are read from one answer. A daemon has one group, and perhaps another one that it
+	// founded with the previous version.
 	maxFoundings = 4
 )
 
@@ -28,11 +29,11 @@ type Claim struct {
 	Owner job.Peer `json:"owner" doc:"The daemon that owns the jobs."`
 }
 
-// headerFounding has a proof that the daemon that answers has founded a group of the jobs in its answer. There may be
-// several such headers.
+// headerFounding is a header of answers with jobs. Its value proves that the answering daemon has founded a group of these
+// jobs. There may be several such headers.
 const headerFounding = "Muster-Founding"
 
-// proofsIn returns the proofs of an answer that can be read.
+// proofsIn returns the well-formed proofs in the headers of an answer.
 func proofsIn(h http.Header) (proofs []job.Founding) {
 	lines := h.Values(headerFounding)
 	for _, v := range lines[:min(len(lines), maxFoundings)] {
@@ -43,7 +44,7 @@ func proofsIn(h http.Header) (proofs []job.Founding) {
 	return proofs
 }
 
-// showProofs returns the headers with the proofs of this daemon.
+// showProofs returns the values of the headers with the proofs of this daemon.
 func showProofs(d Directory) (lines []string) {
 	for _, f := range d.Foundings() {
 		lines = append(lines, f.String())
@@ -51,7 +52,7 @@ func showProofs(d Directory) (lines []string) {
 	return lines
 }
 
-// proven says whose jobs another daemon may tell of: its own.
+// proven checks what another daemon says about jobs: it is believed only about jobs of groups that it owns.
 type proven struct {
 	directory Directory
 	peer      job.Peer
@@ -63,7 +64,7 @@ func (p proven) tells(j *Job) bool {
 	return j.Owner == p.peer && p.directory.Believes(p.peer, j.ID.Group(), p.proofs)
 }
 
-// sends reports whether an event of the daemon is believed. asked has the jobs whose events were asked for; empty: all.
+// sends reports whether an event of the daemon is believed. asked has the jobs whose events were requested; empty means all.
 func (p proven) sends(e *Event, asked map[job.ID]bool) bool {
 	if e.Kind != EventJob && e.Kind != EventGone {
 		return true
@@ -106,7 +107,7 @@ func (r *claimRoutes) founding(_ context.Context, in *groupInput) (*foundingOutp
 	return nil, &notFoundError{"group", in.Group, "this daemon has not founded it"}
 }
 
-// forget has this host forget the epoch of a group.
+// forget makes this host forget the epoch of a group's owner.
 func (r *claimRoutes) forget(ctx context.Context, in *groupInput) (*claimOutput, error) {
 	if err := operator(ctx, "forget the epoch of "+quote(in.Group)); err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ type Foundings struct {
 	HTTP *http.Client // its transport accepts http://PEER/…
 }
 
-// Founding returns the proof that a daemon gives, which the caller has to check.
+// Founding returns the proof that a daemon sends. The caller must check it.
 func (a Foundings) Founding(ctx context.Context, p job.Peer, g job.Group) (f job.Founding, err error) {
 	u := url.URL{Scheme: "http", Host: string(p), Path: pathFoundings + g.String()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -153,7 +154,7 @@ func (a Foundings) Founding(ctx context.Context, p job.Peer, g job.Group) (f job
 	return job.ParseFounding(answer.Founding)
 }
 
-// ForgetClaim has the daemon forget the epoch of the owner of a group's jobs.
+// ForgetClaim makes the daemon's host forget the epoch of the owner of a group's jobs.
 func (c *Client) ForgetClaim(ctx context.Context, g job.Group) (out Claim, err error) {
 	err = c.call(ctx, http.MethodPost, "/v1/claims/"+g.String()+"/forget", nil, nil, &out)
 	return out, err

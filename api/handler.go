@@ -37,7 +37,7 @@ func (s *Server) handler(from requestOrigin) http.Handler {
 		a.from, a.note = from, n
 		n.record = func(status int) { s.audit(r, a, n, status) }
 		if err == nil && r.Header.Get("Upgrade") != "" && r.Header.Get("Origin") != "" {
-			// Browsers let any page open a WebSocket, but send the page's origin. One with a ticket has none any more.
+			// Browsers let any page open a WebSocket, but send the page's origin. byTicket has removed it for a valid ticket.
 			err = fmt.Errorf("%w: a web page may not run commands", ErrDenied)
 		}
 		if err == nil {
@@ -88,26 +88,26 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.read += n
-	if errors.Is(err, io.EOF) { // after any other error net/http goes on reading, with a limit of its own
+	if errors.Is(err, io.EOF) { // after any other error net/http reads the rest of the body, and needs the deadline
 		_ = b.control.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
 
-// response records the status, and gives up on a client that does not read.
+// response records the status, and ends requests whose client does not read.
 type response struct {
 	http.ResponseWriter
 	control  *http.ResponseController
 	status   int
 	note     *note
-	browsers bool // the reader may be one
+	browsers bool // the client may be a browser
 }
 
 // Unwrap is for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader records the status. Hints before the answer are dropped: nobody here sends them, and those of another daemon
-// could have a browser load something.
+// WriteHeader records the status. It drops informational (1xx) answers. This daemon sends none, and those of another daemon
+// could make a browser load something.
 func (w *response) WriteHeader(status int) {
 	if status/100 == 1 && status != http.StatusSwitchingProtocols {
 		return

@@ -47,7 +47,8 @@ type jobsOutput struct {
 	Body     []byte
 }
 
-// jobOrders are the orders of jobs. Without one, the newest come first, and those of one moment by their ids.
+// jobOrders are the orders by which jobs can be sorted. Without one, the newest jobs come first, and jobs of the same moment
+// by their ids.
 var jobOrders = orders[jobItem]{
 	"id":           func(a, b *jobItem) int { return strings.Compare(string(a.ID), string(b.ID)) },
 	"name":         func(a, b *jobItem) int { return strings.Compare(a.Name, b.Name) },
@@ -63,10 +64,10 @@ var jobOrders = orders[jobItem]{
 type jobItem struct {
 	*view.Row
 	item
-	of job.Peer // the member that has told of it; empty: it was asked for
+	of job.Peer // the member whose row in the view this is; empty: it is from this daemon, or from an answer
 }
 
-// submitted is when it was submitted, by the clock of this daemon.
+// submitted returns when the job was submitted, by the clock of this daemon.
 func (x *jobItem) submitted() time.Time {
 	return x.Submitted.Add(-time.Duration(x.ahead * float64(time.Second)))
 }
@@ -75,23 +76,24 @@ func itemOf(d *Job) jobItem {
 	return jobItem{Row: indexOf(d), item: item{itemText: itemText{text: textOf(d)}}}
 }
 
-// jobPage is a page of a listing: what is asked for, and what has been found.
+// jobPage is a page of a listing: what the request selects, and what was found.
 type jobPage struct {
 	job.Query
 
 	since  time.Time
 	order  func(a, b *jobItem) int // nil: the newest first
-	skip   int                     // items of the previous pages, in another order
+	skip   int                     // with order: the number of items on the previous pages
 	items  []jobItem
 	more   bool                      // an owner has more
-	from   map[job.Peer]job.Position // where the picture may lack jobs, by member
+	from   map[job.Peer]job.Position // by member: the position from which on the view may lack jobs
 	age    time.Duration
 	silent []string
-	packer *view.Packer // of the rows that the picture has
+	packer *view.Packer // of the rows of the view
 }
 
-// page returns what a request asks for. An order other than that of time is one of the jobs that have not ended and the
-// latest that have, as the picture has them; of an owner that is asked, of its newest maxLimit.
+// page returns the page that a request describes. A page that is not sorted by time covers only the jobs that the view
+// keeps: those that have not ended, and the latest that have. Of an owner that is asked directly, it covers only the newest
+// maxLimit jobs.
 func (in *listInput) page(a requester) (*jobPage, error) {
 	if err := checkFields[Job](in.Fields); err != nil {
 		return nil, err
@@ -144,7 +146,7 @@ func (in *listInput) query(a requester) (job.Query, error) {
 	return q, nil
 }
 
-// asked returns the query for other owners of jobs.
+// asked returns the query to send to other owners of jobs.
 func (p *jobPage) asked() job.Query {
 	q := p.Query
 	if p.order != nil {
@@ -153,13 +155,13 @@ func (p *jobPage) asked() job.Query {
 	return q
 }
 
-// forwarded returns the query for another daemon, with fields that depend on the requester filled in.
+// forwarded returns the parameters of the request to another owner. The fields that depend on the requester are filled in.
 func (p *jobPage) forwarded() url.Values {
 	q := p.asked()
 	return JobFilter{States: q.States, User: q.User, Name: q.Name, Prefix: q.Prefix, Limit: q.Limit, Cursor: cursorOf(q.After)}.query()
 }
 
-// take adds what the picture has of a member.
+// take adds the jobs of a member that the view has.
 func (p *jobPage) take(m *viewMember, c contact, told time.Time, a *requester, ahead float64) {
 	age := time.Since(told)
 	if from := m.shelf.From(p.States); c == contactKnown && from.ID != "" {
@@ -180,8 +182,8 @@ func (p *jobPage) take(m *viewMember, c contact, told time.Time, a *requester, a
 	})
 }
 
-// lacking returns the members whose older jobs the page needs, and forgets what the picture has of them. In an order other
-// than that of time it needs no more than the picture has.
+// lacking returns the members of which the page needs older jobs than the view has, and removes their jobs from the page. A
+// page that is not sorted by time needs no more than the view has.
 func (p *jobPage) lacking(others []Member) (ask []Member) {
 	if len(p.from) == 0 || p.order != nil {
 		return nil
@@ -201,7 +203,7 @@ func (p *jobPage) lacking(others []Member) (ask []Member) {
 	return ask
 }
 
-// cut sorts what has been found, leaves what is on the page, and returns the cursor of the next one.
+// cut sorts the items, keeps those that belong on the page, and returns the cursor of the next page.
 func (p *jobPage) cut(last bool) (next string) {
 	slices.SortFunc(p.items, func(a, b jobItem) int { return a.Position().Compare(b.Position()) })
 	if !p.since.IsZero() {
@@ -225,8 +227,8 @@ func (p *jobPage) cut(last bool) (next string) {
 	return ""
 }
 
-// leaveOutOlder leaves out jobs from before since. Those of one daemon are in order, and each has told of its newest: there are no
-// more if none of these is left, or where all clocks agree, if one is left out.
+// leaveOutOlder removes jobs that were submitted before since. Each daemon has sent its newest jobs. So there is no next
+// page if no job is left, or if all clocks agree and a job was removed.
 func (p *jobPage) leaveOutOlder() {
 	n := len(p.items)
 	agree := !slices.ContainsFunc(p.items, func(x jobItem) bool { return x.ahead != 0 })
@@ -244,7 +246,7 @@ type peerJobs struct {
 
 func (p *peerJobs) readHeader(h http.Header) { p.proofs = proofsIn(h) }
 
-// theirs returns the jobs in a member's answer that are its own, and counts the others.
+// theirs returns the jobs in a member's answer that the member owns. It counts the others as dropped.
 func (r *jobRoutes) theirs(a *answer[peerJobs]) []Job {
 	p, n := proven{r.directory, a.member.Peer, a.value.proofs}, len(a.value.Items)
 	items := slices.DeleteFunc(a.value.Items, func(j Job) bool { return !p.tells(&j) })
@@ -280,8 +282,8 @@ func (r *jobRoutes) list(ctx context.Context, in *listInput) (*jobsOutput, error
 	return &jobsOutput{out.Status, out.Type, out.ETag, l.next, showProofs(r.directory), out.Body}, nil
 }
 
-// own returns the jobs of this daemon: those of the page, or for an order other than that of time those that the picture
-// has of other daemons, too.
+// own returns the jobs of this daemon for a page. If the page is not sorted by time, it returns as many jobs as the view
+// keeps of each other daemon.
 func (r *jobRoutes) own(ctx context.Context, p *jobPage) (own []job.Job, err error) {
 	if p.order == nil {
 		own, err = r.listed(ctx, p.Query)
@@ -325,11 +327,12 @@ func openAndEnded(states []job.State) (open, ended []job.State) {
 	return open, ended
 }
 
-// ownsNoJobs reports whether a member surely has no jobs: its roles are known and do not allow any. So a guest that is silent
-// does not leave listings incomplete.
+// ownsNoJobs reports whether a member certainly owns no jobs: its roles are known and do not allow any. So a silent guest
+// does not make listings incomplete.
 func ownsNoJobs(m Member) bool { return len(m.Roles) > 0 && !slices.Contains(m.Roles, roleOwner) }
 
-// ask adds the jobs of all others that may have some: those that the picture has, and of members of which it does not have all, their answers.
+// ask adds the jobs of all other members that may own some. It takes them from the view, and asks the members of which the
+// view does not have all jobs.
 func (r *jobRoutes) ask(ctx context.Context, p *jobPage, fresh bool) error {
 	others, err := r.others(ctx)
 	if err != nil {

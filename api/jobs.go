@@ -75,8 +75,8 @@ func (r *jobRoutes) submit(ctx context.Context, in *submitInput) (*jobOutput, er
 	return out, nil
 }
 
-// hiddenParents returns the other jobs that a spec depends on and that the requester may not even list. To the requester there
-// are no such jobs, and how far they are must not be seen by a job that waits for them.
+// hiddenParents returns the jobs that a spec depends on and that the requester may not see. They are treated as unknown
+// jobs, because a job that waits for them would reveal their progress.
 func (r *jobRoutes) hiddenParents(ctx context.Context, s job.Spec, within time.Duration) (hidden []job.ID) {
 	d, err := job.ParseDependencies(s.Dependency, false)
 	if err != nil || requesterOf(ctx).operator {
@@ -104,12 +104,12 @@ func (r *jobRoutes) hiddenParents(ctx context.Context, s job.Spec, within time.D
 	return hidden
 }
 
-// hides reports whether the owner of a job says to the requester that there is no such job.
+// hides reports whether the owner of a job tells the requester that the job does not exist.
 func (r *jobRoutes) hides(ctx context.Context, id job.ID) bool {
 	peer, self, err := r.directory.Owner(ctx, id.Group())
 	switch {
 	case err != nil:
-		return false // nobody tells how far it is
+		return false // its owner is not known, so its progress is not visible either
 	case self:
 		j, err := r.jobs.Get(ctx, id)
 		return err == nil && !requesterOf(ctx).may(partRow, &j)
@@ -118,7 +118,7 @@ func (r *jobRoutes) hides(ctx context.Context, id job.ID) bool {
 	return errors.Is(r.daemons.ask(ctx, peer, "/v1/jobs/"+string(id), nil, &doc), ErrNotFound)
 }
 
-// parentsWait returns how long the owners of the jobs that a new one depends on are waited for.
+// parentsWait returns how long to wait for the owners of the jobs that a new job depends on.
 func (r *jobRoutes) parentsWait(ctx context.Context, s job.Spec, user string) time.Duration {
 	if len(s.Dependency) == 0 || s.Hold {
 		return parentsWithin
@@ -130,17 +130,17 @@ func (r *jobRoutes) parentsWait(ctx context.Context, s job.Spec, user string) ti
 	return parentsWithin
 }
 
-// answer returns the whole document, without what the requester may not see.
+// answer returns the whole document of a job, without the parts that the requester may not see.
 func (r *jobRoutes) answer(ctx context.Context, j job.Job) *jobOutput {
 	d := requesterOf(ctx).shown(&j, JobDocument(j, r.directory.Copies(j.ID.Group())))
 	d.OwnerName = r.nameOf(d.Owner)
-	if a := requesterOf(ctx); a.from == fromPeer { // to whose requester the answer goes
+	if a := requesterOf(ctx); a.from == fromPeer { // that daemon forwards the answer to its requester
 		d.ClockAhead = 0 - r.ahead(a.daemon)
 	}
 	return &jobOutput{d}
 }
 
-// decodeSpec decodes a job file in JSON strictly, and adds the defaults.
+// decodeSpec strictly decodes a job file in JSON, and adds the defaults.
 func decodeSpec(body []byte) (job.Spec, error) {
 	spec := job.DefaultSpec()
 	dec := json.NewDecoder(bytes.NewReader(body))
@@ -214,7 +214,7 @@ func (r *jobRoutes) get(ctx context.Context, in *jobInput) (*jobOutput, error) {
 	return r.answer(ctx, j), nil
 }
 
-// about adds the job to an error that may not name it.
+// about adds the job to an error that does not name it.
 func about(id string, err error) error {
 	if strings.Contains(err.Error(), id) {
 		return err
@@ -242,7 +242,7 @@ func (in *changeInput) tasks(j job.Job) ([]job.Range, error) {
 	return tasksNamed(j, in.Body.Tasks)
 }
 
-// tasksNamed returns the tasks of a job that people name by these numbers.
+// tasksNamed returns the tasks of a job that have these numbers.
 func tasksNamed(j job.Job, numbers string) ([]job.Range, error) {
 	ranges, err := job.ParseRanges(numbers)
 	if err != nil {
@@ -287,7 +287,7 @@ func (o jobAccess) may(ctx context.Context, p part, id, verb string) (job.Job, e
 	return j, a.require(p, &j, verb)
 }
 
-// mayTask is may with one of the job's tasks.
+// mayTask is may, and also returns one of the job's tasks.
 func (o jobAccess) mayTask(ctx context.Context, p part, id string, index int, verb string) (job.Job, job.Task, error) {
 	j, err := o.may(ctx, p, id, verb)
 	if err != nil {
@@ -297,7 +297,7 @@ func (o jobAccess) mayTask(ctx context.Context, p part, id string, index int, ve
 	return j, t, err
 }
 
-// taskOf returns the task of a job that people call by this number.
+// taskOf returns the task of a job that has this number.
 func taskOf(ctx context.Context, jobs Jobs, j job.Job, number int) (job.Task, error) {
 	l, err := j.Spec.Layout()
 	if err != nil {
@@ -382,7 +382,7 @@ func (r *jobRoutes) requeue(ctx context.Context, in *requeueInput) (*jobOutput, 
 	if own.Spec.TakesInput() {
 		return nil, fmt.Errorf("requeue job %s: %w: it got its input from a client, and cannot run again without it; submit it again", in.ID, ErrConflict)
 	}
-	if err := r.hasTree(own.Spec.Tree); err != nil { // they are not kept for a job that has ended
+	if err := r.hasTree(own.Spec.Tree); err != nil { // uploaded files are not kept for a job that has ended
 		return nil, fmt.Errorf("requeue job %s: %w: the files that were uploaded with it are gone (tree %.16s…); submit it again", in.ID, ErrConflict, own.Spec.Tree)
 	}
 	j, err := r.jobs.Requeue(ctx, job.ID(in.ID), tasks, failed, change.reason())
@@ -392,8 +392,8 @@ func (r *jobRoutes) requeue(ctx context.Context, in *requeueInput) (*jobOutput, 
 	return r.answer(ctx, j), nil
 }
 
-// forget deletes a job that has ended. What its tasks have written stays at their hosts until these clean up, but nobody
-// finds it any more.
+// forget deletes a job that has ended. The output of its tasks stays on their hosts until these delete it, but cannot be
+// found any more.
 func (r *jobRoutes) forget(ctx context.Context, in *jobInput) (*struct{}, error) {
 	if _, err := r.may(ctx, partChange, in.ID, "forget"); err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 package api
 
-// The route of the story of a job: what has happened to it and to its tasks. It is told from the durable state of the job,
-// so it is the same after a restart. See docs/adr, ADR 141.
+// The route of the story of a job: what has happened to it and to its tasks. The story is made from the durable state of
+// the job, so it is the same after a restart. See docs/adr, ADR 141.
 
 import (
 	"context"
@@ -26,20 +26,20 @@ const (
 	StorySubmitted StoryKind = "submitted"
 	StoryPlaced    StoryKind = "placed"  // an attempt was assigned to a node
 	StoryStarted   StoryKind = "started" // its process began
-	StoryEnded     StoryKind = "ended"   // an attempt has ended, or without a task the job
+	StoryEnded     StoryKind = "ended"   // an attempt has ended; without a task: the job has ended
 	StoryHeld      StoryKind = "held"
 	StoryReleased  StoryKind = "released"
 	StoryCancelled StoryKind = "cancelled"
 	StoryRequeued  StoryKind = "requeued"
-	StoryOmitted   StoryKind = "omitted" // events that are not known any more
+	StoryOmitted   StoryKind = "omitted" // stands for events that are not known any more
 )
 
-// storyKinds are all of them.
+// storyKinds lists all kinds.
 var storyKinds = []StoryKind{
 	StorySubmitted, StoryPlaced, StoryStarted, StoryEnded, StoryHeld, StoryReleased, StoryCancelled, StoryRequeued, StoryOmitted,
 }
 
-// actKinds says how the story tells acts of people.
+// actKinds has the kind of event for each kind of act.
 var actKinds = map[job.ActKind]StoryKind{
 	job.ActHold: StoryHeld, job.ActRelease: StoryReleased, job.ActCancel: StoryCancelled, job.ActRequeue: StoryRequeued,
 }
@@ -105,11 +105,11 @@ type story struct {
 	job    *job.Job
 	layout job.Layout
 	events []JobEvent
-	order  []time.Time // the place of each event
-	last   time.Time   // no later event of the same task comes before it
+	order  []time.Time // the time by which each event is sorted
+	last   time.Time   // the latest of these times for the present task: its further events are not sorted before it
 }
 
-// add adds an event. Clocks of hosts differ, so an event never comes before the one that caused it.
+// add adds an event. It is never sorted before the event that caused it, even if the clocks of hosts differ.
 func (s *story) add(e JobEvent, when *time.Time) {
 	e.Schema, e.Job, e.At = SchemaJobEvent, s.job.ID, when
 	if when != nil && when.After(s.last) {
@@ -118,7 +118,7 @@ func (s *story) add(e JobEvent, when *time.Time) {
 	s.events, s.order = append(s.events, e), append(s.order, s.last)
 }
 
-// begin tells of the submission, and of what people have asked for since.
+// begin adds the submission, and what people have requested since.
 func (s *story) begin() {
 	s.add(JobEvent{Kind: StorySubmitted, User: s.job.User}, at(s.job.Submitted))
 	if n := s.job.OlderActs; n > 0 {
@@ -129,7 +129,7 @@ func (s *story) begin() {
 	}
 }
 
-// numbers returns the tasks of an act as people number them; empty for all.
+// numbers returns the numbers of the tasks of an act; empty for all.
 func (s *story) numbers(a job.Act) string {
 	var out []job.Range
 	for _, r := range a.Tasks {
@@ -142,7 +142,7 @@ func (s *story) numbers(a job.Act) string {
 	return text
 }
 
-// task tells of the attempts of a task.
+// task adds the events of the attempts of a task.
 func (s *story) task(t *Task) {
 	s.last = s.job.Submitted
 	number := t.Task
@@ -170,7 +170,7 @@ func (s *story) task(t *Task) {
 		s.add(e, a.EndedAt)
 		last = &s.events[len(s.events)-1]
 	}
-	if t.State == job.Held && t.Reason == reasonNodeLost && last != nil { // not a person: too many of its nodes were lost
+	if t.State == job.Held && t.Reason == reasonNodeLost && last != nil { // held by muster: too many of its nodes were lost
 		s.add(JobEvent{Kind: StoryHeld, Task: &number, Reason: fmt.Sprintf("%s: %s", t.Reason, t.ReasonDetail)}, last.At)
 	}
 }
@@ -178,7 +178,7 @@ func (s *story) task(t *Task) {
 // reasonNodeLost is the reason of a task that is held because its hosts were lost.
 const reasonNodeLost = "NodeLost"
 
-// end tells of the end of the job, which comes last.
+// end adds the end of the job as the last event.
 func (s *story) end() {
 	d := plainDocument(s.job, 0)
 	if !d.State.Ended() {

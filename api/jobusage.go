@@ -1,6 +1,6 @@
 package api
 
-// What the tasks of a job have held and used together.
+// What all tasks of a job together have held and used.
 
 import (
 	"context"
@@ -9,7 +9,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// JobUsage is the document of what the tasks of a job have held and used together. Of each task its newest attempt counts.
+// JobUsage is the document of what all tasks of a job together have held and used. Only the newest attempt of each task
+// counts.
 type JobUsage struct {
 	Schema    string     `json:"schema"`
 	Job       job.ID     `json:"job"`
@@ -22,7 +23,7 @@ type JobUsage struct {
 	Sums
 }
 
-// Sums add up what tasks have held and used. What was held while nothing is known of the use is not part of known.
+// Sums add up what tasks have held and used. KnownCPU and KnownGPU are the parts of what was held whose use is known.
 type Sums struct {
 	Tasks      int      `json:"tasks" doc:"Tasks that have run, or run."`
 	Measured   int      `json:"measured" doc:"Those of them that have ended and of which is known what they used."`
@@ -38,7 +39,7 @@ type Sums struct {
 	Written    *float64 `json:"written_bytes" doc:"Bytes written to disks."`
 }
 
-// Plus returns the sums of both. A sum is known if it is known of one.
+// Plus returns the sums of s and o. A sum is known if it is known in one of them.
 func (s Sums) Plus(o Sums) Sums {
 	s.Tasks, s.Measured, s.Seconds = s.Tasks+o.Tasks, s.Measured+o.Measured, s.Seconds+o.Seconds
 	s.HeldCPU, s.HeldGPU, s.KnownCPU, s.KnownGPU = s.HeldCPU+o.HeldCPU, s.HeldGPU+o.HeldGPU, s.KnownCPU+o.KnownCPU, s.KnownGPU+o.KnownGPU
@@ -49,7 +50,7 @@ func (s Sums) Plus(o Sums) Sums {
 	return s
 }
 
-// both joins two figures, of which each may be unknown.
+// both joins two values. If one is unknown (nil) it returns the other.
 func both(a, b *float64, join func(a, b float64) float64) *float64 {
 	if a == nil || b == nil {
 		if a == nil {

@@ -14,7 +14,7 @@ type UserLimit struct {
 	GPUs   *int64 `json:"gpus,omitempty"`
 	CPUs   *int64 `json:"cpus,omitempty"`
 	Memory *int64 `json:"memory,omitempty" doc:"Bytes."`
-	// Priority and MaxTime bound those of each of the user's tasks.
+	// Priority and MaxTime bound the priority and the time limit of each of the user's tasks.
 	Priority *int64 `json:"priority,omitempty" doc:"The highest priority of the user's tasks there, and of the jobs that the user submits there."`
 	MaxTime  *int64 `json:"max_time,omitempty" doc:"The longest time limit of the user's tasks there, and of the jobs that the user submits there, in seconds."`
 
@@ -24,7 +24,7 @@ type UserLimit struct {
 	ClusterMemory *int64 `json:"cluster_memory,omitempty" doc:"Bytes. As cluster_tasks."`
 }
 
-// all lists the quantities.
+// all returns the fields.
 func (l *UserLimit) all() []**int64 {
 	return []**int64{
 		&l.Tasks, &l.GPUs, &l.CPUs, &l.Memory, &l.Priority, &l.MaxTime, &l.ClusterTasks, &l.ClusterGPUs, &l.ClusterCPUs, &l.ClusterMemory,
@@ -38,13 +38,13 @@ type NodesLimit struct {
 	Nodes int `json:"nodes" doc:"The number of nodes that have this limit for the user."`
 }
 
-// LimitsInfo is what a host says of its limits: for each user, and for some users in particular.
+// LimitsInfo has the limits of a host: those of every user, and those of some users in particular.
 type LimitsInfo struct {
 	PerUser UserLimit            `json:"per_user"`
 	Users   map[string]UserLimit `json:"users,omitempty"` // each quantity overrides that of PerUser
 }
 
-// of returns what the user may hold.
+// of returns the limits of a user.
 func (l LimitsInfo) of(user string) UserLimit {
 	out, own := l.PerUser, l.Users[user]
 	each := out.all()
@@ -66,8 +66,8 @@ func (l UserLimit) key() (k limitKey) {
 	return k
 }
 
-// hostLimits counts the hosts that say the same. Most clusters have one configuration, so the work for a user grows with
-// the number of different ones, not with the hosts.
+// hostLimits counts the hosts that have the same limits. Most clusters have one configuration. So the work for a user grows
+// with the number of different configurations, not with the number of hosts.
 type hostLimits map[string]*sameLimits
 
 type sameLimits struct {
@@ -94,7 +94,7 @@ func (h hostLimits) add(l LimitsInfo) {
 	h[key].hosts++
 }
 
-// fill sets the limits of the users, those that most nodes have first.
+// fill sets the limits of the users. The limits that most nodes have come first.
 func (h hostLimits) fill(users []User) {
 	for i := range users {
 		if users[i].User == "" {

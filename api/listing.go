@@ -1,6 +1,6 @@
 package api
 
-// Listings: which fields of which items they have and in which order, and whether the client has the same already.
+// Listings: their fields and their order, and the ETag by which a client learns that nothing has changed.
 
 import (
 	"encoding/json"
@@ -26,10 +26,10 @@ type ListingInput struct {
 	Match   string   `header:"If-None-Match" maxLength:"1024" doc:"The ETag of an earlier answer. If nothing but the ages has changed, the answer is 304 without a body."`
 }
 
-// fresh reports whether all nodes are to be asked.
+// fresh reports whether the request wants all nodes to be asked now.
 func (in *ListingInput) fresh() bool { return in.Fresh || strings.Contains(in.NoCache, "no-cache") }
 
-// listingOutput is a document that is encoded already.
+// listingOutput is an answer with an encoded document.
 type listingOutput struct {
 	Status int
 	Type   string `header:"Content-Type" hidden:"true"`
@@ -78,11 +78,11 @@ func checkFields[T any](fields []string) error {
 	return nil
 }
 
-// itemText is an object of a listing as JSON, without age and seen.
+// itemText is an object of a listing as JSON, without the fields that item adds.
 type itemText struct {
 	text   []byte
-	packed []byte // by the packer, instead of text
-	more   bool   // the requester may see more of what is packed
+	packed []byte // instead of text: packed by packer
+	more   bool   // the requester may see the second packed text
 	packer *view.Packer
 }
 
@@ -92,7 +92,7 @@ func (d *itemText) appendTo(b []byte) []byte {
 		return append(b, d.text...)
 	}
 	begin := len(b)
-	if b = d.packer.Append(b, d.packed, d.more); len(b) == begin { // never: the picture has packed it
+	if b = d.packer.Append(b, d.packed, d.more); len(b) == begin { // never happens: the view has packed it
 		return append(b, "{}"...)
 	}
 	return b
@@ -106,7 +106,7 @@ func (d *itemText) size() int {
 	return view.Length(d.packed)
 }
 
-// sum returns a sum of the document. It is the same whether the document is packed or not.
+// sum returns a hash of the document. It is the same whether the document is packed or not.
 func (d *itemText) sum() uint64 {
 	if d.packed == nil {
 		return view.Sum(d.text)
@@ -118,14 +118,14 @@ func (d *itemText) sum() uint64 {
 type item struct {
 	itemText
 
-	age  time.Duration // since this daemon was told of it
-	aged bool          // the age is shown
-	// ahead is by how many seconds the clock of the daemon that owns it is ahead; 0: it is not shown.
+	age  time.Duration // since this daemon received it
+	aged bool          // age is shown
+	// ahead is by how many seconds the clock of the item's daemon is ahead. It is shown unless it is 0.
 	ahead float64
-	seen  time.Time // zero: it is not shown
+	seen  time.Time // when the item's node was last heard; shown unless it is zero
 }
 
-// appendTo adds the item as JSON, with only these fields if there are any.
+// appendTo appends the item as JSON: with only these fields, or with all if fields is empty.
 func (x *item) appendTo(b []byte, fields []string) []byte {
 	head := make([]byte, 0, 64)
 	if x.aged {
@@ -161,11 +161,11 @@ func (x *item) appendTo(b []byte, fields []string) []byte {
 	return appendFields(b, fields, x.itemText.appendTo(nil), append(append([]byte{'{'}, head...), '}'))
 }
 
-// appendFields adds an object of some fields of others.
+// appendFields appends an object that has some fields of other objects.
 func appendFields(b []byte, fields []string, objects ...[]byte) []byte {
 	all := map[string]json.RawMessage{}
 	for _, text := range objects {
-		_ = json.Unmarshal(text, &all) // we have encoded it
+		_ = json.Unmarshal(text, &all) // valid: we have encoded it
 	}
 	b = append(b, '{')
 	first := true
@@ -190,7 +190,7 @@ func appendAge(b []byte, age time.Duration) []byte {
 	return strconv.AppendFloat(b, age.Seconds(), 'f', 3, 64)
 }
 
-// listing is the answer in the making.
+// listing is an answer before it is encoded.
 type listing struct {
 	schema  string
 	items   []item
@@ -199,17 +199,17 @@ type listing struct {
 	age     time.Duration
 }
 
-// etagSeed makes ETags of this process unlike those of others.
+// etagSeed makes ETags of this process differ from those of other processes.
 var etagSeed = maphash.MakeSeed()
 
-// answer encodes the listing, unless the client has it already.
+// answer encodes the listing, or answers 304 if the client has the same one.
 func (l *listing) answer(in *ListingInput) *listingOutput {
 	var sum maphash.Hash
 	sum.SetSeed(etagSeed)
 	size := 256
 	for i := range l.items {
 		maphash.WriteComparable(&sum, l.items[i].sum())
-		size += l.items[i].size() + 128 // for its age, and what unpacking needs at the end
+		size += l.items[i].size() + 128 // 128 for its age and for the extra room that unpacking needs
 	}
 	slices.Sort(l.partial)
 	l.partial = slices.Compact(l.partial)
@@ -232,7 +232,7 @@ func (l *listing) answer(in *ListingInput) *listingOutput {
 	})
 }
 
-// unlessSame returns the body, or that the client has one with the same sum.
+// unlessSame returns the body, or status 304 if the client has an answer with the same sum.
 func (in *ListingInput) unlessSame(sum uint64, body func() []byte) *listingOutput {
 	out := &listingOutput{Status: http.StatusOK, Type: "application/json", ETag: `W/"` + strconv.FormatUint(sum, 16) + `"`}
 	for tag := range strings.SplitSeq(in.Match, ",") {
@@ -245,7 +245,7 @@ func (in *ListingInput) unlessSame(sum uint64, body func() []byte) *listingOutpu
 	return out
 }
 
-// listingOf documents the answer of a listing of such items.
+// listingOf adds the documentation of an answer of type T to an operation.
 func listingOf[T any](rt *router, op huma.Operation) huma.Operation {
 	schema := rt.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, "")
 	op.Responses = map[string]*huma.Response{

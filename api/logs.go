@@ -82,7 +82,7 @@ func (l *logRoutes) task(ctx context.Context, in *logInput) (*huma.StreamRespons
 	}}, nil
 }
 
-// chosen returns the attempt whose log is sent, and the index of its task. The attempt has no node if it has no output.
+// chosen returns the attempt whose log is sent, and the index of its task. An attempt without output has no node.
 func (l *logRoutes) chosen(ctx context.Context, in *logInput) (job.Outcome, int, error) {
 	if in.Exact {
 		if o, index, err := l.earlier(ctx, in); err != nil || o.N > 0 {
@@ -97,7 +97,7 @@ func (l *logRoutes) chosen(ctx context.Context, in *logInput) (job.Outcome, int,
 	return o, t.Index, err
 }
 
-// earlier returns the requested attempt of a task, or none if it is the newest.
+// earlier returns the requested attempt of a task if it is not the newest. If it is the newest, it returns a zero Outcome.
 func (l *logRoutes) earlier(ctx context.Context, in *logInput) (o job.Outcome, index int, err error) {
 	j, err := l.jobs.Get(ctx, job.ID(in.ID))
 	if err != nil {
@@ -164,7 +164,7 @@ func (l *logRoutes) started(ctx context.Context, in *logInput) (job.Task, error)
 	return t, fmt.Errorf("output of job %s: %w: the daemon stopped waiting for the start of the task", in.ID, ErrUnavailable)
 }
 
-// settled reports whether the requested log, or a newer one, exists or never will.
+// settled reports whether the log of the requested attempt, or of a newer one, exists, or is certain never to exist.
 func settled(t job.Task, attempt int) bool {
 	return (hasRun(t) && t.Attempt >= attempt) || t.State.Ended()
 }

@@ -69,14 +69,14 @@ func (m *metrics) silence(members int) {
 	}
 }
 
-// full counts a request or a connection that found no place.
+// full counts a request or a connection that was refused because it got no slot.
 func (m *metrics) full() {
 	if m != nil {
 		m.refused.Inc()
 	}
 }
 
-// dropped counts rows of a member that are not about what is its own.
+// dropped counts rows that were dropped because they are not about the sending member's own node or jobs.
 func (m *metrics) dropped(rows int) {
 	if m != nil {
 		m.foreign.Add(float64(rows))

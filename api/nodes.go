@@ -35,7 +35,7 @@ type (
 	}
 )
 
-// nodeRoutes serves this node, and what all others have told.
+// nodeRoutes serves this node, and what all other nodes have reported.
 type nodeRoutes struct {
 	*daemons
 
@@ -44,7 +44,7 @@ type nodeRoutes struct {
 	viewer *viewer
 }
 
-// nodeOrders are the orders of nodes.
+// nodeOrders are the orders by which nodes can be sorted.
 var nodeOrders = orders[nodeRow]{
 	"name":    func(a, b *nodeRow) int { return strings.Compare(a.Name, b.Name) },
 	"id":      func(a, b *nodeRow) int { return strings.Compare(string(a.ID), string(b.ID)) },
@@ -57,7 +57,7 @@ var nodeOrders = orders[nodeRow]{
 	"age":     func(a, b *nodeRow) int { return cmp.Compare(a.age, b.age) },
 }
 
-// gpuOrders are the orders of GPUs.
+// gpuOrders are the orders by which GPUs can be sorted.
 var gpuOrders = orders[GPU]{
 	"node":        func(a, b *GPU) int { return cmp.Or(strings.Compare(a.Node, b.Node), cmp.Compare(a.Index, b.Index)) },
 	"uuid":        func(a, b *GPU) int { return strings.Compare(a.UUID, b.UUID) },
@@ -73,11 +73,11 @@ var gpuOrders = orders[GPU]{
 	"job":         func(a, b *GPU) int { return strings.Compare(string(a.Job), string(b.Job)) },
 }
 
-// nodeRow is a node in a listing. Its document is shared: it is not changed.
+// nodeRow is a node in a listing. Its document is shared and must not be changed.
 type nodeRow struct {
 	*Node
 	item
-	counts map[job.State]int // of the jobs of its daemon; nil: not known
+	counts map[job.State]int // the jobs of its daemon by state; nil: not known
 	queue  *QueueInfo        // what the requester may see of its queue; nil: not known
 	silent bool
 }
@@ -128,7 +128,7 @@ func (r *nodeRoutes) nodes(ctx context.Context, fresh bool) (rows []nodeRow, par
 	return rows, partial, nil
 }
 
-// told adds the nodes that the picture has, and returns the members that must be asked.
+// told adds the nodes of which the view has the state, and returns the members that must be asked.
 func (r *nodeRoutes) told(ctx context.Context, rows []nodeRow, fresh bool) (all []nodeRow, ask []Member, v *clusterView, err error) {
 	others, err := r.others(ctx)
 	if err != nil || fresh || requesterOf(ctx).from == fromPeer {
@@ -158,7 +158,7 @@ func silentRow(m Member, seen time.Time) nodeRow {
 	return x
 }
 
-// oldest returns the greatest age of those that answer.
+// oldest returns the greatest age of the nodes that answer.
 func oldest(rows []nodeRow) (age time.Duration) {
 	for _, x := range rows {
 		if !x.silent {
@@ -168,12 +168,12 @@ func oldest(rows []nodeRow) (age time.Duration) {
 	return age
 }
 
-// isOf reports whether a node and its GPUs are those of a daemon, and what is told of them can be true.
+// isOf reports whether a node and its GPUs are those of the daemon p, and have possible values.
 func (n *Node) isOf(p job.Peer) bool {
 	return n.ID == p && n.plausible() && !slices.ContainsFunc(n.GPUs, func(g GPU) bool { return g.NodeID != p })
 }
 
-// seen returns a node with what this daemon knows of the time; if it never met the node, nothing.
+// seen returns the node with its age and the time when it was last heard. It sets neither if this daemon never met the node.
 func (n Node) seen(age time.Duration, seen time.Time) Node {
 	n.Age, n.SeenAt = nil, at(seen)
 	if !seen.IsZero() {
@@ -183,7 +183,7 @@ func (n Node) seen(age time.Duration, seen time.Time) Node {
 	return n
 }
 
-// silentNode returns what is known of a node that does not answer: what it has, but not what is free.
+// silentNode returns the document of a node that does not answer: what the node has, but not what is free.
 func silentNode(m Member) Node {
 	p := m.Profile
 	p.Peer, p.Name = m.Peer, m.label()

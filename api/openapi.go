@@ -1,6 +1,6 @@
 package api
 
-// The OpenAPI document: what is added to that which the Go types give.
+// The OpenAPI document: what is added to the document that huma makes from the Go types.
 
 import (
 	"cmp"
@@ -85,8 +85,8 @@ func documentOf(version string) *huma.OpenAPI {
 	return newRouter(Config{Version: version}, Needs{}, nil, nil, newAdmission(nil), nil, slog.New(slog.DiscardHandler)).api.OpenAPI()
 }
 
-// forgetDocument lets go of what only readers of the document need, which is a sixth of the heap of a daemon at rest. The
-// schemas stay by which requests are checked.
+// forgetDocument frees the parts that only readers of the document need, because they take a sixth of the heap of an idle
+// daemon. It keeps the schemas by which requests are checked. Docs makes a document of its own for readers.
 func (rt *router) forgetDocument() {
 	doc, checked := rt.api.OpenAPI(), map[string]bool{}
 	schemas := doc.Components.Schemas.Map()
@@ -104,7 +104,7 @@ func (rt *router) forgetDocument() {
 	doc.Components.Responses, rt.all = nil, nil
 }
 
-// followRefs adds the names of the schemas that a schema refers to, and of those that these refer to.
+// followRefs adds the names of all schemas that a schema refers to, directly or indirectly.
 func followRefs(s *huma.Schema, schemas map[string]*huma.Schema, names map[string]bool) {
 	if s == nil {
 		return
@@ -145,7 +145,7 @@ func finishOpenAPI(doc *huma.OpenAPI) {
 	}
 	// Only a command or a script is required: everything else has a default.
 	schemas.Map()["Spec"].Required, schemas.Map()["Resources"].Required = nil, nil
-	strict := map[string]bool{} // an unknown field in these is an error; a later version may add one to those between daemons
+	strict := map[string]bool{} // schemas of requests in the document: an unknown field in them is an error
 	addRequests(doc, schemas.Map(), strict)
 	for name, schema := range schemas.Map() {
 		if schema.Type == huma.TypeObject && !strict[name] && schema.AdditionalProperties == false {
@@ -187,7 +187,7 @@ func describeOperations(doc *huma.OpenAPI) {
 	}
 }
 
-// describeJobFile adds what the reference of the job file says to the schema of the body of a submit.
+// describeJobFile adds the texts and bounds of the job file's reference to the schema of a submitted job.
 func describeJobFile(schemas map[string]*huma.Schema) {
 	for _, f := range jobfile.Fields() {
 		of, field := schemas["Spec"], f.Name
@@ -227,7 +227,7 @@ func describe(schema, field string, s *huma.Schema) *huma.Schema {
 	words, open := wordsOf(schema, field)
 	switch {
 	case len(s.Enum) > 0 || len(words) == 0:
-	case open: // the words that are stable, or any other text
+	case open: // one of the stable words, or any other text
 		return &huma.Schema{Description: s.Description, AnyOf: []*huma.Schema{{Type: huma.TypeString, Enum: words}, {Type: huma.TypeString}}}
 	default:
 		s.Enum = words

@@ -17,7 +17,7 @@ const schemaRef = "#/components/schemas/"
 type shownSchemas struct {
 	huma.Registry
 
-	// shown is found out when somebody asks for the document: that costs more memory than all else at a daemon's start.
+	// shown is computed when the document is first requested, because it costs more memory than the rest of a daemon's start.
 	shown func() map[string]*huma.Schema
 }
 
@@ -30,7 +30,7 @@ func hideUnused(doc *huma.OpenAPI) {
 	doc.Components.Schemas = &shownSchemas{doc.Components.Schemas, sync.OnceValue(func() map[string]*huma.Schema { return usedIn(doc, all) })}
 }
 
-// usedIn returns those of the schemas to which operations refer.
+// usedIn returns the schemas to which operations refer, directly or indirectly.
 func usedIn(doc *huma.OpenAPI, all map[string]*huma.Schema) map[string]*huma.Schema {
 	used := map[string]*huma.Schema{}
 	var follow func(v any)
@@ -56,7 +56,7 @@ func refsIn(v any) map[string]bool {
 	names := map[string]bool{}
 	for part := range strings.SplitSeq(string(text), `"`+schemaRef) {
 		name, _, _ := strings.Cut(part, `"`)
-		names[strings.Clone(name)] = true // a part of the text would keep all of it in memory
+		names[strings.Clone(name)] = true // a substring would keep the whole text in memory
 	}
 	maps.DeleteFunc(names, func(name string, _ bool) bool { return name == "" || strings.ContainsAny(name, "{}") })
 	return names

@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// kindsOf has the value of the field schema of each document.
+// kindsOf has the value of the field "schema" of each type of document.
 var kindsOf = map[string]string{
 	"Job": SchemaJob, "ListingJob": SchemaJobs, "Task": SchemaTask, "ListingTask": SchemaTasks, "Node": SchemaNode, "ListingNode": SchemaNodes,
 	"GPU": SchemaGPU, "ListingGPU": SchemaGPUs, "Death": SchemaDeath, "Peer": SchemaPeer, "ListingPeer": SchemaPeers, "Invitation": SchemaInvitation,
@@ -71,13 +71,13 @@ func anys[T ~string](all []T) []any {
 // lowest has the fields whose numbers may be below 0.
 var lowest = map[string]float64{"GPU.memory_used": -1, "GPU.utilization": -1, "GPU.temperature": -273}
 
-// highest has the bounds of numbers that the Go types do not say.
+// highest has upper bounds of numbers that the Go types do not state.
 var highest = map[string]float64{
 	"Job.exit_code": 255, "Job.exit_status": 255, "Task.exit_code": 255, "Attempt.exit_code": 255, "Job.priority": job.MaxPriority,
 	"Task.signal": 64, "Attempt.signal": 64, "GPU.utilization": 100, "GPU.free": 1, "Problem.status": 599,
 }
 
-// bound sets the bounds of a number that have not been set.
+// bound sets the bounds of a number, unless they are set already.
 func bound(schema, field string, s *huma.Schema) {
 	if s.Type != huma.TypeInteger && s.Type != huma.TypeNumber {
 		return
@@ -91,7 +91,7 @@ func bound(schema, field string, s *huma.Schema) {
 	}
 }
 
-// secure says how requests are authorized.
+// secure adds to the document how requests are authorized.
 func secure(doc *huma.OpenAPI) {
 	const port = "4780"
 	doc.Servers = []*huma.Server{

@@ -1,7 +1,7 @@
 package api
 
-// Outbound requests: the streams to each other daemon, shared fairly among the users in whose names they are opened.
-// See docs/adr, ADR 122.
+// Outbound requests: the number of streams to each other daemon is bounded, and users share them fairly. See docs/adr,
+// ADR 122.
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Streams to one other daemon, below those that package peerhttp opens. A user alone gets 32 long ones, and 12 of the
-// others; more wait.
+// Bounds of streams to one other daemon. They are lower than the bound of package peerhttp. A single user gets 32 long
+// streams and 12 short ones; more requests wait.
 const (
 	maxOutboundLong  = 40 // for output, events, files and terminals
 	maxOutboundShort = 15
@@ -21,17 +21,17 @@ const (
 // outbound bounds the requests to each other daemon.
 type outbound struct {
 	mu sync.Mutex
-	to map[job.Peer]*outboundRooms // guarded by mu: those that are in use
+	to map[job.Peer]*outboundRooms // guarded by mu: only rooms that are in use
 }
 
 // outboundRooms are the rooms of one other daemon.
 type outboundRooms struct {
 	long, short *room
-	users       int // who has a place or waits for one
+	users       int // requests that have a slot or wait for one
 }
 
-// wait takes a place for a request to another daemon in the name of the requester of ctx. It returns ErrTooMany if ctx
-// ends before. What this daemon does by itself needs no place.
+// wait takes a slot for a request to another daemon, in the name of the requester of ctx. It returns ErrTooMany if ctx ends
+// before. Requests of this daemon itself need no slot.
 func (o *outbound) wait(ctx context.Context, peer job.Peer, long bool) (leave func(), err error) {
 	by := requesterOf(ctx).account()
 	if by.user == "" {
@@ -72,7 +72,7 @@ func (o *outbound) enter(peer job.Peer) *outboundRooms {
 	return e
 }
 
-// leave forgets the rooms of a daemon that nobody uses any more.
+// leave drops the rooms of a daemon when the last request has left them.
 func (o *outbound) leave(peer job.Peer, e *outboundRooms) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,7 +1,7 @@
 package api
 
-// The nodes that a job names. A name is what a node says of itself, and any member may take the name of another. So the
-// daemon that accepts a job finds out which node a name means, and the job keeps its id.
+// The nodes that a job names. A node chooses its name itself, and any member could take the name of another one. So the
+// daemon that accepts a job looks up the nodes by their names, and stores their ids in the job.
 // See docs/adr, ADR 113.
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// pinNodes replaces the names of nodes in a job by the nodes that they mean now. A name that means several is an error, and
-// so is a glob that matches the name of several. A name that means none stays as it is, and so does a glob: its node may come
-// later. The warnings name those names, and what the job prefers although no node has it.
+// pinNodes replaces the names of nodes in a job by the nodes that have these names now. A name that several nodes have is
+// an error, and so is a glob that matches such a name. A name that no node has stays as it is, because its node may join
+// later. So does a glob. The warnings list the names that no node has, and the preferences that no node meets.
 func (d *daemons) pinNodes(ctx context.Context, s *job.Spec) (warnings []string, err error) {
 	names := constraintNames(s.Constraint)
 	prefers := s.Preferences()
@@ -46,7 +46,8 @@ func (d *daemons) pinNodes(ctx context.Context, s *job.Spec) (warnings []string,
 	return slices.Concat(unmeant("nodelist", s.NodeList), unmeant("exclude", s.Exclude), unmet(prefers, members)), nil
 }
 
-// unmet returns a warning about each preference that no member meets; none if it is not known what one of them has.
+// unmet returns a warning about each preference that no member meets. It returns none if the profile of a member is not
+// known.
 func unmet(prefers []job.Preference, members []Member) (warnings []string) {
 	for i := range members {
 		if len(prefers) == 0 || members[i].Profile.Peer == "" {
@@ -66,7 +67,7 @@ func unmet(prefers []job.Preference, members []Member) (warnings []string) {
 	return warnings
 }
 
-// unmeant returns a warning about the names of a list that mean no member; nil if there are none. The list is pinned.
+// unmeant returns a warning about the names of a pinned list that no member has; nil if there are none.
 func unmeant(field string, list []string) []string {
 	const most = 8
 	var names []string
@@ -90,14 +91,14 @@ func unmeant(field string, list []string) []string {
 	return []string{text}
 }
 
-// byName reports whether an entry of a list of nodes goes by names, and not only by an ID.
+// byName reports whether an entry of a list of nodes is a name or a glob of names.
 func byName(text string) bool { return job.LiteralNode(text) || job.GlobNode(text) }
 
 // constraintNames returns the names of nodes that a constraint compares with.
 func constraintNames(text string) (names []string) {
 	c, err := job.ParseConstraint(text)
 	if err != nil {
-		return nil // the job was checked
+		return nil // never happens: the job was checked
 	}
 	for _, term := range c.Terms() {
 		for _, x := range term.Comparisons() {
@@ -109,14 +110,14 @@ func constraintNames(text string) (names []string) {
 	return names
 }
 
-// namedMembers finds members by what users call them.
+// namedMembers finds members by name, or by the end of their ID.
 type namedMembers struct {
 	all    []Member
 	byName map[string][]Member
-	byEnd  map[int]map[string][]int // indexes in all, by the length of the ends of IDs and by the ends
+	byEnd  map[int]map[string][]int // indexes in all, by the length of the end of the ID, then by that end
 }
 
-// pin returns a list of nodes whose names are pinned to the members that have them.
+// pin returns the list with each name pinned to the member that has it.
 func (n namedMembers) pin(field string, list []string) ([]string, error) {
 	if !slices.ContainsFunc(list, byName) {
 		return list, nil
@@ -159,7 +160,7 @@ func (n namedMembers) unique(field, glob string) error {
 	return nil
 }
 
-// of returns the members that go by a text: by their name, or by the end of their ID, as in a list of nodes.
+// of returns the members whose name is the text, or whose ID ends with it.
 func (n namedMembers) of(text string) []Member {
 	found := slices.Clone(n.byName[text])
 	if len(text) < minIDPart {
@@ -193,7 +194,7 @@ func (n namedMembers) endingIn(text string) []int {
 	return ends[text]
 }
 
-// means is the error of a text that means several members.
+// means returns the error for a text that names several members.
 func means(what, text string, found []Member, advice string) error {
 	list := make([]string, 0, len(found))
 	for _, m := range found {

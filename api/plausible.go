@@ -1,7 +1,7 @@
 package api
 
-// Bounds of what is believed when another daemon tells of its node: no member may turn the totals of a cluster negative, or
-// add a state that no node has.
+// Checks of what other daemons report about their nodes and users. No member may make the totals of the cluster negative, or
+// add states that do not exist.
 
 import (
 	"slices"
@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	maxUsed        = 1e15    // GPU-seconds or CPU-seconds of an account on one host: more than the largest uses in 30 years
-	maxAccounts    = 1 << 14 // that one daemon tells of
+	maxUsed        = 1e15    // GPU-seconds or CPU-seconds of an account on one host: more than the largest host has in 30 years
+	maxAccounts    = 1 << 14 // accounts in the answer of one daemon
 	maxNodeBytes   = 1 << 49 // of memory, 512 TiB: the sum over 10,000 nodes is far below 2^63
-	maxNodePercent = 1000    // some drivers tell a little more than 100
+	maxNodePercent = 1000    // some drivers report a little more than 100
 )
 
 var nodeStates = []NodeState{NodeReady, NodeDraining, NodeSuspect, NodeLost}
 
-// plausible reports whether what another daemon tells of its node can be true.
+// plausible reports whether another daemon's document of its node has only possible values.
 func (n *Node) plausible() bool {
 	return slices.Contains(nodeStates, n.State) &&
 		within(n.CPUs, job.MaxCPUs) && within(n.Memory, maxNodeBytes) && n.Disk >= 0 && within(n.RunningOr(0), contract.MaxLive) &&
@@ -37,7 +37,7 @@ func isJob(id job.ID) bool {
 	return err == nil
 }
 
-// measuredOnGPU reports whether a GPU can use so much memory, percent and power; -1: memory or percent are not known.
+// measuredOnGPU reports whether the values of a GPU are possible. -1 means that memory or percent is not known.
 func measuredOnGPU(memory int64, percent int, power float64) bool {
 	return memory >= -1 && memory <= maxNodeBytes && percent >= -1 && percent <= maxNodePercent && power >= 0
 }
@@ -46,7 +46,7 @@ func (u *NodeNow) plausible() bool {
 	return u == nil || !slices.ContainsFunc([]*float64{u.CPUs, u.Memory, u.Read, u.Write, u.Received, u.Sent, u.GPU}, func(x *float64) bool { return x != nil && *x < 0 })
 }
 
-// plausible reports whether what another daemon tells of users can be true.
+// plausible reports whether another daemon's figures about users are possible.
 func (u *UsersInfo) plausible() bool {
 	for i := range u.Accounts {
 		a := &u.Accounts[i]
@@ -66,7 +66,7 @@ func (l UserLimit) plausible() bool {
 	return !slices.ContainsFunc(l.all(), func(q **int64) bool { return *q != nil && **q < 0 })
 }
 
-// ofOneNode reports whether the totals are those of one node, and can be true.
+// ofOneNode reports whether the totals are those of exactly one node, and possible.
 func (s *Stats) ofOneNode() bool {
 	n := 0
 	for state, count := range s.Nodes {
@@ -84,7 +84,7 @@ func (s *Stats) ofOneNode() bool {
 		(s.Queue == nil || s.Queue.valid())
 }
 
-// plausibleCounts reports whether one daemon can have so many jobs in each state.
+// plausibleCounts reports whether these numbers of jobs by state are possible for one daemon.
 func plausibleCounts(jobs map[job.State]int) bool {
 	for s, n := range jobs {
 		if !within(n, maxCount) || !slices.Contains(job.States(), s) {

@@ -28,13 +28,13 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrUnavailable is a daemon that does not answer now. Try again.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrTooMany is a request of a user, or of a daemon, that has as many in progress as it may. End some, or try again.
+	// ErrTooMany is a request of a user or a daemon that has too many requests in progress. End some, or try again.
 	ErrTooMany = errors.New("too many")
 	// ErrUnauthorized is a request over TCP without the right token.
 	ErrUnauthorized = errors.New("unauthorized")
 	// ErrDenied is a request that this user may not make.
 	ErrDenied = errors.New("not allowed")
-	// ErrNotYet is a request for something that the version of the daemon does not support. This version says it of no request.
+	// ErrNotYet is a request for something that the daemon's version does not support. This version never returns it.
 	ErrNotYet = job.ErrNotYet
 )
 
@@ -78,7 +78,7 @@ const (
 	contentProb  = "application/problem+json"
 )
 
-// Problem is an RFC 9457 problem document. In the client it is the error, and errors.Is finds the error of its code.
+// Problem is an RFC 9457 problem document. The client returns it as an error: errors.Is reports the error of its code.
 type Problem struct { //nolint:errname // a document first, and by its name in the standard
 	Type        string       `json:"type" doc:"urn:muster:problem: followed by the code."`
 	Title       string       `json:"title"`
@@ -150,7 +150,7 @@ func newProblem(code string, status int, detail string) *Problem {
 	return &Problem{Type: problemType + code, Title: http.StatusText(status), Status: status, Detail: detail, Code: code}
 }
 
-// problemOfStatus returns the document of a refusal that has only a status.
+// problemOfStatus returns the document of a refusal of which only the status is known.
 func problemOfStatus(status int, detail string) *Problem {
 	for _, row := range problems {
 		if row.status == status && row.code != codeNoMatch {

@@ -1,7 +1,7 @@
 package api
 
-// What waits and runs, in totals: how long jobs have waited, and what each user has. Daemons tell each other counts that
-// can be added up; people are shown percentiles.
+// Totals of the queue: how long jobs have waited, and what each user has waiting and running. Daemons send each other
+// counts, which can be added up; people are shown percentiles.
 
 import (
 	"cmp"
@@ -11,14 +11,14 @@ import (
 	"github.com/musterhq/muster/internal/waittime"
 )
 
-// Bounds of what is told of users.
+// Bounds of users.
 const (
-	maxLoads      = 256 // users that one daemon tells: those that hold most
+	maxLoads      = 256 // users in a QueueInfo: those that hold most
 	maxStatsUsers = 100 // users in the totals of the cluster
 	maxLoad       = 1 << 30
 )
 
-// QueueInfo is what the jobs of one daemon wait for and hold.
+// QueueInfo says how long the jobs of one daemon wait, and what each user's jobs hold.
 type QueueInfo struct {
 	Waited waittime.Counts `json:"waited" doc:"Of the jobs that started within the last hour."`
 	Oldest *time.Time      `json:"oldest,omitempty" doc:"Since when the job waits that has waited longest."`
@@ -34,8 +34,9 @@ type UserLoad struct {
 	GPUs    float64 `json:"gpus" doc:"GPUs that the running tasks hold. Shares of a GPU count as such."`
 }
 
-// Waits says how long jobs wait. A job waits from when it could be placed, had there been room, until the first of its
-// tasks is sent to a node, and again while none of its tasks is assigned.
+// Waits says how long jobs wait. The wait of a job begins when nothing but a lack of free resources keeps it from being
+// placed. It ends when the first of its tasks is sent to a node. The job also waits later, while none of its tasks is
+// assigned.
 type Waits struct {
 	Started int64      `json:"started" doc:"Jobs that started for the first time within the last hour. A daemon counts from its start on."`
 	P50     *float64   `json:"p50" doc:"Half of these jobs waited no longer, in seconds, at most a tenth too high; null: none started."`
@@ -45,7 +46,7 @@ type Waits struct {
 	Partial []string   `json:"partial" nullable:"false" doc:"Names of the nodes that answer, but do not tell this: their daemons are of an earlier version. Their jobs and users are not counted here."`
 }
 
-// valid reports whether what another daemon tells can be true.
+// valid reports whether another daemon's figures are possible.
 func (q *QueueInfo) valid() bool {
 	if len(q.Users) > maxLoads || q.More < 0 || q.More > maxLoad {
 		return false
@@ -58,12 +59,12 @@ func (q *QueueInfo) valid() bool {
 	return q.Waited.Valid()
 }
 
-// most puts the users first that hold most.
+// most compares two users, so that the user who holds most comes first.
 func most(a, b UserLoad) int {
 	return cmp.Or(cmp.Compare(b.GPUs, a.GPUs), cmp.Compare(b.Running, a.Running), cmp.Compare(b.Pending, a.Pending), cmp.Compare(a.User, b.User))
 }
 
-// told returns what other daemons are told.
+// told returns the part that other daemons get: at most maxLoads users.
 func (q QueueInfo) told() QueueInfo {
 	slices.SortFunc(q.Users, most)
 	if n := len(q.Users); n > maxLoads {
@@ -72,7 +73,7 @@ func (q QueueInfo) told() QueueInfo {
 	return q
 }
 
-// seenBy returns it without the users whose jobs a requester may not see.
+// seenBy returns a copy without the users whose jobs a requester may not see.
 func (q QueueInfo) seenBy(may func(user string) bool) *QueueInfo {
 	all := q.Users
 	q.Users = nil
@@ -82,22 +83,22 @@ func (q QueueInfo) seenBy(may func(user string) bool) *QueueInfo {
 		}
 	}
 	if len(q.Users) < len(all) {
-		q.More = 0 // how many there are is not told either
+		q.More = 0 // the number of hidden users stays hidden, too
 	}
 	return &q
 }
 
-// queueSum adds up what the members tell.
+// queueSum adds up the QueueInfos of the members.
 type queueSum struct {
 	waited  waittime.Counts
 	oldest  *time.Time
 	users   map[string]UserLoad
 	more    int
-	told    bool // by any
+	told    bool // at least one member has sent one
 	partial []string
 }
 
-// add adds what a member tells, whose clock is ahead by so many seconds; nil: nothing.
+// add adds the QueueInfo of a member whose clock is ahead by this number of seconds. It notes the member's name if q is nil.
 func (s *queueSum) add(name string, q *QueueInfo, ahead float64) {
 	if q == nil {
 		s.partial = append(s.partial, name)
@@ -117,7 +118,7 @@ func (s *queueSum) add(name string, q *QueueInfo, ahead float64) {
 		x := s.users[u.User]
 		s.users[u.User] = UserLoad{u.User, x.Running + u.Running, x.Pending + u.Pending, x.GPUs + u.GPUs}
 	}
-	s.more = max(s.more, q.More) // each daemon may leave out the same
+	s.more = max(s.more, q.More) // not the sum: the daemons may have left out the same users
 }
 
 // into puts the sum into the totals of the cluster.

@@ -13,7 +13,7 @@ const (
 	headerOffset   = "Muster-Offset"   // offset in the log of the first byte of the body
 	headerEnd      = "Muster-End"      // trailer: the offset after the last byte; if it is missing, the body was cut off
 	headerNext     = "Muster-Next"     // trailer: output was removed here, and the log goes on at this offset
-	headerMeasured = "Muster-Measured" // "true": tell measured values of the node in lines of their own
+	headerMeasured = "Muster-Measured" // "true": send measured values of the node in lines of their own
 )
 
 // Bounds of texts in a request.
@@ -46,7 +46,7 @@ type InviteRequest struct {
 	TTL   float64  `json:"ttl,omitempty" minimum:"0" maximum:"31622400" doc:"How long the token is valid, in seconds; 0 means one hour."`
 	Uses  int      `json:"uses,omitempty" minimum:"0" maximum:"1000" doc:"How many hosts may use the token; 0 means one."`
 	Roles []string `json:"roles,omitempty" maxItems:"8" maxLength:"32" doc:"Roles of these hosts: worker, scheduler, inviter. Default: worker and scheduler."`
-	// what this daemon signs for these hosts
+	// This daemon signs the labels for these hosts.
 	Labels map[string]string `json:"labels,omitempty" maxProperties:"8" doc:"Labels that the hosts get with their credential, and cannot give to themselves."`
 }
 

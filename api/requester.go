@@ -1,6 +1,6 @@
 package api
 
-// Who makes a request, and what the kind of listener allows.
+// Who makes a request, and which rights that user or daemon has.
 
 import (
 	"cmp"
@@ -44,9 +44,9 @@ type requester struct {
 	operator bool // may change the jobs of all users
 	ownOnly  bool // this daemon shows users only their own jobs
 	reads    bool // submits no jobs; see Config.HTTPReads
-	scraper  bool // has the token for metrics, and reads only them, of all users
+	scraper  bool // has the token for metrics: reads only metrics, those of all users
 	daemon   job.Peer
-	roles    []string // of the daemon now, by its credential
+	roles    []string // the present roles of the daemon, by its credential
 	uid, pid int      // of the process at the other end of the socket
 	ticket   bool     // a web page that has shown a ticket for a WebSocket
 	note     *note    // for the audit log
@@ -58,7 +58,7 @@ const (
 	roleScheduler = "scheduler"
 )
 
-// daemonMay returns an error if another daemon makes the request, and is none of these.
+// daemonMay returns an error if another daemon makes the request and is not one of the callers.
 func (a requester) daemonMay(c callers) error {
 	need := ""
 	switch {
@@ -71,7 +71,7 @@ func (a requester) daemonMay(c callers) error {
 		ErrDenied, need+roleScheduler, a.daemon.Short(), cmp.Or(strings.Join(a.roles, ","), "none"))
 }
 
-// maySubmit returns an error if no job can run for the requester.
+// maySubmit returns an error if the requester cannot submit jobs, because the user has no account; see Config.HTTPReads.
 func (a requester) maySubmit() error {
 	if !a.reads {
 		return nil
@@ -87,19 +87,19 @@ func requesterOf(ctx context.Context) requester {
 	return a
 }
 
-// caller is who is at the other end of a connection: of the unix socket, what the kernel says about the process.
+// caller is the user at the other end of a connection. On the unix socket the kernel reports it.
 type caller struct {
-	account // its user is a uid, because a name costs a lookup; over TCP an address
+	account // its user is a uid, because a name would need a lookup; over TCP its user is an address
 
 	uid int
 	pid int
-	err error // why it is not known
+	err error // why the user is not known
 
 	mu   sync.Mutex
 	name string // guarded by mu; empty: not looked up yet
 }
 
-// callerOf asks the kernel.
+// callerOf asks the kernel for the user at the other end of a unix socket.
 func callerOf(conn net.Conn) *caller {
 	unknown := func(err error) *caller { return &caller{err: fmt.Errorf("api: peer credentials: %w", err)} }
 	c, ok := conn.(*net.UnixConn)
@@ -125,7 +125,7 @@ func callerOf(conn net.Conn) *caller {
 // runsIt reports whether a user is root, or runs this daemon.
 func runsIt(uid int) bool { return uid == 0 || uid == os.Getuid() }
 
-// userName returns the name of the user of the unix socket. It asks with nameOf until that knows.
+// userName returns the name of the user of the unix socket. It calls nameOf until that succeeds once.
 func (c *caller) userName(nameOf func(uid int) (string, error)) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *caller) userName(nameOf func(uid int) (string, error)) (string, error) 
 }
 
 // NameOf returns the name by which a user of this host is known in the cluster. For a user without a name, as in a
-// minimal container, it is the uid. An error means that a directory service does not answer: the name is not known.
+// minimal container, it is the uid. NameOf returns an error if a directory service does not answer.
 func NameOf(uid int) (string, error) {
 	name, err := accounts.Name(uint32(uid)) //nolint:gosec // the kernel has 32 bits
 	if _, nameless := errors.AsType[user.UnknownUserIdError](err); nameless {
@@ -170,8 +170,7 @@ func newAuthenticator(cfg Config, peers Peers) (*authenticator, error) {
 	return a, a.readToken()
 }
 
-// identify returns who makes a request that arrived on this kind of listener, and what this daemon shows to others than
-// a job's user.
+// identify returns the requester of a request that arrived on this kind of listener. It also sets ownOnly.
 func (a *authenticator) identify(from requestOrigin, r *http.Request) (requester, error) {
 	who, err := a.identity(from, r)
 	who.ownOnly = a.ownOnly
@@ -202,7 +201,7 @@ func (a *authenticator) identity(from requestOrigin, r *http.Request) (requester
 		daemon := job.Peer(r.RemoteAddr) // the remote address of a stream is the peer
 		by := requester{from: from, daemon: daemon, roles: a.peers.RolesOf(daemon)}
 		if !slices.Contains(by.roles, roleScheduler) {
-			return by, nil // it speaks for no user: it has no jobs
+			return by, nil // a daemon without the role scheduler has no jobs, and so no users
 		}
 		name, err := url.QueryUnescape(r.Header.Get(headerUser))
 		if err != nil || (name != "" && !validUser(name)) {
@@ -222,7 +221,7 @@ func validUser(name string) bool {
 	return name != "" && len(name) <= maxUser && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' || r == ':' || r == '/' })
 }
 
-// byToken returns who makes a request over TCP, by its token.
+// byToken returns the requester of a request over TCP, by its token.
 func (a *authenticator) byToken(r *http.Request) (requester, error) {
 	err := a.checkToken(r)
 	switch {
@@ -234,8 +233,8 @@ func (a *authenticator) byToken(r *http.Request) (requester, error) {
 	return requester{}, err
 }
 
-// checkToken checks the bearer token if there is one. Without a token all programs of this host may connect; web pages in
-// a browser on it may not, see guardOf.
+// checkToken checks the bearer token if the daemon has one. Without a token all programs of this host may connect, but not
+// web pages in a browser on it; see guardOf.
 func (a *authenticator) checkToken(r *http.Request) error {
 	want := a.token.Load()
 	if want == nil {
@@ -247,14 +246,14 @@ func (a *authenticator) checkToken(r *http.Request) error {
 	return nil
 }
 
-// bears reports whether a request has the token of a digest.
+// bears reports whether a request has the token with this digest.
 func bears(r *http.Request, want []byte) bool {
 	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	digest := sha256.Sum256([]byte(text))
 	return ok && subtle.ConstantTimeCompare(digest[:], want) == 1
 }
 
-// readToken reads the files of tokens again, as far as there are any. On an error the old token stays.
+// readToken reads the token files again, if there are any. On an error the old token stays.
 func (a *authenticator) readToken() error {
 	if a.tokenFile == "" {
 		return nil

@@ -1,6 +1,6 @@
 package api
 
-// The route that ends back-offs and looks for hosts anew, at all daemons that have jobs. See docs/adr, ADR 141.
+// The route that ends back-offs and looks for hosts at once, at all daemons that own jobs. See docs/adr, ADR 141.
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// The documents of looking anew.
+// The schema of the answer, and the path between daemons.
 const (
 	SchemaSchedule = "muster.schedule/v1"
 	pathPeerAnew   = "/peer/v1/schedule"
 )
 
-// Looked is what came of looking for hosts anew.
+// Looked is the result of looking for hosts at once.
 type Looked struct {
 	Schema  string       `json:"schema"`
 	Ended   int          `json:"ended_backoffs" doc:"Tasks whose pause was ended."`
@@ -38,7 +38,7 @@ type Placed struct {
 	Node   string   `json:"node"`
 }
 
-// WaitingFor sums up the jobs that wait for the same.
+// WaitingFor sums up the jobs that wait for the same reason.
 type WaitingFor struct {
 	Reason string `json:"reason" doc:"A stable word."`
 	Detail string `json:"reason_detail,omitempty"`
@@ -47,7 +47,8 @@ type WaitingFor struct {
 	Job    job.ID `json:"job" doc:"One of these jobs. The detail is about it."`
 }
 
-// anewWait is how long another daemon may take: it looks for two seconds, after a look that is going on already.
+// anewWait is how long another daemon may take: it looks for hosts for two seconds, perhaps after an earlier search has
+// ended.
 const anewWait = 8 * time.Second
 
 type (
@@ -55,14 +56,15 @@ type (
 	anewOutput struct{ Body Looked }
 )
 
-// anewRoutes looks anew.
+// anewRoutes serves the route at this daemon and at all daemons.
 type anewRoutes struct {
 	*daemons
 
 	scheduling Scheduling
 }
 
-// here looks anew at this daemon. Who is no operator looks at their own jobs only.
+// here ends back-offs and looks for hosts for the jobs of this daemon: of all users if the requester is an operator, else
+// only the requester's own.
 func (r *anewRoutes) here(ctx context.Context, _ *anewInput) (*anewOutput, error) {
 	a := requesterOf(ctx)
 	if err := a.maySubmit(); err != nil {
@@ -80,7 +82,7 @@ func (r *anewRoutes) here(ctx context.Context, _ *anewInput) (*anewOutput, error
 	return &anewOutput{d}, nil
 }
 
-// all looks anew at all daemons at once.
+// all does so at all daemons at the same time.
 func (r *anewRoutes) all(ctx context.Context, in *anewInput) (*anewOutput, error) {
 	others, err := r.others(ctx)
 	if err != nil {
@@ -115,13 +117,13 @@ func (r *anewRoutes) all(ctx context.Context, in *anewInput) (*anewOutput, error
 	return own, nil
 }
 
-// mostPlaced and mostReasons bound what is believed of another daemon.
+// mostPlaced and mostReasons bound what is taken from the answer of another daemon.
 const (
 	mostPlaced  = 256
 	mostReasons = 64
 )
 
-// add adds what another daemon says, which may be anything.
+// add adds the answer of another daemon, which may be malformed.
 func (d *Looked) add(o *Looked) {
 	d.Ended += max(0, o.Ended)
 	d.Tasks += max(0, o.Tasks)

@@ -18,24 +18,24 @@ import (
 
 // rules says who may use a route and which daemon answers.
 type rules struct {
-	peers  callers // the daemons that may use it too
+	peers  callers // the other daemons that may use it, too
 	only   bool    // only other daemons may use it
-	owner  bool    // it is about the job {id}, and the daemon that owns the job answers
-	node   bool    // it is about the node {id}, and the node's own daemon answers
-	stream bool    // it is long-lived
-	large  bool    // its answer may be large, or it asks all members
-	follow bool    // it is the stream of a daemon that follows jobs, which has a bound of its own
+	owner  bool    // it is about the job {id}: the daemon that owns the job answers
+	node   bool    // it is about the node {id}: the node's own daemon answers
+	stream bool    // the request may be long-lived
+	large  bool    // the answer may be large, or the daemon asks all members
+	follow bool    // it is the stream by which a daemon follows jobs, which has a bound of its own
 }
 
 // callers says which other daemons may use a route, by their roles in the cluster.
 type callers int
 
-// The callers. Who may not change anything in the cluster sees the states of nodes and jobs, as its users do.
+// The callers. A member that may not change anything still sees the states of nodes and jobs, as its users do.
 const (
 	nobody     callers = iota
 	anyMember          // any member
-	workers            // daemons that run tasks or accept jobs: what they need to fetch the files of a task
-	schedulers         // daemons that accept jobs: all that changes something, and what belongs to users, such as output
+	workers            // daemons that run tasks or accept jobs: for the routes that fetch the files of a task
+	schedulers         // daemons that accept jobs: for routes that change something, or that read data of users such as output
 )
 
 // router connects each route with its checks and its handler.
@@ -49,8 +49,8 @@ type router struct {
 	viewer    *viewer
 	mux       *http.ServeMux
 	api       huma.API
-	all       []huma.Operation // as they were added
-	inner     huma.OpenAPI     // the routes between daemons, which the document does not show
+	all       []huma.Operation // in the order in which they were added
+	inner     huma.OpenAPI     // the routes between daemons, which the OpenAPI document does not show
 }
 
 // newRouter returns a router with all routes.
@@ -87,7 +87,7 @@ func (rt *router) scrapes(needs Needs, log *slog.Logger) {
 	add(rt, metricsOf(get("get-metrics", "/v1/nodes/{id}/metrics", "Get the metrics of a node")), rules{peers: anyMember}, s.ofNode)
 }
 
-// view connects the picture of the cluster.
+// view makes the feed of this daemon and the view of the cluster.
 func (rt *router) view(cfg Config, needs Needs, log *slog.Logger) {
 	source := &feedSource{node: needs.Node, watch: needs.Watch, jobs: needs.Jobs, directory: needs.Directory, log: log}
 	rt.feeds = &feedRoutes{feedSource: source, hello: helloOf(cfg)}
@@ -199,14 +199,14 @@ func post(id, path, summary string, status int) huma.Operation {
 	}
 }
 
-// jobFile returns an operation whose handler decodes the body itself, with the rules of job files, which name a wrong
+// jobFile returns an operation whose handler decodes the body itself, by the rules of job files. Their errors name the wrong
 // field.
 func jobFile(op huma.Operation) huma.Operation {
 	op.SkipValidateBody = true
 	return op
 }
 
-// hide takes the hidden routes out of the document.
+// hide moves the hidden routes from the OpenAPI document to rt.inner.
 func (rt *router) hide() {
 	doc := rt.api.OpenAPI()
 	rt.inner.Paths = map[string]*huma.PathItem{}
@@ -233,7 +233,7 @@ func add[I, O any](rt *router, op huma.Operation, w rules, handle func(context.C
 		Content:     map[string]*huma.MediaType{contentProb: {Schema: rt.api.OpenAPI().Components.Schemas.Schema(problemSchema, true, "Problem")}},
 	}
 	rt.all = append(rt.all, op)
-	op.Hidden = false // huma would not say by which schemas its requests are checked; see hide
+	op.Hidden = false // of hidden operations huma does not tell the schemas by which it checks requests; see hide
 	op.Middlewares = huma.Middlewares{noting(op), rt.admission.admit(w)}
 	if w.owner {
 		op.Middlewares = append(op.Middlewares, rt.toOwner(w))

@@ -1,7 +1,7 @@
 package api
 
-// The metrics of this node and of others, and the list of all nodes for Prometheus: whoever reaches one daemon can scrape
-// every node, behind NAT or not. See docs/adr, ADR 138.
+// The metrics of all nodes, and the list of nodes for Prometheus. A Prometheus that reaches one daemon can scrape every
+// node through it, even behind NAT. See docs/adr, ADR 138.
 
 import (
 	"bytes"
@@ -27,23 +27,23 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Metrics says what this daemon measures.
+// Metrics collects what this daemon measures.
 type Metrics interface {
-	// Collect sends what is known now. What cannot be known before ctx ends is left out, and so are tasks of users that
-	// sees does not name.
+	// Collect sends the present metrics. It leaves out metrics that are not available before ctx ends, and tasks of users
+	// for whom sees returns false.
 	Collect(ctx context.Context, sees func(user string) bool, to chan<- prometheus.Metric)
 }
 
 // Bounds of scrapes.
 const (
-	// scrapeWait bounds the answer of another daemon. Prometheus waits for 10 s unless it is told otherwise.
+	// scrapeWait bounds the time of another daemon's answer. The default timeout of Prometheus is 10 s.
 	scrapeWait = 8 * time.Second
-	// maxScrape bounds that answer. 5,000 tasks take some 4 MB.
+	// maxScrape bounds the bytes of that answer. 5,000 tasks take some 4 MB.
 	maxScrape = 8 << 20
-	// maxScrapeLines and maxScrapeLabels bound the memory that reading it takes.
+	// maxScrapeLines and maxScrapeLabels bound the memory that parsing the answer takes.
 	maxScrapeLines  = 100_000
 	maxScrapeLabels = 400_000
-	// maxReading bounds the answers that are read at a time, each of which can take some 60 MB if it is made for that.
+	// maxReading bounds the answers that are parsed at the same time. A malicious one can take some 60 MB.
 	maxReading = 2
 	// maxTargets bounds the list of nodes.
 	maxTargets = 10_000
@@ -85,7 +85,7 @@ type scrapes struct {
 	log      *slog.Logger
 }
 
-// collect is an unchecked collector: its metrics are made for one scrape, and it describes none of them before.
+// collect is an unchecked collector: its metrics are made for one scrape, so it cannot describe them in advance.
 type collect func(ch chan<- prometheus.Metric)
 
 // Describe implements prometheus.Collector.
@@ -94,7 +94,7 @@ func (collect) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (c collect) Collect(ch chan<- prometheus.Metric) { c(ch) }
 
-// here returns what there is to scrape of this node now, for the requester of ctx.
+// here returns the present metrics of this node that the requester of ctx may see.
 func (s *scrapes) here(ctx context.Context) (together, error) {
 	now := prometheus.NewRegistry()
 	if s.measured != nil {
@@ -107,8 +107,8 @@ func (s *scrapes) here(ctx context.Context) (together, error) {
 	return together{s.registry, now}, nil
 }
 
-// together gathers from registries that have families of different names. Each has checked its own: prometheus.Gatherers
-// would check all of them again.
+// together gathers from registries whose families have different names. Each registry has checked its own families;
+// prometheus.Gatherers would check all of them again.
 type together []prometheus.Gatherer
 
 // Gather implements prometheus.Gatherer.
@@ -120,7 +120,7 @@ func (t together) Gather() (all []*dto.MetricFamily, err error) {
 	}
 	slices.SortFunc(all, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
 	for i := 1; i < len(all); i++ {
-		if all[i].GetName() == all[i-1].GetName() { // then they must be joined, and checked
+		if all[i].GetName() == all[i-1].GetName() { // families of the same name must be merged and checked
 			return prometheus.Gatherers(t).Gather()
 		}
 	}
@@ -138,7 +138,8 @@ func (s *scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	promhttp.HandlerFor(all, opts).ServeHTTP(w, r)
 }
 
-// ofNode serves the metrics of any node. Those of another node are read and written anew: its daemon may be hostile.
+// ofNode serves the metrics of any node. The metrics of another node are parsed and encoded again, because its daemon may be
+// hostile.
 func (s *scrapes) ofNode(ctx context.Context, in *metricsInput) (*metricsOutput, error) {
 	m, err := s.find(ctx, in.ID)
 	var text []byte
@@ -215,10 +216,11 @@ func (s *scrapes) fetch(ctx context.Context, m Member) ([]byte, error) {
 	return clean, nil
 }
 
-// ourMetrics are the beginnings of the names that a daemon has. What else another one sends is dropped.
+// ourMetrics are the prefixes of the names of a daemon's metrics. Other metrics of another daemon are dropped.
 var ourMetrics = []string{"muster_", "go_", "process_", "libp2p_"}
 
-// cleaned reads the metrics of another daemon and writes them anew, without times: the scrape is now.
+// cleaned parses the metrics of another daemon and encodes them again, without timestamps: Prometheus uses the time of the
+// scrape.
 func cleaned(text []byte) ([]byte, error) {
 	switch {
 	case len(text) > maxScrape:
@@ -247,8 +249,8 @@ func cleaned(text []byte) ([]byte, error) {
 	return written(out)
 }
 
-// twice reports whether two labels have the same name. The parser lets some of these through: a series without a name gets
-// the labels of the one before.
+// twice reports whether two labels have the same name. The parser does not catch all of these: a series without a name gets
+// the labels of the series before it.
 func twice(labels []*dto.LabelPair) bool {
 	seen := make(map[string]bool, len(labels))
 	for _, l := range labels {
@@ -260,7 +262,8 @@ func twice(labels []*dto.LabelPair) bool {
 	return false
 }
 
-// parsed reads metrics. The parser panics on some texts that are no metrics, such as a type followed by an empty name.
+// parsed parses metrics. It recovers from panics of the parser, which some invalid texts cause, such as a type followed by
+// an empty name.
 func parsed(text []byte) (families map[string]*dto.MetricFamily, err error) {
 	defer func() {
 		if why := recover(); why != nil {

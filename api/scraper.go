@@ -1,6 +1,6 @@
 package api
 
-// The token for metrics: what it opens, and that it opens nothing else.
+// The token for metrics, which gives access to metrics and to nothing else.
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// scraperUser is in whose name requests with that token take places. It runs nothing.
+// scraperUser is the user for whom requests with that token take slots. It has no jobs.
 const scraperUser = "metrics"
 
 // metricsToken is the token that reads only metrics.
@@ -19,7 +19,7 @@ type metricsToken struct {
 	digest atomic.Pointer[[]byte] // nil: there is none
 }
 
-// read reads the file again. all is the digest of the token that opens everything, which must be another one.
+// read reads the file again. all is the digest of the token that opens everything; the two tokens must differ.
 func (t *metricsToken) read(all *[]byte) error {
 	if t.file == "" {
 		return nil
@@ -40,7 +40,7 @@ func (t *metricsToken) opens(r *http.Request) bool {
 	return want != nil && bears(r, *want)
 }
 
-// metricsRoutes are those that the token for metrics opens, as the router names them.
+// metricsRoutes are the routes that the token for metrics opens, by their patterns.
 var metricsRoutes = []string{"GET /metrics", "GET /v1/metrics/targets", "GET /v1/nodes/{id}/metrics"}
 
 // maySee returns an error if the token for metrics does not open the route of a request.

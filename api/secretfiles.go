@@ -1,6 +1,6 @@
 package api
 
-// Files with secrets: nobody but the user of this process may be able to read or replace them.
+// Files with secrets: only the user of this process may be able to read or replace them.
 
 import (
 	"errors"
@@ -15,9 +15,9 @@ import (
 	accounts "github.com/musterhq/muster/internal/osuser"
 )
 
-// ReadPrivate reads at most this number of bytes of a file with a secret. The error says what is wrong if the file is not
-// private: if it is a link or no regular file, if its owner is not the user of this process, if others may read or write
-// it, or if others may replace it in its directory.
+// ReadPrivate reads at most most bytes of a file with a secret. It returns an error if the file is not private: if it is a
+// symbolic link or not a regular file, if its owner is not the user of this process, if other users may read or write it,
+// or if they may replace it in its directory.
 func ReadPrivate(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // not blocked by a named pipe
 	if errors.Is(err, unix.ELOOP) {
@@ -45,8 +45,8 @@ func ReadPrivate(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// CheckDirectory returns an error if users other than root and that of this process can replace files of others in a
-// directory.
+// CheckDirectory returns an error if users can replace files of other users in a directory. Root and the user of this
+// process may be able to.
 func CheckDirectory(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -28,11 +28,11 @@ type Config struct {
 	// TokenFile holds the bearer token that every request over TCP must have. Without one, HTTP must be a loopback
 	// address.
 	TokenFile string
-	// MetricsTokenFile holds a token that reads metrics and nothing else; empty: there is none. It needs TokenFile.
+	// MetricsTokenFile holds a token that only gives access to metrics; empty: there is none. It needs TokenFile.
 	MetricsTokenFile string
 	// CertFile and KeyFile are the certificate and the key for TLS on HTTP. They are read again when they change.
 	CertFile, KeyFile string
-	Hosts             []string // further names by which HTTP may be asked
+	Hosts             []string // further host names that requests over TCP may have
 	OwnOnly           bool     // users see only their own jobs; operators see all
 	HTTPUser          string   // the user of requests over TCP
 	HTTPReads         bool     // requests over TCP submit no jobs, because HTTPUser is no account of this host
@@ -84,7 +84,7 @@ const (
 	bodyTimed     = job.MaxSpecBytes
 	defaultBody   = job.MaxSpecBytes + 1 // bytes of most bodies: a job file
 	idleTimeout   = 2 * time.Minute
-	writeWait     = 30 * time.Second // after this time without a read the client is disconnected
+	writeWait     = 30 * time.Second // a client that reads nothing for this time is disconnected
 	stopWait      = 2 * time.Second  // for open requests when the daemon stops
 	minToken      = 16               // characters of a bearer token
 	maxTokenFile  = 4 << 10
@@ -99,10 +99,10 @@ type Server struct {
 	viewer       *viewer
 	feeds        *feedRoutes
 	routes       *http.ServeMux
-	docs         http.Handler // in routes, and for browsers without a token
+	docs         http.Handler // also part of routes; here for browsers, which need no token for it
 	metrics      *metrics
 	log          *slog.Logger
-	secure       *tls.Config  // of HTTP over TCP; nil: it is not encrypted
+	secure       *tls.Config  // for TCP; nil: no TLS
 	entries      Audit        // nil: nothing is audited
 	peerListener net.Listener // accepts connections of other daemons; may be nil
 	admission    *admission
@@ -143,7 +143,7 @@ func New(cfg Config, needs Needs, log *slog.Logger) (*Server, error) {
 	}, nil
 }
 
-// ReadToken reads the token files again, as far as there are any. On an error the old token stays.
+// ReadToken reads the token files again, if there are any. On an error the old token stays.
 func (s *Server) ReadToken() error { return s.auth.readToken() }
 
 // Ready returns a channel that is closed when all listeners are open.
@@ -178,7 +178,7 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, l := range lists {
 		running.Go(func() {
 			if l.server.Shutdown(ctx) != nil {
-				_ = l.server.Close() // requests that have not ended in time
+				_ = l.server.Close() // cuts off requests that have not ended in time
 			}
 		})
 	}
@@ -187,7 +187,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// waysIn are the listeners whose connections are counted. Package peerhttp bounds the streams of other daemons.
+// waysIn are the listeners whose connections are bounded here. Package peerhttp bounds the streams of other daemons.
 var waysIn = map[requestOrigin]struct {
 	who  func(net.Conn) *caller
 	safe time.Duration
@@ -264,7 +264,7 @@ func (s *Server) newServer(base context.Context, from requestOrigin) *http.Serve
 	}
 }
 
-// listenSocket opens the unix socket. It replaces a socket that a killed daemon left.
+// listenSocket opens the unix socket. It replaces a socket that a killed daemon has left behind.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	dirMode, mode := os.FileMode(0o700), os.FileMode(0o600)
 	if os.Getuid() == 0 {

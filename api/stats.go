@@ -124,7 +124,7 @@ func (s *Stats) add(o Stats) {
 	s.CPUs, s.Memory, s.GPUs = s.CPUs.plus(o.CPUs), s.Memory.plus(o.Memory), s.GPUs.plus(o.GPUs)
 }
 
-// inUse adds GPUs of which it is known how much is in use. What another daemon says of itself is kept within reason.
+// inUse adds the utilization of GPUs for which it is known. Impossible figures of another daemon are ignored.
 func (s *Stats) inUse(u *GPUsInUse) {
 	if u == nil || u.Known < 1 || u.Busy < 0 || u.Busy > float64(u.Known) {
 		return
@@ -138,7 +138,7 @@ func (s *Stats) inUse(u *GPUsInUse) {
 
 func (a Amount) plus(b Amount) Amount { return Amount{a.Total + b.Total, a.Free + b.Free} }
 
-// plus adds amounts. If it is not known how much of one jobs hold, it is not of the sum.
+// plus adds amounts. If Held is unknown in one of them, it is unknown in the sum.
 func (a GPUAmount) plus(b GPUAmount) GPUAmount {
 	sum := GPUAmount{Total: a.Total + b.Total, Free: a.Free + b.Free}
 	if a.Held != nil && b.Held != nil {

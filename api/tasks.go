@@ -81,7 +81,7 @@ func (r *jobRoutes) taskPage(ctx context.Context, id, numbers, cursor string, q 
 	return p, nil
 }
 
-// taskCursor reads the cursor of a listing of tasks: the index of the last task of the page before.
+// taskCursor parses the cursor of a listing of tasks: the index of the last task on the previous page.
 func taskCursor(text string) (after int, err error) {
 	after, err = strconv.Atoi(text)
 	if err != nil || after < 0 || after >= job.MaxTasks {

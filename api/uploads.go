@@ -17,8 +17,8 @@ import (
 	"github.com/musterhq/muster/internal/upload"
 )
 
-// maxParsing bounds the lists of files that are decoded and synced at once; a user alone has half. Each may have
-// upload.MaxTreeBytes, and needs several times that in memory.
+// maxParsing bounds the lists of files that are decoded and synced at the same time; a single user gets half of them. Each
+// list may have upload.MaxTreeBytes, and needs several times that in memory.
 const maxParsing = 4
 
 // rawInput is a request whose body the handler reads itself.
@@ -36,7 +36,7 @@ type treeInput struct {
 	Hash string `path:"hash" maxLength:"64"`
 }
 
-// rawOutput is an answer of bytes, which a browser would save and not show.
+// rawOutput is an answer of bytes. Its headers make browsers save it instead of showing it.
 type rawOutput struct {
 	ContentType string `header:"Content-Type"`
 	Disposition string `header:"Content-Disposition" doc:"attachment: a browser saves the bytes, and does not show them."`
@@ -80,7 +80,7 @@ const (
 // uploadRoutes serves the trees that this daemon stores.
 type uploadRoutes struct {
 	uploads Uploads
-	parsing *room // has a place for each list of files that is being decoded
+	parsing *room // has a slot for each list of files that is being decoded
 }
 
 // blobError translates an error of package upload into one of this package.
@@ -126,7 +126,7 @@ func (u *uploadRoutes) putTree(ctx context.Context, in *treeInput) (*struct{}, e
 	if err != nil {
 		return nil, bad("%w", err)
 	}
-	text, err := io.ReadAll(in.body) // before it takes a place: the body may be slow
+	text, err := io.ReadAll(in.body) // before it takes a slot: the body may be slow
 	switch {
 	case err != nil:
 		return nil, bad("tree: %w", err)
@@ -142,7 +142,7 @@ func (u *uploadRoutes) putTree(ctx context.Context, in *treeInput) (*struct{}, e
 	return nil, blobError(err)
 }
 
-// hasTree returns an error if a job's files are not here.
+// hasTree returns an error if this daemon does not have a job's uploaded files.
 func (u *uploadRoutes) hasTree(tree string) error {
 	if tree == "" {
 		return nil
@@ -169,7 +169,7 @@ func (u *uploadRoutes) getTree(_ context.Context, in *treeInput) (*rawOutput, er
 	return octets(text), nil
 }
 
-// getChunks sends one chunk after the other; a chunk that is not here is sent as an empty one.
+// getChunks sends one chunk after the other. Instead of a chunk that this daemon does not have, it sends an empty one.
 func (u *uploadRoutes) getChunks(_ context.Context, in *rawInput) (*huma.StreamResponse, error) {
 	refs, err := in.refs()
 	if err != nil {
@@ -200,7 +200,7 @@ func (u *uploadRoutes) getChunks(_ context.Context, in *rawInput) (*huma.StreamR
 	}}, nil
 }
 
-// answerAt is the number of bytes of chunks that are written at once, or slightly more.
+// answerAt is the number of bytes that are collected before a write. A write may have one chunk more.
 const answerAt = 512 << 10
 
 func appendChunk(from *upload.Reader, out []byte, r upload.Ref) ([]byte, error) {

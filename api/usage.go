@@ -1,7 +1,7 @@
 package api
 
-// The routes of what tasks and nodes use. The owner of a job has what its ended tasks used; the host of a task knows
-// what it uses while it runs.
+// The routes of the usage of tasks and nodes. The owner of a job knows what its ended tasks have used; the host of a running
+// task knows what the task uses.
 
 import (
 	"context"
@@ -73,7 +73,7 @@ func (r *usageRoutes) task(ctx context.Context, in *taskUsageInput) (*taskUsageO
 	return &taskUsageOutput{d}, nil
 }
 
-// running asks the host of an attempt.
+// running asks the host of a running attempt for its usage.
 func (r *usageRoutes) running(ctx context.Context, node job.Peer, a job.Attempt) (TaskUsage, error) {
 	if node == r.self {
 		out, err := r.attempt(ctx, &attemptUsageInput{a.String()})

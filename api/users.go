@@ -1,7 +1,7 @@
 package api
 
-// The route of users and projects: what they have used, what they should, and what they wait for. Any user may name any project,
-// and as many as he likes, so not all projects are told and listed.
+// The route of users and projects: what they have used, their shares, and what they have waiting. Any user may name any
+// number of projects, so the lists of projects are bounded.
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/internal/fairshare"
 )
 
-// Users tells what users and projects use.
+// Users returns what users and projects use.
 type Users interface {
 	// Users returns what accounts have used of this host, and what the jobs that this daemon owns run and wait for.
 	Users(ctx context.Context) (UsersInfo, error)
@@ -27,12 +27,12 @@ type UsersInfo struct {
 	Has      fairshare.Use     `json:"has"` // GPUs and CPUs of the host
 	Accounts []AccountInfo     `json:"accounts"`
 	Limits   LimitsInfo        `json:"limits"`
-	// Sight is what the daemon lets others than a user see of the user. The daemon that lists users obeys it, as for jobs.
+	// Sight says who besides a user may see what the user has used. The daemon that lists users obeys it, as for jobs.
 	Sight feedHello `json:"sight,omitzero"`
 }
 
-// AccountInfo is what one daemon knows of a user in a project. Used is decayed, and of its host alone. Running and
-// Waiting are tasks of its jobs.
+// AccountInfo is what one daemon knows of a user in a project. Used is decayed, and covers only that daemon's host. Running
+// and Waiting count tasks of the jobs that the daemon owns.
 type AccountInfo struct {
 	fairshare.Account
 	Used    fairshare.Use `json:"used"`
@@ -46,12 +46,12 @@ const (
 	SchemaUsers = "muster.users/v1"
 )
 
-// User is what a user, or a project as a whole, has used and should use of the cluster.
+// User is what a user, or a project as a whole, has used of the cluster, and its share.
 type User struct {
 	Schema  string `json:"schema"`
 	User    string `json:"user" doc:"Empty: this is the project as a whole."`
 	Project string `json:"project" doc:"Empty: jobs without a project. Such jobs and those of projects without a weight share as one project."`
-	// Weight is that of the project for a project as a whole, and that of the user otherwise.
+	// Weight is the weight of the user, or of the project for a project as a whole.
 	Weight     float64 `json:"weight"`
 	Share      float64 `json:"share" doc:"The part of the cluster that it should have, among all that are listed."`
 	Used       float64 `json:"used" doc:"The part of what all have used that it has used."`
@@ -61,7 +61,7 @@ type User struct {
 	Waiting    int     `json:"waiting" doc:"Tasks that are PENDING."`
 	Idle       bool    `json:"idle,omitempty" doc:"The user has used nothing and has no jobs, and so counts for no share."`
 	Others     int     `json:"others,omitempty" doc:"This many projects without a weight are not listed: the user has used less in them than in those that are, and this line counts them too."`
-	// Limits are those of the user, whatever the project is.
+	// Limits are the limits of the user; they do not depend on the project.
 	Limits []NodesLimit `json:"limits,omitempty" doc:"What the user may hold on one node at a time, and in the cluster, in all projects together. Nodes without a limit for the user are left out, and so is a project as a whole."`
 }
 
@@ -78,14 +78,14 @@ type userRoutes struct {
 	sight *feedHello
 }
 
-// here serves what this daemon knows to another one.
+// here serves to another daemon what this daemon knows of users.
 func (r *userRoutes) here(ctx context.Context, _ *struct{}) (*hostUsesOutput, error) {
 	info, err := r.users.Users(ctx)
 	if err != nil {
 		return nil, err
 	}
 	info.Accounts, info.Sight = accountsTold(&info.Weights, info.Accounts), *r.sight
-	if a := requesterOf(ctx); r.sight.Own && !slices.Contains(a.roles, roleScheduler) { // it speaks for no users
+	if a := requesterOf(ctx); r.sight.Own && !slices.Contains(a.roles, roleScheduler) { // that daemon has no users
 		info.Accounts = []AccountInfo{}
 		clear(info.Limits.Users)
 	}
@@ -127,11 +127,11 @@ func (r *userRoutes) list(ctx context.Context, in *usersInput) (*usersOutput, er
 	return &usersOutput{Listing[User]{Schema: SchemaUsers, Items: items, Partial: silent(r.daemons, answers)}}, nil
 }
 
-// maxIdle bounds the users who are listed because a node names them in its limits.
+// maxIdle bounds the idle users who are listed only because a node has limits for them.
 const maxIdle = 1000
 
-// withIdle adds the users who have used nothing and have no jobs: who asks and those whom a node names, or those who are asked for. Of
-// the others it then leaves out who is not asked for.
+// withIdle adds users who have used nothing and have no jobs. If the request names users (wanted), it adds these, and
+// removes all users who are not wanted. Otherwise it adds the requester and the users for whom a node has limits (named).
 func (r *userRoutes) withIdle(asks *requester, items []User, w *fairshare.Weights, named, wanted []string) []User {
 	names := append([]string{asks.user}, named[:min(len(named), maxIdle)]...)
 	if len(wanted) > 0 {
@@ -153,14 +153,14 @@ func (r *userRoutes) withIdle(asks *requester, items []User, w *fairshare.Weight
 	return items
 }
 
-// usersSeen are the users that a requester is shown. All count for the shares, whether they are shown or not.
+// usersSeen has the users that a requester may see. Hidden users still count for the shares.
 type usersSeen struct {
 	shown map[string]bool
-	named map[string]bool // by the limits of a node, and not hidden
-	some  bool            // others are hidden
+	named map[string]bool // users that are not hidden and for whom a node has limits
+	some  bool            // some users are hidden
 }
 
-// add adds the users that a daemon has told of.
+// add adds the users that a daemon has reported. by says who may see them.
 func (s *usersSeen) add(a *requester, told *UsersInfo, by feedHello) {
 	if s.shown == nil {
 		s.shown, s.named = map[string]bool{}, map[string]bool{}
@@ -180,7 +180,8 @@ func (s *usersSeen) add(a *requester, told *UsersInfo, by feedHello) {
 	}
 }
 
-// of returns the rows of the users that are shown. A project as a whole would tell of those that are hidden.
+// of returns the rows of the users that are shown. If some are hidden, it leaves out projects as a whole, because these sums
+// would reveal what hidden users have used.
 func (s *usersSeen) of(all []User) []User {
 	if !s.some {
 		return all
@@ -188,9 +189,9 @@ func (s *usersSeen) of(all []User) []User {
 	return slices.DeleteFunc(all, func(u User) bool { return !s.shown[u.User] })
 }
 
-// userDocuments adds up the accounts, works out the shares of users and projects by the weights, and leaves out projects
-// of which a user has too many. The projects come in the order of their names, each before its users; if there are none,
-// there are only users.
+// userDocuments adds up the accounts, computes the shares of users and projects from the weights, and merges projects of
+// users who have too many. The rows are sorted by project, with the project as a whole before its users. Without projects,
+// there are only rows of users.
 func userDocuments(all UsersInfo) []User {
 	w := &all.Weights
 	users := map[fairshare.Account]*User{}
@@ -224,8 +225,8 @@ func userDocuments(all UsersInfo) []User {
 	return out
 }
 
-// setShares works out the parts of the users. A user of several projects without a weight has one share in them
-// together, which is divided by what he has used in each.
+// setShares computes the shares of the users. A user with several projects without a weight has one share for all of them,
+// which is divided in proportion to what the user has used in each.
 func setShares(w *fairshare.Weights, has fairshare.Use, users map[fairshare.Account]*User) {
 	used := func(u *User) float64 { return fairshare.Use{GPU: u.GPUSeconds, CPU: u.CPUSeconds}.Of(has) }
 	total, weights := 0.0, 0.0
@@ -255,9 +256,9 @@ func setShares(w *fairshare.Weights, has fairshare.Use, users map[fairshare.Acco
 	}
 }
 
-// accountsTold returns what a daemon tells another one of its accounts: at most maxAccounts, or else without the projects that
-// have no weight, which then count with the jobs of their users that have no project. So no user can have it tell more than
-// others believe by naming another project with each job.
+// accountsTold returns the accounts that a daemon sends to others. If there are more than maxAccounts, it merges projects
+// without a weight into the accounts of their users without a project. So a user who names a new project with each job
+// cannot make the answer larger than other daemons accept.
 func accountsTold(w *fairshare.Weights, all []AccountInfo) []AccountInfo {
 	if len(all) <= maxAccounts {
 		return append([]AccountInfo{}, all...)
@@ -283,8 +284,8 @@ func accountsTold(w *fairshare.Weights, all []AccountInfo) []AccountInfo {
 // maxProjects bounds the projects without a weight that are listed because of one user.
 const maxProjects = 10
 
-// mergeProjects keeps those projects without a weight in which one of the users has tasks or has used most. Others count
-// with the jobs of their users that have no project, as they do for the shares.
+// mergeProjects bounds the projects without a weight. Of each user it keeps the maxProjects projects in which the user has
+// tasks or has used most. Other projects count with the user's jobs that have no project, as they do for the shares.
 func mergeProjects(w *fairshare.Weights, users map[fairshare.Account]*User) {
 	of := map[string][]*User{}
 	for a, u := range users {
@@ -317,7 +318,7 @@ func mergeProjects(w *fairshare.Weights, users map[fairshare.Account]*User) {
 	}
 }
 
-// add adds what another account has used, should use and waits for.
+// add adds the share, the use and the tasks of another account.
 func (u *User) add(v *User) {
 	u.Share += v.Share
 	u.Used += v.Used

@@ -35,13 +35,14 @@ func (r *jobRoutes) why(ctx context.Context, in *whyInput) (*explanationOutput, 
 	return &explanationOutput{d}, err
 }
 
-// quotesSpec reports whether a clause has words of the job file that only its user sees: paths, labels, names of nodes.
+// quotesSpec reports whether a clause quotes parts of the job file that only the job's user may see: paths, labels, names of
+// nodes.
 func quotesSpec(c contract.Clause) bool {
 	return slices.ContainsFunc([]string{"mount: ", "constraint ", "nodelist: ", "exclude: "}, func(begin string) bool { return strings.HasPrefix(c.Clause, begin) })
 }
 
-// whyTask gives the explanation the reason of a task: of those that are asked for the first that waits, or the first of
-// all if none does. If none is asked for, only a task that waits counts, because others of an array may be active.
+// whyTask sets the reason of the explanation to that of one task. If the request names tasks, it is the first of these that
+// waits, or else the first of these. Otherwise it is the first waiting task of the job, if there is one.
 func (r *jobRoutes) whyTask(ctx context.Context, in *whyInput, d *Explanation) error {
 	j, err := r.jobs.Get(ctx, job.ID(in.ID))
 	if err != nil {
