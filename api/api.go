@@ -9,9 +9,10 @@
 //   - libp2p streams from other daemons of the cluster, which are authenticated. The server trusts the header
 //     Muster-User that they set. It answers such a request from its own data and never forwards it again.
 //
-// A request about one job is forwarded to the daemon that owns the job. A listing is requested from every member at
-// once and merged; "partial" names the members that did not answer in time. A log is streamed from the host where the
-// attempt ran.
+// A request about one job is forwarded to the daemon that owns the job. For a listing the daemon asks every member at once
+// and merges the answers; "partial" names the members that did not answer in time. If clients list often, the daemon
+// follows the members instead, and answers from its view of the cluster. A log is streamed from the host where the attempt
+// ran.
 //
 // Every object has a "schema". Times are RFC 3339 in UTC, sizes are in bytes, durations in seconds. Fields may be
 // added but are never renamed. The "spec" of a job is its job file and so has values with units. Errors are RFC 9457

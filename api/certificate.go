@@ -36,7 +36,7 @@ func secureBy(certFile, keyFile string, log *slog.Logger) (*tls.Config, error) {
 	c := &certificate{certFile: certFile, keyFile: keyFile, log: log}
 	stamp, err := c.stamps()
 	if err == nil {
-		err = c.readLocked(stamp) // nobody else has it yet
+		err = c.readLocked(stamp) // it needs no lock: c is not shared yet
 	}
 	if err != nil {
 		return nil, fmt.Errorf("api: http-cert, http-key: %w", err)

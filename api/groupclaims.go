@@ -59,7 +59,7 @@ type proven struct {
 	proofs    []job.Founding
 }
 
-// tells reports whether what the daemon says of a job is believed.
+// tells reports whether the daemon owns a job, and so is believed about it.
 func (p proven) tells(j *Job) bool {
 	return j.Owner == p.peer && p.directory.Believes(p.peer, j.ID.Group(), p.proofs)
 }

@@ -56,7 +56,7 @@ type (
 	anewOutput struct{ Body Looked }
 )
 
-// anewRoutes serves the route at this daemon and at all daemons.
+// anewRoutes serves the routes that end back-offs: here at this daemon, all at every daemon.
 type anewRoutes struct {
 	*daemons
 

@@ -233,7 +233,7 @@ func add[I, O any](rt *router, op huma.Operation, w rules, handle func(context.C
 		Content:     map[string]*huma.MediaType{contentProb: {Schema: rt.api.OpenAPI().Components.Schemas.Schema(problemSchema, true, "Problem")}},
 	}
 	rt.all = append(rt.all, op)
-	op.Hidden = false // of hidden operations huma does not tell the schemas by which it checks requests; see hide
+	op.Hidden = false // huma does not return the schemas of hidden operations, by which it checks requests; see hide
 	op.Middlewares = huma.Middlewares{noting(op), rt.admission.admit(w)}
 	if w.owner {
 		op.Middlewares = append(op.Middlewares, rt.toOwner(w))

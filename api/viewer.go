@@ -65,7 +65,7 @@ func (v *viewer) beginLocked(ctx context.Context) {
 	go v.now.run(ctx)
 }
 
-// waitLocked starts the timer anew that drops the view if it is not used for keepView.
+// waitLocked restarts the timer that drops the view if it is not used for keepView.
 func (v *viewer) waitLocked() {
 	if v.now == nil {
 		return
