@@ -1,6 +1,6 @@
-// Package docsite is the documentation as web pages: the routes of the API, and the manual and the guides of this version. The
-// pages hold nothing of a cluster and nothing secret, so that anybody may load them. They have no script, load nothing from
-// elsewhere, and are searched by the server.
+// Package docsite is the documentation as web pages: the routes of the API, and the manual and the guides of this version.
+// The pages hold no data of a cluster and no secrets, so anybody may load them. They have no scripts and load nothing from
+// other servers. The server does the search.
 //
 // The routes are at /docs, a guide at /docs/NAME, and the results of a search at /docs/search?q=WORDS.
 package docsite
@@ -25,7 +25,7 @@ const (
 	pathSearch = root + "/search"
 )
 
-// titles are the guides in the order of the menu; the others follow by name.
+// titles are the names of the first guides in the menu, in their order. The others follow by name.
 var titles = []string{"manual", "operations", "constraints", "policies", "dashboard", "trust", "architecture", "protocol"}
 
 // Guide is the whole documentation. It does not change.
@@ -45,8 +45,8 @@ type page struct {
 // entry is a line of the menu.
 type entry struct{ Path, Title string }
 
-// New makes the documentation of this version. routes is what the page of the API shows, as HTML, and sections what the
-// search finds of it.
+// New makes the documentation of this version. routes is the content of the API's page as HTML; sections are the parts of
+// that page for the search.
 func New(version string, routes template.HTML, sections []Section) (*Guide, error) {
 	g := &Guide{pages: map[string]page{}, version: version, menu: []entry{{root, "HTTP API"}}}
 	for _, s := range sections {
@@ -94,7 +94,7 @@ func New(version string, routes template.HTML, sections []Section) (*Guide, erro
 	return g, nil
 }
 
-// place is the place of a file in the menu.
+// place returns the position of a file in the menu.
 func place(name string) int {
 	if i := slices.Index(titles, strings.TrimSuffix(name, ".md")); i >= 0 {
 		return i
@@ -102,7 +102,7 @@ func place(name string) int {
 	return len(titles)
 }
 
-// Serves reports whether a path is one of the documentation.
+// Serves reports whether a path belongs to the documentation.
 func Serves(path string) bool { return path == root || strings.HasPrefix(path, root+"/") }
 
 // ServeHTTP implements http.Handler.
@@ -129,7 +129,7 @@ func (g *Guide) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer makes a page that is not there as it is: the results of a search, or that there is none.
+// answer makes a page for a path that g.pages does not have: the results of a search, or an error page.
 func (g *Guide) answer(r *http.Request) (int, []byte) {
 	words, status := "", http.StatusNotFound
 	body := template.HTML("<h1>No such page</h1><p>The menu has all pages; or search.</p>")
@@ -147,7 +147,7 @@ func (g *Guide) answer(r *http.Request) (int, []byte) {
 	return status, text
 }
 
-// style is that of all pages. The policy names its hash, and allows no other.
+// style is the style of all pages. The policy allows only this style, by its hash.
 const style = `:root{color-scheme:light dark;--line:#8884;--soft:#8881;--link:light-dark(#1d5fd1,#7fb0ff)}
 body{background:light-dark(#fbfbfa,#14161a);color:light-dark(#1b1e23,#e4e6ea);font:15px/1.55 system-ui,sans-serif;margin:0;display:grid;grid-template-columns:15rem minmax(0,56rem);gap:2rem;padding:0 1.2rem}
 nav{position:sticky;top:0;align-self:start;max-height:100vh;overflow:auto;padding:1.2rem 0;font-size:14px}nav ul{list-style:none;padding:0;margin:.8rem 0}nav li{margin:.25rem 0}
@@ -158,7 +158,7 @@ table{border-collapse:collapse;display:block;overflow-x:auto}td,th{text-align:le
 input{font:inherit;width:100%;box-sizing:border-box;padding:.35rem .5rem;border:1px solid var(--line);border-radius:4px;background:transparent;color:inherit}summary{cursor:pointer}.dim{opacity:.7}
 @media(max-width:52rem){body{display:block}nav{position:static;max-height:none}}`
 
-// policy lets a page have its style and send its form to this server. It runs nothing and loads nothing.
+// policy lets a page have its style and send its form to this server. It lets the page run nothing and load nothing else.
 var policy = func() string {
 	sum := sha256.Sum256([]byte(style))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"

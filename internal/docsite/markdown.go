@@ -1,6 +1,6 @@
 package docsite
 
-// Markdown as HTML: without raw HTML, images and links that lead nowhere here.
+// Markdown rendered as HTML, without raw HTML, without images, and without links to files that are not served.
 
 import (
 	"bytes"
@@ -54,8 +54,8 @@ func render(source []byte, there func(file string) bool) (rendered, error) {
 	return r, nil
 }
 
-// relink has links to other guides lead to their pages. Images and links to files that are not here become their text, and
-// raw HTML is removed.
+// relink makes links to other guides point to their pages. It replaces images, and links to files that are not guides, by
+// their text. It removes raw HTML.
 func relink(doc ast.Node, there func(file string) bool) error {
 	var gone []ast.Node
 	err := ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -94,7 +94,7 @@ func relink(doc ast.Node, there func(file string) bool) error {
 	return err
 }
 
-// textOf returns the text of a node and all that is in it.
+// textOf returns the text of a node and its descendants.
 func textOf(n ast.Node, source []byte) string {
 	var b strings.Builder
 	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // it returns no error

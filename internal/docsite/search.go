@@ -1,6 +1,6 @@
 package docsite
 
-// The search: sections that have all words, those first that have them in their titles.
+// The search finds the sections that contain all words. Sections with the words in their titles come first.
 
 import (
 	"fmt"
@@ -17,33 +17,33 @@ const (
 	excerpt    = 200 // bytes of the text of a result
 )
 
-// Section is a part of a page that a search finds.
+// Section is a part of a page that a search can find.
 type Section struct {
 	Title  string
 	Anchor string // its id on the page
 	Text   string
 }
 
-// section is a part of a page, with what makes it quick to search.
+// section is a Section, with texts that make the search quick.
 type section struct {
 	Section
 
 	path, page  string
-	title, text string // in small letters
+	title, text string // in lower case
 }
 
 func sectionOf(path, page string, s Section) section {
 	return section{Section: s, path: path, page: page, title: strings.ToLower(s.Title), text: strings.ToLower(s.Text)}
 }
 
-// found is a section that has all words.
+// found is a section that contains all words of a search.
 type found struct {
 	*section
 
 	score int
 }
 
-// find returns the best sections for some words.
+// find returns the best sections for the words of a query.
 func (g *Guide) find(query string) (out []found) {
 	words := strings.Fields(strings.ToLower(query))
 	words = words[:min(len(words), maxWords)]
@@ -68,7 +68,7 @@ func (g *Guide) find(query string) (out []found) {
 	return out[:min(len(out), maxResults)]
 }
 
-// results is the page of a search.
+// results returns the page with the results of a search.
 func (g *Guide) results(query string) template.HTML {
 	var b strings.Builder
 	all := g.find(query)
@@ -95,7 +95,7 @@ func (g *Guide) results(query string) template.HTML {
 func (s *section) around(query string) string {
 	word := strings.Fields(strings.ToLower(query))[0]
 	at := max(0, strings.Index(s.text, word))
-	if len(s.text) != len(s.Text) { // the small letters of some scripts have other lengths
+	if len(s.text) != len(s.Text) { // in some scripts lower case has another length, so at does not fit Text
 		at = 0
 	}
 	from := max(0, at-excerpt/3)
