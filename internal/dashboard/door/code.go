@@ -1,6 +1,6 @@
 package door
 
-// The code: what a browser shows to get the secret, once.
+// The code that a browser shows, once, to get the secret.
 
 import (
 	"crypto/rand"
@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// CodeLife is how long a code is good.
+	// CodeLife is how long a code is valid.
 	CodeLife = time.Minute
-	// maxWrong is how many wrong codes are taken before the right one is void. Nobody can guess one of 130 bits; this is to
-	// tell the user that somebody tries.
+	// maxWrong is the number of wrong codes after which the right one becomes void. Nobody can guess a code of 130 bits; the
+	// bound serves to tell the user that somebody tries.
 	maxWrong = 10
 )
 
-// code is the one code that is good now, if there is one. The zero value has none. It is safe for concurrent use.
+// code holds the one valid code, if there is one. The zero value has none. It is safe for concurrent use.
 type code struct {
 	mu     sync.Mutex
 	digest [sha256.Size]byte // guarded by mu
-	until  time.Time         // guarded by mu: zero if none is good
-	wrong  int               // guarded by mu: codes that were tried since
+	until  time.Time         // guarded by mu: zero if no code is valid
+	wrong  int               // guarded by mu: wrong codes that were tried since it was made
 }
 
-// fresh makes a code. The one before is void.
+// fresh makes a code. The previous code becomes void.
 func (c *code) fresh() string {
 	text := rand.Text()
 	c.mu.Lock()
@@ -35,13 +35,13 @@ func (c *code) fresh() string {
 	return text
 }
 
-// use reports whether text is the code that is good now, and uses it up. void says that this was one wrong code too many.
+// use reports whether text is the valid code, which then becomes void. void is true if this was one wrong code too many.
 func (c *code) use(text string) (good, void bool) {
 	digest := sha256.Sum256([]byte(text))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if time.Now().After(c.until) {
-		return false, false // none is good: nothing can be learnt by guessing
+		return false, false // no code is valid, so there is nothing to guess
 	}
 	if subtle.ConstantTimeCompare(digest[:], c.digest[:]) == 1 {
 		c.until = time.Time{}

@@ -1,14 +1,15 @@
-// Package door lets a browser of this user use a daemon. The door is a process of the user: it listens on loopback, and
-// passes requests on over the daemon's socket, with the user's own rights. It runs only as long as the user wants it.
+// Package door lets the user's browser use a daemon. The door is a process of the user, started by muster ui. It listens on
+// loopback, and forwards requests to the daemon's socket with the user's own rights. It ends when the user ends it.
 //
-// All users of a host reach its loopback ports, and so do web pages in any browser there. Hence:
+// All users of a host can reach its loopback ports, and so can web pages in any browser there. Hence:
 //
-//   - The user gets an address with a code in its fragment, which browsers send to nobody. A page trades the code for the
-//     secret: once, within a minute. See code.go.
-//   - Each request shows the secret in a header, and a WebSocket a ticket. There are no cookies, which all ports of a host
-//     share. Without the secret there is only the page itself, which holds nothing of the cluster. See handler.go.
-//   - Package web checks for each request by which name the door was asked, and from which page. Nothing is answered
-//     that a browser would run.
+//   - The user gets an address with a code in its fragment, which browsers do not send to servers. A page exchanges the
+//     code for the secret: only once, and within a minute. See code.go.
+//   - Each request must show the secret in a header, and each WebSocket a ticket. There are no cookies, because all ports of
+//     a host share them. Without the secret there is only the page itself, which holds no data of the cluster. See
+//     handler.go.
+//   - Package origin checks the host name and the origin of each request. It also sets the headers of answers, so that
+//     browsers run nothing in them.
 //   - Connections, headers and times are bounded. See listen.go.
 //
 // See docs/adr, ADR 142.
@@ -34,10 +35,10 @@ import (
 
 // Config configures a door.
 type Config struct {
-	Port    int               // 0: any that is free
+	Port    int               // 0: any free port
 	To      http.RoundTripper // carries requests to the daemon; its errors are lines for people
 	Version string            // of the documentation
-	Notice  func(text string) // is told of what the user should know; called from any goroutine
+	Notice  func(text string) // shows a message to the user; called from any goroutine
 }
 
 // Door is the server for a browser. Its port is open from New on.
@@ -59,7 +60,7 @@ const (
 	headerTimeout = 5 * time.Second
 	bodyTimeout   = 10 * time.Second // for a body of a request without the secret
 	idleTimeout   = 2 * time.Minute
-	writeWait     = 30 * time.Second // a tab that does not read is given up
+	writeWait     = 30 * time.Second // a browser tab that reads nothing for this time is disconnected
 	stopWait      = time.Second
 	maxPort       = 1<<16 - 1
 )
@@ -76,7 +77,7 @@ func New(ctx context.Context, cfg Config) (*Door, error) {
 	return behind(cfg, lists), nil //nolint:contextcheck // the documentation is made for all requests
 }
 
-// behind returns the door behind open listeners of one port.
+// behind returns a door for open listeners that have the same port.
 func behind(cfg Config, lists []net.Listener) *Door {
 	d := &Door{
 		guard:  origin.Guard{Names: origin.Loopback, Port: strconv.Itoa(portOf(lists[0])), Hint: "open the address that muster ui prints"},
@@ -87,8 +88,8 @@ func behind(cfg Config, lists []net.Listener) *Door {
 	return d
 }
 
-// Address returns an address of a page, with a code. The code of the address before is void. page is one of ui.Pages, and
-// what follows it.
+// Address returns the address of a page, with a new code. The code of the previous address becomes void. page begins with
+// one of ui.Pages.
 func (d *Door) Address(page string) (string, error) {
 	if !ui.IsPage("/" + page) {
 		return "", fmt.Errorf("page %.100q: there is no such page", page)
@@ -116,11 +117,11 @@ func (d *Door) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	stop() // streams end
+	stop() // ends streams
 	late, cancel := context.WithTimeout(base, stopWait)
 	defer cancel()
 	if server.Shutdown(late) != nil {
-		_ = server.Close() // the process ends
+		_ = server.Close() // cuts off the rest, because the process ends
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil

@@ -1,6 +1,6 @@
 package door
 
-// The requests of browsers, and what each needs.
+// The requests of browsers, and what each must show.
 
 import (
 	"crypto/sha256"
@@ -24,15 +24,15 @@ import (
 const (
 	pathTrade   = "/door/trade"
 	pathTickets = "/v1/tickets"
-	maxAsked    = 4 << 10  // bytes of the documents that the door itself reads
-	maxBody     = 64 << 20 // of all others; the daemon has bounds for each route
+	maxAsked    = 4 << 10  // bytes of the bodies that the door itself reads
+	maxBody     = 64 << 20 // bytes of all other bodies; the daemon has a bound for each route
 )
 
 // ServeHTTP implements http.Handler.
 func (d *Door) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 	w := &answer{ResponseWriter: plain, control: http.NewResponseController(plain)}
 	if r.ContentLength != 0 {
-		_ = w.control.SetReadDeadline(time.Now().Add(bodyTimeout)) // of a connection, which supports it
+		_ = w.control.SetReadDeadline(time.Now().Add(bodyTimeout)) // TCP connections support it
 	}
 	path := r.URL.Path
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -77,7 +77,7 @@ func (d *Door) isIn(r *http.Request) bool {
 	return true
 }
 
-// trade gives the secret for the code.
+// trade answers the code with the secret.
 func (d *Door) trade(w *answer, r *http.Request) {
 	var asked struct {
 		Code string `json:"code"`
@@ -98,7 +98,7 @@ func (d *Door) trade(w *answer, r *http.Request) {
 	write(w, http.StatusOK, map[string]string{"secret": d.secret})
 }
 
-// ticket gives a ticket for one WebSocket.
+// ticket issues a ticket for one WebSocket.
 func (d *Door) ticket(w *answer, r *http.Request) {
 	var asked struct {
 		Target string `json:"target"`
@@ -115,7 +115,7 @@ func (d *Door) ticket(w *answer, r *http.Request) {
 	write(w, http.StatusCreated, map[string]string{"ticket": text})
 }
 
-// socket passes a WebSocket on, for a page that shows a ticket.
+// socket forwards a WebSocket of a page that shows a ticket.
 func (d *Door) socket(w *answer, r *http.Request) {
 	if _, ok := d.tickets.Take(r); !ok || r.Method != http.MethodGet || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") || r.Header.Get("Origin") == "" {
 		unauthorized(w)
@@ -126,7 +126,7 @@ func (d *Door) socket(w *answer, r *http.Request) {
 	d.proxy.ServeHTTP(w, r)
 }
 
-// read decodes a small document. The Content-Type must be one that no form and no plain request of another page has.
+// read decodes a small document. It requires a Content-Type that forms and simple requests of other pages cannot have.
 func read(w *answer, r *http.Request, doc any) bool {
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 		return false
@@ -141,7 +141,7 @@ func write(w *answer, status int, doc any) {
 	_ = json.NewEncoder(w).Encode(doc) // if the browser is gone the error does not matter
 }
 
-// unauthorized tells nothing but that.
+// unauthorized refuses a request without the secret. It does not say why.
 func unauthorized(w *answer) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="muster ui"`)
 	refuse(w, http.StatusUnauthorized, "unauthorized", "press Enter where muster ui runs, and open the address that it prints")
@@ -158,7 +158,7 @@ func refuse(w *answer, status int, code, detail string) {
 	_ = json.NewEncoder(w).Encode(api.Problem{Type: "urn:muster:problem:" + code, Title: http.StatusText(status), Status: status, Detail: detail, Code: code})
 }
 
-// passed are the headers of a request that the daemon gets.
+// passed are the headers of a request that are forwarded to the daemon.
 var passed = []string{
 	"Accept", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-Id",
 	"Sec-Websocket-Extensions", "Sec-Websocket-Key", "Sec-Websocket-Version",
@@ -187,7 +187,7 @@ func newProxy(to http.RoundTripper) *httputil.ReverseProxy {
 		ModifyResponse: func(resp *http.Response) error {
 			origin.Clean(resp)
 			if resp.StatusCode == http.StatusUnauthorized {
-				resp.StatusCode = http.StatusBadGateway // the browser is in; it is the door that the daemon does not know
+				resp.StatusCode = http.StatusBadGateway // the browser is authorized here; the daemon does not authorize the door
 			}
 			return nil
 		},
@@ -203,12 +203,12 @@ func newProxy(to http.RoundTripper) *httputil.ReverseProxy {
 				refuse(out, http.StatusRequestEntityTooLarge, "too-large", "the request is larger than a door passes on; use the command line")
 				return
 			}
-			refuse(out, http.StatusBadGateway, "unavailable", err.Error()) // 503 is what a daemon says of another one
+			refuse(out, http.StatusBadGateway, "unavailable", err.Error()) // not 503, which a daemon answers about another one
 		},
 	}
 }
 
-// answer hardens the header of an answer, and gives up on a browser that does not read.
+// answer hardens the header of an answer, and ends the connection of a browser that does not read.
 type answer struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -218,7 +218,7 @@ type answer struct {
 // Unwrap is for http.ResponseController.
 func (w *answer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader sends the header. Hints before the answer are dropped.
+// WriteHeader sends the header. It drops informational (1xx) answers.
 func (w *answer) WriteHeader(status int) {
 	if status/100 == 1 && status != http.StatusSwitchingProtocols {
 		return
@@ -235,6 +235,6 @@ func (w *answer) Write(b []byte) (int, error) {
 	if !w.begun {
 		w.WriteHeader(http.StatusOK)
 	}
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeWait)) // of a connection, which supports it
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeWait)) // TCP connections support it
 	return w.ResponseWriter.Write(b)
 }

@@ -1,6 +1,6 @@
 package door
 
-// The listeners of the door, on loopback, and the bound of their connections.
+// The listeners of the door, on loopback, and the bound on their connections.
 
 import (
 	"container/list"
@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// maxConnections bounds the connections together. A browser has six of them, and one for each WebSocket.
+	// maxConnections bounds the connections of all listeners together. A browser opens six, and one for each WebSocket.
 	maxConnections = 1024
-	// portTries is how many random ports are tried, until one is free for both addresses.
+	// portTries is how many random ports are tried until one is free on both addresses.
 	portTries = 20
 )
 
-// listen opens a port of 127.0.0.1, and the same of [::1] if this host has it: else somebody else could take that one,
-// and be asked in place of the door. Port 0 means any.
+// listen opens a port on 127.0.0.1, and the same port on [::1] if this host has IPv6. Otherwise another user could listen on
+// [::1] and receive requests that are meant for the door. Port 0 means any free port.
 func listen(ctx context.Context, port int) ([]net.Listener, error) {
 	for try := 1; ; try++ {
 		four, err := listenAt(ctx, netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)
@@ -62,8 +62,8 @@ func portOf(l net.Listener) int {
 	return int(at.Port())
 }
 
-// places bounds the connections of all listeners. Other users of the host can connect too. When there are too many
-// connections, the oldest that has never shown the secret is closed for a new one.
+// places bounds the connections of all listeners, because other users of the host can also connect. When there are too many
+// connections, the oldest one that has not shown the secret is closed for a new one.
 type places struct {
 	mu        sync.Mutex
 	taken     int        // guarded by mu
@@ -72,21 +72,21 @@ type places struct {
 
 func newPlaces() *places { return &places{strangers: list.New()} }
 
-// bounded is a listener whose connections take places.
+// bounded is a listener whose connections count in places.
 type bounded struct {
 	net.Listener
 	places *places
 }
 
-// conn is a connection that has a place.
+// conn is a connection that holds a slot.
 type conn struct {
 	net.Conn
 	in       *places
-	stranger *list.Element // guarded by in.mu; nil once it has shown the secret, and when it is closed
+	stranger *list.Element // guarded by in.mu; nil once the connection has shown the secret, or is closed
 	closing  sync.Once
 }
 
-// Accept returns the next connection that gets a place.
+// Accept returns the next connection that gets a slot. It closes connections that get none.
 func (b bounded) Accept() (net.Conn, error) {
 	for {
 		c, err := b.Listener.Accept()
@@ -100,7 +100,7 @@ func (b bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// take returns nil if there is no place.
+// take gives a slot to a connection; it returns nil if there is none.
 func (p *places) take(c net.Conn) *conn {
 	p.mu.Lock()
 	full := p.taken >= maxConnections
@@ -123,7 +123,7 @@ func (p *places) take(c net.Conn) *conn {
 	return in
 }
 
-// known says that a connection has shown the secret.
+// known notes that a connection has shown the secret.
 func (c *conn) known() {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
@@ -133,7 +133,7 @@ func (c *conn) known() {
 	}
 }
 
-// Close closes the connection and gives its place back.
+// Close closes the connection and gives its slot back.
 func (c *conn) Close() error {
 	err := net.ErrClosed
 	c.closing.Do(func() {
@@ -152,7 +152,7 @@ func remember(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// trust keeps the connection of a request from being closed for others.
+// trust keeps the connection of a request from being closed for a new one.
 func trust(ctx context.Context) {
 	if c, ok := ctx.Value(connKey{}).(*conn); ok {
 		c.known()

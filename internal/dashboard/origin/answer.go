@@ -1,6 +1,6 @@
 package origin
 
-// What answers tell browsers.
+// The headers of answers to browsers.
 
 import (
 	"mime"
@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// inert is the policy of every answer that is not a page of ours: a browser that shows it runs nothing of it.
+// inert is the Content-Security-Policy of every answer that is not one of our pages: a browser that shows the answer runs
+// nothing in it.
 const inert = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; sandbox"
 
 // always are the headers of every answer to a browser.
@@ -22,8 +23,8 @@ var always = map[string]string{
 	"Permissions-Policy":           "accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), hid=(), local-fonts=(), magnetometer=(), microphone=(), midi=(), payment=(), serial=(), usb=(), xr-spatial-tracking=()",
 }
 
-// Harden completes the header of an answer to a browser. An answer without a policy of its own gets one that lets
-// nothing run. Nothing is cached that does not say so.
+// Harden completes the header of an answer to a browser. An answer without a policy gets one that lets nothing run. An
+// answer without a Cache-Control is not cached.
 func Harden(h http.Header) {
 	for k, v := range always {
 		h.Set(k, v)
@@ -36,7 +37,7 @@ func Harden(h http.Header) {
 	}
 }
 
-// answers are the headers that an answer of another daemon keeps, besides those of muster.
+// answers are the headers that an answer of another daemon keeps, in addition to muster's own headers.
 var answers = []string{
 	"Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Date", "Etag", "Retry-After", "Trailer", "Vary",
 	"Connection", "Upgrade", "Sec-Websocket-Accept", "Sec-Websocket-Extensions", "Sec-Websocket-Protocol",
@@ -52,9 +53,9 @@ const (
 // harmless are the types of answers that a browser shows as text, if at all.
 var harmless = []string{"application/json", "application/jsonl", "application/problem+json", "application/openapi+json", "text/event-stream"}
 
-// Clean takes from an answer of another daemon what could be more than data: that daemon may be hostile, and a browser
-// would take the answer for one of this server. Headers that are not known are dropped, and what is not of a known type
-// is a file to be saved.
+// Clean removes from an answer of another daemon everything that could be more than data. That daemon may be hostile, and a
+// browser would treat the answer as one of this server. Clean drops unknown headers, and makes a body of unknown type a
+// file to be saved.
 func Clean(answer *http.Response) {
 	h := answer.Header
 	for k := range h {
@@ -79,7 +80,7 @@ func Clean(answer *http.Response) {
 	}
 }
 
-// Attach makes an answer a file to be saved. Of the name, only letters, digits and ._- are kept.
+// Attach makes an answer a file to be saved. In its name, every character but letters, digits and ._- becomes _.
 func Attach(h http.Header, kind, name string) {
 	safe := strings.Map(func(r rune) rune {
 		if r == '.' || r == '_' || r == '-' || (r >= '0' && r <= '9') || (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') {

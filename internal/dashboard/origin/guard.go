@@ -1,10 +1,10 @@
-// Package origin keeps web pages of other origins from an HTTP server: they can neither read from it nor act through it. The
-// door of muster ui and the TCP listener of the daemon use the same rules.
+// Package origin protects an HTTP server from web pages of other origins: they can neither read from it nor act through it.
+// The door of muster ui and the TCP listener of the daemon use the same rules.
 //
-//   - Guard checks where a request comes from, before anything else looks at it: the name by which the server was asked,
-//     and what browsers say of the page. It never looks at the name of the browser.
-//   - Harden sets what an answer tells a browser: that nothing in it is code, and that nobody may frame or embed it.
-//   - Tickets let a page of ours open a WebSocket, to which browsers add no headers.
+//   - Guard checks where a request comes from, before anything else handles it. It checks the host name in the request, and
+//     the headers in which browsers describe the page. It ignores the name of the browser.
+//   - Harden sets the headers of an answer to a browser, so that nothing in it is run, and no page may frame or embed it.
+//   - Tickets let our pages open WebSockets, for which pages cannot set headers.
 //
 // See docs/adr, ADR 142 and 143.
 package origin
@@ -29,26 +29,26 @@ func refusal(status int, format string, args ...any) error {
 	return &RefusalError{status, fmt.Sprintf(format, args...)}
 }
 
-// Guard says by which names a server is asked.
+// Guard has the names of a server, and checks requests.
 type Guard struct {
 	Names     []string // host names in small letters, without a port
-	Addresses bool     // any IP address is a name too: unlike a host name, nobody can make it lead elsewhere
-	Port      string   // what the Host header must have; empty: any
-	// Proxied are those of Names that a proxy may serve by https, although this server does not.
+	Addresses bool     // any IP address is accepted as a name: unlike a host name, nobody can make it resolve to this server
+	Port      string   // the port that the Host header must have; empty: any
+	// Proxied are those of Names under which a proxy may serve https, although this server does not.
 	Proxied []string
-	// Hint says what to do about a name that is refused.
+	// Hint says what a user can do about a refused name.
 	Hint string
 }
 
-// Loopback are the names of this host that lead nowhere else.
+// Loopback are the names that always mean this host.
 var Loopback = []string{"127.0.0.1", "::1", "localhost"}
 
-// methods are those that the API has. Browsers ask with OPTIONS whether a page of another origin may send a request; a
-// refusal is the answer.
+// methods are the methods of the API. OPTIONS is refused: with it browsers ask whether a page of another origin may send a
+// request.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}
 
-// Check returns a RefusalError for a request that no page of this server, and no program, would send. page says that the
-// request is for a page that holds nothing of the cluster: a link on another site may lead to it.
+// Check returns a RefusalError for a request that neither a page of this server nor a program would send. page says that
+// the request is for a page that holds no data of the cluster: links on other sites may lead to such a page.
 func (g Guard) Check(r *http.Request, page bool) error {
 	if !slices.Contains(methods, r.Method) {
 		return refusal(http.StatusMethodNotAllowed, "method %.20q is not served", r.Method)
@@ -60,7 +60,7 @@ func (g Guard) Check(r *http.Request, page bool) error {
 		return refusal(http.StatusForbidden, "a web page of another origin (%.100q) may not use this server", strings.Join(origins, ", "))
 	}
 	switch sites := r.Header.Values("Sec-Fetch-Site"); {
-	case len(sites) == 0: // not a browser, or an old one, or one that asks a name without TLS
+	case len(sites) == 0: // not a browser, or an old one, or one that uses a host name without TLS
 	case len(sites) == 1 && (sites[0] == "same-origin" || sites[0] == "none"):
 	case len(sites) == 1 && page && isVisit(r):
 	default:
@@ -69,7 +69,7 @@ func (g Guard) Check(r *http.Request, page bool) error {
 	return nil
 }
 
-// isVisit reports whether a browser wants to show what it asks for, in a tab of its own.
+// isVisit reports whether a browser navigates to the page, so as to show it in a tab.
 func isVisit(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
@@ -82,8 +82,8 @@ func (g Guard) serves(hostport string) bool {
 	return slices.Contains(g.Names, strings.ToLower(host)) || (g.Addresses && net.ParseIP(host) != nil)
 }
 
-// isOrigin reports whether an origin is the one of this server, by the name that the request has. The name was checked
-// before.
+// isOrigin reports whether an origin is that of this server, under the host name of the request. The caller has checked that
+// name.
 func (g Guard) isOrigin(origin string, r *http.Request) bool {
 	scheme := "http://"
 	if r.TLS != nil {

@@ -1,7 +1,7 @@
 package origin
 
-// Tickets: with one a page opens one WebSocket. Browsers let pages set no headers there, but protocols, so the ticket is
-// one of these, and in no address.
+// Tickets, each of which lets a page open one WebSocket. For a WebSocket, browsers let pages set no headers but the
+// protocols. So the page sends the ticket as a protocol, and not in the address.
 
 import (
 	"crypto/rand"
@@ -20,15 +20,14 @@ const (
 	headerProtocol = "Sec-Websocket-Protocol"
 
 	ticketLife = 30 * time.Second
-	// maxTickets bounds those that are open. A page uses each at once.
+	// maxTickets bounds the open tickets. A page uses each ticket at once.
 	maxTickets = 256
 )
 
-// Tickets holds the tickets that are open; each carries a T. The zero value is ready to use. It is safe for concurrent
-// use.
+// Tickets holds the open tickets; each carries a T. The zero value is ready to use. It is safe for concurrent use.
 type Tickets[T any] struct {
 	mu   sync.Mutex
-	open map[[sha256.Size]byte]ticket[T] // guarded by mu: by digest, so that the time of a search tells nothing
+	open map[[sha256.Size]byte]ticket[T] // guarded by mu: by digest, so that the time of a lookup reveals nothing
 }
 
 type ticket[T any] struct {
@@ -37,8 +36,8 @@ type ticket[T any] struct {
 	of     T
 }
 
-// Issue returns a ticket for one WebSocket to a target, the path and the query of an address; false if too many are
-// open.
+// Issue returns a ticket for one WebSocket to a target: path and query of an address. It returns false if too many tickets
+// are open.
 func (t *Tickets[T]) Issue(target string, of T) (string, bool) {
 	now := time.Now()
 	t.mu.Lock()
@@ -59,8 +58,8 @@ func (t *Tickets[T]) Issue(target string, of T) (string, bool) {
 	return text, true
 }
 
-// Take uses the ticket of a WebSocket's request up, and removes it from the request. It returns false if there is none
-// that is open and for this target. A ticket that is shown for another target is gone too.
+// Take uses up the ticket of a WebSocket's request, and removes it from the request. It returns false if the request has no
+// open ticket for its target. A ticket that is shown for another target is used up, too.
 func (t *Tickets[T]) Take(r *http.Request) (of T, ok bool) {
 	text := shown(r)
 	if text == "" {
@@ -81,7 +80,7 @@ func (t *Tickets[T]) Take(r *http.Request) (of T, ok bool) {
 // IsSocket reports whether a request opens a WebSocket, or something else that is not HTTP.
 func IsSocket(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
-// shown returns the ticket of a request.
+// shown returns the ticket that a request shows; empty if it shows none.
 func shown(r *http.Request) string {
 	for _, line := range r.Header.Values(headerProtocol) {
 		for word := range strings.SplitSeq(line, ",") {
@@ -93,5 +92,5 @@ func shown(r *http.Request) string {
 	return ""
 }
 
-// Agree says in the answer which protocol was chosen. Without that a browser closes the WebSocket.
+// Agree sets the chosen protocol in the header of the answer. Without it a browser closes the WebSocket.
 func Agree(h http.Header) { h.Set(headerProtocol, Protocol) }

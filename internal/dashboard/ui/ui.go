@@ -1,10 +1,10 @@
-// Package ui is the dashboard: the files that a browser loads, embedded in the program. The files hold nothing of a
-// cluster and nothing secret, so that anybody may load them. What they show they ask of the API, with the secret of the
-// door or the token of the daemon.
+// Package ui is the dashboard: the files that a browser loads, embedded in the program. The files hold no data of a cluster
+// and no secrets, so anybody may load them. They request the data that they show from the API, with the secret of the door
+// or the token of the daemon.
 //
-// The page is index.html, under each address of Pages. All other files have addresses with a hash of them all, so that
-// browsers keep them for good, and never mix those of two versions. In index.html that part of an address is written "-":
-// /ui/-/app.js. Modules import each other by relative addresses.
+// The page is index.html, which is served at each address of Pages. The addresses of all other files contain a hash of all
+// files. So browsers can keep the files for good, and never mix files of two versions. index.html has "-" in place of the
+// hash: /ui/-/app.js. Modules import each other by relative addresses.
 package ui
 
 import (
@@ -26,23 +26,23 @@ import (
 //go:embed files
 var files embed.FS
 
-// Pages are the first parts of the addresses under which the page is served. "" is the page without a path. What follows
-// is the page's own business.
+// Pages are the first parts of the paths at which the page is served; "" is the path /. The page itself interprets the rest
+// of a path.
 var Pages = []string{"", "gpus", "jobs", "members", "nodes", "submit", "topology", "users"}
 
 const (
 	prefix  = "/ui/"
 	anyHash = prefix + "-/"
 
-	// policy lets the page load only files of its own origin, run no code but these, and send forms nowhere.
+	// policy lets the page load files only from its own origin, run only scripts among these, and send no forms.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
 		"frame-ancestors 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 	forGood = "public, max-age=31536000, immutable"
-	ask     = "no-cache" // to be kept, and asked for each time
+	ask     = "no-cache" // browsers may keep the file, but must check each time whether it has changed
 )
 
-// kinds are the types of the files, by the ends of their names.
+// kinds has the content types by file extension.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".svg": "image/svg+xml", ".png": "image/png", ".woff2": "font/woff2", ".json": "application/json", ".txt": "text/plain; charset=utf-8",
@@ -54,7 +54,7 @@ type file struct {
 	plain, packed            []byte // packed with gzip; nil if that does not help
 }
 
-// site holds all files by their addresses. The page has the address "/".
+// site returns all files by their addresses. The page has the address "/".
 var site = sync.OnceValue(func() map[string]file {
 	all, err := load(files)
 	if err != nil {
@@ -79,7 +79,7 @@ func load(from fs.FS) (map[string]file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ui: %w", err)
 	}
-	const few = 16 // digits of the hash: it tells versions apart, nobody trusts it
+	const few = 16 // digits of the hash; enough to tell versions apart
 	base := prefix + hex.EncodeToString(sum.Sum(nil))[:few] + "/"
 	all := map[string]file{}
 	for name, text := range texts {
@@ -120,26 +120,27 @@ func (f *file) fill(text []byte) error {
 	return err
 }
 
-// Serves reports whether an address is one of the dashboard's, for GET and HEAD.
+// Serves reports whether Serve handles an address, for GET and HEAD.
 func Serves(address string) bool { return IsPage(address) || strings.HasPrefix(address, prefix) }
 
-// IsPage reports whether an address is that of the page itself.
+// IsPage reports whether the page itself is served at an address.
 func IsPage(address string) bool {
 	first, _, _ := strings.Cut(strings.TrimPrefix(address, "/"), "/")
 	return strings.HasPrefix(address, "/") && slices.Contains(Pages, first) && (first != "" || address == "/")
 }
 
-// others are the first parts of addresses that are not for people. What is missing there is answered with a problem document.
+// others are the first parts of addresses that are not for people. Requests for missing addresses there get a problem
+// document.
 var others = []string{"door", "docs", "health", "metrics", "openapi.json", "openapi.yaml", "openapi-3.0.json", "openapi-3.0.yaml", "peer", "ready", "ui", "v1"}
 
-// IsMissing reports whether a browser asks for a page, at an address that nothing of a daemon has.
+// IsMissing reports whether a browser requests a page at an address that does not exist.
 func IsMissing(r *http.Request) bool {
 	first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	return reads && first != "" && !slices.Contains(Pages, first) && !slices.Contains(others, first) && wantsPage(r)
 }
 
-// wantsPage reports whether a request names HTML among what it accepts.
+// wantsPage reports whether the Accept header of a request has HTML.
 func wantsPage(r *http.Request) bool {
 	for kind := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		if kind, _, _ = strings.Cut(kind, ";"); strings.EqualFold(strings.TrimSpace(kind), "text/html") {
@@ -149,7 +150,8 @@ func wantsPage(r *http.Request) bool {
 	return false
 }
 
-// ServeMissing answers a request for a page that is not there: the dashboard says so itself.
+// ServeMissing answers a request for a page that does not exist with the dashboard's page and status 404. The dashboard
+// then says that there is no such page.
 func ServeMissing(w http.ResponseWriter, r *http.Request) {
 	page := site()["/"]
 	h := w.Header()
