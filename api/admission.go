@@ -23,7 +23,8 @@ const (
 	maxBodies        = 128 << 20 // bytes of bodies in memory: a user can send two of the largest lists of files at once; more wait
 	timesOfMembers   = 4         // other daemons ask for many users: they get 4 times the short and the large requests
 	streamsOfMembers = 1024      // streams of other daemons: as many as package peerhttp allows
-	// operatorPart: operators get 1/8 more slots, which are kept for them so that they can always stop what others do.
+	// operatorPart is the divisor of the slots that are kept for operators: 1/8 more, so that operators can always get in and
+	// stop what others do.
 	operatorPart = 8
 )
 

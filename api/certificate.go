@@ -84,7 +84,7 @@ func (c *certificate) stamps() (string, error) {
 		}
 		fmt.Fprintf(&text, "%v %d;", info.ModTime(), info.Size())
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			fmt.Fprint(&text, st.Ino) // a link may lead to another file
+			fmt.Fprint(&text, st.Ino) // a symbolic link may now point to another file of the same size and time
 		}
 	}
 	return text.String(), nil

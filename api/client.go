@@ -41,7 +41,7 @@ type ClientConfig struct {
 type Client struct {
 	http     *http.Client
 	base     string
-	where    string // for errors
+	where    string // the daemon's socket or address, for errors
 	token    string
 	local    bool
 	answered atomic.Bool // the daemon has answered a request

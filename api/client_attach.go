@@ -74,7 +74,7 @@ func (c *Client) attachAgain(ctx context.Context, id job.ID, task, breaks int, e
 		return false, nil
 	case ctx.Err() != nil:
 		return false, ctx.Err()
-	case errors.Is(err, ErrConflict), asked == nil && mayReturn(err): // it may have ended just now, or not started
+	case errors.Is(err, ErrConflict), asked == nil && mayReturn(err): // the task may have just ended, or not have started
 		return true, nil
 	case mayReturn(err) && breaks < maxBreaks:
 		return true, nil

@@ -70,7 +70,7 @@ func (r *memberRoutes) list(ctx context.Context, _ *struct{}) (*peersOutput, err
 	return &peersOutput{l}, nil
 }
 
-// operator returns nil if the requester may change the cluster.
+// operator returns an error unless the requester is an operator.
 func operator(ctx context.Context, what string) error {
 	if a := requesterOf(ctx); !a.operator {
 		return fmt.Errorf("%s: %w for user %s: only root, the daemon's own user and its operators may", what, ErrDenied, a.user)

@@ -46,7 +46,7 @@ type connection struct {
 
 	of      *connections
 	in      *room         // the room whose slot it holds
-	waits   *list.Element // its element in of.idle; nil if it is not idle. The mu of of guards this field, over and since
+	waits   *list.Element // its element in of.idle; nil if it is not idle. Guarded by of.mu, as over and since are
 	over    bool
 	since   time.Time // when it became idle
 	closing sync.Once

@@ -40,7 +40,7 @@ func Docs(version string) http.Handler {
 			return
 		}
 		g, err := pages()
-		if err != nil { // the guides are part of the program, and a test renders them
+		if err != nil { // never happens: the guides are part of the program, and a test renders them
 			refuse(w, err)
 			return
 		}

@@ -26,9 +26,9 @@ type account struct {
 // parties returns the parties for whom a slot counts. Parties without a name do not count.
 func (a account) parties() [2]party { return [2]party{{user: a.user}, {daemon: a.daemon}} }
 
-// room holds slots. A party may take slots if it then has no more than greed times the slots that are still free. So one
-// party alone gets greed/(greed+1) of all slots, the next party the same part of the rest, and so on. Some slots are thus
-// always left for others.
+// room holds slots. A party may take slots if it then has at most greed times as many as are still free. So one party alone
+// gets greed/(greed+1) of all slots, the next party the same part of the rest, and so on. However many slots one party has,
+// some are left for others.
 type room struct {
 	what  string // what the slots are, in the plural, for messages
 	most  int64  // number of slots

@@ -91,7 +91,7 @@ func (o *nodeLines) tell(lines *view.Log, n *Node) {
 		return
 	}
 	o.plain, o.measured = plain, measured
-	o.whole.Store(n) // before the lines, so that no reader of them gets an older one
+	o.whole.Store(n) // before the lines are set, so that no reader of the lines gets an older node
 	line := encodeLine(feedLine{Measured: measured})
 	if !same {
 		lines.Set(keyNode, encodeLine(feedLine{Node: n}))

@@ -88,7 +88,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.read += n
-	if errors.Is(err, io.EOF) { // after any other error net/http reads the rest of the body, and needs the deadline
+	if errors.Is(err, io.EOF) { // after any other error net/http reads on, up to a limit of its own
 		_ = b.control.SetReadDeadline(time.Time{})
 	}
 	return n, err

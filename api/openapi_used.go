@@ -51,7 +51,7 @@ func usedIn(doc *huma.OpenAPI, all map[string]*huma.Schema) map[string]*huma.Sch
 func refsIn(v any) map[string]bool {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return nil // the whole document could not be sent either
+		return nil // never happens: else the document itself could not be encoded
 	}
 	names := map[string]bool{}
 	for part := range strings.SplitSeq(string(text), `"`+schemaRef) {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxUsed        = 1e15    // GPU-seconds or CPU-seconds of an account on one host: more than the largest host has in 30 years
+	maxUsed        = 1e15    // GPU-seconds or CPU-seconds of an account on one host: more than the largest one has in 30 years
 	maxAccounts    = 1 << 14 // accounts in the answer of one daemon
 	maxNodeBytes   = 1 << 49 // of memory, 512 TiB: the sum over 10,000 nodes is far below 2^63
 	maxNodePercent = 1000    // some drivers report a little more than 100

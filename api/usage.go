@@ -60,7 +60,7 @@ func (r *usageRoutes) task(ctx context.Context, in *taskUsageInput) (*taskUsageO
 	case t.Assigned && t.Node != "":
 		a := job.Attempt{Job: j.ID, Task: t.Index, N: t.Attempt}
 		now, err := r.running(ctx, t.Node, a)
-		if err != nil && !errors.Is(err, ErrNotFound) { // its host has just started it, or is of an older version
+		if err != nil && !errors.Is(err, ErrNotFound) { // not found: its host has just started it, or has an older version
 			return nil, fmt.Errorf("usage of job %s: %w", in.ID, err)
 		}
 		if err == nil {

@@ -373,7 +373,7 @@ func rowOf(j *Job, p *packs) (*view.Row, *jobDocs) {
 	secret := false
 	for i := range j.Tasks {
 		t := &j.Tasks[i]
-		t.StderrTail = "" // no listing has it
+		t.StderrTail = "" // listings and events leave it out
 		secret = secret || t.PID != 0
 	}
 	if secret {
