@@ -145,7 +145,7 @@ func finishOpenAPI(doc *huma.OpenAPI) {
 	}
 	// Only a command or a script is required: everything else has a default.
 	schemas.Map()["Spec"].Required, schemas.Map()["Resources"].Required = nil, nil
-	strict := map[string]bool{} // schemas of public requests: unknown fields are errors. Those between daemons may get new fields
+	strict := map[string]bool{} // schemas of public requests: unknown fields are errors. Requests between daemons may grow
 	addRequests(doc, schemas.Map(), strict)
 	for name, schema := range schemas.Map() {
 		if schema.Type == huma.TypeObject && !strict[name] && schema.AdditionalProperties == false {
