@@ -114,24 +114,27 @@ func TestExclusiveBesideSmallTasks(t *testing.T) {
 	_, n2, n3 := racks(t)
 	dir := t.TempDir()
 	// Each task notes when it begins and ends, on the one host where all must run.
-	note := func(name string, seconds float64) []string {
-		return []string{"sh", "-c", fmt.Sprintf(`echo begin %s >>%s/log; sleep %g; echo end %s >>%s/log`, name, dir, seconds, name, dir)}
+	note := func(name, work string) []string {
+		return []string{"sh", "-c", fmt.Sprintf(`cd %s; echo begin %s >>log; %s; echo end %s >>log`, dir, name, work, name)}
 	}
 	submit := func(d *daemon, flags []string, command []string) string {
 		return d.ok(append(append(append([]string{"submit", "-w", "n2"}, flags...), "--"), command...)...)
 	}
 	var ids []string
 	for i := range 6 {
-		ids = append(ids, submit([]*daemon{n2, n3}[i%2], []string{"-c", "2", "-t", "20s"}, note(fmt.Sprint("small", i), 1.5)))
+		ids = append(ids, submit([]*daemon{n2, n3}[i%2], []string{"-c", "2", "-t", "1m"}, note(fmt.Sprint("small", i), "until [ -e all-wait ]; do sleep 0.05; done")))
 	}
 	n2.untilState(ids[0], "RUNNING")
-	alone := submit(n3, []string{"--exclusive", "-c", "1"}, note("alone", 1))
+	alone := submit(n3, []string{"--exclusive", "-c", "1"}, note("alone", "sleep 1"))
 	for i := range 6 {
-		ids = append(ids, submit([]*daemon{n2, n3}[i%2], []string{"-c", "2"}, note(fmt.Sprint("late", i), 0.5)))
+		ids = append(ids, submit([]*daemon{n2, n3}[i%2], []string{"-c", "2"}, note(fmt.Sprint("late", i), "sleep 0.5")))
 	}
-	waiting := n3.until(alone, "waiting", func(j api.Job) bool { return j.Reason == "Resources" || j.State == "RUNNING" })
-	if waiting.State == "PENDING" && !strings.Contains(waiting.ReasonDetail, "other tasks on 1 of 1 nodes") {
+	waiting := n3.until(alone, "waiting", func(j api.Job) bool { return j.Reason == "Resources" })
+	if !strings.Contains(waiting.ReasonDetail, "other tasks on 1 of 1 nodes") {
 		t.Errorf("it waits because of %s", waiting.ReasonDetail)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "all-wait"), nil, 0o600); err != nil { // the small ones may end
+		t.Fatal(err)
 	}
 	done := n3.untilState(alone, "SUCCEEDED")
 	if len(done.Tasks[0].GPUs) != 2 {
