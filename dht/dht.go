@@ -65,8 +65,8 @@ func (c Config) Validate() error {
 }
 
 const (
-	hostsPerShard  = 256              // a reader of a full shard fetches about 16 KiB from each of its holders
-	maxShards      = 64               // bounds a lookup: with more than 16,384 hosts shards get larger
+	hostsPerShard  = 256              // a reader of a full shard fetches about 16 KiB from each host that stores it
+	maxShards      = 64               // bounds a lookup: with more than 16,384 hosts, shards get larger
 	maxClasses     = 32               // that one host may advertise
 	findTimeout    = time.Second      // bounds a lookup, which dead hosts would stall for half a minute
 	provideTimeout = 10 * time.Second // twice the time of a dial to a dead host
@@ -88,7 +88,7 @@ type Table struct {
 // ProtocolPrefix returns the beginning of the Kademlia protocol ID in a cluster.
 func ProtocolPrefix(cluster string) protocol.ID { return protocol.ID("/muster/" + cluster) }
 
-// New joins the DHT on h. It serves at once; Run keeps the records alive.
+// New joins the DHT on h. The table serves other hosts at once; Run keeps this host's records alive.
 func New(cfg Config, h host.Host, log *slog.Logger) (*Table, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func (t *Table) Find(ctx context.Context, class string, limit int) <-chan job.Pe
 		seen := map[peer.ID]bool{t.host.ID(): true}
 		shards := t.shards()
 		if shards > 1 {
-			shards *= 2 // a host with a higher estimate of their number writes to more shards
+			shards *= 2 // a host that estimates more hosts writes to more shards
 		}
 		for _, shard := range rand.Perm(shards) {
 			if !t.findIn(ctx, class, shard, limit, seen, found) {

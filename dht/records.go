@@ -1,6 +1,7 @@
 package dht
 
-// The records of other hosts that this one stores: bounded by host, so that no member can fill the memory of another.
+// The records that this host stores for other hosts. Their number per host is bounded, so that no member can fill the
+// memory of another.
 // See docs/adr, ADR 115.
 
 import (
@@ -12,8 +13,8 @@ import (
 	dssync "github.com/ipfs/go-datastore/sync"
 )
 
-// maxRecordsOf bounds the records of one host: several times what it writes, because records of classes that it had a
-// few minutes ago still live.
+// maxRecordsOf bounds the records of one host. It is several times what a host writes, because records of classes that
+// the host had a few minutes ago are still stored.
 const maxRecordsOf = 8 * maxClasses
 
 var errManyRecords = errors.New("dht: the host has too many records here")
@@ -32,7 +33,7 @@ func newRecordStore() *recordStore {
 	return &recordStore{MutexDatastore: dssync.MutexWrap(datastore.NewMapDatastore()), of: map[string]map[datastore.Key]struct{}{}}
 }
 
-// Put stores a record. It refuses a new one if its host has too many.
+// Put stores a record. It refuses a new record of a host that has too many.
 func (s *recordStore) Put(ctx context.Context, k datastore.Key, v []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +63,7 @@ func (s *recordStore) Delete(ctx context.Context, k datastore.Key) error {
 	return s.MutexDatastore.Delete(ctx, k)
 }
 
-// Batch collects changes that are made one by one.
+// Batch returns a batch that collects changes and then makes them one by one.
 func (s *recordStore) Batch(context.Context) (datastore.Batch, error) { //nolint:ireturn // the interface of the library
 	return datastore.NewBasicBatch(s), nil
 }

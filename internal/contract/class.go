@@ -1,6 +1,6 @@
 package contract
 
-// Resource classes: short strings that say what a host can offer at most. A host advertises its classes in the DHT; a
+// Resource classes: short strings that say what a host has when it is idle. A host advertises its classes in the DHT; a
 // scheduler looks up the class of a request to find hosts that could serve it.
 
 import (
@@ -58,8 +58,8 @@ func modelMeets(class, model string) bool {
 	return false
 }
 
-// ModelName turns a model name as users write it, or several that are joined by job.ModelOr, into the spelling of
-// device classes.
+// ModelName turns a model name as users write it into the spelling of device classes. It also takes several names that
+// are joined by job.ModelOr.
 func ModelName(model string) string {
 	if strings.Contains(model, job.ModelOr) {
 		names := strings.Split(model, job.ModelOr)
@@ -114,13 +114,14 @@ func AllClasses(p Profile) []string {
 // maxClass bounds the bytes of a class.
 const maxClass = 256
 
-// IsClass reports whether a text may be a class: it is short, and printable ASCII without spaces. Names that others have
-// chosen are part of some classes.
+// IsClass reports whether a text may be a class: short, and printable ASCII without spaces. The check is needed because
+// some classes contain names that users have chosen.
 func IsClass(s string) bool {
 	return s != "" && len(s) <= maxClass && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// modelClasses lists classes with a count of one first: if the list is cut, the host can still be found.
+// modelClasses returns the classes of the device models. Classes for one device come first, so that the host can still be
+// found if the list is cut.
 func modelClasses(devices []gpu.Device) []string {
 	count := map[string]int{}
 	for _, d := range devices {
@@ -129,7 +130,7 @@ func modelClasses(devices []gpu.Device) []string {
 			count[strings.Join(parts[:i], "-")]++
 		}
 		if _, slice, isMIG := strings.Cut(d.Class, "-mig-"); isMIG {
-			count[slice]++ // the name that users give it
+			count[slice]++ // the name that users write
 		}
 	}
 	models := make([]string, 0, len(count))
@@ -180,8 +181,8 @@ const (
 // LabelClass is the class of hosts with a label of this value.
 func LabelClass(k, v string) string { return "label/" + k + "=" + v }
 
-// ArchClass is the class of hosts of an architecture. It is empty for an unknown one, and for the usual one: of all hosts
-// its class would exclude few.
+// ArchClass is the class of hosts of an architecture. It is empty for an unknown architecture, and for the usual one:
+// that class would exclude few hosts.
 func ArchClass(arch string) string {
 	if arch == "" || arch == usualArch {
 		return ""
@@ -209,7 +210,7 @@ func ClassOf(need job.Resources) string {
 		n = 1
 	}
 	switch {
-	case n > 0 && strings.Contains(need.GPUModel, job.ModelOr): // no class means either model
+	case n > 0 && strings.Contains(need.GPUModel, job.ModelOr): // no class stands for "either model"
 		return memoryClass(need.GPUMemory, n)
 	case n > 0 && ModelName(need.GPUModel) != "":
 		parts := strings.Split(ModelName(need.GPUModel), "-")

@@ -1,6 +1,6 @@
 package contract
 
-// How long a message for people may be on the wire.
+// How long a text for people may be on the wire.
 
 import "strings"
 

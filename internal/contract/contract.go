@@ -1,6 +1,6 @@
-// Package contract defines the messages between a scheduler and a worker: what a host has at most (Profile) and at the
-// moment (Free); an Offer of a task; the Commit that reserves devices for it; the Start that turns the reservation
-// into an attempt under a lease; and the Events that report the attempt's progress.
+// Package contract defines the messages between a scheduler and a worker: what a host has in total (Profile) and what
+// of that is free now (Free); an Offer of a task; the Commit that reserves devices for it; the Start that turns the
+// reservation into an attempt under a lease; and the Events that report the attempt's progress.
 //
 // The messages are plain values. p2p encodes them as protobuf between hosts and validates them once on arrival
 // (package p2p/session). Between the scheduler and the worker of one daemon they are passed as they are.
@@ -24,8 +24,8 @@ import (
 const (
 	DriverExec   = "exec"   // plain processes
 	DriverDocker = "docker" // container images
-	DriverInput  = "input"  // passes input of a client to tasks; earlier versions do not
-	DriverSigned = "signed" // takes jobs that trust only signed labels; earlier versions do not know their field
+	DriverInput  = "input"  // the host passes a client's input to tasks; earlier versions cannot
+	DriverSigned = "signed" // the host takes jobs that trust only signed labels; earlier versions do not know that field
 )
 
 // Profile is what a host has when it is idle.
@@ -37,8 +37,8 @@ type Profile struct {
 	Arch    string            `json:"arch,omitempty"` // as Go names it: amd64, arm64; empty: an older daemon
 	OS      string            `json:"os,omitempty"`   // linux
 	Labels  map[string]string `json:"labels,omitempty"`
-	// Signed are those of Labels that an inviter has signed. They come from the credential of the host, never from what it
-	// says; see Sign.
+	// Signed are the labels among Labels that an inviter has signed. They come from the host's credential, never from a
+	// message of the host; see Sign.
 	Signed  map[string]string `json:"signed,omitempty"`
 	CPUs    int               `json:"cpus"`
 	Memory  job.Size          `json:"memory"`
@@ -47,15 +47,15 @@ type Profile struct {
 	Drivers []string          `json:"drivers,omitempty"` // DriverExec, DriverDocker, DriverInput
 	Mounts  []string          `json:"mounts,omitempty"`  // directories that containers may mount, with all below them
 	Worker  bool              `json:"worker"`            // false: the host runs no tasks
-	// OnlyUser is the user whose tasks the host runs, and no other's; empty: it runs those of all.
+	// OnlyUser is the only user whose tasks the host runs; empty: it runs the tasks of all users.
 	OnlyUser string `json:"only_user,omitempty"`
 	// NoRoot is true if the host runs no tasks of the user Root.
 	NoRoot bool `json:"no_root,omitempty"`
-	// Fencing is what holds of the attempts that the host gets now.
+	// Fencing says how certainly attempts that start on the host now end with their leases.
 	Fencing job.Fencing `json:"fencing,omitzero"`
-	// Format is the newest format that the host knows, by the greeting of its session; 0: that of this daemon.
+	// Format is the newest format that the host knows, as the greeting of its session says; 0: that of this daemon.
 	Format job.Format `json:"format,omitempty"`
-	// Limits is what its users may have there; nil: it does not tell.
+	// Limits is what users may hold on the host; nil: the host does not say.
 	Limits *UserLimits `json:"-"`
 }
 
@@ -65,7 +65,8 @@ func (p *Profile) Knows(f job.Format) bool { return p.Format == 0 || p.Format >=
 // Root is the name of the user whose tasks a daemon of root runs only if that is allowed.
 const Root = "root"
 
-// Sign sets the labels that an inviter has signed. They hold against those of the same names that the host gives itself.
+// Sign sets the labels that an inviter has signed. They override labels of the same names that the host gives itself.
+// If the host then has more than MaxLabels, Sign drops labels of its own.
 func (p *Profile) Sign(signed map[string]string) {
 	p.Signed = signed
 	if len(signed) == 0 {
@@ -75,7 +76,7 @@ func (p *Profile) Sign(signed map[string]string) {
 	if all == nil {
 		all = map[string]string{}
 	}
-	for _, k := range slices.Backward(slices.Sorted(maps.Keys(all))) { // room for the signed ones
+	for _, k := range slices.Backward(slices.Sorted(maps.Keys(all))) { // make room for the signed ones
 		if _, both := signed[k]; len(all)+len(signed) > MaxLabels && !both {
 			delete(all, k)
 		}
@@ -89,31 +90,31 @@ type Free struct {
 	CPUs   int       `json:"cpus"`
 	Memory job.Size  `json:"memory"`
 	GPUs   []FreeGPU `json:"gpus,omitempty"`
-	// Tasks counts those that hold a part of the host. A need that is exclusive fits only where there are none.
+	// Tasks counts the tasks that hold a part of the host. An exclusive need fits only if there are none.
 	Tasks int `json:"tasks,omitempty"`
-	// Exclusive is true if one of them has the host for itself. Nothing is free then.
+	// Exclusive is true if one of these tasks has the host for itself. Nothing is free then.
 	Exclusive bool `json:"exclusive,omitempty"`
 	// Quarantined holds the UUIDs of the devices in quarantine that no task holds. No task gets them. Its JSON name is
 	// from older versions.
 	Quarantined []string `json:"aside,omitempty"`
-	// Preemptible is what preemptible tasks hold, by precedence, the least first. A task of a higher one can have it.
+	// Preemptible is what preemptible tasks hold, the lowest precedence first. A task of higher precedence can take it.
 	Preemptible []Preemptible `json:"preemptible,omitempty"`
-	// Foreign says of which devices programs use memory that muster did not start. No task gets that memory.
+	// Foreign lists the devices whose memory is in use by programs that muster did not start. No task gets that memory.
 	Foreign []ForeignUse `json:"foreign,omitempty"`
 }
 
-// MaxForeign bounds Free.Foreign. Hosts with more such devices leave out the others.
+// MaxForeign bounds Free.Foreign. A host with more such devices leaves out the rest.
 const MaxForeign = 64
 
-// ForeignUse is how much of the memory of a device programs use that muster did not start.
+// ForeignUse says how much memory of one device is in use by programs that muster did not start.
 type ForeignUse struct {
 	UUID   string   `json:"uuid"`
 	Memory job.Size `json:"memory"`
-	PID    int      `json:"pid,omitempty"`    // of the program that uses most; 0: no program is listed
+	PID    int      `json:"pid,omitempty"`    // of the program that uses the most; 0: no program is listed
 	Others int      `json:"others,omitempty"` // programs besides that one
 }
 
-// By says for people who uses the memory.
+// By names, for people, the programs that use the memory.
 func (u ForeignUse) By() string {
 	switch {
 	case u.PID == 0:
@@ -147,26 +148,26 @@ type FreeGPU struct {
 type Element struct {
 	Preempted bool   // an earlier attempt was preempted
 	Array     bool   // the job is an array
-	Index     int    // in the array: the number by which people call the task
-	Entry     string // its line of each_line
-	Rank      int    // in its gang
+	Index     int    // of the task in the array, as people write it
+	Entry     string // the task's line of each_line
+	Rank      int    // of the task in its gang
 }
 
-// Gang is what the members of a gang know of each other. All get the same.
+// Gang is what the members of a gang know about each other. All members get the same Gang.
 type Gang struct {
 	Members []Member // by rank; at least two
-	Port    int      // on the host of rank 0, and kept free there by its daemon for as long as the gang runs
+	Port    int      // on the host of rank 0, whose daemon keeps it free while the gang runs
 }
 
 // Member is a member of a gang.
 type Member struct {
 	Node    job.Peer
 	Name    string
-	Address string // IP address of the host, at which the hosts of the others reach it
+	Address string // IP address of the member's host, as the hosts of the other members reach it
 }
 
-// Path is the two ends of a session that goes straight from host to host, as IP addresses. Both are empty if a relay
-// carries it, or if it is the session of a daemon with itself.
+// Path is the IP addresses of the two ends of a direct session. Both are empty if a relay carries the session, or if it
+// is the session of a daemon with itself.
 type Path struct {
 	Local  string // of this host
 	Remote string // of the peer
@@ -196,21 +197,21 @@ type (
 		Group    job.Group
 		Epoch    Epoch
 		Need     job.Resources
-		Device   string // for a share of a GPU: the UUID of the device that it should get; empty: any
+		Device   string // for a share of a GPU: the UUID of the device that the task should get; empty: any
 		Priority int
 		User     string
 		Token    string        // the user's own credential, checked by the worker; empty over the host's local socket
 		Wait     time.Duration // how long the worker may queue the offer until resources are free; 0: answer at once
 		Age      time.Duration // since the job was submitted
-		Project  string        // whose usage this is, besides the user's; empty: none
-		Preempt  bool          // if it does not fit, preemptible tasks of a lower priority are ended for it, or it is declined
-		// Limit is how long the task holds what it gets at most, from the start of its process; see LimitOf. 0: no limit.
-		// The Start must not name a longer one.
+		Project  string        // the project to which the usage counts, besides the user; empty: none
+		Preempt  bool          // if the task does not fit: end preemptible tasks of a lower priority, or decline the offer
+		// Limit is the longest time for which the task holds its resources, from the start of its process; see LimitOf.
+		// 0: no limit. The Start must not name a longer one.
 		Limit time.Duration
-		Gang  int           // number of members of the task's gang; 0: none
-		Order uint64        // of a gang, the same in all its offers: of gangs of one priority the lowest goes first at every host
+		Gang  int           // number of members of the task's gang; 0: the task is in no gang
+		Order uint64        // the same in all offers of a gang; each host serves gangs of one priority lowest Order first
 		Hold  time.Duration // how long a Commit holds the devices; 0: ReserveFor
-		Firm  bool          // of a gang: the tasks that the conditional Commit of this offer named are to be ended now
+		Firm  bool          // of a gang: end the preemptible tasks now that still hold what a conditional Commit promised
 		Keeping
 		Ordered
 	}
@@ -226,12 +227,13 @@ type (
 		Epoch   Epoch
 		Session Session
 		User    string
-		File    *job.File // of the job's tasks: job.Spec.TaskFile
+		File    *job.File // the job file for the tasks: job.Spec.TaskFile
 		Element Element
-		Gang    *Gang // nil: it is not a member of a gang
+		Gang    *Gang // nil: the task is not in a gang
 	}
 
-	// Query asks for the state of an attempt. The worker records an unknown attempt as refused for good (R6).
+	// Query asks for the state of an attempt. If the worker does not know the attempt, it records it as refused for good
+	// (R6).
 	Query struct {
 		Attempt job.Attempt
 		Group   job.Group
@@ -275,12 +277,13 @@ type (
 	}
 )
 
-// Usage is what accounts have used on a host: at most MaxUsage, those that have used most. The host has decayed it.
+// Usage is what accounts have used on a host: the MaxUsage accounts that have used the most. The host has already
+// applied the decay over time.
 type Usage struct {
 	Entries []fairshare.Entry
 }
 
-// GroupEpoch is a group and the epoch of its owner, which says so.
+// GroupEpoch is a group that the sender owns, and the sender's epoch as its owner.
 type GroupEpoch struct {
 	Group    job.Group
 	Epoch    Epoch
@@ -290,7 +293,7 @@ type GroupEpoch struct {
 // Claim is what a worker has on disk about the owner of a group.
 type Claim struct {
 	Group job.Group
-	Epoch Epoch    // the newest of the owner; zero: the group is forgotten
+	Epoch Epoch    // the owner's newest epoch; zero: the worker has forgotten the group
 	Owner job.Peer // the only daemon whose commands count for the group; empty in rows of earlier versions
 }
 
@@ -300,44 +303,45 @@ type Verdict struct {
 	Keep    bool // false: end the attempt
 }
 
-// Keeping is what a worker keeps for an offer that does not fit, and whom it tells.
+// Keeping says what a worker keeps for an offer that does not fit, and how much it tells others about that.
 type Keeping struct {
-	Spare bool // if nothing shows when it fits, nothing is set aside for the offer: it gets what others leave
-	// Elsewhere says that another host has booked the task, and keeps for it what it needs. So nothing is kept for the
-	// offer: it gets what others leave.
+	Spare bool // if it is not known when the offer fits, set nothing aside for it: it gets what others leave
+	// Elsewhere says that another host has booked the task and keeps what it needs. So this worker keeps nothing for the
+	// offer, which gets what others leave.
 	Elsewhere bool
-	Private   bool // others may not be told of which job and user it is
+	Private   bool // others may not learn the offer's job and user
 }
 
-// Forecast is what a worker expects of a queued offer. At most one of the durations is set; if none is, nothing is known
-// about the offer any more, or the worker keeps nothing for it.
+// Forecast is what a worker expects for a queued offer. At most one of the durations is set. If none is, the worker no
+// longer expects anything for the offer, or keeps nothing for it.
 type Forecast struct {
 	Offer  uint64
-	Start  time.Duration // it starts within this time: by then enough tasks have ended, by their limits
-	Kept   time.Duration // nothing shows when it starts: what is free is set aside for it for so long
-	Shared time.Duration // nothing shows when it starts: for so long other tasks may have what was set aside
-	// Elsewhere says that nothing is kept for the offer here, because its owner has said Elsewhere. It would start within
-	// Start if nothing else began here.
+	Start  time.Duration // the offer starts within this time: by their limits, enough tasks have ended by then
+	Kept   time.Duration // the start is not known: free capacity is set aside for the offer for this time
+	Shared time.Duration // the start is not known: other tasks may use what was set aside, for this time
+	// Elsewhere says that nothing is kept for the offer here, because its owner has said Elsewhere. The offer would start
+	// within Start if nothing else began here.
 	Elsewhere bool
 }
 
-// Kept is what a worker keeps for one waiting task of what is free there, and from which tasks.
+// Kept is the part of a worker's free capacity that it keeps for one waiting task, and says which other tasks cannot
+// have it.
 type Kept struct {
-	Job      job.ID // empty: it is private
-	User     string // of the job; empty: it is private
-	Priority int    // of the job: it is kept from tasks of this priority and of lower ones
-	Below    bool   // it is kept from those of lower ones only
-	// CPUs and Memory are how much of what is free a task may not have that lasts longer than For.
+	Job      job.ID // that waits; empty: private
+	User     string // of the job; empty: private
+	Priority int    // of the job: tasks of this priority and of lower ones cannot have what is kept
+	Below    bool   // only tasks of lower priorities cannot have it
+	// CPUs and Memory are the part of the free capacity that a task cannot have if it lasts longer than For.
 	CPUs   int
 	Memory job.Size
 	GPUs   []int         // as indices in Free.GPUs of the same message
-	Milli  int           // thousandths of each of these
+	Milli  int           // kept thousandths of each of these GPUs
 	For    time.Duration // for how long from now; 0: not known
-	Starts bool          // it is booked: by then the task starts there
+	Starts bool          // this is a booking: the task starts there within For
 }
 
-// LimitOf returns how long a task of this spec holds what it gets at most, from the start of its process: its time limit
-// and its grace. It is 0 for a task without a time limit.
+// LimitOf returns the longest time for which a task of this spec holds its resources, from the start of its process: its
+// time limit and its grace. It is 0 for a task without a time limit.
 func LimitOf(s *job.Spec) time.Duration {
 	if s.TimeLimit <= 0 {
 		return 0
@@ -368,11 +372,11 @@ type (
 		// UnderQuota names users who may now run more here: their offers from this scheduler were declined with
 		// reason Quota, and since then they hold less or their quota grew. At most MaxUnderQuota.
 		UnderQuota []string
-		// Forecasts says what is expected of offers of this scheduler that are queued here. At most MaxForecasts.
+		// Forecasts are what this worker expects for queued offers of this scheduler. At most MaxForecasts.
 		Forecasts []Forecast
-		// Usage is what accounts have used here; nil: this message does not tell.
+		// Usage is what accounts have used here; nil: this message does not say.
 		Usage *Usage
-		// Kept is what is kept for waiting tasks of what is free. At most MaxKept.
+		// Kept is the part of the free capacity that is kept for waiting tasks. At most MaxKept.
 		Kept []Kept
 	}
 
@@ -383,12 +387,12 @@ type (
 		Group   job.Group
 		Devices []string // UUIDs of this host's GPUs
 		Session Session  // the session that Start must name; 0 while no lease is live
-		// Address is the IP address at which the scheduler's host reaches this one, and Port one that the worker keeps
-		// free. Both are set for members of a gang only; for the scheduler's own host there is no address.
+		// Address is the IP address at which the scheduler's host reaches this host. Port is a port that the worker keeps
+		// free. Both are set only for members of a gang; Address is empty on the scheduler's own host.
 		Address string
 		Port    int
-		// Conditional is true if preemptible tasks still hold the devices. They are promised to the offer, and those tasks
-		// are ended when the offer comes again as Firm; a Commit without it follows when the devices are free.
+		// Conditional is true if preemptible tasks still hold the devices. The devices are promised to the offer. The worker
+		// ends these tasks when the offer comes again as Firm, and sends an unconditional Commit when the devices are free.
 		Conditional bool
 	}
 
@@ -400,8 +404,8 @@ type (
 		Free    Free
 		// Never is true if this host could not meet the need even when idle.
 		Never bool
-		// NoUser is true if this host has no account of the user now. Then that is why, and the decline is about all tasks of
-		// the user. Earlier versions take it as Never alone.
+		// NoUser is true if the offer is declined because this host has no account of the user now. The decline then holds
+		// for all tasks of the user. Earlier versions ignore the field and see Never alone.
 		NoUser bool
 	}
 
@@ -413,13 +417,13 @@ type (
 		N       uint64
 		State   job.State // STARTING, RUNNING, COMPLETING or a final state
 		PID     int
-		// Isolation says for people what confines the process. Began is when the process began, by the worker's wall
-		// clock; it is never compared with another clock.
+		// Isolation tells people what confines the process. Began is when the process began, by the worker's wall clock;
+		// it is never compared with another clock.
 		Isolation string
 		Began     time.Time
 		Devices   []string
 		Exit      *job.Exit // set with a final state
-		Detail    string    // with STARTING: what the attempt waits for, for people
+		Detail    string    // with STARTING: tells people what the attempt waits for
 		// Refused says why the attempt never started and never will (R6), or why Start was refused. Exit is then nil.
 		Refused string
 	}
@@ -475,18 +479,18 @@ const (
 	MaxEvents = 1024
 	// MaxDetail bounds any sentence for people on the wire.
 	MaxDetail = 1024
-	// MaxUnderQuota bounds the users of one Availability; more are named in the next.
+	// MaxUnderQuota bounds the users in Availability.UnderQuota; the next Availability names the rest.
 	MaxUnderQuota = 256
-	// MaxForecasts bounds the forecasts of one Availability; more are in the next. It is the number of offers that a
-	// worker keeps of one scheduler.
+	// MaxForecasts bounds the forecasts of one Availability; the next one has the rest. It equals the number of offers of
+	// one scheduler that a worker keeps.
 	MaxForecasts = MaxOffers
-	// MaxKept bounds the tasks of which one Availability says what is kept for them.
+	// MaxKept bounds the waiting tasks in Availability.Kept.
 	MaxKept = 16
-	// MaxForecast bounds the durations of a forecast, and for how long something is kept.
+	// MaxForecast bounds the durations of a Forecast, and Kept.For.
 	MaxForecast = 10 * 366 * 24 * time.Hour
 	// MaxUsage bounds the accounts of one Availability.
 	MaxUsage = 256
-	// MaxUsed bounds what one of them has used, in seconds.
+	// MaxUsed bounds the use of one account, in seconds.
 	MaxUsed = 1e15
 	// MaxLive bounds the attempts of a Renew: more live tasks than a host has.
 	MaxLive = 16384

@@ -1,6 +1,6 @@
 package contract
 
-// What constraints compare of a host.
+// The facts of a host that constraints compare.
 
 import (
 	"slices"
@@ -17,7 +17,8 @@ func FactsOf(p *Profile) job.Facts {
 	}
 }
 
-// fencing says whether the tasks of the host end with their leases for certain, if the host says so at all.
+// fencing returns whether the tasks of the host are certain to end with their leases. It is Unknown if the host does not
+// say.
 func fencing(f job.Fencing) job.Truth {
 	switch {
 	case !f.Known():
@@ -48,7 +49,8 @@ func kindsOf(devices []gpu.Device) []job.GPUKind {
 	return kinds
 }
 
-// versionOf returns the version that a driver reports. It is zero, which is unknown, if the text is no version.
+// versionOf parses a version that a driver reports. It returns the zero Version, which means unknown, if the text is no
+// version.
 func versionOf(text string) job.Version {
 	v, err := job.ParseVersion(text)
 	if err != nil {
@@ -57,8 +59,8 @@ func versionOf(text string) job.Version {
 	return v
 }
 
-// joined says whether there is a way over NVLink from each device to each other. If no device lists any link, they may
-// have been left out of the profile.
+// joined returns whether NVLink connects all devices, directly or through each other. If no device lists a link, it
+// returns Unknown: the links may have been left out of the profile.
 func joined(devices []gpu.Device) job.Truth {
 	if len(devices) < 2 {
 		return job.No

@@ -1,6 +1,6 @@
 package contract
 
-// Levels: of tasks with one priority, which go first if the cluster goes by their GPU-time and not by their age.
+// Levels: the order of tasks with one priority if the cluster orders them by GPU-time and not by age.
 // See docs/adr, ADR 110.
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// OrderBy says by what tasks of one priority are ordered.
+// OrderBy says how tasks of one priority are ordered.
 type OrderBy int
 
 const (
-	// ByAge orders by use and age alone. All tasks have level 0.
+	// ByAge orders by past use and age alone. All tasks have level 0.
 	ByAge OrderBy = iota
-	// ByAttained puts those first that have had the least GPU-time.
+	// ByAttained puts first the tasks that have had the least GPU-time.
 	ByAttained
-	// ByRemaining puts those first that have the least GPU-time left, by their time limits.
+	// ByRemaining puts first the tasks that have the least GPU-time left, by their time limits.
 	ByRemaining
 )
 
@@ -31,13 +31,13 @@ const MaxLevel = 31
 // MaxWork bounds Work.Time.
 const MaxWork = 1 << 62 * time.Nanosecond
 
-// MinRun is how long a task runs at least before a task of its own priority may end it.
+// MinRun is the shortest time that a task runs before a task of the same priority may preempt it.
 const MinRun = 10 * time.Minute
 
-// Precedence is a number by which tasks are ordered before anything else, the highest first: by priority, then by level.
+// Precedence combines priority and level into one number. Tasks are ordered by it first, the highest number first.
 func Precedence(priority, level int) int { return priority*(MaxLevel+1) + MaxLevel - level }
 
-// MaxPrecedence is the precedence of the first tasks.
+// MaxPrecedence is the highest precedence.
 const MaxPrecedence = job.MaxPriority*(MaxLevel+1) + MaxLevel
 
 // orders lists the names of the orders.
@@ -46,7 +46,7 @@ var orders = []string{ByAge: "age", ByAttained: "attained", ByRemaining: "remain
 // Orders returns the names of the orders, the default first.
 func Orders() []string { return slices.Clone(orders) }
 
-// ParseOrder returns the order of a name; false if there is none.
+// ParseOrder returns the order with a name, or false if there is none.
 func ParseOrder(name string) (OrderBy, bool) {
 	i := slices.Index(orders, name)
 	return OrderBy(max(i, 0)), i >= 0
@@ -55,16 +55,16 @@ func ParseOrder(name string) (OrderBy, bool) {
 // String returns the name.
 func (o OrderBy) String() string { return orders[o] }
 
-// Work is the GPU-time by which an attempt is ordered, as its owner knows it when it offers the attempt.
+// Work is the GPU-time by which an attempt is ordered, as the owner knows it when it offers the attempt.
 type Work struct {
 	By   OrderBy
-	Time time.Duration // that its task has had, or has left; of one GPU, and of all members of a gang together
+	Time time.Duration // GPU-time that the task has had, or has left; summed over GPUs and over the members of a gang
 }
 
-// mostKept bounds for how long a level is kept before it is looked at again.
+// mostKept bounds for how long a level is kept before it is computed again.
 const mostKept = 365 * 24 * time.Hour
 
-// The first level ends after this GPU-time, and each further one is twice as wide as the one before.
+// The width of level 0 in GPU-time. Each further level is twice as wide as the one before.
 const (
 	attainedUnit  = time.Hour
 	remainingUnit = time.Minute
@@ -78,7 +78,7 @@ func (w Work) unit() time.Duration {
 	return attainedUnit
 }
 
-// Level is the level by the work alone.
+// Level returns the level that the work alone gives.
 func (w Work) Level() int {
 	if w.By == ByAge || w.Time <= 0 {
 		return 0
@@ -86,13 +86,13 @@ func (w Work) Level() int {
 	return min(bits.Len64(uint64(w.Time/w.unit())+1)-1, MaxLevel)
 }
 
-// Width is by how much the GPU-time of a task grows with time, in thousandths: that of one GPU, or of a share of it, of all
-// members of its gang together. A task without GPUs counts as if it had one.
+// Width returns the GPU-time that a task uses per unit of time, in thousandths: its GPUs, or its share of one, times the
+// members of its gang. A task without GPUs counts as if it had one.
 func Width(need job.Resources, gang int) int {
 	return cmp.Or(gpu.Count(need)*gpu.Milli(need), gpu.Whole) * max(1, gang)
 }
 
-// Times returns the GPU-time of so much time with a width.
+// Times returns the GPU-time that a task of this width uses in d.
 func Times(d time.Duration, width int) time.Duration {
 	const most = int64(MaxWork)
 	if width < 1 || d <= 0 {
@@ -104,11 +104,12 @@ func Times(d time.Duration, width int) time.Duration {
 	return d * time.Duration(width) / gpu.Whole
 }
 
-// Present returns the level of an attempt that has run for a while since it was offered with a level and this work, and
-// for how long it keeps that level if it goes on; 0: for good. No clock of another host counts.
+// Present returns the present level of an attempt that was offered with a level and this work, and has run since. It also
+// returns for how long the attempt keeps that level if it runs on; 0: for good. It needs no clock of another host.
 //
-// It is 0 for MinRun. An attempt that had a better level than its work gives it, because its task had waited long, keeps
-// that until it has had as much again as before; by the work that is left, for good.
+// For its first MinRun, an attempt has level 0. An attempt whose task had waited long may have been offered with a better
+// level than its work gives. Under ByAttained it keeps that level until its GPU-time has doubled; under ByRemaining, for
+// good, from the start.
 func (w Work) Present(level, width int, ran time.Duration) (now int, keeps time.Duration) {
 	early := level < w.Level()
 	switch {
@@ -118,7 +119,7 @@ func (w Work) Present(level, width int, ran time.Duration) (now int, keeps time.
 		return 0, MinRun - ran
 	}
 	had := Times(ran, width)
-	step := func(work time.Duration) time.Duration { // until so much more work
+	step := func(work time.Duration) time.Duration { // how long it takes to use this much more GPU-time
 		return max(time.Second, min(work/time.Duration(max(width, 1)), mostKept/gpu.Whole)*gpu.Whole)
 	}
 	if w.By == ByRemaining {
@@ -138,7 +139,7 @@ func (w Work) Present(level, width int, ran time.Duration) (now int, keeps time.
 	return now, step(all.ends(now) - all.Time)
 }
 
-// ends returns the work with which a level ends.
+// ends returns the GPU-time at which a level ends.
 func (w Work) ends(level int) time.Duration {
 	if level >= MaxLevel {
 		return MaxWork
@@ -146,14 +147,14 @@ func (w Work) ends(level int) time.Duration {
 	return w.unit() * time.Duration(1<<(level+1)-1)
 }
 
-// Ordered is the place of a task among those of its priority.
+// Ordered is the place of a task among the tasks of its priority.
 type Ordered struct {
 	Level int  // the lowest goes first, up to MaxLevel; 0 if the owner orders by age
-	Work  Work // by which the level of the attempt changes while it runs
+	Work  Work // changes the level of the attempt while it runs
 }
 
-// Precedence is that of an offer.
+// Precedence returns the precedence of the offer.
 func (o *Offer) Precedence() int { return Precedence(o.Priority, o.Level) }
 
-// Precedence is that of the tasks.
+// Precedence returns the precedence of the tasks.
 func (y *Preemptible) Precedence() int { return Precedence(y.Priority, y.Level) }

@@ -1,6 +1,7 @@
 package contract
 
-// Limits of users: how much of a host a user may hold at a time, as the host tells schedulers.
+// Limits of users: how much a user may hold at a time on a host, or on all hosts together. A host tells schedulers its
+// limits.
 // See docs/adr, ADR 170.
 
 import (
@@ -18,7 +19,7 @@ import (
 // Quantity is something that can be limited.
 type Quantity string
 
-// The quantities of which tasks hold something. Memory is in bytes. A share of a GPU counts as that part of a GPU.
+// The quantities that tasks hold on one host. Memory is in bytes. A share of a GPU counts as that fraction of a GPU.
 const (
 	LimitCPUs   Quantity = "cpus"
 	LimitGPUs   Quantity = "gpus"
@@ -26,11 +27,11 @@ const (
 	LimitTasks  Quantity = "tasks"
 )
 
-// LimitScratch is what the tasks of a user hold on the disk of the data directory, in bytes. No task requests it: the runner
-// measures it, and ends tasks of a user who holds more.
+// LimitScratch is what the tasks of a user hold on the disk of the data directory, in bytes. Tasks do not request it:
+// the runner measures it, and ends tasks of a user who exceeds the limit.
 const LimitScratch Quantity = "scratch"
 
-// The quantities of what waits for a host. The scheduler of the daemon bounds them, not the worker.
+// The quantities of jobs that wait for a host. The daemon's scheduler bounds them, not its worker.
 const (
 	LimitPendingJobs  Quantity = "pending_jobs"
 	LimitPendingBytes Quantity = "pending_bytes" // of job files
@@ -39,10 +40,10 @@ const (
 // LimitPriority is the highest priority of tasks; see Priorities.
 const LimitPriority Quantity = "priority"
 
-// LimitTime is the longest time limit of tasks, in seconds. It bounds those without a time limit, too.
+// LimitTime is the longest time limit of tasks, in seconds. If it is set, tasks without a time limit are refused.
 const LimitTime Quantity = "max_time"
 
-// The quantities of all hosts together. See docs/adr, ADR 174.
+// The quantities that tasks hold on all hosts together. See docs/adr, ADR 174.
 const (
 	LimitClusterCPUs   Quantity = "cluster_cpus"
 	LimitClusterGPUs   Quantity = "cluster_gpus"
@@ -50,8 +51,8 @@ const (
 	LimitClusterTasks  Quantity = "cluster_tasks"
 )
 
-// ClusterQuantities lists the quantities of all hosts together, and HeldQuantities all those of which tasks hold something, each in
-// the order in which they are checked.
+// ClusterQuantities lists the quantities for all hosts together. HeldQuantities lists all quantities that tasks hold.
+// Both are in the order in which they are checked.
 var (
 	ClusterQuantities = []Quantity{LimitClusterTasks, LimitClusterGPUs, LimitClusterCPUs, LimitClusterMemory}
 	HeldQuantities    = append([]Quantity{LimitTasks, LimitGPUs, LimitCPUs, LimitMemory}, ClusterQuantities...)
@@ -60,26 +61,26 @@ var (
 // Limit bounds some quantities. A quantity that is not in the map is not bounded.
 type Limit map[Quantity]int64
 
-// UserLimits is what the users of a host may have there. It must not be changed once it is told.
+// UserLimits says what users may hold on a host. It must not be changed once it has been sent.
 type UserLimits struct {
 	PerUser Limit
 	Users   map[string]Limit // by user; each quantity here overrides that of PerUser
-	// Member bounds all that the daemon which hears this may offer, whoever its users are. Only the priority.
+	// Member bounds all offers of the daemon that receives these limits, for all its users. It contains only the priority.
 	Member Limit
-	// More says that further users have limits of their own, which are not told. What users may have that are not in Users is
-	// then not known.
+	// More says that further users have limits of their own, which are left out. Then the limits of a user who is not in
+	// Users are not known.
 	More bool
 }
 
-// MaxLimits bounds Size, MaxLimitedUsers the users, and MaxQuantities the quantities of one of them. A host with more users leaves out
-// some.
+// MaxLimits bounds Size, MaxLimitedUsers the users, and MaxQuantities the quantities of one user. A host that exceeds
+// these bounds leaves out some users.
 const (
 	MaxLimits       = 24 << 10
 	MaxLimitedUsers = 256
 	MaxQuantities   = 16
 )
 
-// Size returns how many bytes the limits take in a message, or a little more.
+// Size estimates how many bytes the limits take in a message; the estimate may be a little high.
 func (l *UserLimits) Size() int {
 	n := sizeOf("", l.PerUser) + sizeOf("", l.Member)
 	for user, own := range l.Users {
@@ -96,8 +97,8 @@ func sizeOf(user string, l Limit) int {
 	return n
 }
 
-// Most returns what a user may have of a quantity, and the name of the setting that says so. It returns false if that is not
-// limited, or if the host does not tell it.
+// Most returns the limit of a user for a quantity, and the name of the setting. It returns false if there is no limit,
+// or if the host does not send it.
 func (l *UserLimits) Most(user string, q Quantity) (most int64, setting string, limited bool) {
 	if l == nil {
 		return 0, "", false
@@ -125,8 +126,8 @@ func (l *UserLimits) Limits(q Quantity) bool {
 	return every
 }
 
-// Never returns why a user can never have a task with this need on the host, for people, or "" if that is not known. The need
-// of an exclusive task is all that the host has; see Whole.
+// Never tells people why the limits never allow a user a task with this need on the host. It returns "" if they do, or if
+// that is not known. For an exclusive task the need must be all that the host has; see Whole.
 func (l *UserLimits) Never(user string, need job.Resources) string {
 	if l == nil {
 		return ""
@@ -141,7 +142,8 @@ func (l *UserLimits) Never(user string, need job.Resources) string {
 	return ""
 }
 
-// NeverOf returns why a user can never have a task of this priority on the host, for people, or "" if that is not known.
+// NeverOf tells people why the limits never allow a user a task of this priority on the host. It returns "" if they do,
+// or if that is not known.
 func (l *UserLimits) NeverOf(user string, priority int) string {
 	if most, setting, limited := l.Most(user, LimitPriority); limited && int64(priority) > most {
 		return tooHigh(user, priority, int(most), setting)
@@ -155,8 +157,8 @@ func (l *UserLimits) NeverOf(user string, priority int) string {
 	return ""
 }
 
-// NeverFor returns why a user can never have a task of this time limit on the host, for people, or "" if that is not known. 0 is
-// no time limit.
+// NeverFor tells people why the limits never allow a user a task with this time limit on the host; 0 means no time limit.
+// It returns "" if they do, or if that is not known.
 func (l *UserLimits) NeverFor(user string, limit job.Duration) string {
 	seconds, setting, limited := l.Most(user, LimitTime)
 	most := job.Duration(time.Duration(seconds) * time.Second)
@@ -169,8 +171,8 @@ func (l *UserLimits) NeverFor(user string, limit job.Duration) string {
 	return Clip(fmt.Sprintf("a task of user %s may run for %s at most (%s), %s wanted (-t)", user, most, setting, limit))
 }
 
-// NeverHolds returns why a user can never have a task on the host that holds something for so long at most, for people, or "" if
-// that is not known; see LimitOf. It is a time limit and a grace: of the grace any is allowed that a job may have.
+// NeverHolds is NeverFor for a task that holds its resources for at most this time, as LimitOf returns it: a time limit
+// plus a grace. The grace is not known here, so NeverHolds allows for the longest grace that a job may have.
 func (l *UserLimits) NeverHolds(user string, held time.Duration) string {
 	if held == 0 {
 		return l.NeverFor(user, 0)
@@ -178,7 +180,7 @@ func (l *UserLimits) NeverHolds(user string, held time.Duration) string {
 	return l.NeverFor(user, job.Duration(max(1, held-job.MaxGrace)))
 }
 
-// ToMember returns the limits as a daemon hears them that may offer at most this priority.
+// ToMember returns the limits to send to a daemon whose offers may have at most this priority.
 func (l *UserLimits) ToMember(priority int) *UserLimits {
 	if l == nil || priority >= job.MaxPriority {
 		return l
@@ -188,7 +190,7 @@ func (l *UserLimits) ToMember(priority int) *UserLimits {
 	return &out
 }
 
-// Equal reports whether two hosts, or one host before and after a change, tell the same.
+// Equal reports whether two hosts, or one host before and after a change, have the same limits.
 func (l *UserLimits) Equal(m *UserLimits) bool {
 	if l == nil || m == nil {
 		return l == m
@@ -196,7 +198,7 @@ func (l *UserLimits) Equal(m *UserLimits) bool {
 	return l.More == m.More && maps.Equal(l.PerUser, m.PerUser) && maps.Equal(l.Member, m.Member) && maps.EqualFunc(l.Users, m.Users, maps.Equal[Limit, Limit])
 }
 
-// Bounded returns the limits with as many users as may be told: the first ones by name.
+// Bounded returns the limits with as many users as fit into a message: the first ones by name.
 func (l *UserLimits) Bounded() *UserLimits {
 	if l == nil || len(l.Users) <= MaxLimitedUsers && l.Size() <= MaxLimits {
 		return l
@@ -212,7 +214,7 @@ func (l *UserLimits) Bounded() *UserLimits {
 	return out
 }
 
-// Whole returns what a task with this need holds of a host at most. One that is exclusive holds all CPUs and GPUs.
+// Whole returns what a task with this need holds of a host with these CPUs and GPUs. An exclusive task holds all of them.
 func Whole(need job.Resources, cpus, gpus int) job.Resources {
 	if need.Exclusive {
 		need.CPUs, need.GPUs, need.GPUShare = max(cpus, need.CPUs), gpus, 0
@@ -220,7 +222,7 @@ func Whole(need job.Resources, cpus, gpus int) job.Resources {
 	return need
 }
 
-// never says that a user can never have what is held.
+// never tells people that h is more than a user may ever hold.
 func (h *Held) never(user string, q Quantity, most int64, setting string) string {
 	where := "there"
 	if of, cluster := clusterWide(q); cluster {
@@ -229,7 +231,7 @@ func (h *Held) never(user string, q Quantity, most int64, setting string) string
 	return fmt.Sprintf("user %s may hold at most %s %s (%s), %s wanted", user, amountText(q, most), where, setting, h.text(q))
 }
 
-// Over says for people how much of a quantity a user holds and may hold.
+// Over tells people how much of a quantity a user holds, and how much the user may hold.
 func (h *Held) Over(user string, q Quantity, most int64) string {
 	if of, cluster := clusterWide(q); cluster {
 		return fmt.Sprintf("user %s holds %s of at most %s in the cluster", user, h.text(q), amountText(of, most))
@@ -237,13 +239,13 @@ func (h *Held) Over(user string, q Quantity, most int64) string {
 	return fmt.Sprintf("user %s holds %s of at most %s", user, h.text(q), amountText(q, most))
 }
 
-// clusterWide returns the name of a quantity of all hosts together, and whether it is one.
+// clusterWide reports whether q is a quantity for all hosts together, and returns its name without "cluster_".
 func clusterWide(q Quantity) (of Quantity, is bool) {
 	name, is := strings.CutPrefix(string(q), "cluster_")
 	return Quantity(name), is
 }
 
-// amountText says for people how much of a quantity a limit allows: "4 gpus", "64GiB memory".
+// amountText tells people how much of a quantity a limit allows: "4 gpus", "64GiB memory".
 func amountText(q Quantity, most int64) string {
 	if q == LimitMemory {
 		return job.Size(most).String() + " memory"
@@ -251,10 +253,10 @@ func amountText(q Quantity, most int64) string {
 	return strconv.FormatInt(most, 10) + " " + string(q)
 }
 
-// unlimited is more than tasks can hold of anything that is not limited.
+// unlimited stands for "no limit" in a Held: tasks cannot hold so much of any quantity.
 const unlimited = 1 << 50
 
-// InCluster returns what a user may hold on all hosts together, and whether anything of that is limited.
+// InCluster returns what a user may hold on all hosts together, and whether any quantity of it is limited.
 func (l *UserLimits) InCluster(user string) (most Held, limited bool) {
 	if l == nil {
 		return Held{}, false
@@ -274,7 +276,8 @@ func (l *UserLimits) InCluster(user string) (most Held, limited bool) {
 	return most, limited
 }
 
-// NeverInCluster returns why a user can never hold so much on all hosts together, for people, or "" if that is not so.
+// NeverInCluster tells people why a user may never hold what is wanted on all hosts together, or returns "" if the user
+// may.
 func (l *UserLimits) NeverInCluster(user string, wanted Held) string {
 	for _, q := range ClusterQuantities {
 		if most, setting, limited := l.Most(user, q); limited && wanted.Exceeds(q, most) {
@@ -284,8 +287,8 @@ func (l *UserLimits) NeverInCluster(user string, wanted Held) string {
 	return ""
 }
 
-// OverInCluster returns which limit a user would exceed who holds this on all hosts together, with a further need, for people, or ""
-// if none.
+// OverInCluster tells people which limit a user would exceed on all hosts together with what the user holds now plus
+// need, or returns "" if none.
 func (l *UserLimits) OverInCluster(user string, held, need Held) string {
 	with := held.Plus(need)
 	for _, q := range ClusterQuantities {

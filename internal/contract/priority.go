@@ -1,6 +1,6 @@
 package contract
 
-// The highest priority that a user's tasks may have, where they are accepted and where they run.
+// The highest priority that a user's tasks may have. It is checked where jobs are accepted and where tasks run.
 // See docs/adr, ADR 155.
 
 import (
@@ -11,20 +11,20 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// UserPriority is the highest priority of users of whom nothing else is said. It is the default of jobs, so that nobody
-// outranks those who ask for nothing.
+// UserPriority is the highest priority of users without a setting of their own. It is also the default priority of
+// jobs, so that nobody outranks users who ask for no priority.
 const UserPriority = 50
 
-// Priorities are the highest priorities that one daemon allows: where jobs are submitted and where offers arrive alike. Nil
-// allows all.
+// Priorities are the highest priorities that one daemon allows, both for submitted jobs and for offers that arrive. Nil
+// allows all priorities.
 type Priorities struct {
 	PerUser   int
 	Users     map[string]int // by user, instead of PerUser
 	Operators []string       // users who may have any priority unless Users has them: root, and the daemon's own user
-	// Unproved says that any member may name the operators in its offers, because tasks do not run as the users that they
-	// name. Then only those of this daemon count.
+	// Unproved says that any member can name an operator as the user of its offers, because tasks do not run as the users
+	// whom the offers name. Then operators have their privilege only in offers of this daemon.
 	Unproved  bool
-	PerMember int              // of the offers of each other daemon
+	PerMember int              // for the offers of each other daemon
 	Members   map[job.Peer]int // by daemon, instead of PerMember
 }
 
@@ -51,7 +51,7 @@ func (p *Priorities) Exceeds(user string, priority int) string {
 	return tooHigh(user, priority, most, setting)
 }
 
-// tooHigh is the reason of a priority above the highest.
+// tooHigh returns the text for people that says why a priority is too high.
 func tooHigh(user string, priority, most int, setting string) string {
 	return Clip(fmt.Sprintf("priority %d of user %s is above %d, the highest here (%s)", priority, user, most, setting))
 }
@@ -88,9 +88,9 @@ func (p *Priorities) OfMember(from job.Peer) (most int, setting string) {
 	return p.PerMember, "limits.per_member.priority"
 }
 
-// Overdue returns the priority and the level of a task that goes before all others of the users who may have at most this
-// priority, and after all of a higher one: the last level of the next priority. At the highest priority it is the first
-// level.
+// Overdue returns the priority and the level of an overdue task of a user who may have at most this priority. Such a
+// task goes before all other tasks of this priority and after all tasks of higher ones: it gets the last level of the
+// next priority. At job.MaxPriority it gets the first level.
 func Overdue(most int) (priority, level int) {
 	if most >= job.MaxPriority {
 		return job.MaxPriority, 0

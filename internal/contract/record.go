@@ -8,7 +8,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Phase is how far an attempt has come on its worker.
+// Phase is how far an attempt has got on its worker.
 type Phase string
 
 // The phases of an attempt record.
@@ -46,9 +46,9 @@ type Record struct {
 	EventN  uint64 // number of the newest event
 	AckedN  uint64
 	Reason  string
-	// Preempted is true if the attempt was told to end through no fault of its own, for Reason.
+	// Preempted is true if the host ended the attempt through no fault of its own; Reason says why.
 	Preempted bool
-	// Isolation says for people what confines its processes.
+	// Isolation tells people what confines the attempt's processes.
 	Isolation string
 	Recorded  time.Time
 }
@@ -59,7 +59,7 @@ type Clause struct {
 	Meets  int      `json:"meets"`
 	Of     int      `json:"of"`
 	Fails  []Failed `json:"fails,omitempty"`  // at most MaxFails
-	Advice string   `json:"advice,omitempty"` // what would help if no host meets it, and asking for less would not
+	Advice string   `json:"advice,omitempty"` // what helps if no host meets the clause and asking for less does not help
 }
 
 // Failed is a host that does not meet a clause, and why.
@@ -78,19 +78,19 @@ type Explanation struct {
 	State   job.State   `json:"state,omitempty"`
 	Reason  job.Reason  `json:"reason"`
 	Clauses []Clause    `json:"clauses"`
-	Now     []Candidate `json:"now"`   // would start it now, best first
-	Later   []Candidate `json:"later"` // could start it once enough is free
-	// Nearest is set if no host could start it now: with how much less of one resource a host could.
+	Now     []Candidate `json:"now"`   // hosts that would start it now, best first
+	Later   []Candidate `json:"later"` // hosts that could start it once enough is free
+	// Nearest is set if no host could start the request now. It says to which amount of one resource it must be reduced.
 	Nearest Nearest `json:"nearest"`
 	Ahead   int     `json:"ahead,omitempty"` // waiting tasks of the same owner that go first
-	// Starts is when the first waiting task of the job should start at the latest; zero if that is not known.
+	// Starts is the latest time at which the first waiting task of the job is expected to start; zero: not known.
 	Starts time.Time `json:"starts,omitzero"`
 }
 
-// Nearest says with how much of one resource a request would fit, if the rest of it stayed as it is. Zero means that
-// less of this resource alone would not help.
+// Nearest says, for each resource, with which amount of it a request would fit if the rest of the request stayed as it
+// is. Zero means that less of this resource alone would not help.
 type Nearest struct {
-	Ever   bool     `json:"ever,omitempty"` // no host could ever run the request: these are of hosts without tasks
+	Ever   bool     `json:"ever,omitempty"` // no host could ever run the request: the amounts are for idle hosts
 	CPUs   int      `json:"cpus,omitempty"`
 	Memory job.Size `json:"memory,omitempty"`
 	GPUs   int      `json:"gpus,omitempty"`

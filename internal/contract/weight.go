@@ -1,6 +1,6 @@
 package contract
 
-// The weight of a message: about how many bytes it has in memory. Queues of messages are bounded by it.
+// The weight of a message: about how many bytes it takes in memory. It bounds queues of messages.
 
 import "github.com/musterhq/muster/gpu"
 
@@ -14,7 +14,7 @@ const (
 	weightOfMember = 256 // of a gang
 )
 
-// Weight returns the weight of a message, and that of a value which is no message.
+// Weight returns the weight of a message. A value of any other type weighs weightOfAny.
 func Weight(msg any) int {
 	w := weightOfAny
 	switch m := msg.(type) {
