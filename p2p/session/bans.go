@@ -1,6 +1,6 @@
 package session
 
-// Bans: a peer whose session was cut for what it sent is refused for a while, longer with each further time.
+// Bans: a peer whose session was cut for what it sent is refused for a while. Repeated bans get longer.
 
 import (
 	"errors"
@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// sameBans is how many bans in a row have the shortest length. A defect of a new version, or a role that was taken away,
-	// costs a peer a few cuts.
+	// sameBans is how many bans in a row have the shortest length. A peer may be cut a few times because a new version has a
+	// defect or because the peer has lost a role.
 	sameBans = 3
 	// longestBan bounds a ban.
 	longestBan = 10 * time.Minute
-	// bansKept is for how long after its end a ban counts when the next one is measured.
+	// bansKept is how long after its end a ban still makes the next one longer.
 	bansKept = time.Hour
-	// maxBans bounds the peers that are remembered. Members alone get so far, and each takes about 100 bytes. Beyond it the
-	// ban that ends first is forgotten.
+	// maxBans bounds the peers that are remembered. Only members can be banned, and each takes about 100 bytes. When there
+	// are more, the ban that ends first is forgotten.
 	maxBans = 8192
 )
 
-// bans has the peers that were refused lately. Only the manager's goroutine uses it.
+// bans holds the peers that were banned lately. Only the manager's goroutine uses it.
 type bans struct {
 	shortest time.Duration
 	by       map[job.Peer]ban
@@ -33,7 +33,7 @@ type ban struct {
 	times int // in a row
 }
 
-// deserved reports whether a session that ended so earns its peer a ban.
+// deserved reports whether a session that ended with err earns its peer a ban.
 func deserved(err error) bool {
 	return errors.Is(err, ErrInvalid) || errors.Is(err, ErrRole) || errors.Is(err, ErrFlood)
 }
@@ -59,7 +59,7 @@ func (b *bans) add(p job.Peer, now time.Time) time.Duration {
 // until returns when the peer may have a session again; a time in the past if it may now.
 func (b *bans) until(p job.Peer) time.Time { return b.by[p].until }
 
-// makeRoom forgets what does not count any more, and one more ban if that is not enough.
+// makeRoom forgets bans that no longer count. If that is not enough, it forgets one more.
 func (b *bans) makeRoom(now time.Time) {
 	var first job.Peer
 	for p, x := range b.by {

@@ -22,10 +22,10 @@ const (
 	maxPeer     = 128       // bytes of a peer ID; one with an Ed25519 key has 52
 	maxToken    = 8 << 10   // bytes of a user's credential
 	maxGroups   = 1024      // groups of one owner: its own, and those that it takes over
-	maxDrivers  = 16        // drivers of a worker; there are three
-	maxLinks    = 3600      // links of all devices of a host: 60 devices, each linked to each other
+	maxDrivers  = 16        // drivers of a worker; this version has four
+	maxLinks    = 3600      // links of all devices of a host: enough for 60 devices that are all linked to each other
 	maxGrace    = time.Hour // as in a job file
-	maxHold     = time.Hour // of an offer to a gang's member; workers have a bound of their own
+	maxHold     = time.Hour // Hold of an offer to a member of a gang; workers have a bound of their own
 	maxPort     = 1<<16 - 1
 	maxPID      = 1 << 22 // PID_MAX_LIMIT of Linux
 	maxPath     = 4096    // bytes of a directory's path; PATH_MAX of Linux
@@ -258,7 +258,7 @@ func checkEvent(m contract.Event) error {
 	return checkAttempt(m.Attempt, m.Group)
 }
 
-// isReport reports whether the bytes tell what an attempt used.
+// isReport reports whether b is a valid report of what an attempt used.
 func isReport(b string) bool {
 	_, err := usage.Decode([]byte(b))
 	return err == nil

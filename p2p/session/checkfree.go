@@ -1,6 +1,6 @@
 package session
 
-// The check of what a host says is free.
+// The check of what a host says it has free.
 
 import (
 	"github.com/musterhq/muster/internal/contract"
@@ -41,7 +41,7 @@ func checkFree(f contract.Free) error {
 	return checkDevices(f.Quarantined)
 }
 
-// checkForeign checks what programs of others use of the GPUs.
+// checkForeign checks how much GPU memory programs use that muster did not start.
 func checkForeign(all []contract.ForeignUse) error {
 	if err := within(len(all), contract.MaxForeign); err != nil {
 		return err
@@ -57,7 +57,7 @@ func checkForeign(all []contract.ForeignUse) error {
 	return nil
 }
 
-// repeated reports whether two of the devices are the same. For the usual hosts it allocates nothing.
+// repeated reports whether a device is listed twice. For up to 16 devices it allocates nothing.
 func repeated(devices []contract.FreeGPU) bool {
 	if len(devices) > 16 {
 		seen := make(map[string]bool, len(devices))

@@ -1,6 +1,6 @@
 package session
 
-// The bounds of what members of a gang are told of each other.
+// The bounds of what the members of a gang are told about each other.
 
 import (
 	"errors"
@@ -45,7 +45,8 @@ func checkGang(g *contract.Gang, rank int) error {
 	return nil
 }
 
-// checkAddress accepts an IP address in its usual form. An address of one link only has no meaning at other hosts.
+// checkAddress accepts an IP address in its usual form. It refuses an IPv6 link-local address, which other hosts cannot
+// use.
 func checkAddress(s string) error {
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.String() != s || !reachable(a) {

@@ -1,6 +1,6 @@
 package session
 
-// Bounds of what a host tells of its users and of the offers that wait there.
+// Bounds of what a host says about its users and about the offers that wait there.
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ func checkForecasts(all []contract.Forecast) error {
 	return within(len(all), contract.MaxForecasts)
 }
 
-// checkKept bounds what is kept of the free devices that the same message names.
+// checkKept checks what a host keeps for waiting tasks. The GPUs in it are indices of the free GPUs of the same message.
 func checkKept(all []contract.Kept, free *contract.Free) error {
 	for _, k := range all {
 		switch {
@@ -75,7 +75,7 @@ func checkUsage(u *contract.Usage) error {
 	return nil
 }
 
-// checkLimits checks what the users of a host may have.
+// checkLimits checks the limits of the users of a host.
 func checkLimits(l *contract.UserLimits) error {
 	if l == nil {
 		return nil
@@ -110,6 +110,6 @@ func checkLimit(l contract.Limit) error {
 }
 
 const (
-	maxLimit    = 1 << 53 // so that it can be counted in thousandths
+	maxLimit    = 1 << 53 // small enough to be counted in thousandths
 	maxQuantity = 32      // bytes of a name
 )

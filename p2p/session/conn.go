@@ -32,13 +32,13 @@ type conn struct {
 
 	lastSent atomic.Int64 // nanoseconds after since: when bytes were last sent
 	lastUsed atomic.Int64 // nanoseconds after since: when the watcher last saw that the session was in use
-	used     atomic.Bool  // a message has shown a use of the session since lastUsed
-	resting  atomic.Bool  // nobody uses the session, so the watcher looks at it rarely
+	used     atomic.Bool  // a message has used the session since lastUsed
+	resting  atomic.Bool  // nobody uses the session, so the watcher checks it rarely
 	leaving  atomic.Bool  // a Goodbye is in the queue
 	given    atomic.Bool  // this side has given the session up
 	pings    pings
 	checks   checks
-	files    files[*job.File] // that the peer has sent; only the reader uses it
+	files    files[*job.File] // job files that the peer has sent; only the reader uses them
 
 	woken   chan struct{} // a resting session is used again
 	cutOnce sync.Once
@@ -62,15 +62,15 @@ type open struct {
 	knows  features
 }
 
-// features are what the peer knows in addition to the first version of the protocol.
+// features says what the peer knows in addition to the first version of the protocol.
 type features struct {
 	arrays bool // arrays, and job files that are named by their digest
 	gangs  bool
-	roles  bool // which messages need which role
+	roles  bool // the peer knows which messages need which role
 	format job.Format
 }
 
-// greeting is what Open and Accept say of their sender.
+// greeting is the part of Open and Accept that describes their sender.
 type greeting interface {
 	GetArrays() bool
 	GetGangs() bool
@@ -78,7 +78,8 @@ type greeting interface {
 	GetFormat() uint32
 }
 
-// featuresOf returns what a peer knows by its greeting. Its format follows from the rest if it does not say it.
+// featuresOf returns what a peer knows, as its greeting says. If the greeting names no format, the format follows from
+// the other features.
 func featuresOf(g greeting) features {
 	f := features{arrays: g.GetArrays(), gangs: g.GetGangs(), roles: g.GetRoles(), format: job.FormatFirst}
 	switch said := job.Format(min(g.GetFormat(), math.MaxInt32)); {
@@ -104,7 +105,7 @@ func newConn(cfg Config, peer job.Peer, o open, opened bool) *conn {
 	}
 }
 
-// path returns the path of the session. A peer of an earlier version could not use it.
+// path returns the path of the session. It is empty for a peer that does not know gangs, which could not use it.
 func (o open) path() contract.Path {
 	if !o.knows.gangs {
 		return contract.Path{}
@@ -136,7 +137,7 @@ func (c *conn) use() {
 	}
 }
 
-// wake has the watcher look at the session now.
+// wake makes the watcher check the session now.
 func (c *conn) wake() {
 	select {
 	case c.woken <- struct{}{}:
@@ -144,7 +145,7 @@ func (c *conn) wake() {
 	}
 }
 
-// lastUse returns when the session was last in use. It is late by at most Config.PingEvery.
+// lastUse returns when the session was last in use. The returned time may be up to Config.PingEvery too late.
 func (c *conn) lastUse() time.Time {
 	if c.used.Load() {
 		return time.Now()
@@ -180,7 +181,7 @@ func (c *conn) send(f *wirepb.Frame) error {
 	return err
 }
 
-// sendMessage puts a message of package contract in the queue, unless it is to be kept back (HeldBackError).
+// sendMessage puts a message of package contract in the queue, unless it must be held back (HeldBackError).
 func (c *conn) sendMessage(f *wirepb.Frame) error {
 	s, suspicious := subjectOf(f)
 	if !suspicious {
@@ -232,7 +233,7 @@ func (c *conn) read(h Handler) error {
 	}
 }
 
-// readError prefers the cause for which the session was cut to the error of the stream.
+// readError returns why reading has ended. If the session was cut, its cause explains more than the stream's error.
 func (c *conn) readError(err error) error {
 	switch {
 	case c.over():
@@ -274,7 +275,7 @@ func (c *conn) deliver(f *wirepb.Frame, h Handler) error {
 	return nil
 }
 
-// write sends what is in the queue, as much as is waiting at once.
+// write sends the queue until the session is over. Each round sends all that is queued.
 func (c *conn) write() {
 	for {
 		select {
@@ -343,9 +344,9 @@ func (c *conn) watch() {
 		}
 		c.resting.Store(rests)
 		if rests && c.used.Load() {
-			c.wake() // it was used before resting was set
+			c.wake() // the session was used before resting was set
 		}
-		// The silence during a rest does not count against a session that is used again.
+		// Silence during a rest does not count against a session that is used again.
 		idle := min(c.source.idle(now), now.Sub(brisk))
 		switch {
 		case idle >= silence:
@@ -360,9 +361,9 @@ func (c *conn) watch() {
 	}
 }
 
-// ping sends a Ping if one is due, and returns the time until the next. A Ping is due if nothing was sent, or nothing
-// received, for the given time: the peer may ping less often, but it answers. The side that accepted the session waits
-// a little longer, so that one Ping and one Pong do for both.
+// ping sends a Ping if one is due, and returns the time until the next check. A Ping is due if nothing was sent, or
+// nothing was received, for the given time: the peer may ping less often, but it answers. The side that accepted the
+// session waits a little longer, so that one Ping and one Pong serve both sides.
 func (c *conn) ping(now time.Time, every time.Duration) time.Duration {
 	if !c.opened {
 		every += every / 4
@@ -387,10 +388,10 @@ func (c *conn) sendPing(now time.Time) (number uint64, err error) {
 type source struct {
 	stream  network.Stream
 	start   time.Time
-	limiter *rate.Limiter   // of the peer; one of the stream during the greeting
+	limiter *rate.Limiter   // shared by the peer's sessions; during the greeting, of this stream alone
 	done    <-chan struct{} // ends a wait for the limiter; nil during the greeting
-	owed    int             // cost that is not paid yet; only the reader uses it
-	waiting atomic.Int64    // nanoseconds after start at which the current read began to wait; 0 if none waits
+	owed    int             // cost that the limiter has not counted yet; only the reader uses it
+	waiting atomic.Int64    // nanoseconds after start at which the current read began to wait; 0 if no read waits
 }
 
 func newSource(stream network.Stream) *source {
@@ -408,14 +409,14 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// owe adds the cost of a frame. Most of it is paid with the next read.
+// owe adds the cost of a frame. Small costs are paid with the next read.
 func (s *source) owe(cost int) {
 	if s.owed += cost; s.owed >= profileCost {
 		s.pay()
 	}
 }
 
-// pay waits until the rate allows what is owed.
+// pay waits until the rate allows the owed cost.
 func (s *source) pay() {
 	wait := s.limiter.ReserveN(time.Now(), min(s.owed, maxRate)).Delay()
 	s.owed = 0

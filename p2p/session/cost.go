@@ -1,6 +1,7 @@
 package session
 
-// What a frame costs its receiver. A peer's frames are read no faster than it may cause cost; see maxRate.
+// What a frame costs its receiver. The cost of a peer's frames is limited to a rate, and they are read no faster; see
+// maxRate.
 
 import (
 	"fmt"
@@ -14,20 +15,20 @@ import (
 
 // The cost of a frame, in bytes that count against maxRate in addition to its length.
 const (
-	// frameCost is that of most frames: offers and commits above all.
+	// frameCost is the cost of most frames, mainly offers and commits.
 	frameCost = 128
-	// answerCost is that of a frame that makes this daemon answer, or look at many tasks: 30,000 a second.
+	// answerCost is the cost of a frame that makes this daemon answer, or check many tasks. It allows 30,000 a second.
 	answerCost = 1 << 10
-	// renewCost is that of a renewal or a Query, which take a round of the journal and a write to the disk: 4,000 a second.
-	// A host asks for one in some seconds.
+	// renewCost is the cost of a renewal or a Query, which need a round of the journal and a write to disk. It allows 4,000
+	// a second. A host sends one every few seconds.
 	renewCost = 8 << 10
-	// freeCost is that of what is free on a host, which may have tasks compared with it: 256 a second, and fewer if it lists
-	// many GPUs. A host tells it ten times a second.
+	// freeCost is the cost of an Availability, after which this daemon may compare waiting tasks with the host. It allows
+	// 256 a second, or fewer if the host lists many GPUs. A host sends up to ten a second.
 	freeCost = 128 << 10
-	// profileCost is that of a message about the whole host or daemon, which changes what is known of it.
+	// profileCost is the cost of a message about a whole host or daemon, which updates all that is known about it.
 	profileCost = 1 << 20
-	// sessionCost is that of a session, which may have all tasks at a host looked at when it begins and when it ends: eight a
-	// second.
+	// sessionCost is the cost of a session: when it begins and when it ends, this daemon may check all tasks of the host. It
+	// allows eight a second.
 	sessionCost = 4 << 20
 )
 
@@ -46,11 +47,11 @@ func costOf(f *wirepb.Frame) int {
 	return frameCost
 }
 
-// rates are those at which peers are read. They outlive sessions, so that a new one brings no new allowance. Only the
-// manager's goroutine uses them.
+// rates holds the rate limiter of each peer. The limiters outlive sessions, so that a new session brings no new
+// allowance. Only the manager's goroutine uses rates.
 type rates map[job.Peer]*rate.Limiter
 
-// of returns the rate of a peer, which its sessions share.
+// of returns the limiter of a peer, which all its sessions share.
 func (rs rates) of(p job.Peer, now time.Time) *rate.Limiter {
 	l := rs[p]
 	if l == nil {
@@ -67,24 +68,24 @@ func (rs rates) of(p job.Peer, now time.Time) *rate.Limiter {
 	return l
 }
 
-// maxRates is how many rates are kept before those that were not used lately are forgotten. It is more than there are sessions.
+// maxRates is the number of limiters at which unused ones are forgotten. It is more than Config.MaxPeers.
 const maxRates = 8192
 
-// A daemon says who it is once in a session, and again when its profile changes, or the groups that it owns. More of that is
-// a flood.
+// A daemon sends Hello and Owns once in a session, and again when its profile or the groups that it owns change. Sending
+// them more often is a flood.
 const (
 	profileEvery = time.Second
 	profileBurst = 64
 )
 
-// profiles counts the messages about a whole host or daemon.
+// profiles limits the messages about a whole host or daemon.
 type profiles struct{ limiter *rate.Limiter }
 
 func newProfiles() profiles {
 	return profiles{rate.NewLimiter(rate.Every(profileEvery), profileBurst)}
 }
 
-// check returns an error if such a message comes too often: the session is to be cut.
+// check returns an error if such a message comes too often; the session must then be cut.
 func (p profiles) check(f *wirepb.Frame) error {
 	switch f.GetBody().(type) {
 	case *wirepb.Frame_Hello, *wirepb.Frame_Owns:
@@ -95,13 +96,13 @@ func (p profiles) check(f *wirepb.Frame) error {
 	return nil
 }
 
-// checks are those of a frame before it is decoded.
+// checks are the checks of a frame before it is decoded.
 type checks struct {
 	roles    roleCheck
 	profiles profiles
 }
 
-// check returns an error if the session is to be cut. drop is true for a frame that is ignored.
+// check returns an error if the session must be cut. drop is true if the frame must be ignored.
 func (c *checks) check(f *wirepb.Frame) (drop bool, err error) {
 	if drop, err = c.roles.check(f); drop || err != nil {
 		return drop, err

@@ -23,12 +23,13 @@ var (
 	errNoGangs   = fmt.Errorf("%w: a member of a gang, and the peer has an earlier version, which does not know gangs", ErrInvalid)
 )
 
-// files are the job files that were last carried in one direction, oldest first. T is what a side keeps of a file.
+// files are the job files that the session last carried in one direction, oldest first. T is what a side keeps for each
+// file.
 type files[T any] struct {
 	known   map[job.Digest]T
 	order   []carried
 	bytes   int
-	repeats bool // the peer has an earlier version, which sends a job file with each Start; none is remembered
+	repeats bool // the peer has an earlier version, where each Start carries its job file; nothing is remembered
 }
 
 // carried is one file in the order of its first Start.

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	readBuffer = 32 << 10  // of each session; a longer frame gets a temporary buffer
+	readBuffer = 32 << 10  // size for each session; a longer frame gets a temporary buffer
 	keepBuffer = 256 << 10 // a writer's buffer that grew beyond this is not kept
 )
 

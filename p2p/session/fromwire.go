@@ -24,8 +24,8 @@ var (
 	errNoJSON   = errors.New("a job file that is no JSON object")
 )
 
-// fromWire decodes and checks the message of a frame. It returns a contract.ToWorker or a contract.ToScheduler. The files are
-// those that the session has carried before.
+// fromWire decodes and checks the message of a frame. It returns a contract.ToWorker or a contract.ToScheduler. known are
+// the job files that the session has carried before.
 func fromWire(f *wirepb.Frame, known *files[*job.File]) (any, error) {
 	d := &decoder{files: known}
 	msg := d.toWorker(f)
@@ -237,9 +237,9 @@ func (d *decoder) file(m *wirepb.Start) *job.File {
 	return f
 }
 
-// fileOfWire decodes a job file. A field that the JSON leaves out gets its default, but for the number of CPUs: EncodeSpec
-// leaves it out if it is 0. A later version may have written fields and values that this one does not know: that is for the
-// worker to refuse (job.StrangeFile), and ends no session. What is no JSON object is an error.
+// fileOfWire decodes a job file. A field that the JSON leaves out gets its default, except the number of CPUs: EncodeSpec
+// leaves it out if it is 0. A later version may have written fields and values that this version does not know. Then the
+// worker refuses the task (job.StrangeFile), and the session goes on. A text that is not a JSON object is an error.
 func fileOfWire(text []byte) (*job.File, error) {
 	if err := checkSpecSize(text); err != nil {
 		return nil, err
@@ -265,13 +265,13 @@ func fileOfWire(text []byte) (*job.File, error) {
 	return f, nil
 }
 
-// strangeWhy tells people what of a job file this version does not know. The error is of package json, or of the check of
-// the job.
+// strangeWhy tells people what this version does not know in a job file. The error is from package json, or from the check
+// of the job.
 func strangeWhy(err error) string {
 	return sentence("this node has another version of muster, which cannot run the job: " + strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// founding decodes the proof of a group's founder, which may be missing.
+// founding decodes the proof that the sender has founded a group. The proof may be missing.
 func (d *decoder) founding(b []byte) (f job.Founding) {
 	switch len(b) {
 	case 0:
@@ -367,7 +367,7 @@ func profileOf(p *wirepb.Profile) contract.Profile {
 	return out
 }
 
-// userLimitsOf decodes the limits of users; nil if the host tells none. Of several entries of one user the last counts.
+// userLimitsOf decodes the limits of users; nil if the host sends none. If a user has several entries, the last one counts.
 func userLimitsOf(p *wirepb.Profile) *contract.UserLimits {
 	if len(p.GetLimits()) == 0 {
 		return nil

@@ -1,7 +1,7 @@
 package session
 
-// State and decisions of the manager's goroutine: for each peer, whether to dial, which of two streams to keep, and
-// when to retry.
+// State and decisions of the manager's goroutine. For each peer it decides whether to dial, which of two streams to
+// keep, and when to retry.
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const maxGreeting = 2
 type loop struct {
 	*Manager
 	links   map[job.Peer]*link
-	agenda  *timers.Heap[time.Time, *link] // when to look at each link again
+	agenda  *timers.Heap[time.Time, *link] // when to check each link again
 	mine    count                          // streams that this daemon has opened
 	timer   *time.Timer
 	busy    int // goroutines that have yet to post their result
@@ -42,19 +42,19 @@ type loop struct {
 type link struct {
 	peer     job.Peer
 	look     timers.Timer[time.Time, *link]
-	wanted   bool               // as of the last change that was handled
+	wanted   bool               // by the last change that was handled
 	id       peer.ID            // libp2p ID to dial if the peer is wanted
 	unwanted time.Time          // since when the peer has not been wanted
-	left     time.Time          // when cur was given up; zero: it was not
+	left     time.Time          // when cur was given up; zero: cur was not given up
 	cur      *conn              // the current session, up or ending
 	next     *open              // the stream that replaces cur once cur has ended
 	cancel   context.CancelFunc // cancels the dial in progress; nil: none
-	offered  bool               // the dial has sent Open: its stream counts
-	greeting int                // streams of the peer that are in the greeting
+	offered  bool               // the dial was allowed to send Open, and its stream was counted
+	greeting int                // streams from the peer that are in the greeting
 	tries    int                // failed dials since the last stable session
 	retry    time.Time          // no dial before this time
 	banned   time.Time          // refused until this time, because of what the peer sent
-	theirs   count              // the peer's newest stream when cur was agreed
+	theirs   count              // the peer's count when cur was agreed
 }
 
 func (l *loop) link(p job.Peer) *link {
@@ -94,7 +94,7 @@ func (l *loop) lookDue(ctx context.Context) {
 	for k, ok := l.agenda.Take(now); ok; k, ok = l.agenda.Take(now) {
 		switch {
 		case k.cur != nil && !k.left.IsZero():
-			k.cur.cut(ErrUnused) // its peer does not end the stream
+			k.cur.cut(ErrUnused) // the peer does not end the stream
 		case k.cur != nil && !now.Before(k.idleSince().Add(l.cfg.IdleAfter)):
 			l.giveUp(k)
 		case k.cur == nil && k.wanted:
@@ -110,7 +110,7 @@ func (l *loop) lookDue(ctx context.Context) {
 	}
 }
 
-// mayOffer tells a dial that has a stream whether to send Open, and with which count.
+// mayOffer returns whether a dial that has a stream may send Open, and the count to send.
 func (l *loop) mayOffer(k *link) (count, bool) {
 	if k.cur != nil || l.ends {
 		return count{}, false
@@ -144,8 +144,8 @@ func (l *loop) dialled(k *link, o *open, err error) {
 	l.settle(k)
 }
 
-// backOff delays the next dial by a fully random time, so that peers that lost the same host do not all return at
-// once.
+// backOff delays the next dial by a random time from zero to the limit, so that peers that lost the same host do not all
+// return at once.
 func (l *loop) backOff(k *link) {
 	limit := min(l.cfg.BackoffMax, l.cfg.BackoffMin<<min(k.tries, 16))
 	k.tries++
@@ -213,7 +213,7 @@ func (l *loop) greeted(k *link, o *open, err error) {
 	k.cur.cut(ErrReplaced)
 }
 
-// after reports whether the stream was opened after those that were known before.
+// after reports whether the stream with count c was opened after the stream with count known.
 func (c count) after(known count) bool {
 	return c.incarnation != known.incarnation || c.n > known.n
 }

@@ -49,7 +49,7 @@ type Manager struct {
 	self    job.Peer
 
 	do      chan func()   // run by Run's goroutine, the only one that accesses the links
-	changed chan struct{} // holds a token while changes of the wanted set are to be handled
+	changed chan struct{} // holds a token while changes of the wanted set wait to be handled
 	stopped chan struct{} // closed when Run is about to return
 	table   table
 	denied  atomic.Uint64 // messages that their senders' roles do not allow
@@ -137,7 +137,7 @@ func (m *Manager) RTT(p job.Peer) (time.Duration, bool) {
 	return d, d > 0
 }
 
-// Clock returns how far the clock of the peer is ahead, as measured by pings. Without a session it is not known.
+// Clock returns how far the clock of the peer is ahead, as measured by pings. It is not Known without a session.
 func (m *Manager) Clock(p job.Peer) Clock {
 	c := m.table.get(p)
 	if c == nil {
@@ -146,7 +146,7 @@ func (m *Manager) Clock(p job.Peer) Clock {
 	return c.pings.clock()
 }
 
-// Denied returns how many messages have come that their sender's role does not allow.
+// Denied returns how many received messages their senders' roles did not allow.
 func (m *Manager) Denied() uint64 { return m.denied.Load() }
 
 // Run opens and accepts sessions until ctx ends. Then it says goodbye on each, and returns when all have ended.
@@ -208,7 +208,7 @@ func (m *Manager) serve(c *conn) {
 	}
 	m.handler.Down(c.peer, c.cause)
 	if errors.Is(c.cause, ErrSilent) {
-		// Other protocols should not wait for that connection either.
+		// Other protocols should not wait on that connection either.
 		if err := m.host.Network().ClosePeer(c.stream.Conn().RemotePeer()); err != nil {
 			m.log.Debug("connection closed", "peer", string(c.peer), "error", err)
 		}
@@ -303,7 +303,7 @@ func goodbyeFrame() *wirepb.Frame {
 	return &wirepb.Frame{Body: &wirepb.Frame_Goodbye{Goodbye: &wirepb.Goodbye{}}}
 }
 
-// pong answers a Ping with what the clock of this host reads.
+// pong returns the answer to a Ping, with the time on this host's clock.
 func pong(number uint64, now time.Time) *wirepb.Frame {
 	return &wirepb.Frame{Body: &wirepb.Frame_Pong{Pong: &wirepb.Pong{Number: number, Clock: now.UnixNano()}}}
 }

@@ -64,8 +64,8 @@ func (o *outbox) put(f *wirepb.Frame) error {
 	return nil
 }
 
-// shorten takes the job file out of a Start if the peer has it. Otherwise it returns the digest and the size of the
-// file that is sent now. mu is held.
+// shorten removes the job file from a Start if the peer already has it. Otherwise it returns the digest and the size of
+// the file that is sent now. mu is held.
 func (o *outbox) shorten(m *wirepb.Start) (sum job.Digest, size int) {
 	if m == nil {
 		return sum, 0

@@ -14,9 +14,9 @@ import (
 	"github.com/musterhq/muster/internal/contract"
 )
 
-// pathOf returns the path of a connection that goes straight from host to host. A session stays on its connection: if a
-// relay carries it and the hosts connect directly later, the path stays empty until the session ends. The next session
-// has it.
+// pathOf returns the path of a direct connection, and an empty path if a relay carries it. A session stays on its
+// connection: if the hosts later connect directly, the path stays empty until the session ends. The next session has a
+// path.
 func pathOf(c network.ConnMultiaddrs) contract.Path {
 	remote, ok := addressOf(c.RemoteMultiaddr())
 	if !ok || !reachable(remote) {
@@ -49,7 +49,7 @@ func addressOf(at ma.Multiaddr) (netip.Addr, bool) {
 }
 
 // sourceOf returns the address from which this host sends to another. A QUIC connection that this host has dialled does
-// not tell it, because all share one socket. The UDP socket here sends nothing.
+// not say it, because all these connections share one socket. The UDP socket that is opened here sends nothing.
 func sourceOf(remote netip.Addr) netip.Addr {
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(remote, 9)))
 	if err != nil {
@@ -60,8 +60,8 @@ func sourceOf(remote netip.Addr) netip.Addr {
 	return at.AddrPort().Addr().Unmap()
 }
 
-// reachable reports whether another host could reach one at an address. An address of one link has a zone, which
-// differs between hosts.
+// reachable reports whether other hosts could reach a host at this address. An IPv6 link-local address is not reachable:
+// it needs a zone, which differs between hosts.
 func reachable(a netip.Addr) bool {
 	switch {
 	case !a.IsValid() || a.Zone() != "" || a.Is4In6():

@@ -1,6 +1,6 @@
 package session
 
-// Pings: round trips and clocks, as both are measured.
+// Pings measure round trips and clocks.
 
 import (
 	"math/rand/v2"
@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// pings measures round trips, and how far the clock of the peer is from that of this host. At any time at most one Ping is timed;
-// the others keep the session alive. Each has a random number. So a peer cannot answer a Ping before it has come, to seem nearer
-// than it is.
+// pings measures round trips, and how far the peer's clock differs from this host's clock. At most one Ping is timed at a
+// time; the others keep the session alive. Each Ping has a random number, so that a peer cannot answer a Ping before it
+// arrives in order to seem nearer than it is.
 type pings struct {
 	mu    sync.Mutex
 	last  uint64        // guarded by mu; counts Pings
@@ -18,18 +18,18 @@ type pings struct {
 	timed uint64        // guarded by mu; number of the timed Ping, or 0
 	at    time.Time     // guarded by mu; when the timed Ping was sent
 	rtt   time.Duration // guarded by mu; smoothed as in TCP
-	told  time.Duration // guarded by mu; as Handler.Measured was told
+	told  time.Duration // guarded by mu; rtt as Handler.Measured last got it
 	ahead Clock         // guarded by mu
 }
 
-// Clock is how far the wall clock of a peer is ahead of that of this host. The peer says what its clock reads; nobody proves it.
+// Clock says how far the wall clock of a peer is ahead of this host's. The peer reports its own time, which nobody proves.
 type Clock struct {
 	Known  bool          // false: the peer has an earlier version, or was not measured yet
 	Ahead  time.Duration // negative: behind
 	Within time.Duration // how wrong Ahead may be, if the peer is honest
 }
 
-// clockWithin bounds Clock.Within: slower answers say nothing of the clock.
+// clockWithin bounds Clock.Within: an answer that takes longer is not used to measure the clock.
 const clockWithin = time.Second
 
 func (p *pings) next(now time.Time) uint64 {
@@ -44,8 +44,8 @@ func (p *pings) next(now time.Time) uint64 {
 	return number
 }
 
-// answered takes a Pong, which has what the clock of the peer read; zero: it does not tell. It returns the smoothed round trip,
-// and whether Handler.Measured is to be told of it.
+// answered handles a Pong. clock is the time on the peer's clock; zero: the Pong does not have it. answered returns the
+// smoothed round trip, and whether to call Handler.Measured with it.
 func (p *pings) answered(number uint64, clock, now time.Time) (rtt time.Duration, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,7 +1,7 @@
 package session
 
-// The roles that the messages of a session need. A daemon with the role scheduler commands workers, and one with the role
-// worker tells schedulers about itself; who lacks the role sends nothing of the kind.
+// The roles that the messages of a session need. A daemon with the role scheduler commands workers. A daemon with the
+// role worker tells schedulers about itself. A daemon without a role must not send the messages that need it.
 // See docs/adr, ADR 112.
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// senders is the table of all messages: the role that a daemon must have to send each. 0: any member may send it.
+// senders lists, for each message, the role that its sender must have. 0: any member may send it.
 var senders = map[reflect.Type]p2p.Roles{
 	reflect.TypeFor[*wirepb.Frame_Owns]():    p2p.RoleScheduler,
 	reflect.TypeFor[*wirepb.Frame_Offer]():   p2p.RoleScheduler,
@@ -42,19 +42,19 @@ var senders = map[reflect.Type]p2p.Roles{
 
 // roleCheck checks the frames of one peer.
 type roleCheck struct {
-	roles  func() p2p.Roles // of the peer now: a renewed credential may change them
+	roles  func() p2p.Roles // returns the peer's present roles: a renewed credential may change them
 	knows  bool             // the peer says that it sends only what its roles allow
 	denied func(error)      // called with every denial
 	first  func(error)      // called with the first denial of a peer that does not know roles
 	warned bool
 }
 
-// check returns an error if the peer may not send a frame: the session is to be cut. A peer of an earlier version does not
-// know roles, and sends what it always sent. drop is true for what it may not send.
+// check returns an error if the peer may not send a frame; the session must then be cut. A peer of an earlier version does
+// not know roles and sends all messages; for a frame that such a peer may not send, check returns drop.
 func (r *roleCheck) check(f *wirepb.Frame) (drop bool, err error) {
 	body := f.GetBody()
 	if body == nil {
-		return false, nil // refused with the other messages that there are not
+		return false, nil // fromWire refuses it, like every unknown message
 	}
 	need, known := senders[reflect.TypeOf(body)]
 	if known && need == 0 {

@@ -9,42 +9,47 @@
 // Either side may open the stream. The opener sends Open and the other side answers Accept. Only then is the session
 // up: an open stream alone proves nothing, because libp2p opens a stream before the other side has heard of it.
 //
-// A pair has at most one session. If both sides open a stream at once, the stream of the lower peer ID is kept: while
-// the lower peer waits for its Accept, it refuses the other's stream. Open and Accept carry the number of streams
-// that their sender has opened since it started. With this number a peer can tell two cases apart. A stream that was
-// opened before the present session was agreed is out of date. A later one means that the peer has lost the session,
-// and replaces it.
+// A pair has at most one session. If both sides open a stream at once, the stream of the peer with the lower ID is
+// kept: while that peer waits for its Accept, it refuses the other's stream. Open and Accept carry the number of
+// streams that their sender has opened since it started. With this number a peer can tell two cases apart. A stream
+// that was opened before the present session was agreed is out of date, and is refused. A stream that was opened later
+// means that the peer has lost the session, and replaces it.
 //
-// A side that has sent or received nothing for two seconds sends a Ping; the other answers with a Pong of the same
-// number, which is random. It also measures the round trip, which the handler is told. If nothing arrives for six seconds, the session ends and the connection is closed, so that other protocols
-// stop using it too. A session that was not used for a minute rests: the times are then ten and thirty seconds. Each
+// A side that has sent nothing or received nothing for two seconds sends a Ping with a random number. The other side
+// answers with a Pong of the same number. The Ping also measures the round trip, and the handler is told the result.
+// If nothing arrives for six seconds, the session ends and the connection is closed, so that other protocols stop
+// using it too. A session that was not used for a minute rests: the two times are then ten and thirty seconds. Each
 // side applies its own times, and the first use ends the rest with a Ping.
 //
 // A full queue, a stream that accepts no bytes and a Ping without an answer also end the session: a peer that does not
 // read is cut off. A daemon that stops sends Goodbye as its last message.
 //
 // The opener gives up a session that it no longer wants and that nobody uses. It ends its half of the stream between
-// two frames, and the other side ends its own half once it has read that. This is no Goodbye, because the daemon goes
-// on, and no silence, because the connection stays. If the other side still wants a session, it opens one and becomes
-// the opener. The side that accepted a session gives it up only to make room, in the same way. Ping, Pong and what a
-// daemon sends to everybody (Owns, Hello, Availability, renewals of no attempt) do not count as use.
+// two frames, and the other side ends its own half once it has read that. This is not a Goodbye, because the daemon
+// goes on, and not silence, because the connection stays. If the other side still wants a session, it opens one and
+// becomes the opener. The side that accepted a session gives it up only to make room, in the same way. Ping, Pong and
+// the messages that a daemon sends to everybody (Owns, Hello, Availability, a Renew or Renewed without attempts) do not
+// count as use.
 //
-// Each message needs a role of its sender, the scheduler's or the worker's (see senders). The roles are those of the
-// credential that the peer has shown last. A message without the role ends the session like one that is out of bounds.
-// A peer of an earlier version says in Open or Accept that it does not know this; from it, such messages are ignored.
+// Most messages need a role of their sender, scheduler or worker (see senders). The roles are those of the credential
+// that the peer has shown last. A message that the sender's roles do not allow ends the session, like a message that is
+// out of bounds. A peer of an earlier version does not say in Open or Accept that it knows roles; such messages of this
+// peer are ignored.
 //
 // Every message is checked once, on arrival (fromWire), and trusted from then on. A message that is out of bounds or
-// unknown ends the session with a reset, and its sender is refused for [Config.BackoffMax], and for longer if that
-// happens again and again. So a change that an old peer would refuse or misread needs a new protocol number.
+// unknown ends the session with a reset, and its sender is refused for [Config.BackoffMax], or for longer if that
+// happens repeatedly. So a change that an old peer would refuse or misread needs a new protocol number.
 //
-// A Start, or a long Event, with which a session may have broken off is sent alone in the next one, and then with growing
-// delays (trials.go). A job file with fields that this version does not know ends no session: the worker refuses the Start.
-// Open and Accept carry the newest format of jobs that their sender knows, so that no owner offers a host what it does not know.
+// If a session breaks off, a Start or a long Event that the peer may not have received is suspected to be the cause. The
+// next session sends it alone, and if that session breaks off too, it is sent again only after growing delays
+// (trials.go). A job file with fields that this version does not know does not end a session: the worker refuses the
+// Start. Open and Accept carry the newest job format that their sender knows, so that owners offer a host only jobs
+// that it knows.
 //
-// A peer may send 32 MiB a second, about 120,000 offers. Each frame counts for more than its length, by what it costs the
-// receiver (see costOf): an Availability for 128 KiB more. A session costs 4 MiB, and has no rate of its own. What exceeds
-// the rate is read later, and so is what the handler has no room for. Only a peer that says again and again what it has
-// (Hello, Owns) is cut for that.
+// A peer may send 32 MiB a second, about 120,000 offers. Each frame counts as longer than it is, because of what it
+// costs the receiver (see costOf): an Availability counts as 128 KiB more. A new session costs 4 MiB, and all sessions of
+// a peer share one rate. Frames beyond the rate are read later, like frames that the handler has no room for. Only a
+// peer that sends Hello or Owns too often is cut off.
 package session
 
 import (
@@ -66,14 +71,14 @@ const (
 	// fits in three bytes. The largest messages are a Hello of contract.MaxGPUs devices with all their links, and a
 	// Start with its job file.
 	MaxFrame = 1<<21 - 1
-	// startRoom bounds what a Start holds besides its job file: IDs, numbers, the user's name, the task's line of a list,
+	// startRoom bounds the rest of a Start besides its job file: IDs, numbers, the user's name, the task's line of a list,
 	// and the members of its gang.
 	startRoom = 4<<10 + job.MaxEntry + job.MaxNodes*(maxPeer+job.MaxName+64)
-	// MaxQueue bounds the bytes that are queued for a peer: about one second of a scheduler at full speed, or four of
-	// the largest frames.
+	// MaxQueue bounds the bytes that are queued for a peer: about what a scheduler sends in one second at full speed, or
+	// four of the largest frames.
 	MaxQueue = 8 << 20
-	// maxRate bounds the bytes that are read from a peer in a second: six times the 20,000 offers that the fastest
-	// scheduler is meant to send.
+	// maxRate bounds the bytes that are read from a peer in a second: six times as much as the 20,000 offers that the
+	// fastest scheduler is meant to send.
 	maxRate = 32 << 20
 	// greetTimeout bounds the wait for Open and for Accept, which takes one round trip.
 	greetTimeout = 5 * time.Second
@@ -100,10 +105,10 @@ var (
 	ErrNoSession = errors.New("session: none with this peer")
 	// ErrInvalid is a message that is out of bounds: a bug of its sender.
 	ErrInvalid = errors.New("session: invalid message")
-	// ErrRole is a message that its sender's role does not allow: its credential does not make it a scheduler, or not a
-	// worker.
+	// ErrRole is a message that its sender's roles do not allow: its credential does not have the role scheduler, or not
+	// the role worker.
 	ErrRole = errors.New("session: not allowed")
-	// ErrFlood means that the peer sends without end what is sent once.
+	// ErrFlood means that the peer sends a message too often that is meant to be sent rarely.
 	ErrFlood = errors.New("session: flood")
 	// ErrBusy means that the peer does not read what it is sent. The session was cut.
 	ErrBusy = errors.New("session: peer does not read")
@@ -113,7 +118,7 @@ var (
 	ErrReplaced = errors.New("session: replaced by a newer one")
 	// ErrGoodbye means that the peer is stopping.
 	ErrGoodbye = errors.New("session: peer said goodbye")
-	// ErrUnused means that the opener has given the session up. A side that still wants a session dials.
+	// ErrUnused means that one side has given up the session. A side that still wants a session dials.
 	ErrUnused = errors.New("session: not needed any more")
 	// ErrStopped means that this daemon is stopping.
 	ErrStopped = errors.New("session: stopped")
@@ -125,12 +130,12 @@ type Config struct {
 	Silence     time.Duration // time without receiving after which the session is cut
 	RestEvery   time.Duration // PingEvery of a session without use for IdleAfter
 	RestSilence time.Duration // Silence of such a session
-	DialTimeout time.Duration // of one dial, with a handshake on a busy host
+	DialTimeout time.Duration // of one dial; allows for a handshake with a busy host
 	BackoffMin  time.Duration // upper bound of the delay before the first redial
 	BackoffMax  time.Duration // upper bound of the delay before later redials
 	IdleAfter   time.Duration // time without use after which an unwanted session is given up, and a wanted one rests
 	MaxWanted   int           // sessions that this daemon opens and keeps
-	MaxPeers    int           // all sessions, with those that other daemons opened
+	MaxPeers    int           // all sessions, including those that other daemons opened
 	// Denied is called with every message that its sender's roles do not allow; it does not block. It may be nil.
 	Denied func(p job.Peer, err error)
 }
@@ -165,9 +170,10 @@ func (c Config) Validate() error {
 }
 
 // Handler receives the events of all sessions. For one peer the calls come one after the other: Up, then messages in
-// the order in which they were sent, then Down, before the next Up. Among the messages comes Measured: after the first
-// Ping that was answered, and when the smoothed round trip has changed by a fourth since then. A slow call blocks only its own session, but the
-// peer may then cut the session because nobody reads. The handler may call Send, Want and Unwant.
+// the order in which they were sent, then Down, before the next Up. Measured comes between messages: after the first
+// answered Ping, and whenever the smoothed round trip has changed by a fourth since the last Measured. A slow call
+// blocks only its own session, but the peer may then cut the session because nobody reads. The handler may call Send,
+// Want and Unwant.
 type Handler interface {
 	Up(peer job.Peer, info Info)
 	Measured(peer job.Peer, roundTrip time.Duration)
@@ -180,9 +186,9 @@ type Handler interface {
 type Info struct {
 	Peer   job.Peer
 	Addr   string        // the peer's multiaddr
-	Path   contract.Path // empty too if the peer has an earlier version, which does not know gangs
+	Path   contract.Path // also empty if the peer has an earlier version that does not know gangs
 	Opened bool          // this side opened it
 	Since  time.Time     // when it came up
-	RTT    time.Duration // measured with pings; 0 until the first was answered
-	Clock  Clock         // likewise
+	RTT    time.Duration // measured with pings; 0 before the first answer
+	Clock  Clock         // measured with pings; not Known before the first answer
 }

@@ -248,7 +248,7 @@ func profile(p contract.Profile) *wirepb.Profile {
 	return out
 }
 
-// userLimits encodes the limits of users, those of every user first.
+// userLimits encodes the limits of users. The limits that apply to every user come first.
 func userLimits(l *contract.UserLimits) (out []*wirepb.UserLimit) {
 	if l == nil {
 		return nil
@@ -268,8 +268,8 @@ func most(l contract.Limit) map[string]int64 {
 	return m
 }
 
-// tellable returns the limits without the users and the amounts that a receiver would refuse: a Hello must not fail for one
-// odd name in a configuration. Such users may have limits that are not told.
+// tellable returns the limits without the users and the amounts that a receiver would refuse, so that a Hello does not
+// fail because of one odd name in a configuration. The limits of such users are not sent.
 func tellable(l *contract.UserLimits) *contract.UserLimits {
 	if checkLimits(l) == nil {
 		return l
@@ -369,7 +369,7 @@ func printable(s string) bool {
 	return true
 }
 
-// founding encodes the proof of a group's founder; nothing if there is none.
+// founding encodes the proof that this daemon has founded a group, or returns nil if there is none.
 func founding(f job.Founding) []byte {
 	if f == (job.Founding{}) {
 		return nil

@@ -1,6 +1,6 @@
 package session
 
-// Trials: a message with which a session may have ended is kept back, so that it does not end the next sessions too.
+// Trials: a message that may have ended a session is held back, so that it does not end the next sessions too.
 // See docs/adr, ADR 165.
 
 import (
@@ -14,32 +14,33 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// A Start, or a long Event, is under way until its receiver has answered a Ping that came after it, or has reported about its
-// attempt. What was under way when a session broke off is suspected. In later sessions the same is sent as a trial, one at a
-// time: if the session breaks off again, it was the cause, and whatever followed it was not. Then it is kept back for
-// trialFirst, and twice as long each time, up to trialMost. Who has received a trial is acquitted.
+// A Start, or a long Event, is under way until its receiver has answered a later Ping or has reported about its attempt.
+// Messages that were under way when a session broke off are suspected. Later sessions send a suspected message as a
+// trial, one at a time. If the session breaks off again, the message on trial is blamed, and messages after it are not.
+// The blamed message is then held back for trialFirst, and twice as long each further time, up to trialMost. A message
+// whose trial has arrived is acquitted.
 //
-// A host that lost power while a Start was under way costs nothing by that: the first trial has no delay.
+// The first trial has no delay. So nothing is delayed if a host merely lost power while a Start was under way.
 const (
 	trialFirst = time.Minute
 	trialMost  = time.Hour
-	// trialGap is how long a message waits for the trial of another one.
+	// trialGap is how long a message waits while another message is on trial.
 	trialGap = time.Second
-	// suspicionEnds is for how long a message is suspected after its last trial could have been.
+	// suspicionEnds is how long a suspicion lasts after the session broke off, or after the message could be sent again.
 	suspicionEnds = 2 * time.Hour
-	// longEvent is the output and usage from which an Event counts as long. Shorter ones fit into every packet.
+	// longEvent is the size of output and usage from which an Event counts as long. Shorter Events fit into every packet.
 	longEvent = 512
-	// maxUnderWay bounds the messages of a session that are remembered, and the suspects of a peer.
+	// maxUnderWay bounds the messages that are remembered for a session, and the suspects of a peer.
 	maxUnderWay = 256
 	// maxTried bounds the peers with suspects.
 	maxTried = 1024
 )
 
-// HeldBackError is a message that is not sent now, because sessions with the peer broke off when it was. Nothing of it has
-// reached the peer. Send it again after Wait.
+// HeldBackError means that a message is not sent now, because sessions with the peer broke off when it was sent before.
+// Nothing of it has reached the peer this time. Send it again after Wait.
 type HeldBackError struct {
 	Wait  time.Duration
-	Times int // that a session broke off; 0: another message is on trial
+	Times int // how often a session broke off; 0: another message is on trial
 }
 
 func (e *HeldBackError) Error() string {
@@ -49,7 +50,8 @@ func (e *HeldBackError) Error() string {
 	return fmt.Sprintf("session: a message is kept back for %s: the session broke off %d times when it was sent", e.Wait.Round(time.Second), e.Times)
 }
 
-// subject is what a message says, in so far as it is known again when it is sent once more. Starts of one job are the same.
+// subject identifies a message, so that it is recognized when it is sent again. All Starts with one job file have the
+// same subject.
 type subject [sha256.Size]byte
 
 // subjectOf returns the subject of a message that may be suspected. It returns false for all others.
@@ -58,7 +60,7 @@ func subjectOf(f *wirepb.Frame) (s subject, suspicious bool) {
 	case *wirepb.Frame_Start:
 		copy(s[:], b.Start.GetFile())
 		if b.Start.GetGang() != nil {
-			s[0] ^= 0xff // it is larger, and not every version knows it
+			s[0] ^= 0xff // a Start with a gang is larger, and not every version knows it
 		}
 		return s, true
 	case *wirepb.Frame_Event:
@@ -71,27 +73,27 @@ func subjectOf(f *wirepb.Frame) (s subject, suspicious bool) {
 	return s, false
 }
 
-// underWay are the messages of one session that its peer may not have received.
+// underWay holds the messages of one session that the peer may not have received.
 type underWay struct {
 	suspects *suspects // of the peer
 
 	mu       sync.Mutex
 	sent     []onWay // guarded by mu; oldest first
 	n        uint64  // guarded by mu; how many messages were added
-	ping     uint64  // guarded by mu; number of the Ping that is to confirm some of them; 0: none
-	confirms uint64  // guarded by mu; the last message that it confirms
+	ping     uint64  // guarded by mu; number of the Ping whose answer confirms some of sent; 0: none
+	confirms uint64  // guarded by mu; the last message that this answer confirms
 	trial    uint64  // guarded by mu; the message that is on trial; 0: none
 }
 
-// onWay is one message.
+// onWay is one message that is under way.
 type onWay struct {
 	n       uint64
 	subject subject
 	attempt job.Attempt
 }
 
-// send sends a message that may be suspected, unless it is to be kept back. put puts it into the queue, and ping puts a Ping
-// behind it and returns its number.
+// send sends a message that may be suspected, unless it must be held back. put queues the message; ping queues a Ping
+// after it and returns the number of the Ping. An Event is never held back: it is sent without its output and usage.
 func (u *underWay) send(f *wirepb.Frame, s subject, put func(*wirepb.Frame) error, ping func() (uint64, error)) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -101,7 +103,7 @@ func (u *underWay) send(f *wirepb.Frame, s subject, put func(*wirepb.Frame) erro
 		if event == nil {
 			return err
 		}
-		event.Exit.Tail, event.Exit.Usage = nil, nil // its owner learns at least the end
+		event.Exit.Tail, event.Exit.Usage = nil, nil // the owner learns at least that the attempt has ended
 		return put(f)
 	}
 	if suspected && u.trial != 0 && u.subjectOf(u.trial) != s && f.GetEvent() == nil {
@@ -117,7 +119,7 @@ func (u *underWay) send(f *wirepb.Frame, s subject, put func(*wirepb.Frame) erro
 	}
 	if suspected && u.trial == 0 {
 		u.trial = u.n
-		if number, err := ping(); err == nil { // else a later Ping confirms it
+		if number, err := ping(); err == nil { // otherwise a later Ping confirms the trial
 			u.ping, u.confirms = number, u.n
 		}
 	}
@@ -134,7 +136,7 @@ func (u *underWay) subjectOf(n uint64) subject {
 	return subject{}
 }
 
-// sendPing puts a Ping into the queue. Its answer confirms all that was sent before, and nothing is sent meanwhile.
+// sendPing queues a Ping whose answer confirms all messages sent before it. It holds mu, so that no message comes between.
 func (u *underWay) sendPing(ping func() (uint64, error)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -143,7 +145,7 @@ func (u *underWay) sendPing(ping func() (uint64, error)) {
 	}
 }
 
-// answered notes the answer to a Ping.
+// answered records the answer to a Ping.
 func (u *underWay) answered(number uint64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -153,7 +155,7 @@ func (u *underWay) answered(number uint64) {
 	}
 }
 
-// reported notes that the peer has reported about an attempt: it has received the Start.
+// reported records that the peer has reported about an attempt. So the peer has received the Start.
 func (u *underWay) reported(a job.Attempt) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -165,7 +167,7 @@ func (u *underWay) reported(a job.Attempt) {
 	}
 }
 
-// received forgets all messages up to the n-th. mu is held.
+// received forgets all messages up to the n-th, which the peer has received. mu is held.
 func (u *underWay) received(n uint64) {
 	done := 0
 	for done < len(u.sent) && u.sent[done].n <= n {
@@ -181,8 +183,8 @@ func (u *underWay) received(n uint64) {
 	}
 }
 
-// blame suspects what was under way when the session ended for this cause. The receiver reads in order: what followed a trial
-// is not to blame if the trial is.
+// blame suspects the messages that were under way when the session ended for this cause. The receiver reads in order, so
+// messages after a trial are not suspected: the trial is.
 func (u *underWay) blame(cause error, now time.Time) {
 	if errors.Is(cause, ErrGoodbye) || errors.Is(cause, ErrStopped) || errors.Is(cause, ErrUnused) || deserved(cause) {
 		return
@@ -202,18 +204,18 @@ func (u *underWay) blame(cause error, now time.Time) {
 type suspects struct {
 	mu      sync.Mutex
 	by      map[subject]suspicion // guarded by mu
-	version string                // guarded by mu; of the peer, by its last Hello; empty: none has come
-	knows   features              // of the peer when they became suspected
+	version string                // guarded by mu; of the peer, by its last Hello; empty: no Hello has come
+	knows   features              // features of the peer when the messages became suspected
 }
 
-// suspicion is what speaks against a message.
+// suspicion is the evidence against one message.
 type suspicion struct {
-	failed int       // trials with which a session broke off
-	until  time.Time // it is kept back
-	last   time.Time // when a session broke off with it
+	failed int       // trials of the message in which the session broke off
+	until  time.Time // the message is held back until this time
+	last   time.Time // when a session last broke off while the message was under way
 }
 
-// check returns whether a message is suspected, and a HeldBackError if it is to be kept back now.
+// check returns whether a message is suspected, and a HeldBackError if it must be held back now.
 func (s *suspects) check(m subject, now time.Time) (suspected bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +226,7 @@ func (s *suspects) check(m subject, now time.Time) (suspected bool, err error) {
 	return there, nil
 }
 
-// is notes the version of the peer. What was suspected of another one is forgotten.
+// is records the version of the peer. If the version has changed, all suspicions are forgotten.
 func (s *suspects) is(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +242,7 @@ func (s *suspects) acquit(m subject) {
 	delete(s.by, m)
 }
 
-// add suspects a message. failed says that it was on trial.
+// add suspects a message. failed says that the message was on trial.
 func (s *suspects) add(m subject, failed bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,7 +261,7 @@ func (s *suspects) add(m subject, failed bool, now time.Time) {
 	s.by[m] = x
 }
 
-// expire forgets the suspicions that are old. It returns whether there are others.
+// expire forgets old suspicions, and returns whether others are left.
 func (s *suspects) expire(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,7 +269,7 @@ func (s *suspects) expire(now time.Time) bool {
 	return len(s.by) > 0
 }
 
-// forgetOld forgets the suspicions that are old. mu is held.
+// forgetOld forgets old suspicions. mu is held.
 func (s *suspects) forgetOld(now time.Time) {
 	for m, x := range s.by {
 		if now.Sub(x.last) > suspicionEnds && now.Sub(x.until) > suspicionEnds {
@@ -276,8 +278,8 @@ func (s *suspects) forgetOld(now time.Time) {
 	}
 }
 
-// makeRoom forgets the old suspicions, or else one of a session before this one: the oldest of those that have not failed on
-// trial, or the oldest of all. It returns whether there is room now. mu is held.
+// makeRoom forgets old suspicions. If there are none, it forgets one suspicion of an earlier session: the oldest that has
+// not failed a trial, or else the oldest of all. It returns whether there is room now. mu is held.
 func (s *suspects) makeRoom(now time.Time) bool {
 	if s.forgetOld(now); len(s.by) < maxUnderWay {
 		return true
@@ -303,8 +305,8 @@ func (s *suspects) makeRoom(now time.Time) bool {
 // trials are the suspects of all peers. Only the manager's goroutine uses it.
 type trials map[job.Peer]*suspects
 
-// of returns the suspects of a peer for a new session. Those of a peer that knows more than before, or less, are forgotten:
-// it has another version now.
+// of returns the suspects of a peer for a new session. If the features of the peer have changed, its suspects are
+// forgotten, because the peer has another version now.
 func (ts trials) of(p job.Peer, knows features) *suspects {
 	if s := ts[p]; s != nil && s.knows == knows {
 		return s
@@ -313,7 +315,7 @@ func (ts trials) of(p job.Peer, knows features) *suspects {
 	return &suspects{knows: knows}
 }
 
-// ended suspects what was under way in a session that has ended.
+// ended suspects the messages that were under way in a session that has ended.
 func (ts trials) ended(c *conn, now time.Time) {
 	s := c.out.underWay.suspects
 	c.out.underWay.blame(c.cause, now)

@@ -1,7 +1,7 @@
 package session
 
-// Which sessions are given up: those that this side opened and no longer wants, and, if there are too many, the least
-// useful ones.
+// Which sessions are given up: the unused sessions that this side opened and no longer wants, and, if there are too many
+// sessions, the least useful ones.
 // See docs/adr, ADR 58.
 
 import (
@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// displaceIdle is how long a session that its peer opened must have been idle before a stranger may displace it.
-	// The displaced peer dials again, so this bounds how often sessions are displaced.
+	// displaceIdle is how long a session that its peer opened must have been idle before the session of another peer may
+	// displace it. The displaced peer dials again, so this bounds how often sessions are displaced.
 	displaceIdle = 5 * time.Minute
 	// displaceEvery is the minimum time between two displacements. Without it, each displaced peer would return and
 	// displace the next one at once. It also bounds how often all links are scanned.
@@ -73,7 +73,7 @@ func (l *loop) due(k *link, now time.Time) (at time.Time, needed bool) {
 	return time.Time{}, k.greeting > 0
 }
 
-// idleSince returns since when a session has been neither wanted nor used.
+// idleSince returns the time since which the session has been neither wanted nor used.
 func (k *link) idleSince() time.Time {
 	used := k.cur.lastUse()
 	if k.unwanted.After(used) {
@@ -97,8 +97,9 @@ func (l *loop) giveUp(k *link) {
 // excess returns the number of links above Config.MaxPeers.
 func (l *loop) excess() int { return len(l.links) - l.leaving - l.cfg.MaxPeers }
 
-// makeRoom gives up the least useful unwanted sessions: those that this side opened first, and the longest idle
-// first. It gives up at most n, each idle for at least the given time, and returns how many it gave up.
+// makeRoom gives up at most n unwanted sessions, the least useful first, and returns how many it gave up. Sessions that
+// this side opened go before sessions that the peer opened, then the longest idle go first. Sessions that the peer
+// opened must have been idle for at least the given time.
 func (l *loop) makeRoom(n int, idle time.Duration) int {
 	var useless []*link
 	now := time.Now()
