@@ -11,8 +11,8 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// bridges are prefixes of interface names of container and VM networks. An address of such an interface belongs to a
-// different machine on each host.
+// bridges are prefixes of interface names of container and VM networks. Many hosts have the same address on such an
+// interface, so it does not lead to this host.
 var bridges = []string{"docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "podman", "lxcbr", "lxdbr", "vnet", "kube-", "nerdctl"}
 
 // bridgeAddrs returns the addresses of such interfaces on this host.

@@ -1,6 +1,6 @@
 package p2p
 
-// Visits: what the audit log is told of those who come to this daemon, and of members that do what they may not.
+// Visits: what the audit log records about peers that want to be admitted, and about members that are refused a protocol.
 // See docs/adr, ADR 120.
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Auditor is told of visits.
+// Auditor records visits.
 type Auditor interface {
-	// Visited does not block. It is called for every refusal, and so as often as strangers care to come.
+	// Visited does not block. It is called for every refusal, so strangers decide how often it is called.
 	Visited(v Visit)
 }
 
@@ -23,23 +23,23 @@ type Act string
 
 // The acts.
 const (
-	Entering Act = "hello"  // to be admitted with a credential; only refusals are told
+	Entering Act = "hello"  // to be admitted with a credential; only refusals are recorded
 	Joining  Act = "join"   // a credential for a token
 	Renewing Act = "renew"  // a newer credential
-	Opening  Act = "stream" // a stream of a protocol; only refusals are told
+	Opening  Act = "stream" // a stream of a protocol; only refusals are recorded
 )
 
-// Visit is what one visitor wanted, and whether it was given.
+// Visit is one request of a visitor, and whether it was granted.
 type Visit struct {
 	Act    Act
-	Peer   job.Peer // it has proven that it has the key
+	Peer   job.Peer // has proven that it has the key
 	Addr   string
-	IP     netip.Addr // of Addr; invalid if there is none
-	Name   string     // what it calls itself
-	Roles  Roles      // that it was given
+	IP     netip.Addr // of Addr; invalid if Addr has none
+	Name   string     // as the visitor calls itself
+	Roles  Roles      // roles that it was given, or that a member has which was refused a protocol
 	Labels map[string]string
-	Object string // name of the invitation, or protocol
-	Err    error  // nil: it was given
+	Object string // name of the invitation, or the protocol
+	Err    error  // why the request was refused; nil: it was granted
 }
 
 // visits tells an Auditor, if there is one.

@@ -22,7 +22,8 @@ type authority struct {
 	chain   *Credential // nil for the cluster key
 }
 
-// issue signs the credential of a peer that is let in now, without labels. It ends with the authority's own at the latest.
+// issue signs the credential of a peer that is let in now, without labels. The credential ends no later than the
+// authority's own.
 func (a authority) issue(to peer.ID, roles Roles, notAfter time.Time) (*Credential, error) {
 	return a.issueWith(to, roles, nil, notAfter)
 }
@@ -32,19 +33,20 @@ func (a authority) issueWith(to peer.ID, roles Roles, labels map[string]string, 
 	return a.sign(&wirepb.LinkBody{Peer: []byte(to), Roles: uint32(roles), Labels: labelsToWire(labels)}, notAfter)
 }
 
-// renew signs a newer credential for the holder of an older one, with the same labels. It still says who let the holder in.
+// renew signs a newer credential for the holder of an older one, with the same roles and labels. It keeps the lineage by.
 func (a authority) renew(old *Credential, by []peer.ID, notAfter time.Time) (*Credential, error) {
 	return a.sign(a.again(old, by), notAfter)
 }
 
-// grant signs a grant for an inviter that has a credential, with the same rights. Its own chain must be one of grants.
+// grant signs a grant with the rights of an inviter's credential. The authority's own chain must consist of grants.
 func (a authority) grant(to *Credential, by []peer.ID, notAfter time.Time) (*Credential, error) {
 	body := a.again(to, by)
 	body.Grant = true
 	return a.sign(body, notAfter)
 }
 
-// again is a link with the rights of a credential. It says who let the holder in, if that is not the authority.
+// again returns a new link with the rights of a credential. The link names the lineage by, unless the authority itself let
+// the holder in.
 func (a authority) again(c *Credential, by []peer.ID) *wirepb.LinkBody {
 	body := &wirepb.LinkBody{Peer: []byte(c.id), Roles: uint32(c.Roles), Labels: labelsToWire(c.Labels)}
 	if !slices.Equal(by, a.line()) {
@@ -53,7 +55,8 @@ func (a authority) again(c *Credential, by []peer.ID) *wirepb.LinkBody {
 	return body
 }
 
-// line is who lets a peer in that the authority lets in: the authority, then who let it in; empty for the cluster key.
+// line returns the lineage of peers that the authority lets in: the authority itself, then who let it in, and so on. It is
+// empty for the cluster key.
 func (a authority) line() []peer.ID {
 	if a.chain == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// clusterSize is 160 bits of the hash: nobody can find a second key with the same bits, and they print as 32
-// characters.
+// clusterSize is the size of a cluster ID: 160 bits of the hash. Nobody can find a second key with the same bits, and
+// they print as 32 characters.
 const clusterSize = 20
 
 // letters is Crockford's base 32 in lower case. It leaves out i, l, o and u, which are easily misread.
@@ -35,12 +35,14 @@ type membership struct {
 	key     ed25519.PublicKey
 	// own is the credential that this daemon shows to others.
 	own *Credential
-	// issuing is the credential under which this daemon signs others: of those that made it an inviter, the one with
-	// the shortest chain, as long as it lasts for a credential of a guest. It is nil if there was none.
+	// issuing is the credential under which this daemon signs credentials of others. It is the inviter credential with the
+	// shortest chain, unless that ends within defaultLife and a newer one lasts longer. It is nil if this daemon never was
+	// an inviter.
 	issuing *Credential
-	// origin is the last credential that was signed by who let this daemon in.
+	// origin is the last credential that was signed by the peer that let this daemon in.
 	origin *Credential
-	// grants are those of an inviter: it can be endorsed by each, and endorse others. The shortest come first.
+	// grants are the grants of this daemon if it is an inviter. Each can be endorsed, and can be used to endorse others.
+	// Grants with shorter chains come first.
 	grants []*Credential
 	// secret is the cluster's private key; only the founder has it.
 	secret ed25519.PrivateKey
@@ -64,7 +66,7 @@ func (m membership) with(c *Credential) *membership {
 	return &m
 }
 
-// authority returns what the member can sign credentials with.
+// authority returns the key and the chain with which the member signs credentials.
 func (m *membership) authority(me identity) (authority, error) {
 	if m.secret != nil {
 		return authority{key: m.secret, cluster: m.key}, nil
@@ -104,7 +106,7 @@ type membershipJSON struct {
 	Cluster    string   `json:"cluster"` // for people; the credential is authoritative
 	Credential []byte   `json:"credential"`
 	Issuing    []byte   `json:"issuing,omitempty"`
-	Origin     []byte   `json:"origin,omitempty"` // absent in files of the version before, whose credentials are all direct
+	Origin     []byte   `json:"origin,omitempty"` // absent in files of the previous version: those credentials are all direct
 	Grants     [][]byte `json:"grants,omitempty"`
 	Bootstrap  []string `json:"bootstrap,omitempty"`
 }
@@ -132,7 +134,7 @@ func saveMembership(d disk, m *membership) error {
 	return d.writeJSON(membershipFile, j)
 }
 
-// loadMembership returns nil if this daemon belongs to no cluster yet.
+// loadMembership reads the membership from disk. It returns nil if this daemon belongs to no cluster yet.
 func loadMembership(d disk, me identity) (*membership, error) {
 	var j membershipJSON
 	ok, err := d.readJSON(membershipFile, &j)

@@ -1,6 +1,6 @@
 package p2p
 
-// Credentials: the roles of a member, until when they last, and who signed them.
+// Credentials: the roles of a member, how long they last, and who signed them.
 
 import (
 	"crypto/ed25519"
@@ -28,7 +28,7 @@ const (
 	RoleScheduler
 	RoleInviter
 	AllRoles = RoleWorker | RoleScheduler | RoleInviter
-	// DefaultRoles are those of an invitation that names none. Who may let others in is said for each host.
+	// DefaultRoles are the roles of an invitation that names none. RoleInviter is not among them: it must be named.
 	DefaultRoles = RoleWorker | RoleScheduler
 )
 
@@ -94,15 +94,16 @@ func ParseRoles(names []string) (Roles, error) {
 const (
 	// MaxChain bounds the links of a credential: its own and its issuers'.
 	MaxChain = 4
-	// maxCredential bounds the bytes of a credential without its endorsement; one with a full chain has about 800.
+	// maxCredential bounds the bytes of a credential without its endorsement. A credential with a full chain and no labels
+	// has about 800.
 	maxCredential = 2 << 10
-	// maxPeerID bounds the bytes of a peer ID; one with an Ed25519 key has 38.
+	// maxPeerID bounds the bytes of a peer ID. A peer ID with an Ed25519 key has 38.
 	maxPeerID = 64
 	// maxNotAfter is the last second of the year 9999, the latest time that JSON can hold.
 	maxNotAfter = 253402300799
 )
 
-// Each kind of statement is signed with its own prefix, so that a signature on one cannot be used for the other.
+// Each kind of statement is signed with its own prefix, so that a signature on one kind cannot be used for another.
 const (
 	signCredential = "muster credential 1\n"
 	signRevocation = "muster revocation 2\n"
@@ -115,23 +116,23 @@ const (
 // ErrBadCredential is a credential that does not parse or whose signatures are wrong. The peer is broken or lies.
 var ErrBadCredential = errors.New("bad credential")
 
-// Credential is a credential whose form and signatures are valid for its own cluster. The gate checks in addition
-// that it belongs to our cluster, has not expired and is not revoked.
+// Credential is a credential whose form and signatures are valid for its own cluster. The gate also checks that it
+// belongs to this daemon's cluster, has not expired and is not revoked.
 type Credential struct {
 	Peer  job.Peer
 	Roles Roles
-	// NotAfter is the earliest end of a link and of the endorsement: each must be current. For a grant without an
-	// endorsement it is long past.
+	// NotAfter is the earliest end of all links and of the endorsement: each must be current. For a grant without an
+	// endorsement it is 1970.
 	NotAfter time.Time
 	Cluster  string
-	Labels   map[string]string // that its issuer vouches for; nobody may change it
+	Labels   map[string]string // labels that the issuer has signed; read-only
 
 	id      peer.ID
 	cluster clusterID
 	key     ed25519.PublicKey // public key of the cluster
 	links   []link            // the holder's own link first
-	// endorsement keeps the first grant among the links current. It is nil if no link is a grant, and for a grant that is
-	// not endorsed.
+	// endorsement keeps the first grant among the links current. It is nil if no link is a grant, or if the grant is not
+	// endorsed.
 	endorsement *endorsement
 }
 
@@ -142,9 +143,10 @@ type link struct {
 	roles    Roles
 	notAfter int64
 	labels   map[string]string
-	// letInBy is who let the peer in, then who let that one in, if it does not follow from the links; see lineage.
+	// letInBy is the peer's lineage if it does not follow from the links above: who let the peer in, then who let that one
+	// in, and so on; see lineage.
 	letInBy []peer.ID
-	told    bool // letInBy applies; it may be empty: the cluster key let the peer in
+	told    bool // letInBy applies; if it is empty, the cluster key let the peer in
 	grant   bool // the link lasts for years, and needs an endorsement
 	wire    *wirepb.Link
 }
@@ -154,8 +156,8 @@ func (c *Credential) sameRights(d *Credential) bool {
 	return c.Roles == d.Roles && maps.Equal(c.Labels, d.Labels)
 }
 
-// InvitersEnd returns when the first credential of an inviter in the chain ends, the holder's own included; zero if there is
-// none, because the cluster key signed that of a host that is no inviter.
+// InvitersEnd returns when the first inviter's credential in the chain ends; the holder's own counts if the holder is an
+// inviter. It returns zero if there is none: the holder is no inviter, and the cluster key signed its credential.
 func (c *Credential) InvitersEnd() (end time.Time) {
 	for _, l := range c.links {
 		if at := time.Unix(l.notAfter, 0); l.roles.Has(RoleInviter) && (end.IsZero() || at.Before(end)) {
@@ -177,11 +179,12 @@ func (c *Credential) issuers() []peer.ID {
 	return ids
 }
 
-// lineage returns who let the peer of a link in, then who let that one in, up to the cluster key, which is not listed.
-// These may revoke it. Who renewed the link may not.
+// lineage returns who let in the peer of link i, then who let that one in, and so on up to the cluster key, which is not
+// listed. These peers may revoke the peer. A peer that only renewed the link may not.
 func (c *Credential) lineage(i int) []peer.ID { return lineageOf(c.links, i) }
 
-// lineageOf is lineage for the links of a chain. What a link does not say follows from the link above it.
+// lineageOf is lineage for the links of a chain. If a link does not say who let its peer in, its signer did, which is the
+// peer of the next link.
 func lineageOf(links []link, i int) (by []peer.ID) {
 	for ; !links[i].told; i++ {
 		if i+1 == len(links) {
@@ -192,8 +195,8 @@ func lineageOf(links []link, i int) (by []peer.ID) {
 	return append(by, links[i].letInBy...)
 }
 
-// direct reports whether a credential was signed by who let its holder in. Then its signatures prove its lineage; in
-// others the lineage is what the signer says.
+// direct reports whether the peer that let the holder in has signed the credential. Then the signatures prove the
+// lineage. In other credentials the lineage is only what the signer claims.
 func (c *Credential) direct() bool { return !c.links[0].told }
 
 func (c *Credential) toWire() *wirepb.Credential {
@@ -227,7 +230,7 @@ func ParseCredential(b []byte) (*Credential, error) {
 	return credentialFromWire(&w)
 }
 
-// credentialFromWire checks form and signatures; the result is trusted.
+// credentialFromWire decodes a credential and checks its form and signatures; the result is trusted.
 func credentialFromWire(w *wirepb.Credential) (*Credential, error) {
 	c, err := chainFromWire(w)
 	if err != nil {
@@ -257,7 +260,7 @@ func chainFromWire(w *wirepb.Credential) (*Credential, error) {
 	return c, nil
 }
 
-// linksFromWire checks the form and the signatures of a chain, whose last link the cluster key signed.
+// linksFromWire decodes a chain and checks its form and signatures. The cluster key must have signed the last link.
 func linksFromWire(list []*wirepb.Link, cluster clusterID, key ed25519.PublicKey) ([]link, error) {
 	if n := len(list); n < 1 || n > MaxChain {
 		return nil, fmt.Errorf("%d links, want 1 to %d", n, MaxChain)

@@ -1,7 +1,7 @@
 package p2p
 
-// The dialer: it retries the bootstrap addresses for ever, and the peer book until enough members are connected; and the order in
-// which a peer's addresses are dialled.
+// The dialer. It retries the bootstrap addresses for ever, and the peer book until enough members are connected. It also
+// chooses the order in which a peer's addresses are dialled.
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// enoughMembers is the number of connected members from which the dialer stops dialling the peer book: the DHT
-	// and the sessions find the rest.
+	// enoughMembers is the number of connected members at which the dialer stops dialling the peer book: the DHT and the
+	// sessions find the rest.
 	enoughMembers = 32
 	// maxDials bounds concurrent dials.
 	maxDials = 32
@@ -111,7 +111,7 @@ func (d *dialer) step(ctx context.Context, now time.Time) time.Duration {
 			continue
 		}
 		if d.busy >= maxDials {
-			continue // its result wakes us
+			continue // run checks again when a dial ends
 		}
 		t.busy, d.busy = true, d.busy+1
 		d.wg.Go(func() {
@@ -123,8 +123,8 @@ func (d *dialer) step(ctx context.Context, now time.Time) time.Duration {
 	return wait
 }
 
-// refresh adds new seeds and, while there are too few connections, members of the book. It removes targets that no
-// longer apply.
+// refresh adds new bootstrap peers and, while too few members are connected, members of the book. It removes targets that
+// no longer apply.
 func (d *dialer) refresh(enough bool) {
 	want := map[peer.ID]bool{}
 	take := func(info peer.AddrInfo, seed bool) {
@@ -212,7 +212,7 @@ func (d *dialer) wake() {
 func (d *dialer) seeds() []peer.AddrInfo {
 	infos, err := parseAddrs(*d.seeded.Load())
 	if err != nil {
-		infos = nil // New has refused it already
+		infos = nil // New has already refused such a configuration
 	}
 	if m := d.own.load(); m != nil {
 		more, err := parseAddrs(m.bootstrap)
@@ -244,12 +244,12 @@ func toMultiaddrs(texts []string) []ma.Multiaddr {
 	return addrs
 }
 
-// siteDelay is how long the other transports of a private address wait for TCP. It is far longer than a handshake
-// within a site takes.
+// siteDelay is how long the other transports wait for TCP when private addresses are dialled. It is far longer than a
+// handshake within a site takes.
 const siteDelay = 300 * time.Millisecond
 
-// dialOrder prefers TCP within a site: the end of a process is noticed at once, and a small message costs a third
-// less CPU. For public addresses it keeps the order of libp2p, which prefers QUIC for its shorter handshake.
+// dialOrder prefers TCP within a site: with TCP the end of a process is noticed at once, and a small message costs a
+// third less CPU. For public addresses it keeps the order of libp2p, which prefers QUIC for its shorter handshake.
 func dialOrder(addrs []ma.Multiaddr) []network.AddrDelay {
 	var public []ma.Multiaddr
 	var ranked []network.AddrDelay

@@ -3,9 +3,10 @@ package p2p
 // Grants and endorsements: how inviters keep each other current without the cluster key.
 // See docs/adr, ADR 121.
 //
-// A grant is a link for an inviter that lasts for years. It is worth nothing by itself: an endorsement must say that the
-// inviter is still one. Another inviter signs the endorsement for some weeks. The two must have no peer in common in their
-// chains of grants. So whoever has one key, and can make any number of inviters with it, cannot endorse any of them.
+// A grant is a link for an inviter that lasts for years. It is not valid by itself: an endorsement must say that its peer
+// is still an inviter. Another inviter signs the endorsement, for a few weeks. The chains of grants of the two inviters
+// must have no peer in common. So an attacker with one inviter's key, who can make any number of inviters with it, cannot
+// endorse any of them.
 
 import (
 	"crypto/ed25519"
@@ -22,30 +23,30 @@ import (
 )
 
 const (
-	// grantLife is how long a grant lasts: longer than a cluster does without its founder.
+	// grantLife is how long a grant lasts: longer than a cluster is expected to live without its founder.
 	grantLife = 10 * 365 * 24 * time.Hour
 	// maxGrants bounds the grants that an inviter keeps for itself.
 	maxGrants = 3
-	// maxEndorsement bounds the bytes of an endorsement. With the longest credential it has room in a hello. Only a chain
-	// of three grants that are all full of labels is too long for it.
+	// maxEndorsement bounds the bytes of an endorsement, so that it fits into a hello with the longest credential. Only an
+	// endorsement with a chain of three grants that all have the most labels is too long.
 	maxEndorsement = 3 << 9
 )
 
 // errTogether means that two inviters have a peer in common in their chains. Another inviter can endorse.
 var errTogether = errors.New("its chain has an inviter in common with that of the other")
 
-// endorsement is an endorsement whose form and signatures are valid for the grant that it is about.
+// endorsement is an endorsement whose form and signatures are valid for its grant.
 type endorsement struct {
 	notAfter int64
 	links    []link // the grant of the inviter that signed it, then those of its issuers
 	wire     *wirepb.Endorsement
 }
 
-// end is when the endorsement or a grant of who signed it ends. Whether that inviter is still current does not count: its
-// loss must cost nothing.
+// end returns when the endorsement ends, or a grant of the inviter that signed it if that ends sooner. It does not matter
+// whether that inviter is itself still endorsed: its loss must not end the credentials that it has endorsed.
 func (e *endorsement) end() time.Time { return earlier(time.Unix(e.notAfter, 0), linksEnd(e.links)) }
 
-// granted returns the first grant among the links and those above it; nil if no link is a grant.
+// granted returns the first grant among the links and the links above it; nil if no link is a grant.
 func (c *Credential) granted() []link {
 	i := slices.IndexFunc(c.links, func(l link) bool { return l.grant })
 	if i < 0 {
@@ -54,7 +55,7 @@ func (c *Credential) granted() []link {
 	return c.links[i:]
 }
 
-// isGrant reports whether the holder's own link is a grant. Then so are all that are above it.
+// isGrant reports whether the holder's own link is a grant. Then all links above it are grants too.
 func (c *Credential) isGrant() bool { return c.links[0].grant }
 
 // bare returns the credential without its endorsement.
@@ -106,7 +107,8 @@ func hasPeer(links []link, p peer.ID) bool {
 	return slices.ContainsFunc(links, func(l link) bool { return l.peer == p })
 }
 
-// printOfGrant identifies a grant and those above it, signatures included: another inviter may have signed the same body.
+// printOfGrant returns a hash that identifies a grant and the links above it. It includes the signatures, because another
+// inviter may have signed the same body.
 func printOfGrant(links []link) []byte {
 	h := sha256.New()
 	for _, l := range links {
@@ -153,7 +155,8 @@ func endorsementFromWire(w *wirepb.Endorsement, c *Credential) (*endorsement, er
 	return &endorsement{notAfter: b.GetNotAfter(), links: links, wire: wire}, nil
 }
 
-// endorse makes a grant current until a time. Its own chain must be one of grants, apart from those of the grant.
+// endorse makes a grant current until a time. The authority's own chain must consist of grants, and must have no peer in
+// common with the chain of the grant.
 func (a authority) endorse(g *Credential, notAfter time.Time) (*Credential, error) {
 	if !apart(a.chain.links, g.links) {
 		return nil, errTogether
@@ -169,7 +172,8 @@ func (a authority) endorse(g *Credential, notAfter time.Time) (*Credential, erro
 	return credentialFromWire(w)
 }
 
-// endorseOne endorses one of another inviter's grants by one of our own. It returns nil if none are apart.
+// endorseOne endorses one of another inviter's grants with one of our own. It returns nil if each pair of grants has a peer
+// in common.
 func (m *membership) endorseOne(me identity, theirs []*Credential, notAfter time.Time) *Credential {
 	for _, g := range theirs {
 		for _, mine := range m.grants {
@@ -182,8 +186,8 @@ func (m *membership) endorseOne(me identity, theirs []*Credential, notAfter time
 	return nil
 }
 
-// grantFor signs a grant for an inviter that this daemon lets in or renews, who was let in by by. It returns nil if
-// this daemon has nothing to sign that with.
+// grantFor signs a grant for an inviter that this daemon lets in or renews. by is the lineage of that inviter. grantFor
+// returns nil if this daemon has no key or grant to sign with.
 func (m *membership) grantFor(me identity, c *Credential, by []peer.ID, now time.Time) *Credential {
 	if !c.Roles.Has(RoleInviter) {
 		return nil
@@ -207,8 +211,8 @@ func (m *membership) grantFor(me identity, c *Credential, by []peer.ID, now time
 	return nil
 }
 
-// withGrant returns the membership with one more grant, or with a later one of the same signer. The shortest come first.
-// Of too many, those stay that make it firm.
+// withGrant returns the membership with one more grant. The new grant replaces an older one with the same issuers. Grants
+// with shorter chains come first. If there are too many, withGrant drops one such that the rest are firm, if possible.
 func (m membership) withGrant(g *Credential) *membership {
 	list := slices.DeleteFunc(slices.Clone(m.grants), func(o *Credential) bool { return slices.Equal(o.issuers(), g.issuers()) })
 	list = append(list, g)
@@ -217,7 +221,7 @@ func (m membership) withGrant(g *Credential) *membership {
 		m.grants = list
 		return &m
 	}
-	for i := maxGrants; i >= 0; i-- { // rather the longest goes
+	for i := maxGrants; i >= 0; i-- { // try to drop the longest first
 		if m.grants = slices.Delete(slices.Clone(list), i, i+1); firm(m.grants) {
 			return &m
 		}
@@ -225,8 +229,8 @@ func (m membership) withGrant(g *Credential) *membership {
 	return &m
 }
 
-// firm reports whether no other inviter is in the chains of all grants. Then others can endorse one of them, whichever
-// inviter they have in their own chains.
+// firm reports whether no other inviter is in the chains of all grants. Then, whichever inviter is lost, one grant does not
+// depend on it; and whichever inviter an endorser has in its own chain, one grant does not have it.
 func firm(grants []*Credential) bool {
 	if len(grants) == 0 {
 		return false

@@ -32,7 +32,8 @@ type gates struct {
 	list      []*gate                              // fixed once the host is built
 	log       *slog.Logger
 
-	// Each transport has places of its own, so that strangers over one do not keep out hosts that come over the other.
+	// Each transport has its own places for strangers, so that strangers over one transport do not keep out hosts that
+	// come over the other.
 	tcpStrangers  *strangers
 	quicStrangers *strangers
 }
@@ -153,7 +154,7 @@ func (l *gatedListener) loop() {
 			return
 		}
 		one := strangerOf(c)
-		if one == nil { // nothing would bound it
+		if one == nil { // without a stranger, nothing would bound this connection
 			l.all.log.Error("connection not counted", "addr", l.Multiaddr())
 			_ = c.CloseWithError(network.ConnGated)
 			continue
@@ -189,12 +190,12 @@ func (l *gatedListener) serve(c *gatedConn) {
 	}
 }
 
-// gatedConn is an accepted connection. Until it is admitted its streams are accepted as they come, so that one who
+// gatedConn is an accepted connection. Until it is admitted, its streams are accepted as they come, so that a peer that
 // opens too many is noticed.
 type gatedConn struct {
 	transport.CapableConn
 	who   *stranger
-	ahead chan network.MuxedStream // accepted before admission, and the first one after; then closed
+	ahead chan network.MuxedStream // streams accepted before admission, and the first one after it; then closed
 }
 
 func newGatedConn(c transport.CapableConn, who *stranger) *gatedConn {
@@ -229,7 +230,7 @@ func (c *gatedConn) AcceptStream() (network.MuxedStream, error) {
 	return c.CapableConn.AcceptStream()
 }
 
-// Stat is what the transport knows of the connection.
+// Stat returns what the transport knows about the connection.
 func (c *gatedConn) Stat() network.ConnStats {
 	if s, ok := c.CapableConn.(network.ConnStat); ok {
 		return s.Stat()
@@ -302,7 +303,7 @@ func newStrangerMuxer() *msmux.MultistreamMuxer[protocol.ID] {
 // gater refuses revoked peers at the hooks that libp2p offers.
 type gater struct {
 	revoked *revocations
-	// refusals bounds how often a revoked peer gets as far as hello, which tells it the reason.
+	// refusals bounds how often a revoked peer gets as far as hello, which tells it why it is refused.
 	refusals *buckets
 	visits   visits
 }
@@ -319,10 +320,10 @@ func newGater(r *revocations, v visits) *gater {
 // InterceptPeerDial refuses to dial a revoked peer.
 func (g *gater) InterceptPeerDial(p peer.ID) bool { return !g.revoked.has(p) }
 
-// InterceptAddrDial allows all: InterceptPeerDial has refused revoked peers already.
+// InterceptAddrDial allows all: InterceptPeerDial has already refused revoked peers.
 func (g *gater) InterceptAddrDial(peer.ID, ma.Multiaddr) bool { return true }
 
-// InterceptAccept allows all: an address does not tell which peer it is.
+// InterceptAccept allows all: an address does not say which peer it is.
 func (g *gater) InterceptAccept(network.ConnMultiaddrs) bool { return true }
 
 // InterceptSecured refuses a revoked peer as soon as its key is proven.

@@ -1,6 +1,6 @@
 package p2p
 
-// Hello: both sides of a connection show a credential. The dialled side answers yes, or why not.
+// Hello: both sides of a connection show a credential. The dialled side admits the dialer, or says why not.
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ import (
 // MaxName bounds a daemon's name, in characters.
 const MaxName = 64
 
-// errHello is a malformed hello: the peer is broken or no daemon.
+// errHello is a malformed hello: the peer is broken or is not a daemon.
 var errHello = errors.New("malformed hello")
 
 // admission decides which peers are admitted, and says hello for this daemon.
@@ -46,8 +46,8 @@ type admission struct {
 }
 
 const (
-	// behindQueue bounds the members that wait for our revocations. If the queue is full, the next hello of the
-	// member compares again.
+	// behindQueue bounds the members that wait for our revocations. If the queue is full, a member's next hello compares
+	// again.
 	behindQueue     = 256
 	refusalLogEvery = time.Minute
 	refusalLogBurst = 5
@@ -66,7 +66,7 @@ func (a *admission) check(p peer.ID, w *wirepb.Credential, now time.Time) (*Cred
 	if m == nil {
 		return nil, ErrNotReady
 	}
-	// The cluster is checked before the signatures, so that a stranger's chain costs one hash.
+	// The cluster is checked before the signatures, so that a chain from another cluster costs only one hash.
 	if len(w.GetClusterKey()) == ed25519.PublicKeySize && clusterOf(w.GetClusterKey()) != m.cluster {
 		return nil, ErrWrongCluster
 	}
@@ -86,8 +86,7 @@ func (a *admission) check(p peer.ID, w *wirepb.Credential, now time.Time) (*Cred
 	case out:
 		return nil, ErrRevoked
 	case tainted:
-		// An issuer is revoked. Members that were admitted before stay, and get their credential signed by another
-		// inviter.
+		// An issuer is revoked. Members that were admitted before stay, and get a credential from another inviter.
 		if !a.book.knows(p) {
 			return nil, fmt.Errorf("a peer that signed its credential: %w", ErrRevoked)
 		}
@@ -201,18 +200,18 @@ func (a *admission) admit(c *Credential, name string, digest []byte) {
 	}
 }
 
-// compare has our revocations sent to a member that knows others than we do.
+// compare queues our revocations for a member whose list differs from ours.
 func (a *admission) compare(g peerInfo) {
 	if bytes.Equal(g.digest, a.revoked.digest()) {
 		return
 	}
 	select {
 	case a.behind <- g.id:
-	default: // many at once; the next hello compares again
+	default: // the queue is full; the next hello compares again
 	}
 }
 
-// serveHello is hello on a connection that is open already.
+// serveHello serves hello on a connection that is already open.
 func (a *admission) serveHello(s network.Stream) {
 	if _, err := a.answerHello(s.Conn().RemotePeer(), s.Conn().RemoteMultiaddr(), s, func() {}); err != nil {
 		_ = s.Reset()
@@ -221,7 +220,7 @@ func (a *admission) serveHello(s network.Stream) {
 	s.Close()
 }
 
-// ipOf is the key of a rate limit.
+// ipOf returns the IP address as the key of a rate limit.
 func ipOf(a ma.Multiaddr) string {
 	ip, err := manet.ToIP(a)
 	if err != nil {

@@ -40,18 +40,18 @@ type Config struct {
 	Bootstrap []string
 	// Token lets this daemon join a cluster if it is in none.
 	Token string
-	// CredentialLife is the lifetime of credentials that this daemon signs; those of inviters last inviterLives times as
-	// long.
+	// CredentialLife is the lifetime of credentials that this daemon signs. Credentials of inviters last inviterLives times
+	// as long.
 	CredentialLife time.Duration
 	// Given is the identity and membership if they do not come from DataDir.
 	Given *Given
-	// Audit is told who asks to come in. It may be nil.
+	// Audit is told which peers ask for admission, and which are refused. It may be nil.
 	Audit Auditor
-	// Metrics gets the metrics of libp2p; nil: there are none.
+	// Metrics gets the metrics of libp2p; nil: there are no metrics.
 	Metrics prometheus.Registerer
 	// Options are further libp2p options.
 	Options []libp2p.Option
-	// Sockets are options of the UDP sockets, such as another network.
+	// Sockets are options of the UDP sockets, for example to use a simulated network.
 	Sockets []quicreuse.Option
 }
 
@@ -186,7 +186,7 @@ func (h *Host) addActors(node host.Host) {
 	}
 }
 
-// ownIdentity returns the given key, or that of the data directory.
+// ownIdentity returns the given key, or the key in the data directory.
 func ownIdentity(cfg Config, d disk) (identity, error) {
 	if cfg.Given != nil {
 		return newIdentity(cfg.Given.Key)
@@ -217,9 +217,9 @@ func (h *Host) onClusterChanged() {
 	h.dialer.wake()
 }
 
-// Enter makes the host a member, and then listens. It uses the credential on disk; else it joins with the token and
-// retries until its issuer answers or ctx ends; with neither it founds a cluster. When it returns, Cluster() is
-// known, and it stays the same until Join.
+// Enter makes the host a member, and then listens. It uses the credential on disk. If there is none, it joins with the
+// token, and retries until the token's issuer answers or ctx ends. With neither it founds a cluster. When Enter returns,
+// Cluster() is known, and it stays the same until Join.
 func (h *Host) Enter(ctx context.Context) error {
 	m, err := knownMembership(h.cfg, h.own, h.log)
 	if err != nil {
@@ -231,7 +231,7 @@ func (h *Host) Enter(ctx context.Context) error {
 		}
 	}
 	switch {
-	case h.cfg.Token != "": // if there is a credential already, join decides what to do with the token
+	case h.cfg.Token != "": // if there already is a credential, join decides what to do with the token
 		err = h.joiner.enterBy(ctx, h.cfg.Bootstrap, h.cfg.Token)
 	case m != nil:
 	case len(h.cfg.Bootstrap) > 0:
@@ -251,8 +251,8 @@ func (h *Host) Enter(ctx context.Context) error {
 	return h.listen()
 }
 
-// knownMembership returns the membership that this daemon has already, or nil. An expired one is ignored if there is
-// a token.
+// knownMembership returns the membership that this daemon already has, or nil. It ignores an expired membership if there
+// is a token.
 func knownMembership(cfg Config, own *ownMembership, log *slog.Logger) (*membership, error) {
 	if cfg.Given != nil && cfg.Given.Credential != nil {
 		return cfg.Given.membership(own.identity)
@@ -274,7 +274,7 @@ func (h *Host) settle(m *membership) error {
 		return err
 	}
 	h.book.open(m.cluster, h.log)
-	h.revoked.forgetIn(h.book) // the book of a daemon that was killed may be older than the list
+	h.revoked.forgetIn(h.book) // if the daemon was killed, the book on disk may be older than the list
 	h.own.current.Store(m)
 	return nil
 }
@@ -305,7 +305,7 @@ func (h *Host) listen() error {
 	return nil
 }
 
-// taken replaces the error of a port that another program uses by one that says what to do.
+// taken replaces the error for a port in use by an error that says what to do.
 func taken(err error) error {
 	if strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) { // libp2p passes on only the text
 		return errors.New("another program has this port; --listen names another")
@@ -313,8 +313,8 @@ func taken(err error) error {
 	return err
 }
 
-// Run keeps the host connected and its credential valid until ctx ends, then closes the host. It ends with a TwinError if an
-// older daemon with the same key runs.
+// Run keeps the host connected and its credential valid until ctx ends, then closes the host. It ends early with a
+// TwinError if an older daemon with the same key runs.
 func (h *Host) Run(ctx context.Context) error {
 	if h.own.load() == nil {
 		return fmt.Errorf("p2p: run: %w", ErrNotReady)
@@ -340,14 +340,14 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// Join makes this daemon a member of the token's cluster. It tries each address once. A daemon that is alone in its
-// cluster leaves that cluster; a daemon in a cluster with other members returns ErrMember. A member of the token's cluster
-// takes the roles and labels of the token, except its founder, who has all roles.
+// Join makes this daemon a member of the token's cluster. It tries each address once. If the daemon is alone in its
+// present cluster, it leaves that cluster; if the cluster has other members, Join returns ErrMember. A daemon that is
+// already a member of the token's cluster takes the roles and labels of the token; the founder keeps all roles.
 func (h *Host) Join(ctx context.Context, bootstrap []string, token string) error {
 	return h.joiner.join(ctx, bootstrap, token, true)
 }
 
-// Invite opens an invitation for hosts, which will have the given roles, and labels that this daemon signs.
+// Invite opens an invitation. The hosts that use it get the given roles, and the labels, which this daemon signs.
 func (h *Host) Invite(ttl time.Duration, uses int, roles Roles, labels ...map[string]string) (Invitation, error) {
 	all := map[string]string{}
 	for _, l := range labels {
@@ -356,9 +356,9 @@ func (h *Host) Invite(ttl time.Duration, uses int, roles Roles, labels ...map[st
 	return h.issuer.invite(ttl, uses, roles, all, h.Addrs())
 }
 
-// Revoke removes a peer from the cluster, or lets it back in. Every daemon that learns of it refuses the peer. The holder
-// of the cluster key decides about any peer but itself; any other daemon about those that it let in, directly or through
-// others.
+// Revoke removes a peer from the cluster, or lets it back in. Every daemon that learns of the revocation refuses the
+// peer. The daemon with the cluster key can revoke any peer but itself. Any other daemon can revoke the peers that it
+// let in, directly or through others.
 func (h *Host) Revoke(p job.Peer, how Revoking) error { return h.spreader.revoke(p, how) }
 
 // SetBootstrap replaces the bootstrap addresses of the configuration: multiaddrs that end in /p2p/ID. Existing
@@ -392,11 +392,11 @@ func (h *Host) Credential() *Credential {
 	return nil
 }
 
-// Libp2p returns the host for further protocols. All its connections are to admitted members; a dial to any other
-// peer fails with the reason.
+// Libp2p returns the libp2p host, for further protocols. All its connections are to admitted members; a dial to any
+// other peer fails with the reason.
 func (h *Host) Libp2p() host.Host { return h.host }
 
-// Addrs returns the addresses of this daemon for others, each with /p2p/ID.
+// Addrs returns the addresses at which others reach this daemon, each with /p2p/ID.
 func (h *Host) Addrs() []string {
 	var addrs []string
 	for _, a := range h.host.Addrs() {

@@ -31,7 +31,7 @@ const (
 // ErrTooManyInvites means that the list is full. Wait for some to expire.
 var ErrTooManyInvites = errors.New("too many invitations are open")
 
-// Invitation is what another host needs to join.
+// Invitation holds what another host needs to join.
 type Invitation struct {
 	ID        string    `json:"id"` // the name of the invitation; it is not secret
 	Bootstrap []string  `json:"bootstrap"`
@@ -44,7 +44,7 @@ type Invitation struct {
 type invite struct {
 	Hash  string `json:"hash"`
 	Roles Roles  `json:"roles"`
-	// Labels are signed for the hosts that use the token.
+	// Labels are the labels that are signed for the hosts that use the token.
 	Labels  map[string]string `json:"labels,omitempty"`
 	Left    int               `json:"left"`
 	Expires time.Time         `json:"expires"`
@@ -67,7 +67,7 @@ type invites struct {
 	list    []invite  // guarded by mu
 }
 
-// open loads the invitations of a cluster. Those of a former cluster are void.
+// open loads the invitations of a cluster. It ignores invitations of a former cluster.
 func (v *invites) open(cluster clusterID) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -83,8 +83,8 @@ func (v *invites) open(cluster clusterID) error {
 	return nil
 }
 
-// saveLocked writes the list and then makes it current. The lock is held during the write on purpose: two requests
-// for a token's last use must be one after the other.
+// saveLocked writes the list and then makes it current. The lock is held during the write on purpose, so that two
+// requests for a token's last use come one after the other.
 func (v *invites) saveLocked(next []invite) error {
 	if err := v.disk.writeJSON(invitesFile, invitesJSON{Schema: invitesSchema, Cluster: v.cluster.String(), Invites: next}); err != nil {
 		return err
@@ -106,14 +106,14 @@ func (v *invites) add(s secret, opened invite, now time.Time) error {
 	return v.saveLocked(append(next, opened))
 }
 
-// use takes one use for a peer and returns the roles and labels that the token gives. The use is recorded on disk before it
-// returns. A peer that has used the token already gets the same answer again, without a further use.
+// use takes one use of a token for a peer, and returns the roles and labels that the token gives. The use is on disk
+// before it returns. A peer that has already used the token gets the same answer again, without a further use.
 func (v *invites) use(s secret, who string, now time.Time) (Roles, map[string]string, error) {
 	h := s.hash()
 	want := hex.EncodeToString(h[:])
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	// compares hashes of secrets, so its timing reveals nothing
+	// this compares hashes of secrets, so its timing reveals nothing
 	i := slices.IndexFunc(v.list, func(i invite) bool { return i.Hash == want })
 	switch {
 	case i < 0:

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// guessEvery and guessBurst limit failed tokens of one address, so that guesses do not fill our log.
+	// guessEvery and guessBurst limit failed tokens from one address, so that guesses do not fill our log.
 	guessEvery = 10 * time.Second
 	guessBurst = 5
 )
@@ -64,7 +64,7 @@ func (i *issuer) answerJoin(p peer.ID, from ma.Multiaddr, s io.ReadWriter) error
 	return writeMsg(s, &wirepb.JoinReply{Code: uint32(codeOf(err))})
 }
 
-// tell tells the audit log of a request. A token is told by its name, which only this daemon can find from the secret.
+// tell writes a request to the audit log. It names the token by the name of its secret, which does not reveal the secret.
 func (i *issuer) tell(p peer.ID, from ma.Multiaddr, q *wirepb.JoinRequest, given *signed, err error) {
 	act, v := Joining, Visit{Name: q.GetName(), Err: err}
 	if q.GetCredential() != nil {
@@ -78,7 +78,7 @@ func (i *issuer) tell(p peer.ID, from ma.Multiaddr, q *wirepb.JoinRequest, given
 	i.admission.visits.tell(act, p, from, v)
 }
 
-// decide decides about a request and signs.
+// decide checks a request, and signs a credential if the request is allowed.
 func (i *issuer) decide(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*signed, error) {
 	m := i.own.load()
 	if m == nil {
@@ -121,8 +121,8 @@ func (i *issuer) decide(p peer.ID, q *wirepb.JoinRequest, now time.Time) (*signe
 	return &signed{own: c, grant: m.grantFor(i.own.identity, c, c.lineage(0), now)}, nil
 }
 
-// renew renews the credential of a member. An inviter is endorsed, if this daemon may do that; then its credential does
-// not end with that of this daemon.
+// renew renews the credential of a member. If the member is an inviter and this daemon can endorse one of its grants, it
+// gets an endorsement; its credential then does not end with this daemon's credential.
 func (i *issuer) renew(p peer.ID, q *wirepb.JoinRequest, m *membership, auth authority, now time.Time) (*signed, error) {
 	old, err := i.admission.check(p, q.GetCredential(), now)
 	if err != nil {
@@ -147,8 +147,8 @@ func (i *issuer) renew(p peer.ID, q *wirepb.JoinRequest, m *membership, auth aut
 	return s, err
 }
 
-// grantsOf returns those grants of an inviter that can be endorsed: they give what its credential gives, say who let it
-// in, and nobody who signed them is revoked.
+// grantsOf returns the grants of an inviter that can be endorsed: those that give the same rights as its credential, have
+// the proven lineage, and were signed by no revoked peer.
 func (i *issuer) grantsOf(old *Credential, by []peer.ID, list []*wirepb.Credential) (grants []*Credential, err error) {
 	if len(list) > maxGrants {
 		return nil, fmt.Errorf("%w: %d grants", ErrBadCredential, len(list))
@@ -165,8 +165,8 @@ func (i *issuer) grantsOf(old *Credential, by []peer.ID, list []*wirepb.Credenti
 	return grants, nil
 }
 
-// provenLineage returns who let the holder of a credential in, by signatures alone. What a renewal says of that is not
-// believed: an inviter could sign one that hides that it let the holder in itself.
+// provenLineage returns the lineage of a credential's holder as signatures prove it. It does not believe a renewal, because
+// an inviter could sign a renewal that hides that it let the holder in itself.
 func provenLineage(old *Credential, w *wirepb.Credential) ([]peer.ID, error) {
 	origin := old
 	if w != nil {
@@ -181,7 +181,7 @@ func provenLineage(old *Credential, w *wirepb.Credential) ([]peer.ID, error) {
 	return origin.lineage(0), nil
 }
 
-// invite opens an invitation for hosts, which will have the given roles and labels. addrs are the addresses of this
+// invite opens an invitation; the hosts that use it get the given roles and labels. addrs are the addresses of this
 // daemon.
 func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, labels map[string]string, addrs []string) (Invitation, error) {
 	m := i.own.load()
@@ -197,7 +197,7 @@ func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, labels map[str
 	now := time.Now()
 	auth, err := m.authority(i.own.identity)
 	if err == nil {
-		_, err = auth.issueWith(i.own.identity.id, roles, labels, now) // an invitation that could not be honoured is refused
+		_, err = auth.issueWith(i.own.identity.id, roles, labels, now) // refuse an invitation that cannot be honoured later
 	}
 	if err != nil {
 		return Invitation{}, fmt.Errorf("p2p: invite: %w", err)
@@ -215,8 +215,8 @@ func (i *issuer) invite(ttl time.Duration, uses int, roles Roles, labels map[str
 	return Invitation{ID: s.name(), Bootstrap: i.bootstrapAddrs(addrs), Token: t.String(), Cluster: m.cluster.String(), ExpiresAt: expires.UTC()}, nil
 }
 
-// otherBootstraps is the number of members that an invitation names besides the issuer, so that the new host can find
-// the cluster later without the issuer.
+// otherBootstraps is the number of members that an invitation names besides the issuer, so that the new host can later
+// find the cluster without the issuer.
 const otherBootstraps = 3
 
 func (i *issuer) bootstrapAddrs(addrs []string) []string {
@@ -234,7 +234,7 @@ func (i *issuer) bootstrapAddrs(addrs []string) []string {
 
 func withPeer(addr string, id peer.ID) string { return addr + "/p2p/" + id.String() }
 
-// serveJoin serves a join request on an open connection: a renewal.
+// serveJoin serves a join request on a connection that is already open. Such a request is usually a renewal.
 func (i *issuer) serveJoin(s network.Stream) {
 	if err := i.answerJoin(s.Conn().RemotePeer(), s.Conn().RemoteMultiaddr(), s); err != nil {
 		_ = s.Reset()

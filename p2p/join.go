@@ -1,6 +1,6 @@
 package p2p
 
-// Joining: exchanging a token, or an older credential, for a credential.
+// Joining: this daemon exchanges a token for a credential.
 
 import (
 	"context"
@@ -31,7 +31,7 @@ const (
 	// retryFirst and retryMost bound the pauses between tries.
 	retryFirst = 200 * time.Millisecond
 	retryMost  = 10 * time.Second
-	// crowdedFor and crowdedPause are how long and how often a daemon is asked again that ends connections at once.
+	// A daemon that ends connections at once is asked again for crowdedFor, with pauses of up to crowdedPause.
 	crowdedFor   = 5 * time.Second
 	crowdedPause = 50 * time.Millisecond
 )
@@ -46,12 +46,13 @@ type joiner struct {
 	book    *book
 	gates   *gates
 	settle  func(*membership) error // loads the state of the cluster
-	changed func()                  // drops the connections of the cluster that we left
+	changed func()                  // ends the connections to members of the cluster that we left
 	log     *slog.Logger
 }
 
-// join makes this daemon a member; see Host.Join. With again, a member of the token's cluster takes the roles and the
-// labels of the token. A token that is left in the settings does not do that at each start.
+// join makes this daemon a member; see Host.Join. With again, a daemon that is already a member of the token's cluster
+// takes the roles and labels of the token. At a start again is false, so that a token that is still in the settings
+// changes nothing.
 func (j *joiner) join(ctx context.Context, bootstrap []string, text string, again bool) error {
 	t, err := parseToken(text)
 	if err != nil {
@@ -81,8 +82,8 @@ func (j *joiner) join(ctx context.Context, bootstrap []string, text string, agai
 	return j.become(m)
 }
 
-// takeAnother exchanges the token for a credential with other roles or labels. If the token is of no use any more, but its
-// roles are those of this member, nothing was to change.
+// takeAnother exchanges the token for a credential with other roles or labels. If the exchange fails but the token has
+// the roles that this member already has, that is no error: nothing had to change.
 func (j *joiner) takeAnother(ctx context.Context, bootstrap []string, t token, old *membership) error {
 	m, err := j.askToJoin(ctx, bootstrap, t)
 	switch {
@@ -150,10 +151,10 @@ func rank(a peer.AddrInfo, issuer peer.ID) int {
 	return 0
 }
 
-// signed is what an inviter signs for a member.
+// signed holds what an inviter has signed for a member.
 type signed struct {
 	own   *Credential
-	grant *Credential // nil: there was none to give
+	grant *Credential // nil: the inviter gave none
 }
 
 // joinAt asks one daemon at one address. The swarm never sees this connection.
@@ -179,7 +180,8 @@ func (j *joiner) joinAt(ctx context.Context, info peer.AddrInfo, t token) (*sign
 	return nil, err
 }
 
-// joinCrowded asks again for crowdedFor if the other side ends the connection: strangers may have all of its places.
+// joinCrowded repeats joinOver for crowdedFor while the other side ends the connection: strangers may have taken all of
+// its places.
 func (j *joiner) joinCrowded(ctx context.Context, g *gate, a ma.Multiaddr, p peer.ID, t token) (*signed, error) {
 	for begin := time.Now(); ; {
 		c, err := j.joinOver(ctx, g, a, p, t)

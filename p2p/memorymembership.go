@@ -11,7 +11,7 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
-// Given is a key and a credential of a cluster for it.
+// Given is a key and a cluster's credential for that key.
 type Given struct {
 	Key        ed25519.PrivateKey
 	Credential *Credential // nil: use what DataDir holds

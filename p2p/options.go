@@ -34,14 +34,14 @@ import (
 // address.
 const (
 	maxConns      = 12000 // of the whole host; a connection costs about 50 to 70 KB
-	maxInbound    = 11000 // of them; the rest is for those that this daemon dials
+	maxInbound    = 11000 // inbound connections among these; the rest is for dials of this daemon
 	highWater     = 8000  // above this number the connection manager trims to lowWater; a DHT table needs only about 200
 	lowWater      = 7000
 	graceNew      = time.Minute // age below which a connection is not trimmed
-	maxTransient  = 4000        // connections in a handshake, when all hosts come back at once
-	maxPerSubnet  = 10000       // hosts behind one NAT
+	maxTransient  = 4000        // connections in a handshake; enough when all hosts come back at once
+	maxPerSubnet  = 10000       // allows for many hosts behind one NAT
 	maxStreams    = 100000
-	maxStreamsOne = 60000 // of one protocol
+	maxStreamsOne = 60000 // streams of one protocol
 	maxIdentify   = 8000
 	// dialTimeoutLocal: libp2p's 5 s for a private address are too short when a thousand hosts dial at once.
 	dialTimeoutLocal = 20 * time.Second
@@ -60,7 +60,7 @@ func limits() rcmgr.Limiter {
 			Streams: maxStreams, StreamsInbound: maxStreamsOne, StreamsOutbound: maxStreamsOne, Memory: 4 << 30,
 		},
 		Transient: rcmgr.ResourceLimits{
-			// Inbound ones are strangers, which are bounded below this; so dials always have room.
+			// Inbound ones are strangers, whose number has a lower bound of its own, so dials always have room.
 			Conns: maxTransient, ConnsInbound: 2 * maxStrangers, ConnsOutbound: maxTransient, FD: maxTransient,
 			Streams: 2 * maxTransient, StreamsInbound: 2 * maxTransient, StreamsOutbound: 2 * maxTransient, Memory: 1 << 30,
 		},
@@ -72,8 +72,8 @@ func limits() rcmgr.Limiter {
 	return rcmgr.NewFixedLimiter(p.Build(scale.AutoScale()))
 }
 
-// newResources raises all limits that are too low for a cluster: the counts, the count per subnet, and the rate of
-// new connections. The gate has its own bounds for strangers.
+// newResources returns a resource manager whose limits are high enough for a cluster: the counts, the count per subnet,
+// and the rate of new connections. The gate has its own bounds for strangers.
 func newResources() (network.ResourceManager, error) {
 	subnet4 := []rcmgr.ConnLimitPerSubnet{{PrefixLength: 32, ConnCount: maxPerSubnet}}
 	subnet6 := []rcmgr.ConnLimitPerSubnet{{PrefixLength: 56, ConnCount: maxPerSubnet}}
@@ -84,7 +84,7 @@ func newResources() (network.ResourceManager, error) {
 	return rm, nil
 }
 
-// options returns the options of the libp2p host. libp2p fills gs while it builds the transports.
+// options returns the options of the libp2p host. libp2p adds the gates to gs while it builds the transports.
 func options(cfg Config, key crypto.PrivKey, gs *gates, a *admission) ([]libp2p.Option, error) {
 	rm, err := newResources()
 	if err != nil {
@@ -98,7 +98,7 @@ func options(cfg Config, key crypto.PrivKey, gs *gates, a *admission) ([]libp2p.
 	mux.KeepAliveInterval, mux.ConnectionWriteTimeout = yamuxAlive, yamuxAlive
 	return append([]libp2p.Option{
 		libp2p.Identity(key),
-		libp2p.NoListenAddrs, // Enter listens, once it is known who may connect
+		libp2p.NoListenAddrs, // Enter listens, once the cluster and so its members are known
 		libp2p.Transport(gs.tcp),
 		libp2p.Transport(gs.quic),
 		libp2p.QUICReuse(func(srk quicgo.StatelessResetKey, token quicgo.TokenGeneratorKey, rm network.ResourceManager) (*quicreuse.ConnManager, error) {
@@ -111,8 +111,8 @@ func options(cfg Config, key crypto.PrivKey, gs *gates, a *admission) ([]libp2p.
 		libp2p.ConnectionManager(cm),
 		libp2p.ConnectionGater(newGater(a.revoked, a.visits)),
 		libp2p.SwarmOpts(swarm.WithDialTimeoutLocal(dialTimeoutLocal), swarm.WithDialRanker(dialOrder)),
-		// Off: while one peer is down, the retries of its dial would make libp2p believe that all UDP, or all IPv6,
-		// is blocked.
+		// Off: while one peer is down, repeated dials to it would make libp2p believe that all UDP, or all IPv6, is
+		// blocked.
 		libp2p.UDPBlackHoleSuccessCounter(nil),
 		libp2p.IPv6BlackHoleSuccessCounter(nil),
 		libp2p.AddrsFactory(func(addrs []ma.Multiaddr) []ma.Multiaddr { return advertised(addrs, bridgeAddrs()) }),
@@ -122,7 +122,7 @@ func options(cfg Config, key crypto.PrivKey, gs *gates, a *admission) ([]libp2p.
 	}, cfg.Options...), nil
 }
 
-// measured says where the metrics of libp2p go. The default would be a registry of the whole process.
+// measured returns the option that says where the metrics of libp2p go. The default is the registry of the whole process.
 func measured(by prometheus.Registerer) libp2p.Option {
 	if by == nil {
 		return libp2p.DisableMetrics()
@@ -130,7 +130,7 @@ func measured(by prometheus.Registerer) libp2p.Option {
 	return libp2p.PrometheusRegisterer(by)
 }
 
-// tcp and quic are constructors for libp2p, which finds their arguments by type. They return the transport behind a
+// tcp and quic are constructors for libp2p, which passes their arguments by type. They return the transport wrapped in a
 // gate.
 func (g *gates) tcp(up transport.Upgrader, rm network.ResourceManager, share *tcpreuse.ConnMgr) (*gate, error) {
 	t, err := tcp.NewTCPTransport(&strangerUpgrader{Upgrader: up, room: g.tcpStrangers, log: g.log}, rm, share)

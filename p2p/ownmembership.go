@@ -19,15 +19,16 @@ type ownMembership struct {
 	life     time.Duration // lifetime of the credentials that this daemon signs; see lifeFor
 	disk     disk
 	current  atomic.Pointer[membership] // nil until Enter has succeeded
-	changing chan struct{}              // a lock of one slot, held while current is changed
+	changing chan struct{}              // a lock: holds one token while current is changed
 }
 
 func newOwnMembership(me identity, name string, life time.Duration, d disk) *ownMembership {
 	return &ownMembership{identity: me, name: name, life: life, disk: d, changing: make(chan struct{}, 1)}
 }
 
-// inviterLives is how many times longer a credential with the role inviter lasts. Guests end with their inviter, and an
-// inviter ends when it has not reached another that can endorse it, or the founder, for so long.
+// inviterLives is how many times longer a credential with the role inviter lasts. The credential of a guest ends when
+// its inviter's does. An inviter's ends if the inviter cannot reach the founder, or an inviter that can endorse it, for
+// that time.
 const inviterLives = 4
 
 // lifeFor returns how long a credential with these roles lasts.
@@ -54,7 +55,7 @@ func (o *ownMembership) enterChange(ctx context.Context) (leave func(), err erro
 	}
 }
 
-// renewed checks a renewal. Who signs it must not make itself the one that let this daemon in, who might revoke it.
+// renewed checks a renewal. Its signer must not claim to have let this daemon in, because it could then revoke it.
 func (o *ownMembership) renewed(r *wirepb.JoinReply, m *membership) (*Credential, error) {
 	c, err := o.credentialFor(r.GetCredential(), m.cluster)
 	if err != nil {
@@ -84,8 +85,8 @@ func (o *ownMembership) grantFor(w *wirepb.Credential, c *Credential) (*Credenti
 	return g, nil
 }
 
-// credentialFor checks a credential that an inviter gave us. An inviter cannot put us into another cluster than the
-// one that we asked for.
+// credentialFor checks a credential that an inviter gave us. It refuses a credential of another cluster than the one that
+// we want to join.
 func (o *ownMembership) credentialFor(w *wirepb.Credential, want clusterID) (*Credential, error) {
 	c, err := credentialFromWire(w)
 	switch {

@@ -1,7 +1,7 @@
 package p2p
 
-// The peer book: all members that were ever admitted, with the addresses of those that were connected, so that a restarted daemon
-// finds the cluster without its bootstrap hosts.
+// The peer book: all members that were ever admitted, with the addresses of those that were connected. With it a restarted
+// daemon finds the cluster without its bootstrap hosts.
 
 import (
 	"cmp"
@@ -24,11 +24,11 @@ import (
 const (
 	bookFile   = "peers.json"
 	bookSchema = "muster.peers/v1"
-	// aside is added to the name of a book that cannot be read.
+	// aside is appended to the name of a book that cannot be read.
 	aside = ".damaged"
 	// maxBook bounds the members in the book; the one not seen for the longest time is dropped first.
 	maxBook = 4096
-	// maxGone bounds the revoked members whose names are kept; the first ones are dropped.
+	// maxGone bounds the revoked members whose names are kept; the oldest entries are dropped first.
 	maxGone = 1024
 	// maxAddrs bounds the addresses of one member.
 	maxAddrs = 16
@@ -43,7 +43,8 @@ type contact struct {
 	Roles    Roles     `json:"roles,omitempty"`
 	Addrs    []string  `json:"addrs"`
 	LastSeen time.Time `json:"last_seen"`
-	// LetInBy is who let it in, then who let that one in; only these and the cluster key may revoke it.
+	// LetInBy is the lineage of the member: who let it in, then who let that one in. Only these, the member itself and the
+	// cluster key may revoke it.
 	LetInBy []string `json:"let_in_by,omitempty"`
 
 	id    peer.ID
@@ -105,7 +106,7 @@ func parseContacts(list []contact) error {
 // book is the peer book. Nothing that blocks runs under its lock.
 type book struct {
 	disk     disk
-	newcomer chan struct{} // holds a token while a member is new since the last save
+	newcomer chan struct{} // holds a token if there are new members since the last save
 
 	mu      sync.Mutex
 	cluster clusterID            // guarded by mu
@@ -116,8 +117,8 @@ type book struct {
 
 func newBook(d disk) *book { return &book{disk: d, newcomer: make(chan struct{}, 1)} }
 
-// open loads the members of a cluster, and forgets those of a former cluster. A book that cannot be read is put aside, and
-// the daemon begins a new one: its bootstrap hosts and its neighbours tell it of the members again.
+// open loads the members of a cluster, and forgets the members of a former cluster. If the book cannot be read, open
+// renames the file and begins an empty book; bootstrap hosts and neighbours then tell the daemon about the members again.
 func (b *book) open(cluster clusterID, log *slog.Logger) {
 	text, err := b.disk.read(bookFile)
 	var j bookJSON
@@ -238,7 +239,7 @@ func (b *book) seen(id peer.ID, addrs []ma.Multiaddr, now time.Time) {
 	if len(texts) > 0 && !slices.Equal(texts, e.Addrs) {
 		e.Addrs, e.dial, b.dirty = texts, dial, true
 	}
-	if now.Sub(e.saved) > lastSeenEvery { // the time alone is not worth a write each time
+	if now.Sub(e.saved) > lastSeenEvery { // a new LastSeen alone is not worth a write each time
 		e.saved, b.dirty = now, true
 	}
 }
@@ -255,7 +256,7 @@ func (b *book) left(id peer.ID, now time.Time) {
 // lastSeenEvery bounds how old the LastSeen on disk of a connected member may be.
 const lastSeenEvery = 10 * time.Minute
 
-// forget removes a member that was revoked. Its name is kept, for people.
+// forget removes a member that was revoked. It keeps the member's name, for people.
 func (b *book) forget(id peer.ID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -271,7 +272,7 @@ func (b *book) forget(id peer.ID) {
 	b.dirty = true
 }
 
-// revoked returns what is known of a member that was revoked.
+// revoked returns what is known about a member that was revoked.
 func (b *book) revoked(id peer.ID) (contact, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -305,8 +306,7 @@ func (b *book) get(id peer.ID) (contact, bool) {
 }
 
 const (
-	// bookEvery is how long the book on disk may be out of date. A new member is written within bookSoon, with its
-	// address.
+	// bookEvery is how long the book on disk may be out of date. A new member is written with its address after bookSoon.
 	bookEvery = 2 * time.Second
 	bookSoon  = 50 * time.Millisecond
 )
@@ -335,7 +335,7 @@ func (k bookKeeper) run(ctx context.Context) {
 		case <-tick.C:
 			k.noteAddrs()
 		case <-ctx.Done():
-			more = false // one last time
+			more = false // save one last time
 			k.noteAddrs()
 		}
 		if err := k.book.save(); err != nil {

@@ -1,6 +1,6 @@
 package p2p
 
-// The roles of other daemons, for the parts that serve them and for those that choose whom to ask.
+// The roles of other daemons, for the parts that serve them and for the parts that choose a daemon to ask.
 
 import (
 	"time"
@@ -17,12 +17,12 @@ type Grants struct {
 	book   *book
 }
 
-// Of returns the roles that an admitted peer has by its present credential; none if it is not admitted, or if its
-// credential has expired. What a peer may do is decided by this.
+// Of returns the roles that an admitted peer has by its present credential. It returns none if the peer is not admitted, or
+// if its credential has expired. Use it to decide what a peer may do.
 func (g *Grants) Of(id peer.ID) Roles { return g.roster.rolesOf(id, time.Now()) }
 
-// Labels returns the labels that an inviter has signed for an admitted peer, by its present credential. Nobody may change
-// the map.
+// Labels returns the labels that an inviter has signed for an admitted peer, by its present credential. The map is
+// read-only.
 func (g *Grants) Labels(p job.Peer) map[string]string {
 	id, err := peer.Decode(string(p))
 	if err != nil {
@@ -38,16 +38,16 @@ func (g *Grants) Labels(p job.Peer) map[string]string {
 	return shown.cred.Labels
 }
 
-// Endorsable reports whether the credential of this daemon can go on without the one that let it in: it has the cluster key,
-// or is no inviter, or has grants that let other inviters endorse it.
+// Endorsable reports whether this daemon can keep its credential if the inviter that let it in is lost. It is true if the
+// daemon has the cluster key, or has grants that other inviters can endorse, and also if it is not an inviter.
 func (g *Grants) Endorsable() bool {
 	m := g.own.load()
 	return m == nil || m.secret != nil || !m.own.Roles.Has(RoleInviter) || firm(m.grants)
 }
 
-// MayHave reports whether a daemon may have a role, as far as this one knows: by the credential that it has shown, else
-// by the one that it showed when it was last here. Of a daemon that was never here nothing is known, so it may. It is for
-// choosing whom to ask.
+// MayHave reports whether another daemon could have a role: by its present credential, or else by the credential that it
+// showed last time. It returns true for a daemon that was never connected, about which nothing is known. Use it only to
+// choose a daemon to ask.
 func (g *Grants) MayHave(p job.Peer, role Roles) bool {
 	id, err := peer.Decode(string(p))
 	if err != nil {
@@ -57,7 +57,7 @@ func (g *Grants) MayHave(p job.Peer, role Roles) bool {
 		return m.own.Roles.Has(role)
 	}
 	if _, out := g.book.revoked(id); out {
-		return false // until it is let back in and comes
+		return false // until it is let back in and connects
 	}
 	if shown, ok := g.roster.get(id); ok {
 		return shown.cred.Roles.Has(role)

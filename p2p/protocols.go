@@ -19,7 +19,7 @@ const (
 	HelloID   protocol.ID = "/muster/hello/1"
 	JoinID    protocol.ID = "/muster/join/1"
 	RevokedID protocol.ID = "/muster/revoked/2"
-	// RevokedFirstID is what daemons of the version before speak: revocations of form 0 only.
+	// RevokedFirstID is the protocol of daemons of the previous version: it carries only revocations of form 0.
 	RevokedFirstID protocol.ID = "/muster/revoked/1"
 	TwinID         protocol.ID = "/muster/twin/1"
 	SessionID      protocol.ID = "/muster/session/1"
@@ -39,7 +39,7 @@ const (
 type Protocol struct {
 	ID     protocol.ID // <cluster> stands for the cluster ID
 	Access Access
-	Roles  Roles // the caller must have one of them; 0: any member may call
+	Roles  Roles // the caller must have at least one of them; 0: any member may call
 	// MaxMessage bounds the bytes of one message and so the memory that a caller can make us allocate.
 	MaxMessage int
 	// PerSecond and Burst limit the streams that one peer may open.
@@ -48,7 +48,7 @@ type Protocol struct {
 	// Deadline bounds the time of a whole stream. 0: the stream lives as long as its connection, and its handler
 	// bounds each wait.
 	Deadline time.Duration
-	// Library marks protocols that libp2p serves. Only the gate guards them; their bounds are those of the library.
+	// Library marks protocols that libp2p serves. Only the gate guards them, and the library sets their bounds.
 	Library bool
 	What    string
 }
@@ -100,8 +100,8 @@ func limitOf(id protocol.ID) int {
 	return p.MaxMessage
 }
 
-// Handle serves a protocol of the table to the callers that its row allows. The handler owns the stream and closes
-// it. If the handler panics, the stream is reset.
+// Handle serves a protocol of the table to the callers that its row allows. The function serve owns the stream and closes
+// it. If serve panics, the stream is reset.
 func (h *Host) Handle(id protocol.ID, serve func(network.Stream)) error {
 	p, err := row(id)
 	if err != nil {

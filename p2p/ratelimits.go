@@ -1,6 +1,6 @@
 package p2p
 
-// Rate limits for unknown callers: a fixed number of buckets, however many callers there are.
+// Rate limits for unknown callers. The number of buckets is fixed, however many callers there are.
 
 import (
 	"hash/maphash"
@@ -22,7 +22,7 @@ type buckets struct {
 	list [bucketCount]*rate.Limiter // guarded by mu
 }
 
-// newBuckets allows each key a burst, and after that one call per interval.
+// newBuckets returns buckets that allow each key a burst, and after that one call per interval.
 func newBuckets(every time.Duration, burst int) *buckets {
 	return &buckets{seed: maphash.MakeSeed(), every: every, burst: burst}
 }

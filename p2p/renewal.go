@@ -1,7 +1,7 @@
 package p2p
 
-// Renewal: our own credential is renewed long before it expires, and members whose credential has expired are
-// disconnected.
+// Renewal: this daemon renews its own credential long before it expires, and disconnects members whose credential has
+// expired.
 
 import (
 	"context"
@@ -21,12 +21,12 @@ import (
 const (
 	// checkEvery bounds how long a connection outlives the credential of its member.
 	checkEvery = 10 * time.Second
-	// compareEvery is how often revocations are compared with one member.
+	// compareEvery is how often this daemon compares revocations with one member.
 	compareEvery = 10 * time.Minute
-	// renewRetry is the longest pause between attempts to renew; renewRetryFar if the end is weeks away.
+	// renewRetry is the longest pause between attempts to renew; renewRetryFar, if the credential lasts for weeks.
 	renewRetry    = 5 * time.Minute
 	renewRetryFar = time.Hour
-	// askAgain is how long an inviter is not asked for a grant again.
+	// askAgain is how long this daemon waits before it asks the same inviter for a grant again.
 	askAgain = time.Hour
 )
 
@@ -38,7 +38,7 @@ type renewer struct {
 	now       chan struct{} // holds a token while an immediate renewal is requested
 	// Only run accesses these.
 	asked map[peer.ID]time.Time // inviters that were asked for a grant within askAgain
-	root  peer.ID               // that signed with the cluster key last
+	root  peer.ID               // the member that last renewed our credential with the cluster key
 
 	log *slog.Logger
 }
@@ -53,7 +53,7 @@ func (r *renewer) soon() {
 
 // run does the work of the renewer until ctx ends.
 func (r *renewer) run(ctx context.Context) {
-	due := r.own.load().own // whose renewal next is
+	due := r.own.load().own // the credential that is renewed at next
 	next := r.renewalDue(time.Now())
 	compare := time.Now().Add(compareEvery)
 	var pause time.Duration
@@ -115,7 +115,8 @@ func (r *renewer) renewalDue(now time.Time) time.Time {
 	return now.Add(due - rand.N(due/10+1))
 }
 
-// renew gets a newer credential: from the cluster key if this daemon has it; else from a connected inviter.
+// renew gets a newer credential. If this daemon has the cluster key, it signs the credential itself; otherwise it asks
+// connected inviters.
 func (r *renewer) renew(ctx context.Context) error {
 	leave, err := r.own.enterChange(ctx)
 	if err != nil {
@@ -131,8 +132,8 @@ func (r *renewer) renew(ctx context.Context) error {
 	return nil
 }
 
-// without returns the membership without what revoked peers signed and nobody would accept, and without grants that end
-// before a time.
+// without returns the membership without its issuing credential and its grants if a revoked peer signed them, because
+// nobody would accept those. It also drops grants that end before a time.
 func (m membership) without(revoked *revocations, end time.Time) *membership {
 	if m.issuing != nil && revoked.tainted(m.issuing) {
 		m.issuing = nil
@@ -143,7 +144,8 @@ func (m membership) without(revoked *revocations, end time.Time) *membership {
 	return &m
 }
 
-// keep makes a changed membership of the same cluster current, first on disk. Others are shown a newer credential.
+// keep makes a changed membership of the same cluster current, first on disk. If the credential is new, keep shows it to
+// all connected members.
 func (r *renewer) keep(ctx context.Context, next *membership) error {
 	before := r.own.load()
 	if next.own == before.own && slices.Equal(next.grants, before.grants) {
@@ -159,7 +161,8 @@ func (r *renewer) keep(ctx context.Context, next *membership) error {
 	return nil
 }
 
-// newerCredential returns the membership with a newer credential, and with the grants that came on the way, also on an error.
+// newerCredential returns the membership with a newer credential and with the grants that inviters sent. On an error it
+// returns the membership with these grants only.
 func (r *renewer) newerCredential(ctx context.Context, m *membership) (*membership, error) {
 	if m.secret != nil {
 		c, err := authority{key: m.secret, cluster: m.key}.issueWith(r.own.identity.id, m.own.Roles, m.own.Labels, time.Now().Add(r.own.lifeFor(m.own.Roles)))
@@ -189,8 +192,8 @@ func (r *renewer) newerCredential(ctx context.Context, m *membership) (*membersh
 	return m, last
 }
 
-// gather asks one more connected inviter for a grant, while those that this inviter has are not firm. So it is endorsed
-// also when the one that let it in is lost.
+// gather asks one more connected inviter for a grant, if this daemon is an inviter whose grants are not firm. With firm
+// grants it can still be endorsed after the inviter that let it in is lost.
 func (r *renewer) gather(ctx context.Context, now time.Time) error {
 	m := r.own.load().without(r.admission.revoked, now.Add(r.own.life))
 	if m.secret != nil || !m.own.Roles.Has(RoleInviter) || !now.Before(m.own.NotAfter) || firm(m.grants) {
@@ -216,8 +219,8 @@ func (r *renewer) gather(ctx context.Context, now time.Time) error {
 	return r.keep(ctx, m.withGrant(s.grant))
 }
 
-// inviters returns the connected members that can renew a credential, first the one with the cluster key, then those that
-// signed it.
+// inviters returns the connected members that can renew a credential: first the one that last signed with the cluster
+// key, then the issuers of the credential, then the others.
 func (r *renewer) inviters(own *Credential) []peerInfo {
 	list := slices.DeleteFunc(r.members.roster.present(), func(g peerInfo) bool { return !g.cred.Roles.Has(RoleInviter) })
 	rank := func(g peerInfo) int {
@@ -233,7 +236,7 @@ func (r *renewer) inviters(own *Credential) []peerInfo {
 	return list
 }
 
-// renewAt asks one inviter.
+// renewAt asks one inviter for a newer credential.
 func (r *renewer) renewAt(ctx context.Context, p peer.ID, m *membership) (*signed, error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
@@ -272,7 +275,7 @@ func (r *renewer) renewAt(ctx context.Context, p peer.ID, m *membership) (*signe
 	return &signed{own: c, grant: grant}, nil
 }
 
-// compareOne compares revocations with one member. It finds differences that a lost message left.
+// compareOne compares revocations with one member. This corrects differences that remain after a message was lost.
 func (r *renewer) compareOne(ctx context.Context) {
 	present := r.members.roster.present()
 	if len(present) == 0 {

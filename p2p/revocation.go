@@ -1,6 +1,6 @@
 package p2p
 
-// One revocation: a signed statement that a peer is out of the cluster, or that it is not any more.
+// A revocation: a signed statement that a peer is out of the cluster, or that it is let back in.
 // See docs/adr, ADR 117.
 
 import (
@@ -20,8 +20,8 @@ import (
 const (
 	// maxReason bounds the reason for people, in bytes.
 	maxReason = 256
-	// maxNumber bounds how often one member may change what it says of one peer. The cluster key may do so without
-	// end.
+	// maxNumber bounds how often one member may change what it says about one peer. The cluster key may change it without
+	// bound.
 	maxNumber = 64
 	// The forms of a revocation on the wire.
 	formFirst = 0
@@ -31,29 +31,30 @@ const (
 // errBadRevocation is a revocation that does not parse or whose signer had no right to sign it.
 var errBadRevocation = errors.New("bad revocation")
 
-// word is what a signer says of a peer.
+// word is what a signer says about a peer.
 type word struct {
 	peer        peer.ID
 	reason      string
-	number      uint32 // of what one signer says of one peer, the greatest holds
-	back        bool   // the peer is not revoked any more
-	withInvited bool   // those that it let in go with it
+	number      uint32 // if a signer has said several things about a peer, the greatest number holds
+	back        bool   // the peer is no longer revoked
+	withInvited bool   // the peers that it let in are revoked too
 }
 
-// revocation is a revocation whose form and signature are valid. What it does depends on the credential to which it is
+// revocation is a revocation whose form and signature are valid. Its effect depends on the credential to which it is
 // applied; see standing.
 type revocation struct {
 	word
 	at     time.Time // by the signer's clock, for people
 	signer peer.ID   // empty: the cluster key
-	above  []peer.ID // who signed the signer's credential, and who signed theirs
-	first  bool      // of form 0, which older daemons understand
-	legacy bool      // by a member of the version before, which could revoke anybody; it is in force only here
+	above  []peer.ID // issuers of the signer's credential: who signed it, then who signed that one's
+	first  bool      // has form 0, which older daemons understand
+	legacy bool      // by a member of the previous version, which could revoke anybody; it is in force only here
 	wire   *wirepb.Revocation
 	place  place
 }
 
-// revocationFromWire makes every check. None depends on other revocations or on the time, so all daemons agree.
+// revocationFromWire decodes and checks a revocation. No check depends on other revocations or on the time, so all daemons
+// agree.
 func revocationFromWire(w *wirepb.Revocation, cluster clusterID, key ed25519.PublicKey) (revocation, error) {
 	r, err := revocationParsed(w, cluster)
 	if err == nil {
@@ -134,22 +135,22 @@ func (a authority) revoke(say word, now time.Time) (revocation, error) {
 	}
 	w, prefix := &wirepb.Revocation{Body: body, Form: formNow}, signRevocation
 	if a.chain != nil {
-		w.Issuer = a.chain.bare().toWire() // for ever, so without an endorsement
+		w.Issuer = a.chain.bare().toWire() // a revocation lasts for ever, so it has no endorsement, which would end
 	} else if say.number == 0 && !say.back && !say.withInvited {
-		w.Form, prefix = formFirst, signFirst // older daemons understand it, too
+		w.Form, prefix = formFirst, signFirst // older daemons understand this form too
 	}
 	w.Signature = ed25519.Sign(a.key, append([]byte(prefix), body...))
 	return revocationFromWire(w, cluster, a.cluster)
 }
 
-// over reports whether r holds rather than another one by the same signer of the same peer. It is an order: every
-// daemon keeps the same one of two.
+// over reports whether r overrides o, which is by the same signer about the same peer. It is a total order, so every
+// daemon keeps the same one of two revocations.
 func (r revocation) over(o revocation) bool {
 	switch {
 	case r.number != o.number:
 		return r.number > o.number
 	case r.back != o.back:
-		return o.back // two with one number are a lie; then the peer is out
+		return o.back // an honest signer does not use a number twice; to be safe, the peer is out
 	}
 	return bytes.Compare(r.wire.GetBody(), o.wire.GetBody()) > 0
 }

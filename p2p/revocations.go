@@ -1,6 +1,6 @@
 package p2p
 
-// The list of revocations: what is kept, in which bounds, and what two daemons compare.
+// The list of revocations: which are kept, within which bounds, and what two daemons compare.
 
 import (
 	"bytes"
@@ -21,23 +21,23 @@ import (
 
 const (
 	revokedFile = "revoked.list"
-	// maxByKey bounds what is kept of the cluster key. It has this room for itself.
+	// maxByKey bounds the revocations that are kept from the cluster key. No others count against this bound.
 	maxByKey = 4096
-	// maxBySigner, maxByBranch and maxByFamily bound what is kept of one member, of an inviter of the second generation
-	// with all below it, and of one of the first generation with all below it. So nobody takes the room of those that
-	// let it in, or of others.
+	// maxBySigner bounds the revocations that are kept from one member; maxByBranch, from an inviter of the second
+	// generation and all members below it; maxByFamily, from an inviter of the first generation and all below it. So no
+	// member can use up the room of the members above it, or of other branches.
 	maxBySigner = 128
 	maxByBranch = 256
 	maxByFamily = 512
-	// maxByMembers bounds what is kept of all members.
+	// maxByMembers bounds the revocations that are kept from all members together.
 	maxByMembers = 4096
-	// maxLegacy bounds the entries of the version before on our own disk.
+	// maxLegacy bounds the entries of the previous version on our own disk.
 	maxLegacy = 4096
 	// revokedBatch is the number of entries in one message.
 	revokedBatch = 64
 )
 
-// slot names an entry: one signer's word about one peer, under one chain of issuers.
+// slot is the key of an entry: what one signer says about one peer, under one chain of issuers.
 type slot struct {
 	line   string // the first-generation inviter, then those below it, down to the signer; empty for the cluster key
 	depth  int    // length of the line in peers
@@ -45,14 +45,14 @@ type slot struct {
 	peer   peer.ID
 }
 
-// place is where an entry belongs, computed once.
+// place is the key of an entry and the bounds that it counts against, computed once.
 type place struct {
 	slot  slot
-	lines [levels]string    // at each level the set of entries that share a bound
+	lines [levels]string    // for each level, names the set of entries that share a bound with this one
 	print [sha256.Size]byte // identifies an entry that was verified before
 }
 
-// placed returns the entry with its place.
+// placed returns the entry with its place filled in.
 func placed(r revocation) revocation {
 	r.place.slot = slot{peer: r.peer, signer: r.signer}
 	r.place.print = printOf(r.wire)
@@ -67,7 +67,7 @@ func placed(r revocation) revocation {
 	return r
 }
 
-// joined is an injective encoding of a list of peers.
+// joined encodes a list of peers as a string; different lists give different strings.
 func joined(ids []peer.ID) string {
 	var b strings.Builder
 	for _, id := range ids {
@@ -76,17 +76,17 @@ func joined(ids []peer.ID) string {
 	return b.String()
 }
 
-// rank orders slots: those of the earlier generations first. Of too many, the last ones are dropped.
+// rank orders slots, those of earlier generations first. If there are too many, the last ones are dropped.
 func (s slot) rank(o slot) int {
 	return cmp.Or(cmp.Compare(s.depth, o.depth), cmp.Compare(s.line, o.line), cmp.Compare(s.peer, o.peer))
 }
 
-// levels is the number of bounds that an entry is under, and bounds are those of members.
+// levels is the number of bounds that apply to an entry. bounds lists those for entries of members.
 const levels = 4
 
 var bounds = [levels]int{maxBySigner, maxByBranch, maxByFamily, maxByMembers}
 
-// crowds counts entries by what they share a bound with.
+// crowds counts the entries that share each bound.
 type crowds struct {
 	key     int
 	members [levels]map[string]int
@@ -100,7 +100,7 @@ func newCrowds() *crowds {
 	return c
 }
 
-// over counts one more entry at a level, and reports whether it is one too many.
+// over counts one more entry at a level, and reports whether it exceeds the bound.
 func (c *crowds) over(r revocation, level int) bool {
 	if r.signer == "" {
 		if level == 0 {
@@ -126,8 +126,8 @@ func fits(all map[slot]revocation) bool {
 	return true
 }
 
-// trimmed returns the entries that are kept. What is kept of a union does not depend on the order in which it came: an
-// entry that was dropped would be dropped again, because those before it stay or are replaced by earlier ones.
+// trimmed drops the entries beyond the bounds. The result does not depend on the order in which the entries arrived: an
+// entry that was dropped would be dropped again, because the entries before it stay or are replaced by earlier ones.
 func trimmed(all map[slot]revocation) map[slot]revocation {
 	if fits(all) {
 		return all
@@ -144,7 +144,7 @@ func trimmed(all map[slot]revocation) map[slot]revocation {
 	return kept
 }
 
-// revocations is what this daemon knows of who was revoked.
+// revocations holds all revocations that this daemon knows.
 type revocations struct {
 	disk disk
 
@@ -152,11 +152,11 @@ type revocations struct {
 	cluster clusterID                      // guarded by mu
 	key     ed25519.PublicKey              // guarded by mu
 	list    map[slot]revocation            // guarded by mu
-	legacy  map[peer.ID]revocation         // guarded by mu; of the version before, by members, on our own disk
-	stands  standing                       // guarded by mu; what list and legacy mean
-	known   map[[sha256.Size]byte]struct{} // guarded by mu; the prints of the list
-	news    []*wirepb.Revocation           // guarded by mu; not passed on yet
-	sum     []byte                         // guarded by mu; the digest, nil: not computed
+	legacy  map[peer.ID]revocation         // guarded by mu; by members of the previous version, from our own disk
+	stands  standing                       // guarded by mu; what list and legacy mean together
+	known   map[[sha256.Size]byte]struct{} // guarded by mu; the prints of list
+	news    []*wirepb.Revocation           // guarded by mu; entries that were not passed on yet
+	sum     []byte                         // guarded by mu; the digest; nil: not computed
 }
 
 func newRevocations(d disk) *revocations {
@@ -180,7 +180,7 @@ func (r *revocations) open(cluster clusterID, key ed25519.PublicKey) error {
 	for _, e := range w.GetEntries() {
 		rev, err := revocationFromWire(e, cluster, key)
 		switch {
-		case err != nil: // of a former cluster
+		case err != nil: // for example an entry of a former cluster
 		case !rev.legacy:
 			put(list, rev)
 		case len(legacy) < maxLegacy:
@@ -191,7 +191,7 @@ func (r *revocations) open(cluster clusterID, key ed25519.PublicKey) error {
 	return nil
 }
 
-// put adds an entry unless a newer one is there.
+// put adds an entry unless the list has one that overrides it. It reports whether it added the entry.
 func put(list map[slot]revocation, rev revocation) bool {
 	s := rev.place.slot
 	if old, ok := list[s]; ok && !rev.over(old) {
@@ -210,12 +210,12 @@ func (r *revocations) setLocked(list map[slot]revocation, legacy map[peer.ID]rev
 	}
 }
 
-// merge verifies entries from another daemon, stores the new ones and returns them. One bad entry refuses the whole
-// message. Entries that members of the version before signed are skipped: they could revoke anybody.
+// merge verifies entries from another daemon, stores the new ones and returns them. If one entry is bad, merge refuses all
+// of them. It skips entries that members of the previous version signed, because those could revoke anybody.
 func (r *revocations) merge(entries []*wirepb.Revocation) ([]revocation, error) {
 	unknown, cluster, key := r.unknown(entries)
 	var fresh []revocation
-	for _, e := range unknown { // outside the lock: this is the costly part
+	for _, e := range unknown { // without the lock, because verifying is expensive
 		rev, err := revocationFromWire(e, cluster, key)
 		if err != nil {
 			return nil, err
@@ -232,7 +232,8 @@ func (r *revocations) merge(entries []*wirepb.Revocation) ([]revocation, error) 
 	return r.keepLocked(fresh)
 }
 
-// unknown returns the entries that are not in the list as they are, and what they are verified by.
+// unknown returns the entries that are not yet in the list in exactly this form, and the cluster and its key to verify
+// them with.
 func (r *revocations) unknown(entries []*wirepb.Revocation) ([]*wirepb.Revocation, clusterID, ed25519.PublicKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,7 +266,7 @@ func (r *revocations) add(rev revocation) (bool, error) {
 	return len(kept) > 0, err
 }
 
-// keepLocked stores entries, first on disk, and returns those that were kept.
+// keepLocked stores entries, first on disk, and returns the entries that were kept.
 func (r *revocations) keepLocked(fresh []revocation) ([]revocation, error) {
 	list := maps.Clone(r.list)
 	changed := false
@@ -301,12 +302,12 @@ func (r *revocations) keepLocked(fresh []revocation) ([]revocation, error) {
 		r.news = append(r.news, rev.wire)
 	}
 	if len(r.news) > maxByKey+maxByMembers {
-		r.news = wires(list, nil) // what was replaced meanwhile need not be passed on
+		r.news = wires(list, nil) // entries that were replaced meanwhile need not be passed on
 	}
 	return kept, nil
 }
 
-// wires returns all entries as they are stored and sent, in one order on all daemons.
+// wires returns all entries as they are stored and sent, in the same order on all daemons.
 func wires(list map[slot]revocation, legacy map[peer.ID]revocation) []*wirepb.Revocation {
 	entries := make([]*wirepb.Revocation, 0, len(list)+len(legacy))
 	for _, s := range slices.SortedFunc(maps.Keys(list), slot.rank) {
@@ -325,7 +326,7 @@ func (r *revocations) all() []*wirepb.Revocation {
 	return wires(r.list, nil)
 }
 
-// takeNews returns the entries that came since the last call.
+// takeNews returns the entries that are new since the last call.
 func (r *revocations) takeNews() []*wirepb.Revocation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -334,14 +335,14 @@ func (r *revocations) takeNews() []*wirepb.Revocation {
 	return news
 }
 
-// has reports whether a peer is revoked whatever credential it shows.
+// has reports whether a peer is revoked, whatever credential it shows.
 func (r *revocations) has(id peer.ID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stands.out(id)
 }
 
-// about reports whether a peer is revoked that those in by let in.
+// about reports whether a peer with the lineage by is revoked.
 func (r *revocations) about(id peer.ID, by []peer.ID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -349,7 +350,7 @@ func (r *revocations) about(id peer.ID, by []peer.ID) bool {
 	return revoked || r.stands.byRevoked(by)
 }
 
-// forgetIn has the peer book forget those that are revoked, and returns them.
+// forgetIn removes revoked members from the peer book, and returns them.
 func (r *revocations) forgetIn(b *book) (out []contact) {
 	for _, c := range b.list() {
 		if r.has(c.id) || r.about(c.id, c.by) {
@@ -367,10 +368,10 @@ func (r *revocations) verdict(c *Credential) verdict {
 	return r.stands.of(c)
 }
 
-// tainted reports whether the holder of a credential or one that signed it is revoked.
+// tainted reports whether the holder of a credential or a peer that signed it is revoked.
 func (r *revocations) tainted(c *Credential) bool { return r.verdict(c) != valid }
 
-// said returns what a signer said of a peer last; the empty signer is the cluster key.
+// said returns the latest revocation of a peer by a signer; the empty signer is the cluster key.
 func (r *revocations) said(signer, p peer.ID) (revocation, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -382,8 +383,8 @@ func (r *revocations) said(signer, p peer.ID) (revocation, bool) {
 	return rev, ok
 }
 
-// digest is equal on two daemons if they know the same. Entries of the version before are not part of it, because they
-// are not passed on.
+// digest returns a digest that is equal on two daemons if they know the same revocations. Entries of the previous version
+// are not part of it, because they are not passed on.
 func (r *revocations) digest() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()

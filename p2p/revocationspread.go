@@ -1,6 +1,6 @@
 package p2p
 
-// Spreading revocations: each daemon passes on what is new to it, and updates members that lack some.
+// Spreading revocations: each daemon passes on the revocations that are new to it, and updates members that lack some.
 
 import (
 	"bufio"
@@ -37,11 +37,11 @@ type spreader struct {
 // Revoking says how a peer is revoked.
 type Revoking struct {
 	Reason      string // for people
-	WithInvited bool   // those that it let in go with it
-	Undo        bool   // take back what this daemon said; the holder of the cluster key takes back what anybody said
+	WithInvited bool   // also revoke the peers that it let in
+	Undo        bool   // take back this daemon's revocation; the holder of the cluster key takes back anybody's
 }
 
-// revoke signs, stores and spreads what this daemon says of a peer; see Host.Revoke.
+// revoke revokes a peer or lets it back in; see Host.Revoke.
 func (r *spreader) revoke(p job.Peer, how Revoking) error {
 	what := "revoke"
 	if how.Undo {
@@ -60,7 +60,7 @@ func (r *spreader) revoke(p job.Peer, how Revoking) error {
 	return nil
 }
 
-// say signs what this daemon says of a peer, stores it and spreads it.
+// say signs what this daemon says about a peer, stores it and spreads it.
 func (r *spreader) say(say word) error {
 	m := r.own.load()
 	if m == nil {
@@ -80,7 +80,7 @@ func (r *spreader) say(say word) error {
 	case said:
 		say.number = before.number + 1
 	case say.back || signer != "":
-		say.number = 1 // 0 is for what older daemons understand, too
+		say.number = 1 // 0 is only for revocations that older daemons understand too
 	}
 	if signer != "" && say.number > maxNumber {
 		return fmt.Errorf("%w: this daemon has changed its mind %d times; the host with the cluster key can decide", ErrNotYours, maxNumber)
@@ -100,7 +100,7 @@ func (r *spreader) say(say word) error {
 	return nil
 }
 
-// may checks that this daemon let a peer in, as far as it knows the peer. Others check it by the credential that the
+// may returns an error if this daemon knows that it did not let the peer in. Others check that by the credential that the
 // peer shows.
 func (r *spreader) may(say word) error {
 	var by []peer.ID
@@ -109,7 +109,7 @@ func (r *spreader) may(say word) error {
 	} else if c, ok := r.book.get(say.peer); ok {
 		by = c.by
 	} else {
-		return nil // it may show a credential that depends on us
+		return nil // the peer may later show a credential that says that we let it in
 	}
 	if say.back || mayRevoke(r.own.identity.id, by) {
 		return nil
@@ -154,7 +154,7 @@ func (r *spreader) enforce(fresh []revocation) {
 	}
 }
 
-// signedBy names who signed, for the log.
+// signedBy names the signer, for the log.
 func signedBy(r revocation) string {
 	if r.signer == "" {
 		return "the cluster key"
@@ -208,7 +208,7 @@ func pushOver(s network.Stream, entries []*wirepb.Revocation) error {
 	if err := s.SetProtocol(id); err != nil {
 		return err
 	}
-	if id == RevokedFirstID { // a daemon of the version before gets what it understands
+	if id == RevokedFirstID { // send a daemon of the previous version only entries that it understands
 		entries = slices.DeleteFunc(slices.Clone(entries), func(e *wirepb.Revocation) bool { return e.GetForm() != formFirst })
 	}
 	for len(entries) > 0 {
@@ -221,7 +221,7 @@ func pushOver(s network.Stream, entries []*wirepb.Revocation) error {
 	if err := s.CloseWrite(); err != nil {
 		return err
 	}
-	// The other side closes the stream when it has accepted all.
+	// The other side closes the stream when it has accepted all entries.
 	if _, err := s.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("not accepted: %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// MaxRevoked bounds the list of revoked peers. Of more, the newest are in it.
+// MaxRevoked bounds the list of revoked peers. If there are more, the list has the newest.
 const MaxRevoked = 1024
 
 // RevokedPeer is a peer that is out of the cluster.
@@ -24,10 +24,11 @@ type RevokedPeer struct {
 	ByName      string   // empty if it is not known
 	Reason      string
 	WithInvited bool
-	Mine        bool // this daemon can take it back
+	Mine        bool // this daemon can take the revocation back
 }
 
-// inForce returns the revocations that nobody has taken back or annulled, at most one of each peer and signer.
+// inForce returns the revocations that their signers have not taken back and that the cluster key has not overridden, at
+// most one for each peer and signer.
 func (r *revocations) inForce() (list []revocation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,15 +49,16 @@ func (r *revocations) inForce() (list []revocation) {
 	})
 }
 
-// RevokedPeers knows the peers that are out of the cluster.
+// RevokedPeers lists the peers that are out of the cluster.
 type RevokedPeers struct {
 	own     *ownMembership
 	revoked *revocations
 	book    *book
 }
 
-// List returns the peers that are out of the cluster as far as this daemon knows, the newest first; at most MaxRevoked. The
-// word of a member counts if it let the peer in. Of a peer that was never here that is not known, so it is in the list.
+// List returns the peers that are out of the cluster as far as this daemon knows, the newest first; at most MaxRevoked. A
+// member's revocation counts only if the member let the peer in. That is not known for a peer that was never connected
+// here; such a peer is in the list.
 func (r *RevokedPeers) List() []RevokedPeer {
 	m := r.own.load()
 	if m == nil {

@@ -8,11 +8,12 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
-// standing is what each signer says of each peer. It depends only on the set of revocations.
+// standing holds the latest word of each signer about each peer. It depends only on the set of revocations, not on the
+// order in which they came.
 type standing struct {
 	key    map[peer.ID]revocation             // by the cluster key
 	by     map[peer.ID]map[peer.ID]revocation // by members: signer, then peer
-	legacy map[peer.ID]revocation             // by members of the version before
+	legacy map[peer.ID]revocation             // by members of the previous version
 }
 
 func standingOf(list map[slot]revocation, legacy map[peer.ID]revocation) standing {
@@ -25,7 +26,7 @@ func standingOf(list map[slot]revocation, legacy map[peer.ID]revocation) standin
 				s.by[r.signer] = m
 			}
 		}
-		// A signer has several entries about a peer if it was itself signed by several.
+		// A signer has several entries about a peer if its own credentials had several chains.
 		if old, ok := m[r.peer]; !ok || r.over(old) {
 			m[r.peer] = r
 		}
@@ -38,11 +39,12 @@ type verdict int
 
 const (
 	valid   verdict = iota
-	tainted         // a peer that signed it is revoked: it counts only for those that were admitted before
-	out             // the holder is revoked, or was let in by a peer that was revoked with all it let in
+	tainted         // a peer that signed it is revoked: the credential is valid only for peers that were admitted before
+	out             // the holder is revoked, or was let in by a peer that was revoked together with the peers it let in
 )
 
-// out reports whether a peer is revoked whatever it shows: by the cluster key or by itself.
+// out reports whether a peer is revoked whatever credential it shows: by the cluster key, by itself, or by a member of the
+// previous version.
 func (s standing) out(p peer.ID) bool {
 	if r, ok := s.key[p]; ok {
 		return !r.back
@@ -54,8 +56,8 @@ func (s standing) out(p peer.ID) bool {
 	return ok
 }
 
-// about reports whether a peer is revoked that those in by let in, and whether those that it let in go with it. The word
-// of the cluster key is the last one.
+// about reports whether a peer with the lineage by is revoked, and whether the peers that it let in are revoked too. What
+// the cluster key says overrides what members say.
 func (s standing) about(p peer.ID, by []peer.ID) (revoked, withInvited bool) {
 	if r, ok := s.key[p]; ok {
 		return !r.back, !r.back && r.withInvited
@@ -91,8 +93,8 @@ func (s standing) of(c *Credential) verdict {
 	return v
 }
 
-// ofEndorsement returns what is left of a valid credential: if somebody who signed its endorsement is revoked, it must be
-// endorsed by another.
+// ofEndorsement returns the verdict on a credential that is valid apart from its endorsement: it is tainted if a peer that
+// signed the endorsement is revoked. Another inviter must then endorse it.
 func (s standing) ofEndorsement(e *endorsement) verdict {
 	for i, l := range e.links {
 		by := lineageOf(e.links, i)
@@ -103,7 +105,7 @@ func (s standing) ofEndorsement(e *endorsement) verdict {
 	return valid
 }
 
-// byRevoked reports whether one of those that let a peer in is revoked with all it let in.
+// byRevoked reports whether a peer of the lineage by is revoked together with the peers that it let in.
 func (s standing) byRevoked(by []peer.ID) bool {
 	for j, p := range by {
 		if _, withInvited := s.about(p, by[j+1:]); withInvited {
@@ -113,5 +115,5 @@ func (s standing) byRevoked(by []peer.ID) bool {
 	return false
 }
 
-// mayRevoke reports whether a member let a peer in, directly or through others.
+// mayRevoke reports whether signer let in the peer with the lineage by, directly or through others.
 func mayRevoke(signer peer.ID, by []peer.ID) bool { return slices.Contains(by, signer) }

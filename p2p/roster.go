@@ -31,7 +31,7 @@ type EventKind string
 // The kinds of events.
 const (
 	MemberUp       EventKind = "member-up"       // admitted and connected
-	MemberDown     EventKind = "member-down"     // the last connection is gone, or the member was revoked: Host.Member does not know it then
+	MemberDown     EventKind = "member-down"     // its last connection has ended, or it was revoked and is no Member
 	ClusterChanged EventKind = "cluster-changed" // this daemon joined another cluster; Cluster() is new
 )
 
@@ -46,11 +46,11 @@ type Event struct {
 // to pass a connection to the swarm.
 const lingering = time.Minute
 
-// admittedPeer is the roster's entry of a peer.
+// admittedPeer is the roster's entry for a peer.
 type admittedPeer struct {
 	cred   *Credential
 	name   string
-	digest []byte // of the revocations that it knows
+	digest []byte // of the revocations that the peer knows
 	conns  int
 	idle   time.Time // when conns became 0
 	rates  map[protocol.ID]*rate.Limiter
@@ -67,8 +67,9 @@ func newRoster() *roster {
 	return &roster{peers: map[peer.ID]*admittedPeer{}, subs: map[*Subscription]struct{}{}}
 }
 
-// admit adds a peer that has shown a valid credential, or updates the credential. Of two with the same rights the one that
-// ends later counts, since hellos may cross; with other rights the one that was shown last, which may end sooner.
+// admit adds a peer that has shown a valid credential, or updates its credential. Of two credentials with the same rights
+// it keeps the one that ends later, because hellos may cross. If the rights differ, it keeps the one that was shown last,
+// even if that ends sooner.
 func (r *roster) admit(c *Credential, name string, digest []byte, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,8 +111,8 @@ func (r *roster) disconnected(id peer.ID, now time.Time) {
 	}
 }
 
-// revoked tells that a member was revoked to which there is no connection. One that is connected is disconnected, which
-// tells it.
+// revoked tells the subscribers that a member without a connection was revoked. A connected member is disconnected, which
+// tells them as well.
 func (r *roster) revoked(c contact) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,8 +159,8 @@ func (r *roster) get(id peer.ID) (peerInfo, bool) {
 	return g.info(id), true
 }
 
-// rolesOf returns the roles of the newest credential that a peer has shown; none if it has expired. It is called for each
-// message.
+// rolesOf returns the roles of the newest credential that a peer has shown; none if the credential has expired. It is
+// called for each message.
 func (r *roster) rolesOf(id peer.ID, now time.Time) Roles {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -205,7 +206,7 @@ func (r *roster) count() int {
 	return n
 }
 
-// allow takes one stream from the peer's allowance for a protocol; false if nothing is left.
+// allow takes one stream from the peer's allowance for a protocol; it returns false if nothing is left.
 func (r *roster) allow(id peer.ID, p Protocol, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,7 +250,7 @@ type Subscription struct {
 	queue []Event // guarded by mu; at most one event for each peer
 }
 
-// subscribe returns a subscription that begins with an Up for each connected member.
+// subscribe returns a subscription that begins with a MemberUp for each connected member.
 func (r *roster) subscribe() *Subscription {
 	s := &Subscription{roster: r, more: make(chan struct{}, 1)}
 	r.mu.Lock()

@@ -13,7 +13,8 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// Bounds of the labels of one link. A credential with a full chain of them still has less than maxCredential bytes.
+// Bounds of the labels of one link. A credential whose chain is full and has the most labels is still smaller than
+// maxCredential.
 const (
 	maxSignedLabels = 8
 	maxSignedBytes  = 256 // of all names and values together

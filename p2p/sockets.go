@@ -18,8 +18,9 @@ import (
 // errNoPlace refuses a connection because too many are not admitted yet.
 var errNoPlace = errors.New("too many connections are not admitted yet")
 
-// sockets makes what opens the UDP sockets. Each incoming connection gets a place before its handshake. While half of
-// the places are taken, a sender must first prove that it has its address. That costs it a round trip, and us nothing.
+// sockets returns the manager that opens the UDP sockets. Each incoming connection gets a place before its handshake.
+// While at least half of the places are taken, a sender must first prove its address. That costs the sender a round trip
+// and this daemon almost nothing.
 func (g *gates) sockets(srk quic.StatelessResetKey, token quic.TokenGeneratorKey, rm network.ResourceManager, more []quicreuse.Option) (*quicreuse.ConnManager, error) {
 	room := g.quicStrangers
 	enter := func(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
@@ -61,7 +62,7 @@ func udpAddr(a net.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// followQUIC bounds the bytes of an accepted QUIC connection, and lets others have its place when it is silent.
+// followQUIC bounds the bytes of an accepted QUIC connection, and lets another stranger take its place when it is silent.
 func (g *gates) followQUIC(c transport.CapableConn, one *stranger) {
 	var q *quic.Conn
 	if !c.As(&q) {

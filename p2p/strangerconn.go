@@ -1,7 +1,7 @@
 package p2p
 
-// A stranger's TCP connection: what is read of it is bounded until it is admitted, also while it becomes one with encryption and
-// streams.
+// A stranger's TCP connection. Until it is admitted, the bytes that are read from it are bounded; this includes the
+// handshakes that add encryption and streams.
 
 import (
 	"context"
@@ -18,12 +18,12 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// dialBound is how long a connection that this daemon dialled may last without being admitted. A dial has its own
-// deadline, which is shorter; this one ends a peer that sends more than is read.
+// dialBound is how long a connection that this daemon dialled may last without being admitted. A dial has its own,
+// shorter deadline; dialBound ends the connection of a peer that sends more than is read.
 const dialBound = 30 * time.Second
 
-// strangerConn is a connection below its encryption and its streams. Until its stranger is admitted, Read returns at
-// most strangerBytes in all, and then waits; the rest stays with the sender. After a time without admission it closes.
+// strangerConn is a TCP connection, below encryption and streams. Until its stranger is admitted, Read returns at most
+// strangerBytes in total, and then waits, so that the sender has to wait too. If it is not admitted in time, it closes.
 type strangerConn struct {
 	manet.Conn
 	who    *stranger
@@ -32,7 +32,8 @@ type strangerConn struct {
 	closed chan struct{}
 }
 
-// newStrangerConn returns a connection that closes when its time is over. It is whole before anybody else can close it.
+// newStrangerConn returns a connection that closes after this time unless it is admitted. The timer waits until the
+// connection is complete.
 func newStrangerConn(c manet.Conn, who *stranger, within time.Duration) *strangerConn {
 	s := &strangerConn{Conn: c, who: who, closed: make(chan struct{})}
 	made := make(chan struct{})
@@ -75,7 +76,7 @@ func (c *strangerConn) Close() error {
 	return c.Conn.Close()
 }
 
-// SetLinger, SetKeepAlive and SetKeepAlivePeriod are what the TCP transport sets on its connections.
+// SetLinger, SetKeepAlive and SetKeepAlivePeriod are called by the TCP transport on its connections.
 func (c *strangerConn) SetLinger(sec int) error {
 	if t, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
 		return t.SetLinger(sec)
@@ -101,7 +102,7 @@ func (c *strangerConn) SetKeepAlivePeriod(d time.Duration) error {
 	return nil
 }
 
-// strangerListener gives each TCP connection a place, before anything of it is read and before any handshake.
+// strangerListener gives each TCP connection a place, before it reads anything and before any handshake.
 type strangerListener struct {
 	manet.Listener
 	room *strangers
@@ -143,8 +144,8 @@ func (u *strangerUpgrader) UpgradeListener(t transport.Transport, l manet.Listen
 	return u.UpgradeGatedMaListener(t, u.GateMaListener(l))
 }
 
-// UpgradeGatedMaListener returns a listener of upgraded connections. Each of them is upgraded apart, so that slow
-// handshakes delay no other.
+// UpgradeGatedMaListener returns a listener of upgraded connections. Each connection is upgraded in its own goroutine, so
+// that a slow handshake does not delay others.
 func (u *strangerUpgrader) UpgradeGatedMaListener(t transport.Transport, l transport.GatedMaListener) transport.Listener {
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // libp2p gives no context; Close ends this one
 	up := &upgradingListener{inner: l, up: u, of: t, cancel: cancel, ready: make(chan transport.CapableConn), done: make(chan struct{})}
@@ -152,7 +153,7 @@ func (u *strangerUpgrader) UpgradeGatedMaListener(t transport.Transport, l trans
 	return up
 }
 
-// Upgrade upgrades a connection that this daemon dialled. The other side is a stranger, too, until hello.
+// Upgrade upgrades a connection that this daemon dialled. Until hello, the other side is a stranger too.
 func (u *strangerUpgrader) Upgrade(ctx context.Context, t transport.Transport, c manet.Conn, dir network.Direction, p peer.ID, scope network.ConnManagementScope) (transport.CapableConn, error) {
 	one := newStrangerConn(c, newStranger(time.Now()), dialBound)
 	return u.Upgrader.Upgrade(ctx, t, one, dir, p, &strangerScope{ConnManagementScope: scope, who: one.who})
@@ -210,7 +211,7 @@ func (l *upgradingListener) loop(ctx context.Context) {
 			continue
 		}
 		one, ok := c.(*strangerConn)
-		if !ok { // every listener here counts its strangers; without that nothing bounds this connection
+		if !ok { // every listener here returns a strangerConn; nothing would bound another kind of connection
 			l.up.log.ErrorContext(ctx, "connection not counted", "addr", l.Multiaddr())
 			_ = c.Close()
 			scope.Done()
@@ -220,7 +221,7 @@ func (l *upgradingListener) loop(ctx context.Context) {
 	}
 }
 
-// upgrade makes the handshakes, and passes the connection on. Its stranger has helloTimeout for all until admission.
+// upgrade does the handshakes, and passes the connection on. The stranger has helloTimeout from accept to admission.
 func (l *upgradingListener) upgrade(ctx context.Context, c *strangerConn, scope network.ConnManagementScope) {
 	ctx, cancel := context.WithDeadline(ctx, c.who.since.Add(helloTimeout))
 	defer cancel()

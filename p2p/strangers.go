@@ -1,6 +1,6 @@
 package p2p
 
-// The strangers: connections that are not admitted yet, how many there may be, and how much each may send.
+// Strangers: connections that are not admitted yet. This file bounds how many there may be, and how much each may send.
 // See docs/adr, ADR 116.
 
 import (
@@ -17,16 +17,16 @@ const (
 	// maxStrangers bounds the strangers of one transport, from accept to admission. Each may hold about 150 KB for at
 	// most helloTimeout.
 	maxStrangers = 512
-	// maxStrangersEach bounds those from one network, so that one network cannot take all places. A hundred daemons on
-	// one host may join at once.
+	// maxStrangersEach bounds the strangers from one network, so that one network cannot take all places. It leaves room
+	// for a hundred daemons on one host that join at once.
 	maxStrangersEach = 256
-	// strangerBytes bounds what is read of a stranger, handshakes included. A hello or a join takes 10 KB with them.
+	// strangerBytes bounds what is read from a stranger, handshakes included. A hello or a join takes 10 KB with them.
 	strangerBytes = 64 << 10
 	// maxStrangerStreams bounds the streams of a stranger. A plain libp2p client first tries to identify.
 	maxStrangerStreams = 16
-	// muteAfter and stalledAfter are how long a stranger may be silent before another may have its place: one that has
-	// sent nothing yet, and one that has. Who dials over TCP sends its first bytes with the last packet that opens the
-	// connection.
+	// muteAfter and stalledAfter are how long a stranger may be silent before a new one may take its place: muteAfter if it
+	// has not sent anything yet, stalledAfter if it has. A TCP dialer sends its first bytes with the last packet that opens
+	// the connection.
 	muteAfter    = 20 * time.Millisecond
 	stalledAfter = 500 * time.Millisecond
 	// meterEvery is how often the bytes of strangers over QUIC are compared with strangerBytes. QUIC itself accepts at
@@ -40,22 +40,22 @@ type stranger struct {
 	from  netip.Prefix // guarded by room.mu
 	since time.Time
 
-	bytes    atomic.Int64 // received so far, as far as counted
-	streams  atomic.Int32 // that it has opened over yamux
-	heard    atomic.Int64 // when bytes came last, in Unix nanoseconds; 0: never
+	bytes    atomic.Int64 // bytes received, as of the last count
+	streams  atomic.Int32 // streams that it has opened over yamux
+	heard    atomic.Int64 // when bytes last arrived, in Unix nanoseconds; 0: never
 	admitted atomic.Bool
 	known    chan struct{} // closed on admission
 	left     sync.Once
 
 	end      func()        // guarded by room.mu; ends the connection; nil while that is impossible
-	received func() uint64 // guarded by room.mu; bytes that QUIC has received, nil if they are counted otherwise
+	received func() uint64 // guarded by room.mu; returns the bytes that QUIC has received; nil for TCP, which hear counts
 }
 
 func newStranger(now time.Time) *stranger {
 	return &stranger{since: now, known: make(chan struct{})}
 }
 
-// hear counts bytes that came.
+// hear counts received bytes.
 func (s *stranger) hear(n int) {
 	if n > 0 {
 		s.bytes.Add(int64(n))
@@ -63,7 +63,7 @@ func (s *stranger) hear(n int) {
 	}
 }
 
-// admit ends all bounds of a stranger.
+// admit lifts the bounds of the connection: it is no longer a stranger.
 func (s *stranger) admit() {
 	if s.admitted.CompareAndSwap(false, true) {
 		close(s.known)
@@ -78,7 +78,7 @@ func (s *stranger) leave() {
 	}
 }
 
-// idle returns since when a stranger is silent, and for how long it may be.
+// idle returns the time since which a stranger is silent, and how long it may be silent.
 func (s *stranger) idle() (since time.Time, allowed time.Duration) {
 	if at := s.heard.Load(); at != 0 {
 		return time.Unix(0, at), stalledAfter
@@ -124,14 +124,14 @@ func addrOf(a ma.Multiaddr) netip.Addr {
 	return addr
 }
 
-// stranger returns a stranger that has no place yet.
+// stranger makes a stranger that has no place yet.
 func (s *strangers) stranger() *stranger {
 	one := newStranger(time.Now())
 	one.room = s
 	return one
 }
 
-// enter gives a new connection a place; nil if there is none.
+// enter gives a new connection a place; it returns nil if there is none.
 func (s *strangers) enter(ip netip.Addr, end func()) *stranger {
 	one := s.stranger()
 	if !s.take(one, ip, end) {
@@ -140,9 +140,9 @@ func (s *strangers) enter(ip netip.Addr, end func()) *stranger {
 	return one
 }
 
-// take gives a stranger of this room a place, unless there is none. If all places are taken, that of the stranger that has been
-// silent for longest is free, if it was silent for too long. That connection is then ended. From now on others may end
-// this one.
+// take gives a stranger a place, and returns false if there is none. If all places are taken, it ends the connection of
+// the stranger that has been silent for too long, and longest, and reuses that place. Once a stranger has a place, a later
+// call of take may end its connection.
 func (s *strangers) take(one *stranger, ip netip.Addr, end func()) bool {
 	now, from := one.since, networkOf(ip)
 	s.mu.Lock()
@@ -170,7 +170,8 @@ func (s *strangers) take(one *stranger, ip netip.Addr, end func()) bool {
 	return true
 }
 
-// silentLocked returns the stranger of a network whose place another may have: first one that never sent anything.
+// silentLocked returns the stranger of a network whose place a new one may take: one that never sent anything if there is
+// one, and among equals the one that has been silent longest.
 func (s *strangers) silentLocked(from netip.Prefix, now time.Time) *stranger {
 	var out *stranger
 	var outSince time.Time
@@ -228,7 +229,7 @@ func (s *strangers) count() int {
 	return len(s.list)
 }
 
-// follow says how a stranger over QUIC can be ended, and how many bytes it has sent. From now on these are bounded.
+// follow begins to bound the bytes of a stranger over QUIC. received returns its bytes so far, and end ends its connection.
 func (s *strangers) follow(one *stranger, received func() uint64, end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +240,7 @@ func (s *strangers) follow(one *stranger, received func() uint64, end func()) {
 	}
 }
 
-// meter ends strangers over QUIC that send too much. It runs again and again while there are any.
+// meter ends strangers over QUIC that send too much. It runs every meterEvery while there are strangers over QUIC.
 func (s *strangers) meter() {
 	over, more := s.overLimit()
 	for _, end := range over {
@@ -250,8 +251,8 @@ func (s *strangers) meter() {
 	}
 }
 
-// overLimit counts what strangers over QUIC have sent, and returns how to end those that sent too much. more is false
-// if there are no such strangers; then metering has ended.
+// overLimit counts the bytes of strangers over QUIC, and returns the functions that end those that sent too much. more is
+// false if there are no strangers over QUIC; metering then ends.
 func (s *strangers) overLimit() (over []func(), more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
 package p2p
 
-// A stranger's resources, in the terms of libp2p's resource manager.
+// The resources of a stranger, as libp2p's resource manager sees them.
 
 import (
 	"errors"
@@ -12,14 +12,14 @@ import (
 // errStranger means that a connection that is not admitted asked for more than strangers get.
 var errStranger = errors.New("more than a connection that is not admitted may have")
 
-// strangerScope is the resource scope of a connection that begins as a stranger. Before admission it reserves no memory
-// of those that are members: its bounds are those of its stranger. After admission it is the scope that it wraps.
+// strangerScope is the resource scope of a connection that begins as a stranger. Before admission it does not use the
+// memory limits of members: the bounds of strangers apply. After admission it acts as the scope that it wraps.
 type strangerScope struct {
 	network.ConnManagementScope
 	who *stranger
 }
 
-// ReserveMemory refuses strangers: the windows of their connections do not grow.
+// ReserveMemory refuses strangers, so that the windows of their connections do not grow.
 func (s *strangerScope) ReserveMemory(size int, prio uint8) error {
 	if !s.who.admitted.Load() {
 		return errStranger
@@ -53,8 +53,8 @@ func (p *strangerPeer) BeginSpan() (network.ResourceScopeSpan, error) {
 	return &strangerSpan{}, nil
 }
 
-// strangerSpan is the memory of a stream that was opened before admission: its first window, which is bounded by what
-// is read of the connection. It never grows.
+// strangerSpan is the memory of a stream that was opened before admission: its first window, which never grows. The bytes
+// in it are bounded, because few bytes are read from the connection.
 type strangerSpan struct {
 	network.NullScope
 	opened atomic.Bool

@@ -20,7 +20,7 @@ var ErrBadToken = errors.New("not a token: copy the whole muster1-… word")
 
 const (
 	tokenPrefix = "muster1-"
-	secretSize  = 16 // 128 bits cannot be guessed; the rate limit is there to keep the log short
+	secretSize  = 16 // 128 bits cannot be guessed; the rate limit on guesses only keeps the log short
 	sumSize     = 4  // detects a mistyped character before anybody is asked
 	tokenSize   = clusterSize + ed25519.PublicKeySize + 1 + secretSize + sumSize
 )
@@ -28,12 +28,12 @@ const (
 // secret is the secret part of a token.
 type secret [secretSize]byte
 
-// hash is what the issuer stores of a secret.
+// hash returns the hash that the issuer stores instead of the secret.
 func (s secret) hash() [sha256.Size]byte {
 	return sha256.Sum256(append([]byte("muster token 1\n"), s[:]...))
 }
 
-// name returns a name of a secret that tells nothing of it.
+// name returns a name for a secret that reveals nothing about it.
 func (s secret) name() string {
 	h := s.hash()
 	return hex.EncodeToString(h[:6])
@@ -47,7 +47,8 @@ func newSecret() (secret, error) {
 	return s, nil
 }
 
-// token is the content of the text: the cluster, the issuer, and the secret, which only the issuer is shown.
+// token is the content of a token's text: the cluster, the issuer, the roles, and the secret. Only the issuer is shown the
+// secret.
 type token struct {
 	cluster clusterID
 	issuer  peer.ID

@@ -1,7 +1,7 @@
 package p2p
 
-// Twins: two running daemons with one key, as after a data directory was copied. Members tell them of each other, and the
-// younger one stops.
+// Twins: two running daemons with the same key, for example because a data directory was copied. Other members tell them
+// about each other, and the younger one stops.
 // See docs/adr, ADR 166.
 
 import (
@@ -28,19 +28,20 @@ import (
 )
 
 const (
-	// twinWait bounds the questions before a daemon starts, and twinAnswers is how many answers are enough.
+	// twinWait bounds the time of the questions before a daemon starts. twinAnswers is how many answers are enough.
 	twinWait    = time.Second
 	twinAnswers = 3
 	twinAsked   = 8 // members that are asked before the start
 	// twinEvery is how often a running daemon asks twinAnswers members.
 	twinEvery = 20 * time.Second
-	// proofWait bounds the wait for a proof. A connection of a daemon that was killed gives none.
+	// proofWait bounds the wait for a proof. A connection of a daemon that was killed never gives one.
 	proofWait = 400 * time.Millisecond
 	// maxProofs bounds the connections of a peer that are asked, and the proofs in an answer.
 	maxProofs = 8
-	// sameAge is within what difference of age the numbers of the instances decide: both sides measure it a little differently.
+	// sameAge is the age difference below which the instance numbers decide which twin stops, not the ages: the two sides
+	// measure the difference slightly differently.
 	sameAge = 2 * time.Second
-	// twinKept is for how long a sighting is told, and maxSightings how many are kept.
+	// twinKept is how long a sighting is kept. maxSightings is how many are kept.
 	twinKept     = 10 * time.Minute
 	maxSightings = 64
 
@@ -48,10 +49,10 @@ const (
 	instanceSize = 16
 )
 
-// TwinError says that an older daemon with the same key runs. This one must stop.
+// TwinError says that an older daemon with the same key runs. This daemon must stop.
 type TwinError struct {
 	Peer        job.Peer
-	Here, There string // addresses of this daemon and of the other one, as a member sees them
+	Here, There string // addresses of this daemon and of the other one, as another member sees them
 }
 
 func (e *TwinError) Error() string {
@@ -59,26 +60,26 @@ func (e *TwinError) Error() string {
 		"Stop the other one for good, or make this host a member of its own: empty its data directory, and join with a token of `muster invite`", e.Peer, e.There, e.Here)
 }
 
-// Sighting is an identity of which two daemons were seen to run.
+// Sighting is an identity that two running daemons were seen to have.
 type Sighting struct {
 	Peer        job.Peer
 	Here, There string // their addresses
 	At          time.Time
 }
 
-// Twins looks for other daemons with the key of this one, and tells others of theirs.
+// Twins looks for other daemons with the key of this one, and tells other members about their twins.
 type Twins struct {
 	own      *ownMembership
 	members  connected
 	dialer   *dialer
 	book     *book
-	instance [instanceSize]byte // of this life of the daemon
+	instance [instanceSize]byte // random number of this process
 	began    time.Time
 	log      *slog.Logger
 
 	mu     sync.Mutex
 	seen   map[peer.ID]Sighting            // guarded by mu
-	losers map[[instanceSize]byte]struct{} // guarded by mu; instances that are to stop, as this one has decided
+	losers map[[instanceSize]byte]struct{} // guarded by mu; instances that must stop, as this daemon has decided
 }
 
 func newTwins(own *ownMembership, members connected, d *dialer, b *book, log *slog.Logger) *Twins {
@@ -87,7 +88,7 @@ func newTwins(own *ownMembership, members connected, d *dialer, b *book, log *sl
 	return t
 }
 
-// Seen returns the identities of which two daemons were seen to run of late, the newest first.
+// Seen returns the recent sightings, the newest first.
 func (t *Twins) Seen() []Sighting {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +103,7 @@ func (t *Twins) forgetOld() {
 	maps.DeleteFunc(t.seen, func(_ peer.ID, s Sighting) bool { return time.Since(s.At) >= twinKept })
 }
 
-// note keeps a sighting, and logs it if it is new.
+// note records a sighting, and logs it if it is new.
 func (t *Twins) note(id peer.ID, here, there string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,8 +118,8 @@ func (t *Twins) note(id peer.ID, here, there string) {
 	}
 }
 
-// Alone asks some members whether an older daemon with this key runs, and returns a TwinError then. It waits for a second at
-// most, and not at all if no member is known. A member that does not answer in time counts as one that knows nothing.
+// Alone asks some members whether an older daemon with this key runs, and returns a TwinError if so. It waits for a
+// second at most, and not at all if no member is known. A member that does not answer in time is ignored.
 func (t *Twins) Alone(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, twinWait)
 	defer cancel()
@@ -153,7 +154,7 @@ func (t *Twins) Alone(ctx context.Context) error {
 	return nil
 }
 
-// known returns some members with addresses, those of the configuration first.
+// known returns some members with addresses, the bootstrap members first.
 func (t *Twins) known() []peer.AddrInfo {
 	out := t.dialer.seeds()
 	contacts := t.book.list()
@@ -166,7 +167,7 @@ func (t *Twins) known() []peer.AddrInfo {
 	return out[:min(len(out), twinAsked)]
 }
 
-// run asks some connected members again and again, and returns a TwinError if an older daemon with this key runs.
+// run asks some connected members periodically, and returns a TwinError if an older daemon with this key runs.
 func (t *Twins) run(ctx context.Context) error {
 	for {
 		timer := time.NewTimer(twinEvery/2 + mrand.N(twinEvery))
@@ -189,8 +190,8 @@ func (t *Twins) run(ctx context.Context) error {
 	}
 }
 
-// ask asks a connected member. It returns a TwinError if an older daemon with this key runs. A younger one is noted: it stops
-// by itself.
+// ask asks a connected member. It returns a TwinError if an older daemon with this key runs. It only records a younger
+// one, which stops by itself.
 func (t *Twins) ask(ctx context.Context, p peer.ID) error {
 	s, err := t.members.open(ctx, p)
 	if err != nil {
@@ -215,17 +216,17 @@ func (t *Twins) ask(ctx context.Context, p peer.ID) error {
 	return nil
 }
 
-// loses says whether this daemon, of this age, is the one of the two that stops: the younger one, or within sameAge of the
-// same age the one with the greater number.
+// loses reports whether this daemon, which has this age, is the twin that must stop. The younger twin stops. If the ages
+// differ by less than sameAge, the twin with the greater instance number stops.
 //
-// Each measures the age of the other too low, by the time that an answer takes. So near that bound each could take the other
-// for the younger one. Both cannot stop. That one of them does is for the one with the lower number to say: once it has
-// decided that the other stops, it abides by that and tells the other.
+// Each twin underestimates the other's age by the time that an answer takes. So if the difference is near sameAge, each
+// could take the other for the younger one, and neither would stop. Therefore the twin with the lower number decides:
+// once it has decided that the other must stop, it keeps to that, and says so in its proof.
 func (t *Twins) loses(proof *wirepb.TwinProof, age time.Duration) bool {
 	if bytes.Equal(proof.GetLoser(), t.instance[:]) {
 		return true
 	}
-	older := time.Duration(proof.GetAgeNs()) - age // than this one; a little too low
+	older := time.Duration(proof.GetAgeNs()) - age // how much older the other twin is; slightly too low
 	if bytes.Compare(proof.GetInstance(), t.instance[:]) < 0 {
 		return older > -sameAge
 	}
@@ -239,13 +240,14 @@ func (t *Twins) loses(proof *wirepb.TwinProof, age time.Duration) bool {
 		return true
 	}
 	if len(t.losers) >= maxSightings {
-		clear(t.losers) // of twins that were started and stopped so often; those that run are decided about anew
+		clear(t.losers) // so many twins have come and gone; for those that still run, it decides again
 	}
 	t.losers[other] = struct{}{}
 	return false
 }
 
-// serve answers a member: with the proofs of the other daemons that have its key, or with that of this one.
+// serve answers a member: with the proofs of the other daemons that have the member's key, or, if the member asks for it,
+// with the proof of this daemon.
 func (t *Twins) serve(s network.Stream) {
 	var m wirepb.TwinAsk
 	err := readMsg(s, &m, limitOf(TwinID))
@@ -269,8 +271,8 @@ func (t *Twins) serve(s network.Stream) {
 	s.Close()
 }
 
-// others has the daemons at the other connections of a peer prove that they run, and returns the proofs of those that are not
-// the one that asks. Each signs the number of the asker, so a proof is of this moment.
+// others asks the daemon at each other connection of the asking peer to prove that it runs, and returns the proofs of
+// daemons other than the asker. Each proof signs the asker's nonce, so an old proof cannot be used.
 func (t *Twins) others(asker network.Conn, nonce, instance []byte) []*wirepb.TwinProof {
 	id := asker.RemotePeer()
 	conns := t.members.network.ConnsToPeer(id)
@@ -304,7 +306,7 @@ func (t *Twins) others(asker network.Conn, nonce, instance []byte) []*wirepb.Twi
 	return found
 }
 
-// prove signs that this daemon runs, and whether it has decided that the one that asks is to stop.
+// prove signs that this daemon runs, and whether it has decided that the asker must stop.
 func (t *Twins) prove(nonce, asker []byte) *wirepb.TwinProof {
 	p := &wirepb.TwinProof{Instance: t.instance[:], AgeNs: int64(time.Since(t.began))}
 	if len(asker) == instanceSize {
@@ -318,21 +320,21 @@ func (t *Twins) prove(nonce, asker []byte) *wirepb.TwinProof {
 	return p
 }
 
-// proves says whether a proof is of a daemon with the key of this peer, for this nonce.
+// proves reports whether a proof was signed with the key of this peer for this nonce.
 func proves(id peer.ID, nonce []byte, p *wirepb.TwinProof) bool {
 	key, err := edKey(id)
 	return err == nil && len(p.GetInstance()) == instanceSize && (len(p.GetLoser()) == 0 || len(p.GetLoser()) == instanceSize) && p.GetAgeNs() >= 0 && ed25519.Verify(key, twinText(id, nonce, p), p.GetSignature())
 }
 
-// twinText is what a proof signs. All its parts have a fixed length but for the peer ID, which is that of the key, and the
-// last one.
+// twinText returns the text that a proof signs. All its parts have a fixed length, except the peer ID, which follows from
+// the key, and the last part.
 func twinText(id peer.ID, nonce []byte, p *wirepb.TwinProof) []byte {
 	b := append([]byte("muster twin of "), id...)
 	b = append(append(append(b, 0), nonce...), p.GetInstance()...)
 	return append(binary.BigEndian.AppendUint64(b, uint64(p.GetAgeNs())), p.GetLoser()...)
 }
 
-// addressText is an address that a member has named, for people.
+// addressText returns an address from a member as a text that is safe to show to people.
 func addressText(s string) string {
 	if len(s) > maxAddr {
 		s = s[:maxAddr]

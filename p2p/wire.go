@@ -18,8 +18,8 @@ var (
 	ErrWrongCluster = errors.New("it is of another cluster")
 	// ErrExpired means that the credential has expired. Join again with a new token.
 	ErrExpired = errors.New("the credential has expired")
-	// ErrRevoked means that the peer was revoked. Whoever revoked it, or the host with the cluster key, can take that
-	// back.
+	// ErrRevoked means that the peer was revoked. The daemon that revoked it, or the host with the cluster key, can take
+	// the revocation back.
 	ErrRevoked = errors.New("the peer was revoked")
 	// ErrTokenUnknown means that the daemon never issued this token. Ask for a new one.
 	ErrTokenUnknown = errors.New("the token was not issued by this daemon")
@@ -29,8 +29,8 @@ var (
 	ErrTokenExpired = errors.New("the token has expired")
 	// ErrNotInviter means that the daemon has no right to sign. Ask another member.
 	ErrNotInviter = errors.New("the daemon is no inviter; `muster peers` lists those that are")
-	// ErrChainTooLong means that the daemon was itself invited through too many others. Ask one that was invited
-	// earlier.
+	// ErrChainTooLong means that the chain of inviters between the cluster key and this daemon is too long for one more
+	// link. Ask an inviter with a shorter chain.
 	ErrChainTooLong = errors.New("the daemon is too far from the cluster key to sign for others; ask another inviter")
 	// ErrRoles means that the daemon cannot give a role that it lacks. Ask for fewer roles, or ask another inviter.
 	ErrRoles = errors.New("the daemon lacks a role that it was asked to give")
@@ -40,7 +40,7 @@ var (
 	ErrNotReady = errors.New("the daemon is not a member of a cluster yet")
 	// ErrNotYours means that this daemon may not revoke the peer.
 	ErrNotYours = errors.New("this daemon may not revoke it")
-	// ErrNotRevoked means that this daemon did not revoke the peer. Ask the one that did, or the host with the cluster
+	// ErrNotRevoked means that this daemon did not revoke the peer. Ask the daemon that did, or the host with the cluster
 	// key.
 	ErrNotRevoked = errors.New("this daemon did not revoke it")
 	// ErrInternal is an error inside the other daemon. Its log says more.
