@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// spread bounds the time over which the answers to one announcement are spread. A scheduler can greet some hundred
-// workers in it.
+// spread is the time over which the answers to one announcement are spread. In this time a scheduler can greet a few
+// hundred workers.
 const spread = 500 * time.Millisecond
 
 // Answer decides at random whether a worker that has what is wanted should open a session, and after how long. asked
 // is Announcement.Sessions. matching is the number of workers in the cluster that have what is wanted, as far as this
-// worker knows. On average slightly more than asked workers answer (by one standard deviation), because missing ones
-// would come only after the next announcement, 10 s later.
+// worker knows. On average slightly more workers answer than asked (by one standard deviation), because workers that are
+// missing would come only after the next announcement, 10 s later.
 func Answer(asked, matching int, r *rand.Rand) (after time.Duration, open bool) {
 	if asked < 1 {
 		return 0, false

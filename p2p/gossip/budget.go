@@ -1,7 +1,7 @@
 package gossip
 
-// What GossipSub takes from each neighbour. It checks a signature for each new message, whoever has signed it, before anybody
-// asks whether the author may announce.
+// A limit on what each neighbour may send. It is needed because GossipSub checks the signature of each new message before
+// validate asks whether the author may announce.
 
 import (
 	"errors"
@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// perNeighbour bounds what is taken of one neighbour in a second, in bytes, and burstNeighbour what is taken at once. A
-	// message costs messageCost more than its length: so it is a thousand messages a second, as when a thousand schedulers
-	// announce at their fastest, and a tenth of a processor's time for a neighbour that floods.
+	// perNeighbour bounds the bytes that are accepted from one neighbour in a second, and burstNeighbour the bytes at once.
+	// Each message counts messageCost more than its length. That allows up to a thousand messages a second, as many as a
+	// thousand schedulers send at their fastest. A neighbour that floods costs a tenth of a processor's time.
 	perNeighbour   = 2 << 20
 	burstNeighbour = 8 << 20
 	messageCost    = 2 << 10
-	// maxNeighbours bounds those that are remembered. The rate of one that said nothing for some seconds is forgotten first.
+	// maxNeighbours bounds the neighbours that are remembered. Those that sent nothing for some seconds are forgotten first.
 	maxNeighbours = 8192
 )
 
 var errOften = errors.New("gossip: too much")
 
-// budgets bounds what is taken of each neighbour. Only pubsub's goroutine uses it.
+// budgets holds the limiter of each neighbour. Only pubsub's goroutine uses it.
 type budgets map[peer.ID]*rate.Limiter
 
-// inspect returns an error if what a neighbour sends is to be dropped.
+// inspect returns an error if a neighbour has exceeded its budget; pubsub then drops the message.
 func (b budgets) inspect(from peer.ID, rpc *pubsub.RPC) error {
 	cost := proto.Size(&rpc.RPC) + messageCost*len(rpc.GetPublish())
 	return b.spend(from, cost, time.Now())

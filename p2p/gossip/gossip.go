@@ -1,17 +1,17 @@
-// Package gossip is the one pubsub topic of a cluster. Schedulers with waiting work announce what they look for, and
-// workers that have it open sessions to them. Announcements are hints and may be lost: the DHT finds workers too.
+// Package gossip is the one pubsub topic of a cluster. Schedulers with waiting work announce which hosts they look for,
+// and workers on such hosts open sessions to them. Announcements are hints and may be lost: the DHT finds workers too.
 //
 // # The topic /muster/<cluster>/schedulers/1
 //
-// The topic uses GossipSub with strict signing, so the author of a message is known whoever passed it on. The data is
-// a [wirepb.Announcement] of at most [MaxMessage] bytes: the author, a sequence number that grows with each of its
-// announcements, how long the wants are valid, classes of hosts with the number of tasks that wait for one, and how
+// The topic uses GossipSub with strict signing, so the author of a message is known, whichever member passed it on. The
+// data is a [wirepb.Announcement] of at most [MaxMessage] bytes: the author, a sequence number that grows with each of
+// its announcements, how long the wants are valid, classes of hosts with the number of tasks that wait for one, and how
 // many workers should open a session to the author.
 //
-// What a neighbour sends beyond its budget, 2 MiB a second, is dropped unread.
-// A message that is out of bounds, or whose author field is not its signer, is rejected and not passed on. A message
-// that is older than one already received from its author, or that comes too often, is ignored and not passed on. So
-// is one whose author is not a scheduler of the cluster.
+// Messages that a neighbour sends beyond its budget, 2 MiB a second, are dropped unread. A message that is out of bounds,
+// or whose author field is not its signer, is rejected and not passed on. A message is ignored and not passed on if it is
+// older than one already received from its author, if its author announces too often, or if its author is not a scheduler
+// of the cluster.
 //
 // A scheduler announces when its wants change (but not more often than [Config.Least]), again every [Config.Every]
 // while it wants something, and when a peer that is connected to it joins the topic, because a new host does not
@@ -49,7 +49,7 @@ const (
 	maxTTL = 5 * time.Minute
 	// maxRPC bounds what GossipSub reads at once: several messages with their envelopes, or control messages.
 	maxRPC = 64 << 10
-	// maxSubscriptions bounds the topics in one message of GossipSub. We have one topic.
+	// maxSubscriptions bounds the topics in one message of GossipSub. Muster has one topic.
 	maxSubscriptions = 16
 )
 
@@ -99,7 +99,7 @@ type Topic struct {
 	receive func(job.Peer, Announcement)
 	log     *slog.Logger
 	authors *authors
-	changed chan struct{} // holds a token while changed wants are to be announced
+	changed chan struct{} // holds a token while an announcement is due
 
 	mu       sync.Mutex
 	wants    []Want // guarded by mu
@@ -128,8 +128,8 @@ func New(cfg Config, h host.Host, members Members, receive func(from job.Peer, a
 // Name returns the name of the topic.
 func (c Config) Name() string { return "/muster/" + c.Cluster + "/schedulers/1" }
 
-// Announce sets what this scheduler looks for, most important first, and how many workers should open a session.
-// Without wants nothing is sent. Wants that do not fit into an announcement are dropped from the end.
+// Announce sets what this scheduler looks for, the most important want first, and how many workers should open a session.
+// Without wants nothing is sent. If not all wants fit into an announcement, the last ones are dropped.
 func (t *Topic) Announce(wants []Want, sessions int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,7 +160,7 @@ func (t *Topic) Run(ctx context.Context) error {
 	name := t.cfg.Name()
 	ps, err := pubsub.NewGossipSub(ctx, t.host,
 		pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
-		pubsub.WithFloodPublish(true), // otherwise a host with a mesh of 12 reaches most workers only by lazy gossip
+		pubsub.WithFloodPublish(true), // otherwise a host, which has 12 mesh peers, reaches most workers only by lazy gossip
 		pubsub.WithMaxMessageSize(maxRPC),
 		pubsub.WithAppSpecificRpcInspector(budgets{}.inspect),
 		pubsub.WithSubscriptionFilter(pubsub.WrapLimitSubscriptionFilter(pubsub.NewAllowlistSubscriptionFilter(name), maxSubscriptions)),
@@ -196,7 +196,7 @@ func (t *Topic) Run(ctx context.Context) error {
 	return nil
 }
 
-// listen passes on announcements of other hosts.
+// listen calls receive for announcements of other hosts.
 func (t *Topic) listen(ctx context.Context, sub *pubsub.Subscription) {
 	for {
 		msg, err := sub.Next(ctx)
@@ -228,7 +228,7 @@ func (t *Topic) speak(ctx context.Context, topic *pubsub.Topic) {
 	timer := time.NewTimer(t.cfg.Every)
 	defer timer.Stop()
 	var said time.Time
-	// Higher than before a restart; it is compared only with numbers of the same author.
+	// The time makes seq higher than before a restart. seq is compared only with numbers of the same author.
 	seq := uint64(time.Now().UnixNano())
 	for {
 		select {
@@ -243,7 +243,7 @@ func (t *Topic) speak(ctx context.Context, topic *pubsub.Topic) {
 		}
 		timer.Reset(t.cfg.Every + rand.N(t.cfg.Every/10))
 		wants, sessions := t.current()
-		// Without a peer in the topic nobody would receive it. greet notices the first peer.
+		// Without a peer in the topic, nobody would receive the announcement. greet notices the first peer.
 		if len(wants) == 0 || len(topic.ListPeers()) == 0 {
 			continue
 		}

@@ -19,11 +19,12 @@ import (
 )
 
 const (
-	maxAuthors = 16384 // remembered; far more than the daemons of one cluster
-	// how long an author's number is kept; afterwards the author's clock may have been set back.
+	maxAuthors = 16384 // authors that are remembered; far more than the daemons of one cluster
+	// remember is how long an author's number is compared. After that, a lower number is accepted: the author's clock may
+	// have been set back.
 	remember  = 10 * time.Minute
-	perSecond = 2  // announcements of one author: twice what Config.Least allows,
-	burst     = 10 // and this many after a silence
+	perSecond = 2  // announcements of one author in a second: twice what Config.Least allows
+	burst     = 10 // announcements of one author at once, after a silence
 )
 
 var (
@@ -92,7 +93,7 @@ func (t *Topic) validate(ctx context.Context, from peer.ID, msg *pubsub.Message)
 	return pubsub.ValidationAccept
 }
 
-// authors remembers the newest number of each author.
+// authors remembers the newest sequence number of each author.
 type authors struct {
 	mu   sync.Mutex
 	last map[job.Peer]*author // guarded by mu
@@ -106,8 +107,8 @@ type author struct {
 
 func newAuthors() *authors { return &authors{last: map[job.Peer]*author{}} }
 
-// accept reports whether the number is higher than all earlier ones of this author, and the author's rate is within
-// bounds.
+// accept reports whether the sequence number is higher than all earlier ones of this author, and the author's rate is
+// within bounds.
 func (h *authors) accept(p job.Peer, seq uint64, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

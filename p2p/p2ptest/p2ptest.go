@@ -1,7 +1,7 @@
 // Package p2ptest makes clusters of real, gated libp2p hosts on a simulated network with a fake clock. Call New
 // inside testing/synctest.
 //
-// The hosts speak only QUIC, because the simulation carries only that. They have credentials of one cluster from the
+// The hosts speak only QUIC, because the simulation carries only UDP. They have credentials of one cluster from the
 // start, and know no other host until Connect or Mesh. Loss and cuts may change at any time.
 package p2ptest
 
@@ -59,7 +59,7 @@ type Net struct {
 	mu     sync.Mutex
 	random *mrand.Rand             // guarded by mu
 	loss   float64                 // guarded by mu
-	index  map[string]int          // guarded by mu; of the host with an IP
+	index  map[string]int          // guarded by mu; the index of the host with an IP
 	cut    func(from, to int) bool // guarded by mu
 	holes  map[int]bool            // guarded by mu
 }
@@ -155,7 +155,7 @@ func (nw *Net) Start(i int) {
 	}
 }
 
-// TryStart is Start for a start that may fail.
+// TryStart is Start, but returns an error instead of failing the test.
 func (nw *Net) TryStart(ctx context.Context, i int) error {
 	nw.mu.Lock()
 	nw.index[nw.IP(i).String()] = i
@@ -200,7 +200,7 @@ func (nw *Net) sockets(ip net.IP, bidi simnet.NodeBiDiLinkSettings) []quicreuse.
 	}
 }
 
-// endpoint adds a socket to the simulated network, which does not expect several at once.
+// endpoint adds a socket to the simulated network. The lock is needed because simnet cannot add several at once.
 func (nw *Net) endpoint(at *net.UDPAddr, bidi simnet.NodeBiDiLinkSettings) net.PacketConn {
 	nw.adding.Lock()
 	defer nw.adding.Unlock()
@@ -234,7 +234,7 @@ func (nw *Net) Stranger(ip net.IP) *Stranger {
 	return &Stranger{t}
 }
 
-// Dial opens a new connection to an address that ends in /p2p/ID. It says nothing on it.
+// Dial opens a new connection to an address that ends in /p2p/ID. It sends nothing on it.
 func (s *Stranger) Dial(ctx context.Context, to string) (transport.CapableConn, error) {
 	info, err := peer.AddrInfoFromString(to)
 	if err != nil {
@@ -243,13 +243,13 @@ func (s *Stranger) Dial(ctx context.Context, to string) (transport.CapableConn, 
 	return s.t.Dial(ctx, info.Addrs[0], info.ID)
 }
 
-// source answers from which address a host sends.
+// source tells QUIC the address from which a host sends.
 type source struct{ ip net.IP }
 
 // PreferredSourceIPForDestination returns the host's only address.
 func (s source) PreferredSourceIPForDestination(*net.UDPAddr) (net.IP, error) { return s.ip, nil }
 
-// Stop stops host i with a goodbye. To lose it without one, call Blackhole first.
+// Stop stops host i, which says goodbye. Call Blackhole first if other hosts must not hear the goodbye.
 func (nw *Net) Stop(i int) {
 	if nw.stops[i] != nil {
 		nw.stops[i]()

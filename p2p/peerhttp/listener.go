@@ -17,8 +17,8 @@ import (
 // backlog bounds the streams that wait for the http.Server to accept them.
 const backlog = 64
 
-// partOfFree bounds the streams of one peer to a part of those that are free. So a few dozen peers that take all that they
-// get leave room for others.
+// partOfFree bounds the streams of one peer to this fraction, 1/8, of the free streams. So even a few dozen peers that
+// open as many streams as they can leave room for others.
 const partOfFree = 8
 
 // Server is the part of a libp2p host that the Listener needs.
@@ -66,7 +66,7 @@ func (l *Listener) take(s network.Stream) {
 	case <-l.done:
 	case l.accepted <- c:
 		select {
-		case <-l.done: // Close may have emptied the queue before
+		case <-l.done: // Close may have emptied the queue before this stream was added
 			l.drain()
 		default:
 		}

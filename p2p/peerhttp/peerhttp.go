@@ -3,13 +3,14 @@
 //
 // # The protocol /muster/http/1
 //
-// Each stream is an HTTP connection: the side that opened it sends requests, and reuses it for the next. [Listener]
-// passes such streams to an http.Server. [NewTransport] opens them for an http.Client that uses URLs like
-// http://PEER/path. libp2p authenticates and encrypts the connection below, which is open only to members. The remote
-// address of a stream names the member.
+// Each stream is an HTTP connection: the side that opened it sends requests, one after the other. [Listener] passes such
+// streams to an http.Server. [NewTransport] opens them for an http.Client that uses URLs like http://PEER/path. libp2p
+// authenticates and encrypts the connection below, which is open only to members. The remote address of a stream names
+// the member.
 //
-// A peer may have at most [Config.PeerStreams] open streams, and all peers together at most [Config.Streams]. It also
-// has at most an eighth of those that are free, or one. A stream beyond these bounds is reset. The timeouts of the http.Server bound the waits within a request.
+// A peer may have at most [Config.PeerStreams] open streams, and all peers together at most [Config.Streams]. A peer with
+// open streams gets another one only while it has fewer than an eighth of the number that is still free. A stream beyond
+// these bounds is reset. The timeouts of the http.Server bound the waits within a request.
 package peerhttp
 
 import (
@@ -26,8 +27,8 @@ const ID protocol.ID = "/muster/http/1"
 type Config struct {
 	Streams     int // concurrent streams that are served
 	PeerStreams int // concurrent streams that are served for one peer; each follower of a log holds one
-	// OpenStreams bounds the streams that are opened to one peer. It is below the peer's PeerStreams, because the
-	// peer may learn late that one was closed.
+	// OpenStreams bounds the streams that this daemon opens to one peer. It is below the peer's PeerStreams, because the
+	// peer may learn late that a stream was closed.
 	OpenStreams   int
 	DialTimeout   time.Duration // for a stream, including the connection below
 	HeaderTimeout time.Duration // from the end of a request to the header of its response

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxIdlePerPeer bounds the unused streams to one peer, maxIdle those to all peers.
+	// maxIdlePerPeer bounds the unused streams to one peer; maxIdle, the unused streams to all peers.
 	maxIdlePerPeer, maxIdle = 4, 256
 	// maxHeader bounds the header of a response.
 	maxHeader = 64 << 10

@@ -1,6 +1,6 @@
 package peerhttp
 
-// The error of a dial that reached no address, in one line for people.
+// The error of a dial that reached no address, as one line for people.
 
 import (
 	"context"
@@ -19,7 +19,8 @@ import (
 // maxNamed bounds the addresses that the text of an UnreachedError names.
 const maxNamed = 3
 
-// UnreachedError says that no connection to a daemon could be made: at which addresses, and why. Try again later.
+// UnreachedError says that no connection to a daemon could be made. Its text names the addresses that were tried, and why
+// each failed. Try again later.
 type UnreachedError struct{ cause error }
 
 // Error returns the text, without the daemon's name, which the caller knows better.
@@ -41,10 +42,11 @@ func (e *UnreachedError) Error() string {
 	return "no connection: " + short(e.cause)
 }
 
-// Unwrap returns the errors below. There are several, so that errors.Unwrap ends here: the text is complete.
+// Unwrap returns the cause for errors.Is and errors.As. It returns a slice, so that errors.Unwrap ends here: the text of
+// this error is complete.
 func (e *UnreachedError) Unwrap() []error { return []error{e.cause} }
 
-// attempts describes each address that was dialled. The errors of libp2p name the address again and are of several
+// attempts describes each address that was dialled, in one line. The errors of libp2p repeat the address and have several
 // lines.
 func attempts(e *swarm.DialError) []string {
 	var all []string
