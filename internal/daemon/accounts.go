@@ -1,7 +1,7 @@
 package daemon
 
-// Whose tasks this host runs, by the accounts that it has. The worker asks whether it has an account of a user; a directory service
-// may be slow, so lookups are not for the worker's loop. See docs/adr, ADR 118.
+// The users whose tasks this host runs. The worker asks whether the host has an account of a user. A directory service may
+// be slow, so the lookup does not run in the worker's loop. See docs/adr, ADR 118.
 
 import (
 	"context"
@@ -32,8 +32,9 @@ func onlyUser(cfg Config) (string, error) {
 	return name, nil
 }
 
-// prioritiesOf returns the highest priorities by the settings. Root and the daemon's own user are operators. A daemon that
-// runs the tasks of others as its own user cannot tell who named an operator, so only its own offers may.
+// prioritiesOf returns the highest priorities that the settings allow. Root and the daemon's own user are operators. A
+// daemon that runs the tasks of others as its own user cannot check whether an offer really is an operator's, so it grants
+// operators their priority only in its own offers.
 func prioritiesOf(cfg Config, l worker.Limits) *contract.Priorities {
 	operators := []string{contract.Root}
 	if own, err := api.NameOf(os.Geteuid()); err == nil && own != contract.Root {
@@ -42,11 +43,12 @@ func prioritiesOf(cfg Config, l worker.Limits) *contract.Priorities {
 	return l.Priorities(operators, cfg.RunOthersAsMe)
 }
 
-// noRoot reports whether the daemon is root's and yet runs no tasks of root.
+// noRoot reports whether the daemon runs as root but runs no tasks of root.
 func noRoot(cfg Config) bool { return os.Geteuid() == 0 && !cfg.AllowRoot }
 
-// notForOthers returns the accounts whose names jobs of other hosts may not use here, each with the reason: those of the
-// system, and root unless its tasks are allowed. It is about daemons of root; another one cannot run tasks as them.
+// notForOthers returns the accounts as which jobs of other hosts may not run here, each with the reason: the accounts of the
+// system, and root unless its tasks are allowed. It returns none for a daemon that is not root, because such a daemon
+// cannot run tasks as other accounts.
 func notForOthers(cfg Config) (map[string]string, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -75,11 +77,11 @@ func uidOf(name string) (int, error) {
 	return int(u.UID), err
 }
 
-// lookUpWidth bounds the lookups at a time. Each scheduler has a portion of them, so that lookups that hang of one leave
-// some to the next two.
+// lookUpWidth bounds the concurrent lookups. One scheduler gets only a portion of them, so that its hanging lookups leave
+// some for two other schedulers; see worker.Portions.
 const lookUpWidth = 8
 
-// lookups looks accounts up, those for one scheduler in their order.
+// lookups looks up accounts. It begins the lookups for one scheduler in the order in which they were asked.
 type lookups struct {
 	find  func(name string) (uid int, err error)
 	asked chan worker.UserLookup
@@ -89,14 +91,14 @@ func newLookups(find func(name string) (uid int, err error)) *lookups {
 	return &lookups{find: find, asked: make(chan worker.UserLookup, worker.MaxLookUps)}
 }
 
-// ask queues users. There is room: the worker waits for no more answers.
+// ask queues users. It does not block: the channel has room for as many lookups as the worker has open.
 func (l *lookups) ask(users []worker.UserLookup) {
 	for _, u := range users {
 		l.asked <- u
 	}
 }
 
-// run tells the answers until ctx ends. It does not wait for lookups that hang.
+// run does the lookups and calls tell with each answer, until ctx ends. It does not wait for lookups that hang.
 func (l *lookups) run(ctx context.Context, tell func(user string, is worker.Presence)) error {
 	var waiting []worker.UserLookup // at most worker.MaxLookUps
 	running, ended := worker.NewPortions(lookUpWidth), make(chan job.Peer, lookUpWidth)
@@ -124,7 +126,8 @@ func (l *lookups) run(ctx context.Context, tell func(user string, is worker.Pres
 	}
 }
 
-// presenceOf says what the error of a lookup tells. Only a directory that answers can say that there is no such user.
+// presenceOf translates the error of a lookup. A user is Absent only if the directory service has answered so; after any
+// other error the user is Unknown.
 func presenceOf(err error) worker.Presence {
 	if err == nil {
 		return worker.Present

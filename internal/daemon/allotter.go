@@ -1,6 +1,6 @@
 package daemon
 
-// What daemons tell each other of users whose tasks are limited in the cluster. See docs/adr, ADR 174.
+// What daemons tell each other about users with limits over the cluster. See docs/adr, ADR 174.
 
 import (
 	"context"
@@ -18,10 +18,10 @@ import (
 
 // Bounds of asking.
 const (
-	allotWait    = time.Second // for the answer of one daemon
+	allotWait    = time.Second // bounds the wait for the answer of one daemon
 	allotWidth   = 32          // daemons that are asked at once
-	allotBatches = 8           // messages that are under way at once, each to many daemons; then what comes in goes together
-	maxAllots    = 4096        // questions and messages that wait; a question that is dropped is asked again
+	allotBatches = 8           // batches under way at once, each to many daemons; meanwhile new asks collect for the next
+	maxAllots    = 4096        // asks that wait; the scheduler repeats one that is dropped
 )
 
 // allotmentSource asks another daemon.
@@ -29,18 +29,18 @@ type allotmentSource interface {
 	Allotments(ctx context.Context, p job.Peer, states []contract.Allotment) ([]contract.Allotment, error)
 }
 
-// allotter asks for one owner. Its fields but the last ones are set before run.
+// allotter asks other daemons for one owner. All its fields but asks are set before run.
 type allotter struct {
 	self    job.Peer
 	source  allotmentSource
-	members func() []job.Peer // that accept jobs, as far as this daemon knows; it may be one of them
-	others  func() []*owner   // of this daemon
+	members func() []job.Peer // returns the members that accept jobs, as far as known, maybe with this one
+	others  func() []*owner   // returns the other owners of this daemon
 	tell    func(scheduler.AllotmentsHeard)
 	log     *slog.Logger
 
 	bell    chan struct{} // holds one token while there may be something to do
-	width   chan struct{} // a token for each daemon that is asked
-	batches chan struct{} // a token for each message that is under way
+	width   chan struct{} // holds a token for each daemon that is being asked
+	batches chan struct{} // holds a token for each batch that is under way
 
 	mu   sync.Mutex
 	asks []scheduler.AllotmentAsk // guarded by mu
@@ -55,7 +55,7 @@ func newAllotter(self job.Peer, members func() []job.Peer, log *slog.Logger) *al
 	}
 }
 
-// Allot adds questions and messages.
+// Allot queues asks.
 func (a *allotter) Allot(asks []scheduler.AllotmentAsk) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -66,7 +66,7 @@ func (a *allotter) Allot(asks []scheduler.AllotmentAsk) {
 	}
 }
 
-// take returns questions and messages to the same daemons, for one message: the first that wait.
+// take removes the first ask from the queue, and with it all others to the same daemons, up to one message's worth.
 func (a *allotter) take() (batch []scheduler.AllotmentAsk) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -116,7 +116,7 @@ func (a *allotter) run(ctx context.Context) error {
 	}
 }
 
-// ask tells all daemons, or one, and hands on what they answer.
+// ask sends a batch to all daemons, or to one, and passes their answers to the scheduler.
 func (a *allotter) ask(ctx context.Context, batch []scheduler.AllotmentAsk) {
 	answers := a.swap(ctx, batch)
 	for _, ask := range batch {
@@ -126,7 +126,7 @@ func (a *allotter) ask(ctx context.Context, batch []scheduler.AllotmentAsk) {
 	}
 }
 
-// swap tells all daemons, or one, and returns what those say that were reached.
+// swap sends a batch to all daemons, or to one, and returns the answers of the daemons that were reached.
 func (a *allotter) swap(ctx context.Context, batch []scheduler.AllotmentAsk) []scheduler.AllotmentAnswer {
 	states := make([]contract.Allotment, len(batch))
 	for i := range batch {
@@ -149,7 +149,7 @@ func (a *allotter) swap(ctx context.Context, batch []scheduler.AllotmentAsk) []s
 			said, err := a.source.Allotments(ctx, p, states)
 			switch {
 			case err == nil:
-			case errors.Is(err, api.ErrNotFound): // a daemon of an earlier version: it counts nothing
+			case errors.Is(err, api.ErrNotFound): // a daemon of an earlier version: it has no allotments
 				said = nil
 			default:
 				a.log.DebugContext(ctx, "not asked what is allotted to users", "peer", string(p), "error", err)
@@ -173,7 +173,8 @@ func (a *allotter) swap(ctx context.Context, batch []scheduler.AllotmentAsk) []s
 	return append(answers, own)
 }
 
-// refresh asks all daemons what they have allotted to a user who has limits over the cluster, and waits for that: so a dry run knows.
+// refresh asks all daemons what they have allotted to a user with limits over the cluster, and waits for the answers, so
+// that a dry run knows them.
 func (a *allotter) refresh(ctx context.Context, l *scheduler.Loop, user string) {
 	s, limited, err := scheduler.AllotmentOf(ctx, l, user)
 	if err != nil || !limited {
@@ -187,12 +188,12 @@ type allotments struct{ owners }
 
 var _ api.Allotments = allotments{}
 
-// Allotments takes in what another daemon says, and returns what all owners of this one say.
+// Allotments records what another daemon says, and returns what all owners of this daemon say.
 func (a allotments) Allotments(ctx context.Context, from job.Peer, states []contract.Allotment) (out []contract.Allotment, err error) {
 	for _, o := range a.by {
 		select {
 		case <-o.led:
-		default: // it does not know its jobs yet; so it counts as not reached
+		default: // this owner does not know its jobs yet, so it counts as not reached
 			return nil, fmt.Errorf("allotments: %w: this daemon is starting", api.ErrUnavailable)
 		}
 		said, err := scheduler.SwapAllotments(ctx, o.Loop, from, states)

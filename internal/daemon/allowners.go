@@ -1,7 +1,7 @@
 package daemon
 
-// Questions to all owners of this daemon. Most daemons have one. A daemon with a data directory of an earlier version has
-// two: home accepts the new jobs, and the other one keeps those of before.
+// Requests to all owners of this daemon. Most daemons have one owner. A daemon with a data directory of an earlier version
+// has two: home accepts new jobs, and the other one keeps the older jobs.
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/musterhq/muster/scheduler"
 )
 
-// acceptor returns the owner that accepts a job: home, unless another one has accepted it before. The client asks again
-// with the same idempotency key if it got no answer.
+// acceptor returns the owner that accepts a job: home, unless another owner has already accepted it. A client that got no
+// answer submits the job again with the same idempotency key.
 func (s owners) acceptor(ctx context.Context, user, key string) (*owner, error) {
 	if key == "" {
 		return s.home, nil
@@ -70,7 +70,7 @@ func (o *owner) list(ctx context.Context, q job.Query) ([]job.Job, error) {
 	}
 }
 
-// watch is the Watch of all owners, on one channel.
+// watch watches the jobs of all owners, and merges their channels into one.
 func (s owners) watch(ctx context.Context, q job.Query) (<-chan job.Job, error) {
 	if len(s.by) == 1 {
 		return s.home.Watch(ctx, q)
@@ -89,7 +89,7 @@ func (s owners) watch(ctx context.Context, q job.Query) (<-chan job.Job, error) 
 	var copying sync.WaitGroup
 	for _, c := range each {
 		copying.Go(func() {
-			defer cancel() // if one of them ends, the reader begins again with all
+			defer cancel() // if one channel ends, all end, and the reader begins again
 			for j := range c {
 				select {
 				case out <- j:

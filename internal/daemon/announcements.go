@@ -1,6 +1,6 @@
 package daemon
 
-// Announcements of waiting work: this daemon's own, and sessions to the schedulers that announce.
+// Announcements of waiting work: the announcements of this daemon, and sessions to other schedulers that announce.
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type announcer struct {
 
 var _ scheduler.Announcer = announcer{}
 
-// announcements are what the schedulers of this daemon announce, as one announcement.
+// announcements joins what the schedulers of this daemon announce into one announcement.
 type announcements struct {
 	topic *gossip.Topic
 
@@ -65,12 +65,12 @@ func sumOf(by map[job.Group][]scheduler.Want) []gossip.Want {
 	return out
 }
 
-// sessionsAsked is how many workers an announcement asks to open a session: as many as a scheduler compares for one
-// placement.
+// sessionsAsked is how many workers an announcement asks to open a session. It is the number of workers that a scheduler
+// compares for one placement.
 const sessionsAsked = 64
 
 // callers keeps sessions with callers: schedulers that announced a resource class of this host. Each session is opened
-// after a random pause, so that not all hosts open theirs at once. It is kept as long as the scheduler announces.
+// after a random pause, so that not all hosts open theirs at once. It is kept while the scheduler announces.
 type callers struct {
 	classes atomic.Pointer[[]string] // of this host; empty if it runs no tasks
 	wants   seeker
@@ -88,16 +88,16 @@ type call struct {
 }
 
 const (
-	// maxCalls bounds the announcements that wait. Others are dropped; schedulers announce again after ten seconds.
+	// maxCalls bounds the announcements that wait. More are dropped; schedulers announce again after ten seconds.
 	maxCalls = 256
 	// callHolds is how long a session is kept after the caller's last announcement. A scheduler announces every ten
-	// seconds while work waits. Tasks that it has started here keep the session without this.
+	// seconds while work waits. Tasks that it has started here keep the session anyway.
 	callHolds = 5 * time.Minute
-	// maxCallers bounds the callers: four times sessionsAsked. A new caller replaces the one that announced longest
-	// ago.
+	// maxCallers bounds the callers: four times sessionsAsked. A new caller replaces the one whose last announcement is
+	// oldest.
 	maxCallers = 256
 	// callMissed is how long a caller must be silent before another may replace it: three announcements. Without this
-	// bound, callers that all announce would replace each other again and again.
+	// bound, callers that all announce would keep replacing each other.
 	callMissed = 30 * time.Second
 )
 
@@ -142,8 +142,8 @@ func (c *callers) again(from job.Peer, now time.Time) bool {
 	return kept
 }
 
-// keep makes a scheduler a caller, unless there are maxCallers. It calls Want while it holds the lock, so that Want and
-// Unwant are called in the right order.
+// keep makes a scheduler a caller, unless there are maxCallers and none has missed its announcements. It calls Want while
+// it holds the lock, so that Want and Unwant are called in the right order.
 func (c *callers) keep(from job.Peer, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +172,7 @@ func (c *callers) dropLocked(p job.Peer) {
 	c.wants.Unwant(p)
 }
 
-// expire removes the callers that have not announced for callHolds. It returns when to call it again.
+// expire removes the callers that have not announced for callHolds. It returns after which time to call it again.
 func (c *callers) expire(now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

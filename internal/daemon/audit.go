@@ -1,6 +1,6 @@
 package daemon
 
-// The audit log: what the gate and the API tell it.
+// The audit log: what the gate and the API record in it.
 // See docs/adr, ADR 120.
 
 import (
@@ -28,10 +28,10 @@ func (b *base) openAudit() (err error) {
 	return err
 }
 
-// gateAudit records those who come to the gate, and members that do what their roles do not allow.
+// gateAudit records peers that come to the gate, and members that try what their roles do not allow.
 type gateAudit struct{ log *audit.Log }
 
-// acts are the actions of what visitors want.
+// acts maps what a visitor wants to the action in the log.
 var acts = map[p2p.Act]audit.Action{p2p.Entering: audit.Hello, p2p.Joining: audit.Join, p2p.Renewing: audit.Renew, p2p.Opening: audit.Role}
 
 // codes are the stable words for why a visitor was refused.
@@ -56,7 +56,7 @@ func (g gateAudit) Visited(v p2p.Visit) {
 		Details: map[string]string{"roles": strings.Join(v.Roles.Names(), ","), "labels": audit.Labels(v.Labels)},
 	}
 	if v.Act == p2p.Opening || (v.Act == p2p.Renewing && v.Err == nil) {
-		e.From = audit.Peer // it is a member
+		e.From = audit.Peer // the visitor is a member
 	}
 	if v.Err != nil {
 		e.Outcome, e.Code, e.Reason = audit.Refused, "denied", v.Err.Error()
@@ -95,7 +95,7 @@ func (b auditBackend) Find(ctx context.Context, q audit.Query) ([]audit.Entry, e
 	return b.log.Find(ctx, q)
 }
 
-// auditFact says whether the log can be written.
+// auditFact says whether the audit log is complete and can be written.
 func auditFact(lost audit.Losses) api.Fact {
 	f := api.Fact{Name: "audit", State: api.FactOK, Detail: "the audit log is written"}
 	if lost.Entries > 0 {

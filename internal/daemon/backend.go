@@ -1,6 +1,6 @@
 package daemon
 
-// The interfaces that the API needs, implemented by the parts of this daemon.
+// The interfaces that the API needs, implemented with the parts of this daemon.
 
 import (
 	"context"
@@ -41,7 +41,7 @@ var (
 	_ api.Self       = selfBackend{}
 )
 
-// apiErrors pairs the errors of this daemon's parts with those of package api.
+// apiErrors pairs the errors of this daemon's parts with errors of package api.
 var apiErrors = []struct{ ours, theirs error }{
 	{scheduler.ErrNotFound, api.ErrNotFound},
 	{scheduler.ErrConflict, api.ErrConflict},
@@ -71,7 +71,7 @@ var apiErrors = []struct{ ours, theirs error }{
 	{p2p.ErrWrongCluster, api.ErrDenied},
 }
 
-// apiError is an error of one of our parts that errors.Is also finds as an error of package api. It has the text of
+// apiError is an error of one of our parts that also matches an error of package api with errors.Is. It has the text of
 // our error.
 type apiError struct{ theirs, ours error }
 
@@ -99,11 +99,12 @@ func apiErrorOf(err error) error {
 }
 
 // jobsBackend gives the API access to the schedulers of this daemon. A request about one job goes to the owner of the
-// job's group, a new job to home, which is nil if this daemon accepts none, and a question about many jobs to all owners.
+// job's group. A new job goes to home, which is nil if this daemon accepts no jobs. A request about many jobs goes to all
+// owners.
 type jobsBackend struct {
 	owners
 	own     func() *p2p.Credential // of this daemon
-	trusted bool                   // all jobs count only signed labels
+	trusted bool                   // all jobs use only signed labels
 }
 
 // Submit accepts a job.
@@ -120,7 +121,7 @@ func (b jobsBackend) Submit(ctx context.Context, s api.Submission) (job.Job, err
 	return j, apiErrorOf(err)
 }
 
-// complete adds to the job file of a user what the settings of this daemon say.
+// complete adds the defaults of this daemon's settings to a user's job file.
 func (b jobsBackend) complete(user string, s *job.Spec) {
 	s.TrustedLabels = s.TrustedLabels || b.trusted
 	limit := b.times.of(user)
@@ -172,7 +173,7 @@ func (b jobsBackend) Hold(ctx context.Context, id job.ID, tasks []job.Range, rel
 	return j, apiErrorOf(err)
 }
 
-// Requeue has tasks of a job run again.
+// Requeue makes tasks of a job run again.
 func (b jobsBackend) Requeue(ctx context.Context, id job.ID, tasks []job.Range, failed bool, reason string) (job.Job, error) {
 	if b.home == nil {
 		return job.Job{}, fmt.Errorf("job %s: %w", id, api.ErrNotFound)
@@ -232,7 +233,7 @@ func (b jobsBackend) Watch(ctx context.Context, ids []job.ID, ended bool) (<-cha
 	return c, apiErrorOf(err)
 }
 
-// Follow tells how far some jobs of one group are.
+// Follow reports the progress of some jobs of one group.
 func (b jobsBackend) Follow(ctx context.Context, jobs []job.Follow, each func(job.Progress) error) error {
 	if b.home == nil || len(jobs) == 0 {
 		return apiErrorOf(errNoSuchRole)
@@ -255,7 +256,7 @@ func (b jobsBackend) Counts(ctx context.Context) (map[job.State]int, error) {
 	return all, nil
 }
 
-// Queue returns what its jobs wait for and hold.
+// Queue returns what the jobs of this daemon wait for, and what they hold.
 func (b jobsBackend) Queue(ctx context.Context) (info api.QueueInfo, err error) {
 	users := map[string]api.UserLoad{}
 	for _, o := range b.by {
@@ -303,8 +304,8 @@ func (b logsBackend) Open(ctx context.Context, a job.Attempt, stream string, off
 	return logBody{body}, body.Offset(), nil
 }
 
-// awaitStart waits until an attempt in the ledger is handed to its driver. A request for its output may arrive before
-// the Start message, or while the files of the job are still on their way.
+// awaitStart waits until an attempt in the ledger has been handed to its driver. A request for its output may arrive
+// before the Start message, or while the files of the job are still on their way.
 func (b logsBackend) awaitStart(ctx context.Context, a job.Attempt) {
 	look := time.NewTicker(ledgerPoll)
 	defer look.Stop()
@@ -325,7 +326,7 @@ func (b logsBackend) awaitStart(ctx context.Context, a job.Attempt) {
 // ledgerPoll is how often awaitStart reads the ledger.
 const ledgerPoll = time.Second
 
-// holds reports whether the attempt is in the ledger and may still start, or runs.
+// holds reports whether the attempt is in the ledger, and runs or may still start.
 func (b logsBackend) holds(ctx context.Context, a job.Attempt) bool {
 	records, err := b.work.Attempts(ctx)
 	return err == nil && slices.ContainsFunc(records, func(r contract.Record) bool {
@@ -333,7 +334,7 @@ func (b logsBackend) holds(ctx context.Context, a job.Attempt) bool {
 	})
 }
 
-// logBody translates the errors of a log for the API.
+// logBody reads a log and translates its errors for the API.
 type logBody struct{ *output.Follower }
 
 // Read returns an api.GapError where output was removed.

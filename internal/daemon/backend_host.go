@@ -1,6 +1,6 @@
 package daemon
 
-// The interfaces of package api that describe this daemon and its host, and drain the host.
+// The interfaces of package api that describe this daemon and its host, and that drain the host.
 
 import (
 	"cmp"

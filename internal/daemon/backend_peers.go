@@ -55,7 +55,7 @@ func (b peersBackend) Members(ctx context.Context) ([]api.Member, error) {
 	return members, nil
 }
 
-// state returns the state of another member, and why it has it.
+// state returns the state of another member, and the reason for the state.
 func (b peersBackend) state(m p2p.Member) (api.NodeState, string) {
 	at, left := b.departed.when(m.Peer)
 	switch {
@@ -69,7 +69,7 @@ func (b peersBackend) state(m p2p.Member) (api.NodeState, string) {
 	return api.NodeLost, ""
 }
 
-// states counts the members by state, this daemon among them.
+// states counts the members by state, including this daemon.
 func (b peersBackend) states() map[string]int {
 	n := map[string]int{string(api.NodeReady): 1, string(api.NodeSuspect): 0, string(api.NodeLost): 0}
 	for _, m := range b.host.Members() {
@@ -120,12 +120,12 @@ func (b peersBackend) Join(ctx context.Context, bootstrap []string, token string
 	return b.host.Cluster(), nil
 }
 
-// Revoke revokes a member, and if withInvited those that it let in.
+// Revoke revokes a member, and with withInvited also the members that it let in.
 func (b peersBackend) Revoke(_ context.Context, p job.Peer, reason string, withInvited bool) error {
 	return apiErrorOf(b.host.Revoke(p, p2p.Revoking{Reason: reason, WithInvited: withInvited}))
 }
 
-// Restore takes the revocation of a member back.
+// Restore takes back the revocation of a member.
 func (b peersBackend) Restore(_ context.Context, p job.Peer) error {
 	return apiErrorOf(b.host.Revoke(p, p2p.Revoking{Undo: true}))
 }
@@ -156,7 +156,8 @@ func (b directoryBackend) Owner(ctx context.Context, g job.Group) (job.Peer, boo
 // Copies returns the number of daemons that keep the journal of a group. In this version it is only the owner.
 func (b directoryBackend) Copies(job.Group) int { return 1 }
 
-// Foundings returns the proofs that this daemon has founded the groups of its jobs, those of the version before first.
+// Foundings returns the proofs that this daemon has founded the groups of its jobs. The group of the previous version comes
+// first.
 func (b directoryBackend) Foundings() (proofs []job.Founding) {
 	for _, h := range b.own {
 		proofs = append(proofs, h.Founding)
@@ -164,7 +165,7 @@ func (b directoryBackend) Foundings() (proofs []job.Founding) {
 	return proofs
 }
 
-// Believes reports whether a daemon owns a group: it is known to, or one of these numbers proves it.
+// Believes reports whether a daemon owns a group: it is known to own it, or one of the proofs shows it.
 func (b directoryBackend) Believes(p job.Peer, g job.Group, proofs []job.Founding) bool {
 	return b.ownerOf(g) == p || slices.ContainsFunc(proofs, func(f job.Founding) bool { return b.learn(g, p, f) })
 }

@@ -34,7 +34,7 @@ type base struct {
 	host  *p2p.Host
 	homes homes
 	data  *dataFiles
-	// registry has the metrics that are counted as things happen.
+	// registry has the metrics that are counted as events happen.
 	registry *prometheus.Registry
 }
 
@@ -142,14 +142,14 @@ func (b *base) enterCluster(ctx context.Context) (err error) {
 	if err := b.host.Enter(ctx); err != nil {
 		return err
 	}
-	return b.host.Twins.Alone(ctx) // before it starts or owns anything
+	return b.host.Twins.Alone(ctx) // before the daemon starts or owns anything
 }
 
-// TwinError says that an older daemon with the identity of this one runs. Starting it again does not help.
+// TwinError says that an older daemon with the identity of this one runs. Starting this daemon again does not help.
 type TwinError = p2p.TwinError
 
-// endTasksOfTwin ends all tasks of this host if the daemon stops because of its twin. Otherwise they would run on without an
-// owner, which takes the twin for their host, and has them run again.
+// endTasksOfTwin ends all tasks of this host if the daemon stops because of its twin. Otherwise they would run on, while
+// their owner takes the twin for this host and starts them again.
 func (b *base) endTasksOfTwin(ctx context.Context, why error) error {
 	if !errors.As(why, new(*TwinError)) {
 		return nil
@@ -207,7 +207,7 @@ func (n *Node) newServer() (*api.Server, error) {
 	}, n.part("api"))
 }
 
-// Run runs the daemon until ctx ends. Tasks go on. After ErrRejoin the caller builds a new Node with the same
+// Run runs the daemon until ctx ends. Tasks run on after that. After ErrRejoin the caller builds a new Node with the same
 // configuration.
 func (n *Node) Run(ctx context.Context) error {
 	parts := []part{

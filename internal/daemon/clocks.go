@@ -1,7 +1,7 @@
 package daemon
 
-// How far the wall clock of this host is from those of others. Nothing goes by it: no time of one host is compared with one of
-// another. It is for people, who see times of several hosts, and for how long something has lasted by the clock of another host.
+// How far the wall clock of this host is off from the clocks of other hosts. No decision depends on that: muster never
+// compares times of different hosts. It is for people, who see times, and durations, by the clocks of several hosts.
 //
 // See docs/adr, ADR 177.
 
@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// clocksEvery is how often the clocks are looked at. Each session measures them every 30 s.
+	// clocksEvery is how often the clocks are compared. Each session measures them every 30 s.
 	clocksEvery = 10 * time.Second
-	// clockOff is by how much a clock is off before people are told.
+	// clockOff is how much the clock must be off before people are told.
 	clockOff     = 2 * time.Second
 	clocksAdvice = "set the clock: run chrony or systemd-timesyncd on all hosts; until then times in listings are wrong, and nothing else"
 )
@@ -34,15 +34,15 @@ type clocks struct {
 	log   *slog.Logger
 
 	mu    sync.Mutex
-	ahead time.Duration // guarded by mu; of most others, as people were told; 0: it is right, or not known
-	known int           // guarded by mu; how many others it was compared with
+	ahead time.Duration // guarded by mu; how far it is ahead of most others, as last reported; 0: right, or not known
+	known int           // guarded by mu; how many other clocks it was compared with
 }
 
 func newClocks(sessions *session.Manager, log *slog.Logger) *clocks {
 	return &clocks{peers: sessions.Peers, of: sessions.Clock, log: log}
 }
 
-// run looks until ctx ends.
+// run compares the clocks every clocksEvery, until ctx ends.
 func (c *clocks) run(ctx context.Context) error {
 	ticker := time.NewTicker(clocksEvery)
 	defer ticker.Stop()
@@ -56,14 +56,14 @@ func (c *clocks) run(ctx context.Context) error {
 	}
 }
 
-// look finds out by how much the clock is off, and logs when that begins and ends.
+// look compares the clocks once. It logs when the clock of this host begins to be off, and when it is right again.
 func (c *clocks) look(ctx context.Context) {
 	ahead, n := aheadOfMost(c.peers())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known = n
 	if c.ahead != 0 && ahead != 0 && (ahead-c.ahead).Abs() < max(time.Second, c.ahead.Abs()/20) {
-		return // people need not be told of each change
+		return // do not report small changes
 	}
 	was := c.ahead
 	c.ahead = ahead
@@ -75,8 +75,9 @@ func (c *clocks) look(ctx context.Context) {
 	}
 }
 
-// aheadOfMost returns by how much the clock of this host is ahead of those of most others, in whole seconds, and how many these
-// are. It is 0 if it is about right: of an even number, if it is right by half of them.
+// aheadOfMost returns by how much the clock of this host is ahead of the median of the others, in whole seconds, and the
+// number of the others. It returns 0 if the clock is about right. If that number is even, it uses the middle clock that is
+// nearer to this host's.
 func aheadOfMost(peers []session.Info) (ahead time.Duration, n int) {
 	var all []session.Clock
 	for _, p := range peers {
@@ -98,7 +99,7 @@ func aheadOfMost(peers []session.Info) (ahead time.Duration, n int) {
 	return -middle.Ahead.Round(time.Second), len(all)
 }
 
-// detail says for people by how much the clock is off; empty: it is not.
+// detail tells people by how much the clock is off; it is empty if the clock is right.
 func (c *clocks) detail() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +112,7 @@ func (c *clocks) detail() string {
 	return ""
 }
 
-// fact is what doctor says of it.
+// fact describes the clock for muster doctor.
 func (c *clocks) fact() api.Fact {
 	f := api.Fact{Name: "time", State: api.FactOK}
 	c.mu.Lock()

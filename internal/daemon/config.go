@@ -35,16 +35,16 @@ type Config struct {
 	Token                 string
 	HTTP                  string   // host:port, or empty
 	HTTPToken             string   // file with the bearer token for HTTP; empty: HTTP must be on loopback
-	HTTPMetricsToken      string   // file with a token for HTTP that reads metrics only; empty: there is none
-	HTTPUser              string   // the account that requests over HTTP act as; empty: that of the daemon, or none if it is root's
+	HTTPMetricsToken      string   // file with a token for HTTP that may only read metrics; empty: there is none
+	HTTPUser              string   // account as which requests over HTTP act; empty: the daemon's, or none if that is root
 	HTTPCert, HTTPKey     string   // files of the certificate and its key, for TLS on HTTP
-	HTTPHosts             []string // further host names by which HTTP may be asked
+	HTTPHosts             []string // further host names that requests over HTTP may use
 	Name                  string
 	Labels                map[string]string
 	GPUs                  string            // auto, none, indexes, or sim:…
 	GPULibraries          []string          // directories of the driver's libraries; empty: the usual places
-	CPUs                  int               // 0: what the machine has
-	Memory                job.Size          // 0: what the machine has
+	CPUs                  int               // 0: what the host has
+	Memory                job.Size          // 0: what the host has
 	Limits                map[string]string // what each user may hold here, as worker.ParseLimits reads it
 	Shares                map[string]string // weights of users and projects, as fairshare.Parse reads them
 	ClientTimeout         job.Duration      // how long the client of a task with input may be gone before the task ends
@@ -53,18 +53,18 @@ type Config struct {
 	AllowRoot             bool         // run tasks of root as root
 	RunOthersAsMe         bool         // a daemon that is not root runs the tasks of all users, as its own user
 	CgroupsOff            bool         // do not use cgroups
-	PrivateTmp            bool         // each task has a /tmp and a /dev/shm of its own, if this process may make them
-	CPUQuota              bool         // a task gets no more CPU time than it asked for, even if nobody else wants it
+	PrivateTmp            bool         // each task has its own /tmp and /dev/shm, if this process may make them
+	CPUQuota              bool         // a task gets no more CPU time than it asked for, even if the CPUs are idle
 	SetAside              job.Duration // worker.Config.SetAside
 	PreemptGrace          job.Duration // worker.Config.PreemptGrace
 	LossLimit             int          // a task is held after it has lost this number of different hosts
-	GangHold              job.Duration // how long a gang holds places at some hosts while others have none for it
-	Order                 string       // by what tasks of one priority are ordered; see contract.Orders
-	MaxWait               job.Duration // how long tasks wait before they go first; 0: however long
-	TrustedLabels         bool         // constraints of jobs that are accepted here count only signed labels
-	DefaultTime           job.Duration // time limit of jobs that are accepted here and give none; 0: none
+	GangHold              job.Duration // how long a gang holds places on some hosts while other hosts have none for it
+	Order                 string       // how tasks of one priority are ordered; see contract.Orders
+	MaxWait               job.Duration // how long tasks wait before they go first; 0: they never go first for that
+	TrustedLabels         bool         // constraints of jobs that are accepted here use only signed labels
+	DefaultTime           job.Duration // time limit of jobs that are accepted here without one; 0: none
 	Visibility            string       // VisibleAll or VisibleOwn
-	MetricsTasks          int          // tasks that run here and have metrics of their own, at most
+	MetricsTasks          int          // how many running tasks have their own metrics, at most
 	JobFiles              string       // directory of files that say which jobs hold each GPU; empty: none
 	Policy                string       // placement policy of jobs that name none
 	TaskPIDs              int          // processes and threads that one task may have; 0: any number
@@ -73,7 +73,7 @@ type Config struct {
 	DockerHost            string       // URL of the Docker engine; "none": run no containers
 	DockerMounts          []string     // directories that containers may mount
 	DockerUser            string       // UID[:GID] inside containers; empty: the user who submitted the task
-	Program               string       // path of the binary, for the NVML agent and a runner without RunnerProgram
+	Program               string       // path of the muster binary, for the NVML agent and a runner without RunnerProgram
 	RunnerProgram         []byte       // the separate program of the runner, packed by gzip; may be empty
 	Version               string
 	Settings              []api.Setting // text and origin of each setting
@@ -99,7 +99,7 @@ func DefaultConfig() Config {
 // hostSocket is the socket of the daemon that serves all users of the host.
 const hostSocket = "/run/muster/muster.sock"
 
-// FindSocket returns the socket of the user's own daemon if there is one, else that of the host's daemon.
+// FindSocket returns the socket of the user's own daemon if there is one, and otherwise of the host's daemon.
 func FindSocket() string {
 	return findSocket(DefaultSocket(), hostSocket, os.Getuid())
 }
@@ -143,7 +143,7 @@ func defaultDataDir() string {
 
 // The values of Config.Visibility.
 const (
-	VisibleAll = "all" // all users see that a job is there, whose it is and how far it is
+	VisibleAll = "all" // all users see that a job exists, its user and its state
 	VisibleOwn = "own" // users see only their own jobs, and operators see all
 )
 
@@ -152,9 +152,9 @@ const (
 	maxNameBytes  = 64
 	// defaultTaskPIDs is more than the data loaders of eight GPUs need, and far less than the limit of a host.
 	defaultTaskPIDs = 16384
-	stopGrace       = 5 * time.Second  // for each part
-	endTasksWithin  = 20 * time.Second // for the tasks of a daemon that stops because of its twin
-	// Each task has some five series, and more for its GPUs.
+	stopGrace       = 5 * time.Second  // bounds the wait for each part to stop
+	endTasksWithin  = 20 * time.Second // bounds the end of the tasks of a daemon that stops because of its twin
+	// Each task has about five series, and more for its GPUs.
 	defaultMetricsTasks, maxMetricsTasks = 1000, 5000
 )
 
@@ -194,14 +194,14 @@ func CheckPolicy(name string) error { return scheduler.CheckPolicy(name) }
 // CheckLimit returns an error if an entry of Config.Limits is not valid.
 func CheckLimit(name, text string) error { return worker.CheckLimit(name, text) }
 
-// LimitsShown returns the limits with the highest priority of users, which has a default.
+// LimitsShown returns the limits to show, including the default of the highest priority of users.
 func LimitsShown(set map[string]string) map[string]string {
 	out := map[string]string{"per_user." + string(contract.LimitPriority): strconv.Itoa(contract.UserPriority)}
 	maps.Copy(out, set)
 	return out
 }
 
-// checkUsers checks what is set for users and projects.
+// checkUsers checks the settings for users and projects.
 func (c Config) checkUsers() error {
 	limits, err := worker.ParseLimits(c.Limits)
 	if err != nil {
@@ -216,7 +216,7 @@ func (c Config) checkUsers() error {
 	return nil
 }
 
-// checkRights checks the settings that mean something else for root.
+// checkRights checks the settings that have a different meaning for a daemon of root.
 func (c Config) checkRights() error {
 	root := os.Geteuid() == 0
 	switch {
@@ -232,7 +232,7 @@ func (c Config) checkRights() error {
 	return c.checkHTTPUser()
 }
 
-// checkMetrics checks what is told for monitoring, and to whom.
+// checkMetrics checks the settings for monitoring: what is reported, and who may read it.
 func (c Config) checkMetrics() error {
 	switch {
 	case c.MetricsTasks < 0 || c.MetricsTasks > maxMetricsTasks:

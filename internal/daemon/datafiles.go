@@ -1,7 +1,8 @@
 package daemon
 
-// Files of the data directory that a running daemon needs. Somebody may delete them meanwhile: the daemon and its runners go on
-// with what they have open, but no task can start, or the next daemon would not find the tasks of this one.
+// Files of the data directory that a running daemon needs. Somebody may delete them while the daemon runs. The daemon and
+// its runners then go on with the files that they have open, but tasks cannot start, or a restarted daemon would not find
+// the running tasks.
 
 import (
 	"fmt"
@@ -13,12 +14,12 @@ import (
 	"github.com/musterhq/muster/worker/runner/protocol"
 )
 
-// dataFiles sees which files are gone that were there before. Its methods are safe for concurrent use.
+// dataFiles finds files that were there before and are gone now. Its methods are safe for concurrent use.
 type dataFiles struct {
 	dir string
 
 	mu    sync.Mutex
-	seen  map[string]os.FileInfo // guarded by mu; by the path in dir
+	seen  map[string]os.FileInfo // guarded by mu; keyed by the path in dir
 	locks *protocol.Locks        // guarded by mu
 }
 
@@ -26,15 +27,15 @@ func newDataFiles(dir string) *dataFiles {
 	return &dataFiles{dir: dir, seen: map[string]os.FileInfo{}, locks: protocol.NewLocks(protocol.Dir(filepath.Join(dir, "run")))}
 }
 
-// lost is what is gone, by the paths in the data directory.
+// lost lists the files that are gone, as paths in the data directory.
 type lost struct {
-	own     []string // of the daemon itself: what happens now is not on disk
-	running []string // of its runners and tasks
+	own     []string // files of the daemon itself: what happens now is not on disk
+	running []string // files of its runners and tasks
 }
 
 func (l lost) any() bool { return len(l.own)+len(l.running) > 0 }
 
-// String says what is gone; empty: nothing.
+// String says which files are gone; it is empty if none are.
 func (l lost) String() string {
 	if !l.any() {
 		return ""
@@ -42,7 +43,7 @@ func (l lost) String() string {
 	return fmt.Sprintf("files of its data directory are gone while the daemon runs: %s", strings.Join(append(l.own, l.running...), ", "))
 }
 
-// advice says what to do; empty: nothing is gone.
+// advice says what to do; it is empty if nothing is gone.
 func (l lost) advice() string {
 	switch {
 	case len(l.own) > 0:
@@ -53,7 +54,7 @@ func (l lost) advice() string {
 	return ""
 }
 
-// look looks at all files. What it has never seen is not gone.
+// look checks all files. A file that it has never seen does not count as gone.
 func (d *dataFiles) look() (l lost) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,7 +63,7 @@ func (d *dataFiles) look() (l lost) {
 			l.own = append(l.own, path)
 		}
 	}
-	if d.gone("run/tasks", false) { // another one is as good
+	if d.gone("run/tasks", false) { // another directory at this path is just as good
 		l.running = append(l.running, "run/tasks")
 	}
 	for _, path := range d.locks.Lost() {
@@ -71,7 +72,8 @@ func (d *dataFiles) look() (l lost) {
 	return l
 }
 
-// gone reports whether a file was there at an earlier look and is not now. Same says that another file is not as good.
+// gone reports whether a file was there at an earlier look and is not there now. With same, a different file at the path
+// also counts as gone.
 func (d *dataFiles) gone(path string, same bool) bool {
 	now, err := os.Stat(filepath.Join(d.dir, path))
 	before := d.seen[path]

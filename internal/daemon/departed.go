@@ -1,6 +1,6 @@
 package daemon
 
-// Members whose daemons were stopped. Such a daemon says goodbye, so it is shown as lost at once.
+// Members whose daemons were stopped. A daemon that stops says goodbye, so it is shown as lost at once.
 
 import (
 	"sync"

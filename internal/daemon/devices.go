@@ -1,6 +1,6 @@
 package daemon
 
-// The GPUs of this host: which there are, and the loop that reads their status.
+// The GPUs of this host: their list, and the loop that reads their status.
 
 import (
 	"context"
@@ -22,31 +22,31 @@ import (
 const (
 	listEvery     = 30 * time.Second
 	listTimeout   = 5 * time.Minute // without persistence mode the driver initializes each GPU first, which takes seconds
-	firstWait     = 5 * time.Second // the start of the daemon waits no longer for the GPUs; listing goes on
+	firstWait     = 5 * time.Second // bounds how long the start of the daemon waits for the GPUs; listing goes on after it
 	doctorWait    = time.Minute
-	statusEvery   = meter.Every // each sample of the GPUs has values of its own
+	statusEvery   = meter.Every // so that each sample of the meter has new values
 	statusTimeout = 10 * time.Second
 )
 
-// devices lists the GPUs and reads their status, again and again, and keeps the newest answers.
+// devices lists the GPUs and reads their status periodically, and keeps the newest answers.
 type devices struct {
 	driver gpu.Driver
 	only   selection     // the GPUs to offer
 	poll   chan struct{} // holds a token if run must read the status now
-	relist chan struct{} // holds a token if the GPUs are to be listed now
-	fresh  atomic.Bool   // what failed before is to be looked at as well then
+	relist chan struct{} // holds a token if the GPUs must be listed now
+	fresh  atomic.Bool   // the next list must also try GPUs that failed before
 	log    *slog.Logger
 	letGo
 
 	mu     sync.Mutex
 	all    []gpu.Device // guarded by mu
 	err    error        // guarded by mu; why the last list failed
-	absent string       // guarded by mu; what of only the last list lacks
+	absent string       // guarded by mu; which GPUs of only were not in the last list
 	status []gpu.Status // guarded by mu
 	read   time.Time    // guarded by mu; when status was read
 }
 
-// newDevices returns the GPUs that the configuration selects. None is listed yet.
+// newDevices returns the devices that the configuration selects. It does not list them yet.
 func newDevices(cfg Config, log *slog.Logger) (*devices, error) {
 	driver, only, err := gpuDriver(cfg, log)
 	if err != nil {
@@ -57,7 +57,7 @@ func newDevices(cfg Config, log *slog.Logger) (*devices, error) {
 	}, nil
 }
 
-// list lists the GPUs, and returns whether they have changed. After an error the last list holds.
+// list lists the GPUs, and returns whether they have changed. After an error it keeps the last list.
 func (d *devices) list(ctx context.Context, wait time.Duration) (changed bool) {
 	timed, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -96,7 +96,7 @@ func (d *devices) list(ctx context.Context, wait time.Duration) (changed bool) {
 	return changed
 }
 
-// listed returns the GPUs of the last list that succeeded, and why the last one failed.
+// listed returns the GPUs of the last list that succeeded, and the error of the last list if that failed.
 func (d *devices) listed() ([]gpu.Device, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,12 +113,12 @@ func (d *devices) missing() error {
 	return badSetting("gpus", "%s", d.absent)
 }
 
-// grant returns what a task with these GPUs gets.
+// grant returns what a task with these GPUs gets access to.
 func (d *devices) grant(uuids []string, need job.Resources) gpu.Grant {
 	all, _ := d.listed()
 	given := make([]gpu.Device, len(uuids))
 	for i, uuid := range uuids {
-		given[i] = gpu.Device{UUID: uuid, Nodes: []gpu.Node{}} // no device file is that of a GPU that is gone
+		given[i] = gpu.Device{UUID: uuid, Nodes: []gpu.Node{}} // a GPU that has disappeared has no device files
 		if at := slices.IndexFunc(all, func(dev gpu.Device) bool { return dev.UUID == uuid }); at >= 0 {
 			given[i] = all[at]
 		}
@@ -144,10 +144,10 @@ func ring(c chan struct{}) {
 	}
 }
 
-// whose tells of processes whether they are those of tasks; see worker.DeviceStatus.
+// whose returns which processes belong to tasks; see worker.DeviceStatus.
 type whose func(ctx context.Context, pids []int) map[int]bool
 
-// watcher is the part of the worker that is told of the GPUs.
+// watcher is the part of the worker that gets status and faults of the GPUs.
 type watcher interface {
 	Devices(s []gpu.Status, tasks map[int]bool)
 	Fault(f gpu.Fault)
@@ -194,14 +194,14 @@ func (d *devices) run(ctx context.Context, w watcher, of whose, become func(func
 	}
 }
 
-// anew has the GPUs listed and their status read now. What failed before is not left out. It does not wait.
+// anew makes run list the GPUs and read their status now, including GPUs that failed before. It does not wait.
 func (d *devices) anew() {
 	d.fresh.Store(true)
 	ring(d.relist)
 	d.ask()
 }
 
-// keepListed lists the GPUs now and then, after each fault, and when it is told to, until ctx ends.
+// keepListed lists the GPUs every listEvery, after each fault, and on request, until ctx ends.
 func (d *devices) keepListed(ctx context.Context, become func(func(*contract.Profile))) {
 	tick := time.NewTicker(listEvery)
 	defer tick.Stop()

@@ -39,11 +39,11 @@ var errNoOwner = errors.New("the daemon that owns them cannot be found; `muster 
 const (
 	groupPrefix = "group/"
 	maxGroups   = 1 << 16 // far more daemons than a cluster ever has
-	// maxGroupsOf bounds the groups of one daemon. It has one for each data directory that it ever had; the oldest is
-	// dropped for a new one.
+	// maxGroupsOf bounds the groups of one daemon. A daemon founds one with each data directory that it gets; the oldest
+	// group is dropped for a new one.
 	maxGroupsOf = 16
-	// maxCandidates bounds the daemons that are asked for the proof that they have founded a group, and proofTime the wait
-	// for their answers.
+	// maxCandidates bounds the daemons that are asked to prove that they have founded a group. proofTime bounds the wait for
+	// their answers.
 	maxCandidates = 16
 	proofTime     = 5 * time.Second
 )
@@ -51,8 +51,8 @@ const (
 // groupClass is the DHT class under which the owner of a group can be found.
 func groupClass(g job.Group) string { return "group/" + g.String() }
 
-// homes are the groups of this daemon. New jobs are of the last one. The one before it, if any, has the jobs that were
-// accepted by the version before.
+// homes are the groups of this daemon. New jobs belong to the last one. The one before it, if any, has the jobs that the
+// previous version accepted.
 type homes []store.Home
 
 func (h homes) has(g job.Group) bool {
@@ -79,7 +79,7 @@ type directory struct {
 
 	mu    sync.Mutex
 	owner map[job.Group]job.Peer   // guarded by mu
-	of    map[job.Peer][]job.Group // guarded by mu: the same, the oldest first
+	of    map[job.Peer][]job.Group // guarded by mu: the groups of each owner, the oldest first
 }
 
 func newDirectory(self job.Peer, own homes, kv groupKV, dht finder, ask prover, log *slog.Logger) (*directory, error) {
@@ -95,7 +95,7 @@ func newDirectory(self job.Peer, own homes, kv groupKV, dht finder, ask prover, 
 		p, proof, _ := strings.Cut(string(v), " ")
 		f, err1 := job.ParseFounding(proof)
 		if err != nil || err1 != nil || !f.Proves(job.Peer(p), g) {
-			continue // an earlier version has believed it without a proof
+			continue // an earlier version has stored this owner without a proof
 		}
 		d.addLocked(g, job.Peer(p))
 	}
@@ -118,7 +118,8 @@ func (d *directory) dropLocked(g job.Group) {
 	}
 }
 
-// learn records that a peer claims to own a group, if that counts. It returns false if it does not.
+// learn records that a peer owns a group, if the peer has founded it by the proof f. It returns whether the peer is known
+// to own the group.
 func (d *directory) learn(g job.Group, p job.Peer, f job.Founding) bool {
 	if d.own.has(g) {
 		return p == d.self
@@ -188,8 +189,8 @@ func (d *directory) Owner(ctx context.Context, g job.Group) (p job.Peer, self bo
 	return "", false, fmt.Errorf("jobs …-%s: %w", g, errNoOwner)
 }
 
-// search looks for the owner of a group in the DHT, where any member can say that it owns any group. It asks those that
-// say so for the proof, all at once.
+// search looks for the owner of a group in the DHT. There any member can claim any group, so search asks all claimants at
+// once for their proof.
 func (d *directory) search(ctx context.Context, g job.Group) job.Peer {
 	ctx, cancel := context.WithTimeout(ctx, proofTime)
 	defer cancel()

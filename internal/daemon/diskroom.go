@@ -1,7 +1,7 @@
 package daemon
 
-// Room on the disk of the data directory. While there is none for new work, or files of it are gone, the host accepts no tasks,
-// and says why, so that no scheduler takes it for a host with room.
+// Disk space for the data directory. While there is too little for new work, or files of the directory are gone, the host
+// accepts no tasks. It tells schedulers why, so that they do not offer it tasks.
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// roomEvery is how often the daemon looks whether there is room.
+// roomEvery is how often the daemon checks the data directory.
 const roomEvery = 2 * time.Second
 
 // trouble is what is wrong with a data directory.
@@ -24,10 +24,10 @@ const (
 	filesGone
 )
 
-// roomWatch tells the worker when the data directory takes no new work any more, and when it does again.
+// roomWatch tells the worker when the data directory can no longer take new work, and when it can again.
 type roomWatch struct {
 	look func() (is trouble, why, advice string) // why and advice are for people
-	tell func(why string)                        // is called when a trouble begins and when it ends
+	tell func(why string)                        // called when a trouble begins, and with "" when it ends
 	log  *slog.Logger
 }
 
@@ -43,8 +43,8 @@ func watchRoom(s *store.Store, d *dataFiles, w *worker.Loop, log *slog.Logger) *
 	}}
 }
 
-// run looks until ctx ends. The figures that it tells are those of the first look, so that others hear of a full disk
-// once. The log says what to do about files that are gone.
+// run checks the data directory until ctx ends. While a trouble lasts, run reports it once, with the figures of the first
+// check. The log says what to do about files that are gone.
 func (w *roomWatch) run(ctx context.Context) error {
 	ticker := time.NewTicker(roomEvery)
 	defer ticker.Stop()

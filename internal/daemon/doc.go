@@ -1,4 +1,4 @@
-// Package daemon is the composition of the daemon: it builds every part, joins
-// them where one declares an interface and another fills it, runs them and
-// stops them.
+// Package daemon puts the daemon together: it builds every part, connects each
+// interface that a part declares with the part that implements it, runs the
+// parts and stops them.
 package daemon

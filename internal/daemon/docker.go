@@ -1,6 +1,6 @@
 package daemon
 
-// The container engine of this host. The profile of the host says whether there is one. That may change at any time.
+// The container engine of this host. The profile of the host says whether the engine answers, which may change at any time.
 
 import (
 	"context"
@@ -60,7 +60,7 @@ func (e *engine) describe(p *contract.Profile) {
 	}
 }
 
-// run updates the profile when the engine starts or stops to answer, until ctx ends.
+// run updates the profile when the engine begins or ceases to answer, until ctx ends.
 func (e *engine) run(ctx context.Context, become func(func(*contract.Profile))) error {
 	if e.host == noEngine {
 		<-ctx.Done()
@@ -74,7 +74,7 @@ func (e *engine) run(ctx context.Context, become func(func(*contract.Profile))) 
 			e.log.InfoContext(ctx, "container engine changed state", "host", e.host, "up", up, "version", version)
 		}
 		if err == nil && docker.AwaitLoss(ctx, e.host) == nil {
-			continue // it went away just now: probe it at once
+			continue // the engine has just gone away: probe it at once
 		}
 		again := time.NewTimer(engineAgain)
 		select {

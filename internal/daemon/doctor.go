@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	wantFiles   = 65536           // descriptors: two for each of some thousands of connections, and the tasks' output
-	wantDisk    = 1 << 30         // for the journal and the output of tasks
-	dialWait    = 3 * time.Second // for a bootstrap address
+	wantFiles   = 65536           // descriptors: two for each of several thousand connections, and the tasks' output
+	wantDisk    = 1 << 30         // free bytes for the journal and the output of tasks
+	dialWait    = 3 * time.Second // bounds the dial of a bootstrap address
 	maxClockPPM = 10_000          // leases need clock rates that are correct within 1 %
 )
 
-// doctor examines the host and its GPUs, which were listed.
+// doctor examines the host and its GPUs, which must have been listed.
 func doctor(ctx context.Context, cfg Config, gpus *devices) []api.Fact {
 	facts := []api.Fact{gpuFact(cfg, gpus), isolationFact(cfg), fencingFact(cfg), tmpFact(cfg), scratchFact(cfg), serviceFact(), dockerFact(ctx, cfg), httpFact(cfg)}
 	facts = append(facts, portFacts(ctx, cfg)...)
@@ -206,7 +206,7 @@ func diskFact(ctx context.Context, cfg Config) api.Fact {
 }
 
 // clockFact reads by how much the kernel corrects the rate of the clock. The rates of all hosts must agree within 1 %,
-// because leases depend on it.
+// because leases depend on that.
 func clockFact() api.Fact {
 	f := api.Fact{Name: "clock", State: api.FactOK}
 	var tx unix.Timex

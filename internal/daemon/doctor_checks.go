@@ -1,6 +1,7 @@
 package daemon
 
-// Doctor: the checks of the systemd service, of the data directory of a running daemon, and of identities that two daemons use.
+// Doctor: the checks of the systemd service, of the data directory of a running daemon, and of identities that two daemons
+// share.
 
 import (
 	"fmt"
@@ -66,8 +67,8 @@ func serviceFact() api.Fact {
 	return f
 }
 
-// dataFact looks for the files of the data directory. A daemon whose directory was deleted runs on with its open files: it
-// notices that only by what it cannot write.
+// dataFact checks that the files of the data directory are there. Without such a check, a daemon whose directory was
+// deleted would run on with its open files, and would notice only when it cannot write.
 func dataFact(d *dataFiles) api.Fact {
 	f := api.Fact{Name: "data", State: api.FactOK, Detail: d.dir}
 	_, err := os.Stat(filepath.Join(d.dir, "identity.key"))
@@ -85,7 +86,7 @@ func dataFact(d *dataFiles) api.Fact {
 	return f
 }
 
-// twinFact names the identities of which two daemons were seen to run of late.
+// twinFact names the identities that two running daemons were recently seen to have.
 func twinFact(seen []p2p.Sighting) api.Fact {
 	f := api.Fact{Name: "identities", State: api.FactOK, Detail: "no two daemons have the same"}
 	if len(seen) == 0 {
@@ -100,7 +101,8 @@ func twinFact(seen []p2p.Sighting) api.Fact {
 	return f
 }
 
-// twinDetail tells people in a listing of nodes that another daemon with the identity of this one was seen; empty: none was.
+// twinDetail tells people, in a listing of nodes, that another daemon with this daemon's identity was seen. It is empty if
+// none was.
 func twinDetail(host *p2p.Host) string {
 	for _, s := range host.Twins.Seen() {
 		if s.Peer == host.Peer() {

@@ -1,6 +1,6 @@
 package daemon
 
-// Doctor: the check of the hosts that let others in, and that renew the credentials of all.
+// Doctor: the checks of the inviters, which let hosts in and renew credentials.
 
 import (
 	"fmt"
@@ -43,11 +43,11 @@ func inviterFact(own *p2p.Credential, name string, members []p2p.Member) api.Fac
 	return f
 }
 
-// renewedBy is how long before its end the credential of an inviter has been renewed, if another one that can do that is
-// there: it asks when half of 28 days are left.
+// renewedBy is how long before its end an inviter's credential has normally been renewed. An inviter asks for a renewal
+// when half of its 28 days are left, which succeeds if it reaches another inviter that can renew it.
 const renewedBy = 12 * 24 * time.Hour
 
-// endFact warns while there is time to act that the inviters of this host are not renewed.
+// endFact warns if the credentials of this host's inviters are not renewed, while there is still time to act.
 func endFact(end, now time.Time) api.Fact {
 	f := api.Fact{Name: "credentials", State: api.FactOK, Detail: "those of the inviters end at " + end.UTC().Format(time.RFC3339)}
 	switch {
@@ -61,7 +61,7 @@ func endFact(end, now time.Time) api.Fact {
 	return f
 }
 
-// grantFact warns while an inviter depends on the one that let it in.
+// grantFact warns while this inviter depends on the inviter that let it in.
 func grantFact(own *p2p.Credential, endorsable bool) api.Fact {
 	f := api.Fact{Name: "grants", State: api.FactOK, Detail: "any other inviter can renew this one"}
 	switch {

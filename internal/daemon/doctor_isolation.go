@@ -14,7 +14,7 @@ import (
 	"github.com/musterhq/muster/worker/runner/spawn"
 )
 
-// isolationFact reads the isolation of the running runner. Without a runner it tries which isolation one would have.
+// isolationFact reads the isolation of the present runner. If none runs, it tests which isolation a runner would have.
 func isolationFact(cfg Config) api.Fact {
 	info, _ := runnerOfProcesses(cfg)
 	f := api.Fact{Name: "isolation", State: api.FactOK, Detail: info.Isolation}
@@ -44,7 +44,7 @@ func isolationFact(cfg Config) api.Fact {
 	return f
 }
 
-// tmpFact says whether tasks have a /tmp and a /dev/shm of their own, and if not, why.
+// tmpFact says whether tasks have their own /tmp and /dev/shm, and if not, why.
 func tmpFact(cfg Config) api.Fact {
 	info, runs := runnerOfProcesses(cfg)
 	f := api.Fact{Name: "private-tmp", State: api.FactOK, Detail: "each task has a /tmp and a /dev/shm of its own"}

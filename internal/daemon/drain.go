@@ -14,7 +14,7 @@ import (
 // drainKey is the key of the drain in the store.
 const drainKey = "worker/drain"
 
-// drains writes the drain to disk, then passes it to the worker.
+// drains writes a drain to disk, and then passes it to the worker.
 type drains struct {
 	disk interface {
 		Put(key string, val []byte) error
@@ -50,7 +50,7 @@ func drainOf(d api.Drain) worker.Drain {
 	return out
 }
 
-// set begins or changes a drain; nil ends it. ready is called before the worker hears of the end.
+// set begins or changes a drain; nil ends it. At the end of a drain, set calls ready before it tells the worker.
 func (d *drains) set(to *api.Drain, work *worker.Loop, ready func() error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -34,7 +34,7 @@ type openExecs struct {
 	of map[string]int // guarded by mu
 }
 
-// take counts one more command of a user, until done is called. It returns an error if the user has too many.
+// take counts one more command of a user until done is called. It returns an error if the user already has too many.
 func (o *openExecs) take(user string) (done func(), err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,7 +159,7 @@ func (b execBackend) inContainer(ctx context.Context, a job.Attempt, r api.ExecR
 	if err != nil {
 		return api.ExecSession{}, err
 	}
-	on := context.WithoutCancel(ctx) // the command is ended and waited for even after ctx has ended
+	on := context.WithoutCancel(ctx) // so that the command can be ended and waited for after ctx has ended
 	wait := func() (int, error) {
 		code, err := s.Wait(on)
 		if refused, ok := errors.AsType[*docker.RefusalError](err); ok {

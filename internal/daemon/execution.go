@@ -29,7 +29,7 @@ import (
 type execution struct {
 	driver *supervisor.Driver
 	blobs  *upload.Store
-	files  *files.Driver // brings the files of jobs, then calls driver
+	files  *files.Driver // fetches the files of a job, then calls driver
 	work   *worker.Loop
 	drains *drains
 	users  *lookups
@@ -52,13 +52,13 @@ func newExecution(b base, hw *hardware, r *router, from holders) (*execution, er
 	if x.work, err = x.newWorker(b, hw, r); err != nil {
 		return nil, err
 	}
-	if b.host.Credential().Roles.Has(p2p.RoleWorker) { // else it has nothing to say to schedulers
+	if b.host.Credential().Roles.Has(p2p.RoleWorker) { // otherwise the worker must not talk to schedulers
 		r.work = x.work
 	}
 	return x, nil
 }
 
-// lookUp looks up the users of whom the worker asks, until ctx ends.
+// lookUp looks up the users about whom the worker asks, until ctx ends.
 func (x *execution) lookUp(ctx context.Context) error {
 	return x.users.run(ctx, func(user string, is worker.Presence) { worker.TellLookedUp(x.work, user, is) })
 }
@@ -84,8 +84,7 @@ func serviceOfSystemd() bool {
 	return os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid())
 }
 
-// buildFiles builds the store of uploads, and the driver that brings files before the supervisor's driver starts a
-// task.
+// buildFiles builds the store of uploads, and the driver that fetches files before the supervisor's driver starts a task.
 func (x *execution) buildFiles(b base, hw *hardware, jobs jobsBackend, from holders) error {
 	dir, err := filepath.Abs(b.cfg.DataDir)
 	if err != nil {

@@ -17,10 +17,12 @@ import (
 	"github.com/musterhq/muster/internal/osuser"
 )
 
-// fallbackDir is in a directory where everybody can make files. So it may be there already, made by someone else.
+// fallbackDir returns the path of the directory. It is in a directory where everybody can create files, so it may already
+// exist, made by someone else.
 func fallbackDir() string { return filepath.Join(os.TempDir(), fmt.Sprintf("muster-%d", os.Getuid())) }
 
-// claimFallback makes the fallback directory, or checks that it is this user's alone, if one of the paths is in it.
+// claimFallback makes the fallback directory if one of the paths is in it. If the directory exists, it checks that the
+// directory is this user's alone.
 func claimFallback(paths ...string) error {
 	dir := fallbackDir()
 	for _, p := range paths {
@@ -31,8 +33,8 @@ func claimFallback(paths ...string) error {
 	return nil
 }
 
-// claim makes a directory for this user alone. One that is there must be a directory of this user to which
-// nobody else may write, in a directory where no one else can replace it.
+// claim makes a directory for this user alone. If it already exists, it must be a directory of this user to which nobody
+// else may write, in a directory where nobody else can replace it.
 func claim(dir string) error {
 	refused := func(why string, of ...any) error {
 		return fmt.Errorf("%s: %s; remove it, or set --socket and --data-dir to directories of your own", dir, fmt.Sprintf(why, of...))

@@ -17,7 +17,7 @@ const (
 	unfencedAdvice = "run the daemon as root or as a systemd service, on Linux 5.14 or newer"
 )
 
-// fencing has the profile say what the runner says.
+// fencing copies what the runner says about fencing to the profile.
 type fencing struct {
 	news chan fencedBy
 	log  *slog.Logger
@@ -31,16 +31,16 @@ type fencedBy struct {
 
 func newFencing(log *slog.Logger) *fencing { return &fencing{news: make(chan fencedBy, 1), log: log} }
 
-// told notes what the newest runner says. One goroutine calls it.
+// told records what the newest runner says. Only one goroutine calls it.
 func (f *fencing) told(fences bool, isolation string) {
 	select {
-	case <-f.news: // nobody has read that of the runner before
+	case <-f.news: // drop what the previous runner said, which run has not read
 	default:
 	}
 	f.news <- fencedBy{fences, isolation}
 }
 
-// run updates the profile when a runner says something else than the one before, until ctx ends.
+// run updates the profile when a runner says something other than the previous one, until ctx ends.
 func (f *fencing) run(ctx context.Context, become func(func(*contract.Profile))) error {
 	first, was := true, false
 	for {
@@ -59,7 +59,7 @@ func (f *fencing) run(ctx context.Context, become func(func(*contract.Profile)))
 	}
 }
 
-// fencingFact says whether the running runner fences its tasks. Without one it tries whether one would.
+// fencingFact says whether the present runner fences its tasks. If none runs, it tests whether a runner could.
 func fencingFact(cfg Config) api.Fact {
 	f := api.Fact{Name: "fencing", State: api.FactOK, Detail: "tasks end with their leases for certain"}
 	info, runs := runnerOfProcesses(cfg)

@@ -1,6 +1,6 @@
 package daemon
 
-// The files of jobs: the store of uploads, the daemons that have them, and reading the files of tasks.
+// The files of jobs: which uploads are in use, which daemons have them, and access to the files of tasks.
 
 import (
 	"context"
@@ -30,7 +30,7 @@ const liveWait = 5 * time.Second
 // maxHolders bounds the daemons besides the owner that are asked for a job's files.
 const maxHolders = 8
 
-// liveTrees returns the trees that a job or a task of this daemon needs.
+// liveTrees returns the uploaded trees that jobs or tasks of this daemon still need.
 func liveTrees(work *worker.Loop, from jobsBackend) (map[upload.Hash]bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), liveWait) //nolint:forbidigo // the store calls it without a context
 	defer cancel()
@@ -91,7 +91,7 @@ func (h holders) of(ctx context.Context, id job.ID) []upload.Holder {
 	return all
 }
 
-// noHolder stands for an owner that cannot be asked now.
+// noHolder stands for an owner that cannot be found now.
 type noHolder struct{ err error }
 
 // String returns a name for errors; see upload.Holder.

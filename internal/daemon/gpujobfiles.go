@@ -1,6 +1,6 @@
 package daemon
 
-// The files that say which jobs hold each GPU, for programs that measure GPUs by themselves.
+// The files that say which jobs hold each GPU, for other programs that measure GPUs.
 
 import (
 	"context"
@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// jobFilesEvery is how often the files are compared with the worker. Programs that read them do so every few seconds.
+	// jobFilesEvery is how often the files are compared with the worker. Other programs read them every few seconds.
 	jobFilesEvery = time.Second
-	// jobFilesAgain is how often the files themselves are looked at, in case that somebody has removed some.
+	// jobFilesAgain is how often the files are written even without a change, in case somebody has removed some.
 	jobFilesAgain = time.Minute
 )
 
-// jobFiles keeps a directory of the jobs that hold each GPU.
+// jobFiles keeps a directory with a file for each GPU, which lists the jobs that hold the GPU.
 type jobFiles struct {
 	dir  string
 	work viewer
 	log  *slog.Logger
 
-	written map[string][]job.ID // nil: not known
-	at      time.Time           // when; zero: never in this life of the daemon
+	written map[string][]job.ID // what the files say; nil: not known
+	at      time.Time           // when they were last written; zero: not yet by this process
 	began   time.Time
 	failing bool
 }
@@ -41,7 +41,7 @@ type viewer interface {
 
 var _ viewer = (*worker.Loop)(nil)
 
-// run keeps the files true until ctx ends. Then they stay, because the tasks run on.
+// run keeps the files up to date until ctx ends. The files stay after that, because the tasks run on.
 func (f *jobFiles) run(ctx context.Context) error {
 	f.began = time.Now()
 	tick := time.NewTicker(jobFilesEvery)
@@ -56,8 +56,8 @@ func (f *jobFiles) run(ctx context.Context) error {
 	}
 }
 
-// look writes the files if something has changed, or after a while. A worker that does not answer leaves them as they
-// are.
+// look writes the files if something has changed, or if jobFilesAgain has passed. If the worker does not answer, it leaves
+// them as they are.
 func (f *jobFiles) look(ctx context.Context) {
 	timed, cancel := context.WithTimeout(ctx, measureWait)
 	defer cancel()
@@ -66,7 +66,7 @@ func (f *jobFiles) look(ctx context.Context) {
 		return
 	}
 	if f.at.IsZero() && time.Since(f.began) < listTimeout && unlisted(v) {
-		return // the driver is slow, and what an earlier daemon has written is still true
+		return // the driver has not listed the GPUs yet, and the files of the previous daemon are still right
 	}
 	held := jobsOfGPUs(v)
 	if f.written != nil && maps.EqualFunc(held, f.written, slices.Equal) && time.Since(f.at) < jobFilesAgain {
@@ -95,7 +95,7 @@ func unlisted(v worker.View) bool {
 	return false
 }
 
-// jobsOfGPUs returns the jobs that hold each GPU, by the name of its file, in order and once each.
+// jobsOfGPUs returns the jobs that hold each GPU, by the name of the GPU's file. The jobs are sorted and without duplicates.
 func jobsOfGPUs(v worker.View) map[string][]job.ID {
 	held := map[string][]job.ID{}
 	for _, d := range v.Profile.GPUs {

@@ -1,7 +1,7 @@
 package daemon
 
-// The GPUs of a drained host: the daemon lets go of them, so that they can be reset and their driver replaced, and
-// takes them up again when the host is back in service.
+// The GPUs of a drained host. The daemon closes them, so that they can be reset and their driver can be replaced. It opens
+// them again when the host is back in service.
 // See docs/adr, ADR 129.
 
 import (
@@ -12,21 +12,21 @@ import (
 	"github.com/musterhq/muster/gpu"
 )
 
-// letGo is what the goroutine of devices.run is told about the drain of the host.
+// letGo tells the goroutine of devices.run about the drain of the host.
 type letGo struct {
-	drained atomic.Bool        // no task holds a GPU, and none is given
-	gone    atomic.Bool        // no GPU is open
-	takeUp  chan chan struct{} // asks for a status of the GPUs after a drain; closed when the worker has it
-	stuck   bool               // the last try to let go failed; only for that goroutine
+	drained atomic.Bool        // no task holds a GPU, and none will get one
+	gone    atomic.Bool        // the driver has closed all GPUs
+	takeUp  chan chan struct{} // asks run to open the GPUs again; run closes the sent channel when the worker has their status
+	stuck   bool               // the last try to close the GPUs failed; only for that goroutine
 }
 
-// drain says whether the host is drained. It does not wait.
+// drain tells run whether the host is drained. It does not wait.
 func (d *devices) drain(drained bool) {
 	d.drained.Store(drained)
 	d.ask()
 }
 
-// resume takes the GPUs up again, and returns when the worker knows their present state. The host is still drained then.
+// resume opens the GPUs again, and returns when the worker knows their present state. The host is still drained then.
 func (d *devices) resume(ctx context.Context) error {
 	if !d.drained.Load() {
 		return nil
@@ -45,7 +45,7 @@ func (d *devices) resume(ctx context.Context) error {
 	}
 }
 
-// follow lets go of the GPUs of a drained host, once it has looked at them, and else looks at them.
+// follow reads the status of the GPUs. On a drained host it closes the GPUs instead, after it has read their status once.
 func (d *devices) follow(ctx context.Context, w watcher, of whose) {
 	holder, holds := d.driver.(gpu.Releaser)
 	if !holds {

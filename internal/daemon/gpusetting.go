@@ -1,6 +1,6 @@
 package daemon
 
-// Selection: the setting gpus, which says what driver this host has and which of its GPUs it offers.
+// The setting gpus, which selects the GPU driver of this host and the GPUs that it offers.
 
 import (
 	"fmt"
@@ -14,21 +14,22 @@ import (
 	"github.com/musterhq/muster/gpu/simgpu"
 )
 
-// selection names the GPUs to offer: indexes, UUIDs, and unique beginnings of UUIDs. Nil: all.
+// selection names the GPUs to offer, by indexes, UUIDs and unique prefixes of UUIDs. Nil: all.
 type selection []string
 
 const (
-	// minPrefix is the shortest beginning of a UUID that names a GPU. It is longer than what all UUIDs begin with.
+	// minPrefix is the length of the shortest prefix of a UUID that may name a GPU. It is longer than "GPU-" and "MIG-",
+	// with which UUIDs begin.
 	minPrefix = 5
-	maxThere  = 16 // GPUs that an error lists
-	// maxSelected bounds the setting to several times the GPUs and instances of the largest host.
+	maxThere  = 16 // bounds the GPUs that an error lists
+	// maxSelected bounds the words of the setting. It is several times the GPUs and instances of the largest host.
 	maxSelected = 1024
 )
 
-// simulated begins a setting gpus of simulated devices.
+// simulated is the prefix of a setting gpus that asks for simulated devices.
 const simulated = "sim:"
 
-// parseGPUs parses the setting gpus. It returns simulated devices, or the GPUs to offer.
+// parseGPUs parses the setting gpus. It returns a simulated driver, or the GPUs to offer.
 func parseGPUs(text, name string) (sim *simgpu.Driver, only selection, err error) {
 	switch {
 	case text == "auto":
@@ -54,8 +55,8 @@ func parseGPUs(text, name string) (sim *simgpu.Driver, only selection, err error
 	return nil, only, nil
 }
 
-// of returns the selected ones of the listed GPUs, and what is selected and not there. While the driver lists none, nobody
-// knows what is not there. The index or UUID of a GPU that is split selects its instances.
+// of returns which of the listed GPUs are selected, and a text about selected GPUs that are missing. It reports none as
+// missing while the driver lists no GPU. The index or UUID of a GPU that is split selects its instances.
 func (s selection) of(listed []gpu.Device) (selected []gpu.Device, missing string) {
 	if s == nil || len(listed) == 0 {
 		return listed, ""
@@ -95,7 +96,7 @@ func find(listed []gpu.Device, word string) (found []gpu.Device, why string) {
 		}
 		return found, why
 	}
-	var names []string // what the word is the beginning of
+	var names []string // UUIDs that begin with the word
 	for _, dev := range listed {
 		for _, uuid := range []string{dev.UUID, dev.Parent} {
 			if uuid != "" && hasPrefixFold(uuid, word) && !slices.Contains(names, uuid) {
@@ -119,7 +120,7 @@ func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-// there describes the listed GPUs, for an error.
+// there lists the GPUs of the host, for an error.
 func there(listed []gpu.Device) string {
 	var all []string
 	for i, dev := range listed {

@@ -1,6 +1,6 @@
 package daemon
 
-// What this host has.
+// The hardware of this host.
 
 import (
 	"context"
@@ -51,7 +51,7 @@ func examineHost(ctx context.Context, b base) (*hardware, error) {
 		Peer: b.host.Peer(), Name: b.cfg.Name, Version: b.cfg.Version, Store: b.store.ID(), Labels: b.cfg.Labels,
 		Arch: runtime.GOARCH, OS: runtime.GOOS,
 		CPUs: facts.CPUs, Memory: facts.Memory, Disk: facts.Disk, GPUs: gpus, Drivers: []string{contract.DriverExec, contract.DriverInput, contract.DriverSigned}, Worker: !b.cfg.NoWorker, OnlyUser: only, NoRoot: noRoot(b.cfg),
-		Fencing: job.Fencing{Boot: boot}, // the rest follows when the runner has said it
+		Fencing: job.Fencing{Boot: boot}, // the runner reports the rest later
 	}
 	h.profile.Sign(b.host.Credential().Labels)
 	if b.cfg.CPUs > 0 {
@@ -68,12 +68,12 @@ func examineHost(ctx context.Context, b base) (*hardware, error) {
 	return h, nil
 }
 
-// taskLimits returns the limits of every task on this host.
+// taskLimits returns the limits that apply to each task on this host.
 func (h *hardware) taskLimits(cfg Config) supervisor.Limits {
 	return supervisor.Limits{CPUQuota: cfg.CPUQuota, PIDs: cfg.TaskPIDs, Scratch: cfg.Scratch, UserScratch: h.scratch.of, Grant: h.gpus.grant}
 }
 
-// gpuLibraries returns the directories with the libraries of the GPUs' driver that the linker does not search by itself.
+// gpuLibraries returns the directories with libraries of the GPU driver that the dynamic linker does not search by itself.
 func (c Config) gpuLibraries() []string {
 	if c.GPUs == "none" || strings.HasPrefix(c.GPUs, simulated) {
 		return nil

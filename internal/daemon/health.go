@@ -8,13 +8,13 @@ import (
 	"fmt"
 )
 
-// pinger is a loop of the daemon. Ping returns once the loop has handled it.
+// pinger is a loop of the daemon. Ping returns once the loop has handled the call.
 type pinger interface {
 	Ping(ctx context.Context) error
 }
 
-// Health returns nil if every loop of the daemon answers before ctx ends. Otherwise the error names those that do not,
-// for instance because they wait for a disk or a lock.
+// Health returns nil if every loop of the daemon answers before ctx ends. Otherwise the error names the loops that do not
+// answer, for instance because they wait for a disk or a lock.
 func (n *Node) Health(ctx context.Context) error {
 	parts := map[string]pinger{"worker": n.exec.work, "driver": n.exec.driver}
 	for g, o := range n.owners.by {

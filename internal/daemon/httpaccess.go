@@ -1,6 +1,6 @@
 package daemon
 
-// Requests over TCP: the account that they act as (the setting http-user), and the names by which the API may be asked.
+// HTTP requests over TCP: the account as which they act (the setting http-user), and the host names that they may use.
 
 import (
 	"errors"
@@ -13,17 +13,17 @@ import (
 	"github.com/musterhq/muster/api"
 )
 
-// nobodyOnTCP is the user of requests over TCP if no account is named. It is for listings and bounds only.
+// nobodyOnTCP is the user of requests over TCP if no account is set. It is only for listings and limits.
 const nobodyOnTCP = "http"
 
-// tcpUser returns the user of requests over TCP. jobs is false if none of them can submit jobs, because no account is
-// known as which the jobs would run.
+// tcpUser returns the user of requests over TCP. jobs is false if such requests cannot submit jobs, because there is no
+// account as which the jobs would run.
 func tcpUser(cfg Config, only string) (name string, jobs bool) {
 	switch {
 	case cfg.HTTPUser != "":
 		return cfg.HTTPUser, true
 	case only != "" && cfg.HTTPToken != "":
-		return only, true // who has the token of that user's daemon
+		return only, true // whoever has the token of a user's daemon acts as that user
 	}
 	return nobodyOnTCP, os.Geteuid() != 0
 }
@@ -42,7 +42,7 @@ func (c Config) checkHTTPUser() error {
 	case only != "":
 		return badSetting("http-user", "%.80q: this daemon runs tasks as %s only, so requests over HTTP are %s's; leave it out", c.HTTPUser, only, only)
 	case os.Geteuid() != 0:
-		return nil // it runs the tasks of all users as its own
+		return nil // this daemon runs the tasks of all users as its own user
 	}
 	uid, err := uidOf(c.HTTPUser)
 	_, missing := errors.AsType[user.UnknownUserError](err)
@@ -52,10 +52,10 @@ func (c Config) checkHTTPUser() error {
 	case err == nil && uid == 0 && !c.AllowRoot:
 		return badSetting("http-user", "%.80q is root, whose tasks this daemon runs only with --allow-root; name another account", c.HTTPUser)
 	}
-	return nil // a directory service that does not answer does not keep the daemon from starting
+	return nil // the daemon starts even if a directory service does not answer
 }
 
-// httpFact says as whom requests over TCP act.
+// httpFact says as which user requests over TCP act.
 func httpFact(cfg Config) api.Fact {
 	f := api.Fact{Name: "http", State: api.FactSkip, Detail: "HTTP over TCP is off"}
 	if cfg.HTTP == "" {
@@ -94,8 +94,8 @@ func CheckHost(name string) error {
 	return nil
 }
 
-// httpHosts returns the names by which the API may be asked over TCP, besides those of loopback. Those of this host count
-// if there is a token: in some networks a stranger can say where they lead.
+// httpHosts returns the host names that requests over TCP may use, besides those of loopback. The names of this host are
+// among them only if there is a token, because in some networks a stranger can make these names lead elsewhere.
 func httpHosts(cfg Config) []string {
 	names := cfg.HTTPHosts
 	if cfg.HTTPToken == "" {

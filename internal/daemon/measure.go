@@ -1,6 +1,6 @@
 package daemon
 
-// The metrics that are looked up at each scrape: what this host and the schedulers of this daemon know now.
+// The metrics that are computed at each scrape from what this host and the schedulers of this daemon know.
 // See docs/adr, ADR 138.
 
 import (
@@ -24,27 +24,27 @@ import (
 )
 
 const (
-	// measureWait bounds a scrape. A loop that does not answer before has no series.
+	// measureWait bounds a scrape. A loop that does not answer in this time has no series.
 	measureWait = 2 * time.Second
-	// statusOld is the age at which the status of a GPU says nothing any more. It is read every statusEvery, and on a drained
-	// host not at all.
+	// statusOld is the age at which the status of a GPU is too old to report. The status is read every statusEvery, but not
+	// on a drained host.
 	statusOld = time.Minute
 )
 
-// measurer looks up what this daemon measures.
+// measurer collects the metrics of this daemon.
 type measurer struct {
 	node    nodeBackend
 	peers   peersBackend
 	owners  owners
 	dataDir string
 	meter   *meter.Meter
-	most    int // tasks with series of their own
+	most    int // bounds the tasks with series of their own
 	asking  atomic.Bool
 }
 
 var _ api.Metrics = (*measurer)(nil)
 
-// measurer returns what looks up the metrics of this daemon.
+// measurer returns the measurer of this daemon.
 func (n *Node) measurer() *measurer {
 	return &measurer{
 		node: nodeBackend{n.host, n.hw.gpus, n.exec.work, n.exec.drains, n.exec.meter, n.clocks, n.log}, meter: n.exec.meter,
@@ -53,7 +53,7 @@ func (n *Node) measurer() *measurer {
 	}
 }
 
-// Collect sends what is known now.
+// Collect sends the metrics as they are now.
 func (m *measurer) Collect(ctx context.Context, sees func(user string) bool, to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(ctx, measureWait)
 	defer cancel()
@@ -122,7 +122,7 @@ func (m *measurer) host(ctx context.Context, sees func(user string) bool, s *met
 	}
 }
 
-// taskOf is a task that runs, numbered as people do.
+// taskOf returns a running task. In an array its number is the index that people use.
 func taskOf(r *contract.Record) metrics.Task {
 	number := r.Attempt.Task
 	if r.Element.Array {
@@ -152,8 +152,8 @@ func gpusOf(info *api.NodeInfo) []metrics.GPU {
 	return gpus
 }
 
-// diskFree returns the free space of the data directory, unless the file system does not answer before ctx ends. A file
-// system that hangs is asked once.
+// diskFree returns the free space of the data directory, or false if the file system does not answer before ctx ends.
+// While a file system hangs, it is not asked again.
 func (m *measurer) diskFree(ctx context.Context) (job.Size, bool) {
 	if m.asking.Swap(true) {
 		return 0, false
@@ -174,7 +174,7 @@ func (m *measurer) diskFree(ctx context.Context) (job.Size, bool) {
 	}
 }
 
-// schedulers adds up what the owners of this daemon know. A daemon that accepts no jobs has none.
+// schedulers adds up the numbers of all owners of this daemon. A daemon that accepts no jobs has no owners.
 func (m *measurer) schedulers(ctx context.Context, s *metrics.Sample) {
 	if len(m.owners.by) == 0 {
 		return
@@ -208,7 +208,7 @@ func (m *measurer) schedulers(ctx context.Context, s *metrics.Sample) {
 	s.Jobs, s.Totals = counts, sum
 }
 
-// add adds what a scheduler has measured.
+// add adds the durations that one scheduler has measured.
 func add(sum *metrics.Histogram, d *scheduler.Durations) {
 	if sum.Counts == nil {
 		sum.Bounds, sum.Counts = scheduler.Bounds[:], make([]uint64, len(d.Counts))

@@ -1,6 +1,6 @@
 package daemon
 
-// What is measured on this host: the meter, what it is told of the tasks that run, and its answers for the API.
+// What is measured on this host: the meter, the running tasks that it measures, and its answers for the API.
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func (x *execution) newMeter(b base, hw *hardware) {
 	x.meter = meter.New(meter.DefaultConfig(), meter.Needs{Running: x.running, GPUs: hw.gpus.latest}, b.part("meter"))
 }
 
-// running lists the tasks that have a process, with what the worker knows of them.
+// running lists the tasks that have a process, with what the worker knows about them.
 func (x *execution) running(ctx context.Context) ([]meter.Task, error) {
 	live, err := x.driver.Running(ctx)
 	if err != nil || len(live) == 0 {
@@ -49,12 +49,12 @@ func (x *execution) running(ctx context.Context) ([]meter.Task, error) {
 // wholeDevice is a whole GPU in thousandths.
 const wholeDevice = 1000
 
-// ended returns what travels with the result of an attempt.
+// ended ends the measurement of an attempt, and returns the usage report that is sent with its result.
 func (x *execution) ended(a job.Attempt, cpu time.Duration, rss job.Size) string {
 	return string(x.meter.End(a, cpu, rss))
 }
 
-// usageBackend gives the API access to what is measured.
+// usageBackend gives the API access to the measurements.
 type usageBackend struct{ meter *meter.Meter }
 
 var _ api.Usage = usageBackend{}

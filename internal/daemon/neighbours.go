@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// maxNeighbours bounds the neighbours that a daemon chooses. Other daemons choose it too, so a daemon of a large
-	// cluster has about twice as many sessions with neighbours.
+	// maxNeighbours bounds the neighbours that a daemon chooses. Other daemons choose this daemon too, so in a large cluster
+	// it has about twice as many sessions with neighbours.
 	maxNeighbours = 16
 	// goneFor is how long a neighbour must be gone before another member replaces it. It is longer than a host takes to
 	// restart.
 	goneFor = 10 * time.Minute
-	// reviewEvery is how often all neighbours are checked, besides at each event of a member.
+	// reviewEvery is how often all neighbours are checked. In addition a member is checked at each of its events.
 	reviewEvery = time.Minute
 )
 
@@ -39,8 +39,8 @@ type neighbours struct {
 	members  memberList
 	wants    seeker
 	departed *departed
-	revoked  func(job.Peer)         // is told which peers are no members any more
-	kept     map[job.Peer]time.Time // since when each is gone; zero if it is not gone. At most maxNeighbours
+	revoked  func(job.Peer)         // called with each peer that is no longer a member
+	kept     map[job.Peer]time.Time // the time since which each neighbour is gone; zero: not gone. At most maxNeighbours
 }
 
 func newNeighbours(members memberList, wants seeker, gone *departed, revoked func(job.Peer)) *neighbours {
@@ -62,7 +62,7 @@ func (n *neighbours) run(ctx context.Context, h *p2p.Host) error {
 			switch {
 			case ctx.Err() != nil:
 				return nil
-			case err != nil: // the time for the next review
+			case err != nil: // the next review is due
 			case e.Kind == p2p.ClusterChanged:
 				return ErrRejoin
 			default:
@@ -88,8 +88,8 @@ func (n *neighbours) changed(e p2p.Event, now time.Time) {
 	}
 }
 
-// look records since when a neighbour is gone: not connected, or stopped after a goodbye. A neighbour that is no longer
-// a member was revoked, and is dropped at once.
+// look records when a neighbour began to be gone, which means not connected, or stopped after a goodbye. A neighbour that
+// is no longer a member was revoked, and is dropped at once.
 func (n *neighbours) look(p job.Peer, now time.Time) {
 	m, known := n.members.Member(p)
 	_, stopped := n.departed.when(p)
@@ -117,8 +117,8 @@ func (n *neighbours) keep(p job.Peer, now time.Time) bool {
 	return true
 }
 
-// longestGone returns the neighbour to replace: of those that are gone for goneFor, the one that is gone longest. If no
-// other member is there, it is not replaced, and this daemon goes on dialling it.
+// longestGone returns the neighbour to replace: the one that has been gone longest, and for at least goneFor. If no other
+// member is connected, it is not replaced, and this daemon goes on dialling it.
 func (n *neighbours) longestGone(now time.Time) (longest job.Peer, ok bool) {
 	for p, since := range n.kept {
 		if since.IsZero() || now.Sub(since) < goneFor {
@@ -136,8 +136,8 @@ func (n *neighbours) drop(p job.Peer) {
 	n.wants.Unwant(p)
 }
 
-// review checks all neighbours, and adds new ones up to maxNeighbours: first members that are connected, then those
-// that were seen last.
+// review checks all neighbours, and adds new ones up to maxNeighbours: first members that are connected, then the most
+// recently seen.
 func (n *neighbours) review(now time.Time) {
 	for p := range n.kept {
 		n.look(p, now)
@@ -171,7 +171,7 @@ type guarded struct {
 // SetStreamHandler serves a protocol that is in the table.
 func (g guarded) SetStreamHandler(id protocol.ID, serve network.StreamHandler) {
 	if err := g.table.Handle(id, serve); err != nil {
-		panic(err) // the table has no such protocol; the first test that starts a node finds this
+		panic(err) // the table has no such protocol; any test that starts a node finds this
 	}
 }
 

@@ -60,7 +60,7 @@ func newOverlay(b base, profile contract.Profile, onSession func(job.Peer)) (_ *
 	return n, err
 }
 
-// become uses a changed profile of this host for announcements and in the DHT.
+// become applies a changed profile of this host to announcements and to the DHT.
 func (n *overlay) become(host contract.Profile) {
 	n.callers.become(host)
 	n.advertise(host)

@@ -24,9 +24,9 @@ import (
 type owner struct {
 	*scheduler.Loop
 	journal  *journal.Journal
-	parents  *parents // that its jobs depend on
+	parents  *parents // follows the jobs that this owner's jobs depend on
 	allotter *allotter
-	led      chan struct{} // closed when it first owns the jobs
+	led      chan struct{} // closed when the owner first owns the jobs
 }
 
 var _ journal.Owner = (*owner)(nil)
@@ -43,16 +43,16 @@ func (o *owner) Deliver(c job.Committed) {
 	}
 }
 
-// saveEvery is how long the rows of changed jobs wait to be saved together. A restart applies the entries of the journal
-// that they do not reflect.
+// saveEvery is how long the rows of changed jobs wait, so that they are saved together. A restarting daemon applies the
+// journal entries that are newer than the saved rows.
 const saveEvery = 100 * time.Millisecond
 
 // owners holds the owners by group. It is filled before the parts of the daemon run, and does not change afterwards.
-// The zero value is that of a daemon without the scheduler role.
+// A daemon without the scheduler role has the zero value.
 type owners struct {
 	home *owner               // owner of the group for new jobs; nil without the scheduler role
-	by   map[job.Group]*owner // with home, and the group of the version before if its jobs are on disk
-	// times are the time limits of jobs that give none; nil without the scheduler role.
+	by   map[job.Group]*owner // home, and the owner of the previous version's group if that has jobs on disk
+	// times says which time limit a job gets that has none; nil without the scheduler role.
 	times *timeLimits
 }
 
@@ -82,21 +82,21 @@ func (s owners) of(g job.Group) *owner {
 	return s.home
 }
 
-// sessionUp tells all owners of a session.
+// sessionUp tells all owners that a session has been opened.
 func (s owners) sessionUp(p job.Peer, path contract.Path) {
 	for _, o := range s.by {
 		o.SessionUp(p, path)
 	}
 }
 
-// measured tells all owners how long a message to a daemon and the answer take.
+// measured tells all owners the round-trip time to a daemon.
 func (s owners) measured(p job.Peer, roundTrip time.Duration) {
 	for _, o := range s.by {
 		scheduler.TellMeasured(o.Loop, p, roundTrip)
 	}
 }
 
-// sessionDown tells all owners of a session's end.
+// sessionDown tells all owners that a session has ended.
 func (s owners) sessionDown(p job.Peer) {
 	for _, o := range s.by {
 		o.SessionDown(p)
@@ -126,7 +126,7 @@ func (s owners) fromWorker(p job.Peer, m contract.ToScheduler) error {
 	return nil
 }
 
-// load reads the jobs of an earlier life of the daemon.
+// load reads the jobs that the previous process of the daemon has stored.
 func load(from *journal.Journal) (saved scheduler.Saved, err error) {
 	saved.Applied = journal.Saved(from)
 	save := func(all bool) error {
@@ -143,7 +143,7 @@ func load(from *journal.Journal) (saved scheduler.Saved, err error) {
 	return saved, err
 }
 
-// backlogOf returns the limits of what waits.
+// backlogOf returns the limits on waiting jobs.
 func backlogOf(l worker.Limits) scheduler.Backlog {
 	with := func(a scheduler.Amount, l contract.Limit) scheduler.Amount {
 		if n, set := l[contract.LimitPendingJobs]; set {
@@ -197,10 +197,10 @@ func newOwners(b base, net *overlay) (all owners, err error) {
 	return all, nil
 }
 
-// newOwner builds the owner of a group, which wants sessions for this reason.
+// newOwner builds the owner of a group. why is the reason for which the owner wants sessions.
 func newOwner(b base, net *overlay, of store.Home, why reason, jc journal.Config, shared *announcements, limits worker.Limits) (_ *owner, err error) {
-	// The journal needs the owner to deliver to. The scheduler in it needs the rows that the journal loads, so it is
-	// set afterwards.
+	// The journal needs the owner, to which it delivers. The owner's scheduler needs the rows that the journal loads, so it
+	// is set afterwards.
 	o := &owner{
 		led: make(chan struct{}), parents: newParents(),
 		allotter: newAllotter(b.host.Peer(), holding{net.table, b.host, p2p.RoleScheduler}.Members, b.part("scheduler")),
@@ -223,7 +223,7 @@ func newOwner(b base, net *overlay, of store.Home, why reason, jc journal.Config
 	sc.GangHold = b.cfg.GangHold.D()
 	sc.MaxWait = b.cfg.MaxWait.D()
 	sc.Private = b.cfg.Visibility == VisibleOwn
-	sc.Order, _ = contract.ParseOrder(b.cfg.Order) // Validate has seen it
+	sc.Order, _ = contract.ParseOrder(b.cfg.Order) // Validate has checked it
 	o.Loop, err = scheduler.New(sc, saved, scheduler.Needs{
 		Journal: o.journal, Sessions: toWorkers{net.router, why}, Finder: holding{net.table, b.host, p2p.RoleWorker}, Announcer: shared.of(of.Group),
 		Parents: o.parents, Allotter: o.allotter,

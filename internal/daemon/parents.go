@@ -1,6 +1,6 @@
 package daemon
 
-// Parents: jobs of other daemons that jobs of this one depend on. Each of their owners is followed over one stream.
+// Parents: jobs of other daemons that this daemon's jobs depend on. Each of their owners is followed over one stream.
 // See docs/adr, ADR 86.
 
 import (
@@ -17,27 +17,27 @@ import (
 
 // Bounds of following.
 const (
-	// maxOwners bounds the owners that are followed at a time. If there are more, each has its turn for ownerTurn.
+	// maxOwners bounds the owners that are followed at a time. If there are more, they take turns of ownerTurn.
 	maxOwners = 256
 	ownerTurn = time.Minute
 	// maxSearches bounds the searches for owners in the DHT.
 	maxSearches = 16
 	searchTime  = 10 * time.Second
-	// A stream is replaced when other jobs are to be followed: not before regroupPause has passed, and regroupEach for
-	// each of its jobs, because the new stream tells the state of all of them again.
+	// A stream is replaced when the jobs to follow change. The change waits for regroupPause, plus regroupEach for each
+	// followed job, because a new stream reports the state of all of them again.
 	regroupPause = 200 * time.Millisecond
 	regroupEach  = time.Millisecond
-	// A stream that breaks is opened again after a pause, which doubles from retryFirst to retryMost. After a stream that
-	// lasted for steadyFor it begins with retryFirst again.
+	// A stream that breaks is opened again after a pause, which doubles from retryFirst to retryMost. If a stream has lasted
+	// for steadyFor, the next pause is retryFirst again.
 	retryFirst = 200 * time.Millisecond
 	retryMost  = 5 * time.Second
 	steadyFor  = 10 * time.Second
-	// seenAtOnce and seenPause bound what one owner tells the scheduler: 6,400 changes a second.
+	// seenAtOnce and seenPause bound how fast one owner reports to the scheduler: 6,400 changes a second.
 	seenAtOnce = 64
 	seenPause  = 10 * time.Millisecond
 )
 
-// progressSource follows jobs of one group, wherever their owner is.
+// progressSource follows jobs of one group, on whichever daemon their owner is.
 type progressSource interface {
 	Follow(ctx context.Context, g job.Group, jobs []job.Follow, each func(job.Progress) error) error
 }
@@ -84,7 +84,7 @@ func newParents() *parents {
 	}
 }
 
-// Follow adds jobs. A job that is followed is told of again.
+// Follow adds jobs. The state of a job that is already followed is reported again.
 func (p *parents) Follow(jobs []job.Follow) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *parents) Follow(jobs []job.Follow) {
 	}
 }
 
-// Unfollow removes jobs. Their stream goes on as long as other jobs need it.
+// Unfollow removes jobs. Their stream stays open while other jobs need it.
 func (p *parents) Unfollow(ids []job.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,8 +148,8 @@ func (p *parents) run(ctx context.Context) error {
 	}
 }
 
-// wanted returns the jobs of a group that are to be followed, and a channel that is closed when there are others. If
-// there are none, the group is removed.
+// wanted returns the jobs of a group to follow, and a channel that is closed when these change. If there are none, the
+// group is removed.
 func (p *parents) wanted(id job.Group, g *followedGroup) (jobs []job.Follow, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +164,7 @@ func (p *parents) wanted(id job.Group, g *followedGroup) (jobs []job.Follow, cha
 
 var errRegroup = errors.New("other jobs are to be followed")
 
-// follow follows the jobs of a group as long as there are any.
+// follow follows the jobs of a group while there are any.
 func (p *parents) follow(ctx context.Context, id job.Group, g *followedGroup) {
 	pause := retryFirst
 	for {
@@ -195,8 +195,8 @@ func (p *parents) follow(ctx context.Context, id job.Group, g *followedGroup) {
 	}
 }
 
-// stream follows jobs over one stream until it breaks, until there are other jobs to follow, or until the turn of this
-// owner is over.
+// stream follows jobs over one stream, until the stream breaks, the jobs to follow change, or the turn of this owner is
+// over.
 func (p *parents) stream(ctx context.Context, id job.Group, jobs []job.Follow, changed <-chan struct{}) error {
 	if err := p.find(ctx, id); err != nil {
 		return fmt.Errorf("its owner is not known: %w", err)
@@ -267,7 +267,7 @@ func (p *parents) find(ctx context.Context, id job.Group) error {
 	return err
 }
 
-// sleep waits, or returns an error if ctx ends before.
+// sleep waits for d, or returns an error if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// quarantineKey is its key in the store. Data directories of older releases have this key.
+// quarantineKey is the key of the quarantine in the store. Its name is from older releases.
 const quarantineKey = "worker/aside"
 
 // loadQuarantine reads the quarantine that the previous daemon saved.

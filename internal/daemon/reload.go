@@ -59,8 +59,9 @@ type changes struct {
 	scratch *scratchQuota
 }
 
-// reload applies new values of the settings that can change while the daemon runs, reads the token file again, and has the
-// GPUs listed. cfg must not differ in any other setting. A value that cannot be applied is named in the error, and the old one stays.
+// reload applies new values of the settings that can change while the daemon runs, reads the token file again, and lists
+// the GPUs again. cfg must not differ in any other setting. The error names each value that cannot be applied; the old
+// value stays.
 func (c *changes) reload(cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -115,7 +116,7 @@ func (c *changes) become(change func(*contract.Profile)) {
 	c.net.become(host)
 }
 
-// offered returns the resources that the worker offers: those of the host, or none if it runs no tasks.
+// offered returns the profile with the resources that the worker offers: those of the host, or none if it runs no tasks.
 func offered(host contract.Profile) contract.Profile {
 	if !host.Worker {
 		host.CPUs, host.Memory, host.GPUs = 0, 0, nil

@@ -1,6 +1,6 @@
 package daemon
 
-// Looking for hosts anew, in all groups of jobs that this daemon owns.
+// Ending the back-offs of waiting jobs, in all groups that this daemon owns.
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/musterhq/muster/scheduler"
 )
 
-// LookAnew ends the back-offs of the jobs of one user, or of all. The groups look at the same time, because each takes some
-// seconds.
+// LookAnew ends the back-offs of the jobs of one user, or of all users, so that schedulers look for hosts again. It asks all
+// groups at once, because each takes some seconds.
 func (b jobsBackend) LookAnew(ctx context.Context, user string) (sum api.Looked, err error) {
 	var mu sync.Mutex
 	var looks sync.WaitGroup

@@ -33,18 +33,18 @@ func (g grants) MayAnnounce(p job.Peer) bool {
 	return g.MayHear(p) && g.host.Grants.MayHave(p, p2p.RoleScheduler)
 }
 
-// holding finds only daemons that have a role. What the DHT says of others is not believed.
+// holding finds only daemons that have a role. It ignores what the DHT says about other daemons.
 type holding struct {
 	finder
 	host *p2p.Host
 	role p2p.Roles
 }
 
-// Find looks daemons up in the DHT.
+// Find looks up daemons in the DHT.
 func (f holding) Find(ctx context.Context, class string, most int) <-chan job.Peer {
 	kept := make(chan job.Peer)
 	ctx, cancel := context.WithCancel(ctx)
-	found := f.finder.Find(ctx, class, 0) // of those that are left out nobody knows how many there are
+	found := f.finder.Find(ctx, class, 0) // no limit here: it is not known how many will be left out
 	go func() {
 		defer close(kept)
 		defer cancel()
@@ -67,7 +67,7 @@ func (f holding) Find(ctx context.Context, class string, most int) <-chan job.Pe
 	return kept
 }
 
-// Members returns the members with the role that are connected or were so lately.
+// Members returns the members with the role that are connected, or were connected within lostAfter.
 func (f holding) Members() []job.Peer {
 	var out []job.Peer
 	for _, m := range f.host.Members() {
@@ -78,7 +78,7 @@ func (f holding) Members() []job.Peer {
 	return out
 }
 
-// withRoles returns the configuration of a daemon that does only what its credential allows.
+// withRoles returns the configuration without the parts for which the credential lacks the role.
 func (c Config) withRoles(r p2p.Roles) Config {
 	c.NoWorker = c.NoWorker || !r.Has(p2p.RoleWorker)
 	c.NoScheduler = c.NoScheduler || !r.Has(p2p.RoleScheduler)

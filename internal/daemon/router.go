@@ -54,7 +54,7 @@ func (r *router) Up(p job.Peer, info session.Info) {
 	r.onSession(p)
 }
 
-// Measured tells the schedulers what the path to a daemon costs.
+// Measured tells the schedulers the round-trip time to a daemon.
 func (r *router) Measured(p job.Peer, roundTrip time.Duration) { r.owners.measured(p, roundTrip) }
 
 // Down tells the schedulers and the worker that a session has ended.
@@ -80,8 +80,8 @@ func (r *router) FromScheduler(p job.Peer, msg contract.ToWorker) {
 	}
 }
 
-// FromWorker passes a message of another daemon's worker to the scheduler. It waits while too much of that worker waits for
-// the scheduler; the session is not read meanwhile.
+// FromWorker passes a message of another daemon's worker to the scheduler. While too many messages of that worker wait for
+// the scheduler, FromWorker blocks, and so the session is not read.
 func (r *router) FromWorker(p job.Peer, msg contract.ToScheduler) {
 	if r.owners.home == nil {
 		return
@@ -94,13 +94,13 @@ func (r *router) FromWorker(p job.Peer, msg contract.ToScheduler) {
 	}
 }
 
-// vouched sets the signed labels in a Hello to those of the peer's credential.
+// vouched sets the signed labels in a Hello to the labels in the peer's credential.
 func (r *router) vouched(p job.Peer, hello contract.Hello) contract.Hello {
 	hello.Profile.Sign(r.signed(p))
 	return hello
 }
 
-// openLocal opens the local session: the one between this daemon's own schedulers and worker, which needs no stream.
+// openLocal opens the local session: the session between this daemon's own schedulers and worker, which needs no stream.
 func (r *router) openLocal() {
 	if r.work == nil || r.owners.home == nil {
 		return
@@ -109,9 +109,9 @@ func (r *router) openLocal() {
 	r.work.Up(r.self, contract.Path{})
 }
 
-// send sends a message to another daemon. It returns the error of the session unchanged. After session.ErrInvalid the
-// message is out of bounds, so sending it again cannot help. After any other error the session has ended, and Down is
-// or will be called.
+// send sends a message to another daemon. It returns the error of the session unchanged. session.ErrInvalid means that
+// the message is out of bounds, so sending it again cannot help. A session.HeldBackError means: send it again later. After
+// any other error the session has ended, and Down has been or will be called.
 func (r *router) send(to job.Peer, msg any) error {
 	err := r.sessions.Send(to, msg)
 	if errors.Is(err, session.ErrInvalid) {
@@ -138,10 +138,10 @@ func (r *router) reopenLocal(why error) {
 // toWorkers sends the messages of one scheduler.
 type toWorkers struct {
 	*router
-	why reason // of its sessions
+	why reason // why this scheduler wants its sessions
 }
 
-// Send sends a message to a worker. For the worker of this daemon it may block, but that worker never waits for a
+// Send sends a message to a worker. It may block if that is the worker of this daemon, but this worker never waits for a
 // scheduler.
 func (r toWorkers) Send(to job.Peer, m contract.ToWorker) error {
 	if to != r.self {
@@ -176,8 +176,8 @@ func (r toSchedulers) Want(p job.Peer) { r.wants.want(p, forWorker) }
 // Unwant ends a Want.
 func (r toSchedulers) Unwant(p job.Peer) { r.wants.unwant(p, forWorker) }
 
-// Send sends a message to a scheduler. It does not block. A peer without the role scheduler, which has no use for them, does
-// not hear which users this host names in its limits.
+// Send sends a message to a scheduler. It does not block. It removes the limits from a Hello to a peer without the role
+// scheduler: such a peer does not need them, and need not learn which users they name.
 func (r toSchedulers) Send(to job.Peer, m contract.ToScheduler) error {
 	if to != r.self {
 		if hello, ok := m.(contract.Hello); ok && !r.may(to, p2p.RoleScheduler) {

@@ -18,7 +18,7 @@ type part struct {
 }
 
 // runAll starts the parts in order. When ctx ends or a part returns, it stops them in reverse order, one after the
-// other. It waits for each at most for grace, and logs the name of a part that has not stopped by then. If a part
+// other. It waits at most grace for each part, and logs the name of a part that has not stopped by then. If a part
 // returned before ctx ended, runAll returns its error.
 func runAll(ctx context.Context, grace time.Duration, log *slog.Logger, parts []part) error {
 	type ended struct {

@@ -40,8 +40,8 @@ func runnerProgram(cfg Config, dir string, log *slog.Logger) (path string, words
 	return path, nil
 }
 
-// unpack writes a program that is packed by gzip to dir. Its name contains a hash of its content, so that two versions of
-// muster never use the same file. It removes the programs of other versions; runners that were started from them go on.
+// unpack writes a gzip-compressed program to dir. The file name contains a hash of the content, so that two versions of
+// muster never use the same file. unpack removes the programs of other versions; runners that were started from them go on.
 func unpack(dir string, packed []byte) (string, error) {
 	sum := sha256.Sum256(packed)
 	path, err := filepath.Abs(filepath.Join(dir, RunnerPrefix+"-"+hex.EncodeToString(sum[:6])))
@@ -70,7 +70,7 @@ func unpack(dir string, packed []byte) (string, error) {
 	return path, err
 }
 
-// whole reports whether the file has all that was packed, by the length and the checksum at the end of the packed data.
+// whole reports whether the file is complete: it compares length and checksum with those at the end of the packed data.
 func whole(path string, packed []byte) bool {
 	const trailer = 8
 	if len(packed) < trailer {
@@ -87,7 +87,7 @@ func whole(path string, packed []byte) bool {
 	return err == nil && sum.Sum32() == binary.LittleEndian.Uint32(end) && n == int64(binary.LittleEndian.Uint32(end[4:]))
 }
 
-// writeUnpacked writes what was packed to a file, or leaves the file as it is.
+// writeUnpacked writes the unpacked program to a file. On an error it leaves the file as it is.
 func writeUnpacked(path string, packed []byte) error {
 	from, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {

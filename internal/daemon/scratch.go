@@ -11,9 +11,9 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// scratchQuota is the quota of each user. Its methods are safe for concurrent use.
+// scratchQuota holds the quotas of users. Its methods are safe for concurrent use.
 type scratchQuota struct {
-	half   job.Size // of the file system: what a user has without a limit of his own
+	half   job.Size // half of the file system: the quota of users for whom no limit is set
 	limits atomic.Pointer[worker.Limits]
 }
 
@@ -27,7 +27,7 @@ func newScratchQuota(cfg Config, disk job.Size) (*scratchQuota, error) {
 	return q, nil
 }
 
-// set replaces the limits, for the tasks that start from now on.
+// set replaces the limits for the tasks that start from now on.
 func (q *scratchQuota) set(l worker.Limits) { q.limits.Store(&l) }
 
 // of returns the quota of a user; 0: none.

@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// startup holds what a daemon waits for before it accepts work, and the error that ends it.
+// startup holds what a daemon waits for before it accepts work, and an error of the store that ends the daemon.
 type startup struct {
 	ready      chan struct{} // closed when the daemon accepts work
 	anySession chan struct{} // holds a token once a session has been opened
@@ -51,8 +51,8 @@ func (s *startup) Ready(context.Context) error {
 // Started returns a channel that is closed once the daemon accepts work.
 func (n *Node) Started() <-chan struct{} { return n.startup.ready }
 
-// knownPeersWait is how long a daemon that knows other members waits for a session with one of them. Then it reports
-// itself as ready without them.
+// knownPeersWait is how long a starting daemon that knows other members waits for a session with one of them. After that
+// it reports itself as ready without one.
 const knownPeersWait = 3 * time.Second
 
 // start reports the daemon as ready once it accepts work. Then it waits for an error of the store.

@@ -1,6 +1,6 @@
 package daemon
 
-// The time limit of jobs that give none, and the limits of users that hold for whole jobs.
+// The time limit of jobs without one, and the limits of users that are checked when a job is submitted.
 
 import (
 	"sync/atomic"
@@ -11,7 +11,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// jobLimits returns the limits of users that the daemon which accepts a job compares with it: the longest time limit, and what the
+// jobLimits returns the limits of users that the daemon which accepts a job enforces: the longest time limit, and what the
 // user's tasks may hold in the cluster. It is nil if there are none.
 func jobLimits(l worker.Limits) *contract.UserLimits {
 	of := func(l contract.Limit) contract.Limit {
@@ -35,7 +35,7 @@ func jobLimits(l worker.Limits) *contract.UserLimits {
 	return out
 }
 
-// timeLimits says which time limit a job has that gives none. It is safe for concurrent use.
+// timeLimits says which time limit a job without one gets. It is safe for concurrent use.
 type timeLimits struct {
 	usual  job.Duration // 0: none
 	limits atomic.Pointer[contract.UserLimits]
@@ -47,10 +47,11 @@ func newTimeLimits(cfg Config, l worker.Limits) *timeLimits {
 	return t
 }
 
-// set replaces the limits, for the jobs that are submitted from now on.
+// set replaces the limits for the jobs that are submitted from now on.
 func (t *timeLimits) set(l worker.Limits) { t.limits.Store(jobLimits(l)) }
 
-// of returns the time limit of a user's job that gives none: that of the setting, or the longest that the user may have. 0 is none.
+// of returns the time limit for a user's job without one: that of the setting or the longest that the user may have,
+// whichever is shorter. 0: none.
 func (t *timeLimits) of(user string) job.Duration {
 	seconds, _, limited := t.limits.Load().Most(user, contract.LimitTime)
 	most := job.Duration(time.Duration(seconds) * time.Second)

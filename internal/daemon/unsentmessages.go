@@ -1,7 +1,7 @@
 package daemon
 
-// Messages that are out of the protocol's bounds and so are not sent. Each is a defect of this daemon, not of its peer,
-// and is counted and logged.
+// Messages that are not sent because they are out of the protocol's bounds. Each is a defect of this daemon, not of its
+// peer. They are counted and logged.
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// defectsEvery is the least time between two log lines about the same kind of message, because one defect may make
+// defectsEvery is the minimum time between two log lines about the same kind of message, because one defect may cause
 // thousands of them.
 const defectsEvery = time.Minute
 
@@ -40,8 +40,8 @@ func newDefects(log *slog.Logger) *defects {
 	}, []string{"message"})}
 }
 
-// refused records a message that was not sent, and why. It logs the first of each kind in a minute, with their number
-// since the last line.
+// refused records a message that was not sent, and why. For each kind of message it logs at most one line per
+// defectsEvery, with the number of messages since the last line.
 func (d *defects) refused(to job.Peer, msg any, why error) {
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", msg), "contract.")
 	d.counter.WithLabelValues(kind).Inc()

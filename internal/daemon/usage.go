@@ -1,6 +1,6 @@
 package daemon
 
-// The usage of users and projects on disk, so that a restarted daemon knows it, and for the API.
+// The usage of users and projects: on disk, so that a restarted daemon knows it, and for the API.
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// usageKey is its key in the store.
+// usageKey is the key of the usage in the store.
 const usageKey = "worker/usage"
 
 // loadUsage reads the usage that the previous daemon saved.
@@ -48,7 +48,7 @@ type usersBackend struct {
 
 var _ api.Users = usersBackend{}
 
-// Users returns what accounts have used of this host, and what the jobs of this daemon run and wait for.
+// Users returns what accounts have used on this host, and which tasks of this daemon's jobs run and wait.
 func (b usersBackend) Users(ctx context.Context) (api.UsersInfo, error) {
 	v, err := b.work.Usage(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func (b usersBackend) Users(ctx context.Context) (api.UsersInfo, error) {
 	return info, nil
 }
 
-// limitsInfo returns the limits of users on this host as the API tells them.
+// limitsInfo returns the limits of users on this host in the form of the API.
 func limitsInfo(l worker.Limits, p *contract.Priorities) api.LimitsInfo {
 	of := func(l contract.Limit) api.UserLimit {
 		at := func(q contract.Quantity) *int64 {

@@ -20,7 +20,7 @@ const (
 	forWorker                        // the owner of a live attempt
 	forNeighbours                    // a neighbour
 	forCallers                       // a scheduler that announced a resource class of this host
-	forEarlier                       // as forScheduler, for the jobs of the version before
+	forEarlier                       // as forScheduler, for the jobs of the previous version
 )
 
 // keeper opens and closes sessions. Want returns false if too many sessions are kept.
@@ -32,7 +32,7 @@ type keeper interface {
 var _ keeper = (*session.Manager)(nil)
 
 // wants holds the peers that parts want sessions with. It is safe for concurrent use. Each part bounds its own peers.
-// The keeper does not block and is called while the lock is held, so that it gets the calls of all parts in order.
+// wants calls the keeper, which does not block, while it holds the lock. So the keeper gets all calls in order.
 type wants struct {
 	self   job.Peer
 	keeper keeper
@@ -40,7 +40,7 @@ type wants struct {
 
 	mu      sync.Mutex
 	by      map[job.Peer]reason // guarded by mu: all reasons to want each peer
-	waiting []job.Peer          // guarded by mu: peers that the keeper has refused, the longest wait first
+	waiting []job.Peer          // guarded by mu: peers that the keeper has refused, the longest waiting first
 }
 
 func newWants(self job.Peer, k keeper, log *slog.Logger) *wants {
