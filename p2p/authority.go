@@ -1,6 +1,6 @@
 package p2p
 
-// Authority: what signs links in a cluster's name.
+// Authority: the keys that sign links in a cluster's name.
 
 import (
 	"crypto/ed25519"
@@ -14,8 +14,8 @@ import (
 	"github.com/musterhq/muster/p2p/wirepb"
 )
 
-// authority is what signs in a cluster's name: the cluster key itself, or a daemon's key together with the credential
-// that makes the daemon an inviter.
+// authority signs in a cluster's name. It is the cluster key itself, or a daemon's key together with the credential that
+// makes the daemon an inviter.
 type authority struct {
 	key     ed25519.PrivateKey
 	cluster ed25519.PublicKey

@@ -38,7 +38,7 @@ var errTogether = errors.New("its chain has an inviter in common with that of th
 // endorsement is an endorsement whose form and signatures are valid for its grant.
 type endorsement struct {
 	notAfter int64
-	links    []link // the grant of the inviter that signed it, then those of its issuers
+	links    []link // the grant of the inviter that signed it, then the grants of that inviter's issuers
 	wire     *wirepb.Endorsement
 }
 

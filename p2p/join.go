@@ -118,7 +118,7 @@ func (j *joiner) askToJoin(ctx context.Context, bootstrap []string, t token) (*m
 	if len(addrs) == 0 {
 		return nil, errors.New("no bootstrap address")
 	}
-	// Only the issuer can accept the token; the others can say what is wrong with it.
+	// Only the issuer can accept the token. Other members can only say why they refuse, for example for a wrong cluster.
 	slices.SortStableFunc(addrs, func(a, b peer.AddrInfo) int { return rank(b, t.issuer) - rank(a, t.issuer) })
 	var last error
 	for _, info := range addrs {

@@ -361,7 +361,7 @@ func (r *revocations) forgetIn(b *book) (out []contact) {
 	return out
 }
 
-// verdict returns what a credential is worth.
+// verdict returns whether a credential is still valid.
 func (r *revocations) verdict(c *Credential) verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -34,7 +34,7 @@ func standingOf(list map[slot]revocation, legacy map[peer.ID]revocation) standin
 	return s
 }
 
-// verdict is what a credential is worth.
+// verdict says whether a credential is still valid, given all revocations.
 type verdict int
 
 const (
@@ -71,7 +71,7 @@ func (s standing) about(p peer.ID, by []peer.ID) (revoked, withInvited bool) {
 	return revoked, withInvited
 }
 
-// of returns what a credential is worth.
+// of returns the verdict on a credential.
 func (s standing) of(c *Credential) verdict {
 	v := valid
 	for i, l := range c.links {

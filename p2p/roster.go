@@ -31,7 +31,7 @@ type EventKind string
 // The kinds of events.
 const (
 	MemberUp       EventKind = "member-up"       // admitted and connected
-	MemberDown     EventKind = "member-down"     // its last connection has ended, or it was revoked and is no Member
+	MemberDown     EventKind = "member-down"     // its last connection has ended, or it was revoked: Host.Member lacks it
 	ClusterChanged EventKind = "cluster-changed" // this daemon joined another cluster; Cluster() is new
 )
 

@@ -240,7 +240,7 @@ func (t *Twins) loses(proof *wirepb.TwinProof, age time.Duration) bool {
 		return true
 	}
 	if len(t.losers) >= maxSightings {
-		clear(t.losers) // so many twins have come and gone; for those that still run, it decides again
+		clear(t.losers) // maxSightings twins have come and gone; it decides again about twins that still run
 	}
 	t.losers[other] = struct{}{}
 	return false

@@ -51,7 +51,7 @@ type Profile struct {
 	OnlyUser string `json:"only_user,omitempty"`
 	// NoRoot is true if the host runs no tasks of the user Root.
 	NoRoot bool `json:"no_root,omitempty"`
-	// Fencing says how certainly attempts that start on the host now end with their leases.
+	// Fencing says whether attempts that start on the host now are certain to end with their leases.
 	Fencing job.Fencing `json:"fencing,omitzero"`
 	// Format is the newest format that the host knows, as the greeting of its session says; 0: that of this daemon.
 	Format job.Format `json:"format,omitempty"`
@@ -203,7 +203,7 @@ type (
 		Token    string        // the user's own credential, checked by the worker; empty over the host's local socket
 		Wait     time.Duration // how long the worker may queue the offer until resources are free; 0: answer at once
 		Age      time.Duration // since the job was submitted
-		Project  string        // the project to which the usage counts, besides the user; empty: none
+		Project  string        // the project that is charged for the usage, in addition to the user; empty: none
 		Preempt  bool          // if the task does not fit: end preemptible tasks of a lower priority, or decline the offer
 		// Limit is the longest time for which the task holds its resources, from the start of its process; see LimitOf.
 		// 0: no limit. The Start must not name a longer one.
@@ -211,7 +211,7 @@ type (
 		Gang  int           // number of members of the task's gang; 0: the task is in no gang
 		Order uint64        // the same in all offers of a gang; each host serves gangs of one priority lowest Order first
 		Hold  time.Duration // how long a Commit holds the devices; 0: ReserveFor
-		Firm  bool          // of a gang: end the preemptible tasks now that still hold what a conditional Commit promised
+		Firm  bool          // of a gang: end now the preemptible tasks that hold the devices of a conditional Commit
 		Keeping
 		Ordered
 	}
@@ -232,8 +232,7 @@ type (
 		Gang    *Gang // nil: the task is not in a gang
 	}
 
-	// Query asks for the state of an attempt. If the worker does not know the attempt, it records it as refused for good
-	// (R6).
+	// Query asks for the state of an attempt. A worker that does not know the attempt records it as refused for good (R6).
 	Query struct {
 		Attempt job.Attempt
 		Group   job.Group
@@ -287,7 +286,7 @@ type Usage struct {
 type GroupEpoch struct {
 	Group    job.Group
 	Epoch    Epoch
-	Founding job.Founding // proves that the sender has founded the group; only claims have it
+	Founding job.Founding // proves that the sender has founded the group; set only in Owns
 }
 
 // Claim is what a worker has on disk about the owner of a group.
@@ -324,10 +323,10 @@ type Forecast struct {
 	Elsewhere bool
 }
 
-// Kept is the part of a worker's free capacity that it keeps for one waiting task, and says which other tasks cannot
-// have it.
+// Kept is the part of a worker's free capacity that it keeps for one waiting task. Some other tasks cannot have it, by
+// their priority and by how long they last.
 type Kept struct {
-	Job      job.ID // that waits; empty: private
+	Job      job.ID // the waiting job; empty: private
 	User     string // of the job; empty: private
 	Priority int    // of the job: tasks of this priority and of lower ones cannot have what is kept
 	Below    bool   // only tasks of lower priorities cannot have it

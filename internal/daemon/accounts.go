@@ -18,9 +18,9 @@ import (
 	"github.com/musterhq/muster/worker"
 )
 
-// onlyUser returns the user whose tasks a daemon runs, or "" if it runs those of all users. A daemon that is not root
-// runs every task as its own user. So a task of someone else could read the daemon's key and act as the host.
-// The name must be known: with another one, the host would refuse the tasks of its own user.
+// onlyUser returns the only user whose tasks a daemon runs, or "" if it runs the tasks of all users. A daemon that is not
+// root runs every task as its own user. So a task of another user could read the daemon's key and act as the host.
+// onlyUser fails if the user's name cannot be looked up: with a wrong name, the host would refuse its own user's tasks.
 func onlyUser(cfg Config) (string, error) {
 	if os.Geteuid() == 0 || cfg.RunOthersAsMe {
 		return "", nil

@@ -187,7 +187,7 @@ func (c *callers) expire(now time.Time) time.Duration {
 	return next
 }
 
-// run opens the sessions after their pauses, and gives up those that have expired.
+// run opens sessions after their pauses, and gives up sessions that have expired.
 func (c *callers) run(ctx context.Context) error {
 	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // it need not be secret
 	var wg sync.WaitGroup

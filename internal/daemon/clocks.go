@@ -27,7 +27,7 @@ const (
 	clocksAdvice = "set the clock: run chrony or systemd-timesyncd on all hosts; until then times in listings are wrong, and nothing else"
 )
 
-// clocks compares the clock of this host with those of the daemons that it has sessions with.
+// clocks compares the clock of this host with the clocks of the daemons with which it has sessions.
 type clocks struct {
 	peers func() []session.Info
 	of    func(job.Peer) session.Clock

@@ -15,7 +15,7 @@ import (
 // roomEvery is how often the daemon checks the data directory.
 const roomEvery = 2 * time.Second
 
-// trouble is what is wrong with a data directory.
+// trouble is a problem of the data directory.
 type trouble int
 
 const (

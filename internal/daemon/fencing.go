@@ -34,7 +34,7 @@ func newFencing(log *slog.Logger) *fencing { return &fencing{news: make(chan fen
 // told records what the newest runner says. Only one goroutine calls it.
 func (f *fencing) told(fences bool, isolation string) {
 	select {
-	case <-f.news: // drop what the previous runner said, which run has not read
+	case <-f.news: // drop what the previous runner said: run has not read it yet
 	default:
 	}
 	f.news <- fencedBy{fences, isolation}

@@ -24,7 +24,7 @@ type hardware struct {
 	scratch *scratchQuota
 }
 
-// examineHost finds out what this host has when it is idle.
+// examineHost finds the resources of this host, whether tasks use them now or not.
 func examineHost(ctx context.Context, b base) (*hardware, error) {
 	facts, err := hostinfo.Read(ctx, b.cfg.DataDir)
 	if err != nil {

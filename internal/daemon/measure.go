@@ -64,7 +64,7 @@ func (m *measurer) Collect(ctx context.Context, sees func(user string) bool, to 
 	s.Collect(to)
 }
 
-// useOf returns what was measured in the last minute.
+// useOf returns the newest measurements, without those that are older than statusOld.
 func useOf(newest meter.Snapshot, now time.Time) *metrics.Use {
 	u := &metrics.Use{Host: metrics.UnknownHost, Tasks: make(map[job.Attempt]metrics.TaskUse, len(newest.Tasks))}
 	if v := &newest.Host.Values; now.Sub(newest.Host.At) < statusOld {
@@ -81,7 +81,7 @@ func useOf(newest meter.Snapshot, now time.Time) *metrics.Use {
 	return u
 }
 
-// host looks at this host: what it has, what is free, and what runs.
+// host adds the metrics of this host: its resources, the free part of them, and its running tasks.
 func (m *measurer) host(ctx context.Context, sees func(user string) bool, s *metrics.Sample) {
 	info, err := m.node.Node(ctx)
 	if err != nil {

@@ -57,7 +57,7 @@ func (rs rates) of(p job.Peer, now time.Time) *rate.Limiter {
 	if l == nil {
 		if len(rs) >= maxRates {
 			for x, l := range rs {
-				if l.TokensAt(now) >= maxRate { // as good as a new one
+				if l.TokensAt(now) >= maxRate { // it would allow as much as a new limiter
 					delete(rs, x)
 				}
 			}

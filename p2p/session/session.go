@@ -71,7 +71,7 @@ const (
 	// fits in three bytes. The largest messages are a Hello of contract.MaxGPUs devices with all their links, and a
 	// Start with its job file.
 	MaxFrame = 1<<21 - 1
-	// startRoom bounds the rest of a Start besides its job file: IDs, numbers, the user's name, the task's line of a list,
+	// startRoom bounds a Start without its job file: IDs, numbers, the user's name, the task's line of a list,
 	// and the members of its gang.
 	startRoom = 4<<10 + job.MaxEntry + job.MaxNodes*(maxPeer+job.MaxName+64)
 	// MaxQueue bounds the bytes that are queued for a peer: about what a scheduler sends in one second at full speed, or
@@ -110,7 +110,7 @@ var (
 	ErrRole = errors.New("session: not allowed")
 	// ErrFlood means that the peer sends a message too often that is meant to be sent rarely.
 	ErrFlood = errors.New("session: flood")
-	// ErrBusy means that the peer does not read what it is sent. The session was cut.
+	// ErrBusy means that the peer does not read our messages. The session was cut.
 	ErrBusy = errors.New("session: peer does not read")
 	// ErrSilent means that nothing arrived from the peer for Config.Silence.
 	ErrSilent = errors.New("session: peer is silent")
