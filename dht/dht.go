@@ -2,7 +2,7 @@
 // scheduler looks up one class and gets the hosts that might serve it.
 //
 // A record is only a hint. It says what a host has at most, never what is free. It contains no address to trust and
-// no time to compare. Whoever finds a peer here asks the peer itself.
+// no time to compare. A daemon that finds a peer here asks the peer itself.
 //
 // A record lives for Validity on the hosts that store it. Its provider writes it again every Refresh. Nothing else
 // removes a record.

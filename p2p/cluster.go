@@ -44,7 +44,7 @@ type membership struct {
 	// grants are the grants of this daemon if it is an inviter. Each can be endorsed, and can be used to endorse others.
 	// Grants with shorter chains come first.
 	grants []*Credential
-	// secret is the cluster's private key; only the founder has it.
+	// secret is the cluster's private key. It is nil unless this daemon is the founder or has a copy of the founder's key.
 	secret ed25519.PrivateKey
 	// bootstrap holds the addresses of the invitation.
 	bootstrap []string
@@ -106,7 +106,7 @@ type membershipJSON struct {
 	Cluster    string   `json:"cluster"` // for people; the credential is authoritative
 	Credential []byte   `json:"credential"`
 	Issuing    []byte   `json:"issuing,omitempty"`
-	Origin     []byte   `json:"origin,omitempty"` // absent in files of the previous version: those credentials are all direct
+	Origin     []byte   `json:"origin,omitempty"` // absent in files of the previous version, with direct credentials only
 	Grants     [][]byte `json:"grants,omitempty"`
 	Bootstrap  []string `json:"bootstrap,omitempty"`
 }

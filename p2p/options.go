@@ -60,7 +60,7 @@ func limits() rcmgr.Limiter {
 			Streams: maxStreams, StreamsInbound: maxStreamsOne, StreamsOutbound: maxStreamsOne, Memory: 4 << 30,
 		},
 		Transient: rcmgr.ResourceLimits{
-			// Inbound ones are strangers. Their own limit, maxStrangers, is lower than this, so dials always have room.
+			// Inbound ones are strangers, of which each transport has at most maxStrangers, so dials always have room.
 			Conns: maxTransient, ConnsInbound: 2 * maxStrangers, ConnsOutbound: maxTransient, FD: maxTransient,
 			Streams: 2 * maxTransient, StreamsInbound: 2 * maxTransient, StreamsOutbound: 2 * maxTransient, Memory: 1 << 30,
 		},

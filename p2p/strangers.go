@@ -215,7 +215,7 @@ func (s *strangers) removeLocked(one *stranger) {
 	}
 }
 
-// busy reports whether half of the places for an address are taken.
+// busy reports whether at least half of the places for an address are taken.
 func (s *strangers) busy(ip netip.Addr) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -44,7 +44,7 @@ type Profile struct {
 	Memory  job.Size          `json:"memory"`
 	Disk    job.Size          `json:"disk"` // of the data directory's file system
 	GPUs    []gpu.Device      `json:"gpus,omitempty"`
-	Drivers []string          `json:"drivers,omitempty"` // DriverExec, DriverDocker, DriverInput
+	Drivers []string          `json:"drivers,omitempty"` // of the Driver constants
 	Mounts  []string          `json:"mounts,omitempty"`  // directories that containers may mount, with all below them
 	Worker  bool              `json:"worker"`            // false: the host runs no tasks
 	// OnlyUser is the only user whose tasks the host runs; empty: it runs the tasks of all users.
@@ -62,7 +62,7 @@ type Profile struct {
 // Knows says whether the host knows a format.
 func (p *Profile) Knows(f job.Format) bool { return p.Format == 0 || p.Format >= f }
 
-// Root is the name of the user whose tasks a daemon of root runs only if that is allowed.
+// Root is the name of the user root. A daemon that runs as root runs root's tasks only if a setting allows it.
 const Root = "root"
 
 // Sign sets the labels that an inviter has signed. They override labels of the same names that the host gives itself.

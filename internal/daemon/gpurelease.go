@@ -16,7 +16,7 @@ import (
 type letGo struct {
 	drained atomic.Bool        // no task holds a GPU, and none will get one
 	gone    atomic.Bool        // the driver has closed all GPUs
-	takeUp  chan chan struct{} // asks run to open the GPUs again; run closes the sent channel once the worker knows them
+	takeUp  chan chan struct{} // asks run to open the GPUs again; run closes the sent channel once that is done
 	stuck   bool               // the last try to close the GPUs failed; only for that goroutine
 }
 

@@ -72,7 +72,7 @@ type parents struct {
 type followedGroup struct {
 	jobs    map[job.ID]bool // true if the state of each task is wanted
 	running bool            // a goroutine follows them
-	changed chan struct{}   // closed and replaced when there are other jobs to follow
+	changed chan struct{}   // closed and replaced when the jobs to follow change
 }
 
 var _ scheduler.Parents = (*parents)(nil)

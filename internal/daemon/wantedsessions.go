@@ -1,7 +1,7 @@
 package daemon
 
-// The sessions that parts of this daemon want. Several parts may want a session with the same peer; it is kept as long
-// as one of them does.
+// The sessions that parts of this daemon want. Several parts may want a session with the same peer; the session is kept
+// while at least one of them wants it.
 
 import (
 	"log/slog"

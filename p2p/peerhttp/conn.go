@@ -59,8 +59,8 @@ func timeout(err error) error {
 	return err
 }
 
-// Close ends the stream. The side that opened it resets it, so that the other side notices at once. The serving side
-// lets what it has written arrive.
+// Close ends the stream. The side that opened the stream resets it, so that the other side notices at once. The serving
+// side closes it, so that the bytes that it has written still arrive.
 func (c *conn) Close() error {
 	c.closing.Do(func() {
 		defer c.closed()

@@ -29,7 +29,7 @@ type loop struct {
 	timer   *time.Timer
 	busy    int // goroutines that have yet to post their result
 	leaving int // sessions that were given up and are not over yet
-	// displaceFrom is the earliest time at which the next session may be given up to make room for a stranger.
+	// displaceFrom is the earliest time at which the next session may be given up to make room for another peer.
 	displaceFrom time.Time
 	bans         bans
 	rates        rates
