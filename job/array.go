@@ -18,7 +18,7 @@ const (
 	MaxIndex = 1<<31 - 1
 	// MaxEntry bounds a line of each_line: with its name it must fit in one environment variable, of 128 KiB on Linux.
 	MaxEntry = 128<<10 - len("MUSTER_ENTRY=") - 1
-	// maxArrayText bounds the text of an array, because it is parsed for each request about the job.
+	// maxArrayText bounds the text of an array, because each request about the job parses it.
 	maxArrayText = 16 << 10
 	// maxWoven bounds the elements of ranges with steps that overlap, because they are listed one by one.
 	maxWoven = 1 << 16
@@ -71,7 +71,7 @@ func ParseArray(text string) (Array, error) {
 	return a, nil
 }
 
-// arrayOf is the array with the indices 0 to n-1.
+// arrayOf returns the array with the indices 0 to n-1.
 func arrayOf(n int) Array { return Array{runs: []run{{first: 0, step: 1, n: n}}, n: n} }
 
 var errTooLong = fmt.Errorf("more than %d elements", MaxTasks)
@@ -216,7 +216,7 @@ type Layout struct {
 // Layout returns the numbering of the job's tasks.
 func (s *Spec) Layout() (Layout, error) { return LayoutOf(s.Array, len(s.EachLine), s.Nodes) }
 
-// LayoutOf returns the numbering of the tasks of a job with this array, so many lines, and so many nodes.
+// LayoutOf returns the numbering of the tasks of a job with this array, this number of lines and this number of nodes.
 func LayoutOf(array string, lines, nodes int) (Layout, error) {
 	size := max(1, nodes)
 	l, err := layoutOf(array, lines)

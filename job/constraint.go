@@ -151,7 +151,7 @@ func comparisonsOf(terms []Term, to []*comparison) []*comparison {
 	return to
 }
 
-// constraintParser reads an expression. An error is about the place where rest begins.
+// constraintParser reads an expression. An error refers to the position where rest begins.
 type constraintParser struct {
 	text, rest string
 	found      int // comparisons
@@ -175,7 +175,7 @@ func (p *constraintParser) take(op byte) bool {
 	return true
 }
 
-// unexpected is the error of what comes next.
+// unexpected returns the error for the text that comes next.
 func (p *constraintParser) unexpected() error {
 	switch p.peek() {
 	case 0:
@@ -186,7 +186,7 @@ func (p *constraintParser) unexpected() error {
 	return fmt.Errorf("unexpected %.20q; write it like 'rack=r1&gpu.memory>=40GB'", p.rest)
 }
 
-// since is the term that was read from where the rest of the text began with from.
+// since returns the term whose text was read since rest was from.
 func (p *constraintParser) since(from string, c condition) Term {
 	return Term{Text: strings.TrimSpace(from[:len(from)-len(p.rest)]), cond: c}
 }
@@ -267,7 +267,7 @@ func (p *constraintParser) comparison() (Term, error) {
 		err = fmt.Errorf("more than %d comparisons", maxComparisons)
 	}
 	if err != nil {
-		p.rest = after // the place of the error: the value, or the end of the name
+		p.rest = after // the position of the error: the value, or the end of the name
 		return Term{}, err
 	}
 	return p.since(from, c), nil

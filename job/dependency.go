@@ -37,7 +37,7 @@ const (
 type Dependency struct {
 	When  Condition
 	Job   ID            // see ParseDependencies: a draft may have another name of the job
-	Delay time.Duration // of After: so long after the start; whole minutes
+	Delay time.Duration // of After: how long after the start; whole minutes
 }
 
 // String returns the dependency as ParseDependencies reads it.
@@ -204,7 +204,7 @@ func (s Spec) ValidateDraft() error {
 // DependencyState is how far one dependency is.
 type DependencyState string
 
-// The states of a dependency. Met is final. Never is as final as the end of the parent, which a person may requeue.
+// The states of a dependency. Met is final. Never is final unless a person requeues the parent.
 const (
 	DependencyWaiting DependencyState = "waiting"
 	DependencyMet     DependencyState = "met"

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Truth says whether a condition holds. Both a condition on something that the node does not tell and its opposite are
-// Unknown. A constraint is met only if it is Yes.
+// Truth says whether a condition holds. If a node does not report what a condition asks about, the condition and its
+// opposite are both Unknown. A constraint is met only if it is Yes.
 type Truth int8
 
 // The truths, in an order in which "and" is the least of two, "or" the greatest, and "not" the negative.
@@ -38,14 +38,14 @@ type Facts struct {
 	CPUs     int
 	Memory   Size
 	GPUs     int // with each MIG instance counted
-	// Kinds are the kinds of its GPUs. It is empty although there are GPUs if there are more than MaxKinds.
+	// Kinds are the kinds of its GPUs. If there are more than MaxKinds, it is empty.
 	Kinds  []GPUKind
 	NVLink Truth // NVLink joins all its GPUs
 	// Fencing is Yes if its tasks end with their leases for certain; see type Fencing.
 	Fencing Truth
 }
 
-// Trusted returns the facts with only those labels that are signed. All else is what the node says of itself.
+// Trusted returns the facts with only the signed labels. The other facts are what the node says of itself.
 func (f Facts) Trusted() Facts {
 	f.Labels = f.Signed
 	return f
@@ -183,7 +183,7 @@ type Comparison struct {
 	Amount          Version // what Value says, if the fact or the label is compared as a number
 }
 
-// comparison is a Comparison that is ready to be made.
+// comparison is a Comparison whose value is parsed, so that it can be evaluated.
 type comparison struct {
 	Comparison
 	fact *fact
@@ -230,7 +230,7 @@ func (c *comparison) prepare() error {
 	return nil
 }
 
-// readLabel reads the value that a label is compared with by its order: a version, or else a size.
+// readLabel reads the value of an ordered comparison with a label: a version, or else a size.
 func (c *comparison) readLabel() (err error) {
 	for _, c.read = range []func(string) (Version, error){ParseVersion, readSize} {
 		if c.Amount, err = c.read(c.Value); err == nil {

@@ -3,17 +3,17 @@ package job
 // Fencing: what is certain about an attempt whose host is silent.
 // See docs/adr, ADR 175.
 
-// Fencing is what a host says of the attempts that it gets.
+// Fencing is what a host reports about how its attempts end.
 type Fencing struct {
-	// Certain is true if the host ends each attempt with its lease, even if its daemon and its runner are stopped, and all
-	// processes of an attempt end when they are killed.
+	// Certain is true if two things hold. The host ends each attempt when its lease expires, even if its daemon and its
+	// runner are stopped. And a kill ends all processes of an attempt.
 	Certain bool `json:"certain,omitempty"`
-	// Boot is the ID of the boot of the host. Once the host has another one, nothing of the attempt goes on. It is empty for a
-	// host of an earlier version. Such a host does not say whether Certain holds, so it counts as false.
+	// Boot is the boot ID of the host. Once the host has another boot ID, no process of the attempt runs any more. It
+	// is empty for a host of an earlier version. Such a host does not report Certain, so Certain counts as false.
 	Boot string `json:"boot,omitempty"`
 }
 
-// Known reports whether the host says anything of it.
+// Known reports whether the host has reported its fencing.
 func (f Fencing) Known() bool { return f.Boot != "" }
 
 // Restarted reports whether the host was booted anew between f and now.

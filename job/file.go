@@ -1,6 +1,6 @@
 package job
 
-// A job file as it travels: encoded once, and known by its digest.
+// A job file as it travels: encoded once, and identified by its digest.
 
 import (
 	"crypto/sha256"
@@ -39,8 +39,8 @@ func FileOf(s Spec, text []byte) (*File, error) {
 	return &File{spec: s, text: text, sum: sha256.Sum256(text)}, nil
 }
 
-// StrangeFile returns the file of a job that this version cannot run, because a later one wrote something into its text that
-// this one does not know. why tells people what. Its Spec is empty, and it counts as valid.
+// StrangeFile returns the file of a job that this version cannot run, because a later version wrote something into its
+// text that this version does not know. why tells people what. Its Spec is empty, and it counts as valid.
 func StrangeFile(text []byte, why string) *File {
 	return &File{text: text, sum: sha256.Sum256(text), strange: why}
 }
@@ -71,12 +71,13 @@ func (f *File) Text() []byte { return f.text }
 // Digest returns the digest of the text.
 func (f *File) Digest() Digest { return f.sum }
 
-// maxTaskArray bounds the indices of an array in the file of its tasks, which goes to each node. Usual ones are shorter.
+// maxTaskArray bounds the text of an array in the file of its tasks, which is sent to each node. Usual arrays are
+// shorter.
 const maxTaskArray = 256
 
 // TaskFile returns the file that all tasks of a job have in common: the spec without what only its owner needs.
 func (s Spec) TaskFile() (*File, error) {
-	if !s.SlurmEnv || len(s.EachLine) > 0 || len(s.Array) > maxTaskArray { // variables of Slurm tell of the array
+	if !s.SlurmEnv || len(s.EachLine) > 0 || len(s.Array) > maxTaskArray { // Slurm's variables describe the array
 		s.Array = ""
 	}
 	s.EachLine, s.Dependency, s.KillOnInvalidDep, s.Begin, s.Project, s.DefaultTime, s.MaxFailures = nil, nil, false, nil, "", false, 0

@@ -1,14 +1,14 @@
 package job
 
-// Formats: which version of the words between daemons a job needs. A host that does not know a field of a job file would
-// refuse the job, or run it as another one.
-// See docs/adr, ADR 165.
+// Formats: which version of the messages between daemons a job needs. A host that does not know a field of a job file
+// would refuse the job, or run it without what the field asks for. See docs/adr, ADR 165.
 
-// Format numbers the versions of what daemons say about jobs: the fields of a job file and of the messages about its tasks. A
-// higher one has all that a lower one has. 0 stands for the one of this daemon.
+// Format numbers the versions of what daemons say about jobs: the fields of a job file and of the messages about its
+// tasks. A higher format includes all lower ones. 0 stands for the format of this daemon.
 type Format int
 
-// The formats. Daemons say theirs since FormatStated; of an earlier daemon it follows from what it says that it knows.
+// The formats. Daemons state their format since FormatStated. The format of an earlier daemon follows from the features
+// that it reports.
 const (
 	FormatFirst  Format = iota + 1
 	FormatArrays        // arrays, job files that are named by their digest, exclusive hosts
@@ -16,13 +16,13 @@ const (
 	FormatRoles         // roles, signed labels, scripts of Slurm
 	FormatStated        // a daemon says its format, and refuses a job with a field that it does not know instead of ending the session
 
-	// FormatNow is the format of this daemon. A new field of Spec gets a number of its own above the last one that daemons in
+	// FormatNow is the format of this daemon. A new field of Spec gets a new number, above the highest that daemons in
 	// use have, here and in formats.
 	FormatNow = FormatStated
 )
 
-// formats lists the fields of the job file, by their names there, that came after FormatFirst and that the hosts of its tasks
-// must know. The others are in firstFields and ownersFields.
+// formats lists the fields of the job file, by their names there, that were added after FormatFirst and that a host of
+// its tasks must know. The others are in firstFields and ownersFields.
 var formats = []struct {
 	field string
 	since Format

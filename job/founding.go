@@ -23,11 +23,11 @@ const (
 	extraBits = 20
 )
 
-// The version before did not ask for extra bits. The IDs of its groups have a mark instead, which this version avoids: so
-// its proof, which 2^64 tries forge, counts for no group of this version.
+// The previous version did not require extra bits. The IDs of its groups have a mark instead, which this version
+// avoids. So its proof, which 2^64 tries can forge, is not valid for a group of this version.
 const (
 	markBits = 20
-	marker   = 0x9e3779b97f4a7c15 // odd, so that each ID has another product
+	marker   = 0x9e3779b97f4a7c15 // odd, so that different IDs have different products
 )
 
 // OfVersionBefore reports whether the ID is one of a group that was founded by the version before.
@@ -40,7 +40,7 @@ func Found(founder Peer) (Founding, Group) {
 	return FoundFrom(founder, f)
 }
 
-// FoundFrom is Found with a given first number. For one founder and one number it always returns the same, so a
+// FoundFrom is Found with a given first number. For the same founder and number it always returns the same result, so a
 // simulation can be repeated.
 func FoundFrom(founder Peer, f Founding) (Founding, Group) {
 	try := newTry(founder)
@@ -88,7 +88,7 @@ func ParseFounding(s string) (f Founding, err error) {
 	return Founding(b), nil
 }
 
-// try is the text of which the digest is taken, with room for the number at its end.
+// try is the text that is hashed, with space for the number at its end.
 type try []byte
 
 func newTry(founder Peer) try {

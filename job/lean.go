@@ -37,8 +37,8 @@ func bytesOf(list []string) int {
 	return n
 }
 
-// Lean returns the spec without its bulk: what placement and the states of tasks depend on. Its tasks are numbered as
-// before. The spec must be valid.
+// Lean returns the spec without its bulk. It keeps what placement and the states of tasks depend on. Its tasks are
+// numbered as before. The spec must be valid.
 func (s Spec) Lean() Spec {
 	if n := len(s.EachLine); n > 0 {
 		limit := s.Array // with lines it is empty, or a limit such as %8

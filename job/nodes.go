@@ -32,7 +32,7 @@ const (
 	nodeListSyntax = "write it like n1, n*, n[1-3,7] or the id of a node"
 )
 
-// Pinned returns the entry for the node with this name and no other that takes the name: its name and its ID.
+// Pinned returns an entry with a node's name and ID. It matches only this node, even if another node takes the name.
 func Pinned(name string, p Peer) string {
 	if name == "" || strings.ContainsAny(name, nodeSpecial+"=") || len(name) > MaxName {
 		return string(p)
@@ -58,8 +58,8 @@ func pinnedID(text string) (Peer, error) {
 	return Peer(id), nil
 }
 
-// LiteralNode reports whether an entry of a list of nodes is a name, an ID or the end of one, and no glob. One that has
-// both, as Pinned returns it, is not.
+// LiteralNode reports whether an entry of a list of nodes is a plain name, an ID or the end of an ID. A glob is not,
+// and neither is an entry with a name and an ID, as Pinned returns.
 func LiteralNode(text string) bool { return !strings.ContainsAny(text, nodeSpecial+"=") }
 
 // GlobNode reports whether an entry of a list of nodes is a glob or has a list of numbers.
@@ -118,17 +118,17 @@ func (ns Nodes) Has(name string, p Peer) bool {
 	return slices.ContainsFunc(ns.patterns, func(x nodePattern) bool { return x.match(name) })
 }
 
-// nodePattern is the parts of a name, one after the other.
+// nodePattern is a pattern for names as its parts, one after the other.
 type nodePattern []nodePart
 
-// nodePart is a part of a name. With ranges it is a number of these, and any text if glob is "*". Else it is one
-// character that matches the glob.
+// nodePart is a part of a pattern. With ranges it matches a number of these ranges. If glob is "*" it matches any text.
+// Otherwise it matches one character by the glob.
 type nodePart struct {
 	glob   string
 	ranges []nodeRange
 }
 
-// nodeRange is the numbers from first to last. All have at least width digits.
+// nodeRange is the numbers from first to last. Each number is written with at least width digits.
 type nodeRange struct {
 	first, last, width int
 }
@@ -189,13 +189,13 @@ func parseNodeRanges(text string) ([]nodeRange, error) {
 	return out, nil
 }
 
-// match reports whether the name has the parts. It follows all ways through the name at once, so that no pattern takes
-// long.
+// match reports whether the parts match the whole name. It follows all possible matches at once, so that no pattern
+// takes long.
 func (p nodePattern) match(name string) bool {
 	if len(name) > MaxName {
 		return false
 	}
-	var now [MaxName + 1]bool // how much of the name the parts so far may take
+	var now [MaxName + 1]bool // how much of the name the parts so far may match
 	now[0] = true
 	for _, x := range p {
 		var next [MaxName + 1]bool
@@ -213,7 +213,7 @@ func (p nodePattern) match(name string) bool {
 	return now[len(name)]
 }
 
-// from notes where the part may end if it begins at i. It returns false if it cannot begin there.
+// from marks in ends where the part may end if it begins at i. It returns false if the part cannot begin there.
 func (x nodePart) from(name string, i int, ends *[MaxName + 1]bool) (some bool) {
 	switch {
 	case x.glob == "*":

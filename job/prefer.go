@@ -22,7 +22,7 @@ const (
 	maxWeight      = 100
 )
 
-// Preferences returns what a valid job prefers. What cannot be parsed is not preferred.
+// Preferences returns what a valid job prefers. If the preferences cannot be parsed, it returns none.
 func (s Spec) Preferences() []Preference {
 	prefers, err := ParsePrefer(s.Prefer)
 	if err != nil {

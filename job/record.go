@@ -71,8 +71,8 @@ type Proof string
 // The proofs, from cheapest to most expensive.
 const (
 	ProofDeclined     Proof = "declined"      // the worker refused the offer; it held nothing
-	ProofNeverStarted Proof = "never-started" // the worker recorded that it never will start
-	ProofDead         Proof = "dead"          // the worker says that its processes are gone
+	ProofNeverStarted Proof = "never-started" // the worker recorded that it will never start the attempt
+	ProofDead         Proof = "dead"          // the worker says that the attempt's processes are gone
 	ProofExpired      Proof = "expired"       // its lease has certainly expired
 	ProofOperator     Proof = "operator"      // a person declared it dead
 )
@@ -80,7 +80,7 @@ const (
 // AssignGangRecord assigns the next attempt of all tasks of a gang, each to a host of its own: all or none. It must be
 // committed before a Start is sent (rule R1).
 type AssignGangRecord struct {
-	Attempt Attempt    // of rank 0; those of the other ranks have the next tasks, and the same number
+	Attempt Attempt    // of rank 0; rank N has the Nth task after it, and the same attempt number
 	Members []Assignee // by rank; 2 to MaxNodes
 	At      time.Time  // as in AssignRecord
 }
@@ -131,7 +131,7 @@ type HoldRecord struct {
 	At      time.Time // by the owner's clock; zero in records of older versions
 }
 
-// RequeueRecord has tasks run again: those that have ended, and those that run, which end first.
+// RequeueRecord makes tasks run again. A task that still runs is ended first.
 type RequeueRecord struct {
 	Job    ID
 	Tasks  []Range // empty: all
@@ -140,8 +140,8 @@ type RequeueRecord struct {
 	At     time.Time
 }
 
-// ParentRecord tells how far a job is that jobs of this journal depend on. It is only for what the other records of the
-// journal do not tell: the progress of a job of another journal, and when a job has started. See docs/adr, ADR 86.
+// ParentRecord tells the progress of a job on which jobs of this journal depend. It carries only what the journal's
+// other records do not: the progress of a job of another journal, and when a job has started. See docs/adr, ADR 86.
 type ParentRecord struct {
 	Parent  ID
 	State   State      // empty: its owner has no such job, so it has ended and was deleted

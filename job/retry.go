@@ -1,6 +1,6 @@
 package job
 
-// Which ends of an attempt have a task run again, and how its attempts went.
+// Which ends of an attempt make a task run again, and the outcomes of its attempts.
 
 import (
 	"errors"

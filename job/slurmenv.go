@@ -32,7 +32,7 @@ var slurmOf = map[string]func(s *Spec) string{
 	"SLURM_MEM_PER_NODE":     func(s *Spec) string { return positive(int(s.Resources.Memory >> 20)) },
 }
 
-// slurmCPUs says nothing of a task that has all CPUs of its host.
+// slurmCPUs returns "" for a task that has all CPUs of its host.
 func slurmCPUs(s *Spec) string {
 	if s.Exclusive {
 		return ""
@@ -40,7 +40,7 @@ func slurmCPUs(s *Spec) string {
 	return positive(s.Resources.CPUs)
 }
 
-// ofArray says nothing of a job without an array.
+// ofArray returns "" for a job without an array.
 func ofArray(s *Spec, of func(Array) int) string {
 	l, err := s.Layout()
 	if err != nil || !l.isArray {
@@ -56,8 +56,8 @@ func positive(n int) string {
 	return strconv.Itoa(n)
 }
 
-// SlurmEnv returns the variables of Slurm for a task of the job with these variables of muster. Those of which the job
-// says nothing are left out, such as SLURM_ARRAY_TASK_ID outside an array.
+// SlurmEnv returns the variables of Slurm for a task of the job with these variables of muster. A variable for which
+// the job has no value is left out, such as SLURM_ARRAY_TASK_ID outside an array.
 func SlurmEnv(s Spec, ours map[string]string) map[string]string {
 	env := map[string]string{}
 	for name, of := range slurmSame {

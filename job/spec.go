@@ -53,7 +53,7 @@ type Spec struct {
 	Retries     int      `json:"retries,omitempty"`  // further runs after a failed one
 	RetryOn     []int    `json:"retry_on,omitempty"` // only after these exit codes; empty: after any
 	Requeue     bool     `json:"requeue"`            // run again if the worker is lost
-	// what a task does that is cut off from its owner; see WithPartition for a job that does not say
+	// what a task does when it is cut off from its owner; WithPartition sets the default
 	Partition string `json:"partition,omitempty"`
 	// how long a fenced task runs on without contact with its owner; 0: the default
 	Lease      Duration `json:"lease,omitempty"`
@@ -61,10 +61,10 @@ type Spec struct {
 	// a job whose dependencies can never be met is cancelled
 	KillOnInvalidDep bool   `json:"kill_on_invalid_dep,omitempty"`
 	Exclusive        bool   `json:"exclusive,omitempty"` // each task has its host for itself
-	Project          string `json:"project,omitempty"`   // whose usage this is, besides the user's
+	Project          string `json:"project,omitempty"`   // which also counts the usage, besides the user
 	Constraint       string `json:"constraint,omitempty"`
 	Prefer           string `json:"prefer,omitempty"` // see ParsePrefer
-	// labels in Constraint and Prefer are only those that an inviter has signed for the host
+	// Constraint and Prefer match only labels that an inviter has signed for the host
 	TrustedLabels bool     `json:"trusted_labels,omitempty"`
 	NodeList      []string `json:"nodelist,omitempty"`
 	Exclude       []string `json:"exclude,omitempty"`
@@ -78,7 +78,7 @@ type Spec struct {
 	// a file on the worker, a pattern for Names.Expand; also takes stderr if Error is empty
 	Output string `json:"output,omitempty"`
 	Error  string `json:"error,omitempty"`
-	// and when to send it before the time limit: "USR1@120s"
+	// the signal to send before the time limit, and how long before it: "USR1@120s"
 	Signal string `json:"signal,omitempty"`
 	Hold   bool   `json:"hold,omitempty"`
 	// all users may read the output of its tasks
@@ -88,7 +88,7 @@ type Spec struct {
 	TTY   string `json:"tty,omitempty"`
 	// a task that exits with this code has saved its state and runs again; 0: none
 	CheckpointExitCode int `json:"checkpoint_exit_code,omitempty"`
-	// the job is cancelled once so many of its tasks have failed for good; 0: never
+	// the job is cancelled once this number of its tasks have failed for good; 0: never
 	MaxFailures int `json:"max_failures,omitempty"`
 	// tasks also have the variables of SlurmEnv
 	SlurmEnv bool `json:"slurm_env,omitempty"`
@@ -105,7 +105,7 @@ type Resources struct {
 	Exclusive bool    `json:"-"`                    // the whole host; see Spec.Need
 }
 
-// Need is what one task needs of its host. The job file says for the whole job that its tasks are exclusive.
+// Need returns what one task needs of its host: Resources, with Exclusive set from the job's own field.
 func (s Spec) Need() Resources {
 	need := s.Resources
 	need.Exclusive = s.Exclusive
@@ -123,7 +123,7 @@ const (
 	MaxEnv          = 1024    // variables
 	MaxPriority     = 100
 	MaxRetries      = 1000
-	MaxCPUs         = 1 << 24 // in simulations they are thousandths
+	MaxCPUs         = 1 << 24 // simulations count thousandths of a CPU
 	MaxGPUs         = 1024
 	MaxNodes        = 512 // of a gang: each member is told of all others
 	MinLease        = 30 * time.Second
@@ -156,7 +156,8 @@ func (s Spec) Validate() error {
 	return nil
 }
 
-// ValidateFields is Validate for those fields whose meaning depends on no other, of a job that is not submitted yet.
+// ValidateFields is like Validate for a job that is not submitted yet, but checks only fields whose meaning does not
+// depend on other fields.
 func (s Spec) ValidateFields() error {
 	for _, check := range []func(Spec) error{checkText, checkNumbers, checkHosts, checkProject} {
 		if err := check(s); err != nil {
@@ -301,7 +302,8 @@ func checkResources(s Spec) error {
 
 func isBlank(s string) bool { return strings.TrimSpace(s) == "" }
 
-// checkGang checks the numbers of nodes and of processes on them. Layout checks how many tasks they are together.
+// checkGang checks the number of nodes, and the number of processes on each node. Layout checks the total number of
+// tasks.
 func checkGang(s Spec) error {
 	switch {
 	case s.Nodes < 0 || s.Nodes > MaxNodes:
@@ -314,21 +316,22 @@ func checkGang(s Spec) error {
 
 // The values of Spec.Partition. A job without one was accepted by an older version, and is fenced.
 const (
-	// PartitionHold: the worker never ends a task for lack of contact, and its owner never gives one up for the silence of
-	// its host.
+	// PartitionHold: the worker never ends a task for lack of contact, and the owner never gives up a task because its
+	// host is silent.
 	PartitionHold = "hold"
-	// PartitionFence: the worker ends a task that has had no contact for its lease, and then its owner runs it again.
+	// PartitionFence: the worker ends a task that had no contact for the length of its lease, and the owner then runs
+	// the task again.
 	PartitionFence = "fence"
 )
 
-// Holds reports whether silence of its host or of its owner ends no task of the job.
+// Holds reports whether the job's tasks go on when their hosts and the owner have no contact.
 func (s Spec) Holds() bool { return s.Partition == PartitionHold }
 
 // MinMemory is the least memory with which a process can be started and do something.
 const MinMemory Size = 1 << 20
 
-// CheckMemory returns an error if a draft asks for so little memory that no process starts. It is no part of Validate, for
-// the same reason as CheckPartition.
+// CheckMemory returns an error if a draft asks for so little memory that no process starts. Validate does not call it,
+// for the same reason as CheckPartition.
 func (s Spec) CheckMemory() error {
 	if m := s.Resources.Memory; m > 0 && m < MinMemory {
 		return fmt.Errorf("resources.memory %s: no process starts with less than %s", m, MinMemory)
@@ -336,8 +339,8 @@ func (s Spec) CheckMemory() error {
 	return nil
 }
 
-// CheckPartition returns an error if a draft asks for a lease and for tasks that have none. It is no part of Validate:
-// older versions have accepted such jobs.
+// CheckPartition returns an error if a draft asks for a lease and for tasks that have none. Validate does not call it,
+// because older versions have accepted such jobs.
 func (s Spec) CheckPartition() error {
 	if s.Lease != 0 && s.Holds() {
 		return fmt.Errorf("lease %s: with partition hold no lease ends a task: leave it out, or say partition fence", s.Lease)
@@ -345,8 +348,8 @@ func (s Spec) CheckPartition() error {
 	return nil
 }
 
-// WithPartition returns the spec with what a job that is accepted now does on lost contact, if it does not say: it
-// holds. A job that names a lease is fenced, because a lease has no other meaning.
+// WithPartition returns the spec with Partition filled in if it is empty. The default is to hold. A job that names a
+// lease is fenced, because a lease has no other meaning.
 func (s Spec) WithPartition() Spec {
 	switch {
 	case s.Partition != "":

@@ -23,11 +23,11 @@ type Exit struct {
 	Tail string `json:"tail,omitempty"`
 	// Isolation says for people what confined the processes; see Task.
 	Isolation string `json:"isolation,omitempty"`
-	// Usage is the encoded usage.Report about the attempt, at most UsageBytes; empty: it is not known what it used.
+	// Usage is the encoded usage.Report about the attempt, at most UsageBytes; empty if unknown.
 	Usage string `json:"-"`
 }
 
-// FailedStart reports whether the host was the cause that no process of the attempt ever ran.
+// FailedStart reports whether no process of the attempt ever ran, and the host was the cause.
 func (x Exit) FailedStart() bool {
 	return x.State == NodeFail && !x.Started && (x.Code == ExitMuster || x.Code == ExitNotExecutable)
 }
@@ -75,8 +75,8 @@ type Task struct {
 	Lost []Peer
 	// Closed is when the owner recorded the end, by its own clock.
 	Closed time.Time
-	// Ending is what becomes of the task when the attempt ends, if the attempt was told to end; Reason says why. A member
-	// of a gang that has ended keeps it until all members have.
+	// Ending is what becomes of the task when the attempt ends, if the attempt was told to end; Reason says why. A
+	// member of a gang that has ended keeps this value until all members have ended.
 	Ending Ending
 }
 
@@ -138,7 +138,8 @@ type Job struct {
 	Reason Reason    // why the job as a whole waits, or how it ended; that of the first task in the job's state
 	// Depends has the state of each dependency, in the order of the job file.
 	Depends []Depends
-	// Acts are what people have asked for since the submission, the oldest first. OlderActs were forgotten.
+	// Acts are what people have asked for since the submission, the oldest first. OlderActs counts the acts that were
+	// forgotten.
 	Acts      []Act
 	OlderActs int
 	Tasks     []Task // all tasks, one page of them if there are many, or none

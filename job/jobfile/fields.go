@@ -58,13 +58,13 @@ type fieldError struct {
 
 func (e fieldError) Error() string { return e.text }
 
-// kinds are people's words for what a value is.
+// kinds are the names of kinds of values in messages.
 var kinds = map[ast.NodeType]string{
 	ast.StringType: "text", ast.LiteralType: "text", ast.SequenceType: "a list", ast.MappingType: "a mapping", ast.MappingValueType: "a mapping",
 	ast.IntegerType: "a number", ast.FloatType: "a number", ast.BoolType: "true or false",
 }
 
-// wrong says what a field must be, and what it is.
+// wrong returns a message that says what a field must be, and what it is.
 func wrong(name string, t reflect.Type, value ast.Node, err error) string {
 	is, mismatch := kinds[value.Type()], (*yaml.TypeError)(nil)
 	want := map[reflect.Kind]string{
@@ -129,7 +129,7 @@ func Nearest(names []string, word string) string {
 	if len(word) > 60 {
 		return ""
 	}
-	best, least := "", 1+len(word)/3 // more changes than that are another word
+	best, least := "", 1+len(word)/3 // with more changes it is another word
 	for _, name := range names {
 		if d := changes(word, name); d <= least {
 			best, least = name, d-1
@@ -138,7 +138,8 @@ func Nearest(names []string, word string) string {
 	return best
 }
 
-// changes returns how many letters must be put in, left out or replaced to make one word from the other.
+// changes returns the edit distance: how many letters must be inserted, deleted or replaced to turn one word into the
+// other.
 func changes(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

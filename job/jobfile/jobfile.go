@@ -88,7 +88,7 @@ func decode(text []byte) (jobs []Job, err error) {
 	return jobs, nil
 }
 
-// linesOf returns the line in which a job begins, and those of the elements of its dependency.
+// linesOf returns the line in which a job begins, and the lines of the elements of its dependency field.
 func linesOf(body ast.Node) (first int, dependencies []int) {
 	first = lineOf(body)
 	fields, ok := body.(ast.MapNode)
@@ -117,12 +117,12 @@ func lineOf(n ast.Node) int {
 	return 0
 }
 
-// rules are what decoding does more strictly than the library does by itself.
+// rules returns the options that make decoding stricter than the library is by default.
 func rules() []yaml.DecodeOption {
 	return []yaml.DecodeOption{yaml.Strict(), yaml.CustomUnmarshaler(readTime), yaml.CustomUnmarshaler(readWhole)}
 }
 
-// readWhole reads a whole number. The library cuts off what comes after the point.
+// readWhole reads a whole number. The library would drop the digits after the point.
 func readWhole(n *int, text []byte) error {
 	var v any
 	if err := yaml.Unmarshal(text, &v); err != nil {
@@ -133,7 +133,7 @@ func readWhole(n *int, text []byte) error {
 			v = x
 		}
 	}
-	const most = 1 << 53 // of a float64 that means one whole number
+	const most = 1 << 53 // above it a float64 no longer means one whole number
 	switch v := v.(type) {
 	case uint64:
 		if v <= math.MaxInt {
@@ -157,7 +157,7 @@ type wholeError string
 
 func (e wholeError) Error() string { return fmt.Sprintf("want a whole number, not %.40s", string(e)) }
 
-// readTime reads a time strictly. The library takes any text, and makes it the year 1.
+// readTime reads a time strictly. The library accepts any text, and reads it as the year 1.
 func readTime(at *time.Time, text []byte) (err error) {
 	word := strings.Trim(strings.TrimSpace(string(text)), `"'`)
 	if *at, err = time.Parse(time.RFC3339, word); err != nil {

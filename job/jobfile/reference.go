@@ -144,7 +144,7 @@ func (f Field) Range() string {
 	return strings.Join(all, "; ")
 }
 
-// find returns the field in the spec of a job of which nothing is said.
+// find returns the value of the field in job.DefaultSpec, and its type.
 func (f Field) find() (reflect.Value, reflect.Type) {
 	v := reflect.ValueOf(job.DefaultSpec())
 	for name := range strings.SplitSeq(f.Name, ".") {

@@ -14,7 +14,7 @@ import (
 type Job struct {
 	Spec job.Spec
 	Line int // where it begins
-	// Depends has its dependencies. A job of them may be the name of another job of the file.
+	// Depends has its dependencies. A parent may be given by the name of another job of the file.
 	Depends job.Dependencies
 	lines   []int // of the elements of dependency
 	from    []int // of each of Depends.Terms: its element
@@ -72,12 +72,12 @@ func (f File) checkNames() error {
 	return nil
 }
 
-// Order returns the jobs in an order in which each comes after those of the file that it depends on. Otherwise it is that
+// Order returns the jobs so that each comes after the jobs of the file that it depends on, and otherwise in the order
 // of the file. Jobs that wait for each other are an error.
 func (f File) Order() ([]int, error) {
 	const (
 		unseen = iota
-		open   // it is on the way from the first job to the present one
+		open   // it is on the way from the first job to the current one
 		done
 	)
 	state, order, way := make([]int, len(f.Jobs)), make([]int, 0, len(f.Jobs)), []int{}
@@ -110,7 +110,8 @@ func (f File) Order() ([]int, error) {
 	return order, nil
 }
 
-// cycle is the error of jobs of which each waits for the next, and the last for the first by one of its dependencies.
+// cycle returns the error for a cycle: each job of way waits for the next, and the last waits for the first by its
+// dependency number term.
 func (f File) cycle(way []int, term int) error {
 	at := f.LineOf(way[len(way)-1], term)
 	if len(way) == 1 {

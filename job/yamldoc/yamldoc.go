@@ -1,5 +1,5 @@
-// Package yamldoc parses YAML within bounds. The library takes memory with the square of the depth, and without a bound for
-// aliases of aliases: some KB of text would take all memory of a host.
+// Package yamldoc parses YAML within bounds. The library's memory grows with the square of the depth, and without a
+// bound for aliases of aliases: some KB of text would take all memory of a host.
 package yamldoc
 
 import (
@@ -14,17 +14,17 @@ import (
 
 // Bounds of a text. Files that people write have some ten levels and few aliases.
 const (
-	maxDepth   = 64   // lists, mappings and properties in each other
+	maxDepth   = 64   // nested lists, mappings and properties
 	maxAliases = 1000 // in one text
 	// maxDocuments bounds the documents of a text: the library copies all that follow one.
 	maxDocuments = 1100
-	maxNodes     = 100_000 // that aliases stand for, together
+	maxNodes     = 100_000 // for which all aliases together stand
 )
 
-// Bounds are those of a text that depend on what it is.
+// Bounds are the bounds that differ between kinds of text.
 type Bounds struct {
 	Tokens int // words and signs; the library allocates some 600 bytes for each
-	Keys   int // of one mapping that is told by its indentation; the library takes time with their square
+	Keys   int // of one mapping in block style; the library's time grows with their square
 }
 
 // Usual are the bounds of files that people write. A list of 1 MiB of short lines has fewer tokens.
@@ -133,7 +133,7 @@ func checkCounts(tokens token.Tokens) error {
 	return nil
 }
 
-// block is a list or mapping that is told by its indentation.
+// block is a list or mapping that is delimited by its indentation.
 type block struct {
 	column int
 	kind   token.Type
@@ -170,7 +170,7 @@ func checkAliases(doc *ast.DocumentNode) error {
 
 // counter counts values.
 type counter struct {
-	anchors map[string]int // the values that each stands for
+	anchors map[string]int // the number of values that each stands for
 	stood   int            // values for which aliases stand; it stops beyond maxNodes
 	at      *token.Token   // the alias that exceeded it
 }
