@@ -29,8 +29,9 @@ const (
 	distanceUnknown = 6
 	maxLanes        = 63 // more NVLink connections than this make no difference
 	otherClass      = 64 // further than any link: programs want devices of one kind
-	// byNode makes the NUMA node the last criterion, and bySocket the processor socket the one before: some sockets have
-	// several NUMA nodes. Each is a factor more than the number of pairs in the largest set that is compared exhaustively.
+	// byNode is the weight of different processor sockets, bySocket that of the link. So the link decides first, then
+	// the socket, then the NUMA node: some sockets have several NUMA nodes. Each factor is more than the number of
+	// pairs in the largest set that is compared exhaustively.
 	byNode   = 4096
 	bySocket = byNode * byNode
 )

@@ -17,8 +17,8 @@ type Grant struct {
 	Env map[string]string
 	// Closed are the device files that the task may not open, whether they exist yet or not.
 	Closed []Closed
-	// Memory is the most that the task may take of the memory of devices of which it has a share. A kernel that accounts
-	// this memory holds every program to it.
+	// Memory is the most that the task may take of the memory of devices of which it has a share. A kernel that
+	// accounts this memory enforces the limit on every program.
 	Memory []MemoryLimit
 	// Shared are paths of this host that the task must see even if it has a /tmp and a /dev/shm of its own, because its programs
 	// meet a service of the driver there.

@@ -245,8 +245,8 @@ func (p *Pool) dropUnlisted() {
 	p.learnLinks()
 }
 
-// Quarantine keeps a device from being chosen, for a reason. The UUID of a GPU that is split means all its MIG
-// instances. Present holders keep the device.
+// Quarantine keeps a device from being chosen, for a reason. The UUID of a GPU that is split into MIG instances stands
+// for all of them. Present holders keep the device.
 func (p *Pool) Quarantine(uuid, reason string) {
 	if reason == "" {
 		reason = "in quarantine"
@@ -312,8 +312,8 @@ func (p *Pool) Held(uuid string) job.Size {
 	return 0
 }
 
-// Foreign records how much memory programs use that muster did not start. It reports whether the device can give more or
-// less than before because of that.
+// Foreign records how much memory of a device is used by programs that muster did not start. It reports whether the
+// device can give more or less than before because of that.
 func (p *Pool) Foreign(uuid string, bytes job.Size) (changed bool) {
 	i, known := p.index[uuid]
 	if !known {
@@ -325,8 +325,8 @@ func (p *Pool) Foreign(uuid string, bytes job.Size) (changed bool) {
 	return before != s.foreign && max(before, s.foreign) > ForeignLimit
 }
 
-// TakenByForeign returns how much memory of a device programs use that muster did not start; 0 if the device counts as free
-// though they do.
+// TakenByForeign returns how much memory of a device is used by programs that muster did not start. It is 0 if they use
+// so little that the device still counts as free.
 func TakenByForeign(p *Pool, uuid string) job.Size {
 	if i, known := p.index[uuid]; known && p.slots[i].foreign > ForeignLimit {
 		return p.slots[i].foreign

@@ -1,11 +1,11 @@
 package nvidia
 
-// Device files: which a program needs for its GPUs, and which are closed to it.
+// Device files: which of them a program needs for its GPUs, and which are closed to it.
 //
-// Major numbers but that of the GPUs are given out when the kernel loads a module. The kernel lists them in /proc/devices.
-// A MIG instance has no device file of its own. A program needs that of its GPU, and one for each of two capabilities:
-// access to the GPU instance, and to the compute instance. /proc/driver/nvidia-caps/mig-minors has their minor numbers for
-// all instances that there can ever be.
+// The major number of the GPUs is fixed. The kernel assigns the other major numbers when it loads a module, and lists
+// them in /proc/devices. A MIG instance has no device file of its own. A program needs that of its GPU, and one for
+// each of two capabilities: access to the GPU instance, and to the compute instance.
+// /proc/driver/nvidia-caps/mig-minors has their minor numbers for all instances that there can ever be.
 
 import (
 	"bufio"
@@ -64,7 +64,7 @@ func (k *Kernel) Nodes(minor int) []gpu.Node {
 // Capabilities returns the device files that a program needs for a MIG instance besides those of its GPU.
 func (k *Kernel) Capabilities(gpuMinor, gpuInstance, computeInstance int) ([]gpu.Node, error) {
 	major, loaded := k.numbers()[moduleCaps]
-	if !loaded { // it gives them as files of /proc
+	if !loaded { // this driver then gives access by files in /proc
 		return nil, nil
 	}
 	instance := fmt.Sprintf("gpu%d/gi%d", gpuMinor, gpuInstance)

@@ -24,7 +24,7 @@ var deviceXids = map[uint64]string{
 // programXids are the errors that a program causes.
 var programXids = []uint64{13, 31, 43, 45, 68}
 
-// Xid returns the fault that an Xid error is.
+// Xid returns the fault for an Xid error.
 func Xid(uuid string, number uint64, at time.Time) gpu.Fault {
 	f := gpu.Fault{UUID: uuid, Code: number, Text: fmt.Sprintf("xid %d", number), At: at}
 	if what, bad := deviceXids[number]; bad {

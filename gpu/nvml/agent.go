@@ -25,10 +25,10 @@ type agent struct {
 	began   time.Time
 	ready   chan struct{} // closed when hello has arrived
 	hello   hello         // valid once ready is closed
-	replies chan reply    // the newest reply that nobody has taken
+	replies chan reply    // the newest reply, until somebody receives it
 	gone    chan struct{} // closed when nothing more will be read
 	why     error         // valid once gone is closed
-	turns   chan turned   // the newest card that the child has turned to, which nobody has taken
+	turns   chan turned   // the newest card that the child has turned to, until somebody receives it
 	at      *at           // the card that the oldest unanswered request is at; nil: not known
 	asked   time.Time     // when the oldest unanswered request was sent, or its child turned to a card; zero: none
 	id      uint64        // of the last request
@@ -94,7 +94,7 @@ func replace[T any](c chan T, v T) {
 	c <- v
 }
 
-// answered requires that the reply to the newest request was taken.
+// answered notes that no request is unanswered. The reply to the newest request must have been received.
 func (a *agent) answered() {
 	a.asked, a.at = time.Time{}, nil
 	select {
@@ -137,7 +137,7 @@ type patience struct {
 	wake   time.Duration // for a card that may sleep
 }
 
-// deadline requires that a request is not answered. It returns how long to wait from now on.
+// deadline returns how long to wait from now on. A request must be unanswered.
 func (a *agent) deadline(p patience) time.Duration {
 	within := p.answer
 	if a.at != nil && a.at.Wake {

@@ -25,17 +25,17 @@ type collector struct {
 	version string   // of the driver; empty: not known
 	units   []unit   // as last listed
 	skip    []int    // cards that are not to be touched, by index
-	at      func(at) // is told to which card the collector turns; nil: nobody is
+	at      func(at) // called with the card to which the collector turns; may be nil
 	events  events
 }
 
 // library is the installed library.
 type library struct {
 	lib     nvml.Interface
-	symbols map[string]bool // whether it has them; those that were looked for
+	symbols map[string]bool // whether it has each symbol that was looked up
 }
 
-// turn says to which card the collector turns. It returns false if the card is not to be touched.
+// turn announces the card to which the collector turns. It returns false if the card is not to be touched.
 func (c *collector) turn(to at) bool {
 	if slices.Contains(c.skip, to.Card) {
 		return false

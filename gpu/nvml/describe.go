@@ -2,7 +2,7 @@
 
 package nvml
 
-// What is good to know of a card. A value that cannot be read now is that of the last list.
+// The values of a card that are useful but not required. If a value cannot be read now, that of the last list is kept.
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 )
 
-// before returns a card as it was last listed; nil: it was not.
+// before returns a card as it was last listed; nil if it was not listed.
 func (c *collector) before(uuid string) *card {
 	for _, u := range c.units {
 		if u.card.device.UUID == uuid {
@@ -25,10 +25,10 @@ func (c *collector) before(uuid string) *card {
 	return nil
 }
 
-// told reports whether an answer counts: a value, or that there is none.
+// told reports whether the library has answered: with a value, or that the card has none.
 func told(ret nvml.Return) bool { return ret == nvml.SUCCESS || slices.Contains(absent, ret) }
 
-// describe reads the values of a card that it can be listed without.
+// describe reads those values of a card without which it can still be listed.
 func (c *collector) describe(handle nvml.Device, d *gpu.Device) {
 	before := gpu.Device{NUMA: -1}
 	if was := c.before(d.UUID); was != nil {

@@ -66,8 +66,8 @@ func (c *collector) watchEvents() {
 	c.events.wait(set, cards)
 }
 
-// nameOf returns the UUID of the card that an event is of; empty: it is not known. A lost card does not tell its UUID,
-// but its handle, its PCI address or its index may still be that of a known card.
+// nameOf returns the UUID of the card that an event is about; empty if it is not known. A lost card does not tell its
+// UUID, but its handle, its PCI address or its index may still be that of a known card.
 func nameOf(handle nvml.Device, of map[nvml.Device]gpu.Device) string {
 	if handle == nil {
 		return ""

@@ -93,8 +93,8 @@ func (d *Driver) watch(ctx context.Context) {
 	}
 }
 
-// keep starts a child if none runs, and has it list the GPUs, because it reports the faults of those that it has listed.
-// It returns what to wait for before the next call: the child's end, and a time.
+// keep starts a child if none runs, and makes it list the GPUs, because a child reports faults only of GPUs that it has
+// listed. It returns what to wait for before the next call: the child's end, and a time.
 func (d *Driver) keep(ctx context.Context) (gone <-chan struct{}, pause time.Duration) {
 	if d.take(ctx) != nil {
 		return nil, idlePoll // ctx has ended or the driver was closed

@@ -14,13 +14,13 @@ import (
 
 const mebibyte = 1 << 20
 
-// sharedMemory is what clients of MPS and its server share besides the pipe directory. A container and a task may have
-// another one.
+// sharedMemory is what clients of MPS and its server share besides the pipe directory. A container or a task may have a
+// /dev/shm of its own.
 const sharedMemory = "/dev/shm"
 
-// Grant returns what a task with these devices gets. A kernel that accounts the memory of GPUs holds a task to the memory
-// of its share. On a host where MPS runs, MPS limits a task to its share of the processors and of the memory, unless the
-// task changes its environment.
+// Grant returns what a task with these devices gets. A kernel that accounts the memory of GPUs limits a task to the
+// memory of its share. On a host where MPS runs, MPS limits a task to its share of the processors and of the memory,
+// unless the task changes its environment.
 func (d *Driver) Grant(devices []gpu.Device, need job.Resources) gpu.Grant {
 	g := d.kernel.Grant(devices)
 	pipe := ""

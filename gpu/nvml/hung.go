@@ -54,15 +54,15 @@ func (h hung) answered(listed []gpu.Device, statuses []gpu.Status) {
 	}
 }
 
-// again says when another child is to look for a card that is lost. Only a child that starts anew finds it. The pause
-// doubles with each try.
+// again says when another child is to look for a card that is lost. Only a new child finds it. The pause doubles with
+// each try.
 type again struct {
 	is    bool
 	at    time.Time
 	pause time.Duration
 }
 
-// set says whether a card is lost.
+// set notes that a card is lost, if lost is true.
 func (a *again) set(lost bool) { a.is = a.is || lost }
 
 // due reports whether to look for the card now. If so, it counts as the next try.

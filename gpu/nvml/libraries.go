@@ -18,7 +18,7 @@ const (
 // containers, NixOS, and Windows.
 var usual = []string{"/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/run/opengl-driver/lib", "/usr/lib/wsl/lib"}
 
-// libraries are the files by which such a directory is known.
+// libraries are the files by which such a directory is recognized.
 var libraries = []string{"libcuda.so.1", libraryName}
 
 // Libraries returns the directories with the driver's libraries that the linker does not search by itself: those given,

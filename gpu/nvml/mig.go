@@ -2,8 +2,8 @@
 
 package nvml
 
-// MIG: the instances that a card is split into. What cannot be read of a card in MIG mode is an error, because the card as
-// a whole is not there, and an instance that is not listed would be lost.
+// MIG: the instances that a card is split into. If something cannot be read of a card in MIG mode, that is an error:
+// the card as a whole cannot be used, and an instance that is not listed would be lost.
 
 import (
 	"errors"

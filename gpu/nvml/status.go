@@ -58,7 +58,8 @@ func (r *reading) ok(ret nvml.Return) bool {
 	return ret == nvml.SUCCESS
 }
 
-// need is ok for a value that health depends on, or that says what is free. It records that the value is not known.
+// need is like ok, for a value on which the health depends or that says what is free. If the value is not known, need
+// records that.
 func (r *reading) need(what string, ret nvml.Return) bool {
 	if !r.ok(ret) && !slices.Contains(absent, ret) {
 		r.unknown = append(r.unknown, what+" cannot be read: "+ret.Error())
@@ -72,7 +73,7 @@ func (r *reading) wrong(why string) {
 	}
 }
 
-// status returns what was read. If a needed value is not known, none of the numbers is.
+// status returns what was read. If a needed value is not known, the status has none of the numbers.
 func (r *reading) status() gpu.Status {
 	switch {
 	case len(r.sick) > 0:

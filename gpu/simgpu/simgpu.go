@@ -195,7 +195,8 @@ func (d *Driver) Status(ctx context.Context) ([]gpu.Status, error) {
 	return slices.Clone(d.statuses), nil
 }
 
-// Grant returns what a task with these devices gets: as on a host with real ones, and none of the real ones there may be.
+// Grant returns what a task with these devices gets, as on a host with real devices. The task gets none of the real
+// devices that the host may have.
 func (d *Driver) Grant(devices []gpu.Device, _ job.Resources) gpu.Grant {
 	return d.kernel.Grant(devices)
 }
