@@ -2,10 +2,10 @@ package store
 
 // Chunks: the parts of Pebble's logs.
 //
-// A log is a sequence of blocks. Each of its records is one chunk or several, and no chunk crosses the end of a block. A
-// chunk begins with a checksum of what follows its length, the length of its data, and its kind. In a write-ahead log the
-// number of the log follows, and up to which offset the log was synced when the chunk was made. The first log of a new
-// database, until its Flush, is older and lacks the latter.
+// A log is a sequence of blocks. Each of its records is one chunk or several, and no chunk crosses the end of a block.
+// A chunk begins with a checksum of what follows its length, the length of its data, and its kind. In a write-ahead log
+// two fields follow: the number of the log, and the offset up to which the log was synced when the chunk was made. The
+// first log of a new database, until its Flush, has an older format without the offset.
 
 import (
 	"bytes"
@@ -45,7 +45,8 @@ type chunkFormat struct {
 // manifestFormat is that of the list of the database's files.
 var manifestFormat = chunkFormat{header: manifestHeader, first: firstManifestKind, last: lastManifestKind}
 
-// logFormats are those of a write-ahead log. All chunks of a log have one of them, and are not whole by the other.
+// logFormats are those of a write-ahead log. All chunks of a log have the same format, and no chunk is whole in the
+// other format.
 func logFormats(number uint32) []chunkFormat {
 	return []chunkFormat{
 		{header: logHeader, first: firstLogKind, last: lastLogKind, number: number},
@@ -92,7 +93,7 @@ func (f chunkFormat) proves(chunk []byte, offset int64) bool {
 
 var polynomial = crc32.MakeTable(crc32.Castagnoli)
 
-// The form in which a checksum is written: rotated, and added to.
+// A checksum is stored rotated, with a constant added.
 const (
 	sumTurn = 17
 	sumPlus = 0xa282ead8
@@ -102,8 +103,8 @@ func cooked(sum uint32) uint32 { return bits.RotateLeft32(sum, sumTurn) + sumPlu
 
 func raw(sum uint32) uint32 { return bits.RotateLeft32(sum-sumPlus, -sumTurn) }
 
-// oneByteOff reports whether another value of one byte would make the chunk at the beginning of b whole: then all of it was
-// written once. A byte of 0 with nothing but zeros after it is none: there the rest may have never been written.
+// oneByteOff reports whether a change of one byte would make the chunk at the beginning of b whole. Then the chunk was
+// once written completely. A byte of 0 that only zeros follow does not count: the rest may never have been written.
 func (f chunkFormat) oneByteOff(b []byte) bool {
 	if len(b) < f.header {
 		return false
@@ -112,7 +113,7 @@ func (f chunkFormat) oneByteOff(b []byte) bool {
 	return f.sumOff(b) || f.lengthOff(b) || f.restOff(b, written)
 }
 
-// chunk returns what the checksum of a chunk of some length is about; nil if b is too short.
+// chunk returns the bytes that the checksum covers if the chunk has this length of data; nil if b is too short.
 func (f chunkFormat) chunk(b []byte, length int) []byte {
 	if n := f.header + length; n <= len(b) {
 		return b[kindAt:n]
@@ -120,7 +121,7 @@ func (f chunkFormat) chunk(b []byte, length int) []byte {
 	return nil
 }
 
-// sumOff reports whether the byte is in the checksum.
+// sumOff reports whether a change of one byte of the checksum makes the chunk whole.
 func (f chunkFormat) sumOff(b []byte) bool {
 	rest := f.chunk(b, int(binary.LittleEndian.Uint16(b[lengthAt:])))
 	if rest == nil || !f.known(b) {
@@ -135,7 +136,7 @@ func (f chunkFormat) sumOff(b []byte) bool {
 	return false
 }
 
-// lengthOff reports whether the byte is in the length.
+// lengthOff reports whether a change of one byte of the length makes the chunk whole.
 func (f chunkFormat) lengthOff(b []byte) bool {
 	if !f.known(b) {
 		return false
@@ -151,9 +152,10 @@ func (f chunkFormat) lengthOff(b []byte) bool {
 	return false
 }
 
-// restOff reports whether the byte is in what the checksum is about, and before written. A checksum is linear: the
-// difference between the one that is written and the one of the chunk depends only on how the byte changed and on how many
-// follow it. So it is traced back from the end, byte by byte, until one value explains it.
+// restOff reports whether a change of one byte that the checksum covers, before written, makes the chunk whole. A
+// checksum is linear: the difference between the written checksum and that of the chunk depends only on how the byte
+// changed and on the number of bytes after it. So restOff traces the difference back from the end, byte by byte, until
+// one value explains it.
 func (f chunkFormat) restOff(b []byte, written int) bool {
 	rest := f.chunk(b, int(binary.LittleEndian.Uint16(b[lengthAt:])))
 	off := raw(binary.LittleEndian.Uint32(b)) ^ crc32.Checksum(rest, polynomial)

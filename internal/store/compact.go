@@ -67,8 +67,8 @@ func (c *oneCompaction) MeasureCPU(pebble.CompactionGoroutineKind) {}
 // CumulativeStats is part of the handle that Pebble wants.
 func (c *oneCompaction) CumulativeStats(pebble.CompactionGrantHandleStats) {}
 
-// Done is called by Pebble at the end of a compaction. It starts the next one that waits. Until that is settled no other
-// may start; if one was refused meanwhile, Pebble is asked again.
+// Done is called by Pebble at the end of a compaction. It starts the next one that waits. Until Pebble has answered, no
+// other may start; if one was refused meanwhile, Done asks Pebble again.
 func (c *oneCompaction) Done() {
 	for c.ask() {
 		waiting, _ := c.db.GetWaitingCompaction()

@@ -19,11 +19,12 @@ type Home struct {
 	Founding job.Founding
 }
 
-// Group returns the id of the journal group that versions before foundings had in this store. Nothing proves whose it is.
+// Group returns the id of the journal group that versions without foundings had in this store. Nothing proves whose
+// group it is.
 func (s *Store) Group() job.Group { return job.Group(s.Derive("group", 1)) }
 
-// Homes returns the journal groups of this daemon: the one for the jobs that it accepts, and before that the one of the
-// version before, if that has jobs here. It founds the last one if there is none.
+// Homes returns the journal groups of this daemon. The last is the group for the jobs that it accepts; Homes founds it
+// if there is none. The group of the previous version comes before it, if that group has jobs here.
 func (s *Store) Homes(founder job.Peer) ([]Home, error) {
 	if err := refuseDrawn(s); err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func (l *Ledger) changes(put []contract.Record, gone []job.Attempt) *fileChanges
 	return c
 }
 
-// fill writes the files that are new, and deletes those that no record has any more.
+// fill writes the files that are new, and deletes those to which no record refers any more.
 func (c *fileChanges) fill(b Batch) error {
 	for sum, n := range c.counts {
 		var err error
@@ -105,7 +105,7 @@ func (l *Ledger) readFiles() (map[job.Digest]*job.File, error) {
 	return files, nil
 }
 
-// count notes which rows of files the records on disk refer to. Records of older versions have the file in themselves.
+// count notes which rows of files the records on disk refer to. A record of an older version contains its file.
 func (l *Ledger) count(records []contract.Record, files map[job.Digest]*job.File) {
 	clear(l.files)
 	clear(l.of)

@@ -28,11 +28,12 @@ const (
 	// to open a database and to end the tasks of a small host.
 	leastBig, mostBig = 4, 16
 	bigShare          = 64 << 20
-	// smallFiles is the number of small ones. They also hold back what a file system with a bound on files needs.
+	// smallFiles is the number of small ones. They also reserve inodes, because a file system may limit the number of
+	// files.
 	smallFiles = 16
 )
 
-// reserve is a file system whose reserve helps when the disk is full.
+// reserve is a file system that falls back on reserved files when the disk is full.
 type reserve struct {
 	vfs.FS
 	space   *space
@@ -53,7 +54,7 @@ type stock struct {
 	names []string
 }
 
-// openReserve opens the reserve in dir. What it lacks is allocated if the disk has room for it.
+// openReserve opens the reserve in dir. It allocates missing files if the disk has room for them.
 func openReserve(fs vfs.FS, space *space, dir string) (*reserve, error) {
 	r := &reserve{FS: fs, space: space, dir: dir, big: stock{kind: "big", bytes: bigBytes}, small: stock{kind: "small", bytes: smallBytes}}
 	usage, err := fs.GetDiskUsage(space.dir)
@@ -160,7 +161,8 @@ func (r *reserve) take(s *stock) (string, bool) {
 	return filepath.Join(r.dir, name), true
 }
 
-// needs returns from which stock a file of this category may be taken; nil: from none. A compaction can be done later.
+// needs returns the stock from which a file with this name and category may be taken, or nil for none. A compaction
+// gets nothing, because it can be done later.
 func (r *reserve) needs(name string, category vfs.DiskWriteCategory) *stock {
 	switch {
 	case category == "pebble-compaction", category == "pebble-blob-file-rewrite":
@@ -171,7 +173,7 @@ func (r *reserve) needs(name string, category vfs.DiskWriteCategory) *stock {
 	return &r.small
 }
 
-// Create makes a file, on a full disk one of the reserve.
+// Create makes a file. On a full disk it reuses a file of the reserve.
 func (r *reserve) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	s := r.needs(name, category)
 	if s == nil {
@@ -196,7 +198,7 @@ func (r *reserve) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 	return &reserved{File: f, r: r}, nil
 }
 
-// reuse makes a file of the reserve the file with this name.
+// reuse turns a file of the reserve into the file with this name.
 func (r *reserve) reuse(s *stock, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	path, ok := r.take(s)
 	if !ok {
@@ -257,7 +259,7 @@ func (f *reserved) more() bool {
 	if !f.r.give() {
 		return false
 	}
-	_ = f.File.Preallocate(f.written, bigBytes/2) // others may have taken it; the next write shows
+	_ = f.File.Preallocate(f.written, bigBytes/2) // others may have taken the space; the next write shows
 	return true
 }
 

@@ -80,7 +80,7 @@ func WhyNoRoom(s *Store) string {
 	return "the free space of its data directory cannot be read: " + err.Error()
 }
 
-// short reports whether less than times what is kept for running work is free, as far as that is known.
+// short reports whether the free space is known, and is less than the space kept for running work, multiplied by times.
 func (s *space) short(times int64) bool {
 	l := s.look()
 	return l.err == nil && l.free < times*l.least

@@ -28,8 +28,8 @@
 //
 // A database that cannot write its write-ahead log cannot go on: the process ends. To avoid that, new work (Submit,
 // Assign, reservations, starts) is refused with ErrNoRoom while the file system has less free than a reserve. The
-// reserve is left for what ends work: results, cancellations, and attempts that are given back. Others may use it up. So
-// the files in DIR/reserve hold disk space for the database: see reserve.go.
+// reserve is left for what ends work: results, cancellations, and attempts that are given back. Other programs may use
+// up the reserve, so the files in DIR/reserve hold disk space for the database: see reserve.go.
 //
 // See docs/adr, ADR 66.
 package store
@@ -207,8 +207,8 @@ const (
 	backgroundPause = 100 * time.Millisecond
 )
 
-// logCorrupt returns a hook that logs that Pebble has read a table which has changed since it was written. Whoever reads gets
-// ErrDamaged.
+// logCorrupt returns a hook that logs that Pebble has read a table which has changed since it was written. The read
+// itself returns ErrDamaged.
 func logCorrupt(log *slog.Logger) func(pebble.DataCorruptionInfo) {
 	return func(info pebble.DataCorruptionInfo) {
 		log.Error("a file of the database has changed since it was written", "file", info.Path)
@@ -245,7 +245,7 @@ func (s *Store) identify() error {
 		if err := s.WriteSync(func(b Batch) error { return b.Set(keyStore, id) }); err != nil {
 			return fmt.Errorf("store: write the store's id: %w", err)
 		}
-		// The log that a new database begins with does not say what of it was synced; the next one does. See checkLogs.
+		// The first log of a new database does not record how much of it was synced; the next log does. See checkLogs.
 		if err := s.db.Flush(); err != nil {
 			return fmt.Errorf("store: begin a log: %w", err)
 		}
