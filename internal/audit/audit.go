@@ -1,10 +1,10 @@
 // Package audit keeps the audit log of a daemon: who did what, from where, to what, and with what outcome.
 //
-// The log is one file of JSON lines, audit.jsonl, that is only appended to. When it is full it becomes audit.jsonl.1, and
-// so on; the oldest file is removed. Whoever acts has an allowance of entries, so that a flood does not push what others
-// did out of the files: beyond it, entries that are alike are counted, and written every few minutes as one. Recording
-// never waits for the disk. What cannot be written is counted, and the count is written when that is possible again.
-// See docs/adr, ADR 120.
+// The log is one file of JSON lines, audit.jsonl, that is only appended to. When it is full it becomes audit.jsonl.1,
+// and so on; the oldest file is removed. Each actor has an allowance of entries, so that a flood by one actor does not
+// push the entries of others out of the files. Beyond the allowance, similar entries are counted, and every few minutes
+// written as one entry. Recording never waits for the disk. Entries that cannot be written are counted, and the count
+// is written once writing is possible again. See docs/adr, ADR 120.
 package audit
 
 import (
@@ -19,9 +19,9 @@ import (
 	"github.com/musterhq/muster/job"
 )
 
-// Entry is what somebody did, or several entries that are alike.
+// Entry is one act of somebody, or several similar acts.
 type Entry struct {
-	// Time is when it happened; of several, the last. It is set by Record.
+	// Time is when the act happened; of several, the last. It is set by Record.
 	Time time.Time `json:"time"`
 	// First is when the first of several happened.
 	First   *time.Time `json:"first_time,omitempty" doc:"Of several: when the first happened."`
@@ -53,11 +53,11 @@ type Outcome string
 // The outcomes.
 const (
 	OK      Outcome = "ok"
-	Refused Outcome = "refused" // there was no right to it
+	Refused Outcome = "refused" // the actor had no right to it
 	Failed  Outcome = "failed"
 )
 
-// Origin is the way by which somebody came.
+// Origin is the way by which a request came.
 type Origin string
 
 // The origins.
@@ -65,7 +65,7 @@ const (
 	Socket  Origin = "socket"  // a process of this host; the kernel names its user
 	HTTP    Origin = "http"    // HTTP over TCP
 	Peer    Origin = "peer"    // another daemon of the cluster
-	Network Origin = "network" // the gate, where hosts ask to be let in
+	Network Origin = "network" // the gate, where hosts ask to join
 	Daemon  Origin = "daemon"  // this daemon itself
 )
 
@@ -176,13 +176,13 @@ func (e *Entry) classOf() class {
 	return actions[e.Action].class
 }
 
-// stranger reports whether nobody vouches for who did it.
+// stranger reports whether the actor is unknown: it was refused, or failed, before it had proved who it is.
 func (e *Entry) stranger() bool {
 	return e.Outcome != OK && (e.From == Network || e.Action == Authenticate)
 }
 
-// actor names who did it, for allowances: the user of this host, the holder of the token, or the other daemon. What
-// that daemon says of its users does not count, as it could name any.
+// actor names who did it, for allowances: the user of this host, the holder of the token, or the other daemon. The user
+// that another daemon names does not count, because that daemon could name any.
 func (e *Entry) actor() string {
 	switch {
 	case e.stranger():
@@ -238,7 +238,7 @@ func (e *Entry) tidy() {
 	e.Details = kept
 }
 
-// Valid reports whether an entry is as this package writes them. Those that another daemon sends may not be.
+// Valid reports whether an entry has the form that this package writes. An entry from another daemon may not.
 func (e *Entry) Valid() bool {
 	texts := []string{
 		string(e.Action), string(e.Outcome), e.Code, e.Reason, e.User, string(e.From), e.Address, string(e.Peer), e.PeerName, e.Object, e.Last,
@@ -265,8 +265,8 @@ func Labels(labels map[string]string) string {
 	return strings.Join(all, ",")
 }
 
-// Clean returns text of at most about this number of bytes in which nothing but printable characters is left: line
-// ends, escape sequences of terminals, and backslashes are written as in Go.
+// Clean returns the text, cut to about this number of bytes, with printable characters only. Line ends, escape
+// sequences of terminals, and backslashes are escaped as in Go.
 func Clean(s string, most int) string {
 	if len(s) <= most && !strings.ContainsFunc(s, unprintable) {
 		return s

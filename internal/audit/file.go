@@ -91,8 +91,8 @@ func (f *files) append(lines []byte) error {
 	return nil
 }
 
-// rotateLocked makes the newest file an older one. If it fails nothing is written, and the next call goes on where it
-// stopped, so that no file is lost by trying.
+// rotateLocked makes the newest file an older one. If it fails, nothing is written, and the next call goes on where it
+// stopped, so that a failure loses no file.
 func (f *files) rotateLocked() error {
 	next, err := openFile(f.path+".new", os.O_TRUNC)
 	if err != nil {

@@ -12,12 +12,14 @@ import (
 const (
 	// foldEvery is how often what was only counted is written.
 	foldEvery = 5 * time.Minute
-	// maxActors bounds those with an allowance of their own; all further ones share one.
+	// maxActors bounds the actors with an allowance of their own; all further actors share one.
 	maxActors = 1024
-	// maxFolds and strangerFolds bound the kinds of entries that are counted apart, of one actor and of all strangers.
+	// maxFolds and strangerFolds bound the kinds of entries that are counted separately, for one actor and for all
+	// strangers.
 	maxFolds      = 8
 	strangerFolds = 32
-	// forgetAfter is when an actor that did nothing has its whole allowance again: the longest of refill times burst.
+	// forgetAfter is when an actor that did nothing has its whole allowance again: the longest time in which an
+	// allowance refills.
 	forgetAfter = 4 * time.Hour
 )
 
@@ -27,7 +29,7 @@ type allowance struct {
 	every time.Duration
 }
 
-// allowances are those of one actor, by class. One who uses all of them up for a day writes about 5 MB.
+// allowances are those of one actor, by class. An actor that uses them up for a whole day writes about 5 MB.
 var allowances = [classCount]allowance{
 	changes:  {1000, 10 * time.Second},
 	steering: {200, time.Minute},
@@ -35,10 +37,10 @@ var allowances = [classCount]allowance{
 	refusals: {50, time.Minute},
 }
 
-// ofStrangers is the allowance of all strangers together. There are as many of them as somebody cares to make up.
+// ofStrangers is the allowance of all strangers together. Anyone can pretend to be any number of strangers.
 var ofStrangers = allowance{100, time.Minute}
 
-// actor is somebody who acts, and what of that is only counted so far.
+// actor is somebody who acts, with the entries that were counted but not written so far.
 type actor struct {
 	limits [classCount]*rate.Limiter
 	folds  map[kind]*Entry
@@ -66,7 +68,7 @@ func newActor(strangers bool) *actor {
 	return a
 }
 
-// actors are all of them, by name.
+// actors are all actors, by name.
 type actors map[string]*actor
 
 // of returns the actor of an entry.
@@ -94,7 +96,7 @@ func (as actors) admit(e *Entry, now time.Time) bool {
 	return false
 }
 
-// count adds an entry to those that are like it.
+// count adds an entry to the count of its kind.
 func (a *actor) count(e *Entry) {
 	k, most := kind{action: e.Action, outcome: e.Outcome, code: e.Code, user: e.User}, maxFolds
 	if e.stranger() {

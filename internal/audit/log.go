@@ -61,7 +61,7 @@ type Log struct {
 	actors  actors    // guarded by mu
 	pending []Entry   // guarded by mu
 	losses  Losses    // guarded by mu
-	untold  int       // guarded by mu; lost entries of which the log does not tell yet
+	untold  int       // guarded by mu; lost entries that the log does not mention yet
 	since   time.Time // guarded by mu; when the first of them was lost
 }
 
@@ -218,7 +218,7 @@ func (l *Log) loseLocked(n int, why string, now time.Time) {
 	l.untold += n
 }
 
-// wrote notes that the log can be written, and that it tells of this number of lost entries.
+// wrote notes that the log can be written, and that it now mentions this number of lost entries.
 func (l *Log) wrote(told int) {
 	l.mu.Lock()
 	ended := l.losses.Now

@@ -24,7 +24,7 @@ func (q Query) selects(e *Entry) bool {
 	return !e.Time.Before(q.Since) && (q.User == "" || e.User == q.User) && (q.Action == "" || e.Action == q.Action)
 }
 
-// marks returns what every line that q selects has in it. Most lines need not be decoded by that.
+// marks returns texts that every line selected by q contains. So most lines need not be decoded.
 func (q Query) marks() [][]byte {
 	var all [][]byte
 	for key, text := range map[string]string{"user": q.User, "action": string(q.Action)} {
@@ -104,7 +104,7 @@ func (q Query) search(ctx context.Context, f io.ReaderAt, size int64, found []En
 	return found, err
 }
 
-// parse reads a line. What is no entry, such as a line that a crash cut off, is not ok.
+// parse reads a line. ok is false if the line is no entry, for example because a crash cut it off.
 func parse(line []byte) (e Entry, ok bool) {
 	err := json.Unmarshal(line, &e)
 	return e, err == nil && e.Valid()
@@ -113,7 +113,7 @@ func parse(line []byte) (e Entry, ok bool) {
 // backwards calls each with every line of a file, the last first, until it returns false. Lines that are too long are
 // left out.
 func backwards(ctx context.Context, f io.ReaderAt, size int64, each func(line []byte) bool) error {
-	var rest []byte // the beginning of what was read, which is not the beginning of a line
+	var rest []byte // the start of the block that was read, up to its first line end
 	long := false   // the line of which rest was a part is too long
 	for end := size; end > 0 && ctx.Err() == nil; {
 		n := min(readBytes, end)
