@@ -22,7 +22,7 @@ type destination struct {
 	root  *os.File
 	fresh bool // it was empty when it was opened
 
-	at   string   // the directory below root that was used last
+	at   string   // path below root of the directory that was used last
 	last *os.File // it; nil: none
 	got  int64    // bytes since the free space was looked up
 }
@@ -135,7 +135,7 @@ func (d *destination) target(name string) string {
 // partName returns a new name for a file that is not complete.
 func partName() string { return ".muster-" + rand.Text() + ".part" }
 
-// link makes a link of the name part beside a path.
+// link makes a link named part in the directory of a path.
 func (d *destination) link(name, part, target string) error {
 	above, err := d.dir(path.Dir(name))
 	if err != nil {
@@ -144,7 +144,7 @@ func (d *destination) link(name, part, target string) error {
 	return unix.Symlinkat(target, above, part)
 }
 
-// file writes a file of the name part beside a path. The user's umask applies to its mode.
+// file writes a file named part in the directory of a path. The user's umask applies to its mode.
 func (d *destination) file(name, part string, mode fs.FileMode, size int64, modified time.Time, data io.Reader) error {
 	if err := d.room(size); err != nil {
 		return err
@@ -191,7 +191,8 @@ func (d *destination) room(size int64) error {
 	return nil
 }
 
-// rename gives a file of the name part its name. Unless it replaces, the error is fs.ErrExist if the name is taken.
+// rename gives the file named part its final name. Unless replaces is set, the error is fs.ErrExist if the name is
+// taken.
 func (d *destination) rename(name, part string, replaces bool) error {
 	above, err := d.dir(path.Dir(name))
 	if err != nil {
@@ -201,7 +202,7 @@ func (d *destination) rename(name, part string, replaces bool) error {
 	if replaces {
 		err = unix.Renameat(above, part, above, base)
 	} else if err = unix.Renameat2(above, part, above, base, unix.RENAME_NOREPLACE); errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		// this file system cannot; whoever makes a file of that name now loses it
+		// this file system cannot do it at once: a file that somebody makes under that name between these calls is lost
 		if err = unix.Faccessat(above, base, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW); err == nil {
 			err = fs.ErrExist
 		} else if errors.Is(err, fs.ErrNotExist) {
@@ -209,7 +210,7 @@ func (d *destination) rename(name, part string, replaces bool) error {
 		}
 	}
 	if err != nil {
-		_ = unix.Unlinkat(above, part, 0) // it is in nobody's way
+		_ = unix.Unlinkat(above, part, 0) // an error does no harm
 	}
 	return err
 }

@@ -1,8 +1,8 @@
 package upload
 
-// Chunks that several users have uploaded. A chunk lies in the pack of the first of them; here is who else has uploaded
-// it. A user who asks which chunks are missing must not learn what others have, so a chunk is there only for those who
-// have shown that they have it.
+// Chunks that several users have uploaded. A chunk lies in the pack of the first of them; doubles records who else has
+// uploaded it. A user who asks which chunks are missing must not learn what others have, so a chunk is there only for
+// those who have shown that they have it.
 
 import "sync"
 

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Bounds of an archive. A host that means well keeps to them; from others they keep the client's memory and disk.
+// Bounds of an archive. An honest host stays within them. They protect the client's memory and disk from other hosts.
 const (
 	maxExtracted = 2_000_000 // entries; each takes some 20 bytes of memory
 	maxDepth     = 256       // directories above a file
@@ -28,10 +28,11 @@ const (
 	maxNamed     = 3 // paths of a PathCount
 )
 
-// ErrArchive says that a host sent something that no archive of what was asked for holds. Do not trust the host.
+// ErrArchive says that a host sent something that does not belong in an archive of what was asked for. Do not trust the
+// host.
 var ErrArchive = errors.New("refused")
 
-// Existing says what becomes of a file that is there before.
+// Existing says what becomes of a file that exists already.
 type Existing int
 
 // What becomes of a file that exists and differs.
@@ -69,9 +70,9 @@ type Extracted struct {
 	Links    PathCount // links to something that was not asked for
 }
 
-// Extract writes what an archive holds to dir, which is made if it does not exist. Nothing else than what was asked for is
-// written, and nothing outside of dir; no link is followed below dir. An entry that was not asked for is ErrArchive, and so
-// is a second file with the same path. Files that are complete stay after an error.
+// Extract writes what an archive holds to dir, which is made if it does not exist. It writes only what was asked for,
+// and nothing outside of dir, and follows no link below dir. An entry that was not asked for is ErrArchive, and so is a
+// second file with the same path. Files that are complete stay after an error.
 func Extract(archive io.Reader, dir string, request Extraction) (Extracted, error) {
 	asked, err := ParseAsked(request.Globs)
 	if err != nil {
@@ -173,7 +174,7 @@ func (x *extraction) entry(h *tar.Header, data io.Reader) error {
 	return x.write(out, name, h, data)
 }
 
-// output returns where an entry goes that is or is below a match.
+// output returns where to write an entry that is a match or lies below one.
 func (x *extraction) output(name, match string) string {
 	if !x.Strip || match == "." || path.Dir(match) == "." {
 		return name
@@ -237,7 +238,7 @@ func (x *extraction) put(out string, same func(*destination, string, fs.FileInfo
 		return err
 	}
 	if err := x.to.rename(out, part, replaces); errors.Is(err, fs.ErrExist) {
-		x.done.Kept.add(out) // somebody has just made it
+		x.done.Kept.add(out) // somebody has just made a file of that name
 		return nil
 	} else if err != nil {
 		return err
@@ -248,7 +249,7 @@ func (x *extraction) put(out string, same func(*destination, string, fs.FileInfo
 	return nil
 }
 
-// mayReplace reports whether something that is there may be replaced. Only files and links ever are.
+// mayReplace reports whether something that exists may be replaced. Only files and links ever are.
 func (x *extraction) mayReplace(info fs.FileInfo) bool {
 	if !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0 {
 		return false
@@ -256,14 +257,15 @@ func (x *extraction) mayReplace(info fs.FileInfo) bool {
 	return x.Existing == ReplaceExisting || x.Existing == ReplaceNamed && x.glob.names
 }
 
-// sameFile returns whether a file that is there has this size and time. So has one that was copied before.
+// sameFile returns a function that reports whether an existing file has this size and time, as a file that was copied
+// before has.
 func sameFile(size int64, modified time.Time) func(*destination, string, fs.FileInfo) bool {
 	return func(_ *destination, _ string, info fs.FileInfo) bool {
 		return info.Mode().IsRegular() && info.Size() == size && info.ModTime().Truncate(time.Second).Equal(modified.Truncate(time.Second))
 	}
 }
 
-// sameLink returns whether a link that is there has this target.
+// sameLink returns a function that reports whether an existing link has this target.
 func sameLink(target string) func(*destination, string, fs.FileInfo) bool {
 	return func(to *destination, out string, info fs.FileInfo) bool {
 		return info.Mode()&fs.ModeSymlink != 0 && to.target(out) == target

@@ -15,8 +15,8 @@ import (
 // maxAlternatives bounds the globs without braces that a glob with braces stands for.
 const maxAlternatives = 1000
 
-// Glob is a parsed glob below the directory of a task. It means what the name of a file means in a shell: a wildcard does
-// not match a dot at the beginning of a name. Whatever is below a match is asked for too.
+// Glob is a parsed glob below the directory of a task. It works like a file name pattern in a shell: a wildcard does
+// not match a dot at the beginning of a name. All that lies below a match is asked for too.
 type Glob struct {
 	base    string // the directory that its first part without wildcards names
 	literal bool   // it has no wildcards
@@ -63,7 +63,7 @@ func (g Glob) Base() string { return g.base }
 // Match reports whether a path is a match. For what is below a match, see Asked.
 func (g Glob) Match(name string) bool { return g.match(name, false) }
 
-// match reports whether a path is a match; with dots, also one of which a wildcard matches a leading dot.
+// match reports whether a path is a match; with dots, a wildcard may also match a leading dot.
 func (g Glob) match(name string, dots bool) bool {
 	if g.literal {
 		return slices.Equal(g.ways[0], strings.Split(name, "/"))
@@ -75,7 +75,7 @@ func (g Glob) match(name string, dots bool) bool {
 	return slices.ContainsFunc(g.ways, func(way []string) bool { return matchParts(way, parts, dots) })
 }
 
-// matchParts matches the parts of a path, of which "**" matches any number.
+// matchParts matches the parts of a path; "**" matches any number of parts.
 func matchParts(way, parts []string, dots bool) bool {
 	if !slices.Contains(way, "**") {
 		if len(way) != len(parts) {
@@ -183,8 +183,8 @@ func ParseAsked(globs []string) (Asked, error) {
 	return a, nil
 }
 
-// Of returns the match that a path is or is below, and its glob. It is the shortest one, as the host finds it. If only the
-// dot of a hidden name speaks against it, hidden is true.
+// Of returns the match that the path is, or lies below, with its glob. Of several it returns the shortest, as the host
+// does. If the path is not asked for only because of the dot of a hidden name, hidden is true.
 func (a Asked) Of(name string) (match string, g Glob, hidden bool) {
 	if match, g = a.find(name, false); match != "" {
 		return match, g, false

@@ -37,7 +37,7 @@ type pack struct {
 	refs []Ref
 	size int64     // of the file
 	used time.Time // when a chunk of it was last used
-	// written is when this process wrote the pack; zero if another process did. See trustFor.
+	// written is when this process wrote the pack; zero if an earlier process did. See trustFor.
 	written time.Time
 	// synced says that the pack is on disk and survives a power cut.
 	synced bool

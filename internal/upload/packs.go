@@ -116,7 +116,7 @@ func (ps *packs) dropLocked(p *pack) {
 	}
 }
 
-// old lists the packs that were not used lately, those of a user together.
+// old lists the packs that were not used lately, grouped by user.
 func (ps *packs) old(now time.Time) []*pack {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -163,7 +163,7 @@ func (ps *packs) unsynced(chunks []Ref) []*pack {
 	return all
 }
 
-// sync returns when packs and their directory entries are on disk.
+// sync syncs packs and their directory entries to disk.
 func (ps *packs) sync(some []*pack) error {
 	if len(some) == 0 {
 		return nil

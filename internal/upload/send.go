@@ -28,7 +28,7 @@ type Progress struct {
 const (
 	// senders is how many batches are sent at the same time: while the store writes one, the next one is transferred.
 	senders = 3
-	// sendAgain is how often an upload is tried if chunks are removed from the store meanwhile.
+	// sendAgain is how many times an upload is tried if chunks are removed from the store meanwhile.
 	sendAgain = 3
 )
 
@@ -141,7 +141,7 @@ func (u *upload) take(ctx context.Context, r Ref, data []byte, work chan<- batch
 	return nil
 }
 
-// fresh returns an empty body, if possible one that was sent.
+// fresh returns an empty body; if possible it reuses one that was sent.
 func (u *upload) fresh() []byte {
 	select {
 	case body := <-u.sent:

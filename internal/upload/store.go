@@ -37,8 +37,8 @@ type Config struct {
 //	trees/HASH       the encoding of a tree
 //	tmp/             files that are being written
 //
-// A file is moved to its place when it is complete, and never changes then. The index of chunks is held in memory; it
-// is read from the ends of the packs when the store is first used.
+// A file is moved to its place when it is complete, and never changes afterwards. The index of chunks is held in
+// memory; it is read from the ends of the packs when the store is first used.
 //
 // When the store is full, it is pruned: the least recently used trees are removed, and chunks that no tree uses. Its
 // methods are safe for concurrent use.
@@ -48,7 +48,7 @@ type Store struct {
 	quota *quota
 	packs *packs
 	trees *trees
-	// doubles are chunks that users have uploaded and that the store had of someone else
+	// doubles are chunks that users have uploaded, and that the store already had from someone else
 	doubles doubles
 
 	opening sync.Once
@@ -133,7 +133,8 @@ func (s *Store) Missing(refs []Ref) ([]Ref, error) {
 	return missing, nil
 }
 
-// MissingOf returns those of refs that the user has not uploaded, in their order. So it does not tell what others have.
+// MissingOf returns those of refs that the user has not uploaded, in their order. So it does not reveal what others
+// have uploaded.
 func (s *Store) MissingOf(user string, refs []Ref) ([]Ref, error) { return s.missing(idOf(user), refs) }
 
 func (s *Store) missing(user userID, refs []Ref) ([]Ref, error) {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncTree returns when a stored tree is on disk with all its chunks. It syncs only its own files, because the rest
-// of the file system may be busy with the output of tasks.
+// syncTree syncs a stored tree with all its chunks to disk. It syncs only its own files, because the rest of the file
+// system may be busy with the output of tasks.
 func (s *Store) syncTree(h Hash, chunks []Ref) error {
 	if err := s.packs.sync(s.packs.unsynced(chunks)); err != nil {
 		return err
