@@ -16,7 +16,7 @@ import (
 const (
 	// MaxBytes bounds an encoded report. Ten series of MaxPoints points of two bytes need 2.7 KB.
 	MaxBytes = 4 << 10
-	// maxStep bounds the time between points: nobody waits longer for a task.
+	// maxStep bounds the time between points. No task takes longer.
 	maxStep = 1000 * 24 * time.Hour
 	// maxValue bounds every value: 1 EiB.
 	maxValue = 1 << 60
@@ -100,8 +100,8 @@ func level(p, most float64) uint32 {
 	return 1 + uint32(math.Round(min(max(p/most, 0), 1)*scale))
 }
 
-// Decode decodes and checks a report of another host. It returns ErrReport for anything that Encode does not return. A
-// series of a newer version is left out.
+// Decode decodes and checks a report of another host. It returns ErrReport for anything that Encode could not have
+// returned. A series of a newer version is left out.
 func Decode(b []byte) (Report, error) {
 	r := NewReport()
 	if len(b) > MaxBytes {

@@ -42,7 +42,7 @@ func (r *Ring) Add(s Sample) {
 	}
 }
 
-// set puts a value into a column that had n values. It returns nil for a column of which nothing is known yet.
+// set puts a value into a column that had n values. It returns nil for a column without any known value yet.
 func (r *Ring) set(column []float32, x float64, n int) []float32 {
 	if column == nil && !Known(x) {
 		return nil
