@@ -8,7 +8,7 @@ import (
 	"github.com/musterhq/muster/gpu"
 )
 
-// collect sends what is known of the GPU. What a driver cannot tell has no series.
+// collect sends what is known of the GPU. A value that the driver does not report has no series.
 func (g *GPU) collect(to sink) {
 	id, l := g.UUID, pairsOf(gpuHealthy, g.UUID)
 	to.gauge(gpuInfo, 1, id, strconv.Itoa(g.Index), g.Class, g.Model, g.Driver)

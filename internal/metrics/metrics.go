@@ -1,5 +1,5 @@
 // Package metrics says what a daemon measures, in the format of Prometheus. A Sample is what is known at the time of a
-// scrape, and its series are made from it each time: what has ended has no series any more, and what is unknown has none.
+// scrape. The series are made from it at each scrape, so what has ended or is unknown has no series.
 //
 // Labels are bounded. A series names a GPU of this host, a state, or a result; only those of tasks that run here name a job,
 // a task and its user, and their number is bounded. A scrape is of one daemon, so no series names a node. See docs/adr,
@@ -63,7 +63,7 @@ type sink chan<- prometheus.Metric
 // pairs are labels with their values. All series about the same thing share them.
 type pairs []*dto.LabelPair
 
-// pairsOf returns the labels of a series, and of all others that have the same.
+// pairsOf returns the labels of a series, which all series with the same labels can share.
 func pairsOf(d *prometheus.Desc, values ...string) pairs {
 	return prometheus.MakeLabelPairs(d, valid(values))
 }
@@ -115,7 +115,7 @@ func (s sink) histogram(d *prometheus.Desc, h Histogram) {
 	s <- prometheus.MustNewConstHistogram(d, n, h.Sum, buckets)
 }
 
-// valid replaces what is no UTF-8: Prometheus refuses a whole scrape for it.
+// valid replaces bytes that are not UTF-8, because Prometheus would refuse the whole scrape.
 func valid(labels []string) []string {
 	for i, l := range labels {
 		labels[i] = strings.ToValidUTF8(l, "\uFFFD")

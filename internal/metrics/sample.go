@@ -17,8 +17,8 @@ type Sample struct {
 	GPUs    []GPU
 	Tasks   []Task // that run here
 	Members map[string]int
-	// CredentialEnd is when the credential of this daemon ends unless it is renewed. InvitersEnd is when those end that
-	// let it in.
+	// CredentialEnd is when the credential of this daemon ends unless it is renewed. InvitersEnd is when the first
+	// credential of an inviter ends that this daemon's credential depends on.
 	CredentialEnd, InvitersEnd time.Time
 	Jobs                       map[job.State]int // of this daemon
 	Totals                     *Totals
@@ -65,8 +65,8 @@ type Totals struct {
 	Started Histogram
 }
 
-// Histogram counts seconds. Counts[i] is the number of those up to Bounds[i], and above the bound before; a last one
-// counts those above all.
+// Histogram counts durations, in seconds. Counts[i] is the number of durations above Bounds[i-1] and up to Bounds[i].
+// One more count at the end is for durations above all bounds.
 type Histogram struct {
 	Bounds []float64
 	Counts []uint64

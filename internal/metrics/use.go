@@ -16,7 +16,7 @@ type Use struct {
 	Tasks map[job.Attempt]TaskUse
 }
 
-// HostUse is what the host uses, with all that is no task. NaN is not known.
+// HostUse is what the whole host uses, including programs that are not tasks. NaN: not known.
 type HostUse struct {
 	CPUs           float64 // in use
 	Memory         float64 // bytes
@@ -27,7 +27,7 @@ type HostUse struct {
 // UnknownHost is a HostUse of which nothing is known.
 var UnknownHost = HostUse{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
 
-// TaskUse is what a task uses. NaN is not known.
+// TaskUse is what a task uses. NaN: not known.
 type TaskUse struct {
 	CPUSeconds    float64 // in all
 	Memory        float64 // bytes

@@ -41,9 +41,9 @@ func Name(d gpu.Device) string {
 	return ""
 }
 
-// Write makes the directory, if there is none, and its files those of the jobs that hold GPUs, by the name of the file. A
-// reader sees each file as it was or as it is, never a part. Files of other GPUs are removed. Of several errors it returns
-// all, and does the rest.
+// Write makes the directory, if there is none, and writes its files. held has the jobs of each GPU by the name of its
+// file. A reader sees the old file or the new one, never a part. Files of other GPUs are removed. After an error Write
+// does the rest; it returns all errors.
 func Write(dir string, held map[string][]job.ID) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the program that reads it has its own account
 		return fmt.Errorf("jobs of GPUs: %w", err)
@@ -68,7 +68,8 @@ func Write(dir string, held map[string][]job.ID) error {
 	return errors.Join(errs...)
 }
 
-// lines returns the content of a file. The last line ends too, and no line is empty: it would be taken for a job.
+// lines returns the content of a file. The last line ends with a newline too. No line is empty, because a reader would
+// take an empty line for a job.
 func lines(jobs []job.ID) string {
 	var b strings.Builder
 	for _, id := range jobs {
